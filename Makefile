@@ -1,0 +1,68 @@
+# Two commands do everything on a fresh Debian or Ubuntu machine: make demo, make test.
+
+KERNEL ?= 6.12
+RUN    ?= .
+ARCH   ?=
+CLANG  ?= clang
+STRIP  ?= llvm-strip
+
+# Looked up, and if need be installed, when a recipe uses it.
+GO = $(shell .ci/setup go)
+
+KERNELS := 5.10 6.1 6.12 7.2 arm64
+SOURCES := $(wildcard bpf/*.bpf.c)
+OBJECTS := $(foreach a,amd64 arm64,$(patsubst bpf/%.c,bpf/$(a)/%.o,$(SOURCES)))
+
+.PHONY: help build generate test vmtest demo bench lint clean FORCE
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## one static binary, ./trace; ARCH=arm64 for that machine
+	CGO_ENABLED=0 GOARCH=$(ARCH) $(GO) build -trimpath -ldflags='-s -w' -o trace ./cmd/trace
+
+generate: bpf/syscall_nr.h $(OBJECTS) ## compile the probes; Debian 12's clang gives the very bytes that are checked in
+
+bpf/syscall_nr.h: FORCE
+	@sh bpf/syscall_nr.sh "$$($(GO) list -m -f '{{.Dir}}' golang.org/x/sys)" > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+# The folder must not get into the object: the same bytes everywhere.
+define compile
+bpf/$(1)/%.o: bpf/%.c $(wildcard bpf/*.h)
+	@.ci/setup bpf
+	cd bpf && $(CLANG) -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(2) \
+		-fdebug-compilation-dir=. -ffile-prefix-map="$$$$PWD"=. -c $$(<F) -o $(1)/$$(@F)
+	@$(STRIP) -g $$@
+endef
+$(eval $(call compile,amd64,x86))
+$(eval $(call compile,arm64,arm64))
+
+test: lint ## all tests, those on real kernels (6.1 and 6.12) included
+	$(GO) test ./...
+	$(MAKE) vmtest KERNEL=6.1
+	$(MAKE) vmtest KERNEL=6.12
+
+vmtest: ## the tests that need NVMe and RDMA, in a VM; KERNEL=5.10|6.1|6.12|7.2|arm64|all, RUN=REGEXP
+	@.ci/setup vm
+ifeq ($(KERNEL),all)
+	@rm -f .vmtest/variants.*
+	@for k in $(KERNELS); do $(MAKE) --no-print-directory vmtest KERNEL=$$k || exit 1; done
+	@.ci/variants
+else
+	.ci/vmtest $(KERNEL) '$(RUN)'
+endif
+
+demo: build ## the main job on real kernel events: this machine's devices if it has them, else a VM's
+	@.ci/demo
+
+bench: ## cost of the probes per event
+	$(GO) test -run '^$$' -bench . ./probes
+
+lint: ## gofmt and go vet
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags vm ./...
+
+clean: ## remove what was built here
+	rm -rf trace .vmtest

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The contract between the probes and package trace/bpf. README.md in this folder shows how to add a probe.
+ *
+ * An event is a struct. It is the only declaration of what the event carries: Go reads its members from the BTF of the object,
+ * the typedef of a member is its meaning and unit, an enum its names, DOC() its documentation.
+ */
+#pragma once
+
+typedef unsigned char __u8;
+typedef signed char __s8;
+typedef unsigned short __u16;
+typedef short __s16;
+typedef unsigned int __u32;
+typedef int __s32;
+typedef unsigned long long __u64;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+#define true 1
+#define false 0
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+/* Meanings. A plain integer or bool has none. */
+typedef __u64 ns_t;       /* duration in nanoseconds */
+typedef __u64 bytes_t;    /* size in bytes */
+typedef __s64 errno_t;    /* result: -errno on failure */
+typedef __u64 cgroup_t;   /* cgroup v2 id */
+typedef __u8 gid_t16[16] __attribute__((aligned(8))); /* RDMA GID, network order */
+typedef __u8 hex8_t;      /* read in hexadecimal: flags, masks, raw codes, addresses */
+typedef __u16 hex16_t;
+typedef __u32 hex32_t;
+typedef __u64 hex64_t;
+
+#define DOC(text) __attribute__((btf_decl_tag("doc:" text)))
+
+/* The helper hook of the Go catalog that has to be attached when this field is wanted. */
+#define NEEDS(helper) __attribute__((btf_decl_tag("needs:" #helper)))
+
+/*
+ * The fields of every event. `has`, in an event or in a nested struct, holds one bit for each sibling that may be absent, under
+ * the sibling's name.
+ */
+#define COMMON(helper) \
+	__u64 nsecs DOC("time of the event, ns since boot (CLOCK_BOOTTIME)"); \
+	__u32 pid helper DOC("process id (thread group id)"); \
+	__u32 tid helper DOC("thread id"); \
+	__u32 uid helper DOC("user id"); \
+	__u32 cpu DOC("CPU on which the event was seen"); \
+	cgroup_t cgroup helper DOC("cgroup v2 id, the inode of the cgroup's directory"); \
+	char comm[16] helper DOC("name of the thread")
+
+/*
+ * EVENT(X) declares what goes with struct X:
+ *
+ *   X_want    by offset in struct X, when Go wants that byte captured: NEVER, BEFORE the filter (it reads it) or AFTER it. The
+ *             verifier knows the values and drops the code that captures what is not wanted.
+ *   X_filter  declared here, defined by Go when the object is loaded: does the program want this event?
+ *   X_action  likewise: what to do with it.
+ *   X_counts  what happened to the events, by enum counter.
+ */
+enum stage { NEVER, BEFORE, AFTER };
+
+enum counter {
+	EVENTS,        /* reached the filter */
+	RING_FULL,     /* passed the filter, but the ring buffer had no room: lost */
+	UNMATCHED,     /* the beginning of what ends here was not seen; delivered without what the beginning tells */
+	INFLIGHT_FULL, /* no room to remember a beginning: its end will be unmatched or unseen */
+	UNSEEN,        /* not delivered, because its beginning was not seen and it says nothing without: lost */
+	COUNTERS,
+};
+
+struct counts {
+	__u64 n[COUNTERS];
+};
+
+#define EVENT(X) \
+	const volatile __u8 X##_want[sizeof(struct X)] SEC(".rodata"); \
+	int X##_filter(void *ctx, struct X *e); \
+	int X##_action(void *ctx, struct X *e); \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY); \
+		__uint(max_entries, 1); \
+		__type(key, __u32); \
+		__type(value, struct counts); \
+	} X##_counts SEC(".maps"); \
+	static __always_inline void X##_count(enum counter c) \
+	{ \
+		__u32 zero = 0; \
+		struct counts *counts = bpf_map_lookup_elem(&X##_counts, &zero); \
+		/* Atomic: an interrupt may run a program of the same event in between. */ \
+		if (counts) \
+			__sync_fetch_and_add(&counts->n[c], 1); \
+	}
+
+#define WANT(X, field, stage) (X##_want[__builtin_offsetof(struct X, field)] == (stage))
+#define WANTED(X, field) (X##_want[__builtin_offsetof(struct X, field)] != NEVER)
+
+/* Captures the common fields from the current task. */
+#define CAPTURE_COMMON(X, e, stage) \
+	do { \
+		CAPTURE_TIME(X, e, stage); \
+		if (WANT(X, pid, stage)) \
+			(e)->pid = bpf_get_current_pid_tgid() >> 32; \
+		if (WANT(X, tid, stage)) \
+			(e)->tid = (__u32)bpf_get_current_pid_tgid(); \
+		if (WANT(X, uid, stage)) \
+			(e)->uid = (__u32)bpf_get_current_uid_gid(); \
+		if (WANT(X, cgroup, stage)) \
+			(e)->cgroup = bpf_get_current_cgroup_id(); \
+		if (WANT(X, comm, stage)) \
+			bpf_get_current_comm((e)->comm, sizeof((e)->comm)); \
+	} while (0)
+
+/* Captures the common fields that belong to the moment, not to a task. */
+#define CAPTURE_TIME(X, e, stage) \
+	do { \
+		if (WANT(X, nsecs, stage)) \
+			(e)->nsecs = bpf_ktime_get_boot_ns(); \
+		if (WANT(X, cpu, stage)) \
+			(e)->cpu = bpf_get_smp_processor_id(); \
+	} while (0)
+
+/* Sets a field that may be absent; s is the struct that holds the field and its `has`. */
+#define SET(s, field, value) \
+	do { \
+		(s)->field = (value); \
+		(s)->has.field = 1; \
+	} while (0)
+
+/*
+ * Filters and delivers the event e. X_capture(X *e, ..., enum stage) captures what is wanted in that stage; it is called twice,
+ * with a constant stage, so that an event that the filter rejects costs only what the filter reads.
+ */
+#define EMIT(X, ctx, e, ...) \
+	do { \
+		X##_capture(e, ##__VA_ARGS__, BEFORE); \
+		X##_count(EVENTS); \
+		if (X##_filter(ctx, e)) { \
+			X##_capture(e, ##__VA_ARGS__, AFTER); \
+			X##_action(ctx, e); \
+		} \
+	} while (0)
+
+/*
+ * Arguments and result of a function by its calling convention, for kprobes. Our own, because the registers of kernel entry are
+ * ABI: they need no relocation and no BTF.
+ */
+#if defined(__TARGET_ARCH_x86)
+struct kprobe_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+#define KPROBE_ARG0(ctx) ((ctx)->di)
+#define KPROBE_ARG1(ctx) ((ctx)->si)
+#define KPROBE_ARG2(ctx) ((ctx)->dx)
+#define KPROBE_RET(ctx) ((ctx)->ax)
+#elif defined(__TARGET_ARCH_arm64)
+struct kprobe_regs {
+	__u64 regs[31], sp, pc, pstate;
+};
+#define KPROBE_ARG0(ctx) ((ctx)->regs[0])
+#define KPROBE_ARG1(ctx) ((ctx)->regs[1])
+#define KPROBE_ARG2(ctx) ((ctx)->regs[2])
+#define KPROBE_RET(ctx) ((ctx)->regs[0])
+#else
+#error "the target architecture is amd64 or arm64"
+#endif
+
+/*
+ * Programs for one kernel function of n arguments under the name of a hook, in two variants that the Go catalog chooses from:
+ * fentry/fexit, and kprobe/kretprobe. enter(ctx, a0, a1, a2) gets the first three arguments (0 where there are fewer),
+ * leave(ctx, ret) the result. The number of arguments is what tells the place of the result under fexit, so Go compares it with
+ * the kernel's own prototype before it loads the program.
+ */
+#define ARG_OR_0(ctx, i, n) ((i) < (n) ? (ctx)[(i) < (n) ? (i) : 0] : 0)
+
+#define ON_ENTER(hook, function, nargs, enter) \
+	SEC("fentry/" #function) __attribute__((btf_decl_tag("args:" #nargs))) \
+	int fentry_##hook##__##function(__u64 *ctx) \
+	{ \
+		return enter(ctx, ARG_OR_0(ctx, 0, nargs), ARG_OR_0(ctx, 1, nargs), ARG_OR_0(ctx, 2, nargs)); \
+	} \
+	SEC("kprobe/" #function) \
+	int kprobe_##hook##__##function(struct kprobe_regs *ctx) \
+	{ \
+		return enter(ctx, KPROBE_ARG0(ctx), KPROBE_ARG1(ctx), KPROBE_ARG2(ctx)); \
+	}
+
+#define ON_LEAVE(hook, function, nargs, leave) \
+	SEC("fexit/" #function) __attribute__((btf_decl_tag("args:" #nargs))) \
+	int fexit_##hook##__##function(__u64 *ctx) \
+	{ \
+		return leave(ctx, (__s64)ctx[nargs]); \
+	} \
+	SEC("kretprobe/" #function) \
+	int kretprobe_##hook##__##function(struct kprobe_regs *ctx) \
+	{ \
+		return leave(ctx, (__s64)KPROBE_RET(ctx)); \
+	}
+
+#define ON_CALL(hook, function, nargs, enter, leave) \
+	ON_ENTER(hook, function, nargs, enter) \
+	ON_LEAVE(hook, function, nargs, leave)
+
+/* From linux/bpf.h (uapi): what this folder uses of it. */
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+};
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"trace/lang"
+	"trace/probes"
+)
+
+// doctorCommand tells what can be traced on this machine.
+func doctorCommand(s streams) *cobra.Command {
+	var o options
+	doctor := &cobra.Command{
+		Use:   "doctor",
+		Short: "say what this machine offers: each probe, which variant of it, and why not the others",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			d, err := diagnose(o.btf)
+			if err != nil {
+				return err
+			}
+			if o.format.Format == lang.JSON {
+				return json.NewEncoder(s.out).Encode(d)
+			}
+			return d.print(s.out)
+		},
+	}
+	addHostFlags(doctor, &o)
+	return doctor
+}
+
+// diagnosis is what the doctor finds, in the form of its JSON.
+type diagnosis struct {
+	Host   []hostFact       `json:"host"`
+	Probes []probeDiagnosis `json:"probes"`
+}
+
+type hostFact struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	OK     bool   `json:"ok"`
+	Advice string `json:"advice,omitempty"`
+}
+
+type probeDiagnosis struct {
+	Name      string             `json:"name"`
+	Available bool               `json:"available"`
+	Variant   string             `json:"variant,omitempty"`
+	Reason    string             `json:"reason,omitempty"`
+	Notes     []string           `json:"notes,omitempty"`
+	Variants  []variantDiagnosis `json:"variants"`
+}
+
+type variantDiagnosis struct {
+	Name         string   `json:"name"`
+	Error        string   `json:"error,omitempty"`
+	Capabilities []string `json:"capabilities,omitempty"`
+}
+
+// diagnose asks the host for everything that decides whether a probe can be attached.
+func diagnose(btf []string) (diagnosis, error) {
+	var d diagnosis
+	catalog, err := probes.Load()
+	if err != nil {
+		return d, err
+	}
+	host, err := probes.Detect(catalog, probes.HostOptions{BTF: btf})
+	if err != nil {
+		return d, err
+	}
+	for _, f := range host.Facts() {
+		d.Host = append(d.Host, hostFact(f))
+	}
+	for _, p := range catalog.Probes() {
+		d.Probes = append(d.Probes, diagnoseProbe(host.Status(p)))
+	}
+	return d, nil
+}
+
+func diagnoseProbe(st probes.Status) probeDiagnosis {
+	d := probeDiagnosis{
+		Name:      st.Probe.String(),
+		Available: st.Variant != "",
+		Variant:   st.Variant,
+		Reason:    st.Reason,
+		Notes:     st.Notes,
+	}
+	for _, v := range st.Variants {
+		variant := variantDiagnosis{Name: v.Name, Capabilities: v.Caps}
+		if v.Err != nil {
+			variant.Error = v.Err.Error()
+		}
+		d.Variants = append(d.Variants, variant)
+	}
+	return d
+}
+
+// print writes the diagnosis as two tables: the host, and below it the probes, each with its variants from best to worst.
+func (d diagnosis) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	for _, f := range d.Host {
+		fmt.Fprintf(w, "%s\t%s\n", f.Name, withAdvice(f.Value, f.Advice))
+	}
+	fmt.Fprintf(w, "\nPROBE\tAVAILABLE\tVARIANT\tNEEDS\tREMARK\n")
+	for _, p := range d.Probes {
+		p.print(w)
+	}
+	return w.Flush()
+}
+
+// print writes the rows of one probe: the variant in use, what is remarkable about it, and why the others cannot be used.
+func (p probeDiagnosis) print(w io.Writer) {
+	available, variant := "yes", p.Variant
+	if !p.Available {
+		available, variant = "no", "-"
+	}
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, available, variant, p.needs(), p.Reason)
+	for _, note := range p.Notes {
+		fmt.Fprintf(w, "\t\t\t\t%s\n", note)
+	}
+	var last variantDiagnosis
+	for _, v := range p.Variants {
+		// Alternatives for other kernels have the same name, and often the same cause.
+		repeated := v.Error == p.Reason || v.Name == last.Name && v.Error == last.Error
+		if v.Error != "" && !repeated {
+			fmt.Fprintf(w, "\t\t(%s)\t%s\t%s\n", v.Name, strings.Join(v.Capabilities, " "), v.Error)
+		}
+		last = v
+	}
+}
+
+// needs returns the capabilities that the variant in use needs.
+func (p probeDiagnosis) needs() string {
+	for _, v := range p.Variants {
+		if v.Name == p.Variant {
+			return strings.Join(v.Capabilities, " ")
+		}
+	}
+	return "-"
+}
+
+func withAdvice(value, advice string) string {
+	if advice == "" {
+		return value
+	}
+	return value + ": " + advice
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// silent is a program that attaches a busy probe and never prints.
+const silent = `syscall:enter / comm == "nobody has it" /`
+
+// tracing is a running trace command that has attached its probes.
+type tracing struct {
+	*testing.T
+	cmd    *exec.Cmd
+	stdout *os.File
+	stderr *bufio.Reader
+}
+
+// startTrace starts the command and waits until its probes are attached.
+func startTrace(t *testing.T, args ...string) *tracing {
+	t.Helper()
+	cmd := exec.Command("trace", args...)
+	stdout, stdoutEnd := pipe(t)
+	stderr, stderrEnd := pipe(t)
+	cmd.Stdout, cmd.Stderr = stdoutEnd, stderrEnd
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	stdoutEnd.Close()
+	stderrEnd.Close()
+	tr := &tracing{t, cmd, stdout, bufio.NewReader(stderr)}
+	if line := tr.stderrLine(); !strings.HasPrefix(line, "Attached ") {
+		t.Fatalf("instead of being attached: %s", line)
+	}
+	return tr
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
+func (tr *tracing) stderrLine() string {
+	tr.Helper()
+	line, err := tr.stderr.ReadString('\n')
+	if err != nil {
+		tr.Fatal(err)
+	}
+	return line
+}
+
+// endsWithin checks that the command ends in time and with a status, and returns the rest of its standard error.
+func (tr *tracing) endsWithin(limit time.Duration, status int) string {
+	tr.Helper()
+	began := time.Now()
+	rest, err := io.ReadAll(tr.stderr)
+	if err != nil {
+		tr.Fatal(err)
+	}
+	tr.cmd.Wait()
+	if took := time.Since(began); took > limit {
+		tr.Errorf("it took %v to end", took)
+	}
+	if got := tr.cmd.ProcessState; got.ExitCode() != status {
+		tr.Errorf("ended with %v, want %d; it said:\n%s", got, status, rest)
+	}
+	return string(rest)
+}
+
+func TestEndsOnSignal(t *testing.T) {
+	requireLive(t)
+	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
+		for _, program := range []string{silent, "syscall:enter"} {
+			t.Run(fmt.Sprintf("%v/%s", sig, program), func(t *testing.T) {
+				tr := startTrace(t, program)
+				go io.Copy(io.Discard, tr.stdout)
+				if err := tr.cmd.Process.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+				tr.endsWithin(time.Second, exitOK)
+			})
+		}
+	}
+}
+
+// The reader of the data goes away, while events come and while none does.
+func TestEndsOnClosedOutput(t *testing.T) {
+	requireLive(t)
+	for _, program := range []string{silent, "syscall:enter"} {
+		t.Run(program, func(t *testing.T) {
+			tr := startTrace(t, program)
+			tr.stdout.Close()
+			if rest := tr.endsWithin(time.Second, exitOK); strings.Contains(rest, "pipe") {
+				t.Errorf("not quiet: %s", rest)
+			}
+		})
+	}
+}
+
+func TestEventsComePromptly(t *testing.T) {
+	requireLive(t)
+	tr := startTrace(t, `syscall:enter / comm == "helper" && nr == getppid /`)
+	began := time.Now()
+	if err := exec.Command("helper", "1").Run(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(tr.stdout).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 500*time.Millisecond {
+		t.Errorf("the event came after %v", took)
+	}
+}
+
+func TestProcess(t *testing.T) {
+	requireLive(t)
+	sleep := exec.Command("sleep", "0.7")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := fmt.Sprint(sleep.Process.Pid)
+	tr := startTrace(t, "-p", pid, "-f", "json", "syscall:enter")
+	go sleep.Wait()
+	data, err := io.ReadAll(tr.stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.endsWithin(time.Second, exitOK)
+	lines := bytes.Count(data, []byte("\n"))
+	if of := bytes.Count(data, []byte(`"pid":`+pid+`,`)); lines == 0 || of != lines {
+		t.Errorf("%d of %d events are of process %s:\n%s", of, lines, pid, data)
+	}
+}
+
+func TestStrictCountsLosses(t *testing.T) {
+	requireLive(t)
+	cmd := exec.Command("trace", "-q", "--strict", "--buffer-size", "4KiB", "-c", "helper 300000", "syscall:enter")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	data, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitLost {
+		t.Fatalf("%v, want exit status %d; it said:\n%s", err, exitLost, &stderr)
+	}
+	report := regexp.MustCompile(`lost (\d+) of (\d+) syscall:enter events: .*\n$`).FindStringSubmatch(stderr.String())
+	if report == nil {
+		t.Fatalf("no report at the end of:\n%s", &stderr)
+	}
+	var lost, total int
+	fmt.Sscan(report[1]+" "+report[2], &lost, &total)
+	if printed := bytes.Count(data, []byte("\n")); lost+printed != total || total < 300000 {
+		t.Errorf("%d lost + %d printed, %d in total", lost, printed, total)
+	}
+}

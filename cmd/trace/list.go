@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"trace/probes"
+)
+
+// runList prints the probes that match a glob. It needs neither root nor a kernel that has them.
+func runList(cmd *cobra.Command, s streams, o options, args []string) error {
+	if err := checkOnly(cmd, "-l", "list", "verbose"); err != nil {
+		return err
+	}
+	if len(args) > 1 {
+		return usagef("-l takes one glob, here are %d: quote it, like trace -l 'nvme:*'", len(args))
+	}
+	catalog, err := probes.Load()
+	if err != nil {
+		return err
+	}
+	found := catalog.Probes()
+	if len(args) == 1 {
+		if found = catalog.Match(args[0]); found == nil {
+			return usagef("no probe matches %q; trace -l lists all", args[0])
+		}
+	}
+	if o.verbose {
+		return describe(s.out, found)
+	}
+	for _, p := range found {
+		fmt.Fprintln(s.out, p)
+	}
+	return nil
+}
+
+// describe prints probes with their fields, then what all of them share: the common fields and the names of enums.
+func describe(out io.Writer, found []*probes.Probe) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	for _, p := range found {
+		fmt.Fprintf(w, "%v: %s\n", p, p.Doc)
+		describeFields(w, p.Fields, false)
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w, "Every event has also:")
+	describeFields(w, found[0].Fields, true)
+	fmt.Fprintln(w, "\nFields with a ? after the type may be absent.")
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, e := range enums(found) {
+		fmt.Fprintf(out, "\n%s is one of:\n%s", e.Name, wrap(e.Names, 100))
+	}
+	return nil
+}
+
+// describeFields prints the common fields, or the others, as a table.
+func describeFields(w io.Writer, fields []*probes.Field, common bool) {
+	for _, f := range fields {
+		if f.Common != common {
+			continue
+		}
+		fmt.Fprintf(w, "    %s\t%s\t%s\t%s\n", f.Name, typeName(f), unitName(f.Type.Unit), f.Doc)
+	}
+}
+
+// typeName returns the type of a field as the user thinks of it, marked if the field may be absent.
+func typeName(f *probes.Field) string {
+	name := valueType(f.Type)
+	if f.Optional {
+		name += "?"
+	}
+	return name
+}
+
+func valueType(t probes.Type) string {
+	if t.Enum != nil {
+		return t.Enum.Name
+	}
+	switch t.Kind {
+	case probes.Int:
+		return fmt.Sprintf("int%d", t.Size*8)
+	case probes.Uint:
+		return fmt.Sprintf("uint%d", t.Size*8)
+	case probes.Bool:
+		return "bool"
+	case probes.GID:
+		return "gid"
+	default:
+		return "string"
+	}
+}
+
+// unitName returns what a number counts or means.
+func unitName(u probes.Unit) string {
+	switch u {
+	case probes.Nanoseconds:
+		return "ns"
+	case probes.Bytes:
+		return "bytes"
+	case probes.Errno:
+		return "errno"
+	case probes.Cgroup:
+		return "cgroup"
+	case probes.Hex:
+		return "hex"
+	default:
+		return "-"
+	}
+}
+
+// enums returns the enums of the fields of found, each once, by name.
+func enums(found []*probes.Probe) []*probes.Enum {
+	seen := map[string]*probes.Enum{}
+	for _, p := range found {
+		for _, f := range p.Fields {
+			if e := f.Type.Enum; e != nil {
+				seen[e.Name] = e
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(seen), func(a, b *probes.Enum) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// wrap sets words in indented lines of at most width columns.
+func wrap(words []string, width int) string {
+	var b strings.Builder
+	column := width
+	for _, word := range words {
+		if column+1+len(word) > width {
+			if b.Len() > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString("   ")
+			column = 3
+		}
+		b.WriteString(" " + word)
+		column += 1 + len(word)
+	}
+	b.WriteByte('\n')
+	return b.String()
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"trace/lang"
+	"trace/probes"
+)
+
+func TestMain(m *testing.M) {
+	// With -race every process would sleep a second before it exits.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	testscript.Main(m, map[string]func(){
+		"trace":  main,
+		"helper": helper,
+		"capped": capped,
+	})
+}
+
+// helper makes as many getppid system calls as its argument says, and no others of this kind.
+func helper() {
+	n, err := strconv.Atoi(os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	for range n {
+		unix.Getppid()
+	}
+}
+
+// capped runs a command with no capabilities but those whose numbers its first argument lists.
+func capped() {
+	keep := strings.Split(os.Args[1], ",")
+	runtime.LockOSThread()
+	for c := 0; c <= unix.CAP_LAST_CAP; c++ {
+		held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
+		if err != nil {
+			panic(err)
+		}
+		if held == 0 || os.Geteuid() != 0 || slices.Contains(keep, strconv.Itoa(c)) {
+			continue // an ordinary user has none anyway
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
+			panic(err)
+		}
+	}
+	path, err := exec.LookPath(os.Args[2])
+	if err == nil {
+		err = unix.Exec(path, os.Args[2:], os.Environ())
+	}
+	panic(err)
+}
+
+// TestScripts runs what needs no privileges.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
+}
+
+// TestLive runs what traces system calls of this machine.
+func TestLive(t *testing.T) {
+	requireLive(t)
+	testscript.Run(t, testscript.Params{
+		Dir:  "testdata/live",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"jsonlines": jsonLines},
+	})
+}
+
+// requireLive skips the test if this process lacks the privileges to trace system calls; any other failure is one.
+func requireLive(t *testing.T) {
+	t.Helper()
+	catalog, err := probes.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := lang.Compile("live", "syscall:enter", catalog.Probes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := probes.Detect(catalog, probes.HostOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := probes.Attach(context.Background(), host, program.Requests(), probes.AttachOptions{})
+	if denied := (*probes.PermissionError)(nil); errors.As(err, &denied) || errors.Is(err, unix.EPERM) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := session.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// jsonLines checks that a file has a number of lines, and that each is a JSON object with the given keys.
+func jsonLines(ts *testscript.TestScript, _ bool, args []string) {
+	lines := strings.Split(strings.TrimSuffix(ts.ReadFile(args[0]), "\n"), "\n")
+	if want, err := strconv.Atoi(args[1]); err != nil || len(lines) != want {
+		ts.Fatalf("%d lines, want %s", len(lines), args[1])
+	}
+	for _, line := range lines {
+		var object map[string]any
+		if err := json.Unmarshal([]byte(line), &object); err != nil {
+			ts.Fatalf("%v in %s", err, line)
+		}
+		for _, key := range args[2:] {
+			if _, ok := object[key]; !ok {
+				ts.Fatalf("no %s in %s", key, line)
+			}
+		}
+	}
+}

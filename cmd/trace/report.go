@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"trace/probes"
+)
+
+// report tells the user which events are missing from the output, and why.
+type report struct {
+	*tracer
+	session *probes.Session
+	told    map[*probes.Probe]uint64 // losses of which the user knows
+}
+
+// watch reports new losses once a second until ctx ends.
+func (r *report) watch(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if losses, err := r.session.Losses(); err == nil { // finish tells of an error
+				r.tellLosses(losses)
+			}
+		}
+	}
+}
+
+// finish reports on the whole run. Losses are never silent, not even with -q.
+func (r *report) finish(losses []probes.Losses) error {
+	r.told = nil // so that the totals come last
+	r.tellLosses(losses)
+	for _, l := range losses {
+		if !r.quiet {
+			r.tellIncomplete(l)
+		}
+		if t := r.tallies[l.Probe]; r.verbose {
+			r.note("%v: %d seen, %d printed, %d rejected, %d lost", l.Probe, l.Events, t.printed, t.rejected, l.Lost())
+		}
+	}
+	if r.strict && slices.ContainsFunc(losses, func(l probes.Losses) bool { return l.Lost() > 0 }) {
+		return errLost
+	}
+	return nil
+}
+
+// tellIncomplete explains absent fields; as a rule such an event was in progress when tracing began.
+func (r *report) tellIncomplete(l probes.Losses) {
+	if l.Unmatched > 0 {
+		r.note("%v: the beginning of %s was not seen; what it tells, like the latency, is absent", l.Probe, plural(l.Unmatched, "event"))
+	}
+	if l.InFlightFull > 0 {
+		r.note("%v: too much in progress to remember the beginning of %s", l.Probe, plural(l.InFlightFull, "event"))
+	}
+}
+
+// tellLosses prints a line for every probe that has lost more events than the user knows of.
+func (r *report) tellLosses(losses []probes.Losses) {
+	if r.told == nil {
+		r.told = map[*probes.Probe]uint64{}
+	}
+	for _, l := range losses {
+		if lost := l.Lost(); lost > r.told[l.Probe] {
+			r.told[l.Probe] = lost
+			r.note("%s", lossLine(l))
+		}
+	}
+}
+
+// lossLine says how many events of a probe were lost, and where.
+func lossLine(l probes.Losses) string {
+	var reasons []string
+	for _, r := range []struct {
+		n    uint64
+		text string
+	}{
+		{l.RingBuffer, "ring buffer full (raise --buffer-size)"},
+		{l.Unseen, "whose beginning was not seen"},
+		{l.Missed, "missed by the kernel (the probe interrupted itself)"},
+	} {
+		if r.n > 0 {
+			reasons = append(reasons, fmt.Sprintf("%d %s", r.n, r.text))
+		}
+	}
+	return fmt.Sprintf("lost %d of %d %v events: %s", l.Lost(), l.Events+l.Unseen+l.Missed, l.Probe, strings.Join(reasons, ", "))
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"trace/lang"
+	"trace/probes"
+)
+
+const rootLong = `trace shows RDMA and NVMe events of this machine, filtered by expressions over their fields.
+It needs no compiler and no kernel headers.`
+
+const rootExample = `  trace 'qp.state==RTR'                          the probes are inferred from the fields
+  trace 'nvme:complete_rq / latency > 1ms /'     one probe, with a predicate
+  trace 'ib:create_qp, ib:modify_qp'             every event of two probes
+  trace -f json -n 100 'nvme:*'                  100 events as JSON, one object a line
+  trace -c 'nvme id-ctrl /dev/nvme0' 'nvme:*'    while a command runs
+  trace -l 'nvme:*'                              the probes; -lv shows their fields
+  trace doctor                                   what this machine offers, and why not the rest`
+
+// usageTemplate is cobra's, shortened, with the examples first.
+const usageTemplate = `{{if .HasExample}}Examples:
+{{.Example}}
+
+{{end}}Usage:
+  {{.UseLine}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
+`
+
+// options are the flags of one command line.
+type options struct {
+	source     string // of -e
+	list       bool
+	format     formatFlag
+	output     string
+	command    string
+	pid        int
+	count      uint64
+	timeout    time.Duration
+	strict     bool
+	quiet      bool
+	verbose    bool
+	btf        []string
+	bufferSize ringSize
+}
+
+// rootCommand returns the command line: a program next to a few subcommands.
+func rootCommand(s streams) *cobra.Command {
+	o := options{bufferSize: probes.DefaultRingBytes}
+	root := &cobra.Command{
+		Use:           "trace [flags] PROGRAM",
+		Long:          rootLong,
+		Example:       rootExample,
+		Version:       version(),
+		SilenceErrors: true, // exitStatus prints them
+		SilenceUsage:  true,
+		// Without this cobra takes every program for an unknown command.
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runRoot(cmd, s, o, args)
+		},
+		ValidArgsFunction: completeProbes,
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetUsageTemplate(usageTemplate)
+	root.SetVersionTemplate("trace {{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
+	root.CompletionOptions.DisableDefaultCmd = true // ours names its shells as an argument
+	addFlags(root, &o)
+	root.AddCommand(doctorCommand(s), completionCommand(s))
+	return root
+}
+
+// addFlags declares the flags, in the order in which the help shows them.
+func addFlags(root *cobra.Command, o *options) {
+	f := root.Flags()
+	f.SortFlags = false
+	f.StringVarP(&o.source, "program", "e", "", "take `PROGRAM` from here instead of the argument")
+	f.BoolVarP(&o.list, "list", "l", false, "list the probes that match the argument (a glob; default all); -lv: and their fields")
+	f.StringVarP(&o.output, "output", "o", "", "write the data to `FILE` instead of standard output")
+	f.StringVarP(&o.command, "cmd", "c", "", "run `COMMAND` (split at spaces, no shell) once attached, and end when it ends")
+	f.IntVarP(&o.pid, "pid", "p", 0, "only events of process `PID`, and end when it ends")
+	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events")
+	f.DurationVar(&o.timeout, "timeout", 0, "end after `DURATION` (like 10s or 1m)")
+	f.BoolVar(&o.strict, "strict", false, "exit with status 3 if events were lost")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "say which variants were attached, how long it took, and count events")
+	f.Var(&o.bufferSize, "buffer-size", "`SIZE` of the buffer from the kernel, a power of two; raise it if events are lost")
+	addHostFlags(root, o)
+}
+
+// addHostFlags declares the flags that the doctor has, too.
+func addHostFlags(cmd *cobra.Command, o *options) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	o.format.Format = lang.Text
+	f.VarP(&o.format, "format", "f", "`FORMAT` of the data: text or json")
+	f.StringArrayVar(&o.btf, "btf", nil, "take types of modules that carry none from `FILE|DIR` (repeatable)")
+}
+
+// runRoot does what the flags of a command line without subcommand ask for.
+func runRoot(cmd *cobra.Command, s streams, o options, args []string) error {
+	if o.list {
+		return runList(cmd, s, o, args)
+	}
+	if cmd.Flags().NFlag() == 0 && len(args) == 0 {
+		fmt.Fprintf(s.err, "%s\n\n%s", cmd.Long, cmd.UsageString())
+		return errHelpShown
+	}
+	source, err := programText(cmd, o, args)
+	if err != nil {
+		return err
+	}
+	if err := checkOptions(cmd, o); err != nil {
+		return err
+	}
+	return runProgram(cmd.Context(), s, o, source)
+}
+
+// programText returns the program of the command line, which is the argument or the value of -e.
+func programText(cmd *cobra.Command, o options, args []string) (string, error) {
+	switch given := cmd.Flags().Changed("program"); {
+	case given && len(args) > 0:
+		return "", usagef("two programs: one with -e, another as argument %q", args[0])
+	case given:
+		return o.source, nil
+	case len(args) == 0:
+		return "", usagef("no program; for example: trace 'qp.state==RTR'")
+	case len(args) > 1:
+		return "", usagef("the program is one argument, here are %d: quote it, like trace '%s'", len(args), strings.Join(args, " "))
+	default:
+		return args[0], nil
+	}
+}
+
+// checkOptions finds values that have the right type and still make no sense.
+func checkOptions(cmd *cobra.Command, o options) error {
+	changed := cmd.Flags().Changed
+	switch {
+	case changed("pid") && o.pid <= 0:
+		return usagef("-p %d: a process id is greater than 0", o.pid)
+	case changed("count") && o.count == 0:
+		return usagef("-n 0: the number of events must be greater than 0")
+	case changed("timeout") && o.timeout <= 0:
+		return usagef("--timeout %v: must be greater than 0", o.timeout)
+	case changed("cmd") && len(strings.Fields(o.command)) == 0:
+		return usagef("-c needs a command")
+	case o.quiet && o.verbose:
+		return usagef("-q and -v exclude each other")
+	}
+	return nil
+}
+
+// checkOnly refuses flags that the chosen action would ignore.
+func checkOnly(cmd *cobra.Command, action string, allowed ...string) error {
+	var err error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && !slices.Contains(allowed, f.Name) {
+			err = usagef("%s does not use --%s", action, f.Name)
+		}
+	})
+	return err
+}

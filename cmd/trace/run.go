@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// The exit statuses of the command.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+	exitLost   = 3
+)
+
+// streams are where a command reads and writes.
+type streams struct {
+	in       io.Reader // only for the command of -c
+	out, err io.Writer
+}
+
+// note prints a line for the user; data never goes this way. Errors may have several lines.
+func (s streams) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	fmt.Fprintf(s.err, "trace: %s\n", strings.ReplaceAll(text, "\n", "\ntrace: "))
+}
+
+// run executes one command line and returns its exit status.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	s := streams{in: stdin, out: stdout, err: stderr}
+	root := rootCommand(s)
+	root.SetArgs(args)
+	return exitStatus(s, root.ExecuteContext(ctx))
+}
+
+// usageError says that the command line is wrong.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...)}
+}
+
+// programError is the list of errors in a program; it carries their positions and the source lines.
+type programError struct{ error }
+
+// errLost is the outcome of --strict when events were lost; the report has said which.
+var errLost = errors.New("events were lost")
+
+// errHelpShown is the outcome of a command line without any argument.
+var errHelpShown = errors.New("help was shown instead")
+
+// exitStatus prints err and returns the exit status that stands for it.
+func exitStatus(s streams, err error) int {
+	var program programError
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errLost):
+		return exitLost
+	case errors.Is(err, errHelpShown):
+		return exitUsage
+	case errors.As(err, &program):
+		fmt.Fprintln(s.err, program.Error())
+		return exitUsage
+	case errors.As(err, &usage):
+		s.note("%v", usage)
+		return exitUsage
+	default:
+		s.note("%v", err)
+		return exitFailed
+	}
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"testing"
+
+	"trace/probes"
+)
+
+func TestRingSize(t *testing.T) {
+	for _, test := range []struct {
+		text, want string // an empty want: an error
+	}{
+		{"65536", "64KiB"},
+		{"64KiB", "64KiB"},
+		{"1024KiB", "1MiB"},
+		{"1GiB", "1GiB"},
+		{"2GiB", ""},
+		{"17179869185GiB", ""},
+		{"3MiB", ""},
+		{"512", ""},
+		{"0", ""},
+		{"-4KiB", ""},
+		{"1.5MiB", ""},
+		{"4kb", ""},
+		{"", ""},
+	} {
+		var size ringSize
+		switch err := size.Set(test.text); {
+		case err != nil && test.want != "":
+			t.Errorf("%q: %v", test.text, err)
+		case err == nil && size.String() != test.want:
+			t.Errorf("%q is %v, want %q", test.text, &size, test.want)
+		}
+	}
+}
+
+func TestLossLine(t *testing.T) {
+	probe := &probes.Probe{Group: "nvme", Name: "complete_rq"}
+	for _, test := range []struct {
+		losses probes.Losses
+		want   string
+	}{
+		{
+			probes.Losses{Probe: probe, Events: 4988, RingBuffer: 800, Missed: 12},
+			"lost 812 of 5000 nvme:complete_rq events: 800 ring buffer full (raise --buffer-size), 12 missed by the kernel (the probe interrupted itself)",
+		}, {
+			probes.Losses{Probe: probe, Events: 10, Unseen: 1, Unmatched: 7},
+			"lost 1 of 11 nvme:complete_rq events: 1 whose beginning was not seen",
+		},
+	} {
+		if got := lossLine(test.losses); got != test.want {
+			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+	}
+}

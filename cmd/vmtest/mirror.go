@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+)
+
+// debianMirror finds the URL of a Debian mirror without one being written
+// here: what the user says, what this machine's own apt uses if it runs
+// Debian, or what debootstrap carries as its default.
+func debianMirror(ctx context.Context, getenv func(string) string) (string, error) {
+	if m := getenv("VMTEST_MIRROR"); m != "" {
+		return strings.TrimSuffix(m, "/"), nil
+	}
+	if m := mirrorFromTargets(output(ctx, "apt-get", "indextargets", "--format",
+		"$(ORIGIN)|$(LABEL)|$(SITE)")); m != "" {
+		return m, nil
+	}
+	// Images often come with apt's lists removed: then only the configured
+	// addresses are known, and whether they are Debian's is told by the system.
+	if codename := debianCodename(readText("/etc/os-release")); codename != "" {
+		if m := mirrorFromURIs(output(ctx, "apt-get", "update", "--print-uris"), codename); m != "" {
+			return m, nil
+		}
+	}
+	if m := mirrorFromDebootstrap(readText("/usr/sbin/debootstrap")); m != "" {
+		return m, nil
+	}
+	return "", errors.New("no Debian mirror known: set VMTEST_MIRROR to the URL of one, or install debootstrap")
+}
+
+// mirrorFromTargets reads lines "origin|label|site" of apt's downloaded
+// indexes. The label keeps the archive apart from security updates.
+func mirrorFromTargets(text string) string {
+	for line := range strings.Lines(text) {
+		f := strings.Split(strings.TrimSpace(line), "|")
+		if len(f) == 3 && f[0] == "Debian" && f[1] == "Debian" && isHTTP(f[2]) {
+			return strings.TrimSuffix(f[2], "/")
+		}
+	}
+	return ""
+}
+
+// mirrorFromURIs reads apt's list of files that an update would download and
+// returns the archive that holds the suite called codename.
+func mirrorFromURIs(text, codename string) string {
+	for line := range strings.Lines(text) {
+		uri, _, _ := strings.Cut(strings.TrimPrefix(line, "'"), "'")
+		base, rest, ok := strings.Cut(uri, "/dists/")
+		if ok && isHTTP(base) && strings.HasPrefix(rest, codename+"/main/") {
+			return base
+		}
+	}
+	return ""
+}
+
+func mirrorFromDebootstrap(script string) string {
+	m := regexp.MustCompile(`(?m)^DEF_MIRROR="?([^"\s]+)"?`).FindStringSubmatch(script)
+	if m == nil || !isHTTP(m[1]) || !strings.HasSuffix(strings.TrimSuffix(m[1], "/"), "/debian") {
+		return "" // some distributions patch in their own archive
+	}
+	return strings.TrimSuffix(m[1], "/")
+}
+
+// debianCodename returns the suite of a machine that runs Debian, else "".
+func debianCodename(osRelease string) string {
+	values := map[string]string{}
+	s := bufio.NewScanner(strings.NewReader(osRelease))
+	for s.Scan() {
+		if key, value, ok := strings.Cut(s.Text(), "="); ok {
+			values[key] = strings.Trim(value, `"`)
+		}
+	}
+	if values["ID"] != "debian" {
+		return ""
+	}
+	return values["VERSION_CODENAME"]
+}
+
+func isHTTP(url string) bool {
+	return strings.HasPrefix(url, "http://") || strings.HasPrefix(url, "https://")
+}
+
+// readText returns "" for a file that is not there: every user of it looks for
+// hints only.
+func readText(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}

@@ -1,0 +1,76 @@
+package lang
+
+import (
+	"slices"
+
+	"trace/probes"
+)
+
+// table is an event made by hand: the values of the fields that are not absent.
+type table map[string]any
+
+func (t table) Get(f *probes.Field) (any, bool) {
+	v, ok := t[f.Name]
+	return v, ok
+}
+
+func field(name string, t probes.Type) *probes.Field { return &probes.Field{Name: name, Type: t} }
+
+func optional(name string, t probes.Type) *probes.Field {
+	return &probes.Field{Name: name, Type: t, Optional: true}
+}
+
+func probe(group, name string, fields ...*probes.Field) *probes.Probe {
+	common := []*probes.Field{
+		field("nsecs", ns), field("pid", u32), field("tid", u32), field("uid", u32),
+		field("comm", str16), field("cpu", u32), field("cgroup", probes.Type{Kind: probes.Uint, Size: 8, Unit: probes.Cgroup}),
+	}
+	for _, f := range common {
+		f.Common = true
+	}
+	return &probes.Probe{Group: group, Name: name, Fields: slices.Concat(common, fields)}
+}
+
+func enum(name string, names ...string) *probes.Enum {
+	e := &probes.Enum{Name: name, Names: names}
+	for i := range names {
+		e.Values = append(e.Values, int64(i))
+	}
+	return e
+}
+
+var (
+	u8      = probes.Type{Kind: probes.Uint, Size: 1}
+	u32     = probes.Type{Kind: probes.Uint, Size: 4}
+	u64     = probes.Type{Kind: probes.Uint, Size: 8}
+	s8      = probes.Type{Kind: probes.Int, Size: 1}
+	s64     = probes.Type{Kind: probes.Int, Size: 8}
+	ns      = probes.Type{Kind: probes.Uint, Size: 8, Unit: probes.Nanoseconds}
+	size    = probes.Type{Kind: probes.Uint, Size: 4, Unit: probes.Bytes}
+	hex     = probes.Type{Kind: probes.Uint, Size: 4, Unit: probes.Hex}
+	errno   = probes.Type{Kind: probes.Int, Size: 4, Unit: probes.Errno}
+	str16   = probes.Type{Kind: probes.String, Size: 16}
+	flag    = probes.Type{Kind: probes.Bool, Size: 1}
+	gid     = probes.Type{Kind: probes.GID, Size: 16}
+	opcode  = probes.Type{Kind: probes.Uint, Size: 2, Enum: enum("nvme_opcode", "flush", "write", "read", "compare")}
+	qpState = probes.Type{Kind: probes.Int, Size: 4, Enum: enum("qp_state", "RESET", "INIT", "RTR", "RTS", "ERR")}
+	mode    = probes.Type{Kind: probes.Uint, Size: 4, Enum: enum("odd_mode", "off", "size")}
+	access  = probes.Type{Kind: probes.Uint, Size: 4, Unit: probes.Hex, Enum: &probes.Enum{Name: "access", Names: []string{"REMOTE_WRITE", "REMOTE_READ"}, Values: []int64{2, 4}}}
+	catalog = []*probes.Probe{
+		probe("ib", "destroy_qp", field("qp.num", u32), field("ret", errno)),
+		probe("ib", "modify_qp", field("qp.num", u32), optional("qp.state", qpState), optional("qp.old_state", qpState),
+			optional("dgid", gid), field("sgid", gid), field("access", access), field("ret", errno)),
+		probe("mlx5", "cmd", field("syndrome", hex), optional("latency", ns), field("ret", errno)),
+		probe("nvme", "complete_rq", field("ctrl", str16), field("opcode", opcode), field("size", size), optional("latency", ns), field("write", flag)),
+		probe("nvme", "setup_rq", field("ctrl", str16), field("opcode", opcode), field("size", size), field("flags", hex)),
+		probe("odd", "words", field("mode", mode), field("size", u64)),
+		probe("syscall", "exit", field("nr", u32), field("ret", errno), optional("latency", ns)),
+		probe("test", "numbers", field("u8", u8), field("u64", u64), field("s8", s8), field("s64", s64),
+			optional("ou64", u64), optional("os64", s64), field("b", flag), optional("ob", flag), optional("os", str16)),
+	}
+)
+
+func fixture(name string) *probes.Probe {
+	i := slices.IndexFunc(catalog, func(p *probes.Probe) bool { return p.String() == name })
+	return catalog[i]
+}

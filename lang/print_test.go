@@ -1,0 +1,183 @@
+package lang
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"trace/probes"
+)
+
+func TestValues(t *testing.T) {
+	sns, ssize := probes.Type{Kind: probes.Int, Size: 8, Unit: probes.Nanoseconds}, probes.Type{Kind: probes.Int, Size: 8, Unit: probes.Bytes}
+	for _, test := range []struct {
+		typ        probes.Type
+		v          any
+		text, json string
+	}{
+		{u64, uint64(math.MaxUint64), "18446744073709551615", "18446744073709551615"},
+		{s64, int64(math.MinInt64), "-9223372036854775808", "-9223372036854775808"},
+		{flag, true, "true", "true"},
+		{opcode, uint64(2), "read", `"read"`},
+		{opcode, uint64(99), "99", "99"},
+		{access, uint64(4), "REMOTE_READ", `"REMOTE_READ"`},
+		{access, uint64(6), "0x6", "6"},
+		{hex, uint64(0xdeadbeef), "0xdeadbeef", "3735928559"},
+		{probes.Type{Kind: probes.Int, Size: 2, Unit: probes.Hex}, int64(-1), "0xffff", "-1"},
+		{errno, int64(-22), "-EINVAL", "-22"},
+		{errno, int64(0), "0", "0"},
+		{errno, int64(22), "22", "22"},
+		{errno, int64(-11), "-EAGAIN", "-11"},
+		{errno, int64(-95), "-EOPNOTSUPP", "-95"},
+		{errno, int64(-524), "-ENOTSUPP", "-524"},
+		{errno, int64(-530), "-ERECALLCONFLICT", "-530"},
+		{errno, int64(-4000), "-4000", "-4000"},
+		{gid, addresses["fe80::1"], "fe80::1", `"fe80::1"`},
+		{gid, addresses["::ffff:10.9.0.1"], "::ffff:10.9.0.1", `"::ffff:10.9.0.1"`},
+
+		{ns, uint64(0), "0ns", "0"},
+		{ns, uint64(850), "850ns", "850"},
+		{ns, uint64(999), "999ns", "999"},
+		{ns, uint64(1000), "1us", "1000"},
+		{ns, uint64(12_345), "12.3us", "12345"},
+		{ns, uint64(100_400), "100us", "100400"},
+		{ns, uint64(999_499), "999us", "999499"},
+		{ns, uint64(999_500), "1ms", "999500"},
+		{ns, uint64(1_200_000), "1.2ms", "1200000"},
+		{ns, uint64(9_996_000), "10ms", "9996000"},
+		{ns, uint64(99_960_000), "100ms", "99960000"},
+		{ns, uint64(3_050_000_000), "3.05s", "3050000000"},
+		{ns, uint64(3_725_400_000_000), "3725s", "3725400000000"},
+		{ns, uint64(math.MaxUint64), "18446744074s", "18446744073709551615"},
+		{sns, int64(-1500), "-1.5us", "-1500"},
+		{sns, int64(math.MinInt64), "-9223372037s", "-9223372036854775808"},
+
+		{size, uint64(0), "0B", "0"},
+		{size, uint64(512), "512B", "512"},
+		{size, uint64(1500), "1500B", "1500"},
+		{size, uint64(4096), "4KiB", "4096"},
+		{size, uint64(1 << 20), "1MiB", "1048576"},
+		{size, uint64(3 << 29), "1536MiB", "1610612736"},
+		{size, uint64(1 << 63), "8EiB", "9223372036854775808"},
+		{ssize, int64(-4096), "-4KiB", "-4096"},
+
+		{str16, "nvme0", "nvme0", `"nvme0"`},
+		{str16, "", `""`, `""`},
+		{str16, "-", `"-"`, `"-"`},
+		{str16, "a b", `"a b"`, `"a b"`},
+		{str16, `a"\`, `"a\"\\"`, `"a\"\\"`},
+		{str16, "kworker/0:1", "kworker/0:1", `"kworker/0:1"`},
+		{str16, "a\n\x1b\x7f", `"a\n\x1b\x7f"`, `"a\u000a\u001b\u007f"`},
+		{str16, "é\xff", `"é\xff"`, "\"é\ufffd\""},
+	} {
+		if got := string(appendValue(nil, test.typ, test.v)); got != test.text {
+			t.Errorf("%v as text: got %s, want %s", test.v, got, test.text)
+		}
+		got := string(appendJSONValue(nil, test.typ, test.v))
+		if got != test.json || !json.Valid([]byte(got)) {
+			t.Errorf("%v as JSON: got %s, want %s", test.v, got, test.json)
+		}
+	}
+}
+
+func TestPrinter(t *testing.T) {
+	boot := time.Date(2024, 5, 6, 7, 8, 9, 123456789, time.FixedZone("CEST", 2*3600))
+	for _, test := range []struct {
+		probe      string
+		e          table
+		text, json string
+	}{
+		{
+			"nvme:complete_rq",
+			table{"nsecs": uint64(1e9), "pid": uint64(1234), "tid": uint64(1235), "uid": uint64(0), "comm": "fio", "cpu": uint64(3), "cgroup": uint64(77),
+				"ctrl": "nvme0", "opcode": uint64(2), "size": uint64(4096), "latency": uint64(1.2e6), "write": false},
+			`07:08:10.123456 nvme:complete_rq fio/1234 ctrl=nvme0 opcode=read size=4KiB latency=1.2ms write=false`,
+			`{"probe":"nvme:complete_rq","nsecs":1000000000,"time":"2024-05-06T07:08:10.123456789+02:00","pid":1234,"tid":1235,"uid":0,` +
+				`"comm":"fio","cpu":3,"cgroup":77,"ctrl":"nvme0","opcode":"read","size":4096,"latency":1200000,"write":false}`,
+		},
+		{
+			"ib:modify_qp",
+			table{"qp.num": uint64(17), "qp.state": int64(2), "comm": "a \xff", "ret": int64(-22)},
+			`- ib:modify_qp "a \xff"/- qp.num=17 qp.state=RTR qp.old_state=- dgid=- sgid=- access=- ret=-EINVAL`,
+			`{"probe":"ib:modify_qp","nsecs":null,"time":null,"pid":null,"tid":null,"uid":null,"comm":"a ` + "\ufffd" + `","cpu":null,"cgroup":null,` +
+				`"qp":{"num":17,"state":"RTR","old_state":null},"dgid":null,"sgid":null,"access":null,"ret":-22}`,
+		},
+	} {
+		for format, want := range map[Format]string{Text: test.text, JSON: test.json} {
+			var b bytes.Buffer
+			p := NewPrinter(&b, format, boot)
+			for range 2 {
+				if err := p.event(fixture(test.probe), test.e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := b.String(); got != want+"\n"+want+"\n" {
+				t.Errorf("%s:\n got %swant %s", format, got, want)
+			}
+		}
+	}
+}
+
+// TestMembers checks that fields of one object stand together, even if others are between them.
+func TestMembers(t *testing.T) {
+	p := &probes.Probe{Group: "a", Name: "b", Fields: []*probes.Field{
+		field("x.a.i", u8), field("y", u8), field("x.b", u8), field("x.a.j", u8), field("x.nsecs", u8),
+	}}
+	var b bytes.Buffer
+	e := table{"x.a.i": uint64(1), "y": uint64(2), "x.b": uint64(3), "x.a.j": uint64(4), "x.nsecs": uint64(5)}
+	if err := NewPrinter(&b, JSON, time.Time{}).event(p, e); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"probe":"a:b","x":{"a":{"i":1,"j":4},"b":3,"nsecs":5},"y":2}` + "\n"
+	if b.String() != want {
+		t.Errorf("got %s", b.String())
+	}
+}
+
+func TestParseFormat(t *testing.T) {
+	for _, f := range []Format{Text, JSON} {
+		if got, err := ParseFormat(string(f)); got != f || err != nil {
+			t.Errorf("%s: got %s, %v", f, got, err)
+		}
+	}
+	if _, err := ParseFormat("xml"); err == nil {
+		t.Error("xml is a format")
+	}
+}
+
+// FuzzStrings checks that any bytes in a string leave the line whole and readable.
+func FuzzStrings(f *testing.F) {
+	for _, s := range []string{"fio", "\xff\x00\n", `"\`, "\u2028", "-"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		text := string(appendWord(nil, s))
+		if text == "" || text == "-" || strings.ContainsAny(text, "\n\r\x1b\x00") {
+			t.Errorf("%q is printed as %q", s, text)
+		}
+		var back string
+		if err := json.Unmarshal(appendJSONString(nil, s), &back); err != nil || back != string([]rune(s)) {
+			t.Errorf("%q came back as %q: %v", s, back, err)
+		}
+	})
+}
+
+func BenchmarkPrinter(b *testing.B) {
+	for _, format := range []Format{Text, JSON} {
+		b.Run(string(format), func(b *testing.B) {
+			var out bytes.Buffer
+			p, probe := NewPrinter(&out, format, time.Time{}), fixture("ib:modify_qp")
+			e := full(probe)
+			b.ReportAllocs()
+			for b.Loop() {
+				out.Reset()
+				if err := p.event(probe, e); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

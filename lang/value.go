@@ -1,0 +1,221 @@
+package lang
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	"trace/probes"
+)
+
+// This file is the meaning of every operator: on values as package probes holds them (int64, uint64, bool, string), and
+// on nil, which is an absent value. The engines have to agree with it.
+
+// function returns the function that computes e from the values of its operands. Those that an absent operand does not
+// make absent are `&&`, `||`, `in` and the test for absence; `??` and `?:` choose what is computed and are no functions.
+func function(e *expr) func(operands []any) any {
+	switch e.op {
+	case "&&":
+		return and
+	case "||":
+		return or
+	case "in":
+		return in
+	case opAbsent:
+		return func(x []any) any { return x[0] == nil }
+	}
+	compute := present(e)
+	return func(x []any) any {
+		if slices.Contains(x, nil) {
+			return nil
+		}
+		return compute(x)
+	}
+}
+
+// present returns the function of e for operands that are all there.
+func present(e *expr) func(x []any) any {
+	switch e.op {
+	case "!":
+		return func(x []any) any { return !x[0].(bool) }
+	case opTruth:
+		return func(x []any) any { return to[uint64](x[0]) != 0 }
+	case opSigned:
+		return func(x []any) any { return to[int64](x[0]) }
+	case opBetween:
+		return func(x []any) any { return between{x[0], x[1]} }
+	case "==":
+		return func(x []any) any { return compare(x[0], x[1]) == 0 }
+	case "!=":
+		return func(x []any) any { return compare(x[0], x[1]) != 0 }
+	case "<":
+		return func(x []any) any { return compare(x[0], x[1]) < 0 }
+	case "<=":
+		return func(x []any) any { return compare(x[0], x[1]) <= 0 }
+	case ">":
+		return func(x []any) any { return compare(x[0], x[1]) > 0 }
+	case ">=":
+		return func(x []any) any { return compare(x[0], x[1]) >= 0 }
+	case "contains":
+		return func(x []any) any { return strings.Contains(x[0].(string), x[1].(string)) }
+	case "startsWith":
+		return func(x []any) any { return strings.HasPrefix(x[0].(string), x[1].(string)) }
+	case "endsWith":
+		return func(x []any) any { return strings.HasSuffix(x[0].(string), x[1].(string)) }
+	case "matches":
+		return func(x []any) any { return x[1].(*regexp.Regexp).MatchString(x[0].(string)) }
+	}
+	if e.typ.Kind == probes.Int {
+		return integer[int64](e.op)
+	}
+	return integer[uint64](e.op)
+}
+
+// integer returns an operation on 64-bit numbers, two's complement.
+func integer[T int64 | uint64](op string) func(x []any) any {
+	var f func(a, b T) T
+	switch op {
+	case opNegate:
+		return func(x []any) any { return -to[T](x[0]) }
+	case "~":
+		return func(x []any) any { return ^to[T](x[0]) }
+	case "+":
+		f = func(a, b T) T { return a + b }
+	case "-":
+		f = func(a, b T) T { return a - b }
+	case "*":
+		f = func(a, b T) T { return a * b }
+	case "/":
+		f = func(a, b T) T {
+			if b == 0 {
+				return 0
+			}
+			return a / b
+		}
+	case "%":
+		f = func(a, b T) T {
+			if b == 0 {
+				return a
+			}
+			return a % b
+		}
+	case "&":
+		f = func(a, b T) T { return a & b }
+	case "|":
+		f = func(a, b T) T { return a | b }
+	case "^":
+		f = func(a, b T) T { return a ^ b }
+	case "<<":
+		f = func(a, b T) T { return a << (b & 63) }
+	case ">>":
+		f = func(a, b T) T { return a >> (b & 63) }
+	case "**":
+		f = power[T]
+	default:
+		panic("lang: no operator " + op)
+	}
+	return func(x []any) any { return f(to[T](x[0]), to[T](x[1])) }
+}
+
+// power returns a to the power of n, wrapped to 64 bits. A negative power is 1/a**-n, truncated as / does it.
+func power[T int64 | uint64](a, n T) T {
+	if n < 0 {
+		switch a {
+		case 1:
+			return 1
+		case ^T(0): // -1, as a negative n rules uint64 out
+			return 1 - 2*(n&1)
+		}
+		return 0
+	}
+	result := T(1)
+	for ; n > 0; n >>= 1 {
+		if n&1 == 1 {
+			result *= a
+		}
+		a *= a
+	}
+	return result
+}
+
+// to reads a number as T, bit by bit.
+func to[T int64 | uint64](v any) T {
+	if i, ok := v.(int64); ok {
+		return T(i)
+	}
+	return T(v.(uint64))
+}
+
+// compare orders two values of one sort. Numbers compare as what they are, whatever their sign: -1 is below every uint64.
+func compare(a, b any) int {
+	switch a := a.(type) {
+	case int64:
+		if b, ok := b.(int64); ok {
+			return cmp.Compare(a, b)
+		}
+		if a < 0 {
+			return -1
+		}
+		return cmp.Compare(uint64(a), b.(uint64))
+	case uint64:
+		if _, ok := b.(int64); ok {
+			return -compare(b, a)
+		}
+		return cmp.Compare(a, b.(uint64))
+	case string:
+		return strings.Compare(a, b.(string))
+	}
+	if a == b {
+		return 0
+	}
+	return 1
+}
+
+// and is Kleene's: false if one is false, else absent if one is absent.
+func and(x []any) any {
+	if x[0] == false || x[1] == false {
+		return false
+	}
+	if x[0] == nil || x[1] == nil {
+		return nil
+	}
+	return true
+}
+
+// or is Kleene's: true if one is true, else absent if one is absent.
+func or(x []any) any {
+	if x[0] == true || x[1] == true {
+		return true
+	}
+	if x[0] == nil || x[1] == nil {
+		return nil
+	}
+	return false
+}
+
+// between is a range as an element of a list.
+type between struct{ lo, hi any }
+
+// in finds the first value among the others. An absent element might have been equal, as in or.
+func in(x []any) any {
+	if x[0] == nil {
+		return nil
+	}
+	var not any = false
+	for _, element := range x[1:] {
+		switch r := element.(type) {
+		case nil:
+			not = nil
+		case between:
+			if compare(x[0], r.lo) >= 0 && compare(x[0], r.hi) <= 0 {
+				return true
+			}
+		default:
+			if compare(x[0], r) == 0 {
+				return true
+			}
+		}
+	}
+	return not
+}

@@ -1,0 +1,426 @@
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+)
+
+// Request asks for the events of a probe with those fields that the program reads.
+type Request struct {
+	Probe  *Probe
+	Fields []*Field
+}
+
+// AttachOptions tune a session.
+type AttachOptions struct {
+	// RingBytes is the size of the ring buffer, a power of two of at least a page; 0 is DefaultRingBytes.
+	RingBytes int
+}
+
+// DefaultRingBytes is the size of the ring buffer: about 40,000 events.
+const DefaultRingBytes = 4 << 20
+
+// request is a Request that is being served.
+type request struct {
+	Request
+	record *record
+	// variant that was attached.
+	variant string
+	// hooks are the helpers that the fields need, and then the probe's own.
+	hooks []hook
+	// tried says why better variants were not used.
+	tried []error
+
+	programs []*ebpf.Program
+	counts   *ebpf.Map
+
+	mu     sync.Mutex
+	links  []link.Link // in the order of attaching; none after detaching
+	missed uint64      // by links that are closed
+}
+
+// Session is a set of attached probes.
+type Session struct {
+	host     *Host
+	requests []*request
+	maps     []*ebpf.Map
+	ring     *ringbuf.Reader
+
+	detach sync.Once
+}
+
+// Attach loads and attaches what the requests need; each probe at most once. When it returns, the probes see every event.
+//
+// A variant that the kernel refuses is followed by the next one; only when there is none left does Attach fail. The error says why
+// each of them could not be used; it is, or wraps, a *PermissionError if capabilities are missing.
+func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *Session, err error) {
+	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
+	_ = rlimit.RemoveMemlock()
+
+	s := &Session{host: h}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	for i, r := range reqs {
+		s.requests = append(s.requests, &request{Request: r, record: newRecord(i, r.Fields), hooks: h.hooksFor(r)})
+	}
+	if err := h.checkAvailable(s.requests); err != nil {
+		return nil, err
+	}
+	ring, err := s.openRing(o)
+	if err != nil {
+		return nil, err
+	}
+	for group := range groups(s.requests) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := s.attachGroup(group, ring); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// hooksFor returns the helpers that the wanted fields need on this host, and the probe's own hook.
+func (h *Host) hooksFor(r Request) []hook {
+	var hooks []hook
+	for _, candidate := range helpers {
+		needed := slices.ContainsFunc(r.Fields, func(f *Field) bool { return slices.Contains(f.needs, candidate.name) })
+		if needed && !h.unneeded(r.Probe.Group, candidate) {
+			hooks = append(hooks, candidate)
+		}
+	}
+	return append(hooks, r.Probe.hook)
+}
+
+func (h *Host) unneeded(object string, hk hook) bool {
+	if hk.unless == "" {
+		return false
+	}
+	_, err := h.kernelType(modules[object], &btf.Struct{Name: hk.unless})
+	return err == nil
+}
+
+// checkAvailable fails before anything is loaded if a probe has no usable variant, and names all such probes.
+func (h *Host) checkAvailable(requests []*request) error {
+	var errs []error
+	for _, r := range requests {
+		variants := h.variants(r.Probe.Group, r.Probe.hook)
+		if slices.ContainsFunc(variants, func(v variant) bool { return v.err == nil }) {
+			continue
+		}
+		for _, v := range variants {
+			var denied *PermissionError
+			if errors.As(v.err, &denied) {
+				return fmt.Errorf("%s: %w", r.Probe, denied)
+			}
+		}
+		errs = append(errs, fmt.Errorf("%s is not available: %s", r.Probe, h.Status(r.Probe).Reason))
+	}
+	return errors.Join(errs...)
+}
+
+func groups(requests []*request) map[string]bool {
+	found := make(map[string]bool)
+	for _, r := range requests {
+		found[r.Probe.Group] = true
+	}
+	return found
+}
+
+func (s *Session) openRing(o AttachOptions) (*ebpf.Map, error) {
+	size := o.RingBytes
+	if size == 0 {
+		size = DefaultRingBytes
+	}
+	ring, err := ebpf.NewMap(&ebpf.MapSpec{Name: ringName, Type: ebpf.RingBuf, MaxEntries: uint32(size)})
+	if err != nil {
+		return nil, fmt.Errorf("ring buffer of %d bytes: %w", size, explain(err))
+	}
+	s.maps = append(s.maps, ring)
+	if s.ring, err = ringbuf.NewReader(ring); err != nil {
+		return nil, fmt.Errorf("ring buffer: %w", err)
+	}
+	return ring, nil
+}
+
+// explain adds to the errors of bpf(2) what they mean here.
+func explain(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w (needs CAP_BPF and CAP_PERFMON; on kernels before 5.11 also enough `ulimit -l`; a lockdown or seccomp policy may forbid it)", err)
+	}
+	return err
+}
+
+// loader loads the programs of one object.
+type loader struct {
+	spec  *ebpf.CollectionSpec
+	maps  map[string]*ebpf.Map
+	types *btf.Spec
+}
+
+// attachGroup loads and attaches the requests that are of one object.
+func (s *Session) attachGroup(group string, ring *ebpf.Map) error {
+	var requests []*request
+	for _, r := range s.requests {
+		if r.Probe.Group == group {
+			requests = append(requests, r)
+		}
+	}
+	l, err := s.newLoader(group, requests, ring)
+	if err != nil {
+		return fmt.Errorf("%s: %w", group, err)
+	}
+	attached := make(map[string]bool)
+	for _, r := range requests {
+		r.counts = l.maps[r.Probe.event+"_counts"]
+		for _, hk := range r.hooks {
+			// Requests may share helpers.
+			if attached[hk.name] {
+				continue
+			}
+			attached[hk.name] = true
+			if err := s.attachHook(l, r, hk); err != nil {
+				return fmt.Errorf("%s: %w", r.Probe, err)
+			}
+		}
+	}
+	return nil
+}
+
+// newLoader prepares the object: what is wanted of each event, the functions that the programs call, and the maps.
+func (s *Session) newLoader(group string, requests []*request, ring *ebpf.Map) (*loader, error) {
+	spec := s.host.catalog.specs[group].Copy()
+	spec.Maps[ringName] = &ebpf.MapSpec{Name: ringName, Type: ebpf.RingBuf, MaxEntries: ring.MaxEntries()}
+	if inflight := spec.Maps["nvme_inflight"]; inflight != nil {
+		inflight.MaxEntries = max(inflight.MaxEntries, nvmeRequests())
+	}
+	used := make(map[string]bool)
+	for _, r := range requests {
+		if err := spec.Variables[r.Probe.event+"_want"].Set(r.wanted()); err != nil {
+			return nil, fmt.Errorf("wanted fields: %w", err)
+		}
+		for _, hk := range r.hooks {
+			for _, v := range s.host.variants(group, hk) {
+				for _, p := range v.programs {
+					used[p.name] = true
+				}
+			}
+		}
+	}
+	for name, p := range spec.Programs {
+		if !used[name] {
+			delete(spec.Programs, name)
+			continue
+		}
+		for _, r := range requests {
+			r.define(p)
+		}
+	}
+	keepMaps(spec)
+	types, _, err := s.host.kernelTypes(group)
+	if err != nil {
+		return nil, fmt.Errorf("types of the kernel: %w", err)
+	}
+	l := &loader{spec: spec, types: types}
+	return l, s.createMaps(l, ring)
+}
+
+// Stages of capture, enum stage in trace.h.
+const stageAfterFilter = 2
+
+// wanted returns the content of X_want: the stage in which the member at each offset is captured.
+func (r *request) wanted() []byte {
+	want := make([]byte, r.Probe.size)
+	for _, f := range r.Fields {
+		want[f.offset] = stageAfterFilter
+	}
+	return want
+}
+
+// keepMaps removes the maps that no program refers to: they would cost memory.
+func keepMaps(spec *ebpf.CollectionSpec) {
+	used := map[string]bool{ringName: true}
+	for _, p := range spec.Programs {
+		for _, ins := range p.Instructions {
+			if ins.IsLoadFromMap() {
+				used[ins.Reference()] = true
+			}
+		}
+	}
+	for name := range spec.Maps {
+		if !used[name] {
+			delete(spec.Maps, name)
+		}
+	}
+}
+
+func (s *Session) createMaps(l *loader, ring *ebpf.Map) error {
+	maps := l.spec.Copy()
+	maps.Programs = nil
+	c, err := ebpf.NewCollectionWithOptions(maps, ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{ringName: ring}})
+	if err != nil {
+		return fmt.Errorf("maps: %w", explain(err))
+	}
+	l.maps = c.Maps
+	for _, m := range c.Maps {
+		s.maps = append(s.maps, m)
+	}
+	return nil
+}
+
+// attachHook attaches the best variant of a hook that the kernel accepts.
+func (s *Session) attachHook(l *loader, r *request, hk hook) error {
+	var errs []error
+	for _, v := range s.host.variants(r.Probe.Group, hk) {
+		err := v.err
+		if err == nil {
+			err = s.attachVariant(l, r, v)
+		}
+		if err == nil {
+			if hk.name == r.Probe.hook.name {
+				r.variant, r.tried = v.name, errs
+			}
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", v.name, err))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Session) attachVariant(l *loader, r *request, v variant) error {
+	spec := &ebpf.CollectionSpec{
+		Maps: l.spec.Maps, Programs: make(map[string]*ebpf.ProgramSpec), Variables: nil,
+		Types: l.spec.Types, ByteOrder: l.spec.ByteOrder,
+	}
+	for _, p := range v.programs {
+		spec.Programs[p.name] = l.spec.Programs[p.name]
+	}
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
+		MapReplacements: l.maps,
+		Programs:        ebpf.ProgramOptions{KernelTypes: l.types},
+	})
+	if err != nil {
+		return explain(err)
+	}
+	var links []link.Link
+	for _, p := range v.programs {
+		var lk link.Link
+		if lk, err = attachProgram(p, c.Programs[p.name]); err != nil {
+			err = fmt.Errorf("attach to %s: %w", p.target, explain(err))
+			break
+		}
+		links = append(links, lk)
+	}
+	if err != nil {
+		err = errors.Join(err, closeLinks(links))
+		c.Close()
+		return err
+	}
+	for _, p := range v.programs {
+		r.programs = append(r.programs, c.DetachProgram(p.name))
+	}
+	c.Close()
+	r.links = append(r.links, links...)
+	return nil
+}
+
+func attachProgram(p program, prog *ebpf.Program) (link.Link, error) {
+	switch p.kind {
+	case "raw_tp":
+		return link.AttachRawTracepoint(link.RawTracepointOptions{Name: p.target, Program: prog})
+	case "kprobe":
+		return link.Kprobe(p.target, prog, nil)
+	case "kretprobe":
+		return link.Kretprobe(p.target, prog, nil)
+	default:
+		return link.AttachTracing(link.TracingOptions{Program: prog})
+	}
+}
+
+// closeLinks detaches in the opposite order of attaching: ends are no longer seen before beginnings are not.
+func closeLinks(links []link.Link) error {
+	var errs []error
+	for _, l := range slices.Backward(links) {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Variants returns which variant of each probe was attached, like "ib:modify_qp fexit".
+func (s *Session) Variants() []string {
+	var names []string
+	for _, r := range s.requests {
+		names = append(names, r.Probe.String()+" "+r.variant)
+	}
+	return names
+}
+
+// Refused returns why better variants of the attached probes were not used.
+func (s *Session) Refused() []error {
+	var errs []error
+	for _, r := range s.requests {
+		for _, err := range r.tried {
+			errs = append(errs, fmt.Errorf("%s: %w", r.Probe, err))
+		}
+	}
+	return errs
+}
+
+// Detach ends the stream of events: when it returns, no program runs any more. What is in the ring buffer can still be read.
+func (s *Session) Detach() error {
+	var err error
+	s.detach.Do(func() {
+		var wg sync.WaitGroup
+		errs := make([]error, len(s.requests))
+		// Each detach waits for the kernel to leave the program, so requests do it side by side.
+		for i, r := range s.requests {
+			wg.Go(func() { errs[i] = r.detach() })
+		}
+		wg.Wait()
+		err = errors.Join(errs...)
+	})
+	return err
+}
+
+// detach closes the links, and keeps what only they can tell.
+func (r *request) detach() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.links {
+		r.missed += missedByLink(l)
+	}
+	err := closeLinks(r.links)
+	r.links = nil
+	return err
+}
+
+// Close detaches and releases everything.
+func (s *Session) Close() error {
+	errs := []error{s.Detach()}
+	for _, r := range s.requests {
+		for _, p := range r.programs {
+			errs = append(errs, p.Close())
+		}
+	}
+	if s.ring != nil {
+		errs = append(errs, s.ring.Close())
+	}
+	for _, m := range s.maps {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}

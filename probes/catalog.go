@@ -1,0 +1,272 @@
+package probes
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"sort"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"trace/bpf"
+)
+
+// A probe of the table takes its event from the struct group_name of the object called like its group, and its programs from the
+// hook in that object.
+type entry struct {
+	probe string
+	hook  hook
+}
+
+// A hook is a set of programs that belong together, under one name in the C source. There is one for each probe, and helpers that
+// are attached when a field NEEDS them.
+type hook struct {
+	name string
+	// tracepoint is attached as tp_btf or raw_tp, whichever the object has; or else
+	tracepoint string
+	// functions are attached as fexit or kprobe: the first alternative whose functions this kernel has. A name that ends in ?
+	// is used where it exists.
+	functions [][]string
+	// unless names a type of the kernel; where it is known the hook is not needed.
+	unless string
+}
+
+var table = []entry{
+	{"ib:create_qp", hook{name: "create_qp", functions: [][]string{
+		{"ib_create_qp_user", "ib_create_qp_kernel"},
+		{"ib_create_qp", "rdma_restrack_add", "ib_uverbs_create_qp?", "ib_uverbs_ex_create_qp?",
+			"ib_uverbs_handler_UVERBS_METHOD_QP_CREATE?"},
+	}}},
+	{"ib:destroy_qp", hook{name: "destroy_qp", functions: [][]string{{"ib_destroy_qp_user"}}}},
+	{"ib:modify_qp", hook{name: "modify_qp", functions: [][]string{{"ib_modify_qp_with_udata", "ib_modify_qp"}}}},
+	{"nvme:async_event", hook{name: "nvme_async_event", tracepoint: "nvme_async_event"}},
+	{"nvme:complete_rq", hook{name: "nvme_complete_rq", tracepoint: "nvme_complete_rq"}},
+	{"nvme:setup_cmd", hook{name: "nvme_setup_cmd", tracepoint: "nvme_setup_cmd"}},
+	{"nvme:sq", hook{name: "nvme_sq", tracepoint: "nvme_sq"}},
+	{"syscall:enter", hook{name: "syscall_enter", tracepoint: "sys_enter"}},
+	{"syscall:exit", hook{name: "syscall_exit", tracepoint: "sys_exit"}},
+}
+
+var helpers = []hook{
+	{name: "nvme_cqe", tracepoint: "nvme_sq"},
+	{name: "nvme_inflight", tracepoint: "nvme_setup_cmd"},
+	{name: "nvme_learn", tracepoint: "nvme_setup_cmd", unless: "nvme_request"},
+	{name: "qp_state", functions: [][]string{{"ib_modify_qp_with_udata", "ib_modify_qp", "ib_destroy_qp_user"}}},
+	{name: "syscall_start", tracepoint: "sys_enter"},
+}
+
+// A module is where the functions, tracepoints and types of an object live.
+type module struct {
+	name string
+	// types begins the names of the types that belong to the module: an out-of-tree module may have changed them.
+	types []string
+	// load is how to get it.
+	load string
+}
+
+var modules = map[string]module{
+	"ib":      {name: "ib_core", types: []string{"ib_", "rdma_"}, load: "modprobe ib_uverbs"},
+	"nvme":    {name: "nvme_core", types: []string{"nvme_"}, load: "modprobe nvme"},
+	"syscall": {},
+}
+
+func (m module) owns(typeName string) bool {
+	for _, prefix := range m.types {
+		if strings.HasPrefix(typeName, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Catalog is every probe that there is, the same on every host.
+type Catalog struct {
+	probes []*Probe
+	specs  map[string]*ebpf.CollectionSpec
+}
+
+// Load reads the catalog from the embedded objects.
+func Load() (*Catalog, error) {
+	c := &Catalog{specs: make(map[string]*ebpf.CollectionSpec)}
+	enums := make(map[string]*Enum)
+	for _, e := range table {
+		group, name, _ := strings.Cut(e.probe, ":")
+		if c.specs[group] == nil {
+			spec, err := bpf.Load(group)
+			if err != nil {
+				return nil, err
+			}
+			c.specs[group] = spec
+		}
+		p, err := newProbe(group, name, e.hook, c.specs[group].Types, enums)
+		if err != nil {
+			return nil, fmt.Errorf("probe %s: %w", e.probe, err)
+		}
+		c.probes = append(c.probes, p)
+	}
+	sort.Slice(c.probes, func(i, j int) bool { return c.probes[i].String() < c.probes[j].String() })
+	return c, nil
+}
+
+// Probes returns all probes, sorted by name.
+func (c *Catalog) Probes() []*Probe { return c.probes }
+
+// Match returns the probes whose names match a glob such as nvme:* or *:*_qp.
+func (c *Catalog) Match(glob string) []*Probe {
+	var found []*Probe
+	for _, p := range c.probes {
+		if ok, err := path.Match(glob, p.String()); ok && err == nil {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func newProbe(group, name string, h hook, types *btf.Spec, enums map[string]*Enum) (*Probe, error) {
+	var event *btf.Struct
+	if err := types.TypeByName(group+"_"+name, &event); err != nil {
+		return nil, err
+	}
+	p := &Probe{Group: group, Name: name, Doc: tagged(event.Tags, "doc:"), event: event.Name, size: int(event.Size), hook: h}
+	if err := p.addFields(event.Members, "", 0, enums); err != nil {
+		return nil, err
+	}
+	for _, f := range p.Fields {
+		f.Common = commonFields[f.Name]
+	}
+	return p, nil
+}
+
+// commonFields are declared by COMMON in trace.h.
+var commonFields = map[string]bool{
+	"nsecs": true, "pid": true, "tid": true, "uid": true, "cpu": true, "cgroup": true, "comm": true,
+}
+
+// addFields flattens the members of a struct at offset base; nested structs give dotted names. Fields of one enum share it.
+func (p *Probe) addFields(members []btf.Member, prefix string, base int, enums map[string]*Enum) error {
+	has, err := presenceBits(members, base)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		if m.Name == "has" {
+			continue
+		}
+		offset := base + int(m.Offset.Bytes())
+		if s, ok := btf.UnderlyingType(m.Type).(*btf.Struct); ok {
+			if err := p.addFields(s.Members, prefix+m.Name+".", offset, enums); err != nil {
+				return err
+			}
+			continue
+		}
+		t, err := typeOf(m.Type, enums)
+		if err != nil {
+			return fmt.Errorf("field %s%s: %w", prefix, m.Name, err)
+		}
+		f := &Field{Name: prefix + m.Name, Doc: tagged(m.Tags, "doc:"), Type: t, offset: offset, needs: allTagged(m.Tags, "needs:")}
+		f.has, f.Optional = has[m.Name]
+		p.Fields = append(p.Fields, f)
+	}
+	return nil
+}
+
+// presenceBits reads the bit fields of the member called has: one for each sibling that may be absent.
+func presenceBits(members []btf.Member, base int) (map[string]hasBit, error) {
+	bits := make(map[string]hasBit)
+	for _, m := range members {
+		if m.Name != "has" {
+			continue
+		}
+		s, ok := btf.UnderlyingType(m.Type).(*btf.Struct)
+		if !ok {
+			return nil, errors.New("member has is no struct")
+		}
+		for _, b := range s.Members {
+			if b.BitfieldSize != 1 {
+				return nil, fmt.Errorf("presence bit %s is %d bits wide", b.Name, b.BitfieldSize)
+			}
+			bits[b.Name] = hasBit{offset: base + int(m.Offset.Bytes()) + int(b.Offset/8), mask: 1 << (b.Offset % 8)}
+		}
+	}
+	return bits, nil
+}
+
+// units says what a typedef of trace.h means.
+var units = map[string]Unit{
+	"ns_t": Nanoseconds, "bytes_t": Bytes, "errno_t": Errno, "cgroup_t": Cgroup,
+	"hex8_t": Hex, "hex16_t": Hex, "hex32_t": Hex, "hex64_t": Hex,
+}
+
+func typeOf(t btf.Type, enums map[string]*Enum) (Type, error) {
+	size, err := btf.Sizeof(t)
+	if err != nil {
+		return Type{}, err
+	}
+	typ := Type{Size: size}
+	if def, ok := t.(*btf.Typedef); ok {
+		typ.Unit = units[def.Name]
+		if def.Name == "gid_t16" {
+			typ.Kind = GID
+			return typ, nil
+		}
+	}
+	switch u := btf.UnderlyingType(t).(type) {
+	case *btf.Int:
+		typ.Kind = intKind(u)
+	case *btf.Enum:
+		if enums[u.Name] == nil {
+			enums[u.Name] = newEnum(u)
+		}
+		typ.Kind, typ.Enum = Uint, enums[u.Name]
+		if u.Signed {
+			typ.Kind = Int
+		}
+	case *btf.Array:
+		typ.Kind = String
+	default:
+		return Type{}, fmt.Errorf("type %s is of no kind that a field can be", t)
+	}
+	return typ, nil
+}
+
+func intKind(t *btf.Int) Kind {
+	switch t.Encoding {
+	case btf.Bool:
+		return Bool
+	case btf.Signed:
+		return Int
+	default:
+		return Uint
+	}
+}
+
+// newEnum strips the name of the enum and two underscores that begin each of its names: C has one namespace for all of them.
+func newEnum(t *btf.Enum) *Enum {
+	values := append([]btf.EnumValue(nil), t.Values...)
+	sort.SliceStable(values, func(i, j int) bool { return int64(values[i].Value) < int64(values[j].Value) })
+	e := &Enum{Name: t.Name}
+	for _, v := range values {
+		e.Names = append(e.Names, strings.TrimPrefix(v.Name, t.Name+"__"))
+		e.Values = append(e.Values, int64(v.Value))
+	}
+	return e
+}
+
+func tagged(tags []string, prefix string) string {
+	if all := allTagged(tags, prefix); len(all) > 0 {
+		return all[0]
+	}
+	return ""
+}
+
+func allTagged(tags []string, prefix string) []string {
+	var found []string
+	for _, tag := range tags {
+		if text, ok := strings.CutPrefix(tag, prefix); ok {
+			found = append(found, text)
+		}
+	}
+	return found
+}

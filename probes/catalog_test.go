@@ -1,0 +1,152 @@
+package probes
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"trace/bpf"
+)
+
+func load(t testing.TB) *Catalog {
+	t.Helper()
+	c, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestCatalogIsDocumented(t *testing.T) {
+	for _, p := range load(t).Probes() {
+		if p.Doc == "" {
+			t.Errorf("%s has no documentation", p)
+		}
+		for _, f := range p.Fields {
+			if f.Doc == "" {
+				t.Errorf("%s: field %s has no documentation", p, f.Name)
+			}
+			for _, name := range f.needs {
+				helper(name)
+			}
+		}
+		for name := range commonFields {
+			if f := p.Field(name); f == nil || !f.Common {
+				t.Errorf("%s lacks the common field %s", p, name)
+			}
+		}
+	}
+}
+
+// What the C source says of a few fields, as it has to arrive here.
+func TestCatalogTypes(t *testing.T) {
+	c := load(t)
+	for _, test := range []struct {
+		probe, field string
+		want         Type
+		optional     bool
+		enum         string // one name and its value
+		value        int64
+	}{
+		{probe: "ib:modify_qp", field: "qp.state", want: Type{Kind: Uint, Size: 4}, optional: true, enum: "RTR", value: 2},
+		{probe: "ib:modify_qp", field: "sgid", want: Type{Kind: GID, Size: 16}, optional: true},
+		{probe: "ib:modify_qp", field: "ret", want: Type{Kind: Int, Size: 8, Unit: Errno}},
+		{probe: "ib:create_qp", field: "owner.kernel", want: Type{Kind: String, Size: 32}, optional: true},
+		{probe: "nvme:complete_rq", field: "latency", want: Type{Kind: Uint, Size: 8, Unit: Nanoseconds}, optional: true},
+		{probe: "nvme:complete_rq", field: "opcode", want: Type{Kind: Uint, Size: 4}, optional: true, enum: "identify", value: 0x106},
+		{probe: "nvme:complete_rq", field: "dnr", want: Type{Kind: Bool, Size: 1}, optional: true},
+		{probe: "nvme:setup_cmd", field: "bytes", want: Type{Kind: Uint, Size: 8, Unit: Bytes}, optional: true},
+		{probe: "nvme:setup_cmd", field: "ctrl_id", want: Type{Kind: Int, Size: 4}, optional: true},
+		{probe: "syscall:enter", field: "arg0", want: Type{Kind: Uint, Size: 8, Unit: Hex}},
+		{probe: "syscall:enter", field: "cgroup", want: Type{Kind: Uint, Size: 8, Unit: Cgroup}},
+	} {
+		f := c.Match(test.probe)[0].Field(test.field)
+		got := f.Type
+		got.Enum = nil
+		if got != test.want || f.Optional != test.optional {
+			t.Errorf("%s %s: %+v, optional %v", test.probe, test.field, got, f.Optional)
+		}
+		if test.enum == "" {
+			continue
+		}
+		if v, ok := f.Type.Enum.Value(test.enum); !ok || v != test.value {
+			t.Errorf("%s %s: %s is %d, %v", test.probe, test.field, test.enum, v, ok)
+		}
+		if name := f.Type.Enum.NameOf(test.value); name != test.enum {
+			t.Errorf("%s %s: %d is %q", test.probe, test.field, test.value, name)
+		}
+	}
+}
+
+func TestEnumNamesAreUnique(t *testing.T) {
+	for _, p := range load(t).Probes() {
+		for _, f := range p.Fields {
+			if f.Type.Enum == nil {
+				continue
+			}
+			names := slices.Clone(f.Type.Enum.Names)
+			slices.Sort(names)
+			if len(slices.Compact(names)) != len(f.Type.Enum.Names) {
+				t.Errorf("%s %s: a name of %s has two values", p, f.Name, f.Type.Enum.Name)
+			}
+		}
+	}
+}
+
+func TestMatch(t *testing.T) {
+	c := load(t)
+	for glob, want := range map[string]string{
+		"ib:*":         "[ib:create_qp ib:destroy_qp ib:modify_qp]",
+		"*:modify_qp":  "[ib:modify_qp]",
+		"nvme:s?":      "[nvme:sq]",
+		"nvme:nothing": "[]",
+		"ib":           "[]",
+	} {
+		var names []string
+		for _, p := range c.Match(glob) {
+			names = append(names, p.String())
+		}
+		if got := "[" + strings.Join(names, " ") + "]"; got != want {
+			t.Errorf("%s: %s, want %s", glob, got, want)
+		}
+	}
+}
+
+// Every program of the objects belongs to a hook of the table, and every hook has programs: neither can be forgotten.
+func TestProgramsAndHooksAgree(t *testing.T) {
+	known := make(map[string]bool)
+	for _, h := range allHooks() {
+		for _, kind := range []string{"tp_btf", "raw_tp"} {
+			if h.tracepoint != "" {
+				known[kind+"_"+h.name] = true
+			}
+		}
+		for _, kind := range []string{"fentry", "fexit", "kprobe", "kretprobe"} {
+			for _, f := range slices.Concat(h.functions...) {
+				known[kind+"_"+h.name+"__"+strings.TrimSuffix(f, "?")] = true
+			}
+		}
+	}
+	used := make(map[string]bool)
+	for _, object := range bpf.Objects() {
+		spec, err := bpf.Load(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range spec.Programs {
+			if !known[name] {
+				t.Errorf("%s: program %s belongs to no hook", object, name)
+			}
+			for _, h := range allHooks() {
+				if strings.Contains(name, "_"+h.name) {
+					used[h.name] = true
+				}
+			}
+		}
+	}
+	for _, h := range allHooks() {
+		if !used[h.name] {
+			t.Errorf("hook %s has no program", h.name)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+// Package probes is the catalog of what can be traced and the way to it: which events exist and with which fields, what this
+// host offers of them and why not, how they are attached, and how their records are read.
+//
+// The catalog is read from the BTF of the embedded objects (package bpf): an event is a C struct, its members are the fields, a
+// typedef gives a member its meaning and unit, an enum its names, a declaration tag its documentation.
+//
+//	Load        -> Catalog            no kernel needed: the same on every host
+//	Detect      -> Host               what this kernel has: BTF, symbols, tracepoints, modules, capabilities
+//	Host.Status -> Status             which variant of a probe would be used here, and why not the others
+//	Attach      -> Session            programs loaded with the wanted fields, attached
+//	Session.Read -> Event             typed events in the order of the ring buffer
+//	Session.Losses                    everything that is missing from what was read
+package probes

@@ -1,0 +1,130 @@
+package probes
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Fact is something about the host that decides what can be traced.
+type Fact struct {
+	Name, Value string
+	// OK is false if it keeps a probe from working, or from working fully.
+	OK bool
+	// Advice says what to do if it is not.
+	Advice string
+}
+
+// Facts returns what doctor tells about the host, most general first.
+func (h *Host) Facts() []Fact {
+	facts := []Fact{kernelFact(), h.typesFact(), h.capabilityFact(), lockdownFact(), h.symbolsFact(), tracefsFact(), paranoidFact()}
+	for _, object := range []string{"ib", "nvme"} {
+		facts = append(facts, h.moduleFact(object))
+	}
+	return facts
+}
+
+func kernelFact() Fact {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return Fact{Name: "kernel", Value: err.Error()}
+	}
+	return Fact{Name: "kernel", Value: unix.ByteSliceToString(name.Release[:]) + " " + runtime.GOARCH, OK: true}
+}
+
+func (h *Host) typesFact() Fact {
+	f := Fact{Name: "BTF", Value: "/sys/kernel/btf/vmlinux", OK: true}
+	if _, err := h.vmlinux(); err != nil {
+		f = Fact{Name: "BTF", Value: err.Error(), Advice: "give a file with the kernel's types: --btf FILE"}
+	}
+	if len(h.given) > 0 {
+		f.Value += fmt.Sprintf(", and %d given by --btf", len(h.given))
+	}
+	return f
+}
+
+func (h *Host) capabilityFact() Fact {
+	held, err := h.capability()
+	if err != nil {
+		return Fact{Name: "capabilities", Value: err.Error()}
+	}
+	var names []string
+	for _, name := range []string{capBPF, capPerfmon, capSysAdmin} {
+		if held&(1<<capabilityBits[name]) != 0 {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		names = []string{"none of CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN"}
+	}
+	f := Fact{Name: "capabilities", Value: strings.Join(names, " ")}
+	f.OK = len(h.lacking([]string{capBPF, capPerfmon})) == 0
+	if !f.OK {
+		f.Advice = "run as root, or grant CAP_BPF and CAP_PERFMON (and CAP_SYS_ADMIN for fexit in modules)"
+	}
+	return f
+}
+
+// lockdownFact: see kernel_lockdown(7); the level in force stands in brackets.
+func lockdownFact() Fact {
+	data, err := os.ReadFile("/sys/kernel/security/lockdown")
+	if err != nil {
+		return Fact{Name: "lockdown", Value: "not shown by this kernel", OK: true}
+	}
+	_, level, _ := strings.Cut(string(data), "[")
+	level, _, _ = strings.Cut(level, "]")
+	f := Fact{Name: "lockdown", Value: level, OK: level != "confidentiality"}
+	if !f.OK {
+		f.Advice = "the kernel refuses programs that read its memory; only booting without lockdown=confidentiality helps"
+	}
+	return f
+}
+
+func (h *Host) symbolsFact() Fact {
+	if _, err := h.symbols(); err != nil {
+		return Fact{Name: "symbols", Value: err.Error(), Advice: "mount /proc; without /proc/kallsyms no function can be found"}
+	}
+	return Fact{Name: "symbols", Value: "/proc/kallsyms", OK: true}
+}
+
+func tracefsFact() Fact {
+	for _, dir := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
+		if _, err := os.Stat(dir + "/events"); err == nil {
+			return Fact{Name: "tracefs", Value: dir, OK: true}
+		}
+	}
+	return Fact{Name: "tracefs", Value: "not mounted or not readable; no probe needs it", OK: true}
+}
+
+func paranoidFact() Fact {
+	level := perfParanoid()
+	f := Fact{Name: "perf_event_paranoid", Value: fmt.Sprint(level), OK: true}
+	if level > 2 {
+		f.Value += ": kprobes need CAP_SYS_ADMIN"
+	}
+	return f
+}
+
+func (h *Host) moduleFact(object string) Fact {
+	m := modules[object]
+	f := Fact{Name: "module " + m.name, Value: "loaded", OK: true}
+	switch _, err := h.moduleTypes[m.name](); {
+	case !m.loaded():
+		return Fact{Name: f.Name, Value: "not loaded", Advice: m.load}
+	case err == nil:
+		f.Value += ", with BTF"
+	default:
+		f.Value += ", without BTF: " + err.Error()
+	}
+	if m.outOfTree() {
+		f.Value += ", built out of the kernel's tree"
+	}
+	if types := h.missingTypes(object); len(types) > 0 {
+		f.OK = false
+		f.Advice = "types that are missing: " + strings.Join(types, " ") + "; give them with --btf FILE"
+	}
+	return f
+}

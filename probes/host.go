@@ -1,0 +1,220 @@
+package probes
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// HostOptions say what is known of the host beyond what its kernel tells.
+type HostOptions struct {
+	// BTF are files, or folders of files, with the types of modules that carry none.
+	BTF []string
+}
+
+// Host is what one kernel offers. Everything is asked for when it is first needed and never by the kernel's version.
+type Host struct {
+	catalog *Catalog
+	given   []*btf.Spec // from HostOptions.BTF
+
+	vmlinux     func() (*btf.Spec, error)
+	symbols     func() (map[string]bool, error)
+	capability  func() (uint64, error)
+	moduleTypes map[string]func() (*btf.Spec, error)
+}
+
+// Detect looks at the running kernel.
+func Detect(c *Catalog, o HostOptions) (*Host, error) {
+	h := &Host{
+		catalog:     c,
+		vmlinux:     sync.OnceValues(btf.LoadKernelSpec),
+		capability:  sync.OnceValues(effectiveCapabilities),
+		moduleTypes: make(map[string]func() (*btf.Spec, error)),
+	}
+	h.symbols = sync.OnceValues(func() (map[string]bool, error) { return readSymbols("/proc/kallsyms", c.symbols()) })
+	for _, m := range modules {
+		h.moduleTypes[m.name] = sync.OnceValues(func() (*btf.Spec, error) { return h.loadModuleTypes(m.name) })
+	}
+	for _, path := range o.BTF {
+		specs, err := readTypes(path)
+		if err != nil {
+			return nil, err
+		}
+		h.given = append(h.given, specs...)
+	}
+	return h, nil
+}
+
+// readTypes reads a file of types, or all the files in a folder.
+func readTypes(path string) ([]*btf.Spec, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("types: %w", err)
+	}
+	files := []string{path}
+	if info.IsDir() {
+		if files, err = filepath.Glob(filepath.Join(path, "*")); err != nil {
+			return nil, fmt.Errorf("types: %w", err)
+		}
+		if len(files) == 0 {
+			return nil, fmt.Errorf("types: no file in %s", path)
+		}
+	}
+	var specs []*btf.Spec
+	for _, file := range files {
+		spec, err := btf.LoadSpec(file)
+		if err != nil {
+			return nil, fmt.Errorf("types: %s: %w (expected BTF, or an ELF file with a .BTF section; pahole --btf_encode_detached makes one)", file, err)
+		}
+		specs = append(specs, spec)
+	}
+	return specs, nil
+}
+
+// loadModuleTypes reads the BTF of one module alone: that of any other, even a broken one, is none of our business.
+func (h *Host) loadModuleTypes(name string) (*btf.Spec, error) {
+	base, err := h.vmlinux()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open("/sys/kernel/btf/" + name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	spec, err := btf.LoadSplitSpecFromReader(f, base)
+	if err != nil {
+		return nil, fmt.Errorf("BTF of module %s: %w", name, err)
+	}
+	return spec, nil
+}
+
+// loaded tells whether a module is loaded. What is built in need not show here.
+func (m module) loaded() bool {
+	if m.name == "" {
+		return true
+	}
+	_, err := os.Stat("/sys/module/" + m.name)
+	return err == nil
+}
+
+// outOfTree tells whether a module was not built with its kernel: then the types of the same name in vmlinux are not its own.
+func (m module) outOfTree() bool {
+	taint, err := os.ReadFile("/sys/module/" + m.name + "/taint")
+	return err == nil && bytes.ContainsRune(taint, 'O')
+}
+
+// symbols returns the names that are looked up in the kernel's symbol table for any probe.
+func (c *Catalog) symbols() map[string]bool {
+	wanted := make(map[string]bool)
+	for _, h := range allHooks() {
+		if h.tracepoint != "" {
+			wanted["__tracepoint_"+h.tracepoint] = true
+			wanted["__traceiter_"+h.tracepoint] = true
+		}
+		for _, functions := range h.functions {
+			for _, f := range functions {
+				wanted[strings.TrimSuffix(f, "?")] = true
+			}
+		}
+	}
+	return wanted
+}
+
+// readSymbols reads the names of a kallsyms file and keeps those that are wanted.
+func readSymbols(path string, wanted map[string]bool) (map[string]bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	found := make(map[string]bool)
+	r := bufio.NewReaderSize(f, 1<<16)
+	for {
+		line, err := r.ReadSlice('\n')
+		if err == io.EOF {
+			return found, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		// "ffffffff81000000 T name" or "… T name\t[module]"
+		if i := bytes.IndexByte(line, ' '); i > 0 && len(line) > i+3 {
+			name := line[i+3:]
+			if end := bytes.IndexAny(name, "\t\n"); end >= 0 {
+				name = name[:end]
+			}
+			if wanted[string(name)] {
+				found[string(name)] = true
+			}
+		}
+	}
+}
+
+// hasTracepoint tells whether the kernel or a loaded module has a tracepoint.
+func (h *Host) hasTracepoint(name string) (bool, error) {
+	symbols, err := h.symbols()
+	if err != nil {
+		return false, err
+	}
+	return symbols["__tracepoint_"+name] || symbols["__traceiter_"+name], nil
+}
+
+// Capabilities by their names in capabilities(7).
+const (
+	capBPF      = "CAP_BPF"
+	capPerfmon  = "CAP_PERFMON"
+	capSysAdmin = "CAP_SYS_ADMIN"
+)
+
+var capabilityBits = map[string]uint{capBPF: unix.CAP_BPF, capPerfmon: unix.CAP_PERFMON, capSysAdmin: unix.CAP_SYS_ADMIN}
+
+func effectiveCapabilities() (uint64, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		var caps uint64
+		if n, _ := fmt.Sscanf(line, "CapEff:\t%x", &caps); n == 1 {
+			return caps, nil
+		}
+	}
+	return 0, fmt.Errorf("/proc/self/status: no CapEff")
+}
+
+// lacking returns those of the wanted capabilities that this process does not have. CAP_SYS_ADMIN stands for all of them.
+func (h *Host) lacking(wanted []string) []string {
+	held, err := h.capability()
+	if err != nil || held&(1<<unix.CAP_SYS_ADMIN) != 0 {
+		return nil
+	}
+	var missing []string
+	for _, name := range wanted {
+		if held&(1<<capabilityBits[name]) == 0 {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// perfParanoid is the sysctl kernel.perf_event_paranoid; Debian's kernels know a level 3, at which kprobes want CAP_SYS_ADMIN.
+func perfParanoid() int {
+	var level int
+	data, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
+	if err != nil {
+		return 0
+	}
+	if _, err := fmt.Sscan(string(data), &level); err != nil {
+		return 0
+	}
+	return level
+}

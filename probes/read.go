@@ -1,0 +1,149 @@
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+)
+
+// Read calls fn for every event, in the order of the ring buffer. When ctx ends it detaches the probes, reads what they left in the
+// buffer, and returns nil. An error of fn ends it at once and is returned.
+func (s *Session) Read(ctx context.Context, fn func(*Event) error) error {
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		err := s.Detach()
+		stopped <- errors.Join(err, s.ring.Flush())
+	})
+	defer stop()
+
+	var sample ringbuf.Record
+	var event Event
+	for {
+		err := s.ring.ReadInto(&sample)
+		if errors.Is(err, ringbuf.ErrFlushed) {
+			return <-stopped
+		}
+		if err != nil {
+			return fmt.Errorf("ring buffer: %w", err)
+		}
+		if err := decodeEvent(sample.RawSample, s.requests, &event); err != nil {
+			return err
+		}
+		if err := fn(&event); err != nil {
+			return err
+		}
+	}
+}
+
+// Losses is what is missing from the events of a probe.
+type Losses struct {
+	Probe *Probe
+	// Events that the programs saw in the kernel and could build, lost ones included.
+	Events uint64
+	// RingBuffer counts events that were lost because the ring buffer was full.
+	RingBuffer uint64
+	// Unseen counts events that could not be built, because their beginning was not seen.
+	Unseen uint64
+	// Missed counts runs of the programs that the kernel skipped, because the program was already running on that CPU.
+	Missed uint64
+	// Unmatched counts events that were delivered without what their beginning tells, because it was not seen: as a rule what was
+	// in progress when tracing began.
+	Unmatched uint64
+	// InFlightFull counts beginnings that there was no room to remember; their ends are among the unmatched or unseen.
+	InFlightFull uint64
+}
+
+// Lost is the number of events that should have been delivered and were not.
+func (l Losses) Lost() uint64 { return l.RingBuffer + l.Unseen + l.Missed }
+
+// Losses returns the counts of each probe so far.
+func (s *Session) Losses() ([]Losses, error) {
+	var all []Losses
+	for _, r := range s.requests {
+		l, err := r.losses()
+		if err != nil {
+			return nil, fmt.Errorf("counts of %s: %w", r.Probe, err)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+func (r *request) losses() (Losses, error) {
+	var perCPU [][counters]uint64
+	if err := r.counts.Lookup(uint32(0), &perCPU); err != nil {
+		return Losses{}, err
+	}
+	var n [counters]uint64
+	for _, cpu := range perCPU {
+		for i, v := range cpu {
+			n[i] += v
+		}
+	}
+	l := Losses{
+		Probe: r.Probe, Events: n[countEvents], RingBuffer: n[countRingFull], Unseen: n[countUnseen],
+		InFlightFull: n[countInflightFull],
+	}
+	// Without helpers nothing looks for beginnings.
+	if len(r.hooks) > 1 {
+		l.Unmatched = n[countUnmatched]
+	}
+	for _, p := range r.programs {
+		stats, err := p.Stats()
+		if err != nil {
+			return Losses{}, err
+		}
+		l.Missed += stats.RecursionMisses
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.Missed += r.missed
+	for _, lk := range r.links {
+		l.Missed += missedByLink(lk)
+	}
+	return l, nil
+}
+
+// missedByLink is how often a kprobe was hit and could not run its program; kernels before 6.7 do not tell.
+func missedByLink(l link.Link) uint64 {
+	info, err := l.Info()
+	if err != nil {
+		return 0
+	}
+	if perf := info.PerfEvent(); perf != nil {
+		if kprobe := perf.Kprobe(); kprobe != nil {
+			return kprobe.Missed
+		}
+	}
+	return 0
+}
+
+// nvmeRequests returns how many NVMe commands can be in flight: a request for each tag of each hardware queue.
+func nvmeRequests() uint32 {
+	var total int
+	disks, _ := filepath.Glob("/sys/block/nvme*")
+	for _, disk := range disks {
+		queues, _ := filepath.Glob(disk + "/mq/*")
+		total += max(len(queues), 1) * readInt(disk+"/queue/nr_requests")
+	}
+	return uint32(total)
+}
+
+func readInt(path string) int {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,114 @@
+package probes
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// Status says how a probe fares on this host.
+type Status struct {
+	Probe *Probe
+	// Variant that would be used, or "" if the probe is not available.
+	Variant string
+	// Reason why it is not available, and what to do.
+	Reason string
+	// Notes say what the probe lacks here although it is available.
+	Notes []string
+	// Variants are all the ways to attach it, best first.
+	Variants []VariantStatus
+}
+
+// VariantStatus is one way to attach a probe.
+type VariantStatus struct {
+	Name string
+	// Err is why it cannot be used here, nil if it can.
+	Err error
+	// Caps are the capabilities that it needs.
+	Caps []string
+}
+
+// Status asks the host about a probe. It loads nothing into the kernel.
+func (h *Host) Status(p *Probe) Status {
+	s := Status{Probe: p}
+	for _, v := range h.variants(p.Group, p.hook) {
+		s.Variants = append(s.Variants, VariantStatus{Name: v.name, Err: v.err, Caps: v.caps})
+		if v.err == nil && s.Variant == "" {
+			s.Variant = v.name
+			s.Notes = h.notes(p, v)
+		}
+	}
+	if s.Variant == "" {
+		s.Reason = reason(s.Variants)
+	}
+	return s
+}
+
+// reason joins why no variant can be used, each cause once.
+func reason(variants []VariantStatus) string {
+	var causes []string
+	for _, v := range variants {
+		cause := v.Err.Error()
+		if len(causes) == 0 || causes[len(causes)-1] != cause {
+			causes = append(causes, cause)
+		}
+	}
+	return strings.Join(causes, "; ")
+}
+
+// notes tells which of the types that a probe reads this kernel does not describe, and which optional functions it lacks.
+func (h *Host) notes(p *Probe, v variant) []string {
+	var notes []string
+	if missing := h.missingTypes(p.Group); len(missing) > 0 {
+		notes = append(notes, fmt.Sprintf("no types of %s (%s): fields that need them are absent or checked guesses; give them with --btf FILE",
+			modules[p.Group].name, strings.Join(missing, " ")))
+	}
+	for _, functions := range p.hook.functions {
+		if absent := optionalMissing(functions, v); len(absent) > 0 {
+			notes = append(notes, "not seen, because the kernel does not have it (yet): "+strings.Join(absent, ", "))
+		}
+	}
+	return notes
+}
+
+// missingTypes returns the module's structs that the programs read and this kernel does not describe.
+func (h *Host) missingTypes(object string) []string {
+	m := modules[object]
+	own := make(map[string]bool)
+	for _, p := range h.catalog.probes {
+		own[p.event] = true
+	}
+	var missing []string
+	for _, view := range views(h.catalog.specs[object].Types) {
+		if _, isStruct := view.(*btf.Struct); !isStruct || !m.owns(view.TypeName()) || own[view.TypeName()] {
+			continue
+		}
+		if _, err := h.kernelType(m, view); err != nil {
+			missing = append(missing, view.TypeName())
+		}
+	}
+	sort.Strings(missing)
+	return missing
+}
+
+func optionalMissing(functions []string, v variant) []string {
+	attached := make(map[string]bool)
+	for _, p := range v.programs {
+		attached[p.target] = true
+	}
+	var absent []string
+	used := false
+	for _, f := range functions {
+		name, optional := strings.CutSuffix(f, "?")
+		used = used || attached[name]
+		if optional && !attached[name] {
+			absent = append(absent, name)
+		}
+	}
+	if !used {
+		return nil
+	}
+	return absent
+}

@@ -1,0 +1,124 @@
+package probes
+
+// Kind says how a value is represented and compared.
+type Kind uint8
+
+const (
+	// Int is a signed integer, held as int64.
+	Int Kind = iota
+	// Uint is an unsigned integer, held as uint64.
+	Uint
+	// Bool is held as bool.
+	Bool
+	// String is a byte string up to its first NUL, held as string.
+	String
+	// GID is the 128-bit RDMA global identifier (IBTA spec 4.1.1), held as a string of its 16 raw bytes in network order.
+	GID
+)
+
+// Unit is what a number counts or means; it drives how the number is printed and which literals fit it.
+type Unit uint8
+
+const (
+	// None is a plain number.
+	None Unit = iota
+	// Nanoseconds is a duration (ns_t).
+	Nanoseconds
+	// Bytes is a size (bytes_t).
+	Bytes
+	// Errno is 0 or more for success and -errno for failure (errno_t).
+	Errno
+	// Cgroup is a cgroup v2 id, the inode of its directory (cgroup_t).
+	Cgroup
+	// Hex is a number that is read in hexadecimal: flags, masks, addresses (hex8_t … hex64_t).
+	Hex
+)
+
+// Type is the type of a field.
+type Type struct {
+	Kind Kind
+	// Size is the width in the event, in bytes.
+	Size int
+	Unit Unit
+	// Enum names the values of an Int or Uint; nil if they have no names.
+	Enum *Enum
+}
+
+// Enum is a set of named values: one namespace.
+type Enum struct {
+	// Name of the enum, like qp_state.
+	Name string
+	// Names in order of their values.
+	Names  []string
+	Values []int64
+}
+
+// Value returns the value called name.
+func (e *Enum) Value(name string) (int64, bool) {
+	for i, n := range e.Names {
+		if n == name {
+			return e.Values[i], true
+		}
+	}
+	return 0, false
+}
+
+// NameOf returns the name of v, or "" if it has none.
+func (e *Enum) NameOf(v int64) string {
+	for i, x := range e.Values {
+		if x == v {
+			return e.Names[i]
+		}
+	}
+	return ""
+}
+
+// Field is one named value of an event.
+type Field struct {
+	// Name as the user writes it, like latency or qp.state.
+	Name string
+	// Doc is one line: meaning, and where it comes from.
+	Doc  string
+	Type Type
+	// Common fields are those that every event has: nsecs pid tid uid comm cpu cgroup.
+	Common bool
+	// Optional fields may be absent from an event.
+	Optional bool
+
+	offset int      // in the event struct, bytes
+	has    hasBit   // the presence bit of an optional field
+	needs  []string // helper hooks that have to be attached for this field
+}
+
+// hasBit is the place of a presence bit in the event struct.
+type hasBit struct {
+	offset int // byte
+	mask   byte
+}
+
+// Probe is one kind of event of the catalog.
+type Probe struct {
+	// Group and Name make the name that the user writes: nvme:complete_rq.
+	Group, Name string
+	// Doc is one line: when the event happens.
+	Doc string
+	// Fields in the order of the event struct; the common ones come first.
+	Fields []*Field
+
+	event string // name of the C struct
+	size  int    // of the C struct, bytes
+	hook  hook
+}
+
+// String returns group:name.
+func (p *Probe) String() string { return p.Group + ":" + p.Name }
+
+// Field returns the field called name, or nil.
+func (p *Probe) Field(name string) *Field {
+	for _, f := range p.Fields {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
