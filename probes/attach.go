@@ -1,6 +1,7 @@
 package probes
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -210,9 +211,7 @@ func (s *Session) newLoader(group string, requests []*request, ring *ebpf.Map) (
 	}
 	used := make(map[string]bool)
 	for _, r := range requests {
-		if err := spec.Variables[r.Probe.event+"_want"].Set(r.wanted()); err != nil {
-			return nil, fmt.Errorf("wanted fields: %w", err)
-		}
+		setConstant(spec, r.Probe.event+"_want", r.wanted())
 		for _, hk := range r.hooks {
 			for _, v := range s.host.variants(group, hk) {
 				for _, p := range v.programs {
@@ -237,6 +236,15 @@ func (s *Session) newLoader(group string, requests []*request, ring *ebpf.Map) (
 	}
 	l := &loader{spec: spec, types: types}
 	return l, s.createMaps(l, ring)
+}
+
+// setConstant writes a constant of the C source into the contents of the map that holds it.
+func setConstant(spec *ebpf.CollectionSpec, name string, value []byte) {
+	v := spec.Variables[name]
+	section := spec.Maps[v.SectionName]
+	data := bytes.Clone(section.Contents[0].Value.([]byte))
+	copy(data[v.Offset:], value)
+	section.Contents = []ebpf.MapKV{{Key: section.Contents[0].Key, Value: data}}
 }
 
 // Stages of capture, enum stage in trace.h.
@@ -271,6 +279,8 @@ func keepMaps(spec *ebpf.CollectionSpec) {
 func (s *Session) createMaps(l *loader, ring *ebpf.Map) error {
 	maps := l.spec.Copy()
 	maps.Programs = nil
+	// The library would map the variables into memory, and keep their maps alive until the garbage collector comes by.
+	maps.Variables = nil // their values are in the contents of the maps
 	c, err := ebpf.NewCollectionWithOptions(maps, ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{ringName: ring}})
 	if err != nil {
 		return fmt.Errorf("maps: %w", explain(err))
@@ -303,7 +313,7 @@ func (s *Session) attachHook(l *loader, r *request, hk hook) error {
 
 func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 	spec := &ebpf.CollectionSpec{
-		Maps: l.spec.Maps, Programs: make(map[string]*ebpf.ProgramSpec), Variables: nil,
+		Maps: l.spec.Maps, Programs: make(map[string]*ebpf.ProgramSpec),
 		Types: l.spec.Types, ByteOrder: l.spec.ByteOrder,
 	}
 	for _, p := range v.programs {
@@ -311,6 +321,7 @@ func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 	}
 	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
 		MapReplacements: l.maps,
+		Cache:           s.host.cache,
 		Programs:        ebpf.ProgramOptions{KernelTypes: l.types},
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ type Host struct {
 	catalog *Catalog
 	given   []*btf.Spec // from HostOptions.BTF
 
+	cache       *btf.Cache // of the kernel's BTF, for the library that loads programs
 	vmlinux     func() (*btf.Spec, error)
 	symbols     func() (map[string]bool, error)
 	capability  func() (uint64, error)
@@ -33,9 +34,11 @@ type Host struct {
 
 // Detect looks at the running kernel.
 func Detect(c *Catalog, o HostOptions) (*Host, error) {
+	cache := btf.NewCache()
 	h := &Host{
 		catalog:     c,
-		vmlinux:     sync.OnceValues(btf.LoadKernelSpec),
+		vmlinux:     cache.Kernel,
+		cache:       cache,
 		capability:  sync.OnceValues(effectiveCapabilities),
 		moduleTypes: make(map[string]func() (*btf.Spec, error)),
 	}

@@ -182,40 +182,40 @@ func idsOf(t *testing.T, s *Session) objectIDs {
 	return ids
 }
 
-// left counts the objects that still exist.
-func (ids objectIDs) left() int {
-	n := 0
+// left names the objects that still exist.
+func (ids objectIDs) left() []string {
+	var names []string
 	for _, id := range ids.programs {
 		if p, err := ebpf.NewProgramFromID(id); err == nil {
+			names = append(names, p.String())
 			p.Close()
-			n++
 		}
 	}
 	for _, id := range ids.maps {
 		if m, err := ebpf.NewMapFromID(id); err == nil {
+			names = append(names, m.String())
 			m.Close()
-			n++
 		}
 	}
 	for _, id := range ids.links {
 		if l, err := link.NewFromID(id); err == nil {
+			names = append(names, fmt.Sprintf("link %d", id))
 			l.Close()
-			n++
 		}
 	}
-	return n
+	return names
 }
 
 // checkGone waits a little: the kernel frees after a grace period.
 func (ids objectIDs) checkGone(t *testing.T) {
 	t.Helper()
-	for range 200 {
-		if ids.left() == 0 {
+	for range 100 {
+		if len(ids.left()) == 0 {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	t.Errorf("%d programs, maps or links are left behind", ids.left())
+	t.Errorf("left behind: %v", ids.left())
 }
 
 func openFiles(t *testing.T) int {
@@ -248,7 +248,7 @@ func TestAttachDetachCycles(t *testing.T) {
 	h := detect(t)
 	reqs := requests(h.catalog.Match("syscall:*"))
 	attach(t, h, reqs...) // skips without privileges
-	cycle(t, 100, func() (*Session, error) { return Attach(context.Background(), h, reqs, AttachOptions{}) })
+	cycle(t, 1000, func() (*Session, error) { return Attach(context.Background(), h, reqs, AttachOptions{}) })
 }
 
 func cycle(t *testing.T, times int, attach func() (*Session, error)) {
