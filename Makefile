@@ -1,7 +1,7 @@
 # Two commands do everything on a fresh Debian or Ubuntu machine: make demo, make test.
 
 KERNEL ?= 6.12
-RUN    ?= .
+RUN    ?= TestVM
 ARCH   ?=
 CLANG  ?= clang
 STRIP  ?= llvm-strip
@@ -47,7 +47,7 @@ vmtest: ## the tests that need NVMe and RDMA, in a VM; KERNEL=5.10|6.1|6.12|7.2|
 	@.ci/setup vm
 ifeq ($(KERNEL),all)
 	@rm -f .vmtest/variants.*
-	@for k in $(KERNELS); do $(MAKE) --no-print-directory vmtest KERNEL=$$k || exit 1; done
+	@for k in $(KERNELS); do FULL=1 $(MAKE) --no-print-directory vmtest KERNEL=$$k || exit 1; done
 	@.ci/variants
 else
 	.ci/vmtest $(KERNEL) '$(RUN)'

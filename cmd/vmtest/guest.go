@@ -25,6 +25,9 @@ const (
 	// reportDir, in the shared folder, holds what vmtest and the guest tell
 	// each other.
 	reportDir = ".vmtest"
+	// guestBin is where the guest has the program that was brought from this
+	// machine: in memory, because a probe cannot be put on a file of the share.
+	guestBin  = "/run/vmtest/bin"
 	guestPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
@@ -139,14 +142,14 @@ func (s *session) bringProgram(name string) (string, error) {
 	if s.visible(path) {
 		return name, nil
 	}
-	target := filepath.Join("bin", filepath.Base(path))
-	if err := os.MkdirAll(filepath.Join(s.share, "bin"), 0o755); err != nil {
+	bin := filepath.Join(s.share, reportDir, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return "", err
 	}
-	if err := copyFile(filepath.Join(s.share, target), path); err != nil {
+	if err := copyFile(filepath.Join(bin, filepath.Base(path)), path); err != nil {
 		return "", fmt.Errorf("bring the command into the virtual machine: %w", err)
 	}
-	return filepath.Join(guestShare, target), nil
+	return filepath.Join(guestBin, filepath.Base(path)), nil
 }
 
 // visible tells whether the guest has this machine's file at path.

@@ -100,14 +100,14 @@ func TestBringProgram(t *testing.T) {
 		{filepath.Join(s.repo, "x.test"), filepath.Join(s.repo, "x.test")},
 	}
 	if hidden(tmp) { // TMPDIR may be elsewhere
-		tests = append(tests, struct{ name, want string }{hiddenProgram, "/work-share/bin/pkg.test"})
+		tests = append(tests, struct{ name, want string }{hiddenProgram, "/run/vmtest/bin/pkg.test"})
 	}
 	for _, tt := range tests {
 		if got, err := s.bringProgram(tt.name); err != nil || got != tt.want {
 			t.Errorf("%s: got %q, %v; want %q", tt.name, got, err, tt.want)
 		}
 	}
-	if hidden(tmp) && readText(filepath.Join(s.share, "bin/pkg.test")) != "program" {
+	if hidden(tmp) && readText(filepath.Join(s.share, reportDir, "bin/pkg.test")) != "program" {
 		t.Error("program was not copied")
 	}
 }

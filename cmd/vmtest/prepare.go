@@ -24,9 +24,12 @@ type image struct {
 func (img image) vmlinuz() string    { return filepath.Join(img.dir, "vmlinuz") }
 func (img image) modulesDir() string { return filepath.Join(img.dir, "lib/modules", img.release) }
 
+// bootDir is the part of a kernel's cache folder that an image is made of.
+func bootDir(dir string) string { return filepath.Join(dir, "boot") }
+
 // prepare returns the cached kernel and fetches it first if there is none.
 func prepare(ctx context.Context, dir string, k kernel, p *progress) (image, error) {
-	boot := filepath.Join(dir, "boot")
+	boot := bootDir(dir)
 	err := once(ctx, dir, boot, p, func(tmp string) error { return fetchKernel(ctx, tmp, k, p) })
 	if err != nil {
 		return image{}, err

@@ -13,32 +13,30 @@ import (
 // A tool is a program of this machine and the Debian package that brings it.
 type tool struct{ program, pkg string }
 
-func neededTools(opt options) []tool {
-	tools := []tool{
-		{"apt-get", "apt"},
-		{"busybox", "busybox-static"},
-		{"depmod", "kmod"},
-		{"dpkg", "dpkg"},
-		{"modprobe", "kmod"},
-		{"xz", "xz-utils"},
+// neededTools lists what a run needs; once the kernel is in the cache, apt and
+// its like are not among it.
+func neededTools(opt options, cached bool) []tool {
+	tools := []tool{{"modprobe", "kmod"}}
+	if !cached {
+		tools = append(tools, tool{"apt-get", "apt"}, tool{"depmod", "kmod"}, tool{"dpkg", "dpkg"}, tool{"xz", "xz-utils"})
 	}
 	if opt.kernel.foreign() {
 		return append(tools, tool{"qemu-system-aarch64", "qemu-system-arm"})
 	}
-	tools = append(tools, tool{"qemu-system-x86_64", "qemu-system-x86"})
+	tools = append(tools, tool{"busybox", "busybox-static"}, tool{"qemu-system-x86_64", "qemu-system-x86"})
 	if opt.mlx5 {
 		tools = append(tools, tool{"chroot", "coreutils"}, tool{"unshare", "util-linux"})
 	}
 	if !opt.bare {
-		tools = append(tools, tool{"ip", "iproute2"}, tool{"rdma", "iproute2"})
+		tools = append(tools, tool{"rdma", "iproute2"})
 	}
 	return tools
 }
 
 // checkTools names all missing packages at once.
-func checkTools(opt options) error {
+func checkTools(tools []tool) error {
 	var programs, pkgs []string
-	for _, t := range neededTools(opt) {
+	for _, t := range tools {
 		if _, err := lookPath(t.program); err == nil {
 			continue
 		}

@@ -22,7 +22,7 @@ func TestQEMU(t *testing.T) {
 	s.dir, s.share = "/tmp/a,b", "/tmp/a,b/share"
 	program, args := s.qemu("tcg")
 	line := strings.Join(args, " ")
-	if program != "qemu-system-x86_64" || !strings.Contains(line, "console=ttyS0 ") || !strings.Contains(line, "tsc=reliable") {
+	if program != "qemu-system-x86_64" || !strings.Contains(line, "console=ttyS0 ") || !strings.Contains(line, "tsc=reliable no_timer_check") {
 		t.Errorf("%s %s", program, line)
 	}
 	for _, want := range []string{"path=/tmp/a,,b/share,", "file=/tmp/a,,b/disk2",

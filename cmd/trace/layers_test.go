@@ -1,0 +1,95 @@
+//go:build !vm
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layers are our packages and those of ours that each may import: cmd/trace -> lang -> probes -> bpf.
+var layers = map[string][]string{
+	"trace/cmd/trace":    {"trace/lang", "trace/probes"},
+	"trace/cmd/vmtest":   nil,
+	"trace/lang":         {"trace/lang/codegen", "trace/lang/syntax", "trace/probes"},
+	"trace/lang/codegen": nil,
+	"trace/lang/syntax":  nil,
+	"trace/probes":       {"trace/bpf"},
+	"trace/bpf":          nil,
+}
+
+// listed is what go list tells of a package.
+type listed struct {
+	ImportPath                         string
+	Standard                           bool
+	Imports, TestImports, XTestImports []string
+	CgoFiles                           []string
+}
+
+func TestLayers(t *testing.T) {
+	found := make(map[string]bool)
+	for _, p := range listPackages(t) {
+		if !ours(p.ImportPath) {
+			if len(p.CgoFiles) > 0 && !p.Standard {
+				t.Errorf("%s uses cgo", p.ImportPath)
+			}
+			continue
+		}
+		found[p.ImportPath] = true
+		allowed, known := layers[p.ImportPath]
+		if !known {
+			t.Errorf("%s is no package of the layers: add it with what it may import", p.ImportPath)
+		}
+		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			// A test outside its package imports it.
+			if ours(imported) && imported != p.ImportPath && !slices.Contains(allowed, imported) {
+				t.Errorf("%s imports %s", p.ImportPath, imported)
+			}
+		}
+	}
+	for _, p := range []string{"trace/cmd/trace", "trace/lang", "trace/lang/syntax", "trace/probes", "trace/bpf"} {
+		if !found[p] {
+			t.Errorf("go list does not know %s", p)
+		}
+	}
+}
+
+// ours tells our packages from those of the standard library, among them runtime/trace, and of others.
+func ours(path string) bool { return strings.HasPrefix(path, "trace/") }
+
+// listPackages returns our packages, those of the tests included, and all that they need.
+func listPackages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,TestImports,XTestImports,CgoFiles", "./...")
+	cmd.Dir = "../.."
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	for d := json.NewDecoder(out); ; {
+		var p listed
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	return all
+}

@@ -1,0 +1,146 @@
+//go:build vm
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// These tests run in a virtual machine with an NVMe disk and an RDMA device (cmd/vmtest), on a real kernel, with real commands and
+// verbs. The oracle is never ours: rdma, ftrace, nvme, fio, and what the programs print themselves.
+
+// event is a line of -f json.
+type event map[string]any
+
+// at follows a dotted name; absent fields are nil.
+func (e event) at(name string) any {
+	var v any = map[string]any(e)
+	for part := range strings.SplitSeq(name, ".") {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = m[part]
+	}
+	return v
+}
+
+// num returns a number; the test fails if it is none.
+func (e event) num(t *testing.T, name string) int64 {
+	t.Helper()
+	n, ok := e.at(name).(json.Number)
+	if !ok {
+		t.Fatalf("%s is %v in %v", name, e.at(name), e)
+	}
+	v, err := n.Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (e event) text(name string) string { return fmt.Sprint(e.at(name)) }
+
+// recorder is a running trace with -f json.
+type recorder struct {
+	cmd           *exec.Cmd
+	events, notes string // files: standard output and standard error
+}
+
+// start runs trace as a process of its own and returns when it has attached.
+func start(t *testing.T, args ...string) *recorder {
+	t.Helper()
+	dir := t.TempDir()
+	tr := &recorder{
+		cmd:    exec.Command("trace", append([]string{"-v", "-f", "json"}, args...)...),
+		events: filepath.Join(dir, "events"), notes: filepath.Join(dir, "notes"),
+	}
+	for name, stream := range map[string]*io.Writer{tr.events: &tr.cmd.Stdout, tr.notes: &tr.cmd.Stderr} {
+		f, err := os.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		*stream = f
+	}
+	if err := tr.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tr.cmd.Process.Kill() })
+	for deadline := time.Now().Add(60 * time.Second); !strings.Contains(tr.said(t), "Attached"); {
+		if time.Now().After(deadline) || strings.Contains(tr.said(t), "trace: ib") || strings.Contains(tr.said(t), "trace: nvme") {
+			t.Fatalf("trace %q did not attach:\n%s", args, tr.said(t))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return tr
+}
+
+// said is what trace wrote to its standard error so far.
+func (tr *recorder) said(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(tr.notes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// stop interrupts trace and returns the events; it must have lost none.
+func (tr *recorder) stop(t *testing.T) []event {
+	t.Helper()
+	if err := tr.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.cmd.Wait(); err != nil {
+		t.Fatalf("trace: %v\n%s", err, tr.said(t))
+	}
+	if strings.Contains(tr.said(t), "trace: lost") {
+		t.Errorf("events were lost:\n%s", tr.said(t))
+	}
+	f, err := os.Open(tr.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return decodeLines(t, f)
+}
+
+func decodeLines(t *testing.T, r io.Reader) []event {
+	t.Helper()
+	var events []event
+	d := json.NewDecoder(r)
+	d.UseNumber()
+	for {
+		var e event
+		err := d.Decode(&e)
+		if err == io.EOF {
+			return events
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+}
+
+// sh runs a shell script of the test; its output, both streams, is returned.
+func sh(t *testing.T, script string, args ...any) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "sh", "-ec", fmt.Sprintf(script, args...)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return string(out)
+}
