@@ -19,6 +19,7 @@ type Clause struct {
 	// Inferred says that a bare expression did not name the probes: its fields chose them.
 	Inferred bool
 
+	named   map[*probes.Probe]bool // by name, not by a pattern
 	text    string
 	filters map[*probes.Probe]*filter
 }
@@ -47,15 +48,20 @@ func Compile(name, src string, cat []*probes.Probe) (*Program, error) {
 func (p *Program) Clauses() []*Clause { return p.clauses }
 
 // Requests names what has to be captured: each probe once, with the fields that the program reads. That is every field,
-// as a program prints whole events.
+// as a program prints whole events. A probe that no clause calls by its name may be left out where there is none.
 func (p *Program) Requests() []probes.Request {
 	var reqs []probes.Request
-	seen := map[*probes.Probe]bool{}
+	index := map[*probes.Probe]int{}
 	for _, c := range p.clauses {
 		for _, probe := range c.Probes {
-			if !seen[probe] {
-				seen[probe] = true
-				reqs = append(reqs, probes.Request{Probe: probe, Fields: probe.Fields})
+			i, seen := index[probe]
+			if !seen {
+				i = len(reqs)
+				index[probe] = i
+				reqs = append(reqs, probes.Request{Probe: probe, Fields: probe.Fields, IfAvailable: true})
+			}
+			if c.named[probe] {
+				reqs[i].IfAvailable = false
 			}
 		}
 	}

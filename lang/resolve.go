@@ -29,7 +29,7 @@ func driverGroup(group string) bool { return group == "mlx5" }
 
 // clause resolves a clause that names its probes.
 func (r *resolver) clause(c *syntax.Clause) *Clause {
-	found := map[*probes.Probe]bool{}
+	found, named := map[*probes.Probe]bool{}, map[*probes.Probe]bool{}
 	for _, ref := range c.Probes {
 		matches := r.match(ref)
 		if matches == nil {
@@ -37,6 +37,7 @@ func (r *resolver) clause(c *syntax.Clause) *Clause {
 		}
 		for _, p := range matches {
 			found[p] = true
+			named[p] = named[p] || ref.String() == p.String()
 		}
 	}
 	var in []*probes.Probe
@@ -45,7 +46,7 @@ func (r *resolver) clause(c *syntax.Clause) *Clause {
 			in = append(in, p)
 		}
 	}
-	out := &Clause{Probes: in, text: c.String(), filters: map[*probes.Probe]*filter{}}
+	out := &Clause{Probes: in, named: named, text: c.String(), filters: map[*probes.Probe]*filter{}}
 	if c.Pred == nil {
 		for _, p := range in {
 			out.filters[p] = everything
@@ -142,7 +143,7 @@ func (r *resolver) unknownName(u unknown, without, all []*probes.Probe) {
 		r.fail(u.span, msg, "name only probes that have it: "+list(with))
 	case enum != nil:
 		r.fail(u.span, fmt.Sprintf("%s is neither a name of %s nor a field of %s", u.name, enum.Name, list(without)),
-			cmp.Or(didYouMean(u.name, append(fields, enum.Names...)), "its names are "+list(enum.Names)))
+			cmp.Or(didYouMean(u.name, enum.Names), didYouMean(u.name, fields), "its names are "+list(enum.Names)))
 	case u.want != nil && u.want.Kind == probes.String:
 		r.fail(u.span, msg, fmt.Sprintf("a string stands in quotes: %q", u.name))
 	default:

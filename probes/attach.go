@@ -20,6 +20,8 @@ import (
 type Request struct {
 	Probe  *Probe
 	Fields []*Field
+	// IfAvailable lets Attach go on without the probe on a host that does not have it; Session.Skipped tells.
+	IfAvailable bool
 }
 
 // AttachOptions tune a session.
@@ -54,6 +56,7 @@ type request struct {
 type Session struct {
 	host     *Host
 	requests []*request
+	skipped  []error
 	maps     []*ebpf.Map
 	ring     *ringbuf.Reader
 
@@ -74,10 +77,7 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	for i, r := range reqs {
-		s.requests = append(s.requests, &request{Request: r, record: newRecord(i, r.Fields), hooks: h.hooksFor(r)})
-	}
-	if err := h.checkAvailable(s.requests); err != nil {
+	if err := s.choose(reqs); err != nil {
 		return nil, err
 	}
 	ring, err := s.openRing(o)
@@ -115,23 +115,43 @@ func (h *Host) unneeded(object string, hk hook) bool {
 	return err == nil
 }
 
-// checkAvailable fails before anything is loaded if a probe has no usable variant, and names all such probes.
-func (h *Host) checkAvailable(requests []*request) error {
-	var errs []error
-	for _, r := range requests {
-		variants := h.variants(r.Probe.Group, r.Probe.hook)
-		if slices.ContainsFunc(variants, func(v variant) bool { return v.err == nil }) {
-			continue
+// choose keeps the requests whose probes this host has. It fails, before anything is loaded, if one that has to be there is
+// missing, and names all of these; or if there is none left.
+func (s *Session) choose(reqs []Request) error {
+	var missing []error
+	for _, r := range reqs {
+		err := s.host.available(r.Probe)
+		var denied *PermissionError
+		switch {
+		case err == nil:
+			s.requests = append(s.requests, &request{Request: r, record: newRecord(len(s.requests), r.Fields), hooks: s.host.hooksFor(r)})
+		case errors.As(err, &denied):
+			return err
+		case r.IfAvailable:
+			s.skipped = append(s.skipped, err)
+		default:
+			missing = append(missing, err)
 		}
-		for _, v := range variants {
-			var denied *PermissionError
-			if errors.As(v.err, &denied) {
-				return fmt.Errorf("%s: %w", r.Probe, denied)
-			}
-		}
-		errs = append(errs, fmt.Errorf("%s is not available: %s", r.Probe, h.Status(r.Probe).Reason))
 	}
-	return errors.Join(errs...)
+	if len(s.requests) == 0 {
+		missing = append(missing, s.skipped...)
+	}
+	return errors.Join(missing...)
+}
+
+// available returns nil if some variant of the probe can be used, else why none can.
+func (h *Host) available(p *Probe) error {
+	variants := h.variants(p.Group, p.hook)
+	if slices.ContainsFunc(variants, func(v variant) bool { return v.err == nil }) {
+		return nil
+	}
+	for _, v := range variants {
+		var denied *PermissionError
+		if errors.As(v.err, &denied) {
+			return fmt.Errorf("%s: %w", p, denied)
+		}
+	}
+	return fmt.Errorf("%s is not available: %s", p, h.Status(p).Reason)
 }
 
 func groups(requests []*request) map[string]bool {
@@ -158,12 +178,18 @@ func (s *Session) openRing(o AttachOptions) (*ebpf.Map, error) {
 	return ring, nil
 }
 
-// explain adds to the errors of bpf(2) what they mean here.
+// explain says what a refusal of bpf(2) means. The capabilities that a variant needs were checked before, so what is left is the
+// limit on locked memory, which kernels before 5.11 count maps against, or a policy.
 func explain(err error) error {
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return fmt.Errorf("%w (needs CAP_BPF and CAP_PERFMON; on kernels before 5.11 also enough `ulimit -l`; a lockdown or seccomp policy may forbid it)", err)
+	if !errors.Is(err, unix.EPERM) {
+		return err
 	}
-	return err
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) == nil && limit.Cur != unix.RLIM_INFINITY {
+		return fmt.Errorf("%w: the limit on locked memory is %d KiB, which may be too low (raise it with ulimit -l), or a lockdown or seccomp policy forbids it",
+			unix.EPERM, limit.Cur>>10)
+	}
+	return fmt.Errorf("%w (a lockdown or seccomp policy forbids it)", err)
 }
 
 // loader loads the programs of one object.
@@ -379,6 +405,9 @@ func (s *Session) Variants() []string {
 	}
 	return names
 }
+
+// Skipped returns why the probes that were asked for if available are not attached.
+func (s *Session) Skipped() []error { return s.skipped }
 
 // Refused returns why better variants of the attached probes were not used.
 func (s *Session) Refused() []error {

@@ -23,7 +23,7 @@ func TestDecode(t *testing.T) {
 	copy(event[24:], "ab\x00cd")
 	copy(event[32:], "0123456789abcdef")
 
-	requests := []*request{{}, {Request: Request{p, p.Fields}, record: newRecord(1, p.Fields)}}
+	requests := []*request{{}, {Request: Request{Probe: p, Fields: p.Fields}, record: newRecord(1, p.Fields)}}
 	for _, present := range []bool{true, false} {
 		event[60] = 0xfd
 		if present {
@@ -88,7 +88,7 @@ func FuzzDecodeEvent(f *testing.F) {
 	c := load(f)
 	var requests []*request
 	for i, p := range c.Probes() {
-		requests = append(requests, &request{Request: Request{p, p.Fields}, record: newRecord(i, p.Fields)})
+		requests = append(requests, &request{Request: Request{Probe: p, Fields: p.Fields}, record: newRecord(i, p.Fields)})
 		f.Add(sampleOf(requests[i].record, make([]byte, p.size)))
 	}
 	f.Add([]byte{})

@@ -45,7 +45,7 @@ func attach(t testing.TB, h *Host, reqs ...Request) *Session {
 func requests(found []*Probe) []Request {
 	var reqs []Request
 	for _, p := range found {
-		reqs = append(reqs, Request{p, p.Fields})
+		reqs = append(reqs, Request{Probe: p, Fields: p.Fields})
 	}
 	return reqs
 }
@@ -116,7 +116,7 @@ func compareAlone(t *testing.T, h *Host, p *Probe, with []string, keep func(snap
 
 func compareFieldsAlone(t *testing.T, h *Host, p *Probe, fields []*Field, with []string, keep func(snapshot) bool, workload func()) {
 	t.Helper()
-	reference := attach(t, h, Request{p, p.Fields})
+	reference := attach(t, h, Request{Probe: p, Fields: p.Fields})
 	var want []snapshot
 	run := func() { want = collect(t, reference, workload) }
 	got := make([][]snapshot, len(fields))
@@ -127,7 +127,7 @@ func compareFieldsAlone(t *testing.T, h *Host, p *Probe, fields []*Field, with [
 				wanted = append(wanted, p.Field(name))
 			}
 		}
-		alone, inner := attach(t, h, Request{p, wanted}), run
+		alone, inner := attach(t, h, Request{Probe: p, Fields: wanted}), run
 		run = func() { got[i] = collect(t, alone, inner) }
 	}
 	run()
@@ -289,9 +289,9 @@ func cycle(t *testing.T, times int, attach func() (*Session, error)) {
 // What the ring buffer has no room for is counted: lost and delivered are all that there was.
 func TestLossIsCounted(t *testing.T) {
 	h := detect(t)
-	attach(t, h, Request{h.catalog.Match("syscall:enter")[0], nil}) // skips without privileges
+	attach(t, h, Request{Probe: h.catalog.Match("syscall:enter")[0]}) // skips without privileges
 	p := h.catalog.Match("syscall:enter")[0]
-	s, err := Attach(context.Background(), h, []Request{{p, p.Fields}}, AttachOptions{RingBytes: os.Getpagesize()})
+	s, err := Attach(context.Background(), h, []Request{{Probe: p, Fields: p.Fields}}, AttachOptions{RingBytes: os.Getpagesize()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 )
 
 // A variant is one way to attach a hook: which programs of the object go where.
@@ -113,6 +114,9 @@ type PermissionError struct {
 func (e *PermissionError) Error() string {
 	return "permission denied: needs " + strings.Join(e.Missing, " and ") + " (run as root, or grant with setcap or --cap-add)"
 }
+
+// Unwrap makes it the error that the kernel would give.
+func (e *PermissionError) Unwrap() error { return unix.EPERM }
 
 // functionVariants are fexit and kprobe on a list of functions, of which those that end in ? need not be there.
 func (h *Host) functionVariants(object string, hk hook, functions []string) []variant {

@@ -49,7 +49,7 @@ func TestVMLoad(t *testing.T) {
 // attachOnly attaches one variant of a probe, and of the helpers that it needs those of the same name.
 func attachOnly(h *Host, p *Probe, index int) (*Session, error) {
 	s := &Session{host: h}
-	r := &request{Request: Request{p, p.Fields}, record: newRecord(0, p.Fields), hooks: h.hooksFor(Request{p, p.Fields})}
+	r := &request{Request: Request{Probe: p, Fields: p.Fields}, record: newRecord(0, p.Fields), hooks: h.hooksFor(Request{Probe: p, Fields: p.Fields})}
 	s.requests = append(s.requests, r)
 	ring, err := s.openRing(AttachOptions{})
 	if err != nil {

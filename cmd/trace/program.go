@@ -152,6 +152,9 @@ func (t *tracer) attach(ctx context.Context) (*probes.Session, error) {
 		return nil, err
 	}
 	took := time.Since(began)
+	for _, err := range session.Skipped() {
+		t.note("without %v", err)
+	}
 	if t.quiet {
 		return session, nil
 	}
