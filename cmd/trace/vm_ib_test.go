@@ -346,3 +346,70 @@ func standIn(t *testing.T) string {
 	}
 	return ko
 }
+
+// Each variant runs with just the capabilities that it needs, and the one that is missing is named.
+func TestVMIbCapabilities(t *testing.T) {
+	paranoid := strings.TrimSpace(sh(t, "cat /proc/sys/kernel/perf_event_paranoid"))
+	t.Cleanup(func() { sh(t, "echo %s > /proc/sys/kernel/perf_event_paranoid", paranoid) })
+	for _, test := range []struct {
+		caps, paranoid string
+		variant        string // that is used, or "" if none can be
+	}{
+		{caps: "bpf,perfmon", paranoid: "2", variant: "ib:modify_qp kprobe"},
+		{caps: "bpf,perfmon", paranoid: "3"},
+		{caps: "bpf,perfmon,sys_admin", paranoid: "3", variant: "ib:modify_qp " + bestVariant()},
+	} {
+		t.Run(test.caps+" at "+test.paranoid, func(t *testing.T) {
+			sh(t, "echo %s > /proc/sys/kernel/perf_event_paranoid", test.paranoid)
+			if test.variant == "" {
+				out, err := asNobody(t, test.caps, "ib:modify_qp").CombinedOutput()
+				if err == nil || !strings.Contains(string(out), "needs CAP_SYS_ADMIN") || strings.Contains(string(out), "support") {
+					t.Errorf("%v\n%s", err, out)
+				}
+				return
+			}
+			trace := startAsNobody(t, test.caps, "ib:modify_qp / qp.state == RTR /")
+			if !strings.Contains(trace.said(t), test.variant) {
+				t.Errorf("not through %s:\n%s", test.variant, trace.said(t))
+			}
+			sides := connections[0].run(t)
+			for _, e := range trace.stop(t) {
+				if len(eventsOf(sides[0].pid, []event{e}))+len(eventsOf(sides[1].pid, []event{e})) != 1 || e.text("dgid") != sides[0].gid {
+					t.Errorf("event of nobody: %v", e)
+				}
+			}
+		})
+	}
+}
+
+// bestVariant is fexit where the module has BTF.
+func bestVariant() string {
+	if _, err := os.Stat("/sys/kernel/btf/ib_core"); err == nil {
+		return "fexit"
+	}
+	return "kprobe"
+}
+
+// The BTF of modules that have nothing to do with a probe may be broken: the events come all the same.
+func TestVMIbBrokenTypesOfOthers(t *testing.T) {
+	garbage := filepath.Join(t.TempDir(), "garbage")
+	if err := os.WriteFile(garbage, []byte("this is no BTF"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	modules, err := filepath.Glob("/sys/kernel/btf/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range modules {
+		if name := filepath.Base(path); name != "vmlinux" && name != "ib_core" {
+			sh(t, "mount --bind %s %s", garbage, path)
+			t.Cleanup(func() { sh(t, "umount %s", path) })
+		}
+	}
+	trace := start(t, "ib:*")
+	sides := connections[0].run(t)
+	events := trace.stop(t)
+	for _, s := range sides {
+		checkSide(t, s, events)
+	}
+}

@@ -673,28 +673,17 @@ func TestVMNvmeUnmatched(t *testing.T) {
 // TestVMNvmeCapabilities runs trace as an ordinary user with the two capabilities that it needs, and with none.
 func TestVMNvmeCapabilities(t *testing.T) {
 	small, _ := namespaces(t)
-	path, err := exec.LookPath("trace")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Dir(filepath.Dir(path)), 0o755); err != nil { // a temporary folder of root
-		t.Fatal(err)
-	}
 	run := func(caps string) (events []event, notes string, status int) {
-		script := fmt.Sprintf("exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps -all%s --ambient-caps -all%[1]s "+
-			"%s -f json -n 1 -c 'dd if=/dev/%s of=/dev/null bs=4k count=1 iflag=direct status=none' nvme:complete_rq", caps, path, small.disk)
-		if os.Getenv("VMTEST_KERNEL") == "5.10" {
-			script = "ulimit -l unlimited; " + script // it counts maps against this limit
-		}
 		var out, errs bytes.Buffer
-		cmd := exec.Command("sh", "-c", script)
+		cmd := asNobody(t, caps, "-f", "json", "-n", "1", "-c", fmt.Sprintf("dd if=/dev/%s of=/dev/null bs=4k count=1 iflag=direct status=none", small.disk),
+			"nvme:complete_rq")
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		cmd.Run()
 		return decodeLines(t, &out), errs.String(), cmd.ProcessState.ExitCode()
 	}
 	sh(t, "chmod o+r /dev/%s", small.disk)
 
-	events, notes, status := run(",+bpf,+perfmon")
+	events, notes, status := run("bpf,perfmon")
 	if status != exitOK || len(events) != 1 {
 		t.Errorf("with CAP_BPF and CAP_PERFMON: exit status %d, %d events:\n%s", status, len(events), notes)
 	}
@@ -707,5 +696,28 @@ func TestVMNvmeCapabilities(t *testing.T) {
 	clear := regexp.MustCompile(`^trace: .*CAP_BPF.*CAP_PERFMON.*\n$`)
 	if status != exitFailed || len(events) != 0 || !clear.MatchString(notes) || strings.Contains(notes, "support") {
 		t.Errorf("without capabilities: exit status %d, %d events:\n%s", status, len(events), notes)
+	}
+}
+
+// TestVMNvmeLoadedLater: a module that is not there keeps no other probe from working, and is there as soon as it is loaded.
+func TestVMNvmeLoadedLater(t *testing.T) {
+	sh(t, "modprobe -r nvme nvme_core")
+	reload := func() { sh(t, "modprobe nvme; until [ -b /dev/nvme0n1 ] && [ -b /dev/nvme0n2 ]; do sleep 0.1; done") }
+	t.Cleanup(reload)
+	out, err := exec.Command("trace", "nvme:complete_rq").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "module nvme_core is not loaded (modprobe nvme)") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	others := start(t, "ib:modify_qp, nvme:*, syscall:*")
+	if !strings.Contains(others.said(t), "without nvme:sq") || !strings.Contains(others.said(t), "Attached 3 probes") {
+		t.Errorf("beside others:\n%s", others.said(t))
+	}
+	reload()
+	others.cmd.Process.Kill()
+
+	trace := start(t, "nvme:complete_rq / opcode == identify /")
+	sh(t, "nvme id-ctrl /dev/nvme0 >/dev/null")
+	if len(trace.stop(t)) == 0 {
+		t.Error("no event after the module was loaded")
 	}
 }

@@ -59,11 +59,41 @@ type recorder struct {
 // start runs trace as a process of its own and returns when it has attached.
 func start(t *testing.T, args ...string) *recorder {
 	t.Helper()
-	dir := t.TempDir()
-	tr := &recorder{
-		cmd:    exec.Command("trace", append([]string{"-v", "-f", "json"}, args...)...),
-		events: filepath.Join(dir, "events"), notes: filepath.Join(dir, "notes"),
+	return startCommand(t, exec.Command("trace", append([]string{"-v", "-f", "json"}, args...)...))
+}
+
+// startAsNobody is start for an ordinary user who has but these capabilities, like "bpf,perfmon".
+func startAsNobody(t *testing.T, caps string, args ...string) *recorder {
+	t.Helper()
+	return startCommand(t, asNobody(t, caps, append([]string{"-v", "-f", "json"}, args...)...))
+}
+
+// asNobody is a command that runs trace as an ordinary user who has but these capabilities.
+func asNobody(t *testing.T, caps string, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := exec.LookPath("trace")
+	if err != nil {
+		t.Fatal(err)
 	}
+	if err := os.Chmod(filepath.Dir(filepath.Dir(path)), 0o755); err != nil { // a temporary folder of root
+		t.Fatal(err)
+	}
+	set := "-all"
+	for name := range strings.FieldsFuncSeq(caps, func(r rune) bool { return r == ',' }) {
+		set += ",+" + name
+	}
+	setpriv := []string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", set, "--ambient-caps", set, path}
+	if os.Getenv("VMTEST_KERNEL") == "5.10" {
+		setpriv = append([]string{"prlimit", "--memlock=unlimited"}, setpriv...) // it counts maps against this limit
+	}
+	command := append(setpriv, args...)
+	return exec.Command(command[0], command[1:]...)
+}
+
+func startCommand(t *testing.T, cmd *exec.Cmd) *recorder {
+	t.Helper()
+	dir := t.TempDir()
+	tr := &recorder{cmd: cmd, events: filepath.Join(dir, "events"), notes: filepath.Join(dir, "notes")}
 	for name, stream := range map[string]*io.Writer{tr.events: &tr.cmd.Stdout, tr.notes: &tr.cmd.Stderr} {
 		f, err := os.Create(name)
 		if err != nil {
@@ -78,7 +108,7 @@ func start(t *testing.T, args ...string) *recorder {
 	t.Cleanup(func() { tr.cmd.Process.Kill() })
 	for deadline := time.Now().Add(60 * time.Second); !strings.Contains(tr.said(t), "Attached"); {
 		if time.Now().After(deadline) || strings.Contains(tr.said(t), "trace: ib") || strings.Contains(tr.said(t), "trace: nvme") {
-			t.Fatalf("trace %q did not attach:\n%s", args, tr.said(t))
+			t.Fatalf("%q did not attach:\n%s", cmd.Args, tr.said(t))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
