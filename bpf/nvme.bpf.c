@@ -218,8 +218,9 @@ EVENT(nvme_async_event)
  * The driver's own structs. Their types come from the BTF of nvme_core, or from --btf. Where there is neither (kernel 5.10 has no
  * BTF for modules) the places below are used, each only after it was seen to hold:
  *
- *   nvme_request is { cmd, result, u8 genctr, u8 retries, u8 flags, u16 status, ctrl }, right behind the request. Checked: the
- *   generation counter equals the upper 4 bits of the command id that the driver just made from it, and is not zero.
+ *   nvme_request is { cmd, result, u8 genctr, u8 retries, u8 flags, u16 status, ctrl }, right behind the request; later kernels
+ *   have a start_time before ctrl. Checked: the generation counter equals the upper 4 bits of the command id that the driver just
+ *   made from it, and is not zero.
  *
  *   nvme_ctrl has, somewhere in its first 2 KiB, a pointer to its character device, whose name is nvme<number>.
  */
@@ -229,11 +230,13 @@ EVENT(nvme_async_event)
 #define GUESS_FLAGS 18
 #define GUESS_STATUS 20
 #define GUESS_CTRL 24
+#define GUESS_CTRL_LATER 32
 #define CTRL_BYTES 2048
 
 /* Set by nvme_learn once the places were seen to hold. */
 bool nvme_request_known;
-__u32 nvme_ctrl_device; /* offset of the pointer in nvme_ctrl; 0: not looked for yet, CTRL_BYTES: not found */
+__u32 nvme_ctrl_at = GUESS_CTRL; /* offset of the pointer to nvme_ctrl in nvme_request */
+__u32 nvme_ctrl_device;          /* offset of the pointer to the device in nvme_ctrl; 0: not looked for yet, CTRL_BYTES: not found */
 
 #define HAVE_TYPES (bpf_core_type_exists(struct nvme_request) && bpf_core_type_exists(struct nvme_ctrl))
 
@@ -253,7 +256,7 @@ static __always_inline struct nvme_ctrl *ctrl_of(struct request *rq)
 {
 	if (HAVE_TYPES)
 		return BPF_CORE_READ(nvme_req(rq), ctrl);
-	return READ_AT(struct nvme_ctrl *, nvme_req(rq), GUESS_CTRL);
+	return READ_AT(struct nvme_ctrl *, nvme_req(rq), nvme_ctrl_at);
 }
 
 /* The number in nvme<number>, or -1. */
@@ -274,16 +277,19 @@ static __always_inline __s32 ctrl_number(const char name[16])
 	return -1;
 }
 
+/* A pointer into the kernel: 0xff... with four and with five levels of page tables. What is none need not cost a fault. */
+static __always_inline bool is_pointer(const void *p)
+{
+	return (__u64)p >> 56 == 0xff;
+}
+
 /* The name of the device that a pointer at this offset of the controller points to, if that is one; returns its length or less than 0. */
 static __always_inline long device_name(struct nvme_ctrl *ctrl, __u32 offset, char name[16])
 {
 	struct device *device = READ_AT(struct device *, ctrl, offset);
 	const char *text = 0;
 
-	/* No pointer into the kernel: do not pay for a fault. */
-	if ((__u64)device >> 48 != 0xffff)
-		return -1;
-	if (bpf_core_read(&text, sizeof(text), &device->kobj.name))
+	if (!is_pointer(device) || bpf_core_read(&text, sizeof(text), &device->kobj.name))
 		return -1;
 	return bpf_probe_read_kernel_str(name, 16, text);
 }
@@ -308,9 +314,14 @@ static __always_inline void learn_request(struct request *rq, const struct sqe *
 		nvme_request_known = true;
 }
 
-static __always_inline void learn_ctrl(struct nvme_ctrl *ctrl)
+static __always_inline void learn_ctrl(struct request *rq)
 {
+	struct nvme_ctrl *ctrl;
 	char name[16] = {};
+
+	if (!is_pointer(ctrl_of(rq)))
+		nvme_ctrl_at = GUESS_CTRL_LATER;
+	ctrl = ctrl_of(rq);
 
 	for (__u32 offset = 8; offset < CTRL_BYTES; offset += 8) {
 		/* "nvme" and a digit, in one comparison each: the verifier walks every branch of every turn. */
@@ -331,7 +342,7 @@ int raw_tp_nvme_learn(__u64 *ctx)
 	if (!nvme_request_known)
 		learn_request(rq, (void *)ctx[1]);
 	if (!nvme_ctrl_device)
-		learn_ctrl(ctrl_of(rq));
+		learn_ctrl(rq);
 	return 0;
 }
 

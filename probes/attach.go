@@ -68,9 +68,6 @@ type Session struct {
 // A variant that the kernel refuses is followed by the next one; only when there is none left does Attach fail. The error says why
 // each of them could not be used; it is, or wraps, a *PermissionError if capabilities are missing.
 func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *Session, err error) {
-	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
-	_ = rlimit.RemoveMemlock()
-
 	s := &Session{host: h}
 	defer func() {
 		if err != nil {
@@ -163,6 +160,8 @@ func groups(requests []*request) map[string]bool {
 }
 
 func (s *Session) openRing(o AttachOptions) (*ebpf.Map, error) {
+	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
+	_ = rlimit.RemoveMemlock()
 	size := o.RingBytes
 	if size == 0 {
 		size = DefaultRingBytes

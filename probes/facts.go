@@ -117,7 +117,7 @@ func (h *Host) moduleFact(object string) Fact {
 	case err == nil:
 		f.Value += ", with BTF"
 	default:
-		f.Value += ", without BTF: " + err.Error()
+		f.Value += ", without BTF"
 	}
 	if m.outOfTree() {
 		f.Value += ", built out of the kernel's tree"

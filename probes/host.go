@@ -3,6 +3,7 @@ package probes
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +39,7 @@ func Detect(c *Catalog, o HostOptions) (*Host, error) {
 	cache := btf.NewCache()
 	h := &Host{
 		catalog:     c,
-		vmlinux:     cache.Kernel,
+		vmlinux:     func() (*btf.Spec, error) { return kernelBTF(cache) },
 		cache:       cache,
 		capability:  sync.OnceValues(effectiveCapabilities),
 		moduleTypes: make(map[string]func() (*btf.Spec, error)),
@@ -54,6 +56,17 @@ func Detect(c *Catalog, o HostOptions) (*Host, error) {
 		h.given = append(h.given, specs...)
 	}
 	return h, nil
+}
+
+// ErrNoBTF says that the kernel does not describe its types (CONFIG_DEBUG_INFO_BTF), or that this process does not get to see it.
+var ErrNoBTF = errors.New("this kernel shows no BTF in /sys/kernel/btf/vmlinux")
+
+func kernelBTF(cache *btf.Cache) (*btf.Spec, error) {
+	spec, err := cache.Kernel()
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		return nil, ErrNoBTF
+	}
+	return spec, err
 }
 
 // readTypes reads a file of types, or all the files in a folder.

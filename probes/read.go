@@ -125,15 +125,18 @@ func missedByLink(l link.Link) uint64 {
 	return 0
 }
 
+// maxInflight bounds the memory for NVMe commands in flight: about 16 MiB. Large machines have millions of tags, and use a few.
+const maxInflight = 1 << 16
+
 // nvmeRequests returns how many NVMe commands can be in flight: a request for each tag of each hardware queue.
 func nvmeRequests() uint32 {
-	var total int
+	total := 0
 	disks, _ := filepath.Glob("/sys/block/nvme*")
 	for _, disk := range disks {
 		queues, _ := filepath.Glob(disk + "/mq/*")
 		total += max(len(queues), 1) * readInt(disk+"/queue/nr_requests")
 	}
-	return uint32(total)
+	return uint32(min(total, maxInflight))
 }
 
 func readInt(path string) int {

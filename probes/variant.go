@@ -82,6 +82,7 @@ func (h *Host) checkTracepoint(name, kind string) error {
 		return fmt.Errorf("this kernel has no tracepoint %s", name)
 	}
 	if kind == "tp_btf" {
+		// The file, not h.vmlinux: types that were found elsewhere are not what the kernel's verifier has.
 		if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
 			return fmt.Errorf("tp_btf needs the kernel's own BTF: %w", err)
 		}
@@ -89,16 +90,16 @@ func (h *Host) checkTracepoint(name, kind string) error {
 	return nil
 }
 
-// check finds the first reason against a variant: its module, its target, the kernel's types, the capabilities.
+// check finds the first reason against a variant: the kernel's types, its module, its target, the capabilities.
 func (h *Host) check(object string, v variant, target func() error) error {
+	if _, err := h.vmlinux(); err != nil && len(h.given) == 0 {
+		return fmt.Errorf("%w (give a file with its types: --btf FILE)", err)
+	}
 	if err := target(); err != nil {
 		if m := modules[object]; !m.loaded() {
 			return fmt.Errorf("module %s is not loaded (%s)", m.name, m.load)
 		}
 		return err
-	}
-	if _, err := h.vmlinux(); err != nil && len(h.given) == 0 {
-		return fmt.Errorf("no BTF of the kernel: %w (give a file with its types: --btf FILE)", err)
 	}
 	if missing := h.lacking(v.caps); len(missing) > 0 {
 		return &PermissionError{Missing: missing}

@@ -289,27 +289,9 @@ func TestVMIbFailure(t *testing.T) {
 	}
 }
 
-// hideTypes makes ib_core look like a driver from outside of the kernel's tree: no BTF of its own, and a taint.
-func hideTypes(t *testing.T) {
-	t.Helper()
-	dir := t.TempDir()
-	files := map[string]string{"/sys/module/ib_core/taint": "O\n", "/sys/kernel/btf/ib_core": ""}
-	for path, content := range files {
-		if _, err := os.Stat(path); err != nil {
-			continue // kernel 5.10 has no BTF of modules
-		}
-		hidden := filepath.Join(dir, filepath.Base(path))
-		if err := os.WriteFile(hidden, []byte(content), 0o444); err != nil {
-			t.Fatal(err)
-		}
-		sh(t, "mount --bind %s %s", hidden, path)
-		t.Cleanup(func() { sh(t, "umount %s", path) })
-	}
-}
-
 // Without the types the events come all the same, through kprobes, with what does not need them; with --btf they come whole.
 func TestVMIbHiddenTypes(t *testing.T) {
-	hideTypes(t)
+	hideTypes(t, "ib_core")
 	trace := start(t, "ib:*")
 	sides := connections[0].run(t)
 	events := trace.stop(t)

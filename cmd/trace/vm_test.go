@@ -174,3 +174,21 @@ func sh(t *testing.T, script string, args ...any) string {
 	}
 	return string(out)
 }
+
+// hideTypes makes a module look like a driver from outside of the kernel's tree: no BTF of its own, and a taint.
+func hideTypes(t *testing.T, module string) {
+	t.Helper()
+	dir := t.TempDir()
+	files := map[string]string{"/sys/module/" + module + "/taint": "O\n", "/sys/kernel/btf/" + module: ""}
+	for path, content := range files {
+		if _, err := os.Stat(path); err != nil {
+			continue // kernel 5.10 has no BTF of modules
+		}
+		hidden := filepath.Join(dir, filepath.Base(path))
+		if err := os.WriteFile(hidden, []byte(content), 0o444); err != nil {
+			t.Fatal(err)
+		}
+		sh(t, "mount --bind %s %s", hidden, path)
+		t.Cleanup(func() { sh(t, "umount %s", path) })
+	}
+}
