@@ -37,11 +37,15 @@ func kernelFact() Fact {
 
 func (h *Host) typesFact() Fact {
 	f := Fact{Name: "BTF", Value: "/sys/kernel/btf/vmlinux", OK: true}
-	if _, err := h.vmlinux(); err != nil {
-		f = Fact{Name: "BTF", Value: err.Error(), Advice: "give a file with the kernel's types: --btf FILE"}
+	_, err := h.vmlinux()
+	if err != nil {
+		f.Value, f.OK = err.Error(), len(h.given) > 0
 	}
-	if len(h.given) > 0 {
-		f.Value += fmt.Sprintf(", and %d given by --btf", len(h.given))
+	switch {
+	case len(h.given) > 0:
+		f.Value += fmt.Sprintf("; %d given by --btf", len(h.given))
+	case err != nil:
+		f.Advice = "give a file with the kernel's types: --btf FILE"
 	}
 	return f
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -114,35 +115,36 @@ func (d diagnosis) print(out io.Writer) error {
 	return w.Flush()
 }
 
-// print writes the rows of one probe: the variant in use, what is remarkable about it, and why the others cannot be used.
+// print writes the rows of one probe: the variant in use, what is remarkable about it, and why a better one is not.
 func (p probeDiagnosis) print(w io.Writer) {
-	available, variant := "yes", p.Variant
 	if !p.Available {
-		available, variant = "no", "-"
+		fmt.Fprintf(w, "%s\tno\t-\t-\t%s\n", p.Name, p.Reason)
+		return
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.Name, available, variant, p.needs(), p.Reason)
+	better, used := p.ranked()
+	row(w, p.Name, "yes", used.Name, strings.Join(used.Capabilities, " "))
 	for _, note := range p.Notes {
-		fmt.Fprintf(w, "\t\t\t\t%s\n", note)
+		row(w, "", "", "", "", note)
 	}
 	var last variantDiagnosis
-	for _, v := range p.Variants {
+	for _, v := range better {
 		// Alternatives for other kernels have the same name, and often the same cause.
-		repeated := v.Error == p.Reason || v.Name == last.Name && v.Error == last.Error
-		if v.Error != "" && !repeated {
-			fmt.Fprintf(w, "\t\t(%s)\t%s\t%s\n", v.Name, strings.Join(v.Capabilities, " "), v.Error)
+		if v.Name != last.Name || v.Error != last.Error {
+			row(w, "", "", "("+v.Name+")", strings.Join(v.Capabilities, " "), v.Error)
 		}
 		last = v
 	}
 }
 
-// needs returns the capabilities that the variant in use needs.
-func (p probeDiagnosis) needs() string {
-	for _, v := range p.Variants {
-		if v.Name == p.Variant {
-			return strings.Join(v.Capabilities, " ")
-		}
-	}
-	return "-"
+// row writes cells, and no padding after the last one.
+func row(w io.Writer, cells ...string) {
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+}
+
+// ranked returns the variant in use, and the better ones that cannot be.
+func (p probeDiagnosis) ranked() (better []variantDiagnosis, used variantDiagnosis) {
+	i := slices.IndexFunc(p.Variants, func(v variantDiagnosis) bool { return v.Error == "" })
+	return p.Variants[:i], p.Variants[i]
 }
 
 func withAdvice(value, advice string) string {

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
+
+// initialPIDs is the namespace of the process ids that events have (PROC_PID_INIT_INO, include/linux/proc_ns.h).
+const initialPIDs = "pid:[4026531836]"
 
 // process is another process that is watched, held by a descriptor so that its number cannot come to mean another one. The nil
 // process never ends.
@@ -16,6 +20,9 @@ type process struct{ fd int }
 func openProcess(pid int) (*process, error) {
 	if pid == 0 {
 		return nil, nil
+	}
+	if own, err := os.Readlink("/proc/self/ns/pid"); err == nil && own != initialPIDs {
+		return nil, fmt.Errorf("-p %d: this container has process ids of its own, and events have the host's; start it with the host's (--pid=host), or filter by comm or cgroup", pid)
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {
