@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 )
 
 // Objects returns the names of the embedded objects, sorted.
@@ -24,15 +25,36 @@ func Objects() []string {
 	return names
 }
 
+// Types returns the types of an embedded object: its events, and its programs as functions. It is much cheaper than Load.
+func Types(object string) (*btf.Spec, error) {
+	data, err := read(object)
+	if err != nil {
+		return nil, err
+	}
+	types, err := btf.LoadSpecFromReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("types of embedded object %s: %w", object, err)
+	}
+	return types, nil
+}
+
 // Load parses an embedded object. The result is the caller's own.
 func Load(object string) (*ebpf.CollectionSpec, error) {
-	data, err := objects.ReadFile(runtime.GOARCH + "/" + object + ".bpf.o")
+	data, err := read(object)
 	if err != nil {
-		return nil, fmt.Errorf("embedded object %s: %w", object, err)
+		return nil, err
 	}
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("embedded object %s: %w", object, err)
 	}
 	return spec, nil
+}
+
+func read(object string) ([]byte, error) {
+	data, err := objects.ReadFile(runtime.GOARCH + "/" + object + ".bpf.o")
+	if err != nil {
+		return nil, fmt.Errorf("embedded object %s: %w", object, err)
+	}
+	return data, nil
 }

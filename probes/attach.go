@@ -135,15 +135,19 @@ func (s *Session) choose(reqs []Request) error {
 
 // available returns nil if some variant of the probe can be used, else why none can.
 func (h *Host) available(p *Probe) error {
-	variants := h.variants(p.Group, p.hook)
-	if slices.ContainsFunc(variants, func(v variant) bool { return v.err == nil }) {
-		return nil
-	}
-	for _, v := range variants {
-		var denied *PermissionError
-		if errors.As(v.err, &denied) {
-			return fmt.Errorf("%s: %w", p, denied)
+	var refused error
+	for _, v := range h.variants(p.Group, p.hook) {
+		err := v.check()
+		if err == nil {
+			return nil
 		}
+		var denied *PermissionError
+		if errors.As(err, &denied) && refused == nil {
+			refused = fmt.Errorf("%s: %w", p, denied)
+		}
+	}
+	if refused != nil {
+		return refused
 	}
 	return fmt.Errorf("%s is not available: %s", p, h.Status(p).Reason)
 }
@@ -189,7 +193,7 @@ func (s *Session) attachGroup(group string, ring *ebpf.Map) error {
 func (s *Session) attachHook(l *loader, r *request, hk hook) error {
 	var errs []error
 	for _, v := range s.host.variants(r.Probe.Group, hk) {
-		err := v.err
+		err := v.check()
 		if err == nil {
 			err = s.attachVariant(l, r, v)
 		}
@@ -205,11 +209,12 @@ func (s *Session) attachHook(l *loader, r *request, hk hook) error {
 }
 
 func (s *Session) attachVariant(l *loader, r *request, v variant) error {
+	programs := s.host.present(r.Probe.Group, v.programs)
 	spec := &ebpf.CollectionSpec{
 		Maps: l.spec.Maps, Programs: make(map[string]*ebpf.ProgramSpec),
 		Types: l.spec.Types, ByteOrder: l.spec.ByteOrder,
 	}
-	for _, p := range v.programs {
+	for _, p := range programs {
 		spec.Programs[p.name] = l.spec.Programs[p.name]
 	}
 	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
@@ -221,7 +226,7 @@ func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 		return explain(err)
 	}
 	var links []link.Link
-	for _, p := range v.programs {
+	for _, p := range programs {
 		var lk link.Link
 		if lk, err = attachProgram(p, c.Programs[p.name]); err != nil {
 			err = fmt.Errorf("attach to %s: %w", p.target, explain(err))
@@ -234,7 +239,7 @@ func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 		c.Close()
 		return err
 	}
-	for _, p := range v.programs {
+	for _, p := range programs {
 		r.programs = append(r.programs, c.DetachProgram(p.name))
 	}
 	c.Close()

@@ -7,7 +7,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
 	"trace/bpf"
@@ -84,23 +83,23 @@ func (m module) owns(typeName string) bool {
 // Catalog is every probe that there is, the same on every host.
 type Catalog struct {
 	probes []*Probe
-	specs  map[string]*ebpf.CollectionSpec
+	types  map[string]*btf.Spec // by object
 }
 
 // Load reads the catalog from the embedded objects.
 func Load() (*Catalog, error) {
-	c := &Catalog{specs: make(map[string]*ebpf.CollectionSpec)}
+	c := &Catalog{types: make(map[string]*btf.Spec)}
 	enums := make(map[string]*Enum)
 	for _, e := range table {
 		group, name, _ := strings.Cut(e.probe, ":")
-		if c.specs[group] == nil {
-			spec, err := bpf.Load(group)
+		if c.types[group] == nil {
+			types, err := bpf.Types(group)
 			if err != nil {
 				return nil, err
 			}
-			c.specs[group] = spec
+			c.types[group] = types
 		}
-		p, err := newProbe(group, name, e.hook, c.specs[group].Types, enums)
+		p, err := newProbe(group, name, e.hook, c.types[group], enums)
 		if err != nil {
 			return nil, fmt.Errorf("probe %s: %w", e.probe, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -176,12 +177,31 @@ func readSymbols(path string, wanted map[string]bool) (map[string]bool, error) {
 }
 
 // hasTracepoint tells whether the kernel or a loaded module has a tracepoint.
-func (h *Host) hasTracepoint(name string) (bool, error) {
-	symbols, err := h.symbols()
+func (h *Host) hasTracepoint(object, name string) (bool, error) {
+	var event *btf.Typedef
+	return h.has(object, "btf_trace_"+name, &event, "__tracepoint_"+name, "__traceiter_"+name)
+}
+
+// hasFunction tells whether the kernel or a loaded module has a function that can be probed.
+func (h *Host) hasFunction(object, name string) (bool, error) {
+	var f *btf.Func
+	return h.has(object, name, &f, name)
+}
+
+// has looks for a type in the BTF of the kernel and of the object's module, which have been read anyway. Only what is not there is
+// looked up among the symbols: to list them takes the kernel longer than all the rest of the start.
+func (h *Host) has(object, typeName string, typ any, symbols ...string) (bool, error) {
+	if spec, err := h.vmlinux(); err == nil && spec.TypeByName(typeName, typ) == nil {
+		return true, nil
+	}
+	if spec, err := h.moduleTypes[modules[object].name](); err == nil && spec.TypeByName(typeName, typ) == nil {
+		return true, nil
+	}
+	found, err := h.symbols()
 	if err != nil {
 		return false, err
 	}
-	return symbols["__tracepoint_"+name] || symbols["__traceiter_"+name], nil
+	return slices.ContainsFunc(symbols, func(name string) bool { return found[name] }), nil
 }
 
 // Capabilities by their names in capabilities(7).

@@ -22,7 +22,7 @@ func (h *Host) kernelTypes(object string) (*btf.Spec, []string, error) {
 	}
 	p := pruner{done: make(map[btf.Type]btf.Type)}
 	var missing []string
-	for _, view := range views(h.catalog.specs[object].Types) {
+	for _, view := range views(h.catalog.types[object]) {
 		t, err := h.kernelType(m, view)
 		if errors.Is(err, btf.ErrNotFound) {
 			missing = append(missing, view.TypeName())

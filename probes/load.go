@@ -10,6 +10,8 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
+
+	"trace/bpf"
 )
 
 func (s *Session) openRing(o AttachOptions) (*ebpf.Map, error) {
@@ -39,7 +41,10 @@ type loader struct {
 
 // newLoader prepares the object: what is wanted of each event, the functions that the programs call, and the maps.
 func (s *Session) newLoader(group string, requests []*request, ring *ebpf.Map) (*loader, error) {
-	spec := s.host.catalog.specs[group].Copy()
+	spec, err := bpf.Load(group)
+	if err != nil {
+		return nil, err
+	}
 	spec.Maps[ringName] = &ebpf.MapSpec{Name: ringName, Type: ebpf.RingBuf, MaxEntries: ring.MaxEntries()}
 	if inflight := spec.Maps["nvme_inflight"]; inflight != nil {
 		inflight.MaxEntries = max(inflight.MaxEntries, nvmeRequests())

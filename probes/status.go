@@ -2,6 +2,7 @@ package probes
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -34,8 +35,9 @@ type VariantStatus struct {
 func (h *Host) Status(p *Probe) Status {
 	s := Status{Probe: p}
 	for _, v := range h.variants(p.Group, p.hook) {
-		s.Variants = append(s.Variants, VariantStatus{Name: v.name, Err: v.err, Caps: v.caps})
-		if v.err == nil && s.Variant == "" {
+		err := v.check()
+		s.Variants = append(s.Variants, VariantStatus{Name: v.name, Err: err, Caps: v.caps})
+		if err == nil && s.Variant == "" {
 			s.Variant = v.name
 			s.Notes = h.notes(p, v)
 		}
@@ -65,12 +67,22 @@ func (h *Host) notes(p *Probe, v variant) []string {
 		notes = append(notes, fmt.Sprintf("no types of %s (%s): fields that need them are absent or checked guesses; give them with --btf FILE",
 			modules[p.Group].name, strings.Join(missing, " ")))
 	}
-	for _, functions := range p.hook.functions {
-		if absent := optionalMissing(functions, v); len(absent) > 0 {
-			notes = append(notes, "not seen, because the kernel does not have it (yet): "+strings.Join(absent, ", "))
-		}
+	if absent := h.absent(p.Group, v); len(absent) > 0 {
+		notes = append(notes, "not seen, because the kernel does not have it (yet): "+strings.Join(absent, ", "))
 	}
 	return notes
+}
+
+// absent names the optional functions of a variant that are not there.
+func (h *Host) absent(object string, v variant) []string {
+	present := h.present(object, v.programs)
+	var names []string
+	for _, p := range v.programs {
+		if !slices.Contains(present, p) && !slices.Contains(names, p.target) {
+			names = append(names, p.target)
+		}
+	}
+	return names
 }
 
 // missingTypes returns the module's structs that the programs read and this kernel does not describe.
@@ -81,7 +93,7 @@ func (h *Host) missingTypes(object string) []string {
 		own[p.event] = true
 	}
 	var missing []string
-	for _, view := range views(h.catalog.specs[object].Types) {
+	for _, view := range views(h.catalog.types[object]) {
 		if _, isStruct := view.(*btf.Struct); !isStruct || !m.owns(view.TypeName()) || own[view.TypeName()] {
 			continue
 		}
@@ -91,24 +103,4 @@ func (h *Host) missingTypes(object string) []string {
 	}
 	sort.Strings(missing)
 	return missing
-}
-
-func optionalMissing(functions []string, v variant) []string {
-	attached := make(map[string]bool)
-	for _, p := range v.programs {
-		attached[p.target] = true
-	}
-	var absent []string
-	used := false
-	for _, f := range functions {
-		name, optional := strings.CutSuffix(f, "?")
-		used = used || attached[name]
-		if optional && !attached[name] {
-			absent = append(absent, name)
-		}
-	}
-	if !used {
-		return nil
-	}
-	return absent
 }

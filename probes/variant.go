@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,16 +19,17 @@ type variant struct {
 	programs []program
 	// caps are the capabilities that it needs.
 	caps []string
-	// err says why it cannot be used on this host, nil if it can.
-	err error
+	// check says why it cannot be used on this host, nil if it can. It may take a while, so it is asked only when it matters.
+	check func() error
 }
 
 // A program of a variant, in the order of attaching: what sees a beginning comes before what sees its end, so that no end lacks
 // its beginning.
 type program struct {
-	name   string // in the object
-	kind   string // tp_btf, raw_tp, fentry, fexit, kprobe, kretprobe
-	target string // tracepoint or kernel function
+	name     string // in the object
+	kind     string // tp_btf, raw_tp, fentry, fexit, kprobe, kretprobe
+	target   string // tracepoint or kernel function
+	optional bool   // left out where there is no target
 }
 
 func allHooks() []hook {
@@ -47,6 +49,15 @@ func helper(name string) hook {
 	panic("probes: no helper hook is called " + name)
 }
 
+// program returns a program of an object, or nil.
+func (c *Catalog) program(object, name string) *btf.Func {
+	var f *btf.Func
+	if c.types[object].TypeByName(name, &f) != nil {
+		return nil
+	}
+	return f
+}
+
 // variants returns the ways to attach a hook of an object, best first.
 func (h *Host) variants(object string, hk hook) []variant {
 	if hk.tracepoint != "" {
@@ -63,18 +74,20 @@ func (h *Host) tracepointVariants(object string, hk hook) []variant {
 	var found []variant
 	for _, kind := range []string{"tp_btf", "raw_tp"} {
 		name := kind + "_" + hk.name
-		if h.catalog.specs[object].Programs[name] == nil {
+		if h.catalog.program(object, name) == nil {
 			continue
 		}
-		v := variant{name: kind, programs: []program{{name, kind, hk.tracepoint}}, caps: []string{capBPF, capPerfmon}}
-		v.err = h.check(object, v, func() error { return h.checkTracepoint(hk.tracepoint, kind) })
+		v := variant{name: kind, programs: []program{{name: name, kind: kind, target: hk.tracepoint}}, caps: []string{capBPF, capPerfmon}}
+		v.check = func() error {
+			return h.check(object, v.caps, func() error { return h.checkTracepoint(object, hk.tracepoint, kind) })
+		}
 		found = append(found, v)
 	}
 	return found
 }
 
-func (h *Host) checkTracepoint(name, kind string) error {
-	there, err := h.hasTracepoint(name)
+func (h *Host) checkTracepoint(object, name, kind string) error {
+	there, err := h.hasTracepoint(object, name)
 	if err != nil {
 		return fmt.Errorf("symbols of the kernel: %w", err)
 	}
@@ -91,7 +104,7 @@ func (h *Host) checkTracepoint(name, kind string) error {
 }
 
 // check finds the first reason against a variant: the kernel's types, its module, its target, the capabilities.
-func (h *Host) check(object string, v variant, target func() error) error {
+func (h *Host) check(object string, caps []string, target func() error) error {
 	if _, err := h.vmlinux(); err != nil && len(h.given) == 0 {
 		return fmt.Errorf("%w (give a file with its types: --btf FILE)", err)
 	}
@@ -101,7 +114,7 @@ func (h *Host) check(object string, v variant, target func() error) error {
 		}
 		return err
 	}
-	if missing := h.lacking(v.caps); len(missing) > 0 {
+	if missing := h.lacking(caps); len(missing) > 0 {
 		return &PermissionError{Missing: missing}
 	}
 	return nil
@@ -121,55 +134,68 @@ func (e *PermissionError) Unwrap() error { return unix.EPERM }
 
 // functionVariants are fexit and kprobe on a list of functions, of which those that end in ? need not be there.
 func (h *Host) functionVariants(object string, hk hook, functions []string) []variant {
-	present, err := h.presentFunctions(functions)
-	fexit, kprobe := variant{name: "fexit"}, variant{name: "kprobe"}
-	for _, f := range present {
-		fexit.programs = append(fexit.programs, h.programsOn(object, hk, f, "fentry", "fexit")...)
-		kprobe.programs = append(kprobe.programs, h.programsOn(object, hk, f, "kprobe", "kretprobe")...)
-	}
-	fexit.caps = h.fexitCaps(present)
-	kprobe.caps = []string{capBPF, capPerfmon}
+	fexit, kprobe := variant{name: "fexit", caps: h.fexitCaps(functions)}, variant{name: "kprobe", caps: []string{capBPF, capPerfmon}}
 	if perfParanoid() > 2 {
 		kprobe.caps = []string{capSysAdmin}
 	}
-	fexit.err = h.check(object, fexit, func() error {
-		if err != nil {
-			return err
-		}
-		return h.checkPrototypes(object, fexit.programs)
-	})
-	kprobe.err = h.check(object, kprobe, func() error { return err })
+	for _, f := range functions {
+		fexit.programs = append(fexit.programs, h.programsOn(object, hk, f, "fentry", "fexit")...)
+		kprobe.programs = append(kprobe.programs, h.programsOn(object, hk, f, "kprobe", "kretprobe")...)
+	}
+	fexit.check = func() error {
+		return h.check(object, fexit.caps, func() error {
+			if err := h.checkFunctions(object, functions); err != nil {
+				return err
+			}
+			return h.checkPrototypes(object, h.present(object, fexit.programs))
+		})
+	}
+	kprobe.check = func() error {
+		return h.check(object, kprobe.caps, func() error { return h.checkFunctions(object, functions) })
+	}
 	return []variant{fexit, kprobe}
 }
 
-func (h *Host) presentFunctions(functions []string) ([]string, error) {
-	symbols, err := h.symbols()
-	if err != nil {
-		return nil, fmt.Errorf("symbols of the kernel: %w", err)
-	}
-	var present, missing []string
+// checkFunctions names the functions that have to be there and are not.
+func (h *Host) checkFunctions(object string, functions []string) error {
+	var missing []string
 	for _, f := range functions {
-		name, optional := strings.CutSuffix(f, "?")
-		switch {
-		case symbols[name]:
-			present = append(present, name)
-		case !optional:
-			missing = append(missing, name)
+		if strings.HasSuffix(f, "?") {
+			continue
+		}
+		there, err := h.hasFunction(object, f)
+		if err != nil {
+			return fmt.Errorf("symbols of the kernel: %w", err)
+		}
+		if !there {
+			missing = append(missing, f)
 		}
 	}
 	if len(missing) > 0 {
-		return present, fmt.Errorf("this kernel has no function %s", strings.Join(missing, ", "))
+		return fmt.Errorf("this kernel has no function %s", strings.Join(missing, ", "))
 	}
-	return present, nil
+	return nil
+}
+
+// present leaves out the optional programs whose target is not there.
+func (h *Host) present(object string, programs []program) []program {
+	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool {
+		if !p.optional {
+			return false
+		}
+		there, err := h.hasFunction(object, p.target)
+		return err != nil || !there
+	})
 }
 
 // programsOn returns the programs of a hook on one function that the object has, entry first.
 func (h *Host) programsOn(object string, hk hook, function string, kinds ...string) []program {
+	function, optional := strings.CutSuffix(function, "?")
 	var found []program
 	for _, kind := range kinds {
 		name := kind + "_" + hk.name + "__" + function
-		if h.catalog.specs[object].Programs[name] != nil {
-			found = append(found, program{name, kind, function})
+		if h.catalog.program(object, name) != nil {
+			found = append(found, program{name: name, kind: kind, target: function, optional: optional})
 		}
 	}
 	return found
@@ -183,7 +209,7 @@ func (h *Host) fexitCaps(functions []string) []string {
 	}
 	for _, f := range functions {
 		var fn *btf.Func
-		if vmlinux.TypeByName(f, &fn) != nil {
+		if vmlinux.TypeByName(strings.TrimSuffix(f, "?"), &fn) != nil {
 			return []string{capSysAdmin}
 		}
 	}
@@ -201,11 +227,7 @@ func (h *Host) checkPrototypes(object string, programs []program) error {
 		if !ok {
 			return fmt.Errorf("BTF of %s is no function", p.target)
 		}
-		var self *btf.Func
-		if err := h.catalog.specs[object].Types.TypeByName(p.name, &self); err != nil {
-			return fmt.Errorf("program %s: %w", p.name, err)
-		}
-		if want := tagged(self.Tags, "args:"); want != strconv.Itoa(len(proto.Params)) {
+		if want := tagged(h.catalog.program(object, p.name).Tags, "args:"); want != strconv.Itoa(len(proto.Params)) {
 			return fmt.Errorf("%s has %d parameters in this kernel, expected %s", p.target, len(proto.Params), want)
 		}
 	}

@@ -31,12 +31,12 @@ func TestVMLoad(t *testing.T) {
 				name += " (other functions)"
 			}
 			seen[name] = true
-			answer := "yes"
-			if v.err != nil {
-				answer = "no: " + v.err.Error()
+			answer, err := "yes", v.check()
+			if err != nil {
+				answer = "no: " + err.Error()
 			}
 			fmt.Printf("VARIANT\t%s\t%s\t%s\t%s\n", p, os.Getenv("VMTEST_KERNEL"), name, answer)
-			if v.err != nil {
+			if err != nil {
 				continue
 			}
 			t.Run(p.String()+"/"+name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func attachOnly(h *Host, p *Probe, index int) (*Session, error) {
 	want := h.variants(p.Group, p.hook)[index].name
 	for _, hk := range r.hooks {
 		for i, v := range h.variants(p.Group, hk) {
-			if v.err != nil || v.name != want || hk.name == p.hook.name && i != index {
+			if v.check() != nil || v.name != want || hk.name == p.hook.name && i != index {
 				continue
 			}
 			if err := s.attachVariant(l, r, v); err != nil {
