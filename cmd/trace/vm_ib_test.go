@@ -39,15 +39,15 @@ type connection struct {
 var connections = []connection{
 	{
 		name:       "ibv_rc_pingpong",
-		server:     []string{"ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "400"},
-		client:     []string{"ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "400", "10.9.0.1"},
+		server:     []string{"ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "200"},
+		client:     []string{"ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "200", "10.9.0.1"},
 		serverEnds: "RTS",
 		address:    regexp.MustCompile(`QPN (0x\w+), PSN (0x\w+), GID (\S+)`),
 	},
 	{
 		name:       "ib_send_bw",
-		server:     []string{"ib_send_bw", "-d", "rxe0", "-x", "1", "-n", "400", "-s", "1024"},
-		client:     []string{"ib_send_bw", "-d", "rxe0", "-x", "1", "-n", "400", "-s", "1024", "10.9.0.1"},
+		server:     []string{"ib_send_bw", "-d", "rxe0", "-x", "1", "-n", "200", "-s", "1024"},
+		client:     []string{"ib_send_bw", "-d", "rxe0", "-x", "1", "-n", "200", "-s", "1024", "10.9.0.1"},
 		serverEnds: "RTR", // it only receives
 		address:    regexp.MustCompile(`QPN (0x\w+) PSN (0x\w+)()`),
 	},
