@@ -90,7 +90,7 @@ func TestVMNothingIsMissing(t *testing.T) {
 func TestVMFieldsAlone(t *testing.T) {
 	const (
 		read     = "dd if=/dev/nvme0n1 of=/dev/null bs=4k count=2 iflag=direct"
-		pingpong = "ibv_rc_pingpong -d rxe0 -g 1 -n 5 & sleep 0.5; ibv_rc_pingpong -d rxe0 -g 1 -n 5 10.9.0.1; wait"
+		pingpong = "taskset -c 0 ibv_rc_pingpong -d rxe0 -g 1 -n 5 & until taskset -c 1 ibv_rc_pingpong -d rxe0 -g 1 -n 5 10.9.0.1; do sleep 0.2; done; wait"
 	)
 	workloads := map[string]string{"nvme:complete_rq": read, "ib:modify_qp": pingpong}
 	if *full {
@@ -110,7 +110,9 @@ func shell(t *testing.T, script string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, "sh", "-ec", script).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(ctx, "sh", "-ec", script)
+	cmd.WaitDelay = time.Second // for what it leaves in the background
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s: %v\n%s", script, err, out)
 	}
 }

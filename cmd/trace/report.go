@@ -83,7 +83,7 @@ func lossLine(l probes.Losses) string {
 	}{
 		{l.RingBuffer, "ring buffer full (raise --buffer-size)"},
 		{l.Unseen, "whose beginning was not seen"},
-		{l.Missed, "missed by the kernel (the probe interrupted itself)"},
+		{l.Missed, "missed by the kernel (the program was already running on that CPU)"},
 	} {
 		if r.n > 0 {
 			reasons = append(reasons, fmt.Sprintf("%d %s", r.n, r.text))

@@ -42,7 +42,7 @@ func TestLossLine(t *testing.T) {
 	}{
 		{
 			probes.Losses{Probe: probe, Events: 4988, RingBuffer: 800, Missed: 12},
-			"lost 812 of 5000 nvme:complete_rq events: 800 ring buffer full (raise --buffer-size), 12 missed by the kernel (the probe interrupted itself)",
+			"lost 812 of 5000 nvme:complete_rq events: 800 ring buffer full (raise --buffer-size), 12 missed by the kernel (the program was already running on that CPU)",
 		}, {
 			probes.Losses{Probe: probe, Events: 10, Unseen: 1, Unmatched: 7},
 			"lost 1 of 11 nvme:complete_rq events: 1 whose beginning was not seen",

@@ -59,7 +59,7 @@ func (c connection) run(t *testing.T) [2]side {
 	var outputs [2]bytes.Buffer
 	var cmds [2]*exec.Cmd
 	for i, args := range [][]string{c.server, c.client} {
-		cmds[i] = exec.Command(args[0], args[1:]...)
+		cmds[i] = onCPU(i, args...)
 		cmds[i].Stdout, cmds[i].Stderr = &outputs[i], &outputs[i]
 		if i == 1 {
 			waitForListener(t)
@@ -84,6 +84,12 @@ func (c connection) run(t *testing.T) [2]side {
 		sides[i].resourceState = states[sides[i].pid]
 	}
 	return sides
+}
+
+// onCPU is a command that runs on one CPU. The kernel does not run an fexit program while the same program is on that CPU, in a
+// process that was preempted in it; it counts that, and so does trace. Each side on a CPU of its own makes the counts exact.
+func onCPU(cpu int, args ...string) *exec.Cmd {
+	return exec.Command("taskset", append([]string{"-c", strconv.Itoa(cpu)}, args...)...)
 }
 
 // listening matches a socket in /proc/net/tcp or tcp6 that listens on port 18515, which both programs use.
@@ -257,13 +263,13 @@ func TestVMIbFilter(t *testing.T) {
 // A change that fails is seen with its error and leaves the state: without a GID there is no way to a peer on Ethernet.
 func TestVMIbFailure(t *testing.T) {
 	trace := start(t, "ib:*")
-	server := exec.Command("ibv_rc_pingpong", "-d", "rxe0")
+	server := onCPU(0, "ibv_rc_pingpong", "-d", "rxe0")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Process.Kill() })
 	waitForListener(t)
-	if out, err := exec.Command("ibv_rc_pingpong", "-d", "rxe0", "10.9.0.1").CombinedOutput(); err == nil {
+	if out, err := onCPU(1, "ibv_rc_pingpong", "-d", "rxe0", "10.9.0.1").CombinedOutput(); err == nil {
 		t.Fatalf("the client connects without a GID:\n%s", out)
 	}
 	if err := server.Wait(); err == nil {

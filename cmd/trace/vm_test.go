@@ -168,7 +168,9 @@ func sh(t *testing.T, script string, args ...any) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "sh", "-ec", fmt.Sprintf(script, args...)).CombinedOutput()
+	cmd := exec.CommandContext(ctx, "sh", "-ec", fmt.Sprintf(script, args...))
+	cmd.WaitDelay = time.Second // for what it leaves in the background
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", script, err, out)
 	}
