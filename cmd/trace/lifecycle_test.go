@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"strings"
 	"testing"
@@ -69,6 +70,7 @@ func (tr *tracing) stderrLine() string {
 // endsWithin checks that the command ends in time and with a status, and returns the rest of its standard error.
 func (tr *tracing) endsWithin(limit time.Duration, status int) string {
 	tr.Helper()
+	defer time.AfterFunc(30*time.Second, func() { tr.cmd.Process.Kill() }).Stop()
 	began := time.Now()
 	rest, err := io.ReadAll(tr.stderr)
 	if err != nil {
@@ -86,6 +88,10 @@ func (tr *tracing) endsWithin(limit time.Duration, status int) string {
 
 func TestEndsOnSignal(t *testing.T) {
 	requireLive(t)
+	// Under nohup SIGHUP is ignored, and stays so in what this process starts; what is caught here is not.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, unix.SIGHUP)
+	defer signal.Stop(caught)
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
 		for _, program := range []string{silent, "syscall:enter"} {
 			t.Run(fmt.Sprintf("%v/%s", sig, program), func(t *testing.T) {
