@@ -563,6 +563,10 @@ func TestVMNvmeLost(t *testing.T) {
 	waitUntil(t, "trace is stopped", func() bool {
 		return contains(t, fmt.Sprintf("/proc/%d/status", tr.cmd.Process.Pid), "T (stopped)")
 	})
+	// fio keeps 16 commands in flight: their beginnings alone could fill the buffer before the first completion. One at a time cannot.
+	if out, err := exec.Command("dd", "if=/dev/"+small.disk, "of=/dev/null", "iflag=direct", "bs=4096", "count=1").CombinedOutput(); err != nil {
+		t.Fatalf("dd: %v\n%s", err, out)
+	}
 	fio(t, small, 60, 40)
 	lines := stopFtrace()
 	for _, s := range []os.Signal{unix.SIGCONT, os.Interrupt} {
