@@ -56,8 +56,8 @@ endif
 demo: build ## the main job on real kernel events: this machine's devices if it has them, else a VM's
 	@.ci/demo
 
-bench: ## cost of the probes per event
-	$(GO) test -run '^$$' -bench . ./probes
+bench: build ## cost, start, memory and throughput against bpftrace and hand-written C, in one run
+	@.ci/bench
 
 lint: ## gofmt and go vet
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }

@@ -256,8 +256,7 @@ EVENT(ib_destroy_qp)
 #define CAPTURE_DEV(X, e, device, stage) \
 	do { \
 		struct ib_device *d = (device); \
-		if (WANT(X, dev, stage) && d && bpf_core_field_exists(d->name) && \
-		    bpf_probe_read_kernel_str((e)->dev, sizeof((e)->dev), d->name) > 0) \
+		if (WANT(X, dev, stage) && d && bpf_core_field_exists(d->name) && READ_STRING((e)->dev, d->name) > 0) \
 			(e)->has.dev = 1; \
 	} while (0)
 
@@ -271,9 +270,9 @@ EVENT(ib_destroy_qp)
 		name = GET_POINTER(p, res.kern_name); \
 		if (task) { \
 			SET(&(e)->owner, pid, BPF_CORE_READ(task, tgid)); \
-			bpf_probe_read_kernel_str((e)->owner.comm, sizeof((e)->owner.comm), task->comm); \
+			READ_STRING((e)->owner.comm, task->comm); \
 			(e)->owner.has.comm = 1; \
-		} else if (name && bpf_probe_read_kernel_str((e)->owner.kernel, sizeof((e)->owner.kernel), name) > 0) { \
+		} else if (name && READ_STRING((e)->owner.kernel, name) > 0) { \
 			(e)->owner.has.kernel = 1; \
 		} \
 	} while (0)

@@ -391,7 +391,9 @@ static __always_inline bool has_blocks(enum nvme_opcode opcode)
 #define CAPTURE_CTRL(X, e, ctrl_pointer, stage) \
 	do { \
 		if (WANT(X, ctrl, stage) || WANT(X, ctrl_id, stage)) { \
-			__s32 number = ctrl_name(ctrl_pointer, (e)->ctrl); \
+			__s32 number; \
+			__builtin_memset((e)->ctrl, 0, sizeof((e)->ctrl)); \
+			number = ctrl_name(ctrl_pointer, (e)->ctrl); \
 			if (number >= 0) { \
 				SET(e, ctrl_id, number); \
 				(e)->has.ctrl = 1; \
@@ -405,7 +407,7 @@ static __always_inline bool has_blocks(enum nvme_opcode opcode)
 		CAPTURE_CTRL(X, e, ctrl_of(rq), stage); \
 		if (WANT(X, disk, stage)) { \
 			struct gendisk *disk = disk_of(rq); \
-			if (disk && bpf_probe_read_kernel_str((e)->disk, sizeof((e)->disk), &disk->disk_name) > 1) \
+			if (disk && READ_STRING((e)->disk, &disk->disk_name) > 1) \
 				(e)->has.disk = 1; \
 		} \
 		if (WANT(X, qid, stage)) \

@@ -59,15 +59,17 @@ typedef __u64 hex64_t;
  *
  *   X_want    by offset in struct X, when Go wants that byte captured: NEVER, BEFORE the filter (it reads it) or AFTER it. The
  *             verifier knows the values and drops the code that captures what is not wanted.
- *   X_filter  declared here, defined by Go when the object is loaded: does the program want this event?
- *   X_action  likewise: what to do with it.
+ *   X_filter  declared here, defined by Go when the object is loaded: which clauses of the user's program want this event? Bit i
+ *             stands for clause i, 0 is nobody.
+ *   X_action  likewise: what these clauses do with it. passed is what the filter returned.
  *   X_counts  what happened to the events, by enum counter.
  */
 enum stage { NEVER, BEFORE, AFTER };
 
 enum counter {
-	EVENTS,        /* reached the filter */
-	RING_FULL,     /* passed the filter, but the ring buffer had no room: lost */
+	PASSED,        /* some clause wants it */
+	REJECTED,      /* no clause wants it */
+	RING_FULL,     /* to be delivered, but the ring buffer had no room: lost; counted by generated code */
 	UNMATCHED,     /* the beginning of what ends here was not seen; delivered without what the beginning tells */
 	INFLIGHT_FULL, /* no room to remember a beginning: its end will be unmatched or unseen */
 	UNSEEN,        /* not delivered, because its beginning was not seen and it says nothing without: lost */
@@ -80,8 +82,8 @@ struct counts {
 
 #define EVENT(X) \
 	const volatile __u8 X##_want[sizeof(struct X)] SEC(".rodata"); \
-	int X##_filter(void *ctx, struct X *e); \
-	int X##_action(void *ctx, struct X *e); \
+	__u64 X##_filter(void *ctx, struct X *e); \
+	int X##_action(void *ctx, struct X *e, __u64 passed); \
 	struct { \
 		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY); \
 		__uint(max_entries, 1); \
@@ -133,16 +135,30 @@ struct counts {
 	} while (0)
 
 /*
- * Filters and delivers the event e. X_capture(X *e, ..., enum stage) captures what is wanted in that stage; it is called twice,
+ * Reads a string of the kernel into an array and pads it with NULs: generated code compares and copies the whole array. Returns the
+ * length with the NUL, or less than 0.
+ */
+#define READ_STRING(array, source) \
+	({ \
+		__builtin_memset(array, 0, sizeof(array)); \
+		bpf_probe_read_kernel_str(array, sizeof(array), source); \
+	})
+
+/*
+ * Filters the event e and acts on it. X_capture(X *e, ..., enum stage) captures what is wanted in that stage; it is called twice,
  * with a constant stage, so that an event that the filter rejects costs only what the filter reads.
  */
 #define EMIT(X, ctx, e, ...) \
 	do { \
+		__u64 passed; \
 		X##_capture(e, ##__VA_ARGS__, BEFORE); \
-		X##_count(EVENTS); \
-		if (X##_filter(ctx, e)) { \
+		passed = X##_filter(ctx, e); \
+		if (passed) { \
+			X##_count(PASSED); \
 			X##_capture(e, ##__VA_ARGS__, AFTER); \
-			X##_action(ctx, e); \
+			X##_action(ctx, e, passed); \
+		} else { \
+			X##_count(REJECTED); \
 		} \
 	} while (0)
 

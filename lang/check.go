@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
@@ -12,47 +13,33 @@ import (
 	"trace/probes"
 )
 
-// expr is a node of the typed tree: names are resolved, types agree, and the sign of each operation is settled.
-type expr struct {
-	// op is an operator of the language, or one of the below.
-	op   string
-	args []*expr
-	// typ of the value. Enum and Unit are those of a field whose value it is.
-	typ   probes.Type
-	field *probes.Field // of opField
-	val   any           // of opLit: int64, uint64, bool, string or *regexp.Regexp
-	span  syntax.Span
-}
-
-const (
-	opLit     = "literal"
-	opField   = "field"
-	opAbsent  = "absent"  // x == nil
-	opTruth   = "truth"   // a number as a condition
-	opSigned  = "signed"  // the same 64 bits as a signed number
-	opNegate  = "negate"  // unary minus
-	opBetween = "between" // a range, as an element of in
-	opCond    = "?:"
-)
-
 // Types of values that come from no field.
 var (
-	boolean = probes.Type{Kind: probes.Bool, Size: 1}
-	text    = probes.Type{Kind: probes.String}
+	boolean   = probes.Type{Kind: probes.Bool, Size: 1}
+	text      = probes.Type{Kind: probes.String}
+	integer64 = probes.Type{Kind: probes.Int, Size: 8}
+	natural64 = probes.Type{Kind: probes.Uint, Size: 8}
+	durations = probes.Type{Kind: probes.Uint, Size: 8, Unit: probes.Nanoseconds}
 )
 
-// checker gives a predicate its meaning for the events of one probe.
+// checker gives a clause its meaning for the events of one probe, or at its moment.
 type checker struct {
-	source syntax.Source
-	probe  *probes.Probe
-	// tree is nil if there are errors or unknown words.
-	tree    *expr
+	*analysis
+	clause *Clause
+	probe  *probes.Probe // nil in begin, end and interval clauses
+	// body is of use only if there are no errors and no unknown words.
+	body    *body
 	errs    syntax.ErrorList
 	unknown []unknown
 	// fields that are not common to all events, in the order of their use.
 	fields []string
 	// contexts keeps what context has found: it is asked again at every level of the tree.
 	contexts map[ast.Node]*probes.Type
+	// scopes are the variables of the blocks around, the innermost last; hidden are those of blocks that have ended.
+	scopes []map[string]*varUses
+	hidden map[string]bool
+	// element is what # means in the predicate of a function on lists; nil elsewhere.
+	element *probes.Type
 }
 
 // unknown is a word that is no field of the probe and no name of a value that fits its place.
@@ -63,20 +50,32 @@ type unknown struct {
 	want *probes.Type
 }
 
-func newChecker(source syntax.Source, p *probes.Probe) *checker {
-	return &checker{source: source, probe: p, contexts: map[ast.Node]*probes.Type{}}
-}
-
-// check types a predicate for the events of p.
-func check(source syntax.Source, p *probes.Probe, n ast.Node) *checker {
-	c := newChecker(source, p)
-	c.tree = c.condition(n)
-	return c
+func (a *analysis) checker(c *Clause, p *probes.Probe) *checker {
+	return &checker{
+		analysis: a, clause: c, probe: p, body: &body{probe: p}, contexts: map[ast.Node]*probes.Type{}, hidden: map[string]bool{},
+	}
 }
 
 func (c *checker) fail(at syntax.Span, msg, help string) *expr {
-	c.errs = append(c.errs, c.source.Error(at, msg, help))
+	if c.final {
+		c.errs = append(c.errs, c.source.Error(at, msg, help))
+	}
 	return nil
+}
+
+// operation makes a node. It is absent if an operand is, but for the operators that deal with that.
+func operation(op string, typ probes.Type, args ...*expr) *expr {
+	e := &expr{op: op, typ: typ, args: args}
+	switch op {
+	case opAbsent, opTuple, opLookup, opHasKey, opLen:
+	case "??":
+		e.optional = args[0].optional && args[1].optional
+	case opCond:
+		e.optional = args[1].optional || args[2].optional
+	default:
+		e.optional = slices.ContainsFunc(args, func(a *expr) bool { return a.optional })
+	}
+	return e
 }
 
 // expr types n. It returns nil after a mistake, which is noted. The type want of the other operand says what names and
@@ -92,11 +91,11 @@ func (c *checker) expr(n ast.Node, want *probes.Type) *expr {
 func (c *checker) typed(n ast.Node, want *probes.Type) *expr {
 	switch n := n.(type) {
 	case *ast.ConstantNode:
-		return literal(n.Value.(syntax.Int).Value)
+		return c.number(n)
 	case *ast.BoolNode:
 		return &expr{op: opLit, typ: boolean, val: n.Value}
 	case *ast.StringNode:
-		return c.str(n, want)
+		return c.str(syntax.SpanOf(n), n.Value, want)
 	case *ast.NilNode:
 		return c.fail(syntax.SpanOf(n), "nil is no value",
 			"to test whether a field is absent write field == nil or field != nil")
@@ -115,7 +114,21 @@ func (c *checker) typed(n ast.Node, want *probes.Type) *expr {
 		}
 		return c.choice(n, opCond, yes, no, cond)
 	case *ast.ArrayNode:
-		return c.fail(syntax.SpanOf(n), "a list stands only after in", "write x in [a, b]")
+		return c.fail(syntax.SpanOf(n), "a list stands only after in and in functions on lists", "write x in [a, b]")
+	case *ast.CallNode:
+		return c.call(n)
+	case *ast.PointerNode:
+		return c.currentElement(n)
+	case *syntax.MapRef:
+		return c.lookup(n)
+	case *syntax.Tuple:
+		return c.tuple(n)
+	case *syntax.Member:
+		return c.member(n)
+	case *syntax.Cast:
+		return c.cast(n)
+	case *syntax.NamedArg:
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("there is no argument called %s here", n.Name), "to compare write ==")
 	}
 	panic(fmt.Sprintf("lang: the parser does not make a %T", n))
 }
@@ -124,12 +137,39 @@ func (c *checker) typed(n ast.Node, want *probes.Type) *expr {
 func (c *checker) condition(n ast.Node) *expr {
 	e := c.expr(n, nil)
 	switch {
-	case e == nil || e.typ.Kind == probes.Bool:
+	case e == nil || e.typ.Kind == probes.Bool || e.typ.Kind == pending:
 		return e
 	case isNumber(e.typ):
-		return &expr{op: opTruth, args: []*expr{e}, typ: boolean, span: e.span}
+		truth := operation(opTruth, boolean, e)
+		truth.span = e.span
+		return truth
 	}
 	return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is no condition", describe(e)), `compare it: x == "…"`)
+}
+
+// number types a number literal. A duration or a size has its unit.
+func (c *checker) number(n *ast.ConstantNode) *expr {
+	if f, ok := n.Value.(syntax.Float); ok {
+		return c.fail(syntax.SpanOf(n), f.Text+" has a fraction but no unit", "numbers are integers; 1.5ms is one; quantile alone takes 99.9")
+	}
+	i := n.Value.(syntax.Int)
+	e := literal(i.Value)
+	e.typ.Unit = unitOf(i.Text)
+	return e
+}
+
+// unitOf returns the unit that the text of a number literal has.
+func unitOf(text string) probes.Unit {
+	if len(text) > 1 && text[0] == '0' && strings.IndexByte("xXob", text[1]) >= 0 {
+		return probes.None
+	}
+	switch text[len(text)-1] {
+	case 's', 'm', 'h':
+		return probes.Nanoseconds
+	case 'B':
+		return probes.Bytes
+	}
+	return probes.None
 }
 
 // literal makes a node of a number. One that is not negative is unsigned, which gives way to a signed operand.
@@ -146,26 +186,28 @@ func literal(v any) *expr {
 }
 
 // str types a string literal: beside an address it is one.
-func (c *checker) str(n *ast.StringNode, want *probes.Type) *expr {
+func (c *checker) str(at syntax.Span, value string, want *probes.Type) *expr {
 	if want != nil && want.Kind == probes.GID {
-		addr, err := netip.ParseAddr(n.Value)
+		addr, err := netip.ParseAddr(value)
 		if err != nil || addr.Zone() != "" {
-			return c.fail(syntax.SpanOf(n), fmt.Sprintf("%q is no address", n.Value),
-				`a GID is like "fe80::1", "::ffff:10.0.0.1" or "10.0.0.1"`)
+			return c.fail(at, fmt.Sprintf("%q is no address", value), `a GID is like "fe80::1", "::ffff:10.0.0.1" or "10.0.0.1"`)
 		}
 		raw := addr.As16()
 		return &expr{op: opLit, typ: probes.Type{Kind: probes.GID, Size: 16}, val: string(raw[:])}
 	}
-	if strings.IndexByte(n.Value, 0) >= 0 {
-		return c.fail(syntax.SpanOf(n), "the string holds a NUL byte, and strings of events end before it", "")
+	if strings.IndexByte(value, 0) >= 0 {
+		return c.fail(at, "the string holds a NUL byte, and strings of events end before it", "")
 	}
-	return &expr{op: opLit, typ: text, val: n.Value}
+	return &expr{op: opLit, typ: probes.Type{Kind: probes.String, Size: len(value)}, val: value}
 }
 
 // name types a word: a field, or the name of a value of the other operand's enum. Where a word is both, event.word is the
 // field and enum.word the value; both are always understood.
 func (c *checker) name(n *ast.IdentifierNode, want *probes.Type) *expr {
-	field, enum := c.probe.Field(n.Value), enumOf(want)
+	if n.Value[0] == '$' {
+		return c.dollar(n, want)
+	}
+	field, enum := c.field(n.Value), enumOf(want)
 	var value int64
 	isValue := false
 	if enum != nil {
@@ -177,7 +219,7 @@ func (c *checker) name(n *ast.IdentifierNode, want *probes.Type) *expr {
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is a field and a name of %s", n.Value, enum.Name),
 			fmt.Sprintf("write event.%s for the field or %s.%s for the name", n.Value, enum.Name, n.Value))
 	case field == nil && prefix == "event":
-		field = c.probe.Field(word)
+		field = c.field(word)
 	case field == nil && !isValue:
 		if enum = c.enum(prefix); enum != nil {
 			value, isValue = enum.Value(word)
@@ -188,7 +230,7 @@ func (c *checker) name(n *ast.IdentifierNode, want *probes.Type) *expr {
 		if !field.Common {
 			c.fields = append(c.fields, field.Name)
 		}
-		return &expr{op: opField, typ: field.Type, field: field}
+		return &expr{op: opField, typ: field.Type, field: field, optional: field.Optional}
 	case isValue && value > 0 && want != nil && want.Unit == probes.Errno:
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is %d, but a failure is a negative number here", n.Value, value), "write -"+n.Value)
 	case isValue:
@@ -196,15 +238,56 @@ func (c *checker) name(n *ast.IdentifierNode, want *probes.Type) *expr {
 		e.typ.Enum = enum
 		return e
 	}
+	if e := c.builtin(n.Value); e != nil {
+		return e
+	}
 	c.unknown = append(c.unknown, unknown{n.Value, syntax.SpanOf(n), want})
 	return nil
 }
 
-// enum returns the enum of the probe's fields that is called name, or nil.
+// field returns the field of the event that is called name, or nil.
+func (c *checker) field(name string) *probes.Field {
+	if c.probe == nil {
+		return nil
+	}
+	return c.probe.Field(name)
+}
+
+// builtin types the words that are values without being fields.
+func (c *checker) builtin(word string) *expr {
+	switch {
+	case word == "probe":
+		return c.str(c.clause.tree.Span, c.placeName(), nil)
+	case word == "elapsed":
+		return &expr{op: opElapsed, typ: durations, field: c.field("nsecs")}
+	case word == "nsecs" && c.probe == nil:
+		return &expr{op: opNow, typ: durations}
+	}
+	return nil
+}
+
+// placeName is the name of the probe, or of the moment.
+func (c *checker) placeName() string {
+	switch {
+	case c.probe != nil:
+		return c.probe.String()
+	case c.clause.kind == onInterval:
+		return "interval:" + c.clause.period.String()
+	}
+	return c.clause.kind.String()
+}
+
+// enum returns the enum that is called name, of the probe's fields or, where there is no event, of any, or nil.
 func (c *checker) enum(name string) *probes.Enum {
-	for _, f := range c.probe.Fields {
-		if e := enumOf(&f.Type); e != nil && e.Name == name {
-			return e
+	in := c.catalog
+	if c.probe != nil {
+		in = []*probes.Probe{c.probe}
+	}
+	for _, p := range in {
+		for _, f := range p.Fields {
+			if e := enumOf(&f.Type); e != nil && e.Name == name {
+				return e
+			}
 		}
 	}
 	return nil
@@ -223,9 +306,18 @@ func (c *checker) context(n ast.Node) *probes.Type {
 func (c *checker) findContext(n ast.Node) *probes.Type {
 	switch n := n.(type) {
 	case *ast.IdentifierNode:
-		if f := c.probe.Field(strings.TrimPrefix(n.Value, "event.")); f != nil {
+		if n.Value[0] == '$' {
+			return c.dollarContext(n.Value)
+		}
+		if f := c.field(strings.TrimPrefix(n.Value, "event.")); f != nil {
 			return &f.Type
 		}
+	case *syntax.MapRef:
+		return c.mapContext(n)
+	case *syntax.Member:
+		return c.memberContext(n)
+	case *ast.PointerNode:
+		return c.element
 	case *ast.UnaryNode:
 		switch n.Operator {
 		case "-":
@@ -272,7 +364,7 @@ func (c *checker) unary(n *ast.UnaryNode, want *probes.Type) *expr {
 		if e == nil {
 			return nil
 		}
-		return &expr{op: "!", args: []*expr{e}, typ: boolean}
+		return operation("!", boolean, e)
 	case "-":
 		return c.arithmetic(n, opNegate, c.expr(n.Node, negated(want)))
 	default:
@@ -287,7 +379,7 @@ func (c *checker) binary(n *ast.BinaryNode, want *probes.Type) *expr {
 		if l == nil || r == nil {
 			return nil
 		}
-		return &expr{op: n.Operator, args: []*expr{l, r}, typ: boolean}
+		return operation(n.Operator, boolean, l, r)
 	case "==", "!=", "<", "<=", ">", ">=":
 		return c.comparison(n)
 	case "in":
@@ -322,7 +414,7 @@ func (c *checker) arithmetic(n ast.Node, op string, args ...*expr) *expr {
 		if a == nil {
 			return nil
 		}
-		if !isNumber(a.typ) {
+		if !isNumber(a.typ) && a.typ.Kind != pending {
 			return c.fail(a.span, fmt.Sprintf("arithmetic wants numbers, and this is %s", describe(a)), "")
 		}
 		if a.typ.Kind == probes.Int {
@@ -330,11 +422,35 @@ func (c *checker) arithmetic(n ast.Node, op string, args ...*expr) *expr {
 		}
 		constant = constant && a.op == opLit
 	}
-	e := &expr{op: op, args: args, typ: typ}
+	e := operation(op, typ, args...)
 	if constant {
-		return c.fold(n, e)
+		e = c.fold(n, e)
+	}
+	if e != nil {
+		e.typ.Unit = resultUnit(op, args)
 	}
 	return e
+}
+
+// resultUnit is the unit of a number that arithmetic makes: that of all operands, but for literals without one, where the operator
+// keeps it.
+func resultUnit(op string, args []*expr) probes.Unit {
+	unit, ok := probes.None, false
+	for _, a := range args {
+		switch {
+		case plain(a):
+		case ok && a.typ.Unit != unit:
+			return probes.None
+		default:
+			unit, ok = a.typ.Unit, true
+		}
+	}
+	switch {
+	case (unit == probes.Nanoseconds || unit == probes.Bytes) && (op == "+" || op == "-" || op == opNegate),
+		unit == probes.Hex && (op == "&" || op == "|" || op == "^" || op == "~"):
+		return unit
+	}
+	return probes.None
 }
 
 // fold computes an operation on literals. Negation is exact, and a difference may be negative: 5 - 10 is -5 for everybody.
@@ -362,9 +478,9 @@ func (c *checker) comparison(n *ast.BinaryNode) *expr {
 			if e == nil {
 				return nil
 			}
-			e = &expr{op: opAbsent, args: []*expr{e}, typ: boolean}
+			e = operation(opAbsent, boolean, e)
 			if n.Operator == "!=" {
-				e = &expr{op: "!", args: []*expr{e}, typ: boolean}
+				e = operation("!", boolean, e)
 			}
 			return e
 		}
@@ -374,15 +490,23 @@ func (c *checker) comparison(n *ast.BinaryNode) *expr {
 		return nil
 	}
 	ordered := n.Operator != "==" && n.Operator != "!="
-	if ordered && (l.typ.Kind == probes.Bool || l.typ.Kind == probes.GID) {
+	if ordered && (l.typ.Kind == probes.Bool || l.typ.Kind == probes.GID || l.typ.Kind == tuple) {
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s has no order", describe(l)), "only == and != compare it")
 	}
-	return &expr{op: n.Operator, args: []*expr{l, r}, typ: boolean}
+	return operation(n.Operator, boolean, l, r)
 }
 
 // comparable tells whether a and b are of one sort.
 func (c *checker) comparable(n ast.Node, a, b *expr) bool {
-	if describe(a) == describe(b) {
+	switch {
+	case a.typ.Kind == pending || b.typ.Kind == pending:
+		return true
+	case a.typ.Kind == array || isEntry(a) || isEntry(b):
+		c.fail(syntax.SpanOf(n), fmt.Sprintf("%s does not compare", describe(a)), "compare its elements")
+		return false
+	case a.typ.Kind == tuple && b.typ.Kind == tuple:
+		return c.comparableTuples(n, a, b)
+	case describe(a) == describe(b):
 		return true
 	}
 	help := ""
@@ -416,7 +540,7 @@ func (c *checker) in(n *ast.BinaryNode) *expr {
 	}
 	x := c.expr(n.Left, c.context(n.Right))
 	want := c.context(n.Left)
-	e := &expr{op: "in", args: []*expr{x}, typ: boolean}
+	args := []*expr{x}
 	ok := x != nil
 	for _, element := range elements {
 		var arg *expr
@@ -425,13 +549,13 @@ func (c *checker) in(n *ast.BinaryNode) *expr {
 		} else {
 			arg = c.expr(element, want)
 		}
-		e.args = append(e.args, arg)
+		args = append(args, arg)
 		ok = ok && arg != nil && c.comparable(element, x, arg)
 	}
 	if !ok {
 		return nil
 	}
-	return e
+	return operation("in", boolean, args...)
 }
 
 func isRange(n ast.Node) bool {
@@ -445,14 +569,16 @@ func (c *checker) between(n *ast.BinaryNode, want *probes.Type) *expr {
 		return nil
 	}
 	for _, bound := range []*expr{lo, hi} {
-		if !isNumber(bound.typ) {
+		if !isNumber(bound.typ) && bound.typ.Kind != pending {
 			return c.fail(bound.span, fmt.Sprintf("a range goes from number to number, and this is %s", describe(bound)), "")
 		}
 	}
 	if lo.op == opLit && hi.op == opLit && compare(lo.val, hi.val) > 0 {
 		return c.fail(syntax.SpanOf(n), "the range is empty", "the lower bound comes first")
 	}
-	return &expr{op: opBetween, args: []*expr{lo, hi}, typ: probes.Type{Kind: probes.Uint}, span: syntax.SpanOf(n)}
+	e := operation(opBetween, probes.Type{Kind: probes.Uint}, lo, hi)
+	e.span = syntax.SpanOf(n)
+	return e
 }
 
 // stringOperator types an operator on strings with the right operand r.
@@ -462,61 +588,95 @@ func (c *checker) stringOperator(n *ast.BinaryNode, r *expr) *expr {
 		return nil
 	}
 	for _, side := range []*expr{l, r} {
-		if side.typ.Kind != probes.String {
+		if side.typ.Kind != probes.String && side.typ.Kind != pending {
 			return c.fail(side.span, fmt.Sprintf("%s wants strings, and this is %s", n.Operator, describe(side)), "")
 		}
 	}
-	return &expr{op: n.Operator, args: []*expr{l, r}, typ: boolean}
+	return operation(n.Operator, boolean, l, r)
 }
 
 // pattern types the right operand of matches. It is a literal, so that a mistake in it is found now.
 func (c *checker) pattern(n ast.Node) *expr {
-	s, ok := n.(*ast.StringNode)
+	s, ok := c.stringLiteral(n)
 	if !ok {
 		return c.fail(syntax.SpanOf(n), "the pattern of matches has to be a literal string", `write x matches "…"`)
 	}
-	re, err := regexp.Compile(s.Value)
+	re, err := regexp.Compile(s)
 	if err != nil {
 		return c.fail(syntax.SpanOf(n), strings.TrimPrefix(err.Error(), "error parsing regexp: "), "the syntax is that of Go's package regexp")
 	}
 	return &expr{op: opLit, typ: text, val: re, span: syntax.SpanOf(n)}
 }
 
-// choice types an operation that yields a or b, made to be of one type; first are the operands before them.
-func (c *checker) choice(n ast.Node, op string, a, b *expr, first ...*expr) *expr {
-	if describe(a) != describe(b) {
-		return c.fail(syntax.SpanOf(n), fmt.Sprintf("this is either %s or %s", describe(a), describe(b)),
-			"both have to be of one type")
+// stringLiteral returns the value of n if that is a string literal, or a param that holds one.
+func (c *checker) stringLiteral(n ast.Node) (s string, ok bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.IdentifierNode:
+		if p := c.param(n.Value); p != nil {
+			s, ok = p.Value.(string)
+			return s, ok
+		}
 	}
-	typ := a.typ
-	if a.op == opLit {
-		typ = b.typ
-	}
-	if a.typ.Kind != b.typ.Kind { // as in arithmetic: one signed operand makes it signed
-		typ.Kind = probes.Int
-		a, b = signed(a), signed(b)
-	}
-	return &expr{op: op, args: append(first, a, b), typ: typ}
+	return "", false
 }
 
-func signed(e *expr) *expr {
-	if e.typ.Kind == probes.Int {
-		return e
+// choice types an operation that yields a or b, made to be of one type; first are the operands before them.
+func (c *checker) choice(n ast.Node, op string, a, b *expr, first ...*expr) *expr {
+	for _, x := range []*expr{a, b} {
+		if x.typ.Kind == tuple || x.typ.Kind == array {
+			return c.fail(x.span, fmt.Sprintf("%s cannot be chosen", describe(x)), "choose each of its elements")
+		}
 	}
-	return &expr{op: opSigned, args: []*expr{e}, typ: probes.Type{Kind: probes.Int, Size: 8}, span: e.span}
+	var typ probes.Type
+	switch {
+	case a.typ.Kind == pending:
+		typ = b.typ
+	case b.typ.Kind == pending:
+		typ = a.typ
+	case describe(a) != describe(b):
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("this is either %s or %s", describe(a), describe(b)),
+			"both have to be of one type")
+	default:
+		typ = common(a.typ, b.typ, plain(a), plain(b))
+	}
+	if a.typ.Kind != b.typ.Kind && typ.Kind == probes.Int { // as in arithmetic: one signed operand makes it signed
+		a, b = signed(a), signed(b)
+	}
+	return operation(op, typ, append(first, a, b)...)
+}
+
+// signed makes e signed, bit by bit.
+func signed(e *expr) *expr {
+	switch {
+	case e.typ.Kind != probes.Uint:
+		return e
+	case e.op == opLit:
+		literal := *e
+		literal.typ.Kind, literal.val = probes.Int, to[int64](e.val)
+		return &literal
+	}
+	return &expr{op: opSigned, args: []*expr{e}, typ: probes.Type{Kind: probes.Int, Size: 8}, optional: e.optional, span: e.span}
 }
 
 func isNumber(t probes.Type) bool { return t.Kind == probes.Int || t.Kind == probes.Uint }
 
 // describe names the sort of a value: values of one sort compare.
-func describe(e *expr) string {
-	switch e.typ.Kind {
+func describe(e *expr) string { return sortOf(e.typ) }
+
+func sortOf(t probes.Type) string {
+	switch t.Kind {
 	case probes.Bool:
 		return "a boolean"
 	case probes.String:
 		return "a string"
 	case probes.GID:
 		return "an address"
+	case tuple:
+		return "a tuple"
+	case array:
+		return "a list"
 	}
 	return "a number"
 }

@@ -3,6 +3,7 @@ package lang
 import (
 	"slices"
 
+	"trace/lang/syntax"
 	"trace/probes"
 )
 
@@ -73,4 +74,27 @@ var (
 func fixture(name string) *probes.Probe {
 	i := slices.IndexFunc(catalog, func(p *probes.Probe) bool { return p.String() == name })
 	return catalog[i]
+}
+
+// newChecker checks expressions on events of p that are in no clause.
+func newChecker(source syntax.Source, p *probes.Probe) *checker {
+	a := newAnalysis(&resolver{source: source, catalog: catalog}, nil)
+	a.final = true
+	return a.checker(&Clause{tree: &syntax.Clause{}}, p)
+}
+
+// match tells whether the clause is one for events of p and its predicate holds for e.
+func (c *Clause) match(p *probes.Probe, e event) (bool, error) {
+	b, ok := c.bodies[p]
+	if !ok {
+		return false, nil
+	}
+	if b.pred == nil {
+		return true, nil
+	}
+	f, err := newFilter(b.pred)
+	if err != nil {
+		return false, err
+	}
+	return f.pass(e)
 }

@@ -3,6 +3,7 @@ package lang
 import (
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -19,7 +20,22 @@ type Format string
 const (
 	// Text is one readable line for each event: enums as names, durations as 1.2ms, sizes as 4KiB, GIDs as addresses.
 	Text Format = "text"
-	// JSON is one object in a line for each event, with plain numbers for durations and sizes.
+	// JSON is one object in a line, with plain numbers for durations and sizes, names for enums and null for what is absent:
+	//
+	//	{"probe":"ib:modify_qp","nsecs":…,"time":"2024-…","pid":…,…,"qp":{"num":17,"state":"RTR"},…}    an event
+	//	{"type":"printf","text":"…"}                                                                  printf()
+	//	{"type":"time","text":"…"}                                                                    time()
+	//	{"type":"value","value":…,"unit":"ns"}                                                        print(x)
+	//	{"type":"map","name":"@x","fn":"avg","unit":"ns","entries":[{"key":["fio",4096],"value":…}]}  print(@x)
+	//
+	// The unit, "ns" or "bytes", is that of the numbers, and left out if they have none; fn is the aggregation, and left out if the
+	// map has none. A key is a list, empty if the map has no key. A tuple is a list, too. Entries come in the order of the text.
+	// Values of aggregations are a number, or null if there is none yet, but for these:
+	//
+	//	hist, lhist  [{"lo":0,"hi":64,"n":5},…]   buckets lo <= x < hi, from the first to the last with a value; null for a side that is open
+	//	stats        {"count":3,"average":5,"total":15}
+	//	quantile     {"count":3,"p50":81200,"p99.9":{"lo":1099511627776,"hi":null}}   beyond what is measured only a bound is known
+	//	rate         {"total":3,"per_second":1.5}   null if no time has passed
 	JSON Format = "json"
 )
 
@@ -32,7 +48,7 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("no output format %q: write text or json", name)
 }
 
-// Printer writes events. It writes once for each event; the caller buffers.
+// Printer writes events and what programs print. It writes once for each event or entry of a map; the caller buffers.
 type Printer struct {
 	w      io.Writer
 	format Format
@@ -62,9 +78,49 @@ func (p *Printer) event(probe *probes.Probe, e event) error {
 	} else {
 		p.line = p.appendText(p.line[:0], probe, e)
 	}
+	return p.endLine()
+}
+
+// endLine ends the line and writes it.
+func (p *Printer) endLine() error {
 	p.line = append(p.line, '\n')
+	return p.flush()
+}
+
+// flush writes what line holds.
+func (p *Printer) flush() error {
 	_, err := p.w.Write(p.line)
+	p.line = p.line[:0]
 	return err
+}
+
+// Text writes the text of a printf.
+func (p *Printer) Text(b []byte) error { return p.text("printf", b) }
+
+// Time writes t, of time().
+func (p *Printer) Time(f *format, t time.Time) error { return p.text("time", appendTime(nil, f, t)) }
+
+func (p *Printer) text(what string, b []byte) error {
+	if p.format == Text {
+		_, err := p.w.Write(b)
+		return err
+	}
+	p.line = appendJSONString(append(p.line[:0], `{"type":`...), what)
+	p.line = appendJSONString(append(p.line, `,"text":`...), string(b))
+	p.line = append(p.line, '}')
+	return p.endLine()
+}
+
+// Value writes the value v of e, of print(e).
+func (p *Printer) Value(e *expr, v any) error {
+	if p.format == Text {
+		p.line = appendShown(p.line[:0], e.typ, e.elems, v)
+		return p.endLine()
+	}
+	p.line = append(p.line[:0], `{"type":"value","value":`...)
+	p.line = appendUnit(appendJSON(p.line, e.typ, e.elems, v), e.typ.Unit)
+	p.line = append(p.line, '}')
+	return p.endLine()
 }
 
 // appendText appends `time probe comm/pid name=value …`. Of the common fields, only those that tell who and when are in it.
@@ -109,6 +165,49 @@ func (p *Printer) appendText(b []byte, probe *probes.Probe, e event) []byte {
 
 func (p *Printer) time(nsecs any) time.Time { return p.boot.Add(time.Duration(to[int64](nsecs))) }
 
+// appendShown appends what print writes: like appendValue, but a string has no quotes, as in bpftrace. What is absent is a dash.
+func appendShown(b []byte, t probes.Type, elems []probes.Type, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(b, '-')
+	case []any:
+		if t.Kind == tuple {
+			return append(appendElements(append(b, '('), elems, v, ", ", appendShown), ')')
+		}
+		return append(appendElements(append(b, '['), elems, v, ",", appendShown), ']')
+	case string:
+		if t.Kind == probes.String {
+			return appendVisible(b, v)
+		}
+	}
+	return appendValue(b, t, v)
+}
+
+// appendElements appends the elements of a tuple, or of a list, whose type of elements is the last of elems for all others too.
+func appendElements(b []byte, elems []probes.Type, values []any, separator string,
+	appendTo func(b []byte, t probes.Type, elems []probes.Type, v any) []byte) []byte {
+	for i, v := range values {
+		if i > 0 {
+			b = append(b, separator...)
+		}
+		b = appendTo(b, elems[min(i, len(elems)-1)], nil, v)
+	}
+	return b
+}
+
+// appendVisible appends a string, with escapes for what a terminal could not show or would obey.
+func appendVisible(b []byte, s string) []byte {
+	if visible(s) {
+		return append(b, s...)
+	}
+	quoted := strconv.Quote(s)
+	return append(b, quoted[1:len(quoted)-1]...)
+}
+
+func visible(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
+}
+
 // appendValue appends a value as text for people.
 func appendValue(b []byte, t probes.Type, v any) []byte {
 	switch t.Kind {
@@ -150,7 +249,7 @@ func appendNumber(b []byte, v any) []byte {
 // bits of a number, no more than its field has.
 func bits(t probes.Type, v any) uint64 {
 	n := to[uint64](v)
-	if t.Size < 8 {
+	if 0 < t.Size && t.Size < 8 {
 		n &= 1<<(8*t.Size) - 1
 	}
 	return n
@@ -161,10 +260,7 @@ func address(raw string) netip.Addr { return netip.AddrFrom16([16]byte([]byte(ra
 
 // appendWord appends a string, in quotes if it would not read as one word.
 func appendWord(b []byte, s string) []byte {
-	plain := s != "" && s != "-" && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
-		return r == '"' || r == ' ' || !strconv.IsPrint(r)
-	})
-	if plain {
+	if s != "" && s != "-" && visible(s) && !strings.ContainsAny(s, `" `) {
 		return append(b, s...)
 	}
 	return strconv.AppendQuote(b, s)
@@ -179,7 +275,10 @@ func appendSign(b []byte, v any) ([]byte, uint64) {
 }
 
 // appendDuration appends nanoseconds with three digits: 850ns 12.3us 1.2ms 3.05s. Seconds keep all digits before the point.
-func appendDuration(b []byte, v any) []byte {
+func appendDuration(b []byte, v any) []byte { return appendDurationWithin(b, v, math.MaxUint64) }
+
+// appendDurationWithin appends nanoseconds with at least three digits, and as many as rounding by no more than a quarter of gap takes.
+func appendDurationWithin(b []byte, v any, gap uint64) []byte {
 	b, n := appendSign(b, v)
 	unit, name := uint64(1), "ns"
 	for _, next := range []string{"us", "ms", "s"} {
@@ -197,6 +296,9 @@ func appendDuration(b []byte, v any) []byte {
 	case number < 100:
 		decimals = 1
 	}
+	for decimals < 9 && float64(unit) > math.Pow10(decimals)*float64(gap)/2 {
+		decimals++
+	}
 	digits := strconv.FormatFloat(number, 'f', decimals, 64)
 	if decimals > 0 {
 		digits = strings.TrimRight(strings.TrimRight(digits, "0"), ".")
@@ -204,11 +306,14 @@ func appendDuration(b []byte, v any) []byte {
 	return append(append(b, digits...), name...)
 }
 
+// sizeUnits above the byte, each 1024 times the one before.
+var sizeUnits = []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+
 // appendSize appends bytes, in a binary unit if that is exact: 4KiB, but 1500B.
 func appendSize(b []byte, v any) []byte {
 	b, n := appendSign(b, v)
 	name := "B"
-	for _, next := range []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"} {
+	for _, next := range sizeUnits {
 		if n == 0 || n%1024 != 0 {
 			break
 		}
@@ -281,6 +386,28 @@ func (p *Printer) appendMember(b []byte, m member, e event) []byte {
 		sep = ','
 	}
 	return append(b, '}')
+}
+
+// appendUnit appends the member of an object that tells the unit of its numbers.
+func appendUnit(b []byte, u probes.Unit) []byte {
+	switch u {
+	case probes.Nanoseconds:
+		return append(b, `,"unit":"ns"`...)
+	case probes.Bytes:
+		return append(b, `,"unit":"bytes"`...)
+	}
+	return b
+}
+
+// appendJSON appends a value, a tuple or a list, for programs.
+func appendJSON(b []byte, t probes.Type, elems []probes.Type, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(b, "null"...)
+	case []any:
+		return append(appendElements(append(b, '['), elems, v, ",", appendJSON), ']')
+	}
+	return appendJSONValue(b, t, v)
 }
 
 // appendJSONValue appends a value for programs: numbers as they are, but the names of enums, which no program could look up.

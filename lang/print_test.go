@@ -158,6 +158,9 @@ func FuzzStrings(f *testing.F) {
 		if text == "" || text == "-" || strings.ContainsAny(text, "\n\r\x1b\x00") {
 			t.Errorf("%q is printed as %q", s, text)
 		}
+		if shown := string(appendVisible(nil, s)); strings.ContainsAny(shown, "\n\r\x1b\x00") {
+			t.Errorf("%q is shown as %q", s, shown)
+		}
 		var back string
 		if err := json.Unmarshal(appendJSONString(nil, s), &back); err != nil || back != string([]rune(s)) {
 			t.Errorf("%q came back as %q: %v", s, back, err)

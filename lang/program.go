@@ -3,101 +3,130 @@ package lang
 import (
 	"fmt"
 
+	"github.com/expr-lang/expr/ast"
+
 	"trace/lang/syntax"
 	"trace/probes"
 )
 
 // Program is a checked program, ready to run on events.
 type Program struct {
+	source syntax.Source
+	// maps in the order of their first use.
+	maps    []*mapInfo
 	clauses []*Clause
 }
 
-// Clause is one filter over the events of some probes. An event that passes it is printed.
+// Clause says what happens to the events of some probes, or at a moment.
 type Clause struct {
-	// Probes that the clause attaches, in the order of the catalog.
+	// Probes that the clause attaches, in the order of the catalog; none for a moment.
 	Probes []*probes.Probe
 	// Inferred says that a bare expression did not name the probes: its fields chose them.
 	Inferred bool
 
-	named   map[*probes.Probe]bool // by name, not by a pattern
-	text    string
-	filters map[*probes.Probe]*filter
+	kind   clauseKind
+	period period                 // of onInterval
+	hz     int                    // of profile
+	named  map[*probes.Probe]bool // by name, not by a pattern
+	vars   []*variable
+	bodies map[*probes.Probe]*body // the key is nil for a moment
+	text   string
+	span   syntax.Span
+	tree   *syntax.Clause
 }
 
-// Compile parses src and checks it against the probes of the catalog. Errors are a [syntax.ErrorList] that names src by name.
-func Compile(name, src string, cat []*probes.Probe) (*Program, error) {
+// Options of a compilation.
+type Options struct {
+	// Params are values for params of the program, by their names, as the command line has them.
+	Params map[string]string
+	// PID restricts the clauses on events to those of one process, if it is not 0.
+	PID int
+}
+
+// Compile parses src and checks it against the probes of the catalog. Errors in the program are a [syntax.ErrorList] that names src
+// by name.
+func Compile(name, src string, cat []*probes.Probe, o Options) (*Program, error) {
 	tree, err := syntax.Parse(name, src)
 	if err != nil {
 		return nil, err
 	}
-	r := &resolver{source: tree.Source, catalog: cat}
-	prog := &Program{}
+	r := &resolver{source: tree.Source, catalog: cat, options: o}
+	if r.declare(tree.Params); len(r.errs) == 0 {
+		if err := r.assign(o.Params); err != nil {
+			return nil, err
+		}
+	}
+	prog := &Program{source: tree.Source}
 	if tree.Expr != nil {
-		prog.clauses = append(prog.clauses, r.bare(tree.Expr))
+		if c := r.bare(tree.Expr, tree.Body); c != nil {
+			prog.clauses = append(prog.clauses, c)
+		}
 	}
 	for _, c := range tree.Clauses {
-		prog.clauses = append(prog.clauses, r.clause(c))
+		prog.clauses = append(prog.clauses, r.clauses(c)...)
 	}
+	r.check(prog, tree.Lets)
 	if err := r.errs.Err(); err != nil {
 		return nil, err
 	}
 	return prog, nil
 }
 
+// check types the clauses and keeps what comes of it, or the mistakes.
+func (r *resolver) check(prog *Program, lets []*syntax.Let) {
+	a := newAnalysis(r, prog.clauses)
+	checkers := a.run(prog.clauses)
+	for _, c := range prog.clauses {
+		c.span, c.bodies = c.tree.Span, map[*probes.Probe]*body{}
+		n := len(c.places())
+		r.unknownNames(checkers[:n])
+		for _, ch := range checkers[:n] {
+			r.errs = append(r.errs, ch.errs...)
+			c.bodies[ch.probe] = ch.body
+		}
+		checkers = checkers[n:]
+	}
+	a.complete()
+	for _, let := range lets {
+		a.keep(let)
+	}
+	for _, m := range a.maps {
+		prog.maps = append(prog.maps, m.info)
+	}
+}
+
+// places are what the clause is checked for: its probes, or once for a moment, where there is no probe.
+func (c *Clause) places() []*probes.Probe {
+	if c.kind == onEvent {
+		return c.Probes
+	}
+	return []*probes.Probe{nil}
+}
+
+// maxEntries of a map, as many as the kernel counts.
+const maxEntries = 1 << 31
+
+// keep notes how a map is kept.
+func (a *analysis) keep(let *syntax.Let) {
+	m := a.mapOf(let.Map)
+	if m == nil {
+		a.resolver.fail(let.Span, fmt.Sprintf("%s is never used", let.Map), a.writtenMaps(let.Map))
+		return
+	}
+	n := let.Entries.(*ast.ConstantNode).Value.(syntax.Int)
+	switch {
+	case let.Kind != "lru" && let.Kind != "hash":
+		a.resolver.fail(let.Span, fmt.Sprintf("no map is a %s", let.Kind), "write lru(10000), where the oldest keys give way, or hash(10000)")
+	case n.Value < 1 || n.Value > maxEntries:
+		a.resolver.fail(syntax.SpanOf(let.Entries), fmt.Sprintf("a map has between 1 and %d entries", maxEntries), "")
+	case m.info.entries != 0:
+		a.resolver.fail(let.Span, fmt.Sprintf("%s is declared twice", let.Map), "")
+	}
+	m.info.lru, m.info.entries = let.Kind == "lru", uint32(n.Value)
+}
+
 // Clauses in the order of the program.
 func (p *Program) Clauses() []*Clause { return p.clauses }
-
-// Requests names what has to be captured: each probe once, with the fields that the program reads. That is every field,
-// as a program prints whole events. A probe that no clause calls by its name may be left out where there is none.
-func (p *Program) Requests() []probes.Request {
-	var reqs []probes.Request
-	index := map[*probes.Probe]int{}
-	for _, c := range p.clauses {
-		for _, probe := range c.Probes {
-			i, seen := index[probe]
-			if !seen {
-				i = len(reqs)
-				index[probe] = i
-				reqs = append(reqs, probes.Request{Probe: probe, Fields: probe.Fields, IfAvailable: true})
-			}
-			if c.named[probe] {
-				reqs[i].IfAvailable = false
-			}
-		}
-	}
-	return reqs
-}
-
-// Eval calls emit for each clause that e passes, in order. One goroutine at a time may call it.
-func (p *Program) Eval(e *probes.Event, emit func(*Clause)) error {
-	for _, c := range p.clauses {
-		ok, err := c.Match(e)
-		if err != nil {
-			return err
-		}
-		if ok {
-			emit(c)
-		}
-	}
-	return nil
-}
-
-// Match tells whether e is an event of the clause's probes and passes its predicate. One goroutine at a time may call it.
-func (c *Clause) Match(e *probes.Event) (bool, error) {
-	return c.match(e.Probe, e)
-}
-
-func (c *Clause) match(p *probes.Probe, e event) (bool, error) {
-	f, ok := c.filters[p]
-	if !ok {
-		return false, nil
-	}
-	pass, err := f.pass(e)
-	if err != nil {
-		return false, fmt.Errorf("%s: %s: %w", p, c.text, err)
-	}
-	return pass, nil
-}
 
 // String returns the clause as text.
 func (c *Clause) String() string { return c.text }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -28,7 +27,7 @@ func TestClauses(t *testing.T) {
 		{"nvme:*, ib:destroy_q? / pid > 1 /", "ib:destroy_qp nvme:complete_rq nvme:setup_rq"},
 		{"nvme:* / size > 1MiB /\nib:* / ret < 0 /", "nvme:complete_rq nvme:setup_rq; ib:destroy_qp ib:modify_qp"},
 	} {
-		p, err := Compile("program", test.src, catalog)
+		p, err := Compile("program", test.src, catalog, Options{})
 		if err != nil {
 			t.Errorf("%s:\n%v", test.src, err)
 			continue
@@ -58,32 +57,15 @@ func TestErrors(t *testing.T) {
 	}
 	for test := range strings.SplitSeq(strings.TrimSuffix(string(data), "\n"), "\n====\n") {
 		src, want, _ := strings.Cut(test, "\n----\n")
-		_, err := Compile("program", src, catalog)
+		_, err := Compile("program", src, catalog, Options{})
 		if got := fmt.Sprint(err); got != want {
 			t.Errorf("%s\n--- got\n%s\n--- want\n%s", src, got, want)
 		}
 	}
 }
 
-func TestRequests(t *testing.T) {
-	p, err := Compile("program", "nvme:complete_rq / latency > 1ms /; nvme:*; ib:destroy_qp", catalog)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, r := range p.Requests() {
-		got = append(got, r.Probe.String())
-		if !slices.Equal(r.Fields, r.Probe.Fields) {
-			t.Errorf("%s: not all fields are requested, but they are printed", r.Probe)
-		}
-	}
-	if want := []string{"nvme:complete_rq", "nvme:setup_rq", "ib:destroy_qp"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
 func TestMatch(t *testing.T) {
-	p, err := Compile("program", "nvme:complete_rq / latency > 1ms /; nvme:complete_rq / size == 4KiB /; nvme:*", catalog)
+	p, err := Compile("program", "nvme:complete_rq / latency > 1ms /; nvme:complete_rq / size == 4KiB /; nvme:*", catalog, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +107,7 @@ func FuzzCompile(f *testing.F) {
 		f.Add(src)
 	}
 	f.Fuzz(func(t *testing.T, src string) {
-		p, err := Compile("program", src, catalog)
+		p, err := Compile("program", src, catalog, Options{})
 		if err != nil {
 			if list, ok := err.(syntax.ErrorList); !ok || len(list) == 0 || strings.Contains(err.Error(), "bug in trace") {
 				t.Errorf("%T %v", err, err)

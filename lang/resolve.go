@@ -13,10 +13,12 @@ import (
 	"trace/probes"
 )
 
-// resolver finds the probes of clauses and has their predicates checked and compiled.
+// resolver finds the probes of clauses, and reports words that are none of their fields.
 type resolver struct {
 	source  syntax.Source
 	catalog []*probes.Probe
+	options Options
+	params  []Param
 	errs    syntax.ErrorList
 }
 
@@ -27,38 +29,116 @@ func (r *resolver) fail(at syntax.Span, msg, help string) {
 // driverGroup tells whether the events of a group belong to one driver: such a group has to be asked for by name.
 func driverGroup(group string) bool { return group == "mlx5" }
 
-// clause resolves a clause that names its probes.
-func (r *resolver) clause(c *syntax.Clause) *Clause {
-	found, named := map[*probes.Probe]bool{}, map[*probes.Probe]bool{}
-	for _, ref := range c.Probes {
+// clauses resolves a clause that names its probes. Each moment and each rate of a profile makes a clause of its own.
+func (r *resolver) clauses(tree *syntax.Clause) []*Clause {
+	var out []*Clause
+	var events []syntax.ProbeRef
+	for _, ref := range tree.Probes {
+		c := &Clause{tree: tree, text: tree.String()}
+		ok := true
+		switch ref.Group {
+		case "begin":
+			c.kind = onBegin
+		case "end":
+			c.kind = onEnd
+		case "interval":
+			c.kind = onInterval
+			c.period, ok = r.period(ref)
+		case "profile":
+			ok = r.profile(c, ref)
+		default:
+			events = append(events, ref)
+			continue
+		}
+		if c.kind != onEvent && tree.Body == nil {
+			r.fail(ref.Span, fmt.Sprintf("%s has no event to print", ref), fmt.Sprintf("say what to do: %s { … }", ref))
+		}
+		if ok {
+			out = append(out, c)
+		}
+	}
+	if events != nil {
+		out = append(out, r.events(tree, events))
+	}
+	return out
+}
+
+// period returns that of interval:1s or interval:$name.
+func (r *resolver) period(ref syntax.ProbeRef) (period, bool) {
+	v, unit, ok := r.timer(ref)
+	switch {
+	case !ok:
+	case unit != probes.Nanoseconds:
+		r.fail(ref.Span, fmt.Sprintf("%s is no duration", ref.Name), "give the param one, like 1s")
+	case compare(v, int64(0)) <= 0 || compare(v, int64(maxInt64)) > 0:
+		r.fail(ref.Span, fmt.Sprintf("%s is no period", ref), "it has to be above 0, and less than 292 years")
+	default:
+		return period(to[int64](v)), true
+	}
+	return 0, false
+}
+
+// profile notes in c the probe and the rate of profile:99hz or profile:$name.
+func (r *resolver) profile(c *Clause, ref syntax.ProbeRef) bool {
+	ref.Name = strings.TrimSuffix(ref.Name, "hz")
+	v, unit, ok := r.timer(ref)
+	if !ok {
+		return false
+	}
+	if unit != probes.None || compare(v, int64(0)) <= 0 || compare(v, int64(maxHz)) > 0 {
+		r.fail(ref.Span, fmt.Sprintf("%s is no rate", ref), fmt.Sprintf("it is between 1 and %d", maxHz))
+		return false
+	}
+	c.hz = int(to[uint64](v))
+	for _, p := range r.catalog {
+		if p.String() == "profile:hz" {
+			c.Probes, c.named = []*probes.Probe{p}, map[*probes.Probe]bool{p: true}
+			return true
+		}
+	}
+	r.fail(ref.Span, "no probe samples the CPUs", "interval:10ms { … } runs in user space")
+	return false
+}
+
+const maxHz = 1_000_000
+
+// timer returns what stands after interval: or profile:, a literal or a param.
+func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit probes.Unit, ok bool) {
+	if strings.HasPrefix(ref.Name, "$") {
+		p := r.param(ref.Name)
+		if p == nil {
+			r.fail(ref.Span, fmt.Sprintf("no param is called %s", ref.Name[1:]), fmt.Sprintf("declare it: param %s = 1s", ref.Name[1:]))
+			return nil, probes.None, false
+		}
+		return p.Value, p.Type.Unit, isNumber(p.Type)
+	}
+	tree, err := syntax.Parse(r.source.Name, ref.Name) // the parser has seen that it is a number
+	if err != nil {
+		return nil, probes.None, false
+	}
+	return literalValue(tree.Expr)
+}
+
+// events resolves a clause on the events of the probes that refs name.
+func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *Clause {
+	found := map[*probes.Probe]bool{}
+	c := &Clause{tree: tree, text: tree.String(), named: map[*probes.Probe]bool{}}
+	for _, ref := range refs {
 		matches := r.match(ref)
 		if matches == nil {
 			r.unknownProbe(ref)
 		}
 		for _, p := range matches {
 			found[p] = true
-			named[p] = named[p] || ref.String() == p.String()
+			c.named[p] = c.named[p] || ref.String() == p.String()
 		}
 	}
-	var in []*probes.Probe
 	for _, p := range r.catalog {
 		if found[p] {
-			in = append(in, p)
+			c.Probes = append(c.Probes, p)
 		}
 	}
-	out := &Clause{Probes: in, named: named, text: c.String(), filters: map[*probes.Probe]*filter{}}
-	if c.Pred == nil {
-		for _, p := range in {
-			out.filters[p] = everything
-		}
-		return out
-	}
-	checks := make([]*checker, len(in))
-	for i, p := range in {
-		checks[i] = check(r.source, p, c.Pred)
-	}
-	r.compile(out, checks)
-	return out
+	return c
 }
 
 func (r *resolver) match(ref syntax.ProbeRef) []*probes.Probe {
@@ -82,36 +162,23 @@ func (r *resolver) unknownProbe(ref syntax.ProbeRef) {
 	help := didYouMean(ref.String(), names)
 	if help == "" {
 		if inGroup := r.match(syntax.ProbeRef{Group: ref.Group, Name: "*"}); inGroup != nil {
-			help = fmt.Sprintf("%s has %s", ref.Group, list(inGroup))
+			help = fmt.Sprintf("%s has %s", ref.Group, enumerate(inGroup))
 		} else {
-			help = "the groups are " + list(groups(r.catalog))
+			help = "the groups are " + enumerate(groups(r.catalog))
 		}
 	}
 	r.fail(ref.Span, fmt.Sprintf("no probe is called %s", ref), help)
 }
 
-// compile makes the filters of c from the trees that passed their checks, and collects the errors of those that did not.
-func (r *resolver) compile(c *Clause, checks []*checker) {
-	r.unknownNames(checks)
-	for _, ch := range checks {
-		r.errs = append(r.errs, ch.errs...)
-		if len(r.errs) > 0 {
-			continue
-		}
-		f, err := newFilter(ch.tree)
-		if err != nil {
-			r.fail(ch.tree.span, err.Error(), "this is a bug in trace: please report it with the program")
-			return
-		}
-		c.filters[ch.probe] = f
-	}
-}
-
-// unknownNames reports each word of a predicate that is not a field of all the probes at hand.
+// unknownNames reports each word of a clause that is not a field of all the probes at hand.
 func (r *resolver) unknownNames(checks []*checker) {
 	var words []unknown // as the first probe without it sees it
 	lacking := map[syntax.Span][]*probes.Probe{}
 	for _, ch := range checks {
+		if ch.probe == nil {
+			r.noEvent(ch)
+			continue
+		}
 		for _, u := range r.misplaced(ch.unknown) {
 			if lacking[u.span] == nil {
 				words = append(words, u)
@@ -121,10 +188,23 @@ func (r *resolver) unknownNames(checks []*checker) {
 	}
 	var all []*probes.Probe
 	for _, ch := range checks {
-		all = append(all, ch.probe)
+		if ch.probe != nil {
+			all = append(all, ch.probe)
+		}
 	}
 	for _, u := range words {
 		r.unknownName(u, lacking[u.span], all)
+	}
+}
+
+// noEvent reports words of a begin, end or interval clause, which has no fields.
+func (r *resolver) noEvent(ch *checker) {
+	for _, u := range ch.unknown {
+		help := cmp.Or(foreignWord(u.name), "fields are read in the clauses of probes")
+		if enum := enumOf(u.want); enum != nil {
+			help = cmp.Or(didYouMean(u.name, enum.Names), "names are "+enumerate(enum.Names))
+		}
+		r.fail(u.span, fmt.Sprintf("%s has no event, and so no field %s", ch.clause.kind, u.name), help)
 	}
 }
 
@@ -136,19 +216,27 @@ func (r *resolver) unknownName(u unknown, without, all []*probes.Probe) {
 			with = append(with, p)
 		}
 	}
-	msg := fmt.Sprintf("no field %s in %s", u.name, list(without))
+	msg := fmt.Sprintf("no field %s in %s", u.name, enumerate(without))
 	fields := fieldNames(all)
 	switch enum := enumOf(u.want); {
 	case len(with) > 0:
-		r.fail(u.span, msg, "name only probes that have it: "+list(with))
+		r.fail(u.span, msg, "name only probes that have it: "+enumerate(with))
 	case enum != nil:
-		r.fail(u.span, fmt.Sprintf("%s is neither a name of %s nor a field of %s", u.name, enum.Name, list(without)),
-			cmp.Or(didYouMean(u.name, enum.Names), didYouMean(u.name, fields), "its names are "+list(enum.Names)))
+		r.fail(u.span, fmt.Sprintf("%s is neither a name of %s nor a field of %s", u.name, enum.Name, enumerate(without)),
+			cmp.Or(didYouMean(u.name, enum.Names), didYouMean(u.name, fields), "its names are "+enumerate(enum.Names)))
 	case u.want != nil && u.want.Kind == probes.String:
 		r.fail(u.span, msg, fmt.Sprintf("a string stands in quotes: %q", u.name))
 	default:
-		r.fail(u.span, msg, cmp.Or(r.whoNames(u), didYouMean(u.name, fields), r.whoHas(u.name)))
+		r.fail(u.span, msg, cmp.Or(r.whoNames(u), r.foreign(u.name), didYouMean(u.name, fields), r.whoHas(u.name)))
 	}
+}
+
+// foreign says what to write for a word of bpftrace that no probe has.
+func (r *resolver) foreign(word string) string {
+	if r.having(word) != nil {
+		return ""
+	}
+	return foreignWord(word)
 }
 
 // misplaced leaves out the names of values if there are other words to blame: in qp.stat == RTR only qp.stat is wrong.
@@ -188,7 +276,7 @@ func fieldNames(in []*probes.Probe) []string {
 // whoHas says which probes have a field, or nothing.
 func (r *resolver) whoHas(field string) string {
 	if with := r.having(field); with != nil {
-		return fmt.Sprintf("%s is a field of %s", field, list(with))
+		return fmt.Sprintf("%s is a field of %s", field, enumerate(with))
 	}
 	return ""
 }
@@ -203,13 +291,18 @@ func (r *resolver) having(field string) []*probes.Probe {
 	return with
 }
 
-// bare resolves an expression that names no probe: it means the probes whose events have all its fields.
-func (r *resolver) bare(n ast.Node) *Clause {
-	c := &Clause{Inferred: true, text: syntax.Print(n), filters: map[*probes.Probe]*filter{}}
+// bare resolves an expression that names no probe: it means the probes whose events have all its fields. It returns nil after a
+// mistake.
+func (r *resolver) bare(n ast.Node, block *syntax.Block) *Clause {
+	tree := &syntax.Clause{Pred: n, Body: block, Span: syntax.SpanOf(n)}
+	c := &Clause{Inferred: true, tree: tree, text: syntax.Print(n)}
+	if block != nil {
+		c.text += " " + block.String()
+	}
 	var fit, all []*checker
 	var drivers []*probes.Probe
 	for _, p := range r.catalog {
-		ch := check(r.source, p, n)
+		ch := r.try(tree, p)
 		all = append(all, ch)
 		switch {
 		case slices.ContainsFunc(ch.unknown, r.needsOtherProbe):
@@ -229,11 +322,17 @@ func (r *resolver) bare(n ast.Node) *Clause {
 	case !slices.ContainsFunc(fit, func(ch *checker) bool { return len(ch.fields) > 0 }):
 		r.fail(at, "every event has these fields, so they choose no probe", c.qualified(c.Probes))
 	case len(groups(c.Probes)) > 1:
-		r.fail(at, "several groups of probes have these fields: "+list(groups(c.Probes)), c.qualified(c.Probes))
+		r.fail(at, "several groups of probes have these fields: "+enumerate(groups(c.Probes)), c.qualified(c.Probes))
 	default:
-		r.compile(c, fit)
+		return c
 	}
-	return c
+	return nil
+}
+
+// try checks a clause as if it named the probe p alone.
+func (r *resolver) try(tree *syntax.Clause, p *probes.Probe) *checker {
+	c := []*Clause{{tree: tree, Probes: []*probes.Probe{p}}}
+	return newAnalysis(r, c).run(c)[0]
 }
 
 // needsOtherProbe tells whether an unknown word rules the probe out. A misspelt name of a value does not.
@@ -243,9 +342,10 @@ func (r *resolver) needsOtherProbe(u unknown) bool {
 
 // qualified says how to name the probes of a bare expression.
 func (c *Clause) qualified(candidates []*probes.Probe) string {
-	help := fmt.Sprintf("name the probe: %s / %s /", candidates[0], c.text)
+	help := "name the probe: " + (&syntax.Clause{Pred: c.tree.Pred, Body: c.tree.Body, Probes: []syntax.ProbeRef{{
+		Group: candidates[0].Group, Name: candidates[0].Name}}}).String()
 	if len(candidates) > 1 {
-		help += "; candidates are " + list(candidates)
+		help += "; candidates are " + enumerate(candidates)
 	}
 	return help
 }
@@ -261,7 +361,8 @@ func (r *resolver) noProbe(n ast.Node, checks []*checker) {
 	wrong := r.misplaced(best.unknown)
 	for _, u := range wrong {
 		if r.having(u.name) == nil {
-			r.fail(u.span, fmt.Sprintf("no probe has a field %s", u.name), cmp.Or(r.whoNames(u), didYouMean(u.name, fieldNames(all))))
+			r.fail(u.span, fmt.Sprintf("no probe has a field %s", u.name),
+				cmp.Or(r.whoNames(u), foreignWord(u.name), didYouMean(u.name, fieldNames(all))))
 			return
 		}
 	}

@@ -9,11 +9,12 @@ import (
 	"trace/probes"
 )
 
-// This file is the meaning of every operator: on values as package probes holds them (int64, uint64, bool, string), and
-// on nil, which is an absent value. The engines have to agree with it.
+// This file is the meaning of every operator: on values as package probes holds them (int64, uint64, bool, string), on nil,
+// which is an absent value, and on []any, which is a tuple or list of them. The engines have to agree with it.
 
 // function returns the function that computes e from the values of its operands. Those that an absent operand does not
-// make absent are `&&`, `||`, `in` and the test for absence; `??` and `?:` choose what is computed and are no functions.
+// make absent are `&&`, `||`, `in`, the test for absence, and a tuple, whose elements may be absent; `??` and `?:` choose what is
+// computed and are no functions. What else is none, reads of maps and the like, has nil.
 func function(e *expr) func(operands []any) any {
 	switch e.op {
 	case "&&":
@@ -24,8 +25,13 @@ func function(e *expr) func(operands []any) any {
 		return in
 	case opAbsent:
 		return func(x []any) any { return x[0] == nil }
+	case opTuple:
+		return func(x []any) any { return slices.Clone(x) }
 	}
 	compute := present(e)
+	if compute == nil {
+		return nil
+	}
 	return func(x []any) any {
 		if slices.Contains(x, nil) {
 			return nil
@@ -34,21 +40,27 @@ func function(e *expr) func(operands []any) any {
 	}
 }
 
-// present returns the function of e for operands that are all there.
+// present returns the function of e for operands that are all there, or nil.
 func present(e *expr) func(x []any) any {
 	switch e.op {
 	case "!":
-		return func(x []any) any { return !x[0].(bool) }
+		return func(x []any) any { return not(x[0]) }
 	case opTruth:
 		return func(x []any) any { return to[uint64](x[0]) != 0 }
 	case opSigned:
 		return func(x []any) any { return to[int64](x[0]) }
 	case opBetween:
 		return func(x []any) any { return between{x[0], x[1]} }
+	case opMember:
+		return func(x []any) any { return as(e.typ.Kind, x[0].([]any)[e.index]) }
+	case opCast:
+		return cast(e.typ.Kind, e.index)
+	case opList:
+		return func(x []any) any { return alike(x) }
 	case "==":
-		return func(x []any) any { return compare(x[0], x[1]) == 0 }
+		return func(x []any) any { return equal(x[0], x[1]) }
 	case "!=":
-		return func(x []any) any { return compare(x[0], x[1]) != 0 }
+		return func(x []any) any { return not(equal(x[0], x[1])) }
 	case "<":
 		return func(x []any) any { return compare(x[0], x[1]) < 0 }
 	case "<=":
@@ -72,7 +84,7 @@ func present(e *expr) func(x []any) any {
 	return integer[uint64](e.op)
 }
 
-// integer returns an operation on 64-bit numbers, two's complement.
+// integer returns an operation on 64-bit numbers, two's complement, or nil.
 func integer[T int64 | uint64](op string) func(x []any) any {
 	var f func(a, b T) T
 	switch op {
@@ -113,7 +125,7 @@ func integer[T int64 | uint64](op string) func(x []any) any {
 	case "**":
 		f = power[T]
 	default:
-		panic("lang: no operator " + op)
+		return nil
 	}
 	return func(x []any) any { return f(to[T](x[0]), to[T](x[1])) }
 }
@@ -137,6 +149,42 @@ func power[T int64 | uint64](a, n T) T {
 		a *= a
 	}
 	return result
+}
+
+// cast keeps the low bits of a number or boolean, which are then a number of the sign of kind.
+func cast(kind probes.Kind, bits int) func(x []any) any {
+	unused := 64 - bits
+	if kind == probes.Int {
+		return func(x []any) any { return to[int64](numeric(x[0])) << unused >> unused }
+	}
+	return func(x []any) any { return to[uint64](numeric(x[0])) << unused >> unused }
+}
+
+// alike returns a list of values of one sort: its numbers are signed if one of them is, as in arithmetic.
+func alike(x []any) []any {
+	list := slices.Clone(x)
+	signed := slices.ContainsFunc(list, func(v any) bool { _, ok := v.(int64); return ok })
+	if signed {
+		for i, v := range list {
+			list[i] = as(probes.Int, v)
+		}
+	}
+	return list
+}
+
+// as returns a number as one of that kind, bit by bit. Other values, and absent ones, stay what they are.
+func as(kind probes.Kind, v any) any {
+	switch v := v.(type) {
+	case int64:
+		if kind == probes.Uint {
+			return uint64(v)
+		}
+	case uint64:
+		if kind == probes.Int {
+			return int64(v)
+		}
+	}
+	return v
 }
 
 // to reads a number as T, bit by bit.
@@ -172,6 +220,32 @@ func compare(a, b any) int {
 	return 1
 }
 
+// equal is true or false, or nil if that depends on an absent element of a tuple: tuples are equal if all their elements are.
+func equal(a, b any) any {
+	x, ok := a.([]any)
+	if !ok {
+		return compare(a, b) == 0
+	}
+	var result any = true
+	for i, v := range b.([]any) {
+		switch {
+		case x[i] == nil || v == nil:
+			result = nil
+		case compare(x[i], v) != 0:
+			return false
+		}
+	}
+	return result
+}
+
+// not is the opposite of a boolean; absent stays absent.
+func not(v any) any {
+	if v == nil {
+		return nil
+	}
+	return !v.(bool)
+}
+
 // and is Kleene's: false if one is false, else absent if one is absent.
 func and(x []any) any {
 	if x[0] == false || x[1] == false {
@@ -202,20 +276,23 @@ func in(x []any) any {
 	if x[0] == nil {
 		return nil
 	}
-	var not any = false
+	var result any = false
 	for _, element := range x[1:] {
 		switch r := element.(type) {
 		case nil:
-			not = nil
+			result = nil
 		case between:
 			if compare(x[0], r.lo) >= 0 && compare(x[0], r.hi) <= 0 {
 				return true
 			}
 		default:
-			if compare(x[0], r) == 0 {
+			switch equal(x[0], r) {
+			case true:
 				return true
+			case nil:
+				result = nil
 			}
 		}
 	}
-	return not
+	return result
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"trace/lang/syntax"
 	"trace/probes"
 )
 
@@ -129,7 +128,7 @@ var events = map[string]table{
 
 func TestConditions(t *testing.T) {
 	for _, test := range conditions {
-		p, err := Compile("program", test.probe+" / "+test.src+" /", catalog)
+		p, err := Compile("program", test.probe+" / "+test.src+" /", catalog, Options{})
 		if err != nil {
 			t.Errorf("%s:\n%v", test.src, err)
 			continue
@@ -387,7 +386,7 @@ func TestAgainstBig(t *testing.T) {
 		for range 20 {
 			e := g.event()
 			want := o.value(e)
-			got, err := f.vm.Run(f.program, event(e))
+			got, err := f.evaluator.eval(&scope{event: e})
 			if err != nil {
 				t.Fatalf("%s on %v: %v", o.src, e, err)
 			}
@@ -404,22 +403,18 @@ func TestAgainstBig(t *testing.T) {
 	}
 }
 
-func filterOf(t testing.TB, src string) *filter {
+// evaluatorOf compiles any expression over test:numbers.
+func evaluatorOf(t testing.TB, src string) *evaluator {
 	t.Helper()
-	parsed, err := syntax.Parse("program", src)
+	p, err := Compile("program", "test:numbers { print("+src+") }", catalog, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newChecker(parsed.Source, fixture("test:numbers"))
-	tree := c.expr(parsed.Expr, nil)
-	if tree == nil {
-		t.Fatalf("%v %v", c.errs, c.unknown)
-	}
-	f, err := newFilter(tree)
+	v, err := newEvaluator(p.clauses[0].bodies[fixture("test:numbers")].stmts[0].(*callStmt).args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f
+	return v
 }
 
 // TestLazy checks that what is not needed is not computed.
@@ -432,7 +427,7 @@ func TestLazy(t *testing.T) {
 		"u8 ?? u64":    1,
 	} {
 		e := &counting{table: table{"b": false, "u8": uint64(1), "s8": int64(1)}}
-		if _, err := filterOf(t, src).pass(e); err != nil || e.reads != reads {
+		if _, err := evaluatorOf(t, src).eval(&scope{event: e}); err != nil || e.reads != reads {
 			t.Errorf("%s reads %d fields, want %d; %v", src, e.reads, reads, err)
 		}
 	}
@@ -449,12 +444,16 @@ func (c *counting) Get(f *probes.Field) (any, bool) {
 }
 
 func BenchmarkFilter(b *testing.B) {
-	e := event(table{"u64": uint64(math.MaxUint64), "s8": int64(-7), "b": true})
-	f := filterOf(b, "u64 > 1ms && (s8 in [1, 2, -7] || !b)")
-	b.ReportAllocs()
-	for b.Loop() {
-		if ok, err := f.pass(e); !ok || err != nil {
-			b.Fatal(ok, err)
-		}
+	e := event(table{"u8": uint64(200), "u64": uint64(math.MaxUint64), "s8": int64(-7), "b": true})
+	for _, src := range []string{"b", "u64 > 1ms", "u64 > 1ms && u8 == 200", "u64 > 1ms && (s8 in [1, 2, -7] || !b)", "u64 - 3 > 1ms"} {
+		b.Run(src, func(b *testing.B) {
+			v, sc := evaluatorOf(b, src), &scope{event: e}
+			b.ReportAllocs()
+			for b.Loop() {
+				if value, err := v.eval(sc); value != true || err != nil {
+					b.Fatal(value, err)
+				}
+			}
+		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"sync"
 
@@ -13,10 +15,13 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// Request asks for the events of a probe with those fields that the program reads.
+// Request asks for the events of a probe.
 type Request struct {
-	Probe  *Probe
-	Fields []*Field
+	Probe *Probe
+	// Code is what happens to them.
+	Code *Code
+	// Hz is how often profile:hz samples, a second.
+	Hz int
 	// IfAvailable lets Attach go on without the probe on a host that does not have it; Session.Skipped tells.
 	IfAvailable bool
 }
@@ -25,6 +30,10 @@ type Request struct {
 type AttachOptions struct {
 	// RingBytes is the size of the ring buffer, a power of two of at least a page; 0 is DefaultRingBytes.
 	RingBytes int
+	// Maps that the code of the requests refers to, by name. They stay the caller's.
+	Maps map[string]*ebpf.Map
+	// Layouts of the records that the code writes. Their IDs are small numbers.
+	Layouts []*Layout
 }
 
 // DefaultRingBytes is the size of the ring buffer: about 40,000 events.
@@ -33,7 +42,6 @@ const DefaultRingBytes = 4 << 20
 // request is a Request that is being served.
 type request struct {
 	Request
-	record *record
 	// variant that was attached.
 	variant string
 	// hooks are the helpers that the fields need, and then the probe's own.
@@ -45,7 +53,7 @@ type request struct {
 	counts   *ebpf.Map
 
 	mu     sync.Mutex
-	links  []link.Link // in the order of attaching; none after detaching
+	links  []io.Closer // in the order of attaching; none after detaching
 	missed uint64      // by links that are closed
 }
 
@@ -54,18 +62,25 @@ type Session struct {
 	host     *Host
 	requests []*request
 	skipped  []error
+	layouts  []*Layout // by ID
 	maps     []*ebpf.Map
 	ring     *ringbuf.Reader
 
 	detach sync.Once
 }
 
-// Attach loads and attaches what the requests need; each probe at most once. When it returns, the probes see every event.
+// Attach loads and attaches what the requests need. When it returns, the probes see every event. Requests for the same probe have
+// programs of their own, and share nothing.
 //
 // A variant that the kernel refuses is followed by the next one; only when there is none left does Attach fail. The error says why
-// each of them could not be used; it is, or wraps, a *PermissionError if capabilities are missing.
+// each of them could not be used; it is, or wraps, a *PermissionError if capabilities are missing, and a *RejectedError if the
+// kernel did not accept the code of a request.
 func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *Session, err error) {
-	s := &Session{host: h}
+	layouts, err := byID(o.Layouts)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{host: h, layouts: layouts}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -78,22 +93,26 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 	if err != nil {
 		return nil, err
 	}
-	for group := range groups(s.requests) {
+	shared := map[string]*ebpf.Map{RingName: ring}
+	maps.Copy(shared, o.Maps)
+	for _, batch := range s.batches() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := s.attachGroup(group, ring); err != nil {
+		if err := s.attachBatch(batch, shared); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
 }
 
-// hooksFor returns the helpers that the wanted fields need on this host, and the probe's own hook.
+// hooksFor returns the helpers that the fields that the code reads need on this host, and the probe's own hook.
 func (h *Host) hooksFor(r Request) []hook {
 	var hooks []hook
 	for _, candidate := range helpers {
-		needed := slices.ContainsFunc(r.Fields, func(f *Field) bool { return slices.Contains(f.needs, candidate.name) })
+		needed := slices.ContainsFunc(r.Probe.Fields, func(f *Field) bool {
+			return r.Code.stage(f) != stageNever && slices.Contains(f.needs, candidate.name)
+		})
 		if needed && !h.unneeded(r.Probe.Group, candidate) {
 			hooks = append(hooks, candidate)
 		}
@@ -114,11 +133,14 @@ func (h *Host) unneeded(object string, hk hook) bool {
 func (s *Session) choose(reqs []Request) error {
 	var missing []error
 	for _, r := range reqs {
+		if r.Probe.hook.sampled && r.Hz <= 0 {
+			return fmt.Errorf("%s: %d samples a second, expected at least 1", r.Probe, r.Hz)
+		}
 		err := s.host.available(r.Probe)
 		var denied *PermissionError
 		switch {
 		case err == nil:
-			s.requests = append(s.requests, &request{Request: r, record: newRecord(len(s.requests), r.Fields), hooks: s.host.hooksFor(r)})
+			s.requests = append(s.requests, &request{Request: r, hooks: s.host.hooksFor(r)})
 		case errors.As(err, &denied):
 			return err
 		case r.IfAvailable:
@@ -152,29 +174,32 @@ func (h *Host) available(p *Probe) error {
 	return fmt.Errorf("%s is not available: %s", p, h.Status(p).Reason)
 }
 
-func groups(requests []*request) map[string]bool {
-	found := make(map[string]bool)
-	for _, r := range requests {
-		found[r.Probe.Group] = true
+// batches parts the requests into those that are loaded together, and share helpers and maps: they are of one object, and no two of
+// one probe, of which a program calls one filter and one action.
+func (s *Session) batches() [][]*request {
+	var batches [][]*request
+	for _, r := range s.requests {
+		fits := func(batch []*request) bool {
+			return batch[0].Probe.Group == r.Probe.Group && !slices.ContainsFunc(batch, func(o *request) bool { return o.Probe == r.Probe })
+		}
+		if i := slices.IndexFunc(batches, fits); i >= 0 {
+			batches[i] = append(batches[i], r)
+			continue
+		}
+		batches = append(batches, []*request{r})
 	}
-	return found
+	return batches
 }
 
-// attachGroup loads and attaches the requests that are of one object.
-func (s *Session) attachGroup(group string, ring *ebpf.Map) error {
-	var requests []*request
-	for _, r := range s.requests {
-		if r.Probe.Group == group {
-			requests = append(requests, r)
-		}
-	}
-	l, err := s.newLoader(group, requests, ring)
+func (s *Session) attachBatch(requests []*request, shared map[string]*ebpf.Map) error {
+	group := requests[0].Probe.Group
+	l, err := s.newLoader(group, requests, shared)
 	if err != nil {
 		return fmt.Errorf("%s: %w", group, err)
 	}
 	attached := make(map[string]bool)
 	for _, r := range requests {
-		r.counts = l.maps[r.Probe.event+"_counts"]
+		r.counts = l.maps[r.Probe.countsName()]
 		for _, hk := range r.hooks {
 			// Requests may share helpers.
 			if attached[hk.name] {
@@ -205,8 +230,23 @@ func (s *Session) attachHook(l *loader, r *request, hk hook) error {
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", v.name, err))
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if hk.name == r.Probe.hook.name && slices.ContainsFunc(errs, rejects) {
+		return &RejectedError{Probe: r.Probe, Err: err}
+	}
+	return err
 }
+
+// RejectedError says that the kernel's verifier did not accept the code of a request in any variant of its probe.
+type RejectedError struct {
+	Probe *Probe
+	// Err holds an *ebpf.VerifierError.
+	Err error
+}
+
+func (e *RejectedError) Error() string { return "the kernel rejects the program: " + e.Err.Error() }
+
+func (e *RejectedError) Unwrap() error { return e.Err }
 
 func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 	programs := s.host.present(r.Probe.Group, v.programs)
@@ -225,19 +265,16 @@ func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 	if err != nil {
 		return explain(err)
 	}
-	var links []link.Link
+	var links []io.Closer
 	for _, p := range programs {
-		var lk link.Link
-		if lk, err = attachProgram(p, c.Programs[p.name]); err != nil {
+		attached, err := attachProgram(p, c.Programs[p.name], r.Hz)
+		if err != nil {
 			err = fmt.Errorf("attach to %s: %w", p.target, explain(err))
-			break
+			err = errors.Join(err, closeAll(links))
+			c.Close()
+			return err
 		}
-		links = append(links, lk)
-	}
-	if err != nil {
-		err = errors.Join(err, closeLinks(links))
-		c.Close()
-		return err
+		links = append(links, attached...)
 	}
 	for _, p := range programs {
 		r.programs = append(r.programs, c.DetachProgram(p.name))
@@ -247,21 +284,27 @@ func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 	return nil
 }
 
-func attachProgram(p program, prog *ebpf.Program) (link.Link, error) {
+// attachProgram attaches a program until all that it returns is closed.
+func attachProgram(p program, prog *ebpf.Program, hz int) ([]io.Closer, error) {
+	var lk link.Link
+	var err error
 	switch p.kind {
+	case "perf_event":
+		return attachSampled(prog, hz)
 	case "raw_tp":
-		return link.AttachRawTracepoint(link.RawTracepointOptions{Name: p.target, Program: prog})
+		lk, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: p.target, Program: prog})
 	case "kprobe":
-		return link.Kprobe(p.target, prog, nil)
+		lk, err = link.Kprobe(p.target, prog, nil)
 	case "kretprobe":
-		return link.Kretprobe(p.target, prog, nil)
+		lk, err = link.Kretprobe(p.target, prog, nil)
 	default:
-		return link.AttachTracing(link.TracingOptions{Program: prog})
+		lk, err = link.AttachTracing(link.TracingOptions{Program: prog})
 	}
+	return []io.Closer{lk}, err
 }
 
-// closeLinks detaches in the opposite order of attaching: ends are no longer seen before beginnings are not.
-func closeLinks(links []link.Link) error {
+// closeAll detaches in the opposite order of attaching: ends are no longer seen before beginnings are not.
+func closeAll(links []io.Closer) error {
 	var errs []error
 	for _, l := range slices.Backward(links) {
 		errs = append(errs, l.Close())
@@ -315,7 +358,7 @@ func (r *request) detach() error {
 	for _, l := range r.links {
 		r.missed += missedByLink(l)
 	}
-	err := closeLinks(r.links)
+	err := closeAll(r.links)
 	r.links = nil
 	return err
 }

@@ -2,6 +2,7 @@ package probes
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"testing"
 
@@ -13,37 +14,54 @@ import (
 func BenchmarkGetppid(b *testing.B) {
 	h := detect(b)
 	enter := h.catalog.Match("syscall:enter")[0]
+	b.Run("untraced", getppid)
+	for i, v := range h.variants(enter.Group, enter.hook) {
+		b.Run("reject/"+v.name, func(b *testing.B) {
+			benchmarkGetppid(b, func() (*Session, error) {
+				return attachOnly(h, i, Request{Probe: enter, Code: rejectAll()}, AttachOptions{})
+			})
+		})
+	}
 	for _, test := range []struct {
 		name string
-		reqs []Request
+		want want
 	}{
-		{name: "untraced"},
-		{name: "no-fields", reqs: []Request{{Probe: enter}}},
-		{name: "one-field", reqs: []Request{{Probe: enter, Fields: []*Field{enter.Field("nr")}}}},
-		{name: "all-fields", reqs: []Request{{Probe: enter, Fields: enter.Fields}}},
+		{"reject-by-pid", want{probe: enter, pid: 1}},
+		{"no-fields", want{probe: enter}},
+		{"one-field", want{probe: enter, fields: []*Field{enter.Field("nr")}}},
+		{"all-fields", want{probe: enter, fields: enter.Fields}},
 	} {
-		b.Run(test.name, func(b *testing.B) { benchmarkGetppid(b, h, test.reqs) })
+		b.Run(test.name, func(b *testing.B) {
+			reqs, o := requestsFor(test.want)
+			benchmarkGetppid(b, func() (*Session, error) { return Attach(context.Background(), h, reqs, o) })
+		})
 	}
 }
 
-func benchmarkGetppid(b *testing.B, h *Host, reqs []Request) {
+func benchmarkGetppid(b *testing.B, attach func() (*Session, error)) {
+	s, err := attach()
+	if errors.Is(err, unix.EPERM) {
+		b.Skip(err)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	read := make(chan error, 1)
+	go func() { read <- s.Read(ctx, func(*Event) error { return nil }) }()
+	getppid(b)
+	losses, err := s.Losses()
+	cancel()
+	if err := errors.Join(err, <-read); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(100*float64(losses[0].Lost())/float64(max(losses[0].Passed, 1)), "%lost")
+}
+
+func getppid(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if reqs != nil {
-		s := attach(b, h, reqs...)
-		ctx, cancel := context.WithCancel(context.Background())
-		read := make(chan error, 1)
-		go func() { read <- s.Read(ctx, func(*Event) error { return nil }) }()
-		defer func() {
-			losses, err := s.Losses()
-			cancel()
-			if err != nil || <-read != nil {
-				b.Error(err)
-				return
-			}
-			b.ReportMetric(100*float64(losses[0].Lost())/float64(losses[0].Events), "%lost")
-		}()
-	}
 	b.ResetTimer()
 	for range b.N {
 		unix.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
@@ -55,9 +73,24 @@ func benchmarkGetppid(b *testing.B, h *Host, reqs []Request) {
 func BenchmarkStart(b *testing.B) {
 	for range b.N {
 		h := detect(b)
-		s := attach(b, h, Request{Probe: h.catalog.Match("syscall:exit")[0], Fields: h.catalog.Match("syscall:exit")[0].Fields})
+		p := h.catalog.Match("syscall:exit")[0]
+		s := attachWants(b, h, want{probe: p, fields: p.Fields})
 		if err := s.Detach(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkGet reads a field of an event.
+func BenchmarkGet(b *testing.B) {
+	p := load(b).Match("nvme:complete_rq")[0]
+	l := NewLayout(0, p, p.Fields, nil)
+	var e Event
+	if err := decodeEvent(sampleOf(l, make([]byte, p.size)), []*Layout{l}, &e); err != nil {
+		b.Fatal(err)
+	}
+	f := p.Field("nsecs")
+	for b.Loop() {
+		e.Get(f)
 	}
 }

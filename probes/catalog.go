@@ -6,7 +6,9 @@ import (
 	"path"
 	"sort"
 	"strings"
+	"sync"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
 	"trace/bpf"
@@ -28,8 +30,12 @@ type hook struct {
 	// functions are attached as fexit or kprobe: the first alternative whose functions this kernel has. A name that ends in ?
 	// is used where it exists.
 	functions [][]string
+	// sampled is attached to a clock on each CPU, which ticks Request.Hz times a second.
+	sampled bool
 	// unless names a type of the kernel; where it is known the hook is not needed.
 	unless string
+	// entries says how many the map that is called like the hook has to hold on this host, if more than the C source says.
+	entries func() uint32
 }
 
 var table = []entry{
@@ -44,13 +50,14 @@ var table = []entry{
 	{"nvme:complete_rq", hook{name: "nvme_complete_rq", tracepoint: "nvme_complete_rq"}},
 	{"nvme:setup_cmd", hook{name: "nvme_setup_cmd", tracepoint: "nvme_setup_cmd"}},
 	{"nvme:sq", hook{name: "nvme_sq", tracepoint: "nvme_sq"}},
+	{"profile:hz", hook{name: "profile_hz", sampled: true}},
 	{"syscall:enter", hook{name: "syscall_enter", tracepoint: "sys_enter"}},
 	{"syscall:exit", hook{name: "syscall_exit", tracepoint: "sys_exit"}},
 }
 
 var helpers = []hook{
 	{name: "nvme_cqe", tracepoint: "nvme_sq"},
-	{name: "nvme_inflight", tracepoint: "nvme_setup_cmd"},
+	{name: "nvme_inflight", tracepoint: "nvme_setup_cmd", entries: nvmeRequests},
 	{name: "nvme_learn", tracepoint: "nvme_setup_cmd", unless: "nvme_request"},
 	{name: "qp_state", functions: [][]string{{"ib_modify_qp_with_udata", "ib_modify_qp", "ib_destroy_qp_user"}}},
 	{name: "syscall_start", tracepoint: "sys_enter"},
@@ -68,6 +75,7 @@ type module struct {
 var modules = map[string]module{
 	"ib":      {name: "ib_core", types: []string{"ib_", "rdma_"}, load: "modprobe ib_uverbs"},
 	"nvme":    {name: "nvme_core", types: []string{"nvme_"}, load: "modprobe nvme"},
+	"profile": {},
 	"syscall": {},
 }
 
@@ -84,11 +92,13 @@ func (m module) owns(typeName string) bool {
 type Catalog struct {
 	probes []*Probe
 	types  map[string]*btf.Spec // by object
+	// objects, parsed once; who changes one takes a copy.
+	objects map[string]func() (*ebpf.CollectionSpec, error)
 }
 
 // Load reads the catalog from the embedded objects.
 func Load() (*Catalog, error) {
-	c := &Catalog{types: make(map[string]*btf.Spec)}
+	c := &Catalog{types: make(map[string]*btf.Spec), objects: make(map[string]func() (*ebpf.CollectionSpec, error))}
 	enums := make(map[string]*Enum)
 	for _, e := range table {
 		group, name, _ := strings.Cut(e.probe, ":")
@@ -98,6 +108,7 @@ func Load() (*Catalog, error) {
 				return nil, err
 			}
 			c.types[group] = types
+			c.objects[group] = sync.OnceValues(func() (*ebpf.CollectionSpec, error) { return bpf.Load(group) })
 		}
 		p, err := newProbe(group, name, e.hook, c.types[group], enums)
 		if err != nil {
@@ -132,8 +143,8 @@ func newProbe(group, name string, h hook, types *btf.Spec, enums map[string]*Enu
 	if err := p.addFields(event.Members, "", 0, enums); err != nil {
 		return nil, err
 	}
-	for _, f := range p.Fields {
-		f.Common = commonFields[f.Name]
+	for i, f := range p.Fields {
+		f.index, f.Common = i, commonFields[f.Name]
 	}
 	return p, nil
 }

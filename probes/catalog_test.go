@@ -121,6 +121,9 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 				known[kind+"_"+h.name] = true
 			}
 		}
+		if h.sampled {
+			known["perf_event_"+h.name] = true
+		}
 		for _, kind := range []string{"fentry", "fexit", "kprobe", "kretprobe"} {
 			for _, f := range slices.Concat(h.functions...) {
 				known[kind+"_"+h.name+"__"+strings.TrimSuffix(f, "?")] = true

@@ -7,7 +7,7 @@
 //	Load        -> Catalog            no kernel needed: the same on every host
 //	Detect      -> Host               what this kernel has: BTF, symbols, tracepoints, modules, capabilities
 //	Host.Status -> Status             which variant of a probe would be used here, and why not the others
-//	Attach      -> Session            programs loaded with the wanted fields, attached
-//	Session.Read -> Event             typed events in the order of the ring buffer
+//	Attach      -> Session            programs loaded with the generated code of each request, attached
+//	Session.Read -> Event             records of the generated code, by their Layout, in the order of the ring buffer
 //	Session.Losses                    everything that is missing from what was read
 package probes

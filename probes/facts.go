@@ -107,7 +107,7 @@ func paranoidFact() Fact {
 	level := perfParanoid()
 	f := Fact{Name: "perf_event_paranoid", Value: fmt.Sprint(level), OK: true}
 	if level > 2 {
-		f.Value += ": kprobes need CAP_SYS_ADMIN"
+		f.Value += ": kprobes and profile:hz need CAP_SYS_ADMIN"
 	}
 	return f
 }

@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
-
-	"trace/bpf"
 )
 
 func (s *Session) openRing(o AttachOptions) (*ebpf.Map, error) {
@@ -21,7 +20,7 @@ func (s *Session) openRing(o AttachOptions) (*ebpf.Map, error) {
 	if size == 0 {
 		size = DefaultRingBytes
 	}
-	ring, err := ebpf.NewMap(&ebpf.MapSpec{Name: ringName, Type: ebpf.RingBuf, MaxEntries: uint32(size)})
+	ring, err := ebpf.NewMap(&ebpf.MapSpec{Name: RingName, Type: ebpf.RingBuf, MaxEntries: uint32(size)})
 	if err != nil {
 		return nil, fmt.Errorf("ring buffer of %d bytes: %w", size, explain(err))
 	}
@@ -39,20 +38,25 @@ type loader struct {
 	types *btf.Spec
 }
 
-// newLoader prepares the object: what is wanted of each event, the functions that the programs call, and the maps.
-func (s *Session) newLoader(group string, requests []*request, ring *ebpf.Map) (*loader, error) {
-	spec, err := bpf.Load(group)
+// newLoader prepares the object: what is wanted of each event, the functions that the programs call, and the maps, some of which
+// are shared with others.
+func (s *Session) newLoader(group string, requests []*request, shared map[string]*ebpf.Map) (*loader, error) {
+	object, err := s.host.catalog.objects[group]()
 	if err != nil {
 		return nil, err
 	}
-	spec.Maps[ringName] = &ebpf.MapSpec{Name: ringName, Type: ebpf.RingBuf, MaxEntries: ring.MaxEntries()}
-	if inflight := spec.Maps["nvme_inflight"]; inflight != nil {
-		inflight.MaxEntries = max(inflight.MaxEntries, nvmeRequests())
+	spec := object.Copy()
+	for name, m := range shared {
+		spec.Maps[name] = specOf(name, m)
 	}
 	used := make(map[string]bool)
 	for _, r := range requests {
 		setConstant(spec, r.Probe.event+"_want", r.wanted())
 		for _, hk := range r.hooks {
+			if hk.entries != nil {
+				m := spec.Maps[hk.name]
+				m.MaxEntries = max(m.MaxEntries, hk.entries())
+			}
 			for _, v := range s.host.variants(group, hk) {
 				for _, p := range v.programs {
 					used[p.name] = true
@@ -75,7 +79,14 @@ func (s *Session) newLoader(group string, requests []*request, ring *ebpf.Map) (
 		return nil, fmt.Errorf("types of the kernel: %w", err)
 	}
 	l := &loader{spec: spec, types: types}
-	return l, s.createMaps(l, ring)
+	return l, s.createMaps(l, shared)
+}
+
+// specOf describes a map that is there, so that programs can refer to it.
+func specOf(name string, m *ebpf.Map) *ebpf.MapSpec {
+	return &ebpf.MapSpec{
+		Name: name, Type: m.Type(), KeySize: m.KeySize(), ValueSize: m.ValueSize(), MaxEntries: m.MaxEntries(), Flags: m.Flags(),
+	}
 }
 
 // setConstant writes a constant of the C source into the contents of the map that holds it.
@@ -87,21 +98,9 @@ func setConstant(spec *ebpf.CollectionSpec, name string, value []byte) {
 	section.Contents = []ebpf.MapKV{{Key: section.Contents[0].Key, Value: data}}
 }
 
-// Stages of capture, enum stage in trace.h.
-const stageAfterFilter = 2
-
-// wanted returns the content of X_want: the stage in which the member at each offset is captured.
-func (r *request) wanted() []byte {
-	want := make([]byte, r.Probe.size)
-	for _, f := range r.Fields {
-		want[f.offset] = stageAfterFilter
-	}
-	return want
-}
-
 // keepMaps removes the maps that no program refers to: they would cost memory.
 func keepMaps(spec *ebpf.CollectionSpec) {
-	used := map[string]bool{ringName: true}
+	used := make(map[string]bool)
 	for _, p := range spec.Programs {
 		for _, ins := range p.Instructions {
 			if ins.IsLoadFromMap() {
@@ -116,12 +115,15 @@ func keepMaps(spec *ebpf.CollectionSpec) {
 	}
 }
 
-func (s *Session) createMaps(l *loader, ring *ebpf.Map) error {
-	maps := l.spec.Copy()
-	maps.Programs = nil
+// createMaps creates the maps of an object, but those that are shared.
+func (s *Session) createMaps(l *loader, shared map[string]*ebpf.Map) error {
+	only := l.spec.Copy()
+	only.Programs = nil
 	// The library would map the variables into memory, and keep their maps alive until the garbage collector comes by.
-	maps.Variables = nil // their values are in the contents of the maps
-	c, err := ebpf.NewCollectionWithOptions(maps, ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{ringName: ring}})
+	only.Variables = nil // their values are in the contents of the maps
+	there := maps.Clone(shared)
+	maps.DeleteFunc(there, func(name string, _ *ebpf.Map) bool { return only.Maps[name] == nil })
+	c, err := ebpf.NewCollectionWithOptions(only, ebpf.CollectionOptions{MapReplacements: there})
 	if err != nil {
 		return fmt.Errorf("maps: %w", explain(err))
 	}
@@ -132,10 +134,17 @@ func (s *Session) createMaps(l *loader, ring *ebpf.Map) error {
 	return nil
 }
 
+// rejects tells whether an error is the verifier's answer to a program, rather than that of a policy or limit: these refuse a
+// program before anything is written into the verifier's log.
+func rejects(err error) bool {
+	var answer *ebpf.VerifierError
+	return errors.As(err, &answer) && (len(answer.Log) > 0 || !errors.Is(err, unix.EPERM))
+}
+
 // explain says what a refusal of bpf(2) means. The capabilities that a variant needs were checked before, so what is left is the
 // limit on locked memory, which kernels before 5.11 count maps against, or a policy.
 func explain(err error) error {
-	if !errors.Is(err, unix.EPERM) {
+	if !errors.Is(err, unix.EPERM) || rejects(err) {
 		return err
 	}
 	var limit unix.Rlimit

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+	"io"
+	"slices"
 
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
@@ -33,7 +31,7 @@ func (s *Session) Read(ctx context.Context, fn func(*Event) error) error {
 		if err != nil {
 			return fmt.Errorf("ring buffer: %w", err)
 		}
-		if err := decodeEvent(sample.RawSample, s.requests, &event); err != nil {
+		if err := decodeEvent(sample.RawSample, s.layouts, &event); err != nil {
 			return err
 		}
 		if err := fn(&event); err != nil {
@@ -45,13 +43,15 @@ func (s *Session) Read(ctx context.Context, fn func(*Event) error) error {
 // Losses is what is missing from the events of a probe.
 type Losses struct {
 	Probe *Probe
-	// Events that the programs saw in the kernel and could build, lost ones included.
-	Events uint64
-	// RingBuffer counts events that were lost because the ring buffer was full.
+	// Events that the programs saw in the kernel and could build, lost ones included: Passed, which some clause of the program
+	// wanted, and Rejected.
+	Events, Passed, Rejected uint64
+	// RingBuffer counts records that were lost because the ring buffer was full; an event may send one for each clause.
 	RingBuffer uint64
 	// Unseen counts events that could not be built, because their beginning was not seen.
 	Unseen uint64
-	// Missed counts runs of the programs that the kernel skipped, because the program was already running on that CPU.
+	// Missed counts runs of the programs that the kernel skipped, because the program was already running on that CPU: interrupted,
+	// or, on a system call in kernels that allow that, preempted.
 	Missed uint64
 	// Unmatched counts events that were delivered without what their beginning tells, because it was not seen: as a rule what was
 	// in progress when tracing began.
@@ -71,10 +71,37 @@ func (s *Session) Losses() ([]Losses, error) {
 		if err != nil {
 			return nil, fmt.Errorf("counts of %s: %w", r.Probe, err)
 		}
+		if i := slices.IndexFunc(all, func(o Losses) bool { return o.Probe == r.Probe }); i >= 0 {
+			all[i].add(l)
+			continue
+		}
 		all = append(all, l)
 	}
 	return all, nil
 }
+
+// add adds what another request for the same probe counted.
+func (l *Losses) add(o Losses) {
+	l.Events += o.Events
+	l.Passed += o.Passed
+	l.Rejected += o.Rejected
+	l.RingBuffer += o.RingBuffer
+	l.Unseen += o.Unseen
+	l.Missed += o.Missed
+	l.Unmatched += o.Unmatched
+	l.InFlightFull += o.InFlightFull
+}
+
+// Counters of an event, enum counter in trace.h.
+const (
+	countPassed = iota
+	countRejected
+	countRingFull
+	countUnmatched
+	countInflightFull
+	countUnseen
+	counters
+)
 
 func (r *request) losses() (Losses, error) {
 	var perCPU [][counters]uint64
@@ -88,8 +115,8 @@ func (r *request) losses() (Losses, error) {
 		}
 	}
 	l := Losses{
-		Probe: r.Probe, Events: n[countEvents], RingBuffer: n[countRingFull], Unseen: n[countUnseen],
-		InFlightFull: n[countInflightFull],
+		Probe: r.Probe, Events: n[countPassed] + n[countRejected], Passed: n[countPassed], Rejected: n[countRejected],
+		RingBuffer: n[countRingFull], Unseen: n[countUnseen], InFlightFull: n[countInflightFull],
 	}
 	// Without helpers nothing looks for beginnings.
 	if len(r.hooks) > 1 {
@@ -112,7 +139,11 @@ func (r *request) losses() (Losses, error) {
 }
 
 // missedByLink is how often a kprobe was hit and could not run its program; kernels before 6.7 do not tell.
-func missedByLink(l link.Link) uint64 {
+func missedByLink(attached io.Closer) uint64 {
+	l, ok := attached.(link.Link)
+	if !ok {
+		return 0
+	}
 	info, err := l.Info()
 	if err != nil {
 		return 0
@@ -123,30 +154,4 @@ func missedByLink(l link.Link) uint64 {
 		}
 	}
 	return 0
-}
-
-// maxInflight bounds the memory for NVMe commands in flight: about 16 MiB. Large machines have millions of tags, and use a few.
-const maxInflight = 1 << 16
-
-// nvmeRequests returns how many NVMe commands can be in flight: a request for each tag of each hardware queue.
-func nvmeRequests() uint32 {
-	total := 0
-	disks, _ := filepath.Glob("/sys/block/nvme*")
-	for _, disk := range disks {
-		queues, _ := filepath.Glob(disk + "/mq/*")
-		total += max(len(queues), 1) * readInt(disk+"/queue/nr_requests")
-	}
-	return uint32(min(total, maxInflight))
-}
-
-func readInt(path string) int {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil {
-		return 0
-	}
-	return n
 }

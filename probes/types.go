@@ -85,10 +85,17 @@ type Field struct {
 	// Optional fields may be absent from an event.
 	Optional bool
 
+	index  int      // in Probe.Fields
 	offset int      // in the event struct, bytes
 	has    hasBit   // the presence bit of an optional field
 	needs  []string // helper hooks that have to be attached for this field
 }
+
+// Place returns where the field is in the event struct, in bytes.
+func (f *Field) Place() (offset, size int) { return f.offset, f.Type.Size }
+
+// Presence returns the bit in the event struct that tells whether an optional field is there: a byte, and a mask for it.
+func (f *Field) Presence() (offset int, mask uint8) { return f.has.offset, f.has.mask }
 
 // hasBit is the place of a presence bit in the event struct.
 type hasBit struct {

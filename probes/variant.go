@@ -14,7 +14,7 @@ import (
 
 // A variant is one way to attach a hook: which programs of the object go where.
 type variant struct {
-	// name is tp_btf, raw_tp, fexit or kprobe.
+	// name is tp_btf, raw_tp, fexit, kprobe or perf_event.
 	name     string
 	programs []program
 	// caps are the capabilities that it needs.
@@ -27,8 +27,8 @@ type variant struct {
 // its beginning.
 type program struct {
 	name     string // in the object
-	kind     string // tp_btf, raw_tp, fentry, fexit, kprobe, kretprobe
-	target   string // tracepoint or kernel function
+	kind     string // tp_btf, raw_tp, fentry, fexit, kprobe, kretprobe, perf_event
+	target   string // tracepoint, kernel function or clock
 	optional bool   // left out where there is no target
 }
 
@@ -60,7 +60,10 @@ func (c *Catalog) program(object, name string) *btf.Func {
 
 // variants returns the ways to attach a hook of an object, best first.
 func (h *Host) variants(object string, hk hook) []variant {
-	if hk.tracepoint != "" {
+	switch {
+	case hk.sampled:
+		return []variant{h.sampledVariant(hk)}
+	case hk.tracepoint != "":
 		return h.tracepointVariants(object, hk)
 	}
 	var found []variant
@@ -68,6 +71,27 @@ func (h *Host) variants(object string, hk hook) []variant {
 		found = append(found, h.functionVariants(object, hk, functions)...)
 	}
 	return found
+}
+
+// sampledVariant needs nothing of the kernel's types.
+func (h *Host) sampledVariant(hk hook) variant {
+	v := variant{name: "perf_event", programs: []program{{name: "perf_event_" + hk.name, kind: "perf_event", target: clockName}}, caps: perfCaps()}
+	v.check = func() error {
+		if missing := h.lacking(v.caps); len(missing) > 0 {
+			return &PermissionError{Missing: missing}
+		}
+		return checkClocks()
+	}
+	return v
+}
+
+// perfCaps are the capabilities for programs on perf events: Debian's kernels know a level 3 of perf_event_paranoid, at which they
+// are the administrator's.
+func perfCaps() []string {
+	if perfParanoid() > 2 {
+		return []string{capSysAdmin}
+	}
+	return []string{capBPF, capPerfmon}
 }
 
 func (h *Host) tracepointVariants(object string, hk hook) []variant {
@@ -134,10 +158,7 @@ func (e *PermissionError) Unwrap() error { return unix.EPERM }
 
 // functionVariants are fexit and kprobe on a list of functions, of which those that end in ? need not be there.
 func (h *Host) functionVariants(object string, hk hook, functions []string) []variant {
-	fexit, kprobe := variant{name: "fexit", caps: h.fexitCaps(functions)}, variant{name: "kprobe", caps: []string{capBPF, capPerfmon}}
-	if perfParanoid() > 2 {
-		kprobe.caps = []string{capSysAdmin}
-	}
+	fexit, kprobe := variant{name: "fexit", caps: h.fexitCaps(functions)}, variant{name: "kprobe", caps: perfCaps()}
 	for _, f := range functions {
 		fexit.programs = append(fexit.programs, h.programsOn(object, hk, f, "fentry", "fexit")...)
 		kprobe.programs = append(kprobe.programs, h.programsOn(object, hk, f, "kprobe", "kretprobe")...)

@@ -15,8 +15,8 @@ import (
 
 var full = flag.Bool("full", false, "attach every variant fifty times, and try every field of every probe alone")
 
-// Every variant of every probe and helper that this host does not rule out loads and attaches, with all fields, again and again,
-// and leaves nothing behind. The table is printed: VARIANT, probe, kernel, variant, yes or no and why.
+// Every variant of every probe and helper that this host does not rule out loads and attaches, with all fields and all of the stack, again
+// and again, and leaves nothing behind. The table is printed: VARIANT, probe, kernel, variant, yes or no and why.
 func TestVMLoad(t *testing.T) {
 	times := 2
 	if *full {
@@ -44,39 +44,11 @@ func TestVMLoad(t *testing.T) {
 				continue
 			}
 			t.Run(p.String()+"/"+name, func(t *testing.T) {
-				cycle(t, times, func() (*Session, error) { return attachOnly(h, p, i) })
+				reqs, o := requestsFor(wantAll(t, h, p))
+				cycle(t, times, func() (*Session, error) { return attachOnly(h, i, reqs[0], o) })
 			})
 		}
 	}
-}
-
-// attachOnly attaches one variant of a probe, and of the helpers that it needs those of the same name.
-func attachOnly(h *Host, p *Probe, index int) (*Session, error) {
-	s := &Session{host: h}
-	r := &request{Request: Request{Probe: p, Fields: p.Fields}, record: newRecord(0, p.Fields), hooks: h.hooksFor(Request{Probe: p, Fields: p.Fields})}
-	s.requests = append(s.requests, r)
-	ring, err := s.openRing(AttachOptions{})
-	if err != nil {
-		return nil, err
-	}
-	l, err := s.newLoader(p.Group, s.requests, ring)
-	if err != nil {
-		return nil, err
-	}
-	r.counts = l.maps[p.event+"_counts"]
-	want := h.variants(p.Group, p.hook)[index].name
-	for _, hk := range r.hooks {
-		for i, v := range h.variants(p.Group, hk) {
-			if v.check() != nil || v.name != want || hk.name == p.hook.name && i != index {
-				continue
-			}
-			if err := s.attachVariant(l, r, v); err != nil {
-				s.Close()
-				return nil, fmt.Errorf("%s: %w", hk.name, err)
-			}
-		}
-	}
-	return s, nil
 }
 
 // What is in the VM already, and what it takes to be there, the kernel says itself.
@@ -89,24 +61,38 @@ func TestVMNothingIsMissing(t *testing.T) {
 	}
 }
 
-// Nothing but the workload uses the disk and the RDMA device, so each field can be captured quite alone. Those of one probe share
-// their macros with those of the next, so two probes will do; -full does all.
+// Workloads. Nothing else uses the disk and the RDMA device.
+const (
+	readDisk = "dd if=/dev/nvme0n1 of=/dev/null bs=4k count=2 iflag=direct"
+	pingpong = "taskset -c 0 ibv_rc_pingpong -d rxe0 -g 1 -n 5 & until taskset -c 1 ibv_rc_pingpong -d rxe0 -g 1 -n 5 10.9.0.1; do sleep 0.2; done; wait"
+)
+
+// Each field can be captured quite alone. Those of one probe share their macros with those of the next, so two probes will do;
+// -full does all.
 func TestVMFieldsAlone(t *testing.T) {
-	const (
-		read     = "dd if=/dev/nvme0n1 of=/dev/null bs=4k count=2 iflag=direct"
-		pingpong = "taskset -c 0 ibv_rc_pingpong -d rxe0 -g 1 -n 5 & until taskset -c 1 ibv_rc_pingpong -d rxe0 -g 1 -n 5 10.9.0.1; do sleep 0.2; done; wait"
-	)
-	workloads := map[string]string{"nvme:complete_rq": read, "ib:modify_qp": pingpong}
+	workloads := map[string]string{"nvme:complete_rq": readDisk, "ib:modify_qp": pingpong}
 	if *full {
-		workloads = map[string]string{"nvme:[cs]*": read, "ib:*": pingpong}
+		workloads = map[string]string{"nvme:[cs]*": readDisk, "ib:*": pingpong}
 	}
 	h := detect(t)
 	for glob, workload := range workloads {
 		for _, p := range h.catalog.Match(glob) {
 			t.Run(p.String(), func(t *testing.T) {
-				compareAlone(t, h, p, nil, func(snapshot) bool { return true }, func() { shell(t, workload) })
+				compareAlone(t, h, p, func() job { return job{run: func() { shell(t, workload) }} })
 			})
 		}
+	}
+}
+
+// A call whose beginning there was no room to remember is lost, and counted.
+func TestVMUnseen(t *testing.T) {
+	h := detect(t)
+	p := h.catalog.Match("ib:modify_qp")[0]
+	s := attachWants(t, h, want{probe: p, fields: p.Fields})
+	fill(t, s, "modify_calls")
+	events := collect(t, s, func() { shell(t, pingpong) })
+	if l := lossesOf(t, s)[0]; len(events) != 0 || l.Unseen == 0 || l.InFlightFull != l.Unseen || l.Lost() != l.Unseen {
+		t.Errorf("%d events, counted %+v", len(events), l)
 	}
 }
 

@@ -53,14 +53,18 @@ func loadCatalog(t *testing.T) []*probes.Probe {
 // Every flag of the help is in README, and README tells of no flag of trace that there is not.
 func TestReadmeKnowsFlags(t *testing.T) {
 	text := readDoc(t, "README.md")
-	command := rootCommand(streams{out: io.Discard, err: io.Discard})
+	command := rootCommand(streams{out: io.Discard, err: io.Discard}, nil)
 	command.InitDefaultHelpFlag()
 	command.InitDefaultVersionFlag()
 	known := make(map[string]bool)
 	command.Flags().VisitAll(func(f *pflag.Flag) {
 		long, short := "--"+f.Name, "-"+f.Shorthand
 		known[long], known[short] = true, true
-		told := regexp.MustCompile("`(" + long + "|" + short + ")[ `]")
+		names := long
+		if f.Shorthand != "" {
+			names += "|" + short
+		}
+		told := regexp.MustCompile("`(" + names + ")[ `]")
 		if !told.MatchString(text) {
 			t.Errorf("README.md does not tell of %s", long)
 		}
@@ -159,7 +163,7 @@ func TestReadmeExamples(t *testing.T) {
 // checkCommand checks flags and program of a command without running it.
 func checkCommand(t *testing.T, e example, catalog []*probes.Probe) {
 	t.Helper()
-	command, rest, err := rootCommand(streams{out: io.Discard, err: io.Discard}).Find(e.args)
+	command, rest, err := rootCommand(streams{out: io.Discard, err: io.Discard}, nil).Find(e.args)
 	if err == nil {
 		err = command.ParseFlags(rest)
 	}
@@ -175,7 +179,7 @@ func checkCommand(t *testing.T, e example, catalog []*probes.Probe) {
 		t.Errorf("README.md: %s has %d programs", e.line, len(args))
 		return
 	}
-	if _, err := lang.Compile("program", args[0], catalog); err != nil {
+	if _, err := lang.Compile("program", args[0], catalog, lang.Options{}); err != nil {
 		t.Errorf("README.md: %s:\n%v", e.line, err)
 	}
 }

@@ -14,13 +14,15 @@ import (
 
 // layers are our packages and those of ours that each may import: cmd/trace -> lang -> probes -> bpf.
 var layers = map[string][]string{
-	"trace/cmd/trace":    {"trace/lang", "trace/probes"},
-	"trace/cmd/vmtest":   nil,
-	"trace/lang":         {"trace/lang/codegen", "trace/lang/syntax", "trace/probes"},
-	"trace/lang/codegen": nil,
-	"trace/lang/syntax":  nil,
-	"trace/probes":       {"trace/bpf"},
-	"trace/bpf":          nil,
+	"trace/cmd/bench":            nil,
+	"trace/cmd/trace":            {"trace/lang", "trace/lang/syntax", "trace/probes"},
+	"trace/cmd/vmtest":           nil,
+	"trace/lang":                 {"trace/lang/codegen", "trace/lang/syntax", "trace/probes"},
+	"trace/lang/codegen":         {"trace/lang/codegen/bpftest"}, // its tests
+	"trace/lang/codegen/bpftest": {"trace/lang/codegen"},
+	"trace/lang/syntax":          nil,
+	"trace/probes":               {"trace/bpf"},
+	"trace/bpf":                  nil,
 }
 
 // listed is what go list tells of a package.

@@ -84,7 +84,11 @@ func requireLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := lang.Compile("live", "syscall:enter", catalog.Probes())
+	program, err := lang.Compile("live", "syscall:enter", catalog.Probes(), lang.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := lang.NewPlan(program, lang.PlanOptions{CPUs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +96,7 @@ func requireLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	session, err := probes.Attach(context.Background(), host, program.Requests(), probes.AttachOptions{})
+	session, err := probes.Attach(context.Background(), host, plan.Requests(), probes.AttachOptions{Layouts: plan.Layouts()})
 	if denied := (*probes.PermissionError)(nil); errors.As(err, &denied) || errors.Is(err, unix.EPERM) {
 		t.Skip(err)
 	}

@@ -1,52 +1,70 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"trace/lang"
 	"trace/probes"
 )
 
-// runProgram compiles source, attaches its probes and prints their events until something ends it.
-func runProgram(ctx context.Context, s streams, o options, source string) error {
+// runProgram compiles a program, attaches its probes and does with their events what it says, until something ends it.
+func runProgram(ctx context.Context, s streams, o options, src source) error {
 	catalog, err := probes.Load()
 	if err != nil {
 		return err
 	}
-	program, err := lang.Compile("program", source, catalog.Probes())
+	program, err := lang.Compile(src.name, src.text, catalog.Probes(), lang.Options{Params: src.params, PID: o.pid})
 	if err != nil {
 		return programError{err}
+	}
+	if o.debug == "ast" {
+		_, err := io.WriteString(s.out, program.Dump())
+		return err
 	}
 	if names := inferred(program); names != "" && !o.quiet {
 		s.note("attaching %s", names)
 	}
-	host, err := probes.Detect(catalog, probes.HostOptions{BTF: o.btf})
-	if err != nil {
+	t := &tracer{streams: s, options: o, program: program, catalog: catalog, started: bootClock()}
+	if err := t.divide(nil); err != nil {
 		return err
 	}
-	out, err := openOutput(o.output, s.out)
-	if err != nil {
+	if o.debug == "bpf" {
+		return t.plan.Dump(s.out)
+	}
+	if t.host, err = probes.Detect(catalog, probes.HostOptions{BTF: o.btf}); err != nil {
 		return err
 	}
-	t := &tracer{
-		streams: s, options: o, program: program, host: host, out: out,
-		printer: lang.NewPrinter(out, o.format.Format, bootTime()),
-		tallies: newTallies(program),
+	if o.explain || o.debug == "plan" {
+		return t.plan.Explain(s.out, func(p *probes.Probe) string { return variantOf(t.host.Status(p)) })
+	}
+	if t.out, err = openOutput(o.output, s.out); err != nil {
+		return err
 	}
 	err = t.run(ctx)
-	if e := out.Close(); err == nil {
+	if e := t.out.Close(); err == nil {
 		err = unlessEnough(e)
 	}
 	return err
+}
+
+// variantOf says how a probe would be attached.
+func variantOf(s probes.Status) string {
+	if s.Variant == "" {
+		return "not available: " + s.Reason
+	}
+	return "by " + s.Variant
 }
 
 // inferred returns the names of the probes that the program does not name itself.
@@ -68,37 +86,49 @@ type tracer struct {
 	streams
 	options
 	program *lang.Program
+	catalog *probes.Catalog
 	host    *probes.Host
+	plan    *lang.Plan
+	exec    *lang.Run
 	out     *output
-	printer *lang.Printer
-	tallies map[*probes.Probe]*tally
-	printed uint64
+	started uint64 // as nsecs tells it
+	printed map[*probes.Probe]uint64
+	total   uint64 // printed
+	// first and second are what the two runs of --compare print.
+	first, second bytes.Buffer
 }
 
-// tally counts what became of the events of one probe that came to user space.
-type tally struct {
-	printed, rejected uint64
-	pid               *probes.Field
-}
-
-func newTallies(program *lang.Program) map[*probes.Probe]*tally {
-	tallies := map[*probes.Probe]*tally{}
-	for _, r := range program.Requests() {
-		tallies[r.Probe] = &tally{pid: r.Probe.Field("pid")}
-	}
-	return tallies
-}
-
-// bootTime returns when the machine was booted, in the local time zone.
-func bootTime() time.Time {
+// bootClock returns the time since the boot of the machine in nanoseconds: what nsecs tells.
+func bootClock() uint64 {
 	var since unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &since); err != nil {
 		panic(err) // every supported kernel has this clock
 	}
-	return time.Now().Add(-time.Duration(since.Nano()))
+	return uint64(since.Nano())
 }
 
-// run attaches the probes, prints events until something ends it, and reports what was lost.
+// bootTime returns when the machine was booted, in the local time zone.
+func bootTime() time.Time { return time.Now().Add(-time.Duration(bootClock())) }
+
+// divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
+func (t *tracer) divide(rejected map[*probes.Probe]bool) (err error) {
+	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
+		NoKernel: t.noKernel, Compare: t.compare, Rejected: rejected, MapEntries: t.mapSize, Started: t.started,
+		StackLeft: t.catalog.StackLeft, CompareExchange: lang.CompareExchange(), CPUs: possibleCPUs(),
+	})
+	return err
+}
+
+// possibleCPUs is how many parts a per-CPU map has.
+func possibleCPUs() int {
+	n, err := ebpf.PossibleCPU()
+	if err != nil { // without /sys
+		return 1
+	}
+	return n
+}
+
+// run attaches the probes, follows the program until something ends it, and reports what was lost.
 func (t *tracer) run(ctx context.Context) error {
 	ctx, release := catchSignals(ctx)
 	defer release()
@@ -114,6 +144,9 @@ func (t *tracer) run(ctx context.Context) error {
 	}
 	defer target.close()
 	session, err := t.attach(ctx)
+	if t.exec != nil {
+		defer t.exec.Close()
+	}
 	if ctx.Err() != nil && session == nil {
 		return nil // interrupted before there was anything to see
 	}
@@ -144,19 +177,76 @@ func catchSignals(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// attach attaches the probes and says which.
+// attach runs the begin clauses, attaches the probes and says which. Code that the kernel rejects is a bug in trace: its clauses
+// go on in user space, and the user is told.
 func (t *tracer) attach(ctx context.Context) (*probes.Session, error) {
 	began := time.Now()
-	session, err := probes.Attach(ctx, t.host, t.program.Requests(), probes.AttachOptions{RingBytes: int(t.bufferSize)})
-	if err != nil {
+	rejected := map[*probes.Probe]bool{}
+	for {
+		session, err := t.tryAttach(ctx, len(rejected) > 0)
+		var refusal *probes.RejectedError
+		if !errors.As(err, &refusal) || rejected[refusal.Probe] {
+			if err == nil {
+				t.tellAttached(session, time.Since(began))
+			}
+			return session, err
+		}
+		rejected[refusal.Probe] = true
+		t.note("%s: the kernel rejected the code for %s, which is a bug in trace: it runs in user space instead (-v shows more)",
+			refusal.Probe, strings.Join(t.clausesOf(refusal.Probe), ", "))
+		if t.verbose {
+			t.note("%+v", refusal.Err)
+		}
+		if err := errors.Join(t.exec.Close(), t.divide(rejected)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// clausesOf returns the clauses of a probe.
+func (t *tracer) clausesOf(p *probes.Probe) []string {
+	var all []string
+	for _, c := range t.program.Clauses() {
+		for _, probe := range c.Probes {
+			if probe == p {
+				all = append(all, fmt.Sprintf("%q", c))
+			}
+		}
+	}
+	return all
+}
+
+// tryAttach attaches the plan at hand. The output of the begin clauses is not repeated when it is tried again.
+func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, error) {
+	options := lang.RunOptions{Printer: t.printer(t.out), Now: bootClock, Muted: again, Context: ctx}
+	if t.compare {
+		t.first.Reset()
+		t.second.Reset()
+		options.Printer = t.printer(io.MultiWriter(t.out, &t.first))
+		options.Shadow = t.printer(&t.second)
+	}
+	var err error
+	if t.exec, err = t.plan.Start(options); err != nil {
 		return nil, err
 	}
-	took := time.Since(began)
+	if err := t.exec.Begin(); err != nil {
+		return nil, err
+	}
+	return probes.Attach(ctx, t.host, t.plan.Requests(), probes.AttachOptions{
+		RingBytes: int(t.bufferSize), Maps: t.exec.Maps(), Layouts: t.plan.Layouts(),
+	})
+}
+
+func (t *tracer) printer(w io.Writer) *lang.Printer {
+	return lang.NewPrinter(w, t.format.Format, bootTime())
+}
+
+func (t *tracer) tellAttached(session *probes.Session, took time.Duration) {
 	for _, err := range session.Skipped() {
 		t.note("without %v", err)
 	}
 	if t.quiet {
-		return session, nil
+		return
 	}
 	attached := session.Variants()
 	fmt.Fprintf(t.err, "Attached %s (%s). Hit Ctrl-C to end.\n", plural(len(attached), "probe"), strings.Join(attached, ", "))
@@ -166,7 +256,6 @@ func (t *tracer) attach(ctx context.Context) (*probes.Session, error) {
 			t.note("not used: %v", err)
 		}
 	}
-	return session, nil
 }
 
 func plural[N int | uint64](n N, noun string) string {
@@ -176,7 +265,7 @@ func plural[N int | uint64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// follow prints events until ctx ends or one of ends has waited for its event, then those that are still in the buffer.
+// follow does what the program says until ctx ends or one of ends has waited for its event, then with what is still in the buffer.
 func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session, ends ...func(context.Context) bool) error {
 	var wg sync.WaitGroup
 	for _, wait := range ends {
@@ -189,60 +278,79 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	if t.timeout > 0 {
 		defer time.AfterFunc(t.timeout, end).Stop()
 	}
+	failed := make(chan error, 1)
+	for _, c := range t.exec.Intervals() {
+		wg.Go(func() { t.tick(ctx, end, c, failed) })
+	}
 	report := &report{tracer: t, session: session}
 	wg.Go(func() { report.watch(ctx) })
+	t.printed = map[*probes.Probe]uint64{}
+	if t.exec.Stopped() { // exit() in a begin clause
+		end()
+	}
 	err := session.Read(ctx, t.event)
 	losses, lossErr := session.Losses() // before the end of -n detaches: what is left unread then is not lost
 	end()
 	wg.Wait()
+	select {
+	case e := <-failed:
+		err = errors.Join(unlessEnough(err), e)
+	default:
+	}
+	if unlessEnough(err) == nil {
+		// The end clauses and the last maps see what was counted until no program runs any more.
+		err = errors.Join(session.Detach(), t.exec.End())
+	}
 	t.out.flush() // data comes before the report; an error stays in the buffer for Close
 	verdict := report.finish(losses)
 	if err := errors.Join(unlessEnough(err), lossErr); err != nil {
 		return err
 	}
-	return verdict
+	return errors.Join(t.difference(), verdict)
 }
 
-// errEnough ends the reading when -n events were printed.
-var errEnough = errors.New("enough events")
-
-// event prints an event once for each clause that it passes.
-func (t *tracer) event(e *probes.Event) error {
-	tally := t.tallies[e.Probe]
-	before := tally.printed
-	if t.pid == 0 || tally.isOf(e, t.pid) {
-		for _, c := range t.program.Clauses() {
-			if err := t.printIf(c, e, tally); err != nil {
-				return err
+// tick runs an interval clause whenever it is due, until ctx ends.
+func (t *tracer) tick(ctx context.Context, end func(), c *lang.Clause, failed chan<- error) {
+	tick := time.NewTicker(c.Period())
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := t.exec.Interval(c)
+		if err != nil {
+			select {
+			case failed <- err:
+			default:
 			}
 		}
+		if err != nil || t.exec.Stopped() {
+			end()
+			return
+		}
+		t.out.flush()
 	}
-	if tally.printed == before {
-		tally.rejected++
-	}
-	return nil
 }
 
-// printIf prints an event if it passes the clause.
-func (t *tracer) printIf(c *lang.Clause, e *probes.Event, tally *tally) error {
-	if pass, err := c.Match(e); !pass {
+// errEnough ends the reading when -n events were printed or the program called exit().
+var errEnough = errors.New("enough events")
+
+// event does what is left to do for an event.
+func (t *tracer) event(e *probes.Event) error {
+	passed, err := t.exec.Event(e)
+	if err != nil {
 		return err
 	}
-	if err := t.printer.Event(e); err != nil {
-		return err
+	if passed {
+		t.printed[e.Probe]++
+		t.total++
 	}
-	tally.printed++
-	t.printed++
-	if t.printed == t.count {
+	if t.total == t.count && passed || t.exec.Stopped() {
 		return errEnough
 	}
 	return nil
-}
-
-// isOf says whether e is an event of process pid.
-func (t *tally) isOf(e *probes.Event, pid int) bool {
-	v, ok := e.Get(t.pid)
-	return ok && v == uint64(pid)
 }
 
 // unlessEnough is err, or nil if it says that there is nobody who wants more events.
@@ -251,4 +359,12 @@ func unlessEnough(err error) error {
 		return nil
 	}
 	return err
+}
+
+// difference is the outcome of --compare: an error if the two runs printed different things.
+func (t *tracer) difference() error {
+	if !t.compare || bytes.Equal(t.first.Bytes(), t.second.Bytes()) {
+		return nil
+	}
+	return fmt.Errorf("the engines differ, which is a bug in trace; the second run, all of it in user space, printed:\n%s", t.second.Bytes())
 }

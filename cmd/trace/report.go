@@ -41,14 +41,44 @@ func (r *report) finish(losses []probes.Losses) error {
 		if !r.quiet {
 			r.tellIncomplete(l)
 		}
-		if t := r.tallies[l.Probe]; r.verbose {
-			r.note("%v: %d seen, %d printed, %d rejected, %d lost", l.Probe, l.Events, t.printed, t.rejected, l.Lost())
+		if r.verbose {
+			r.note("%v: %d seen, %d printed, %d rejected, %d lost", l.Probe, l.Events, r.printed[l.Probe],
+				l.Rejected+r.exec.Rejected(l.Probe), l.Lost())
 		}
 	}
-	if r.strict && slices.ContainsFunc(losses, func(l probes.Losses) bool { return l.Lost() > 0 }) {
+	lost, err := r.finishMaps()
+	if err != nil {
+		return err
+	}
+	if r.strict && (lost || slices.ContainsFunc(losses, func(l probes.Losses) bool { return l.Lost() > 0 })) {
 		return errLost
 	}
 	return nil
+}
+
+// finishMaps reports what could not be done in maps, and tells whether something was lost.
+func (r *report) finishMaps() (lost bool, err error) {
+	losses, err := r.exec.MapLosses()
+	if err != nil {
+		return false, err
+	}
+	for _, l := range losses {
+		lost = lost || l.Lost() > 0
+		if l.Full > 0 {
+			r.note("%s: no room for %s: the map is full with %d keys (raise --map-size, or let %[1]s = lru(…))",
+				l.Map, plural(l.Full, "update"), l.Entries)
+		}
+		if l.NoMemory > 0 {
+			r.note("%s: the kernel had no memory for %s", l.Map, plural(l.NoMemory, "update"))
+		}
+		if l.Busy > 0 {
+			r.note("%s: lost %s, as others were changing the map at that moment", l.Map, plural(l.Busy, "update"))
+		}
+		if l.Absent > 0 && !r.quiet {
+			r.note("%s: skipped %s, whose value was absent", l.Map, plural(l.Absent, "update"))
+		}
+	}
+	return lost, nil
 }
 
 // tellIncomplete explains absent fields; as a rule such an event was in progress when tracing began.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,12 +14,13 @@ import (
 	"trace/probes"
 )
 
-const rootLong = `trace shows RDMA and NVMe events of this machine, filtered by expressions over their fields.
-It needs no compiler and no kernel headers.`
+const rootLong = `trace runs a small program on the RDMA and NVMe events of this machine: it filters, aggregates and prints them,
+in the kernel as far as it can. It needs no compiler and no kernel headers.`
 
 const rootExample = `  trace 'qp.state==RTR'                          the probes are inferred from the fields
   trace 'nvme:complete_rq / latency > 1ms /'     one probe, with a predicate
-  trace 'ib:create_qp, ib:modify_qp'             every event of two probes
+  trace 'nvme:complete_rq { @[ctrl, opcode] = hist(latency) }'
+  trace script.trace --interval=5s               a script, whose params are flags
   trace -f json -n 100 'nvme:*'                  100 events as JSON, one object a line
   trace -c 'nvme id-ctrl /dev/nvme0' 'nvme:*'    while a command runs
   trace -l 'nvme:*'                              the probes; -lv shows their fields
@@ -53,13 +55,19 @@ type options struct {
 	verbose    bool
 	btf        []string
 	bufferSize ringSize
+	noKernel   bool
+	compare    bool
+	explain    bool
+	debug      string
+	mapSize    uint32
+	fmt        string
 }
 
 // rootCommand returns the command line: a program next to a few subcommands.
-func rootCommand(s streams) *cobra.Command {
+func rootCommand(s streams, sc *script) *cobra.Command {
 	o := options{bufferSize: probes.DefaultRingBytes}
 	root := &cobra.Command{
-		Use:           "trace [flags] PROGRAM",
+		Use:           "trace [flags] PROGRAM|SCRIPT",
 		Long:          rootLong,
 		Example:       rootExample,
 		Version:       version(),
@@ -68,7 +76,7 @@ func rootCommand(s streams) *cobra.Command {
 		// Without this cobra takes every program for an unknown command.
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runRoot(cmd, s, o, args)
+			return runRoot(cmd, s, o, sc, args)
 		},
 		ValidArgsFunction: completeProbes,
 	}
@@ -80,6 +88,11 @@ func rootCommand(s streams) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.DisableDefaultCmd = true // ours names its shells as an argument
 	addFlags(root, &o)
+	if sc != nil {
+		sc.addFlags(root)
+		root.Long, root.Example = cmp.Or(sc.header(), sc.name), ""
+		root.Use = "trace [flags] " + sc.name
+	}
 	root.AddCommand(doctorCommand(s), completionCommand(s))
 	return root
 }
@@ -99,6 +112,12 @@ func addFlags(root *cobra.Command, o *options) {
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say which variants were attached, how long it took, and count events")
 	f.Var(&o.bufferSize, "buffer-size", "`SIZE` of the buffer from the kernel, a power of two; raise it if events are lost")
+	f.Uint32Var(&o.mapSize, "map-size", 0, "room for `N` keys in each map (default: 4096, or what fits 64 MiB)")
+	f.BoolVar(&o.explain, "explain", false, "do not run: say what runs in the kernel and what does not, and why")
+	f.StringVarP(&o.debug, "debug", "d", "", "do not run: print a `STAGE` of the program: ast, plan or bpf")
+	f.BoolVar(&o.noKernel, "no-kernel", false, "evaluate everything in user space, for comparison")
+	f.BoolVar(&o.compare, "compare", false, "evaluate everything twice, in the kernel and in user space, and fail if that differs")
+	f.StringVar(&o.fmt, "fmt", "", "do not run: print the script `FILE` in canonical form")
 	addHostFlags(root, o)
 }
 
@@ -112,37 +131,44 @@ func addHostFlags(cmd *cobra.Command, o *options) {
 }
 
 // runRoot does what the flags of a command line without subcommand ask for.
-func runRoot(cmd *cobra.Command, s streams, o options, args []string) error {
+func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string) error {
 	if o.list {
 		return runList(cmd, s, o, args)
+	}
+	if o.fmt != "" {
+		return formatScript(s, o.fmt)
 	}
 	if cmd.Flags().NFlag() == 0 && len(args) == 0 {
 		fmt.Fprintf(s.err, "%s\n\n%s", cmd.Long, cmd.UsageString())
 		return errHelpShown
 	}
-	source, err := programText(cmd, o, args)
+	src, err := programText(cmd, o, sc, args)
 	if err != nil {
 		return err
 	}
 	if err := checkOptions(cmd, o); err != nil {
 		return err
 	}
-	return runProgram(cmd.Context(), s, o, source)
+	return runProgram(cmd.Context(), s, o, src)
 }
 
-// programText returns the program of the command line, which is the argument or the value of -e.
-func programText(cmd *cobra.Command, o options, args []string) (string, error) {
+// programText returns the program of the command line: a script, the argument or the value of -e.
+func programText(cmd *cobra.Command, o options, sc *script, args []string) (source, error) {
 	switch given := cmd.Flags().Changed("program"); {
 	case given && len(args) > 0:
-		return "", usagef("two programs: one with -e, another as argument %q", args[0])
+		return source{}, usagef("two programs: one with -e, another as argument %q", args[0])
 	case given:
-		return o.source, nil
+		return source{name: "program", text: o.source}, nil
 	case len(args) == 0:
-		return "", usagef("no program; for example: trace 'qp.state==RTR'")
+		return source{}, usagef("no program; for example: trace 'qp.state==RTR'")
+	case len(args) > 1 && sc != nil:
+		return source{}, usagef("%s takes flags, and no argument %q (trace %[1]s --help)", sc.name, args[1])
 	case len(args) > 1:
-		return "", usagef("the program is one argument, here are %d: quote it, like trace '%s'", len(args), strings.Join(args, " "))
+		return source{}, usagef("the program is one argument, here are %d: quote it, like trace '%s'", len(args), strings.Join(args, " "))
+	case sc != nil:
+		return sc.source, nil
 	default:
-		return args[0], nil
+		return source{name: "program", text: args[0]}, nil
 	}
 }
 
@@ -158,6 +184,12 @@ func checkOptions(cmd *cobra.Command, o options) error {
 		return usagef("--timeout %v: must be greater than 0", o.timeout)
 	case changed("cmd") && len(strings.Fields(o.command)) == 0:
 		return usagef("-c needs a command")
+	case changed("debug") && !slices.Contains([]string{"ast", "plan", "bpf"}, o.debug):
+		return usagef("-d %s: no such stage: write ast, plan or bpf", o.debug)
+	case changed("map-size") && o.mapSize == 0:
+		return usagef("--map-size 0: a map needs room for a key")
+	case o.noKernel && o.compare:
+		return usagef("--no-kernel and --compare exclude each other")
 	case o.quiet && o.verbose:
 		return usagef("-q and -v exclude each other")
 	}

@@ -31,7 +31,11 @@ func (s streams) note(format string, args ...any) {
 // run executes one command line and returns its exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := streams{in: stdin, out: stdout, err: stderr}
-	root := rootCommand(s)
+	script, err := findScript(args)
+	if err != nil {
+		return exitStatus(s, err)
+	}
+	root := rootCommand(s, script)
 	root.SetArgs(args)
 	return exitStatus(s, root.ExecuteContext(ctx))
 }

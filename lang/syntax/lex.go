@@ -12,9 +12,13 @@ import (
 type kind uint8
 
 const (
-	eof   kind = iota
-	ident      // a name, with dots for fields: qp.state; keywords too
+	eof      kind = iota
+	ident         // a name, with dots for fields: qp.state; keywords too
+	variable      // $name
+	mapname       // @name, or @ alone
 	number
+	fraction // a decimal one without a unit; msg and help say why most places do not take it
+	element  // .0, a member of a tuple
 	str
 	op
 	bad // not a token; msg and help say why
@@ -28,6 +32,8 @@ type token struct {
 	nl   bool // a newline stands before it
 	msg  string
 	help string
+	// comments before the token, those of the line before it too.
+	comments []Comment
 }
 
 // is tells whether the token is the operator or keyword text.
@@ -42,7 +48,8 @@ type lexer struct {
 }
 
 func (l *lexer) next() token {
-	t := token{nl: l.space()}
+	var t token
+	l.space(&t)
 	start := l.pos
 	switch rest := l.src[l.pos:]; {
 	case rest == "":
@@ -50,6 +57,10 @@ func (l *lexer) next() token {
 		l.name(&t)
 	case isDigit(rest[0]):
 		l.number(&t)
+	case rest[0] == '.' && len(rest) > 1 && isDigit(rest[1]):
+		l.element(&t)
+	case rest[0] == '$' || rest[0] == '@':
+		l.sigil(&t)
 	case rest[0] == '"' || rest[0] == '\'' || rest[0] == '`':
 		l.str(&t)
 	default:
@@ -59,26 +70,45 @@ func (l *lexer) next() token {
 	return t
 }
 
-// space skips blanks and comments and tells whether a newline was among them.
-func (l *lexer) space() (nl bool) {
+// space skips blanks and comments and notes in t the comments and whether a newline was among them.
+func (l *lexer) space(t *token) {
 	for l.pos < len(l.src) {
-		rest := l.src[l.pos:]
-		atStart := l.pos == 0 || l.src[l.pos-1] == '\n'
-		switch {
-		case rest[0] == '\n':
-			nl = true
+		switch l.src[l.pos] {
+		case '\n':
+			t.nl = true
 			l.pos++
-		case rest[0] == ' ' || rest[0] == '\t' || rest[0] == '\r':
+		case ' ', '\t', '\r':
 			l.pos++
-		case strings.HasPrefix(rest, "//"), rest[0] == '#' && atStart:
-			line, _, _ := strings.Cut(rest, "\n")
-			l.pos += len(line)
 		default:
-			return nl
+			n := l.comment()
+			if n == 0 {
+				return
+			}
+			text := strings.TrimRight(l.src[l.pos:l.pos+n], " \t\r")
+			t.comments = append(t.comments, Comment{text, Span{l.pos, l.pos + len(text)}})
+			t.nl = t.nl || strings.Contains(text, "\n")
+			l.pos += n
 		}
 	}
-	return nl
 }
+
+// comment returns the length of the comment at hand, or 0. One that is not closed is none, and neither is #include.
+func (l *lexer) comment() int {
+	rest := l.src[l.pos:]
+	atStart := l.pos == 0 || l.src[l.pos-1] == '\n'
+	switch {
+	case strings.HasPrefix(rest, "//"), rest[0] == '#' && atStart && !strings.HasPrefix(rest, include):
+		line, _, _ := strings.Cut(rest, "\n")
+		return len(line)
+	case strings.HasPrefix(rest, "/*"):
+		if end := strings.Index(rest[2:], "*/"); end >= 0 {
+			return end + 4
+		}
+	}
+	return 0
+}
+
+const include = "#include"
 
 // name reads a name. A dot belongs to it only before a letter, so that a..b is a range.
 func (l *lexer) name(t *token) {
@@ -92,6 +122,38 @@ func (l *lexer) name(t *token) {
 		l.pos++
 	}
 	t.kind, t.text = ident, l.src[start:l.pos]
+}
+
+// sigil reads $name or @name, which have no dots; @ alone is a name too.
+func (l *lexer) sigil(t *token) {
+	start := l.pos
+	for l.pos++; l.pos < len(l.src) && (isLetter(l.src[l.pos]) || isDigit(l.src[l.pos])); l.pos++ {
+	}
+	t.text = l.src[start:l.pos]
+	switch name := t.text[1:]; {
+	case t.text[0] == '@' && (name == "" || isLetter(name[0])):
+		t.kind = mapname
+	case t.text[0] == '@':
+		t.fail("the name of a map begins with a letter", "write @_"+name)
+	case name == "":
+		t.fail("a variable has a name", "write $name")
+	case isDigit(name[0]):
+		t.fail("positional parameters are not available", "declare one, param name = 10ms, and read it as $name")
+	default:
+		t.kind = variable
+	}
+}
+
+// element reads .0, the dot and nothing but digits, so that x.0.1 has two.
+func (l *lexer) element(t *token) {
+	start := l.pos
+	for l.pos++; l.pos < len(l.src) && isDigit(l.src[l.pos]); l.pos++ {
+	}
+	t.kind, t.text = element, l.src[start:l.pos]
+	var err error
+	if t.num, err = strconv.ParseUint(t.text[1:], 10, 16); err != nil {
+		t.fail("no tuple has so many elements", "")
+	}
 }
 
 // units of a number. Durations are nanoseconds, sizes are bytes.
@@ -113,12 +175,19 @@ func (l *lexer) number(t *token) {
 	}
 	t.text = l.src[start:l.pos]
 	var msg, help string
-	if t.num, msg, help = parseNumber(t.text); msg != "" {
+	t.num, msg, help = parseNumber(t.text)
+	switch {
+	case msg == "":
+		t.kind = number
+	case msg == noUnit:
 		t.fail(t.text+" "+msg, help)
-		return
+		t.kind = fraction
+	default:
+		t.fail(t.text+" "+msg, help)
 	}
-	t.kind = number
 }
+
+const noUnit = "has a fraction but no unit"
 
 // parseNumber returns the value of an integer, a duration or a size, or what is wrong with it.
 func parseNumber(text string) (v uint64, msg, help string) {
@@ -136,11 +205,7 @@ func parseNumber(text string) (v uint64, msg, help string) {
 		}
 		return v, "", ""
 	}
-	end := strings.IndexFunc(text, func(r rune) bool { return r != '.' && r != '_' && (r < '0' || r > '9') })
-	if end < 0 {
-		end = len(text)
-	}
-	digits, unit := text[:end], text[end:]
+	digits, unit := cutUnit(text)
 	scale := uint64(1)
 	if unit != "" {
 		scale = units[unit]
@@ -148,10 +213,10 @@ func parseNumber(text string) (v uint64, msg, help string) {
 	switch {
 	case scale == 0:
 		return 0, fmt.Sprintf("has the unknown unit %q", unit), "units are ns us ms s m h, B KB MB GB TB PB and KiB MiB GiB TiB PiB"
-	case unit == "" && strings.Contains(digits, "."):
-		return 0, "has a fraction but no unit", "numbers are integers; 1.5ms is one"
 	case strings.Count(digits, ".") > 1 || strings.Contains(digits, "__") || strings.HasSuffix(digits, "_") || len(digits) > 64:
 		return 0, malformed, ""
+	case unit == "" && strings.Contains(digits, "."):
+		return 0, noUnit, "numbers are integers; 1.5ms is one"
 	}
 	exact, ok := new(big.Rat).SetString(strings.ReplaceAll(digits, "_", ""))
 	if !ok {
@@ -165,6 +230,15 @@ func parseNumber(text string) (v uint64, msg, help string) {
 		return 0, overflow, ""
 	}
 	return exact.Num().Uint64(), "", ""
+}
+
+// cutUnit parts a decimal number from its unit.
+func cutUnit(text string) (digits, unit string) {
+	digits = text
+	if end := strings.IndexFunc(text, func(r rune) bool { return r != '.' && r != '_' && (r < '0' || r > '9') }); end >= 0 {
+		digits, unit = text[:end], text[end:]
+	}
+	return digits, unit
 }
 
 // str reads a string. Bytes that are not escaped stand for themselves, valid UTF-8 or not.
@@ -205,12 +279,25 @@ func (l *lexer) str(t *token) {
 
 // operators, longer ones first where one begins with another.
 var operators = []string{
+	"<<=", ">>=",
 	"**", "&&", "||", "==", "!=", "<=", ">=", "<<", ">>", "..", "??",
-	"+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "?", ":", "(", ")", "[", "]", "{", "}", ",", ";",
+	"+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "++", "--", "->",
+	"+", "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "=", "?", ":", "(", ")", "[", "]", "{", "}", ",", ";", ".", "#",
 }
 
 func (l *lexer) operator(t *token) {
 	rest := l.src[l.pos:]
+	switch {
+	case strings.HasPrefix(rest, "/*"):
+		l.pos = len(l.src)
+		t.fail("the comment is not closed", "close it with */")
+		return
+	case strings.HasPrefix(rest, include):
+		line, _, _ := strings.Cut(rest, "\n")
+		l.pos += len(line)
+		t.fail("headers of C are not available", "none are needed: a probe knows its fields, and trace -lv lists them")
+		return
+	}
 	for _, o := range operators {
 		if strings.HasPrefix(rest, o) {
 			l.pos += len(o)
@@ -220,30 +307,10 @@ func (l *lexer) operator(t *token) {
 	}
 	r, size := utf8.DecodeRuneInString(rest)
 	l.pos += size
-	help := ""
-	if r == '=' {
-		help = "to compare write =="
-	}
-	t.fail(fmt.Sprintf("unexpected character %q", r), help)
+	t.fail(fmt.Sprintf("unexpected character %q", r), "")
 }
 
 func (t *token) fail(msg, help string) { t.kind, t.msg, t.help = bad, msg, help }
-
-// probe reads `group:name` at pos, without blanks. The group may hold `*`, but no `?`: then a?b:c is a condition.
-func (l lexer) probe(pos int) (ref ProbeRef, ok bool) {
-	run := func(from int, extra string) int {
-		for from < len(l.src) && (isLetter(l.src[from]) || isDigit(l.src[from]) || strings.IndexByte(extra, l.src[from]) >= 0) {
-			from++
-		}
-		return from
-	}
-	colon := run(pos, "*")
-	if colon == pos || colon == len(l.src) || l.src[colon] != ':' {
-		return ProbeRef{}, false
-	}
-	end := run(colon+1, "*?")
-	return ProbeRef{Group: l.src[pos:colon], Name: l.src[colon+1 : end], Span: Span{pos, end}}, true
-}
 
 func isLetter(c byte) bool { return c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' }
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }

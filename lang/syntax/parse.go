@@ -2,6 +2,8 @@ package syntax
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/file"
@@ -10,27 +12,8 @@ import (
 // maxTokens of one program bounds the depth of its trees, and so the stack of everything that walks them.
 const maxTokens = 10000
 
-// Parse parses a program. The name stands in its errors, which are an [ErrorList].
-func Parse(name, src string) (*Program, error) {
-	p := &parser{lex: lexer{src: src}, source: Source{name, src}}
-	prog := &Program{Source: p.source}
-	p.next()
-	if p.tok.kind == eof {
-		p.errs = append(p.errs, p.source.Error(p.tok.span, "the program is empty", "write an expression, or probe / expression /"))
-		return prog, p.errs.Err()
-	}
-	if _, ok := p.lex.probe(p.tok.span.From); !ok {
-		p.recovering(func() { prog.Expr = p.bare() })
-		return prog, p.errs.Err()
-	}
-	for p.tok.kind != eof {
-		from := p.tok.span.From
-		if !p.recovering(func() { prog.Clauses = append(prog.Clauses, p.clause()) }) {
-			p.skipClause(from)
-		}
-	}
-	return prog, p.errs.Err()
-}
+// maxErrors that are reported: more of them are no help.
+const maxErrors = 25
 
 // Precedences, loosest first. They are those of C, with the bitwise operators above the comparisons, as everyone means
 // them; `not` is that of Python; `??` that of expr: `latency ?? 0 > 1ms` compares.
@@ -70,29 +53,35 @@ var keywords = map[string]bool{
 	"true": true, "false": true, "nil": true,
 }
 
+// statements are the words that begin one.
+var statements = map[string]bool{"if": true, "for": true, "return": true, "while": true, "unroll": true, "let": true}
+
 type parser struct {
-	lex    lexer
-	source Source
-	tok    token // the next one to look at
-	end    int   // of the token before it
-	count  int
-	// open counts brackets and `?` that wait for their other half: inside, a `/` divides.
-	open      int
-	predicate bool // between the slashes of a clause
-	errs      ErrorList
+	lex      lexer
+	source   Source
+	tok      token // the next one to look at
+	prev     token // the one before it
+	count    int
+	comments []Comment // up to tok
+	// open counts brackets and `?` that wait for their other half, also those around a mistake: inside, a `/` divides.
+	// calls counts the brackets of calls: inside, `#` is an operand.
+	open, calls int
+	predicate   bool // between the slashes of a clause
+	lost        bool // the mistake leaves no way to go on within the clause
+	errs        ErrorList
 }
 
-// bailout unwinds the parser to the clause that has a mistake, which is in errs.
+// bailout unwinds the parser to the statement or clause that has a mistake, which is in errs.
 type bailout struct{}
 
-// recovering runs parse and tells whether it found no mistake.
-func (p *parser) recovering(parse func()) (ok bool) {
+// attempt runs parse and tells whether it found no mistake.
+func (p *parser) attempt(parse func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			if _, mine := r.(bailout); !mine {
 				panic(r)
 			}
-			p.open, p.predicate = 0, false
+			p.calls, p.predicate = 0, false
 		}
 	}()
 	parse()
@@ -100,31 +89,67 @@ func (p *parser) recovering(parse func()) (ok bool) {
 }
 
 func (p *parser) fail(at Span, msg, help string) {
+	if len(p.errs) == maxErrors {
+		msg, help = "too many mistakes", "the rest is not shown"
+		p.stop()
+	}
 	p.errs = append(p.errs, p.source.Error(at, msg, help))
 	panic(bailout{})
 }
 
+// lose fails with the whole clause.
+func (p *parser) lose(at Span, msg, help string) {
+	p.lost = true
+	p.fail(at, msg, help)
+}
+
+// stop goes to the end of the text.
+func (p *parser) stop() {
+	p.lost = true
+	end := len(p.source.Text)
+	p.tok, p.lex.pos = token{span: Span{end, end}}, end
+}
+
 // unexpected fails because something else should stand here.
 func (p *parser) unexpected(want, help string) {
+	if hint := hints[p.tok.text]; hint != "" && p.tok.kind == op {
+		help = hint
+	}
 	switch {
-	case p.tok.kind == bad:
+	case p.tok.msg != "":
 		p.fail(p.tok.span, p.tok.msg, p.tok.help)
 	case p.tok.kind == eof:
-		p.fail(Span{p.end, p.end}, "expected "+want+", found the end of the program", help)
+		end := p.prev.span.To
+		p.fail(Span{end, end}, "expected "+want+", found the end of the program", help)
 	default:
 		p.fail(p.tok.span, fmt.Sprintf("expected %s, found %q", want, p.source.Text[p.tok.span.From:p.tok.span.To]), help)
 	}
 }
 
+// hints say what to do about a token that stands in a wrong place.
+var hints = map[string]string{
+	"=":  "to compare write ==",
+	"++": "counting up is a statement of its own: @x++",
+	"--": "counting down is a statement of its own: @x--",
+	"#":  "# begins a comment only at the start of a line; elsewhere // does",
+}
+
 func (p *parser) next() {
-	p.end = p.tok.span.To
+	p.prev = p.tok
 	p.tok = p.lex.next()
+	p.comments = append(p.comments, p.tok.comments...)
 	if p.count++; p.count > maxTokens && p.tok.kind != eof {
 		at := p.tok.span
-		p.tok, p.lex.pos = token{span: Span{len(p.source.Text), len(p.source.Text)}}, len(p.source.Text)
+		p.stop()
 		p.fail(at, fmt.Sprintf("the program is too long: more than %d words and signs", maxTokens),
 			"a list of values is shorter as x in [a, b, …]")
 	}
+}
+
+// peek returns the token after the one at hand.
+func (p *parser) peek() token {
+	ahead := p.lex
+	return ahead.next()
 }
 
 func (p *parser) expect(text, want, help string) {
@@ -134,84 +159,7 @@ func (p *parser) expect(text, want, help string) {
 	p.next()
 }
 
-// skipClause goes from the mistake in the clause at from to where the next clause begins.
-func (p *parser) skipClause(from int) {
-	for p.tok.kind != eof {
-		_, probe := p.lex.probe(p.tok.span.From)
-		if probe && p.tok.nl && p.tok.span.From > from {
-			return
-		}
-		semicolon := p.tok.is(";")
-		if !p.recovering(p.next) || semicolon {
-			return
-		}
-	}
-}
-
-// bare parses the expression that is the whole program.
-func (p *parser) bare() ast.Node {
-	n := p.expr(precCond)
-	if p.tok.is(";") {
-		p.fail(p.tok.span, "a bare expression is the whole program", "name the probe of each clause: probe / expression /")
-	}
-	p.noBlock()
-	if p.tok.kind != eof {
-		p.unexpected("an operator or the end", "")
-	}
-	return n
-}
-
-// clause parses `probe, probe / predicate /` and the separator after it.
-func (p *parser) clause() *Clause {
-	c := &Clause{Probes: []ProbeRef{p.probe()}}
-	for p.tok.is(",") {
-		p.next()
-		c.Probes = append(c.Probes, p.probe())
-	}
-	if slash := p.tok.span; p.tok.is("/") {
-		p.predicate = true
-		p.next()
-		c.Pred = p.expr(precCond)
-		if !p.tok.is("/") {
-			if p.tok.kind == eof {
-				p.fail(slash, "the predicate is not closed", "write / after the expression; // begins a comment")
-			}
-			p.unexpected("an operator or the / that closes the predicate", "")
-		}
-		p.predicate = false
-		p.next()
-	}
-	p.noBlock()
-	_, probe := p.lex.probe(p.tok.span.From)
-	switch {
-	case p.tok.is(";"):
-		p.next()
-	case p.tok.kind == eof || p.tok.nl || probe && c.Pred != nil:
-	default:
-		p.unexpected("a predicate in slashes, a newline or ;", "")
-	}
-	return c
-}
-
-func (p *parser) probe() ProbeRef {
-	ref, ok := p.lex.probe(p.tok.span.From)
-	if !ok {
-		p.unexpected("a probe", "a probe is group:name, like nvme:complete_rq or nvme:*")
-	}
-	if ref.Name == "" {
-		p.fail(ref.Span, fmt.Sprintf("expected the name of a probe after %s:", ref.Group),
-			fmt.Sprintf("write it without blanks, or %s:* for all of the group", ref.Group))
-	}
-	p.lex.pos, p.tok.span.To = ref.Span.To, ref.Span.To
-	p.next()
-	return ref
-}
-
-func (p *parser) noBlock() {
-	if p.tok.is("{") {
-		p.fail(p.tok.span, "actions in braces are not available", "leave the block out: each event that passes the filter is printed")
-	}
-}
+func (p *parser) expression() ast.Node { return p.expr(precCond) }
 
 // expr parses an expression of operators that bind at least as tight as prec.
 func (p *parser) expr(prec int) ast.Node {
@@ -255,8 +203,7 @@ func (p *parser) infix() (operator string, negated bool) {
 	case "or":
 		return "||", false
 	case "not":
-		ahead := p.lex
-		if t := ahead.next(); t.kind == ident && negatable[t.text] {
+		if t := p.peek(); t.kind == ident && negatable[t.text] {
 			return t.text, true
 		}
 		return "", false
@@ -276,22 +223,42 @@ func (p *parser) closesPredicate() bool {
 	}
 	ahead := p.lex
 	t := ahead.next()
-	_, probe := ahead.probe(t.span.From)
-	return t.kind == eof || t.nl || probe || t.is("{") || t.is(",") || t.is(";")
+	return t.kind == eof || t.nl || p.isProbe(ahead, t) || t.is("{") || t.is(",") || t.is(";")
 }
 
 func (p *parser) conditional(cond ast.Node, from int) ast.Node {
 	p.next()
 	p.open++
-	yes := p.expr(precCond)
+	yes := p.expression()
 	p.open--
 	p.expect(":", "the : of the condition", "write condition ? a : b")
-	no := p.expr(precCond)
+	no := p.expression()
 	return p.at(&ast.ConditionalNode{Ternary: true, Cond: cond, Exp1: yes, Exp2: no}, from)
 }
 
-// operand parses a literal, a name, an expression in brackets, or a prefix operator and its operand.
+// operand parses a literal, a name, a map, a call, brackets, or a prefix operator and its operand; and members after it.
 func (p *parser) operand() ast.Node {
+	from := p.tok.span.From
+	n := p.primary()
+	for {
+		t := p.tok
+		switch {
+		case t.kind == element && t.span.From == p.prev.span.To:
+			p.next()
+			n = p.at(&Member{Of: n, Index: int(t.num)}, from)
+		case t.is("."):
+			p.fail(t.span, "a member of a tuple is a number", "in for ($kv : @map), $kv.0 is the key and $kv.1 the value")
+		case t.is("->"):
+			p.fail(t.span, "there are no pointers to follow", "a field stands alone, and trace -lv lists them")
+		case t.is("[") && !t.nl:
+			p.fail(t.span, "only a map has a key in [ ]", "the members of a tuple are .0, .1 …")
+		default:
+			return n
+		}
+	}
+}
+
+func (p *parser) primary() ast.Node {
 	t := p.tok
 	from := t.span.From
 	switch {
@@ -301,57 +268,172 @@ func (p *parser) operand() ast.Node {
 	case t.kind == str:
 		p.next()
 		return p.at(&ast.StringNode{Value: t.text}, from)
+	case t.kind == variable:
+		p.next()
+		return p.at(&ast.IdentifierNode{Value: t.text}, from)
+	case t.kind == mapname:
+		return p.mapRef()
 	case t.is("true"), t.is("false"):
 		p.next()
 		return p.at(&ast.BoolNode{Value: t.text == "true"}, from)
 	case t.is("nil"):
 		p.next()
 		return p.at(&ast.NilNode{}, from)
+	case t.is("#") && p.calls > 0:
+		p.next()
+		return p.at(&ast.PointerNode{}, from)
 	case t.is("-"), t.is("!"), t.is("~"):
 		p.next()
 		return p.at(&ast.UnaryNode{Operator: t.text, Node: p.expr(precUnary)}, from)
 	case t.is("not"):
 		p.next()
 		return p.at(&ast.UnaryNode{Operator: "!", Node: p.expr(precNot)}, from)
+	case t.is("*"), t.is("&"):
+		p.fail(t.span, "there are no pointers to follow", "a field holds the value itself, and trace -lv lists them")
 	case t.is("("):
-		p.next()
-		p.open++
-		n := p.expr(precCond)
-		p.open--
-		p.expect(")", "an operator or )", "")
-		return n
+		return p.brackets()
 	case t.is("["):
-		return p.array()
+		return p.at(&ast.ArrayNode{Nodes: p.list("]", p.expression)}, from)
 	case t.kind == ident && !keywords[t.text]:
-		p.next()
-		if p.tok.is("(") {
-			p.fail(t.span, fmt.Sprintf("functions are not available: %s(…)", t.text), "")
-		}
-		return p.at(&ast.IdentifierNode{Value: t.text}, from)
+		return p.name()
 	}
 	p.unexpected("an expression", "")
 	return nil
 }
 
-func (p *parser) array() ast.Node {
+// name parses the name of a field or a value, or a call.
+func (p *parser) name() ast.Node {
+	t := p.tok
+	called := p.peek()
+	switch {
+	case moments[t.text] != "":
+		p.fail(t.span, t.text+" is a probe", "write event."+t.text+" for a field of that name")
+	case statements[t.text] && called.is("("):
+		p.fail(t.span, t.text+" begins a statement, which stands in a block", "write probe { … }; a choice within an expression is c ? a : b")
+	case t.text == "struct":
+		p.noTypes()
+	case t.text == "str" && called.is("("):
+		p.fail(t.span, "str(…) is not needed", "a field that holds a string is one: comm, not str(comm)")
+	}
+	p.next()
+	n := p.at(&ast.IdentifierNode{Value: t.text}, t.span.From)
+	if called.is("(") && !called.nl {
+		return p.call(n)
+	}
+	return n
+}
+
+// noTypes fails at the word struct.
+func (p *parser) noTypes() {
+	p.fail(p.tok.span, "types of C are not available", "a probe knows its fields, and trace -lv lists them")
+}
+
+func (p *parser) call(callee ast.Node) *ast.CallNode {
+	p.calls++
+	n := &ast.CallNode{Callee: callee, Arguments: p.list(")", p.argument)}
+	p.calls--
+	p.at(n, SpanOf(callee).From)
+	return n
+}
+
+// argument parses what a call is given: an expression, `name = expression`, or a decimal fraction.
+func (p *parser) argument() ast.Node {
+	t := p.tok
+	if t.kind == ident && isName(t.text) && !keywords[t.text] && p.peek().is("=") {
+		p.next()
+		p.next()
+		return p.at(&NamedArg{Name: t.text, Value: p.value()}, t.span.From)
+	}
+	return p.value()
+}
+
+// value parses an expression or a decimal fraction, which is no operand.
+func (p *parser) value() ast.Node {
+	t := p.tok
+	if after := p.peek(); t.kind != fraction || !after.is(",") && !after.is(")") {
+		return p.expression()
+	}
+	p.next()
+	v, _ := strconv.ParseFloat(strings.ReplaceAll(t.text, "_", ""), 64) // the lexer has checked it, and it is too short to overflow
+	return p.at(&ast.ConstantNode{Value: Float{v, t.text}}, t.span.From)
+}
+
+// mapRef parses `@x` or `@x[a, b]`.
+func (p *parser) mapRef() *MapRef {
+	t := p.tok
+	p.next()
+	n := &MapRef{Name: t.text}
+	if p.tok.is("[") && !p.tok.nl {
+		if p.peek().is("]") {
+			p.fail(p.tok.span, "the key is empty", "write "+t.text+" for a map without keys")
+		}
+		n.Key = p.list("]", p.expression)
+	}
+	p.at(n, t.span.From)
+	return n
+}
+
+// brackets parses an expression in brackets, a tuple or a cast.
+func (p *parser) brackets() ast.Node {
 	from := p.tok.span.From
+	if n := p.cast(); n != nil {
+		return n
+	}
 	p.next()
 	p.open++
-	array := &ast.ArrayNode{}
-	for !p.tok.is("]") {
-		array.Nodes = append(array.Nodes, p.expr(precCond))
+	elems := []ast.Node{p.expression()}
+	for p.tok.is(",") {
+		p.next()
+		elems = append(elems, p.expression())
+	}
+	p.open--
+	if len(elems) == 1 {
+		p.expect(")", "an operator or )", "")
+		return elems[0]
+	}
+	p.expect(")", "a comma or )", "")
+	return p.at(&Tuple{Elems: elems}, from)
+}
+
+// casts are the types of a cast, under the names of the tree.
+var casts = map[string]string{
+	"int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64", "int": "int64",
+	"uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
+}
+
+// cast parses `(uint8)x`; nil if the bracket at hand does not begin one.
+func (p *parser) cast() ast.Node {
+	from := p.tok.span.From
+	ahead := p.lex
+	word := ahead.next()
+	if word.kind != ident || casts[word.text] == "" || !ahead.next().is(")") {
+		return nil
+	}
+	for range 3 {
+		p.next()
+	}
+	return p.at(&Cast{To: casts[word.text], Of: p.expr(precUnary)}, from)
+}
+
+// list parses what stands between the bracket at hand and the one that closes it, separated by commas.
+func (p *parser) list(closing string, item func() ast.Node) []ast.Node {
+	p.next()
+	p.open++
+	var all []ast.Node
+	for !p.tok.is(closing) {
+		all = append(all, item())
 		if !p.tok.is(",") {
 			break
 		}
 		p.next()
 	}
 	p.open--
-	p.expect("]", "a comma or ]", "")
-	return p.at(array, from)
+	p.expect(closing, "a comma or "+closing, "")
+	return all
 }
 
 // at says that n reaches from the byte from to the last token.
 func (p *parser) at(n ast.Node, from int) ast.Node {
-	n.SetLocation(file.Location{From: from, To: p.end})
+	n.SetLocation(file.Location{From: from, To: p.prev.span.To})
 	return n
 }

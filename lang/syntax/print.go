@@ -8,19 +8,11 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// String returns a program that parses to the same tree.
-func (p *Program) String() string {
-	if p.Expr != nil {
-		return Print(p.Expr)
-	}
-	clauses := make([]string, len(p.Clauses))
-	for i, c := range p.Clauses {
-		clauses[i] = c.String()
-	}
-	return strings.Join(clauses, "\n")
-}
+// String returns the clause in one line.
+func (c *Clause) String() string { return c.head() + tail(c.Body) }
 
-func (c *Clause) String() string {
+// head returns the clause without its block.
+func (c *Clause) head() string {
 	probes := make([]string, len(c.Probes))
 	for i, r := range c.Probes {
 		probes[i] = r.String()
@@ -30,6 +22,75 @@ func (c *Clause) String() string {
 		s += " / " + Print(c.Pred) + " /"
 	}
 	return s
+}
+
+func (p *Param) String() string {
+	s := "param " + p.Name + " = " + Print(p.Default)
+	if p.Help != "" {
+		s += " " + strconv.Quote(p.Help)
+	}
+	return s
+}
+
+func (l *Let) String() string { return "let " + l.Map + " = " + l.Kind + "(" + Print(l.Entries) + ")" }
+
+// String returns the block in one line.
+func (b *Block) String() string {
+	if len(b.Stmts) == 0 {
+		return "{}"
+	}
+	stmts := make([]string, len(b.Stmts))
+	for i, s := range b.Stmts {
+		stmts[i] = PrintStmt(s)
+	}
+	return "{ " + strings.Join(stmts, "; ") + " }"
+}
+
+// tail returns the block as it stands after what it belongs to.
+func tail(b *Block) string {
+	if b == nil {
+		return ""
+	}
+	return " " + b.String()
+}
+
+// PrintStmt returns the text of a statement in one line.
+func PrintStmt(s Stmt) string {
+	switch s := s.(type) {
+	case *If:
+		text := s.head() + tail(s.Then)
+		switch inner := s.elseIf(); {
+		case inner != nil:
+			return text + " else " + PrintStmt(inner)
+		case s.Else != nil:
+			return text + " else" + tail(s.Else)
+		}
+		return text
+	case *For:
+		return s.head() + tail(s.Body)
+	case *Call:
+		return Print(s.Call)
+	case *Return:
+		return "return"
+	case *Assign:
+		if s.Value == nil {
+			return Print(s.Target) + s.Op
+		}
+		return Print(s.Target) + " " + s.Op + " " + Print(s.Value)
+	}
+	panic(fmt.Sprintf("syntax: the parser does not make a %T", s))
+}
+
+func (s *If) head() string  { return "if (" + Print(s.Cond) + ")" }
+func (s *For) head() string { return "for (" + s.Var + " : " + Print(s.In) + ")" }
+
+// elseIf returns the statement of `else if`; nil if there is no else or one with a block of its own.
+func (s *If) elseIf() *If {
+	if s.Else == nil || len(s.Else.Stmts) != 1 || s.Else.Span != s.Else.Stmts[0].Pos() {
+		return nil
+	}
+	inner, _ := s.Else.Stmts[0].(*If)
+	return inner
 }
 
 // Print returns the text of an expression, with brackets only where they are needed.
@@ -53,18 +114,36 @@ func write(b *strings.Builder, n ast.Node, prec int) {
 	case *ast.StringNode:
 		b.WriteString(strconv.Quote(n.Value))
 	case *ast.ConstantNode:
-		b.WriteString(n.Value.(Int).Text)
+		fmt.Fprint(b, n.Value)
 	case *ast.IdentifierNode:
 		b.WriteString(n.Value)
+	case *ast.PointerNode:
+		b.WriteByte('#')
 	case *ast.ArrayNode:
-		b.WriteByte('[')
-		for i, e := range n.Nodes {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			write(b, e, precCond)
+		writeList(b, "[", n.Nodes, "]")
+	case *ast.CallNode:
+		write(b, n.Callee, precOperand)
+		writeList(b, "(", n.Arguments, ")")
+	case *MapRef:
+		b.WriteString(n.Name)
+		if n.Key != nil {
+			writeList(b, "[", n.Key, "]")
 		}
-		b.WriteByte(']')
+	case *Tuple:
+		writeList(b, "(", n.Elems, ")")
+	case *Member:
+		of := precOperand
+		if _, ok := n.Of.(*ast.ConstantNode); ok {
+			of++ // in brackets, as 1.0 is a fraction
+		}
+		write(b, n.Of, of)
+		fmt.Fprintf(b, ".%d", n.Index)
+	case *Cast:
+		b.WriteString("(" + n.To + ")")
+		write(b, n.Of, precUnary)
+	case *NamedArg:
+		b.WriteString(n.Name + " = ")
+		write(b, n.Value, precCond)
 	case *ast.UnaryNode:
 		b.WriteString(n.Operator)
 		if inner, ok := n.Node.(*ast.UnaryNode); ok && n.Operator == "-" && inner.Operator == "-" {
@@ -94,13 +173,28 @@ func write(b *strings.Builder, n ast.Node, prec int) {
 	}
 }
 
+// writeList writes the elements, separated by commas, between the brackets.
+func writeList(b *strings.Builder, opening string, elems []ast.Node, closing string) {
+	b.WriteString(opening)
+	for i, e := range elems {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		write(b, e, precCond)
+	}
+	b.WriteString(closing)
+}
+
+func (i Int) String() string   { return i.Text }
+func (f Float) String() string { return f.Text }
+
 func precedence(n ast.Node) int {
 	switch n := n.(type) {
 	case *ast.ConditionalNode:
 		return precCond
 	case *ast.BinaryNode:
 		return precedences[n.Operator]
-	case *ast.UnaryNode:
+	case *ast.UnaryNode, *Cast:
 		return precUnary
 	}
 	return precOperand

@@ -5,38 +5,182 @@
 // operators, 64-bit literals, durations and sizes. Locations in the nodes are byte offsets into the source.
 //
 // Nodes are normalised: `and`, `or` and `not` become `&&`, `||` and `!`; `x not in y` becomes `!(x in y)`. A number is an
-// [ast.ConstantNode] that holds an [Int]; a dotted name is one [ast.IdentifierNode].
+// [ast.ConstantNode] that holds an [Int], a decimal fraction one that holds a [Float]; a dotted name is one
+// [ast.IdentifierNode], and so is `$name`, with its dollar. A [MapRef], a [Tuple] and a [Cast] are nodes of our own, as expr
+// has none.
 package syntax
 
 import "github.com/expr-lang/expr/ast"
 
-// Program is a parsed program: either one bare expression or clauses.
+// Program is a parsed program: either one bare expression, with an action or without, or params, maps and clauses.
 type Program struct {
 	Source Source
-	// Expr is the bare expression that is the whole program, or nil.
+	// Expr is the bare expression that is the predicate of the whole program, or nil.
 	Expr ast.Node
-	// Clauses in the order of the text; empty if Expr is set.
+	// Body is the block after the bare expression; nil if there is none.
+	Body *Block
+	// Params, Lets and Clauses in the order of the text; empty if Expr is set.
+	Params  []*Param
+	Lets    []*Let
 	Clauses []*Clause
+	// Comments of the text, in order: what print-back keeps.
+	Comments []Comment
 }
 
-// Clause is `probe, probe / predicate /`.
+// Comment is `// …`, `/* … */` or, at the start of a line, `# …`.
+type Comment struct {
+	Text string // with its signs
+	Span Span
+}
+
+// Param is `param name = literal "help"`: a flag of the program, read as $name.
+type Param struct {
+	Name string
+	// Default is a literal: an integer, duration, size, string or boolean, perhaps with a minus sign.
+	Default ast.Node
+	Help    string
+	Span    Span
+}
+
+// Let is `let @x = lru(10000)`: how a map is kept.
+type Let struct {
+	Map     string // with its @
+	Kind    string // as written; lru or hash
+	Entries ast.Node
+	Span    Span
+}
+
+// Clause is `probe, probe / predicate / { … }`.
 type Clause struct {
 	Probes []ProbeRef
 	// Pred is nil if the clause has no predicate.
 	Pred ast.Node
+	// Body is nil if the clause has no block.
+	Body *Block
+	Span Span
 }
 
-// ProbeRef names probes: `nvme:complete_rq`, `ib:*_qp`, `*:*`. Both halves are globs of `*` and `?`.
+// ProbeRef names probes: `nvme:complete_rq`, `ib:*_qp`, `*:*`, where both halves are globs of `*` and `?`; or a moment:
+// `begin` and `end` (Group alone), `interval:1s` and `profile:99hz` (Group, and in Name what follows the colon). Spellings of
+// bpftrace are normalised: BEGIN is begin, interval:s:1 is interval:1s, interval:ms:10 interval:10ms, interval:us:5 interval:5us,
+// interval:hz:10 interval:100ms, profile:hz:99 profile:99hz, profile:ms:10 profile:100hz.
 type ProbeRef struct {
 	Group, Name string
 	Span        Span
 }
 
-func (r ProbeRef) String() string { return r.Group + ":" + r.Name }
+func (r ProbeRef) String() string {
+	if r.Name == "" {
+		return r.Group
+	}
+	return r.Group + ":" + r.Name
+}
+
+// Block is `{ statement; … }`.
+type Block struct {
+	Stmts []Stmt
+	Span  Span
+}
+
+// Stmt is a statement: *Assign, *If, *For, *Call or *Return.
+type Stmt interface{ Pos() Span }
+
+// Assign is `@x[k] = e`, `$v += e`, `@x++`. An aggregation, `@x = count()`, is an assignment of a call.
+type Assign struct {
+	// Target is a *MapRef or an identifier that begins with a dollar.
+	Target ast.Node
+	// Op is = += -= *= /= %= &= |= ^= <<= >>= ++ or --.
+	Op string
+	// Value is nil for ++ and --.
+	Value ast.Node
+	Span  Span
+}
+
+// If is `if (cond) { … } else { … }`; `else if` is an Else of one If. The brackets around the condition may be left out.
+type If struct {
+	Cond ast.Node
+	Then *Block
+	Else *Block // nil if there is none
+	Span Span
+}
+
+// For is `for ($kv : @map) { … }` or `for ($i : a..b) { … }`, which runs to b-1, as in bpftrace.
+type For struct {
+	Var string // with its dollar
+	// In is a *MapRef without a key or the range, a [ast.BinaryNode] of "..".
+	In   ast.Node
+	Body *Block
+	Span Span
+}
+
+// Call is a call for its effect: print(@x), printf("…", a).
+type Call struct {
+	Call *ast.CallNode
+	Span Span
+}
+
+// Return is `return`, which ends the clause for this event.
+type Return struct{ Span Span }
+
+func (s *Assign) Pos() Span { return s.Span }
+func (s *If) Pos() Span     { return s.Span }
+func (s *For) Pos() Span    { return s.Span }
+func (s *Call) Pos() Span   { return s.Span }
+func (s *Return) Pos() Span { return s.Span }
+
+// MapRef is `@name` or `@name[a, b]`. As a node of expr's it is a [ast.Node] by embedding one.
+type MapRef struct {
+	node
+	Name string // with its @; "@" alone is a name
+	Key  []ast.Node
+}
+
+// Tuple is `(a, b)`; as a value of a map or a variable, and with .0, .1 … as its members.
+type Tuple struct {
+	node
+	Elems []ast.Node
+}
+
+// Member is `x.0`, an element of a tuple by number; of `for ($kv : @map)`, $kv.0 is the key and $kv.1 the value.
+type Member struct {
+	node
+	Of    ast.Node
+	Index int
+}
+
+// Cast is `(uint8)x` or `(int64)x`: the value modulo 2^n, as signed or unsigned. The words are bpftrace's: int8 … int64,
+// uint8 … uint64, and int, which is int64; a string has no cast.
+type Cast struct {
+	node
+	To string // normalised to int8 … uint64
+	Of ast.Node
+}
+
+// NamedArg is `name = expr` as an argument of a call: hist(latency, min = 20us).
+type NamedArg struct {
+	node
+	Name  string
+	Value ast.Node
+}
+
+// node makes a type of ours one of expr's. Its walkers do not know these types and must not be used on them: [Walk] does.
+type node struct{ ast.NilNode }
+
+func (n *MapRef) String() string   { return Print(n) }
+func (n *Tuple) String() string    { return Print(n) }
+func (n *Member) String() string   { return Print(n) }
+func (n *Cast) String() string     { return Print(n) }
+func (n *NamedArg) String() string { return Print(n) }
 
 // Int is the value of a number literal: an integer, a duration in nanoseconds or a size in bytes.
 type Int struct {
 	Value uint64
 	// Text as it was written, like 1.5ms.
 	Text string
+}
+
+// Float is a decimal fraction, 99.9, which only quantile takes.
+type Float struct {
+	Value float64
+	Text  string
 }

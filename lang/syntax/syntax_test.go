@@ -4,50 +4,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/expr-lang/expr/ast"
 )
 
-// tree writes an expression with every bracket.
-func tree(n ast.Node) string {
-	switch n := n.(type) {
-	case nil:
-		return "-"
-	case *ast.ConstantNode:
-		return fmt.Sprint(n.Value.(Int).Value)
-	case *ast.StringNode:
-		return fmt.Sprintf("%q", n.Value)
-	case *ast.UnaryNode:
-		return "(" + n.Operator + " " + tree(n.Node) + ")"
-	case *ast.BinaryNode:
-		return "(" + tree(n.Left) + " " + n.Operator + " " + tree(n.Right) + ")"
-	case *ast.ConditionalNode:
-		return "(" + tree(n.Cond) + " ? " + tree(n.Exp1) + " : " + tree(n.Exp2) + ")"
-	case *ast.ArrayNode:
-		var all []string
-		for _, e := range n.Nodes {
-			all = append(all, tree(e))
-		}
-		return "[" + strings.Join(all, " ") + "]"
-	}
-	return n.String()
-}
-
+// programTree is the tree of a program in one line.
 func programTree(p *Program) string {
-	if p.Expr != nil {
-		return tree(p.Expr)
-	}
-	var all []string
-	for _, c := range p.Clauses {
-		var refs []string
-		for _, r := range c.Probes {
-			refs = append(refs, r.String())
-		}
-		all = append(all, strings.Join(refs, ",")+" "+tree(c.Pred))
-	}
-	return strings.Join(all, "; ")
+	return strings.NewReplacer("\n", "; ", "\t", "").Replace(Dump(p))
 }
 
 // programs holds every construct of the language: what it means, and how it is printed if not as it is written.
@@ -116,8 +82,8 @@ var programs = []struct{ src, tree, printed string }{
 	// layout
 	{"qp.state==RTR", "(qp.state == RTR)", "qp.state == RTR"},
 	{"a /\n b", "(a / b)", "a / b"},
-	{"a // comment\n&& b", "(a && b)", "a && b"},
-	{"#!/usr/bin/env trace\n# comment\na\n", "a", "a"},
+	{"a // comment\n&& b", "(a && b)", "// comment\na && b"},
+	{"#!/usr/bin/env trace\n# comment\na\n", "a", "#!/usr/bin/env trace\n# comment\na"},
 
 	// clauses
 	{"nvme:complete_rq", "nvme:complete_rq -", ""},
@@ -130,11 +96,86 @@ var programs = []struct{ src, tree, printed string }{
 	{"nvme:a / (x /\n y) /", "nvme:a (x / y)", "nvme:a / x / y /"},
 	{"nvme:a / c ? x / y:z /", "nvme:a (c ? (x / y) : z)", "nvme:a / c ? x / y : z /"},
 	{"nvme:a / c ? d : x / ib:z", "nvme:a (c ? d : x); ib:z -", "nvme:a / c ? d : x /\nib:z"},
-	{"nvme:a / x && // why\n y / // done\nnvme:b;", "nvme:a (x && y); nvme:b -", "nvme:a / x && y /\nnvme:b"},
+	{"nvme:a / x && // why\n y / // done\nnvme:b;", "nvme:a (x && y); nvme:b -", "// why\nnvme:a / x && y / // done\nnvme:b"},
+}
+
+// blocks holds the constructs around and in blocks, in the same way.
+var blocks = []struct{ src, tree, printed string }{
+	// operands
+	{"@ > @x", "(@ > @x)", ""},
+	{"@x[a] ?? @y[a, -b, (c, d)]", "(@x[a] ?? @y[a (- b) (tuple c d)])", ""},
+	{"$x_1 == $y", "($x_1 == $y)", ""},
+	{"$kv.0 + @t.1.0 + @x[1].2 + (a, b).0 + t.3", "((((($kv .0) + ((@t .1) .0)) + (@x[1] .2)) + ((tuple a b) .0)) + (t .3))", ""},
+	{"(5).0 + (-$x).1 + -$x.1 + (a ? b : c).0", "((((5 .0) + ((- $x) .1)) + (- ($x .1))) + ((a ? b : c) .0))", ""},
+	{"a in $kv.0..5", "(a in (($kv .0) .. 5))", ""},
+	{"((a, b), c) == (a, (b, c))", "((tuple (tuple a b) c) == (tuple a (tuple b c)))", ""},
+	{"(uint8)x + (int)y * (int32)(z)", "((uint8 x) + ((int64 y) * (int32 z)))", "(uint8)x + (int64)y * (int32)z"},
+	{"(int8)-x ** 2 - -(uint16)(a + b).0", "((int8 (- (x ** 2))) - (- (uint16 ((a + b) .0))))", ""},
+	{"((uint8)x).0 + (int16 + 1)", "(((uint8 x) .0) + (int16 + 1))", "((uint8)x).0 + (int16 + 1)"},
+	{"len(comm) > 3 && f()", "((len(comm) > 3) && f())", ""},
+	{"f(a, min = 1us, max = (1, 2),)", "f(a min=1000 max=(tuple 1 2))", "f(a, min = 1us, max = (1, 2))"},
+	{"quantile(x, 50, 99.9, 1_0.25, p = 0.5)", "quantile(x 50 99.9f 10.25f p=0.5f)", ""},
+	{"any([1, 2], # > a) && f(g(#) + #.0)", "(any([1 2] (# > a)) && f((g(#) + (# .0))))", ""},
+	{"any(a,\n# comment\nb)", "any(a b)", "# comment\nany(a, b)"},
+	{"kstack == ustack && kstack(5) != x", "((kstack == ustack) && (kstack(5) != x))", ""},
+	{"a /* one */ + /* two\n */ b", "(a + b)", "/* one */\n/* two\n */\na + b"},
+	{"f(if, for, return, param, let, config, else)", "f(if for return param let config else)", ""},
+	{"param + let / config > else.if", "((param + (let / config)) > else.if)", ""},
+
+	// probes
+	{"begin {}", "begin -; {; }", ""},
+	{"BEGIN{}END{}", "begin -; {; }; end -; {; }", "begin {}\n\nend {}"},
+	{"begin, end\n{\n}", "begin,end -; {; }", "begin, end {}"},
+	{"interval:1s,interval:s:2,interval:ms:10,interval:us:5,interval:1.5ms,interval:10µs", "interval:1s,interval:2s,interval:10ms,interval:5us,interval:1.5ms,interval:10µs -",
+		"interval:1s, interval:2s, interval:10ms, interval:5us, interval:1.5ms, interval:10µs"},
+	{"interval:hz:10,interval:hz:1,interval:hz:3,interval:2hz,interval:hz:1000000", "interval:100ms,interval:1s,interval:333333333ns,interval:500ms,interval:1us -",
+		"interval:100ms, interval:1s, interval:333333333ns, interval:500ms, interval:1us"},
+	{"interval:$every{}", "interval:$every -; {; }", "interval:$every {}"},
+	{"profile:99hz,profile:hz:99,profile:ms:10,profile:10ms,profile:s:1,profile:$n", "profile:99hz,profile:99hz,profile:100hz,profile:100hz,profile:1hz,profile:$n -",
+		"profile:99hz, profile:99hz, profile:100hz, profile:100hz, profile:1hz, profile:$n"},
+	{"nvme:a / x / y / end {}", "nvme:a (x / y); end -; {; }", "nvme:a / x / y /\nend {}"},
+
+	// params and maps
+	{`param lat_min_us = 65us "only what takes longer"`, `param lat_min_us 65000 "only what takes longer"`, ""},
+	{`param a = -1; param b = "x";param c=true`, `param a (- 1) ""; param b "x" ""; param c true ""`, "param a = -1\nparam b = \"x\"\nparam c = true"},
+	{"let @x = lru(10000)\nlet @ = hash(1)", "let @x lru 10000; let @ hash 1", ""},
+	{"ib:a\nparam x = 1\nib:b\nlet @x = lru(1)", "param x 1 \"\"; let @x lru 1; ib:a -; ib:b -", ""},
+
+	// where a clause and a statement end
+	{"ib:a / x /\n{ }\nib:b\n/ y /\n\n{\n}\nib:c\n\nib:d", "ib:a x; {; }; ib:b y; {; }; ib:c -; ib:d -", "ib:a / x / {}\n\nib:b / y / {}\n\nib:c\n\nib:d"},
+	{"ib:a/x/{};ib:b{} ib:c / y /{}", "ib:a x; {; }; ib:b -; {; }; ib:c y; {; }", "ib:a / x / {}\n\nib:b {}\n\nib:c / y / {}"},
+	{"x > 1 { f() }", "(x > 1); {; f(); }", "x > 1 {\n\tf()\n}"},
+	{"x > 1\n{ ; f();; g()\n\n\n;h() ; }", "(x > 1); {; f(); g(); h(); }", "x > 1 {\n\tf()\n\tg()\n\th()\n}"},
+	{"x { $y = a /\n b\n - c\n\tf(a,\n b\n, c\n)\n return }", "x; {; $y = ((a / b) - c); f(a b c); return; }", "x {\n\t$y = a / b - c\n\tf(a, b, c)\n\treturn\n}"},
+	{"x { @a++ // one\n }", "x; {; @a ++ -; }", "x {\n\t@a++ // one\n}"},
+
+	// statements
+	{"x { @ = count(); @x[a, b] = 1; $x = @x[1] }", "x; {; @ = count(); @x[a b] = 1; $x = @x[1]; }", "x {\n\t@ = count()\n\t@x[a, b] = 1\n\t$x = @x[1]\n}"},
+	{"x { $a+=1; $a-=1; $a*=1; $a/=1; $a%=1; $a&=1; $a|=1; $a^=1; $a<<=1; $a>>=1 }",
+		"x; {; $a += 1; $a -= 1; $a *= 1; $a /= 1; $a %= 1; $a &= 1; $a |= 1; $a ^= 1; $a <<= 1; $a >>= 1; }",
+		"x {\n\t$a += 1\n\t$a -= 1\n\t$a *= 1\n\t$a /= 1\n\t$a %= 1\n\t$a &= 1\n\t$a |= 1\n\t$a ^= 1\n\t$a <<= 1\n\t$a >>= 1\n}"},
+	{"x { @x[1]++; ++@; --$v; $v-- }", "x; {; @x[1] ++ -; @ ++ -; $v -- -; $v -- -; }", "x {\n\t@x[1]++\n\t@++\n\t$v--\n\t$v--\n}"},
+	{"x { if (a) { f() } else if b && c { } else\n{ return } g() }", "x; {; if a; {; f(); }; else; {; if (b && c); {; }; else; {; return; }; }; g(); }",
+		"x {\n\tif (a) {\n\t\tf()\n\t} else if (b && c) {} else {\n\t\treturn\n\t}\n\tg()\n}"},
+	{"x { if (a) > 1 { } if (uint8)a\n{ }\nelse { if b { } } }", "x; {; if (a > 1); {; }; if (uint8 a); {; }; else; {; if b; {; }; }; }",
+		"x {\n\tif (a > 1) {}\n\tif ((uint8)a) {} else {\n\t\tif (b) {}\n\t}\n}"},
+	{"x { for ($kv : @x) { print($kv.0) } for ($i : 0..$n + 1) { } }", "x; {; for $kv @x; {; print(($kv .0)); }; for $i (0 .. ($n + 1)); {; }; }",
+		"x {\n\tfor ($kv : @x) {\n\t\tprint($kv.0)\n\t}\n\tfor ($i : 0..$n + 1) {}\n}"},
+
+	// one-liners in bpftrace's style
+	{"BEGIN { @start = nsecs; } END { clear(@start); }", "begin -; {; @start = nsecs; }; end -; {; clear(@start); }", "begin {\n\t@start = nsecs\n}\n\nend {\n\tclear(@start)\n}"},
+	{"nvme:complete_rq /pid == 123/{@[comm,kstack]=count();}", "nvme:complete_rq (pid == 123); {; @[comm kstack] = count(); }", "nvme:complete_rq / pid == 123 / {\n\t@[comm, kstack] = count()\n}"},
+	{"ib:x /@start[tid]/ { @ns[comm] = hist(nsecs - @start[tid]); delete(@start[tid]); }",
+		"ib:x @start[tid]; {; @ns[comm] = hist((nsecs - @start[tid])); delete(@start[tid]); }",
+		"ib:x / @start[tid] / {\n\t@ns[comm] = hist(nsecs - @start[tid])\n\tdelete(@start[tid])\n}"},
+	{"interval:s:1 { time(\"%H:%M:%S\\n\"); print(@, 10); clear(@); exit(); }", "interval:1s -; {; time(\"%H:%M:%S\\n\"); print(@ 10); clear(@); exit(); }",
+		"interval:1s {\n\ttime(\"%H:%M:%S\\n\")\n\tprint(@, 10)\n\tclear(@)\n\texit()\n}"},
+	{"ib:x { @bytes = lhist(size, 0, 2000, 200); }", "ib:x -; {; @bytes = lhist(size 0 2000 200); }", "ib:x {\n\t@bytes = lhist(size, 0, 2000, 200)\n}"},
+	{"profile:hz:99 { @[kstack(3)] = count(); }", "profile:99hz -; {; @[kstack(3)] = count(); }", "profile:99hz {\n\t@[kstack(3)] = count()\n}"},
 }
 
 func TestParseAndString(t *testing.T) {
-	for _, test := range programs {
+	for _, test := range slices.Concat(programs, blocks) {
 		p, err := Parse("program", test.src)
 		if err != nil {
 			t.Errorf("%s:\n%v", test.src, err)
@@ -154,15 +195,43 @@ func TestParseAndString(t *testing.T) {
 	}
 }
 
-// stable checks that what p prints parses to the same tree.
+// stable checks that what p prints parses to the same tree and is printed the same, with all of the comments.
 func stable(t *testing.T, p *Program) {
 	t.Helper()
 	again, err := Parse("program", p.String())
 	if err != nil {
 		t.Fatalf("%q is printed as %q:\n%v", p.Source.Text, p, err)
 	}
-	if programTree(again) != programTree(p) || again.String() != p.String() {
-		t.Errorf("%q is printed as %q\n got %s\nwant %s", p.Source.Text, p, programTree(again), programTree(p))
+	text, _ := Format("program", p.String())
+	if !Equal(again, p) || text != p.String()+"\n" || len(again.Comments) != len(p.Comments) {
+		t.Errorf("%q is printed as %q and then %q\n got %s\nwant %s", p.Source.Text, p, text, Dump(again), Dump(p))
+	}
+	for i, c := range p.Clauses {
+		one, err := Parse("program", c.String())
+		if err != nil || strings.Contains(c.String(), "\n") || Dump(one) != Dump(&Program{Clauses: p.Clauses[i : i+1]}) {
+			t.Errorf("%q: the clause is printed as %q: %v", p.Source.Text, c, err)
+		}
+	}
+}
+
+// TestFormat reads testdata/format.txt: programs, each followed by its canonical text after a line of dashes.
+func TestFormat(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("testdata", "format.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for test := range strings.SplitSeq(string(data), "====\n") {
+		src, want, _ := strings.Cut(test, "----\n")
+		for _, text := range []string{src, want} {
+			if got, err := Format("program", text); err != nil || got != want {
+				t.Errorf("%s\n--- got %v\n%s\n--- want\n%s", text, err, got, want)
+			}
+		}
+		p, err := Parse("program", src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stable(t, p)
 	}
 }
 
@@ -210,7 +279,7 @@ func TestPositions(t *testing.T) {
 
 // TestLimit gives the parser what would use up the stack, were there no limit.
 func TestLimit(t *testing.T) {
-	for _, s := range []string{"(", "[", "-", "!", "not ", "a?", "a:b/(", "a**", "a??", "a+", "a?b:", "a:b,", "a:b;"} {
+	for _, s := range []string{"(", "[", "- ", "!", "not ", "a?", "a:b/(", "a**", "a??", "a+", "a?b:", "a:b,", "a:b;", "f(", "@x[", "(a,", "(int)", "a{if b{", "a{if b{}else ", "a{@x=1;", "a.0+"} {
 		src := strings.Repeat(s, 1e6)
 		if _, err := Parse("program", src); err == nil || !strings.Contains(err.Error(), "too long") {
 			t.Errorf("%s…: got %.200v", s, err)
@@ -224,9 +293,101 @@ func TestLimit(t *testing.T) {
 	stable(t, p)
 }
 
+// TestTooMany gives the parser more mistakes than anyone reads.
+func TestTooMany(t *testing.T) {
+	for _, src := range []string{"a:b { " + strings.Repeat("5;", 1000) + "}", strings.Repeat("a:b 5;", 1000)} {
+		_, err := Parse("program", src)
+		errs, _ := err.(ErrorList)
+		if len(errs) != maxErrors+1 || errs[maxErrors].Msg != "too many mistakes" {
+			t.Errorf("%.20q: got %d mistakes", src, len(errs))
+		}
+	}
+}
+
+func TestWalk(t *testing.T) {
+	p, err := Parse("program", "f(a, n = -@x[b].0) ? [(c, (int8)d)] : e in 1..$v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all, some []string
+	Walk(p.Expr, func(n ast.Node) bool {
+		all = append(all, Print(n))
+		return true
+	})
+	Walk(p.Expr, func(n ast.Node) bool {
+		if n, ok := n.(*ast.IdentifierNode); ok {
+			some = append(some, n.Value)
+		}
+		_, key := n.(*MapRef)
+		return !key
+	})
+	want := "f(a, n = -@x[b].0) ? [(c, (int8)d)] : e in 1..$v; f(a, n = -@x[b].0); a; n = -@x[b].0; -@x[b].0; @x[b].0; @x[b]; b; " +
+		"[(c, (int8)d)]; (c, (int8)d); c; (int8)d; d; e in 1..$v; e; 1..$v; 1; $v"
+	if got := strings.Join(all, "; "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := strings.Join(some, " "); got != "a c d e $v" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestStmts(t *testing.T) {
+	p, err := Parse("program", "x { if a { f() } else if b { @x++ } else { return }; for ($i : 1..2) { if c { $v = 1 } } }")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	WalkStmts(p.Body, func(s Stmt) {
+		at := s.Pos()
+		got = append(got, PrintStmt(s)+" <- "+p.Source.Text[at.From:at.To])
+	})
+	want := []string{
+		"if (a) { f() } else if (b) { @x++ } else { return } <- if a { f() } else if b { @x++ } else { return }",
+		"f() <- f()",
+		"if (b) { @x++ } else { return } <- if b { @x++ } else { return }",
+		"@x++ <- @x++",
+		"return <- return",
+		"for ($i : 1..2) { if (c) { $v = 1 } } <- for ($i : 1..2) { if c { $v = 1 } }",
+		"if (c) { $v = 1 } <- if c { $v = 1 }",
+		"$v = 1 <- $v = 1",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	WalkStmts(nil, nil)
+}
+
+func TestComments(t *testing.T) {
+	src := "#! run\nib:a / x && /* in */ y / { // one \n\tf() /* two */\n# three\r\n}\n// four"
+	p, err := Parse("program", src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range p.Comments {
+		if src[c.Span.From:c.Span.To] != c.Text {
+			t.Errorf("%q is at %q", c.Text, src[c.Span.From:c.Span.To])
+		}
+		got = append(got, c.Text)
+	}
+	if want := []string{"#! run", "/* in */", "// one", "/* two */", "# three", "// four"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
 func FuzzParse(f *testing.F) {
-	for _, test := range programs {
+	for _, test := range slices.Concat(programs, blocks) {
 		f.Add(test.src)
+	}
+	for _, name := range []string{"errors.txt", "format.txt"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		for test := range strings.SplitSeq(string(data), "\n====\n") {
+			src, _, _ := strings.Cut(test, "\n----\n")
+			f.Add(src)
+		}
 	}
 	f.Fuzz(func(t *testing.T, src string) {
 		p, err := Parse("program", src)

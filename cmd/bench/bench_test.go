@@ -1,0 +1,114 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestMedian(t *testing.T) {
+	for _, test := range []struct {
+		values []float64
+		want   float64
+	}{
+		{[]float64{3}, 3},
+		{[]float64{9, 1, 5}, 5},
+		{[]float64{4, 1, 2, 100}, 3},
+	} {
+		if got := median(test.values); got != test.want {
+			t.Errorf("median(%v) = %v, want %v", test.values, got, test.want)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	rows := []row{
+		{figure: "a", unit: "ns", digits: 1, scale: 1, ours: []float64{30, 29, 31}, peer: "p", theirs: []float64{40, 60, 50}, reach: 0.6},
+		{figure: "b", unit: "ns", scale: 1, ours: []float64{31}, peer: "p", theirs: []float64{50}, reach: 0.6},
+		{figure: "c", unit: "M/s", digits: 2, scale: 1e-6, ours: []float64{5e6}, peer: "p", theirs: []float64{2e6}, reach: 2.5, atLeast: true},
+		{figure: "d", unit: "M/s", scale: 1e-6, ours: []float64{4e6}, peer: "p", theirs: []float64{2e6}, reach: 2.5, atLeast: true},
+		{figure: "e", unit: "ns", scale: 1, peer: "p", theirs: []float64{2}, reach: 1},
+		{figure: "f", unit: "ns", scale: 1, ours: []float64{2}, peer: "p", reach: 1},
+		{figure: "g", unit: "MB", digits: 1, scale: 1, ours: []float64{20.5}, reach: 20},
+	}
+	want := `
+| a | 30.0 ns (29.0..31.0) | p | 50.0 ns (40.0..60.0) | 0.60 | ≤ 0.6 | yes |
+| b | 31 ns | p | 50 ns | 0.62 | ≤ 0.6 | **no** |
+| c | 5.00 M/s | p | 2.00 M/s | 2.50 | ≥ 2.5 | yes |
+| d | 4 M/s | p | 2 M/s | 2.00 | ≥ 2.5 | **no** |
+| e | – | p | 2 ns | – | ≤ 1 | not measured |
+| f | 2 ns | p | – | – | ≤ 1 | not measured |
+| g | 20.5 MB | – | – | – | ≤ 20 MB | **no** |
+`
+	var got strings.Builder
+	table(&got, rows)
+	if !strings.HasSuffix(got.String(), want) {
+		t.Errorf("got\n%s\nwant at the end\n%s", got.String(), want)
+	}
+}
+
+func TestLineCounter(t *testing.T) {
+	const text = "42 a 42\n7 b 42\n42 c 1\n421 d 2\n 42 e\n42 f 1\n"
+	for size := 1; size <= len(text); size++ {
+		c := newLineCounter(42)
+		for rest := text; rest != ""; {
+			n := min(size, len(rest))
+			if _, err := c.Write([]byte(rest[:n])); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+		if all, own := c.all.Load(), c.own.Load(); all != 6 || own != 3 {
+			t.Errorf("in pieces of %d: %d lines, %d of thread 42; want 6, 3", size, all, own)
+		}
+	}
+}
+
+// The outputs are bpftrace's.
+func TestCounted(t *testing.T) {
+	outputs := []string{
+		"\n\n@: 4500123\n",
+		"\n\n@[7]: 9\n@[42]: 4500123\n@[421]: 3\n",
+		"\n\n@[7]:\n[64, 128)              1 |@@@|\n\n@[42]:\n[0]                    2 |   |\n[64, 128)        4500123 |@@@|\n\n",
+	}
+	for i, output := range outputs {
+		w := counting()[i]
+		if n, err := w.counted(output, 42); err != nil || n != 4500123 {
+			t.Errorf("%s: got %d, %v", w.name, n, err)
+		}
+		if n, err := w.counted("\n\n", 42); err == nil {
+			t.Errorf("%s: got %d from nothing", w.name, n)
+		}
+	}
+}
+
+func TestWatcher(t *testing.T) {
+	w := newWatcher()
+	for _, piece := range []string{"WARNING: not Attached 1\nAtta", "ched 1 pr"} {
+		select {
+		case <-w.attached:
+			t.Fatalf("said to be attached after %q", w)
+		default:
+		}
+		if _, err := w.Write([]byte(piece)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-w.attached:
+	default:
+		t.Errorf("not said to be attached after %q", w)
+	}
+}
+
+func TestDisturbed(t *testing.T) {
+	if (load{before: 100, after: 102}).disturbed() {
+		t.Error("2 % is a disturbance")
+	}
+	if !(load{before: 130, after: 100}).disturbed() || !(load{before: 100, after: 130}).disturbed() {
+		t.Error("30 % is none")
+	}
+	if got := (load{before: 100, traced: 141, after: 102}).added(); math.Abs(got-40) > 1e-9 {
+		t.Errorf("added %v ns, want 40", got)
+	}
+}

@@ -1,0 +1,159 @@
+// Bench compares trace with bpftrace and with hand-written C on this machine: what a traced system call costs, how long a start
+// takes, how much memory, and how many lines of a flood arrive. It needs root. .ci/bench prepares the peers and runs it:
+//
+//	make bench             # measures and writes cmd/bench/RESULTS.md
+//	.ci/bench -loads 1     # a quick try that writes nothing
+//
+// The table goes to standard output as Markdown. Whether a figure is within reach has no influence on the exit status.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// options is the command line.
+type options struct {
+	trace    string
+	bpftrace string
+	c, clang string
+	loads    int
+	window   time.Duration
+	only     *regexp.Regexp
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&o.trace, "trace", "trace", "`binary` of trace")
+	fs.StringVar(&o.bpftrace, "bpftrace", "", "`root` folder of a system with bpftrace and with /sys, /proc and /dev; none if empty")
+	fs.StringVar(&o.c, "c", "", "`object` compiled from peer.bpf.c; none if empty")
+	fs.StringVar(&o.clang, "clang", "", "`version` of the compiler of the object")
+	fs.IntVar(&o.loads, "loads", 9, "fresh loads of each program")
+	fs.DurationVar(&o.window, "window", 3*time.Second, "how long the lines of a flood are counted")
+	only := fs.String("only", "", "measures only the workloads whose names match this `regexp`, like 'hist|flood'")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if o.loads < 1 || o.window <= 0 || fs.NArg() > 0 {
+		return o, fmt.Errorf("-loads and -window have to be positive, and there are no arguments; see bench -h")
+	}
+	var err error
+	if o.only, err = regexp.Compile(*only); err != nil {
+		return o, fmt.Errorf("-only: %w", err)
+	}
+	o.trace, err = filepath.Abs(o.trace)
+	return o, err
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	size, err := staticSize(o.trace)
+	if err != nil {
+		return err
+	}
+	tools, peers, err := o.peers()
+	if err != nil {
+		return err
+	}
+	var machine strings.Builder
+	if err := describe(ctx, &machine, tools, o.clang); err != nil {
+		return err
+	}
+	l, err := newLoop()
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	b := &bench{loop: l, loads: o.loads, window: o.window, only: o.only, progress: stderr, found: make(map[key]*figures)}
+	if err := b.measure(ctx, peers); err != nil {
+		return err
+	}
+	b.report(stdout, machine.String(), size, names(peers))
+	return nil
+}
+
+// peers returns the tools, and all that are compared.
+func (o options) peers() ([]tool, []peer, error) {
+	t, p := tracePeer(o.trace)
+	tools, peers := []tool{t}, []peer{p}
+	if o.bpftrace != "" {
+		t, p := bpftracePeer(o.bpftrace)
+		tools, peers = append(tools, t), append(peers, p)
+	}
+	if o.c == "" {
+		return tools, peers, nil
+	}
+	c, err := cPeer(o.c)
+	return tools, append(peers, c), err
+}
+
+// measure goes round by round, so that a machine that changes its pace does so for all.
+func (b *bench) measure(ctx context.Context, peers []peer) error {
+	for round := range b.loads {
+		for _, w := range costly() {
+			if err := b.inTurn(ctx, w, round, peers, b.cost); err != nil {
+				return err
+			}
+		}
+		if err := b.inTurn(ctx, flood(), round, peers, b.flood); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const heading = `# Performance
+
+` + "`make bench`" + ` has written this; all figures are from one run. Each is the median of %d fresh loads, all peers in turn, with the
+least and the greatest in parentheses.
+
+%s
+`
+
+const explanation = `
+ns are what a program adds to a getppid in a loop on one CPU, which takes %s without it; of each load the
+fastest of %d batches of %d calls counts. The flood is the same loop at full speed, with tid, comm and nr of each call printed to
+a pipe; the lines that arrive are counted. Start and memory are those of the first program. bpftrace attaches to
+tracepoint:raw_syscalls:sys_enter, C to tp_btf/sys_enter.
+
+`
+
+// report writes the results as Markdown.
+func (b *bench) report(w io.Writer, machine string, binary int64, peers []string) {
+	fmt.Fprintf(w, heading, b.loads, machine)
+	table(w, b.rows(binary))
+	fmt.Fprintf(w, explanation, spread(b.untraced, 1, 1, "ns"), batches, batchCalls)
+	b.details(w, peers)
+	fmt.Fprintln(w)
+	b.lost(w, peers)
+	if b.repeated > 0 {
+		fmt.Fprintf(w, "- Loads made again because the bare call changed its pace meanwhile: %d.\n", b.repeated)
+	}
+	for _, remark := range b.remarks {
+		fmt.Fprintf(w, "- %s\n", remark)
+	}
+}

@@ -1,0 +1,144 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What one would write by hand in place of the programs of workloads.go, at the attach point that trace takes. The maps are
+ * per-CPU and a tracepoint of system calls is not entered twice on a CPU, so nothing is atomic.
+ */
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef int __s32;
+typedef unsigned long long __u64;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+
+#include <bpf/bpf_helpers.h>
+
+/* From linux/bpf.h (uapi). */
+enum {
+	BPF_MAP_TYPE_PERCPU_HASH = 5,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_NOEXIST = 1,
+};
+
+#define THREADS 4096 /* bpftrace's max_map_keys */
+#define REJECTED 9999 /* a number that no system call has */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} total SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, THREADS);
+	__type(key, __u32);
+	__type(value, __u64);
+} total_by_tid SEC(".maps");
+
+/* For negative numbers, for 0, and for each power of two. */
+struct buckets {
+	__u64 n[2 + 63];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, THREADS);
+	__type(key, __u32);
+	__type(value, struct buckets);
+} buckets_by_tid SEC(".maps");
+
+static const __u64 no_total;
+static const struct buckets no_buckets;
+
+/* The value of key, which begins as zero. */
+static __always_inline void *value_of(void *map, __u32 key, const void *zero)
+{
+	void *value = bpf_map_lookup_elem(map, &key);
+
+	if (value)
+		return value;
+	bpf_map_update_elem(map, &key, zero, BPF_NOEXIST);
+	return bpf_map_lookup_elem(map, &key);
+}
+
+static __always_inline void add_to_total(void)
+{
+	__u32 only = 0;
+	__u64 *n = bpf_map_lookup_elem(&total, &only);
+
+	if (n)
+		(*n)++;
+}
+
+static __always_inline __u32 log2_32(__u32 v)
+{
+	__u32 r, shift;
+
+	r = (v > 0xffff) << 4;
+	v >>= r;
+	shift = (v > 0xff) << 3;
+	v >>= shift;
+	r |= shift;
+	shift = (v > 0xf) << 2;
+	v >>= shift;
+	r |= shift;
+	shift = (v > 0x3) << 1;
+	v >>= shift;
+	r |= shift;
+	return r | v >> 1;
+}
+
+static __always_inline __u32 bucket(__s64 v)
+{
+	__u32 high = (__u64)v >> 32;
+
+	if (v < 0)
+		return 0;
+	if (v == 0)
+		return 1;
+	return 2 + (high ? 32 + log2_32(high) : log2_32(v));
+}
+
+SEC("tp_btf/sys_enter")
+int count(__u64 *ctx)
+{
+	add_to_total();
+	return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int count_by_tid(__u64 *ctx)
+{
+	__u64 *n = value_of(&total_by_tid, bpf_get_current_pid_tgid(), &no_total);
+
+	if (n)
+		(*n)++;
+	return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int hist_by_tid(__u64 *ctx)
+{
+	struct buckets *b = value_of(&buckets_by_tid, bpf_get_current_pid_tgid(), &no_buckets);
+	__u32 i = bucket(ctx[1]);
+
+	if (b && i < sizeof(b->n) / sizeof(b->n[0]))
+		b->n[i]++;
+	return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int reject(__u64 *ctx)
+{
+	if (ctx[1] == REJECTED)
+		add_to_total();
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A workload is one task, in the language of each peer.
+type workload struct {
+	name      string
+	trace     string // program of trace
+	bpftrace  string // program of bpftrace, or "" if it cannot do that
+	c         string // name of the program in peer.bpf.c, or "" if there is none
+	reach     float64
+	countedAs string // pattern of the count in the tool's output; TID stands for the thread that made the calls
+}
+
+// reachC is what a counting workload may cost, compared with hand-written C.
+const reachC = 1.15
+
+// counting are the workloads whose cost is compared with that of bpftrace and of hand-written C.
+func counting() []workload {
+	return []workload{
+		{
+			name:      "`@ = count()`",
+			trace:     "syscall:enter { @ = count() }",
+			bpftrace:  "tracepoint:raw_syscalls:sys_enter { @ = count(); }",
+			c:         "count",
+			reach:     0.72,
+			countedAs: `(?m)^@: (\d+)$`,
+		},
+		{
+			name:      "`@[tid] = count()`",
+			trace:     "syscall:enter { @[tid] = count() }",
+			bpftrace:  "tracepoint:raw_syscalls:sys_enter { @[tid] = count(); }",
+			c:         "count_by_tid",
+			reach:     0.78,
+			countedAs: `(?m)^@\[TID\]: (\d+)$`,
+		},
+		{
+			name:     "`@[tid] = hist(nr)`",
+			trace:    "syscall:enter { @[tid] = hist(nr) }",
+			bpftrace: "tracepoint:raw_syscalls:sys_enter { @[tid] = hist(args.id); }",
+			c:        "hist_by_tid",
+			reach:    0.82,
+			// The number of getppid is 110 on amd64 and 173 on arm64.
+			countedAs: `(?m)^@\[TID\]:[^@]*\[(?:64, 128|128, 256)\) +(\d+) `,
+		},
+		{
+			name:     "predicate that rejects", // there is no such number
+			trace:    "syscall:enter / nr == 9999 / { @ = count() }",
+			bpftrace: "tracepoint:raw_syscalls:sys_enter /args.id == 9999/ { @ = count(); }",
+			c:        "reject",
+			reach:    0.75,
+		},
+	}
+}
+
+// quantiles is what no peer has, and ownHist what it is compared with.
+func quantiles() (quantile, ownHist workload) {
+	quantile = workload{
+		name:  "`@[comm, nr] = quantile(latency, 50, 99)`",
+		trace: "syscall:exit { @[comm, nr] = quantile(latency, 50, 99) }",
+		reach: 1.3,
+	}
+	ownHist = workload{
+		name:  "`@[comm, nr] = hist(latency)`",
+		trace: "syscall:exit { @[comm, nr] = hist(latency) }",
+	}
+	return quantile, ownHist
+}
+
+// costly are all workloads of which it is measured what they add to a call.
+func costly() []workload {
+	quantile, ownHist := quantiles()
+	return append(counting(), quantile, ownHist)
+}
+
+// flood prints a line for each system call.
+func flood() workload {
+	return workload{
+		name:     "`printf` flood to a pipe",
+		trace:    `syscall:enter { printf("%d %s %d\n", tid, comm, nr) }`,
+		bpftrace: `tracepoint:raw_syscalls:sys_enter { printf("%d %s %d\n", tid, comm, args.id); }`,
+		reach:    2.5,
+	}
+}
+
+// counted reads from a tool's output how many calls of thread tid it has counted.
+func (w workload) counted(output string, tid int) (int64, error) {
+	pattern := strings.ReplaceAll(w.countedAs, "TID", strconv.Itoa(tid))
+	m := regexp.MustCompile(pattern).FindStringSubmatch(output)
+	if m == nil {
+		return 0, fmt.Errorf("no count for thread %d in its output; compare it with countedAs in cmd/bench/workloads.go", tid)
+	}
+	return strconv.ParseInt(m[1], 10, 64)
+}

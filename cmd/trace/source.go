@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trace/lang"
+	"trace/lang/syntax"
+	"trace/probes"
+)
+
+// source is the text of a program and where it is from.
+type source struct {
+	name, text string
+	// params of a script as flags have set them.
+	params map[string]string
+}
+
+// subcommands are never scripts.
+var subcommands = []string{"doctor", "completion", "help"}
+
+// script is the file that a command line runs, found before its flags are parsed: its params are flags.
+type script struct {
+	source
+	declared []lang.Param
+}
+
+// findScript returns the script that the first argument names, or nil if that is no file. An argument with a blank or a bracket
+// is a program, whatever files there are.
+func findScript(args []string) (*script, error) {
+	var o options
+	var cmd cobra.Command
+	addFlags(&cmd, &o)
+	flags := cmd.Flags()
+	flags.BoolP("help", "h", false, "")
+	flags.SetOutput(io.Discard)
+	flags.SetInterspersed(false)
+	if flags.Parse(args) != nil || flags.NArg() == 0 || flags.Changed("program") || flags.Changed("list") {
+		return nil, nil
+	}
+	name := flags.Arg(0)
+	if strings.ContainsAny(name, " \t\n{") || slices.Contains(subcommands, name) {
+		return nil, nil
+	}
+	text, err := readScript(name)
+	if err != nil || text == nil {
+		return nil, err
+	}
+	s := &script{source: source{name: name, text: string(text)}}
+	if s.declared, err = lang.Params(s.name, s.text); err != nil {
+		return nil, programError{err}
+	}
+	for _, p := range s.declared {
+		if flags.Lookup(p.Name) != nil {
+			return nil, fmt.Errorf("%s: param %s has the name of a flag of trace: rename it", name, p.Name)
+		}
+	}
+	return s, nil
+}
+
+// readScript returns the text of a file, or nil if name is none.
+func readScript(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(name, ".trace"):
+		return nil, usagef("no script %s", name)
+	case err != nil || info.IsDir():
+		return nil, nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("script: %w", err)
+	}
+	return text, nil
+}
+
+// addFlags declares the params of the script as flags of cmd.
+func (s *script) addFlags(cmd *cobra.Command) {
+	for _, p := range s.declared {
+		kind := map[probes.Kind]string{probes.Bool: "true|false", probes.String: "TEXT"}[p.Type.Kind]
+		switch p.Type.Unit {
+		case probes.Nanoseconds:
+			kind = "DURATION"
+		case probes.Bytes:
+			kind = "SIZE"
+		}
+		cmd.Flags().Var(&paramFlag{source: &s.source, param: p, kind: cmp.Or(kind, "NUMBER")}, p.Name, p.Help)
+		if p.Type.Kind == probes.Bool {
+			cmd.Flags().Lookup(p.Name).NoOptDefVal = "true"
+		}
+	}
+}
+
+// paramFlag is a param of a script as a flag. The language checks its value.
+type paramFlag struct {
+	*source
+	param lang.Param
+	kind  string
+}
+
+func (f *paramFlag) String() string {
+	if f.source == nil {
+		return ""
+	}
+	return cmp.Or(f.params[f.param.Name], strings.Trim(f.param.Default, `"'`))
+}
+func (f *paramFlag) Type() string { return f.kind }
+
+func (f *paramFlag) Set(value string) error {
+	if f.params == nil {
+		f.params = map[string]string{}
+	}
+	f.params[f.param.Name] = value
+	return nil
+}
+
+// header of a script: the comment at its beginning, without its signs.
+func (s *script) header() string {
+	var lines []string
+	for line := range strings.Lines(s.text) {
+		line = strings.TrimSpace(line)
+		comment, ok := strings.CutPrefix(line, "//")
+		if !ok {
+			comment, ok = strings.CutPrefix(line, "#")
+		}
+		if strings.HasPrefix(line, "#!") {
+			continue
+		}
+		if !ok {
+			break
+		}
+		lines = append(lines, strings.TrimPrefix(comment, " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// format prints a script in the canonical form.
+func formatScript(s streams, name string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("--fmt: %w", err)
+	}
+	formatted, err := syntax.Format(name, string(text))
+	if err != nil {
+		return programError{err}
+	}
+	_, err = fmt.Fprint(s.out, formatted)
+	return err
+}

@@ -1,0 +1,507 @@
+package lang
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/syntax"
+	"trace/probes"
+)
+
+// This file types calls: functions that have a value, and those that are statements.
+
+// signature of a function that has a value. The letters of params are the arguments: s a string, n a number, v any value, l a list,
+// p a condition on #, m a value made of #, f the format of a time, a what has an address.
+type signature struct {
+	usage, params string
+	least         int // arguments that must be there
+	result        probes.Type
+	// fails says that the value may be absent, though no argument is.
+	fails bool
+}
+
+var signatures = map[string]signature{
+	"upper":       {"upper(s)", "s", 1, text, false},
+	"lower":       {"lower(s)", "s", 1, text, false},
+	"trim":        {"trim(s) or trim(s, characters)", "ss", 1, text, false},
+	"trimPrefix":  {"trimPrefix(s, prefix)", "ss", 2, text, false},
+	"trimSuffix":  {"trimSuffix(s, suffix)", "ss", 2, text, false},
+	"replace":     {"replace(s, old, new)", "sss", 3, text, false},
+	"repeat":      {"repeat(s, n)", "sn", 2, text, false},
+	"indexOf":     {"indexOf(s, part)", "ss", 2, integer64, false},
+	"lastIndexOf": {"lastIndexOf(s, part)", "ss", 2, integer64, false},
+	"hasPrefix":   {"hasPrefix(s, prefix)", "ss", 2, boolean, false},
+	"hasSuffix":   {"hasSuffix(s, suffix)", "ss", 2, boolean, false},
+	"split":       {"split(s, separator) or split(s, separator, n)", "ssn", 2, probes.Type{Kind: array}, false},
+	"join":        {"join(list) or join(list, separator)", "ls", 1, text, false},
+	"int":         {`int("12")`, "s", 1, integer64, true},
+	"string":      {"string(x)", "v", 1, text, false},
+	"strftime":    {`strftime("%H:%M:%S", nsecs)`, "fn", 2, text, false},
+	"ntop":        {"ntop(address)", "a", 1, text, true},
+	"any":         {"any(list, # > 1)", "lp", 2, boolean, false},
+	"all":         {"all(list, # > 1)", "lp", 2, boolean, false},
+	"none":        {"none(list, # > 1)", "lp", 2, boolean, false},
+	"one":         {"one(list, # > 1)", "lp", 2, boolean, false},
+	"filter":      {"filter(list, # > 1)", "lp", 2, probes.Type{Kind: array}, false},
+	"map":         {"map(list, # * 2)", "lm", 2, probes.Type{Kind: array}, false},
+	"first":       {"first(list)", "l", 1, probes.Type{}, true},
+	"last":        {"last(list)", "l", 1, probes.Type{}, true},
+}
+
+// Functions that are statements; has_key and len have no signature, as they take maps.
+var (
+	statements = []string{"clear", "delete", "exit", "print", "printf", "time", "zero"}
+	onMaps     = []string{"has_key", "len"}
+)
+
+// callee is the name of the called function.
+func callee(n *ast.CallNode) string {
+	id, ok := n.Callee.(*ast.IdentifierNode)
+	if !ok {
+		return ""
+	}
+	return id.Value
+}
+
+// call types a function in an expression.
+func (c *checker) call(n *ast.CallNode) *expr {
+	fn, at := callee(n), syntax.SpanOf(n)
+	switch {
+	case fn == "has_key":
+		return c.hasKey(n)
+	case fn == "len":
+		return c.length(n)
+	case aggregators[fn].usage != "":
+		return c.fail(at, fn+"() is an aggregation, and no value", fmt.Sprintf("it stands alone after a map and =: @x = %s", aggregators[fn].usage))
+	case slices.Contains(statements, fn):
+		return c.fail(at, fn+"() is a statement, and has no value", "")
+	}
+	s, ok := signatures[fn]
+	if !ok {
+		return c.unknownFunction(n, fn)
+	}
+	if len(n.Arguments) < s.least || len(n.Arguments) > len(s.params) {
+		return c.fail(at, fmt.Sprintf("%s() has %s", fn, argumentCount(len(n.Arguments))), "write "+s.usage)
+	}
+	var args []*expr
+	element := c.element
+	for i, arg := range n.Arguments {
+		e := c.argument(fn, s, s.params[i], arg)
+		if e == nil {
+			c.element = element
+			return nil
+		}
+		args = append(args, e)
+		if s.params[i] == 'l' {
+			c.element = &e.elems[0]
+		}
+	}
+	c.element = element
+	return c.result(fn, s, args)
+}
+
+// argument types an argument of a function. Those after a list know its elements as #.
+func (c *checker) argument(fn string, s signature, param byte, n ast.Node) *expr {
+	switch param {
+	case 'l':
+		return c.list(fn, s, n)
+	case 'p':
+		return c.condition(n)
+	case 'f':
+		return c.timeFormat(n)
+	}
+	e := c.expr(n, nil)
+	if e == nil {
+		return nil
+	}
+	kind := e.typ.Kind
+	ok, want := true, ""
+	switch param {
+	case 's':
+		ok, want = kind == probes.String, "a string"
+	case 'n':
+		ok, want = isNumber(e.typ), "a number"
+	case 'a':
+		ok, want = isNumber(e.typ) || kind == probes.GID, "an address"
+	default:
+		ok, want = kind != tuple && kind != array, "one value"
+	}
+	if !ok && kind != pending {
+		return c.fail(e.span, fmt.Sprintf("%s() wants %s here, and this is %s", fn, want, describe(e)), "write "+s.usage)
+	}
+	return e
+}
+
+// result makes the node of a call.
+func (c *checker) result(fn string, s signature, args []*expr) *expr {
+	e := operation(opCall, s.result, args...)
+	e.fn = fn
+	e.optional = e.optional || s.fails
+	switch fn {
+	case "split":
+		e.elems = []probes.Type{text}
+	case "filter":
+		e.elems, e.optional = args[0].elems, args[0].optional
+	case "map":
+		e.elems = []probes.Type{args[1].typ}
+	case "any", "all", "none", "one":
+		e.optional = args[0].optional
+	case "first", "last":
+		e.typ = args[0].elems[0]
+	}
+	return e
+}
+
+// list types a list: [a, b], or a function that has one.
+func (c *checker) list(fn string, s signature, n ast.Node) *expr {
+	literal, ok := n.(*ast.ArrayNode)
+	if !ok {
+		e := c.expr(n, nil)
+		if e != nil && e.typ.Kind != array {
+			return c.fail(e.span, fmt.Sprintf("%s() wants a list here, and this is %s", fn, describe(e)), "write "+s.usage)
+		}
+		return e
+	}
+	at := syntax.SpanOf(n)
+	if len(literal.Nodes) == 0 {
+		return c.fail(at, "the list is empty", "")
+	}
+	want := c.context(n)
+	elems, ok := c.exprs(literal.Nodes, func(int) *probes.Type { return want })
+	if !ok {
+		return nil
+	}
+	all := shape{known: true, columns: make([]fact, 1)}
+	for _, e := range elems {
+		if !c.scalar(e, "an element of a list") {
+			return nil
+		}
+		if found := all.join([]*expr{e}, false, e.span); found != nil {
+			return c.fail(e.span, fmt.Sprintf("the list has %s here and %s before", found.here, found.there), "all its elements have to be of one type")
+		}
+	}
+	for i := range elems {
+		elems[i] = conform(&all, elems[i:i+1])[0]
+	}
+	e := operation(opList, probes.Type{Kind: array}, elems...)
+	e.elems, e.span = all.types(), at
+	return e
+}
+
+// currentElement types #.
+func (c *checker) currentElement(n ast.Node) *expr {
+	if c.element == nil {
+		return c.fail(syntax.SpanOf(n), "# stands only in functions on lists, like any([1, 2], # > x)", "")
+	}
+	return &expr{op: opElement, typ: *c.element}
+}
+
+// length types len(): of a map, a list or a string.
+func (c *checker) length(n *ast.CallNode) *expr {
+	at := syntax.SpanOf(n)
+	if len(n.Arguments) != 1 {
+		return c.fail(at, "len() has "+argumentCount(len(n.Arguments)), "write len(@map), len(string) or len(list)")
+	}
+	if ref, ok := n.Arguments[0].(*syntax.MapRef); ok && ref.Key == nil {
+		return &expr{op: opLen, typ: natural64, m: c.mapOf(ref.Name).info}
+	}
+	var e *expr
+	if isList(n.Arguments[0]) {
+		e = c.list("len", signature{}, n.Arguments[0])
+	} else {
+		e = c.expr(n.Arguments[0], nil)
+	}
+	switch {
+	case e == nil:
+		return nil
+	case e.typ.Kind != probes.String && e.typ.Kind != array && e.typ.Kind != pending:
+		return c.fail(e.span, fmt.Sprintf("len() wants a map, a string or a list, and this is %s", describe(e)), "")
+	}
+	length := operation(opCall, natural64, e)
+	length.fn = "len"
+	return length
+}
+
+func isList(n ast.Node) bool {
+	_, ok := n.(*ast.ArrayNode)
+	return ok
+}
+
+// casts are the bits and the sign of the types of casts.
+var casts = map[string]struct {
+	bits int
+	kind probes.Kind
+}{
+	"int8": {8, probes.Int}, "int16": {16, probes.Int}, "int32": {32, probes.Int}, "int64": {64, probes.Int},
+	"uint8": {8, probes.Uint}, "uint16": {16, probes.Uint}, "uint32": {32, probes.Uint}, "uint64": {64, probes.Uint},
+}
+
+// cast types (uint8)x.
+func (c *checker) cast(n *syntax.Cast) *expr {
+	x := c.expr(n.Of, nil)
+	switch {
+	case x == nil:
+		return nil
+	case !isNumber(x.typ) && x.typ.Kind != probes.Bool && x.typ.Kind != pending:
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is cast to no number", describe(x)), castHelp(x))
+	}
+	to := casts[n.To]
+	e := operation(opCast, probes.Type{Kind: to.kind, Size: to.bits / 8}, x)
+	e.index = to.bits
+	return e
+}
+
+func castHelp(e *expr) string {
+	if e.typ.Kind == probes.String {
+		return `int("12") reads a number`
+	}
+	return ""
+}
+
+// callStmt types a call that is a statement.
+func (c *checker) callStmt(s *syntax.Call) stmt {
+	fn := callee(s.Call)
+	out := &callStmt{fn: fn, span: s.Span}
+	ok := false
+	switch fn {
+	case "print":
+		ok = c.print(out, s.Call)
+	case "clear", "zero":
+		ok = c.empty(out, s.Call)
+	case "delete":
+		ok = c.delete(out, s.Call)
+	case "printf":
+		ok = c.printf(out, s.Call)
+	case "time":
+		ok = c.time(out, s.Call)
+	case "exit":
+		if ok = len(s.Call.Arguments) == 0; !ok {
+			c.fail(s.Span, "exit() has "+argumentCount(len(s.Call.Arguments)), "write exit()")
+		}
+	default:
+		c.noStatement(s.Call, fn)
+	}
+	if !ok {
+		return nil
+	}
+	return out
+}
+
+// noStatement reports a call that does nothing.
+func (c *checker) noStatement(n *ast.CallNode, fn string) {
+	_, known := signatures[fn]
+	switch {
+	case aggregators[fn].usage != "":
+		c.fail(syntax.SpanOf(n), fn+"() is not kept anywhere", fmt.Sprintf("write @x = %s", aggregators[fn].usage))
+	case known || slices.Contains(onMaps, fn):
+		c.fail(syntax.SpanOf(n), fmt.Sprintf("nothing is done with what %s() returns", fn), fmt.Sprintf("print(%s(…)) writes it", fn))
+	default:
+		c.unknownFunction(n, fn)
+	}
+}
+
+// wholeMap returns the map that the first argument names without a key.
+func (c *checker) wholeMap(n *ast.CallNode) *mapUses {
+	if len(n.Arguments) == 0 {
+		return nil
+	}
+	if ref, ok := n.Arguments[0].(*syntax.MapRef); ok && ref.Key == nil {
+		return c.mapOf(ref.Name)
+	}
+	return nil
+}
+
+// empty types clear(@m) and zero(@m).
+func (c *checker) empty(out *callStmt, n *ast.CallNode) bool {
+	m := c.wholeMap(n)
+	if m == nil || len(n.Arguments) != 1 {
+		c.fail(out.span, out.fn+"() wants a map, and nothing else", fmt.Sprintf("write %s(@map); delete(@map[key]) deletes one key", out.fn))
+		return false
+	}
+	out.m = m.info
+	return true
+}
+
+// delete types delete(@m, key) and delete(@m[key]).
+func (c *checker) delete(out *callStmt, n *ast.CallNode) bool {
+	m, nodes, at := c.mapAndKey(n, "delete")
+	if m == nil {
+		return false
+	}
+	if len(nodes) == 0 && m.key.known && len(m.key.columns) > 0 {
+		c.fail(at, "delete() wants a key", fmt.Sprintf("write delete(%s, key); clear(%[1]s) deletes all keys", m.info.name))
+		return false
+	}
+	key, ok := c.key(m, nodes, at)
+	out.m, out.key = m.info, key
+	return ok
+}
+
+// print types print(@m), print(@m[key]) and print(x).
+func (c *checker) print(out *callStmt, n *ast.CallNode) bool {
+	args, named := arguments(n)
+	if len(args) == 0 {
+		c.fail(out.span, "print() wants a map or a value", "write print(@map), print(@map, 10) for the largest ten, or print(x)")
+		return false
+	}
+	if m := c.wholeMap(n); m != nil {
+		out.m = m.info
+		return c.printOptions(out, args[1:], named)
+	}
+	if !c.noneNamed("print", named) {
+		return false
+	}
+	if len(args) > 1 {
+		c.fail(syntax.SpanOf(args[1]), "print() writes one value", `write print((a, b)) for a tuple, or printf("…", a, b)`)
+		return false
+	}
+	if ref, ok := args[0].(*syntax.MapRef); ok {
+		m := c.mapOf(ref.Name)
+		out.m = m.info
+		out.key, ok = c.key(m, ref.Key, syntax.SpanOf(ref))
+		return ok
+	}
+	return c.printValue(out, args[0])
+}
+
+func (c *checker) printValue(out *callStmt, n ast.Node) bool {
+	e := c.expr(n, nil)
+	switch {
+	case e == nil:
+		return false
+	case isEntry(e):
+		key, _, ok := c.elements(c.memberOf(e, 0))
+		out.m, out.key = e.variable.entryOf, key
+		return ok
+	case e.typ.Kind == array:
+		return c.scalar(e, "what print() writes")
+	}
+	out.args = []*expr{e}
+	return true
+}
+
+// printOptions reads top, div and by of print(@m, top, div, by = "key").
+func (c *checker) printOptions(out *callStmt, args []ast.Node, named []*syntax.NamedArg) bool {
+	ok := true
+	for i, n := range args {
+		switch i {
+		case 0:
+			out.top, ok = c.constant(n, "how many entries print() writes", 0, maxInt64)
+		case 1:
+			var valid bool
+			out.div, valid = c.constant(n, "what print() divides by", 1, maxInt64)
+			ok = ok && valid
+		default:
+			c.fail(syntax.SpanOf(n), "print() has too many arguments", `write print(@map, top, divisor, by = "key")`)
+			return false
+		}
+	}
+	for _, arg := range named {
+		by, isString := c.stringLiteral(arg.Value)
+		switch {
+		case arg.Name != "by":
+			c.fail(syntax.SpanOf(arg), fmt.Sprintf("print() has no argument called %s", arg.Name), `it has by = "key" and by = "value"`)
+			ok = false
+		case !isString || by != "key" && by != "value":
+			c.fail(syntax.SpanOf(arg.Value), "print() sorts by key or by value", `write by = "key" or by = "value"`)
+			ok = false
+		}
+		out.by = by
+	}
+	return ok
+}
+
+// printf types printf("format", a, b).
+func (c *checker) printf(out *callStmt, n *ast.CallNode) bool {
+	if len(n.Arguments) == 0 {
+		c.fail(out.span, "printf() wants a format", `write printf("%d %s\n", pid, comm)`)
+		return false
+	}
+	text, isString := n.Arguments[0].(*ast.StringNode)
+	if !isString {
+		c.fail(syntax.SpanOf(n.Arguments[0]), "the format of printf() has to be a literal string", `write printf("%d %s\n", pid, comm)`)
+		return false
+	}
+	args, ok := c.exprs(n.Arguments[1:], func(int) *probes.Type { return nil })
+	for _, e := range args {
+		switch {
+		case e == nil || e.typ.Kind == pending:
+			ok = false
+		case e.typ.Kind == array:
+			ok = c.scalar(e, "an argument of printf()")
+		case isEntry(e):
+			_, _, ok = c.elements(e)
+		}
+	}
+	if !ok {
+		return false
+	}
+	var err error
+	out.args = args
+	out.format, err = newFormat(text.Value, args)
+	return c.formatted(n.Arguments, err)
+}
+
+// formatted reports a mistake in a format, or in one of the arguments after it.
+func (c *checker) formatted(args []ast.Node, err error) bool {
+	var wrong *formatError
+	if errors.As(err, &wrong) {
+		c.fail(syntax.SpanOf(args[wrong.Arg+1]), wrong.Msg, wrong.Help)
+	}
+	return err == nil
+}
+
+// time types time() and time("format").
+func (c *checker) time(out *callStmt, n *ast.CallNode) bool {
+	format := defaultTimeFormat
+	switch len(n.Arguments) {
+	case 0:
+	case 1:
+		e := c.timeFormat(n.Arguments[0])
+		if e == nil {
+			return false
+		}
+		format = e.val.(string)
+	default:
+		c.fail(out.span, "time() has "+argumentCount(len(n.Arguments)), `write time("%H:%M:%S\n")`)
+		return false
+	}
+	var err error
+	out.format, err = newTimeFormat(format)
+	return err == nil
+}
+
+// timeFormat types the format of a time, which is a literal.
+func (c *checker) timeFormat(n ast.Node) *expr {
+	s, ok := n.(*ast.StringNode)
+	if !ok {
+		return c.fail(syntax.SpanOf(n), "the format of a time has to be a literal string", `write "%H:%M:%S"`)
+	}
+	_, err := newTimeFormat(s.Value)
+	if !c.formatted([]ast.Node{n}, err) {
+		return nil
+	}
+	return c.expr(n, nil)
+}
+
+// unknownFunction reports a function that there is not.
+func (c *checker) unknownFunction(n *ast.CallNode, fn string) *expr {
+	names := slices.Concat(aggregationNames(), statements, onMaps, slices.Sorted(maps.Keys(signatures)))
+	help := foreignFunctions[fn]
+	switch {
+	case help != "":
+	case c.field(fn) != nil:
+		help = fmt.Sprintf("%s is a field: write it without brackets", fn)
+	default:
+		help = didYouMean(fn, names)
+	}
+	if help == "" {
+		help = "functions are " + strings.Join(names, " ")
+	}
+	return c.fail(syntax.SpanOf(n.Callee), fmt.Sprintf("no function is called %s", fn), help)
+}

@@ -1,0 +1,247 @@
+package codegen
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// update is @m[key] = f(arg). The additions are atomic: a program may be interrupted by another one on its CPU, or preempted.
+func (g *gen) update(s *Update) {
+	m := s.Map
+	arg := s.Arg
+	if arg == nil {
+		arg = &Expr{Op: OpLit, Type: Type{Kind: Uint}, Num: 1}
+	}
+	absent, end := g.label(), g.label()
+	x := g.hold(arg, absent)
+	g.element(m, s.Key, end)
+	switch m.Agg.Func {
+	case Count:
+		g.addTo(0, operand{leaf: &Expr{Op: OpLit, Num: 1}})
+	case Sum, Rate, Gauge:
+		g.addTo(0, x)
+	case Avg, Stats:
+		g.addTo(0, operand{leaf: &Expr{Op: OpLit, Num: 1}})
+		g.addTo(8, x)
+	case Min, Max:
+		g.extreme(m, x, end)
+	default:
+		g.bucket(m.Agg, x, g.width(arg))
+		last := m.Agg.Words() - 1
+		g.branch(asm.JGT.Imm(bucket, int32(last), ""), end) // never, but the verifier cannot know
+		g.emit(asm.LSh.Imm(bucket, 3), asm.Add.Reg(asm.R0, bucket))
+		g.addTo(0, operand{leaf: &Expr{Op: OpLit, Num: 1}})
+	}
+	g.forget(arg)
+	g.place(end)
+	g.skipped(m, absent)
+}
+
+// addTo adds to a word of the state at R0.
+func (g *gen) addTo(offset int, x operand) {
+	g.emit(atomic(asm.AddAtomic, memory{asm.R0, offset}, g.register(x, asm.R1)))
+}
+
+// bucket is the register in which the index of a bucket is computed.
+const bucket = asm.R3
+
+// bucket computes what Agg.Bucket does, for a number that has at most width bits. It leaves R0 alone.
+func (g *gen) bucket(a *Agg, x operand, width int) {
+	const n = asm.R1
+	done := g.label()
+	last := a.Words() - 1
+	g.use(n, x)
+	g.set(bucket, 0)
+	switch a.Func {
+	case Quantile:
+		g.branchLess(a, n, 0, done)
+		if width > quantileTop {
+			g.set(bucket, int64(last))
+			g.set(asm.R2, 1<<quantileTop)
+			g.branch(asm.JGE.Reg(n, asm.R2, ""), done)
+		}
+		g.logBucket(n, quantileBits, min(width, quantileTop))
+	case LHist:
+		g.branchLess(a, n, a.Low, done)
+		g.set(bucket, int64(last))
+		g.branchNotLess(a, n, a.High, done)
+		g.subtract(n, a.Low)
+		g.divideBelow(n, uint64(a.Step), uint64(a.High)-uint64(a.Low))
+		g.emit(asm.Mov.Reg(bucket, n), asm.Add.Imm(bucket, 1))
+	default:
+		g.branchLess(a, n, a.Low, done)
+		g.subtract(n, a.Low)
+		if a.Shift > 0 {
+			g.emit(asm.RSh.Imm(n, int32(a.Shift)))
+		}
+		if a.Low < 0 {
+			width = 64
+		}
+		g.logBucket(n, a.Bits, width-a.Shift)
+	}
+	g.place(done)
+}
+
+// branchLess goes to l if n is less than the bound, as Agg.less says; branchNotLess if it is not.
+func (g *gen) branchLess(a *Agg, n asm.Register, bound int64, l label) {
+	switch {
+	case a.Signed:
+		g.branchConst(asm.JSLT, n, bound, l)
+	case bound > 0:
+		g.branchConst(asm.JLT, n, bound, l)
+	}
+}
+
+func (g *gen) branchNotLess(a *Agg, n asm.Register, bound int64, l label) {
+	switch {
+	case a.Signed:
+		g.branchConst(asm.JSGE, n, bound, l)
+	case bound > 0:
+		g.branchConst(asm.JGE, n, bound, l)
+	default:
+		g.jump(l)
+	}
+}
+
+// branchConst compares a register with a constant. It uses R2.
+func (g *gen) branchConst(op asm.JumpOp, r asm.Register, c int64, l label) {
+	if fits32(c) {
+		g.branch(op.Imm(r, int32(c), ""), l)
+	} else {
+		g.set(asm.R2, c)
+		g.branch(op.Reg(r, asm.R2, ""), l)
+	}
+}
+
+// subtract uses R2.
+func (g *gen) subtract(r asm.Register, c int64) {
+	switch {
+	case c == 0:
+	case fits32(c):
+		g.emit(asm.Sub.Imm(r, int32(c)))
+	default:
+		g.set(asm.R2, c)
+		g.emit(asm.Sub.Reg(r, asm.R2))
+	}
+}
+
+// logBucket computes logBucket of n, which has at most width bits. A step halves the distance of n to the numbers below 2^(k+1) that
+// have a bucket of their own: it costs a jump, and two more instructions if it shifts.
+func (g *gen) logBucket(n asm.Register, k, width int) {
+	g.set(bucket, 1)
+	for shift := 32; shift > 0; shift /= 2 {
+		if shift+k >= width {
+			continue
+		}
+		next := g.label()
+		if shift+k < 31 {
+			g.branch(asm.JLT.Imm(n, 1<<(shift+k), ""), next)
+		} else {
+			g.set(asm.R2, 1<<(shift+k))
+			g.branch(asm.JLT.Reg(n, asm.R2, ""), next)
+		}
+		g.emit(asm.RSh.Imm(n, int32(shift)), asm.Add.Imm(bucket, int32(shift<<k)))
+		g.place(next)
+	}
+	g.emit(asm.Add.Reg(bucket, n))
+}
+
+// divideBelow divides n, which is less than bound, by a constant. It uses R2. Below 2^31 n/step is n*m>>s with m = 2^s/step rounded
+// up: with s = 31 + the bits of step the error of m is too small to show, and the product fits in 64 bits. That takes a few cycles;
+// a division takes tens on many machines.
+func (g *gen) divideBelow(n asm.Register, step, bound uint64) {
+	switch {
+	case step >= bound:
+		g.set(n, 0)
+	case step&(step-1) == 0:
+		g.emit(asm.RSh.Imm(n, int32(bits.TrailingZeros64(step))))
+	case bound <= math.MaxInt32:
+		s := 31 + bits.Len64(step)
+		g.set(asm.R2, int64((1<<s+step-1)/step))
+		g.emit(asm.Mul.Reg(n, asm.R2), asm.RSh.Imm(n, int32(s)))
+	default:
+		g.set(asm.R2, int64(step))
+		g.emit(asm.Div.Reg(n, asm.R2))
+	}
+}
+
+// extreme puts x into the state of Min or Max at R0: two slots of (tag, value), of which that of the epoch's parity counts if its
+// tag is epoch+1.
+//
+// Between any two instructions an interrupt may run a program that puts another value into the same slot; where programs can be
+// preempted, or a state is shared by all CPUs, so may any other program. The value alone is a word that compare-and-exchange
+// improves. The first value of an epoch replaces both words, and a program must neither compare with the value of an old epoch nor
+// lose what came in between. So the slot has an owner while it is replaced: compare-and-exchange changes the old tag to that of the
+// epoch with its highest bit set, which only one program can do; it stores its value and then the tag. A program that meets an
+// owner may be what interrupts it, so that waiting would never end: its value is given up and counted as busy. It takes an event
+// within a few nanoseconds of the first one of a key in an epoch. Whatever follows sees the tag, and
+// with it the value. An owner cannot be late by an epoch, because a reader waits for running programs before it begins another.
+//
+// Kernels without compare-and-exchange (before 5.12, and later on some machines) get plain stores. The first value of an epoch is
+// compared again after its tag is set, in case an interrupt put its own value there before; a value that comes between the
+// comparison of another one and its store, within a nanosecond or two on the same CPU, is lost there.
+func (g *gen) extreme(m *Map, x operand, end label) {
+	const slot, tag, found = asm.R2, asm.R5, asm.R4
+	g.direct(asm.R1, EpochsName, 8*m.Index)
+	g.load(tag, memory{asm.R1, 0}, 8)
+	g.emit(
+		asm.Mov.Reg(slot, tag), asm.And.Imm(slot, 1), asm.LSh.Imm(slot, 4),
+		asm.Add.Reg(asm.R0, slot), asm.Mov.Reg(slot, asm.R0),
+		asm.Add.Imm(tag, 1),
+	)
+	tagAt, valueAt := memory{slot, 0}, memory{slot, 8}
+	value := g.register(x, asm.R3)
+	better := asm.JLT
+	switch {
+	case m.Agg.Func == Min && m.Agg.Signed:
+		better = asm.JSLT
+	case m.Agg.Func == Max && m.Agg.Signed:
+		better = asm.JSGT
+	case m.Agg.Func == Max:
+		better = asm.JGT
+	}
+	merge := g.label()
+	g.load(found, tagAt, 8)
+	g.branch(asm.JEq.Reg(found, tag, ""), merge)
+	if !g.program.CmpXchg {
+		g.store(valueAt, value, 8)
+		g.store(tagAt, tag, 8)
+		g.place(merge)
+		g.load(found, valueAt, 8)
+		g.branch(invert[better].Reg(value, found, ""), end)
+		g.store(valueAt, value, 8)
+		return
+	}
+	busy, taken := g.label(), g.label()
+	const owned = asm.R1
+	g.set(owned, math.MinInt64)
+	g.emit(asm.Or.Reg(owned, tag))
+	g.branch(asm.JEq.Reg(found, owned, ""), busy)
+	g.emit(asm.Mov.Reg(asm.R0, found), atomic(asm.CmpXchg, tagAt, owned))
+	g.branch(asm.JNE.Reg(asm.R0, found, ""), taken)
+	g.store(valueAt, value, 8)
+	g.emit(atomic(asm.Xchg, tagAt, tag)) // orders the stores for other CPUs
+	g.jump(end)
+	g.place(taken)
+	g.branch(asm.JNE.Reg(asm.R0, tag, ""), busy)
+	g.place(merge)
+	if m.Shared { // reads the value after the tag
+		g.set(found, 0)
+		g.emit(atomic(asm.FetchAdd, valueAt, found))
+	} else {
+		g.load(found, valueAt, 8)
+	}
+	for range cmpXchgTries {
+		g.branch(invert[better].Reg(value, found, ""), end)
+		g.emit(asm.Mov.Reg(asm.R0, found), atomic(asm.CmpXchg, valueAt, value))
+		g.branch(asm.JEq.Reg(asm.R0, found, ""), end)
+		g.emit(asm.Mov.Reg(found, asm.R0))
+	}
+	g.place(busy)
+	g.count(CountersName, m.Index, countBusy)
+}
+
+// cmpXchgTries is how often a value is compared again because another program has changed the slot.
+const cmpXchgTries = 4

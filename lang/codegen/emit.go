@@ -1,0 +1,313 @@
+package codegen
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// maxInstructions of one generated function, in 8-byte units. The verifiers up to 5.x give up on a path with more than 8192
+// conditional jumps that wait for their other branch; as hardly anything is generated that is not a comparison after a load, a
+// filter and an action of this size stay below it together. It also keeps every jump within the 16 bits of its offset.
+const maxInstructions = 8000
+
+// maxMaps that one generated function refers to. The kernel allows 64 in a program, whose own maps are among them.
+const maxMaps = 48
+
+// Registers. The rest are scratch: the helpers of the kernel change R1 to R5, and R0 holds values as they are computed.
+const (
+	event = asm.R6 // the event, on the caller's stack and aligned to 8 bytes
+	frame = asm.R10
+)
+
+// label is a place in the code that jumps may go to. All of them go forward, so that when a label is placed it is known whether
+// anything goes there: code that nothing reaches is never emitted. The verifier of 5.10 refuses programs that have such code.
+type label int
+
+// nowhere is where a value goes that is never absent.
+const nowhere label = -1
+
+// gen generates one function.
+type gen struct {
+	program *Program
+	letter  byte // distinguishes the labels of the two functions
+	clause  int
+	err     *LimitError
+
+	insns   asm.Instructions
+	targets []label // where each instruction jumps, or nowhere
+	bound   []int   // by label: index of its instruction, -1 until it is placed
+	refs    []int   // by label: how many instructions jump there
+	placed  []label // in their order, which is also that of their indices
+	live    bool    // the next instruction can be reached
+	size    int     // in 8-byte units
+	source  string  // for the next instruction
+	maps    map[string]bool
+
+	pool    []asm.Register // callee-saved registers for values that are needed later
+	used    mark
+	deepest int // bytes of stack that the clause needs
+
+	vars     map[int]variable
+	held     map[*Expr]operand
+	heldText map[*Expr]text
+	optional map[*Expr]bool // memory of optionalExpr
+
+	reads []Span
+}
+
+func newGen(p *Program, letter byte, pool ...asm.Register) *gen {
+	return &gen{
+		program: p, letter: letter, live: true, pool: pool, maps: make(map[string]bool),
+		held: make(map[*Expr]operand), heldText: make(map[*Expr]text), optional: make(map[*Expr]bool),
+	}
+}
+
+// fail notes the first thing that the kernel cannot do; from then on nothing is emitted.
+func (g *gen) fail(format string, args ...any) {
+	if g.err == nil {
+		g.err = &LimitError{Clause: g.clause, Reason: fmt.Sprintf(format, args...)}
+	}
+}
+
+func (g *gen) emit(insns ...asm.Instruction) {
+	for _, ins := range insns {
+		g.append(ins, nowhere)
+	}
+}
+
+func (g *gen) append(ins asm.Instruction, target label) {
+	if !g.live || g.err != nil {
+		return
+	}
+	if g.size += int(ins.Size() / asm.InstructionSize); g.size > maxInstructions {
+		g.fail("it needs more than %d instructions", maxInstructions)
+		return
+	}
+	if ins.IsLoadFromMap() {
+		if g.maps[ins.Reference()] = true; len(g.maps) > maxMaps {
+			g.fail("it needs more than %d maps, with those of the clauses before it", maxMaps)
+			return
+		}
+	}
+	if g.source != "" {
+		ins = ins.WithSource(asm.Comment(g.source))
+		g.source = ""
+	}
+	g.insns = append(g.insns, ins)
+	g.targets = append(g.targets, target)
+	if target != nowhere {
+		g.refs[target]++
+	}
+}
+
+func (g *gen) label() label {
+	g.bound = append(g.bound, -1)
+	g.refs = append(g.refs, 0)
+	return label(len(g.refs) - 1)
+}
+
+// jump goes to l always.
+func (g *gen) jump(l label) {
+	g.branch(asm.Ja.Label(""), l)
+	g.live = false
+}
+
+// branch emits a jump instruction.
+func (g *gen) branch(ins asm.Instruction, l label) {
+	if l == nowhere && g.live {
+		g.fail("a value that cannot be absent is")
+		return
+	}
+	g.append(ins, l)
+}
+
+// place makes l the place of the next instruction. Jumps to what follows anyway are taken back, and a conditional jump over an
+// unconditional one becomes one.
+func (g *gen) place(l label) {
+	for n := len(g.insns) - 1; n >= 0 && g.targets[n] == l; n-- {
+		g.live = true
+		g.drop()
+	}
+	n := len(g.insns) - 1
+	if n >= 1 && g.last() < n && g.targets[n-1] == l && g.insns[n].OpCode.JumpOp() == asm.Ja {
+		if inverse, ok := invert[g.insns[n-1].OpCode.JumpOp()]; ok {
+			other := g.targets[n]
+			g.drop()
+			g.insns[n-1].OpCode = g.insns[n-1].OpCode.SetJumpOp(inverse)
+			g.targets[n-1] = other
+			g.refs[l]--
+			g.refs[other]++
+			g.live = true
+		}
+	}
+	if g.refs[l] > 0 {
+		g.bound[l] = len(g.insns)
+		g.placed = append(g.placed, l)
+		g.live = true
+	}
+}
+
+// last returns the index of the last instruction that has a label.
+func (g *gen) last() int {
+	if len(g.placed) == 0 {
+		return -1
+	}
+	return g.bound[g.placed[len(g.placed)-1]]
+}
+
+// drop takes the last instruction back, a jump.
+func (g *gen) drop() {
+	n := len(g.insns) - 1
+	g.refs[g.targets[n]]--
+	g.size--
+	g.insns, g.targets = g.insns[:n], g.targets[:n]
+	for i := len(g.placed) - 1; i >= 0 && g.bound[g.placed[i]] > n; i-- {
+		g.bound[g.placed[i]] = n
+	}
+}
+
+var invert = map[asm.JumpOp]asm.JumpOp{
+	asm.JEq: asm.JNE, asm.JNE: asm.JEq, asm.JGT: asm.JLE, asm.JLE: asm.JGT, asm.JGE: asm.JLT, asm.JLT: asm.JGE,
+	asm.JSGT: asm.JSLE, asm.JSLE: asm.JSGT, asm.JSGE: asm.JSLT, asm.JSLT: asm.JSGE,
+}
+
+// finish returns the function with its labels as symbols.
+func (g *gen) finish() asm.Instructions {
+	for i, l := range g.targets {
+		if l == nowhere {
+			continue
+		}
+		target := &g.insns[g.bound[l]]
+		if target.Symbol() == "" {
+			*target = target.WithSymbol(fmt.Sprintf("%s%c%d", g.program.Prefix, g.letter, l))
+		}
+		g.insns[i] = g.insns[i].WithReference(target.Symbol())
+	}
+	return g.insns
+}
+
+// mark is how many registers of the pool and bytes of stack are in use. What was allocated after a mark is freed by release.
+type mark struct{ registers, stack int }
+
+func (g *gen) release(m mark) { g.used = m }
+
+// alloc returns the offset from the frame pointer of bytes of stack, aligned to 8.
+func (g *gen) alloc(size int) int {
+	g.used.stack += roundUp(size)
+	g.deepest = max(g.deepest, g.used.stack)
+	return -g.used.stack
+}
+
+// temp allocates a place for a number that survives calls of helpers.
+func (g *gen) temp() operand {
+	if g.used.registers < len(g.pool) {
+		g.used.registers++
+		return operand{where: inRegister, reg: g.pool[g.used.registers-1]}
+	}
+	return operand{where: onStack, offset: g.alloc(8)}
+}
+
+// read notes that the code reads a part of the event.
+func (g *gen) read(offset, size int) {
+	if g.live {
+		g.reads = append(g.reads, Span{offset, size})
+	}
+}
+
+// set loads a constant.
+func (g *gen) set(r asm.Register, x int64) {
+	if fits32(x) {
+		g.emit(asm.Mov.Imm(r, int32(x)))
+	} else {
+		g.emit(asm.LoadImm(r, x, asm.DWord))
+	}
+}
+
+// fits32 tells whether x can be an immediate operand, whose sign the machine extends. cilium/ebpf cuts larger ones off silently.
+func fits32(x int64) bool { return x >= math.MinInt32 && x <= math.MaxInt32 }
+
+// call calls a helper for a map: the map is its first argument.
+func (g *gen) call(helper asm.BuiltinFunc, mapName string) {
+	g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(mapName), helper.Call())
+}
+
+// direct makes r the address of a place in the only value of an array: no lookup is needed.
+func (g *gen) direct(r asm.Register, mapName string, offset int) {
+	g.emit(asm.LoadMapValue(r, 0, uint32(offset)).WithReference(mapName))
+}
+
+// pointer makes r the address of a place on the stack.
+func (g *gen) pointer(r asm.Register, offset int) {
+	g.emit(asm.Mov.Reg(r, frame), asm.Add.Imm(r, int32(offset)))
+}
+
+// lookupIndex looks up an element of an array; R0 is its address or 0. It writes the whole of a word of which the kernel reads the
+// lower half: to the verifier a word that was written in part still holds what it held before, and it follows paths that differ in
+// nothing else separately.
+func (g *gen) lookupIndex(mapName string, index int) {
+	m := g.used
+	key := g.alloc(4)
+	g.release(m)
+	g.storeConst(memory{frame, key}, int64(index), 8)
+	g.pointer(asm.R2, key)
+	g.call(asm.FnMapLookupElem, mapName)
+}
+
+// memory is a place in memory that is aligned to 8 bytes but for the offset.
+type memory struct {
+	base   asm.Register
+	offset int
+}
+
+func (m memory) plus(n int) memory { return memory{m.base, m.offset + n} }
+
+func (g *gen) load(r asm.Register, from memory, size int) {
+	g.emit(asm.LoadMem(r, from.base, int16(from.offset), widths[size]))
+}
+
+func (g *gen) store(to memory, r asm.Register, size int) {
+	g.emit(asm.StoreMem(to.base, int16(to.offset), r, widths[size]))
+}
+
+// atomic is an atomic operation on a word. cilium/ebpf 0.22.0 keeps which one only in the opcode when it encodes the instruction, and
+// makes additions of all of them unless the constant says it too.
+func atomic(op asm.AtomicOp, at memory, r asm.Register) asm.Instruction {
+	ins := op.Mem(at.base, r, asm.DWord, int16(at.offset))
+	ins.Constant = int64(op >> 8)
+	return ins
+}
+
+// storeConst stores a number of size bytes. It uses R1 for one that is too large to be an immediate operand.
+func (g *gen) storeConst(to memory, x int64, size int) {
+	if size == 8 && !fits32(x) {
+		g.set(asm.R1, x)
+		g.store(to, asm.R1, 8)
+		return
+	}
+	// asm.StoreImm refuses to store 8 bytes, which the machine can: it extends the sign of the constant.
+	g.emit(asm.Instruction{OpCode: asm.StoreImmOp(widths[size]), Dst: to.base, Offset: int16(to.offset), Constant: int64(int32(x))})
+}
+
+// zero clears size bytes.
+func (g *gen) zero(to memory, size int) {
+	for done := 0; done < size; {
+		n := step(size-done, to.offset+done)
+		g.storeConst(to.plus(done), 0, n)
+		done += n
+	}
+}
+
+var widths = map[int]asm.Size{1: asm.Byte, 2: asm.Half, 4: asm.Word, 8: asm.DWord}
+
+// step returns the widest access to at most size bytes that is aligned at all of the offsets: the verifier lets no program access
+// the stack in any other way.
+func step(size int, offsets ...int) int {
+	n := 8
+	for n > size || slices.ContainsFunc(offsets, func(o int) bool { return o%n != 0 }) {
+		n /= 2
+	}
+	return n
+}

@@ -1,0 +1,466 @@
+package codegen
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// Generate generates the functions of a program. The error is a *LimitError.
+//
+// The first instruction of both functions is a plain move, which the caller gives the function's name and type. The labels begin
+// with Program.Prefix.
+func Generate(p Program) (*Code, error) {
+	if len(p.Clauses) > MaxClauses {
+		return nil, &LimitError{MaxClauses, fmt.Sprintf("a probe can have %d clauses in the kernel", MaxClauses)}
+	}
+	filter, action := generateFilter(&p), generateAction(&p)
+	for _, g := range []*gen{filter, action} {
+		if g.err != nil {
+			return nil, g.err
+		}
+	}
+	code := &Code{Filter: filter.finish(), Action: action.finish()}
+	code.Before = spans(filter.reads, nil)
+	code.After = spans(action.reads, filter.reads)
+	maps.Copy(action.maps, filter.maps)
+	code.Maps = slices.Sorted(maps.Keys(action.maps))
+	return code, nil
+}
+
+// String prints the instructions, with the clauses above what they became.
+func (c *Code) String() string {
+	return fmt.Sprintf("filter:\n%v\naction:\n%v", c.Filter, c.Action)
+}
+
+// spans joins the bytes that are read but not among the others.
+func spans(reads, others []Span) []Span {
+	end := 0
+	for _, s := range reads {
+		end = max(end, s.Offset+s.Size)
+	}
+	wanted := make([]bool, end)
+	mark := func(spans []Span, as bool) {
+		for _, s := range spans {
+			for i := s.Offset; i < min(s.Offset+s.Size, end); i++ {
+				wanted[i] = as
+			}
+		}
+	}
+	mark(reads, true)
+	mark(others, false)
+	var joined []Span
+	for i, want := range wanted {
+		switch {
+		case !want:
+		case i > 0 && wanted[i-1]:
+			joined[len(joined)-1].Size++
+		default:
+			joined = append(joined, Span{i, 1})
+		}
+	}
+	return joined
+}
+
+// filtered tells whether the filter decides about the clause.
+func (c *Clause) filtered() bool { return c.Pred != nil && !c.Late }
+
+// begin begins the code of a clause.
+func (g *gen) begin(i int) mark {
+	g.clause, g.deepest = i, 0
+	g.source = g.program.Clauses[i].Source
+	return g.used
+}
+
+// end checks how much stack the clause needs.
+func (g *gen) end(m mark, what string) {
+	if left := g.program.Stack; g.deepest > left {
+		g.fail("%s need %d bytes of stack, and %d are left", what, g.deepest, left)
+	}
+	g.release(m)
+	g.source = ""
+}
+
+// maxKnown is how many bits of the filter's result the verifier may know. It follows the caller with each combination of those that
+// matter there, 2^n times; a 0 that it knows nothing of, as it is read from a map, hides them.
+const maxKnown = 4
+
+func generateFilter(p *Program) *gen {
+	g := newGen(p, 'f', asm.R7, asm.R8, asm.R9)
+	end := g.label()
+	g.set(asm.R0, 0)
+	if p.Stops {
+		g.direct(asm.R1, StoppedName, 0)
+		g.load(asm.R1, memory{asm.R1, 0}, 8)
+		g.branch(asm.JNE.Imm(asm.R1, 0, ""), end)
+	}
+	var always uint64
+	filtered := 0
+	for i := range p.Clauses {
+		if p.Clauses[i].filtered() {
+			filtered++
+		} else {
+			always |= 1 << i
+		}
+	}
+	if filtered == 0 {
+		g.set(asm.R0, int64(always))
+		g.place(end)
+		g.emit(asm.Return())
+		return g
+	}
+	g.emit(asm.Mov.Reg(event, asm.R2))
+	if len(p.Clauses) == 1 {
+		m := g.begin(0)
+		g.predicate(&p.Clauses[0], func() { g.set(asm.R0, 1) }, func() { g.set(asm.R0, 0) })
+		g.end(m, "its predicate's values")
+		g.place(end)
+		g.emit(asm.Return())
+		return g
+	}
+	const passed = asm.R9
+	g.pool = g.pool[:2]
+	g.set(passed, int64(always))
+	for i := range p.Clauses {
+		c := &p.Clauses[i]
+		if !c.filtered() {
+			continue
+		}
+		m := g.begin(i)
+		g.predicate(c, func() {
+			if bit := int64(1) << i; fits32(bit) {
+				g.emit(asm.Or.Imm(passed, int32(bit)))
+			} else {
+				g.set(asm.R1, bit)
+				g.emit(asm.Or.Reg(passed, asm.R1))
+			}
+		}, func() {})
+		g.end(m, "its predicate's values")
+	}
+	g.emit(asm.Mov.Reg(asm.R0, passed))
+	if filtered > maxKnown {
+		g.direct(asm.R1, ZerosName, 0)
+		g.load(asm.R1, memory{asm.R1, 0}, 8)
+		g.emit(asm.Xor.Reg(asm.R0, asm.R1))
+	}
+	g.place(end)
+	g.emit(asm.Return())
+	return g
+}
+
+// predicate generates what happens if the predicate holds and if it does not.
+func (g *gen) predicate(c *Clause, holds, fails func()) {
+	g.variables(&Clause{Pred: c.Pred})
+	yes, no, end := g.label(), g.label(), g.label()
+	g.cond(c.Pred, yes, no, no)
+	g.place(yes)
+	holds()
+	g.jump(end)
+	g.place(no)
+	fails()
+	g.place(end)
+}
+
+func generateAction(p *Program) *gen {
+	g := newGen(p, 'a', asm.R7, asm.R8, asm.R9)
+	const passed = asm.R9
+	g.emit(asm.Mov.Reg(event, asm.R2))
+	// The action of a single clause is called only if it passed.
+	several := len(p.Clauses) > 1 && slices.ContainsFunc(p.Clauses, func(c Clause) bool { return c.filtered() })
+	if several {
+		g.pool = g.pool[:2]
+		g.emit(asm.Mov.Reg(passed, asm.R3))
+	}
+	for i := range p.Clauses {
+		c := &p.Clauses[i]
+		m := g.begin(i)
+		end := g.label()
+		if several && c.filtered() {
+			g.emit(asm.Mov.Reg(asm.R0, passed))
+			if bit := int64(1) << i; fits32(bit) {
+				g.emit(asm.And.Imm(asm.R0, int32(bit)))
+			} else {
+				g.emit(asm.RSh.Imm(asm.R0, int32(i)), asm.And.Imm(asm.R0, 1))
+			}
+			g.branch(asm.JEq.Imm(asm.R0, 0, ""), end)
+		}
+		g.variables(c)
+		if c.Late && c.Pred != nil {
+			body := g.label()
+			g.cond(c.Pred, body, end, end)
+			g.place(body)
+		}
+		g.block(c.Body, end)
+		g.place(end)
+		g.end(m, "its keys, variables and values")
+	}
+	g.set(asm.R0, 0)
+	g.emit(asm.Return())
+	return g
+}
+
+// variable is where a $variable is: its value, and a word that is 1 if it is absent.
+type variable struct {
+	memory
+	absent int
+}
+
+// variables makes room for the variables that a clause uses, and clears them.
+func (g *gen) variables(c *Clause) {
+	g.vars = make(map[int]variable)
+	use := func(i int) {
+		if _, ok := g.vars[i]; ok {
+			return
+		}
+		v := g.program.Vars[i]
+		size := v.Type.width()
+		place := variable{memory: memory{frame, g.alloc(size)}}
+		g.zero(place.memory, size)
+		if v.Optional {
+			place.absent = g.alloc(8)
+			g.zero(memory{frame, place.absent}, 8)
+		}
+		g.vars[i] = place
+	}
+	exprs(c.Pred, use)
+	statements(c.Body, use)
+}
+
+// statements calls use for the variables of statements.
+func statements(body []Stmt, use func(int)) {
+	for _, s := range body {
+		switch s := s.(type) {
+		case *Set:
+			all(s.Key, use)
+			all(s.Value, use)
+		case *Add:
+			all(s.Key, use)
+			exprs(s.Delta, use)
+		case *Update:
+			all(s.Key, use)
+			exprs(s.Arg, use)
+		case *Delete:
+			all(s.Key, use)
+		case *Let:
+			use(s.Var)
+			exprs(s.Value, use)
+		case *If:
+			exprs(s.Cond, use)
+			statements(s.Then, use)
+			statements(s.Else, use)
+		case *Emit:
+			for _, slot := range s.Values {
+				exprs(slot.Value, use)
+			}
+		}
+	}
+}
+
+func all(list []*Expr, use func(int)) {
+	for _, e := range list {
+		exprs(e, use)
+	}
+}
+
+func exprs(e *Expr, use func(int)) {
+	if e == nil {
+		return
+	}
+	if e.Op == OpVar {
+		use(e.Var)
+	}
+	all(e.Args, use)
+}
+
+// block generates statements; a Return goes to end.
+func (g *gen) block(body []Stmt, end label) {
+	for _, s := range body {
+		m := g.used
+		switch s := s.(type) {
+		case *Set:
+			g.assign(s)
+		case *Add:
+			g.add(s)
+		case *Update:
+			g.update(s)
+		case *Delete:
+			g.remove(s)
+		case *Let:
+			g.let(s)
+		case *If:
+			then, other, done := g.label(), g.label(), g.label()
+			g.cond(s.Cond, then, other, other)
+			g.place(then)
+			g.block(s.Then, end)
+			g.jump(done)
+			g.place(other)
+			g.block(s.Else, end)
+			g.place(done)
+		case *Emit:
+			g.send(s)
+		case *Stop:
+			g.direct(asm.R2, StoppedName, 0)
+			g.storeConst(memory{asm.R2, 0}, 1, 8)
+		case *Return:
+			g.jump(end)
+		}
+		g.release(m)
+	}
+}
+
+func (g *gen) let(s *Let) {
+	v, declared := g.vars[s.Var], g.program.Vars[s.Var]
+	if !declared.Optional {
+		if g.mayBeAbsent(s.Value) {
+			g.fail("$%s may not be absent, and what is assigned to it may", declared.Name)
+		}
+		g.column(s.Value, declared.Type, v.memory, declared.Type.width(), noPresence)
+		return
+	}
+	absent, end := g.label(), g.label()
+	g.value(s.Value, v.memory, declared.Type.width(), absent)
+	g.zero(memory{frame, v.absent}, 8)
+	g.jump(end)
+	g.place(absent)
+	g.storeConst(memory{frame, v.absent}, 1, 8)
+	g.place(end)
+}
+
+// value stores the value of e in size bytes, or goes to absent without having stored anything.
+func (g *gen) value(e *Expr, to memory, size int, absent label) {
+	if e.Type.isText() {
+		m := g.used
+		g.textTo(to, e, size, absent)
+		g.release(m)
+		return
+	}
+	g.eval(e, absent)
+	g.store(to, asm.R0, 8)
+}
+
+const noPresence = -1
+
+// column stores the value of e in size bytes, zeros if it is absent, and a byte that tells whether it is there. to is not based on
+// R0 or R1.
+func (g *gen) column(e *Expr, t Type, to memory, size int, presence int) {
+	if e.Type.isText() != t.isText() {
+		g.fail("the kernel cannot store text as a number")
+		return
+	}
+	at := memory{to.base, presence}
+	absent, end := nowhere, g.label()
+	if g.mayBeAbsent(e) {
+		absent = g.label()
+	}
+	g.value(e, to, size, absent)
+	if presence != noPresence {
+		g.storeConst(at, 1, 1)
+	}
+	if absent != nowhere {
+		g.jump(end)
+		g.place(absent)
+		g.zero(to, size)
+		if presence != noPresence {
+			g.storeConst(at, 0, 1)
+		}
+		g.place(end)
+	}
+}
+
+// row builds a key or value on the stack, every byte of it.
+func (g *gen) row(r Row, values []*Expr) int {
+	row := g.alloc(r.Size)
+	columns := 0
+	for _, c := range r.Columns {
+		columns += c.Type.width()
+	}
+	g.zero(memory{frame, row + columns}, r.Size-columns)
+	for i, c := range r.Columns {
+		presence := noPresence
+		if c.Optional {
+			presence = row + c.Presence
+		}
+		g.column(values[i], c.Type, memory{frame, row + c.Offset}, c.Type.width(), presence)
+	}
+	return row
+}
+
+// send sends a record to user space.
+func (g *gen) send(s *Emit) {
+	full, end := g.label(), g.label()
+	g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(g.program.Ring), asm.Mov.Imm(asm.R2, int32(s.Size)), asm.Mov.Imm(asm.R3, 0), asm.FnRingbufReserve.Call())
+	g.branch(asm.JEq.Imm(asm.R0, 0, ""), full)
+	// A register: kernels up to 5.10 do not let a program store the address on the stack.
+	at := g.temp()
+	g.keep(at)
+	record := memory{at.reg, 0}
+	g.storeConst(record, int64(s.ID), 8)
+	g.gaps(record, s)
+	for _, c := range s.Copies {
+		g.read(c.From, c.Size)
+		g.copy(record.plus(c.To), memory{event, c.From}, c.Size)
+	}
+	for _, v := range s.Values {
+		presence := noPresence
+		if v.Presence != 0 {
+			presence = v.Presence
+		}
+		g.column(v.Value, v.Value.Type, record.plus(v.To), v.size(), presence)
+	}
+	g.emit(asm.Mov.Reg(asm.R1, at.reg), asm.Mov.Imm(asm.R2, 0), asm.FnRingbufSubmit.Call())
+	g.jump(end)
+	g.place(full)
+	g.count(g.program.Lost.Map, 0, g.program.Lost.Offset)
+	g.place(end)
+}
+
+func (s *Slot) size() int {
+	if s.Value.Type.isText() {
+		return s.Value.Type.Size
+	}
+	return 8
+}
+
+// gaps clears what nothing else of the record covers: the memory of the ring buffer holds old records.
+func (g *gen) gaps(record memory, s *Emit) {
+	covered := make([]bool, s.Size)
+	cover := func(at, size int) {
+		if at+size > s.Size {
+			g.fail("a record of %d bytes has no room for byte %d", s.Size, at+size-1)
+			return
+		}
+		for i := range size {
+			covered[at+i] = true
+		}
+	}
+	cover(0, 8)
+	for _, c := range s.Copies {
+		cover(c.To, c.Size)
+	}
+	for _, v := range s.Values {
+		cover(v.To, v.size())
+		if v.Presence != 0 {
+			cover(v.Presence, 1)
+		}
+	}
+	for at := 0; at < s.Size; {
+		n := 0
+		for at+n < s.Size && !covered[at+n] {
+			n++
+		}
+		g.zero(record.plus(at), n)
+		at += max(n, 1)
+	}
+}
+
+// count adds 1 to a counter in an element of a per-CPU array. The addition is atomic, as an interrupt may run a program in between.
+func (g *gen) count(mapName string, index, offset int) {
+	end := g.label()
+	g.lookupIndex(mapName, index)
+	g.branch(asm.JEq.Imm(asm.R0, 0, ""), end)
+	g.set(asm.R1, 1)
+	g.emit(atomic(asm.AddAtomic, memory{asm.R0, offset}, asm.R1))
+	g.place(end)
+}

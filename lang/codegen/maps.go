@@ -1,0 +1,282 @@
+package codegen
+
+import (
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+)
+
+// setSize is the size of what precedes the row of a scalar map without a key: a word that is 1 once the map is set.
+const setSize = 8
+
+// counterSize is the size of MapCounters.
+const counterSize = 32
+
+// Offsets in MapCounters.
+const (
+	countFull = 8 * iota
+	countNoMemory
+	countBusy
+	countAbsent
+)
+
+// MapSpecs returns the maps of the user's program, and of the maps that generated code shares those that are used.
+//
+// Hashes are preallocated: without that, inserting fails whenever the kernel has no memory at hand for programs that must not
+// sleep.
+func MapSpecs(maps []*Map, used []string) []*ebpf.MapSpec {
+	var specs []*ebpf.MapSpec
+	zeros, indices := 8, 1
+	for _, m := range maps {
+		specs = append(specs, m.spec())
+		indices = max(indices, m.Index+1)
+		if len(m.Key.Columns) > 0 {
+			zeros = max(zeros, m.valueSize())
+		}
+	}
+	for _, s := range []*ebpf.MapSpec{
+		{Name: CountersName, Type: ebpf.PerCPUArray, ValueSize: counterSize, MaxEntries: uint32(indices)},
+		{Name: ZerosName, Type: ebpf.Array, ValueSize: uint32(zeros), MaxEntries: 1},
+		{Name: EpochsName, Type: ebpf.Array, ValueSize: uint32(8 * indices), MaxEntries: 1},
+		{Name: StoppedName, Type: ebpf.Array, ValueSize: 8, MaxEntries: 1},
+	} {
+		if slices.Contains(used, s.Name) {
+			s.KeySize = 4
+			specs = append(specs, s)
+		}
+	}
+	return specs
+}
+
+func (m *Map) valueSize() int {
+	switch {
+	case m.Agg != nil:
+		return 8 * m.Agg.KernelWords()
+	case len(m.Key.Columns) == 0:
+		return setSize + m.Value.Size
+	}
+	return m.Value.Size
+}
+
+func (m *Map) spec() *ebpf.MapSpec {
+	perCPU := m.Agg != nil && !m.Shared
+	s := &ebpf.MapSpec{Name: m.Name, KeySize: 4, ValueSize: uint32(m.valueSize()), MaxEntries: 1}
+	if len(m.Key.Columns) == 0 {
+		s.Type = ebpf.Array
+		if perCPU {
+			s.Type = ebpf.PerCPUArray
+		}
+		return s
+	}
+	s.KeySize, s.MaxEntries = uint32(m.Key.Size), m.Entries
+	switch {
+	case perCPU && m.LRU:
+		s.Type = ebpf.LRUCPUHash
+	case perCPU:
+		s.Type = ebpf.PerCPUHash
+	case m.LRU:
+		s.Type = ebpf.LRUHash
+	default:
+		s.Type = ebpf.Hash
+	}
+	return s
+}
+
+// key builds a key on the stack.
+func (g *gen) key(m *Map, args []*Expr) int { return g.row(m.Key, args) }
+
+// lookupKey looks up the key on the stack; R0 is the address of the value or 0.
+func (g *gen) lookupKey(m *Map, key int) {
+	g.pointer(asm.R2, key)
+	g.call(asm.FnMapLookupElem, m.Name)
+}
+
+// element makes R0 the address of the value of a map, of zeros if the key is new. If that is not possible it counts why and goes
+// to end.
+func (g *gen) element(m *Map, args []*Expr, end label) {
+	if len(m.Key.Columns) == 0 {
+		if m.Agg != nil && !m.Shared {
+			g.lookupIndex(m.Name, 0)
+			g.branch(asm.JEq.Imm(asm.R0, 0, ""), end)
+		} else {
+			g.direct(asm.R0, m.Name, 0)
+		}
+		return
+	}
+	found, again, failed := g.label(), g.label(), g.label()
+	mark := g.used
+	key := g.key(m, args)
+	g.lookupKey(m, key)
+	g.branch(asm.JNE.Imm(asm.R0, 0, ""), found)
+	g.pointer(asm.R2, key)
+	g.direct(asm.R3, ZerosName, 0)
+	g.set(asm.R4, 1) // BPF_NOEXIST
+	g.call(asm.FnMapUpdateElem, m.Name)
+	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), again)
+	g.branch(asm.JNE.Imm32(asm.R0, -17, ""), failed) // EEXIST: another program was faster
+	g.place(again)
+	g.lookupKey(m, key)
+	g.branch(asm.JNE.Imm(asm.R0, 0, ""), found)
+	g.set(asm.R0, -16) // EBUSY: it has been deleted again
+	g.place(failed)
+	g.countError(m)
+	g.jump(end)
+	g.place(found)
+	g.release(mark)
+}
+
+// countError counts the error in R0, of which only 32 bits are good: before 6.4 the helpers were functions that return an int, and
+// the JIT calls them directly.
+func (g *gen) countError(m *Map) {
+	mark := g.used
+	counter := g.temp().reg // one is left: between statements nothing is held but the argument of one
+	known, end := g.label(), g.label()
+	g.set(counter, countFull)
+	g.branch(asm.JEq.Imm32(asm.R0, -7, ""), known) // E2BIG
+	g.set(counter, countNoMemory)
+	g.branch(asm.JEq.Imm32(asm.R0, -12, ""), known) // ENOMEM
+	g.set(counter, countBusy)
+	g.place(known)
+	g.lookupIndex(CountersName, m.Index)
+	g.branch(asm.JEq.Imm(asm.R0, 0, ""), end)
+	g.emit(asm.Add.Reg(asm.R0, counter))
+	g.set(asm.R1, 1)
+	g.emit(atomic(asm.AddAtomic, memory{asm.R0, 0}, asm.R1))
+	g.place(end)
+	g.release(mark)
+}
+
+// skipped counts an absent argument at the label absent, and goes on after it.
+func (g *gen) skipped(m *Map, absent label) {
+	end := g.label()
+	g.jump(end)
+	g.place(absent)
+	g.count(CountersName, m.Index, countAbsent)
+	g.place(end)
+}
+
+// assign is @m[key] = value.
+func (g *gen) assign(s *Set) {
+	m := s.Map
+	absent := g.label()
+	switch {
+	case len(s.Value) == 1 && m.Value.Size == 8 && !m.Value.Columns[0].Type.isText():
+		g.assignNumber(s, absent)
+	case len(s.Value) == 1:
+		c := m.Value.Columns[0]
+		row := memory{frame, g.alloc(m.Value.Size)}
+		g.value(s.Value[0], row.plus(c.Offset), c.Type.width(), absent)
+		if c.Optional {
+			g.storeConst(row.plus(c.Presence), 1, 8)
+		}
+		g.assignRow(m, s.Key, row.offset)
+	default:
+		g.assignRow(m, s.Key, g.row(m.Value, s.Value))
+	}
+	g.skipped(m, absent)
+}
+
+// assignNumber sets a map whose values are one number: in place, as a store of a word is atomic.
+func (g *gen) assignNumber(s *Set, absent label) {
+	m := s.Map
+	x := g.hold(s.Value[0], absent)
+	defer g.forget(s.Value[0])
+	if len(m.Key.Columns) == 0 {
+		g.direct(asm.R2, m.Name, 0)
+		g.store(memory{asm.R2, setSize}, g.register(x, asm.R0), 8)
+		g.storeConst(memory{asm.R2, 0}, 1, 8)
+		return
+	}
+	missing, end := g.label(), g.label()
+	key := g.key(m, s.Key)
+	g.lookupKey(m, key)
+	g.branch(asm.JEq.Imm(asm.R0, 0, ""), missing)
+	g.store(memory{asm.R0, 0}, g.register(x, asm.R1), 8)
+	g.jump(end)
+	g.place(missing)
+	row := g.alloc(8)
+	g.store(memory{frame, row}, g.register(x, asm.R0), 8)
+	g.insert(m, key, row)
+	g.place(end)
+}
+
+// assignRow sets a map to a row on the stack.
+func (g *gen) assignRow(m *Map, key []*Expr, row int) {
+	if len(m.Key.Columns) > 0 {
+		g.insert(m, g.key(m, key), row)
+		return
+	}
+	g.direct(asm.R2, m.Name, 0)
+	g.copy(memory{asm.R2, setSize}, memory{frame, row}, m.Value.Size)
+	g.storeConst(memory{asm.R2, 0}, 1, 8)
+}
+
+// insert sets a key of a hash, both on the stack.
+func (g *gen) insert(m *Map, key, row int) {
+	end := g.label()
+	g.pointer(asm.R2, key)
+	g.pointer(asm.R3, row)
+	g.set(asm.R4, 0) // BPF_ANY
+	g.call(asm.FnMapUpdateElem, m.Name)
+	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), end)
+	g.countError(m)
+	g.place(end)
+}
+
+// add is @m[key] += delta.
+func (g *gen) add(s *Add) {
+	m := s.Map
+	if m.Agg != nil || m.Value.Size != 8 || m.Value.Columns[0].Type.isText() {
+		g.fail("the kernel can add only to a number that is never absent")
+		return
+	}
+	absent, end := g.label(), g.label()
+	delta := g.hold(s.Delta, absent)
+	g.element(m, s.Key, end)
+	value := 0
+	if len(m.Key.Columns) == 0 {
+		g.storeConst(memory{asm.R0, 0}, 1, 8)
+		value = setSize
+	}
+	g.emit(atomic(asm.AddAtomic, memory{asm.R0, value}, g.register(delta, asm.R1)))
+	g.forget(s.Delta)
+	g.place(end)
+	g.skipped(m, absent)
+}
+
+// remove is delete(@m, key).
+func (g *gen) remove(s *Delete) {
+	m := s.Map
+	switch {
+	case len(m.Key.Columns) > 0:
+		end := g.label()
+		g.pointer(asm.R2, g.key(m, s.Key))
+		g.call(asm.FnMapDeleteElem, m.Name)
+		g.branch(asm.JEq.Imm32(asm.R0, 0, ""), end)
+		g.branch(asm.JEq.Imm32(asm.R0, -2, ""), end) // ENOENT: there is no such key
+		g.countError(m)
+		g.place(end)
+	case m.Agg == nil:
+		g.direct(asm.R2, m.Name, 0)
+		g.zero(memory{asm.R2, 0}, m.valueSize())
+	default: // each CPU has its own part
+		g.fail("the kernel cannot delete @%s, which has no key", m.Name)
+	}
+}
+
+// hasKey computes whether a map has a key to R0, as 0 or not.
+func (g *gen) hasKey(e *Expr) {
+	m := e.Map
+	switch {
+	case len(m.Key.Columns) > 0:
+		mark := g.used
+		g.lookupKey(m, g.key(m, e.Args))
+		g.release(mark)
+	case m.Agg == nil:
+		g.direct(asm.R1, m.Name, 0)
+		g.load(asm.R0, memory{asm.R1, 0}, 8)
+	default:
+		g.fail("the kernel cannot tell whether @%s has a value", m.Name)
+	}
+}

@@ -1,0 +1,570 @@
+package codegen_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"trace/lang/codegen"
+	"trace/lang/codegen/bpftest"
+)
+
+func program(body ...codegen.Stmt) codegen.Program {
+	return codegen.Program{Clauses: []codegen.Clause{{Body: body, Source: "test"}}}
+}
+
+// aggregated returns what a map should hold after values have been added.
+func aggregated(agg *codegen.Agg, values []uint64) []uint64 {
+	state := make([]uint64, agg.Words())
+	for _, x := range values {
+		if agg.Func == codegen.Count {
+			x = 1
+		}
+		agg.Add(state, x)
+	}
+	return state
+}
+
+func TestAggregations(t *testing.T) {
+	skipUnlessPermitted(t)
+	aggs := []codegen.Agg{
+		{Func: codegen.Count}, {Func: codegen.Sum}, {Func: codegen.Avg}, {Func: codegen.Stats}, {Func: codegen.Gauge},
+		{Func: codegen.Min}, {Func: codegen.Max}, {Func: codegen.Min, Signed: true}, {Func: codegen.Max, Signed: true},
+		{Func: codegen.Hist}, {Func: codegen.Hist, Signed: true}, {Func: codegen.Hist, Bits: 3}, {Func: codegen.Hist, Bits: 5, Signed: true},
+		{Func: codegen.Hist, Low: 20, Shift: 3}, {Func: codegen.Hist, Low: -5, Signed: true}, {Func: codegen.Hist, Low: -5, Shift: 7},
+		{Func: codegen.Hist, Low: math.MinInt64, Signed: true, Bits: 2}, {Func: codegen.Hist, Shift: 60},
+		{Func: codegen.LHist, High: 1000, Step: 100}, {Func: codegen.LHist, Low: -50, High: 55, Step: 10, Signed: true},
+		{Func: codegen.LHist, Low: 7, High: 8, Step: 10}, {Func: codegen.LHist, High: 1 << 40, Step: 1e9}, {Func: codegen.LHist, High: 1024, Step: 64},
+		{Func: codegen.LHist, Low: -10, High: -5, Step: 1}, {Func: codegen.LHist, Low: -10, High: 90, Step: 7}, {Func: codegen.LHist, High: math.MaxInt32, Step: 9999991},
+		{Func: codegen.LHist, Low: math.MinInt64, High: math.MaxInt64, Step: 1 << 56, Signed: true},
+		{Func: codegen.Quantile}, {Func: codegen.Quantile, Signed: true},
+	}
+	var events [][]byte
+	var wide, narrow []uint64
+	add := func(x uint64) {
+		wide, narrow = append(wide, x), append(narrow, x&math.MaxUint32)
+		events = append(events, event(map[int]any{0: x, 16: uint32(x)}))
+	}
+	for i, x := range boundaries {
+		add(x)
+		add(-x)
+		add(1<<(3*i) + 1)
+		add(1<<(3*i) - 1)
+		add(99 * uint64(i))
+	}
+	for _, cas := range []bool{true, false} {
+		for _, shared := range []bool{false, true} {
+			for _, keyed := range []bool{false, true} {
+				for i := 0; i < len(aggs); i += 4 {
+					var maps []*codegen.Map
+					var body []codegen.Stmt
+					for j := range aggs[i:min(i+4, len(aggs))] {
+						m := &codegen.Map{Name: fmt.Sprint("m", j), Index: j, Agg: &aggs[i+j], Entries: 10, Shared: shared}
+						n := &codegen.Map{Name: fmt.Sprint("n", j), Index: 10 + j, Agg: &aggs[i+j], Entries: 10, Shared: shared}
+						arg, short := a, field(u64t, 16, 4)
+						if m.Agg.Signed {
+							arg, short = ia, op(codegen.OpSigned, i64t, short)
+						}
+						var key []*expr
+						if keyed {
+							m.Key = codegen.NewRow(codegen.Column{Type: boolT})
+							n.Key = m.Key
+							key = []*expr{truth(true)}
+						}
+						maps = append(maps, m, n)
+						body = append(body, &codegen.Update{Map: m, Key: key, Arg: arg}, &codegen.Update{Map: n, Key: key, Arg: short})
+					}
+					p := program(body...)
+					p.CmpXchg = cas
+					r := start(t, p, maps...)
+					run(t, r, events...)
+					for j, m := range maps {
+						var key []any
+						if keyed {
+							key = []any{true}
+						}
+						got, err := r.State(m, 0, key...)
+						if err != nil {
+							t.Fatal(err)
+						}
+						values := wide
+						if j%2 == 1 {
+							values = narrow
+						}
+						if want := aggregated(m.Agg, values); !slices.Equal(got, want) {
+							t.Errorf("%+v shared %v, keyed %v, narrow %v:\ngot  %v\nwant %v", *m.Agg, shared, keyed, j%2 == 1, got, want)
+						}
+						if c, err := r.Counters(m); c != (codegen.MapCounters{}) || err != nil {
+							t.Errorf("%+v: counted %+v, %v", *m.Agg, c, err)
+						}
+					}
+					r.Close()
+				}
+			}
+		}
+	}
+}
+
+func TestEpochs(t *testing.T) {
+	skipUnlessPermitted(t)
+	for _, cas := range []bool{true, false} {
+		m := &codegen.Map{Name: "m", Index: 3, Agg: &codegen.Agg{Func: codegen.Max}}
+		p := program(&codegen.Update{Map: m, Arg: a})
+		p.CmpXchg = cas
+		r := start(t, p, m)
+		for epoch, values := range [][]uint64{{5, 9, 7}, {4, 3}, {1, 2}, nil, {6}} {
+			epochs := make([]uint64, 4)
+			epochs[m.Index] = uint64(epoch)
+			if err := r.Maps[codegen.EpochsName].Put(uint32(0), epochs); err != nil {
+				t.Fatal(err)
+			}
+			var events [][]byte
+			for _, x := range values {
+				events = append(events, event(map[int]any{0: x}))
+			}
+			run(t, r, events...)
+			got, err := r.State(m, uint64(epoch))
+			if want := aggregated(m.Agg, values); err != nil || !slices.Equal(got, want) {
+				t.Errorf("epoch %d: %v, want %v; %v", epoch, got, want, err)
+			}
+		}
+	}
+}
+
+// TestOwnedSlot finds a slot that another program is about to replace.
+func TestOwnedSlot(t *testing.T) {
+	skipUnlessPermitted(t)
+	m := &codegen.Map{Name: "m", Index: 1, Agg: &codegen.Agg{Func: codegen.Min}, Shared: true}
+	r := newRunner(t, program(&codegen.Update{Map: m, Arg: a}), m)
+	owned := []uint64{1<<63 | 1, 77, 0, 0}
+	if err := r.Maps[m.Name].Put(uint32(0), owned); err != nil {
+		t.Fatal(err)
+	}
+	run(t, r, event(map[int]any{0: uint64(5)}))
+	if c, err := r.Counters(m); c != (codegen.MapCounters{Busy: 1}) || err != nil {
+		t.Errorf("counted %+v, %v", c, err)
+	}
+	got := make([]uint64, 4)
+	if err := r.Maps[m.Name].Lookup(uint32(0), &got); err != nil || !slices.Equal(got, owned) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	skipUnlessPermitted(t)
+	key := codegen.NewRow(
+		codegen.Column{Type: u64t, Optional: true}, codegen.Column{Type: text(12)}, codegen.Column{Type: text(16), Optional: true},
+		codegen.Column{Type: boolT}, codegen.Column{Type: i64t}, codegen.Column{Type: gid.Type},
+	)
+	for _, lru := range []bool{false, true} {
+		m := &codegen.Map{Name: "m", Key: key, Agg: &codegen.Agg{Func: codegen.Count}, Entries: 100, LRU: lru}
+		exprs := []*expr{oa, t12, os, bit, ib, gid}
+		p := program(&codegen.Update{Map: m, Key: exprs}, &codegen.Update{Map: m, Key: exprs})
+		r := newRunner(t, p, m)
+		id := "\x00123456789abcde\xff"
+		run(t, r,
+			event(map[int]any{0: uint64(1), 8: int64(-2), 23: uint8(1), 24: uint8(5), 28: "comm", 44: "device", 56: id}),
+			event(map[int]any{0: uint64(1), 8: int64(-2), 23: uint8(1), 24: uint8(1), 28: "comm", 44: "device", 56: id}),
+			event(map[int]any{0: uint64(2), 8: int64(-2), 23: uint8(1), 24: uint8(4), 28: "comm", 44: "device", 56: id}),
+			event(map[int]any{0: uint64(3), 8: int64(-2), 23: uint8(1), 24: uint8(4), 28: "comm", 44: "device", 56: id}),
+		)
+		for _, c := range []struct {
+			key []any
+			n   uint64
+		}{
+			{[]any{uint64(1), "device", "comm", true, int64(-2), id}, 2},
+			{[]any{uint64(1), "device", nil, true, int64(-2), id}, 2},
+			{[]any{nil, "device", "comm", true, int64(-2), id}, 4},
+		} {
+			if got, err := r.State(m, 0, c.key...); err != nil || len(got) != 1 || got[0] != c.n {
+				t.Errorf("%v: %v, want %d; %v", c.key, got, c.n, err)
+			}
+		}
+	}
+}
+
+func TestFullMap(t *testing.T) {
+	skipUnlessPermitted(t)
+	key := codegen.NewRow(codegen.Column{Type: u64t})
+	counts := &codegen.Map{Name: "counts", Index: 0, Key: key, Agg: &codegen.Agg{Func: codegen.Count}, Entries: 10}
+	last := &codegen.Map{Name: "last", Index: 1, Key: key, Value: codegen.NewRow(codegen.Column{Type: u64t}), Entries: 10}
+	sums := &codegen.Map{Name: "sums", Index: 2, Key: key, Agg: &codegen.Agg{Func: codegen.Sum}, Entries: 10, LRU: true}
+	r := newRunner(t, program(&codegen.Update{Map: counts, Key: []*expr{a}}, &codegen.Set{Map: last, Key: []*expr{a}, Value: []*expr{b}},
+		&codegen.Update{Map: sums, Key: []*expr{a}, Arg: ob}), counts, last, sums)
+	var events [][]byte
+	for i := range uint64(15) {
+		events = append(events, event(map[int]any{0: i, 24: uint8(i & 2)}))
+	}
+	run(t, r, events...)
+	for m, want := range map[*codegen.Map]codegen.MapCounters{counts: {Full: 5}, last: {Full: 5}, sums: {Absent: 8}} {
+		if c, err := r.Counters(m); c != want || err != nil {
+			t.Errorf("%s: counted %+v, want %+v; %v", m.Name, c, want, err)
+		}
+	}
+}
+
+func lookup(m *codegen.Map, elem int, key ...*expr) *expr {
+	return &expr{Op: codegen.OpLookup, Type: m.Value.Columns[elem].Type, Map: m, Elem: elem, Args: key}
+}
+
+func TestScalars(t *testing.T) {
+	skipUnlessPermitted(t)
+	key := codegen.NewRow(codegen.Column{Type: u64t})
+	row := codegen.NewRow(codegen.Column{Type: text(16)}, codegen.Column{Type: u64t, Optional: true}, codegen.Column{Type: i64t})
+	number := codegen.NewRow(codegen.Column{Type: u64t})
+	for _, keyed := range []bool{false, true} {
+		n := &codegen.Map{Name: "n", Index: 0, Value: number, Entries: 10}
+		sum := &codegen.Map{Name: "sum", Index: 1, Value: number, Entries: 10}
+		rows := &codegen.Map{Name: "rows", Index: 2, Value: row, Entries: 10}
+		name := &codegen.Map{Name: "name", Index: 3, Value: codegen.NewRow(codegen.Column{Type: text(16)}), Entries: 10}
+		maps := []*codegen.Map{n, sum, rows, name}
+		var k []*expr
+		var key1, key2 []any
+		if keyed {
+			for _, m := range maps {
+				m.Key = key
+			}
+			k = []*expr{b}
+			key1, key2 = []any{uint64(1)}, []any{uint64(2)}
+		}
+		hasKey := func(m *codegen.Map) *expr { return &expr{Op: codegen.OpHasKey, Type: boolT, Map: m, Args: k} }
+		emit := &codegen.Emit{Size: 96, Values: []codegen.Slot{
+			{Value: lookup(n, 0, k...), To: 8, Presence: 88}, {Value: lookup(rows, 0, k...), To: 16, Presence: 89},
+			{Value: lookup(rows, 1, k...), To: 32, Presence: 90}, {Value: lookup(rows, 2, k...), To: 40, Presence: 91},
+			{Value: hasKey(n), To: 48, Presence: 92}, {Value: is(codegen.OpEq, lookup(name, 0, k...), slit("comm")), To: 56, Presence: 93},
+			{Value: is(codegen.OpAbsent, lookup(rows, 1, k...)), To: 64, Presence: 94}, {Value: op(codegen.OpCoalesce, u64t, lookup(rows, 1, k...), lit(8)), To: 72, Presence: 95},
+		}}
+		r := newRunner(t, codegen.Program{Clauses: []codegen.Clause{
+			{Pred: is(codegen.OpEq, field(u64t, 22, 1), lit(0)), Body: []codegen.Stmt{
+				emit,
+				&codegen.Set{Map: n, Key: k, Value: []*expr{op(codegen.OpAdd, u64t, lookup(n, 0, k...), oa)}},
+				&codegen.Add{Map: sum, Key: k, Delta: oa},
+				&codegen.Set{Map: rows, Key: k, Value: []*expr{s, oa, lookup(rows, 2, k...)}},
+				&codegen.Set{Map: name, Key: k, Value: []*expr{os}},
+			}},
+			{Pred: is(codegen.OpEq, field(u64t, 22, 1), lit(1)), Body: []codegen.Stmt{
+				&codegen.Delete{Map: rows, Key: k}, &codegen.Delete{Map: rows, Key: k}, &codegen.Delete{Map: n, Key: k},
+			}},
+		}}, maps...)
+		decode := func(record []byte) []any {
+			var got []any
+			for _, s := range emit.Values {
+				if record[s.Presence] == 0 {
+					got = append(got, nil)
+				} else {
+					got = append(got, s.Value.Type.Decode(record[s.To:]))
+				}
+			}
+			return got
+		}
+		_, records := run(t, r,
+			event(map[int]any{0: uint64(5), 8: uint64(1), 24: uint8(5), 28: "comm"}),
+			event(map[int]any{0: uint64(6), 8: uint64(1), 24: uint8(1), 28: "other"}),
+			event(map[int]any{0: uint64(7), 8: uint64(1), 24: uint8(4), 28: "third"}),
+			event(map[int]any{0: uint64(7), 8: uint64(1), 24: uint8(4), 28: "fourth"}),
+			event(map[int]any{8: uint64(1), 22: uint8(1)}),
+			event(map[int]any{8: uint64(1)}),
+		)
+		want := [][]any{
+			{uint64(0), "", uint64(0), int64(0), false, false, false, uint64(0)},
+			{uint64(5), "comm", uint64(5), int64(0), true, true, false, uint64(5)},
+			{uint64(11), "other", uint64(6), int64(0), true, true, false, uint64(6)},
+			{uint64(11), "third", nil, int64(0), true, false, true, uint64(8)},
+			{uint64(0), "", uint64(0), int64(0), false, false, false, uint64(0)},
+		}
+		if len(records) != len(want) {
+			t.Fatalf("%d records", len(records))
+		}
+		for i, record := range records {
+			if got := decode(record); !reflect.DeepEqual(got, want[i]) {
+				t.Errorf("keyed %v, event %d: %v, want %v", keyed, i, got, want[i])
+			}
+		}
+		for _, c := range []struct {
+			m    *codegen.Map
+			want []any
+		}{{n, nil}, {sum, []any{uint64(11)}}, {rows, []any{"", nil, int64(0)}}, {name, []any{"fourth"}}} {
+			got, err := r.Values(c.m, key1...)
+			if err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("keyed %v, %s: %v, want %v; %v", keyed, c.m.Name, got, c.want, err)
+			}
+			if keyed {
+				if got, err := r.Values(c.m, key2...); got != nil || err != nil {
+					t.Errorf("%s: %v, %v", c.m.Name, got, err)
+				}
+			}
+		}
+		for m, want := range map[*codegen.Map]codegen.MapCounters{n: {Absent: 3}, sum: {Absent: 3}, rows: {}, name: {Absent: 2}} {
+			if c, err := r.Counters(m); c != want || err != nil {
+				t.Errorf("%s: counted %+v, want %+v; %v", m.Name, c, want, err)
+			}
+		}
+	}
+}
+
+func TestStatements(t *testing.T) {
+	skipUnlessPermitted(t)
+	vars := []codegen.Var{{Name: "x", Type: u64t}, {Name: "s", Type: text(20)}, {Name: "o", Type: u64t, Optional: true}, {Name: "os", Type: text(16), Optional: true}}
+	v := func(i int) *expr { return &expr{Op: codegen.OpVar, Type: vars[i].Type, Var: i} }
+	emit := &codegen.Emit{ID: 1 << 40, Size: 80, Copies: []codegen.Copy{{From: 44, To: 72, Size: 4}}, Values: []codegen.Slot{
+		{Value: v(0), To: 8, Presence: 16}, {Value: v(1), To: 17, Presence: 37}, {Value: v(2), To: 40, Presence: 48}, {Value: v(3), To: 49, Presence: 65},
+	}}
+	ret := []codegen.Stmt{&codegen.Return{}, &codegen.Let{Var: 0, Value: lit(99)}}
+	r := newRunner(t, codegen.Program{Vars: vars, Clauses: []codegen.Clause{{Body: []codegen.Stmt{
+		&codegen.If{Cond: is(codegen.OpEq, a, lit(0)), Then: []codegen.Stmt{emit, &codegen.Return{}}},
+		&codegen.Let{Var: 0, Value: op(codegen.OpAdd, u64t, a, v(0))},
+		&codegen.If{Cond: is(codegen.OpGt, v(0), lit(10)), Then: []codegen.Stmt{&codegen.Let{Var: 0, Value: op(codegen.OpMul, u64t, v(0), v(0))}},
+			Else: []codegen.Stmt{&codegen.Let{Var: 1, Value: slit("small")}}},
+		&codegen.Let{Var: 2, Value: ob},
+		&codegen.Let{Var: 3, Value: os},
+		&codegen.If{Cond: is(codegen.OpEq, v(2), lit(77)), Then: []codegen.Stmt{&codegen.Let{Var: 2, Value: lit(78)}}},
+		&codegen.If{Cond: is(codegen.OpAbsent, v(3)), Then: []codegen.Stmt{&codegen.Let{Var: 3, Value: op(codegen.OpCoalesce, text(16), v(3), slit("none"))}}},
+		emit,
+		&codegen.If{Cond: is(codegen.OpAnd, truth(true), truth(true)), Then: ret, Else: ret},
+		emit,
+	}}}})
+	_, records := run(t, r, event(map[int]any{44: "copy"}), event(map[int]any{0: uint64(11), 8: uint64(77), 24: uint8(6), 28: "abcdefghijklmnop"}), event(map[int]any{0: uint64(4)}))
+	if len(records) != 3 {
+		t.Fatalf("%d records", len(records))
+	}
+	for i, want := range [][]any{
+		{uint64(0), "", uint64(0), ""},
+		{uint64(121), "", uint64(78), "abcdefghijklmnop"},
+		{uint64(4), "small", nil, "none"},
+	} {
+		record := records[i]
+		var got []any
+		seen := make([]bool, len(record))
+		for _, s := range emit.Values {
+			var v any
+			if record[s.Presence] != 0 {
+				v = s.Value.Type.Decode(record[s.To:])
+			}
+			got = append(got, v)
+			for j := s.To; j <= s.Presence; j++ {
+				seen[j] = true
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("event %d: %v, want %v", i, got, want)
+		}
+		if id := binary.LittleEndian.Uint64(record); id != 1<<40 {
+			t.Errorf("ID %#x", id)
+		}
+		for j := 8; j < len(record); j++ {
+			if !seen[j] && (j < 72 || j >= 76) && record[j] != 0 {
+				t.Errorf("byte %d of the record is %d", j, record[j])
+			}
+		}
+	}
+	if !bytes.Equal(records[0][72:76], []byte("copy")) {
+		t.Errorf("copied %q", records[0][72:])
+	}
+}
+
+func TestClauses(t *testing.T) {
+	skipUnlessPermitted(t)
+	m := &codegen.Map{Name: "m", Value: codegen.NewRow(codegen.Column{Type: u64t})}
+	add := func(x uint64) []codegen.Stmt { return []codegen.Stmt{&codegen.Add{Map: m, Delta: lit(x)}} }
+	var clauses []codegen.Clause
+	for range 40 { // high bits
+		clauses = append(clauses, codegen.Clause{Pred: is(codegen.OpEq, a, lit(1000))})
+	}
+	clauses = append(clauses,
+		codegen.Clause{Pred: is(codegen.OpLt, a, lit(5)), Body: add(1)},
+		codegen.Clause{Body: add(10)},
+		codegen.Clause{Pred: is(codegen.OpGe, lookup(m, 0), lit(22)), Late: true, Body: add(100)},
+		codegen.Clause{Pred: is(codegen.OpEq, a, lit(9)), Body: []codegen.Stmt{&codegen.Stop{}}},
+		codegen.Clause{Pred: is(codegen.OpEq, a, lit(9)), Body: add(1000)},
+	)
+	r := newRunner(t, codegen.Program{Clauses: clauses, Stops: true}, m)
+	var total uint64
+	for i, c := range []struct{ a, mask, add uint64 }{{1, 7, 11}, {7, 6, 10}, {2, 7, 111}, {9, 30, 1110}, {1, 0, 0}} {
+		masks, _ := run(t, r, event(map[int]any{0: c.a}))
+		if masks[0]>>40 != c.mask {
+			t.Errorf("event %d: mask %#x", i, masks[0])
+		}
+		total += c.add
+		if got, err := r.Values(m); err != nil || got[0] != total {
+			t.Errorf("event %d: %v, want %d; %v", i, got, total, err)
+		}
+	}
+}
+
+func TestLostRecords(t *testing.T) {
+	skipUnlessPermitted(t)
+	r := newRunner(t, program(&codegen.Emit{Size: 1 << 13}, &codegen.Emit{Size: 1 << 13}, &codegen.Emit{Size: 1 << 13}))
+	_, records := run(t, r, event(nil))
+	if lost, err := r.Lost(); len(records) != 1 || lost != 2 || err != nil {
+		t.Errorf("%d records, %d lost, %v", len(records), lost, err)
+	}
+}
+
+func TestSpans(t *testing.T) {
+	code, err := codegen.Generate(codegen.Program{Stack: 200, Clauses: []codegen.Clause{
+		{Pred: is(codegen.OpAnd, is(codegen.OpAbsent, oa), is(codegen.OpEq, s, slit("x"))), Source: "script:1: first"},
+		{Pred: is(codegen.OpAnd, truth(false), is(codegen.OpEq, t12, slit("x"))), Body: []codegen.Stmt{
+			&codegen.Emit{Size: 32, Copies: []codegen.Copy{{From: 0, To: 8, Size: 16}, {From: 24, To: 24, Size: 1}}},
+		}, Source: "script:2: second"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []codegen.Span{{0, 8}, {28, 16}}; !slices.Equal(code.Before, want) {
+		t.Errorf("before: %v, want %v", code.Before, want)
+	}
+	if want := []codegen.Span{{8, 8}, {24, 1}}; !slices.Equal(code.After, want) {
+		t.Errorf("after: %v, want %v", code.After, want)
+	}
+	for _, line := range []string{"script:1: first", "script:2: second"} {
+		if !strings.Contains(code.String(), "; "+line+"\n") {
+			t.Errorf("no %q in\n%v", line, code)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	var key codegen.Row
+	var columns []codegen.Column
+	var exprs []*expr
+	for range 20 {
+		columns, exprs = append(columns, codegen.Column{Type: text(16)}), append(exprs, s)
+	}
+	key = codegen.NewRow(columns...)
+	m := &codegen.Map{Name: "m", Key: key, Agg: &codegen.Agg{Func: codegen.Count}, Entries: 10}
+	sum := a
+	for range 5000 {
+		sum = op(codegen.OpAdd, u64t, sum, b)
+	}
+	deep := a
+	for range 10000 {
+		deep = op(codegen.OpCompl, u64t, deep)
+	}
+	var tree func(depth int) *expr
+	tree = func(depth int) *expr {
+		if depth == 0 {
+			return op(codegen.OpCompl, u64t, a)
+		}
+		return op(codegen.OpSub, u64t, tree(depth-1), tree(depth-1))
+	}
+	var many []codegen.Stmt
+	for i := range 50 {
+		many = append(many, &codegen.Update{Map: &codegen.Map{Name: fmt.Sprint("m", i), Agg: m.Agg}})
+	}
+	for _, c := range []struct {
+		reason string
+		body   []codegen.Stmt
+		pred   *expr
+	}{
+		{"its keys, variables and values need 328 bytes of stack, and 200 are left", []codegen.Stmt{&codegen.Update{Map: m, Key: exprs}}, nil},
+		{"it needs more than 8000 instructions", nil, is(codegen.OpTruth, sum)},
+		{"it needs more than 8000 instructions", nil, is(codegen.OpTruth, deep)},
+		{"its predicate's values need 40 bytes of stack, and 24 are left", nil, is(codegen.OpTruth, tree(7))},
+		{"@m, which is an aggregation", nil, is(codegen.OpTruth, &expr{Op: codegen.OpLookup, Type: u64t, Map: m})},
+		{"first NUL", nil, is(codegen.OpEq, s, slit("a\x00b"))},
+		{"does not fit", []codegen.Stmt{&codegen.Let{Value: s}}, nil},
+		{"no room for byte 16", []codegen.Stmt{&codegen.Emit{Size: 16, Values: []codegen.Slot{{Value: a, To: 8, Presence: 16}}}}, nil},
+		{"$y may not be absent", []codegen.Stmt{&codegen.Let{Var: 1, Value: oa}}, nil},
+		{"more than 48 maps", many, nil},
+	} {
+		stack := 200
+		if strings.Contains(c.reason, "24 are") {
+			stack = 24
+		}
+		_, err := codegen.Generate(codegen.Program{Stack: stack, Vars: []codegen.Var{{Type: text(8)}, {Name: "y", Type: u64t}},
+			Clauses: []codegen.Clause{{}, {Pred: c.pred, Body: c.body}}})
+		var limit *codegen.LimitError
+		if !errors.As(err, &limit) || limit.Clause != 1 || !strings.Contains(limit.Reason, c.reason) {
+			t.Errorf("%v, want %s", err, c.reason)
+		}
+	}
+	if _, err := codegen.Generate(codegen.Program{Clauses: make([]codegen.Clause, 64)}); err == nil {
+		t.Error("64 clauses")
+	}
+}
+
+// TestLargePrograms loads programs that are close to the limits.
+func TestLargePrograms(t *testing.T) {
+	skipUnlessPermitted(t)
+	in := is(codegen.OpIn, oa)
+	for i := range 1500 {
+		in.Args = append(in.Args, lit(uint64(i)*1e10))
+	}
+	masks, _ := run(t, newRunner(t, codegen.Program{Clauses: []codegen.Clause{{Pred: in}}}), event(map[int]any{0: uint64(1499e10), 24: uint8(1)}), event(nil))
+	if masks[0] != 1 || masks[1] != 0 {
+		t.Errorf("in: %v", masks)
+	}
+	chain := is(codegen.OpNot, obit)
+	for i := range 400 {
+		e := is(codegen.OpLt, oa, op(codegen.OpAdd, u64t, ob, lit(uint64(i))))
+		chain = is([]codegen.Op{codegen.OpAnd, codegen.OpOr}[i/10%2], chain, is(codegen.OpNot, e))
+	}
+	run(t, newRunner(t, codegen.Program{Clauses: []codegen.Clause{{Pred: is(codegen.OpAbsent, chain)}}}), event(nil))
+	var clauses []codegen.Clause
+	var maps []*codegen.Map
+	for i := range 20 {
+		m := &codegen.Map{Name: fmt.Sprint("m", i), Index: i, Key: codegen.NewRow(codegen.Column{Type: u64t, Optional: true}, codegen.Column{Type: text(16), Optional: true}),
+			Agg: &codegen.Agg{Func: codegen.Hist, Bits: 2}, Entries: 10}
+		maps = append(maps, m)
+		clauses = append(clauses, codegen.Clause{Pred: is(codegen.OpGt, oa, lit(uint64(i))), Body: []codegen.Stmt{&codegen.Update{Map: m, Key: []*expr{ob, os}, Arg: a}}})
+	}
+	run(t, newRunner(t, codegen.Program{Clauses: clauses}, maps...), event(map[int]any{0: uint64(1000), 24: uint8(7)}))
+}
+
+func BenchmarkCode(b *testing.B) {
+	if err := bpftest.Permitted(); err != nil {
+		b.Skip(err)
+	}
+	key := codegen.NewRow(codegen.Column{Type: u64t})
+	comm := codegen.NewRow(codegen.Column{Type: text(16)})
+	agg := func(f codegen.Func) *codegen.Agg { return &codegen.Agg{Func: f} }
+	byA := []*expr{a}
+	filter := is(codegen.OpAnd, is(codegen.OpGt, a, lit(1000)), is(codegen.OpEq, s, slit("postgres")))
+	for _, c := range []struct {
+		name string
+		m    codegen.Map
+		s    codegen.Update
+		pred *expr
+	}{
+		{name: "empty"},
+		{name: "filter", pred: filter},
+		{name: "count", m: codegen.Map{Agg: agg(codegen.Count)}},
+		{name: "count by number", m: codegen.Map{Agg: agg(codegen.Count), Key: key}, s: codegen.Update{Key: byA}},
+		{name: "count by string", m: codegen.Map{Agg: agg(codegen.Count), Key: comm}, s: codegen.Update{Key: []*expr{s}}},
+		{name: "sum", m: codegen.Map{Agg: agg(codegen.Sum)}, s: codegen.Update{Arg: a}},
+		{name: "avg", m: codegen.Map{Agg: agg(codegen.Avg)}, s: codegen.Update{Arg: a}},
+		{name: "max", m: codegen.Map{Agg: agg(codegen.Max)}, s: codegen.Update{Arg: a}},
+		{name: "hist", m: codegen.Map{Agg: agg(codegen.Hist)}, s: codegen.Update{Arg: a}},
+		{name: "hist by number", m: codegen.Map{Agg: agg(codegen.Hist), Key: key}, s: codegen.Update{Key: byA, Arg: a}},
+		{name: "lhist", m: codegen.Map{Agg: &codegen.Agg{Func: codegen.LHist, High: 1e6, Step: 1e4}}, s: codegen.Update{Arg: a}},
+		{name: "quantile", m: codegen.Map{Agg: agg(codegen.Quantile)}, s: codegen.Update{Arg: a}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			clause := codegen.Clause{Pred: c.pred}
+			var maps []*codegen.Map
+			if c.m.Agg != nil {
+				c.m.Name, c.m.Entries = "m", 1000
+				c.s.Map = &c.m
+				maps = append(maps, &c.m)
+				clause.Body = []codegen.Stmt{&c.s}
+			}
+			code, err := codegen.Generate(codegen.Program{Clauses: []codegen.Clause{clause}, Stack: bpftest.Stack(eventSize), CmpXchg: true, Prefix: "x_"})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				d, err := bpftest.Time(code, maps, event(map[int]any{0: uint64(123456), 28: "postgres"}))
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(d.Nanoseconds()), "ns/run")
+			}
+		})
+	}
+}

@@ -1,0 +1,266 @@
+package lang
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"trace/lang/codegen"
+	"trace/probes"
+)
+
+// Dump returns the typed tree as text: the maps, and for each clause and probe the variables, the predicate and the statements.
+// Behind each value that is no literal stands its type; a question mark says that it may be absent.
+func (p *Program) Dump() string {
+	d := &dumper{}
+	for _, m := range p.maps {
+		d.line("%s", m.describe())
+	}
+	for _, c := range p.clauses {
+		for _, place := range c.places() {
+			d.body(c, c.bodies[place])
+		}
+	}
+	return strings.TrimSuffix(d.b.String(), "\n")
+}
+
+type dumper struct {
+	b      strings.Builder
+	indent int
+}
+
+func (d *dumper) line(format string, args ...any) {
+	d.b.WriteString(strings.Repeat("\t", d.indent))
+	fmt.Fprintf(&d.b, format+"\n", args...)
+}
+
+func (d *dumper) body(c *Clause, b *body) {
+	head := c.kind.String()
+	switch {
+	case b.probe != nil && c.hz != 0:
+		head = fmt.Sprintf("profile:%dhz", c.hz)
+	case b.probe != nil:
+		head = b.probe.String()
+	case c.kind == onInterval:
+		head += ":" + c.period.String()
+	}
+	if b.pred != nil {
+		head += " / " + b.pred.String() + " /"
+	}
+	if b.prints {
+		head += " prints"
+	}
+	d.line("%s", head)
+	d.indent++
+	for _, v := range c.vars {
+		d.line("%s#%d %s", v.name, v.index, typeText(v.typ, v.elems, v.optional))
+	}
+	d.stmts(b.stmts)
+	d.indent--
+}
+
+func (d *dumper) stmts(stmts []stmt) {
+	for _, s := range stmts {
+		d.stmt(s)
+	}
+}
+
+func (d *dumper) block(stmts []stmt) {
+	d.indent++
+	d.stmts(stmts)
+	d.indent--
+}
+
+func (d *dumper) stmt(s stmt) {
+	switch s := s.(type) {
+	case *setStmt:
+		value := exprTexts(s.value)
+		if s.m.isTuple {
+			value = "(" + value + ")"
+		}
+		d.line("%s %s %s", mapText(s.m, s.key), strings.TrimPrefix(s.op+"=", "="), value)
+	case *updateStmt:
+		arg := ""
+		if s.arg != nil {
+			arg = s.arg.String()
+		}
+		d.line("%s = %s(%s)", mapText(s.m, s.key), s.m.fn, arg)
+	case *letStmt:
+		d.line("%s#%d = %s", s.v.name, s.v.index, s.value)
+	case *ifStmt:
+		d.line("if %s", s.cond)
+		d.block(s.then)
+		if s.els != nil {
+			d.line("else")
+			d.block(s.els)
+		}
+	case *forStmt:
+		if s.m != nil {
+			d.line("for %s#%d : %s", s.v.name, s.v.index, s.m.name)
+		} else {
+			d.line("for %s#%d : %s..%s", s.v.name, s.v.index, s.lo, s.hi)
+		}
+		d.block(s.body)
+	case *callStmt:
+		d.line("%s", s.text())
+	case *returnStmt:
+		d.line("return")
+	}
+}
+
+func (s *callStmt) text() string {
+	var args []string
+	if s.m != nil {
+		args = append(args, mapText(s.m, s.key))
+	}
+	if s.top != 0 || s.div != 0 {
+		args = append(args, fmt.Sprintf("top %d div %d", s.top, s.div))
+	}
+	if s.by != "" {
+		args = append(args, "by "+s.by)
+	}
+	if len(s.args) > 0 {
+		args = append(args, exprTexts(s.args))
+	}
+	return s.fn + "(" + strings.Join(args, ", ") + ")"
+}
+
+func mapText(m *mapInfo, key []*expr) string {
+	if len(key) == 0 {
+		return m.name
+	}
+	return m.name + "[" + exprTexts(key) + "]"
+}
+
+func exprTexts(all []*expr) string {
+	texts := make([]string, len(all))
+	for i, e := range all {
+		texts[i] = e.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// String returns the tree of e in one line.
+func (e *expr) String() string {
+	typ := ":" + typeText(e.typ, e.elems, e.optional)
+	switch e.op {
+	case opLit:
+		return e.literalText()
+	case opField:
+		return e.field.Name + typ
+	case opVar:
+		return fmt.Sprintf("%s#%d%s", e.variable.name, e.variable.index, typ)
+	case opLookup:
+		return mapText(e.m, e.args) + typ
+	case opHasKey:
+		return "has_key(" + mapText(e.m, e.args) + ")"
+	case opLen:
+		return "len(" + e.m.name + ")" + typ
+	case opMember:
+		return fmt.Sprintf("%s.%d%s", e.args[0], e.index, typ)
+	case opCall:
+		return e.fn + "(" + exprTexts(e.args) + ")" + typ
+	case opTuple, opList:
+		return e.op + "(" + exprTexts(e.args) + ")"
+	case opElement, opElapsed, opNow, opSlot:
+		return e.op + typ
+	}
+	return e.op + "(" + exprTexts(e.args) + ")" + typ
+}
+
+func (e *expr) literalText() string {
+	switch v := e.val.(type) {
+	case *regexp.Regexp:
+		return strconv.Quote(v.String())
+	case string:
+		return strconv.Quote(v)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// typeText is like s4, u8, ns, bytes, bool, str16, gid or the name of an enum; the number is that of the bytes.
+func typeText(t probes.Type, elems []probes.Type, optional bool) string {
+	text := kindText(t)
+	if elems != nil {
+		var all []string
+		for _, elem := range elems {
+			all = append(all, typeText(elem, nil, false))
+		}
+		text += "(" + strings.Join(all, " ") + ")"
+	}
+	if optional {
+		text += "?"
+	}
+	return text
+}
+
+func kindText(t probes.Type) string {
+	switch t.Kind {
+	case probes.Bool:
+		return "bool"
+	case probes.String:
+		return fmt.Sprintf("str%d", t.Size)
+	case probes.GID:
+		return "gid"
+	case tuple:
+		return "tuple"
+	case array:
+		return "list"
+	}
+	text := fmt.Sprintf("u%d", t.Size)
+	if t.Kind == probes.Int {
+		text = fmt.Sprintf("s%d", t.Size)
+	}
+	if t.Enum != nil {
+		text += " " + t.Enum.Name
+	}
+	if t.Unit != probes.None {
+		text += " " + [...]string{"", "ns", "bytes", "errno", "cgroup", "hex"}[t.Unit]
+	}
+	return text
+}
+
+// describe tells what a map is.
+func (m *mapInfo) describe() string {
+	text := m.name
+	if len(m.key) > 0 {
+		text += "[" + columnsText(m.key) + "]"
+	}
+	value := columnsText(m.value)
+	switch {
+	case m.agg != nil:
+		value = m.fn + "(" + value + aggText(m) + ")"
+	case m.isTuple:
+		value = "(" + value + ")"
+	}
+	text += " = " + value
+	if m.entries != 0 {
+		text += fmt.Sprintf(" entries %d", m.entries)
+	}
+	if m.lru {
+		text += " lru"
+	}
+	return text
+}
+
+func columnsText(all []column) string {
+	texts := make([]string, len(all))
+	for i, c := range all {
+		texts[i] = typeText(c.typ, nil, c.optional)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func aggText(m *mapInfo) string {
+	switch a := m.agg; a.Func {
+	case codegen.Hist:
+		return fmt.Sprintf("; k %d min %d shift %d", a.Bits, a.Low, a.Shift)
+	case codegen.LHist:
+		return fmt.Sprintf("; %d to %d by %d", a.Low, a.High, a.Step)
+	case codegen.Quantile:
+		return fmt.Sprintf("; %v", m.percentiles)
+	}
+	return ""
+}

@@ -1,0 +1,165 @@
+package lang
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"trace/lang/codegen"
+	"trace/lang/syntax"
+	"trace/probes"
+)
+
+// Explain writes where each conjunct and each action runs, and why not in the kernel; the fields that are captured, and the maps with
+// their sizes. Variant tells how a probe is attached on this host.
+func (p *Plan) Explain(w io.Writer, variant func(*probes.Probe) string) error {
+	var last *Clause
+	for _, b := range p.parts {
+		if b.clause != last {
+			fmt.Fprintf(w, "%s: %s\n", p.name(b.clause), b.clause)
+			last = b.clause
+		}
+		fmt.Fprintf(w, "  %s, %s\n", b.probe, variant(b.probe))
+		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		for _, c := range slices.Concat(b.kernel, b.user) {
+			fmt.Fprintf(t, "    filter\t%s\t%s\n", p.text(c.e.span), where(c.why))
+		}
+		b.explainActions(p, t)
+		p.explainFields(t, b.probe)
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	for _, c := range p.program.clauses {
+		if c.kind != onEvent {
+			fmt.Fprintf(w, "%s: %s\n    user space\n", p.name(c), c)
+		}
+	}
+	return p.explainMaps(w)
+}
+
+// text of the program at a place, in one line.
+func (p *Plan) text(at syntax.Span) string {
+	return strings.Join(strings.Fields(p.program.source.Text[at.From:at.To]), " ")
+}
+
+func where(why *obstacle) string {
+	if why == nil {
+		return "kernel"
+	}
+	return "user space: " + why.reason
+}
+
+func (b *part) explainActions(p *Plan, w io.Writer) {
+	if b.prints {
+		fmt.Fprintf(w, "    action\tprint the event\tuser space: it is output\n")
+	}
+	walkStmts(b.stmts, func(s stmt) {
+		side := where(b.inUser)
+		switch s := s.(type) {
+		case *ifStmt:
+			fmt.Fprintf(w, "    if\t%s\t%s\n", p.text(s.cond.span), side)
+			return
+		case *callStmt:
+			if b.inUser == nil && s.fn != "delete" {
+				side = "user space: it is output"
+			}
+			if b.inUser == nil && s.fn == "exit" {
+				side = "kernel: what comes later is ignored; user space: ends the program"
+			}
+		}
+		fmt.Fprintf(w, "    action\t%s\t%s\n", p.text(s.pos()), side)
+	})
+}
+
+// explainFields tells what is captured for all clauses of the probe: found in the code, not in the program.
+func (p *Plan) explainFields(w io.Writer, probe *probes.Probe) {
+	for i, r := range p.requests {
+		if r.Probe != probe {
+			continue
+		}
+		before, after := names(probe, p.codes[i].Before), names(probe, p.codes[i].After)
+		after = slices.DeleteFunc(after, func(n string) bool { return slices.Contains(before, n) })
+		if len(before) > 0 {
+			fmt.Fprintf(w, "    captured\t%s\tbefore the filter\n", strings.Join(before, ", "))
+		}
+		if len(after) > 0 {
+			fmt.Fprintf(w, "    captured\t%s\tafter it, of events that pass\n", strings.Join(after, ", "))
+		}
+		if len(before)+len(after) == 0 {
+			fmt.Fprintf(w, "    captured\tnothing\t\n")
+		}
+	}
+}
+
+func names(probe *probes.Probe, spans []codegen.Span) []string {
+	var out []string
+	for _, f := range probe.Fields {
+		offset, size := f.Place()
+		if slices.ContainsFunc(spans, func(s codegen.Span) bool { return s.Offset < offset+size && offset < s.Offset+s.Size }) {
+			out = append(out, f.Name)
+		}
+	}
+	return out
+}
+
+func (p *Plan) explainMaps(w io.Writer) error {
+	if len(p.program.maps) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "maps")
+	for _, m := range p.program.maps {
+		k := p.maps[m]
+		if k == nil {
+			fmt.Fprintf(t, "  %s\t%s\tuser space: %s\n", m.name, cmp.Or(m.fn, "scalar"), p.userMaps[m])
+			continue
+		}
+		fmt.Fprintf(t, "  %s\t%s\tkernel: %s, %s, %s\n", m.name, cmp.Or(m.fn, "scalar"), k.kind(), entriesOf(k.code.Entries),
+			appendSize(nil, roundBytes(p.bytes(k))))
+	}
+	return t.Flush()
+}
+
+func entriesOf(n uint32) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
+}
+
+// roundBytes leaves three digits or so, in whole KiB or MiB.
+func roundBytes(n uint64) uint64 {
+	switch {
+	case n >= 10<<20:
+		return (n + 1<<20 - 1) &^ (1<<20 - 1)
+	case n >= 10<<10:
+		return (n + 1<<10 - 1) &^ (1<<10 - 1)
+	}
+	return n
+}
+
+// kind of the map as the kernel calls it.
+func (k *kernelMap) kind() string {
+	each := k.agg != nil && !k.code.Shared
+	name := map[[2]bool]string{
+		{false, false}: "array", {false, true}: "per-CPU array", {true, false}: "hash", {true, true}: "per-CPU hash",
+	}[[2]bool{len(k.key) > 0, each}]
+	if k.lru {
+		name = "LRU " + name
+	}
+	return name
+}
+
+// Dump writes the instructions of every probe, the user's clause above those that it gave.
+func (p *Plan) Dump(w io.Writer) error {
+	for i, r := range p.requests {
+		if _, err := fmt.Fprintf(w, "%s\n%s\n", r.Probe, p.codes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package lang
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"trace/probes"
+)
+
+// This file is printf. The conversions are those of C and bpftrace, and package fmt does the work:
+//
+//	%d %i        a number as it is: the value of an enum, 0 or 1 for a boolean, nanoseconds, bytes
+//	%u %x %X %o  the same, a negative one as two's complement of its width; %p is %#x
+//	%c           the byte of that value
+//	%s           a string as it is, the name of an enum or error number, an address, true or false, a tuple
+//	%t           any value as print writes it: read, 1.2ms, 4KiB, -EINVAL, fe80::1
+//	%r           the bytes of a string or address, those that do not print like \x0a; %rx all of them so; %rh like 0a fe
+//	%%           a percent sign
+//
+// There are the flags -, 0, +, space and #, and width and precision as numbers. Every number has 64 bits, so of the length
+// modifiers hh, h, l, ll, L, j, z and t only the first two do something: they keep 8 and 16 bits. %t is a conversion unless one of
+// d i u o x X follows. An absent value is a dash.
+
+// format is the format of a printf or of a time, checked against its arguments.
+type format struct {
+	verbs  []verb // of a printf
+	tail   string // what follows them
+	layout string // of a time, for strftime
+}
+
+// verb prints one argument with package fmt.
+type verb struct {
+	before string // what comes before it
+	// spec is for package fmt; dash is that of an absent value.
+	spec, dash string
+	// operand makes what package fmt prints.
+	operand func(v any) any
+}
+
+// formatError is a mistake in a format, or in the argument with the index Arg; that is -1 if the format itself is to blame.
+type formatError struct {
+	Arg       int
+	Msg, Help string
+}
+
+func (e *formatError) Error() string { return e.Msg }
+
+// conversionPattern has these groups: flags, width, precision, length modifier of an integer, its letter, or any other letters.
+var conversionPattern = regexp.MustCompile(
+	`(?s)^%([-+ #0]*)(\*|\d*)(?:\.(\*|\d*))?(?:(hh|ll|[hlLjzt])?([diuoxX])|(?:hh|ll|[hlLjz])?(r[hx]?|.))`)
+
+// newFormat checks the format of a printf against its arguments. The error is a *formatError.
+func newFormat(text string, args []*expr) (*format, error) {
+	f := &format{}
+	for {
+		before, _, found := strings.Cut(text, "%")
+		f.tail += before
+		if !found {
+			break
+		}
+		text = text[len(before):]
+		match := conversionPattern.FindStringSubmatch(text)
+		if match == nil {
+			return nil, &formatError{-1, "the format ends within a conversion", "a percent sign is %%"}
+		}
+		text = text[len(match[0]):]
+		if match[6] == "%" {
+			f.tail += "%"
+			continue
+		}
+		v, err := newVerb(match, args, len(f.verbs))
+		if err != nil {
+			return nil, err
+		}
+		v.before, f.tail = f.tail, ""
+		f.verbs = append(f.verbs, v)
+	}
+	if n := len(f.verbs); n < len(args) {
+		return nil, &formatError{n, "the format has no conversion for this argument", "add one, such as %t"}
+	}
+	return f, nil
+}
+
+// newVerb checks a match of the pattern for the argument with the index n.
+func newVerb(match []string, args []*expr, n int) (verb, error) {
+	written, flags, width, precision, modifier, letters := match[0], match[1], match[2], match[3], match[4], match[5]+match[6]
+	c, known := conversions[letters]
+	if !known {
+		return verb{}, &formatError{-1, fmt.Sprintf("there is no conversion %q", written),
+			"there are %d %i %u %x %X %o %c %p %s %t %r %rx %rh; a percent sign is %%"}
+	}
+	for _, size := range []string{width, precision} {
+		if err := checkSize(written, size); err != nil {
+			return verb{}, err
+		}
+	}
+	if n >= len(args) {
+		return verb{}, &formatError{-1, "no argument for " + written, "add one; a percent sign is %%"}
+	}
+	if fits, help := conversionsOf(args[n]); !strings.Contains(fits, letters[:1]) {
+		return verb{}, &formatError{n, fmt.Sprintf("%s prints %s, and this is %s", written, c.prints, describe(args[n])), help}
+	}
+	var b strings.Builder
+	for _, flag := range flags {
+		if strings.ContainsRune(c.flags, flag) {
+			b.WriteRune(flag)
+		}
+	}
+	v := verb{operand: c.operand(args[n], modifier)}
+	v.spec = "%" + b.String() + width
+	if strings.Contains(written, ".") {
+		v.spec += "." + precision
+	}
+	v.spec += c.verb
+	v.dash = "%" + width + "s"
+	if strings.Contains(flags, "-") {
+		v.dash = "%-" + width + "s"
+	}
+	return v, nil
+}
+
+// maxSize bounds widths and precisions: package fmt does not print wide ones.
+const maxSize = 1000
+
+func checkSize(written, size string) error {
+	if size == "*" {
+		return &formatError{-1, fmt.Sprintf("%s takes a width from an argument", written), "write it as a number, like %8d"}
+	}
+	if n, err := strconv.Atoi(size); size != "" && (err != nil || n > maxSize) {
+		return &formatError{-1, fmt.Sprintf("%s is too wide", written), fmt.Sprintf("at most %d", maxSize)}
+	}
+	return nil
+}
+
+// conversionsOf returns the first letters of the conversions that can print e, and which to choose.
+func conversionsOf(e *expr) (letters, help string) {
+	switch e.typ.Kind {
+	case probes.Bool:
+		return "diuxXopcst", "write %s for true and false, or %d for 1 and 0"
+	case probes.String:
+		return "str", "write %s"
+	case probes.GID:
+		return "str", "write %s for the address, or %rh for its bytes"
+	case probes.Int, probes.Uint:
+		if enumOf(&e.typ) != nil {
+			return "diuxXopcst", "write %s for the name, or %d for the number"
+		}
+		return "diuxXopct", numberHelp(e.typ.Unit)
+	}
+	return "st", "write %t" // a tuple or a list
+}
+
+func numberHelp(u probes.Unit) string {
+	switch u {
+	case probes.Nanoseconds:
+		return "write %d for nanoseconds, or %t for one like 1.2ms"
+	case probes.Bytes:
+		return "write %d for bytes, or %t for one like 4KiB"
+	case probes.Hex:
+		return "write %x, or %d"
+	}
+	return "write %d"
+}
+
+// conversions by their letters.
+var conversions = map[string]struct {
+	prints  string // for messages
+	flags   string // those that mean something
+	verb    string // of package fmt
+	operand func(e *expr, modifier string) func(v any) any
+}{
+	"d":  {"a number", "-+ 0", "d", signedNumber},
+	"i":  {"a number", "-+ 0", "d", signedNumber},
+	"u":  {"a number", "-0", "d", unsignedNumber},
+	"x":  {"a number", "-0#", "x", unsignedNumber},
+	"X":  {"a number", "-0#", "X", unsignedNumber},
+	"o":  {"a number", "-0#", "o", unsignedNumber},
+	"p":  {"a number", "-", "s", pointer},
+	"c":  {"the character of a number", "-", "s", character},
+	"s":  {"text and names", "-", "s", textOf},
+	"t":  {"any value", "-", "s", shown},
+	"r":  {"the bytes of a string or address", "-", "s", escaped(true)},
+	"rx": {"the bytes of a string or address", "-", "s", escaped(false)},
+	"rh": {"the bytes of a string or address", "-", "s", hexadecimal},
+}
+
+// signedNumber is a number as it is. The modifiers hh and h cut it, as in C.
+func signedNumber(_ *expr, modifier string) func(v any) any {
+	switch modifier {
+	case "hh":
+		return func(v any) any { return int8(to[int64](numeric(v))) }
+	case "h":
+		return func(v any) any { return int16(to[int64](numeric(v))) }
+	}
+	return numeric
+}
+
+func unsignedNumber(e *expr, modifier string) func(v any) any {
+	switch modifier {
+	case "hh":
+		return func(v any) any { return uint8(to[uint64](numeric(v))) }
+	case "h":
+		return func(v any) any { return uint16(to[uint64](numeric(v))) }
+	}
+	return func(v any) any { return bits(e.typ, numeric(v)) }
+}
+
+// numeric makes a number of a boolean.
+func numeric(v any) any {
+	switch v {
+	case true:
+		return uint64(1)
+	case false:
+		return uint64(0)
+	}
+	return v
+}
+
+func pointer(e *expr, _ string) func(v any) any {
+	return func(v any) any { return fmt.Sprintf("%#x", bits(e.typ, numeric(v))) }
+}
+
+func character(*expr, string) func(v any) any {
+	return func(v any) any { return []byte{byte(to[uint64](numeric(v)))} }
+}
+
+// textOf is a string as it is; all else is shown.
+func textOf(e *expr, modifier string) func(v any) any {
+	if e.typ.Kind == probes.String {
+		return func(v any) any { return v }
+	}
+	return shown(e, modifier)
+}
+
+func shown(e *expr, _ string) func(v any) any {
+	return func(v any) any { return appendShown(nil, e.typ, e.elems, v) }
+}
+
+// escaped writes bytes like \x0a, except those that print if keep says so.
+func escaped(keep bool) func(*expr, string) func(v any) any {
+	return func(*expr, string) func(v any) any {
+		return func(v any) any {
+			var b []byte
+			for _, c := range []byte(v.(string)) {
+				if keep && ' ' <= c && c <= '~' {
+					b = append(b, c)
+				} else {
+					b = fmt.Appendf(b, `\x%02x`, c)
+				}
+			}
+			return b
+		}
+	}
+}
+
+func hexadecimal(*expr, string) func(v any) any {
+	return func(v any) any { return fmt.Appendf(nil, "% x", v) }
+}
+
+// append appends the text of values, one for each argument.
+func (f *format) append(b []byte, values []any) []byte {
+	for i, v := range f.verbs {
+		b = append(b, v.before...)
+		if values[i] == nil {
+			b = fmt.Appendf(b, v.dash, "-")
+		} else {
+			b = fmt.Appendf(b, v.spec, v.operand(values[i]))
+		}
+	}
+	return append(b, f.tail...)
+}

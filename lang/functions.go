@@ -1,0 +1,110 @@
+package lang
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/expr-lang/expr/builtin"
+
+	"trace/probes"
+)
+
+// This file is the functions on strings and lists. They are expr's own, and so is what they mean; here is what stands between
+// expr's values and ours. An absent operand or element makes the result absent, and so does a failure like that of int("x").
+
+// loops tells whether a function evaluates an operand for each element of a list, which the VM does.
+func loops(fn string) bool {
+	i, ok := builtin.Index[fn]
+	return ok && builtin.Builtins[i].Predicate
+}
+
+// library returns the function of a call that is no loop.
+func library(e *expr) func(*scope, []any) (any, error) {
+	compute := func(_ *scope, x []any) any { return callExpr(e, x) }
+	switch e.fn {
+	case "strftime":
+		compute = func(sc *scope, x []any) any { return strftime(x[0].(string), sc.machine.printer.time(x[1])) }
+	case "string":
+		compute = func(_ *scope, x []any) any { return stringOf(e.args[0].typ, x[0]) }
+	case "ntop":
+		compute = func(_ *scope, x []any) any { return ntop(x[0]) }
+	}
+	return func(sc *scope, x []any) (any, error) {
+		if slices.Contains(x, nil) {
+			return nil, nil
+		}
+		return compute(sc, x), nil
+	}
+}
+
+// callExpr calls a function of expr. Numbers are positions and counts there, as int.
+func callExpr(e *expr, x []any) (result any) {
+	defer func() {
+		if recover() != nil { // expr's way of refusing an operand
+			result = nil
+		}
+	}()
+	args := slices.Clone(x)
+	for i, v := range args {
+		switch v.(type) {
+		case int64, uint64:
+			args[i] = int(to[int64](v))
+		}
+	}
+	f := builtin.Builtins[builtin.Index[e.fn]]
+	var err error
+	switch {
+	case f.Fast != nil:
+		result = f.Fast(args[0])
+	case f.Safe != nil:
+		result, _, err = f.Safe(args...)
+	default:
+		result, err = f.Func(args...)
+	}
+	if err != nil {
+		return nil
+	}
+	return fromExpr(e, result)
+}
+
+// ntop writes an address: a GID, or the 32 bits of an IPv4 address as they are in memory.
+func ntop(v any) any {
+	if raw, ok := v.(string); ok {
+		return address(raw).String()
+	}
+	n := to[uint64](v)
+	if n > math.MaxUint32 {
+		return nil
+	}
+	return netip.AddrFrom4([4]byte(binary.LittleEndian.AppendUint32(nil, uint32(n)))).String()
+}
+
+// stringOf writes a value as %s does, and numbers without a name as numbers.
+func stringOf(t probes.Type, v any) string {
+	if t.Kind == probes.GID || enumOf(&t) != nil {
+		return string(appendValue(nil, t, v))
+	}
+	return fmt.Sprint(v)
+}
+
+// fromExpr makes one of our values of the result of a function or loop of expr.
+func fromExpr(e *expr, v any) any {
+	switch v := v.(type) {
+	case int:
+		return as(e.typ.Kind, int64(v))
+	case []string:
+		list := make([]any, len(v))
+		for i, s := range v {
+			list[i] = s
+		}
+		return list
+	case []any:
+		if slices.Contains(v, nil) {
+			return nil
+		}
+	}
+	return v
+}

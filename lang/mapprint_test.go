@@ -1,0 +1,437 @@
+package lang
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"trace/lang/codegen"
+	"trace/probes"
+)
+
+// aggregation makes a map of an aggregation of values of type t.
+func aggregation(fn string, a codegen.Agg, t probes.Type, key ...probes.Type) *mapInfo {
+	a.Signed = t.Kind == probes.Int
+	return &mapInfo{name: "@x", fn: fn, agg: &a, key: columns(key...), value: columns(t)}
+}
+
+func scalarMap(t probes.Type, key ...probes.Type) *mapInfo {
+	return &mapInfo{name: "@x", key: columns(key...), value: columns(t)}
+}
+
+// filled makes an entry of values that were aggregated; those that are negative are given as uint64 of them.
+func filled(m *mapInfo, key []any, values ...uint64) entry {
+	e := entry{key: key, state: make([]uint64, m.agg.Words())}
+	for _, v := range values {
+		m.agg.Add(e.state, v)
+	}
+	return e
+}
+
+func negative(n int64) uint64 { return uint64(-n) }
+
+func printed(t testing.TB, f Format, m *mapInfo, entries []entry, o mapOptions) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := NewPrinter(&b, f, time.Time{}).Map(m, entries, o); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestMap has a map of every shape. The histograms are those of bpftrace's own tests (tests/runtime/outputs, tests/output.cpp).
+func TestMap(t *testing.T) {
+	keyed := func(fn string, f codegen.Func, typ probes.Type) *mapInfo {
+		return aggregation(fn, codegen.Agg{Func: f}, typ, str16)
+	}
+	counts, sums, avgs, minima := keyed("count", codegen.Count, u64), keyed("sum", codegen.Sum, size), keyed("avg", codegen.Avg, s64), keyed("min", codegen.Min, opcode)
+	stats, rates := keyed("stats", codegen.Stats, ns), keyed("rate", codegen.Rate, u64)
+	quantiles := keyed("quantile", codegen.Quantile, ns)
+	quantiles.percentiles = []float64{50, 99.9}
+	signedQuantile := aggregation("quantile", codegen.Agg{Func: codegen.Quantile}, s64)
+	signedQuantile.percentiles = []float64{50, 90}
+	bytesRate := aggregation("rate", codegen.Agg{Func: codegen.Rate}, size)
+	durationRate := aggregation("rate", codegen.Agg{Func: codegen.Rate}, probes.Type{Kind: probes.Int, Size: 8, Unit: probes.Nanoseconds})
+	gauge := aggregation("gauge", codegen.Agg{Func: codegen.Gauge}, s64)
+	count, avg, statsOfNone := aggregation("count", codegen.Agg{Func: codegen.Count}, u64), aggregation("avg", codegen.Agg{Func: codegen.Avg}, ns), aggregation("stats", codegen.Agg{Func: codegen.Stats}, u64)
+	hist, histK := aggregation("hist", codegen.Agg{Func: codegen.Hist}, s64), aggregation("hist", codegen.Agg{Func: codegen.Hist, Bits: 1}, u64)
+	histNs := aggregation("hist", codegen.Agg{Func: codegen.Hist}, ns, opcode)
+	histMin := aggregation("hist", codegen.Agg{Func: codegen.Hist, Low: 4096, Shift: 9}, size)
+	lhist := aggregation("lhist", codegen.Agg{Func: codegen.LHist, Low: 0, High: 10, Step: 2}, s64)
+	lhistK := aggregation("lhist", codegen.Agg{Func: codegen.LHist, Low: 0, High: 5 << 10, Step: 1 << 10}, u64)
+	lhistNs := aggregation("lhist", codegen.Agg{Func: codegen.LHist, Low: 1_000_000, High: 1_002_500, Step: 1000}, ns)
+	pairs := &mapInfo{name: "@x", key: columns(opcode, gid), value: columns(opcode, str16), isTuple: true}
+	for _, test := range []struct {
+		name       string
+		m          *mapInfo
+		entries    []entry
+		o          mapOptions
+		text, json string
+	}{
+		{"count", counts, []entry{filled(counts, []any{"b"}, 1, 1, 1), filled(counts, []any{"a b"}, 1), filled(counts, []any{nil}, 1)}, mapOptions{},
+			"@x[-]: 1\n@x[a b]: 1\n@x[b]: 3\n",
+			`{"type":"map","name":"@x","fn":"count","entries":[{"key":[null],"value":1},{"key":["a b"],"value":1},{"key":["b"],"value":3}]}`},
+		{"no key", count, []entry{filled(count, nil, 1, 1)}, mapOptions{}, "@x: 2\n",
+			`{"type":"map","name":"@x","fn":"count","entries":[{"key":[],"value":2}]}`},
+		{"no key, no entry", count, nil, mapOptions{}, "@x: 0\n", `{"type":"map","name":"@x","fn":"count","entries":[{"key":[],"value":0}]}`},
+		{"no entry", counts, nil, mapOptions{}, "", `{"type":"map","name":"@x","fn":"count","entries":[]}`},
+		{"sum", sums, []entry{filled(sums, []any{"a"}, 4096, 4096)}, mapOptions{}, "@x[a]: 8KiB\n",
+			`{"type":"map","name":"@x","fn":"sum","unit":"bytes","entries":[{"key":["a"],"value":8192}]}`},
+		{"sum, divided", sums, []entry{filled(sums, []any{"a"}, 4096, 4096)}, mapOptions{div: 1000}, "@x[a]: 8\n",
+			`{"type":"map","name":"@x","fn":"sum","entries":[{"key":["a"],"value":8}]}`},
+		{"avg", avgs, []entry{filled(avgs, []any{"a"}, negative(3), negative(4)), filled(avgs, []any{"b"}, negative(9))}, mapOptions{}, "@x[b]: -9\n@x[a]: -3\n",
+			`{"type":"map","name":"@x","fn":"avg","entries":[{"key":["b"],"value":-9},{"key":["a"],"value":-3}]}`},
+		{"avg of nothing", avg, nil, mapOptions{}, "@x: -\n", `{"type":"map","name":"@x","fn":"avg","unit":"ns","entries":[{"key":[],"value":null}]}`},
+		{"min", minima, []entry{filled(minima, []any{"a"}, 3, 2), filled(minima, []any{"b"}), filled(minima, []any{"c"}, 1)}, mapOptions{},
+			"@x[b]: -\n@x[c]: write\n@x[a]: read\n",
+			`{"type":"map","name":"@x","fn":"min","entries":[{"key":["b"],"value":null},{"key":["c"],"value":"write"},{"key":["a"],"value":"read"}]}`},
+		{"stats", stats, []entry{filled(stats, []any{"a"}, 1000, 2000, 3001)}, mapOptions{}, "@x[a]: count 3, average 2us, total 6us\n",
+			`{"type":"map","name":"@x","fn":"stats","unit":"ns","entries":[{"key":["a"],"value":{"count":3,"average":2000,"total":6001}}]}`},
+		{"stats, divided", stats, []entry{filled(stats, []any{"a"}, 1000, 2000, 3001)}, mapOptions{div: 10}, "@x[a]: count 3, average 200, total 6us\n",
+			`{"type":"map","name":"@x","fn":"stats","entries":[{"key":["a"],"value":{"count":3,"average":200,"total":6001}}]}`},
+		{"stats of nothing", statsOfNone, nil, mapOptions{}, "@x: count 0, average -, total 0\n",
+			`{"type":"map","name":"@x","fn":"stats","entries":[{"key":[],"value":{"count":0,"average":null,"total":0}}]}`},
+		{"quantile", quantiles, []entry{filled(quantiles, []any{"read"}, 81_200, 81_000, 1<<40), filled(quantiles, []any{"none"})}, mapOptions{},
+			"@x[none]: p50 -, p99.9 -\n@x[read]: p50 79.9us, p99.9 >=1100s\n",
+			`{"type":"map","name":"@x","fn":"quantile","unit":"ns","entries":[{"key":["none"],"value":{"count":0,"p50":null,"p99.9":null}},` +
+				`{"key":["read"],"value":{"count":3,"p50":79871,"p99.9":{"lo":1099511627776,"hi":null}}}]}`},
+		{"quantile of signed numbers", signedQuantile, []entry{filled(signedQuantile, nil, negative(1), 20)}, mapOptions{}, "@x: p50 <0, p90 20\n",
+			`{"type":"map","name":"@x","fn":"quantile","entries":[{"key":[],"value":{"count":2,"p50":{"lo":null,"hi":0},"p90":20}}]}`},
+		{"rate", rates, []entry{filled(rates, []any{"a"}, 1, 1), filled(rates, []any{"b"}, 2469)}, mapOptions{elapsed: 2 * time.Second}, "@x[a]: 1/s\n@x[b]: 1234.5/s\n",
+			`{"type":"map","name":"@x","fn":"rate","entries":[{"key":["a"],"value":{"total":2,"per_second":1}},{"key":["b"],"value":{"total":2469,"per_second":1234.5}}]}`},
+		{"rate at once", rates, []entry{filled(rates, []any{"a"}, 1)}, mapOptions{}, "@x[a]: -\n",
+			`{"type":"map","name":"@x","fn":"rate","entries":[{"key":["a"],"value":{"total":1,"per_second":null}}]}`},
+		{"rate of bytes", bytesRate, []entry{filled(bytesRate, nil, 5<<20, 1)}, mapOptions{elapsed: 2 * time.Second}, "@x: 2.5MiB/s\n",
+			`{"type":"map","name":"@x","fn":"rate","unit":"bytes","entries":[{"key":[],"value":{"total":5242881,"per_second":2621440.5}}]}`},
+		{"rate of bytes, divided", bytesRate, []entry{filled(bytesRate, nil, 5000)}, mapOptions{elapsed: time.Second, div: 1000}, "@x: 5/s\n",
+			`{"type":"map","name":"@x","fn":"rate","entries":[{"key":[],"value":{"total":5000,"per_second":5}}]}`},
+		{"rate of signed durations", durationRate, []entry{filled(durationRate, nil, negative(3000))}, mapOptions{elapsed: time.Second}, "@x: -3000ns/s\n",
+			`{"type":"map","name":"@x","fn":"rate","unit":"ns","entries":[{"key":[],"value":{"total":-3000,"per_second":-3000}}]}`},
+		{"gauge", gauge, []entry{filled(gauge, nil, 2, negative(3))}, mapOptions{}, "@x: -1\n", `{"type":"map","name":"@x","fn":"gauge","entries":[{"key":[],"value":-1}]}`},
+
+		{"hist", hist, []entry{filled(hist, nil, negative(1), 2, 3, 7, 20)}, mapOptions{}, `@x:
+(..., 0)               1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |
+[0]                    0 |                                                    |
+[1]                    0 |                                                    |
+[2, 4)                 2 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[4, 8)                 1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |
+[8, 16)                0 |                                                    |
+[16, 32)               1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |
+
+`, `{"type":"map","name":"@x","fn":"hist","entries":[{"key":[],"value":[{"lo":null,"hi":0,"n":1},{"lo":0,"hi":1,"n":0},{"lo":1,"hi":2,"n":0},` +
+			`{"lo":2,"hi":4,"n":2},{"lo":4,"hi":8,"n":1},{"lo":8,"hi":16,"n":0},{"lo":16,"hi":32,"n":1}]}]}`},
+		{"hist with bits", histK, []entry{filled(histK, nil, 3, 4, 10)}, mapOptions{}, `@x:
+[3]                    1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[4, 6)                 1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[6, 8)                 0 |                                                    |
+[8, 12)                1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+
+`, `{"type":"map","name":"@x","fn":"hist","entries":[{"key":[],"value":[{"lo":3,"hi":4,"n":1},{"lo":4,"hi":6,"n":1},{"lo":6,"hi":8,"n":0},{"lo":8,"hi":12,"n":1}]}]}`},
+		{"hist with bits, in K", histK, []entry{filled(histK, nil, 1535, 1536, 2048)}, mapOptions{}, `@x:
+[1024, 1536)           1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[1536, 2K)             1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[2K, 3K)               1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+
+`, `{"type":"map","name":"@x","fn":"hist","entries":[{"key":[],"value":[{"lo":1024,"hi":1536,"n":1},{"lo":1536,"hi":2048,"n":1},{"lo":2048,"hi":3072,"n":1}]}]}`},
+		{"hist to the end", histK, []entry{filled(histK, nil, math.MaxUint64)}, mapOptions{}, `@x:
+[12E, ...)             1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+
+`, `{"type":"map","name":"@x","fn":"hist","entries":[{"key":[],"value":[{"lo":13835058055282163712,"hi":null,"n":1}]}]}`},
+		{"hist of nothing", hist, nil, mapOptions{}, "@x:\n\n", `{"type":"map","name":"@x","fn":"hist","entries":[{"key":[],"value":[]}]}`},
+		{"hist with keys", histNs, []entry{filled(histNs, []any{uint64(2)}, 70_000, 80_000, 200_000), filled(histNs, []any{uint64(1)}, 1, 2)}, mapOptions{}, `@x[write]:
+[1ns]                  1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[2ns, 4ns)             1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+
+@x[read]:
+[65.5us, 131us)        2 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[131us, 262us)         1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |
+
+`, `{"type":"map","name":"@x","fn":"hist","unit":"ns","entries":[{"key":["write"],"value":[{"lo":1,"hi":2,"n":1},{"lo":2,"hi":4,"n":1}]},` +
+			`{"key":["read"],"value":[{"lo":65536,"hi":131072,"n":2},{"lo":131072,"hi":262144,"n":1}]}]}`},
+		{"hist, divided", histNs, []entry{filled(histNs, []any{uint64(2)}, 1, 1, 2, 3, 3)}, mapOptions{div: 2}, `@x[read]:
+[1ns]                  1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[2ns, 4ns)             1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+
+`, `{"type":"map","name":"@x","fn":"hist","unit":"ns","entries":[{"key":["read"],"value":[{"lo":1,"hi":2,"n":1},{"lo":2,"hi":4,"n":1}]}]}`},
+		{"hist from a minimum", histMin, []entry{filled(histMin, nil, 1)}, mapOptions{}, `@x:
+(..., 4KiB)            1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+
+`, `{"type":"map","name":"@x","fn":"hist","unit":"bytes","entries":[{"key":[],"value":[{"lo":null,"hi":4096,"n":1}]}]}`},
+		{"hist from a minimum, above", histMin, []entry{filled(histMin, nil, 4096, 4608, 5120)}, mapOptions{}, `@x:
+[4KiB, 4608B)          1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[4608B, 5KiB)          1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[5KiB, 6KiB)           1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+
+`, `{"type":"map","name":"@x","fn":"hist","unit":"bytes","entries":[{"key":[],"value":[{"lo":4096,"hi":4608,"n":1},{"lo":4608,"hi":5120,"n":1},{"lo":5120,"hi":6144,"n":1}]}]}`},
+
+		{"lhist", lhist, []entry{filled(lhist, nil, negative(1), 2, 3, 7, 20)}, mapOptions{div: 2}, `@x:
+(..., 0)               1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |
+[0, 2)                 0 |                                                    |
+[2, 4)                 2 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[4, 6)                 0 |                                                    |
+[6, 8)                 1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |
+[8, 10)                0 |                                                    |
+[10, ...)              1 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |
+
+`, `{"type":"map","name":"@x","fn":"lhist","entries":[{"key":[],"value":[{"lo":null,"hi":0,"n":1},{"lo":0,"hi":2,"n":0},{"lo":2,"hi":4,"n":2},` +
+			`{"lo":4,"hi":6,"n":0},{"lo":6,"hi":8,"n":1},{"lo":8,"hi":10,"n":0},{"lo":10,"hi":null,"n":1}]}]}`},
+		{"lhist in K", lhistK, []entry{filled(lhistK, nil, 0, 1<<10, 2<<10)}, mapOptions{}, `@x:
+[0, 1K)                1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[1K, 2K)               1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[2K, 3K)               1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+
+`, `{"type":"map","name":"@x","fn":"lhist","entries":[{"key":[],"value":[{"lo":0,"hi":1024,"n":1},{"lo":1024,"hi":2048,"n":1},{"lo":2048,"hi":3072,"n":1}]}]}`},
+		{"lhist of durations that are near", lhistNs, []entry{filled(lhistNs, nil, 999, 1_000_000, 1_001_000, 1_002_000, 1_002_500)}, mapOptions{}, `@x:
+(..., 1ms)                 1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[1ms, 1.001ms)             1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[1.001ms, 1.002ms)         1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[1.002ms, 1.0025ms)        1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[1.0025ms, ...)            1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+
+`, `{"type":"map","name":"@x","fn":"lhist","unit":"ns","entries":[{"key":[],"value":[{"lo":null,"hi":1000000,"n":1},{"lo":1000000,"hi":1001000,"n":1},` +
+			`{"lo":1001000,"hi":1002000,"n":1},{"lo":1002000,"hi":1002500,"n":1},{"lo":1002500,"hi":null,"n":1}]}]}`},
+
+		{"scalars", scalarMap(ns, str16, u32), []entry{
+			{key: []any{"a", uint64(1)}, value: []any{uint64(2000)}}, {key: []any{"b", nil}, value: []any{nil}}, {key: []any{"", uint64(3)}, value: []any{uint64(1)}}}, mapOptions{},
+			"@x[b, -]: -\n@x[, 3]: 1ns\n@x[a, 1]: 2us\n",
+			`{"type":"map","name":"@x","unit":"ns","entries":[{"key":["b",null],"value":null},{"key":["",3],"value":1},{"key":["a",1],"value":2000}]}`},
+		{"scalars, divided", scalarMap(ns, str16), []entry{{key: []any{"a"}, value: []any{uint64(2999)}}}, mapOptions{div: 1000}, "@x[a]: 2\n",
+			`{"type":"map","name":"@x","entries":[{"key":["a"],"value":2}]}`},
+		{"no scalar", scalarMap(u64), nil, mapOptions{}, "@x: 0\n", `{"type":"map","name":"@x","entries":[{"key":[],"value":0}]}`},
+		{"strings", scalarMap(str16, u32), []entry{{key: []any{uint64(2)}, value: []any{"a b"}}, {key: []any{uint64(1)}, value: []any{"z\n"}}}, mapOptions{},
+			"@x[1]: z\\n\n@x[2]: a b\n", `{"type":"map","name":"@x","entries":[{"key":[1],"value":"z\u000a"},{"key":[2],"value":"a b"}]}`},
+		{"booleans", scalarMap(flag, flag), []entry{{key: []any{true}, value: []any{false}}, {key: []any{false}, value: []any{true}}}, mapOptions{},
+			"@x[false]: true\n@x[true]: false\n", `{"type":"map","name":"@x","entries":[{"key":[false],"value":true},{"key":[true],"value":false}]}`},
+		{"booleans by value", scalarMap(flag, flag), []entry{{key: []any{false}, value: []any{true}}, {key: []any{true}, value: []any{false}}}, mapOptions{by: "value"},
+			"@x[true]: false\n@x[false]: true\n", `{"type":"map","name":"@x","entries":[{"key":[true],"value":false},{"key":[false],"value":true}]}`},
+		{"tuples", pairs, []entry{{key: []any{uint64(2), addresses["fe80::1"]}, value: []any{uint64(1), "x"}}, {key: []any{uint64(99), nil}, value: []any{nil, "y z"}}}, mapOptions{},
+			"@x[read, fe80::1]: (write, x)\n@x[99, -]: (-, y z)\n",
+			`{"type":"map","name":"@x","entries":[{"key":["read","fe80::1"],"value":["write","x"]},{"key":[99,null],"value":[null,"y z"]}]}`},
+	} {
+		text, object := printed(t, Text, test.m, test.entries, test.o), printed(t, JSON, test.m, test.entries, test.o)
+		if text != test.text {
+			t.Errorf("%s:\n got %s\nwant %s", test.name, text, test.text)
+		}
+		if object != test.json+"\n" || !json.Valid([]byte(object)) {
+			t.Errorf("%s:\n got %s\nwant %s", test.name, object, test.json)
+		}
+	}
+}
+
+// TestOrder checks what is printed of a map, and in which order.
+func TestOrder(t *testing.T) {
+	counts := aggregation("count", codegen.Agg{Func: codegen.Count}, u64, str16)
+	sums := aggregation("sum", codegen.Agg{Func: codegen.Sum}, s64, s64)
+	hists := aggregation("hist", codegen.Agg{Func: codegen.Hist}, u64, str16)
+	abcd := func() []entry {
+		return []entry{filled(counts, []any{"d"}, 1), filled(counts, []any{"a"}, 1, 1, 1), filled(counts, []any{"c"}, 1, 1), filled(counts, []any{"b"}, 1)}
+	}
+	for _, test := range []struct {
+		m       *mapInfo
+		entries []entry
+		o       mapOptions
+		want    string
+	}{
+		{counts, abcd(), mapOptions{}, "b d c a"}, // those of one value by key
+		{counts, abcd(), mapOptions{by: "value"}, "b d c a"},
+		{counts, abcd(), mapOptions{by: "key"}, "a b c d"},
+		{counts, abcd(), mapOptions{top: 2}, "c a"},
+		{counts, abcd(), mapOptions{top: 2, by: "key"}, "a c"}, // the largest, by key
+		{counts, abcd(), mapOptions{top: 9}, "b d c a"},
+		{hists, []entry{filled(hists, []any{"a"}, 1, 1), filled(hists, []any{"b"}, 100)}, mapOptions{}, "b a"}, // by the number of values
+		{sums, []entry{filled(sums, []any{int64(-1)}, 1), filled(sums, []any{int64(5)}, negative(7)), filled(sums, []any{int64(-2)}, 1)}, mapOptions{}, "5 -2 -1"},
+		{scalarMap(str16, u64), []entry{{key: []any{uint64(7)}, value: []any{"a"}}, {key: []any{uint64(1) << 63}, value: []any{"b"}}, {key: []any{uint64(1)}, value: []any{"c"}}}, mapOptions{top: 2},
+			"7 9223372036854775808"},
+		{scalarMap(str16, u64), []entry{{key: []any{uint64(1)}, value: []any{"b"}}, {key: []any{uint64(2)}, value: []any{"a"}}}, mapOptions{by: "value"}, "2 1"},
+	} {
+		var keys []string
+		for line := range strings.Lines(printed(t, Text, test.m, test.entries, test.o)) {
+			if key := regexp.MustCompile(`^@x\[(.*)\]:`).FindStringSubmatch(line); key != nil {
+				keys = append(keys, key[1])
+			}
+		}
+		if got := strings.Join(keys, " "); got != test.want {
+			t.Errorf("%+v: got %s, want %s", test.o, got, test.want)
+		}
+	}
+}
+
+// TestBuckets checks that what the lines of a histogram say are the bounds of its buckets: exactly, but for durations, which are
+// rounded by less than a quarter of a bucket.
+func TestBuckets(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	line := regexp.MustCompile(`^([\[(])([^,]+)(?:, ([^,]+))?([\])]) *(\d+) \|(@* *)\|$`)
+	for range 2000 {
+		m := randomHistogram(random)
+		state := make([]uint64, m.agg.Words())
+		first := random.IntN(len(state))
+		for i := range min(len(state)-first, 8) {
+			if _, _, below, above := m.agg.Bounds(first + i); above && !below && first+i < len(state)-1 {
+				break // the buckets of a signed number from 2^63 on
+			}
+			state[first+i] = 1 + random.Uint64N(1<<random.IntN(40))
+		}
+		bucket := first
+		var last string
+		for text := range strings.Lines(string(m.appendHistogram(nil, state, mapOptions{}))) {
+			match := line.FindStringSubmatch(strings.TrimSuffix(text, "\n"))
+			if match == nil || len(match[6]) != barWidth {
+				t.Fatalf("%+v: %q", m.agg, text)
+			}
+			lo, hi := match[2], match[3]
+			low, high, below, above := m.agg.Bounds(bucket)
+			if below != (lo == "...") || above != (hi == "...") || (hi == "") != (!below && !above && high == low+1) {
+				t.Fatalf("%+v: bucket %d is %q", m.agg, bucket, text)
+			}
+			if !below {
+				m.checkBound(t, lo, low, m.width(bucket))
+			}
+			if hi != "" && !above {
+				m.checkBound(t, hi, high, m.width(bucket+1))
+			}
+			if last != "" && hi != "" && lo != last || lo == hi {
+				t.Fatalf("%+v: after %s comes %q", m.agg, last, text)
+			}
+			if n, _ := strconv.ParseUint(match[5], 10, 64); n != state[bucket] {
+				t.Fatalf("%+v: bucket %d has %d: %q", m.agg, bucket, state[bucket], text)
+			}
+			last = hi
+			bucket++
+		}
+		if bucket != first && bucket < len(state) && state[bucket] != 0 {
+			t.Fatalf("%+v: no line for bucket %d", m.agg, bucket)
+		}
+	}
+}
+
+func randomHistogram(random *rand.Rand) *mapInfo {
+	units := []probes.Unit{probes.None, probes.Nanoseconds, probes.Bytes}
+	typ := probes.Type{Kind: probes.Uint, Size: 8, Unit: units[random.IntN(len(units))]}
+	if random.IntN(2) == 0 {
+		typ.Kind = probes.Int
+	}
+	low := int64(0)
+	if random.IntN(2) == 0 {
+		low = random.Int64N(1 << (1 + random.IntN(40)))
+		if typ.Kind == probes.Int && random.IntN(2) == 0 {
+			low = -low
+		}
+	}
+	if random.IntN(2) == 0 {
+		step := 1 + random.Int64N(1<<(1+random.IntN(30)))
+		if random.IntN(2) == 0 {
+			step &^= 1023
+		}
+		step = max(step, 1)
+		return aggregation("lhist", codegen.Agg{Func: codegen.LHist, Low: low, Step: step, High: low + step*(1+random.Int64N(100)) + random.Int64N(step)}, typ)
+	}
+	return aggregation("hist", codegen.Agg{Func: codegen.Hist, Bits: random.IntN(6), Low: low, Shift: random.IntN(2) * random.IntN(12)}, typ)
+}
+
+// checkBound reads a bound as written.
+func (m *mapInfo) checkBound(t *testing.T, written string, want, width uint64) {
+	t.Helper()
+	number := strings.TrimRight(written, "KMGTPEiBnums")
+	x, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		t.Fatalf("%s is no bound", written)
+	}
+	scale := map[string]float64{"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60, "ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+	unit := strings.TrimPrefix(written, number)
+	if m.value[0].typ.Unit == probes.Bytes {
+		unit = strings.TrimSuffix(strings.TrimSuffix(unit, "B"), "i")
+	}
+	exact := float64(want)
+	if m.agg.Signed {
+		exact = float64(int64(want))
+	}
+	off := math.Abs(x*scale[unit] - exact)
+	allowed := math.Abs(exact) * 1e-15
+	if m.value[0].typ.Unit == probes.Nanoseconds {
+		allowed = max(allowed, float64(width)/4*1.001)
+	}
+	if scale[unit] == 0 || off > allowed {
+		t.Fatalf("%+v: %s is %v", m.agg, written, exact)
+	}
+}
+
+func TestPrintValues(t *testing.T) {
+	for _, test := range []struct {
+		print      func(p *Printer) error
+		text, json string
+	}{
+		{func(p *Printer) error { return p.Text([]byte("a \"b\"\n")) }, "a \"b\"\n", `{"type":"printf","text":"a \"b\"\u000a"}`},
+		{func(p *Printer) error { return p.Time(&format{layout: "%T."}, time.Unix(0, 0).UTC()) }, "00:00:00.", `{"type":"time","text":"00:00:00."}`},
+		{func(p *Printer) error { return p.Value(arg(ns), uint64(1500)) }, "1.5us\n", `{"type":"value","value":1500,"unit":"ns"}`},
+		{func(p *Printer) error { return p.Value(arg(opcode), uint64(2)) }, "read\n", `{"type":"value","value":"read"}`},
+		{func(p *Printer) error { return p.Value(arg(str16), "a b") }, "a b\n", `{"type":"value","value":"a b"}`},
+		{func(p *Printer) error { return p.Value(arg(str16), nil) }, "-\n", `{"type":"value","value":null}`},
+		{func(p *Printer) error { return p.Value(pair, []any{uint64(1), nil}) }, "(write, -)\n", `{"type":"value","value":["write",null]}`},
+		{func(p *Printer) error {
+			return p.Value(&expr{typ: probes.Type{Kind: tuple + 1}, elems: []probes.Type{opcode}}, []any{uint64(1), nil, uint64(2)})
+		}, "[write,-,read]\n", `{"type":"value","value":["write",null,"read"]}`},
+		{func(p *Printer) error {
+			m := aggregation("sum", codegen.Agg{Func: codegen.Sum}, size, str16)
+			return p.Element(m, filled(m, []any{"a"}, 4096), 0)
+		}, "4KiB\n", `{"type":"value","value":4096,"unit":"bytes"}`},
+		{func(p *Printer) error {
+			m := aggregation("rate", codegen.Agg{Func: codegen.Rate}, u64)
+			return p.Element(m, filled(m, nil, 3), 20*time.Second)
+		}, "0.15/s\n", `{"type":"value","value":{"total":3,"per_second":0.15}}`},
+		{func(p *Printer) error {
+			m := aggregation("hist", codegen.Agg{Func: codegen.Hist}, u64)
+			return p.Element(m, filled(m, nil, 3), 0)
+		}, "[2, 4)                 1 |" + strings.Repeat("@", 52) + "|\n\n", `{"type":"value","value":[{"lo":2,"hi":4,"n":1}]}`},
+	} {
+		for f, want := range map[Format]string{Text: test.text, JSON: test.json + "\n"} {
+			var b bytes.Buffer
+			p := NewPrinter(&b, f, time.Time{})
+			for range 2 { // nothing is left over from the first time
+				b.Reset()
+				if err := test.print(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := b.String(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			if f == JSON && !json.Valid(b.Bytes()) {
+				t.Errorf("%s is not valid", b.Bytes())
+			}
+		}
+	}
+}
+
+func TestRateDigits(t *testing.T) {
+	for x, want := range map[float64]string{0: "0", 0.0123456: "0.0123", 0.5: "0.5", 1.0 / 3: "0.333", 9.999: "10", 12.34: "12.3", 1234.5: "1234.5", 2e6: "2000000"} {
+		if got := rateDigits(x); got != want {
+			t.Errorf("%v: got %s, want %s", x, got, want)
+		}
+	}
+}
+
+func BenchmarkMap(b *testing.B) {
+	m := aggregation("count", codegen.Agg{Func: codegen.Count}, u64, u64, str16)
+	var entries []entry
+	for i := range uint64(10_000) {
+		entries = append(entries, entry{key: []any{i, "comm"}, state: []uint64{i * 7919 % 10_007}})
+	}
+	for _, f := range []Format{Text, JSON} {
+		b.Run(string(f), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := NewPrinter(io.Discard, f, time.Time{}).Map(m, slices.Clone(entries), mapOptions{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

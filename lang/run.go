@@ -1,0 +1,354 @@
+package lang
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"trace/lang/codegen"
+	"trace/probes"
+)
+
+// RunOptions are what a run needs of its surroundings.
+type RunOptions struct {
+	Printer *Printer
+	// Shadow is where the second, user-space run of a comparison prints.
+	Shadow *Printer
+	// Muted begin clauses print nothing: they did so before.
+	Muted bool
+	// Now returns the time as nsecs tells it.
+	Now func() uint64
+	// Context ends loops of begin and interval clauses.
+	Context context.Context
+}
+
+// Run is one run of a plan: its maps, and what user space does. Its methods may be called from several goroutines.
+type Run struct {
+	plan *Plan
+	mu   sync.Mutex
+
+	muted   bool
+	machine *machine
+	shadow  *machine // nil but in a comparison
+	kernel  map[string]*ebpf.Map
+	sites   []*siteRun
+	bodies  map[*probes.Probe][]*siteRun // whole, of the shadow
+	moments map[*Clause]*block           // begin, end and interval clauses
+	// rejected counts records that the user part of a predicate rejected.
+	rejected map[*probes.Probe]uint64
+}
+
+// siteRun is a site, compiled.
+type siteRun struct {
+	pred   *evaluator // nil: passes
+	block  *block
+	shadow bool
+}
+
+// Start creates the maps of a plan. Close releases them.
+func (p *Plan) Start(o RunOptions) (*Run, error) {
+	r := &Run{plan: p, muted: o.Muted, kernel: map[string]*ebpf.Map{}, moments: map[*Clause]*block{}, rejected: map[*probes.Probe]uint64{}}
+	err := r.start(o)
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+func (r *Run) start(o RunOptions) error {
+	if err := r.createMaps(); err != nil {
+		return err
+	}
+	r.machine = r.newMachine(o, o.Printer, r.store)
+	if r.plan.options.Compare {
+		r.shadow = r.newMachine(o, o.Shadow, func(m *mapInfo) mapStore { return r.plan.userStore(m) })
+	}
+	return r.compile()
+}
+
+func (r *Run) newMachine(o RunOptions, printer *Printer, store func(*mapInfo) mapStore) *machine {
+	stores := map[*mapInfo]mapStore{}
+	for _, m := range r.plan.program.maps {
+		stores[m] = store(m)
+	}
+	return &machine{stores: stores, printer: printer, now: o.Now, started: r.plan.options.Started, ctx: o.Context}
+}
+
+// store of a map, where the plan has it.
+func (r *Run) store(m *mapInfo) mapStore {
+	k := r.plan.maps[m]
+	if k == nil {
+		return r.plan.userStore(m)
+	}
+	return &kernelStore{
+		kernelMap: k, m: r.kernel[k.code.Name], epochs: r.kernel[codegen.EpochsName],
+		aggs: map[string]*kernelAgg{}, own: r.plan.userStore(m),
+	}
+}
+
+// userStore keeps a map in user space, with room for as many keys as it would have in the kernel.
+func (p *Plan) userStore(m *mapInfo) *userStore {
+	return newUserStore(m, p.newMap(m).Entries)
+}
+
+// createMaps creates the maps that the code refers to.
+func (r *Run) createMaps() error {
+	var all []*codegen.Map
+	for _, m := range r.plan.program.maps {
+		if k := r.plan.maps[m]; k != nil {
+			all = append(all, k.code)
+		}
+	}
+	var used []string
+	for _, c := range r.plan.codes {
+		used = append(used, c.Maps...)
+	}
+	for _, spec := range codegen.MapSpecs(all, used) {
+		m, err := ebpf.NewMap(spec)
+		if err != nil {
+			return fmt.Errorf("map %s of %d entries: %w (--map-size sets the number of entries)", spec.Name, spec.MaxEntries, err)
+		}
+		r.kernel[spec.Name] = m
+	}
+	return nil
+}
+
+// compile prepares what user space evaluates.
+func (r *Run) compile() error {
+	for _, s := range r.plan.sites {
+		run, err := compileSite(&body{probe: s.part.probe, pred: s.pred, stmts: s.stmts, prints: s.prints})
+		if err != nil {
+			return err
+		}
+		run.shadow = s.shadow
+		r.sites = append(r.sites, run)
+	}
+	if r.shadow != nil {
+		r.bodies = map[*probes.Probe][]*siteRun{}
+		for _, b := range r.plan.parts {
+			run, err := compileSite(b.body)
+			if err != nil {
+				return err
+			}
+			r.bodies[b.probe] = append(r.bodies[b.probe], run)
+		}
+	}
+	for _, c := range r.plan.program.clauses {
+		if c.kind == onEvent {
+			continue
+		}
+		block, err := compileBody(c.bodies[nil])
+		if err != nil {
+			return err
+		}
+		r.moments[c] = block
+	}
+	return nil
+}
+
+// compileSite keeps the predicate apart: whether it holds is counted.
+func compileSite(b *body) (run *siteRun, err error) {
+	run = &siteRun{}
+	if b.pred != nil {
+		if run.pred, err = newEvaluator(b.pred); err != nil {
+			return nil, err
+		}
+	}
+	run.block, err = compileBody(&body{probe: b.probe, stmts: b.stmts, prints: b.prints})
+	return run, err
+}
+
+// Maps are those that the code refers to, for [probes.AttachOptions].
+func (r *Run) Maps() map[string]*ebpf.Map { return r.kernel }
+
+// Close releases the maps.
+func (r *Run) Close() error {
+	var errs []error
+	for _, m := range r.kernel {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Begin runs the begin clauses. Programs are attached after it.
+func (r *Run) Begin() error {
+	if r.muted {
+		defer func(p *Printer) { r.machine.printer = p }(r.machine.printer)
+		r.machine.printer = NewPrinter(io.Discard, Text, time.Time{})
+	}
+	return r.at(onBegin)
+}
+
+// End runs the end clauses and prints all maps. Programs are detached before it.
+func (r *Run) End() error {
+	for _, m := range r.machines() {
+		m.ctx = context.Background() // the end of the run does not end its last loops
+	}
+	if err := r.at(onEnd); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.machines() {
+		for _, info := range r.plan.program.maps {
+			if err := m.printMap(info, mapOptions{elapsed: m.elapsed(info)}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Run) machines() []*machine {
+	if r.shadow != nil {
+		return []*machine{r.machine, r.shadow}
+	}
+	return []*machine{r.machine}
+}
+
+func (r *Run) at(kind clauseKind) error {
+	for _, c := range r.plan.program.clauses {
+		if c.kind == kind {
+			if err := r.moment(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// moment runs a clause that no event causes.
+func (r *Run) moment(c *Clause) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.machines() {
+		if err := m.run(r.moments[c], &scope{}); err != nil {
+			return fmt.Errorf("%s: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// Intervals are the interval clauses of the program.
+func (r *Run) Intervals() []*Clause {
+	return slices.DeleteFunc(slices.Clone(r.plan.program.clauses), func(c *Clause) bool { return c.kind != onInterval })
+}
+
+// Interval runs an interval clause; it is due every c.Period.
+func (r *Run) Interval(c *Clause) error {
+	if r.Stopped() {
+		return nil
+	}
+	return r.moment(c)
+}
+
+// Stopped tells whether exit() was called.
+func (r *Run) Stopped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.machine.stopped
+}
+
+// Event does what is left of a clause for a record. It tells whether the record passed what is left of the predicate.
+func (r *Run) Event(e *probes.Event) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.sites[e.Layout().ID]
+	if s.shadow {
+		return false, r.follow(e)
+	}
+	if r.machine.stopped {
+		return false, nil
+	}
+	passed, err := s.run(r.machine, e)
+	if !passed {
+		r.rejected[e.Probe]++
+	}
+	return passed, err
+}
+
+// follow runs the whole program on an event in the second machine.
+func (r *Run) follow(e *probes.Event) error {
+	for _, s := range r.bodies[e.Probe] {
+		if r.shadow.stopped {
+			break
+		}
+		if _, err := s.run(r.shadow, e); err != nil {
+			return fmt.Errorf("second run: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *siteRun) run(m *machine, e *probes.Event) (bool, error) {
+	sc := &scope{event: e, machine: m}
+	if s.pred != nil {
+		v, err := s.pred.eval(sc)
+		if err != nil || v != true {
+			return false, err
+		}
+	}
+	return true, m.run(s.block, sc)
+}
+
+// Rejected is the number of records of a probe that user space rejected.
+func (r *Run) Rejected(p *probes.Probe) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rejected[p]
+}
+
+// MapLosses are what could not be done in a map.
+type MapLosses struct {
+	Map     string // with its @
+	Entries uint32 // that it has room for
+	codegen.MapCounters
+}
+
+// MapLosses of the maps that lost something or skipped absent values.
+func (r *Run) MapLosses() ([]MapLosses, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []MapLosses
+	for _, m := range r.plan.program.maps {
+		l := MapLosses{Map: m.name, Entries: r.plan.newMap(m).Entries}
+		if k := r.plan.maps[m]; k != nil {
+			l.Entries = k.code.Entries
+			if counters := r.kernel[codegen.CountersName]; counters != nil {
+				var cpus []codegen.MapCounters
+				if err := counters.Lookup(uint32(k.code.Index), &cpus); err != nil {
+					return nil, fmt.Errorf("counters of %s: %w", m.name, err)
+				}
+				for _, c := range cpus {
+					l.add(c)
+				}
+			}
+		}
+		if s, ok := r.machine.stores[m].(interface{ counters() codegen.MapCounters }); ok {
+			l.add(s.counters())
+		}
+		if l.MapCounters != (codegen.MapCounters{}) {
+			all = append(all, l)
+		}
+	}
+	return all, nil
+}
+
+func (l *MapLosses) add(c codegen.MapCounters) {
+	l.Full += c.Full
+	l.NoMemory += c.NoMemory
+	l.Busy += c.Busy
+	l.Absent += c.Absent
+}
+
+// Lost is the number of updates that were lost.
+func (l MapLosses) Lost() uint64 { return l.Full + l.NoMemory + l.Busy }
+
+// Period of an interval clause.
+func (c *Clause) Period() time.Duration { return c.period }

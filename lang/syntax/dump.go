@@ -1,0 +1,117 @@
+package syntax
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// Dump returns the tree as text: all brackets, numbers as their values, one statement a line. Programs that differ only in
+// their layout and in the spelling of the same tree have the same text.
+func Dump(p *Program) string {
+	var b strings.Builder
+	line := func(parts ...string) { b.WriteString(strings.Join(parts, " ") + "\n") }
+	for _, param := range p.Params {
+		line("param", param.Name, dump(param.Default), strconv.Quote(param.Help))
+	}
+	for _, let := range p.Lets {
+		line("let", let.Map, let.Kind, dump(let.Entries))
+	}
+	for _, c := range p.Clauses {
+		probes := make([]string, len(c.Probes))
+		for i, r := range c.Probes {
+			probes[i] = r.String()
+		}
+		line(strings.Join(probes, ","), dump(c.Pred))
+		dumpBlock(&b, c.Body, 1)
+	}
+	if p.Expr != nil {
+		line(dump(p.Expr))
+		dumpBlock(&b, p.Body, 1)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// Equal tells whether two programs have the same tree.
+func Equal(p, q *Program) bool { return Dump(p) == Dump(q) }
+
+func dumpBlock(b *strings.Builder, block *Block, indent int) {
+	if block == nil {
+		return
+	}
+	tabs := strings.Repeat("\t", indent)
+	line := func(parts ...string) { b.WriteString(tabs + strings.Join(parts, " ") + "\n") }
+	line("{")
+	for _, s := range block.Stmts {
+		switch s := s.(type) {
+		case *Assign:
+			line(dump(s.Target), s.Op, dump(s.Value))
+		case *Call:
+			line(dump(s.Call))
+		case *Return:
+			line("return")
+		case *If:
+			line("if", dump(s.Cond))
+			dumpBlock(b, s.Then, indent+1)
+			if s.Else != nil {
+				line("else")
+				dumpBlock(b, s.Else, indent+1)
+			}
+		case *For:
+			line("for", s.Var, dump(s.In))
+			dumpBlock(b, s.Body, indent+1)
+		}
+	}
+	line("}")
+}
+
+// dump returns an expression with every bracket; a dash if there is none.
+func dump(n ast.Node) string {
+	switch n := n.(type) {
+	case nil:
+		return "-"
+	case *ast.NilNode:
+		return "nil"
+	case *ast.ConstantNode:
+		switch v := n.Value.(type) {
+		case Int:
+			return fmt.Sprint(v.Value)
+		case Float:
+			return fmt.Sprint(v.Value, "f")
+		}
+	case *ast.UnaryNode:
+		return "(" + n.Operator + " " + dump(n.Node) + ")"
+	case *ast.BinaryNode:
+		return "(" + dump(n.Left) + " " + n.Operator + " " + dump(n.Right) + ")"
+	case *ast.ConditionalNode:
+		return "(" + dump(n.Cond) + " ? " + dump(n.Exp1) + " : " + dump(n.Exp2) + ")"
+	case *ast.ArrayNode:
+		return "[" + dumpAll(n.Nodes) + "]"
+	case *ast.CallNode:
+		return dump(n.Callee) + "(" + dumpAll(n.Arguments) + ")"
+	case *MapRef:
+		if n.Key == nil {
+			return n.Name
+		}
+		return n.Name + "[" + dumpAll(n.Key) + "]"
+	case *Tuple:
+		return "(tuple " + dumpAll(n.Elems) + ")"
+	case *Member:
+		return "(" + dump(n.Of) + " ." + strconv.Itoa(n.Index) + ")"
+	case *Cast:
+		return "(" + n.To + " " + dump(n.Of) + ")"
+	case *NamedArg:
+		return n.Name + "=" + dump(n.Value)
+	}
+	return Print(n) // names, strings, true, false and #
+}
+
+func dumpAll(all []ast.Node) string {
+	texts := make([]string, len(all))
+	for i, n := range all {
+		texts[i] = dump(n)
+	}
+	return strings.Join(texts, " ")
+}

@@ -1,0 +1,210 @@
+package syntax
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// Format returns the canonical text of the program src, with its comments and with single blank lines where it has some. The
+// name stands in the errors, which are an [ErrorList].
+func Format(name, src string) (string, error) {
+	p, err := Parse(name, src)
+	if err != nil {
+		return "", err
+	}
+	return p.String() + "\n", nil
+}
+
+// String returns the canonical text: it parses to the same tree. A comment stands above the statement or clause that it
+// precedes or is within, or after it if it does so in the source.
+func (p *Program) String() string {
+	l := &layout{src: p.Source.Text, comments: p.Comments, first: true}
+	items := p.items()
+	for i, it := range items {
+		next := len(l.src)
+		if i+1 < len(items) {
+			next = items[i+1].span.From
+		}
+		l.item(it, next)
+	}
+	l.flush(len(l.src))
+	return strings.TrimSuffix(l.b.String(), "\n")
+}
+
+// item is what stands alone at the top of a program.
+type item struct {
+	span Span
+	head string
+	body *Block
+}
+
+// items returns what the program holds, in the order of the text.
+func (p *Program) items() []item {
+	if p.Expr != nil {
+		return []item{{extent(p.Expr, p.Body), Print(p.Expr), p.Body}}
+	}
+	var all []item
+	for _, param := range p.Params {
+		all = append(all, item{param.Span, param.String(), nil})
+	}
+	for _, let := range p.Lets {
+		all = append(all, item{let.Span, let.String(), nil})
+	}
+	for _, c := range p.Clauses {
+		all = append(all, item{c.Span, c.head(), c.Body})
+	}
+	slices.SortStableFunc(all, func(a, b item) int { return a.span.From - b.span.From })
+	return all
+}
+
+// extent is the place of an expression and its block.
+func extent(n ast.Node, b *Block) Span {
+	span := SpanOf(n)
+	if b != nil {
+		span.To = b.Span.To
+	}
+	return span
+}
+
+// layout writes items and statements line by line, and the comments of the source between them.
+type layout struct {
+	b        strings.Builder
+	src      string
+	comments []Comment // those that are still to be written
+	indent   int
+	first    bool // of the program or the block: no blank line precedes
+	apart    bool // a blank line has to precede
+}
+
+func (l *layout) item(it item, next int) {
+	head := it.span.To
+	if it.body != nil {
+		head = it.body.Span.From
+	}
+	l.lead(it.span.From, head)
+	l.b.WriteString(it.head)
+	if it.body != nil {
+		l.b.WriteByte(' ')
+		l.block(it.body)
+	}
+	l.trail(it.span.To, next)
+	l.apart = it.body != nil
+}
+
+// block writes a block, whose statements have a line each.
+func (l *layout) block(b *Block) {
+	inner := len(l.comments) > 0 && l.comments[0].Span.From < b.Span.To
+	if len(b.Stmts) == 0 && !inner {
+		l.b.WriteString("{}")
+		return
+	}
+	next := func(i int) int {
+		if i < len(b.Stmts) {
+			return b.Stmts[i].Pos().From
+		}
+		return b.Span.To
+	}
+	l.b.WriteByte('{')
+	l.trail(b.Span.From+1, next(0))
+	l.indent++
+	l.first = true
+	for i, s := range b.Stmts {
+		l.stmt(s, next(i+1))
+	}
+	l.flush(b.Span.To)
+	l.indent--
+	l.first = false
+	l.tabs()
+	l.b.WriteByte('}')
+}
+
+func (l *layout) stmt(s Stmt, next int) {
+	span := s.Pos()
+	switch s := s.(type) {
+	case *If:
+		l.lead(span.From, s.Then.Span.From)
+		l.ifStmt(s)
+	case *For:
+		l.lead(span.From, s.Body.Span.From)
+		l.b.WriteString(s.head() + " ")
+		l.block(s.Body)
+	default:
+		l.lead(span.From, span.To)
+		l.b.WriteString(PrintStmt(s))
+	}
+	l.trail(span.To, next)
+}
+
+func (l *layout) ifStmt(s *If) {
+	l.b.WriteString(s.head() + " ")
+	l.block(s.Then)
+	switch inner := s.elseIf(); {
+	case inner != nil:
+		l.b.WriteString(" else ")
+		l.ifStmt(inner)
+	case s.Else != nil:
+		l.b.WriteString(" else ")
+		l.block(s.Else)
+	}
+}
+
+// lead begins the line of what starts at from: above it stand the comments that precede it and those in its head, which
+// ends at head.
+func (l *layout) lead(from, head int) {
+	l.flush(from)
+	l.gap(from)
+	for len(l.comments) > 0 && l.comments[0].Span.From < head {
+		l.comment()
+	}
+	l.tabs()
+}
+
+// flush writes the comments before pos, each on its line.
+func (l *layout) flush(pos int) {
+	for len(l.comments) > 0 && l.comments[0].Span.From < pos {
+		l.gap(l.comments[0].Span.From)
+		l.comment()
+	}
+}
+
+// comment writes the next comment. Only at the start of a line a `#` begins one.
+func (l *layout) comment() {
+	text := l.comments[0].Text
+	if text[0] == '#' && l.indent > 0 {
+		text = "//" + text[1:]
+	}
+	l.comments = l.comments[1:]
+	l.tabs()
+	l.b.WriteString(text + "\n")
+}
+
+// trail ends the line of what ends at end, with the comment that follows it there in the source, if that is before next.
+func (l *layout) trail(end, next int) {
+	if len(l.comments) > 0 {
+		if c := l.comments[0]; end <= c.Span.From && c.Span.From < next && l.trails(c, end) {
+			l.b.WriteString(" " + c.Text)
+			l.comments = l.comments[1:]
+		}
+	}
+	l.b.WriteByte('\n')
+}
+
+// trails tells whether c is the end of the line of the source that holds end.
+func (l *layout) trails(c Comment, end int) bool {
+	after, _, _ := strings.Cut(l.src[c.Span.To:], "\n")
+	return !strings.Contains(l.src[end:c.Span.From], "\n") && strings.TrimSpace(after) == ""
+}
+
+// gap writes a blank line if one precedes pos in the source, and none yet.
+func (l *layout) gap(pos int) {
+	before := l.src[:pos]
+	blanks := before[len(strings.TrimRight(before, " \t\r\n")):]
+	if !l.first && (l.apart || strings.Count(blanks, "\n") > 1) {
+		l.b.WriteByte('\n')
+	}
+	l.first, l.apart = false, false
+}
+
+func (l *layout) tabs() { l.b.WriteString(strings.Repeat("\t", l.indent)) }

@@ -1,0 +1,161 @@
+package syntax
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// moments are the probes without a colon, in their spellings. The words are no names of fields.
+var moments = map[string]string{"begin": "begin", "BEGIN": "begin", "end": "end", "END": "end"}
+
+// foreign are the types of bpftrace's probes, which name places in a kernel and not in the catalog.
+var foreign = map[string]bool{
+	"kprobe": true, "kretprobe": true, "uprobe": true, "uretprobe": true, "usdt": true, "tracepoint": true, "rawtracepoint": true,
+	"fentry": true, "fexit": true, "kfunc": true, "kretfunc": true, "software": true, "hardware": true, "watchpoint": true,
+	"asyncwatchpoint": true, "iter": true,
+}
+
+// timed tells whether probes of the group are timers, with a duration or a rate after the colon.
+func timed(group string) bool { return group == "interval" || group == "profile" }
+
+// probe reads `group:name` at pos, without blanks and as written. The group may hold `*`, but no `?`: then a?b:c is a
+// condition.
+func (l lexer) probe(pos int) (ref ProbeRef, ok bool) {
+	run := func(from int, extra string) int {
+		for from < len(l.src) && (isLetter(l.src[from]) || isDigit(l.src[from]) || strings.IndexByte(extra, l.src[from]) >= 0) {
+			from++
+		}
+		return from
+	}
+	colon := run(pos, "*")
+	if colon == pos || colon == len(l.src) || l.src[colon] != ':' {
+		return ProbeRef{}, false
+	}
+	ref.Group = l.src[pos:colon]
+	extra := "*?:"
+	if timed(ref.Group) {
+		extra = ":$.µμ"
+	}
+	end := run(colon+1, extra)
+	ref.Name, ref.Span = l.src[colon+1:end], Span{pos, end}
+	return ref, true
+}
+
+// atProbe tells whether the token at hand begins a probe.
+func (p *parser) atProbe() bool { return p.isProbe(p.lex, p.tok) }
+
+// isProbe tells whether t, after which l stands, begins a probe.
+func (p *parser) isProbe(l lexer, t token) bool {
+	_, ok := l.probe(t.span.From)
+	return ok || t.kind == ident && moments[t.text] != ""
+}
+
+// probe parses a reference to probes.
+func (p *parser) probe() ProbeRef {
+	ref, ok := p.lex.probe(p.tok.span.From)
+	if !ok {
+		return p.moment()
+	}
+	switch {
+	case foreign[ref.Group]:
+		p.fail(ref.Span, fmt.Sprintf("probes of the type %s are not available", ref.Group), "probes have a group and a name, and trace -l lists them")
+	case timed(ref.Group):
+		p.timer(&ref)
+	case ref.Name == "":
+		p.fail(ref.Span, fmt.Sprintf("expected the name of a probe after %s:", ref.Group),
+			fmt.Sprintf("write it without blanks, or %s:* for all of the group", ref.Group))
+	case strings.Contains(ref.Name, ":"):
+		p.fail(ref.Span, "a probe has two parts", "a probe is group:name, and trace -l lists them")
+	}
+	p.lex.pos, p.tok.span.To = ref.Span.To, ref.Span.To
+	p.next()
+	return ref
+}
+
+func (p *parser) moment() ProbeRef {
+	t := p.tok
+	if t.kind != ident || moments[t.text] == "" {
+		p.unexpected("a probe", "a probe is group:name, like nvme:complete_rq or nvme:*")
+	}
+	p.next()
+	return ProbeRef{Group: moments[t.text], Span: t.span}
+}
+
+// timer normalises what stands after interval: and profile:, where s:1 is 1s, and hz:99 is 99hz.
+func (p *parser) timer(ref *ProbeRef) {
+	text := ref.Name
+	if param, ok := strings.CutPrefix(text, "$"); ok && isName(param) {
+		return
+	}
+	if unit, n, ok := strings.Cut(text, ":"); ok {
+		text = n + unit
+	}
+	name, ok := duration(text)
+	help := "write interval:1s, interval:100ms or, with a param of the program, interval:$name"
+	if ref.Group == "profile" {
+		name, ok = rate(text)
+		help = "write profile:99hz, or profile:10ms for 100hz: as a duration it has to divide a second"
+	}
+	if !ok {
+		p.fail(ref.Span, fmt.Sprintf("%s does not say how often", ref), help)
+	}
+	ref.Name = name
+}
+
+// duration returns text if it is a duration above zero, or the one that the rate text means.
+func duration(text string) (string, bool) {
+	if n, ok := hertz(text); ok {
+		return formatDuration((1e9 + n/2) / n), true
+	}
+	return text, nanoseconds(text) > 0
+}
+
+// rate returns the rate that text is or, as a duration, means.
+func rate(text string) (string, bool) {
+	if n, ok := hertz(text); ok {
+		return fmt.Sprintf("%dhz", n), true
+	}
+	ns := nanoseconds(text)
+	if ns == 0 || 1e9%ns != 0 {
+		return "", false
+	}
+	return fmt.Sprintf("%dhz", 1e9/ns), true
+}
+
+// hertz reads a whole rate between 1hz and 1000000000hz.
+func hertz(text string) (n uint64, ok bool) {
+	digits, unit := cutUnit(text)
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n, err == nil && strings.EqualFold(unit, "hz") && 0 < n && n <= 1e9
+}
+
+// nanoseconds reads a duration; 0 if text is none.
+func nanoseconds(text string) uint64 {
+	_, unit := cutUnit(text)
+	v, msg, _ := parseNumber(text)
+	if msg != "" || units[unit] == 0 || strings.HasSuffix(unit, "B") {
+		return 0
+	}
+	return v
+}
+
+// formatDuration writes nanoseconds in the largest unit in which they are a whole number.
+func formatDuration(ns uint64) string {
+	for _, unit := range []string{"s", "ms", "us"} {
+		if ns%units[unit] == 0 {
+			return fmt.Sprintf("%d%s", ns/units[unit], unit)
+		}
+	}
+	return fmt.Sprintf("%dns", ns)
+}
+
+// isName tells whether text is a name without dots.
+func isName(text string) bool {
+	for i := range len(text) {
+		if !isLetter(text[i]) && (i == 0 || !isDigit(text[i])) {
+			return false
+		}
+	}
+	return text != ""
+}

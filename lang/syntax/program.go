@@ -1,0 +1,423 @@
+package syntax
+
+import (
+	"fmt"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// Parse parses a program. The name stands in its errors, which are an [ErrorList].
+func Parse(name, src string) (*Program, error) {
+	p := &parser{lex: lexer{src: src}, source: Source{name, src}}
+	prog := &Program{Source: p.source}
+	p.next()
+	if p.tok.kind == eof {
+		p.errs = append(p.errs, p.source.Error(p.tok.span, "the program is empty", "write an expression, or probe / expression /"))
+		return prog, p.errs.Err()
+	}
+	if p.atItem() {
+		p.items(prog)
+	} else {
+		p.attempt(func() { p.bare(prog) })
+	}
+	prog.Comments = p.comments
+	return prog, p.errs.Err()
+}
+
+// bare parses the expression that is the whole program, and its block.
+func (p *parser) bare(prog *Program) {
+	if p.tok.is("{") {
+		p.fail(p.tok.span, "a block needs a probe or an expression before it", "write probe { … } or expression { … }")
+	}
+	prog.Expr = p.expression()
+	if p.tok.is("{") {
+		prog.Body = p.block()
+	}
+	switch {
+	case p.tok.kind == eof:
+	case p.tok.is(";"), prog.Body != nil:
+		p.fail(p.tok.span, "a bare expression is the whole program", "name the probe of each clause: probe / expression /")
+	case p.tok.assigns() && assignable(prog.Expr):
+		p.fail(p.tok.span, "an assignment stands in a block", "write probe { "+Print(prog.Expr)+" "+p.tok.text+" … }, or == to compare")
+	default:
+		p.unexpected("an operator or the end", "")
+	}
+}
+
+// items parses params, lets and clauses.
+func (p *parser) items(prog *Program) {
+	for p.tok.kind != eof {
+		from := p.tok.span.From
+		if !p.attempt(func() { p.item(prog) }) {
+			p.lost, p.open = false, 0
+			p.skipItem(from)
+		}
+	}
+}
+
+func (p *parser) item(prog *Program) {
+	switch {
+	case p.atParam():
+		prog.Params = append(prog.Params, p.param())
+	case p.atLet():
+		prog.Lets = append(prog.Lets, p.let())
+	case p.atConfig():
+		p.fail(p.tok.span, "a program has no config", "options are flags of the command: trace --help")
+	case p.tok.is("struct"):
+		p.noTypes()
+	default:
+		prog.Clauses = append(prog.Clauses, p.clause())
+	}
+}
+
+// atItem tells whether the token at hand can only begin a param, a let or a clause.
+func (p *parser) atItem() bool {
+	return p.atProbe() || p.atParam() || p.atLet() || p.atConfig() || p.tok.is("struct")
+}
+
+func (p *parser) atParam() bool {
+	if !p.tok.is("param") {
+		return false
+	}
+	name := p.peek()
+	return name.kind == ident && !keywords[name.text]
+}
+
+func (p *parser) atLet() bool { return p.tok.is("let") && p.peek().kind == mapname }
+
+func (p *parser) atConfig() bool { return p.tok.is("config") && p.peek().is("=") }
+
+// skipItem goes from the mistake in the item at from to where the next one begins.
+func (p *parser) skipItem(from int) {
+	for depth := 0; p.tok.kind != eof; {
+		if p.tok.nl && p.tok.span.From > from && p.atItem() {
+			return
+		}
+		done := false
+		switch {
+		case p.tok.is("{"):
+			depth++
+		case p.tok.is("}"):
+			depth--
+			done = depth <= 0
+		case p.tok.is(";"):
+			done = depth == 0
+		}
+		if !p.attempt(p.next) || done {
+			break
+		}
+	}
+	if p.prev.is("}") && p.tok.is(";") {
+		p.attempt(p.next)
+	}
+}
+
+// param parses `param name = literal "help"`.
+func (p *parser) param() *Param {
+	from := p.tok.span.From
+	p.next()
+	param := &Param{Name: p.tok.text}
+	if !isName(param.Name) {
+		p.fail(p.tok.span, "the name of a param has no dots", "it becomes a flag: --name=VALUE")
+	}
+	p.next()
+	p.expect("=", "the = of the param", "write param name = 10ms \"help\"")
+	param.Default = p.literal()
+	if p.tok.kind == str {
+		param.Help = p.tok.text
+		p.next()
+	}
+	param.Span = Span{from, p.prev.span.To}
+	p.separator("the help in quotes, a newline or ;", false)
+	return param
+}
+
+// literal parses a number, perhaps negative, a string, true or false.
+func (p *parser) literal() ast.Node {
+	t := p.tok
+	switch {
+	case t.is("-") && p.peek().kind == number:
+		p.next()
+		return p.at(&ast.UnaryNode{Operator: "-", Node: p.primary()}, t.span.From)
+	case t.kind == number, t.kind == str, t.is("true"), t.is("false"):
+		return p.primary()
+	}
+	p.unexpected("a literal", "a number, duration, size, string, true or false")
+	return nil
+}
+
+// let parses `let @x = lru(10000)`.
+func (p *parser) let() *Let {
+	const help = "write let @x = lru(10000)"
+	from := p.tok.span.From
+	p.next()
+	let := &Let{Map: p.tok.text}
+	p.next()
+	p.expect("=", "the = of the map", help)
+	if let.Kind = p.tok.text; p.tok.kind != ident {
+		p.unexpected("the kind of the map", help)
+	}
+	p.next()
+	p.expect("(", "the number of entries in brackets", help)
+	if p.tok.kind != number {
+		p.unexpected("the number of entries", help)
+	}
+	let.Entries = p.primary()
+	p.expect(")", ")", help)
+	let.Span = Span{from, p.prev.span.To}
+	p.separator("a newline or ;", false)
+	return let
+}
+
+// clause parses `probe, probe / predicate / { … }` and the separator after it. Newlines may stand between its parts.
+func (p *parser) clause() *Clause {
+	from := p.tok.span.From
+	c := &Clause{Probes: []ProbeRef{p.probe()}}
+	for p.tok.is(",") {
+		p.next()
+		c.Probes = append(c.Probes, p.probe())
+	}
+	want := "a predicate in slashes, a block, a newline or ;"
+	if p.tok.is("/") {
+		c.Pred = p.slashes()
+		want = "a block, a newline or ;"
+	}
+	if p.tok.is("{") {
+		c.Body = p.block()
+	}
+	c.Span = Span{from, p.prev.span.To}
+	p.separator(want, c.Body != nil || c.Pred != nil && p.atProbe())
+	return c
+}
+
+// slashes parses a predicate.
+func (p *parser) slashes() ast.Node {
+	slash := p.tok.span
+	p.predicate = true
+	p.next()
+	pred := p.expression()
+	if !p.tok.is("/") {
+		if p.tok.kind == eof {
+			p.fail(slash, "the predicate is not closed", "write / after the expression; // begins a comment")
+		}
+		p.unexpected("an operator or the / that closes the predicate", "")
+	}
+	p.predicate = false
+	p.next()
+	return pred
+}
+
+// separator parses what stands between items: a semicolon or a newline, which may be missing if ok.
+func (p *parser) separator(want string, ok bool) {
+	switch {
+	case p.tok.is(";"):
+		p.next()
+	case p.tok.kind == eof || p.tok.nl || ok:
+	default:
+		p.unexpected(want, "")
+	}
+}
+
+// block parses `{ statement; … }`. A mistake in a statement ends just that.
+func (p *parser) block() *Block {
+	brace := p.tok.span
+	p.expect("{", "a block in braces", "")
+	b := &Block{}
+	for !p.tok.is("}") {
+		from := p.tok.span.From
+		switch {
+		case p.tok.is(";"):
+			p.next()
+		case p.tok.kind == eof, p.tok.nl && p.atProbe():
+			p.lose(brace, "the block is not closed", "write } after its last statement")
+		case p.attempt(func() { b.Stmts = append(b.Stmts, p.stmt()) }):
+		case p.lost || !p.skipStmt(from): // the mistake is reported, and the end of the block is not to be found
+			p.lost = true
+			panic(bailout{})
+		}
+	}
+	p.next()
+	b.Span = Span{brace.From, p.prev.span.To}
+	return b
+}
+
+// skipStmt goes from the mistake in the statement at from to where the next one begins or the block ends, and tells whether
+// there is such a place. A semicolon in open brackets is none, but a new line may be: perhaps one was not closed.
+func (p *parser) skipStmt(from int) bool {
+	brackets := p.open
+	p.open = 0
+	for depth := 0; p.tok.kind != eof; p.next() {
+		newline := p.tok.nl && p.tok.span.From > from
+		switch {
+		case newline && p.atProbe():
+			return true
+		case depth == 0 && (p.tok.is("}") || p.tok.is(";") && brackets <= 0 || newline && p.prev.endsStmt() && p.tok.beginsStmt()):
+			return true
+		case p.tok.is("("), p.tok.is("["):
+			brackets++
+		case p.tok.is(")"), p.tok.is("]"):
+			brackets--
+		case p.tok.is("{"):
+			depth++
+		case p.tok.is("}"):
+			if depth--; depth == 0 && !p.peek().is("else") {
+				p.next()
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// endsStmt tells whether a statement may end with t, so that a newline after it may part it from the next.
+func (t token) endsStmt() bool {
+	switch t.kind {
+	case op:
+		return t.is(")") || t.is("]") || t.is("}") || t.counts()
+	case ident:
+		return !keywords[t.text] || t.is("true") || t.is("false") || t.is("nil")
+	}
+	return true
+}
+
+// beginsStmt tells whether a statement may begin with t.
+func (t token) beginsStmt() bool {
+	return t.kind == ident && !keywords[t.text] || t.kind == variable || t.kind == mapname || t.counts()
+}
+
+// stmt parses a statement and makes sure that it ends.
+func (p *parser) stmt() Stmt {
+	from := p.tok.span.From
+	s := p.statement(from)
+	if p.tok.is(";") || p.tok.is("}") || p.tok.nl || p.prev.is("}") || p.tok.kind == eof {
+		return s
+	}
+	p.unexpected("an operator, a newline, ; or }", "")
+	return nil
+}
+
+func (p *parser) statement(from int) Stmt {
+	t := p.tok
+	switch {
+	case t.kind == mapname, t.kind == variable, t.counts():
+		return p.assign(from)
+	case t.kind != ident || keywords[t.text]:
+	case t.text == "if":
+		return p.ifStmt(from)
+	case t.text == "for":
+		return p.forStmt(from)
+	case t.text == "return":
+		p.next()
+		return &Return{t.span}
+	case t.text == "while", t.text == "unroll":
+		p.fail(t.span, t.text+" is not available", "write for ($i : a..b) { … }, in begin, end and interval clauses")
+	case t.text == "let" && p.peek().kind == variable:
+		p.fail(t.span, "a variable is not declared", "write $x = … alone")
+	case t.text == "let":
+		p.fail(t.span, "a map is declared outside of blocks", "write let @x = lru(10000) at the start of the program")
+	case p.peek().is("("):
+		call, _ := p.name().(*ast.CallNode)
+		return &Call{call, Span{from, p.prev.span.To}}
+	}
+	p.unexpected("a statement", "a statement is an assignment, a call, if, for or return")
+	return nil
+}
+
+// assignments are the operators of assignments that have a value.
+var assignments = map[string]bool{
+	"=": true, "+=": true, "-=": true, "*=": true, "/=": true, "%=": true, "&=": true, "|=": true, "^=": true, "<<=": true, ">>=": true,
+}
+
+func (t token) counts() bool  { return t.is("++") || t.is("--") }
+func (t token) assigns() bool { return t.counts() || t.kind == op && assignments[t.text] }
+
+// assignable tells whether n can be assigned to.
+func assignable(n ast.Node) bool {
+	switch n := n.(type) {
+	case *MapRef:
+		return true
+	case *ast.IdentifierNode:
+		return n.Value[0] == '$'
+	}
+	return false
+}
+
+// assign parses an assignment, or ++ or -- on either side of its target.
+func (p *parser) assign(from int) Stmt {
+	s := &Assign{}
+	if p.tok.counts() {
+		s.Op = p.tok.text
+		p.next()
+		s.Target = p.target()
+	} else {
+		s.Target = p.target()
+		s.Op = p.tok.text
+		if !p.tok.assigns() {
+			p.unexpected("an assignment", fmt.Sprintf("write %s = …, or another of += -= ++ --", Print(s.Target)))
+		}
+		p.next()
+		if assignments[s.Op] {
+			s.Value = p.expression()
+		}
+	}
+	s.Span = Span{from, p.prev.span.To}
+	return s
+}
+
+// target parses what can be assigned to.
+func (p *parser) target() ast.Node {
+	if p.tok.kind != mapname && p.tok.kind != variable {
+		p.unexpected("a map or a variable", "")
+	}
+	return p.primary()
+}
+
+// ifStmt parses `if (cond) { … } else …`. `else if` is a block of one if that has its place.
+func (p *parser) ifStmt(from int) *If {
+	p.next()
+	s := &If{Cond: p.expression(), Then: p.block()}
+	if p.tok.is("else") {
+		p.next()
+		if p.tok.is("if") {
+			inner := p.ifStmt(p.tok.span.From)
+			s.Else = &Block{[]Stmt{inner}, inner.Span}
+		} else {
+			s.Else = p.block()
+		}
+	}
+	s.Span = Span{from, p.prev.span.To}
+	return s
+}
+
+// forStmt parses `for ($kv : @map) { … }` or `for ($i : a..b) { … }`.
+func (p *parser) forStmt(from int) *For {
+	const help = "write for ($kv : @map) { … } or for ($i : a..b) { … }"
+	p.next()
+	p.expect("(", "(", help)
+	p.open++
+	s := &For{Var: p.tok.text}
+	if p.tok.kind != variable {
+		p.unexpected("a variable", help)
+	}
+	p.next()
+	p.expect(":", ":", help)
+	s.In = p.expression()
+	if !iterable(s.In) {
+		p.fail(SpanOf(s.In), "this is no map and no range", help)
+	}
+	p.open--
+	p.expect(")", ")", help)
+	s.Body = p.block()
+	s.Span = Span{from, p.prev.span.To}
+	return s
+}
+
+func iterable(n ast.Node) bool {
+	switch n := n.(type) {
+	case *MapRef:
+		return n.Key == nil
+	case *ast.BinaryNode:
+		return n.Operator == ".."
+	}
+	return false
+}

@@ -1,0 +1,58 @@
+package syntax
+
+import "github.com/expr-lang/expr/ast"
+
+// Walk calls visit for n and, if it returns true, walks its operands in the order of the text. The name of a called function
+// is no node of its own, so that every identifier that is visited is a value.
+func Walk(n ast.Node, visit func(ast.Node) bool) {
+	if !visit(n) {
+		return
+	}
+	for _, operand := range operands(n) {
+		Walk(operand, visit)
+	}
+}
+
+func operands(n ast.Node) []ast.Node {
+	switch n := n.(type) {
+	case *ast.UnaryNode:
+		return []ast.Node{n.Node}
+	case *ast.BinaryNode:
+		return []ast.Node{n.Left, n.Right}
+	case *ast.ConditionalNode:
+		return []ast.Node{n.Cond, n.Exp1, n.Exp2}
+	case *ast.ArrayNode:
+		return n.Nodes
+	case *ast.CallNode:
+		return n.Arguments
+	case *MapRef:
+		return n.Key
+	case *Tuple:
+		return n.Elems
+	case *Member:
+		return []ast.Node{n.Of}
+	case *Cast:
+		return []ast.Node{n.Of}
+	case *NamedArg:
+		return []ast.Node{n.Value}
+	}
+	return nil
+}
+
+// WalkStmts calls visit for every statement of the block, also for those in the blocks of its statements, which come after
+// it. The block may be nil.
+func WalkStmts(b *Block, visit func(Stmt)) {
+	if b == nil {
+		return
+	}
+	for _, s := range b.Stmts {
+		visit(s)
+		switch s := s.(type) {
+		case *If:
+			WalkStmts(s.Then, visit)
+			WalkStmts(s.Else, visit)
+		case *For:
+			WalkStmts(s.Body, visit)
+		}
+	}
+}

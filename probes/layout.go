@@ -1,0 +1,207 @@
+package probes
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+)
+
+// Layout of a record in the ring buffer: its ID as 64 bits, then the parts of the event struct that hold its fields and their
+// presence bits, then values that the code computed. The parts lie in the record as aligned as they do in the struct.
+type Layout struct {
+	ID     int
+	Probe  *Probe
+	Fields []*Field
+	// Size of the record in bytes, a multiple of 8.
+	Size int
+
+	copies []Copy
+	places []place // of the fields, by their index in the probe
+	slots  []slot  // of the values
+}
+
+// Copy is a part of a record: Size bytes at From in the event struct are at To in the record.
+type Copy struct{ From, To, Size int }
+
+// place says where a field is in the record; hasMask is 0 if it is always there.
+type place struct {
+	field   *Field
+	at      int
+	hasAt   int
+	hasMask uint8
+}
+
+// slot says where a value is in the record.
+type slot struct {
+	typ                Type
+	at, size, presence int
+}
+
+const recordHeader = 8
+
+// NewLayout lays out the records with a number of their own: what is read of them are fields of the event and computed values of
+// these types.
+func NewLayout(id int, p *Probe, fields []*Field, values []Type) *Layout {
+	l := &Layout{ID: id, Probe: p, Fields: fields, Size: recordHeader, places: make([]place, len(p.Fields))}
+	parts := make(map[int]int) // where the part from an offset of the event is in the record
+	for _, f := range fields {
+		pl := place{field: f, at: l.addPart(parts, f.offset, f.Type.Size)}
+		if f.Optional {
+			pl.hasAt, pl.hasMask = l.addPart(parts, f.has.offset, 1), f.has.mask
+		}
+		l.places[f.index] = pl
+	}
+	l.addValues(values)
+	return l
+}
+
+func (l *Layout) addPart(parts map[int]int, from, size int) int {
+	if to, there := parts[from]; there {
+		return to
+	}
+	to := align(l.Size, alignment(from))
+	parts[from] = to
+	l.copies = append(l.copies, Copy{From: from, To: to, Size: size})
+	l.Size = to + size
+	return to
+}
+
+// addValues appends the values, all of them aligned to 8 bytes, and then the bytes that tell which are there.
+func (l *Layout) addValues(values []Type) {
+	l.Size = align(l.Size, 8)
+	for _, t := range values {
+		s := slot{typ: t, at: l.Size, size: 8}
+		if t.Kind == String || t.Kind == GID {
+			s.size = t.Size
+		}
+		l.slots = append(l.slots, s)
+		l.Size += align(s.size, 8)
+	}
+	for i := range l.slots {
+		l.slots[i].presence = l.Size + i
+	}
+	l.Size = align(l.Size+len(l.slots), 8)
+}
+
+func align(n, to int) int { return (n + to - 1) &^ (to - 1) }
+
+// alignment of an offset: the largest power of two up to 8 that divides it.
+func alignment(offset int) int {
+	for a := 8; a > 1; a /= 2 {
+		if offset%a == 0 {
+			return a
+		}
+	}
+	return 1
+}
+
+// Copies are what has to be copied from the event struct into the record. No two of them overlap.
+func (l *Layout) Copies() []Copy { return l.copies }
+
+// Slot returns where value i is in the record: a number or Bool as 64 bits, a String or GID in as many bytes as its type has,
+// rounded up to 8; and the byte that is 1 if the value is there, else 0.
+func (l *Layout) Slot(i int) (offset, presence int) { return l.slots[i].at, l.slots[i].presence }
+
+// Event is a record that was read. It is valid only until the next one is.
+type Event struct {
+	Probe *Probe
+
+	layout *Layout
+	raw    []byte
+}
+
+// Layout tells which record it is, and what it holds.
+func (e *Event) Layout() *Layout { return e.layout }
+
+// Get returns the value of a field as int64, uint64, bool or string, by the kind of its type. ok is false if the field is absent
+// from this event, or no field of its layout.
+func (e *Event) Get(f *Field) (value any, ok bool) {
+	if f.index >= len(e.layout.places) {
+		return nil, false
+	}
+	p := e.layout.places[f.index]
+	if p.field != f || p.hasMask != 0 && e.raw[p.hasAt]&p.hasMask == 0 {
+		return nil, false
+	}
+	return decode(f.Type, e.raw[p.at:p.at+f.Type.Size]), true
+}
+
+// Value returns value i of the layout, likewise. ok is false if it is absent.
+func (e *Event) Value(i int) (value any, ok bool) {
+	s := e.layout.slots[i]
+	if e.raw[s.presence] == 0 {
+		return nil, false
+	}
+	return decode(s.typ, e.raw[s.at:s.at+s.size]), true
+}
+
+func decode(t Type, raw []byte) any {
+	switch t.Kind {
+	case String:
+		if end := bytes.IndexByte(raw, 0); end >= 0 {
+			raw = raw[:end]
+		}
+		return string(raw)
+	case GID:
+		return string(raw)
+	case Bool:
+		return raw[0] != 0
+	case Int:
+		shift := 64 - 8*len(raw)
+		return int64(unsigned(raw)<<shift) >> shift
+	default:
+		return unsigned(raw)
+	}
+}
+
+// unsigned reads a little-endian integer of 1, 2, 4 or 8 bytes; amd64 and arm64 are little-endian.
+func unsigned(raw []byte) uint64 {
+	switch len(raw) {
+	case 1:
+		return uint64(raw[0])
+	case 2:
+		return uint64(binary.LittleEndian.Uint16(raw))
+	case 4:
+		return uint64(binary.LittleEndian.Uint32(raw))
+	default:
+		return binary.LittleEndian.Uint64(raw)
+	}
+}
+
+// byID puts each layout at the place of its ID.
+func byID(layouts []*Layout) ([]*Layout, error) {
+	var all []*Layout
+	for _, l := range layouts {
+		if l.ID < 0 || l.ID > maxLayoutID {
+			return nil, fmt.Errorf("layout of %s has the ID %d, not one from 0 to %d", l.Probe, l.ID, maxLayoutID)
+		}
+		for len(all) <= l.ID {
+			all = append(all, nil)
+		}
+		if all[l.ID] != nil {
+			return nil, fmt.Errorf("layouts of %s and %s have the same ID %d", all[l.ID].Probe, l.Probe, l.ID)
+		}
+		all[l.ID] = l
+	}
+	return all, nil
+}
+
+// maxLayoutID bounds the table that finds the layout of a record.
+const maxLayoutID = 1<<16 - 1
+
+// decodeEvent finds the layout of a sample of the ring buffer.
+func decodeEvent(sample []byte, layouts []*Layout, e *Event) error {
+	if len(sample) < recordHeader {
+		return fmt.Errorf("record of %d bytes is too short", len(sample))
+	}
+	id := binary.LittleEndian.Uint64(sample)
+	if id >= uint64(len(layouts)) || layouts[id] == nil {
+		return fmt.Errorf("record has the ID %d, of which there is no layout", id)
+	}
+	l := layouts[id]
+	if len(sample) < l.Size {
+		return fmt.Errorf("record %d of %s has %d bytes, expected %d", id, l.Probe, len(sample), l.Size)
+	}
+	e.Probe, e.layout, e.raw = l.Probe, l, sample
+	return nil
+}

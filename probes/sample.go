@@ -1,0 +1,108 @@
+package probes
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// clockName is what a sampled hook is attached to, as perf calls it.
+const clockName = "cpu-clock"
+
+// openClock opens a perf event that, once enabled, ticks hz times a second on a CPU, whatever runs there.
+func openClock(cpu, hz int) (*os.File, error) {
+	attr := unix.PerfEventAttr{
+		Type:   unix.PERF_TYPE_SOFTWARE,
+		Config: unix.PERF_COUNT_SW_CPU_CLOCK,
+		Size:   uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+		Sample: uint64(hz),
+		Bits:   unix.PerfBitFreq | unix.PerfBitDisabled,
+	}
+	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return nil, explainClock(err)
+	}
+	return os.NewFile(uintptr(fd), clockName), nil
+}
+
+// explainClock says what a refusal of perf_event_open(2) means. The capabilities were checked before.
+func explainClock(err error) error {
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("%w: at most %d times a second (kernel.perf_event_max_sample_rate)",
+			err, readInt("/proc/sys/kernel/perf_event_max_sample_rate"))
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return fmt.Errorf("%w: a seccomp or lockdown policy forbids perf_event_open", err)
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOSYS):
+		return fmt.Errorf("%w: this kernel has no perf event %s (CONFIG_PERF_EVENTS)", err, clockName)
+	default:
+		return fmt.Errorf("perf_event_open: %w", err)
+	}
+}
+
+// eachClock opens the clock of every CPU that is online, and hands it to use, which keeps or closes it.
+func eachClock(hz int, use func(clock *os.File) error) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	for cpu := range cpus {
+		clock, err := openClock(cpu, hz)
+		if errors.Is(err, unix.ENODEV) {
+			continue // offline
+		}
+		if err != nil {
+			return err
+		}
+		if err := use(clock); err != nil {
+			return fmt.Errorf("CPU %d: %w", cpu, err)
+		}
+	}
+	return nil
+}
+
+// checkClocks says why the clocks of the CPUs cannot be used, nil if they can.
+func checkClocks() error { return eachClock(1, (*os.File).Close) }
+
+// attachSampled runs a program hz times a second on every CPU that is online now.
+func attachSampled(prog *ebpf.Program, hz int) ([]io.Closer, error) {
+	var attached []io.Closer
+	err := eachClock(hz, func(clock *os.File) error {
+		a, err := attachClock(clock, prog)
+		if err == nil {
+			attached = append(attached, a)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, closeAll(attached))
+	}
+	return attached, nil
+}
+
+// attachClock runs a program at each tick of a clock until what it returns is closed: a link, which keeps the clock, or the clock
+// itself, because kernels before 5.15 have no such link.
+func attachClock(clock *os.File, prog *ebpf.Program) (io.Closer, error) {
+	fd := int(clock.Fd())
+	var attached io.Closer = clock
+	lk, err := link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: prog, Attach: ebpf.AttachPerfEvent})
+	if err == nil {
+		defer clock.Close()
+		attached = lk
+	} else {
+		err = unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD())
+	}
+	if err == nil {
+		err = unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, attached.Close())
+	}
+	return attached, nil
+}
