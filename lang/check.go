@@ -63,7 +63,8 @@ func (c *checker) fail(at syntax.Span, msg, help string) *expr {
 	return nil
 }
 
-// operation makes a node. It is absent if an operand is, but for the operators that deal with that.
+// operation makes a node. It is absent if an operand is, but for the operators that deal with that. So is a comparison of tuples if
+// one of their elements is.
 func operation(op string, typ probes.Type, args ...*expr) *expr {
 	e := &expr{op: op, typ: typ, args: args}
 	switch op {
@@ -73,7 +74,7 @@ func operation(op string, typ probes.Type, args ...*expr) *expr {
 	case opCond:
 		e.optional = args[1].optional || args[2].optional
 	default:
-		e.optional = slices.ContainsFunc(args, func(a *expr) bool { return a.optional })
+		e.optional = slices.ContainsFunc(args, func(a *expr) bool { return a.optional || a.typ.Kind == tuple && op != opMember })
 	}
 	return e
 }

@@ -137,11 +137,17 @@ func (c *checker) argument(fn string, s signature, param byte, n ast.Node) *expr
 	return e
 }
 
+// computedSize is how many bytes a map of the kernel keeps of a string that a function makes.
+const computedSize = 64
+
 // result makes the node of a call.
 func (c *checker) result(fn string, s signature, args []*expr) *expr {
 	e := operation(opCall, s.result, args...)
 	e.fn = fn
 	e.optional = e.optional || s.fails
+	if e.typ.Kind == probes.String {
+		e.typ.Size = max(computedSize, args[0].typ.Size)
+	}
 	switch fn {
 	case "split":
 		e.elems = []probes.Type{text}
@@ -495,7 +501,7 @@ func (c *checker) unknownFunction(n *ast.CallNode, fn string) *expr {
 	help := foreignFunctions[fn]
 	switch {
 	case help != "":
-	case c.field(fn) != nil:
+	case c.having(fn) != nil:
 		help = fmt.Sprintf("%s is a field: write it without brackets", fn)
 	default:
 		help = didYouMean(fn, names)

@@ -151,7 +151,7 @@ func (s *shape) single() *probes.Type {
 type mapUses struct {
 	info    *mapInfo
 	written bool // somewhere in the program
-	// readable by its own types: key, and value or what is aggregated.
+	// value is also the shape of what is aggregated.
 	key, value shape
 	// how the map is written: "" if that is not known yet, "a value", or an aggregation like "count()".
 	how   string
@@ -221,8 +221,9 @@ func (m *mapUses) entryTypes() []probes.Type {
 // analysis checks the clauses of a program, or of what might be one.
 type analysis struct {
 	*resolver
-	maps []*mapUses // in the order of the text
-	vars map[declaration]*varUses
+	maps   []*mapUses // in the order of the text
+	byName map[string]*mapUses
+	vars   map[declaration]*varUses
 	// changed says that this pass has found a new fact, final that there are no new ones.
 	changed, final bool
 }
@@ -234,7 +235,7 @@ type declaration struct {
 }
 
 func newAnalysis(r *resolver, clauses []*Clause) *analysis {
-	a := &analysis{resolver: r, vars: map[declaration]*varUses{}}
+	a := &analysis{resolver: r, byName: map[string]*mapUses{}, vars: map[declaration]*varUses{}}
 	for _, c := range clauses {
 		a.findMaps(c)
 	}
@@ -302,19 +303,13 @@ func (a *analysis) findMaps(c *Clause) {
 
 func (a *analysis) addMap(ref *syntax.MapRef) {
 	if a.mapOf(ref.Name) == nil {
-		a.maps = append(a.maps, &mapUses{info: &mapInfo{name: ref.Name, span: syntax.SpanOf(ref)}})
+		m := &mapUses{info: &mapInfo{name: ref.Name, span: syntax.SpanOf(ref)}}
+		a.maps, a.byName[ref.Name] = append(a.maps, m), m
 	}
 }
 
 // mapOf returns the map called name, or nil.
-func (a *analysis) mapOf(name string) *mapUses {
-	for _, m := range a.maps {
-		if m.info.name == name {
-			return m
-		}
-	}
-	return nil
-}
+func (a *analysis) mapOf(name string) *mapUses { return a.byName[name] }
 
 // variable returns the one that stmt declares.
 func (a *analysis) variable(c *Clause, stmt syntax.Stmt, name string) *varUses {

@@ -112,7 +112,7 @@ func (c *checker) elements(e *expr) (all []*expr, isTuple, ok bool) {
 		c.fail(e.span, fmt.Sprintf("%s is an entry, with a key and a value", e.variable.name), fmt.Sprintf("write %s.0 for the key, %[1]s.1 for the value", e.variable.name))
 		return nil, false, false
 	case e.typ.Kind == array:
-		c.scalar(e, "a value")
+		c.scalar(e, "what is kept")
 		return nil, false, false
 	case e.typ.Kind != tuple:
 		return []*expr{e}, false, true
@@ -169,7 +169,7 @@ func (c *checker) memberOf(of *expr, i int) *expr {
 		return nil
 	case e.typ.Kind == tuple:
 		e.elems = c.shapeOf(e).types()
-	case i == 0 && e.typ.Kind != pending:
+	case i == 0 && len(c.shapeOf(e).columns) == 1:
 		e.optional = c.shapeOf(e).columns[0].optional
 	}
 	return e

@@ -337,6 +337,7 @@ func (c *checker) loop(s *syntax.For) stmt {
 		v.loop, v.entryOf, out.m = m, m.info, m.info
 		if m.key.known && len(m.key.columns) == 0 {
 			c.fail(syntax.SpanOf(in), in.Name+" has no keys to run over", fmt.Sprintf("its value is %s", in.Name))
+			return nil
 		}
 	case *ast.BinaryNode:
 		if bounds := c.between(in, nil); bounds != nil {

@@ -1,22 +1,45 @@
 // Package lang gives programs their meaning: it checks them against the catalog of probes, runs them on events and writes
 // the output.
 //
-// # The language as it stands
+// # The language
 //
-//	program   = expr | clause { sep clause }                   sep = newline | ";"
-//	clause    = probe { "," probe } [ "/" expr "/" ]
+//	program   = expr [ block ] | { param | let | clause }      items are separated by newlines or ";"
+//	param     = "param" name "=" literal [ string ]            a flag of the program, read as $name
+//	let       = "let" map "=" ( "lru" | "hash" ) "(" entries ")"
+//	clause    = probe { "," probe } [ "/" expr "/" ] [ block ]
 //	probe     = group ":" name                                 both may hold * and the name ? too
+//	          | "begin" | "end" | "interval:" duration | "profile:" rate
+//	block     = "{" [ statement { sep statement } ] "}"        sep = newline | ";"
+//	statement = map ( "=" | "+=" | "-=" | … ) expr | map "=" aggregation | map ( "++" | "--" )
+//	          | variable ( "=" | "+=" | … ) expr | variable ( "++" | "--" )
+//	          | "if" expr block [ "else" ( block | if ) ]
+//	          | "for" "(" variable ":" ( map | expr ".." expr ) ")" block
+//	          | function "(" … ")" | "return"
+//	map       = "@" [ name ] [ "[" expr { "," expr } "]" ]
+//	variable  = "$" name
 //
-// A clause prints each event of its probes for which the expression holds, or every event if it has none. An event that
-// passes two clauses is printed twice.
+// A clause runs for each event of its probes for which the expression holds, or for every event if it has none. Without a block it
+// prints the event. An event that passes two clauses is printed twice. Clauses run in the order of the text.
 //
 //	qp.state == RTR
 //	nvme:complete_rq / latency > 1ms && opcode in [read, write] /
-//	ib:modify_qp, ib:destroy_qp
+//	ib:modify_qp, ib:destroy_qp { @[probe, qp.num] = count() }
 //
-// A program that is a bare expression names no probe. It means the probes whose events have all its fields. At least one
-// of the fields must not be common to all events, the probes must be of one group, and a group of a driver (mlx5) has to
-// be named; otherwise it is an error that lists the candidates.
+// A program that is a bare expression, perhaps with a block, names no probe. It means the probes whose events have all fields of the
+// expression and of the block. At least one of the fields must not be common to all events, the probes must be of one group, and a
+// group of a driver (mlx5) has to be named; otherwise it is an error that lists the candidates.
+//
+// begin runs before the probes are attached, end after the last event and before the maps are printed, interval:1s every second
+// (also interval:$name, with a param). They have no event and so no fields; nsecs is the time there. BEGIN, END and interval:s:1 are
+// understood. profile:99hz samples the CPUs, if the catalog has the probe profile:hz.
+//
+// # Params
+//
+// param lat = 10ms "the least latency" becomes the flag --lat of the program, and $lat a literal in it. The default tells the type:
+// a whole number, duration, size, string, true or false; a value has to be of it. A duration needs its unit, a size may leave it out,
+// a string stands without quotes. A param cannot be assigned to.
+//
+// # Expressions
 //
 // Operators, loosest first:
 //
@@ -44,9 +67,80 @@
 // sizes in bytes (512B 4KiB = 4096, 1MB = 1000000), strings ("…" and '…' with escapes, `…` without), true and false.
 //
 // A word that is no field is a name of the other operand's enum: qp.state == RTR, opcode in [read, write],
-// (c ? qp.state : qp.old_state) == RTR. Where a word is both a field and a name, it is an error; event.word is the field
-// and enum.word, like qp_state.RTR, the name. Beside an error number (errno_t) the names are those of errno: ret == -EINVAL.
-// Beside a GID a string is an address: dgid == "fe80::1"; "10.0.0.1" is short for "::ffff:10.0.0.1".
+// (c ? qp.state : qp.old_state) == RTR. The other operand may be a map or a variable that holds such values. Where a word is both a
+// field and a name, it is an error; event.word is the field and enum.word, like qp_state.RTR, the name. Beside an error number
+// (errno_t) the names are those of errno: ret == -EINVAL. Beside a GID a string is an address: dgid == "fe80::1"; "10.0.0.1" is
+// short for "::ffff:10.0.0.1".
+//
+// Two values are no fields: probe is the name of the probe (begin, end, interval:1s), elapsed the time since the program began.
+//
+// (uint8)x is x modulo 2^8, as unsigned; int8 to int64 and uint8 to uint64 are the types, int is int64. Numbers, names of values and
+// booleans, which are 0 and 1, can be cast.
+//
+// (a, b) is a tuple, and x.0 and x.1 are its elements. It stands as the value of a map or a variable, as a key, and under ==, != and in.
+// An element is no tuple itself.
+//
+// # Functions
+//
+// On strings they are those of expr: upper lower trim(s[, characters]) trimPrefix trimSuffix replace(s, old, new) repeat(s, n)
+// indexOf lastIndexOf hasPrefix hasSuffix len, split(s, separator[, n]), which makes a list, and join(list[, separator]). On lists,
+// [a, b] or what a function makes: any all none one filter map, with # as the element (any(split(ctrl, "n"), # == "1")), first last
+// len. int("12") is absent for a string that is no number, and so are first and last of an empty list. string(x) is the text of x
+// as it is printed, strftime("%H:%M:%S", nsecs) the time of day, ntop(x) the text of an address: of a GID, or of a number with the
+// four bytes of an IPv4 address as they are in memory.
+//
+// Functions run in user space, but for has_key and what is said of maps below. A map in the kernel keeps 64 bytes of a string that a
+// function makes.
+//
+// # Variables
+//
+// $x = expr in a block is seen to the end of that block. An assignment in a block within changes the variable of the block around.
+// A variable has one type in its clause, and is gone with the event. Reading one that is not set is an error.
+//
+// # Maps
+//
+// A map belongs to the whole program, and so do its types: all keys have as many elements, of the same sorts, and all values are of
+// one sort. Numbers are signed if one of them is; names and units stay if all values have the same, literals aside. Maps are printed
+// when the program ends.
+//
+//	@x = expr             sets a value; @x[tid] = nsecs the value of a key, @x[a, b] that of a key of two elements
+//	@x += expr            adds a number in one step, as do -= ++ --; a map with -= or -- is signed
+//	@x *= expr            and other operators: @x = @x * (expr)
+//	@x[tid]               the value; 0, "", false if there is no such key
+//	has_key(@x, tid)      is there such a key? also has_key(@x, a, b) and has_key(@x, (a, b))
+//	len(@x)               how many keys there are
+//	delete(@x, tid)       also delete(@x[tid]), and delete(@x) without keys
+//	clear(@x)             deletes all keys
+//	zero(@x)              sets all values to 0
+//	print(@x)             prints the map; print(@x, 10) the ten largest values, print(@x, 10, 1000) those divided by 1000,
+//	                      print(@x, by = "key") in the order of the keys; print(@x[tid]) the value of one key
+//
+// let @x = lru(10000) lets the oldest keys give way when there are 10000; hash(10000) counts what finds no room, as does a map
+// without a let.
+//
+// A map holds values, or one aggregation with the same arguments everywhere:
+//
+//	@ = count()               how many
+//	@ = sum(x)  avg(x)  min(x)  max(x)
+//	@ = stats(x)              count, average and sum
+//	@ = hist(x)               a histogram of powers of two; hist(x, k) has 2^k buckets in each, k up to 5; with min = 20us it begins
+//	                          there, with shift = 10 the lowest ten bits do not count
+//	@ = lhist(x, 0, 100, 5)   a histogram from 0 to 100 in steps of 5, at most 1000
+//	@ = quantile(x, 50, 99.9) percentiles, at most 3.1 % off
+//	@ = rate()  rate(x)       how many, or how much, a second
+//	@ = gauge(x)              the sum of signed changes
+//
+// x is a number, or a boolean as 0 or 1. count, sum, avg, min, max, rate and gauge can be read as numbers: @x > 100, @x + @y. What
+// is printed has the unit of x; min and max keep its names.
+//
+// # Statements
+//
+// if and else choose by a condition, return ends the clause for this event, exit() the program. printf("%s %d\n", comm, pid) has the
+// conversions of C and more (see format.go), print(expr) prints one value, time("%H:%M:%S\n") the time of day. Formats are literals.
+//
+// for ($kv : @x) runs over the keys of a map: $kv.0 is the key, a tuple if it has several elements, and $kv.1 the value; print($kv)
+// prints the entry. for ($i : 0..5) runs from 0 to 4. A loop stands only in begin, end and interval clauses, as the events of the
+// kernel do not wait for it.
 //
 // # What a number is
 //
@@ -57,6 +151,9 @@
 //
 // Comparisons are mathematical: -1 is less than every unsigned number, and a kernel address is greater than 0. A number as
 // a condition holds if it is not 0. Either branch of ?: and either side of ?? may be signed; then the result is.
+//
+// A sum or difference of durations is a duration, also with a literal that has no unit, and one of sizes a size; other arithmetic
+// makes plain numbers. & | ^ ~ keep numbers hexadecimal.
 //
 // Operations on literals are done when the program is compiled. Their result is a literal again. A negation is exact, and a
 // difference that is negative is signed: 5 - 10 is -5.
@@ -70,6 +167,10 @@
 // are Kleene's (false && absent is false, true || absent is true), and x in [a, b] is x == a || x == b. x ?? y is y where
 // x is absent, and x == nil tests for it.
 //
+// An aggregation skips an absent argument, and a map is not set to an absent value; both are counted. An absent element of a key is
+// a key of its own, printed as a dash, and an absent element of a tuple stays one. A variable may be absent. A loop from or to an
+// absent number does not run.
+//
 // # Output
 //
 // In text, enums are names, durations are like 1.2ms, sizes like 4KiB, error numbers like -EINVAL, GIDs are addresses, and
@@ -81,11 +182,17 @@
 //
 // Names of fields stand alone, without args. Comparisons do not convert signs, and division by zero is 0 and no fault. ==
 // binds looser than & and |, so flags & 1 == 1 means (flags & 1) == 1. Probes have a group and a name and no type before
-// them. There are no casts, no $variables, no @maps and no actions.
+// them. Strings are values: comm == "fio", without str() and strncmp(). retval is ret. There are no pointers, casts to structs,
+// stacks, symbols, while loops and commands of the shell; -p takes the place of cpid. The value of an aggregation can be read without
+// a cast. A number is unsigned if all that makes it is; bpftrace's are signed.
 //
 // # How it works
 //
-// [trace/lang/syntax] parses the text. The checker (check.go) turns a predicate into a typed tree for each probe of the
-// clause, as one name may be of another type in another probe. The meaning of every operator is in value.go, which folds
-// literals too. engine.go lowers a typed tree to expr's virtual machine.
+// [trace/lang/syntax] parses the text. The checker turns each clause into a typed tree (typed.go) for each probe of the clause, as
+// one name may be of another type in another probe: check.go has the expressions, check_call.go the functions, check_map.go the keys
+// and tuples, check_stmt.go the statements and variables, check_agg.go the aggregations, check_param.go the params, and
+// check_infer.go finds the types that the whole program has to agree on. resolve.go finds the probes, dump.go prints the typed tree.
+// The meaning of every operator is in value.go, which folds literals too. plan.go divides the typed tree between the kernel and user
+// space: kernelize.go and [trace/lang/codegen] make BPF instructions of the one part, and engine.go and exec.go run the other, whose
+// expressions are lowered to expr's virtual machine. run.go has the whole.
 package lang

@@ -143,30 +143,38 @@ func exprTexts(all []*expr) string {
 
 // String returns the tree of e in one line.
 func (e *expr) String() string {
-	typ := ":" + typeText(e.typ, e.elems, e.optional)
+	switch e.op {
+	case opLit, opTuple, opList, opHasKey:
+		return e.untyped()
+	}
+	return e.untyped() + ":" + typeText(e.typ, e.elems, e.optional)
+}
+
+// untyped returns the tree of e without the type of its root.
+func (e *expr) untyped() string {
 	switch e.op {
 	case opLit:
 		return e.literalText()
 	case opField:
-		return e.field.Name + typ
+		return e.field.Name
 	case opVar:
-		return fmt.Sprintf("%s#%d%s", e.variable.name, e.variable.index, typ)
+		return fmt.Sprintf("%s#%d", e.variable.name, e.variable.index)
 	case opLookup:
-		return mapText(e.m, e.args) + typ
+		return mapText(e.m, e.args)
 	case opHasKey:
 		return "has_key(" + mapText(e.m, e.args) + ")"
 	case opLen:
-		return "len(" + e.m.name + ")" + typ
+		return "len(" + e.m.name + ")"
 	case opMember:
-		return fmt.Sprintf("%s.%d%s", e.args[0], e.index, typ)
+		return fmt.Sprintf("%s.%d", e.args[0].untyped(), e.index)
 	case opCall:
-		return e.fn + "(" + exprTexts(e.args) + ")" + typ
-	case opTuple, opList:
-		return e.op + "(" + exprTexts(e.args) + ")"
-	case opElement, opElapsed, opNow, opSlot:
-		return e.op + typ
+		return e.fn + "(" + exprTexts(e.args) + ")"
+	case opElement, opElapsed, opNow:
+		return e.op
+	case opSlot:
+		return fmt.Sprintf("slot%d", e.index)
 	}
-	return e.op + "(" + exprTexts(e.args) + ")" + typ
+	return e.op + "(" + exprTexts(e.args) + ")"
 }
 
 func (e *expr) literalText() string {

@@ -92,9 +92,10 @@ func (c *Clause) match(p *probes.Probe, e event) (bool, error) {
 	if b.pred == nil {
 		return true, nil
 	}
-	f, err := newFilter(b.pred)
+	v, err := newEvaluator(b.pred)
 	if err != nil {
 		return false, err
 	}
-	return f.pass(e)
+	holds, err := v.eval(&scope{event: e})
+	return holds == true, err
 }

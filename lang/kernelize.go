@@ -220,7 +220,7 @@ func (k *kernelizer) stmts(in []stmt) ([]codegen.Stmt, *obstacle) {
 		emit, why := k.record(rest)
 		out, rest = append(out, emit), nil
 		if stop {
-			out = append(out, &codegen.Stop{}, &codegen.Return{})
+			out = append(out, &codegen.Stop{})
 		}
 		return why
 	}

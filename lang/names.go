@@ -129,8 +129,14 @@ func foreignWord(word string) string {
 	if isArg && digits != "" && strings.Trim(digits, "0123456789") == "" {
 		return "fields have names, and trace -lv lists them"
 	}
+	if usage := aggregators[word].usage; usage != "" {
+		return "an aggregation has brackets: " + usage
+	}
 	return foreignWords[word]
 }
+
+// builtins are the values that are no fields.
+var builtins = []string{"elapsed", "probe"}
 
 // foreignFunctions are those of bpftrace that have another name here, or none.
 var foreignFunctions = map[string]string{

@@ -55,6 +55,8 @@ type part struct {
 	clause *Clause
 	// inUser says why the body runs in user space, if it does.
 	inUser *obstacle
+	// tooLarge says that the predicate does not fit into the kernel either.
+	tooLarge bool
 	// kernel are the conjuncts that run in the kernel, user those that do not, with the reason of each.
 	kernel, user []conjunct
 }
@@ -394,7 +396,7 @@ func (b *part) split(p *Plan) {
 	l := p.kernelizer(b, nil)
 	for _, e := range conjuncts(b.pred) {
 		c := conjunct{e: e}
-		if b.inUser != nil && (p.options.NoKernel || p.options.Rejected[b.probe]) {
+		if b.tooLarge || p.options.NoKernel || p.options.Rejected[b.probe] {
 			c.why = b.inUser
 		} else {
 			_, c.why = l.expr(e)
@@ -420,8 +422,12 @@ func conjuncts(e *expr) []*expr {
 
 // hindrance says what of a body cannot run in the kernel.
 func (p *Plan) hindrance(b *part) *obstacle {
-	if len(b.stmts) > 0 && len(b.user) > 0 {
-		return b.user[0].why
+	for _, c := range b.user {
+		reads := false
+		walkExpr(c.e, func(e *expr) { reads = reads || e.m != nil })
+		if reads || len(b.stmts) > 0 {
+			return c.why
+		}
 	}
 	_, why := p.kernelizer(b, nil).stmts(b.stmts)
 	return why
@@ -458,9 +464,10 @@ func (p *Plan) generate() (again bool, err error) {
 			if p.options.Compare {
 				i--
 			}
-			if i < 0 || i >= len(parts) || parts[i].inUser != nil {
+			if i < 0 || i >= len(parts) || parts[i].tooLarge {
 				return false, fmt.Errorf("%s: %w", r.Probe, err)
 			}
+			parts[i].tooLarge = parts[i].inUser != nil || parts[i].prints
 			parts[i].inUser = &obstacle{reason: limit.Reason}
 			return true, nil
 		}

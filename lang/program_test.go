@@ -2,10 +2,14 @@ package lang
 
 import (
 	"fmt"
+	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"trace/lang/syntax"
 	"trace/probes"
@@ -51,16 +55,92 @@ func TestClauses(t *testing.T) {
 
 // TestErrors reads testdata/errors.txt: programs, each followed by its errors after a line of dashes.
 func TestErrors(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("testdata", "errors.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for test := range strings.SplitSeq(strings.TrimSuffix(string(data), "\n"), "\n====\n") {
-		src, want, _ := strings.Cut(test, "\n----\n")
+	for src, want := range cases(t, "errors.txt") {
 		_, err := Compile("program", src, catalog, Options{})
 		if got := fmt.Sprint(err); got != want {
 			t.Errorf("%s\n--- got\n%s\n--- want\n%s", src, got, want)
 		}
+	}
+}
+
+// TestDump reads testdata/programs.txt: programs, each followed by its typed tree after a line of dashes.
+func TestDump(t *testing.T) {
+	for src, want := range cases(t, "programs.txt") {
+		p, err := Compile("program", src, catalog, Options{})
+		if err != nil {
+			t.Errorf("%s\n%v", src, err)
+			continue
+		}
+		if got := p.Dump(); got != want {
+			t.Errorf("%s\n--- got\n%s\n--- want\n%s", src, got, want)
+		}
+	}
+}
+
+// cases reads programs and what is expected of them from a file of testdata.
+func cases(t testing.TB, file string) iter.Seq2[string, string] {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(yield func(src, want string) bool) {
+		for test := range strings.SplitSeq(strings.TrimSuffix(string(data), "\n"), "\n====\n") {
+			src, want, _ := strings.Cut(test, "\n----\n")
+			if !yield(src, want) {
+				return
+			}
+		}
+	}
+}
+
+func TestParams(t *testing.T) {
+	const src = `param lat = 10ms "the least latency"; param size = 4KiB; param n = -5; param on = true; param dev = "nvme0"
+nvme:complete_rq / latency > $lat && size > $size && ctrl == $dev && $on && tag > $n /`
+	cat := []*probes.Probe{probe("nvme", "complete_rq", field("ctrl", str16), field("size", size), field("tag", s64), optional("latency", ns))}
+	params, err := Params("program", src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range params {
+		got = append(got, fmt.Sprintf("%s=%s %v %s %q", p.Name, p.Default, p.Value, typeText(p.Type, nil, false), p.Help))
+	}
+	want := `lat=10ms 10000000 u8 ns "the least latency"; size=4KiB 4096 u8 bytes ""; n=-5 -5 s8 ""; on=true true bool ""; dev="nvme0" nvme0 str5 ""`
+	if got := strings.Join(got, "; "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for _, test := range []struct{ name, value, want string }{
+		{"lat", "1.5us", "1500"}, {"lat", "0", "0"}, {"size", "1MB", "1000000"}, {"size", "512", "512"}, {"n", "0x10", "16"}, {"n", "-7", "-7"},
+		{"on", "false", "false"}, {"dev", "nvme1", `"nvme1"`}, {"dev", "", `""`},
+		{"lat", "5", "want a duration like 10ms"}, {"lat", "5KiB", "want a duration like 10ms"}, {"lat", "", "want a duration like 10ms"},
+		{"size", "5ms", "want a size like 4KiB"}, {"n", "1.5", "want a whole number"}, {"n", "5ms", "want a whole number"},
+		{"n", "5 // no", "want a whole number"}, {"n", "nvme:*", "want a whole number"}, {"n", "-9223372036854775809", "want a whole number"},
+		{"on", "maybe", "want true or false"}, {"dev", "a\x00", "want a string without NUL bytes"},
+		{"late", "5ms", "the program has no param called late: it has lat, size, n, on, dev"},
+	} {
+		p, err := Compile("program", src, cat, Options{Params: map[string]string{test.name: test.value}})
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = p.Dump()
+		}
+		if !strings.Contains(got, test.want) {
+			t.Errorf("--%s=%s: got %s, want %s", test.name, test.value, got, test.want)
+		}
+	}
+}
+
+func TestPID(t *testing.T) {
+	p, err := Compile("program", "nvme:setup_rq; odd:words / size > 1 /; begin { print(1) }", catalog, Options{PID: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `nvme:setup_rq / ==(pid:u4, 7):bool / prints
+odd:words / &&(==(pid:u4, 7):bool, >(size:u8, 1):bool):bool / prints
+begin
+	print(1)`
+	if got := p.Dump(); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
@@ -98,32 +178,58 @@ func FuzzCompile(f *testing.F) {
 	for _, test := range conditions {
 		f.Add(test.src)
 	}
-	data, err := os.ReadFile(filepath.Join("testdata", "errors.txt"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	for test := range strings.SplitSeq(string(data), "\n====\n") {
-		src, _, _ := strings.Cut(test, "\n----\n")
-		f.Add(src)
+	for _, file := range []string{"errors.txt", "programs.txt"} {
+		for src := range cases(f, file) {
+			f.Add(src)
+		}
 	}
 	f.Fuzz(func(t *testing.T, src string) {
 		p, err := Compile("program", src, catalog, Options{})
 		if err != nil {
-			if list, ok := err.(syntax.ErrorList); !ok || len(list) == 0 || strings.Contains(err.Error(), "bug in trace") {
-				t.Errorf("%T %v", err, err)
-			}
+			checkErrors(t, src, err)
 			return
 		}
-		for _, c := range p.Clauses() {
-			for _, probe := range c.Probes {
-				for _, e := range []table{{}, full(probe)} {
-					if _, err := c.match(probe, e); err != nil {
-						t.Errorf("%s on %v: %v", c, e, err)
-					}
+		p.Dump()
+		runEvents(t, p)
+	})
+}
+
+// runEvents runs the clauses on events in user space: the typed tree has to be one that the engine understands.
+func runEvents(t *testing.T, p *Program) {
+	m := &machine{
+		stores: map[*mapInfo]mapStore{}, printer: NewPrinter(io.Discard, Text, time.Unix(0, 0)),
+		now: func() uint64 { return 2 }, started: 1, ctx: t.Context(),
+	}
+	for _, info := range p.maps {
+		m.stores[info] = newUserStore(info, 100)
+	}
+	for _, c := range p.Clauses() {
+		for _, probe := range c.Probes {
+			b, err := compileBody(c.bodies[probe])
+			if err != nil {
+				t.Fatalf("%s: %v", c, err)
+			}
+			for _, e := range []table{{"nsecs": uint64(3)}, full(probe)} {
+				if err := m.run(b, &scope{event: e}); err != nil {
+					t.Errorf("%s on %v: %v", c, e, err)
 				}
 			}
 		}
-	})
+	}
+}
+
+// checkErrors makes sure that err is a list of mistakes within src.
+func checkErrors(t *testing.T, src string, err error) {
+	list, ok := err.(syntax.ErrorList)
+	if !ok || len(list) == 0 {
+		t.Errorf("%T %v", err, err)
+	}
+	lines := strings.Split(src, "\n")
+	for _, e := range list {
+		if e.Line < 1 || e.Line > len(lines) || e.Col < 1 || e.EndCol < e.Col || e.EndCol > utf8.RuneCountInString(lines[e.Line-1])+1 {
+			t.Errorf("%d:%d-%d is not within the program: %v", e.Line, e.Col, e.EndCol, e)
+		}
+	}
 }
 
 // full is an event of p without absent fields.

@@ -110,7 +110,11 @@ func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit probes.Unit, ok b
 			r.fail(ref.Span, fmt.Sprintf("no param is called %s", ref.Name[1:]), fmt.Sprintf("declare it: param %s = 1s", ref.Name[1:]))
 			return nil, probes.None, false
 		}
-		return p.Value, p.Type.Unit, isNumber(p.Type)
+		if !isNumber(p.Type) {
+			r.fail(ref.Span, fmt.Sprintf("%s is no duration and no rate", ref.Name), fmt.Sprintf("param %s = 1s is one", ref.Name[1:]))
+			return nil, probes.None, false
+		}
+		return p.Value, p.Type.Unit, true
 	}
 	tree, err := syntax.Parse(r.source.Name, ref.Name) // the parser has seen that it is a number
 	if err != nil {
@@ -217,7 +221,7 @@ func (r *resolver) unknownName(u unknown, without, all []*probes.Probe) {
 		}
 	}
 	msg := fmt.Sprintf("no field %s in %s", u.name, enumerate(without))
-	fields := fieldNames(all)
+	fields := append(fieldNames(all), builtins...)
 	switch enum := enumOf(u.want); {
 	case len(with) > 0:
 		r.fail(u.span, msg, "name only probes that have it: "+enumerate(with))
@@ -362,7 +366,7 @@ func (r *resolver) noProbe(n ast.Node, checks []*checker) {
 	for _, u := range wrong {
 		if r.having(u.name) == nil {
 			r.fail(u.span, fmt.Sprintf("no probe has a field %s", u.name),
-				cmp.Or(r.whoNames(u), foreignWord(u.name), didYouMean(u.name, fieldNames(all))))
+				cmp.Or(r.whoNames(u), foreignWord(u.name), didYouMean(u.name, append(fieldNames(all), builtins...))))
 			return
 		}
 	}

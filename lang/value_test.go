@@ -382,11 +382,11 @@ func TestAgainstBig(t *testing.T) {
 		if g.IntN(2) == 0 {
 			o = g.condition(1 + g.IntN(4))
 		}
-		f := filterOf(t, o.src)
+		v := evaluatorOf(t, o.src)
 		for range 20 {
 			e := g.event()
 			want := o.value(e)
-			got, err := f.evaluator.eval(&scope{event: e})
+			got, err := v.eval(&scope{event: e})
 			if err != nil {
 				t.Fatalf("%s on %v: %v", o.src, e, err)
 			}

@@ -171,7 +171,7 @@ type (
 		Copies []Copy
 		Values []Slot
 	}
-	// Stop makes all programs ignore further events: exit().
+	// Stop makes all programs ignore further events, and ends the action: exit().
 	Stop struct{}
 	// Return ends the clause.
 	Return struct{}

@@ -42,6 +42,7 @@ type gen struct {
 	refs    []int   // by label: how many instructions jump there
 	placed  []label // in their order, which is also that of their indices
 	live    bool    // the next instruction can be reached
+	over    label   // the end of the action
 	size    int     // in 8-byte units
 	source  string  // for the next instruction
 	maps    map[string]bool

@@ -173,6 +173,7 @@ func generateAction(p *Program) *gen {
 		g.pool = g.pool[:2]
 		g.emit(asm.Mov.Reg(passed, asm.R3))
 	}
+	g.over = g.label()
 	for i := range p.Clauses {
 		c := &p.Clauses[i]
 		m := g.begin(i)
@@ -196,6 +197,7 @@ func generateAction(p *Program) *gen {
 		g.place(end)
 		g.end(m, "its keys, variables and values")
 	}
+	g.place(g.over)
 	g.set(asm.R0, 0)
 	g.emit(asm.Return())
 	return g
@@ -303,6 +305,7 @@ func (g *gen) block(body []Stmt, end label) {
 		case *Stop:
 			g.direct(asm.R2, StoppedName, 0)
 			g.storeConst(memory{asm.R2, 0}, 1, 8)
+			g.jump(g.over)
 		case *Return:
 			g.jump(end)
 		}
@@ -390,7 +393,9 @@ func (g *gen) row(r Row, values []*Expr) int {
 // send sends a record to user space.
 func (g *gen) send(s *Emit) {
 	full, end := g.label(), g.label()
-	g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(g.program.Ring), asm.Mov.Imm(asm.R2, int32(s.Size)), asm.Mov.Imm(asm.R3, 0), asm.FnRingbufReserve.Call())
+	g.set(asm.R2, int64(s.Size))
+	g.set(asm.R3, 0)
+	g.call(asm.FnRingbufReserve, g.program.Ring)
 	g.branch(asm.JEq.Imm(asm.R0, 0, ""), full)
 	// A register: kernels up to 5.10 do not let a program store the address on the stack.
 	at := g.temp()

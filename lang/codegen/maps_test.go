@@ -508,7 +508,7 @@ func TestLargePrograms(t *testing.T) {
 	run(t, newRunner(t, codegen.Program{Clauses: []codegen.Clause{{Pred: is(codegen.OpAbsent, chain)}}}), event(nil))
 	var clauses []codegen.Clause
 	var maps []*codegen.Map
-	for i := range 20 {
+	for i := range 12 {
 		m := &codegen.Map{Name: fmt.Sprint("m", i), Index: i, Key: codegen.NewRow(codegen.Column{Type: u64t, Optional: true}, codegen.Column{Type: text(16), Optional: true}),
 			Agg: &codegen.Agg{Func: codegen.Hist, Bits: 2}, Entries: 10}
 		maps = append(maps, m)

@@ -78,7 +78,7 @@ func load(code *codegen.Code, maps []*codegen.Map, eventSize int, kind ebpf.Prog
 	for _, s := range codegen.MapSpecs(maps, code.Maps) {
 		spec.Maps[s.Name] = s
 	}
-	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelInstruction, LogSizeStart: 64<<20}})
+	collection, err := ebpf.NewCollection(spec)
 	if err != nil {
 		return nil, err
 	}
