@@ -273,7 +273,7 @@ func (c *checker) placeName() string {
 	case c.probe != nil:
 		return c.probe.String()
 	case c.clause.kind == onInterval:
-		return "interval:" + c.clause.period.String()
+		return "interval:" + periodText(c.clause.period)
 	}
 	return c.clause.kind.String()
 }

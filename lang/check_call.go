@@ -145,12 +145,13 @@ func (c *checker) result(fn string, s signature, args []*expr) *expr {
 	e := operation(opCall, s.result, args...)
 	e.fn = fn
 	e.optional = e.optional || s.fails
+	computed := probes.Type{Kind: probes.String, Size: max(computedSize, args[0].typ.Size)}
 	if e.typ.Kind == probes.String {
-		e.typ.Size = max(computedSize, args[0].typ.Size)
+		e.typ = computed
 	}
 	switch fn {
 	case "split":
-		e.elems = []probes.Type{text}
+		e.elems = []probes.Type{computed}
 	case "filter":
 		e.elems, e.optional = args[0].elems, args[0].optional
 	case "map":

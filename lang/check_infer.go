@@ -84,7 +84,7 @@ type shape struct {
 type clash struct {
 	index       int // of the column; -1 if the number of columns differs
 	here, there string
-	at          syntax.Span // of the earlier use
+	span, at    syntax.Span // of this and of the earlier use
 }
 
 // join notes that the values have this shape, too.
@@ -97,11 +97,11 @@ func (s *shape) join(values []*expr, isTuple bool, at syntax.Span) *clash {
 		for i, v := range values {
 			types[i] = v.typ
 		}
-		return &clash{-1, describeShape(types, isTuple), describeShape(s.types(), s.tuple), s.at}
+		return &clash{-1, describeShape(types, isTuple), describeShape(s.types(), s.tuple), at, s.at}
 	}
 	for i, v := range values {
 		if f := &s.columns[i]; !f.join(v) {
-			return &clash{i, sortOf(v.typ), sortOf(f.typ), f.at}
+			return &clash{i, sortOf(v.typ), sortOf(f.typ), v.span, f.at}
 		}
 	}
 	return nil
@@ -383,5 +383,13 @@ func (a *analysis) writtenMaps(name string) string {
 // place is the line and column of a span, for a message about another.
 func (a *analysis) place(at syntax.Span) string {
 	e := a.source.Error(at, "", "")
-	return fmt.Sprintf("%d:%d", e.Line, e.Col)
+	return fmt.Sprintf("at %d:%d", e.Line, e.Col)
+}
+
+// earlier says where the earlier use is: a field may be of another type in another probe.
+func (a *analysis) earlier(found *clash) string {
+	if found.span == found.at {
+		return "for another probe of the clause"
+	}
+	return a.place(found.at)
 }

@@ -56,7 +56,7 @@ func (c *checker) key(m *mapUses, nodes []ast.Node, at syntax.Span) (key []*expr
 
 func (c *checker) keyClash(m *mapUses, n int, found *clash, at syntax.Span) {
 	if found.index < 0 {
-		c.fail(at, fmt.Sprintf("%s has %s here and %s at %s", m.info.name, keyOf(n), keyOf(len(m.key.columns)), c.place(found.at)),
+		c.fail(at, fmt.Sprintf("%s has %s here and %s %s", m.info.name, keyOf(n), keyOf(len(m.key.columns)), c.earlier(found)),
 			"all uses of a map have keys of one type")
 		return
 	}
@@ -64,7 +64,7 @@ func (c *checker) keyClash(m *mapUses, n int, found *clash, at syntax.Span) {
 	if n > 1 {
 		what = fmt.Sprintf("element %d of %s", found.index+1, what)
 	}
-	c.fail(at, fmt.Sprintf("%s is %s here and %s at %s", what, found.here, found.there, c.place(found.at)),
+	c.fail(at, fmt.Sprintf("%s is %s here and %s %s", what, found.here, found.there, c.earlier(found)),
 		"all uses of a map have keys of one type")
 }
 

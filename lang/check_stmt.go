@@ -177,10 +177,10 @@ func (c *checker) kept(m *mapUses, how string, agg *aggArgs, at syntax.Span) boo
 	case m.how == "":
 		m.how, m.howAt, m.agg, c.changed = how, at, agg, true
 	case m.how != how:
-		c.fail(at, fmt.Sprintf("%s holds %s here and %s at %s", m.info.name, how, m.how, c.place(m.howAt)), "use two maps")
+		c.fail(at, fmt.Sprintf("%s holds %s here and %s %s", m.info.name, how, m.how, c.place(m.howAt)), "use two maps")
 		return false
 	case agg != nil && !agg.equal(m.agg):
-		c.fail(at, fmt.Sprintf("%s of %s has other arguments at %s", how, m.info.name, c.place(m.howAt)), "use two maps")
+		c.fail(at, fmt.Sprintf("%s of %s has other arguments %s", how, m.info.name, c.place(m.howAt)), "use two maps")
 		return false
 	}
 	return true
@@ -198,7 +198,7 @@ func (c *checker) holds(s *shape, values []*expr, isTuple bool, name string, at 
 	if isTuple && found.index >= 0 {
 		name = fmt.Sprintf("element %d of %s", found.index, name)
 	}
-	c.fail(at, fmt.Sprintf("%s is %s here and %s at %s", name, found.here, found.there, c.place(found.at)), "use two names")
+	c.fail(at, fmt.Sprintf("%s is %s here and %s %s", name, found.here, found.there, c.earlier(found)), "use two names")
 	return false
 }
 

@@ -43,7 +43,7 @@ func (d *dumper) body(c *Clause, b *body) {
 	case b.probe != nil:
 		head = b.probe.String()
 	case c.kind == onInterval:
-		head += ":" + c.period.String()
+		head += ":" + periodText(c.period)
 	}
 	if b.pred != nil {
 		head += " / " + b.pred.String() + " /"
@@ -58,6 +58,18 @@ func (d *dumper) body(c *Clause, b *body) {
 	}
 	d.stmts(b.stmts)
 	d.indent--
+}
+
+// periodText is like 1m, where package time says 1m0s.
+func periodText(p period) string {
+	text := p.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 func (d *dumper) stmts(stmts []stmt) {

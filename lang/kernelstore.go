@@ -27,8 +27,8 @@ type kernelStore struct {
 	aggs map[string]*kernelAgg
 	// read says that aggs was filled since the last clear.
 	read bool
-	// own is what user space has added: in begin, end and interval clauses.
-	own *userStore
+	// counts are what user space could not do; the kernel has its own.
+	counts codegen.MapCounters
 }
 
 // kernelAgg is what is known of one key of an aggregation.
@@ -42,8 +42,7 @@ type kernelAgg struct {
 	hidden bool
 }
 
-// counters are those of what user space has added; the kernel has its own.
-func (s *kernelStore) counters() codegen.MapCounters { return s.own.counters() }
+func (s *kernelStore) counters() codegen.MapCounters { return s.counts }
 
 func (s *kernelStore) row(key []any) []byte {
 	if len(s.key) == 0 {
@@ -72,8 +71,9 @@ func (s *kernelStore) set(key, value []any) error {
 
 func (s *kernelStore) put(key []any, row []byte) error {
 	err := s.m.Put(s.row(key), row)
-	if errors.Is(err, unix.E2BIG) {
-		return nil // as in the kernel: the report tells of it
+	if errors.Is(err, unix.E2BIG) { // as in the kernel: the report tells of it
+		s.counts.Full++
+		return nil
 	}
 	return err
 }
@@ -101,16 +101,18 @@ func first(values []any) any {
 	return values[0]
 }
 
-func (s *kernelStore) update(key []any, x uint64, absent bool) error {
-	return s.own.update(key, x, absent)
+// update only counts what is absent: aggregations that other clauses than those of events add to are in user space.
+func (s *kernelStore) update(_ []any, _ uint64, absent bool) error {
+	if !absent {
+		return fmt.Errorf("%s is aggregated in the kernel", s.name)
+	}
+	s.counts.Absent++
+	return nil
 }
 
 func (s *kernelStore) remove(key []any) error {
 	if s.agg != nil {
 		delete(s.aggs, string(s.row(key)))
-		if err := s.own.remove(key); err != nil {
-			return err
-		}
 	}
 	if len(s.key) == 0 {
 		return s.m.Put(s.row(nil), make([]byte, s.m.ValueSize()))
@@ -166,26 +168,11 @@ func (s *kernelStore) entries() ([]entry, error) {
 	if err := s.refresh(); err != nil {
 		return nil, err
 	}
-	mine, err := s.own.entries()
-	if err != nil {
-		return nil, err
-	}
-	states := map[string][]uint64{}
+	all := make([]entry, 0, len(s.aggs))
 	for row, a := range s.aggs {
 		if state := s.since(a); state != nil {
-			states[row] = state
+			all = append(all, entry{key: s.keyOf([]byte(row)), state: state})
 		}
-	}
-	for _, e := range mine {
-		row := string(s.row(e.key))
-		if states[row] == nil {
-			states[row] = make([]uint64, s.agg.Words())
-		}
-		s.agg.Merge(states[row], e.state)
-	}
-	all := make([]entry, 0, len(states))
-	for row, state := range states {
-		all = append(all, entry{key: s.keyOf([]byte(row)), state: state})
 	}
 	return all, nil
 }
@@ -362,10 +349,7 @@ func (s *kernelStore) forget(hide bool) error {
 			a.baseline = append(a.baseline[:0], a.last...)
 		}
 	}
-	if hide {
-		return s.own.clear()
-	}
-	return s.own.zero()
+	return nil
 }
 
 // each calls fn with every key and value; the value has the parts of all CPUs, one after the other.

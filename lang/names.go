@@ -111,51 +111,5 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// foreignWords are what bpftrace calls things that have another name here, or none.
-var foreignWords = map[string]string{
-	"args": "fields stand alone, without args", "retval": "what a function returned is ret", "ret_val": "what a function returned is ret",
-	"curtask": "the thread is tid, and its process pid", "func": "the event is probe", "username": "the user is uid, a number",
-	"gid": "the user is uid", "rand": "there are no random numbers", "cpid": "restrict a program to a process with -p",
-	"kstack": "the probes at hand capture no stacks", "ustack": "the probes at hand capture no stacks", "ctx": "fields stand alone, and trace -lv lists them",
-	"walltime": "strftime(\"%H:%M:%S\", nsecs) is the time of day", "numaid": "the CPU is cpu", "ppid": "the process is pid",
-}
-
-// foreignWord says what to write for a word of bpftrace, or returns "".
-func foreignWord(word string) string {
-	if field, ok := strings.CutPrefix(word, "args."); ok {
-		return fmt.Sprintf("fields stand alone: write %s", field)
-	}
-	digits, isArg := strings.CutPrefix(word, "arg")
-	if isArg && digits != "" && strings.Trim(digits, "0123456789") == "" {
-		return "fields have names, and trace -lv lists them"
-	}
-	if usage := aggregators[word].usage; usage != "" {
-		return "an aggregation has brackets: " + usage
-	}
-	return foreignWords[word]
-}
-
 // builtins are the values that are no fields.
 var builtins = []string{"elapsed", "probe"}
-
-// foreignFunctions are those of bpftrace that have another name here, or none.
-var foreignFunctions = map[string]string{
-	"str": "a field that holds a string is one", "buf": "a field that holds bytes is one", "ksym": symbols, "usym": symbols, "kaddr": symbols,
-	"uaddr": symbols, "reg": "fields have names, and trace -lv lists them", "kstack": noStacks, "ustack": noStacks, "stack_len": noStacks,
-	"strncmp": "strings compare: comm == \"fio\", comm startsWith \"fi\"", "strcmp": "strings compare: comm == \"fio\"",
-	"strcontains": "write s contains \"part\"", "strstr": "write indexOf(s, \"part\")", "strlen": "write len(s)", "strerror": "error numbers are printed as names",
-	"cgroupid": "the field cgroup is a number", "cgroup_path": "the field cgroup is a number", "macaddr": "there is none for the probes at hand",
-	"kptr": noPointers, "uptr": noPointers, "sizeof": noPointers, "offsetof": noPointers, "bswap": "fields are in the byte order of the machine",
-	"system": noCommands, "signal": noCommands, "override": noCommands, "cat": noCommands, "unwatch": noCommands, "errorf": "write printf(…)",
-	"warnf": "write printf(…)", "pton": "an address is a string beside a GID: sgid == \"fe80::1\"", "nsecs": "nsecs stands without brackets",
-	"path": "a field that holds a path is a string", "tseries": "write @x = rate() in one clause, and print(@x) in interval:1s",
-	"abs": "write x < 0 ? -x : x", "percentile": "write @x = quantile(x, 50, 99)", "histogram": "write @x = hist(x)", "mean": "write @x = avg(x)",
-	"exit_code": "write exit()",
-}
-
-const (
-	symbols    = "the probes at hand have no addresses of code"
-	noStacks   = "the probes at hand capture no stacks"
-	noPointers = "there are no pointers to follow: a field holds the value itself"
-	noCommands = "trace observes, and changes nothing"
-)

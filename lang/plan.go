@@ -205,19 +205,22 @@ func (p *Plan) keepsOut(m *mapInfo) string {
 		if why := b.needsExact(m); why != "" {
 			return why
 		}
-		if m.agg != nil && b.removes(m) && p.isCleared(m) {
-			return "its keys are deleted one by one, and cleared"
+		if m.agg != nil && b.removes(m) && (p.isCleared(m) || m.agg.Func == codegen.Min || m.agg.Func == codegen.Max) {
+			return "its keys are deleted one by one, and there is no telling then what was added since the last print or clear"
 		}
 	}
 	if !inEvents {
 		return "only begin, end and interval clauses use it"
 	}
 	for _, c := range p.program.clauses {
-		if c.kind != onInterval {
+		if c.kind == onEvent {
 			continue
 		}
 		for _, b := range c.bodies {
-			if modifies(b.stmts, m) {
+			if updates(b.stmts, m) {
+				return "not only events are aggregated in it"
+			}
+			if c.kind == onInterval && modifies(b.stmts, m) {
 				return "an interval clause changes it, which is not one step there"
 			}
 		}
@@ -266,7 +269,12 @@ func (b *part) readsAndSets(m *mapInfo) bool {
 }
 
 func ownKey(key []*expr) bool {
-	return slices.ContainsFunc(key, func(e *expr) bool { return e.op == opField && e.field.Common && e.field.Name == "tid" })
+	return slices.ContainsFunc(key, func(e *expr) bool {
+		if e.op == opSigned {
+			e = e.args[0]
+		}
+		return e.op == opField && e.field.Common && e.field.Name == "tid"
+	})
 }
 
 // removes tells whether the body deletes keys of a map.
@@ -289,6 +297,16 @@ func (p *Plan) isCleared(m *mapInfo) bool {
 			})
 		}
 	}
+	return found
+}
+
+// updates tells whether statements add to an aggregation.
+func updates(stmts []stmt, m *mapInfo) bool {
+	found := false
+	walkStmts(stmts, func(s stmt) {
+		update, ok := s.(*updateStmt)
+		found = found || ok && update.m == m
+	})
 	return found
 }
 

@@ -130,6 +130,22 @@ nvme:complete_rq / latency > $lat && size > $size && ctrl == $dev && $on && tag 
 	}
 }
 
+// TestOtherTypes is about a field that is of another sort in another probe.
+func TestOtherTypes(t *testing.T) {
+	cat := []*probes.Probe{probe("a", "x", field("f", u64)), probe("a", "y", field("f", str16))}
+	for src, want := range map[string]string{
+		"a:* { @ = f }":         "program:1:7: @ is a string here and a number for another probe of the clause",
+		"a:* { @[f] = 1 }":      "program:1:7: the key of @ is a string here and a number for another probe of the clause",
+		"a:* { $x = f }":        "program:1:7: $x is a string here and a number for another probe of the clause",
+		"a:x { $x = f } a:y {}": "<nil>",
+	} {
+		_, err := Compile("program", src, cat, Options{})
+		if got, _, _ := strings.Cut(fmt.Sprint(err), "\n"); got != want {
+			t.Errorf("%s: got %s, want %s", src, got, want)
+		}
+	}
+}
+
 func TestPID(t *testing.T) {
 	p, err := Compile("program", "nvme:setup_rq; odd:words / size > 1 /; begin { print(1) }", catalog, Options{PID: 7})
 	if err != nil {

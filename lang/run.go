@@ -88,7 +88,7 @@ func (r *Run) store(m *mapInfo) mapStore {
 	}
 	return &kernelStore{
 		kernelMap: k, m: r.kernel[k.code.Name], epochs: r.kernel[codegen.EpochsName],
-		aggs: map[string]*kernelAgg{}, own: r.plan.userStore(m),
+		aggs: map[string]*kernelAgg{},
 	}
 }
 

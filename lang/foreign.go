@@ -1,0 +1,93 @@
+package lang
+
+import (
+	"fmt"
+	"strings"
+)
+
+// This file is what to say about words of bpftrace that have another name here, or none.
+
+const (
+	listed     = "fields have names, and trace -lv lists them"
+	symbols    = "the probes at hand have no addresses of code"
+	noStacks   = "the probes at hand capture no stacks"
+	noPointers = "there are no pointers to follow: a field holds the value itself"
+	noCommands = "trace observes, and changes nothing"
+	perUser    = "the user is uid, a number"
+)
+
+// foreignWords are the builtin values of bpftrace.
+var foreignWords = map[string]string{
+	"args":     "fields stand alone, without args",
+	"cpid":     "restrict a program to a process with -p",
+	"ctx":      listed,
+	"curtask":  "the thread is tid, and its process pid",
+	"func":     "the event is probe",
+	"gid":      perUser,
+	"kstack":   noStacks,
+	"numaid":   "the CPU is cpu",
+	"ppid":     "the process is pid",
+	"rand":     "there are no random numbers",
+	"retval":   "what a function returned is ret",
+	"username": perUser,
+	"ustack":   noStacks,
+	"walltime": `strftime("%H:%M:%S", nsecs) is the time of day`,
+}
+
+// foreignWord says what to write for a word that is no field, or returns "".
+func foreignWord(word string) string {
+	if field, ok := strings.CutPrefix(word, "args."); ok {
+		return fmt.Sprintf("fields stand alone: write %s", field)
+	}
+	digits, isArg := strings.CutPrefix(word, "arg")
+	if isArg && digits != "" && strings.Trim(digits, "0123456789") == "" {
+		return listed
+	}
+	if usage := aggregators[word].usage; usage != "" {
+		return "an aggregation has brackets: " + usage
+	}
+	return foreignWords[word]
+}
+
+// foreignFunctions are functions of bpftrace, and some that its users may try.
+var foreignFunctions = map[string]string{
+	"abs":         "write x < 0 ? -x : x",
+	"bswap":       "fields are in the byte order of the machine",
+	"buf":         "a field that holds bytes is a value",
+	"cat":         noCommands,
+	"cgroup_path": "the field cgroup is a number",
+	"cgroupid":    "the field cgroup is a number",
+	"errorf":      "write printf(…)",
+	"histogram":   "write @x = hist(x)",
+	"kaddr":       symbols,
+	"kptr":        noPointers,
+	"kstack":      noStacks,
+	"ksym":        symbols,
+	"macaddr":     "the probes at hand have no such addresses",
+	"mean":        "write @x = avg(x)",
+	"nsecs":       "nsecs stands without brackets",
+	"offsetof":    noPointers,
+	"override":    noCommands,
+	"path":        "a field that holds a path is a string",
+	"percentile":  "write @x = quantile(x, 50, 99)",
+	"pton":        `an address is a string beside a GID: sgid == "fe80::1"`,
+	"reg":         listed,
+	"signal":      noCommands,
+	"sizeof":      noPointers,
+	"stack_len":   noStacks,
+	"str":         "a field that holds a string is one",
+	"strcmp":      `strings compare: comm == "fio"`,
+	"strcontains": `write s contains "part"`,
+	"strerror":    "error numbers are printed as names",
+	"strlen":      "write len(s)",
+	"strncmp":     `write s startsWith "part"`,
+	"strstr":      `write indexOf(s, "part")`,
+	"system":      noCommands,
+	"tseries":     "write @x = rate() in one clause, and print(@x) in interval:1s",
+	"uaddr":       symbols,
+	"unwatch":     noCommands,
+	"uptr":        noPointers,
+	"ustack":      noStacks,
+	"usym":        symbols,
+	"warnf":       "write printf(…)",
+}
