@@ -196,21 +196,18 @@ type varUses struct {
 	loop *mapUses
 }
 
-func (v *varUses) settled() {
-	if v.loop != nil {
-		v.typ, v.elems = probes.Type{Kind: tuple}, v.loop.entryTypes()
-		return
-	}
-	v.typ, v.elems = v.value.typeOf(v.value.tuple), v.tupleTypes()
-	v.optional = !v.value.tuple && v.value.known && v.value.columns[0].optional
-}
+// settled copies what the uses say to the variable.
+func (v *varUses) settled() { v.typ, v.elems, v.optional = v.typeSoFar() }
 
-// tupleTypes are those of the elements, if the variable holds a tuple.
-func (v *varUses) tupleTypes() []probes.Type {
-	if v.value.tuple {
-		return v.value.types()
+// typeSoFar is the type of the variable, the types of its elements if it is a tuple, and whether it may be absent.
+func (v *varUses) typeSoFar() (t probes.Type, elems []probes.Type, optional bool) {
+	switch {
+	case v.loop != nil:
+		return probes.Type{Kind: tuple}, v.loop.entryTypes(), false
+	case v.value.tuple:
+		return probes.Type{Kind: tuple}, v.value.types(), false
 	}
-	return nil
+	return v.value.typeOf(false), nil, v.value.known && v.value.columns[0].optional
 }
 
 // entryTypes are those of an entry's key and value.

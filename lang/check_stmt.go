@@ -284,12 +284,7 @@ func (c *checker) dollar(n *ast.IdentifierNode, want *probes.Type) *expr {
 		return c.unknownVariable(n)
 	}
 	e := &expr{op: opVar, variable: v.variable}
-	if v.loop != nil {
-		e.typ, e.elems = probes.Type{Kind: tuple}, v.loop.entryTypes()
-		return e
-	}
-	e.typ, e.elems = v.value.typeOf(v.value.tuple), v.tupleTypes()
-	e.optional = !v.value.tuple && v.value.known && v.value.columns[0].optional
+	e.typ, e.elems, e.optional = v.typeSoFar()
 	return e
 }
 

@@ -25,6 +25,8 @@ type PlanOptions struct {
 	StackLeft func(*probes.Probe) (int, error)
 	// CompareExchange says that the kernel has an atomic compare-and-exchange for BPF.
 	CompareExchange bool
+	// Alone tells whether no two programs that deliver events of a probe can overlap on one CPU; nil: they may.
+	Alone func(*probes.Probe) bool
 	// CPUs that the kernel may have.
 	CPUs int
 	// MapEntries is how many keys a map has room for; 0 chooses by the size of the values.
@@ -101,6 +103,7 @@ func NewPlan(p *Program, o PlanOptions) (*Plan, error) {
 	plan.forbid()
 	for {
 		plan.divide()
+		plan.findAlone()
 		again, err := plan.generate()
 		if err != nil {
 			return nil, err
@@ -153,6 +156,28 @@ func (p *Plan) divide() {
 		}
 		if !moved {
 			return
+		}
+	}
+}
+
+// findAlone finds the aggregations that the programs of only one probe update, if those cannot overlap.
+func (p *Plan) findAlone() {
+	for m, k := range p.maps {
+		if m.agg == nil || k.code.Shared || p.options.Alone == nil {
+			continue
+		}
+		type source struct {
+			probe *probes.Probe
+			hz    int
+		}
+		sources := map[source]bool{}
+		for _, b := range p.parts {
+			if updates(b.stmts, m) {
+				sources[source{b.probe, b.clause.hz}] = true
+			}
+		}
+		for s := range sources {
+			k.code.Alone = len(sources) == 1 && p.options.Alone(s.probe)
 		}
 	}
 }
@@ -466,7 +491,7 @@ func (p *Plan) generate() (again bool, err error) {
 		code.Lost.Map, code.Lost.Offset = r.Probe.LostCounter()
 		var parts []*part
 		for _, b := range p.parts {
-			if b.probe == r.Probe && int(b.clause.hz) == r.Hz {
+			if b.probe == r.Probe && b.clause.hz == r.Hz {
 				parts = append(parts, b)
 			}
 		}
@@ -505,10 +530,10 @@ func (p *Program) requests() []probes.Request {
 	var reqs []probes.Request
 	for _, c := range p.clauses {
 		for _, probe := range c.Probes {
-			i := slices.IndexFunc(reqs, func(r probes.Request) bool { return r.Probe == probe && r.Hz == int(c.hz) })
+			i := slices.IndexFunc(reqs, func(r probes.Request) bool { return r.Probe == probe && r.Hz == c.hz })
 			if i < 0 {
 				i = len(reqs)
-				reqs = append(reqs, probes.Request{Probe: probe, Hz: int(c.hz), IfAvailable: true})
+				reqs = append(reqs, probes.Request{Probe: probe, Hz: c.hz, IfAvailable: true})
 			}
 			reqs[i].IfAvailable = reqs[i].IfAvailable && !c.named[probe]
 		}

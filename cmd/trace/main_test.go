@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -75,6 +76,46 @@ func TestLive(t *testing.T) {
 		Dir:  "testdata/live",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"jsonlines": jsonLines},
 	})
+}
+
+// TestEnginesAgree runs every program of testdata/agree.txt on the system calls of helper, in the kernel and in user space at once:
+// both have to print the same.
+func TestEnginesAgree(t *testing.T) {
+	requireLive(t)
+	enginesAgree(t)
+}
+
+func enginesAgree(t *testing.T) {
+	t.Helper()
+	testscript.Run(t, testscript.Params{
+		Files: []string{"testdata/agree.txtar"},
+		Setup: func(e *testscript.Env) error {
+			programs, err := os.ReadFile("testdata/agree.txt")
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(e.WorkDir, "programs"), programs, 0o644)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"agree": agree},
+	})
+}
+
+// agree runs each line of a file as a program that both engines run. The command is pinned: between two CPUs the order of two
+// events is anybody's guess.
+func agree(ts *testscript.TestScript, _ bool, args []string) {
+	for program := range strings.Lines(ts.ReadFile(args[0])) {
+		program = strings.TrimSpace(program)
+		if strings.HasPrefix(program, "#") {
+			continue
+		}
+		err := ts.Exec("trace", "--compare", "--buffer-size", "64MiB", "-c", "taskset 1 helper 300", program)
+		if err != nil || ts.ReadFile("stdout") == "" {
+			ts.Fatalf("%s\n%v", program, err)
+		}
+		if notes := ts.ReadFile("stderr"); strings.Contains(notes, "rejected") || strings.Contains(notes, "lost") {
+			ts.Fatalf("%s\n%s", program, notes)
+		}
+	}
 }
 
 // requireLive skips the test if this process lacks the privileges to trace system calls; any other failure is one.

@@ -36,15 +36,15 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 	if names := inferred(program); names != "" && !o.quiet {
 		s.note("attaching %s", names)
 	}
-	t := &tracer{streams: s, options: o, program: program, catalog: catalog, started: bootClock()}
+	t := &tracer{streams: s, options: o, program: program, catalog: catalog, started: bootClock(), boot: bootTime()}
+	if t.host, err = probes.Detect(catalog, probes.HostOptions{BTF: o.btf}); err != nil {
+		return err
+	}
 	if err := t.divide(nil); err != nil {
 		return err
 	}
 	if o.debug == "bpf" {
 		return t.plan.Dump(s.out)
-	}
-	if t.host, err = probes.Detect(catalog, probes.HostOptions{BTF: o.btf}); err != nil {
-		return err
 	}
 	if o.explain || o.debug == "plan" {
 		return t.plan.Explain(s.out, func(p *probes.Probe) string { return variantOf(t.host.Status(p)) })
@@ -92,6 +92,7 @@ type tracer struct {
 	exec    *lang.Run
 	out     *output
 	started uint64 // as nsecs tells it
+	boot    time.Time
 	printed map[*probes.Probe]uint64
 	total   uint64 // printed
 	// first and second are what the two runs of --compare print.
@@ -114,7 +115,7 @@ func bootTime() time.Time { return time.Now().Add(-time.Duration(bootClock())) }
 func (t *tracer) divide(rejected map[*probes.Probe]bool) (err error) {
 	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
 		NoKernel: t.noKernel, Compare: t.compare, Rejected: rejected, MapEntries: t.mapSize, Started: t.started,
-		StackLeft: t.catalog.StackLeft, CompareExchange: lang.CompareExchange(), CPUs: possibleCPUs(),
+		StackLeft: t.catalog.StackLeft, Alone: t.host.Alone, CompareExchange: lang.CompareExchange(), CPUs: possibleCPUs(),
 	})
 	return err
 }
@@ -238,7 +239,7 @@ func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, er
 }
 
 func (t *tracer) printer(w io.Writer) *lang.Printer {
-	return lang.NewPrinter(w, t.format.Format, bootTime())
+	return lang.NewPrinter(w, t.format.Format, t.boot)
 }
 
 func (t *tracer) tellAttached(session *probes.Session, took time.Duration) {

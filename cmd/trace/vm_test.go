@@ -194,3 +194,6 @@ func hideTypes(t *testing.T, module string) {
 		t.Cleanup(func() { sh(t, "umount %s", path) })
 	}
 }
+
+// TestVMEnginesAgree is TestEnginesAgree on the kernel of the virtual machine.
+func TestVMEnginesAgree(t *testing.T) { enginesAgree(t) }

@@ -7,7 +7,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// update is @m[key] = f(arg). The additions are atomic: a program may be interrupted by another one on its CPU, or preempted.
+// update is @m[key] = f(arg). The additions are atomic unless the map is Alone: a program may be interrupted by another one on its
+// CPU, or preempted.
 func (g *gen) update(s *Update) {
 	m := s.Map
 	arg := s.Arg
@@ -19,12 +20,12 @@ func (g *gen) update(s *Update) {
 	g.element(m, s.Key, end)
 	switch m.Agg.Func {
 	case Count:
-		g.addTo(0, operand{leaf: &Expr{Op: OpLit, Num: 1}})
+		g.addTo(m, 0, operand{leaf: &Expr{Op: OpLit, Num: 1}})
 	case Sum, Rate, Gauge:
-		g.addTo(0, x)
+		g.addTo(m, 0, x)
 	case Avg, Stats:
-		g.addTo(0, operand{leaf: &Expr{Op: OpLit, Num: 1}})
-		g.addTo(8, x)
+		g.addTo(m, 0, operand{leaf: &Expr{Op: OpLit, Num: 1}})
+		g.addTo(m, 8, x)
 	case Min, Max:
 		g.extreme(m, x, end)
 	default:
@@ -32,7 +33,7 @@ func (g *gen) update(s *Update) {
 		last := m.Agg.Words() - 1
 		g.branch(asm.JGT.Imm(bucket, int32(last), ""), end) // never, but the verifier cannot know
 		g.emit(asm.LSh.Imm(bucket, 3), asm.Add.Reg(asm.R0, bucket))
-		g.addTo(0, operand{leaf: &Expr{Op: OpLit, Num: 1}})
+		g.addTo(m, 0, operand{leaf: &Expr{Op: OpLit, Num: 1}})
 	}
 	g.forget(arg)
 	g.place(end)
@@ -40,8 +41,16 @@ func (g *gen) update(s *Update) {
 }
 
 // addTo adds to a word of the state at R0.
-func (g *gen) addTo(offset int, x operand) {
-	g.emit(atomic(asm.AddAtomic, memory{asm.R0, offset}, g.register(x, asm.R1)))
+func (g *gen) addTo(m *Map, offset int, x operand) {
+	word := memory{asm.R0, offset}
+	if !m.Alone {
+		g.emit(atomic(asm.AddAtomic, word, g.register(x, asm.R1)))
+		return
+	}
+	added := g.register(x, asm.R1)
+	g.load(asm.R2, word, 8)
+	g.emit(asm.Add.Reg(asm.R2, added))
+	g.store(word, asm.R2, 8)
 }
 
 // bucket is the register in which the index of a bucket is computed.
@@ -179,7 +188,8 @@ func (g *gen) divideBelow(n asm.Register, step, bound uint64) {
 // within a few nanoseconds of the first one of a key in an epoch. Whatever follows sees the tag, and
 // with it the value. An owner cannot be late by an epoch, because a reader waits for running programs before it begins another.
 //
-// Kernels without compare-and-exchange (before 5.12, and later on some machines) get plain stores. The first value of an epoch is
+// A map that is Alone needs none of this. Kernels without compare-and-exchange (before 5.12, and later on some machines) get plain
+// stores, too. The first value of an epoch is
 // compared again after its tag is set, in case an interrupt put its own value there before; a value that comes between the
 // comparison of another one and its store, within a nanosecond or two on the same CPU, is lost there.
 func (g *gen) extreme(m *Map, x operand, end label) {
@@ -205,7 +215,7 @@ func (g *gen) extreme(m *Map, x operand, end label) {
 	merge := g.label()
 	g.load(found, tagAt, 8)
 	g.branch(asm.JEq.Reg(found, tag, ""), merge)
-	if !g.program.CmpXchg {
+	if m.Alone || !g.program.CmpXchg {
 		g.store(valueAt, value, 8)
 		g.store(tagAt, tag, 8)
 		g.place(merge)

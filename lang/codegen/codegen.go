@@ -124,6 +124,9 @@ type Map struct {
 	Entries uint32
 	// Shared says that all CPUs share the state of an aggregation, rather than each having its own.
 	Shared bool
+	// Alone says that no two programs update the map on one CPU at the same time: then the state of an aggregation that each CPU has
+	// for itself needs no atomic operations, which take 5 ns where a plain addition takes less than one.
+	Alone bool
 }
 
 // Stmt is a statement: *Set, *Add, *Update, *Delete, *Let, *If, *Emit, *Stop or *Return.

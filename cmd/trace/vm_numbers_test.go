@@ -1,0 +1,100 @@
+//go:build vm
+
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestVMSameNumbersAsBpftrace runs one fixed workload under trace and bpftrace at once: what they aggregate of the same tracepoint is
+// the same, line by line, the bars of histograms included.
+func TestVMSameNumbersAsBpftrace(t *testing.T) {
+	const actions = `@c = count(); @k[ID] = count(); @s[ID] = sum(LEN); @a = avg(LEN); @h = hist(LEN); @hk[ID] = hist(LEN); ` +
+		`@t[ID] = stats(LEN); @l = lhist(LEN, 0, 2000, 100); @m = max(LEN); @n = min(LEN);`
+	ours := `syscall:enter / comm == "dd" && nr in [read, write, close] / { ` + strings.NewReplacer("ID", "(int64)nr", "LEN", "(int64)arg2").Replace(actions) + ` }`
+	theirs := `tracepoint:raw_syscalls:sys_enter / comm == "dd" && (args->id == 0 || args->id == 1 || args->id == 3) / { ` +
+		strings.NewReplacer("ID", "args->id", "LEN", "args->args[2]").Replace(actions) + ` } interval:ms:100 { printf("attached\n"); }` // attached last
+	a := startTool(t, "Attached", "trace", "--strict", ours)
+	b := startTool(t, "attached", "bpftrace", "-e", theirs)
+	for _, size := range []string{"1", "777", "1999", "65536"} {
+		if out, err := exec.Command("dd", "if=/dev/zero", "of=/dev/null", "bs="+size, "count=500").CombinedOutput(); err != nil {
+			t.Fatalf("dd: %v\n%s", err, out)
+		}
+	}
+	mine, others := a.stop(t), b.stop(t)
+	if len(mine) < 30 || !slices.Equal(mine, others) {
+		t.Errorf("trace printed\n%s\nbpftrace printed\n%s", strings.Join(mine, "\n"), strings.Join(others, "\n"))
+	}
+}
+
+// lockedBuffer is what a process has written so far.
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
+// tool is a tracer that runs.
+type tool struct {
+	cmd  *exec.Cmd
+	out  lockedBuffer
+	name string
+}
+
+func startTool(t *testing.T, says, name string, args ...string) *tool {
+	t.Helper()
+	tl := &tool{cmd: exec.Command(name, args...), name: name}
+	tl.cmd.Stdout, tl.cmd.Stderr = &tl.out, &tl.out
+	if err := tl.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tl.cmd.Process.Kill() })
+	waitUntil(t, name+" says that it is "+says, func() bool { return strings.Contains(tl.out.String(), says) })
+	return tl
+}
+
+// stop ends the tool and returns its lines, those about itself left out, each map's in the order of the text.
+func (tl *tool) stop(t *testing.T) []string {
+	t.Helper()
+	if err := tl.cmd.Process.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := tl.cmd.Wait(); err != nil {
+		t.Fatalf("%s: %v\n%s", tl.name, err, tl.out.String())
+	}
+	return mapsOf(tl.out.String())
+}
+
+// mapsOf returns the maps of an output in the order of their names; of each its lines as they are.
+func mapsOf(text string) []string {
+	var blocks []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n ")
+		switch {
+		case strings.HasPrefix(line, "@"):
+			blocks = append(blocks, line)
+		case strings.HasPrefix(line, "[") || strings.HasPrefix(line, "("):
+			blocks[len(blocks)-1] += "\n" + line
+		}
+	}
+	slices.Sort(blocks)
+	return strings.Split(strings.Join(blocks, "\n"), "\n")
+}

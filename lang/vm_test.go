@@ -1,0 +1,133 @@
+//go:build vm
+
+package lang
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"trace/probes"
+)
+
+// TestVMConstructs attaches every probe of the catalog with every construct that the kernel can run, on its fields: nothing of it may
+// need user space, and the kernel has to accept it.
+func TestVMConstructs(t *testing.T) {
+	if out, err := exec.Command("modprobe", "-a", "ib_uverbs", "nvme").CombinedOutput(); err != nil {
+		t.Fatalf("modprobe: %v\n%s", err, out)
+	}
+	catalog, err := probes.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := probes.Detect(catalog, probes.HostOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range catalog.Probes() {
+		for name, text := range map[string]string{"constructs": constructs(p), "keys": keys(p)} {
+			t.Run(p.String()+"/"+name, func(t *testing.T) { attach(t, catalog, host, text) })
+		}
+	}
+}
+
+// attach compiles a program, which has to run in the kernel as a whole, and attaches it for a moment.
+func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text string) {
+	t.Helper()
+	program, err := Compile("program", text, catalog.Probes(), Options{})
+	if err != nil {
+		t.Fatalf("%s\n%v", text, err)
+	}
+	cpus := ebpf.MustPossibleCPU()
+	plan, err := NewPlan(program, PlanOptions{StackLeft: catalog.StackLeft, CompareExchange: CompareExchange(), CPUs: cpus, MapEntries: 64})
+	if err != nil {
+		t.Fatalf("%s\n%v", text, err)
+	}
+	for _, b := range plan.parts {
+		if b.inUser != nil {
+			t.Errorf("%s: %s", b.clause, b.inUser.reason)
+		}
+	}
+	var out bytes.Buffer
+	run, err := plan.Start(RunOptions{Printer: NewPrinter(&out, Text, time.Now()), Now: now, Context: t.Context()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	session, err := probes.Attach(t.Context(), host, plan.Requests(), probes.AttachOptions{Maps: run.Maps(), Layouts: plan.Layouts()})
+	if err != nil {
+		t.Fatalf("%s\n%v", text, err)
+	}
+	ctx, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer end()
+	if err := session.Read(ctx, func(e *probes.Event) error { _, err := run.Event(e); return err }); err != nil {
+		t.Error(err)
+	}
+	if err := run.End(); err != nil {
+		t.Error(err)
+	}
+	if err := session.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(out.String(), "@count: ") && strings.Contains(text, "@count") {
+		t.Errorf("no map in the output:\n%s", &out)
+	}
+}
+
+func now() uint64 {
+	var since unix.Timespec
+	unix.ClockGettime(unix.CLOCK_BOOTTIME, &since)
+	return uint64(since.Nano())
+}
+
+// constructs uses everything that runs in the kernel, on a number of the probe's own if it has one.
+func constructs(p *probes.Probe) string {
+	number := "nsecs"
+	for _, f := range p.Fields {
+		if !f.Common && isNumber(f.Type) {
+			number = f.Name
+		}
+	}
+	name := p.String()
+	if p.Group == "profile" {
+		name = "profile:97hz"
+	}
+	program := []string{
+		`P / (X >= 0 || X < 0) && comm != "nobody" && !(pid == 4000000000) && (pid in [1, 2..5000000]) && comm startsWith "" / {
+	@count = count(); @sum[comm] = sum(X); @avg[pid, X] = avg(X); @min[X] = min(X); @max = max(X); @stats[comm] = stats(X)
+}`,
+		`P { @hist[comm] = hist(X, 2); @low = hist(X, min=5, shift=3); @lhist[tid] = lhist(X, 0, 1000, 10); @quantile = quantile(X, 50, 99) }`,
+		`P { @rate[cpu] = rate(); @gauge[tid] = gauge(1); @set[tid] = nsecs; @who[tid] = comm; @pair[tid] = (comm, X); @added += 2; @n[comm]++ }`,
+		`P { $v = X * 3 / 7 % 5 + 1; $w = comm
+	if (has_key(@set, tid) && nsecs > @set[tid]) { @yes = count(); delete(@set, tid) } else if ($v << 2 >> 1 != (X & 3 | 4) ^ ~X) { @no[$w, $v] = count() } else { return }
+	@after = count()
+}`,
+		`P { @cast[(int8)X, (uint16)X, X == nil, X ?? 1, X > 5 ? 1 : 2, elapsed > 1s] = count(); printf("%d %s %d\n", X, comm, @n[comm]) }`,
+		`P / @set[tid] > 0 / { @late = count() }`,
+		`P / pid == 4000000000 / { printf("nobody\n"); exit() }`,
+	}
+	return strings.NewReplacer("P ", name+" ", "X", number).Replace(strings.Join(program, "\n"))
+}
+
+// keys uses every field of the probe as a key and in a predicate.
+func keys(p *probes.Probe) string {
+	name := p.String()
+	if p.Group == "profile" {
+		name = "profile:97hz"
+	}
+	var b strings.Builder
+	for i, f := range p.Fields {
+		if i == 60 {
+			break // a bit for each clause
+		}
+		fmt.Fprintf(&b, "%s / event.%s == event.%[2]s / { @f%d[event.%[2]s] = count() }\n", name, f.Name, i)
+	}
+	return b.String()
+}
