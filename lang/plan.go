@@ -23,8 +23,8 @@ type PlanOptions struct {
 	Compare bool
 	// StackLeft returns how many bytes of stack generated code for a probe may use.
 	StackLeft func(*probes.Probe) (int, error)
-	// CompareExchange says that the kernel has an atomic compare-and-exchange for BPF.
-	CompareExchange bool
+	// CompareExchange tells whether the kernel has an atomic compare-and-exchange for BPF; nil: it does not.
+	CompareExchange func() bool
 	// Alone tells whether no two programs that deliver events of a probe can overlap on one CPU; nil: they may.
 	Alone func(*probes.Probe) bool
 	// CPUs that the kernel may have.
@@ -233,6 +233,9 @@ func (p *Plan) keepsOut(m *mapInfo) string {
 		if m.agg != nil && b.removes(m) && (p.isCleared(m) || m.agg.Func == codegen.Min || m.agg.Func == codegen.Max) {
 			return "its keys are deleted one by one, and there is no telling then what was added since the last print or clear"
 		}
+		if m.agg != nil && b.asks(m) && p.isCleared(m) {
+			return "has_key(" + m.name + ") at an event, and a clear, which leaves the keys in the kernel"
+		}
 	}
 	if !inEvents {
 		return "only begin, end and interval clauses use it"
@@ -309,6 +312,13 @@ func (b *part) removes(m *mapInfo) bool {
 		call, ok := s.(*callStmt)
 		found = found || ok && call.fn == "delete" && call.m == m
 	})
+	return found
+}
+
+// asks tells whether the body asks for keys of a map.
+func (b *part) asks(m *mapInfo) bool {
+	found := false
+	b.walkExprs(func(e *expr) { found = found || e.op == opHasKey && e.m == m })
 	return found
 }
 
@@ -481,7 +491,7 @@ func (p *Plan) generate() (again bool, err error) {
 	p.requests, p.codes, p.sites = nil, nil, nil
 	for _, r := range p.program.requests() {
 		code := codegen.Program{
-			Stack: maxStack, CmpXchg: p.options.CompareExchange, Ring: probes.RingName, Prefix: "t", Stops: p.stops(),
+			Stack: maxStack, CmpXchg: p.comparesAndExchanges(), Ring: probes.RingName, Prefix: "t", Stops: p.stops(),
 		}
 		if p.options.StackLeft != nil {
 			if code.Stack, err = p.options.StackLeft(r.Probe); err != nil {
@@ -539,6 +549,16 @@ func (p *Program) requests() []probes.Request {
 		}
 	}
 	return reqs
+}
+
+// comparesAndExchanges asks the kernel only if some map wants to know.
+func (p *Plan) comparesAndExchanges() bool {
+	for m := range p.maps {
+		if m.agg != nil && (m.agg.Func == codegen.Min || m.agg.Func == codegen.Max) {
+			return p.options.CompareExchange != nil && p.options.CompareExchange()
+		}
+	}
+	return false
 }
 
 // maxStack is the limit of the kernel on the stack of a BPF program.

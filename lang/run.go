@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
 
 	"trace/lang/codegen"
 	"trace/probes"
@@ -99,6 +100,8 @@ func (p *Plan) userStore(m *mapInfo) *userStore {
 
 // createMaps creates the maps that the code refers to.
 func (r *Run) createMaps() error {
+	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
+	_ = rlimit.RemoveMemlock()
 	var all []*codegen.Map
 	for _, m := range r.plan.program.maps {
 		if k := r.plan.maps[m]; k != nil {

@@ -47,7 +47,7 @@ func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text strin
 		t.Fatalf("%s\n%v", text, err)
 	}
 	cpus := ebpf.MustPossibleCPU()
-	plan, err := NewPlan(program, PlanOptions{StackLeft: catalog.StackLeft, CompareExchange: CompareExchange(), CPUs: cpus, MapEntries: 64})
+	plan, err := NewPlan(program, PlanOptions{StackLeft: catalog.StackLeft, CompareExchange: CompareExchange, CPUs: cpus, MapEntries: 64})
 	if err != nil {
 		t.Fatalf("%s\n%v", text, err)
 	}

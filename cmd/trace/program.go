@@ -115,7 +115,7 @@ func bootTime() time.Time { return time.Now().Add(-time.Duration(bootClock())) }
 func (t *tracer) divide(rejected map[*probes.Probe]bool) (err error) {
 	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
 		NoKernel: t.noKernel, Compare: t.compare, Rejected: rejected, MapEntries: t.mapSize, Started: t.started,
-		StackLeft: t.catalog.StackLeft, Alone: t.host.Alone, CompareExchange: lang.CompareExchange(), CPUs: possibleCPUs(),
+		StackLeft: t.catalog.StackLeft, Alone: t.host.Alone, CompareExchange: lang.CompareExchange, CPUs: possibleCPUs(),
 	})
 	return err
 }

@@ -273,6 +273,19 @@ func (g *gen) store(to memory, r asm.Register, size int) {
 	g.emit(asm.StoreMem(to.base, int16(to.offset), r, widths[size]))
 }
 
+// CompareExchange returns a program that the kernel accepts if it has the atomic operation of Program.CmpXchg (5.12 on amd64, 5.18
+// on arm64).
+func CompareExchange() asm.Instructions {
+	return asm.Instructions{
+		asm.Mov.Imm(asm.R0, 0),
+		asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord),
+		asm.Mov.Imm(asm.R1, 1),
+		atomic(asm.CmpXchg, memory{asm.RFP, -8}, asm.R1),
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Return(),
+	}
+}
+
 // atomic is an atomic operation on a word. cilium/ebpf 0.22.0 keeps which one only in the opcode when it encodes the instruction, and
 // makes additions of all of them unless the constant says it too.
 func atomic(op asm.AtomicOp, at memory, r asm.Register) asm.Instruction {
