@@ -4,6 +4,8 @@ package bpf
 
 import (
 	"bytes"
+	"debug/elf"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -31,11 +33,25 @@ func Types(object string) (*btf.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	types, err := btf.LoadSpecFromReader(bytes.NewReader(data))
+	types, err := typesIn(data)
 	if err != nil {
 		return nil, fmt.Errorf("types of embedded object %s: %w", object, err)
 	}
 	return types, nil
+}
+
+// typesIn reads the section of the types alone. The library, given the object, would read its symbols as well, which takes longer
+// than the types.
+func typesIn(object []byte) (*btf.Spec, error) {
+	file, err := elf.NewFile(bytes.NewReader(object))
+	if err != nil {
+		return nil, err
+	}
+	section := file.Section(".BTF")
+	if section == nil {
+		return nil, errors.New("no section .BTF")
+	}
+	return btf.LoadSplitSpecFromReader(section, nil)
 }
 
 // Load parses an embedded object. The result is the caller's own.

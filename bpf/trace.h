@@ -58,7 +58,8 @@ typedef __u64 hex64_t;
  * EVENT(X) declares what goes with struct X:
  *
  *   X_want    by offset in struct X, when Go wants that byte captured: NEVER, BEFORE the filter (it reads it) or AFTER it. The
- *             verifier knows the values and drops the code that captures what is not wanted.
+ *             values are known when the program is loaded, and the code that captures what is not wanted is removed.
+ *   X_counted whether Go wants to know how many events passed and were rejected; a constant like X_want.
  *   X_filter  declared here, defined by Go when the object is loaded: which clauses of the user's program want this event? Bit i
  *             stands for clause i, 0 is nobody.
  *   X_action  likewise: what these clauses do with it. passed is what the filter returned.
@@ -67,8 +68,8 @@ typedef __u64 hex64_t;
 enum stage { NEVER, BEFORE, AFTER };
 
 enum counter {
-	PASSED,        /* some clause wants it */
-	REJECTED,      /* no clause wants it */
+	PASSED,        /* some clause wants it; if X_counted */
+	REJECTED,      /* no clause wants it; if X_counted */
 	RING_FULL,     /* to be delivered, but the ring buffer had no room: lost; counted by generated code */
 	UNMATCHED,     /* the beginning of what ends here was not seen; delivered without what the beginning tells */
 	INFLIGHT_FULL, /* no room to remember a beginning: its end will be unmatched or unseen */
@@ -82,6 +83,7 @@ struct counts {
 
 #define EVENT(X) \
 	const volatile __u8 X##_want[sizeof(struct X)] SEC(".rodata"); \
+	const volatile __u8 X##_counted SEC(".rodata"); \
 	__u64 X##_filter(void *ctx, struct X *e); \
 	int X##_action(void *ctx, struct X *e, __u64 passed); \
 	struct { \
@@ -115,7 +117,14 @@ struct counts {
 		if (WANT(X, cgroup, stage)) \
 			(e)->cgroup = bpf_get_current_cgroup_id(); \
 		if (WANT(X, comm, stage)) \
-			bpf_get_current_comm((e)->comm, sizeof((e)->comm)); \
+			READ_COMM((e)->comm); \
+	} while (0)
+
+/* Reads the name of the current thread and pads it with NULs. The helper of some kernels, like 6.1, leaves alone what is behind the name. */
+#define READ_COMM(array) \
+	do { \
+		__builtin_memset(array, 0, sizeof(array)); \
+		bpf_get_current_comm(array, sizeof(array)); \
 	} while (0)
 
 /* Captures the common fields that belong to the moment, not to a task. */
@@ -153,12 +162,11 @@ struct counts {
 		__u64 passed; \
 		X##_capture(e, ##__VA_ARGS__, BEFORE); \
 		passed = X##_filter(ctx, e); \
+		if (X##_counted) \
+			X##_count(passed ? PASSED : REJECTED); \
 		if (passed) { \
-			X##_count(PASSED); \
 			X##_capture(e, ##__VA_ARGS__, AFTER); \
 			X##_action(ctx, e, passed); \
-		} else { \
-			X##_count(REJECTED); \
 		} \
 	} while (0)
 

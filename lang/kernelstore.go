@@ -27,6 +27,8 @@ type kernelStore struct {
 	aggs map[string]*kernelAgg
 	// read says that aggs was filled since the last clear.
 	read bool
+	// cleared says that there was a clear: from then on keys whose values add up to nothing do not show.
+	cleared bool
 	// counts are what user space could not do; the kernel has its own.
 	counts codegen.MapCounters
 }
@@ -38,8 +40,6 @@ type kernelAgg struct {
 	last, baseline []uint64
 	// clears since the last change.
 	idle int
-	// hidden after a clear until something is added.
-	hidden bool
 }
 
 func (s *kernelStore) counters() codegen.MapCounters { return s.counts }
@@ -183,7 +183,8 @@ func (s *kernelStore) since(a *kernelAgg) []uint64 {
 	if a.baseline != nil {
 		s.agg.Subtract(state, a.baseline)
 	}
-	if a.hidden && isZero(state) {
+	// A map without key is there before anything was added: it shows as empty then.
+	if (s.cleared || len(s.key) == 0) && isZero(state) {
 		return nil
 	}
 	return state
@@ -221,8 +222,7 @@ func (s *kernelStore) refresh() error {
 	err = s.each(func(row, raw []byte) error {
 		a := s.aggs[string(row)]
 		if a == nil {
-			// A map without key is there before anything was added: it shows as empty then.
-			a = &kernelAgg{hidden: len(s.key) == 0}
+			a = &kernelAgg{}
 			s.aggs[string(row)] = a
 		}
 		seen[string(row)] = true
@@ -333,9 +333,8 @@ func (s *kernelStore) forget(hide bool) error {
 			return err
 		}
 	}
-	s.read = false
+	s.read, s.cleared = false, s.cleared || hide
 	for row, a := range s.aggs {
-		a.hidden = hide
 		if a.idle++; a.idle > 2 && hide && len(s.key) > 0 {
 			if err := unlessMissing(s.m.Delete([]byte(row))); err != nil {
 				return err

@@ -21,6 +21,8 @@ type PlanOptions struct {
 	// Compare has all events of all clauses sent to user space besides, so that a second, user-space run of the program can
 	// follow the first.
 	Compare bool
+	// Counted has the programs count the events that pass and those that do not.
+	Counted bool
 	// StackLeft returns how many bytes of stack generated code for a probe may use.
 	StackLeft func(*probes.Probe) (int, error)
 	// CompareExchange tells whether the kernel has an atomic compare-and-exchange for BPF; nil: it does not.
@@ -527,7 +529,7 @@ func (p *Plan) generate() (again bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", r.Probe, err)
 		}
-		r.Code = probeCode(out, p.source(parts))
+		r.Code, r.Counted = probeCode(out, p.source(parts)), p.options.Counted
 		p.requests = append(p.requests, r)
 		p.codes = append(p.codes, out)
 	}

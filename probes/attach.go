@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -22,6 +23,8 @@ type Request struct {
 	Code *Code
 	// Hz is how often profile:hz samples, a second.
 	Hz int
+	// Counted lets the programs count the events that pass and that are rejected. Each event costs some ns more.
+	Counted bool
 	// IfAvailable lets Attach go on without the probe on a host that does not have it; Session.Skipped tells.
 	IfAvailable bool
 }
@@ -65,6 +68,8 @@ type Session struct {
 	layouts  []*Layout // by ID
 	maps     []*ebpf.Map
 	ring     *ringbuf.Reader
+	// delivered records, by layout
+	delivered []atomic.Uint64
 
 	detach sync.Once
 }
@@ -80,7 +85,7 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{host: h, layouts: layouts}
+	s := &Session{host: h, layouts: layouts, delivered: make([]atomic.Uint64, len(layouts))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -136,11 +141,12 @@ func (s *Session) choose(reqs []Request) error {
 		if r.Probe.hook.sampled && r.Hz <= 0 {
 			return fmt.Errorf("%s: %d samples a second, expected at least 1", r.Probe, r.Hz)
 		}
-		err := s.host.available(r.Probe)
+		rq := &request{Request: r, hooks: s.host.hooksFor(r)}
+		err := s.host.available(rq)
 		var denied *PermissionError
 		switch {
 		case err == nil:
-			s.requests = append(s.requests, &request{Request: r, hooks: s.host.hooksFor(r)})
+			s.requests = append(s.requests, rq)
 		case errors.As(err, &denied):
 			return err
 		case r.IfAvailable:
@@ -155,10 +161,11 @@ func (s *Session) choose(reqs []Request) error {
 	return errors.Join(missing...)
 }
 
-// available returns nil if some variant of the probe can be used, else why none can.
-func (h *Host) available(p *Probe) error {
+// available returns nil if some variant of the probe can be used for a request, else why none can.
+func (h *Host) available(r *request) error {
+	p := r.Probe
 	var refused error
-	for _, v := range h.variants(p.Group, p.hook) {
+	for _, v := range h.variantsFor(p.Group, p.hook, func(program string) bool { return h.catalog.typeless(program, r) }) {
 		err := v.check()
 		if err == nil {
 			return nil
@@ -217,7 +224,7 @@ func (s *Session) attachBatch(requests []*request, shared map[string]*ebpf.Map) 
 // attachHook attaches the best variant of a hook that the kernel accepts.
 func (s *Session) attachHook(l *loader, r *request, hk hook) error {
 	var errs []error
-	for _, v := range s.host.variants(r.Probe.Group, hk) {
+	for _, v := range s.host.variantsFor(r.Probe.Group, hk, l.typeless) {
 		err := v.check()
 		if err == nil {
 			err = s.attachVariant(l, r, v)
@@ -257,11 +264,14 @@ func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 	for _, p := range programs {
 		spec.Programs[p.name] = l.spec.Programs[p.name]
 	}
-	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
-		MapReplacements: l.maps,
-		Cache:           s.host.cache,
-		Programs:        ebpf.ProgramOptions{KernelTypes: l.types},
-	})
+	o := ebpf.CollectionOptions{MapReplacements: l.maps, Cache: s.host.cache}
+	if slices.ContainsFunc(programs, func(p program) bool { return !l.typeless(p.name) }) {
+		var err error
+		if o.Programs.KernelTypes, err = l.types(); err != nil {
+			return fmt.Errorf("types of the kernel: %w", err)
+		}
+	}
+	c, err := ebpf.NewCollectionWithOptions(spec, o)
 	if err != nil {
 		return explain(err)
 	}

@@ -56,7 +56,7 @@ func benchmarkGetppid(b *testing.B, attach func() (*Session, error)) {
 	if err := errors.Join(err, <-read); err != nil {
 		b.Fatal(err)
 	}
-	b.ReportMetric(100*float64(losses[0].Lost())/float64(max(losses[0].Passed, 1)), "%lost")
+	b.ReportMetric(100*float64(losses[0].Lost())/float64(max(losses[0].Delivered+losses[0].Lost(), 1)), "%lost")
 }
 
 func getppid(b *testing.B) {

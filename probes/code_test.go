@@ -21,6 +21,8 @@ type want struct {
 	pid int
 	// stack is how much stack each function uses.
 	stack int
+	// called keeps the filter a function: it uses all registers that its caller would have to do without.
+	called bool
 }
 
 // request returns the request for a want, and the layout of what it delivers.
@@ -45,7 +47,14 @@ func spanOf(f *Field) Span {
 }
 
 func (w want) filter() asm.Instructions {
-	insns := asm.Instructions{asm.Mov.Imm(asm.R0, 1)}
+	var insns asm.Instructions
+	if w.called {
+		for r := asm.R6; r <= asm.R9; r++ {
+			insns = append(insns, asm.Mov.Reg(r, asm.R2))
+		}
+		insns = append(insns, asm.FnKtimeGetNs.Call(), asm.Mov.Reg(asm.R2, asm.R6))
+	}
+	insns = append(insns, asm.Mov.Imm(asm.R0, 1))
 	insns = append(insns, w.useStack()...)
 	if w.pid != 0 {
 		offset, _ := w.probe.Field("pid").Place()
@@ -209,7 +218,7 @@ func TestRejectedCode(t *testing.T) {
 	attach(t, h, Request{Probe: p, Code: rejectAll()}) // skips without privileges
 	bad := rejectAll()
 	bad.Source = "test:1: the broken clause"
-	bad.Filter = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Mov.Reg(asm.R0, asm.R9), asm.Return()}
+	bad.Filter = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.LoadMem(asm.R0, asm.R0, 0, asm.DWord), asm.Return()}
 	before := openFiles(t)
 	_, err := Attach(context.Background(), h, []Request{{Probe: p, Code: bad}}, AttachOptions{})
 	var rejected *RejectedError
@@ -250,7 +259,7 @@ func TestMapsOfTheCaller(t *testing.T) {
 		asm.Return(),
 	}
 	// A map that no code refers to is no error.
-	s, err := Attach(context.Background(), h, []Request{{Probe: p, Code: code}},
+	s, err := Attach(context.Background(), h, []Request{{Probe: p, Code: code, Counted: true}},
 		AttachOptions{Maps: map[string]*ebpf.Map{"mine": m, "unused": m}})
 	if err != nil {
 		t.Fatal(err)

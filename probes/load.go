@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -13,12 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// openRing creates the ring buffer. Where no code refers to it, it is as small as can be: the usual size takes the kernel 2 ms.
 func (s *Session) openRing(o AttachOptions) (*ebpf.Map, error) {
 	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
 	_ = rlimit.RemoveMemlock()
 	size := o.RingBytes
 	if size == 0 {
 		size = DefaultRingBytes
+	}
+	delivers := slices.ContainsFunc(s.requests, func(r *request) bool {
+		return refersTo(r.Code.Filter, RingName) || refersTo(r.Code.Action, RingName)
+	})
+	if !delivers {
+		size = os.Getpagesize()
 	}
 	ring, err := ebpf.NewMap(&ebpf.MapSpec{Name: RingName, Type: ebpf.RingBuf, MaxEntries: uint32(size)})
 	if err != nil {
@@ -35,7 +45,7 @@ func (s *Session) openRing(o AttachOptions) (*ebpf.Map, error) {
 type loader struct {
 	spec  *ebpf.CollectionSpec
 	maps  map[string]*ebpf.Map
-	types *btf.Spec
+	types func() (*btf.Spec, error) // of the kernel
 }
 
 // newLoader prepares the object: what is wanted of each event, the functions that the programs call, and the maps, some of which
@@ -49,9 +59,9 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 	for name, m := range shared {
 		spec.Maps[name] = specOf(name, m)
 	}
+	values := constantsFor(spec, requests...)
 	used := make(map[string]bool)
 	for _, r := range requests {
-		setConstant(spec, r.Probe.event+"_want", r.wanted())
 		for _, hk := range r.hooks {
 			if hk.entries != nil {
 				m := spec.Maps[hk.name]
@@ -69,17 +79,21 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 			delete(spec.Programs, name)
 			continue
 		}
-		for _, r := range requests {
-			r.define(p)
+		if err := specialize(p, requests, values); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	keepMaps(spec)
-	types, _, err := s.host.kernelTypes(group)
-	if err != nil {
-		return nil, fmt.Errorf("types of the kernel: %w", err)
-	}
-	l := &loader{spec: spec, types: types}
+	l := &loader{spec: spec, types: sync.OnceValues(func() (*btf.Spec, error) {
+		types, _, err := s.host.kernelTypes(group)
+		return types, err
+	})}
 	return l, s.createMaps(l, shared)
+}
+
+// typeless tells whether a program reads nothing whose place in memory only the kernel's types tell.
+func (l *loader) typeless(program string) bool {
+	return !relocated(l.spec.Programs[program].Instructions)
 }
 
 // specOf describes a map that is there, so that programs can refer to it.
@@ -89,13 +103,19 @@ func specOf(name string, m *ebpf.Map) *ebpf.MapSpec {
 	}
 }
 
-// setConstant writes a constant of the C source into the contents of the map that holds it.
-func setConstant(spec *ebpf.CollectionSpec, name string, value []byte) {
-	v := spec.Variables[name]
-	section := spec.Maps[v.SectionName]
-	data := bytes.Clone(section.Contents[0].Value.([]byte))
-	copy(data[v.Offset:], value)
-	section.Contents = []ebpf.MapKV{{Key: section.Contents[0].Key, Value: data}}
+// constantSection holds the constants of the C source.
+const constantSection = ".rodata"
+
+// constantsFor returns the contents of the constants' section for some requests.
+func constantsFor(object *ebpf.CollectionSpec, requests ...*request) []byte {
+	values := bytes.Clone(object.Maps[constantSection].Contents[0].Value.([]byte))
+	for _, r := range requests {
+		copy(values[object.Variables[r.Probe.event+"_want"].Offset:], r.wanted())
+		if r.Counted {
+			values[object.Variables[r.Probe.event+"_counted"].Offset] = 1
+		}
+	}
+	return values
 }
 
 // keepMaps removes the maps that no program refers to: they would cost memory.

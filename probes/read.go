@@ -34,6 +34,7 @@ func (s *Session) Read(ctx context.Context, fn func(*Event) error) error {
 		if err := decodeEvent(sample.RawSample, s.layouts, &event); err != nil {
 			return err
 		}
+		s.delivered[event.layout.ID].Add(1)
 		if err := fn(&event); err != nil {
 			return err
 		}
@@ -43,10 +44,13 @@ func (s *Session) Read(ctx context.Context, fn func(*Event) error) error {
 // Losses is what is missing from the events of a probe.
 type Losses struct {
 	Probe *Probe
-	// Events that the programs saw in the kernel and could build, lost ones included: Passed, which some clause of the program
-	// wanted, and Rejected.
+	// Counted tells whether the programs counted the Events that they saw in the kernel and could build, lost ones included: Passed,
+	// which some clause of the program wanted, and Rejected. See Request.
+	Counted                  bool
 	Events, Passed, Rejected uint64
-	// RingBuffer counts records that were lost because the ring buffer was full; an event may send one for each clause.
+	// Delivered counts records that were read; an event may send one for each clause.
+	Delivered uint64
+	// RingBuffer counts records that were lost because the ring buffer was full.
 	RingBuffer uint64
 	// Unseen counts events that could not be built, because their beginning was not seen.
 	Unseen uint64
@@ -75,13 +79,25 @@ func (s *Session) Losses() ([]Losses, error) {
 			all[i].add(l)
 			continue
 		}
+		l.Delivered = s.deliveredOf(r.Probe)
 		all = append(all, l)
 	}
 	return all, nil
 }
 
+// deliveredOf returns how many records of a probe were read.
+func (s *Session) deliveredOf(p *Probe) (n uint64) {
+	for id, l := range s.layouts {
+		if l != nil && l.Probe == p {
+			n += s.delivered[id].Load()
+		}
+	}
+	return n
+}
+
 // add adds what another request for the same probe counted.
 func (l *Losses) add(o Losses) {
+	l.Counted = l.Counted && o.Counted
 	l.Events += o.Events
 	l.Passed += o.Passed
 	l.Rejected += o.Rejected
@@ -104,18 +120,12 @@ const (
 )
 
 func (r *request) losses() (Losses, error) {
-	var perCPU [][counters]uint64
-	if err := r.counts.Lookup(uint32(0), &perCPU); err != nil {
+	n, err := r.counted()
+	if err != nil {
 		return Losses{}, err
 	}
-	var n [counters]uint64
-	for _, cpu := range perCPU {
-		for i, v := range cpu {
-			n[i] += v
-		}
-	}
 	l := Losses{
-		Probe: r.Probe, Events: n[countPassed] + n[countRejected], Passed: n[countPassed], Rejected: n[countRejected],
+		Probe: r.Probe, Counted: r.Counted, Events: n[countPassed] + n[countRejected], Passed: n[countPassed], Rejected: n[countRejected],
 		RingBuffer: n[countRingFull], Unseen: n[countUnseen], InFlightFull: n[countInflightFull],
 	}
 	// Without helpers nothing looks for beginnings.
@@ -136,6 +146,23 @@ func (r *request) losses() (Losses, error) {
 		l.Missed += missedByLink(lk)
 	}
 	return l, nil
+}
+
+// counted returns what the programs counted. Without a map there is nothing that they count.
+func (r *request) counted() (n [counters]uint64, err error) {
+	if r.counts == nil {
+		return n, nil
+	}
+	var perCPU [][counters]uint64
+	if err := r.counts.Lookup(uint32(0), &perCPU); err != nil {
+		return n, err
+	}
+	for _, cpu := range perCPU {
+		for i, v := range cpu {
+			n[i] += v
+		}
+	}
+	return n, nil
 }
 
 // missedByLink is how often a kprobe was hit and could not run its program; kernels before 6.7 do not tell.

@@ -10,10 +10,12 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
@@ -344,7 +346,9 @@ func TestFilter(t *testing.T) {
 	h := detect(t)
 	p := h.catalog.Match("syscall:enter")[0]
 	j := waiting(t)
-	s := attachWants(t, h, want{probe: p, fields: []*Field{p.Field("pid"), p.Field("nr")}, operand: p.Field("nr"), pid: j.pid})
+	reqs, o := requestsFor(want{probe: p, fields: []*Field{p.Field("pid"), p.Field("nr")}, operand: p.Field("nr"), pid: j.pid})
+	reqs[0].Counted = true
+	s := attachWith(t, h, reqs, o)
 	events := collect(t, s, j.run)
 	for _, e := range events {
 		if e["pid"] != fmt.Sprint(j.pid) || e[passed] != e[foldOf("nr")] {
@@ -352,16 +356,44 @@ func TestFilter(t *testing.T) {
 		}
 	}
 	l := lossesOf(t, s)[0]
-	if len(events) == 0 || l.Passed != uint64(len(events)) || l.Rejected == 0 || l.Events != l.Passed+l.Rejected {
+	if len(events) == 0 || l.Delivered != uint64(len(events)) || !l.Counted || l.Passed != l.Delivered || l.Rejected == 0 || l.Events != l.Passed+l.Rejected {
 		t.Errorf("%d events, counted %+v", len(events), l)
 	}
 }
 
-// The functions of the generated code may use all the stack that is said to be left.
+// The functions of the generated code may use all the stack that is said to be left, be they called or not.
 func TestAllOfTheStack(t *testing.T) {
 	h := detect(t)
 	for _, p := range h.catalog.Match("syscall:*") {
-		attachWants(t, h, wantAll(t, h, p))
+		for _, called := range []bool{false, true} {
+			w := wantAll(t, h, p)
+			w.called = called
+			attachWants(t, h, w)
+		}
+	}
+}
+
+// Where nothing of the kernel's types is wanted they are not read; the kernel itself tells whether it has the tracepoint.
+func TestTypelessVariant(t *testing.T) {
+	h := detect(t)
+	for _, glob := range []string{"syscall:*", "nvme:async_event"} {
+		for _, p := range h.catalog.Match(glob) {
+			if h.Status(p).Variant == "" {
+				continue
+			}
+			fresh := detect(t)
+			fresh.vmlinux = func() (*btf.Spec, error) {
+				t.Errorf("%s: the kernel's types are read", p)
+				return nil, ErrNoBTF
+			}
+			s := attachWants(t, fresh, want{probe: p, fields: []*Field{p.Field("comm"), p.Field("nsecs")}})
+			if got := s.Variants()[0]; got != p.String()+" raw_tp" {
+				t.Errorf("attached %s", got)
+			}
+		}
+	}
+	if err := checkRawTracepoint("no_such_tracepoint"); err == nil || !strings.Contains(err.Error(), "no tracepoint") {
+		t.Errorf("%v, want an error that says so", err)
 	}
 }
 
@@ -461,7 +493,7 @@ func TestProfile(t *testing.T) {
 	if own[1] == 0 {
 		t.Error("no sample of this process, which is busy")
 	}
-	if l := lossesOf(t, s); len(l) != 1 || l[0].Passed != uint64(samples[0]+samples[1]) || l[0].Lost() != 0 {
+	if l := lossesOf(t, s); len(l) != 1 || l[0].Delivered != uint64(samples[0]+samples[1]) || l[0].Lost() != 0 {
 		t.Errorf("samples %v, counted %+v", samples, l)
 	}
 }
@@ -520,6 +552,7 @@ func TestLossIsCounted(t *testing.T) {
 	p := h.catalog.Match("syscall:enter")[0]
 	reqs, o := requestsFor(want{probe: p, fields: p.Fields})
 	o.RingBytes = os.Getpagesize()
+	reqs[0].Counted = true
 	s := attachWith(t, h, reqs, o)
 	// Nobody reads while this runs.
 	if err := exec.Command("true").Run(); err != nil {
@@ -529,14 +562,14 @@ func TestLossIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	delivered := uint64(len(collect(t, s, func() {})))
-	if l := lossesOf(t, s)[0]; l.RingBuffer == 0 || l.RingBuffer+delivered != l.Passed {
+	if l := lossesOf(t, s)[0]; l.RingBuffer == 0 || l.RingBuffer+delivered != l.Passed || l.Delivered != delivered {
 		t.Errorf("delivered %d, counted %+v", delivered, l)
 	}
 }
 
 // attachOnly attaches one variant of a probe, and of the helpers that it needs those of the same name.
 func attachOnly(h *Host, index int, r Request, o AttachOptions) (_ *Session, err error) {
-	s := &Session{host: h, layouts: o.Layouts, requests: []*request{{Request: r, hooks: h.hooksFor(r)}}}
+	s := &Session{host: h, layouts: o.Layouts, delivered: make([]atomic.Uint64, len(o.Layouts)), requests: []*request{{Request: r, hooks: h.hooksFor(r)}}}
 	defer func() {
 		if err != nil {
 			s.Close()

@@ -12,11 +12,11 @@ import (
 // Status says how a probe fares on this host.
 type Status struct {
 	Probe *Probe
-	// Variant that would be used, or "" if the probe is not available.
+	// Variant that would be used for all fields, or "" if the probe is not available. For some it may be another; see Notes.
 	Variant string
 	// Reason why it is not available, and what to do.
 	Reason string
-	// Notes say what the probe lacks here although it is available.
+	// Notes say what the probe lacks here although it is available, and what else is worth to know.
 	Notes []string
 	// Variants are all the ways to attach it, best first.
 	Variants []VariantStatus
@@ -60,12 +60,16 @@ func reason(variants []VariantStatus) string {
 	return strings.Join(causes, "; ")
 }
 
-// notes tells which of the types that a probe reads this kernel does not describe, and which optional functions it lacks.
+// notes tells which of the types that a probe reads this kernel does not describe, which optional functions it lacks, and when
+// another variant is used.
 func (h *Host) notes(p *Probe, v variant) []string {
 	var notes []string
 	if missing := h.missingTypes(p.Group); len(missing) > 0 {
 		notes = append(notes, fmt.Sprintf("no types of %s (%s): fields that need them are absent or checked guesses; give them with --btf FILE",
 			modules[p.Group].name, strings.Join(missing, " ")))
+	}
+	if v.name == "tp_btf" {
+		notes = append(notes, "raw_tp for programs that need none of the kernel's types: it starts faster and costs the same")
 	}
 	if absent := h.absent(p.Group, v); len(absent) > 0 {
 		notes = append(notes, "not seen, because the kernel does not have it (yet): "+strings.Join(absent, ", "))

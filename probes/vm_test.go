@@ -44,12 +44,18 @@ func TestVMLoad(t *testing.T) {
 				continue
 			}
 			t.Run(p.String()+"/"+name, func(t *testing.T) {
-				reqs, o := requestsFor(wantAll(t, h, p))
-				cycle(t, times, func() (*Session, error) { return attachOnly(h, i, reqs[0], o) })
+				for _, called := range []bool{false, true} {
+					w := wantAll(t, h, p)
+					w.called = called
+					reqs, o := requestsFor(w)
+					cycle(t, times, func() (*Session, error) { return attachOnly(h, i, reqs[0], o) })
+				}
 			})
 		}
 	}
 }
+
+func TestVMTypelessVariant(t *testing.T) { TestTypelessVariant(t) }
 
 // What is in the VM already, and what it takes to be there, the kernel says itself.
 func TestVMNothingIsMissing(t *testing.T) {

@@ -114,10 +114,35 @@ func bootTime() time.Time { return time.Now().Add(-time.Duration(bootClock())) }
 // divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
 func (t *tracer) divide(rejected map[*probes.Probe]bool) (err error) {
 	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
-		NoKernel: t.noKernel, Compare: t.compare, Rejected: rejected, MapEntries: t.mapSize, Started: t.started,
+		NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose, Rejected: rejected, MapEntries: t.mapSize, Started: t.started,
 		StackLeft: t.catalog.StackLeft, Alone: t.host.Alone, CompareExchange: lang.CompareExchange, CPUs: possibleCPUs(),
 	})
 	return err
+}
+
+// checkMemory refuses maps, which are allocated whole, that would take more than a quarter of the memory that is available.
+func checkMemory(maps uint64) error {
+	available, err := availableMemory()
+	if err != nil || maps <= available/4 {
+		return nil // where /proc says nothing, the kernel will
+	}
+	return fmt.Errorf("the maps of this program would take %d MiB, more than a quarter of the %d MiB of memory that are available: "+
+		"lower --map-size (--explain shows the size of each map)", maps>>20, available>>20)
+}
+
+// availableMemory is MemAvailable of /proc/meminfo, in bytes.
+func availableMemory() (uint64, error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		var kib uint64
+		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); n == 1 {
+			return kib << 10, nil
+		}
+	}
+	return 0, errors.New("/proc/meminfo: no MemAvailable")
 }
 
 // possibleCPUs is how many parts a per-CPU map has.
@@ -226,7 +251,10 @@ func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, er
 		options.Printer = t.printer(io.MultiWriter(t.out, &t.first))
 		options.Shadow = t.printer(&t.second)
 	}
-	var err error
+	err := checkMemory(t.plan.MapBytes())
+	if err != nil {
+		return nil, err
+	}
 	if t.exec, err = t.plan.Start(options); err != nil {
 		return nil, err
 	}

@@ -119,5 +119,9 @@ func lossLine(l probes.Losses) string {
 			reasons = append(reasons, fmt.Sprintf("%d %s", r.n, r.text))
 		}
 	}
-	return fmt.Sprintf("lost %d of %d %v events: %s", l.Lost(), l.Events+l.Unseen+l.Missed, l.Probe, strings.Join(reasons, ", "))
+	of := ""
+	if l.Delivered+l.RingBuffer > 0 { // else nothing is sent to user space, and nobody knows how many there were
+		of = fmt.Sprintf(" of %d", l.Delivered+l.Lost())
+	}
+	return fmt.Sprintf("lost %d%s %v events: %s", l.Lost(), of, l.Probe, strings.Join(reasons, ", "))
 }

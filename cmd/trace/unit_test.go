@@ -41,11 +41,14 @@ func TestLossLine(t *testing.T) {
 		want   string
 	}{
 		{
-			probes.Losses{Probe: probe, Events: 4988, RingBuffer: 800, Missed: 12},
+			probes.Losses{Probe: probe, Delivered: 4188, RingBuffer: 800, Missed: 12},
 			"lost 812 of 5000 nvme:complete_rq events: 800 ring buffer full (raise --buffer-size), 12 missed by the kernel (the program was already running on that CPU)",
 		}, {
-			probes.Losses{Probe: probe, Events: 10, Unseen: 1, Unmatched: 7},
+			probes.Losses{Probe: probe, Delivered: 10, Unseen: 1, Unmatched: 7},
 			"lost 1 of 11 nvme:complete_rq events: 1 whose beginning was not seen",
+		}, {
+			probes.Losses{Probe: probe, Missed: 1},
+			"lost 1 nvme:complete_rq events: 1 missed by the kernel (the program was already running on that CPU)",
 		},
 	} {
 		if got := lossLine(test.losses); got != test.want {

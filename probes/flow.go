@@ -1,0 +1,217 @@
+package probes
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// A flow is a list of instructions whose jumps go to instructions rather than over a number of bytes, so that instructions can be
+// taken out and put in.
+type flow struct {
+	insns asm.Instructions
+	// targets holds for each instruction the index of the one to which it jumps, or nowhere.
+	targets []int
+}
+
+const nowhere = -1
+
+// newFlow resolves the jumps of a function, be they numbers, as in a compiled object, or labels, as in generated code. The labels
+// are dropped.
+func newFlow(insns asm.Instructions) (*flow, error) {
+	f := &flow{insns: make(asm.Instructions, len(insns)), targets: make([]int, len(insns))}
+	labels, indexes := make(map[string]int), make(map[asm.RawInstructionOffset]int, len(insns))
+	for it := insns.Iterate(); it.Next(); {
+		indexes[it.Offset] = it.Index
+		if label := it.Ins.Symbol(); label != "" {
+			labels[label] = it.Index
+		}
+	}
+	for it := insns.Iterate(); it.Next(); {
+		ins, target := *it.Ins, nowhere
+		if ins.OpCode == asm.InvalidOpCode {
+			return nil, fmt.Errorf("instruction %d is invalid", it.Index)
+		}
+		if jumps(ins) {
+			var found bool
+			if label := ins.Reference(); label != "" {
+				target, found = labels[label]
+			} else {
+				target, found = indexes[it.Offset+1+asm.RawInstructionOffset(ins.Offset)]
+			}
+			if !found {
+				return nil, fmt.Errorf("instruction %d jumps nowhere: %v", it.Index, ins)
+			}
+			ins = ins.WithReference("")
+		}
+		f.insns[it.Index], f.targets[it.Index] = ins.WithSymbol(""), target
+	}
+	return f, nil
+}
+
+// function returns the instructions under a name, their jumps as numbers.
+func (f *flow) function(name string) (asm.Instructions, error) {
+	offsets := make([]int, len(f.insns))
+	for it := f.insns.Iterate(); it.Next(); {
+		offsets[it.Index] = int(it.Offset)
+	}
+	for i, target := range f.targets {
+		if target == nowhere {
+			continue
+		}
+		distance := offsets[target] - offsets[i] - 1
+		if distance != int(int16(distance)) {
+			return nil, fmt.Errorf("a jump over %d instructions, at most %d are possible", distance, math.MaxInt16)
+		}
+		f.insns[i].Offset = int16(distance)
+	}
+	f.insns[0] = f.insns[0].WithSymbol(name)
+	return f.insns, nil
+}
+
+// remove takes instructions out. Who jumped to one of them jumps to what follows it. The kernel wants a function's type and a line
+// of source at its beginning, so what stood there is passed on to the next instruction.
+func (f *flow) remove(out []bool) {
+	kept := &flow{}
+	moved := make([]int, len(f.insns))
+	var fn *btf.Func
+	var source fmt.Stringer
+	for i, ins := range f.insns {
+		moved[i] = len(kept.insns)
+		if own := btf.FuncMetadata(&ins); own != nil {
+			fn = own
+		}
+		if own := ins.Source(); own != nil {
+			source = own
+		}
+		if out[i] {
+			continue
+		}
+		if fn != nil {
+			ins = btf.WithFuncMetadata(ins, fn)
+		}
+		if source != nil {
+			ins = ins.WithSource(source)
+		}
+		fn, source = nil, nil
+		kept.insns, kept.targets = append(kept.insns, ins), append(kept.targets, f.targets[i])
+	}
+	for i, target := range kept.targets {
+		if target != nowhere {
+			kept.targets[i] = moved[target]
+		}
+	}
+	*f = *kept
+}
+
+// jumps tells whether an instruction has a target: Ja and conditional jumps.
+func jumps(ins asm.Instruction) bool {
+	op := ins.OpCode.JumpOp()
+	return ins.OpCode.Class().IsJump() && op != asm.Call && op != asm.Exit
+}
+
+// ends tells whether the next instruction does not follow.
+func ends(ins asm.Instruction) bool {
+	op := ins.OpCode.JumpOp()
+	return op == asm.Ja || op == asm.Exit
+}
+
+// registers is a set of registers.
+type registers uint16
+
+func set(of ...asm.Register) (rs registers) {
+	for _, r := range of {
+		rs |= 1 << r
+	}
+	return rs
+}
+
+func (rs registers) has(r asm.Register) bool { return rs&(1<<r) != 0 }
+
+var (
+	scratch = set(asm.R0, asm.R1, asm.R2, asm.R3, asm.R4, asm.R5) // of a call
+	saved   = set(asm.R6, asm.R7, asm.R8, asm.R9)                 // across a call
+	every   = scratch | saved | set(asm.RFP)
+)
+
+// touches returns the registers that an instruction reads and those that it writes. A call may read fewer.
+func touches(ins asm.Instruction) (reads, writes registers) {
+	op := ins.OpCode
+	dst, src := set(ins.Dst), set(ins.Src)
+	switch class := op.Class(); {
+	case class == asm.LdXClass:
+		return src, dst
+	case op.IsDWordLoad():
+		return 0, dst
+	case class == asm.StClass:
+		return dst, 0
+	case class == asm.StXClass && op.Mode() == asm.AtomicMode:
+		return dst | src | set(asm.R0), 0 // writes some of them, perhaps
+	case class == asm.StXClass:
+		return dst | src, 0
+	case class.IsALU():
+		if op.ALUOp() != asm.Mov {
+			reads = dst
+		}
+		if op.Source() == asm.RegSource {
+			reads |= src
+		}
+		return reads, dst
+	case op.JumpOp() == asm.Call:
+		return scratch &^ set(asm.R0), scratch
+	case op.JumpOp() == asm.Exit:
+		return set(asm.R0), 0
+	case op.JumpOp() == asm.Ja:
+		return 0, 0
+	case class.IsJump() && op.Source() == asm.RegSource:
+		return dst | src, 0
+	case class.IsJump():
+		return dst, 0
+	default:
+		return every, 0
+	}
+}
+
+// pure tells whether all that an instruction does is to write its register.
+func pure(ins asm.Instruction) bool {
+	class := ins.OpCode.Class()
+	return class.IsALU() || class == asm.LdXClass || ins.OpCode.IsDWordLoad()
+}
+
+// An effect is what an instruction does to the registers.
+type effect struct{ reads, writes registers }
+
+func (f *flow) effects() []effect {
+	effects := make([]effect, len(f.insns))
+	for i, ins := range f.insns {
+		effects[i].reads, effects[i].writes = touches(ins)
+	}
+	return effects
+}
+
+// live returns for each instruction which registers are read after it before they are written. Instructions that are out do nothing.
+func (f *flow) live(effects []effect, out []bool) []registers {
+	before, after := make([]registers, len(f.insns)), make([]registers, len(f.insns))
+	for changed := true; changed; {
+		changed = false
+		for i := len(f.insns) - 1; i >= 0; i-- {
+			var next registers
+			if i+1 < len(f.insns) && (out[i] || !ends(f.insns[i])) {
+				next = before[i+1]
+			}
+			if f.targets[i] != nowhere && !out[i] {
+				next |= before[f.targets[i]]
+			}
+			after[i] = next
+			if !out[i] {
+				next = next&^effects[i].writes | effects[i].reads
+			}
+			if next != before[i] {
+				before[i], changed = next, true
+			}
+		}
+	}
+	return after
+}

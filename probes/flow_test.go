@@ -1,0 +1,236 @@
+package probes
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// flowOf returns the flow of instructions.
+func flowOf(t *testing.T, insns asm.Instructions) *flow {
+	t.Helper()
+	f, err := newFlow(insns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// text returns the instructions of a flow, one a line.
+func (f *flow) text(t *testing.T) string {
+	t.Helper()
+	insns, err := f.function("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, ins := range insns {
+		fmt.Fprintln(&b, ins)
+	}
+	return b.String()
+}
+
+func checkText(t *testing.T, got string, want ...string) {
+	t.Helper()
+	if w := strings.Join(want, "\n") + "\n"; got != w {
+		t.Errorf("got\n%swant\n%s", got, w)
+	}
+}
+
+// constant loads a byte of the constants.
+func constant(dst asm.Register, at int) asm.Instructions {
+	return asm.Instructions{
+		asm.LoadMapValue(dst, 0, uint32(at)).WithReference(constantSection),
+		asm.LoadMem(dst, dst, 0, asm.Byte),
+	}
+}
+
+// What a constant rules out is gone, with all that led to it, and 64-bit constants count twice in jumps.
+func TestFold(t *testing.T) {
+	insns := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
+	insns = append(insns, constant(asm.R2, 1)...)
+	insns = append(insns,
+		asm.JNE.Imm(asm.R2, 1, "unwanted"),
+		asm.LoadMem(asm.R3, asm.R6, 8, asm.DWord),
+		asm.StoreMem(asm.RFP, -8, asm.R3, asm.DWord))
+	insns = append(insns, constant(asm.R2, 0)...)
+	unwanted := len(insns) - 2
+	insns[unwanted] = insns[unwanted].WithSymbol("unwanted")
+	insns = append(insns,
+		asm.JEq.Imm(asm.R2, 1, "end"),
+		asm.LoadMem(asm.R4, asm.R6, 16, asm.DWord),
+		asm.JEq.Imm(asm.R4, 0, "end"),
+		asm.LoadImm(asm.R5, 1<<40, asm.DWord),
+		asm.StoreMem(asm.RFP, -16, asm.R5, asm.DWord),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
+		asm.Return())
+	f := flowOf(t, insns)
+	f.fold([]byte{0, 1})
+	checkText(t, f.text(t),
+		"MovReg dst: r6 src: r1",
+		"LdXMemDW dst: r3 src: r6 off: 8 imm: 0",
+		"StXMemDW dst: rfp src: r3 off: -8 imm: 0",
+		"LdXMemDW dst: r4 src: r6 off: 16 imm: 0",
+		"JEqImm dst: r4 off: 3 imm: 0",
+		"LdImmDW dst: r5 imm: 1099511627776",
+		"StXMemDW dst: rfp src: r5 off: -16 imm: 0",
+		"MovImm dst: r0 imm: 0",
+		"Exit")
+	f = flowOf(t, insns)
+	f.fold([]byte{1, 0})
+	checkText(t, f.text(t), "MovImm dst: r0 imm: 0", "Exit")
+}
+
+// What only some of the paths to an instruction know is not known there, be it reached from above or from below.
+func TestFoldMeets(t *testing.T) {
+	insns := asm.Instructions{
+		asm.Mov.Imm(asm.R2, 0),
+		asm.JEq.Imm(asm.R1, 0, "meet"),
+		asm.Mov.Imm(asm.R2, 1),
+		asm.JEq.Imm(asm.R2, 1, "end").WithSymbol("meet"),
+		asm.Mov.Imm(asm.R2, 1),
+		asm.Ja.Label("meet"),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
+		asm.Return(),
+	}
+	f := flowOf(t, insns)
+	f.fold(nil)
+	if len(f.insns) != len(insns) {
+		t.Errorf("got\n%s", f.text(t))
+	}
+}
+
+// caller calls f with R6 and R7 alive after it, and uses 16 bytes of stack.
+var caller = asm.Instructions{
+	asm.Mov.Reg(asm.R6, asm.R1),
+	asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
+	asm.Mov.Reg(asm.R2, asm.RFP),
+	asm.Add.Imm(asm.R2, -16),
+	asm.Call.Label("f"),
+	asm.JEq.Imm(asm.R0, 0, "end"),
+	asm.StoreMem(asm.R6, 0, asm.R7, asm.DWord),
+	asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
+	asm.Return(),
+}
+
+// A body gets registers that are free, and stack below that of its caller; its ends lead to what follows the call.
+func TestSplice(t *testing.T) {
+	f := flowOf(t, caller)
+	f.splice("f", flowOf(t, asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R2),
+		asm.JEq.Imm(asm.R6, 0, "no"),
+		asm.StoreImm(asm.RFP, -8, 5, asm.Word),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -8),
+		asm.FnMapLookupElem.Call(),
+		asm.Return(),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("no"),
+		asm.Return(),
+	}), 16)
+	f.fold(nil)
+	checkText(t, f.text(t),
+		"MovReg dst: r6 src: r1",
+		"LdXMemDW dst: r7 src: r6 off: 0 imm: 0",
+		"MovReg dst: r2 src: rfp",
+		"AddImm dst: r2 imm: -16",
+		"MovReg dst: r9 src: r2",
+		"JEqImm dst: r9 off: 6 imm: 0",
+		"StMemW dst: rfp src: r0 off: -24 imm: 5",
+		"MovReg dst: r2 src: rfp",
+		"AddImm dst: r2 imm: -16",
+		"AddImm dst: r2 imm: -8",
+		"Call FnMapLookupElem",
+		"Ja off: 1",
+		"MovImm dst: r0 imm: 0",
+		"JEqImm dst: r0 off: 1 imm: 0",
+		"StXMemDW dst: r6 src: r7 off: 0 imm: 0",
+		"MovImm dst: r0 imm: 0",
+		"Exit")
+}
+
+// A call stays where the body lacks something.
+func TestSpliceNot(t *testing.T) {
+	end := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+	three := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Reg(asm.R7, asm.R2), asm.Mov.Reg(asm.R8, asm.R2)}
+	for _, test := range []struct {
+		name   string
+		body   asm.Instructions
+		frame  int
+		called bool
+	}{
+		{"registers", append(append(three, asm.FnKtimeGetNs.Call()), end...), 16, true},
+		{"registers of calls that it does not make", append(three, end...), 16, false},
+		{"stack", append(asm.Instructions{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}, end...), stackSize - 8, false},
+		{"no stack", append(asm.Instructions{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}, end...), stackSize, true},
+		{"frame pointer", append(asm.Instructions{asm.StoreMem(asm.RFP, -8, asm.RFP, asm.DWord)}, end...), 16, true},
+	} {
+		f := flowOf(t, caller)
+		f.splice("f", flowOf(t, test.body), test.frame)
+		if calls(f.insns, "f") != test.called {
+			t.Errorf("%s: got\n%s", test.name, f.text(t))
+		}
+	}
+}
+
+// Nothing of the constants is left in any program, whatever is wanted.
+func TestSpecialize(t *testing.T) {
+	c := load(t)
+	for _, p := range c.Probes() {
+		for _, w := range []want{{probe: p}, {probe: p, fields: p.Fields}} {
+			req, _ := w.request(0)
+			r := &request{Request: req}
+			object, err := c.objects[p.Group]()
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := object.Copy()
+			for name, prog := range spec.Programs {
+				if err := specialize(prog, []*request{r}, constantsFor(object, r)); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				if refersTo(prog.Instructions, constantSection) && calls(object.Programs[name].Instructions, p.actionName()) {
+					t.Errorf("%s reads constants:\n%v", name, prog.Instructions)
+				}
+			}
+		}
+	}
+}
+
+// Where the filter has to be called, the action is spliced as long as the stack suffices for both.
+func TestSpecializeStack(t *testing.T) {
+	c := load(t)
+	p := c.Match("nvme:complete_rq")[0]
+	left, err := c.StackLeft(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stack, spliced := range map[int]bool{16: true, left: false} {
+		req, _ := want{probe: p, fields: p.Fields, stack: stack, called: true}.request(0)
+		r := &request{Request: req}
+		object, err := c.objects[p.Group]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		prog := object.Programs["raw_tp_nvme_complete_rq"].Copy()
+		if err := specialize(prog, []*request{r}, constantsFor(object, r)); err != nil {
+			t.Fatal(err)
+		}
+		if !calls(prog.Instructions, p.filterName()) || calls(prog.Instructions, p.actionName()) == spliced {
+			t.Errorf("with %d bytes of stack: %v", stack, prog.Instructions)
+		}
+	}
+}
+
+// System calls need no type of the kernel if nothing of the registers is wanted.
+func TestTypeless(t *testing.T) {
+	c := load(t)
+	p := c.Match("syscall:exit")[0]
+	for name, typeless := range map[string]bool{"ret": true, "latency": true, "comm": true, "raw_nr": false} {
+		req, _ := (want{probe: p, fields: []*Field{p.Field(name)}}).request(0)
+		if got := c.typeless("raw_tp_syscall_exit", &request{Request: req}); got != typeless {
+			t.Errorf("%s: typeless is %v", name, got)
+		}
+	}
+}

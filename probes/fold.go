@@ -1,0 +1,216 @@
+package probes
+
+import (
+	"encoding/binary"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// Here a program loses the code for what is not wanted. The verifier would remove most of it as well; but what is gone before costs
+// no load of a constant for each event, needs no type of the kernel, and occupies no register or stack that generated code can use.
+
+// A value is what is known of a register.
+type value struct {
+	known
+	n int64 // a number, or an offset in the constants
+}
+
+type known uint8
+
+const (
+	nothing known = iota
+	number
+	address // of a constant
+)
+
+// A state is what is known of the registers.
+type state [11]value
+
+// fold computes what follows from the constants of the C source, and removes what is then never reached, or has no effect.
+func (f *flow) fold(constants []byte) {
+	x := &folder{flow: f, constants: constants, states: make([]*state, len(f.insns)), reached: make([]bool, len(f.insns))}
+	x.explore()
+	x.apply()
+}
+
+type folder struct {
+	*flow
+	constants []byte
+	states    []*state // before the instructions that are jumped to
+	reached   []bool
+	pending   []int // to be explored
+}
+
+// explore finds what is known wherever the paths of the function meet. It goes on until nothing is left of what only some paths know.
+func (x *folder) explore() {
+	for _, target := range x.targets {
+		if target != nowhere {
+			x.states[target] = &state{}
+		}
+	}
+	x.states[0] = &state{}
+	x.pending = []int{0}
+	x.reached[0] = true
+	for len(x.pending) > 0 {
+		i := x.pending[len(x.pending)-1]
+		x.pending = x.pending[:len(x.pending)-1]
+		x.follow(i)
+	}
+}
+
+// follow goes from an instruction that is jumped to on to the next one, or to the end.
+func (x *folder) follow(i int) {
+	s := *x.states[i]
+	for {
+		ins := x.insns[i]
+		taken, skipped := x.branch(ins, &s)
+		if taken {
+			x.meet(x.targets[i], &s)
+		}
+		if !skipped {
+			return
+		}
+		x.step(ins, &s)
+		i++
+		if x.states[i] != nil {
+			x.meet(i, &s)
+			return
+		}
+		x.reached[i] = true
+	}
+}
+
+// meet brings a state to an instruction that is jumped to.
+func (x *folder) meet(i int, s *state) {
+	old := *x.states[i]
+	merged := *s
+	if x.reached[i] {
+		for r := range merged {
+			if merged[r] != old[r] {
+				merged[r] = value{}
+			}
+		}
+		if merged == old {
+			return
+		}
+	}
+	x.reached[i] = true
+	*x.states[i] = merged
+	x.pending = append(x.pending, i)
+}
+
+// branch tells whether the target of an instruction may follow, and whether the next one may.
+func (x *folder) branch(ins asm.Instruction, s *state) (taken, skipped bool) {
+	if !jumps(ins) {
+		return false, !ends(ins)
+	}
+	a, b := s[ins.Dst], value{number, ins.Constant}
+	if ins.OpCode.Source() == asm.RegSource {
+		b = s[ins.Src]
+	}
+	if ins.OpCode.JumpOp() == asm.Ja {
+		return true, false
+	}
+	if a.known != number || b.known != number || ins.OpCode.Class() != asm.JumpClass {
+		return true, true
+	}
+	switch ins.OpCode.JumpOp() {
+	case asm.JEq:
+		return a.n == b.n, a.n != b.n
+	case asm.JNE:
+		return a.n != b.n, a.n == b.n
+	default:
+		return true, true
+	}
+}
+
+// step computes what an instruction writes.
+func (x *folder) step(ins asm.Instruction, s *state) {
+	if _, writes := touches(ins); !pure(ins) {
+		for r := range s {
+			if writes.has(asm.Register(r)) {
+				s[r] = value{}
+			}
+		}
+		if ins.OpCode.AtomicOp() != asm.InvalidAtomic { // may fetch
+			s[ins.Src], s[asm.R0] = value{}, value{}
+		}
+		return
+	}
+	s[ins.Dst] = x.result(ins, s)
+}
+
+func (x *folder) result(ins asm.Instruction, s *state) value {
+	op := ins.OpCode
+	switch {
+	case btf.CORERelocationMetadata(&ins) != nil: // comes to be known when the program is loaded
+		return value{}
+	case ins.IsLoadFromMap() && ins.Src == asm.PseudoMapValue && ins.Reference() == constantSection:
+		return value{address, ins.Constant >> 32}
+	case op.Class() == asm.LdXClass && op.Mode() == asm.MemMode && s[ins.Src].known == address:
+		return x.read(s[ins.Src].n+int64(ins.Offset), op.Size().Sizeof())
+	case op == asm.Mov.Op(asm.ImmSource), op == asm.Mov.Op32(asm.ImmSource) && ins.Constant >= 0:
+		return value{number, ins.Constant}
+	case op == asm.Mov.Op(asm.RegSource):
+		return s[ins.Src]
+	}
+	return value{}
+}
+
+// read returns what the constants hold at an offset.
+func (x *folder) read(at int64, size int) value {
+	if at < 0 || at+int64(size) > int64(len(x.constants)) {
+		return value{}
+	}
+	var word [8]byte
+	copy(word[:], x.constants[at:at+int64(size)])
+	return value{number, int64(binary.NativeEndian.Uint64(word[:]))}
+}
+
+// apply puts numbers in the place of what is known, and removes what is not reached or has no effect.
+func (x *folder) apply() {
+	out := make([]bool, len(x.insns))
+	var s state
+	for i, ins := range x.insns {
+		if !x.reached[i] {
+			out[i] = true
+			continue
+		}
+		if x.states[i] != nil {
+			s = *x.states[i]
+		}
+		taken, skipped := x.branch(ins, &s)
+		switch {
+		case taken && !skipped:
+			x.insns[i] = asm.Ja.Label("").WithMetadata(ins.Metadata)
+		case jumps(ins) && !taken:
+			out[i] = true
+		}
+		x.step(ins, &s)
+		if v := s[ins.Dst]; ins.OpCode.Class() == asm.LdXClass && v.known == number && v.n == int64(int32(v.n)) {
+			x.insns[i] = asm.Mov.Imm(ins.Dst, int32(v.n)).WithMetadata(ins.Metadata)
+		}
+	}
+	for effects := x.effects(); x.idle(effects, out); {
+	}
+	x.remove(out)
+}
+
+// idle finds further instructions that have no effect: they write what nobody reads, or jump to what comes next anyway.
+func (f *flow) idle(effects []effect, out []bool) (found bool) {
+	live := f.live(effects, out)
+	next := len(f.insns)
+	for i := len(f.insns) - 1; i >= 0; i-- {
+		ins := f.insns[i]
+		if out[i] {
+			continue
+		}
+		if pure(ins) && !live[i].has(ins.Dst) || jumps(ins) && f.targets[i] > i && f.targets[i] <= next {
+			out[i], found = true, true
+			continue
+		}
+		next = i
+	}
+	return found
+}
