@@ -15,20 +15,20 @@ import (
 
 // Explain writes where each conjunct and each action runs, and why not in the kernel; the fields that are captured, and the maps with
 // their sizes. Variant tells how a probe is attached on this host.
-func (p *Plan) Explain(w io.Writer, variant func(*probes.Probe) string) error {
+func (p *Plan) Explain(w io.Writer, variant func(probes.Request) string) error {
 	var last *Clause
 	for _, b := range p.parts {
 		if b.clause != last {
 			fmt.Fprintf(w, "%s: %s\n", p.name(b.clause), b.clause)
 			last = b.clause
 		}
-		fmt.Fprintf(w, "  %s, %s\n", b.probe, variant(b.probe))
+		fmt.Fprintf(w, "  %s, %s\n", b.probe, variant(p.requests[p.request(b)]))
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 		for _, c := range slices.Concat(b.kernel, b.user) {
 			fmt.Fprintf(t, "    filter\t%s\t%s\n", p.text(c.e.span), where(c.why))
 		}
 		b.explainActions(p, t)
-		p.explainFields(t, b.probe)
+		p.explainFields(t, b)
 		if err := t.Flush(); err != nil {
 			return err
 		}
@@ -76,23 +76,24 @@ func (b *part) explainActions(p *Plan, w io.Writer) {
 }
 
 // explainFields tells what is captured for all clauses of the probe: found in the code, not in the program.
-func (p *Plan) explainFields(w io.Writer, probe *probes.Probe) {
-	for i, r := range p.requests {
-		if r.Probe != probe {
-			continue
-		}
-		before, after := names(probe, p.codes[i].Before), names(probe, p.codes[i].After)
-		after = slices.DeleteFunc(after, func(n string) bool { return slices.Contains(before, n) })
-		if len(before) > 0 {
-			fmt.Fprintf(w, "    captured\t%s\tbefore the filter\n", strings.Join(before, ", "))
-		}
-		if len(after) > 0 {
-			fmt.Fprintf(w, "    captured\t%s\tafter it, of events that pass\n", strings.Join(after, ", "))
-		}
-		if len(before)+len(after) == 0 {
-			fmt.Fprintf(w, "    captured\tnothing\t\n")
-		}
+func (p *Plan) explainFields(w io.Writer, b *part) {
+	code := p.codes[p.request(b)]
+	before, after := names(b.probe, code.Before), names(b.probe, code.After)
+	after = slices.DeleteFunc(after, func(n string) bool { return slices.Contains(before, n) })
+	if len(before) > 0 {
+		fmt.Fprintf(w, "    captured\t%s\tbefore the filter\n", strings.Join(before, ", "))
 	}
+	if len(after) > 0 {
+		fmt.Fprintf(w, "    captured\t%s\tafter it, of events that pass\n", strings.Join(after, ", "))
+	}
+	if len(before)+len(after) == 0 {
+		fmt.Fprintf(w, "    captured\tnothing\t\n")
+	}
+}
+
+// request is the index of the request that serves a body.
+func (p *Plan) request(b *part) int {
+	return slices.IndexFunc(p.requests, func(r probes.Request) bool { return r.Probe == b.probe && r.Hz == b.clause.hz })
 }
 
 func names(probe *probes.Probe, spans []codegen.Span) []string {

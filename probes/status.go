@@ -48,6 +48,17 @@ func (h *Host) Status(p *Probe) Status {
 	return s
 }
 
+// VariantFor returns the variant by which a request would be attached, or "" and why there is none. The kernel may still refuse it.
+func (h *Host) VariantFor(r Request) (name, why string) {
+	served := &request{Request: r}
+	for _, v := range h.variantsFor(r.Probe.Group, r.Probe.hook, func(program string) bool { return h.catalog.typeless(program, served) }) {
+		if v.check() == nil {
+			return v.name, ""
+		}
+	}
+	return "", h.Status(r.Probe).Reason
+}
+
 // reason joins why no variant can be used, each cause once.
 func reason(variants []VariantStatus) string {
 	var causes []string

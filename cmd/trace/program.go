@@ -47,7 +47,7 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 		return t.plan.Dump(s.out)
 	}
 	if o.explain || o.debug == "plan" {
-		return t.plan.Explain(s.out, func(p *probes.Probe) string { return variantOf(t.host.Status(p)) })
+		return t.plan.Explain(s.out, t.variantOf)
 	}
 	if t.out, err = openOutput(o.output, s.out); err != nil {
 		return err
@@ -59,12 +59,13 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 	return err
 }
 
-// variantOf says how a probe would be attached.
-func variantOf(s probes.Status) string {
-	if s.Variant == "" {
-		return "not available: " + s.Reason
+// variantOf says how a request would be attached.
+func (t *tracer) variantOf(r probes.Request) string {
+	name, why := t.host.VariantFor(r)
+	if name == "" {
+		return "not available: " + why
 	}
-	return "by " + s.Variant
+	return "by " + name
 }
 
 // inferred returns the names of the probes that the program does not name itself.
