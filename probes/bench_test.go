@@ -86,7 +86,7 @@ func BenchmarkGet(b *testing.B) {
 	p := load(b).Match("nvme:complete_rq")[0]
 	l := NewLayout(0, p, p.Fields, nil)
 	var e Event
-	if err := decodeEvent(sampleOf(l, make([]byte, p.size)), []*Layout{l}, &e); err != nil {
+	if err := Decode([]*Layout{l}, sampleOf(l, make([]byte, p.size)), &e); err != nil {
 		b.Fatal(err)
 	}
 	f := p.Field("nsecs")

@@ -139,7 +139,22 @@ func newProbe(group, name string, h hook, types *btf.Spec, enums map[string]*Enu
 	if err := types.TypeByName(group+"_"+name, &event); err != nil {
 		return nil, err
 	}
-	p := &Probe{Group: group, Name: name, Doc: tagged(event.Tags, "doc:"), event: event.Name, size: int(event.Size), hook: h}
+	p, err := probeOf(group, name, event, enums)
+	if err != nil {
+		return nil, err
+	}
+	p.hook = h
+	return p, nil
+}
+
+// NewProbe makes a probe of an event struct that no object has. It cannot be attached; its events are for trying what is done with
+// events.
+func NewProbe(group, name string, event *btf.Struct) (*Probe, error) {
+	return probeOf(group, name, event, make(map[string]*Enum))
+}
+
+func probeOf(group, name string, event *btf.Struct, enums map[string]*Enum) (*Probe, error) {
+	p := &Probe{Group: group, Name: name, Doc: tagged(event.Tags, "doc:"), event: event.Name, size: int(event.Size)}
 	if err := p.addFields(event.Members, "", 0, enums); err != nil {
 		return nil, err
 	}

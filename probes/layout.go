@@ -189,8 +189,9 @@ func byID(layouts []*Layout) ([]*Layout, error) {
 // maxLayoutID bounds the table that finds the layout of a record.
 const maxLayoutID = 1<<16 - 1
 
-// decodeEvent finds the layout of a sample of the ring buffer.
-func decodeEvent(sample []byte, layouts []*Layout, e *Event) error {
+// Decode makes an event of a record as the generated code wrote it, whose layout is one of layouts, by their IDs. The event is valid
+// as long as the record is.
+func Decode(layouts []*Layout, sample []byte, e *Event) error {
 	if len(sample) < recordHeader {
 		return fmt.Errorf("record of %d bytes is too short", len(sample))
 	}

@@ -34,7 +34,7 @@ func TestDecode(t *testing.T) {
 			event[60] = 0x02
 		}
 		var e Event
-		if err := decodeEvent(sampleOf(l, event), []*Layout{nil, l}, &e); err != nil {
+		if err := Decode([]*Layout{nil, l}, sampleOf(l, event), &e); err != nil {
 			t.Fatal(err)
 		}
 		want := []any{uint64(0xfffffff0), int64(-22), int64(-128), true, "ab", "0123456789abcdef"}
@@ -83,7 +83,7 @@ func TestValues(t *testing.T) {
 		sample[presence] = 1
 	}
 	var e Event
-	if err := decodeEvent(sample, []*Layout{l}, &e); err != nil {
+	if err := Decode([]*Layout{l}, sample, &e); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []any{int64(-2), true, "text", "0123456789abcdef", uint64(7)} {
@@ -163,7 +163,7 @@ func FuzzDecodeEvent(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8})
 	f.Fuzz(func(t *testing.T, sample []byte) {
 		var e Event
-		if err := decodeEvent(sample, layouts, &e); err != nil {
+		if err := Decode(layouts, sample, &e); err != nil {
 			return
 		}
 		for _, field := range e.Layout().Fields {

@@ -31,7 +31,7 @@ func (s *Session) Read(ctx context.Context, fn func(*Event) error) error {
 		if err != nil {
 			return fmt.Errorf("ring buffer: %w", err)
 		}
-		if err := decodeEvent(sample.RawSample, s.layouts, &event); err != nil {
+		if err := Decode(s.layouts, sample.RawSample, &event); err != nil {
 			return err
 		}
 		s.delivered[event.layout.ID].Add(1)
