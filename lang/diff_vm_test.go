@@ -2,10 +2,19 @@
 
 package lang
 
-import "testing"
+import (
+	stdflag "flag"
+	"testing"
+	"time"
+)
+
+var full = stdflag.Bool("full", false, "run the differential test on 2000 programs, which takes minutes")
 
 // TestVMDifferential runs the differential test on the kernel of a virtual machine.
 func TestVMDifferential(t *testing.T) {
-	*diffPrograms = 2000
+	*diffTime = 20 * time.Second
+	if *full {
+		*diffPrograms = 2000
+	}
 	TestDifferential(t)
 }

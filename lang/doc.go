@@ -118,6 +118,9 @@
 // let @x = lru(10000) lets the oldest keys give way when there are 10000; hash(10000) counts what finds no room, as does a map
 // without a let.
 //
+// What is added to an aggregation in the kernel between the last print (or other read) of it and a clear is not lost: it belongs to
+// the time after the clear. After a clear, keys whose values add up to nothing do not show.
+//
 // A map holds values, or one aggregation with the same arguments everywhere:
 //
 //	@ = count()               how many
@@ -164,8 +167,8 @@
 //
 // A field may be absent from an event: no latency, as the start was not seen. An operator with an absent operand is absent.
 // In the place of a condition absent is false, under ! too: neither latency > 1ms nor !(latency > 1ms) holds then. && and ||
-// are Kleene's (false && absent is false, true || absent is true), and x in [a, b] is x == a || x == b. x ?? y is y where
-// x is absent, and x == nil tests for it.
+// are Kleene's (false && absent is false, true || absent is true), and x in [a, b] is x == a || x == b; a range with an absent bound is
+// absent. x ?? y is y where x is absent, and x == nil tests for it.
 //
 // An aggregation skips an absent argument, and a map is not set to an absent value; both are counted. An absent element of a key is
 // a key of its own, printed as a dash, and an absent element of a tuple stays one. A variable may be absent. A loop from or to an
@@ -177,6 +180,20 @@
 // absent is a dash. The common fields tid, uid, cpu and cgroup are left out. In JSON, numbers of every kind are plain,
 // dotted fields are members of an object, and absent is null. Enums are names there too: their numbers would have to be
 // looked up in the headers of the kernel, and differ from one version to another. A value without a name is its number.
+//
+// # Where it runs
+//
+// What the kernel can do exactly runs there: predicates, keys, values, assignments, aggregations, if. The rest runs in user space, on
+// records that hold just what it needs, and gives the same answer: matches, contains, endsWith, functions, powers, tuples in variables.
+// A clause is on one side, but for its predicate, whose conjuncts the kernel takes as far as it can, and for what it prints. A map is
+// on one side, too, so all clauses that share one are. In user space are the maps that an event reads or sets in a way that is not one
+// step in the kernel, where other CPUs do the same meanwhile:
+//
+//   - a clause both reads and assigns to @x, other than with += -= ++ --, and the key has no tid
+//   - print(@x), clear(@x), zero(@x), len(@x), or the value of an aggregation, in a clause on events
+//   - an aggregation that begin, end or interval clauses add to, too
+//
+// If exit() is decided in user space, everything is. --explain tells all of this for a program.
 //
 // # For those who know bpftrace
 //

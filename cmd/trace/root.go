@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,8 +89,6 @@ func rootCommand(s streams, sc *script) *cobra.Command {
 	addFlags(root, &o)
 	if sc != nil {
 		sc.addFlags(root)
-		root.Long, root.Example = cmp.Or(sc.header(), sc.name), ""
-		root.Use = "trace [flags] " + sc.name
 	}
 	root.AddCommand(doctorCommand(s), completionCommand(s))
 	return root

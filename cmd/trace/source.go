@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"trace/lang"
 	"trace/lang/syntax"
@@ -82,21 +83,34 @@ func readScript(name string) ([]byte, error) {
 	return text, nil
 }
 
-// addFlags declares the params of the script as flags of cmd.
+// addFlags declares the params of the script as flags of cmd, whose help becomes that of the script.
 func (s *script) addFlags(cmd *cobra.Command) {
+	params := pflag.NewFlagSet(s.name, pflag.ContinueOnError)
+	params.SortFlags = false
 	for _, p := range s.declared {
-		kind := map[probes.Kind]string{probes.Bool: "true|false", probes.String: "TEXT"}[p.Type.Kind]
+		kind := map[probes.Kind]string{probes.Bool: "bool", probes.String: "TEXT"}[p.Type.Kind]
 		switch p.Type.Unit {
 		case probes.Nanoseconds:
 			kind = "DURATION"
 		case probes.Bytes:
 			kind = "SIZE"
 		}
-		cmd.Flags().Var(&paramFlag{source: &s.source, param: p, kind: cmp.Or(kind, "NUMBER")}, p.Name, p.Help)
+		params.Var(&paramFlag{source: &s.source, param: p, kind: cmp.Or(kind, "NUMBER")}, p.Name, p.Help)
 		if p.Type.Kind == probes.Bool {
-			cmd.Flags().Lookup(p.Name).NoOptDefVal = "true"
+			params.Lookup(p.Name).NoOptDefVal = "true"
 		}
 	}
+	cmd.Flags().AddFlagSet(params)
+	cmd.Use, cmd.Long, cmd.Example = "trace [flags] "+s.name, cmp.Or(s.header(), s.name), ""
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		out := cmd.OutOrStderr()
+		fmt.Fprintf(out, "Usage:\n  %s\n", cmd.UseLine())
+		if params.HasFlags() {
+			fmt.Fprintf(out, "\nFlags of the script:\n%s", params.FlagUsages())
+		}
+		fmt.Fprintln(out, "\nThose of trace, like -o, -f and -c, are there, too: trace --help")
+		return nil
+	})
 }
 
 // paramFlag is a param of a script as a flag. The language checks its value.
