@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-var full = stdflag.Bool("full", false, "run the differential test on 2000 programs, which takes minutes")
+var diffFull = stdflag.Bool("full", false, "run the differential test on 2000 programs, which takes minutes")
 
 // TestVMDifferential runs the differential test on the kernel of a virtual machine.
 func TestVMDifferential(t *testing.T) {
 	*diffTime = 20 * time.Second
-	if *full {
+	if *diffFull {
 		*diffPrograms = 2000
 	}
 	TestDifferential(t)

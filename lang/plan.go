@@ -519,11 +519,9 @@ func (p *Plan) generate() (again bool, err error) {
 			if p.options.Compare {
 				i--
 			}
-			if i < 0 || i >= len(parts) || parts[i].tooLarge {
+			if i < 0 || i >= len(parts) || !giveWay(parts, i, &obstacle{reason: limit.Reason}) {
 				return false, fmt.Errorf("%s: %w", r.Probe, err)
 			}
-			parts[i].tooLarge = parts[i].inUser != nil || parts[i].prints
-			parts[i].inUser = &obstacle{reason: limit.Reason}
 			return true, nil
 		}
 		if err != nil {
@@ -534,6 +532,23 @@ func (p *Plan) generate() (again bool, err error) {
 		p.codes = append(p.codes, out)
 	}
 	return false, nil
+}
+
+// giveWay moves to user space what it can of the bodies of a probe, of which number i met a limit: that body, then its predicate, then
+// all the others. It returns false if all of that is there.
+func giveWay(parts []*part, i int, why *obstacle) bool {
+	if b := parts[i]; !b.tooLarge {
+		b.tooLarge = b.inUser != nil || b.prints
+		b.inUser = why
+		return true
+	}
+	moved := false
+	for _, b := range parts {
+		if b.inUser == nil {
+			b.inUser, moved = why, true
+		}
+	}
+	return moved
 }
 
 // requests are the probes of the program, each once, and profile once for each frequency. One that no clause calls by its name may be
