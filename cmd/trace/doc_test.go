@@ -245,3 +245,26 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 		}
 	}
 }
+
+// The figures in README are those that make bench has written.
+func TestReadmeQuotesBench(t *testing.T) {
+	rows := func(file, heading string) []string {
+		_, text, found := strings.Cut(readDoc(t, file), heading)
+		if !found {
+			t.Fatalf("%s: no %q", file, heading)
+		}
+		var table []string
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "|") {
+				table = append(table, line)
+			} else if table != nil {
+				break
+			}
+		}
+		return table
+	}
+	want := rows("cmd/bench/RESULTS.md", "# Performance")
+	if got := rows("README.md", "## What it costs"); len(got) < 3 || !slices.Equal(got, want) {
+		t.Errorf("README.md quotes\n%s\nmake bench has written\n%s", strings.Join(got, ""), strings.Join(want, ""))
+	}
+}
