@@ -95,7 +95,8 @@
 // # Variables
 //
 // $x = expr in a block is seen to the end of that block. An assignment in a block within changes the variable of the block around.
-// A variable has one type in its clause, and is gone with the event. Reading one that is not set is an error.
+// A variable has one type in its clause, signed if -= or -- is used on it, and is gone with the event. Reading one that is not set is
+// an error.
 //
 // # Maps
 //
