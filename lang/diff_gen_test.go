@@ -200,7 +200,7 @@ func (g *diffGen) interval() {
 			t.print = ""
 		case m.agg == "":
 			t.fn = pick(g, []string{"clear", "clear", "zero", ""})
-		case g.inUser || !m.asked && !g.prog.deletes(m): // in the kernel the keys stay for a while, which these must not see
+		case g.inUser || !m.asked && !g.prog.deletes(m) && m.kind != "lru": // in the kernel keys stay for a while, or go
 			t.fn = pick(g, []string{"clear", "clear", "zero", ""})
 		}
 		g.prog.interval = append(g.prog.interval, t)

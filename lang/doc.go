@@ -210,7 +210,7 @@
 // one name may be of another type in another probe: check.go has the expressions, check_call.go the functions, check_map.go the keys
 // and tuples, check_stmt.go the statements and variables, check_agg.go the aggregations, check_param.go the params, and
 // check_infer.go finds the types that the whole program has to agree on. resolve.go finds the probes, dump.go prints the typed tree.
-// The meaning of every operator is in value.go, which folds literals too. plan.go divides the typed tree between the kernel and user
-// space: kernelize.go and [trace/lang/codegen] make BPF instructions of the one part, and engine.go and exec.go run the other, whose
+// The meaning of every operator is in value.go, which folds literals too. plan.go and placement.go divide the typed tree between the kernel and
+// user space: kernelize.go and [trace/lang/codegen] make BPF instructions of the one part, and engine.go and exec.go run the other, whose
 // expressions are lowered to expr's virtual machine. run.go has the whole.
 package lang
