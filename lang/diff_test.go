@@ -35,6 +35,9 @@ var (
 	diffSave     = stdflag.String("diff.save", "", "folder for cases that fail")
 )
 
+// diffEmulated says that the CPU is emulated.
+var diffEmulated bool
+
 // diffSetup skips the test where programs cannot be loaded.
 func diffSetup(t *testing.T) (*diffKernel, []*probes.Probe) {
 	t.Helper()
@@ -141,9 +144,9 @@ func (d *differential) shard(t *testing.T, k *diffKernel, all []*probes.Probe) {
 		}
 		c := randomCase(d.seed, n, all)
 		f := c.run(k)
-		if f != nil && strings.HasPrefix(f.kind, "opinion") && c.run(k) == nil {
-			// User space and the third opinion are both computed by Go alone, so that they cannot differ once and not again. On an
-			// emulated CPU they did, in one of a thousand programs.
+		if f != nil && diffEmulated && strings.HasPrefix(f.kind, "opinion") && c.run(k) == nil {
+			// Both opinions are computed in Go. In virtual machines, one of a thousand programs differs once and not again; why is
+			// not known, and nowhere else may it happen.
 			t.Logf("program %d of -diff.seed %d: once, and not again: %s: %s", n, d.seed, f.kind, f.detail)
 			f = nil
 		}
