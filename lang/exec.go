@@ -36,6 +36,8 @@ func (sc *scope) nsecs(f *probes.Field) uint64 {
 type machine struct {
 	stores  map[*mapInfo]mapStore
 	printer *Printer
+	// keep takes the events of clauses without a block in the place of the printer, if it is not nil.
+	keep func(*probes.Event) error
 	// now returns the time as nsecs tells it; started is when the program began.
 	now     func() uint64
 	started uint64
@@ -45,6 +47,14 @@ type machine struct {
 	ctx context.Context
 	// stopped is set by exit().
 	stopped bool
+}
+
+// deliver does what a clause without a block does with its events.
+func (m *machine) deliver(p *probes.Probe, e event) error {
+	if m.keep != nil {
+		return m.keep(e.(*probes.Event))
+	}
+	return m.printer.event(p, e)
 }
 
 // block is a body compiled for user space. One goroutine at a time may run it.
@@ -63,7 +73,7 @@ func compileBody(b *body) (*block, error) {
 	c := &bodyCompiler{}
 	out := &block{run: c.steps(b.stmts)}
 	if b.prints {
-		out.run = func(sc *scope) (bool, error) { return false, sc.machine.printer.event(b.probe, sc.event) }
+		out.run = func(sc *scope) (bool, error) { return false, sc.machine.deliver(b.probe, sc.event) }
 	}
 	if b.pred != nil {
 		out.pred = c.expr(b.pred)

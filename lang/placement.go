@@ -14,6 +14,8 @@ func (p *Plan) forbid() {
 		switch {
 		case p.options.NoKernel:
 			b.inUser = &obstacle{reason: "--no-kernel"}
+		case p.options.Recorded:
+			b.inUser = &obstacle{reason: "the events are recorded"}
 		case p.options.Rejected[b.probe]:
 			b.inUser = &obstacle{reason: "the kernel rejected the generated code"}
 		}
@@ -117,6 +119,9 @@ func (p *Plan) placeMaps() {
 func (p *Plan) keepsOut(m *mapInfo) string {
 	if p.options.NoKernel {
 		return "--no-kernel"
+	}
+	if p.options.Recorded {
+		return "the events are recorded"
 	}
 	if m.agg != nil && m.lru && p.isCleared(m) {
 		return "its oldest keys give way, and there is no telling then what was added since the last clear"

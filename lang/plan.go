@@ -14,6 +14,8 @@ import (
 type PlanOptions struct {
 	// NoKernel keeps every step in user space.
 	NoKernel bool
+	// Recorded says that the events come from a recording: nothing is attached, and all runs in user space.
+	Recorded bool
 	// Rejected are probes for which the kernel did not accept generated code; their clauses run in user space.
 	Rejected map[*probes.Probe]bool
 	// Compare has all events of all clauses sent to user space besides, so that a second, user-space run of the program can
@@ -95,6 +97,10 @@ func NewPlan(p *Program, o PlanOptions) (*Plan, error) {
 		}
 	}
 	plan.forbid()
+	if o.Recorded {
+		plan.divide()
+		return plan, nil
+	}
 	for {
 		plan.divide()
 		plan.findAlone()

@@ -125,6 +125,27 @@ func (a *analysis) keep(let *syntax.Let) {
 	m.info.lru, m.info.entries = let.Kind == "lru", uint32(n.Value)
 }
 
+// Selects returns nil if all that the program does is to select events: clauses without a block, of which no two have a probe in
+// common. Else it is a [syntax.ErrorList] that says where it does more.
+func (p *Program) Selects() error {
+	errs := syntax.ErrorList{}
+	seen := map[*probes.Probe]bool{}
+	for _, c := range p.clauses {
+		if c.kind != onEvent || !c.bodies[c.Probes[0]].prints {
+			errs = append(errs, p.source.Error(c.span, "a recording only selects events", "leave out the block: the program that reads the recording has it"))
+			continue
+		}
+		for _, probe := range c.Probes {
+			if seen[probe] {
+				errs = append(errs, p.source.Error(c.span, fmt.Sprintf("%s is recorded by two clauses", probe), "join their predicates with ||"))
+				break
+			}
+			seen[probe] = true
+		}
+	}
+	return errs.Err()
+}
+
 // Clauses in the order of the program.
 func (p *Program) Clauses() []*Clause { return p.clauses }
 

@@ -25,6 +25,8 @@ type RunOptions struct {
 	Muted bool
 	// Now returns the time as nsecs tells it.
 	Now func() uint64
+	// Keep takes the events that clauses without a block would print; nil: they are printed.
+	Keep func(*probes.Event) error
 	// Context ends loops of begin and interval clauses.
 	Context context.Context
 }
@@ -39,7 +41,7 @@ type Run struct {
 	shadow  *machine // nil but in a comparison
 	kernel  map[string]*ebpf.Map
 	sites   []*siteRun
-	bodies  map[*probes.Probe][]*siteRun // whole, of the shadow
+	bodies  map[*probes.Probe][]*siteRun // whole, for the shadow and for recorded events
 	moments map[*Clause]*block           // begin, end and interval clauses
 	// rejected counts records that the user part of a predicate rejected.
 	rejected map[*probes.Probe]uint64
@@ -50,6 +52,7 @@ type siteRun struct {
 	pred   *evaluator // nil: passes
 	block  *block
 	shadow bool
+	scope  scope // of one event after the other
 }
 
 // Start creates the maps of a plan. Close releases them.
@@ -78,7 +81,7 @@ func (r *Run) newMachine(o RunOptions, printer *Printer, store func(*mapInfo) ma
 	for _, m := range r.plan.program.maps {
 		stores[m] = store(m)
 	}
-	return &machine{stores: stores, printer: printer, now: o.Now, started: r.plan.options.Started, ctx: o.Context}
+	return &machine{stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.options.Started, ctx: o.Context}
 }
 
 // store of a map, where the plan has it.
@@ -132,7 +135,7 @@ func (r *Run) compile() error {
 		run.shadow = s.shadow
 		r.sites = append(r.sites, run)
 	}
-	if r.shadow != nil {
+	if r.shadow != nil || r.plan.options.Recorded {
 		r.bodies = map[*probes.Probe][]*siteRun{}
 		for _, b := range r.plan.parts {
 			run, err := compileSite(b.body)
@@ -276,6 +279,28 @@ func (r *Run) Event(e *probes.Event) (bool, error) {
 	return passed, err
 }
 
+// Replay runs the program on an event of a recording. It calls passed after each clause that took it.
+func (r *Run) Replay(e *probes.Event, passed func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.bodies[e.Probe] {
+		if r.machine.stopped {
+			break
+		}
+		ok, err := s.run(r.machine, e)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if err := passed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // follow runs the whole program on an event in the second machine.
 func (r *Run) follow(e *probes.Event) error {
 	for _, s := range r.bodies[e.Probe] {
@@ -290,7 +315,8 @@ func (r *Run) follow(e *probes.Event) error {
 }
 
 func (s *siteRun) run(m *machine, e *probes.Event) (bool, error) {
-	sc := &scope{event: e, machine: m}
+	sc := &s.scope
+	sc.event, sc.machine = e, m
 	if s.pred != nil {
 		v, err := s.pred.eval(sc)
 		if err != nil || v != true {

@@ -123,10 +123,13 @@ func Load() (*Catalog, error) {
 // Probes returns all probes, sorted by name.
 func (c *Catalog) Probes() []*Probe { return c.probes }
 
-// Match returns the probes whose names match a glob such as nvme:* or *:*_qp.
-func (c *Catalog) Match(glob string) []*Probe {
+// Match returns the probes whose names match a glob.
+func (c *Catalog) Match(glob string) []*Probe { return Match(c.probes, glob) }
+
+// Match returns those of the probes whose names match a glob such as nvme:* or *:*_qp.
+func Match(all []*Probe, glob string) []*Probe {
 	var found []*Probe
-	for _, p := range c.probes {
+	for _, p := range all {
 		if ok, err := path.Match(glob, p.String()); ok && err == nil {
 			found = append(found, p)
 		}

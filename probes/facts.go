@@ -28,11 +28,20 @@ func (h *Host) Facts() []Fact {
 }
 
 func kernelFact() Fact {
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
+	release, err := KernelRelease()
+	if err != nil {
 		return Fact{Name: "kernel", Value: err.Error()}
 	}
-	return Fact{Name: "kernel", Value: unix.ByteSliceToString(name.Release[:]) + " " + runtime.GOARCH, OK: true}
+	return Fact{Name: "kernel", Value: release + " " + runtime.GOARCH, OK: true}
+}
+
+// KernelRelease is what uname -r prints.
+func KernelRelease() (string, error) {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return "", fmt.Errorf("uname: %w", err)
+	}
+	return unix.ByteSliceToString(name.Release[:]), nil
 }
 
 func (h *Host) typesFact() Fact {

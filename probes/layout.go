@@ -16,19 +16,23 @@ type Layout struct {
 	Size int
 
 	copies []Copy
-	places []place // of the fields, by their index in the probe
+	places []Place // of the fields, by their index in the probe
 	slots  []slot  // of the values
 }
 
 // Copy is a part of a record: Size bytes at From in the event struct are at To in the record.
 type Copy struct{ From, To, Size int }
 
-// place says where a field is in the record; hasMask is 0 if it is always there.
-type place struct {
-	field   *Field
-	at      int
-	hasAt   int
-	hasMask uint8
+// Place says where a field is in the record.
+type Place struct {
+	Field *Field
+	// At is the offset of its value, in bytes.
+	At int
+	// HasAt is the offset of the byte with its presence bit, HasMask; no mask says that the field is always there.
+	HasAt   int
+	HasMask uint8
+	// Constant is the value in every record, of which none holds it; nil for a field of the records.
+	Constant any
 }
 
 // slot says where a value is in the record.
@@ -42,12 +46,12 @@ const recordHeader = 8
 // NewLayout lays out the records with a number of their own: what is read of them are fields of the event and computed values of
 // these types.
 func NewLayout(id int, p *Probe, fields []*Field, values []Type) *Layout {
-	l := &Layout{ID: id, Probe: p, Fields: fields, Size: recordHeader, places: make([]place, len(p.Fields))}
+	l := &Layout{ID: id, Probe: p, Fields: fields, Size: recordHeader, places: make([]Place, len(p.Fields))}
 	parts := make(map[int]int) // where the part from an offset of the event is in the record
 	for _, f := range fields {
-		pl := place{field: f, at: l.addPart(parts, f.offset, f.Type.Size)}
+		pl := Place{Field: f, At: l.addPart(parts, f.offset, f.Type.Size)}
 		if f.Optional {
-			pl.hasAt, pl.hasMask = l.addPart(parts, f.has.offset, 1), f.has.mask
+			pl.HasAt, pl.HasMask = l.addPart(parts, f.has.offset, 1), f.has.mask
 		}
 		l.places[f.index] = pl
 	}
@@ -120,10 +124,13 @@ func (e *Event) Get(f *Field) (value any, ok bool) {
 		return nil, false
 	}
 	p := e.layout.places[f.index]
-	if p.field != f || p.hasMask != 0 && e.raw[p.hasAt]&p.hasMask == 0 {
+	if p.Field != f || p.HasMask != 0 && e.raw[p.HasAt]&p.HasMask == 0 {
 		return nil, false
 	}
-	return decode(f.Type, e.raw[p.at:p.at+f.Type.Size]), true
+	if p.Constant != nil {
+		return p.Constant, true
+	}
+	return decode(f.Type, e.raw[p.At:p.At+f.Type.Size]), true
 }
 
 // Value returns value i of the layout, likewise. ok is false if it is absent.

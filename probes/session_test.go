@@ -80,7 +80,7 @@ func snapshotOf(e *Event) snapshot {
 	for _, f := range e.Layout().Fields {
 		values[f.Name], values[foldOf(f.Name)] = "-", fmt.Sprint(fold(nil))
 		if v, ok := e.Get(f); ok {
-			at := e.layout.places[f.index].at
+			at := e.layout.places[f.index].At
 			values[f.Name], values[foldOf(f.Name)] = fmt.Sprint(v), fmt.Sprint(fold(e.raw[at:at+f.Type.Size]))
 		}
 	}

@@ -69,6 +69,9 @@ func TestReadmeKnowsFlags(t *testing.T) {
 			t.Errorf("README.md does not tell of %s", long)
 		}
 	})
+	for _, sub := range command.Commands() {
+		sub.Flags().VisitAll(func(f *pflag.Flag) { known["--"+f.Name] = true })
+	}
 	for _, inline := range regexp.MustCompile("`(--?[a-z][a-z-]*)[^`\n]*`").FindAllStringSubmatch(text, -1) {
 		// Of docker, said beside.
 		if !known[inline[1]] && inline[1] != "-v" && inline[1] != "-lv" {

@@ -15,13 +15,14 @@ import (
 // layers are our packages and those of ours that each may import: cmd/trace -> lang -> probes -> bpf.
 var layers = map[string][]string{
 	"trace/cmd/bench":            nil,
-	"trace/cmd/trace":            {"trace/lang", "trace/lang/syntax", "trace/probes"},
+	"trace/cmd/trace":            {"trace/lang", "trace/lang/syntax", "trace/probes", "trace/probes/recording"},
 	"trace/cmd/vmtest":           nil,
 	"trace/lang":                 {"trace/lang/codegen", "trace/lang/syntax", "trace/probes"},
 	"trace/lang/codegen":         nil,
 	"trace/lang/codegen/bpftest": {"trace/lang/codegen"},
 	"trace/lang/syntax":          nil,
 	"trace/probes":               {"trace/bpf"},
+	"trace/probes/recording":     {"trace/probes"},
 	"trace/bpf":                  nil,
 }
 

@@ -11,23 +11,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"trace/probes"
+	"trace/probes/recording"
 )
 
 // runList prints the probes that match a glob. It needs neither root nor a kernel that has them.
 func runList(cmd *cobra.Command, s streams, o options, args []string) error {
-	if err := checkOnly(cmd, "-l", "list", "verbose"); err != nil {
+	if err := checkOnly(cmd, "-l", "list", "verbose", "read"); err != nil {
 		return err
 	}
 	if len(args) > 1 {
 		return usagef("-l takes one glob, here are %d: quote it, like trace -l 'nvme:*'", len(args))
 	}
-	catalog, err := probes.Load()
+	found, err := catalogOf(o)
 	if err != nil {
 		return err
 	}
-	found := catalog.Probes()
 	if len(args) == 1 {
-		if found = catalog.Match(args[0]); found == nil {
+		if found = probes.Match(found, args[0]); found == nil {
 			return usagef("no probe matches %q; trace -l lists all", args[0])
 		}
 	}
@@ -38,6 +38,23 @@ func runList(cmd *cobra.Command, s streams, o options, args []string) error {
 		fmt.Fprintln(s.out, p)
 	}
 	return nil
+}
+
+// catalogOf returns the probes of the recordings, or without one all that there are.
+func catalogOf(o options) ([]*probes.Probe, error) {
+	if len(o.recordings) > 0 {
+		r, err := recording.Open(o.recordings...)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		return r.Probes(), nil
+	}
+	catalog, err := probes.Load()
+	if err != nil {
+		return nil, err
+	}
+	return catalog.Probes(), nil
 }
 
 // describe prints probes with their fields, then what all of them share: the common fields and the names of enums.

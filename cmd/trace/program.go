@@ -25,22 +25,12 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 	if err != nil {
 		return err
 	}
-	program, err := lang.Compile(src.name, src.text, catalog.Probes(), lang.Options{Params: src.params, PID: o.pid})
+	program, err := compile(s, o, src, catalog.Probes())
+	if err != nil || o.debug == "ast" {
+		return err
+	}
+	t, err := newTracer(s, o, program, catalog)
 	if err != nil {
-		return programError{err}
-	}
-	if o.debug == "ast" {
-		_, err := io.WriteString(s.out, program.Dump())
-		return err
-	}
-	if names := inferred(program); names != "" && !o.quiet {
-		s.note("attaching %s", names)
-	}
-	t := &tracer{streams: s, options: o, program: program, catalog: catalog, started: bootClock(), boot: bootTime()}
-	if t.host, err = probes.Detect(catalog, probes.HostOptions{BTF: o.btf}); err != nil {
-		return err
-	}
-	if err := t.divide(nil); err != nil {
 		return err
 	}
 	if o.debug == "bpf" {
@@ -57,6 +47,31 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 		err = unlessEnough(e)
 	}
 	return err
+}
+
+// compile checks a program against a catalog, and says which probes it means if it does not name them.
+func compile(s streams, o options, src source, catalog []*probes.Probe) (*lang.Program, error) {
+	program, err := lang.Compile(src.name, src.text, catalog, lang.Options{Params: src.params, PID: o.pid})
+	if err != nil {
+		return nil, programError{err}
+	}
+	if o.debug == "ast" {
+		_, err := io.WriteString(s.out, program.Dump())
+		return program, err
+	}
+	if names := inferred(program); names != "" && !o.quiet {
+		s.note("attaching %s", names)
+	}
+	return program, nil
+}
+
+// newTracer plans a program for this host.
+func newTracer(s streams, o options, program *lang.Program, catalog *probes.Catalog) (_ *tracer, err error) {
+	t := &tracer{streams: s, options: o, program: program, catalog: catalog, started: bootClock(), boot: bootTime()}
+	if t.host, err = probes.Detect(catalog, probes.HostOptions{BTF: o.btf}); err != nil {
+		return nil, err
+	}
+	return t, t.divide(nil)
 }
 
 // variantOf says how a request would be attached.
@@ -96,6 +111,8 @@ type tracer struct {
 	boot    time.Time
 	printed map[*probes.Probe]uint64
 	total   uint64 // printed
+	// recorder keeps the events in a file instead of printing them, if it is not nil.
+	recorder *recorder
 	// first and second are what the two runs of --compare print.
 	first, second bytes.Buffer
 }
@@ -180,6 +197,11 @@ func (t *tracer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if t.recorder != nil {
+		if err := t.recorder.open(); err != nil {
+			return errors.Join(err, session.Close())
+		}
+	}
 	err = child.start() // only now, so that its first system call is seen
 	if err == nil {
 		err = t.follow(ctx, end, session, t.out.waitClosed, target.wait, child.wait)
@@ -246,6 +268,9 @@ func (t *tracer) clausesOf(p *probes.Probe) []string {
 // tryAttach attaches the plan at hand. The output of the begin clauses is not repeated when it is tried again.
 func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, error) {
 	options := lang.RunOptions{Printer: t.printer(t.out), Now: bootClock, Muted: again, Context: ctx}
+	if t.recorder != nil {
+		options.Keep = t.recorder.event
+	}
 	if t.compare {
 		t.first.Reset()
 		t.second.Reset()
@@ -314,6 +339,9 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	}
 	report := &report{tracer: t, session: session}
 	wg.Go(func() { report.watch(ctx) })
+	if t.recorder != nil {
+		wg.Go(func() { t.recorder.keepUp(ctx) })
+	}
 	t.printed = map[*probes.Probe]uint64{}
 	if t.exec.Stopped() { // exit() in a begin clause
 		end()
@@ -333,6 +361,9 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	}
 	t.out.flush() // data comes before the report; an error stays in the buffer for Close
 	verdict := report.finish(losses)
+	if t.recorder != nil {
+		err = errors.Join(err, t.recorder.finish(losses))
+	}
 	if err := errors.Join(unlessEnough(err), lossErr); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"trace/lang"
 	"trace/probes"
 )
 
@@ -46,7 +47,7 @@ func (r *report) finish(losses []probes.Losses) error {
 				l.Rejected+r.exec.Rejected(l.Probe), l.Lost())
 		}
 	}
-	lost, err := r.finishMaps()
+	lost, err := tellMaps(r.streams, r.quiet, r.exec)
 	if err != nil {
 		return err
 	}
@@ -56,26 +57,26 @@ func (r *report) finish(losses []probes.Losses) error {
 	return nil
 }
 
-// finishMaps reports what could not be done in maps, and tells whether something was lost.
-func (r *report) finishMaps() (lost bool, err error) {
-	losses, err := r.exec.MapLosses()
+// tellMaps reports what could not be done in maps, and tells whether something was lost.
+func tellMaps(s streams, quiet bool, exec *lang.Run) (lost bool, err error) {
+	losses, err := exec.MapLosses()
 	if err != nil {
 		return false, err
 	}
 	for _, l := range losses {
 		lost = lost || l.Lost() > 0
 		if l.Full > 0 {
-			r.note("%s: no room for %s: the map is full with %d keys (raise --map-size, or let %[1]s = lru(…))",
+			s.note("%s: no room for %s: the map is full with %d keys (raise --map-size, or let %[1]s = lru(…))",
 				l.Map, plural(l.Full, "update"), l.Entries)
 		}
 		if l.NoMemory > 0 {
-			r.note("%s: the kernel had no memory for %s", l.Map, plural(l.NoMemory, "update"))
+			s.note("%s: the kernel had no memory for %s", l.Map, plural(l.NoMemory, "update"))
 		}
 		if l.Busy > 0 {
-			r.note("%s: lost %s, as others were changing the map at that moment", l.Map, plural(l.Busy, "update"))
+			s.note("%s: lost %s, as others were changing the map at that moment", l.Map, plural(l.Busy, "update"))
 		}
-		if l.Absent > 0 && !r.quiet {
-			r.note("%s: skipped %s, whose value was absent", l.Map, plural(l.Absent, "update"))
+		if l.Absent > 0 && !quiet {
+			s.note("%s: skipped %s, whose value was absent", l.Map, plural(l.Absent, "update"))
 		}
 	}
 	return lost, nil

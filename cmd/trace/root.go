@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,8 @@ const rootExample = `  trace 'qp.state==RTR'                          the probes
   trace script.trace --interval=5s               a script, whose params are flags
   trace -f json -n 100 'nvme:*'                  100 events as JSON, one object a line
   trace -c 'nvme id-ctrl /dev/nvme0' 'nvme:*'    while a command runs
+  trace record -o nvme.rec 'nvme:*'              keep events in a file,
+  trace -r nvme.rec 'nvme:* { @[probe] = count() }'     and run programs on it later, anywhere
   trace -l 'nvme:*'                              the probes; -lv shows their fields
   trace doctor                                   what this machine offers, and why not the rest`
 
@@ -60,6 +63,8 @@ type options struct {
 	debug      string
 	mapSize    uint32
 	fmt        string
+	recordings []string
+	speed      float64
 }
 
 // rootCommand returns the command line: a program next to a few subcommands.
@@ -90,7 +95,7 @@ func rootCommand(s streams, sc *script) *cobra.Command {
 	if sc != nil {
 		sc.addFlags(root)
 	}
-	root.AddCommand(doctorCommand(s), completionCommand(s))
+	root.AddCommand(recordCommand(s), infoCommand(s), doctorCommand(s), completionCommand(s))
 	return root
 }
 
@@ -101,6 +106,21 @@ func addFlags(root *cobra.Command, o *options) {
 	f.StringVarP(&o.source, "program", "e", "", "take `PROGRAM` from here instead of the argument")
 	f.BoolVarP(&o.list, "list", "l", false, "list the probes that match the argument (a glob; default all); -lv: and their fields")
 	f.StringVarP(&o.output, "output", "o", "", "write the data to `FILE` instead of standard output")
+	f.StringSliceVarP(&o.recordings, "read", "r", nil, "take the events from `FILE`[,FILE…] that trace record wrote, not from this machine")
+	f.Float64Var(&o.speed, "speed", 0, "with -r: `N` times as fast as it was recorded; without it as fast as possible")
+	addRunFlags(root, o)
+	f.Uint32Var(&o.mapSize, "map-size", 0, "room for `N` keys in each map (default: 4096, or what fits 64 MiB)")
+	f.BoolVar(&o.explain, "explain", false, "do not run: say what runs in the kernel and what does not, and why")
+	f.StringVarP(&o.debug, "debug", "d", "", "do not run: print a `STAGE` of the program: ast, plan or bpf")
+	f.BoolVar(&o.noKernel, "no-kernel", false, "evaluate everything in user space, for comparison")
+	f.BoolVar(&o.compare, "compare", false, "evaluate everything twice, in the kernel and in user space, and fail if that differs")
+	f.StringVar(&o.fmt, "fmt", "", "do not run: print the script `FILE` in canonical form")
+	addFormatFlag(root, o)
+}
+
+// addRunFlags declares the flags of whatever attaches probes.
+func addRunFlags(cmd *cobra.Command, o *options) {
+	f := cmd.Flags()
 	f.StringVarP(&o.command, "cmd", "c", "", "run `COMMAND` (split at spaces, no shell) once attached, and end when it ends")
 	f.IntVarP(&o.pid, "pid", "p", 0, "only events of process `PID`, and end when it ends")
 	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events")
@@ -109,22 +129,25 @@ func addFlags(root *cobra.Command, o *options) {
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say which variants were attached, how long it took, and count events")
 	f.Var(&o.bufferSize, "buffer-size", "`SIZE` of the buffer from the kernel, a power of two; raise it if events are lost")
-	f.Uint32Var(&o.mapSize, "map-size", 0, "room for `N` keys in each map (default: 4096, or what fits 64 MiB)")
-	f.BoolVar(&o.explain, "explain", false, "do not run: say what runs in the kernel and what does not, and why")
-	f.StringVarP(&o.debug, "debug", "d", "", "do not run: print a `STAGE` of the program: ast, plan or bpf")
-	f.BoolVar(&o.noKernel, "no-kernel", false, "evaluate everything in user space, for comparison")
-	f.BoolVar(&o.compare, "compare", false, "evaluate everything twice, in the kernel and in user space, and fail if that differs")
-	f.StringVar(&o.fmt, "fmt", "", "do not run: print the script `FILE` in canonical form")
-	addHostFlags(root, o)
+	addTypesFlag(cmd, o)
 }
 
 // addHostFlags declares the flags that the doctor has, too.
 func addHostFlags(cmd *cobra.Command, o *options) {
-	f := cmd.Flags()
-	f.SortFlags = false
+	cmd.Flags().SortFlags = false
+	addFormatFlag(cmd, o)
+	addTypesFlag(cmd, o)
+}
+
+// addFormatFlag declares the format of the data.
+func addFormatFlag(cmd *cobra.Command, o *options) {
 	o.format.Format = lang.Text
-	f.VarP(&o.format, "format", "f", "`FORMAT` of the data: text or json")
-	f.StringArrayVar(&o.btf, "btf", nil, "take types of modules that carry none from `FILE|DIR` (repeatable)")
+	cmd.Flags().VarP(&o.format, "format", "f", "`FORMAT` of the data: text or json")
+}
+
+// addTypesFlag declares where types are from.
+func addTypesFlag(cmd *cobra.Command, o *options) {
+	cmd.Flags().StringArrayVar(&o.btf, "btf", nil, "take types of modules that carry none from `FILE|DIR` (repeatable)")
 }
 
 // runRoot does what the flags of a command line without subcommand ask for.
@@ -145,6 +168,12 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 	}
 	if err := checkOptions(cmd, o); err != nil {
 		return err
+	}
+	if len(o.recordings) > 0 {
+		if err := checkReplay(cmd); err != nil {
+			return err
+		}
+		return runReplay(cmd.Context(), s, o, src)
 	}
 	return runProgram(cmd.Context(), s, o, src)
 }
@@ -185,6 +214,10 @@ func checkOptions(cmd *cobra.Command, o options) error {
 		return usagef("-d %s: no such stage: write ast, plan or bpf", o.debug)
 	case changed("map-size") && o.mapSize == 0:
 		return usagef("--map-size 0: a map needs room for a key")
+	case changed("speed") && len(o.recordings) == 0:
+		return usagef("--speed is for recordings: -r FILE")
+	case changed("speed") && (o.speed <= 0 || math.IsNaN(o.speed)):
+		return usagef("--speed %v: must be greater than 0", o.speed)
 	case o.noKernel && o.compare:
 		return usagef("--no-kernel and --compare exclude each other")
 	case o.quiet && o.verbose:

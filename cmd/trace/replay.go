@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trace/lang"
+	"trace/probes"
+	"trace/probes/recording"
+)
+
+// player runs a program on the events of recordings.
+type player struct {
+	streams
+	options
+	recording *recording.Recording
+	exec      *lang.Run
+	out       *output
+	// now is the time in the recording, as nsecs tells it.
+	now       uint64
+	intervals []interval
+	// began is when the play began, in real time.
+	began  time.Time
+	passed uint64
+}
+
+// interval is an interval clause and when it is due next.
+type interval struct {
+	clause *lang.Clause
+	due    uint64
+}
+
+// liveFlags say something about this machine, and nothing about recorded events.
+var liveFlags = []string{"cmd", "timeout", "btf", "buffer-size", "explain", "no-kernel", "compare"}
+
+// checkReplay refuses flags that a replay would ignore.
+func checkReplay(cmd *cobra.Command) error {
+	for _, name := range liveFlags {
+		if cmd.Flags().Changed(name) {
+			return usagef("-r does not use --%s", name)
+		}
+	}
+	return nil
+}
+
+// runReplay runs a program on recordings.
+func runReplay(ctx context.Context, s streams, o options, src source) (err error) {
+	rec, err := recording.Open(o.recordings...)
+	if err != nil {
+		return fmt.Errorf("-r: %w", err)
+	}
+	defer rec.Close()
+	program, err := compile(s, o, src, rec.Probes())
+	if err != nil || o.debug == "ast" {
+		return err
+	}
+	plan, err := lang.NewPlan(program, lang.PlanOptions{Recorded: true, MapEntries: o.mapSize, Started: rec.Started(), CPUs: 1})
+	if err != nil {
+		return err
+	}
+	p := &player{streams: s, options: o, recording: rec, now: rec.Started()}
+	if p.out, err = openOutput(o.output, s.out); err != nil {
+		return err
+	}
+	ctx, release := catchSignals(ctx)
+	defer release()
+	printer := lang.NewPrinter(p.out, o.format.Format, rec.Boot().Local())
+	p.exec, err = plan.Start(lang.RunOptions{Printer: printer, Now: func() uint64 { return p.now }, Context: ctx})
+	if err != nil {
+		return errors.Join(err, p.out.Close())
+	}
+	err = p.run(ctx)
+	return errors.Join(unlessEnough(err), unlessEnough(p.out.Close()), p.exec.Close(), p.verdict())
+}
+
+// run plays everything. What was read before an error counts: the maps are printed in any case.
+func (p *player) run(ctx context.Context) error {
+	p.began = time.Now()
+	if err := p.exec.Begin(); err != nil {
+		return err
+	}
+	for _, c := range p.exec.Intervals() {
+		p.intervals = append(p.intervals, interval{c, p.now + uint64(c.Period())})
+	}
+	err := p.play(ctx)
+	if err == nil && ctx.Err() == nil {
+		err = p.passTime(ctx, p.recording.Ended())
+	}
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return errors.Join(err, p.exec.End())
+}
+
+// play runs the events until there are no more of them.
+func (p *player) play(ctx context.Context) error {
+	var e probes.Event
+	for n := 0; ; n++ {
+		if p.exec.Stopped() || n%1024 == 0 && ctx.Err() != nil {
+			return nil
+		}
+		if err := p.recording.Next(&e); err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+		if err := p.passTime(ctx, p.recording.Time()); err != nil {
+			return err
+		}
+		if err := p.exec.Replay(&e, p.count1); err != nil {
+			return err
+		}
+	}
+}
+
+// count1 counts an event that passed.
+func (p *player) count1() error {
+	p.passed++
+	if p.passed == p.count {
+		return errEnough
+	}
+	return nil
+}
+
+// passTime lets the time pass, and runs the intervals that become due until then.
+func (p *player) passTime(ctx context.Context, until uint64) error {
+	for {
+		next := -1
+		for i, v := range p.intervals {
+			if v.due <= until && (next < 0 || v.due < p.intervals[next].due) {
+				next = i
+			}
+		}
+		if next < 0 {
+			break
+		}
+		due := &p.intervals[next]
+		if !p.wait(ctx, due.due) {
+			return nil
+		}
+		p.now = due.due
+		due.due += uint64(due.clause.Period())
+		if err := p.exec.Interval(due.clause); err != nil {
+			return err
+		}
+		if p.exec.Stopped() {
+			return nil
+		}
+	}
+	if until > p.now {
+		p.wait(ctx, until)
+		p.now = until
+	}
+	return nil
+}
+
+// wait waits for a moment of the recording, if it is played with a speed. It returns false if ctx ended first.
+func (p *player) wait(ctx context.Context, moment uint64) bool {
+	if p.speed == 0 || moment <= p.now {
+		return true
+	}
+	since := time.Duration(float64(moment-p.recording.Started()) / p.speed)
+	left := since - time.Since(p.began)
+	if left <= 0 {
+		return true
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// verdict tells what the recordings lack.
+func (p *player) verdict() error {
+	incomplete := false
+	for _, info := range p.recording.Info() {
+		for _, l := range info.Losses {
+			if l.Lost > 0 {
+				p.note("%s lacks %s of %s, which were lost when it was recorded", info.Name, plural(l.Lost, "event"), l.Probe)
+				incomplete = true
+			}
+		}
+		if info.Cut {
+			p.note("%s was cut off: the recording did not come to its end; what it has is whole", info.Name)
+			incomplete = true
+		}
+	}
+	lost, err := tellMaps(p.streams, p.quiet, p.exec)
+	if err != nil {
+		return err
+	}
+	if p.strict && (incomplete || lost) {
+		return errLost
+	}
+	return nil
+}
+
+// infoCommand says what is in recordings.
+func infoCommand(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "info FILE…",
+		Short: "say what is in recordings: where and when they were made, which events they have, and what was lost",
+		Args:  usageArgs(cobra.MinimumNArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			for i, name := range args {
+				if i > 0 {
+					fmt.Fprintln(s.out)
+				}
+				if err := tellInfo(s, name); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// tellInfo reads a recording to its end and says what it found.
+func tellInfo(s streams, name string) error {
+	rec, err := recording.Open(name)
+	if err != nil {
+		return err
+	}
+	defer rec.Close()
+	var e probes.Event
+	for err == nil {
+		err = rec.Next(&e)
+	}
+	for _, info := range rec.Info() {
+		writeInfo(s.out, info)
+	}
+	if err != io.EOF {
+		return err
+	}
+	return nil
+}
+
+// writeInfo prints what a recording says of itself.
+func writeInfo(out io.Writer, info recording.Info) {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "%s:\n", info.Name)
+	fmt.Fprintf(w, "  host\t%s, Linux %s %s\n", info.Host, info.Kernel, info.Arch)
+	fmt.Fprintf(w, "  program\t%s\n", strings.Join(strings.Fields(info.Program), " "))
+	begin := info.Boot.Add(time.Duration(info.Started)).Local()
+	fmt.Fprintf(w, "  began\t%s\n", begin.Format("2006-01-02 15:04:05 MST"))
+	end := info.Ended
+	if info.Cut {
+		end = info.Last
+	}
+	length := max(0, time.Duration(end-info.Started)).Round(time.Millisecond)
+	if info.Cut {
+		fmt.Fprintf(w, "  length\t%v, then it was cut off\n", length)
+	} else {
+		fmt.Fprintf(w, "  length\t%v\n", length)
+	}
+	fmt.Fprintf(w, "  size\t%d bytes, %d before compression\n", info.Bytes, info.RawBytes)
+	for _, name := range slices.Sorted(maps.Keys(info.Events)) {
+		fmt.Fprintf(w, "  %s\t%s\n", name, plural(info.Events[name], "event"))
+	}
+	for _, l := range info.Losses {
+		if l.Lost > 0 {
+			fmt.Fprintf(w, "  lost\t%s of %s\n", plural(l.Lost, "event"), l.Probe)
+		}
+	}
+	w.Flush()
+}

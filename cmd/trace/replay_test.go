@@ -1,0 +1,97 @@
+//go:build !vm
+
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"trace/lang"
+	"trace/probes"
+	"trace/probes/recording"
+)
+
+// recordReads writes a recording of n completed reads, whose latencies go from 0 to 2 ms.
+func recordReads(t testing.TB, n int) string {
+	t.Helper()
+	catalog, err := probes.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := catalog.Match("nvme:complete_rq")[0]
+	layouts := []*probes.Layout{probes.NewLayout(0, p, p.Fields, nil)}
+	at := map[string]probes.Place{}
+	for _, pl := range layouts[0].Places() {
+		at[pl.Field.Name] = pl
+	}
+	path := filepath.Join(t.TempDir(), "reads")
+	w, err := recording.Create(path, 0, recording.Header{Host: "h", Program: "nvme:complete_rq", Boot: time.Unix(1_700_000_000, 0)}, layouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := make([]byte, layouts[0].Size)
+	copy(raw[at["comm"].At:], "fio")
+	copy(raw[at["ctrl"].At:], "nvme0")
+	copy(raw[at["disk"].At:], "nvme0n1")
+	raw[at["latency"].HasAt] |= at["latency"].HasMask
+	for i := range n {
+		binary.LittleEndian.PutUint64(raw[at["nsecs"].At:], uint64(i)*1000)
+		binary.LittleEndian.PutUint64(raw[at["latency"].At:], uint64(i)*7919%2_000_000)
+		binary.LittleEndian.PutUint64(raw[at["slba"].At:], uint64(i)*104729)
+		binary.LittleEndian.PutUint16(raw[at["cid"].At:], uint16(i))
+		var e probes.Event
+		if err := probes.Decode(layouts, raw, &e); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Append(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(uint64(n)*1000, nil); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// BenchmarkReplay tells how many recorded events a second go through a predicate and a count.
+func BenchmarkReplay(b *testing.B) {
+	const events = 1_000_000
+	path := recordReads(b, events)
+	for b.Loop() {
+		o := options{recordings: []string{path}, quiet: true}
+		s := streams{out: io.Discard, err: io.Discard}
+		if err := runReplay(b.Context(), s, o, source{name: "b", text: "nvme:complete_rq / latency > 1ms / { @ = count() }"}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(events)*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(0, "ns/op")
+}
+
+// Intervals follow the time of the recording, --speed that of the clock.
+func TestReplayTime(t *testing.T) {
+	path := recordReads(t, 1000) // a millisecond
+	var out, errs bytes.Buffer
+	s := streams{out: &out, err: &errs}
+	program := source{name: "p", text: `nvme:complete_rq { @ = count() } interval:100us { printf("%d %d\n", nsecs, @) }`}
+	began := time.Now()
+	if err := runReplay(t.Context(), s, options{recordings: []string{path}, speed: 0.01, format: formatFlag{lang.Text}}, program); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < 95*time.Millisecond {
+		t.Errorf("a millisecond at a hundredth of the speed took %v", took)
+	}
+	want := ""
+	for i := 1; i <= 10; i++ {
+		want += fmt.Sprintf("%d %d\n", i*100_000, i*100)
+	}
+	want += "@: 1000\n"
+	if got := out.String(); got != want {
+		t.Errorf("intervals:\n%swant\n%s", got, want)
+	}
+}

@@ -1,0 +1,67 @@
+package probes
+
+import (
+	"fmt"
+)
+
+// NewRecordedProbe makes a probe whose events come from a recording. It cannot be attached. The fields get the places that
+// [NewRecordedLayout] gives them; of a field only name, doc, type, Common and Optional count.
+func NewRecordedProbe(group, name, doc string, fields []Field) *Probe {
+	p := &Probe{Group: group, Name: name, Doc: doc}
+	for i, f := range fields {
+		f.index = i
+		p.Fields = append(p.Fields, &f)
+	}
+	return p
+}
+
+// NewRecordedLayout describes recorded records of a probe: size bytes each, with the fields at these places. A field without a place
+// is absent. It fails if a place does not lie within the record.
+func NewRecordedLayout(id int, p *Probe, size int, places []Place) (*Layout, error) {
+	l := &Layout{ID: id, Probe: p, Size: size, places: make([]Place, len(p.Fields))}
+	for _, pl := range places {
+		f := pl.Field
+		switch {
+		case f.index >= len(p.Fields) || p.Fields[f.index] != f:
+			return nil, fmt.Errorf("field %s is not one of %s", f.Name, p)
+		case pl.Constant != nil:
+		case f.Type.Size < 1 || pl.At < recordHeader || pl.At > size-f.Type.Size:
+			return nil, fmt.Errorf("field %s of %d bytes at %d is not within a record of %d bytes", f.Name, f.Type.Size, pl.At, size)
+		case pl.HasMask != 0 && (pl.HasAt < recordHeader || pl.HasAt >= size):
+			return nil, fmt.Errorf("presence of field %s at %d is not within a record of %d bytes", f.Name, pl.HasAt, size)
+		case !f.Type.holds():
+			return nil, fmt.Errorf("field %s: no value of its kind has %d bytes", f.Name, f.Type.Size)
+		}
+		l.Fields = append(l.Fields, f)
+		l.places[f.index] = pl
+	}
+	return l, nil
+}
+
+// holds tells whether a value of the kind can have the size.
+func (t Type) holds() bool {
+	switch t.Kind {
+	case Int, Uint:
+		return t.Size == 1 || t.Size == 2 || t.Size == 4 || t.Size == 8
+	case Bool:
+		return t.Size == 1
+	case GID:
+		return t.Size == 16
+	case String:
+		return t.Size > 0
+	}
+	return false
+}
+
+// Places of the fields in the records.
+func (l *Layout) Places() []Place {
+	places := make([]Place, len(l.Fields))
+	for i, f := range l.Fields {
+		places[i] = l.places[f.index]
+	}
+	return places
+}
+
+// Record is the event as it was written: Layout().Size bytes, which begin with the ID of the layout in 64 bits. It is valid as long as
+// the event is.
+func (e *Event) Record() []byte { return e.raw[:e.layout.Size] }

@@ -1,0 +1,513 @@
+package recording
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"trace/probes"
+)
+
+// Recording is one or more files, read as one stream of events. One goroutine may use it.
+//
+// Files of several hosts are merged by the time of day. nsecs counts from the boot of the host of the first file then, and every event
+// has a field host.
+type Recording struct {
+	files  []*file
+	probes []*probes.Probe
+	next   *file // whose event was returned last
+	now    uint64
+}
+
+// file is a file that is read.
+type file struct {
+	name    string
+	source  io.ReadCloser
+	in      *bufio.Reader
+	header  fileHeader
+	decoder *zstd.Decoder
+	// shift is added to the times of the events.
+	shift   uint64
+	layouts []*probes.Layout // by ID
+	times   []int            // where nsecs is in the records, by ID
+
+	at      int64 // of what is read next
+	stored  []byte
+	records []byte // of the block at hand
+	left    []byte // of it, not read yet
+	head    uint64 // time of the event that left begins with
+
+	info Info
+	// counts the events, by ID.
+	counts []uint64
+}
+
+// Info is what a file says of itself.
+type Info struct {
+	Header
+	Name string
+	// Bytes is the size of the file, RawBytes that of its events before compression.
+	Bytes, RawBytes int64
+	// Events by the probe.
+	Events map[string]uint64
+	Losses []Loss
+	// First and Last are the times of the first and the last event; Ended is when the recording ended, 0 if it was cut off.
+	First, Last, Ended uint64
+	// Cut says that the file ends before its end was written: the recording was killed, or the disk was full.
+	Cut bool
+}
+
+// CorruptError says that a file does not hold what was written. What was read before it is whole.
+type CorruptError struct {
+	File   string
+	Offset int64
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("%s: corrupt at byte %d: %s", e.File, e.Offset, e.Reason)
+}
+
+// Open opens recordings. The name of a ring stands for its files.
+func Open(names ...string) (_ *Recording, err error) {
+	r := &Recording{}
+	defer func() {
+		if err != nil {
+			_ = r.Close()
+		}
+	}()
+	if names, err = files(names); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		f, err := openFile(name)
+		if err != nil {
+			return nil, err
+		}
+		r.files = append(r.files, f)
+	}
+	return r, r.unite()
+}
+
+// files puts the files of rings in the place of their names.
+func files(names []string) ([]string, error) {
+	var all []string
+	for _, name := range names {
+		_, err := os.Stat(name)
+		if segments := Segments(name); errors.Is(err, fs.ErrNotExist) && len(segments) > 0 {
+			all = append(all, segments...)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, name)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no recording given")
+	}
+	return all, nil
+}
+
+func openFile(name string) (*file, error) {
+	source, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := newFile(name, source)
+	if err != nil {
+		return nil, errors.Join(err, source.Close())
+	}
+	if info, err := source.Stat(); err == nil {
+		f.info.Bytes = info.Size()
+	}
+	return f, nil
+}
+
+// newFile reads the header of a file.
+func newFile(name string, source io.ReadCloser) (*file, error) {
+	f := &file{name: name, source: source, in: bufio.NewReaderSize(source, 1<<16)}
+	begin := make([]byte, headerLength)
+	if _, err := io.ReadFull(f.in, begin); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, errNoRecording)
+	}
+	n, sum, err := decodeLength(begin)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f.in, int64(n)))
+	if err == nil && len(text) < n {
+		err = errors.New("corrupt: the file ends within its header")
+	}
+	if err == nil {
+		f.header, err = decodeHeader(text, sum)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	f.at = int64(headerLength + n)
+	f.info = Info{Header: f.header.Header, Name: name}
+	f.decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBlock))
+	return f, err
+}
+
+// unite makes one catalog of those of all files, and the layouts of the files for it.
+func (r *Recording) unite() error {
+	u := union{enums: map[string]*probes.Enum{}}
+	hosts := map[string]bool{}
+	for _, f := range r.files {
+		hosts[f.header.Host] = true
+		f.shift = uint64(f.header.Boot.Sub(r.files[0].header.Boot))
+		if err := u.add(f); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	if len(hosts) == 1 {
+		// Its clock did not change, but the estimate of when it was booted may have.
+		for _, f := range r.files {
+			f.shift = 0
+		}
+	} else {
+		u.addHost()
+	}
+	r.probes = u.make()
+	for _, f := range r.files {
+		if err := f.layOut(r.probes, len(hosts) > 1); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+// union gathers the probes of several files.
+type union struct {
+	enums  map[string]*probes.Enum
+	probes []*recordedProbe
+}
+
+type recordedProbe struct {
+	recordDesc
+	fields []probes.Field
+	// in counts the files that have the probe, and seen those that have each field.
+	in   int
+	seen map[string]int
+}
+
+func (u *union) add(f *file) error {
+	for _, d := range f.header.Records {
+		i := slices.IndexFunc(u.probes, func(p *recordedProbe) bool { return p.Group == d.Group && p.Name == d.Name })
+		if i < 0 {
+			i = len(u.probes)
+			u.probes = append(u.probes, &recordedProbe{recordDesc: d, seen: map[string]int{}})
+		}
+		p := u.probes[i]
+		p.in++
+		for _, fd := range d.Fields {
+			field, err := f.header.field(fd, u.enums)
+			if err != nil {
+				return fmt.Errorf("%s:%s: %w", d.Group, d.Name, err)
+			}
+			if err := p.addField(field); err != nil {
+				return fmt.Errorf("%s:%s: %w", d.Group, d.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (p *recordedProbe) addField(f probes.Field) error {
+	p.seen[f.Name]++
+	i := slices.IndexFunc(p.fields, func(o probes.Field) bool { return o.Name == f.Name })
+	if i < 0 {
+		p.fields = append(p.fields, f)
+		return nil
+	}
+	known := &p.fields[i]
+	if known.Type.Kind != f.Type.Kind || known.Type.Unit != f.Type.Unit || known.Type.Size != f.Type.Size {
+		return fmt.Errorf("field %s is of another type than in the files before: read the files one by one", f.Name)
+	}
+	known.Optional = known.Optional || f.Optional
+	return nil
+}
+
+// hostSize is room for a host name (HOST_NAME_MAX of Linux is 64).
+const hostSize = 64
+
+func (u *union) addHost() {
+	for _, p := range u.probes {
+		p.fields = append(p.fields, probes.Field{
+			Name: hostField, Doc: "host on which it was recorded", Type: probes.Type{Kind: probes.String, Size: hostSize}, Common: true,
+		})
+		p.seen[hostField] = p.in
+	}
+}
+
+const hostField = "host"
+
+// make returns the probes. A field that some of the files lack is optional.
+func (u *union) make() []*probes.Probe {
+	var all []*probes.Probe
+	for _, p := range u.probes {
+		for i := range p.fields {
+			f := &p.fields[i]
+			f.Optional = f.Optional || p.seen[f.Name] < p.in
+		}
+		all = append(all, probes.NewRecordedProbe(p.Group, p.Name, p.Doc, p.fields))
+	}
+	slices.SortFunc(all, func(a, b *probes.Probe) int {
+		if a.String() < b.String() {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// layOut finds the fields of the united probes in the records of the file.
+func (f *file) layOut(catalog []*probes.Probe, withHost bool) error {
+	for id, d := range f.header.Records {
+		i := slices.IndexFunc(catalog, func(p *probes.Probe) bool { return p.Group == d.Group && p.Name == d.Name })
+		p := catalog[i]
+		nsecs := -1
+		var places []probes.Place
+		for _, fd := range d.Fields {
+			field := p.Field(fd.Name)
+			places = append(places, probes.Place{Field: field, At: fd.At, HasAt: fd.HasAt, HasMask: fd.HasMask})
+			if fd.Name == "nsecs" && field.Type.Size == 8 {
+				nsecs = fd.At
+			}
+		}
+		if withHost {
+			places = append(places, probes.Place{Field: p.Field(hostField), Constant: f.header.Host})
+		}
+		l, err := probes.NewRecordedLayout(id, p, d.Size, places)
+		if err != nil {
+			return fmt.Errorf("corrupt: %s: %w", p, err)
+		}
+		if nsecs < 0 {
+			return fmt.Errorf("corrupt: events of %s have no time", p)
+		}
+		f.layouts, f.times = append(f.layouts, l), append(f.times, nsecs)
+	}
+	f.counts = make([]uint64, len(f.layouts))
+	return nil
+}
+
+// Probes are those of the recording.
+func (r *Recording) Probes() []*probes.Probe { return r.probes }
+
+// Boot is when the machine of the first file was booted: nsecs of the events count from there.
+func (r *Recording) Boot() time.Time { return r.files[0].header.Boot }
+
+// Started is when the first of the recordings began, and Ended when the last of them did or its last event was, as nsecs tells it.
+// Ended is known when all events were read.
+func (r *Recording) Started() uint64 {
+	started := r.files[0].header.Started
+	for _, f := range r.files {
+		started = min(started, f.header.Started+f.shift)
+	}
+	return started
+}
+
+// Ended: see Started.
+func (r *Recording) Ended() uint64 {
+	var ended uint64
+	for _, f := range r.files {
+		ended = max(ended, max(f.info.Ended, f.info.Last)+f.shift)
+	}
+	return ended
+}
+
+// Info of each file, as far as it was read.
+func (r *Recording) Info() []Info {
+	all := make([]Info, len(r.files))
+	for i, f := range r.files {
+		all[i] = f.info
+		all[i].Events = map[string]uint64{}
+		for id, n := range f.counts {
+			all[i].Events[f.layouts[id].Probe.String()] += n
+		}
+	}
+	return all
+}
+
+// Read returns how many bytes of how many were read.
+func (r *Recording) Read() (done, all int64) {
+	for _, f := range r.files {
+		done, all = done+f.at, all+f.info.Bytes
+	}
+	return done, all
+}
+
+// Next reads the next event, which is valid until the next call. It returns io.EOF after the last one, and a *CorruptError where a file
+// is not what was written.
+func (r *Recording) Next(e *probes.Event) error {
+	if r.next != nil && len(r.next.left) > 0 && len(r.files) == 1 {
+		return r.take(e)
+	}
+	r.next = nil
+	for _, f := range r.files {
+		if len(f.left) == 0 {
+			if err := f.readEvents(); err == io.EOF {
+				continue
+			} else if err != nil {
+				return err
+			}
+		}
+		if r.next == nil || f.head < r.next.head {
+			r.next = f
+		}
+	}
+	if r.next == nil {
+		return io.EOF
+	}
+	return r.take(e)
+}
+
+func (r *Recording) take(e *probes.Event) error {
+	r.now = r.next.head
+	return r.next.take(e)
+}
+
+// take takes the first record of those that are left.
+func (f *file) take(e *probes.Event) error {
+	if err := probes.Decode(f.layouts, f.left, e); err != nil {
+		return &CorruptError{f.name, f.at, err.Error()}
+	}
+	l := e.Layout()
+	if f.shift != 0 {
+		at := f.times[l.ID]
+		binary.LittleEndian.PutUint64(f.left[at:], binary.LittleEndian.Uint64(f.left[at:])+f.shift)
+	}
+	f.left = f.left[l.Size:]
+	return f.peek()
+}
+
+// peek learns the time of the record that is next.
+func (f *file) peek() error {
+	if len(f.left) == 0 {
+		return nil
+	}
+	if len(f.left) >= 8 {
+		if id := binary.LittleEndian.Uint64(f.left); id < uint64(len(f.times)) && len(f.left) >= f.layouts[id].Size {
+			f.head = binary.LittleEndian.Uint64(f.left[f.times[id]:]) + f.shift
+			return nil
+		}
+	}
+	return &CorruptError{f.name, f.at, "a record of a kind that the header does not describe"}
+}
+
+// readEvents reads blocks until one has events. io.EOF is the end.
+func (f *file) readEvents() error {
+	for len(f.left) == 0 {
+		b, payload, err := f.readBlock()
+		if err != nil {
+			return err
+		}
+		switch b.kind {
+		case endBlock:
+			f.info.Ended = b.last
+		case lossesBlock:
+			if err := json.Unmarshal(payload, &f.info.Losses); err != nil {
+				return &CorruptError{f.name, f.at, "losses: " + err.Error()}
+			}
+		case eventsBlock:
+			f.records, f.left = payload, payload
+			if err := f.account(b); err != nil {
+				return err
+			}
+			if err := f.peek(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// account counts the events of a block, and finds out whether it holds as many as it says.
+func (f *file) account(b block) error {
+	rest := f.left
+	var n uint32
+	for len(rest) >= 8 {
+		id := binary.LittleEndian.Uint64(rest)
+		if id >= uint64(len(f.layouts)) || len(rest) < f.layouts[id].Size {
+			break
+		}
+		rest = rest[f.layouts[id].Size:]
+		f.counts[id]++
+		n++
+	}
+	if len(rest) > 0 || n != b.count {
+		f.left = nil
+		return &CorruptError{f.name, f.at, fmt.Sprintf("a block of %d events holds %d", b.count, n)}
+	}
+	if f.info.First == 0 {
+		f.info.First = b.first
+	}
+	f.info.Last = b.last
+	f.info.RawBytes += int64(b.raw)
+	return nil
+}
+
+// readBlock reads a block and its payload, which is valid until the next call. A file that ends within a block, or without the block
+// that is the last, was cut off; that is its end.
+func (f *file) readBlock() (block, []byte, error) {
+	if f.info.Ended != 0 || f.info.Cut {
+		return block{}, nil, io.EOF
+	}
+	var head [blockHeader]byte
+	if _, err := io.ReadFull(f.in, head[:]); err != nil {
+		return block{}, nil, f.cut(err)
+	}
+	b, err := decodeBlock(head[:])
+	if err != nil {
+		return b, nil, &CorruptError{f.name, f.at, err.Error()}
+	}
+	f.stored = slices.Grow(f.stored[:0], int(b.stored))[:b.stored]
+	if _, err := io.ReadFull(f.in, f.stored); err != nil {
+		return b, nil, f.cut(err)
+	}
+	if blockSum(head[:blockHeader-4], f.stored) != b.crc {
+		return b, nil, &CorruptError{f.name, f.at, "the checksum of a block is wrong"}
+	}
+	var payload []byte
+	if b.stored > 0 {
+		payload, err = f.decoder.DecodeAll(f.stored, f.records[:0])
+	}
+	if err != nil || len(payload) != int(b.raw) {
+		return b, nil, &CorruptError{f.name, f.at, "a block cannot be decompressed"}
+	}
+	f.at += blockHeader + int64(b.stored)
+	return b, payload, nil
+}
+
+// cut notes that the file has no end.
+func (f *file) cut(err error) error {
+	if err != io.EOF && err != io.ErrUnexpectedEOF {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	f.info.Cut = true
+	return io.EOF
+}
+
+// Time of the event that Next returned last, as nsecs tells it.
+func (r *Recording) Time() uint64 { return r.now }
+
+// Close closes the files.
+func (r *Recording) Close() error {
+	var errs []error
+	for _, f := range r.files {
+		f.decoder.Close()
+		errs = append(errs, f.source.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,466 @@
+package recording
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trace/probes"
+)
+
+// layoutsOf returns layouts with all fields of some probes.
+func layoutsOf(t testing.TB, names ...string) []*probes.Layout {
+	t.Helper()
+	catalog, err := probes.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*probes.Layout
+	for i, name := range names {
+		p := catalog.Match(name)[0]
+		all = append(all, probes.NewLayout(i, p, p.Fields, nil))
+	}
+	return all
+}
+
+// smallLayouts are of probes without the long enums of the catalog, so that a header is read soon.
+func smallLayouts(t testing.TB) []*probes.Layout {
+	t.Helper()
+	return layoutsOf(t, "profile:hz", "nvme:async_event")
+}
+
+// events makes records of the layouts with random values, one each microsecond from start.
+func events(t testing.TB, layouts []*probes.Layout, start uint64, n int) []*probes.Event {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, start))
+	all := make([]*probes.Event, n)
+	for i := range all {
+		l := layouts[r.IntN(len(layouts))]
+		record := make([]byte, l.Size)
+		for at := range record {
+			if r.IntN(4) == 0 {
+				record[at] = byte(r.Uint32())
+			}
+		}
+		for _, pl := range l.Places() {
+			switch pl.Field.Type.Kind {
+			case probes.Bool:
+				record[pl.At] &= 1
+			case probes.String:
+				copy(record[pl.At:pl.At+pl.Field.Type.Size], fmt.Sprintf("s%d\x00", i))
+			}
+			if pl.Field.Name == "nsecs" {
+				binary.LittleEndian.PutUint64(record[pl.At:], start+uint64(i)*1000)
+			}
+		}
+		binary.LittleEndian.PutUint64(record, uint64(l.ID))
+		all[i] = &probes.Event{}
+		if err := probes.Decode(layouts, record, all[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+var header = Header{
+	Host: "a", Kernel: "6.12.1", Arch: "amd64", Program: "nvme:*", Boot: time.Unix(1_700_000_000, 0).UTC(), Started: 5_000,
+}
+
+// record writes events to a new file and returns its name.
+func record(t testing.TB, name string, h Header, layouts []*probes.Layout, all []*probes.Event) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	w, err := Create(path, 0, h, layouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendAll(t, w, all)
+	if err := w.Close(1<<40, []Loss{{Probe: "nvme:setup_cmd", Lost: 3}}); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func appendAll(t testing.TB, w *Writer, all []*probes.Event) {
+	t.Helper()
+	for _, e := range all {
+		if err := w.Append(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// values writes what an event says: all its fields, by name.
+func values(e *probes.Event) string {
+	var b strings.Builder
+	fmt.Fprint(&b, e.Probe)
+	for _, f := range e.Probe.Fields {
+		v, ok := e.Get(f)
+		fmt.Fprintf(&b, " %s=%v,%v", f.Name, v, ok)
+	}
+	return b.String()
+}
+
+// readAll returns what all events of a recording say, and how reading them ended.
+func readAll(names ...string) (all []string, r *Recording, err error) {
+	if r, err = Open(names...); err != nil {
+		return nil, nil, err
+	}
+	defer r.Close()
+	var e probes.Event
+	for {
+		if err := r.Next(&e); err != nil {
+			return all, r, err
+		}
+		all = append(all, values(&e))
+	}
+}
+
+// readBytes does the same with the bytes of a file.
+func readBytes(data []byte) (all []string, r *Recording, err error) {
+	in, err := newFile("test", io.NopCloser(bytes.NewReader(data)))
+	if err != nil {
+		return nil, nil, err
+	}
+	r = &Recording{files: []*file{in}}
+	defer r.Close()
+	if err := r.unite(); err != nil {
+		return nil, nil, err
+	}
+	var e probes.Event
+	for {
+		if err := r.Next(&e); err != nil {
+			return all, r, err
+		}
+		all = append(all, values(&e))
+	}
+}
+
+func said(all []*probes.Event) []string {
+	var out []string
+	for _, e := range all {
+		out = append(out, values(e))
+	}
+	return out
+}
+
+func TestWhatIsReadIsWhatWasRecorded(t *testing.T) {
+	layouts := layoutsOf(t, "nvme:complete_rq", "ib:modify_qp", "syscall:exit")
+	all := events(t, layouts, 10_000, 20_000) // several blocks
+	got, r, err := readAll(record(t, "f", header, layouts, all))
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, said(all)) {
+		t.Fatal("other events were read than recorded")
+	}
+	info := r.Info()[0]
+	if info.Header != header || info.Cut || info.Ended != 1<<40 || info.First != 10_000 || info.Last != 10_000+19_999*1000 {
+		t.Errorf("info: %+v", info)
+	}
+	if n := info.Events["nvme:complete_rq"] + info.Events["ib:modify_qp"] + info.Events["syscall:exit"]; n != 20_000 {
+		t.Errorf("%d events are counted, 20000 were recorded", n)
+	}
+	if !slices.Equal(info.Losses, []Loss{{Probe: "nvme:setup_cmd", Lost: 3}}) {
+		t.Errorf("losses: %v", info.Losses)
+	}
+	for _, l := range layouts {
+		i := slices.IndexFunc(r.Probes(), func(p *probes.Probe) bool { return p.String() == l.Probe.String() })
+		if i < 0 {
+			t.Fatalf("no %s in the recording", l.Probe)
+		}
+		for j, f := range r.Probes()[i].Fields {
+			want := l.Probe.Fields[j]
+			if f.Name != want.Name || f.Doc != want.Doc || f.Type.Kind != want.Type.Kind || f.Type.Unit != want.Type.Unit ||
+				f.Optional != want.Optional || f.Common != want.Common || (f.Type.Enum == nil) != (want.Type.Enum == nil) {
+				t.Errorf("%s: field %+v, recorded was %+v", l.Probe, f, want)
+			}
+		}
+	}
+}
+
+// A file that ends anywhere has whole events from its beginning, and tells that it was cut off.
+func TestCutAnywhere(t *testing.T) {
+	layouts := smallLayouts(t)
+	path := filepath.Join(t.TempDir(), "f")
+	w, err := Create(path, 0, header, layouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := events(t, layouts, 10_000, 300)
+	for i := 0; i < len(all); i += 50 {
+		appendAll(t, w, all[i:i+50])
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(1<<40, nil); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := said(all)
+	lengths := map[int]bool{}
+	for n := 0; n < len(whole); n += 3 {
+		got, r, err := readBytes(whole[:n])
+		if r == nil {
+			if len(got) > 0 {
+				t.Fatalf("cut at %d: %v after %d events", n, err, len(got))
+			}
+			continue
+		}
+		if err != io.EOF || !r.Info()[0].Cut || !slices.Equal(got, want[:len(got)]) {
+			t.Fatalf("cut at %d: %v, %d events, cut off: %v", n, err, len(got), r.Info()[0].Cut)
+		}
+		lengths[len(got)] = true
+	}
+	if len(lengths) != 7 { // after each of the six flushes, and none
+		t.Errorf("the file had %v events, depending on where it was cut", lengths)
+	}
+}
+
+// Whatever bytes are changed: what is read is what was written, up to an error.
+func TestCorrupted(t *testing.T) {
+	layouts := smallLayouts(t)
+	all := events(t, layouts, 10_000, 200)
+	path := record(t, "f", header, layouts, all)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := said(all)
+	r := rand.New(rand.NewPCG(1, 2))
+	silent := 0
+	for i := range 10_000 {
+		damaged := bytes.Clone(whole)
+		for range 1 + r.IntN(3) {
+			switch at := r.IntN(len(damaged)); r.IntN(3) {
+			case 0:
+				damaged[at] ^= 1 << r.IntN(8)
+			case 1:
+				damaged[at] = byte(r.Uint32())
+			default:
+				n := min(1+r.IntN(16), len(damaged)-at)
+				damaged = slices.Delete(damaged, at, at+n)
+			}
+		}
+		if bytes.Equal(damaged, whole) {
+			continue
+		}
+		got, rec, err := readBytes(damaged)
+		if len(got) > len(want) || !slices.Equal(got, want[:len(got)]) {
+			t.Fatalf("corruption %d: other events than were recorded, and %v", i, err)
+		}
+		if err == io.EOF && !rec.Info()[0].Cut {
+			silent++
+		}
+	}
+	if silent > 0 {
+		t.Errorf("%d corruptions were not noticed", silent)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	layouts := layoutsOf(f, "syscall:enter")
+	whole, err := os.ReadFile(record(f, "f", header, layouts, events(f, layouts, 10_000, 20)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add(whole[:len(whole)/2])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		// Right checksums, so that what they guard is tried, too.
+		if len(data) > headerLength {
+			n := int(binary.LittleEndian.Uint32(data[len(magic)+4:]))
+			if n >= 0 && n <= len(data)-headerLength {
+				text := data[headerLength : headerLength+n]
+				binary.LittleEndian.PutUint32(data[len(magic)+8:], headerSum(text))
+				mend(data[headerLength+n:])
+			}
+		}
+		_, _, _ = readBytes(data)
+	})
+}
+
+// mend corrects the checksums of blocks.
+func mend(data []byte) {
+	for len(data) >= blockHeader {
+		n := binary.LittleEndian.Uint32(data[8:])
+		if uint64(n) > uint64(len(data)-blockHeader) {
+			return
+		}
+		binary.LittleEndian.PutUint32(data[32:], blockSum(data[:32], data[blockHeader:blockHeader+n]))
+		data = data[blockHeader+n:]
+	}
+}
+
+func TestRing(t *testing.T) {
+	layouts := layoutsOf(t, "nvme:complete_rq")
+	path := filepath.Join(t.TempDir(), "ring")
+	const size = 16 << 20
+	if err := os.WriteFile(path+".7", []byte("of an earlier ring"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := Create(path, size, header, layouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := events(t, layouts, 10_000, 150_000)
+	appendAll(t, w, all)
+	if err := w.Close(1<<40, nil); err != nil {
+		t.Fatal(err)
+	}
+	var total int64
+	for _, name := range Segments(path) {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += info.Size()
+	}
+	if total > size || total < size/2 {
+		t.Errorf("the ring of %d bytes has %d", size, total)
+	}
+	got, _, err := readAll(path)
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	want := said(all)
+	if len(got) == 0 || len(got) == len(want) || !slices.Equal(got, want[len(want)-len(got):]) {
+		t.Errorf("the ring has %d events, which are not the last of %d", len(got), len(want))
+	}
+	if _, err := Create(path, 4096, header, layouts); err == nil {
+		t.Error("a ring of 4096 bytes was begun")
+	}
+}
+
+// Events of several hosts come in the order of the time of day, and tell their host.
+func TestSeveralHosts(t *testing.T) {
+	layouts := layoutsOf(t, "syscall:enter", "syscall:exit")
+	a := record(t, "a", header, layouts, events(t, layouts, 10_000, 100))
+	other := header
+	other.Host, other.Boot = "b", header.Boot.Add(-50*time.Microsecond)
+	// On b, which was booted 50 us earlier, the same moment is 50000 later.
+	b := record(t, "b", other, layouts[:1], events(t, layouts[:1], 60_500, 100))
+	r, err := Open(a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var e probes.Event
+	for i := range 200 {
+		if err := r.Next(&e); err != nil {
+			t.Fatal(err)
+		}
+		host, _ := e.Get(e.Probe.Field("host"))
+		nsecs, _ := e.Get(e.Probe.Field("nsecs"))
+		wantHost, wantTime := "a", uint64(10_000+i/2*1000)
+		if i%2 == 1 {
+			wantHost, wantTime = "b", wantTime+500
+		}
+		if host != wantHost || nsecs != wantTime || r.Time() != wantTime {
+			t.Fatalf("event %d: host %v at %v, expected %v at %v", i, host, nsecs, wantHost, wantTime)
+		}
+	}
+	if err := r.Next(&e); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+// Files that this package wrote when the format was new stay readable.
+func TestOldFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/version*.rec")
+	if err != nil || len(files) != Version {
+		t.Fatalf("%d files for %d versions: %v", len(files), Version, err)
+	}
+	for _, name := range files {
+		got, r, err := readAll(name)
+		if err != io.EOF || r.Info()[0].Cut {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want, err := os.ReadFile(strings.TrimSuffix(name, ".rec") + ".txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join(got, "\n") + "\n"; text != string(want) {
+			t.Errorf("%s: other events than were recorded:\n%s", name, text)
+		}
+	}
+}
+
+func TestWhatIsNoRecording(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"empty": "", "text": strings.Repeat("no recording\n", 100), "magic": magic} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(path); !errors.Is(err, errNoRecording) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	newer := append([]byte(magic), 99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+	path := filepath.Join(dir, "newer")
+	if err := os.WriteFile(path, newer, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "use a newer trace") {
+		t.Error(err)
+	}
+	if _, err := Open(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// A disk that is full ends the recording with an error, and what was written before stays whole.
+func TestFullDisk(t *testing.T) {
+	layouts := layoutsOf(t, "nvme:complete_rq")
+	if w, err := Create("/dev/full", 0, header, layouts); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("a header is written to /dev/full: %v, %v", w, err)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a small file system")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("a file system cannot be mounted here: %v", err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	path := filepath.Join(dir, "f")
+	w, err := Create(path, 0, header, layouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := events(t, layouts, 10_000, 100_000)
+	for _, e := range all {
+		if err = w.Append(e); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = w.Close(1<<40, nil)
+	} else if e := w.Close(1<<40, nil); e == nil {
+		t.Error("the end of the recording tells of no error")
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("the disk is full, and the error is %v", err)
+	}
+	got, r, err := readAll(path)
+	want := said(all)
+	if err != io.EOF || !r.Info()[0].Cut || len(got) == 0 || !slices.Equal(got, want[:min(len(got), len(want))]) {
+		t.Errorf("%d events are read, and %v", len(got), err)
+	}
+}

@@ -1,0 +1,305 @@
+package recording
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"trace/probes"
+)
+
+// Writer records events. Its methods may be called from several goroutines.
+type Writer struct {
+	path   string
+	header []byte
+	// segmentBytes is when a file of a ring ends; 0 is one file.
+	segmentBytes int64
+	segments     []string
+
+	mu      sync.Mutex
+	layouts map[int]layoutTimes // by the ID in the records that come
+	block   pending
+	blocks  chan pending
+	free    chan []byte
+	done    chan struct{}
+	closed  bool
+
+	// of the goroutine that compresses and writes
+	file    *os.File
+	size    int64
+	encoder *zstd.Encoder
+	failure writeError
+}
+
+// layoutTimes tells how records of a layout are written: under which ID, and where their time is.
+type layoutTimes struct{ id, nsecs int }
+
+// pending is a block that is not written yet.
+type pending struct {
+	block
+	raw []byte
+}
+
+// writeError is the first error of the writing goroutine.
+type writeError struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (w *writeError) set(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *writeError) get() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// segmentCount is how many files a ring has.
+const segmentCount = 8
+
+// Create begins a recording of events with these layouts, each of which has the field nsecs. With maxBytes it is a ring of files,
+// path.1, path.2 and so on, of which the oldest are removed so that all together do not grow beyond maxBytes.
+func Create(path string, maxBytes int64, h Header, layouts []*probes.Layout) (*Writer, error) {
+	header, err := describe(h, layouts).encode()
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{
+		path: path, header: header, segmentBytes: maxBytes / segmentCount, layouts: map[int]layoutTimes{},
+		blocks: make(chan pending, 4), free: make(chan []byte, 6), done: make(chan struct{}),
+	}
+	if maxBytes > 0 && w.segmentBytes < int64(len(header))+blockBytes {
+		return nil, fmt.Errorf("a ring of %d bytes is too small: %d are the least", maxBytes, segmentCount*(int64(len(header))+blockBytes))
+	}
+	for id, l := range layouts {
+		times := layoutTimes{id: id, nsecs: -1}
+		for _, pl := range l.Places() {
+			if pl.Field.Name == "nsecs" {
+				times.nsecs = pl.At
+			}
+		}
+		if times.nsecs < 0 {
+			return nil, fmt.Errorf("records of %s have no time", l.Probe)
+		}
+		w.layouts[l.ID] = times
+	}
+	if w.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false)); err != nil {
+		return nil, err
+	}
+	if maxBytes > 0 {
+		if err := removeSegments(path); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.open(); err != nil {
+		return nil, err
+	}
+	go w.write()
+	return w, nil
+}
+
+// Segments returns the files of a ring, oldest first.
+func Segments(path string) []string {
+	found, _ := filepath.Glob(globEscape(path) + ".[0-9]*")
+	number := func(name string) int {
+		n, err := strconv.Atoi(strings.TrimPrefix(name, path+"."))
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	var all []string
+	for _, name := range found {
+		if number(name) >= 0 {
+			all = append(all, name)
+		}
+	}
+	sort.Slice(all, func(i, j int) bool { return number(all[i]) < number(all[j]) })
+	return all
+}
+
+func globEscape(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// removeSegments removes what an earlier ring of that name left.
+func removeSegments(path string) error {
+	for _, name := range Segments(path) {
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open begins the next file.
+func (w *Writer) open() error {
+	name := w.path
+	if w.segmentBytes > 0 {
+		next := 1
+		if n := len(w.segments); n > 0 {
+			last, _ := strconv.Atoi(strings.TrimPrefix(w.segments[n-1], w.path+"."))
+			next = last + 1
+		}
+		name = fmt.Sprintf("%s.%d", w.path, next)
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	w.file, w.size = file, 0
+	if w.segmentBytes > 0 {
+		w.segments = append(w.segments, name)
+		if len(w.segments) >= segmentCount {
+			if err := os.Remove(w.segments[0]); err != nil {
+				return err
+			}
+			w.segments = w.segments[1:]
+		}
+	}
+	return w.append(w.header)
+}
+
+// append writes a whole part of the file, or, if there is no room, nothing of it.
+func (w *Writer) append(parts ...[]byte) error {
+	at := w.size
+	for _, p := range parts {
+		n, err := w.file.Write(p)
+		w.size += int64(n)
+		if err != nil {
+			w.size = at
+			return errors.Join(err, w.file.Truncate(at))
+		}
+	}
+	return nil
+}
+
+// Append records an event. An error of writing is returned by a later call.
+func (w *Writer) Append(e *probes.Event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	record := e.Record()
+	times, ok := w.layouts[e.Layout().ID]
+	if !ok {
+		return fmt.Errorf("a record of %s of an unknown layout", e.Probe)
+	}
+	b := &w.block
+	if b.raw == nil {
+		b.kind = eventsBlock
+		select {
+		case b.raw = <-w.free:
+		default:
+			b.raw = make([]byte, 0, blockBytes+blockBytes/8)
+		}
+	}
+	at := len(b.raw)
+	b.raw = append(b.raw, record...)
+	binary.LittleEndian.PutUint64(b.raw[at:], uint64(times.id))
+	b.last = binary.LittleEndian.Uint64(record[times.nsecs:])
+	if b.count == 0 {
+		b.first = b.last
+	}
+	b.count++
+	if len(b.raw) >= blockBytes {
+		w.send()
+	}
+	return w.failure.get()
+}
+
+// send hands the block at hand to the writing goroutine.
+func (w *Writer) send() {
+	if w.block.count > 0 {
+		w.blocks <- w.block
+		w.block = pending{}
+	}
+}
+
+// Flush ends the block at hand, so that its events are in the file even if nothing else gets there.
+func (w *Writer) Flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.send()
+	}
+	return w.failure.get()
+}
+
+// Close writes what is left, what was lost, and the end, at nsecs.
+func (w *Writer) Close(nsecs uint64, losses []Loss) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	w.send()
+	text, err := json.Marshal(losses)
+	if err != nil {
+		return err
+	}
+	w.blocks <- pending{block: block{kind: lossesBlock, first: nsecs, last: nsecs}, raw: text}
+	w.blocks <- pending{block: block{kind: endBlock, first: nsecs, last: nsecs}}
+	close(w.blocks)
+	<-w.done
+	return errors.Join(w.failure.get(), w.file.Close())
+}
+
+// write compresses and writes blocks. After an error it takes the rest and drops it: Append has told of it by then.
+func (w *Writer) write() {
+	defer close(w.done)
+	var stored []byte
+	for p := range w.blocks {
+		if w.failure.get() == nil {
+			stored = stored[:0]
+			if len(p.raw) > 0 {
+				stored = w.encoder.EncodeAll(p.raw, stored)
+			}
+			if err := w.store(p, stored); err != nil {
+				w.failure.set(err)
+			}
+		}
+		if p.kind == eventsBlock {
+			select {
+			case w.free <- p.raw[:0]:
+			default:
+			}
+		}
+	}
+}
+
+func (w *Writer) store(p pending, stored []byte) error {
+	if w.segmentBytes > 0 && w.size+int64(len(stored)) > w.segmentBytes-blockHeader {
+		if err := errors.Join(w.append(endOf(p.first)), w.file.Close(), w.open()); err != nil {
+			return err
+		}
+	}
+	p.block.raw, p.stored = uint32(len(p.raw)), uint32(len(stored))
+	return w.append(p.encode(stored), stored)
+}
+
+// endOf is the block that ends a file at a time.
+func endOf(nsecs uint64) []byte { return block{kind: endBlock, first: nsecs, last: nsecs}.encode(nil) }
+
+// Loss is what was lost of the events of a probe while it was recorded.
+type Loss struct {
+	Probe string `json:"probe"`
+	// Lost is the number of events that the file should hold and does not.
+	Lost uint64 `json:"lost"`
+	// Unmatched events lack what their beginnings tell.
+	Unmatched uint64 `json:"unmatched,omitempty"`
+}
