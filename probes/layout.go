@@ -76,7 +76,7 @@ func (l *Layout) addValues(values []Type) {
 	for _, t := range values {
 		s := slot{typ: t, at: l.Size, size: 8}
 		if t.Kind == String || t.Kind == GID {
-			s.size = t.Size
+			s.size = max(t.Size, 1) // code for a string that is always empty writes its NUL
 		}
 		l.slots = append(l.slots, s)
 		l.Size += align(s.size, 8)

@@ -112,7 +112,7 @@ type tracer struct {
 	printed map[*probes.Probe]uint64
 	total   uint64 // printed
 	// recorder keeps the events in a file instead of printing them, if it is not nil.
-	recorder *recorder
+	recorder *fileRecorder
 	// first and second are what the two runs of --compare print.
 	first, second bytes.Buffer
 }

@@ -73,12 +73,12 @@ func runRecord(ctx context.Context, s streams, o options, src source, maxSize in
 	if t.out, err = openOutput("", s.out); err != nil {
 		return err
 	}
-	t.recorder = &recorder{tracer: t, path: o.output, source: src.text, maxSize: maxSize}
+	t.recorder = &fileRecorder{tracer: t, path: o.output, source: src.text, maxSize: maxSize}
 	return t.run(ctx)
 }
 
-// recorder writes the events of a tracer to a file.
-type recorder struct {
+// fileRecorder writes the events of a tracer to a file.
+type fileRecorder struct {
 	*tracer
 	path, source string
 	maxSize      int64
@@ -86,7 +86,7 @@ type recorder struct {
 }
 
 // open begins the file, once the layouts of the records are known.
-func (r *recorder) open() (err error) {
+func (r *fileRecorder) open() (err error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("name of this host: %w", err)
@@ -101,10 +101,10 @@ func (r *recorder) open() (err error) {
 	return err
 }
 
-func (r *recorder) event(e *probes.Event) error { return r.writer.Append(e) }
+func (r *fileRecorder) event(e *probes.Event) error { return r.writer.Append(e) }
 
 // keepUp writes what there is once a second until ctx ends, so that a crash costs no more than that.
-func (r *recorder) keepUp(ctx context.Context) {
+func (r *fileRecorder) keepUp(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -118,7 +118,7 @@ func (r *recorder) keepUp(ctx context.Context) {
 }
 
 // finish ends the file and says what is in it.
-func (r *recorder) finish(losses []probes.Losses) error {
+func (r *fileRecorder) finish(losses []probes.Losses) error {
 	var lost []recording.Loss
 	for _, l := range losses {
 		if l.Lost()+l.Unmatched > 0 {
