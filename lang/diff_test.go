@@ -35,9 +35,6 @@ var (
 	diffSave     = stdflag.String("diff.save", "", "folder for cases that fail")
 )
 
-// diffEmulated says that the CPU is emulated.
-var diffEmulated bool
-
 // diffSetup skips the test where programs cannot be loaded.
 func diffSetup(t *testing.T) (*diffKernel, []*probes.Probe) {
 	t.Helper()
@@ -143,14 +140,7 @@ func (d *differential) shard(t *testing.T, k *diffKernel, all []*probes.Probe) {
 			n = d.only
 		}
 		c := randomCase(d.seed, n, all)
-		f := c.run(k)
-		if f != nil && diffEmulated && strings.HasPrefix(f.kind, "opinion") && c.run(k) == nil {
-			// Both opinions are computed in Go. In virtual machines, one of a thousand programs differs once and not again; why is
-			// not known, and nowhere else may it happen.
-			t.Logf("program %d of -diff.seed %d: once, and not again: %s: %s", n, d.seed, f.kind, f.detail)
-			f = nil
-		}
-		if f != nil {
+		if f := c.run(k); f != nil {
 			d.failed.Add(1)
 			t.Errorf("program %d of -diff.seed %d", n, d.seed)
 			d.report(t, k, c, f)
