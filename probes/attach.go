@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
 )
 
 // Request asks for the events of a probe.
@@ -236,6 +237,9 @@ func (s *Session) attachHook(l *loader, r *request, hk hook) error {
 			return nil
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", v.name, err))
+		if rejects(err) && errors.Is(err, unix.E2BIG) {
+			break // too many paths to follow, which took seconds; they are the same in every variant
+		}
 	}
 	err := errors.Join(errs...)
 	if hk.name == r.Probe.hook.name && slices.ContainsFunc(errs, rejects) {

@@ -226,8 +226,8 @@ func catchSignals(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// attach runs the begin clauses, attaches the probes and says which. Code that the kernel rejects is a bug in trace: its clauses
-// go on in user space, and the user is told.
+// attach runs the begin clauses, attaches the probes and says which. Clauses whose code the kernel rejects go on in user space, and
+// the user is told.
 func (t *tracer) attach(ctx context.Context) (*probes.Session, error) {
 	began := time.Now()
 	rejected := map[*probes.Probe]bool{}
@@ -241,8 +241,8 @@ func (t *tracer) attach(ctx context.Context) (*probes.Session, error) {
 			return session, err
 		}
 		rejected[refusal.Probe] = true
-		t.note("%s: the kernel rejected the code for %s, which is a bug in trace: it runs in user space instead (-v shows more)",
-			refusal.Probe, strings.Join(t.clausesOf(refusal.Probe), ", "))
+		t.note("%s: the kernel rejected the code for %s, %s: it runs in user space instead (-v shows more)",
+			refusal.Probe, strings.Join(t.clausesOf(refusal.Probe), ", "), whyRejected(refusal))
 		if t.verbose {
 			t.note("%+v", refusal.Err)
 		}
@@ -250,6 +250,15 @@ func (t *tracer) attach(ctx context.Context) (*probes.Session, error) {
 			return nil, err
 		}
 	}
+}
+
+// whyRejected tells a program that is too much for the verifier, which follows up to a million instructions on all paths together
+// (kernel/bpf/verifier.c, BPF_COMPLEXITY_LIMIT_INSNS), from code that is wrong.
+func whyRejected(err error) string {
+	if errors.Is(err, unix.E2BIG) {
+		return "which has too many paths for it to follow"
+	}
+	return "which is a bug in trace"
 }
 
 // clausesOf returns the clauses of a probe.
@@ -427,5 +436,6 @@ func (t *tracer) difference() error {
 	if !t.compare || bytes.Equal(t.first.Bytes(), t.second.Bytes()) {
 		return nil
 	}
-	return fmt.Errorf("the engines differ, which is a bug in trace; the second run, all of it in user space, printed:\n%s", t.second.Bytes())
+	return fmt.Errorf("the engines differ, which is a bug in trace, unless the program prints the time of a clause that waits for no event; "+
+		"the second run, all of it in user space, printed:\n%s", t.second.Bytes())
 }

@@ -65,21 +65,30 @@ func tellMaps(s streams, quiet bool, exec *lang.Run) (lost bool, err error) {
 	}
 	for _, l := range losses {
 		lost = lost || l.Lost() > 0
-		if l.Full > 0 {
-			s.note("%s: no room for %s: the map is full with %d keys (raise --map-size, or let %[1]s = lru(…))",
-				l.Map, plural(l.Full, "update"), l.Entries)
-		}
-		if l.NoMemory > 0 {
-			s.note("%s: the kernel had no memory for %s", l.Map, plural(l.NoMemory, "update"))
-		}
-		if l.Busy > 0 {
-			s.note("%s: lost %s, as others were changing the map at that moment", l.Map, plural(l.Busy, "update"))
+		for _, line := range mapLossLines(l) {
+			s.note("%s", line)
 		}
 		if l.Absent > 0 && !quiet {
 			s.note("%s: skipped %s, whose value was absent", l.Map, plural(l.Absent, "update"))
 		}
 	}
 	return lost, nil
+}
+
+// mapLossLines say which updates of a map were lost, and why.
+func mapLossLines(l lang.MapLosses) []string {
+	var lines []string
+	tell := func(format string, args ...any) { lines = append(lines, l.Map+": "+fmt.Sprintf(format, args...)) }
+	if l.Full > 0 {
+		tell("no room for %s: the map is full with %d keys (raise --map-size, or let %s = lru(…))", plural(l.Full, "update"), l.Entries, l.Map)
+	}
+	if l.NoMemory > 0 {
+		tell("the kernel had no memory for %s", plural(l.NoMemory, "update"))
+	}
+	if l.Busy > 0 {
+		tell("lost %s, as others were changing the map at that moment", plural(l.Busy, "update"))
+	}
+	return lines
 }
 
 // tellIncomplete explains absent fields; as a rule such an event was in progress when tracing began.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
+	"trace/lang"
+	"trace/lang/codegen"
 	"trace/probes"
 )
 
@@ -53,6 +56,24 @@ func TestLossLine(t *testing.T) {
 	} {
 		if got := lossLine(test.losses); got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+	}
+}
+
+func TestMapLossLines(t *testing.T) {
+	for _, test := range []struct {
+		counts codegen.MapCounters
+		want   []string
+	}{
+		{codegen.MapCounters{Absent: 9}, nil},
+		{codegen.MapCounters{Full: 1}, []string{"@m: no room for 1 update: the map is full with 64 keys (raise --map-size, or let @m = lru(…))"}},
+		{codegen.MapCounters{NoMemory: 674, Busy: 2}, []string{
+			"@m: the kernel had no memory for 674 updates",
+			"@m: lost 2 updates, as others were changing the map at that moment",
+		}},
+	} {
+		if got := mapLossLines(lang.MapLosses{Map: "@m", Entries: 64, MapCounters: test.counts}); !slices.Equal(got, test.want) {
+			t.Errorf("%+v:\ngot  %q\nwant %q", test.counts, got, test.want)
 		}
 	}
 }

@@ -113,6 +113,12 @@ func newRunner(t testing.TB, p codegen.Program, maps ...*codegen.Map) *bpftest.R
 
 func start(t testing.TB, p codegen.Program, maps ...*codegen.Map) *bpftest.Runner {
 	t.Helper()
+	return load(t, p, func(*codegen.Code) {}, maps...)
+}
+
+// load generates code, changes it, and loads it.
+func load(t testing.TB, p codegen.Program, change func(*codegen.Code), maps ...*codegen.Map) *bpftest.Runner {
+	t.Helper()
 	if p.Stack == 0 {
 		p.Stack = bpftest.Stack(eventSize)
 	}
@@ -121,6 +127,7 @@ func start(t testing.TB, p codegen.Program, maps ...*codegen.Map) *bpftest.Runne
 	if err != nil {
 		t.Fatal(err)
 	}
+	change(code)
 	r, err := bpftest.New(code, maps, eventSize)
 	if err != nil {
 		t.Fatalf("%+v\n%v", err, code)

@@ -9,7 +9,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"trace/lang/codegen"
 	"trace/lang/codegen/bpftest"
@@ -205,6 +209,35 @@ func TestFullMap(t *testing.T) {
 	for m, want := range map[*codegen.Map]codegen.MapCounters{counts: {Full: 5}, last: {Full: 5}, sums: {Absent: 8}} {
 		if c, err := r.Counters(m); c != want || err != nil {
 			t.Errorf("%s: counted %+v, want %+v; %v", m.Name, c, want, err)
+		}
+	}
+}
+
+// TestUpdateErrors puts what the kernel may answer in the place of the call that updates a map: each is counted as what it is.
+func TestUpdateErrors(t *testing.T) {
+	skipUnlessPermitted(t)
+	key := codegen.NewRow(codegen.Column{Type: u64t})
+	for _, test := range []struct {
+		answer syscall.Errno
+		want   codegen.MapCounters
+	}{
+		{unix.E2BIG, codegen.MapCounters{Full: 2}},
+		{unix.ENOMEM, codegen.MapCounters{NoMemory: 2}},
+		{unix.EBUSY, codegen.MapCounters{Busy: 2}},
+		{unix.EEXIST, codegen.MapCounters{Busy: 2}}, // and then there is no such key
+	} {
+		m := &codegen.Map{Name: "m", Key: key, Agg: &codegen.Agg{Func: codegen.Count}, Entries: 10}
+		p := program(&codegen.Update{Map: m, Key: []*expr{a}}, &codegen.Update{Map: m, Key: []*expr{b}})
+		r := load(t, p, func(code *codegen.Code) {
+			for i, ins := range code.Action {
+				if ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnMapUpdateElem {
+					code.Action[i] = asm.Mov.Imm32(asm.R0, -int32(test.answer)).WithMetadata(ins.Metadata)
+				}
+			}
+		}, m)
+		run(t, r, event(map[int]any{0: uint64(1)}))
+		if c, err := r.Counters(m); c != test.want || err != nil {
+			t.Errorf("%v: counted %+v, want %+v; %v", test.answer, c, test.want, err)
 		}
 	}
 }
