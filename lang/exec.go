@@ -393,15 +393,20 @@ func (c *bodyCompiler) call(s *callStmt) step {
 
 // printMap prints a map. Rates are those since they were last printed, so they begin again.
 func (m *machine) printMap(info *mapInfo, o mapOptions) error {
+	if err := m.show(info, m.printer, o); err != nil || info.agg == nil || info.agg.Func != codegen.Rate {
+		return err
+	}
+	return m.empty(info, mapStore.zero)
+}
+
+// show prints what a map holds.
+func (m *machine) show(info *mapInfo, p *Printer, o mapOptions) error {
 	entries, err := m.stores[info].entries()
 	if err != nil {
 		return err
 	}
 	o.elapsed = m.elapsed(info)
-	if err := m.printer.Map(info, entries, o); err != nil || info.agg == nil || info.agg.Func != codegen.Rate {
-		return err
-	}
-	return m.empty(info, mapStore.zero)
+	return p.Map(info, entries, o)
 }
 
 // printElement prints the value of a key, zero if there is none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -203,10 +204,12 @@ func (r *Run) End() error {
 	defer r.mu.Unlock()
 	for _, m := range r.machines() {
 		for _, info := range r.plan.program.maps {
-			if err := m.printMap(info, mapOptions{elapsed: m.elapsed(info)}); err != nil {
+			if err := m.show(info, m.printer, mapOptions{}); err != nil {
 				return err
 			}
 		}
+		end := m.now()
+		m.now = func() uint64 { return end } // for PrintMap, later
 	}
 	return nil
 }
@@ -324,6 +327,26 @@ func (s *siteRun) run(m *machine, e *probes.Event) (bool, error) {
 		}
 	}
 	return true, m.run(s.block, sc)
+}
+
+// MapNames are the maps of the program, with their @.
+func (r *Run) MapNames() []string {
+	var names []string
+	for _, m := range r.plan.program.maps {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// PrintMap prints a map once more, after End too: at most top entries, 0 for all of them, by "key", "value" or, if it is "", what is usual.
+func (r *Run) PrintMap(p *Printer, name string, top int64, by string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := slices.IndexFunc(r.plan.program.maps, func(m *mapInfo) bool { return m.name == name })
+	if i < 0 {
+		return fmt.Errorf("no map is called %s: %s", name, strings.Join(r.MapNames(), ", "))
+	}
+	return r.machine.show(r.plan.program.maps[i], p, mapOptions{top: top, by: by})
 }
 
 // Rejected is the number of records of a probe that user space rejected.

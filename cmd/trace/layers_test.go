@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// layers are our packages and those of ours that each may import: cmd/trace -> lang -> probes -> bpf.
+// layers are our packages and those of ours that each may import: cmd/trace -> repl -> lang -> probes -> bpf.
 var layers = map[string][]string{
 	"trace/cmd/bench":            nil,
-	"trace/cmd/trace":            {"trace/lang", "trace/lang/syntax", "trace/probes", "trace/probes/recording"},
+	"trace/cmd/trace":            {"trace/lang", "trace/lang/syntax", "trace/probes", "trace/probes/recording", "trace/repl"},
 	"trace/cmd/vmtest":           nil,
 	"trace/lang":                 {"trace/lang/codegen", "trace/lang/syntax", "trace/probes"},
 	"trace/lang/codegen":         nil,
@@ -23,6 +23,7 @@ var layers = map[string][]string{
 	"trace/lang/syntax":          nil,
 	"trace/probes":               {"trace/bpf"},
 	"trace/probes/recording":     {"trace/probes"},
+	"trace/repl":                 {"trace/lang", "trace/lang/syntax", "trace/probes"},
 	"trace/bpf":                  nil,
 }
 
@@ -30,6 +31,7 @@ var layers = map[string][]string{
 var testSupport = map[string][]string{
 	"trace/lang":         {"trace/lang/codegen/bpftest"},
 	"trace/lang/codegen": {"trace/lang/codegen/bpftest"},
+	"trace/cmd/trace":    {"trace/lang/codegen"},
 }
 
 // listed is what go list tells of a package.

@@ -173,7 +173,7 @@ func possibleCPUs() int {
 }
 
 // run attaches the probes, follows the program until something ends it, and reports what was lost.
-func (t *tracer) run(ctx context.Context) error {
+func (t *tracer) run(ctx context.Context) (err error) {
 	ctx, release := catchSignals(ctx)
 	defer release()
 	ctx, end := context.WithCancel(ctx)
@@ -189,7 +189,7 @@ func (t *tracer) run(ctx context.Context) error {
 	defer target.close()
 	session, err := t.attach(ctx)
 	if t.exec != nil {
-		defer t.exec.Close()
+		defer func() { err = errors.Join(err, keep(ctx, t.exec)) }()
 	}
 	if ctx.Err() != nil && session == nil {
 		return nil // interrupted before there was anything to see
@@ -312,8 +312,9 @@ func (t *tracer) tellAttached(session *probes.Session, took time.Duration) {
 	if t.quiet {
 		return
 	}
-	attached := session.Variants()
-	fmt.Fprintf(t.err, "Attached %s (%s). Hit Ctrl-C to end.\n", plural(len(attached), "probe"), strings.Join(attached, ", "))
+	if attached := session.Variants(); len(attached) > 0 {
+		fmt.Fprintf(t.err, "Attached %s (%s). Hit Ctrl-C to end.\n", plural(len(attached), "probe"), strings.Join(attached, ", "))
+	}
 	if t.verbose {
 		t.note("attaching took %d ms", took.Milliseconds())
 		for _, err := range session.Refused() {

@@ -79,7 +79,7 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 		return errors.Join(err, p.out.Close())
 	}
 	err = p.run(ctx)
-	return errors.Join(unlessEnough(err), unlessEnough(p.out.Close()), p.exec.Close(), p.verdict())
+	return errors.Join(unlessEnough(err), unlessEnough(p.out.Close()), p.verdict(), keep(ctx, p.exec))
 }
 
 // run plays everything. What was read before an error counts: the maps are printed in any case.

@@ -16,7 +16,7 @@ import (
 	"trace/probes/recording"
 )
 
-// recordReads writes a recording of n completed reads, whose latencies go from 0 to 2 ms.
+// recordReads writes a recording of n completed reads, every other of which took 1 ms.
 func recordReads(t testing.TB, n int) string {
 	t.Helper()
 	catalog, err := probes.Load()
@@ -38,10 +38,15 @@ func recordReads(t testing.TB, n int) string {
 	copy(raw[at["comm"].At:], "fio")
 	copy(raw[at["ctrl"].At:], "nvme0")
 	copy(raw[at["disk"].At:], "nvme0n1")
+	read, _ := at["opcode"].Field.Type.Enum.Value("read")
+	binary.LittleEndian.PutUint16(raw[at["opcode"].At:], uint16(read))
+	for _, name := range []string{"opcode", "slba"} {
+		raw[at[name].HasAt] |= at[name].HasMask
+	}
 	raw[at["latency"].HasAt] |= at["latency"].HasMask
 	for i := range n {
 		binary.LittleEndian.PutUint64(raw[at["nsecs"].At:], uint64(i)*1000)
-		binary.LittleEndian.PutUint64(raw[at["latency"].At:], uint64(i)*7919%2_000_000)
+		binary.LittleEndian.PutUint64(raw[at["latency"].At:], uint64(i%2)*1_000_000)
 		binary.LittleEndian.PutUint64(raw[at["slba"].At:], uint64(i)*104729)
 		binary.LittleEndian.PutUint16(raw[at["cid"].At:], uint16(i))
 		var e probes.Event
@@ -65,7 +70,7 @@ func BenchmarkReplay(b *testing.B) {
 	for b.Loop() {
 		o := options{recordings: []string{path}, quiet: true}
 		s := streams{out: io.Discard, err: io.Discard}
-		if err := runReplay(b.Context(), s, o, source{name: "b", text: "nvme:complete_rq / latency > 1ms / { @ = count() }"}); err != nil {
+		if err := runReplay(b.Context(), s, o, source{name: "b", text: "nvme:complete_rq / latency >= 1ms / { @ = count() }"}); err != nil {
 			b.Fatal(err)
 		}
 	}

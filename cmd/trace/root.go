@@ -95,7 +95,7 @@ func rootCommand(s streams, sc *script) *cobra.Command {
 	if sc != nil {
 		sc.addFlags(root)
 	}
-	root.AddCommand(recordCommand(s), infoCommand(s), doctorCommand(s), completionCommand(s))
+	root.AddCommand(recordCommand(s), infoCommand(s), replCommand(s), doctorCommand(s), completionCommand(s))
 	return root
 }
 
@@ -159,6 +159,9 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 		return formatScript(s, o.fmt)
 	}
 	if cmd.Flags().NFlag() == 0 && len(args) == 0 {
+		if isTerminal(s.in) && isTerminal(s.out) {
+			return explore(cmd.Context(), s, nil)
+		}
 		fmt.Fprintf(s.err, "%s\n\n%s", cmd.Long, cmd.UsageString())
 		return errHelpShown
 	}

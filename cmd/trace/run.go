@@ -31,13 +31,17 @@ func (s streams) note(format string, args ...any) {
 // run executes one command line and returns its exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := streams{in: stdin, out: stdout, err: stderr}
+	return exitStatus(s, execute(ctx, s, args))
+}
+
+func execute(ctx context.Context, s streams, args []string) error {
 	script, err := findScript(args)
 	if err != nil {
-		return exitStatus(s, err)
+		return err
 	}
 	root := rootCommand(s, script)
 	root.SetArgs(args)
-	return exitStatus(s, root.ExecuteContext(ctx))
+	return root.ExecuteContext(ctx)
 }
 
 // usageError says that the command line is wrong.

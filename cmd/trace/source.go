@@ -26,7 +26,7 @@ type source struct {
 }
 
 // subcommands are never scripts.
-var subcommands = []string{"record", "info", "doctor", "completion", "help"}
+var subcommands = []string{"record", "info", "repl", "doctor", "completion", "help"}
 
 // script is the file that a command line runs, found before its flags are parsed: its params are flags.
 type script struct {

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"trace/lang"
+	"trace/probes"
+	"trace/repl"
+)
+
+// replCommand is the interactive mode.
+func replCommand(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "repl [FILE…]",
+		Short: "explore: run programs line by line, on this machine or on recordings; trace alone does so on a terminal",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return explore(cmd.Context(), s, args)
+		},
+	}
+}
+
+// explore runs the interactive mode.
+func explore(ctx context.Context, s streams, recordings []string) error {
+	kept := &keptRun{streams: s}
+	defer kept.close()
+	shell := repl.Shell{
+		Run: func(args ...string) {
+			sub := s
+			sub.in = nil // the terminal is the loop's
+			exitStatus(s, execute(context.WithValue(ctx, keptKey{}, kept), sub, args))
+		},
+		Maps:       kept.maps,
+		Print:      kept.print,
+		Probes:     func(names []string) ([]*probes.Probe, error) { return catalogOf(options{recordings: names}) },
+		Topics:     subcommands,
+		History:    historyFile(),
+		Recordings: recordings,
+		Out:        s.out, Err: s.err,
+	}
+	if _, err := shell.Probes(recordings); err != nil {
+		return err
+	}
+	return shell.Loop()
+}
+
+// historyFile is in the folder for the state of the user's programs (XDG base directory specification), or nowhere.
+func historyFile() string {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "trace", "history")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "trace", "history")
+}
+
+// keptRun is the program of the interactive mode that ran last: its maps stay until another one runs. It is a value of the context of
+// a command line, under keptKey.
+type keptRun struct {
+	streams
+	run *lang.Run
+}
+
+type keptKey struct{}
+
+// keep takes a run over, instead of closing it, if the command line is one of the interactive mode.
+func keep(ctx context.Context, run *lang.Run) error {
+	kept, ok := ctx.Value(keptKey{}).(*keptRun)
+	if !ok {
+		return run.Close()
+	}
+	err := kept.close()
+	kept.run = run
+	return err
+}
+
+func (k *keptRun) close() error {
+	if k.run == nil {
+		return nil
+	}
+	run := k.run
+	k.run = nil
+	return run.Close()
+}
+
+func (k *keptRun) maps() []string {
+	if k.run == nil {
+		return nil
+	}
+	return k.run.MapNames()
+}
+
+func (k *keptRun) print(name string, top int64, by string) error {
+	if k.run == nil {
+		return errors.New("no program ran yet")
+	}
+	return k.run.PrintMap(lang.NewPrinter(k.out, lang.Text, bootTime()), name, top, by)
+}
+
+// isTerminal tells whether a stream is one.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

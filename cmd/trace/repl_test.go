@@ -1,0 +1,209 @@
+//go:build !vm
+
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// terminal is a program in a pseudo-terminal, and what it has written.
+type terminal struct {
+	t    *testing.T
+	pty  *os.File
+	cmd  *exec.Cmd
+	mu   sync.Mutex
+	text string
+	seen int // of text, by expect
+}
+
+// openTerminal runs trace in a terminal of that many columns, with files in its folder.
+func openTerminal(t *testing.T, dir, term string, columns uint16, args ...string) *terminal {
+	t.Helper()
+	cmd := exec.Command("trace", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "TERM="+term, "XDG_STATE_HOME="+dir)
+	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: columns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &terminal{t: t, pty: f, cmd: cmd}
+	go x.read()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		f.Close()
+	})
+	return x
+}
+
+func (x *terminal) read() {
+	buf := make([]byte, 4096)
+	for {
+		n, err := x.pty.Read(buf)
+		x.mu.Lock()
+		x.text += string(buf[:n])
+		x.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (x *terminal) send(keys string) {
+	x.t.Helper()
+	if _, err := io.WriteString(x.pty, keys); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// controls are the sequences that move the cursor and erase.
+var controls = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]|\r")
+
+// expect waits until the terminal has shown something new that matches, and returns it.
+func (x *terminal) expect(pattern string) string {
+	x.t.Helper()
+	re := regexp.MustCompile(pattern)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		x.mu.Lock()
+		text := controls.ReplaceAllString(x.text, "")
+		at := re.FindStringIndex(text[min(x.seen, len(text)):])
+		if at != nil {
+			found := text[x.seen+at[0] : x.seen+at[1]]
+			x.seen += at[1]
+			x.mu.Unlock()
+			return found
+		}
+		x.mu.Unlock()
+		if time.Now().After(deadline) {
+			x.t.Fatalf("the terminal does not show %s, but:\n%s", pattern, text[min(x.seen, len(text)):])
+		}
+	}
+}
+
+// leaves waits for the end of the program.
+func (x *terminal) leaves() {
+	x.t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- x.cmd.Wait() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			x.t.Errorf("trace ends with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		x.t.Error("trace does not end")
+	}
+}
+
+const (
+	tab   = "\t"
+	enter = "\r"
+	ctrlC = "\x03"
+	ctrlD = "\x04"
+)
+
+func TestReplSession(t *testing.T) {
+	file := recordReads(t, 1000)
+	dir := t.TempDir()
+	x := openTerminal(t, dir, "xterm", 120, "repl", file)
+	x.expect(`trace> `)
+	x.send("probes" + enter)
+	x.expect(`(?m)^nvme:complete_rq$`)
+	// A field, and a value of its enum.
+	x.send("nvme:complete_rq / opco" + tab + " == rea" + tab + " && lat" + tab + " >= 1ms / { @[opcode] = count(); @t[slba > 50000000] = count() }")
+	x.expect(`nvme:complete_rq / opcode == read && latency >= 1ms / `)
+	x.send(enter)
+	x.expect(`@\[read\]: 500`)
+	x.send("maps" + enter)
+	x.expect(`@ @t`)
+	x.send(`print(@t, 1, by = "key")` + enter)
+	count := x.expect(`@t\[true\]: [0-9]+`)
+	x.send("explain" + enter)
+	x.expect(`action +@\[opcode\] = count\(\)`)
+	x.send("save found.trace" + enter)
+	x.expect(`saved; run it with: trace found.trace`)
+	// Several lines; an error does not end the session.
+	x.send("begin {" + enter)
+	x.expect(`\.\.\.> `)
+	x.send(`printf("a line\n") }` + enter)
+	x.expect("a line\n")
+	x.send("latency >" + enter + "1 <" + enter + ctrlC)
+	x.send("opcoed == read" + enter)
+	x.expect(`did you mean "?opcode`)
+	x.send("proebs" + enter)
+	x.expect(`did you mean "probes"`)
+	// A script is pasted, with tabs and newlines.
+	x.send("\x1b[200~begin {\n\tprintf(\"pasted\\n\")\n}\n# two clauses\nend { printf(\"over\\n\") }\n\x1b[201~" + enter)
+	x.expect(`(?s)pasted\n.*over\n`)
+	x.send(ctrlD)
+	x.leaves()
+
+	out, err := exec.Command("trace", "-r", file, filepath.Join(dir, "found.trace")).Output()
+	if err != nil || !strings.Contains(string(out), "@[read]: 500\n") || !strings.Contains(string(out), count+"\n") {
+		t.Errorf("the saved script prints %s, and %v", out, err)
+	}
+	history, err := os.ReadFile(filepath.Join(dir, "trace", "history"))
+	if err != nil || !strings.Contains(string(history), "print(@t, 1") {
+		t.Errorf("the history is %q, and %v", history, err)
+	}
+	// It is there again, with what had several lines as one.
+	x = openTerminal(t, dir, "xterm", 120, "repl", file)
+	x.expect(`trace> `)
+	x.send("begin {\x1b[A" + enter) // the latest that begins like this
+	x.expect(`pasted\n`)
+	x.send("quit" + enter)
+	x.leaves()
+}
+
+func TestReplCtrlC(t *testing.T) {
+	requireLive(t)
+	x := openTerminal(t, t.TempDir(), "xterm", 100)
+	x.expect(`trace> `)
+	x.send("syscall:exit { @[nr] = count() }" + enter)
+	x.expect(`Hit Ctrl-C to end`)
+	time.Sleep(300 * time.Millisecond)
+	x.send(ctrlC)
+	x.expect(`(?s)@\[[a-z_0-9]+\]: [0-9]+.*trace> `)
+	x.send("print @ 1" + enter)
+	x.expect(`@\[[a-z_0-9]+\]: [0-9]+\n`)
+	x.send("half a li" + ctrlC) // of a line, not of the session
+	x.expect(`trace> $`)
+	x.send(ctrlD)
+	x.leaves()
+}
+
+// At the prompt of a terminal that is too narrow to edit lines, and in one that knows no cursor, Ctrl-C is a signal.
+func TestReplPoorTerminals(t *testing.T) {
+	for _, poor := range []struct {
+		term    string
+		columns uint16
+	}{{"xterm", 12}, {"dumb", 80}} {
+		x := openTerminal(t, t.TempDir(), poor.term, poor.columns, "repl")
+		x.expect(`trace> `)
+		x.send("wrong" + ctrlC)
+		time.Sleep(200 * time.Millisecond)
+		x.send("begin { printf(\"%d\\n\", 6 * 7); exit() }\n")
+		x.expect(`(?m)^42$`)
+		x.send("quit\n")
+		x.leaves()
+	}
+}
+
+func TestReplWithoutTerminal(t *testing.T) {
+	cmd := exec.Command("trace", "repl")
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
+	cmd.Stdin = strings.NewReader("begin {\n printf(\"%d\\n\", 6 * 7)\n exit()\n}\nprobes ib:*_qp\nbegin { printf(\"no end")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "42\nib:create_qp\nib:destroy_qp\nib:modify_qp\n") || !strings.Contains(string(out), "the string is not closed") {
+		t.Errorf("%s\n%v", out, err)
+	}
+}

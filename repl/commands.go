@@ -1,0 +1,296 @@
+package repl
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"trace/lang/syntax"
+)
+
+// command is something that the loop does besides running programs.
+type command struct {
+	name, args, help string
+	run              func(l *loop, args string) error
+	// complete offers what may stand as an argument, after the words before it.
+	complete func(l *loop, before []string) []string
+}
+
+// commands in the order of the help.
+func commands() []command {
+	return []command{
+		{"help", "[TOPIC]", "this list, or the help on a topic", (*loop).help, func(l *loop, _ []string) []string { return l.Topics }},
+		{"probes", "[GLOB]", "the probes that there are", (*loop).probes, (*loop).probeNames},
+		{"fields", "PROBE", "the fields of a probe, with type, unit and meaning", (*loop).fields, (*loop).probeNames},
+		{"explain", "PROGRAM", "what of a program runs in the kernel, and why not the rest", (*loop).explain, nil},
+		{"doctor", "", "what this machine offers, and why not the rest", (*loop).doctor, nil},
+		{"run", "SCRIPT [FLAGS]", "run a bundled script or a file", (*loop).script, (*loop).scriptWords},
+		{"record", "FILE PROGRAM", "keep the events that a program selects in a file", (*loop).record, files},
+		{"open", "[FILE…]", "run programs on recordings; without one, on this machine again", (*loop).open, files},
+		{"save", "FILE", "write the program that ran last as a script", (*loop).save, files},
+		{"set", "[format|limit VALUE]", "the format of the data, and after how many events to stop", (*loop).set, (*loop).settingWords},
+		{"maps", "", "the maps of the program that ran last", (*loop).maps, nil},
+		{"print", "@MAP [N] [by key|value]", "print one of them again", (*loop).print, (*loop).mapNames},
+		{"quit", "", "leave; Ctrl-D does, too", func(l *loop, _ string) error { l.quit = true; return nil }, nil},
+	}
+}
+
+// findCommand returns the command of that name, or nil.
+func findCommand(name string) *command {
+	all := commands()
+	i := slices.IndexFunc(all, func(c command) bool { return c.name == name || c.name == "quit" && name == "exit" })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// cutCommand parts a command into its name and the rest. A program is none: it does not begin with a name and then a blank, a bracket
+// after print, or nothing.
+func cutCommand(text string) (name, rest string, ok bool) {
+	text = strings.TrimSpace(text)
+	at := strings.IndexAny(text, " (\n")
+	if at < 0 {
+		at = len(text)
+	}
+	name, rest = text[:at], strings.TrimSpace(text[at:])
+	if findCommand(name) == nil || strings.HasPrefix(text[at:], "(") && name != "print" {
+		return "", "", false
+	}
+	// A field may be called like a command, as in: maps == 3.
+	word, _, _ := strings.Cut(rest, " ")
+	return name, rest, !slices.Contains([]string{"==", "!=", "<", "<=", ">", ">=", "in", "=", "?", "&&", "||", "and", "or"}, word)
+}
+
+// mistyped returns a hint if a line looks like a command and is none: a lone word, or several that are no expression.
+func mistyped(text string, s Shell) string {
+	words := strings.Fields(text)
+	if len(words) == 0 || strings.Trim(words[0], "abcdefghijklmnopqrstuvwxyz") != "" || slices.Contains(s.Scripts, words[0]) {
+		if len(words) > 0 && slices.Contains(s.Scripts, words[0]) {
+			return fmt.Sprintf("%s is a script: run %s", words[0], strings.Join(words, " "))
+		}
+		return ""
+	}
+	if _, err := syntax.Parse("line", text); err == nil && len(words) > 1 {
+		return ""
+	}
+	best, least := "", 3
+	for _, c := range commands() {
+		if d := distance(words[0], c.name); d < least {
+			best, least = c.name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s is no command: did you mean %q? help lists them", words[0], best)
+}
+
+// distance is how many letters have to be changed, added, removed or swapped with the next to make b of a (Damerau, Levenshtein).
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+func (l *loop) help(topic string) error {
+	if topic != "" {
+		if c := findCommand(topic); c != nil {
+			fmt.Fprintf(l.Out, "%s %s\n  %s\n", c.name, c.args, c.help)
+			return nil
+		}
+		l.Run("help", topic)
+		return nil
+	}
+	w := tabwriter.NewWriter(l.Out, 0, 8, 2, ' ', 0)
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %s %s\t%s\n", c.name, c.args, c.help)
+	}
+	fmt.Fprintln(w, "\nEverything else is a program; the Tab key completes probes, fields, names, functions and maps.")
+	return w.Flush()
+}
+
+func (l *loop) probes(glob string) error {
+	l.Run(slices.DeleteFunc([]string{"-l", l.from(), glob}, func(s string) bool { return s == "" })...)
+	return nil
+}
+
+func (l *loop) fields(probe string) error {
+	if probe == "" {
+		return errors.New("of which probe? for example: fields nvme:complete_rq")
+	}
+	l.Run(slices.DeleteFunc([]string{"-lv", l.from(), probe}, func(s string) bool { return s == "" })...)
+	return nil
+}
+
+// from is the flag that names the recordings that are open, or "".
+func (l *loop) from() string {
+	if len(l.recordings) == 0 {
+		return ""
+	}
+	return "--read=" + strings.Join(l.recordings, ",")
+}
+
+func (l *loop) explain(program string) error {
+	if program == "" {
+		program = l.last
+	}
+	if program == "" {
+		return errors.New("which program? none ran yet")
+	}
+	l.Run("--explain", "-e", program)
+	return nil
+}
+
+func (l *loop) doctor(string) error {
+	l.Run("doctor")
+	return nil
+}
+
+func (l *loop) script(args string) error {
+	words := strings.Fields(args)
+	if len(words) == 0 {
+		return errors.New("which script? trace scripts lists those that are bundled")
+	}
+	l.Run(l.arguments(words...)...)
+	return nil
+}
+
+func (l *loop) record(args string) error {
+	file, program, _ := strings.Cut(args, " ")
+	if program == "" {
+		return errors.New("needs a file and a program, like: record nvme.rec nvme:*")
+	}
+	l.Run("record", "-o", file, strings.TrimSpace(program))
+	return nil
+}
+
+func (l *loop) open(args string) error {
+	names := strings.Fields(args)
+	if _, err := l.Probes(names); err != nil {
+		return err
+	}
+	l.recordings = names
+	if len(names) == 0 {
+		fmt.Fprintln(l.Out, "programs run on this machine")
+		return nil
+	}
+	l.Run(append([]string{"info"}, names...)...)
+	return nil
+}
+
+func (l *loop) save(file string) error {
+	switch {
+	case file == "":
+		return errors.New("to which file?")
+	case l.last == "":
+		return errors.New("no program ran yet")
+	}
+	text := l.last
+	if formatted, err := syntax.Format(file, text); err == nil {
+		text = formatted
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "#!/usr/bin/env trace\n%s\n", strings.TrimRight(text, "\n"))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintf(l.Out, "saved; run it with: trace %s\n", runnable(file))
+	return nil
+}
+
+// runnable is how the shell names a file that may be taken for something else.
+func runnable(file string) string {
+	if strings.Contains(file, "/") || path.Ext(file) == ".trace" {
+		return file
+	}
+	return "./" + file
+}
+
+func (l *loop) set(args string) error {
+	name, value, _ := strings.Cut(args, " ")
+	value = strings.TrimSpace(value)
+	switch name {
+	case "":
+		fmt.Fprintf(l.Out, "format %s\nlimit  %s\n", or(l.settings.format, "text"), or(l.settings.limit, "none"))
+	case "format":
+		if !slices.Contains(formats, value) {
+			return fmt.Errorf("no format %q: %s", value, strings.Join(formats, ", "))
+		}
+		l.settings.format = value
+	case "limit":
+		if n, err := strconv.ParseUint(value, 10, 64); value != "none" && (err != nil || n == 0) {
+			return fmt.Errorf("no limit %q: a number of events, or none", value)
+		}
+		l.settings.limit = strings.TrimPrefix(value, "none")
+	default:
+		return fmt.Errorf("nothing is called %q: format, limit", name)
+	}
+	return nil
+}
+
+var formats = []string{"text", "json"}
+
+func or(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func (l *loop) maps(string) error {
+	all := l.Maps()
+	if len(all) == 0 {
+		return errors.New("the program that ran last has none")
+	}
+	fmt.Fprintln(l.Out, strings.Join(all, " "))
+	return nil
+}
+
+// print takes the form of the language, too: print(@x, 10, by = "key").
+func (l *loop) print(args string) error {
+	words := strings.Fields(strings.NewReplacer("(", " ", ")", " ", ",", " ", "=", " ", `"`, " ").Replace(args))
+	if len(words) == 0 {
+		return errors.New("which map? maps lists them")
+	}
+	name, top, by := words[0], int64(0), ""
+	for i := 1; i < len(words); i++ {
+		n, err := strconv.ParseInt(words[i], 10, 64)
+		switch {
+		case err == nil && n > 0:
+			top = n
+		case words[i] == "by" && i+1 < len(words) && (words[i+1] == "key" || words[i+1] == "value"):
+			i++
+			by = words[i]
+		default:
+			return fmt.Errorf("%s: expected a number of entries, or: by key, by value", words[i])
+		}
+	}
+	return l.Print(name, top, by)
+}

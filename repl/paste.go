@@ -1,0 +1,146 @@
+package repl
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// pasteFilter stands between the terminal and liner, which does not know of bracketed paste: the terminal puts what is pasted between
+// two marks (xterm control sequences, "Bracketed Paste Mode"), and the filter makes one line of it, without tabs, which would complete
+// something.
+type pasteFilter struct {
+	terminal bool
+	stdin    *os.File
+	out      *os.File // the filtered input; nil if nothing is filtered
+}
+
+const (
+	pasteOn    = "\x1b[?2004h"
+	pasteOff   = "\x1b[?2004l"
+	pasteBegin = "\x1b[200~"
+	pasteEnd   = "\x1b[201~"
+)
+
+// newPasteFilter puts itself in the place of standard input if that is a terminal which knows of pastes.
+func newPasteFilter() (*pasteFilter, error) {
+	f := &pasteFilter{stdin: os.Stdin, terminal: term.IsTerminal(int(os.Stdin.Fd()))}
+	if name := os.Getenv("TERM"); !f.terminal || name == "" || name == "dumb" {
+		return f, nil
+	}
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	os.Stdin, f.out = in, out // liner takes its input from there, and its terminal from descriptor 0
+	go f.copy()
+	return f, nil
+}
+
+// begin and end tell the terminal to mark pastes while a line is edited, and not while a program runs.
+func (f *pasteFilter) begin() { f.tell(pasteOn) }
+func (f *pasteFilter) end()   { f.tell(pasteOff) }
+
+func (f *pasteFilter) tell(what string) {
+	if f.out != nil {
+		fmt.Fprint(os.Stdout, what)
+	}
+}
+
+// close gives standard input back.
+func (f *pasteFilter) close() {
+	if f.out != nil {
+		os.Stdin = f.stdin
+	}
+}
+
+// copy filters until the input ends.
+func (f *pasteFilter) copy() {
+	defer f.out.Close()
+	var in splitter
+	buf := make([]byte, 4096)
+	for {
+		n, err := f.stdin.Read(buf)
+		if _, e := f.out.Write(in.filter(buf[:n])); e != nil {
+			return
+		}
+		if err != nil && !errors.Is(err, fs.ErrClosed) && err != io.EOF {
+			continue // a signal
+		} else if err != nil {
+			return
+		}
+	}
+}
+
+// splitter tells pastes from what is typed.
+type splitter struct {
+	held   []byte // may be the beginning of a mark
+	pasted []byte
+	inside bool
+}
+
+// filter returns what to pass on of the next piece of input.
+func (s *splitter) filter(piece []byte) []byte {
+	var out []byte
+	data := append(s.held, piece...)
+	s.held = nil
+	for len(data) > 0 {
+		mark := pasteBegin
+		if s.inside {
+			mark = pasteEnd
+		}
+		at := bytes.Index(data, []byte(mark))
+		before := data
+		if at >= 0 {
+			before = data[:at]
+		} else if s.inside {
+			before = data[:len(data)-overlap(data, mark)]
+		}
+		if s.inside {
+			s.pasted = append(s.pasted, before...)
+		} else {
+			out = append(out, before...)
+		}
+		if at < 0 {
+			// What is typed is passed on at once: an escape that waits would be no key any more.
+			s.held = append(s.held, data[len(before):]...)
+			return out
+		}
+		data = data[at+len(mark):]
+		if s.inside {
+			out = append(out, oneLine(s.pasted)...)
+			s.pasted = nil
+		}
+		s.inside = !s.inside
+	}
+	return out
+}
+
+// overlap is how many bytes at the end of data may begin the mark.
+func overlap(data []byte, mark string) int {
+	for n := min(len(data), len(mark)-1); n > 0; n-- {
+		if string(data[len(data)-n:]) == mark[:n] {
+			return n
+		}
+	}
+	return 0
+}
+
+// oneLine makes one line of what was pasted.
+func oneLine(pasted []byte) string {
+	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(pasted))
+	text = strings.TrimRight(text, "\n")
+	text = strings.NewReplacer("\n", newline, "\t", "    ").Replace(text)
+	return strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return -1 // a key that would do something
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,233 @@
+// Package repl is the interactive mode of trace: a line is a program or a command.
+//
+// It edits lines with liner, asks the parser whether a program is complete, completes words by their types, and leaves running
+// programs to [Shell].
+package repl
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"github.com/peterh/liner"
+
+	"trace/lang/syntax"
+	"trace/probes"
+)
+
+// Shell is what the loop needs of the command around it.
+type Shell struct {
+	// Run executes a command line of trace, which prints what it has to say. Ctrl-C ends it.
+	Run func(args ...string)
+	// Maps are those of the program that ran last, with their @.
+	Maps func() []string
+	// Print prints one of them, at most top entries (0: all), by "key", "value" or as it is usual ("").
+	Print func(name string, top int64, by string) error
+	// Probes of the recordings that are open, or without any all that there are.
+	Probes func(recordings []string) ([]*probes.Probe, error)
+	// Scripts are the names of the bundled scripts.
+	Scripts []string
+	// Params are the flags of a script, with their dashes.
+	Params func(script string) []string
+	// Topics of the help.
+	Topics []string
+	// History is the file that keeps what was typed; "" keeps nothing.
+	History string
+	// Recordings that are open at the beginning.
+	Recordings []string
+	Out, Err   io.Writer
+}
+
+// loop is one run of the interactive mode.
+type loop struct {
+	Shell
+	line *liner.State // nil if the input is no terminal
+	// recordings that are open; programs run on the machine if there are none.
+	recordings []string
+	settings   settings
+	// last is the program that ran last.
+	last string
+	// typed are the lines of a program that is not complete yet.
+	typed []string
+	quit  bool
+}
+
+// settings are what the command set sets.
+type settings struct {
+	format string
+	limit  string
+}
+
+const (
+	prompt     = "trace> "
+	morePrompt = "  ...> "
+)
+
+// Loop reads and executes lines until the input ends or the user leaves.
+func (s Shell) Loop() error {
+	l := &loop{Shell: s, recordings: s.Recordings}
+	// At a prompt in a narrow or a dumb terminal Ctrl-C is a signal: it must not end the session.
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	defer signal.Stop(interrupts)
+
+	paste, err := newPasteFilter()
+	if err != nil {
+		return err
+	}
+	defer paste.close()
+	read := l.readLines()
+	if paste.terminal {
+		l.line = liner.NewLiner()
+		defer l.line.Close()
+		l.line.SetCtrlCAborts(true)
+		l.line.SetTabCompletionStyle(liner.TabPrints)
+		l.line.SetWordCompleter(l.complete)
+		l.loadHistory()
+		read = func() (string, error) { return l.edit(paste) }
+		fmt.Fprintln(l.Out, "A line is a program, like: qp.state == RTR. Or a command: help lists them. Ctrl-C stops a program, Ctrl-D leaves.")
+	}
+	for !l.quit {
+		text, err := read()
+		switch {
+		case errors.Is(err, liner.ErrPromptAborted):
+			l.typed = nil
+		case err == io.EOF:
+			if len(l.typed) > 0 { // what was typed so far says what is missing
+				l.execute(strings.Join(l.typed, "\n"))
+			}
+			if paste.terminal {
+				fmt.Fprintln(l.Out)
+			}
+			return nil
+		case err != nil:
+			return err
+		default:
+			l.add(text)
+		}
+	}
+	return nil
+}
+
+// readLines reads the lines of what is no terminal.
+func (l *loop) readLines() func() (string, error) {
+	in := bufio.NewReader(os.Stdin)
+	return func() (string, error) {
+		text, err := in.ReadString('\n')
+		if err == io.EOF && text != "" {
+			err = nil
+		}
+		return strings.TrimSuffix(text, "\n"), err
+	}
+}
+
+// edit prompts for a line.
+func (l *loop) edit(paste *pasteFilter) (string, error) {
+	p := prompt
+	if len(l.typed) > 0 {
+		p = morePrompt
+	}
+	paste.begin()
+	defer paste.end()
+	text, err := l.line.Prompt(p)
+	return strings.ReplaceAll(text, newline, "\n"), err
+}
+
+// newline stands for the end of a line within what is edited as one line, a paste or a program out of the history.
+const newline = "\u2424"
+
+// add takes a line, and executes what is complete by it.
+func (l *loop) add(line string) {
+	l.typed = append(l.typed, line)
+	text := strings.Join(l.typed, "\n")
+	if _, _, command := cutCommand(text); !command && syntax.Incomplete(text) {
+		return
+	}
+	l.typed = nil
+	if strings.TrimSpace(text) == "" {
+		return
+	}
+	if l.line != nil {
+		l.remember(text)
+	}
+	l.execute(text)
+}
+
+// execute runs a command or a program.
+func (l *loop) execute(text string) {
+	name, rest, command := cutCommand(text)
+	if !command {
+		l.run(text)
+		return
+	}
+	if err := findCommand(name).run(l, rest); err != nil {
+		fmt.Fprintf(l.Err, "%s: %v\n", name, err)
+	}
+}
+
+// run runs a program, on the machine or on the recordings.
+func (l *loop) run(text string) {
+	if hint := mistyped(text, l.Shell); hint != "" {
+		fmt.Fprintln(l.Err, hint)
+		return
+	}
+	l.last = text
+	l.Run(l.arguments("-e", text)...)
+}
+
+// arguments puts the flags that the settings stand for before those of a command line.
+func (l *loop) arguments(args ...string) []string {
+	var all []string
+	if len(l.recordings) > 0 {
+		all = append(all, "-r", strings.Join(l.recordings, ","))
+	}
+	if l.settings.format != "" {
+		all = append(all, "-f", l.settings.format)
+	}
+	if l.settings.limit != "" {
+		all = append(all, "-n", l.settings.limit)
+	}
+	return append(all, args...)
+}
+
+// loadHistory reads what was typed in earlier sessions. That there is nothing is no error.
+func (l *loop) loadHistory() {
+	if l.History == "" {
+		return
+	}
+	if f, err := os.Open(l.History); err == nil {
+		defer f.Close()
+		_, _ = l.line.ReadHistory(f)
+	}
+}
+
+// remember keeps what was typed, as one line.
+func (l *loop) remember(text string) {
+	text = strings.ReplaceAll(text, "\n", newline)
+	l.line.AppendHistory(text)
+	if l.History == "" {
+		return
+	}
+	if err := appendLine(l.History, text); err != nil {
+		fmt.Fprintf(l.Err, "the history is not kept: %v\n", err)
+		l.History = ""
+	}
+}
+
+// appendLine appends to a file that only its owner may read.
+func appendLine(name, text string) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, text)
+	return errors.Join(err, f.Close())
+}

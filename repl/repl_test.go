@@ -1,0 +1,123 @@
+package repl
+
+import (
+	"strings"
+	"testing"
+
+	"trace/probes"
+)
+
+func TestPaste(t *testing.T) {
+	const script = "begin {\n\tx = 1\r\n}\n"
+	const line = "begin {␤    x = 1␤}"
+	for name, input := range map[string]string{
+		"typed":       "nvme\tx\r\x1b[A",
+		"pasted":      "a " + pasteBegin + script + pasteEnd + " b",
+		"two":         pasteBegin + "a\n" + pasteEnd + pasteBegin + "b" + pasteEnd,
+		"without end": "a" + pasteBegin + "b",
+		"keys":        pasteBegin + "a\x03\x04\x1b[Ab" + pasteEnd,
+	} {
+		want := map[string]string{
+			"typed": input, "pasted": "a " + line + " b", "two": "ab", "without end": "a", "keys": "a[Ab",
+		}[name]
+		// However the input is cut in pieces, if no mark is cut where a key may begin.
+		for size := range len(input) {
+			var s splitter
+			var got strings.Builder
+			for rest := input; rest != ""; {
+				n := min(size+1, len(rest))
+				if cutsBegin(rest, n) {
+					n = len(rest)
+				}
+				got.Write(s.filter([]byte(rest[:n])))
+				rest = rest[n:]
+			}
+			if got.String() != want {
+				t.Errorf("%s in pieces of %d: %q, want %q", name, size+1, got.String(), want)
+			}
+		}
+	}
+}
+
+// cutsBegin tells whether the mark at the beginning of a paste goes over the end of a piece: terminals write it at once.
+func cutsBegin(rest string, n int) bool {
+	for i := max(0, n-len(pasteBegin)+1); i < n; i++ {
+		if strings.HasPrefix(rest[i:], pasteBegin) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestCommandOrProgram(t *testing.T) {
+	for text, want := range map[string]string{
+		"help": "help", " quit ": "quit", "exit": "exit", "probes nvme:*": "probes", "print(@x)": "print", "print @x 10": "print",
+		"maps == 3": "", "record == 1 && x": "", "nvme:*": "", "open(3)": "", "qp.state == RTR": "", "probes": "probes", "probesx": "",
+	} {
+		if name, _, _ := cutCommand(text); name != want && (want != "" || !strings.Contains(text, "==")) {
+			t.Errorf("%q is the command %q, want %q", text, name, want)
+		}
+		if _, _, ok := cutCommand(text); ok != (want != "") {
+			t.Errorf("%q is a command: %v", text, ok)
+		}
+	}
+	for text, want := range map[string]string{
+		"proebs": `did you mean "probes"`, "hlep topic": `did you mean "help"`, "latency": "", "pid == 3": "", "nvme:*": "",
+		"stuck --age=1s": "run stuck --age=1s",
+	} {
+		if hint := mistyped(text, Shell{Scripts: []string{"stuck"}}); want == "" && hint != "" || !strings.Contains(hint, want) {
+			t.Errorf("%q: %q", text, hint)
+		}
+	}
+}
+
+func TestComplete(t *testing.T) {
+	catalog, err := probes.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &loop{Shell: Shell{
+		Probes:  func([]string) ([]*probes.Probe, error) { return catalog.Probes(), nil },
+		Maps:    func() []string { return []string{"@", "@lat"} },
+		Scripts: []string{"nvme_stuck", "nvme_trace"},
+		Params:  func(string) []string { return []string{"--ctrl_id=", "--nsid="} },
+		Topics:  []string{"language"},
+	}}
+	for _, c := range []struct {
+		before        string
+		offers, never string // with blanks between
+	}{
+		{"", "help nvme:complete_rq begin qp.state", "read count"},
+		{"nv", "nvme:complete_rq nvme:setup_cmd", "ib:modify_qp"},
+		{"nvme:complete_rq, ", "nvme:setup_cmd", "latency"},
+		{"nvme:complete_rq / la", "latency", "qp.num"},
+		{"nvme:complete_rq / opcode == ", "read write", "latency"},
+		{"nvme:complete_rq / opcode in [read, wr", "write", "latency read"},
+		{"ib:modify_qp / ret == -EI", "-EINVAL -EIO", "EINVAL"},
+		{"qp.state == ", "RTR RTS", "qp.state"},
+		{"nvme:complete_rq { @x = qu", "quantile", "count"},
+		{"nvme:complete_rq { @lat[nsid] = count(); print(@l", "@lat", "latency"},
+		{"nvme:complete_rq { @ = count() } ib:", "ib:modify_qp", "nvme:setup_cmd"},
+		{"fields nvme:s", "nvme:setup_cmd nvme:sq", "ib:modify_qp"},
+		{"run nvme_s", "nvme_stuck", "nvme_trace"},
+		{"run nvme_trace --n", "--nsid=", "--ctrl_id="},
+		{"set format j", "json", "text"},
+		{"print @", "@lat", ""},
+		{"explain nvme:complete_rq / opcode == re", "read", ""},
+		{"record f nvme:set", "nvme:setup_cmd", ""},
+		{"help l", "language", ""},
+	} {
+		_, words := l.candidates(c.before)
+		all := " " + strings.Join(words, " ") + " "
+		for _, want := range strings.Fields(c.offers) {
+			if !strings.Contains(all, " "+want+" ") {
+				t.Errorf("%q does not offer %s, but%s", c.before, want, all)
+			}
+		}
+		for _, wrong := range strings.Fields(c.never) {
+			if strings.Contains(all, " "+wrong+" ") {
+				t.Errorf("%q offers %s", c.before, wrong)
+			}
+		}
+	}
+}
