@@ -3,6 +3,8 @@
 KERNEL ?= 6.12
 RUN    ?= TestVM
 ARCH   ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
 CLANG  ?= clang
 STRIP  ?= llvm-strip
 
@@ -13,13 +15,21 @@ KERNELS := 5.10 6.1 6.12 7.2 arm64
 SOURCES := $(wildcard bpf/*.bpf.c)
 OBJECTS := $(foreach a,amd64 arm64,$(patsubst bpf/%.c,bpf/$(a)/%.o,$(SOURCES)))
 
-.PHONY: help build generate test vmtest demo bench lint clean FORCE
+.PHONY: help build install generate test vmtest demo bench lint clean FORCE
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## one static binary, ./trace; ARCH=arm64 for that machine
 	CGO_ENABLED=0 GOARCH=$(ARCH) $(GO) build -trimpath -ldflags='-s -w' -o trace ./cmd/trace
+
+install: build ## the binary, the manual page and completion for bash, zsh and fish; PREFIX=/usr/local, DESTDIR=
+	install -D -m 755 trace $(DESTDIR)$(PREFIX)/bin/trace
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(GO) run ./cmd/trace man > $(DESTDIR)$(PREFIX)/share/man/man1/trace.1
+	$(GO) run ./cmd/trace completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/trace
+	$(GO) run ./cmd/trace completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_trace
+	$(GO) run ./cmd/trace completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/trace.fish
 
 generate: bpf/syscall_nr.h $(OBJECTS) ## compile the probes; Debian 12's clang gives the very bytes that are checked in
 

@@ -38,7 +38,7 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 		Maps:       kept.maps,
 		Print:      kept.print,
 		Probes:     func(names []string) ([]*probes.Probe, error) { return catalogOf(options{recordings: names}) },
-		Topics:     subcommands,
+		Topics:     topicNames(),
 		History:    historyFile(),
 		Recordings: recordings,
 		Out:        s.out, Err: s.err,

@@ -35,7 +35,7 @@ const usageTemplate = `{{if .HasExample}}Examples:
 {{end}}Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}
 
-Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+Commands:{{range .Commands}}{{if or .IsAvailableCommand (eq .Name "help")}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
@@ -95,7 +95,8 @@ func rootCommand(s streams, sc *script) *cobra.Command {
 	if sc != nil {
 		sc.addFlags(root)
 	}
-	root.AddCommand(recordCommand(s), infoCommand(s), replCommand(s), doctorCommand(s), completionCommand(s))
+	root.AddCommand(recordCommand(s), infoCommand(s), replCommand(s), doctorCommand(s), completionCommand(s), manCommand(s))
+	root.SetHelpCommand(helpCommand(s))
 	return root
 }
 
