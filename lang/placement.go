@@ -226,7 +226,7 @@ func (b *part) asks(m *mapInfo) bool {
 
 // isCleared tells whether the program clears a map or sets it to zero, as printing does with rates.
 func (p *Plan) isCleared(m *mapInfo) bool {
-	found := false
+	found := p.options.Cleared
 	for _, c := range p.program.clauses {
 		for _, b := range c.bodies {
 			walkStmts(b.stmts, func(s stmt) {

@@ -16,6 +16,8 @@ type PlanOptions struct {
 	NoKernel bool
 	// Recorded says that the events come from a recording: nothing is attached, and all runs in user space.
 	Recorded bool
+	// Cleared says that [Run.Clear] may be called.
+	Cleared bool
 	// Rejected are probes for which the kernel did not accept generated code; their clauses run in user space.
 	Rejected map[*probes.Probe]bool
 	// Compare has all events of all clauses sent to user space besides, so that a second, user-space run of the program can

@@ -146,6 +146,15 @@ func (p *Program) Selects() error {
 	return errs.Err()
 }
 
+// Maps of the program, with their @.
+func (p *Program) Maps() []string {
+	var names []string
+	for _, m := range p.maps {
+		names = append(names, m.name)
+	}
+	return names
+}
+
 // Clauses in the order of the program.
 func (p *Program) Clauses() []*Clause { return p.clauses }
 

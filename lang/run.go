@@ -329,14 +329,8 @@ func (s *siteRun) run(m *machine, e *probes.Event) (bool, error) {
 	return true, m.run(s.block, sc)
 }
 
-// MapNames are the maps of the program, with their @.
-func (r *Run) MapNames() []string {
-	var names []string
-	for _, m := range r.plan.program.maps {
-		names = append(names, m.name)
-	}
-	return names
-}
+// Program is what runs.
+func (r *Run) Program() *Program { return r.plan.program }
 
 // PrintMap prints a map once more, after End too: at most top entries, 0 for all of them, by "key", "value" or, if it is "", what is usual.
 func (r *Run) PrintMap(p *Printer, name string, top int64, by string) error {
@@ -344,7 +338,7 @@ func (r *Run) PrintMap(p *Printer, name string, top int64, by string) error {
 	defer r.mu.Unlock()
 	i := slices.IndexFunc(r.plan.program.maps, func(m *mapInfo) bool { return m.name == name })
 	if i < 0 {
-		return fmt.Errorf("no map is called %s: %s", name, strings.Join(r.MapNames(), ", "))
+		return fmt.Errorf("no map is called %s: %s", name, strings.Join(r.plan.program.Maps(), ", "))
 	}
 	return r.machine.show(r.plan.program.maps[i], p, mapOptions{top: top, by: by})
 }

@@ -89,6 +89,9 @@ func (o *output) waitClosed(ctx context.Context) bool {
 	return waitFD(ctx, int(o.file.Fd()), 0)
 }
 
+// waitReadable waits until there is something to read in a file, or ctx ends; it says which.
+func waitReadable(ctx context.Context, f *os.File) bool { return waitFD(ctx, int(f.Fd()), unix.POLLIN) }
+
 // waitFD waits until one of events happens to the file descriptor, or an error or hang-up, or ctx ends; it says which.
 func waitFD(ctx context.Context, fd int, events int16) bool {
 	// The wait is cut in pieces because a poll does not end with a context.

@@ -39,7 +39,12 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 	if o.explain || o.debug == "plan" {
 		return t.plan.Explain(s.out, t.variantOf)
 	}
-	if t.out, err = openOutput(o.output, s.out); err != nil {
+	if t.live, err = openLive(s, o, src, program); err != nil {
+		return err
+	}
+	defer t.live.close()
+	t.err = t.live.through(s.err)
+	if t.out, err = openOutput(o.output, t.live.through(s.out)); err != nil {
 		return err
 	}
 	err = t.run(ctx)
@@ -111,6 +116,8 @@ type tracer struct {
 	boot    time.Time
 	printed map[*probes.Probe]uint64
 	total   uint64 // printed
+	// live shows the maps, if it is not nil.
+	live *live
 	// recorder keeps the events in a file instead of printing them, if it is not nil.
 	recorder *fileRecorder
 	// first and second are what the two runs of --compare print.
@@ -132,7 +139,7 @@ func bootTime() time.Time { return time.Now().Add(-time.Duration(bootClock())) }
 // divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
 func (t *tracer) divide(rejected map[*probes.Probe]bool) (err error) {
 	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
-		NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose, Rejected: rejected, MapEntries: t.mapSize, Started: t.started,
+		NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose, Rejected: rejected, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
 		StackLeft: t.catalog.StackLeft, Alone: t.host.Alone, CompareExchange: lang.CompareExchange, CPUs: possibleCPUs(),
 	})
 	return err
@@ -309,7 +316,7 @@ func (t *tracer) tellAttached(session *probes.Session, took time.Duration) {
 	for _, err := range session.Skipped() {
 		t.note("without %v", err)
 	}
-	if t.quiet {
+	if t.quiet || t.live != nil {
 		return
 	}
 	if attached := session.Variants(); len(attached) > 0 {
@@ -352,6 +359,10 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	if t.recorder != nil {
 		wg.Go(func() { t.recorder.keepUp(ctx) })
 	}
+	if t.live != nil {
+		t.live.exec = t.exec
+		wg.Go(func() { t.live.show(ctx, end) })
+	}
 	t.printed = map[*probes.Probe]uint64{}
 	if t.exec.Stopped() { // exit() in a begin clause
 		end()
@@ -360,6 +371,7 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	losses, lossErr := session.Losses() // before the end of -n detaches: what is left unread then is not lost
 	end()
 	wg.Wait()
+	t.live.close()
 	select {
 	case e := <-failed:
 		err = errors.Join(unlessEnough(err), e)

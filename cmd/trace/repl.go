@@ -94,7 +94,7 @@ func (k *keptRun) maps() []string {
 	if k.run == nil {
 		return nil
 	}
-	return k.run.MapNames()
+	return k.run.Program().Maps()
 }
 
 func (k *keptRun) print(name string, top int64, by string) error {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -28,6 +29,7 @@ type player struct {
 	// now is the time in the recording, as nsecs tells it.
 	now       uint64
 	intervals []interval
+	live      *live // nil without --live
 	// began is when the play began, in real time.
 	began  time.Time
 	passed uint64
@@ -63,12 +65,16 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 	if err != nil || o.debug == "ast" {
 		return err
 	}
-	plan, err := lang.NewPlan(program, lang.PlanOptions{Recorded: true, MapEntries: o.mapSize, Started: rec.Started(), CPUs: 1})
+	plan, err := lang.NewPlan(program, lang.PlanOptions{Recorded: true, Cleared: o.live, MapEntries: o.mapSize, Started: rec.Started(), CPUs: 1})
 	if err != nil {
 		return err
 	}
 	p := &player{streams: s, options: o, recording: rec, now: rec.Started()}
-	if p.out, err = openOutput(o.output, s.out); err != nil {
+	if p.live, err = openLive(s, o, src, program); err != nil {
+		return err
+	}
+	defer p.live.close()
+	if p.out, err = openOutput(o.output, p.live.through(s.out)); err != nil {
 		return err
 	}
 	ctx, release := catchSignals(ctx)
@@ -91,14 +97,32 @@ func (p *player) run(ctx context.Context) error {
 	for _, c := range p.exec.Intervals() {
 		p.intervals = append(p.intervals, interval{c, p.now + uint64(c.Period())})
 	}
-	err := p.play(ctx)
-	if err == nil && ctx.Err() == nil {
-		err = p.passTime(ctx, p.recording.Ended())
-	}
+	err := p.watched(ctx, func(ctx context.Context) error {
+		if err := p.play(ctx); err != nil || ctx.Err() != nil {
+			return err
+		}
+		return p.passTime(ctx, p.recording.Ended())
+	})
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	return errors.Join(err, p.exec.End())
+}
+
+// watched plays while the maps are shown, if they are.
+func (p *player) watched(ctx context.Context, play func(context.Context) error) error {
+	if p.live == nil {
+		return play(ctx)
+	}
+	ctx, end := context.WithCancel(ctx)
+	p.live.exec = p.exec
+	var wg sync.WaitGroup
+	wg.Go(func() { p.live.show(ctx, end) })
+	err := play(ctx)
+	end()
+	wg.Wait()
+	p.live.close()
+	return err
 }
 
 // play runs the events until there are no more of them.

@@ -40,7 +40,7 @@ func recordReads(t testing.TB, n int) string {
 	copy(raw[at["disk"].At:], "nvme0n1")
 	read, _ := at["opcode"].Field.Type.Enum.Value("read")
 	binary.LittleEndian.PutUint16(raw[at["opcode"].At:], uint16(read))
-	for _, name := range []string{"opcode", "slba"} {
+	for _, name := range []string{"opcode", "slba", "ctrl", "disk", "comm"} {
 		raw[at[name].HasAt] |= at[name].HasMask
 	}
 	raw[at["latency"].HasAt] |= at["latency"].HasMask

@@ -65,6 +65,7 @@ type options struct {
 	fmt        string
 	recordings []string
 	speed      float64
+	live       bool
 }
 
 // rootCommand returns the command line: a program next to a few subcommands.
@@ -109,6 +110,7 @@ func addFlags(root *cobra.Command, o *options) {
 	f.StringVarP(&o.output, "output", "o", "", "write the data to `FILE` instead of standard output")
 	f.StringSliceVarP(&o.recordings, "read", "r", nil, "take the events from `FILE`[,FILE…] that trace record wrote, not from this machine")
 	f.Float64Var(&o.speed, "speed", 0, "with -r: `N` times as fast as it was recorded; without it as fast as possible")
+	f.BoolVar(&o.live, "live", false, "show the maps in place, each second: tables, and heat maps of histograms over time")
 	addRunFlags(root, o)
 	f.Uint32Var(&o.mapSize, "map-size", 0, "room for `N` keys in each map (default: 4096, or what fits 64 MiB)")
 	f.BoolVar(&o.explain, "explain", false, "do not run: say what runs in the kernel and what does not, and why")

@@ -1,0 +1,471 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"trace/lang"
+)
+
+// live redraws the maps of a program in place, once a second.
+type live struct {
+	program string
+	exec    *lang.Run
+	screen  *os.File
+	in      *os.File
+	colour  bool
+	began   time.Time
+
+	mu      sync.Mutex
+	lines   []string // the last that the program printed
+	history history
+	views   []lang.View
+	byKey   bool
+	paused  bool
+	trouble error // of reading the maps
+
+	restore func()
+	closed  bool
+}
+
+// liveFrame is how often the maps are read.
+const liveFrame = time.Second
+
+// Sequences of xterm that all terminals of today know.
+const (
+	altScreenOn  = "\x1b[?1049h\x1b[?25l"
+	altScreenOff = "\x1b[?25h\x1b[?1049l"
+	home         = "\x1b[H"
+	eraseLine    = "\x1b[K"
+	eraseBelow   = "\x1b[J"
+)
+
+// newLive takes the terminal over; close gives it back.
+func newLive(s streams, program string) (*live, error) {
+	screen, _ := s.out.(*os.File)
+	in, _ := s.in.(*os.File)
+	if screen == nil || in == nil || !isTerminal(screen) || !isTerminal(in) || os.Getenv("TERM") == "dumb" {
+		return nil, usagef("--live needs a terminal that can move its cursor")
+	}
+	old, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("--live: %w", err)
+	}
+	l := &live{
+		program: strings.Join(strings.Fields(program), " "), screen: screen, in: in, colour: os.Getenv("NO_COLOR") == "",
+		began: time.Now(), history: history{most: 400},
+	}
+	l.restore = func() { _ = term.Restore(int(in.Fd()), old) }
+	fmt.Fprint(screen, altScreenOn)
+	return l, nil
+}
+
+// close gives the terminal back. It may be called twice, and on nil.
+func (l *live) close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.closed = true
+	fmt.Fprint(l.screen, altScreenOff)
+	l.restore()
+}
+
+// keptLines is how much of what the program prints is kept for the screen.
+const keptLines = 200
+
+// through returns where the program writes what is for out: while the screen is taken its last lines are shown below the maps. Of nil
+// it is out.
+func (l *live) through(out io.Writer) io.Writer {
+	if l == nil {
+		return out
+	}
+	return &liveWriter{l, out}
+}
+
+type liveWriter struct {
+	*live
+	out io.Writer
+}
+
+func (w *liveWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return w.out.Write(p)
+	}
+	for line := range bytes.Lines(p) {
+		w.lines = append(w.lines, strings.TrimRight(string(line), "\n"))
+	}
+	w.lines = w.lines[max(0, len(w.lines)-keptLines):]
+	return len(p), nil
+}
+
+// show draws until ctx ends, or the user wants to quit, when it calls end.
+func (l *live) show(ctx context.Context, end func()) {
+	keys := make(chan byte)
+	go l.readKeys(ctx, keys)
+	tick := time.NewTicker(liveFrame)
+	defer tick.Stop()
+	l.update(time.Now())
+	for {
+		l.draw()
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if !l.paused {
+				l.update(now)
+			}
+		case key := <-keys:
+			if !l.press(key) {
+				end()
+				return
+			}
+		}
+	}
+}
+
+// readKeys sends what is typed. It looks for keys in pieces of time, so that it ends with ctx and takes no key from what comes after.
+func (l *live) readKeys(ctx context.Context, keys chan<- byte) {
+	buf := make([]byte, 1)
+	for waitReadable(ctx, l.in) {
+		n, err := l.in.Read(buf)
+		if err != nil || n == 0 {
+			return
+		}
+		select {
+		case keys <- buf[0]:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// press does what a key stands for; false is to quit.
+func (l *live) press(key byte) bool {
+	switch key {
+	case 'q', 'Q', ctrlCKey, ctrlDKey:
+		return false
+	case 'p', 'P', ' ':
+		l.paused = !l.paused
+	case 's', 'S':
+		l.byKey = !l.byKey
+	case 'r', 'R':
+		l.mu.Lock()
+		l.history = history{most: l.history.most}
+		l.mu.Unlock()
+		l.trouble = l.exec.Clear()
+		l.update(time.Now())
+	}
+	return true
+}
+
+const (
+	ctrlCKey = 3
+	ctrlDKey = 4
+)
+
+// update reads the maps.
+func (l *live) update(now time.Time) {
+	views, err := l.exec.Views()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.trouble = err
+		return
+	}
+	l.views = views
+	l.history.add(now, views)
+}
+
+// draw writes a frame, as large as the terminal is now.
+func (l *live) draw() {
+	width, height, err := term.GetSize(int(l.screen.Fd()))
+	if err != nil || width < 10 || height < 3 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	lines := l.frame(width, height)
+	var b strings.Builder
+	b.WriteString(home)
+	for i, line := range lines[:min(len(lines), height)] {
+		if i > 0 {
+			b.WriteString("\r\n")
+		}
+		b.WriteString(line + eraseLine)
+	}
+	b.WriteString(eraseBelow)
+	_, _ = io.WriteString(l.screen, b.String())
+}
+
+// frame makes the lines of a frame: the program, the maps, and as many of the printed lines as there is room for.
+func (l *live) frame(width, height int) []string {
+	state := time.Since(l.began).Round(time.Second).String()
+	if l.paused {
+		state = "paused"
+	}
+	order := "value"
+	if l.byKey {
+		order = "key"
+	}
+	head := fit(fmt.Sprintf(" %s  sorted by %s  s sort  p pause  r reset  q quit  %s", state, order, l.program), width)
+	lines := []string{l.paint("7", head+strings.Repeat(" ", max(0, width-utf8.RuneCountInString(head))))}
+	if l.trouble != nil {
+		lines = append(lines, l.paint("31", fit(l.trouble.Error(), width)))
+	}
+	shown := 0
+	for _, v := range l.views {
+		if len(v.Rows) > 0 {
+			shown++
+		}
+	}
+	room := height - len(lines) - min(len(l.lines), height/3)
+	for _, v := range l.views {
+		if len(v.Rows) == 0 {
+			continue
+		}
+		part := l.drawView(v, width, max(3, room/shown))
+		room -= len(part)
+		shown--
+		lines = append(lines, part...)
+	}
+	left := max(0, height-len(lines)-1)
+	if tail := l.lines[max(0, len(l.lines)-left):]; len(tail) > 0 && left > 0 {
+		lines = append(lines, "")
+		for _, line := range tail {
+			lines = append(lines, fit(line, width))
+		}
+	}
+	return lines
+}
+
+// paint colours a text if the terminal has colours and the user wants them.
+func (l *live) paint(code, text string) string {
+	if !l.colour {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// fit cuts a text to a number of columns.
+func fit(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	return string([]rune(s)[:max(0, width-1)]) + "…"
+}
+
+// drawView draws a map in at most that many lines.
+func (l *live) drawView(v lang.View, width, height int) []string {
+	title := v.Name
+	if v.Fn != "" {
+		title += "  " + v.Fn
+	}
+	if len(v.Rows) > 1 {
+		title += fmt.Sprintf("  %d keys", len(v.Rows))
+	}
+	lines := []string{l.paint("1", fit(title, width))}
+	rows := slices.Clone(v.Rows)
+	if l.byKey {
+		slices.SortStableFunc(rows, func(a, b lang.Row) int { return strings.Compare(rowKey(a), rowKey(b)) })
+	}
+	if v.Fn == "hist" || v.Fn == "lhist" {
+		return append(lines, l.drawHistograms(v, rows, width, height-1)...)
+	}
+	return append(lines, l.drawTable(v, rows, width, height-1)...)
+}
+
+func rowKey(r lang.Row) string { return strings.Join(r.Key, ", ") }
+
+// drawTable draws a line for each entry: key, value, a bar, and how a rate went.
+func (l *live) drawTable(v lang.View, rows []lang.Row, width, height int) []string {
+	rows = rows[:min(len(rows), height)]
+	keyWidth, valueWidth, most := 0, 0, 0.0
+	for _, r := range rows {
+		keyWidth = max(keyWidth, utf8.RuneCountInString(rowKey(r)))
+		valueWidth = max(valueWidth, utf8.RuneCountInString(r.Value))
+		most = max(most, r.Number)
+	}
+	keyWidth = min(keyWidth, max(8, width/2))
+	valueWidth = min(valueWidth, max(8, width-keyWidth-3))
+	room := width - keyWidth - valueWidth - 4
+	var lines []string
+	for _, r := range rows {
+		key := fit(rowKey(r), keyWidth)
+		value := fit(r.Value, valueWidth)
+		line := key + strings.Repeat(" ", keyWidth-utf8.RuneCountInString(key)+1) +
+			strings.Repeat(" ", valueWidth-utf8.RuneCountInString(value)) + value
+		if room >= 4 {
+			if v.Fn == "rate" || v.Fn == "gauge" {
+				line += "  " + l.paint("36", sparkline(l.history.series[seriesName(v, r)].course(v.Fn), room))
+			} else if r.Number > 0 {
+				line += "  " + l.paint("36", bar(r.Number/most, min(room, 40)))
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// bar is a bar of eighths of a column.
+func bar(part float64, width int) string {
+	eighths := int(math.Round(part * float64(width) * 8))
+	text := strings.Repeat("█", eighths/8)
+	if rest := eighths % 8; rest > 0 {
+		text += string(rune('█' + 8 - rest)) // U+2588 … U+258F: full, then ever narrower
+	}
+	return text
+}
+
+// sparkline draws the last numbers, as high as the largest of them is.
+func sparkline(numbers []float64, width int) string {
+	numbers = numbers[max(0, len(numbers)-width):]
+	most := 0.0
+	for _, n := range numbers {
+		most = max(most, n)
+	}
+	var b strings.Builder
+	for _, n := range numbers {
+		level := 0
+		if most > 0 && n > 0 {
+			level = int(n / most * 7)
+		}
+		b.WriteRune('▁' + rune(level))
+	}
+	return b.String()
+}
+
+// drawHistograms draws each entry as a heat map over time if there is room for it, else in a line.
+func (l *live) drawHistograms(v lang.View, rows []lang.Row, width, height int) []string {
+	var lines []string
+	for i, r := range rows {
+		left := height - len(lines)
+		if left < 1 {
+			break
+		}
+		lines = append(lines, l.summary(r, width))
+		share := (left - 1) / (len(rows) - i)
+		if first, last, _ := l.history.series[seriesName(v, r)].buckets(); first >= 0 && share >= 4 {
+			lines = append(lines, l.heatMap(v, r, first, last, width, share-1)...)
+		}
+	}
+	return lines
+}
+
+// summary is key, count, percentiles and the shape of a histogram.
+func (l *live) summary(r lang.Row, width int) string {
+	text := rowKey(r)
+	if text != "" {
+		text += "  "
+	}
+	text += "n " + r.Value
+	for _, p := range r.Percentiles {
+		text += "  " + p.Name + " " + p.Value
+	}
+	var counts []float64
+	for _, b := range r.Buckets {
+		counts = append(counts, float64(b.N))
+	}
+	text = fit(text, width)
+	if room := width - utf8.RuneCountInString(text) - 2; room > len(counts) {
+		text += "  " + l.paint("36", sparkline(counts, room))
+	}
+	return text
+}
+
+// heatMap draws what was added to each bucket in each second, the largest values on top. If there are more buckets than lines, several
+// share one.
+func (l *live) heatMap(v lang.View, r lang.Row, first, last, width, height int) []string {
+	s := l.history.series[seriesName(v, r)]
+	perLine := (last - first + height) / height
+	labelWidth := 0
+	var labels []string
+	for top := last; top >= first; top -= perLine {
+		labels = append(labels, lowerBound(l.exec.BucketLabel(v.Name, max(first, top-perLine+1))))
+		labelWidth = max(labelWidth, utf8.RuneCountInString(labels[len(labels)-1]))
+	}
+	columns := s.added[max(0, len(s.added)-max(1, width-labelWidth-1)):]
+	count := func(column map[int]uint64, top int) (n uint64) {
+		for b := max(first, top-perLine+1); b <= top; b++ {
+			n += column[b]
+		}
+		return n
+	}
+	var most uint64
+	for _, column := range columns {
+		for top := last; top >= first; top -= perLine {
+			most = max(most, count(column, top))
+		}
+	}
+	var lines []string
+	for i, label := range labels {
+		var b strings.Builder
+		fmt.Fprintf(&b, "%*s ", labelWidth, label)
+		for _, column := range columns {
+			b.WriteString(l.cell(count(column, last-i*perLine), most))
+		}
+		lines = append(lines, b.String())
+	}
+	return lines
+}
+
+// lowerBound is that of a label like [1us, 2us), which several buckets in a line have in common.
+func lowerBound(label string) string {
+	if strings.HasPrefix(label, "(...") {
+		return label
+	}
+	low, _, _ := strings.Cut(strings.Trim(label, "[]"), ",")
+	return low
+}
+
+// heat are the colours of xterm's palette from few to many, shades what stands for them where there is no colour.
+var (
+	heat   = []int{17, 19, 26, 32, 37, 70, 142, 178, 208, 202, 196}
+	shades = []rune("·░▒▓█")
+)
+
+// cell is one of a heat map. The scale is logarithmic: a tail of single values stays visible beside thousands.
+func (l *live) cell(n, most uint64) string {
+	if n == 0 {
+		return " "
+	}
+	level := 1.0
+	if most > 1 {
+		level = math.Log(float64(n)+1) / math.Log(float64(most)+1)
+	}
+	if l.colour {
+		return fmt.Sprintf("\x1b[48;5;%dm \x1b[0m", heat[int(level*float64(len(heat)-1))])
+	}
+	return string(shades[int(level*float64(len(shades)-1))])
+}
+
+// openLive takes the terminal over if --live wants it; else it returns nil.
+func openLive(s streams, o options, src source, program *lang.Program) (*live, error) {
+	if !o.live {
+		return nil, nil
+	}
+	if len(program.Maps()) == 0 {
+		return nil, usagef("--live shows maps, and this program has none")
+	}
+	return newLive(s, src.text)
+}

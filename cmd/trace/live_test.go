@@ -1,0 +1,89 @@
+//go:build !vm
+
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"trace/lang"
+)
+
+// hist is a view of a histogram whose bucket i has counts[i] values.
+func histView(counts ...uint64) lang.View {
+	r := lang.Row{Key: []string{"k"}}
+	for i, n := range counts {
+		r.Buckets = append(r.Buckets, lang.Bucket{Index: i, N: n})
+	}
+	return lang.View{Name: "@h", Fn: "hist", Rows: []lang.Row{r}}
+}
+
+func TestHistory(t *testing.T) {
+	h := history{most: 3}
+	for _, counts := range [][]uint64{{1, 0, 5}, {1, 2, 5}, {0, 1, 0}, {0, 1, 7}} { // cleared before the third
+		h.add(time.Now(), []lang.View{histView(counts...)})
+	}
+	s := h.series["@h\x00k"]
+	want := []map[int]uint64{{1: 2}, {1: 1}, {2: 7}}
+	for i, column := range s.added {
+		for b := range 3 {
+			if column[b] != want[i][b] {
+				t.Errorf("column %d: %v, want %v", i, column, want[i])
+			}
+		}
+	}
+	if first, last, most := s.buckets(); first > 1 || last != 2 || most != 7 {
+		t.Errorf("buckets %d to %d, at most %d", first, last, most)
+	}
+	// Merged columns lose nothing.
+	m := history{most: 4, merge: true}
+	for i := range uint64(9) {
+		m.add(time.Now(), []lang.View{histView(i+1, 2*(i+1))})
+	}
+	var sums [2]uint64
+	for _, column := range m.series["@h\x00k"].added {
+		sums[0], sums[1] = sums[0]+column[0], sums[1]+column[1]
+	}
+	if sums != [2]uint64{9, 18} || len(m.moments) > 4 {
+		t.Errorf("merged: %v in %d columns", sums, len(m.moments))
+	}
+}
+
+func TestCourse(t *testing.T) {
+	s := series{numbers: []float64{3, 5, 5, 2, 4}}
+	if got := s.course("rate"); !slices.Equal(got, []float64{3, 2, 0, 2, 2}) {
+		t.Error(got)
+	}
+	if got := sparkline([]float64{0, 1, 7}, 2); got != "▂█" {
+		t.Error(got)
+	}
+	if got := bar(0.55, 10); got != "█████▌" {
+		t.Error(got)
+	}
+}
+
+// The maps are shown in place, react to keys and to the size of the terminal, and stand on the usual screen at the end.
+func TestLiveView(t *testing.T) {
+	file := recordReads(t, 3000) // three milliseconds
+	x := openTerminal(t, t.TempDir(), "xterm-256color", 100, "-r", file, "--speed", "0.0005", "--live",
+		`nvme:complete_rq { @lat[opcode] = hist(latency); @[ctrl] = count() } begin { printf("a line\n") }`)
+	x.expect(`sorted by value`)
+	x.expect(`@lat  hist`)
+	x.expect(`read  n [0-9]+  p50`)
+	x.expect(`nvme0 [0-9]+  █+`)
+	x.expect(`a line`)
+	x.send("s")
+	x.expect(`sorted by key`)
+	x.send("p")
+	x.expect(`paused`)
+	x.send("p")
+	x.expect(`\d+s  sorted by key`)
+	x.send("q")
+	x.expect(`(?s)@lat\[read\]:.*@\[nvme0\]: [0-9]+`)
+	x.leaves()
+	if !strings.HasSuffix(strings.Split(x.text, altScreenOff)[0], eraseBelow) {
+		t.Error("something was written between the last frame and the end of the screen")
+	}
+}
