@@ -35,8 +35,11 @@ func (p *Printer) Map(m *mapInfo, entries []entry, o mapOptions) error {
 		entries = []entry{m.newEntry(nil)}
 	}
 	entries = m.sort(entries, o)
-	if p.format == JSON {
+	switch p.format {
+	case JSON:
 		return p.mapJSON(m, entries, o)
+	case CSV:
+		return p.mapCSV(m, entries, o)
 	}
 	for _, e := range entries {
 		p.line = append(p.line[:0], m.name...)
@@ -58,7 +61,7 @@ func (p *Printer) Map(m *mapInfo, entries []entry, o mapOptions) error {
 // Element writes the value of one entry, of print(@m[key]).
 func (p *Printer) Element(m *mapInfo, e entry, elapsed time.Duration) error {
 	o := mapOptions{elapsed: elapsed}
-	if p.format == Text {
+	if p.format != JSON {
 		p.line = m.appendText(p.line[:0], e, o)
 		return p.endLine()
 	}

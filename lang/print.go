@@ -37,15 +37,17 @@ const (
 	//	quantile     {"count":3,"p50":81200,"p99.9":{"lo":1099511627776,"hi":null}}   beyond what is measured only a bound is known
 	//	rate         {"total":3,"per_second":1.5}   null if no time has passed
 	JSON Format = "json"
+	// CSV is a table of events, and one for each map: see csv.go.
+	CSV Format = "csv"
 )
 
 // ParseFormat returns the format of that name.
 func ParseFormat(name string) (Format, error) {
 	switch f := Format(name); f {
-	case Text, JSON:
+	case Text, JSON, CSV:
 		return f, nil
 	}
-	return "", fmt.Errorf("no output format %q: write text or json", name)
+	return "", fmt.Errorf("no output format %q: write text, json or csv", name)
 }
 
 // Printer writes events and what programs print. It writes once for each event or entry of a map; the caller buffers.
@@ -56,6 +58,7 @@ type Printer struct {
 	line   []byte
 	// objects are the JSON objects of the events seen so far.
 	objects map[*probes.Probe][]member
+	table   csvTable
 }
 
 // NewPrinter returns a printer that writes to w. Events tell their time since the boot of the machine; boot is when that
@@ -68,14 +71,17 @@ func NewPrinter(w io.Writer, format Format, boot time.Time) *Printer {
 func (p *Printer) Event(e *probes.Event) error { return p.event(e.Probe, e) }
 
 func (p *Printer) event(probe *probes.Probe, e event) error {
-	if p.format == JSON {
+	switch p.format {
+	case CSV:
+		return p.eventCSV(probe, e)
+	case JSON:
 		object, ok := p.objects[probe]
 		if !ok {
 			object = members(probe.Fields)
 			p.objects[probe] = object
 		}
 		p.line = p.appendObject(append(p.line[:0], `{"probe":`...), probe, object, e)
-	} else {
+	default:
 		p.line = p.appendText(p.line[:0], probe, e)
 	}
 	return p.endLine()
@@ -101,7 +107,7 @@ func (p *Printer) Text(b []byte) error { return p.text("printf", b) }
 func (p *Printer) Time(f *format, t time.Time) error { return p.text("time", appendTime(nil, f, t)) }
 
 func (p *Printer) text(what string, b []byte) error {
-	if p.format == Text {
+	if p.format != JSON {
 		_, err := p.w.Write(b)
 		return err
 	}
@@ -113,7 +119,7 @@ func (p *Printer) text(what string, b []byte) error {
 
 // Value writes the value v of e, of print(e).
 func (p *Printer) Value(e *expr, v any) error {
-	if p.format == Text {
+	if p.format != JSON {
 		p.line = appendShown(p.line[:0], e.typ, e.elems, v)
 		return p.endLine()
 	}

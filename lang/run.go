@@ -82,6 +82,7 @@ func (r *Run) newMachine(o RunOptions, printer *Printer, store func(*mapInfo) ma
 	for _, m := range r.plan.program.maps {
 		stores[m] = store(m)
 	}
+	printer.tabulate(r.plan.program)
 	return &machine{stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.options.Started, ctx: o.Context}
 }
 

@@ -255,7 +255,7 @@ func (l *loop) set(args string) error {
 	return nil
 }
 
-var formats = []string{"text", "json"}
+var formats = []string{"text", "json", "csv"}
 
 func or(s, other string) string {
 	if s == "" {

@@ -1,0 +1,217 @@
+package lang
+
+import (
+	"encoding/csv"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"trace/lang/codegen"
+	"trace/probes"
+)
+
+// This file writes comma-separated values (RFC 4180). Values are those of JSON, without quotes where CSV needs none; what is absent is
+// empty.
+//
+// Events are one table, whose columns are all fields of all probes whose events the program prints; its head comes before the first of
+// them. Each map that is printed is a table of its own, after an empty line: its name, the elements of the key, and the value, of which
+// histograms have the columns lo, hi and n, and a row for each bucket.
+
+// csvTable are the columns of the events.
+type csvTable struct {
+	fields  []string
+	started bool
+}
+
+// tabulate sets the columns of the table of events: those of the probes whose events p prints.
+func (p *Printer) tabulate(program *Program) {
+	p.table = csvTable{}
+	for _, c := range program.clauses {
+		for _, probe := range c.Probes {
+			if !c.bodies[probe].prints {
+				continue
+			}
+			for _, f := range probe.Fields {
+				if !slices.Contains(p.table.fields, f.Name) {
+					p.table.fields = append(p.table.fields, f.Name)
+				}
+			}
+		}
+	}
+}
+
+// eventCSV writes an event.
+func (p *Printer) eventCSV(probe *probes.Probe, e event) error {
+	if !p.table.started {
+		p.table.started = true
+		if err := p.records(slices.Concat([]string{"probe", "time"}, p.table.fields)); err != nil {
+			return err
+		}
+	}
+	record := []string{probe.String(), ""}
+	for _, name := range p.table.fields {
+		text := ""
+		if f := probe.Field(name); f != nil {
+			if v, ok := e.Get(f); ok {
+				text = plainValue(f.Type, v)
+				if name == "nsecs" {
+					record[1] = p.time(v).Format(time.RFC3339Nano)
+				}
+			}
+		}
+		record = append(record, text)
+	}
+	return p.records(record)
+}
+
+// records writes lines.
+func (p *Printer) records(all ...[]string) error {
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	if err := w.WriteAll(all); err != nil {
+		return err
+	}
+	p.line = append(p.line[:0], b.String()...)
+	return p.flush()
+}
+
+// plainValue is a value for programs: as in JSON, but strings without quotes.
+func plainValue(t probes.Type, v any) string {
+	if v == nil {
+		return ""
+	}
+	text := string(appendJSONValue(nil, t, v))
+	if t.Kind == probes.String {
+		return v.(string)
+	}
+	return strings.Trim(text, `"`)
+}
+
+// mapCSV writes the table of a map.
+func (p *Printer) mapCSV(m *mapInfo, entries []entry, o mapOptions) error {
+	head := []string{"map"}
+	for i := range m.key {
+		head = append(head, fmt.Sprintf("key%d", i+1))
+	}
+	all := [][]string{slices.Concat(head, m.csvColumns())}
+	for _, e := range entries {
+		begin := []string{m.name}
+		for i, x := range e.key {
+			begin = append(begin, plainValue(m.key[i].typ, x))
+		}
+		for _, values := range m.csvValues(e, o) {
+			all = append(all, slices.Concat(begin, values))
+		}
+	}
+	p.line = append(p.line[:0], '\n')
+	if err := p.flush(); err != nil {
+		return err
+	}
+	return p.records(all...)
+}
+
+// csvColumns are the columns of the value of a map.
+func (m *mapInfo) csvColumns() []string {
+	switch {
+	case m.isTuple:
+		var names []string
+		for i := range m.value {
+			names = append(names, fmt.Sprintf("value%d", i+1))
+		}
+		return names
+	case m.agg == nil:
+		return []string{"value"}
+	}
+	switch m.agg.Func {
+	case codegen.Hist, codegen.LHist:
+		return []string{"lo", "hi", "n"}
+	case codegen.Stats:
+		return []string{"count", "average", "total"}
+	case codegen.Quantile:
+		names := []string{"count"}
+		for _, q := range m.percentiles {
+			names = append(names, quantileName(q))
+		}
+		return names
+	case codegen.Rate:
+		return []string{"total", "per_second"}
+	}
+	return []string{m.fn}
+}
+
+// csvValues are the rows of an entry.
+func (m *mapInfo) csvValues(e entry, o mapOptions) [][]string {
+	number := func(v any) string {
+		if v == nil {
+			return ""
+		}
+		return string(appendNumber(nil, v))
+	}
+	if m.agg == nil {
+		_, types, v := m.scalar(e, o)
+		if !m.isTuple {
+			return [][]string{{plainValue(m.value[0].typ, v)}}
+		}
+		var row []string
+		for i, x := range v.([]any) {
+			row = append(row, plainValue(types[i], x))
+		}
+		return [][]string{row}
+	}
+	t := m.typ()
+	switch m.agg.Func {
+	case codegen.Hist, codegen.LHist:
+		return m.csvBuckets(e, o)
+	case codegen.Stats:
+		return [][]string{{number(e.state[0]), number(o.divide(t, m.average(e.state))), number(m.signed(e.state[1]))}}
+	case codegen.Quantile:
+		return [][]string{m.csvPercentiles(e, o)}
+	case codegen.Rate:
+		perSecond := ""
+		if rate, ok := m.perSecond(e.state, o); ok {
+			perSecond = strconv.FormatFloat(rate, 'f', -1, 64)
+		}
+		return [][]string{{number(m.signed(e.state[0])), perSecond}}
+	}
+	return [][]string{{plainValue(o.typeOf(t), o.divide(t, m.number(e.state)))}}
+}
+
+func (m *mapInfo) csvBuckets(e entry, o mapOptions) (rows [][]string) {
+	first, counts := m.buckets(e.state, o)
+	for i, n := range counts {
+		lo, hi, below, above := m.agg.Bounds(first + i)
+		row := []string{"", "", strconv.FormatUint(n, 10)}
+		if !below {
+			row[0] = string(appendNumber(nil, m.signed(lo)))
+		}
+		if !above {
+			row[1] = string(appendNumber(nil, m.signed(hi)))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// csvPercentiles writes what lies beyond the measured as a bound with its sign.
+func (m *mapInfo) csvPercentiles(e entry, o mapOptions) []string {
+	total := m.agg.Total(e.state)
+	row := []string{strconv.FormatUint(total, 10)}
+	for _, q := range m.percentiles {
+		if total == 0 {
+			row = append(row, "")
+			continue
+		}
+		x, below, above := m.agg.Percentile(e.state, q)
+		text := string(appendNumber(nil, o.divide(m.typ(), m.signed(x))))
+		switch {
+		case below:
+			text = "<" + text
+		case above:
+			text = ">=" + text
+		}
+		row = append(row, text)
+	}
+	return row
+}

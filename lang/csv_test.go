@@ -1,0 +1,24 @@
+package lang
+
+import (
+	"bytes"
+	"encoding/csv"
+	"testing"
+	"time"
+)
+
+// What is written is CSV, table after table, with values as in JSON.
+func TestCSV(t *testing.T) {
+	var out bytes.Buffer
+	p := NewPrinter(&out, CSV, time.Unix(0, 0).UTC())
+	for _, values := range [][]string{{"a", `b "c", d`}, {"", "x\ny"}} {
+		if err := p.records(values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := csv.NewReader(&out).ReadAll()
+	if err != nil || len(got) != 2 || got[0][1] != `b "c", d` || got[1][1] != "x\ny" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
