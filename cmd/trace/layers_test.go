@@ -15,15 +15,16 @@ import (
 // layers are our packages and those of ours that each may import: cmd/trace -> repl -> lang -> probes -> bpf.
 var layers = map[string][]string{
 	"trace/cmd/bench":            nil,
-	"trace/cmd/trace":            {"trace/lang", "trace/lang/syntax", "trace/probes", "trace/probes/recording", "trace/repl"},
+	"trace/cmd/trace":            {"trace/lang", "trace/lang/syntax", "trace/probes", "trace/probes/recording", "trace/probes/symbols", "trace/repl"},
 	"trace/cmd/vmtest":           nil,
-	"trace/lang":                 {"trace/lang/codegen", "trace/lang/syntax", "trace/probes"},
+	"trace/lang":                 {"trace/lang/codegen", "trace/lang/syntax", "trace/probes", "trace/probes/symbols"},
 	"trace/lang/codegen":         nil,
 	"trace/lang/codegen/bpftest": {"trace/lang/codegen"},
 	"trace/lang/syntax":          nil,
 	"trace/probes":               {"trace/bpf"},
 	"trace/probes/recording":     {"trace/probes"},
 	"trace/repl":                 {"trace/lang", "trace/lang/syntax", "trace/probes"},
+	"trace/probes/symbols":       nil,
 	"trace/bpf":                  nil,
 }
 

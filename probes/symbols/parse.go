@@ -1,0 +1,183 @@
+package symbols
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// file identifies a file that processes map.
+type file struct {
+	major, minor uint32
+	inode        uint64
+}
+
+// mapping is a part of a process' memory with code.
+type mapping struct {
+	start, end uint64
+	offset     uint64 // in the file
+	file       file
+	// name is the path in the process' own file system, or one like [vdso]; "" for memory that no file is behind.
+	name string
+	// since is when it was mapped, or, of those that were there already, when it was seen; ns since boot.
+	since uint64
+	// there says that it was there already.
+	there bool
+}
+
+// readMaps reads a file like /proc/PID/maps and returns what has code.
+func readMaps(r io.Reader, now uint64) ([]mapping, error) {
+	var all []mapping
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<16)
+	for lines.Scan() {
+		if m, ok := parseMapping(lines.Text()); ok {
+			m.since, m.there = now, true
+			all = append(all, m)
+		}
+	}
+	return all, lines.Err()
+}
+
+// parseMapping reads a line like `7f1e2a000000-7f1e2a022000 r-xp 00026000 fe:01 1234     /usr/lib/libc.so.6`; false if it has no code.
+func parseMapping(line string) (m mapping, ok bool) {
+	fields := strings.SplitN(line, " ", 6)
+	if len(fields) < 5 || len(fields[1]) < 3 || fields[1][2] != 'x' {
+		return m, false
+	}
+	start, end, _ := strings.Cut(fields[0], "-")
+	major, minor, _ := strings.Cut(fields[3], ":")
+	var errs [6]error
+	var ma, mi uint64
+	m.start, errs[0] = strconv.ParseUint(start, 16, 64)
+	m.end, errs[1] = strconv.ParseUint(end, 16, 64)
+	m.offset, errs[2] = strconv.ParseUint(fields[2], 16, 64)
+	ma, errs[3] = strconv.ParseUint(major, 16, 32)
+	mi, errs[4] = strconv.ParseUint(minor, 16, 32)
+	m.file.inode, errs[5] = strconv.ParseUint(fields[4], 10, 64)
+	if slices.ContainsFunc(errs[:], func(err error) bool { return err != nil }) || m.end <= m.start {
+		return mapping{}, false
+	}
+	m.file.major, m.file.minor = uint32(ma), uint32(mi)
+	if len(fields) == 6 {
+		m.name = unescape(strings.TrimLeft(fields[5], " "))
+	}
+	return m, true
+}
+
+// unescape undoes what the kernel does to newlines in names.
+func unescape(name string) string { return strings.ReplaceAll(name, `\012`, "\n") }
+
+// perfMap are the functions that a just-in-time compiler has written down.
+type perfMap []symbol
+
+// readPerfMap reads a file like /tmp/perf-PID.map: lines of address, size and name. Later lines hold where they contradict earlier ones.
+func readPerfMap(r io.Reader) (perfMap, error) {
+	var all perfMap
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if s, ok := parsePerfLine(lines.Text()); ok {
+			s.rank = len(all)
+			all = append(all, s)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b symbol) int { return cmp.Compare(a.start, b.start) })
+	return all, lines.Err()
+}
+
+func parsePerfLine(line string) (s symbol, ok bool) {
+	fields := strings.SplitN(strings.TrimSpace(line), " ", 3)
+	if len(fields) < 3 || fields[2] == "" {
+		return s, false
+	}
+	var err, err2 error
+	s.start, err = strconv.ParseUint(strings.TrimPrefix(fields[0], "0x"), 16, 64)
+	s.size, err2 = strconv.ParseUint(strings.TrimPrefix(fields[1], "0x"), 16, 64)
+	s.name = fields[2]
+	return s, err == nil && err2 == nil && s.size > 0 && s.start+s.size > s.start
+}
+
+// find returns the last function that was written down for an address.
+func (p perfMap) find(address uint64) (found symbol, ok bool) {
+	i, _ := slices.BinarySearchFunc(p, address, func(s symbol, a uint64) int {
+		if s.start <= a {
+			return -1
+		}
+		return 1
+	})
+	const back = 64 // as many may begin before the one that the address is in
+	for j := i - 1; j >= 0 && j >= i-back; j-- {
+		if s := p[j]; address-s.start < s.size && (!ok || s.rank > found.rank) {
+			found, ok = s, true
+		}
+	}
+	return found, ok
+}
+
+// change is what the kernel tells of a process: a record of perf_event_open(2).
+type change struct {
+	kind      uint32
+	pid, ppid uint32
+	tid       uint32
+	exec      bool
+	mapping   mapping
+	lost      uint64
+	time      uint64
+}
+
+// Kinds of records, enum perf_event_type of linux/perf_event.h.
+const (
+	recordLost  = 2
+	recordComm  = 3
+	recordExit  = 4
+	recordFork  = 7
+	recordMmap2 = 10
+)
+
+// parseChange reads a record without its header. The last 8 bytes are the time, as sample_id_all asks for.
+func parseChange(kind uint32, misc uint16, b []byte) (c change, err error) {
+	c.kind = kind
+	if len(b) < 16 {
+		return c, fmt.Errorf("record %d has %d bytes", kind, len(b))
+	}
+	order := binary.NativeEndian
+	c.time = order.Uint64(b[len(b)-8:])
+	b = b[:len(b)-8]
+	switch kind {
+	case recordLost:
+		if len(b) < 16 {
+			return c, fmt.Errorf("record %d has %d bytes", kind, len(b)+8)
+		}
+		c.lost = order.Uint64(b[8:])
+	case recordComm:
+		const execBit = 1 << 13 // PERF_RECORD_MISC_COMM_EXEC
+		c.pid, c.tid, c.exec = order.Uint32(b), order.Uint32(b[4:]), misc&execBit != 0
+	case recordFork, recordExit:
+		if len(b) < 16 {
+			return c, fmt.Errorf("record %d has %d bytes", kind, len(b)+8)
+		}
+		c.pid, c.ppid, c.tid = order.Uint32(b), order.Uint32(b[4:]), order.Uint32(b[8:])
+	case recordMmap2:
+		if len(b) < 64 {
+			return c, fmt.Errorf("record %d has %d bytes", kind, len(b)+8)
+		}
+		c.pid, c.tid = order.Uint32(b), order.Uint32(b[4:])
+		m := &c.mapping
+		m.start, m.offset = order.Uint64(b[8:]), order.Uint64(b[24:])
+		m.end = m.start + order.Uint64(b[16:])
+		m.file = file{order.Uint32(b[32:]), order.Uint32(b[36:]), order.Uint64(b[40:])}
+		name, _, _ := bytes.Cut(b[64:], []byte{0})
+		if m.name = string(name); m.name == "//anon" {
+			m.name = ""
+		}
+		m.since = c.time
+	}
+	return c, nil
+}

@@ -1,0 +1,580 @@
+package symbols
+
+import (
+	"bytes"
+	"cmp"
+	"container/list"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Processes knows what processes map, and names the addresses in it, also of those that have ended. The kernel tells of each mapping with
+// code as it is made; what was there before is read from /proc.
+//
+// Files are opened when they are first mapped, through the process, whose file system may be another one, and kept open: they have their
+// names also when they were deleted meanwhile, or the file system is gone.
+type Processes struct {
+	changes   *changes
+	unwatched error
+	stopped   sync.WaitGroup
+
+	mu     sync.Mutex
+	spaces map[int]*space
+	ended  *list.List // *space, the one that ended first in front
+	files  map[fileKey]*openFile
+	recent *list.List // *openFile, the one that was not used for the longest time in front
+	loaded int        // symbols of all files
+	maps   map[int]*writtenMap
+}
+
+// Limits of what is kept.
+const (
+	maxEnded   = 8192    // processes that have ended
+	maxFiles   = 1024    // open files
+	maxSymbols = 4 << 20 // of all files; what was not used for the longest time is read again
+	maxMapped  = 8192    // mappings of one process, those of before and those that are gone included
+)
+
+// space is the memory of a process.
+type space struct {
+	pid      int
+	mappings []mapping // in the order in which they came to be known
+	// begins are when the process was forked, and when it called exec: what was mapped before is gone.
+	begins []begin
+	ended  *list.Element
+	// inner is the process id in its own namespace, 0 if that is not known.
+	inner int
+}
+
+// begin of a part of a process' life. parent is what it was forked from, nil for an exec.
+type begin struct {
+	time   uint64
+	parent *space
+}
+
+// fileKey is an open file. The path belongs to it, because subvolumes of btrfs number their files each for themselves. As long as a file
+// is open, its number is not given to another.
+type fileKey struct {
+	file
+	path string
+}
+
+func (m mapping) key() fileKey { return fileKey{m.file, strings.TrimSuffix(m.name, " (deleted)")} }
+
+// openFile is a file that some process maps. path and roots tell where to look for a debug file.
+type openFile struct {
+	id     fileKey
+	reader io.ReaderAt
+	closer io.Closer
+	path   string
+	roots  []string
+	image  *image
+	failed bool // it is no ELF file
+	used   *list.Element
+}
+
+// OpenProcesses begins to watch all processes, as far as this process may.
+func OpenProcesses() (*Processes, error) {
+	p := &Processes{
+		spaces: map[int]*space{}, ended: list.New(), files: map[fileKey]*openFile{}, recent: list.New(), maps: map[int]*writtenMap{},
+	}
+	var err error
+	p.changes, err = watchChanges()
+	switch {
+	case err == nil:
+		p.stopped.Go(p.watch)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		p.changes, p.unwatched = &changes{wake: -1}, err
+	default:
+		return nil, err
+	}
+	p.stopped.Go(p.readAll)
+	return p, nil
+}
+
+// Close ends the watching.
+func (p *Processes) Close() error {
+	p.changes.stop()
+	p.stopped.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.recent.Len() > 0 {
+		p.forget(p.recent.Front().Value.(*openFile))
+	}
+	return p.changes.close()
+}
+
+// Lost is how many notes of the kernel were lost: then what processes map is known only as far as /proc tells.
+func (p *Processes) Lost() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.changes.lost
+}
+
+// Unwatched is why the kernel does not tell of mappings, nil if it does: without the privilege for it only /proc tells, and nothing of
+// processes that have ended.
+func (p *Processes) Unwatched() error { return p.unwatched }
+
+// watch takes in what the kernel tells, at once: a process that ends soon cannot be asked for its files later.
+func (p *Processes) watch() {
+	for p.changes.wait() {
+		p.mu.Lock()
+		p.drain()
+		p.mu.Unlock()
+	}
+}
+
+func (p *Processes) drain() { p.changes.read(p.apply) }
+
+// readAll reads what processes had mapped before.
+func (p *Processes) readAll() {
+	names, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		if p.changes.stopping() {
+			return
+		}
+		if pid, err := strconv.Atoi(filepath.Base(name)); err == nil {
+			p.mu.Lock()
+			p.space(pid)
+			p.mu.Unlock()
+		}
+	}
+}
+
+// space returns that of a process, and reads it if it is new.
+func (p *Processes) space(pid int) *space {
+	s := p.spaces[pid]
+	if s == nil {
+		s = &space{pid: pid}
+		p.spaces[pid] = s
+		p.readMaps(s)
+	}
+	return s
+}
+
+// readMaps adds what a process maps now, unless it has ended.
+func (p *Processes) readMaps(s *space) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", s.pid))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	s.inner = innerPID(s.pid)
+	now := bootTime()
+	all, err := readMaps(f, now)
+	if err != nil {
+		return // it ends
+	}
+	for _, m := range all {
+		if known, ok := s.covering(m.start, s.life(now), now); ok && known.end == m.end && known.file == m.file && known.offset == m.offset {
+			continue
+		}
+		p.add(s, m)
+	}
+}
+
+func bootTime() uint64 {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0
+	}
+	return uint64(now.Nano())
+}
+
+// add notes a mapping and opens its file.
+func (p *Processes) add(s *space, m mapping) {
+	if len(s.mappings) >= maxMapped { // a compiler that maps its code anew again and again
+		s.mappings = slices.Delete(s.mappings, 0, maxMapped/2)
+	}
+	s.mappings = append(s.mappings, m)
+	if m.file.inode != 0 && p.files[m.key()] == nil {
+		p.open(s.pid, m)
+	}
+}
+
+// apply takes in a change.
+func (p *Processes) apply(c change) {
+	switch c.kind {
+	case recordMmap2:
+		s := p.spaces[int(c.pid)]
+		if s == nil {
+			s = p.space(int(c.pid))
+		}
+		if c.mapping.end > c.mapping.start {
+			p.add(s, c.mapping)
+		}
+	case recordComm:
+		if c.exec {
+			s := p.space(int(c.pid))
+			s.begins = append(s.begins, begin{time: c.time})
+			s.inner = innerPID(s.pid)
+		}
+	case recordFork:
+		if c.pid == c.ppid { // a thread
+			return
+		}
+		parent := p.space(int(c.ppid))
+		s := p.spaces[int(c.pid)]
+		if s == nil {
+			s = &space{pid: int(c.pid)}
+			p.spaces[s.pid] = s
+		}
+		p.revive(s)
+		s.begins = append(s.begins, begin{c.time, parent})
+		s.inner = innerPID(s.pid)
+	case recordExit:
+		if s := p.spaces[int(c.pid)]; s != nil && c.pid == c.tid {
+			p.end(s)
+		}
+	}
+}
+
+// end notes that a process has ended. Of those that have, the first are forgotten.
+func (p *Processes) end(s *space) {
+	p.revive(s)
+	s.ended = p.ended.PushBack(s)
+	for p.ended.Len() > maxEnded {
+		old := p.ended.Front().Value.(*space)
+		p.revive(old)
+		delete(p.spaces, old.pid)
+		delete(p.maps, old.pid)
+	}
+}
+
+func (p *Processes) revive(s *space) {
+	if s.ended != nil {
+		p.ended.Remove(s.ended)
+		s.ended = nil
+	}
+}
+
+// innerPID returns the id of a process in its own namespace.
+func innerPID(pid int) int {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			fields := strings.Fields(ids)
+			if len(fields) == 0 {
+				return 0
+			}
+			inner, _ := strconv.Atoi(fields[len(fields)-1])
+			return inner
+		}
+	}
+	return 0
+}
+
+// life is the part of a process' life that a moment is in: from one begin to the next.
+type life struct {
+	from, to uint64
+	parent   *space
+}
+
+func (s *space) life(at uint64) life {
+	l := life{to: ^uint64(0)}
+	for _, b := range s.begins {
+		switch {
+		case b.time <= at && b.time >= l.from:
+			l.from, l.parent = b.time, b.parent
+		case b.time > at:
+			l.to = min(l.to, b.time)
+		}
+	}
+	return l
+}
+
+// covering returns what was mapped at an address at a moment of a life: what was mapped last before it, else what was there when
+// somebody looked in the same life.
+func (s *space) covering(address uint64, l life, at uint64) (found mapping, ok bool) {
+	for _, m := range s.mappings {
+		if address < m.start || address >= m.end || m.since < l.from || m.since >= l.to {
+			continue
+		}
+		switch {
+		case m.since <= at && (!ok || found.since > at || m.since >= found.since):
+			found, ok = m, true
+		case m.since > at && m.there && (!ok || found.since > at && m.since < found.since):
+			found, ok = m, true
+		}
+	}
+	return found, ok
+}
+
+// mapped returns what a process, or the one that it was forked from, had mapped at an address at a moment.
+func (s *space) mapped(address, at uint64) (mapping, bool) {
+	for range 64 { // generations of forks without an exec
+		l := s.life(at)
+		if m, ok := s.covering(address, l, at); ok {
+			return m, true
+		}
+		if l.parent == nil {
+			break
+		}
+		s, at = l.parent, l.from
+	}
+	return mapping{}, false
+}
+
+// Frames returns the frames of addresses that a process had on its stack, innermost first, at a moment in ns since boot.
+func (p *Processes) Frames(pid int, nsecs uint64, addresses []uint64) []Frame {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drain()
+	s := p.space(pid)
+	again := true
+	out := make([]Frame, len(addresses))
+	for i, a := range addresses {
+		m, ok := s.mapped(a, nsecs)
+		if !ok && again && s.ended == nil {
+			again = false
+			p.readMaps(s)
+			m, ok = s.mapped(a, nsecs)
+		}
+		out[i] = Frame{Address: a}
+		if ok {
+			p.name(&out[i], s, m, i > 0)
+		}
+	}
+	return out
+}
+
+// name names an address in a mapping.
+func (p *Processes) name(f *Frame, s *space, m mapping, returned bool) {
+	f.Module = strings.TrimSuffix(filepath.Base(m.name), " (deleted)")
+	switch {
+	case m.name == "[vdso]":
+		f.Module = m.name
+		if im := p.vdso(m.end - m.start); im != nil {
+			if a, ok := im.address(f.Address - m.start); ok {
+				im.frame(f, a, returned)
+			}
+		}
+		return
+	case m.name == "":
+		f.Module = ""
+	}
+	if m.file.inode != 0 {
+		if im := p.image(s.pid, m); im != nil {
+			if a, ok := im.address(f.Address - m.start + m.offset); ok {
+				im.frame(f, a, returned)
+			}
+			return
+		}
+	}
+	if fn, ok := p.written(s).find(f.Address); ok {
+		f.Function, f.Offset = readable(fn.name), f.Address-fn.start
+	}
+}
+
+// open opens the file of a mapping: through the mapping itself, which is exact, or by its path in the file system of the process.
+func (p *Processes) open(pid int, m mapping) *openFile {
+	path := m.key().path
+	of := &openFile{id: m.key(), path: path, roots: []string{"/"}}
+	proc := fmt.Sprintf("/proc/%d", pid)
+	f, err := os.Open(fmt.Sprintf("%s/map_files/%x-%x", proc, m.start, m.end))
+	for _, root := range p.rootsOf(pid) {
+		if err == nil || !strings.HasPrefix(path, "/") {
+			break
+		}
+		if f, err = os.Open(filepath.Join(root, path)); err == nil && !isFile(f, m.file) {
+			f.Close()
+			f, err = nil, errors.New("another file")
+		}
+	}
+	if err != nil {
+		return nil
+	}
+	if !sameRoot(proc) { // debug files of a container are looked for now, as its file system may go with it
+		of.roots = []string{proc + "/root", "/"}
+	}
+	of.reader, of.closer = f, f
+	p.files[of.id] = of
+	of.used = p.recent.PushBack(of)
+	for p.recent.Len() > maxFiles {
+		p.forget(p.recent.Front().Value.(*openFile))
+	}
+	if len(of.roots) > 1 {
+		p.load(of)
+	}
+	return of
+}
+
+// rootsOf returns where the file system of a process may be seen: in it, if it has ended in those that it was forked from, and in ours.
+func (p *Processes) rootsOf(pid int) []string {
+	roots := []string{fmt.Sprintf("/proc/%d/root", pid)}
+	s := p.spaces[pid]
+	for range 4 {
+		var parent *space
+		for _, b := range s.beginnings() {
+			parent = cmp.Or(b.parent, parent)
+		}
+		if parent == nil {
+			break
+		}
+		s = parent
+		roots = append(roots, fmt.Sprintf("/proc/%d/root", s.pid))
+	}
+	return append(roots, "/")
+}
+
+func (s *space) beginnings() []begin {
+	if s == nil {
+		return nil
+	}
+	return s.begins
+}
+
+// isFile tells whether an open file is the one that was mapped. The numbers of the device may differ, as those of btrfs and of overlays
+// do in /proc/PID/maps and in stat(2).
+func isFile(f *os.File, want file) bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &st) == nil && st.Ino == want.inode && st.Mode&unix.S_IFMT == unix.S_IFREG
+}
+
+// sameRoot tells whether a process sees our file system.
+func sameRoot(proc string) bool {
+	theirs, err := os.Readlink(proc + "/ns/mnt")
+	ours, err2 := os.Readlink("/proc/self/ns/mnt")
+	return err != nil || err2 != nil || theirs == ours
+}
+
+func (p *Processes) forget(of *openFile) {
+	p.recent.Remove(of.used)
+	delete(p.files, of.id)
+	p.unload(of)
+	of.closer.Close()
+}
+
+func (p *Processes) unload(of *openFile) {
+	if of.image != nil {
+		p.loaded -= len(of.image.symbols)
+		of.image.close()
+		of.image = nil
+	}
+}
+
+// image returns the symbols of the file of a mapping, or nil.
+func (p *Processes) image(pid int, m mapping) *image {
+	of := p.files[m.key()]
+	if of == nil {
+		if of = p.open(pid, m); of == nil {
+			return nil
+		}
+	}
+	p.recent.MoveToBack(of.used)
+	p.load(of)
+	return of.image
+}
+
+// load reads the symbols of a file, and forgets others if they are too many.
+func (p *Processes) load(of *openFile) {
+	if of.image != nil || of.failed {
+		return
+	}
+	var err error
+	if of.image, err = readImage(of.reader, of.path, of.roots); err != nil {
+		of.failed = true
+		return
+	}
+	p.loaded += len(of.image.symbols)
+	for at := p.recent.Front(); at != nil && p.loaded > maxSymbols; at = at.Next() {
+		if other := at.Value.(*openFile); other != of {
+			p.unload(other)
+		}
+	}
+}
+
+// vdsoFile stands for the code that the kernel maps into each process.
+var vdsoFile = fileKey{path: "[vdso]"}
+
+// vdso returns our own, which is that of each process of the same size: it comes from the same kernel.
+func (p *Processes) vdso(size uint64) *image {
+	of := p.files[vdsoFile]
+	if of == nil {
+		of = &openFile{id: vdsoFile, path: vdsoFile.path, closer: io.NopCloser(nil)}
+		data := ownVDSO()
+		if uint64(len(data)) != size {
+			return nil
+		}
+		of.reader = bytes.NewReader(data)
+		p.files[vdsoFile] = of
+		of.used = p.recent.PushBack(of)
+	}
+	p.load(of)
+	return of.image
+}
+
+func ownVDSO() []byte {
+	maps, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return nil
+	}
+	defer maps.Close()
+	all, err := readMaps(maps, 0)
+	if err != nil {
+		return nil
+	}
+	i := slices.IndexFunc(all, func(m mapping) bool { return m.name == "[vdso]" })
+	if i < 0 {
+		return nil
+	}
+	mem, err := os.Open("/proc/self/mem")
+	if err != nil {
+		return nil
+	}
+	defer mem.Close()
+	data := make([]byte, all[i].end-all[i].start)
+	if _, err := mem.ReadAt(data, int64(all[i].start)); err != nil {
+		return nil
+	}
+	return data
+}
+
+// writtenMap is what a just-in-time compiler has written down of its code, as far as it was read.
+type writtenMap struct {
+	functions perfMap
+	size      int64
+	modified  int64
+}
+
+// written returns the functions of /tmp/perf-PID.map, in the file system and by the number of the process itself. After its end the file
+// is used if it is where we can see it and was not written before the process began.
+func (p *Processes) written(s *space) perfMap {
+	known := p.maps[s.pid]
+	if known == nil {
+		known = &writtenMap{}
+		p.maps[s.pid] = known
+	}
+	name := fmt.Sprintf("/tmp/perf-%d.map", cmp.Or(s.inner, s.pid))
+	f, err := os.Open(fmt.Sprintf("/proc/%d/root%s", s.pid, name))
+	if err != nil {
+		f, err = os.Open(name)
+	}
+	if err != nil {
+		return known.functions
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == known.size && info.ModTime().UnixNano() == known.modified {
+		return known.functions
+	}
+	if functions, err := readPerfMap(f); err == nil {
+		*known = writtenMap{functions, info.Size(), info.ModTime().UnixNano()}
+	}
+	return known.functions
+}
