@@ -44,6 +44,7 @@ const (
 	OpVar              // Var
 	OpLookup           // element Elem of the value of a scalar map; Args are the key. 0 or "" if there is no such key.
 	OpHasKey           // does the map have the key Args
+	OpStack            // Stack: its number, a Uint
 
 	OpTruth  // Args[0] != 0
 	OpAbsent // Args[0] is absent; never absent itself
@@ -88,6 +89,7 @@ type Expr struct {
 	Var   int // index of OpVar in Program.Vars
 	Map   *Map
 	Elem  int
+	Stack *Stack
 }
 
 // Field is a place in the event struct. A number of 1, 2, 4 or 8 bytes is little-endian; Expr.Type.Kind tells its sign.
@@ -217,6 +219,8 @@ type Program struct {
 	Vars    []Var
 	// Stack is how many bytes of stack the generated functions may use.
 	Stack int
+	// Cut is what kernel stacks are cut by.
+	Cut Cut
 	// CmpXchg says that the kernel has atomic compare-and-exchange (5.12 on amd64).
 	CmpXchg bool
 	// Stops says that some clause of the whole program has a Stop, so that events have to be ignored after it.

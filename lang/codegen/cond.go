@@ -149,6 +149,8 @@ func (g *gen) absence(e *Expr, absent label) {
 	switch e.Op {
 	case OpField, OpVar:
 		g.tested(e, absent)
+	case OpStack:
+		g.stack(e, absent)
 	case OpAnd, OpOr, OpIn:
 		there := g.label()
 		g.cond(e, there, there, absent)

@@ -22,8 +22,8 @@ const (
 	frame = asm.R10
 )
 
-// label is a place in the code that jumps may go to. All of them go forward, so that when a label is placed it is known whether
-// anything goes there: code that nothing reaches is never emitted. The verifier of 5.10 refuses programs that have such code.
+// label is a place in the code that jumps may go to. All of them go forward, but to the head of a loop, so that when a label is placed
+// it is known whether anything goes there: code that nothing reaches is never emitted. The verifier of 5.10 refuses programs that have such code.
 type label int
 
 // nowhere is where a value goes that is never absent.
@@ -46,6 +46,8 @@ type gen struct {
 	size    int     // in 8-byte units
 	source  string  // for the next instruction
 	maps    map[string]bool
+
+	context int // where keepContext has put it
 
 	pool    []asm.Register // callee-saved registers for values that are needed later
 	used    mark
@@ -149,6 +151,14 @@ func (g *gen) place(l label) {
 		g.placed = append(g.placed, l)
 		g.live = true
 	}
+}
+
+// head places a label that a later jump goes back to. The kernel has to see that the loop ends.
+func (g *gen) head() label {
+	l := g.label()
+	g.bound[l] = len(g.insns)
+	g.placed = append(g.placed, l)
+	return l
 }
 
 // last returns the index of the last instruction that has a label.

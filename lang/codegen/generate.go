@@ -91,6 +91,7 @@ func generateFilter(p *Program) *gen {
 	g := newGen(p, 'f', asm.R7, asm.R8, asm.R9)
 	end := g.label()
 	g.set(asm.R0, 0)
+	g.keepContext(true)
 	if p.Stops {
 		g.direct(asm.R1, StoppedName, 0)
 		g.load(asm.R1, memory{asm.R1, 0}, 8)
@@ -167,6 +168,7 @@ func generateAction(p *Program) *gen {
 	g := newGen(p, 'a', asm.R7, asm.R8, asm.R9)
 	const passed = asm.R9
 	g.emit(asm.Mov.Reg(event, asm.R2))
+	g.keepContext(false)
 	// The action of a single clause is called only if it passed.
 	several := len(p.Clauses) > 1 && slices.ContainsFunc(p.Clauses, func(c Clause) bool { return c.filtered() })
 	if several {
@@ -232,37 +234,41 @@ func (g *gen) variables(c *Clause) {
 
 // statements calls use for the variables of statements.
 func statements(body []Stmt, use func(int)) {
+	eachExpr(body, func(e *Expr) { exprs(e, use) }, use)
+}
+
+// eachExpr calls visit for the expressions of statements, and let for the variables that they set.
+func eachExpr(body []Stmt, visit func(*Expr), let func(int)) {
+	all := func(list []*Expr) {
+		for _, e := range list {
+			visit(e)
+		}
+	}
 	for _, s := range body {
 		switch s := s.(type) {
 		case *Set:
-			all(s.Key, use)
-			all(s.Value, use)
+			all(s.Key)
+			all(s.Value)
 		case *Add:
-			all(s.Key, use)
-			exprs(s.Delta, use)
+			all(s.Key)
+			visit(s.Delta)
 		case *Update:
-			all(s.Key, use)
-			exprs(s.Arg, use)
+			all(s.Key)
+			visit(s.Arg)
 		case *Delete:
-			all(s.Key, use)
+			all(s.Key)
 		case *Let:
-			use(s.Var)
-			exprs(s.Value, use)
+			let(s.Var)
+			visit(s.Value)
 		case *If:
-			exprs(s.Cond, use)
-			statements(s.Then, use)
-			statements(s.Else, use)
+			visit(s.Cond)
+			eachExpr(s.Then, visit, let)
+			eachExpr(s.Else, visit, let)
 		case *Emit:
 			for _, slot := range s.Values {
-				exprs(slot.Value, use)
+				visit(slot.Value)
 			}
 		}
-	}
-}
-
-func all(list []*Expr, use func(int)) {
-	for _, e := range list {
-		exprs(e, use)
 	}
 }
 
@@ -273,7 +279,9 @@ func exprs(e *Expr, use func(int)) {
 	if e.Op == OpVar {
 		use(e.Var)
 	}
-	all(e.Args, use)
+	for _, a := range e.Args {
+		exprs(a, use)
+	}
 }
 
 // block generates statements; a Return goes to end.

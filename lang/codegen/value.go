@@ -135,6 +135,8 @@ func (g *gen) optionalExpr(e *Expr) bool {
 	}
 	switch e.Op {
 	case OpLit, OpAbsent, OpHasKey:
+	case OpStack:
+		known = true
 	case OpField:
 		known = e.Field.Optional
 	case OpVar:
@@ -195,6 +197,8 @@ func (g *gen) eval(e *Expr, absent label) {
 	switch e.Op {
 	case OpLookup:
 		g.lookup(e, absent)
+	case OpStack:
+		g.stack(e, absent)
 	case OpCond:
 		then, other, end := g.label(), g.label(), g.label()
 		g.cond(e.Args[0], then, other, other)

@@ -1,0 +1,363 @@
+package codegen
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+)
+
+// Stack is what OpStack captures: the frames of the kernel, or of the process that runs, at most Frames of them from the innermost on.
+//
+// Its value is a number that stands for the frames, and for the process if they are those of one: a hash of both. What it stands for
+// is in the map StacksName(Frames) under that number: a StackHeader and the addresses, zeros after the last one. There they are
+// found as long as the program runs; a stack for which there is no room is counted, and its number is good as a key all the same. With
+// 64 bits, two stacks of a hundred thousand share a number once in four billion runs. BPF_MAP_TYPE_STACK_TRACE knows 2^n buckets,
+// of which the one that a stack's 32 bits of hash choose is taken by another stack more often than not, when a quarter is in use.
+//
+// A stack without frames is absent: that of a process in a thread of the kernel, that of the kernel where a sample met a process.
+type Stack struct {
+	User   bool
+	Frames int // 1 to MaxFrames
+}
+
+// MaxFrames is how many the kernel walks up (kernel.perf_event_max_stack, unless an administrator has changed it).
+const MaxFrames = 127
+
+// Cut says which of the innermost frames of a kernel stack are those of tracing itself: that of the BPF program, of which each place has
+// its own, and of what calls it. Ranges of addresses are at Offset in the only value of the array StackCutsName: pairs of 64 bits, first
+// address and size.
+type Cut struct {
+	Offset, Ranges int
+	// Through cuts all up to the last frame within the ranges, else all before the first one.
+	Through bool
+}
+
+// cutFrames is how many frames tracing has at most: two of BPF, bpf_trace_run2, __bpf_trace_x, __traceiter_x.
+const cutFrames = 6
+
+// Names of the maps of stacks.
+const (
+	StackSlotsName  = "stack_slots"  // per-CPU array of one value: where stacks are captured
+	StackCountsName = "stack_counts" // per-CPU array of one value: StackCounters
+	StackCutsName   = "stack_cuts"   // array of one value: see Cut
+)
+
+// StacksName is the map of the stacks of so many frames.
+func StacksName(frames int) string { return fmt.Sprintf("stacks_%d", frames) }
+
+// StackHeader is what a stack's entry begins with.
+type StackHeader struct {
+	PID   uint64 // whose stack it is; 0: the kernel's
+	Nsecs uint64 // since boot (CLOCK_BOOTTIME), when it was first seen
+}
+
+const stackHeaderSize = 16
+
+// StackCounters count stacks that are not what they should be: 64 bits each.
+type StackCounters struct {
+	Full     uint64 // no room for its frames (E2BIG)
+	NoMemory uint64 // likewise, for another reason
+	Busy     uint64 // absent, as programs were interrupted by others too often, or one was preempted
+	Failed   uint64 // absent, as the kernel did not walk it: its own buffers were in use
+}
+
+// Offsets in StackCounters.
+const (
+	stackFull = 8 * iota
+	stackNoMemory
+	stackBusy
+	stackFailed
+	stackCounterSize
+)
+
+// The value of StackSlotsName: a word that says how many slots are in use, and the slots. A slot is a word that is 1 while it is in use,
+// a word for what the verifier is to forget, and room for an entry, whose beginning moves up by what is cut.
+const (
+	stackLevels = 4 // a task, and the soft, hard and non-maskable interrupts that come on top of it
+	slotScratch = 8
+	slotEntry   = 16
+	slotSize    = slotEntry + stackHeaderSize + 8*(MaxFrames+cutFrames)
+)
+
+// StackSpace is what the stacks of a program need: the numbers of frames, room for so many stacks of each, and for so many ranges.
+type StackSpace struct {
+	Frames  []int
+	Entries func(frames int) uint32
+	Ranges  int
+}
+
+// StackEntrySize is how many bytes the value of a stack has.
+func StackEntrySize(frames int) int { return stackHeaderSize + 8*frames }
+
+// StackSlotsSize is how many bytes of each CPU stacks are captured in.
+const StackSlotsSize = 8 + stackLevels*slotSize
+
+// Specs returns the maps.
+func (s StackSpace) Specs() []*ebpf.MapSpec {
+	if len(s.Frames) == 0 {
+		return nil
+	}
+	specs := []*ebpf.MapSpec{
+		{Name: StackSlotsName, Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: StackSlotsSize, MaxEntries: 1},
+		{Name: StackCountsName, Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: stackCounterSize, MaxEntries: 1},
+		{Name: StackCutsName, Type: ebpf.Array, KeySize: 4, ValueSize: uint32(16 * max(s.Ranges, 1)), MaxEntries: 1},
+	}
+	for _, n := range s.Frames {
+		specs = append(specs, &ebpf.MapSpec{
+			Name: StacksName(n), Type: ebpf.Hash, KeySize: 8, ValueSize: uint32(StackEntrySize(n)), MaxEntries: s.Entries(n),
+		})
+	}
+	return specs
+}
+
+// hasStack tells whether an expression captures a stack.
+func hasStack(e *Expr) bool {
+	if e == nil {
+		return false
+	}
+	for _, a := range e.Args {
+		if hasStack(a) {
+			return true
+		}
+	}
+	return e.Op == OpStack
+}
+
+// keepContext stores the context of the program, R1, if the function captures stacks: the kernel walks from there.
+func (g *gen) keepContext(filter bool) {
+	wanted := false
+	for i := range g.program.Clauses {
+		c := &g.program.Clauses[i]
+		if filter == c.filtered() {
+			wanted = wanted || hasStack(c.Pred)
+		}
+		if !filter {
+			eachExpr(c.Body, func(e *Expr) { wanted = wanted || hasStack(e) }, func(int) {})
+		}
+	}
+	if wanted {
+		g.context = g.alloc(8)
+		g.store(memory{frame, g.context}, asm.R1, 8)
+	}
+}
+
+// stack captures a stack: its number to R0, or it goes to absent.
+//
+// It is captured in a slot, not on the stack of 512 bytes. An interrupt may run a program meanwhile that captures one, too, and that
+// takes the next slot: as many are in use as depth says. Where programs can be preempted, the slot that comes next may be that of a
+// program that waits: so each slot has an owner, too. There, the kernel has the atomic operations for it; on others, interrupts end
+// before what they interrupt goes on, and plain ones suffice.
+func (g *gen) stack(e *Expr, absent label) {
+	mark := g.used
+	busy, failed, release, end := g.label(), g.label(), g.label(), g.label()
+	slots, slot, id := g.temp(), g.temp(), g.alloc(8)
+	g.lookupIndex(StackSlotsName, 0)
+	g.branch(asm.JEq.Imm(asm.R0, 0, ""), absent) // never, but the verifier cannot know
+	g.keep(slots)
+	g.storeConst(memory{frame, id}, 0, 8)
+	g.claimSlot(slots, slot, busy)
+
+	// Frames that are cut are not among those that are wanted.
+	room := e.Stack.Frames
+	flags := int32(1 << 8) // BPF_F_USER_STACK
+	if !e.Stack.User {
+		flags = 0
+		if g.program.Cut.Ranges > 0 {
+			room += cutFrames
+		}
+	}
+	g.load(asm.R1, memory{frame, g.context}, 8)
+	g.use(asm.R2, slot)
+	g.emit(asm.Add.Imm(asm.R2, slotEntry+stackHeaderSize), asm.Mov.Imm(asm.R3, int32(8*room)), asm.Mov.Imm(asm.R4, flags))
+	g.emit(asm.FnGetStack.Call())
+	g.branch(asm.JSLT.Imm32(asm.R0, 0, ""), failed)
+	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), release)
+
+	entry := slot
+	if !e.Stack.User && g.program.Cut.Ranges > 0 {
+		entry = g.temp()
+		g.cut(slot, release)
+		g.keep(entry)
+	}
+	g.storeStack(e.Stack, entry, id)
+	g.jump(release)
+
+	g.place(failed)
+	g.count(StackCountsName, 0, stackFailed)
+	g.place(release)
+	g.releaseSlot(slots, slot)
+	g.load(asm.R0, memory{frame, id}, 8)
+	g.branch(asm.JNE.Imm(asm.R0, 0, ""), end)
+	g.jump(absent)
+	g.place(busy)
+	g.count(StackCountsName, 0, stackBusy)
+	g.jump(absent)
+	g.place(end)
+	g.release(mark)
+}
+
+// claimSlot takes the next slot, or goes to busy.
+func (g *gen) claimSlot(slots, slot operand, busy label) {
+	const depth, at = asm.R1, asm.R2
+	g.use(asm.R0, slots)
+	if g.program.CmpXchg {
+		g.set(depth, 1)
+		g.emit(atomic(asm.FetchAdd, memory{asm.R0, 0}, depth))
+	} else {
+		g.load(depth, memory{asm.R0, 0}, 8)
+		g.emit(asm.Mov.Reg(at, depth), asm.Add.Imm(at, 1))
+		g.store(memory{asm.R0, 0}, at, 8)
+	}
+	free, taken := g.label(), g.label()
+	g.branch(asm.JGT.Imm(depth, stackLevels-1, ""), taken)
+	g.emit(asm.Mul.Imm(depth, slotSize), asm.Mov.Reg(at, asm.R0), asm.Add.Reg(at, depth), asm.Add.Imm(at, 8))
+	if !g.program.CmpXchg {
+		g.jump(free)
+	} else {
+		const owner = asm.R3
+		g.set(owner, 1)
+		g.emit(atomic(asm.Xchg, memory{at, 0}, owner))
+		g.branch(asm.JEq.Imm(owner, 0, ""), free)
+	}
+	g.place(taken)
+	g.leaveSlots(asm.R0)
+	g.jump(busy)
+	g.place(free)
+	g.emit(asm.Mov.Reg(asm.R0, at))
+	g.keep(slot)
+}
+
+// releaseSlot gives a slot back.
+func (g *gen) releaseSlot(slots, slot operand) {
+	g.use(asm.R1, slot)
+	g.storeConst(memory{asm.R1, 0}, 0, 8)
+	g.use(asm.R1, slots)
+	g.leaveSlots(asm.R1)
+}
+
+// leaveSlots counts one slot less. It uses R2.
+func (g *gen) leaveSlots(slots asm.Register) {
+	depth := memory{slots, 0}
+	if g.program.CmpXchg {
+		g.set(asm.R2, -1)
+		g.emit(atomic(asm.AddAtomic, depth, asm.R2))
+		return
+	}
+	g.load(asm.R2, depth, 8)
+	g.emit(asm.Sub.Imm(asm.R2, 1))
+	g.store(depth, asm.R2, 8)
+}
+
+// cut makes R0 the slot, moved up by the frames that are cut. How many these are goes through memory: the verifier would follow what
+// comes next once for each number.
+func (g *gen) cut(slot operand, nothing label) {
+	const cut, at, ranges, address, size, distance = asm.R0, asm.R1, asm.R2, asm.R3, asm.R4, asm.R5
+	c := g.program.Cut
+	g.use(at, slot)
+	g.set(cut, 0)
+	g.direct(ranges, StackCutsName, c.Offset)
+	done := g.label()
+	for i := range cutFrames {
+		within, next := g.label(), g.label()
+		g.load(address, memory{at, slotEntry + stackHeaderSize + 8*i}, 8)
+		for k := range c.Ranges {
+			g.load(size, memory{ranges, 16 * k}, 8)
+			g.emit(asm.Mov.Reg(distance, address), asm.Sub.Reg(distance, size))
+			g.load(size, memory{ranges, 16*k + 8}, 8)
+			g.branch(asm.JLT.Reg(distance, size, ""), within)
+		}
+		g.jump(next)
+		g.place(within)
+		if c.Through {
+			g.set(cut, int64(i+1))
+		} else {
+			g.set(cut, int64(i))
+			g.jump(done)
+		}
+		g.place(next)
+	}
+	g.place(done)
+	g.store(memory{at, slotScratch}, cut, 8)
+	g.load(cut, memory{at, slotScratch}, 8)
+	g.branch(asm.JGT.Imm(cut, cutFrames, ""), nothing) // never
+	g.emit(asm.LSh.Imm(cut, 3), asm.Add.Reg(cut, at))
+}
+
+// Hash of stacks: each step is a bijection of the frame for a given hash before it, and of the hash for a given frame.
+const (
+	stackSeed  = 0x27d4eb2f165667c5
+	stackPrime = -0x61c8864680b583eb // 2^64/golden ratio, odd
+)
+
+// StackNumber computes what OpStack does.
+func StackNumber(pid uint64, frames []uint64) uint64 {
+	h := uint64(stackSeed)
+	step := func(x uint64) {
+		prime := int64(stackPrime)
+		h = (h ^ x) * uint64(prime)
+		h ^= h >> 32
+	}
+	step(pid)
+	for _, f := range frames {
+		step(f)
+	}
+	return max(h, 1)
+}
+
+// storeStack computes the number of the stack of an entry into the word id, and keeps the stack under it.
+func (g *gen) storeStack(s *Stack, entry operand, id int) {
+	const hash, prime, address, at, left = asm.R2, asm.R3, asm.R4, asm.R1, asm.R5
+	if s.User {
+		g.emit(asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
+	} else {
+		g.set(asm.R0, 0)
+	}
+	g.use(at, entry)
+	g.store(memory{at, slotEntry}, asm.R0, 8)
+	g.set(hash, stackSeed)
+	g.set(prime, stackPrime)
+	g.mix(hash, asm.R0, prime)
+	g.set(left, int64(s.Frames))
+	g.emit(asm.Add.Imm(at, slotEntry+stackHeaderSize))
+	hashed, some, known := g.label(), g.label(), g.label()
+	again := g.head()
+	g.load(address, memory{at, 0}, 8)
+	g.branch(asm.JEq.Imm(address, 0, ""), hashed)
+	g.mix(hash, address, prime)
+	g.emit(asm.Add.Imm(at, 8), asm.Sub.Imm(left, 1))
+	g.branch(asm.JNE.Imm(left, 0, ""), again)
+	g.place(hashed)
+	g.branch(asm.JNE.Imm(hash, 0, ""), some)
+	g.set(hash, 1) // 0 is no stack
+	g.place(some)
+	g.store(memory{frame, id}, hash, 8)
+
+	g.pointer(asm.R2, id)
+	g.call(asm.FnMapLookupElem, StacksName(s.Frames))
+	g.branch(asm.JNE.Imm(asm.R0, 0, ""), known)
+	g.emit(asm.FnKtimeGetBootNs.Call())
+	g.use(asm.R3, entry)
+	g.emit(asm.Add.Imm(asm.R3, slotEntry))
+	g.store(memory{asm.R3, 8}, asm.R0, 8)
+	g.pointer(asm.R2, id)
+	g.set(asm.R4, 1) // BPF_NOEXIST
+	g.call(asm.FnMapUpdateElem, StacksName(s.Frames))
+	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), known)
+	g.branch(asm.JEq.Imm32(asm.R0, -17, ""), known) // EEXIST: another program was faster
+	full := g.label()
+	g.branch(asm.JEq.Imm32(asm.R0, -7, ""), full) // E2BIG
+	g.count(StackCountsName, 0, stackNoMemory)
+	g.jump(known)
+	g.place(full)
+	g.count(StackCountsName, 0, stackFull)
+	g.place(known)
+}
+
+// mix adds a word to a hash. It changes x.
+func (g *gen) mix(hash, x, prime asm.Register) {
+	g.emit(
+		asm.Xor.Reg(hash, x), asm.Mul.Reg(hash, prime),
+		asm.Mov.Reg(x, hash), asm.RSh.Imm(x, 32), asm.Xor.Reg(hash, x),
+	)
+}
