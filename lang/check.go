@@ -239,6 +239,9 @@ func (c *checker) name(n *ast.IdentifierNode, want *probes.Type) *expr {
 		e.typ.Enum = enum
 		return e
 	}
+	if isStack(n.Value) {
+		return c.stackCall(n.Value, syntax.SpanOf(n), nil)
+	}
 	if e := c.builtin(n.Value); e != nil {
 		return e
 	}
@@ -491,7 +494,7 @@ func (c *checker) comparison(n *ast.BinaryNode) *expr {
 		return nil
 	}
 	ordered := n.Operator != "==" && n.Operator != "!="
-	if ordered && (l.typ.Kind == probes.Bool || l.typ.Kind == probes.GID || l.typ.Kind == tuple) {
+	if ordered && (l.typ.Kind == probes.Bool || l.typ.Kind == probes.GID || l.typ.Kind == tuple || l.typ.Kind == stack) {
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s has no order", describe(l)), "only == and != compare it")
 	}
 	return operation(n.Operator, boolean, l, r)
@@ -678,6 +681,8 @@ func sortOf(t probes.Type) string {
 		return "a tuple"
 	case array:
 		return "a list"
+	case stack:
+		return "a stack"
 	}
 	return "a number"
 }

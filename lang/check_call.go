@@ -76,6 +76,8 @@ func (c *checker) call(n *ast.CallNode) *expr {
 		return c.hasKey(n)
 	case fn == "len":
 		return c.length(n)
+	case isStack(fn):
+		return c.stackCall(fn, at, n.Arguments)
 	case aggregators[fn].usage != "":
 		return c.fail(at, fn+"() is an aggregation, and no value", fmt.Sprintf("it stands alone after a map and =: @x = %s", aggregators[fn].usage))
 	case slices.Contains(statements, fn):
@@ -129,7 +131,7 @@ func (c *checker) argument(fn string, s signature, param byte, n ast.Node) *expr
 	case 'a':
 		ok, want = isNumber(e.typ) || kind == probes.GID, "an address"
 	default:
-		ok, want = kind != tuple && kind != array, "one value"
+		ok, want = kind != tuple && kind != array && kind != stack, "one value"
 	}
 	if !ok && kind != pending {
 		return c.fail(e.span, fmt.Sprintf("%s() wants %s here, and this is %s", fn, want, describe(e)), "write "+s.usage)
@@ -305,7 +307,7 @@ func (c *checker) noStatement(n *ast.CallNode, fn string) {
 	switch {
 	case aggregators[fn].usage != "":
 		c.fail(syntax.SpanOf(n), fn+"() is not kept anywhere", fmt.Sprintf("write @x = %s", aggregators[fn].usage))
-	case known || slices.Contains(onMaps, fn):
+	case known || slices.Contains(onMaps, fn) || isStack(fn):
 		c.fail(syntax.SpanOf(n), fmt.Sprintf("nothing is done with what %s() returns", fn), fmt.Sprintf("print(%s(…)) writes it", fn))
 	default:
 		c.unknownFunction(n, fn)

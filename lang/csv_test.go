@@ -21,4 +21,3 @@ func TestCSV(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
-

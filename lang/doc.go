@@ -74,6 +74,13 @@
 //
 // Two values are no fields: probe is the name of the probe (begin, end, interval:1s), elapsed the time since the program began.
 //
+// kstack and ustack are the stacks of the kernel and of the process at the event, innermost frame first, kstack(5) and ustack(5) at most five
+// frames of them (1 to 127, a literal). They are captured in the kernel, and only where a program uses them. == and != compare stacks, !=
+// nil asks for one; stacks of processes are equal only if they are of one process. Two stacks that differ only below the fifth frame are
+// one key as kstack(5). kstack begins with what is traced: frames of tracing itself are not in it. A stack without frames is absent: the
+// process' in a thread of the kernel, the kernel's where profile meets a process. An event in an interrupt, like nvme:complete_rq, has the stacks of what was interrupted. The kernel finds the frames of a process by frame
+// pointers, so code that is compiled without them hides its callers.
+//
 // (uint8)x is x modulo 2^8, as unsigned; int8 to int64 and uint8 to uint64 are the types, int is int64. Numbers, names of values and
 // booleans, which are 0 and 1, can be cast.
 //
@@ -182,6 +189,13 @@
 // dotted fields are members of an object, and absent is null. Enums are names there too: their numbers would have to be
 // looked up in the headers of the kernel, and differ from one version to another. A value without a name is its number.
 //
+// A stack is printed as in bpftrace, a line for each frame: the function and how many bytes the address is behind its beginning, with the
+// module of the kernel, or the place in the source if the file has line numbers. In JSON it is a list of such strings. Functions of processes
+// have the names of the files that they map, of debug files by build id or .gnu_debuglink, of .gnu_debugdata and of /tmp/perf-PID.map, through
+// the process' own mount namespace; files are opened as soon as they are mapped, so that names are there when process and file are gone.
+// What is not known is an address with the name of what is mapped there. A stack for which there is no room is a key all the same, prints as
+// lost, and is counted; --map-size makes room.
+//
 // # Where it runs
 //
 // What the kernel can do exactly runs there: predicates, keys, values, assignments, aggregations, if. The rest runs in user space, on
@@ -201,7 +215,7 @@
 // Names of fields stand alone, without args. Comparisons do not convert signs, and division by zero is 0 and no fault. ==
 // binds looser than & and |, so flags & 1 == 1 means (flags & 1) == 1. Probes have a group and a name and no type before
 // them. Strings are values: comm == "fio", without str() and strncmp(). retval is ret. There are no pointers, casts to structs,
-// stacks, symbols, while loops and commands of the shell; -p takes the place of cpid. The value of an aggregation can be read without
+// symbols, while loops and commands of the shell; -p takes the place of cpid. The value of an aggregation can be read without
 // a cast. A number is unsigned if all that makes it is; bpftrace's are signed.
 //
 // # How it works
@@ -212,5 +226,5 @@
 // check_infer.go finds the types that the whole program has to agree on. resolve.go finds the probes, dump.go prints the typed tree.
 // The meaning of every operator is in value.go, which folds literals too. plan.go and placement.go divide the typed tree between the kernel and
 // user space: kernelize.go and [trace/lang/codegen] make BPF instructions of the one part, and engine.go and exec.go run the other, whose
-// expressions are lowered to expr's virtual machine. run.go has the whole.
+// expressions are lowered to expr's virtual machine. stack.go has kstack and ustack, and run.go the whole.
 package lang

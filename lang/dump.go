@@ -181,6 +181,8 @@ func (e *expr) untyped() string {
 		return fmt.Sprintf("%s.%d", e.args[0].untyped(), e.index)
 	case opCall:
 		return e.fn + "(" + exprTexts(e.args) + ")"
+	case opStack:
+		return fmt.Sprintf("%s(%d)", e.fn, e.index)
 	case opElement, opElapsed, opNow:
 		return e.op
 	case opSlot:
@@ -228,6 +230,8 @@ func kindText(t probes.Type) string {
 		return "tuple"
 	case array:
 		return "list"
+	case stack:
+		return "stack"
 	}
 	text := fmt.Sprintf("u%d", t.Size)
 	if t.Kind == probes.Int {

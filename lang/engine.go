@@ -88,6 +88,8 @@ func leaf(e *expr) func(*scope) any {
 			}
 			return v
 		}
+	case opStack:
+		return func(sc *scope) any { return sc.stack(e.stackUse()) }
 	case opNow:
 		return func(sc *scope) any { return sc.machine.now() }
 	case opElapsed:

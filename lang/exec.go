@@ -14,10 +14,20 @@ type scope struct {
 	event   event // nil in begin, end and interval clauses
 	vars    []any // by variable.index; nil is absent
 	machine *machine
+	// stacks tells which values of the record are numbers of stacks.
+	stacks map[stackUse]int
 }
 
 func (sc *scope) field(f *probes.Field) any {
 	v, ok := sc.event.Get(f)
+	if !ok {
+		return nil
+	}
+	return v
+}
+
+func (sc *scope) stack(use stackUse) any {
+	v, ok := sc.event.(record).Value(sc.stacks[use])
 	if !ok {
 		return nil
 	}
@@ -383,7 +393,7 @@ func (c *bodyCompiler) call(s *callStmt) step {
 		case s.fn == "delete":
 			return false, sc.machine.stores[s.m].remove(k)
 		case s.fn == "printf":
-			return false, sc.machine.printer.Text(s.format.append(nil, values))
+			return false, sc.machine.printer.Text(s.format.append(nil, sc.machine.printer.presentableArgs(s.args, values)))
 		case s.m != nil:
 			return false, sc.machine.printElement(s.m, k)
 		}

@@ -108,7 +108,8 @@ func names(probe *probes.Probe, spans []codegen.Span) []string {
 }
 
 func (p *Plan) explainMaps(w io.Writer) error {
-	if len(p.program.maps) == 0 {
+	space := p.stackSpace()
+	if len(p.program.maps)+len(space.Frames) == 0 {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
@@ -121,6 +122,12 @@ func (p *Plan) explainMaps(w io.Writer) error {
 		}
 		fmt.Fprintf(t, "  %s\t%s\tkernel: %s, %s, %s\n", m.name, cmp.Or(m.fn, "scalar"), k.kind(), entriesOf(k.code.Entries),
 			appendSize(nil, roundBytes(p.bytes(k))))
+	}
+	for _, n := range space.Frames {
+		fmt.Fprintf(t, "  stacks\tup to %d frames\tkernel: hash, %s, %s\n", n, entriesOf(p.stackEntries(n)), appendSize(nil, roundBytes(p.storeBytes(n))))
+	}
+	if len(space.Frames) > 0 {
+		fmt.Fprintf(t, "  \tcaptured in\tkernel: per-CPU array, %s\n", appendSize(nil, roundBytes(uint64(p.options.CPUs*codegen.StackSlotsSize))))
 	}
 	return t.Flush()
 }

@@ -9,8 +9,7 @@ import (
 
 const (
 	listed     = "fields have names, and trace -lv lists them"
-	symbols    = "the probes at hand have no addresses of code"
-	noStacks   = "the probes at hand capture no stacks"
+	noSymbols  = "the probes at hand have no addresses of code"
 	noPointers = "there are no pointers to follow: a field holds the value itself"
 	noCommands = "trace observes, and changes nothing"
 	perUser    = "the user is uid, a number"
@@ -24,13 +23,11 @@ var foreignWords = map[string]string{
 	"curtask":  "the thread is tid, and its process pid",
 	"func":     "the event is probe",
 	"gid":      perUser,
-	"kstack":   noStacks,
 	"numaid":   "the CPU is cpu",
 	"ppid":     "the process is pid",
 	"rand":     "there are no random numbers",
 	"retval":   "what a function returned is ret",
 	"username": perUser,
-	"ustack":   noStacks,
 	"walltime": `strftime("%H:%M:%S", nsecs) is the time of day`,
 }
 
@@ -59,10 +56,9 @@ var foreignFunctions = map[string]string{
 	"cgroupid":    "the field cgroup is a number",
 	"errorf":      "write printf(…)",
 	"histogram":   "write @x = hist(x)",
-	"kaddr":       symbols,
+	"kaddr":       noSymbols,
 	"kptr":        noPointers,
-	"kstack":      noStacks,
-	"ksym":        symbols,
+	"ksym":        noSymbols,
 	"macaddr":     "the probes at hand have no such addresses",
 	"mean":        "write @x = avg(x)",
 	"nsecs":       "nsecs stands without brackets",
@@ -74,7 +70,7 @@ var foreignFunctions = map[string]string{
 	"reg":         listed,
 	"signal":      noCommands,
 	"sizeof":      noPointers,
-	"stack_len":   noStacks,
+	"stack_len":   "kstack(5) has at most five frames",
 	"str":         "a field that holds a string is one",
 	"strcmp":      `strings compare: comm == "fio"`,
 	"strcontains": `write s contains "part"`,
@@ -84,10 +80,9 @@ var foreignFunctions = map[string]string{
 	"strstr":      `write indexOf(s, "part")`,
 	"system":      noCommands,
 	"tseries":     "write @x = rate() in one clause, and print(@x) in interval:1s",
-	"uaddr":       symbols,
+	"uaddr":       noSymbols,
 	"unwatch":     noCommands,
 	"uptr":        noPointers,
-	"ustack":      noStacks,
-	"usym":        symbols,
+	"usym":        noSymbols,
 	"warnf":       "write printf(…)",
 }

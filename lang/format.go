@@ -149,7 +149,7 @@ func conversionsOf(e *expr) (letters, help string) {
 		}
 		return "diuxXopct", numberHelp(e.typ.Unit)
 	}
-	return "st", "write %t" // a tuple or a list
+	return "st", "write %t" // a tuple, a list or a stack
 }
 
 func numberHelp(u probes.Unit) string {

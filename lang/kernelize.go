@@ -54,6 +54,9 @@ func (k *kernelizer) expr(e *expr) (*codegen.Expr, *obstacle) {
 		}
 		out.Op, out.Var = codegen.OpVar, k.vars+e.variable.index
 		return out, nil
+	case opStack:
+		out.Op, out.Stack = codegen.OpStack, &codegen.Stack{User: e.fn == "ustack", Frames: e.index}
+		return out, nil
 	case opElapsed:
 		now := &expr{op: opField, field: e.field, typ: e.typ}
 		start := &expr{op: opLit, typ: e.typ, val: k.plan.options.Started}
@@ -316,7 +319,7 @@ func (k *kernelizer) update(s *updateStmt) (codegen.Stmt, *obstacle) {
 	return out, why
 }
 
-// record sends what statements in user space need: fields, and what only the kernel knows, variables and maps.
+// record sends what statements in user space need: fields, and what only the kernel knows, variables, stacks and maps.
 func (k *kernelizer) record(in []stmt) (codegen.Stmt, *obstacle) {
 	s := &site{part: k.part}
 	var slots []*expr
@@ -355,10 +358,10 @@ func (k *kernelizer) withSlots(call *callStmt, replace func(*expr) *expr) *callS
 	return &out
 }
 
-// rewrite replaces variables and reads of maps, the outermost ones.
+// rewrite replaces variables, stacks and reads of maps, the outermost ones.
 func rewrite(e *expr, replace func(*expr) *expr) *expr {
 	switch {
-	case e.op == opVar, e.op == opLookup, e.op == opHasKey, e.op == opMember && e.args[0].op == opLookup:
+	case e.op == opVar, e.op == opStack, e.op == opLookup, e.op == opHasKey, e.op == opMember && e.args[0].op == opLookup:
 		return replace(e)
 	case len(e.args) == 0:
 		return e

@@ -71,7 +71,7 @@ func (p *Plan) bytes(m *kernelMap) uint64 {
 
 // MapBytes is what all maps take in the kernel.
 func (p *Plan) MapBytes() uint64 {
-	var n uint64
+	n := p.stackBytes()
 	for _, m := range p.maps {
 		n += p.bytes(m)
 	}

@@ -35,6 +35,9 @@ func (p *Printer) Map(m *mapInfo, entries []entry, o mapOptions) error {
 		entries = []entry{m.newEntry(nil)}
 	}
 	entries = m.sort(entries, o)
+	for i, e := range entries {
+		entries[i].key, entries[i].value = p.presentableRow(m.key, e.key), p.presentableRow(m.value, e.value)
+	}
 	switch p.format {
 	case JSON:
 		return p.mapJSON(m, entries, o)
@@ -61,6 +64,7 @@ func (p *Printer) Map(m *mapInfo, entries []entry, o mapOptions) error {
 // Element writes the value of one entry, of print(@m[key]).
 func (p *Printer) Element(m *mapInfo, e entry, elapsed time.Duration) error {
 	o := mapOptions{elapsed: elapsed}
+	e.value = p.presentableRow(m.value, e.value)
 	if p.format != JSON {
 		p.line = m.appendText(p.line[:0], e, o)
 		return p.endLine()

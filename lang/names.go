@@ -112,4 +112,4 @@ func distance(a, b string) int {
 }
 
 // builtins are the values that are no fields.
-var builtins = []string{"elapsed", "probe"}
+var builtins = []string{"elapsed", "kstack", "probe", "ustack"}

@@ -53,6 +53,7 @@ type Plan struct {
 	requests []probes.Request
 	codes    []*codegen.Code // of the requests
 	sites    []*site         // by the ID of the record
+	tracing  []string        // functions by which kernel stacks are cut
 }
 
 // part is a body and where it runs.
@@ -86,6 +87,8 @@ type site struct {
 	pred   *expr
 	stmts  []stmt
 	prints bool
+	// stacks tells which value of the record is the number of a stack.
+	stacks map[stackUse]int
 	// shadow records are for the second run of a comparison.
 	shadow bool
 }
@@ -118,10 +121,11 @@ func NewPlan(p *Program, o PlanOptions) (*Plan, error) {
 
 // generate makes the code of every probe. It returns true if a body did not fit and was moved to user space.
 func (p *Plan) generate() (again bool, err error) {
-	p.requests, p.codes, p.sites = nil, nil, nil
+	p.requests, p.codes, p.sites, p.tracing = nil, nil, nil, nil
 	for _, r := range p.program.requests() {
 		code := codegen.Program{
 			Stack: maxStack, CmpXchg: p.comparesAndExchanges(), Ring: probes.RingName, Prefix: "t", Stops: p.stops(),
+			Cut: p.cutOf(r.Probe),
 		}
 		if p.options.StackLeft != nil {
 			if code.Stack, err = p.options.StackLeft(r.Probe); err != nil {
@@ -196,14 +200,15 @@ func (p *Program) requests() []probes.Request {
 	return reqs
 }
 
-// comparesAndExchanges asks the kernel only if some map wants to know.
+// comparesAndExchanges asks the kernel only if some map or stack wants to know.
 func (p *Plan) comparesAndExchanges() bool {
+	wanted := len(p.allStacks()) > 0
 	for m := range p.maps {
 		if m.agg != nil && (m.agg.Func == codegen.Min || m.agg.Func == codegen.Max) {
-			return p.options.CompareExchange != nil && p.options.CompareExchange()
+			wanted = true
 		}
 	}
-	return false
+	return wanted && p.options.CompareExchange != nil && p.options.CompareExchange()
 }
 
 // maxStack is the limit of the kernel on the stack of a BPF program.
@@ -259,7 +264,8 @@ func (p *Plan) clause(b *part, code *codegen.Program) codegen.Clause {
 	for _, c := range b.user {
 		rest.pred = conjoin(rest.pred, c.e)
 	}
-	out.Body = []codegen.Stmt{p.emit(rest, b.readByUser(), nil, l)}
+	left := b.leftToUser()
+	out.Body = []codegen.Stmt{p.emit(rest, left.fields(), rest.withStacks(left.stacks()), l)}
 	return out
 }
 
@@ -279,16 +285,18 @@ func (p *Plan) shadow(probe *probes.Probe, parts []*part) codegen.Clause {
 		}
 	}
 	s := &site{part: &part{body: &body{probe: probe}}, shadow: true}
-	return codegen.Clause{Source: "compare", Body: []codegen.Stmt{p.emit(s, slices.Collect(maps.Keys(fields)), nil, nil)}}
+	values := s.withStacks(stacksOf(parts))
+	l := &kernelizer{plan: p, code: &codegen.Program{}}
+	return codegen.Clause{Source: "compare", Body: []codegen.Stmt{p.emit(s, slices.Collect(maps.Keys(fields)), values, l)}}
 }
 
-// readByUser are the fields that user space reads of a body that it runs.
-func (b *part) readByUser() []*probes.Field {
+// leftToUser is what user space does of a body that it runs.
+func (b *part) leftToUser() *part {
 	rest := &part{body: &body{probe: b.probe, stmts: b.stmts, prints: b.prints}}
 	for _, c := range b.user {
 		rest.pred = conjoin(rest.pred, c.e)
 	}
-	return rest.fields()
+	return rest
 }
 
 // emit makes the record of a site, with fields of the event and values that the kernel computes.
@@ -298,7 +306,9 @@ func (p *Plan) emit(s *site, fields []*probes.Field, values []*expr, l *kerneliz
 	})
 	types := make([]probes.Type, len(values))
 	for i, v := range values {
-		types[i] = v.typ
+		if types[i] = v.typ; v.typ.Kind == stack {
+			types[i] = natural64
+		}
 	}
 	s.layout = probes.NewLayout(len(p.sites), s.part.probe, fields, types)
 	p.sites = append(p.sites, s)

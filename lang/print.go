@@ -55,6 +55,7 @@ type Printer struct {
 	w      io.Writer
 	format Format
 	boot   time.Time
+	stacks *stackStore // nil if the program captures none
 	line   []byte
 	// objects are the JSON objects of the events seen so far.
 	objects map[*probes.Probe][]member
@@ -119,6 +120,7 @@ func (p *Printer) text(what string, b []byte) error {
 
 // Value writes the value v of e, of print(e).
 func (p *Printer) Value(e *expr, v any) error {
+	v = p.presentable(e.typ, e.elems, v)
 	if p.format != JSON {
 		p.line = appendShown(p.line[:0], e.typ, e.elems, v)
 		return p.endLine()
@@ -176,6 +178,8 @@ func appendShown(b []byte, t probes.Type, elems []probes.Type, v any) []byte {
 	switch v := v.(type) {
 	case nil:
 		return append(b, '-')
+	case frames:
+		return appendFrames(b, v)
 	case []any:
 		if t.Kind == tuple {
 			return append(appendElements(append(b, '('), elems, v, ", ", appendShown), ')')
@@ -410,6 +414,8 @@ func appendJSON(b []byte, t probes.Type, elems []probes.Type, v any) []byte {
 	switch v := v.(type) {
 	case nil:
 		return append(b, "null"...)
+	case frames:
+		return appendFramesJSON(b, v)
 	case []any:
 		return append(appendElements(append(b, '['), elems, v, ",", appendJSON), ']')
 	}

@@ -41,6 +41,7 @@ type Run struct {
 	machine *machine
 	shadow  *machine // nil but in a comparison
 	kernel  map[string]*ebpf.Map
+	stacks  *stackStore // nil if the program captures none
 	sites   []*siteRun
 	bodies  map[*probes.Probe][]*siteRun // whole, for the shadow and for recorded events
 	moments map[*Clause]*block           // begin, end and interval clauses
@@ -53,6 +54,7 @@ type siteRun struct {
 	pred   *evaluator // nil: passes
 	block  *block
 	shadow bool
+	stacks map[stackUse]int
 	scope  scope // of one event after the other
 }
 
@@ -70,6 +72,9 @@ func (r *Run) start(o RunOptions) error {
 	if err := r.createMaps(); err != nil {
 		return err
 	}
+	if err := r.openStacks(); err != nil {
+		return err
+	}
 	r.machine = r.newMachine(o, o.Printer, r.store)
 	if r.plan.options.Compare {
 		r.shadow = r.newMachine(o, o.Shadow, func(m *mapInfo) mapStore { return r.plan.userStore(m) })
@@ -78,6 +83,7 @@ func (r *Run) start(o RunOptions) error {
 }
 
 func (r *Run) newMachine(o RunOptions, printer *Printer, store func(*mapInfo) mapStore) *machine {
+	printer.stacks = r.stacks
 	stores := map[*mapInfo]mapStore{}
 	for _, m := range r.plan.program.maps {
 		stores[m] = store(m)
@@ -117,7 +123,7 @@ func (r *Run) createMaps() error {
 	for _, c := range r.plan.codes {
 		used = append(used, c.Maps...)
 	}
-	for _, spec := range codegen.MapSpecs(all, used) {
+	for _, spec := range append(codegen.MapSpecs(all, used), r.plan.stackSpace().Specs()...) {
 		m, err := ebpf.NewMap(spec)
 		if err != nil {
 			return fmt.Errorf("map %s of %d entries: %w (--map-size sets the number of entries)", spec.Name, spec.MaxEntries, err)
@@ -134,7 +140,7 @@ func (r *Run) compile() error {
 		if err != nil {
 			return err
 		}
-		run.shadow = s.shadow
+		run.shadow, run.stacks = s.shadow, s.stacks
 		r.sites = append(r.sites, run)
 	}
 	if r.shadow != nil || r.plan.options.Recorded {
@@ -177,7 +183,7 @@ func (r *Run) Maps() map[string]*ebpf.Map { return r.kernel }
 
 // Close releases the maps.
 func (r *Run) Close() error {
-	var errs []error
+	errs := []error{r.stacks.close()}
 	for _, m := range r.kernel {
 		errs = append(errs, m.Close())
 	}
@@ -271,12 +277,12 @@ func (r *Run) Event(e *probes.Event) (bool, error) {
 	defer r.mu.Unlock()
 	s := r.sites[e.Layout().ID]
 	if s.shadow {
-		return false, r.follow(e)
+		return false, r.follow(s, e)
 	}
 	if r.machine.stopped {
 		return false, nil
 	}
-	passed, err := s.run(r.machine, e)
+	passed, err := s.run(r.machine, e, s.stacks)
 	if !passed {
 		r.rejected[e.Probe]++
 	}
@@ -291,7 +297,7 @@ func (r *Run) Replay(e *probes.Event, passed func() error) error {
 		if r.machine.stopped {
 			break
 		}
-		ok, err := s.run(r.machine, e)
+		ok, err := s.run(r.machine, e, nil)
 		if err != nil {
 			return err
 		}
@@ -306,21 +312,21 @@ func (r *Run) Replay(e *probes.Event, passed func() error) error {
 }
 
 // follow runs the whole program on an event in the second machine.
-func (r *Run) follow(e *probes.Event) error {
+func (r *Run) follow(record *siteRun, e *probes.Event) error {
 	for _, s := range r.bodies[e.Probe] {
 		if r.shadow.stopped {
 			break
 		}
-		if _, err := s.run(r.shadow, e); err != nil {
+		if _, err := s.run(r.shadow, e, record.stacks); err != nil {
 			return fmt.Errorf("second run: %w", err)
 		}
 	}
 	return nil
 }
 
-func (s *siteRun) run(m *machine, e *probes.Event) (bool, error) {
+func (s *siteRun) run(m *machine, e *probes.Event, stacks map[stackUse]int) (bool, error) {
 	sc := &s.scope
-	sc.event, sc.machine = e, m
+	sc.event, sc.machine, sc.stacks = e, m, stacks
 	if s.pred != nil {
 		v, err := s.pred.eval(sc)
 		if err != nil || v != true {

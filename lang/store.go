@@ -210,7 +210,7 @@ func zeroOf(t probes.Type, elems []probes.Type) any {
 	switch t.Kind {
 	case probes.Int:
 		return int64(0)
-	case probes.Uint:
+	case probes.Uint, stack:
 		return uint64(0)
 	case probes.Bool:
 		return false

@@ -28,7 +28,7 @@ type expr struct {
 	variable *variable     // of opVar
 	m        *mapInfo      // of opLookup, opHasKey, opLen
 	index    int           // of opMember and opSlot; of opCast the number of bits
-	fn       string        // of opCall
+	fn       string        // of opCall and opStack
 	span     syntax.Span
 }
 
@@ -54,6 +54,7 @@ const (
 	opElement = "#"       // the element in the predicate of such a function
 	opElapsed = "elapsed" // nsecs since the program began; field is the nsecs of the event, if there is one
 	opSlot    = "slot"    // value number index of the record: made by the planner for what the kernel has computed
+	opStack   = "stack"   // kstack or ustack in fn, of index frames
 	opNow     = "now"     // nsecs in begin, end and interval clauses, where no event tells it
 )
 
@@ -61,6 +62,7 @@ const (
 const (
 	tuple   probes.Kind = 100 + iota // has elems
 	array                            // has the one type of its elements in elems
+	stack                            // the frames of one, held as the number that stands for them, a uint64
 	pending                          // not known yet: only while types are inferred
 )
 

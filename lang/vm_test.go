@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"trace/probes"
 )
@@ -82,12 +81,6 @@ func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text strin
 	}
 }
 
-func now() uint64 {
-	var since unix.Timespec
-	unix.ClockGettime(unix.CLOCK_BOOTTIME, &since)
-	return uint64(since.Nano())
-}
-
 // constructs uses everything that runs in the kernel, on a number of the probe's own if it has one.
 func constructs(p *probes.Probe) string {
 	number := "nsecs"
@@ -111,6 +104,9 @@ func constructs(p *probes.Probe) string {
 	@after = count()
 }`,
 		`P { @cast[(int8)X, (uint16)X, X == nil, X ?? 1, X > 5 ? 1 : 2, elapsed > 1s] = count(); printf("%d %s %d\n", X, comm, @n[comm]) }`,
+		`P { @k[kstack, ustack(5)] = count(); @u[comm] = ustack; $s = kstack(3); @same[$s == kstack(3)] = count() }`,
+		`P / kstack != nil || ustack(2) == nil / { printf("%s %s\n", kstack(2), ustack(127)); @last[tid] = kstack }`,
+		`P / kstack == @last[tid] / { @again = count() }`,
 		`P / @set[tid] > 0 / { @late = count() }`,
 		`P / pid == 4000000000 / { printf("nobody\n"); exit() }`,
 	}

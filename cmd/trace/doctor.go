@@ -12,6 +12,7 @@ import (
 
 	"trace/lang"
 	"trace/probes"
+	"trace/probes/symbols"
 )
 
 // doctorCommand tells what can be traced on this machine.
@@ -78,10 +79,19 @@ func diagnose(btf []string) (diagnosis, error) {
 	for _, f := range host.Facts() {
 		d.Host = append(d.Host, hostFact(f))
 	}
+	d.Host = append(d.Host, stackFact())
 	for _, p := range catalog.Probes() {
 		d.Probes = append(d.Probes, diagnoseProbe(host.Status(p)))
 	}
 	return d, nil
+}
+
+// stackFact tells whether stacks of the kernel have names here.
+func stackFact() hostFact {
+	if err := symbols.CheckKernel(); err != nil {
+		return hostFact{Name: "kstack", Value: err.Error()}
+	}
+	return hostFact{Name: "kstack", Value: "names by /proc/kallsyms", OK: true}
 }
 
 func diagnoseProbe(st probes.Status) probeDiagnosis {

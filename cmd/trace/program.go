@@ -316,6 +316,9 @@ func (t *tracer) tellAttached(session *probes.Session, took time.Duration) {
 	for _, err := range session.Skipped() {
 		t.note("without %v", err)
 	}
+	if err := t.exec.StacksUnwatched(); err != nil {
+		t.note("stacks of processes that have ended by then are printed without names: %v (it needs CAP_PERFMON, on Debian CAP_SYS_ADMIN)", err)
+	}
 	if t.quiet || t.live != nil {
 		return
 	}

@@ -1,0 +1,365 @@
+package lang
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/codegen"
+	"trace/lang/syntax"
+	"trace/probes"
+	"trace/probes/symbols"
+)
+
+// This file is kstack and ustack. A program knows a stack by its number (see codegen.Stack); only what prints one looks for the frames
+// behind it and for their names.
+
+// stackUse is what a program captures: kstack(n) or ustack(n).
+type stackUse struct {
+	word   string
+	frames int
+}
+
+func isStack(word string) bool { return word == "kstack" || word == "ustack" }
+
+// stackCall types kstack, ustack and kstack(n), ustack(n).
+func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *expr {
+	frames := int64(codegen.MaxFrames)
+	switch {
+	case c.probe == nil:
+		return c.fail(at, fmt.Sprintf("%s has no event, and so no %s", c.clause.kind, word), "stacks are captured in the clauses of probes")
+	case len(args) > 1:
+		return c.fail(at, fmt.Sprintf("%s() has %s", word, argumentCount(len(args))), fmt.Sprintf("write %s, or %[1]s(5) for five frames", word))
+	case len(args) == 1:
+		var ok bool
+		if frames, ok = c.constant(args[0], "how many frames "+word+"() captures", 1, codegen.MaxFrames); !ok {
+			return nil
+		}
+	}
+	return &expr{op: opStack, fn: word, index: int(frames), typ: probes.Type{Kind: stack, Size: 8}, optional: true}
+}
+
+func (e *expr) stackUse() stackUse { return stackUse{e.fn, e.index} }
+
+// stacks that the body captures, each once.
+func (b *part) stacks() []*expr {
+	found := map[stackUse]*expr{}
+	b.walkExprs(func(e *expr) {
+		if e.op == opStack {
+			found[e.stackUse()] = e
+		}
+	})
+	return inOrder(found)
+}
+
+func inOrder(found map[stackUse]*expr) []*expr {
+	return slices.SortedFunc(maps.Values(found), func(a, b *expr) int {
+		return cmp.Or(cmp.Compare(a.fn, b.fn), cmp.Compare(a.index, b.index))
+	})
+}
+
+// allStacks are those of the whole program.
+func (p *Plan) allStacks() []*expr { return stacksOf(p.parts) }
+
+// withStacks notes that a record of the site has these stacks as its first values.
+func (s *site) withStacks(all []*expr) []*expr {
+	s.stacks = map[stackUse]int{}
+	for i, e := range all {
+		s.stacks[e.stackUse()] = i
+	}
+	return all
+}
+
+func stacksOf(parts []*part) []*expr {
+	found := map[stackUse]*expr{}
+	for _, b := range parts {
+		for _, e := range b.stacks() {
+			found[e.stackUse()] = e
+		}
+	}
+	return inOrder(found)
+}
+
+// captures tells whether the program captures stacks of the kernel, or of processes.
+func (p *Plan) captures(word string) bool {
+	return slices.ContainsFunc(p.allStacks(), func(e *expr) bool { return e.fn == word })
+}
+
+// cutOf returns what kernel stacks of a probe are cut by, and notes the functions for the run.
+func (p *Plan) cutOf(probe *probes.Probe) codegen.Cut {
+	if !p.captures("kstack") {
+		return codegen.Cut{}
+	}
+	functions, through := probe.Tracing()
+	cut := codegen.Cut{Offset: rangeSize * len(p.tracing), Ranges: len(functions), Through: through}
+	p.tracing = append(p.tracing, functions...)
+	return cut
+}
+
+// rangeSize is a pair of numbers, an address and a size.
+const rangeSize = 16
+
+// stackSpace is what the maps of stacks need.
+func (p *Plan) stackSpace() codegen.StackSpace {
+	s := codegen.StackSpace{Ranges: len(p.tracing), Entries: p.stackEntries}
+	for _, e := range p.allStacks() {
+		if !slices.Contains(s.Frames, e.index) {
+			s.Frames = append(s.Frames, e.index)
+		}
+	}
+	slices.Sort(s.Frames)
+	return s
+}
+
+// stackEntries is how many different stacks of so many frames there is room for: 16 MiB, unless the user says how many.
+func (p *Plan) stackEntries(frames int) uint32 {
+	const budget, most = 16 << 20, 65536
+	return cmp.Or(p.options.MapEntries, uint32(min(budget/(codegen.StackEntrySize(frames)+stackOverhead), most)))
+}
+
+const stackOverhead = 8 + entryOverhead
+
+// stackBytes is what stacks take in the kernel.
+func (p *Plan) stackBytes() uint64 {
+	space := p.stackSpace()
+	if len(space.Frames) == 0 {
+		return 0
+	}
+	bytes := uint64(p.options.CPUs * codegen.StackSlotsSize)
+	for _, n := range space.Frames {
+		bytes += p.storeBytes(n)
+	}
+	return bytes
+}
+
+func (p *Plan) storeBytes(frames int) uint64 {
+	return uint64(p.stackEntries(frames)) * uint64(codegen.StackEntrySize(frames)+stackOverhead)
+}
+
+// stackStore finds the frames of stacks, and their names. One goroutine at a time may use it.
+type stackStore struct {
+	maps      []*ebpf.Map
+	counts    *ebpf.Map
+	kernel    *symbols.Kernel
+	processes *symbols.Processes
+	// found are stacks that were looked for, as long as they are not too many.
+	found map[uint64]frames
+}
+
+// maxFound bounds what is kept of stacks that were printed.
+const maxFound = 4096
+
+// frames are those of a stack as they are printed, the innermost first.
+type frames []string
+
+// lostFrames are those of a stack for which there was no room.
+var lostFrames = frames{"(lost: no room for more stacks)"}
+
+// openStacks prepares what the stacks of a plan need, before its programs are loaded.
+func (r *Run) openStacks() (err error) {
+	space := r.plan.stackSpace()
+	if len(space.Frames) == 0 {
+		return nil
+	}
+	s := &stackStore{counts: r.kernel[codegen.StackCountsName], found: map[uint64]frames{}}
+	r.stacks = s
+	for _, n := range space.Frames {
+		s.maps = append(s.maps, r.kernel[codegen.StacksName(n)])
+	}
+	if r.plan.captures("kstack") {
+		if s.kernel, err = symbols.OpenKernel(); err != nil {
+			return fmt.Errorf("kstack: %w", err)
+		}
+		if err := r.putCuts(); err != nil {
+			return err
+		}
+	}
+	if r.plan.captures("ustack") {
+		if s.processes, err = symbols.OpenProcesses(); err != nil {
+			return fmt.Errorf("ustack: %w", err)
+		}
+	}
+	return nil
+}
+
+// putCuts tells the programs where the functions are that stand between them and what is traced.
+func (r *Run) putCuts() error {
+	cuts := r.kernel[codegen.StackCutsName]
+	value := make([]byte, cuts.ValueSize())
+	for i, name := range r.plan.tracing {
+		from, size := r.stacks.kernel.Range(name)
+		binary.NativeEndian.PutUint64(value[rangeSize*i:], from)
+		binary.NativeEndian.PutUint64(value[rangeSize*i+8:], size)
+	}
+	if err := cuts.Put(uint32(0), value); err != nil {
+		return fmt.Errorf("%s: %w", codegen.StackCutsName, err)
+	}
+	return nil
+}
+
+func (s *stackStore) close() error {
+	if s == nil || s.processes == nil {
+		return nil
+	}
+	return s.processes.Close()
+}
+
+// frames returns those of a stack by its number.
+func (s *stackStore) frames(number uint64) frames {
+	if known, ok := s.found[number]; ok {
+		return known
+	}
+	found := s.find(number)
+	if len(s.found) >= maxFound {
+		clear(s.found)
+	}
+	s.found[number] = found
+	return found
+}
+
+func (s *stackStore) find(number uint64) frames {
+	for _, m := range s.maps {
+		raw, err := m.LookupBytes(number)
+		if err != nil || raw == nil {
+			continue
+		}
+		header := codegen.StackHeader{PID: binary.NativeEndian.Uint64(raw), Nsecs: binary.NativeEndian.Uint64(raw[8:])}
+		var addresses []uint64
+		for raw = raw[16:]; len(raw) > 0; raw = raw[8:] {
+			if a := binary.NativeEndian.Uint64(raw); a != 0 {
+				addresses = append(addresses, a)
+			}
+		}
+		return s.named(header, addresses)
+	}
+	return lostFrames
+}
+
+func (s *stackStore) named(h codegen.StackHeader, addresses []uint64) frames {
+	var list []symbols.Frame
+	if h.PID == 0 {
+		list = s.kernel.Frames(addresses)
+	} else {
+		list = s.processes.Frames(int(h.PID), h.Nsecs, addresses)
+	}
+	out := make(frames, len(list))
+	for i, f := range list {
+		out[i] = f.String()
+	}
+	return out
+}
+
+// StacksUnwatched is why names are not known for stacks of processes that have ended, nil if they are.
+func (r *Run) StacksUnwatched() error {
+	if r.stacks == nil || r.stacks.processes == nil {
+		return nil
+	}
+	return r.stacks.processes.Unwatched()
+}
+
+// StackLosses are stacks that are not what they should be.
+type StackLosses struct {
+	codegen.StackCounters
+	// Mappings are notes of the kernel about what processes map that were lost: frames may be without names for it.
+	Mappings uint64
+}
+
+// StackLosses of the run.
+func (r *Run) StackLosses() (l StackLosses, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stacks == nil {
+		return l, nil
+	}
+	var cpus []codegen.StackCounters
+	if err := r.stacks.counts.Lookup(uint32(0), &cpus); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return l, fmt.Errorf("counters of stacks: %w", err)
+	}
+	for _, c := range cpus {
+		l.Full += c.Full
+		l.NoMemory += c.NoMemory
+		l.Busy += c.Busy
+		l.Failed += c.Failed
+	}
+	if r.stacks.processes != nil {
+		l.Mappings = r.stacks.processes.Lost()
+	}
+	return l, nil
+}
+
+// presentable replaces the numbers of stacks by their frames.
+func (p *Printer) presentable(t probes.Type, elems []probes.Type, v any) any {
+	switch {
+	case v == nil:
+		return nil
+	case t.Kind == stack && v == uint64(0): // a map has no such key
+		return nil
+	case t.Kind == stack && p.stacks != nil:
+		return p.stacks.frames(v.(uint64))
+	case t.Kind == tuple && slices.ContainsFunc(elems, func(e probes.Type) bool { return e.Kind == stack }):
+		values := slices.Clone(v.([]any))
+		for i := range values {
+			values[i] = p.presentable(elems[i], nil, values[i])
+		}
+		return values
+	}
+	return v
+}
+
+// presentableRow does so for the columns of a key or a value.
+func (p *Printer) presentableRow(columns []column, values []any) []any {
+	var out []any
+	for i, c := range columns {
+		if c.typ.Kind != stack {
+			continue
+		}
+		if out == nil {
+			out = slices.Clone(values)
+		}
+		out[i] = p.presentable(c.typ, nil, values[i])
+	}
+	if out == nil {
+		return values
+	}
+	return out
+}
+
+// presentableArgs does so for the arguments of printf.
+func (p *Printer) presentableArgs(args []*expr, values []any) []any {
+	out := values
+	for i, a := range args {
+		if v := p.presentable(a.typ, a.elems, values[i]); a.typ.Kind == stack || a.typ.Kind == tuple {
+			if &out[0] == &values[0] {
+				out = slices.Clone(values)
+			}
+			out[i] = v
+		}
+	}
+	return out
+}
+
+// appendFrames appends frames as bpftrace prints them: each in a line of its own, after the line that is begun.
+func appendFrames(b []byte, all frames) []byte {
+	b = append(b, '\n')
+	for _, f := range all {
+		b = append(append(append(b, "    "...), f...), '\n')
+	}
+	return b
+}
+
+func appendFramesJSON(b []byte, all frames) []byte {
+	b = append(b, '[')
+	for i, f := range all {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSONString(b, f)
+	}
+	return append(b, ']')
+}

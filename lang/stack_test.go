@@ -1,0 +1,242 @@
+package lang
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"trace/lang/codegen"
+	"trace/lang/codegen/bpftest"
+	"trace/probes"
+	"trace/probes/symbols"
+)
+
+// values are what the kernel has put into a record.
+type values struct {
+	table
+	list []any
+}
+
+func (v values) Value(i int) (any, bool) { return v.list[i], v.list[i] != nil }
+
+// TestStackOutput prints stacks in each place where a value can be.
+func TestStackOutput(t *testing.T) {
+	const program = `nvme:complete_rq {
+	@k[kstack, ctrl] = count(); @v[ctrl] = ustack(2); @t = (kstack, 1); @none[ctrl] = kstack == nil
+	printf("%s|%s|%t\n", kstack, ustack(2), ustack(3)); print(kstack); print((ustack(2), ustack(3))); print(@v[ctrl]); print(@v["other"])
+	$s = kstack; if ($s == kstack && $s != ustack(2)) { print($s) }
+}`
+	for _, test := range []struct {
+		format Format
+		want   string
+	}{
+		{Text, `
+    a+1
+    b+2 [mod]
+|
+    main+3 x.c:4
+|-
+
+    a+1
+    b+2 [mod]
+
+(
+    main+3 x.c:4
+, -)
+
+    main+3 x.c:4
+
+-
+
+    a+1
+    b+2 [mod]
+
+@k[
+    a+1
+    b+2 [mod]
+, nvme0]: 1
+@v[nvme0]: 
+    main+3 x.c:4
+
+@t: (
+    a+1
+    b+2 [mod]
+, 1)
+@none[nvme0]: false
+`}, {JSON, `{"type":"printf","text":"\u000a    a+1\u000a    b+2 [mod]\u000a|\u000a    main+3 x.c:4\u000a|-\u000a"}
+{"type":"value","value":["a+1","b+2 [mod]"]}
+{"type":"value","value":[["main+3 x.c:4"],null]}
+{"type":"value","value":["main+3 x.c:4"]}
+{"type":"value","value":null}
+{"type":"value","value":["a+1","b+2 [mod]"]}
+{"type":"map","name":"@k","fn":"count","entries":[{"key":[["a+1","b+2 [mod]"],"nvme0"],"value":1}]}
+{"type":"map","name":"@v","entries":[{"key":["nvme0"],"value":["main+3 x.c:4"]}]}
+{"type":"map","name":"@t","entries":[{"key":[],"value":[["a+1","b+2 [mod]"],1]}]}
+{"type":"map","name":"@none","entries":[{"key":["nvme0"],"value":false}]}
+`},
+	} {
+		r := startRun(t, program)
+		r.printer.format = test.format
+		r.printer.stacks = &stackStore{found: map[uint64]frames{7: {"a+1", "b+2 [mod]"}, 8: {"main+3 x.c:4"}}}
+		e := values{table{"ctrl": "nvme0"}, []any{uint64(7), uint64(8), nil}}
+		sc := &scope{event: e, stacks: map[stackUse]int{{"kstack", 127}: 0, {"ustack", 2}: 1, {"ustack", 3}: 2}}
+		for _, c := range r.program.clauses {
+			if err := r.run(r.blocks[c.bodies[fixture("nvme:complete_rq")]], sc); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, m := range r.program.maps {
+			if err := r.printMap(m, mapOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := strings.ReplaceAll(r.out.String(), "-\n\n", "-\n\n")
+		if got != test.want {
+			t.Errorf("%s:\n%s\nwant:\n%s", test.format, got, test.want)
+		}
+	}
+}
+
+// TestStackNumbers captures stacks of this very process in the kernel: each is kept under the number of its frames and its process, is
+// not longer than it may be, and begins with what is traced.
+func TestStackNumbers(t *testing.T) {
+	if err := bpftest.Permitted(); err != nil {
+		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
+	}
+	kernel, err := symbols.OpenKernel()
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, compareExchange := range []func() bool{CompareExchange, func() bool { return false }} {
+		run := runStacks(t, compareExchange, `syscall:enter / nr == getppid && pid == PID / {
+	@a[kstack] = count(); @b[ustack] = count(); @c[kstack(2)] = count(); @d[ustack(1), kstack(127)] = count()
+}`)
+		entries := 0
+		for _, n := range []int{1, 2, 127} {
+			m := run.kernel[codegen.StacksName(n)]
+			var number uint64
+			var value []byte
+			for it := m.Iterate(); it.Next(&number, &value); entries++ {
+				pid, seen := binary.NativeEndian.Uint64(value), binary.NativeEndian.Uint64(value[8:])
+				var list []uint64
+				for raw := value[16:]; len(raw) > 0; raw = raw[8:] {
+					if a := binary.NativeEndian.Uint64(raw); a != 0 {
+						list = append(list, a)
+					}
+				}
+				if got := codegen.StackNumber(pid, list); got != number || len(list) == 0 || len(list) > n {
+					t.Errorf("%d frames of %d have the number %#x and are kept under %#x", len(list), pid, got, number)
+				}
+				if pid != 0 && pid != uint64(os.Getpid()) || seen == 0 || seen > now() {
+					t.Errorf("a stack of process %d at %d", pid, seen)
+				}
+				if pid == 0 {
+					for _, f := range kernel.Frames(list) {
+						if f.Function == "" || strings.HasPrefix(f.Function, "bpf_") || strings.Contains(f.Function, "traceiter") {
+							t.Errorf("%v is on a stack of the kernel", f)
+						}
+					}
+				}
+			}
+		}
+		if entries < 4 {
+			t.Errorf("%d stacks are kept", entries)
+		}
+		if l, err := run.StackLosses(); err != nil || l.StackCounters != (codegen.StackCounters{}) {
+			t.Errorf("%+v, %v", l, err)
+		}
+		var slots [][]byte
+		if err := run.kernel[codegen.StackSlotsName].Lookup(uint32(0), &slots); err != nil {
+			t.Fatal(err)
+		}
+		for _, cpu := range slots {
+			if binary.NativeEndian.Uint64(cpu) != 0 {
+				t.Errorf("%d slots are still in use", binary.NativeEndian.Uint64(cpu))
+			}
+		}
+	}
+}
+
+// TestStackSlotsBusy takes all slots away: the stacks are absent then, and counted.
+func TestStackSlotsBusy(t *testing.T) {
+	if err := bpftest.Permitted(); err != nil {
+		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
+	}
+	run := runStacks(t, CompareExchange, `begin { @calls = 0 } syscall:enter / nr == getppid && pid == PID / { @calls++; @[ustack == nil] = count() }`,
+		func(run *Run) {
+			slots := run.kernel[codegen.StackSlotsName]
+			all := make([][]byte, ebpf.MustPossibleCPU())
+			for i := range all {
+				all[i] = make([]byte, slots.ValueSize())
+				all[i][0] = 4
+			}
+			if err := slots.Put(uint32(0), all); err != nil {
+				t.Fatal(err)
+			}
+		})
+	l, err := run.StackLosses()
+	if err != nil || l.Busy != stackCalls {
+		t.Errorf("%d stacks were not captured, want %d: %v", l.Busy, stackCalls, err)
+	}
+}
+
+// stackCalls is how often the process of runStacks calls getppid.
+const stackCalls = 20
+
+// runStacks runs a program on system calls of this process.
+func runStacks(t *testing.T, compareExchange func() bool, text string, prepare ...func(*Run)) *Run {
+	t.Helper()
+	all, err := probes.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := probes.Detect(all, probes.HostOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = strings.ReplaceAll(text, "PID", string(appendNumber(nil, uint64(os.Getpid()))))
+	program, err := Compile("program", text, all.Probes(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := NewPlan(program, PlanOptions{StackLeft: all.StackLeft, CompareExchange: compareExchange, CPUs: ebpf.MustPossibleCPU()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := slices.IndexFunc(plan.parts, func(b *part) bool { return b.inUser != nil }); i >= 0 {
+		t.Fatalf("in user space: %s", plan.parts[i].inUser.reason)
+	}
+	var out bytes.Buffer
+	run, err := plan.Start(RunOptions{Printer: NewPrinter(&out, Text, time.Now()), Now: now, Context: t.Context()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { run.Close() })
+	for _, p := range prepare {
+		p(run)
+	}
+	session, err := probes.Attach(t.Context(), host, plan.Requests(), probes.AttachOptions{Maps: run.Maps(), Layouts: plan.Layouts()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range stackCalls {
+		unix.Getppid()
+	}
+	if err := session.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+func now() uint64 {
+	var since unix.Timespec
+	unix.ClockGettime(unix.CLOCK_BOOTTIME, &since)
+	return uint64(since.Nano())
+}
