@@ -75,13 +75,19 @@ func startTool(t *testing.T, says, name string, args ...string) *tool {
 // stop ends the tool and returns its lines, those about itself left out, each map's in the order of the text.
 func (tl *tool) stop(t *testing.T) []string {
 	t.Helper()
+	tl.end(t)
+	return mapsOf(tl.out.String())
+}
+
+// end ends the tool.
+func (tl *tool) end(t *testing.T) {
+	t.Helper()
 	if err := tl.cmd.Process.Signal(unix.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	if err := tl.cmd.Wait(); err != nil {
 		t.Fatalf("%s: %v\n%s", tl.name, err, tl.out.String())
 	}
-	return mapsOf(tl.out.String())
 }
 
 // mapsOf returns the maps of an output in the order of their names; of each its lines as they are.
