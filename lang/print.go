@@ -29,8 +29,8 @@ const (
 	//	{"type":"map","name":"@x","fn":"avg","unit":"ns","entries":[{"key":["fio",4096],"value":…}]}  print(@x)
 	//
 	// The unit, "ns" or "bytes", is that of the numbers, and left out if they have none; fn is the aggregation, and left out if the
-	// map has none. A key is a list, empty if the map has no key. A tuple is a list, too. Entries come in the order of the text.
-	// Values of aggregations are a number, or null if there is none yet, but for these:
+	// map has none. A key is a list, empty if the map has no key. A tuple is a list, too, and a stack one of its frames as text. Entries
+	// come in the order of the text. Values of aggregations are a number, or null if there is none yet, but for these:
 	//
 	//	hist, lhist  [{"lo":0,"hi":64,"n":5},…]   buckets lo <= x < hi, from the first to the last with a value; null for a side that is open
 	//	stats        {"count":3,"average":5,"total":15}

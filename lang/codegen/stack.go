@@ -15,6 +15,9 @@ import (
 // 64 bits, two stacks of a hundred thousand share a number once in four billion runs. BPF_MAP_TYPE_STACK_TRACE knows 2^n buckets,
 // of which the one that a stack's 32 bits of hash choose is taken by another stack more often than not, when a quarter is in use.
 //
+// To walk the stack is what it costs: 1.4 us for the kernel's in a system call, 1.0 us for that of a small process, be it by
+// bpf_get_stack, by bpf_get_stackid or with all that is said here (6.18).
+//
 // A stack without frames is absent: that of a process in a thread of the kernel, that of the kernel where a sample met a process.
 type Stack struct {
 	User   bool
@@ -146,8 +149,8 @@ func (g *gen) keepContext(filter bool) {
 //
 // It is captured in a slot, not on the stack of 512 bytes. An interrupt may run a program meanwhile that captures one, too, and that
 // takes the next slot: as many are in use as depth says. Where programs can be preempted, the slot that comes next may be that of a
-// program that waits: so each slot has an owner, too. There, the kernel has the atomic operations for it; on others, interrupts end
-// before what they interrupt goes on, and plain ones suffice.
+// program that waits: so each slot has an owner, too. There, the kernel has the atomic operations for it (5.12). Before, programs ran
+// with preemption disabled, so that interrupts end before what they interrupt goes on, and plain operations suffice.
 func (g *gen) stack(e *Expr, absent label) {
 	mark := g.used
 	busy, failed, release, end := g.label(), g.label(), g.label(), g.label()

@@ -22,6 +22,7 @@ type image struct {
 	loads   []elf.ProgHeader
 	symbols table
 	lines   *dwarf.Data
+	info    uint64           // bytes of .debug_info that lines hold
 	places  map[uint64]place // what was looked for in lines, which takes long
 	closers []io.Closer
 }
@@ -37,8 +38,8 @@ const maxPlaces = 1 << 14
 
 // Limits of what is read of one file.
 const (
-	maxMiniDebug = 64 << 20  // bytes of .gnu_debugdata, unpacked
-	maxDebugInfo = 512 << 20 // bytes of .debug_info; reading line numbers takes memory of that order
+	maxMiniDebug = 64 << 20 // bytes of .gnu_debugdata, unpacked
+	maxDebugInfo = 64 << 20 // bytes of .debug_info: to read line numbers takes memory of that order
 )
 
 // readImage reads the symbols of an ELF file. dirs are the roots of file systems to look for debug files in, and name is where the file
@@ -68,8 +69,16 @@ func readImage(r io.ReaderAt, name string, roots []string) (*image, error) {
 		}
 	}
 	im.symbols = newTable(all)
-	im.lines = linesOf(debug)
+	if im.lines = linesOf(debug); im.lines != nil {
+		im.info = debug.Section(".debug_info").Size
+	}
 	return im, nil
+}
+
+// size is about how many bytes it takes.
+func (im *image) size() int {
+	const each = 80 // a symbol with its name
+	return each*len(im.symbols) + 2*int(im.info)
 }
 
 func (im *image) close() {

@@ -175,7 +175,8 @@ func (k *Kernel) after(i int) int {
 	return j
 }
 
-// Range returns where a function is, or, if the name ends in *, all those that have a number there; 0, 0 if there is none.
+// Range returns where a function is, the first one of that name, or, if the name ends in *, all those that have a number there; 0, 0 if
+// there is none.
 func (k *Kernel) Range(name string) (from, size uint64) {
 	prefix, numbered := strings.CutSuffix(name, "*")
 	var end uint64
@@ -193,6 +194,9 @@ func (k *Kernel) Range(name string) (from, size uint64) {
 		}
 		if next := k.after(i); next < len(k.functions) {
 			end = k.functions[next].start
+		}
+		if !numbered {
+			break
 		}
 	}
 	return from, max(end, from) - from

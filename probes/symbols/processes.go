@@ -32,16 +32,16 @@ type Processes struct {
 	ended  *list.List // *space, the one that ended first in front
 	files  map[fileKey]*openFile
 	recent *list.List // *openFile, the one that was not used for the longest time in front
-	loaded int        // symbols of all files
+	loaded int        // bytes that the symbols of all files take
 	maps   map[int]*writtenMap
 }
 
 // Limits of what is kept.
 const (
-	maxEnded   = 8192    // processes that have ended
-	maxFiles   = 1024    // open files
-	maxSymbols = 4 << 20 // of all files; what was not used for the longest time is read again
-	maxMapped  = 8192    // mappings of one process, those of before and those that are gone included
+	maxEnded  = 8192      // processes that have ended
+	maxFiles  = 1024      // open files
+	maxLoaded = 256 << 20 // bytes of symbols; what was not used for the longest time is read again
+	maxMapped = 8192      // mappings of one process, those of before and those that are gone included
 )
 
 // space is the memory of a process.
@@ -384,10 +384,9 @@ func (p *Processes) name(f *Frame, s *space, m mapping, returned bool) {
 // open opens the file of a mapping: through the mapping itself, which is exact, or by its path in the file system of the process.
 func (p *Processes) open(pid int, m mapping) *openFile {
 	path := m.key().path
-	of := &openFile{id: m.key(), path: path, roots: []string{"/"}}
-	proc := fmt.Sprintf("/proc/%d", pid)
-	f, err := os.Open(fmt.Sprintf("%s/map_files/%x-%x", proc, m.start, m.end))
-	for _, root := range p.rootsOf(pid) {
+	of := &openFile{id: m.key(), path: path, roots: p.rootsOf(pid)}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.start, m.end))
+	for _, root := range of.roots {
 		if err == nil || !strings.HasPrefix(path, "/") {
 			break
 		}
@@ -399,17 +398,11 @@ func (p *Processes) open(pid int, m mapping) *openFile {
 	if err != nil {
 		return nil
 	}
-	if !sameRoot(proc) { // debug files of a container are looked for now, as its file system may go with it
-		of.roots = []string{proc + "/root", "/"}
-	}
 	of.reader, of.closer = f, f
 	p.files[of.id] = of
 	of.used = p.recent.PushBack(of)
 	for p.recent.Len() > maxFiles {
 		p.forget(p.recent.Front().Value.(*openFile))
-	}
-	if len(of.roots) > 1 {
-		p.load(of)
 	}
 	return of
 }
@@ -446,13 +439,6 @@ func isFile(f *os.File, want file) bool {
 	return unix.Fstat(int(f.Fd()), &st) == nil && st.Ino == want.inode && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// sameRoot tells whether a process sees our file system.
-func sameRoot(proc string) bool {
-	theirs, err := os.Readlink(proc + "/ns/mnt")
-	ours, err2 := os.Readlink("/proc/self/ns/mnt")
-	return err != nil || err2 != nil || theirs == ours
-}
-
 func (p *Processes) forget(of *openFile) {
 	p.recent.Remove(of.used)
 	delete(p.files, of.id)
@@ -462,7 +448,7 @@ func (p *Processes) forget(of *openFile) {
 
 func (p *Processes) unload(of *openFile) {
 	if of.image != nil {
-		p.loaded -= len(of.image.symbols)
+		p.loaded -= of.image.size()
 		of.image.close()
 		of.image = nil
 	}
@@ -491,8 +477,8 @@ func (p *Processes) load(of *openFile) {
 		of.failed = true
 		return
 	}
-	p.loaded += len(of.image.symbols)
-	for at := p.recent.Front(); at != nil && p.loaded > maxSymbols; at = at.Next() {
+	p.loaded += of.image.size()
+	for at := p.recent.Front(); at != nil && p.loaded > maxLoaded; at = at.Next() {
 		if other := at.Value.(*openFile); other != of {
 			p.unload(other)
 		}

@@ -30,6 +30,7 @@ ffffffff81000500 T _etext
 ffffffffc0000000 t nvme_poll	[nvme]
 ffffffffc0000080 t nvme_queue_rq	[nvme]
 ffffffffc0100000 t other	[other]
+ffffffffc0100040 t nvme_poll	[other]
 ffffffffc0200000 t bpf_prog_6deef7357e7b4530	[bpf]
 `
 
