@@ -57,6 +57,7 @@ func (r *Run) Views() ([]View, error) {
 		o := mapOptions{elapsed: r.machine.elapsed(m), by: "value"}
 		v := View{Name: m.name, Fn: m.fn, Unit: m.unit(o), Keys: len(m.key)}
 		for _, e := range slices.Backward(m.sort(entries, o)) {
+			e.key, e.value = r.machine.printer.presentableRow(m.key, e.key), r.machine.printer.presentableRow(m.value, e.value)
 			v.Rows = append(v.Rows, m.row(e, o))
 		}
 		all = append(all, v)

@@ -72,29 +72,30 @@ func tellMaps(s streams, quiet bool, exec *lang.Run) (lost bool, err error) {
 			s.note("%s: skipped %s, whose value was absent", l.Map, plural(l.Absent, "update"))
 		}
 	}
-	return r.finishStacks(lost)
+	lostStacks, err := tellStacks(s, quiet, exec)
+	return lost || lostStacks, err
 }
 
-// finishStacks reports what is wrong with stacks, and tells whether something was lost.
-func (r *report) finishStacks(lost bool) (bool, error) {
-	l, err := r.exec.StackLosses()
+// tellStacks reports what is wrong with stacks, and tells whether something was lost.
+func tellStacks(s streams, quiet bool, exec *lang.Run) (lost bool, err error) {
+	l, err := exec.StackLosses()
 	if err != nil {
-		return lost, err
+		return false, err
 	}
 	if n := l.Full + l.NoMemory; n > 0 {
 		lost = true
-		r.note("stacks: no room for another one, %s: their frames are not known (raise --map-size)", plural(n, "time"))
+		s.note("stacks: no room for another one, %s: their frames are not known (raise --map-size)", plural(n, "time"))
 	}
 	if l.Busy > 0 {
 		lost = true
-		r.note("stacks: %s not captured, as others were being captured on that CPU", plural(l.Busy, "stack"))
+		s.note("stacks: %s not captured, as others were being captured on that CPU", plural(l.Busy, "stack"))
 	}
 	if l.Failed > 0 {
 		lost = true
-		r.note("stacks: the kernel did not capture %s", plural(l.Failed, "stack"))
+		s.note("stacks: the kernel did not capture %s", plural(l.Failed, "stack"))
 	}
-	if l.Mappings > 0 && !r.quiet {
-		r.note("stacks: %s about what processes map did not arrive; frames may lack their names for it", plural(l.Mappings, "note"))
+	if l.Mappings > 0 && !quiet {
+		s.note("stacks: %s about what processes map did not arrive; frames may lack their names for it", plural(l.Mappings, "note"))
 	}
 	return lost, nil
 }
