@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"trace/lang"
-	"trace/lang/codegen"
 	"trace/probes"
 )
 
@@ -62,18 +61,20 @@ func TestLossLine(t *testing.T) {
 
 func TestMapLossLines(t *testing.T) {
 	for _, test := range []struct {
-		counts codegen.MapCounters
-		want   []string
+		full, noMemory, busy, absent uint64
+		want                         []string
 	}{
-		{codegen.MapCounters{Absent: 9}, nil},
-		{codegen.MapCounters{Full: 1}, []string{"@m: no room for 1 update: the map is full with 64 keys (raise --map-size, or let @m = lru(…))"}},
-		{codegen.MapCounters{NoMemory: 674, Busy: 2}, []string{
+		{absent: 9},
+		{full: 1, want: []string{"@m: no room for 1 update: the map is full with 64 keys (raise --map-size, or let @m = lru(…))"}},
+		{noMemory: 674, busy: 2, want: []string{
 			"@m: the kernel had no memory for 674 updates",
 			"@m: lost 2 updates, as others were changing the map at that moment",
 		}},
 	} {
-		if got := mapLossLines(lang.MapLosses{Map: "@m", Entries: 64, MapCounters: test.counts}); !slices.Equal(got, test.want) {
-			t.Errorf("%+v:\ngot  %q\nwant %q", test.counts, got, test.want)
+		l := lang.MapLosses{Map: "@m", Entries: 64}
+		l.Full, l.NoMemory, l.Busy, l.Absent = test.full, test.noMemory, test.busy, test.absent
+		if got := mapLossLines(l); !slices.Equal(got, test.want) {
+			t.Errorf("%+v:\ngot  %q\nwant %q", l, got, test.want)
 		}
 	}
 }
