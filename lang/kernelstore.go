@@ -71,11 +71,15 @@ func (s *kernelStore) set(key, value []any) error {
 
 func (s *kernelStore) put(key []any, row []byte) error {
 	err := s.m.Put(s.row(key), row)
-	if errors.Is(err, unix.E2BIG) { // as in the kernel: the report tells of it
+	switch { // as in the kernel: the report tells of it
+	case errors.Is(err, unix.E2BIG):
 		s.counts.Full++
-		return nil
+	case errors.Is(err, unix.ENOMEM): // an LRU map all of whose elements other CPUs are about to use
+		s.counts.NoMemory++
+	default:
+		return err
 	}
-	return err
+	return nil
 }
 
 // add is for begin clauses, before any program runs.
