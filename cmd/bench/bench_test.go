@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/cilium/ebpf"
 )
 
 func TestMedian(t *testing.T) {
@@ -30,6 +32,7 @@ func TestTable(t *testing.T) {
 		{figure: "e", unit: "ns", scale: 1, peer: "p", theirs: []float64{2}, reach: 1},
 		{figure: "f", unit: "ns", scale: 1, ours: []float64{2}, peer: "p", reach: 1},
 		{figure: "g", unit: "MB", digits: 1, scale: 1, ours: []float64{20.5}, reach: 20},
+		{figure: "h", unit: "ns", scale: 1, ours: []float64{1}, peer: "p", theirs: []float64{2}},
 	}
 	want := `
 | a | 30.0 ns (29.0..31.0) | p | 50.0 ns (40.0..60.0) | 0.60 | ≤ 0.6 | yes |
@@ -39,6 +42,7 @@ func TestTable(t *testing.T) {
 | e | – | p | 2 ns | – | ≤ 1 | not measured |
 | f | 2 ns | p | – | – | ≤ 1 | not measured |
 | g | 20.5 MB | – | – | – | ≤ 20 MB | **no** |
+| h | 1 ns | p | 2 ns | 0.50 | – | – |
 `
 	var got strings.Builder
 	table(&got, rows)
@@ -110,5 +114,17 @@ func TestDisturbed(t *testing.T) {
 	}
 	if got := (load{before: 100, traced: 141, after: 102}).added(); math.Abs(got-40) > 1e-9 {
 		t.Errorf("added %v ns, want 40", got)
+	}
+}
+
+func TestEachOperation(t *testing.T) {
+	type stats = map[ebpf.ProgramID]ebpf.ProgramStats
+	before := stats{1: {Runtime: 100, RunCount: 1}, 2: {Runtime: 50, RunCount: 7}}
+	after := stats{1: {Runtime: 300, RunCount: 11}, 2: {Runtime: 150, RunCount: 16}, 3: {Runtime: 5, RunCount: 1}}
+	if ns, ran := eachOperation(before, after); ns != 30.5 || !ran {
+		t.Errorf("%v ns, %v", ns, ran)
+	}
+	if _, ran := eachOperation(after, after); ran {
+		t.Error("nothing ran")
 	}
 }

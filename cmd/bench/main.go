@@ -36,6 +36,7 @@ type options struct {
 	trace    string
 	bpftrace string
 	c, clang string
+	devices  bool
 	loads    int
 	window   time.Duration
 	only     *regexp.Regexp
@@ -49,6 +50,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.bpftrace, "bpftrace", "", "`root` folder of a system with bpftrace and with /sys, /proc and /dev; none if empty")
 	fs.StringVar(&o.c, "c", "", "`object` compiled from peer.bpf.c; none if empty")
 	fs.StringVar(&o.clang, "clang", "", "`version` of the compiler of the object")
+	fs.BoolVar(&o.devices, "devices", false, "measure the probes of NVMe and RDMA instead, with /dev/nvme0n1 and rxe0 of a virtual machine")
 	fs.IntVar(&o.loads, "loads", 9, "fresh loads of each program")
 	fs.DurationVar(&o.window, "window", 3*time.Second, "how long the lines of a flood are counted")
 	only := fs.String("only", "", "measures only the workloads whose names match this `regexp`, like 'hist|flood'")
@@ -83,12 +85,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := describe(ctx, &machine, tools, o.clang); err != nil {
 		return err
 	}
-	l, err := newLoop()
-	if err != nil {
+	b := &bench{loads: o.loads, window: o.window, only: o.only, progress: stderr, found: make(map[key]*figures)}
+	if o.devices {
+		if err := b.measureDevices(ctx, peers); err != nil {
+			return err
+		}
+		b.reportDevices(stdout, machine.String())
+		return nil
+	}
+	if b.loop, err = newLoop(); err != nil {
 		return err
 	}
-	defer l.close()
-	b := &bench{loop: l, loads: o.loads, window: o.window, only: o.only, progress: stderr, found: make(map[key]*figures)}
+	defer b.loop.close()
 	if err := b.measure(ctx, peers); err != nil {
 		return err
 	}

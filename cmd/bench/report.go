@@ -16,7 +16,7 @@ type row struct {
 	ours    []float64
 	peer    string // "" if there is only the limit
 	theirs  []float64
-	reach   float64
+	reach   float64 // 0: there is none
 	atLeast bool
 }
 
@@ -83,6 +83,9 @@ func (r row) ratioText() string {
 }
 
 func (r row) reachText() string {
+	if r.reach == 0 {
+		return "–"
+	}
 	sign, unit := "≤", ""
 	if r.atLeast {
 		sign = "≥"
@@ -98,6 +101,8 @@ func (r row) within() string {
 	switch {
 	case !known:
 		return "not measured"
+	case r.reach == 0:
+		return "–"
 	case v == r.reach, v < r.reach != r.atLeast:
 		return "yes"
 	}

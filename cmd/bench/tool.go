@@ -18,7 +18,7 @@ import (
 )
 
 // toolLimit ends a tool that hangs.
-const toolLimit = time.Minute
+const toolLimit = 2 * time.Minute
 
 // A tool is a command that traces until it is told to end. Once it is attached it says "Attached N probes" on standard error.
 type tool struct {

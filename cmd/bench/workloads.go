@@ -10,11 +10,12 @@ import (
 // A workload is one task, in the language of each peer.
 type workload struct {
 	name      string
-	trace     string // program of trace
-	bpftrace  string // program of bpftrace, or "" if it cannot do that
-	c         string // name of the program in peer.bpf.c, or "" if there is none
-	reach     float64
-	countedAs string // pattern of the count in the tool's output; TID stands for the thread that made the calls
+	trace     string  // program of trace
+	bpftrace  string  // program of bpftrace, or "" if it cannot do that
+	c         string  // name of the program in peer.bpf.c, or "" if there is none
+	reach     float64 // 0: there is none
+	countedAs string  // pattern of the count in the tool's output; TID stands for the thread that made the calls
+	command   string  // what makes the events, if it is not the loop
 }
 
 // reachC is what a counting workload may cost, compared with hand-written C.
