@@ -12,181 +12,7 @@
  *
  * These functions sleep, so a thread is in one of them at a time and the thread id finds what was kept at its entry.
  */
-#include "trace.h"
-
-/* enum ib_qp_state, include/rdma/ib_verbs.h. */
-enum ib_qp_state {
-	ib_qp_state__RESET,
-	ib_qp_state__INIT,
-	ib_qp_state__RTR,
-	ib_qp_state__RTS,
-	ib_qp_state__SQD,
-	ib_qp_state__SQE,
-	ib_qp_state__ERR,
-};
-
-/* enum ib_qp_type; DRIVER is DC on mlx5 and SRD on EFA. */
-enum ib_qp_type {
-	ib_qp_type__SMI,
-	ib_qp_type__GSI,
-	ib_qp_type__RC,
-	ib_qp_type__UC,
-	ib_qp_type__UD,
-	ib_qp_type__RAW_IPV6,
-	ib_qp_type__RAW_ETHERTYPE,
-	ib_qp_type__RAW_PACKET = 8,
-	ib_qp_type__XRC_INI,
-	ib_qp_type__XRC_TGT,
-	ib_qp_type__DRIVER = 0xff,
-};
-
-/* enum ib_gid_type. */
-enum ib_gid_type {
-	ib_gid_type__IB,
-	ib_gid_type__RoCEv1,
-	ib_gid_type__RoCEv2,
-};
-
-/* enum ib_qp_attr_mask: which members of ib_qp_attr count. */
-enum {
-	IB_QP_STATE = 1 << 0,
-	IB_QP_PORT = 1 << 5,
-	IB_QP_AV = 1 << 7,
-	IB_QP_PATH_MTU = 1 << 8,
-	IB_QP_TIMEOUT = 1 << 9,
-	IB_QP_RETRY_CNT = 1 << 10,
-	IB_QP_RNR_RETRY = 1 << 11,
-	IB_QP_RQ_PSN = 1 << 12,
-	IB_QP_MIN_RNR_TIMER = 1 << 15,
-	IB_QP_SQ_PSN = 1 << 16,
-	IB_QP_DEST_QPN = 1 << 20,
-};
-
-enum {
-	IB_AH_GRH = 1, /* the address has a global route: GIDs */
-};
-
-enum ib_mtu {
-	IB_MTU_256 = 1, /* 2: 512, 3: 1024, 4: 2048, 5: 4096 */
-};
-
-enum rdma_restrack_type {
-	RDMA_RESTRACK_QP = 2,
-};
-
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct task_struct {
-	__s32 tgid;
-	char comm[16];
-};
-struct rdma_restrack_entry {
-	enum rdma_restrack_type type;
-	struct task_struct *task; /* owner of a user's object, NULL for the kernel's own */
-	const char *kern_name;    /* owner of a kernel object */
-};
-struct ib_device {
-	char name[64];
-};
-union ib_gid {
-	__u8 raw[16];
-};
-struct ib_gid_attr {
-	union ib_gid gid;
-	enum ib_gid_type gid_type;
-	__u16 index;
-};
-struct ib_pd {
-	struct ib_device *device;
-};
-struct ib_qp_init_attr {
-	enum ib_qp_type qp_type;
-};
-struct ib_qp {
-	struct ib_device *device;
-	struct ib_qp *real_qp;
-	const struct ib_gid_attr *av_sgid_attr;
-	__u32 qp_num;
-	enum ib_qp_type qp_type;
-	__u32 port;
-	struct rdma_restrack_entry res;
-};
-struct ib_global_route {
-	union ib_gid dgid;
-	__u8 traffic_class;
-};
-struct rdma_ah_attr {
-	struct ib_global_route grh;
-	__u8 ah_flags;
-};
-struct ib_qp_attr {
-	enum ib_qp_state qp_state;
-	enum ib_mtu path_mtu;
-	__u32 rq_psn;
-	__u32 sq_psn;
-	__u32 dest_qp_num;
-	struct rdma_ah_attr ah_attr;
-	__u8 min_rnr_timer;
-	__u32 port_num;
-	__u8 timeout;
-	__u8 retry_cnt;
-	__u8 rnr_retry;
-};
-#pragma clang attribute pop
-
-/*
- * Reads a member that this kernel may not describe and may have in another width; false if it does not. An out-of-tree ib_core
- * brings no types along: then all of this is absent, and arguments and results remain. The pointer is copied first: inside the
- * builtins of these macros the access to a struct of our own would be relocated, too.
- */
-#define GET(dst, p, member) \
-	({ \
-		typeof(p) base = (p); \
-		bool exists = bpf_core_field_exists(base->member); \
-		if (exists) \
-			*(dst) = BPF_CORE_READ_BITFIELD_PROBED(base, member); \
-		exists; \
-	})
-
-/* Reads a pointer member; NULL if this kernel does not describe it. */
-#define GET_POINTER(p, member) \
-	({ \
-		typeof(p) base = (p); \
-		bpf_core_field_exists(base->member) ? BPF_CORE_READ(base, member) : 0; \
-	})
-
-/* What every event tells of its QP and of the call. */
-#define QP(state_meaning) \
-	struct { \
-		__u32 num DOC("QP number"); \
-		enum ib_qp_type type DOC("transport service"); \
-		enum ib_qp_state state state_meaning; \
-		__u32 port DOC("port of the device; absent until the change to INIT that sets it"); \
-		struct { \
-			__u32 num : 1; \
-			__u32 type : 1; \
-			__u32 state : 1; \
-			__u32 port : 1; \
-		} has; \
-	}
-
-#define OWNER() \
-	struct { \
-		__u32 pid DOC("process that owns the QP; absent for the kernel's own"); \
-		char comm[16] DOC("name of that process"); \
-		char kernel[32] DOC("kernel module that owns the QP; absent for QPs of a process"); \
-		struct { \
-			__u32 pid : 1; \
-			__u32 comm : 1; \
-			__u32 kernel : 1; \
-		} has; \
-	}
-
-#define QP_FIELDS(state_meaning) \
-	char dev[64] DOC("RDMA device, like mlx5_0"); \
-	QP(state_meaning) qp; \
-	OWNER() owner; \
-	errno_t ret DOC("result: -errno on failure"); \
-	ns_t latency DOC("time in the call")
+#include "rdma.h"
 
 struct ib_create_qp {
 	COMMON();
@@ -200,37 +26,10 @@ EVENT(ib_create_qp)
 struct ib_modify_qp {
 	COMMON();
 	QP_FIELDS(DOC("state that the call asks for; absent if it asks for none"));
-	hex32_t attr_mask DOC("attributes that the call sets (enum ib_qp_attr_mask)");
-	enum ib_qp_state prev_state NEEDS(qp_state) DOC("state before the call; absent until a change of this QP was seen");
-	__u32 dest_qpn DOC("QP number of the remote side");
-	__u32 path_mtu DOC("path MTU in bytes");
-	__u32 rq_psn DOC("first packet sequence number to receive");
-	__u32 sq_psn DOC("first packet sequence number to send");
-	__u8 timeout DOC("local ACK timeout: 4.096 us * 2^timeout, 0 is none");
-	__u8 retry_cnt DOC("retries after a timeout before the QP fails");
-	__u8 rnr_retry DOC("retries after receiver-not-ready, 7 is without end");
-	__u8 min_rnr_timer DOC("code of the wait that receiver-not-ready asks for (IBTA spec 9.7.5.2.8)");
-	hex8_t traffic_class DOC("traffic class of the address; DSCP is its upper 6 bits");
-	gid_t16 sgid DOC("local GID, as resolved by the call");
-	__u32 sgid_index DOC("its index in the GID table of the port");
-	enum ib_gid_type sgid_type DOC("its type");
-	gid_t16 dgid DOC("remote GID");
+	MODIFY_FIELDS(qp_state);
 	struct {
 		__u32 dev : 1;
-		__u32 prev_state : 1;
-		__u32 dest_qpn : 1;
-		__u32 path_mtu : 1;
-		__u32 rq_psn : 1;
-		__u32 sq_psn : 1;
-		__u32 timeout : 1;
-		__u32 retry_cnt : 1;
-		__u32 rnr_retry : 1;
-		__u32 min_rnr_timer : 1;
-		__u32 traffic_class : 1;
-		__u32 sgid : 1;
-		__u32 sgid_index : 1;
-		__u32 sgid_type : 1;
-		__u32 dgid : 1;
+		MODIFY_HAS();
 	} has;
 } DOC("attributes or the state of a QP were changed, or could not be (ib_modify_qp_with_udata, ib_modify_qp)");
 EVENT(ib_modify_qp)
@@ -243,67 +42,6 @@ struct ib_destroy_qp {
 	} has;
 } DOC("a QP was destroyed, or could not be (ib_destroy_qp_user)");
 EVENT(ib_destroy_qp)
-
-/* Calls in progress, by thread. */
-#define CALLS(map, call) \
-	struct { \
-		__uint(type, BPF_MAP_TYPE_HASH); \
-		__uint(max_entries, 8192); \
-		__type(key, __u64); \
-		__type(value, struct call); \
-	} map SEC(".maps")
-
-#define CAPTURE_DEV(X, e, device, stage) \
-	do { \
-		struct ib_device *d = (device); \
-		if (WANT(X, dev, stage) && d && bpf_core_field_exists(d->name) && READ_STRING((e)->dev, d->name) > 0) \
-			(e)->has.dev = 1; \
-	} while (0)
-
-#define CAPTURE_OWNER(X, e, p, stage) \
-	do { \
-		struct task_struct *task; \
-		const char *name; \
-		if (!WANT(X, owner.pid, stage) && !WANT(X, owner.comm, stage) && !WANT(X, owner.kernel, stage)) \
-			break; \
-		task = GET_POINTER(p, res.task); \
-		name = GET_POINTER(p, res.kern_name); \
-		if (task) { \
-			SET(&(e)->owner, pid, BPF_CORE_READ(task, tgid)); \
-			READ_STRING((e)->owner.comm, task->comm); \
-			(e)->owner.has.comm = 1; \
-		} else if (name && READ_STRING((e)->owner.kernel, name) > 0) { \
-			(e)->owner.has.kernel = 1; \
-		} \
-	} while (0)
-
-#define CAPTURE_QP(X, e, p, stage) \
-	do { \
-		CAPTURE_DEV(X, e, GET_POINTER(p, device), stage); \
-		if (WANT(X, qp.num, stage) && GET(&(e)->qp.num, p, qp_num)) \
-			(e)->qp.has.num = 1; \
-		if (WANT(X, qp.type, stage) && GET(&(e)->qp.type, p, qp_type)) \
-			(e)->qp.has.type = 1; \
-		/* 0 until the change to INIT that sets it. */ \
-		if (WANT(X, qp.port, stage) && GET(&(e)->qp.port, p, port) && (e)->qp.port) \
-			(e)->qp.has.port = 1; \
-		CAPTURE_OWNER(X, e, p, stage); \
-	} while (0)
-
-#define CAPTURE_RESULT(X, e, started, result, stage) \
-	do { \
-		if (WANT(X, ret, stage)) \
-			(e)->ret = (result); \
-		if (WANT(X, latency, stage)) \
-			(e)->latency = bpf_ktime_get_ns() - (started); \
-	} while (0)
-
-#define CLEAR_HAS(e) \
-	do { \
-		__builtin_memset(&(e)->has, 0, sizeof((e)->has)); \
-		__builtin_memset(&(e)->qp.has, 0, sizeof((e)->qp.has)); \
-		__builtin_memset(&(e)->owner.has, 0, sizeof((e)->owner.has)); \
-	} while (0)
 
 /*
  * Create.
@@ -366,9 +104,6 @@ static __always_inline struct create_call *create_call(void)
 		ib_create_qp_count(UNSEEN);
 	return call;
 }
-
-/* include/linux/err.h: the last page of addresses are errors. */
-#define IS_ERR(ret) ((__u64)(ret) >= (__u64)-4095)
 
 static __always_inline int create_leave(void *ctx, __s64 ret)
 {
@@ -454,72 +189,19 @@ static __always_inline int create_restrack(void *ctx, __u64 res, __u64 a1, __u64
 }
 ON_ENTER(create_qp, rdma_restrack_add, 1, create_restrack)
 
-/*
- * The state of each QP, for those who want to know what it was before: a hook of its own, that only they attach.
- */
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
-	__type(key, __u64); /* struct ib_qp * */
-	__type(value, __u32);
-} qp_states SEC(".maps");
-
-struct state_call {
-	__u64 qp;
-	struct ib_qp_attr *attr;
-	__u32 mask;
-};
-CALLS(state_calls, state_call);
+/* The state of each QP: a hook of its own, that only those attach who want to know it. */
 
 static __always_inline int state_enter(void *ctx, __u64 qp, __u64 attr, __u64 mask)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct state_call call = { .qp = qp, .attr = (void *)attr, .mask = mask };
-
-	if (bpf_map_update_elem(&state_calls, &task, &call, BPF_ANY))
+	if (!state_begin(qp, attr, mask))
 		ib_modify_qp_count(INFLIGHT_FULL);
 	return 0;
 }
 
-static __always_inline int state_leave(void *ctx, __s64 ret)
-{
-	__u64 task = bpf_get_current_pid_tgid();
-	struct state_call *call = bpf_map_lookup_elem(&state_calls, &task);
-	__u32 state = 0;
-
-	if (!call)
-		return 0;
-	if (!(__s32)ret && (call->mask & IB_QP_STATE) && GET(&state, call->attr, qp_state))
-		bpf_map_update_elem(&qp_states, &call->qp, &state, BPF_ANY);
-	bpf_map_delete_elem(&state_calls, &task);
-	return 0;
-}
 ON_CALL(qp_state, ib_modify_qp_with_udata, 4, state_enter, state_leave)
 ON_CALL(qp_state, ib_modify_qp, 3, state_enter, state_leave)
 
-/* The memory of the QP is free then and may become another one's. */
-static __always_inline int state_forget(void *ctx, __s64 ret)
-{
-	__u64 task = bpf_get_current_pid_tgid();
-	struct state_call *call = bpf_map_lookup_elem(&state_calls, &task);
-
-	if (!call)
-		return 0;
-	if (!(__s32)ret)
-		bpf_map_delete_elem(&qp_states, &call->qp);
-	bpf_map_delete_elem(&state_calls, &task);
-	return 0;
-}
 ON_CALL(qp_state, ib_destroy_qp_user, 2, state_enter, state_forget)
-
-/* The state that was seen to be set last, or -1. */
-static __always_inline __s32 known_state(__u64 qp)
-{
-	__u32 *state = bpf_map_lookup_elem(&qp_states, &qp);
-
-	return state ? *state : -1;
-}
 
 /*
  * Modify.
@@ -547,71 +229,20 @@ static __always_inline int modify_enter(void *ctx, __u64 qp, __u64 attr, __u64 m
 	return 0;
 }
 
-/* Captures the member of ib_qp_attr if the mask says that it counts. */
-#define CAPTURE_ATTR(e, field, bit, call, member, stage) \
-	do { \
-		if (WANT(ib_modify_qp, field, stage) && ((call)->mask & (bit)) && GET(&(e)->field, (call)->attr, member)) \
-			(e)->has.field = 1; \
-	} while (0)
-
-static __always_inline void capture_local_address(struct ib_modify_qp *e, struct ib_qp *qp, enum stage stage)
-{
-	struct ib_qp *real = GET_POINTER(qp, real_qp);
-	const struct ib_gid_attr *gid = real ? GET_POINTER(real, av_sgid_attr) : 0;
-
-	if (!gid)
-		return;
-	if (WANT(ib_modify_qp, sgid, stage) && bpf_core_field_exists(gid->gid.raw) &&
-	    !bpf_core_read(e->sgid, sizeof(e->sgid), &gid->gid.raw))
-		e->has.sgid = 1;
-	if (WANT(ib_modify_qp, sgid_index, stage) && GET(&e->sgid_index, gid, index))
-		e->has.sgid_index = 1;
-	if (WANT(ib_modify_qp, sgid_type, stage) && GET(&e->sgid_type, gid, gid_type))
-		e->has.sgid_type = 1;
-}
-
-static __always_inline void capture_remote_address(struct ib_modify_qp *e, struct ib_qp_attr *attr, enum stage stage)
-{
-	__u8 flags = 0;
-
-	/* On InfiniBand an address may have no global route, only a LID. */
-	if (!GET(&flags, attr, ah_attr.ah_flags) || !(flags & IB_AH_GRH))
-		return;
-	if (WANT(ib_modify_qp, traffic_class, stage) && GET(&e->traffic_class, attr, ah_attr.grh.traffic_class))
-		e->has.traffic_class = 1;
-	if (WANT(ib_modify_qp, dgid, stage) && bpf_core_field_exists(attr->ah_attr.grh.dgid.raw) &&
-	    !bpf_core_read(e->dgid, sizeof(e->dgid), &attr->ah_attr.grh.dgid.raw))
-		e->has.dgid = 1;
-}
-
 static __always_inline void ib_modify_qp_capture(struct ib_modify_qp *e, struct modify_call *call, __s64 ret, enum stage stage)
 {
 	CAPTURE_COMMON(ib_modify_qp, e, stage);
 	CAPTURE_RESULT(ib_modify_qp, e, call->started, ret, stage);
 	CAPTURE_QP(ib_modify_qp, e, call->qp, stage);
-	if (WANT(ib_modify_qp, attr_mask, stage))
-		e->attr_mask = call->mask;
 	if (WANT(ib_modify_qp, prev_state, stage) && call->prev_state >= 0)
 		SET(e, prev_state, call->prev_state);
-	if (WANT(ib_modify_qp, qp.state, stage) && (call->mask & IB_QP_STATE) && GET(&e->qp.state, call->attr, qp_state))
-		e->qp.has.state = 1;
-	if (WANT(ib_modify_qp, path_mtu, stage) && (call->mask & IB_QP_PATH_MTU) && GET(&e->path_mtu, call->attr, path_mtu)) {
-		e->path_mtu = 128 << (e->path_mtu & 7);
-		e->has.path_mtu = 1;
-	}
-	CAPTURE_ATTR(e, dest_qpn, IB_QP_DEST_QPN, call, dest_qp_num, stage);
-	CAPTURE_ATTR(e, rq_psn, IB_QP_RQ_PSN, call, rq_psn, stage);
-	CAPTURE_ATTR(e, sq_psn, IB_QP_SQ_PSN, call, sq_psn, stage);
-	CAPTURE_ATTR(e, timeout, IB_QP_TIMEOUT, call, timeout, stage);
-	CAPTURE_ATTR(e, retry_cnt, IB_QP_RETRY_CNT, call, retry_cnt, stage);
-	CAPTURE_ATTR(e, rnr_retry, IB_QP_RNR_RETRY, call, rnr_retry, stage);
-	CAPTURE_ATTR(e, min_rnr_timer, IB_QP_MIN_RNR_TIMER, call, min_rnr_timer, stage);
-	if (!(call->mask & IB_QP_AV))
-		return;
-	capture_remote_address(e, call->attr, stage);
+	CAPTURE_ATTRS(ib_modify_qp, e, call->attr, call->mask, stage);
 	/* A failed call leaves the address of the last one. */
-	if (!ret)
-		capture_local_address(e, call->qp, stage);
+	if ((call->mask & IB_QP_AV) && !ret) {
+		struct ib_qp *real = GET_POINTER(call->qp, real_qp);
+
+		CAPTURE_LOCAL_ADDRESS(ib_modify_qp, e, real ? GET_POINTER(real, av_sgid_attr) : 0, stage);
+	}
 }
 
 static __always_inline int modify_leave(void *ctx, __s64 ret)

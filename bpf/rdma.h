@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the probes of RDMA objects share: views of the kernel's types (include/rdma/ib_verbs.h), the fields that events of the same
+ * object have in common, and how they are captured.
+ */
+#pragma once
+#include "trace.h"
+
+/* enum ib_qp_state, include/rdma/ib_verbs.h. */
+enum ib_qp_state {
+	ib_qp_state__RESET,
+	ib_qp_state__INIT,
+	ib_qp_state__RTR,
+	ib_qp_state__RTS,
+	ib_qp_state__SQD,
+	ib_qp_state__SQE,
+	ib_qp_state__ERR,
+};
+
+/* enum ib_qp_type; DRIVER is DC on mlx5 and SRD on EFA. */
+enum ib_qp_type {
+	ib_qp_type__SMI,
+	ib_qp_type__GSI,
+	ib_qp_type__RC,
+	ib_qp_type__UC,
+	ib_qp_type__UD,
+	ib_qp_type__RAW_IPV6,
+	ib_qp_type__RAW_ETHERTYPE,
+	ib_qp_type__RAW_PACKET = 8,
+	ib_qp_type__XRC_INI,
+	ib_qp_type__XRC_TGT,
+	ib_qp_type__DRIVER = 0xff,
+};
+
+/* enum ib_gid_type. */
+enum ib_gid_type {
+	ib_gid_type__IB,
+	ib_gid_type__RoCEv1,
+	ib_gid_type__RoCEv2,
+};
+
+/* enum ib_qp_attr_mask: which members of ib_qp_attr count. */
+enum {
+	IB_QP_STATE = 1 << 0,
+	IB_QP_PORT = 1 << 5,
+	IB_QP_AV = 1 << 7,
+	IB_QP_PATH_MTU = 1 << 8,
+	IB_QP_TIMEOUT = 1 << 9,
+	IB_QP_RETRY_CNT = 1 << 10,
+	IB_QP_RNR_RETRY = 1 << 11,
+	IB_QP_RQ_PSN = 1 << 12,
+	IB_QP_MIN_RNR_TIMER = 1 << 15,
+	IB_QP_SQ_PSN = 1 << 16,
+	IB_QP_DEST_QPN = 1 << 20,
+};
+
+enum {
+	IB_AH_GRH = 1, /* the address has a global route: GIDs */
+};
+
+enum ib_mtu {
+	IB_MTU_256 = 1, /* 2: 512, 3: 1024, 4: 2048, 5: 4096 */
+};
+
+enum rdma_restrack_type {
+	RDMA_RESTRACK_QP = 2,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct task_struct {
+	__s32 tgid;
+	char comm[16];
+};
+struct rdma_restrack_entry {
+	enum rdma_restrack_type type;
+	struct task_struct *task; /* owner of a user's object, NULL for the kernel's own */
+	const char *kern_name;    /* owner of a kernel object */
+};
+struct ib_device {
+	char name[64];
+};
+union ib_gid {
+	__u8 raw[16];
+};
+struct ib_gid_attr {
+	union ib_gid gid;
+	enum ib_gid_type gid_type;
+	__u16 index;
+};
+struct ib_pd {
+	struct ib_device *device;
+};
+struct ib_qp_init_attr {
+	enum ib_qp_type qp_type;
+};
+struct ib_qp {
+	struct ib_device *device;
+	struct ib_qp *real_qp;
+	const struct ib_gid_attr *av_sgid_attr;
+	__u32 qp_num;
+	enum ib_qp_type qp_type;
+	__u32 port;
+	struct rdma_restrack_entry res;
+};
+struct ib_global_route {
+	union ib_gid dgid;
+	__u8 traffic_class;
+};
+struct rdma_ah_attr {
+	struct ib_global_route grh;
+	__u8 ah_flags;
+};
+struct ib_qp_attr {
+	enum ib_qp_state qp_state;
+	enum ib_mtu path_mtu;
+	__u32 rq_psn;
+	__u32 sq_psn;
+	__u32 dest_qp_num;
+	struct rdma_ah_attr ah_attr;
+	__u8 min_rnr_timer;
+	__u32 port_num;
+	__u8 timeout;
+	__u8 retry_cnt;
+	__u8 rnr_retry;
+};
+#pragma clang attribute pop
+
+/*
+ * Reads a member that this kernel may not describe and may have in another width; false if it does not. An out-of-tree ib_core
+ * brings no types along: then all of this is absent, and arguments and results remain. The pointer is copied first: inside the
+ * builtins of these macros the access to a struct of our own would be relocated, too.
+ */
+#define GET(dst, p, member) \
+	({ \
+		typeof(p) base = (p); \
+		bool exists = bpf_core_field_exists(base->member); \
+		if (exists) \
+			*(dst) = BPF_CORE_READ_BITFIELD_PROBED(base, member); \
+		exists; \
+	})
+
+/* Reads a pointer member; NULL if this kernel does not describe it. */
+#define GET_POINTER(p, member) \
+	({ \
+		typeof(p) base = (p); \
+		bpf_core_field_exists(base->member) ? BPF_CORE_READ(base, member) : 0; \
+	})
+
+/* include/linux/err.h: the last page of addresses are errors. */
+#define IS_ERR(ret) ((__u64)(ret) >= (__u64)-4095)
+
+/* What every event tells of its QP and of the call. */
+#define QP(state_meaning) \
+	struct { \
+		__u32 num DOC("QP number"); \
+		enum ib_qp_type type DOC("transport service"); \
+		enum ib_qp_state state state_meaning; \
+		__u32 port DOC("port of the device; absent until the change to INIT that sets it"); \
+		struct { \
+			__u32 num : 1; \
+			__u32 type : 1; \
+			__u32 state : 1; \
+			__u32 port : 1; \
+		} has; \
+	}
+
+#define OWNER() \
+	struct { \
+		__u32 pid DOC("process that owns the QP; absent for the kernel's own"); \
+		char comm[16] DOC("name of that process"); \
+		char kernel[32] DOC("kernel module that owns the QP; absent for QPs of a process"); \
+		struct { \
+			__u32 pid : 1; \
+			__u32 comm : 1; \
+			__u32 kernel : 1; \
+		} has; \
+	}
+
+#define QP_FIELDS(state_meaning) \
+	char dev[64] DOC("RDMA device, like mlx5_0"); \
+	QP(state_meaning) qp; \
+	OWNER() owner; \
+	errno_t ret DOC("result: -errno on failure"); \
+	ns_t latency DOC("time in the call")
+
+/* What a change of a QP carries: the mask, and the attributes that it says count. */
+#define MODIFY_FIELDS(helper) \
+	hex32_t attr_mask DOC("attributes that the call sets (enum ib_qp_attr_mask)"); \
+	enum ib_qp_state prev_state NEEDS(helper) DOC("state before the call; absent until a change of this QP was seen"); \
+	__u32 dest_qpn DOC("QP number of the remote side"); \
+	__u32 path_mtu DOC("path MTU in bytes"); \
+	__u32 rq_psn DOC("first packet sequence number to receive"); \
+	__u32 sq_psn DOC("first packet sequence number to send"); \
+	__u8 timeout DOC("local ACK timeout: 4.096 us * 2^timeout, 0 is none"); \
+	__u8 retry_cnt DOC("retries after a timeout before the QP fails"); \
+	__u8 rnr_retry DOC("retries after receiver-not-ready, 7 is without end"); \
+	__u8 min_rnr_timer DOC("code of the wait that receiver-not-ready asks for (IBTA spec 9.7.5.2.8)"); \
+	hex8_t traffic_class DOC("traffic class of the address; DSCP is its upper 6 bits"); \
+	gid_t16 sgid DOC("local GID, as resolved by the call"); \
+	__u32 sgid_index DOC("its index in the GID table of the port"); \
+	enum ib_gid_type sgid_type DOC("its type"); \
+	gid_t16 dgid DOC("remote GID")
+
+#define MODIFY_HAS() \
+	__u32 prev_state : 1; \
+	__u32 dest_qpn : 1; \
+	__u32 path_mtu : 1; \
+	__u32 rq_psn : 1; \
+	__u32 sq_psn : 1; \
+	__u32 timeout : 1; \
+	__u32 retry_cnt : 1; \
+	__u32 rnr_retry : 1; \
+	__u32 min_rnr_timer : 1; \
+	__u32 traffic_class : 1; \
+	__u32 sgid : 1; \
+	__u32 sgid_index : 1; \
+	__u32 sgid_type : 1; \
+	__u32 dgid : 1
+
+/* Calls in progress, by thread. */
+#define CALLS(map, call) \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_HASH); \
+		__uint(max_entries, 8192); \
+		__type(key, __u64); \
+		__type(value, struct call); \
+	} map SEC(".maps")
+
+#define CAPTURE_DEV(X, e, device, stage) \
+	do { \
+		struct ib_device *d = (device); \
+		if (WANT(X, dev, stage) && d && bpf_core_field_exists(d->name) && READ_STRING((e)->dev, d->name) > 0) \
+			(e)->has.dev = 1; \
+	} while (0)
+
+#define CAPTURE_OWNER(X, e, p, stage) \
+	do { \
+		struct task_struct *task; \
+		const char *name; \
+		if (!WANT(X, owner.pid, stage) && !WANT(X, owner.comm, stage) && !WANT(X, owner.kernel, stage)) \
+			break; \
+		task = GET_POINTER(p, res.task); \
+		name = GET_POINTER(p, res.kern_name); \
+		if (task) { \
+			SET(&(e)->owner, pid, BPF_CORE_READ(task, tgid)); \
+			READ_STRING((e)->owner.comm, task->comm); \
+			(e)->owner.has.comm = 1; \
+		} else if (name && READ_STRING((e)->owner.kernel, name) > 0) { \
+			(e)->owner.has.kernel = 1; \
+		} \
+	} while (0)
+
+#define CAPTURE_QP(X, e, p, stage) \
+	do { \
+		CAPTURE_DEV(X, e, GET_POINTER(p, device), stage); \
+		if (WANT(X, qp.num, stage) && GET(&(e)->qp.num, p, qp_num)) \
+			(e)->qp.has.num = 1; \
+		if (WANT(X, qp.type, stage) && GET(&(e)->qp.type, p, qp_type)) \
+			(e)->qp.has.type = 1; \
+		/* 0 until the change to INIT that sets it. */ \
+		if (WANT(X, qp.port, stage) && GET(&(e)->qp.port, p, port) && (e)->qp.port) \
+			(e)->qp.has.port = 1; \
+		CAPTURE_OWNER(X, e, p, stage); \
+	} while (0)
+
+/* Captures a member of ib_qp_attr if the mask says that it counts. */
+#define CAPTURE_ATTR(X, e, field, bit, attr, mask, member, stage) \
+	do { \
+		if (WANT(X, field, stage) && ((mask) & (bit)) && GET(&(e)->field, attr, member)) \
+			(e)->has.field = 1; \
+	} while (0)
+
+#define CAPTURE_ATTRS(X, e, attr, mask, stage) \
+	do { \
+		if (WANT(X, attr_mask, stage)) \
+			(e)->attr_mask = (mask); \
+		if (WANT(X, qp.state, stage) && ((mask) & IB_QP_STATE) && GET(&(e)->qp.state, attr, qp_state)) \
+			(e)->qp.has.state = 1; \
+		if (WANT(X, path_mtu, stage) && ((mask) & IB_QP_PATH_MTU) && GET(&(e)->path_mtu, attr, path_mtu)) { \
+			(e)->path_mtu = 128 << ((e)->path_mtu & 7); \
+			(e)->has.path_mtu = 1; \
+		} \
+		CAPTURE_ATTR(X, e, dest_qpn, IB_QP_DEST_QPN, attr, mask, dest_qp_num, stage); \
+		CAPTURE_ATTR(X, e, rq_psn, IB_QP_RQ_PSN, attr, mask, rq_psn, stage); \
+		CAPTURE_ATTR(X, e, sq_psn, IB_QP_SQ_PSN, attr, mask, sq_psn, stage); \
+		CAPTURE_ATTR(X, e, timeout, IB_QP_TIMEOUT, attr, mask, timeout, stage); \
+		CAPTURE_ATTR(X, e, retry_cnt, IB_QP_RETRY_CNT, attr, mask, retry_cnt, stage); \
+		CAPTURE_ATTR(X, e, rnr_retry, IB_QP_RNR_RETRY, attr, mask, rnr_retry, stage); \
+		CAPTURE_ATTR(X, e, min_rnr_timer, IB_QP_MIN_RNR_TIMER, attr, mask, min_rnr_timer, stage); \
+		if ((mask) & IB_QP_AV) \
+			CAPTURE_REMOTE_ADDRESS(X, e, attr, stage); \
+	} while (0)
+
+/* On InfiniBand an address may have no global route, only a LID. */
+#define CAPTURE_REMOTE_ADDRESS(X, e, attr, stage) \
+	do { \
+		typeof(attr) a = (attr); \
+		__u8 flags = 0; \
+		if (!GET(&flags, a, ah_attr.ah_flags) || !(flags & IB_AH_GRH)) \
+			break; \
+		if (WANT(X, traffic_class, stage) && GET(&(e)->traffic_class, a, ah_attr.grh.traffic_class)) \
+			(e)->has.traffic_class = 1; \
+		if (WANT(X, dgid, stage) && bpf_core_field_exists(a->ah_attr.grh.dgid.raw) && \
+		    !bpf_core_read((e)->dgid, sizeof((e)->dgid), &a->ah_attr.grh.dgid.raw)) \
+			(e)->has.dgid = 1; \
+	} while (0)
+
+#define CAPTURE_LOCAL_ADDRESS(X, e, gid_attr, stage) \
+	do { \
+		const struct ib_gid_attr *local = (gid_attr); \
+		if (!local) \
+			break; \
+		if (WANT(X, sgid, stage) && bpf_core_field_exists(local->gid.raw) && \
+		    !bpf_core_read((e)->sgid, sizeof((e)->sgid), &local->gid.raw)) \
+			(e)->has.sgid = 1; \
+		if (WANT(X, sgid_index, stage) && GET(&(e)->sgid_index, local, index)) \
+			(e)->has.sgid_index = 1; \
+		if (WANT(X, sgid_type, stage) && GET(&(e)->sgid_type, local, gid_type)) \
+			(e)->has.sgid_type = 1; \
+	} while (0)
+
+#define CAPTURE_RESULT(X, e, started, result, stage) \
+	do { \
+		if (WANT(X, ret, stage)) \
+			(e)->ret = (result); \
+		if (WANT(X, latency, stage)) \
+			(e)->latency = bpf_ktime_get_ns() - (started); \
+	} while (0)
+
+#define CLEAR_HAS(e) \
+	do { \
+		__builtin_memset(&(e)->has, 0, sizeof((e)->has)); \
+		__builtin_memset(&(e)->qp.has, 0, sizeof((e)->qp.has)); \
+		__builtin_memset(&(e)->owner.has, 0, sizeof((e)->owner.has)); \
+	} while (0)
+
+/*
+ * The state of each QP, for those who want to know what it was before.
+ */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64); /* struct ib_qp * */
+	__type(value, __u32);
+} qp_states SEC(".maps");
+
+struct state_call {
+	__u64 qp;
+	struct ib_qp_attr *attr;
+	__u32 mask;
+};
+CALLS(state_calls, state_call);
+
+/* A QP is going to be changed or destroyed; false if there is no room to remember it. */
+static __always_inline bool state_begin(__u64 qp, __u64 attr, __u64 mask)
+{
+	__u64 task = bpf_get_current_pid_tgid();
+	struct state_call call = { .qp = qp, .attr = (void *)attr, .mask = mask };
+
+	return !bpf_map_update_elem(&state_calls, &task, &call, BPF_ANY);
+}
+
+static __always_inline int state_leave(void *ctx, __s64 ret)
+{
+	__u64 task = bpf_get_current_pid_tgid();
+	struct state_call *call = bpf_map_lookup_elem(&state_calls, &task);
+	__u32 state = 0;
+
+	if (!call)
+		return 0;
+	if (!(__s32)ret && (call->mask & IB_QP_STATE) && GET(&state, call->attr, qp_state))
+		bpf_map_update_elem(&qp_states, &call->qp, &state, BPF_ANY);
+	bpf_map_delete_elem(&state_calls, &task);
+	return 0;
+}
+
+/* The memory of the QP is free then and may become another one's. */
+static __always_inline int state_forget(void *ctx, __s64 ret)
+{
+	__u64 task = bpf_get_current_pid_tgid();
+	struct state_call *call = bpf_map_lookup_elem(&state_calls, &task);
+
+	if (!call)
+		return 0;
+	if (!(__s32)ret)
+		bpf_map_delete_elem(&qp_states, &call->qp);
+	bpf_map_delete_elem(&state_calls, &task);
+	return 0;
+}
+
+/* The state that was seen to be set last, or -1. */
+static __always_inline __s32 known_state(__u64 qp)
+{
+	__u32 *state = bpf_map_lookup_elem(&qp_states, &qp);
+
+	return state ? *state : -1;
+}
