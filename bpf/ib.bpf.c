@@ -13,6 +13,7 @@
  * These functions sleep, so a thread is in one of them at a time and the thread id finds what was kept at its entry.
  */
 #include "rdma.h"
+#include "ib_objects.h"
 
 struct ib_create_qp {
 	COMMON();
@@ -337,3 +338,125 @@ static __always_inline int destroy_leave(void *ctx, __s64 ret)
 	return 0;
 }
 ON_CALL(destroy_qp, ib_destroy_qp_user, 2, destroy_enter, destroy_leave)
+
+/*
+ * GIDs. Every lookup by the kernel is seen: those for programs and sysfs, those of changes of QPs, and on rxe those of each packet,
+ * which may run in an interrupt. Nothing is kept from entry to return, so an interrupt does no harm.
+ */
+
+struct ib_get_gid {
+	COMMON();
+	char dev[64] DOC("RDMA device, like mlx5_0; this, port and index are absent for failed lookups seen by a kprobe");
+	__u32 port DOC("port of the device");
+	__u32 index DOC("index in the GID table of the port");
+	gid_t16 gid DOC("the GID; absent for failed lookups");
+	enum ib_gid_type gid_type DOC("its type; absent for failed lookups");
+	errno_t ret DOC("result: -errno on failure");
+	struct {
+		__u32 dev : 1;
+		__u32 port : 1;
+		__u32 index : 1;
+		__u32 gid : 1;
+		__u32 gid_type : 1;
+	} has;
+} DOC("the kernel looks up an entry of the GID table (rdma_get_gid_attr)");
+EVENT(ib_get_gid)
+
+struct ib_gid_ndev {
+	COMMON();
+	char dev[64] DOC("RDMA device, like mlx5_0");
+	__u32 port DOC("port of the device");
+	__u32 index DOC("index in the GID table of the port");
+	gid_t16 gid DOC("the GID");
+	enum ib_gid_type gid_type DOC("its type");
+	char ndev[16] DOC("network device of the GID; absent if it has none");
+	struct {
+		__u32 dev : 1;
+		__u32 port : 1;
+		__u32 index : 1;
+		__u32 gid : 1;
+		__u32 gid_type : 1;
+		__u32 ndev : 1;
+	} has;
+} DOC("the kernel asks for the network device of a GID (rdma_read_gid_attr_ndev_rcu)");
+EVENT(ib_gid_ndev)
+
+#define CAPTURE_GID(X, e, attr, stage) \
+	do { \
+		const struct ib_gid_attr *a = (attr); \
+		CAPTURE_DEV(X, e, GET_POINTER(a, device), stage); \
+		if (WANT(X, port, stage) && GET(&(e)->port, a, port_num)) \
+			(e)->has.port = 1; \
+		if (WANT(X, index, stage) && GET(&(e)->index, a, index)) \
+			(e)->has.index = 1; \
+		if (WANT(X, gid, stage) && bpf_core_field_exists(a->gid.raw) && !bpf_core_read((e)->gid, sizeof((e)->gid), &a->gid.raw)) \
+			(e)->has.gid = 1; \
+		if (WANT(X, gid_type, stage) && GET(&(e)->gid_type, a, gid_type)) \
+			(e)->has.gid_type = 1; \
+	} while (0)
+
+/* The arguments, if they are still known when the call returns. */
+struct gid_args {
+	struct ib_device *device;
+	__u32 port, index;
+};
+
+static __always_inline void ib_get_gid_capture(struct ib_get_gid *e, struct gid_args *args, __u64 ret, enum stage stage)
+{
+	CAPTURE_COMMON(ib_get_gid, e, stage);
+	if (WANT(ib_get_gid, ret, stage))
+		e->ret = IS_ERR(ret) ? ret : 0;
+	if (!IS_ERR(ret)) {
+		CAPTURE_GID(ib_get_gid, e, (struct ib_gid_attr *)ret, stage);
+		return;
+	}
+	if (!args)
+		return;
+	CAPTURE_DEV(ib_get_gid, e, args->device, stage);
+	if (WANT(ib_get_gid, port, stage))
+		SET(e, port, args->port);
+	if (WANT(ib_get_gid, index, stage))
+		SET(e, index, args->index);
+}
+
+SEC("fexit/rdma_get_gid_attr") __attribute__((btf_decl_tag("args:3")))
+int fexit_get_gid__rdma_get_gid_attr(__u64 *ctx)
+{
+	struct gid_args args = { .device = (void *)ctx[0], .port = ctx[1], .index = ctx[2] };
+	struct ib_get_gid e;
+
+	__builtin_memset(&e.has, 0, sizeof(e.has));
+	EMIT(ib_get_gid, ctx, &e, &args, ctx[3]);
+	return 0;
+}
+
+SEC("kretprobe/rdma_get_gid_attr")
+int kretprobe_get_gid__rdma_get_gid_attr(struct kprobe_regs *ctx)
+{
+	struct ib_get_gid e;
+
+	__builtin_memset(&e.has, 0, sizeof(e.has));
+	EMIT(ib_get_gid, ctx, &e, 0, KPROBE_RET(ctx));
+	return 0;
+}
+
+static __always_inline void ib_gid_ndev_capture(struct ib_gid_ndev *e, struct ib_gid_attr *attr, enum stage stage)
+{
+	struct net_device *ndev;
+
+	CAPTURE_COMMON(ib_gid_ndev, e, stage);
+	CAPTURE_GID(ib_gid_ndev, e, attr, stage);
+	ndev = WANT(ib_gid_ndev, ndev, stage) ? GET_POINTER(attr, ndev) : 0;
+	if (ndev && READ_STRING(e->ndev, ndev->name) > 0)
+		e->has.ndev = 1;
+}
+
+static __always_inline int gid_ndev_enter(void *ctx, __u64 attr, __u64 a1, __u64 a2)
+{
+	struct ib_gid_ndev e;
+
+	__builtin_memset(&e.has, 0, sizeof(e.has));
+	EMIT(ib_gid_ndev, ctx, &e, (struct ib_gid_attr *)attr);
+	return 0;
+}
+ON_ENTER(gid_ndev, rdma_read_gid_attr_ndev_rcu, 1, gid_ndev_enter)

@@ -63,7 +63,10 @@ enum ib_mtu {
 };
 
 enum rdma_restrack_type {
-	RDMA_RESTRACK_QP = 2,
+	RDMA_RESTRACK_PD,
+	RDMA_RESTRACK_CQ,
+	RDMA_RESTRACK_QP,
+	RDMA_RESTRACK_MR = 4,
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -72,9 +75,11 @@ struct task_struct {
 	char comm[16];
 };
 struct rdma_restrack_entry {
+	bool valid; /* tracked: it has an id */
 	enum rdma_restrack_type type;
 	struct task_struct *task; /* owner of a user's object, NULL for the kernel's own */
 	const char *kern_name;    /* owner of a kernel object */
+	__u32 id;
 };
 struct ib_device {
 	char name[64];
@@ -82,13 +87,37 @@ struct ib_device {
 union ib_gid {
 	__u8 raw[16];
 };
+struct net_device {
+	char name[16];
+};
 struct ib_gid_attr {
+	struct net_device *ndev;
+	struct ib_device *device;
 	union ib_gid gid;
 	enum ib_gid_type gid_type;
 	__u16 index;
+	__u32 port_num;
 };
 struct ib_pd {
 	struct ib_device *device;
+	struct rdma_restrack_entry res;
+};
+struct ib_wc;
+struct ib_cq {
+	struct ib_device *device;
+	__s32 cqe;
+	struct ib_wc *wc;
+	__u32 comp_vector;
+	struct rdma_restrack_entry res;
+};
+struct ib_mr {
+	struct ib_device *device;
+	struct ib_pd *pd;
+	__u32 lkey;
+	__u32 rkey;
+	__u64 iova;
+	__u64 length;
+	struct rdma_restrack_entry res;
 };
 struct ib_qp_init_attr {
 	enum ib_qp_type qp_type;
@@ -166,9 +195,9 @@ struct ib_qp_attr {
 
 #define OWNER() \
 	struct { \
-		__u32 pid DOC("process that owns the QP; absent for the kernel's own"); \
+		__u32 pid DOC("process that owns the object; absent for the kernel's own"); \
 		char comm[16] DOC("name of that process"); \
-		char kernel[32] DOC("kernel module that owns the QP; absent for QPs of a process"); \
+		char kernel[32] DOC("kernel module that owns the object; absent for those of a process"); \
 		struct { \
 			__u32 pid : 1; \
 			__u32 comm : 1; \

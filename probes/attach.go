@@ -266,7 +266,7 @@ func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 		Types: l.spec.Types, ByteOrder: l.spec.ByteOrder,
 	}
 	for _, p := range programs {
-		spec.Programs[p.name] = l.spec.Programs[p.name]
+		spec.Programs[p.instance()] = l.program(p)
 	}
 	o := ebpf.CollectionOptions{MapReplacements: l.maps, Cache: s.host.cache}
 	if slices.ContainsFunc(programs, func(p program) bool { return !l.typeless(p.name) }) {
@@ -281,7 +281,7 @@ func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 	}
 	var links []io.Closer
 	for _, p := range programs {
-		attached, err := attachProgram(p, c.Programs[p.name], r.Hz)
+		attached, err := attachProgram(p, c.Programs[p.instance()], r.Hz)
 		if err != nil {
 			err = fmt.Errorf("attach to %s: %w", p.target, explain(err))
 			err = errors.Join(err, closeAll(links))
@@ -291,7 +291,7 @@ func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 		links = append(links, attached...)
 	}
 	for _, p := range programs {
-		r.programs = append(r.programs, c.DetachProgram(p.name))
+		r.programs = append(r.programs, c.DetachProgram(p.instance()))
 	}
 	c.Close()
 	r.links = append(r.links, links...)

@@ -27,8 +27,7 @@ type hook struct {
 	name string
 	// tracepoint is attached as tp_btf or raw_tp, whichever the object has; or else
 	tracepoint string
-	// functions are attached as fexit or kprobe: the first alternative whose functions this kernel has. A name that ends in ?
-	// is used where it exists.
+	// functions are attached as fexit or kprobe: the first alternative whose functions this kernel has, as parseFunction reads them.
 	functions [][]string
 	// sampled is attached to a clock on each CPU, which ticks Request.Hz times a second.
 	sampled bool
@@ -39,13 +38,24 @@ type hook struct {
 }
 
 var table = []entry{
+	{"ib:alloc_pd", hook{name: "alloc_pd", functions: [][]string{{"rdma_restrack_add", "__ib_alloc_pd", "ib_uverbs_alloc_pd?"}}}},
+	{"ib:create_cq", hook{name: "create_cq", functions: [][]string{{"rdma_restrack_add", "__ib_alloc_cq/kernel", "__ib_create_cq/kernel",
+		"ib_uverbs_create_cq/request?", "ib_uverbs_ex_create_cq/request?", "ib_uverbs_handler_UVERBS_METHOD_CQ_CREATE/request?"}}}},
 	{"ib:create_qp", hook{name: "create_qp", functions: [][]string{
 		{"ib_create_qp_user", "ib_create_qp_kernel"},
 		{"ib_create_qp", "rdma_restrack_add", "ib_uverbs_create_qp?", "ib_uverbs_ex_create_qp?",
 			"ib_uverbs_handler_UVERBS_METHOD_QP_CREATE?"},
 	}}},
+	{"ib:dealloc_pd", hook{name: "dealloc_pd", functions: [][]string{{"ib_dealloc_pd_user", "uverbs_free_pd?"}}}},
+	{"ib:dereg_mr", hook{name: "dereg_mr", functions: [][]string{{"ib_dereg_mr_user"}}}},
+	{"ib:destroy_cq", hook{name: "destroy_cq", functions: [][]string{{"ib_destroy_cq_user", "ib_free_cq"}}}},
 	{"ib:destroy_qp", hook{name: "destroy_qp", functions: [][]string{{"ib_destroy_qp_user"}}}},
+	{"ib:get_gid", hook{name: "get_gid", functions: [][]string{{"rdma_get_gid_attr"}}}},
+	{"ib:gid_ndev", hook{name: "gid_ndev", functions: [][]string{{"rdma_read_gid_attr_ndev_rcu"}}}},
 	{"ib:modify_qp", hook{name: "modify_qp", functions: [][]string{{"ib_modify_qp_with_udata", "ib_modify_qp"}}}},
+	{"ib:reg_mr", hook{name: "reg_mr", functions: [][]string{{"rdma_restrack_add", "ib_alloc_mr/kernel", "ib_alloc_mr_integrity/kernel",
+		"ib_reg_user_mr", "ib_uverbs_reg_mr/request?", "ib_uverbs_rereg_mr/request?", "ib_uverbs_handler_UVERBS_METHOD_REG_MR/request?",
+		"ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR/request?", "ib_uverbs_handler_UVERBS_METHOD_DM_MR_REG/request?"}}}},
 	{"nvme:async_event", hook{name: "nvme_async_event", tracepoint: "nvme_async_event"}},
 	{"nvme:complete_rq", hook{name: "nvme_complete_rq", tracepoint: "nvme_complete_rq"}},
 	{"nvme:setup_cmd", hook{name: "nvme_setup_cmd", tracepoint: "nvme_setup_cmd"}},
@@ -66,6 +76,8 @@ var helpers = []hook{
 // A module is where the functions, tracepoints and types of an object live.
 type module struct {
 	name string
+	// other modules that have functions of the object's hooks, and no types of their own that it reads.
+	others []string
 	// types begins the names of the types that belong to the module: an out-of-tree module may have changed them.
 	types []string
 	// load is how to get it.
@@ -73,11 +85,14 @@ type module struct {
 }
 
 var modules = map[string]module{
-	"ib":      {name: "ib_core", types: []string{"ib_", "rdma_"}, load: "modprobe ib_uverbs"},
+	"ib":      {name: "ib_core", others: []string{"ib_uverbs"}, types: []string{"ib_", "rdma_", "uverbs_"}, load: "modprobe ib_uverbs"},
 	"nvme":    {name: "nvme_core", types: []string{"nvme_"}, load: "modprobe nvme"},
 	"profile": {},
 	"syscall": {},
 }
+
+// all names the module and the others.
+func (m module) all() []string { return append([]string{m.name}, m.others...) }
 
 func (m module) owns(typeName string) bool {
 	for _, prefix := range m.types {
@@ -86,6 +101,22 @@ func (m module) owns(typeName string) bool {
 		}
 	}
 	return false
+}
+
+// A kernelFunc is a function of a hook.
+type kernelFunc struct {
+	name string
+	// shared is what the C source calls programs that several functions share: a whole event is much code to have once for each.
+	shared string
+	// optional functions are used where they exist.
+	optional bool
+}
+
+// parseFunction reads how the table writes a function: name, or name/shared, with ? at the end if it is optional.
+func parseFunction(text string) kernelFunc {
+	text, optional := strings.CutSuffix(text, "?")
+	name, shared, _ := strings.Cut(text, "/")
+	return kernelFunc{name: name, shared: shared, optional: optional}
 }
 
 // Catalog is every probe that there is, the same on every host.

@@ -96,7 +96,7 @@ func TestEnumNamesAreUnique(t *testing.T) {
 func TestMatch(t *testing.T) {
 	c := load(t)
 	for glob, want := range map[string]string{
-		"ib:*":         "[ib:create_qp ib:destroy_qp ib:modify_qp]",
+		"ib:*_qp":      "[ib:create_qp ib:destroy_qp ib:modify_qp]",
 		"*:modify_qp":  "[ib:modify_qp]",
 		"nvme:s?":      "[nvme:sq]",
 		"nvme:nothing": "[]",
@@ -125,8 +125,10 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 			known["perf_event_"+h.name] = true
 		}
 		for _, kind := range []string{"fentry", "fexit", "kprobe", "kretprobe"} {
-			for _, f := range slices.Concat(h.functions...) {
-				known[kind+"_"+h.name+"__"+strings.TrimSuffix(f, "?")] = true
+			for _, text := range slices.Concat(h.functions...) {
+				f := parseFunction(text)
+				known[kind+"_"+h.name+"__"+f.name] = true
+				known[kind+"_"+h.name+"__"+f.shared] = true
 			}
 		}
 	}

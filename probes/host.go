@@ -48,7 +48,9 @@ func Detect(c *Catalog, o HostOptions) (*Host, error) {
 	}
 	h.symbols = sync.OnceValues(func() (map[string]bool, error) { return readSymbols("/proc/kallsyms", c.symbols()) })
 	for _, m := range modules {
-		h.moduleTypes[m.name] = sync.OnceValues(func() (*btf.Spec, error) { return h.loadModuleTypes(m.name) })
+		for _, name := range m.all() {
+			h.moduleTypes[name] = sync.OnceValues(func() (*btf.Spec, error) { return h.loadModuleTypes(name) })
+		}
 	}
 	for _, path := range o.BTF {
 		specs, err := readTypes(path)
@@ -140,7 +142,7 @@ func (c *Catalog) symbols() map[string]bool {
 		}
 		for _, functions := range h.functions {
 			for _, f := range functions {
-				wanted[strings.TrimSuffix(f, "?")] = true
+				wanted[parseFunction(f).name] = true
 			}
 		}
 	}
@@ -189,14 +191,16 @@ func (h *Host) hasFunction(object, name string) (bool, error) {
 	return h.has(object, name, &f, name)
 }
 
-// has looks for a type in the BTF of the kernel and of the object's module, which have been read anyway. Only what is not there is
+// has looks for a type in the BTF of the kernel and of the object's modules, which have been read anyway. Only what is not there is
 // looked up among the symbols: to list them takes the kernel longer than all the rest of the start.
 func (h *Host) has(object, typeName string, typ any, symbols ...string) (bool, error) {
 	if spec, err := h.vmlinux(); err == nil && spec.TypeByName(typeName, typ) == nil {
 		return true, nil
 	}
-	if spec, err := h.moduleTypes[modules[object].name](); err == nil && spec.TypeByName(typeName, typ) == nil {
-		return true, nil
+	for _, name := range modules[object].all() {
+		if spec, err := h.moduleTypes[name](); err == nil && spec.TypeByName(typeName, typ) == nil {
+			return true, nil
+		}
 	}
 	found, err := h.symbols()
 	if err != nil {

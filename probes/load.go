@@ -96,6 +96,15 @@ func (l *loader) typeless(program string) bool {
 	return !relocated(l.spec.Programs[program].Instructions)
 }
 
+// program returns what is loaded for one target: a program that several share is loaded for each.
+func (l *loader) program(p program) *ebpf.ProgramSpec {
+	spec := l.spec.Programs[p.name].Copy()
+	if p.kind == "fentry" || p.kind == "fexit" {
+		spec.AttachTo = p.target
+	}
+	return spec
+}
+
 // specOf describes a map that is there, so that programs can refer to it.
 func specOf(name string, m *ebpf.Map) *ebpf.MapSpec {
 	return &ebpf.MapSpec{

@@ -36,6 +36,9 @@ type program struct {
 	optional bool   // left out where there is no target
 }
 
+// instance names the program for its target.
+func (p program) instance() string { return p.name + " on " + p.target }
+
 func allHooks() []hook {
 	hooks := append([]hook(nil), helpers...)
 	for _, e := range table {
@@ -224,12 +227,12 @@ func (e *PermissionError) Error() string {
 // Unwrap makes it the error that the kernel would give.
 func (e *PermissionError) Unwrap() error { return unix.EPERM }
 
-// functionVariants are fexit and kprobe on a list of functions, of which those that end in ? need not be there.
+// functionVariants are fexit and kprobe on a list of functions.
 func (h *Host) functionVariants(object string, hk hook, functions []string) []variant {
 	fexit, kprobe := variant{name: "fexit", caps: h.fexitCaps(functions)}, variant{name: "kprobe", caps: perfCaps()}
 	for _, f := range functions {
-		fexit.programs = append(fexit.programs, h.programsOn(object, hk, f, "fentry", "fexit")...)
-		kprobe.programs = append(kprobe.programs, h.programsOn(object, hk, f, "kprobe", "kretprobe")...)
+		fexit.programs = append(fexit.programs, h.programsOn(object, hk, parseFunction(f), "fentry", "fexit")...)
+		kprobe.programs = append(kprobe.programs, h.programsOn(object, hk, parseFunction(f), "kprobe", "kretprobe")...)
 	}
 	fexit.check = func() error {
 		return h.check(object, fexit.caps, func() error {
@@ -248,16 +251,17 @@ func (h *Host) functionVariants(object string, hk hook, functions []string) []va
 // checkFunctions names the functions that have to be there and are not.
 func (h *Host) checkFunctions(object string, functions []string) error {
 	var missing []string
-	for _, f := range functions {
-		if strings.HasSuffix(f, "?") {
+	for _, text := range functions {
+		f := parseFunction(text)
+		if f.optional {
 			continue
 		}
-		there, err := h.hasFunction(object, f)
+		there, err := h.hasFunction(object, f.name)
 		if err != nil {
 			return fmt.Errorf("symbols of the kernel: %w", err)
 		}
 		if !there {
-			missing = append(missing, f)
+			missing = append(missing, f.name)
 		}
 	}
 	if len(missing) > 0 {
@@ -278,13 +282,14 @@ func (h *Host) present(object string, programs []program) []program {
 }
 
 // programsOn returns the programs of a hook on one function that the object has, entry first.
-func (h *Host) programsOn(object string, hk hook, function string, kinds ...string) []program {
-	function, optional := strings.CutSuffix(function, "?")
+func (h *Host) programsOn(object string, hk hook, f kernelFunc, kinds ...string) []program {
 	var found []program
 	for _, kind := range kinds {
-		name := kind + "_" + hk.name + "__" + function
-		if h.catalog.program(object, name) != nil {
-			found = append(found, program{name: name, kind: kind, target: function, optional: optional})
+		for _, source := range []string{f.name, f.shared} {
+			name := kind + "_" + hk.name + "__" + source
+			if h.catalog.program(object, name) != nil {
+				found = append(found, program{name: name, kind: kind, target: f.name, optional: f.optional})
+			}
 		}
 	}
 	return found
@@ -298,7 +303,7 @@ func (h *Host) fexitCaps(functions []string) []string {
 	}
 	for _, f := range functions {
 		var fn *btf.Func
-		if vmlinux.TypeByName(strings.TrimSuffix(f, "?"), &fn) != nil {
+		if vmlinux.TypeByName(parseFunction(f).name, &fn) != nil {
 			return []string{capSysAdmin}
 		}
 	}
@@ -332,16 +337,20 @@ func (h *Host) kernelFunction(object, name string) (*btf.Func, error) {
 	if err := vmlinux.TypeByName(name, &fn); !errors.Is(err, btf.ErrNotFound) {
 		return fn, err
 	}
-	m := modules[object]
-	spec, err := h.moduleTypes[m.name]()
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("module %s has no BTF", m.name)
+	var without []string
+	for _, module := range modules[object].all() {
+		spec, err := h.moduleTypes[module]()
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			without = append(without, module)
+		case err != nil:
+			return nil, err
+		case spec.TypeByName(name, &fn) == nil:
+			return fn, nil
+		}
 	}
-	if err != nil {
-		return nil, err
+	if len(without) > 0 {
+		return nil, fmt.Errorf("module %s has no BTF", without[0])
 	}
-	if err := spec.TypeByName(name, &fn); err != nil {
-		return nil, fmt.Errorf("BTF of module %s has no %s: %w", m.name, name, err)
-	}
-	return fn, nil
+	return nil, fmt.Errorf("BTF of module %s has no %s", strings.Join(modules[object].all(), ", "), name)
 }

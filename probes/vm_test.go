@@ -70,6 +70,7 @@ func TestVMNothingIsMissing(t *testing.T) {
 // Workloads. Nothing else uses the disk and the RDMA device.
 const (
 	readDisk = "dd if=/dev/nvme0n1 of=/dev/null bs=4k count=2 iflag=direct"
+	readGID  = "cat /sys/class/infiniband/rxe0/ports/1/gids/1 /sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs/1"
 	pingpong = "taskset -c 0 ibv_rc_pingpong -d rxe0 -g 1 -n 5 & until taskset -c 1 ibv_rc_pingpong -d rxe0 -g 1 -n 5 10.9.0.1; do sleep 0.2; done; wait"
 )
 
@@ -78,7 +79,7 @@ const (
 func TestVMFieldsAlone(t *testing.T) {
 	workloads := map[string]string{"nvme:complete_rq": readDisk, "ib:modify_qp": pingpong}
 	if *full {
-		workloads = map[string]string{"nvme:[cs]*": readDisk, "ib:*": pingpong}
+		workloads = map[string]string{"nvme:[cs]*": readDisk, "ib:*_[cmpq]?": pingpong, "ib:get_gid": readGID, "ib:gid_ndev": readGID}
 	}
 	h := detect(t)
 	for glob, workload := range workloads {

@@ -160,7 +160,7 @@ func (c connection) parse(t *testing.T, output string) side {
 func TestVMIbConnections(t *testing.T) {
 	for _, c := range connections {
 		t.Run(c.name, func(t *testing.T) {
-			trace := start(t, "ib:*")
+			trace := start(t, "ib:*_qp")
 			sides := c.run(t)
 			events := trace.stop(t)
 			for _, s := range sides {
@@ -262,7 +262,7 @@ func TestVMIbFilter(t *testing.T) {
 
 // A change that fails is seen with its error and leaves the state: without a GID there is no way to a peer on Ethernet.
 func TestVMIbFailure(t *testing.T) {
-	trace := start(t, "ib:*")
+	trace := start(t, "ib:*_qp")
 	server := onCPU(0, "ibv_rc_pingpong", "-d", "rxe0")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -298,7 +298,7 @@ func TestVMIbFailure(t *testing.T) {
 // Without the types the events come all the same, through kprobes, with what does not need them; with --btf they come whole.
 func TestVMIbHiddenTypes(t *testing.T) {
 	hideTypes(t, "ib_core")
-	trace := start(t, "ib:*")
+	trace := start(t, "ib:*_qp")
 	sides := connections[0].run(t)
 	events := trace.stop(t)
 	if len(events) != 10 {
@@ -317,7 +317,7 @@ func TestVMIbHiddenTypes(t *testing.T) {
 
 	types := filepath.Join(t.TempDir(), "types.btf")
 	sh(t, "pahole --btf_encode_detached %s %s", types, standIn(t))
-	trace = start(t, "--btf", types, "ib:*")
+	trace = start(t, "--btf", types, "ib:*_qp")
 	sides = connections[0].run(t)
 	events = trace.stop(t)
 	for _, s := range sides {
@@ -394,7 +394,7 @@ func TestVMIbBrokenTypesOfOthers(t *testing.T) {
 			t.Cleanup(func() { sh(t, "umount %s", path) })
 		}
 	}
-	trace := start(t, "ib:*")
+	trace := start(t, "ib:*_qp")
 	sides := connections[0].run(t)
 	events := trace.stop(t)
 	for _, s := range sides {
