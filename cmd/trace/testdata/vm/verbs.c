@@ -38,6 +38,5 @@ int main(void)
 	printf("create_cq %d\n", errno);
 	printf("dealloc_pd %d\n", ibv_dealloc_pd(pd));
 	printf("rereg_mr %d\n", ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE));
-	printf("undone %d %d %d\n", ibv_dereg_mr(mr), ibv_destroy_cq(cq), ibv_dealloc_pd(pd));
-	return 0;
+	return ibv_dereg_mr(mr) || ibv_destroy_cq(cq) || ibv_dealloc_pd(pd);
 }
