@@ -242,9 +242,11 @@ static __always_inline bool requested(__u64 *value, __u32 size, struct object_ca
 
 #define CAPTURE_REQUESTED(X, e, s, field, call, stage) \
 	do { \
-		__u64 value = 0; \
-		if (WANT(X, s.field, stage) && requested(&value, sizeof((e)->s.field), call, (call)->at.field)) \
-			SET(&(e)->s, field, value); \
+		if (WANT(X, s.field, stage)) { \
+			__u64 value = 0; \
+			if (requested(&value, sizeof((e)->s.field), call, (call)->at.field)) \
+				SET(&(e)->s, field, value); \
+		} \
 	} while (0)
 
 /* The device of a failed call. */
