@@ -545,9 +545,9 @@ func TestVMNvmeFilterCountsRejected(t *testing.T) {
 // waitUntil polls a condition that something else brings about.
 func waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not so after 30 s", what)
+			t.Fatalf("%s: not so after a minute", what)
 		}
 	}
 }
