@@ -39,6 +39,21 @@ enum ib_gid_type {
 	ib_gid_type__RoCEv2,
 };
 
+/* enum ib_access_flags: what an MR may be used for. */
+enum ib_access_flags {
+	ib_access_flags__LOCAL_WRITE = 1 << 0,
+	ib_access_flags__REMOTE_WRITE = 1 << 1,
+	ib_access_flags__REMOTE_READ = 1 << 2,
+	ib_access_flags__REMOTE_ATOMIC = 1 << 3,
+	ib_access_flags__MW_BIND = 1 << 4,
+	ib_access_flags__ZERO_BASED = 1 << 5,
+	ib_access_flags__ON_DEMAND = 1 << 6,
+	ib_access_flags__HUGETLB = 1 << 7,
+	ib_access_flags__FLUSH_GLOBAL = 1 << 8,
+	ib_access_flags__FLUSH_PERSISTENT = 1 << 9,
+	ib_access_flags__RELAXED_ORDERING = 1 << 20,
+};
+
 /* enum ib_qp_attr_mask: which members of ib_qp_attr count. */
 enum {
 	IB_QP_STATE = 1 << 0,
@@ -110,6 +125,10 @@ struct ib_cq {
 	__u32 comp_vector;
 	struct rdma_restrack_entry res;
 };
+struct ib_cq_init_attr {
+	unsigned int cqe;
+	__u32 comp_vector;
+};
 struct ib_mr {
 	struct ib_device *device;
 	struct ib_pd *pd;
@@ -124,6 +143,7 @@ struct ib_qp_init_attr {
 };
 struct ib_qp {
 	struct ib_device *device;
+	struct ib_pd *pd;
 	struct ib_qp *real_qp;
 	const struct ib_gid_attr *av_sgid_attr;
 	__u32 qp_num;
@@ -132,6 +152,7 @@ struct ib_qp {
 	struct rdma_restrack_entry res;
 };
 struct ib_global_route {
+	const struct ib_gid_attr *sgid_attr;
 	union ib_gid dgid;
 	__u8 traffic_class;
 };

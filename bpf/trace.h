@@ -38,6 +38,9 @@ typedef __u64 hex64_t;
 
 #define DOC(text) __attribute__((btf_decl_tag("doc:" text)))
 
+/* An enum whose values are bits, of which a field may have several. */
+#define FLAGS __attribute__((btf_decl_tag("flags")))
+
 /* The helper hook of the Go catalog that has to be attached when this field is wanted. */
 #define NEEDS(helper) __attribute__((btf_decl_tag("needs:" #helper)))
 
@@ -181,6 +184,16 @@ struct kprobe_regs {
 #define KPROBE_ARG0(ctx) ((ctx)->di)
 #define KPROBE_ARG1(ctx) ((ctx)->si)
 #define KPROBE_ARG2(ctx) ((ctx)->dx)
+#define KPROBE_ARG3(ctx) ((ctx)->cx)
+#define KPROBE_ARG4(ctx) ((ctx)->r8)
+#define KPROBE_ARG5(ctx) ((ctx)->r9)
+/* The seventh is above the return address; only right at the entry. */
+#define KPROBE_ARG6(ctx) \
+	({ \
+		__u64 arg = 0; \
+		bpf_probe_read_kernel(&arg, sizeof(arg), (void *)((ctx)->sp + 8)); \
+		arg; \
+	})
 #define KPROBE_RET(ctx) ((ctx)->ax)
 #elif defined(__TARGET_ARCH_arm64)
 struct kprobe_regs {
@@ -189,6 +202,10 @@ struct kprobe_regs {
 #define KPROBE_ARG0(ctx) ((ctx)->regs[0])
 #define KPROBE_ARG1(ctx) ((ctx)->regs[1])
 #define KPROBE_ARG2(ctx) ((ctx)->regs[2])
+#define KPROBE_ARG3(ctx) ((ctx)->regs[3])
+#define KPROBE_ARG4(ctx) ((ctx)->regs[4])
+#define KPROBE_ARG5(ctx) ((ctx)->regs[5])
+#define KPROBE_ARG6(ctx) ((ctx)->regs[6])
 #define KPROBE_RET(ctx) ((ctx)->regs[0])
 #else
 #error "the target architecture is amd64 or arm64"
@@ -229,6 +246,44 @@ struct kprobe_regs {
 #define ON_CALL(hook, function, nargs, enter, leave) \
 	ON_ENTER(hook, function, nargs, enter) \
 	ON_LEAVE(hook, function, nargs, leave)
+
+/* ON_CALL for an enter that gets the first five arguments. */
+#define ON_CALL5(hook, function, nargs, enter, leave) \
+	SEC("fentry/" #function) __attribute__((btf_decl_tag("args:" #nargs))) \
+	int fentry_##hook##__##function(__u64 *ctx) \
+	{ \
+		return enter(ctx, ARG_OR_0(ctx, 0, nargs), ARG_OR_0(ctx, 1, nargs), ARG_OR_0(ctx, 2, nargs), ARG_OR_0(ctx, 3, nargs), \
+			     ARG_OR_0(ctx, 4, nargs)); \
+	} \
+	SEC("kprobe/" #function) \
+	int kprobe_##hook##__##function(struct kprobe_regs *ctx) \
+	{ \
+		return enter(ctx, KPROBE_ARG0(ctx), KPROBE_ARG1(ctx), KPROBE_ARG2(ctx), KPROBE_ARG3(ctx), KPROBE_ARG4(ctx)); \
+	} \
+	ON_LEAVE(hook, function, nargs, leave)
+
+/*
+ * A function has another result in other drivers. Its programs come in several shapes, and the kernel's prototype tells which one is
+ * taken: `returns` is int, pointer or void. ON_RETURN_UNKNOWN is what is taken where there is no prototype, which is only with kprobe.
+ */
+#define ON_RETURN(hook, function, nargs, returns, leave) \
+	SEC("fexit/" #function) __attribute__((btf_decl_tag("args:" #nargs), btf_decl_tag("returns:" #returns))) \
+	int fexit_##hook##__##function##__##returns(__u64 *ctx) \
+	{ \
+		return leave(ctx, (__s64)ctx[nargs]); \
+	} \
+	SEC("kretprobe/" #function) __attribute__((btf_decl_tag("returns:" #returns))) \
+	int kretprobe_##hook##__##function##__##returns(struct kprobe_regs *ctx) \
+	{ \
+		return leave(ctx, (__s64)KPROBE_RET(ctx)); \
+	}
+
+#define ON_RETURN_UNKNOWN(hook, function, leave) \
+	SEC("kretprobe/" #function) \
+	int kretprobe_##hook##__##function(struct kprobe_regs *ctx) \
+	{ \
+		return leave(ctx, (__s64)KPROBE_RET(ctx)); \
+	}
 
 /* From linux/bpf.h (uapi): what this folder uses of it. */
 enum {

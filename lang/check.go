@@ -431,9 +431,27 @@ func (c *checker) arithmetic(n ast.Node, op string, args ...*expr) *expr {
 		e = c.fold(n, e)
 	}
 	if e != nil {
-		e.typ.Unit = resultUnit(op, args)
+		e.typ.Unit, e.typ.Enum = resultUnit(op, args), resultFlags(op, args)
 	}
 	return e
+}
+
+// resultFlags is the enum of the flags that a bit operation on flags makes, or nil.
+func resultFlags(op string, args []*expr) *probes.Enum {
+	if !slices.Contains([]string{"&", "|", "^", "~"}, op) {
+		return nil
+	}
+	var flags *probes.Enum
+	for _, a := range args {
+		switch enum := a.typ.Enum; {
+		case plain(a):
+		case enum == nil || !enum.Flags || flags != nil && flags != enum:
+			return nil
+		default:
+			flags = enum
+		}
+	}
+	return flags
 }
 
 // resultUnit is the unit of a number that arithmetic makes: that of all operands, but for literals without one, where the operator

@@ -69,7 +69,8 @@
 // A word that is no field is a name of the other operand's enum: qp.state == RTR, opcode in [read, write],
 // (c ? qp.state : qp.old_state) == RTR. The other operand may be a map or a variable that holds such values. Where a word is both a
 // field and a name, it is an error; event.word is the field and enum.word, like qp_state.RTR, the name. Beside an error number
-// (errno_t) the names are those of errno: ret == -EINVAL. Beside a GID a string is an address: dgid == "fe80::1"; "10.0.0.1" is
+// (errno_t) the names are those of errno: ret == -EINVAL. Flags are numbers whose bits have names: mr.access & REMOTE_WRITE,
+// mr.access == LOCAL_WRITE|REMOTE_READ; what &, |, ^ and ~ make of flags of one kind are such flags again. Beside a GID a string is an address: dgid == "fe80::1"; "10.0.0.1" is
 // short for "::ffff:10.0.0.1".
 //
 // Two values are no fields: probe is the name of the probe (begin, end, interval:1s), elapsed the time since the program began.
@@ -184,7 +185,7 @@
 //
 // # Output
 //
-// In text, enums are names, durations are like 1.2ms, sizes like 4KiB, error numbers like -EINVAL, GIDs are addresses, and
+// In text, enums are names, flags like LOCAL_WRITE|REMOTE_READ, durations are like 1.2ms, sizes like 4KiB, error numbers like -EINVAL, GIDs are addresses, and
 // absent is a dash. The common fields tid, uid, cpu and cgroup are left out. In JSON, numbers of every kind are plain,
 // dotted fields are members of an object, and absent is null. Enums are names there too: their numbers would have to be
 // looked up in the headers of the kernel, and differ from one version to another. A value without a name is its number.

@@ -56,7 +56,7 @@ var (
 	opcode  = probes.Type{Kind: probes.Uint, Size: 2, Enum: enum("nvme_opcode", "flush", "write", "read", "compare")}
 	qpState = probes.Type{Kind: probes.Int, Size: 4, Enum: enum("qp_state", "RESET", "INIT", "RTR", "RTS", "ERR")}
 	mode    = probes.Type{Kind: probes.Uint, Size: 4, Enum: enum("odd_mode", "off", "size")}
-	access  = probes.Type{Kind: probes.Uint, Size: 4, Unit: probes.Hex, Enum: &probes.Enum{Name: "access", Names: []string{"REMOTE_WRITE", "REMOTE_READ"}, Values: []int64{2, 4}}}
+	access  = probes.Type{Kind: probes.Uint, Size: 4, Enum: &probes.Enum{Name: "access", Names: []string{"REMOTE_WRITE", "REMOTE_READ"}, Values: []int64{2, 4}, Flags: true}}
 	catalog = []*probes.Probe{
 		probe("ib", "destroy_qp", field("qp.num", u32), field("ret", errno)),
 		probe("ib", "modify_qp", field("qp.num", u32), optional("qp.state", qpState), optional("qp.old_state", qpState),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -29,6 +30,8 @@ type hook struct {
 	tracepoint string
 	// functions are attached as fexit or kprobe: the first alternative whose functions this kernel has, as parseFunction reads them.
 	functions [][]string
+	// module is where its functions are, if not in the module of the object: a key of modules.
+	module string
 	// sampled is attached to a clock on each CPU, which ticks Request.Hz times a second.
 	sampled bool
 	// unless names a type of the kernel; where it is known the hook is not needed.
@@ -56,6 +59,19 @@ var table = []entry{
 	{"ib:reg_mr", hook{name: "reg_mr", functions: [][]string{{"rdma_restrack_add", "ib_alloc_mr/kernel", "ib_alloc_mr_integrity/kernel",
 		"ib_reg_user_mr", "ib_uverbs_reg_mr/request?", "ib_uverbs_rereg_mr/request?", "ib_uverbs_handler_UVERBS_METHOD_REG_MR/request?",
 		"ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR/request?", "ib_uverbs_handler_UVERBS_METHOD_DM_MR_REG/request?"}}}},
+	{"mlx5:alloc_pd", hook{name: "mlx5_alloc_pd", functions: [][]string{{"mlx5_ib_alloc_pd"}}}},
+	{"mlx5:cmd", hook{name: "mlx5_cmd", module: "mlx5_core", functions: [][]string{
+		{"mlx5_cmd_exec", "mlx5_cmd_do?", "mlx5_cmd_exec_polling?", "mlx5_cmd_exec_cb?", "mlx5_cmd_exec_cb_handler?"},
+	}}},
+	{"mlx5:create_cq", hook{name: "mlx5_create_cq", functions: [][]string{{"mlx5_ib_create_cq", "mlx5_ib_create_user_cq?"}}}},
+	{"mlx5:create_qp", hook{name: "mlx5_create_qp", functions: [][]string{{"mlx5_ib_create_qp"}}}},
+	{"mlx5:dealloc_pd", hook{name: "mlx5_dealloc_pd", functions: [][]string{{"mlx5_ib_dealloc_pd"}}}},
+	{"mlx5:dereg_mr", hook{name: "mlx5_dereg_mr", functions: [][]string{{"mlx5_ib_dereg_mr"}}}},
+	{"mlx5:destroy_cq", hook{name: "mlx5_destroy_cq", functions: [][]string{{"mlx5_ib_destroy_cq"}}}},
+	{"mlx5:destroy_qp", hook{name: "mlx5_destroy_qp", functions: [][]string{{"mlx5_ib_destroy_qp"}}}},
+	{"mlx5:modify_qp", hook{name: "mlx5_modify_qp", functions: [][]string{{"mlx5_ib_modify_qp"}}}},
+	{"mlx5:reg_user_mr", hook{name: "mlx5_reg_user_mr", functions: [][]string{{"mlx5_ib_reg_user_mr"}}}},
+	{"mlx5:reg_user_mr_dmabuf", hook{name: "mlx5_reg_user_mr_dmabuf", functions: [][]string{{"mlx5_ib_reg_user_mr_dmabuf"}}}},
 	{"nvme:async_event", hook{name: "nvme_async_event", tracepoint: "nvme_async_event"}},
 	{"nvme:complete_rq", hook{name: "nvme_complete_rq", tracepoint: "nvme_complete_rq"}},
 	{"nvme:setup_cmd", hook{name: "nvme_setup_cmd", tracepoint: "nvme_setup_cmd"}},
@@ -66,6 +82,7 @@ var table = []entry{
 }
 
 var helpers = []hook{
+	{name: "mlx5_qp_state", functions: [][]string{{"mlx5_ib_modify_qp", "mlx5_ib_destroy_qp"}}},
 	{name: "nvme_cqe", tracepoint: "nvme_sq"},
 	{name: "nvme_inflight", tracepoint: "nvme_setup_cmd", entries: nvmeRequests},
 	{name: "nvme_learn", tracepoint: "nvme_setup_cmd", unless: "nvme_request"},
@@ -80,15 +97,20 @@ type module struct {
 	others []string
 	// types begins the names of the types that belong to the module: an out-of-tree module may have changed them.
 	types []string
+	// describedBy is the module whose BTF has these types, if it is another: a key of modules.
+	describedBy string
 	// load is how to get it.
 	load string
 }
 
+// The modules of objects, and those that hooks name.
 var modules = map[string]module{
-	"ib":      {name: "ib_core", others: []string{"ib_uverbs"}, types: []string{"ib_", "rdma_", "uverbs_"}, load: "modprobe ib_uverbs"},
-	"nvme":    {name: "nvme_core", types: []string{"nvme_"}, load: "modprobe nvme"},
-	"profile": {},
-	"syscall": {},
+	"ib":        {name: "ib_core", others: []string{"ib_uverbs"}, types: []string{"ib_", "rdma_", "uverbs_"}, load: "modprobe ib_uverbs"},
+	"mlx5":      {name: "mlx5_ib", types: []string{"ib_", "rdma_"}, describedBy: "ib", load: "modprobe mlx5_ib"},
+	"mlx5_core": {name: "mlx5_core", types: []string{"mlx5_"}, load: "modprobe mlx5_core"},
+	"nvme":      {name: "nvme_core", types: []string{"nvme_"}, load: "modprobe nvme"},
+	"profile":   {},
+	"syscall":   {},
 }
 
 // all names the module and the others.
@@ -117,6 +139,34 @@ func parseFunction(text string) kernelFunc {
 	text, optional := strings.CutSuffix(text, "?")
 	name, shared, _ := strings.Cut(text, "/")
 	return kernelFunc{name: name, shared: shared, optional: optional}
+}
+
+// describer is the module whose BTF has the types that belong to m.
+func (m module) describer() module {
+	if m.describedBy == "" {
+		return m
+	}
+	return modules[m.describedBy]
+}
+
+// moduleOf is the key of the module where a hook of an object is attached.
+func (hk hook) moduleOf(object string) string {
+	if hk.module != "" {
+		return hk.module
+	}
+	return object
+}
+
+// modulesOf are the keys of all modules that the hooks of an object are attached to.
+func modulesOf(object string) []string {
+	keys := []string{object}
+	for _, e := range table {
+		group, _, _ := strings.Cut(e.probe, ":")
+		if key := e.hook.moduleOf(object); group == object && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // Catalog is every probe that there is, the same on every host.
@@ -220,7 +270,7 @@ func (p *Probe) addFields(members []btf.Member, prefix string, base int, enums m
 			}
 			continue
 		}
-		t, err := typeOf(m.Type, enums)
+		t, err := typeOf(m, enums)
 		if err != nil {
 			return fmt.Errorf("field %s%s: %w", prefix, m.Name, err)
 		}
@@ -258,7 +308,8 @@ var units = map[string]Unit{
 	"hex8_t": Hex, "hex16_t": Hex, "hex32_t": Hex, "hex64_t": Hex,
 }
 
-func typeOf(t btf.Type, enums map[string]*Enum) (Type, error) {
+func typeOf(m btf.Member, enums map[string]*Enum) (Type, error) {
+	t := m.Type
 	size, err := btf.Sizeof(t)
 	if err != nil {
 		return Type{}, err
@@ -281,6 +332,9 @@ func typeOf(t btf.Type, enums map[string]*Enum) (Type, error) {
 		typ.Kind, typ.Enum = Uint, enums[u.Name]
 		if u.Signed {
 			typ.Kind = Int
+		}
+		if slices.Contains(m.Tags, "flags") {
+			typ.Enum.Flags = true
 		}
 	case *btf.Array:
 		typ.Kind = String

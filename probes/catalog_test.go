@@ -1,6 +1,7 @@
 package probes
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +53,8 @@ func TestCatalogTypes(t *testing.T) {
 		{probe: "ib:modify_qp", field: "sgid", want: Type{Kind: GID, Size: 16}, optional: true},
 		{probe: "ib:modify_qp", field: "ret", want: Type{Kind: Int, Size: 8, Unit: Errno}},
 		{probe: "ib:create_qp", field: "owner.kernel", want: Type{Kind: String, Size: 32}, optional: true},
+		{probe: "mlx5:reg_user_mr", field: "mr.access", want: Type{Kind: Uint, Size: 4}, enum: "REMOTE_WRITE", value: 2},
+		{probe: "mlx5:cmd", field: "opcode", want: Type{Kind: Uint, Size: 4}, enum: "INIT2RTR_QP", value: 0x503},
 		{probe: "nvme:complete_rq", field: "latency", want: Type{Kind: Uint, Size: 8, Unit: Nanoseconds}, optional: true},
 		{probe: "nvme:complete_rq", field: "opcode", want: Type{Kind: Uint, Size: 4}, optional: true, enum: "identify", value: 0x106},
 		{probe: "nvme:complete_rq", field: "dnr", want: Type{Kind: Bool, Size: 1}, optional: true},
@@ -97,7 +100,7 @@ func TestMatch(t *testing.T) {
 	c := load(t)
 	for glob, want := range map[string]string{
 		"ib:*_qp":      "[ib:create_qp ib:destroy_qp ib:modify_qp]",
-		"*:modify_qp":  "[ib:modify_qp]",
+		"*:modify_qp":  "[ib:modify_qp mlx5:modify_qp]",
 		"nvme:s?":      "[nvme:sq]",
 		"nvme:nothing": "[]",
 		"ib":           "[]",
@@ -115,6 +118,7 @@ func TestMatch(t *testing.T) {
 // Every program of the objects belongs to a hook of the table, and every hook has programs: neither can be forgotten.
 func TestProgramsAndHooksAgree(t *testing.T) {
 	known := make(map[string]bool)
+	shape := regexp.MustCompile("__(int|pointer|void)$") // ON_RETURN
 	for _, h := range allHooks() {
 		for _, kind := range []string{"tp_btf", "raw_tp"} {
 			if h.tracepoint != "" {
@@ -139,7 +143,7 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name := range spec.Programs {
-			if !known[name] {
+			if !known[shape.ReplaceAllString(name, "")] {
 				t.Errorf("%s: program %s belongs to no hook", object, name)
 			}
 			for _, h := range allHooks() {
@@ -152,6 +156,18 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 	for _, h := range allHooks() {
 		if !used[h.name] {
 			t.Errorf("hook %s has no program", h.name)
+		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	access := load(t).Match("mlx5:reg_user_mr")[0].Field("mr.access").Type.Enum
+	for v, want := range map[int64]string{
+		0: "", 1: "LOCAL_WRITE", 5: "LOCAL_WRITE|REMOTE_READ", 1 << 20: "RELAXED_ORDERING", 1<<30 | 2: "REMOTE_WRITE|0x40000000",
+		1 << 31: "0x80000000",
+	} {
+		if got := access.NameOf(v); got != want {
+			t.Errorf("%#x is %q, want %q", v, got, want)
 		}
 	}
 }

@@ -21,8 +21,10 @@ type Fact struct {
 // Facts returns what doctor tells about the host, most general first.
 func (h *Host) Facts() []Fact {
 	facts := []Fact{kernelFact(), h.typesFact(), h.capabilityFact(), lockdownFact(), h.symbolsFact(), tracefsFact(), paranoidFact()}
-	for _, object := range []string{"ib", "nvme"} {
-		facts = append(facts, h.moduleFact(object))
+	for _, object := range []string{"ib", "mlx5", "nvme"} {
+		for _, module := range modulesOf(object) {
+			facts = append(facts, h.moduleFact(object, module))
+		}
 	}
 	return facts
 }
@@ -121,8 +123,8 @@ func paranoidFact() Fact {
 	return f
 }
 
-func (h *Host) moduleFact(object string) Fact {
-	m := modules[object]
+func (h *Host) moduleFact(object, module string) Fact {
+	m := modules[module]
 	f := Fact{Name: "module " + m.name, Value: "loaded", OK: true}
 	switch _, err := h.moduleTypes[m.name](); {
 	case !m.loaded():
@@ -135,7 +137,7 @@ func (h *Host) moduleFact(object string) Fact {
 	if m.outOfTree() {
 		f.Value += ", built out of the kernel's tree"
 	}
-	if types := h.missingTypes(object); len(types) > 0 {
+	if types := h.missingTypes(object, module); len(types) > 0 {
 		f.OK = false
 		f.Advice = "types that are missing: " + strings.Join(types, " ") + "; give them with --btf FILE"
 	}

@@ -186,18 +186,18 @@ func (h *Host) hasTracepoint(object, name string) (bool, error) {
 }
 
 // hasFunction tells whether the kernel or a loaded module has a function that can be probed.
-func (h *Host) hasFunction(object, name string) (bool, error) {
+func (h *Host) hasFunction(module, name string) (bool, error) {
 	var f *btf.Func
-	return h.has(object, name, &f, name)
+	return h.has(module, name, &f, name)
 }
 
-// has looks for a type in the BTF of the kernel and of the object's modules, which have been read anyway. Only what is not there is
+// has looks for a type in the BTF of the kernel and of a module and its others, which have been read anyway. Only what is not there is
 // looked up among the symbols: to list them takes the kernel longer than all the rest of the start.
-func (h *Host) has(object, typeName string, typ any, symbols ...string) (bool, error) {
+func (h *Host) has(module, typeName string, typ any, symbols ...string) (bool, error) {
 	if spec, err := h.vmlinux(); err == nil && spec.TypeByName(typeName, typ) == nil {
 		return true, nil
 	}
-	for _, name := range modules[object].all() {
+	for _, name := range modules[module].all() {
 		if spec, err := h.moduleTypes[name](); err == nil && spec.TypeByName(typeName, typ) == nil {
 			return true, nil
 		}

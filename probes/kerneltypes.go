@@ -15,7 +15,7 @@ import (
 // the module has no BTF and was built out of the kernel's tree; anything else from vmlinux, else from --btf. So the BTF of other modules is never
 // read, and one type never has two candidates.
 func (h *Host) kernelTypes(object string) (*btf.Spec, []string, error) {
-	m := modules[object]
+	keys := modulesOf(object)
 	b, err := btf.NewBuilder(nil, nil)
 	if err != nil {
 		return nil, nil, err
@@ -23,7 +23,7 @@ func (h *Host) kernelTypes(object string) (*btf.Spec, []string, error) {
 	p := pruner{done: make(map[btf.Type]btf.Type)}
 	var missing []string
 	for _, view := range views(h.catalog.types[object]) {
-		t, err := h.kernelType(m, view)
+		t, err := h.kernelType(ownerAmong(keys, view), view)
 		if errors.Is(err, btf.ErrNotFound) {
 			missing = append(missing, view.TypeName())
 			continue
@@ -37,6 +37,16 @@ func (h *Host) kernelTypes(object string) (*btf.Spec, []string, error) {
 	}
 	spec, err := b.Spec()
 	return spec, missing, err
+}
+
+// ownerAmong returns the module that a type belongs to; the first one stands for those that belong to none.
+func ownerAmong(keys []string, view btf.Type) module {
+	for _, key := range keys {
+		if modules[key].owns(view.TypeName()) {
+			return modules[key]
+		}
+	}
+	return modules[keys[0]]
 }
 
 // views are the types that an object may relocate against: its named structs, unions and enums, flavours (name___flavour) aside.
@@ -81,6 +91,7 @@ func (h *Host) sources(m module, name string) []*btf.Spec {
 		return append(sources, h.given...)
 	}
 	sources = append(sources, h.given...)
+	m = m.describer()
 	own, noBTF := h.moduleTypes[m.name]()
 	if noBTF == nil {
 		sources = append(sources, own)

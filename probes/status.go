@@ -75,22 +75,23 @@ func reason(variants []VariantStatus) string {
 // another variant is used.
 func (h *Host) notes(p *Probe, v variant) []string {
 	var notes []string
-	if missing := h.missingTypes(p.Group); len(missing) > 0 {
+	module := p.hook.moduleOf(p.Group)
+	if missing := h.missingTypes(p.Group, module); len(missing) > 0 {
 		notes = append(notes, fmt.Sprintf("no types of %s (%s): fields that need them are absent or checked guesses; give them with --btf FILE",
-			modules[p.Group].name, strings.Join(missing, " ")))
+			modules[module].describer().name, strings.Join(missing, " ")))
 	}
 	if v.name == "tp_btf" {
 		notes = append(notes, "raw_tp for programs that need none of the kernel's types: it starts faster and costs the same")
 	}
-	if absent := h.absent(p.Group, v); len(absent) > 0 {
+	if absent := h.absent(v); len(absent) > 0 {
 		notes = append(notes, "not seen, because the kernel does not have it (yet): "+strings.Join(absent, ", "))
 	}
 	return notes
 }
 
 // absent names the optional functions of a variant that are not there.
-func (h *Host) absent(object string, v variant) []string {
-	present := h.present(object, v.programs)
+func (h *Host) absent(v variant) []string {
+	present := h.present(v.programs)
 	var names []string
 	for _, p := range v.programs {
 		if !slices.Contains(present, p) && !slices.Contains(names, p.target) {
@@ -100,9 +101,9 @@ func (h *Host) absent(object string, v variant) []string {
 	return names
 }
 
-// missingTypes returns the module's structs that the programs read and this kernel does not describe.
-func (h *Host) missingTypes(object string) []string {
-	m := modules[object]
+// missingTypes returns a module's structs that the programs of an object read and this kernel does not describe.
+func (h *Host) missingTypes(object, module string) []string {
+	m := modules[module]
 	own := make(map[string]bool)
 	for _, p := range h.catalog.probes {
 		own[p.event] = true

@@ -1,5 +1,10 @@
 package probes
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Kind says how a value is represented and compared.
 type Kind uint8
 
@@ -51,6 +56,8 @@ type Enum struct {
 	// Names in order of their values.
 	Names  []string
 	Values []int64
+	// Flags says that the values are bits, of which a number may have several (FLAGS in trace.h).
+	Flags bool
 }
 
 // Value returns the value called name.
@@ -63,14 +70,32 @@ func (e *Enum) Value(name string) (int64, bool) {
 	return 0, false
 }
 
-// NameOf returns the name of v, or "" if it has none.
+// NameOf returns the name of v, or "" if it has none. Flags are the names of their bits, like LOCAL_WRITE|REMOTE_READ, with the bits
+// that have none as a number; "" is none of them.
 func (e *Enum) NameOf(v int64) string {
+	if e.Flags {
+		return e.flagsOf(v)
+	}
 	for i, x := range e.Values {
 		if x == v {
 			return e.Names[i]
 		}
 	}
 	return ""
+}
+
+func (e *Enum) flagsOf(v int64) string {
+	var names []string
+	for i, bit := range e.Values {
+		if v&bit != 0 {
+			names = append(names, e.Names[i])
+			v &^= bit
+		}
+	}
+	if v != 0 {
+		names = append(names, fmt.Sprintf("%#x", uint64(v)))
+	}
+	return strings.Join(names, "|")
 }
 
 // Field is one named value of an event.

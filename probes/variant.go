@@ -33,6 +33,7 @@ type program struct {
 	name     string // in the object
 	kind     string // tp_btf, raw_tp, fentry, fexit, kprobe, kretprobe, perf_event
 	target   string // tracepoint, kernel function or clock
+	module   string // where the function is: a key of modules
 	optional bool   // left out where there is no target
 }
 
@@ -149,12 +150,12 @@ func (h *Host) checkTracepoint(object, name, kind string) error {
 }
 
 // check finds the first reason against a variant: the kernel's types, its module, its target, the capabilities.
-func (h *Host) check(object string, caps []string, target func() error) error {
+func (h *Host) check(module string, caps []string, target func() error) error {
 	if _, err := h.vmlinux(); err != nil && len(h.given) == 0 {
 		return fmt.Errorf("%w (give a file with its types: --btf FILE)", err)
 	}
 	if err := target(); err != nil {
-		return modules[object].explain(err)
+		return modules[module].explain(err)
 	}
 	return h.checkCaps(caps)
 }
@@ -227,36 +228,47 @@ func (e *PermissionError) Error() string {
 // Unwrap makes it the error that the kernel would give.
 func (e *PermissionError) Unwrap() error { return unix.EPERM }
 
-// functionVariants are fexit and kprobe on a list of functions.
+// functionVariants are fexit and kprobe on a list of functions. A function that the object has no fexit for is attached to as kprobe in
+// both.
 func (h *Host) functionVariants(object string, hk hook, functions []string) []variant {
 	fexit, kprobe := variant{name: "fexit", caps: h.fexitCaps(functions)}, variant{name: "kprobe", caps: perfCaps()}
+	traced := false
 	for _, f := range functions {
-		fexit.programs = append(fexit.programs, h.programsOn(object, hk, parseFunction(f), "fentry", "fexit")...)
-		kprobe.programs = append(kprobe.programs, h.programsOn(object, hk, parseFunction(f), "kprobe", "kretprobe")...)
+		byKprobe := h.programsOn(object, hk, parseFunction(f), "kprobe", "kretprobe")
+		kprobe.programs = append(kprobe.programs, byKprobe...)
+		if byFexit := h.programsOn(object, hk, parseFunction(f), "fentry", "fexit"); len(byFexit) > 0 {
+			fexit.programs, traced = append(fexit.programs, byFexit...), true
+		} else {
+			fexit.programs = append(fexit.programs, byKprobe...)
+		}
 	}
+	module := hk.moduleOf(object)
 	fexit.check = func() error {
-		return h.check(object, fexit.caps, func() error {
-			if err := h.checkFunctions(object, functions); err != nil {
+		return h.check(module, fexit.caps, func() error {
+			if err := h.checkFunctions(module, functions); err != nil {
 				return err
 			}
-			return h.checkPrototypes(object, h.present(object, fexit.programs))
+			return h.checkPrototypes(object, h.present(fexit.programs))
 		})
 	}
 	kprobe.check = func() error {
-		return h.check(object, kprobe.caps, func() error { return h.checkFunctions(object, functions) })
+		return h.check(module, kprobe.caps, func() error { return h.checkFunctions(module, functions) })
+	}
+	if !traced {
+		return []variant{kprobe}
 	}
 	return []variant{fexit, kprobe}
 }
 
 // checkFunctions names the functions that have to be there and are not.
-func (h *Host) checkFunctions(object string, functions []string) error {
+func (h *Host) checkFunctions(module string, functions []string) error {
 	var missing []string
 	for _, text := range functions {
 		f := parseFunction(text)
 		if f.optional {
 			continue
 		}
-		there, err := h.hasFunction(object, f.name)
+		there, err := h.hasFunction(module, f.name)
 		if err != nil {
 			return fmt.Errorf("symbols of the kernel: %w", err)
 		}
@@ -271,12 +283,12 @@ func (h *Host) checkFunctions(object string, functions []string) error {
 }
 
 // present leaves out the optional programs whose target is not there.
-func (h *Host) present(object string, programs []program) []program {
+func (h *Host) present(programs []program) []program {
 	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool {
 		if !p.optional {
 			return false
 		}
-		there, err := h.hasFunction(object, p.target)
+		there, err := h.hasFunction(p.module, p.target)
 		return err != nil || !there
 	})
 }
@@ -284,15 +296,52 @@ func (h *Host) present(object string, programs []program) []program {
 // programsOn returns the programs of a hook on one function that the object has, entry first.
 func (h *Host) programsOn(object string, hk hook, f kernelFunc, kinds ...string) []program {
 	var found []program
+	module := hk.moduleOf(object)
 	for _, kind := range kinds {
 		for _, source := range []string{f.name, f.shared} {
-			name := kind + "_" + hk.name + "__" + source
-			if h.catalog.program(object, name) != nil {
-				found = append(found, program{name: name, kind: kind, target: f.name, optional: f.optional})
+			if name := h.programOn(object, module, kind+"_"+hk.name+"__"+source, f.name); name != "" {
+				found = append(found, program{name: name, kind: kind, target: f.name, module: module, optional: f.optional})
 			}
 		}
 	}
 	return found
+}
+
+// programOn returns the name of the program on a function, or "" if the object has none: of those for a certain kind of result
+// (ON_RETURN) the one that the kernel's prototype asks for, and the one without where there is no prototype. An fexit has none for
+// that case; then it is any, and checkPrototypes tells.
+func (h *Host) programOn(object, module, name, function string) string {
+	shapes := slices.DeleteFunc([]string{"int", "pointer", "void"}, func(kind string) bool {
+		return h.catalog.program(object, name+"__"+kind) == nil
+	})
+	base := name
+	if h.catalog.program(object, base) == nil {
+		base = ""
+	}
+	if len(shapes) == 0 {
+		return base
+	}
+	if proto, err := h.prototype(module, function); err == nil {
+		if kind := resultOf(proto); slices.Contains(shapes, kind) {
+			return name + "__" + kind
+		}
+	}
+	if base == "" {
+		return name + "__" + shapes[0]
+	}
+	return base
+}
+
+// resultOf says what a function returns, in the words of ON_RETURN.
+func resultOf(proto *btf.FuncProto) string {
+	switch btf.UnderlyingType(proto.Return).(type) {
+	case *btf.Pointer:
+		return "pointer"
+	case *btf.Void:
+		return "void"
+	default:
+		return "int"
+	}
 }
 
 // fexitCaps: to refer to the BTF of a module takes CAP_SYS_ADMIN (BPF_BTF_GET_FD_BY_ID).
@@ -310,25 +359,40 @@ func (h *Host) fexitCaps(functions []string) []string {
 	return []string{capBPF, capPerfmon}
 }
 
-// checkPrototypes compares the number of arguments that each program counts on with the kernel's prototype.
+// checkPrototypes compares the number of arguments, and the kind of result, that each program counts on with the kernel's prototype.
 func (h *Host) checkPrototypes(object string, programs []program) error {
 	for _, p := range programs {
-		fn, err := h.kernelFunction(object, p.target)
+		if p.kind != "fentry" && p.kind != "fexit" {
+			continue
+		}
+		proto, err := h.prototype(p.module, p.target)
 		if err != nil {
 			return err
 		}
-		proto, ok := fn.Type.(*btf.FuncProto)
-		if !ok {
-			return fmt.Errorf("BTF of %s is no function", p.target)
-		}
-		if want := tagged(h.catalog.program(object, p.name).Tags, "args:"); want != strconv.Itoa(len(proto.Params)) {
+		tags := h.catalog.program(object, p.name).Tags
+		if want := tagged(tags, "args:"); want != strconv.Itoa(len(proto.Params)) {
 			return fmt.Errorf("%s has %d parameters in this kernel, expected %s", p.target, len(proto.Params), want)
+		}
+		if want := tagged(tags, "returns:"); want != "" && want != resultOf(proto) {
+			return fmt.Errorf("%s returns %s in this kernel, expected %s", p.target, resultOf(proto), want)
 		}
 	}
 	return nil
 }
 
-func (h *Host) kernelFunction(object, name string) (*btf.Func, error) {
+func (h *Host) prototype(module, function string) (*btf.FuncProto, error) {
+	fn, err := h.kernelFunction(module, function)
+	if err != nil {
+		return nil, err
+	}
+	proto, ok := fn.Type.(*btf.FuncProto)
+	if !ok {
+		return nil, fmt.Errorf("BTF of %s is no function", function)
+	}
+	return proto, nil
+}
+
+func (h *Host) kernelFunction(module, name string) (*btf.Func, error) {
 	vmlinux, err := h.vmlinux()
 	if err != nil {
 		return nil, fmt.Errorf("fexit needs the kernel's own BTF: %w", err)
@@ -338,11 +402,11 @@ func (h *Host) kernelFunction(object, name string) (*btf.Func, error) {
 		return fn, err
 	}
 	var without []string
-	for _, module := range modules[object].all() {
-		spec, err := h.moduleTypes[module]()
+	for _, m := range modules[module].all() {
+		spec, err := h.moduleTypes[m]()
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			without = append(without, module)
+			without = append(without, m)
 		case err != nil:
 			return nil, err
 		case spec.TypeByName(name, &fn) == nil:
@@ -352,5 +416,5 @@ func (h *Host) kernelFunction(object, name string) (*btf.Func, error) {
 	if len(without) > 0 {
 		return nil, fmt.Errorf("module %s has no BTF", without[0])
 	}
-	return nil, fmt.Errorf("BTF of module %s has no %s", strings.Join(modules[object].all(), ", "), name)
+	return nil, fmt.Errorf("BTF of module %s has no %s", strings.Join(modules[module].all(), ", "), name)
 }

@@ -72,7 +72,11 @@ func describe(out io.Writer, found []*probes.Probe) error {
 		return err
 	}
 	for _, e := range enums(found) {
-		fmt.Fprintf(out, "\n%s is one of:\n%s", e.Name, wrap(e.Names, 100))
+		which := "one"
+		if e.Flags {
+			which = "any"
+		}
+		fmt.Fprintf(out, "\n%s is %s of:\n%s", e.Name, which, wrap(e.Names, 100))
 	}
 	return nil
 }
@@ -83,7 +87,7 @@ func describeFields(w io.Writer, fields []*probes.Field, common bool) {
 		if f.Common != common {
 			continue
 		}
-		fmt.Fprintf(w, "    %s\t%s\t%s\t%s\n", f.Name, typeName(f), unitName(f.Type.Unit), f.Doc)
+		fmt.Fprintf(w, "    %s\t%s\t%s\t%s\n", f.Name, typeName(f), unitName(f.Type), f.Doc)
 	}
 }
 
@@ -115,8 +119,11 @@ func valueType(t probes.Type) string {
 }
 
 // unitName returns what a number counts or means.
-func unitName(u probes.Unit) string {
-	switch u {
+func unitName(t probes.Type) string {
+	if t.Enum != nil && t.Enum.Flags {
+		return "flags"
+	}
+	switch t.Unit {
 	case probes.Nanoseconds:
 		return "ns"
 	case probes.Bytes:
