@@ -114,8 +114,10 @@ func (s *session) writeFiles(ctx context.Context) ([]outputFile, error) {
 		return nil, err
 	}
 	if s.img.mlx5 != "" {
-		if err := copyFile(filepath.Join(s.share, mlx5File), s.img.mlx5); err != nil {
-			return nil, err
+		for _, b := range mlx5Builds {
+			if err := copyFile(filepath.Join(s.share, b.file), filepath.Join(s.img.mlx5, b.file)); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for _, d := range s.disks() {

@@ -67,7 +67,7 @@ func TestScript(t *testing.T) {
 
 func TestEnviron(t *testing.T) {
 	s := testSession(t)
-	s.img.mlx5 = "/cache/mlx5/mlx5_ib.ko"
+	s.img.mlx5 = "/cache/mlx5"
 	env := s.environ([]string{"GODEBUG=x=1", "LC_ALL=C", "TRACE_A=1", "VMTEST_B=2", "VMTEST_CACHE=/c",
 		"SECRET=s", "HOME=/home/me", "PATH=/home/me/bin", "VMTEST_KERNEL=wrong"})
 	for _, want := range []string{"GODEBUG=x=1", "LC_ALL=C", "TRACE_A=1", "VMTEST_B=2", "HOME=/root",

@@ -124,7 +124,7 @@ func parseArgs(args []string, stderr io.Writer) (options, error) {
 	fs.BoolVar(&opt.verbose, "v", false, "show the console of the virtual machine")
 	fs.BoolVar(&opt.hideBTF, "hide-btf", false, "hide the kernel's type information, as on kernels without it")
 	fs.BoolVar(&opt.bare, "bare", false, "do not load NVMe and RDMA modules nor set up an RDMA device")
-	fs.BoolVar(&opt.mlx5, "mlx5", false, "build the mlx5_ib stand-in module and export VMTEST_MLX5_KO")
+	fs.BoolVar(&opt.mlx5, "mlx5", false, "build the mlx5 stand-in modules and export VMTEST_MLX5_KO, the path of mlx5_ib.ko")
 	fs.BoolVar(&opt.prepare, "prepare", false, "only download and build what a boot needs")
 	fs.BoolVar(&opt.list, "list", false, "list the kernels")
 	fs.Usage = func() {

@@ -3,36 +3,52 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
-//go:embed mlx5/mlx5_ib.c
-var mlx5Source []byte
+//go:embed mlx5
+var mlx5Sources embed.FS
 
-//go:embed mlx5/Kbuild
-var mlx5Kbuild []byte
-
-// mlx5File is the name of the stand-in module in the shared folder.
+// mlx5File is the name of the stand-in for the driver in the shared folder.
 const mlx5File = "mlx5_ib.ko"
 
-// prepareMlx5 returns the stand-in module for a kernel and builds it first if
-// the cache has none of this source.
+// mlx5Builds are the stand-in modules: their names in the shared folder, the
+// name that they are built under, and flags for the compiler.
+var mlx5Builds = []struct{ file, module, flags string }{
+	{mlx5File, "mlx5_ib.ko", ""},
+	{"mlx5_ib_other.ko", "mlx5_ib.ko", "-DOTHER_SIGNATURES"},
+	{"mlx5_core.ko", "mlx5_core.ko", ""},
+}
+
+// prepareMlx5 returns the folder of the stand-in modules for a kernel and builds
+// them first if the cache has none of these sources.
 func prepareMlx5(ctx context.Context, dir string, k kernel, img image, p *progress) (string, error) {
-	hash := sha256.Sum256(slices.Concat(mlx5Source, mlx5Kbuild, []byte(img.release)))
-	target := filepath.Join(dir, fmt.Sprintf("mlx5-%x", hash[:6]))
-	err := once(ctx, dir, target, p, func(tmp string) error {
+	hash := sha256.New()
+	fmt.Fprintln(hash, img.release, mlx5Builds)
+	sources, err := mlx5Sources.ReadDir("mlx5")
+	if err != nil {
+		return "", err
+	}
+	for _, f := range sources {
+		data, err := mlx5Sources.ReadFile("mlx5/" + f.Name())
+		if err != nil {
+			return "", err
+		}
+		hash.Write(data)
+	}
+	target := filepath.Join(dir, fmt.Sprintf("mlx5-%x", hash.Sum(nil)[:6]))
+	err = once(ctx, dir, target, p, func(tmp string) error {
 		return buildMlx5(ctx, tmp, k, img.release, p)
 	})
 	if err != nil {
-		return "", fmt.Errorf("mlx5_ib stand-in: %w", err)
+		return "", fmt.Errorf("mlx5 stand-ins: %w", err)
 	}
-	return filepath.Join(target, mlx5File), nil
+	return target, nil
 }
 
 // buildMlx5 builds in a root file system of the kernel's own suite: the kernel's
@@ -54,12 +70,14 @@ func buildMlx5(ctx context.Context, dir string, k kernel, release string, p *pro
 	if err := a.unpackWithDependencies(ctx, root, buildPackages(release)...); err != nil {
 		return fmt.Errorf("%w\n(if the suite has moved on to a newer kernel, remove %s)", err, filepath.Dir(dir))
 	}
-	p.printf("building the mlx5_ib stand-in")
-	if err := compileModule(ctx, root, release); err != nil {
-		return err
-	}
-	if err := copyFile(filepath.Join(dir, mlx5File), filepath.Join(root, "build", mlx5File)); err != nil {
-		return err
+	p.printf("building the mlx5 stand-ins")
+	for _, b := range mlx5Builds {
+		if err := compileModules(ctx, root, release, b.flags); err != nil {
+			return err
+		}
+		if err := copyFile(filepath.Join(dir, b.file), filepath.Join(root, "build", b.module)); err != nil {
+			return fmt.Errorf("compile: make succeeded but left no module: %w", err)
+		}
 	}
 	return os.RemoveAll(work)
 }
@@ -97,19 +115,23 @@ func makeRoot(root string) error {
 // it because they are in a namespace of its own.
 const chrootScript = `mount --bind /dev "$1/dev" && mount -t proc proc "$1/proc" && exec chroot "$@"`
 
-func compileModule(ctx context.Context, root, release string) error {
-	for name, data := range map[string][]byte{"mlx5_ib.c": mlx5Source, "Kbuild": mlx5Kbuild} {
-		if err := os.WriteFile(filepath.Join(root, "build", name), data, 0o644); err != nil {
-			return err
-		}
+// compileModules leaves the modules in the folder build, without what an earlier call has left there.
+func compileModules(ctx context.Context, root, release, flags string) error {
+	build := filepath.Join(root, "build")
+	if err := os.RemoveAll(build); err != nil {
+		return err
 	}
-	_, err := runTool(ctx, "unshare", "--mount", "sh", "-ec", chrootScript, "sh", root,
-		"/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "make", "-C", "/usr/src/linux-headers-"+release, "M=/build", "modules")
+	sources, err := fs.Sub(mlx5Sources, "mlx5")
+	if err != nil {
+		return err
+	}
+	if err := os.CopyFS(build, sources); err != nil {
+		return err
+	}
+	_, err = runTool(ctx, "unshare", "--mount", "sh", "-ec", chrootScript, "sh", root,
+		"/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "make", "-C", "/usr/src/linux-headers-"+release, "M=/build", "STANDIN_FLAGS="+flags, "modules")
 	if err != nil {
 		return fmt.Errorf("compile: %w", err)
-	}
-	if _, err := os.Stat(filepath.Join(root, "build", mlx5File)); errors.Is(err, fs.ErrNotExist) {
-		return errors.New("compile: make succeeded but left no module")
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ type image struct {
 	dir     string // has vmlinuz and lib/modules/<release>
 	release string // what uname -r prints
 	busybox string // static, of the kernel's architecture
-	mlx5    string // stand-in module, if asked for
+	mlx5    string // folder of stand-in modules, if asked for
 }
 
 func (img image) vmlinuz() string    { return filepath.Join(img.dir, "vmlinuz") }
