@@ -31,6 +31,7 @@ typedef __u64 bytes_t;    /* size in bytes */
 typedef __s64 errno_t;    /* result: -errno on failure */
 typedef __u64 cgroup_t;   /* cgroup v2 id */
 typedef __u8 gid_t16[16] __attribute__((aligned(8))); /* RDMA GID, network order */
+typedef __u8 ip_t16[16] __attribute__((aligned(8))); /* IP address, network order; IPv4 as ::ffff:a.b.c.d */
 typedef __u8 hex8_t;      /* read in hexadecimal: flags, masks, raw codes, addresses */
 typedef __u16 hex16_t;
 typedef __u32 hex32_t;

@@ -70,8 +70,8 @@
 // (c ? qp.state : qp.old_state) == RTR. The other operand may be a map or a variable that holds such values. Where a word is both a
 // field and a name, it is an error; event.word is the field and enum.word, like qp_state.RTR, the name. Beside an error number
 // (errno_t) the names are those of errno: ret == -EINVAL. Flags are numbers whose bits have names: mr.access & REMOTE_WRITE,
-// mr.access == LOCAL_WRITE|REMOTE_READ; what &, |, ^ and ~ make of flags of one kind are such flags again. Beside a GID a string is an address: dgid == "fe80::1"; "10.0.0.1" is
-// short for "::ffff:10.0.0.1".
+// mr.access == LOCAL_WRITE|REMOTE_READ; what &, |, ^ and ~ make of flags of one kind are such flags again. Beside a GID or an IP
+// address a string is an address: dgid == "fe80::1"; "10.0.0.1" is short for "::ffff:10.0.0.1".
 //
 // Two values are no fields: probe is the name of the probe (begin, end, interval:1s), elapsed the time since the program began.
 //

@@ -30,7 +30,7 @@ func library(e *expr) func(*scope, []any) (any, error) {
 	case "string":
 		compute = func(_ *scope, x []any) any { return stringOf(e.args[0].typ, x[0]) }
 	case "ntop":
-		compute = func(_ *scope, x []any) any { return ntop(x[0]) }
+		compute = func(_ *scope, x []any) any { return ntop(e.args[0].typ, x[0]) }
 	}
 	return func(sc *scope, x []any) (any, error) {
 		if slices.Contains(x, nil) {
@@ -70,10 +70,10 @@ func callExpr(e *expr, x []any) (result any) {
 	return fromExpr(e, result)
 }
 
-// ntop writes an address: a GID, or the 32 bits of an IPv4 address as they are in memory.
-func ntop(v any) any {
+// ntop writes an address: a GID, an IP address, or the 32 bits of an IPv4 address as they are in memory.
+func ntop(t probes.Type, v any) any {
 	if raw, ok := v.(string); ok {
-		return address(raw).String()
+		return address(t, raw).String()
 	}
 	n := to[uint64](v)
 	if n > math.MaxUint32 {

@@ -226,7 +226,7 @@ func appendValue(b []byte, t probes.Type, v any) []byte {
 	case probes.String:
 		return appendWord(b, v.(string))
 	case probes.GID:
-		return address(v.(string)).AppendTo(b)
+		return address(t, v.(string)).AppendTo(b)
 	}
 	n := to[int64](v)
 	if t.Enum != nil {
@@ -265,8 +265,14 @@ func bits(t probes.Type, v any) uint64 {
 	return n
 }
 
-// address returns the GID of 16 raw bytes.
-func address(raw string) netip.Addr { return netip.AddrFrom16([16]byte([]byte(raw))) }
+// address returns the GID, or the IP address, of 16 raw bytes.
+func address(t probes.Type, raw string) netip.Addr {
+	a := netip.AddrFrom16([16]byte([]byte(raw)))
+	if t.Unit == probes.IP {
+		return a.Unmap()
+	}
+	return a
+}
 
 // appendWord appends a string, in quotes if it would not read as one word.
 func appendWord(b []byte, s string) []byte {
@@ -430,7 +436,7 @@ func appendJSONValue(b []byte, t probes.Type, v any) []byte {
 	case probes.String:
 		return appendJSONString(b, v.(string))
 	case probes.GID:
-		return append(address(v.(string)).AppendTo(append(b, '"')), '"')
+		return append(address(t, v.(string)).AppendTo(append(b, '"')), '"')
 	}
 	if t.Enum != nil {
 		if name := t.Enum.NameOf(to[int64](v)); name != "" {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -271,7 +272,11 @@ func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 	o := ebpf.CollectionOptions{MapReplacements: l.maps, Cache: s.host.cache}
 	if slices.ContainsFunc(programs, func(p program) bool { return !l.typeless(p.name) }) {
 		var err error
-		if o.Programs.KernelTypes, err = l.types(); err != nil {
+		types := l.types
+		if v.name == recordKind {
+			types = l.typesAndRecords
+		}
+		if o.Programs.KernelTypes, err = types(); err != nil {
 			return fmt.Errorf("types of the kernel: %w", err)
 		}
 	}
@@ -307,6 +312,9 @@ func attachProgram(p program, prog *ebpf.Program, hz int) ([]io.Closer, error) {
 		return attachSampled(prog, hz)
 	case "raw_tp":
 		lk, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: p.target, Program: prog})
+	case "tracepoint":
+		group, name, _ := strings.Cut(p.target, "/")
+		lk, err = link.Tracepoint(group, name, prog, nil)
 	case "kprobe":
 		lk, err = link.Kprobe(p.target, prog, nil)
 	case "kretprobe":

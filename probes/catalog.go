@@ -26,8 +26,10 @@ type entry struct {
 // are attached when a field NEEDS them.
 type hook struct {
 	name string
-	// tracepoint is attached as tp_btf or raw_tp, whichever the object has; or else
+	// tracepoint is attached as tp_btf, raw_tp or tracepoint, whichever the object has; or else
 	tracepoint string
+	// alias is the name that the tracepoint has in other kernels.
+	alias string
 	// functions are attached as fexit or kprobe: the first alternative whose functions this kernel has, as parseFunction reads them.
 	functions [][]string
 	// module is where its functions are, if not in the module of the object: a key of modules.
@@ -41,6 +43,23 @@ type hook struct {
 }
 
 var table = []entry{
+	{"cm:disconnect", hook{name: "cm_disconnect", tracepoint: "cm_disconnect"}},
+	{"cm:event_done", hook{name: "cm_event_done", tracepoint: "cm_event_done"}},
+	{"cm:event_handler", hook{name: "cm_event_handler", tracepoint: "cm_event_handler"}},
+	{"cm:id_attach", hook{name: "cm_id_attach", tracepoint: "cm_id_attach"}},
+	{"cm:id_destroy", hook{name: "cm_id_destroy", tracepoint: "cm_id_destroy"}},
+	{"cm:qp_create", hook{name: "cm_qp_create", tracepoint: "cm_qp_create"}},
+	{"cm:qp_destroy", hook{name: "cm_qp_destroy", tracepoint: "cm_qp_destroy"}},
+	{"cm:req_handler", hook{name: "cm_req_handler", tracepoint: "cm_req_handler"}},
+	{"cm:send_mra", hook{name: "cm_send_mra", tracepoint: "cm_send_mra", alias: "cm_prepare_mra"}},
+	{"cm:send_rej", hook{name: "cm_send_rej", tracepoint: "cm_send_rej"}},
+	{"cm:send_rep", hook{name: "cm_send_rep", tracepoint: "cm_send_rep"}},
+	{"cm:send_req", hook{name: "cm_send_req", tracepoint: "cm_send_req"}},
+	{"cm:send_rtu", hook{name: "cm_send_rtu", tracepoint: "cm_send_rtu"}},
+	{"cm:send_sidr_rep", hook{name: "cm_send_sidr_rep", tracepoint: "cm_send_sidr_rep"}},
+	{"cm:send_sidr_req", hook{name: "cm_send_sidr_req", tracepoint: "cm_send_sidr_req"}},
+	{"cm:sent_drep", hook{name: "cm_sent_drep", tracepoint: "cm_sent_drep"}},
+	{"cm:sent_dreq", hook{name: "cm_sent_dreq", tracepoint: "cm_sent_dreq"}},
 	{"ib:alloc_pd", hook{name: "alloc_pd", functions: [][]string{{"rdma_restrack_add", "__ib_alloc_pd", "ib_uverbs_alloc_pd?"}}}},
 	{"ib:create_cq", hook{name: "create_cq", functions: [][]string{{"rdma_restrack_add", "__ib_alloc_cq/kernel", "__ib_create_cq/kernel",
 		"ib_uverbs_create_cq/request?", "ib_uverbs_ex_create_cq/request?", "ib_uverbs_handler_UVERBS_METHOD_CQ_CREATE/request?"}}}},
@@ -101,10 +120,13 @@ type module struct {
 	describedBy string
 	// load is how to get it.
 	load string
+	// events is the folder of its tracepoints in tracefs, if their records are read.
+	events string
 }
 
 // The modules of objects, and those that hooks name.
 var modules = map[string]module{
+	"cm":        {name: "rdma_cm", types: []string{"ib_", "rdma_"}, load: "modprobe rdma_cm", events: "rdma_cma"},
 	"ib":        {name: "ib_core", others: []string{"ib_uverbs"}, types: []string{"ib_", "rdma_", "uverbs_"}, load: "modprobe ib_uverbs"},
 	"mlx5":      {name: "mlx5_ib", types: []string{"ib_", "rdma_"}, describedBy: "ib", load: "modprobe mlx5_ib"},
 	"mlx5_core": {name: "mlx5_core", types: []string{"mlx5_"}, load: "modprobe mlx5_core"},
@@ -304,7 +326,7 @@ func presenceBits(members []btf.Member, base int) (map[string]hasBit, error) {
 
 // units says what a typedef of trace.h means.
 var units = map[string]Unit{
-	"ns_t": Nanoseconds, "bytes_t": Bytes, "errno_t": Errno, "cgroup_t": Cgroup,
+	"ns_t": Nanoseconds, "bytes_t": Bytes, "errno_t": Errno, "cgroup_t": Cgroup, "ip_t16": IP,
 	"hex8_t": Hex, "hex16_t": Hex, "hex32_t": Hex, "hex64_t": Hex,
 }
 
@@ -317,7 +339,7 @@ func typeOf(m btf.Member, enums map[string]*Enum) (Type, error) {
 	typ := Type{Size: size}
 	if def, ok := t.(*btf.Typedef); ok {
 		typ.Unit = units[def.Name]
-		if def.Name == "gid_t16" {
+		if def.Name == "gid_t16" || def.Name == "ip_t16" {
 			typ.Kind = GID
 			return typ, nil
 		}

@@ -120,7 +120,7 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 	known := make(map[string]bool)
 	shape := regexp.MustCompile("__(int|pointer|void)$") // ON_RETURN
 	for _, h := range allHooks() {
-		for _, kind := range []string{"tp_btf", "raw_tp"} {
+		for _, kind := range []string{"tp_btf", "raw_tp", "tracepoint"} {
 			if h.tracepoint != "" {
 				known[kind+"_"+h.name] = true
 			}

@@ -106,12 +106,10 @@ func (h *Host) symbolsFact() Fact {
 }
 
 func tracefsFact() Fact {
-	for _, dir := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
-		if _, err := os.Stat(dir + "/events"); err == nil {
-			return Fact{Name: "tracefs", Value: dir, OK: true}
-		}
+	if dir := tracefs(); dir != "" {
+		return Fact{Name: "tracefs", Value: dir, OK: true}
 	}
-	return Fact{Name: "tracefs", Value: "not mounted or not readable; no probe needs it", OK: true}
+	return Fact{Name: "tracefs", Value: "not mounted or not readable; only cm: without the types of rdma_cm needs it", OK: true}
 }
 
 func paranoidFact() Fact {

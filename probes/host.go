@@ -136,9 +136,11 @@ func (m module) outOfTree() bool {
 func (c *Catalog) symbols() map[string]bool {
 	wanted := make(map[string]bool)
 	for _, h := range allHooks() {
-		if h.tracepoint != "" {
-			wanted["__tracepoint_"+h.tracepoint] = true
-			wanted["__traceiter_"+h.tracepoint] = true
+		for _, name := range []string{h.tracepoint, h.alias} {
+			if name != "" {
+				wanted["__tracepoint_"+name] = true
+				wanted["__traceiter_"+name] = true
+			}
 		}
 		for _, functions := range h.functions {
 			for _, f := range functions {

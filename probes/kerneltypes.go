@@ -8,35 +8,39 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// kernelTypes returns the kernel's own version of every type that the programs of an object read, and the names of those that this
-// kernel does not describe.
+// kernelTypes returns the kernel's own version of every type that the programs of an object read, as far as this kernel describes it;
+// with or without the records of tracefs.
 //
 // Each type is taken from one place: what belongs to the module from --btf, else from the module's BTF, else from vmlinux, unless
 // the module has no BTF and was built out of the kernel's tree; anything else from vmlinux, else from --btf. So the BTF of other modules is never
 // read, and one type never has two candidates.
-func (h *Host) kernelTypes(object string) (*btf.Spec, []string, error) {
+func (h *Host) kernelTypes(object string, records bool) (*btf.Spec, error) {
 	keys := modulesOf(object)
 	b, err := btf.NewBuilder(nil, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	p := pruner{done: make(map[btf.Type]btf.Type)}
-	var missing []string
 	for _, view := range views(h.catalog.types[object]) {
+		isRecord := strings.HasPrefix(view.TypeName(), recordPrefix)
+		if isRecord && !records {
+			continue
+		}
 		t, err := h.kernelType(ownerAmong(keys, view), view)
+		if isRecord {
+			t, err = h.recordType(object, view.TypeName())
+		}
 		if errors.Is(err, btf.ErrNotFound) {
-			missing = append(missing, view.TypeName())
 			continue
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if _, err := b.Add(p.prune(t)); err != nil {
-			return nil, nil, fmt.Errorf("type %s: %w", view.TypeName(), err)
+			return nil, fmt.Errorf("type %s: %w", view.TypeName(), err)
 		}
 	}
-	spec, err := b.Spec()
-	return spec, missing, err
+	return b.Spec()
 }
 
 // ownerAmong returns the module that a type belongs to; the first one stands for those that belong to none.

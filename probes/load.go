@@ -43,9 +43,10 @@ func (s *Session) openRing(o AttachOptions) (*ebpf.Map, error) {
 
 // loader loads the programs of one object.
 type loader struct {
-	spec  *ebpf.CollectionSpec
-	maps  map[string]*ebpf.Map
-	types func() (*btf.Spec, error) // of the kernel
+	spec *ebpf.CollectionSpec
+	maps map[string]*ebpf.Map
+	// types of the kernel, and the same with those of the records in tracefs.
+	types, typesAndRecords func() (*btf.Spec, error)
 }
 
 // newLoader prepares the object: what is wanted of each event, the functions that the programs call, and the maps, some of which
@@ -84,10 +85,11 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 		}
 	}
 	keepMaps(spec)
-	l := &loader{spec: spec, types: sync.OnceValues(func() (*btf.Spec, error) {
-		types, _, err := s.host.kernelTypes(group)
-		return types, err
-	})}
+	l := &loader{
+		spec:            spec,
+		types:           sync.OnceValues(func() (*btf.Spec, error) { return s.host.kernelTypes(group, false) }),
+		typesAndRecords: sync.OnceValues(func() (*btf.Spec, error) { return s.host.kernelTypes(group, true) }),
+	}
 	return l, s.createMaps(l, shared)
 }
 

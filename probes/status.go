@@ -76,7 +76,7 @@ func reason(variants []VariantStatus) string {
 func (h *Host) notes(p *Probe, v variant) []string {
 	var notes []string
 	module := p.hook.moduleOf(p.Group)
-	if missing := h.missingTypes(p.Group, module); len(missing) > 0 {
+	if missing := h.missingTypes(p.Group, module); len(missing) > 0 && v.name != recordKind {
 		notes = append(notes, fmt.Sprintf("no types of %s (%s): fields that need them are absent or checked guesses; give them with --btf FILE",
 			modules[module].describer().name, strings.Join(missing, " ")))
 	}

@@ -17,7 +17,8 @@ const (
 	Bool
 	// String is a byte string up to its first NUL, held as string.
 	String
-	// GID is the 128-bit RDMA global identifier (IBTA spec 4.1.1), held as a string of its 16 raw bytes in network order.
+	// GID is the 128-bit RDMA global identifier (IBTA spec 4.1.1), or an IP address, held as a string of its 16 raw bytes in network
+	// order.
 	GID
 )
 
@@ -37,6 +38,8 @@ const (
 	Cgroup
 	// Hex is a number that is read in hexadecimal: flags, masks, addresses (hex8_t … hex64_t).
 	Hex
+	// IP is a GID that is an IP address, an IPv4 one as ::ffff:a.b.c.d (ip_t16).
+	IP
 )
 
 // Type is the type of a field.

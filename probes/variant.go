@@ -18,7 +18,7 @@ import (
 
 // A variant is one way to attach a hook: which programs of the object go where.
 type variant struct {
-	// name is tp_btf, raw_tp, fexit, kprobe or perf_event.
+	// name is tp_btf, raw_tp, tracepoint, fexit, kprobe or perf_event.
 	name     string
 	programs []program
 	// caps are the capabilities that it needs.
@@ -31,7 +31,7 @@ type variant struct {
 // its beginning.
 type program struct {
 	name     string // in the object
-	kind     string // tp_btf, raw_tp, fentry, fexit, kprobe, kretprobe, perf_event
+	kind     string // tp_btf, raw_tp, tracepoint, fentry, fexit, kprobe, kretprobe, perf_event
 	target   string // tracepoint, kernel function or clock
 	module   string // where the function is: a key of modules
 	optional bool   // left out where there is no target
@@ -91,7 +91,7 @@ func (h *Host) variantsFor(object string, hk hook, typeless func(program string)
 		return all
 	}
 	v := all[i]
-	v.check = func() error { return h.checkTypeless(object, v.caps, hk.tracepoint) }
+	v.check = func() error { return h.checkTypeless(object, v.caps, v.programs[0].target) }
 	return slices.Concat([]variant{v}, all[:i], all[i+1:])
 }
 
@@ -118,18 +118,27 @@ func perfCaps() []string {
 
 func (h *Host) tracepointVariants(object string, hk hook) []variant {
 	var found []variant
+	target := h.nameOf(object, hk)
+	record := h.recordVariant(object, hk, target)
 	for _, kind := range []string{"tp_btf", "raw_tp"} {
 		name := kind + "_" + hk.name
 		if h.catalog.program(object, name) == nil {
 			continue
 		}
-		v := variant{name: kind, programs: []program{{name: name, kind: kind, target: hk.tracepoint}}, caps: []string{capBPF, capPerfmon}}
+		v := variant{name: kind, programs: []program{{name: name, kind: kind, target: target}}, caps: []string{capBPF, capPerfmon}}
 		v.check = func() error {
-			return h.check(object, v.caps, func() error { return h.checkTracepoint(object, hk.tracepoint, kind) })
+			return h.check(object, v.caps, func() error {
+				if record != nil {
+					if err := h.checkTypes(object); err != nil {
+						return err
+					}
+				}
+				return h.checkTracepoint(object, target, kind)
+			})
 		}
 		found = append(found, v)
 	}
-	return found
+	return append(found, record...)
 }
 
 func (h *Host) checkTracepoint(object, name, kind string) error {

@@ -112,6 +112,9 @@ func valueType(t probes.Type) string {
 	case probes.Bool:
 		return "bool"
 	case probes.GID:
+		if t.Unit == probes.IP {
+			return "address"
+		}
 		return "gid"
 	default:
 		return "string"
