@@ -502,7 +502,7 @@ int raw_tp_nvme_inflight(__u64 *ctx)
 	fl.pid = task >> 32;
 	fl.tid = task;
 	fl.uid = bpf_get_current_uid_gid();
-	fl.cgroup = bpf_get_current_cgroup_id();
+	fl.cgroup = current_cgroup();
 	bpf_get_current_comm(fl.comm, sizeof(fl.comm));
 	fl.started = bpf_ktime_get_ns();
 	/* BPF_ANY: a request that comes again was taken back by a busy queue; its time counts from now. */

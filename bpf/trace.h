@@ -29,7 +29,7 @@ typedef _Bool bool;
 typedef __u64 ns_t;       /* duration in nanoseconds */
 typedef __u64 bytes_t;    /* size in bytes */
 typedef __s64 errno_t;    /* result: -errno on failure */
-typedef __u64 cgroup_t;   /* cgroup v2 id */
+typedef __u64 cgroup_t;   /* id of a cgroup, printed as its path */
 typedef __u8 gid_t16[16] __attribute__((aligned(8))); /* RDMA GID, network order */
 typedef __u8 ip_t16[16] __attribute__((aligned(8))); /* IP address, network order; IPv4 as ::ffff:a.b.c.d */
 typedef __u8 hex8_t;      /* read in hexadecimal: flags, masks, raw codes, addresses */
@@ -55,7 +55,7 @@ typedef __u64 hex64_t;
 	__u32 tid helper DOC("thread id"); \
 	__u32 uid helper DOC("user id"); \
 	__u32 cpu DOC("CPU on which the event was seen"); \
-	cgroup_t cgroup helper DOC("cgroup v2 id, the inode of the cgroup's directory"); \
+	cgroup_t cgroup helper DOC("cgroup of the task: its path, or its id, the inode of its directory, where no path is seen"); \
 	char comm[16] helper DOC("name of the thread")
 
 /*
@@ -108,6 +108,52 @@ struct counts {
 #define WANT(X, field, stage) (X##_want[__builtin_offsetof(struct X, field)] == (stage))
 #define WANTED(X, field) (X##_want[__builtin_offsetof(struct X, field)] != NEVER)
 
+/*
+ * Where the cgroup of a task is: a constant that Go sets by what the host has mounted. In a pure v1 host every task is in the root of
+ * v2, so the id is that of a v1 hierarchy, as the number of the controller that is mounted there (enum cgroup_subsys_id), from 1.
+ */
+const volatile __u8 cgroup_controller SEC(".rodata");
+
+enum {
+	CGROUP_V2,
+	CGROUP_UNKNOWN = 0xff, /* v1, but the kernel does not describe its types: the id is 0, which no cgroup has */
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct kernfs_node___cgroup {
+	__u64 id;
+};
+struct cgroup___cgroup {
+	struct kernfs_node___cgroup *kn;
+};
+struct cgroup_subsys_state___cgroup {
+	struct cgroup___cgroup *cgroup;
+};
+struct css_set___cgroup {
+	struct cgroup_subsys_state___cgroup *subsys[1];
+};
+struct task_struct___cgroup {
+	struct css_set___cgroup *cgroups;
+};
+#pragma clang attribute pop
+
+/* The id of the current task's cgroup: the inode of its directory. */
+static __always_inline __u64 current_cgroup(void)
+{
+	struct task_struct___cgroup *task;
+	struct css_set___cgroup *set;
+	struct cgroup_subsys_state___cgroup *state = 0;
+
+	if (cgroup_controller == CGROUP_V2)
+		return bpf_get_current_cgroup_id();
+	if (cgroup_controller == CGROUP_UNKNOWN)
+		return 0;
+	task = (void *)bpf_get_current_task();
+	set = BPF_CORE_READ(task, cgroups);
+	bpf_core_read(&state, sizeof(state), &set->subsys[0] + (cgroup_controller - 1));
+	return BPF_CORE_READ(state, cgroup, kn, id);
+}
+
 /* Captures the common fields from the current task. */
 #define CAPTURE_COMMON(X, e, stage) \
 	do { \
@@ -119,7 +165,7 @@ struct counts {
 		if (WANT(X, uid, stage)) \
 			(e)->uid = (__u32)bpf_get_current_uid_gid(); \
 		if (WANT(X, cgroup, stage)) \
-			(e)->cgroup = bpf_get_current_cgroup_id(); \
+			(e)->cgroup = current_cgroup(); \
 		if (WANT(X, comm, stage)) \
 			READ_COMM((e)->comm); \
 	} while (0)

@@ -196,6 +196,9 @@ func (c *checker) str(at syntax.Span, value string, want *probes.Type) *expr {
 		raw := addr.As16()
 		return &expr{op: opLit, typ: probes.Type{Kind: probes.GID, Size: 16}, val: string(raw[:])}
 	}
+	if want != nil && want.Unit == probes.Cgroup {
+		return c.cgroup(at, value, want)
+	}
 	if strings.IndexByte(value, 0) >= 0 {
 		return c.fail(at, "the string holds a NUL byte, and strings of events end before it", "")
 	}
@@ -507,11 +510,22 @@ func (c *checker) comparison(n *ast.BinaryNode) *expr {
 			return e
 		}
 	}
-	l, r := c.expr(n.Left, c.context(n.Right)), c.expr(n.Right, c.context(n.Left))
+	wantLeft, wantRight := c.context(n.Right), c.context(n.Left)
+	ordered := n.Operator != "==" && n.Operator != "!="
+	if ordered && (c.isPath(wantLeft, n.Left) || c.isPath(wantRight, n.Right)) {
+		return c.fail(syntax.SpanOf(n), "paths of cgroups have no order", "only == and != compare them, and startsWith")
+	}
+	byPath := c.unseenPath(wantLeft, n.Left) || c.unseenPath(wantRight, n.Right)
+	if byPath {
+		wantLeft, wantRight = &text, &text
+	}
+	l, r := c.expr(n.Left, wantLeft), c.expr(n.Right, wantRight)
+	if byPath {
+		l, r = pathOf(l), pathOf(r)
+	}
 	if l == nil || r == nil || !c.comparable(n, l, r) {
 		return nil
 	}
-	ordered := n.Operator != "==" && n.Operator != "!="
 	if ordered && (l.typ.Kind == probes.Bool || l.typ.Kind == probes.GID || l.typ.Kind == tuple || l.typ.Kind == stack) {
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s has no order", describe(l)), "only == and != compare it")
 	}
@@ -562,6 +576,9 @@ func (c *checker) in(n *ast.BinaryNode) *expr {
 	}
 	x := c.expr(n.Left, c.context(n.Right))
 	want := c.context(n.Left)
+	if c.unseenPath(want, elements...) {
+		x, want = pathOf(x), &text
+	}
 	args := []*expr{x}
 	ok := x != nil
 	for _, element := range elements {
@@ -605,7 +622,7 @@ func (c *checker) between(n *ast.BinaryNode, want *probes.Type) *expr {
 
 // stringOperator types an operator on strings with the right operand r.
 func (c *checker) stringOperator(n *ast.BinaryNode, r *expr) *expr {
-	l := c.expr(n.Left, &text)
+	l := pathOf(c.expr(n.Left, &text))
 	if l == nil || r == nil {
 		return nil
 	}

@@ -223,6 +223,8 @@ type analysis struct {
 	vars   map[declaration]*varUses
 	// changed says that this pass has found a new fact, final that there are no new ones.
 	changed, final bool
+	// cgroups are the ids of the paths that were asked for, 0 if there is no such cgroup.
+	cgroups map[string]uint64
 }
 
 // declaration is where a variable of a clause begins.
@@ -232,7 +234,7 @@ type declaration struct {
 }
 
 func newAnalysis(r *resolver, clauses []*Clause) *analysis {
-	a := &analysis{resolver: r, byName: map[string]*mapUses{}, vars: map[declaration]*varUses{}}
+	a := &analysis{resolver: r, byName: map[string]*mapUses{}, vars: map[declaration]*varUses{}, cgroups: map[string]uint64{}}
 	for _, c := range clauses {
 		a.findMaps(c)
 	}

@@ -73,6 +73,10 @@
 // mr.access == LOCAL_WRITE|REMOTE_READ; what &, |, ^ and ~ make of flags of one kind are such flags again. Beside a GID or an IP
 // address a string is an address: dgid == "fe80::1"; "10.0.0.1" is short for "::ffff:10.0.0.1".
 //
+// Beside a cgroup a string is a path, as in /proc/PID/cgroup: cgroup == "/system.slice", cgroup in ["/a", "/b"]. One that is there when
+// the program is compiled is the number of that cgroup, and stays it; one that is not there is compared with the path of each event's
+// cgroup, in user space. startsWith, endsWith, contains and matches take the path of a cgroup for a string.
+//
 // Two values are no fields: probe is the name of the probe (begin, end, interval:1s), elapsed the time since the program began.
 //
 // kstack and ustack are the stacks of the kernel and of the process at the event, innermost frame first, kstack(5) and ustack(5) at most five
@@ -185,9 +189,10 @@
 //
 // # Output
 //
-// In text, enums are names, flags like LOCAL_WRITE|REMOTE_READ, durations are like 1.2ms, sizes like 4KiB, error numbers like -EINVAL, GIDs are addresses, and
-// absent is a dash. The common fields tid, uid, cpu and cgroup are left out. In JSON, numbers of every kind are plain,
-// dotted fields are members of an object, and absent is null. Enums are names there too: their numbers would have to be
+// In text, enums are names, flags like LOCAL_WRITE|REMOTE_READ, durations are like 1.2ms, sizes like 4KiB, error numbers like -EINVAL,
+// GIDs are addresses, cgroups are paths (or their numbers, where no path is known), and absent is a dash. The common fields tid, uid, cpu
+// and cgroup are left out. In JSON, numbers of every kind are plain, dotted fields are members of an object, a cgroup is
+// {"id":…,"path":…}, and absent is null. Enums are names there too: their numbers would have to be
 // looked up in the headers of the kernel, and differ from one version to another. A value without a name is its number.
 //
 // A stack is printed as in bpftrace, a line for each frame: the function and how many bytes the address is behind its beginning, with the

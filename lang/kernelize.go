@@ -100,6 +100,9 @@ func (k *kernelizer) expr(e *expr) (*codegen.Expr, *obstacle) {
 func (e *expr) what() string {
 	switch e.op {
 	case opCall:
+		if isCgroup(e.args[0]) {
+			return "the path of a cgroup"
+		}
 		return e.fn + "()"
 	case opTuple:
 		return "a tuple as a value of an expression"

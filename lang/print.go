@@ -20,7 +20,8 @@ type Format string
 const (
 	// Text is one readable line for each event: enums as names, durations as 1.2ms, sizes as 4KiB, GIDs as addresses.
 	Text Format = "text"
-	// JSON is one object in a line, with plain numbers for durations and sizes, names for enums and null for what is absent:
+	// JSON is one object in a line, with plain numbers for durations and sizes, names for enums, {"id":…,"path":…} for cgroups, whose
+	// path may be null, and null for what is absent:
 	//
 	//	{"probe":"ib:modify_qp","nsecs":…,"time":"2024-…","pid":…,…,"qp":{"num":17,"state":"RTR"},…}    an event
 	//	{"type":"printf","text":"…"}                                                                  printf()
@@ -438,12 +439,27 @@ func appendJSONValue(b []byte, t probes.Type, v any) []byte {
 	case probes.GID:
 		return append(address(t, v.(string)).AppendTo(append(b, '"')), '"')
 	}
+	if t.Unit == probes.Cgroup {
+		return appendCgroup(b, t, v)
+	}
 	if t.Enum != nil {
 		if name := t.Enum.NameOf(to[int64](v)); name != "" {
 			return appendJSONString(b, name)
 		}
 	}
 	return appendNumber(b, v)
+}
+
+// appendCgroup appends the id of a cgroup, which other programs may know it by, and its path; null if that is not known here.
+func appendCgroup(b []byte, t probes.Type, v any) []byte {
+	b = append(appendNumber(append(b, `{"id":`...), v), `,"path":`...)
+	if t.Enum == nil {
+		return append(b, "null}"...)
+	}
+	if path := t.Enum.NameOf(to[int64](v)); path != "" {
+		return append(appendJSONString(b, path), '}')
+	}
+	return append(b, "null}"...)
 }
 
 // appendJSONString appends s in quotes. Bytes that are no UTF-8 become U+FFFD, as JSON cannot hold them.

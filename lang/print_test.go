@@ -98,7 +98,7 @@ func TestPrinter(t *testing.T) {
 				"ctrl": "nvme0", "opcode": uint64(2), "size": uint64(4096), "latency": uint64(1.2e6), "write": false},
 			`07:08:10.123456 nvme:complete_rq fio/1234 ctrl=nvme0 opcode=read size=4KiB latency=1.2ms write=false`,
 			`{"probe":"nvme:complete_rq","nsecs":1000000000,"time":"2024-05-06T07:08:10.123456789+02:00","pid":1234,"tid":1235,"uid":0,` +
-				`"comm":"fio","cpu":3,"cgroup":77,"ctrl":"nvme0","opcode":"read","size":4096,"latency":1200000,"write":false}`,
+				`"comm":"fio","cpu":3,"cgroup":{"id":77,"path":null},"ctrl":"nvme0","opcode":"read","size":4096,"latency":1200000,"write":false}`,
 		},
 		{
 			"ib:modify_qp",

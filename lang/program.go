@@ -15,6 +15,8 @@ type Program struct {
 	// maps in the order of their first use.
 	maps    []*mapInfo
 	clauses []*Clause
+	// cgroups are the paths in the program, with the ids that they stand for; 0 is compared by path.
+	cgroups map[string]uint64
 }
 
 // Clause says what happens to the events of some probes, or at a moment.
@@ -87,6 +89,7 @@ func (r *resolver) check(prog *Program, lets []*syntax.Let) {
 		checkers = checkers[n:]
 	}
 	a.complete()
+	prog.cgroups = a.cgroups
 	for _, let := range lets {
 		a.keep(let)
 	}

@@ -205,7 +205,7 @@ func (r *resolver) unknownNames(checks []*checker) {
 func (r *resolver) noEvent(ch *checker) {
 	for _, u := range ch.unknown {
 		help := cmp.Or(foreignWord(u.name), "fields are read in the clauses of probes")
-		if enum := enumOf(u.want); enum != nil {
+		if enum := enumOf(u.want); enum != nil && u.want.Unit != probes.Cgroup {
 			help = cmp.Or(didYouMean(u.name, enum.Names), "names are "+enumerate(enum.Names))
 		}
 		r.fail(u.span, fmt.Sprintf("%s has no event, and so no field %s", ch.clause.kind, u.name), help)
@@ -225,6 +225,8 @@ func (r *resolver) unknownName(u unknown, without, all []*probes.Probe) {
 	switch enum := enumOf(u.want); {
 	case len(with) > 0:
 		r.fail(u.span, msg, "name only probes that have it: "+enumerate(with))
+	case u.want != nil && u.want.Unit == probes.Cgroup:
+		r.fail(u.span, msg, `the path of a cgroup stands in quotes: "/system.slice"`)
 	case enum != nil:
 		r.fail(u.span, fmt.Sprintf("%s is neither a name of %s nor a field of %s", u.name, enum.Name, enumerate(without)),
 			cmp.Or(didYouMean(u.name, enum.Names), didYouMean(u.name, fields), "its names are "+enumerate(enum.Names)))

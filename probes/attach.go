@@ -167,7 +167,7 @@ func (s *Session) choose(reqs []Request) error {
 func (h *Host) available(r *request) error {
 	p := r.Probe
 	var refused error
-	for _, v := range h.variantsFor(p.Group, p.hook, func(program string) bool { return h.catalog.typeless(program, r) }) {
+	for _, v := range h.variantsFor(p.Group, p.hook, func(program string) bool { return h.typeless(program, r) }) {
 		err := v.check()
 		if err == nil {
 			return nil

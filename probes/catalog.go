@@ -193,16 +193,17 @@ func modulesOf(object string) []string {
 
 // Catalog is every probe that there is, the same on every host.
 type Catalog struct {
-	probes []*Probe
-	types  map[string]*btf.Spec // by object
+	probes  []*Probe
+	cgroups *Cgroups
+	types   map[string]*btf.Spec // by object
 	// objects, parsed once; who changes one takes a copy.
 	objects map[string]func() (*ebpf.CollectionSpec, error)
 }
 
 // Load reads the catalog from the embedded objects.
 func Load() (*Catalog, error) {
-	c := &Catalog{types: make(map[string]*btf.Spec), objects: make(map[string]func() (*ebpf.CollectionSpec, error))}
-	enums := make(map[string]*Enum)
+	c := &Catalog{types: make(map[string]*btf.Spec), objects: make(map[string]func() (*ebpf.CollectionSpec, error)), cgroups: newCgroups()}
+	enums := map[string]*Enum{cgroupType: {Name: "cgroup", cgroups: c.cgroups}}
 	for _, e := range table {
 		group, name, _ := strings.Cut(e.probe, ":")
 		if c.types[group] == nil {
@@ -222,6 +223,9 @@ func Load() (*Catalog, error) {
 	sort.Slice(c.probes, func(i, j int) bool { return c.probes[i].String() < c.probes[j].String() })
 	return c, nil
 }
+
+// Cgroups are those of this host, which give the values of type cgroup their names.
+func (c *Catalog) Cgroups() *Cgroups { return c.cgroups }
 
 // Probes returns all probes, sorted by name.
 func (c *Catalog) Probes() []*Probe { return c.probes }
@@ -324,9 +328,12 @@ func presenceBits(members []btf.Member, base int) (map[string]hasBit, error) {
 	return bits, nil
 }
 
+// cgroupType is the typedef of cgroup ids.
+const cgroupType = "cgroup_t"
+
 // units says what a typedef of trace.h means.
 var units = map[string]Unit{
-	"ns_t": Nanoseconds, "bytes_t": Bytes, "errno_t": Errno, "cgroup_t": Cgroup, "ip_t16": IP,
+	"ns_t": Nanoseconds, "bytes_t": Bytes, "errno_t": Errno, cgroupType: Cgroup, "ip_t16": IP,
 	"hex8_t": Hex, "hex16_t": Hex, "hex32_t": Hex, "hex64_t": Hex,
 }
 
@@ -339,6 +346,9 @@ func typeOf(m btf.Member, enums map[string]*Enum) (Type, error) {
 	typ := Type{Size: size}
 	if def, ok := t.(*btf.Typedef); ok {
 		typ.Unit = units[def.Name]
+		if typ.Unit == Cgroup {
+			typ.Enum = enums[cgroupType]
+		}
 		if def.Name == "gid_t16" || def.Name == "ip_t16" {
 			typ.Kind = GID
 			return typ, nil

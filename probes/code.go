@@ -124,7 +124,11 @@ func build(spec *ebpf.ProgramSpec, requests []*request, constants []byte, splice
 
 // typeless tells whether a program reads, for a request, nothing whose place in memory only the kernel's types tell. What is wrong
 // with the program shows when it is loaded.
-func (c *Catalog) typeless(program string, r *request) bool {
+func (h *Host) typeless(program string, r *request) bool {
+	return h.catalog.typeless(program, r, h.cgroupController(r))
+}
+
+func (c *Catalog) typeless(program string, r *request, controller byte) bool {
 	object, err := c.objects[r.Probe.Group]()
 	if err != nil {
 		return false
@@ -133,7 +137,7 @@ func (c *Catalog) typeless(program string, r *request) bool {
 	if err != nil {
 		return false
 	}
-	f.fold(constantsFor(object, r))
+	f.fold(constantsFor(object, controller, r))
 	return !relocated(f.insns)
 }
 

@@ -20,8 +20,10 @@ type Fact struct {
 
 // Facts returns what doctor tells about the host, most general first.
 func (h *Host) Facts() []Fact {
-	facts := []Fact{kernelFact(), h.typesFact(), h.capabilityFact(), lockdownFact(), h.symbolsFact(), tracefsFact(), paranoidFact()}
-	for _, object := range []string{"ib", "mlx5", "nvme"} {
+	facts := []Fact{
+		kernelFact(), h.typesFact(), h.capabilityFact(), lockdownFact(), h.symbolsFact(), tracefsFact(), paranoidFact(), h.cgroupFact(),
+	}
+	for _, object := range []string{"ib", "mlx5", "cm", "nvme"} {
 		for _, module := range modulesOf(object) {
 			facts = append(facts, h.moduleFact(object, module))
 		}

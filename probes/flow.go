@@ -136,6 +136,12 @@ var (
 	every   = scratch | saved | set(asm.RFP)
 )
 
+// asksNothing are the helpers of the kernel that take no arguments.
+var asksNothing = map[asm.BuiltinFunc]bool{
+	asm.FnKtimeGetNs: true, asm.FnKtimeGetBootNs: true, asm.FnGetSmpProcessorId: true, asm.FnGetCurrentTask: true,
+	asm.FnGetCurrentPidTgid: true, asm.FnGetCurrentUidGid: true, asm.FnGetCurrentCgroupId: true,
+}
+
 // touches returns the registers that an instruction reads and those that it writes. A call may read fewer.
 func touches(ins asm.Instruction) (reads, writes registers) {
 	op := ins.OpCode
@@ -159,6 +165,8 @@ func touches(ins asm.Instruction) (reads, writes registers) {
 			reads |= src
 		}
 		return reads, dst
+	case ins.IsBuiltinCall() && asksNothing[asm.BuiltinFunc(ins.Constant)]:
+		return 0, scratch
 	case op.JumpOp() == asm.Call:
 		return scratch &^ set(asm.R0), scratch
 	case op.JumpOp() == asm.Exit:

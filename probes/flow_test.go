@@ -187,7 +187,7 @@ func TestSpecialize(t *testing.T) {
 			}
 			spec := object.Copy()
 			for name, prog := range spec.Programs {
-				if err := specialize(prog, []*request{r}, constantsFor(object, r)); err != nil {
+				if err := specialize(prog, []*request{r}, constantsFor(object, 0, r)); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 				if refersTo(prog.Instructions, constantSection) && calls(object.Programs[name].Instructions, p.actionName()) {
@@ -214,7 +214,7 @@ func TestSpecializeStack(t *testing.T) {
 			t.Fatal(err)
 		}
 		prog := object.Programs["raw_tp_nvme_complete_rq"].Copy()
-		if err := specialize(prog, []*request{r}, constantsFor(object, r)); err != nil {
+		if err := specialize(prog, []*request{r}, constantsFor(object, 0, r)); err != nil {
 			t.Fatal(err)
 		}
 		if !calls(prog.Instructions, p.filterName()) || calls(prog.Instructions, p.actionName()) == spliced {
@@ -229,7 +229,7 @@ func TestTypeless(t *testing.T) {
 	p := c.Match("syscall:exit")[0]
 	for name, typeless := range map[string]bool{"ret": true, "latency": true, "comm": true, "raw_nr": false} {
 		req, _ := (want{probe: p, fields: []*Field{p.Field(name)}}).request(0)
-		if got := c.typeless("raw_tp_syscall_exit", &request{Request: req}); got != typeless {
+		if got := c.typeless("raw_tp_syscall_exit", &request{Request: req}, 0); got != typeless {
 			t.Errorf("%s: typeless is %v", name, got)
 		}
 	}

@@ -8,22 +8,28 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// kernelTypes returns the kernel's own version of every type that the programs of an object read, as far as this kernel describes it;
-// with or without the records of tracefs.
+// relocation says which types programs may be relocated against, beyond those of the object's own code. A process that needs none of
+// them starts sooner: task_struct alone is hundreds of types.
+type relocation struct {
+	records bool // of tracefs
+	cgroups bool // of the way from a task to its cgroup in a v1 tree, see current_cgroup in trace.h
+}
+
+// kernelTypes returns the kernel's own version of every type that the programs of an object read, as far as this kernel describes it.
 //
 // Each type is taken from one place: what belongs to the module from --btf, else from the module's BTF, else from vmlinux, unless
 // the module has no BTF and was built out of the kernel's tree; anything else from vmlinux, else from --btf. So the BTF of other modules is never
 // read, and one type never has two candidates.
-func (h *Host) kernelTypes(object string, records bool) (*btf.Spec, error) {
+func (h *Host) kernelTypes(object string, r relocation) (*btf.Spec, error) {
 	keys := modulesOf(object)
 	b, err := btf.NewBuilder(nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	p := pruner{done: make(map[btf.Type]btf.Type)}
-	for _, view := range views(h.catalog.types[object]) {
+	for _, view := range views(h.catalog.types[object], r.cgroups) {
 		isRecord := strings.HasPrefix(view.TypeName(), recordPrefix)
-		if isRecord && !records {
+		if isRecord && !r.records {
 			continue
 		}
 		t, err := h.kernelType(ownerAmong(keys, view), view)
@@ -53,13 +59,20 @@ func ownerAmong(keys []string, view btf.Type) module {
 	return modules[keys[0]]
 }
 
-// views are the types that an object may relocate against: its named structs, unions and enums, flavours (name___flavour) aside.
-func views(types *btf.Spec) []btf.Type {
+// cgroupFlavour ends the names of the views in trace.h of the way to a cgroup.
+const cgroupFlavour = "___cgroup"
+
+// views are the types that an object may relocate against: its named structs, unions and enums, flavours (name___flavour) aside. Those
+// of the way to a cgroup are among them if cgroups says so.
+func views(types *btf.Spec, cgroups bool) []btf.Type {
 	var found []btf.Type
 	seen := make(map[string]bool)
 	for t, err := range types.All() {
 		if err != nil {
 			break
+		}
+		if !cgroups && strings.HasSuffix(t.TypeName(), cgroupFlavour) {
+			continue
 		}
 		name, _, _ := strings.Cut(t.TypeName(), "___")
 		switch t.(type) {

@@ -60,7 +60,8 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 	for name, m := range shared {
 		spec.Maps[name] = specOf(name, m)
 	}
-	values := constantsFor(spec, requests...)
+	controller := s.host.cgroupController(requests...)
+	values := constantsFor(spec, controller, requests...)
 	used := make(map[string]bool)
 	for _, r := range requests {
 		for _, hk := range r.hooks {
@@ -85,10 +86,13 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 		}
 	}
 	keepMaps(spec)
+	kernelTypes := func(r relocation) func() (*btf.Spec, error) {
+		return sync.OnceValues(func() (*btf.Spec, error) { return s.host.kernelTypes(group, r) })
+	}
 	l := &loader{
 		spec:            spec,
-		types:           sync.OnceValues(func() (*btf.Spec, error) { return s.host.kernelTypes(group, false) }),
-		typesAndRecords: sync.OnceValues(func() (*btf.Spec, error) { return s.host.kernelTypes(group, true) }),
+		types:           kernelTypes(relocation{cgroups: controller != 0}),
+		typesAndRecords: kernelTypes(relocation{cgroups: controller != 0, records: true}),
 	}
 	return l, s.createMaps(l, shared)
 }
@@ -117,9 +121,10 @@ func specOf(name string, m *ebpf.Map) *ebpf.MapSpec {
 // constantSection holds the constants of the C source.
 const constantSection = ".rodata"
 
-// constantsFor returns the contents of the constants' section for some requests.
-func constantsFor(object *ebpf.CollectionSpec, requests ...*request) []byte {
+// constantsFor returns the contents of the constants' section for some requests; controller is cgroup_controller of trace.h.
+func constantsFor(object *ebpf.CollectionSpec, controller byte, requests ...*request) []byte {
 	values := bytes.Clone(object.Maps[constantSection].Contents[0].Value.([]byte))
+	values[object.Variables["cgroup_controller"].Offset] = controller
 	for _, r := range requests {
 		copy(values[object.Variables[r.Probe.event+"_want"].Offset:], r.wanted())
 		if r.Counted {

@@ -51,7 +51,7 @@ func (h *Host) Status(p *Probe) Status {
 // VariantFor returns the variant by which a request would be attached, or "" and why there is none. The kernel may still refuse it.
 func (h *Host) VariantFor(r Request) (name, why string) {
 	served := &request{Request: r}
-	for _, v := range h.variantsFor(r.Probe.Group, r.Probe.hook, func(program string) bool { return h.catalog.typeless(program, served) }) {
+	for _, v := range h.variantsFor(r.Probe.Group, r.Probe.hook, func(program string) bool { return h.typeless(program, served) }) {
 		if v.check() == nil {
 			return v.name, ""
 		}
@@ -109,7 +109,7 @@ func (h *Host) missingTypes(object, module string) []string {
 		own[p.event] = true
 	}
 	var missing []string
-	for _, view := range views(h.catalog.types[object]) {
+	for _, view := range views(h.catalog.types[object], false) {
 		if _, isStruct := view.(*btf.Struct); !isStruct || !m.owns(view.TypeName()) || own[view.TypeName()] {
 			continue
 		}

@@ -34,7 +34,7 @@ const (
 	Bytes
 	// Errno is 0 or more for success and -errno for failure (errno_t).
 	Errno
-	// Cgroup is a cgroup v2 id, the inode of its directory (cgroup_t).
+	// Cgroup is the id of a cgroup, the inode of its directory, whose name is its path (cgroup_t).
 	Cgroup
 	// Hex is a number that is read in hexadecimal: flags, masks, addresses (hex8_t … hex64_t).
 	Hex
@@ -52,7 +52,7 @@ type Type struct {
 	Enum *Enum
 }
 
-// Enum is a set of named values: one namespace.
+// Enum is a set of named values: one namespace. That of cgroups, whose names are their paths, changes with the host's cgroups.
 type Enum struct {
 	// Name of the enum, like qp_state.
 	Name string
@@ -61,10 +61,16 @@ type Enum struct {
 	Values []int64
 	// Flags says that the values are bits, of which a number may have several (FLAGS in trace.h).
 	Flags bool
+
+	cgroups *Cgroups // names the values in place of Names and Values
 }
 
 // Value returns the value called name.
 func (e *Enum) Value(name string) (int64, bool) {
+	if e.cgroups != nil {
+		id, ok := e.cgroups.ID(name)
+		return int64(id), ok
+	}
 	for i, n := range e.Names {
 		if n == name {
 			return e.Values[i], true
@@ -76,6 +82,9 @@ func (e *Enum) Value(name string) (int64, bool) {
 // NameOf returns the name of v, or "" if it has none. Flags are the names of their bits, like LOCAL_WRITE|REMOTE_READ, with the bits
 // that have none as a number; "" is none of them.
 func (e *Enum) NameOf(v int64) string {
+	if e.cgroups != nil {
+		return e.cgroups.Path(uint64(v))
+	}
 	if e.Flags {
 		return e.flagsOf(v)
 	}

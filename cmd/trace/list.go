@@ -147,7 +147,7 @@ func enums(found []*probes.Probe) []*probes.Enum {
 	seen := map[string]*probes.Enum{}
 	for _, p := range found {
 		for _, f := range p.Fields {
-			if e := f.Type.Enum; e != nil {
+			if e := f.Type.Enum; e != nil && len(e.Names) > 0 {
 				seen[e.Name] = e
 			}
 		}

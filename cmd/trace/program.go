@@ -44,6 +44,7 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 	}
 	defer t.live.close()
 	t.err = t.live.through(s.err)
+	t.tellCgroups()
 	if t.out, err = openOutput(o.output, t.live.through(s.out)); err != nil {
 		return err
 	}
@@ -194,6 +195,11 @@ func (t *tracer) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer target.close()
+	if t.program.KeepsCgroups() {
+		if err := t.catalog.Cgroups().Watch(ctx); err != nil {
+			t.note("%v: cgroups that end before they are printed may show as numbers", err)
+		}
+	}
 	session, err := t.attach(ctx)
 	if t.exec != nil {
 		defer func() { err = errors.Join(err, keep(ctx, t.exec)) }()
@@ -384,6 +390,7 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 		// The end clauses and the last maps see what was counted until no program runs any more.
 		err = errors.Join(session.Detach(), t.exec.End())
 	}
+	t.tellChangedCgroups()
 	t.out.flush() // data comes before the report; an error stays in the buffer for Close
 	verdict := report.finish(losses)
 	if t.recorder != nil {

@@ -1,0 +1,125 @@
+package lang
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/syntax"
+	"trace/probes"
+)
+
+// This file gives the paths of cgroups their meaning. A cgroup is a number for the kernel, its id, and the path of one that is there
+// when the program is compiled becomes that number. A path that is not there yet has none: such a comparison is one of texts, in user
+// space, where the id of an event has become a path. Which of the two it is depends on nothing but the program and the moment, so both
+// engines agree.
+
+// mountPoint begins what is no path of a cgroup, but of its directory.
+const mountPoint = "/sys/fs/cgroup/"
+
+// cgroup types a string literal beside a cgroup.
+func (c *checker) cgroup(at syntax.Span, value string, want *probes.Type) *expr {
+	if !strings.HasPrefix(value, "/") {
+		return c.fail(at, fmt.Sprintf("%q is no path of a cgroup", value), `a path is as in /proc/PID/cgroup, like "/system.slice/ssh.service"`)
+	}
+	if below, ok := strings.CutPrefix(value, mountPoint); ok {
+		return c.fail(at, "the path of a cgroup begins where cgroups are mounted", fmt.Sprintf("write %q, as in /proc/PID/cgroup", "/"+below))
+	}
+	id := c.cgroupID(want, value)
+	if id == 0 {
+		return c.fail(at, fmt.Sprintf("there is no cgroup %s now", value), "only ==, != and in compare with one that may come")
+	}
+	e := literal(int64(id))
+	e.typ.Unit, e.typ.Enum = want.Unit, want.Enum
+	return e
+}
+
+// cgroupID returns the id of a path, 0 if there is no such cgroup. The host is asked once for each, so that all clauses mean the same.
+func (c *checker) cgroupID(t *probes.Type, p string) uint64 {
+	if id, asked := c.cgroups[p]; asked {
+		return id
+	}
+	var id int64
+	if t.Enum != nil {
+		id, _ = t.Enum.Value(path.Clean(p))
+	}
+	c.cgroups[p] = uint64(id)
+	return uint64(id)
+}
+
+// isPath tells whether a node is a path beside a cgroup.
+func (c *checker) isPath(want *probes.Type, n ast.Node) bool {
+	if want == nil || want.Unit != probes.Cgroup {
+		return false
+	}
+	p, ok := c.stringLiteral(n)
+	return ok && strings.HasPrefix(p, "/") && !strings.HasPrefix(p, mountPoint)
+}
+
+// unseenPath tells whether some of the operands beside a cgroup is the path of one that is not there.
+func (c *checker) unseenPath(want *probes.Type, operands ...ast.Node) bool {
+	unseen := false
+	for _, n := range operands {
+		if c.isPath(want, n) {
+			p, _ := c.stringLiteral(n)
+			unseen = c.cgroupID(want, p) == 0 || unseen
+		}
+	}
+	return unseen
+}
+
+func isCgroup(e *expr) bool { return isNumber(e.typ) && e.typ.Unit == probes.Cgroup }
+
+// pathOf makes the path of a cgroup, and leaves all else as it is.
+func pathOf(e *expr) *expr {
+	if e == nil || !isCgroup(e) {
+		return e
+	}
+	p := operation(opCall, probes.Type{Kind: probes.String, Size: computedSize}, e)
+	p.fn, p.span = "string", e.span
+	return p
+}
+
+// Cgroups are the paths of cgroups that the program compares with, in order.
+func (p *Program) Cgroups() []string { return slices.Sorted(maps.Keys(p.cgroups)) }
+
+// CgroupID returns the id that a path of the program stood for when it was compiled. If ok is false there was no such cgroup, and
+// events are compared by path.
+func (p *Program) CgroupID(path string) (id uint64, ok bool) {
+	id = p.cgroups[path]
+	return id, id != 0
+}
+
+// KeepsCgroups tells whether the program does more with cgroups than compare their ids, and print those of each event at once: then the
+// names of all cgroups should be remembered.
+func (p *Program) KeepsCgroups() bool {
+	keeps := false
+	visit := func(e *expr) { keeps = keeps || namesCgroup(e) }
+	for _, c := range p.clauses {
+		for _, b := range c.bodies {
+			visit(b.pred)
+			walkStmts(b.stmts, func(s stmt) {
+				for _, e := range exprsOf(s) {
+					visit(e)
+				}
+			})
+		}
+	}
+	return keeps
+}
+
+// namesCgroup tells whether an expression has to do with a cgroup but for comparing its id.
+func namesCgroup(e *expr) bool {
+	switch {
+	case e == nil:
+		return false
+	case e.op == opField:
+		return isCgroup(e)
+	}
+	compares := e.op == "==" || e.op == "!=" || e.op == "in"
+	return slices.ContainsFunc(e.args, func(a *expr) bool { return (!compares || a.op != opField) && namesCgroup(a) })
+}

@@ -1,0 +1,407 @@
+package probes
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// Cgroups knows the paths of this host's cgroups, as /proc/PID/cgroup has them, by their ids: the inodes of their directories. It looks
+// at the host when it is first asked. Its methods may be called from several goroutines.
+type Cgroups struct {
+	// hierarchy is nil where none is mounted.
+	hierarchy func() *hierarchy
+
+	mu sync.Mutex
+	// paths that were seen, those of cgroups that are gone, too; "" for an id that has none here.
+	paths  map[uint64]string
+	walked time.Time // when the whole tree was, last
+}
+
+// hierarchy is a mounted tree of cgroups.
+type hierarchy struct {
+	// mount is where, and root what of the tree: / but in some containers.
+	mount, root string
+	// controller of cgroup v1, one of legacyControllers; "" for cgroup v2.
+	controller string
+}
+
+// legacyControllers of cgroup v1, those in whose trees most tasks have a place of their own first, each with its name in the kernel's
+// enum cgroup_subsys_id.
+var legacyControllers = []struct{ name, id string }{
+	{"memory", "memory_cgrp_id"}, {"pids", "pids_cgrp_id"}, {"cpu", "cpu_cgrp_id"}, {"cpuacct", "cpuacct_cgrp_id"},
+	{"blkio", "io_cgrp_id"}, {"devices", "devices_cgrp_id"}, {"freezer", "freezer_cgrp_id"}, {"cpuset", "cpuset_cgrp_id"},
+	{"net_cls", "net_cls_cgrp_id"}, {"perf_event", "perf_event_cgrp_id"}, {"hugetlb", "hugetlb_cgrp_id"}, {"rdma", "rdma_cgrp_id"},
+}
+
+func newCgroups() *Cgroups {
+	return &Cgroups{paths: make(map[uint64]string), hierarchy: sync.OnceValue(func() *hierarchy {
+		f, err := os.Open("/proc/self/mountinfo")
+		if err != nil {
+			return nil
+		}
+		defer f.Close()
+		return chooseHierarchy(mountedHierarchies(f))
+	})}
+}
+
+// mountedHierarchies reads a mountinfo file, see proc(5).
+func mountedHierarchies(mountinfo io.Reader) []hierarchy {
+	var found []hierarchy
+	lines := bufio.NewScanner(mountinfo)
+	for lines.Scan() {
+		// 31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw
+		mount, filesystem, _ := strings.Cut(lines.Text(), " - ")
+		m, f := strings.Fields(mount), strings.Fields(filesystem)
+		if len(m) < 5 || len(f) < 3 {
+			continue
+		}
+		h := hierarchy{mount: unescapeMount(m[4]), root: unescapeMount(m[3])}
+		switch f[0] {
+		case "cgroup2":
+			found = append(found, h)
+		case "cgroup":
+			options := strings.Split(f[2], ",")
+			for _, c := range legacyControllers {
+				if slices.Contains(options, c.name) {
+					h.controller = c.name
+					found = append(found, h)
+					break
+				}
+			}
+		}
+	}
+	return found
+}
+
+// unescapeMount undoes what the kernel does to blanks in mountinfo (mangle, fs/seq_file.c).
+func unescapeMount(name string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(name)
+}
+
+// chooseHierarchy returns the tree in which the tasks of this host have their places. That is cgroup v2 wherever somebody uses it; on a
+// host with cgroup v1 it may be mounted as well, with every task in its root.
+func chooseHierarchy(mounted []hierarchy) *hierarchy {
+	var best *hierarchy
+	rank := func(h hierarchy) int {
+		if h.controller == "" {
+			if h.hasChildren() {
+				return -1
+			}
+			return len(legacyControllers)
+		}
+		return slices.IndexFunc(legacyControllers, func(c struct{ name, id string }) bool { return c.name == h.controller })
+	}
+	for _, h := range mounted {
+		if best == nil || rank(h) < rank(*best) {
+			best = &h
+		}
+	}
+	return best
+}
+
+func (h hierarchy) hasChildren() bool {
+	entries, err := os.ReadDir(h.mount)
+	return err == nil && slices.ContainsFunc(entries, fs.DirEntry.IsDir)
+}
+
+// path of a directory in the tree.
+func (h *hierarchy) path(dir string) (string, bool) {
+	below, ok := strings.CutPrefix(dir, h.mount)
+	if !ok || below != "" && below[0] != '/' && h.mount != "/" {
+		return "", false
+	}
+	return path.Clean(h.root + "/" + below), true
+}
+
+// dir is the directory of a path.
+func (h *hierarchy) dir(p string) (string, bool) {
+	if h.root == "/" {
+		return filepath.Join(h.mount, p), true
+	}
+	below, ok := strings.CutPrefix(p, h.root)
+	if !ok || below != "" && below[0] != '/' {
+		return "", false
+	}
+	return filepath.Join(h.mount, below), true
+}
+
+// Mount returns where the tree of cgroups is mounted, and the controller of cgroup v1 whose tree it is, "" for v2; ok is false if there
+// is none.
+func (c *Cgroups) Mount() (dir, controller string, ok bool) {
+	h := c.hierarchy()
+	if h == nil {
+		return "", "", false
+	}
+	return h.mount, h.controller, true
+}
+
+// ID returns the id of the cgroup that has a path now.
+func (c *Cgroups) ID(p string) (id uint64, ok bool) {
+	h := c.hierarchy()
+	if h == nil || !strings.HasPrefix(p, "/") {
+		return 0, false
+	}
+	p = path.Clean(p)
+	dir, ok := h.dir(p)
+	if !ok {
+		return 0, false
+	}
+	if id, ok = inode(dir); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.remember(id, p)
+	}
+	return id, ok
+}
+
+// inode of a directory: on 64-bit kernels the id of the cgroup (kernfs_ino, fs/kernfs).
+func inode(dir string) (uint64, bool) {
+	var s unix.Stat_t
+	if err := unix.Stat(dir, &s); err != nil || s.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return 0, false
+	}
+	return s.Ino, true
+}
+
+// Path returns the path of the cgroup with an id, also of one that is gone if it was seen before; "" if it is not known.
+func (c *Cgroups) Path(id uint64) string {
+	h := c.hierarchy()
+	if h == nil || id == 0 {
+		return ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, known := c.paths[id]; known {
+		return p
+	}
+	p, err := h.open(id)
+	switch {
+	case err == nil, errors.Is(err, unix.ESTALE):
+		// What is gone does not come back: the kernel gives no id twice.
+		c.remember(id, p)
+	case time.Since(c.walked) > time.Second:
+		// To open a handle takes CAP_DAC_READ_SEARCH.
+		c.walk(h.mount)
+		if _, known := c.paths[id]; !known {
+			c.remember(id, "")
+		}
+	}
+	return c.paths[id]
+}
+
+// maxCgroups bounds how many names are kept: about 16 MiB.
+const maxCgroups = 1 << 17
+
+func (c *Cgroups) remember(id uint64, p string) {
+	if len(c.paths) >= maxCgroups {
+		clear(c.paths)
+	}
+	c.paths[id] = p
+}
+
+// walk remembers a directory of cgroups and all below it.
+func (c *Cgroups) walk(dir string) {
+	h := c.hierarchy()
+	if dir == h.mount {
+		c.walked = time.Now()
+	}
+	_ = filepath.WalkDir(dir, func(dir string, d fs.DirEntry, err error) error {
+		if err != nil { // it is gone, or not ours to see
+			return nil
+		}
+		if !d.IsDir() {
+			return nil
+		}
+		if id, ok := inode(dir); ok {
+			if p, ok := h.path(dir); ok {
+				c.remember(id, p)
+			}
+		}
+		return nil
+	})
+}
+
+// fileidKernfs is FILEID_KERNFS of include/linux/exportfs.h: the handle is the id.
+const fileidKernfs = 0xfe
+
+// open finds a cgroup by its id. The error is ESTALE if it is gone or outside of what is mounted here.
+func (h *hierarchy) open(id uint64) (string, error) {
+	mount, err := unix.Open(h.mount, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(mount)
+	handle := unix.NewFileHandle(fileidKernfs, binary.NativeEndian.AppendUint64(nil, id))
+	fd, err := unix.OpenByHandleAt(mount, handle, unix.O_PATH|unix.O_CLOEXEC)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	dir, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return "", err
+	}
+	p, ok := h.path(dir)
+	if found, there := inode(dir); !ok || !there || found != id {
+		return "", unix.ESTALE
+	}
+	return p, nil
+}
+
+// Watch remembers the names of all cgroups, and of those that are made from now on until ctx ends: then they can be told when they are
+// gone. Without it a cgroup has to be there when it is first asked for.
+func (c *Cgroups) Watch(ctx context.Context) error {
+	h := c.hierarchy()
+	if h == nil {
+		return nil
+	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("watch cgroups: %w", err)
+	}
+	w := &cgroupWatch{Cgroups: c, fd: fd, events: os.NewFile(uintptr(fd), "inotify"), dirs: make(map[int32]string)}
+	if err := w.add(h.mount); err != nil {
+		return errors.Join(err, w.events.Close())
+	}
+	context.AfterFunc(ctx, func() { w.events.Close() })
+	go w.follow()
+	return nil
+}
+
+// cgroupWatch follows the making of directories.
+type cgroupWatch struct {
+	*Cgroups
+	fd     int
+	events *os.File
+	dirs   map[int32]string // by the number of the watch
+}
+
+// add watches a directory, then remembers it and adds those in it: what is made meanwhile is seen by the one or the other.
+func (w *cgroupWatch) add(dir string) error {
+	n, err := unix.InotifyAddWatch(w.fd, dir, unix.IN_CREATE|unix.IN_ONLYDIR)
+	if errors.Is(err, unix.ENOENT) {
+		return nil // gone again
+	}
+	if err != nil {
+		return fmt.Errorf("watch cgroups: %s: %w", dir, err)
+	}
+	w.dirs[int32(n)] = dir
+	if id, ok := inode(dir); ok {
+		if p, ok := w.hierarchy().path(dir); ok {
+			w.mu.Lock()
+			w.remember(id, p)
+			w.mu.Unlock()
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // likewise
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := w.add(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// follow reads the events until the file is closed, or there are more directories than may be watched.
+func (w *cgroupWatch) follow() {
+	defer w.events.Close()
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := w.events.Read(buffer)
+		if err != nil {
+			return
+		}
+		for events := buffer[:n]; len(events) >= unix.SizeofInotifyEvent; {
+			watch, mask := int32(binary.NativeEndian.Uint32(events)), binary.NativeEndian.Uint32(events[4:])
+			size := min(unix.SizeofInotifyEvent+int(binary.NativeEndian.Uint32(events[12:])), len(events))
+			name := unix.ByteSliceToString(events[unix.SizeofInotifyEvent:size])
+			events = events[size:]
+			dir := w.dirs[watch]
+			switch {
+			case mask&unix.IN_Q_OVERFLOW != 0:
+				dir, name = w.hierarchy().mount, ""
+			case mask&unix.IN_IGNORED != 0: // the directory is gone
+				delete(w.dirs, watch)
+				continue
+			case dir == "" || mask&unix.IN_ISDIR == 0:
+				continue
+			}
+			if w.add(filepath.Join(dir, name)) != nil {
+				return
+			}
+		}
+	}
+}
+
+// cgroupController is what cgroup_controller of trace.h has to be on this host for some requests. Where it is not 0, it takes the types of
+// the kernel, so nobody is asked who does not want to know.
+func (h *Host) cgroupController(requests ...*request) byte {
+	wanted := slices.ContainsFunc(requests, func(r *request) bool {
+		return slices.ContainsFunc(r.Probe.Fields, func(f *Field) bool { return f.Type.Unit == Cgroup && r.Code.stage(f) != stageNever })
+	})
+	if !wanted {
+		return 0
+	}
+	_, controller, _ := h.catalog.Cgroups().Mount()
+	if controller == "" {
+		return 0
+	}
+	return h.controllerNumber(controller)
+}
+
+// cgroupUnknown is CGROUP_UNKNOWN of trace.h.
+const cgroupUnknown = 0xff
+
+// controllerNumber of a controller of cgroup v1, from 1.
+func (h *Host) controllerNumber(controller string) byte {
+	spec, err := h.vmlinux()
+	if err != nil {
+		return cgroupUnknown
+	}
+	var numbers *btf.Enum
+	if spec.TypeByName("cgroup_subsys_id", &numbers) != nil {
+		return cgroupUnknown
+	}
+	for _, c := range legacyControllers {
+		i := slices.IndexFunc(numbers.Values, func(v btf.EnumValue) bool { return c.name == controller && v.Name == c.id })
+		if i >= 0 {
+			return byte(numbers.Values[i].Value + 1)
+		}
+	}
+	return cgroupUnknown
+}
+
+// cgroupFact says which cgroups the field cgroup has.
+func (h *Host) cgroupFact() Fact {
+	dir, controller, ok := h.catalog.Cgroups().Mount()
+	f := Fact{Name: "cgroup", Value: dir + " (cgroup v1)", OK: true}
+	switch {
+	case !ok:
+		f.Value, f.Advice = "not mounted here: cgroup is a number", "mount -t cgroup2 none /sys/fs/cgroup"
+	case controller == "":
+		f.Value = dir + " (cgroup v2)"
+	case h.controllerNumber(controller) == cgroupUnknown:
+		f.OK, f.Advice = false, "without BTF of the kernel the field cgroup is 0 here"
+	}
+	return f
+}

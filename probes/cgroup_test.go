@@ -1,0 +1,131 @@
+package probes
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// treeOf makes a tree of cgroups of a folder, whose inodes are the ids.
+func treeOf(h hierarchy) *Cgroups {
+	return &Cgroups{paths: make(map[uint64]string), hierarchy: func() *hierarchy { return &h }}
+}
+
+func mkdirs(t *testing.T, dirs ...string) {
+	t.Helper()
+	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func idOf(t *testing.T, dir string) uint64 {
+	t.Helper()
+	id, ok := inode(dir)
+	if !ok {
+		t.Fatalf("no folder %s", dir)
+	}
+	return id
+}
+
+func TestCgroupPaths(t *testing.T) {
+	root := t.TempDir()
+	deep := filepath.Join(root, "system.slice", "a b.service")
+	mkdirs(t, deep)
+	for prefix, c := range map[string]*Cgroups{
+		"":            treeOf(hierarchy{mount: root, root: "/"}),
+		"/docker/abc": treeOf(hierarchy{mount: root, root: "/docker/abc"}), // a container without a namespace of cgroups
+	} {
+		for dir, below := range map[string]string{root: "", filepath.Dir(deep): "/system.slice", deep: "/system.slice/a b.service"} {
+			p := prefix + below
+			if p == "" {
+				p = "/"
+			}
+			if id, ok := c.ID(p); !ok || id != idOf(t, dir) {
+				t.Errorf("%q is %d, %v", p, id, ok)
+			}
+			if got := c.Path(idOf(t, dir)); got != p {
+				t.Errorf("path of %s is %q, want %q", dir, got, p)
+			}
+		}
+	}
+	c := treeOf(hierarchy{mount: root, root: "/docker/abc"})
+	for _, p := range []string{"", "system.slice", "/system.slice", "/docker/abcd", "/docker/abc/none"} {
+		if id, ok := c.ID(p); ok {
+			t.Errorf("%q is %d", p, id)
+		}
+	}
+	if p := c.Path(0); p != "" {
+		t.Errorf("0 is %q", p)
+	}
+}
+
+// A name that was seen is known when the cgroup is gone. Watch sees all names.
+func TestCgroupsThatEnd(t *testing.T) {
+	root := t.TempDir()
+	old, young, inside := filepath.Join(root, "old"), filepath.Join(root, "young"), filepath.Join(root, "young", "inside")
+	mkdirs(t, old)
+	c := treeOf(hierarchy{mount: root, root: "/"})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err := c.Watch(ctx); err != nil {
+		t.Fatal(err)
+	}
+	mkdirs(t, young)
+	mkdirs(t, inside)
+	ids := map[string]uint64{"/old": idOf(t, old), "/young": idOf(t, young), "/young/inside": idOf(t, inside)}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		known := len(c.paths)
+		c.mu.Unlock()
+		if known == 4 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d names are known after 10 s", known)
+		}
+	}
+	for _, dir := range []string{inside, young, old} {
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for p, id := range ids {
+		if got := c.Path(id); got != p {
+			t.Errorf("%d is %q, want %q", id, got, p)
+		}
+	}
+}
+
+func TestHierarchies(t *testing.T) {
+	used, unused := t.TempDir(), t.TempDir()
+	mkdirs(t, filepath.Join(used, "system.slice"))
+	v1 := func(name string) string {
+		return "33 31 0:30 / /sys/fs/cgroup/" + name + " rw,relatime shared:9 - cgroup cgroup rw," + name + "\n"
+	}
+	v2 := func(dir string) string { return fmt.Sprintf("41 31 0:38 / %s rw,relatime - cgroup2 cgroup2 rw\n", dir) }
+	for name, test := range map[string]struct{ mounts, mount, controller string }{
+		"v2":                   {v2(used), used, ""},
+		"v2, no cgroups":       {v2(unused), unused, ""},
+		"v1":                   {v1("cpuset") + v1("memory") + v1("pids"), "/sys/fs/cgroup/memory", "memory"},
+		"v1, no memory":        {v1("cpuset") + v1("pids"), "/sys/fs/cgroup/pids", "pids"},
+		"v1, joint":            {v1("cpu,cpuacct"), "/sys/fs/cgroup/cpu,cpuacct", "cpu"},
+		"hybrid":               {v1("memory") + v2(used), used, ""},
+		"hybrid, v2 is unused": {v1("memory") + v2(unused), "/sys/fs/cgroup/memory", "memory"},
+		"no controller":        {"40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd\n", "", ""},
+		"garbage":              {"\x00 - cgroup\n - \n", "", ""},
+	} {
+		h := chooseHierarchy(mountedHierarchies(strings.NewReader(test.mounts)))
+		if h == nil {
+			h = &hierarchy{}
+		}
+		if h.mount != test.mount || h.controller != test.controller {
+			t.Errorf("%s: %+v, want %s %s", name, h, test.mount, test.controller)
+		}
+	}
+}
