@@ -13,8 +13,10 @@
 struct gendisk {
 	char disk_name[32];
 };
+struct blk_mq_tag_set;
 struct request_queue {
 	void *queuedata;
+	struct blk_mq_tag_set *tag_set;
 	struct gendisk *disk; /* absent in 5.10, where the request has rq_disk */
 };
 struct blk_mq_hw_ctx {
@@ -23,7 +25,9 @@ struct blk_mq_hw_ctx {
 struct request {
 	struct request_queue *q;
 	struct blk_mq_hw_ctx *mq_hctx;
+	unsigned int cmd_flags;
 	unsigned int __data_len;
+	__u64 start_time_ns;
 };
 struct request___rq_disk {
 	struct gendisk *rq_disk;
@@ -51,6 +55,16 @@ struct nvme_request {
 };
 #pragma clang attribute pop
 
+/* The numbers are the running kernel's, by bpf_core_enum_value. REQ_DRV is REQ_NVME_MPATH (drivers/nvme/host/nvme.h). */
+enum req_flag_bits {
+	__REQ_FAILFAST_DEV,
+	__REQ_FAILFAST_TRANSPORT,
+	__REQ_FAILFAST_DRIVER,
+	__REQ_INTEGRITY,
+	__REQ_DRV,
+};
+#define REQ_FLAG(name) (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_##name))
+
 /* The submission queue entry: NVM Express Base Specification 2.0, "Common Command Format". */
 struct sqe {
 	__u8 opcode;
@@ -61,15 +75,26 @@ struct sqe {
 	__u32 cdw10[6];
 };
 
-/* What the ends of a command tell of its beginning. */
+/*
+ * What the ends of a command tell of its beginning. A command can be handed to the driver several times: again after a busy queue
+ * took it back, and again after an attempt that failed. The entry stays until it ends for good, if somebody wants to know of that.
+ */
 struct inflight {
-	__u64 started; /* ns, CLOCK_MONOTONIC */
+	__u64 started; /* this attempt, ns, CLOCK_MONOTONIC */
 	__u64 cqe;     /* when the completion queue entry was seen, or 0 */
 	__u64 bytes;
 	__u64 cgroup;
+	__u64 first;     /* attempt */
+	__u64 allocated; /* request.start_time_ns: what distinguishes a command from the next one in the same request */
 	__u32 pid, tid, uid;
+	__u32 attempt;
+	__u32 requeues;
 	char comm[16];
 	struct sqe sqe;
+	__u8 timeouts; /* of this attempt */
+	bool counted;  /* among those in flight */
+	bool ended;    /* this attempt */
+	bool kept;     /* the command may come again */
 };
 
 /* By request. Go sets the size from the queues of the controllers: there is one request per tag. */
@@ -89,14 +114,33 @@ struct {
 	__s32 ctrl_id NEEDS(nvme_learn) DOC("number of the controller"); \
 	char disk[32] DOC("disk, like nvme0n1; absent for admin commands"); \
 	__u32 qid DOC("queue; 0 is the admin queue"); \
+	hex64_t rq DOC("address of the kernel's request: the key of a command from its first attempt to its end"); \
+	bool meta DOC("the block layer sends metadata along (REQ_INTEGRITY)"); \
+	bool mpath DOC("the command came through a multipath device"); \
 	__u16 cid submission DOC("command id; where the kernel guards against reuse its upper 4 bits count the uses of the slot"); \
 	enum nvme_opcode opcode submission DOC("what the command does: admin, I/O and fabrics commands in one namespace"); \
 	hex8_t raw_opcode submission DOC("opcode byte, whose meaning depends on the queue"); \
 	__u32 nsid submission DOC("namespace id; 0 where a command is for no namespace; absent for fabrics commands"); \
 	hex8_t fctype submission DOC("type of a fabrics command; absent for others"); \
 	hex8_t flags submission DOC("flags byte of the submission queue entry: FUSE and PSDT"); \
-	__u64 slba submission DOC("first logical block, of commands that have one (read, write, compare, ...)"); \
-	__u32 nlb submission DOC("number of logical blocks: the 16-bit field of such a command, plus one"); \
+	enum nvme_fuse fuse submission DOC("part of a fused operation"); \
+	enum nvme_psdt psdt submission DOC("how the data is described"); \
+	__u64 slba submission DOC("first logical block, of commands that have one (read, write, compare, zones, ...; of copy that of the destination)"); \
+	__u32 nlb submission DOC("number of logical blocks: the 16-bit field of read, write, compare, ..., plus one"); \
+	bool fua submission DOC("force unit access; like the next three only of commands that read, write, compare or verify blocks"); \
+	bool lr submission DOC("limited retry by the controller"); \
+	bool pract submission DOC("protection information action: the controller inserts or strips it"); \
+	enum nvme_prchk prchk submission DOC("which protection information is checked"); \
+	bool deac submission DOC("deallocate the blocks; of write_zeroes"); \
+	__u16 ranges submission DOC("number of ranges, of dsm and copy"); \
+	enum nvme_dsm_attributes attributes submission DOC("of dsm: deallocate (ad), integral for write (idw), for read (idr)"); \
+	enum nvme_zone_action zone_action submission DOC("what zone_mgmt_send does, what zone_mgmt_recv asks for"); \
+	enum nvme_zone_state zone_state submission DOC("which zones zone_mgmt_recv lists"); \
+	bool zone_all submission DOC("for all zones; of zone_mgmt_send"); \
+	bool zone_partial submission DOC("count only the zones that fit; of zone_mgmt_recv"); \
+	enum nvme_property property submission DOC("register of the controller; of property_get and property_set"); \
+	__u16 for_qid submission DOC("queue that an admin or fabrics command is about: create, delete, connect, abort"); \
+	hex16_t for_cid submission DOC("command id that abort is to end"); \
 	bytes_t bytes submission DOC("data of the request as the block layer counts it"); \
 	hex32_t cdw10 submission DOC("command dword 10"); \
 	hex32_t cdw11 submission DOC("command dword 11"); \
@@ -115,8 +159,24 @@ struct {
 	__u32 nsid : 1; \
 	__u32 fctype : 1; \
 	__u32 flags : 1; \
+	__u32 fuse : 1; \
+	__u32 psdt : 1; \
 	__u32 slba : 1; \
 	__u32 nlb : 1; \
+	__u32 fua : 1; \
+	__u32 lr : 1; \
+	__u32 pract : 1; \
+	__u32 prchk : 1; \
+	__u32 deac : 1; \
+	__u32 ranges : 1; \
+	__u32 attributes : 1; \
+	__u32 zone_action : 1; \
+	__u32 zone_state : 1; \
+	__u32 zone_all : 1; \
+	__u32 zone_partial : 1; \
+	__u32 property : 1; \
+	__u32 for_qid : 1; \
+	__u32 for_cid : 1; \
 	__u32 bytes : 1; \
 	__u32 cdw10 : 1; \
 	__u32 cdw11 : 1; \
@@ -125,13 +185,35 @@ struct {
 	__u32 cdw14 : 1; \
 	__u32 cdw15 : 1
 
+/* For what is known only of a command that is followed from its first attempt on. */
+#define NEEDS_CHAIN NEEDS(nvme_inflight) NEEDS(nvme_ended) NEEDS(nvme_learn)
+
+/* Which time a command is handed to the driver: attempt is 1 + retries + requeues. */
+#define CHAIN_FIELDS \
+	__u32 attempt NEEDS_CHAIN DOC("which time the command is handed to the driver; absent if earlier ones were not seen"); \
+	__u32 requeues NEEDS_CHAIN DOC("times before this one that a busy queue took the command back; not so after a failed attempt: that is a retry")
+
+#define CHAIN_HAS \
+	__u32 attempt : 1; \
+	__u32 requeues : 1
+
+#define NEEDS_DEPTH NEEDS(nvme_inflight) NEEDS(nvme_ended)
+
 struct nvme_setup_cmd {
 	COMMON();
 	COMMAND_FIELDS();
+	CHAIN_FIELDS;
+	__u32 retries NEEDS(nvme_learn) DOC("failed attempts before this one");
+	__u32 queue_depth NEEDS_DEPTH DOC("commands in flight on this queue, of those whose submission was seen, this one included");
+	__u32 ctrl_depth NEEDS_DEPTH DOC("likewise on all I/O queues of the controller, or on its admin queue");
 	struct {
 		COMMAND_HAS;
+		CHAIN_HAS;
+		__u32 retries : 1;
+		__u32 queue_depth : 1;
+		__u32 ctrl_depth : 1;
 	} has;
-} DOC("a command is handed to the NVMe driver (raw tracepoint nvme_setup_cmd); again when a busy queue took it back");
+} DOC("a command is handed to the NVMe driver (raw tracepoint nvme_setup_cmd), once for each attempt");
 EVENT(nvme_setup_cmd)
 
 #define OF_SUBMISSION \
@@ -143,10 +225,12 @@ EVENT(nvme_setup_cmd)
 	COMMAND_HAS
 
 struct nvme_complete_rq {
-	COMMON(NEEDS(nvme_inflight));
+	COMMON(NEEDS_CHAIN);
 	COMMAND_FIELDS(NEEDS(nvme_inflight));
 	ns_t latency NEEDS(nvme_inflight) DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
 	ns_t device_latency NEEDS(nvme_inflight) NEEDS(nvme_cqe) DOC("from nvme:setup_cmd until the driver saw the completion queue entry; PCIe only");
+	ns_t total_latency NEEDS_CHAIN DOC("from the first nvme:setup_cmd of the command to here, over all attempts; absent if that was not seen");
+	CHAIN_FIELDS;
 	hex64_t result NEEDS(nvme_learn) DOC("command-specific result, dwords 0 and 1 of the completion queue entry");
 	__u32 retries NEEDS(nvme_learn) DOC("attempts before this one");
 	enum nvme_status status NEEDS(nvme_learn) DOC("status code type and status code");
@@ -157,10 +241,13 @@ struct nvme_complete_rq {
 	bool more NEEDS(nvme_learn) DOC("the error log page has more about this status");
 	bool dnr NEEDS(nvme_learn) DOC("do not retry");
 	bool cancelled NEEDS(nvme_learn) DOC("ended by the host, on a timeout or a reset");
+	hex8_t driver_flags NEEDS(nvme_learn) DOC("of the driver: 1 cancelled, 2 sent by a program, 4 and 8 accounted by multipath");
 	struct {
 		OF_SUBMISSION;
+		CHAIN_HAS;
 		__u32 latency : 1;
 		__u32 device_latency : 1;
+		__u32 total_latency : 1;
 		__u32 result : 1;
 		__u32 retries : 1;
 		__u32 status : 1;
@@ -171,12 +258,13 @@ struct nvme_complete_rq {
 		__u32 more : 1;
 		__u32 dnr : 1;
 		__u32 cancelled : 1;
+		__u32 driver_flags : 1;
 	} has;
 } DOC("a command ends, once for each attempt (raw tracepoint nvme_complete_rq); pid, comm and cgroup are the submitter's");
 EVENT(nvme_complete_rq)
 
 struct nvme_sq {
-	COMMON(NEEDS(nvme_inflight));
+	COMMON(NEEDS_CHAIN);
 	COMMAND_FIELDS(NEEDS(nvme_inflight));
 	__u32 sq_head DOC("submission queue head that the controller reports");
 	__u32 sq_tail DOC("submission queue tail of the driver");
@@ -187,6 +275,34 @@ struct nvme_sq {
 	} has;
 } DOC("the driver sees a completion queue entry, PCIe only (raw tracepoint nvme_sq); pid, comm and cgroup are the submitter's");
 EVENT(nvme_sq)
+
+struct nvme_timeout {
+	COMMON(NEEDS_CHAIN);
+	COMMAND_FIELDS(NEEDS(nvme_inflight));
+	ns_t age NEEDS(nvme_inflight) DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
+	__u32 timeouts NEEDS(nvme_inflight) DOC("of this attempt, this one included; over PCIe the first aborts the command, the second resets the controller");
+	struct {
+		OF_SUBMISSION;
+		__u32 age : 1;
+		__u32 timeouts : 1;
+	} has;
+} DOC("a command took too long (nvme_timeout, nvme_tcp_timeout, nvme_rdma_timeout, nvme_fc_timeout); pid, comm and cgroup are the submitter's");
+EVENT(nvme_timeout)
+
+struct nvme_failover {
+	COMMON(NEEDS_CHAIN);
+	COMMAND_FIELDS(NEEDS(nvme_inflight) NEEDS(nvme_ended));
+	ns_t latency NEEDS(nvme_inflight) NEEDS(nvme_ended) DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
+	enum nvme_status status NEEDS(nvme_learn) DOC("why the path cannot be used");
+	hex16_t raw_status NEEDS(nvme_learn) DOC("the whole status field without the phase bit");
+	struct {
+		OF_SUBMISSION;
+		__u32 latency : 1;
+		__u32 status : 1;
+		__u32 raw_status : 1;
+	} has;
+} DOC("a command that failed goes to another path (nvme_failover_req); disk is that of the failed path; follows nvme:complete_rq");
+EVENT(nvme_failover)
 
 /* Controller-wide asynchronous event, Base Specification 2.0, "Asynchronous Event Request command": dword 0. */
 enum nvme_aen_type {
@@ -224,6 +340,7 @@ EVENT(nvme_async_event)
  *
  *   nvme_ctrl has, somewhere in its first 2 KiB, a pointer to its character device, whose name is nvme<number>.
  */
+#define GUESS_CMD 0
 #define GUESS_RESULT 8
 #define GUESS_GENCTR 16
 #define GUESS_RETRIES 17
@@ -258,6 +375,12 @@ static __always_inline struct nvme_ctrl *ctrl_of(struct request *rq)
 		return BPF_CORE_READ(nvme_req(rq), ctrl);
 	return READ_AT(struct nvme_ctrl *, nvme_req(rq), nvme_ctrl_at);
 }
+
+/* Whether NVME_REQUEST reads what it should. */
+#define OUTCOME_KNOWN (HAVE_TYPES || nvme_request_known)
+#define NVME_REQUEST(rq, member, guess) \
+	(HAVE_TYPES ? BPF_CORE_READ(nvme_req(rq), member) \
+		    : READ_AT(typeof(((struct nvme_request *)0)->member), nvme_req(rq), guess))
 
 /* The number in nvme<number>, or -1. */
 static __always_inline __s32 ctrl_number(const char name[16])
@@ -371,7 +494,7 @@ static __always_inline enum nvme_opcode opcode_of(const struct sqe *sqe, __u32 q
 	return (qid ? 0 : 0x100) | sqe->opcode;
 }
 
-/* Whether a command has a first block and a number of blocks, from its name. */
+/* Whether a command has a first block, a number of blocks, and the flags that go with them. */
 static __always_inline bool has_blocks(enum nvme_opcode opcode)
 {
 	switch (opcode) {
@@ -386,6 +509,48 @@ static __always_inline bool has_blocks(enum nvme_opcode opcode)
 	default:
 		return false;
 	}
+}
+
+/* Whether a command has a first block, but no number of blocks in its place. */
+static __always_inline bool has_slba(enum nvme_opcode opcode)
+{
+	switch (opcode) {
+	case nvme_opcode__copy:
+	case nvme_opcode__zone_mgmt_send:
+	case nvme_opcode__zone_mgmt_recv:
+	case nvme_opcode__get_lba_status:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Whether the flags in the upper half of dword 12 are those of read and write; write_uncor has none. */
+static __always_inline bool has_rw_flags(enum nvme_opcode opcode)
+{
+	return opcode == nvme_opcode__copy || (has_blocks(opcode) && opcode != nvme_opcode__write_uncor);
+}
+
+/* Where a command says which queue it is about, as the index of a 16-bit word from dword 10 on, or -1. */
+static __always_inline int for_qid_at(enum nvme_opcode opcode)
+{
+	switch (opcode) {
+	case nvme_opcode__delete_sq:
+	case nvme_opcode__create_sq:
+	case nvme_opcode__delete_cq:
+	case nvme_opcode__create_cq:
+	case nvme_opcode__abort:
+		return 0;
+	case nvme_opcode__connect:
+		return 1;
+	default:
+		return -1;
+	}
+}
+
+static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sqe, bool receive)
+{
+	return (receive ? 0x100 : 0) | (__u8)sqe->cdw10[3];
 }
 
 #define CAPTURE_CTRL(X, e, ctrl_pointer, stage) \
@@ -412,6 +577,12 @@ static __always_inline bool has_blocks(enum nvme_opcode opcode)
 		} \
 		if (WANT(X, qid, stage)) \
 			(e)->qid = qid_of(rq); \
+		if (WANT(X, rq, stage)) \
+			(e)->rq = (__u64)(rq); \
+		if (WANT(X, meta, stage)) \
+			(e)->meta = (BPF_CORE_READ(rq, cmd_flags) & REQ_FLAG(INTEGRITY)) != 0; \
+		if (WANT(X, mpath, stage)) \
+			(e)->mpath = (BPF_CORE_READ(rq, cmd_flags) & REQ_FLAG(DRV)) != 0; \
 	} while (0)
 
 #define CAPTURE_CDW(X, e, entry, n, stage) \
@@ -436,10 +607,44 @@ static __always_inline bool has_blocks(enum nvme_opcode opcode)
 			SET(e, fctype, (__u8)(entry)->nsid); \
 		if (WANT(X, flags, stage)) \
 			SET(e, flags, (entry)->flags); \
-		if (WANT(X, slba, stage) && has_blocks(code)) \
+		if (WANT(X, fuse, stage)) \
+			SET(e, fuse, (entry)->flags & 3); \
+		if (WANT(X, psdt, stage)) \
+			SET(e, psdt, (entry)->flags >> 6); \
+		if (WANT(X, slba, stage) && (has_blocks(code) || has_slba(code))) \
 			SET(e, slba, (entry)->cdw10[0] | (__u64)(entry)->cdw10[1] << 32); \
 		if (WANT(X, nlb, stage) && has_blocks(code)) \
 			SET(e, nlb, ((entry)->cdw10[2] & 0xffff) + 1); \
+		if (WANT(X, fua, stage) && has_rw_flags(code)) \
+			SET(e, fua, (entry)->cdw10[2] >> 30 & 1); \
+		if (WANT(X, lr, stage) && has_rw_flags(code)) \
+			SET(e, lr, (entry)->cdw10[2] >> 31); \
+		if (WANT(X, pract, stage) && has_rw_flags(code)) \
+			SET(e, pract, (entry)->cdw10[2] >> 29 & 1); \
+		if (WANT(X, prchk, stage) && has_rw_flags(code)) \
+			SET(e, prchk, (entry)->cdw10[2] >> 26 & 7); \
+		if (WANT(X, deac, stage) && code == nvme_opcode__write_zeroes) \
+			SET(e, deac, (entry)->cdw10[2] >> 25 & 1); \
+		if (WANT(X, ranges, stage) && code == nvme_opcode__dsm) \
+			SET(e, ranges, (__u8)(entry)->cdw10[0] + 1); \
+		if (WANT(X, ranges, stage) && code == nvme_opcode__copy) \
+			SET(e, ranges, (__u8)(entry)->cdw10[2] + 1); \
+		if (WANT(X, attributes, stage) && code == nvme_opcode__dsm) \
+			SET(e, attributes, (entry)->cdw10[1] & 7); \
+		if (WANT(X, zone_action, stage) && (code == nvme_opcode__zone_mgmt_send || code == nvme_opcode__zone_mgmt_recv)) \
+			SET(e, zone_action, zone_action_of(entry, code == nvme_opcode__zone_mgmt_recv)); \
+		if (WANT(X, zone_state, stage) && code == nvme_opcode__zone_mgmt_recv) \
+			SET(e, zone_state, (entry)->cdw10[3] >> 8); \
+		if (WANT(X, zone_all, stage) && code == nvme_opcode__zone_mgmt_send) \
+			SET(e, zone_all, (entry)->cdw10[3] >> 8 & 1); \
+		if (WANT(X, zone_partial, stage) && code == nvme_opcode__zone_mgmt_recv) \
+			SET(e, zone_partial, (entry)->cdw10[3] >> 16 & 1); \
+		if (WANT(X, property, stage) && (code == nvme_opcode__property_get || code == nvme_opcode__property_set)) \
+			SET(e, property, (entry)->cdw10[1]); \
+		if (WANT(X, for_qid, stage) && for_qid_at(code) >= 0) \
+			SET(e, for_qid, (entry)->cdw10[0] >> 16 * for_qid_at(code)); \
+		if (WANT(X, for_cid, stage) && code == nvme_opcode__abort) \
+			SET(e, for_cid, (entry)->cdw10[0] >> 16); \
 		if (WANT(X, bytes, stage)) \
 			SET(e, bytes, data); \
 		CAPTURE_CDW(X, e, entry, 10, stage); \
@@ -468,12 +673,95 @@ static __always_inline bool has_blocks(enum nvme_opcode opcode)
 		CAPTURE_SQE(X, e, &(fl)->sqe, qid_of(rq), (fl)->bytes, stage); \
 	} while (0)
 
+#define CAPTURE_CHAIN(X, e, fl, stage) \
+	do { \
+		if (WANT(X, attempt, stage) && (fl)->attempt) \
+			SET(e, attempt, (fl)->attempt); \
+		if (WANT(X, requeues, stage) && (fl)->attempt) \
+			SET(e, requeues, (fl)->requeues); \
+	} while (0)
+
+/* A command that comes again is brought by a thread of the kernel; its submitter is who brought it first. */
+#define SUBMITTER_WANTED(X) (WANTED(X, pid) || WANTED(X, tid) || WANTED(X, uid) || WANTED(X, cgroup) || WANTED(X, comm))
+
+/* Whether somebody wants to know of a command from its first attempt to its end. */
+#define FOLLOWED \
+	(SUBMITTER_WANTED(nvme_complete_rq) || SUBMITTER_WANTED(nvme_sq) || SUBMITTER_WANTED(nvme_timeout) || \
+	 SUBMITTER_WANTED(nvme_failover) || \
+	 WANTED(nvme_setup_cmd, attempt) || WANTED(nvme_setup_cmd, requeues) || WANTED(nvme_complete_rq, attempt) || \
+	 WANTED(nvme_complete_rq, requeues) || WANTED(nvme_complete_rq, total_latency))
+
+/* Whether somebody wants to know how many commands are in flight. */
+#define COUNTED (WANTED(nvme_setup_cmd, queue_depth) || WANTED(nvme_setup_cmd, ctrl_depth))
+
+/* Commands in flight, by hardware queue and by tag set, which the I/O queues of a controller share. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, __u32);
+} nvme_depths SEC(".maps");
+
+static __always_inline __u64 queue_key(struct request *rq)
+{
+	return (__u64)BPF_CORE_READ(rq, mq_hctx);
+}
+
+static __always_inline __u64 ctrl_key(struct request *rq)
+{
+	return (__u64)BPF_CORE_READ(rq, q, tag_set);
+}
+
+static __always_inline void depth_up(__u64 key)
+{
+	__u32 one = 1, *depth = bpf_map_lookup_elem(&nvme_depths, &key);
+
+	if (!depth && bpf_map_update_elem(&nvme_depths, &key, &one, BPF_NOEXIST) == 0)
+		return;
+	/* It is there, or somebody else just made it, or there is no room. */
+	depth = bpf_map_lookup_elem(&nvme_depths, &key);
+	if (depth)
+		__sync_fetch_and_add(depth, 1);
+	else
+		nvme_setup_cmd_count(INFLIGHT_FULL);
+}
+
+static __always_inline void depth_down(__u64 key)
+{
+	__u32 *depth = bpf_map_lookup_elem(&nvme_depths, &key);
+
+	if (depth)
+		__sync_fetch_and_add(depth, -1);
+}
+
+static __always_inline __u32 depth_of(__u64 key)
+{
+	__u32 *depth = bpf_map_lookup_elem(&nvme_depths, &key);
+
+	return depth ? *depth : 0;
+}
+
 static __always_inline void nvme_setup_cmd_capture(struct nvme_setup_cmd *e, struct request *rq, const struct sqe *sqe,
-						   enum stage stage)
+						   struct inflight *fl, enum stage stage)
 {
 	CAPTURE_COMMON(nvme_setup_cmd, e, stage);
 	CAPTURE_REQUEST(nvme_setup_cmd, e, rq, stage);
 	CAPTURE_SQE(nvme_setup_cmd, e, sqe, qid_of(rq), BPF_CORE_READ(rq, __data_len), stage);
+	if (WANT(nvme_setup_cmd, retries, stage) && OUTCOME_KNOWN)
+		SET(e, retries, NVME_REQUEST(rq, retries, GUESS_RETRIES));
+	if (!fl)
+		return;
+	CAPTURE_CHAIN(nvme_setup_cmd, e, fl, stage);
+	if (WANT(nvme_setup_cmd, queue_depth, stage)) {
+		__u32 depth = depth_of(queue_key(rq));
+		if (depth)
+			SET(e, queue_depth, depth);
+	}
+	if (WANT(nvme_setup_cmd, ctrl_depth, stage)) {
+		__u32 depth = depth_of(ctrl_key(rq));
+		if (depth)
+			SET(e, ctrl_depth, depth);
+	}
 }
 
 /* Arguments: struct request *, struct nvme_command *. */
@@ -481,13 +769,47 @@ SEC("raw_tp/nvme_setup_cmd")
 int raw_tp_nvme_setup_cmd(__u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
+	struct inflight *fl = 0;
 	struct nvme_setup_cmd e;
 	struct sqe sqe;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	bpf_probe_read_kernel(&sqe, sizeof(sqe), (void *)ctx[1]);
-	EMIT(nvme_setup_cmd, ctx, &e, rq, &sqe);
+	if (WANTED(nvme_setup_cmd, attempt) || WANTED(nvme_setup_cmd, requeues) || COUNTED) {
+		__u64 key = ctx[0];
+
+		fl = bpf_map_lookup_elem(&nvme_inflight, &key);
+	}
+	EMIT(nvme_setup_cmd, ctx, &e, rq, &sqe, fl);
 	return 0;
+}
+
+/*
+ * Whether a request comes again with the command that it had before, and does so after a failed attempt or because a busy queue took
+ * it back. The driver counts failed attempts, from 0 for each new command (nvme_retry_req, nvme_clear_nvme_request in
+ * drivers/nvme/host/core.c). The block layer notes when a request was allocated, and where it does not, as for commands of programs,
+ * there is no second attempt.
+ */
+static __always_inline void follow(struct inflight *fl, const struct inflight *before, struct request *rq)
+{
+	__u8 retries = OUTCOME_KNOWN ? NVME_REQUEST(rq, retries, GUESS_RETRIES) : 0;
+	bool again;
+
+	fl->allocated = BPF_CORE_READ(rq, start_time_ns);
+	again = before && fl->allocated == before->allocated && (!before->ended || retries);
+	if (again) {
+		fl->first = before->first;
+		fl->requeues = before->requeues + !before->ended;
+		fl->attempt = before->attempt + !!before->attempt;
+		fl->pid = before->pid;
+		fl->tid = before->tid;
+		fl->uid = before->uid;
+		fl->cgroup = before->cgroup;
+		__builtin_memcpy(fl->comm, before->comm, sizeof(fl->comm));
+	} else if (!retries) {
+		fl->first = fl->started;
+		fl->attempt = 1;
+	}
 }
 
 SEC("raw_tp/nvme_setup_cmd")
@@ -505,10 +827,26 @@ int raw_tp_nvme_inflight(__u64 *ctx)
 	fl.cgroup = current_cgroup();
 	bpf_get_current_comm(fl.comm, sizeof(fl.comm));
 	fl.started = bpf_ktime_get_ns();
-	/* BPF_ANY: a request that comes again was taken back by a busy queue; its time counts from now. */
+	if (FOLLOWED || COUNTED) {
+		struct inflight *before = bpf_map_lookup_elem(&nvme_inflight, &key);
+
+		if (FOLLOWED)
+			follow(&fl, before, rq);
+		if (COUNTED) {
+			/* Else it was taken back by a busy queue, and is in flight already. */
+			if (!before || !before->counted) {
+				depth_up(queue_key(rq));
+				depth_up(ctrl_key(rq));
+			}
+			fl.counted = true;
+		}
+	}
+	/* BPF_ANY: a request that comes again was taken back by a busy queue, or failed; its time counts from now. */
 	if (bpf_map_update_elem(&nvme_inflight, &key, &fl, BPF_ANY)) {
 		nvme_complete_rq_count(INFLIGHT_FULL);
 		nvme_sq_count(INFLIGHT_FULL);
+		nvme_timeout_count(INFLIGHT_FULL);
+		nvme_failover_count(INFLIGHT_FULL);
 	}
 	return 0;
 }
@@ -557,22 +895,61 @@ int raw_tp_nvme_cqe(__u64 *ctx)
 }
 
 #define CANCELLED 1 /* NVME_REQ_CANCELLED, drivers/nvme/host/nvme.h */
+#define DNR 0x4000
 
-static __always_inline void capture_outcome(struct nvme_complete_rq *e, struct nvme_request *nr, enum stage stage)
+/* From 0x180 to 0x191 a status of a fabrics command means something else. */
+static __always_inline enum nvme_status status_of(struct request *rq, __u16 status)
+{
+	status &= 0x7ff;
+	if (status >= 0x180 && status <= 0x191 && READ_AT(__u8, NVME_REQUEST(rq, cmd, GUESS_CMD), 0) == FABRICS)
+		return 0x1000 | status;
+	return status;
+}
+
+/*
+ * At the end of an attempt, before the event that tells of it: whether the driver may try again (nvme_decide_disposition in
+ * drivers/nvme/host/core.c). Whether it does depends on more, but then follow() sees that the next command in the request is
+ * another one. Argument: struct request *.
+ */
+SEC("raw_tp/nvme_complete_rq")
+int raw_tp_nvme_ended(__u64 *ctx)
+{
+	struct request *rq = (void *)ctx[0];
+	__u64 key = ctx[0];
+	struct inflight *fl = bpf_map_lookup_elem(&nvme_inflight, &key);
+	__u32 noretry;
+	__u16 status;
+
+	if (!fl)
+		return 0;
+	if (COUNTED && fl->counted) {
+		fl->counted = false;
+		depth_down(queue_key(rq));
+		depth_down(ctrl_key(rq));
+	}
+	fl->ended = true;
+	status = OUTCOME_KNOWN ? NVME_REQUEST(rq, status, GUESS_STATUS) : 0;
+	noretry = REQ_FLAG(FAILFAST_DEV) | REQ_FLAG(FAILFAST_TRANSPORT) | REQ_FLAG(FAILFAST_DRIVER);
+	fl->kept = status && !(status & DNR) && !(BPF_CORE_READ(rq, cmd_flags) & noretry);
+	return 0;
+}
+
+static __always_inline void capture_outcome(struct nvme_complete_rq *e, struct request *rq, enum stage stage)
 {
 	if (WANT(nvme_complete_rq, result, stage))
-		SET(e, result, HAVE_TYPES ? BPF_CORE_READ(nr, result.u64) : READ_AT(__u64, nr, GUESS_RESULT));
+		SET(e, result, NVME_REQUEST(rq, result.u64, GUESS_RESULT));
 	if (WANT(nvme_complete_rq, retries, stage))
-		SET(e, retries, HAVE_TYPES ? BPF_CORE_READ(nr, retries) : READ_AT(__u8, nr, GUESS_RETRIES));
+		SET(e, retries, NVME_REQUEST(rq, retries, GUESS_RETRIES));
 	if (WANT(nvme_complete_rq, cancelled, stage))
-		SET(e, cancelled,
-		    ((HAVE_TYPES ? BPF_CORE_READ(nr, flags) : READ_AT(__u8, nr, GUESS_FLAGS)) & CANCELLED) != 0);
+		SET(e, cancelled, NVME_REQUEST(rq, flags, GUESS_FLAGS) & CANCELLED);
+	if (WANT(nvme_complete_rq, driver_flags, stage))
+		SET(e, driver_flags, NVME_REQUEST(rq, flags, GUESS_FLAGS));
 	if (WANT(nvme_complete_rq, status, stage) || WANT(nvme_complete_rq, raw_status, stage) ||
 	    WANT(nvme_complete_rq, sct, stage) || WANT(nvme_complete_rq, sc, stage) || WANT(nvme_complete_rq, crd, stage) ||
 	    WANT(nvme_complete_rq, more, stage) || WANT(nvme_complete_rq, dnr, stage)) {
-		__u16 status = HAVE_TYPES ? BPF_CORE_READ(nr, status) : READ_AT(__u16, nr, GUESS_STATUS);
+		__u16 status = NVME_REQUEST(rq, status, GUESS_STATUS);
 
-		SET(e, status, status & 0x7ff);
+		SET(e, status, status_of(rq, status));
 		SET(e, raw_status, status);
 		SET(e, sct, (status >> 8) & 7);
 		SET(e, sc, status & 0xff);
@@ -587,11 +964,14 @@ static __always_inline void nvme_complete_rq_capture(struct nvme_complete_rq *e,
 {
 	CAPTURE_TIME(nvme_complete_rq, e, stage);
 	CAPTURE_REQUEST(nvme_complete_rq, e, rq, stage);
-	if (HAVE_TYPES || nvme_request_known)
-		capture_outcome(e, nvme_req(rq), stage);
+	if (OUTCOME_KNOWN)
+		capture_outcome(e, rq, stage);
 	if (!fl)
 		return;
 	CAPTURE_INFLIGHT(nvme_complete_rq, e, rq, fl, stage);
+	CAPTURE_CHAIN(nvme_complete_rq, e, fl, stage);
+	if (WANT(nvme_complete_rq, total_latency, stage) && fl->attempt)
+		SET(e, total_latency, bpf_ktime_get_ns() - fl->first);
 	if (WANT(nvme_complete_rq, latency, stage))
 		SET(e, latency, bpf_ktime_get_ns() - fl->started);
 	if (WANT(nvme_complete_rq, device_latency, stage) && fl->cqe)
@@ -611,10 +991,89 @@ int raw_tp_nvme_complete_rq(__u64 *ctx)
 	if (!fl)
 		nvme_complete_rq_count(UNMATCHED);
 	EMIT(nvme_complete_rq, ctx, &e, rq, fl);
+	if (fl && !fl->kept)
+		bpf_map_delete_elem(&nvme_inflight, &key);
+	return 0;
+}
+
+static __always_inline void nvme_timeout_capture(struct nvme_timeout *e, struct request *rq, struct inflight *fl, enum stage stage)
+{
+	CAPTURE_TIME(nvme_timeout, e, stage);
+	CAPTURE_REQUEST(nvme_timeout, e, rq, stage);
+	if (!fl)
+		return;
+	CAPTURE_INFLIGHT(nvme_timeout, e, rq, fl, stage);
+	if (WANT(nvme_timeout, age, stage))
+		SET(e, age, bpf_ktime_get_ns() - fl->started);
+	if (WANT(nvme_timeout, timeouts, stage))
+		SET(e, timeouts, fl->timeouts);
+}
+
+static __always_inline int timed_out(struct kprobe_regs *ctx)
+{
+	__u64 key = KPROBE_ARG0(ctx);
+	struct inflight *fl = bpf_map_lookup_elem(&nvme_inflight, &key);
+	struct nvme_timeout e;
+
+	__builtin_memset(&e.has, 0, sizeof(e.has));
+	if (!fl)
+		nvme_timeout_count(UNMATCHED);
+	else if (WANTED(nvme_timeout, timeouts))
+		fl->timeouts++;
+	EMIT(nvme_timeout, ctx, &e, (struct request *)key, fl);
+	return 0;
+}
+
+/*
+ * Each transport has its own, static in a module of its own, so there is no fentry: the catalog knows the types of one module. The
+ * first argument is the request on every kernel; some have a second one.
+ */
+#define ON_TIMEOUT(function) \
+	SEC("kprobe/" #function) \
+	int kprobe_nvme_timeout__##function(struct kprobe_regs *ctx) \
+	{ \
+		return timed_out(ctx); \
+	}
+
+ON_TIMEOUT(nvme_timeout)
+ON_TIMEOUT(nvme_tcp_timeout)
+ON_TIMEOUT(nvme_rdma_timeout)
+ON_TIMEOUT(nvme_fc_timeout)
+
+static __always_inline void nvme_failover_capture(struct nvme_failover *e, struct request *rq, struct inflight *fl, enum stage stage)
+{
+	CAPTURE_TIME(nvme_failover, e, stage);
+	CAPTURE_REQUEST(nvme_failover, e, rq, stage);
+	if (OUTCOME_KNOWN && (WANT(nvme_failover, status, stage) || WANT(nvme_failover, raw_status, stage))) {
+		__u16 status = NVME_REQUEST(rq, status, GUESS_STATUS);
+
+		SET(e, status, status & 0x7ff);
+		SET(e, raw_status, status);
+	}
+	if (!fl)
+		return;
+	CAPTURE_INFLIGHT(nvme_failover, e, rq, fl, stage);
+	if (WANT(nvme_failover, latency, stage))
+		SET(e, latency, bpf_ktime_get_ns() - fl->started);
+}
+
+static __always_inline int failed_over(void *ctx, __u64 request, __u64 unused1, __u64 unused2)
+{
+	__u64 key = request;
+	struct inflight *fl = bpf_map_lookup_elem(&nvme_inflight, &key);
+	struct nvme_failover e;
+
+	__builtin_memset(&e.has, 0, sizeof(e.has));
+	if (!fl)
+		nvme_failover_count(UNMATCHED);
+	EMIT(nvme_failover, ctx, &e, (struct request *)request, fl);
+	/* The path keeps the request, and gives the command to another one. */
 	if (fl)
 		bpf_map_delete_elem(&nvme_inflight, &key);
 	return 0;
 }
+
+ON_ENTER(nvme_failover, nvme_failover_req, 1, failed_over)
 
 static __always_inline void nvme_async_event_capture(struct nvme_async_event *e, struct nvme_ctrl *ctrl, __u32 result,
 						     enum stage stage)

@@ -4,8 +4,9 @@
 
 /*
  * One namespace over all commands: class << 8 | opcode, where the class is 0 for the I/O queues, 1 for the admin queue and 2 for
- * fabrics commands, whose code is their type. NVM Express Base Specification 2.0 (figures "Opcodes for Admin Commands", "Opcodes
- * for I/O Commands", "Fabrics Command Type"), NVM and Zoned Namespace command set specifications.
+ * fabrics commands, whose code is their type. NVM Express Base Specification 2.1 (figures "Opcodes for Admin Commands", "Opcodes
+ * for I/O Commands", "Fabrics Command Type"), NVM, Zoned Namespace and Computational Programs command set specifications. What the
+ * kernel names (include/linux/nvme.h) is called as there.
  */
 enum nvme_opcode {
 	nvme_opcode__flush = 0x000,
@@ -21,6 +22,7 @@ enum nvme_opcode {
 	nvme_opcode__resv_acquire = 0x011,
 	nvme_opcode__io_mgmt_recv = 0x012,
 	nvme_opcode__resv_release = 0x015,
+	nvme_opcode__cancel = 0x018,
 	nvme_opcode__copy = 0x019,
 	nvme_opcode__io_mgmt_send = 0x01d,
 	nvme_opcode__zone_mgmt_send = 0x079,
@@ -48,13 +50,31 @@ enum nvme_opcode {
 	nvme_opcode__mi_send = 0x11d,
 	nvme_opcode__mi_recv = 0x11e,
 	nvme_opcode__capacity_mgmt = 0x120,
+	nvme_opcode__discovery_info_mgmt = 0x121,
+	nvme_opcode__fabric_zoning_recv = 0x122,
 	nvme_opcode__lockdown = 0x124,
+	nvme_opcode__fabric_zoning_lookup = 0x125,
+	nvme_opcode__clear_export_nvm_res = 0x128,
+	nvme_opcode__fabric_zoning_send = 0x129,
+	nvme_opcode__create_export_nvms = 0x12a,
+	nvme_opcode__manage_export_nvms = 0x12d,
+	nvme_opcode__manage_export_ns = 0x131,
+	nvme_opcode__manage_export_port = 0x135,
+	nvme_opcode__send_disc_log_page = 0x139,
+	nvme_opcode__track_send = 0x13d,
+	nvme_opcode__track_recv = 0x13e,
+	nvme_opcode__migration_send = 0x141,
+	nvme_opcode__migration_recv = 0x142,
+	nvme_opcode__ctrl_data_queue = 0x145,
 	nvme_opcode__dbbuf = 0x17c,
 	nvme_opcode__format_nvm = 0x180,
 	nvme_opcode__security_send = 0x181,
 	nvme_opcode__security_recv = 0x182,
 	nvme_opcode__sanitize_nvm = 0x184,
+	nvme_opcode__load_program = 0x185,
 	nvme_opcode__get_lba_status = 0x186,
+	nvme_opcode__program_act_mgmt = 0x188,
+	nvme_opcode__mem_range_set_mgmt = 0x189,
 	nvme_opcode__property_set = 0x200,
 	nvme_opcode__connect = 0x201,
 	nvme_opcode__property_get = 0x204,
@@ -64,9 +84,9 @@ enum nvme_opcode {
 };
 
 /*
- * Status code type << 8 | status code, without the retry bits. Base Specification 2.0, "Status Code"; where one code means
- * something else on another queue or command set the NVM meaning stands. Type 3 also holds what the Linux driver itself reports
- * for commands that it ended (include/linux/nvme.h: NVME_SC_HOST_PATH_ERROR, NVME_SC_HOST_ABORTED_CMD).
+ * Status code type << 8 | status code, without the retry bits. Base Specification 2.1, "Status Code". From 0x180 on a code means
+ * something else for fabrics commands, so theirs have bit 12. Type 3 also holds what the Linux driver itself reports for commands
+ * that it ended (include/linux/nvme.h: NVME_SC_HOST_PATH_ERROR, NVME_SC_HOST_ABORTED_CMD).
  */
 enum nvme_status {
 	nvme_status__success = 0x000,
@@ -105,6 +125,12 @@ enum nvme_status {
 	nvme_status__transient_transport = 0x022,
 	nvme_status__prohibited_by_lockdown = 0x023,
 	nvme_status__admin_cmd_media_not_ready = 0x024,
+	nvme_status__invalid_key_tag = 0x025,
+	nvme_status__host_dispersed_ns_not_enabled = 0x026,
+	nvme_status__host_id_not_initialized = 0x027,
+	nvme_status__incorrect_key = 0x028,
+	nvme_status__fdp_disabled = 0x029,
+	nvme_status__invalid_placement_handle_list = 0x02a,
 	nvme_status__lba_range = 0x080,
 	nvme_status__cap_exceeded = 0x081,
 	nvme_status__ns_not_ready = 0x082,
@@ -114,6 +140,7 @@ enum nvme_status {
 	nvme_status__qid_invalid = 0x101,
 	nvme_status__queue_size = 0x102,
 	nvme_status__abort_limit = 0x103,
+	nvme_status__abort_missing = 0x104,
 	nvme_status__async_limit = 0x105,
 	nvme_status__firmware_slot = 0x106,
 	nvme_status__firmware_image = 0x107,
@@ -146,10 +173,35 @@ enum nvme_status {
 	nvme_status__pmr_san_prohibited = 0x123,
 	nvme_status__ana_group_id_invalid = 0x124,
 	nvme_status__ana_attach_failed = 0x125,
+	nvme_status__insufficient_cap = 0x126,
+	nvme_status__ns_attach_limit = 0x127,
+	nvme_status__prohibit_cmd_exec_not_supported = 0x128,
+	nvme_status__io_cmd_set_not_supported = 0x129,
+	nvme_status__io_cmd_set_not_enabled = 0x12a,
+	nvme_status__io_cmd_set_combination_rejected = 0x12b,
+	nvme_status__invalid_io_cmd_set = 0x12c,
+	nvme_status__id_unavailable = 0x12d,
+	nvme_status__invalid_discovery_info = 0x12f,
+	nvme_status__zoning_data_locked = 0x130,
+	nvme_status__zoning_data_not_found = 0x131,
+	nvme_status__insufficient_discovery_res = 0x132,
+	nvme_status__function_disabled = 0x133,
+	nvme_status__zone_group_originator_invalid = 0x134,
+	nvme_status__invalid_ctrl_data_queue = 0x137,
+	nvme_status__not_enough_resources = 0x138,
+	nvme_status__ctrl_suspended = 0x139,
+	nvme_status__ctrl_not_suspended = 0x13a,
+	nvme_status__ctrl_data_queue_full = 0x13b,
 	nvme_status__bad_attributes = 0x180,
 	nvme_status__invalid_pi = 0x181,
 	nvme_status__read_only = 0x182,
 	nvme_status__cmd_size_lim_exceeded = 0x183,
+	nvme_status__incompatible_ns = 0x185,
+	nvme_status__fast_copy_not_possible = 0x186,
+	nvme_status__overlapping_io_range = 0x187,
+	nvme_status__insufficient_resources = 0x189,
+	nvme_status__zone_invalid_op_request = 0x1b6,
+	nvme_status__zone_zrwa_unavailable = 0x1b7,
 	nvme_status__zone_boundary_error = 0x1b8,
 	nvme_status__zone_full = 0x1b9,
 	nvme_status__zone_read_only = 0x1ba,
@@ -166,6 +218,7 @@ enum nvme_status {
 	nvme_status__compare_failed = 0x285,
 	nvme_status__access_denied = 0x286,
 	nvme_status__unwritten_block = 0x287,
+	nvme_status__storage_tag_check = 0x288,
 	nvme_status__internal_path_error = 0x300,
 	nvme_status__ana_persistent_loss = 0x301,
 	nvme_status__ana_inaccessible = 0x302,
@@ -173,4 +226,103 @@ enum nvme_status {
 	nvme_status__ctrl_path_error = 0x360,
 	nvme_status__host_path_error = 0x370,
 	nvme_status__host_aborted_cmd = 0x371,
+	nvme_status__connect_format = 0x1180,
+	nvme_status__connect_ctrl_busy = 0x1181,
+	nvme_status__connect_invalid_param = 0x1182,
+	nvme_status__connect_restart_disc = 0x1183,
+	nvme_status__connect_invalid_host = 0x1184,
+	nvme_status__disconnect_invalid_qtype = 0x1185,
+	nvme_status__discovery_restart = 0x1190,
+	nvme_status__auth_required = 0x1191,
 };
+
+/* Small ones: an event has not much room. */
+#define SMALL __attribute__((packed))
+
+/* Flags of the submission queue entry. Base Specification 2.1, "Common Command Format": FUSE and PSDT. */
+enum nvme_fuse {
+	nvme_fuse__normal = 0,
+	nvme_fuse__first = 1,
+	nvme_fuse__second = 2,
+} SMALL;
+
+enum nvme_psdt {
+	nvme_psdt__prp = 0,
+	nvme_psdt__sgl = 1,
+	nvme_psdt__sgl_meta = 2, /* metadata by an SGL, too */
+} SMALL;
+
+/* NVM Command Set Specification 1.1, "Protection Information Field (PRINFO)": the three checks. */
+enum nvme_prchk {
+	nvme_prchk__unchecked = 0,
+	nvme_prchk__ref = 1,
+	nvme_prchk__app = 2,
+	nvme_prchk__app_ref = 3,
+	nvme_prchk__guard = 4,
+	nvme_prchk__guard_ref = 5,
+	nvme_prchk__guard_app = 6,
+	nvme_prchk__guard_app_ref = 7,
+} SMALL;
+
+/* NVM Command Set Specification 1.1, "Dataset Management": dword 11. */
+enum nvme_dsm_attributes {
+	nvme_dsm_attributes__unset = 0,
+	nvme_dsm_attributes__idr = 1,
+	nvme_dsm_attributes__idw = 2,
+	nvme_dsm_attributes__idw_idr = 3,
+	nvme_dsm_attributes__ad = 4,
+	nvme_dsm_attributes__ad_idr = 5,
+	nvme_dsm_attributes__ad_idw = 6,
+	nvme_dsm_attributes__ad_idw_idr = 7,
+} SMALL;
+
+/* Zoned Namespace Command Set Specification 1.2: Zone Send Action, and 0x100 | Zone Receive Action. */
+enum nvme_zone_action {
+	nvme_zone_action__close = 0x001,
+	nvme_zone_action__finish = 0x002,
+	nvme_zone_action__open = 0x003,
+	nvme_zone_action__reset = 0x004,
+	nvme_zone_action__offline = 0x005,
+	nvme_zone_action__set_desc_ext = 0x010,
+	nvme_zone_action__zrwa_flush = 0x011,
+	nvme_zone_action__report = 0x100,
+	nvme_zone_action__extended_report = 0x101,
+} SMALL;
+
+/* Likewise, "Zone Receive Action Specific Field". */
+enum nvme_zone_state {
+	nvme_zone_state__any = 0,
+	nvme_zone_state__empty = 1,
+	nvme_zone_state__implicitly_open = 2,
+	nvme_zone_state__explicitly_open = 3,
+	nvme_zone_state__closed = 4,
+	nvme_zone_state__full = 5,
+	nvme_zone_state__read_only = 6,
+	nvme_zone_state__offline = 7,
+} SMALL;
+
+/* Base Specification 2.1, "Property Definition": offsets of the controller's registers. */
+enum nvme_property {
+	nvme_property__cap = 0x00,
+	nvme_property__vs = 0x08,
+	nvme_property__intms = 0x0c,
+	nvme_property__intmc = 0x10,
+	nvme_property__cc = 0x14,
+	nvme_property__csts = 0x1c,
+	nvme_property__nssr = 0x20,
+	nvme_property__aqa = 0x24,
+	nvme_property__asq = 0x28,
+	nvme_property__acq = 0x30,
+	nvme_property__cmbloc = 0x38,
+	nvme_property__cmbsz = 0x3c,
+	nvme_property__bpinfo = 0x40,
+	nvme_property__bprsel = 0x44,
+	nvme_property__bpmbl = 0x48,
+	nvme_property__cmbmsc = 0x50,
+	nvme_property__cmbsts = 0x58,
+	nvme_property__nssd = 0x64,
+	nvme_property__crto = 0x68,
+	nvme_property__pmrcap = 0xe00,
+	nvme_property__pmrctl = 0xe04,
+	nvme_property__pmrsts = 0xe08,
+} SMALL;

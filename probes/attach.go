@@ -207,9 +207,8 @@ func (s *Session) attachBatch(requests []*request, shared map[string]*ebpf.Map) 
 		return fmt.Errorf("%s: %w", group, err)
 	}
 	attached := make(map[string]bool)
-	for _, r := range requests {
-		r.counts = l.maps[r.Probe.countsName()]
-		for _, hk := range r.hooks {
+	attach := func(r *request, hooks []hook) error {
+		for _, hk := range hooks {
 			// Requests may share helpers.
 			if attached[hk.name] {
 				continue
@@ -218,6 +217,19 @@ func (s *Session) attachBatch(requests []*request, shared map[string]*ebpf.Map) 
 			if err := s.attachHook(l, r, hk); err != nil {
 				return fmt.Errorf("%s: %w", r.Probe, err)
 			}
+		}
+		return nil
+	}
+	// The kernel calls what was attached first first: helpers see what happens before any event tells of it.
+	for _, r := range requests {
+		r.counts = l.maps[r.Probe.countsName()]
+		if err := attach(r, r.hooks[:len(r.hooks)-1]); err != nil {
+			return err
+		}
+	}
+	for _, r := range requests {
+		if err := attach(r, r.hooks[len(r.hooks)-1:]); err != nil {
+			return err
 		}
 	}
 	return nil

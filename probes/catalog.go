@@ -93,8 +93,16 @@ var table = []entry{
 	{"mlx5:reg_user_mr_dmabuf", hook{name: "mlx5_reg_user_mr_dmabuf", functions: [][]string{{"mlx5_ib_reg_user_mr_dmabuf"}}}},
 	{"nvme:async_event", hook{name: "nvme_async_event", tracepoint: "nvme_async_event"}},
 	{"nvme:complete_rq", hook{name: "nvme_complete_rq", tracepoint: "nvme_complete_rq"}},
+	{"nvme:failover", hook{name: "nvme_failover", functions: [][]string{{"nvme_failover_req"}}}},
 	{"nvme:setup_cmd", hook{name: "nvme_setup_cmd", tracepoint: "nvme_setup_cmd"}},
 	{"nvme:sq", hook{name: "nvme_sq", tracepoint: "nvme_sq"}},
+	// Whichever transports are loaded, at least one of them.
+	{"nvme:timeout", hook{name: "nvme_timeout", functions: [][]string{
+		{"nvme_timeout", "nvme_tcp_timeout?", "nvme_rdma_timeout?", "nvme_fc_timeout?"},
+		{"nvme_tcp_timeout", "nvme_rdma_timeout?", "nvme_fc_timeout?"},
+		{"nvme_rdma_timeout", "nvme_fc_timeout?"},
+		{"nvme_fc_timeout"},
+	}}},
 	{"profile:hz", hook{name: "profile_hz", sampled: true}},
 	{"syscall:enter", hook{name: "syscall_enter", tracepoint: "sys_enter"}},
 	{"syscall:exit", hook{name: "syscall_exit", tracepoint: "sys_exit"}},
@@ -103,6 +111,7 @@ var table = []entry{
 var helpers = []hook{
 	{name: "mlx5_qp_state", functions: [][]string{{"mlx5_ib_modify_qp", "mlx5_ib_destroy_qp"}}},
 	{name: "nvme_cqe", tracepoint: "nvme_sq"},
+	{name: "nvme_ended", tracepoint: "nvme_complete_rq"},
 	{name: "nvme_inflight", tracepoint: "nvme_setup_cmd", entries: nvmeRequests},
 	{name: "nvme_learn", tracepoint: "nvme_setup_cmd", unless: "nvme_request"},
 	{name: "qp_state", functions: [][]string{{"ib_modify_qp_with_udata", "ib_modify_qp", "ib_destroy_qp_user"}}},

@@ -266,7 +266,8 @@ func (h *Host) functionVariants(object string, hk hook, functions []string) []va
 	if !traced {
 		return []variant{kprobe}
 	}
-	return []variant{fexit, kprobe}
+	// Functions of modules whose types are not looked at have programs for kprobes only.
+	return slices.DeleteFunc([]variant{fexit, kprobe}, func(v variant) bool { return len(v.programs) == 0 })
 }
 
 // checkFunctions names the functions that have to be there and are not.

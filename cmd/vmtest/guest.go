@@ -120,8 +120,15 @@ func (s *session) writeFiles(ctx context.Context) ([]outputFile, error) {
 			}
 		}
 	}
+	var files []string
 	for _, d := range s.disks() {
-		if err := makeDisk(d.path); err != nil {
+		files = append(files, d.path)
+	}
+	if s.opt.nvme {
+		files = append(files, s.moreDisks()...)
+	}
+	for _, file := range files {
+		if err := makeDisk(file); err != nil {
 			return nil, err
 		}
 	}
@@ -185,6 +192,7 @@ func (s *session) config() string {
 		{"REPO", s.repo},
 		{"KEEP", keep},
 		{"BARE", shellBool(s.opt.bare)},
+		{"MORE_NVME", shellBool(s.opt.nvme)},
 		{"HIDE_BTF", shellBool(s.opt.hideBTF)},
 	}
 	var b strings.Builder

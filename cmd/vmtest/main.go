@@ -88,6 +88,7 @@ type options struct {
 	hideBTF bool
 	bare    bool
 	mlx5    bool
+	nvme    bool
 	prepare bool
 	list    bool
 	command []string
@@ -125,6 +126,7 @@ func parseArgs(args []string, stderr io.Writer) (options, error) {
 	fs.BoolVar(&opt.hideBTF, "hide-btf", false, "hide the kernel's type information, as on kernels without it")
 	fs.BoolVar(&opt.bare, "bare", false, "do not load NVMe and RDMA modules nor set up an RDMA device")
 	fs.BoolVar(&opt.mlx5, "mlx5", false, "build the mlx5 stand-in modules and export VMTEST_MLX5_KO, the path of mlx5_ib.ko")
+	fs.BoolVar(&opt.nvme, "nvme", false, "add NVMe controllers zoned, errors and slow, and let memory for DMA run out")
 	fs.BoolVar(&opt.prepare, "prepare", false, "only download and build what a boot needs")
 	fs.BoolVar(&opt.list, "list", false, "list the kernels")
 	fs.Usage = func() {
@@ -150,6 +152,8 @@ func (opt options) check() error {
 	switch {
 	case opt.mlx5 && opt.kernel.foreign():
 		return fmt.Errorf("-mlx5: not available for %s", opt.kernel.name)
+	case opt.nvme && opt.kernel.foreign():
+		return fmt.Errorf("-nvme: not available for %s", opt.kernel.name)
 	case opt.prepare && len(opt.command) > 0:
 		return fmt.Errorf("-prepare: takes no command, got %q", opt.command[0])
 	case !opt.prepare && len(opt.command) == 0:

@@ -75,7 +75,7 @@ func insmodPaths(text string) []string {
 	return out
 }
 
-// A disk is one namespace of the guest's NVMe controller.
+// A disk is one namespace of the guest's first NVMe controller.
 type disk struct {
 	path      string
 	blockSize int
@@ -110,6 +110,9 @@ func (s *session) qemu(accel string) (program string, args []string) {
 		// Emulated pointer authentication costs much and is of no use here.
 		args = []string{"-machine", "virt", "-cpu", "max,pauth-impdef=on"}
 	}
+	if s.opt.nvme {
+		more += bounceMemory
+	}
 	args = append(args,
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-accel", accel, "-smp", "2", "-m", "2G",
@@ -128,6 +131,9 @@ func (s *session) qemu(accel string) (program string, args []string) {
 		args = append(args,
 			"-drive", fmt.Sprintf("id=disk%d,if=none,format=raw,cache=unsafe,discard=unmap,file=%s", i, qemuEscape(d.path)),
 			"-device", fmt.Sprintf("nvme-ns,bus=nvme0,drive=disk%d,nsid=%d,logical_block_size=%d,physical_block_size=%[3]d", i, i+1, d.blockSize))
+	}
+	if s.opt.nvme {
+		args = append(args, s.moreNVMe()...)
 	}
 	return program, args
 }
