@@ -1,0 +1,186 @@
+//go:build vm
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// subsystem is a target of ours on this machine, reached by TCP at 127.0.0.1.
+type subsystem struct {
+	nqn, folder string
+	ports       []string // their folders; port i listens at 4420 + i
+}
+
+const nvmetFolder = "/sys/kernel/config/nvmet/"
+
+// newSubsystem makes a target with one namespace, a disk that forgets.
+func newSubsystem(t *testing.T, ports int) subsystem {
+	t.Helper()
+	sh(t, "modprobe -a nvmet nvmet-tcp nvme-tcp; modprobe null_blk nr_devices=1 queue_mode=2; mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config")
+	s := subsystem{nqn: "vmtest-" + strings.ToLower(strings.TrimPrefix(t.Name(), "TestVMMoreNvme"))}
+	s.folder = nvmetFolder + "subsystems/" + s.nqn
+	t.Cleanup(func() {
+		exec.Command("nvme", "disconnect", "-n", s.nqn).Run()
+		for _, port := range s.ports {
+			os.Remove(port + "/subsystems/" + s.nqn)
+			os.Remove(port)
+		}
+		writeFile(t, s.folder+"/namespaces/1/enable", "0")
+		os.Remove(s.folder + "/namespaces/1")
+		os.Remove(s.folder)
+	})
+	mkdir(t, s.folder)
+	writeFile(t, s.folder+"/attr_allow_any_host", "1")
+	mkdir(t, s.folder+"/namespaces/1")
+	writeFile(t, s.folder+"/namespaces/1/device_path", "/dev/nullb0")
+	writeFile(t, s.folder+"/namespaces/1/enable", "1")
+	for i := range ports {
+		port := fmt.Sprint(nvmetFolder, "ports/", i+1)
+		mkdir(t, port)
+		s.ports = append(s.ports, port)
+		for file, value := range map[string]string{"trtype": "tcp", "adrfam": "ipv4", "traddr": "127.0.0.1", "trsvcid": fmt.Sprint(4420 + i)} {
+			writeFile(t, port+"/addr_"+file, value)
+		}
+		if err := os.Symlink(s.folder, port+"/subsystems/"+s.nqn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func mkdir(t *testing.T, folder string) {
+	t.Helper()
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// connect makes a controller of the target; it may fail.
+func connect(nqn string, port int) ([]byte, error) {
+	const host = "2bd1bd1d-44d5-4a17-9e8e-0a5e1b6a4d0e"
+	return exec.Command("nvme", "connect", "-t", "tcp", "-a", "127.0.0.1", "-s", fmt.Sprint(4420+port), "-n", nqn, "-k", "2",
+		"--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:"+host, "--hostid", host).CombinedOutput()
+}
+
+func (s subsystem) connect(t *testing.T, port int) {
+	t.Helper()
+	if out, err := connect(s.nqn, port); err != nil {
+		t.Fatalf("nvme connect: %v\n%s%s", err, out, sh(t, "dmesg | tail -20"))
+	}
+}
+
+// disk waits for the disk of the target.
+func (s subsystem) disk(t *testing.T) string {
+	t.Helper()
+	var disk string
+	waitUntil(t, "the target's disk is there", func() bool {
+		folders, _ := filepath.Glob("/sys/class/nvme-subsystem/*")
+		for _, folder := range folders {
+			if contains(t, folder+"/subsysnqn", s.nqn) {
+				disk = "nvme" + strings.TrimPrefix(filepath.Base(folder), "nvme-subsys") + "n1"
+			}
+		}
+		_, err := os.Stat("/dev/" + disk)
+		return disk != "" && err == nil
+	})
+	return disk
+}
+
+// TestVMMoreNvmeFabrics compares the commands of a connection over TCP with ftrace.
+func TestVMMoreNvmeFabrics(t *testing.T) {
+	s := newSubsystem(t, 1)
+	tr := start(t, "nvme:setup_cmd, nvme:complete_rq")
+	stopFtrace := startFtrace(t)
+	s.connect(t, 0)
+	sh(t, "dd if=/dev/%s of=/dev/null bs=4k count=8 iflag=direct", s.disk(t))
+	if out, err := connect("no-such-target", 0); err == nil {
+		t.Errorf("connected to nothing: %s", out)
+	}
+	time.Sleep(3 * time.Second) // longer than the keep alive timeout
+	sh(t, "nvme disconnect -n %s", s.nqn)
+	lines := stopFtrace()
+	events := tr.stop(t)
+	matchFtrace(t, events, lines)
+	for _, want := range []fields{
+		{"opcode": "connect", "for_qid": 0, "qid": 0, "status": "success", "raw_opcode": 0x7f, "fctype": 1, "nsid": nil},
+		{"opcode": "connect", "for_qid": 1, "qid": 1, "status": "success"},
+		{"opcode": "connect", "for_qid": 0, "status": "connect_invalid_param", "raw_status": 0x4182, "dnr": true},
+		{"opcode": "property_get", "property": "cap", "status": "success"},
+		{"opcode": "property_get", "property": "csts"},
+		{"opcode": "property_set", "property": "cc"},
+		{"opcode": "keep_alive", "status": "success", "fctype": nil},
+		{"opcode": "read", "status": "success", "comm": "dd", "device_latency": nil},
+	} {
+		want["probe"] = "nvme:complete_rq"
+		if len(where(events, want)) == 0 {
+			t.Errorf("no completion with %v", want)
+		}
+	}
+}
+
+var pathName = regexp.MustCompile(`^nvme\d+c\d+n1$`)
+
+// TestVMMoreNvmeFailover takes the paths to a disk away, one after the other, while fio reads from it.
+func TestVMMoreNvmeFailover(t *testing.T) {
+	s := newSubsystem(t, 2)
+	s.connect(t, 0)
+	s.connect(t, 1)
+	disk := s.disk(t)
+	state := func(port int, state string) { writeFile(t, s.ports[port]+"/ana_groups/1/ana_state", state) }
+	sh(t, "echo 'p:failovers nvme_failover_req' >%s/kprobe_events; echo 1 >%[1]s/events/kprobes/failovers/enable", tracefs)
+	t.Cleanup(func() { sh(t, "echo 0 >%s/events/kprobes/failovers/enable; echo >%[1]s/kprobe_events", tracefs) })
+	hits := func() int {
+		n, err := strconv.Atoi(sh(t, "awk '$1 == \"failovers\" { printf $2 }' %s/kprobe_profile", tracefs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	tr := start(t, "nvme:failover, nvme:setup_cmd / mpath /, nvme:complete_rq / mpath /")
+	fio := exec.Command("fio", "--name=x", "--filename=/dev/"+disk, "--rw=randread", "--bs=4k", "--ioengine=libaio", "--direct=1", "--iodepth=8",
+		"--rate_iops=200", "--time_based", "--runtime=15", "--minimal")
+	if err := fio.Start(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(12 * time.Second)
+	for port := 0; time.Now().Before(deadline) && (hits() < 3 || port < 2); port++ {
+		time.Sleep(500 * time.Millisecond)
+		state(port%2, "inaccessible")
+		time.Sleep(500 * time.Millisecond)
+		state(port%2, "optimized")
+	}
+	if err := fio.Wait(); err != nil {
+		t.Errorf("fio: %v", err) // each read was done by the other path
+	}
+	want := hits()
+	events := tr.stop(t)
+	failovers := where(events, fields{"probe": "nvme:failover"})
+	if len(failovers) != want || want == 0 {
+		t.Errorf("%d failovers, the kernel's own probe counts %d", len(failovers), want)
+	}
+	failed := 0
+	for _, e := range where(events, fields{"probe": "nvme:complete_rq"}) {
+		if strings.HasPrefix(e.text("status"), "ana_") {
+			failed++
+		}
+	}
+	if failed != want {
+		t.Errorf("%d completions with a status of the path, %d failovers", failed, want)
+	}
+	for _, e := range failovers {
+		e.expect(t, fields{"mpath": true, "opcode": "read", "comm": "fio", "pid": fio.Process.Pid})
+		if !pathName.MatchString(e.text("disk")) || !strings.HasPrefix(e.text("status"), "ana_") || e.num(t, "latency") <= 0 {
+			t.Errorf("no path, or no reason, or no latency: %v", e)
+		}
+	}
+	t.Logf("%d failovers", want)
+}
