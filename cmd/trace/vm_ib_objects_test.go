@@ -163,11 +163,11 @@ func buildVerbs(t *testing.T) string {
 	return path
 }
 
-// resource returns what `rdma res show KIND` has of a process.
+// resource returns what `rdma -d res show KIND` has of a process.
 func resource(t *testing.T, kind string, pid int) event {
 	t.Helper()
 	var all []event
-	d := json.NewDecoder(strings.NewReader(sh(t, "rdma -j res show %s", kind)))
+	d := json.NewDecoder(strings.NewReader(sh(t, "rdma -j -d res show %s", kind)))
 	d.UseNumber()
 	if err := d.Decode(&all); err != nil {
 		t.Fatal(err)

@@ -230,22 +230,6 @@ func (w waiting) check(t *testing.T, events []event) {
 	}
 }
 
-// resource is what rdma lists of an object of a process, which has one.
-func resource(t *testing.T, kind string, pid int) map[string]any {
-	t.Helper()
-	var all []map[string]any
-	if err := json.Unmarshal([]byte(sh(t, "rdma -j -d res show %s", kind)), &all); err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range all {
-		if fmt.Sprint(r["pid"]) == strconv.Itoa(pid) {
-			return r
-		}
-	}
-	t.Fatalf("rdma shows no %s of %d: %v", kind, pid, all)
-	return nil
-}
-
 // failedCreates are processes whose QP could not be created, by their numbers, and the error.
 type failedCreates map[int64]string
 
