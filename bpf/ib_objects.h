@@ -70,7 +70,7 @@ struct uverbs_attr_bundle {
 		__u32 id DOC("number of the MR, as `rdma res` has it; absent if it does not track it"); \
 		__u32 lkey DOC("local key"); \
 		__u32 rkey DOC("remote key"); \
-		hex32_t access DOC("access rights that the program asks for (enum ib_access_flags); absent in ib:dereg_mr"); \
+		enum ib_access_flags access FLAGS DOC("what the program wants to use it for; absent in ib:dereg_mr"); \
 		bytes_t length DOC("bytes registered; absent for MRs that the kernel maps later"); \
 		hex64_t start DOC("address in the program that registers; absent for a dma-buf or device memory, and in ib:dereg_mr"); \
 		hex64_t iova DOC("address by which the MR is accessed; absent for MRs that the kernel maps later"); \

@@ -83,9 +83,14 @@ func operation(op string, typ probes.Type, args ...*expr) *expr {
 // addresses mean; it may be nil.
 func (c *checker) expr(n ast.Node, want *probes.Type) *expr {
 	e := c.typed(n, want)
-	if e != nil {
-		e.span = syntax.SpanOf(n)
+	if e == nil {
+		return nil
 	}
+	if simple := simplify(e); simple != e {
+		copied := *simple // the operand keeps its place
+		e = &copied
+	}
+	e.span = syntax.SpanOf(n)
 	return e
 }
 
@@ -143,7 +148,7 @@ func (c *checker) condition(n ast.Node) *expr {
 	case isNumber(e.typ):
 		truth := operation(opTruth, boolean, e)
 		truth.span = e.span
-		return truth
+		return simplify(truth)
 	}
 	return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is no condition", describe(e)), `compare it: x == "…"`)
 }
@@ -234,7 +239,11 @@ func (c *checker) name(n *ast.IdentifierNode, want *probes.Type) *expr {
 		if !field.Common {
 			c.fields = append(c.fields, field.Name)
 		}
-		return &expr{op: opField, typ: field.Type, field: field, optional: field.Optional}
+		e := &expr{op: opField, typ: field.Type, field: field, optional: field.Optional}
+		if field.Common && field.Name == "nsecs" {
+			e.typ.Unit = instant
+		}
+		return e
 	case isValue && value > 0 && want != nil && want.Unit == probes.Errno:
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is %d, but a failure is a negative number here", n.Value, value), "write -"+n.Value)
 	case isValue:
@@ -268,7 +277,7 @@ func (c *checker) builtin(word string) *expr {
 	case word == "elapsed":
 		return &expr{op: opElapsed, typ: durations, field: c.field("nsecs")}
 	case word == "nsecs" && c.probe == nil:
-		return &expr{op: opNow, typ: durations}
+		return &expr{op: opNow, typ: probes.Type{Kind: probes.Uint, Size: 8, Unit: instant}}
 	}
 	return nil
 }
@@ -457,9 +466,15 @@ func resultFlags(op string, args []*expr) *probes.Enum {
 	return flags
 }
 
+// instant is the unit of nsecs: a plain number, but the difference of two is a duration.
+const instant probes.Unit = 100
+
 // resultUnit is the unit of a number that arithmetic makes: that of all operands, but for literals without one, where the operator
 // keeps it.
 func resultUnit(op string, args []*expr) probes.Unit {
+	if op == "-" && args[0].typ.Unit == instant && args[1].typ.Unit == instant {
+		return probes.Nanoseconds
+	}
 	unit, ok := probes.None, false
 	for _, a := range args {
 		switch {

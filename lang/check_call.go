@@ -411,16 +411,13 @@ func (c *checker) printOptions(out *callStmt, args []ast.Node, named []*syntax.N
 		}
 	}
 	for _, arg := range named {
-		by, isString := c.stringLiteral(arg.Value)
-		switch {
-		case arg.Name != "by":
+		if arg.Name != "by" {
 			c.fail(syntax.SpanOf(arg), fmt.Sprintf("print() has no argument called %s", arg.Name), `it has by = "key" and by = "value"`)
 			ok = false
-		case !isString || by != "key" && by != "value":
-			c.fail(syntax.SpanOf(arg.Value), "print() sorts by key or by value", `write by = "key" or by = "value"`)
-			ok = false
+			continue
 		}
-		out.by = by
+		by, valid := c.order(arg.Value, "print()")
+		out.by, ok = by, ok && valid
 	}
 	return ok
 }

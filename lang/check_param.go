@@ -1,7 +1,9 @@
 package lang
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,13 +34,17 @@ func (r *resolver) declare(params []*syntax.Param) {
 			r.fail(p.Span, fmt.Sprintf("there are two params called %s", p.Name), "")
 			continue
 		}
+		if p.Short != "" && slices.ContainsFunc(r.params, func(other Param) bool { return other.Short == p.Short }) {
+			r.fail(p.Span, fmt.Sprintf("there are two params with the flag -%s", p.Short), "")
+			continue
+		}
 		value, unit, ok := literalValue(p.Default)
 		if !ok {
 			r.fail(syntax.SpanOf(p.Default), syntax.Print(p.Default)+" does not fit 64 bits", "")
 			continue
 		}
 		r.params = append(r.params, Param{
-			Name: p.Name, Help: p.Help, Default: syntax.Print(p.Default), Value: value, Type: typeOfParam(value, unit),
+			Name: p.Name, Short: p.Short, Help: p.Help, Default: syntax.Print(p.Default), Value: value, Type: typeOfParam(value, unit),
 		})
 	}
 }
@@ -150,6 +156,9 @@ func (p *Param) wants() string {
 func (c *checker) paramValue(p *Param, at syntax.Span, want *probes.Type) *expr {
 	switch v := p.Value.(type) {
 	case string:
+		if enum := enumOf(want); enum != nil && want.Unit != probes.Errno {
+			return c.nameInParam(p, at, enum)
+		}
 		return c.str(at, v, want)
 	case bool:
 		return &expr{op: opLit, typ: boolean, val: v}
@@ -158,4 +167,23 @@ func (c *checker) paramValue(p *Param, at syntax.Span, want *probes.Type) *expr 
 		e.typ.Unit = p.Type.Unit
 		return e
 	}
+}
+
+// noName is a value that no enum has: they are of 32 bits at most.
+const noName = uint64(1) << 63
+
+// nameInParam types a param that holds a string, beside an enum: it is one of its names. An empty one is no name, and equals none.
+func (c *checker) nameInParam(p *Param, at syntax.Span, enum *probes.Enum) *expr {
+	name := p.Value.(string)
+	value, known := enum.Value(name)
+	e := literal(value)
+	switch {
+	case name == "":
+		e = literal(noName)
+	case !known:
+		return c.fail(at, fmt.Sprintf("$%s is %q, which is no name of %s", p.Name, name, enum.Name),
+			cmp.Or(didYouMean(name, enum.Names), "its names are "+enumerate(enum.Names)))
+	}
+	e.typ.Enum = enum
+	return e
 }

@@ -18,6 +18,9 @@ import (
 func (c *checker) clauseBody() {
 	tree := c.clause.tree
 	c.body.pred = c.predicate(tree.Pred)
+	if decided(c.body.pred, true) {
+		c.body.pred = nil
+	}
 	c.body.prints = tree.Body == nil
 	if tree.Body != nil {
 		c.body.stmts = c.block(tree.Body)
@@ -44,7 +47,7 @@ func (c *checker) predicate(n ast.Node) *expr {
 	}
 	both := operation("&&", boolean, pred, written)
 	both.span = written.span
-	return both
+	return simplify(both)
 }
 
 // block types statements in a scope of their own. What is wrong is left out.
@@ -56,7 +59,14 @@ func (c *checker) scope(vars map[string]*varUses, b *syntax.Block) []stmt {
 	c.scopes = append(c.scopes, vars)
 	var out []stmt
 	for _, s := range b.Stmts {
-		if typed := c.stmt(s); typed != nil {
+		typed := c.stmt(s)
+		choice, isIf := typed.(*ifStmt)
+		switch {
+		case isIf && decided(choice.cond, true):
+			out = append(out, choice.then...)
+		case isIf && decided(choice.cond, false):
+			out = append(out, choice.els...)
+		case typed != nil:
 			out = append(out, typed)
 		}
 	}
@@ -326,6 +336,9 @@ func (c *checker) loop(s *syntax.For) stmt {
 	}
 	v := c.variable(c.clause, s, s.Var)
 	out := &forStmt{v: v.variable, span: s.Span}
+	if s.By != nil && !c.loopOrder(out, s) {
+		return nil
+	}
 	switch in := s.In.(type) {
 	case *syntax.MapRef:
 		m := c.mapOf(in.Name)
@@ -344,4 +357,25 @@ func (c *checker) loop(s *syntax.For) stmt {
 	}
 	out.body = c.scope(map[string]*varUses{s.Var: v}, s.Body)
 	return out
+}
+
+// loopOrder reads by = "value" of a loop.
+func (c *checker) loopOrder(out *forStmt, s *syntax.For) bool {
+	by, ok := c.order(s.By, "a loop")
+	out.by = by
+	if _, isMap := s.In.(*syntax.MapRef); ok && !isMap {
+		c.fail(syntax.SpanOf(s.By), "a range is in the order of its numbers", "leave out by")
+		ok = false
+	}
+	return ok
+}
+
+// order reads the value of by = "key" or by = "value".
+func (c *checker) order(n ast.Node, what string) (by string, ok bool) {
+	by, ok = c.stringLiteral(n)
+	if !ok || by != "key" && by != "value" {
+		c.fail(syntax.SpanOf(n), what+" sorts by key or by value", `write by = "key" or by = "value"`)
+		return "", false
+	}
+	return by, true
 }

@@ -4,7 +4,7 @@
 // # The language
 //
 //	program   = expr [ block ] | { param | let | clause }      items are separated by newlines or ";"
-//	param     = "param" name "=" literal [ string ]            a flag of the program, read as $name
+//	param     = "param" [ letter "," ] name "=" literal [ string ]   a flag of the program, read as $name
 //	let       = "let" map "=" ( "lru" | "hash" ) "(" entries ")"
 //	clause    = probe { "," probe } [ "/" expr "/" ] [ block ]
 //	probe     = group ":" name                                 both may hold * and the name ? too
@@ -13,7 +13,7 @@
 //	statement = map ( "=" | "+=" | "-=" | … ) expr | map "=" aggregation | map ( "++" | "--" )
 //	          | variable ( "=" | "+=" | … ) expr | variable ( "++" | "--" )
 //	          | "if" expr block [ "else" ( block | if ) ]
-//	          | "for" "(" variable ":" ( map | expr ".." expr ) ")" block
+//	          | "for" "(" variable ":" ( map [ "," "by" "=" string ] | expr ".." expr ) ")" block
 //	          | function "(" … ")" | "return"
 //	map       = "@" [ name ] [ "[" expr { "," expr } "]" ]
 //	variable  = "$" name
@@ -30,14 +30,22 @@
 // group of a driver (mlx5) has to be named; otherwise it is an error that lists the candidates.
 //
 // begin runs before the probes are attached, end after the last event and before the maps are printed, interval:1s every second
-// (also interval:$name, with a param). They have no event and so no fields; nsecs is the time there. BEGIN, END and interval:s:1 are
-// understood. profile:99hz samples the CPUs, if the catalog has the probe profile:hz.
+// (also interval:$name, with a param, and interval:s:$name with one that is a plain number of seconds). They have no event and so no
+// fields; nsecs is the time there. BEGIN, END and interval:s:1 are understood. profile:99hz samples the CPUs, if the catalog has the
+// probe profile:hz.
 //
 // # Params
 //
 // param lat = 10ms "the least latency" becomes the flag --lat of the program, and $lat a literal in it. The default tells the type:
 // a whole number, duration, size, string, true or false; a value has to be of it. A duration needs its unit, a size may leave it out,
-// a string stands without quotes. A param cannot be assigned to.
+// a string stands without quotes. A param cannot be assigned to. param i, interval = 1s has the short flag -i, too.
+//
+// Beside an enum a param that holds a string is one of its names: param op = "" and opcode == $op let --op=read choose reads. The
+// empty string is no name, and equals none.
+//
+// What params and other literals decide is decided when the program is compiled: a condition that does not matter then reads no field,
+// and a clause whose predicate is false attaches no probe. So / $op == "" || opcode == $op / costs nothing without --op, and
+// / $driver == "mlx5" / wants no mlx5 driver unless it is asked for.
 //
 // # Expressions
 //
@@ -155,7 +163,7 @@
 // conversions of C and more (see format.go), print(expr) prints one value, time("%H:%M:%S\n") the time of day. Formats are literals.
 //
 // for ($kv : @x) runs over the keys of a map: $kv.0 is the key, a tuple if it has several elements, and $kv.1 the value; print($kv)
-// prints the entry. for ($i : 0..5) runs from 0 to 4. A loop stands only in begin, end and interval clauses, as the events of the
+// prints the entry. The keys come in their order, or with for ($kv : @x, by = "value") in that of the values. for ($i : 0..5) runs from 0 to 4. A loop stands only in begin, end and interval clauses, as the events of the
 // kernel do not wait for it.
 //
 // # What a number is
@@ -169,7 +177,7 @@
 // a condition holds if it is not 0. Either branch of ?: and either side of ?? may be signed; then the result is.
 //
 // A sum or difference of durations is a duration, also with a literal that has no unit, and one of sizes a size; other arithmetic
-// makes plain numbers. & | ^ ~ keep numbers hexadecimal.
+// makes plain numbers. So is nsecs - @start[tid], if that was set to nsecs. & | ^ ~ keep numbers hexadecimal.
 //
 // Operations on literals are done when the program is compiled. Their result is a literal again. A negation is exact, and a
 // difference that is negative is signed: 5 - 10 is -5.

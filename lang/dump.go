@@ -109,7 +109,7 @@ func (d *dumper) stmt(s stmt) {
 		}
 	case *forStmt:
 		if s.m != nil {
-			d.line("for %s#%d : %s", s.v.name, s.v.index, s.m.name)
+			d.line("for %s#%d : %s%s", s.v.name, s.v.index, s.m.name, strings.TrimSuffix(" by "+s.by, " by "))
 		} else {
 			d.line("for %s#%d : %s..%s", s.v.name, s.v.index, s.lo, s.hi)
 		}
@@ -241,7 +241,9 @@ func kindText(t probes.Type) string {
 		text += " " + t.Enum.Name
 	}
 	if t.Unit != probes.None {
-		text += " " + [...]string{"", "ns", "bytes", "errno", "cgroup", "hex"}[t.Unit]
+		text += " " + map[probes.Unit]string{
+			probes.Nanoseconds: "ns", probes.Bytes: "bytes", probes.Errno: "errno", probes.Cgroup: "cgroup", probes.Hex: "hex", instant: "time",
+		}[t.Unit]
 	}
 	return text
 }

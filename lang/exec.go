@@ -1,8 +1,8 @@
 package lang
 
 import (
+	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"trace/lang/codegen"
@@ -279,7 +279,7 @@ func successor(n any) any {
 	return n.(uint64) + 1
 }
 
-// forMap runs over what the map holds as the loop begins, in the order of the keys.
+// forMap runs over what the map holds as the loop begins, in the order of the keys or of the values.
 func (c *bodyCompiler) forMap(s *forStmt) step {
 	body := c.steps(s.body)
 	return func(sc *scope) (bool, error) {
@@ -287,8 +287,7 @@ func (c *bodyCompiler) forMap(s *forStmt) step {
 		if err != nil {
 			return false, err
 		}
-		slices.SortFunc(entries, func(a, b entry) int { return slices.CompareFunc(a.key, b.key, order) })
-		for _, e := range entries {
+		for _, e := range s.m.sort(entries, mapOptions{by: cmp.Or(s.by, "key")}) {
 			var key any = e.key
 			if len(e.key) == 1 {
 				key = e.key[0]

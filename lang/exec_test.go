@@ -3,11 +3,13 @@ package lang
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"trace/lang/codegen"
+	"trace/probes"
 )
 
 // testRun is a program that runs in user space on events made by hand.
@@ -26,18 +28,25 @@ func startRun(t *testing.T, src string) *testRun {
 	if err != nil {
 		t.Fatalf("%s:\n%v", src, err)
 	}
+	return runProgram(t, p, time.Unix(0, 0).UTC())
+}
+
+// runProgram runs the begin clauses of a program at 1s after boot.
+func runProgram(t *testing.T, p *Program, boot time.Time) *testRun {
+	t.Helper()
 	r := &testRun{program: p, blocks: map[*body]*block{}, clock: 1e9}
 	r.machine = &machine{
-		stores: map[*mapInfo]mapStore{}, printer: NewPrinter(&r.out, Text, time.Unix(0, 0).UTC()),
+		stores: map[*mapInfo]mapStore{}, printer: NewPrinter(&r.out, Text, boot),
 		now: func() uint64 { return r.clock }, started: r.clock, ctx: t.Context(),
 	}
+	var err error
 	for _, m := range p.maps {
 		r.stores[m] = newUserStore(m, 100)
 	}
 	for _, c := range p.clauses {
 		for _, b := range c.bodies {
 			if r.blocks[b], err = compileBody(b); err != nil {
-				t.Fatalf("%s:\n%v", src, err)
+				t.Fatal(err)
 			}
 		}
 	}
@@ -63,11 +72,16 @@ func (r *testRun) moment(t *testing.T, kind clauseKind) {
 // event runs the clauses of a probe.
 func (r *testRun) event(t *testing.T, probe string, e event) {
 	t.Helper()
+	r.eventOf(t, fixture(probe), e)
+}
+
+func (r *testRun) eventOf(t *testing.T, p *probes.Probe, e event) {
+	t.Helper()
 	for _, c := range r.program.clauses {
-		b := c.bodies[fixture(probe)]
-		if b == nil {
+		if !slices.Contains(c.Probes, p) {
 			continue
 		}
+		b := c.bodies[p]
 		if err := r.run(r.blocks[b], &scope{event: e}); err != nil {
 			t.Fatal(err)
 		}
@@ -181,6 +195,9 @@ func TestLoops(t *testing.T) {
 		{"for ($i : 0..9) { if ($i == 2) { return } @ = $i } @a = 1", "@: [][1] @a:"},
 		{"@a[2] = 5; @a[1] = 6; $n = 0; for ($kv : @a) { $n++; @b[$n] = ($kv.0, $kv.1) }", "@a: [1][6] [2][5] @b: [1][1 6] [2][2 5]"},
 		{"@a[1, \"x\"] = count(); for ($kv : @a) { @b[$kv.0.1] = $kv.1 }", "@a: [1 x][1] @b: [x][1]"},
+		{"@a[1] = (9, 1); @a[2] = (8, 2); @a[3] = (8, 1); for ($kv : @a, by = \"value\") { $n = len(@b); @b[$n] = $kv.0 }",
+			"@a: [1][9 1] [2][8 2] [3][8 1] @b: [0][3] [1][2] [2][1]"},
+		{"@a[1] = sum(9); @a[2] = sum(8); for ($kv : @a, by = \"value\") { @b = $kv.0 }", "@a: [1][9] [2][8] @b: [][1]"},
 		{"@a[1] = (2, 3); for ($kv : @a) { @b = $kv.1.1 }", "@a: [1][2 3] @b: [][3]"},
 		{"@a[1] = 1; for ($kv : @a) { @a[$kv.0 + 1] = 1 }", "@a: [1][1] [2][1]"}, // a snapshot
 		{"$i = 7; for ($i : 0..2) { $x = $i; @[$x] = 1 } @i = $i", "@: [0][1] [1][1] @i: [][7]"},

@@ -34,8 +34,11 @@ func (p *Plan) Explain(w io.Writer, variant func(probes.Request) string) error {
 		}
 	}
 	for _, c := range p.program.clauses {
-		if c.kind != onEvent {
+		switch {
+		case c.kind != onEvent:
 			fmt.Fprintf(w, "%s: %s\n    user space\n", p.name(c), c)
+		case len(c.Probes) == 0:
+			fmt.Fprintf(w, "%s: %s\n    nowhere: its predicate is always false\n", p.name(c), c)
 		}
 	}
 	return p.explainMaps(w)

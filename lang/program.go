@@ -2,6 +2,7 @@ package lang
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/expr-lang/expr/ast"
 
@@ -21,7 +22,8 @@ type Program struct {
 
 // Clause says what happens to the events of some probes, or at a moment.
 type Clause struct {
-	// Probes that the clause attaches, in the order of the catalog; none for a moment.
+	// Probes that the clause attaches, in the order of the catalog; none for a moment. Those for whose events the predicate is false
+	// whatever they hold, as params can make it, are left out.
 	Probes []*probes.Probe
 	// Inferred says that a bare expression did not name the probes: its fields chose them.
 	Inferred bool
@@ -86,6 +88,7 @@ func (r *resolver) check(prog *Program, lets []*syntax.Let) {
 			r.errs = append(r.errs, ch.errs...)
 			c.bodies[ch.probe] = ch.body
 		}
+		c.Probes = slices.DeleteFunc(c.Probes, func(p *probes.Probe) bool { return decided(c.bodies[p].pred, false) })
 		checkers = checkers[n:]
 	}
 	a.complete()

@@ -95,7 +95,7 @@ func cases(t testing.TB, file string) iter.Seq2[string, string] {
 }
 
 func TestParams(t *testing.T) {
-	const src = `param lat = 10ms "the least latency"; param size = 4KiB; param n = -5; param on = true; param dev = "nvme0"
+	const src = `param l, lat = 10ms "the least latency"; param size = 4KiB; param n = -5; param on = true; param dev = "nvme0"
 nvme:complete_rq / latency > $lat && size > $size && ctrl == $dev && $on && tag > $n /`
 	cat := []*probes.Probe{probe("nvme", "complete_rq", field("ctrl", str16), field("size", size), field("tag", s64), optional("latency", ns))}
 	params, err := Params("program", src)
@@ -104,15 +104,15 @@ nvme:complete_rq / latency > $lat && size > $size && ctrl == $dev && $on && tag 
 	}
 	var got []string
 	for _, p := range params {
-		got = append(got, fmt.Sprintf("%s=%s %v %s %q", p.Name, p.Default, p.Value, typeText(p.Type, nil, false), p.Help))
+		got = append(got, fmt.Sprintf("%s=%s %v %s %q", strings.TrimPrefix(p.Short+","+p.Name, ","), p.Default, p.Value, typeText(p.Type, nil, false), p.Help))
 	}
-	want := `lat=10ms 10000000 u8 ns "the least latency"; size=4KiB 4096 u8 bytes ""; n=-5 -5 s8 ""; on=true true bool ""; dev="nvme0" nvme0 str5 ""`
+	want := `l,lat=10ms 10000000 u8 ns "the least latency"; size=4KiB 4096 u8 bytes ""; n=-5 -5 s8 ""; on=true true bool ""; dev="nvme0" nvme0 str5 ""`
 	if got := strings.Join(got, "; "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	for _, test := range []struct{ name, value, want string }{
 		{"lat", "1.5us", "1500"}, {"lat", "0", "0"}, {"size", "1MB", "1000000"}, {"size", "512", "512"}, {"n", "0x10", "16"}, {"n", "-7", "-7"},
-		{"on", "false", "false"}, {"dev", "nvme1", `"nvme1"`}, {"dev", "", `""`},
+		{"on", "false", ""}, {"dev", "nvme1", `"nvme1"`}, {"dev", "", `""`},
 		{"lat", "5", "want a duration like 10ms"}, {"lat", "5KiB", "want a duration like 10ms"}, {"lat", "", "want a duration like 10ms"},
 		{"size", "5ms", "want a size like 4KiB"}, {"n", "1.5", "want a whole number"}, {"n", "5ms", "want a whole number"},
 		{"n", "5 // no", "want a whole number"}, {"n", "nvme:*", "want a whole number"}, {"n", "-9223372036854775809", "want a whole number"},

@@ -3,6 +3,7 @@ package lang
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -102,25 +103,46 @@ func (r *resolver) profile(c *Clause, ref syntax.ProbeRef) bool {
 
 const maxHz = 1_000_000
 
-// timer returns what stands after interval: or profile:, a literal or a param.
+// timer returns what stands after interval: or profile:, a literal or a param. One after a unit, as in interval:s:$name, is a plain
+// number of those.
 func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit probes.Unit, ok bool) {
-	if strings.HasPrefix(ref.Name, "$") {
-		p := r.param(ref.Name)
+	if counted, name, found := strings.Cut(ref.Name, "$"); found {
+		p := r.param("$" + name)
 		if p == nil {
-			r.fail(ref.Span, fmt.Sprintf("no param is called %s", ref.Name[1:]), fmt.Sprintf("declare it: param %s = 1s", ref.Name[1:]))
+			r.fail(ref.Span, fmt.Sprintf("no param is called %s", name), fmt.Sprintf("declare it: param %s = 1s", name))
 			return nil, probes.None, false
 		}
-		if !isNumber(p.Type) {
-			r.fail(ref.Span, fmt.Sprintf("%s is no duration and no rate", ref.Name), fmt.Sprintf("param %s = 1s is one", ref.Name[1:]))
+		switch {
+		case !isNumber(p.Type):
+			r.fail(ref.Span, fmt.Sprintf("$%s is no duration and no rate", name), fmt.Sprintf("param %s = 1s is one", name))
+			return nil, probes.None, false
+		case counted == "":
+			return p.Value, p.Type.Unit, true
+		case p.Type.Unit != probes.None:
+			r.fail(ref.Span, fmt.Sprintf("$%s has a unit already", name), fmt.Sprintf("write interval:$%s", name))
 			return nil, probes.None, false
 		}
-		return p.Value, p.Type.Unit, true
+		return times(p.Value, timerUnits[counted]), probes.Nanoseconds, true
 	}
 	tree, err := syntax.Parse(r.source.Name, ref.Name) // the parser has seen that it is a number
 	if err != nil {
 		return nil, probes.None, false
 	}
 	return literalValue(tree.Expr)
+}
+
+// timerUnits are the units before a param, in nanoseconds.
+var timerUnits = map[string]uint64{"s:": 1e9, "ms:": 1e6, "us:": 1e3}
+
+// times multiplies a number by one above 0. What does not fit is the largest number, which is no period.
+func times(v any, n uint64) any {
+	switch {
+	case compare(v, int64(0)) < 0:
+		return v
+	case to[uint64](v) > math.MaxUint64/n:
+		return uint64(math.MaxUint64)
+	}
+	return to[uint64](v) * n
 }
 
 // events resolves a clause on the events of the probes that refs name.

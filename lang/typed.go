@@ -167,6 +167,7 @@ type forStmt struct {
 	v      *variable
 	m      *mapInfo // nil for a range
 	lo, hi *expr
+	by     string // order of the entries: "" and "key" are that of the keys, "value" that of the values
 	body   []stmt
 	span   syntax.Span
 }
@@ -198,6 +199,8 @@ func (s *returnStmt) pos() syntax.Span { return s.span }
 // Param is a param of the program: a flag.
 type Param struct {
 	Name, Help string
+	// Short is the letter of its short flag, or "".
+	Short string
 	// Type is that of the literal: Uint or Int (with Nanoseconds or Bytes as unit if written so), Bool or String.
 	Type    probes.Type
 	Default string // as written

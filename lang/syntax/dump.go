@@ -14,7 +14,7 @@ func Dump(p *Program) string {
 	var b strings.Builder
 	line := func(parts ...string) { b.WriteString(strings.Join(parts, " ") + "\n") }
 	for _, param := range p.Params {
-		line("param", param.Name, dump(param.Default), strconv.Quote(param.Help))
+		line("param", strings.TrimPrefix(param.Short+","+param.Name, ","), dump(param.Default), strconv.Quote(param.Help))
 	}
 	for _, let := range p.Lets {
 		line("let", let.Map, let.Kind, dump(let.Entries))
@@ -60,7 +60,11 @@ func dumpBlock(b *strings.Builder, block *Block, indent int) {
 				dumpBlock(b, s.Else, indent+1)
 			}
 		case *For:
-			line("for", s.Var, dump(s.In))
+			if s.By != nil {
+				line("for", s.Var, dump(s.In), "by", dump(s.By))
+			} else {
+				line("for", s.Var, dump(s.In))
+			}
 			dumpBlock(b, s.Body, indent+1)
 		}
 	}

@@ -25,7 +25,11 @@ func (c *Clause) head() string {
 }
 
 func (p *Param) String() string {
-	s := "param " + p.Name + " = " + Print(p.Default)
+	s := "param "
+	if p.Short != "" {
+		s += p.Short + ", "
+	}
+	s += p.Name + " = " + Print(p.Default)
 	if p.Help != "" {
 		s += " " + strconv.Quote(p.Help)
 	}
@@ -81,8 +85,14 @@ func PrintStmt(s Stmt) string {
 	panic(fmt.Sprintf("syntax: the parser does not make a %T", s))
 }
 
-func (s *If) head() string  { return "if (" + Print(s.Cond) + ")" }
-func (s *For) head() string { return "for (" + s.Var + " : " + Print(s.In) + ")" }
+func (s *If) head() string { return "if (" + Print(s.Cond) + ")" }
+func (s *For) head() string {
+	order := ""
+	if s.By != nil {
+		order = ", by = " + Print(s.By)
+	}
+	return "for (" + s.Var + " : " + Print(s.In) + order + ")"
+}
 
 // elseIf returns the statement of `else if`; nil if there is no else or one with a block of its own.
 func (s *If) elseIf() *If {

@@ -82,17 +82,20 @@ func (p *parser) moment() ProbeRef {
 	return ProbeRef{Group: moments[t.text], Span: t.span}
 }
 
+// paramUnits are what may stand before a param of interval: that is a plain number.
+var paramUnits = map[string]bool{"s:": true, "ms:": true, "us:": true}
+
 // timer normalises what stands after interval: and profile:, where s:1 is 1s, and hz:99 is 99hz.
 func (p *parser) timer(ref *ProbeRef) {
 	text := ref.Name
-	if param, ok := strings.CutPrefix(text, "$"); ok && isName(param) {
+	if unit, param, ok := strings.Cut(text, "$"); ok && isName(param) && (unit == "" || ref.Group == "interval" && paramUnits[unit]) {
 		return
 	}
 	if unit, n, ok := strings.Cut(text, ":"); ok {
 		text = n + unit
 	}
 	name, ok := duration(text)
-	help := "write interval:1s, interval:100ms or, with a param of the program, interval:$name"
+	help := "write interval:1s, interval:100ms or, with a param of the program, interval:$name or interval:s:$name"
 	if ref.Group == "profile" {
 		name, ok = rate(text)
 		help = "write profile:99hz, or profile:10ms for 100hz: as a duration it has to divide a second"

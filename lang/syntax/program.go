@@ -112,11 +112,22 @@ func (p *parser) skipItem(from int) {
 	}
 }
 
-// param parses `param name = literal "help"`.
+// param parses `param name = literal "help"`, perhaps with a letter and a comma before the name.
 func (p *parser) param() *Param {
 	from := p.tok.span.From
 	p.next()
 	param := &Param{Name: p.tok.text}
+	if p.peek().is(",") {
+		if param.Short = p.tok.text; len(param.Short) > 1 {
+			p.fail(p.tok.span, "the short flag is one letter", "write param i, interval = 1")
+		}
+		p.next()
+		p.next()
+		param.Name = p.tok.text
+	}
+	if p.tok.kind != ident {
+		p.unexpected("the name of the param", "write param i, interval = 1")
+	}
 	if !isName(param.Name) {
 		p.fail(p.tok.span, "the name of a param has no dots", "it becomes a flag: --name=VALUE")
 	}
@@ -404,6 +415,15 @@ func (p *parser) forStmt(from int) *For {
 	s.In = p.expression()
 	if !iterable(s.In) {
 		p.fail(SpanOf(s.In), "this is no map and no range", help)
+	}
+	if p.tok.is(",") {
+		p.next()
+		if !p.tok.is("by") {
+			p.unexpected("by", `write for ($kv : @map, by = "value") { … }`)
+		}
+		p.next()
+		p.expect("=", "the = of by", `write for ($kv : @map, by = "value") { … }`)
+		s.By = p.literal()
 	}
 	p.open--
 	p.expect(")", ")", help)

@@ -33,9 +33,10 @@ type Comment struct {
 	Span Span
 }
 
-// Param is `param name = literal "help"`: a flag of the program, read as $name.
+// Param is `param name = literal "help"`: a flag of the program, read as $name. `param i, interval = 1` has a short flag, too.
 type Param struct {
-	Name string
+	Short string // one letter, or ""
+	Name  string
 	// Default is a literal: an integer, duration, size, string or boolean, perhaps with a minus sign.
 	Default ast.Node
 	Help    string
@@ -104,11 +105,14 @@ type If struct {
 	Span Span
 }
 
-// For is `for ($kv : @map) { … }` or `for ($i : a..b) { … }`, which runs to b-1, as in bpftrace.
+// For is `for ($kv : @map) { … }` or `for ($i : a..b) { … }`, which runs to b-1, as in bpftrace. The entries of a map come in the order
+// of their keys or, with `for ($kv : @map, by = "value")`, of their values.
 type For struct {
 	Var string // with its dollar
 	// In is a *MapRef without a key or the range, a [ast.BinaryNode] of "..".
-	In   ast.Node
+	In ast.Node
+	// By is the order of the entries of a map, a literal, or nil.
+	By   ast.Node
 	Body *Block
 	Span Span
 }

@@ -131,6 +131,7 @@ var blocks = []struct{ src, tree, printed string }{
 	{"interval:hz:10,interval:hz:1,interval:hz:3,interval:2hz,interval:hz:1000000", "interval:100ms,interval:1s,interval:333333333ns,interval:500ms,interval:1us -",
 		"interval:100ms, interval:1s, interval:333333333ns, interval:500ms, interval:1us"},
 	{"interval:$every{}", "interval:$every -; {; }", "interval:$every {}"},
+	{"interval:s:$n, interval:ms:$n, interval:us:$n {}", "interval:s:$n,interval:ms:$n,interval:us:$n -; {; }", ""},
 	{"profile:99hz,profile:hz:99,profile:ms:10,profile:10ms,profile:s:1,profile:$n", "profile:99hz,profile:99hz,profile:100hz,profile:100hz,profile:1hz,profile:$n -",
 		"profile:99hz, profile:99hz, profile:100hz, profile:100hz, profile:1hz, profile:$n"},
 	{"nvme:a / x / y / end {}", "nvme:a (x / y); end -; {; }", "nvme:a / x / y /\nend {}"},
@@ -138,6 +139,7 @@ var blocks = []struct{ src, tree, printed string }{
 	// params and maps
 	{`param lat_min_us = 65us "only what takes longer"`, `param lat_min_us 65000 "only what takes longer"`, ""},
 	{`param a = -1; param b = "x";param c=true`, `param a (- 1) ""; param b "x" ""; param c true ""`, "param a = -1\nparam b = \"x\"\nparam c = true"},
+	{"param i,interval = 1s", `param i,interval 1000000000 ""`, "param i, interval = 1s"},
 	{"let @x = lru(10000)\nlet @ = hash(1)", "let @x lru 10000; let @ hash 1", ""},
 	{"ib:a\nparam x = 1\nib:b\nlet @x = lru(1)", "param x 1 \"\"; let @x lru 1; ib:a -; ib:b -", ""},
 
@@ -161,6 +163,7 @@ var blocks = []struct{ src, tree, printed string }{
 		"x {\n\tif (a > 1) {}\n\tif ((uint8)a) {} else {\n\t\tif (b) {}\n\t}\n}"},
 	{"x { for ($kv : @x) { print($kv.0) } for ($i : 0..$n + 1) { } }", "x; {; for $kv @x; {; print(($kv .0)); }; for $i (0 .. ($n + 1)); {; }; }",
 		"x {\n\tfor ($kv : @x) {\n\t\tprint($kv.0)\n\t}\n\tfor ($i : 0..$n + 1) {}\n}"},
+	{"x { for ($kv : @x, by = \"value\") { } }", `x; {; for $kv @x by "value"; {; }; }`, "x {\n\tfor ($kv : @x, by = \"value\") {}\n}"},
 
 	// one-liners in bpftrace's style
 	{"BEGIN { @start = nsecs; } END { clear(@start); }", "begin -; {; @start = nsecs; }; end -; {; clear(@start); }", "begin {\n\t@start = nsecs\n}\n\nend {\n\tclear(@start)\n}"},
