@@ -42,6 +42,15 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// completeProgram offers the scripts that come with trace, and the names of probes.
+func completeProgram(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	names, how := completeProbes(cmd, args, begun)
+	if len(args) > 0 {
+		return names, how
+	}
+	return append(names, completeScripts()...), how
+}
+
 // completeProbes offers the names of probes for the argument, which is a program that begins with one, or a glob.
 func completeProbes(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {

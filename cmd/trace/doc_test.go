@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"trace/lang"
 	"trace/probes"
+	"trace/scripts"
 )
 
 // root is the folder of the repository.
@@ -48,6 +50,25 @@ func loadCatalog(t *testing.T) []*probes.Probe {
 		t.Fatal(err)
 	}
 	return catalog.Probes()
+}
+
+// README's table of scripts is what trace scripts lists.
+func TestReadmeListsScripts(t *testing.T) {
+	var want []string
+	for _, s := range scripts.All() {
+		want = append(want, "| `"+s.Name+"` | "+s.Summary+" |")
+	}
+	got := regexp.MustCompile("(?m)^\\| `[a-z_]+` \\|.*$").FindAllString(section(readDoc(t, "README.md"), "## Scripts"), -1)
+	if !slices.Equal(got, want) {
+		t.Errorf("the table of scripts in README.md is\n%s\n\nit should be\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// section is what stands under a heading.
+func section(text, heading string) string {
+	_, rest, _ := strings.Cut(text, "\n"+heading+"\n")
+	inside, _, _ := strings.Cut(rest, "\n#")
+	return inside
 }
 
 // Every flag of the help is in README, and README tells of no flag of trace that there is not.
@@ -166,9 +187,17 @@ func TestReadmeExamples(t *testing.T) {
 // checkCommand checks flags and program of a command without running it.
 func checkCommand(t *testing.T, e example, catalog []*probes.Probe) {
 	t.Helper()
-	command, rest, err := rootCommand(streams{out: io.Discard, err: io.Discard}, nil).Find(e.args)
+	called, err := findScript(e.args)
+	if err != nil {
+		t.Errorf("README.md: %s: %v", e.line, err)
+		return
+	}
+	command, rest, err := rootCommand(streams{out: io.Discard, err: io.Discard}, called).Find(e.args)
 	if err == nil {
 		err = command.ParseFlags(rest)
+	}
+	if errors.Is(err, pflag.ErrHelp) {
+		return
 	}
 	if err != nil {
 		t.Errorf("README.md: %s: %v", e.line, err)
@@ -182,7 +211,11 @@ func checkCommand(t *testing.T, e example, catalog []*probes.Probe) {
 		t.Errorf("README.md: %s has %d programs", e.line, len(args))
 		return
 	}
-	if _, err := lang.Compile("program", args[0], catalog, lang.Options{}); err != nil {
+	program := source{name: "program", text: args[0]}
+	if called != nil {
+		program = called.source
+	}
+	if _, err := lang.Compile(program.name, program.text, catalog, lang.Options{Params: program.params}); err != nil {
 		t.Errorf("README.md: %s:\n%v", e.line, err)
 	}
 }

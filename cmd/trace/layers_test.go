@@ -15,7 +15,7 @@ import (
 // layers are our packages and those of ours that each may import: cmd/trace -> repl -> lang -> probes -> bpf.
 var layers = map[string][]string{
 	"trace/cmd/bench":            nil,
-	"trace/cmd/trace":            {"trace/lang", "trace/lang/syntax", "trace/probes", "trace/probes/recording", "trace/probes/symbols", "trace/repl"},
+	"trace/cmd/trace":            {"trace/lang", "trace/lang/syntax", "trace/probes", "trace/probes/recording", "trace/probes/symbols", "trace/repl", "trace/scripts"},
 	"trace/cmd/vmtest":           nil,
 	"trace/lang":                 {"trace/lang/codegen", "trace/lang/syntax", "trace/probes", "trace/probes/symbols"},
 	"trace/lang/codegen":         nil,
@@ -26,11 +26,12 @@ var layers = map[string][]string{
 	"trace/repl":                 {"trace/lang", "trace/lang/syntax", "trace/probes"},
 	"trace/probes/symbols":       nil,
 	"trace/bpf":                  nil,
+	"trace/scripts":              nil,
 }
 
 // testSupport is what only tests may import besides.
 var testSupport = map[string][]string{
-	"trace/lang":         {"trace/lang/codegen/bpftest"},
+	"trace/lang":         {"trace/lang/codegen/bpftest", "trace/scripts"},
 	"trace/lang/codegen": {"trace/lang/codegen/bpftest"},
 	"trace/cmd/trace":    {"trace/lang/codegen"},
 }

@@ -20,7 +20,8 @@ in the kernel as far as it can. It needs no compiler and no kernel headers.`
 const rootExample = `  trace 'qp.state==RTR'                          the probes are inferred from the fields
   trace 'nvme:complete_rq / latency > 1ms /'     one probe, with a predicate
   trace 'nvme:complete_rq { @[ctrl, opcode] = hist(latency) }'
-  trace script.trace --interval=5s               a script, whose params are flags
+  trace nvme_latency --interval=5                a script that comes with trace: trace scripts lists them
+  trace ./mine.trace --interval=5s               a script of yours, whose params are flags
   trace -f json -n 100 'nvme:*'                  100 events as JSON, one object a line
   trace -c 'nvme id-ctrl /dev/nvme0' 'nvme:*'    while a command runs
   trace record -o nvme.rec 'nvme:*'              keep events in a file,
@@ -83,7 +84,7 @@ func rootCommand(s streams, sc *script) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runRoot(cmd, s, o, sc, args)
 		},
-		ValidArgsFunction: completeProbes,
+		ValidArgsFunction: completeProgram,
 	}
 	root.SetIn(s.in)
 	root.SetOut(s.out)
@@ -96,7 +97,7 @@ func rootCommand(s streams, sc *script) *cobra.Command {
 	if sc != nil {
 		sc.addFlags(root)
 	}
-	root.AddCommand(recordCommand(s), infoCommand(s), replCommand(s), doctorCommand(s), completionCommand(s), manCommand(s))
+	root.AddCommand(scriptsCommand(s), recordCommand(s), infoCommand(s), replCommand(s), doctorCommand(s), completionCommand(s), manCommand(s))
 	root.SetHelpCommand(helpCommand(s))
 	return root
 }

@@ -16,6 +16,7 @@ import (
 	"trace/lang"
 	"trace/lang/syntax"
 	"trace/probes"
+	"trace/scripts"
 )
 
 // source is the text of a program and where it is from.
@@ -26,17 +27,20 @@ type source struct {
 }
 
 // subcommands are never scripts.
-var subcommands = []string{"record", "info", "repl", "doctor", "completion", "help"}
+var subcommands = []string{"record", "info", "repl", "scripts", "doctor", "completion", "help"}
 
-// script is the file that a command line runs, found before its flags are parsed: its params are flags.
+// script is what a command line runs by its name, found before its flags are parsed: its params are flags.
 type script struct {
 	source
 	declared []lang.Param
 }
 
-// findScript returns the script that the first argument names, or nil if that is no file. An argument with a blank or a bracket
-// is a program, whatever files there are.
+// findScript returns the script that the first argument names, or nil if there is none. One that comes with trace is called by its bare
+// name, whatever files there are; all else is the name of a file. An argument with a blank or a bracket is a program.
 func findScript(args []string) (*script, error) {
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		args = args[1:] // so that its flags complete
+	}
 	var o options
 	var cmd cobra.Command
 	addFlags(&cmd, &o)
@@ -51,20 +55,29 @@ func findScript(args []string) (*script, error) {
 	if strings.ContainsAny(name, " \t\n{") || slices.Contains(subcommands, name) {
 		return nil, nil
 	}
-	text, err := readScript(name)
-	if err != nil || text == nil {
+	text, err := scriptText(name)
+	if err != nil || text == "" {
 		return nil, err
 	}
-	s := &script{source: source{name: name, text: string(text)}}
+	s := &script{source: source{name: name, text: text}}
 	if s.declared, err = lang.Params(s.name, s.text); err != nil {
 		return nil, programError{err}
 	}
 	for _, p := range s.declared {
-		if flags.Lookup(p.Name) != nil {
-			return nil, fmt.Errorf("%s: param %s has the name of a flag of trace: rename it", name, p.Name)
+		if flags.Lookup(p.Name) != nil || p.Short != "" && flags.ShorthandLookup(p.Short) != nil {
+			return nil, fmt.Errorf("%s: param %s has the name of a flag of trace: rename it", name, cmp.Or(p.Short, p.Name))
 		}
 	}
 	return s, nil
+}
+
+// scriptText returns the text of the script called name, or "" if there is none.
+func scriptText(name string) (string, error) {
+	if bundled, ok := scripts.Find(name); ok {
+		return bundled.Text, nil
+	}
+	text, err := readScript(name)
+	return string(text), err
 }
 
 // readScript returns the text of a file, or nil if name is none.
@@ -95,7 +108,7 @@ func (s *script) addFlags(cmd *cobra.Command) {
 		case probes.Bytes:
 			kind = "SIZE"
 		}
-		params.Var(&paramFlag{source: &s.source, param: p, kind: cmp.Or(kind, "NUMBER")}, p.Name, p.Help)
+		params.VarP(&paramFlag{source: &s.source, param: p, kind: cmp.Or(kind, "NUMBER")}, p.Name, p.Short, p.Help)
 		if p.Type.Kind == probes.Bool {
 			params.Lookup(p.Name).NoOptDefVal = "true"
 		}
