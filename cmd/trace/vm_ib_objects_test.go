@@ -220,7 +220,7 @@ func TestVMIbObjectFields(t *testing.T) {
 	}
 
 	// Kernels that do not describe the types of uverbs do not tell what a request asks for, nor the device of one that fails.
-	start, access, vector, badDev, badMR, badCQ := said["addr"], "5", said["vector"], "rxe0", "1 4096 65536 65536", fmt.Sprint(1<<24, " 0")
+	start, access, vector, badDev, badMR, badCQ := said["addr"], "LOCAL_WRITE|REMOTE_READ", said["vector"], "rxe0", "LOCAL_WRITE 4096 65536 65536", fmt.Sprint(1<<24, " 0")
 	if !knowsRequests(t) {
 		start, access, vector, badDev, badMR, badCQ = "-", "-", "-", "-", "- - - -", "- -"
 	}
