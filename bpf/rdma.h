@@ -86,15 +86,17 @@ enum rdma_restrack_type {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct task_struct {
+	__s32 pid;
 	__s32 tgid;
 	char comm[16];
 };
 struct rdma_restrack_entry {
-	bool valid; /* tracked: it has an id */
+	bool valid;       /* is in the kernel's table: it has an id */
+	__u8 no_track: 1; /* is kept out of it */
 	enum rdma_restrack_type type;
+	__u32 id;
 	struct task_struct *task; /* owner of a user's object, NULL for the kernel's own */
 	const char *kern_name;    /* owner of a kernel object */
-	__u32 id;
 };
 struct ib_device {
 	char name[64];

@@ -221,6 +221,41 @@ static __always_inline __u64 current_cgroup(void)
 	} while (0)
 
 /*
+ * SEEDED(X), after EVENT(X), is for a probe whose events say of objects that they come and go. What there was before is told, too: Go
+ * attaches all programs of the probe, lets the kernel go over all objects that it has (seed.go), with a program of another hook on that
+ * way, which EMITs an event for each, and detaches it again. Meanwhile objects come and go.
+ *
+ *   X_seeding   where that stands. Before SEEDING no program EMITs anything: what happens then is found afterwards.
+ *   X_unknown   is this object seen for the first time? While it is SEEDING, and only then, the programs remember each object, by its
+ *               address, that begins to come, goes or is met. What goes, or is met, unknown, was there before. Where the kernel does
+ *               not go over all objects, it is SEEDING to the end: then those that were left out do not go without having come.
+ *   X_gone      how many objects have gone while it was SEEDING: the kernel may then have skipped one.
+ */
+enum seeding { ATTACHING, SEEDING, SEEDED };
+
+#define SEEDED(X) \
+	volatile __u32 X##_seeding; \
+	volatile __u32 X##_gone; \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_HASH); \
+		__uint(max_entries, 1); /* Go knows how many */ \
+		__type(key, __u64); \
+		__type(value, __u8); \
+	} X##_known SEC(".maps"); \
+	static __always_inline bool X##_unknown(void *object) \
+	{ \
+		__u64 key = (__u64)object; \
+		__u8 value = 0; \
+		long err; \
+		if (X##_seeding != SEEDING) \
+			return false; \
+		err = bpf_map_update_elem(&X##_known, &key, &value, BPF_NOEXIST); \
+		if (err && err != -EEXIST) \
+			X##_count(INFLIGHT_FULL); \
+		return !err; \
+	}
+
+/*
  * Arguments and result of a function by its calling convention, for kprobes. Our own, because the registers of kernel entry are
  * ABI: they need no relocation and no BTF.
  */
@@ -332,7 +367,7 @@ struct kprobe_regs {
 		return leave(ctx, (__s64)KPROBE_RET(ctx)); \
 	}
 
-/* From linux/bpf.h (uapi): what this folder uses of it. */
+/* From linux/bpf.h and asm/errno.h (uapi): what this folder uses of them. */
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
@@ -340,6 +375,7 @@ enum {
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
+	EEXIST = 17,
 };
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

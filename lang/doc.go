@@ -152,7 +152,8 @@
 //	@ = lhist(x, 0, 100, 5)   a histogram from 0 to 100 in steps of 5, at most 1000
 //	@ = quantile(x, 50, 99.9) percentiles, at most 3.1 % off
 //	@ = rate()  rate(x)       how many, or how much, a second
-//	@ = gauge(x)              the sum of signed changes
+//	@ = gauge(x)              the sum of signed changes; it tells how much there is if the probe begins with what was there before,
+//	                          as rdma:resource { @[dev, type] = gauge(delta) } does
 //
 // x is a number, or a boolean as 0 or 1. count, sum, avg, min, max, rate and gauge can be read as numbers: @x > 100, @x + @y. What
 // is printed has the unit of x; min and max keep its names.

@@ -67,9 +67,11 @@ type Session struct {
 	host     *Host
 	requests []*request
 	skipped  []error
+	notes    []string
 	layouts  []*Layout // by ID
 	maps     []*ebpf.Map
 	ring     *ringbuf.Reader
+	early    [][]byte // records that were written before Read
 	// delivered records, by layout
 	delivered []atomic.Uint64
 
@@ -102,13 +104,19 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 	}
 	shared := map[string]*ebpf.Map{RingName: ring}
 	maps.Copy(shared, o.Maps)
+	var seedlings []*seedling
 	for _, batch := range s.batches() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := s.attachBatch(batch, shared); err != nil {
-			return nil, err
+		more, err := s.attachBatch(batch, shared)
+		seedlings = append(seedlings, more...)
+		if err != nil {
+			return nil, errors.Join(err, endAll(seedlings))
 		}
+	}
+	if err := s.seed(ctx, seedlings); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -200,11 +208,12 @@ func (s *Session) batches() [][]*request {
 	return batches
 }
 
-func (s *Session) attachBatch(requests []*request, shared map[string]*ebpf.Map) error {
+// attachBatch attaches what sees the events of some requests. Those that tell of what was there before are returned, to be seeded.
+func (s *Session) attachBatch(requests []*request, shared map[string]*ebpf.Map) (seedlings []*seedling, err error) {
 	group := requests[0].Probe.Group
 	l, err := s.newLoader(group, requests, shared)
 	if err != nil {
-		return fmt.Errorf("%s: %w", group, err)
+		return nil, fmt.Errorf("%s: %w", group, err)
 	}
 	attached := make(map[string]bool)
 	attach := func(r *request, hooks []hook) error {
@@ -224,15 +233,18 @@ func (s *Session) attachBatch(requests []*request, shared map[string]*ebpf.Map) 
 	for _, r := range requests {
 		r.counts = l.maps[r.Probe.countsName()]
 		if err := attach(r, r.hooks[:len(r.hooks)-1]); err != nil {
-			return err
+			return seedlings, err
 		}
 	}
 	for _, r := range requests {
 		if err := attach(r, r.hooks[len(r.hooks)-1:]); err != nil {
-			return err
+			return seedlings, err
+		}
+		if r.Probe.hook.seed != nil {
+			seedlings = append(seedlings, s.plant(l, r))
 		}
 	}
-	return nil
+	return seedlings, nil
 }
 
 // attachHook attaches the best variant of a hook that the kernel accepts.

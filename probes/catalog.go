@@ -40,6 +40,8 @@ type hook struct {
 	unless string
 	// entries says how many the map that is called like the hook has to hold on this host, if more than the C source says.
 	entries func() uint32
+	// seed is how what was there before is told, of a probe whose events say that objects come and go.
+	seed *seed
 }
 
 var table = []entry{
@@ -104,6 +106,15 @@ var table = []entry{
 		{"nvme_fc_timeout"},
 	}}},
 	{"profile:hz", hook{name: "profile_hz", sampled: true}},
+	{"rdma:resource", hook{
+		name:      "rdma_resource",
+		functions: [][]string{{"rdma_restrack_add", "rdma_restrack_del", "rdma_restrack_begin_del?", "rdma_restrack_abort_del?"}},
+		seed: &seed{
+			visit:   hook{name: "rdma_visit", functions: [][]string{{"rdma_restrack_get", "rdma_restrack_sync?"}}},
+			objects: rdmaObjects,
+			walk:    walkRDMA,
+		},
+	}},
 	{"syscall:enter", hook{name: "syscall_enter", tracepoint: "sys_enter"}},
 	{"syscall:exit", hook{name: "syscall_exit", tracepoint: "sys_exit"}},
 }
@@ -115,6 +126,7 @@ var helpers = []hook{
 	{name: "nvme_inflight", tracepoint: "nvme_setup_cmd", entries: nvmeRequests},
 	{name: "nvme_learn", tracepoint: "nvme_setup_cmd", unless: "nvme_request"},
 	{name: "qp_state", functions: [][]string{{"ib_modify_qp_with_udata", "ib_modify_qp", "ib_destroy_qp_user"}}},
+	{name: "rdma_device", functions: [][]string{{"res_to_dev?", "ib_device_get_by_index?"}}, unless: "rdma_id_private", entries: rdmaCMIDs},
 	{name: "syscall_start", tracepoint: "sys_enter"},
 }
 
@@ -141,6 +153,7 @@ var modules = map[string]module{
 	"mlx5_core": {name: "mlx5_core", types: []string{"mlx5_"}, load: "modprobe mlx5_core"},
 	"nvme":      {name: "nvme_core", types: []string{"nvme_"}, load: "modprobe nvme"},
 	"profile":   {},
+	"rdma":      {name: "ib_core", types: []string{"ib_", "rdma_"}, load: "modprobe ib_uverbs"},
 	"syscall":   {},
 }
 

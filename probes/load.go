@@ -64,7 +64,10 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 	values := constantsFor(spec, controller, requests...)
 	used := make(map[string]bool)
 	for _, r := range requests {
-		for _, hk := range r.hooks {
+		if sd := r.Probe.hook.seed; sd != nil {
+			sd.size(spec, r)
+		}
+		for _, hk := range r.allHooks() {
 			if hk.entries != nil {
 				m := spec.Maps[hk.name]
 				m.MaxEntries = max(m.MaxEntries, hk.entries())

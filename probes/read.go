@@ -23,6 +23,11 @@ func (s *Session) Read(ctx context.Context, fn func(*Event) error) error {
 
 	var sample ringbuf.Record
 	var event Event
+	for _, record := range s.early {
+		if err := s.deliver(record, &event, fn); err != nil {
+			return err
+		}
+	}
 	for {
 		err := s.ring.ReadInto(&sample)
 		if errors.Is(err, ringbuf.ErrFlushed) {
@@ -31,14 +36,19 @@ func (s *Session) Read(ctx context.Context, fn func(*Event) error) error {
 		if err != nil {
 			return fmt.Errorf("ring buffer: %w", err)
 		}
-		if err := Decode(s.layouts, sample.RawSample, &event); err != nil {
-			return err
-		}
-		s.delivered[event.layout.ID].Add(1)
-		if err := fn(&event); err != nil {
+		if err := s.deliver(sample.RawSample, &event, fn); err != nil {
 			return err
 		}
 	}
+}
+
+// deliver calls fn for a record.
+func (s *Session) deliver(record []byte, event *Event, fn func(*Event) error) error {
+	if err := Decode(s.layouts, record, event); err != nil {
+		return err
+	}
+	s.delivered[event.layout.ID].Add(1)
+	return fn(event)
 }
 
 // Losses is what is missing from the events of a probe.

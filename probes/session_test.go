@@ -585,7 +585,7 @@ func attachOnly(h *Host, index int, r Request, o AttachOptions) (_ *Session, err
 	}
 	s.requests[0].counts = l.maps[r.Probe.countsName()]
 	name := h.variants(r.Probe.Group, r.Probe.hook)[index].name
-	for _, hk := range s.requests[0].hooks {
+	for _, hk := range s.requests[0].allHooks() {
 		for i, v := range h.variants(r.Probe.Group, hk) {
 			if v.check() != nil || v.name != name || hk.name == r.Probe.hook.name && i != index {
 				continue

@@ -44,6 +44,9 @@ func allHooks() []hook {
 	hooks := append([]hook(nil), helpers...)
 	for _, e := range table {
 		hooks = append(hooks, e.hook)
+		if e.hook.seed != nil {
+			hooks = append(hooks, e.hook.seed.visit)
+		}
 	}
 	return hooks
 }

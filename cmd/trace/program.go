@@ -325,6 +325,9 @@ func (t *tracer) tellAttached(session *probes.Session, took time.Duration) {
 	if err := t.exec.StacksUnwatched(); err != nil {
 		t.note("stacks of processes that have ended by then are printed without names: %v (it needs CAP_PERFMON, on Debian CAP_SYS_ADMIN)", err)
 	}
+	for _, note := range session.Notes() {
+		t.note("%s", note)
+	}
 	if t.quiet || t.live != nil {
 		return
 	}

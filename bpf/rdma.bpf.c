@@ -1,0 +1,419 @@
+//go:build ignore
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The objects of RDMA devices, as the kernel keeps account of them for `rdma res`: drivers/infiniband/core/restrack.c.
+ *
+ *   comes   rdma_restrack_add, if it leaves the entry valid: there may be no memory for it
+ *   goes    rdma_restrack_del, or, in newer kernels, rdma_restrack_begin_del, which hides it. If the driver then cannot destroy it,
+ *           rdma_restrack_abort_del brings it back.
+ *   is      rdma_restrack_get, on the kernel's way over the entries of a table, which holds the table's lock
+ */
+#include "rdma.h"
+
+/* enum rdma_restrack_type, include/rdma/restrack.h. */
+enum restrack_type {
+	restrack_type__PD,
+	restrack_type__CQ,
+	restrack_type__QP,
+	restrack_type__CM_ID,
+	restrack_type__MR,
+	restrack_type__CTX,
+	restrack_type__COUNTER,
+	restrack_type__SRQ,
+	restrack_type__DMAH,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct ib_ucontext {
+	struct ib_device *device;
+	struct rdma_restrack_entry res;
+};
+struct ib_uobject {
+	struct ib_ucontext *context;
+};
+struct ib_pd___object {
+	struct ib_device *device;
+	struct ib_uobject *uobject;
+	struct rdma_restrack_entry res;
+};
+struct ib_srq {
+	struct ib_device *device;
+	struct rdma_restrack_entry res;
+};
+struct ib_dmah {
+	struct ib_device *device;
+	struct rdma_restrack_entry res;
+};
+struct rdma_counter {
+	struct ib_device *device;
+	struct rdma_restrack_entry res;
+};
+struct rdma_cm_id {
+	struct ib_device *device;
+};
+struct rdma_id_private {
+	struct rdma_cm_id id;
+	struct rdma_restrack_entry res;
+};
+struct kernfs_node {
+	__u64 id;
+};
+struct cgroup {
+	struct kernfs_node *kn;
+};
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+struct cred {
+	struct {
+		__u32 val;
+	} uid;
+};
+struct task_struct___owner {
+	const struct cred *cred;
+	struct css_set *cgroups;
+};
+#pragma clang attribute pop
+
+struct rdma_resource {
+	COMMON();
+	char dev[64] NEEDS(rdma_device) DOC("RDMA device, like mlx5_0");
+	enum restrack_type type DOC("kind of object");
+	__u32 id DOC("what rdma res calls lqpn, cqn, pdn, mrn, cm-idn, ctxn, srqn; of a GSI or SMI QP with the port in the highest byte");
+	struct {
+		__u32 pid DOC("process that owns the object; absent for the kernel's own");
+		char comm[16] DOC("name of the thread that made it");
+		char kernel[32] DOC("kernel module that owns the object; absent for objects of a process");
+		struct {
+			__u32 pid : 1;
+			__u32 comm : 1;
+			__u32 kernel : 1;
+		} has;
+	} owner;
+	__s32 delta DOC("1 when an object appears, -1 when it goes");
+	bool seeded DOC("the object was there before the program began: its time is that of the start, pid, comm and so on are its maker's");
+	struct {
+		__u32 pid : 1;
+		__u32 tid : 1;
+		__u32 uid : 1;
+		__u32 cgroup : 1;
+		__u32 comm : 1;
+		__u32 dev : 1;
+		__u32 type : 1;
+		__u32 id : 1;
+	} has;
+} DOC("an object of an RDMA device appears in rdma res, or goes (rdma_restrack_add, rdma_restrack_del); at the start each one that is there");
+EVENT(rdma_resource)
+SEEDED(rdma_resource)
+
+/*
+ * Kernels without types of the module rdma_cm do not tell where in a CM_ID its entry is, and so not of which device it is: there it is
+ * remembered what res_to_dev says when the entry is made, and for which device the kernel goes over its table.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* Go knows how many */
+	__type(key, __u64);     /* struct rdma_restrack_entry * */
+	__type(value, __u64);   /* struct ib_device * */
+} rdma_device SEC(".maps");
+
+struct device_call {
+	__u64 entry;
+	__u64 device;
+};
+CALLS(device_calls, device_call);
+
+static __always_inline int device_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
+{
+	struct rdma_restrack_entry *res = (void *)entry;
+	struct device_call call = { .entry = entry };
+	__u64 task = bpf_get_current_pid_tgid();
+	__u32 type = 0;
+
+	if (GET(&type, res, type) && type == restrack_type__CM_ID)
+		bpf_map_update_elem(&device_calls, &task, &call, BPF_ANY);
+	return 0;
+}
+
+static __always_inline int device_leave(void *ctx, __s64 ret)
+{
+	__u64 task = bpf_get_current_pid_tgid();
+	struct device_call *call = bpf_map_lookup_elem(&device_calls, &task);
+	__u64 device = ret;
+
+	if (!call || !call->entry)
+		return 0;
+	bpf_map_update_elem(&rdma_device, &call->entry, &device, BPF_ANY);
+	bpf_map_delete_elem(&device_calls, &task);
+	return 0;
+}
+ON_CALL(rdma_device, res_to_dev, 1, device_enter, device_leave)
+
+static __always_inline int walk_leave(void *ctx, __s64 ret)
+{
+	struct device_call call = { .device = ret };
+	__u64 task = bpf_get_current_pid_tgid();
+
+	bpf_map_update_elem(&device_calls, &task, &call, BPF_ANY);
+	return 0;
+}
+ON_LEAVE(rdma_device, ib_device_get_by_index, 2, walk_leave)
+
+static __always_inline struct ib_device *remembered_device(struct rdma_restrack_entry *res)
+{
+	__u64 task = bpf_get_current_pid_tgid(), entry = (__u64)res;
+	__u64 *device = bpf_map_lookup_elem(&rdma_device, &entry);
+	struct device_call *call;
+
+	if (device)
+		return (void *)*device;
+	call = bpf_map_lookup_elem(&device_calls, &task);
+	if (!call || !call->device)
+		return 0;
+	bpf_map_update_elem(&rdma_device, &entry, &call->device, BPF_ANY);
+	return (void *)call->device;
+}
+
+/* The object whose entry this is; NULL if this kernel does not describe it. */
+#define OBJECT_OF(entry, type) \
+	(bpf_core_field_exists(((type *)0)->res) ? (type *)((void *)(entry) - bpf_core_field_offset(type, res)) : 0)
+
+#define DEVICE_OF(entry, type, member) \
+	({ \
+		type *object = OBJECT_OF(entry, type); \
+		object ? GET_POINTER(object, member) : 0; \
+	})
+
+static __always_inline struct ib_device *device_of(struct rdma_restrack_entry *res)
+{
+	__u32 type = 0;
+
+	if (!GET(&type, res, type))
+		return 0;
+	switch (type) {
+	case restrack_type__PD:
+		return DEVICE_OF(res, struct ib_pd___object, device);
+	case restrack_type__CQ:
+		return DEVICE_OF(res, struct ib_cq, device);
+	case restrack_type__QP:
+		return DEVICE_OF(res, struct ib_qp, device);
+	case restrack_type__CM_ID:
+		if (bpf_core_type_exists(struct rdma_id_private))
+			return DEVICE_OF(res, struct rdma_id_private, id.device);
+		return remembered_device(res);
+	case restrack_type__MR:
+		return DEVICE_OF(res, struct ib_mr, device);
+	case restrack_type__CTX:
+		return DEVICE_OF(res, struct ib_ucontext, device);
+	case restrack_type__COUNTER:
+		return DEVICE_OF(res, struct rdma_counter, device);
+	case restrack_type__SRQ:
+		return DEVICE_OF(res, struct ib_srq, device);
+	case restrack_type__DMAH:
+		return DEVICE_OF(res, struct ib_dmah, device);
+	}
+	return 0;
+}
+
+/* The common fields of an event that nobody causes at this moment: the maker of the object is who caused it. */
+static __always_inline void capture_maker(struct rdma_resource *e, struct task_struct *task, enum stage stage)
+{
+	struct task_struct___owner *owner = (void *)task;
+
+	if (!task)
+		return;
+	if (WANT(rdma_resource, pid, stage))
+		SET(e, pid, BPF_CORE_READ(task, tgid));
+	if (WANT(rdma_resource, tid, stage))
+		SET(e, tid, BPF_CORE_READ(task, pid));
+	if (WANT(rdma_resource, uid, stage))
+		SET(e, uid, BPF_CORE_READ(owner, cred, uid.val));
+	if (WANT(rdma_resource, cgroup, stage))
+		SET(e, cgroup, BPF_CORE_READ(owner, cgroups, dfl_cgrp, kn, id));
+	if (WANT(rdma_resource, comm, stage)) {
+		READ_STRING(e->comm, task->comm);
+		e->has.comm = 1;
+	}
+}
+
+static __always_inline void capture_current(struct rdma_resource *e, enum stage stage)
+{
+	if (WANT(rdma_resource, pid, stage))
+		SET(e, pid, bpf_get_current_pid_tgid() >> 32);
+	if (WANT(rdma_resource, tid, stage))
+		SET(e, tid, (__u32)bpf_get_current_pid_tgid());
+	if (WANT(rdma_resource, uid, stage))
+		SET(e, uid, (__u32)bpf_get_current_uid_gid());
+	if (WANT(rdma_resource, cgroup, stage))
+		SET(e, cgroup, bpf_get_current_cgroup_id());
+	if (WANT(rdma_resource, comm, stage)) {
+		READ_COMM(e->comm);
+		e->has.comm = 1;
+	}
+}
+
+static __always_inline void capture_owner(struct rdma_resource *e, struct rdma_restrack_entry *res, enum stage stage)
+{
+	struct task_struct *task = GET_POINTER(res, task);
+	const char *name = GET_POINTER(res, kern_name);
+
+	if (WANT(rdma_resource, owner.pid, stage) && task)
+		SET(&e->owner, pid, BPF_CORE_READ(task, tgid));
+	if (WANT(rdma_resource, owner.comm, stage) && task) {
+		READ_STRING(e->owner.comm, task->comm);
+		e->owner.has.comm = 1;
+	}
+	if (WANT(rdma_resource, owner.kernel, stage) && !task && name && READ_STRING(e->owner.kernel, name) > 0)
+		e->owner.has.kernel = 1;
+}
+
+static __always_inline void rdma_resource_capture(struct rdma_resource *e, struct rdma_restrack_entry *res, __s32 delta, bool seeded,
+						  enum stage stage)
+{
+	CAPTURE_TIME(rdma_resource, e, stage);
+	if (seeded)
+		capture_maker(e, GET_POINTER(res, task), stage);
+	else
+		capture_current(e, stage);
+	if (WANT(rdma_resource, dev, stage)) {
+		struct ib_device *device = device_of(res);
+
+		if (device && bpf_core_field_exists(device->name) && READ_STRING(e->dev, device->name) > 0)
+			e->has.dev = 1;
+	}
+	if (WANT(rdma_resource, type, stage) && GET(&e->type, res, type))
+		e->has.type = 1;
+	if (WANT(rdma_resource, id, stage) && GET(&e->id, res, id))
+		e->has.id = 1;
+	capture_owner(e, res, stage);
+	if (WANT(rdma_resource, delta, stage))
+		e->delta = delta;
+	if (WANT(rdma_resource, seeded, stage))
+		e->seeded = seeded;
+}
+
+static __always_inline int tell(void *ctx, struct rdma_restrack_entry *res, __s32 delta, bool seeded)
+{
+	struct rdma_resource e;
+
+	__builtin_memset(&e.has, 0, sizeof(e.has));
+	__builtin_memset(&e.owner.has, 0, sizeof(e.owner.has));
+	EMIT(rdma_resource, ctx, &e, res, delta, seeded);
+	return 0;
+}
+
+/* Entries that are kept out of the table pass these functions, too. */
+static __always_inline bool untracked(struct rdma_restrack_entry *res)
+{
+	bool no_track = false;
+
+	return GET(&no_track, res, no_track) && no_track;
+}
+
+static __always_inline bool tracked(struct rdma_restrack_entry *res)
+{
+	bool valid = true;
+
+	GET(&valid, res, valid);
+	return valid && !untracked(res);
+}
+
+/*
+ * Comes.
+ */
+
+struct resource_call {
+	struct rdma_restrack_entry *res;
+};
+CALLS(resource_calls, resource_call);
+
+static __always_inline int add_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
+{
+	struct resource_call call = { .res = (void *)entry };
+	__u64 task = bpf_get_current_pid_tgid();
+
+	if (rdma_resource_seeding == ATTACHING)
+		return 0;
+	rdma_resource_unknown(call.res); /* its end tells of it */
+	if (bpf_map_update_elem(&resource_calls, &task, &call, BPF_ANY))
+		rdma_resource_count(INFLIGHT_FULL);
+	return 0;
+}
+
+static __always_inline int add_leave(void *ctx, __s64 ret)
+{
+	__u64 task = bpf_get_current_pid_tgid();
+	struct resource_call *call = bpf_map_lookup_elem(&resource_calls, &task);
+	struct rdma_restrack_entry *res;
+
+	if (!call)
+		return 0;
+	res = call->res;
+	bpf_map_delete_elem(&resource_calls, &task);
+	return tracked(res) ? tell(ctx, res, 1, false) : 0;
+}
+ON_CALL(rdma_resource, rdma_restrack_add, 1, add_enter, add_leave)
+
+static __always_inline int abort_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
+{
+	struct rdma_restrack_entry *res = (void *)entry;
+
+	if (rdma_resource_seeding == ATTACHING || !tracked(res))
+		return 0;
+	rdma_resource_unknown(res);
+	return tell(ctx, res, 1, false);
+}
+ON_ENTER(rdma_resource, rdma_restrack_abort_del, 1, abort_enter)
+
+/*
+ * Goes.
+ */
+
+static __always_inline int del_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
+{
+	struct rdma_restrack_entry *res = (void *)entry;
+
+	if (rdma_resource_seeding == ATTACHING || !tracked(res))
+		return 0;
+	if (rdma_resource_seeding == SEEDING) {
+		if (rdma_resource_unknown(res))
+			tell(ctx, res, 1, true);
+		__sync_fetch_and_add(&rdma_resource_gone, 1);
+	}
+	return tell(ctx, res, -1, false);
+}
+ON_ENTER(rdma_resource, rdma_restrack_del, 1, del_enter)
+ON_ENTER(rdma_resource, rdma_restrack_begin_del, 1, del_enter)
+
+/*
+ * Is there.
+ */
+
+static __always_inline void meet(void *ctx, struct rdma_restrack_entry *res)
+{
+	if (!untracked(res) && rdma_resource_unknown(res))
+		tell(ctx, res, 1, true);
+}
+
+static __always_inline int visit_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
+{
+	struct rdma_restrack_entry *res = (void *)entry;
+	struct ib_uobject *uobject;
+	struct ib_ucontext *context;
+	struct ib_pd___object *pd;
+	__u32 type = 0;
+
+	meet(ctx, res);
+	/* A kernel that does not list contexts, like 5.10, has those of its protection domains. A PD in the table keeps its context. */
+	if (!GET(&type, res, type) || type != restrack_type__PD)
+		return 0;
+	pd = OBJECT_OF(res, struct ib_pd___object);
+	uobject = pd ? GET_POINTER(pd, uobject) : 0;
+	context = uobject ? GET_POINTER(uobject, context) : 0;
+	if (context && bpf_core_field_exists(context->res))
+		meet(ctx, (void *)context + bpf_core_field_offset(struct ib_ucontext, res));
+	return 0;
+}
+ON_ENTER(rdma_visit, rdma_restrack_get, 1, visit_enter)
+/* Hides an entry for a moment, in which the kernel may pass it by. */
+ON_ENTER(rdma_visit, rdma_restrack_sync, 1, visit_enter)

@@ -1,0 +1,344 @@
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The way over the objects of RDMA devices is `rdma res show`: dumps over RDMA netlink (include/uapi/rdma/rdma_netlink.h,
+// drivers/infiniband/core/nldev.c), for which the kernel calls rdma_restrack_get for each entry of a table. What they say of an object
+// is not read, as programs see the object itself, those that are not shown to this process, too.
+
+// Commands, RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, enum rdma_nldev_command).
+const (
+	nldevSysGet     netlink.HeaderType = 5<<10 + 6
+	nldevResGet     netlink.HeaderType = 5<<10 + 9
+	nldevResQPGet   netlink.HeaderType = 5<<10 + 10
+	nldevResCMIDGet netlink.HeaderType = 5<<10 + 11
+	nldevResCQGet   netlink.HeaderType = 5<<10 + 12
+	nldevResMRGet   netlink.HeaderType = 5<<10 + 13
+	nldevResPDGet   netlink.HeaderType = 5<<10 + 14
+	nldevStatGet    netlink.HeaderType = 5<<10 + 17
+	nldevResCtxGet  netlink.HeaderType = 5<<10 + 22
+	nldevResSRQGet  netlink.HeaderType = 5<<10 + 23
+)
+
+// Attributes, enum rdma_nldev_attr.
+const (
+	nldevDevIndex      = 1
+	nldevDevName       = 2
+	nldevSummary       = 15
+	nldevSummaryEntry  = 16
+	nldevSummaryName   = 17
+	nldevSummaryCurr   = 18
+	nldevResQP         = 19
+	nldevResPD         = 46
+	nldevResPDEntry    = 47
+	nldevResCtxn       = 64
+	nldevNetnsMode     = 66
+	nldevStatRes       = 75
+	nldevDriverDetails = 97
+)
+
+// rdmaTables are the tables that kernels list, under the names that the summary of a device has for them. 5.10 does not list contexts,
+// but the PDs lead to them, so these come first. Counters are in no summary.
+var rdmaTables = []struct {
+	kind    string
+	command netlink.HeaderType
+}{
+	{"pd", nldevResPDGet},
+	{"ctx", nldevResCtxGet},
+	{"cq", nldevResCQGet},
+	{"qp", nldevResQPGet},
+	{"cm_id", nldevResCMIDGet},
+	{"mr", nldevResMRGet},
+	{"srq", nldevResSRQGet},
+	{"counter", nldevStatGet},
+}
+
+// rdmaDevice is a device, with the number of its objects by kind, as `rdma res` shows it.
+type rdmaDevice struct {
+	index  uint32
+	name   string
+	counts []rdmaCount
+}
+
+type rdmaCount struct {
+	kind string
+	n    uint64
+}
+
+// dialRDMA opens a connection to RDMA netlink that ends with ctx.
+func dialRDMA(ctx context.Context) (*netlink.Conn, func(), error) {
+	// A dump comes in parts of at most 32 KiB (netlink_dump), if there is room for them: the fewer, the less can be skipped.
+	conn, err := netlink.Dial(unix.NETLINK_RDMA, &netlink.Config{MessageBufferSize: 1 << 16})
+	if err != nil {
+		return nil, nil, fmt.Errorf("RDMA netlink: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	return conn, func() {
+		stop()
+		conn.Close()
+	}, nil
+}
+
+// rdmaObjects is how many objects the RDMA devices have, about; 0 if that is not told, which the walk then says.
+func rdmaObjects() uint32 {
+	conn, closeConn, err := dialRDMA(context.Background())
+	if err != nil {
+		return 0
+	}
+	defer closeConn()
+	devices, err := rdmaDevices(conn)
+	if err != nil {
+		return 0
+	}
+	var total uint64
+	for _, d := range devices {
+		for _, c := range d.counts {
+			total += min(c.n, maxSeeds)
+		}
+	}
+	return uint32(min(total, maxSeeds))
+}
+
+// walkRDMA lists all objects of all devices.
+func walkRDMA(ctx context.Context, gone func() (uint32, error)) (notes []string, err error) {
+	conn, closeConn, err := dialRDMA(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn()
+	if note, err := rdmaNamespaces(conn); err != nil {
+		return nil, err
+	} else if note != "" {
+		notes = append(notes, note)
+	}
+	devices, err := rdmaDevices(conn)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range devices {
+		more, err := d.walk(conn, gone)
+		notes = append(notes, more...)
+		if err != nil {
+			return notes, err
+		}
+	}
+	return notes, nil
+}
+
+// rdmaNamespaces says whether devices may be hidden from this process.
+func rdmaNamespaces(conn *netlink.Conn) (note string, err error) {
+	replies, err := conn.Execute(netlink.Message{Header: netlink.Header{Type: nldevSysGet, Flags: netlink.Request}})
+	if err != nil {
+		return "", fmt.Errorf("rdma system: %w", err)
+	}
+	for _, m := range replies {
+		shared, err := decodeShared(m.Data)
+		if err != nil {
+			return "", fmt.Errorf("rdma system: %w", err)
+		}
+		if !shared {
+			note = "what was there before on devices of other network namespaces is not counted (rdma system: netns exclusive)"
+		}
+	}
+	return note, nil
+}
+
+// rdmaDevices lists the devices with their counts.
+func rdmaDevices(conn *netlink.Conn) ([]rdmaDevice, error) {
+	ae := netlink.NewAttributeEncoder()
+	ae.Uint8(nldevDriverDetails, 1)
+	details, err := ae.Encode()
+	if err != nil {
+		return nil, err
+	}
+	replies, err := conn.Execute(netlink.Message{Header: netlink.Header{Type: nldevResGet, Flags: netlink.Request | netlink.Dump}, Data: details})
+	if err != nil {
+		return nil, fmt.Errorf("rdma res: %w", err)
+	}
+	var devices []rdmaDevice
+	for _, m := range replies {
+		d, err := decodeDevice(m.Data)
+		if err != nil {
+			return nil, fmt.Errorf("rdma res: %w", err)
+		}
+		devices = append(devices, d)
+	}
+	return devices, nil
+}
+
+// walk lists all objects of a device.
+func (d rdmaDevice) walk(conn *netlink.Conn, gone func() (uint32, error)) (notes []string, err error) {
+	reached := make(map[string]uint64) // objects, by kind; of what is listed it is all
+	for _, table := range rdmaTables {
+		parts, whole, err := d.list(conn, table.command, gone)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+			if table.kind == "pd" {
+				return nil, nil // every kernel lists them: the device has gone, and its objects with it
+			}
+			continue
+		}
+		if err != nil {
+			return notes, fmt.Errorf("rdma res show %s of %s: %w", table.kind, d.name, err)
+		}
+		if !whole {
+			notes = append(notes, fmt.Sprintf("%s of %s go so fast that some that were there before may not be counted",
+				strings.ToUpper(table.kind), d.name))
+		}
+		reached[table.kind] = math.MaxUint64
+		if table.kind == "pd" {
+			contexts, err := contextsOf(parts)
+			if err != nil {
+				return notes, fmt.Errorf("rdma res show pd of %s: %w", d.name, err)
+			}
+			reached["ctx"] = contexts
+		}
+	}
+	for _, c := range d.counts {
+		if c.n > reached[c.kind] {
+			notes = append(notes, fmt.Sprintf("%d %s of %s that were there before are not counted, as this kernel does not list them",
+				c.n-reached[c.kind], strings.ToUpper(c.kind), d.name))
+		}
+	}
+	return notes, nil
+}
+
+// maxLists is how often a table is listed from which objects go away meanwhile.
+const maxLists = 10
+
+// list lists a table, and tells whether that was all of it. The kernel finds the beginning of the next part by the number of entries
+// that it has passed: if one of them has gone, it skips another. So it is listed again; what was met is known.
+func (d rdmaDevice) list(conn *netlink.Conn, command netlink.HeaderType, gone func() (uint32, error)) (parts []netlink.Message, whole bool, err error) {
+	ae := netlink.NewAttributeEncoder()
+	ae.Uint32(nldevDevIndex, d.index)
+	if command == nldevStatGet {
+		ae.Uint32(nldevStatRes, nldevResQP)
+	} else {
+		ae.Uint8(nldevDriverDetails, 1)
+	}
+	attributes, err := ae.Encode()
+	if err != nil {
+		return nil, false, err
+	}
+	for range maxLists {
+		before, err := gone()
+		if err != nil {
+			return nil, false, err
+		}
+		parts, err = conn.Execute(netlink.Message{Header: netlink.Header{Type: command, Flags: netlink.Request | netlink.Dump}, Data: attributes})
+		if err != nil {
+			return nil, false, err
+		}
+		after, err := gone()
+		if err != nil || len(parts) <= 1 || after == before {
+			return parts, true, err
+		}
+	}
+	return parts, false, nil
+}
+
+// decodeDevice reads the summary of a device.
+func decodeDevice(data []byte) (d rdmaDevice, err error) {
+	ad, err := netlink.NewAttributeDecoder(data)
+	if err != nil {
+		return d, err
+	}
+	for ad.Next() {
+		switch ad.Type() {
+		case nldevDevIndex:
+			d.index = ad.Uint32()
+		case nldevDevName:
+			d.name = ad.String()
+		case nldevSummary:
+			ad.Nested(func(entries *netlink.AttributeDecoder) error {
+				for entries.Next() {
+					if entries.Type() == nldevSummaryEntry {
+						entries.Nested(d.decodeCount)
+					}
+				}
+				return nil
+			})
+		}
+	}
+	return d, ad.Err()
+}
+
+func (d *rdmaDevice) decodeCount(ad *netlink.AttributeDecoder) error {
+	var c rdmaCount
+	for ad.Next() {
+		switch ad.Type() {
+		case nldevSummaryName:
+			c.kind = ad.String()
+		case nldevSummaryCurr:
+			c.n = ad.Uint64()
+		}
+	}
+	d.counts = append(d.counts, c)
+	return nil
+}
+
+// decodeShared reads whether every network namespace sees all devices. Kernels that do not say so have no other way.
+func decodeShared(data []byte) (bool, error) {
+	ad, err := netlink.NewAttributeDecoder(data)
+	if err != nil {
+		return false, err
+	}
+	shared := true
+	for ad.Next() {
+		if ad.Type() == nldevNetnsMode {
+			shared = ad.Uint8() != 0
+		}
+	}
+	return shared, ad.Err()
+}
+
+// contextsOf counts the contexts to which the listed PDs belong.
+func contextsOf(parts []netlink.Message) (uint64, error) {
+	contexts := make(map[uint32]bool)
+	for _, m := range parts {
+		if err := decodeContexts(m.Data, contexts); err != nil {
+			return 0, err
+		}
+	}
+	return uint64(len(contexts)), nil
+}
+
+func decodeContexts(data []byte, contexts map[uint32]bool) error {
+	ad, err := netlink.NewAttributeDecoder(data)
+	if err != nil {
+		return err
+	}
+	entry := func(ad *netlink.AttributeDecoder) error {
+		for ad.Next() {
+			if ad.Type() == nldevResCtxn {
+				contexts[ad.Uint32()] = true
+			}
+		}
+		return nil
+	}
+	for ad.Next() {
+		if ad.Type() == nldevResPD {
+			ad.Nested(func(entries *netlink.AttributeDecoder) error {
+				for entries.Next() {
+					if entries.Type() == nldevResPDEntry {
+						entries.Nested(entry)
+					}
+				}
+				return nil
+			})
+		}
+	}
+	return ad.Err()
+}
+
+// rdmaCMIDs is for how many CM_IDs it is remembered of which device they are.
+func rdmaCMIDs() uint32 { return 1 << 16 }
