@@ -985,7 +985,7 @@ static __always_inline void begin_command(struct command *cmd, __u64 dev, __u64 
 	if (WANTED(mlx5_cmd, uid))
 		cmd->uid = (__u32)bpf_get_current_uid_gid();
 	if (WANTED(mlx5_cmd, cgroup))
-		cmd->cgroup = bpf_get_current_cgroup_id();
+		cmd->cgroup = current_cgroup();
 	if (WANTED(mlx5_cmd, comm))
 		READ_COMM(cmd->comm);
 	cmd->started = bpf_ktime_get_ns();

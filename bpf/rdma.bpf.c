@@ -215,6 +215,14 @@ static __always_inline struct ib_device *device_of(struct rdma_restrack_entry *r
 	return 0;
 }
 
+/* The id of the cgroup of a task that is not the current one. */
+static __always_inline __u64 cgroup_of(struct task_struct___owner *task)
+{
+	if (cgroup_controller == CGROUP_V2)
+		return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+	return v1_cgroup((void *)task);
+}
+
 /* The common fields of an event that nobody causes at this moment: the maker of the object is who caused it. */
 static __always_inline void capture_maker(struct rdma_resource *e, struct task_struct *task, enum stage stage)
 {
@@ -229,7 +237,7 @@ static __always_inline void capture_maker(struct rdma_resource *e, struct task_s
 	if (WANT(rdma_resource, uid, stage))
 		SET(e, uid, BPF_CORE_READ(owner, cred, uid.val));
 	if (WANT(rdma_resource, cgroup, stage))
-		SET(e, cgroup, BPF_CORE_READ(owner, cgroups, dfl_cgrp, kn, id));
+		SET(e, cgroup, cgroup_of(owner));
 	if (WANT(rdma_resource, comm, stage)) {
 		READ_STRING(e->comm, task->comm);
 		e->has.comm = 1;
@@ -245,7 +253,7 @@ static __always_inline void capture_current(struct rdma_resource *e, enum stage 
 	if (WANT(rdma_resource, uid, stage))
 		SET(e, uid, (__u32)bpf_get_current_uid_gid());
 	if (WANT(rdma_resource, cgroup, stage))
-		SET(e, cgroup, bpf_get_current_cgroup_id());
+		SET(e, cgroup, current_cgroup());
 	if (WANT(rdma_resource, comm, stage)) {
 		READ_COMM(e->comm);
 		e->has.comm = 1;

@@ -137,21 +137,25 @@ struct task_struct___cgroup {
 };
 #pragma clang attribute pop
 
-/* The id of the current task's cgroup: the inode of its directory. */
-static __always_inline __u64 current_cgroup(void)
+/* The id of a task's cgroup on a pure v1 host. */
+static __always_inline __u64 v1_cgroup(struct task_struct___cgroup *task)
 {
-	struct task_struct___cgroup *task;
 	struct css_set___cgroup *set;
 	struct cgroup_subsys_state___cgroup *state = 0;
 
-	if (cgroup_controller == CGROUP_V2)
-		return bpf_get_current_cgroup_id();
 	if (cgroup_controller == CGROUP_UNKNOWN)
 		return 0;
-	task = (void *)bpf_get_current_task();
 	set = BPF_CORE_READ(task, cgroups);
 	bpf_core_read(&state, sizeof(state), &set->subsys[0] + (cgroup_controller - 1));
 	return BPF_CORE_READ(state, cgroup, kn, id);
+}
+
+/* The id of the current task's cgroup: the inode of its directory. */
+static __always_inline __u64 current_cgroup(void)
+{
+	if (cgroup_controller == CGROUP_V2)
+		return bpf_get_current_cgroup_id();
+	return v1_cgroup((void *)bpf_get_current_task());
 }
 
 /* Captures the common fields from the current task. */
