@@ -777,6 +777,13 @@ static __always_inline void save_mr(struct dereg_mr_call *call, struct ib_mr *mr
 {
 	CAPTURE_DEV(mlx5_dereg_mr, &call->saved, GET_POINTER(mr, device), stage);
 	CAPTURE_OWNER(mlx5_dereg_mr, &call->saved, mr, stage);
+	/* ib_core may have forgotten it already (6.12: rdma_restrack_del comes first); it is that of the PD. */
+	if (!call->saved.owner.has.pid && !call->saved.owner.has.kernel) {
+		struct ib_pd *pd = GET_POINTER(mr, pd);
+
+		if (pd)
+			CAPTURE_OWNER(mlx5_dereg_mr, &call->saved, pd, stage);
+	}
 	/* 0 in an MR of a driver that does not keep it. */
 	if (WANT(mlx5_dereg_mr, mr.length, stage) && GET(&call->saved.mr.length, mr, length) && call->saved.mr.length)
 		call->saved.mr.has.length = 1;

@@ -13,6 +13,8 @@
 #include <linux/version.h>
 #include <net/net_namespace.h>
 #include <rdma/ib_verbs.h>
+/* A struct that the module's BTF only declares keeps fexit away from its function. */
+#include <rdma/uverbs_ioctl.h>
 
 static char *netdev = "dummy0";
 module_param(netdev, charp, 0444);
