@@ -32,8 +32,8 @@ func TestVMSameStacksAsBpftrace(t *testing.T) {
 			`tracepoint:raw_syscalls:sys_enter / comm == "tiny" && args->id == 110 / { @[ustack] = count(); }`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := startTool(t, "Attached", "trace", test.ours)
 			b := startTool(t, "attached", "bpftrace", "-e", test.theirs+` interval:ms:100 { printf("attached\n"); }`)
+			a := startTool(t, "Attached", "trace", test.ours)
 			if test.run == "" {
 				defer stoppedTiny(t)()
 			} else {
@@ -99,7 +99,7 @@ func stackCounts(t *testing.T, text string) map[string]int {
 // TestVMFunctionStacks captures stacks where a function returns: they begin with it, or with its caller, and lead to the system call.
 func TestVMFunctionStacks(t *testing.T) {
 	m := mapByTrace(t, []string{`ib:modify_qp / comm == "ibv_rc_pingpong" / { @[kstack, ustack] = count() }`},
-		"ibv_rc_pingpong -d rxe0 -g 1 -n 5 & sleep 1; ibv_rc_pingpong -d rxe0 -g 1 -n 5 10.9.0.1; wait")
+		"ibv_rc_pingpong -d rxe0 -g 1 -n 5 >/dev/null & sleep 1; ibv_rc_pingpong -d rxe0 -g 1 -n 5 10.9.0.1 >/dev/null; wait")
 	if len(m) == 0 {
 		t.Fatal("no stacks")
 	}
