@@ -83,6 +83,11 @@ func traced(t *testing.T, line string) event {
 			e[name], name = strings.TrimSuffix(in, ")"), "raw_"+name
 		case name == "res":
 			name = "result"
+		case name == "flags" && m[2] == "Complete":
+			name = "driver_flags"
+		case name == "meta":
+			e[name] = value == "0x1"
+			continue
 		}
 		if value == "true" || value == "false" {
 			e[name] = value == "true"
@@ -157,7 +162,7 @@ func TestVMScriptNvmeTrace(t *testing.T) {
 		case "nvme:complete_rq":
 			e := waiting.next(t, f, f.slot())
 			e.expect(t, e.only(f.request()), e.only(f.completion()))
-			e.expect(t, fields{"opcode": submitted[f.slot()].submission()["opcode"]})
+			e.expect(t, fields{"opcode": submitted[f.slot()].submission()["opcode"], "driver_flags": f.num["flags"]})
 			if f.num["status"] != 0 {
 				failed++
 				if e.text("status") == "success" {
@@ -275,8 +280,8 @@ func TestVMScriptNvmeStuck(t *testing.T) {
 	}
 	trace := start(t, "nvme_stuck", "--longer", "2s")
 	fio(t, small, 20, 20) // none of them is stuck
-	maskInterrupts(t, true)
-	t.Cleanup(func() { maskInterrupts(t, false) })
+	maskInterrupts(t, "nvme0", true)
+	t.Cleanup(func() { maskInterrupts(t, "nvme0", false) })
 	var readers []*exec.Cmd
 	for i, block := range []int{5, 3} {
 		dd := exec.Command("dd", "if=/dev/"+small.disk, "of=/dev/null", "bs=4k", "count=1", fmt.Sprint("skip=", block), "iflag=direct", "status=none")
@@ -294,7 +299,7 @@ func TestVMScriptNvmeStuck(t *testing.T) {
 		return string(data)
 	}
 	waitUntil(t, "both are stuck", func() bool { return strings.Count(stuck(), "dd/") >= 4 })
-	maskInterrupts(t, false)
+	maskInterrupts(t, "nvme0", false)
 	for _, dd := range readers {
 		if err := dd.Wait(); err != nil {
 			t.Fatal(err)
@@ -306,7 +311,7 @@ func TestVMScriptNvmeStuck(t *testing.T) {
 	if more := stuck()[seen:]; strings.Count(more, "dd/") > 2 { // a look at the very end
 		t.Errorf("they have completed:\n%s", more)
 	}
-	line := regexp.MustCompile(`^\d\d:\d\d:\d\d nvme0 qid=\d+ slot=\d+ dd/(\d+) read of (\S+) nsid=1 slba=(\d+) nlb=8, in flight for (\S+)\n$`)
+	line := regexp.MustCompile(`^\d\d:\d\d:\d\d nvme0 qid=\d+ cid=\d+ dd/(\d+) read of (\S+) nsid=1 slba=(\d+) nlb=8, in flight for (\S+)\n$`)
 	// In a look the older one comes first, and then the other; so from that to the next line the look changes.
 	var within, between []time.Duration
 	var lastAge time.Duration
