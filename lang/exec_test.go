@@ -82,7 +82,8 @@ func (r *testRun) eventOf(t *testing.T, p *probes.Probe, e event) {
 			continue
 		}
 		b := c.bodies[p]
-		if err := r.run(r.blocks[b], &scope{event: e}); err != nil {
+		sc := &scope{event: e, stacks: map[stackUse]int{{"kstack", codegen.MaxFrames}: 0, {"ustack", codegen.MaxFrames}: 1}}
+		if err := r.run(r.blocks[b], sc); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -127,6 +128,10 @@ func runScript(t *testing.T, s scripts.Script, catalog []*probes.Probe, command,
 		t.Fatal(err)
 	}
 	r := runProgram(t, program, time.Date(2026, 11, 21, 7, 40, 59, 0, time.UTC))
+	r.printer.stacks = &stackStore{found: map[uint64]frames{}}
+	for number, stack := range handmadeStacks {
+		r.printer.stacks.found[uint64(number+1)] = stack
+	}
 	for line := range strings.Lines(events) {
 		words := strings.Fields(line)
 		if len(words) == 0 || words[0] == "#" {
@@ -150,7 +155,7 @@ func runScript(t *testing.T, s scripts.Script, catalog []*probes.Probe, command,
 		}
 		for range times {
 			e, probe := handmade(t, catalog, words[1:])
-			e["nsecs"] = r.clock
+			e.table["nsecs"] = r.clock
 			r.eventOf(t, probe, e)
 		}
 	}
@@ -181,8 +186,24 @@ func scriptParams(t *testing.T, s scripts.Script, command string) map[string]str
 	return params
 }
 
+// handmadeStacks are those that events name by a number from 1 on: kstack=1 ustack=2.
+var handmadeStacks = []frames{
+	{"_ib_modify_qp+0x3a1 [ib_core]", "ib_modify_qp_with_udata+0x27 [ib_core]", "modify_qp+0x3fa [ib_uverbs]", "ib_uverbs_ioctl+0xc3 [ib_uverbs]", "do_syscall_64+0x82"},
+	{"ioctl+0xb (libc.so.6)", "ibv_cmd_modify_qp+0x1c2 (libibverbs.so.1)", "ctx_modify_qp_to_rtr+0x9f (ib_send_bw)", "main+0x41c (ib_send_bw)"},
+	{"ib_create_qp_user+0x1e0 [ib_core]", "create_qp+0x6f1 [ib_uverbs]", "ib_uverbs_ioctl+0xc3 [ib_uverbs]", "do_syscall_64+0x82"},
+	{"ioctl+0xb (libc.so.6)", "ibv_cmd_create_qp_ex2+0x2d4 (libibverbs.so.1)", "ncclIbCreateQp+0x118 (libnccl.so.2)"},
+}
+
+// handmadeEvent is a table of fields, and two stacks of the kernel and of the process.
+type handmadeEvent struct {
+	table
+	stacks [2]any
+}
+
+func (e handmadeEvent) Value(i int) (any, bool) { return e.stacks[i], e.stacks[i] != nil }
+
 // handmade makes an event of words like "nvme:complete_rq", "nsid=1".
-func handmade(t *testing.T, catalog []*probes.Probe, words []string) (table, *probes.Probe) {
+func handmade(t *testing.T, catalog []*probes.Probe, words []string) (handmadeEvent, *probes.Probe) {
 	t.Helper()
 	var probe *probes.Probe
 	for _, p := range catalog {
@@ -193,19 +214,27 @@ func handmade(t *testing.T, catalog []*probes.Probe, words []string) (table, *pr
 	if probe == nil {
 		t.Fatalf("no probe %s", words[0])
 	}
-	e := table{}
+	e := handmadeEvent{table: table{}}
 	for _, f := range probe.Fields {
 		if !f.Optional {
-			e[f.Name] = zeroOf(f.Type, nil)
+			e.table[f.Name] = zeroOf(f.Type, nil)
 		}
 	}
 	for _, word := range words[1:] {
 		name, text, _ := strings.Cut(word, "=")
+		if i := slices.Index([]string{"kstack", "ustack"}, name); i >= 0 {
+			number, err := strconv.ParseUint(text, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.stacks[i] = number
+			continue
+		}
 		f := probe.Field(name)
 		if f == nil {
 			t.Fatalf("%s has no field %s", probe, name)
 		}
-		e[name] = fieldValue(t, f, text)
+		e.table[name] = fieldValue(t, f, text)
 	}
 	return e, probe
 }
