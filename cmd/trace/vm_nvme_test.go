@@ -520,7 +520,7 @@ func waitUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(120 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not so after a minute", what)
+			t.Fatalf("%s: not so after two minutes", what)
 		}
 	}
 }
