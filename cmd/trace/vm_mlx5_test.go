@@ -62,7 +62,9 @@ func loadStandIn(t *testing.T, file string, types bool) {
 	sh(t, "insmod %s", ko)
 	name := strings.TrimSpace(sh(t, "modinfo -F name %s", ko))
 	// A tracer that was killed may hold it for a moment.
-	t.Cleanup(func() { sh(t, "for i in $(seq 100); do rmmod %s 2>/dev/null && exit; sleep 0.2; done; rmmod %s", name, name) })
+	t.Cleanup(func() {
+		sh(t, "for i in $(seq 100); do rmmod %s 2>/dev/null && exit; sleep 0.2; done; rmmod %s", name, name)
+	})
 }
 
 // Real verbs, good ones and failed ones: the counts of each function and process are those of bpftrace's kprobes on the same functions,
