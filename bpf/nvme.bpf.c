@@ -970,10 +970,14 @@ static __always_inline void nvme_complete_rq_capture(struct nvme_complete_rq *e,
 		return;
 	CAPTURE_INFLIGHT(nvme_complete_rq, e, rq, fl, stage);
 	CAPTURE_CHAIN(nvme_complete_rq, e, fl, stage);
-	if (WANT(nvme_complete_rq, total_latency, stage) && fl->attempt)
-		SET(e, total_latency, bpf_ktime_get_ns() - fl->first);
-	if (WANT(nvme_complete_rq, latency, stage))
-		SET(e, latency, bpf_ktime_get_ns() - fl->started);
+	if (WANT(nvme_complete_rq, latency, stage) || WANT(nvme_complete_rq, total_latency, stage)) {
+		__u64 now = bpf_ktime_get_ns();
+
+		if (WANT(nvme_complete_rq, latency, stage))
+			SET(e, latency, now - fl->started);
+		if (WANT(nvme_complete_rq, total_latency, stage) && fl->attempt)
+			SET(e, total_latency, now - fl->first);
+	}
 	if (WANT(nvme_complete_rq, device_latency, stage) && fl->cqe)
 		SET(e, device_latency, fl->cqe - fl->started);
 }

@@ -188,8 +188,7 @@ func nameOr(names map[string]string, re *regexp.Regexp, line string) any {
 	return names[m[1]]
 }
 
-// addDecoded adds the fields that are parts of dwords. Those that the command does not have are absent; of opcodes that the kernel has no
-// name for nothing is said, but that they have the fields of no other command.
+// addDecoded adds the fields that are parts of dwords. Those that the command does not have are absent.
 func (f ftraced) addDecoded(want fields) {
 	for _, name := range []string{"slba", "nlb", "fua", "lr", "pract", "prchk", "deac", "ranges", "attributes", "zone_action", "zone_state",
 		"zone_all", "zone_partial", "property", "for_qid", "for_cid"} {
@@ -203,7 +202,11 @@ func (f ftraced) addDecoded(want fields) {
 		want["fua"], want["lr"], want["pract"] = d>>30&1 != 0, d>>31 != 0, d>>29&1 != 0
 		want["prchk"] = prchkNames[d>>26&7]
 	}
-	switch opcode := want["opcode"]; opcode {
+	opcode := want["opcode"]
+	if opcode == nil && f.num["qid"] != 0 {
+		opcode = specified[want["raw_opcode"]]
+	}
+	switch opcode {
 	case "read", "write", "compare", "write_zeroes", "verify", "zone_append", "write_uncor":
 		slba()
 		want["nlb"] = dwords[12].value&0xffff + 1
@@ -235,26 +238,16 @@ func (f ftraced) addDecoded(want fields) {
 		if want["property"] == "" {
 			want["property"] = dwords[11].value
 		}
-	case nil:
-		if want["raw_opcode"] == uint64(0x19) && f.num["qid"] != 0 { // copy, which no kernel has a name for
-			slba()
-			flags()
-			want["ranges"] = dwords[12].value&0xff + 1
-		}
-		for _, name := range []string{"zone_action", "zone_state", "zone_all", "zone_partial"} {
-			delete(want, name) // 5.10 does not know zones
-		}
-		switch want["raw_opcode"] {
-		case uint64(0x79), uint64(0x7a), uint64(0x7d):
-			if f.num["qid"] != 0 {
-				slba()
-				delete(want, "nlb")
-				for _, name := range []string{"fua", "lr", "pract", "prchk"} {
-					delete(want, name)
-				}
-			}
-		}
+	case "copy":
+		slba()
+		flags()
+		want["ranges"] = dwords[12].value&0xff + 1
 	}
+}
+
+// specified are opcodes of the I/O queues that this kernel may have no name for, while we have fields for them.
+var specified = map[any]string{
+	uint64(0x0c): "verify", uint64(0x19): "copy", uint64(0x79): "zone_mgmt_send", uint64(0x7a): "zone_mgmt_recv", uint64(0x7d): "zone_append",
 }
 
 // zoneText is how newer kernels explain the commands for zones; older ones show their dwords.

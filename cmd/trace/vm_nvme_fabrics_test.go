@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +97,7 @@ func (s subsystem) disk(t *testing.T) string {
 // TestVMMoreNvmeFabrics compares the commands of a connection over TCP with ftrace.
 func TestVMMoreNvmeFabrics(t *testing.T) {
 	s := newSubsystem(t, 1)
-	tr := start(t, "nvme:setup_cmd, nvme:complete_rq")
+	tr := start(t, "nvme:setup_cmd, nvme:sq, nvme:complete_rq")
 	stopFtrace := startFtrace(t)
 	s.connect(t, 0)
 	sh(t, "dd if=/dev/%s of=/dev/null bs=4k count=8 iflag=direct", s.disk(t))
@@ -111,8 +110,8 @@ func TestVMMoreNvmeFabrics(t *testing.T) {
 	events := tr.stop(t)
 	matchFtrace(t, events, lines)
 	for _, want := range []fields{
-		{"opcode": "connect", "for_qid": 0, "qid": 0, "status": "success", "raw_opcode": 0x7f, "fctype": 1, "nsid": nil},
-		{"opcode": "connect", "for_qid": 1, "qid": 1, "status": "success"},
+		{"opcode": "connect", "for_qid": 0, "status": "success", "raw_opcode": 0x7f, "fctype": 1, "nsid": nil},
+		{"opcode": "connect", "for_qid": 1, "status": "success"},
 		{"opcode": "connect", "for_qid": 0, "status": "connect_invalid_param", "raw_status": 0x4182, "dnr": true},
 		{"opcode": "property_get", "property": "cap", "status": "success"},
 		{"opcode": "property_get", "property": "csts"},
@@ -136,23 +135,18 @@ func TestVMMoreNvmeFailover(t *testing.T) {
 	s.connect(t, 1)
 	disk := s.disk(t)
 	state := func(port int, state string) { writeFile(t, s.ports[port]+"/ana_groups/1/ana_state", state) }
-	sh(t, "echo 'p:failovers nvme_failover_req' >%s/kprobe_events; echo 1 >%[1]s/events/kprobes/failovers/enable", tracefs)
-	t.Cleanup(func() { sh(t, "echo 0 >%s/events/kprobes/failovers/enable; echo >%[1]s/kprobe_events", tracefs) })
-	hits := func() int {
-		n, err := strconv.Atoi(sh(t, "awk '$1 == \"failovers\" { printf $2 }' %s/kprobe_profile", tracefs))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	tr := start(t, "nvme:failover, nvme:setup_cmd / mpath /, nvme:complete_rq / mpath /")
+	tr := start(t, "nvme:failover; nvme:complete_rq / mpath && status != success /")
+	only := func(event, filter string) { writeFile(t, tracefs+"/events/nvme/"+event+"/filter", filter) }
+	only("nvme_setup_cmd", "qid == 0")
+	only("nvme_complete_rq", "status != 0")
+	t.Cleanup(func() { only("nvme_setup_cmd", "0"); only("nvme_complete_rq", "0") })
+	stopFtrace := startFtrace(t)
 	fio := exec.Command("fio", "--name=x", "--filename=/dev/"+disk, "--rw=randread", "--bs=4k", "--ioengine=libaio", "--direct=1", "--iodepth=8",
-		"--rate_iops=200", "--time_based", "--runtime=15", "--minimal")
+		"--thread", "--time_based", "--runtime=12", "--minimal")
 	if err := fio.Start(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(12 * time.Second)
-	for port := 0; time.Now().Before(deadline) && (hits() < 3 || port < 2); port++ {
+	for port := range 8 {
 		time.Sleep(500 * time.Millisecond)
 		state(port%2, "inaccessible")
 		time.Sleep(500 * time.Millisecond)
@@ -161,11 +155,16 @@ func TestVMMoreNvmeFailover(t *testing.T) {
 	if err := fio.Wait(); err != nil {
 		t.Errorf("fio: %v", err) // each read was done by the other path
 	}
-	want := hits()
+	want := 0 // a status of the path, of a command that came through multipath
+	for _, f := range stopFtrace() {
+		if f.probe == "nvme:complete_rq" && f.num["status"]>>8&7 == 3 && pathName.MatchString(f.disk) {
+			want++
+		}
+	}
 	events := tr.stop(t)
 	failovers := where(events, fields{"probe": "nvme:failover"})
 	if len(failovers) != want || want == 0 {
-		t.Errorf("%d failovers, the kernel's own probe counts %d", len(failovers), want)
+		t.Errorf("%d failovers, ftrace saw %d commands whose path failed", len(failovers), want)
 	}
 	failed := 0
 	for _, e := range where(events, fields{"probe": "nvme:complete_rq"}) {
