@@ -13,6 +13,7 @@ import (
 
 	"trace/lang"
 	"trace/probes"
+	"trace/scripts"
 )
 
 //go:embed help/*.txt
@@ -29,6 +30,7 @@ var topics = []topic{
 	{"language", "the language of programs", sections(func(title string) bool { return !slices.Contains(functionSections, title) })},
 	{"functions", "functions, maps and aggregations", sections(func(title string) bool { return slices.Contains(functionSections, title) })},
 	{"probes", "the probes and their events", probesText},
+	{"scripts", "the scripts that come with trace", scriptsText},
 	{"output", "formats, how a program ends, exit status, lost events", fileText("output")},
 	{"recordings", "events in files, and programs that run on them", fileText("recordings")},
 	{"privileges", "what it takes to trace", fileText("privileges")},
@@ -76,6 +78,16 @@ func probesText() (string, error) {
 	fmt.Fprintln(&b, "# Probes\n\nEvery host has the same list; trace doctor tells what works on this one, and trace -lv PROBE shows the fields.")
 	for _, p := range catalog.Probes() {
 		fmt.Fprintf(&b, "\n  - %s: %s\n", p, p.Doc)
+	}
+	return b.String(), nil
+}
+
+// scriptsText lists the scripts that come with trace.
+func scriptsText() (string, error) {
+	var b strings.Builder
+	fmt.Fprintln(&b, "# Scripts\n\ntrace NAME runs a script, trace NAME --help says what it does and which flags it has, trace scripts show NAME prints it.")
+	for _, s := range scripts.All() {
+		fmt.Fprintf(&b, "\n  - %s: %s\n", s.Name, s.Summary)
 	}
 	return b.String(), nil
 }

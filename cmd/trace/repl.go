@@ -38,6 +38,8 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 		Maps:       kept.maps,
 		Print:      kept.print,
 		Probes:     func(names []string) ([]*probes.Probe, error) { return catalogOf(options{recordings: names}) },
+		Scripts:    scriptNames(),
+		Params:     scriptFlags,
 		Topics:     topicNames(),
 		History:    historyFile(),
 		Recordings: recordings,
@@ -47,6 +49,23 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 		return err
 	}
 	return shell.Loop()
+}
+
+// scriptFlags are the flags of a script; what is none has no flags.
+func scriptFlags(name string) []string {
+	text, err := scriptText(name)
+	if err != nil || text == "" {
+		return nil
+	}
+	params, err := lang.Params(name, text)
+	if err != nil {
+		return nil
+	}
+	var flags []string
+	for _, p := range params {
+		flags = append(flags, "--"+p.Name)
+	}
+	return flags
 }
 
 // historyFile is in the folder for the state of the user's programs (XDG base directory specification), or nowhere.

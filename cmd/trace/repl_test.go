@@ -131,6 +131,9 @@ func TestReplSession(t *testing.T) {
 	x.expect(`action +@\[opcode\] = count\(\)`)
 	x.send("save found.trace" + enter)
 	x.expect(`saved; run it with: trace found.trace`)
+	x.send("run nvme_lat" + tab + " --ctrl" + tab + "=0" + enter)
+	x.expect(`run nvme_latency --ctrl_id=0`)
+	x.expect(`@percentiles`)
 	// Several lines; an error does not end the session.
 	x.send("begin {" + enter)
 	x.expect(`\.\.\.> `)

@@ -40,7 +40,8 @@ func recordReads(t testing.TB, n int) string {
 	copy(raw[at["disk"].At:], "nvme0n1")
 	read, _ := at["opcode"].Field.Type.Enum.Value("read")
 	binary.LittleEndian.PutUint16(raw[at["opcode"].At:], uint16(read))
-	for _, name := range []string{"opcode", "slba", "ctrl", "disk", "comm"} {
+	raw[at["qid"].At] = 1
+	for _, name := range []string{"opcode", "slba", "ctrl", "disk", "comm", "ctrl_id", "qid"} {
 		raw[at[name].HasAt] |= at[name].HasMask
 	}
 	raw[at["latency"].HasAt] |= at["latency"].HasMask

@@ -27,7 +27,7 @@ type source struct {
 }
 
 // subcommands are never scripts.
-var subcommands = []string{"record", "info", "repl", "scripts", "doctor", "completion", "help"}
+var subcommands = []string{"record", "info", "repl", "scripts", "doctor", "completion", "man", "help"}
 
 // script is what a command line runs by its name, found before its flags are parsed: its params are flags.
 type script struct {
