@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var diffFull = stdflag.Bool("full", false, "run the differential test on 2000 programs, which takes minutes")
+var vmFull = stdflag.Bool("full", false, "every probe with every construct, and 2000 programs in the differential test")
 
 // TestVMDifferential runs the differential test on the kernel of a virtual machine.
 func TestVMDifferential(t *testing.T) {
 	populate(t)
 	*diffTime = 20 * time.Second
-	if *diffFull {
+	if *vmFull {
 		*diffPrograms = 2000
 	}
 	TestDifferential(t)
