@@ -62,7 +62,7 @@ func kprobeCounts(t *testing.T, tl *tool) map[string]int {
 func eventCounts(events []event) map[string]int {
 	counts := make(map[string]int)
 	for _, e := range events {
-		counts[e.text("probe")+" "+e.text("pid")+" "+e.text("cgroup")]++
+		counts[e.text("probe")+" "+e.text("pid")+" "+e.text("cgroup.id")]++
 	}
 	return counts
 }
