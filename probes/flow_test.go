@@ -83,6 +83,34 @@ func TestFold(t *testing.T) {
 	checkText(t, f.text(t), "MovImm dst: r0 imm: 0", "Exit")
 }
 
+// clang joins conditions in a register: what comes of known numbers is known.
+func TestFoldComputes(t *testing.T) {
+	for _, test := range []struct {
+		op   asm.ALUOp
+		a, b int32
+		want int32
+	}{
+		{asm.And, 6, 3, 2},
+		{asm.Or, 6, 3, 7},
+		{asm.Xor, 6, 3, 5},
+		{asm.LSh, 6, 3, 48},
+		{asm.RSh, -1, 63, 1},
+	} {
+		insns := asm.Instructions{
+			asm.Mov.Imm(asm.R2, test.a),
+			asm.Mov.Imm(asm.R3, test.b),
+			test.op.Reg(asm.R2, asm.R3),
+			asm.JEq.Imm(asm.R2, test.want, "end"),
+			asm.FnKtimeGetNs.Call(),
+			asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
+			asm.Return(),
+		}
+		f := flowOf(t, insns)
+		f.fold(nil)
+		checkText(t, f.text(t), "MovImm dst: r0 imm: 0", "Exit")
+	}
+}
+
 // What only some of the paths to an instruction know is not known there, be it reached from above or from below.
 func TestFoldMeets(t *testing.T) {
 	insns := asm.Instructions{

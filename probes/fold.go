@@ -154,6 +154,32 @@ func (x *folder) result(ins asm.Instruction, s *state) value {
 		return value{number, ins.Constant}
 	case op == asm.Mov.Op(asm.RegSource):
 		return s[ins.Src]
+	case op.Class() == asm.ALU64Class:
+		return compute(ins, s)
+	}
+	return value{}
+}
+
+// compute is for what clang makes of conditions that stand together: it joins them in a register.
+func compute(ins asm.Instruction, s *state) value {
+	a, b := s[ins.Dst], value{number, ins.Constant}
+	if ins.OpCode.Source() == asm.RegSource {
+		b = s[ins.Src]
+	}
+	if a.known != number || b.known != number {
+		return value{}
+	}
+	switch ins.OpCode.ALUOp() {
+	case asm.And:
+		return value{number, a.n & b.n}
+	case asm.Or:
+		return value{number, a.n | b.n}
+	case asm.Xor:
+		return value{number, a.n ^ b.n}
+	case asm.LSh:
+		return value{number, a.n << (b.n & 63)}
+	case asm.RSh:
+		return value{number, int64(uint64(a.n) >> (b.n & 63))}
 	}
 	return value{}
 }
