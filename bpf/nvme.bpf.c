@@ -80,30 +80,43 @@ struct sqe {
  * took it back, and again after an attempt that failed. The entry stays until it ends for good, if somebody wants to know of that.
  */
 struct inflight {
-	__u64 started; /* this attempt, ns, CLOCK_MONOTONIC */
-	__u64 cqe;     /* when the completion queue entry was seen, or 0 */
-	__u64 bytes;
-	__u64 cgroup;
+	__u64 started;   /* this attempt, ns, CLOCK_MONOTONIC */
+	__u64 cqe;       /* when the completion queue entry was seen, or 0 */
 	__u64 first;     /* attempt */
 	__u64 allocated; /* request.start_time_ns: what distinguishes a command from the next one in the same request */
-	__u32 pid, tid, uid;
 	__u32 attempt;
 	__u32 requeues;
-	char comm[16];
-	struct sqe sqe;
 	__u8 timeouts; /* of this attempt */
 	bool counted;  /* among those in flight */
 	bool ended;    /* this attempt */
 	bool kept;     /* the command may come again */
-};
 
-/* By request. Go sets the size from the queues of the controllers: there is one request per tag. */
+	/* The submission, if somebody wants it. */
+	__u32 pid, tid, uid;
+	__u64 bytes;
+	__u64 cgroup;
+	char comm[16];
+	struct sqe sqe;
+};
+#define WITHOUT_SUBMISSION __builtin_offsetof(struct inflight, pid)
+
+/*
+ * By request. Go sets the size from the queues of the controllers: there is one request per tag. One of the two is used: a value is
+ * cleared and copied for each command, and most of it is the submission.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__type(key, __u64);
 	__type(value, struct inflight);
 } nvme_inflight SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(key_size, sizeof(__u64));
+	__uint(value_size, WITHOUT_SUBMISSION);
+} nvme_inflight_times SEC(".maps");
 
 /*
  * Which command an event is about. What comes from the submission queue entry is absent from a completion whose submission was
@@ -585,16 +598,33 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 			(e)->mpath = (BPF_CORE_READ(rq, cmd_flags) & REQ_FLAG(DRV)) != 0; \
 	} while (0)
 
+/* Whether a field is wanted that the opcode is needed for; test is WANT, with a stage, or WANTED. */
+#define ANY_BY_OPCODE(test, X, ...) \
+	(test(X, opcode, ##__VA_ARGS__) || test(X, slba, ##__VA_ARGS__) || test(X, nlb, ##__VA_ARGS__) || \
+	 test(X, fua, ##__VA_ARGS__) || test(X, lr, ##__VA_ARGS__) || test(X, pract, ##__VA_ARGS__) || \
+	 test(X, prchk, ##__VA_ARGS__) || test(X, deac, ##__VA_ARGS__) || test(X, ranges, ##__VA_ARGS__) || \
+	 test(X, attributes, ##__VA_ARGS__) || test(X, zone_action, ##__VA_ARGS__) || test(X, zone_state, ##__VA_ARGS__) || \
+	 test(X, zone_all, ##__VA_ARGS__) || test(X, zone_partial, ##__VA_ARGS__) || test(X, property, ##__VA_ARGS__) || \
+	 test(X, for_qid, ##__VA_ARGS__) || test(X, for_cid, ##__VA_ARGS__))
+
+/* Likewise any field that the submission queue entry tells. */
+#define ANY_OF_SQE(test, X, ...) \
+	(ANY_BY_OPCODE(test, X, ##__VA_ARGS__) || test(X, cid, ##__VA_ARGS__) || test(X, raw_opcode, ##__VA_ARGS__) || \
+	 test(X, nsid, ##__VA_ARGS__) || test(X, fctype, ##__VA_ARGS__) || test(X, flags, ##__VA_ARGS__) || \
+	 test(X, fuse, ##__VA_ARGS__) || test(X, psdt, ##__VA_ARGS__) || test(X, cdw10, ##__VA_ARGS__) || \
+	 test(X, cdw11, ##__VA_ARGS__) || test(X, cdw12, ##__VA_ARGS__) || test(X, cdw13, ##__VA_ARGS__) || \
+	 test(X, cdw14, ##__VA_ARGS__) || test(X, cdw15, ##__VA_ARGS__))
+
 #define CAPTURE_CDW(X, e, entry, n, stage) \
 	do { \
 		if (WANT(X, cdw##n, stage)) \
 			SET(e, cdw##n, (entry)->cdw10[n - 10]); \
 	} while (0)
 
-/* What the submission queue entry tells; data is the size of the request. */
+/* What the submission queue entry tells; queue, and data, the size of the request, are read only if they are needed. */
 #define CAPTURE_SQE(X, e, entry, queue, data, stage) \
 	do { \
-		enum nvme_opcode code = opcode_of(entry, queue); \
+		enum nvme_opcode code = ANY_BY_OPCODE(WANT, X, stage) ? opcode_of(entry, queue) : 0; \
 		if (WANT(X, cid, stage)) \
 			SET(e, cid, (entry)->cid); \
 		if (WANT(X, opcode, stage)) \
@@ -681,18 +711,42 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 			SET(e, requeues, (fl)->requeues); \
 	} while (0)
 
+/* Whether the event that an attempt ends with, or one in between, wants what is kept in flight; test(X, ...) says so of event X. */
+#define ANY_LATER(test, ...) \
+	(test(nvme_complete_rq, ##__VA_ARGS__) || test(nvme_sq, ##__VA_ARGS__) || test(nvme_timeout, ##__VA_ARGS__) || \
+	 test(nvme_failover, ##__VA_ARGS__))
+#define WANTED_LATER(field) ANY_LATER(WANTED, field)
+#define SQE_WANTED(X) ANY_OF_SQE(WANTED, X)
+
 /* A command that comes again is brought by a thread of the kernel; its submitter is who brought it first. */
 #define SUBMITTER_WANTED(X) (WANTED(X, pid) || WANTED(X, tid) || WANTED(X, uid) || WANTED(X, cgroup) || WANTED(X, comm))
 
+/* Whether event X, if it is not the submission, wants anything that is kept in flight. */
+#define SUBMISSION_WANTED(X) (SUBMITTER_WANTED(X) || WANTED(X, bytes) || SQE_WANTED(X))
+
+/* Whether event X wants anything of what is kept in flight. */
+#define KEPT_WANTED_nvme_complete_rq \
+	(SUBMISSION_WANTED(nvme_complete_rq) || WANTED(nvme_complete_rq, latency) || WANTED(nvme_complete_rq, device_latency) || \
+	 WANTED(nvme_complete_rq, total_latency) || WANTED(nvme_complete_rq, attempt) || WANTED(nvme_complete_rq, requeues))
+#define KEPT_WANTED_nvme_sq (SUBMISSION_WANTED(nvme_sq) || WANTED(nvme_sq, device_latency))
+#define KEPT_WANTED_nvme_timeout \
+	(SUBMISSION_WANTED(nvme_timeout) || WANTED(nvme_timeout, age) || WANTED(nvme_timeout, timeouts))
+#define KEPT_WANTED_nvme_failover (SUBMISSION_WANTED(nvme_failover) || WANTED(nvme_failover, latency))
+#define KEPT_WANTED(X) KEPT_WANTED_##X
+
+/* The map of commands in flight. */
+#define INFLIGHT (ANY_LATER(SUBMISSION_WANTED) ? (void *)&nvme_inflight : (void *)&nvme_inflight_times)
+
 /* Whether somebody wants to know of a command from its first attempt to its end. */
 #define FOLLOWED \
-	(SUBMITTER_WANTED(nvme_complete_rq) || SUBMITTER_WANTED(nvme_sq) || SUBMITTER_WANTED(nvme_timeout) || \
-	 SUBMITTER_WANTED(nvme_failover) || \
+	(ANY_LATER(SUBMITTER_WANTED) || \
 	 WANTED(nvme_setup_cmd, attempt) || WANTED(nvme_setup_cmd, requeues) || WANTED(nvme_complete_rq, attempt) || \
 	 WANTED(nvme_complete_rq, requeues) || WANTED(nvme_complete_rq, total_latency))
 
 /* Whether somebody wants to know how many commands are in flight. */
 #define COUNTED (WANTED(nvme_setup_cmd, queue_depth) || WANTED(nvme_setup_cmd, ctrl_depth))
+
+#define ANY_KEPT (FOLLOWED || COUNTED || ANY_LATER(KEPT_WANTED))
 
 /* Commands in flight, by hardware queue and by tag set, which the I/O queues of a controller share. */
 struct {
@@ -741,11 +795,13 @@ static __always_inline __u32 depth_of(__u64 key)
 	return depth ? *depth : 0;
 }
 
-static __always_inline void nvme_setup_cmd_capture(struct nvme_setup_cmd *e, struct request *rq, const struct sqe *sqe,
+static __always_inline void nvme_setup_cmd_capture(struct nvme_setup_cmd *e, struct request *rq, const void *cmd, struct sqe *sqe,
 						   struct inflight *fl, enum stage stage)
 {
 	CAPTURE_COMMON(nvme_setup_cmd, e, stage);
 	CAPTURE_REQUEST(nvme_setup_cmd, e, rq, stage);
+	if (ANY_OF_SQE(WANT, nvme_setup_cmd, stage) && (stage == BEFORE || !ANY_OF_SQE(WANT, nvme_setup_cmd, BEFORE)))
+		bpf_probe_read_kernel(sqe, sizeof(*sqe), cmd);
 	CAPTURE_SQE(nvme_setup_cmd, e, sqe, qid_of(rq), BPF_CORE_READ(rq, __data_len), stage);
 	if (WANT(nvme_setup_cmd, retries, stage) && OUTCOME_KNOWN)
 		SET(e, retries, NVME_REQUEST(rq, retries, GUESS_RETRIES));
@@ -774,13 +830,12 @@ int raw_tp_nvme_setup_cmd(__u64 *ctx)
 	struct sqe sqe;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	bpf_probe_read_kernel(&sqe, sizeof(sqe), (void *)ctx[1]);
 	if (WANTED(nvme_setup_cmd, attempt) || WANTED(nvme_setup_cmd, requeues) || COUNTED) {
 		__u64 key = ctx[0];
 
-		fl = bpf_map_lookup_elem(&nvme_inflight, &key);
+		fl = bpf_map_lookup_elem(INFLIGHT, &key);
 	}
-	EMIT(nvme_setup_cmd, ctx, &e, rq, &sqe, fl);
+	EMIT(nvme_setup_cmd, ctx, &e, rq, (void *)ctx[1], &sqe, fl);
 	return 0;
 }
 
@@ -801,34 +856,55 @@ static __always_inline void follow(struct inflight *fl, const struct inflight *b
 		fl->first = before->first;
 		fl->requeues = before->requeues + !before->ended;
 		fl->attempt = before->attempt + !!before->attempt;
-		fl->pid = before->pid;
-		fl->tid = before->tid;
-		fl->uid = before->uid;
-		fl->cgroup = before->cgroup;
-		__builtin_memcpy(fl->comm, before->comm, sizeof(fl->comm));
+		if (ANY_LATER(SUBMITTER_WANTED)) {
+			fl->pid = before->pid;
+			fl->tid = before->tid;
+			fl->uid = before->uid;
+			fl->cgroup = before->cgroup;
+			__builtin_memcpy(fl->comm, before->comm, sizeof(fl->comm));
+		}
 	} else if (!retries) {
 		fl->first = fl->started;
 		fl->attempt = 1;
 	}
 }
 
+/* Of what is kept in flight, what somebody wants: the entry is in the way of every command. */
+static __always_inline void keep_submission(struct inflight *fl, struct request *rq, const void *cmd)
+{
+	if (ANY_LATER(SQE_WANTED))
+		bpf_probe_read_kernel(&fl->sqe, sizeof(fl->sqe), cmd);
+	if (WANTED_LATER(bytes))
+		fl->bytes = BPF_CORE_READ(rq, __data_len);
+	if (WANTED_LATER(pid) || WANTED_LATER(tid)) {
+		__u64 task = bpf_get_current_pid_tgid();
+
+		fl->pid = task >> 32;
+		fl->tid = task;
+	}
+	if (WANTED_LATER(uid))
+		fl->uid = bpf_get_current_uid_gid();
+	if (WANTED_LATER(cgroup))
+		fl->cgroup = current_cgroup();
+	if (WANTED_LATER(comm))
+		bpf_get_current_comm(fl->comm, sizeof(fl->comm));
+}
+
 SEC("raw_tp/nvme_setup_cmd")
 int raw_tp_nvme_inflight(__u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
-	__u64 key = ctx[0], task = bpf_get_current_pid_tgid();
-	struct inflight fl = {};
+	__u64 key = ctx[0];
+	struct inflight fl;
 
-	bpf_probe_read_kernel(&fl.sqe, sizeof(fl.sqe), (void *)ctx[1]);
-	fl.bytes = BPF_CORE_READ(rq, __data_len);
-	fl.pid = task >> 32;
-	fl.tid = task;
-	fl.uid = bpf_get_current_uid_gid();
-	fl.cgroup = current_cgroup();
-	bpf_get_current_comm(fl.comm, sizeof(fl.comm));
+	if (ANY_LATER(SUBMISSION_WANTED))
+		__builtin_memset(&fl, 0, sizeof(fl));
+	else
+		__builtin_memset(&fl, 0, WITHOUT_SUBMISSION);
+	keep_submission(&fl, rq, (void *)ctx[1]);
 	fl.started = bpf_ktime_get_ns();
 	if (FOLLOWED || COUNTED) {
-		struct inflight *before = bpf_map_lookup_elem(&nvme_inflight, &key);
+		struct inflight *before = bpf_map_lookup_elem(INFLIGHT, &key);
 
 		if (FOLLOWED)
 			follow(&fl, before, rq);
@@ -842,7 +918,7 @@ int raw_tp_nvme_inflight(__u64 *ctx)
 		}
 	}
 	/* BPF_ANY: a request that comes again was taken back by a busy queue, or failed; its time counts from now. */
-	if (bpf_map_update_elem(&nvme_inflight, &key, &fl, BPF_ANY)) {
+	if (bpf_map_update_elem(INFLIGHT, &key, &fl, BPF_ANY)) {
 		nvme_complete_rq_count(INFLIGHT_FULL);
 		nvme_sq_count(INFLIGHT_FULL);
 		nvme_timeout_count(INFLIGHT_FULL);
@@ -873,11 +949,11 @@ int raw_tp_nvme_sq(__u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
 	__u64 key = ctx[0];
-	struct inflight *fl = bpf_map_lookup_elem(&nvme_inflight, &key);
+	struct inflight *fl = KEPT_WANTED(nvme_sq) ? bpf_map_lookup_elem(INFLIGHT, &key) : 0;
 	struct nvme_sq e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	if (!fl)
+	if (!fl && KEPT_WANTED(nvme_sq))
 		nvme_sq_count(UNMATCHED);
 	EMIT(nvme_sq, ctx, &e, rq, fl, (__u16)ctx[1], (__u16)ctx[2]);
 	return 0;
@@ -887,7 +963,7 @@ SEC("raw_tp/nvme_sq")
 int raw_tp_nvme_cqe(__u64 *ctx)
 {
 	__u64 key = ctx[0];
-	struct inflight *fl = bpf_map_lookup_elem(&nvme_inflight, &key);
+	struct inflight *fl = bpf_map_lookup_elem(INFLIGHT, &key);
 
 	if (fl)
 		fl->cqe = bpf_ktime_get_ns();
@@ -916,7 +992,7 @@ int raw_tp_nvme_ended(__u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
 	__u64 key = ctx[0];
-	struct inflight *fl = bpf_map_lookup_elem(&nvme_inflight, &key);
+	struct inflight *fl = bpf_map_lookup_elem(INFLIGHT, &key);
 	__u32 noretry;
 	__u16 status;
 
@@ -988,15 +1064,18 @@ int raw_tp_nvme_complete_rq(__u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
 	__u64 key = ctx[0];
-	struct inflight *fl = bpf_map_lookup_elem(&nvme_inflight, &key);
+	struct inflight *fl = 0;
 	struct nvme_complete_rq e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	if (!fl)
+	/* Another event may want what is kept, and this one has to remove it. */
+	if (ANY_KEPT)
+		fl = bpf_map_lookup_elem(INFLIGHT, &key);
+	if (!fl && KEPT_WANTED(nvme_complete_rq))
 		nvme_complete_rq_count(UNMATCHED);
 	EMIT(nvme_complete_rq, ctx, &e, rq, fl);
-	if (fl && !fl->kept)
-		bpf_map_delete_elem(&nvme_inflight, &key);
+	if (ANY_KEPT && fl && !fl->kept)
+		bpf_map_delete_elem(INFLIGHT, &key);
 	return 0;
 }
 
@@ -1016,14 +1095,14 @@ static __always_inline void nvme_timeout_capture(struct nvme_timeout *e, struct 
 static __always_inline int timed_out(struct kprobe_regs *ctx)
 {
 	__u64 key = KPROBE_ARG0(ctx);
-	struct inflight *fl = bpf_map_lookup_elem(&nvme_inflight, &key);
+	struct inflight *fl = bpf_map_lookup_elem(INFLIGHT, &key);
 	struct nvme_timeout e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	if (!fl)
-		nvme_timeout_count(UNMATCHED);
-	else if (WANTED(nvme_timeout, timeouts))
+	if (fl && WANTED(nvme_timeout, timeouts))
 		fl->timeouts++;
+	if (!fl && KEPT_WANTED(nvme_timeout))
+		nvme_timeout_count(UNMATCHED);
 	EMIT(nvme_timeout, ctx, &e, (struct request *)key, fl);
 	return 0;
 }
@@ -1064,16 +1143,16 @@ static __always_inline void nvme_failover_capture(struct nvme_failover *e, struc
 static __always_inline int failed_over(void *ctx, __u64 request, __u64 unused1, __u64 unused2)
 {
 	__u64 key = request;
-	struct inflight *fl = bpf_map_lookup_elem(&nvme_inflight, &key);
+	struct inflight *fl = bpf_map_lookup_elem(INFLIGHT, &key);
 	struct nvme_failover e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	if (!fl)
+	if (!fl && KEPT_WANTED(nvme_failover))
 		nvme_failover_count(UNMATCHED);
 	EMIT(nvme_failover, ctx, &e, (struct request *)request, fl);
 	/* The path keeps the request, and gives the command to another one. */
 	if (fl)
-		bpf_map_delete_elem(&nvme_inflight, &key);
+		bpf_map_delete_elem(INFLIGHT, &key);
 	return 0;
 }
 

@@ -38,7 +38,7 @@ type hook struct {
 	sampled bool
 	// unless names a type of the kernel; where it is known the hook is not needed.
 	unless string
-	// entries says how many the map that is called like the hook has to hold on this host, if more than the C source says.
+	// entries says how many the maps whose names begin with that of the hook have to hold on this host, if more than the C source says.
 	entries func() uint32
 	// seed is how what was there before is told, of a probe whose events say that objects come and go.
 	seed *seed

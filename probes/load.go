@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -69,8 +70,12 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 		}
 		for _, hk := range r.allHooks() {
 			if hk.entries != nil {
-				m := spec.Maps[hk.name]
-				m.MaxEntries = max(m.MaxEntries, hk.entries())
+				entries := hk.entries()
+				for name, m := range spec.Maps {
+					if strings.HasPrefix(name, hk.name) {
+						m.MaxEntries = max(m.MaxEntries, entries)
+					}
+				}
 			}
 			for _, v := range s.host.variants(group, hk) {
 				for _, p := range v.programs {
