@@ -225,7 +225,7 @@ type Catalog struct {
 // Load reads the catalog from the embedded objects.
 func Load() (*Catalog, error) {
 	c := &Catalog{types: make(map[string]*btf.Spec), objects: make(map[string]func() (*ebpf.CollectionSpec, error)), cgroups: newCgroups()}
-	enums := map[string]*Enum{cgroupType: {Name: "cgroup", cgroups: c.cgroups}}
+	enums := map[string]*Enum{cgroupType: NewCgroupEnum(c.cgroups)}
 	for _, e := range table {
 		group, name, _ := strings.Cut(e.probe, ":")
 		if c.types[group] == nil {

@@ -106,6 +106,9 @@ func (l *Layout) Copies() []Copy { return l.copies }
 // rounded up to 8; and the byte that is 1 if the value is there, else 0.
 func (l *Layout) Slot(i int) (offset, presence int) { return l.slots[i].at, l.slots[i].presence }
 
+// Values is how many computed values a record has.
+func (l *Layout) Values() int { return len(l.slots) }
+
 // Event is a record that was read. It is valid only until the next one is.
 type Event struct {
 	Probe *Probe

@@ -15,9 +15,12 @@ func NewRecordedProbe(group, name, doc string, fields []Field) *Probe {
 	return p
 }
 
-// NewRecordedLayout describes recorded records of a probe: size bytes each, with the fields at these places. A field without a place
-// is absent. It fails if a place does not lie within the record.
-func NewRecordedLayout(id int, p *Probe, size int, places []Place) (*Layout, error) {
+// RecordedValue is a number of 64 bits that was computed when the event happened: it is at At in the record if the byte at HasAt is not 0.
+type RecordedValue struct{ At, HasAt int }
+
+// NewRecordedLayout describes recorded records of a probe: size bytes each, with the fields at these places, and values. A field
+// without a place is absent. It fails if a place does not lie within the record.
+func NewRecordedLayout(id int, p *Probe, size int, places []Place, values []RecordedValue) (*Layout, error) {
 	l := &Layout{ID: id, Probe: p, Size: size, places: make([]Place, len(p.Fields))}
 	for _, pl := range places {
 		f := pl.Field
@@ -34,6 +37,12 @@ func NewRecordedLayout(id int, p *Probe, size int, places []Place) (*Layout, err
 		}
 		l.Fields = append(l.Fields, f)
 		l.places[f.index] = pl
+	}
+	for _, v := range values {
+		if v.At < recordHeader || v.At > size-8 || v.HasAt < recordHeader || v.HasAt >= size {
+			return nil, fmt.Errorf("a value at %d and its presence at %d are not within a record of %d bytes", v.At, v.HasAt, size)
+		}
+		l.slots = append(l.slots, slot{typ: Type{Kind: Uint, Size: 8}, at: v.At, size: 8, presence: v.HasAt})
 	}
 	return l, nil
 }

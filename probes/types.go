@@ -62,8 +62,19 @@ type Enum struct {
 	// Flags says that the values are bits, of which a number may have several (FLAGS in trace.h).
 	Flags bool
 
-	cgroups *Cgroups // names the values in place of Names and Values
+	cgroups CgroupNames // name the values in place of Names and Values
 }
+
+// CgroupNames know the paths of cgroups by their ids.
+type CgroupNames interface {
+	// ID returns the id of the cgroup that has a path now.
+	ID(path string) (id uint64, ok bool)
+	// Path returns the path of the cgroup with an id, "" if it is not known.
+	Path(id uint64) string
+}
+
+// NewCgroupEnum makes the enum of cgroups that have these names.
+func NewCgroupEnum(names CgroupNames) *Enum { return &Enum{Name: "cgroup", cgroups: names} }
 
 // Value returns the value called name.
 func (e *Enum) Value(name string) (int64, bool) {

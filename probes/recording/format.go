@@ -9,6 +9,7 @@
 //	kind   = 1 events  { record }     a record is what probes.Layout describes: the ID of its layout as u64, then the fields
 //	       | 2 losses  JSON           what was lost until then
 //	       | 3 end     no payload
+//	       | 4 names   JSON           what the numbers of cgroups and stacks stand for that the next events have and none before had
 //
 // Numbers are little-endian. raw is the length of the payload, stored that of its zstd frame in the file; count is the number of
 // records, first and last the times of the first and the last of them in nsecs; crc is CRC-32C, that of a block over its header and
@@ -46,6 +47,7 @@ const (
 	eventsBlock blockKind = 1 + iota
 	lossesBlock
 	endBlock
+	namesBlock
 )
 
 // Header tells where and when a recording was made.
@@ -75,7 +77,17 @@ type recordDesc struct {
 	Doc    string      `json:"doc"`
 	Size   int         `json:"size"`
 	Fields []fieldDesc `json:"fields"`
+	// Stacks are where the numbers of kstack and ustack are, in this order; none if they were not recorded.
+	Stacks []stackDesc `json:"stacks,omitempty"`
 }
+
+type stackDesc struct {
+	At    int `json:"at"`
+	HasAt int `json:"has_at"`
+}
+
+// recordedStacks are kstack and ustack.
+const recordedStacks = 2
 
 type fieldDesc struct {
 	Name    string `json:"name"`
@@ -93,6 +105,7 @@ type fieldDesc struct {
 type enumDesc struct {
 	Names  []string `json:"names"`
 	Values []int64  `json:"values"`
+	Flags  bool     `json:"flags,omitempty"`
 }
 
 // Names of kinds and units in files: they outlive the order of the constants.
@@ -102,6 +115,7 @@ var (
 	}
 	unitNames = map[probes.Unit]string{
 		probes.None: "", probes.Nanoseconds: "ns", probes.Bytes: "bytes", probes.Errno: "errno", probes.Cgroup: "cgroup", probes.Hex: "hex",
+		probes.IP: "ip",
 	}
 	kinds = inverse(kindNames)
 	units = inverse(unitNames)
@@ -126,11 +140,15 @@ func describe(h Header, layouts []*probes.Layout) fileHeader {
 				Name: pl.Field.Name, Doc: pl.Field.Doc, Kind: kindNames[t.Kind], Size: t.Size, Unit: unitNames[t.Unit],
 				Common: pl.Field.Common, At: pl.At, HasAt: pl.HasAt, HasMask: pl.HasMask,
 			}
-			if t.Enum != nil {
+			if t.Enum != nil && t.Unit != probes.Cgroup { // the names of cgroups come with the events
 				f.Enum = t.Enum.Name
-				out.Enums[f.Enum] = enumDesc{t.Enum.Names, t.Enum.Values}
+				out.Enums[f.Enum] = enumDesc{t.Enum.Names, t.Enum.Values, t.Enum.Flags}
 			}
 			d.Fields = append(d.Fields, f)
+		}
+		for i := range min(l.Values(), recordedStacks) {
+			at, hasAt := l.Slot(i)
+			d.Stacks = append(d.Stacks, stackDesc{at, hasAt})
 		}
 		out.Records = append(out.Records, d)
 	}
@@ -183,12 +201,15 @@ func decodeHeader(text []byte, sum uint32) (h fileHeader, err error) {
 		if r.Size < 8 || r.Size > maxBlock {
 			return h, fmt.Errorf("corrupt: records of %s:%s have %d bytes", r.Group, r.Name, r.Size)
 		}
+		if n := len(r.Stacks); n != 0 && n != recordedStacks {
+			return h, fmt.Errorf("corrupt: records of %s:%s have %d stacks", r.Group, r.Name, n)
+		}
 	}
 	return h, nil
 }
 
 // field makes the field that a description tells of.
-func (h *fileHeader) field(d fieldDesc, enums map[string]*probes.Enum) (probes.Field, error) {
+func (h *fileHeader) field(d fieldDesc, enums map[string]*probes.Enum, cgroups *probes.Enum) (probes.Field, error) {
 	kind, ok := kinds[d.Kind]
 	if !ok {
 		return probes.Field{}, fmt.Errorf("field %s is of the kind %q, which this trace does not know", d.Name, d.Kind)
@@ -201,13 +222,15 @@ func (h *fileHeader) field(d fieldDesc, enums map[string]*probes.Enum) (probes.F
 		return probes.Field{}, fmt.Errorf("corrupt: %q is no name of a field", d.Name)
 	}
 	t := probes.Type{Kind: kind, Size: d.Size, Unit: unit}
-	if d.Enum != "" {
+	if unit == probes.Cgroup {
+		t.Enum = cgroups
+	} else if d.Enum != "" {
 		e, ok := h.Enums[d.Enum]
 		if !ok || len(e.Names) != len(e.Values) {
 			return probes.Field{}, fmt.Errorf("corrupt: enum %s of field %s", d.Enum, d.Name)
 		}
 		if enums[d.Enum] == nil {
-			enums[d.Enum] = &probes.Enum{Name: d.Enum, Names: e.Names, Values: e.Values}
+			enums[d.Enum] = &probes.Enum{Name: d.Enum, Names: e.Names, Values: e.Values, Flags: e.Flags}
 		}
 		t.Enum = enums[d.Enum]
 	}
@@ -247,7 +270,7 @@ func decodeBlock(b []byte) (block, error) {
 		kind: blockKind(le.Uint32(b)), raw: le.Uint32(b[4:]), stored: le.Uint32(b[8:]), count: le.Uint32(b[12:]),
 		first: le.Uint64(b[16:]), last: le.Uint64(b[24:]), crc: le.Uint32(b[32:]),
 	}
-	if out.kind < eventsBlock || out.kind > endBlock || out.raw > maxBlock || out.stored > maxBlock {
+	if out.kind < eventsBlock || out.kind > namesBlock || out.raw > maxBlock || out.stored > maxBlock {
 		return out, errors.New("no block begins here")
 	}
 	return out, nil

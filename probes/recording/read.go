@@ -25,6 +25,7 @@ type Recording struct {
 	files  []*file
 	probes []*probes.Probe
 	next   *file // whose event was returned last
+	names  *knownNames
 	now    uint64
 }
 
@@ -36,9 +37,13 @@ type file struct {
 	header  fileHeader
 	decoder *zstd.Decoder
 	// shift is added to the times of the events.
-	shift   uint64
+	shift uint64
+	// host is added to the ids of cgroups, so that those of several hosts are not the same.
+	host    uint64
+	names   *knownNames
 	layouts []*probes.Layout // by ID
 	times   []int            // where nsecs is in the records, by ID
+	cgroups [][]int          // where ids of cgroups are in the records, by ID
 
 	at      int64 // of what is read next
 	stored  []byte
@@ -79,7 +84,7 @@ func (e *CorruptError) Error() string {
 
 // Open opens recordings. The name of a ring stands for its files.
 func Open(names ...string) (_ *Recording, err error) {
-	r := &Recording{}
+	r := &Recording{names: newKnownNames()}
 	defer func() {
 		if err != nil {
 			_ = r.Close()
@@ -162,10 +167,13 @@ func newFile(name string, source io.ReadCloser) (*file, error) {
 
 // unite makes one catalog of those of all files, and the layouts of the files for it.
 func (r *Recording) unite() error {
-	u := union{enums: map[string]*probes.Enum{}}
-	hosts := map[string]bool{}
+	u := union{enums: map[string]*probes.Enum{}, cgroups: probes.NewCgroupEnum(r.names)}
+	hosts := map[string]uint64{}
 	for _, f := range r.files {
-		hosts[f.header.Host] = true
+		if _, known := hosts[f.header.Host]; !known {
+			hosts[f.header.Host] = uint64(len(hosts))
+		}
+		f.names, f.host = r.names, hosts[f.header.Host]<<hostShift
 		f.shift = uint64(f.header.Boot.Sub(r.files[0].header.Boot))
 		if err := u.add(f); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -188,10 +196,14 @@ func (r *Recording) unite() error {
 	return nil
 }
 
+// hostShift is where the number of the host is in the id of a cgroup: kernels count them from 1.
+const hostShift = 48
+
 // union gathers the probes of several files.
 type union struct {
-	enums  map[string]*probes.Enum
-	probes []*recordedProbe
+	enums   map[string]*probes.Enum
+	cgroups *probes.Enum
+	probes  []*recordedProbe
 }
 
 type recordedProbe struct {
@@ -212,7 +224,7 @@ func (u *union) add(f *file) error {
 		p := u.probes[i]
 		p.in++
 		for _, fd := range d.Fields {
-			field, err := f.header.field(fd, u.enums)
+			field, err := f.header.field(fd, u.enums, u.cgroups)
 			if err != nil {
 				return fmt.Errorf("%s:%s: %w", d.Group, d.Name, err)
 			}
@@ -279,24 +291,32 @@ func (f *file) layOut(catalog []*probes.Probe, withHost bool) error {
 		p := catalog[i]
 		nsecs := -1
 		var places []probes.Place
+		var cgroups []int
 		for _, fd := range d.Fields {
 			field := p.Field(fd.Name)
 			places = append(places, probes.Place{Field: field, At: fd.At, HasAt: fd.HasAt, HasMask: fd.HasMask})
 			if fd.Name == "nsecs" && field.Type.Size == 8 {
 				nsecs = fd.At
 			}
+			if field.Type.Unit == probes.Cgroup && field.Type.Size == 8 {
+				cgroups = append(cgroups, fd.At)
+			}
 		}
 		if withHost {
 			places = append(places, probes.Place{Field: p.Field(hostField), Constant: f.header.Host})
 		}
-		l, err := probes.NewRecordedLayout(id, p, d.Size, places)
+		var values []probes.RecordedValue
+		for _, s := range d.Stacks {
+			values = append(values, probes.RecordedValue(s))
+		}
+		l, err := probes.NewRecordedLayout(id, p, d.Size, places, values)
 		if err != nil {
 			return fmt.Errorf("corrupt: %s: %w", p, err)
 		}
 		if nsecs < 0 {
 			return fmt.Errorf("corrupt: events of %s have no time", p)
 		}
-		f.layouts, f.times = append(f.layouts, l), append(f.times, nsecs)
+		f.layouts, f.times, f.cgroups = append(f.layouts, l), append(f.times, nsecs), append(f.cgroups, cgroups)
 	}
 	f.counts = make([]uint64, len(f.layouts))
 	return nil
@@ -388,8 +408,21 @@ func (f *file) take(e *probes.Event) error {
 		at := f.times[l.ID]
 		binary.LittleEndian.PutUint64(f.left[at:], binary.LittleEndian.Uint64(f.left[at:])+f.shift)
 	}
+	if f.host != 0 {
+		for _, at := range f.cgroups[l.ID] {
+			binary.LittleEndian.PutUint64(f.left[at:], f.cgroup(binary.LittleEndian.Uint64(f.left[at:])))
+		}
+	}
 	f.left = f.left[l.Size:]
 	return f.peek()
+}
+
+// cgroup is the id that stands for one of the file's host.
+func (f *file) cgroup(id uint64) uint64 {
+	if id == 0 {
+		return 0
+	}
+	return id | f.host
 }
 
 // peek learns the time of the record that is next.
@@ -419,6 +452,10 @@ func (f *file) readEvents() error {
 		case lossesBlock:
 			if err := json.Unmarshal(payload, &f.info.Losses); err != nil {
 				return &CorruptError{f.name, f.at, "losses: " + err.Error()}
+			}
+		case namesBlock:
+			if err := f.learn(payload); err != nil {
+				return &CorruptError{f.name, f.at, "names: " + err.Error()}
 			}
 		case eventsBlock:
 			f.records, f.left = payload, payload

@@ -19,7 +19,7 @@ import (
 	"trace/probes"
 )
 
-// layoutsOf returns layouts with all fields of some probes.
+// layoutsOf returns layouts with all fields of some probes, and with stacks.
 func layoutsOf(t testing.TB, names ...string) []*probes.Layout {
 	t.Helper()
 	catalog, err := probes.Load()
@@ -29,7 +29,7 @@ func layoutsOf(t testing.TB, names ...string) []*probes.Layout {
 	var all []*probes.Layout
 	for i, name := range names {
 		p := catalog.Match(name)[0]
-		all = append(all, probes.NewLayout(i, p, p.Fields, nil))
+		all = append(all, probes.NewLayout(i, p, p.Fields, slices.Repeat([]probes.Type{{Kind: probes.Uint, Size: 8}}, recordedStacks)))
 	}
 	return all
 }
@@ -81,7 +81,7 @@ var header = Header{
 func record(t testing.TB, name string, h Header, layouts []*probes.Layout, all []*probes.Event) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	w, err := Create(path, 0, h, layouts)
+	w, err := Create(path, 0, h, layouts, namesOf(h.Host))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func readBytes(data []byte) (all []string, r *Recording, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	r = &Recording{files: []*file{in}}
+	r = &Recording{files: []*file{in}, names: newKnownNames()}
 	defer r.Close()
 	if err := r.unite(); err != nil {
 		return nil, nil, err
@@ -194,7 +194,7 @@ func TestWhatIsReadIsWhatWasRecorded(t *testing.T) {
 func TestCutAnywhere(t *testing.T) {
 	layouts := smallLayouts(t)
 	path := filepath.Join(t.TempDir(), "f")
-	w, err := Create(path, 0, header, layouts)
+	w, err := Create(path, 0, header, layouts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestRing(t *testing.T) {
 	if err := os.WriteFile(path+".7", []byte("of an earlier ring"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, err := Create(path, size, header, layouts)
+	w, err := Create(path, size, header, layouts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +342,7 @@ func TestRing(t *testing.T) {
 	if len(got) == 0 || len(got) == len(want) || !slices.Equal(got, want[len(want)-len(got):]) {
 		t.Errorf("the ring has %d events, which are not the last of %d", len(got), len(want))
 	}
-	if _, err := Create(path, 4096, header, layouts); err == nil {
+	if _, err := Create(path, 4096, header, layouts, nil); err == nil {
 		t.Error("a ring of 4096 bytes was begun")
 	}
 }
@@ -428,7 +428,7 @@ func TestWhatIsNoRecording(t *testing.T) {
 // A disk that is full ends the recording with an error, and what was written before stays whole.
 func TestFullDisk(t *testing.T) {
 	layouts := layoutsOf(t, "nvme:complete_rq")
-	if w, err := Create("/dev/full", 0, header, layouts); !errors.Is(err, unix.ENOSPC) {
+	if w, err := Create("/dev/full", 0, header, layouts, nil); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("a header is written to /dev/full: %v, %v", w, err)
 	}
 	if os.Geteuid() != 0 {
@@ -440,7 +440,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	defer unix.Unmount(dir, unix.MNT_DETACH)
 	path := filepath.Join(dir, "f")
-	w, err := Create(path, 0, header, layouts)
+	w, err := Create(path, 0, header, layouts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,9 @@ type Writer struct {
 	size    int64
 	encoder *zstd.Encoder
 	failure writeError
+	names   Names
+	numbers []numbers // where they are in records, by the ID under which these are written
+	written writtenNames
 }
 
 // layoutTimes tells how records of a layout are written: under which ID, and where their time is.
@@ -73,13 +76,14 @@ func (w *writeError) get() error {
 const segmentCount = 8
 
 // Create begins a recording of events with these layouts, each of which has the field nsecs. With maxBytes it is a ring of files,
-// path.1, path.2 and so on, of which the oldest are removed so that all together do not grow beyond maxBytes.
-func Create(path string, maxBytes int64, h Header, layouts []*probes.Layout) (*Writer, error) {
+// path.1, path.2 and so on, of which the oldest are removed so that all together do not grow beyond maxBytes. The file has the names of cgroups and stacks that names know, if it is not nil.
+func Create(path string, maxBytes int64, h Header, layouts []*probes.Layout, names Names) (*Writer, error) {
 	header, err := describe(h, layouts).encode()
 	if err != nil {
 		return nil, err
 	}
 	w := &Writer{
+		names: names, written: newWrittenNames(),
 		path: path, header: header, segmentBytes: maxBytes / segmentCount, layouts: map[int]layoutTimes{},
 		blocks: make(chan pending, 4), free: make(chan []byte, 6), done: make(chan struct{}),
 	}
@@ -97,6 +101,7 @@ func Create(path string, maxBytes int64, h Header, layouts []*probes.Layout) (*W
 			return nil, fmt.Errorf("records of %s have no time", l.Probe)
 		}
 		w.layouts[l.ID] = times
+		w.numbers = append(w.numbers, numbersOf(l))
 	}
 	if w.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false)); err != nil {
 		return nil, err
@@ -163,6 +168,7 @@ func (w *Writer) open() error {
 		return err
 	}
 	w.file, w.size = file, 0
+	w.written = newWrittenNames() // each file of a ring has those of its own events
 	if w.segmentBytes > 0 {
 		w.segments = append(w.segments, name)
 		if len(w.segments) >= segmentCount {
@@ -283,13 +289,20 @@ func (w *Writer) write() {
 }
 
 func (w *Writer) store(p pending, stored []byte) error {
-	if w.segmentBytes > 0 && w.size+int64(len(stored)) > w.segmentBytes-blockHeader {
+	names, err := w.newNames(p)
+	if err != nil {
+		return err
+	}
+	if w.segmentBytes > 0 && w.size+int64(len(names)+len(stored)) > w.segmentBytes-blockHeader {
 		if err := errors.Join(w.append(endOf(p.first)), w.file.Close(), w.open()); err != nil {
+			return err
+		}
+		if names, err = w.newNames(p); err != nil {
 			return err
 		}
 	}
 	p.block.raw, p.stored = uint32(len(p.raw)), uint32(len(stored))
-	return w.append(p.encode(stored), stored)
+	return w.append(names, p.encode(stored), stored)
 }
 
 // endOf is the block that ends a file at a time.

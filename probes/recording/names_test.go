@@ -1,0 +1,194 @@
+package recording
+
+import (
+	"encoding/binary"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"trace/probes"
+)
+
+// namesOf are the names on a host: whatever has an odd number has one.
+type namesOf string
+
+func (host namesOf) Cgroup(id uint64) string {
+	if id%2 == 0 {
+		return ""
+	}
+	return fmt.Sprintf("/%s/%d", string(host), id)
+}
+
+func (namesOf) Stack(number uint64) (probes.Stack, bool) {
+	return probes.Stack{PID: number % 3, Addresses: []uint64{number, 2}, Frames: []string{fmt.Sprint("f", number), "main"}}, number%2 == 1
+}
+
+// checkNames reads recordings and compares the names of cgroups and stacks with those that the hosts of the events have.
+func checkNames(t *testing.T, events int, files ...string) {
+	t.Helper()
+	r, err := Open(files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if name := r.WithoutStacks(); name != "" {
+		t.Errorf("%s is said to have no stacks", name)
+	}
+	var e probes.Event
+	cgroups, stacks := 0, 0
+	for n := 0; ; n++ {
+		if err := r.Next(&e); err == io.EOF && n == events {
+			break
+		} else if err != nil {
+			t.Fatalf("after %d events: %v", n, err)
+		}
+		host := namesOf("a")
+		if f := e.Probe.Field(hostField); f != nil {
+			name, _ := e.Get(f)
+			host = namesOf(name.(string))
+		}
+		f := e.Probe.Field("cgroup")
+		id, _ := e.Get(f)
+		if want, got := host.Cgroup(id.(uint64)&(1<<hostShift-1)), f.Type.Enum.NameOf(int64(id.(uint64))); got != want {
+			t.Fatalf("cgroup %d of %s is %q, want %q", id, host, got, want)
+		} else if want != "" {
+			cgroups++
+		}
+		for i := range recordedStacks {
+			number, ok := e.Value(i)
+			if !ok {
+				continue
+			}
+			want, known := host.Stack(number.(uint64))
+			got, ok := r.Stack(number.(uint64))
+			if ok != known || ok && !reflect.DeepEqual(got, want) {
+				t.Fatalf("stack %d is %v %v, want %v %v", number, got, ok, want, known)
+			}
+			stacks++
+		}
+	}
+	if cgroups == 0 || stacks == 0 {
+		t.Errorf("of %d events %d have a cgroup with a name, and there are %d stacks", events, cgroups, stacks)
+	}
+}
+
+// few puts numbers of a few cgroups and stacks into events.
+func few(all []*probes.Event) []*probes.Event {
+	for i, e := range all {
+		n := numbersOf(e.Layout())
+		for _, at := range n.cgroups {
+			binary.LittleEndian.PutUint64(e.Record()[at:], uint64(i%10))
+		}
+		for j, s := range n.stacks {
+			binary.LittleEndian.PutUint64(e.Record()[s.At:], uint64(i%100+j))
+		}
+	}
+	return all
+}
+
+func TestNames(t *testing.T) {
+	layouts := smallLayouts(t)
+	a := record(t, "a", header, layouts, few(events(t, layouts, header.Started, 5000)))
+	checkNames(t, 5000, a)
+	other := header
+	other.Host = "b"
+	b := record(t, "b", other, layouts, few(events(t, layouts, header.Started, 300)))
+	checkNames(t, 5300, a, b)
+}
+
+// Each file of a ring has the names of its events, and may be read alone.
+func TestNamesOfRing(t *testing.T) {
+	layouts := smallLayouts(t)
+	path := filepath.Join(t.TempDir(), "ring")
+	w, err := Create(path, 12<<20, header, layouts, namesOf("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := few(events(t, layouts, header.Started, 100_000))
+	appendAll(t, w, all)
+	if err := w.Close(1<<40, nil); err != nil {
+		t.Fatal(err)
+	}
+	segments := Segments(path)
+	if len(segments) < 2 {
+		t.Fatalf("a ring of %d files", len(segments))
+	}
+	for _, name := range segments {
+		got, _, err := readAll(name)
+		if err != io.EOF {
+			t.Fatal(err)
+		}
+		checkNames(t, len(got), name)
+	}
+}
+
+// Each kind and each unit that a field can have has a name in files.
+func TestEveryTypeHasName(t *testing.T) {
+	source, err := parser.ParseFile(token.NewFileSet(), "../types.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := map[string]int{}
+	for _, d := range source.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST {
+			continue
+		}
+		if of, ok := g.Specs[0].(*ast.ValueSpec).Type.(*ast.Ident); ok {
+			declared[of.Name] = len(g.Specs)
+		}
+	}
+	if len(kindNames) != declared["Kind"] || len(kinds) != declared["Kind"] {
+		t.Errorf("kinds are called %v, and there are %d", kindNames, declared["Kind"])
+	}
+	if len(unitNames) != declared["Unit"] || len(units) != declared["Unit"] {
+		t.Errorf("units are called %v, and there are %d", unitNames, declared["Unit"])
+	}
+}
+
+// The type of each field of the catalog is the same after it was in a file, but for the names of cgroups.
+func TestTypesSurvive(t *testing.T) {
+	var names []string
+	catalog, err := probes.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range catalog.Probes() {
+		names = append(names, p.String())
+	}
+	path := record(t, "all", header, layoutsOf(t, names...), nil)
+	r, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	flags, addresses := 0, 0
+	for i, p := range r.Probes() {
+		for j, f := range p.Fields {
+			got, want := f.Type, catalog.Probes()[i].Fields[j].Type
+			if want.Unit == probes.Cgroup {
+				continue
+			}
+			if want.Enum != nil {
+				flags += map[bool]int{true: 1}[want.Enum.Flags]
+				if !reflect.DeepEqual(got.Enum, want.Enum) {
+					t.Errorf("%s %s: the enum is %+v, want %+v", p, f.Name, got.Enum, want.Enum)
+				}
+			}
+			if want.Unit == probes.IP {
+				addresses++
+			}
+			if got.Enum, want.Enum = nil, nil; got != want {
+				t.Errorf("%s %s: the type is %+v, want %+v", p, f.Name, got, want)
+			}
+		}
+	}
+	if flags == 0 || addresses == 0 {
+		t.Errorf("%d flags and %d addresses", flags, addresses)
+	}
+}
