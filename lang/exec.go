@@ -31,6 +31,9 @@ func (sc *scope) stack(use stackUse) any {
 	if !ok {
 		return nil
 	}
+	if s := sc.machine.stacks; s != nil && s.recorded != nil {
+		return s.shorten(v.(uint64), use.frames)
+	}
 	return v
 }
 
@@ -44,6 +47,7 @@ func (sc *scope) nsecs(f *probes.Field) uint64 {
 
 // machine runs clauses in user space.
 type machine struct {
+	stacks  *stackStore // nil if the program captures none
 	stores  map[*mapInfo]mapStore
 	printer *Printer
 	// keep takes the events of clauses without a block in the place of the printer, if it is not nil.

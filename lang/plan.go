@@ -16,6 +16,10 @@ type PlanOptions struct {
 	NoKernel bool
 	// Recorded says that the events come from a recording: nothing is attached, and all runs in user space.
 	Recorded bool
+	// RecordedStack finds the stacks of that recording; nil: it has none.
+	RecordedStack func(number uint64) (s probes.Stack, ok bool)
+	// RecordStacks has every record begin with two values, the numbers of kstack and ustack.
+	RecordStacks bool
 	// Cleared says that [Run.Clear] may be called.
 	Cleared bool
 	// Rejected are probes for which the kernel did not accept generated code; their clauses run in user space.
@@ -51,9 +55,10 @@ type Plan struct {
 	maps     map[*mapInfo]*kernelMap // those that live in the kernel
 	userMaps map[*mapInfo]string     // why the others do not
 	requests []probes.Request
-	codes    []*codegen.Code // of the requests
-	sites    []*site         // by the ID of the record
-	tracing  []string        // functions by which kernel stacks are cut
+	codes    []*codegen.Code  // of the requests
+	sites    []*site          // by the ID of the record
+	tracing  []string         // functions by which kernel stacks are cut
+	recorded map[stackUse]int // the stacks of the program among those of a recording
 }
 
 // part is a body and where it runs.
@@ -104,7 +109,7 @@ func NewPlan(p *Program, o PlanOptions) (*Plan, error) {
 	plan.forbid()
 	if o.Recorded {
 		plan.divide()
-		return plan, nil
+		return plan, plan.findRecorded()
 	}
 	for {
 		plan.divide()
@@ -265,7 +270,11 @@ func (p *Plan) clause(b *part, code *codegen.Program) codegen.Clause {
 		rest.pred = conjoin(rest.pred, c.e)
 	}
 	left := b.leftToUser()
-	out.Body = []codegen.Stmt{p.emit(rest, left.fields(), rest.withStacks(left.stacks()), l)}
+	stacks := left.stacks()
+	if p.options.RecordStacks {
+		stacks = afterRecorded(stacks)
+	}
+	out.Body = []codegen.Stmt{p.emit(rest, left.fields(), rest.withStacks(stacks), l)}
 	return out
 }
 

@@ -89,7 +89,7 @@ func (r *Run) newMachine(o RunOptions, printer *Printer, store func(*mapInfo) ma
 		stores[m] = store(m)
 	}
 	printer.tabulate(r.plan.program)
-	return &machine{stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.options.Started, ctx: o.Context}
+	return &machine{stacks: r.stacks, stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.options.Started, ctx: o.Context}
 }
 
 // store of a map, where the plan has it.
@@ -297,7 +297,7 @@ func (r *Run) Replay(e *probes.Event, passed func() error) error {
 		if r.machine.stopped {
 			break
 		}
-		ok, err := s.run(r.machine, e, nil)
+		ok, err := s.run(r.machine, e, r.plan.recorded)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/expr-lang/expr/ast"
@@ -42,7 +43,13 @@ func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *expr 
 			return nil
 		}
 	}
-	return &expr{op: opStack, fn: word, index: int(frames), typ: probes.Type{Kind: stack, Size: 8}, optional: true}
+	e := stackOf(word, int(frames))
+	e.span = at
+	return e
+}
+
+func stackOf(word string, frames int) *expr {
+	return &expr{op: opStack, fn: word, index: frames, typ: probes.Type{Kind: stack, Size: 8}, optional: true}
 }
 
 func (e *expr) stackUse() stackUse { return stackUse{e.fn, e.index} }
@@ -65,7 +72,47 @@ func inOrder(found map[stackUse]*expr) []*expr {
 }
 
 // allStacks are those of the whole program.
-func (p *Plan) allStacks() []*expr { return stacksOf(p.parts) }
+func (p *Plan) allStacks() []*expr {
+	all := stacksOf(p.parts)
+	if p.options.RecordStacks {
+		all = afterRecorded(all)
+	}
+	return all
+}
+
+// recordedStacks are the values that each record of a recording begins with, if it has stacks: whole ones, of which a replay makes those
+// of fewer frames.
+func recordedStacks() []*expr {
+	return []*expr{stackOf("kstack", codegen.MaxFrames), stackOf("ustack", codegen.MaxFrames)}
+}
+
+// afterRecorded appends those of all that are not recorded anyway.
+func afterRecorded(all []*expr) []*expr {
+	recorded := recordedStacks()
+	for _, e := range all {
+		if e.index != codegen.MaxFrames {
+			recorded = append(recorded, e)
+		}
+	}
+	return recorded
+}
+
+// findRecorded says where the stacks of the program are in recorded events, or that there are none.
+func (p *Plan) findRecorded() error {
+	var errs syntax.ErrorList
+	p.recorded = map[stackUse]int{}
+	for _, e := range p.allStacks() {
+		if p.options.RecordedStack == nil {
+			errs = append(errs, p.program.source.Error(e.span, "the recording has no "+e.fn, "record with --stacks"))
+		}
+		for i, r := range recordedStacks() {
+			if r.fn == e.fn {
+				p.recorded[e.stackUse()] = i
+			}
+		}
+	}
+	return errs.Err()
+}
 
 // withStacks notes that a record of the site has these stacks as its first values.
 func (s *site) withStacks(all []*expr) []*expr {
@@ -142,8 +189,13 @@ func (p *Plan) storeBytes(frames int) uint64 {
 	return uint64(p.stackEntries(frames)) * uint64(codegen.StackEntrySize(frames)+stackOverhead)
 }
 
-// stackStore finds the frames of stacks, and their names. One goroutine at a time may use it.
+// stackStore finds the frames of stacks, and their names.
 type stackStore struct {
+	// recorded finds stacks of a recording, of which shortened are parts; nil: they are in the maps.
+	recorded  func(number uint64) (probes.Stack, bool)
+	shortened map[uint64]probes.Stack
+
+	mu        sync.Mutex
 	maps      []*ebpf.Map
 	counts    *ebpf.Map
 	kernel    *symbols.Kernel
@@ -165,6 +217,10 @@ var lostFrames = frames{"(lost: no room for more stacks)"}
 func (r *Run) openStacks() (err error) {
 	space := r.plan.stackSpace()
 	if len(space.Frames) == 0 {
+		return nil
+	}
+	if find := r.plan.options.RecordedStack; find != nil {
+		r.stacks = &stackStore{recorded: find, shortened: map[uint64]probes.Stack{}, found: map[uint64]frames{}}
 		return nil
 	}
 	s := &stackStore{counts: r.kernel[codegen.StackCountsName], found: map[uint64]frames{}}
@@ -212,10 +268,15 @@ func (s *stackStore) close() error {
 
 // frames returns those of a stack by its number.
 func (s *stackStore) frames(number uint64) frames {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if known, ok := s.found[number]; ok {
 		return known
 	}
-	found := s.find(number)
+	found := lostFrames
+	if whole, ok := s.find(number); ok {
+		found = whole.Frames
+	}
 	if len(s.found) >= maxFound {
 		clear(s.found)
 	}
@@ -223,7 +284,37 @@ func (s *stackStore) frames(number uint64) frames {
 	return found
 }
 
-func (s *stackStore) find(number uint64) frames {
+// Stack returns what a number stands for; ok is false if there was no room for the frames. It may be called while a clause runs.
+func (r *Run) Stack(number uint64) (found probes.Stack, ok bool) {
+	if r.stacks == nil {
+		return found, false
+	}
+	r.stacks.mu.Lock()
+	defer r.stacks.mu.Unlock()
+	return r.stacks.find(number)
+}
+
+// shorten returns the number of the innermost frames of a recorded stack, as it would be if they had been captured alone.
+func (s *stackStore) shorten(number uint64, most int) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	whole, ok := s.find(number)
+	if !ok || len(whole.Frames) <= most {
+		return number
+	}
+	short := probes.Stack{PID: whole.PID, Addresses: whole.Addresses[:most], Frames: whole.Frames[:most]}
+	n := codegen.StackNumber(short.PID, short.Addresses)
+	s.shortened[n] = short
+	return n
+}
+
+func (s *stackStore) find(number uint64) (found probes.Stack, ok bool) {
+	if s.recorded != nil {
+		if found, ok = s.recorded(number); !ok {
+			found, ok = s.shortened[number]
+		}
+		return found, ok
+	}
 	for _, m := range s.maps {
 		raw, err := m.LookupBytes(number)
 		if err != nil || raw == nil {
@@ -236,21 +327,21 @@ func (s *stackStore) find(number uint64) frames {
 				addresses = append(addresses, a)
 			}
 		}
-		return s.named(header, addresses)
+		return s.named(header, addresses), true
 	}
-	return lostFrames
+	return found, false
 }
 
-func (s *stackStore) named(h codegen.StackHeader, addresses []uint64) frames {
+func (s *stackStore) named(h codegen.StackHeader, addresses []uint64) probes.Stack {
 	var list []symbols.Frame
 	if h.PID == 0 {
 		list = s.kernel.Frames(addresses)
 	} else {
 		list = s.processes.Frames(int(h.PID), h.Nsecs, addresses)
 	}
-	out := make(frames, len(list))
-	for i, f := range list {
-		out[i] = f.String()
+	out := probes.Stack{PID: h.PID, Addresses: addresses}
+	for _, f := range list {
+		out.Frames = append(out.Frames, f.String())
 	}
 	return out
 }
@@ -274,7 +365,7 @@ type StackLosses struct {
 func (r *Run) StackLosses() (l StackLosses, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stacks == nil {
+	if r.stacks == nil || r.stacks.recorded != nil {
 		return l, nil
 	}
 	var cpus []codegen.StackCounters

@@ -140,7 +140,7 @@ func bootTime() time.Time { return time.Now().Add(-time.Duration(bootClock())) }
 // divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
 func (t *tracer) divide(rejected map[*probes.Probe]bool) (err error) {
 	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
-		NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose, Rejected: rejected, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
+		NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose, Rejected: rejected, RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
 		StackLeft: t.catalog.StackLeft, Alone: t.host.Alone, CompareExchange: lang.CompareExchange, CPUs: possibleCPUs(),
 	})
 	return err
@@ -195,7 +195,7 @@ func (t *tracer) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer target.close()
-	if t.program.KeepsCgroups() {
+	if t.program.KeepsCgroups() || t.recorder != nil {
 		if err := t.catalog.Cgroups().Watch(ctx); err != nil {
 			t.note("%v: cgroups that end before they are printed may show as numbers", err)
 		}

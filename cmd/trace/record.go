@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trace/lang"
 	"trace/probes"
 	"trace/probes/recording"
 )
@@ -19,7 +20,8 @@ takes to read it. Any program runs on it later, on any machine and without root:
   trace record -o nvme.rec 'nvme:*'
   trace -r nvme.rec 'nvme:complete_rq { @[opcode] = hist(latency) }'
 
-What was written is readable at any moment, also after a crash or when the disk is full.`
+--stacks keeps the stacks of each event, so that these programs may use kstack and ustack. What was written is readable at any
+moment, also after a crash or when the disk is full.`
 
 // recordCommand writes the events that a program selects to a file.
 func recordCommand(s streams) *cobra.Command {
@@ -48,6 +50,7 @@ func recordCommand(s streams) *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&o.output, "output", "o", "", "the `FILE` to write")
+	f.BoolVar(&o.stacks, "stacks", false, "keep kstack and ustack of each event, too")
 	f.Var(&maxSize, "max-size", "write FILE.1, FILE.2, … and keep the last `SIZE` of them")
 	addRunFlags(cmd, &o)
 	return cmd
@@ -97,9 +100,17 @@ func (r *fileRecorder) open() (err error) {
 	}
 	r.writer, err = recording.Create(r.path, r.maxSize, recording.Header{
 		Host: host, Kernel: kernel, Arch: runtime.GOARCH, Program: r.source, Boot: r.boot, Started: r.started,
-	}, r.plan.Layouts())
+	}, r.plan.Layouts(), recordedNames{r.exec, r.catalog.Cgroups()})
 	return err
 }
+
+// recordedNames are those of this machine.
+type recordedNames struct {
+	*lang.Run
+	cgroups *probes.Cgroups
+}
+
+func (n recordedNames) Cgroup(id uint64) string { return n.cgroups.Path(id) }
 
 func (r *fileRecorder) event(e *probes.Event) error { return r.writer.Append(e) }
 

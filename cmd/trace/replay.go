@@ -65,9 +65,13 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 	if err != nil || o.debug == "ast" {
 		return err
 	}
-	plan, err := lang.NewPlan(program, lang.PlanOptions{Recorded: true, Cleared: o.live, MapEntries: o.mapSize, Started: rec.Started(), CPUs: 1})
+	options := lang.PlanOptions{Recorded: true, Cleared: o.live, MapEntries: o.mapSize, Started: rec.Started(), CPUs: 1}
+	if rec.WithoutStacks() == "" {
+		options.RecordedStack = rec.Stack
+	}
+	plan, err := lang.NewPlan(program, options)
 	if err != nil {
-		return err
+		return programError{err}
 	}
 	p := &player{streams: s, options: o, recording: rec, now: rec.Started()}
 	if p.live, err = openLive(s, o, src, program); err != nil {

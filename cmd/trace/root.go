@@ -67,6 +67,7 @@ type options struct {
 	recordings []string
 	speed      float64
 	live       bool
+	stacks     bool // of trace record
 }
 
 // rootCommand returns the command line: a program next to a few subcommands.

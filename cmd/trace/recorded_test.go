@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"trace/probes"
+)
+
+// What is recorded with its stacks and what is traced at the same time print the same, in text and in JSON, although the process and its
+// cgroup are gone when the recording is read.
+func TestReplayNames(t *testing.T) {
+	requireLive(t)
+	catalog, err := probes.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	mount, _, ok := catalog.Cgroups().Mount()
+	cgroup := fmt.Sprintf("/trace-replay-%d", os.Getpid())
+	move := fmt.Sprintf("echo 0 >%s%s/cgroup.procs", mount, cgroup)
+	if !ok || os.Mkdir(mount+cgroup, 0o755) != nil {
+		move, cgroup = "true", ""
+	} else {
+		t.Cleanup(func() { os.Remove(mount + cgroup) })
+	}
+	const events = `syscall:enter / nr == getppid && comm == "helper" /`
+	programs := []string{
+		events + ` { @k[kstack] = count(); @k2[kstack(2), kstack(1) == kstack(2), kstack(127) == kstack] = count() }`,
+		events + ` { @u[ustack] = count(); @u1[ustack(1)] = count() }`,
+		events + ` { printf("%s %s\n", ustack(2), kstack(3)) }`,
+		events + ` { @[cgroup] = count() }`,
+		events + fmt.Sprintf(` { @[cgroup == %q, cgroup startsWith "/trace-", string(cgroup)] = count() }`, "/"+strings.TrimPrefix(cgroup, "/")),
+	}
+	output := func(i int) string { return filepath.Join(dir, fmt.Sprint("live", i)) }
+	// Each trace is the command of the one before.
+	next := writeScript(t, filepath.Join(dir, "workload"), fmt.Sprintf("(%s; exec helper 30)\nhelper 20\nrmdir %s%s 2>/dev/null || true", move, mount, cgroup))
+	for i, p := range programs {
+		args := fmt.Sprintf("-q -o %s", output(i))
+		if i%2 == 1 {
+			args += " -f json"
+		}
+		next = writeScript(t, filepath.Join(dir, fmt.Sprint("trace", i)), fmt.Sprintf("exec trace %s -c 'sh %s' '%s'", args, next, p))
+	}
+	file := filepath.Join(dir, "rec")
+	if out, err := exec.Command("trace", "record", "--stacks", "-o", file, "-c", "sh "+next, events).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for i, p := range programs {
+		args := []string{"-q", "-r", file}
+		if i%2 == 1 {
+			args = append(args, "-f", "json")
+		}
+		got, err := exec.Command("trace", append(args, p)...).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", p, err, got)
+			continue
+		}
+		want, err := os.ReadFile(output(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(want) < 50 || string(got) != string(want) {
+			t.Errorf("%s: the recording prints\n%s\nwant\n%s", p, got, want)
+		}
+		if cgroup != "" && strings.Contains(p, "[cgroup]") && !strings.Contains(string(got), cgroup) {
+			t.Errorf("no %s in %s", cgroup, got)
+		}
+	}
+}
+
+// writeScript returns the name of a file with a shell script.
+func writeScript(t *testing.T, name, text string) string {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// A recording without stacks says so before it is read.
+func TestReplayWithoutStacks(t *testing.T) {
+	file := recordReads(t, 3)
+	for _, word := range []string{"kstack", "ustack(5)"} {
+		out, err := exec.Command("trace", "-r", file, "nvme:complete_rq { @["+word+"] = count() }").CombinedOutput()
+		var exited *exec.ExitError
+		if !errors.As(err, &exited) || exited.ExitCode() != exitUsage || !strings.Contains(string(out), "record with --stacks") {
+			t.Errorf("%s: %v\n%s", word, err, out)
+		}
+	}
+}
