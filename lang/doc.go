@@ -90,7 +90,7 @@
 // kstack and ustack are the stacks of the kernel and of the process at the event, innermost frame first, kstack(5) and ustack(5) at most five
 // frames of them (1 to 127, a literal). They are captured in the kernel, and only where a program uses them. == and != compare stacks, !=
 // nil asks for one; stacks of processes are equal only if they are of one process. Two stacks that differ only below the fifth frame are
-// one key as kstack(5). kstack begins with what is traced: frames of tracing itself are not in it. A stack without frames is absent: the
+// one key as kstack(5). kstack begins with what is traced, or its caller: frames of tracing itself are not in it. A stack without frames is absent: the
 // process' in a thread of the kernel, the kernel's where profile meets a process. An event in an interrupt, like nvme:complete_rq, has the stacks of what was interrupted. The kernel finds the frames of a process by frame
 // pointers, so code that is compiled without them hides its callers.
 //

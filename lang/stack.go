@@ -144,7 +144,7 @@ func (p *Plan) cutOf(probe *probes.Probe) codegen.Cut {
 		return codegen.Cut{}
 	}
 	functions, through := probe.Tracing()
-	cut := codegen.Cut{Offset: rangeSize * len(p.tracing), Ranges: len(functions), Through: through}
+	cut := codegen.Cut{Offset: rangeSize * len(p.tracing), Ranges: len(functions), Through: through, Unfound: probes.FramesOfTracing}
 	p.tracing = append(p.tracing, functions...)
 	return cut
 }

@@ -92,6 +92,7 @@ func build(spec *ebpf.ProgramSpec, requests []*request, constants []byte, splice
 	f.fold(constants)
 	frame := align(frameSize(f.insns), 8)
 	stack = frame
+	frames, inFunction := framesOfTracing(spec)
 	var functions []function
 	for _, r := range requests {
 		functions = append(functions, r.functions()...)
@@ -101,7 +102,7 @@ func build(spec *ebpf.ProgramSpec, requests []*request, constants []byte, splice
 		if !splice || !calls(f.insns, fn.name) {
 			continue
 		}
-		body, err := newFlow(fn.body)
+		body, err := newFlow(withFrames(fn.body, frames))
 		if err != nil {
 			return nil, 0, fmt.Errorf("%s: %w", fn.name, err)
 		}
@@ -114,6 +115,7 @@ func build(spec *ebpf.ProgramSpec, requests []*request, constants []byte, splice
 	var called asm.Instructions
 	for _, fn := range functions {
 		if calls(f.insns, fn.name) {
+			fn.body = withFrames(fn.body, inFunction)
 			called = append(called, fn.called()...)
 			below = max(below, align(max(frameSize(fn.body), 1), stackRound))
 		}

@@ -3,6 +3,9 @@ package probes
 import (
 	"slices"
 	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 )
 
 // Stack is what the number of a stack stands for.
@@ -28,4 +31,32 @@ func (p *Probe) Tracing() (functions []string, through bool) {
 		}
 	}
 	return functions, false
+}
+
+// FramesOfTracing is what an instruction of generated code refers to that sets a register to the number of frames that a kernel stack
+// begins with, of a BPF program and of the trampoline that calls it.
+//
+// It matters where the traced function is not on the stack. A trampoline that is called by the function has a frame for it; kernel 7.2
+// jumps there from its beginning, and what comes next is its caller. The stack at a kprobe is that of the function's registers, without
+// BPF.
+const FramesOfTracing = "frames_of_tracing"
+
+// framesOfTracing is their number for code that is part of the program itself, and for a function that the program calls.
+func framesOfTracing(spec *ebpf.ProgramSpec) (spliced, called int) {
+	if spec.Type == ebpf.Tracing && (spec.AttachType == ebpf.AttachTraceFEntry || spec.AttachType == ebpf.AttachTraceFExit) {
+		return 2, 3
+	}
+	return 0, 0
+}
+
+// withFrames tells code how many frames are those of tracing.
+func withFrames(body asm.Instructions, n int) asm.Instructions {
+	out := slices.Clone(body)
+	for i, ins := range out {
+		if ins.Reference() == FramesOfTracing {
+			out[i].Constant = int64(n)
+			out[i] = out[i].WithReference("")
+		}
+	}
+	return out
 }

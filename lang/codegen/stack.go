@@ -32,8 +32,10 @@ const MaxFrames = 127
 // address and size.
 type Cut struct {
 	Offset, Ranges int
-	// Through cuts all up to the last frame within the ranges, else all before the first one.
+	// Through cuts all up to the last frame within the ranges, else all before the first one, and if there is none, as many as Unfound says.
 	Through bool
+	// Unfound is what the number refers to, 0 here, that the loader of the code replaces: it knows what the program is called by.
+	Unfound string
 }
 
 // cutFrames is how many frames tracing has at most: two of BPF, bpf_trace_run2, __bpf_trace_x, __traceiter_x.
@@ -258,7 +260,7 @@ func (g *gen) cut(slot operand, nothing label) {
 	const cut, at, ranges, address, size, distance = asm.R0, asm.R1, asm.R2, asm.R3, asm.R4, asm.R5
 	c := g.program.Cut
 	g.use(at, slot)
-	g.set(cut, 0)
+	g.emit(asm.Mov.Imm(cut, 0).WithReference(c.Unfound))
 	g.direct(ranges, StackCutsName, c.Offset)
 	done := g.label()
 	for i := range cutFrames {
