@@ -40,15 +40,22 @@ const (
 	JSON Format = "json"
 	// CSV is a table of events, and one for each map: see csv.go.
 	CSV Format = "csv"
+	// Folded, Pprof and HTML are made at the end of a run, of what [Run.Profiles] and [Run.Views] return. Printers write text for them.
+	Folded Format = "folded"
+	Pprof  Format = "pprof"
+	HTML   Format = "html"
 )
+
+// AtEnd tells whether the format is made at the end of a run.
+func (f Format) AtEnd() bool { return f == Folded || f == Pprof || f == HTML }
 
 // ParseFormat returns the format of that name.
 func ParseFormat(name string) (Format, error) {
 	switch f := Format(name); f {
-	case Text, JSON, CSV:
+	case Text, JSON, CSV, Folded, Pprof, HTML:
 		return f, nil
 	}
-	return "", fmt.Errorf("no output format %q: write text, json or csv", name)
+	return "", fmt.Errorf("no output format %q: write text, json, csv, folded, pprof or html", name)
 }
 
 // Printer writes events and what programs print. It writes once for each event or entry of a map; the caller buffers.

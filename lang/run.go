@@ -24,6 +24,8 @@ type RunOptions struct {
 	Shadow *Printer
 	// Muted begin clauses print nothing: they did so before.
 	Muted bool
+	// Unshown maps are not printed at the end: Views and Profiles have them.
+	Unshown bool
 	// Now returns the time as nsecs tells it.
 	Now func() uint64
 	// Keep takes the events that clauses without a block would print; nil: they are printed.
@@ -38,6 +40,7 @@ type Run struct {
 	mu   sync.Mutex
 
 	muted   bool
+	unshown bool
 	machine *machine
 	shadow  *machine // nil but in a comparison
 	kernel  map[string]*ebpf.Map
@@ -60,7 +63,7 @@ type siteRun struct {
 
 // Start creates the maps of a plan. Close releases them.
 func (p *Plan) Start(o RunOptions) (*Run, error) {
-	r := &Run{plan: p, muted: o.Muted, kernel: map[string]*ebpf.Map{}, moments: map[*Clause]*block{}, rejected: map[*probes.Probe]uint64{}}
+	r := &Run{plan: p, muted: o.Muted, unshown: o.Unshown, kernel: map[string]*ebpf.Map{}, moments: map[*Clause]*block{}, rejected: map[*probes.Probe]uint64{}}
 	err := r.start(o)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -199,7 +202,7 @@ func (r *Run) Begin() error {
 	return r.at(onBegin)
 }
 
-// End runs the end clauses and prints all maps. Programs are detached before it.
+// End runs the end clauses and prints all maps, but for [RunOptions.Unshown]. Programs are detached before it.
 func (r *Run) End() error {
 	for _, m := range r.machines() {
 		m.ctx = context.Background() // the end of the run does not end its last loops
@@ -210,13 +213,24 @@ func (r *Run) End() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.machines() {
-		for _, info := range r.plan.program.maps {
-			if err := m.show(info, m.printer, mapOptions{}); err != nil {
-				return err
-			}
+		if err := r.showAll(m); err != nil {
+			return err
 		}
 		end := m.now()
 		m.now = func() uint64 { return end } // for PrintMap, later
+	}
+	return nil
+}
+
+// showAll prints all maps, unless somebody else shows them.
+func (r *Run) showAll(m *machine) error {
+	if r.unshown {
+		return nil
+	}
+	for _, info := range r.plan.program.maps {
+		if err := m.show(info, m.printer, mapOptions{}); err != nil {
+			return err
+		}
 	}
 	return nil
 }

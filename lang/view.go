@@ -20,7 +20,7 @@ type View struct {
 
 // Row is an entry of a map.
 type Row struct {
-	// Key holds its elements as they are printed; Stack says which of them is a stack, as frames from the outermost, if any is.
+	// Key holds its elements as they are printed.
 	Key []string
 	// Value as it is printed; of a histogram how many values it has.
 	Value string

@@ -23,6 +23,9 @@ func doctorCommand(s streams) *cobra.Command {
 		Short: "say what this machine offers: each probe, which variant of it, and why not the others",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
+			if f := o.format.Format; f != lang.Text && f != lang.JSON {
+				return usagef("doctor writes text or json, not %s", f)
+			}
 			d, err := diagnose(o.btf)
 			if err != nil {
 				return err

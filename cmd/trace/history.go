@@ -15,7 +15,11 @@ type history struct {
 	moments []time.Time
 	most    int
 	// merge says what happens when there are more: two columns become one, or the oldest is forgotten.
-	merge  bool
+	merge bool
+	// began is when the first column does. With merge no column but the last is shorter than step, which grows as columns become one:
+	// else the past would fade.
+	began  time.Time
+	step   time.Duration
 	series map[string]*series
 }
 
@@ -35,6 +39,9 @@ func (h *history) add(now time.Time, views []lang.View) {
 	if h.series == nil {
 		h.series = map[string]*series{}
 	}
+	if h.began.IsZero() {
+		h.began = now
+	}
 	if len(h.moments) == h.most {
 		h.shrink()
 	}
@@ -51,6 +58,40 @@ func (h *history) add(now time.Time, views []lang.View) {
 	for _, s := range h.series {
 		s.fill(len(h.moments)) // of what is no longer there
 	}
+	if n := len(h.moments); h.merge && n > 1 && h.span(n-2) < h.step {
+		h.join(n - 2)
+	}
+}
+
+// start is when a column begins, and span how long it is.
+func (h *history) start(i int) time.Time {
+	if i == 0 {
+		return h.began
+	}
+	return h.moments[i-1]
+}
+
+func (h *history) span(i int) time.Duration { return h.moments[i].Sub(h.start(i)) }
+
+// join makes one column of i and the next.
+func (h *history) join(i int) {
+	h.moments = slices.Delete(h.moments, i, i+1)
+	for _, s := range h.series {
+		s.added[i+1] = sum(s.added[i], s.added[i+1])
+		s.added, s.numbers = slices.Delete(s.added, i, i+1), slices.Delete(s.numbers, i, i+1)
+	}
+}
+
+// sum of the buckets of two columns.
+func sum(a, b map[int]uint64) map[int]uint64 {
+	if len(a) == 0 {
+		return b
+	}
+	both := maps.Clone(a)
+	for bucket, n := range b {
+		both[bucket] += n
+	}
+	return both
 }
 
 // shrink makes room for a column.
@@ -62,24 +103,10 @@ func (h *history) shrink() {
 		}
 		return
 	}
-	half := len(h.moments) / 2
-	for i := range half {
-		h.moments[i] = h.moments[2*i+1]
+	for i := range len(h.moments) / 2 {
+		h.join(i)
 	}
-	h.moments = h.moments[:half]
-	for _, s := range h.series {
-		for i := range half {
-			sum := maps.Clone(s.added[2*i])
-			if sum == nil {
-				sum = map[int]uint64{}
-			}
-			for bucket, n := range s.added[2*i+1] {
-				sum[bucket] += n
-			}
-			s.added[i], s.numbers[i] = sum, s.numbers[2*i+1]
-		}
-		s.added, s.numbers = s.added[:half], s.numbers[:half]
-	}
+	h.step = max(h.step, h.moments[len(h.moments)-1].Sub(h.began)/time.Duration(h.most)*3/2)
 }
 
 // fill appends empty columns until there are n.
@@ -89,10 +116,13 @@ func (s *series) fill(n int) {
 	}
 }
 
-// add puts an entry into column n-1.
+// add puts an entry into column n-1. Of several that look alike, the first counts.
 func (s *series) add(r lang.Row, n int) {
-	s.fill(n - 1)
-	counts, column := map[int]uint64{}, map[int]uint64{}
+	if s.fill(n - 1); len(s.added) == n {
+		return
+	}
+	counts := map[int]uint64{}
+	var column map[int]uint64
 	for _, b := range r.Buckets {
 		counts[b.Index] = b.N
 		added := b.N
@@ -100,6 +130,9 @@ func (s *series) add(r lang.Row, n int) {
 			added -= before
 		}
 		if added > 0 {
+			if column == nil {
+				column = map[int]uint64{}
+			}
 			column[b.Index] = added
 		}
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,8 +76,21 @@ func TestLive(t *testing.T) {
 	requireLive(t)
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/live",
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"jsonlines": jsonLines},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"jsonlines": jsonLines, "wellformed": wellFormed},
 	})
+}
+
+// wellFormed checks that the elements of a page are closed in their order.
+func wellFormed(ts *testscript.TestScript, _ bool, args []string) {
+	page := xml.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
+	page.Strict, page.AutoClose, page.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	for {
+		_, err := page.Token()
+		if err == io.EOF {
+			return
+		}
+		ts.Check(err)
+	}
 }
 
 // TestEnginesAgree runs every program of testdata/agree.txt on the system calls of helper, in the kernel and in user space at once:

@@ -39,6 +39,9 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 	if o.explain || o.debug == "plan" {
 		return t.plan.Explain(s.out, t.variantOf)
 	}
+	if t.document, err = openDocument(s, o, src, program); err != nil {
+		return err
+	}
 	if t.live, err = openLive(s, o, src, program); err != nil {
 		return err
 	}
@@ -119,6 +122,8 @@ type tracer struct {
 	total   uint64 // printed
 	// live shows the maps, if it is not nil.
 	live *live
+	// document is made at the end, if it is not nil.
+	document *document
 	// recorder keeps the events in a file instead of printing them, if it is not nil.
 	recorder *fileRecorder
 	// first and second are what the two runs of --compare print.
@@ -140,7 +145,7 @@ func bootTime() time.Time { return time.Now().Add(-time.Duration(bootClock())) }
 // divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
 func (t *tracer) divide(rejected map[*probes.Probe]bool) (err error) {
 	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
-		NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose, Rejected: rejected, RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
+		NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose || t.format.Format == lang.HTML, Rejected: rejected, RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
 		StackLeft: t.catalog.StackLeft, Alone: t.host.Alone, CompareExchange: lang.CompareExchange, CPUs: possibleCPUs(),
 	})
 	return err
@@ -289,7 +294,7 @@ func (t *tracer) clausesOf(p *probes.Probe) []string {
 
 // tryAttach attaches the plan at hand. The output of the begin clauses is not repeated when it is tried again.
 func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, error) {
-	options := lang.RunOptions{Printer: t.printer(t.out), Now: bootClock, Muted: again, Context: ctx}
+	options := lang.RunOptions{Printer: t.printer(t.document.through(t.out, t.err)), Now: bootClock, Muted: again, Unshown: t.document != nil, Context: ctx}
 	if t.recorder != nil {
 		options.Keep = t.recorder.event
 	}
@@ -371,6 +376,10 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	if t.recorder != nil {
 		wg.Go(func() { t.recorder.keepUp(ctx) })
 	}
+	if t.document != nil {
+		t.document.exec, t.document.history.began = t.exec, time.Now()
+		wg.Go(func() { t.document.watch(ctx) })
+	}
 	if t.live != nil {
 		t.live.exec = t.exec
 		wg.Go(func() { t.live.show(ctx, end) })
@@ -391,7 +400,7 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	}
 	if unlessEnough(err) == nil {
 		// The end clauses and the last maps see what was counted until no program runs any more.
-		err = errors.Join(session.Detach(), t.exec.End())
+		err = errors.Join(session.Detach(), t.exec.End(), t.writeDocument(session, losses))
 	}
 	t.tellChangedCgroups()
 	t.out.flush() // data comes before the report; an error stays in the buffer for Close
@@ -405,6 +414,44 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	return errors.Join(t.difference(), verdict)
 }
 
+// writeDocument writes what is made at the end.
+func (t *tracer) writeDocument(session *probes.Session, losses []probes.Losses) error {
+	if t.document == nil {
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("name of this host: %w", err)
+	}
+	kernel, err := probes.KernelRelease()
+	if err != nil {
+		return err
+	}
+	f := facts{Host: host, Kernel: kernel, Began: t.document.history.began, Ended: time.Now()}
+	variants := map[string]string{}
+	for _, attached := range session.Variants() {
+		name, variant, _ := strings.Cut(attached, " ")
+		variants[name] = variant
+	}
+	for _, l := range losses {
+		p := probeFact{Name: l.Probe.String(), Variant: variants[l.Probe.String()], Events: max(l.Events, l.Delivered), Lost: l.Lost()}
+		if l.Counted {
+			rejected := l.Rejected + t.exec.Rejected(l.Probe)
+			p.Events, p.Rejected = l.Events, &rejected
+		}
+		f.Probes = append(f.Probes, p)
+		if l.Lost() > 0 {
+			f.Losses = append(f.Losses, lossLine(l))
+		}
+	}
+	lost, err := mapLossNotes(t.exec)
+	if err != nil {
+		return err
+	}
+	f.Losses = append(f.Losses, lost...)
+	return t.document.write(t.out, f)
+}
+
 // tick runs an interval clause whenever it is due, until ctx ends.
 func (t *tracer) tick(ctx context.Context, end func(), c *lang.Clause, failed chan<- error) {
 	tick := time.NewTicker(c.Period())
@@ -415,6 +462,7 @@ func (t *tracer) tick(ctx context.Context, end func(), c *lang.Clause, failed ch
 			return
 		case <-tick.C:
 		}
+		t.document.beforeInterval(time.Now())
 		err := t.exec.Interval(c)
 		if err != nil {
 			select {

@@ -30,6 +30,8 @@ type player struct {
 	now       uint64
 	intervals []interval
 	live      *live // nil without --live
+	document  *document
+	progress  *progress
 	// began is when the play began, in real time.
 	began  time.Time
 	passed uint64
@@ -74,19 +76,28 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 		return programError{err}
 	}
 	p := &player{streams: s, options: o, recording: rec, now: rec.Started()}
+	if p.document, err = openDocument(s, o, src, program); err != nil {
+		return err
+	}
 	if p.live, err = openLive(s, o, src, program); err != nil {
 		return err
 	}
 	defer p.live.close()
-	if p.out, err = openOutput(o.output, p.live.through(s.out)); err != nil {
+	p.progress = newProgress(s, o)
+	if p.out, err = openOutput(o.output, p.progress.before(p.live.through(s.out))); err != nil {
 		return err
 	}
 	ctx, release := catchSignals(ctx)
 	defer release()
-	printer := lang.NewPrinter(p.out, o.format.Format, rec.Boot().Local())
-	p.exec, err = plan.Start(lang.RunOptions{Printer: printer, Now: func() uint64 { return p.now }, Context: ctx})
+	printer := lang.NewPrinter(p.document.through(p.out, p.err), o.format.Format, rec.Boot().Local())
+	p.exec, err = plan.Start(lang.RunOptions{
+		Printer: printer, Unshown: p.document != nil, Now: func() uint64 { return p.now }, Context: ctx,
+	})
 	if err != nil {
 		return errors.Join(err, p.out.Close())
+	}
+	if p.document != nil {
+		p.document.exec, p.document.history.began = p.exec, p.clock(p.now)
 	}
 	err = p.run(ctx)
 	return errors.Join(unlessEnough(err), unlessEnough(p.out.Close()), p.verdict(), keep(ctx, p.exec))
@@ -110,7 +121,56 @@ func (p *player) run(ctx context.Context) error {
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
-	return errors.Join(err, p.exec.End())
+	p.progress.clear()
+	return errors.Join(err, p.exec.End(), p.writeDocument())
+}
+
+// clock is the time of day of a moment of the recording.
+func (p *player) clock(nsecs uint64) time.Time {
+	return p.recording.Boot().Local().Add(time.Duration(nsecs))
+}
+
+// writeDocument writes what is made at the end.
+func (p *player) writeDocument() error {
+	if p.document == nil {
+		return nil
+	}
+	var hosts, kernels []string
+	events, lost := map[string]uint64{}, map[string]uint64{}
+	f := facts{Began: p.document.history.began, Ended: p.clock(p.now)}
+	for _, info := range p.recording.Info() {
+		if !slices.Contains(hosts, info.Host) {
+			hosts, kernels = append(hosts, info.Host), append(kernels, info.Kernel)
+		}
+		for name, n := range info.Events {
+			events[name] += n
+		}
+		for _, l := range info.Losses {
+			if lost[l.Probe] += l.Lost; l.Lost > 0 {
+				f.Losses = append(f.Losses, fmt.Sprintf("%s lacks %s of %s, which were lost when it was recorded", info.Name, plural(l.Lost, "event"), l.Probe))
+			}
+		}
+		if info.Cut {
+			f.Losses = append(f.Losses, info.Name+" was cut off: the recording did not come to its end")
+		}
+	}
+	f.Host, f.Kernel = strings.Join(hosts, ", "), strings.Join(kernels, ", ")
+	var names []string
+	for _, c := range p.exec.Program().Clauses() {
+		for _, probe := range c.Probes {
+			names = append(names, probe.String())
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		f.Probes = append(f.Probes, probeFact{Name: name, Variant: "recorded", Events: events[name], Lost: lost[name]})
+	}
+	more, err := mapLossNotes(p.exec)
+	if err != nil {
+		return err
+	}
+	f.Losses = append(f.Losses, more...)
+	return p.document.write(p.out, f)
 }
 
 // watched plays while the maps are shown, if they are.
@@ -133,6 +193,9 @@ func (p *player) watched(ctx context.Context, play func(context.Context) error) 
 func (p *player) play(ctx context.Context) error {
 	var e probes.Event
 	for n := 0; ; n++ {
+		if n%1024 == 0 {
+			p.progress.tell(func(took time.Duration) string { return p.told(n, took) })
+		}
 		if p.exec.Stopped() || n%1024 == 0 && ctx.Err() != nil {
 			return nil
 		}
@@ -149,6 +212,12 @@ func (p *player) play(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// told is the progress: how much of the files was read, and how fast.
+func (p *player) told(events int, took time.Duration) string {
+	done, all := p.recording.Read()
+	return fmt.Sprintf("%d%%, %d events, %.0f events/s", 100*done/max(all, 1), events, float64(events)/took.Seconds())
 }
 
 // count1 counts an event that passed.
@@ -177,6 +246,7 @@ func (p *player) passTime(ctx context.Context, until uint64) error {
 			return nil
 		}
 		p.now = due.due
+		p.document.beforeInterval(p.clock(p.now))
 		due.due += uint64(due.clause.Period())
 		if err := p.exec.Interval(due.clause); err != nil {
 			return err
@@ -187,6 +257,9 @@ func (p *player) passTime(ctx context.Context, until uint64) error {
 	}
 	if until > p.now {
 		p.wait(ctx, until)
+		if p.document.due(p.clock(until)) {
+			p.document.passTo(p.clock(until))
+		}
 		p.now = until
 	}
 	return nil

@@ -147,7 +147,7 @@ func addHostFlags(cmd *cobra.Command, o *options) {
 // addFormatFlag declares the format of the data.
 func addFormatFlag(cmd *cobra.Command, o *options) {
 	o.format.Format = lang.Text
-	cmd.Flags().VarP(&o.format, "format", "f", "`FORMAT` of the data: text, json or csv")
+	cmd.Flags().VarP(&o.format, "format", "f", "`FORMAT` of the data: text, json, csv, folded, pprof or html")
 }
 
 // addTypesFlag declares where types are from.

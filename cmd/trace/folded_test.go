@@ -1,0 +1,159 @@
+//go:build !vm
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"trace/lang"
+	"trace/probes"
+)
+
+// sampled are two profiles: one with a key besides the stack, whose names would break a line, and one of durations.
+var sampled = []lang.Profile{
+	{Map: "@", Samples: []lang.Sample{
+		{Frames: []string{"main", "read"}, Key: []string{"dd"}, Value: 5},
+		{Frames: []string{"main", "a;b\nc 1"}, Key: []string{"dd"}, Value: 2},
+		{Key: []string{"kworker/0:1"}, Value: 1},
+	}},
+	{Map: "@spent", Unit: probes.Nanoseconds, Samples: []lang.Sample{{Frames: []string{"main", "read", "vfs_read [x]"}, Value: 1e6}}},
+}
+
+func TestFolded(t *testing.T) {
+	for _, test := range []struct {
+		profiles []lang.Profile
+		want     string
+	}{
+		{sampled[:1], "dd;main;read 5\ndd;main;a:b c 1 2\nkworker/0:1;(no stack) 1\n"},
+		{sampled, "@;dd;main;read 5\n@;dd;main;a:b c 1 2\n@;kworker/0:1;(no stack) 1\n@spent;main;read;vfs_read [x] 1000000\n"},
+	} {
+		var b bytes.Buffer
+		if err := writeFolded(&b, test.profiles); err != nil || b.String() != test.want {
+			t.Errorf("got %q, %v, want %q", b.String(), err, test.want)
+		}
+	}
+}
+
+// TestPprof asks pprof itself what it reads.
+func TestPprof(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "p")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writePprof(f, sampled, time.Unix(100, 0), 2*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"-top"}, []string{`Type: samples`, `Duration: 2s, Total samples = 8`, `5 +62.50% +62.50% +5 +62.50% +read\n`, `0 +0% +100% +7 +87.50% +main\n`}},
+		{[]string{"-top", "-sample_index=spent"}, []string{`Total samples = 1ms`, `1ms +100% +100% +1ms +100% +vfs_read \[x\]\n`}},
+		{[]string{"-tags"}, []string{`key1: Total 8`, `7 \(87.50%\): dd\n`}},
+	} {
+		out, err := exec.Command("go", append(append([]string{"tool", "pprof"}, test.args...), name)...).CombinedOutput()
+		for _, want := range test.want {
+			if err != nil || !regexp.MustCompile(want).Match(out) {
+				t.Errorf("%v: no %q, %v:\n%s", test.args, want, err, out)
+			}
+		}
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := profile.ParseData(data)
+	if err != nil || len(p.Sample) != 4 || !slices.Equal(p.Sample[0].Value, []int64{5, 0}) || p.Sample[0].Location[0].Line[0].Function.Name != "read" {
+		t.Errorf("%v, %v", p, err)
+	}
+}
+
+func TestFlame(t *testing.T) {
+	f := newFlame(sampled[0])
+	want := []string{"@ — 8, 100.00%", "dd — 7, 87.50%", "main — 7, 87.50%", "a;b\nc 1 — 2, 25.00%", "read — 5, 62.50%", "kworker/0:1 — 1, 12.50%", "(no stack) — 1, 12.50%"}
+	var got []string
+	for _, b := range f.Boxes {
+		got = append(got, b.Title)
+	}
+	if !slices.Equal(got, want) || f.Total != "8" || f.Height != 4*flameRow {
+		t.Errorf("%q, %+v", got, f)
+	}
+	if read, main := f.Boxes[4], f.Boxes[2]; read.Y != main.Y-flameRow || read.X != "290.00" {
+		t.Errorf("read at %v, main at %v", read, main)
+	}
+	if newFlame(lang.Profile{}) != nil {
+		t.Error("a flame graph of nothing")
+	}
+	// What is too narrow to be seen is counted.
+	thin := newFlame(lang.Profile{Samples: []lang.Sample{{Frames: []string{"a"}, Value: 1e6}, {Frames: []string{"b"}, Value: 1}}})
+	if len(thin.Boxes) != 2 || thin.Narrow != 1 {
+		t.Errorf("%+v", thin)
+	}
+}
+
+// TestHistoryKeepsThePast checks that columns stay about equally long, however long a run lasts: the past does not fade.
+func TestHistoryKeepsThePast(t *testing.T) {
+	h := history{most: 20, merge: true, began: time.Unix(0, 0)}
+	const seconds = 5000
+	for i := range uint64(seconds) {
+		h.add(h.began.Add(time.Duration(i+1)*time.Second), []lang.View{histView(i + 1)})
+	}
+	var n uint64
+	for i, column := range h.series["@h\x00k"].added {
+		n += column[0]
+		if span := h.span(i); i < len(h.moments)-1 && (span < seconds*time.Second/40 || span > seconds*time.Second/5) {
+			t.Errorf("column %d of %d is %v long", i, len(h.moments), span)
+		}
+	}
+	if n != seconds || len(h.moments) < 5 {
+		t.Errorf("%d values in %d columns", n, len(h.moments))
+	}
+}
+
+func TestTail(t *testing.T) {
+	var b tail
+	if lines := b.lines(); len(lines) != 1 || lines[0] != "" {
+		t.Errorf("%q", lines)
+	}
+	for range 100000 {
+		b.Write([]byte("a line\n"))
+	}
+	b.Write([]byte("the "))
+	b.Write([]byte("last\n"))
+	if lines := b.lines(); len(lines) != tailLines || lines[0] != "a line" || lines[tailLines-1] != "the last" || len(b.kept) > 2*tailBytes {
+		t.Errorf("%q", lines)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var b bytes.Buffer
+	p := &progress{terminal: &b, began: time.Now()}
+	text := func(time.Duration) string { return "50%" }
+	p.tell(text)
+	if b.Len() > 0 {
+		t.Errorf("told at once: %q", b.String())
+	}
+	p.began = p.began.Add(-patience)
+	p.tell(text)
+	p.tell(text) // too soon
+	p.clear()
+	p.clear()
+	if want := "\r50%\x1b[K\r\x1b[K"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+	(*progress)(nil).tell(text)
+	(*progress)(nil).clear()
+}

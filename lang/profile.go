@@ -1,0 +1,180 @@
+package lang
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	"trace/lang/codegen"
+	"trace/probes"
+)
+
+// Profile is what a map holds by stack: numbers that can be added, so that a flame graph can be drawn of them.
+type Profile struct {
+	Map string // with its @
+	// Unit of the values; without one they count.
+	Unit    probes.Unit
+	Samples []Sample
+	// Negative is how many entries are left out, as a flame has no negative width.
+	Negative int
+}
+
+// Sample is an entry of the map of a [Profile].
+type Sample struct {
+	// Frames from the outermost. Those of a process come before those of the kernel, whatever their order in the key.
+	Frames []string
+	// Key are the other elements of the key, as they are printed.
+	Key   []string
+	Value uint64
+}
+
+// Text is a sum of values as it is printed.
+func (p Profile) Text(n uint64) string {
+	return string(appendValue(nil, probes.Type{Kind: probes.Uint, Size: 8, Unit: p.Unit}, n))
+}
+
+// Profiled are the maps that profiles can be made of: a key holds a stack, and the values add up.
+func (p *Program) Profiled() []string {
+	var names []string
+	for _, m := range p.maps {
+		if m.isProfile() {
+			names = append(names, m.name)
+		}
+	}
+	return names
+}
+
+func (m *mapInfo) isProfile() bool {
+	if !slices.ContainsFunc(m.key, func(c column) bool { return c.typ.Kind == stack }) {
+		return false
+	}
+	if m.agg == nil {
+		return !m.isTuple && isNumber(m.typ()) && m.typ().Enum == nil
+	}
+	switch m.agg.Func {
+	case codegen.Avg, codegen.Min, codegen.Max, codegen.Gauge:
+		return false
+	}
+	return true
+}
+
+// Profiles returns those of the maps, also after End. Samples come with the largest value first.
+func (r *Run) Profiles() ([]Profile, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []Profile
+	for _, m := range r.plan.program.maps {
+		if !m.isProfile() {
+			continue
+		}
+		entries, err := r.machine.stores[m].entries()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m.profile(entries, r.stacks))
+	}
+	return all, nil
+}
+
+func (m *mapInfo) profile(entries []entry, stacks *stackStore) Profile {
+	p := Profile{Map: m.name}
+	if m.addsValues() {
+		p.Unit = m.typ().Unit
+	}
+	for _, e := range entries {
+		n := m.addend(e)
+		if i, ok := n.(int64); ok && i < 0 {
+			p.Negative++
+			continue
+		}
+		if value := to[uint64](n); value > 0 {
+			s := m.sample(e.key, stacks)
+			s.Value = value
+			p.Samples = append(p.Samples, s)
+		}
+	}
+	slices.SortFunc(p.Samples, func(a, b Sample) int {
+		return cmp.Or(cmp.Compare(b.Value, a.Value), slices.Compare(a.Key, b.Key), slices.Compare(a.Frames, b.Frames))
+	})
+	return p
+}
+
+// addsValues tells whether what is added are values, and not how many of them there are.
+func (m *mapInfo) addsValues() bool {
+	if m.agg == nil {
+		return true
+	}
+	switch m.agg.Func {
+	case codegen.Sum, codegen.Rate, codegen.Stats:
+		return true
+	}
+	return false
+}
+
+// addend is the number of an entry that can be added to that of others.
+func (m *mapInfo) addend(e entry) any {
+	if m.agg == nil {
+		if e.value[0] == nil {
+			return uint64(0)
+		}
+		return e.value[0]
+	}
+	switch m.agg.Func {
+	case codegen.Count:
+		return e.state[0]
+	case codegen.Sum, codegen.Rate:
+		return m.signed(e.state[0])
+	case codegen.Stats:
+		return m.signed(e.state[1])
+	}
+	return m.agg.Total(e.state)
+}
+
+func (m *mapInfo) sample(key []any, stacks *stackStore) (s Sample) {
+	var kernel []string
+	for i, x := range key {
+		switch {
+		case m.key[i].typ.Kind != stack:
+			s.Key = append(s.Key, string(appendShown(nil, m.key[i].typ, nil, x)))
+		case stacks == nil || x == nil || x == uint64(0): // absent
+		default:
+			frames, ofProcess := stacks.functions(x.(uint64))
+			if ofProcess {
+				s.Frames = append(s.Frames, frames...)
+			} else {
+				kernel = append(kernel, frames...)
+			}
+		}
+	}
+	s.Frames = append(s.Frames, kernel...)
+	return s
+}
+
+// functions are the frames of a stack, the outermost first, without the places in them: calls of one function are one flame.
+func (s *stackStore) functions(number uint64) (all []string, ofProcess bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok := s.find(number)
+	if !ok {
+		return lostFrames, false
+	}
+	for _, f := range slices.Backward(found.Frames) {
+		all = append(all, functionOf(f))
+	}
+	return all, found.PID != 0
+}
+
+// place is what a frame, as symbols.Frame writes it, tells besides the function: its name and its module are before and in it.
+var place = regexp.MustCompile(`^(.*)\+[0-9]+( \[[^]]*\])?( .*:[0-9]+)?$`)
+
+// functionOf is the function of a frame and the kernel's module where it is, or what is mapped at an address without a name.
+func functionOf(frame string) string {
+	if address, module, mapped := strings.Cut(frame, " "); strings.HasPrefix(address, "0x") {
+		if !mapped {
+			return "[unknown]"
+		}
+		return module
+	}
+	return place.ReplaceAllString(frame, "$1$2")
+}

@@ -1,0 +1,122 @@
+package lang
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"trace/lang/codegen"
+	"trace/probes"
+	"trace/probes/symbols"
+)
+
+// TestProfiled tells maps of which profiles can be made from the others.
+func TestProfiled(t *testing.T) {
+	program, err := Compile("program", `nvme:complete_rq {
+	@count[kstack] = count(); @sum[ctrl, ustack] = sum(latency); @hist[kstack] = hist(latency); @quantile[kstack] = quantile(latency, 50)
+	@stats[kstack] = stats(latency); @rate[kstack(3)] = rate(); @number[kstack] = latency
+	@plain[ctrl] = count(); @avg[kstack] = avg(latency); @min[kstack] = min(latency); @max[kstack] = max(latency); @gauge[kstack] = gauge(1)
+	@enum[kstack] = opcode; @text[kstack] = ctrl; @tuple[kstack] = (1, 2); @value[ctrl] = kstack
+}`, []*probes.Probe{fixture("nvme:complete_rq")}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"@count", "@sum", "@hist", "@quantile", "@stats", "@rate", "@number"}
+	if got := program.Profiled(); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestProfile makes profiles of entries without frames: that those are right a run with the kernel's tells.
+func TestProfile(t *testing.T) {
+	key := []column{{typ: probes.Type{Kind: stack, Size: 8}}, {typ: probes.Type{Kind: probes.String}}}
+	duration := []column{{typ: probes.Type{Kind: probes.Int, Size: 8, Unit: probes.Nanoseconds}}}
+	entryOf := func(comm string, state ...uint64) entry { return entry{key: []any{nil, comm}, state: state} }
+	minus := ^uint64(0)
+	for _, test := range []struct {
+		m       mapInfo
+		entries []entry
+		want    Profile
+	}{
+		{
+			mapInfo{name: "@c", key: key, value: duration, agg: &codegen.Agg{Func: codegen.Count}},
+			[]entry{entryOf("a", 2), entryOf("b", 7), entryOf("none", 0)},
+			Profile{Map: "@c", Samples: []Sample{{Key: []string{"b"}, Value: 7}, {Key: []string{"a"}, Value: 2}}},
+		},
+		{
+			mapInfo{name: "@s", key: key, value: duration, agg: &codegen.Agg{Func: codegen.Sum, Signed: true}},
+			[]entry{entryOf("a", 2), entryOf("below", minus)},
+			Profile{Map: "@s", Unit: probes.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 2}}, Negative: 1},
+		},
+		{
+			mapInfo{name: "@t", key: key, value: duration, agg: &codegen.Agg{Func: codegen.Stats}},
+			[]entry{entryOf("a", 2, 30)},
+			Profile{Map: "@t", Unit: probes.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 30}}},
+		},
+		{
+			mapInfo{name: "@h", key: key, value: duration, agg: &codegen.Agg{Func: codegen.Hist}},
+			[]entry{entryOf("a", 1, 0, 4)},
+			Profile{Map: "@h", Samples: []Sample{{Key: []string{"a"}, Value: 5}}},
+		},
+		{
+			mapInfo{name: "@n", key: key, value: duration},
+			[]entry{{key: []any{nil, "a"}, value: []any{int64(3)}}, {key: []any{nil, "b"}, value: []any{nil}}},
+			Profile{Map: "@n", Unit: probes.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 3}}},
+		},
+	} {
+		got := test.m.profile(test.entries, nil)
+		same := slices.EqualFunc(got.Samples, test.want.Samples, func(a, b Sample) bool {
+			return slices.Equal(a.Key, b.Key) && slices.Equal(a.Frames, b.Frames) && a.Value == b.Value
+		})
+		if !same || got.Map != test.want.Map || got.Unit != test.want.Unit || got.Negative != test.want.Negative {
+			t.Errorf("got %+v, want %+v", got, test.want)
+		}
+	}
+}
+
+func TestFunctionOf(t *testing.T) {
+	for _, test := range []struct {
+		frame symbols.Frame
+		want  string
+	}{
+		{symbols.Frame{Function: "vfs_read", Offset: 12, Address: 1}, "vfs_read"},
+		{symbols.Frame{Function: "queue_rq", Offset: 3, Module: "nvme", InModule: true}, "queue_rq [nvme]"},
+		{symbols.Frame{Function: "main", Module: "dd", File: "/src/dd.c", Line: 3}, "main"},
+		{symbols.Frame{Function: "a::operator+(int, int)", Offset: 7, File: "x y.cc", Line: 3}, "a::operator+(int, int)"},
+		{symbols.Frame{Address: 0x7f00, Module: "libc.so.6"}, "[libc.so.6]"},
+		{symbols.Frame{Address: 0x7f00}, "[unknown]"},
+	} {
+		if got := functionOf(test.frame.String()); got != test.want {
+			t.Errorf("%s: got %q, want %q", test.frame, got, test.want)
+		}
+	}
+}
+
+// TestUnshown checks that maps that somebody else shows are printed when the program says so, and only then.
+func TestUnshown(t *testing.T) {
+	program, err := Compile("program", `begin { @a = 1; @b = 2; print(@b) }`, nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := NewPlan(program, PlanOptions{Recorded: true, CPUs: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	run, err := plan.Start(RunOptions{Printer: NewPrinter(&b, Folded, time.Time{}), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if err := run.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.End(); err != nil || b.String() != "@b: 2\n" {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+	views, err := run.Views()
+	if err != nil || len(views) != 2 || views[0].Rows[0].Value != "1" {
+		t.Errorf("%+v, %v", views, err)
+	}
+}
