@@ -39,6 +39,8 @@ type AttachOptions struct {
 	Maps map[string]*ebpf.Map
 	// Layouts of the records that the code writes. Their IDs are small numbers.
 	Layouts []*Layout
+	// Progress is called after each of the requests was attached, if it is not nil.
+	Progress func(done, all int)
 }
 
 // DefaultRingBytes is the size of the ring buffer: about 40,000 events.
@@ -90,6 +92,12 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 		return nil, err
 	}
 	s := &Session{host: h, layouts: layouts, delivered: make([]atomic.Uint64, len(layouts))}
+	done := 0
+	attached := func() {
+		if done++; o.Progress != nil {
+			o.Progress(done, len(s.requests))
+		}
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -109,7 +117,7 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		more, err := s.attachBatch(batch, shared)
+		more, err := s.attachBatch(batch, shared, attached)
 		seedlings = append(seedlings, more...)
 		if err != nil {
 			return nil, errors.Join(err, endAll(seedlings))
@@ -208,8 +216,8 @@ func (s *Session) batches() [][]*request {
 	return batches
 }
 
-// attachBatch attaches what sees the events of some requests. Those that tell of what was there before are returned, to be seeded.
-func (s *Session) attachBatch(requests []*request, shared map[string]*ebpf.Map) (seedlings []*seedling, err error) {
+// attachBatch attaches what sees the events of some requests, and calls done after each. Those that tell of what was there before are returned, to be seeded.
+func (s *Session) attachBatch(requests []*request, shared map[string]*ebpf.Map, done func()) (seedlings []*seedling, err error) {
 	group := requests[0].Probe.Group
 	l, err := s.newLoader(group, requests, shared)
 	if err != nil {
@@ -240,6 +248,7 @@ func (s *Session) attachBatch(requests []*request, shared map[string]*ebpf.Map) 
 		if err := attach(r, r.hooks[len(r.hooks)-1:]); err != nil {
 			return seedlings, err
 		}
+		done()
 		if r.Probe.hook.seed != nil {
 			seedlings = append(seedlings, s.plant(l, r))
 		}

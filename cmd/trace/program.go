@@ -314,8 +314,13 @@ func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, er
 	if err := t.exec.Begin(); err != nil {
 		return nil, err
 	}
+	told := newProgress(t.streams, t.options)
+	defer told.clear()
 	return probes.Attach(ctx, t.host, t.plan.Requests(), probes.AttachOptions{
 		RingBytes: int(t.bufferSize), Maps: t.exec.Maps(), Layouts: t.plan.Layouts(),
+		Progress: func(done, all int) {
+			told.tell(func(time.Duration) string { return fmt.Sprintf("attached %d of %d probes", done, all) })
+		},
 	})
 }
 
