@@ -90,7 +90,7 @@ struct rdma_resource {
 			__u32 kernel : 1;
 		} has;
 	} owner;
-	__s32 delta DOC("1 when an object appears, -1 when it goes");
+	__s8 delta DOC("1 when an object appears, -1 when it goes");
 	bool seeded DOC("the object was there before the program began: its time is that of the start, pid, comm and so on are its maker's");
 	struct {
 		__u32 pid : 1;
@@ -105,6 +105,9 @@ struct rdma_resource {
 } DOC("an object of an RDMA device appears in rdma res, or goes (rdma_restrack_add, rdma_restrack_del); at the start each one that is there");
 EVENT(rdma_resource)
 SEEDED(rdma_resource)
+/* Traps that were met: see "Types of the kernel" in README.md. */
+_Static_assert(__builtin_offsetof(struct rdma_resource, has) % 8 == 4, "the presence bits begin a stack slot");
+_Static_assert(__builtin_offsetof(struct rdma_resource, owner.has) % 8 == 4, "the presence bits begin a stack slot");
 
 /*
  * Kernels without types of the module rdma_cm do not tell where in a CM_ID its entry is, and so not of which device it is: there it is

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
@@ -192,7 +191,7 @@ func checkCMStory(t *testing.T, events []event) {
 func TestVMCmFilter(t *testing.T) {
 	trace := start(t, `cm:send_req, cm:send_rep / src == "10.9.0.1" && (sport == 7174 || dport == 7174) /
 		cm:send_rtu / dst == "10.9.0.2" /`)
-	server := exec.Command("rping", "-s", "-a", "10.9.0.1", "-P")
+	server := exec.Command("rping", "-s", "-a", "10.9.0.1", "-C", "100000")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -206,11 +205,7 @@ func TestVMCmFilter(t *testing.T) {
 	}
 	t.Cleanup(func() { client.Process.Kill() })
 	pids := map[string]int64{"cm:send_req": int64(client.Process.Pid), "cm:send_rep": int64(server.Process.Pid)}
-	var qps map[int64]int64
-	waitFor(t, "both have a QP", func() bool {
-		qps = rdmaQPs(t)
-		return qps[pids["cm:send_req"]] != 0 && qps[pids["cm:send_rep"]] != 0 && strings.Contains(sh(t, "rdma res show cm_id"), " CONNECT ")
-	})
+	qps := connectedQPs(t, map[int64]string{pids["cm:send_req"]: "RTS", pids["cm:send_rep"]: "RTS"})
 	client.Process.Kill()
 	client.Wait()
 	server.Process.Kill()
@@ -221,8 +216,8 @@ func TestVMCmFilter(t *testing.T) {
 	}
 	for _, e := range events {
 		pid := pids[e.text("probe")]
-		if e.num(t, "pid") != pid || e.num(t, "qp_num") != qps[pid] {
-			t.Errorf("%v, want process %d, whose QP is %d", e, pid, qps[pid])
+		if e.num(t, "pid") != pid || fmt.Sprintf("%d RC RTS", e.num(t, "qp_num")) != qps[pid] {
+			t.Errorf("%v, want process %d, whose QP is %s", e, pid, qps[pid])
 		}
 	}
 	for probe, want := range map[string]string{
@@ -235,19 +230,36 @@ func TestVMCmFilter(t *testing.T) {
 	}
 }
 
-// rdmaQPs returns the QP of each process, as the kernel lists them.
-func rdmaQPs(t *testing.T) map[int64]int64 {
-	t.Helper()
-	var qps []struct {
-		LQPN int64 `json:"lqpn"`
-		PID  int64 `json:"pid"`
+// The kernel's own connections have their QPs by the connection manager: an NVMe host and its target, both here.
+func TestVMCmKernel(t *testing.T) {
+	const target = "/sys/kernel/config/nvmet"
+	sh(t, `modprobe nvmet-rdma; modprobe nvme-rdma
+		[ -d %[1]s ] || mount -t configfs none /sys/kernel/config
+		cd %[1]s; mkdir subsystems/tt subsystems/tt/namespaces/1 ports/1
+		echo 1 >subsystems/tt/attr_allow_any_host
+		echo -n /dev/nvme0n2 >subsystems/tt/namespaces/1/device_path; echo 1 >subsystems/tt/namespaces/1/enable
+		cd ports/1; echo rdma >addr_trtype; echo ipv4 >addr_adrfam; echo 10.9.0.1 >addr_traddr; echo 4420 >addr_trsvcid`, target)
+	t.Cleanup(func() {
+		sh(t, `cd %s; rm -f ports/1/subsystems/tt; rmdir ports/1 subsystems/tt/namespaces/1 subsystems/tt`, target)
+	})
+	trace := start(t, "cm:*")
+	ftrace := startCMFtrace(t)
+	sh(t, `cd %s; ln -s $PWD/subsystems/tt ports/1/subsystems/tt
+		nvme connect -t rdma -n tt -a 10.9.0.1 -s 4420 -i 1; nvme disconnect -n tt; rm ports/1/subsystems/tt; sleep 1`, target)
+	lines := ftrace()
+	events := trace.stop(t)
+	compareCM(t, events, lines)
+	created := map[string]bool{}
+	for _, e := range events {
+		if e.text("probe") != "cm:qp_create" {
+			continue
+		}
+		created[e.text("qp_num")] = true
+		if e.text("qp_type") != "RC" || e.num(t, "ret") != 0 {
+			t.Errorf("%v, want an RC QP", e)
+		}
 	}
-	if err := json.Unmarshal([]byte(sh(t, "rdma -j res show qp")), &qps); err != nil {
-		t.Fatal(err)
+	if len(created) != 4 {
+		t.Errorf("QPs created %v, want two of the host and two of the target", created)
 	}
-	found := map[int64]int64{}
-	for _, qp := range qps {
-		found[qp.PID] = qp.LQPN
-	}
-	return found
 }

@@ -278,7 +278,7 @@ func TestVMMoreNvmeRetries(t *testing.T) {
 		t.Errorf("commands by number of attempts: %v, want 2 that failed for good after %d, and 2 of 2 attempts", attempts, 1+most)
 	}
 	for slba, want := range map[int]string{2048: "read_error", 4096: "read_error", 6144: "write_fault", 8192: "write_fault"} {
-		of := where(events, fields{"probe": "nvme:complete_rq", "slba": slba, "ctrl": ctrl, "comm": "dd"})
+		of := where(events, fields{"probe": "nvme:complete_rq", "slba": slba, "ctrl": ctrl})
 		failed := where(of, fields{"status": want})
 		if count := map[bool]int{true: 1 + most, false: 1}[slba == 2048 || slba == 6144]; len(failed) != count {
 			t.Errorf("block %d: %d times %s, want %d, of %v", slba, len(failed), want, count, where(events, fields{"slba": slba}))

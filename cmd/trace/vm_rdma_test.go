@@ -62,8 +62,8 @@ func decodeText(t *testing.T, text string, into any) {
 const resourceProgram = `rdma:resource { @devices[dev, type] = gauge(delta); @owners[owner.pid, type] = gauge(delta) }
 interval:300ms { print(@devices); print(@owners) }`
 
-// gauges returns what trace printed last of a map, once it has printed everything twice more.
-func (tr *recorder) gauges(t *testing.T, name string) objects {
+// gauges returns what trace printed last of both maps, once it has printed everything twice more.
+func (tr *recorder) gauges(t *testing.T) (devices, owners objects) {
 	t.Helper()
 	lines := func() [][]byte {
 		data, err := os.ReadFile(tr.events)
@@ -76,17 +76,15 @@ func (tr *recorder) gauges(t *testing.T, name string) objects {
 	before := len(lines())
 	for range 600 {
 		if all := lines(); len(all) >= before+6 {
-			for i := len(all) - 1; i >= 0; i-- {
-				if bytes.Contains(all[i], []byte(`"name":"`+name+`"`)) {
-					return decodeGauge(t, all[i])
-				}
+			if len(all)%2 != 0 { // between the two
+				all = all[:len(all)-1]
 			}
-			t.Fatalf("trace does not print %s:\n%s", name, bytes.Join(all, []byte("\n")))
+			return decodeGauge(t, all[len(all)-2]), decodeGauge(t, all[len(all)-1])
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	t.Fatalf("trace prints nothing:\n%s", tr.said(t))
-	return nil
+	return nil, nil
 }
 
 func decodeGauge(t *testing.T, line []byte) objects {
@@ -100,29 +98,37 @@ func decodeGauge(t *testing.T, line []byte) objects {
 	decodeText(t, string(line), &m)
 	found := objects{}
 	for _, e := range m.Entries {
-		if e.Key[0] != nil && e.Value != 0 { // the kernel's own have no process
+		if e.Key[0] != nil { // the kernel's own have no process
 			found[fmt.Sprint(e.Key[0], " ", e.Key[1])] = e.Value
 		}
 	}
 	return found
 }
 
-// agree compares the gauges with the kernel while nothing changes.
-func (tr *recorder) agree(t *testing.T, when string) {
+// there leaves out what there is none of any more.
+func (o objects) there() objects {
+	o = maps.Clone(o)
+	maps.DeleteFunc(o, func(_ string, n int64) bool { return n == 0 })
+	return o
+}
+
+// agree compares the gauges with the kernel while nothing changes, and returns those of the processes, also of the ones that are gone.
+func (tr *recorder) agree(t *testing.T, when string) (seen objects) {
 	t.Helper()
-	gotDevices, gotOwners := tr.gauges(t, "@devices"), tr.gauges(t, "@owners")
+	gotDevices, gotOwners := tr.gauges(t)
 	devices, owners := kernelObjects(t)
-	if !maps.Equal(gotDevices, devices) {
+	if !maps.Equal(gotDevices.there(), devices) {
 		t.Errorf("%s: trace has %v, rdma res %v", when, gotDevices, devices)
 	}
-	for key, n := range gotOwners {
-		if strings.HasSuffix(key, " CTX") && owners[key] == 0 && os.Getenv("VMTEST_KERNEL") == "5.10" {
+	for key, n := range gotOwners.there() {
+		if strings.HasSuffix(key, " CTX") && os.Getenv("VMTEST_KERNEL") == "5.10" {
 			owners[key] = n // which 5.10 does not list, only count
 		}
 	}
-	if !maps.Equal(gotOwners, owners) {
+	if !maps.Equal(gotOwners.there(), owners) {
 		t.Errorf("%s: trace has for processes %v, rdma res show %v", when, gotOwners, owners)
 	}
+	return gotOwners
 }
 
 // background starts a program that goes on until it is killed, and waits until it has made objects.
@@ -154,7 +160,7 @@ func background(t *testing.T, cpu int, args ...string) *exec.Cmd {
 func TestVMRdmaGauges(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--no-kernel"}} {
 		t.Run("flags "+strings.Join(flags, " "), func(t *testing.T) {
-			before := background(t, 0, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1")
+			before := background(t, 0, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "50")
 			waitForListener(t)
 			listener := background(t, 0, "rping", "-s", "-a", "10.9.0.1", "-C", "3")
 			trace := start(t, append(flags, resourceProgram)...)
@@ -165,7 +171,7 @@ func TestVMRdmaGauges(t *testing.T) {
 			after := background(t, 1, "ibv_srq_pingpong", "-d", "rxe0", "-g", "1", "-p", "18600")
 			trace.agree(t, "with a new process")
 			for _, script := range []string{
-				"ibv_devinfo", "taskset -c 1 ibv_rc_pingpong -d rxe0 -g 1 10.9.0.1", "taskset -c 1 rping -c -a 10.9.0.1 -C 3",
+				"ibv_devinfo", "taskset -c 1 ibv_rc_pingpong -d rxe0 -g 1 -n 50 10.9.0.1", "taskset -c 1 rping -c -a 10.9.0.1 -C 3",
 			} {
 				sh(t, "%s", script)
 			}
@@ -182,11 +188,11 @@ func TestVMRdmaGauges(t *testing.T) {
 
 // Both engines count the same, and what rdma res shows at the end.
 func TestVMRdmaEngines(t *testing.T) {
-	background(t, 0, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1")
+	background(t, 0, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "50")
 	waitForListener(t)
 	trace := start(t, "--compare", `rdma:resource { @devices[dev, type] = gauge(delta); @owners[owner.pid, type] = gauge(delta) }
 		rdma:resource / seeded && owner.comm contains "pingpong" / { @seeds[type] = count(); printf("%s %d\n", dev, id) }`)
-	sh(t, "ibv_devinfo; taskset -c 1 ibv_rc_pingpong -d rxe0 -g 1 10.9.0.1")
+	sh(t, "ibv_devinfo; taskset -c 1 ibv_rc_pingpong -d rxe0 -g 1 -n 50 10.9.0.1")
 	background(t, 1, "rping", "-s", "-a", "10.9.0.1")
 	devices, _ := kernelObjects(t)
 	if err := trace.cmd.Process.Signal(os.Interrupt); err != nil {
@@ -201,7 +207,7 @@ func TestVMRdmaEngines(t *testing.T) {
 	}
 	for line := range bytes.Lines(data) {
 		if bytes.Contains(line, []byte(`"name":"@devices"`)) {
-			if got := decodeGauge(t, line); !maps.Equal(got, devices) {
+			if got := decodeGauge(t, line).there(); !maps.Equal(got, devices) {
 				t.Errorf("trace has %v, rdma res %v", got, devices)
 			}
 			return
@@ -210,50 +216,10 @@ func TestVMRdmaEngines(t *testing.T) {
 	t.Errorf("no gauge of devices in\n%s", data)
 }
 
-// Whatever comes and goes while trace starts, it is counted once.
-func TestVMRdmaGaugesFromTheMidstOfIt(t *testing.T) {
-	background(t, 0, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1")
-	var churn []*exec.Cmd
-	for cpu := range 2 {
-		cmd := onCPU(cpu, "sh", "-c", fmt.Sprintf(`while :; do
-			ibv_devinfo & ibv_srq_pingpong -d rxe0 -g 1 -p %d & sleep 0.2; kill -9 $!; wait; done >/dev/null 2>&1`, 18700+cpu))
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-			cmd.Wait()
-		})
-		churn = append(churn, cmd)
-	}
-	signal := func(s syscall.Signal) {
-		for _, cmd := range churn {
-			if err := syscall.Kill(-cmd.Process.Pid, s); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	var gone int64
-	for i := range 10 {
-		trace := start(t, resourceProgram)
-		time.Sleep(2 * time.Second)
-		signal(syscall.SIGSTOP)
-		trace.agree(t, fmt.Sprintf("start %d", i))
-		signal(syscall.SIGCONT)
-		for range trace.gauges(t, "@owners") {
-			gone++
-		}
-		trace.stop(t)
-	}
-	if gone == 0 {
-		t.Error("no process came or went")
-	}
-}
-
 // Each event says what it is of, and a predicate that rejects is counted. What there is to see the kernel counts with probes of its own.
 func TestVMRdmaEvents(t *testing.T) {
-	background(t, 0, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1")
+	server := background(t, 0, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "50")
+	waitForListener(t)
 	devices, _ := kernelObjects(t)
 	var before int64
 	for _, n := range devices {
@@ -263,7 +229,8 @@ func TestVMRdmaEvents(t *testing.T) {
 	trace := start(t, "rdma:resource")
 	filter := start(t, `rdma:resource / type == QP && owner.comm startsWith "ibv" /`)
 	atStart := hits()
-	sh(t, "ibv_devinfo; taskset -c 1 ibv_rc_pingpong -d rxe0 -g 1 10.9.0.1; until [ -z \"$(pgrep ibv_rc_pingpong)\" ]; do sleep 0.1; done")
+	sh(t, "ibv_devinfo; taskset -c 1 ibv_rc_pingpong -d rxe0 -g 1 -n 50 10.9.0.1")
+	server.Wait()
 	calls := hits() - atStart
 	var qps, seeds int64
 	sum := objects{}
@@ -297,6 +264,41 @@ func TestVMRdmaEvents(t *testing.T) {
 	}
 	if want := fmt.Sprintf("rdma:resource: %d seen, 3 printed, %d rejected, 0 lost", len(events), len(events)-3); !strings.Contains(filter.said(t), want) {
 		t.Errorf("want %q in:\n%s", want, filter.said(t))
+	}
+}
+
+// Whatever comes and goes while trace starts, it is counted once.
+func TestVMRdmaGaugesFromTheMidstOfIt(t *testing.T) {
+	background(t, 0, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1")
+	churn := onCPU(0, "sh", "-c", `while :; do
+		ibv_devinfo & ibv_srq_pingpong -d rxe0 -g 1 -p 18700 & sleep 0.2; kill -9 $!; wait; done >/dev/null 2>&1`)
+	churn.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := churn.Start(); err != nil {
+		t.Fatal(err)
+	}
+	signal := func(s syscall.Signal) {
+		if err := syscall.Kill(-churn.Process.Pid, s); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() {
+		signal(syscall.SIGKILL)
+		churn.Wait()
+	})
+	processes := map[string]bool{}
+	for i := range 10 {
+		trace := start(t, resourceProgram)
+		time.Sleep(time.Second)
+		signal(syscall.SIGSTOP)
+		for key := range trace.agree(t, fmt.Sprintf("start %d", i)) {
+			pid, _, _ := strings.Cut(key, " ")
+			processes[pid] = true
+		}
+		signal(syscall.SIGCONT)
+		trace.stop(t)
+	}
+	if len(processes) < 5 {
+		t.Errorf("no more than %d processes had objects: nothing came and went", len(processes))
 	}
 }
 
