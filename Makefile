@@ -72,10 +72,11 @@ demo: build ## the main job on real kernel events: this machine's devices if it 
 bench: build ## cost, start, memory and throughput against bpftrace and hand-written C, in one run
 	@.ci/bench
 
-lint: ## gofmt and go vet
+lint: ## gofmt and go vet, and that recordings are read on other systems
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags vm ./...
+	for os in darwin freebsd windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -o /dev/null ./cmd/trace || exit 1; done
 
 clean: ## remove what was built here
 	rm -rf trace .vmtest

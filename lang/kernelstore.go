@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
+	"syscall"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"trace/lang/codegen"
 )
@@ -72,9 +71,9 @@ func (s *kernelStore) set(key, value []any) error {
 func (s *kernelStore) put(key []any, row []byte) error {
 	err := s.m.Put(s.row(key), row)
 	switch { // as in the kernel: the report tells of it
-	case errors.Is(err, unix.E2BIG):
+	case errors.Is(err, syscall.E2BIG):
 		s.counts.Full++
-	case errors.Is(err, unix.ENOMEM): // an LRU map all of whose elements other CPUs are about to use
+	case errors.Is(err, syscall.ENOMEM): // an LRU map all of whose elements other CPUs are about to use
 		s.counts.NoMemory++
 	default:
 		return err
@@ -290,16 +289,6 @@ func (s *kernelStore) nextEpoch() (uint64, error) {
 	}
 	waitForPrograms()
 	return epoch, nil
-}
-
-// waitForPrograms returns when all programs that ran have ended. membarrier(MEMBARRIER_CMD_GLOBAL) is the synchronize_rcu() that a
-// process can call (kernel/sched/membarrier.c), and programs run as RCU readers. It is refused on machines with nohz_full CPUs:
-// there it is left at a time that is long for a program.
-func waitForPrograms() {
-	const global = 1
-	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 {
-		time.Sleep(10 * time.Millisecond)
-	}
 }
 
 func (s *kernelStore) clear() error {

@@ -353,14 +353,16 @@ func (s *siteRun) run(m *machine, e *probes.Event, stacks map[stackUse]int) (boo
 // Program is what runs.
 func (r *Run) Program() *Program { return r.plan.program }
 
-// PrintMap prints a map once more, after End too: at most top entries, 0 for all of them, by "key", "value" or, if it is "", what is usual.
-func (r *Run) PrintMap(p *Printer, name string, top int64, by string) error {
+// PrintMap prints a map once more as text, after End too: at most top entries, 0 for all of them, by "key", "value" or, if it is "", what is usual.
+func (r *Run) PrintMap(w io.Writer, name string, top int64, by string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := slices.IndexFunc(r.plan.program.maps, func(m *mapInfo) bool { return m.name == name })
 	if i < 0 {
 		return fmt.Errorf("no map is called %s: %s", name, strings.Join(r.plan.program.Maps(), ", "))
 	}
+	p := NewPrinter(w, Text, r.machine.printer.boot)
+	p.stacks = r.stacks
 	return r.machine.show(r.plan.program.maps[i], p, mapOptions{top: top, by: by})
 }
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 package probes
 
 import (
@@ -18,19 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Request asks for the events of a probe.
-type Request struct {
-	Probe *Probe
-	// Code is what happens to them.
-	Code *Code
-	// Hz is how often profile:hz samples, a second.
-	Hz int
-	// Counted lets the programs count the events that pass and that are rejected. Each event costs some ns more.
-	Counted bool
-	// IfAvailable lets Attach go on without the probe on a host that does not have it; Session.Skipped tells.
-	IfAvailable bool
-}
-
 // AttachOptions tune a session.
 type AttachOptions struct {
 	// RingBytes is the size of the ring buffer, a power of two of at least a page; 0 is DefaultRingBytes.
@@ -42,9 +31,6 @@ type AttachOptions struct {
 	// Progress is called after each of the requests was attached, if it is not nil.
 	Progress func(done, all int)
 }
-
-// DefaultRingBytes is the size of the ring buffer: about 40,000 events.
-const DefaultRingBytes = 4 << 20
 
 // request is a Request that is being served.
 type request struct {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // The way over the objects of RDMA devices is `rdma res show`: dumps over RDMA netlink (include/uapi/rdma/rdma_netlink.h,
@@ -75,10 +75,13 @@ type rdmaCount struct {
 	n    uint64
 }
 
+// netlinkRDMA is NETLINK_RDMA of include/uapi/linux/netlink.h.
+const netlinkRDMA = 20
+
 // dialRDMA opens a connection to RDMA netlink that ends with ctx.
 func dialRDMA(ctx context.Context) (*netlink.Conn, func(), error) {
 	// A dump comes in parts of at most 32 KiB (netlink_dump), if there is room for them: the fewer, the less can be skipped.
-	conn, err := netlink.Dial(unix.NETLINK_RDMA, &netlink.Config{MessageBufferSize: 1 << 16})
+	conn, err := netlink.Dial(netlinkRDMA, &netlink.Config{MessageBufferSize: 1 << 16})
 	if err != nil {
 		return nil, nil, fmt.Errorf("RDMA netlink: %w", err)
 	}
@@ -181,7 +184,7 @@ func (d rdmaDevice) walk(conn *netlink.Conn, gone func() (uint32, error)) (notes
 	reached := make(map[string]uint64) // objects, by kind; of what is listed it is all
 	for _, table := range rdmaTables {
 		parts, whole, err := d.list(conn, table.command, gone)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP) {
 			if table.kind == "pd" {
 				return nil, nil // every kernel lists them: the device has gone, and its objects with it
 			}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package probes
 
 import (
@@ -117,17 +119,6 @@ func (l *Losses) add(o Losses) {
 	l.Unmatched += o.Unmatched
 	l.InFlightFull += o.InFlightFull
 }
-
-// Counters of an event, enum counter in trace.h.
-const (
-	countPassed = iota
-	countRejected
-	countRingFull
-	countUnmatched
-	countInflightFull
-	countUnseen
-	counters
-)
 
 func (r *request) losses() (Losses, error) {
 	n, err := r.counted()

@@ -1,3 +1,5 @@
+//go:build linux
+
 package probes
 
 import (
@@ -14,18 +16,6 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// A seed is how a probe that tells of objects, as they come and go, tells of those that are there when it is attached (SEEDED in
-// bpf/trace.h).
-type seed struct {
-	// visit is a hook on the kernel's way over its objects. It is attached only for that time.
-	visit hook
-	// objects says how many there are, about.
-	objects func() uint32
-	// walk sends the kernel over all of them. gone counts objects that went away meanwhile, so that it can go again where it may
-	// have skipped one. The notes say what was not reached, and why.
-	walk func(ctx context.Context, gone func() (uint32, error)) (notes []string, err error)
-}
-
 // Steps of seeding, enum seeding in trace.h.
 const (
 	seeding = 1
@@ -34,9 +24,6 @@ const (
 
 // seedSlack is how many objects may come and go while what is there is told.
 const seedSlack = 1 << 14
-
-// maxSeeds bounds the memory for the objects that are known while what is there is told: about 64 MiB.
-const maxSeeds = 1 << 20
 
 // size makes room for the objects of this host.
 func (sd *seed) size(spec *ebpf.CollectionSpec, r *request) {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 // tellCgroups says which cgroups of the program are not there yet: with a mistake in a path nothing would ever match.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -7,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 	"sync"
 	"time"
@@ -58,22 +59,6 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 	return err
 }
 
-// compile checks a program against a catalog, and says which probes it means if it does not name them.
-func compile(s streams, o options, src source, catalog []*probes.Probe) (*lang.Program, error) {
-	program, err := lang.Compile(src.name, src.text, catalog, lang.Options{Params: src.params, PID: o.pid})
-	if err != nil {
-		return nil, programError{err}
-	}
-	if o.debug == "ast" {
-		_, err := io.WriteString(s.out, program.Dump())
-		return program, err
-	}
-	if names := inferred(program); names != "" && !o.quiet {
-		s.note("attaching %s", names)
-	}
-	return program, nil
-}
-
 // newTracer plans a program for this host.
 func newTracer(s streams, o options, program *lang.Program, catalog *probes.Catalog) (_ *tracer, err error) {
 	t := &tracer{streams: s, options: o, program: program, catalog: catalog, started: bootClock(), boot: bootTime()}
@@ -90,20 +75,6 @@ func (t *tracer) variantOf(r probes.Request) string {
 		return "not available: " + why
 	}
 	return "by " + name
-}
-
-// inferred returns the names of the probes that the program does not name itself.
-func inferred(program *lang.Program) string {
-	var names []string
-	for _, c := range program.Clauses() {
-		if !c.Inferred {
-			continue
-		}
-		for _, p := range c.Probes {
-			names = append(names, p.String())
-		}
-	}
-	return strings.Join(names, ", ")
 }
 
 // tracer is one run of a program.
@@ -227,23 +198,6 @@ func (t *tracer) run(ctx context.Context) (err error) {
 	return errors.Join(err, session.Close())
 }
 
-// catchSignals ends the returned context at the first signal that asks the process to end; the second one kills it as usual.
-// A write to a closed pipe becomes an error, so that the probes are detached in good order then, too.
-func catchSignals(ctx context.Context) (context.Context, func()) {
-	signals := []os.Signal{unix.SIGINT, unix.SIGTERM}
-	if !signal.Ignored(unix.SIGHUP) { // as under nohup
-		signals = append(signals, unix.SIGHUP)
-	}
-	ctx, release := signal.NotifyContext(ctx, signals...)
-	context.AfterFunc(ctx, release)
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, unix.SIGPIPE)
-	return ctx, func() {
-		release()
-		signal.Stop(broken)
-	}
-}
-
 // attach runs the begin clauses, attaches the probes and says which. Clauses whose code the kernel rejects go on in user space, and
 // the user is told.
 func (t *tracer) attach(ctx context.Context) (*probes.Session, error) {
@@ -350,13 +304,6 @@ func (t *tracer) tellAttached(session *probes.Session, took time.Duration) {
 			t.note("not used: %v", err)
 		}
 	}
-}
-
-func plural[N int | uint64](n N, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // follow does what the program says until ctx ends or one of ends has waited for its event, then with what is still in the buffer.
@@ -483,9 +430,6 @@ func (t *tracer) tick(ctx context.Context, end func(), c *lang.Clause, failed ch
 	}
 }
 
-// errEnough ends the reading when -n events were printed or the program called exit().
-var errEnough = errors.New("enough events")
-
 // event does what is left to do for an event.
 func (t *tracer) event(e *probes.Event) error {
 	passed, err := t.exec.Event(e)
@@ -500,14 +444,6 @@ func (t *tracer) event(e *probes.Event) error {
 		return errEnough
 	}
 	return nil
-}
-
-// unlessEnough is err, or nil if it says that there is nobody who wants more events.
-func unlessEnough(err error) error {
-	if errors.Is(err, errEnough) || errors.Is(err, unix.EPIPE) {
-		return nil
-	}
-	return err
 }
 
 // difference is the outcome of --compare: an error if the two runs printed different things.

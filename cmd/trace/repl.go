@@ -120,7 +120,7 @@ func (k *keptRun) print(name string, top int64, by string) error {
 	if k.run == nil {
 		return errors.New("no program ran yet")
 	}
-	return k.run.PrintMap(lang.NewPrinter(k.out, lang.Text, bootTime()), name, top, by)
+	return k.run.PrintMap(k.out, name, top, by)
 }
 
 // isTerminal tells whether a stream is one.

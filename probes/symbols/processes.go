@@ -13,8 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // Processes knows what processes map, and names the addresses in it, also of those that have ended. The kernel tells of each mapping with
@@ -92,7 +91,7 @@ func OpenProcesses() (*Processes, error) {
 	switch {
 	case err == nil:
 		p.stopped.Go(p.watch)
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
 		p.changes, p.unwatched = &changes{wake: -1}, err
 	default:
 		return nil, err
@@ -183,14 +182,6 @@ func (p *Processes) readMaps(s *space) {
 		}
 		p.add(s, m)
 	}
-}
-
-func bootTime() uint64 {
-	var now unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
-		return 0
-	}
-	return uint64(now.Nano())
 }
 
 // add notes a mapping and opens its file.
@@ -430,13 +421,6 @@ func (s *space) beginnings() []begin {
 		return nil
 	}
 	return s.begins
-}
-
-// isFile tells whether an open file is the one that was mapped. The numbers of the device may differ, as those of btrfs and of overlays
-// do in /proc/PID/maps and in stat(2).
-func isFile(f *os.File, want file) bool {
-	var st unix.Stat_t
-	return unix.Fstat(int(f.Fd()), &st) == nil && st.Ino == want.inode && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
 func (p *Processes) forget(of *openFile) {

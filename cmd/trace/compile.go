@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"trace/lang"
+	"trace/probes"
+)
+
+// compile checks a program against a catalog, and says which probes it means if it does not name them.
+func compile(s streams, o options, src source, catalog []*probes.Probe) (*lang.Program, error) {
+	program, err := lang.Compile(src.name, src.text, catalog, lang.Options{Params: src.params, PID: o.pid})
+	if err != nil {
+		return nil, programError{err}
+	}
+	if o.debug == "ast" {
+		_, err := io.WriteString(s.out, program.Dump())
+		return program, err
+	}
+	if names := inferred(program); names != "" && !o.quiet {
+		s.note("attaching %s", names)
+	}
+	return program, nil
+}
+
+// inferred returns the names of the probes that the program does not name itself.
+func inferred(program *lang.Program) string {
+	var names []string
+	for _, c := range program.Clauses() {
+		if !c.Inferred {
+			continue
+		}
+		for _, p := range c.Probes {
+			names = append(names, p.String())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// catchSignals ends the returned context at the first signal that asks the process to end; the second one kills it as usual.
+// A write to a closed pipe becomes an error, so that the probes are detached in good order then, too.
+func catchSignals(ctx context.Context) (context.Context, func()) {
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, release := signal.NotifyContext(ctx, signals...)
+	context.AfterFunc(ctx, release)
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	return ctx, func() {
+		release()
+		signal.Stop(broken)
+	}
+}
+
+func plural[N int | uint64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// errEnough ends the reading when -n events were printed or the program called exit().
+var errEnough = errors.New("enough events")
+
+// unlessEnough is err, or nil if it says that there is nobody who wants more events.
+func unlessEnough(err error) error {
+	if errors.Is(err, errEnough) || errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
+}

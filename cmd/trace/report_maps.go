@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+
+	"trace/lang"
+)
+
+// tellMaps reports what could not be done in maps, and tells whether something was lost.
+func tellMaps(s streams, quiet bool, exec *lang.Run) (lost bool, err error) {
+	losses, err := exec.MapLosses()
+	if err != nil {
+		return false, err
+	}
+	for _, l := range losses {
+		lost = lost || l.Lost() > 0
+		for _, line := range mapLossLines(l) {
+			s.note("%s", line)
+		}
+		if l.Absent > 0 && !quiet {
+			s.note("%s: skipped %s, whose value was absent", l.Map, plural(l.Absent, "update"))
+		}
+	}
+	lostStacks, err := tellStacks(s, quiet, exec)
+	return lost || lostStacks, err
+}
+
+// tellStacks reports what is wrong with stacks, and tells whether something was lost.
+func tellStacks(s streams, quiet bool, exec *lang.Run) (lost bool, err error) {
+	l, err := exec.StackLosses()
+	if err != nil {
+		return false, err
+	}
+	if n := l.Full + l.NoMemory; n > 0 {
+		lost = true
+		s.note("stacks: no room for another one, %s: their frames are not known (raise --map-size)", plural(n, "time"))
+	}
+	if l.Busy > 0 {
+		lost = true
+		s.note("stacks: %s not captured, as others were being captured on that CPU", plural(l.Busy, "stack"))
+	}
+	if l.Failed > 0 {
+		lost = true
+		s.note("stacks: the kernel did not capture %s", plural(l.Failed, "stack"))
+	}
+	if l.Mappings > 0 && !quiet {
+		s.note("stacks: %s about what processes map did not arrive; frames may lack their names for it", plural(l.Mappings, "note"))
+	}
+	return lost, nil
+}
+
+// mapLossLines say which updates of a map were lost, and why.
+func mapLossLines(l lang.MapLosses) []string {
+	var lines []string
+	tell := func(format string, args ...any) { lines = append(lines, l.Map+": "+fmt.Sprintf(format, args...)) }
+	if l.Full > 0 {
+		tell("no room for %s: the map is full with %d keys (raise --map-size, or let %s = lru(…))", plural(l.Full, "update"), l.Entries, l.Map)
+	}
+	if l.NoMemory > 0 {
+		tell("the kernel had no memory for %s", plural(l.NoMemory, "update"))
+	}
+	if l.Busy > 0 {
+		tell("lost %s, as others were changing the map at that moment", plural(l.Busy, "update"))
+	}
+	return lines
+}

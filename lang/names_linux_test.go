@@ -1,0 +1,21 @@
+package lang
+
+import (
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The error numbers are those of Linux as another list has them.
+func TestErrnoNames(t *testing.T) {
+	for v := range int64(134) {
+		want := unix.ErrnoName(syscall.Errno(v))
+		if v == 95 {
+			want = "EOPNOTSUPP"
+		}
+		if got := errnoNames().NameOf(v); got != want {
+			t.Errorf("error %d is %q, want %q", v, got, want)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+//go:build !linux
+
+package symbols
+
+import (
+	"errors"
+	"os"
+)
+
+// changes are told by Linux alone.
+type changes struct {
+	wake int
+	lost uint64
+}
+
+func watchChanges() (*changes, error) { return nil, errors.ErrUnsupported }
+
+func (*changes) wait() bool        { return false }
+func (*changes) stop()             {}
+func (*changes) stopping() bool    { return true }
+func (*changes) read(func(change)) {}
+func (*changes) close() error      { return nil }
+
+func bootTime() uint64 { return 0 }
+
+func isFile(*os.File, file) bool { return false }
