@@ -259,10 +259,10 @@ func TestVMRdmaEvents(t *testing.T) {
 	if seeds != before || calls != 0 {
 		t.Errorf("%d objects were there before, rdma res shows %d; of the kernel's calls %d are missing", seeds, before, calls)
 	}
-	if got := filter.stop(t); int64(len(got)) != qps || qps != 3 {
-		t.Errorf("%d events pass, want %d: a QP that goes and one that comes and goes", len(got), qps)
+	if got := filter.stop(t); int64(len(got)) != qps || qps != 4 {
+		t.Errorf("%d events pass, want %d: a QP that was there and goes, and one that comes and goes", len(got), qps)
 	}
-	if want := fmt.Sprintf("rdma:resource: %d seen, 3 printed, %d rejected, 0 lost", len(events), len(events)-3); !strings.Contains(filter.said(t), want) {
+	if want := fmt.Sprintf("rdma:resource: %d seen, 4 printed, %d rejected, 0 lost", len(events), len(events)-4); !strings.Contains(filter.said(t), want) {
 		t.Errorf("want %q in:\n%s", want, filter.said(t))
 	}
 }
