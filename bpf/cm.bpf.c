@@ -318,9 +318,10 @@ static __always_inline bool read_port(__u16 *port, const void *sockaddr)
 		CM_FIELDS(); \
 		CM_TOS(); \
 		struct { \
+			HAS_PAD; \
 			CM_BITS(); \
 			__u32 tos : 1; \
-		} has; \
+		} has HAS_ALIGN; \
 	} DOC(doc); \
 	EVENT(X) \
 	CM_CAPTURE(X) \
@@ -345,10 +346,11 @@ static __always_inline bool read_port(__u16 *port, const void *sockaddr)
 		CM_TOS(); \
 		__u32 qp_num DOC(qp_meaning); \
 		struct { \
+			HAS_PAD; \
 			CM_BITS(); \
 			__u32 tos : 1; \
 			__u32 qp_num : 1; \
-		} has; \
+		} has HAS_ALIGN; \
 	} DOC(doc); \
 	EVENT(X) \
 	CM_CAPTURE(X) \
@@ -388,9 +390,10 @@ struct cm_id_attach {
 	char dev[64] DOC("RDMA device, like mlx5_0");
 	CM_FIELDS();
 	struct {
+		HAS_PAD;
 		CM_BITS();
 		__u32 dev : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("an rdma_cm_id gets its device");
 EVENT(cm_id_attach)
 
@@ -439,6 +442,7 @@ struct cm_qp_create {
 	__u32 send_wr DOC("work requests that the caller wants room for in the send queue");
 	__u32 recv_wr DOC("work requests that the caller wants room for in the receive queue");
 	struct {
+		HAS_PAD;
 		CM_BITS();
 		__u32 tos : 1;
 		__u32 ret : 1;
@@ -447,7 +451,7 @@ struct cm_qp_create {
 		__u32 qp_type : 1;
 		__u32 send_wr : 1;
 		__u32 recv_wr : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("a kernel module gets a QP by rdma_create_qp, or could not; user programs have theirs by verbs, see ib:create_qp");
 EVENT(cm_qp_create)
 
@@ -491,10 +495,11 @@ struct cm_req_handler {
 	CM_TOS();
 	enum ib_cm_event_type event DOC("event of the InfiniBand connection manager");
 	struct {
+		HAS_PAD;
 		CM_BITS();
 		__u32 tos : 1;
 		__u32 event : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("a request reaches an id that listens; the id is that, comm is a kworker's");
 EVENT(cm_req_handler)
 
@@ -528,12 +533,13 @@ struct cm_event_handler {
 	errno_t status DOC("0, or why: -errno, or the number of the reason for REJECTED");
 	enum ib_cm_rej_reason reason DOC("reason of the other side for REJECTED, on InfiniBand and RoCE; absent for other events");
 	struct {
+		HAS_PAD;
 		CM_BITS();
 		__u32 tos : 1;
 		__u32 event : 1;
 		__u32 status : 1;
 		__u32 reason : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("an event is handed to the owner of an rdma_cm_id; comm is a kworker's as a rule");
 EVENT(cm_event_handler)
 
@@ -573,11 +579,12 @@ struct cm_event_done {
 	enum rdma_cm_event_type event DOC("what was handed to the owner");
 	errno_t ret DOC("what the owner returned: if it is not 0, the id is destroyed");
 	struct {
+		HAS_PAD;
 		CM_BITS();
 		__u32 tos : 1;
 		__u32 event : 1;
 		__u32 ret : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("the owner of an rdma_cm_id has dealt with an event; comm is a kworker's as a rule");
 EVENT(cm_event_done)
 

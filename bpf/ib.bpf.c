@@ -19,8 +19,9 @@ struct ib_create_qp {
 	COMMON();
 	QP_FIELDS(DOC("RESET, the state of a new QP"));
 	struct {
+		HAS_PAD;
 		__u32 dev : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("a QP was created, or could not be (ib_create_qp_user, ib_create_qp_kernel)");
 EVENT(ib_create_qp)
 
@@ -29,9 +30,10 @@ struct ib_modify_qp {
 	QP_FIELDS(DOC("state that the call asks for; absent if it asks for none"));
 	MODIFY_FIELDS(qp_state);
 	struct {
+		HAS_PAD;
 		__u32 dev : 1;
 		MODIFY_HAS();
-	} has;
+	} has HAS_ALIGN;
 } DOC("attributes or the state of a QP were changed, or could not be (ib_modify_qp_with_udata, ib_modify_qp)");
 EVENT(ib_modify_qp)
 
@@ -39,8 +41,9 @@ struct ib_destroy_qp {
 	COMMON();
 	QP_FIELDS(NEEDS(qp_state) DOC("last state of the QP; absent if no change was seen"));
 	struct {
+		HAS_PAD;
 		__u32 dev : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("a QP was destroyed, or could not be (ib_destroy_qp_user)");
 EVENT(ib_destroy_qp)
 
@@ -277,8 +280,9 @@ struct destroy_call {
 		QP() qp;
 		OWNER() owner;
 		struct {
+			HAS_PAD;
 			__u32 dev : 1;
-		} has;
+		} has HAS_ALIGN;
 	} saved;
 };
 CALLS(destroy_calls, destroy_call);
@@ -353,12 +357,13 @@ struct ib_get_gid {
 	enum ib_gid_type gid_type DOC("its type; absent for failed lookups");
 	errno_t ret DOC("result: -errno on failure");
 	struct {
+		HAS_PAD;
 		__u32 dev : 1;
 		__u32 port : 1;
 		__u32 index : 1;
 		__u32 gid : 1;
 		__u32 gid_type : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("the kernel looks up an entry of the GID table (rdma_get_gid_attr)");
 EVENT(ib_get_gid)
 
@@ -371,13 +376,14 @@ struct ib_gid_ndev {
 	enum ib_gid_type gid_type DOC("its type");
 	char ndev[16] DOC("network device of the GID; absent if it has none");
 	struct {
+		HAS_PAD;
 		__u32 dev : 1;
 		__u32 port : 1;
 		__u32 index : 1;
 		__u32 gid : 1;
 		__u32 gid_type : 1;
 		__u32 ndev : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("the kernel asks for the network device of a GID (rdma_read_gid_attr_ndev_rcu)");
 EVENT(ib_gid_ndev)
 

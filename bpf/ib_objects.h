@@ -49,8 +49,9 @@ struct uverbs_attr_bundle {
 	struct { \
 		__u32 id DOC("number of the PD, as `rdma res` has it; absent if it does not track it"); \
 		struct { \
+			HAS_PAD; \
 			__u32 id : 1; \
-		} has; \
+		} has HAS_ALIGN; \
 	}
 
 #define CQ() \
@@ -59,10 +60,11 @@ struct uverbs_attr_bundle {
 		__u32 cqe DOC("entries, as the driver rounded them; of a failed request those asked for, absent for one of the kernel"); \
 		__u32 comp_vector DOC("completion vector; absent in ib:destroy_cq of a program's CQ"); \
 		struct { \
+			HAS_PAD; \
 			__u32 id : 1; \
 			__u32 cqe : 1; \
 			__u32 comp_vector : 1; \
-		} has; \
+		} has HAS_ALIGN; \
 	}
 
 #define MR() \
@@ -75,6 +77,7 @@ struct uverbs_attr_bundle {
 		hex64_t start DOC("address in the program that registers; absent for a dma-buf or device memory, and in ib:dereg_mr"); \
 		hex64_t iova DOC("address by which the MR is accessed; absent for MRs that the kernel maps later"); \
 		struct { \
+			HAS_PAD; \
 			__u32 id : 1; \
 			__u32 lkey : 1; \
 			__u32 rkey : 1; \
@@ -82,7 +85,7 @@ struct uverbs_attr_bundle {
 			__u32 length : 1; \
 			__u32 start : 1; \
 			__u32 iova : 1; \
-		} has; \
+		} has HAS_ALIGN; \
 	}
 
 /* What every event tells of its object and of the call. An MR belongs to a PD. */
@@ -93,8 +96,9 @@ struct uverbs_attr_bundle {
 	errno_t ret DOC("result: -errno on failure"); \
 	ns_t latency DOC("time in the call"); \
 	struct { \
+		HAS_PAD; \
 		__u32 dev : 1; \
-	} has
+	} has HAS_ALIGN
 
 struct ib_alloc_pd {
 	COMMON();

@@ -22,8 +22,9 @@
 	struct { \
 		__u32 cqe DOC("completions that it has room for; where it could not be created, those asked for"); \
 		struct { \
+			HAS_PAD; \
 			__u32 cqe : 1; \
-		} has; \
+		} has HAS_ALIGN; \
 	}
 
 #define NEW_CQ() \
@@ -31,9 +32,10 @@
 		__u32 cqe DOC("completions that it has room for; where it could not be created, those asked for"); \
 		__u32 comp_vector DOC("completion vector, which is the interrupt that it uses"); \
 		struct { \
+			HAS_PAD; \
 			__u32 cqe : 1; \
 			__u32 comp_vector : 1; \
-		} has; \
+		} has HAS_ALIGN; \
 	}
 
 /* An MR that is registered: what the call says, and the keys that it gets. */
@@ -46,9 +48,10 @@
 		hex32_t lkey DOC("key for local use; absent if the call failed"); \
 		hex32_t rkey DOC("key for the remote side; absent if the call failed"); \
 		struct { \
+			HAS_PAD; \
 			__u32 lkey : 1; \
 			__u32 rkey : 1; \
-		} has; \
+		} has HAS_ALIGN; \
 	}
 
 #define MR() \
@@ -58,11 +61,12 @@
 		hex32_t lkey DOC("key for local use"); \
 		hex32_t rkey DOC("key for the remote side"); \
 		struct { \
+			HAS_PAD; \
 			__u32 length : 1; \
 			__u32 iova : 1; \
 			__u32 lkey : 1; \
 			__u32 rkey : 1; \
-		} has; \
+		} has HAS_ALIGN; \
 	}
 
 #define PD() hex64_t pd DOC("address of the PD in the kernel, the same in all events until it is deallocated")
@@ -70,8 +74,9 @@
 /* What may be absent from an event that has no optional fields of its own. */
 #define HAS_DEV() \
 	struct { \
+		HAS_PAD; \
 		__u32 dev : 1; \
-	} has
+	} has HAS_ALIGN
 
 struct mlx5_create_qp {
 	COMMON();
@@ -85,9 +90,10 @@ struct mlx5_modify_qp {
 	QP_FIELDS(DOC("state that the call asks for; absent if it asks for none"));
 	MODIFY_FIELDS(mlx5_qp_state);
 	struct {
+		HAS_PAD;
 		__u32 dev : 1;
 		MODIFY_HAS();
-	} has;
+	} has HAS_ALIGN;
 } DOC("the driver changed attributes or the state of a QP, or could not (mlx5_ib_modify_qp)");
 EVENT(mlx5_modify_qp)
 
@@ -877,10 +883,11 @@ struct mlx5_cmd {
 	errno_t ret DOC("result: -errno on failure; -EREMOTEIO where it is up to the caller to read the status (mlx5_cmd_do)");
 	ns_t latency DOC("time until the answer");
 	struct {
+		HAS_PAD;
 		__u32 dev : 1;
 		__u32 status : 1;
 		__u32 syndrome : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("a firmware command has ended (mlx5_cmd_exec, mlx5_cmd_do, mlx5_cmd_exec_polling, mlx5_cmd_exec_cb)");
 EVENT(mlx5_cmd)
 

@@ -195,6 +195,7 @@ struct {
 	__u32 cdw11 : 1; \
 	__u32 cdw12 : 1; \
 	__u32 cdw13 : 1; \
+	HAS_PAD; \
 	__u32 cdw14 : 1; \
 	__u32 cdw15 : 1
 
@@ -220,22 +221,23 @@ struct nvme_setup_cmd {
 	__u32 queue_depth NEEDS_DEPTH DOC("commands in flight on this queue, of those whose submission was seen, this one included");
 	__u32 ctrl_depth NEEDS_DEPTH DOC("likewise on all I/O queues of the controller, or on its admin queue");
 	struct {
+		HAS_PAD;
 		COMMAND_HAS;
 		CHAIN_HAS;
 		__u32 retries : 1;
 		__u32 queue_depth : 1;
 		__u32 ctrl_depth : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("a command is handed to the NVMe driver (raw tracepoint nvme_setup_cmd), once for each attempt");
 EVENT(nvme_setup_cmd)
 
 #define OF_SUBMISSION \
+	COMMAND_HAS; \
 	__u32 pid : 1; \
 	__u32 tid : 1; \
 	__u32 uid : 1; \
 	__u32 cgroup : 1; \
-	__u32 comm : 1; \
-	COMMAND_HAS
+	__u32 comm : 1
 
 struct nvme_complete_rq {
 	COMMON(NEEDS_CHAIN);
@@ -256,6 +258,7 @@ struct nvme_complete_rq {
 	bool cancelled NEEDS(nvme_learn) DOC("ended by the host, on a timeout or a reset");
 	hex8_t driver_flags NEEDS(nvme_learn) DOC("of the driver: 1 cancelled, 2 sent by a program, 4 and 8 accounted by multipath");
 	struct {
+		HAS_PAD;
 		OF_SUBMISSION;
 		CHAIN_HAS;
 		__u32 latency : 1;
@@ -272,7 +275,7 @@ struct nvme_complete_rq {
 		__u32 dnr : 1;
 		__u32 cancelled : 1;
 		__u32 driver_flags : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("a command ends, once for each attempt (raw tracepoint nvme_complete_rq); pid, comm and cgroup are the submitter's");
 EVENT(nvme_complete_rq)
 
@@ -283,9 +286,10 @@ struct nvme_sq {
 	__u32 sq_tail DOC("submission queue tail of the driver");
 	ns_t device_latency NEEDS(nvme_inflight) DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
 	struct {
+		HAS_PAD;
 		OF_SUBMISSION;
 		__u32 device_latency : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("the driver sees a completion queue entry, PCIe only (raw tracepoint nvme_sq); pid, comm and cgroup are the submitter's");
 EVENT(nvme_sq)
 
@@ -295,10 +299,11 @@ struct nvme_timeout {
 	ns_t age NEEDS(nvme_inflight) DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
 	__u32 timeouts NEEDS(nvme_inflight) DOC("of this attempt, this one included; over PCIe the first aborts the command, the second resets the controller");
 	struct {
+		HAS_PAD;
 		OF_SUBMISSION;
 		__u32 age : 1;
 		__u32 timeouts : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("a command took too long (nvme_timeout, nvme_tcp_timeout, nvme_rdma_timeout, nvme_fc_timeout); pid, comm and cgroup are the submitter's");
 EVENT(nvme_timeout)
 
@@ -309,11 +314,12 @@ struct nvme_failover {
 	enum nvme_status status NEEDS(nvme_learn) DOC("why the path cannot be used");
 	hex16_t raw_status NEEDS(nvme_learn) DOC("the whole status field without the phase bit");
 	struct {
+		HAS_PAD;
 		OF_SUBMISSION;
 		__u32 latency : 1;
 		__u32 status : 1;
 		__u32 raw_status : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("a command that failed goes to another path (nvme_failover_req); disk is that of the failed path; follows nvme:complete_rq");
 EVENT(nvme_failover)
 
@@ -337,9 +343,10 @@ struct nvme_async_event {
 	hex8_t log_page DOC("log page that says more");
 	hex32_t result DOC("dword 0 of the completion queue entry");
 	struct {
+		HAS_PAD;
 		__u32 ctrl : 1;
 		__u32 ctrl_id : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("a controller reports an asynchronous event (raw tracepoint nvme_async_event)");
 EVENT(nvme_async_event)
 

@@ -85,14 +85,16 @@ struct rdma_resource {
 		char comm[16] DOC("name of the thread that made it");
 		char kernel[32] DOC("kernel module that owns the object; absent for objects of a process");
 		struct {
+			HAS_PAD;
 			__u32 pid : 1;
 			__u32 comm : 1;
 			__u32 kernel : 1;
-		} has;
+		} has HAS_ALIGN;
 	} owner;
 	__s8 delta DOC("1 when an object appears, -1 when it goes");
 	bool seeded DOC("the object was there before the program began: its time is that of the start, pid, comm and so on are its maker's");
 	struct {
+		HAS_PAD;
 		__u32 pid : 1;
 		__u32 tid : 1;
 		__u32 uid : 1;
@@ -101,13 +103,10 @@ struct rdma_resource {
 		__u32 dev : 1;
 		__u32 type : 1;
 		__u32 id : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("an object of an RDMA device appears in rdma res, or goes (rdma_restrack_add, rdma_restrack_del); at the start each one that is there");
 EVENT(rdma_resource)
 SEEDED(rdma_resource)
-/* Traps that were met: see "Types of the kernel" in README.md. */
-_Static_assert(__builtin_offsetof(struct rdma_resource, has) % 8 == 4, "the presence bits begin a stack slot");
-_Static_assert(__builtin_offsetof(struct rdma_resource, owner.has) % 8 == 4, "the presence bits begin a stack slot");
 
 /*
  * Kernels without types of the module rdma_cm do not tell where in a CM_ID its entry is, and so not of which device it is: there it is

@@ -209,11 +209,12 @@ struct ib_qp_attr {
 		enum ib_qp_state state state_meaning; \
 		__u32 port DOC("port of the device; absent until the change to INIT that sets it"); \
 		struct { \
+			HAS_PAD; \
 			__u32 num : 1; \
 			__u32 type : 1; \
 			__u32 state : 1; \
 			__u32 port : 1; \
-		} has; \
+		} has HAS_ALIGN; \
 	}
 
 #define OWNER() \
@@ -222,10 +223,11 @@ struct ib_qp_attr {
 		char comm[16] DOC("name of that process"); \
 		char kernel[32] DOC("kernel module that owns the object; absent for those of a process"); \
 		struct { \
+			HAS_PAD; \
 			__u32 pid : 1; \
 			__u32 comm : 1; \
 			__u32 kernel : 1; \
-		} has; \
+		} has HAS_ALIGN; \
 	}
 
 #define QP_FIELDS(state_meaning) \

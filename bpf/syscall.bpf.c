@@ -30,8 +30,9 @@ struct syscall_enter {
 	hex64_t arg4 DOC("fifth argument");
 	hex64_t arg5 DOC("sixth argument");
 	struct {
+		HAS_PAD;
 		__u32 nr : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("a process enters a system call (raw tracepoint sys_enter)");
 EVENT(syscall_enter)
 
@@ -43,9 +44,10 @@ struct syscall_exit {
 	errno_t ret DOC("result: -errno on failure");
 	ns_t latency NEEDS(syscall_start) DOC("time since the call was entered; absent if it was entered before tracing began");
 	struct {
+		HAS_PAD;
 		__u32 nr : 1;
 		__u32 latency : 1;
-	} has;
+	} has HAS_ALIGN;
 } DOC("a system call returns (raw tracepoint sys_exit); exit and exit_group never do");
 EVENT(syscall_exit)
 

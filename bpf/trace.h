@@ -46,6 +46,14 @@ typedef __u64 hex64_t;
 #define NEEDS(helper) __attribute__((btf_decl_tag("needs:" #helper)))
 
 /*
+ * Presence bits stand in the second half of a stack slot of 8 bytes. In the first half they fool the verifiers of 5.10 and 6.1: they
+ * follow the constant in the first byte, take a state in which one bit is not set for one in which it is, and remove the branch for it,
+ * so that a field was absent in all keys that held a second one of the same byte.
+ */
+#define HAS_PAD __u32 : 32
+#define HAS_ALIGN __attribute__((aligned(8)))
+
+/*
  * The fields of every event. `has`, in an event or in a nested struct, holds one bit for each sibling that may be absent, under
  * the sibling's name.
  */

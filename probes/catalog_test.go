@@ -171,3 +171,14 @@ func TestFlags(t *testing.T) {
 		}
 	}
 }
+
+// The verifiers of 5.10 and 6.1 get presence bits at the start of a stack slot wrong: see HAS_PAD in trace.h.
+func TestPresenceBitsDoNotBeginASlot(t *testing.T) {
+	for _, p := range load(t).Probes() {
+		for _, f := range p.Fields {
+			if f.Optional && f.has.offset%8 < 4 {
+				t.Errorf("the presence bit of %s.%s is in byte %d of the event", p, f.Name, f.has.offset)
+			}
+		}
+	}
+}
