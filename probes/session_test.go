@@ -137,8 +137,8 @@ type job struct {
 	run func()
 }
 
-// momentary fields differ between two programs that see the same event.
-var momentary = []string{"nsecs", "latency", "device_latency"}
+// momentary fields differ between two programs that see the same event: times, and durations until then.
+func momentary(f *Field) bool { return f.Name == "nsecs" || f.Type.Unit == Nanoseconds }
 
 // compareAlone captures each field of a probe alone and beside all the others, and alone as what the filter reads; the values must
 // be the same. The verifier lets a program of root read what it never wrote, so nothing else would notice a field that is delivered
@@ -215,7 +215,7 @@ func valuesOf(f *Field, key string, events []snapshot) []string {
 	var values []string
 	for _, e := range events {
 		v := e[key]
-		if slices.Contains(momentary, f.Name) && v != "-" && v != fmt.Sprint(fold(nil)) {
+		if momentary(f) && v != "-" && v != fmt.Sprint(fold(nil)) {
 			v = "a time"
 		}
 		values = append(values, v)
