@@ -1,12 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"trace/probes"
 )
@@ -25,9 +29,7 @@ func TestCgroupsLive(t *testing.T) {
 	}
 	name := fmt.Sprintf("/trace-test-%d", os.Getpid())
 	one, later := name+"-one", name+"-later"
-	if err := os.Mkdir(mount+one, 0o755); err != nil {
-		t.Skipf("cgroups cannot be made here: %v", err)
-	}
+	makeCgroup(t, mount+one)
 	t.Cleanup(func() { os.Remove(mount + one); os.Remove(mount + later) })
 	if out, err := exec.Command("sh", "-c", "echo 0 >"+mount+one+"/cgroup.procs").CombinedOutput(); err != nil {
 		t.Skipf("no process can be moved here: %s", out)
@@ -93,9 +95,7 @@ func TestCgroupMadeAgain(t *testing.T) {
 		t.Skip("no cgroups are mounted")
 	}
 	dir := fmt.Sprintf("%s/trace-test-%d-again", mount, os.Getpid())
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Skipf("cgroups cannot be made here: %v", err)
-	}
+	makeCgroup(t, dir)
 	t.Cleanup(func() { os.Remove(dir) })
 	script := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, fmt.Appendf(nil, "rmdir %s; mkdir %[1]s\n", dir), 0o644); err != nil {
@@ -129,5 +129,17 @@ func TestCgroupPlaces(t *testing.T) {
 		if status != 0 || !strings.Contains(out.String(), predicate+"  "+place) {
 			t.Errorf("%s: want %s\n%s%s", predicate, place, &out, &notes)
 		}
+	}
+}
+
+// makeCgroup makes a cgroup, or skips the test where this process may not: in a container they are read-only as a rule.
+func makeCgroup(t *testing.T, dir string) {
+	t.Helper()
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+		t.Skipf("cgroups cannot be made here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
