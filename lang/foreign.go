@@ -1,8 +1,13 @@
 package lang
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strings"
+
+	"trace/lang/syntax"
+	"trace/probes"
 )
 
 // This file is what to say about words of bpftrace that have another name here, or none.
@@ -44,6 +49,39 @@ func foreignWord(word string) string {
 		return "an aggregation has brackets: " + usage
 	}
 	return foreignWords[word]
+}
+
+// nameProbes completes the mistakes of a parser, which knows no probes: for one of bpftrace it says which is there instead.
+func nameProbes(err error, catalog []*probes.Probe) error {
+	var mistakes syntax.ErrorList
+	if errors.As(err, &mistakes) {
+		for _, m := range mistakes {
+			m.Help = cmp.Or(instead(m.Foreign, catalog), m.Help)
+		}
+	}
+	return err
+}
+
+// instead says which probes see what a probe of bpftrace names: a function of the kernel, a tracepoint, or a system call. It returns
+// "" if none does.
+func instead(foreign string, catalog []*probes.Probe) string {
+	place := foreign[strings.LastIndexByte(foreign, ':')+1:]
+	if call, ok := strings.CutPrefix(place, "sys_enter_"); ok {
+		return fmt.Sprintf("write syscall:enter / nr == %s /", call)
+	}
+	if call, ok := strings.CutPrefix(place, "sys_exit_"); ok {
+		return fmt.Sprintf("write syscall:exit / nr == %s /", call)
+	}
+	var there []*probes.Probe
+	for _, p := range catalog {
+		if place != "" && p.Sees(place) {
+			there = append(there, p)
+		}
+	}
+	if there == nil {
+		return ""
+	}
+	return fmt.Sprintf("to see %s, use %s", place, enumerate(there))
 }
 
 // foreignFunctions are functions of bpftrace, and some that its users may try.

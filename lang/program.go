@@ -43,6 +43,9 @@ type Clause struct {
 type Options struct {
 	// Params are values for params of the program, by their names, as the command line has them.
 	Params map[string]string
+	// Words are what the command line takes in place of a program: names of scripts and commands. A program of one word that is no
+	// field may be one of them, misspelt.
+	Words []string
 	// PID restricts the clauses on events to those of one process, if it is not 0.
 	PID int
 }
@@ -52,7 +55,7 @@ type Options struct {
 func Compile(name, src string, cat []*probes.Probe, o Options) (*Program, error) {
 	tree, err := syntax.Parse(name, src)
 	if err != nil {
-		return nil, err
+		return nil, nameProbes(err, cat)
 	}
 	r := &resolver{source: tree.Source, catalog: cat, options: o}
 	if r.declare(tree.Params); len(r.errs) == 0 {

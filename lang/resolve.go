@@ -390,7 +390,7 @@ func (r *resolver) noProbe(n ast.Node, checks []*checker) {
 	for _, u := range wrong {
 		if r.having(u.name) == nil {
 			r.fail(u.span, fmt.Sprintf("no probe has a field %s", u.name),
-				cmp.Or(r.whoNames(u), foreignWord(u.name), didYouMean(u.name, append(fieldNames(all), builtins...))))
+				cmp.Or(r.whoNames(u), foreignWord(u.name), didYouMean(u.name, slices.Concat(fieldNames(all), builtins, r.otherWords(n)))))
 			return
 		}
 	}
@@ -404,6 +404,15 @@ func (r *resolver) noProbe(n ast.Node, checks []*checker) {
 		where = append(where, r.whoHas(name))
 	}
 	r.fail(syntax.SpanOf(n), "no probe has all these fields", strings.Join(where, "; "))
+}
+
+// otherWords are what a program of a single word may have been meant for.
+func (r *resolver) otherWords(program ast.Node) []string {
+	word, ok := program.(*ast.IdentifierNode)
+	if !ok || slices.Contains(r.options.Words, word.Value) { // with --, it was not meant so
+		return nil
+	}
+	return r.options.Words
 }
 
 // groups of the probes, each once.

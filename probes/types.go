@@ -2,6 +2,7 @@ package probes
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -167,6 +168,14 @@ type Probe struct {
 
 // String returns group:name.
 func (p *Probe) String() string { return p.Group + ":" + p.Name }
+
+// Sees tells whether the probe is attached to a function or tracepoint of the kernel of that name, or to one that it has on another
+// kernel.
+func (p *Probe) Sees(place string) bool {
+	return p.hook.tracepoint == place || slices.ContainsFunc(p.hook.functions, func(way []string) bool {
+		return slices.ContainsFunc(way, func(f string) bool { return parseFunction(f).name == place })
+	})
+}
 
 // Field returns the field called name, or nil.
 func (p *Probe) Field(name string) *Field {

@@ -16,7 +16,7 @@ import (
 
 // compile checks a program against a catalog, and says which probes it means if it does not name them.
 func compile(s streams, o options, src source, catalog []*probes.Probe) (*lang.Program, error) {
-	program, err := lang.Compile(src.name, src.text, catalog, lang.Options{Params: src.params, PID: o.pid})
+	program, err := lang.Compile(src.name, src.text, catalog, lang.Options{Params: src.params, PID: o.pid, Words: append(scriptNames(), subcommands...)})
 	if err != nil {
 		return nil, programError{err}
 	}

@@ -61,7 +61,7 @@ func findScript(args []string) (*script, error) {
 	}
 	s := &script{source: source{name: name, text: text}}
 	if s.declared, err = lang.Params(s.name, s.text); err != nil {
-		return nil, programError{err}
+		return nil, s.mistakes(err)
 	}
 	for _, p := range s.declared {
 		if flags.Lookup(p.Name) != nil || p.Short != "" && flags.ShorthandLookup(p.Short) != nil {
@@ -69,6 +69,15 @@ func findScript(args []string) (*script, error) {
 		}
 	}
 	return s, nil
+}
+
+// mistakes tells more of those that were found without the probes.
+func (s *script) mistakes(found error) error {
+	catalog, err := probes.Load()
+	if err == nil {
+		_, err = lang.Compile(s.name, s.text, catalog.Probes(), lang.Options{})
+	}
+	return programError{cmp.Or(err, found)}
 }
 
 // scriptText returns the text of the script called name, or "" if there is none.

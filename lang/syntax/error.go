@@ -34,6 +34,8 @@ type Error struct {
 	Msg               string
 	// Help says what to do, or is empty.
 	Help string
+	// Foreign is the probe of bpftrace that is used as if it were one of the catalog, if that is the mistake: kprobe:ib_modify_qp.
+	Foreign string
 	// Source is the line that holds the mistake.
 	Source string
 }

@@ -88,12 +88,15 @@ func (p *parser) attempt(parse func()) (ok bool) {
 	return true
 }
 
-func (p *parser) fail(at Span, msg, help string) {
+func (p *parser) fail(at Span, msg, help string) { p.abandon(p.source.Error(at, msg, help)) }
+
+// abandon gives up the statement or clause at hand over a mistake.
+func (p *parser) abandon(mistake *Error) {
 	if len(p.errs) == maxErrors {
-		msg, help = "too many mistakes", "the rest is not shown"
+		mistake.Msg, mistake.Help = "too many mistakes", "the rest is not shown"
 		p.stop()
 	}
-	p.errs = append(p.errs, p.source.Error(at, msg, help))
+	p.errs = append(p.errs, mistake)
 	panic(bailout{})
 }
 

@@ -59,7 +59,7 @@ func (p *parser) probe() ProbeRef {
 	}
 	switch {
 	case foreign[ref.Group]:
-		p.fail(ref.Span, fmt.Sprintf("probes of the type %s are not available", ref.Group), "probes have a group and a name, and trace -l lists them")
+		p.foreign(ref)
 	case timed(ref.Group):
 		p.timer(&ref)
 	case ref.Name == "":
@@ -71,6 +71,14 @@ func (p *parser) probe() ProbeRef {
 	p.lex.pos, p.tok.span.To = ref.Span.To, ref.Span.To
 	p.next()
 	return ref
+}
+
+// foreign reports a probe of bpftrace. Whoever knows the catalog can say more than the help.
+func (p *parser) foreign(ref ProbeRef) {
+	mistake := p.source.Error(ref.Span, fmt.Sprintf("probes of the type %s are not available", ref.Group),
+		"probes have a group and a name, and trace -l lists them")
+	mistake.Foreign = ref.String()
+	p.abandon(mistake)
 }
 
 func (p *parser) moment() ProbeRef {
