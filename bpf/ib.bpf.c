@@ -24,6 +24,7 @@ struct ib_create_qp {
 	} has HAS_ALIGN;
 } DOC("a QP was created, or could not be (ib_create_qp_user, ib_create_qp_kernel)");
 EVENT(ib_create_qp)
+OF_CALL(ib_create_qp)
 
 struct ib_modify_qp {
 	COMMON();
@@ -36,6 +37,7 @@ struct ib_modify_qp {
 	} has HAS_ALIGN;
 } DOC("attributes or the state of a QP were changed, or could not be (ib_modify_qp_with_udata, ib_modify_qp)");
 EVENT(ib_modify_qp)
+OF_CALL(ib_modify_qp)
 
 struct ib_destroy_qp {
 	COMMON();
@@ -46,6 +48,7 @@ struct ib_destroy_qp {
 	} has HAS_ALIGN;
 } DOC("a QP was destroyed, or could not be (ib_destroy_qp_user)");
 EVENT(ib_destroy_qp)
+OF_NESTED_CALL(ib_destroy_qp)
 
 /*
  * Create.
@@ -77,6 +80,8 @@ static __always_inline void ib_create_qp_capture(struct ib_create_qp *e, struct 
 {
 	CAPTURE_COMMON(ib_create_qp, e, stage);
 	CAPTURE_RESULT(ib_create_qp, e, call->started, ret, stage);
+	if (!ib_create_qp_entry)
+		return;
 	if (qp) {
 		CAPTURE_QP(ib_create_qp, e, qp, stage);
 		if (WANT(ib_create_qp, qp.state, stage))
@@ -88,51 +93,46 @@ static __always_inline void ib_create_qp_capture(struct ib_create_qp *e, struct 
 		e->qp.has.type = 1;
 }
 
-static __always_inline int create_end(void *ctx, struct create_call *call, struct ib_qp *qp, __s64 ret)
+static __always_inline void create_end(void *ctx, struct create_call *call, struct ib_qp *qp, __s64 ret)
 {
-	__u64 task = bpf_get_current_pid_tgid();
 	struct ib_create_qp e;
 
 	CLEAR_HAS(&e);
 	EMIT(ib_create_qp, ctx, &e, call, qp, ret);
-	bpf_map_delete_elem(&create_calls, &task);
-	return 0;
 }
 
-static __always_inline struct create_call *create_call(void)
+/* Of a function that returns the QP. */
+static __always_inline void create_end_pointer(void *ctx, struct create_call *call, __s64 ret)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct create_call *call = bpf_map_lookup_elem(&create_calls, &task);
-
-	if (!call)
-		ib_create_qp_count(UNSEEN);
-	return call;
+	create_end(ctx, call, IS_ERR(ret) ? 0 : (struct ib_qp *)ret, IS_ERR(ret) ? ret : 0);
 }
 
 static __always_inline int create_leave(void *ctx, __s64 ret)
 {
-	struct create_call *call = create_call();
+	__u64 task;
+	struct create_call *call = ib_create_qp_entry ? call_of_thread(&create_calls, &task) : 0;
 
-	if (!call)
+	if (ib_create_qp_unseen(call))
 		return 0;
-	if (IS_ERR(ret))
-		return create_end(ctx, call, 0, ret);
-	return create_end(ctx, call, (struct ib_qp *)ret, 0);
+	create_end_pointer(ctx, call, ret);
+	if (ib_create_qp_entry)
+		bpf_map_delete_elem(&create_calls, &task);
+	return 0;
 }
 
 static __always_inline int create_user_enter(void *ctx, __u64 device, __u64 pd, __u64 attr)
 {
-	return create_begin((void *)device, (void *)attr, false);
+	return ib_create_qp_entry ? create_begin((void *)device, (void *)attr, false) : 0;
 }
 ON_CALL(create_qp, ib_create_qp_user, 6, create_user_enter, create_leave)
 
 static __always_inline int create_kernel_enter(void *ctx, __u64 pd, __u64 attr, __u64 caller)
 {
-	return create_begin(GET_POINTER((struct ib_pd *)pd, device), (void *)attr, false);
+	return ib_create_qp_entry ? create_begin(GET_POINTER((struct ib_pd *)pd, device), (void *)attr, false) : 0;
 }
 ON_CALL(create_qp, ib_create_qp_kernel, 3, create_kernel_enter, create_leave)
 
-/* The way of kernel 5.10. */
+/* The way of kernel 5.10, whose functions call each other: what is kept tells that a call is part of a handler's. */
 
 static __always_inline int create_handler_enter(void *ctx, __u64 a0, __u64 a1, __u64 a2)
 {
@@ -141,12 +141,17 @@ static __always_inline int create_handler_enter(void *ctx, __u64 a0, __u64 a1, _
 
 static __always_inline int create_handler_leave(void *ctx, __s64 ret)
 {
-	struct create_call *call = create_call();
+	__u64 task;
+	struct create_call *call = call_of_thread(&create_calls, &task);
 
-	if (!call)
+	if (!call) {
+		ib_create_qp_count(UNSEEN);
 		return 0;
+	}
 	ret = (__s32)ret;
-	return create_end(ctx, call, ret ? 0 : call->qp, ret);
+	create_end(ctx, call, ret ? 0 : call->qp, ret);
+	bpf_map_delete_elem(&create_calls, &task);
+	return 0;
 }
 ON_CALL(create_qp, ib_uverbs_create_qp, 1, create_handler_enter, create_handler_leave)
 ON_CALL(create_qp, ib_uverbs_ex_create_qp, 1, create_handler_enter, create_handler_leave)
@@ -162,26 +167,32 @@ static __always_inline int create_inner_enter(void *ctx, __u64 pd, __u64 attr, _
 		call->nested++;
 		return 0;
 	}
-	return create_kernel_enter(ctx, pd, attr, 0);
+	return create_begin(GET_POINTER((struct ib_pd *)pd, device), (void *)attr, false);
 }
 
 static __always_inline int create_inner_leave(void *ctx, __s64 ret)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct create_call *call = bpf_map_lookup_elem(&create_calls, &task);
+	__u64 task;
+	struct create_call *call = call_of_thread(&create_calls, &task);
 
-	if (call && call->nested) {
+	if (!call) {
+		ib_create_qp_count(UNSEEN);
+		return 0;
+	}
+	if (call->nested) {
 		call->nested--;
 		return 0;
 	}
-	return create_leave(ctx, ret);
+	create_end_pointer(ctx, call, ret);
+	bpf_map_delete_elem(&create_calls, &task);
+	return 0;
 }
 ON_CALL(create_qp, ib_create_qp, 2, create_inner_enter, create_inner_leave)
 
 static __always_inline int create_restrack(void *ctx, __u64 res, __u64 a1, __u64 a2)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct create_call *call = bpf_map_lookup_elem(&create_calls, &task);
+	__u64 task;
+	struct create_call *call = ib_create_qp_entry ? call_of_thread(&create_calls, &task) : 0;
 	struct rdma_restrack_entry *entry = (void *)res;
 	__u32 type = 0;
 
@@ -225,6 +236,8 @@ static __always_inline int modify_enter(void *ctx, __u64 qp, __u64 attr, __u64 m
 	struct modify_call call = { .qp = (void *)qp, .attr = (void *)attr, .mask = mask, .prev_state = -1 };
 	__u64 task = bpf_get_current_pid_tgid();
 
+	if (!ib_modify_qp_entry)
+		return 0;
 	if (WANTED(ib_modify_qp, prev_state))
 		call.prev_state = known_state(qp);
 	call.started = bpf_ktime_get_ns();
@@ -233,35 +246,40 @@ static __always_inline int modify_enter(void *ctx, __u64 qp, __u64 attr, __u64 m
 	return 0;
 }
 
+static __always_inline const struct ib_gid_attr *address_in_use(struct ib_qp *qp)
+{
+	struct ib_qp *real = GET_POINTER(qp, real_qp);
+
+	return real ? GET_POINTER(real, av_sgid_attr) : 0;
+}
+
 static __always_inline void ib_modify_qp_capture(struct ib_modify_qp *e, struct modify_call *call, __s64 ret, enum stage stage)
 {
 	CAPTURE_COMMON(ib_modify_qp, e, stage);
 	CAPTURE_RESULT(ib_modify_qp, e, call->started, ret, stage);
+	if (!ib_modify_qp_entry)
+		return;
 	CAPTURE_QP(ib_modify_qp, e, call->qp, stage);
 	if (WANT(ib_modify_qp, prev_state, stage) && call->prev_state >= 0)
 		SET(e, prev_state, call->prev_state);
 	CAPTURE_ATTRS(ib_modify_qp, e, call->attr, call->mask, stage);
 	/* A failed call leaves the address of the last one. */
-	if ((call->mask & IB_QP_AV) && !ret) {
-		struct ib_qp *real = GET_POINTER(call->qp, real_qp);
-
-		CAPTURE_LOCAL_ADDRESS(ib_modify_qp, e, real ? GET_POINTER(real, av_sgid_attr) : 0, stage);
-	}
+	if ((call->mask & IB_QP_AV) && !ret)
+		CAPTURE_LOCAL_ADDRESS(ib_modify_qp, e, address_in_use(call->qp), stage);
 }
 
 static __always_inline int modify_leave(void *ctx, __s64 ret)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct modify_call *call = bpf_map_lookup_elem(&modify_calls, &task);
+	__u64 task;
+	struct modify_call *call = ib_modify_qp_entry ? call_of_thread(&modify_calls, &task) : 0;
 	struct ib_modify_qp e;
 
-	if (!call) {
-		ib_modify_qp_count(UNSEEN);
+	if (ib_modify_qp_unseen(call))
 		return 0;
-	}
 	CLEAR_HAS(&e);
 	EMIT(ib_modify_qp, ctx, &e, call, (__s32)ret);
-	bpf_map_delete_elem(&modify_calls, &task);
+	if (ib_modify_qp_entry)
+		bpf_map_delete_elem(&modify_calls, &task);
 	return 0;
 }
 ON_CALL(modify_qp, ib_modify_qp_with_udata, 4, modify_enter, modify_leave)
@@ -321,14 +339,12 @@ static __always_inline void ib_destroy_qp_capture(struct ib_destroy_qp *e, struc
 
 static __always_inline int destroy_leave(void *ctx, __s64 ret)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct destroy_call *call = bpf_map_lookup_elem(&destroy_calls, &task);
+	__u64 task;
+	struct destroy_call *call = call_of_thread(&destroy_calls, &task);
 	struct ib_destroy_qp e;
 
-	if (!call) {
-		ib_destroy_qp_count(UNSEEN);
+	if (ib_destroy_qp_unseen(call))
 		return 0;
-	}
 	if (call->nested) {
 		call->nested--;
 		return 0;

@@ -93,7 +93,7 @@ struct uverbs_attr_bundle {
 	char dev[64] DOC("RDMA device, like mlx5_0"); \
 	object; \
 	OWNER() owner; \
-	errno_t ret DOC("result: -errno on failure"); \
+	errno_t ret AT_RETURN DOC("result: -errno on failure"); \
 	ns_t latency DOC("time in the call"); \
 	struct { \
 		HAS_PAD; \
@@ -105,36 +105,42 @@ struct ib_alloc_pd {
 	OBJECT_FIELDS(PD() pd);
 } DOC("a protection domain was allocated, or could not be (ib_uverbs_alloc_pd, __ib_alloc_pd)");
 EVENT(ib_alloc_pd)
+OF_CALL(ib_alloc_pd)
 
 struct ib_dealloc_pd {
 	COMMON();
 	OBJECT_FIELDS(PD() pd);
 } DOC("a protection domain was freed, or could not be (uverbs_free_pd, ib_dealloc_pd_user)");
 EVENT(ib_dealloc_pd)
+OF_NESTED_CALL(ib_dealloc_pd)
 
 struct ib_create_cq {
 	COMMON();
 	OBJECT_FIELDS(CQ() cq);
 } DOC("a completion queue was created, or could not be (uverbs, __ib_alloc_cq, __ib_create_cq)");
 EVENT(ib_create_cq)
+OF_CALL(ib_create_cq)
 
 struct ib_destroy_cq {
 	COMMON();
 	OBJECT_FIELDS(CQ() cq);
 } DOC("a completion queue was destroyed, or could not be (ib_destroy_cq_user, ib_free_cq)");
 EVENT(ib_destroy_cq)
+OF_CALL(ib_destroy_cq)
 
 struct ib_reg_mr {
 	COMMON();
 	OBJECT_FIELDS(PD() pd; MR() mr);
 } DOC("a memory region was registered or allocated, or could not be (uverbs, ib_alloc_mr, ib_reg_user_mr)");
 EVENT(ib_reg_mr)
+OF_CALL(ib_reg_mr)
 
 struct ib_dereg_mr {
 	COMMON();
 	OBJECT_FIELDS(PD() pd; MR() mr);
 } DOC("a memory region was deregistered, or could not be (ib_dereg_mr_user)");
 EVENT(ib_dereg_mr)
+OF_CALL(ib_dereg_mr)
 
 /* GET for a member that has the width of *dst on every kernel: a fifth of its code. */
 #define GET_SAME(dst, p, member) \
@@ -208,7 +214,6 @@ EVENT(ib_dereg_mr)
 enum { NOWHERE = -1 };
 struct places {
 	bool attributes;
-	bool maybe; /* no request for an object, but it may cause one */
 	__s8 start, length, iova, access;
 	__s8 cqe, comp_vector;
 };
@@ -268,19 +273,28 @@ static __always_inline struct ib_device *device_of(struct object_call *call)
 static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .iova = NOWHERE, .access = NOWHERE, .cqe = NOWHERE,
 					 .comp_vector = NOWHERE };
 
+/* There is nothing in it to be absent if nothing is kept. */
+#define CLEAR_OBJECT(X, e) \
+	do { \
+		if (X##_entry) \
+			__builtin_memset(e, 0, sizeof(*(e))); \
+	} while (0)
+
 /*
- * CREATES(op, T, kind) makes of an operation that creates a struct T:
+ * CREATES(op, T, kind, maybe) makes of an operation that creates a struct T:
  *
  *   op_request_enter, op_request_leave   for uverbs handlers, which return int
+ *   op_keep_request                      for handlers that may cause an object: only what is kept tells whether they did
  *   op_restrack                          for rdma_restrack_add, inside of them
  *   op_begin, op_leave                   for functions that the kernel calls, which return the object or an error
  *
- * A driver may create an object of its own inside a request, so requests have a map of their own.
+ * A driver may create an object of its own inside a request, so requests have a map of their own. maybe: there are handlers of the last
+ * kind.
  */
-#define CREATES(op, T, kind) \
+#define CREATES(op, T, kind, maybe) \
 	CALLS(op##_requests, object_call); \
 	CALLS(op##_calls, object_call); \
-	static __always_inline int op##_request_enter(__u64 attrs, struct places at) \
+	static __always_inline int op##_keep_request(__u64 attrs, struct places at) \
 	{ \
 		struct object_call call = { .started = bpf_ktime_get_ns(), .attrs = (void *)attrs, .at = at }; \
 		__u64 task = bpf_get_current_pid_tgid(); \
@@ -288,11 +302,15 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 			ib_##op##_count(INFLIGHT_FULL); \
 		return 0; \
 	} \
+	static __always_inline int op##_request_enter(__u64 attrs, struct places at) \
+	{ \
+		return ib_##op##_entry ? op##_keep_request(attrs, at) : 0; \
+	} \
 	static __always_inline int op##_restrack(void *ctx, __u64 res, __u64 a1, __u64 a2) \
 	{ \
 		struct rdma_restrack_entry *entry = (void *)res; \
-		__u64 task = bpf_get_current_pid_tgid(); \
-		struct object_call *call = bpf_map_lookup_elem(&op##_requests, &task); \
+		__u64 task; \
+		struct object_call *call = maybe || ib_##op##_entry ? call_of_thread(&op##_requests, &task) : 0; \
 		__u32 type = ~0; \
 		if (call && GET_SAME(&type, entry, type) && type == kind && bpf_core_field_exists(((struct T *)0)->res)) \
 			call->object = (void *)res - bpf_core_field_offset(struct T, res); \
@@ -301,18 +319,16 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 	ON_ENTER(op, rdma_restrack_add, 1, op##_restrack) \
 	static __always_inline int op##_request_leave(void *ctx, __s64 ret) \
 	{ \
-		__u64 task = bpf_get_current_pid_tgid(); \
-		struct object_call *call = bpf_map_lookup_elem(&op##_requests, &task); \
+		__u64 task; \
+		struct object_call *call = ib_##op##_entry ? call_of_thread(&op##_requests, &task) : 0; \
 		struct ib_##op e; \
-		if (!call) { \
-			ib_##op##_count(UNSEEN); \
+		if (ib_##op##_unseen(call)) \
 			return 0; \
-		} \
 		ret = (__s32)ret; \
-		__builtin_memset(&e, 0, sizeof(e)); \
-		if (call->object || !call->at.maybe) \
-			EMIT(ib_##op, ctx, &e, call, ret ? 0 : (struct T *)call->object, ret); \
-		bpf_map_delete_elem(&op##_requests, &task); \
+		CLEAR_OBJECT(ib_##op, &e); \
+		EMIT(ib_##op, ctx, &e, call, ib_##op##_entry && !ret ? (struct T *)call->object : 0, ret); \
+		if (ib_##op##_entry) \
+			bpf_map_delete_elem(&op##_requests, &task); \
 		return 0; \
 	} \
 	static __always_inline int op##_begin(struct ib_device *device) \
@@ -325,16 +341,15 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 	} \
 	static __always_inline int op##_leave(void *ctx, __s64 ret) \
 	{ \
-		__u64 task = bpf_get_current_pid_tgid(); \
-		struct object_call *call = bpf_map_lookup_elem(&op##_calls, &task); \
+		__u64 task; \
+		struct object_call *call = ib_##op##_entry ? call_of_thread(&op##_calls, &task) : 0; \
 		struct ib_##op e; \
-		if (!call) { \
-			ib_##op##_count(UNSEEN); \
+		if (ib_##op##_unseen(call)) \
 			return 0; \
-		} \
-		__builtin_memset(&e, 0, sizeof(e)); \
+		CLEAR_OBJECT(ib_##op, &e); \
 		EMIT(ib_##op, ctx, &e, call, IS_ERR(ret) ? 0 : (struct T *)ret, IS_ERR(ret) ? ret : 0); \
-		bpf_map_delete_elem(&op##_calls, &task); \
+		if (ib_##op##_entry) \
+			bpf_map_delete_elem(&op##_calls, &task); \
 		return 0; \
 	}
 
@@ -342,12 +357,14 @@ static __always_inline void ib_alloc_pd_capture(struct ib_alloc_pd *e, struct ob
 {
 	CAPTURE_COMMON(ib_alloc_pd, e, stage);
 	CAPTURE_RESULT(ib_alloc_pd, e, call->started, ret, stage);
+	if (!ib_alloc_pd_entry)
+		return;
 	if (pd)
 		CAPTURE_PD(ib_alloc_pd, e, pd, stage);
 	else
 		CAPTURE_DEV(ib_alloc_pd, e, device_of(call), stage);
 }
-CREATES(alloc_pd, ib_pd, RDMA_RESTRACK_PD)
+CREATES(alloc_pd, ib_pd, RDMA_RESTRACK_PD, false)
 
 static __always_inline int alloc_pd_user_enter(void *ctx, __u64 attrs, __u64 a1, __u64 a2)
 {
@@ -357,7 +374,7 @@ ON_CALL(alloc_pd, ib_uverbs_alloc_pd, 1, alloc_pd_user_enter, alloc_pd_request_l
 
 static __always_inline int alloc_pd_enter(void *ctx, __u64 device, __u64 flags, __u64 caller)
 {
-	return alloc_pd_begin((void *)device);
+	return ib_alloc_pd_entry ? alloc_pd_begin((void *)device) : 0;
 }
 ON_CALL(alloc_pd, __ib_alloc_pd, 3, alloc_pd_enter, alloc_pd_leave)
 
@@ -365,6 +382,8 @@ static __always_inline void ib_create_cq_capture(struct ib_create_cq *e, struct 
 {
 	CAPTURE_COMMON(ib_create_cq, e, stage);
 	CAPTURE_RESULT(ib_create_cq, e, call->started, ret, stage);
+	if (!ib_create_cq_entry)
+		return;
 	CAPTURE_REQUESTED(ib_create_cq, e, cq, comp_vector, call, stage);
 	if (cq) {
 		CAPTURE_CQ(ib_create_cq, e, cq, stage);
@@ -373,7 +392,7 @@ static __always_inline void ib_create_cq_capture(struct ib_create_cq *e, struct 
 	CAPTURE_DEV(ib_create_cq, e, device_of(call), stage);
 	CAPTURE_REQUESTED(ib_create_cq, e, cq, cqe, call, stage);
 }
-CREATES(create_cq, ib_cq, RDMA_RESTRACK_CQ)
+CREATES(create_cq, ib_cq, RDMA_RESTRACK_CQ, false)
 
 /* struct ib_uverbs_create_cq */
 static __always_inline int create_cq_write(void *ctx, __u64 attrs, __u64 a1, __u64 a2)
@@ -412,7 +431,7 @@ ON_LEAVE(create_cq, request, 1, create_cq_request_leave)
 
 static __always_inline int create_cq_enter(void *ctx, __u64 device, __u64 a1, __u64 a2)
 {
-	return create_cq_begin((void *)device);
+	return ib_create_cq_entry ? create_cq_begin((void *)device) : 0;
 }
 ON_CALL(create_cq, kernel, 6, create_cq_enter, create_cq_leave)
 
@@ -421,6 +440,8 @@ static __always_inline void ib_reg_mr_capture(struct ib_reg_mr *e, struct object
 {
 	CAPTURE_COMMON(ib_reg_mr, e, stage);
 	CAPTURE_RESULT(ib_reg_mr, e, call->started, ret, stage);
+	if (!ib_reg_mr_entry)
+		return;
 	if (mr)
 		CAPTURE_MR(ib_reg_mr, e, mr, stage);
 	else
@@ -430,7 +451,7 @@ static __always_inline void ib_reg_mr_capture(struct ib_reg_mr *e, struct object
 	CAPTURE_REQUESTED(ib_reg_mr, e, mr, iova, call, stage);
 	CAPTURE_REQUESTED(ib_reg_mr, e, mr, access, call, stage);
 }
-CREATES(reg_mr, ib_mr, RDMA_RESTRACK_MR)
+CREATES(reg_mr, ib_mr, RDMA_RESTRACK_MR, true)
 
 /* struct ib_uverbs_reg_mr */
 static __always_inline int reg_mr_write(void *ctx, __u64 attrs, __u64 a1, __u64 a2)
@@ -487,17 +508,32 @@ ON_ENTER(reg_mr, ib_uverbs_handler_UVERBS_METHOD_DM_MR_REG, 1, reg_mr_dm)
 /* A change of an MR, for which some drivers make a new one and then deregister the old one. */
 static __always_inline int rereg_mr_write(void *ctx, __u64 attrs, __u64 a1, __u64 a2)
 {
-	struct places at = no_places;
-
-	at.maybe = true;
-	return reg_mr_request_enter(attrs, at);
+	return reg_mr_keep_request(attrs, no_places);
 }
-ON_ENTER(reg_mr, ib_uverbs_rereg_mr, 1, rereg_mr_write)
+
+static __always_inline int rereg_mr_leave(void *ctx, __s64 ret)
+{
+	__u64 task;
+	struct object_call *call = call_of_thread(&reg_mr_requests, &task);
+	struct ib_reg_mr e;
+
+	if (!call) {
+		ib_reg_mr_count(UNSEEN);
+		return 0;
+	}
+	ret = (__s32)ret;
+	CLEAR_OBJECT(ib_reg_mr, &e);
+	if (call->object)
+		EMIT(ib_reg_mr, ctx, &e, call, ret ? 0 : (struct ib_mr *)call->object, ret);
+	bpf_map_delete_elem(&reg_mr_requests, &task);
+	return 0;
+}
+ON_CALL(reg_mr, ib_uverbs_rereg_mr, 1, rereg_mr_write, rereg_mr_leave)
 ON_LEAVE(reg_mr, request, 1, reg_mr_request_leave)
 
 static __always_inline int reg_mr_enter(void *ctx, __u64 pd, __u64 a1, __u64 a2)
 {
-	return reg_mr_begin(GET_POINTER((struct ib_pd *)pd, device));
+	return ib_reg_mr_entry ? reg_mr_begin(GET_POINTER((struct ib_pd *)pd, device)) : 0;
 }
 ON_CALL(reg_mr, kernel, 3, reg_mr_enter, reg_mr_leave)
 ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
@@ -517,14 +553,16 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
 	CALLS(op##_calls, op##_call); \
 	static __always_inline int op##_enter(void *ctx, __u64 object, __u64 a1, __u64 a2) \
 	{ \
-		__u64 task = bpf_get_current_pid_tgid(); \
-		struct op##_call *outer = bpf_map_lookup_elem(&op##_calls, &task); \
+		__u64 task; \
+		struct op##_call *outer = ib_##op##_entry ? call_of_thread(&op##_calls, &task) : 0; \
 		struct T *p = (void *)object; \
 		struct op##_call call; \
 		if (outer && outer->object == object) { \
 			outer->nested++; \
 			return 0; \
 		} \
+		if (!ib_##op##_entry) \
+			return 0; \
 		__builtin_memset(&call, 0, sizeof(call)); \
 		call.object = object; \
 		CAPTURE(ib_##op, &call.saved, p, BEFORE); \
@@ -534,27 +572,28 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
 			ib_##op##_count(INFLIGHT_FULL); \
 		return 0; \
 	} \
-	static __always_inline void ib_##op##_capture(struct ib_##op *e, __u64 started, __s64 ret, enum stage stage) \
+	static __always_inline void ib_##op##_capture(struct ib_##op *e, struct op##_call *call, __s64 ret, enum stage stage) \
 	{ \
 		CAPTURE_COMMON(ib_##op, e, stage); \
-		CAPTURE_RESULT(ib_##op, e, started, ret, stage); \
+		CAPTURE_RESULT(ib_##op, e, call->started, ret, stage); \
 	} \
 	static __always_inline int op##_leave(void *ctx, __s64 ret) \
 	{ \
-		__u64 task = bpf_get_current_pid_tgid(); \
-		struct op##_call *call = bpf_map_lookup_elem(&op##_calls, &task); \
+		__u64 task; \
+		struct op##_call *call = ib_##op##_entry ? call_of_thread(&op##_calls, &task) : 0; \
 		struct ib_##op e; \
-		if (!call) { \
-			ib_##op##_count(UNSEEN); \
+		if (ib_##op##_unseen(call)) \
 			return 0; \
+		if (ib_##op##_entry) { \
+			if (call->nested) { \
+				call->nested--; \
+				return 0; \
+			} \
+			__builtin_memcpy(&e, &call->saved, sizeof(e)); \
 		} \
-		if (call->nested) { \
-			call->nested--; \
-			return 0; \
-		} \
-		__builtin_memcpy(&e, &call->saved, sizeof(e)); \
-		EMIT(ib_##op, ctx, &e, call->started, (__s32)ret); \
-		bpf_map_delete_elem(&op##_calls, &task); \
+		EMIT(ib_##op, ctx, &e, call, (__s32)ret); \
+		if (ib_##op##_entry) \
+			bpf_map_delete_elem(&op##_calls, &task); \
 		return 0; \
 	}
 

@@ -15,7 +15,7 @@
 #define VERB_FIELDS() \
 	char dev[64] DOC("RDMA device, like mlx5_0"); \
 	OWNER() owner; \
-	errno_t ret DOC("result: -errno on failure"); \
+	errno_t ret AT_RETURN DOC("result: -errno on failure"); \
 	ns_t latency DOC("time in the call")
 
 #define CQ() \
@@ -84,6 +84,7 @@ struct mlx5_create_qp {
 	HAS_DEV();
 } DOC("the driver created a QP, or could not (mlx5_ib_create_qp)");
 EVENT(mlx5_create_qp)
+OF_CALL(mlx5_create_qp)
 
 struct mlx5_modify_qp {
 	COMMON();
@@ -96,6 +97,7 @@ struct mlx5_modify_qp {
 	} has HAS_ALIGN;
 } DOC("the driver changed attributes or the state of a QP, or could not (mlx5_ib_modify_qp)");
 EVENT(mlx5_modify_qp)
+OF_CALL(mlx5_modify_qp)
 
 struct mlx5_destroy_qp {
 	COMMON();
@@ -103,6 +105,7 @@ struct mlx5_destroy_qp {
 	HAS_DEV();
 } DOC("the driver destroyed a QP, or could not (mlx5_ib_destroy_qp)");
 EVENT(mlx5_destroy_qp)
+OF_CALL(mlx5_destroy_qp)
 
 struct mlx5_alloc_pd {
 	COMMON();
@@ -111,6 +114,7 @@ struct mlx5_alloc_pd {
 	HAS_DEV();
 } DOC("the driver allocated a PD, or could not (mlx5_ib_alloc_pd)");
 EVENT(mlx5_alloc_pd)
+OF_CALL(mlx5_alloc_pd)
 
 struct mlx5_dealloc_pd {
 	COMMON();
@@ -119,6 +123,7 @@ struct mlx5_dealloc_pd {
 	HAS_DEV();
 } DOC("the driver deallocated a PD, or could not (mlx5_ib_dealloc_pd)");
 EVENT(mlx5_dealloc_pd)
+OF_CALL(mlx5_dealloc_pd)
 
 struct mlx5_create_cq {
 	COMMON();
@@ -127,6 +132,7 @@ struct mlx5_create_cq {
 	HAS_DEV();
 } DOC("the driver created a CQ, or could not (mlx5_ib_create_cq, mlx5_ib_create_user_cq)");
 EVENT(mlx5_create_cq)
+OF_CALL(mlx5_create_cq)
 
 struct mlx5_destroy_cq {
 	COMMON();
@@ -135,6 +141,7 @@ struct mlx5_destroy_cq {
 	HAS_DEV();
 } DOC("the driver destroyed a CQ, or could not (mlx5_ib_destroy_cq)");
 EVENT(mlx5_destroy_cq)
+OF_CALL(mlx5_destroy_cq)
 
 struct mlx5_reg_user_mr {
 	COMMON();
@@ -144,6 +151,7 @@ struct mlx5_reg_user_mr {
 	HAS_DEV();
 } DOC("the driver registered memory of a process, or could not (mlx5_ib_reg_user_mr)");
 EVENT(mlx5_reg_user_mr)
+OF_CALL(mlx5_reg_user_mr)
 
 struct mlx5_reg_user_mr_dmabuf {
 	COMMON();
@@ -154,6 +162,7 @@ struct mlx5_reg_user_mr_dmabuf {
 	HAS_DEV();
 } DOC("the driver registered a dmabuf, like memory of a GPU, or could not (mlx5_ib_reg_user_mr_dmabuf)");
 EVENT(mlx5_reg_user_mr_dmabuf)
+OF_CALL(mlx5_reg_user_mr_dmabuf)
 
 struct mlx5_dereg_mr {
 	COMMON();
@@ -162,6 +171,7 @@ struct mlx5_dereg_mr {
 	HAS_DEV();
 } DOC("the driver deregistered an MR, or could not (mlx5_ib_dereg_mr)");
 EVENT(mlx5_dereg_mr)
+OF_CALL(mlx5_dereg_mr)
 
 /*
  * A call in progress. The driver makes some of its objects of others, and calls itself for these through ib_core: a GSI QP is made
@@ -219,7 +229,7 @@ struct verb_call {
 	{ \
 		struct verb_call call = { .args = { a0, a1, a2 } }; \
 		call.started = bpf_ktime_get_ns(); \
-		if (!begin_call(&name##_calls, &call)) \
+		if (mlx5_##name##_entry && !begin_call(&name##_calls, &call)) \
 			mlx5_##name##_count(INFLIGHT_FULL); \
 		return 0; \
 	} \
@@ -229,13 +239,12 @@ struct verb_call {
 	static __always_inline int leave(void *ctx, __s64 ret) \
 	{ \
 		struct call_key key; \
-		struct verb_call *call = innermost_call(&name##_calls, &key); \
-		if (!call) { \
-			mlx5_##name##_count(UNSEEN); \
+		struct verb_call *call = mlx5_##name##_entry ? innermost_call(&name##_calls, &key) : 0; \
+		if (mlx5_##name##_unseen(call)) \
 			return 0; \
-		} \
 		end(ctx, call, ret); \
-		bpf_map_delete_elem(&name##_calls, &key); \
+		if (mlx5_##name##_entry) \
+			bpf_map_delete_elem(&name##_calls, &key); \
 		return 0; \
 	}
 
@@ -287,12 +296,15 @@ static __always_inline bool is_qp(__u64 object)
 static __always_inline void mlx5_create_qp_capture(struct mlx5_create_qp *e, struct verb_call *call, struct ib_qp *qp, __s64 ret,
 						   enum stage stage)
 {
-	struct ib_qp_init_attr *attr = (void *)call->args[1];
-	bool prepared = is_qp(call->args[0]);
-	struct ib_pd *pd = prepared ? GET_POINTER((struct ib_qp *)call->args[0], pd) : (void *)call->args[0];
+	struct ib_qp_init_attr *attr;
+	struct ib_pd *pd;
 
 	CAPTURE_COMMON(mlx5_create_qp, e, stage);
 	CAPTURE_RESULT(mlx5_create_qp, e, call->started, ret, stage);
+	if (!mlx5_create_qp_entry)
+		return;
+	attr = (void *)call->args[1];
+	pd = is_qp(call->args[0]) ? GET_POINTER((struct ib_qp *)call->args[0], pd) : (void *)call->args[0];
 	CAPTURE_DEV(mlx5_create_qp, e, GET_POINTER(pd, device), stage);
 	if (WANT(mlx5_create_qp, qp.type, stage) && GET(&e->qp.type, attr, qp_type))
 		e->qp.has.type = 1;
@@ -316,10 +328,16 @@ static __always_inline void create_qp_report(void *ctx, struct verb_call *call, 
 	EMIT(mlx5_create_qp, ctx, &e, call, qp, ret);
 }
 
+/* The QP that ib_core has prepared, if anybody wants to know of it. */
+static __always_inline struct ib_qp *prepared_qp(struct verb_call *call)
+{
+	return mlx5_create_qp_entry ? (struct ib_qp *)call->args[0] : 0;
+}
+
 static __always_inline void create_qp_end(void *ctx, struct verb_call *call, __s64 ret)
 {
 	ret = (__s32)ret;
-	create_qp_report(ctx, call, ret ? 0 : (struct ib_qp *)call->args[0], ret);
+	create_qp_report(ctx, call, ret ? 0 : prepared_qp(call), ret);
 }
 VERB(create_qp)
 
@@ -335,7 +353,7 @@ VERB_LEAVE(create_qp, create_qp_leave_pointer, create_qp_end_pointer)
  */
 static __always_inline void create_qp_end_unknown(void *ctx, struct verb_call *call, __s64 ret)
 {
-	struct ib_qp *qp = (void *)call->args[0];
+	struct ib_qp *qp = prepared_qp(call);
 
 	if (ret < 0 && !IS_ERR(ret)) {
 		qp = (void *)ret;
@@ -377,6 +395,8 @@ static __always_inline int modify_qp_enter(void *ctx, __u64 qp, __u64 attr, __u6
 {
 	struct change_call call = { .qp = (void *)qp, .attr = (void *)attr, .mask = mask, .prev_state = -1 };
 
+	if (!mlx5_modify_qp_entry)
+		return 0;
 	if (WANTED(mlx5_modify_qp, prev_state))
 		call.prev_state = known_state(qp);
 	call.started = bpf_ktime_get_ns();
@@ -389,6 +409,8 @@ static __always_inline void mlx5_modify_qp_capture(struct mlx5_modify_qp *e, str
 {
 	CAPTURE_COMMON(mlx5_modify_qp, e, stage);
 	CAPTURE_RESULT(mlx5_modify_qp, e, call->started, ret, stage);
+	if (!mlx5_modify_qp_entry)
+		return;
 	CAPTURE_QP(mlx5_modify_qp, e, call->qp, stage);
 	if (WANT(mlx5_modify_qp, prev_state, stage) && call->prev_state >= 0)
 		SET(e, prev_state, call->prev_state);
@@ -401,16 +423,15 @@ static __always_inline void mlx5_modify_qp_capture(struct mlx5_modify_qp *e, str
 static __always_inline int modify_qp_leave(void *ctx, __s64 ret)
 {
 	struct call_key key;
-	struct change_call *call = innermost_call(&change_calls, &key);
+	struct change_call *call = mlx5_modify_qp_entry ? innermost_call(&change_calls, &key) : 0;
 	struct mlx5_modify_qp e;
 
-	if (!call) {
-		mlx5_modify_qp_count(UNSEEN);
+	if (mlx5_modify_qp_unseen(call))
 		return 0;
-	}
 	CLEAR_HAS(&e);
 	EMIT(mlx5_modify_qp, ctx, &e, call, (__s32)ret);
-	bpf_map_delete_elem(&change_calls, &key);
+	if (mlx5_modify_qp_entry)
+		bpf_map_delete_elem(&change_calls, &key);
 	return 0;
 }
 ON_CALL(mlx5_modify_qp, mlx5_ib_modify_qp, 4, modify_qp_enter, modify_qp_leave)
@@ -432,6 +453,8 @@ static __always_inline int destroy_qp_enter(void *ctx, __u64 ptr, __u64 a1, __u6
 	struct destroy_qp_call call;
 	__s32 state;
 
+	if (!mlx5_destroy_qp_entry)
+		return 0;
 	__builtin_memset(&call, 0, sizeof(call));
 	CAPTURE_QP(mlx5_destroy_qp, &call.saved, qp, BEFORE);
 	CAPTURE_QP(mlx5_destroy_qp, &call.saved, qp, AFTER);
@@ -454,17 +477,18 @@ static __always_inline void mlx5_destroy_qp_capture(struct mlx5_destroy_qp *e, s
 static __always_inline int destroy_qp_leave(void *ctx, __s64 ret)
 {
 	struct call_key key;
-	struct destroy_qp_call *call = innermost_call(&destroy_qp_calls, &key);
+	struct destroy_qp_call *call = mlx5_destroy_qp_entry ? innermost_call(&destroy_qp_calls, &key) : 0;
 	struct mlx5_destroy_qp e;
 
-	if (!call) {
-		mlx5_destroy_qp_count(UNSEEN);
+	if (mlx5_destroy_qp_unseen(call))
 		return 0;
+	if (mlx5_destroy_qp_entry) {
+		RESTORE_VERB(&e, &call->saved);
+		__builtin_memcpy(&e.qp, &call->saved.qp, sizeof(e.qp));
 	}
-	RESTORE_VERB(&e, &call->saved);
-	__builtin_memcpy(&e.qp, &call->saved.qp, sizeof(e.qp));
 	EMIT(mlx5_destroy_qp, ctx, &e, call, (__s32)ret);
-	bpf_map_delete_elem(&destroy_qp_calls, &key);
+	if (mlx5_destroy_qp_entry)
+		bpf_map_delete_elem(&destroy_qp_calls, &key);
 	return 0;
 }
 ON_CALL(mlx5_destroy_qp, mlx5_ib_destroy_qp, 2, destroy_qp_enter, destroy_qp_leave)
@@ -475,10 +499,13 @@ ON_CALL(mlx5_destroy_qp, mlx5_ib_destroy_qp, 2, destroy_qp_enter, destroy_qp_lea
 
 static __always_inline void mlx5_alloc_pd_capture(struct mlx5_alloc_pd *e, struct verb_call *call, __s64 ret, enum stage stage)
 {
-	struct ib_pd *pd = (void *)call->args[0];
+	struct ib_pd *pd;
 
 	CAPTURE_COMMON(mlx5_alloc_pd, e, stage);
 	CAPTURE_RESULT(mlx5_alloc_pd, e, call->started, ret, stage);
+	if (!mlx5_alloc_pd_entry)
+		return;
+	pd = (void *)call->args[0];
 	CAPTURE_DEV(mlx5_alloc_pd, e, GET_POINTER(pd, device), stage);
 	CAPTURE_OWNER(mlx5_alloc_pd, e, pd, stage);
 	CAPTURE_CALLER(mlx5_alloc_pd, e, call->args[1], stage);
@@ -510,6 +537,8 @@ static __always_inline int dealloc_pd_enter(void *ctx, __u64 ptr, __u64 a1, __u6
 	struct ib_pd *pd = (void *)ptr;
 	struct dealloc_pd_call call;
 
+	if (!mlx5_dealloc_pd_entry)
+		return 0;
 	__builtin_memset(&call, 0, sizeof(call));
 	call.pd = ptr;
 	CAPTURE_DEV(mlx5_dealloc_pd, &call.saved, GET_POINTER(pd, device), BEFORE);
@@ -534,16 +563,16 @@ static __always_inline void mlx5_dealloc_pd_capture(struct mlx5_dealloc_pd *e, s
 static __always_inline int dealloc_pd_leave(void *ctx, __s64 ret)
 {
 	struct call_key key;
-	struct dealloc_pd_call *call = innermost_call(&dealloc_pd_calls, &key);
+	struct dealloc_pd_call *call = mlx5_dealloc_pd_entry ? innermost_call(&dealloc_pd_calls, &key) : 0;
 	struct mlx5_dealloc_pd e;
 
-	if (!call) {
-		mlx5_dealloc_pd_count(UNSEEN);
+	if (mlx5_dealloc_pd_unseen(call))
 		return 0;
-	}
-	RESTORE_VERB(&e, &call->saved);
+	if (mlx5_dealloc_pd_entry)
+		RESTORE_VERB(&e, &call->saved);
 	EMIT(mlx5_dealloc_pd, ctx, &e, call, (__s32)ret);
-	bpf_map_delete_elem(&dealloc_pd_calls, &key);
+	if (mlx5_dealloc_pd_entry)
+		bpf_map_delete_elem(&dealloc_pd_calls, &key);
 	return 0;
 }
 
@@ -577,11 +606,15 @@ ON_RETURN_UNKNOWN(mlx5_dealloc_pd, mlx5_ib_dealloc_pd, dealloc_pd_leave_unknown)
 
 static __always_inline void mlx5_create_cq_capture(struct mlx5_create_cq *e, struct verb_call *call, __s64 ret, enum stage stage)
 {
-	struct ib_cq *cq = (void *)call->args[0];
-	struct ib_cq_init_attr *attr = (void *)call->args[1];
+	struct ib_cq_init_attr *attr;
+	struct ib_cq *cq;
 
 	CAPTURE_COMMON(mlx5_create_cq, e, stage);
 	CAPTURE_RESULT(mlx5_create_cq, e, call->started, ret, stage);
+	if (!mlx5_create_cq_entry)
+		return;
+	cq = (void *)call->args[0];
+	attr = (void *)call->args[1];
 	CAPTURE_DEV(mlx5_create_cq, e, GET_POINTER(cq, device), stage);
 	CAPTURE_OWNER(mlx5_create_cq, e, cq, stage);
 	CAPTURE_CALLER(mlx5_create_cq, e, call->args[2], stage);
@@ -626,6 +659,8 @@ static __always_inline int destroy_cq_enter(void *ctx, __u64 ptr, __u64 a1, __u6
 {
 	struct destroy_cq_call call;
 
+	if (!mlx5_destroy_cq_entry)
+		return 0;
 	__builtin_memset(&call, 0, sizeof(call));
 	save_cq(&call, (void *)ptr, BEFORE);
 	save_cq(&call, (void *)ptr, AFTER);
@@ -645,17 +680,18 @@ static __always_inline void mlx5_destroy_cq_capture(struct mlx5_destroy_cq *e, s
 static __always_inline int destroy_cq_leave(void *ctx, __s64 ret)
 {
 	struct call_key key;
-	struct destroy_cq_call *call = innermost_call(&destroy_cq_calls, &key);
+	struct destroy_cq_call *call = mlx5_destroy_cq_entry ? innermost_call(&destroy_cq_calls, &key) : 0;
 	struct mlx5_destroy_cq e;
 
-	if (!call) {
-		mlx5_destroy_cq_count(UNSEEN);
+	if (mlx5_destroy_cq_unseen(call))
 		return 0;
+	if (mlx5_destroy_cq_entry) {
+		RESTORE_VERB(&e, &call->saved);
+		__builtin_memcpy(&e.cq, &call->saved.cq, sizeof(e.cq));
 	}
-	RESTORE_VERB(&e, &call->saved);
-	__builtin_memcpy(&e.cq, &call->saved.cq, sizeof(e.cq));
 	EMIT(mlx5_destroy_cq, ctx, &e, call, (__s32)ret);
-	bpf_map_delete_elem(&destroy_cq_calls, &key);
+	if (mlx5_destroy_cq_entry)
+		bpf_map_delete_elem(&destroy_cq_calls, &key);
 	return 0;
 }
 
@@ -680,10 +716,13 @@ ON_RETURN_UNKNOWN(mlx5_destroy_cq, mlx5_ib_destroy_cq, destroy_cq_leave_unknown)
 
 #define CAPTURE_NEW_MR(X, e, call, result, place, iova_arg, access_arg, stage) \
 	do { \
-		struct ib_pd *pd = (void *)(call)->args[0]; \
 		struct ib_mr *mr = (void *)(result); \
+		struct ib_pd *pd; \
 		CAPTURE_COMMON(X, e, stage); \
 		CAPTURE_RESULT(X, e, (call)->started, IS_ERR(result) ? (result) : 0, stage); \
+		if (!X##_entry) \
+			break; \
+		pd = (void *)(call)->args[0]; \
 		CAPTURE_DEV(X, e, GET_POINTER(pd, device), stage); \
 		CAPTURE_OWNER(X, e, pd, stage); \
 		if (WANT(X, pd, stage)) \
@@ -712,7 +751,7 @@ static __always_inline int reg_user_mr_enter(void *ctx, __u64 pd, __u64 start, _
 	struct verb_call call = { .args = { pd, start, length, iova, access } };
 
 	call.started = bpf_ktime_get_ns();
-	if (!begin_call(&reg_user_mr_calls, &call))
+	if (mlx5_reg_user_mr_entry && !begin_call(&reg_user_mr_calls, &call))
 		mlx5_reg_user_mr_count(INFLIGHT_FULL);
 	return 0;
 }
@@ -764,7 +803,7 @@ int kprobe_mlx5_reg_user_mr_dmabuf__mlx5_ib_reg_user_mr_dmabuf(struct kprobe_reg
 					    KPROBE_ARG5(ctx) } };
 
 	call.started = bpf_ktime_get_ns();
-	if (!begin_call(&reg_user_mr_dmabuf_calls, &call))
+	if (mlx5_reg_user_mr_dmabuf_entry && !begin_call(&reg_user_mr_dmabuf_calls, &call))
 		mlx5_reg_user_mr_dmabuf_count(INFLIGHT_FULL);
 	return 0;
 }
@@ -805,6 +844,8 @@ static __always_inline int dereg_mr_enter(void *ctx, __u64 ptr, __u64 a1, __u64 
 {
 	struct dereg_mr_call call;
 
+	if (!mlx5_dereg_mr_entry)
+		return 0;
 	__builtin_memset(&call, 0, sizeof(call));
 	save_mr(&call, (void *)ptr, BEFORE);
 	save_mr(&call, (void *)ptr, AFTER);
@@ -823,17 +864,18 @@ static __always_inline void mlx5_dereg_mr_capture(struct mlx5_dereg_mr *e, struc
 static __always_inline int dereg_mr_leave(void *ctx, __s64 ret)
 {
 	struct call_key key;
-	struct dereg_mr_call *call = innermost_call(&dereg_mr_calls, &key);
+	struct dereg_mr_call *call = mlx5_dereg_mr_entry ? innermost_call(&dereg_mr_calls, &key) : 0;
 	struct mlx5_dereg_mr e;
 
-	if (!call) {
-		mlx5_dereg_mr_count(UNSEEN);
+	if (mlx5_dereg_mr_unseen(call))
 		return 0;
+	if (mlx5_dereg_mr_entry) {
+		RESTORE_VERB(&e, &call->saved);
+		__builtin_memcpy(&e.mr, &call->saved.mr, sizeof(e.mr));
 	}
-	RESTORE_VERB(&e, &call->saved);
-	__builtin_memcpy(&e.mr, &call->saved.mr, sizeof(e.mr));
 	EMIT(mlx5_dereg_mr, ctx, &e, call, (__s32)ret);
-	bpf_map_delete_elem(&dereg_mr_calls, &key);
+	if (mlx5_dereg_mr_entry)
+		bpf_map_delete_elem(&dereg_mr_calls, &key);
 	return 0;
 }
 ON_CALL(mlx5_dereg_mr, mlx5_ib_dereg_mr, 2, dereg_mr_enter, dereg_mr_leave)

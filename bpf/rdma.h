@@ -234,7 +234,7 @@ struct ib_qp_attr {
 	char dev[64] DOC("RDMA device, like mlx5_0"); \
 	QP(state_meaning) qp; \
 	OWNER() owner; \
-	errno_t ret DOC("result: -errno on failure"); \
+	errno_t ret AT_RETURN DOC("result: -errno on failure"); \
 	ns_t latency DOC("time in the call")
 
 /* What a change of a QP carries: the mask, and the attributes that it says count. */
@@ -280,10 +280,17 @@ struct ib_qp_attr {
 		__type(value, struct call); \
 	} map SEC(".maps")
 
+/* Returns the call of this thread, or NULL, and sets its key. */
+static __always_inline void *call_of_thread(void *calls, __u64 *task)
+{
+	*task = bpf_get_current_pid_tgid();
+	return bpf_map_lookup_elem(calls, task);
+}
+
 #define CAPTURE_DEV(X, e, device, stage) \
 	do { \
-		struct ib_device *d = (device); \
-		if (WANT(X, dev, stage) && d && bpf_core_field_exists(d->name) && READ_STRING((e)->dev, d->name) > 0) \
+		struct ib_device *d = WANT(X, dev, stage) ? (device) : 0; \
+		if (d && bpf_core_field_exists(d->name) && READ_STRING((e)->dev, d->name) > 0) \
 			(e)->has.dev = 1; \
 	} while (0)
 
@@ -350,6 +357,8 @@ struct ib_qp_attr {
 	do { \
 		typeof(attr) a = (attr); \
 		__u8 flags = 0; \
+		if (!WANT(X, traffic_class, stage) && !WANT(X, dgid, stage)) \
+			break; \
 		if (!GET(&flags, a, ah_attr.ah_flags) || !(flags & IB_AH_GRH)) \
 			break; \
 		if (WANT(X, traffic_class, stage) && GET(&(e)->traffic_class, a, ah_attr.grh.traffic_class)) \
@@ -361,7 +370,10 @@ struct ib_qp_attr {
 
 #define CAPTURE_LOCAL_ADDRESS(X, e, gid_attr, stage) \
 	do { \
-		const struct ib_gid_attr *local = (gid_attr); \
+		const struct ib_gid_attr *local; \
+		if (!WANT(X, sgid, stage) && !WANT(X, sgid_index, stage) && !WANT(X, sgid_type, stage)) \
+			break; \
+		local = (gid_attr); \
 		if (!local) \
 			break; \
 		if (WANT(X, sgid, stage) && bpf_core_field_exists(local->gid.raw) && \

@@ -45,6 +45,9 @@ typedef __u64 hex64_t;
 /* The helper hook of the Go catalog that has to be attached when this field is wanted. */
 #define NEEDS(helper) __attribute__((btf_decl_tag("needs:" #helper)))
 
+/* A field of an event OF_CALL that the return of the function tells by itself, as it does the common ones. */
+#define AT_RETURN __attribute__((btf_decl_tag("at:return")))
+
 /*
  * Presence bits stand in the second half of a stack slot of 8 bytes. In the first half they fool the verifiers of 5.10 and 6.1: they
  * follow the constant in the first byte, take a state in which one bit is not set for one in which it is, and remove the branch for it,
@@ -231,6 +234,32 @@ static __always_inline __u64 current_cgroup(void)
 			X##_action(ctx, e, passed); \
 		} \
 	} while (0)
+
+/*
+ * OF_CALL(X), after EVENT(X), is for the return of a function, of which a program at the entry keeps what is not known any more then.
+ *
+ *   X_entry     whether Go wants any of that: a field that is neither common nor AT_RETURN; a constant like X_want. If not, the
+ *               program at the entry is left with nothing to do, so Go does not attach it, and nothing is looked up at the return.
+ *   X_unseen    is what was kept missing, and wanted? Counts that.
+ *
+ * OF_NESTED_CALL(X) is for functions that call each other: only what is kept tells that a call is part of another one.
+ */
+#define OF_CALL(X) \
+	const volatile __u8 X##_entry SEC(".rodata"); \
+	COUNT_UNSEEN(X)
+
+#define OF_NESTED_CALL(X) \
+	enum { X##_entry = true }; \
+	COUNT_UNSEEN(X)
+
+#define COUNT_UNSEEN(X) \
+	static __always_inline bool X##_unseen(void *call) \
+	{ \
+		if (!X##_entry || call) \
+			return false; \
+		X##_count(UNSEEN); \
+		return true; \
+	}
 
 /*
  * SEEDED(X), after EVENT(X), is for a probe whose events say of objects that they come and go. What there was before is told, too: Go

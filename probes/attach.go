@@ -280,7 +280,7 @@ func (e *RejectedError) Error() string { return "the kernel rejects the program:
 func (e *RejectedError) Unwrap() error { return e.Err }
 
 func (s *Session) attachVariant(l *loader, r *request, v variant) error {
-	programs := s.host.present(v.programs)
+	programs := l.busy(s.host.present(v.programs))
 	spec := &ebpf.CollectionSpec{
 		Maps: l.spec.Maps, Programs: make(map[string]*ebpf.ProgramSpec),
 		Types: l.spec.Types, ByteOrder: l.spec.ByteOrder,

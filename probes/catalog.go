@@ -79,7 +79,7 @@ var table = []entry{
 	{"ib:gid_ndev", hook{name: "gid_ndev", functions: [][]string{{"rdma_read_gid_attr_ndev_rcu"}}}},
 	{"ib:modify_qp", hook{name: "modify_qp", functions: [][]string{{"ib_modify_qp_with_udata", "ib_modify_qp"}}}},
 	{"ib:reg_mr", hook{name: "reg_mr", functions: [][]string{{"rdma_restrack_add", "ib_alloc_mr/kernel", "ib_alloc_mr_integrity/kernel",
-		"ib_reg_user_mr", "ib_uverbs_reg_mr/request?", "ib_uverbs_rereg_mr/request?", "ib_uverbs_handler_UVERBS_METHOD_REG_MR/request?",
+		"ib_reg_user_mr", "ib_uverbs_reg_mr/request?", "ib_uverbs_rereg_mr?", "ib_uverbs_handler_UVERBS_METHOD_REG_MR/request?",
 		"ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR/request?", "ib_uverbs_handler_UVERBS_METHOD_DM_MR_REG/request?"}}}},
 	{"mlx5:alloc_pd", hook{name: "mlx5_alloc_pd", functions: [][]string{{"mlx5_ib_alloc_pd"}}}},
 	{"mlx5:cmd", hook{name: "mlx5_cmd", module: "mlx5_core", functions: [][]string{
@@ -323,7 +323,8 @@ func (p *Probe) addFields(members []btf.Member, prefix string, base int, enums m
 		if err != nil {
 			return fmt.Errorf("field %s%s: %w", prefix, m.Name, err)
 		}
-		f := &Field{Name: prefix + m.Name, Doc: tagged(m.Tags, "doc:"), Type: t, offset: offset, needs: allTagged(m.Tags, "needs:")}
+		f := &Field{Name: prefix + m.Name, Doc: tagged(m.Tags, "doc:"), Type: t, offset: offset, needs: allTagged(m.Tags, "needs:"),
+			atReturn: slices.Contains(m.Tags, "at:return")}
 		f.has, f.Optional = has[m.Name]
 		p.Fields = append(p.Fields, f)
 	}

@@ -48,6 +48,8 @@ func (s *Session) openRing(o AttachOptions) (*ebpf.Map, error) {
 type loader struct {
 	spec *ebpf.CollectionSpec
 	maps map[string]*ebpf.Map
+	// idle programs have nothing to do: nobody wants what they would see.
+	idle map[string]bool
 	// types of the kernel, and the same with those of the records in tracefs.
 	types, typesAndRecords func() (*btf.Spec, error)
 }
@@ -86,14 +88,17 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 			}
 		}
 	}
+	idlers := make(map[string]bool)
 	for name, p := range spec.Programs {
 		if !used[name] {
 			delete(spec.Programs, name)
 			continue
 		}
+		delivers := slices.ContainsFunc(requests, func(r *request) bool { return calls(p.Instructions, r.Probe.actionName()) })
 		if err := specialize(p, requests, values); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		idlers[name] = !delivers && idle(p.Instructions)
 	}
 	keepMaps(spec)
 	kernelTypes := func(r relocation) func() (*btf.Spec, error) {
@@ -101,6 +106,7 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 	}
 	l := &loader{
 		spec:            spec,
+		idle:            idlers,
 		types:           kernelTypes(relocation{cgroups: controller != 0}),
 		typesAndRecords: kernelTypes(relocation{cgroups: controller != 0, records: true}),
 	}
@@ -110,6 +116,11 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 // typeless tells whether a program reads nothing whose place in memory only the kernel's types tell.
 func (l *loader) typeless(program string) bool {
 	return !relocated(l.spec.Programs[program].Instructions)
+}
+
+// busy leaves out the idle programs.
+func (l *loader) busy(programs []program) []program {
+	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return l.idle[p.name] })
 }
 
 // program returns what is loaded for one target: a program that several share is loaded for each.
@@ -137,6 +148,9 @@ func constantsFor(object *ebpf.CollectionSpec, controller byte, requests ...*req
 	values[object.Variables["cgroup_controller"].Offset] = controller
 	for _, r := range requests {
 		copy(values[object.Variables[r.Probe.event+"_want"].Offset:], r.wanted())
+		if entry := object.Variables[r.Probe.event+"_entry"]; entry != nil && r.wantsEntry() {
+			values[entry.Offset] = 1
+		}
 		if r.Counted {
 			values[object.Variables[r.Probe.event+"_counted"].Offset] = 1
 		}

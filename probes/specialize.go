@@ -21,6 +21,13 @@ func (r *request) wanted() []byte {
 	return want
 }
 
+// wantsEntry tells whether the code wants a field that the return of a function does not tell by itself (OF_CALL in bpf/trace.h).
+func (r *request) wantsEntry() bool {
+	return slices.ContainsFunc(r.Probe.Fields, func(f *Field) bool {
+		return r.Code.stage(f) != stageNever && !f.Common && !f.atReturn
+	})
+}
+
 // specialize leaves in a program what the requests want of it, and gives it the code of the functions that it calls and does not
 // define. If one of them has to stay a function, the other may be spliced only while the stack suffices for both.
 func specialize(spec *ebpf.ProgramSpec, requests []*request, constants []byte) error {
@@ -90,6 +97,22 @@ func (c *Catalog) typeless(program string, r *request, controller byte) bool {
 	}
 	f.fold(constantsFor(object, controller, r))
 	return !relocated(f.insns)
+}
+
+// idle tells whether a program does nothing that anyone could see: it calls only helpers that ask nothing and tell something, and
+// writes only into its own frame.
+func idle(insns asm.Instructions) bool {
+	return !slices.ContainsFunc(insns, func(ins asm.Instruction) bool {
+		op := ins.OpCode
+		switch class := op.Class(); {
+		case op.JumpOp() == asm.Call:
+			return !ins.IsBuiltinCall() || !asksNothing[asm.BuiltinFunc(ins.Constant)]
+		case class.IsStore():
+			return ins.Dst != asm.RFP
+		default:
+			return false
+		}
+	})
 }
 
 // relocated tells whether instructions depend on the kernel's types.

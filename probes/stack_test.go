@@ -21,7 +21,7 @@ func TestFramesOfTracing(t *testing.T) {
 		"kretprobe_modify_qp__ib_modify_qp_with_udata": {false: 0, true: 0},
 	} {
 		for called, n := range numbers {
-			req, _ := (want{probe: p, called: called}).request(0)
+			req, _ := (want{probe: p, fields: p.Fields, called: called}).request(0)
 			req.Code.Filter = append(asm.Instructions{frames, keep}, req.Code.Filter...)
 			r := &request{Request: req}
 			prog := object.Programs[program].Copy()

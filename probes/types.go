@@ -134,10 +134,11 @@ type Field struct {
 	// Optional fields may be absent from an event.
 	Optional bool
 
-	index  int      // in Probe.Fields
-	offset int      // in the event struct, bytes
-	has    hasBit   // the presence bit of an optional field
-	needs  []string // helper hooks that have to be attached for this field
+	index    int      // in Probe.Fields
+	offset   int      // in the event struct, bytes
+	has      hasBit   // the presence bit of an optional field
+	needs    []string // helper hooks that have to be attached for this field
+	atReturn bool     // AT_RETURN in bpf/trace.h
 }
 
 // Place returns where the field is in the event struct, in bytes.

@@ -116,6 +116,23 @@ func TestVMUnseen(t *testing.T) {
 	}
 }
 
+// The beginning of a call is seen only where somebody wants to know of it.
+func TestVMEntryOfCalls(t *testing.T) {
+	h := detect(t)
+	p := h.catalog.Match("ib:modify_qp")[0]
+	for field, programs := range map[string]int{"ret": 2, "latency": 4} {
+		s := attachWants(t, h, want{probe: p, fields: []*Field{p.Field(field)}})
+		if got := len(s.requests[0].programs); got != programs {
+			t.Errorf("%d programs for %s, want %d", got, field, programs)
+		}
+		events := collect(t, s, func() { shell(t, pingpong) })
+		if len(events) != 6 {
+			t.Errorf("%d events for %s, want three changes of each of two QPs", len(events), field)
+		}
+		checkNoneLost(t, s)
+	}
+}
+
 func shell(t *testing.T, script string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

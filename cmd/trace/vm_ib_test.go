@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -263,18 +264,7 @@ func TestVMIbFilter(t *testing.T) {
 // A change that fails is seen with its error and leaves the state: without a GID there is no way to a peer on Ethernet.
 func TestVMIbFailure(t *testing.T) {
 	trace := start(t, "ib:*_qp")
-	server := onCPU(0, "ibv_rc_pingpong", "-d", "rxe0")
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Process.Kill() })
-	waitForListener(t)
-	if out, err := onCPU(1, "ibv_rc_pingpong", "-d", "rxe0", "10.9.0.1").CombinedOutput(); err == nil {
-		t.Fatalf("the client connects without a GID:\n%s", out)
-	}
-	if err := server.Wait(); err == nil {
-		t.Fatal("the server connects without a GID")
-	}
+	failToConnect(t)
 	var failed, destroyed int
 	for _, e := range trace.stop(t) {
 		switch {
@@ -292,6 +282,51 @@ func TestVMIbFailure(t *testing.T) {
 	}
 	if failed == 0 || destroyed != 2 {
 		t.Errorf("%d failed changes, %d QPs destroyed", failed, destroyed)
+	}
+}
+
+// failToConnect runs both sides without a GID.
+func failToConnect(t *testing.T) {
+	t.Helper()
+	server := onCPU(0, "ibv_rc_pingpong", "-d", "rxe0")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Process.Kill() })
+	waitForListener(t)
+	if out, err := onCPU(1, "ibv_rc_pingpong", "-d", "rxe0", "10.9.0.1").CombinedOutput(); err == nil {
+		t.Fatalf("the client connects without a GID:\n%s", out)
+	}
+	if err := server.Wait(); err == nil {
+		t.Fatal("the server connects without a GID")
+	}
+}
+
+// A program that wants no more of calls than what they return, of which no beginnings are kept, counts what one does that wants their
+// latency, too, and what bpftrace does: successes and failures.
+func TestVMIbReturns(t *testing.T) {
+	const every = "ib:*_qp, ib:*_pd, ib:*_cq, ib:*_mr"
+	verbs := buildVerbs(t)
+	returns := startTool(t, "Attached", "trace", "--strict", every+" { @[probe, (int64)ret] = count() }")
+	latencies := startTool(t, "Attached", "trace", "--strict", every+" / latency > 0 / { @[probe, (int64)ret] = count() }")
+	bpftrace := startTool(t, "attached", "bpftrace", "-e",
+		`kretprobe:ib_modify_qp_with_udata, kretprobe:ib_modify_qp { @["ib:modify_qp", (int32)retval] = count(); } interval:ms:100 { printf("attached\n"); }`)
+	connections[0].run(t)
+	failToConnect(t)
+	sh(t, "echo | %s", verbs)
+	theirs, whole, ours := bpftrace.stop(t), latencies.stop(t), returns.stop(t)
+	if !slices.Equal(ours, whole) {
+		t.Errorf("results are\n%s\nof those with a latency\n%s", strings.Join(ours, "\n"), strings.Join(whole, "\n"))
+	}
+	modified := slices.DeleteFunc(slices.Clone(ours), func(line string) bool { return !strings.HasPrefix(line, "@[ib:modify_qp, ") })
+	if !slices.Equal(modified, theirs) || len(modified) < 2 {
+		t.Errorf("results of changes are %q, bpftrace has %q", modified, theirs)
+	}
+	for _, probe := range []string{"create_qp, 0", "destroy_qp, 0", "modify_qp, 0", "modify_qp, -22", "alloc_pd, 0", "dealloc_pd, 0",
+		"dealloc_pd, -16", "create_cq, 0", "create_cq, -22", "destroy_cq, 0", "reg_mr, 0", "reg_mr, -14", "dereg_mr, 0"} {
+		if !strings.Contains(strings.Join(ours, "\n"), "@[ib:"+probe+"]: ") {
+			t.Errorf("no ib:%s among\n%s", probe, strings.Join(ours, "\n"))
+		}
 	}
 }
 

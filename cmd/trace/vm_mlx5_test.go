@@ -68,11 +68,13 @@ func loadStandIn(t *testing.T, file string, types bool) {
 }
 
 // Real verbs, good ones and failed ones: the counts of each function and process are those of bpftrace's kprobes on the same functions,
-// and the events tell what the programs print and the kernel lists.
+// and the events tell what the programs print and the kernel lists. Another program wants no more of them than their results, and has
+// the same counts.
 func TestVMIbMlx5Verbs(t *testing.T) {
 	forEachStandIn(t, func(t *testing.T, types bool) {
 		trace := start(t, mlx5Verbs)
 		checkMlx5Variants(t, trace.said(t), types)
+		results := startTool(t, "Attached", "trace", "--strict", mlx5Verbs+" { @[probe, pid, (int64)ret] = count() }")
 		theirs := startTool(t, "attached", "bpftrace", "-e", "kprobe:"+strings.Join(mlx5Functions(t), ",kprobe:")+
 			` { @[probe, pid] = count(); } interval:ms:100 { printf("attached\n"); }`)
 		var sides []side
@@ -86,8 +88,10 @@ func TestVMIbMlx5Verbs(t *testing.T) {
 			sh(t, "echo 4096 65536 0x7f0000001000 %d 0x100007 > /sys/module/mlx5_ib/parameters/dmabuf", fd)
 		}
 		counted := theirs.stop(t)
+		returned := results.stop(t)
 		events := trace.stop(t)
 		checkMlx5Counts(t, counted, events)
+		checkResults(t, returned, events)
 		for _, s := range sides {
 			checkMlx5Side(t, s, eventsOf(s.pid, events))
 		}
@@ -114,6 +118,23 @@ func checkMlx5Counts(t *testing.T, theirs []string, events []event) {
 	// Of four processes that connect, and one that waits for another, nine functions each; of that one all but modify_qp is here, too.
 	if !maps.Equal(got, want) || len(want) < 4*9+9 {
 		t.Errorf("%d counts of %v, bpftrace has %d of %v", len(got), got, len(want), want)
+	}
+}
+
+// checkResults compares the events with counts by probe, process and result.
+func checkResults(t *testing.T, returned []string, events []event) {
+	t.Helper()
+	want := make(map[string]int)
+	for _, e := range events {
+		want[fmt.Sprintf("@[%s, %s, %d]", e.text("probe"), e.text("pid"), e.num(t, "ret"))]++
+	}
+	var lines []string
+	for key, n := range want {
+		lines = append(lines, fmt.Sprintf("%s: %d", key, n))
+	}
+	slices.Sort(lines)
+	if !slices.Equal(returned, lines) {
+		t.Errorf("results are counted as\n%s\nthe events say\n%s", strings.Join(returned, "\n"), strings.Join(lines, "\n"))
 	}
 }
 
