@@ -161,16 +161,6 @@ struct ib_qp_init_attr {
 };
 #pragma clang attribute pop
 
-/* Reads a member that this kernel may not describe; false if it does not. The pointer is copied first: see README.md, traps. */
-#define GET(dst, p, member) \
-	({ \
-		typeof(p) base = (p); \
-		bool exists = bpf_core_field_exists(base->member); \
-		if (exists) \
-			*(dst) = BPF_CORE_READ_BITFIELD_PROBED(base, member); \
-		exists; \
-	})
-
 /* The address of a member, NULL if this kernel does not describe it. */
 #define PLACE(p, member) \
 	({ \

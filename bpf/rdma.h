@@ -177,27 +177,6 @@ struct ib_qp_attr {
 };
 #pragma clang attribute pop
 
-/*
- * Reads a member that this kernel may not describe and may have in another width; false if it does not. An out-of-tree ib_core
- * brings no types along: then all of this is absent, and arguments and results remain. The pointer is copied first: inside the
- * builtins of these macros the access to a struct of our own would be relocated, too.
- */
-#define GET(dst, p, member) \
-	({ \
-		typeof(p) base = (p); \
-		bool exists = bpf_core_field_exists(base->member); \
-		if (exists) \
-			*(dst) = BPF_CORE_READ_BITFIELD_PROBED(base, member); \
-		exists; \
-	})
-
-/* Reads a pointer member; NULL if this kernel does not describe it. */
-#define GET_POINTER(p, member) \
-	({ \
-		typeof(p) base = (p); \
-		bpf_core_field_exists(base->member) ? BPF_CORE_READ(base, member) : 0; \
-	})
-
 /* include/linux/err.h: the last page of addresses are errors. */
 #define IS_ERR(ret) ((__u64)(ret) >= (__u64)-4095)
 
