@@ -200,7 +200,7 @@ OF_CALL(ib_dereg_mr)
 		CAPTURE_MEMBER(X, e, mr, rkey, p, rkey, stage); \
 		CAPTURE_SET_MEMBER(X, e, mr, length, p, length, stage); \
 		CAPTURE_SET_MEMBER(X, e, mr, iova, p, iova, stage); \
-		CAPTURE_OWNER(X, e, p, stage); \
+		CAPTURE_OWNER_OR_OF_PD(X, e, p, GET_POINTER(p, pd), stage); \
 	} while (0)
 
 /*

@@ -270,7 +270,7 @@ struct verb_call {
 /* Before 5.11 ib_core tells who owns an object only after the driver's call: it is the caller, if it is a process that calls. */
 #define CAPTURE_CALLER(X, e, from_process, stage) \
 	do { \
-		if (!WANT(X, owner.pid, stage) && !WANT(X, owner.comm, stage) && !WANT(X, owner.kernel, stage)) \
+		if (!WANT_OWNER(X, stage)) \
 			break; \
 		if (!(from_process) || (e)->owner.has.pid || (e)->owner.has.kernel) \
 			break; \
@@ -314,10 +314,7 @@ static __always_inline void mlx5_create_qp_capture(struct mlx5_create_qp *e, str
 		e->qp.has.num = 1;
 	if (WANT(mlx5_create_qp, qp.state, stage))
 		SET(&e->qp, state, ib_qp_state__RESET);
-	CAPTURE_OWNER(mlx5_create_qp, e, qp, stage);
-	/* What the older function returns has no owner yet; its PD has. */
-	if (!e->owner.has.pid && !e->owner.has.kernel)
-		CAPTURE_OWNER(mlx5_create_qp, e, pd, stage);
+	CAPTURE_OWNER_OR_OF_PD(mlx5_create_qp, e, qp, pd, stage);
 }
 
 static __always_inline void create_qp_report(void *ctx, struct verb_call *call, struct ib_qp *qp, __s64 ret)
@@ -821,14 +818,7 @@ NESTED_CALLS(dereg_mr_calls, dereg_mr_call);
 static __always_inline void save_mr(struct dereg_mr_call *call, struct ib_mr *mr, enum stage stage)
 {
 	CAPTURE_DEV(mlx5_dereg_mr, &call->saved, GET_POINTER(mr, device), stage);
-	CAPTURE_OWNER(mlx5_dereg_mr, &call->saved, mr, stage);
-	/* ib_core may have forgotten it already (6.12: rdma_restrack_del comes first); it is that of the PD. */
-	if (!call->saved.owner.has.pid && !call->saved.owner.has.kernel) {
-		struct ib_pd *pd = GET_POINTER(mr, pd);
-
-		if (pd)
-			CAPTURE_OWNER(mlx5_dereg_mr, &call->saved, pd, stage);
-	}
+	CAPTURE_OWNER_OR_OF_PD(mlx5_dereg_mr, &call->saved, mr, GET_POINTER(mr, pd), stage);
 	/* 0 in an MR of a driver that does not keep it. */
 	if (WANT(mlx5_dereg_mr, mr.length, stage) && GET(&call->saved.mr.length, mr, length) && call->saved.mr.length)
 		call->saved.mr.has.length = 1;

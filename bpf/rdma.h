@@ -273,11 +273,13 @@ static __always_inline void *call_of_thread(void *calls, __u64 *task)
 			(e)->has.dev = 1; \
 	} while (0)
 
+#define WANT_OWNER(X, stage) (WANT(X, owner.pid, stage) || WANT(X, owner.comm, stage) || WANT(X, owner.kernel, stage))
+
 #define CAPTURE_OWNER(X, e, p, stage) \
 	do { \
 		struct task_struct *task; \
 		const char *name; \
-		if (!WANT(X, owner.pid, stage) && !WANT(X, owner.comm, stage) && !WANT(X, owner.kernel, stage)) \
+		if (!WANT_OWNER(X, stage)) \
 			break; \
 		task = GET_POINTER(p, res.task); \
 		name = GET_POINTER(p, res.kern_name); \
@@ -288,6 +290,21 @@ static __always_inline void *call_of_thread(void *calls, __u64 *task)
 		} else if (name && READ_STRING((e)->owner.kernel, name) > 0) { \
 			(e)->owner.has.kernel = 1; \
 		} \
+	} while (0)
+
+/*
+ * The owner of an object p in a PD. ib_core sets it when it begins to track the object, and forgets it when it ends that
+ * (rdma_restrack_del), which may be before the driver is asked, and before it refuses. It is that of the PD, or of no one.
+ */
+#define CAPTURE_OWNER_OR_OF_PD(X, e, p, pd, stage) \
+	do { \
+		struct ib_pd *parent; \
+		CAPTURE_OWNER(X, e, p, stage); \
+		if (!WANT_OWNER(X, stage) || (e)->owner.has.pid || (e)->owner.has.kernel) \
+			break; \
+		parent = (pd); \
+		if (parent) \
+			CAPTURE_OWNER(X, e, parent, stage); \
 	} while (0)
 
 #define CAPTURE_QP(X, e, p, stage) \

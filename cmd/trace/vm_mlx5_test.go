@@ -101,6 +101,31 @@ func TestVMIbMlx5Verbs(t *testing.T) {
 	})
 }
 
+// An MR that the driver does not let go, and that is deregistered again when its process ends, has an owner both times: ib_core forgets
+// it before it asks the driver.
+func TestVMIbMlx5DeregTwice(t *testing.T) {
+	loadStandIn(t, "mlx5_ib.ko", false)
+	trace := start(t, "ib:dereg_mr")
+	sh(t, "echo -16 > /sys/module/mlx5_ib/parameters/fail_dereg")
+	program := exec.Command(buildVerbs(t))
+	program.Stdin = strings.NewReader("\n")
+	if out, err := program.CombinedOutput(); err == nil {
+		t.Fatalf("deregisters its MR:\n%s", out)
+	}
+	pid := int64(program.Process.Pid)
+	var results []string
+	for _, e := range eventsOf(pid, trace.stop(t)) {
+		results = append(results, e.text("ret"))
+		types := bestVariant() == "fexit"
+		if types && e.num(t, "owner.pid") != pid || (e.at("owner.pid") == nil) == types || e.at("owner.kernel") != nil {
+			t.Errorf("owner of %v, want process %d", e, pid)
+		}
+	}
+	if want := []string{"-16", "0"}; !slices.Equal(results, want) {
+		t.Errorf("results are %v, want %v", results, want)
+	}
+}
+
 // checkMlx5Counts compares the events with bpftrace's counts by function and process.
 func checkMlx5Counts(t *testing.T, theirs []string, events []event) {
 	t.Helper()

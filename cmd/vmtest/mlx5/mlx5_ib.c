@@ -24,6 +24,10 @@ static int fail;
 module_param(fail, int, 0644);
 MODULE_PARM_DESC(fail, "what creating a QP fails with, like -12; 0 lets it pass");
 
+static int fail_dereg;
+module_param(fail_dereg, int, 0644);
+MODULE_PARM_DESC(fail_dereg, "what deregistering the next MR fails with");
+
 static struct ib_device *ibdev;
 static struct ib_device_ops real;
 
@@ -246,7 +250,9 @@ MODULE_PARM_DESC(dmabuf, "offset, length, iova, fd, access: registers a dmabuf i
 
 noinline int mlx5_ib_dereg_mr(struct ib_mr *mr, struct ib_udata *udata)
 {
-	return real.dereg_mr(mr, udata);
+	int err = xchg(&fail_dereg, 0);
+
+	return err ? err : real.dereg_mr(mr, udata);
 }
 
 /* Only the functions that a stand-in replaces are written: the others may be in use. */
