@@ -199,8 +199,8 @@
 // # Output
 //
 // In text, enums are names, flags like LOCAL_WRITE|REMOTE_READ, durations are like 1.2ms, sizes like 4KiB, error numbers like -EINVAL,
-// GIDs are addresses, cgroups are paths (or their numbers, where no path is known), and absent is a dash. The common fields tid, uid, cpu
-// and cgroup are left out. In JSON, numbers of every kind are plain, dotted fields are members of an object, a cgroup is
+// GIDs are addresses, cgroups are paths (or their numbers, where no path is known), and absent is a dash. The line of an event leaves out
+// the common fields tid, uid, cpu and cgroup, and fields that are absent. In JSON, numbers of every kind are plain, dotted fields are members of an object, a cgroup is
 // {"id":…,"path":…}, and absent is null. Enums are names there too: their numbers would have to be
 // looked up in the headers of the kernel, and differ from one version to another. A value without a name is its number.
 //

@@ -18,7 +18,8 @@ import (
 type Format string
 
 const (
-	// Text is one readable line for each event: enums as names, durations as 1.2ms, sizes as 4KiB, GIDs as addresses.
+	// Text is one readable line for each event: enums as names, durations as 1.2ms, sizes as 4KiB, GIDs as addresses, nothing of what is
+	// absent.
 	Text Format = "text"
 	// JSON is one object in a line, with plain numbers for durations and sizes, names for enums, {"id":…,"path":…} for cgroups, whose
 	// path may be null, and null for what is absent:
@@ -139,7 +140,8 @@ func (p *Printer) Value(e *expr, v any) error {
 	return p.endLine()
 }
 
-// appendText appends `time probe comm/pid name=value …`. Of the common fields, only those that tell who and when are in it.
+// appendText appends `time probe comm/pid name=value …`. Of the common fields, only those that tell who and when are in it; absent
+// fields are not: of an event like nvme:complete_rq, which has those of every command, they would be most of the line.
 func (p *Printer) appendText(b []byte, probe *probes.Probe, e event) []byte {
 	common := func(name string) (v any, ok bool) {
 		if f := probe.Field(name); f != nil {
@@ -169,11 +171,9 @@ func (p *Printer) appendText(b []byte, probe *probes.Probe, e event) []byte {
 		if f.Common {
 			continue
 		}
-		b = append(append(append(b, ' '), f.Name...), '=')
 		if v, ok := e.Get(f); ok {
+			b = append(append(append(b, ' '), f.Name...), '=')
 			b = appendValue(b, f.Type, v)
-		} else {
-			b = append(b, '-')
 		}
 	}
 	return b

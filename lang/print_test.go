@@ -103,7 +103,7 @@ func TestPrinter(t *testing.T) {
 		{
 			"ib:modify_qp",
 			table{"qp.num": uint64(17), "qp.state": int64(2), "comm": "a \xff", "ret": int64(-22)},
-			`- ib:modify_qp "a \xff"/- qp.num=17 qp.state=RTR qp.old_state=- dgid=- sgid=- access=- ret=-EINVAL`,
+			`- ib:modify_qp "a \xff"/- qp.num=17 qp.state=RTR ret=-EINVAL`,
 			`{"probe":"ib:modify_qp","nsecs":null,"time":null,"pid":null,"tid":null,"uid":null,"comm":"a ` + "\ufffd" + `","cpu":null,"cgroup":null,` +
 				`"qp":{"num":17,"state":"RTR","old_state":null},"dgid":null,"sgid":null,"access":null,"ret":-22}`,
 		},

@@ -220,32 +220,39 @@ func checkCommand(t *testing.T, e example, catalog []*probes.Probe) {
 	}
 }
 
-// checkEvents checks that the events shown have the fields of their probe, in order.
+// checkEvents checks that the events shown have fields of their probe, in order: of its line of text some may be absent, as JSON all are
+// there.
 func checkEvents(t *testing.T, e example, catalog []*probes.Probe) {
 	t.Helper()
-	event := regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{6} (\S+) \S+/\d+ (.*)$`)
+	event := regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{6} (\S+) \S+/\d+ (.*)$|^\{"probe":"([^"]+)",(.*)\}$`)
 	for line := range strings.Lines(e.output) {
 		parts := event.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		if parts == nil {
 			continue
 		}
-		index := slices.IndexFunc(catalog, func(p *probes.Probe) bool { return p.String() == parts[1] })
+		name := parts[1] + parts[3]
+		index := slices.IndexFunc(catalog, func(p *probes.Probe) bool { return p.String() == name })
 		if index < 0 {
-			t.Errorf("README.md shows an event of %s, which there is not", parts[1])
+			t.Errorf("README.md shows an event of %s, which there is not", name)
 			continue
 		}
 		var got, want []string
 		for pair := range strings.FieldsSeq(parts[2]) {
-			name, _, _ := strings.Cut(pair, "=")
-			got = append(got, name)
+			field, _, _ := strings.Cut(pair, "=")
+			got = append(got, field)
+		}
+		for _, member := range regexp.MustCompile(`[{,]"(\w+)":`).FindAllStringSubmatch(","+parts[4], -1) {
+			if !slices.Contains([]string{"time", "id", "path"}, member[1]) { // of nsecs and cgroup
+				got = append(got, member[1])
+			}
 		}
 		for _, f := range catalog[index].Fields {
-			if !f.Common {
+			if asJSON := parts[3] != ""; asJSON || !f.Common && slices.Contains(got, f.Name) {
 				want = append(want, f.Name)
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("README.md shows the fields\n%s\nof %s, which has\n%s", got, parts[1], want)
+			t.Errorf("README.md shows the fields\n%s\nof %s, which has\n%s", got, name, want)
 		}
 	}
 }
