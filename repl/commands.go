@@ -27,17 +27,29 @@ func commands() []command {
 		{"help", "[TOPIC]", "this list, or the help on a topic", (*loop).help, func(l *loop, _ []string) []string { return l.Topics }},
 		{"probes", "[GLOB]", "the probes that there are", (*loop).probes, (*loop).probeNames},
 		{"fields", "PROBE", "the fields of a probe, with type, unit and meaning", (*loop).fields, (*loop).probeNames},
-		{"explain", "PROGRAM", "what of a program runs in the kernel, and why not the rest", (*loop).explain, nil},
+		{"live", "[PROGRAM]", "run it, or the program that ran last, with its maps in place, a recording at its own speed; a script: run SCRIPT --live", (*loop).live, nil},
+		{"explain", "[PROGRAM]", "what of a program runs in the kernel, and why not the rest", (*loop).explain, nil},
 		{"doctor", "", "what this machine offers, and why not the rest", (*loop).doctor, nil},
 		{"run", "SCRIPT [FLAGS]", "run a bundled script or a file", (*loop).script, (*loop).scriptWords},
 		{"record", "FILE PROGRAM", "keep the events that a program selects in a file", (*loop).record, files},
 		{"open", "[FILE…]", "run programs on recordings; without one, on this machine again", (*loop).open, files},
 		{"save", "FILE", "write the program that ran last as a script", (*loop).save, files},
-		{"set", "[format|limit VALUE]", "the format of the data, and after how many events to stop", (*loop).set, (*loop).settingWords},
+		{"set", "[format FORMAT [FILE]|limit N]", "the format of the data, where it is written to, and after how many events to stop", (*loop).set, (*loop).settingWords},
 		{"maps", "", "the maps of the program that ran last", (*loop).maps, nil},
 		{"print", "@MAP [N] [by key|value]", "print one of them again", (*loop).print, (*loop).mapNames},
 		{"quit", "", "leave; Ctrl-D does, too", func(l *loop, _ string) error { l.quit = true; return nil }, nil},
 	}
+}
+
+// program returns the program among the arguments of a command, if it takes one.
+func (c *command) program(args string) (program string, ok bool) {
+	switch c.name {
+	case "explain", "live":
+		return args, true
+	case "record":
+		_, program, ok = strings.Cut(args, " ")
+	}
+	return program, ok
 }
 
 // findCommand returns the command of that name, or nil.
@@ -165,6 +177,24 @@ func (l *loop) explain(program string) error {
 	return nil
 }
 
+func (l *loop) live(args string) error {
+	if name, _, _ := strings.Cut(args, " "); slices.Contains(l.Scripts, name) {
+		return fmt.Errorf("%s is a script: run %s --live", name, args)
+	}
+	if args != "" {
+		l.last = args
+	}
+	if l.last == "" {
+		return errors.New("which program? none ran yet")
+	}
+	view := []string{"--live", "-e", l.last}
+	if len(l.recordings) > 0 { // else there would be one frame
+		view = append(view, "--speed=1")
+	}
+	l.collect(view...)
+	return nil
+}
+
 func (l *loop) doctor(string) error {
 	l.Run("doctor")
 	return nil
@@ -175,7 +205,7 @@ func (l *loop) script(args string) error {
 	if len(words) == 0 {
 		return errors.New("which script? trace scripts lists those that are bundled")
 	}
-	l.Run(l.arguments(words...)...)
+	l.collect(words...)
 	return nil
 }
 
@@ -238,12 +268,9 @@ func (l *loop) set(args string) error {
 	value = strings.TrimSpace(value)
 	switch name {
 	case "":
-		fmt.Fprintf(l.Out, "format %s\nlimit  %s\n", or(l.settings.format, "text"), or(l.settings.limit, "none"))
+		fmt.Fprintf(l.Out, "format %s\nlimit  %s\n", strings.TrimSpace(or(l.settings.format, "text")+" "+l.settings.file), or(l.settings.limit, "none"))
 	case "format":
-		if !slices.Contains(formats, value) {
-			return fmt.Errorf("no format %q: %s", value, strings.Join(formats, ", "))
-		}
-		l.settings.format = value
+		return l.setFormat(value)
 	case "limit":
 		if n, err := strconv.ParseUint(value, 10, 64); value != "none" && (err != nil || n == 0) {
 			return fmt.Errorf("no limit %q: a number of events, or none", value)
@@ -255,7 +282,21 @@ func (l *loop) set(args string) error {
 	return nil
 }
 
-var formats = []string{"text", "json", "csv"}
+var formats = []string{"text", "json", "csv", "folded", "pprof", "html"}
+
+// setFormat takes a format, and a file for what is not to be shown here; a page or a profile always goes to one.
+func (l *loop) setFormat(value string) error {
+	format, file, _ := strings.Cut(value, " ")
+	file = strings.TrimSpace(file)
+	switch {
+	case !slices.Contains(formats, format):
+		return fmt.Errorf("no format %q: %s", format, strings.Join(formats, ", "))
+	case file == "" && (format == "html" || format == "pprof"):
+		return fmt.Errorf("%s is written to a file, by each program anew: set format %[1]s FILE", format)
+	}
+	l.settings.format, l.settings.file = format, file
+	return nil
+}
 
 func or(s, other string) string {
 	if s == "" {

@@ -22,17 +22,21 @@ func (l *loop) complete(line string, pos int) (head string, words []string, tail
 
 // candidates returns the text before the word at hand, and what the word may become.
 func (l *loop) candidates(before string) (head string, words []string) {
-	if name, _, ok := cutCommand(before); ok && len(l.typed) == 0 && name != "explain" && strings.Contains(strings.TrimLeft(before, " "), " ") {
-		_, rest, _ := strings.Cut(strings.TrimLeft(before, " "), " ")
-		return l.argument(findCommand(name), before, rest)
+	text := strings.TrimLeft(strings.ReplaceAll(strings.Join(append(slices.Clone(l.typed), before), "\n"), newline, "\n"), " ")
+	program := text
+	if name, _, ok := cutCommand(text); ok && strings.Contains(text, " ") {
+		c := findCommand(name)
+		_, rest, _ := strings.Cut(text, " ")
+		var takes bool
+		if program, takes = c.program(strings.TrimLeft(rest, " ")); !takes {
+			return l.argument(c, before, rest)
+		}
 	}
-	text := strings.ReplaceAll(strings.Join(append(slices.Clone(l.typed), before), "\n"), newline, "\n")
 	word := lastWord.FindString(before)
 	head = strings.TrimSuffix(before, word)
-	for _, c := range l.inProgram(strings.TrimSuffix(text, word)) {
-		if strings.HasPrefix(c, word) {
-			words = append(words, c)
-		}
+	words = startingWith(l.inProgram(strings.TrimSuffix(program, word)), word)
+	if text == word {
+		words = append(words, startingWith(commandNames(), word)...)
 	}
 	return head, words
 }
@@ -48,18 +52,21 @@ func (l *loop) argument(c *command, before, rest string) (head string, words []s
 		word, fields = fields[len(fields)-1], fields[:len(fields)-1]
 	}
 	head = strings.TrimSuffix(before, word)
-	if c.name == "record" && len(fields) > 0 {
-		_, program, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
-		word = lastWord.FindString(program)
-		return strings.TrimSuffix(before, word), startingWith(l.inProgram(strings.TrimSuffix(program, word)), word)
-	}
 	if c.complete == nil {
 		return before, nil
 	}
-	if c.name == "open" || c.name == "save" || c.name == "record" {
+	if c.name == "open" || c.name == "save" || c.name == "record" || c.name == "set" && len(fields) == 2 {
 		return head, files(l, []string{word})
 	}
 	return head, startingWith(c.complete(l, fields), word)
+}
+
+func commandNames() []string {
+	var names []string
+	for _, c := range commands() {
+		names = append(names, c.name)
+	}
+	return names
 }
 
 func startingWith(all []string, word string) []string {
@@ -129,7 +136,7 @@ func (l *loop) scriptWords(before []string) []string {
 	if len(before) == 0 {
 		return l.Scripts
 	}
-	return l.Params(before[0])
+	return append(l.Params(before[0]), "--live")
 }
 
 // inProgram returns what may come after a piece of a program, by its place: probes where a clause begins, names of values beside a field
@@ -142,10 +149,7 @@ func (l *loop) inProgram(text string) []string {
 	header, inside := clauseAt(text)
 	if strings.TrimSpace(header) == "" || !inside && strings.HasSuffix(strings.TrimSpace(header), ",") && !strings.Contains(header, "/") {
 		names := append(l.probeNames(nil), "begin", "end", "interval:1s")
-		if strings.TrimSpace(text) == "" && len(l.typed) == 0 {
-			for _, c := range commands() {
-				names = append(names, c.name)
-			}
+		if strings.TrimSpace(text) == "" {
 			names = append(names, fieldsOf(catalog)...) // of a bare expression
 		}
 		return names

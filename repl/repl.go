@@ -22,8 +22,9 @@ import (
 
 // Shell is what the loop needs of the command around it.
 type Shell struct {
-	// Run executes a command line of trace, which prints what it has to say. Ctrl-C ends it.
-	Run func(args ...string)
+	// Run executes a command line of trace, which prints what it has to say, and tells whether it succeeded. Ctrl-C ends it. What is
+	// typed meanwhile comes from os.Stdin.
+	Run func(args ...string) bool
 	// Maps are those of the program that ran last, with their @.
 	Maps func() []string
 	// Print prints one of them, at most top entries (0: all), by "key", "value" or as it is usual ("").
@@ -60,6 +61,7 @@ type loop struct {
 // settings are what the command set sets.
 type settings struct {
 	format string
+	file   string // that the data is written to; "" is the terminal
 	limit  string
 }
 
@@ -145,7 +147,11 @@ const newline = "\u2424"
 func (l *loop) add(line string) {
 	l.typed = append(l.typed, line)
 	text := strings.Join(l.typed, "\n")
-	if _, _, command := cutCommand(text); !command && syntax.Incomplete(text) {
+	program := text
+	if name, args, command := cutCommand(text); command {
+		program, _ = findCommand(name).program(args)
+	}
+	if syntax.Incomplete(program) {
 		return
 	}
 	l.typed = nil
@@ -177,7 +183,14 @@ func (l *loop) run(text string) {
 		return
 	}
 	l.last = text
-	l.Run(l.arguments("-e", text)...)
+	l.collect("-e", text)
+}
+
+// collect runs a command line that makes data, in the form that the settings say.
+func (l *loop) collect(args ...string) {
+	if l.Run(l.arguments(args...)...) && l.settings.file != "" {
+		fmt.Fprintf(l.Out, "written to %s\n", l.settings.file)
+	}
 }
 
 // arguments puts the flags that the settings stand for before those of a command line.
@@ -188,6 +201,9 @@ func (l *loop) arguments(args ...string) []string {
 	}
 	if l.settings.format != "" {
 		all = append(all, "-f", l.settings.format)
+	}
+	if l.settings.file != "" {
+		all = append(all, "-o", l.settings.file)
 	}
 	if l.settings.limit != "" {
 		all = append(all, "-n", l.settings.limit)

@@ -23,7 +23,7 @@ type live struct {
 	program string
 	exec    *lang.Run
 	screen  *os.File
-	in      *os.File
+	keys    *os.File
 	colour  bool
 	began   time.Time
 
@@ -53,20 +53,25 @@ const (
 
 // newLive takes the terminal over; close gives it back.
 func newLive(s streams, program string) (*live, error) {
-	screen, _ := s.out.(*os.File)
-	in, _ := s.in.(*os.File)
-	if screen == nil || in == nil || !isTerminal(screen) || !isTerminal(in) || os.Getenv("TERM") == "dumb" {
-		return nil, usagef("--live needs a terminal that can move its cursor")
+	switch {
+	case !isTerminal(s.out):
+		return nil, usagef("--live shows the maps on standard output, which is no terminal: write the data to a file with -o FILE")
+	case s.keys == nil:
+		return nil, usagef("--live takes keys from standard input, which is no terminal")
+	case os.Getenv("TERM") == "dumb":
+		return nil, usagef("--live needs a terminal that can move its cursor, and TERM=dumb says that this one cannot")
 	}
-	old, err := term.MakeRaw(int(in.Fd()))
+	screen := s.out.(*os.File)
+	// The terminal of the screen is that of the keys; what is typed may come through a pipe, from the interactive mode.
+	old, err := term.MakeRaw(int(screen.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("--live: %w", err)
 	}
 	l := &live{
-		program: strings.Join(strings.Fields(program), " "), screen: screen, in: in, colour: os.Getenv("NO_COLOR") == "",
+		program: strings.Join(strings.Fields(program), " "), screen: screen, keys: s.keys, colour: os.Getenv("NO_COLOR") == "",
 		began: time.Now(), history: history{most: 400},
 	}
-	l.restore = func() { _ = term.Restore(int(in.Fd()), old) }
+	l.restore = func() { _ = term.Restore(int(screen.Fd()), old) }
 	fmt.Fprint(screen, altScreenOn)
 	return l, nil
 }
@@ -119,7 +124,9 @@ func (w *liveWriter) Write(p []byte) (int, error) {
 // show draws until ctx ends, or the user wants to quit, when it calls end.
 func (l *live) show(ctx context.Context, end func()) {
 	keys := make(chan byte)
-	go l.readKeys(ctx, keys)
+	var reader sync.WaitGroup
+	reader.Go(func() { l.readKeys(ctx, keys) })
+	defer reader.Wait() // it must not take what is typed at the next prompt
 	tick := time.NewTicker(liveFrame)
 	defer tick.Stop()
 	l.update(time.Now())
@@ -144,8 +151,8 @@ func (l *live) show(ctx context.Context, end func()) {
 // readKeys sends what is typed. It looks for keys in pieces of time, so that it ends with ctx and takes no key from what comes after.
 func (l *live) readKeys(ctx context.Context, keys chan<- byte) {
 	buf := make([]byte, 1)
-	for waitReadable(ctx, l.in) {
-		n, err := l.in.Read(buf)
+	for waitReadable(ctx, l.keys) {
+		n, err := l.keys.Read(buf)
 		if err != nil || n == 0 {
 			return
 		}

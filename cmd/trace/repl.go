@@ -30,10 +30,13 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 	kept := &keptRun{streams: s}
 	defer kept.close()
 	shell := repl.Shell{
-		Run: func(args ...string) {
+		Run: func(args ...string) bool {
 			sub := s
 			sub.in = nil // the terminal is the loop's
-			exitStatus(s, execute(context.WithValue(ctx, keptKey{}, kept), sub, args))
+			if s.keys != nil {
+				sub.keys = os.Stdin // by now what comes through the loop
+			}
+			return exitStatus(s, execute(context.WithValue(ctx, keptKey{}, kept), sub, args)) == exitOK
 		},
 		Maps:       kept.maps,
 		Print:      kept.print,

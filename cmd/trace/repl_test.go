@@ -167,6 +167,88 @@ func TestReplSession(t *testing.T) {
 	x.leaves()
 }
 
+// The live view of a program takes its keys through the loop, and gives the terminal back.
+func TestReplLive(t *testing.T) {
+	file := recordReads(t, 1000)
+	x := openTerminal(t, t.TempDir(), "xterm-256color", 120, "repl", file)
+	x.expect(`trace> `)
+	x.send("live" + enter)
+	x.expect(`live: which program\? none ran yet`)
+	x.send("live nvme_latency" + enter)
+	x.expect(`live: nvme_latency is a script: run nvme_latency --live`)
+	x.send("run nvme_latency --speed 0.00001 --li" + tab + enter) // for a hundred seconds
+	x.expect(`sorted by value`)
+	x.send("s")
+	x.expect(`sorted by key`)
+	x.send("q")
+	x.expect(`trace> `)
+	x.send("live nvme:complete_rq { @[ctrl] = count()" + enter)
+	x.expect(`\.\.\.> `)
+	x.send("}" + enter)
+	x.expect(`(?s)@\[nvme0\]: 1000\n.*trace> `) // at the speed of the recording, which is over at once
+	x.send("print @" + enter)
+	x.expect(`(?m)^@\[nvme0\]: 1000$`)
+	x.send(ctrlD)
+	x.leaves()
+}
+
+func TestReplLiveOfThisMachine(t *testing.T) {
+	requireLive(t)
+	x := openTerminal(t, t.TempDir(), "xterm-256color", 120)
+	x.expect(`trace> `)
+	x.send("syscall:exit { @[nr] = count(); exit() }" + enter)
+	x.expect(`@\[[a-z_0-9]+\]: 1\n`)
+	for _, leave := range []string{"q", ctrlC} {
+		x.send("live syscall:exit { @[nr] = count() }" + enter)
+		x.expect(`sorted by value`)
+		x.expect(`(?m)^@  count  \d+ keys$`)
+		x.send(leave)
+		x.expect(`(?s)@\[[a-z_0-9]+\]: [0-9]+\n.*trace> `)
+	}
+	x.send("live" + enter) // the same once more
+	x.expect(`(?m)^@  count  \d+ keys$`)
+	x.send("q")
+	x.expect(`trace> `)
+	x.send(ctrlD)
+	x.leaves()
+}
+
+func TestReplSet(t *testing.T) {
+	file := recordReads(t, 1000)
+	dir := t.TempDir()
+	x := openTerminal(t, dir, "xterm", 120, "repl", file)
+	x.expect(`trace> `)
+	x.send("set format htm" + tab + enter)
+	x.expect(`set: html is written to a file, by each program anew: set format html FILE`)
+	x.send("set format pprof" + enter)
+	x.expect(`set: pprof is written to a file`)
+	x.send("set format page" + enter)
+	x.expect(`set: no format "page": text, json, csv, folded, pprof, html`)
+	x.send("set format html page.html" + enter + "set" + enter)
+	x.expect(`format html page.html\nlimit  none`)
+	x.send("nvme:complete_rq { @[opcode] = count() }" + enter)
+	x.expect(`written to page.html`)
+	x.send("nvme:complete_rq { @[opcode] = count() " + enter + "wrong }" + enter)
+	x.expect(`wrong`)
+	x.send("print @" + enter)
+	x.expect(`(?m)^@\[read\]: 1000$`)
+	x.send("set format json" + enter + "nvme:complete_rq { @[opcode] = count() }" + enter)
+	x.expect(`"entries":\[\{"key":\["read"\],"value":1000\}\]`)
+	x.send("set format folded" + enter + "nvme:complete_rq { @[opcode] = count() }" + enter)
+	x.expect(`-f folded needs a map whose key holds a stack`)
+	x.send("set format text" + enter + "nvme:complete_rq { @[opcode] = count() }" + enter)
+	x.expect(`(?m)^@\[read\]: 1000$`)
+	x.send(ctrlD)
+	x.leaves()
+	if strings.Count(x.text, "written to page.html") != 1 {
+		t.Errorf("more than one program is said to be written:\n%s", x.text)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "page.html"))
+	if err != nil || !strings.Contains(string(page), ">1000</td>") {
+		t.Errorf("the page has %d bytes, and %v", len(page), err)
+	}
+}
+
 func TestReplCtrlC(t *testing.T) {
 	requireLive(t)
 	x := openTerminal(t, t.TempDir(), "xterm", 100)

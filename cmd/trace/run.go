@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 )
 
@@ -19,6 +20,7 @@ const (
 // streams are where a command reads and writes.
 type streams struct {
 	in       io.Reader // only for the command of -c
+	keys     *os.File  // what the user types while a program runs; nil if standard input is no terminal
 	out, err io.Writer
 }
 
@@ -31,6 +33,9 @@ func (s streams) note(format string, args ...any) {
 // run executes one command line and returns its exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := streams{in: stdin, out: stdout, err: stderr}
+	if isTerminal(stdin) {
+		s.keys = stdin.(*os.File)
+	}
 	return exitStatus(s, execute(ctx, s, args))
 }
 

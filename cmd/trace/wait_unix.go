@@ -21,7 +21,7 @@ func waitFD(ctx context.Context, fd int, events int16) bool {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
 		n, err := unix.Poll(fds, int(piece.Milliseconds()))
 		if n > 0 {
-			return true
+			return ctx.Err() == nil
 		}
 		if err != nil && err != unix.EINTR {
 			return false
