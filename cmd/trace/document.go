@@ -38,20 +38,20 @@ func openDocument(s streams, o options, src source, program *lang.Program) (*doc
 		return nil, usagef("--compare compares what is printed while the program runs, and -f %s is made at its end", format)
 	case format != lang.HTML && len(program.Profiled()) == 0:
 		return nil, usagef("-f %s needs a map whose key holds a stack and whose values add up, like trace -f %[1]s 'profile:99hz { @[kstack] = count() }'", format)
-	case format == lang.Pprof && o.output == "" && isTerminal(s.out):
-		return nil, usagef("-f pprof is no text for a terminal: write it to a file with -o FILE, or into a pipe")
+	case format != lang.Folded && o.output == "" && isTerminal(s.out):
+		return nil, usagef("-f %s is no text for a terminal: write it to a file with -o FILE", format)
 	}
 	return &document{streams: s, format: format, program: src.text, history: history{most: 240, merge: true}}, nil
 }
 
-// through returns where the program prints what is not part of the document: a page shows its last lines, else it is for the user. Of nil
-// it is out.
-func (d *document) through(out, user io.Writer) io.Writer {
+// through returns where the program prints what is not part of the document: a page shows its last lines, and so does the live view; else
+// it is for the user. Of nil it is out.
+func (d *document) through(out, user io.Writer, view *live) io.Writer {
 	switch {
 	case d == nil:
 		return out
 	case d.format == lang.HTML:
-		return &d.printed
+		return io.MultiWriter(&d.printed, view.through(io.Discard))
 	}
 	return user
 }

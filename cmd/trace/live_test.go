@@ -3,6 +3,10 @@
 package main
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +65,52 @@ func TestCourse(t *testing.T) {
 	}
 	if got := bar(0.55, 10); got != "█████▌" {
 		t.Error(got)
+	}
+}
+
+// What a format makes at the end is in its file after the live view, which shows what the program prints, too.
+func TestLiveViewAndFormats(t *testing.T) {
+	file := recordReads(t, 3000)
+	const program = `nvme:complete_rq { @[opcode] = count() } begin { printf("a line\n") }`
+	for _, c := range []struct {
+		format       string
+		shown, later string // in the view, and after it
+		file         string
+	}{
+		{"html", `a line`, ``, `>[0-9]+</td>`},
+		{"json", `read [0-9]+  █+`, ``, `{"type":"printf","text":"a line\\u000a"}\n{"type":"map","name":"@",`},
+		{"csv", `read [0-9]+  █+`, ``, `a line\n\nmap,key1,count\n@,read,[0-9]+\n`},
+		{"json", `"text":"a line`, `\{"type":"map","name":"@",`, ``},
+		{"folded", ``, `-f folded needs a map whose key holds a stack`, ``},
+		{"html", ``, `-f html is no text for a terminal: write it to a file with -o FILE`, ``},
+		{"pprof", ``, `-f pprof needs a map whose key holds a stack`, ``},
+	} {
+		dir := t.TempDir()
+		args := []string{"-r", file, "--speed", "0.0005", "--live", "-f", c.format, program}
+		if c.file != "" {
+			args = append(args, "-o", "out")
+		}
+		x := openTerminal(t, dir, "xterm-256color", 100, args...)
+		if c.shown != "" {
+			x.expect(c.shown)
+			x.send("q")
+		}
+		if c.later != "" {
+			x.expect(c.later)
+		}
+		if c.shown != "" {
+			x.leaves()
+		}
+		out, _ := os.ReadFile(filepath.Join(dir, "out"))
+		if !regexp.MustCompile(c.file).Match(out) {
+			t.Errorf("-f %s: %q", c.format, out)
+		}
+	}
+	// Without a terminal that shows the view, nothing is begun.
+	cmd := exec.Command("trace", "-r", file, "--live", program)
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "is no terminal: write the data to a file with -o FILE") {
+		t.Errorf("%s, and %v", out, err)
 	}
 }
 

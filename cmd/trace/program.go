@@ -248,7 +248,7 @@ func (t *tracer) clausesOf(p *probes.Probe) []string {
 
 // tryAttach attaches the plan at hand. The output of the begin clauses is not repeated when it is tried again.
 func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, error) {
-	options := lang.RunOptions{Printer: t.printer(t.document.through(t.out, t.err)), Now: bootClock, Muted: again, Unshown: t.document != nil, Context: ctx}
+	options := lang.RunOptions{Printer: t.printer(t.document.through(t.out, t.err, t.live)), Now: bootClock, Muted: again, Unshown: t.document != nil, Context: ctx}
 	if t.recorder != nil {
 		options.Keep = t.recorder.event
 	}

@@ -83,13 +83,14 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 		return err
 	}
 	defer p.live.close()
+	p.err = p.live.through(s.err)
 	p.progress = newProgress(s, o)
 	if p.out, err = openOutput(o.output, p.progress.before(p.live.through(s.out))); err != nil {
 		return err
 	}
 	ctx, release := catchSignals(ctx)
 	defer release()
-	printer := lang.NewPrinter(p.document.through(p.out, p.err), o.format.Format, rec.Boot().Local())
+	printer := lang.NewPrinter(p.document.through(p.out, p.err, p.live), o.format.Format, rec.Boot().Local())
 	p.exec, err = plan.Start(lang.RunOptions{
 		Printer: printer, Unshown: p.document != nil, Now: func() uint64 { return p.now }, Context: ctx,
 	})
