@@ -361,6 +361,9 @@ type StackLosses struct {
 	Mappings uint64
 }
 
+// Lost is how many stacks are absent, or without their frames.
+func (l StackLosses) Lost() uint64 { return l.Full + l.NoMemory + l.Busy + l.Failed }
+
 // StackLosses of the run.
 func (r *Run) StackLosses() (l StackLosses, err error) {
 	r.mu.Lock()

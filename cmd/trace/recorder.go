@@ -94,6 +94,13 @@ func (r *fileRecorder) finish(losses []probes.Losses) error {
 			lost = append(lost, recording.Loss{Probe: l.Probe.String(), Lost: l.Lost(), Unmatched: l.Unmatched})
 		}
 	}
+	stacks, err := r.exec.StackLosses()
+	if err != nil {
+		return err
+	}
+	if stacks.Lost() > 0 {
+		lost = append(lost, recording.Loss{Stacks: stacks.Lost()})
+	}
 	if err := r.writer.Close(bootClock(), lost); err != nil {
 		return fmt.Errorf("recording: %w", err)
 	}

@@ -147,13 +147,9 @@ func (p *player) writeDocument() error {
 			events[name] += n
 		}
 		for _, l := range info.Losses {
-			if lost[l.Probe] += l.Lost; l.Lost > 0 {
-				f.Losses = append(f.Losses, fmt.Sprintf("%s lacks %s of %s, which were lost when it was recorded", info.Name, plural(l.Lost, "event"), l.Probe))
-			}
+			lost[l.Probe] += l.Lost
 		}
-		if info.Cut {
-			f.Losses = append(f.Losses, info.Name+" was cut off: the recording did not come to its end")
-		}
+		f.Losses = append(f.Losses, lacks(info)...)
 	}
 	f.Host, f.Kernel = strings.Join(hosts, ", "), strings.Join(kernels, ", ")
 	var names []string
@@ -286,18 +282,26 @@ func (p *player) wait(ctx context.Context, moment uint64) bool {
 	}
 }
 
+// lacks says what a recording should have and has not.
+func lacks(info recording.Info) []string {
+	var lines []string
+	for _, l := range info.Losses {
+		for _, what := range l.Texts() {
+			lines = append(lines, fmt.Sprintf("%s lacks %s, lost when it was recorded", info.Name, what))
+		}
+	}
+	if info.Cut {
+		lines = append(lines, info.Name+" was cut off: the recording did not come to its end; what it has is whole")
+	}
+	return lines
+}
+
 // verdict tells what the recordings lack.
 func (p *player) verdict() error {
 	incomplete := false
 	for _, info := range p.recording.Info() {
-		for _, l := range info.Losses {
-			if l.Lost > 0 {
-				p.note("%s lacks %s of %s, which were lost when it was recorded", info.Name, plural(l.Lost, "event"), l.Probe)
-				incomplete = true
-			}
-		}
-		if info.Cut {
-			p.note("%s was cut off: the recording did not come to its end; what it has is whole", info.Name)
+		for _, line := range lacks(info) {
+			p.note("%s", line)
 			incomplete = true
 		}
 	}
@@ -374,8 +378,8 @@ func writeInfo(out io.Writer, info recording.Info) {
 		fmt.Fprintf(w, "  %s\t%s\n", name, plural(info.Events[name], "event"))
 	}
 	for _, l := range info.Losses {
-		if l.Lost > 0 {
-			fmt.Fprintf(w, "  lost\t%s of %s\n", plural(l.Lost, "event"), l.Probe)
+		for _, what := range l.Texts() {
+			fmt.Fprintf(w, "  lost\t%s\n", what)
 		}
 	}
 	w.Flush()

@@ -77,6 +77,8 @@ var header = Header{
 	Host: "a", Kernel: "6.12.1", Arch: "amd64", Program: "nvme:*", Boot: time.Unix(1_700_000_000, 0).UTC(), Started: 5_000,
 }
 
+var recordedLosses = []Loss{{Probe: "nvme:setup_cmd", Lost: 3}, {Stacks: 5}}
+
 // record writes events to a new file and returns its name.
 func record(t testing.TB, name string, h Header, layouts []*probes.Layout, all []*probes.Event) string {
 	t.Helper()
@@ -86,7 +88,7 @@ func record(t testing.TB, name string, h Header, layouts []*probes.Layout, all [
 		t.Fatal(err)
 	}
 	appendAll(t, w, all)
-	if err := w.Close(1<<40, []Loss{{Probe: "nvme:setup_cmd", Lost: 3}}); err != nil {
+	if err := w.Close(1<<40, recordedLosses); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -172,7 +174,7 @@ func TestWhatIsReadIsWhatWasRecorded(t *testing.T) {
 	if n := info.Events["nvme:complete_rq"] + info.Events["ib:modify_qp"] + info.Events["syscall:exit"]; n != 20_000 {
 		t.Errorf("%d events are counted, 20000 were recorded", n)
 	}
-	if !slices.Equal(info.Losses, []Loss{{Probe: "nvme:setup_cmd", Lost: 3}}) {
+	if !slices.Equal(info.Losses, recordedLosses) {
 		t.Errorf("losses: %v", info.Losses)
 	}
 	for _, l := range layouts {

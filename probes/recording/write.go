@@ -308,11 +308,33 @@ func (w *Writer) store(p pending, stored []byte) error {
 // endOf is the block that ends a file at a time.
 func endOf(nsecs uint64) []byte { return block{kind: endBlock, first: nsecs, last: nsecs}.encode(nil) }
 
-// Loss is what was lost of the events of a probe while it was recorded.
+// Loss is what was lost of the events of a probe while it was recorded, or of all: the stacks.
 type Loss struct {
+	// Probe is empty where the loss is of all.
 	Probe string `json:"probe"`
 	// Lost is the number of events that the file should hold and does not.
 	Lost uint64 `json:"lost"`
 	// Unmatched events lack what their beginnings tell.
 	Unmatched uint64 `json:"unmatched,omitempty"`
+	// Stacks that events should have and do not, or whose frames are not known.
+	Stacks uint64 `json:"stacks,omitempty"`
+}
+
+// Texts say what is lost, one for each kind: 3 events of nvme:sq.
+func (l Loss) Texts() []string {
+	var all []string
+	if l.Lost > 0 {
+		all = append(all, counted(l.Lost, "event")+" of "+l.Probe)
+	}
+	if l.Stacks > 0 {
+		all = append(all, counted(l.Stacks, "stack"))
+	}
+	return all
+}
+
+func counted(n uint64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
