@@ -115,8 +115,8 @@ func (s *diffSide) pass(events []rawEvent) error {
 		if i == diffBatches-1 {
 			break
 		}
-		for _, c := range s.Intervals() {
-			if err := s.Interval(c); err != nil {
+		for _, period := range s.Intervals() {
+			if err := s.Interval(period, 1e12); err != nil {
 				return err
 			}
 		}

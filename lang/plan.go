@@ -27,6 +27,9 @@ type PlanOptions struct {
 	// Compare has all events of all clauses sent to user space besides, so that a second, user-space run of the program can
 	// follow the first.
 	Compare bool
+	// Record has the events that a predicate may accept sent to user space besides, with all their fields, and with their stacks if the
+	// program captures some, for [RunOptions.Record].
+	Record bool
 	// Counted has the programs count the events that pass and those that do not.
 	Counted bool
 	// StackLeft returns how many bytes of stack generated code for a probe may use.
@@ -59,6 +62,8 @@ type Plan struct {
 	sites    []*site          // by the ID of the record
 	tracing  []string         // functions by which kernel stacks are cut
 	recorded map[stackUse]int // the stacks of the program among those of a recording
+	// recordAll says that what the events to record have in common does not fit into the kernel.
+	recordAll bool
 }
 
 // part is a body and where it runs.
@@ -94,8 +99,8 @@ type site struct {
 	prints bool
 	// stacks tells which value of the record is the number of a stack.
 	stacks map[stackUse]int
-	// shadow records are for the second run of a comparison.
-	shadow bool
+	// shadow records are for the second run of a comparison, recorded ones for a file.
+	shadow, recorded bool
 }
 
 // NewPlan divides p. Steps that turn out not to fit into the kernel move to user space, with all that shares maps with them.
@@ -147,14 +152,19 @@ func (p *Plan) generate() (again bool, err error) {
 		if p.options.Compare {
 			code.Clauses = append(code.Clauses, p.shadow(r.Probe, parts))
 		}
+		if p.options.Record {
+			code.Clauses = append(code.Clauses, p.record(r.Probe, parts))
+		}
+		before := len(code.Clauses)
 		for _, b := range parts {
 			code.Clauses = append(code.Clauses, p.clause(b, &code))
 		}
 		out, err := codegen.Generate(code)
 		if limit, ok := err.(*codegen.LimitError); ok {
-			i := limit.Clause
-			if p.options.Compare {
-				i--
+			i := limit.Clause - before
+			if i < 0 && p.options.Record && !p.recordAll {
+				p.recordAll = true
+				return true, nil
 			}
 			if i < 0 || i >= len(parts) || !giveWay(parts, i, &obstacle{reason: limit.Reason}) {
 				return false, fmt.Errorf("%s: %w", r.Probe, err)
@@ -254,12 +264,8 @@ func (p *Plan) clause(b *part, code *codegen.Program) codegen.Clause {
 	out := codegen.Clause{Source: p.sourceOf(b)}
 	for _, c := range b.kernel {
 		e, _ := l.expr(c.e)
-		if out.Pred == nil {
-			out.Pred = e
-		} else {
-			out.Pred = &codegen.Expr{Op: codegen.OpAnd, Type: codegen.Type{Kind: codegen.Bool}, Args: []*codegen.Expr{out.Pred, e}}
-		}
-		walkExpr(c.e, func(e *expr) { out.Late = out.Late || e.m != nil })
+		out.Pred = combine(codegen.OpAnd, out.Pred, e)
+		out.Late = out.Late || readsMap(c.e)
 	}
 	if b.inUser == nil && !b.prints && len(b.user) == 0 {
 		out.Body, _ = l.stmts(b.stmts)
@@ -299,6 +305,55 @@ func (p *Plan) shadow(probe *probes.Probe, parts []*part) codegen.Clause {
 	return codegen.Clause{Source: "compare", Body: []codegen.Stmt{p.emit(s, slices.Collect(maps.Keys(fields)), values, l)}}
 }
 
+// record sends the events that any of the bodies may want, with all that a recording keeps.
+func (p *Plan) record(probe *probes.Probe, parts []*part) codegen.Clause {
+	s := &site{part: &part{body: &body{probe: probe}}, recorded: true}
+	var values []*expr
+	if p.recordsStacks() {
+		values = recordedStacks()
+	}
+	l := &kernelizer{plan: p, code: &codegen.Program{}}
+	return codegen.Clause{
+		Source: "record", Pred: p.wanted(parts, l), Body: []codegen.Stmt{p.emit(s, slices.Clone(probe.Fields), s.withStacks(values), l)},
+	}
+}
+
+// wanted tells for each event whether one of the bodies may want it; nil is yes. What depends on a map is not asked: whether that part of
+// a predicate holds is for the replay to find out again.
+func (p *Plan) wanted(parts []*part, l *kernelizer) *codegen.Expr {
+	var some *codegen.Expr
+	if p.recordAll {
+		return nil
+	}
+	for _, b := range parts {
+		var all *codegen.Expr
+		for _, c := range b.kernel {
+			if !readsMap(c.e) {
+				e, _ := l.expr(c.e)
+				all = combine(codegen.OpAnd, all, e)
+			}
+		}
+		if all == nil {
+			return nil
+		}
+		some = combine(codegen.OpOr, some, all)
+	}
+	return some
+}
+
+func readsMap(e *expr) (reads bool) {
+	walkExpr(e, func(e *expr) { reads = reads || e.m != nil })
+	return reads
+}
+
+// combine is b, or a and b joined by an operator.
+func combine(op codegen.Op, a, b *codegen.Expr) *codegen.Expr {
+	if a == nil {
+		return b
+	}
+	return &codegen.Expr{Op: op, Type: codegen.Type{Kind: codegen.Bool}, Args: []*codegen.Expr{a, b}}
+}
+
 // leftToUser is what user space does of a body that it runs.
 func (b *part) leftToUser() *part {
 	rest := &part{body: &body{probe: b.probe, stmts: b.stmts, prints: b.prints}}
@@ -335,6 +390,17 @@ func (p *Plan) emit(s *site, fields []*probes.Field, values []*expr, l *kerneliz
 
 // Requests are the probes to attach, with their code.
 func (p *Plan) Requests() []probes.Request { return p.requests }
+
+// RecordedLayouts are those of the records that [RunOptions.Record] gets.
+func (p *Plan) RecordedLayouts() []*probes.Layout {
+	var out []*probes.Layout
+	for _, s := range p.sites {
+		if s.recorded {
+			out = append(out, s.layout)
+		}
+	}
+	return out
+}
 
 // Layouts of the records that the code sends.
 func (p *Plan) Layouts() []*probes.Layout {

@@ -48,6 +48,9 @@ type Options struct {
 	Words []string
 	// PID restricts the clauses on events to those of one process, if it is not 0.
 	PID int
+	// Known are probes of which a recording may lack some: a pattern for these is left out of a clause that has others, as one that is not
+	// available is on a host.
+	Known []*probes.Probe
 }
 
 // Compile parses src and checks it against the probes of the catalog. Errors in the program are a [syntax.ErrorList] that names src
@@ -150,6 +153,22 @@ func (p *Program) Selects() error {
 				break
 			}
 			seen[probe] = true
+		}
+	}
+	return errs.Err()
+}
+
+// Recordable returns nil if a recording can tell the events apart that the clauses of the program are for: samples do not say how frequent
+// they are. Else it is a [syntax.ErrorList].
+func (p *Program) Recordable() error {
+	errs := syntax.ErrorList{}
+	frequencies := map[*probes.Probe]int{}
+	for _, c := range p.clauses {
+		for _, probe := range c.Probes {
+			if hz, seen := frequencies[probe]; seen && hz != c.hz {
+				errs = append(errs, p.source.Error(c.span, "samples of two frequencies are one in a recording", "record one of them"))
+			}
+			frequencies[probe] = c.hz
 		}
 	}
 	return errs.Err()

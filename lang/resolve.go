@@ -149,14 +149,21 @@ func times(v any, n uint64) any {
 func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *Clause {
 	found := map[*probes.Probe]bool{}
 	c := &Clause{tree: tree, text: tree.String(), named: map[*probes.Probe]bool{}}
+	var without []syntax.ProbeRef
 	for _, ref := range refs {
 		matches := r.match(ref)
 		if matches == nil {
-			r.unknownProbe(ref)
+			without = append(without, ref)
 		}
 		for _, p := range matches {
 			found[p] = true
 			c.named[p] = c.named[p] || ref.String() == p.String()
+		}
+	}
+	for _, ref := range without {
+		pattern := strings.ContainsAny(ref.String(), "*?[")
+		if len(found) == 0 || !pattern || matching(r.options.Known, ref) == nil {
+			r.unknownProbe(ref)
 		}
 	}
 	for _, p := range r.catalog {
@@ -167,9 +174,12 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *Clause {
 	return c
 }
 
-func (r *resolver) match(ref syntax.ProbeRef) []*probes.Probe {
+func (r *resolver) match(ref syntax.ProbeRef) []*probes.Probe { return matching(r.catalog, ref) }
+
+// matching are those of the probes that ref names.
+func matching(all []*probes.Probe, ref syntax.ProbeRef) []*probes.Probe {
 	var matches []*probes.Probe
-	for _, p := range r.catalog {
+	for _, p := range all {
 		// The lexer lets no malformed pattern through, so there is no error.
 		group, _ := path.Match(ref.Group, p.Group)
 		name, _ := path.Match(ref.Name, p.Name)

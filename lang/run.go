@@ -30,6 +30,8 @@ type RunOptions struct {
 	Now func() uint64
 	// Keep takes the events that clauses without a block would print; nil: they are printed.
 	Keep func(*probes.Event) error
+	// Record takes the events that [PlanOptions.Record] has sent.
+	Record func(*probes.Event) error
 	// Context ends loops of begin and interval clauses.
 	Context context.Context
 }
@@ -43,6 +45,7 @@ type Run struct {
 	unshown bool
 	machine *machine
 	shadow  *machine // nil but in a comparison
+	record  func(*probes.Event) error
 	kernel  map[string]*ebpf.Map
 	stacks  *stackStore // nil if the program captures none
 	sites   []*siteRun
@@ -54,16 +57,17 @@ type Run struct {
 
 // siteRun is a site, compiled.
 type siteRun struct {
-	pred   *evaluator // nil: passes
-	block  *block
-	shadow bool
-	stacks map[stackUse]int
-	scope  scope // of one event after the other
+	pred     *evaluator // nil: passes
+	block    *block
+	shadow   bool
+	recorded bool
+	stacks   map[stackUse]int
+	scope    scope // of one event after the other
 }
 
 // Start creates the maps of a plan. Close releases them.
 func (p *Plan) Start(o RunOptions) (*Run, error) {
-	r := &Run{plan: p, muted: o.Muted, unshown: o.Unshown, kernel: map[string]*ebpf.Map{}, moments: map[*Clause]*block{}, rejected: map[*probes.Probe]uint64{}}
+	r := &Run{plan: p, muted: o.Muted, unshown: o.Unshown, record: o.Record, kernel: map[string]*ebpf.Map{}, moments: map[*Clause]*block{}, rejected: map[*probes.Probe]uint64{}}
 	err := r.start(o)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -143,7 +147,7 @@ func (r *Run) compile() error {
 		if err != nil {
 			return err
 		}
-		run.shadow, run.stacks = s.shadow, s.stacks
+		run.shadow, run.recorded, run.stacks = s.shadow, s.recorded, s.stacks
 		r.sites = append(r.sites, run)
 	}
 	if r.shadow != nil || r.plan.options.Recorded {
@@ -245,7 +249,7 @@ func (r *Run) machines() []*machine {
 func (r *Run) at(kind clauseKind) error {
 	for _, c := range r.plan.program.clauses {
 		if c.kind == kind {
-			if err := r.moment(c); err != nil {
+			if err := r.moment(c, r.machine.now()); err != nil {
 				return err
 			}
 		}
@@ -253,29 +257,44 @@ func (r *Run) at(kind clauseKind) error {
 	return nil
 }
 
-// moment runs a clause that no event causes.
-func (r *Run) moment(c *Clause) error {
+// moment runs a clause that no event causes. To all of it the time is nsecs, as that of an event is to its clauses.
+func (r *Run) moment(c *Clause, nsecs uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.machines() {
-		if err := m.run(r.moments[c], &scope{}); err != nil {
+		now := m.now
+		m.now = func() uint64 { return nsecs }
+		err := m.run(r.moments[c], &scope{})
+		m.now = now
+		if err != nil {
 			return fmt.Errorf("%s: %w", c, err)
 		}
 	}
 	return nil
 }
 
-// Intervals are the interval clauses of the program.
-func (r *Run) Intervals() []*Clause {
-	return slices.DeleteFunc(slices.Clone(r.plan.program.clauses), func(c *Clause) bool { return c.kind != onInterval })
+// Intervals are the periods of the interval clauses of the program, each once.
+func (r *Run) Intervals() []time.Duration {
+	var all []time.Duration
+	for _, c := range r.plan.program.clauses {
+		if c.kind == onInterval && !slices.Contains(all, c.period) {
+			all = append(all, c.period)
+		}
+	}
+	return all
 }
 
-// Interval runs an interval clause; it is due every c.Period.
-func (r *Run) Interval(c *Clause) error {
-	if r.Stopped() {
-		return nil
+// Interval runs the clauses of an interval, at nsecs.
+func (r *Run) Interval(period time.Duration, nsecs uint64) error {
+	for _, c := range r.plan.program.clauses {
+		if c.kind != onInterval || c.period != period || r.Stopped() {
+			continue
+		}
+		if err := r.moment(c, nsecs); err != nil {
+			return err
+		}
 	}
-	return r.moment(c)
+	return nil
 }
 
 // Stopped tells whether exit() was called.
@@ -292,6 +311,9 @@ func (r *Run) Event(e *probes.Event) (bool, error) {
 	s := r.sites[e.Layout().ID]
 	if s.shadow {
 		return false, r.follow(s, e)
+	}
+	if s.recorded {
+		return false, r.record(e)
 	}
 	if r.machine.stopped {
 		return false, nil
@@ -418,6 +440,3 @@ func (l *MapLosses) add(c codegen.MapCounters) {
 
 // Lost is the number of updates that were lost.
 func (l MapLosses) Lost() uint64 { return l.Full + l.NoMemory + l.Busy }
-
-// Period of an interval clause.
-func (c *Clause) Period() time.Duration { return c.period }

@@ -285,3 +285,32 @@ func writeText(t *testing.T, file, text string) {
 		t.Fatal(err)
 	}
 }
+
+// A pattern for probes that a recording lacks is left out of a clause that has others; a mistake is none, and a full name asks for the probe.
+func TestPatternsOfRecordings(t *testing.T) {
+	catalog, err := probes.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recorded []*probes.Probe
+	for _, p := range catalog.Probes() {
+		if p.Group == "ib" {
+			recorded = append(recorded, p)
+		}
+	}
+	for text, want := range map[string]string{
+		"ib:*_qp, mlx5:* { @ = count() }":    "",
+		"mlx5:*_qp, ib:*_qp { @ = count() }": "",
+		"mlx5:* { @ = count() }":             "no probe is called mlx5:*",
+		"ib:*_qp, mlx5:cmd { @ = count() }":  "no probe is called mlx5:cmd",
+		"ib:*_qp, mlx6:* { @ = count() }":    "no probe is called mlx6:*",
+	} {
+		_, err := Compile("p", text, recorded, Options{Known: catalog.Probes()})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+		if _, err := Compile("p", text, recorded, Options{}); err == nil {
+			t.Errorf("%s: a host has all probes that trace knows", text)
+		}
+	}
+}

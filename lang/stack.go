@@ -74,10 +74,15 @@ func inOrder(found map[stackUse]*expr) []*expr {
 // allStacks are those of the whole program.
 func (p *Plan) allStacks() []*expr {
 	all := stacksOf(p.parts)
-	if p.options.RecordStacks {
+	if p.recordsStacks() {
 		all = afterRecorded(all)
 	}
 	return all
+}
+
+// recordsStacks tells whether the stacks of events are recorded.
+func (p *Plan) recordsStacks() bool {
+	return p.options.RecordStacks || p.options.Record && len(stacksOf(p.parts)) > 0
 }
 
 // recordedStacks are the values that each record of a recording begins with, if it has stacks: whole ones, of which a replay makes those

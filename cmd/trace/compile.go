@@ -16,7 +16,15 @@ import (
 
 // compile checks a program against a catalog, and says which probes it means if it does not name them.
 func compile(s streams, o options, src source, catalog []*probes.Probe) (*lang.Program, error) {
-	program, err := lang.Compile(src.name, src.text, catalog, lang.Options{Params: src.params, PID: o.pid, Words: append(scriptNames(), subcommands...)})
+	options := lang.Options{Params: src.params, PID: o.pid, Words: append(scriptNames(), subcommands...)}
+	if len(o.recordings) > 0 {
+		known, err := probes.Load()
+		if err != nil {
+			return nil, err
+		}
+		options.Known = known.Probes()
+	}
+	program, err := lang.Compile(src.name, src.text, catalog, options)
 	if err != nil {
 		return nil, programError{err}
 	}

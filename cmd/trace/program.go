@@ -30,6 +30,11 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 	if err != nil || o.debug == "ast" {
 		return err
 	}
+	if o.record != "" {
+		if err := program.Recordable(); err != nil {
+			return programError{err}
+		}
+	}
 	t, err := newTracer(s, o, program, catalog)
 	if err != nil {
 		return err
@@ -47,6 +52,9 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 		return err
 	}
 	defer t.live.close()
+	if o.record != "" {
+		t.recorder = &fileRecorder{tracer: t, path: o.record, source: src.recorded()}
+	}
 	t.err = t.live.through(s.err)
 	t.tellCgroups()
 	if t.out, err = openOutput(o.output, t.live.through(s.out)); err != nil {
@@ -88,6 +96,7 @@ type tracer struct {
 	exec    *lang.Run
 	out     *output
 	started uint64 // as nsecs tells it
+	ended   uint64 // likewise; 0 until the end
 	boot    time.Time
 	printed map[*probes.Probe]uint64
 	total   uint64 // printed
@@ -95,7 +104,7 @@ type tracer struct {
 	live *live
 	// document is made at the end, if it is not nil.
 	document *document
-	// recorder keeps the events in a file instead of printing them, if it is not nil.
+	// recorder keeps the events in a file, if it is not nil: instead of printing them, or besides with --record.
 	recorder *fileRecorder
 	// first and second are what the two runs of --compare print.
 	first, second bytes.Buffer
@@ -110,13 +119,21 @@ func bootClock() uint64 {
 	return uint64(since.Nano())
 }
 
+// now is the time for clauses that no event causes: at the end that of the end, which a recording has, too.
+func (t *tracer) now() uint64 {
+	if t.ended != 0 {
+		return t.ended
+	}
+	return bootClock()
+}
+
 // bootTime returns when the machine was booted, in the local time zone.
 func bootTime() time.Time { return time.Now().Add(-time.Duration(bootClock())) }
 
 // divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
 func (t *tracer) divide(rejected map[*probes.Probe]bool) (err error) {
 	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
-		NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose || t.format.Format == lang.HTML, Rejected: rejected, RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
+		NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose || t.format.Format == lang.HTML, Rejected: rejected, Record: t.record != "", RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
 		StackLeft: t.catalog.StackLeft, Alone: t.host.Alone, CompareExchange: lang.CompareExchange, CPUs: possibleCPUs(),
 	})
 	return err
@@ -248,8 +265,11 @@ func (t *tracer) clausesOf(p *probes.Probe) []string {
 
 // tryAttach attaches the plan at hand. The output of the begin clauses is not repeated when it is tried again.
 func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, error) {
-	options := lang.RunOptions{Printer: t.printer(t.document.through(t.out, t.err, t.live)), Now: bootClock, Muted: again, Unshown: t.document != nil, Context: ctx}
-	if t.recorder != nil {
+	options := lang.RunOptions{Printer: t.printer(t.document.through(t.out, t.err, t.live)), Now: t.now, Muted: again, Unshown: t.document != nil, Context: ctx}
+	switch {
+	case t.record != "":
+		options.Record = t.recorder.event
+	case t.recorder != nil:
 		options.Keep = t.recorder.event
 	}
 	if t.compare {
@@ -320,8 +340,8 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 		defer time.AfterFunc(t.timeout, end).Stop()
 	}
 	failed := make(chan error, 1)
-	for _, c := range t.exec.Intervals() {
-		wg.Go(func() { t.tick(ctx, end, c, failed) })
+	for _, period := range t.exec.Intervals() {
+		wg.Go(func() { t.tick(ctx, end, period, failed) })
 	}
 	report := &report{tracer: t, session: session}
 	wg.Go(func() { report.watch(ctx) })
@@ -351,8 +371,10 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	default:
 	}
 	if unlessEnough(err) == nil {
+		err = session.Detach()
+		t.ended = bootClock()
 		// The end clauses and the last maps see what was counted until no program runs any more.
-		err = errors.Join(session.Detach(), t.exec.End(), t.writeDocument(session, losses))
+		err = errors.Join(err, t.exec.End(), t.writeDocument(session, losses))
 	}
 	t.tellChangedCgroups()
 	t.out.flush() // data comes before the report; an error stays in the buffer for Close
@@ -404,9 +426,9 @@ func (t *tracer) writeDocument(session *probes.Session, losses []probes.Losses) 
 	return t.document.write(t.out, f)
 }
 
-// tick runs an interval clause whenever it is due, until ctx ends.
-func (t *tracer) tick(ctx context.Context, end func(), c *lang.Clause, failed chan<- error) {
-	tick := time.NewTicker(c.Period())
+// tick runs the clauses of an interval whenever they are due, until ctx ends.
+func (t *tracer) tick(ctx context.Context, end func(), period time.Duration, failed chan<- error) {
+	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
 		select {
@@ -415,7 +437,7 @@ func (t *tracer) tick(ctx context.Context, end func(), c *lang.Clause, failed ch
 		case <-tick.C:
 		}
 		t.document.beforeInterval(time.Now())
-		err := t.exec.Interval(c)
+		err := t.interval(period)
 		if err != nil {
 			select {
 			case failed <- err:
@@ -428,6 +450,17 @@ func (t *tracer) tick(ctx context.Context, end func(), c *lang.Clause, failed ch
 		}
 		t.out.flush()
 	}
+}
+
+// interval runs the clauses of an interval, and records when.
+func (t *tracer) interval(period time.Duration) error {
+	at := bootClock()
+	if t.recorder != nil {
+		if err := t.recorder.writer.Interval(period, at); err != nil {
+			return err
+		}
+	}
+	return t.exec.Interval(period, at)
 }
 
 // event does what is left to do for an event.
@@ -451,6 +484,6 @@ func (t *tracer) difference() error {
 	if !t.compare || bytes.Equal(t.first.Bytes(), t.second.Bytes()) {
 		return nil
 	}
-	return fmt.Errorf("the engines differ, which is a bug in trace, unless the program prints the time of a clause that waits for no event; "+
+	return fmt.Errorf("the engines differ, which is a bug in trace, unless the program calls time() at an event; "+
 		"the second run, all of it in user space, printed:\n%s", t.second.Bytes())
 }

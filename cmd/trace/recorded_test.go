@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -73,6 +74,44 @@ func TestReplayNames(t *testing.T) {
 		if cgroup != "" && strings.Contains(p, "[cgroup]") && !strings.Contains(string(got), cgroup) {
 			t.Errorf("no %s in %s", cgroup, got)
 		}
+	}
+}
+
+// What a program prints, and what its recording of the same moment prints: the same events at the same times, the same intervals, the same
+// end. Events that the program does not want are not in the file; a predicate that asks a map is asked again.
+func TestRecordedBesides(t *testing.T) {
+	requireLive(t)
+	const program = `syscall:exit / nr == getppid && comm == "helper" / {
+	@took[comm] = hist(latency); @[ustack(3)] = count(); @calls[pid] += 1; printf("%d %t\n", nsecs, latency)
+}
+syscall:exit / nr == getppid && comm == "helper" && has_key(@calls, pid) && @calls[pid] > 5 / { @late[pid] = count() }
+interval:1s { printf("%d: %d\n", nsecs, len(@calls)); time("%S\n") }
+interval:1s { @seconds = count() }
+end { print(nsecs) }`
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rec")
+	work := writeScript(t, filepath.Join(dir, "work"), "helper 20; sleep 2.5; helper 30")
+	live, err := exec.Command("trace", "-q", "--record", file, "-c", "sh "+work, program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"@late[", "]: 15\n", "]: 25\n", "@seconds: 2\n"} {
+		if !strings.Contains(string(live), want) {
+			t.Errorf("no %s in\n%s", want, live)
+		}
+	}
+	replayed, err := exec.Command("trace", "-r", file, program).CombinedOutput()
+	if err != nil || string(replayed) != string(live) {
+		t.Errorf("%v: it printed\n%s\nits recording prints\n%s", err, live, replayed)
+	}
+	info, err := exec.Command("trace", "info", file).CombinedOutput()
+	if err != nil || !regexp.MustCompile(`(?m)^  interval:1s +2 events\n  syscall:exit +50 events$`).Match(info) {
+		t.Errorf("%v\n%s", err, info)
+	}
+	// Another program has intervals of its own, and the recorded moments are no events to it.
+	other, err := exec.Command("trace", "-q", "-r", file, `syscall:exit { @ = count() } interval:500ms { @half = count() }`).CombinedOutput()
+	if !regexp.MustCompile(`^@: 50\n@half: [5-9]\n$`).Match(other) {
+		t.Errorf("%v\n%s", err, other)
 	}
 }
 

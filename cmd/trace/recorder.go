@@ -44,6 +44,7 @@ type fileRecorder struct {
 	path, source string
 	maxSize      int64
 	writer       *recording.Writer
+	events       uint64
 }
 
 // open begins the file, once the layouts of the records are known.
@@ -58,8 +59,17 @@ func (r *fileRecorder) open() (err error) {
 	}
 	r.writer, err = recording.Create(r.path, r.maxSize, recording.Header{
 		Host: host, Kernel: kernel, Arch: runtime.GOARCH, Program: r.source, Boot: r.boot, Started: r.started,
-	}, r.plan.Layouts(), recordedNames{r.exec, r.catalog.Cgroups()})
+		Intervals: r.exec.Intervals(),
+	}, r.layouts(), recordedNames{r.exec, r.catalog.Cgroups()})
 	return err
+}
+
+// layouts are those of the records that are kept.
+func (r *fileRecorder) layouts() []*probes.Layout {
+	if r.record != "" {
+		return r.plan.RecordedLayouts()
+	}
+	return r.plan.Layouts()
 }
 
 // recordedNames are those of this machine.
@@ -70,7 +80,10 @@ type recordedNames struct {
 
 func (n recordedNames) Cgroup(id uint64) string { return n.cgroups.Path(id) }
 
-func (r *fileRecorder) event(e *probes.Event) error { return r.writer.Append(e) }
+func (r *fileRecorder) event(e *probes.Event) error {
+	r.events++
+	return r.writer.Append(e)
+}
 
 // keepUp writes what there is once a second until ctx ends, so that a crash costs no more than that.
 func (r *fileRecorder) keepUp(ctx context.Context) {
@@ -101,11 +114,11 @@ func (r *fileRecorder) finish(losses []probes.Losses) error {
 	if stacks.Lost() > 0 {
 		lost = append(lost, recording.Loss{Stacks: stacks.Lost()})
 	}
-	if err := r.writer.Close(bootClock(), lost); err != nil {
+	if err := r.writer.Close(r.now(), lost); err != nil {
 		return fmt.Errorf("recording: %w", err)
 	}
 	if !r.quiet {
-		r.note("recorded %s in %s", plural(r.total, "event"), r.path)
+		r.note("recorded %s in %s", plural(r.events, "event"), r.path)
 	}
 	return nil
 }

@@ -37,14 +37,14 @@ type player struct {
 	passed uint64
 }
 
-// interval is an interval clause and when it is due next.
+// interval is an interval of the program and when it is due next.
 type interval struct {
-	clause *lang.Clause
+	period time.Duration
 	due    uint64
 }
 
 // liveFlags say something about this machine, and nothing about recorded events.
-var liveFlags = []string{"cmd", "timeout", "btf", "buffer-size", "explain", "no-kernel", "compare"}
+var liveFlags = []string{"record", "cmd", "timeout", "btf", "buffer-size", "explain", "no-kernel", "compare"}
 
 // checkReplay refuses flags that a replay would ignore.
 func checkReplay(cmd *cobra.Command) error {
@@ -110,8 +110,10 @@ func (p *player) run(ctx context.Context) error {
 	if err := p.exec.Begin(); err != nil {
 		return err
 	}
-	for _, c := range p.exec.Intervals() {
-		p.intervals = append(p.intervals, interval{c, p.now + uint64(c.Period())})
+	for _, period := range p.exec.Intervals() {
+		if !slices.Contains(p.recording.Intervals(), period) { // else its moments are among the events
+			p.intervals = append(p.intervals, interval{period, p.now + uint64(period)})
+		}
 	}
 	err := p.watched(ctx, func(ctx context.Context) error {
 		if err := p.play(ctx); err != nil || ctx.Err() != nil {
@@ -205,6 +207,13 @@ func (p *player) play(ctx context.Context) error {
 		if err := p.passTime(ctx, p.recording.Time()); err != nil {
 			return err
 		}
+		if period := p.recording.Interval(); period != 0 {
+			p.document.beforeInterval(p.clock(p.now))
+			if err := p.exec.Interval(period, p.recording.Time()); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := p.exec.Replay(&e, p.count1); err != nil {
 			return err
 		}
@@ -244,8 +253,8 @@ func (p *player) passTime(ctx context.Context, until uint64) error {
 		}
 		p.now = due.due
 		p.document.beforeInterval(p.clock(p.now))
-		due.due += uint64(due.clause.Period())
-		if err := p.exec.Interval(due.clause); err != nil {
+		due.due += uint64(due.period)
+		if err := p.exec.Interval(due.period, p.now); err != nil {
 			return err
 		}
 		if p.exec.Stopped() {

@@ -64,6 +64,7 @@ type options struct {
 	debug      string
 	mapSize    uint32
 	fmt        string
+	record     string
 	recordings []string
 	speed      float64
 	live       bool
@@ -110,6 +111,7 @@ func addFlags(root *cobra.Command, o *options) {
 	f.StringVarP(&o.source, "program", "e", "", "take `PROGRAM` from here instead of the argument")
 	f.BoolVarP(&o.list, "list", "l", false, "list the probes that match the argument (a glob; default all); -lv: and their fields")
 	f.StringVarP(&o.output, "output", "o", "", "write the data to `FILE` instead of standard output")
+	f.StringVar(&o.record, "record", "", "keep the events that the program wants in `FILE`, too, as trace record does")
 	f.StringSliceVarP(&o.recordings, "read", "r", nil, "take the events from `FILE`[,FILE…] that trace record wrote, not from this machine")
 	f.Float64Var(&o.speed, "speed", 0, "with -r: `N` times as fast as it was recorded; without it as fast as possible")
 	f.BoolVar(&o.live, "live", false, "show the maps in place, each second: tables, and heat maps of histograms over time")
@@ -228,6 +230,8 @@ func checkOptions(cmd *cobra.Command, o options) error {
 		return usagef("--speed %v: must be greater than 0", o.speed)
 	case o.noKernel && o.compare:
 		return usagef("--no-kernel and --compare exclude each other")
+	case o.record != "" && o.compare:
+		return usagef("--record and --compare exclude each other")
 	case o.quiet && o.verbose:
 		return usagef("-q and -v exclude each other")
 	}

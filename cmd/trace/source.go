@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -24,6 +25,18 @@ type source struct {
 	name, text string
 	// params of a script as flags have set them.
 	params map[string]string
+}
+
+// recorded is what a recording says of the program: a script that comes with trace goes by its name.
+func (s source) recorded() string {
+	if _, bundled := scripts.Find(s.name); !bundled {
+		return s.text
+	}
+	words := []string{s.name}
+	for _, param := range slices.Sorted(maps.Keys(s.params)) {
+		words = append(words, fmt.Sprintf("--%s=%s", param, s.params[param]))
+	}
+	return strings.Join(words, " ")
 }
 
 // subcommands are never scripts.

@@ -11,6 +11,8 @@
 //	       | 3 end     no payload
 //	       | 4 names   JSON           what the numbers of cgroups and stacks stand for that the next events have and none before had
 //
+// Records of the moments at which interval clauses ran are described after those of the probes.
+//
 // Numbers are little-endian. raw is the length of the payload, stored that of its zstd frame in the file; count is the number of
 // records, first and last the times of the first and the last of them in nsecs; crc is CRC-32C, that of a block over its header and
 // the stored payload. A file that ends within a block was cut off: what stands before is whole.
@@ -61,6 +63,8 @@ type Header struct {
 	Boot time.Time `json:"boot"`
 	// Started is when the recording began, as nsecs tells it.
 	Started uint64 `json:"started"`
+	// Intervals are the periods of the intervals whose moments are among the events, as records of probes like interval:1s.
+	Intervals []time.Duration `json:"intervals,omitempty"`
 }
 
 // fileHeader is the header as it stands in a file.
@@ -152,8 +156,21 @@ func describe(h Header, layouts []*probes.Layout) fileHeader {
 		}
 		out.Records = append(out.Records, d)
 	}
+	for _, period := range h.Intervals {
+		out.Records = append(out.Records, recordDesc{
+			Group: intervalGroup, Name: period.String(), Doc: "an interval clause ran", Size: momentSize,
+			Fields: []fieldDesc{{Name: "nsecs", Doc: "time since the boot", Kind: kindNames[probes.Uint], Size: 8, Unit: unitNames[probes.Nanoseconds], Common: true, At: momentTime}},
+		})
+	}
 	return out
 }
+
+// The record of the moment of an interval is its ID and the time.
+const (
+	intervalGroup = "interval"
+	momentTime    = 8
+	momentSize    = 16
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -196,6 +213,9 @@ func decodeHeader(text []byte, sum uint32) (h fileHeader, err error) {
 	}
 	if err := json.Unmarshal(text, &h); err != nil {
 		return h, fmt.Errorf("corrupt: header: %w", err)
+	}
+	if len(h.Intervals) > len(h.Records) {
+		return h, fmt.Errorf("corrupt: %d intervals among %d kinds of records", len(h.Intervals), len(h.Records))
 	}
 	for _, r := range h.Records {
 		if r.Size < 8 || r.Size > maxBlock {

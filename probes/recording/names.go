@@ -215,7 +215,7 @@ func (r *Recording) Stack(number uint64) (s probes.Stack, ok bool) {
 func (r *Recording) WithoutStacks() string {
 	for _, f := range r.files {
 		for _, d := range f.header.Records {
-			if len(d.Stacks) == 0 {
+			if len(d.Stacks) == 0 && d.Group != intervalGroup {
 				return f.name
 			}
 		}

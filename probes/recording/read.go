@@ -27,6 +27,8 @@ type Recording struct {
 	next   *file // whose event was returned last
 	names  *knownNames
 	now    uint64
+	// period is that of the interval whose moment was returned last, 0 after an event.
+	period time.Duration
 }
 
 // file is a file that is read.
@@ -193,8 +195,20 @@ func (r *Recording) unite() error {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
+	r.probes = slices.DeleteFunc(r.probes, func(p *probes.Probe) bool { return p.Group == intervalGroup })
 	return nil
 }
+
+// Intervals are the periods of the intervals whose moments are recorded: Next returns them like events. Of several files, none are.
+func (r *Recording) Intervals() []time.Duration {
+	if len(r.files) > 1 {
+		return nil
+	}
+	return r.files[0].header.Intervals
+}
+
+// Interval is the period of the interval whose moment Next returned last, 0 if that was an event.
+func (r *Recording) Interval() time.Duration { return r.period }
 
 // hostShift is where the number of the host is in the id of a cgroup: kernels count them from 1.
 const hostShift = 48
@@ -371,6 +385,26 @@ func (r *Recording) Read() (done, all int64) {
 // Next reads the next event, which is valid until the next call. It returns io.EOF after the last one, and a *CorruptError where a file
 // is not what was written.
 func (r *Recording) Next(e *probes.Event) error {
+	for {
+		if err := r.read(e); err != nil {
+			return err
+		}
+		if r.period = r.next.periodOf(e); r.period == 0 || len(r.files) == 1 {
+			return nil
+		}
+	}
+}
+
+// periodOf is the period if e is the moment of an interval.
+func (f *file) periodOf(e *probes.Event) time.Duration {
+	if i := e.Layout().ID - (len(f.layouts) - len(f.header.Intervals)); i >= 0 {
+		return f.header.Intervals[i]
+	}
+	return 0
+}
+
+// read reads the next record.
+func (r *Recording) read(e *probes.Event) error {
 	if r.next != nil && len(r.next.left) > 0 && len(r.files) == 1 {
 		return r.take(e)
 	}

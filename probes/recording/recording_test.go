@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -168,7 +169,7 @@ func TestWhatIsReadIsWhatWasRecorded(t *testing.T) {
 		t.Fatal("other events were read than recorded")
 	}
 	info := r.Info()[0]
-	if info.Header != header || info.Cut || info.Ended != 1<<40 || info.First != 10_000 || info.Last != 10_000+19_999*1000 {
+	if !reflect.DeepEqual(info.Header, header) || info.Cut || info.Ended != 1<<40 || info.First != 10_000 || info.Last != 10_000+19_999*1000 {
 		t.Errorf("info: %+v", info)
 	}
 	if n := info.Events["nvme:complete_rq"] + info.Events["ib:modify_qp"] + info.Events["syscall:exit"]; n != 20_000 {
@@ -379,6 +380,57 @@ func TestSeveralHosts(t *testing.T) {
 	}
 	if err := r.Next(&e); err != io.EOF {
 		t.Error(err)
+	}
+}
+
+// The moments of intervals come where they are among the events, and of several files not at all.
+func TestIntervals(t *testing.T) {
+	layouts := layoutsOf(t, "nvme:complete_rq")
+	h := header
+	h.Intervals = []time.Duration{time.Second, 500 * time.Millisecond}
+	path := filepath.Join(t.TempDir(), "f")
+	w, err := Create(path, 0, h, layouts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := events(t, layouts, 3, 1000)
+	for i, period := range []time.Duration{500 * time.Millisecond, time.Second, 500 * time.Millisecond} {
+		if err := errors.Join(w.Append(all[i]), w.Interval(period, uint64(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(1<<40, nil); err != nil {
+		t.Fatal(err)
+	}
+	read := func(names ...string) (got []string, r *Recording) {
+		r, err := Open(names...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		var e probes.Event
+		for err = r.Next(&e); err == nil; err = r.Next(&e) {
+			if period := r.Interval(); period != 0 {
+				got = append(got, fmt.Sprintf("%v at %d", period, r.Time()))
+			} else {
+				got = append(got, e.Probe.String())
+			}
+		}
+		if err != io.EOF {
+			t.Fatal(err)
+		}
+		return got, r
+	}
+	const event = "nvme:complete_rq"
+	got, r := read(path)
+	if want := []string{event, "500ms at 0", event, "1s at 1", event, "500ms at 2"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if !slices.Equal(r.Intervals(), h.Intervals) || len(r.Probes()) != 1 || r.Info()[0].Events["interval:500ms"] != 2 {
+		t.Errorf("intervals %v, probes %v, info %+v", r.Intervals(), r.Probes(), r.Info()[0])
+	}
+	if got, r := read(path, path); len(got) != 6 || slices.ContainsFunc(got, func(s string) bool { return s != event }) || r.Intervals() != nil {
+		t.Errorf("two files: %q, intervals %v", got, r.Intervals())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -26,7 +27,8 @@ type Writer struct {
 	segments     []string
 
 	mu      sync.Mutex
-	layouts map[int]layoutTimes // by the ID in the records that come
+	layouts map[int]layoutTimes           // by the ID in the records that come
+	moments map[time.Duration]layoutTimes // of intervals, by the period
 	block   pending
 	blocks  chan pending
 	free    chan []byte
@@ -84,7 +86,7 @@ func Create(path string, maxBytes int64, h Header, layouts []*probes.Layout, nam
 	}
 	w := &Writer{
 		names: names, written: newWrittenNames(),
-		path: path, header: header, segmentBytes: maxBytes / segmentCount, layouts: map[int]layoutTimes{},
+		path: path, header: header, segmentBytes: maxBytes / segmentCount, layouts: map[int]layoutTimes{}, moments: map[time.Duration]layoutTimes{},
 		blocks: make(chan pending, 4), free: make(chan []byte, 6), done: make(chan struct{}),
 	}
 	if maxBytes > 0 && w.segmentBytes < int64(len(header))+blockBytes {
@@ -102,6 +104,10 @@ func Create(path string, maxBytes int64, h Header, layouts []*probes.Layout, nam
 		}
 		w.layouts[l.ID] = times
 		w.numbers = append(w.numbers, numbersOf(l))
+	}
+	for i, period := range h.Intervals {
+		w.moments[period] = layoutTimes{id: len(layouts) + i, nsecs: momentTime}
+		w.numbers = append(w.numbers, numbers{size: momentSize})
 	}
 	if w.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false)); err != nil {
 		return nil, err
@@ -197,13 +203,23 @@ func (w *Writer) append(parts ...[]byte) error {
 
 // Append records an event. An error of writing is returned by a later call.
 func (w *Writer) Append(e *probes.Event) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	record := e.Record()
 	times, ok := w.layouts[e.Layout().ID]
 	if !ok {
 		return fmt.Errorf("a record of %s of an unknown layout", e.Probe)
 	}
+	return w.add(times, e.Record())
+}
+
+// Interval records that the clauses of an interval run, which is one of those in the header.
+func (w *Writer) Interval(period time.Duration, nsecs uint64) error {
+	record := binary.LittleEndian.AppendUint64(make([]byte, momentTime, momentSize), nsecs)
+	return w.add(w.moments[period], record)
+}
+
+// add adds a record to the block at hand.
+func (w *Writer) add(times layoutTimes, record []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	b := &w.block
 	if b.raw == nil {
 		b.kind = eventsBlock
