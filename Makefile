@@ -18,7 +18,7 @@ KERNELS := 5.10 6.1 6.12 7.2 arm64
 SOURCES := $(wildcard bpf/*.bpf.c)
 OBJECTS := $(foreach a,amd64 arm64,$(patsubst bpf/%.c,bpf/$(a)/%.o,$(SOURCES)))
 
-.PHONY: help build install generate test vmtest demo bench lint clean FORCE
+.PHONY: help build install generate test vmtest recordings demo bench lint clean FORCE
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,11 @@ ifeq ($(KERNEL),all)
 else
 	.ci/vmtest $(KERNEL) '$(RUN)'
 endif
+
+recordings: ## those in scripts/testdata and what their scripts print of them, made anew in a VM
+	$(MAKE) vmtest KERNEL=6.12 RUN='^TestVMScriptReplay$$'
+	grep -a '^RECORDING ' .vmtest/log.6.12.scripts | while read -r _ name data; do echo "$$data" | base64 -d > scripts/testdata/$$name.rec || exit 1; done
+	$(GO) test ./cmd/trace -run TestScript -scripts.update || $(GO) test ./cmd/trace -run TestScript
 
 demo: build ## the main job on real kernel events: this machine's devices if it has them, else a VM's
 	@.ci/demo

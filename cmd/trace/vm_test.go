@@ -128,6 +128,18 @@ func (tr *recorder) said(t *testing.T) string {
 // stop interrupts trace and returns the events; it must have lost none.
 func (tr *recorder) stop(t *testing.T) []event {
 	t.Helper()
+	tr.interrupt(t)
+	f, err := os.Open(tr.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return decodeLines(t, f)
+}
+
+// interrupt ends trace; it must have lost no event.
+func (tr *recorder) interrupt(t *testing.T) {
+	t.Helper()
 	if err := tr.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -137,12 +149,6 @@ func (tr *recorder) stop(t *testing.T) []event {
 	if strings.Contains(tr.said(t), "trace: lost") {
 		t.Errorf("events were lost:\n%s", tr.said(t))
 	}
-	f, err := os.Open(tr.events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	return decodeLines(t, f)
 }
 
 func decodeLines(t *testing.T, r io.Reader) []event {

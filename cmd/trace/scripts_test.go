@@ -1,0 +1,143 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"trace/scripts"
+)
+
+// Of each script that comes with trace scripts/testdata has a recording of real events, made by TestVMScriptReplay (make recordings). What
+// the script prints of it is the example in its help, and scripts/README.md is made of the helps.
+//
+//	go test ./cmd/trace -run TestScript -scripts.update     # writes both anew
+var scriptsUpdate = flag.Bool("scripts.update", false, "write the examples in scripts anew")
+
+// TestScriptExamples replays the recordings, which takes neither privileges nor devices, and compares with the helps. So it is a test, too,
+// that recordings of older versions of trace stay readable, and mean the same: they are made anew only if a script wants other events.
+func TestScriptExamples(t *testing.T) {
+	for _, s := range scripts.All() {
+		t.Run(s.Name, func(t *testing.T) {
+			if !strings.HasPrefix(s.Text, fmt.Sprintf("# %s: %s\n#\n", s.Name, s.Summary)) || s.Summary == "" {
+				t.Fatalf("the script does not begin with a line like # %s: what it is for", s.Name)
+			}
+			args := exampleArgs(t, s.Name)
+			example := "# $ trace " + strings.Join(args, " ") + "\n"
+			for line := range strings.Lines(replay(t, append([]string{"-r", "scripts/testdata/" + s.Name + ".rec"}, args...)...)) {
+				example += strings.TrimRight("# "+strings.TrimRight(line, "\n"), " ") + "\n"
+			}
+			// The example is the last of the header.
+			header, program, _ := strings.Cut(s.Text, "\n\n")
+			before, shown, _ := strings.Cut(header+"\n", "# $ ")
+			if shown = "# $ " + shown; shown == example {
+				return
+			}
+			t.Errorf("it prints\n%s\nits help shows\n%s", example, shown)
+			if *scriptsUpdate {
+				writeDoc(t, "scripts/"+s.Name+".trace", before+example+"\n"+program)
+			}
+		})
+	}
+}
+
+// TestScriptFlags runs scripts with flags on the recordings, and on those of other scripts: what they let pass, and what they reject.
+func TestScriptFlags(t *testing.T) {
+	for _, test := range []struct {
+		recording, command string
+		with               string // stands in so many lines
+		lines              int
+	}{
+		{"nvme_trace", "nvme_trace", "", 6},
+		{"nvme_trace", "nvme_trace --errors", "(lba_range)", 1},
+		{"nvme_trace", "nvme_trace --errors", "", 1},
+		{"nvme_trace", "nvme_trace --qid 0", "", 2},
+		{"nvme_trace", "nvme_trace --opcode read", "(read)", 4},
+		{"nvme_trace", "nvme_trace --opcode read", "", 4},
+		{"nvme_trace", "nvme_trace --nsid 2", "", 0},
+		{"nvme_latency", "nvme_latency -i 60 --split_size", ", <= 16KiB]: count ", 2},
+		{"nvme_latency", "nvme_latency -i 60 --nsid 2", "@", 0},
+		{"nvme_stuck", "nvme_stuck --longer 2s", "dd/", 2},
+		{"nvme_stuck", "nvme_stuck -i 2", "dd/", 1},
+		{"nvme_stuck", "nvme_latency -i 60", "]: count 10,", 1},
+		{"rdma_monitor", "rdma_flows", " ready ", 2},
+		{"rdma_monitor", "rdma_flows", "@failed[ib:modify_qp, -EINVAL]: 1", 1},
+		{"rdma_monitor", "rdma_flows --device rxe7", "", 2},
+		{"rdma_flows", "rdma_flows --table", "ibv_rc_pingpong", 2},
+		{"rdma_errors", "rdma_errors --lines=false", "failed with", 0},
+		{"rdma_monitor", "rdma_monitor -i 10 --device rxe7", "CGROUP: ", 0},
+	} {
+		lines := 0
+		for line := range strings.Lines(replay(t, append([]string{"-r", "scripts/testdata/" + test.recording + ".rec"}, strings.Fields(test.command)...)...)) {
+			if strings.Contains(line, test.with) {
+				lines++
+			}
+		}
+		if lines != test.lines {
+			t.Errorf("%s on the recording of %s: %d lines with %q, want %d", test.command, test.recording, lines, test.with, test.lines)
+		}
+	}
+}
+
+// TestScriptManual compares scripts/README.md with the helps of the scripts.
+func TestScriptManual(t *testing.T) {
+	want := "# Scripts\n\nThese programs come with `trace`, and are called by their names. `trace NAME --help` shows this text and the flags, and\n" +
+		"`trace scripts show NAME` the source, which is short: copy it, and change what you need.\n\n" +
+		"The examples are of Linux in a virtual machine with an NVMe disk and an RDMA device made of software, which is slow.\n" +
+		"[testdata](testdata) has the recordings that they are made of: `trace -r scripts/testdata/NAME.rec` and the command of an example\n" +
+		"prints it again, without such devices and without root.\n"
+	for _, s := range scripts.All() {
+		text := readDoc(t, "scripts/"+s.Name+".trace") // which the test before may have written
+		header, _, _ := strings.Cut(text, "\n\n")
+		want += fmt.Sprintf("\n## %s\n\n```console\n", s.Name)
+		for line := range strings.Lines(header + "\n") {
+			want += strings.TrimPrefix(strings.TrimPrefix(line, "#"), " ")
+		}
+		want += "```\n"
+	}
+	if *scriptsUpdate {
+		writeDoc(t, "scripts/README.md", want)
+	}
+	if got := readDoc(t, "scripts/README.md"); got != want {
+		t.Error("scripts/README.md is not made of the helps of the scripts: go test ./cmd/trace -run TestScript -scripts.update")
+	}
+}
+
+// replay is what trace prints, called in the folder of the repository.
+func replay(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("trace", args...)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "TZ=UTC")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	return string(out)
+}
+
+// exampleArgs are those of the command in the help of a script: its name and flags.
+func exampleArgs(t *testing.T, name string) []string {
+	t.Helper()
+	s, ok := scripts.Find(name)
+	if !ok {
+		t.Fatalf("no script %s", name)
+	}
+	_, example, _ := strings.Cut(s.Text, "\n# $ trace ")
+	command, _, _ := strings.Cut(example, "\n")
+	args := strings.Fields(command)
+	if len(args) == 0 || args[0] != name {
+		t.Fatalf("the help of %s has no line # $ trace %[1]s", name)
+	}
+	return args
+}
+
+func writeDoc(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

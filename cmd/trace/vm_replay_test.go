@@ -1,0 +1,133 @@
+//go:build vm
+
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"trace/scripts"
+)
+
+// replayTests are a script, with the flags of the example in its help, something that it is there for, and what it has to show of it.
+var replayTests = []struct {
+	script string
+	work   func(t *testing.T, trace *recorder)
+	shows  []string
+}{
+	{"nvme_latency", func(t *testing.T, _ *recorder) {
+		small, _ := namespaces(t)
+		fio(t, small, 300, 200)
+	}, []string{`@all\[nvme0, read, any size\]: count 300,`, `@all\[nvme0, write, any size\]: count 200,`}},
+	{"nvme_stuck", holdBack, []string{`(?m)^\S+ nvme0 qid=\d+ cid=\d+ dd/\d+ read of nvme0n1 nsid=1 slba=40 nlb=8, in flight for 2\.`}},
+	{"nvme_trace", func(t *testing.T, _ *recorder) {
+		sh(t, "dd if=/dev/nvme0n1 of=/dev/null bs=4k count=1 skip=256 iflag=direct status=none")
+		sh(t, "! nvme read /dev/nvme0n1 -s 99999999999 -c 0 -z 4096 >/dev/null 2>&1")
+	}, []string{`Submit .* slba=2048, nlb=8, .* dd/`, `Complete .* slba=2048, nlb=8, .* \(success\)`, `Complete .* \(lba_range\)`}},
+	{"rdma_errors", func(t *testing.T, _ *recorder) { pingPong(t, false) },
+		[]string{`rxe0 ib:modify_qp failed with -EINVAL for ibv_rc_pingpong/\d+ after`, `(?s)@failed\[.*modify_qp\+.*ioctl\+.*\]: \d`}},
+	{"rdma_flows", func(t *testing.T, _ *recorder) { pingPong(t, true) },
+		[]string{`ready rxe0 RC ::ffff:10\.9\.0\.1 qp \d+ -> ::ffff:10\.9\.0\.1 qp \d+ mtu=1024 ibv_rc_pingpong/`, `ended rxe0 qp .* destroyed in RTS`, `@calls\[ib:modify_qp\]: 6`}},
+	{"rdma_monitor", func(t *testing.T, trace *recorder) {
+		reports := func() int { return strings.Count(trace.wrote(t), "Mean Latency and Failures") }
+		waitUntil(t, "there is a report", func() bool { return reports() == 1 })
+		pingPong(t, true)
+		pingPong(t, false)
+		if reports() > 1 {
+			t.Fatal("this took longer than an interval")
+		}
+		waitUntil(t, "there is another one", func() bool { return reports() == 2 })
+	}, []string{`(?m)^  modify_qp +: 8$`, `(?m)^  modify_qp +: -EINVAL, [12] times$`, `(?m)^QP Operations:  [1-9]`}},
+}
+
+// TestVMScriptReplay runs each script that comes with trace and records the same events at the same moment: the replay prints exactly
+// what the script printed. Nothing happens while trace starts and stops, and nothing at the moment when an interval ends: what of that
+// the maps in the kernel hold already, and the buffer still, is not in the events' order.
+//
+// The recordings are in the log: make recordings puts those into scripts/testdata.
+func TestVMScriptReplay(t *testing.T) {
+	for _, test := range replayTests {
+		t.Run(test.script, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "recording")
+			trace := startCommand(t, exec.Command("trace", append([]string{"--record", file}, exampleArgs(t, test.script)...)...))
+			test.work(t, trace)
+			trace.interrupt(t)
+			live := trace.wrote(t)
+			for _, want := range test.shows {
+				if !regexp.MustCompile(want).MatchString(live) {
+					t.Errorf("nothing like %s in\n%s", want, live)
+				}
+			}
+			out, err := exec.Command("trace", append([]string{"-r", file}, exampleArgs(t, test.script)...)...).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(out) != live {
+				t.Errorf("it printed\n%s\nand its recording prints\n%s", live, out)
+			}
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d bytes", len(data))
+			fmt.Printf("\nRECORDING %s %s\n", test.script, base64.StdEncoding.EncodeToString(data))
+		})
+	}
+	if len(replayTests) != len(scripts.All()) {
+		t.Errorf("%d of %d scripts are tested", len(replayTests), len(scripts.All()))
+	}
+}
+
+// wrote is what trace wrote to its standard output so far.
+func (tr *recorder) wrote(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(tr.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// holdBack keeps a read in flight for three looks of nvme_stuck. It completes just after a look, long before the next one.
+func holdBack(t *testing.T, trace *recorder) {
+	small, _ := namespaces(t)
+	fio(t, small, 10, 10)                                                // none of them is stuck
+	writeFile(t, "/sys/block/"+small.disk+"/queue/io_timeout", "120000") // what waits long must not be polled for
+	maskInterrupts(t, "nvme0", true)
+	t.Cleanup(func() { maskInterrupts(t, "nvme0", false) })
+	dd := exec.Command("dd", "if=/dev/"+small.disk, "of=/dev/null", "bs=4k", "count=1", "skip=5", "iflag=direct", "status=none")
+	if err := dd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "it was seen three times", func() bool { return strings.Count(trace.wrote(t), "dd/") >= 3 })
+	maskInterrupts(t, "nvme0", false)
+	if err := dd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pingPong connects two processes; without a GID they fail. Both are on one CPU, so that the order of their events is certain.
+func pingPong(t *testing.T, withGID bool) {
+	t.Helper()
+	args := []string{"ibv_rc_pingpong", "-d", "rxe0", "-n", "10"}
+	if withGID {
+		args = append(args, "-g", "1")
+	}
+	server := onCPU(0, args...)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Process.Kill() })
+	waitForListener(t)
+	out, err := onCPU(0, append(args, "10.9.0.1")...).CombinedOutput()
+	serverErr := server.Wait()
+	if (err == nil) != withGID || (serverErr == nil) != withGID {
+		t.Fatalf("client: %v, server: %v\n%s", err, serverErr, out)
+	}
+}
