@@ -165,6 +165,13 @@ func TestReadmeExamples(t *testing.T) {
 	catalog := loadCatalog(t)
 	ran := 0
 	for _, e := range all {
+		if e.args[0] == "-r" && strings.HasPrefix(e.args[1], "scripts/testdata/") {
+			ran++
+			if out := replay(t, e.args...); out != e.output {
+				t.Errorf("$ %s\nprints\n%s\nREADME.md shows\n%s", e.line, out, e.output)
+			}
+			continue
+		}
 		list := strings.HasPrefix(e.args[0], "-l")
 		wrong := strings.Contains(e.output, "\nhelp: ")
 		if list || wrong {
@@ -179,7 +186,7 @@ func TestReadmeExamples(t *testing.T) {
 		checkCommand(t, e, catalog)
 		checkEvents(t, e, catalog)
 	}
-	if len(all) < 10 || ran < 3 {
+	if len(all) < 10 || ran < 4 {
 		t.Errorf("README.md has %d commands, %d of them were run: the test does not find them any more", len(all), ran)
 	}
 }
