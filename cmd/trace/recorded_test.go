@@ -115,6 +115,32 @@ end { print(nsecs) }`
 	}
 }
 
+// A recording that -n or exit() ended ends its replay at the same time; of a longer one the rest is not played.
+func TestRecordedEnd(t *testing.T) {
+	requireLive(t)
+	const all = `syscall:exit / nr == getppid && comm == "helper" / { printf("%%d\n", nsecs)%s } end { printf("end %%d\n", nsecs) }`
+	exits := fmt.Sprintf(all, "; @n += 1; if (@n == 5) { exit() }")
+	file := filepath.Join(t.TempDir(), "rec")
+	for _, args := range [][]string{{"-n", "5", fmt.Sprintf(all, "")}, {exits}} {
+		live, err := exec.Command("trace", append([]string{"-q", "--record", file, "-c", "helper 50"}, args...)...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		replayed, err := exec.Command("trace", append([]string{"-r", file}, args...)...).CombinedOutput()
+		if err != nil || string(replayed) != string(live) || !strings.Contains(string(live), "\nend ") || strings.Count(string(live), "\n") > 7 {
+			t.Errorf("%q: %v: it printed\n%s\nits recording prints\n%s", args, err, live, replayed)
+		}
+	}
+	if out, err := exec.Command("trace", "-q", "--record", file, "-c", "helper 50", fmt.Sprintf(all, "")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	replayed, err := exec.Command("trace", "-r", file, exits).CombinedOutput()
+	lines := strings.Split(string(replayed), "\n")
+	if err != nil || len(lines) != 8 || "end "+lines[4] != lines[5] {
+		t.Errorf("%v: the replay goes on after exit():\n%s", err, replayed)
+	}
+}
+
 // writeScript returns the name of a file with a shell script.
 func writeScript(t *testing.T, name, text string) string {
 	t.Helper()

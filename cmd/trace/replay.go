@@ -116,16 +116,29 @@ func (p *player) run(ctx context.Context) error {
 		}
 	}
 	err := p.watched(ctx, func(ctx context.Context) error {
-		if err := p.play(ctx); err != nil || ctx.Err() != nil {
+		err := p.play(ctx)
+		if unlessEnough(err) != nil || ctx.Err() != nil {
 			return err
 		}
-		return p.passTime(ctx, p.recording.Ended())
+		if err != nil || p.exec.Stopped() {
+			p.intervals = nil // -n or exit() was the end of the run
+			if !p.nothingLeft() {
+				return err
+			}
+		}
+		return errors.Join(err, p.passTime(ctx, p.recording.Ended()))
 	})
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	p.progress.clear()
 	return errors.Join(err, p.exec.End(), p.writeDocument())
+}
+
+// nothingLeft tells whether the recording has no more events: it ended for the same reason as its replay.
+func (p *player) nothingLeft() bool {
+	var e probes.Event
+	return p.recording.Next(&e) == io.EOF
 }
 
 // clock is the time of day of a moment of the recording.
