@@ -55,3 +55,20 @@ func TestEntryOfCalls(t *testing.T) {
 func keepsCalls(ins asm.Instruction) bool {
 	return ins.IsLoadFromMap() && (strings.HasSuffix(ins.Reference(), "_calls") || strings.HasSuffix(ins.Reference(), "_requests"))
 }
+
+// The return of a call reads no more of the kernel than what is wanted.
+func TestReturnOfCallReadsWhatIsWanted(t *testing.T) {
+	c := load(t)
+	p := c.Match("ib:modify_qp")[0]
+	for field, asks := range map[string][]asm.BuiltinFunc{
+		"ret":     nil,
+		"latency": {asm.FnKtimeGetNs, asm.FnGetCurrentPidTgid},
+		"qp.num":  {asm.FnGetCurrentPidTgid, asm.FnProbeReadKernel},
+	} {
+		for _, kind := range []string{"fexit", "kretprobe"} {
+			if got := asked(specialized(t, c, p, kind+"_modify_qp__ib_modify_qp", field)); !slices.Equal(got, asks) {
+				t.Errorf("for %s the %s asks the kernel %v, want %v", field, kind, got, asks)
+			}
+		}
+	}
+}
