@@ -97,7 +97,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer b.loop.close()
-	if err := b.measure(ctx, peers); err != nil {
+	folder, err := os.MkdirTemp("", "trace-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	if err := b.measure(ctx, tools[0], peers, filepath.Join(folder, "flood.rec")); err != nil {
 		return err
 	}
 	b.report(stdout, machine.String(), size, names(peers))
@@ -119,8 +124,9 @@ func (o options) peers() ([]tool, []peer, error) {
 	return tools, append(peers, c), err
 }
 
-// measure goes round by round, so that a machine that changes its pace does so for all.
-func (b *bench) measure(ctx context.Context, peers []peer) error {
+// measure goes round by round, so that a machine that changes its pace does so for all. What trace records of the flood goes to a file.
+func (b *bench) measure(ctx context.Context, trace tool, peers []peer, file string) error {
+	recorder := []peer{recordingPeer(trace.path, file)}
 	for round := range b.loads {
 		for _, w := range costly() {
 			if err := b.inTurn(ctx, w, round, peers, b.cost); err != nil {
@@ -128,6 +134,9 @@ func (b *bench) measure(ctx context.Context, peers []peer) error {
 			}
 		}
 		if err := b.inTurn(ctx, flood(), round, peers, b.flood); err != nil {
+			return err
+		}
+		if err := b.inTurn(ctx, recorded(), round, recorder, b.record(file, trace)); err != nil {
 			return err
 		}
 	}
@@ -145,8 +154,8 @@ least and the greatest in parentheses.
 const explanation = `
 ns are what a program adds to a getppid in a loop on one CPU, which takes %s without it; of each load the
 fastest of %d batches of %d calls counts. The flood is the same loop at full speed, with tid, comm and nr of each call printed to
-a pipe; the lines that arrive are counted. Start and memory are those of the first program. bpftrace attaches to
-tracepoint:raw_syscalls:sys_enter, C to tp_btf/sys_enter.
+a pipe; the lines that arrive are counted. A recording of it keeps all fields of each call in a file; the events in it are counted.
+Start and memory are those of the first program. bpftrace attaches to tracepoint:raw_syscalls:sys_enter, C to tp_btf/sys_enter.
 
 `
 

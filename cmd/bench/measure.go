@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // settle is how long everything is left alone after something was attached or detached.
@@ -189,6 +191,45 @@ func (b *bench) flood(ctx context.Context, w workload, p peer, f *figures) (stri
 		b.remark(w, p, "its own word of what it lost in the last run: %s", lastAbout("lost", o.said))
 	}
 	return fmt.Sprintf("%.2f M lines/s", float64(all)/took.Seconds()/1e6), nil
+}
+
+// record measures how many events of a flood get into a recording. They are counted by their own time, so that what waits in buffers at
+// the beginning or at the end of the window counts for neither.
+func (b *bench) record(file string, t tool) measure {
+	return func(ctx context.Context, w workload, p peer, f *figures) (string, error) {
+		time.Sleep(settle)
+		program, err := p.attach(ctx, p.program(w), io.Discard)
+		if err != nil {
+			return "", err
+		}
+		var begin, end unix.Timespec
+		var clockErr error
+		b.loop.during(func() {
+			time.Sleep(settle)
+			clockErr = unix.ClockGettime(unix.CLOCK_BOOTTIME, &begin)
+			time.Sleep(b.window)
+			clockErr = errors.Join(clockErr, unix.ClockGettime(unix.CLOCK_BOOTTIME, &end))
+		})
+		o, err := program.detach()
+		if err := errors.Join(err, clockErr); err != nil {
+			return "", err
+		}
+		within := fmt.Sprintf("%s / nsecs >= %d && nsecs < %d / { @ = count() }", w.trace, begin.Nano(), end.Nano())
+		out, err := t.command(ctx, "-q", "-r", file, within).Output()
+		if err != nil {
+			return "", fmt.Errorf("count the recorded events: %w", err)
+		}
+		var n int64
+		if _, err := fmt.Sscanf(string(out), "@: %d", &n); err != nil {
+			return "", fmt.Errorf("count the recorded events: %w in %q", err, out)
+		}
+		rate := float64(n) / time.Duration(end.Nano()-begin.Nano()).Seconds()
+		f.delivered = append(f.delivered, rate)
+		if len(f.delivered) == b.loads {
+			b.remark(w, p, "its own word of what it lost in the last run: %s", lastAbout("lost", o.said))
+		}
+		return fmt.Sprintf("%.2f M events/s", rate/1e6), nil
+	}
 }
 
 // lastAbout returns the last line of text that has word in it.

@@ -124,13 +124,15 @@ func (b *bench) rows(binary int64) []row {
 	}
 	quantile, ownHist := quantiles()
 	rows = append(rows, ns(quantile.name, b.of(quantile, "trace").added, "trace, "+ownHist.name, b.of(ownHist, "trace").added, quantile.reach))
-	count, f := all[0], flood()
+	count, f, r := all[0], flood(), recorded()
 	ours, theirs := b.of(count, "trace"), b.of(count, "bpftrace")
 	return append(rows,
 		row{figure: "start to attached", unit: "ms", digits: 1, scale: 1, ours: ours.start, peer: "bpftrace", theirs: theirs.start, reach: 0.12},
 		row{figure: "peak resident memory", unit: "MB", digits: 1, scale: 1, ours: ours.peak, peer: "bpftrace", theirs: theirs.peak, reach: 0.25},
 		row{figure: f.name, unit: "M lines/s", digits: 2, scale: 1e-6, ours: b.of(f, "trace").delivered, peer: "bpftrace",
 			theirs: b.of(f, "bpftrace").delivered, reach: f.reach, atLeast: true},
+		row{figure: r.name, unit: "M events/s", digits: 2, scale: 1e-6, ours: b.of(r, "trace").delivered, peer: "trace, " + f.name,
+			theirs: b.of(f, "trace").delivered, reach: r.reach, atLeast: true},
 		row{figure: "static binary", unit: "MB", digits: 1, scale: 1, ours: []float64{megabytes(binary)}, reach: 20})
 }
 

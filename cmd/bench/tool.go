@@ -34,6 +34,12 @@ func tracePeer(path string) (tool, peer) {
 	return t, t.peer(func(w workload) string { return w.trace })
 }
 
+// recordingPeer is trace record, which writes to a file.
+func recordingPeer(path, file string) peer {
+	t := tool{name: "trace", path: path, flags: []string{"record", "-o", file}}
+	return t.peer(func(w workload) string { return w.trace })
+}
+
 // bpftracePeer is bpftrace in a root folder of its own, in which /sys, /proc and /dev are mounted.
 func bpftracePeer(root string) (tool, peer) {
 	t := tool{name: "bpftrace", path: "/usr/bin/bpftrace", root: root, flags: []string{"-e"}}

@@ -89,6 +89,11 @@ func flood() workload {
 	}
 }
 
+// recorded keeps all fields of each system call of the flood in a file.
+func recorded() workload {
+	return workload{name: "`record` of the flood to a file", trace: "syscall:enter", reach: 0.9}
+}
+
 // counted reads from a tool's output how many calls of thread tid it has counted.
 func (w workload) counted(output string, tid int) (int64, error) {
 	pattern := strings.ReplaceAll(w.countedAs, "TID", strconv.Itoa(tid))
