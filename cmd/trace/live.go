@@ -175,7 +175,7 @@ func (l *live) press(key byte) bool {
 		l.byKey = !l.byKey
 	case 'r', 'R':
 		l.mu.Lock()
-		l.history = history{most: l.history.most}
+		l.history, l.views = history{most: l.history.most}, nil
 		l.mu.Unlock()
 		l.trouble = l.exec.Clear()
 		l.update(time.Now())
@@ -236,25 +236,21 @@ func (l *live) frame(width, height int) []string {
 		order = "key"
 	}
 	head := fit(fmt.Sprintf(" %s  sorted by %s  s sort  p pause  r reset  q quit  %s", state, order, l.program), width)
-	lines := []string{l.paint("7", head+strings.Repeat(" ", max(0, width-utf8.RuneCountInString(head))))}
+	lines := []string{l.paint("7", pad(head, width))}
 	if l.trouble != nil {
 		lines = append(lines, l.paint("31", fit(l.trouble.Error(), width)))
 	}
-	shown := 0
-	for _, v := range l.views {
-		if len(v.Rows) > 0 {
-			shown++
-		}
+	shown := slices.DeleteFunc(slices.Clone(l.views), func(v lang.View) bool { return len(v.Rows) == 0 })
+	var needs []int
+	for _, v := range shown {
+		needs = append(needs, l.height(v))
 	}
-	room := height - len(lines) - min(len(l.lines), height/3)
-	for _, v := range l.views {
-		if len(v.Rows) == 0 {
-			continue
-		}
-		part := l.drawView(v, width, max(3, room/shown))
-		room -= len(part)
-		shown--
-		lines = append(lines, part...)
+	printed := 0
+	if n := len(l.lines); n > 0 {
+		printed = min(n+1, height/3)
+	}
+	for i, part := range share(height-len(lines)-printed, needs) {
+		lines = append(lines, l.drawView(shown[i], width, part)...)
 	}
 	left := max(0, height-len(lines)-1)
 	if tail := l.lines[max(0, len(l.lines)-left):]; len(tail) > 0 && left > 0 {
@@ -264,6 +260,40 @@ func (l *live) frame(width, height int) []string {
 		}
 	}
 	return lines
+}
+
+// share divides lines among those that need them: none gets more than it needs, and what it leaves of its part goes to the others.
+func share(room int, needs []int) []int {
+	parts, order := make([]int, len(needs)), make([]int, len(needs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return needs[a] - needs[b] })
+	for i, at := range order {
+		parts[at] = max(0, min(needs[at], room/(len(order)-i)))
+		room -= parts[at]
+	}
+	return parts
+}
+
+// height is how many lines a map has something for.
+func (l *live) height(v lang.View) int {
+	lines := 1 + len(v.Rows)
+	if isHistogram(v) {
+		for _, r := range v.Rows {
+			lines += l.heatHeight(v, r)
+		}
+	}
+	return lines
+}
+
+// heatHeight is how many lines a heat map has something for: a bucket each.
+func (l *live) heatHeight(v lang.View, r lang.Row) int {
+	first, last, _ := l.history.series[seriesName(v, r)].buckets()
+	if first < 0 {
+		return 0
+	}
+	return last - first + 1
 }
 
 // paint colours a text if the terminal has colours and the user wants them.
@@ -291,12 +321,18 @@ func (l *live) drawView(v lang.View, width, height int) []string {
 	if len(v.Rows) > 1 {
 		title += fmt.Sprintf("  %d keys", len(v.Rows))
 	}
+	if height < 1 {
+		return nil
+	}
+	if isHistogram(v) && heatMaps(len(v.Rows), height-1) > 0 {
+		title += "  a column is a second"
+	}
 	lines := []string{l.paint("1", fit(title, width))}
 	rows := slices.Clone(v.Rows)
 	if l.byKey {
 		slices.SortStableFunc(rows, func(a, b lang.Row) int { return strings.Compare(rowKey(a), rowKey(b)) })
 	}
-	if v.Fn == "hist" || v.Fn == "lhist" {
+	if isHistogram(v) {
 		return append(lines, l.drawHistograms(v, rows, width, height-1)...)
 	}
 	return append(lines, l.drawTable(v, rows, width, height-1)...)
@@ -320,8 +356,7 @@ func (l *live) drawTable(v lang.View, rows []lang.Row, width, height int) []stri
 	for _, r := range rows {
 		key := fit(rowKey(r), keyWidth)
 		value := fit(r.Value, valueWidth)
-		line := key + strings.Repeat(" ", keyWidth-utf8.RuneCountInString(key)+1) +
-			strings.Repeat(" ", valueWidth-utf8.RuneCountInString(value)) + value
+		line := strings.TrimLeft(pad(key, keyWidth)+" ", " ") + padLeft(value, valueWidth)
 		if room >= 4 {
 			if v.Fn == "rate" || v.Fn == "gauge" {
 				line += "  " + l.paint("36", sparkline(l.history.series[seriesName(v, r)].course(v.Fn), room))
@@ -362,48 +397,78 @@ func sparkline(numbers []float64, width int) string {
 	return b.String()
 }
 
-// drawHistograms draws each entry as a heat map over time if there is room for it, else in a line.
+// leastHeat is how many lines make a heat map worth looking at.
+const leastHeat = 4
+
+// heatMaps is how many of them there is room for beside a line for each entry.
+func heatMaps(rows, height int) int { return min(rows, max(0, height-rows)/leastHeat) }
+
+// drawHistograms draws a line for each entry, and below the first ones, as far as there is room, a heat map over time.
 func (l *live) drawHistograms(v lang.View, rows []lang.Row, width, height int) []string {
+	rows = rows[:min(len(rows), height)]
+	var needs []int
+	for _, r := range rows[:heatMaps(len(rows), height)] {
+		needs = append(needs, l.heatHeight(v, r))
+	}
+	parts := share(height-len(rows), needs)
 	var lines []string
-	for i, r := range rows {
-		left := height - len(lines)
-		if left < 1 {
-			break
-		}
-		lines = append(lines, l.summary(r, width))
-		share := (left - 1) / (len(rows) - i)
-		if first, last, _ := l.history.series[seriesName(v, r)].buckets(); first >= 0 && share >= 4 {
-			lines = append(lines, l.heatMap(v, r, first, last, width, share-1)...)
+	for i, summary := range l.summaries(rows, width) {
+		lines = append(lines, summary)
+		if i < len(parts) && parts[i] > 0 {
+			lines = append(lines, l.heatMap(v, rows[i], width, parts[i])...)
 		}
 	}
 	return lines
 }
 
-// summary is key, count, percentiles and the shape of a histogram.
-func (l *live) summary(r lang.Row, width int) string {
-	text := rowKey(r)
-	if text != "" {
-		text += "  "
+// summaries are key, count, percentiles and the shape of histograms, in columns.
+func (l *live) summaries(rows []lang.Row, width int) []string {
+	cells := make([][]string, len(rows))
+	var widths []int
+	for i, r := range rows {
+		cells[i] = []string{rowKey(r), "n " + r.Value}
+		for _, p := range r.Percentiles {
+			cells[i] = append(cells[i], p.Name+" "+p.Value)
+		}
+		for n, cell := range cells[i] {
+			if n == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[n] = max(widths[n], utf8.RuneCountInString(cell))
+		}
 	}
-	text += "n " + r.Value
-	for _, p := range r.Percentiles {
-		text += "  " + p.Name + " " + p.Value
+	lines := make([]string, len(rows))
+	for i, row := range cells {
+		for n, cell := range row {
+			row[n] = pad(cell, widths[n])
+		}
+		text := fit(strings.TrimLeft(strings.Join(row, "  "), " "), width)
+		var counts []float64
+		for _, b := range rows[i].Buckets {
+			counts = append(counts, float64(b.N))
+		}
+		if room := width - utf8.RuneCountInString(text) - 2; room >= len(counts) {
+			text += "  " + l.paint("36", sparkline(counts, room))
+		}
+		lines[i] = text
 	}
-	var counts []float64
-	for _, b := range r.Buckets {
-		counts = append(counts, float64(b.N))
-	}
-	text = fit(text, width)
-	if room := width - utf8.RuneCountInString(text) - 2; room > len(counts) {
-		text += "  " + l.paint("36", sparkline(counts, room))
-	}
-	return text
+	return lines
+}
+
+// pad and padLeft fill a text up to a number of columns.
+func pad(s string, width int) string {
+	return s + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
+}
+
+func padLeft(s string, width int) string {
+	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s))) + s
 }
 
 // heatMap draws what was added to each bucket in each second, the largest values on top. If there are more buckets than lines, several
 // share one.
-func (l *live) heatMap(v lang.View, r lang.Row, first, last, width, height int) []string {
+func (l *live) heatMap(v lang.View, r lang.Row, width, height int) []string {
 	s := l.history.series[seriesName(v, r)]
+	first, last, _ := s.buckets()
 	perLine := (last - first + height) / height
 	labelWidth := 0
 	var labels []string
@@ -411,7 +476,7 @@ func (l *live) heatMap(v lang.View, r lang.Row, first, last, width, height int) 
 		labels = append(labels, lowerBound(l.exec.BucketLabel(v.Name, max(first, top-perLine+1))))
 		labelWidth = max(labelWidth, utf8.RuneCountInString(labels[len(labels)-1]))
 	}
-	columns := s.added[max(0, len(s.added)-max(1, width-labelWidth-1)):]
+	columns := s.added[max(0, len(s.added)-max(1, width-labelWidth-3)):]
 	count := func(column map[int]uint64, top int) (n uint64) {
 		for b := max(first, top-perLine+1); b <= top; b++ {
 			n += column[b]
@@ -427,7 +492,7 @@ func (l *live) heatMap(v lang.View, r lang.Row, first, last, width, height int) 
 	var lines []string
 	for i, label := range labels {
 		var b strings.Builder
-		fmt.Fprintf(&b, "%*s ", labelWidth, label)
+		fmt.Fprintf(&b, "%*s │", labelWidth+1, label)
 		for _, column := range columns {
 			b.WriteString(l.cell(count(column, last-i*perLine), most))
 		}
@@ -445,9 +510,9 @@ func lowerBound(label string) string {
 	return low
 }
 
-// heat are the colours of xterm's palette from few to many, shades what stands for them where there is no colour.
+// heat are the colours of xterm's palette from few to many, ever lighter so that their order needs no legend; shades what stands for them where there is no colour.
 var (
-	heat   = []int{17, 19, 26, 32, 37, 70, 142, 178, 208, 202, 196}
+	heat   = []int{54, 91, 127, 162, 168, 203, 209, 214, 220, 227}
 	shades = []rune("·░▒▓█")
 )
 

@@ -55,6 +55,25 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+func TestShare(t *testing.T) {
+	for _, c := range []struct {
+		room  int
+		needs []int
+		want  []int
+	}{
+		{20, []int{100, 2, 30}, []int{9, 2, 9}},
+		{20, []int{3, 4}, []int{3, 4}},
+		{20, []int{20, 1, 1}, []int{18, 1, 1}},
+		{2, []int{5, 5, 5}, []int{0, 1, 1}},
+		{-1, []int{5}, []int{0}},
+		{3, nil, []int{}},
+	} {
+		if got := share(c.room, c.needs); !slices.Equal(got, c.want) {
+			t.Errorf("%d lines for %d: %d, want %d", c.room, c.needs, got, c.want)
+		}
+	}
+}
+
 func TestCourse(t *testing.T) {
 	s := series{numbers: []float64{3, 5, 5, 2, 4}}
 	if got := s.course("rate"); !slices.Equal(got, []float64{3, 2, 0, 2, 2}) {
