@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +16,7 @@ func completionCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:                   "completion bash|zsh|fish",
 		Short:                 "print the completion script of a shell",
-		Example:               "  source <(trace completion bash)",
+		Example:               "  source <(trace completion bash)     likewise zsh; bash needs its package bash-completion\n  trace completion fish | source",
 		DisableFlagsInUseLine: true,
 		ValidArgs:             shells,
 		Args:                  usageArgs(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
@@ -42,17 +44,21 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// completeProgram offers the scripts that come with trace, and the names of probes.
+// completeProgram offers what a program or a script may begin with; where nothing of that does, the shell offers files.
 func completeProgram(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	names, how := completeProbes(cmd, args, begun)
 	if len(args) > 0 {
-		return names, how
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return append(names, completeScripts()...), how
+	words, how := completeProbes(cmd, args, begun)
+	if len(words) == 0 {
+		how = cobra.ShellCompDirectiveDefault
+	}
+	return append(words, beginningWith(begun, completeScripts())...), how
 }
 
-// completeProbes offers the names of probes for the argument, which is a program that begins with one, or a glob.
-func completeProbes(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// completeProbes offers the names of probes for the argument, which is a program that begins with one, or a glob, and, once a letter is
+// there, the fields of an expression without probes.
+func completeProbes(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -62,8 +68,28 @@ func completeProbes(_ *cobra.Command, args []string, _ string) ([]cobra.Completi
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var names []cobra.Completion
+	listed := cmd.Flags().Changed("list")
+	seen := map[string]bool{}
 	for _, p := range catalog.Probes() {
 		names = append(names, cobra.CompletionWithDesc(p.String(), p.Doc))
+		for _, f := range p.Fields {
+			if begun != "" && !listed && !seen[f.Name] {
+				seen[f.Name] = true
+				names = append(names, cobra.CompletionWithDesc(f.Name, f.Doc))
+			}
+		}
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	return beginningWith(begun, names), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+func beginningWith(begun string, all []cobra.Completion) []cobra.Completion {
+	return slices.DeleteFunc(all, func(c cobra.Completion) bool { return !strings.HasPrefix(c, begun) })
+}
+
+// completeValues offers the values of a flag.
+func completeValues(cmd *cobra.Command, flag string, values ...string) {
+	complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
+		panic(err) // there is no such flag
+	}
 }

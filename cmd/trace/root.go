@@ -123,7 +123,15 @@ func addFlags(root *cobra.Command, o *options) {
 	f.BoolVar(&o.compare, "compare", false, "evaluate everything twice, in the kernel and in user space, and fail if that differs")
 	f.StringVar(&o.fmt, "fmt", "", "do not run: print the script `FILE` in canonical form")
 	addFormatFlag(root, o)
+	completeValues(root, "format", formats...)
+	completeValues(root, "debug", stages...)
 }
+
+// formats and stages are the values of -f and -d.
+var (
+	formats = []string{"text", "json", "csv", "folded", "pprof", "html"}
+	stages  = []string{"ast", "plan", "bpf"}
+)
 
 // addRunFlags declares the flags of whatever attaches probes.
 func addRunFlags(cmd *cobra.Command, o *options) {
@@ -143,6 +151,7 @@ func addRunFlags(cmd *cobra.Command, o *options) {
 func addHostFlags(cmd *cobra.Command, o *options) {
 	cmd.Flags().SortFlags = false
 	addFormatFlag(cmd, o)
+	completeValues(cmd, "format", "text", "json")
 	addTypesFlag(cmd, o)
 }
 
@@ -220,7 +229,7 @@ func checkOptions(cmd *cobra.Command, o options) error {
 		return usagef("--timeout %v: must be greater than 0", o.timeout)
 	case changed("cmd") && len(strings.Fields(o.command)) == 0:
 		return usagef("-c needs a command")
-	case changed("debug") && !slices.Contains([]string{"ast", "plan", "bpf"}, o.debug):
+	case changed("debug") && !slices.Contains(stages, o.debug):
 		return usagef("-d %s: no such stage: write ast, plan or bpf", o.debug)
 	case changed("map-size") && o.mapSize == 0:
 		return usagef("--map-size 0: a map needs room for a key")
