@@ -565,7 +565,7 @@ func (c *checker) comparable(n ast.Node, a, b *expr) bool {
 		word, quoted := pair[0].val.(string)
 		switch enum := enumOf(&pair[1].typ); {
 		case quoted && enum != nil:
-			if name := nearest(word, enum.Names); name != "" {
+			if name := Nearest(word, enum.Names); name != "" {
 				help = "write the name without quotes: " + name
 			}
 		case pair[0].typ.Kind != probes.Bool:

@@ -72,15 +72,15 @@ func enumerate[T any](all []T) string {
 
 // didYouMean suggests one of names for a misspelt word, or returns "".
 func didYouMean(word string, names []string) string {
-	if name := nearest(word, names); name != "" {
+	if name := Nearest(word, names); name != "" {
 		return fmt.Sprintf("did you mean %q?", name)
 	}
 	return ""
 }
 
-// nearest returns the name closest to word: the same but for case, its last part (state for qp.state), or at most about a
+// Nearest returns the name closest to word: the same but for case, its last part (state for qp.state), or at most about a
 // third of the letters away. It returns "" if none is.
-func nearest(word string, names []string) string {
+func Nearest(word string, names []string) string {
 	best, limit := "", (len(word)+2)/3+1
 	for _, name := range names {
 		d := distance(strings.ToLower(word), strings.ToLower(name))

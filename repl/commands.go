@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"trace/lang"
 	"trace/lang/syntax"
 )
 
@@ -91,41 +92,11 @@ func mistyped(text string, s Shell) string {
 	if _, err := syntax.Parse("line", text); err == nil && len(words) > 1 {
 		return ""
 	}
-	best, least := "", 3
-	for _, c := range commands() {
-		if d := distance(words[0], c.name); d < least {
-			best, least = c.name, d
-		}
-	}
+	best := lang.Nearest(words[0], commandNames())
 	if best == "" {
 		return ""
 	}
 	return fmt.Sprintf("%s is no command: did you mean %q? help lists them", words[0], best)
-}
-
-// distance is how many letters have to be changed, added, removed or swapped with the next to make b of a (Damerau, Levenshtein).
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
 }
 
 func (l *loop) help(topic string) error {

@@ -14,7 +14,15 @@ import (
 )
 
 // flagError says in our words what pflag found wrong.
-func flagError(_ *cobra.Command, err error) error {
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if name := lang.Nearest(unknown.GetSpecifiedName(), names); name != "" && len(unknown.GetSpecifiedName()) > 1 {
+			return usagef("%w: did you mean --%s?", err, name)
+		}
+	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
 		return usagef("%w (trace --help lists the flags)", err)

@@ -111,6 +111,9 @@ func helpCommand(s streams) *cobra.Command {
 			}
 			found, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
+				if name := lang.Nearest(args[0], append(topicNames(), subcommands...)); name != "" {
+					return usagef("no command or topic %q: did you mean %q?", strings.Join(args, " "), name)
+				}
 				return usagef("no command or topic %q: %s", strings.Join(args, " "), strings.Join(append(topicNames(), subcommands...), ", "))
 			}
 			found.InitDefaultHelpFlag()

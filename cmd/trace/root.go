@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -192,9 +193,24 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 		if err := checkReplay(cmd); err != nil {
 			return err
 		}
-		return runReplay(cmd.Context(), s, o, src)
+		err = runReplay(cmd.Context(), s, o, src)
+	} else {
+		err = runProgram(cmd.Context(), s, o, src)
 	}
-	return runProgram(cmd.Context(), s, o, src)
+	if sc == nil && len(args) == 1 {
+		return orCommand(err, args[0])
+	}
+	return err
+}
+
+// orCommand adds to the errors in a program the command or the script that may have been meant instead.
+func orCommand(err error, text string) error {
+	var wrong programError
+	name := lang.Nearest(text, append(scriptNames(), subcommands...))
+	if name == "" || !errors.As(err, &wrong) {
+		return err
+	}
+	return programError{fmt.Errorf("%w\nor did you mean: trace %s", wrong.error, name)}
 }
 
 // programText returns the program of the command line: a script, the argument or the value of -e.
@@ -208,6 +224,8 @@ func programText(cmd *cobra.Command, o options, sc *script, args []string) (sour
 		return source{}, usagef("no program; for example: trace 'qp.state==RTR'")
 	case len(args) > 1 && sc != nil:
 		return source{}, usagef("%s takes flags, and no argument %q (trace %[1]s --help)", sc.name, args[1])
+	case len(args) > 1 && lang.Nearest(args[0], subcommands) != "":
+		return source{}, usagef("%s is no command: did you mean %q?", args[0], lang.Nearest(args[0], subcommands))
 	case len(args) > 1:
 		return source{}, usagef("the program is one argument, here are %d: quote it, like trace '%s'", len(args), strings.Join(args, " "))
 	case sc != nil:

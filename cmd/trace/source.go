@@ -40,7 +40,7 @@ func (s source) recorded() string {
 }
 
 // subcommands are never scripts.
-var subcommands = []string{"record", "info", "repl", "scripts", "doctor", "completion", "man", "help"}
+var subcommands = []string{"help", "record", "info", "repl", "scripts", "doctor", "completion", "man"}
 
 // script is what a command line runs by its name, found before its flags are parsed: its params are flags.
 type script struct {
