@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -193,24 +192,9 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 		if err := checkReplay(cmd); err != nil {
 			return err
 		}
-		err = runReplay(cmd.Context(), s, o, src)
-	} else {
-		err = runProgram(cmd.Context(), s, o, src)
+		return runReplay(cmd.Context(), s, o, src)
 	}
-	if sc == nil && len(args) == 1 {
-		return orCommand(err, args[0])
-	}
-	return err
-}
-
-// orCommand adds to the errors in a program the command or the script that may have been meant instead.
-func orCommand(err error, text string) error {
-	var wrong programError
-	name := lang.Nearest(text, append(scriptNames(), subcommands...))
-	if name == "" || !errors.As(err, &wrong) {
-		return err
-	}
-	return programError{fmt.Errorf("%w\nor did you mean: trace %s", wrong.error, name)}
+	return runProgram(cmd.Context(), s, o, src)
 }
 
 // programText returns the program of the command line: a script, the argument or the value of -e.
