@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,19 +14,19 @@ import (
 	"time"
 )
 
-// subsystem is a target of ours on this machine, reached by TCP at 127.0.0.1.
+// subsystem is a target of ours on this machine, reached by TCP at 127.0.0.1 or by nvme-loop.
 type subsystem struct {
 	nqn, folder string
-	ports       []string // their folders; port i listens at 4420 + i
+	ports       []string // their folders; port i of TCP listens at 4420 + i
 }
 
 const nvmetFolder = "/sys/kernel/config/nvmet/"
 
 // newSubsystem makes a target with one namespace, a disk that forgets.
-func newSubsystem(t *testing.T, ports int) subsystem {
+func newSubsystem(t *testing.T, transport string, ports int) subsystem {
 	t.Helper()
-	sh(t, "modprobe -a nvmet nvmet-tcp nvme-tcp; modprobe null_blk nr_devices=1 queue_mode=2; mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config")
-	s := subsystem{nqn: "vmtest-" + strings.ToLower(strings.TrimPrefix(t.Name(), "TestVMMoreNvme"))}
+	sh(t, "modprobe -a nvmet nvme-%s; modprobe null_blk nr_devices=1 queue_mode=2; mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config", transport)
+	s := subsystem{nqn: "vmtest-" + strings.ToLower(strings.TrimPrefix(t.Name(), "TestVM"))}
 	s.folder = nvmetFolder + "subsystems/" + s.nqn
 	t.Cleanup(func() {
 		exec.Command("nvme", "disconnect", "-n", s.nqn).Run()
@@ -46,8 +47,12 @@ func newSubsystem(t *testing.T, ports int) subsystem {
 		port := fmt.Sprint(nvmetFolder, "ports/", i+1)
 		mkdir(t, port)
 		s.ports = append(s.ports, port)
-		for file, value := range map[string]string{"trtype": "tcp", "adrfam": "ipv4", "traddr": "127.0.0.1", "trsvcid": fmt.Sprint(4420 + i)} {
-			writeFile(t, port+"/addr_"+file, value)
+		writeFile(t, port+"/addr_trtype", transport)
+		if transport == "tcp" {
+			sh(t, "modprobe nvmet-tcp")
+			for file, value := range map[string]string{"adrfam": "ipv4", "traddr": "127.0.0.1", "trsvcid": fmt.Sprint(4420 + i)} {
+				writeFile(t, port+"/addr_"+file, value)
+			}
 		}
 		if err := os.Symlink(s.folder, port+"/subsystems/"+s.nqn); err != nil {
 			t.Fatal(err)
@@ -96,7 +101,7 @@ func (s subsystem) disk(t *testing.T) string {
 
 // TestVMMoreNvmeFabrics compares the commands of a connection over TCP with ftrace.
 func TestVMMoreNvmeFabrics(t *testing.T) {
-	s := newSubsystem(t, 1)
+	s := newSubsystem(t, "tcp", 1)
 	tr := start(t, "nvme:setup_cmd, nvme:sq, nvme:complete_rq")
 	stopFtrace := startFtrace(t)
 	s.connect(t, 0)
@@ -128,32 +133,75 @@ func TestVMMoreNvmeFabrics(t *testing.T) {
 
 var pathName = regexp.MustCompile(`^nvme\d+c\d+n1$`)
 
-// TestVMMoreNvmeFailover takes the paths to a disk away, one after the other, while fio reads from it.
+// controllers waits for the controllers of the target, and returns them in the order of its ports.
+func (s subsystem) controllers(t *testing.T) []string {
+	t.Helper()
+	found := make([]string, len(s.ports))
+	folders, _ := filepath.Glob("/sys/class/nvme/nvme*")
+	for _, folder := range folders {
+		for port := range s.ports {
+			if contains(t, folder+"/subsysnqn", s.nqn) && contains(t, folder+"/address", fmt.Sprint("trsvcid=", 4420+port)) {
+				found[port] = filepath.Base(folder)
+			}
+		}
+	}
+	return found
+}
+
+// notices lets the target tell a controller of changes of its paths, or keeps it from that (NVMe 1.4, 5.21.1.11).
+func notices(t *testing.T, ctrl string, on bool) {
+	t.Helper()
+	cmd := passthru{opcode: 9, cdw: [6]uint32{11}}
+	if on {
+		cmd.cdw[1] = 1<<8 | 1<<11
+	}
+	if status := send(t, ctrl, true, cmd); status != 0 {
+		t.Fatalf("%s: set features: status %#x", ctrl, status)
+	}
+}
+
+// TestVMMoreNvmeFailover takes the paths to a disk away, one after the other, while fio reads from it through both. The target keeps
+// that to itself, so that it is the commands that find out.
 func TestVMMoreNvmeFailover(t *testing.T) {
-	s := newSubsystem(t, 2)
+	s := newSubsystem(t, "tcp", 2)
 	s.connect(t, 0)
 	s.connect(t, 1)
-	disk := s.disk(t)
+	disk, ctrls := s.disk(t), s.controllers(t)
+	sh(t, "echo round-robin > /sys/class/nvme-subsystem/$(basename $(dirname $(grep -lx %s /sys/class/nvme-subsystem/*/subsysnqn)))/iopolicy", s.nqn)
 	state := func(port int, state string) { writeFile(t, s.ports[port]+"/ana_groups/1/ana_state", state) }
 	tr := start(t, "nvme:failover; nvme:complete_rq / mpath && status != success /")
+	bpftrace := startKprobes(t, map[string]string{"failover": "nvme_failover_req"})
 	only := func(event, filter string) { writeFile(t, tracefs+"/events/nvme/"+event+"/filter", filter) }
 	only("nvme_setup_cmd", "qid == 0")
 	only("nvme_complete_rq", "status != 0")
 	t.Cleanup(func() { only("nvme_setup_cmd", "0"); only("nvme_complete_rq", "0") })
 	stopFtrace := startFtrace(t)
 	fio := exec.Command("fio", "--name=x", "--filename=/dev/"+disk, "--rw=randread", "--bs=4k", "--ioengine=libaio", "--direct=1", "--iodepth=8",
-		"--thread", "--time_based", "--runtime=12", "--minimal")
+		"--thread", "--time_based", "--runtime=600", "--output-format=json")
+	var out bytes.Buffer
+	fio.Stdout = &out
 	if err := fio.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for port := range 8 {
-		time.Sleep(500 * time.Millisecond)
-		state(port%2, "inaccessible")
-		time.Sleep(500 * time.Millisecond)
-		state(port%2, "optimized")
+	t.Cleanup(func() { fio.Process.Kill() })
+	failures := func() int { return strings.Count(sh(t, "cat %s/trace", tracefs), " nvme_complete_rq: ") }
+	for _, port := range []int{0, 1, 0, 1} {
+		before := failures()
+		notices(t, ctrls[port], false)
+		state(port, "inaccessible")
+		waitUntil(t, "a command has failed", func() bool { return failures() > before })
+		notices(t, ctrls[port], true)
+		state(port, "optimized")
+		waitUntil(t, "the path is back", func() bool {
+			return strings.TrimSpace(sh(t, "cat /sys/class/nvme/%s/nvme*c*n1/ana_state", ctrls[port])) == "optimized"
+		})
 	}
-	if err := fio.Wait(); err != nil {
-		t.Errorf("fio: %v", err) // each read was done by the other path
+	if err := fio.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	fio.Wait() // it says that it was interrupted
+	if !strings.Contains(out.String(), `"error" : 0,`) {
+		t.Errorf("each read was done by the other path, but fio says\n%s", out.String())
 	}
 	want := 0 // a status of the path, of a command that came through multipath
 	for _, f := range stopFtrace() {
@@ -161,10 +209,14 @@ func TestVMMoreNvmeFailover(t *testing.T) {
 			want++
 		}
 	}
+	calls := 0
+	for _, n := range kprobeCounts(t, bpftrace) {
+		calls += n
+	}
 	events := tr.stop(t)
 	failovers := where(events, fields{"probe": "nvme:failover"})
-	if len(failovers) != want || want == 0 {
-		t.Errorf("%d failovers, ftrace saw %d commands whose path failed", len(failovers), want)
+	if len(failovers) != want || calls != want || want == 0 {
+		t.Errorf("%d failovers, ftrace saw %d commands whose path failed, and bpftrace %d calls of nvme_failover_req", len(failovers), want, calls)
 	}
 	failed := 0
 	for _, e := range where(events, fields{"probe": "nvme:complete_rq"}) {
@@ -175,11 +227,16 @@ func TestVMMoreNvmeFailover(t *testing.T) {
 	if failed != want {
 		t.Errorf("%d completions with a status of the path, %d failovers", failed, want)
 	}
+	paths := map[string]int{}
 	for _, e := range failovers {
 		e.expect(t, fields{"mpath": true, "opcode": "read", "comm": "fio", "pid": fio.Process.Pid})
 		if !pathName.MatchString(e.text("disk")) || !strings.HasPrefix(e.text("status"), "ana_") || e.num(t, "latency") <= 0 {
 			t.Errorf("no path, or no reason, or no latency: %v", e)
 		}
+		paths[e.text("disk")]++
 	}
-	t.Logf("%d failovers", want)
+	if len(paths) != 2 {
+		t.Errorf("failovers by the path that failed: %v, want two paths", paths)
+	}
+	t.Logf("failovers by the path that failed: %v", paths)
 }
