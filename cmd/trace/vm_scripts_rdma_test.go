@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -93,9 +94,16 @@ func (tr *recorder) lastReport(t *testing.T, n int) monitored {
 			b.WriteString(map[bool]string{true: fmt.Sprint(e["text"])}[e["text"] != nil])
 		}
 	}
-	const complete = "Mean Latency and Failures:"
-	before := strings.Count(text(), complete)
-	waitUntil(t, "there are new reports", func() bool { return strings.Count(text(), complete) > before+n })
+	written := func() int { // which is cheap enough to ask for all the time
+		data, err := os.ReadFile(tr.events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = data[:bytes.LastIndexByte(data, '\n')+1] // the last line may be half written
+		return bytes.Count(data, []byte("Mean Latency and Failures:"))
+	}
+	before := written()
+	waitUntil(t, "there are new reports", func() bool { return written() > before+n })
 	all := reports(t, text())
 	return all[len(all)-2] // the last one may be half written
 }
