@@ -126,6 +126,31 @@ func TestVMIbMlx5DeregTwice(t *testing.T) {
 	}
 }
 
+// TestVMIbMlx5Monitor: with --driver mlx5 rdma_monitor counts the calls into the driver that succeed, for two cgroups at once, and tells
+// of those that fail.
+func TestVMIbMlx5Monitor(t *testing.T) {
+	forEachStandIn(t, func(t *testing.T, _ bool) {
+		in := newPair(t, "driver")
+		monitor := start(t, "rdma_monitor", "-i", "1", "--driver", "mlx5")
+		functions := map[string]string{}
+		for _, f := range mlx5Functions(t) {
+			name := "mlx5:" + strings.Replace(strings.TrimPrefix(f, "mlx5_ib_"), "create_user_cq", "create_cq", 1)
+			functions[name] += " " + f
+		}
+		bpftrace := startKprobes(t, functions)
+		for _, c := range connections {
+			in.run(t, traffic{c.server, c.client, waitForListener}, func() { compareLive(t, monitor.lastReport(t, 2), c.name) })
+		}
+		failToCreate(t) // in the cgroup of the test
+		report := monitor.lastReport(t, 2)
+		checkMonitor(t, in, report, kprobeCounts(t, bpftrace))
+		if report.times["create_qp -ENOMEM"] != 1 || report.times["create_qp -EPERM"] != 1 {
+			t.Errorf("failures of create_qp are %v, want one of -ENOMEM and one of -EPERM", report.times)
+		}
+		monitor.stop(t)
+	})
+}
+
 // checkMlx5Counts compares the events with bpftrace's counts by function and process.
 func checkMlx5Counts(t *testing.T, theirs []string, events []event) {
 	t.Helper()
