@@ -481,7 +481,7 @@ func TestVMNvmeCountsAndFields(t *testing.T) {
 	}
 }
 
-var reportLine = regexp.MustCompile(`(?m)^trace: (nvme:\w+): (\d+) seen, (\d+) printed, (\d+) rejected, (\d+) lost$`)
+var reportLine = regexp.MustCompile(`(?m)^trace: (\w+:\w+): (\d+) seen, (\d+) printed, (\d+) rejected, (\d+) lost$`)
 
 // tallies returns by probe what the report at the end says was seen, printed, rejected and lost.
 func tallies(t *testing.T, notes string) map[string][4]int {

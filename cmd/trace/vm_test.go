@@ -106,7 +106,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *recorder {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tr.cmd.Process.Kill() })
-	for deadline := time.Now().Add(180 * time.Second); !strings.Contains(tr.said(t), "Attached"); {
+	for deadline := time.Now().Add(10 * time.Minute); !strings.Contains(tr.said(t), "Attached"); {
 		if time.Now().After(deadline) || strings.Contains(tr.said(t), "trace: ib") || strings.Contains(tr.said(t), "trace: cm") || strings.Contains(tr.said(t), "trace: nvme") {
 			t.Fatalf("%q did not attach:\n%s", cmd.Args, tr.said(t))
 		}
