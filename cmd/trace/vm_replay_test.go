@@ -31,7 +31,7 @@ var replayTests = []struct {
 		sh(t, "! nvme read /dev/nvme0n1 -s 99999999999 -c 0 -z 4096 >/dev/null 2>&1")
 	}, []string{`Submit .* slba=2048, nlb=8, .* dd/`, `Complete .* slba=2048, nlb=8, .* \(success\)`, `Complete .* \(lba_range\)`}},
 	{"rdma_errors", func(t *testing.T, _ *recorder) { pingPong(t, false) },
-		[]string{`rxe0 ib:modify_qp failed with -EINVAL for ibv_rc_pingpong/\d+ after`, `(?s)@failed\[.*modify_qp\+.*ioctl\+.*\]: \d`}},
+		[]string{`rxe0 ib:modify_qp failed with -EINVAL for ibv_rc_pingpong/\d+ after`, `(?s)@failed\[-EINVAL, ib:modify_qp, .*ioctl\+.*\]: \d`}},
 	{"rdma_flows", func(t *testing.T, _ *recorder) { pingPong(t, true) },
 		[]string{`ready rxe0 RC ::ffff:10\.9\.0\.1 qp \d+ -> ::ffff:10\.9\.0\.1 qp \d+ mtu=1024 ibv_rc_pingpong/`, `ended rxe0 qp .* destroyed in RTS`, `@calls\[ib:modify_qp\]: 6`}},
 	{"rdma_monitor", func(t *testing.T, trace *recorder) {
@@ -55,7 +55,12 @@ func TestVMScriptReplay(t *testing.T) {
 	for _, test := range replayTests {
 		t.Run(test.script, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "recording")
-			trace := startCommand(t, exec.Command("trace", append([]string{"--record", file}, exampleArgs(t, test.script)...)...))
+			args := append([]string{"--record", file}, exampleArgs(t, test.script)...)
+			if os.Getenv("VMTEST_KERNEL") == "5.10" && test.script == "nvme_latency" {
+				// For four aggregations beside a record of all fields of an NVMe event its verifier takes more than three minutes here.
+				args = append(args, "--no-kernel")
+			}
+			trace := startCommand(t, exec.Command("trace", args...))
 			test.work(t, trace)
 			trace.interrupt(t)
 			live := trace.wrote(t)
