@@ -151,7 +151,7 @@
 //	                          there, with shift = 10 the lowest ten bits do not count
 //	@ = lhist(x, 0, 100, 5)   a histogram from 0 to 100 in steps of 5, at most 1000
 //	@ = quantile(x, 50, 99.9) percentiles, at most 3.1 % off
-//	@ = rate()  rate(x)       how many, or how much, a second
+//	@ = rate()  rate(x)       how many, or how much, a second: since all probes are attached, or since it was printed or emptied
 //	@ = gauge(x)              the sum of signed changes; it tells how much there is if the probe begins with what was there before,
 //	                          as rdma:resource { @[dev, type] = gauge(delta) } does
 //

@@ -371,9 +371,9 @@ func (c *bodyCompiler) call(s *callStmt) step {
 			return true, nil
 		}
 	case s.fn == "clear":
-		return func(sc *scope) (bool, error) { return false, sc.machine.empty(s.m, mapStore.clear) }
+		return func(sc *scope) (bool, error) { return false, sc.machine.empty(s.m, sc.machine.now(), mapStore.clear) }
 	case s.fn == "zero":
-		return func(sc *scope) (bool, error) { return false, sc.machine.empty(s.m, mapStore.zero) }
+		return func(sc *scope) (bool, error) { return false, sc.machine.empty(s.m, sc.machine.now(), mapStore.zero) }
 	case s.fn == "time":
 		return func(sc *scope) (bool, error) {
 			p := sc.machine.printer
@@ -409,7 +409,7 @@ func (m *machine) printMap(info *mapInfo, o mapOptions) error {
 	if err := m.show(info, m.printer, o); err != nil || info.agg == nil || info.agg.Func != codegen.Rate {
 		return err
 	}
-	return m.empty(info, mapStore.zero)
+	return m.empty(info, m.now(), mapStore.zero)
 }
 
 // show prints what a map holds.
@@ -435,13 +435,25 @@ func (m *machine) printElement(info *mapInfo, key []any) error {
 	return m.printer.Element(info, e, m.elapsed(info))
 }
 
-// empty clears or zeroes a map.
-func (m *machine) empty(info *mapInfo, how func(mapStore) error) error {
+// empty clears or zeroes a map, at nsecs.
+func (m *machine) empty(info *mapInfo, nsecs uint64, how func(mapStore) error) error {
 	if m.since == nil {
 		m.since = map[*mapInfo]uint64{}
 	}
-	m.since[info] = m.now()
+	m.since[info] = nsecs
 	return how(m.stores[info])
+}
+
+// attached begins the counting of rates at nsecs.
+func (m *machine) attached(nsecs uint64) error {
+	for info := range m.stores {
+		if info.agg != nil && info.agg.Func == codegen.Rate {
+			if err := m.empty(info, nsecs, mapStore.clear); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // elapsed is the time since a map began to count.

@@ -320,6 +320,23 @@ func TestRate(t *testing.T) {
 	}
 }
 
+// TestRateBegins checks that a rate counts from when all probes are attached: not what came before, nor the time that it took.
+func TestRateBegins(t *testing.T) {
+	r := startRun(t, "test:numbers { @ = rate(); @n = count() }\ninterval:1s { print(@); print(@n) }")
+	r.event(t, "test:numbers", numbers)
+	r.clock += 3e9
+	if err := r.attached(r.clock); err != nil {
+		t.Fatal(err)
+	}
+	r.event(t, "test:numbers", numbers)
+	r.event(t, "test:numbers", numbers)
+	r.clock += 1e9
+	r.moment(t, onInterval)
+	if got, want := r.out.String(), "@: 2/s\n@n: 3\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestEndlessLoop checks that a loop ends with the program.
 func TestEndlessLoop(t *testing.T) {
 	for _, src := range []string{

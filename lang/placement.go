@@ -224,14 +224,15 @@ func (b *part) asks(m *mapInfo) bool {
 	return found
 }
 
-// isCleared tells whether the program clears a map or sets it to zero, as printing does with rates.
+// isCleared tells whether a map is cleared or set to zero: by the program, or as rates are, when all probes are attached and when they
+// are printed.
 func (p *Plan) isCleared(m *mapInfo) bool {
-	found := p.options.Cleared
+	found := p.options.Cleared || m.agg != nil && m.agg.Func == codegen.Rate
 	for _, c := range p.program.clauses {
 		for _, b := range c.bodies {
 			walkStmts(b.stmts, func(s stmt) {
 				call, ok := s.(*callStmt)
-				empties := ok && (call.fn == "clear" || call.fn == "zero" || call.fn == "print" && m.agg != nil && m.agg.Func == codegen.Rate)
+				empties := ok && (call.fn == "clear" || call.fn == "zero")
 				found = found || empties && call.m == m
 			})
 		}

@@ -273,6 +273,17 @@ func (r *Run) moment(c *Clause, nsecs uint64) error {
 	return nil
 }
 
+// Attached says that from nsecs on all events are seen. Rates count from there, as attaching takes up to a second, in which some events
+// came and others did not. What --compare compares are not rates of the same time anyway: one side has counted what waits for the other.
+func (r *Run) Attached(nsecs uint64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shadow != nil {
+		return nil
+	}
+	return r.machine.attached(nsecs)
+}
+
 // Intervals are the periods of the interval clauses of the program, each once.
 func (r *Run) Intervals() []time.Duration {
 	var all []time.Duration

@@ -148,7 +148,7 @@ func (r *Run) Clear() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.plan.program.maps {
-		if err := r.machine.empty(m, mapStore.clear); err != nil {
+		if err := r.machine.empty(m, r.machine.now(), mapStore.clear); err != nil {
 			return err
 		}
 	}

@@ -96,10 +96,12 @@ type tracer struct {
 	exec    *lang.Run
 	out     *output
 	started uint64 // as nsecs tells it
-	ended   uint64 // likewise; 0 until the end
-	boot    time.Time
-	printed map[*probes.Probe]uint64
-	total   uint64 // printed
+	// attached is when the last probe was attached, as nsecs tells it.
+	attached uint64
+	ended    uint64 // likewise; 0 until the end
+	boot     time.Time
+	printed  map[*probes.Probe]uint64
+	total    uint64 // printed
 	// live shows the maps, if it is not nil.
 	live *live
 	// document is made at the end, if it is not nil.
@@ -224,10 +226,12 @@ func (t *tracer) attach(ctx context.Context) (*probes.Session, error) {
 		session, err := t.tryAttach(ctx, len(rejected) > 0)
 		var refusal *probes.RejectedError
 		if !errors.As(err, &refusal) || rejected[refusal.Probe] {
-			if err == nil {
-				t.tellAttached(session, time.Since(began))
+			if err != nil {
+				return session, err
 			}
-			return session, err
+			t.tellAttached(session, time.Since(began))
+			t.attached = t.now()
+			return session, t.exec.Attached(t.attached)
 		}
 		rejected[refusal.Probe] = true
 		t.note("%s: the kernel rejected the code for %s, %s: it runs in user space instead (-v shows more)",

@@ -58,7 +58,7 @@ func (r *fileRecorder) open() (err error) {
 		return err
 	}
 	r.writer, err = recording.Create(r.path, r.maxSize, recording.Header{
-		Host: host, Kernel: kernel, Arch: runtime.GOARCH, Program: r.source, Boot: r.boot, Started: r.started,
+		Host: host, Kernel: kernel, Arch: runtime.GOARCH, Program: r.source, Boot: r.boot, Started: r.started, Attached: r.attached,
 		Intervals: r.exec.Intervals(),
 	}, r.layouts(), recordedNames{r.exec, r.catalog.Cgroups()})
 	return err

@@ -27,7 +27,9 @@ type player struct {
 	exec      *lang.Run
 	out       *output
 	// now is the time in the recording, as nsecs tells it.
-	now       uint64
+	now uint64
+	// attached is when all probes were attached, or 0 if that is past or not known.
+	attached  uint64
 	intervals []interval
 	live      *live // nil without --live
 	document  *document
@@ -110,6 +112,7 @@ func (p *player) run(ctx context.Context) error {
 	if err := p.exec.Begin(); err != nil {
 		return err
 	}
+	p.attached = p.recording.Attached()
 	for _, period := range p.exec.Intervals() {
 		if !slices.Contains(p.recording.Intervals(), period) { // else its moments are among the events
 			p.intervals = append(p.intervals, interval{period, p.now + uint64(period)})
@@ -264,6 +267,9 @@ func (p *player) passTime(ctx context.Context, until uint64) error {
 		if !p.wait(ctx, due.due) {
 			return nil
 		}
+		if err := p.attach(due.due); err != nil {
+			return err
+		}
 		p.now = due.due
 		p.document.beforeInterval(p.clock(p.now))
 		due.due += uint64(due.period)
@@ -281,7 +287,17 @@ func (p *player) passTime(ctx context.Context, until uint64) error {
 		}
 		p.now = until
 	}
-	return nil
+	return p.attach(until)
+}
+
+// attach tells the program that all probes are attached, once that moment has passed.
+func (p *player) attach(now uint64) error {
+	if p.attached == 0 || now < p.attached {
+		return nil
+	}
+	attached := p.attached
+	p.attached = 0
+	return p.exec.Attached(attached)
 }
 
 // wait waits for a moment of the recording, if it is played with a speed. It returns false if ctx ended first.

