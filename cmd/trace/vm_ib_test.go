@@ -113,7 +113,7 @@ func waitForListener(t *testing.T) {
 func connectedQPs(t *testing.T, want map[int64]string) map[int64]string {
 	t.Helper()
 	found := make(map[int64]string)
-	for range 200 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		var qps []struct {
 			LQPN  int64  `json:"lqpn"`
 			Type  string `json:"type"`
@@ -131,7 +131,6 @@ func connectedQPs(t *testing.T, want map[int64]string) map[int64]string {
 		if len(found) == len(want) {
 			return found
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("rdma res shows %v, want %v", found, want)
 	return nil

@@ -385,8 +385,8 @@ func TestVMMoreNvmeTimeouts(t *testing.T) {
 	tr := start(t, fmt.Sprintf("nvme:* / ctrl == %q /", ctrl))
 	stopFtrace := startFtrace(t)
 	sh(t, "dmesg -C")
-	// The first one spends the budget of many seconds, the second one waits for it.
-	sh(t, "dd if=/dev/%s of=/dev/null bs=248k count=4 iflag=direct", disk)
+	// The first one spends the budget of many seconds, the second one waits for it. 5.10 may fail a read that was aborted.
+	sh(t, "dd if=/dev/%s of=/dev/null bs=248k count=4 iflag=direct || true", disk)
 	lines := stopFtrace()
 	events := tr.stop(t)
 	said := map[string]int{}
