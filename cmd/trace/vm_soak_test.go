@@ -223,7 +223,7 @@ func busy(t *testing.T, lasts time.Duration, look func()) int {
 // connectOnce runs a server and its client.
 func connectOnce(t *testing.T, wait func(*testing.T), args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // fio leaves them little time
 	defer cancel()
 	role := func(flags ...string) *exec.Cmd {
 		return exec.CommandContext(ctx, args[0], append(slices.Clone(args[1:]), flags...)...)
