@@ -308,7 +308,7 @@ func (s *stackStore) shorten(number uint64, most int) uint64 {
 		return number
 	}
 	short := probes.Stack{PID: whole.PID, Addresses: whole.Addresses[:most], Frames: whole.Frames[:most]}
-	n := codegen.StackNumber(short.PID, short.Addresses)
+	n := codegen.StackNumber(short.PID, short.Addresses, most)
 	s.shortened[n] = short
 	return n
 }

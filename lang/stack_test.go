@@ -135,7 +135,7 @@ func TestStackNumbers(t *testing.T) {
 						list = append(list, a)
 					}
 				}
-				if got := codegen.StackNumber(pid, list); got != number || len(list) == 0 || len(list) > n {
+				if got := codegen.StackNumber(pid, list, n); got != number || len(list) == 0 || len(list) > n {
 					t.Errorf("%d frames of %d have the number %#x and are kept under %#x", len(list), pid, got, number)
 				}
 				if pid != 0 && pid != uint64(os.Getpid()) || seen == 0 || seen > now() {

@@ -153,14 +153,6 @@ func (g *gen) place(l label) {
 	}
 }
 
-// head places a label that a later jump goes back to. The kernel has to see that the loop ends.
-func (g *gen) head() label {
-	l := g.label()
-	g.bound[l] = len(g.insns)
-	g.placed = append(g.placed, l)
-	return l
-}
-
 // last returns the index of the last instruction that has a label.
 func (g *gen) last() int {
 	if len(g.placed) == 0 {
