@@ -221,7 +221,11 @@ func TestVMScriptRdmaErrors(t *testing.T) {
 		t.Errorf("rdma_monitor has %d failures, want %d", got, failures)
 	}
 	// A function of the kernel, and one of the C library: libibverbs has no frame pointers, so there it ends.
-	for _, name := range []string{"modify_qp+", "ioctl+"} {
+	function := "modify_qp+"
+	if !walksPastTrampoline(t) {
+		function = "kretprobe_trampoline+"
+	}
+	for _, name := range []string{function, "ioctl+"} {
 		if !strings.Contains(mapOf(t, events, "@failed"), name) {
 			t.Errorf("no stack has %s:\n%s", name, mapOf(t, events, "@failed"))
 		}
