@@ -137,13 +137,18 @@ func TestEventsComePromptly(t *testing.T) {
 
 func TestProcess(t *testing.T) {
 	requireLive(t)
-	sleep := exec.Command("sleep", "0.7")
-	if err := sleep.Start(); err != nil {
+	cat := exec.Command("cat")
+	end, err := cat.StdinPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	pid := fmt.Sprint(sleep.Process.Pid)
+	if err := cat.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := fmt.Sprint(cat.Process.Pid)
 	tr := startTrace(t, "-p", pid, "-f", "json", "syscall:enter")
-	go sleep.Wait()
+	end.Close()
+	go cat.Wait()
 	data, err := io.ReadAll(tr.stdout)
 	if err != nil {
 		t.Fatal(err)

@@ -74,10 +74,19 @@ func TestScripts(t *testing.T) {
 // TestLive runs what traces system calls of this machine.
 func TestLive(t *testing.T) {
 	requireLive(t)
-	testscript.Run(t, testscript.Params{
+	testscript.RunT(inTurn{t}, testscript.Params{
 		Dir:  "testdata/live",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"jsonlines": jsonLines, "wellformed": wellFormed},
 	})
+}
+
+// inTurn runs one script after the other: each traces all processes that are called helper.
+type inTurn struct{ *testing.T }
+
+func (t inTurn) Parallel()     {}
+func (t inTurn) Verbose() bool { return testing.Verbose() }
+func (t inTurn) Run(name string, script func(testscript.T)) {
+	t.T.Run(name, func(t *testing.T) { script(inTurn{t}) })
 }
 
 // wellFormed checks that the elements of a page are closed in their order.
