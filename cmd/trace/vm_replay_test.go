@@ -62,7 +62,7 @@ func TestVMScriptReplay(t *testing.T) {
 			}
 			trace := startCommand(t, exec.Command("trace", args...))
 			test.work(t, trace)
-			trace.interrupt(t)
+			trace.end(t) // an event that the kernel missed, as 7.2 may, is in neither
 			live := trace.wrote(t)
 			for _, want := range test.shows {
 				if !regexp.MustCompile(want).MatchString(live) {
