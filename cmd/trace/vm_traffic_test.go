@@ -5,10 +5,12 @@ package main
 import (
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -230,8 +232,24 @@ func TestVMNvmeTraffic(t *testing.T) {
 	for key, n := range in.only(eventCounts(where(events, fields{"probe": "nvme:complete_rq"}))) {
 		ended[strings.Replace(key, "complete_rq", "setup_cmd", 1)] = n
 	}
-	if !maps.Equal(ended, want) {
-		t.Errorf("completions by the process and cgroup of the submitter are\n%v\nbpftrace counts\n%v", ended, want)
+	// Where the kernel did not run the program at a beginning, as 7.2 where a target's worker is preempted, trace says so.
+	unseen, missing := 0, 0
+	for _, m := range regexp.MustCompile(`nvme:complete_rq: the beginning of (\d+) `).FindAllStringSubmatch(trace.said(t), -1) {
+		n, err := strconv.Atoi(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		unseen += n
+	}
+	for key := range merge(ended, want) {
+		if ended[key] > want[key] {
+			missing = math.MaxInt
+			break
+		}
+		missing += want[key] - ended[key]
+	}
+	if missing > unseen {
+		t.Errorf("completions by the process and cgroup of the submitter, without %d reported ones, are\n%v\nbpftrace counts\n%v", unseen, ended, want)
 	}
 	if len(want) != len(in.cgroups) {
 		t.Errorf("bpftrace saw commands of %d processes, there were %d: %v", len(want), len(in.cgroups), want)
