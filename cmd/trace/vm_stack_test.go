@@ -96,10 +96,11 @@ func stackCounts(t *testing.T, text string) map[string]int {
 	return counts
 }
 
-// walksPastTrampoline tells whether the kernel finds who called a function whose return a kretprobe has caught (since 5.15).
+// walksPastTrampoline tells whether the kernel finds who called a function whose return a kretprobe has caught: since 5.15, and since 5.18
+// by the other function.
 func walksPastTrampoline(t *testing.T) bool {
 	t.Helper()
-	return strings.TrimSpace(sh(t, "grep -cw kretprobe_find_ret_addr /proc/kallsyms || true")) != "0"
+	return strings.TrimSpace(sh(t, "grep -cwE '(kretprobe|rethook)_find_ret_addr' /proc/kallsyms || true")) != "0"
 }
 
 // TestVMFunctionStacks captures stacks where a function returns: they begin with it, or with its caller, and lead to the system call.

@@ -137,6 +137,19 @@ func (tr *recorder) stop(t *testing.T) []event {
 	return decodeLines(t, f)
 }
 
+// stopAll interrupts trace and returns the events, and how many of each probe it reports as lost: 7.2 does not run a program that was
+// preempted on that CPU, as in a target's workers.
+func (tr *recorder) stopAll(t *testing.T) (events []event, lost map[string]int) {
+	t.Helper()
+	tr.end(t)
+	f, err := os.Open(tr.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return decodeLines(t, f), lostOf(t, tr.said(t))
+}
+
 // interrupt ends trace; it must have lost no event.
 func (tr *recorder) interrupt(t *testing.T) {
 	t.Helper()
