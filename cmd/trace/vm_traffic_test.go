@@ -129,7 +129,7 @@ func TestVMRdmaTraffic(t *testing.T) {
 	if got := report.times["modify_qp -EINVAL"]; failed == 0 || got != failed { // the other side may give up first
 		t.Errorf("rdma_monitor has %d failures of modify_qp, bpftrace %d", got, failed)
 	}
-	monitor.stop(t)
+	monitor.end(t) // what it lost would show above
 }
 
 // compareLive wants rdma_monitor to have as many objects as rdma.
