@@ -444,18 +444,6 @@ func (m *machine) empty(info *mapInfo, nsecs uint64, how func(mapStore) error) e
 	return how(m.stores[info])
 }
 
-// attached begins the counting of rates at nsecs.
-func (m *machine) attached(nsecs uint64) error {
-	for info := range m.stores {
-		if info.agg != nil && info.agg.Func == codegen.Rate {
-			if err := m.empty(info, nsecs, mapStore.clear); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // elapsed is the time since a map began to count.
 func (m *machine) elapsed(info *mapInfo) time.Duration {
 	since, ok := m.since[info]

@@ -224,15 +224,20 @@ func (b *part) asks(m *mapInfo) bool {
 	return found
 }
 
-// isCleared tells whether a map is cleared or set to zero: by the program, or as rates are, when all probes are attached and when they
-// are printed.
+// canClear tells whether a map can be cleared, although the program may not do so: keepsOut knows when not.
+func (p *Plan) canClear(m *mapInfo) bool {
+	inKernel := p.maps[m] != nil
+	return !inKernel || p.isCleared(m) || !m.lru && !slices.ContainsFunc(p.parts, func(b *part) bool { return b.removes(m) || b.asks(m) })
+}
+
+// isCleared tells whether the program clears a map or sets it to zero, as printing does with rates.
 func (p *Plan) isCleared(m *mapInfo) bool {
-	found := p.options.Cleared || m.agg != nil && m.agg.Func == codegen.Rate
+	found := p.options.Cleared
 	for _, c := range p.program.clauses {
 		for _, b := range c.bodies {
 			walkStmts(b.stmts, func(s stmt) {
 				call, ok := s.(*callStmt)
-				empties := ok && (call.fn == "clear" || call.fn == "zero")
+				empties := ok && (call.fn == "clear" || call.fn == "zero" || call.fn == "print" && m.agg != nil && m.agg.Func == codegen.Rate)
 				found = found || empties && call.m == m
 			})
 		}

@@ -274,14 +274,22 @@ func (r *Run) moment(c *Clause, nsecs uint64) error {
 }
 
 // Attached says that from nsecs on all events are seen. Rates count from there, as attaching takes up to a second, in which some events
-// came and others did not. What --compare compares are not rates of the same time anyway: one side has counted what waits for the other.
+// came and others did not; but for those that the kernel could not count if they were cleared. With --compare they do not, as one side
+// has counted what still waits for the other.
 func (r *Run) Attached(nsecs uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.shadow != nil {
 		return nil
 	}
-	return r.machine.attached(nsecs)
+	for _, m := range r.plan.program.maps {
+		if m.agg != nil && m.agg.Func == codegen.Rate && r.plan.canClear(m) {
+			if err := r.machine.empty(m, nsecs, mapStore.clear); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Intervals are the periods of the interval clauses of the program, each once.
