@@ -46,9 +46,10 @@ var connections = []connection{
 		address:    regexp.MustCompile(`QPN (0x\w+), PSN (0x\w+), GID (\S+)`),
 	},
 	{
-		name:       "ib_send_bw", // -F lets it go on where it cannot measure the CPU's clock
-		server:     []string{"ib_send_bw", "-F", "-d", "rxe0", "-x", "1", "-n", "200", "-s", "1024"},
-		client:     []string{"ib_send_bw", "-F", "-d", "rxe0", "-x", "1", "-n", "200", "-s", "1024", "10.9.0.1"},
+		// -F lets it go on where it cannot measure the CPU's clock. 200 messages pass between two looks at what the kernel lists.
+		name:       "ib_send_bw",
+		server:     []string{"ib_send_bw", "-F", "-d", "rxe0", "-x", "1", "-n", "3000", "-s", "1024"},
+		client:     []string{"ib_send_bw", "-F", "-d", "rxe0", "-x", "1", "-n", "3000", "-s", "1024", "10.9.0.1"},
 		serverEnds: "RTR", // it only receives
 		address:    regexp.MustCompile(`QPN (0x\w+) PSN (0x\w+)()`),
 	},
