@@ -293,17 +293,6 @@ func checkUsage(t *testing.T, name string, all []usage) {
 	}
 }
 
-// end interrupts trace and waits for it; events may be lost.
-func (tr *recorder) end(t *testing.T) {
-	t.Helper()
-	if err := tr.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	if err := tr.cmd.Wait(); err != nil {
-		t.Fatalf("trace: %v\n%s", err, tr.said(t))
-	}
-}
-
 // soaked is what the counting program has at its end.
 type soaked struct {
 	events, byStack map[string]int // by probe
@@ -312,13 +301,8 @@ type soaked struct {
 func (tr *recorder) counts(t *testing.T) soaked {
 	t.Helper()
 	tr.end(t)
-	f, err := os.Open(tr.events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
 	s := soaked{}
-	for _, m := range decodeLines(t, f) { // the last print of a map is the one at the end
+	for _, m := range tr.decoded(t) { // the last print of a map is the one at the end
 		sums := map[string]int{}
 		entries, _ := m.at("entries").([]any)
 		for _, entry := range entries {

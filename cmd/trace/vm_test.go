@@ -129,6 +129,20 @@ func (tr *recorder) said(t *testing.T) string {
 func (tr *recorder) stop(t *testing.T) []event {
 	t.Helper()
 	tr.interrupt(t)
+	return tr.decoded(t)
+}
+
+// stopAll interrupts trace and returns the events, and how many of each probe it reports as lost: 7.2 does not run a program that was
+// preempted on that CPU, as in a target's workers.
+func (tr *recorder) stopAll(t *testing.T) (events []event, lost map[string]int) {
+	t.Helper()
+	tr.end(t)
+	return tr.decoded(t), lostOf(t, tr.said(t))
+}
+
+// decoded is what trace wrote to its standard output, line by line.
+func (tr *recorder) decoded(t *testing.T) []event {
+	t.Helper()
 	f, err := os.Open(tr.events)
 	if err != nil {
 		t.Fatal(err)
@@ -137,30 +151,23 @@ func (tr *recorder) stop(t *testing.T) []event {
 	return decodeLines(t, f)
 }
 
-// stopAll interrupts trace and returns the events, and how many of each probe it reports as lost: 7.2 does not run a program that was
-// preempted on that CPU, as in a target's workers.
-func (tr *recorder) stopAll(t *testing.T) (events []event, lost map[string]int) {
-	t.Helper()
-	tr.end(t)
-	f, err := os.Open(tr.events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	return decodeLines(t, f), lostOf(t, tr.said(t))
-}
-
 // interrupt ends trace; it must have lost no event.
 func (tr *recorder) interrupt(t *testing.T) {
+	t.Helper()
+	tr.end(t)
+	if strings.Contains(tr.said(t), "trace: lost") {
+		t.Errorf("events were lost:\n%s", tr.said(t))
+	}
+}
+
+// end interrupts trace and waits for it; events may be lost.
+func (tr *recorder) end(t *testing.T) {
 	t.Helper()
 	if err := tr.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	if err := tr.cmd.Wait(); err != nil {
 		t.Fatalf("trace: %v\n%s", err, tr.said(t))
-	}
-	if strings.Contains(tr.said(t), "trace: lost") {
-		t.Errorf("events were lost:\n%s", tr.said(t))
 	}
 }
 
