@@ -3,10 +3,10 @@
 package bpf
 
 import (
-	"bytes"
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 
@@ -29,7 +29,7 @@ func Objects() []string {
 
 // Types returns the types of an embedded object: its events, and its programs as functions. It is much cheaper than Load.
 func Types(object string) (*btf.Spec, error) {
-	data, err := read(object)
+	data, err := open(object)
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +42,8 @@ func Types(object string) (*btf.Spec, error) {
 
 // typesIn reads the section of the types alone. The library, given the object, would read its symbols as well, which takes longer
 // than the types.
-func typesIn(object []byte) (*btf.Spec, error) {
-	file, err := elf.NewFile(bytes.NewReader(object))
+func typesIn(object io.ReaderAt) (*btf.Spec, error) {
+	file, err := elf.NewFile(object)
 	if err != nil {
 		return nil, err
 	}
@@ -56,21 +56,22 @@ func typesIn(object []byte) (*btf.Spec, error) {
 
 // Load parses an embedded object. The result is the caller's own.
 func Load(object string) (*ebpf.CollectionSpec, error) {
-	data, err := read(object)
+	data, err := open(object)
 	if err != nil {
 		return nil, err
 	}
-	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(data))
+	spec, err := ebpf.LoadCollectionSpecFromReader(data)
 	if err != nil {
 		return nil, fmt.Errorf("embedded object %s: %w", object, err)
 	}
 	return spec, nil
 }
 
-func read(object string) ([]byte, error) {
-	data, err := objects.ReadFile(runtime.GOARCH + "/" + object + ".bpf.o")
+// open gives an object without copying it, as ReadFile would: most of it is never looked at.
+func open(object string) (io.ReaderAt, error) {
+	file, err := objects.Open(runtime.GOARCH + "/" + object + ".bpf.o")
 	if err != nil {
 		return nil, fmt.Errorf("embedded object %s: %w", object, err)
 	}
-	return data, nil
+	return file.(io.ReaderAt), nil // says the documentation of embed.FS.Open
 }

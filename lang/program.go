@@ -82,6 +82,24 @@ func Compile(name, src string, cat []*probes.Probe, o Options) (*Program, error)
 	return prog, nil
 }
 
+// Groups returns the groups of the probes that a program names, or nil if any may be meant: it has none, a pattern for them, or mistakes.
+func Groups(src string) []string {
+	tree, err := syntax.Parse("", src)
+	if err != nil || tree.Expr != nil {
+		return nil
+	}
+	var groups []string
+	for _, c := range tree.Clauses {
+		for _, ref := range c.Probes {
+			if isPattern(ref.Group) {
+				return nil
+			}
+			groups = append(groups, ref.Group)
+		}
+	}
+	return groups
+}
+
 // check types the clauses and keeps what comes of it, or the mistakes.
 func (r *resolver) check(prog *Program, lets []*syntax.Let) {
 	a := newAnalysis(r, prog.clauses)

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -256,4 +257,25 @@ func full(p *probes.Probe) table {
 			probes.String: "fio", probes.GID: strings.Repeat("\xfe", 16)}[f.Type.Kind]
 	}
 	return e
+}
+
+// Groups are those of the probes that are named, if they are.
+func TestGroups(t *testing.T) {
+	for _, test := range []struct {
+		program string
+		want    []string
+	}{
+		{"syscall:enter", []string{"syscall"}},
+		{"nvme:*_rq, ib:modify_qp /ret != 0/ { @ = count() } interval:1s { print(@) }", []string{"nvme", "ib", "interval"}},
+		{"begin { @x = 1 }", []string{"begin"}},
+		{"ret != 0", nil},
+		{"i*:modify_qp", nil},
+		{"nvme:timeout ib?:x", nil},
+		{"syscall:enter {", nil},
+		{"", nil},
+	} {
+		if got := Groups(test.program); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %q, want %q", test.program, got, test.want)
+		}
+	}
 }

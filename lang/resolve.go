@@ -161,8 +161,7 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *Clause {
 		}
 	}
 	for _, ref := range without {
-		pattern := strings.ContainsAny(ref.String(), "*?[")
-		if len(found) == 0 || !pattern || matching(r.options.Known, ref) == nil {
+		if len(found) == 0 || !isPattern(ref.String()) || matching(r.options.Known, ref) == nil {
 			r.unknownProbe(ref)
 		}
 	}
@@ -173,6 +172,9 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *Clause {
 	}
 	return c
 }
+
+// isPattern tells whether a name of a probe, or a part of it, stands for several.
+func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 
 func (r *resolver) match(ref syntax.ProbeRef) []*probes.Probe { return matching(r.catalog, ref) }
 

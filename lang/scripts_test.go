@@ -69,3 +69,32 @@ func TestPatternsOfRecordings(t *testing.T) {
 		}
 	}
 }
+
+// A program means the same for the groups that it names as for the whole catalog.
+func TestGroupsSuffice(t *testing.T) {
+	all, err := probes.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range scripts.All() {
+		groups := Groups(s.Text)
+		some, err := probes.Load(groups...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(groups) == 0 || len(some.Probes()) >= len(all.Probes()) {
+			t.Errorf("%s: groups %q give %d probes", s.Name, groups, len(some.Probes()))
+		}
+		var dumps []string
+		for _, c := range []*probes.Catalog{all, some} {
+			program, err := Compile(s.Name, s.Text, c.Probes(), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dumps = append(dumps, program.Dump())
+		}
+		if dumps[0] != dumps[1] {
+			t.Errorf("%s: of the whole catalog\n%s\nof %q\n%s", s.Name, dumps[0], groups, dumps[1])
+		}
+	}
+}

@@ -21,8 +21,18 @@ type want struct {
 	pid int
 	// stack is how much stack each function uses.
 	stack int
-	// called keeps the filter a function: it uses all registers that its caller would have to do without.
+	// called keeps the filter a function, by what it does with the frame pointer.
 	called bool
+	// greedy makes the filter use all registers that a call would save: so some of the caller's have to be saved where it is spliced.
+	greedy bool
+}
+
+// ways returns the want with a filter that is spliced, one for which registers have to be saved, and one that is called.
+func (w want) ways() []want {
+	greedy, called := w, w
+	greedy.greedy, greedy.stack = true, w.stack-8*4
+	called.called = true
+	return []want{w, greedy, called}
 }
 
 // request returns the request for a want, and the layout of what it delivers.
@@ -49,6 +59,9 @@ func spanOf(f *Field) Span {
 func (w want) filter() asm.Instructions {
 	var insns asm.Instructions
 	if w.called {
+		insns = append(insns, asm.StoreMem(asm.RFP, -8, asm.RFP, asm.DWord))
+	}
+	if w.greedy {
 		for r := asm.R6; r <= asm.R9; r++ {
 			insns = append(insns, asm.Mov.Reg(r, asm.R2))
 		}

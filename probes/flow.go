@@ -5,6 +5,7 @@ package probes
 import (
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
@@ -131,6 +132,11 @@ func set(of ...asm.Register) (rs registers) {
 }
 
 func (rs registers) has(r asm.Register) bool { return rs&(1<<r) != 0 }
+
+// highest returns the last register of the set, if it has any.
+func (rs registers) highest() (asm.Register, bool) {
+	return asm.Register(bits.Len16(uint16(rs)) - 1), rs != 0
+}
 
 var (
 	scratch = set(asm.R0, asm.R1, asm.R2, asm.R3, asm.R4, asm.R5) // of a call

@@ -178,18 +178,60 @@ func TestSplice(t *testing.T) {
 		"Exit")
 }
 
+// Registers that the caller needs, and the body has none in the place of, are saved below both frames.
+func TestSpliceSaves(t *testing.T) {
+	f := flowOf(t, caller)
+	f.splice("f", flowOf(t, asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.Mov.Reg(asm.R7, asm.R2),
+		asm.StoreMem(asm.RFP, -4, asm.R6, asm.Word),
+		asm.FnKtimeGetNs.Call(),
+		asm.Mov.Reg(asm.R8, asm.R0),
+		asm.JEq.Imm(asm.R8, 0, "no"),
+		asm.Add.Reg(asm.R6, asm.R7),
+		asm.Mov.Reg(asm.R0, asm.R6),
+		asm.Return(),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("no"),
+		asm.Return(),
+	}), 16)
+	f.fold(nil)
+	checkText(t, f.text(t),
+		"MovReg dst: r6 src: r1",
+		"LdXMemDW dst: r7 src: r6 off: 0 imm: 0",
+		"MovReg dst: r2 src: rfp",
+		"AddImm dst: r2 imm: -16",
+		"StXMemDW dst: rfp src: r7 off: -32 imm: 0",
+		"MovReg dst: r9 src: r1",
+		"MovReg dst: r8 src: r2",
+		"StXMemW dst: rfp src: r9 off: -20 imm: 0",
+		"Call FnKtimeGetNs",
+		"MovReg dst: r7 src: r0",
+		"JEqImm dst: r7 off: 3 imm: 0",
+		"AddReg dst: r9 src: r8",
+		"MovReg dst: r0 src: r9",
+		"Ja off: 1",
+		"MovImm dst: r0 imm: 0",
+		"LdXMemDW dst: r7 src: rfp off: -32 imm: 0",
+		"JEqImm dst: r0 off: 1 imm: 0",
+		"StXMemDW dst: r6 src: r7 off: 0 imm: 0",
+		"MovImm dst: r0 imm: 0",
+		"Exit")
+}
+
 // A call stays where the body lacks something.
 func TestSpliceNot(t *testing.T) {
 	end := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
 	three := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Reg(asm.R7, asm.R2), asm.Mov.Reg(asm.R8, asm.R2)}
+	calling := append(three, asm.FnKtimeGetNs.Call())
 	for _, test := range []struct {
 		name   string
 		body   asm.Instructions
 		frame  int
 		called bool
 	}{
-		{"registers", append(append(three, asm.FnKtimeGetNs.Call()), end...), 16, true},
-		{"registers of calls that it does not make", append(three, end...), 16, false},
+		{"room for registers", append(calling, end...), stackSize - 8, false},
+		{"no room for registers", append(calling, end...), stackSize, true},
+		{"registers of calls that it does not make", append(three, end...), stackSize, false},
 		{"stack", append(asm.Instructions{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}, end...), stackSize - 8, false},
 		{"no stack", append(asm.Instructions{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}, end...), stackSize, true},
 		{"frame pointer", append(asm.Instructions{asm.StoreMem(asm.RFP, -8, asm.RFP, asm.DWord)}, end...), 16, true},

@@ -365,9 +365,7 @@ func TestFilter(t *testing.T) {
 func TestAllOfTheStack(t *testing.T) {
 	h := detect(t)
 	for _, p := range h.catalog.Match("syscall:*") {
-		for _, called := range []bool{false, true} {
-			w := wantAll(t, h, p)
-			w.called = called
+		for _, w := range wantAll(t, h, p).ways() {
 			attachWants(t, h, w)
 		}
 	}

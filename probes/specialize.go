@@ -62,8 +62,8 @@ func build(spec *ebpf.ProgramSpec, requests []*request, constants []byte, splice
 		if err != nil {
 			return nil, 0, fmt.Errorf("%s: %w", fn.name, err)
 		}
-		if f.splice(fn.name, body, frame) {
-			stack = max(stack, frame+frameSize(fn.body))
+		if deep := f.splice(fn.name, body, frame); deep > 0 {
+			stack = max(stack, deep)
 			f.fold(constants)
 		}
 	}

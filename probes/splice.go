@@ -8,25 +8,39 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// splice puts a body in the place of the calls of a function: a call costs, and hides from its caller what the body returns. It is
-// kept where the body does not fit: if it lacks registers, or stack below the frame of the caller. splice tells whether it has
-// replaced a call.
-func (f *flow) splice(function string, body *flow, frame int) (spliced bool) {
-	deep := frameSize(body.insns)
-	if deep > 0 && (frame+deep > stackSize || !movable(body.insns)) {
-		return false
+// splice puts a body in the place of the calls of a function: a call costs, hides from its caller what the body returns, and has the
+// verifier of 5.10 compare every number of every state (__mark_reg_unknown), so that it follows paths again that make no difference.
+// It returns how much stack the function then uses, or 0 if the body stays a function, as the stack below the frame of the caller
+// does not suffice.
+func (f *flow) splice(function string, body *flow, frame int) (stack int) {
+	deep := align(frameSize(body.insns), 8)
+	if deep > 0 && !movable(body.insns) {
+		return 0
 	}
-	for i := len(f.insns) - 1; i >= 0; i-- {
-		if !callTo(f.insns[i], function) {
-			continue
-		}
-		live := f.live(f.effects(), make([]bool, len(f.insns)))[i]
-		if names, ok := body.rename(live); ok {
-			f.replace(i, body.lowered(frame), names)
-			spliced = true
+	calls := f.calls(function)
+	live := f.live(f.effects(), make([]bool, len(f.insns)))
+	for _, i := range calls {
+		stack = max(stack, frame+deep+8*len(body.rename(live[i]).saved))
+	}
+	if stack > stackSize {
+		return 0
+	}
+	low := body.lowered(frame)
+	for _, i := range slices.Backward(calls) {
+		n := body.rename(live[i])
+		f.replace(i, low.named(n).saving(n.saved, frame+deep))
+	}
+	return max(stack, 1)
+}
+
+// calls returns where a function is called.
+func (f *flow) calls(function string) (at []int) {
+	for i, ins := range f.insns {
+		if callTo(ins, function) {
+			at = append(at, i)
 		}
 	}
-	return spliced
+	return at
 }
 
 // movable tells whether the body uses the frame pointer only in ways that lowered knows: in loads and stores, and to copy it.
@@ -64,35 +78,37 @@ func (body *flow) lowered(frame int) *flow {
 	return low
 }
 
-// names says which register stands for each of the body's own.
-type names [11]asm.Register
+// names says which register stands for each of the body's own, and which of these the caller needs afterwards: they are saved.
+type names struct {
+	of    [11]asm.Register
+	saved []asm.Register
+}
 
 // rename finds registers for those that a call would save and the body uses: such as are not live after it, or, if the body calls
-// nothing, any that it does not use.
-func (body *flow) rename(live registers) (n names, ok bool) {
+// nothing, any that it does not use; and if there are none left, some that are live.
+func (body *flow) rename(live registers) (n names) {
 	used, calls := body.uses()
-	free := saved &^ live
+	free, taken := saved&^live, registers(0)
 	if !calls {
 		free |= scratch &^ used
 	}
-	for r := range n {
-		n[r] = asm.Register(r)
+	for r := range n.of {
+		n.of[r] = asm.Register(r)
 	}
 	for r := asm.R6; r <= asm.R9; r++ {
 		if !used.has(r) {
 			continue
 		}
-		as := asm.R9
-		for !free.has(as) {
-			if as == asm.R0 {
-				return n, false
-			}
-			as--
+		as, ok := free.highest()
+		if !ok {
+			as, _ = (saved &^ taken).highest() // the body has no more of them than there are
+			n.saved = append(n.saved, as)
 		}
-		n[r] = as
+		n.of[r] = as
 		free &^= set(as)
+		taken |= set(as)
 	}
-	return n, true
+	return n
 }
 
 // uses returns the registers that a body touches, and whether it calls anything.
@@ -108,28 +124,58 @@ func (body *flow) uses() (used registers, calls bool) {
 	return used, calls
 }
 
-// replace puts a body in the place of instruction at. Its ends go to what follows.
-func (f *flow) replace(at int, body *flow, n names) {
+// named returns the body with other registers.
+func (body *flow) named(n names) *flow {
+	named := &flow{insns: slices.Clone(body.insns), targets: body.targets}
+	for i, ins := range named.insns {
+		if ins.OpCode.JumpOp() != asm.Call && !ins.OpCode.IsDWordLoad() { // whose Src is no register
+			ins.Src = n.of[ins.Src]
+		}
+		ins.Dst = n.of[ins.Dst]
+		named.insns[i] = ins
+	}
+	return named
+}
+
+// saving returns the body between instructions that store registers below a frame and load them again. All its ends become one.
+func (body *flow) saving(rs []asm.Register, frame int) *flow {
+	with := &flow{}
+	for i, r := range rs {
+		with.insns = append(with.insns, asm.StoreMem(asm.RFP, int16(-frame-8*(i+1)), r, asm.DWord))
+		with.targets = append(with.targets, nowhere)
+	}
+	before, end := len(with.insns), len(with.insns)+len(body.insns)
+	for i, ins := range body.insns {
+		target := body.targets[i]
+		if target != nowhere {
+			target += before
+		}
+		if ins.OpCode.JumpOp() == asm.Exit {
+			ins, target = asm.Ja.Label("").WithMetadata(ins.Metadata), end
+		}
+		with.insns, with.targets = append(with.insns, ins), append(with.targets, target)
+	}
+	for i, r := range rs {
+		with.insns = append(with.insns, asm.LoadMem(r, asm.RFP, int16(-frame-8*(i+1)), asm.DWord))
+		with.targets = append(with.targets, nowhere)
+	}
+	return with
+}
+
+// replace puts a body in the place of instruction at. Jumps to its end go to what follows.
+func (f *flow) replace(at int, body *flow) {
 	longer := len(body.insns) - 1
 	for i, target := range f.targets {
 		if target > at {
 			f.targets[i] = target + longer
 		}
 	}
-	insns, targets := slices.Clone(body.insns), slices.Clone(body.targets)
-	for i, ins := range insns {
-		if ins.OpCode.JumpOp() == asm.Exit {
-			ins, targets[i] = asm.Ja.Label("").WithMetadata(ins.Metadata), len(insns)
-		}
-		if ins.OpCode.JumpOp() != asm.Call && !ins.OpCode.IsDWordLoad() { // whose Src is no register
-			ins.Src = n[ins.Src]
-		}
-		ins.Dst = n[ins.Dst]
-		insns[i] = ins
-		if targets[i] != nowhere {
-			targets[i] += at
+	targets := slices.Clone(body.targets)
+	for i, target := range targets {
+		if target != nowhere {
+			targets[i] = target + at
 		}
 	}
-	f.insns = slices.Concat(f.insns[:at], insns, f.insns[at+1:])
+	f.insns = slices.Concat(f.insns[:at], body.insns, f.insns[at+1:])
 	f.targets = slices.Concat(f.targets[:at], targets, f.targets[at+1:])
 }

@@ -46,9 +46,7 @@ func TestVMLoad(t *testing.T) {
 				continue
 			}
 			t.Run(p.String()+"/"+name, func(t *testing.T) {
-				for _, called := range []bool{false, true} {
-					w := wantAll(t, h, p)
-					w.called = called
+				for _, w := range wantAll(t, h, p).ways() {
 					reqs, o := requestsFor(w)
 					cycle(t, times, func() (*Session, error) { return attachOnly(h, i, reqs[0], o) })
 				}

@@ -22,11 +22,7 @@ import (
 
 // runProgram compiles a program, attaches its probes and does with their events what it says, until something ends it.
 func runProgram(ctx context.Context, s streams, o options, src source) error {
-	catalog, err := probes.Load()
-	if err != nil {
-		return err
-	}
-	program, err := compile(s, o, src, catalog.Probes())
+	program, catalog, err := compileLive(s, o, src)
 	if err != nil || o.debug == "ast" {
 		return err
 	}
@@ -65,6 +61,26 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 		err = unlessEnough(e)
 	}
 	return err
+}
+
+// compileLive checks a program against the groups of the catalog that it names, since reading the others is most of a start, and
+// against all if that has not been enough: then they are needed to say what is wrong.
+func compileLive(s streams, o options, src source) (*lang.Program, *probes.Catalog, error) {
+	if groups := lang.Groups(src.text); groups != nil {
+		catalog, err := probes.Load(groups...)
+		if err != nil {
+			return nil, nil, err
+		}
+		if program, err := compile(s, o, src, catalog.Probes()); err == nil {
+			return program, catalog, nil
+		}
+	}
+	catalog, err := probes.Load()
+	if err != nil {
+		return nil, nil, err
+	}
+	program, err := compile(s, o, src, catalog.Probes())
+	return program, catalog, err
 }
 
 // newTracer plans a program for this host.

@@ -16,11 +16,7 @@ import (
 
 // runRecord attaches the probes of a program and writes its events to a file, until something ends it.
 func runRecord(ctx context.Context, s streams, o options, src source, maxSize int64) error {
-	catalog, err := probes.Load()
-	if err != nil {
-		return err
-	}
-	program, err := compile(s, o, src, catalog.Probes())
+	program, catalog, err := compileLive(s, o, src)
 	if err != nil {
 		return err
 	}
