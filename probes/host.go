@@ -63,6 +63,14 @@ func Detect(c *Catalog, o HostOptions) (*Host, error) {
 	return h, nil
 }
 
+// Release lets go of what is needed only to attach, tens of megabytes: the kernel's types and the programs of the catalog. Neither
+// the host nor its catalog attaches anything afterwards.
+func (h *Host) Release() {
+	clear(h.catalog.objects)
+	clear(h.catalog.types)
+	*h = Host{}
+}
+
 // ErrNoBTF says that the kernel does not describe its types (CONFIG_DEBUG_INFO_BTF), or that this process does not get to see it.
 var ErrNoBTF = errors.New("this kernel shows no BTF in /sys/kernel/btf/vmlinux")
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -247,6 +248,8 @@ func (t *tracer) attach(ctx context.Context) (*probes.Session, error) {
 			}
 			t.tellAttached(session, time.Since(began))
 			t.attached = t.now()
+			t.host.Release()
+			go debug.FreeOSMemory() // a run may last for weeks
 			return session, t.exec.Attached(t.attached)
 		}
 		rejected[refusal.Probe] = true
