@@ -144,13 +144,29 @@ var (
 	every   = scratch | saved | set(asm.RFP)
 )
 
-// asksNothing are the helpers of the kernel that take no arguments.
-var asksNothing = map[asm.BuiltinFunc]bool{
-	asm.FnKtimeGetNs: true, asm.FnKtimeGetBootNs: true, asm.FnGetSmpProcessorId: true, asm.FnGetCurrentTask: true,
-	asm.FnGetCurrentPidTgid: true, asm.FnGetCurrentUidGid: true, asm.FnGetCurrentCgroupId: true,
+// arguments is how many arguments a helper of the kernel takes (include/uapi/linux/bpf.h). Of one that is not here it may be all that
+// there can be.
+var arguments = map[asm.BuiltinFunc]int{
+	asm.FnKtimeGetNs: 0, asm.FnKtimeGetBootNs: 0, asm.FnGetSmpProcessorId: 0, asm.FnGetCurrentTask: 0,
+	asm.FnGetCurrentPidTgid: 0, asm.FnGetCurrentUidGid: 0, asm.FnGetCurrentCgroupId: 0,
+	asm.FnMapLookupElem: 2, asm.FnMapDeleteElem: 2, asm.FnGetCurrentComm: 2, asm.FnRingbufSubmit: 2,
+	asm.FnProbeReadKernel: 3, asm.FnProbeReadKernelStr: 3, asm.FnProbeReadUser: 3, asm.FnRingbufReserve: 3,
+	asm.FnMapUpdateElem: 4, asm.FnGetStack: 4,
 }
 
-// touches returns the registers that an instruction reads and those that it writes. A call may read fewer.
+// asks returns the registers that a call reads.
+func asks(call asm.Instruction) (reads registers) {
+	n, ok := arguments[asm.BuiltinFunc(call.Constant)]
+	if !ok || !call.IsBuiltinCall() {
+		n = int(asm.R5)
+	}
+	for r := asm.R1; r <= asm.Register(n); r++ {
+		reads |= set(r)
+	}
+	return reads
+}
+
+// touches returns the registers that an instruction reads and those that it writes.
 func touches(ins asm.Instruction) (reads, writes registers) {
 	op := ins.OpCode
 	dst, src := set(ins.Dst), set(ins.Src)
@@ -173,10 +189,8 @@ func touches(ins asm.Instruction) (reads, writes registers) {
 			reads |= src
 		}
 		return reads, dst
-	case ins.IsBuiltinCall() && asksNothing[asm.BuiltinFunc(ins.Constant)]:
-		return 0, scratch
 	case op.JumpOp() == asm.Call:
-		return scratch &^ set(asm.R0), scratch
+		return asks(ins), scratch
 	case op.JumpOp() == asm.Exit:
 		return set(asm.R0), 0
 	case op.JumpOp() == asm.Ja:

@@ -106,7 +106,7 @@ func idle(insns asm.Instructions) bool {
 		op := ins.OpCode
 		switch class := op.Class(); {
 		case op.JumpOp() == asm.Call:
-			return !ins.IsBuiltinCall() || !asksNothing[asm.BuiltinFunc(ins.Constant)]
+			return asks(ins) != 0
 		case class.IsStore():
 			return ins.Dst != asm.RFP
 		default:
