@@ -411,7 +411,7 @@ func writeInfo(out io.Writer, info recording.Info) {
 	} else {
 		fmt.Fprintf(w, "  length\t%v\n", length)
 	}
-	fmt.Fprintf(w, "  size\t%d bytes, %d before compression\n", info.Bytes, info.RawBytes)
+	fmt.Fprintf(w, "  size\t%d bytes, for %d bytes of events\n", info.Bytes, info.RawBytes)
 	for _, name := range slices.Sorted(maps.Keys(info.Events)) {
 		fmt.Fprintf(w, "  %s\t%s\n", name, plural(info.Events[name], "event"))
 	}

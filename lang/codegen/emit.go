@@ -8,10 +8,10 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// maxInstructions of one generated function, in 8-byte units. The verifiers up to 5.x give up on a path with more than 8192
-// conditional jumps that wait for their other branch; as hardly anything is generated that is not a comparison after a load, a
-// filter and an action of this size stay below it together. It also keeps every jump within the 16 bits of its offset.
-const maxInstructions = 8000
+// maxInstructions of one generated function, in 8-byte units. Verifiers give up on a path with more than 8192 conditional jumps that
+// wait for their other branch (BPF_COMPLEXITY_LIMIT_JMP_SEQ): hardly anything is generated that is not a comparison after a load and
+// a mask or another load, so a filter and an action of this size stay below it together. Every jump stays within the 16 bits of its offset.
+const maxInstructions = 12000
 
 // maxMaps that one generated function refers to. The kernel allows 64 in a program, whose own maps are among them.
 const maxMaps = 48

@@ -472,11 +472,11 @@ func TestLimits(t *testing.T) {
 	key = codegen.NewRow(columns...)
 	m := &codegen.Map{Name: "m", Key: key, Agg: &codegen.Agg{Func: codegen.Count}, Entries: 10}
 	sum := a
-	for range 5000 {
+	for range 8000 {
 		sum = op(codegen.OpAdd, u64t, sum, b)
 	}
 	deep := a
-	for range 10000 {
+	for range 15000 {
 		deep = op(codegen.OpCompl, u64t, deep)
 	}
 	var tree func(depth int) *expr
@@ -496,8 +496,8 @@ func TestLimits(t *testing.T) {
 		pred   *expr
 	}{
 		{"its keys, variables and values need 328 bytes of stack, and 200 are left", []codegen.Stmt{&codegen.Update{Map: m, Key: exprs}}, nil},
-		{"it needs more than 8000 instructions", nil, is(codegen.OpTruth, sum)},
-		{"it needs more than 8000 instructions", nil, is(codegen.OpTruth, deep)},
+		{"it needs more than 12000 instructions", nil, is(codegen.OpTruth, sum)},
+		{"it needs more than 12000 instructions", nil, is(codegen.OpTruth, deep)},
 		{"its predicate's values need 40 bytes of stack, and 24 are left", nil, is(codegen.OpTruth, tree(7))},
 		{"@m, which is an aggregation", nil, is(codegen.OpTruth, &expr{Op: codegen.OpLookup, Type: u64t, Map: m})},
 		{"first NUL", nil, is(codegen.OpEq, s, slit("a\x00b"))},
