@@ -383,6 +383,7 @@ func TestVMMoreNvmeTimeouts(t *testing.T) {
 	ctrl, disk := controller(t, "slow")
 	writeFile(t, "/sys/block/"+disk+"/queue/io_timeout", "1000")
 	tr := start(t, fmt.Sprintf("nvme:* / ctrl == %q /", ctrl))
+	calls := countCalls(t, "nvme_timeout")
 	stopFtrace := startFtrace(t)
 	sh(t, "dmesg -C")
 	// The first one spends the budget of many seconds, the second one waits for it. 5.10 may fail a read that was aborted.
@@ -398,8 +399,9 @@ func TestVMMoreNvmeTimeouts(t *testing.T) {
 	t.Logf("the kernel says %v", said)
 	timeouts := where(events, fields{"probe": "nvme:timeout"})
 	first, second := where(timeouts, fields{"timeouts": 1}), where(timeouts, fields{"timeouts": 2})
-	if len(first) == 0 || said["aborting"] == 0 || len(timeouts) != said["aborting"]+said["reset controller"]+said["completion polled"] || len(second) != said["reset controller"] {
-		t.Errorf("%d timeouts, %d of them the first, %d the second; the kernel says %v", len(timeouts), len(first), len(second), said)
+	// The kernel says nothing where the controller is being reset, or has as many aborts to do as it takes.
+	if n := calls(); int64(len(timeouts)) != n || said["aborting"] == 0 || len(first) < said["aborting"] || len(second) != said["reset controller"] {
+		t.Errorf("%d timeouts, %d of them the first, %d the second; nvme_timeout was called %d times, the kernel says %v", len(timeouts), len(first), len(second), n, said)
 	}
 	for _, e := range timeouts {
 		e.expect(t, fields{"disk": disk, "opcode": "read", "comm": "dd"})
@@ -411,8 +413,10 @@ func TestVMMoreNvmeTimeouts(t *testing.T) {
 	if len(aborts) != said["aborting"] {
 		t.Errorf("%d aborts, the kernel says %v", len(aborts), said)
 	}
-	for i, e := range aborts {
-		e.expect(t, fields{"for_qid": first[i].text("qid"), "for_cid": first[i].text("cid")})
+	for _, e := range aborts {
+		if len(where(first, fields{"qid": e.text("for_qid"), "cid": e.text("for_cid")})) == 0 {
+			t.Errorf("no command that had timed out was aborted: %v", e)
+		}
 	}
 	cancelled, want := map[uint64]int{}, map[uint64]int{}
 	for _, e := range where(events, fields{"probe": "nvme:complete_rq", "cancelled": true}) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -311,7 +312,7 @@ func countCalls(t *testing.T, functions ...string) func() int64 {
 		t.Fatal(err)
 	}
 	for _, f := range functions {
-		if bytes.Contains(symbols, []byte(" T "+f+"\t")) {
+		if regexp.MustCompile(`(?m) [tT] ` + f + `\t`).Match(symbols) {
 			sh(t, "cd %s; echo p:calls_%s %s >> kprobe_events; echo 1 > events/kprobes/calls_%[2]s/enable", tracefs, f, f)
 			t.Cleanup(func() {
 				sh(t, "cd %s; echo 0 > events/kprobes/calls_%s/enable; echo -:calls_%[2]s >> kprobe_events", tracefs, f)
