@@ -303,7 +303,8 @@ func TestVMRdmaGaugesFromTheMidstOfIt(t *testing.T) {
 	}
 }
 
-// countCalls returns how often functions that the kernel has were called since then, by kprobes of tracefs.
+// countCalls returns how often functions that the kernel has were called since then, by kprobes of tracefs, in an instance of it that
+// nobody reads.
 func countCalls(t *testing.T, functions ...string) func() int64 {
 	t.Helper()
 	const tracefs = "/sys/kernel/tracing"
@@ -313,9 +314,10 @@ func countCalls(t *testing.T, functions ...string) func() int64 {
 	}
 	for _, f := range functions {
 		if regexp.MustCompile(`(?m) [tT] ` + f + `\t`).Match(symbols) {
-			sh(t, "cd %s; echo p:calls_%s %s >> kprobe_events; echo 1 > events/kprobes/calls_%[2]s/enable", tracefs, f, f)
+			const enable = "instances/calls/events/kprobes/calls_"
+			sh(t, "cd %s; mkdir -p instances/calls; echo p:calls_%s %[2]s >> kprobe_events; echo 1 > %s%[2]s/enable", tracefs, f, enable)
 			t.Cleanup(func() {
-				sh(t, "cd %s; echo 0 > events/kprobes/calls_%s/enable; echo -:calls_%[2]s >> kprobe_events", tracefs, f)
+				sh(t, "cd %s; echo 0 > %s%s/enable; echo -:calls_%[3]s >> kprobe_events", tracefs, enable, f)
 			})
 		}
 	}
