@@ -242,12 +242,13 @@ func TestVMCmKernel(t *testing.T) {
 	t.Cleanup(func() {
 		sh(t, `cd %s; rm -f ports/1/subsystems/tt; rmdir ports/1 subsystems/tt/namespaces/1 subsystems/tt`, target)
 	})
-	trace := start(t, "cm:*")
-	ftrace := startCMFtrace(t)
-	sh(t, `cd %s; ln -s $PWD/subsystems/tt ports/1/subsystems/tt
-		nvme connect -t rdma -n tt -a 10.9.0.1 -s 4420 -i 1; nvme disconnect -n tt; rm ports/1/subsystems/tt; sleep 1`, target)
-	lines := ftrace()
-	events := trace.stop(t)
+	var lines []string
+	events := untilWhole(t, "cm:*", func() {
+		ftrace := startCMFtrace(t)
+		sh(t, `cd %s; ln -s $PWD/subsystems/tt ports/1/subsystems/tt
+			nvme connect -t rdma -n tt -a 10.9.0.1 -s 4420 -i 1; nvme disconnect -n tt; rm ports/1/subsystems/tt; sleep 1`, target)
+		lines = ftrace()
+	})
 	compareCM(t, events, lines)
 	created := map[string]bool{}
 	for _, e := range events {

@@ -102,17 +102,18 @@ func (s subsystem) disk(t *testing.T) string {
 // TestVMMoreNvmeFabrics compares the commands of a connection over TCP with ftrace.
 func TestVMMoreNvmeFabrics(t *testing.T) {
 	s := newSubsystem(t, "tcp", 1)
-	tr := start(t, "nvme:setup_cmd, nvme:sq, nvme:complete_rq")
-	stopFtrace := startFtrace(t)
-	s.connect(t, 0)
-	sh(t, "dd if=/dev/%s of=/dev/null bs=4k count=8 iflag=direct", s.disk(t))
-	if out, err := connect("no-such-target", 0); err == nil {
-		t.Errorf("connected to nothing: %s", out)
-	}
-	time.Sleep(3 * time.Second) // longer than the keep alive timeout
-	sh(t, "nvme disconnect -n %s", s.nqn)
-	lines := stopFtrace()
-	events := tr.stop(t)
+	var lines []ftraced
+	events := untilWhole(t, "nvme:setup_cmd, nvme:sq, nvme:complete_rq", func() {
+		stopFtrace := startFtrace(t)
+		s.connect(t, 0)
+		sh(t, "dd if=/dev/%s of=/dev/null bs=4k count=8 iflag=direct", s.disk(t))
+		if out, err := connect("no-such-target", 0); err == nil {
+			t.Errorf("connected to nothing: %s", out)
+		}
+		time.Sleep(3 * time.Second) // longer than the keep alive timeout
+		sh(t, "nvme disconnect -n %s", s.nqn)
+		lines = stopFtrace()
+	})
 	matchFtrace(t, events, lines)
 	for _, want := range []fields{
 		{"opcode": "connect", "for_qid": 0, "status": "success", "raw_opcode": 0x7f, "fctype": 1, "nsid": nil},

@@ -294,22 +294,24 @@ func TestVMMoreNvmeRequeues(t *testing.T) {
 	const reads, size = 96, 128 << 10
 	ctrl, disk := controller(t, "vmtest")
 	writeFile(t, "/sys/block/"+disk+"/queue/nomerges", "2")
-	tr := start(t, fmt.Sprintf("nvme:setup_cmd / ctrl == %q && opcode == read /; nvme:complete_rq / ctrl == %[1]q && opcode == read /", ctrl))
-	stopFtrace := startFtrace(t)
-	maskInterrupts(t, ctrl, true)
+	program := fmt.Sprintf("nvme:setup_cmd / ctrl == %q && opcode == read /; nvme:complete_rq / ctrl == %[1]q && opcode == read /", ctrl)
 	t.Cleanup(func() { maskInterrupts(t, ctrl, false) })
-	cmd := exec.Command("fio", "--name=x", "--filename=/dev/"+disk, "--rw=read", fmt.Sprint("--bs=", size), "--ioengine=libaio", "--direct=1",
-		fmt.Sprint("--iodepth=", reads), fmt.Sprint("--number_ios=", reads), "--size=64M", "--minimal")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	waitUntil(t, "the driver has no memory left", func() bool { return strings.Count(sh(t, "cat %s/trace", tracefs), "nvme_cmd_read") > reads })
-	maskInterrupts(t, ctrl, false)
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	lines := stopFtrace()
-	events := tr.stop(t)
+	var lines []ftraced
+	events := untilWhole(t, program, func() {
+		stopFtrace := startFtrace(t)
+		maskInterrupts(t, ctrl, true)
+		cmd := exec.Command("fio", "--name=x", "--filename=/dev/"+disk, "--rw=read", fmt.Sprint("--bs=", size), "--ioengine=libaio", "--direct=1",
+			fmt.Sprint("--iodepth=", reads), fmt.Sprint("--number_ios=", reads), "--size=64M", "--minimal")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		waitUntil(t, "the driver has no memory left", func() bool { return strings.Count(sh(t, "cat %s/trace", tracefs), "nvme_cmd_read") > reads })
+		maskInterrupts(t, ctrl, false)
+		if err := cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		lines = stopFtrace()
+	})
 	commands, handed := 0, 0
 	for _, n := range checkChains(t, events) {
 		commands, handed = commands+1, handed+n

@@ -176,13 +176,15 @@ func TestVMScriptRdmaMonitor(t *testing.T) {
 		}
 	}
 
-	text := strings.Join(printed(trace.stop(t)), "")
+	trace.endLosingLookups(t)
+	other.endLosingLookups(t)
+	text := strings.Join(printed(trace.decoded(t)), "")
 	for _, line := range []string{"RDMA Control Path Monitor Started (interval: 1 seconds)\n", "RDMA Control Path Monitor Stopped\n"} {
 		if strings.Count(text, line) != 1 {
 			t.Errorf("no line %q", line)
 		}
 	}
-	for _, r := range reports(t, strings.Join(printed(other.stop(t)), "")) {
+	for _, r := range reports(t, strings.Join(printed(other.decoded(t)), "")) {
 		if len(r.ops) > 0 || r.live["PD"] > 0 {
 			t.Errorf("a report of a device that there is not: %v", r)
 		}
