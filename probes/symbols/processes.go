@@ -50,6 +50,8 @@ type space struct {
 	// begins are when the process was forked, and when it called exec: what was mapped before is gone.
 	begins []begin
 	ended  *list.Element
+	// read is when /proc told what it maps.
+	read uint64
 	// inner is the process id in its own namespace, 0 if that is not known.
 	inner int
 }
@@ -163,8 +165,13 @@ func (p *Processes) space(pid int) *space {
 	return s
 }
 
+// readAgain is how long what /proc tells of a process is good for, in ns. Code without frame pointers makes stacks of numbers that are
+// no addresses, a new one with each sample, and to read a large process for each takes longer than the next sample does to come.
+const readAgain = 1e9
+
 // readMaps adds what a process maps now, unless it has ended.
 func (p *Processes) readMaps(s *space) {
+	s.read = bootTime()
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", s.pid))
 	if err != nil {
 		return
@@ -327,12 +334,10 @@ func (p *Processes) Frames(pid int, nsecs uint64, addresses []uint64) []Frame {
 	defer p.mu.Unlock()
 	p.drain()
 	s := p.space(pid)
-	again := true
 	out := make([]Frame, len(addresses))
 	for i, a := range addresses {
 		m, ok := s.mapped(a, nsecs)
-		if !ok && again && s.ended == nil {
-			again = false
+		if !ok && s.ended == nil && bootTime() >= s.read+readAgain {
 			p.readMaps(s)
 			m, ok = s.mapped(a, nsecs)
 		}
