@@ -110,6 +110,9 @@ func (s *session) qemu(accel string) (program string, args []string) {
 		// Emulated pointer authentication costs much and is of no use here.
 		args = []string{"-machine", "virt", "-cpu", "max,pauth-impdef=on"}
 	}
+	if strings.HasPrefix(accel, "tcg") && !s.opt.kernel.foreign() {
+		more += clockParameter()
+	}
 	if s.opt.nvme {
 		more += bounceMemory
 	}
