@@ -250,9 +250,9 @@ var specified = map[any]string{
 	uint64(0x0c): "verify", uint64(0x19): "copy", uint64(0x79): "zone_mgmt_send", uint64(0x7a): "zone_mgmt_recv", uint64(0x7d): "zone_append",
 }
 
-// zoneText is how newer kernels explain the commands for zones; older ones show their dwords.
+// zoneText is how newer kernels explain the commands for zones; older ones show numbers, or their dwords.
 func (f ftraced) zoneText() string {
-	if f.bytes == nil {
+	if ftraceAction.MatchString(f.line) || ftraceState.MatchString(f.line) {
 		return f.line
 	}
 	d := f.dwords()[13].value
