@@ -138,6 +138,9 @@ func parseFtrace(t *testing.T, line string) ftraced {
 // tagBits of a command id are the slot; those above count its uses. Kernel 5.10 shows them at submission only.
 const tagBits = 0xfff
 
+// unsavedComm stands where ftrace did not save a thread's name: it does so when the thread leaves a CPU, unless another CPU is at it.
+const unsavedComm = "<...>"
+
 // slot names what a queue uses for one command at a time.
 func slot(ctrl string, qid, cid uint64) string {
 	return fmt.Sprintf("%s queue %d slot %d", ctrl, qid, cid&tagBits)
@@ -159,8 +162,11 @@ func (f ftraced) request() fields {
 // submission is what the line of a submission tells about the command.
 func (f ftraced) submission() fields {
 	want := fields{
-		"tid": f.tid, "comm": f.comm, "cid": f.num["cmdid"], "nsid": f.num["nsid"], "flags": f.num["flags"],
+		"tid": f.tid, "cid": f.num["cmdid"], "nsid": f.num["nsid"], "flags": f.num["flags"],
 		"meta": f.num["meta"] != 0, "fctype": nil,
+	}
+	if f.comm != unsavedComm {
+		want["comm"] = f.comm
 	}
 	f.addOpcode(want)
 	f.addDecoded(want)
