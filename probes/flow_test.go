@@ -130,6 +130,34 @@ func TestFoldMeets(t *testing.T) {
 	}
 }
 
+// A helper reads as many registers as it takes arguments: what was left in the others is gone. A helper of which that is not known, and a
+// function, may read them all.
+func TestFoldArguments(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		call asm.Instruction
+		left int // of the five
+	}{
+		{"no argument", asm.FnKtimeGetNs.Call(), 0},
+		{"two", asm.FnMapLookupElem.Call(), 2},
+		{"three", asm.FnRingbufReserve.Call(), 3},
+		{"four", asm.FnMapUpdateElem.Call(), 4},
+		{"all", asm.FnPerfEventOutput.Call(), 5},
+		{"not known", asm.FnSysBpf.Call(), 5},
+		{"a function", asm.Call.Label("f"), 5},
+	} {
+		var insns asm.Instructions
+		for r := asm.R1; r <= asm.R5; r++ {
+			insns = append(insns, asm.Mov.Imm(r, 7))
+		}
+		f := flowOf(t, append(insns, test.call, asm.Mov.Imm(asm.R0, 0), asm.Return()))
+		f.fold(nil)
+		if left := len(f.insns) - 3; left != test.left {
+			t.Errorf("%s: got\n%s", test.name, f.text(t))
+		}
+	}
+}
+
 // caller calls f with R6 and R7 alive after it, and uses 16 bytes of stack.
 var caller = asm.Instructions{
 	asm.Mov.Reg(asm.R6, asm.R1),

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -417,6 +419,39 @@ func TestUnmatched(t *testing.T) {
 	}
 	if l := lossesOf(t, s)[0]; l.Unmatched == 0 {
 		t.Errorf("counted %+v, want some unmatched", l)
+	}
+	checkNoneLost(t, s)
+}
+
+// After Release nothing keeps the programs of the catalog and the kernel's types, and what is attached goes on.
+func TestRelease(t *testing.T) {
+	c, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := Detect(c, HostOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.Match("syscall:exit")[0]
+	j := waiting(t)
+	s := attachWants(t, h, want{probe: p, fields: []*Field{p.Field("nr")}, pid: j.pid})
+	object, err := c.objects[p.Group]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernel, err := h.vmlinux()
+	if err != nil && !errors.Is(err, ErrNoBTF) {
+		t.Fatal(err)
+	}
+	programs, types := weak.Make(object), weak.Make(kernel)
+	h.Release()
+	runtime.GC()
+	if programs.Value() != nil || types.Value() != nil {
+		t.Errorf("kept: the catalog's programs %t, the kernel's types %t", programs.Value() != nil, types.Value() != nil)
+	}
+	if events := collect(t, s, j.run); len(events) == 0 {
+		t.Error("no event after Release")
 	}
 	checkNoneLost(t, s)
 }

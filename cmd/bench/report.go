@@ -116,7 +116,7 @@ func (b *bench) rows(binary int64) []row {
 		return row{figure: figure, unit: "ns", digits: 1, scale: 1, ours: ours, peer: peer, theirs: theirs, reach: reach}
 	}
 	all := counting()
-	for _, w := range all {
+	for _, w := range append(all, timed()) {
 		rows = append(rows, ns(w.name, b.of(w, "trace").added, "bpftrace", b.of(w, "bpftrace").added, w.reach))
 	}
 	for _, w := range all {

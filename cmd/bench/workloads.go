@@ -59,6 +59,16 @@ func counting() []workload {
 	}
 }
 
+// timed is what most programs are about: how long a call takes. Both tools keep its beginning in a map, bpftrace in one of the program's.
+func timed() workload {
+	return workload{
+		name:  "`@[ret] = hist(latency)`",
+		trace: "syscall:exit { @[ret] = hist(latency) }",
+		bpftrace: `tracepoint:raw_syscalls:sys_enter { @start[tid] = nsecs; }
+			tracepoint:raw_syscalls:sys_exit / @start[tid] / { @[args.ret] = hist(nsecs - @start[tid]); delete(@start, tid); }`,
+	}
+}
+
 // quantiles is what no peer has, and ownHist what it is compared with.
 func quantiles() (quantile, ownHist workload) {
 	quantile = workload{
@@ -76,7 +86,7 @@ func quantiles() (quantile, ownHist workload) {
 // costly are all workloads of which it is measured what they add to a call.
 func costly() []workload {
 	quantile, ownHist := quantiles()
-	return append(counting(), quantile, ownHist)
+	return append(counting(), timed(), quantile, ownHist)
 }
 
 // flood prints a line for each system call.

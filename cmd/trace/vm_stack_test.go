@@ -3,7 +3,9 @@
 package main
 
 import (
+	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -129,5 +131,26 @@ func TestVMFunctionStacks(t *testing.T) {
 				t.Errorf("%s is of tracing", f)
 			}
 		}
+	}
+}
+
+// TestVMRecordedStacks records completions with their stacks, which was once too much for the verifier of 5.10, and compares the recording
+// with what was counted at the same time.
+func TestVMRecordedStacks(t *testing.T) {
+	dir := t.TempDir()
+	file, live, script := filepath.Join(dir, "rec"), filepath.Join(dir, "live"), filepath.Join(dir, "script")
+	const reads, program = 50, `nvme:complete_rq / comm == "dd" / { @[kstack] = count() }`
+	traced := fmt.Sprintf("trace -q -o %s -c 'dd if=/dev/nvme0n1 of=/dev/null bs=4k count=%d iflag=direct status=none' '%s'", live, reads, program)
+	if err := os.WriteFile(script, []byte(traced), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, "trace record --stacks -o %s -c 'sh %s' nvme:complete_rq", file, script)
+	got := sh(t, "trace -q -r %s '%s'", file, program)
+	total := 0
+	for _, n := range stackCounts(t, got) {
+		total += n
+	}
+	if want := sh(t, "cat %s", live); got != want || total < reads || !strings.Contains(got, "nvme_") {
+		t.Errorf("%d completions, want %d; the recording prints\n%s\nlive it was\n%s", total, reads, got, want)
 	}
 }

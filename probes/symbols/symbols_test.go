@@ -2,6 +2,7 @@ package symbols
 
 import (
 	"bytes"
+	"container/list"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -393,6 +394,26 @@ func TestProcesses(t *testing.T) {
 		if got[i].String() != want[i] {
 			t.Errorf("%v, want %v", got[i], want[i])
 		}
+	}
+}
+
+// What a process maps is not read again for each number that is no address of it, as samples of code without frame pointers hold.
+func TestReadAgain(t *testing.T) {
+	p := &Processes{changes: &changes{wake: -1}, spaces: map[int]*space{}, ended: list.New(), files: map[fileKey]*openFile{}, recent: list.New()}
+	pid := os.Getpid()
+	p.Frames(pid, bootTime(), []uint64{1, 2})
+	s := p.spaces[pid]
+	first := s.read
+	p.Frames(pid, bootTime(), []uint64{1, 2})
+	if s.read != first {
+		t.Error("it was read again at once")
+	}
+	s.read -= readAgain
+	p.Frames(pid, bootTime(), []uint64{1})
+	again := s.read
+	p.Frames(pid, bootTime(), []uint64{2})
+	if again < first || s.read != again {
+		t.Errorf("a second later it was read at %d and at %d, want once more than at %d", again, s.read, first)
 	}
 }
 
