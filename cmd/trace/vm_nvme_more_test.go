@@ -148,10 +148,10 @@ func TestVMMoreNvmeCommands(t *testing.T) {
 			t.Errorf("nvme %s: %v\n%s", args, err, out)
 		}
 	}
-	// The driver's own commands at a reset: it makes queues.
+	// The driver's own commands at a reset: it makes queues. Kernel 5.10 may not be heard on them any more, traced or not: then what it sends
+	// times out, so nothing is read afterwards.
 	sh(t, "nvme reset /dev/%s", zonedCtrl)
 	waitUntil(t, "the controller is back", func() bool { return contains(t, "/sys/class/nvme/"+zonedCtrl+"/state", "live") })
-	sh(t, "dd if=/dev/%s of=/dev/null bs=4k count=1 iflag=direct", zoned)
 	lines := stopFtrace()
 	events := tr.stop(t)
 	matchFtrace(t, events, lines)
