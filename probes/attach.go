@@ -42,12 +42,54 @@ type request struct {
 	// tried says why better variants were not used.
 	tried []error
 
-	programs []*ebpf.Program
-	counts   *ebpf.Map
+	counts *ebpf.Map
 
-	mu     sync.Mutex
-	links  []io.Closer // in the order of attaching; none after detaching
-	missed uint64      // by links that are closed
+	mu       sync.Mutex
+	attached []*attached
+	missed   uint64 // events, of programs that are gone
+}
+
+// attached is a program, and what attaches it.
+type attached struct {
+	program *ebpf.Program
+	links   []io.Closer // none after detaching
+	missed  uint64      // by links that are closed
+	// delivers says that it builds events; others remember what there was before them.
+	delivers bool
+}
+
+// misses is how many runs of the program the kernel has skipped.
+func (a *attached) misses() (uint64, error) {
+	stats, err := a.program.Stats()
+	if err != nil {
+		return 0, err
+	}
+	n := a.missed + stats.RecursionMisses
+	for _, l := range a.links {
+		n += missedByLink(l)
+	}
+	return n, nil
+}
+
+// detach closes the links, and keeps what only they can tell.
+func (a *attached) detach() error {
+	for _, l := range a.links {
+		a.missed += missedByLink(l)
+	}
+	err := closeAll(a.links)
+	a.links = nil
+	return err
+}
+
+func (a *attached) close() error { return errors.Join(a.detach(), a.program.Close()) }
+
+// detachAll goes in the opposite order of attaching: ends are no longer seen before beginnings are not.
+func detachAll(all []*attached) error {
+	var errs []error
+	for _, a := range slices.Backward(all) {
+		errs = append(errs, a.detach())
+	}
+	return errors.Join(errs...)
 }
 
 // Session is a set of attached probes.
@@ -303,22 +345,19 @@ func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 	if err != nil {
 		return explain(err)
 	}
-	var links []io.Closer
+	defer c.Close() // what is left in it
+	var all []*attached
 	for _, p := range programs {
-		attached, err := attachProgram(p, c.Programs[p.instance()], r.Hz)
+		links, err := attachProgram(p, c.Programs[p.instance()], r.Hz)
 		if err != nil {
-			err = fmt.Errorf("attach to %s: %w", p.target, explain(err))
-			err = errors.Join(err, closeAll(links))
-			c.Close()
-			return err
+			return errors.Join(fmt.Errorf("attach to %s: %w", p.target, explain(err)), detachAll(all))
 		}
-		links = append(links, attached...)
+		all = append(all, &attached{program: c.Programs[p.instance()], links: links, delivers: s.host.catalog.delivers(p, r.Probe)})
 	}
 	for _, p := range programs {
-		r.programs = append(r.programs, c.DetachProgram(p.instance()))
+		c.DetachProgram(p.instance())
 	}
-	c.Close()
-	r.links = append(r.links, links...)
+	r.attached = append(r.attached, all...)
 	return nil
 }
 
@@ -344,7 +383,6 @@ func attachProgram(p program, prog *ebpf.Program, hz int) ([]io.Closer, error) {
 	return []io.Closer{lk}, err
 }
 
-// closeAll detaches in the opposite order of attaching: ends are no longer seen before beginnings are not.
 func closeAll(links []io.Closer) error {
 	var errs []error
 	for _, l := range slices.Backward(links) {
@@ -392,24 +430,18 @@ func (s *Session) Detach() error {
 	return err
 }
 
-// detach closes the links, and keeps what only they can tell.
 func (r *request) detach() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, l := range r.links {
-		r.missed += missedByLink(l)
-	}
-	err := closeAll(r.links)
-	r.links = nil
-	return err
+	return detachAll(r.attached)
 }
 
 // Close detaches and releases everything.
 func (s *Session) Close() error {
 	errs := []error{s.Detach()}
 	for _, r := range s.requests {
-		for _, p := range r.programs {
-			errs = append(errs, p.Close())
+		for _, a := range r.attached {
+			errs = append(errs, a.close())
 		}
 	}
 	if s.ring != nil {

@@ -66,14 +66,15 @@ type Losses struct {
 	RingBuffer uint64
 	// Unseen counts events that could not be built, because their beginning was not seen.
 	Unseen uint64
-	// Missed counts runs of the programs that the kernel skipped, because the program was already running on that CPU: interrupted,
-	// or, on a system call in kernels that allow that, preempted.
+	// Missed counts runs of the programs that deliver events, which the kernel skipped, because the program was already running on that
+	// CPU: interrupted, or, on a system call in kernels that allow that, preempted.
 	Missed uint64
 	// Unmatched counts events that were delivered without what their beginning tells, because it was not seen: as a rule what was
 	// in progress when tracing began.
 	Unmatched uint64
-	// InFlightFull counts beginnings that there was no room to remember; their ends are among the unmatched or unseen.
-	InFlightFull uint64
+	// InFlightFull counts beginnings that there was no room to remember, MissedBeginnings those that the kernel skipped; their ends are
+	// among the unmatched or unseen.
+	InFlightFull, MissedBeginnings uint64
 }
 
 // Lost is the number of events that should have been delivered and were not.
@@ -118,6 +119,7 @@ func (l *Losses) add(o Losses) {
 	l.Missed += o.Missed
 	l.Unmatched += o.Unmatched
 	l.InFlightFull += o.InFlightFull
+	l.MissedBeginnings += o.MissedBeginnings
 }
 
 func (r *request) losses() (Losses, error) {
@@ -133,18 +135,19 @@ func (r *request) losses() (Losses, error) {
 	if len(r.hooks) > 1 {
 		l.Unmatched = n[countUnmatched]
 	}
-	for _, p := range r.programs {
-		stats, err := p.Stats()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.Missed = r.missed
+	for _, a := range r.attached {
+		n, err := a.misses()
 		if err != nil {
 			return Losses{}, err
 		}
-		l.Missed += stats.RecursionMisses
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l.Missed += r.missed
-	for _, lk := range r.links {
-		l.Missed += missedByLink(lk)
+		if a.delivers {
+			l.Missed += n
+		} else {
+			l.MissedBeginnings += n
+		}
 	}
 	return l, nil
 }
@@ -167,8 +170,8 @@ func (r *request) counted() (n [counters]uint64, err error) {
 }
 
 // missedByLink is how often a kprobe was hit and could not run its program; kernels before 6.7 do not tell.
-func missedByLink(attached io.Closer) uint64 {
-	l, ok := attached.(link.Link)
+func missedByLink(c io.Closer) uint64 {
+	l, ok := c.(link.Link)
 	if !ok {
 		return 0
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -45,9 +44,8 @@ type seedling struct {
 	value []byte    // of the map: all variables
 	// at, and gone, are the places of X_seeding and X_gone in it.
 	at, gone uint32
-	// links and programs are attached only for this time.
-	links    []io.Closer
-	programs []*ebpf.Program
+	// visitors are attached only for this time.
+	visitors []*attached
 	// partial says that not all objects were met.
 	partial bool
 }
@@ -63,13 +61,12 @@ func (s *Session) plant(l *loader, r *request) *seedling {
 		request: r, state: l.maps[variableSection],
 		at: variables[r.Probe.event+"_seeding"].Offset, gone: variables[r.Probe.event+"_gone"].Offset,
 	}
-	links, programs := len(r.links), len(r.programs)
+	before := len(r.attached)
 	if err := s.attachHook(l, r, r.Probe.hook.seed.visit); err != nil {
 		s.note(r.Probe, fmt.Sprintf("what was there before is not counted: %v", err))
 		sl.partial = true
 	}
-	sl.links, r.links = slices.Clone(r.links[links:]), r.links[:links]
-	sl.programs, r.programs = slices.Clone(r.programs[programs:]), r.programs[:programs]
+	sl.visitors, r.attached = slices.Clone(r.attached[before:]), r.attached[:before]
 	return sl
 }
 
@@ -96,15 +93,12 @@ func (sl *seedling) left() (uint32, error) {
 // end detaches what saw the objects that were there, and then lets the programs forget about them. If some were not met, the programs
 // go on: else these would go without having come.
 func (sl *seedling) end() error {
-	for _, l := range sl.links {
-		sl.missed += missedByLink(l)
-	}
-	err := closeAll(sl.links)
-	for _, p := range sl.programs {
-		if stats, e := p.Stats(); e == nil {
-			sl.missed += stats.RecursionMisses
+	err := detachAll(sl.visitors)
+	for _, a := range sl.visitors {
+		if n, e := a.misses(); e == nil {
+			sl.missed += n
 		}
-		err = errors.Join(err, p.Close())
+		err = errors.Join(err, a.close())
 	}
 	if sl.partial {
 		return err
@@ -130,7 +124,7 @@ func (s *Session) seed(ctx context.Context, all []*seedling) (err error) {
 			continue
 		}
 		// One walk suffices for all requests for a probe.
-		if j := slices.IndexFunc(all[:i], func(o *seedling) bool { return o.Probe == sl.Probe && len(o.links) > 0 }); j >= 0 {
+		if j := slices.IndexFunc(all[:i], func(o *seedling) bool { return o.Probe == sl.Probe && len(o.visitors) > 0 }); j >= 0 {
 			sl.partial = all[j].partial
 			continue
 		}

@@ -130,7 +130,7 @@ func TestVMEntryOfCalls(t *testing.T) {
 		}
 	}
 	for i, field := range wants {
-		if got := len(s.requests[i].programs); got != programs[field] {
+		if got := len(s.requests[i].attached); got != programs[field] {
 			t.Errorf("%d programs for %s, want %d", got, field, programs[field])
 		}
 	}

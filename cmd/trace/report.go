@@ -66,6 +66,9 @@ func (r *report) tellIncomplete(l probes.Losses) {
 	if l.InFlightFull > 0 {
 		r.note("%v: too much in progress to remember the beginning of %s", l.Probe, plural(l.InFlightFull, "event"))
 	}
+	if l.MissedBeginnings > 0 {
+		r.note("%v: the kernel skipped the beginning of %s (the program was already running on that CPU)", l.Probe, plural(l.MissedBeginnings, "event"))
+	}
 }
 
 // tellLosses prints a line for every probe that has lost more events than the user knows of.

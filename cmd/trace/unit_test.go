@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"trace/lang"
@@ -55,6 +56,30 @@ func TestLossLine(t *testing.T) {
 	} {
 		if got := lossLine(test.losses); got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+	}
+}
+
+// An event that comes without its beginning is not lost.
+func TestTellIncomplete(t *testing.T) {
+	probe := &probes.Probe{Group: "nvme", Name: "failover"}
+	for _, test := range []struct {
+		losses probes.Losses
+		want   string
+	}{
+		{probes.Losses{Unmatched: 2}, "nvme:failover: the beginning of 2 events was not seen; what it tells, like the latency, is absent"},
+		{probes.Losses{InFlightFull: 1}, "nvme:failover: too much in progress to remember the beginning of 1 event"},
+		{probes.Losses{MissedBeginnings: 3}, "nvme:failover: the kernel skipped the beginning of 3 events (the program was already running on that CPU)"},
+		{probes.Losses{}, ""},
+	} {
+		test.losses.Probe = probe
+		var said strings.Builder
+		(&report{tracer: &tracer{streams: streams{err: &said}}}).tellIncomplete(test.losses)
+		if got := strings.TrimPrefix(strings.TrimSpace(said.String()), "trace: "); got != test.want {
+			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+		if n := test.losses.Lost(); n != 0 {
+			t.Errorf("%+v: %d lost", test.losses, n)
 		}
 	}
 }
