@@ -17,8 +17,8 @@ import (
 // long a start takes with modules and their types. It is measured in a virtual machine, whose CPU is emulated: only the ratios tell
 // something.
 
-// So many operations that those which run a program for the first time, when the emulation has yet to translate it, weigh little: with a
-// tenth of them the mean was up to three times as high.
+// So many operations that those before the emulation has translated a program weigh little: the mean of the first 150 calls of a verb was
+// several times that of later ones.
 const (
 	nvmeReads = `dd if=/dev/nvme0n1 of=/dev/null bs=4k count=3000 iflag=direct`
 	// perftest connects pairs of QPs, with three changes of the state of each. It listens on port 18515, and -F lets it go on where the

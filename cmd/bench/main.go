@@ -155,8 +155,8 @@ const explanation = `
 ns are what a program adds to a getppid in a loop on one CPU, which takes %s without it; of each load the
 fastest of %d batches of %d calls counts. The flood is the same loop at full speed, with tid, comm and nr of each call printed to
 a pipe; the lines that arrive are counted. A recording of it keeps all fields of each call in a file; the events in it are counted.
-Start and memory are those of the first program. bpftrace attaches to
-tracepoint:raw_syscalls:sys_enter, for latencies to sys_exit, too, C to tp_btf/sys_enter.
+Start and memory are those of the first program. bpftrace attaches to tracepoint:raw_syscalls:sys_enter, and for a latency to sys_exit,
+too; C to tp_btf/sys_enter.
 
 `
 
