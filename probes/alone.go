@@ -23,24 +23,19 @@ func (h *Host) Alone(p *Probe) bool {
 	})
 }
 
-// delivering counts the programs of a variant that deliver events of a probe.
-func (c *Catalog) delivering(p *Probe, v variant) (n int) {
+// delivering counts the programs of a variant that call the action of a probe.
+func (c *Catalog) delivering(p *Probe, v variant) int {
+	spec, err := c.objects[p.Group]()
+	if err != nil {
+		return 0
+	}
+	n := 0
 	for _, prog := range v.programs {
-		if c.delivers(prog, p) {
+		if s := spec.Programs[prog.name]; s != nil && calls(s.Instructions, p.actionName()) {
 			n++
 		}
 	}
 	return n
-}
-
-// delivers tells whether a program calls the action of a probe.
-func (c *Catalog) delivers(prog program, p *Probe) bool {
-	spec, err := c.objects[p.Group]()
-	if err != nil {
-		return false
-	}
-	s := spec.Programs[prog.name]
-	return s != nil && calls(s.Instructions, p.actionName())
 }
 
 const vmlinuxBTF = "/sys/kernel/btf/vmlinux"

@@ -54,8 +54,8 @@ type attached struct {
 	program *ebpf.Program
 	links   []io.Closer // none after detaching
 	missed  uint64      // by links that are closed
-	// delivers says that it builds events; others remember what there was before them.
-	delivers bool
+	// helper says that it belongs to one of the helpers: without it events lack fields, and none is lost.
+	helper bool
 }
 
 // misses is how many runs of the program the kernel has skipped.
@@ -290,7 +290,7 @@ func (s *Session) attachHook(l *loader, r *request, hk hook) error {
 	for _, v := range s.host.variantsFor(r.Probe.Group, hk, l.typeless) {
 		err := v.check()
 		if err == nil {
-			err = s.attachVariant(l, r, v)
+			err = s.attachVariant(l, r, hk, v)
 		}
 		if err == nil {
 			if hk.name == r.Probe.hook.name {
@@ -321,7 +321,7 @@ func (e *RejectedError) Error() string { return "the kernel rejects the program:
 
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-func (s *Session) attachVariant(l *loader, r *request, v variant) error {
+func (s *Session) attachVariant(l *loader, r *request, hk hook, v variant) error {
 	programs := l.busy(s.host.present(v.programs))
 	spec := &ebpf.CollectionSpec{
 		Maps: l.spec.Maps, Programs: make(map[string]*ebpf.ProgramSpec),
@@ -352,7 +352,7 @@ func (s *Session) attachVariant(l *loader, r *request, v variant) error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("attach to %s: %w", p.target, explain(err)), detachAll(all))
 		}
-		all = append(all, &attached{program: c.Programs[p.instance()], links: links, delivers: s.host.catalog.delivers(p, r.Probe)})
+		all = append(all, &attached{program: c.Programs[p.instance()], links: links, helper: hk.isHelper()})
 	}
 	for _, p := range programs {
 		c.DetachProgram(p.instance())

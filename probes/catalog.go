@@ -45,6 +45,11 @@ type hook struct {
 	seed *seed
 }
 
+// isHelper tells whether the hook is one of the helpers.
+func (hk hook) isHelper() bool {
+	return slices.ContainsFunc(helpers, func(o hook) bool { return o.name == hk.name })
+}
+
 var table = []entry{
 	{"cm:disconnect", hook{name: "cm_disconnect", tracepoint: "cm_disconnect"}},
 	{"cm:event_done", hook{name: "cm_event_done", tracepoint: "cm_event_done"}},

@@ -66,14 +66,15 @@ type Losses struct {
 	RingBuffer uint64
 	// Unseen counts events that could not be built, because their beginning was not seen.
 	Unseen uint64
-	// Missed counts runs of the programs that deliver events, which the kernel skipped, because the program was already running on that
-	// CPU: interrupted, or, on a system call in kernels that allow that, preempted.
+	// Missed counts runs of the probe's own programs that the kernel skipped, because the program was already running on that CPU:
+	// interrupted, or, on a system call in kernels that allow that, preempted. Where it was the entry of a call, its return may be
+	// among the unseen, too: rather an event counted twice than none.
 	Missed uint64
 	// Unmatched counts events that were delivered without what their beginning tells, because it was not seen: as a rule what was
 	// in progress when tracing began.
 	Unmatched uint64
-	// InFlightFull counts beginnings that there was no room to remember, MissedBeginnings those that the kernel skipped; their ends are
-	// among the unmatched or unseen.
+	// InFlightFull counts beginnings that there was no room to remember, MissedBeginnings those that the kernel skipped, of helpers; their
+	// ends are among the unmatched or unseen.
 	InFlightFull, MissedBeginnings uint64
 }
 
@@ -143,10 +144,10 @@ func (r *request) losses() (Losses, error) {
 		if err != nil {
 			return Losses{}, err
 		}
-		if a.delivers {
-			l.Missed += n
-		} else {
+		if a.helper {
 			l.MissedBeginnings += n
+		} else {
+			l.Missed += n
 		}
 	}
 	return l, nil

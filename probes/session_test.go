@@ -624,7 +624,7 @@ func attachOnly(h *Host, index int, r Request, o AttachOptions) (_ *Session, err
 			if v.check() != nil || v.name != name || hk.name == r.Probe.hook.name && i != index {
 				continue
 			}
-			if err := s.attachVariant(l, s.requests[0], v); err != nil {
+			if err := s.attachVariant(l, s.requests[0], hk, v); err != nil {
 				return nil, fmt.Errorf("%s: %w", hk.name, err)
 			}
 		}
