@@ -12,7 +12,7 @@ CLANG  ?= clang
 STRIP  ?= llvm-strip
 
 # Looked up, and if need be installed, when a recipe uses it.
-GO = $(shell .ci/setup go)
+GO = $(or $(shell .ci/setup go),$(error no Go: .ci/setup go failed, see above))
 
 KERNELS := 5.10 6.1 6.12 7.2 arm64
 SOURCES := $(wildcard bpf/*.bpf.c)
