@@ -3,6 +3,7 @@
 package probes
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -91,7 +92,7 @@ func (h *Host) capabilityFact() Fact {
 func lockdownFact() Fact {
 	data, err := os.ReadFile("/sys/kernel/security/lockdown")
 	if err != nil {
-		return Fact{Name: "lockdown", Value: "not shown by this kernel", OK: true}
+		return Fact{Name: "lockdown", Value: whyNoLockdown(), OK: true}
 	}
 	_, level, _ := strings.Cut(string(data), "[")
 	level, _, _ = strings.Cut(level, "]")
@@ -100,6 +101,22 @@ func lockdownFact() Fact {
 		f.Advice = "the kernel refuses programs that read its memory; only booting without lockdown=confidentiality helps"
 	}
 	return f
+}
+
+// whyNoLockdown explains why the level is not shown. The kernel makes the directory for securityfs, which is empty until it is mounted
+// (security/inode.c).
+func whyNoLockdown() string {
+	entries, err := os.ReadDir("/sys/kernel/security")
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "this kernel has no securityfs that shows it"
+	case err != nil:
+		return err.Error()
+	case len(entries) == 0:
+		return "not known: mount -t securityfs securityfs /sys/kernel/security shows it"
+	default:
+		return "this kernel has none"
+	}
 }
 
 func (h *Host) symbolsFact() Fact {
@@ -129,6 +146,8 @@ func (h *Host) moduleFact(object, module string) Fact {
 	m := modules[module]
 	f := Fact{Name: "module " + m.name, Value: "loaded", OK: true}
 	switch _, err := h.moduleTypes[m.name](); {
+	case m.builtIn():
+		f.Value = "built into the kernel"
 	case !m.loaded():
 		return Fact{Name: f.Name, Value: "not loaded", Advice: m.load}
 	case err == nil:

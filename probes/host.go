@@ -135,6 +135,35 @@ func (m module) loaded() bool {
 	return err == nil
 }
 
+// builtIn reports whether the module is a part of the kernel image. /sys shows it then if it has parameters, without the state that a
+// loaded one has (mod_sysfs_setup, kernel/module/sysfs.c); otherwise the list that belongs to the kernel has it.
+func (m module) builtIn() bool {
+	if m.name == "" {
+		return false
+	}
+	if m.loaded() {
+		_, err := os.Stat("/sys/module/" + m.name + "/initstate")
+		return errors.Is(err, os.ErrNotExist)
+	}
+	release, err := KernelRelease()
+	if err != nil {
+		return false
+	}
+	list, err := os.ReadFile("/lib/modules/" + release + "/modules.builtin")
+	return err == nil && bytes.Contains(list, []byte("/"+m.name+".ko\n"))
+}
+
+// describes reports whether the BTF at hand has all types that a module has: its own has them, and the kernel's has them if the module
+// is built in.
+func (h *Host) describes(m module) bool {
+	if m.builtIn() {
+		_, err := h.vmlinux()
+		return err == nil
+	}
+	_, err := h.moduleTypes[m.name]()
+	return err == nil
+}
+
 // outOfTree tells whether a module was not built with its kernel: then the types of the same name in vmlinux are not its own.
 func (m module) outOfTree() bool {
 	taint, err := os.ReadFile("/sys/module/" + m.name + "/taint")

@@ -103,9 +103,13 @@ func (h *Host) absent(v variant) []string {
 	return names
 }
 
-// missingTypes returns a module's structs that the programs of an object read and this kernel does not describe.
+// missingTypes returns a module's structs that the programs of an object read and this kernel may have, but does not describe. A struct
+// that is not in a whole description of the module is not in this kernel, like ib_dmah before 6.17: --btf would not help.
 func (h *Host) missingTypes(object, module string) []string {
 	m := modules[module]
+	if h.describes(m.describer()) {
+		return nil
+	}
 	own := make(map[string]bool)
 	for _, p := range h.catalog.probes {
 		own[p.event] = true

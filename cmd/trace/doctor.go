@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -117,17 +118,68 @@ func diagnoseProbe(st probes.Status) probeDiagnosis {
 	return d
 }
 
-// print writes the diagnosis as two tables: the host, and below it the probes, each with its variants from best to worst.
+// print writes the diagnosis as two tables: the host, and below it the probes, each with its variants from best to worst. A group that
+// is not available is one row.
 func (d diagnosis) print(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	var table bytes.Buffer
+	w := tabwriter.NewWriter(&table, 0, 8, 2, ' ', 0)
 	for _, f := range d.Host {
 		fmt.Fprintf(w, "%s\t%s\n", f.Name, withAdvice(f.Value, f.Advice))
 	}
 	fmt.Fprintf(w, "\nPROBE\tAVAILABLE\tVARIANT\tNEEDS\tREMARK\n")
-	for _, p := range d.Probes {
-		p.print(w)
+	for rest := d.Probes; len(rest) > 0; {
+		group := rest[:groupLength(rest)]
+		rest = rest[len(group):]
+		if reasons := commonReasons(group); reasons != nil {
+			probeDiagnosis{Name: group[0].group() + ":*", Reason: strings.Join(reasons, "; ")}.print(w)
+			continue
+		}
+		for _, p := range group {
+			p.print(w)
+		}
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(table.String()) {
+		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p probeDiagnosis) group() string {
+	group, _, _ := strings.Cut(p.Name, ":")
+	return group
+}
+
+// groupLength returns how many of the probes, which are sorted, belong to the group of the first one.
+func groupLength(all []probeDiagnosis) int {
+	n := slices.IndexFunc(all, func(p probeDiagnosis) bool { return p.group() != all[0].group() })
+	if n < 0 {
+		return len(all)
+	}
+	return n
+}
+
+// commonReasons returns why no probe of a group of several is available, or nil. A group has a module or two, so where it has more
+// reasons than that, they belong to its probes.
+func commonReasons(group []probeDiagnosis) []string {
+	const modules = 2
+	var reasons []string
+	for _, p := range group {
+		if p.Available || len(group) == 1 {
+			return nil
+		}
+		if !slices.Contains(reasons, p.Reason) {
+			reasons = append(reasons, p.Reason)
+		}
+	}
+	if len(reasons) > modules {
+		return nil
+	}
+	return reasons
 }
 
 // print writes the rows of one probe: the variant in use, what is remarkable about it, and why a better one is not.
@@ -137,7 +189,7 @@ func (p probeDiagnosis) print(w io.Writer) {
 		return
 	}
 	better, used := p.ranked()
-	row(w, p.Name, "yes", used.Name, strings.Join(used.Capabilities, " "))
+	row(w, p.Name, "yes", used.Name, strings.Join(used.Capabilities, " "), "")
 	for _, note := range p.Notes {
 		row(w, "", "", "", "", note)
 	}
@@ -151,7 +203,7 @@ func (p probeDiagnosis) print(w io.Writer) {
 	}
 }
 
-// row writes cells, and no padding after the last one.
+// row writes the cells of a row: all five, or the columns of its neighbours are not aligned.
 func row(w io.Writer, cells ...string) {
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }

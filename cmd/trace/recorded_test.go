@@ -68,7 +68,7 @@ func TestReplayNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(want) < 50 || string(got) != string(want) {
+		if !strings.ContainsAny(string(want), "@+") || string(got) != string(want) {
 			t.Errorf("%s: the recording prints\n%s\nwant\n%s", p, got, want)
 		}
 		if cgroup != "" && strings.Contains(p, "[cgroup]") && !strings.Contains(string(got), cgroup) {

@@ -67,7 +67,9 @@ func runGuest(ctx context.Context, opt options, img image, p *progress, stdout, 
 	if err != nil {
 		return 0, fmt.Errorf("%w%s", err, console.tail())
 	}
-	p.printf("exit status %d", code)
+	if code != 0 {
+		p.printf("exit status %d", code)
+	}
 	return code, copyOutputs(outputs)
 }
 
