@@ -362,6 +362,10 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	if t.timeout > 0 {
 		defer time.AfterFunc(t.timeout, end).Stop()
 	}
+	if t.document != nil { // before an interval looks at it
+		t.document.exec, t.document.history.began = t.exec, time.Now()
+		wg.Go(func() { t.document.watch(ctx) })
+	}
 	failed := make(chan error, 1)
 	for _, period := range t.exec.Intervals() {
 		wg.Go(func() { t.tick(ctx, end, period, failed) })
@@ -370,10 +374,6 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	wg.Go(func() { report.watch(ctx) })
 	if t.recorder != nil {
 		wg.Go(func() { t.recorder.keepUp(ctx) })
-	}
-	if t.document != nil {
-		t.document.exec, t.document.history.began = t.exec, time.Now()
-		wg.Go(func() { t.document.watch(ctx) })
 	}
 	if t.live != nil {
 		t.live.exec = t.exec

@@ -23,7 +23,8 @@ type terminal struct {
 	cmd  *exec.Cmd
 	mu   sync.Mutex
 	text string
-	seen int // of text, by expect
+	seen int           // of text, by expect
+	done chan struct{} // closed when text has everything
 }
 
 // openTerminal runs trace in a terminal of that many columns, with files in its folder.
@@ -36,7 +37,7 @@ func openTerminal(t *testing.T, dir, term string, columns uint16, args ...string
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &terminal{t: t, pty: f, cmd: cmd}
+	x := &terminal{t: t, pty: f, cmd: cmd, done: make(chan struct{})}
 	go x.read()
 	t.Cleanup(func() {
 		cmd.Process.Kill()
@@ -46,6 +47,7 @@ func openTerminal(t *testing.T, dir, term string, columns uint16, args ...string
 }
 
 func (x *terminal) read() {
+	defer close(x.done)
 	buf := make([]byte, 4096)
 	for {
 		n, err := x.pty.Read(buf)
@@ -89,7 +91,7 @@ func (x *terminal) expect(pattern string) string {
 	}
 }
 
-// leaves waits for the end of the program.
+// leaves waits for the end of the program, and of what it has written.
 func (x *terminal) leaves() {
 	x.t.Helper()
 	done := make(chan error, 1)
@@ -99,6 +101,7 @@ func (x *terminal) leaves() {
 		if err != nil {
 			x.t.Errorf("trace ends with %v", err)
 		}
+		<-x.done
 	case <-time.After(10 * time.Second):
 		x.t.Error("trace does not end")
 	}

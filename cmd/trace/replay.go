@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -26,8 +27,8 @@ type player struct {
 	recording *recording.Recording
 	exec      *lang.Run
 	out       *output
-	// now is the time in the recording, as nsecs tells it.
-	now uint64
+	// now is the time in the recording, as nsecs tells it. The live view asks for it, too.
+	now atomic.Uint64
 	// attached is when all probes were attached, or 0 if that is past or not known.
 	attached  uint64
 	intervals []interval
@@ -77,7 +78,8 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 	if err != nil {
 		return programError{err}
 	}
-	p := &player{streams: s, options: o, recording: rec, now: rec.Started()}
+	p := &player{streams: s, options: o, recording: rec}
+	p.now.Store(rec.Started())
 	if p.document, err = openDocument(s, o, src, program); err != nil {
 		return err
 	}
@@ -94,13 +96,13 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 	defer release()
 	printer := lang.NewPrinter(p.document.through(p.out, p.err, p.live), o.format.Format, rec.Boot().Local())
 	p.exec, err = plan.Start(lang.RunOptions{
-		Printer: printer, Unshown: p.document != nil, Now: func() uint64 { return p.now }, Context: ctx,
+		Printer: printer, Unshown: p.document != nil, Now: p.now.Load, Context: ctx,
 	})
 	if err != nil {
 		return errors.Join(err, p.out.Close())
 	}
 	if p.document != nil {
-		p.document.exec, p.document.history.began = p.exec, p.clock(p.now)
+		p.document.exec, p.document.history.began = p.exec, p.clock(p.now.Load())
 	}
 	err = p.run(ctx)
 	return errors.Join(unlessEnough(err), unlessEnough(p.out.Close()), p.verdict(), keep(ctx, p.exec))
@@ -115,7 +117,7 @@ func (p *player) run(ctx context.Context) error {
 	p.attached = p.recording.Attached()
 	for _, period := range p.exec.Intervals() {
 		if !slices.Contains(p.recording.Intervals(), period) { // else its moments are among the events
-			p.intervals = append(p.intervals, interval{period, p.now + uint64(period)})
+			p.intervals = append(p.intervals, interval{period, p.now.Load() + uint64(period)})
 		}
 	}
 	err := p.watched(ctx, func(ctx context.Context) error {
@@ -156,7 +158,7 @@ func (p *player) writeDocument() error {
 	}
 	var hosts, kernels []string
 	events, lost := map[string]uint64{}, map[string]uint64{}
-	f := facts{Began: p.document.history.began, Ended: p.clock(p.now)}
+	f := facts{Began: p.document.history.began, Ended: p.clock(p.now.Load())}
 	for _, info := range p.recording.Info() {
 		if !slices.Contains(hosts, info.Host) {
 			hosts, kernels = append(hosts, info.Host), append(kernels, info.Kernel)
@@ -224,7 +226,7 @@ func (p *player) play(ctx context.Context) error {
 			return err
 		}
 		if period := p.recording.Interval(); period != 0 {
-			p.document.beforeInterval(p.clock(p.now))
+			p.document.beforeInterval(p.clock(p.now.Load()))
 			if err := p.exec.Interval(period, p.recording.Time()); err != nil {
 				return err
 			}
@@ -270,22 +272,22 @@ func (p *player) passTime(ctx context.Context, until uint64) error {
 		if err := p.attach(due.due); err != nil {
 			return err
 		}
-		p.now = due.due
-		p.document.beforeInterval(p.clock(p.now))
+		p.now.Store(due.due)
+		p.document.beforeInterval(p.clock(p.now.Load()))
 		due.due += uint64(due.period)
-		if err := p.exec.Interval(due.period, p.now); err != nil {
+		if err := p.exec.Interval(due.period, p.now.Load()); err != nil {
 			return err
 		}
 		if p.exec.Stopped() {
 			return nil
 		}
 	}
-	if until > p.now {
+	if until > p.now.Load() {
 		p.wait(ctx, until)
 		if p.document.due(p.clock(until)) {
 			p.document.passTo(p.clock(until))
 		}
-		p.now = until
+		p.now.Store(until)
 	}
 	return p.attach(until)
 }
@@ -302,7 +304,7 @@ func (p *player) attach(now uint64) error {
 
 // wait waits for a moment of the recording, if it is played with a speed. It returns false if ctx ended first.
 func (p *player) wait(ctx context.Context, moment uint64) bool {
-	if p.speed == 0 || moment <= p.now {
+	if p.speed == 0 || moment <= p.now.Load() {
 		return true
 	}
 	since := time.Duration(float64(moment-p.recording.Started()) / p.speed)

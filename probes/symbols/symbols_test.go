@@ -437,7 +437,9 @@ func TestOwnFrames(t *testing.T) {
 	if f.Function != "trace/probes/symbols.TestOwnFrames" && (f.Function != "" || f.Module != filepath.Base(own)) {
 		t.Errorf("%+v", f)
 	}
+	p.mu.Lock() // of what is still being read of all processes
 	im := p.vdso(uint64(len(ownVDSO())))
+	p.mu.Unlock()
 	if im == nil || len(im.symbols) == 0 {
 		t.Error("the vdso has no symbols")
 	}
