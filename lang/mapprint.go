@@ -323,20 +323,32 @@ func (m *mapInfo) appendRate(b []byte, state []uint64, o mapOptions) []byte {
 	if !ok {
 		return append(b, '-')
 	}
-	unit := ""
-	switch m.unit(o) {
+	return appendPerSecond(b, rate, m.unit(o))
+}
+
+// appendPerSecond appends what comes in a second.
+func appendPerSecond(b []byte, rate float64, unit probes.Unit) []byte {
+	switch unit {
 	case probes.Nanoseconds:
-		unit = "ns"
+		b = append(append(b, rateDigits(rate)...), "ns"...)
 	case probes.Bytes:
-		unit = "B"
-		for _, next := range sizeUnits {
-			if math.Abs(rate) < 1024 {
-				break
-			}
-			rate, unit = rate/1024, next
-		}
+		b = appendAboutSize(b, rate)
+	default:
+		b = append(b, rateDigits(rate)...)
 	}
-	return append(append(append(b, rateDigits(rate)...), unit...), "/s"...)
+	return append(b, "/s"...)
+}
+
+// appendAboutSize appends bytes with about three digits.
+func appendAboutSize(b []byte, n float64) []byte {
+	unit := "B"
+	for _, next := range sizeUnits {
+		if math.Abs(n) < 1024 {
+			break
+		}
+		n, unit = n/1024, next
+	}
+	return append(append(b, rateDigits(n)...), unit...)
 }
 
 func (m *mapInfo) appendRateJSON(b []byte, state []uint64, o mapOptions) []byte {
@@ -362,7 +374,6 @@ func rateDigits(x float64) string {
 func quantileName(p float64) string { return "p" + strconv.FormatFloat(p, 'f', -1, 64) }
 
 func (m *mapInfo) appendQuantiles(b []byte, state []uint64, o mapOptions) []byte {
-	t := m.typ()
 	for i, p := range m.percentiles {
 		if i > 0 {
 			b = append(b, ", "...)
@@ -373,15 +384,21 @@ func (m *mapInfo) appendQuantiles(b []byte, state []uint64, o mapOptions) []byte
 			continue
 		}
 		x, below, above := m.agg.Percentile(state, p)
-		switch {
-		case below:
-			b = append(b, '<')
-		case above:
-			b = append(b, ">="...)
-		}
-		b = appendShown(b, o.typeOf(t), nil, o.divide(t, m.signed(x)))
+		b = m.appendQuantile(b, x, below, above, o)
 	}
 	return b
+}
+
+// appendQuantile appends a percentile, of which may be known only that it is below or above a bound.
+func (m *mapInfo) appendQuantile(b []byte, x uint64, below, above bool, o mapOptions) []byte {
+	switch {
+	case below:
+		b = append(b, '<')
+	case above:
+		b = append(b, ">="...)
+	}
+	t := m.typ()
+	return appendShown(b, o.typeOf(t), nil, o.divide(t, m.signed(x)))
 }
 
 func (m *mapInfo) appendQuantilesJSON(b []byte, state []uint64, o mapOptions) []byte {

@@ -1,9 +1,11 @@
 package lang
 
 import (
+	"math"
 	"slices"
 	"strconv"
 
+	"trace/lang/codegen"
 	"trace/probes"
 )
 
@@ -28,7 +30,7 @@ type Row struct {
 	Number float64
 	// Buckets of a histogram, from the first to the last that has a value.
 	Buckets []Bucket
-	// Percentiles of a histogram, as far as its buckets tell: the upper bounds of those where they lie.
+	// Percentiles of a histogram, about, as its buckets tell no more, and of a quantile.
 	Percentiles []Percentile
 }
 
@@ -42,7 +44,12 @@ type Bucket struct {
 // Percentile is a value below or at which so many percent of all are.
 type Percentile struct {
 	Name, Value string
+	// At is the value as a number, or the bound beyond which it lies.
+	At float64
 }
+
+// PerSecond is a number of values or their sum in a second, as the map of a rate is printed.
+func (v View) PerSecond(n float64) string { return string(appendPerSecond(nil, n, v.Unit)) }
 
 // Views returns what the maps hold, also after End.
 func (r *Run) Views() ([]View, error) {
@@ -79,6 +86,7 @@ func (m *mapInfo) row(e entry, o mapOptions) Row {
 	}
 	if !m.isHistogram() {
 		row.Value = string(m.appendText(nil, e, o))
+		row.Percentiles = m.quantiles(e.state)
 		return row
 	}
 	total := m.agg.Total(e.state)
@@ -89,33 +97,65 @@ func (m *mapInfo) row(e entry, o mapOptions) Row {
 	}
 	for _, p := range []float64{50, 90, 99} {
 		if total > 0 {
-			row.Percentiles = append(row.Percentiles, Percentile{quantileName(p), m.percentileOf(first, counts, p)})
+			row.Percentiles = append(row.Percentiles, m.percentileOf(first, counts, p))
 		}
 	}
 	return row
 }
 
-// percentileOf is the upper bound of the bucket where the percentile lies, after a sign that says so.
-func (m *mapInfo) percentileOf(first int, counts []uint64, p float64) string {
-	var total, below uint64
+// quantiles are the percentiles of a quantile that has values.
+func (m *mapInfo) quantiles(state []uint64) []Percentile {
+	if m.agg == nil || m.agg.Func != codegen.Quantile || m.agg.Total(state) == 0 {
+		return nil
+	}
+	all := make([]Percentile, len(m.percentiles))
+	for i, p := range m.percentiles {
+		x, below, above := m.agg.Percentile(state, p)
+		all[i] = Percentile{quantileName(p), string(m.appendQuantile(nil, x, below, above, mapOptions{})), m.float(x)}
+	}
+	return all
+}
+
+// float is an aggregated value for drawing.
+func (m *mapInfo) float(x uint64) float64 { return toFloat(m.signed(x)) }
+
+// percentileOf looks for a percentile in the buckets of a histogram. Within its bucket it lies as if the values there were spread evenly.
+func (m *mapInfo) percentileOf(first int, counts []uint64, p float64) Percentile {
+	var total, seen uint64
 	for _, n := range counts {
 		total += n
 	}
-	for i, n := range counts {
-		below += n
-		if float64(below) < p/100*float64(total) {
-			continue
-		}
-		lo, hi, _, above := m.agg.Bounds(first + i)
-		switch {
-		case above:
-			return "≥ " + m.bound(lo, first+i)
-		case hi == lo+1:
-			return m.bound(lo, first+i)
-		}
-		return "< " + m.bound(hi, first+i+1)
+	rank, bucket := p/100*float64(total), 0
+	for seen += counts[0]; float64(seen) < rank; seen += counts[bucket] {
+		bucket++
 	}
-	return "-"
+	found := Percentile{Name: quantileName(p)}
+	lo, hi, below, above := m.agg.Bounds(first + bucket)
+	switch {
+	case below:
+		found.Value, found.At = "< "+m.bound(hi, first+bucket+1), m.float(hi)
+	case above:
+		found.Value, found.At = "≥ "+m.bound(lo, first+bucket), m.float(lo)
+	case hi == lo+1:
+		found.Value, found.At = m.bound(lo, first+bucket), m.float(lo)
+	default:
+		part := 1 - (float64(seen)-rank)/float64(counts[bucket])
+		found.At = m.float(lo) + part*(m.float(hi)-1-m.float(lo))
+		found.Value = "≈" + m.about(found.At)
+	}
+	return found
+}
+
+// about writes a value that is not known better than to three digits.
+func (m *mapInfo) about(x float64) string {
+	n := int64(math.Round(x))
+	switch m.typ().Unit {
+	case probes.Nanoseconds:
+		return string(appendDuration(nil, n))
+	case probes.Bytes:
+		return string(appendAboutSize(nil, x))
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // BucketLabel returns the label of a bucket of a histogram map, also of one without a value.
