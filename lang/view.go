@@ -51,6 +51,9 @@ type Percentile struct {
 // PerSecond is a number of values or their sum in a second, as the map of a rate is printed.
 func (v View) PerSecond(n float64) string { return string(appendPerSecond(nil, n, v.Unit)) }
 
+// About is a number with the unit of the map's values.
+func (v View) About(n float64) string { return string(appendAbout(nil, n, v.Unit)) }
+
 // Views returns what the maps hold, also after End.
 func (r *Run) Views() ([]View, error) {
 	r.mu.Lock()
@@ -141,21 +144,20 @@ func (m *mapInfo) percentileOf(first int, counts []uint64, p float64) Percentile
 	default:
 		part := 1 - (float64(seen)-rank)/float64(counts[bucket])
 		found.At = m.float(lo) + part*(m.float(hi)-1-m.float(lo))
-		found.Value = "≈" + m.about(found.At)
+		found.Value = "≈" + string(appendAbout(nil, found.At, m.typ().Unit))
 	}
 	return found
 }
 
-// about writes a value that is not known better than to three digits.
-func (m *mapInfo) about(x float64) string {
-	n := int64(math.Round(x))
-	switch m.typ().Unit {
+// appendAbout appends a value that is not known better than to three digits.
+func appendAbout(b []byte, n float64, unit probes.Unit) []byte {
+	switch unit {
 	case probes.Nanoseconds:
-		return string(appendDuration(nil, n))
+		return appendDuration(b, int64(math.Round(n)))
 	case probes.Bytes:
-		return string(appendAboutSize(nil, x))
+		return appendAboutSize(b, n)
 	}
-	return strconv.FormatInt(n, 10)
+	return strconv.AppendInt(b, int64(math.Round(n)), 10)
 }
 
 // BucketLabel returns the label of a bucket of a histogram map, also of one without a value.

@@ -74,7 +74,7 @@ func section(text, heading string) string {
 // Every flag of the help is in README, and README tells of no flag of trace that there is not.
 func TestReadmeKnowsFlags(t *testing.T) {
 	text := readDoc(t, "README.md")
-	command := rootCommand(streams{out: io.Discard, err: io.Discard}, nil)
+	command := rootCommand(streams{out: io.Discard, err: io.Discard}, nil, nil)
 	command.InitDefaultHelpFlag()
 	command.InitDefaultVersionFlag()
 	known := make(map[string]bool)
@@ -199,7 +199,7 @@ func checkCommand(t *testing.T, e example, catalog []*probes.Probe) {
 		t.Errorf("README.md: %s: %v", e.line, err)
 		return
 	}
-	command, rest, err := rootCommand(streams{out: io.Discard, err: io.Discard}, called).Find(e.args)
+	command, rest, err := rootCommand(streams{out: io.Discard, err: io.Discard}, called, nil).Find(e.args)
 	if err == nil {
 		err = command.ParseFlags(rest)
 	}

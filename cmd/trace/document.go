@@ -16,10 +16,12 @@ import (
 // document is none.
 type document struct {
 	streams
-	format  lang.Format
-	program string
-	// exec is set when the run begins.
-	exec *lang.Run
+	format lang.Format
+	source source
+	args   []string // of the command line
+	// exec and began are set when the run begins.
+	exec  *lang.Run
+	began time.Time
 
 	mu      sync.Mutex
 	history history
@@ -41,7 +43,12 @@ func openDocument(s streams, o options, src source, program *lang.Program) (*doc
 	case format != lang.Folded && o.output == "" && isTerminal(s.out):
 		return nil, usagef("-f %s is no text for a terminal: write it to a file with -o FILE", format)
 	}
-	return &document{streams: s, format: format, program: src.text, history: history{most: 240, merge: true}}, nil
+	return &document{streams: s, format: format, source: src, args: o.args, history: history{most: 240, merge: true, least: leastStep}}, nil
+}
+
+// begin tells when the run began.
+func (d *document) begin(exec *lang.Run, now time.Time) {
+	d.exec, d.began, d.history.began = exec, now, now
 }
 
 // through returns where the program prints what is not part of the document: a page shows its last lines, and so does the live view; else
@@ -106,9 +113,18 @@ func (d *document) sample(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	views = slices.DeleteFunc(views, func(v lang.View) bool { return !hasCourse(v) })
-	if d.still = len(views) == 0; !d.still {
+	d.still = len(views) == 0
+	switch {
+	case d.still:
+	case len(d.history.moments) == 0 && !slices.ContainsFunc(views, hasValues): // the picture begins with the first value
+		d.history.began = now
+	default:
 		d.history.add(now, views)
 	}
+}
+
+func hasValues(v lang.View) bool {
+	return slices.ContainsFunc(v.Rows, func(r lang.Row) bool { return r.Number != 0 })
 }
 
 // passTo takes the sample that is due before a moment of a recording, and of a long time without events a second one at its end: what

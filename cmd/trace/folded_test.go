@@ -81,48 +81,6 @@ func TestPprof(t *testing.T) {
 	}
 }
 
-func TestFlame(t *testing.T) {
-	f := newFlame(sampled[0])
-	want := []string{"@ — 8, 100.00%", "dd — 7, 87.50%", "main — 7, 87.50%", "a;b\nc 1 — 2, 25.00%", "read — 5, 62.50%", "kworker/0:1 — 1, 12.50%", "(no stack) — 1, 12.50%"}
-	var got []string
-	for _, b := range f.Boxes {
-		got = append(got, b.Title)
-	}
-	if !slices.Equal(got, want) || f.Total != "8" || f.Height != 4*flameRow {
-		t.Errorf("%q, %+v", got, f)
-	}
-	if read, main := f.Boxes[4], f.Boxes[2]; read.Y != main.Y-flameRow || read.X != "290.00" {
-		t.Errorf("read at %v, main at %v", read, main)
-	}
-	if newFlame(lang.Profile{}) != nil {
-		t.Error("a flame graph of nothing")
-	}
-	// What is too narrow to be seen is counted.
-	thin := newFlame(lang.Profile{Samples: []lang.Sample{{Frames: []string{"a"}, Value: 1e6}, {Frames: []string{"b"}, Value: 1}}})
-	if len(thin.Boxes) != 2 || thin.Narrow != 1 {
-		t.Errorf("%+v", thin)
-	}
-}
-
-// TestHistoryKeepsThePast checks that columns stay about equally long, however long a run lasts: the past does not fade.
-func TestHistoryKeepsThePast(t *testing.T) {
-	h := history{most: 20, merge: true, began: time.Unix(0, 0)}
-	const seconds = 5000
-	for i := range uint64(seconds) {
-		h.add(h.began.Add(time.Duration(i+1)*time.Second), []lang.View{histView(i + 1)})
-	}
-	var n uint64
-	for i, column := range h.series["@h\x00k"].added {
-		n += column[0]
-		if span := h.span(i); i < len(h.moments)-1 && (span < seconds*time.Second/40 || span > seconds*time.Second/5) {
-			t.Errorf("column %d of %d is %v long", i, len(h.moments), span)
-		}
-	}
-	if n != seconds || len(h.moments) < 5 {
-		t.Errorf("%d values in %d columns", n, len(h.moments))
-	}
-}
-
 func TestTail(t *testing.T) {
 	var b tail
 	if lines := b.lines(); len(lines) != 1 || lines[0] != "" {

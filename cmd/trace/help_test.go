@@ -14,7 +14,7 @@ import (
 // The manual page tells of all flags, commands, probes and topics, and is good for man.
 func TestManPage(t *testing.T) {
 	var page bytes.Buffer
-	root := rootCommand(streams{out: &page}, nil)
+	root := rootCommand(streams{out: &page}, nil, nil)
 	if err := writeMan(&page, root); err != nil {
 		t.Fatal(err)
 	}

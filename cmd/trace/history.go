@@ -21,6 +21,8 @@ type history struct {
 	began  time.Time
 	step   time.Duration
 	series map[string]*series
+	// least is how long a column counts for at least: what comes in an instant is not called a million a second.
+	least time.Duration
 }
 
 // series is the history of one entry of a map.
@@ -72,6 +74,30 @@ func (h *history) start(i int) time.Time {
 }
 
 func (h *history) span(i int) time.Duration { return h.moments[i].Sub(h.start(i)) }
+
+// perSecond is a number of a column as that of a second.
+func (h *history) perSecond(i int, n float64) float64 {
+	span := max(h.span(i), h.least)
+	if span <= 0 {
+		return 0
+	}
+	return n / span.Seconds()
+}
+
+// course is how the number of an entry went, that of a rate for each second. It is nil of an entry that was never there.
+func (h *history) course(v lang.View, r lang.Row) []float64 {
+	s := h.series[seriesName(v, r)]
+	if s == nil {
+		return nil
+	}
+	course := s.course(v.Fn)
+	if v.Fn == "rate" {
+		for i, n := range course {
+			course[i] = h.perSecond(i, n)
+		}
+	}
+	return course
+}
 
 // join makes one column of i and the next.
 func (h *history) join(i int) {
@@ -143,7 +169,7 @@ func (s *series) add(r lang.Row, n int) {
 // course is what to draw of a number: a rate is told as a total that grows, so what was added in each column; a gauge is as it is.
 func (s *series) course(fn string) []float64 {
 	if fn != "rate" {
-		return s.numbers
+		return slices.Clone(s.numbers)
 	}
 	var added []float64
 	for i, n := range s.numbers {

@@ -91,14 +91,18 @@ func (t inTurn) Run(name string, script func(testscript.T)) {
 
 // wellFormed checks that the elements of a page are closed in their order.
 func wellFormed(ts *testscript.TestScript, _ bool, args []string) {
-	page := xml.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
-	page.Strict, page.AutoClose, page.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	ts.Check(closedInOrder(ts.ReadFile(args[0])))
+}
+
+func closedInOrder(page string) error {
+	d := xml.NewDecoder(strings.NewReader(page))
+	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
 	for {
-		_, err := page.Token()
-		if err == io.EOF {
-			return
+		if _, err := d.Token(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
 		}
-		ts.Check(err)
 	}
 }
 

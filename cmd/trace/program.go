@@ -363,7 +363,7 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 		defer time.AfterFunc(t.timeout, end).Stop()
 	}
 	if t.document != nil { // before an interval looks at it
-		t.document.exec, t.document.history.began = t.exec, time.Now()
+		t.document.begin(t.exec, time.Now())
 		wg.Go(func() { t.document.watch(ctx) })
 	}
 	failed := make(chan error, 1)
@@ -424,7 +424,7 @@ func (t *tracer) writeDocument(session *probes.Session, losses []probes.Losses) 
 	if err != nil {
 		return err
 	}
-	f := facts{Host: host, Kernel: kernel, Began: t.document.history.began, Ended: time.Now()}
+	f := facts{Host: host, Kernel: kernel, Began: t.document.began, Ended: time.Now()}
 	variants := map[string]string{}
 	for _, attached := range session.Variants() {
 		name, variant, _ := strings.Cut(attached, " ")

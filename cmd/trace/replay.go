@@ -102,7 +102,7 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 		return errors.Join(err, p.out.Close())
 	}
 	if p.document != nil {
-		p.document.exec, p.document.history.began = p.exec, p.clock(p.now.Load())
+		p.document.begin(p.exec, p.clock(p.now.Load()))
 	}
 	err = p.run(ctx)
 	return errors.Join(unlessEnough(err), unlessEnough(p.out.Close()), p.verdict(), keep(ctx, p.exec))
@@ -158,7 +158,7 @@ func (p *player) writeDocument() error {
 	}
 	var hosts, kernels []string
 	events, lost := map[string]uint64{}, map[string]uint64{}
-	f := facts{Began: p.document.history.began, Ended: p.clock(p.now.Load())}
+	f := facts{Began: p.document.began, Ended: p.clock(p.now.Load())}
 	for _, info := range p.recording.Info() {
 		if !slices.Contains(hosts, info.Host) {
 			hosts, kernels = append(hosts, info.Host), append(kernels, info.Kernel)

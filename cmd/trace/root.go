@@ -45,7 +45,8 @@ Flags:
 
 // options are the flags of one command line.
 type options struct {
-	source     string // of -e
+	args       []string // as they were typed
+	source     string   // of -e
 	list       bool
 	format     formatFlag
 	output     string
@@ -71,9 +72,9 @@ type options struct {
 	stacks     bool // of trace record
 }
 
-// rootCommand returns the command line: a program next to a few subcommands.
-func rootCommand(s streams, sc *script) *cobra.Command {
-	o := options{bufferSize: probes.DefaultRingBytes}
+// rootCommand returns the command for a command line: a program next to a few subcommands.
+func rootCommand(s streams, sc *script, args []string) *cobra.Command {
+	o := options{args: args, bufferSize: probes.DefaultRingBytes}
 	root := &cobra.Command{
 		Use:           "trace [flags] PROGRAM|SCRIPT",
 		Long:          rootLong,

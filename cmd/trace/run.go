@@ -44,7 +44,7 @@ func execute(ctx context.Context, s streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	root := rootCommand(s, script)
+	root := rootCommand(s, script, args)
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx)
 }

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"hash/fnv"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+
+	"trace/lang"
+)
+
+// This file lays out the flame graphs of a page.
+
+// flameScript zooms and searches in them. Without it they are drawn all the same.
+//
+//go:embed flame.js
+var flameScript string
+
+// flameTools are the script as the page holds it, and as its policy allows this one and no other.
+func flameTools() (script template.JS, hash string) {
+	sum := sha256.Sum256([]byte(flameScript))
+	return template.JS(flameScript), base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// flame is a flame graph, the root at the bottom.
+type flame struct {
+	Height int
+	Boxes  []box
+	Total  string
+	// Without is what has no stack, and so no place in the graph, and Part how many percent of all that is.
+	Without, Part string
+	Thin          int // frames that are seen only when the graph is zoomed
+	Narrow        int // frames that are too narrow even for that
+	Missing       int // entries with a value below 0
+}
+
+// box is a call. X and Width are parts of the whole, in percent.
+type box struct {
+	X, Width string
+	Y        int
+	Class    string
+	Name     string // where there is room for some of it
+	Title    string
+}
+
+// Measures of a flame graph: the height of a row, and in percent of its width how wide a frame has to be to have a name, to be seen,
+// and to be in the page at all.
+const (
+	flameRow    = 19
+	namedWidth  = 1.6
+	seenWidth   = 0.08
+	leastWidth  = 0.02
+	wholeFrames = 100.0
+)
+
+// call is a node of the tree that a flame graph shows.
+type call struct {
+	name  string
+	key   bool // an element of the key, not a frame
+	value uint64
+	calls []*call
+	index map[string]*call
+}
+
+func (c *call) child(name string, key bool) *call {
+	if c.index == nil {
+		c.index = map[string]*call{}
+	}
+	next := c.index[name]
+	if next == nil {
+		next = &call{name: name, key: key}
+		c.index[name] = next
+		c.calls = append(c.calls, next)
+	}
+	return next
+}
+
+func (c *call) depth() int {
+	deepest := 0
+	for _, next := range c.calls {
+		deepest = max(deepest, next.depth())
+	}
+	return deepest + 1
+}
+
+// newFlame returns the graph of a profile, or nil if there is nothing in it.
+func newFlame(p lang.Profile) *flame {
+	root := &call{name: p.Map, key: true}
+	var without uint64
+	for _, s := range p.Samples {
+		if len(s.Frames) == 0 { // it would be the widest of all, and tell nothing
+			without += s.Value
+			continue
+		}
+		at := root
+		at.value += s.Value
+		for i, name := range flames(s) {
+			at = at.child(name, i < len(s.Key))
+			at.value += s.Value
+		}
+	}
+	if root.value+without == 0 {
+		return nil
+	}
+	f := &flame{Total: p.Text(root.value), Missing: p.Negative}
+	if without > 0 {
+		f.Without, f.Part = p.Text(without), fmt.Sprintf("%.1f", 100*float64(without)/float64(root.value+without))
+	}
+	if root.value > 0 {
+		depth := root.depth()
+		f.Height = depth * flameRow
+		f.draw(p, root, root.value, 0, depth-1)
+	}
+	return f
+}
+
+// draw a call from x on, in the row so many from the top, and those that it made above it.
+func (f *flame) draw(p lang.Profile, c *call, all uint64, x float64, row int) {
+	width := wholeFrames * float64(c.value) / float64(all)
+	if width < leastWidth {
+		f.Narrow++
+		return
+	}
+	b := box{
+		X: fmt.Sprintf("%.3f", x), Width: fmt.Sprintf("%.3f", width), Y: row * flameRow, Class: flameClass(c),
+		Title: fmt.Sprintf("%s — %s, %.2f%%", c.name, p.Text(c.value), width),
+	}
+	switch {
+	case width >= namedWidth:
+		b.Name = c.name
+	case width < seenWidth:
+		f.Thin++
+		b.Class += " thin"
+	}
+	f.Boxes = append(f.Boxes, b)
+	slices.SortFunc(c.calls, func(a, b *call) int { return strings.Compare(a.name, b.name) })
+	for _, next := range c.calls {
+		f.draw(p, next, all, x, row-1)
+		x += wholeFrames * float64(next.value) / float64(all)
+	}
+}
+
+// flameClass is the colour of a call: always the same for a name.
+func flameClass(c *call) string {
+	if c.key {
+		return "key"
+	}
+	h := fnv.New32a()
+	io.WriteString(h, c.name)
+	return fmt.Sprintf("c%d", h.Sum32()%8)
+}

@@ -1,0 +1,268 @@
+//go:build !vm
+
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"html"
+	"io"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"trace/lang"
+)
+
+func TestFlame(t *testing.T) {
+	f := newFlame(sampled[0])
+	// What has no stack has no place in the graph, and is counted.
+	want := []string{"@ — 7, 100.00%", "dd — 7, 100.00%", "main — 7, 100.00%", "a;b\nc 1 — 2, 28.57%", "read — 5, 71.43%"}
+	var got []string
+	for _, b := range f.Boxes {
+		got = append(got, b.Title)
+	}
+	if !slices.Equal(got, want) || f.Total != "7" || f.Without != "1" || f.Part != "12.5" || f.Height != 4*flameRow {
+		t.Errorf("%q, %+v", got, f)
+	}
+	if read, main := f.Boxes[4], f.Boxes[2]; read.Y != main.Y-flameRow || read.X != "28.571" || read.Width != "71.429" || read.Name != "read" {
+		t.Errorf("read at %v, main at %v", read, main)
+	}
+	if newFlame(lang.Profile{}) != nil {
+		t.Error("a flame graph of nothing")
+	}
+	if f := newFlame(lang.Profile{Samples: []lang.Sample{{Key: []string{"idle"}, Value: 3}}}); len(f.Boxes) != 0 || f.Without != "3" || f.Part != "100.0" {
+		t.Errorf("without any stack: %+v", f)
+	}
+	// What is narrow has no name, what is too narrow to be seen waits for a zoom, and what is narrower still is counted.
+	thin := newFlame(lang.Profile{Samples: []lang.Sample{
+		{Frames: []string{"a"}, Value: 988_950}, {Frames: []string{"b"}, Value: 10_000}, {Frames: []string{"c", "d"}, Value: 500}, {Frames: []string{"e", "f"}, Value: 50},
+	}})
+	if len(thin.Boxes) != 5 || thin.Thin != 2 || thin.Narrow != 1 || thin.Boxes[2].Name != "" || strings.Contains(thin.Boxes[2].Class, "thin") || !strings.HasSuffix(thin.Boxes[3].Class, " thin") {
+		t.Errorf("%+v", thin)
+	}
+}
+
+// TestHistoryKeepsThePast checks that columns stay about equally long, however long a run lasts: the past does not fade.
+func TestHistoryKeepsThePast(t *testing.T) {
+	h := history{most: 20, merge: true, began: time.Unix(0, 0)}
+	const seconds = 5000
+	for i := range uint64(seconds) {
+		h.add(h.began.Add(time.Duration(i+1)*time.Second), []lang.View{histView(i + 1)})
+	}
+	var n uint64
+	for i, column := range h.series["@h\x00k"].added {
+		n += column[0]
+		if span := h.span(i); i < len(h.moments)-1 && (span < seconds*time.Second/40 || span > seconds*time.Second/5) {
+			t.Errorf("column %d of %d is %v long", i, len(h.moments), span)
+		}
+	}
+	if n != seconds || len(h.moments) < 5 {
+		t.Errorf("%d values in %d columns", n, len(h.moments))
+	}
+}
+
+// TestHeatColumns checks that what came in an instant of a long run can be seen, and loses nothing to what came before and after.
+func TestHeatColumns(t *testing.T) {
+	began := time.Unix(0, 0)
+	d := &document{history: history{most: 1000, began: began, least: leastStep}}
+	add := func(at time.Duration, n uint64) { d.history.add(began.Add(at), []lang.View{histView(n)}) }
+	add(50*time.Millisecond, 3) // alone, at the beginning
+	add(30*time.Minute, 3)
+	add(30*time.Minute+50*time.Millisecond, 5) // two neighbours
+	add(30*time.Minute+100*time.Millisecond, 6)
+	add(60*time.Minute, 6)
+	add(60*time.Minute+50*time.Millisecond, 10) // and at the end
+	columns := d.heatColumns(d.history.series["@h\x00k"], func(bucket int) int { return bucket })
+	var counts []uint64
+	for _, c := range columns {
+		if c.width < leastCell || c.x < 0 || c.x+c.width > heatWidth+0.001 {
+			t.Errorf("a column of %v at %v", c.width, c.x)
+		}
+		if n := c.counts[0]; n > 0 {
+			counts = append(counts, n)
+			if span := c.to.Sub(c.from); span > 100*time.Millisecond || c.density(n) != float64(n)/span.Seconds() {
+				t.Errorf("%d values in %v are %v a second", n, span, c.density(n))
+			}
+		}
+	}
+	if !slices.Equal(counts, []uint64{3, 3, 4}) {
+		t.Errorf("columns of %d values", counts)
+	}
+}
+
+// The colours of a legend are those of the cells: from the fewest to the most.
+func TestHeatScale(t *testing.T) {
+	s := heatScale{least: 2, most: 2}
+	if l := s.legend(); l.Least != "2" || l.Most != "2" || len(l.Swatches) != 1 || l.Swatches[0].Level != s.level(2) {
+		t.Errorf("%+v", l)
+	}
+	s.add(2000)
+	if l := s.legend(); l.Least != "2" || l.Most != "2000" || len(l.Swatches) != heatLevels || l.Width != heatLevels*swatchWidth {
+		t.Errorf("%+v", l)
+	}
+	if s.level(2) != 0 || s.level(2000) != heatLevels-1 || s.level(63) != 3 {
+		t.Errorf("levels %d %d %d", s.level(2), s.level(63), s.level(2000))
+	}
+}
+
+func TestAxis(t *testing.T) {
+	a := newAxis([]lang.Row{{Percentiles: []lang.Percentile{{At: 10}, {At: 1e6}}}, {Percentiles: []lang.Percentile{{At: 1e3}}}})
+	if a.place(10) != 0 || a.place(1e6) != 1 || a.place(1e3) < 0.39 || a.place(1e3) > 0.41 {
+		t.Errorf("%+v: %v %v %v", a, a.place(10), a.place(1e3), a.place(1e6))
+	}
+	if a := newAxis([]lang.Row{{Percentiles: []lang.Percentile{{At: -5}, {At: 5}}}}); a.place(-5) != 0 || a.place(0) != 0 || a.place(5) != 1 {
+		t.Errorf("%+v", a)
+	}
+	if a := newAxis([]lang.Row{{Percentiles: []lang.Percentile{{At: 5}}}}); a.place(5) != 0 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	args := []string{"-r", "a b.rec", "--interval=5", "qp.state==RTR", `printf("it's $x")`, ""}
+	want := `trace -r 'a b.rec' --interval=5 qp.state==RTR 'printf("it'\''s $x")' ''`
+	if got := commandLine(args); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	out, err := exec.Command("sh", "-c", "trace() { for x; do printf '%s\\0' \"$x\"; done; }\n"+want).Output()
+	if err != nil || string(out) != strings.Join(args, "\x00")+"\x00" {
+		t.Errorf("a shell reads %q, %v", out, err)
+	}
+}
+
+// pageOf is the page of a program on a recording.
+func pageOf(t *testing.T, file string, src source, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	o := options{recordings: []string{file}, quiet: true, args: args, format: formatFlag{lang.HTML}}
+	if err := runReplay(t.Context(), streams{out: &out, err: io.Discard}, o, src); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+const pageProgram = `# A comment with what was found on another machine: 4711
+param least = 0ns "only slower ones"
+param who = "<i>"
+nvme:complete_rq / latency >= $least && comm != $who / {
+	@lat["<script>alert(1)</script>", "a'b\"c&d"] = hist(latency)
+	@rate[disk] = rate(bytes)
+	@q[opcode] = quantile(latency, 50, 99)
+	@s[opcode] = stats(latency)
+	@[qid, opcode] = count()
+}
+end { printf("</pre><script>alert(2)</script>\n") }`
+
+// The parts of a page are where they belong, and nothing of what it shows becomes a part of it.
+func TestPage(t *testing.T) {
+	src := source{name: "dir/mine.trace", text: pageProgram, params: map[string]string{"least": "1ns"}}
+	page := pageOf(t, "../../scripts/testdata/nvme_latency.rec", src, "-f", "html", "dir/mine.trace", "--least=1ns", "--who=<b>")
+	for _, want := range []string{
+		`<title>mine on vmtest, 20`,
+		`<h1>trace <span>mine on vmtest</span></h1>`,
+		`<pre class="command">trace -f html dir/mine.trace --least=1ns &#39;--who=&lt;b&gt;&#39;</pre>`,
+		`<dt>--least</dt><dd class="mono">1ns</dd>`,
+		`<dt>--who (default)</dt><dd class="mono usual">&lt;i&gt;</dd>`,
+		`&lt;script&gt;alert(1)&lt;/script&gt;, a&#39;b&#34;c&amp;d</h3>`,
+		`<span class="chip">p50 <b>≈`,
+		`class="legend"`,
+		`values a second`,
+		`<th class="num">mean</th>`,
+		`MiB/s</span>`, // of the peak, as of the mean
+		`logarithmic</th>`,
+		`title="p50 3.21ms"`,
+		`the average</th>`,
+		`&lt;/pre&gt;&lt;script&gt;alert(2)`,
+		`default-src 'none'`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	for _, never := range []string{"<script", "href=", "src=", "url(", "@import", "http:", "https:", "ZgotmplZ", "8028160"} {
+		if strings.Contains(page, never) {
+			t.Errorf("the page has %s", never)
+		}
+	}
+	results, comment := strings.Index(page, `<section class="card map">`), strings.Index(page, "4711")
+	if results < 0 || comment < results || !strings.Contains(page[results:comment], `<details class="program">`) {
+		t.Errorf("results at %d, the comment of the script at %d", results, comment)
+	}
+	wellFormedPage(t, page)
+}
+
+// A program that is on the command line stands there, and nowhere else.
+func TestPageOfInlineProgram(t *testing.T) {
+	text := "nvme:complete_rq { @only_once = count() }"
+	page := pageOf(t, recordReads(t, 10), source{name: "program", text: text}, "-f", "html", "-e", text)
+	if !strings.Contains(page, "<title>trace on h, ") || strings.Count(page, "@only_once = count()") != 1 || strings.Contains(page, "The program") {
+		t.Error(page)
+	}
+	wellFormedPage(t, page)
+}
+
+// The picture of a run begins with its first value: this recording has none for fourteen seconds of fifteen.
+func TestPageBeginsWithTheFirstValue(t *testing.T) {
+	page := pageOf(t, "../../scripts/testdata/nvme_latency.rec", source{name: "program", text: "nvme:complete_rq { @ = hist(latency) }"})
+	axis := regexp.MustCompile(`class="times"><span>([0-9:.]+)</span><span>[0-9:.]+</span><span>([0-9:.]+)</span>`).FindStringSubmatch(page)
+	if axis == nil {
+		t.Fatal("no axis")
+	}
+	from, err := time.Parse("15:04:05", axis[1])
+	to, err2 := time.Parse("15:04:05", axis[2])
+	if err != nil || err2 != nil || to.Sub(from) > 3*time.Second || to.Sub(from) < time.Second {
+		t.Errorf("the heat map goes from %s to %s", axis[1], axis[2])
+	}
+	if !strings.Contains(page, "<dd>15.63s</dd>") {
+		t.Error("the length of the run has become another")
+	}
+}
+
+// A page with flame graphs has the one script that its policy allows, and each map one table, put away.
+func TestPageOfStacks(t *testing.T) {
+	var b bytes.Buffer
+	d := &document{source: source{name: "program", text: "x"}, args: []string{"x"}}
+	view := lang.View{Name: "@", Fn: "count", Keys: 2}
+	profile := lang.Profile{Map: "@"}
+	for i := range 60 {
+		frames := make([]string, 100)
+		for n := range frames {
+			frames[n] = fmt.Sprintf("f%d</title><script>'\"&%d", n, i)
+		}
+		view.Rows = append(view.Rows, lang.Row{Key: []string{"dd", strings.Join(frames, "\n")}, Value: "1", Number: 1})
+		profile.Samples = append(profile.Samples, lang.Sample{Key: []string{"dd"}, Frames: frames, Value: 1})
+	}
+	if err := writePage(&b, d, facts{Host: "h"}, []lang.View{view}, []lang.Profile{profile}); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	if n := strings.Count(page, "<summary>as a table</summary>"); n != 1 || strings.Contains(page, "35 more") {
+		t.Errorf("%d tables of one map", n)
+	}
+	scripts := regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindAllStringSubmatch(page, -1)
+	if len(scripts) != 1 || strings.Count(page, "<script") != 1 {
+		t.Fatalf("%d scripts", len(scripts))
+	}
+	sum := sha256.Sum256([]byte(scripts[0][1]))
+	policy := html.UnescapeString(regexp.MustCompile(`Content-Security-Policy" content="([^"]*)"`).FindStringSubmatch(page)[1])
+	if want := "script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.HasSuffix(policy, want) {
+		t.Errorf("the policy is %s, want %s", policy, want)
+	}
+	if !strings.Contains(page, `<div class="frames">`) || !strings.Contains(page, ".frames { display: flex; flex-direction: column-reverse; max-height: ") {
+		t.Error("nothing bounds the height of deep stacks")
+	}
+	wellFormedPage(t, page)
+}
+
+func wellFormedPage(t *testing.T, page string) {
+	t.Helper()
+	if err := closedInOrder(page); err != nil {
+		t.Error(err)
+	}
+}
