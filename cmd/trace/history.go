@@ -32,6 +32,8 @@ type series struct {
 	// added by column and bucket; of an entry that is no histogram, numbers by column.
 	added   []map[int]uint64
 	numbers []float64
+	// before is the number of the column that was forgotten last.
+	before float64
 }
 
 func seriesName(v lang.View, r lang.Row) string { return v.Name + "\x00" + strings.Join(r.Key, "\x00") }
@@ -99,6 +101,16 @@ func (h *history) course(v lang.View, r lang.Row) []float64 {
 	return course
 }
 
+// latest is the number of a rate in the last column, for a second.
+func (h *history) latest(v lang.View, r lang.Row) float64 {
+	s := h.series[seriesName(v, r)]
+	if s == nil {
+		return 0
+	}
+	last := len(s.numbers) - 1
+	return h.perSecond(last, s.addedIn(last))
+}
+
 // join makes one column of i and the next.
 func (h *history) join(i int) {
 	h.moments = slices.Delete(h.moments, i, i+1)
@@ -123,8 +135,10 @@ func sum(a, b map[int]uint64) map[int]uint64 {
 // shrink makes room for a column.
 func (h *history) shrink() {
 	if !h.merge {
+		h.began = h.moments[0]
 		h.moments = slices.Delete(h.moments, 0, 1)
 		for _, s := range h.series {
+			s.before = s.numbers[0]
 			s.added, s.numbers = slices.Delete(s.added, 0, 1), slices.Delete(s.numbers, 0, 1)
 		}
 		return
@@ -171,14 +185,23 @@ func (s *series) course(fn string) []float64 {
 	if fn != "rate" {
 		return slices.Clone(s.numbers)
 	}
-	var added []float64
-	for i, n := range s.numbers {
-		if i > 0 && n >= s.numbers[i-1] { // else it was printed, and began again
-			n -= s.numbers[i-1]
-		}
-		added = append(added, n)
+	added := make([]float64, len(s.numbers))
+	for i := range added {
+		added[i] = s.addedIn(i)
 	}
 	return added
+}
+
+// addedIn is by how much a total grew in a column.
+func (s *series) addedIn(i int) float64 {
+	n, before := s.numbers[i], s.before
+	if i > 0 {
+		before = s.numbers[i-1]
+	}
+	if n < before { // it was printed, and began again
+		return n
+	}
+	return n - before
 }
 
 // buckets are the first and the last bucket that ever had a value, and the most that was added to one in a column.

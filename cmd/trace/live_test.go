@@ -79,7 +79,7 @@ func TestCourse(t *testing.T) {
 	if got := s.course("rate"); !slices.Equal(got, []float64{3, 2, 0, 2, 2}) {
 		t.Error(got)
 	}
-	if got := sparkline([]float64{0, 1, 7}, 2); got != "▂█" {
+	if got := sparkline([]float64{0, 0.1, 7}, 7); got != "▁▂█" {
 		t.Error(got)
 	}
 	if got := bar(0.55, 10); got != "█████▌" {
@@ -155,4 +155,24 @@ func TestLiveView(t *testing.T) {
 	if !strings.HasSuffix(strings.Split(x.text, altScreenOff)[0], eraseBelow) {
 		t.Error("something was written between the last frame and the end of the screen")
 	}
+}
+
+// Keys that are sequences scroll, ? lists all, and a rate is what comes now in a second of the recording.
+func TestLiveKeys(t *testing.T) {
+	file := recordReads(t, 3000)
+	x := openTerminal(t, t.TempDir(), "xterm-256color", 100, "-r", file, "--speed", "0.0001", "--live",
+		`nvme:complete_rq { @[slba] = count(); @r[ctrl] = rate() }`)
+	x.expect(`@  count  [0-9]+ keys\n`)
+	x.send("\x1b[6~")
+	x.expect(`@  count  [0-9]+ keys, from key [0-9]{2,}`)
+	x.send("\x1b[B")
+	x.expect(`keys, from key [0-9]{2,}`)
+	x.send("\x1b[H")
+	x.expect(`@  count  [0-9]+ keys\n`)
+	x.expect(`nvme0 [0-9]{6,7}(\.[0-9])?/s  [▁-█]+`)
+	x.send("?")
+	x.expect(`PgUp PgDn`)
+	x.send("q")
+	x.expect(`@r\[nvme0\]: `)
+	x.leaves()
 }

@@ -196,7 +196,7 @@ func (p *player) watched(ctx context.Context, play func(context.Context) error) 
 		return play(ctx)
 	}
 	ctx, end := context.WithCancel(ctx)
-	p.live.exec = p.exec
+	p.live.exec, p.live.clock = p.exec, p.viewTime
 	var wg sync.WaitGroup
 	wg.Go(func() { p.live.show(ctx, end) })
 	err := play(ctx)
@@ -204,6 +204,14 @@ func (p *player) watched(ctx context.Context, play func(context.Context) error) 
 	wg.Wait()
 	p.live.close()
 	return err
+}
+
+// viewTime is the time of the recording as it passes between two events, too. As fast as possible there is nothing in between.
+func (p *player) viewTime() time.Time {
+	if p.speed == 0 {
+		return p.clock(p.now.Load())
+	}
+	return p.clock(p.recording.Started() + uint64(float64(time.Since(p.began))*p.speed))
 }
 
 // play runs the events until there are no more of them.

@@ -1,0 +1,454 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"trace/lang"
+)
+
+// This file draws the frames of the live view.
+
+// frame makes the lines of a frame: the program, the maps, and as many of the printed lines as there is room for.
+func (l *live) frame(width, height int) []string {
+	lines := []string{l.paint("7", pad(fit(l.head(), width), width))}
+	if l.trouble != nil {
+		lines = append(lines, l.paint("31", fit(l.trouble.Error(), width)))
+	}
+	if l.help {
+		for _, line := range keyHelp {
+			lines = append(lines, fit("  "+line, width))
+		}
+		return lines
+	}
+	shown := l.ordered()
+	var needs []int
+	for _, v := range shown {
+		need := 1
+		for _, n := range l.heights(v) {
+			need += n
+		}
+		needs = append(needs, need)
+	}
+	printed := 0
+	if n := len(l.lines); n > 0 {
+		printed = min(n+1, height/3)
+	}
+	l.scroll.begin()
+	for i, part := range share(height-len(lines)-printed, needs) {
+		lines = append(lines, l.drawView(shown[i], width, part)...)
+	}
+	l.scroll.skip = min(l.scroll.skip, l.scroll.last)
+	left := max(0, height-len(lines)-1)
+	if tail := l.lines[max(0, len(l.lines)-left):]; len(tail) > 0 && left > 0 {
+		lines = append(lines, "")
+		for _, line := range tail {
+			lines = append(lines, fit(line, width))
+		}
+	}
+	return lines
+}
+
+func (l *live) head() string {
+	state := time.Since(l.began).Round(time.Second).String()
+	if l.paused {
+		state = "paused"
+	}
+	order := "value"
+	if l.byKey {
+		order = "key"
+	}
+	return fmt.Sprintf(" %s  sorted by %s  ? keys  q quit  %s", state, order, l.program)
+}
+
+// ordered are the maps that have something, their entries as they are to be shown. The number of a rate is what came last, not the mean.
+func (l *live) ordered() []lang.View {
+	var shown []lang.View
+	for _, v := range l.views {
+		if len(v.Rows) == 0 {
+			continue
+		}
+		v.Rows = slices.Clone(v.Rows)
+		if v.Fn == "rate" {
+			for i := range v.Rows {
+				r := &v.Rows[i]
+				r.Number = l.history.latest(v, *r)
+				r.Value = v.PerSecond(r.Number)
+			}
+			slices.SortStableFunc(v.Rows, func(a, b lang.Row) int { return cmp.Compare(b.Number, a.Number) })
+		}
+		if l.byKey {
+			slices.SortStableFunc(v.Rows, func(a, b lang.Row) int { return strings.Compare(rowKey(a), rowKey(b)) })
+		}
+		shown = append(shown, v)
+	}
+	return shown
+}
+
+// share divides lines among those that need them: none gets more than it needs, and what it leaves of its part goes to the others.
+func share(room int, needs []int) []int {
+	parts, order := make([]int, len(needs)), make([]int, len(needs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return needs[a] - needs[b] })
+	for i, at := range order {
+		parts[at] = max(0, min(needs[at], room/(len(order)-i)))
+		room -= parts[at]
+	}
+	return parts
+}
+
+// heights are how many lines each entry of a map has something for: one, and of a histogram a heat map with a bucket in each line.
+func (l *live) heights(v lang.View) []int {
+	all := make([]int, len(v.Rows))
+	for i, r := range v.Rows {
+		all[i] = 1
+		if isHistogram(v) {
+			all[i] += l.heatHeight(v, r)
+		}
+	}
+	return all
+}
+
+// heatHeight is how many lines a heat map has something for.
+func (l *live) heatHeight(v lang.View, r lang.Row) int {
+	first, last, _ := l.history.series[seriesName(v, r)].buckets()
+	if first < 0 {
+		return 0
+	}
+	return last - first + 1
+}
+
+// paint colours a text if the terminal has colours and the user wants them.
+func (l *live) paint(code, text string) string {
+	if !l.colour {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// fit cuts a text to a number of columns.
+func fit(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	return string([]rune(s)[:max(0, width-1)]) + "…"
+}
+
+// drawView draws a map in at most that many lines.
+func (l *live) drawView(v lang.View, width, height int) []string {
+	if height < 1 {
+		return nil
+	}
+	title := v.Name
+	if v.Fn != "" {
+		title += "  " + v.Fn
+	}
+	all, room := len(v.Rows), height-1
+	from := l.scroll.window(l.heights(v), room, func(from int) int {
+		if left := all - from; isHistogram(v) && left <= room { // then it is for their heat maps
+			return heatMaps(left, room)
+		}
+		return room
+	})
+	if all > 1 {
+		title += fmt.Sprintf("  %d keys", all)
+	}
+	if from > 0 {
+		title += fmt.Sprintf(", from key %d", from+1)
+	}
+	draw := l.drawTable
+	if isHistogram(v) {
+		draw = l.drawHistograms
+	}
+	about, lines := draw(v, v.Rows[from:min(all, from+room)], width, room)
+	if about != "" {
+		title += "  " + about
+	}
+	return append([]string{l.paint("1", fit(title, width))}, lines...)
+}
+
+func rowKey(r lang.Row) string { return strings.Join(r.Key, ", ") }
+
+// drawTable draws a line for each entry: key, value, and a picture on an axis that all have in common, which about tells.
+func (l *live) drawTable(v lang.View, rows []lang.Row, width, _ int) (about string, lines []string) {
+	keyWidth, valueWidth := 0, 0
+	for _, r := range rows {
+		keyWidth = max(keyWidth, utf8.RuneCountInString(rowKey(r)))
+		valueWidth = max(valueWidth, utf8.RuneCountInString(r.Value))
+	}
+	keyWidth = min(keyWidth, max(8, width/2))
+	valueWidth = min(valueWidth, max(8, width-keyWidth-3))
+	about, pictures := l.pictures(v, rows, width-keyWidth-valueWidth-4)
+	for i, r := range rows {
+		line := strings.TrimLeft(pad(fit(rowKey(r), keyWidth), keyWidth)+" ", " ") + padLeft(fit(r.Value, valueWidth), valueWidth)
+		if pictures[i] != "" {
+			line += "  " + l.paint("36", pictures[i])
+		}
+		lines = append(lines, line)
+	}
+	return about, lines
+}
+
+// leastPicture is how many columns a picture needs.
+const leastPicture = 4
+
+// pictures are what is drawn of the entries, in so many columns: how a rate or a gauge went, where the percentiles of a quantile are, and
+// of other numbers a bar.
+func (l *live) pictures(v lang.View, rows []lang.Row, room int) (about string, pictures []string) {
+	pictures = make([]string, len(rows))
+	switch {
+	case room < leastPicture:
+	case v.Fn == "rate" || v.Fn == "gauge":
+		return l.courses(v, rows, room)
+	case v.Fn == "quantile":
+		return percentiles(v, rows, room)
+	default:
+		most := 0.0
+		for _, r := range v.Rows {
+			most = max(most, r.Number)
+		}
+		for i, r := range rows {
+			if r.Number > 0 {
+				pictures[i] = bar(r.Number/most, min(room, 40))
+			}
+		}
+	}
+	return about, pictures
+}
+
+// courses are how numbers went, as high as the highest of all.
+func (l *live) courses(v lang.View, rows []lang.Row, room int) (about string, pictures []string) {
+	courses, most := make([][]float64, len(rows)), 0.0
+	for i, r := range rows {
+		course := l.history.course(v, r)
+		courses[i] = course[max(0, len(course)-room):]
+		most = max(most, slices.Max(courses[i]))
+	}
+	for _, course := range courses {
+		pictures = append(pictures, sparkline(course, most))
+	}
+	text := v.About
+	if v.Fn == "rate" {
+		text = v.PerSecond
+	}
+	return "up to " + text(most), pictures
+}
+
+// percentiles are the places of those of each entry, on the axis of all.
+func percentiles(v lang.View, rows []lang.Row, room int) (about string, pictures []string) {
+	room = min(room, 60)
+	a := newAxis(v.Rows)
+	for _, r := range rows {
+		line := []rune(strings.Repeat(" ", room))
+		first, last := room, -1
+		for _, p := range r.Percentiles {
+			at := int(math.Round(a.place(p.At) * float64(room-1)))
+			line[at], first, last = '●', min(first, at), max(last, at)
+		}
+		for i := first; i < last; i++ {
+			if line[i] == ' ' {
+				line[i] = '─'
+			}
+		}
+		pictures = append(pictures, strings.TrimRight(string(line), " "))
+	}
+	if a.least < a.most {
+		about = fmt.Sprintf("from %s to %s, logarithmic", v.About(a.least), v.About(a.most))
+	}
+	return about, pictures
+}
+
+// bar is a bar of eighths of a column.
+func bar(part float64, width int) string {
+	eighths := int(math.Round(part * float64(width) * 8))
+	text := strings.Repeat("█", eighths/8)
+	if rest := eighths % 8; rest > 0 {
+		text += string(rune('█' + 8 - rest)) // U+2588 … U+258F: full, then ever narrower
+	}
+	return text
+}
+
+// sparkline draws numbers as high as they are beside the most: what is above 0 differs from it.
+func sparkline(numbers []float64, most float64) string {
+	var b strings.Builder
+	for _, n := range numbers {
+		level := 0
+		if most > 0 && n > 0 {
+			level = int(math.Ceil(n / most * 7))
+		}
+		b.WriteRune('▁' + rune(level))
+	}
+	return b.String()
+}
+
+// leastHeat is how many lines make a heat map worth looking at.
+const leastHeat = 4
+
+// heatMaps is how many of them there is room for beside a line for each entry.
+func heatMaps(rows, height int) int { return min(rows, max(0, height-rows)/leastHeat) }
+
+// drawHistograms draws a line for each entry, and below the first ones, as far as there is room, a heat map over time.
+func (l *live) drawHistograms(v lang.View, rows []lang.Row, width, height int) (about string, lines []string) {
+	var needs []int
+	for _, r := range rows[:heatMaps(len(rows), height)] {
+		needs = append(needs, l.heatHeight(v, r))
+	}
+	parts := share(height-len(rows), needs)
+	about, summaries := l.summaries(v, rows, width)
+	if len(parts) > 0 {
+		about = "a column is a second  " + about
+	}
+	for i, summary := range summaries {
+		lines = append(lines, summary)
+		if i < len(parts) && parts[i] > 0 {
+			lines = append(lines, l.heatMap(v, rows[i], width, parts[i])...)
+		}
+	}
+	return about, lines
+}
+
+// summaries are key, count, percentiles and the shape of histograms, in columns. All shapes go from the least bucket of the map to its
+// largest.
+func (l *live) summaries(v lang.View, rows []lang.Row, width int) (about string, lines []string) {
+	cells := make([][]string, len(rows))
+	var widths []int
+	for i, r := range rows {
+		cells[i] = []string{rowKey(r), "n " + r.Value}
+		for _, p := range r.Percentiles {
+			cells[i] = append(cells[i], p.Name+" "+p.Value)
+		}
+		for n, cell := range cells[i] {
+			if n == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[n] = max(widths[n], utf8.RuneCountInString(cell))
+		}
+	}
+	total := 0
+	for _, w := range widths {
+		total += w + 2
+	}
+	first, last := bucketsOf(v)
+	perColumn := 0 // buckets
+	if room := width - total; first >= 0 && room >= leastPicture {
+		perColumn = (last - first + room) / room
+		about = fmt.Sprintf("shapes from %s to %s", l.exec.BucketLabel(v.Name, first), l.exec.BucketLabel(v.Name, last))
+	}
+	for i, row := range cells {
+		for n, cell := range row {
+			row[n] = pad(cell, widths[n])
+		}
+		line := fit(strings.TrimLeft(strings.Join(row, "  "), " "), width)
+		if perColumn > 0 {
+			line += "  " + l.paint("36", shape(rows[i], first, last, perColumn))
+		}
+		lines = append(lines, line)
+	}
+	return about, lines
+}
+
+// bucketsOf are the first and the last bucket that any entry of a map has a value in.
+func bucketsOf(v lang.View) (first, last int) {
+	first, last = -1, -1
+	for _, r := range v.Rows {
+		for _, b := range r.Buckets {
+			if first < 0 || b.Index < first {
+				first = b.Index
+			}
+			last = max(last, b.Index)
+		}
+	}
+	return first, last
+}
+
+// shape is a sparkline of a histogram.
+func shape(r lang.Row, first, last, perColumn int) string {
+	counts := make([]float64, (last-first)/perColumn+1)
+	for _, b := range r.Buckets {
+		counts[(b.Index-first)/perColumn] += float64(b.N)
+	}
+	return sparkline(counts, slices.Max(counts))
+}
+
+// pad and padLeft fill a text up to a number of columns.
+func pad(s string, width int) string {
+	return s + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
+}
+
+func padLeft(s string, width int) string {
+	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s))) + s
+}
+
+// heatMap draws what was added to each bucket in each second, the largest values on top. If there are more buckets than lines, several
+// share one.
+func (l *live) heatMap(v lang.View, r lang.Row, width, height int) []string {
+	s := l.history.series[seriesName(v, r)]
+	first, last, _ := s.buckets()
+	perLine := (last - first + height) / height
+	labelWidth := 0
+	var labels []string
+	for top := last; top >= first; top -= perLine {
+		labels = append(labels, lowerBound(l.exec.BucketLabel(v.Name, max(first, top-perLine+1))))
+		labelWidth = max(labelWidth, utf8.RuneCountInString(labels[len(labels)-1]))
+	}
+	columns := s.added[max(0, len(s.added)-max(1, width-labelWidth-3)):]
+	count := func(column map[int]uint64, top int) (n uint64) {
+		for b := max(first, top-perLine+1); b <= top; b++ {
+			n += column[b]
+		}
+		return n
+	}
+	var most uint64
+	for _, column := range columns {
+		for top := last; top >= first; top -= perLine {
+			most = max(most, count(column, top))
+		}
+	}
+	var lines []string
+	for i, label := range labels {
+		var b strings.Builder
+		fmt.Fprintf(&b, "%*s │", labelWidth+1, label)
+		for _, column := range columns {
+			b.WriteString(l.cell(count(column, last-i*perLine), most))
+		}
+		lines = append(lines, b.String())
+	}
+	return lines
+}
+
+// lowerBound is that of a label like [1us, 2us), which several buckets in a line have in common.
+func lowerBound(label string) string {
+	if strings.HasPrefix(label, "(...") {
+		return label
+	}
+	low, _, _ := strings.Cut(strings.Trim(label, "[]"), ",")
+	return low
+}
+
+// heat are the colours of xterm's palette from few to many, ever lighter so that their order needs no legend; shades what stands for them where there is no colour.
+var (
+	heat   = []int{54, 91, 127, 162, 168, 203, 209, 214, 220, 227}
+	shades = []rune("·░▒▓█")
+)
+
+// cell is one of a heat map. The scale is logarithmic: a tail of single values stays visible beside thousands.
+func (l *live) cell(n, most uint64) string {
+	if n == 0 {
+		return " "
+	}
+	level := 1.0
+	if most > 1 {
+		level = math.Log(float64(n)+1) / math.Log(float64(most)+1)
+	}
+	if l.colour {
+		return fmt.Sprintf("\x1b[48;5;%dm \x1b[0m", heat[int(level*float64(len(heat)-1))])
+	}
+	return string(shades[int(level*float64(len(shades)-1))])
+}
