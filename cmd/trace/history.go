@@ -77,6 +77,13 @@ func (h *history) start(i int) time.Time {
 
 func (h *history) span(i int) time.Duration { return h.moments[i].Sub(h.start(i)) }
 
+// shownAs says that no column is drawn narrower than that part of the picture: it counts for as long.
+func (h *history) shownAs(part float64) {
+	if n := len(h.moments); n > 0 {
+		h.least = max(h.least, time.Duration(part*float64(h.moments[n-1].Sub(h.began))))
+	}
+}
+
 // perSecond is a number of a column as that of a second.
 func (h *history) perSecond(i int, n float64) float64 {
 	span := max(h.span(i), h.least)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -112,6 +113,7 @@ func writePage(w io.Writer, d *document, f facts, views []lang.View, profiles []
 	if !d.source.typed(d.args) {
 		p.Name, p.Program = strings.TrimSuffix(filepath.Base(d.source.name), ".trace"), strings.TrimSpace(d.source.text)
 	}
+	d.history.shownAs(leastCell / heatWidth)
 	p.Counted = slices.ContainsFunc(f.Probes, func(p probeFact) bool { return p.Rejected != nil })
 	for _, v := range views {
 		m := d.pageMap(v)
@@ -143,7 +145,7 @@ func (s source) values() []pageParam {
 		if !set {
 			value = strings.Trim(p.Default, `"'`)
 		}
-		all = append(all, pageParam{p.Name, value, set})
+		all = append(all, pageParam{p.Name, cmp.Or(value, `""`), set})
 	}
 	return all
 }
