@@ -5,6 +5,9 @@ RUN    ?= TestVM
 # Those of the tests in virtual machines that make test has time for: every object and script is loaded, the engines agree, NVMe and QPs
 # are what other programs say. make vmtest has the others, too.
 MAIN   := TestVM(Load|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields)
+# What shares data between goroutines, and tests that only compute in one for minutes with the race detector: it has nothing to find there.
+RACED  := ./cmd/trace ./repl ./lang ./probes ./probes/symbols ./probes/recording
+ALONE  := Test(Differential|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk)
 ARCH   ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -18,7 +21,7 @@ KERNELS := 5.10 6.1 6.12 7.2 arm64
 SOURCES := $(wildcard bpf/*.bpf.c)
 OBJECTS := $(foreach a,amd64 arm64,$(patsubst bpf/%.c,bpf/$(a)/%.o,$(SOURCES)))
 
-.PHONY: help build install generate test vmtest recordings demo bench lint clean FORCE
+.PHONY: help build install generate test race vmtest recordings demo bench lint clean FORCE
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,8 +56,13 @@ $(eval $(call compile,arm64,arm64))
 
 test: lint ## all tests but some of those on real kernels: the main ones, on 6.1 and 6.12
 	$(GO) test ./...
+	$(MAKE) race
 	$(MAKE) vmtest KERNEL=6.1 RUN='$(MAIN)'
 	$(MAKE) vmtest KERNEL=6.12 RUN='$(MAIN)'
+
+race: ## the tests of what shares data between goroutines, with the race detector
+	@.ci/setup race
+	CGO_ENABLED=1 $(GO) test -race -skip '^$(ALONE)$$' $(RACED)
 
 vmtest: ## the tests that need NVMe and RDMA, in a VM; KERNEL=5.10|6.1|6.12|7.2|arm64|all, RUN=REGEXP
 	@.ci/setup vm
