@@ -432,11 +432,13 @@ struct kprobe_regs {
 /* From linux/bpf.h and asm/errno.h (uapi): what this folder uses of them. */
 enum {
 	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
+	BPF_F_MMAPABLE = 1 << 10,
 	EEXIST = 17,
 };
 

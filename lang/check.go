@@ -254,6 +254,9 @@ func (c *checker) name(n *ast.IdentifierNode, want *probes.Type) *expr {
 	if isStack(n.Value) {
 		return c.stackCall(n.Value, syntax.SpanOf(n), nil)
 	}
+	if n.Value == "cpid" {
+		return c.command(syntax.SpanOf(n))
+	}
 	if e := c.builtin(n.Value); e != nil {
 		return e
 	}
@@ -280,6 +283,17 @@ func (c *checker) builtin(word string) *expr {
 		return &expr{op: opNow, typ: probes.Type{Kind: probes.Uint, Size: 8, Unit: instant}}
 	}
 	return nil
+}
+
+// command is cpid, the process of the command.
+func (c *checker) command(at syntax.Span) *expr {
+	switch {
+	case c.options.Known != nil:
+		return c.fail(at, "cpid is the process of the command that -c starts, and a recording has none", "compare pid with its number, or comm with its name")
+	case !c.options.Command:
+		return c.fail(at, "cpid is the process of the command that -c starts, and there is none", "give one, with -c COMMAND, or take -p PID for a process that runs already")
+	}
+	return &expr{op: opCommand, typ: natural64}
 }
 
 // placeName is the name of the probe, or of the moment.

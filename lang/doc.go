@@ -85,7 +85,9 @@
 // the program is compiled is the number of that cgroup, and stays it; one that is not there is compared with the path of each event's
 // cgroup, in user space. startsWith, endsWith, contains and matches take the path of a cgroup for a string.
 //
-// Two values are no fields: probe is the name of the probe (begin, end, interval:1s), elapsed the time since the program began.
+// Three values are no fields: probe is the name of the probe (begin, end, interval:1s), elapsed the time since the program began, and cpid
+// the process of the command that -c starts: syscall:enter / pid == cpid /. It is there when begin clauses run, and waits until all probes
+// are attached. --children takes what it starts for its own.
 //
 // kstack and ustack are the stacks of the kernel and of the process at the event, innermost frame first, kstack(5) and ustack(5) at most five
 // frames of them (1 to 127, a literal). They are captured in the kernel, and only where a program uses them. == and != compare stacks, !=
@@ -230,7 +232,7 @@
 // Names of fields stand alone, without args. Comparisons do not convert signs, and division by zero is 0 and no fault. ==
 // binds looser than & and |, so flags & 1 == 1 means (flags & 1) == 1. Probes have a group and a name and no type before
 // them. Strings are values: comm == "fio", without str() and strncmp(). retval is ret. There are no pointers, casts to structs,
-// symbols, while loops and commands of the shell; -p takes the place of cpid. The value of an aggregation can be read without
+// symbols, while loops and commands of the shell. The value of an aggregation can be read without
 // a cast. A number is unsigned if all that makes it is; bpftrace's are signed.
 //
 // # How it works

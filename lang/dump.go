@@ -183,7 +183,7 @@ func (e *expr) untyped() string {
 		return e.fn + "(" + exprTexts(e.args) + ")"
 	case opStack:
 		return fmt.Sprintf("%s(%d)", e.fn, e.index)
-	case opElement, opElapsed, opNow:
+	case opElement, opElapsed, opNow, opCommand:
 		return e.op
 	case opSlot:
 		return fmt.Sprintf("slot%d", e.index)

@@ -92,6 +92,8 @@ func leaf(e *expr) func(*scope) any {
 		return func(sc *scope) any { return sc.stack(e.stackUse()) }
 	case opNow:
 		return func(sc *scope) any { return sc.machine.now() }
+	case opCommand:
+		return func(sc *scope) any { return uint64(sc.machine.command) }
 	case opElapsed:
 		return func(sc *scope) any { return sc.nsecs(e.field) - sc.machine.started }
 	}

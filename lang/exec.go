@@ -55,6 +55,7 @@ type machine struct {
 	// now returns the time as nsecs tells it; started is when the program began.
 	now     func() uint64
 	started uint64
+	command int // the process that cpid stands for
 	// since is when a map with rates began to count: when it was last printed or emptied. Without an entry it is started.
 	since map[*mapInfo]uint64
 	// ctx ends loops, and with one its clause.

@@ -24,6 +24,9 @@ func (p *Plan) Explain(w io.Writer, variant func(probes.Request) string) error {
 		}
 		fmt.Fprintf(w, "  %s, %s\n", b.probe, variant(p.requests[p.request(b)]))
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		if p.options.Children {
+			fmt.Fprintf(t, "    filter\t--children\tkernel\n")
+		}
 		for _, c := range slices.Concat(b.kernel, b.user) {
 			fmt.Fprintf(t, "    filter\t%s\t%s\n", p.text(c.e.span), where(c.why))
 		}

@@ -23,7 +23,6 @@ const (
 // foreignWords are the builtin values of bpftrace.
 var foreignWords = map[string]string{
 	"args":     "fields stand alone, without args",
-	"cpid":     "restrict a program to a process with -p",
 	"ctx":      listed,
 	"curtask":  "the thread is tid, and its process pid",
 	"func":     "the event is probe",

@@ -61,6 +61,8 @@ func (k *kernelizer) expr(e *expr) (*codegen.Expr, *obstacle) {
 		now := &expr{op: opField, field: e.field, typ: e.typ}
 		start := &expr{op: opLit, typ: e.typ, val: k.plan.options.Started}
 		return k.expr(&expr{op: "-", args: []*expr{now, start}, typ: e.typ, span: e.span})
+	case opCommand:
+		return k.literal(&expr{op: opLit, typ: e.typ, val: uint64(k.plan.options.Command)}, out)
 	case opLookup, opHasKey:
 		return k.lookup(e, out)
 	case opMember:

@@ -119,4 +119,4 @@ func distance(a, b string) int {
 }
 
 // builtins are the values that are no fields.
-var builtins = []string{"elapsed", "kstack", "probe", "ustack"}
+var builtins = []string{"cpid", "elapsed", "kstack", "probe", "ustack"}

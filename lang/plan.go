@@ -30,6 +30,11 @@ type PlanOptions struct {
 	// Record has the events that a predicate may accept sent to user space besides, with all their fields, and with their stacks if the
 	// program captures some, for [RunOptions.Record].
 	Record bool
+	// Children restricts all clauses on events to the processes of [probes.AttachOptions.Roots] and what they fork. The kernel does so, wherever the
+	// clauses run.
+	Children bool
+	// Command is the process id of the command, which cpid stands for; 0 while it is not known.
+	Command int
 	// Counted has the programs count the events that pass and those that do not.
 	Counted bool
 	// StackLeft returns how many bytes of stack generated code for a probe may use.
@@ -135,7 +140,7 @@ func (p *Plan) generate() (again bool, err error) {
 	for _, r := range p.program.requests() {
 		code := codegen.Program{
 			Stack: maxStack, CmpXchg: p.comparesAndExchanges(), Ring: probes.RingName, Prefix: "t", Stops: p.stops(),
-			Cut: p.cutOf(r.Probe),
+			Cut: p.cutOf(r.Probe), Within: p.within(r.Probe),
 		}
 		if p.options.StackLeft != nil {
 			if code.Stack, err = p.options.StackLeft(r.Probe); err != nil {
@@ -179,6 +184,14 @@ func (p *Plan) generate() (again bool, err error) {
 		p.codes = append(p.codes, out)
 	}
 	return false, nil
+}
+
+// within are the processes to which the clauses are restricted: nil is all.
+func (p *Plan) within(probe *probes.Probe) *codegen.Within {
+	if !p.options.Children {
+		return nil
+	}
+	return &codegen.Within{PID: kernelField(probe.Field("pid")), Map: probes.MembersName, Size: probes.PIDs}
 }
 
 // giveWay moves to user space what it can of the bodies of a probe, of which number i met a limit: that body, then its predicate, then

@@ -48,6 +48,8 @@ type Options struct {
 	Words []string
 	// PID restricts the clauses on events to those of one process, if it is not 0.
 	PID int
+	// Command says that a command is started, whose process is cpid.
+	Command bool
 	// Known are probes of which a recording may lack some: a pattern for these is left out of a clause that has others, as one that is not
 	// available is on a host.
 	Known []*probes.Probe
@@ -190,6 +192,16 @@ func (p *Program) Recordable() error {
 		}
 	}
 	return errs.Err()
+}
+
+// AsksForCommand tells whether the program has cpid.
+func (p *Program) AsksForCommand() (asks bool) {
+	for _, c := range p.clauses {
+		for _, b := range c.bodies {
+			b.walkExprs(func(e *expr) { asks = asks || e.op == opCommand })
+		}
+	}
+	return asks
 }
 
 // Maps of the program, with their @.

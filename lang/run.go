@@ -96,7 +96,7 @@ func (r *Run) newMachine(o RunOptions, printer *Printer, store func(*mapInfo) ma
 		stores[m] = store(m)
 	}
 	printer.tabulate(r.plan.program)
-	return &machine{stacks: r.stacks, stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.options.Started, ctx: o.Context}
+	return &machine{stacks: r.stacks, stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.options.Started, command: r.plan.options.Command, ctx: o.Context}
 }
 
 // store of a map, where the plan has it.
@@ -224,6 +224,13 @@ func (r *Run) End() error {
 		m.now = func() uint64 { return end } // for PrintMap, later
 	}
 	return nil
+}
+
+// Show prints all maps, as End does, while the program goes on.
+func (r *Run) Show() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.showAll(r.machine)
 }
 
 // showAll prints all maps, unless somebody else shows them.

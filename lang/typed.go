@@ -53,6 +53,7 @@ const (
 	opList    = "list"    // [args], of such a function; kind array, as split(), filter() and map() have
 	opElement = "#"       // the element in the predicate of such a function
 	opElapsed = "elapsed" // nsecs since the program began; field is the nsecs of the event, if there is one
+	opCommand = "cpid"    // the process of the command of -c
 	opSlot    = "slot"    // value number index of the record: made by the planner for what the kernel has computed
 	opStack   = "stack"   // kstack or ustack in fn, of index frames
 	opNow     = "now"     // nsecs in begin, end and interval clauses, where no event tells it

@@ -28,6 +28,8 @@ type AttachOptions struct {
 	Maps map[string]*ebpf.Map
 	// Layouts of the records that the code writes. Their IDs are small numbers.
 	Layouts []*Layout
+	// Roots are processes to which, with all that they fork from now on, the code of the requests refers as MembersName; nil: it does not.
+	Roots []int
 	// Progress is called after each of the requests was attached, if it is not nil.
 	Progress func(done, all int)
 }
@@ -100,6 +102,7 @@ type Session struct {
 	notes    []string
 	layouts  []*Layout // by ID
 	maps     []*ebpf.Map
+	family   *family // nil without AttachOptions.Roots
 	ring     *ringbuf.Reader
 	early    [][]byte // records that were written before Read
 	// delivered records, by layout
@@ -140,12 +143,18 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 	}
 	shared := map[string]*ebpf.Map{RingName: ring}
 	maps.Copy(shared, o.Maps)
+	if o.Roots != nil {
+		if s.family, err = h.follow(o.Roots); err != nil {
+			return nil, fmt.Errorf("follow the children: %w", err)
+		}
+		shared[MembersName] = s.family.members
+	}
 	var seedlings []*seedling
 	for _, batch := range s.batches() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		more, err := s.attachBatch(batch, shared, attached)
+		more, err := s.attachBatch(ctx, batch, shared, attached)
 		seedlings = append(seedlings, more...)
 		if err != nil {
 			return nil, errors.Join(err, endAll(seedlings))
@@ -245,7 +254,7 @@ func (s *Session) batches() [][]*request {
 }
 
 // attachBatch attaches what sees the events of some requests, and calls done after each. Those that tell of what was there before are returned, to be seeded.
-func (s *Session) attachBatch(requests []*request, shared map[string]*ebpf.Map, done func()) (seedlings []*seedling, err error) {
+func (s *Session) attachBatch(ctx context.Context, requests []*request, shared map[string]*ebpf.Map, done func()) (seedlings []*seedling, err error) {
 	group := requests[0].Probe.Group
 	l, err := s.newLoader(group, requests, shared)
 	if err != nil {
@@ -259,6 +268,9 @@ func (s *Session) attachBatch(requests []*request, shared map[string]*ebpf.Map, 
 				continue
 			}
 			attached[hk.name] = true
+			if err := ctx.Err(); err != nil { // a batch may take a second
+				return err
+			}
 			if err := s.attachHook(l, r, hk); err != nil {
 				return fmt.Errorf("%s: %w", r.Probe, err)
 			}
@@ -425,7 +437,7 @@ func (s *Session) Detach() error {
 			wg.Go(func() { errs[i] = r.detach() })
 		}
 		wg.Wait()
-		err = errors.Join(errs...)
+		err = errors.Join(append(errs, s.family.detach())...)
 	})
 	return err
 }
@@ -444,6 +456,7 @@ func (s *Session) Close() error {
 			errs = append(errs, a.close())
 		}
 	}
+	errs = append(errs, s.family.close())
 	if s.ring != nil {
 		errs = append(errs, s.ring.Close())
 	}

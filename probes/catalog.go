@@ -136,6 +136,13 @@ var helpers = []hook{
 	{name: "syscall_start", tracepoint: "sys_enter"},
 }
 
+// The object with the program that follows forks, the program and where it is attached.
+const (
+	childrenObject = "children"
+	forkProgram    = "raw_tp_children"
+	forkTracepoint = "sched_process_fork"
+)
+
 // A module is where the functions, tracepoints and types of an object live.
 type module struct {
 	name string

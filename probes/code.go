@@ -59,6 +59,13 @@ func (p *Probe) LostCounter() (mapName string, offset int) { return p.countsName
 // RingName is the name by which generated code refers to the ring buffer.
 const RingName = "events"
 
+// MembersName is the name by which generated code refers to the processes of [AttachOptions.Roots] and their descendants: an array whose
+// only value has a byte for each of the PIDs that there can be (bpf/children.bpf.c).
+const (
+	MembersName = "members"
+	PIDs        = 4 << 20
+)
+
 // Counters of an event, enum counter in trace.h.
 const (
 	countPassed = iota

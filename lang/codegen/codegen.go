@@ -219,6 +219,8 @@ type Program struct {
 	Vars    []Var
 	// Stack is how many bytes of stack the generated functions may use.
 	Stack int
+	// Within lets only the events of some processes reach the clauses, if it is not nil.
+	Within *Within
 	// Cut is what kernel stacks are cut by.
 	Cut Cut
 	// CmpXchg says that the kernel has atomic compare-and-exchange (5.12 on amd64).
@@ -230,6 +232,15 @@ type Program struct {
 	Lost Counter
 	// Prefix of the labels, unique among the functions of one BPF program.
 	Prefix string
+}
+
+// Within is a set of processes: a map whose only value has a byte for each process id, 1 if the process is in it.
+type Within struct {
+	// PID is the field with the process id of the event. An event without it is of no process of the set.
+	PID *Field
+	Map string
+	// Size of the value: ids are less.
+	Size int
 }
 
 // MaxClauses of one probe: a bit each in the result of the filter.

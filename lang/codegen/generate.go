@@ -97,6 +97,12 @@ func generateFilter(p *Program) *gen {
 		g.load(asm.R1, memory{asm.R1, 0}, 8)
 		g.branch(asm.JNE.Imm(asm.R1, 0, ""), end)
 	}
+	if p.Within != nil || slices.ContainsFunc(p.Clauses, func(c Clause) bool { return c.filtered() }) {
+		g.emit(asm.Mov.Reg(event, asm.R2))
+	}
+	if p.Within != nil {
+		g.within(p.Within, end)
+	}
 	var always uint64
 	filtered := 0
 	for i := range p.Clauses {
@@ -112,7 +118,6 @@ func generateFilter(p *Program) *gen {
 		g.emit(asm.Return())
 		return g
 	}
-	g.emit(asm.Mov.Reg(event, asm.R2))
 	if len(p.Clauses) == 1 {
 		m := g.begin(0)
 		g.predicate(&p.Clauses[0], func() { g.set(asm.R0, 1) }, func() { g.set(asm.R0, 0) })
@@ -149,6 +154,18 @@ func generateFilter(p *Program) *gen {
 	g.place(end)
 	g.emit(asm.Return())
 	return g
+}
+
+// within goes to end, with R0 as it is, if the event is of none of the processes.
+func (g *gen) within(w *Within, end label) {
+	pid := &Expr{Op: OpField, Type: Type{Kind: Uint}, Field: w.PID}
+	g.tested(pid, end)
+	g.loadField(asm.R1, pid)
+	g.branch(asm.JGE.Imm(asm.R1, int32(w.Size), ""), end) // so that the verifier knows
+	g.direct(asm.R2, w.Map, 0)
+	g.emit(asm.Add.Reg(asm.R2, asm.R1))
+	g.load(asm.R1, memory{asm.R2, 0}, 1)
+	g.branch(asm.JEq.Imm(asm.R1, 0, ""), end)
 }
 
 // predicate generates what happens if the predicate holds and if it does not.

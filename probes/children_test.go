@@ -1,0 +1,139 @@
+//go:build !vm
+
+package probes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// pids makes a family of one process and returns it, with the bytes of all processes.
+func pids(t *testing.T, root int) (*family, []byte) {
+	t.Helper()
+	f, err := detect(t).follow([]int{root})
+	var denied *PermissionError
+	if errors.As(err, &denied) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	members, err := unix.Mmap(f.members.FD(), 0, PIDs, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(members) })
+	return f, members
+}
+
+// shell starts a shell that waits for lines to run.
+func shell(t *testing.T) (pid int, run func(line string) string) {
+	t.Helper()
+	cmd := exec.Command("sh")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	return cmd.Process.Pid, func(line string) string {
+		fmt.Fprintf(in, "%s\necho .\n", line)
+		var said strings.Builder
+		for buf := make([]byte, 1); !strings.HasSuffix(said.String(), ".\n"); {
+			if _, err := out.Read(buf); err != nil {
+				t.Fatal(err)
+			}
+			said.Write(buf)
+		}
+		return strings.TrimSuffix(said.String(), ".\n")
+	}
+}
+
+// All that a process forks belongs to it, at any depth and after its end; what others fork does not.
+func TestFamily(t *testing.T) {
+	root, run := shell(t)
+	_, members := pids(t, root)
+	_, other := shell(t)
+	for _, pid := range strings.Fields(run("sh -c 'echo $$; sh -c \"echo \\$\\$; exec true\"; true'; (sh -c 'echo $$' & wait)")) {
+		var n int
+		fmt.Sscan(pid, &n)
+		if n == 0 || members[n] != 1 {
+			t.Errorf("process %s was forked by the root, and is no member", pid)
+		}
+	}
+	for _, pid := range strings.Fields(other("sh -c 'echo $$'; sh -c 'echo $$'")) {
+		var n int
+		fmt.Sscan(pid, &n)
+		if n == 0 || members[n] != 0 {
+			t.Errorf("process %s was forked by another, and is a member", pid)
+		}
+	}
+	if members[root] != 1 || members[os.Getpid()] != 0 {
+		t.Errorf("the root is %d, this process %d", members[root], members[os.Getpid()])
+	}
+}
+
+// A process id that somebody else gets leaves the family.
+func TestFamilyForgets(t *testing.T) {
+	last := "/proc/sys/kernel/ns_last_pid"
+	root, run := shell(t)
+	_, members := pids(t, root)
+	var old int
+	fmt.Sscan(run("sh -c 'echo $$'"), &old)
+	if members[old] != 1 {
+		t.Fatalf("process %d is no member", old)
+	}
+	for range 1000 {
+		// Others fork, too, so it takes some attempts.
+		if err := os.WriteFile(last, []byte(fmt.Sprint(old-1)), 0); err != nil {
+			t.Skipf("the next process id cannot be chosen here: %v", err)
+		}
+		cmd := exec.Command("true")
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		if cmd.Process.Pid == old {
+			if members[old] != 0 {
+				t.Errorf("process %d belongs to another now, and is still a member", old)
+			}
+			return
+		}
+	}
+	t.Skip("no process got the id that was chosen")
+}
+
+// Without the program that follows forks nothing is added, and a number that is no process id is an error.
+func TestFamilyEnds(t *testing.T) {
+	root, run := shell(t)
+	f, members := pids(t, root)
+	if err := f.detach(); err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	fmt.Sscan(run("sh -c 'echo $$'"), &n)
+	if members[n] != 0 || members[root] != 1 {
+		t.Errorf("after detaching process %d is %d, the root %d", n, members[n], members[root])
+	}
+	for _, pid := range []int{0, -1, PIDs} {
+		if err := f.add([]int{pid}); err == nil {
+			t.Errorf("%d was added", pid)
+		}
+	}
+}
