@@ -36,7 +36,7 @@ func tracePeer(path string) (tool, peer) {
 
 // recordingPeer is trace record, which writes to a file.
 func recordingPeer(path, file string) peer {
-	t := tool{name: "trace", path: path, flags: []string{"record", "-o", file}}
+	t := tool{name: "trace", path: path, flags: []string{"record", "--force", "-o", file}}
 	return t.peer(func(w workload) string { return w.trace })
 }
 

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 
@@ -16,7 +13,7 @@ import (
 
 // compile checks a program against a catalog, and says which probes it means if it does not name them.
 func compile(s streams, o options, src source, catalog []*probes.Probe) (*lang.Program, error) {
-	options := lang.Options{Params: src.params, PID: o.pid, Words: append(scriptNames(), subcommands...)}
+	options := lang.Options{Params: src.params, PID: o.pid, Command: len(o.command) > 0, Words: append(scriptNames(), subcommands...)}
 	if len(o.recordings) > 0 {
 		known, err := probes.Load()
 		if err != nil {
@@ -50,23 +47,6 @@ func inferred(program *lang.Program) string {
 		}
 	}
 	return strings.Join(names, ", ")
-}
-
-// catchSignals ends the returned context at the first signal that asks the process to end; the second one kills it as usual.
-// A write to a closed pipe becomes an error, so that the probes are detached in good order then, too.
-func catchSignals(ctx context.Context) (context.Context, func()) {
-	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
-		signals = append(signals, syscall.SIGHUP)
-	}
-	ctx, release := signal.NotifyContext(ctx, signals...)
-	context.AfterFunc(ctx, release)
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE)
-	return ctx, func() {
-		release()
-		signal.Stop(broken)
-	}
 }
 
 func plural[N int | uint64](n N, noun string) string {

@@ -222,7 +222,7 @@ func checkCommand(t *testing.T, e example, catalog []*probes.Probe) {
 	if called != nil {
 		program = called.source
 	}
-	if _, err := lang.Compile(program.name, program.text, catalog, lang.Options{Params: program.params}); err != nil {
+	if _, err := lang.Compile(program.name, program.text, catalog, lang.Options{Params: program.params, Command: command.Flags().Changed("cmd")}); err != nil {
 		t.Errorf("README.md: %s:\n%v", e.line, err)
 	}
 }

@@ -46,6 +46,17 @@ func (f *formatFlag) Set(s string) (err error) {
 	return err
 }
 
+// commandFlag is a command, as its words.
+type commandFlag []string
+
+func (*commandFlag) Type() string     { return "COMMAND" }
+func (c *commandFlag) String() string { return strings.Join(*c, " ") }
+
+func (c *commandFlag) Set(s string) (err error) {
+	*c, err = splitWords(s)
+	return err
+}
+
 // sizeUnits are the units of a size, the largest first.
 var sizeUnits = []struct {
 	name  string

@@ -92,7 +92,7 @@ func TestEndsOnSignal(t *testing.T) {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, unix.SIGHUP)
 	defer signal.Stop(caught)
-	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
+	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT} {
 		for _, program := range []string{silent, "syscall:enter"} {
 			t.Run(fmt.Sprintf("%v/%s", sig, program), func(t *testing.T) {
 				tr := startTrace(t, program)

@@ -64,7 +64,7 @@ func newLive(s streams, program string) (*live, error) {
 	case os.Getenv("TERM") == "dumb":
 		return nil, usagef("--live needs a terminal that can move its cursor, and TERM=dumb says that this one cannot")
 	}
-	screen := s.out.(*os.File)
+	screen := fileOf(s.out)
 	// The terminal of the screen is that of the keys; what is typed may come through a pipe, from the interactive mode.
 	old, err := term.MakeRaw(int(screen.Fd()))
 	if err != nil {

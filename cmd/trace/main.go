@@ -4,7 +4,7 @@
 //	trace 'nvme:complete_rq / latency > 1ms /'
 //
 // Data goes to standard output, everything else to standard error. The exit status is 0, 1 if something failed, 2 if the
-// command line or the program is wrong, and 3 with --strict if events were lost.
+// command line or the program is wrong, and with --strict 3 if events were lost, and 4 if the command of -c failed.
 package main
 
 import (
@@ -13,5 +13,6 @@ import (
 )
 
 func main() {
+	becomeCommand(os.Args)
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

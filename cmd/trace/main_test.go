@@ -75,9 +75,15 @@ func TestScripts(t *testing.T) {
 func TestLive(t *testing.T) {
 	requireLive(t)
 	testscript.RunT(inTurn{t}, testscript.Params{
-		Dir:  "testdata/live",
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"jsonlines": jsonLines, "wellformed": wellFormed},
+		Dir:       "testdata/live",
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"jsonlines": jsonLines, "wellformed": wellFormed, "status": status},
+		Condition: canUnshare,
 	})
+}
+
+// canUnshare tells whether this process may have a namespace of its own, as the conditions of scripts ask: [mount], [time].
+func canUnshare(name string) (bool, error) {
+	return exec.Command("unshare", "--"+name, "true").Run() == nil, nil
 }
 
 // inTurn runs one script after the other: each traces all processes that are called helper.
@@ -87,6 +93,15 @@ func (t inTurn) Parallel()     {}
 func (t inTurn) Verbose() bool { return testing.Verbose() }
 func (t inTurn) Run(name string, script func(testscript.T)) {
 	t.T.Run(name, func(t *testing.T) { script(inTurn{t}) })
+}
+
+// status runs a command and checks its exit status.
+func status(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || strconv.Itoa(exit.ExitCode()) != args[0] {
+		ts.Fatalf("%v, want status %s", err, args[0])
+	}
 }
 
 // wellFormed checks that the elements of a page are closed in their order.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,29 +19,76 @@ type output struct {
 	name string   // for errors
 	file *os.File // what the data is written to, or nil if it is no file
 
-	mu     sync.Mutex
-	buf    *bufio.Writer
-	closer io.Closer
-	timer  *time.Timer // flushes the buffer; armed while there is something in it
+	mu       sync.Mutex
+	replaced *replacing // nil for standard output
+	buf      *bufio.Writer
+	closer   io.Closer
+	timer    *time.Timer // flushes the buffer; armed while there is something in it
 }
 
-// openOutput returns the output to the file called name, or to stdout if name is empty.
-func openOutput(name string, stdout io.Writer) (*output, error) {
+// newOutput returns the output to a file, which then holds nothing else, or to stdout if file is nil. What the file holds stays until
+// there is something to write, or [output.begin]. An interrupt ends every wait for a reader.
+func newOutput(interrupted context.Context, file *os.File, stdout io.Writer) *output {
 	o := &output{name: "standard output"}
-	o.file, _ = stdout.(*os.File)
 	w := stdout
-	if name != "" {
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-		if err != nil {
-			return nil, fmt.Errorf("output file: %w", err)
-		}
-		o.name, o.file, o.closer, w = name, f, f, f
+	if file != nil {
+		o.replaced = &replacing{file: file}
+		o.name, w = file.Name(), o.replaced
 	}
-	o.buf = bufio.NewWriterSize(w, 64<<10)
+	o.file = fileOf(w)
+	o.buf = bufio.NewWriterSize(patiently(interrupted, w), 64<<10)
 	o.timer = time.AfterFunc(time.Hour, func() { o.flush() })
 	o.timer.Stop()
-	return o, nil
+	return o
 }
+
+// openForWriting opens the file called name and leaves in it what it holds; nil if name is empty. It waits for somebody to read a FIFO
+// until ctx ends.
+func openForWriting(ctx context.Context, name string) (*os.File, error) {
+	for name != "" {
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|nonBlocking, 0o644)
+		switch {
+		case err == nil:
+			return f, nil
+		case !isFIFO(name):
+			return nil, fmt.Errorf("output file: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("output file: nobody reads %s", name)
+		case <-time.After(flushDelay):
+		}
+	}
+	return nil, nil
+}
+
+func isFIFO(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode()&os.ModeNamedPipe != 0
+}
+
+// replacing writes to a file in the place of what it held.
+type replacing struct {
+	file    *os.File
+	emptied bool
+}
+
+func (r *replacing) Write(p []byte) (int, error) {
+	if err := r.empty(); err != nil {
+		return 0, err
+	}
+	return r.file.Write(p)
+}
+
+func (r *replacing) empty() error {
+	if info, err := r.file.Stat(); r.emptied || err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	r.emptied = true
+	return r.file.Truncate(0)
+}
+
+func (r *replacing) under() *os.File { return r.file }
 
 // Write buffers p.
 func (o *output) Write(p []byte) (int, error) {
@@ -51,6 +99,16 @@ func (o *output) Write(p []byte) (int, error) {
 	}
 	n, err := o.buf.Write(p)
 	return n, o.wrap(err)
+}
+
+// begin empties the file: the program runs.
+func (o *output) begin() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.replaced == nil {
+		return nil
+	}
+	return o.wrap(o.replaced.empty())
 }
 
 // flush writes what is buffered.
@@ -64,8 +122,8 @@ func (o *output) flush() error {
 func (o *output) Close() error {
 	o.timer.Stop()
 	err := o.flush()
-	if o.closer != nil {
-		err = errors.Join(err, o.wrap(o.closer.Close()))
+	if o.replaced != nil {
+		err = errors.Join(err, o.wrap(o.file.Close()))
 	}
 	return err
 }

@@ -18,13 +18,21 @@ const initialPIDs = "pid:[4026531836]"
 // process never ends.
 type process struct{ fd int }
 
+// hostPIDs tells why something that takes a process id of this process' own namespace for one of an event cannot work.
+func hostPIDs(what string) error {
+	if own, err := os.Readlink("/proc/self/ns/pid"); err == nil && own != initialPIDs {
+		return fmt.Errorf("%s: this container has process ids of its own, and events have the host's; start it with the host's (--pid=host), or filter by comm or cgroup", what)
+	}
+	return nil
+}
+
 // openProcess returns the process with number pid, or nil for 0.
 func openProcess(pid int) (*process, error) {
 	if pid == 0 {
 		return nil, nil
 	}
-	if own, err := os.Readlink("/proc/self/ns/pid"); err == nil && own != initialPIDs {
-		return nil, fmt.Errorf("-p %d: this container has process ids of its own, and events have the host's; start it with the host's (--pid=host), or filter by comm or cgroup", pid)
+	if err := hostPIDs(fmt.Sprintf("-p %d", pid)); err != nil {
+		return nil, err
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {

@@ -14,11 +14,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"trace/lang"
 	"trace/probes"
+	"trace/probes/symbols"
 )
 
 // runProgram compiles a program, attaches its probes and does with their events what it says, until something ends it.
@@ -36,32 +36,40 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 	if err != nil {
 		return err
 	}
-	if o.debug == "bpf" {
-		return t.plan.Dump(s.out)
-	}
-	if o.explain || o.debug == "plan" {
-		return t.plan.Explain(s.out, t.variantOf)
+	if o.explain || o.debug != "" {
+		return t.explainPlan()
 	}
 	if t.document, err = openDocument(s, o, src, program); err != nil {
+		return err
+	}
+	if o.record != "" {
+		t.recorder = &fileRecorder{tracer: t, path: o.record, source: src.recorded()}
+	}
+	ctx, release := catchSignals(ctx)
+	defer release()
+	file, err := openForWriting(ctx, o.output)
+	if err != nil {
 		return err
 	}
 	if t.live, err = openLive(s, o, src, program); err != nil {
 		return err
 	}
 	defer t.live.close()
-	if o.record != "" {
-		t.recorder = &fileRecorder{tracer: t, path: o.record, source: src.recorded()}
-	}
-	t.err = t.live.through(s.err)
+	t.out = newOutput(ctx, file, t.live.through(s.out))
+	t.err = t.live.through(patiently(ctx, s.err))
 	t.tellCgroups()
-	if t.out, err = openOutput(o.output, t.live.through(s.out)); err != nil {
+	return worse(t.run(ctx), unlessEnough(t.out.Close()))
+}
+
+// explainPlan prints what would run.
+func (t *tracer) explainPlan() error {
+	if err := t.divide(nil); err != nil {
 		return err
 	}
-	err = t.run(ctx)
-	if e := t.out.Close(); err == nil {
-		err = unlessEnough(e)
+	if t.debug == "bpf" {
+		return t.plan.Dump(t.streams.out)
 	}
-	return err
+	return t.plan.Explain(t.streams.out, t.variantOf)
 }
 
 // compileLive checks a program against the groups of the catalog that it names, since reading the others is most of a start, and
@@ -84,13 +92,11 @@ func compileLive(s streams, o options, src source) (*lang.Program, *probes.Catal
 	return program, catalog, err
 }
 
-// newTracer plans a program for this host.
-func newTracer(s streams, o options, program *lang.Program, catalog *probes.Catalog) (_ *tracer, err error) {
-	t := &tracer{streams: s, options: o, program: program, catalog: catalog, started: bootClock(), boot: bootTime()}
-	if t.host, err = probes.Detect(catalog, probes.HostOptions{BTF: o.btf}); err != nil {
-		return nil, err
-	}
-	return t, t.divide(nil)
+// newTracer prepares a program for this host.
+func newTracer(s streams, o options, program *lang.Program, catalog *probes.Catalog) (t *tracer, err error) {
+	t = &tracer{streams: s, options: o, program: program, catalog: catalog, started: symbols.BootClock(), boot: bootTime()}
+	t.host, err = probes.Detect(catalog, probes.HostOptions{BTF: o.btf})
+	return t, err
 }
 
 // variantOf says how a request would be attached.
@@ -112,6 +118,8 @@ type tracer struct {
 	plan    *lang.Plan
 	exec    *lang.Run
 	out     *output
+	// child is the command of -c, nil without one.
+	child   *child
 	started uint64 // as nsecs tells it
 	// attached is when the last probe was attached, as nsecs tells it.
 	attached uint64
@@ -129,84 +137,48 @@ type tracer struct {
 	first, second bytes.Buffer
 }
 
-// bootClock returns the time since the boot of the machine in nanoseconds: what nsecs tells.
-func bootClock() uint64 {
-	var since unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &since); err != nil {
-		panic(err) // every supported kernel has this clock
-	}
-	return uint64(since.Nano())
-}
-
 // now is the time for clauses that no event causes: at the end that of the end, which a recording has, too.
 func (t *tracer) now() uint64 {
 	if t.ended != 0 {
 		return t.ended
 	}
-	return bootClock()
+	return symbols.BootClock()
 }
 
 // bootTime returns when the machine was booted, in the local time zone.
-func bootTime() time.Time { return time.Now().Add(-time.Duration(bootClock())) }
+func bootTime() time.Time { return time.Now().Add(-time.Duration(symbols.BootClock())) }
 
 // divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
 func (t *tracer) divide(rejected map[*probes.Probe]bool) (err error) {
 	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
-		NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose || t.format.Format == lang.HTML, Rejected: rejected, Record: t.record != "", RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
+		Children: t.children, Command: t.child.pid(), NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose || t.format.Format == lang.HTML, Rejected: rejected, Record: t.record != "", RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
 		StackLeft: t.catalog.StackLeft, Alone: t.host.Alone, CompareExchange: lang.CompareExchange, CPUs: possibleCPUs(),
 	})
 	return err
 }
 
-// checkMemory refuses maps, which are allocated whole, that would take more than a quarter of the memory that is available.
-func checkMemory(maps uint64) error {
-	available, err := availableMemory()
-	if err != nil || maps <= available/4 {
-		return nil // where /proc says nothing, the kernel will
-	}
-	return fmt.Errorf("the maps of this program would take %d MiB, more than a quarter of the %d MiB of memory that are available: "+
-		"lower --map-size (--explain shows the size of each map)", maps>>20, available>>20)
-}
-
-// availableMemory is MemAvailable of /proc/meminfo, in bytes.
-func availableMemory() (uint64, error) {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		var kib uint64
-		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); n == 1 {
-			return kib << 10, nil
-		}
-	}
-	return 0, errors.New("/proc/meminfo: no MemAvailable")
-}
-
-// possibleCPUs is how many parts a per-CPU map has.
-func possibleCPUs() int {
-	n, err := ebpf.PossibleCPU()
-	if err != nil { // without /sys
-		return 1
-	}
-	return n
-}
-
 // run attaches the probes, follows the program until something ends it, and reports what was lost.
-func (t *tracer) run(ctx context.Context) (err error) {
-	ctx, release := catchSignals(ctx)
-	defer release()
-	ctx, end := context.WithCancel(ctx)
+func (t *tracer) run(interrupted context.Context) (err error) {
+	ctx, end := context.WithCancel(interrupted)
 	defer end()
-	child, err := newChild(ctx, t.streams, t.options)
-	if err != nil {
-		return err
-	}
 	target, err := openProcess(t.pid)
 	if err != nil {
 		return err
 	}
 	defer target.close()
+	if err := t.recorder.check(); err != nil {
+		return err
+	}
+	if err := t.checkCommand(); err != nil {
+		return err
+	}
+	if t.child, err = holdCommand(ctx, interrupted, t.streams, t.options); err != nil {
+		return err
+	}
+	defer t.child.close()
+	if err := t.divide(nil); err != nil {
+		return err
+	}
 	if t.program.KeepsCgroups() || t.recorder != nil {
 		if err := t.catalog.Cgroups().Watch(ctx); err != nil {
 			t.note("%v: cgroups that end before they are printed may show as numbers", err)
@@ -222,16 +194,27 @@ func (t *tracer) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if t.recorder != nil {
-		if err := t.recorder.open(); err != nil {
-			return errors.Join(err, session.Close())
-		}
+	if err := t.begin(ctx); err != nil {
+		return errors.Join(err, session.Close())
 	}
-	err = child.start() // only now, so that its first system call is seen
+	err = t.follow(ctx, end, session, t.out.waitClosed, target.wait, t.child.wait)
 	if err == nil {
-		err = t.follow(ctx, end, session, t.out.waitClosed, target.wait, child.wait)
+		err = t.child.verdict()
 	}
 	return errors.Join(err, session.Close())
+}
+
+// begin does what has waited for the probes to be attached.
+func (t *tracer) begin(ctx context.Context) error {
+	if err := t.out.begin(); err != nil {
+		return err
+	}
+	if t.recorder != nil {
+		if err := t.recorder.open(); err != nil {
+			return err
+		}
+	}
+	return t.child.start(ctx)
 }
 
 // attach runs the begin clauses, attaches the probes and says which. Clauses whose code the kernel rejects go on in user space, and
@@ -314,7 +297,7 @@ func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, er
 	told := newProgress(t.streams, t.options)
 	defer told.clear()
 	return probes.Attach(ctx, t.host, t.plan.Requests(), probes.AttachOptions{
-		RingBytes: int(t.bufferSize), Maps: t.exec.Maps(), Layouts: t.plan.Layouts(),
+		RingBytes: int(t.bufferSize), Roots: t.roots(), Maps: t.exec.Maps(), Layouts: t.plan.Layouts(),
 		Progress: func(done, all int) {
 			told.tell(func(time.Duration) string { return fmt.Sprintf("attached %d of %d probes", done, all) })
 		},
@@ -372,6 +355,7 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	}
 	report := &report{tracer: t, session: session}
 	wg.Go(func() { report.watch(ctx) })
+	wg.Go(func() { printMaps(ctx, t.streams, t.exec, t.out) })
 	if t.recorder != nil {
 		wg.Go(func() { t.recorder.keepUp(ctx) })
 	}
@@ -390,12 +374,12 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	t.live.close()
 	select {
 	case e := <-failed:
-		err = errors.Join(unlessEnough(err), e)
+		err = errors.Join(unlessEnough(err), unlessEnough(e))
 	default:
 	}
 	if unlessEnough(err) == nil {
 		err = session.Detach()
-		t.ended = bootClock()
+		t.ended = symbols.BootClock()
 		// The end clauses and the last maps see what was counted until no program runs any more.
 		err = errors.Join(err, t.exec.End(), t.writeDocument(session, losses))
 	}
@@ -446,6 +430,13 @@ func (t *tracer) writeDocument(session *probes.Session, losses []probes.Losses) 
 		return err
 	}
 	f.Losses = append(f.Losses, lost...)
+	forks, err := skippedForks(session)
+	if err != nil {
+		return err
+	}
+	if forks != "" {
+		f.Losses = append(f.Losses, forks)
+	}
 	return t.document.write(t.out, f)
 }
 
@@ -477,9 +468,9 @@ func (t *tracer) tick(ctx context.Context, end func(), period time.Duration, fai
 
 // interval runs the clauses of an interval, and records when.
 func (t *tracer) interval(period time.Duration) error {
-	at := bootClock()
+	at := symbols.BootClock()
 	if t.recorder != nil {
-		if err := t.recorder.writer.Interval(period, at); err != nil {
+		if err := t.recorder.interval(period, at); err != nil {
 			return err
 		}
 	}

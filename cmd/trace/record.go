@@ -42,6 +42,7 @@ func recordCommand(s streams) *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&o.output, "output", "o", "", "the `FILE` to write")
+	addForceFlag(cmd, &o)
 	f.BoolVar(&o.stacks, "stacks", false, "keep kstack and ustack of each event, too")
 	f.Uint32Var(&o.mapSize, "map-size", 0, "with --stacks: room for `N` different ones (default: what fits 16 MiB)")
 	f.Var(&maxSize, "max-size", "write FILE.1, FILE.2, … and keep the last `SIZE` of them")

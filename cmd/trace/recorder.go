@@ -4,7 +4,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"time"
@@ -27,9 +29,10 @@ func runRecord(ctx context.Context, s streams, o options, src source, maxSize in
 	if err != nil {
 		return err
 	}
-	if t.out, err = openOutput("", s.out); err != nil {
-		return err
-	}
+	ctx, release := catchSignals(ctx)
+	defer release()
+	t.out = newOutput(ctx, nil, s.out)
+	t.err = patiently(ctx, s.err)
 	t.recorder = &fileRecorder{tracer: t, path: o.output, source: src.text, maxSize: maxSize}
 	return t.run(ctx)
 }
@@ -43,6 +46,22 @@ type fileRecorder struct {
 	events       uint64
 }
 
+// check finds out early what would keep the file from being begun.
+func (r *fileRecorder) check() error {
+	if r == nil {
+		return nil
+	}
+	return r.explain(recording.Check(r.path, recording.Options{MaxBytes: r.maxSize, Replace: r.force}))
+}
+
+// explain says what to do where a file is in the way.
+func (r *fileRecorder) explain(err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: choose another name, or let the recording take its place with --force", err)
+	}
+	return err
+}
+
 // open begins the file, once the layouts of the records are known.
 func (r *fileRecorder) open() (err error) {
 	host, err := os.Hostname()
@@ -53,11 +72,11 @@ func (r *fileRecorder) open() (err error) {
 	if err != nil {
 		return err
 	}
-	r.writer, err = recording.Create(r.path, r.maxSize, recording.Header{
+	r.writer, err = recording.Create(r.path, recording.Options{MaxBytes: r.maxSize, Replace: r.force}, recording.Header{
 		Host: host, Kernel: kernel, Arch: runtime.GOARCH, Program: r.source, Boot: r.boot, Started: r.started, Attached: r.attached,
 		Intervals: r.exec.Intervals(),
 	}, r.layouts(), recordedNames{r.exec, r.catalog.Cgroups()})
-	return err
+	return r.explain(err)
 }
 
 // layouts are those of the records that are kept.
@@ -76,9 +95,21 @@ type recordedNames struct {
 
 func (n recordedNames) Cgroup(id uint64) string { return n.cgroups.Path(id) }
 
+// event keeps an event. That it cannot be written ends the run as a whole one: what the maps hold is right.
 func (r *fileRecorder) event(e *probes.Event) error {
+	if err := r.writer.Append(e); err != nil {
+		return errEnough // finish tells of the error
+	}
 	r.events++
-	return r.writer.Append(e)
+	return nil
+}
+
+// interval keeps the moment of an interval, likewise.
+func (r *fileRecorder) interval(period time.Duration, at uint64) error {
+	if err := r.writer.Interval(period, at); err != nil {
+		return errEnough
+	}
+	return nil
 }
 
 // keepUp writes what there is once a second until ctx ends, so that a crash costs no more than that.
@@ -110,7 +141,7 @@ func (r *fileRecorder) finish(losses []probes.Losses) error {
 	if stacks.Lost() > 0 {
 		lost = append(lost, recording.Loss{Stacks: stacks.Lost()})
 	}
-	if err := r.writer.Close(r.now(), lost); err != nil {
+	if err := r.writer.Close(r.now(), lost); err != nil { // which may be that of an event before
 		return fmt.Errorf("recording: %w", err)
 	}
 	if !r.quiet {

@@ -128,6 +128,6 @@ func (k *keptRun) print(name string, top int64, by string) error {
 
 // isTerminal tells whether a stream is one.
 func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	f := fileOf(stream)
+	return f != nil && term.IsTerminal(int(f.Fd()))
 }

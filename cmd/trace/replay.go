@@ -66,6 +66,9 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 		return fmt.Errorf("-r: %w", err)
 	}
 	defer rec.Close()
+	if err := rec.CheckOutput(o.output); err != nil {
+		return fmt.Errorf("-o: %w", err)
+	}
 	program, err := compile(s, o, src, rec.Probes())
 	if err != nil || o.debug == "ast" {
 		return err
@@ -83,17 +86,20 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 	if p.document, err = openDocument(s, o, src, program); err != nil {
 		return err
 	}
+	ctx, release := catchSignals(ctx)
+	defer release()
+	defer context.AfterFunc(ctx, rec.Interrupt)()
+	file, err := openForWriting(ctx, o.output)
+	if err != nil {
+		return err
+	}
 	if p.live, err = openLive(s, o, src, program); err != nil {
 		return err
 	}
 	defer p.live.close()
-	p.err = p.live.through(s.err)
+	p.err = p.live.through(patiently(ctx, s.err))
 	p.progress = newProgress(s, o)
-	if p.out, err = openOutput(o.output, p.progress.before(p.live.through(s.out))); err != nil {
-		return err
-	}
-	ctx, release := catchSignals(ctx)
-	defer release()
+	p.out = newOutput(ctx, file, p.progress.before(p.live.through(s.out)))
 	printer := lang.NewPrinter(p.document.through(p.out, p.err, p.live), o.format.Format, rec.Boot().Local())
 	p.exec, err = plan.Start(lang.RunOptions{
 		Printer: printer, Unshown: p.document != nil, Now: p.now.Load, Context: ctx,
@@ -111,9 +117,14 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 // run plays everything. What was read before an error counts: the maps are printed in any case.
 func (p *player) run(ctx context.Context) error {
 	p.began = time.Now()
-	if err := p.exec.Begin(); err != nil {
+	if err := errors.Join(p.out.begin(), p.exec.Begin()); err != nil {
 		return err
 	}
+	showing, stop := context.WithCancel(ctx)
+	var shown sync.WaitGroup
+	shown.Go(func() { printMaps(showing, p.streams, p.exec, p.out) })
+	defer shown.Wait()
+	defer stop()
 	p.attached = p.recording.Attached()
 	for _, period := range p.exec.Intervals() {
 		if !slices.Contains(p.recording.Intervals(), period) { // else its moments are among the events
@@ -225,8 +236,8 @@ func (p *player) play(ctx context.Context) error {
 			return nil
 		}
 		if err := p.recording.Next(&e); err != nil {
-			if err == io.EOF {
-				return nil
+			if err == io.EOF || ctx.Err() != nil {
+				return nil // an interrupt ends a wait for what is not written yet
 			}
 			return err
 		}

@@ -30,7 +30,7 @@ func recordReads(t testing.TB, n int) string {
 		at[pl.Field.Name] = pl
 	}
 	path := filepath.Join(t.TempDir(), "reads")
-	w, err := recording.Create(path, 0, recording.Header{Host: "h", Program: "nvme:complete_rq", Boot: time.Unix(1_700_000_000, 0)}, layouts, nil)
+	w, err := recording.Create(path, recording.Options{}, recording.Header{Host: "h", Program: "nvme:complete_rq", Boot: time.Unix(1_700_000_000, 0)}, layouts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

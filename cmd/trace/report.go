@@ -52,10 +52,28 @@ func (r *report) finish(losses []probes.Losses) error {
 	if err != nil {
 		return err
 	}
+	forks, err := skippedForks(r.session)
+	if err != nil {
+		return err
+	}
+	if forks != "" {
+		lost = true
+		r.note("%s", forks)
+	}
 	if r.strict && (lost || slices.ContainsFunc(losses, func(l probes.Losses) bool { return l.Lost() > 0 })) {
 		return errLost
 	}
 	return nil
+}
+
+// skippedForks says what --children may lack, or nothing.
+func skippedForks(session *probes.Session) (string, error) {
+	n, err := session.SkippedForks()
+	if n == 0 || err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("--children: the kernel did not tell of %s of any processes (another one was being told of on that CPU): events of what they started may be missing",
+		plural(n, "fork")), nil
 }
 
 // tellIncomplete explains absent fields; as a rule such an event was in progress when tracing began.

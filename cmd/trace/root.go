@@ -50,7 +50,8 @@ type options struct {
 	list       bool
 	format     formatFlag
 	output     string
-	command    string
+	command    commandFlag
+	children   bool
 	pid        int
 	count      uint64
 	timeout    time.Duration
@@ -70,6 +71,7 @@ type options struct {
 	speed      float64
 	live       bool
 	stacks     bool // of trace record
+	force      bool
 }
 
 // rootCommand returns the command for a command line: a program next to a few subcommands.
@@ -113,6 +115,7 @@ func addFlags(root *cobra.Command, o *options) {
 	f.BoolVarP(&o.list, "list", "l", false, "list the probes that match the argument (a glob; default all); -lv: and their fields")
 	f.StringVarP(&o.output, "output", "o", "", "write the data to `FILE` instead of standard output")
 	f.StringVar(&o.record, "record", "", "keep the events that the program wants in `FILE`, too, as trace record does")
+	addForceFlag(root, o)
 	f.StringSliceVarP(&o.recordings, "read", "r", nil, "take the events from `FILE`[,FILE…] that trace record wrote, not from this machine")
 	f.Float64Var(&o.speed, "speed", 0, "with -r: `N` times as fast as it was recorded; without it as fast as possible")
 	f.BoolVar(&o.live, "live", false, "show the maps in place, each second: tables, and heat maps of histograms over time")
@@ -137,15 +140,21 @@ var (
 // addRunFlags declares the flags of whatever attaches probes.
 func addRunFlags(cmd *cobra.Command, o *options) {
 	f := cmd.Flags()
-	f.StringVarP(&o.command, "cmd", "c", "", "run `COMMAND` (split at spaces, no shell) once attached, and end when it ends")
+	f.VarP(&o.command, "cmd", "c", "run `COMMAND` once attached, and end when it ends; its words are quoted as in a shell, but none runs it")
+	f.BoolVar(&o.children, "children", false, "with -c: only events of the command's process, and of those that it and they start")
 	f.IntVarP(&o.pid, "pid", "p", 0, "only events of process `PID`, and end when it ends")
 	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events")
 	f.DurationVar(&o.timeout, "timeout", 0, "end after `DURATION` (like 10s or 1m)")
-	f.BoolVar(&o.strict, "strict", false, "exit with status 3 if events were lost")
+	f.BoolVar(&o.strict, "strict", false, "exit with status 3 if events were lost, 4 if the command of -c failed")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "say which variants were attached, how long it took, and count events")
 	f.Var(&o.bufferSize, "buffer-size", "`SIZE` of the buffer from the kernel, a power of two; raise it if events are lost")
 	addTypesFlag(cmd, o)
+}
+
+// addForceFlag declares what a recording needs to take the place of another one.
+func addForceFlag(cmd *cobra.Command, o *options) {
+	cmd.Flags().BoolVar(&o.force, "force", false, "let a recording take the place of one that exists")
 }
 
 // addHostFlags declares the flags that the doctor has, too.
@@ -189,6 +198,9 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 	if err := checkOptions(cmd, o); err != nil {
 		return err
 	}
+	if o.force && o.record == "" {
+		return usagef("--force is about the file of --record FILE")
+	}
 	if len(o.recordings) > 0 {
 		if err := checkReplay(cmd); err != nil {
 			return err
@@ -230,8 +242,14 @@ func checkOptions(cmd *cobra.Command, o options) error {
 		return usagef("-n 0: the number of events must be greater than 0")
 	case changed("timeout") && o.timeout <= 0:
 		return usagef("--timeout %v: must be greater than 0", o.timeout)
-	case changed("cmd") && len(strings.Fields(o.command)) == 0:
+	case changed("pid") && o.pid >= probes.PIDs:
+		return usagef("-p %d: there is no such process", o.pid) // on any machine
+	case changed("cmd") && len(o.command) == 0:
 		return usagef("-c needs a command")
+	case o.children && len(o.recordings) > 0:
+		return usagef("-r does not use --children: a recording does not say which process started which")
+	case o.children && len(o.command) == 0:
+		return usagef("--children is about the process of the command that -c starts, and there is none: give one, with -c COMMAND")
 	case changed("debug") && !slices.Contains(stages, o.debug):
 		return usagef("-d %s: no such stage: write ast, plan or bpf", o.debug)
 	case changed("map-size") && o.mapSize == 0:

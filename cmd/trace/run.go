@@ -11,10 +11,11 @@ import (
 
 // The exit statuses of the command.
 const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
-	exitLost   = 3
+	exitOK            = 0
+	exitFailed        = 1
+	exitUsage         = 2
+	exitLost          = 3
+	exitFailedCommand = 4
 )
 
 // streams are where a command reads and writes.
@@ -36,7 +37,15 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if isTerminal(stdin) {
 		s.keys = stdin.(*os.File)
 	}
-	return exitStatus(s, execute(ctx, s, args))
+	out := &sink{}
+	if out.file, _ = stdout.(*os.File); out.file != nil {
+		s.out = out
+	}
+	err := execute(ctx, s, args)
+	if failure := unlessEnough(out.failure()); err == nil && failure != nil {
+		err = fmt.Errorf("cannot write to standard output: %w", failure)
+	}
+	return exitStatus(s, err)
 }
 
 func execute(ctx context.Context, s streams, args []string) error {
@@ -64,10 +73,21 @@ type programError struct{ error }
 // errLost is the outcome of --strict when events were lost; the report has said which.
 var errLost = errors.New("events were lost")
 
+// errCommandFailed is the outcome of --strict when the command of -c failed; its status was printed.
+var errCommandFailed = errors.New("the command failed")
+
 // errHelpShown is the outcome of a command line without any argument.
 var errHelpShown = errors.New("help was shown instead")
 
-// exitStatus prints err and returns the exit status that stands for it.
+// worse is what counts of what a run came to and of an error after it: that one, unless the run has failed already.
+func worse(came, after error) error {
+	if after != nil && (came == nil || errors.Is(came, errLost) || errors.Is(came, errCommandFailed)) {
+		return after
+	}
+	return came
+}
+
+// exitStatus is the one place that decides on the status. It prints err and returns the exit status that stands for it.
 func exitStatus(s streams, err error) int {
 	var program programError
 	var usage usageError
@@ -76,6 +96,8 @@ func exitStatus(s streams, err error) int {
 		return exitOK
 	case errors.Is(err, errLost):
 		return exitLost
+	case errors.Is(err, errCommandFailed):
+		return exitFailedCommand
 	case errors.Is(err, errHelpShown):
 		return exitUsage
 	case errors.As(err, &program):

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"os"
+	"syscall"
 )
 
 // waitReadable waits until ctx ends: nothing tells here whether a read would wait.
@@ -12,3 +13,12 @@ func waitReadable(ctx context.Context, _ *os.File) bool {
 	<-ctx.Done()
 	return false
 }
+
+// showSignal never comes.
+const showSignal = syscall.Signal(-1)
+
+// nonBlocking is nothing here.
+const nonBlocking = 0
+
+// waitWritable does not wait: nothing tells here whether a write would.
+func waitWritable(context.Context, *os.File) bool { return true }

@@ -30,6 +30,31 @@ func waitFD(ctx context.Context, fd int, events int16) bool {
 	return false
 }
 
+// waitWritable waits until a file can be written to. Once ctx has ended it waits no longer than unreadDelay, and tells whether it can.
+func waitWritable(ctx context.Context, f *os.File) bool {
+	const piece = unreadDelay / 10
+	for left := unreadDelay; left > 0; {
+		fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLOUT}}
+		n, err := unix.Poll(fds, int(piece.Milliseconds()))
+		if n > 0 || err != nil && err != unix.EINTR {
+			return true // the write tells of an error
+		}
+		if ctx.Err() != nil {
+			left -= piece
+		}
+	}
+	return false
+}
+
+// showSignal asks for the maps.
+const showSignal = unix.SIGUSR1
+
+// nonBlocking keeps an open from waiting for a reader.
+const nonBlocking = unix.O_NONBLOCK
+
+// unreadDelay is how long a reader may read nothing after an interrupt.
+const unreadDelay = 500 * time.Millisecond
+
 // waitClosed waits until nobody can read the output any more, or ctx ends; it says which. Without it `trace … | head -1` would
 // stay until one more event comes.
 func (o *output) waitClosed(ctx context.Context) bool {

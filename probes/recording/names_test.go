@@ -105,7 +105,7 @@ func TestNames(t *testing.T) {
 func TestNamesOfRing(t *testing.T) {
 	layouts := smallLayouts(t)
 	path := filepath.Join(t.TempDir(), "ring")
-	w, err := Create(path, 12<<20, header, layouts, namesOf("a"))
+	w, err := Create(path, Options{MaxBytes: 12 << 20}, header, layouts, namesOf("a"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -84,7 +85,7 @@ var recordedLosses = []Loss{{Probe: "nvme:setup_cmd", Lost: 3}, {Stacks: 5}}
 func record(t testing.TB, name string, h Header, layouts []*probes.Layout, all []*probes.Event) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	w, err := Create(path, 0, h, layouts, namesOf(h.Host))
+	w, err := Create(path, Options{}, h, layouts, namesOf(h.Host))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +198,7 @@ func TestWhatIsReadIsWhatWasRecorded(t *testing.T) {
 func TestCutAnywhere(t *testing.T) {
 	layouts := smallLayouts(t)
 	path := filepath.Join(t.TempDir(), "f")
-	w, err := Create(path, 0, header, layouts, nil)
+	w, err := Create(path, Options{}, header, layouts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,10 +315,13 @@ func TestRing(t *testing.T) {
 	layouts := layoutsOf(t, "nvme:complete_rq")
 	path := filepath.Join(t.TempDir(), "ring")
 	const size = 16 << 20
-	if err := os.WriteFile(path+".7", []byte("of an earlier ring"), 0o600); err != nil {
+	if err := os.WriteFile(path+".7", []byte(magic+"of an earlier ring"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, err := Create(path, size, header, layouts, nil)
+	if _, err := Create(path, Options{MaxBytes: size}, header, layouts, nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("an earlier ring is in the way, and the error is %v", err)
+	}
+	w, err := Create(path, Options{MaxBytes: size, Replace: true}, header, layouts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,8 +349,78 @@ func TestRing(t *testing.T) {
 	if len(got) == 0 || len(got) == len(want) || !slices.Equal(got, want[len(want)-len(got):]) {
 		t.Errorf("the ring has %d events, which are not the last of %d", len(got), len(want))
 	}
-	if _, err := Create(path, 4096, header, layouts, nil); err == nil {
+	if _, err := Create(path, Options{MaxBytes: 4096}, header, layouts, nil); err == nil {
 		t.Error("a ring of 4096 bytes was begun")
+	}
+}
+
+// A recording takes the place of another one only if it may, and of none that is being written.
+func TestPlace(t *testing.T) {
+	layouts := layoutsOf(t, "nvme:complete_rq")
+	create := func(path string, o Options) error {
+		w, err := Create(path, o, header, layouts, nil)
+		if err != nil {
+			return err
+		}
+		return w.Close(1<<40, nil)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	w, err := Create(path, Options{}, header, layouts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, want a file for its owner alone: %v", info, err)
+	}
+	for _, again := range []Options{{Replace: true}, {}} {
+		if err := create(path, again); err == nil {
+			t.Errorf("%+v: a recording that is being written was replaced", again)
+		}
+	}
+	appendAll(t, w, events(t, layouts, 10_000, 10))
+	if err := w.Close(1<<40, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := readAll(path); len(got) != 10 || err != io.EOF {
+		t.Errorf("%d events of 10: %v", len(got), err)
+	}
+	if err := create(path, Options{}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a recording was overwritten: %v", err)
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := create(path, Options{Replace: true}); err != nil {
+		t.Error(err)
+	}
+	if got, _, err := readAll(path); len(got) != 0 || err != io.EOF {
+		t.Errorf("%d events are left of the recording before: %v", len(got), err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, want a file for its owner alone: %v", info, err)
+	}
+	// A ring removes nothing but recordings, and none if it cannot begin.
+	ring := filepath.Join(dir, "ring")
+	for name, text := range map[string]string{ring + ".1": magic, ring + ".2": "", ring + ".3": "data of others"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := create(ring, Options{MaxBytes: 16 << 20, Replace: true}); err == nil {
+		t.Error("a ring began beside data of others")
+	}
+	if left := Segments(ring); len(left) != 3 {
+		t.Errorf("of the ring are left %v", left)
+	}
+	if err := os.Remove(ring + ".3"); err != nil {
+		t.Fatal(err)
+	}
+	if err := create(ring, Options{MaxBytes: 16 << 20, Replace: true}); err != nil {
+		t.Error(err)
+	}
+	if left := Segments(ring); len(left) != 1 {
+		t.Errorf("of the ring are left %v", left)
 	}
 }
 
@@ -389,7 +463,7 @@ func TestIntervals(t *testing.T) {
 	h := header
 	h.Intervals = []time.Duration{time.Second, 500 * time.Millisecond}
 	path := filepath.Join(t.TempDir(), "f")
-	w, err := Create(path, 0, h, layouts, nil)
+	w, err := Create(path, Options{}, h, layouts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -482,7 +556,7 @@ func TestWhatIsNoRecording(t *testing.T) {
 // A disk that is full ends the recording with an error, and what was written before stays whole.
 func TestFullDisk(t *testing.T) {
 	layouts := layoutsOf(t, "nvme:complete_rq")
-	if w, err := Create("/dev/full", 0, header, layouts, nil); !errors.Is(err, unix.ENOSPC) {
+	if w, err := Create("/dev/full", Options{}, header, layouts, nil); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("a header is written to /dev/full: %v, %v", w, err)
 	}
 	if os.Geteuid() != 0 {
@@ -496,7 +570,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	defer unix.Unmount(dir, unix.MNT_DETACH)
 	path := filepath.Join(dir, "f")
-	w, err := Create(path, 0, header, layouts, nil)
+	w, err := Create(path, Options{}, header, layouts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

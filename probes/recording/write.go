@@ -20,8 +20,9 @@ import (
 
 // Writer records events. Its methods may be called from several goroutines.
 type Writer struct {
-	path   string
-	header []byte
+	path    string
+	replace bool
+	header  []byte
 	// segmentBytes is when a file of a ring ends; 0 is one file.
 	segmentBytes int64
 	segments     []string
@@ -77,16 +78,26 @@ func (w *writeError) get() error {
 // segmentCount is how many files a ring has.
 const segmentCount = 8
 
-// Create begins a recording of events with these layouts, each of which has the field nsecs. With maxBytes it is a ring of files,
-// path.1, path.2 and so on, of which the oldest are removed so that all together do not grow beyond maxBytes. The file has the names of cgroups and stacks that names know, if it is not nil.
-func Create(path string, maxBytes int64, h Header, layouts []*probes.Layout, names Names) (*Writer, error) {
+// Options say where a recording is written to.
+type Options struct {
+	// MaxBytes makes it a ring of files, path.1, path.2 and so on, of which the oldest are removed so that all together do not grow
+	// beyond it; 0: it is one file.
+	MaxBytes int64
+	// Replace lets it take the place of a recording that exists.
+	Replace bool
+}
+
+// Create begins a recording of events with these layouts, each of which has the field nsecs. It has the names of cgroups and stacks that
+// names know, if it is not nil. The error is an [fs.ErrExist] if there is a file that has to be replaced.
+func Create(path string, o Options, h Header, layouts []*probes.Layout, names Names) (*Writer, error) {
+	maxBytes := o.MaxBytes
 	header, err := describe(h, layouts).encode()
 	if err != nil {
 		return nil, err
 	}
 	w := &Writer{
 		names: names, written: newWrittenNames(),
-		path: path, header: header, segmentBytes: maxBytes / segmentCount, layouts: map[int]layoutTimes{}, moments: map[time.Duration]layoutTimes{},
+		path: path, replace: o.Replace, header: header, segmentBytes: maxBytes / segmentCount, layouts: map[int]layoutTimes{}, moments: map[time.Duration]layoutTimes{},
 		blocks: make(chan pending, 4), free: make(chan []byte, 6), done: make(chan struct{}),
 	}
 	if maxBytes > 0 && w.segmentBytes < int64(len(header))+blockBytes {
@@ -110,6 +121,9 @@ func Create(path string, maxBytes int64, h Header, layouts []*probes.Layout, nam
 		w.numbers = append(w.numbers, numbers{size: momentSize})
 	}
 	if w.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false)); err != nil {
+		return nil, err
+	}
+	if err := Check(path, o); err != nil {
 		return nil, err
 	}
 	if maxBytes > 0 {
@@ -148,16 +162,6 @@ func globEscape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// removeSegments removes what an earlier ring of that name left.
-func removeSegments(path string) error {
-	for _, name := range Segments(path) {
-		if err := os.Remove(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // open begins the next file.
 func (w *Writer) open() error {
 	name := w.path
@@ -169,7 +173,7 @@ func (w *Writer) open() error {
 		}
 		name = fmt.Sprintf("%s.%d", w.path, next)
 	}
-	file, err := os.Create(name)
+	file, err := begin(name, w.replace)
 	if err != nil {
 		return err
 	}

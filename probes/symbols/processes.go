@@ -171,14 +171,14 @@ const readAgain = 1e9
 
 // readMaps adds what a process maps now, unless it has ended.
 func (p *Processes) readMaps(s *space) {
-	s.read = bootTime()
+	s.read = BootClock()
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", s.pid))
 	if err != nil {
 		return
 	}
 	defer f.Close()
 	s.inner = innerPID(s.pid)
-	now := bootTime()
+	now := BootClock()
 	all, err := readMaps(f, now)
 	if err != nil {
 		return // it ends
@@ -337,7 +337,7 @@ func (p *Processes) Frames(pid int, nsecs uint64, addresses []uint64) []Frame {
 	out := make([]Frame, len(addresses))
 	for i, a := range addresses {
 		m, ok := s.mapped(a, nsecs)
-		if !ok && s.ended == nil && bootTime() >= s.read+readAgain {
+		if !ok && s.ended == nil && BootClock() >= s.read+readAgain {
 			p.readMaps(s)
 			m, ok = s.mapped(a, nsecs)
 		}

@@ -388,7 +388,7 @@ func TestProcesses(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	got := p.Frames(cmd.Process.Pid, bootTime(), []uint64{tinyTwice + 52, tinyCaller + 28, tinyBegin + 39, 0x7000})
+	got := p.Frames(cmd.Process.Pid, BootClock(), []uint64{tinyTwice + 52, tinyCaller + 28, tinyBegin + 39, 0x7000})
 	want := []string{"tiny::Thing::twice(int)+52 tiny.cc:5", "caller+28 tiny.cc:24", "begin+39 tiny.cc:34", "0x7000"}
 	for i := range want {
 		if got[i].String() != want[i] {
@@ -401,17 +401,17 @@ func TestProcesses(t *testing.T) {
 func TestReadAgain(t *testing.T) {
 	p := &Processes{changes: &changes{wake: -1}, spaces: map[int]*space{}, ended: list.New(), files: map[fileKey]*openFile{}, recent: list.New()}
 	pid := os.Getpid()
-	p.Frames(pid, bootTime(), []uint64{1, 2})
+	p.Frames(pid, BootClock(), []uint64{1, 2})
 	s := p.spaces[pid]
 	first := s.read
-	p.Frames(pid, bootTime(), []uint64{1, 2})
+	p.Frames(pid, BootClock(), []uint64{1, 2})
 	if s.read != first {
 		t.Error("it was read again at once")
 	}
 	s.read -= readAgain
-	p.Frames(pid, bootTime(), []uint64{1})
+	p.Frames(pid, BootClock(), []uint64{1})
 	again := s.read
-	p.Frames(pid, bootTime(), []uint64{2})
+	p.Frames(pid, BootClock(), []uint64{2})
 	if again < first || s.read != again {
 		t.Errorf("a second later it was read at %d and at %d, want once more than at %d", again, s.read, first)
 	}
@@ -428,7 +428,7 @@ func TestOwnFrames(t *testing.T) {
 	}
 	defer p.Close()
 	pc, _, _, _ := runtime.Caller(0)
-	f := p.Frames(os.Getpid(), bootTime(), []uint64{uint64(pc)})[0]
+	f := p.Frames(os.Getpid(), BootClock(), []uint64{uint64(pc)})[0]
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -466,7 +466,7 @@ func TestWrittenFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Remove(path)
-	got := p.Frames(os.Getpid(), bootTime(), []uint64{at + 20, at + 8})
+	got := p.Frames(os.Getpid(), BootClock(), []uint64{at + 20, at + 8})
 	if got[0].String() != "compiled+4" || got[1].String() != fmt.Sprintf("%#x", at+8) {
 		t.Errorf("%v", got)
 	}

@@ -1,0 +1,46 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf"
+)
+
+// checkMemory refuses maps, which are allocated whole, that would take more than a quarter of the memory that is available.
+func checkMemory(maps uint64) error {
+	available, err := availableMemory()
+	if err != nil || maps <= available/4 {
+		return nil // where /proc says nothing, the kernel will
+	}
+	return fmt.Errorf("the maps of this program would take %d MiB, more than a quarter of the %d MiB of memory that are available: "+
+		"lower --map-size (--explain shows the size of each map)", maps>>20, available>>20)
+}
+
+// availableMemory is MemAvailable of /proc/meminfo, in bytes.
+func availableMemory() (uint64, error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		var kib uint64
+		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); n == 1 {
+			return kib << 10, nil
+		}
+	}
+	return 0, errors.New("/proc/meminfo: no MemAvailable")
+}
+
+// possibleCPUs is how many parts a per-CPU map has.
+func possibleCPUs() int {
+	n, err := ebpf.PossibleCPU()
+	if err != nil { // without /sys
+		return 1
+	}
+	return n
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"trace/lang"
+)
+
+// catchSignals ends the returned context at the first signal that asks the process to end; the second one kills it as usual.
+// A write to a closed pipe becomes an error, so that the probes are detached in good order then, too.
+func catchSignals(ctx context.Context) (context.Context, func()) {
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, release := signal.NotifyContext(ctx, signals...)
+	context.AfterFunc(ctx, release)
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	return ctx, func() {
+		release()
+		signal.Stop(broken)
+	}
+}
+
+// printMaps prints the maps whenever the user asks for them with SIGUSR1, until ctx ends.
+func printMaps(ctx context.Context, s streams, exec *lang.Run, out *output) {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, showSignal)
+	defer signal.Stop(asked)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-asked:
+		}
+		if err := exec.Show(); err != nil {
+			s.note("%v", err)
+		}
+		out.flush()
+	}
+}

@@ -1,0 +1,175 @@
+//go:build !vm
+
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// SIGUSR1 prints the maps, in the format of the run, and it goes on.
+func TestMapsOnSignal(t *testing.T) {
+	requireLive(t)
+	for format, want := range map[string]string{"text": "@: 3\n", "json": `"name":"@"`} {
+		tr := startTrace(t, "-f", format, `syscall:enter / comm == "helper" && nr == getppid / { @ = count() }`)
+		if err := exec.Command("helper", "3").Run(); err != nil {
+			t.Fatal(err)
+		}
+		data := bufio.NewReader(tr.stdout)
+		for range 2 {
+			tr.signal(unix.SIGUSR1)
+			for line := ""; !strings.Contains(line, want); {
+				var err error
+				if line, err = data.ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		tr.signal(unix.SIGINT)
+		if rest, err := io.ReadAll(data); err != nil || !strings.Contains(string(rest), want) {
+			t.Errorf("the end prints %q: %v", rest, err)
+		}
+		tr.endsWithin(time.Second, exitOK)
+	}
+}
+
+func (tr *tracing) signal(sig os.Signal) {
+	tr.Helper()
+	if err := tr.cmd.Process.Signal(sig); err != nil {
+		tr.Fatal(err)
+	}
+}
+
+// A reader that does not read keeps nobody waiting: one of many events, one of large maps.
+func TestEndsOnBlockedOutput(t *testing.T) {
+	requireLive(t)
+	for _, program := range []string{"syscall:enter", `begin { for ($i : 0..4000) { @["some text that takes its room", $i] = $i } }` + " " + silent} {
+		t.Run(program, func(t *testing.T) {
+			tr := startTrace(t, program)
+			time.Sleep(500 * time.Millisecond) // the pipe holds 64 KiB
+			tr.signal(unix.SIGINT)
+			if rest := tr.endsWithin(time.Second, exitFailed); !strings.Contains(rest, "cannot write to standard output: nobody reads it") {
+				t.Errorf("it said: %s", rest)
+			}
+		})
+	}
+}
+
+// One that reads slowly gets everything.
+func TestSlowReaderGetsAll(t *testing.T) {
+	requireLive(t)
+	tr := startTrace(t, `begin { for ($i : 0..4000) { @["some text that takes its room", $i] = $i } }`+" "+silent)
+	tr.signal(unix.SIGINT)
+	lines, buf := 0, make([]byte, 16<<10)
+	for {
+		time.Sleep(100 * time.Millisecond)
+		n, err := tr.stdout.Read(buf)
+		lines += strings.Count(string(buf[:n]), "\n")
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines != 4000 {
+		t.Errorf("%d lines of 4000", lines)
+	}
+	tr.endsWithin(time.Second, exitOK)
+}
+
+// Ctrl-C goes to the command, too. Its end is no failure then, whoever ends first.
+func TestInterruptedCommand(t *testing.T) {
+	requireLive(t)
+	for range 5 {
+		cmd := exec.Command("trace", "--strict", "-c", "sleep 60", silent)
+		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+		stderr, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		said := bufio.NewReader(stderr)
+		if line, err := said.ReadString('\n'); err != nil || !strings.HasPrefix(line, "Attached") {
+			t.Fatalf("%q: %v", line, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if err := unix.Kill(-cmd.Process.Pid, unix.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		rest, _ := io.ReadAll(said)
+		if err := cmd.Wait(); err != nil || len(rest) > 0 {
+			t.Errorf("%v; it said: %s", err, rest)
+		}
+	}
+}
+
+// Waits before and without events end with Ctrl-C, too; each command line says what it waits for.
+func TestEndsWhileWaiting(t *testing.T) {
+	requireLive(t)
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	recording := filepath.Join(t.TempDir(), "rec")
+	if out, err := exec.Command("trace", "record", "-q", "-o", recording, "-c", "helper 3", `syscall:enter / comm == "helper" && nr == getppid /`).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	recorded, err := os.ReadFile(recording)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ name, command string }{
+		{"reader of a FIFO", "exec trace -o " + fifo + " '" + silent + "'"},
+		{"writer of a FIFO", "exec trace -r " + fifo + " syscall:enter"},
+		{"more of a recording", "exec trace -q -r /dev/stdin 'syscall:enter { @ = count() }'"},
+		{"stubborn command", "exec trace -c 'sh -c \"trap : TERM; while :; do sleep 0.1; done\"' '" + silent + "'"},
+		{"moment of a recording", "exec trace -r " + recording + " --speed 0.0001 'syscall:enter interval:1h { @ = 1 }'"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cmd := exec.Command("sh", "-c", test.command)
+			cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+			out := filepath.Join(t.TempDir(), "out")
+			file, err := os.Create(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			stdin, more := pipe(t)
+			if _, err := more.Write(recorded); err != nil { // a pipe has room for it
+				t.Fatal(err)
+			}
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, file, file
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(1500 * time.Millisecond)
+			began := time.Now()
+			if err := unix.Kill(-cmd.Process.Pid, unix.SIGINT); err != nil {
+				t.Error(err)
+			}
+			defer time.AfterFunc(10*time.Second, func() { unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }).Stop()
+			cmd.Wait()
+			text, _ := os.ReadFile(out)
+			if took := time.Since(began); took > 1200*time.Millisecond {
+				t.Errorf("it took %v; it said:\n%s", took, text)
+			}
+			if strings.Contains(string(text), "goroutine") {
+				t.Errorf("%s", text)
+			}
+			if test.name == "more of a recording" && !strings.Contains(string(text), "@: 3") {
+				t.Errorf("what was read is not printed:\n%s", text)
+			}
+		})
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// splitWords splits the command of -c as a shell does, at blanks that are neither quoted nor escaped. No shell runs it: what one would
+// expand, like $HOME and *, stays as it is, and what would join commands is an error.
+func splitWords(command string) ([]string, error) {
+	var words []string
+	err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Words(strings.NewReader(command), func(w *syntax.Word) bool {
+		var text strings.Builder
+		for _, part := range w.Parts {
+			text.WriteString(unquote(command, part))
+		}
+		words = append(words, text.String())
+		return true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w (there is no shell: for one write -c \"sh -c '…'\")", err)
+	}
+	return words, nil
+}
+
+// unquote returns what a part of a word stands for.
+func unquote(source string, part syntax.WordPart) string {
+	switch part := part.(type) {
+	case *syntax.Lit:
+		return unescape(part.Value, "")
+	case *syntax.SglQuoted:
+		return part.Value
+	case *syntax.DblQuoted:
+		var text strings.Builder
+		for _, inner := range part.Parts {
+			if lit, ok := inner.(*syntax.Lit); ok {
+				text.WriteString(unescape(lit.Value, "$`\"\\"))
+			} else {
+				text.WriteString(unquote(source, inner))
+			}
+		}
+		return text.String()
+	}
+	return source[part.Pos().Offset():part.End().Offset()]
+}
+
+// unescape takes away each backslash before one of some characters, or, if these are "", before any.
+func unescape(s, escapable string) string {
+	var text strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) && (escapable == "" || strings.IndexByte(escapable, s[i+1]) >= 0) {
+			i++
+		}
+		text.WriteByte(s[i])
+	}
+	return text.String()
+}
