@@ -173,7 +173,7 @@ struct ib_qp_init_attr {
  */
 #define CM_FIELDS() \
 	__u32 cm_id DOC("number of the rdma_cm_id, cm-idn in `rdma res show cm_id`"); \
-	enum cm_family family DOC("family of the addresses; absent until one is known"); \
+	enum cm_family family USUAL(INET) DOC("family of the addresses; absent until one is known"); \
 	ip_t16 src DOC("address on this side; absent until it is bound"); \
 	__u16 sport DOC("port on this side; absent for the family IB, which has none"); \
 	ip_t16 dst DOC("address on the other side; absent until it is known, 0.0.0.0 for an id that listens"); \
@@ -187,7 +187,7 @@ struct ib_qp_init_attr {
 	__u32 dst : 1; \
 	__u32 dport : 1
 
-#define CM_TOS() __u32 tos DOC("type of service that the id asks for")
+#define CM_TOS() __u32 tos DETAIL DOC("type of service that the id asks for")
 
 static __always_inline __u16 family_of(const void *sockaddr)
 {
@@ -426,7 +426,7 @@ struct cm_qp_create {
 	CM_FIELDS();
 	CM_TOS();
 	errno_t ret DOC("result: -errno on failure");
-	__u32 pd DOC("number of the PD, pdn in `rdma res show pd`");
+	__u32 pd VERBOSE DOC("number of the PD, pdn in `rdma res show pd`");
 	__u32 qp_num DOC("number of the new QP; absent if there is none");
 	enum ib_qp_type qp_type DOC("transport service; absent if there is no QP");
 	__u32 send_wr DOC("work requests that the caller wants room for in the send queue");

@@ -58,7 +58,7 @@ struct uverbs_attr_bundle {
 	struct { \
 		__u32 id DOC("number of the CQ, as `rdma res` has it; absent if it does not track it"); \
 		__u32 cqe DOC("entries, as the driver rounded them; of a failed request those asked for, absent for one of the kernel"); \
-		__u32 comp_vector DOC("completion vector; absent in ib:destroy_cq of a program's CQ"); \
+		__u32 comp_vector DETAIL DOC("completion vector; absent in ib:destroy_cq of a program's CQ"); \
 		struct { \
 			HAS_PAD; \
 			__u32 id : 1; \
@@ -70,12 +70,12 @@ struct uverbs_attr_bundle {
 #define MR() \
 	struct { \
 		__u32 id DOC("number of the MR, as `rdma res` has it; absent if it does not track it"); \
-		__u32 lkey DOC("local key"); \
+		__u32 lkey VERBOSE DOC("local key"); \
 		__u32 rkey DOC("remote key"); \
-		enum ib_access_flags access FLAGS DOC("what the program wants to use it for; absent in ib:dereg_mr"); \
+		enum ib_access_flags access FLAGS VERBOSE DOC("what the program wants to use it for; absent in ib:dereg_mr"); \
 		bytes_t length DOC("bytes registered; absent for MRs that the kernel maps later"); \
-		hex64_t start DOC("address in the program that registers; absent for a dma-buf or device memory, and in ib:dereg_mr"); \
-		hex64_t iova DOC("address by which the MR is accessed; absent for MRs that the kernel maps later"); \
+		hex64_t start VERBOSE DOC("address in the program that registers; absent for a dma-buf or device memory, and in ib:dereg_mr"); \
+		hex64_t iova VERBOSE DOC("address by which the MR is accessed; absent for MRs that the kernel maps later"); \
 		struct { \
 			HAS_PAD; \
 			__u32 id : 1; \

@@ -30,7 +30,7 @@
 #define NEW_CQ() \
 	struct { \
 		__u32 cqe DOC("completions that it has room for; where it could not be created, those asked for"); \
-		__u32 comp_vector DOC("completion vector, which is the interrupt that it uses"); \
+		__u32 comp_vector DETAIL DOC("completion vector, which is the interrupt that it uses"); \
 		struct { \
 			HAS_PAD; \
 			__u32 cqe : 1; \
@@ -43,9 +43,9 @@
 	struct { \
 		bytes_t length DOC("size of the memory"); \
 		hex64_t place place_meaning; \
-		hex64_t iova DOC("address by which work requests name its beginning"); \
-		enum ib_access_flags access FLAGS DOC("what it may be used for"); \
-		hex32_t lkey DOC("key for local use; absent if the call failed"); \
+		hex64_t iova VERBOSE DOC("address by which work requests name its beginning"); \
+		enum ib_access_flags access FLAGS VERBOSE DOC("what it may be used for"); \
+		hex32_t lkey VERBOSE DOC("key for local use; absent if the call failed"); \
 		hex32_t rkey DOC("key for the remote side; absent if the call failed"); \
 		struct { \
 			HAS_PAD; \
@@ -57,8 +57,8 @@
 #define MR() \
 	struct { \
 		bytes_t length DOC("size of the memory; absent where the MR does not hold it"); \
-		hex64_t iova DOC("address by which work requests name its beginning"); \
-		hex32_t lkey DOC("key for local use"); \
+		hex64_t iova VERBOSE DOC("address by which work requests name its beginning"); \
+		hex32_t lkey VERBOSE DOC("key for local use"); \
 		hex32_t rkey DOC("key for the remote side"); \
 		struct { \
 			HAS_PAD; \
@@ -69,7 +69,7 @@
 		} has HAS_ALIGN; \
 	}
 
-#define PD() hex64_t pd DOC("address of the PD in the kernel, the same in all events until it is deallocated")
+#define PD() hex64_t pd VERBOSE DOC("address of the PD in the kernel, the same in all events until it is deallocated")
 
 /* What may be absent from an event that has no optional fields of its own. */
 #define HAS_DEV() \
@@ -147,7 +147,7 @@ struct mlx5_reg_user_mr {
 	COMMON();
 	VERB_FIELDS();
 	PD();
-	NEW_MR(start, DOC("its address in the process")) mr;
+	NEW_MR(start, VERBOSE DOC("its address in the process")) mr;
 	HAS_DEV();
 } DOC("the driver registered memory of a process, or could not (mlx5_ib_reg_user_mr)");
 EVENT(mlx5_reg_user_mr)
@@ -157,7 +157,7 @@ struct mlx5_reg_user_mr_dmabuf {
 	COMMON();
 	VERB_FIELDS();
 	PD();
-	NEW_MR(offset, DOC("where it begins in the dmabuf")) mr;
+	NEW_MR(offset, VERBOSE DOC("where it begins in the dmabuf")) mr;
 	__s32 fd DOC("file descriptor of the dmabuf in the process");
 	HAS_DEV();
 } DOC("the driver registered a dmabuf, like memory of a GPU, or could not (mlx5_ib_reg_user_mr_dmabuf)");
@@ -907,11 +907,11 @@ struct mlx5_cmd {
 	COMMON();
 	char dev[32] DOC("PCI device, like 0000:3b:00.0");
 	enum mlx5_opcode opcode DOC("what the firmware shall do");
-	hex16_t op_mod DOC("modifier of the opcode");
-	__u16 devx_uid DOC("DEVX user context that the command is for; 0 is the kernel's own");
+	hex16_t op_mod DETAIL DOC("modifier of the opcode");
+	__u16 devx_uid DETAIL DOC("DEVX user context that the command is for; 0 is the kernel's own");
 	bool async DOC("the caller did not wait (mlx5_cmd_exec_cb): latency is until the callback, and pid and comm are the caller's");
 	enum mlx5_status status DOC("the firmware's answer; absent if there was none");
-	hex32_t syndrome DOC("the firmware's code of the cause of a failure; absent if there was no answer");
+	hex32_t syndrome DETAIL DOC("the firmware's code of the cause of a failure; absent if there was no answer");
 	errno_t ret DOC("result: -errno on failure; -EREMOTEIO where it is up to the caller to read the status (mlx5_cmd_do)");
 	ns_t latency DOC("time until the answer");
 	struct {

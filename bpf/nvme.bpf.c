@@ -124,26 +124,26 @@ struct {
  */
 #define COMMAND_FIELDS(submission) \
 	char ctrl[16] NEEDS(nvme_learn) DOC("controller, like nvme0"); \
-	__s32 ctrl_id NEEDS(nvme_learn) DOC("number of the controller"); \
+	__s32 ctrl_id NEEDS(nvme_learn) VERBOSE DOC("number of the controller"); \
 	char disk[32] DOC("disk, like nvme0n1; absent for admin commands"); \
 	__u32 qid DOC("queue; 0 is the admin queue"); \
-	hex64_t rq DOC("address of the kernel's request: the key of a command from its first attempt to its end"); \
+	hex64_t rq VERBOSE DOC("address of the kernel's request: the key of a command from its first attempt to its end"); \
 	bool meta DOC("the block layer sends metadata along (REQ_INTEGRITY)"); \
 	bool mpath DOC("the command came through a multipath device"); \
-	__u16 cid submission DOC("command id; where the kernel guards against reuse its upper 4 bits count the uses of the slot"); \
-	enum nvme_opcode opcode submission DOC("what the command does: admin, I/O and fabrics commands in one namespace"); \
-	hex8_t raw_opcode submission DOC("opcode byte, whose meaning depends on the queue"); \
-	__u32 nsid submission DOC("namespace id; 0 where a command is for no namespace; absent for fabrics commands"); \
-	hex8_t fctype submission DOC("type of a fabrics command; absent for others"); \
-	hex8_t flags submission DOC("flags byte of the submission queue entry: FUSE and PSDT"); \
-	enum nvme_fuse fuse submission DOC("part of a fused operation"); \
-	enum nvme_psdt psdt submission DOC("how the data is described"); \
+	__u16 cid submission VERBOSE DOC("command id; where the kernel guards against reuse its upper 4 bits count the uses of the slot"); \
+	enum nvme_opcode opcode submission CLASSES("io admin fabrics") DOC("what the command does: admin, I/O and fabrics commands in one namespace"); \
+	hex8_t raw_opcode submission VERBOSE DOC("opcode byte, whose meaning depends on the queue"); \
+	__u32 nsid submission VERBOSE DOC("namespace id; 0 where a command is for no namespace; absent for fabrics commands"); \
+	hex8_t fctype submission VERBOSE DOC("type of a fabrics command; absent for others"); \
+	hex8_t flags submission VERBOSE DOC("flags byte of the submission queue entry: FUSE and PSDT"); \
+	enum nvme_fuse fuse submission USUAL(normal) DOC("part of a fused operation"); \
+	enum nvme_psdt psdt submission USUAL(prp) DOC("how the data is described"); \
 	__u64 slba submission DOC("first logical block, of commands that have one (read, write, compare, zones, ...; of copy that of the destination)"); \
-	__u32 nlb submission DOC("number of logical blocks: the 16-bit field of read, write, compare, ..., plus one"); \
+	__u32 nlb submission INSTEAD(bytes) DOC("number of logical blocks: the 16-bit field of read, write, compare, ..., plus one"); \
 	bool fua submission DOC("force unit access; like the next three only of commands that read, write, compare or verify blocks"); \
 	bool lr submission DOC("limited retry by the controller"); \
 	bool pract submission DOC("protection information action: the controller inserts or strips it"); \
-	enum nvme_prchk prchk submission DOC("which protection information is checked"); \
+	enum nvme_prchk prchk submission USUAL(unchecked) DOC("which protection information is checked"); \
 	bool deac submission DOC("deallocate the blocks; of write_zeroes"); \
 	__u16 ranges submission DOC("number of ranges, of dsm and copy"); \
 	enum nvme_dsm_attributes attributes submission DOC("of dsm: deallocate (ad), integral for write (idw), for read (idr)"); \
@@ -155,12 +155,12 @@ struct {
 	__u16 for_qid submission DOC("queue that an admin or fabrics command is about: create, delete, connect, abort"); \
 	hex16_t for_cid submission DOC("command id that abort is to end"); \
 	bytes_t bytes submission DOC("data of the request as the block layer counts it"); \
-	hex32_t cdw10 submission DOC("command dword 10"); \
-	hex32_t cdw11 submission DOC("command dword 11"); \
-	hex32_t cdw12 submission DOC("command dword 12"); \
-	hex32_t cdw13 submission DOC("command dword 13"); \
-	hex32_t cdw14 submission DOC("command dword 14"); \
-	hex32_t cdw15 submission DOC("command dword 15")
+	hex32_t cdw10 submission VERBOSE DOC("command dword 10"); \
+	hex32_t cdw11 submission VERBOSE DOC("command dword 11"); \
+	hex32_t cdw12 submission VERBOSE DOC("command dword 12"); \
+	hex32_t cdw13 submission VERBOSE DOC("command dword 13"); \
+	hex32_t cdw14 submission VERBOSE DOC("command dword 14"); \
+	hex32_t cdw15 submission VERBOSE DOC("command dword 15")
 
 #define COMMAND_HAS \
 	__u32 ctrl : 1; \
@@ -204,8 +204,8 @@ struct {
 
 /* Which time a command is handed to the driver: attempt is 1 + retries + requeues. */
 #define CHAIN_FIELDS \
-	__u32 attempt NEEDS_CHAIN DOC("which time the command is handed to the driver; absent if earlier ones were not seen"); \
-	__u32 requeues NEEDS_CHAIN DOC("times before this one that a busy queue took the command back; not so after a failed attempt: that is a retry")
+	__u32 attempt NEEDS_CHAIN USUAL(1) DOC("which time the command is handed to the driver; absent if earlier ones were not seen"); \
+	__u32 requeues NEEDS_CHAIN DETAIL DOC("times before this one that a busy queue took the command back; not so after a failed attempt: that is a retry")
 
 #define CHAIN_HAS \
 	__u32 attempt : 1; \
@@ -217,7 +217,7 @@ struct nvme_setup_cmd {
 	COMMON();
 	COMMAND_FIELDS();
 	CHAIN_FIELDS;
-	__u32 retries NEEDS(nvme_learn) DOC("failed attempts before this one");
+	__u32 retries NEEDS(nvme_learn) DETAIL DOC("failed attempts before this one");
 	__u32 queue_depth NEEDS_DEPTH DOC("commands in flight on this queue, of those whose submission was seen, this one included");
 	__u32 ctrl_depth NEEDS_DEPTH DOC("likewise on all I/O queues of the controller, or on its admin queue");
 	struct {
@@ -243,20 +243,20 @@ struct nvme_complete_rq {
 	COMMON(NEEDS_CHAIN);
 	COMMAND_FIELDS(NEEDS(nvme_inflight));
 	ns_t latency NEEDS(nvme_inflight) DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
-	ns_t device_latency NEEDS(nvme_inflight) NEEDS(nvme_cqe) DOC("from nvme:setup_cmd until the driver saw the completion queue entry; PCIe only");
-	ns_t total_latency NEEDS_CHAIN DOC("from the first nvme:setup_cmd of the command to here, over all attempts; absent if that was not seen");
+	ns_t device_latency NEEDS(nvme_inflight) NEEDS(nvme_cqe) VERBOSE DOC("from nvme:setup_cmd until the driver saw the completion queue entry; PCIe only");
+	ns_t total_latency NEEDS_CHAIN VERBOSE DOC("from the first nvme:setup_cmd of the command to here, over all attempts; absent if that was not seen");
 	CHAIN_FIELDS;
-	hex64_t result NEEDS(nvme_learn) DOC("command-specific result, dwords 0 and 1 of the completion queue entry");
-	__u32 retries NEEDS(nvme_learn) DOC("attempts before this one");
-	enum nvme_status status NEEDS(nvme_learn) DOC("status code type and status code");
-	hex16_t raw_status NEEDS(nvme_learn) DOC("the whole status field without the phase bit");
-	__u8 sct NEEDS(nvme_learn) DOC("status code type: 0 generic, 1 command specific, 2 media and data integrity, 3 path, 7 vendor");
-	hex8_t sc NEEDS(nvme_learn) DOC("status code");
-	__u8 crd NEEDS(nvme_learn) DOC("command retry delay: which of the controller's three delays to wait before a retry; 0 none");
+	hex64_t result NEEDS(nvme_learn) DETAIL DOC("command-specific result, dwords 0 and 1 of the completion queue entry");
+	__u32 retries NEEDS(nvme_learn) DETAIL DOC("attempts before this one");
+	enum nvme_status status NEEDS(nvme_learn) CLASSES("generic command media path - - - vendor") DOC("status code type and status code");
+	hex16_t raw_status NEEDS(nvme_learn) VERBOSE DOC("the whole status field without the phase bit");
+	__u8 sct NEEDS(nvme_learn) VERBOSE DOC("status code type: 0 generic, 1 command specific, 2 media and data integrity, 3 path, 7 vendor");
+	hex8_t sc NEEDS(nvme_learn) VERBOSE DOC("status code");
+	__u8 crd NEEDS(nvme_learn) DETAIL DOC("command retry delay: which of the controller's three delays to wait before a retry; 0 none");
 	bool more NEEDS(nvme_learn) DOC("the error log page has more about this status");
 	bool dnr NEEDS(nvme_learn) DOC("do not retry");
 	bool cancelled NEEDS(nvme_learn) DOC("ended by the host, on a timeout or a reset");
-	hex8_t driver_flags NEEDS(nvme_learn) DOC("of the driver: 1 cancelled, 2 sent by a program, 4 and 8 accounted by multipath");
+	hex8_t driver_flags NEEDS(nvme_learn) VERBOSE DOC("of the driver: 1 cancelled, 2 sent by a program, 4 and 8 accounted by multipath");
 	struct {
 		HAS_PAD;
 		OF_SUBMISSION;
@@ -312,7 +312,7 @@ struct nvme_failover {
 	COMMAND_FIELDS(NEEDS(nvme_inflight) NEEDS(nvme_ended));
 	ns_t latency NEEDS(nvme_inflight) NEEDS(nvme_ended) DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
 	enum nvme_status status NEEDS(nvme_learn) DOC("why the path cannot be used");
-	hex16_t raw_status NEEDS(nvme_learn) DOC("the whole status field without the phase bit");
+	hex16_t raw_status NEEDS(nvme_learn) VERBOSE DOC("the whole status field without the phase bit");
 	struct {
 		HAS_PAD;
 		OF_SUBMISSION;
@@ -337,11 +337,11 @@ enum nvme_aen_type {
 struct nvme_async_event {
 	COMMON();
 	char ctrl[16] NEEDS(nvme_learn) DOC("controller, like nvme0");
-	__s32 ctrl_id NEEDS(nvme_learn) DOC("number of the controller");
+	__s32 ctrl_id NEEDS(nvme_learn) VERBOSE DOC("number of the controller");
 	enum nvme_aen_type type DOC("kind of event");
 	hex8_t info DOC("event information; its meaning depends on the type");
 	hex8_t log_page DOC("log page that says more");
-	hex32_t result DOC("dword 0 of the completion queue entry");
+	hex32_t result VERBOSE DOC("dword 0 of the completion queue entry");
 	struct {
 		HAS_PAD;
 		__u32 ctrl : 1;

@@ -186,7 +186,7 @@ struct ib_qp_attr {
 		__u32 num DOC("QP number"); \
 		enum ib_qp_type type DOC("transport service"); \
 		enum ib_qp_state state state_meaning; \
-		__u32 port DOC("port of the device; absent until the change to INIT that sets it"); \
+		__u32 port VERBOSE DOC("port of the device; absent until the change to INIT that sets it"); \
 		struct { \
 			HAS_PAD; \
 			__u32 num : 1; \
@@ -198,9 +198,9 @@ struct ib_qp_attr {
 
 #define OWNER() \
 	struct { \
-		__u32 pid DOC("process that owns the object; absent for the kernel's own"); \
-		char comm[16] DOC("name of that process"); \
-		char kernel[32] DOC("kernel module that owns the object; absent for those of a process"); \
+		__u32 pid VERBOSE DOC("process that owns the object; absent for the kernel's own"); \
+		char comm[16] VERBOSE DOC("name of that process"); \
+		char kernel[32] DETAIL DOC("kernel module that owns the object; absent for those of a process"); \
 		struct { \
 			HAS_PAD; \
 			__u32 pid : 1; \
@@ -218,20 +218,20 @@ struct ib_qp_attr {
 
 /* What a change of a QP carries: the mask, and the attributes that it says count. */
 #define MODIFY_FIELDS(helper) \
-	hex32_t attr_mask DOC("attributes that the call sets (enum ib_qp_attr_mask)"); \
-	enum ib_qp_state prev_state NEEDS(helper) DOC("state before the call; absent until a change of this QP was seen"); \
+	hex32_t attr_mask VERBOSE DOC("attributes that the call sets (enum ib_qp_attr_mask)"); \
+	enum ib_qp_state prev_state NEEDS(helper) VERBOSE DOC("state before the call; absent until a change of this QP was seen"); \
 	__u32 dest_qpn DOC("QP number of the remote side"); \
-	__u32 path_mtu DOC("path MTU in bytes"); \
-	__u32 rq_psn DOC("first packet sequence number to receive"); \
-	__u32 sq_psn DOC("first packet sequence number to send"); \
-	__u8 timeout DOC("local ACK timeout: 4.096 us * 2^timeout, 0 is none"); \
-	__u8 retry_cnt DOC("retries after a timeout before the QP fails"); \
-	__u8 rnr_retry DOC("retries after receiver-not-ready, 7 is without end"); \
-	__u8 min_rnr_timer DOC("code of the wait that receiver-not-ready asks for (IBTA spec 9.7.5.2.8)"); \
-	hex8_t traffic_class DOC("traffic class of the address; DSCP is its upper 6 bits"); \
+	__u32 path_mtu VERBOSE DOC("path MTU in bytes"); \
+	__u32 rq_psn VERBOSE DOC("first packet sequence number to receive"); \
+	__u32 sq_psn VERBOSE DOC("first packet sequence number to send"); \
+	__u8 timeout VERBOSE DOC("local ACK timeout: 4.096 us * 2^timeout, 0 is none"); \
+	__u8 retry_cnt VERBOSE DOC("retries after a timeout before the QP fails"); \
+	__u8 rnr_retry VERBOSE DOC("retries after receiver-not-ready, 7 is without end"); \
+	__u8 min_rnr_timer VERBOSE DOC("code of the wait that receiver-not-ready asks for (IBTA spec 9.7.5.2.8)"); \
+	hex8_t traffic_class VERBOSE DOC("traffic class of the address; DSCP is its upper 6 bits"); \
 	gid_t16 sgid DOC("local GID, as resolved by the call"); \
-	__u32 sgid_index DOC("its index in the GID table of the port"); \
-	enum ib_gid_type sgid_type DOC("its type"); \
+	__u32 sgid_index VERBOSE DOC("its index in the GID table of the port"); \
+	enum ib_gid_type sgid_type VERBOSE DOC("its type"); \
 	gid_t16 dgid DOC("remote GID")
 
 #define MODIFY_HAS() \

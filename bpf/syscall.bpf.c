@@ -21,7 +21,7 @@ struct pt_regs {
 struct syscall_enter {
 	COMMON();
 	enum syscall nr DOC("the system call; absent in 32-bit processes, whose numbers differ");
-	__s32 raw_nr DOC("number of the system call as the process passed it");
+	__s32 raw_nr INSTEAD(nr) DOC("number of the system call as the process passed it");
 	bool compat DOC("called by a 32-bit process");
 	hex64_t arg0 DOC("first argument");
 	hex64_t arg1 DOC("second argument");
@@ -39,7 +39,7 @@ EVENT(syscall_enter)
 struct syscall_exit {
 	COMMON();
 	enum syscall nr DOC("the system call; absent in 32-bit processes, whose numbers differ");
-	__s32 raw_nr DOC("number of the system call as the process passed it");
+	__s32 raw_nr INSTEAD(nr) DOC("number of the system call as the process passed it");
 	bool compat DOC("called by a 32-bit process");
 	errno_t ret DOC("result: -errno on failure");
 	ns_t latency NEEDS(syscall_start) DOC("time since the call was entered; absent if it was entered before tracing began");

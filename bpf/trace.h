@@ -42,6 +42,27 @@ typedef __u64 hex64_t;
 /* An enum whose values are bits, of which a field may have several. */
 #define FLAGS __attribute__((btf_decl_tag("flags")))
 
+/*
+ * An enum whose values are class << 8 | code. The names of the classes from 0 on, with - for one that has none, tell codes without a
+ * name apart.
+ */
+#define CLASSES(names) __attribute__((btf_decl_tag("classes:" names)))
+
+/*
+ * When a line of text has a field. One without a mark it always has; a bool or FLAGS has DETAIL by itself. With -v, and in JSON and CSV,
+ * everything is there. A line is for eyes: 160 columns have to be enough for who, which device, what, how much, how it ended and how
+ * long it took.
+ *
+ *   DETAIL          where it is not 0
+ *   USUAL(value)    where it is not that value: the name of an enumerator, or a number
+ *   INSTEAD(field)  where that other field is absent
+ *   VERBOSE         never: raw codes, addresses, what the rest of the line tells
+ */
+#define DETAIL __attribute__((btf_decl_tag("line:detail")))
+#define USUAL(value) __attribute__((btf_decl_tag("line:usual:" #value)))
+#define INSTEAD(field) __attribute__((btf_decl_tag("line:instead:" #field)))
+#define VERBOSE __attribute__((btf_decl_tag("line:verbose")))
+
 /* The helper hook of the Go catalog that has to be attached when this field is wanted. */
 #define NEEDS(helper) __attribute__((btf_decl_tag("needs:" #helper)))
 
@@ -63,10 +84,10 @@ typedef __u64 hex64_t;
 #define COMMON(helper) \
 	__u64 nsecs DOC("time of the event, ns since boot (CLOCK_BOOTTIME)"); \
 	__u32 pid helper DOC("process id (thread group id)"); \
-	__u32 tid helper DOC("thread id"); \
-	__u32 uid helper DOC("user id"); \
-	__u32 cpu DOC("CPU on which the event was seen"); \
-	cgroup_t cgroup helper DOC("cgroup of the task: its path, or its id, the inode of its directory, where no path is seen"); \
+	__u32 tid helper VERBOSE DOC("thread id"); \
+	__u32 uid helper VERBOSE DOC("user id"); \
+	__u32 cpu VERBOSE DOC("CPU on which the event was seen"); \
+	cgroup_t cgroup helper VERBOSE DOC("cgroup of the task: its path, or its id, the inode of its directory, where no path is seen"); \
 	char comm[16] helper DOC("name of the thread")
 
 /*

@@ -338,7 +338,11 @@ func (p *Probe) addFields(members []btf.Member, prefix string, base int, enums m
 		if err != nil {
 			return fmt.Errorf("field %s%s: %w", prefix, m.Name, err)
 		}
-		f := &Field{Name: prefix + m.Name, Doc: tagged(m.Tags, "doc:"), Type: t, offset: offset, needs: allTagged(m.Tags, "needs:"),
+		line, err := lineOf(m.Tags, t)
+		if err != nil {
+			return fmt.Errorf("field %s%s: %w", prefix, m.Name, err)
+		}
+		f := &Field{Name: prefix + m.Name, Doc: tagged(m.Tags, "doc:"), Type: t, Line: line, offset: offset, needs: allTagged(m.Tags, "needs:"),
 			atReturn: slices.Contains(m.Tags, "at:return")}
 		f.has, f.Optional = has[m.Name]
 		p.Fields = append(p.Fields, f)
@@ -406,6 +410,9 @@ func typeOf(m btf.Member, enums map[string]*Enum) (Type, error) {
 		}
 		if slices.Contains(m.Tags, "flags") {
 			typ.Enum.Flags = true
+		}
+		if classes := tagged(m.Tags, "classes:"); classes != "" {
+			typ.Enum.Classes = strings.Fields(classes)
 		}
 	case *btf.Array:
 		typ.Kind = String

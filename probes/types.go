@@ -62,6 +62,8 @@ type Enum struct {
 	Values []int64
 	// Flags says that the values are bits, of which a number may have several (FLAGS in trace.h).
 	Flags bool
+	// Classes are what the codes of a value's lowest byte belong to, by the byte above it (CLASSES in trace.h); nil if all are of one kind.
+	Classes []string
 
 	cgroups CgroupNames // name the values in place of Names and Values
 }
@@ -108,6 +110,14 @@ func (e *Enum) NameOf(v int64) string {
 	return ""
 }
 
+// Unknown is what is printed for a value without a name: unknown(0x1d), or with its class unknown(admin:0xc1).
+func (e *Enum) Unknown(v uint64) string {
+	if class := v >> 8; class < uint64(len(e.Classes)) && e.Classes[class] != "-" {
+		return fmt.Sprintf("unknown(%s:%#x)", e.Classes[class], v&0xff)
+	}
+	return fmt.Sprintf("unknown(%#x)", v)
+}
+
 func (e *Enum) flagsOf(v int64) string {
 	var names []string
 	for i, bit := range e.Values {
@@ -133,6 +143,8 @@ type Field struct {
 	Common bool
 	// Optional fields may be absent from an event.
 	Optional bool
+	// Line says when a line of text has the field.
+	Line Line
 
 	index    int      // in Probe.Fields
 	offset   int      // in the event struct, bytes

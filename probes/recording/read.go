@@ -196,7 +196,7 @@ func (r *Recording) unite() error {
 		}
 	}
 	r.probes = slices.DeleteFunc(r.probes, func(p *probes.Probe) bool { return p.Group == intervalGroup })
-	return nil
+	return probes.Describe(r.probes)
 }
 
 // Intervals are the periods of the intervals whose moments are recorded: Next returns them like events. Of several files, none are.
