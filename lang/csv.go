@@ -15,55 +15,63 @@ import (
 // This file writes comma-separated values (RFC 4180). Values are those of JSON, without quotes where CSV needs none; what is absent is
 // empty.
 //
-// Events are one table, whose columns are all fields of all probes whose events the program prints; its head comes before the first of
-// them. Each map that is printed is a table of its own, after an empty line: its name, the elements of the key, and the value, of which
+// Events are one table, whose columns are those chosen, or all fields of all probes whose events the program prints; its head comes before
+// the first of them. Each map that is printed is a table of its own, after an empty line: its name, the elements of the key, and the value, of which
 // histograms have the columns lo, hi and n, and a row for each bucket.
 
 // csvTable are the columns of the events.
 type csvTable struct {
-	fields  []string
+	columns []string
 	started bool
 }
 
-// tabulate sets the columns of the table of events: those of the probes whose events p prints.
-func (p *Printer) tabulate(program *Program) {
-	p.table = csvTable{}
-	for _, c := range program.clauses {
-		for _, probe := range c.Probes {
-			if !c.bodies[probe].prints {
-				continue
-			}
-			for _, f := range probe.Fields {
-				if !slices.Contains(p.table.fields, f.Name) {
-					p.table.fields = append(p.table.fields, f.Name)
-				}
+// tableOf are the columns of the events of a program: the chosen ones, or all.
+func (c Columns) tableOf(program *Program) []string {
+	if c.Names != nil {
+		return c.Names
+	}
+	columns := []string{probeColumn, timeColumn}
+	for _, probe := range program.printed() {
+		for _, f := range probe.Fields {
+			if !slices.Contains(columns, f.Name) {
+				columns = append(columns, f.Name)
 			}
 		}
 	}
+	return columns
 }
 
 // eventCSV writes an event.
 func (p *Printer) eventCSV(probe *probes.Probe, e event) error {
 	if !p.table.started {
 		p.table.started = true
-		if err := p.records(slices.Concat([]string{"probe", "time"}, p.table.fields)); err != nil {
+		if err := p.records(p.table.columns); err != nil {
 			return err
 		}
 	}
-	record := []string{probe.String(), ""}
-	for _, name := range p.table.fields {
-		text := ""
-		if f := probe.Field(name); f != nil {
-			if v, ok := e.Get(f); ok {
-				text = plainValue(f.Type, v)
-				if name == "nsecs" {
-					record[1] = p.time(v).Format(time.RFC3339Nano)
-				}
-			}
-		}
-		record = append(record, text)
+	record := make([]string, len(p.table.columns))
+	for i, name := range p.table.columns {
+		record[i] = p.cell(name, probe, e)
 	}
 	return p.records(record)
+}
+
+func (p *Printer) cell(column string, probe *probes.Probe, e event) string {
+	switch column {
+	case probeColumn:
+		return probe.String()
+	case timeColumn:
+		nsecs := get(e, probe.Field("nsecs"))
+		if nsecs == nil {
+			return ""
+		}
+		return p.time(nsecs).Format(time.RFC3339Nano)
+	}
+	f := probe.Field(column)
+	if v := get(e, f); v != nil {
+		return plainValue(f.Type, v)
+	}
+	return ""
 }
 
 // records writes lines.

@@ -598,6 +598,15 @@ func (o *opinion) eval(n *diffNode) diffEval {
 		return func() any { return diffNot(in()) }
 	case nCast:
 		return o.cast(n)
+	case nString:
+		field := o.probe.Field(n.args[0].text)
+		x := o.eval(n.args[0])
+		return func() any {
+			if v := x(); v != nil {
+				return diffText(field.Type, v)
+			}
+			return nil
+		}
 	case nNeg, "~":
 		return o.unary(n, signed)
 	}

@@ -52,6 +52,7 @@ const (
 	nNotNil  = "!= nil"
 	nBetween = ".."
 	nCond    = "?:"
+	nString  = "string" // string(args[0]), which is a field
 )
 
 // diffVar is a $variable of a clause.
@@ -561,6 +562,9 @@ func (g *diffGen) choice(s diffSort, depth int) *diffNode {
 }
 
 func (g *diffGen) words(s diffSort, depth int) *diffNode {
+	if s == aText && g.inUser && !g.literals && g.one(3) {
+		return g.asText()
+	}
 	if g.small(depth) || !g.one(3) {
 		return g.leaf(s)
 	}
@@ -966,6 +970,8 @@ func (n *diffNode) String() string {
 		return fmt.Sprintf("((%sint%d)%s)", sign, n.bits, n.args[0])
 	case nNeg:
 		return fmt.Sprintf("(-%s)", n.args[0])
+	case nString:
+		return fmt.Sprintf("string(%s)", n.args[0])
 	case "~", "!":
 		return fmt.Sprintf("(%s%s)", n.op, n.args[0])
 	case "not":

@@ -200,11 +200,18 @@
 //
 // # Output
 //
-// In text, enums are names, flags like LOCAL_WRITE|REMOTE_READ, durations are like 1.2ms, sizes like 4KiB, error numbers like -EINVAL,
-// GIDs are addresses, cgroups are paths (or their numbers, where no path is known), and absent is a dash. The line of an event leaves out
-// the common fields tid, uid, cpu and cgroup, and fields that are absent. In JSON, numbers of every kind are plain, dotted fields are members of an object, a cgroup is
+// In text, enums are names, flags like LOCAL_WRITE|REMOTE_READ, durations are like 1.2ms, with three digits, and from a minute on in whole
+// seconds, like 1h2m5s. Sizes are exact where four digits are enough, like 4KiB or 1500B, otherwise rounded, which a point shows: 5.0GiB.
+// Error numbers are like -EINVAL, GIDs are addresses, cgroups are paths (or their numbers, where no path is known), and absent is a dash.
+// A value without a name is unknown(0x1d); an NVMe opcode or status has its class with it, as in unknown(admin:0xc1). string(x), %s and %t
+// have the same text.
+//
+// The line of an event leaves out fields that are absent, those that the event marks as verbose (raw codes, tid, cgroup, ...), details that
+// are 0 or false, and values that are marked as usual. [Columns] chooses otherwise, as -v and --fields do.
+//
+// In JSON, numbers of every kind are plain, dotted fields are members of an object, a cgroup is
 // {"id":…,"path":…}, and absent is null. Enums are names there too: their numbers would have to be
-// looked up in the headers of the kernel, and differ from one version to another. A value without a name is its number.
+// looked up in the headers of the kernel, and differ from one version to another. A value without a name is its number there.
 //
 // A stack is printed as in bpftrace, a line for each frame: the function and how many bytes the address is behind its beginning, with the
 // module of the kernel, or the place in the source if the file has line numbers. In JSON it is a list of such strings. Functions of processes
@@ -243,5 +250,6 @@
 // check_infer.go finds the types that the whole program has to agree on. resolve.go finds the probes, dump.go prints the typed tree.
 // The meaning of every operator is in value.go, which folds literals too. plan.go and placement.go divide the typed tree between the kernel and
 // user space: kernelize.go and [trace/lang/codegen] make BPF instructions of the one part, and engine.go and exec.go run the other, whose
-// expressions are lowered to expr's virtual machine. stack.go has kstack and ustack, and run.go the whole.
+// expressions are lowered to expr's virtual machine. stack.go has kstack and ustack, and run.go the whole. columns.go chooses what is printed
+// of events; line.go, object.go and csv.go write them, print.go and quantity.go values, mapprint.go maps.
 package lang

@@ -28,6 +28,9 @@ func probe(group, name string, fields ...*probes.Field) *probes.Probe {
 	}
 	for _, f := range common {
 		f.Common = true
+		if !slices.Contains([]string{"nsecs", "pid", "comm"}, f.Name) {
+			f.Line.Shown = probes.Verbose
+		}
 	}
 	return &probes.Probe{Group: group, Name: name, Fields: slices.Concat(common, fields)}
 }
@@ -54,6 +57,7 @@ var (
 	flag    = probes.Type{Kind: probes.Bool, Size: 1}
 	gid     = probes.Type{Kind: probes.GID, Size: 16}
 	opcode  = probes.Type{Kind: probes.Uint, Size: 2, Enum: enum("nvme_opcode", "flush", "write", "read", "compare")}
+	classed = probes.Type{Kind: probes.Uint, Size: 2, Enum: &probes.Enum{Name: "classed", Classes: []string{"io", "admin", "-"}}}
 	qpState = probes.Type{Kind: probes.Int, Size: 4, Enum: enum("qp_state", "RESET", "INIT", "RTR", "RTS", "ERR")}
 	mode    = probes.Type{Kind: probes.Uint, Size: 4, Enum: enum("odd_mode", "off", "size")}
 	access  = probes.Type{Kind: probes.Uint, Size: 4, Enum: &probes.Enum{Name: "access", Names: []string{"REMOTE_WRITE", "REMOTE_READ"}, Values: []int64{2, 4}, Flags: true}}

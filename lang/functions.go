@@ -2,7 +2,6 @@ package lang
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"net/netip"
 	"slices"
@@ -82,12 +81,12 @@ func ntop(t probes.Type, v any) any {
 	return netip.AddrFrom4([4]byte(binary.LittleEndian.AppendUint32(nil, uint32(n)))).String()
 }
 
-// stringOf writes a value as %s does, and numbers without a name as numbers.
+// stringOf is the text of a value as it is printed; a string stays what it is.
 func stringOf(t probes.Type, v any) string {
-	if t.Kind == probes.GID || enumOf(&t) != nil {
-		return string(appendValue(nil, t, v))
+	if s, ok := v.(string); ok && t.Kind != probes.GID {
+		return s
 	}
-	return fmt.Sprint(v)
+	return string(appendValue(nil, t, v))
 }
 
 // fromExpr makes one of our values of the result of a function or loop of expr.

@@ -347,7 +347,7 @@ func (k *kernelizer) record(in []stmt) (codegen.Stmt, *obstacle) {
 	if k.trial() {
 		return nil, nil
 	}
-	return k.plan.emit(s, reads.fields(), slots, k), nil
+	return k.plan.emit(s, reads.fields(Columns{}), slots, k), nil
 }
 
 // trial says that only the possibility is of interest.

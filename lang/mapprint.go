@@ -495,7 +495,7 @@ func (m *mapInfo) bound(x uint64, bucket int) string {
 	case probes.Nanoseconds:
 		return string(appendDurationWithin(nil, v, width))
 	case probes.Bytes:
-		return string(appendSize(nil, v))
+		return string(appendExactSize(nil, v))
 	}
 	// As bpftrace does it: hist writes 1K from the bucket on that is 1K wide, and lhist if all are multiples of 1K.
 	steps := (mathbits.Len64(width) - 1) / 10

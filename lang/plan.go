@@ -35,6 +35,8 @@ type PlanOptions struct {
 	Children bool
 	// Command is the process id of the command, which cpid stands for; 0 while it is not known.
 	Command int
+	// Columns are what is printed of events, and so what is captured of those that are.
+	Columns Columns
 	// Counted has the programs count the events that pass and those that do not.
 	Counted bool
 	// StackLeft returns how many bytes of stack generated code for a probe may use.
@@ -293,7 +295,7 @@ func (p *Plan) clause(b *part, code *codegen.Program) codegen.Clause {
 	if p.options.RecordStacks {
 		stacks = afterRecorded(stacks)
 	}
-	out.Body = []codegen.Stmt{p.emit(rest, left.fields(), rest.withStacks(stacks), l)}
+	out.Body = []codegen.Stmt{p.emit(rest, left.fields(p.options.Columns), rest.withStacks(stacks), l)}
 	return out
 }
 
@@ -308,7 +310,7 @@ func conjoin(a, b *expr) *expr {
 func (p *Plan) shadow(probe *probes.Probe, parts []*part) codegen.Clause {
 	fields := map[*probes.Field]bool{}
 	for _, b := range parts {
-		for _, f := range b.fields() {
+		for _, f := range b.fields(p.options.Columns) {
 			fields[f] = true
 		}
 	}

@@ -3,9 +3,7 @@ package lang
 import (
 	"fmt"
 	"io"
-	"math"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +17,7 @@ type Format string
 
 const (
 	// Text is one readable line for each event: enums as names, durations as 1.2ms, sizes as 4KiB, GIDs as addresses, nothing of what is
-	// absent.
+	// absent, nor of what people do not look at (see [Columns]).
 	Text Format = "text"
 	// JSON is one object in a line, with plain numbers for durations and sizes, names for enums, {"id":…,"path":…} for cgroups, whose
 	// path may be null, and null for what is absent:
@@ -59,6 +57,13 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("no output format %q: write text, json, csv, folded, pprof or html", name)
 }
 
+// show sets what is printed of the events of a program.
+func (p *Printer) show(c Columns, program *Program) {
+	p.columns, p.table = c, csvTable{columns: c.tableOf(program)}
+	clear(p.objects)
+	clear(p.lines)
+}
+
 // Printer writes events and what programs print. It writes once for each event or entry of a map; the caller buffers.
 type Printer struct {
 	w      io.Writer
@@ -66,15 +71,18 @@ type Printer struct {
 	boot   time.Time
 	stacks *stackStore // nil if the program captures none
 	line   []byte
-	// objects are the JSON objects of the events seen so far.
-	objects map[*probes.Probe][]member
+	// columns are what is printed of events; table are those of CSV.
+	columns Columns
 	table   csvTable
+	// objects and lines are how the events seen so far are written, as JSON and as text.
+	objects map[*probes.Probe][]member
+	lines   map[*probes.Probe]*lineForm
 }
 
 // NewPrinter returns a printer that writes to w. Events tell their time since the boot of the machine; boot is when that
 // was, and its location the time zone of the output.
 func NewPrinter(w io.Writer, format Format, boot time.Time) *Printer {
-	return &Printer{w: w, format: format, boot: boot, objects: map[*probes.Probe][]member{}}
+	return &Printer{w: w, format: format, boot: boot, objects: map[*probes.Probe][]member{}, lines: map[*probes.Probe]*lineForm{}}
 }
 
 // Event writes e.
@@ -85,12 +93,7 @@ func (p *Printer) event(probe *probes.Probe, e event) error {
 	case CSV:
 		return p.eventCSV(probe, e)
 	case JSON:
-		object, ok := p.objects[probe]
-		if !ok {
-			object = members(probe.Fields)
-			p.objects[probe] = object
-		}
-		p.line = p.appendObject(append(p.line[:0], `{"probe":`...), probe, object, e)
+		p.line = p.appendObject(append(p.line[:0], '{'), probe, p.objectOf(probe), e)
 	default:
 		p.line = p.appendText(p.line[:0], probe, e)
 	}
@@ -139,47 +142,6 @@ func (p *Printer) Value(e *expr, v any) error {
 	p.line = append(p.line, '}')
 	return p.endLine()
 }
-
-// appendText appends `time probe comm/pid name=value …`. Of the common fields, only those that tell who and when are in it; absent
-// fields are not: of an event like nvme:complete_rq, which has those of every command, they would be most of the line.
-func (p *Printer) appendText(b []byte, probe *probes.Probe, e event) []byte {
-	common := func(name string) (v any, ok bool) {
-		if f := probe.Field(name); f != nil {
-			return e.Get(f)
-		}
-		return nil, false
-	}
-	if nsecs, ok := common("nsecs"); ok {
-		b = p.time(nsecs).AppendFormat(b, "15:04:05.000000")
-	} else {
-		b = append(b, '-')
-	}
-	b = append(append(b, ' '), probe.String()...)
-	b = append(b, ' ')
-	if comm, ok := common("comm"); ok {
-		b = appendWord(b, comm.(string))
-	} else {
-		b = append(b, '-')
-	}
-	b = append(b, '/')
-	if pid, ok := common("pid"); ok {
-		b = appendNumber(b, pid)
-	} else {
-		b = append(b, '-')
-	}
-	for _, f := range probe.Fields {
-		if f.Common {
-			continue
-		}
-		if v, ok := e.Get(f); ok {
-			b = append(append(append(b, ' '), f.Name...), '=')
-			b = appendValue(b, f.Type, v)
-		}
-	}
-	return b
-}
-
-func (p *Printer) time(nsecs any) time.Time { return p.boot.Add(time.Duration(to[int64](nsecs))) }
 
 // appendShown appends what print writes: like appendValue, but a string has no quotes, as in bpftrace. What is absent is a dash.
 func appendShown(b []byte, t probes.Type, elems []probes.Type, v any) []byte {
@@ -238,9 +200,7 @@ func appendValue(b []byte, t probes.Type, v any) []byte {
 	}
 	n := to[int64](v)
 	if t.Enum != nil {
-		if name := t.Enum.NameOf(n); name != "" {
-			return append(b, name...)
-		}
+		return appendName(b, t, v)
 	}
 	switch t.Unit {
 	case probes.Nanoseconds:
@@ -255,6 +215,18 @@ func appendValue(b []byte, t probes.Type, v any) []byte {
 		}
 	}
 	return appendNumber(b, v)
+}
+
+// appendName appends the name of a value of an enum. A cgroup without one is its id, and no flags at all are 0.
+func appendName(b []byte, t probes.Type, v any) []byte {
+	name := t.Enum.NameOf(to[int64](v))
+	switch {
+	case name != "":
+		return append(b, name...)
+	case t.Unit == probes.Cgroup || t.Enum.Flags:
+		return appendNumber(b, v)
+	}
+	return append(b, t.Enum.Unknown(bits(t, v))...)
 }
 
 func appendNumber(b []byte, v any) []byte {
@@ -288,128 +260,6 @@ func appendWord(b []byte, s string) []byte {
 		return append(b, s...)
 	}
 	return strconv.AppendQuote(b, s)
-}
-
-// appendSign appends the sign of a number and returns its size.
-func appendSign(b []byte, v any) ([]byte, uint64) {
-	if i, ok := v.(int64); ok && i < 0 {
-		return append(b, '-'), -uint64(i)
-	}
-	return b, to[uint64](v)
-}
-
-// appendDuration appends nanoseconds with three digits: 850ns 12.3us 1.2ms 3.05s. Seconds keep all digits before the point.
-func appendDuration(b []byte, v any) []byte { return appendDurationWithin(b, v, math.MaxUint64) }
-
-// appendDurationWithin appends nanoseconds with at least three digits, and as many as rounding by no more than a quarter of gap takes.
-func appendDurationWithin(b []byte, v any, gap uint64) []byte {
-	b, n := appendSign(b, v)
-	unit, name := uint64(1), "ns"
-	for _, next := range []string{"us", "ms", "s"} {
-		// 999.5us and more round to 1ms.
-		if n < unit*1000-unit/2 {
-			break
-		}
-		unit, name = unit*1000, next
-	}
-	number := float64(n) / float64(unit)
-	decimals := 0
-	switch {
-	case number < 10:
-		decimals = 2
-	case number < 100:
-		decimals = 1
-	}
-	for decimals < 9 && float64(unit) > math.Pow10(decimals)*float64(gap)/2 {
-		decimals++
-	}
-	digits := strconv.FormatFloat(number, 'f', decimals, 64)
-	if decimals > 0 {
-		digits = strings.TrimRight(strings.TrimRight(digits, "0"), ".")
-	}
-	return append(append(b, digits...), name...)
-}
-
-// sizeUnits above the byte, each 1024 times the one before.
-var sizeUnits = []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-
-// appendSize appends bytes, in a binary unit if that is exact: 4KiB, but 1500B.
-func appendSize(b []byte, v any) []byte {
-	b, n := appendSign(b, v)
-	name := "B"
-	for _, next := range sizeUnits {
-		if n == 0 || n%1024 != 0 {
-			break
-		}
-		n, name = n/1024, next
-	}
-	return append(strconv.AppendUint(b, n, 10), name...)
-}
-
-// member is a member of a JSON object: a field, or an object of the fields whose names begin with its name and a dot.
-type member struct {
-	name    string
-	field   *probes.Field // nil for an object
-	members []member
-}
-
-// members makes an object of the fields, in their order: qp.num and qp.state are members of one object, qp.
-func members(fields []*probes.Field) []member {
-	var object []member
-	for _, f := range fields {
-		object = insert(object, f.Name, f)
-	}
-	return object
-}
-
-func insert(object []member, name string, f *probes.Field) []member {
-	head, rest, nested := strings.Cut(name, ".")
-	if !nested {
-		return append(object, member{name: name, field: f})
-	}
-	i := slices.IndexFunc(object, func(m member) bool { return m.name == head && m.field == nil })
-	if i < 0 {
-		i = len(object)
-		object = append(object, member{name: head})
-	}
-	object[i].members = insert(object[i].members, rest, f)
-	return object
-}
-
-// appendObject appends the name of the probe and the members, and closes the object. The time of day comes after nsecs,
-// which it is computed from.
-func (p *Printer) appendObject(b []byte, probe *probes.Probe, object []member, e event) []byte {
-	b = appendJSONString(b, probe.String())
-	for _, m := range object {
-		b = p.appendMember(append(b, ','), m, e)
-		if m.name != "nsecs" || m.field == nil {
-			continue
-		}
-		b = append(b, `,"time":`...)
-		if nsecs, ok := e.Get(m.field); ok {
-			b = append(p.time(nsecs).AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
-		} else {
-			b = append(b, "null"...)
-		}
-	}
-	return append(b, '}')
-}
-
-func (p *Printer) appendMember(b []byte, m member, e event) []byte {
-	b = append(appendJSONString(b, m.name), ':')
-	if m.field != nil {
-		v, ok := e.Get(m.field)
-		if !ok {
-			return append(b, "null"...)
-		}
-		return appendJSONValue(b, m.field.Type, v)
-	}
-	sep := byte('{')
-	for _, inner := range m.members {
-		b = p.appendMember(append(b, sep), inner, e)
-		sep = ','
-	}
-	return append(b, '}')
 }
 
 // appendUnit appends the member of an object that tells the unit of its numbers.

@@ -95,7 +95,7 @@ func (r *Run) newMachine(o RunOptions, printer *Printer, store func(*mapInfo) ma
 	for _, m := range r.plan.program.maps {
 		stores[m] = store(m)
 	}
-	printer.tabulate(r.plan.program)
+	printer.show(r.plan.options.Columns, r.plan.program)
 	return &machine{stacks: r.stacks, stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.options.Started, command: r.plan.options.Command, ctx: o.Context}
 }
 

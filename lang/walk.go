@@ -7,12 +7,14 @@ import (
 	"trace/probes"
 )
 
-// fields that the body reads; those that are printed for the event included.
-func (b *part) fields() []*probes.Field {
-	if b.prints {
-		return slices.Clone(b.probe.Fields)
-	}
+// fields that the body reads; those that are printed of the event included.
+func (b *part) fields(printed Columns) []*probes.Field {
 	found := map[*probes.Field]bool{}
+	if b.prints {
+		for _, f := range printed.captured(b.probe) {
+			found[f] = true
+		}
+	}
 	b.walkExprs(func(e *expr) {
 		if e.field != nil {
 			found[e.field] = true

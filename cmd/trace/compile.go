@@ -25,6 +25,9 @@ func compile(s streams, o options, src source, catalog []*probes.Probe) (*lang.P
 	if err != nil {
 		return nil, programError{err}
 	}
+	if err := program.CheckColumns(o.columns()); err != nil {
+		return nil, usagef("--fields: %w", err)
+	}
 	if o.debug == "ast" {
 		_, err := io.WriteString(s.out, program.Dump())
 		return program, err
@@ -33,6 +36,11 @@ func compile(s streams, o options, src source, catalog []*probes.Probe) (*lang.P
 		s.note("attaching %s", names)
 	}
 	return program, nil
+}
+
+// columns are what is printed of events. A recording has all of them.
+func (o options) columns() lang.Columns {
+	return lang.NewColumns(o.format.Format, o.verbose || o.recordsOnly, o.fields)
 }
 
 // inferred returns the names of the probes that the program does not name itself.

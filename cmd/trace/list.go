@@ -67,7 +67,7 @@ func describe(out io.Writer, found []*probes.Probe) error {
 	}
 	fmt.Fprintln(w, "Every event has also:")
 	describeFields(w, found[0].Fields, true)
-	fmt.Fprintln(w, "\nFields with a ? after the type may be absent.")
+	fmt.Fprint(w, describeMarks)
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -81,13 +81,20 @@ func describe(out io.Writer, found []*probes.Probe) error {
 	return nil
 }
 
+// describeMarks explains what stands beside the names of fields.
+const describeMarks = `
+Fields with a ? after the type may be absent.
+A line of text leaves out a detail that is 0 or false, a field that has its usual value, one that is there for another which is there,
+and those marked -v. With -v, --fields, -f json and -f csv nothing is left out.
+`
+
 // describeFields prints the common fields, or the others, as a table.
 func describeFields(w io.Writer, fields []*probes.Field, common bool) {
 	for _, f := range fields {
 		if f.Common != common {
 			continue
 		}
-		fmt.Fprintf(w, "    %s\t%s\t%s\t%s\n", f.Name, typeName(f), unitName(f.Type), f.Doc)
+		fmt.Fprintf(w, "    %s\t%s\t%s\t%s\t%s\n", f.Name, typeName(f), unitName(f.Type), f.Line, f.Doc)
 	}
 }
 

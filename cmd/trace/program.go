@@ -152,6 +152,7 @@ func bootTime() time.Time { return time.Now().Add(-time.Duration(symbols.BootClo
 func (t *tracer) divide(rejected map[*probes.Probe]bool) (err error) {
 	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
 		Children: t.children, Command: t.child.pid(), NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose || t.format.Format == lang.HTML, Rejected: rejected, Record: t.record != "", RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
+		Columns:   t.columns(),
 		StackLeft: t.catalog.StackLeft, Alone: t.host.Alone, CompareExchange: lang.CompareExchange, CPUs: possibleCPUs(),
 	})
 	return err

@@ -17,7 +17,7 @@ moment, also after a crash or when the disk is full.`
 
 // recordCommand writes the events that a program selects to a file.
 func recordCommand(s streams) *cobra.Command {
-	o := options{bufferSize: probes.DefaultRingBytes}
+	o := options{bufferSize: probes.DefaultRingBytes, recordsOnly: true}
 	var maxSize totalSize
 	cmd := &cobra.Command{
 		Use:     "record -o FILE [flags] PROGRAM",

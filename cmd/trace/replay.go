@@ -73,7 +73,7 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 	if err != nil || o.debug == "ast" {
 		return err
 	}
-	options := lang.PlanOptions{Recorded: true, Cleared: o.live, MapEntries: o.mapSize, Started: rec.Started(), CPUs: 1}
+	options := lang.PlanOptions{Recorded: true, Cleared: o.live, MapEntries: o.mapSize, Started: rec.Started(), CPUs: 1, Columns: o.columns()}
 	if rec.WithoutStacks() == "" {
 		options.RecordedStack = rec.Stack
 	}

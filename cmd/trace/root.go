@@ -49,6 +49,7 @@ type options struct {
 	source     string   // of -e
 	list       bool
 	format     formatFlag
+	fields     []string
 	output     string
 	command    commandFlag
 	children   bool
@@ -72,6 +73,8 @@ type options struct {
 	live       bool
 	stacks     bool // of trace record
 	force      bool
+	// recordsOnly says that events are not printed: trace record.
+	recordsOnly bool
 }
 
 // rootCommand returns the command for a command line: a program next to a few subcommands.
@@ -120,6 +123,7 @@ func addFlags(root *cobra.Command, o *options) {
 	f.Float64Var(&o.speed, "speed", 0, "with -r: `N` times as fast as it was recorded; without it as fast as possible")
 	f.BoolVar(&o.live, "live", false, "show the maps in place, each second: tables, and heat maps of histograms over time")
 	addRunFlags(root, o)
+	f.StringSliceVar(&o.fields, "fields", nil, "print exactly the fields `NAME`[,NAME…] of events, in this order; time and probe are names, too")
 	f.Uint32Var(&o.mapSize, "map-size", 0, "room for `N` keys in each map (default: 4096, or what fits 64 MiB)")
 	f.BoolVar(&o.explain, "explain", false, "do not run: say what runs in the kernel and what does not, and why")
 	f.StringVarP(&o.debug, "debug", "d", "", "do not run: print a `STAGE` of the program: ast, plan or bpf")
@@ -147,7 +151,7 @@ func addRunFlags(cmd *cobra.Command, o *options) {
 	f.DurationVar(&o.timeout, "timeout", 0, "end after `DURATION` (like 10s or 1m)")
 	f.BoolVar(&o.strict, "strict", false, "exit with status 3 if events were lost, 4 if the command of -c failed")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "say which variants were attached, how long it took, and count events")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print all fields of events; say which variants were attached, how long it took, and count events")
 	f.Var(&o.bufferSize, "buffer-size", "`SIZE` of the buffer from the kernel, a power of two; raise it if events are lost")
 	addTypesFlag(cmd, o)
 }
@@ -254,6 +258,8 @@ func checkOptions(cmd *cobra.Command, o options) error {
 		return usagef("-d %s: no such stage: write ast, plan or bpf", o.debug)
 	case changed("map-size") && o.mapSize == 0:
 		return usagef("--map-size 0: a map needs room for a key")
+	case changed("fields") && len(o.fields) == 0:
+		return usagef("--fields needs names of fields, like latency,status")
 	case changed("speed") && len(o.recordings) == 0:
 		return usagef("--speed is for recordings: -r FILE")
 	case changed("speed") && (o.speed <= 0 || math.IsNaN(o.speed)):

@@ -1,0 +1,158 @@
+package lang
+
+import (
+	"fmt"
+	"slices"
+
+	"trace/probes"
+)
+
+// Columns are what is printed of events. Without any it is what people look at: see the marks of fields in bpf/trace.h.
+type Columns struct {
+	// All has lines of text show everything, too.
+	All bool
+	// Names are those of exactly the fields to print, in this order, among them time and probe; nil leaves the choice to the format.
+	Names []string
+}
+
+// NewColumns returns those of a format: programs that read JSON and CSV get everything unless names say what.
+func NewColumns(f Format, verbose bool, names []string) Columns {
+	return Columns{All: verbose || f == JSON || f == CSV, Names: names}
+}
+
+// What is no field of an event, but may be chosen with them.
+const (
+	timeColumn  = "time"  // the time of day of nsecs
+	probeColumn = "probe" // its name
+)
+
+// CheckColumns returns an error if no event that the program prints has one of the chosen fields.
+func (p *Program) CheckColumns(c Columns) error {
+	if c.Names == nil {
+		return nil
+	}
+	printed := p.printed()
+	if len(printed) == 0 {
+		return fmt.Errorf("no clause of the program prints events: one without a block does")
+	}
+	known := append(fieldNames(printed), timeColumn, probeColumn)
+	for i, name := range c.Names {
+		switch {
+		case !slices.Contains(known, name):
+			help := "trace -lv shows the fields of each probe"
+			if near := Nearest(name, known); near != "" {
+				help = fmt.Sprintf("did you mean %q?", near)
+			}
+			return fmt.Errorf("no field %s in %s: %s", name, enumerate(printed), help)
+		case slices.Contains(c.Names[:i], name):
+			return fmt.Errorf("the field %s is named twice", name)
+		}
+	}
+	return nil
+}
+
+// printed are the probes whose events the program prints.
+func (p *Program) printed() []*probes.Probe {
+	var all []*probes.Probe
+	for _, c := range p.clauses {
+		for _, probe := range c.Probes {
+			if c.bodies[probe].prints && !slices.Contains(all, probe) {
+				all = append(all, probe)
+			}
+		}
+	}
+	return all
+}
+
+// captured are the fields of a probe that printing an event of it may need.
+func (c Columns) captured(p *probes.Probe) []*probes.Field {
+	switch {
+	case c.Names == nil && c.All:
+		return slices.Clone(p.Fields)
+	case c.Names == nil:
+		return slices.DeleteFunc(slices.Clone(p.Fields), func(f *probes.Field) bool { return f.Line.Shown == probes.Verbose })
+	}
+	var fields []*probes.Field
+	for _, name := range c.Names {
+		if name == timeColumn {
+			name = "nsecs"
+		}
+		if f := p.Field(name); f != nil && !slices.Contains(fields, f) {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
+// lineForm is how lines of text show the events of a probe: what is always there first, then what is there now and then, and last what
+// only -v shows.
+type lineForm struct {
+	// nsecs, comm and pid begin the line, in a form of their own. A field that the probe lacks is nil.
+	nsecs, comm, pid *probes.Field
+	fields           []lineField
+}
+
+type lineField struct {
+	*probes.Field
+	usual    int64 // of an Unusual one
+	hasUsual bool
+	other    *probes.Field // of an Instead one
+}
+
+// lineOf makes the form of a probe.
+func (c Columns) lineOf(p *probes.Probe) *lineForm {
+	form := &lineForm{nsecs: p.Field("nsecs"), comm: p.Field("comm"), pid: p.Field("pid")}
+	for _, f := range p.Fields {
+		if f == form.comm || f == form.pid || f == form.nsecs && !c.All || f.Line.Shown == probes.Verbose && !c.All {
+			continue
+		}
+		l := lineField{Field: f}
+		l.usual, l.hasUsual = f.Line.Usual(f.Type)
+		if f.Line.Shown == probes.Instead {
+			l.other = p.Field(f.Line.Of)
+		}
+		form.fields = append(form.fields, l)
+	}
+	slices.SortStableFunc(form.fields, func(a, b lineField) int { return c.rank(a.Field) - c.rank(b.Field) })
+	return form
+}
+
+// rank orders the fields of a line.
+func (c Columns) rank(f *probes.Field) int {
+	switch f.Line.Shown {
+	case probes.Verbose:
+		return 2
+	case probes.Instead: // of one that is not there, as a rule
+		return rank(c.All)
+	case probes.Always:
+		return 2 * rank(f.Name == "nsecs")
+	}
+	return 1
+}
+
+// shows tells whether a line that does not show all has the field, whose value is v.
+func (l *lineField) shows(e event, v any) bool {
+	switch {
+	case l.hasUsual:
+		return to[int64](v) != l.usual
+	case l.Line.Shown == probes.Detail:
+		return !isNothing(v)
+	case l.other != nil:
+		_, there := e.Get(l.other)
+		return !there
+	}
+	return true
+}
+
+// isNothing tells whether a value is 0, false, empty or the address ::.
+func isNothing(v any) bool {
+	switch v := v.(type) {
+	case bool:
+		return !v
+	case string:
+		return v == "" || v == string(make([]byte, 16))
+	case int64:
+		return v == 0
+	}
+	return v == uint64(0)
+}

@@ -1,0 +1,144 @@
+package lang
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"trace/probes"
+)
+
+// marked has a field of each kind of mark.
+func marked() *probes.Probe {
+	line := func(name string, t probes.Type, l probes.Line) *probes.Field {
+		return &probes.Field{Name: name, Type: t, Line: l, Optional: true}
+	}
+	return probe("nvme", "done",
+		line("raw", hex, probes.Line{Shown: probes.Verbose}),
+		line("retries", u32, probes.Line{Shown: probes.Detail}),
+		line("dnr", flag, probes.Line{Shown: probes.Detail}),
+		line("disk", str16, probes.Line{Shown: probes.Detail}),
+		line("attempt", u32, probes.Line{Shown: probes.Unusual, Of: "1"}),
+		line("blocks", u32, probes.Line{Shown: probes.Instead, Of: "size"}),
+		line("size", size, probes.Line{}),
+		line("opcode", opcode, probes.Line{Shown: probes.Unusual, Of: "read"}),
+		line("latency", ns, probes.Line{}),
+	)
+}
+
+func TestColumns(t *testing.T) {
+	common := table{"nsecs": uint64(1e9), "pid": uint64(7), "tid": uint64(8), "comm": "fio"}
+	for _, test := range []struct {
+		name    string
+		columns Columns
+		format  Format
+		e       table
+		want    string
+	}{
+		{"as usual", Columns{}, Text,
+			table{"raw": uint64(9), "retries": uint64(0), "dnr": false, "disk": "", "attempt": uint64(1), "blocks": uint64(8), "size": uint64(4096), "opcode": uint64(2), "latency": uint64(0)},
+			"00:00:01.000000 nvme:done fio/7 size=4KiB latency=0s"},
+		{"unusual", Columns{}, Text,
+			table{"raw": uint64(9), "retries": uint64(1), "dnr": true, "disk": "a", "attempt": uint64(0), "blocks": uint64(8), "opcode": uint64(99), "latency": uint64(5)},
+			"00:00:01.000000 nvme:done fio/7 blocks=8 latency=5ns retries=1 dnr=true disk=a attempt=0 opcode=unknown(0x63)"},
+		{"all", Columns{All: true}, Text,
+			table{"raw": uint64(9), "retries": uint64(0), "dnr": false, "attempt": uint64(1), "size": uint64(4096), "blocks": uint64(8)},
+			"00:00:01.000000 nvme:done fio/7 size=4KiB retries=0 dnr=false attempt=1 blocks=8 nsecs=1s tid=8 raw=0x9"},
+		{"chosen", Columns{Names: []string{"retries", "time", "latency", "probe", "elsewhere"}}, Text, table{"retries": uint64(0), "raw": uint64(1)},
+			"retries=0 time=00:00:01.000000 latency=- probe=nvme:done elsewhere=-"},
+		{"chosen", Columns{Names: []string{"retries", "time", "latency", "x.a", "y", "x.b"}}, JSON, table{"retries": uint64(0), "raw": uint64(1)},
+			`{"probe":"nvme:done","retries":0,"time":"1970-01-01T00:00:01Z","latency":null,"x":{"a":null,"b":null},"y":null}`},
+		{"chosen", Columns{Names: []string{"retries", "time", "latency", "probe"}}, CSV, table{"retries": uint64(0), "latency": uint64(5)},
+			"retries,time,latency,probe\n0,1970-01-01T00:00:01Z,5,nvme:done"},
+	} {
+		for name, v := range common {
+			test.e[name] = v
+		}
+		var b bytes.Buffer
+		p := NewPrinter(&b, test.format, time.Unix(0, 0).UTC())
+		p.show(test.columns, &Program{})
+		if err := p.event(marked(), test.e); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSuffix(b.String(), "\n"); got != test.want {
+			t.Errorf("%s as %s:\ngot  %s\nwant %s", test.name, test.format, got, test.want)
+		}
+	}
+}
+
+func TestCheckColumns(t *testing.T) {
+	const source = "ib:destroy_qp; ib:modify_qp; nvme:complete_rq { @ = count() }"
+	for _, test := range []struct {
+		source string
+		names  []string
+		want   string // "" is no error
+	}{
+		{source, nil, ""},
+		{source, []string{"time", "probe", "comm", "qp.num", "dgid"}, ""},
+		{source, []string{"state"}, `no field state in ib:destroy_qp, ib:modify_qp: did you mean "qp.state"?`},
+		{source, []string{"ctrl"}, "no field ctrl in ib:destroy_qp, ib:modify_qp: trace -lv shows the fields of each probe"},
+		{source, []string{"ret", "pid", "ret"}, "the field ret is named twice"},
+		{"nvme:* { @ = count() }", []string{"ctrl"}, "no clause of the program prints events: one without a block does"},
+		{"nvme:* { @ = count() }", nil, ""},
+	} {
+		program, err := Compile("test", test.source, catalog, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := program.CheckColumns(Columns{Names: test.names}); err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%v of %s:\ngot  %s\nwant %s", test.names, test.source, got, test.want)
+		}
+	}
+}
+
+// Only what is printed is captured, and what the rest of the clause reads.
+func TestCapturedColumns(t *testing.T) {
+	all, err := probes.Load("nvme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := all.Match("nvme:complete_rq")[0]
+	program, err := Compile("test", `nvme:complete_rq / latency > 1ms && lower(disk) == "x" /`, all.Probes(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, f := range probe.Fields {
+		if f.Line.Shown != probes.Verbose {
+			shown = append(shown, f.Name)
+		}
+	}
+	for _, test := range []struct {
+		columns Columns
+		want    []string
+	}{
+		{NewColumns(Text, false, nil), shown},
+		{NewColumns(HTML, false, nil), shown},
+		{NewColumns(Text, true, nil), fieldNames([]*probes.Probe{probe})},
+		{NewColumns(JSON, false, nil), fieldNames([]*probes.Probe{probe})},
+		{NewColumns(CSV, false, nil), fieldNames([]*probes.Probe{probe})},
+		{NewColumns(JSON, false, []string{"status", "probe", "time", "cdw10"}), []string{"nsecs", "disk", "cdw10", "status"}},
+		{NewColumns(Text, true, []string{"status"}), []string{"disk", "status"}},
+	} {
+		plan, err := NewPlan(program, PlanOptions{CPUs: 1, Columns: test.columns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range plan.Layouts()[0].Fields {
+			got = append(got, f.Name)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%+v: the record has\n%v\nwant\n%v", test.columns, got, test.want)
+		}
+	}
+	if len(shown) == len(probe.Fields) || !slices.Contains(shown, "retries") {
+		t.Errorf("shown are %v", shown)
+	}
+}

@@ -1,0 +1,92 @@
+package lang
+
+import (
+	"time"
+
+	"trace/probes"
+)
+
+// This file writes events as lines of text.
+
+// appendText appends `time probe comm/pid name=value …`, or name=value of the chosen fields.
+func (p *Printer) appendText(b []byte, probe *probes.Probe, e event) []byte {
+	if p.columns.Names != nil {
+		return p.appendChosen(b, probe, e)
+	}
+	form, ok := p.lines[probe]
+	if !ok {
+		form = p.columns.lineOf(probe)
+		p.lines[probe] = form
+	}
+	b = p.appendHead(b, form, probe, e)
+	for i := range form.fields {
+		f := &form.fields[i]
+		v, ok := e.Get(f.Field)
+		if ok && (p.columns.All || f.shows(e, v)) {
+			b = append(append(append(b, ' '), f.Name...), '=')
+			b = appendValue(b, f.Type, v)
+		}
+	}
+	return b
+}
+
+// appendHead appends who did what, and when.
+func (p *Printer) appendHead(b []byte, form *lineForm, probe *probes.Probe, e event) []byte {
+	b = p.appendClock(b, get(e, form.nsecs))
+	b = append(append(append(b, ' '), probe.String()...), ' ')
+	if comm := get(e, form.comm); comm != nil {
+		b = appendWord(b, comm.(string))
+	} else {
+		b = append(b, '-')
+	}
+	b = append(b, '/')
+	if pid := get(e, form.pid); pid != nil {
+		return appendNumber(b, pid)
+	}
+	return append(b, '-')
+}
+
+// appendChosen appends the chosen fields. One that is absent is a dash, so that each stays in its column.
+func (p *Printer) appendChosen(b []byte, probe *probes.Probe, e event) []byte {
+	for i, name := range p.columns.Names {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = append(append(b, name...), '=')
+		switch name {
+		case timeColumn:
+			b = p.appendClock(b, get(e, probe.Field("nsecs")))
+		case probeColumn:
+			b = append(b, probe.String()...)
+		default:
+			f := probe.Field(name)
+			if v := get(e, f); v != nil {
+				b = appendValue(b, f.Type, v)
+			} else {
+				b = append(b, '-')
+			}
+		}
+	}
+	return b
+}
+
+// appendClock appends the time of day of nsecs, or a dash.
+func (p *Printer) appendClock(b []byte, nsecs any) []byte {
+	if nsecs == nil {
+		return append(b, '-')
+	}
+	return p.time(nsecs).AppendFormat(b, "15:04:05.000000")
+}
+
+// get returns the value of a field, or nil if it is absent, or there is no such field.
+func get(e event, f *probes.Field) any {
+	if f == nil {
+		return nil
+	}
+	if v, ok := e.Get(f); ok {
+		return v
+	}
+	return nil
+}
+
+func (p *Printer) time(nsecs any) time.Time { return p.boot.Add(time.Duration(to[int64](nsecs))) }
