@@ -74,9 +74,10 @@ else
 	.ci/vmtest $(KERNEL) '$(RUN)'
 endif
 
-recordings: ## those in scripts/testdata and what their scripts print of them, made anew in a VM
-	$(MAKE) vmtest KERNEL=6.12 RUN='^TestVMScriptReplay$$'
-	grep -a '^RECORDING ' .vmtest/log.6.12.replay | while read -r _ name data; do echo "$$data" | base64 -d > scripts/testdata/$$name.rec || exit 1; done
+recordings: ## those in scripts/testdata, what their scripts print of them, and those of cmd/trace/testdata/lines, made anew in VMs
+	rm -f .vmtest/log.6.12.*
+	$(MAKE) vmtest KERNEL=6.12 RUN='^TestVM(ScriptReplay|.*Lines)$$'
+	grep -ah '^RECORDING ' .vmtest/log.6.12.* | while read -r _ file data; do echo "$$data" | base64 -d > $$file || exit 1; done
 	$(GO) test ./cmd/trace -run TestScript -scripts.update || $(GO) test ./cmd/trace -run TestScript
 
 demo: build ## the main job on real kernel events: this machine's devices if it has them, else a VM's

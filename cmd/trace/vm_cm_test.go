@@ -230,8 +230,9 @@ func TestVMCmFilter(t *testing.T) {
 	}
 }
 
-// The kernel's own connections have their QPs by the connection manager: an NVMe host and its target, both here.
-func TestVMCmKernel(t *testing.T) {
+// nvmeOverRDMA makes a target of NVMe over RDMA. What it returns runs a command while the target listens.
+func nvmeOverRDMA(t *testing.T) (while func(command string)) {
+	t.Helper()
 	const target = "/sys/kernel/config/nvmet"
 	sh(t, `modprobe nvmet-rdma; modprobe nvme-rdma
 		[ -d %[1]s ] || mount -t configfs none /sys/kernel/config
@@ -242,11 +243,21 @@ func TestVMCmKernel(t *testing.T) {
 	t.Cleanup(func() {
 		sh(t, `cd %s; rm -f ports/1/subsystems/tt; rmdir ports/1 subsystems/tt/namespaces/1 subsystems/tt`, target)
 	})
+	return func(command string) {
+		sh(t, `cd %s; ln -s $PWD/subsystems/tt ports/1/subsystems/tt
+			%s; rm ports/1/subsystems/tt; sleep 1`, target, command)
+	}
+}
+
+const connectKernel = "nvme connect -t rdma -n tt -a 10.9.0.1 -s 4420 -i 1; nvme disconnect -n tt"
+
+// The kernel's own connections have their QPs by the connection manager: an NVMe host and its target, both here.
+func TestVMCmKernel(t *testing.T) {
+	while := nvmeOverRDMA(t)
 	var lines []string
 	events := untilWhole(t, "cm:*", func() {
 		ftrace := startCMFtrace(t)
-		sh(t, `cd %s; ln -s $PWD/subsystems/tt ports/1/subsystems/tt
-			nvme connect -t rdma -n tt -a 10.9.0.1 -s 4420 -i 1; nvme disconnect -n tt; rm ports/1/subsystems/tt; sleep 1`, target)
+		while(connectKernel)
 		lines = ftrace()
 	})
 	compareCM(t, events, lines)

@@ -73,17 +73,23 @@ func TestVMScriptReplay(t *testing.T) {
 			if string(out) != live {
 				t.Errorf("it printed\n%s\nand its recording prints\n%s", live, out)
 			}
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("%d bytes", len(data))
-			fmt.Printf("\nRECORDING %s %s\n", test.script, base64.StdEncoding.EncodeToString(data))
+			logRecording(t, file, "scripts/testdata/"+test.script+".rec")
 		})
 	}
 	if len(replayTests) != len(scripts.All()) {
 		t.Errorf("%d of %d scripts are tested", len(replayTests), len(scripts.All()))
 	}
+}
+
+// logRecording writes a recording into the log, from where make recordings takes it.
+func logRecording(t *testing.T, file, to string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes", len(data))
+	fmt.Printf("\nRECORDING %s %s\n", to, base64.StdEncoding.EncodeToString(data))
 }
 
 // wrote is what trace wrote to its standard output so far.
