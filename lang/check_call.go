@@ -449,7 +449,7 @@ func (c *checker) printf(out *callStmt, n *ast.CallNode) bool {
 	}
 	var err error
 	out.args = args
-	out.format, err = newFormat(text.Value, args)
+	out.format, err = newFormat(text.Value, args, c.resolver.options.Raw)
 	return c.formatted(n.Arguments, err)
 }
 

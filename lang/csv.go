@@ -13,7 +13,10 @@ import (
 )
 
 // This file writes comma-separated values (RFC 4180). Values are those of JSON, without quotes where CSV needs none; what is absent is
-// empty.
+// empty. A stack is one cell, its frames from the innermost with semicolons between them.
+//
+// A spreadsheet takes a cell that begins with one of = + - @ for a formula, and others choose what is in strings: these get an apostrophe in
+// front (OWASP, CSV Injection), and their control characters are escapes. Raw strings are left as they are.
 //
 // Events are one table, whose columns are those chosen, or all fields of all probes whose events the program prints; its head comes before
 // the first of them. Each map that is printed is a table of its own, after an empty line: its name, the elements of the key, and the value, of which
@@ -51,12 +54,12 @@ func (p *Printer) eventCSV(probe *probes.Probe, e event) error {
 	}
 	record := make([]string, len(p.table.columns))
 	for i, name := range p.table.columns {
-		record[i] = p.cell(name, probe, e)
+		record[i] = p.eventCell(name, probe, e)
 	}
 	return p.records(record)
 }
 
-func (p *Printer) cell(column string, probe *probes.Probe, e event) string {
+func (p *Printer) eventCell(column string, probe *probes.Probe, e event) string {
 	switch column {
 	case probeColumn:
 		return probe.String()
@@ -69,7 +72,7 @@ func (p *Printer) cell(column string, probe *probes.Probe, e event) string {
 	}
 	f := probe.Field(column)
 	if v := get(e, f); v != nil {
-		return plainValue(f.Type, v)
+		return p.plainValue(f.Type, v)
 	}
 	return ""
 }
@@ -86,15 +89,40 @@ func (p *Printer) records(all ...[]string) error {
 }
 
 // plainValue is a value for programs: as in JSON, but strings without quotes.
-func plainValue(t probes.Type, v any) string {
-	if v == nil {
+func (p *Printer) plainValue(t probes.Type, v any) string {
+	switch v := v.(type) {
+	case nil:
 		return ""
+	case verbatim:
+		return string(v)
+	case frames:
+		return p.cell(joinFrames(v))
+	case string:
+		if t.Kind == probes.String {
+			return p.cell(v)
+		}
 	}
-	text := string(appendJSONValue(nil, t, v))
-	if t.Kind == probes.String {
-		return v.(string)
+	return strings.Trim(string(appendJSONValue(nil, t, v)), `"`)
+}
+
+// joinFrames makes one text of frames, in which a semicolon stands between two of them alone.
+func joinFrames(all frames) string {
+	parts := make([]string, len(all))
+	for i, f := range all {
+		parts[i] = strings.ReplaceAll(f, ";", ":")
 	}
-	return strings.Trim(text, `"`)
+	return strings.Join(parts, ";")
+}
+
+// cell is a text that others chose.
+func (p *Printer) cell(s string) string {
+	if p.raw {
+		return s
+	}
+	if s != "" && strings.ContainsRune("=+-@", rune(s[0])) {
+		s = "'" + s
+	}
+	return visibleLine(s)
 }
 
 // mapCSV writes the table of a map.
@@ -107,9 +135,9 @@ func (p *Printer) mapCSV(m *mapInfo, entries []entry, o mapOptions) error {
 	for _, e := range entries {
 		begin := []string{m.name}
 		for i, x := range e.key {
-			begin = append(begin, plainValue(m.key[i].typ, x))
+			begin = append(begin, p.plainValue(m.key[i].typ, x))
 		}
-		for _, values := range m.csvValues(e, o) {
+		for _, values := range p.csvValues(m, e, o) {
 			all = append(all, slices.Concat(begin, values))
 		}
 	}
@@ -150,7 +178,7 @@ func (m *mapInfo) csvColumns() []string {
 }
 
 // csvValues are the rows of an entry.
-func (m *mapInfo) csvValues(e entry, o mapOptions) [][]string {
+func (p *Printer) csvValues(m *mapInfo, e entry, o mapOptions) [][]string {
 	number := func(v any) string {
 		if v == nil {
 			return ""
@@ -160,11 +188,11 @@ func (m *mapInfo) csvValues(e entry, o mapOptions) [][]string {
 	if m.agg == nil {
 		_, types, v := m.scalar(e, o)
 		if !m.isTuple {
-			return [][]string{{plainValue(m.value[0].typ, v)}}
+			return [][]string{{p.plainValue(m.value[0].typ, v)}}
 		}
 		var row []string
 		for i, x := range v.([]any) {
-			row = append(row, plainValue(types[i], x))
+			row = append(row, p.plainValue(types[i], x))
 		}
 		return [][]string{row}
 	}
@@ -183,7 +211,7 @@ func (m *mapInfo) csvValues(e entry, o mapOptions) [][]string {
 		}
 		return [][]string{{number(m.signed(e.state[0])), perSecond}}
 	}
-	return [][]string{{plainValue(o.typeOf(t), o.divide(t, m.number(e.state)))}}
+	return [][]string{{p.plainValue(o.typeOf(t), o.divide(t, m.number(e.state)))}}
 }
 
 func (m *mapInfo) csvBuckets(e entry, o mapOptions) (rows [][]string) {

@@ -13,8 +13,9 @@ import (
 //
 //	%d %i        a number as it is: the value of an enum, 0 or 1 for a boolean, nanoseconds, bytes
 //	%u %x %X %o  the same, a negative one as two's complement of its width; %p is %#x
-//	%c           the byte of that value
-//	%s           a string as it is, the name of an enum or error number, an address, true or false, a tuple
+//	%c           the byte of that value, escaped like a string
+//	%s           a string, the name of an enum or error number, an address, true or false, a tuple; control characters of a string that
+//	             the program does not say itself are escapes, like \x1b, unless the user wants them raw
 //	%t           any value as print writes it: read, 1.2ms, 4KiB, -EINVAL, fe80::1
 //	%r           the bytes of a string or address, those that do not print like \x0a; %rx all of them so; %rh like 0a fe
 //	%%           a percent sign
@@ -51,8 +52,8 @@ func (e *formatError) Error() string { return e.Msg }
 var conversionPattern = regexp.MustCompile(
 	`(?s)^%([-+ #0]*)(\*|\d*)(?:\.(\*|\d*))?(?:(hh|ll|[hlLjzt])?([diuoxX])|(?:hh|ll|[hlLjz])?(r[hx]?|.))`)
 
-// newFormat checks the format of a printf against its arguments. The error is a *formatError.
-func newFormat(text string, args []*expr) (*format, error) {
+// newFormat checks the format of a printf against its arguments. raw characters are written as they are. The error is a *formatError.
+func newFormat(text string, args []*expr, raw bool) (*format, error) {
 	f := &format{}
 	for {
 		before, _, found := strings.Cut(text, "%")
@@ -70,7 +71,7 @@ func newFormat(text string, args []*expr) (*format, error) {
 			f.tail += "%"
 			continue
 		}
-		v, err := newVerb(match, args, len(f.verbs))
+		v, err := newVerb(match, args, len(f.verbs), raw)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +85,7 @@ func newFormat(text string, args []*expr) (*format, error) {
 }
 
 // newVerb checks a match of the pattern for the argument with the index n.
-func newVerb(match []string, args []*expr, n int) (verb, error) {
+func newVerb(match []string, args []*expr, n int, raw bool) (verb, error) {
 	written, flags, width, precision, modifier, letters := match[0], match[1], match[2], match[3], match[4], match[5]+match[6]
 	c, known := conversions[letters]
 	if !known {
@@ -109,6 +110,9 @@ func newVerb(match []string, args []*expr, n int) (verb, error) {
 		}
 	}
 	v := verb{operand: c.operand(args[n], modifier)}
+	if letters == "c" && !raw && !own(args[n]) {
+		v.operand = visibleCharacter
+	}
 	v.spec = "%" + b.String() + width
 	if strings.Contains(written, ".") {
 		v.spec += "." + precision
@@ -179,7 +183,7 @@ var conversions = map[string]struct {
 	"o":  {"a number", "-0#", "o", unsignedNumber},
 	"p":  {"a number", "-", "s", pointer},
 	"c":  {"the character of a number", "-", "s", character},
-	"s":  {"text and names", "-", "s", textOf},
+	"s":  {"text and names", "-", "s", shown},
 	"t":  {"any value", "-", "s", shown},
 	"r":  {"the bytes of a string or address", "-", "s", escaped(true)},
 	"rx": {"the bytes of a string or address", "-", "s", escaped(false)},
@@ -226,12 +230,9 @@ func character(*expr, string) func(v any) any {
 	return func(v any) any { return []byte{byte(to[uint64](numeric(v)))} }
 }
 
-// textOf is a string as it is; all else is shown.
-func textOf(e *expr, modifier string) func(v any) any {
-	if e.typ.Kind == probes.String {
-		return func(v any) any { return v }
-	}
-	return shown(e, modifier)
+// visibleCharacter is one that the program does not say itself.
+func visibleCharacter(v any) any {
+	return appendVisible(nil, string([]byte{byte(to[uint64](numeric(v)))}))
 }
 
 func shown(e *expr, _ string) func(v any) any {
@@ -243,7 +244,7 @@ func escaped(keep bool) func(*expr, string) func(v any) any {
 	return func(*expr, string) func(v any) any {
 		return func(v any) any {
 			var b []byte
-			for _, c := range []byte(v.(string)) {
+			for _, c := range []byte(bytesOf(v)) {
 				if keep && ' ' <= c && c <= '~' {
 					b = append(b, c)
 				} else {
@@ -256,7 +257,15 @@ func escaped(keep bool) func(*expr, string) func(v any) any {
 }
 
 func hexadecimal(*expr, string) func(v any) any {
-	return func(v any) any { return fmt.Appendf(nil, "% x", v) }
+	return func(v any) any { return fmt.Appendf(nil, "% x", bytesOf(v)) }
+}
+
+// bytesOf is a string or an address, however it is to be written.
+func bytesOf(v any) string {
+	if text, ok := v.(verbatim); ok {
+		return string(text)
+	}
+	return v.(string)
 }
 
 // append appends the text of values, one for each argument.

@@ -60,15 +60,15 @@ func TestFormat(t *testing.T) {
 		{"%p", arg(u64), uint64(0xffff888000000000), "0xffff888000000000"},
 		{"<%8p>", arg(u32), uint64(16), "<    0x10>"},
 		{"%c", arg(u8), uint64('A'), "A"},
-		{"%c", arg(u64), uint64(0x1e9), "\xe9"},
+		{"%c", arg(u64), uint64(0x1e9), `\xe9`},
 		{"<%3c>", arg(u8), uint64('A'), "<  A>"},
 
-		{"%s", arg(str16), "a \"b\"\n", "a \"b\"\n"},
+		{"%s", arg(str16), "a \"b\"\n", `a "b"\n`},
 		{"<%8s>", arg(str16), "fio", "<     fio>"},
 		{"<%-8s>", arg(str16), "fio", "<fio     >"},
 		{"<%08s>", arg(str16), "fio", "<     fio>"},
 		{"<%.2s>", arg(str16), "fio", "<fi>"},
-		{"<%6s>", arg(str16), "é\xff", "<    é\xff>"},
+		{"<%6s>", arg(str16), "é\xff", `< é\xff>`},
 		{"%s", arg(opcode), uint64(2), "read"},
 		{"%s", arg(opcode), uint64(77), "unknown(0x4d)"},
 		{"%t", arg(ns), uint64(0), "0s"},
@@ -101,7 +101,7 @@ func TestFormat(t *testing.T) {
 		{"%s", arg(str16), nil, "-"},
 		{"%rh", arg(gid), nil, "-"},
 	} {
-		f, err := newFormat(test.format, []*expr{test.arg})
+		f, err := newFormat(test.format, []*expr{test.arg}, false)
 		if err != nil {
 			t.Errorf("%s: %v", test.format, err)
 			continue
@@ -113,7 +113,7 @@ func TestFormat(t *testing.T) {
 }
 
 func TestFormatOfMany(t *testing.T) {
-	f, err := newFormat("100%% %s: %d%%, %t.\n", []*expr{arg(str16), arg(u8), arg(ns)})
+	f, err := newFormat("100%% %s: %d%%, %t.\n", []*expr{arg(str16), arg(u8), arg(ns)}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestFormatErrors(t *testing.T) {
 		{"%rh", []*expr{arg(opcode)}, 0, "%rh prints the bytes of a string or address, and this is a number", "write %s for the name, or %d for the number"},
 		{"%c", []*expr{arg(str16)}, 0, "%c prints the character of a number, and this is a string", "write %s"},
 	} {
-		_, err := newFormat(test.format, test.args)
+		_, err := newFormat(test.format, test.args, false)
 		var e *formatError
 		if !errors.As(err, &e) {
 			t.Errorf("%q: got %v", test.format, err)
@@ -221,7 +221,7 @@ func FuzzFormat(f *testing.F) {
 				for i := range args {
 					args[i] = e
 				}
-				format, err := newFormat(text, args)
+				format, err := newFormat(text, args, false)
 				if err != nil {
 					var fe *formatError
 					if !errors.As(err, &fe) || fe.Arg >= n || fe.Msg == "" {

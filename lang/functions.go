@@ -86,6 +86,11 @@ func stringOf(t probes.Type, v any) string {
 	if s, ok := v.(string); ok && t.Kind != probes.GID {
 		return s
 	}
+	if t.Unit == probes.Cgroup && t.Enum != nil { // as it is: it is escaped where it is printed
+		if path := t.Enum.NameOf(to[int64](v)); path != "" {
+			return path
+		}
+	}
 	return string(appendValue(nil, t, v))
 }
 

@@ -24,7 +24,7 @@ func (p *Printer) appendText(b []byte, probe *probes.Probe, e event) []byte {
 		v, ok := e.Get(f.Field)
 		if ok && (p.columns.All || f.shows(e, v)) {
 			b = append(append(append(b, ' '), f.Name...), '=')
-			b = appendValue(b, f.Type, v)
+			b = appendValue(b, f.Type, p.presentable(f.Type, nil, v))
 		}
 	}
 	return b
@@ -35,7 +35,7 @@ func (p *Printer) appendHead(b []byte, form *lineForm, probe *probes.Probe, e ev
 	b = p.appendClock(b, get(e, form.nsecs))
 	b = append(append(append(b, ' '), probe.String()...), ' ')
 	if comm := get(e, form.comm); comm != nil {
-		b = appendWord(b, comm.(string))
+		b = appendValue(b, text, p.presentable(text, nil, comm))
 	} else {
 		b = append(b, '-')
 	}
@@ -61,7 +61,7 @@ func (p *Printer) appendChosen(b []byte, probe *probes.Probe, e event) []byte {
 		default:
 			f := probe.Field(name)
 			if v := get(e, f); v != nil {
-				b = appendValue(b, f.Type, v)
+				b = appendValue(b, f.Type, p.presentable(f.Type, nil, v))
 			} else {
 				b = append(b, '-')
 			}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"trace/probes"
@@ -70,7 +71,9 @@ type Printer struct {
 	format Format
 	boot   time.Time
 	stacks *stackStore // nil if the program captures none
-	line   []byte
+	// raw says that strings are written as they are: see present.go.
+	raw  bool
+	line []byte
 	// columns are what is printed of events; table are those of CSV.
 	columns Columns
 	table   csvTable
@@ -134,6 +137,9 @@ func (p *Printer) text(what string, b []byte) error {
 func (p *Printer) Value(e *expr, v any) error {
 	v = p.presentable(e.typ, e.elems, v)
 	if p.format != JSON {
+		if text, ok := v.(string); ok && e.typ.Kind == probes.String && own(e) {
+			v = verbatim(text)
+		}
 		p.line = appendShown(p.line[:0], e.typ, e.elems, v)
 		return p.endLine()
 	}
@@ -155,6 +161,8 @@ func appendShown(b []byte, t probes.Type, elems []probes.Type, v any) []byte {
 			return append(appendElements(append(b, '('), elems, v, ", ", appendShown), ')')
 		}
 		return append(appendElements(append(b, '['), elems, v, ",", appendShown), ']')
+	case verbatim:
+		return append(b, v...)
 	case string:
 		if t.Kind == probes.String {
 			return appendVisible(b, v)
@@ -175,21 +183,11 @@ func appendElements(b []byte, elems []probes.Type, values []any, separator strin
 	return b
 }
 
-// appendVisible appends a string, with escapes for what a terminal could not show or would obey.
-func appendVisible(b []byte, s string) []byte {
-	if visible(s) {
-		return append(b, s...)
-	}
-	quoted := strconv.Quote(s)
-	return append(b, quoted[1:len(quoted)-1]...)
-}
-
-func visible(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
-}
-
 // appendValue appends a value as text for people.
 func appendValue(b []byte, t probes.Type, v any) []byte {
+	if text, ok := v.(verbatim); ok {
+		return append(b, text...)
+	}
 	switch t.Kind {
 	case probes.Bool:
 		return strconv.AppendBool(b, v.(bool))
@@ -222,7 +220,7 @@ func appendName(b []byte, t probes.Type, v any) []byte {
 	name := t.Enum.NameOf(to[int64](v))
 	switch {
 	case name != "":
-		return append(b, name...)
+		return appendVisible(b, name)
 	case t.Unit == probes.Cgroup || t.Enum.Flags:
 		return appendNumber(b, v)
 	}
@@ -319,15 +317,18 @@ func appendCgroup(b []byte, t probes.Type, v any) []byte {
 	return append(b, "null}"...)
 }
 
-// appendJSONString appends s in quotes. Bytes that are no UTF-8 become U+FFFD, as JSON cannot hold them.
+// appendJSONString appends s in quotes, with escapes for what a terminal would obey. Bytes that are no UTF-8 become U+FFFD, as JSON cannot
+// hold them.
 func appendJSONString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {
 		switch {
 		case r == '"' || r == '\\':
 			b = append(b, '\\', byte(r))
-		case r < ' ' || r == 0x7f:
-			b = fmt.Appendf(b, `\u%04x`, r)
+		case !strconv.IsPrint(r):
+			for _, unit := range utf16.AppendRune(nil, r) {
+				b = fmt.Appendf(b, `\u%04x`, unit)
+			}
 		default:
 			b = utf8.AppendRune(b, r)
 		}

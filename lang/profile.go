@@ -72,12 +72,12 @@ func (r *Run) Profiles() ([]Profile, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, m.profile(entries, r.stacks))
+		all = append(all, m.profile(entries, r.machine.printer))
 	}
 	return all, nil
 }
 
-func (m *mapInfo) profile(entries []entry, stacks *stackStore) Profile {
+func (m *mapInfo) profile(entries []entry, printer *Printer) Profile {
 	p := Profile{Map: m.name}
 	if m.addsValues() {
 		p.Unit = m.typ().Unit
@@ -89,7 +89,7 @@ func (m *mapInfo) profile(entries []entry, stacks *stackStore) Profile {
 			continue
 		}
 		if value := to[uint64](n); value > 0 {
-			s := m.sample(e.key, stacks)
+			s := m.sample(e.key, printer)
 			s.Value = value
 			p.Samples = append(p.Samples, s)
 		}
@@ -131,15 +131,16 @@ func (m *mapInfo) addend(e entry) any {
 	return m.agg.Total(e.state)
 }
 
-func (m *mapInfo) sample(key []any, stacks *stackStore) (s Sample) {
+func (m *mapInfo) sample(key []any, p *Printer) (s Sample) {
 	var kernel []string
 	for i, x := range key {
 		switch {
 		case m.key[i].typ.Kind != stack:
-			s.Key = append(s.Key, string(appendShown(nil, m.key[i].typ, nil, x)))
-		case stacks == nil || x == nil || x == uint64(0): // absent
+			s.Key = append(s.Key, string(appendShown(nil, m.key[i].typ, nil, p.presentable(m.key[i].typ, nil, x))))
+		case p.stacks == nil || x == nil || x == uint64(0): // absent
 		default:
-			frames, ofProcess := stacks.functions(x.(uint64))
+			frames, ofProcess := p.stacks.functions(x.(uint64))
+			frames = p.shownFrames(frames)
 			if ofProcess {
 				s.Frames = append(s.Frames, frames...)
 			} else {
@@ -152,7 +153,7 @@ func (m *mapInfo) sample(key []any, stacks *stackStore) (s Sample) {
 }
 
 // functions are the frames of a stack, the outermost first, without the places in them: calls of one function are one flame.
-func (s *stackStore) functions(number uint64) (all []string, ofProcess bool) {
+func (s *stackStore) functions(number uint64) (all frames, ofProcess bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, ok := s.find(number)

@@ -65,7 +65,7 @@ func TestProfile(t *testing.T) {
 			Profile{Map: "@n", Unit: probes.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 3}}},
 		},
 	} {
-		got := test.m.profile(test.entries, nil)
+		got := test.m.profile(test.entries, &Printer{})
 		same := slices.EqualFunc(got.Samples, test.want.Samples, func(a, b Sample) bool {
 			return slices.Equal(a.Key, b.Key) && slices.Equal(a.Frames, b.Frames) && a.Value == b.Value
 		})

@@ -18,6 +18,7 @@ type Program struct {
 	clauses []*Clause
 	// cgroups are the paths in the program, with the ids that they stand for; 0 is compared by path.
 	cgroups map[string]uint64
+	raw     bool // see Options
 }
 
 // Clause says what happens to the events of some probes, or at a moment.
@@ -53,6 +54,8 @@ type Options struct {
 	// Known are probes of which a recording may lack some: a pattern for these is left out of a clause that has others, as one that is not
 	// available is on a host.
 	Known []*probes.Probe
+	// Raw strings are printed as they are, control characters included.
+	Raw bool
 }
 
 // Compile parses src and checks it against the probes of the catalog. Errors in the program are a [syntax.ErrorList] that names src
@@ -68,7 +71,7 @@ func Compile(name, src string, cat []*probes.Probe, o Options) (*Program, error)
 			return nil, err
 		}
 	}
-	prog := &Program{source: tree.Source}
+	prog := &Program{source: tree.Source, raw: o.Raw}
 	if tree.Expr != nil {
 		if c := r.bare(tree.Expr, tree.Body); c != nil {
 			prog.clauses = append(prog.clauses, c)

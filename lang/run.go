@@ -90,7 +90,7 @@ func (r *Run) start(o RunOptions) error {
 }
 
 func (r *Run) newMachine(o RunOptions, printer *Printer, store func(*mapInfo) mapStore) *machine {
-	printer.stacks = r.stacks
+	printer.stacks, printer.raw = r.stacks, r.plan.program.raw
 	stores := map[*mapInfo]mapStore{}
 	for _, m := range r.plan.program.maps {
 		stores[m] = store(m)
@@ -410,7 +410,7 @@ func (r *Run) PrintMap(w io.Writer, name string, top int64, by string) error {
 		return fmt.Errorf("no map is called %s: %s", name, strings.Join(r.plan.program.Maps(), ", "))
 	}
 	p := NewPrinter(w, Text, r.machine.printer.boot)
-	p.stacks = r.stacks
+	p.stacks, p.raw = r.stacks, r.machine.printer.raw
 	return r.machine.show(r.plan.program.maps[i], p, mapOptions{top: top, by: by})
 }
 

@@ -392,57 +392,6 @@ func (r *Run) StackLosses() (l StackLosses, err error) {
 	return l, nil
 }
 
-// presentable replaces the numbers of stacks by their frames.
-func (p *Printer) presentable(t probes.Type, elems []probes.Type, v any) any {
-	switch {
-	case v == nil:
-		return nil
-	case t.Kind == stack && v == uint64(0): // a map has no such key
-		return nil
-	case t.Kind == stack && p.stacks != nil:
-		return p.stacks.frames(v.(uint64))
-	case t.Kind == tuple && slices.ContainsFunc(elems, func(e probes.Type) bool { return e.Kind == stack }):
-		values := slices.Clone(v.([]any))
-		for i := range values {
-			values[i] = p.presentable(elems[i], nil, values[i])
-		}
-		return values
-	}
-	return v
-}
-
-// presentableRow does so for the columns of a key or a value.
-func (p *Printer) presentableRow(columns []column, values []any) []any {
-	var out []any
-	for i, c := range columns {
-		if c.typ.Kind != stack {
-			continue
-		}
-		if out == nil {
-			out = slices.Clone(values)
-		}
-		out[i] = p.presentable(c.typ, nil, values[i])
-	}
-	if out == nil {
-		return values
-	}
-	return out
-}
-
-// presentableArgs does so for the arguments of printf.
-func (p *Printer) presentableArgs(args []*expr, values []any) []any {
-	out := values
-	for i, a := range args {
-		if v := p.presentable(a.typ, a.elems, values[i]); a.typ.Kind == stack || a.typ.Kind == tuple {
-			if &out[0] == &values[0] {
-				out = slices.Clone(values)
-			}
-			out[i] = v
-		}
-	}
-	return out
-}
-
 // appendFrames appends frames as bpftrace prints them: each in a line of its own, after the line that is begun.
 func appendFrames(b []byte, all frames) []byte {
 	b = append(b, '\n')

@@ -1,0 +1,167 @@
+package lang
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"trace/probes"
+)
+
+// This file is what stands between values and a terminal or a file. Names of processes, cgroups and functions are chosen by whoever
+// runs them, and a recording may come from anywhere: control characters in them are written as escapes, like \x1b, unless the user wants
+// them raw. What the program itself says is written as it is.
+
+// verbatim is text that is written as it is.
+type verbatim string
+
+// Visible returns a text with escapes for what a terminal could not show or would obey. Newlines stay.
+func Visible(s string) string {
+	if visible(s) {
+		return s
+	}
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		lines[i] = visibleLine(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// visibleLine does the same and leaves no newline.
+func visibleLine(s string) string {
+	if visible(s) {
+		return s
+	}
+	return string(appendVisible(nil, s))
+}
+
+// appendVisible appends a string, with escapes for what a terminal could not show or would obey.
+func appendVisible(b []byte, s string) []byte {
+	if visible(s) {
+		return append(b, s...)
+	}
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			b = fmt.Appendf(b, `\x%02x`, s[0])
+		case strconv.IsPrint(r):
+			b = append(b, s[:n]...)
+		default:
+			quoted := strconv.QuoteRune(r)
+			b = append(b, quoted[1:len(quoted)-1]...)
+		}
+		s = s[n:]
+	}
+	return b
+}
+
+func visible(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
+		}
+	}
+	return true
+}
+
+// own tells whether the program itself says what the value is: its literals, and what it chooses from or makes of them.
+func own(e *expr) bool {
+	switch e.op {
+	case opLit:
+		return true
+	case opCond:
+		return own(e.args[1]) && own(e.args[2])
+	case "??", opCall:
+		return !slices.ContainsFunc(e.args, func(a *expr) bool { return !own(a) })
+	}
+	return false
+}
+
+// presentable replaces the numbers of stacks by their frames, and marks what is written as it is.
+func (p *Printer) presentable(t probes.Type, elems []probes.Type, v any) any {
+	switch {
+	case v == nil:
+		return nil
+	case t.Kind == stack && v == uint64(0): // a map has no such key
+		return nil
+	case t.Kind == stack && p.stacks != nil:
+		return p.shownFrames(p.stacks.frames(v.(uint64)))
+	case t.Kind == tuple && (p.raw || slices.ContainsFunc(elems, func(e probes.Type) bool { return e.Kind == stack })):
+		values := slices.Clone(v.([]any))
+		for i := range values {
+			values[i] = p.presentable(elems[i], nil, values[i])
+		}
+		return values
+	case p.raw && p.format != JSON:
+		return asVerbatim(t, v)
+	}
+	return v
+}
+
+// asVerbatim marks a string, and the path of a cgroup.
+func asVerbatim(t probes.Type, v any) any {
+	switch {
+	case t.Kind == probes.String:
+		return verbatim(v.(string))
+	case t.Unit == probes.Cgroup && t.Enum != nil:
+		if path := t.Enum.NameOf(to[int64](v)); path != "" {
+			return verbatim(path)
+		}
+	}
+	return v
+}
+
+// shownFrames are frames as they are printed. JSON has escapes of its own.
+func (p *Printer) shownFrames(all frames) frames {
+	if p.raw || p.format == JSON || !slices.ContainsFunc(all, func(f string) bool { return !visible(f) }) {
+		return all
+	}
+	shown := make(frames, len(all))
+	for i, f := range all {
+		shown[i] = visibleLine(f)
+	}
+	return shown
+}
+
+// presentableRow does so for the columns of a key or a value.
+func (p *Printer) presentableRow(columns []column, values []any) []any {
+	var out []any
+	for i, c := range columns {
+		if i == len(values) || c.typ.Kind != stack && !p.raw { // an aggregation has no values
+			continue
+		}
+		if out == nil {
+			out = slices.Clone(values)
+		}
+		out[i] = p.presentable(c.typ, nil, values[i])
+	}
+	if out == nil {
+		return values
+	}
+	return out
+}
+
+// presentableArgs does so for the arguments of printf, whose text JSON escapes as a whole.
+func (p *Printer) presentableArgs(args []*expr, values []any) []any {
+	out := values
+	for i, a := range args {
+		v := values[i]
+		switch {
+		case v == nil:
+		case a.typ.Kind == probes.String && (p.raw || p.format == JSON || own(a)):
+			v = verbatim(v.(string))
+		case a.typ.Kind == stack || a.typ.Kind == tuple || p.raw:
+			v = p.presentable(a.typ, a.elems, v)
+		default:
+			continue
+		}
+		if &out[0] == &values[0] {
+			out = slices.Clone(values)
+		}
+		out[i] = v
+	}
+	return out
+}
