@@ -164,6 +164,7 @@
 //
 // if and else choose by a condition, return ends the clause for this event, exit() the program. printf("%s %d\n", comm, pid) has the
 // conversions of C and more (see format.go), print(expr) prints one value, time("%H:%M:%S\n") the time of day. Formats are literals.
+// Control characters of strings are written as escapes, like \x1b, without --raw; those of formats and literals ("\033[31m") as they are.
 //
 // for ($kv : @x) runs over the keys of a map: $kv.0 is the key, a tuple if it has several elements, and $kv.1 the value; print($kv)
 // prints the entry. The keys come in their order, or with for ($kv : @x, by = "value") in that of the values. for ($i : 0..5) runs from 0 to 4. A loop stands only in begin, end and interval clauses, as the events of the

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trace/lang/syntax"
 	"trace/probes"
 )
 
@@ -232,7 +233,7 @@ func character(*expr, string) func(v any) any {
 
 // visibleCharacter is one that the program does not say itself.
 func visibleCharacter(v any) any {
-	return appendVisible(nil, string([]byte{byte(to[uint64](numeric(v)))}))
+	return syntax.AppendVisible(nil, string([]byte{byte(to[uint64](numeric(v)))}))
 }
 
 func shown(e *expr, _ string) func(v any) any {

@@ -1,12 +1,9 @@
 package lang
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
+	"trace/lang/syntax"
 	"trace/probes"
 )
 
@@ -17,54 +14,12 @@ import (
 // verbatim is text that is written as it is.
 type verbatim string
 
-// Visible returns a text with escapes for what a terminal could not show or would obey. Newlines stay.
-func Visible(s string) string {
-	if visible(s) {
-		return s
-	}
-	lines := strings.Split(s, "\n")
-	for i, line := range lines {
-		lines[i] = visibleLine(line)
-	}
-	return strings.Join(lines, "\n")
-}
-
-// visibleLine does the same and leaves no newline.
+// visibleLine returns a string with escapes for what a terminal could not show or would obey.
 func visibleLine(s string) string {
-	if visible(s) {
+	if syntax.IsVisible(s) {
 		return s
 	}
-	return string(appendVisible(nil, s))
-}
-
-// appendVisible appends a string, with escapes for what a terminal could not show or would obey.
-func appendVisible(b []byte, s string) []byte {
-	if visible(s) {
-		return append(b, s...)
-	}
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			b = fmt.Appendf(b, `\x%02x`, s[0])
-		case strconv.IsPrint(r):
-			b = append(b, s[:n]...)
-		default:
-			quoted := strconv.QuoteRune(r)
-			b = append(b, quoted[1:len(quoted)-1]...)
-		}
-		s = s[n:]
-	}
-	return b
-}
-
-func visible(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) })
-		}
-	}
-	return true
+	return string(syntax.AppendVisible(nil, s))
 }
 
 // own tells whether the program itself says what the value is: its literals, and what it chooses from or makes of them.
@@ -116,7 +71,7 @@ func asVerbatim(t probes.Type, v any) any {
 
 // shownFrames are frames as they are printed. JSON has escapes of its own.
 func (p *Printer) shownFrames(all frames) frames {
-	if p.raw || p.format == JSON || !slices.ContainsFunc(all, func(f string) bool { return !visible(f) }) {
+	if p.raw || p.format == JSON || !slices.ContainsFunc(all, func(f string) bool { return !syntax.IsVisible(f) }) {
 		return all
 	}
 	shown := make(frames, len(all))

@@ -10,6 +10,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"trace/lang/syntax"
 	"trace/probes"
 )
 
@@ -165,7 +166,7 @@ func appendShown(b []byte, t probes.Type, elems []probes.Type, v any) []byte {
 		return append(b, v...)
 	case string:
 		if t.Kind == probes.String {
-			return appendVisible(b, v)
+			return syntax.AppendVisible(b, v)
 		}
 	}
 	return appendValue(b, t, v)
@@ -220,7 +221,7 @@ func appendName(b []byte, t probes.Type, v any) []byte {
 	name := t.Enum.NameOf(to[int64](v))
 	switch {
 	case name != "":
-		return appendVisible(b, name)
+		return syntax.AppendVisible(b, name)
 	case t.Unit == probes.Cgroup || t.Enum.Flags:
 		return appendNumber(b, v)
 	}
@@ -254,7 +255,7 @@ func address(t probes.Type, raw string) netip.Addr {
 
 // appendWord appends a string, in quotes if it would not read as one word.
 func appendWord(b []byte, s string) []byte {
-	if s != "" && s != "-" && visible(s) && !strings.ContainsAny(s, `" `) {
+	if s != "" && s != "-" && syntax.IsVisible(s) && !strings.ContainsAny(s, `" `) {
 		return append(b, s...)
 	}
 	return strconv.AppendQuote(b, s)

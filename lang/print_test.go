@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"trace/lang/syntax"
 	"trace/probes"
 )
 
@@ -179,7 +180,7 @@ func FuzzStrings(f *testing.F) {
 		if text == "" || text == "-" || strings.ContainsAny(text, "\n\r\x1b\x00") {
 			t.Errorf("%q is printed as %q", s, text)
 		}
-		if shown := string(appendVisible(nil, s)); strings.ContainsAny(shown, "\n\r\x1b\x00") {
+		if shown := string(syntax.AppendVisible(nil, s)); strings.ContainsAny(shown, "\n\r\x1b\x00") {
 			t.Errorf("%q is shown as %q", s, shown)
 		}
 		var back string

@@ -13,7 +13,7 @@ import (
 
 // compile checks a program against a catalog, and says which probes it means if it does not name them.
 func compile(s streams, o options, src source, catalog []*probes.Probe) (*lang.Program, error) {
-	options := lang.Options{Params: src.params, PID: o.pid, Command: len(o.command) > 0, Words: append(scriptNames(), subcommands...)}
+	options := lang.Options{Params: src.params, PID: o.pid, Command: len(o.command) > 0, Words: append(scriptNames(), subcommands...), Raw: o.raw}
 	if len(o.recordings) > 0 {
 		known, err := probes.Load()
 		if err != nil {

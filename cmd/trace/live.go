@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"trace/lang"
+	"trace/lang/syntax"
 )
 
 // live redraws the maps of a program in place, once a second.
@@ -71,7 +72,7 @@ func newLive(s streams, program string) (*live, error) {
 		return nil, fmt.Errorf("--live: %w", err)
 	}
 	l := &live{
-		program: strings.Join(strings.Fields(program), " "), screen: screen, keys: s.keys, colour: os.Getenv("NO_COLOR") == "",
+		program: syntax.Visible(strings.Join(strings.Fields(program), " ")), screen: screen, keys: s.keys, colour: os.Getenv("NO_COLOR") == "",
 		began: time.Now(), clock: time.Now, history: history{most: 400},
 	}
 	l.restore = func() { _ = term.Restore(int(screen.Fd()), old) }

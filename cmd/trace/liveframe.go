@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"trace/lang"
+	"trace/lang/syntax"
 )
 
 // This file draws the frames of the live view.
@@ -18,7 +19,7 @@ import (
 func (l *live) frame(width, height int) []string {
 	lines := []string{l.paint("7", pad(fit(l.head(), width), width))}
 	if l.trouble != nil {
-		lines = append(lines, l.paint("31", fit(l.trouble.Error(), width)))
+		lines = append(lines, l.paint("31", fit(syntax.Visible(l.trouble.Error()), width)))
 	}
 	if l.help {
 		for _, line := range keyHelp {

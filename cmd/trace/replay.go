@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trace/lang"
+	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/recording"
 )
@@ -142,7 +143,8 @@ func (p *player) run(ctx context.Context) error {
 				return err
 			}
 		}
-		return errors.Join(err, p.passTime(ctx, p.recording.Ended()))
+		_, passErr := p.passTime(ctx, p.recording.Ended())
+		return errors.Join(err, passErr)
 	})
 	if errors.Is(err, errEnough) {
 		err = nil
@@ -241,7 +243,7 @@ func (p *player) play(ctx context.Context) error {
 			}
 			return err
 		}
-		if err := p.passTime(ctx, p.recording.Time()); err != nil {
+		if goesOn, err := p.passTime(ctx, p.recording.Time()); err != nil || !goesOn {
 			return err
 		}
 		if period := p.recording.Interval(); period != 0 {
@@ -272,8 +274,8 @@ func (p *player) count1() error {
 	return nil
 }
 
-// passTime lets the time pass, and runs the intervals that become due until then.
-func (p *player) passTime(ctx context.Context, until uint64) error {
+// passTime lets the time pass, and runs the intervals that become due until then. It returns false if ctx ended first, or the program did.
+func (p *player) passTime(ctx context.Context, until uint64) (goesOn bool, err error) {
 	for {
 		next := -1
 		for i, v := range p.intervals {
@@ -284,31 +286,37 @@ func (p *player) passTime(ctx context.Context, until uint64) error {
 		if next < 0 {
 			break
 		}
-		due := &p.intervals[next]
-		if !p.wait(ctx, due.due) {
-			return nil
-		}
-		if err := p.attach(due.due); err != nil {
-			return err
-		}
-		p.now.Store(due.due)
-		p.document.beforeInterval(p.clock(p.now.Load()))
-		due.due += uint64(due.period)
-		if err := p.exec.Interval(due.period, p.now.Load()); err != nil {
-			return err
-		}
-		if p.exec.Stopped() {
-			return nil
+		if err := p.runInterval(ctx, next); err != nil || ctx.Err() != nil || p.exec.Stopped() {
+			return false, err
 		}
 	}
 	if until > p.now.Load() {
-		p.wait(ctx, until)
+		if !p.wait(ctx, until) {
+			return false, nil
+		}
 		if p.document.due(p.clock(until)) {
 			p.document.passTo(p.clock(until))
 		}
 		p.now.Store(until)
 	}
-	return p.attach(until)
+	return true, p.attach(until)
+}
+
+// runInterval runs an interval when it is due, unless ctx ends first.
+func (p *player) runInterval(ctx context.Context, i int) error {
+	v := p.intervals[i]
+	if !p.wait(ctx, v.due) || ctx.Err() != nil {
+		return nil
+	}
+	if err := p.attach(v.due); err != nil {
+		return err
+	}
+	p.now.Store(v.due)
+	p.document.beforeInterval(p.clock(v.due))
+	if p.intervals[i].due += uint64(v.period); p.intervals[i].due < v.due { // the end of what nsecs can tell
+		p.intervals = slices.Delete(p.intervals, i, i+1)
+	}
+	return p.exec.Interval(v.period, v.due)
 }
 
 // attach tells the program that all probes are attached, once that moment has passed.
@@ -321,7 +329,8 @@ func (p *player) attach(now uint64) error {
 	return p.exec.Attached(attached)
 }
 
-// wait waits for a moment of the recording, if it is played with a speed. It returns false if ctx ended first.
+// wait waits for a moment of the recording, if it is played with a speed. It returns false if ctx ended first: then it is now as late as
+// the play has come.
 func (p *player) wait(ctx context.Context, moment uint64) bool {
 	if p.speed == 0 || moment <= p.now.Load() {
 		return true
@@ -335,6 +344,8 @@ func (p *player) wait(ctx context.Context, moment uint64) bool {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
+		reached := p.recording.Started() + uint64(float64(time.Since(p.began))*p.speed)
+		p.now.Store(max(p.now.Load(), min(reached, moment)))
 		return false
 	case <-timer.C:
 		return true
@@ -416,7 +427,8 @@ func tellInfo(s streams, name string) error {
 
 // writeInfo prints what a recording says of itself.
 func writeInfo(out io.Writer, info recording.Info) {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	var text strings.Builder // a file may come from anywhere
+	w := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "%s:\n", info.Name)
 	fmt.Fprintf(w, "  host\t%s, Linux %s %s\n", info.Host, info.Kernel, info.Arch)
 	fmt.Fprintf(w, "  program\t%s\n", strings.Join(strings.Fields(info.Program), " "))
@@ -442,4 +454,5 @@ func writeInfo(out io.Writer, info recording.Info) {
 		}
 	}
 	w.Flush()
+	io.WriteString(out, syntax.Visible(text.String()))
 }

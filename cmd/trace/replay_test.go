@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -99,5 +100,37 @@ func TestReplayTime(t *testing.T) {
 	want += "@: 1000\n"
 	if got := out.String(); got != want {
 		t.Errorf("intervals:\n%swant\n%s", got, want)
+	}
+}
+
+// However many intervals pass between two events, a replay ends when it is told to; played with a speed, it ends at that moment.
+func TestReplayInterrupted(t *testing.T) {
+	path := recordReads(t, 10_000_000/1000) // ten milliseconds
+	for _, test := range []struct {
+		program string
+		speed   float64
+		// at most so much time and so many events
+		elapsed uint64
+		events  int
+	}{
+		{`interval:1ns { @n++ } nvme:complete_rq { @ = count() } end { printf("%d %d\n", elapsed, @) }`, 0, 9_900_000, 9_900},
+		{`nvme:complete_rq { @ = count() } end { printf("%d %d\n", elapsed, @) }`, 0.001, 1_000_000, 1000},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		var out, errs bytes.Buffer
+		began := time.Now()
+		o := options{recordings: []string{path}, speed: test.speed, format: formatFlag{lang.Text}, quiet: true}
+		if err := runReplay(ctx, streams{out: &out, err: &errs}, o, source{name: "p", text: test.program}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s: it ended after %v", test.program, took)
+		}
+		var elapsed uint64
+		var events int
+		if _, err := fmt.Sscanf(out.String(), "%d %d\n", &elapsed, &events); err != nil || elapsed == 0 || elapsed > test.elapsed || events > test.events || uint64(events) > elapsed/1000+1 {
+			t.Errorf("%s: %d events until %d, %v:\n%s", test.program, events, elapsed, err, &out)
+		}
 	}
 }

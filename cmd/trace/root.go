@@ -71,6 +71,7 @@ type options struct {
 	recordings []string
 	speed      float64
 	live       bool
+	raw        bool
 	stacks     bool // of trace record
 	force      bool
 	// recordsOnly says that events are not printed: trace record.
@@ -130,6 +131,7 @@ func addFlags(root *cobra.Command, o *options) {
 	f.BoolVar(&o.noKernel, "no-kernel", false, "evaluate everything in user space, for comparison")
 	f.BoolVar(&o.compare, "compare", false, "evaluate everything twice, in the kernel and in user space, and fail if that differs")
 	f.StringVar(&o.fmt, "fmt", "", "do not run: print the script `FILE` in canonical form")
+	f.BoolVar(&o.raw, "raw", false, "write names as they are, control characters included, not as escapes like \\x1b")
 	addFormatFlag(root, o)
 	completeValues(root, "format", formats...)
 	completeValues(root, "debug", stages...)

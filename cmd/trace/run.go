@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"trace/lang/syntax"
 )
 
 // The exit statuses of the command.
@@ -25,9 +27,9 @@ type streams struct {
 	out, err io.Writer
 }
 
-// note prints a line for the user; data never goes this way. Errors may have several lines.
+// note prints a line for the user; data never goes this way. Errors may have several lines, and names of files that others chose.
 func (s streams) note(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := syntax.Visible(fmt.Sprintf(format, args...))
 	fmt.Fprintf(s.err, "trace: %s\n", strings.ReplaceAll(text, "\n", "\ntrace: "))
 }
 

@@ -62,30 +62,42 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d:%d: %s", e.File, e.Line, e.Col, e.Msg)
 	if strings.TrimSpace(e.Source) != "" {
-		fmt.Fprintf(&b, "\n    %s\n    %s^%s", e.Source, e.indent(), strings.Repeat("~", max(e.EndCol-e.Col-1, 0)))
+		fmt.Fprintf(&b, "\n    %s\n    %s^%s", e.Source, e.indent(), strings.Repeat("~", max(e.underlined()-1, 0)))
 	}
 	if e.Help != "" {
 		fmt.Fprintf(&b, "\nhelp: %s", e.Help)
 	}
-	return b.String()
+	return Visible(b.String())
+}
+
+// columns of a part of the line as it is shown: what a terminal would obey is an escape.
+func columns(s string) int { return utf8.RuneCountInString(Visible(s)) }
+
+// at is where a column of the line begins; beyond is how many columns it is behind its end.
+func (e *Error) at(col int) (offset, beyond int) {
+	for i := range e.Source {
+		if col--; col == 0 {
+			return i, 0
+		}
+	}
+	return len(e.Source), col - 1
+}
+
+// underlined is how many columns the mistake has.
+func (e *Error) underlined() int {
+	from, _ := e.at(e.Col)
+	to, beyond := e.at(e.EndCol)
+	return columns(e.Source[from:max(from, to)]) + beyond
 }
 
 // indent is as wide as the line before the mistake. It keeps tabs, whose width only the terminal knows.
 func (e *Error) indent() string {
-	var b strings.Builder
-	col := 1
-	for _, r := range e.Source {
-		if col == e.Col {
-			break
-		}
-		if r != '\t' {
-			r = ' '
-		}
-		b.WriteRune(r)
-		col++
+	offset, beyond := e.at(e.Col)
+	parts := strings.Split(e.Source[:offset], "\t")
+	for i, part := range parts {
+		parts[i] = strings.Repeat(" ", columns(part))
 	}
-	b.WriteString(strings.Repeat(" ", e.Col-col)) // the end of the text
-	return b.String()
+	return strings.Join(parts, "\t") + strings.Repeat(" ", beyond)
 }
 
 // ErrorList holds the mistakes of one program.

@@ -403,3 +403,13 @@ func FuzzParse(f *testing.F) {
 		stable(t, p)
 	})
 }
+
+// What a line of a program holds that a terminal would obey is shown as an escape, and the mistake is underlined where it then is.
+func TestErrorIsVisible(t *testing.T) {
+	source := Source{Name: "a\x1b[2J", Text: "\t\x1b[31m\xff == qp\u009b"}
+	err := source.Error(Span{From: 11, To: 15}, "no \x1b", "")
+	want := `a\x1b[2J:1:12: no \x1b` + "\n    \t" + `\x1b[31m\xff == qp\u009b` + "\n    \t" + strings.Repeat(" ", 16) + "^~~~~~~~"
+	if got := err.Error(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
