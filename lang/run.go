@@ -79,7 +79,7 @@ func (r *Run) start(o RunOptions) error {
 	if err := r.createMaps(); err != nil {
 		return err
 	}
-	if err := r.openStacks(); err != nil {
+	if err := r.openStacks(o.Context); err != nil {
 		return err
 	}
 	r.machine = r.newMachine(o, o.Printer, r.store)
@@ -211,6 +211,7 @@ func (r *Run) End() error {
 	for _, m := range r.machines() {
 		m.ctx = context.Background() // the end of the run does not end its last loops
 	}
+	r.stacks.end()
 	if err := r.at(onEnd); err != nil {
 		return err
 	}

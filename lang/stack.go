@@ -2,12 +2,14 @@ package lang
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/expr-lang/expr/ast"
@@ -207,7 +209,16 @@ type stackStore struct {
 	processes *symbols.Processes
 	// found are stacks that were looked for, as long as they are not too many.
 	found map[uint64]frames
+	// ctx ends the search for names. After the run nothing does but patience, which is what is left of the time for it; impatient counts the
+	// stacks whose names were not found for that.
+	ctx       context.Context
+	ended     bool
+	patience  time.Duration
+	impatient uint64
 }
+
+// namingPatience is how long the search for names may take after the end of a run: symbols of large programs take a second each.
+const namingPatience = 30 * time.Second
 
 // maxFound bounds what is kept of stacks that were printed.
 const maxFound = 4096
@@ -219,7 +230,7 @@ type frames []string
 var lostFrames = frames{"(lost: no room for more stacks)"}
 
 // openStacks prepares what the stacks of a plan need, before its programs are loaded.
-func (r *Run) openStacks() (err error) {
+func (r *Run) openStacks(ctx context.Context) (err error) {
 	space := r.plan.stackSpace()
 	if len(space.Frames) == 0 {
 		return nil
@@ -228,7 +239,7 @@ func (r *Run) openStacks() (err error) {
 		r.stacks = &stackStore{recorded: find, shortened: map[uint64]probes.Stack{}, found: map[uint64]frames{}}
 		return nil
 	}
-	s := &stackStore{counts: r.kernel[codegen.StackCountsName], found: map[uint64]frames{}}
+	s := &stackStore{counts: r.kernel[codegen.StackCountsName], found: map[uint64]frames{}, ctx: ctx, patience: namingPatience}
 	r.stacks = s
 	for _, n := range space.Frames {
 		s.maps = append(s.maps, r.kernel[codegen.StacksName(n)])
@@ -242,7 +253,7 @@ func (r *Run) openStacks() (err error) {
 		}
 	}
 	if r.plan.captures("ustack") {
-		if s.processes, err = symbols.OpenProcesses(); err != nil {
+		if s.processes, err = symbols.OpenProcesses(s.processesInUse); err != nil {
 			return fmt.Errorf("ustack: %w", err)
 		}
 	}
@@ -279,8 +290,12 @@ func (s *stackStore) frames(number uint64) frames {
 		return known
 	}
 	found := lostFrames
+	gaveUp := s.impatient
 	if whole, ok := s.find(number); ok {
 		found = whole.Frames
+	}
+	if s.impatient != gaveUp { // perhaps there is time later
+		return found
 	}
 	if len(s.found) >= maxFound {
 		clear(s.found)
@@ -342,13 +357,58 @@ func (s *stackStore) named(h codegen.StackHeader, addresses []uint64) probes.Sta
 	if h.PID == 0 {
 		list = s.kernel.Frames(addresses)
 	} else {
-		list = s.processes.Frames(int(h.PID), h.Nsecs, addresses)
+		ctx, done := s.searching()
+		list = s.processes.Frames(ctx, int(h.PID), h.Nsecs, addresses)
+		if ctx.Err() != nil {
+			s.impatient++
+		}
+		done()
 	}
 	out := probes.Stack{PID: h.PID, Addresses: addresses}
 	for _, f := range list {
 		out.Frames = append(out.Frames, f.String())
 	}
 	return out
+}
+
+// searching returns the context of a search for names, and what to call when it is done.
+func (s *stackStore) searching() (context.Context, func()) {
+	if !s.ended {
+		return s.ctx, func() {}
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
+	return ctx, func() {
+		cancel()
+		s.patience -= time.Since(began)
+	}
+}
+
+// end says that the run has ended: names are still wanted.
+func (s *stackStore) end() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended, s.impatient = true, 0
+}
+
+// processesInUse are those of which there are stacks.
+func (s *stackStore) processesInUse() (map[int]bool, error) {
+	used := map[int]bool{}
+	for _, m := range s.maps {
+		var number uint64
+		raw := make([]byte, m.ValueSize())
+		all := m.Iterate()
+		for all.Next(&number, &raw) {
+			used[int(binary.NativeEndian.Uint64(raw))] = true
+		}
+		if err := all.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return used, nil
 }
 
 // StacksUnwatched is why names are not known for stacks of processes that have ended, nil if they are.
@@ -364,6 +424,9 @@ type StackLosses struct {
 	codegen.StackCounters
 	// Mappings are notes of the kernel about what processes map that were lost: frames may be without names for it.
 	Mappings uint64
+	// Unread says which files were too large to be read for names. Impatient are stacks without names, as it took too long to look for them.
+	Unread    []string
+	Impatient uint64
 }
 
 // Lost is how many stacks are absent, or without their frames.
@@ -387,8 +450,11 @@ func (r *Run) StackLosses() (l StackLosses, err error) {
 		l.Failed += c.Failed
 	}
 	if r.stacks.processes != nil {
-		l.Mappings = r.stacks.processes.Lost()
+		l.Mappings, l.Unread = r.stacks.processes.Lost(), r.stacks.processes.Unread()
 	}
+	r.stacks.mu.Lock()
+	defer r.stacks.mu.Unlock()
+	l.Impatient = r.stacks.impatient
 	return l, nil
 }
 

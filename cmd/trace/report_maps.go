@@ -46,6 +46,12 @@ func tellStacks(s streams, quiet bool, exec *lang.Run) (lost bool, err error) {
 	if l.Mappings > 0 && !quiet {
 		s.note("stacks: %s about what processes map did not arrive; frames may lack their names for it", plural(l.Mappings, "note"))
 	}
+	for _, line := range l.Unread {
+		s.note("stacks: frames may lack their names: %s", line)
+	}
+	if l.Impatient > 0 {
+		s.note("stacks: %s printed without names, which took too long to look for", plural(l.Impatient, "stack"))
+	}
 	return lost, nil
 }
 

@@ -12,9 +12,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-
-	"github.com/ulikunitz/xz"
 )
 
 // image is a file that processes map, and its symbols.
@@ -22,7 +21,7 @@ type image struct {
 	loads   []elf.ProgHeader
 	symbols table
 	lines   *dwarf.Data
-	info    uint64           // bytes of .debug_info that lines hold
+	info    uint64           // bytes that lines hold
 	places  map[uint64]place // what was looked for in lines, which takes long
 	closers []io.Closer
 }
@@ -36,75 +35,66 @@ type place struct {
 // maxPlaces bounds what is kept of one file.
 const maxPlaces = 1 << 14
 
-// Limits of what is read of one file.
-const (
-	maxMiniDebug = 64 << 20 // bytes of .gnu_debugdata, unpacked
-	maxDebugInfo = 64 << 20 // bytes of .debug_info: to read line numbers takes memory of that order
-)
-
-// readImage reads the symbols of an ELF file. dirs are the roots of file systems to look for debug files in, and name is where the file
-// is there.
-func readImage(r io.ReaderAt, name string, roots []string) (*image, error) {
-	f, err := elf.NewFile(r)
+// readImage reads the symbols of an ELF file. roots are those of file systems to look for debug files in, and name is where the file is
+// there. unread says what of it is not read, as it is too large.
+func readImage(r io.ReaderAt, name string, roots []string) (im *image, unread error, err error) {
+	defer recovered(&err)
+	f, err := parseELF(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	im := &image{places: map[uint64]place{}}
+	im = &image{places: map[uint64]place{}}
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD {
 			im.loads = append(im.loads, p.ProgHeader)
 		}
 	}
-	all := functionsOf(f, (*elf.File).DynamicSymbols)
-	own := functionsOf(f, (*elf.File).Symbols)
+	all, err := functionsOf(f, elf.SHT_DYNSYM)
+	own, err2 := functionsOf(f, elf.SHT_SYMTAB)
 	all = append(all, own...)
+	errs := []error{err, err2}
 	debug := f
 	if len(own) == 0 || f.Section(".debug_line") == nil && f.Section(".zdebug_line") == nil {
-		if separate, closer := openDebug(f, name, roots); separate != nil {
-			all = append(all, functionsOf(separate, (*elf.File).Symbols)...)
-			im.closers = append(im.closers, closer)
-			debug = separate
-		} else if len(own) == 0 {
-			all = append(all, miniDebug(f)...)
+		if separate, err := openDebug(f, name, roots); separate != nil {
+			more, err := functionsOf(separate.File, elf.SHT_SYMTAB)
+			all, errs = append(all, more...), append(errs, err)
+			im.closers = append(im.closers, separate)
+			debug = separate.File
+		} else if errs = append(errs, err); len(own) == 0 {
+			more, err := miniDebug(f)
+			all, errs = append(all, more...), append(errs, err)
 		}
 	}
 	im.symbols = newTable(all)
-	if im.lines = linesOf(debug); im.lines != nil {
-		im.info = debug.Section(".debug_info").Size
+	im.lines, im.info, err = linesOf(debug)
+	return im, onlyTooLarge(append(errs, err)), nil
+}
+
+// recovered makes an error of a panic of debug/elf or debug/dwarf, which are not made for files of an enemy.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("malformed: %v", r)
 	}
-	return im, nil
+}
+
+// onlyTooLarge are those of the errors that say so: what is malformed is as if it were not there.
+func onlyTooLarge(all []error) error {
+	return errors.Join(slices.DeleteFunc(all, func(err error) bool {
+		var large *tooLarge
+		return !errors.As(err, &large)
+	})...)
 }
 
 // size is about how many bytes it takes.
 func (im *image) size() int {
 	const each = 80 // a symbol with its name
-	return each*len(im.symbols) + 2*int(im.info)
+	return each*len(im.symbols) + int(im.info)
 }
 
 func (im *image) close() {
 	for _, c := range im.closers {
 		c.Close()
 	}
-}
-
-// functionsOf returns the functions of a symbol table.
-func functionsOf(f *elf.File, read func(*elf.File) ([]elf.Symbol, error)) []symbol {
-	list, err := read(f)
-	if err != nil { // there is none
-		return nil
-	}
-	var all []symbol
-	for _, s := range list {
-		kind := elf.ST_TYPE(s.Info)
-		code := kind == elf.STT_FUNC || kind == elf.STT_GNU_IFUNC
-		// Beginnings that are written in assembly, like _start of some libraries.
-		code = code || kind == elf.STT_NOTYPE && int(s.Section) < len(f.Sections) && f.Sections[s.Section].Flags&elf.SHF_EXECINSTR != 0
-		if !code || s.Section == elf.SHN_UNDEF || s.Value == 0 || s.Name == "" || strings.HasPrefix(s.Name, "$") { // $x: arm64 marks
-			continue
-		}
-		all = append(all, symbol{start: s.Value, size: s.Size, name: s.Name, rank: rankOf(s, kind)})
-	}
-	return all
 }
 
 // rankOf prefers what has a size and is a function, then names for users of a library: getppid before __getppid.
@@ -122,38 +112,21 @@ func rankOf(s elf.Symbol, kind elf.SymType) int {
 	return rank - min(len(s.Name)-len(strings.TrimLeft(s.Name, "_")), 3)
 }
 
-// miniDebug returns the functions of .gnu_debugdata: an ELF file with a symbol table, packed by xz
-// (https://sourceware.org/gdb/current/onlinedocs/gdb.html/MiniDebugInfo.html).
-func miniDebug(f *elf.File) []symbol {
-	section := f.Section(".gnu_debugdata")
-	if section == nil {
-		return nil
-	}
-	unpacked, err := xz.NewReader(section.Open())
-	if err != nil {
-		return nil
-	}
-	data, err := io.ReadAll(io.LimitReader(unpacked, maxMiniDebug))
-	if err != nil {
-		return nil
-	}
-	mini, err := elf.NewFile(bytes.NewReader(data))
-	if err != nil {
-		return nil
-	}
-	return functionsOf(mini, (*elf.File).Symbols)
-}
-
-func linesOf(f *elf.File) *dwarf.Data {
+// linesOf returns the line numbers of a file, and how many bytes they take.
+func linesOf(f *elf.File) (*dwarf.Data, uint64, error) {
 	info := f.Section(".debug_info")
-	if info == nil || info.Size > maxDebugInfo {
-		return nil
+	if info == nil {
+		return nil, 0, nil
+	}
+	if info.Size > maxDebugInfo {
+		return nil, 0, &tooLarge{info.Name, info.Size, maxDebugInfo}
+	}
+	bytes, err := debugBytes(f)
+	if err != nil {
+		return nil, 0, err
 	}
 	data, err := f.DWARF()
-	if err != nil {
-		return nil
-	}
-	return data
+	return data, bytes, err
 }
 
 // address returns where the file's headers put a place of the file.
@@ -197,7 +170,9 @@ func (im *image) frame(f *Frame, address uint64, returned bool) {
 }
 
 // place returns the one in the source, or none.
-func (im *image) place(address uint64) place {
+func (im *image) place(address uint64) (found place) {
+	var err error
+	defer recovered(&err)
 	unit, err := im.lines.Reader().SeekPC(address)
 	if err != nil {
 		return place{}
@@ -214,58 +189,44 @@ func (im *image) place(address uint64) place {
 }
 
 // openDebug opens the separate debug file of a file: by its build id, or by the name in .gnu_debuglink.
-func openDebug(f *elf.File, name string, roots []string) (*elf.File, io.Closer) {
+func openDebug(f *elf.File, name string, roots []string) (*openedELF, error) {
 	id := buildID(f)
-	if len(id) > 2 {
+	if 2 < len(id) && len(id) <= maxBuildID {
 		text := hex.EncodeToString(id)
 		for _, root := range roots {
-			path := filepath.Join(root, "/usr/lib/debug/.build-id", text[:2], text[2:]+".debug")
-			if d, err := openELF(path); err == nil {
-				if bytes.Equal(buildID(d.File), id) {
-					return d.File, d
-				}
-				d.Close()
+			d, err := openELF(root, filepath.Join("/usr/lib/debug/.build-id", text[:2], text[2:]+".debug"))
+			if err != nil {
+				continue
 			}
+			if bytes.Equal(buildID(d.File), id) {
+				return d, nil
+			}
+			d.Close()
 		}
 	}
 	link, sum, err := debugLink(f)
 	if err != nil {
-		return nil, nil
+		return nil, err
 	}
 	dir := filepath.Dir(name)
 	for _, root := range roots {
 		for _, path := range []string{filepath.Join(dir, link), filepath.Join(dir, ".debug", link), filepath.Join("/usr/lib/debug", dir, link)} {
-			path = filepath.Join(root, path)
-			if checksum(path) != sum {
+			d, openErr := openELF(root, path)
+			if openErr != nil {
 				continue
 			}
-			if d, err := openELF(path); err == nil {
-				return d.File, d
+			var got uint32
+			if got, err = checksum(d.file); err == nil && got == sum {
+				return d, nil
 			}
+			d.Close()
 		}
 	}
-	return nil, nil
+	return nil, err
 }
 
-type openedELF struct {
-	*elf.File
-	file *os.File
-}
-
-func (o *openedELF) Close() error { return o.file.Close() }
-
-func openELF(path string) (*openedELF, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	f, err := elf.NewFile(file)
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	return &openedELF{f, file}, nil
-}
+// maxBuildID is longer than any: they are checksums.
+const maxBuildID = 64
 
 // buildID returns the note that identifies a file, or nil.
 func buildID(f *elf.File) []byte {
@@ -273,7 +234,7 @@ func buildID(f *elf.File) []byte {
 	if section == nil || section.Type != elf.SHT_NOTE {
 		return nil
 	}
-	note, err := section.Data()
+	note, err := dataOf(section, maxNote)
 	if err != nil || len(note) < 16 {
 		return nil
 	}
@@ -290,7 +251,7 @@ func debugLink(f *elf.File) (name string, sum uint32, err error) {
 	if section == nil {
 		return "", 0, errors.New("no .gnu_debuglink")
 	}
-	data, err := section.Data()
+	data, err := dataOf(section, maxNote)
 	if err != nil {
 		return "", 0, err
 	}
@@ -302,15 +263,18 @@ func debugLink(f *elf.File) (name string, sum uint32, err error) {
 	return filepath.Base(string(data[:end])), f.ByteOrder.Uint32(data[at:]), nil
 }
 
-func checksum(path string) uint32 {
-	file, err := os.Open(path)
+// checksum is that of a whole file.
+func checksum(file *os.File) (uint32, error) {
+	info, err := file.Stat()
 	if err != nil {
-		return 0
+		return 0, err
 	}
-	defer file.Close()
+	if size := info.Size(); size > maxDebugFile {
+		return 0, &tooLarge{"the debug file " + filepath.Base(file.Name()), uint64(size), maxDebugFile}
+	}
 	sum := crc32.NewIEEE()
-	if _, err := io.Copy(sum, file); err != nil {
-		return 0
+	if _, err := io.Copy(sum, io.NewSectionReader(file, 0, maxDebugFile)); err != nil {
+		return 0, err
 	}
-	return binary.BigEndian.Uint32(sum.Sum(nil))
+	return binary.BigEndian.Uint32(sum.Sum(nil)), nil
 }

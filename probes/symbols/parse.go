@@ -3,7 +3,6 @@ package symbols
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -30,6 +29,9 @@ type mapping struct {
 	// there says that it was there already.
 	there bool
 }
+
+// bytes is about how many it takes.
+func (m mapping) bytes() int { return 112 + len(m.name) }
 
 // readMaps reads a file like /proc/PID/maps and returns what has code.
 func readMaps(r io.Reader, now uint64) ([]mapping, error) {
@@ -73,53 +75,6 @@ func parseMapping(line string) (m mapping, ok bool) {
 
 // unescape undoes what the kernel does to newlines in names.
 func unescape(name string) string { return strings.ReplaceAll(name, `\012`, "\n") }
-
-// perfMap are the functions that a just-in-time compiler has written down.
-type perfMap []symbol
-
-// readPerfMap reads a file like /tmp/perf-PID.map: lines of address, size and name. Later lines hold where they contradict earlier ones.
-func readPerfMap(r io.Reader) (perfMap, error) {
-	var all perfMap
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if s, ok := parsePerfLine(lines.Text()); ok {
-			s.rank = len(all)
-			all = append(all, s)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b symbol) int { return cmp.Compare(a.start, b.start) })
-	return all, lines.Err()
-}
-
-func parsePerfLine(line string) (s symbol, ok bool) {
-	fields := strings.SplitN(strings.TrimSpace(line), " ", 3)
-	if len(fields) < 3 || fields[2] == "" {
-		return s, false
-	}
-	var err, err2 error
-	s.start, err = strconv.ParseUint(strings.TrimPrefix(fields[0], "0x"), 16, 64)
-	s.size, err2 = strconv.ParseUint(strings.TrimPrefix(fields[1], "0x"), 16, 64)
-	s.name = fields[2]
-	return s, err == nil && err2 == nil && s.size > 0 && s.start+s.size > s.start
-}
-
-// find returns the last function that was written down for an address.
-func (p perfMap) find(address uint64) (found symbol, ok bool) {
-	i, _ := slices.BinarySearchFunc(p, address, func(s symbol, a uint64) int {
-		if s.start <= a {
-			return -1
-		}
-		return 1
-	})
-	const back = 64 // as many may begin before the one that the address is in
-	for j := i - 1; j >= 0 && j >= i-back; j-- {
-		if s := p[j]; address-s.start < s.size && (!ok || s.rank > found.rank) {
-			found, ok = s, true
-		}
-	}
-	return found, ok
-}
 
 // change is what the kernel tells of a process: a record of perf_event_open(2).
 type change struct {

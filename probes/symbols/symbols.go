@@ -87,5 +87,8 @@ func (t table) find(address uint64) (symbol, bool) {
 // readable demangles the name of a function of C++ or Rust.
 func readable(name string) string {
 	name, _, _ = strings.Cut(name, "@@")
-	return demangle.Filter(name)
+	return demangle.Filter(name, demangle.MaxLength(longestName))
 }
+
+// longestName bounds what a name is demangled to: what stands for parts of a name may double it again and again. It is a power of 2.
+const longestName = 13

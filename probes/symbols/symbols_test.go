@@ -2,7 +2,6 @@ package symbols
 
 import (
 	"bytes"
-	"container/list"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -176,7 +175,7 @@ func openImage(t *testing.T, name string, roots ...string) *image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	im, err := readImage(f, path, roots)
+	im, _, err := readImage(f, path, roots)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +346,7 @@ func TestParseChange(t *testing.T) {
 
 // A child's functions have their names, after its end as well, and after its file is gone.
 func TestProcesses(t *testing.T) {
-	p, err := OpenProcesses()
+	p, err := OpenProcesses(nil)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		t.Skip(err)
 	}
@@ -388,7 +387,7 @@ func TestProcesses(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	got := p.Frames(cmd.Process.Pid, BootClock(), []uint64{tinyTwice + 52, tinyCaller + 28, tinyBegin + 39, 0x7000})
+	got := p.Frames(t.Context(), cmd.Process.Pid, BootClock(), []uint64{tinyTwice + 52, tinyCaller + 28, tinyBegin + 39, 0x7000})
 	want := []string{"tiny::Thing::twice(int)+52 tiny.cc:5", "caller+28 tiny.cc:24", "begin+39 tiny.cc:34", "0x7000"}
 	for i := range want {
 		if got[i].String() != want[i] {
@@ -399,19 +398,20 @@ func TestProcesses(t *testing.T) {
 
 // What a process maps is not read again for each number that is no address of it, as samples of code without frame pointers hold.
 func TestReadAgain(t *testing.T) {
-	p := &Processes{changes: &changes{wake: -1}, spaces: map[int]*space{}, ended: list.New(), files: map[fileKey]*openFile{}, recent: list.New()}
+	p := newProcesses()
+	p.changes = &changes{wake: -1}
 	pid := os.Getpid()
-	p.Frames(pid, BootClock(), []uint64{1, 2})
+	p.Frames(t.Context(), pid, BootClock(), []uint64{1, 2})
 	s := p.spaces[pid]
 	first := s.read
-	p.Frames(pid, BootClock(), []uint64{1, 2})
+	p.Frames(t.Context(), pid, BootClock(), []uint64{1, 2})
 	if s.read != first {
 		t.Error("it was read again at once")
 	}
 	s.read -= readAgain
-	p.Frames(pid, BootClock(), []uint64{1})
+	p.Frames(t.Context(), pid, BootClock(), []uint64{1})
 	again := s.read
-	p.Frames(pid, BootClock(), []uint64{2})
+	p.Frames(t.Context(), pid, BootClock(), []uint64{2})
 	if again < first || s.read != again {
 		t.Errorf("a second later it was read at %d and at %d, want once more than at %d", again, s.read, first)
 	}
@@ -419,7 +419,7 @@ func TestReadAgain(t *testing.T) {
 
 // Our own functions have their file, and the vdso's have names.
 func TestOwnFrames(t *testing.T) {
-	p, err := OpenProcesses()
+	p, err := OpenProcesses(nil)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		t.Skip(err)
 	}
@@ -428,7 +428,7 @@ func TestOwnFrames(t *testing.T) {
 	}
 	defer p.Close()
 	pc, _, _, _ := runtime.Caller(0)
-	f := p.Frames(os.Getpid(), BootClock(), []uint64{uint64(pc)})[0]
+	f := p.Frames(t.Context(), os.Getpid(), BootClock(), []uint64{uint64(pc)})[0]
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -447,7 +447,7 @@ func TestOwnFrames(t *testing.T) {
 
 // Code that no file is behind has the names that its compiler has written down.
 func TestWrittenFrames(t *testing.T) {
-	p, err := OpenProcesses()
+	p, err := OpenProcesses(nil)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		t.Skip(err)
 	}
@@ -466,7 +466,7 @@ func TestWrittenFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Remove(path)
-	got := p.Frames(os.Getpid(), BootClock(), []uint64{at + 20, at + 8})
+	got := p.Frames(t.Context(), os.Getpid(), BootClock(), []uint64{at + 20, at + 8})
 	if got[0].String() != "compiled+4" || got[1].String() != fmt.Sprintf("%#x", at+8) {
 		t.Errorf("%v", got)
 	}
@@ -502,7 +502,7 @@ func FuzzParse(f *testing.F) {
 		for _, kind := range []uint32{recordLost, recordComm, recordExit, recordFork, recordMmap2, 77} {
 			_, _ = parseChange(kind, 0, data)
 		}
-		if im, err := readImage(bytes.NewReader(data), "/x", nil); err == nil {
+		if im, _, err := readImage(bytes.NewReader(data), "/x", nil); err == nil {
 			im.frame(&Frame{}, 1, true)
 			im.close()
 		}
