@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"trace/lang"
@@ -73,10 +74,19 @@ func (r *fileRecorder) open() (err error) {
 		return err
 	}
 	r.writer, err = recording.Create(r.path, recording.Options{MaxBytes: r.maxSize, Replace: r.force}, recording.Header{
-		Host: host, Kernel: kernel, Arch: runtime.GOARCH, Program: r.source, Boot: r.boot, Started: r.started, Attached: r.attached,
+		Host: host, Kernel: kernel, Arch: runtime.GOARCH, Program: r.source, Boot: r.boot, BootID: bootID(), Started: r.started, Attached: r.attached,
 		Intervals: r.exec.Intervals(),
 	}, r.layouts(), recordedNames{r.exec, r.catalog.Cgroups()})
 	return r.explain(err)
+}
+
+// bootID tells this boot of this machine from all others, "" where /proc does not say it.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
 }
 
 // layouts are those of the records that are kept.

@@ -112,7 +112,17 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 		p.document.begin(p.exec, p.clock(p.now.Load()))
 	}
 	err = p.run(ctx)
-	return errors.Join(unlessEnough(err), unlessEnough(p.out.Close()), p.verdict(), keep(ctx, p.exec))
+	return errors.Join(p.unlessLost(unlessEnough(err)), unlessEnough(p.out.Close()), p.verdict(), keep(ctx, p.exec))
+}
+
+// unlessLost makes of a damaged file what --strict makes of lost events, and reports it.
+func (p *player) unlessLost(err error) error {
+	var damaged *recording.CorruptError
+	if !p.strict || !errors.As(err, &damaged) {
+		return err
+	}
+	p.note("%v", err)
+	return errLost
 }
 
 // run plays everything. What was read before an error counts: the maps are printed in any case.

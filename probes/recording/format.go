@@ -5,7 +5,7 @@
 // by itself, and the last of them says that the recording ended in good order:
 //
 //	file   = "trace recording\n" version:u32 length:u32 crc:u32 header:JSON { block }
-//	block  = kind:u32 raw:u32 stored:u32 count:u32 first:u64 last:u64 crc:u32 payload
+//	block  = kind:u32 raw:u32 stored:u32 count:u32 first:u64 last:u64 number:u32 head:u32 crc:u32 payload
 //	kind   = 1 events  { record }     a record is what probes.Layout describes: the ID of its layout as u64, then the fields
 //	       | 2 losses  JSON           what was lost until then
 //	       | 3 end     no payload
@@ -14,8 +14,12 @@
 // Records of the moments at which interval clauses ran are described after those of the probes.
 //
 // Numbers are little-endian. raw is the length of the payload, stored that of its zstd frame in the file; count is the number of
-// records, first and last the times of the first and the last of them in nsecs; crc is CRC-32C, that of a block over its header and
-// the stored payload. A file that ends within a block was cut off: what stands before is whole.
+// records, first and last the times of the first and the last of them in nsecs; number is that of the block, from 0. Checksums are CRC-32C:
+// head is that of the block's header so far, and goes on from the checksum of the file's header; crc goes on from head over the stored
+// payload. So a block that is missing, or is there twice, or is another file's, is found. A file that ends within a block was cut off: what
+// stands before is whole. Nothing follows the end.
+//
+// Version 1 has neither number nor head, and its crc is that of the block alone.
 package recording
 
 import (
@@ -24,7 +28,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"strings"
 	"time"
 
 	"trace/probes"
@@ -33,10 +36,10 @@ import (
 const magic = "trace recording\n"
 
 // Version of the format. A reader knows all versions up to its own.
-const Version = 1
+const Version = 2
 
 const (
-	maxHeader = 16 << 20
+	maxHeader = 4 << 20
 	// maxBlock bounds what a block of a file can make a reader allocate.
 	maxBlock = 16 << 20
 	// blockBytes is when a block of events ends. Smaller ones compress worse (NVMe events by 4 % at a quarter of it).
@@ -61,6 +64,8 @@ type Header struct {
 	Program string `json:"program"`
 	// Boot is when the machine was booted: nsecs of events count from there.
 	Boot time.Time `json:"boot"`
+	// BootID tells one boot of one machine from all others; "" in old files.
+	BootID string `json:"boot_id,omitempty"`
 	// Started is when the recording began, as nsecs tells it.
 	Started uint64 `json:"started"`
 	// Attached is when the last of the probes was attached, as nsecs tells it: from then on all events were seen.
@@ -193,70 +198,64 @@ func (h fileHeader) encode() ([]byte, error) {
 
 var errNoRecording = errors.New("not a recording of trace")
 
-// decodeLength reads what precedes the header and returns its length and checksum.
-func decodeLength(b []byte) (length int, sum uint32, err error) {
+// start is what precedes the header.
+type start struct {
+	version, length, sum uint32
+}
+
+func decodeStart(b []byte) (s start, err error) {
 	if string(b[:len(magic)]) != magic {
-		return 0, 0, errNoRecording
+		return s, errNoRecording
 	}
 	b = b[len(magic):]
-	version, n := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
-	if version == 0 || version > Version {
-		return 0, 0, fmt.Errorf("recording of format %d, and this trace knows up to %d: use a newer trace", version, Version)
+	s = start{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:])}
+	if s.version == 0 || s.version > Version {
+		return s, fmt.Errorf("recording of format %d, and this trace knows up to %d: use a newer trace", s.version, Version)
 	}
-	if n > maxHeader {
-		return 0, 0, fmt.Errorf("corrupt: a header of %d bytes", n)
+	if s.length > maxHeader {
+		return s, fmt.Errorf("corrupt: a header of %d bytes", s.length)
 	}
-	return int(n), binary.LittleEndian.Uint32(b[8:]), nil
+	return s, nil
 }
 
 func decodeHeader(text []byte, sum uint32) (h fileHeader, err error) {
 	if headerSum(text) != sum {
 		return h, errors.New("corrupt: the checksum of the header is wrong")
 	}
+	if err := checkText(text); err != nil {
+		return h, err
+	}
 	if err := json.Unmarshal(text, &h); err != nil {
 		return h, fmt.Errorf("corrupt: header: %w", err)
 	}
-	if len(h.Intervals) > len(h.Records) {
-		return h, fmt.Errorf("corrupt: %d intervals among %d kinds of records", len(h.Intervals), len(h.Records))
-	}
-	for _, r := range h.Records {
-		if r.Size < 8 || r.Size > maxBlock {
-			return h, fmt.Errorf("corrupt: records of %s:%s have %d bytes", r.Group, r.Name, r.Size)
-		}
-		if n := len(r.Stacks); n != 0 && n != recordedStacks {
-			return h, fmt.Errorf("corrupt: records of %s:%s have %d stacks", r.Group, r.Name, n)
-		}
-	}
-	return h, nil
+	return h, h.check()
 }
 
 // field makes the field that a description tells of.
 func (h *fileHeader) field(d fieldDesc, enums map[string]*probes.Enum, cgroups *probes.Enum) (probes.Field, error) {
 	kind, ok := kinds[d.Kind]
 	if !ok {
-		return probes.Field{}, fmt.Errorf("field %s is of the kind %q, which this trace does not know", d.Name, d.Kind)
+		return probes.Field{}, fmt.Errorf("field %s is of the kind %.64q, which this trace does not know", d.Name, d.Kind)
 	}
 	unit, ok := units[d.Unit]
 	if !ok {
-		return probes.Field{}, fmt.Errorf("field %s has the unit %q, which this trace does not know", d.Name, d.Unit)
-	}
-	if d.Name == "" || strings.Trim(d.Name, "abcdefghijklmnopqrstuvwxyz0123456789_.") != "" {
-		return probes.Field{}, fmt.Errorf("corrupt: %q is no name of a field", d.Name)
+		return probes.Field{}, fmt.Errorf("field %s has the unit %.64q, which this trace does not know", d.Name, d.Unit)
 	}
 	t := probes.Type{Kind: kind, Size: d.Size, Unit: unit}
 	if unit == probes.Cgroup {
 		t.Enum = cgroups
 	} else if d.Enum != "" {
 		e, ok := h.Enums[d.Enum]
-		if !ok || len(e.Names) != len(e.Values) {
-			return probes.Field{}, fmt.Errorf("corrupt: enum %s of field %s", d.Enum, d.Name)
+		if !ok {
+			return probes.Field{}, fmt.Errorf("corrupt: no enum %.64q of field %s", d.Enum, d.Name)
 		}
 		if enums[d.Enum] == nil {
 			enums[d.Enum] = &probes.Enum{Name: d.Enum, Names: e.Names, Values: e.Values, Flags: e.Flags}
 		}
 		t.Enum = enums[d.Enum]
 	}
-	return probes.Field{Name: d.Name, Doc: d.Doc, Type: t, Common: d.Common, Optional: d.HasMask != 0}, nil
+	f := probes.Field{Name: d.Name, Doc: d.Doc, Type: t, Common: d.Common, Optional: d.HasMask != 0}
+	return f, checkType(d.Name, t)
 }
 
 // block is the header of a block.
@@ -264,33 +263,49 @@ type block struct {
 	kind               blockKind
 	raw, stored, count uint32
 	first, last        uint64
-	crc                uint32
 }
 
-const blockHeader = 36
+// Lengths of the header of a block: before the checksums, and with them; likewise of version 1.
+const (
+	blockFields  = 36
+	blockHeader  = 44
+	blockFields1 = 32
+	blockHeader1 = 36
+)
 
-// encode appends the header of a block, with the checksum over it and its payload.
-func (b block) encode(payload []byte) []byte {
-	var out []byte
+// sequence numbers the blocks of a file, whose header has a checksum.
+type sequence struct {
+	sum  uint32
+	next uint32
+}
+
+// encode makes the header of the next block.
+func (s *sequence) encode(b block, payload []byte) []byte {
+	le := binary.LittleEndian
+	out := make([]byte, 0, blockHeader)
 	for _, v := range []uint32{uint32(b.kind), b.raw, b.stored, b.count} {
-		out = binary.LittleEndian.AppendUint32(out, v)
+		out = le.AppendUint32(out, v)
 	}
-	out = binary.LittleEndian.AppendUint64(out, b.first)
-	out = binary.LittleEndian.AppendUint64(out, b.last)
-	return binary.LittleEndian.AppendUint32(out, blockSum(out, payload))
+	out = le.AppendUint64(out, b.first)
+	out = le.AppendUint64(out, b.last)
+	out = le.AppendUint32(out, s.next)
+	s.next++
+	head := crc32.Update(s.sum, castagnoli, out)
+	return le.AppendUint32(le.AppendUint32(out, head), crc32.Update(head, castagnoli, payload))
 }
 
 func headerSum(text []byte) uint32 { return crc32.Checksum(text, castagnoli) }
 
-func blockSum(header, payload []byte) uint32 {
-	return crc32.Update(crc32.Checksum(header, castagnoli), castagnoli, payload)
+// blockSum1 is the checksum of a block of version 1.
+func blockSum1(header, payload []byte) uint32 {
+	return crc32.Update(crc32.Checksum(header[:blockFields1], castagnoli), castagnoli, payload)
 }
 
 func decodeBlock(b []byte) (block, error) {
 	le := binary.LittleEndian
 	out := block{
 		kind: blockKind(le.Uint32(b)), raw: le.Uint32(b[4:]), stored: le.Uint32(b[8:]), count: le.Uint32(b[12:]),
-		first: le.Uint64(b[16:]), last: le.Uint64(b[24:]), crc: le.Uint32(b[32:]),
+		first: le.Uint64(b[16:]), last: le.Uint64(b[24:]),
 	}
 	if out.kind < eventsBlock || out.kind > namesBlock || out.raw > maxBlock || out.stored > maxBlock {
 		return out, errors.New("no block begins here")

@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -136,7 +137,7 @@ func (b *namesBlocks) end() error {
 	}
 	stored := b.writer.encoder.EncodeAll(raw, nil)
 	head := block{kind: namesBlock, raw: uint32(len(raw)), stored: uint32(len(stored)), first: b.first, last: b.first}
-	b.out = append(append(b.out, head.encode(stored)...), stored...)
+	b.out = append(append(b.out, b.writer.sequence.encode(head, stored)...), stored...)
 	b.namesDesc, b.bytes = namesDesc{}, 0
 	return nil
 }
@@ -162,19 +163,25 @@ type knownNames struct {
 // for.
 const maxNames = 256 << 20
 
+var errTooManyNames = errors.New("more of them than a recording has")
+
 func newKnownNames() *knownNames {
 	return &knownNames{cgroups: map[uint64]string{}, stacks: map[uint64]probes.Stack{}}
 }
 
 // learn reads a block of names.
 func (f *file) learn(payload []byte) error {
+	k := f.names
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	// What the text becomes takes more room than the text.
+	if k.bytes+len(payload)+64*bytes.Count(payload, []byte("{")) > maxNames {
+		return errTooManyNames
+	}
 	var d namesDesc
 	if err := json.Unmarshal(payload, &d); err != nil {
 		return err
 	}
-	k := f.names
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	for _, c := range d.Cgroups {
 		k.cgroups[f.cgroup(c.ID)] = c.Path
 		k.bytes += 64 + len(c.Path)
@@ -187,7 +194,7 @@ func (f *file) learn(payload []byte) error {
 		k.bytes += stackBytes(s.Stack)
 	}
 	if k.bytes > maxNames {
-		return errors.New("more of them than a recording has")
+		return errTooManyNames
 	}
 	return nil
 }

@@ -19,14 +19,16 @@ import (
 
 // Recording is one or more files, read as one stream of events. One goroutine may use it.
 //
-// Files of several hosts are merged by the time of day. nsecs counts from the boot of the host of the first file then, and every event
-// has a field host.
+// Files of several machines, or of several boots of one, are merged by the time of day. nsecs counts from the first of the boots then. Every
+// event has a field host.
 type Recording struct {
 	files  []*file
 	probes []*probes.Probe
 	next   *file // whose event was returned last
 	names  *knownNames
-	now    uint64
+	// boot is when the machine was booted, the first of them.
+	boot time.Time
+	now  uint64
 	// period is that of the interval whose moment was returned last, 0 after an event.
 	period time.Duration
 }
@@ -40,12 +42,17 @@ type file struct {
 	decoder *zstd.Decoder
 	// shift is added to the times of the events.
 	shift uint64
-	// host is added to the ids of cgroups, so that those of several hosts are not the same.
-	host    uint64
+	// boot is added to the ids of cgroups, so that those of several boots are not the same.
+	boot    uint64
 	names   *knownNames
 	layouts []*probes.Layout // by ID
 	times   []int            // where nsecs is in the records, by ID
 	cgroups [][]int          // where ids of cgroups are in the records, by ID
+
+	start    start
+	sequence sequence
+	seen1    seenBlocks // of version 1
+	ended    bool       // the block of the end was read
 
 	at      int64 // of what is read next
 	stored  []byte
@@ -147,21 +154,22 @@ func newFile(name string, source io.ReadCloser) (*file, error) {
 	if _, err := io.ReadFull(f.in, begin); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, errNoRecording)
 	}
-	n, sum, err := decodeLength(begin)
-	if err != nil {
+	var err error
+	if f.start, err = decodeStart(begin); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	n := int(f.start.length)
 	text, err := io.ReadAll(io.LimitReader(f.in, int64(n)))
 	if err == nil && len(text) < n {
 		err = errors.New("corrupt: the file ends within its header")
 	}
 	if err == nil {
-		f.header, err = decodeHeader(text, sum)
+		f.header, err = decodeHeader(text, f.start.sum)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	f.at = int64(headerLength + n)
+	f.at, f.sequence.sum = int64(headerLength+n), f.start.sum
 	f.info = Info{Header: f.header.Header, Name: name}
 	f.decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBlock))
 	return f, err
@@ -169,34 +177,53 @@ func newFile(name string, source io.ReadCloser) (*file, error) {
 
 // unite makes one catalog of those of all files, and the layouts of the files for it.
 func (r *Recording) unite() error {
-	u := union{enums: map[string]*probes.Enum{}, cgroups: probes.NewCgroupEnum(r.names)}
-	hosts := map[string]uint64{}
+	boots := bootsOf(r.files)
+	r.boot = slices.MinFunc(boots, func(a, b Header) int { return a.Boot.Compare(b.Boot) }).Boot
+	u := newUnion(r.names)
 	for _, f := range r.files {
-		if _, known := hosts[f.header.Host]; !known {
-			hosts[f.header.Host] = uint64(len(hosts))
-		}
-		f.names, f.host = r.names, hosts[f.header.Host]<<hostShift
-		f.shift = uint64(f.header.Boot.Sub(r.files[0].header.Boot))
+		i := slices.IndexFunc(boots, func(b Header) bool { return sameBoot(b, f.header.Header) })
+		f.names, f.boot = r.names, uint64(i)<<bootShift
+		// In one boot the clock of the events did not change, but the estimate of when that was may have.
+		f.shift = uint64(boots[i].Boot.Sub(r.boot))
 		if err := u.add(f); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
-	if len(hosts) == 1 {
-		// Its clock did not change, but the estimate of when it was booted may have.
-		for _, f := range r.files {
-			f.shift = 0
-		}
-	} else {
-		u.addHost()
-	}
+	u.addHost()
 	r.probes = u.make()
 	for _, f := range r.files {
-		if err := f.layOut(r.probes, len(hosts) > 1); err != nil {
+		if err := f.layOut(r.probes); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
 	r.probes = slices.DeleteFunc(r.probes, func(p *probes.Probe) bool { return p.Group == intervalGroup })
 	return probes.Describe(r.probes)
+}
+
+// bootsOf returns a header of each boot that files are of.
+func bootsOf(files []*file) (boots []Header) {
+	for _, f := range files {
+		if !slices.ContainsFunc(boots, func(b Header) bool { return sameBoot(b, f.header.Header) }) {
+			boots = append(boots, f.header.Header)
+		}
+	}
+	return boots
+}
+
+// leastReboot is less than a machine takes to boot.
+const leastReboot = 2 * time.Second
+
+// sameBoot tells whether two files are of one boot of one machine. Old files do not say so: then it is one of a name, and of a kernel, unless
+// it can have been booted between them. The machine was up when the first recording began; before that it was not booted again.
+func sameBoot(a, b Header) bool {
+	if a.BootID != "" && b.BootID != "" {
+		return a.BootID == b.BootID
+	}
+	if a.Boot.After(b.Boot) {
+		a, b = b, a
+	}
+	up := max(time.Duration(min(a.Started, 1<<62)), leastReboot)
+	return a.Host == b.Host && a.Kernel == b.Kernel && b.Boot.Sub(a.Boot) < up
 }
 
 // Intervals are the periods of the intervals whose moments are recorded: Next returns them like events. Of several files, none are.
@@ -210,14 +237,19 @@ func (r *Recording) Intervals() []time.Duration {
 // Interval is the period of the interval whose moment Next returned last, 0 if that was an event.
 func (r *Recording) Interval() time.Duration { return r.period }
 
-// hostShift is where the number of the host is in the id of a cgroup: kernels count them from 1.
-const hostShift = 48
+// bootShift is where the number of the boot is in the id of a cgroup: kernels count them from 1.
+const bootShift = 48
 
 // union gathers the probes of several files.
 type union struct {
 	enums   map[string]*probes.Enum
 	cgroups *probes.Enum
 	probes  []*recordedProbe
+	byName  map[string]*recordedProbe
+}
+
+func newUnion(names *knownNames) *union {
+	return &union{enums: map[string]*probes.Enum{}, cgroups: probes.NewCgroupEnum(names), byName: map[string]*recordedProbe{}}
 }
 
 type recordedProbe struct {
@@ -226,16 +258,17 @@ type recordedProbe struct {
 	// in counts the files that have the probe, and seen those that have each field.
 	in   int
 	seen map[string]int
+	// at is where a field is among the fields.
+	at map[string]int
 }
 
 func (u *union) add(f *file) error {
 	for _, d := range f.header.Records {
-		i := slices.IndexFunc(u.probes, func(p *recordedProbe) bool { return p.Group == d.Group && p.Name == d.Name })
-		if i < 0 {
-			i = len(u.probes)
-			u.probes = append(u.probes, &recordedProbe{recordDesc: d, seen: map[string]int{}})
+		p := u.byName[d.Group+":"+d.Name]
+		if p == nil {
+			p = &recordedProbe{recordDesc: d, seen: map[string]int{}, at: map[string]int{}}
+			u.probes, u.byName[d.Group+":"+d.Name] = append(u.probes, p), p
 		}
-		p := u.probes[i]
 		p.in++
 		for _, fd := range d.Fields {
 			field, err := f.header.field(fd, u.enums, u.cgroups)
@@ -252,16 +285,17 @@ func (u *union) add(f *file) error {
 
 func (p *recordedProbe) addField(f probes.Field) error {
 	p.seen[f.Name]++
-	i := slices.IndexFunc(p.fields, func(o probes.Field) bool { return o.Name == f.Name })
-	if i < 0 {
+	i, known := p.at[f.Name]
+	if !known {
+		p.at[f.Name] = len(p.fields)
 		p.fields = append(p.fields, f)
 		return nil
 	}
-	known := &p.fields[i]
-	if known.Type.Kind != f.Type.Kind || known.Type.Unit != f.Type.Unit || known.Type.Size != f.Type.Size {
+	before := &p.fields[i]
+	if before.Type.Kind != f.Type.Kind || before.Type.Unit != f.Type.Unit || before.Type.Size != f.Type.Size {
 		return fmt.Errorf("field %s is of another type than in the files before: read the files one by one", f.Name)
 	}
-	known.Optional = known.Optional || f.Optional
+	before.Optional = before.Optional || f.Optional
 	return nil
 }
 
@@ -299,15 +333,22 @@ func (u *union) make() []*probes.Probe {
 }
 
 // layOut finds the fields of the united probes in the records of the file.
-func (f *file) layOut(catalog []*probes.Probe, withHost bool) error {
+func (f *file) layOut(catalog []*probes.Probe) error {
+	byName := map[string]*probes.Probe{}
+	for _, p := range catalog {
+		byName[p.String()] = p
+	}
 	for id, d := range f.header.Records {
-		i := slices.IndexFunc(catalog, func(p *probes.Probe) bool { return p.Group == d.Group && p.Name == d.Name })
-		p := catalog[i]
+		p := byName[d.Group+":"+d.Name]
+		fields := map[string]*probes.Field{}
+		for _, field := range p.Fields {
+			fields[field.Name] = field
+		}
 		nsecs := -1
 		var places []probes.Place
 		var cgroups []int
 		for _, fd := range d.Fields {
-			field := p.Field(fd.Name)
+			field := fields[fd.Name]
 			places = append(places, probes.Place{Field: field, At: fd.At, HasAt: fd.HasAt, HasMask: fd.HasMask})
 			if fd.Name == "nsecs" && field.Type.Size == 8 {
 				nsecs = fd.At
@@ -316,9 +357,7 @@ func (f *file) layOut(catalog []*probes.Probe, withHost bool) error {
 				cgroups = append(cgroups, fd.At)
 			}
 		}
-		if withHost {
-			places = append(places, probes.Place{Field: p.Field(hostField), Constant: f.header.Host})
-		}
+		places = append(places, probes.Place{Field: fields[hostField], Constant: f.header.Host})
 		var values []probes.RecordedValue
 		for _, s := range d.Stacks {
 			values = append(values, probes.RecordedValue(s))
@@ -339,13 +378,13 @@ func (f *file) layOut(catalog []*probes.Probe, withHost bool) error {
 // Probes are those of the recording.
 func (r *Recording) Probes() []*probes.Probe { return r.probes }
 
-// Boot is when the machine of the first file was booted: nsecs of the events count from there.
-func (r *Recording) Boot() time.Time { return r.files[0].header.Boot }
+// Boot is when the machine was booted, the first of several: nsecs of the events count from there.
+func (r *Recording) Boot() time.Time { return r.boot }
 
 // Started is when the first of the recordings began, and Ended when the last of them did or its last event was, as nsecs tells it.
 // Ended is known when all events were read.
 func (r *Recording) Started() uint64 {
-	started := r.files[0].header.Started
+	started := r.files[0].header.Started + r.files[0].shift
 	for _, f := range r.files {
 		started = min(started, f.header.Started+f.shift)
 	}
@@ -453,7 +492,7 @@ func (f *file) take(e *probes.Event) error {
 		at := f.times[l.ID]
 		binary.LittleEndian.PutUint64(f.left[at:], binary.LittleEndian.Uint64(f.left[at:])+f.shift)
 	}
-	if f.host != 0 {
+	if f.boot != 0 {
 		for _, at := range f.cgroups[l.ID] {
 			binary.LittleEndian.PutUint64(f.left[at:], f.cgroup(binary.LittleEndian.Uint64(f.left[at:])))
 		}
@@ -462,12 +501,12 @@ func (f *file) take(e *probes.Event) error {
 	return f.peek()
 }
 
-// cgroup is the id that stands for one of the file's host.
+// cgroup is the id that stands for one of the file's boot.
 func (f *file) cgroup(id uint64) uint64 {
 	if id == 0 {
 		return 0
 	}
-	return id | f.host
+	return id | f.boot
 }
 
 // peek learns the time of the record that is next.
@@ -493,7 +532,10 @@ func (f *file) readEvents() error {
 		}
 		switch b.kind {
 		case endBlock:
-			f.info.Ended = b.last
+			f.info.Ended, f.ended = b.last, true
+			if err := f.atEnd(); err != nil {
+				return err
+			}
 		case lossesBlock:
 			if err := json.Unmarshal(payload, &f.info.Losses); err != nil {
 				return &CorruptError{f.name, f.at, "losses: " + err.Error()}
@@ -528,6 +570,12 @@ func (f *file) account(b block) error {
 		f.counts[id]++
 		n++
 	}
+	if f.start.version == 1 {
+		if err := f.seen1.check(b); err != nil {
+			f.left = nil
+			return &CorruptError{f.name, f.at, err.Error()}
+		}
+	}
 	if len(rest) > 0 || n != b.count {
 		f.left = nil
 		return &CorruptError{f.name, f.at, fmt.Sprintf("a block of %d events holds %d", b.count, n)}
@@ -543,23 +591,29 @@ func (f *file) account(b block) error {
 // readBlock reads a block and its payload, which is valid until the next call. A file that ends within a block, or without the block
 // that is the last, was cut off; that is its end.
 func (f *file) readBlock() (block, []byte, error) {
-	if f.info.Ended != 0 || f.info.Cut {
+	if f.ended || f.info.Cut {
 		return block{}, nil, io.EOF
 	}
-	var head [blockHeader]byte
-	if _, err := io.ReadFull(f.in, head[:]); err != nil {
-		return block{}, nil, f.cut(err)
+	header, err := f.readBlockHeader()
+	if err != nil {
+		return block{}, nil, err
 	}
-	b, err := decodeBlock(head[:])
+	b, err := decodeBlock(header)
 	if err != nil {
 		return b, nil, &CorruptError{f.name, f.at, err.Error()}
 	}
 	f.stored = slices.Grow(f.stored[:0], int(b.stored))[:b.stored]
-	if _, err := io.ReadFull(f.in, f.stored); err != nil {
+	if n, err := io.ReadFull(f.in, f.stored); err != nil {
+		if f.start.version == 1 && isFlipped1(header, f.stored[:n]) {
+			return b, nil, &CorruptError{f.name, f.at, "the length of a block is damaged"}
+		}
 		return b, nil, f.cut(err)
 	}
-	if blockSum(head[:blockHeader-4], f.stored) != b.crc {
+	if !f.isWhole(header) {
 		return b, nil, &CorruptError{f.name, f.at, "the checksum of a block is wrong"}
+	}
+	if b.kind == lossesBlock && b.raw > maxLosses {
+		return b, nil, &CorruptError{f.name, f.at, "more losses than there are probes"}
 	}
 	var payload []byte
 	if b.stored > 0 {
@@ -568,9 +622,12 @@ func (f *file) readBlock() (block, []byte, error) {
 	if err != nil || len(payload) != int(b.raw) {
 		return b, nil, &CorruptError{f.name, f.at, "a block cannot be decompressed"}
 	}
-	f.at += blockHeader + int64(b.stored)
+	f.at += int64(len(header)) + int64(b.stored)
 	return b, payload, nil
 }
+
+// maxLosses bounds a block of losses: there is one for each probe.
+const maxLosses = 1 << 20
 
 // cut notes that the file has no end.
 func (f *file) cut(err error) error {

@@ -44,6 +44,8 @@ type Writer struct {
 	names   Names
 	numbers []numbers // where they are in records, by the ID under which these are written
 	written writtenNames
+	// sequence numbers the blocks of the file.
+	sequence sequence
 }
 
 // layoutTimes tells how records of a layout are written: under which ID, and where their time is.
@@ -178,6 +180,7 @@ func (w *Writer) open() error {
 		return err
 	}
 	w.file, w.size = file, 0
+	w.sequence = sequence{sum: binary.LittleEndian.Uint32(w.header[headerLength-4:])}
 	w.written = newWrittenNames() // each file of a ring has those of its own events
 	if w.segmentBytes > 0 {
 		w.segments = append(w.segments, name)
@@ -309,12 +312,14 @@ func (w *Writer) write() {
 }
 
 func (w *Writer) store(p pending, stored []byte) error {
+	next := w.sequence.next
 	names, err := w.newNames(p)
 	if err != nil {
 		return err
 	}
 	if w.segmentBytes > 0 && w.size+int64(len(names)+len(stored)) > w.segmentBytes-blockHeader {
-		if err := errors.Join(w.append(endOf(p.first)), w.file.Close(), w.open()); err != nil {
+		w.sequence.next = next // these names come in the next file
+		if err := errors.Join(w.append(w.endOf(p.first)), w.file.Close(), w.open()); err != nil {
 			return err
 		}
 		if names, err = w.newNames(p); err != nil {
@@ -322,11 +327,13 @@ func (w *Writer) store(p pending, stored []byte) error {
 		}
 	}
 	p.block.raw, p.stored = uint32(len(p.raw)), uint32(len(stored))
-	return w.append(names, p.encode(stored), stored)
+	return w.append(names, w.sequence.encode(p.block, stored), stored)
 }
 
-// endOf is the block that ends a file at a time.
-func endOf(nsecs uint64) []byte { return block{kind: endBlock, first: nsecs, last: nsecs}.encode(nil) }
+// endOf is the block that ends the file at a time.
+func (w *Writer) endOf(nsecs uint64) []byte {
+	return w.sequence.encode(block{kind: endBlock, first: nsecs, last: nsecs}, nil)
+}
 
 // Loss is what was lost of the events of a probe while it was recorded, or of all: the stacks.
 type Loss struct {
