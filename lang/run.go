@@ -211,7 +211,6 @@ func (r *Run) End() error {
 	for _, m := range r.machines() {
 		m.ctx = context.Background() // the end of the run does not end its last loops
 	}
-	r.stacks.end()
 	if err := r.at(onEnd); err != nil {
 		return err
 	}

@@ -209,15 +209,14 @@ type stackStore struct {
 	processes *symbols.Processes
 	// found are stacks that were looked for, as long as they are not too many.
 	found map[uint64]frames
-	// ctx ends the search for names. After the run nothing does but patience, which is what is left of the time for it; impatient counts the
-	// stacks whose names were not found for that.
+	// patience is how long names may be looked for once ctx has ended, as the last stacks want theirs. impatient counts the stacks whose
+	// names were not found in that time.
 	ctx       context.Context
-	ended     bool
 	patience  time.Duration
 	impatient uint64
 }
 
-// namingPatience is how long the search for names may take after the end of a run: symbols of large programs take a second each.
+// namingPatience is the time for names after the end of a run: symbols of large programs take a second each.
 const namingPatience = 30 * time.Second
 
 // maxFound bounds what is kept of stacks that were printed.
@@ -373,8 +372,11 @@ func (s *stackStore) named(h codegen.StackHeader, addresses []uint64) probes.Sta
 
 // searching returns the context of a search for names, and what to call when it is done.
 func (s *stackStore) searching() (context.Context, func()) {
-	if !s.ended {
-		return s.ctx, func() {}
+	if s.ctx.Err() == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		patience := s.patience
+		stop := context.AfterFunc(s.ctx, func() { time.AfterFunc(patience, cancel) })
+		return ctx, func() { stop(); cancel() }
 	}
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
@@ -382,16 +384,6 @@ func (s *stackStore) searching() (context.Context, func()) {
 		cancel()
 		s.patience -= time.Since(began)
 	}
-}
-
-// end says that the run has ended: names are still wanted.
-func (s *stackStore) end() {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended, s.impatient = true, 0
 }
 
 // processesInUse are those of which there are stacks.

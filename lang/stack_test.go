@@ -2,6 +2,7 @@ package lang
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -243,4 +244,30 @@ func now() uint64 {
 	var since unix.Timespec
 	unix.ClockGettime(unix.CLOCK_BOOTTIME, &since)
 	return uint64(since.Nano())
+}
+
+// Names are looked for while the run goes on, and after its end as long as there is patience.
+func TestSearching(t *testing.T) {
+	run, end := context.WithCancel(t.Context())
+	s := &stackStore{ctx: run, patience: 50 * time.Millisecond}
+	ctx, done := s.searching()
+	end()
+	if ctx.Err() != nil {
+		t.Error("the end of the run ends a search at once")
+	}
+	<-ctx.Done()
+	done()
+	for range 5 {
+		ctx, done := s.searching()
+		if s.patience > 0 && ctx.Err() != nil {
+			t.Error("a search has no time, though there is some left")
+		}
+		time.Sleep(20 * time.Millisecond)
+		done()
+	}
+	if ctx, done := s.searching(); ctx.Err() == nil {
+		t.Errorf("%v are left", s.patience)
+	} else {
+		done()
+	}
 }
