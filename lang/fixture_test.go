@@ -69,6 +69,7 @@ var (
 		probe("nvme", "complete_rq", field("ctrl", str16), field("opcode", opcode), field("size", size), optional("latency", ns), field("write", flag)),
 		probe("nvme", "setup_rq", field("ctrl", str16), field("opcode", opcode), field("size", size), field("flags", hex)),
 		probe("odd", "words", field("mode", mode), field("size", u64)),
+		probe("syscall", "enter", field("nr", probes.Type{Kind: probes.Uint, Size: 4, Enum: enum("syscall_nr", "read", "write")})),
 		probe("syscall", "exit", field("nr", u32), field("ret", errno), optional("latency", ns)),
 		probe("test", "numbers", field("u8", u8), field("u64", u64), field("s8", s8), field("s64", s64),
 			optional("ou64", u64), optional("os64", s64), field("b", flag), optional("ob", flag), optional("os", str16)),

@@ -26,6 +26,8 @@ type Clause struct {
 	// Probes that the clause attaches, in the order of the catalog; none for a moment. Those for whose events the predicate is false
 	// whatever they hold, as params can make it, are left out.
 	Probes []*probes.Probe
+	// LeftOut are the probes that wildcards of the clause match, but that lack what it reads.
+	LeftOut []LeftOut
 	// Inferred says that a bare expression did not name the probes: its fields chose them.
 	Inferred bool
 
@@ -51,12 +53,16 @@ type Options struct {
 	PID int
 	// Command says that a command is started, whose process is cpid.
 	Command bool
-	// Known are probes of which a recording may lack some: a pattern for these is left out of a clause that has others, as one that is not
-	// available is on a host.
-	Known []*probes.Probe
 	// Raw strings are printed as they are, control characters included.
 	Raw bool
+	// Known are probes of which a recording may lack some, and nil on a host: a pattern for these is left out of a clause that has
+	// others, as one that is not available is on a host.
+	Known []*probes.Probe
+	// Rates are those at which the samples of a recording were taken, a second; none if it does not tell.
+	Rates []int
 }
+
+func (o Options) recorded() bool { return o.Known != nil }
 
 // Compile parses src and checks it against the probes of the catalog. Errors in the program are a [syntax.ErrorList] that names src
 // by name.
@@ -107,8 +113,7 @@ func Groups(src string) []string {
 
 // check types the clauses and keeps what comes of it, or the mistakes.
 func (r *resolver) check(prog *Program, lets []*syntax.Let) {
-	a := newAnalysis(r, prog.clauses)
-	checkers := a.run(prog.clauses)
+	a, checkers := r.fitted(prog.clauses)
 	for _, c := range prog.clauses {
 		c.span, c.bodies = c.tree.Span, map[*probes.Probe]*body{}
 		n := len(c.places())
@@ -205,6 +210,16 @@ func (p *Program) AsksForCommand() (asks bool) {
 		}
 	}
 	return asks
+}
+
+// SampleRate is how often the program samples the CPUs, a second, or 0: the one rate of a program that is [Program.Recordable].
+func (p *Program) SampleRate() int {
+	for _, c := range p.clauses {
+		if c.hz != 0 {
+			return c.hz
+		}
+	}
+	return 0
 }
 
 // Maps of the program, with their @.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"path"
 	"slices"
 	"strings"
 
@@ -79,26 +78,60 @@ func (r *resolver) period(ref syntax.ProbeRef) (period, bool) {
 	return 0, false
 }
 
-// profile notes in c the probe and the rate of profile:99hz or profile:$name.
+// profile notes in c the probe and the rate of profile:99hz, profile:$name or profile:hz:$name. The samples of a recording have a rate
+// already, so profile:* does there.
 func (r *resolver) profile(c *Clause, ref syntax.ProbeRef) bool {
-	ref.Name = strings.TrimSuffix(ref.Name, "hz")
-	v, unit, ok := r.timer(ref)
-	if !ok {
-		return false
-	}
-	if unit != probes.None || compare(v, int64(0)) <= 0 || compare(v, int64(maxHz)) > 0 {
-		r.fail(ref.Span, fmt.Sprintf("%s is no rate", ref), fmt.Sprintf("it is between 1 and %d", maxHz))
-		return false
-	}
-	c.hz = int(to[uint64](v))
-	for _, p := range r.catalog {
-		if p.String() == "profile:hz" {
-			c.Probes, c.named = []*probes.Probe{p}, map[*probes.Probe]bool{p: true}
-			return true
+	if ref.Name != "hz" && ref.Name != "*" {
+		var ok bool
+		if c.hz, ok = r.rate(ref); !ok {
+			return false
 		}
+	} else if !r.options.recorded() {
+		r.fail(ref.Span, fmt.Sprintf("%s does not say how often", ref), "write profile:99hz, for 99 samples of each CPU a second")
+		return false
 	}
-	r.fail(ref.Span, "no probe samples the CPUs", "interval:10ms { … } runs in user space")
+	i := slices.IndexFunc(r.catalog, isSampled)
+	switch {
+	case i >= 0:
+		p := r.catalog[i]
+		c.Probes, c.named = []*probes.Probe{p}, map[*probes.Probe]bool{p: true}
+		return true
+	case r.options.recorded():
+		r.notRecorded(ref)
+	default:
+		r.fail(ref.Span, "no probe samples the CPUs", "interval:10ms { … } runs in user space")
+	}
 	return false
+}
+
+// isSampled tells whether the events of a probe are samples, which have a rate.
+func isSampled(p *probes.Probe) bool { return p.String() == "profile:hz" }
+
+// rate returns that of profile:99hz, profile:$name or profile:hz:$name.
+func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
+	literal := ref
+	if !strings.Contains(ref.Name, "$") {
+		literal.Name = strings.TrimSuffix(ref.Name, "hz")
+	}
+	v, unit, ok := r.timer(literal)
+	switch {
+	case !ok:
+		return 0, false
+	case unit != probes.None || compare(v, int64(0)) <= 0 || compare(v, int64(maxHz)) > 0:
+		r.fail(ref.Span, fmt.Sprintf("%s is no rate", ref), fmt.Sprintf("it is between 1 and %d", maxHz))
+		return 0, false
+	}
+	hz = int(to[uint64](v))
+	if rates := r.options.Rates; len(rates) > 0 && !slices.Equal(rates, []int{hz}) {
+		var recorded []string
+		for _, rate := range rates {
+			recorded = append(recorded, fmt.Sprintf("%dhz", rate))
+		}
+		r.fail(ref.Span, fmt.Sprintf("the samples were recorded at %s, and not at %dhz", strings.Join(recorded, " and "), hz),
+			"write profile:*, which takes them as they are")
+		return 0, false
+	}
+	return hz, true
 }
 
 const maxHz = 1_000_000
@@ -106,29 +139,31 @@ const maxHz = 1_000_000
 // timer returns what stands after interval: or profile:, a literal or a param. One after a unit, as in interval:s:$name, is a plain
 // number of those.
 func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit probes.Unit, ok bool) {
-	if counted, name, found := strings.Cut(ref.Name, "$"); found {
-		p := r.param("$" + name)
-		if p == nil {
-			r.fail(ref.Span, fmt.Sprintf("no param is called %s", name), fmt.Sprintf("declare it: param %s = 1s", name))
+	counted, name, found := strings.Cut(ref.Name, "$")
+	if !found {
+		tree, err := syntax.Parse(r.source.Name, ref.Name) // the parser has seen that it is a number
+		if err != nil {
 			return nil, probes.None, false
 		}
-		switch {
-		case !isNumber(p.Type):
-			r.fail(ref.Span, fmt.Sprintf("$%s is no duration and no rate", name), fmt.Sprintf("param %s = 1s is one", name))
-			return nil, probes.None, false
-		case counted == "":
-			return p.Value, p.Type.Unit, true
-		case p.Type.Unit != probes.None:
-			r.fail(ref.Span, fmt.Sprintf("$%s has a unit already", name), fmt.Sprintf("write interval:$%s", name))
-			return nil, probes.None, false
-		}
+		return literalValue(tree.Expr)
+	}
+	example := map[string]string{"interval": "1s", "profile": "99"}[ref.Group]
+	p := r.param("$" + name)
+	switch {
+	case p == nil:
+		r.fail(ref.Span, fmt.Sprintf("no param is called %s", name), fmt.Sprintf("declare it: param %s = %s", name, example))
+	case !isNumber(p.Type):
+		r.fail(ref.Span, fmt.Sprintf("$%s is no duration and no rate", name), fmt.Sprintf("param %s = %s is one", name, example))
+	case counted == "":
+		return p.Value, p.Type.Unit, true
+	case p.Type.Unit != probes.None:
+		r.fail(ref.Span, fmt.Sprintf("$%s has a unit already", name), fmt.Sprintf("write %s:$%s", ref.Group, name))
+	case ref.Group == "profile": // in hz, and so is a rate
+		return p.Value, probes.None, true
+	default:
 		return times(p.Value, timerUnits[counted]), probes.Nanoseconds, true
 	}
-	tree, err := syntax.Parse(r.source.Name, ref.Name) // the parser has seen that it is a number
-	if err != nil {
-		return nil, probes.None, false
-	}
-	return literalValue(tree.Expr)
+	return nil, probes.None, false
 }
 
 // timerUnits are the units before a param, in nanoseconds.
@@ -166,38 +201,33 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *Clause {
 		}
 	}
 	for _, p := range r.catalog {
-		if found[p] {
+		switch {
+		case !found[p]:
+		case isSampled(p) && !r.options.recorded():
+			c.LeftOut = append(c.LeftOut, LeftOut{p, "it takes a rate, like profile:99hz"})
+		default:
 			c.Probes = append(c.Probes, p)
 		}
+	}
+	if len(c.Probes) == 0 && len(c.LeftOut) > 0 {
+		r.fail(refs[0].Span, fmt.Sprintf("%s does not say how often", refs[0]), "write profile:99hz, for 99 samples of each CPU a second")
 	}
 	return c
 }
 
-// isPattern tells whether a name of a probe, or a part of it, stands for several.
-func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
-
 func (r *resolver) match(ref syntax.ProbeRef) []*probes.Probe { return matching(r.catalog, ref) }
 
-// matching are those of the probes that ref names.
-func matching(all []*probes.Probe, ref syntax.ProbeRef) []*probes.Probe {
-	var matches []*probes.Probe
-	for _, p := range all {
-		// The lexer lets no malformed pattern through, so there is no error.
-		group, _ := path.Match(ref.Group, p.Group)
-		name, _ := path.Match(ref.Name, p.Name)
-		if group && name {
-			matches = append(matches, p)
-		}
-	}
-	return matches
-}
-
+// unknownProbe reports a name that no probe at hand has.
 func (r *resolver) unknownProbe(ref syntax.ProbeRef) {
+	if r.options.recorded() && matching(r.options.Known, ref) != nil {
+		r.notRecorded(ref)
+		return
+	}
 	var names []string
 	for _, p := range r.catalog {
 		names = append(names, p.String())
 	}
-	help := didYouMean(ref.String(), names)
+	help := cmp.Or(r.systemCall(ref), didYouMean(ref.String(), names))
 	if help == "" {
 		if inGroup := r.match(syntax.ProbeRef{Group: ref.Group, Name: "*"}); inGroup != nil {
 			help = fmt.Sprintf("%s has %s", ref.Group, enumerate(inGroup))
@@ -206,6 +236,28 @@ func (r *resolver) unknownProbe(ref syntax.ProbeRef) {
 		}
 	}
 	r.fail(ref.Span, fmt.Sprintf("no probe is called %s", ref), help)
+}
+
+// notRecorded reports a probe of which the recording at hand has no events.
+func (r *resolver) notRecorded(ref syntax.ProbeRef) {
+	help := "it has none of any probe"
+	if len(r.catalog) > 0 {
+		help = "it has those of " + enumerate(r.catalog)
+	}
+	r.fail(ref.Span, fmt.Sprintf("the recording has no events of %s", ref), help)
+}
+
+// systemCall says how to see the system call that ref names as if it were a probe, or returns "".
+func (r *resolver) systemCall(ref syntax.ProbeRef) string {
+	if ref.Group != "syscall" {
+		return ""
+	}
+	for _, p := range r.match(syntax.ProbeRef{Group: "syscall", Name: "enter"}) {
+		if nr := p.Field("nr"); nr != nil && nr.Type.Enum != nil && slices.Contains(nr.Type.Enum.Names, ref.Name) {
+			return fmt.Sprintf("write %s / nr == %s /", p, ref.Name)
+		}
+	}
+	return ""
 }
 
 // unknownNames reports each word of a clause that is not a field of all the probes at hand.

@@ -98,7 +98,7 @@ func detachAll(all []*attached) error {
 type Session struct {
 	host     *Host
 	requests []*request
-	skipped  []error
+	skipped  []*UnavailableError
 	notes    []string
 	layouts  []*Layout // by ID
 	maps     []*ebpf.Map
@@ -191,29 +191,69 @@ func (h *Host) unneeded(object string, hk hook) bool {
 // choose keeps the requests whose probes this host has. It fails, before anything is loaded, if one that has to be there is
 // missing, and names all of these; or if there is none left.
 func (s *Session) choose(reqs []Request) error {
-	var missing []error
+	var missing []*UnavailableError
 	for _, r := range reqs {
 		if r.Probe.hook.sampled && r.Hz <= 0 {
 			return fmt.Errorf("%s: %d samples a second, expected at least 1", r.Probe, r.Hz)
 		}
 		rq := &request{Request: r, hooks: s.host.hooksFor(r)}
 		err := s.host.available(rq)
-		var denied *PermissionError
+		var unavailable *UnavailableError
 		switch {
 		case err == nil:
 			s.requests = append(s.requests, rq)
-		case errors.As(err, &denied):
+		case !errors.As(err, &unavailable):
 			return err
 		case r.IfAvailable:
-			s.skipped = append(s.skipped, err)
+			s.skipped = appendUnavailable(s.skipped, unavailable)
 		default:
-			missing = append(missing, err)
+			missing = appendUnavailable(missing, unavailable)
 		}
 	}
 	if len(s.requests) == 0 {
-		missing = append(missing, s.skipped...)
+		for _, e := range s.skipped {
+			missing = appendUnavailable(missing, e)
+		}
 	}
-	return errors.Join(missing...)
+	var errs []error
+	for _, e := range missing {
+		errs = append(errs, e)
+	}
+	return errors.Join(errs...)
+}
+
+// UnavailableError says why a host does not have some probes.
+type UnavailableError struct {
+	Probes []*Probe
+	Reason string
+}
+
+func (e *UnavailableError) Error() string {
+	verb := "is"
+	if len(e.Probes) > 1 {
+		verb = "are"
+	}
+	return fmt.Sprintf("%s %s not available: %s", e.Names(), verb, e.Reason)
+}
+
+// Names of the probes.
+func (e *UnavailableError) Names() string {
+	names := make([]string, len(e.Probes))
+	for i, p := range e.Probes {
+		names[i] = p.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// appendUnavailable appends an error, or puts its probes to those that lack for the same reason.
+func appendUnavailable(to []*UnavailableError, e *UnavailableError) []*UnavailableError {
+	for i, other := range to {
+		if other.Reason == e.Reason {
+			to[i] = &UnavailableError{slices.Concat(other.Probes, e.Probes), e.Reason}
+			return to
+		}
+	}
+	return append(to, e)
 }
 
 // available returns nil if some variant of the probe can be used for a request, else why none can.
@@ -233,7 +273,7 @@ func (h *Host) available(r *request) error {
 	if refused != nil {
 		return refused
 	}
-	return fmt.Errorf("%s is not available: %s", p, h.Status(p).Reason)
+	return &UnavailableError{[]*Probe{p}, h.Status(p).Reason}
 }
 
 // batches parts the requests into those that are loaded together, and share helpers and maps: they are of one object, and no two of
@@ -413,7 +453,7 @@ func (s *Session) Variants() []string {
 }
 
 // Skipped returns why the probes that were asked for if available are not attached.
-func (s *Session) Skipped() []error { return s.skipped }
+func (s *Session) Skipped() []*UnavailableError { return s.skipped }
 
 // Refused returns why better variants of the attached probes were not used.
 func (s *Session) Refused() []error {

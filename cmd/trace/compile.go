@@ -4,23 +4,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"syscall"
 
 	"trace/lang"
 	"trace/probes"
+	"trace/probes/recording"
 )
 
-// compile checks a program against a catalog, and says which probes it means if it does not name them.
-func compile(s streams, o options, src source, catalog []*probes.Probe) (*lang.Program, error) {
-	options := lang.Options{Params: src.params, PID: o.pid, Command: len(o.command) > 0, Words: append(scriptNames(), subcommands...), Raw: o.raw}
-	if len(o.recordings) > 0 {
-		known, err := probes.Load()
-		if err != nil {
-			return nil, err
-		}
-		options.Known = known.Probes()
+// compileRecorded checks a program against what recordings hold.
+func compileRecorded(s streams, o options, src source, rec *recording.Recording) (*lang.Program, error) {
+	known, err := probes.Load()
+	if err != nil {
+		return nil, err
 	}
+	return compile(s, o, src, rec.Probes(), lang.Options{Known: known.Probes(), Rates: rec.SampleRates()})
+}
+
+// compile checks a program against a catalog, and says which probes it means if it does not name them.
+func compile(s streams, o options, src source, catalog []*probes.Probe, options lang.Options) (*lang.Program, error) {
+	options.Params, options.PID, options.Command, options.Raw = src.params, o.pid, len(o.command) > 0, o.raw
+	options.Words = append(scriptNames(), subcommands...)
 	program, err := lang.Compile(src.name, src.text, catalog, options)
 	if err != nil {
 		return nil, programError{err}
@@ -32,8 +37,8 @@ func compile(s streams, o options, src source, catalog []*probes.Probe) (*lang.P
 		_, err := io.WriteString(s.out, program.Dump())
 		return program, err
 	}
-	if names := inferred(program); names != "" && !o.quiet {
-		s.note("attaching %s", names)
+	if !o.quiet {
+		tellProbes(s, program)
 	}
 	return program, nil
 }
@@ -41,6 +46,28 @@ func compile(s streams, o options, src source, catalog []*probes.Probe) (*lang.P
 // columns are what is printed of events. A recording has all of them.
 func (o options) columns() lang.Columns {
 	return lang.NewColumns(o.format.Format, o.verbose || o.recordsOnly, o.fields)
+}
+
+// tellProbes says which probes a program means that it does not name itself, and which of a wildcard it leaves out.
+func tellProbes(s streams, program *lang.Program) {
+	if names := inferred(program); names != "" {
+		s.note("attaching %s", names)
+	}
+	var why []string
+	probes := map[string][]string{}
+	for _, c := range program.Clauses() {
+		for _, l := range c.LeftOut {
+			if !slices.Contains(why, l.Why) {
+				why = append(why, l.Why)
+			}
+			if name := l.Probe.String(); !slices.Contains(probes[l.Why], name) {
+				probes[l.Why] = append(probes[l.Why], name)
+			}
+		}
+	}
+	for _, w := range why {
+		s.note("leaving out %s: %s", strings.Join(probes[w], ", "), w)
+	}
 }
 
 // inferred returns the names of the probes that the program does not name itself.

@@ -80,7 +80,7 @@ func compileLive(s streams, o options, src source) (*lang.Program, *probes.Catal
 		if err != nil {
 			return nil, nil, err
 		}
-		if program, err := compile(s, o, src, catalog.Probes()); err == nil {
+		if program, err := compile(s, o, src, catalog.Probes(), lang.Options{}); err == nil {
 			return program, catalog, nil
 		}
 	}
@@ -88,7 +88,7 @@ func compileLive(s streams, o options, src source) (*lang.Program, *probes.Catal
 	if err != nil {
 		return nil, nil, err
 	}
-	program, err := compile(s, o, src, catalog.Probes())
+	program, err := compile(s, o, src, catalog.Probes(), lang.Options{})
 	return program, catalog, err
 }
 
@@ -311,7 +311,7 @@ func (t *tracer) printer(w io.Writer) *lang.Printer {
 
 func (t *tracer) tellAttached(session *probes.Session, took time.Duration) {
 	for _, err := range session.Skipped() {
-		t.note("without %v", err)
+		t.note("leaving out %s: %s", err.Names(), err.Reason)
 	}
 	if err := t.exec.StacksUnwatched(); err != nil {
 		t.note("stacks of processes that have ended by then are printed without names: %v (it needs CAP_PERFMON, on Debian CAP_SYS_ADMIN)", err)

@@ -75,7 +75,7 @@ func (r *fileRecorder) open() (err error) {
 	}
 	r.writer, err = recording.Create(r.path, recording.Options{MaxBytes: r.maxSize, Replace: r.force}, recording.Header{
 		Host: host, Kernel: kernel, Arch: runtime.GOARCH, Program: r.source, Boot: r.boot, BootID: bootID(), Started: r.started, Attached: r.attached,
-		Intervals: r.exec.Intervals(),
+		Intervals: r.exec.Intervals(), SampleRate: r.program.SampleRate(),
 	}, r.layouts(), recordedNames{r.exec, r.catalog.Cgroups()})
 	return r.explain(err)
 }

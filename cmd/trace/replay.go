@@ -70,7 +70,7 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 	if err := rec.CheckOutput(o.output); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
-	program, err := compile(s, o, src, rec.Probes())
+	program, err := compileRecorded(s, o, src, rec)
 	if err != nil || o.debug == "ast" {
 		return err
 	}
@@ -456,7 +456,11 @@ func writeInfo(out io.Writer, info recording.Info) {
 	}
 	fmt.Fprintf(w, "  size\t%d bytes, for %d bytes of events\n", info.Bytes, info.RawBytes)
 	for _, name := range slices.Sorted(maps.Keys(info.Events)) {
-		fmt.Fprintf(w, "  %s\t%s\n", name, plural(info.Events[name], "event"))
+		shown := name
+		if name == "profile:hz" && info.SampleRate != 0 {
+			shown = fmt.Sprintf("profile:%dhz", info.SampleRate)
+		}
+		fmt.Fprintf(w, "  %s\t%s\n", shown, plural(info.Events[name], "event"))
 	}
 	for _, l := range info.Losses {
 		for _, what := range l.Texts() {

@@ -694,7 +694,7 @@ func TestVMNvmeLoadedLater(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	others := start(t, "ib:modify_qp, nvme:*, syscall:*")
-	if !strings.Contains(others.said(t), "without nvme:sq") || !strings.Contains(others.said(t), "Attached 3 probes") {
+	if !strings.Contains(others.said(t), "leaving out nvme:async_event") || !strings.Contains(others.said(t), "Attached 3 probes") {
 		t.Errorf("beside others:\n%s", others.said(t))
 	}
 	reload()

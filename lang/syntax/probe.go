@@ -16,6 +16,9 @@ var foreign = map[string]bool{
 	"asyncwatchpoint": true, "iter": true,
 }
 
+// shortTimers are bpftrace's short names of timers.
+var shortTimers = map[string]string{"i": "interval", "p": "profile"}
+
 // timed tells whether probes of the group are timers, with a duration or a rate after the colon.
 func timed(group string) bool { return group == "interval" || group == "profile" }
 
@@ -33,9 +36,12 @@ func (l lexer) probe(pos int) (ref ProbeRef, ok bool) {
 		return ProbeRef{}, false
 	}
 	ref.Group = l.src[pos:colon]
+	if long := shortTimers[ref.Group]; long != "" {
+		ref.Group = long
+	}
 	extra := "*?:"
 	if timed(ref.Group) {
-		extra = ":$.µμ"
+		extra = "*:$.µμ"
 	}
 	end := run(colon+1, extra)
 	ref.Name, ref.Span = l.src[colon+1:end], Span{pos, end}
@@ -90,14 +96,20 @@ func (p *parser) moment() ProbeRef {
 	return ProbeRef{Group: moments[t.text], Span: t.span}
 }
 
-// paramUnits are what may stand before a param of interval: that is a plain number.
-var paramUnits = map[string]bool{"s:": true, "ms:": true, "us:": true}
+// paramUnits are what may stand before a param that is a plain number.
+var paramUnits = map[string]map[string]bool{
+	"interval": {"s:": true, "ms:": true, "us:": true},
+	"profile":  {"hz:": true},
+}
 
 // timer normalises what stands after interval: and profile:, where s:1 is 1s, and hz:99 is 99hz.
 func (p *parser) timer(ref *ProbeRef) {
 	text := ref.Name
-	if unit, param, ok := strings.Cut(text, "$"); ok && isName(param) && (unit == "" || ref.Group == "interval" && paramUnits[unit]) {
+	if unit, param, ok := strings.Cut(text, "$"); ok && isName(param) && (unit == "" || paramUnits[ref.Group][unit]) {
 		return
+	}
+	if ref.Group == "profile" && (text == "*" || text == "hz") {
+		return // the samples of a recording, whatever their rate is
 	}
 	if unit, n, ok := strings.Cut(text, ":"); ok {
 		text = n + unit
@@ -109,7 +121,7 @@ func (p *parser) timer(ref *ProbeRef) {
 		help = "write profile:99hz, or profile:10ms for 100hz: as a duration it has to divide a second"
 	}
 	if !ok {
-		p.fail(ref.Span, fmt.Sprintf("%s does not say how often", ref), help)
+		p.fail(ref.Span, fmt.Sprintf("%s does not say how often", p.source.Text[ref.Span.From:ref.Span.To]), help)
 	}
 	ref.Name = name
 }

@@ -72,6 +72,8 @@ type Header struct {
 	Attached uint64 `json:"attached,omitempty"`
 	// Intervals are the periods of the intervals whose moments are among the events, as records of probes like interval:1s.
 	Intervals []time.Duration `json:"intervals,omitempty"`
+	// SampleRate is how often each CPU was sampled a second, if it was.
+	SampleRate int `json:"sample_rate,omitempty"`
 }
 
 // fileHeader is the header as it stands in a file.

@@ -1,0 +1,105 @@
+package lang
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"trace/lang/syntax"
+	"trace/probes"
+)
+
+// This file is about wildcards: nvme:* is those of the group whose events have what the clause reads.
+
+// LeftOut is a probe that a wildcard of a clause matches and does not take.
+type LeftOut struct {
+	Probe *probes.Probe
+	Why   string
+}
+
+// isPattern tells whether a name of a probe, or a part of it, stands for several.
+func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
+
+// matching are those of the probes that ref names.
+func matching(all []*probes.Probe, ref syntax.ProbeRef) []*probes.Probe {
+	var matches []*probes.Probe
+	for _, p := range all {
+		// The lexer lets no malformed pattern through, so there is no error.
+		group, _ := path.Match(ref.Group, p.Group)
+		name, _ := path.Match(ref.Name, p.Name)
+		if group && name {
+			matches = append(matches, p)
+		}
+	}
+	return matches
+}
+
+// fitted checks the clauses for the probes that they take in the end. What a probe lacks may depend on the maps, of which other
+// probes tell something: so whenever some are left out, all is checked again.
+func (r *resolver) fitted(clauses []*Clause) (*analysis, []*checker) {
+	for {
+		for _, c := range clauses {
+			c.vars = nil
+		}
+		a := newAnalysis(r, clauses)
+		checkers := a.run(clauses)
+		rest, narrowed := checkers, false
+		for _, c := range clauses {
+			n := len(c.places())
+			narrowed = c.narrow(rest[:n]) || narrowed
+			rest = rest[n:]
+		}
+		if !narrowed {
+			return a, checkers
+		}
+	}
+}
+
+// narrow leaves out the probes that only wildcards name and that lack what the clause reads. It tells whether there were any. Of a
+// wildcard of which no probe has everything, those that lack the least stay, so that the mistake is reported about them.
+func (c *Clause) narrow(checks []*checker) bool {
+	if c.Inferred || c.kind != onEvent {
+		return false
+	}
+	taken := maps.Clone(c.named)
+	for _, ref := range c.tree.Probes {
+		least := -1
+		of := func(ch *checker) bool { return len(matching([]*probes.Probe{ch.probe}, ref)) > 0 }
+		for _, ch := range checks {
+			if of(ch) && (least < 0 || len(ch.unknown) < least) {
+				least = len(ch.unknown)
+			}
+		}
+		for _, ch := range checks {
+			if of(ch) && len(ch.unknown) == least {
+				taken[ch.probe] = true
+			}
+		}
+	}
+	narrowed := false
+	for _, ch := range checks {
+		if taken[ch.probe] {
+			continue
+		}
+		narrowed = true
+		c.LeftOut = append(c.LeftOut, LeftOut{ch.probe, ch.lacks()})
+		c.Probes = slices.DeleteFunc(c.Probes, func(p *probes.Probe) bool { return p == ch.probe })
+	}
+	return narrowed
+}
+
+// lacks says which words of the clause are none of the probe's fields, or no name of a field's value.
+func (c *checker) lacks() string {
+	var fields []string
+	for _, u := range c.misplaced(c.unknown) {
+		if enum := enumOf(u.want); enum != nil && c.having(u.name) == nil {
+			return fmt.Sprintf("%s is no name of %s", u.name, enum.Name)
+		}
+		if !slices.Contains(fields, u.name) {
+			fields = append(fields, u.name)
+		}
+	}
+	return "no field " + strings.Join(fields, ", ")
+}
