@@ -289,9 +289,7 @@ func (c *checker) callStmt(s *syntax.Call) stmt {
 	case "time":
 		ok = c.time(out, s.Call)
 	case "exit":
-		if ok = len(s.Call.Arguments) == 0; !ok {
-			c.fail(s.Span, "exit() has "+argumentCount(len(s.Call.Arguments)), "write exit()")
-		}
+		ok = c.exit(out, s.Call)
 	default:
 		c.noStatement(s.Call, fn)
 	}
@@ -300,6 +298,34 @@ func (c *checker) callStmt(s *syntax.Call) stmt {
 	}
 	return out
 }
+
+// exit types exit() and exit(status).
+func (c *checker) exit(out *callStmt, n *ast.CallNode) bool {
+	const help = "write exit(), or exit(3) for the exit status 3"
+	if len(n.Arguments) == 0 {
+		return true
+	}
+	if len(n.Arguments) > 1 {
+		c.fail(out.span, "exit() has "+argumentCount(len(n.Arguments)), help)
+		return false
+	}
+	e := c.expr(n.Arguments[0], nil)
+	switch {
+	case e == nil:
+		return false
+	case !isNumber(e.typ) && e.typ.Kind != probes.Bool && e.typ.Kind != pending:
+		c.fail(e.span, "an exit status is a number, and this is "+describe(e), help)
+		return false
+	case e.op == opLit && isNumber(e.typ) && (compare(e.val, int64(0)) < 0 || compare(e.val, int64(maxStatus)) > 0):
+		c.fail(e.span, fmt.Sprintf("an exit status is between 0 and %d", maxStatus), help)
+		return false
+	}
+	out.args = []*expr{e}
+	return true
+}
+
+// maxStatus is the largest exit status that a process has.
+const maxStatus = 255
 
 // noStatement reports a call that does nothing.
 func (c *checker) noStatement(n *ast.CallNode, fn string) {

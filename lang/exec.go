@@ -60,8 +60,9 @@ type machine struct {
 	since map[*mapInfo]uint64
 	// ctx ends loops, and with one its clause.
 	ctx context.Context
-	// stopped is set by exit().
+	// stopped is set by exit(), and status by exit(n): the last one holds.
 	stopped bool
+	status  *int
 }
 
 // deliver does what a clause without a block does with its events.
@@ -368,8 +369,9 @@ func (c *bodyCompiler) call(s *callStmt) step {
 	switch {
 	case s.fn == "exit":
 		return func(sc *scope) (bool, error) {
-			sc.machine.stopped = true
-			return true, nil
+			values, err := args.eval(sc)
+			sc.machine.exit(values)
+			return true, err
 		}
 	case s.fn == "clear":
 		return func(sc *scope) (bool, error) { return false, sc.machine.empty(s.m, sc.machine.now(), mapStore.clear) }
@@ -403,6 +405,25 @@ func (c *bodyCompiler) call(s *callStmt) step {
 		}
 		return false, sc.machine.printer.Value(s.args[0], values[0])
 	}
+}
+
+// exit ends the program, with the status that values hold, if they hold one.
+func (m *machine) exit(values []any) {
+	m.stopped = true
+	if len(values) == 0 {
+		return
+	}
+	status := 1 // of an absent value: 0 would say that all is well
+	switch v := values[0].(type) {
+	case nil:
+	case bool:
+		if !v {
+			status = 0
+		}
+	default:
+		status = int(to[uint64](v) & maxStatus) // as the kernel does with that of a process
+	}
+	m.status = &status
 }
 
 // printMap prints a map. Rates are those since they were last printed, so they begin again.

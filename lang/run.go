@@ -330,6 +330,21 @@ func (r *Run) Stopped() bool {
 	return r.machine.stopped
 }
 
+// ExitStatus is what exit(n) said, if it was called.
+func (r *Run) ExitStatus() (status int, asked bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.machine.status == nil {
+		return 0, false
+	}
+	return *r.machine.status, true
+}
+
+// Waits tells whether there is anything to wait for: events or intervals. A program that only begins and ends waits for nothing.
+func (p *Program) Waits() bool {
+	return slices.ContainsFunc(p.clauses, func(c *Clause) bool { return c.kind == onInterval || len(c.Probes) > 0 })
+}
+
 // Event does what is left of a clause for a record. It tells whether the record passed what is left of the predicate.
 func (r *Run) Event(e *probes.Event) (bool, error) {
 	r.mu.Lock()

@@ -222,6 +222,18 @@ func (s *Session) choose(reqs []Request) error {
 	return errors.Join(errs...)
 }
 
+// Denied returns what a process lacks for requests that the kernel has refused with EPERM, or nil if it lacks nothing.
+func (h *Host) Denied(reqs []Request) *PermissionError {
+	var denied *PermissionError
+	if err := (&Session{host: h}).choose(reqs); errors.As(err, &denied) {
+		return denied
+	}
+	if missing := h.lacking([]string{capBPF}); len(missing) > 0 { // for the maps, if there is nothing to attach
+		return &PermissionError{Missing: missing}
+	}
+	return nil
+}
+
 // UnavailableError says why a host does not have some probes.
 type UnavailableError struct {
 	Probes []*Probe

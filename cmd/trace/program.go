@@ -58,7 +58,7 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 	t.out = newOutput(ctx, file, t.live.through(s.out))
 	t.err = t.live.through(patiently(ctx, s.err))
 	t.tellCgroups()
-	return worse(t.run(ctx), unlessEnough(t.out.Close()))
+	return errors.Join(t.run(ctx), unlessEnough(t.out.Close()))
 }
 
 // explainPlan prints what would run.
@@ -199,10 +199,7 @@ func (t *tracer) run(interrupted context.Context) (err error) {
 		return errors.Join(err, session.Close())
 	}
 	err = t.follow(ctx, end, session, t.out.waitClosed, target.wait, t.child.wait)
-	if err == nil {
-		err = t.child.verdict()
-	}
-	return errors.Join(err, session.Close())
+	return errors.Join(err, t.child.verdict(), session.Close())
 }
 
 // begin does what has waited for the probes to be attached.
@@ -270,6 +267,18 @@ func (t *tracer) clausesOf(p *probes.Probe) []string {
 	return all
 }
 
+// permitted says what is missing if the kernel refused a map or a program for want of privileges.
+func (t *tracer) permitted(err error) error {
+	var told *probes.PermissionError
+	if !errors.Is(err, unix.EPERM) || errors.As(err, &told) {
+		return err
+	}
+	if denied := t.host.Denied(t.plan.Requests()); denied != nil {
+		return denied
+	}
+	return err
+}
+
 // tryAttach attaches the plan at hand. The output of the begin clauses is not repeated when it is tried again.
 func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, error) {
 	options := lang.RunOptions{Printer: t.printer(t.document.through(t.out, t.err, t.live)), Now: t.now, Muted: again, Unshown: t.document != nil, Context: ctx}
@@ -290,19 +299,20 @@ func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, er
 		return nil, err
 	}
 	if t.exec, err = t.plan.Start(options); err != nil {
-		return nil, err
+		return nil, t.permitted(err)
 	}
 	if err := t.exec.Begin(); err != nil {
 		return nil, err
 	}
 	told := newProgress(t.streams, t.options)
 	defer told.clear()
-	return probes.Attach(ctx, t.host, t.plan.Requests(), probes.AttachOptions{
+	session, err := probes.Attach(ctx, t.host, t.plan.Requests(), probes.AttachOptions{
 		RingBytes: int(t.bufferSize), Roots: t.roots(), Maps: t.exec.Maps(), Layouts: t.plan.Layouts(),
 		Progress: func(done, all int) {
 			told.tell(func(time.Duration) string { return fmt.Sprintf("attached %d of %d probes", done, all) })
 		},
 	})
+	return session, t.permitted(err)
 }
 
 func (t *tracer) printer(w io.Writer) *lang.Printer {
@@ -365,7 +375,7 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 		wg.Go(func() { t.live.show(ctx, end) })
 	}
 	t.printed = map[*probes.Probe]uint64{}
-	if t.exec.Stopped() { // exit() in a begin clause
+	if t.exec.Stopped() || !t.waits() { // exit() in a begin clause, or there are no others
 		end()
 	}
 	err := session.Read(ctx, t.event)
@@ -393,8 +403,11 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	if err := errors.Join(unlessEnough(err), lossErr); err != nil {
 		return err
 	}
-	return errors.Join(t.difference(), verdict)
+	return errors.Join(t.difference(), asked(t.exec), verdict)
 }
+
+// waits tells whether there is anything to wait for: a program of begin and end alone ends by itself, as in bpftrace.
+func (t *tracer) waits() bool { return t.program.Waits() || len(t.command) > 0 || t.pid != 0 }
 
 // writeDocument writes what is made at the end.
 func (t *tracer) writeDocument(session *probes.Session, losses []probes.Losses) error {

@@ -112,7 +112,7 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 		p.document.begin(p.exec, p.clock(p.now.Load()))
 	}
 	err = p.run(ctx)
-	return errors.Join(p.unlessLost(unlessEnough(err)), unlessEnough(p.out.Close()), p.verdict(), keep(ctx, p.exec))
+	return errors.Join(p.unlessLost(unlessEnough(err)), unlessEnough(p.out.Close()), asked(p.exec), p.verdict(), keep(ctx, p.exec))
 }
 
 // unlessLost makes of a damaged file what --strict makes of lost events, and reports it.

@@ -2,22 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
 	"trace/lang/syntax"
-)
-
-// The exit statuses of the command.
-const (
-	exitOK            = 0
-	exitFailed        = 1
-	exitUsage         = 2
-	exitLost          = 3
-	exitFailedCommand = 4
 )
 
 // streams are where a command reads and writes.
@@ -71,45 +61,3 @@ func usagef(format string, args ...any) error {
 
 // programError is the list of errors in a program; it carries their positions and the source lines.
 type programError struct{ error }
-
-// errLost is the outcome of --strict when events were lost; the report has said which.
-var errLost = errors.New("events were lost")
-
-// errCommandFailed is the outcome of --strict when the command of -c failed; its status was printed.
-var errCommandFailed = errors.New("the command failed")
-
-// errHelpShown is the outcome of a command line without any argument.
-var errHelpShown = errors.New("help was shown instead")
-
-// worse is what counts of what a run came to and of an error after it: that one, unless the run has failed already.
-func worse(came, after error) error {
-	if after != nil && (came == nil || errors.Is(came, errLost) || errors.Is(came, errCommandFailed)) {
-		return after
-	}
-	return came
-}
-
-// exitStatus is the one place that decides on the status. It prints err and returns the exit status that stands for it.
-func exitStatus(s streams, err error) int {
-	var program programError
-	var usage usageError
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, errLost):
-		return exitLost
-	case errors.Is(err, errCommandFailed):
-		return exitFailedCommand
-	case errors.Is(err, errHelpShown):
-		return exitUsage
-	case errors.As(err, &program):
-		fmt.Fprintln(s.err, program.Error())
-		return exitUsage
-	case errors.As(err, &usage):
-		s.note("%v", usage)
-		return exitUsage
-	default:
-		s.note("%v", err)
-		return exitFailed
-	}
-}
