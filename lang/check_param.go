@@ -45,6 +45,7 @@ func (r *resolver) declare(params []*syntax.Param) {
 		}
 		r.params = append(r.params, Param{
 			Name: p.Name, Short: p.Short, Help: p.Help, Default: syntax.Print(p.Default), Value: value, Type: typeOfParam(value, unit),
+			Span: p.Span,
 		})
 	}
 }
@@ -130,6 +131,9 @@ func (p *Param) parse(text string) (value any, ok bool) {
 		return nil, false
 	}
 	value, unit, ok := literalValue(tree.Expr)
+	if n, negative := value.(int64); negative && n < 0 && p.Type.Unit != probes.None && p.Type.Kind != probes.Int {
+		return nil, false // no size is negative, and a duration only of a param whose default is
+	}
 	// A duration without a unit would be nanoseconds, which nobody means.
 	if unit != p.Type.Unit && !(unit == probes.None && (value == uint64(0) || p.Type.Unit == probes.Bytes)) {
 		return nil, false

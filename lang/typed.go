@@ -207,6 +207,8 @@ type Param struct {
 	Default string // as written
 	// Value is the default as int64, uint64, bool or string.
 	Value any
+	// Span is where it is declared.
+	Span syntax.Span
 }
 
 // period of an interval clause that is not given as $param.

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"trace/lang"
+	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/recording"
 )
@@ -28,7 +29,7 @@ func compile(s streams, o options, src source, catalog []*probes.Probe, options 
 	options.Words = append(scriptNames(), subcommands...)
 	program, err := lang.Compile(src.name, src.text, catalog, options)
 	if err != nil {
-		return nil, programError{err}
+		return nil, compileError(src, err)
 	}
 	if err := program.CheckColumns(o.columns()); err != nil {
 		return nil, usagef("--fields: %w", err)
@@ -46,6 +47,20 @@ func compile(s streams, o options, src source, catalog []*probes.Probe, options 
 // columns are what is printed of events. A recording has all of them.
 func (o options) columns() lang.Columns {
 	return lang.NewColumns(o.format.Format, o.verbose || o.recordsOnly, o.fields)
+}
+
+// compileError tells a mistake in the program from one in the values of its params, and a program from the name of a file.
+func compileError(src source, err error) error {
+	var mistakes syntax.ErrorList
+	if !errors.As(err, &mistakes) {
+		return usageError{err}
+	}
+	if src.name == inlineName {
+		if info, statErr := os.Stat(src.text); statErr == nil && info.Mode().IsRegular() {
+			err = fmt.Errorf("%w\nhelp: to run the file of that name write trace ./%s", err, src.text)
+		}
+	}
+	return programError{err}
 }
 
 // tellProbes says which probes a program means that it does not name itself, and which of a wildcard it leaves out.

@@ -194,7 +194,7 @@ func TestReadmeExamples(t *testing.T) {
 // checkCommand checks flags and program of a command without running it.
 func checkCommand(t *testing.T, e example, catalog []*probes.Probe) {
 	t.Helper()
-	called, err := findScript(e.args)
+	called, err := findScript(e.args, nil)
 	if err != nil {
 		t.Errorf("README.md: %s: %v", e.line, err)
 		return

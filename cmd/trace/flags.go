@@ -25,14 +25,38 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
-		return usagef("%w (trace --help lists the flags)", err)
+		return usagef("%w (%s --help lists the flags)", err, calledAs(cmd))
 	}
 	cause := invalid.Unwrap()
 	var number *strconv.NumError
-	if errors.As(cause, &number) {
-		cause = number.Err // without the name of the Go function
+	switch kind := invalid.GetFlag().Value.Type(); {
+	case kind == "duration":
+		cause = errors.New("want a duration, like 10s or 1m")
+	case errors.As(cause, &number):
+		cause = errors.New("want " + numberWanted(kind, errors.Is(number, strconv.ErrRange)))
 	}
 	return usagef("--%s %s: %w", invalid.GetFlag().Name, invalid.GetValue(), cause)
+}
+
+// calledAs is a command without its flags, of a script with its name.
+func calledAs(cmd *cobra.Command) string {
+	if cmd.HasParent() {
+		return cmd.CommandPath()
+	}
+	return strings.TrimSuffix(strings.Replace(cmd.Use, " [flags]", "", 1), " PROGRAM|SCRIPT")
+}
+
+// numberWanted says what a flag of a type of numbers takes.
+func numberWanted(kind string, tooLarge bool) string {
+	switch {
+	case tooLarge:
+		return "a smaller number"
+	case strings.HasPrefix(kind, "float"):
+		return "a number, like 1 or 0.5"
+	case strings.HasPrefix(kind, "uint"):
+		return "a whole number that is not negative"
+	}
+	return "a whole number"
 }
 
 // formatFlag is the format of the data, as a flag.

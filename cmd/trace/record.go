@@ -28,7 +28,7 @@ func recordCommand(s streams) *cobra.Command {
 			if o.output == "" {
 				return usagef("record needs -o FILE")
 			}
-			src, err := programText(cmd, o, nil, args)
+			src, err := recordText(cmd, s, args)
 			if err != nil {
 				return err
 			}
@@ -48,4 +48,18 @@ func recordCommand(s streams) *cobra.Command {
 	f.Var(&maxSize, "max-size", "write FILE.1, FILE.2, … and keep the last `SIZE` of them")
 	addRunFlags(cmd, &o)
 	return cmd
+}
+
+// recordText returns the program that selects the events.
+func recordText(cmd *cobra.Command, s streams, args []string) (source, error) {
+	if asked := len(args) == 1 && args[0] == "-"; asked || len(args) == 0 {
+		src, err := stdinSource(s.in, asked)
+		switch {
+		case err != nil:
+			return source{}, err
+		case src != nil:
+			return *src, nil
+		}
+	}
+	return programText(cmd, nil, args)
 }

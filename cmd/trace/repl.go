@@ -56,8 +56,8 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 
 // scriptFlags are the flags of a script; what is none has no flags.
 func scriptFlags(name string) []string {
-	text, err := scriptText(name)
-	if err != nil || text == "" {
+	text, found, err := scriptText(name)
+	if err != nil || !found {
 		return nil
 	}
 	params, err := lang.Params(name, text)

@@ -190,14 +190,14 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 	if o.fmt != "" {
 		return formatScript(s, o.fmt)
 	}
-	if cmd.Flags().NFlag() == 0 && len(args) == 0 {
+	if sc == nil && cmd.Flags().NFlag() == 0 && len(args) == 0 {
 		if isTerminal(s.in) && isTerminal(s.out) {
 			return explore(cmd.Context(), s, nil)
 		}
 		fmt.Fprintf(s.err, "%s\n\n%s", cmd.Long, cmd.UsageString())
 		return errHelpShown
 	}
-	src, err := programText(cmd, o, sc, args)
+	src, err := programText(cmd, sc, args)
 	if err != nil {
 		return err
 	}
@@ -216,25 +216,23 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 	return runProgram(cmd.Context(), s, o, src)
 }
 
-// programText returns the program of the command line: a script, the argument or the value of -e.
-func programText(cmd *cobra.Command, o options, sc *script, args []string) (source, error) {
+// programText returns the program of the command line.
+func programText(cmd *cobra.Command, sc *script, args []string) (source, error) {
 	switch given := cmd.Flags().Changed("program"); {
 	case given && len(args) > 0:
 		return source{}, usagef("two programs: one with -e, another as argument %q", args[0])
-	case given:
-		return source{name: "program", text: o.source}, nil
+	case sc != nil && len(args) <= 1:
+		return sc.source, nil
 	case len(args) == 0:
 		return source{}, usagef("no program; for example: trace 'qp.state==RTR'")
-	case len(args) > 1 && sc != nil:
-		return source{}, usagef("%s takes flags, and no argument %q (trace %[1]s --help)", sc.name, args[1])
+	case sc != nil && sc.name != inlineName:
+		return source{}, usagef("%s takes flags, and no argument %q (trace %[1]s --help)", args[0], args[1])
 	case len(args) > 1 && lang.Nearest(args[0], subcommands) != "":
 		return source{}, usagef("%s is no command: did you mean %q?", args[0], lang.Nearest(args[0], subcommands))
 	case len(args) > 1:
 		return source{}, usagef("the program is one argument, here are %d: quote it, like trace '%s'", len(args), strings.Join(args, " "))
-	case sc != nil:
-		return sc.source, nil
 	default:
-		return source{name: "program", text: args[0]}, nil
+		return source{name: inlineName, text: args[0]}, nil
 	}
 }
 

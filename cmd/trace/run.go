@@ -12,7 +12,7 @@ import (
 
 // streams are where a command reads and writes.
 type streams struct {
-	in       io.Reader // only for the command of -c
+	in       io.Reader // for the command of -c, or of the program itself; nil if there is none
 	keys     *os.File  // what the user types while a program runs; nil if standard input is no terminal
 	out, err io.Writer
 }
@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func execute(ctx context.Context, s streams, args []string) error {
-	script, err := findScript(args)
+	script, err := findScript(args, s.in)
 	if err != nil {
 		return err
 	}

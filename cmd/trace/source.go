@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -42,46 +42,139 @@ func (s source) recorded() string {
 // subcommands are never scripts.
 var subcommands = []string{"help", "record", "info", "repl", "scripts", "doctor", "completion", "man"}
 
-// script is what a command line runs by its name, found before its flags are parsed: its params are flags.
+// inlineName and stdinName are what errors call programs that are in no file.
+const (
+	inlineName = "program"
+	stdinName  = "stdin"
+)
+
+// script is the program of a command line, found before its flags are parsed: its params are flags.
 type script struct {
 	source
 	declared []lang.Param
 }
 
-// findScript returns the script that the first argument names, or nil if there is none. One that comes with trace is called by its bare
-// name, whatever files there are; all else is the name of a file. An argument with a blank or a bracket is a program.
-func findScript(args []string) (*script, error) {
+// findScript returns the program of a command line, or nil if it has none.
+func findScript(args []string, stdin io.Reader) (*script, error) {
 	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
-		args = args[1:] // so that its flags complete
+		s, err := findScript(args[1:], nil) // so that its flags complete
+		if err != nil {
+			return nil, nil // it is not finished
+		}
+		return s, nil
 	}
+	flags := lookAhead(args)
+	if flags == nil || flags.Changed("list") || flags.Changed("fmt") {
+		return nil, nil
+	}
+	src, err := findSource(flags, stdin)
+	if err != nil || src == nil {
+		return nil, err
+	}
+	s := &script{source: *src}
+	if s.declared, err = lang.Params(s.name, s.text); err != nil {
+		if words := flags.Args(); s.name == inlineName && len(words) > 1 && !strings.HasPrefix(words[1], "-") {
+			return nil, nil // what is wrong is that it is no single argument
+		}
+		return nil, s.mistakes(err)
+	}
+	return s, s.clash()
+}
+
+// lookAhead parses the flags of trace that stand before the program, or nil if they are wrong. Others may be params of the program,
+// which is not known yet: they have values only with a =.
+func lookAhead(args []string) *pflag.FlagSet {
+	var long, short []string
+	for {
+		flags := ownFlags()
+		for _, name := range long {
+			flags.String(name, "", "")
+			flags.Lookup(name).NoOptDefVal = "true"
+		}
+		for _, letter := range short {
+			flags.StringP("-"+letter, letter, "", "")
+			flags.Lookup("-" + letter).NoOptDefVal = "true"
+		}
+		err := flags.Parse(args)
+		var unknown *pflag.NotExistError
+		switch {
+		case err == nil:
+			return flags
+		case !errors.As(err, &unknown):
+			return nil
+		case unknown.GetSpecifiedShortnames() != "":
+			short = append(short, unknown.GetSpecifiedName())
+		default:
+			long = append(long, unknown.GetSpecifiedName())
+		}
+	}
+}
+
+// ownFlags are those that a command line has whatever its program is.
+func ownFlags() *pflag.FlagSet {
 	var o options
 	var cmd cobra.Command
 	addFlags(&cmd, &o)
 	flags := cmd.Flags()
 	flags.BoolP("help", "h", false, "")
+	flags.Bool("version", false, "")
 	flags.SetOutput(io.Discard)
 	flags.SetInterspersed(false)
-	if flags.Parse(args) != nil || flags.NArg() == 0 || flags.Changed("program") || flags.Changed("list") {
+	return flags
+}
+
+// findSource returns the text of the program: that of -e, of the argument or of the file that it names, or what comes from standard input,
+// for - and where there is no argument and no terminal. It returns nil if there is none.
+func findSource(flags *pflag.FlagSet, stdin io.Reader) (*source, error) {
+	switch {
+	case flags.Changed("program"):
+		return &source{name: inlineName, text: flags.Lookup("program").Value.String()}, nil
+	case flags.NArg() == 0 && (flags.Changed("help") || flags.Changed("version")):
+		return nil, nil
+	case flags.NArg() == 0:
+		return stdinSource(stdin, false)
+	case flags.Arg(0) == "-":
+		return stdinSource(stdin, true)
+	case slices.Contains(subcommands, flags.Arg(0)):
 		return nil, nil
 	}
 	name := flags.Arg(0)
-	if strings.ContainsAny(name, " \t\n{") || slices.Contains(subcommands, name) {
-		return nil, nil
-	}
-	text, err := scriptText(name)
-	if err != nil || text == "" {
+	text, found, err := scriptText(name)
+	if err != nil {
 		return nil, err
 	}
-	s := &script{source: source{name: name, text: text}}
-	if s.declared, err = lang.Params(s.name, s.text); err != nil {
-		return nil, s.mistakes(err)
+	if !found {
+		return &source{name: inlineName, text: name}, nil
 	}
+	return &source{name: name, text: text}, nil
+}
+
+// stdinSource is the program that comes from standard input. It returns nil if it was not asked for and there is none: a terminal, a
+// closed stream, or an empty one, as under cron.
+func stdinSource(stdin io.Reader, asked bool) (*source, error) {
+	switch {
+	case stdin == nil && asked:
+		return nil, usagef("-: there is no standard input here")
+	case stdin == nil, !asked && isTerminal(stdin):
+		return nil, nil
+	}
+	text, err := readProgram(stdin)
+	if !asked && (errors.Is(err, syscall.EBADF) || err == nil && strings.TrimSpace(text) == "") {
+		return nil, nil
+	}
+	return &source{name: stdinName, text: text}, err
+}
+
+// clash reports a param that has the name of a flag of trace.
+func (s *script) clash() error {
+	flags := ownFlags()
 	for _, p := range s.declared {
 		if flags.Lookup(p.Name) != nil || p.Short != "" && flags.ShorthandLookup(p.Short) != nil {
-			return nil, fmt.Errorf("%s: param %s has the name of a flag of trace: rename it", name, cmp.Or(p.Short, p.Name))
+			text := syntax.Source{Name: s.name, Text: s.text}
+			return programError{text.Error(p.Span, fmt.Sprintf("param %s has the name of a flag of trace", cmp.Or(p.Short, p.Name)), "give it another name")}
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // mistakes tells more of those that were found without the probes.
@@ -93,29 +186,54 @@ func (s *script) mistakes(found error) error {
 	return programError{cmp.Or(err, found)}
 }
 
-// scriptText returns the text of the script called name, or "" if there is none.
-func scriptText(name string) (string, error) {
+// scriptText returns the text of the script called name, if it is one. One that comes with trace is called by its bare name, whatever
+// files there are; one of the user's is the name of a file, with a slash or .trace at its end. All else is a program.
+func scriptText(name string) (text string, found bool, err error) {
 	if bundled, ok := scripts.Find(name); ok {
-		return bundled.Text, nil
+		return bundled.Text, true, nil
 	}
-	text, err := readScript(name)
-	return string(text), err
-}
-
-// readScript returns the text of a file, or nil if name is none.
-func readScript(name string) ([]byte, error) {
+	isPath := slices.ContainsFunc([]string{"/", "./", "../"}, func(p string) bool { return strings.HasPrefix(name, p) })
+	if !isPath && (strings.ContainsAny(name, " \t\n{") || !strings.Contains(name, "/") && !strings.HasSuffix(name, ".trace")) {
+		return "", false, nil
+	}
 	info, err := os.Stat(name)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && strings.HasSuffix(name, ".trace"):
-		return nil, usagef("no script %s", name)
-	case err != nil || info.IsDir():
-		return nil, nil
+	case err == nil && !info.IsDir():
+		text, err := readFile(name)
+		return text, true, err
+	case !isPath && !strings.HasSuffix(name, ".trace"):
+		return "", false, nil // a slash divides, too
+	case err == nil:
+		return "", false, usagef("no script %s: it is a directory", name)
 	}
-	text, err := os.ReadFile(name)
+	return "", false, usagef("no script %s: %w", name, errors.Unwrap(err))
+}
+
+func readFile(name string) (string, error) {
+	f, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("script: %w", err)
+		return "", fmt.Errorf("script: %w", err)
+	}
+	defer f.Close()
+	text, err := readProgram(f)
+	if err != nil {
+		return "", fmt.Errorf("script %s: %w", name, err)
 	}
 	return text, nil
+}
+
+// maxProgram bounds what is read of an endless file.
+const maxProgram = 16 << 20
+
+func readProgram(in io.Reader) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(in, maxProgram+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("program: %w", err)
+	case len(text) > maxProgram:
+		return "", fmt.Errorf("the program is longer than %s", formatSize(maxProgram))
+	}
+	return string(text), nil
 }
 
 // addFlags declares the params of the script as flags of cmd, whose help becomes that of the script.
@@ -136,12 +254,21 @@ func (s *script) addFlags(cmd *cobra.Command) {
 		}
 	}
 	cmd.Flags().AddFlagSet(params)
-	cmd.Use, cmd.Long, cmd.Example = "trace [flags] "+s.name, cmp.Or(s.header(), s.name), ""
+	what, name, long := "script", s.name, cmp.Or(s.header(), s.name)
+	switch {
+	case s.name == inlineName && !params.HasFlags():
+		return
+	case s.name == inlineName:
+		what, name, long = "program", "PROGRAM", s.header()
+	case s.name == stdinName:
+		what, name, long = "program", "-", s.header()
+	}
+	cmd.Use, cmd.Long, cmd.Example = "trace [flags] "+name, long, ""
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		out := cmd.OutOrStderr()
 		fmt.Fprintf(out, "Usage:\n  %s\n", cmd.UseLine())
 		if params.HasFlags() {
-			fmt.Fprintf(out, "\nFlags of the script:\n%s", params.FlagUsages())
+			fmt.Fprintf(out, "\nFlags of the %s:\n%s", what, params.FlagUsages())
 		}
 		fmt.Fprintln(out, "\nThose of trace, like -o, -f and -c, are there, too: trace --help")
 		return nil
@@ -191,13 +318,20 @@ func (s *script) header() string {
 	return strings.Join(lines, "\n")
 }
 
-// format prints a script in the canonical form.
+// formatScript prints a script in the canonical form.
 func formatScript(s streams, name string) error {
-	text, err := os.ReadFile(name)
+	var text string
+	var err error
+	if name == "-" {
+		name = stdinName
+		text, err = readProgram(s.in)
+	} else {
+		text, err = readFile(name)
+	}
 	if err != nil {
 		return fmt.Errorf("--fmt: %w", err)
 	}
-	formatted, err := syntax.Format(name, string(text))
+	formatted, err := syntax.Format(name, text)
 	if err != nil {
 		return programError{err}
 	}
