@@ -60,6 +60,8 @@ type machine struct {
 	since map[*mapInfo]uint64
 	// ctx ends loops, and with one its clause.
 	ctx context.Context
+	// printed says that the event at hand was printed, or something at it.
+	printed bool
 	// stopped is set by exit(), and status by exit(n): the last one holds.
 	stopped bool
 	status  *int
@@ -67,6 +69,7 @@ type machine struct {
 
 // deliver does what a clause without a block does with its events.
 func (m *machine) deliver(p *probes.Probe, e event) error {
+	m.printed = true
 	if m.keep != nil {
 		return m.keep(e.(*probes.Event))
 	}
@@ -365,6 +368,20 @@ func (m *machine) len(info *mapInfo) (any, error) {
 }
 
 func (c *bodyCompiler) call(s *callStmt) step {
+	run := c.callOf(s)
+	if !s.prints() {
+		return run
+	}
+	return func(sc *scope) (bool, error) {
+		sc.machine.printed = true
+		return run(sc)
+	}
+}
+
+// prints tells whether the call is one for output.
+func (s *callStmt) prints() bool { return s.fn == "print" || s.fn == "printf" || s.fn == "time" }
+
+func (c *bodyCompiler) callOf(s *callStmt) step {
 	key, args := c.row(s.key), c.row(s.args)
 	switch {
 	case s.fn == "exit":

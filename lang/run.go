@@ -345,8 +345,26 @@ func (p *Program) Waits() bool {
 	return slices.ContainsFunc(p.clauses, func(c *Clause) bool { return c.kind == onInterval || len(c.Probes) > 0 })
 }
 
-// Event does what is left of a clause for a record. It tells whether the record passed what is left of the predicate.
-func (r *Run) Event(e *probes.Event) (bool, error) {
+// Prints tells whether the program may print something at an event.
+func (p *Program) Prints() bool {
+	for _, c := range p.clauses {
+		for _, probe := range c.Probes {
+			b := c.bodies[probe]
+			prints := b.prints
+			walkStmts(b.stmts, func(s stmt) {
+				call, ok := s.(*callStmt)
+				prints = prints || ok && call.prints()
+			})
+			if prints {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Event does what is left of a clause for a record. It tells whether anything was printed.
+func (r *Run) Event(e *probes.Event) (printed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.sites[e.Layout().ID]
@@ -359,29 +377,30 @@ func (r *Run) Event(e *probes.Event) (bool, error) {
 	if r.machine.stopped {
 		return false, nil
 	}
+	r.machine.printed = false
 	passed, err := s.run(r.machine, e, s.stacks)
 	if !passed {
 		r.rejected[e.Probe]++
 	}
-	return passed, err
+	return r.machine.printed, err
 }
 
-// Replay runs the program on an event of a recording. It calls passed after each clause that took it.
-func (r *Run) Replay(e *probes.Event, passed func() error) error {
+// Replay runs the program on an event of a recording. It calls printed after each clause that printed something.
+func (r *Run) Replay(e *probes.Event, printed func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.bodies[e.Probe] {
 		if r.machine.stopped {
 			break
 		}
-		ok, err := s.run(r.machine, e, r.plan.recorded)
-		if err != nil {
+		r.machine.printed = false
+		if _, err := s.run(r.machine, e, r.plan.recorded); err != nil {
 			return err
 		}
-		if !ok {
+		if !r.machine.printed {
 			continue
 		}
-		if err := passed(); err != nil {
+		if err := printed(); err != nil {
 			return err
 		}
 	}

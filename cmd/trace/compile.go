@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -37,6 +38,9 @@ func compile(s streams, o options, src source, catalog []*probes.Probe, options 
 	if o.debug == "ast" {
 		_, err := io.WriteString(s.out, program.Dump())
 		return program, err
+	}
+	if o.count > 0 && !program.Prints() {
+		return nil, usagef("-n %d counts the events that are printed, and this program prints none: end it with --timeout or exit()", o.count)
 	}
 	if !o.quiet {
 		tellProbes(s, program)

@@ -493,15 +493,15 @@ func (t *tracer) interval(period time.Duration) error {
 
 // event does what is left to do for an event.
 func (t *tracer) event(e *probes.Event) error {
-	passed, err := t.exec.Event(e)
+	printed, err := t.exec.Event(e)
 	if err != nil {
 		return err
 	}
-	if passed {
+	if printed {
 		t.printed[e.Probe]++
 		t.total++
 	}
-	if t.total == t.count && passed || t.exec.Stopped() {
+	if t.total == t.count && printed || t.exec.Stopped() {
 		return errEnough
 	}
 	return nil

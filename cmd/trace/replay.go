@@ -37,8 +37,8 @@ type player struct {
 	document  *document
 	progress  *progress
 	// began is when the play began, in real time.
-	began  time.Time
-	passed uint64
+	began   time.Time
+	printed uint64
 }
 
 // interval is an interval of the program and when it is due next.
@@ -263,7 +263,7 @@ func (p *player) play(ctx context.Context) error {
 			}
 			continue
 		}
-		if err := p.exec.Replay(&e, p.count1); err != nil {
+		if err := p.exec.Replay(&e, p.countPrinted); err != nil {
 			return err
 		}
 	}
@@ -275,10 +275,10 @@ func (p *player) told(events int, took time.Duration) string {
 	return fmt.Sprintf("%d%%, %d events, %.0f events/s", 100*done/max(all, 1), events, float64(events)/took.Seconds())
 }
 
-// count1 counts an event that passed.
-func (p *player) count1() error {
-	p.passed++
-	if p.passed == p.count {
+// countPrinted counts an event that was printed.
+func (p *player) countPrinted() error {
+	p.printed++
+	if p.printed == p.count {
 		return errEnough
 	}
 	return nil

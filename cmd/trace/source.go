@@ -159,10 +159,13 @@ func stdinSource(stdin io.Reader, asked bool) (*source, error) {
 		return nil, nil
 	}
 	text, err := readProgram(stdin)
-	if !asked && (errors.Is(err, syscall.EBADF) || err == nil && strings.TrimSpace(text) == "") {
+	switch {
+	case !asked && (errors.Is(err, syscall.EBADF) || err == nil && strings.TrimSpace(text) == ""):
 		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("standard input: %w", err)
 	}
-	return &source{name: stdinName, text: text}, err
+	return &source{name: stdinName, text: text}, nil
 }
 
 // clash reports a param that has the name of a flag of trace.
@@ -199,8 +202,10 @@ func scriptText(name string) (text string, found bool, err error) {
 	info, err := os.Stat(name)
 	switch {
 	case err == nil && !info.IsDir():
-		text, err := readFile(name)
-		return text, true, err
+		if text, err = readFile(name); err != nil {
+			return "", false, fmt.Errorf("script: %w", err)
+		}
+		return text, true, nil
 	case !isPath && !strings.HasSuffix(name, ".trace"):
 		return "", false, nil // a slash divides, too
 	case err == nil:
@@ -212,12 +217,12 @@ func scriptText(name string) (text string, found bool, err error) {
 func readFile(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return "", fmt.Errorf("script: %w", err)
+		return "", err
 	}
 	defer f.Close()
 	text, err := readProgram(f)
 	if err != nil {
-		return "", fmt.Errorf("script %s: %w", name, err)
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	return text, nil
 }
@@ -229,9 +234,9 @@ func readProgram(in io.Reader) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxProgram+1))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("program: %w", err)
+		return "", err
 	case len(text) > maxProgram:
-		return "", fmt.Errorf("the program is longer than %s", formatSize(maxProgram))
+		return "", fmt.Errorf("a program of more than %s", formatSize(maxProgram))
 	}
 	return string(text), nil
 }

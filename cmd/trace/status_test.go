@@ -97,3 +97,20 @@ func TestExitLive(t *testing.T) {
 		t.Errorf("the command was not waited for: exit status %d", got)
 	}
 }
+
+// -n counts the events that are printed, in the kernel and in user space, live and of recordings.
+func TestCount(t *testing.T) {
+	requireLive(t)
+	const clauses = `%[1]s { @ = count() } %[1]s { if (pid >= 0) { printf("line\n") } } end { clear(@) }`
+	for _, args := range [][]string{
+		{"-r", "../../scripts/testdata/nvme_latency.rec", fmt.Sprintf(clauses, "nvme:complete_rq")},
+		{fmt.Sprintf(clauses, "syscall:exit")},
+		{"--no-kernel", fmt.Sprintf(clauses, "syscall:exit")},
+	} {
+		var out strings.Builder
+		run(t.Context(), append([]string{"-q", "-n", "5"}, args...), strings.NewReader(""), &out, io.Discard)
+		if n := strings.Count(out.String(), "line\n"); n != 5 {
+			t.Errorf("%q: %d lines:\n%s", args, n, out.String())
+		}
+	}
+}

@@ -60,44 +60,74 @@ func (s Source) Error(at Span, msg, help string) *Error {
 // Error shows the message, the line with the mistake underlined, and what to do.
 func (e *Error) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%d:%d: %s", e.File, e.Line, e.Col, e.Msg)
+	fmt.Fprintf(&b, "%s:%d:%d: %s", Visible(e.File), e.Line, e.Col, Visible(clip(e.Msg)))
 	if strings.TrimSpace(e.Source) != "" {
-		fmt.Fprintf(&b, "\n    %s\n    %s^%s", e.Source, e.indent(), strings.Repeat("~", max(e.underlined()-1, 0)))
+		before, at, after := e.window()
+		marks := strings.Repeat("~", max(utf8.RuneCountInString(at)-1, 0))
+		fmt.Fprintf(&b, "\n    %s%s%s\n    %s^%s", before, at, after, blank(before), marks)
 	}
 	if e.Help != "" {
-		fmt.Fprintf(&b, "\nhelp: %s", e.Help)
+		fmt.Fprintf(&b, "\nhelp: %s", Visible(clip(e.Help)))
 	}
-	return Visible(b.String())
+	return b.String()
 }
 
-// columns of a part of the line as it is shown: what a terminal would obey is an escape.
-func columns(s string) int { return utf8.RuneCountInString(Visible(s)) }
+// maxText bounds a message that repeats words of the program.
+const maxText = 1000
 
-// at is where a column of the line begins; beyond is how many columns it is behind its end.
-func (e *Error) at(col int) (offset, beyond int) {
-	for i := range e.Source {
-		if col--; col == 0 {
-			return i, 0
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "…"
+}
+
+// maxWindow is how many columns of the line with the mistake are shown: with the four before them they fit into a terminal.
+const maxWindow = 74
+
+// window is the part of the line around the mistake that is shown: what stands before the mistake, the mistake, and what stands behind it.
+// What a terminal could not show is escaped.
+func (e *Error) window() (before, at, after string) {
+	from, to := offset(e.Source, e.Col-1), offset(e.Source, e.EndCol-1)
+	const near = maxWindow * utf8.UTFMax * 2 // bytes, of which there may be ten million
+	left := []rune(Visible(e.Source[max(0, from-near):from]))
+	marked := []rune(Visible(e.Source[from:min(to, from+near)]))
+	right := []rune(Visible(e.Source[to:min(len(e.Source), to+near)]))
+	if len(left)+len(marked)+len(right) <= maxWindow {
+		return string(left), string(marked), string(right)
+	}
+	if len(marked) > maxWindow/2 { // where it begins matters
+		marked, right = append(marked[:maxWindow/2-1:maxWindow/2-1], '…'), nil
+	}
+	room := maxWindow - len(marked)
+	if most := max(room/2, room-len(right)); len(left) > most {
+		left = append([]rune{'…'}, left[len(left)-most+1:]...)
+	}
+	if most := room - len(left); len(right) > most {
+		right = append(right[:most-1:most-1], '…')
+	}
+	return string(left), string(marked), string(right)
+}
+
+// offset is where the character number n of text begins, or the end of text.
+func offset(text string, n int) int {
+	for i := range text {
+		if n == 0 {
+			return i
 		}
+		n--
 	}
-	return len(e.Source), col - 1
+	return len(text)
 }
 
-// underlined is how many columns the mistake has.
-func (e *Error) underlined() int {
-	from, _ := e.at(e.Col)
-	to, beyond := e.at(e.EndCol)
-	return columns(e.Source[from:max(from, to)]) + beyond
-}
-
-// indent is as wide as the line before the mistake. It keeps tabs, whose width only the terminal knows.
-func (e *Error) indent() string {
-	offset, beyond := e.at(e.Col)
-	parts := strings.Split(e.Source[:offset], "\t")
-	for i, part := range parts {
-		parts[i] = strings.Repeat(" ", columns(part))
-	}
-	return strings.Join(parts, "\t") + strings.Repeat(" ", beyond)
+// blank is as wide as text. It keeps tabs, whose width only the terminal knows.
+func blank(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return r
+		}
+		return ' '
+	}, text)
 }
 
 // ErrorList holds the mistakes of one program.
