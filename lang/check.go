@@ -196,7 +196,11 @@ func (c *checker) str(at syntax.Span, value string, want *probes.Type) *expr {
 	if want != nil && want.Kind == probes.GID {
 		addr, err := netip.ParseAddr(value)
 		if err != nil || addr.Zone() != "" {
-			return c.fail(at, fmt.Sprintf("%q is no address", value), `a GID is like "fe80::1", "::ffff:10.0.0.1" or "10.0.0.1"`)
+			help := `a GID is like "fe80::1", "::ffff:10.0.0.1" or "10.0.0.1"`
+			if _, err := netip.ParsePrefix(value); err == nil {
+				help = `one of a network is found by its text: string(dgid) startsWith "::ffff:10.9."`
+			}
+			return c.fail(at, fmt.Sprintf("%q is no address", value), help)
 		}
 		raw := addr.As16()
 		return &expr{op: opLit, typ: probes.Type{Kind: probes.GID, Size: 16}, val: string(raw[:])}
@@ -582,6 +586,8 @@ func (c *checker) comparable(n ast.Node, a, b *expr) bool {
 			if name := Nearest(word, enum.Names); name != "" {
 				help = "write the name without quotes: " + name
 			}
+		case quoted && isNumber(pair[1].typ):
+			help = besideNumber(word, pair[1])
 		case pair[0].typ.Kind != probes.Bool:
 		case pair[0].op == "!":
 			help = "! binds tighter than a comparison: write !(…)"
@@ -593,6 +599,20 @@ func (c *checker) comparable(n ast.Node, a, b *expr) bool {
 	}
 	c.fail(syntax.SpanOf(n), fmt.Sprintf("%s and %s do not compare", describe(a), describe(b)), help)
 	return false
+}
+
+// besideNumber says what to write for a string that is compared with a number, or returns "".
+func besideNumber(word string, number *expr) string {
+	if tree, err := syntax.Parse("", word); err == nil && tree.Expr != nil {
+		switch v, _, _ := literalValue(tree.Expr); v.(type) {
+		case int64, uint64:
+			return "write the number without quotes: " + word
+		}
+	}
+	if number.op == opField && number.field.Common && (number.field.Name == "pid" || number.field.Name == "tid") {
+		return fmt.Sprintf("the name of the process is comm: comm == %q", word)
+	}
+	return ""
 }
 
 // in types `x in [a, b..c]` and `x in a..b`: it means x == a || x >= b && x <= c.
@@ -657,10 +677,26 @@ func (c *checker) stringOperator(n *ast.BinaryNode, r *expr) *expr {
 	}
 	for _, side := range []*expr{l, r} {
 		if side.typ.Kind != probes.String && side.typ.Kind != pending {
-			return c.fail(side.span, fmt.Sprintf("%s wants strings, and this is %s", n.Operator, describe(side)), "")
+			return c.fail(side.span, fmt.Sprintf("%s wants strings, and this is %s", n.Operator, named(side)), asText(side))
 		}
 	}
 	return operation(n.Operator, boolean, l, r)
+}
+
+// named describes a value more closely than what it compares with: one of an enum is a name.
+func named(e *expr) string {
+	if enum := enumOf(&e.typ); enum != nil && e.typ.Unit != probes.Cgroup {
+		return "a name of " + enum.Name
+	}
+	return describe(e)
+}
+
+// asText says how to make a string of a field, or returns "".
+func asText(e *expr) string {
+	if e.op != opField || e.typ.Kind == probes.Bool {
+		return ""
+	}
+	return fmt.Sprintf("write string(%s)", e.field.Name)
 }
 
 // pattern types the right operand of matches. It is a literal, so that a mistake in it is found now.

@@ -8,7 +8,7 @@
 //	let       = "let" map "=" ( "lru" | "hash" ) "(" entries ")"
 //	clause    = probe { "," probe } [ "/" expr "/" ] [ block ]
 //	probe     = group ":" name                                 both may hold * and the name ? too
-//	          | "begin" | "end" | "interval:" duration | "profile:" rate
+//	          | "begin" | "end" | "interval:" duration | "profile:" rate    also "i:" and "p:"
 //	block     = "{" [ statement { sep statement } ] "}"        sep = newline | ";"
 //	statement = map ( "=" | "+=" | "-=" | … ) expr | map "=" aggregation | map ( "++" | "--" )
 //	          | variable ( "=" | "+=" | … ) expr | variable ( "++" | "--" )
@@ -29,10 +29,14 @@
 // expression and of the block. At least one of the fields must not be common to all events, the probes must be of one group, and a
 // group of a driver (mlx5) has to be named; otherwise it is an error that lists the candidates.
 //
+// A wildcard, nvme:* or *:*, takes the probes whose events have all that the clause reads; it is an error if none has. A probe that is
+// named has to have it. *:* leaves out profile:hz, which takes a rate.
+//
 // begin runs before the probes are attached, end after the last event and before the maps are printed, interval:1s every second
 // (also interval:$name, with a param, and interval:s:$name with one that is a plain number of seconds). They have no event and so no
-// fields; nsecs is the time there. BEGIN, END and interval:s:1 are understood. profile:99hz samples the CPUs, if the catalog has the
-// probe profile:hz.
+// fields; nsecs is the time there. BEGIN, END, interval:s:1, i:ms:100 and interval:hz:10 are understood. profile:99hz samples the CPUs, if
+// the catalog has the probe profile:hz; p:hz:99, profile:ms:10, profile:$name and profile:hz:$name are understood. The samples of a
+// recording have their rate, and profile:* takes them. A program of begin and end alone ends by itself.
 //
 // # Params
 //
@@ -162,7 +166,9 @@
 //
 // # Statements
 //
-// if and else choose by a condition, return ends the clause for this event, exit() the program. printf("%s %d\n", comm, pid) has the
+// if and else choose by a condition, return ends the clause for this event, exit() the program; exit(3) makes 3 its exit status. That may be
+// any number, of which the low eight bits count, as in Unix, or a boolean; an absent one is 1. Of several the last one holds, so an end
+// clause may decide. printf("%s %d\n", comm, pid) has the
 // conversions of C and more (see format.go), print(expr) prints one value, time("%H:%M:%S\n") the time of day. Formats are literals.
 // Control characters of strings are written as escapes, like \x1b, without --raw; those of formats and literals ("\033[31m") as they are.
 //

@@ -407,6 +407,8 @@ func (r *resolver) bare(n ast.Node, block *syntax.Block) *Clause {
 	}
 	at := syntax.SpanOf(n)
 	switch {
+	case len(fit) > 0 && !slices.ContainsFunc(fit, func(ch *checker) bool { return len(ch.errs) == 0 }):
+		r.errs = append(r.errs, fit[0].errs...) // wrong for any of them
 	case len(fit) == 0 && len(drivers) > 0:
 		r.fail(at, "only probes of a driver have these fields, and such probes have to be named", c.qualified(drivers))
 	case len(fit) == 0:
@@ -432,11 +434,19 @@ func (r *resolver) needsOtherProbe(u unknown) bool {
 	return enumOf(u.want) == nil || r.having(u.name) != nil
 }
 
-// qualified says how to name the probes of a bare expression.
+// qualified says how to name the probes of a bare expression. The example is the probe whose events tell most.
 func (c *Clause) qualified(candidates []*probes.Probe) string {
+	best := slices.MaxFunc(candidates, func(a, b *probes.Probe) int { return len(a.Fields) - len(b.Fields) })
 	help := "name the probe: " + (&syntax.Clause{Pred: c.tree.Pred, Body: c.tree.Body, Probes: []syntax.ProbeRef{{
-		Group: candidates[0].Group, Name: candidates[0].Name}}}).String()
-	if len(candidates) > 1 {
+		Group: best.Group, Name: best.Name}}}).String()
+	all := groups(candidates)
+	switch {
+	case len(all) > 1:
+		for i := range all {
+			all[i] += ":*"
+		}
+		help += "; or all of a group: " + enumerate(all)
+	case len(candidates) > 1:
 		help += "; candidates are " + enumerate(candidates)
 	}
 	return help
@@ -454,7 +464,7 @@ func (r *resolver) noProbe(n ast.Node, checks []*checker) {
 	for _, u := range wrong {
 		if r.having(u.name) == nil {
 			r.fail(u.span, fmt.Sprintf("no probe has a field %s", u.name),
-				cmp.Or(r.whoNames(u), foreignWord(u.name), didYouMean(u.name, slices.Concat(fieldNames(all), builtins, r.otherWords(n)))))
+				cmp.Or(r.whoNames(u), foreignWord(u.name), r.probesCalled(u.name), didYouMean(u.name, slices.Concat(fieldNames(all), builtins, r.otherWords(n)))))
 			return
 		}
 	}
@@ -468,6 +478,18 @@ func (r *resolver) noProbe(n ast.Node, checks []*checker) {
 		where = append(where, r.whoHas(name))
 	}
 	r.fail(syntax.SpanOf(n), "no probe has all these fields", strings.Join(where, "; "))
+}
+
+// probesCalled says how to name the probes that a word may mean, a group or the name of a probe in it, or returns "".
+func (r *resolver) probesCalled(word string) string {
+	if slices.Contains(groups(r.catalog), word) {
+		return fmt.Sprintf("the probes of the group %s are %[1]s:*", word)
+	}
+	called := slices.DeleteFunc(slices.Clone(r.catalog), func(p *probes.Probe) bool { return p.Name != word })
+	if len(called) == 0 {
+		return ""
+	}
+	return "did you mean the probe " + enumerate(called) + "?"
 }
 
 // otherWords are what a program of a single word may have been meant for.

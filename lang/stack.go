@@ -40,6 +40,9 @@ func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *expr 
 	case len(args) > 1:
 		return c.fail(at, fmt.Sprintf("%s() has %s", word, argumentCount(len(args))), fmt.Sprintf("write %s, or %[1]s(5) for five frames", word))
 	case len(args) == 1:
+		if name, ok := args[0].(*ast.IdentifierNode); ok && name.Value[0] != '$' {
+			return c.fail(syntax.SpanOf(name), fmt.Sprintf("%s() takes a number of frames", word), fmt.Sprintf("write %s, or %[1]s(5) for five frames", word))
+		}
 		var ok bool
 		if frames, ok = c.constant(args[0], "how many frames "+word+"() captures", 1, codegen.MaxFrames); !ok {
 			return nil

@@ -124,7 +124,10 @@ func (r *ringSize) Set(s string) error {
 	return nil
 }
 
-// totalSize is a size in bytes, without a limit.
+// leastRing is what a ring of files takes: its eight files have a header and at least one block of 1 MiB each.
+const leastRing = 16 << 20
+
+// totalSize is the size of a ring of files in bytes.
 type totalSize int64
 
 func (*totalSize) Type() string { return "SIZE" }
@@ -138,8 +141,11 @@ func (t *totalSize) String() string {
 
 func (t *totalSize) Set(s string) error {
 	n, err := parseSize(s)
-	if err != nil || n <= 0 {
+	switch {
+	case err != nil || n <= 0:
 		return errors.New("must be a size like 100MiB or 4GiB")
+	case n < leastRing:
+		return fmt.Errorf("must be at least %s, for a ring of files", formatSize(leastRing))
 	}
 	*t = totalSize(n)
 	return nil

@@ -4,7 +4,8 @@
 //	trace 'nvme:complete_rq / latency > 1ms /'
 //
 // Data goes to standard output, everything else to standard error. The exit status is 0, 1 if something failed, 2 if the
-// command line or the program is wrong, and with --strict 3 if events were lost, and 4 if the command of -c failed.
+// command line or the program is wrong, and with --strict 3 if events were lost, 4 if the command of -c failed, and n if
+// the program calls exit(n).
 package main
 
 import (

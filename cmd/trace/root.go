@@ -22,6 +22,7 @@ const rootExample = `  trace 'qp.state==RTR'                          the probes
   trace 'nvme:complete_rq { @[ctrl, opcode] = hist(latency) }'
   trace nvme_latency --interval=5                a script that comes with trace: trace scripts lists them
   trace ./mine.trace --interval=5s               a script of yours, whose params are flags
+  trace - <mine.trace                            a program from standard input
   trace -f json -n 100 'nvme:*'                  100 events as JSON, one object a line
   trace -c 'nvme id-ctrl /dev/nvme0' 'nvme:*'    while a command runs
   trace record -o nvme.rec 'nvme:*'              keep events in a file,
@@ -149,7 +150,7 @@ func addRunFlags(cmd *cobra.Command, o *options) {
 	f.VarP(&o.command, "cmd", "c", "run `COMMAND` once attached, and end when it ends; its words are quoted as in a shell, but none runs it")
 	f.BoolVar(&o.children, "children", false, "with -c: only events of the command's process, and of those that it and they start")
 	f.IntVarP(&o.pid, "pid", "p", 0, "only events of process `PID`, and end when it ends")
-	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events")
+	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events; for programs that print some")
 	f.DurationVar(&o.timeout, "timeout", 0, "end after `DURATION` (like 10s or 1m)")
 	f.BoolVar(&o.strict, "strict", false, "exit with status 3 if events were lost, 4 if the command of -c failed")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")

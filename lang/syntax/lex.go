@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -92,12 +93,12 @@ func (l *lexer) space(t *token) {
 	}
 }
 
-// comment returns the length of the comment at hand, or 0. One that is not closed is none, and neither is #include.
+// comment returns the length of the comment at hand, or 0. One that is not closed is none, and neither is a directive of C.
 func (l *lexer) comment() int {
 	rest := l.src[l.pos:]
 	atStart := l.pos == 0 || l.src[l.pos-1] == '\n'
 	switch {
-	case strings.HasPrefix(rest, "//"), rest[0] == '#' && atStart && !strings.HasPrefix(rest, include):
+	case strings.HasPrefix(rest, "//"), rest[0] == '#' && atStart && directive(rest) == "":
 		line, _, _ := strings.Cut(rest, "\n")
 		return len(line)
 	case strings.HasPrefix(rest, "/*"):
@@ -108,7 +109,23 @@ func (l *lexer) comment() int {
 	return 0
 }
 
-const include = "#include"
+// directives of C, with what to write instead.
+var directives = map[string][2]string{
+	"#include": {"headers of C are not available", "none are needed: a probe knows its fields, and trace -lv lists them"},
+	"#define":  {"macros of C are not available", "a value has a name as param name = 10ms, and is read as $name"},
+}
+
+// directive is the one that text begins with, or "".
+func directive(text string) string {
+	word := text[:1]
+	for len(word) < len(text) && isLetter(text[len(word)]) {
+		word = text[:len(word)+1]
+	}
+	if _, ok := directives[word]; !ok {
+		return ""
+	}
+	return word
+}
 
 // name reads a name. A dot belongs to it only before a letter, so that a..b is a range.
 func (l *lexer) name(t *token) {
@@ -212,7 +229,7 @@ func parseNumber(text string) (v uint64, msg, help string) {
 	}
 	switch {
 	case scale == 0:
-		return 0, fmt.Sprintf("has the unknown unit %q", unit), "units are ns us ms s m h, B KB MB GB TB PB and KiB MiB GiB TiB PiB"
+		return 0, fmt.Sprintf("has the unknown unit %q", unit), unitHelp(digits, unit)
 	case strings.Count(digits, ".") > 1 || strings.Contains(digits, "__") || strings.HasSuffix(digits, "_") || len(digits) > 64:
 		return 0, malformed, ""
 	case unit == "" && strings.Contains(digits, "."):
@@ -230,6 +247,21 @@ func parseNumber(text string) (v uint64, msg, help string) {
 		return 0, overflow, ""
 	}
 	return exact.Num().Uint64(), "", ""
+}
+
+// unitHelp says which units there are, first those that are written otherwise: 10kb is 10KB or 10KiB.
+func unitHelp(digits, unit string) string {
+	var like []string
+	for _, known := range []string{"ns", "us", "ms", "KB", "KiB", "MB", "MiB", "GB", "GiB", "TB", "TiB", "PB", "PiB"} {
+		spelled := []string{known, strings.TrimSuffix(known, "B"), strings.TrimSuffix(known, "iB")}
+		if slices.ContainsFunc(spelled, func(s string) bool { return strings.EqualFold(s, unit) }) {
+			like = append(like, digits+known)
+		}
+	}
+	if like != nil {
+		return "write " + strings.Join(like, " or ")
+	}
+	return "units are ns us ms s m h, B KB MB GB TB PB and KiB MiB GiB TiB PiB"
 }
 
 // cutUnit parts a decimal number from its unit.
@@ -292,10 +324,10 @@ func (l *lexer) operator(t *token) {
 		l.pos = len(l.src)
 		t.fail("the comment is not closed", "close it with */")
 		return
-	case strings.HasPrefix(rest, include):
+	case rest[0] == '#' && directive(rest) != "":
 		line, _, _ := strings.Cut(rest, "\n")
 		l.pos += len(line)
-		t.fail("headers of C are not available", "none are needed: a probe knows its fields, and trace -lv lists them")
+		t.fail(directives[directive(rest)][0], directives[directive(rest)][1])
 		return
 	}
 	for _, o := range operators {

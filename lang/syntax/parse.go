@@ -1,6 +1,7 @@
 package syntax
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -115,9 +116,7 @@ func (p *parser) stop() {
 
 // unexpected fails because something else should stand here.
 func (p *parser) unexpected(want, help string) {
-	if hint := hints[p.tok.text]; hint != "" && p.tok.kind == op {
-		help = hint
-	}
+	help = cmp.Or(p.hint(), help)
 	switch {
 	case p.tok.msg != "":
 		p.fail(p.tok.span, p.tok.msg, p.tok.help)
@@ -129,7 +128,21 @@ func (p *parser) unexpected(want, help string) {
 	}
 }
 
-// hints say what to do about a token that stands in a wrong place.
+// hint says what to do about the token at hand, which stands in a wrong place, or returns "".
+func (p *parser) hint() string {
+	const regexps = `a regular expression is matched by x matches "^a", or by x not matches "^a"`
+	switch t := p.tok; {
+	case (t.is("=") || t.is("!")) && p.peek().is("~"), t.is("~"):
+		return regexps
+	case t.kind == op:
+		return hints[t.text]
+	case t.kind == ident && p.prev.kind == number && units[t.text] != 0 && isDigit(p.prev.text[len(p.prev.text)-1]):
+		return fmt.Sprintf("write %s%s, without a blank", p.prev.text, t.text)
+	}
+	return ""
+}
+
+// hints are those about operators.
 var hints = map[string]string{
 	"=":  "to compare write ==",
 	"++": "counting up is a statement of its own: @x++",
@@ -316,6 +329,7 @@ func (p *parser) name() ast.Node {
 	case t.text == "struct":
 		p.noTypes()
 	case t.text == "str" && called.is("("):
+		p.noPointer()
 		p.fail(t.span, "str(…) is not needed", "a field that holds a string is one: comm, not str(comm)")
 	}
 	p.next()
@@ -324,6 +338,17 @@ func (p *parser) name() ast.Node {
 		return p.call(n)
 	}
 	return n
+}
+
+// noPointer fails at str(arg1), whose argument is the address of a string.
+func (p *parser) noPointer() {
+	ahead := p.lex
+	ahead.next()
+	arg := ahead.next()
+	digits, isArg := strings.CutPrefix(strings.TrimPrefix(arg.text, "event."), "arg")
+	if arg.kind == ident && isArg && digits != "" && strings.Trim(digits, "0123456789") == "" {
+		p.fail(arg.span, fmt.Sprintf("what %s points to is not read", arg.text), "it is a number: an address in the memory of the process")
+	}
 }
 
 // noTypes fails at the word struct.

@@ -63,8 +63,8 @@ func (p *parser) item(prog *Program) {
 		prog.Lets = append(prog.Lets, p.let())
 	case p.atConfig():
 		p.fail(p.tok.span, "a program has no config", "options are flags of the command: trace --help")
-	case p.tok.is("struct"):
-		p.noTypes()
+	case p.atForeignItem():
+		p.foreignItem()
 	default:
 		prog.Clauses = append(prog.Clauses, p.clause())
 	}
@@ -72,7 +72,28 @@ func (p *parser) item(prog *Program) {
 
 // atItem tells whether the token at hand can only begin a param, a let or a clause.
 func (p *parser) atItem() bool {
-	return p.atProbe() || p.atParam() || p.atLet() || p.atConfig() || p.tok.is("struct")
+	return p.atProbe() || p.atParam() || p.atLet() || p.atConfig() || p.atForeignItem()
+}
+
+// atForeignItem tells whether the token at hand begins an item that only bpftrace has.
+func (p *parser) atForeignItem() bool {
+	switch {
+	case p.tok.is("macro"):
+		return p.peek().kind == ident && !keywords[p.peek().text]
+	case p.tok.is("import"):
+		return p.peek().kind == str
+	}
+	return p.tok.is("struct")
+}
+
+func (p *parser) foreignItem() {
+	switch {
+	case p.tok.is("macro"):
+		p.fail(p.tok.span, "macros are not available", "write the expression where it is used; a value has a name as param name = 10ms")
+	case p.tok.is("import"):
+		p.fail(p.tok.span, "no other file is imported", "a program is one text, and several come as one: cat a.trace b.trace | trace -")
+	}
+	p.noTypes()
 }
 
 func (p *parser) atParam() bool {
@@ -300,11 +321,15 @@ func (t token) beginsStmt() bool {
 func (p *parser) stmt() Stmt {
 	from := p.tok.span.From
 	s := p.statement(from)
-	if p.tok.is(";") || p.tok.is("}") || p.tok.nl || p.prev.is("}") || p.tok.kind == eof {
+	if p.atStmtEnd() || p.prev.is("}") {
 		return s
 	}
 	p.unexpected("an operator, a newline, ; or }", "")
 	return nil
+}
+
+func (p *parser) atStmtEnd() bool {
+	return p.tok.is(";") || p.tok.is("}") || p.tok.nl || p.tok.kind == eof
 }
 
 func (p *parser) statement(from int) Stmt {
@@ -319,7 +344,12 @@ func (p *parser) statement(from int) Stmt {
 		return p.forStmt(from)
 	case t.text == "return":
 		p.next()
+		if !p.atStmtEnd() {
+			p.fail(p.tok.span, "return has no value", "write return alone: it ends the clause")
+		}
 		return &Return{t.span}
+	case (t.text == "break" || t.text == "continue") && p.endsAfter():
+		p.fail(t.span, t.text+" is not available", "write if around the rest of the loop; return ends the whole clause")
 	case t.text == "while", t.text == "unroll":
 		p.fail(t.span, t.text+" is not available", "write for ($i : a..b) { … }, in begin, end and interval clauses")
 	case t.text == "let" && p.peek().kind == variable:
@@ -330,8 +360,30 @@ func (p *parser) statement(from int) Stmt {
 		call, _ := p.name().(*ast.CallNode)
 		return &Call{call, Span{from, p.prev.span.To}}
 	}
-	p.unexpected("a statement", "a statement is an assignment, a call, if, for or return")
+	p.unexpected("a statement", p.statementHelp())
 	return nil
+}
+
+// endsAfter tells whether the statement at hand ends with the token at hand.
+func (p *parser) endsAfter() bool {
+	t := p.peek()
+	return t.nl || t.kind == eof || t.is(";") || t.is("}")
+}
+
+// calls are the functions that are statements.
+var calls = map[string]bool{"clear": true, "delete": true, "exit": true, "print": true, "printf": true, "time": true, "zero": true}
+
+// statementHelp says what to write in the place of the token at hand, which begins no statement.
+func (p *parser) statementHelp() string {
+	switch t := p.tok; {
+	case t.is("{"):
+		return "a block stands after a probe, if, else or for"
+	case t.kind == ident && calls[t.text] && p.endsAfter():
+		return fmt.Sprintf("a call has brackets: %s()", t.text)
+	case t.kind == ident && calls[t.text]:
+		return fmt.Sprintf("a call has brackets: %s(…)", t.text)
+	}
+	return "a statement is an assignment, a call, if, for or return"
 }
 
 // assignments are the operators of assignments that have a value.

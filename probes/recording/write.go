@@ -103,7 +103,7 @@ func Create(path string, o Options, h Header, layouts []*probes.Layout, names Na
 		blocks: make(chan pending, 4), free: make(chan []byte, 6), done: make(chan struct{}),
 	}
 	if maxBytes > 0 && w.segmentBytes < int64(len(header))+blockBytes {
-		return nil, fmt.Errorf("a ring of %d bytes is too small: %d are the least", maxBytes, segmentCount*(int64(len(header))+blockBytes))
+		return nil, fmt.Errorf("a ring of %d KiB is too small: %d KiB are the least", maxBytes>>10, segmentCount*(int64(len(header))+blockBytes)>>10+1)
 	}
 	for id, l := range layouts {
 		times := layoutTimes{id: id, nsecs: -1}
