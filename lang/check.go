@@ -601,20 +601,6 @@ func (c *checker) comparable(n ast.Node, a, b *expr) bool {
 	return false
 }
 
-// besideNumber says what to write for a string that is compared with a number, or returns "".
-func besideNumber(word string, number *expr) string {
-	if tree, err := syntax.Parse("", word); err == nil && tree.Expr != nil {
-		switch v, _, _ := literalValue(tree.Expr); v.(type) {
-		case int64, uint64:
-			return "write the number without quotes: " + word
-		}
-	}
-	if number.op == opField && number.field.Common && (number.field.Name == "pid" || number.field.Name == "tid") {
-		return fmt.Sprintf("the name of the process is comm: comm == %q", word)
-	}
-	return ""
-}
-
 // in types `x in [a, b..c]` and `x in a..b`: it means x == a || x >= b && x <= c.
 func (c *checker) in(n *ast.BinaryNode) *expr {
 	elements := []ast.Node{n.Right}
@@ -681,22 +667,6 @@ func (c *checker) stringOperator(n *ast.BinaryNode, r *expr) *expr {
 		}
 	}
 	return operation(n.Operator, boolean, l, r)
-}
-
-// named describes a value more closely than what it compares with: one of an enum is a name.
-func named(e *expr) string {
-	if enum := enumOf(&e.typ); enum != nil && e.typ.Unit != probes.Cgroup {
-		return "a name of " + enum.Name
-	}
-	return describe(e)
-}
-
-// asText says how to make a string of a field, or returns "".
-func asText(e *expr) string {
-	if e.op != opField || e.typ.Kind == probes.Bool {
-		return ""
-	}
-	return fmt.Sprintf("write string(%s)", e.field.Name)
 }
 
 // pattern types the right operand of matches. It is a literal, so that a mistake in it is found now.
