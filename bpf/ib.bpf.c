@@ -70,8 +70,7 @@ static __always_inline int create_begin(struct ib_device *device, struct ib_qp_i
 	__u64 task = bpf_get_current_pid_tgid();
 
 	call.started = bpf_ktime_get_ns();
-	if (bpf_map_update_elem(&create_calls, &task, &call, BPF_ANY))
-		ib_create_qp_count(INFLIGHT_FULL);
+	BEGIN_CALL(ib_create_qp, &create_calls, &task, &call);
 	return 0;
 }
 
@@ -241,8 +240,7 @@ static __always_inline int modify_enter(void *ctx, __u64 qp, __u64 attr, __u64 m
 	if (WANTED(ib_modify_qp, prev_state))
 		call.prev_state = known_state(qp);
 	call.started = bpf_ktime_get_ns();
-	if (bpf_map_update_elem(&modify_calls, &task, &call, BPF_ANY))
-		ib_modify_qp_count(INFLIGHT_FULL);
+	BEGIN_CALL(ib_modify_qp, &modify_calls, &task, &call);
 	return 0;
 }
 
@@ -326,8 +324,7 @@ static __always_inline int destroy_enter(void *ctx, __u64 ptr, __u64 udata, __u6
 	if (state >= 0)
 		SET(&call.saved.qp, state, state);
 	call.started = bpf_ktime_get_ns();
-	if (bpf_map_update_elem(&destroy_calls, &task, &call, BPF_ANY))
-		ib_destroy_qp_count(INFLIGHT_FULL);
+	BEGIN_CALL(ib_destroy_qp, &destroy_calls, &task, &call);
 	return 0;
 }
 

@@ -298,8 +298,7 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 	{ \
 		struct object_call call = { .started = bpf_ktime_get_ns(), .attrs = (void *)attrs, .at = at }; \
 		__u64 task = bpf_get_current_pid_tgid(); \
-		if (bpf_map_update_elem(&op##_requests, &task, &call, BPF_ANY)) \
-			ib_##op##_count(INFLIGHT_FULL); \
+		BEGIN_CALL(ib_##op, &op##_requests, &task, &call); \
 		return 0; \
 	} \
 	static __always_inline int op##_request_enter(__u64 attrs, struct places at) \
@@ -335,8 +334,7 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 	{ \
 		struct object_call call = { .started = bpf_ktime_get_ns(), .device = device }; \
 		__u64 task = bpf_get_current_pid_tgid(); \
-		if (bpf_map_update_elem(&op##_calls, &task, &call, BPF_ANY)) \
-			ib_##op##_count(INFLIGHT_FULL); \
+		BEGIN_CALL(ib_##op, &op##_calls, &task, &call); \
 		return 0; \
 	} \
 	static __always_inline int op##_leave(void *ctx, __s64 ret) \
@@ -542,35 +540,35 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
  * The end. The object is gone when the call returns, so it is captured before.
  */
 
-/* DESTROYS(op, T, CAPTURE) makes op_enter(ctx, object, …) and op_leave(ctx, ret) for functions that destroy a struct T. */
+/*
+ * DESTROYS(op, T, CAPTURE) makes op_begin(object) for functions that destroy a struct T, and op_enter(ctx, object, …) and op_leave(ctx, ret)
+ * for those of them that call no other one.
+ */
 #define DESTROYS(op, T, CAPTURE) \
 	struct op##_call { \
 		__u64 started; \
 		__u64 object; \
-		__u32 nested; \
+		bool outer; /* of a function that calls another one for the same object */ \
 		struct ib_##op saved; \
 	}; \
 	CALLS(op##_calls, op##_call); \
-	static __always_inline int op##_enter(void *ctx, __u64 object, __u64 a1, __u64 a2) \
+	static __always_inline int op##_begin(__u64 object, bool outer) \
 	{ \
-		__u64 task; \
-		struct op##_call *outer = ib_##op##_entry ? call_of_thread(&op##_calls, &task) : 0; \
+		__u64 task = bpf_get_current_pid_tgid(); \
 		struct T *p = (void *)object; \
 		struct op##_call call; \
-		if (outer && outer->object == object) { \
-			outer->nested++; \
-			return 0; \
-		} \
-		if (!ib_##op##_entry) \
-			return 0; \
 		__builtin_memset(&call, 0, sizeof(call)); \
 		call.object = object; \
+		call.outer = outer; \
 		CAPTURE(ib_##op, &call.saved, p, BEFORE); \
 		CAPTURE(ib_##op, &call.saved, p, AFTER); \
 		call.started = bpf_ktime_get_ns(); \
-		if (bpf_map_update_elem(&op##_calls, &task, &call, BPF_ANY)) \
-			ib_##op##_count(INFLIGHT_FULL); \
+		BEGIN_CALL(ib_##op, &op##_calls, &task, &call); \
 		return 0; \
+	} \
+	static __always_inline int op##_enter(void *ctx, __u64 object, __u64 a1, __u64 a2) \
+	{ \
+		return ib_##op##_entry ? op##_begin(object, false) : 0; \
 	} \
 	static __always_inline void ib_##op##_capture(struct ib_##op *e, struct op##_call *call, __s64 ret, enum stage stage) \
 	{ \
@@ -584,13 +582,8 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
 		struct ib_##op e; \
 		if (ib_##op##_unseen(call)) \
 			return 0; \
-		if (ib_##op##_entry) { \
-			if (call->nested) { \
-				call->nested--; \
-				return 0; \
-			} \
+		if (ib_##op##_entry) \
 			__builtin_memcpy(&e, &call->saved, sizeof(e)); \
-		} \
 		EMIT(ib_##op, ctx, &e, call, (__s32)ret); \
 		if (ib_##op##_entry) \
 			bpf_map_delete_elem(&op##_calls, &task); \
@@ -598,14 +591,31 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
 	}
 
 DESTROYS(dealloc_pd, ib_pd, CAPTURE_PD)
-ON_CALL(dealloc_pd, ib_dealloc_pd_user, 2, dealloc_pd_enter, dealloc_pd_leave)
 
-/* Refuses a PD that is in use, and else calls the function above. */
+/* Refuses a PD that is in use, and else calls the function below: that is one event, of this one. */
 static __always_inline int free_pd_enter(void *ctx, __u64 uobject, __u64 why, __u64 attrs)
 {
-	return dealloc_pd_enter(ctx, (__u64)GET_POINTER((struct ib_uobject *)uobject, object), 0, 0);
+	return dealloc_pd_begin((__u64)GET_POINTER((struct ib_uobject *)uobject, object), true);
 }
 ON_CALL(dealloc_pd, uverbs_free_pd, 3, free_pd_enter, dealloc_pd_leave)
+
+/* Is this call a part of one of the function above? What is kept says so, no count: a skipped program would put that out of step. */
+static __always_inline int dealloc_pd_inner_enter(void *ctx, __u64 pd, __u64 a1, __u64 a2)
+{
+	__u64 task;
+	struct dealloc_pd_call *outer = call_of_thread(&dealloc_pd_calls, &task);
+
+	return outer && outer->outer && outer->object == pd ? 0 : dealloc_pd_begin(pd, false);
+}
+
+static __always_inline int dealloc_pd_inner_leave(void *ctx, __s64 ret)
+{
+	__u64 task;
+	struct dealloc_pd_call *call = call_of_thread(&dealloc_pd_calls, &task);
+
+	return call && call->outer ? 0 : dealloc_pd_leave(ctx, ret);
+}
+ON_CALL(dealloc_pd, ib_dealloc_pd_user, 2, dealloc_pd_inner_enter, dealloc_pd_inner_leave)
 
 DESTROYS(destroy_cq, ib_cq, CAPTURE_CQ)
 ON_CALL(destroy_cq, ib_destroy_cq_user, 2, destroy_cq_enter, destroy_cq_leave)

@@ -278,6 +278,7 @@ struct nvme_complete_rq {
 	} has HAS_ALIGN;
 } DOC("a command ends, once for each attempt (raw tracepoint nvme_complete_rq); pid, comm and cgroup are the submitter's");
 EVENT(nvme_complete_rq)
+OF_BEGINNING(nvme_complete_rq)
 
 struct nvme_sq {
 	COMMON(NEEDS_CHAIN);
@@ -292,6 +293,7 @@ struct nvme_sq {
 	} has HAS_ALIGN;
 } DOC("the driver sees a completion queue entry, PCIe only (raw tracepoint nvme_sq); pid, comm and cgroup are the submitter's");
 EVENT(nvme_sq)
+OF_BEGINNING(nvme_sq)
 
 struct nvme_timeout {
 	COMMON(NEEDS_CHAIN);
@@ -306,6 +308,7 @@ struct nvme_timeout {
 	} has HAS_ALIGN;
 } DOC("a command took too long (nvme_timeout, nvme_tcp_timeout, nvme_rdma_timeout, nvme_fc_timeout); pid, comm and cgroup are the submitter's");
 EVENT(nvme_timeout)
+OF_BEGINNING(nvme_timeout)
 
 struct nvme_failover {
 	COMMON(NEEDS_CHAIN);
@@ -322,6 +325,7 @@ struct nvme_failover {
 	} has HAS_ALIGN;
 } DOC("a command that failed goes to another path (nvme_failover_req); disk is that of the failed path; follows nvme:complete_rq");
 EVENT(nvme_failover)
+OF_BEGINNING(nvme_failover)
 
 /* Controller-wide asynchronous event, Base Specification 2.0, "Asynchronous Event Request command": dword 0. */
 enum nvme_aen_type {
@@ -943,6 +947,7 @@ static __always_inline void nvme_sq_capture(struct nvme_sq *e, struct request *r
 		e->sq_head = head;
 	if (WANT(nvme_sq, sq_tail, stage))
 		e->sq_tail = tail;
+	COUNT_UNMATCHED(nvme_sq, fl, stage);
 	if (!fl)
 		return;
 	CAPTURE_INFLIGHT(nvme_sq, e, rq, fl, stage);
@@ -960,8 +965,6 @@ int raw_tp_nvme_sq(__u64 *ctx)
 	struct nvme_sq e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	if (!fl && KEPT_WANTED(nvme_sq))
-		nvme_sq_count(UNMATCHED);
 	EMIT(nvme_sq, ctx, &e, rq, fl, (__u16)ctx[1], (__u16)ctx[2]);
 	return 0;
 }
@@ -1049,6 +1052,7 @@ static __always_inline void nvme_complete_rq_capture(struct nvme_complete_rq *e,
 	CAPTURE_REQUEST(nvme_complete_rq, e, rq, stage);
 	if (OUTCOME_KNOWN)
 		capture_outcome(e, rq, stage);
+	COUNT_UNMATCHED(nvme_complete_rq, fl, stage);
 	if (!fl)
 		return;
 	CAPTURE_INFLIGHT(nvme_complete_rq, e, rq, fl, stage);
@@ -1078,8 +1082,6 @@ int raw_tp_nvme_complete_rq(__u64 *ctx)
 	/* Another event may want what is kept, and this one has to remove it. */
 	if (ANY_KEPT)
 		fl = bpf_map_lookup_elem(INFLIGHT, &key);
-	if (!fl && KEPT_WANTED(nvme_complete_rq))
-		nvme_complete_rq_count(UNMATCHED);
 	EMIT(nvme_complete_rq, ctx, &e, rq, fl);
 	if (ANY_KEPT && fl && !fl->kept)
 		bpf_map_delete_elem(INFLIGHT, &key);
@@ -1090,6 +1092,7 @@ static __always_inline void nvme_timeout_capture(struct nvme_timeout *e, struct 
 {
 	CAPTURE_TIME(nvme_timeout, e, stage);
 	CAPTURE_REQUEST(nvme_timeout, e, rq, stage);
+	COUNT_UNMATCHED(nvme_timeout, fl, stage);
 	if (!fl)
 		return;
 	CAPTURE_INFLIGHT(nvme_timeout, e, rq, fl, stage);
@@ -1108,8 +1111,6 @@ static __always_inline int timed_out(struct kprobe_regs *ctx)
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	if (fl && WANTED(nvme_timeout, timeouts))
 		fl->timeouts++;
-	if (!fl && KEPT_WANTED(nvme_timeout))
-		nvme_timeout_count(UNMATCHED);
 	EMIT(nvme_timeout, ctx, &e, (struct request *)key, fl);
 	return 0;
 }
@@ -1140,6 +1141,7 @@ static __always_inline void nvme_failover_capture(struct nvme_failover *e, struc
 		SET(e, status, status & 0x7ff);
 		SET(e, raw_status, status);
 	}
+	COUNT_UNMATCHED(nvme_failover, fl, stage);
 	if (!fl)
 		return;
 	CAPTURE_INFLIGHT(nvme_failover, e, rq, fl, stage);
@@ -1154,8 +1156,6 @@ static __always_inline int failed_over(void *ctx, __u64 request, __u64 unused1, 
 	struct nvme_failover e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	if (!fl && KEPT_WANTED(nvme_failover))
-		nvme_failover_count(UNMATCHED);
 	EMIT(nvme_failover, ctx, &e, (struct request *)request, fl);
 	/* The path keeps the request, and gives the command to another one. */
 	if (fl)

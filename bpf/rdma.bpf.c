@@ -345,8 +345,7 @@ static __always_inline int add_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
 	if (rdma_resource_seeding == ATTACHING)
 		return 0;
 	rdma_resource_unknown(call.res); /* its end tells of it */
-	if (bpf_map_update_elem(&resource_calls, &task, &call, BPF_ANY))
-		rdma_resource_count(INFLIGHT_FULL);
+	BEGIN_CALL(rdma_resource, &resource_calls, &task, &call);
 	return 0;
 }
 
@@ -356,8 +355,11 @@ static __always_inline int add_leave(void *ctx, __s64 ret)
 	struct resource_call *call = bpf_map_lookup_elem(&resource_calls, &task);
 	struct rdma_restrack_entry *res;
 
-	if (!call)
+	if (!call) {
+		if (rdma_resource_seeding == SEEDED)
+			rdma_resource_count(UNSEEN);
 		return 0;
+	}
 	res = call->res;
 	bpf_map_delete_elem(&resource_calls, &task);
 	return tracked(res) ? tell(ctx, res, 1, false) : 0;

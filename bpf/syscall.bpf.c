@@ -50,6 +50,7 @@ struct syscall_exit {
 	} has HAS_ALIGN;
 } DOC("a system call returns (raw tracepoint sys_exit); exit and exit_group never do");
 EVENT(syscall_exit)
+OF_BEGINNING(syscall_exit)
 
 /* When the call that a thread is in began, ns; by thread id. */
 struct {
@@ -130,6 +131,29 @@ int raw_tp_syscall_enter(__u64 *ctx)
 	return enter(ctx, (struct pt_regs *)ctx[0], ctx[1], false);
 }
 
+/*
+ * The records of the same tracepoints (include/trace/events/syscalls.h), for kernels that preempt the programs of raw tracepoints. They
+ * hold numbers; the registers are those with which the task came.
+ */
+struct record {
+	__u64 common;
+	__s64 nr;
+	__s64 ret; /* sys_enter: the arguments */
+};
+
+#define RECORD(name) SEC("tracepoint/raw_syscalls/" name) __attribute__((btf_decl_tag("calls:task_pt_regs")))
+
+static __always_inline struct pt_regs *registers(void)
+{
+	return (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+}
+
+RECORD("sys_enter")
+int tracepoint_syscall_enter(struct record *ctx)
+{
+	return enter(ctx, registers(), ctx->nr, false);
+}
+
 static __always_inline int start(__s32 nr)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
@@ -154,6 +178,12 @@ int raw_tp_syscall_start(__u64 *ctx)
 	return start(ctx[1]);
 }
 
+RECORD("sys_enter")
+int tracepoint_syscall_start(struct record *ctx)
+{
+	return start(ctx->nr);
+}
+
 /* started: when the call was entered, or 0. */
 static __always_inline void syscall_exit_capture(struct syscall_exit *e, struct pt_regs *regs, __s64 ret, __u64 started,
 						 bool known, enum stage stage)
@@ -162,6 +192,7 @@ static __always_inline void syscall_exit_capture(struct syscall_exit *e, struct 
 	CAPTURE_NR(syscall_exit, e, known, regs, SYSCALL_NR(known, regs), stage);
 	if (WANT(syscall_exit, ret, stage))
 		e->ret = ret;
+	COUNT_UNMATCHED(syscall_exit, started, stage);
 	if (WANT(syscall_exit, latency, stage) && started)
 		SET(e, latency, bpf_ktime_get_ns() - started);
 }
@@ -179,8 +210,6 @@ static __always_inline int leave(void *ctx, struct pt_regs *regs, __s64 ret, boo
 		if (start) {
 			started = *start;
 			bpf_map_delete_elem(&syscall_starts, &tid);
-		} else {
-			syscall_exit_count(UNMATCHED);
 		}
 	}
 	EMIT(syscall_exit, ctx, &e, regs, ret, started, known);
@@ -197,4 +226,10 @@ SEC("raw_tp/sys_exit")
 int raw_tp_syscall_exit(__u64 *ctx)
 {
 	return leave(ctx, (struct pt_regs *)ctx[0], ctx[1], false);
+}
+
+RECORD("sys_exit")
+int tracepoint_syscall_exit(struct record *ctx)
+{
+	return leave(ctx, registers(), ctx->ret, false);
 }

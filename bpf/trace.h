@@ -107,9 +107,10 @@ enum counter {
 	PASSED,        /* some clause wants it; if X_counted */
 	REJECTED,      /* no clause wants it; if X_counted */
 	RING_FULL,     /* to be delivered, but the ring buffer had no room: lost; counted by generated code */
-	UNMATCHED,     /* the beginning of what ends here was not seen; delivered without what the beginning tells */
+	UNMATCHED,     /* the beginning of what ends here was not seen; what it tells is absent (COUNT_UNMATCHED) */
 	INFLIGHT_FULL, /* no room to remember a beginning: its end will be unmatched or unseen */
 	UNSEEN,        /* not delivered, because its beginning was not seen and it says nothing without: lost */
+	UNENDED,       /* the end of what was remembered was not seen: lost */
 	COUNTERS,
 };
 
@@ -304,6 +305,21 @@ static __always_inline __u64 current_cgroup(void)
 	}
 
 /*
+ * OF_BEGINNING(X), after EVENT(X), is for an event of which helpers (NEEDS) remember the beginning. What that tells may be absent.
+ *
+ *   X_begins           the stage in which the first of these fields is wanted; a constant like X_want.
+ *   COUNT_UNMATCHED    in X_capture, counts an event whose beginning was not seen: one that passed, or, if the filter asks for what the
+ *                      beginning tells, one that the filter could not be asked about.
+ */
+#define OF_BEGINNING(X) const volatile __u8 X##_begins SEC(".rodata");
+
+#define COUNT_UNMATCHED(X, beginning, stage) \
+	do { \
+		if (X##_begins == (stage) && !(beginning)) \
+			X##_count(UNMATCHED); \
+	} while (0)
+
+/*
  * SEEDED(X), after EVENT(X), is for a probe whose events say of objects that they come and go. What there was before is told, too: Go
  * attaches all programs of the probe, lets the kernel go over all objects that it has (seed.go), with a program of another hook on that
  * way, which EMITs an event for each, and detaches it again. Meanwhile objects come and go.
@@ -329,14 +345,29 @@ enum seeding { ATTACHING, SEEDING, SEEDED };
 	{ \
 		__u64 key = (__u64)object; \
 		__u8 value = 0; \
-		long err; \
+		int err; /* what helpers return: before 6.4 the upper half is 0 */ \
 		if (X##_seeding != SEEDING) \
 			return false; \
-		err = bpf_map_update_elem(&X##_known, &key, &value, BPF_NOEXIST); \
+		err = (int)bpf_map_update_elem(&X##_known, &key, &value, BPF_NOEXIST); \
 		if (err && err != -EEXIST) \
 			X##_count(INFLIGHT_FULL); \
 		return !err; \
 	}
+
+/*
+ * Remembers the beginning of a call until its end, in a map by thread. Whoever begins another call has ended the one before, and nobody
+ * saw it: kernels before 6.7 do not tell of the ends that a kretprobe missed.
+ */
+#define BEGIN_CALL(X, map, key, call) \
+	do { \
+		int err = (int)bpf_map_update_elem(map, key, call, BPF_NOEXIST); \
+		if (err == -EEXIST) { \
+			X##_count(UNENDED); \
+			err = (int)bpf_map_update_elem(map, key, call, BPF_ANY); \
+		} \
+		if (err) \
+			X##_count(INFLIGHT_FULL); \
+	} while (0)
 
 /*
  * Arguments and result of a function by its calling convention, for kprobes. Our own, because the registers of kernel entry are

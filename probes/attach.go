@@ -58,6 +58,8 @@ type attached struct {
 	missed  uint64      // by links that are closed
 	// helper says that it belongs to one of the helpers: without it events lack fields, and none is lost.
 	helper bool
+	// tells says that it tells of events. What another program keeps for it, and was skipped, it misses and counts itself.
+	tells bool
 }
 
 // misses is how many runs of the program the kernel has skipped.
@@ -370,7 +372,7 @@ func (s *Session) attachVariant(l *loader, r *request, hk hook, v variant) error
 		if err != nil {
 			return errors.Join(fmt.Errorf("attach to %s: %w", p.target, explain(err)), detachAll(all))
 		}
-		all = append(all, &attached{program: c.Programs[p.instance()], links: links, helper: hk.isHelper()})
+		all = append(all, &attached{program: c.Programs[p.instance()], links: links, helper: hk.isHelper(), tells: l.tells[p.name]})
 	}
 	for _, p := range programs {
 		c.DetachProgram(p.instance())

@@ -167,7 +167,7 @@ var modules = map[string]module{
 	"nvme":      {name: "nvme_core", types: []string{"nvme_"}, load: "modprobe nvme"},
 	"profile":   {},
 	"rdma":      {name: "ib_core", types: []string{"ib_", "rdma_"}, load: "modprobe ib_uverbs"},
-	"syscall":   {},
+	"syscall":   {events: "raw_syscalls"},
 }
 
 // all names the module and the others.

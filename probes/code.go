@@ -48,6 +48,17 @@ func (c *Code) stage(f *Field) byte {
 	}
 }
 
+// begins is the stage in which the code first wants something that only the beginning of an event tells, X_begins in trace.h.
+func (c *Code) begins(p *Probe) byte {
+	first := byte(stageNever)
+	for _, f := range p.Fields {
+		if stage := c.stage(f); len(f.needs) > 0 && stage != stageNever && (first == stageNever || stage < first) {
+			first = stage
+		}
+	}
+	return first
+}
+
 func (p *Probe) filterName() string { return p.event + "_filter" }
 func (p *Probe) actionName() string { return p.event + "_action" }
 func (p *Probe) countsName() string { return p.event + "_counts" }
@@ -74,6 +85,7 @@ const (
 	countUnmatched
 	countInflightFull
 	countUnseen
+	countUnended
 	counters
 )
 

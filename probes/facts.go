@@ -24,7 +24,7 @@ type Fact struct {
 // Facts returns what doctor tells about the host, most general first.
 func (h *Host) Facts() []Fact {
 	facts := []Fact{
-		kernelFact(), h.typesFact(), h.capabilityFact(), lockdownFact(), h.symbolsFact(), tracefsFact(), paranoidFact(), h.cgroupFact(),
+		kernelFact(), h.typesFact(), h.capabilityFact(), lockdownFact(), h.symbolsFact(), tracefsFact(), paranoidFact(), h.preemptionFact(), h.cgroupFact(),
 	}
 	for _, object := range []string{"ib", "mlx5", "cm", "nvme"} {
 		for _, module := range modulesOf(object) {

@@ -35,6 +35,7 @@ type Host struct {
 	symbols     func() (map[string]bool, error)
 	capability  func() (uint64, error)
 	moduleTypes map[string]func() (*btf.Spec, error)
+	preemption  func() preemption
 }
 
 // Detect looks at the running kernel.
@@ -46,6 +47,7 @@ func Detect(c *Catalog, o HostOptions) (*Host, error) {
 		cache:       cache,
 		capability:  sync.OnceValues(effectiveCapabilities),
 		moduleTypes: make(map[string]func() (*btf.Spec, error)),
+		preemption:  sync.OnceValue(readPreemption),
 	}
 	h.symbols = sync.OnceValues(func() (map[string]bool, error) { return readSymbols("/proc/kallsyms", c.symbols()) })
 	for _, m := range modules {

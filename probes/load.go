@@ -50,6 +50,8 @@ type loader struct {
 	maps map[string]*ebpf.Map
 	// idle programs have nothing to do: nobody wants what they would see.
 	idle map[string]bool
+	// tells holds the programs that tell of events.
+	tells map[string]bool
 	// types of the kernel, and the same with those of the records in tracefs.
 	types, typesAndRecords func() (*btf.Spec, error)
 }
@@ -88,7 +90,7 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 			}
 		}
 	}
-	idlers := make(map[string]bool)
+	idlers, tells := make(map[string]bool), make(map[string]bool)
 	for name, p := range spec.Programs {
 		if !used[name] {
 			delete(spec.Programs, name)
@@ -99,6 +101,7 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		idlers[name] = !delivers && idle(p.Instructions)
+		tells[name] = delivers
 	}
 	keepMaps(spec)
 	kernelTypes := func(r relocation) func() (*btf.Spec, error) {
@@ -107,6 +110,7 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 	l := &loader{
 		spec:            spec,
 		idle:            idlers,
+		tells:           tells,
 		types:           kernelTypes(relocation{cgroups: controller != 0}),
 		typesAndRecords: kernelTypes(relocation{cgroups: controller != 0, records: true}),
 	}
@@ -150,6 +154,9 @@ func constantsFor(object *ebpf.CollectionSpec, controller byte, requests ...*req
 		copy(values[object.Variables[r.Probe.event+"_want"].Offset:], r.wanted())
 		if entry := object.Variables[r.Probe.event+"_entry"]; entry != nil && r.wantsEntry() {
 			values[entry.Offset] = 1
+		}
+		if begins := object.Variables[r.Probe.event+"_begins"]; begins != nil {
+			values[begins.Offset] = r.Code.begins(r.Probe)
 		}
 		if r.Counted {
 			values[object.Variables[r.Probe.event+"_counted"].Offset] = 1

@@ -64,15 +64,16 @@ type Losses struct {
 	Delivered uint64
 	// RingBuffer counts records that were lost because the ring buffer was full.
 	RingBuffer uint64
-	// Unseen counts events that could not be built, because their beginning was not seen.
+	// Unseen counts events that could not be built, because their beginning was not seen, before the filter could be asked.
 	Unseen uint64
-	// Missed counts runs of the probe's own programs that the kernel skipped, because the program was already running on that CPU:
-	// interrupted, or, on a system call in kernels that allow that, preempted. Where it was the entry of a call, its return may be
-	// among the unseen, too: rather an event counted twice than none.
+	// Missed counts runs of the programs that tell of events that the kernel skipped, before the filter could be asked, because the
+	// program was under way on that CPU: interrupted, or, in kernels that allow that, preempted. A program at the entry of a call
+	// is not among them: its return is, or is unseen.
 	Missed uint64
-	// Unmatched counts events that were delivered without what their beginning tells, because it was not seen: as a rule what was
-	// in progress when tracing began.
+	// Unmatched counts events that lack what their beginning tells, because it was not seen: as a rule what was in progress when
+	// tracing began. They passed the filter, unless it is Unasked: it asks for just that.
 	Unmatched uint64
+	Unasked   bool
 	// InFlightFull counts beginnings that there was no room to remember, MissedBeginnings those that the kernel skipped, of helpers; their
 	// ends are among the unmatched or unseen.
 	InFlightFull, MissedBeginnings uint64
@@ -119,6 +120,7 @@ func (l *Losses) add(o Losses) {
 	l.Unseen += o.Unseen
 	l.Missed += o.Missed
 	l.Unmatched += o.Unmatched
+	l.Unasked = l.Unasked || o.Unasked
 	l.InFlightFull += o.InFlightFull
 	l.MissedBeginnings += o.MissedBeginnings
 }
@@ -134,7 +136,7 @@ func (r *request) losses() (Losses, error) {
 	}
 	// Without helpers nothing looks for beginnings.
 	if len(r.hooks) > 1 {
-		l.Unmatched = n[countUnmatched]
+		l.Unmatched, l.Unasked = n[countUnmatched], r.Code.begins(r.Probe) == stageBefore
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,12 +146,14 @@ func (r *request) losses() (Losses, error) {
 		if err != nil {
 			return Losses{}, err
 		}
-		if a.helper {
+		switch {
+		case a.helper:
 			l.MissedBeginnings += n
-		} else {
+		case a.tells:
 			l.Missed += n
 		}
 	}
+	l.Missed = max(l.Missed, n[countUnended]) // the same, where the kernel does not tell
 	return l, nil
 }
 

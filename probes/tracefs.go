@@ -12,7 +12,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 )
 
 // This file is the variant of a tracepoint that reads the record which the kernel formats for ftrace. tracefs tells its layout, so it
@@ -40,9 +43,20 @@ func (h *Host) recordVariant(object string, hk hook, tracepoint string) []varian
 		if _, err := readRecord(target); err != nil {
 			return modules[object].explain(err)
 		}
-		return nil
+		return checkHelpers(h.catalog.program(object, name).Tags)
 	}
 	return []variant{v}
+}
+
+// checkHelpers asks the kernel for what the program of a record calls beyond what every kernel has, as a tag says: "calls:task_pt_regs".
+func checkHelpers(tags []string) error {
+	if tagged(tags, "calls:") == "" {
+		return nil
+	}
+	if err := features.HaveProgramHelper(ebpf.TracePoint, asm.FnTaskPtRegs); err != nil {
+		return fmt.Errorf("registers of a task: %w", err)
+	}
+	return nil
 }
 
 // nameOf returns the name that the tracepoint of a hook has in this kernel.

@@ -92,7 +92,7 @@ func (h *Host) variants(object string, hk hook) []variant {
 func (h *Host) variantsFor(object string, hk hook, typeless func(program string) bool) []variant {
 	all := h.variants(object, hk)
 	i := slices.IndexFunc(all, func(v variant) bool { return v.name == "raw_tp" })
-	if i < 0 || !typeless(all[i].programs[0].name) {
+	if i < 0 || all[0].name == recordKind || !typeless(all[i].programs[0].name) {
 		return all
 	}
 	v := all[i]
@@ -142,6 +142,10 @@ func (h *Host) tracepointVariants(object string, hk hook) []variant {
 			})
 		}
 		found = append(found, v)
+	}
+	// The programs of perf events are not preempted.
+	if h.preemptsTracepoints() {
+		return append(record, found...)
 	}
 	return append(found, record...)
 }
@@ -243,7 +247,7 @@ func (e *PermissionError) Error() string {
 func (e *PermissionError) Unwrap() error { return unix.EPERM }
 
 // functionVariants are fexit and kprobe on a list of functions. A function that the object has no fexit for is attached to as kprobe in
-// both.
+// both. Where tasks are preempted inside programs, kprobe is the better one, although it costs more: none of its events is skipped.
 func (h *Host) functionVariants(object string, hk hook, functions []string) []variant {
 	fexit, kprobe := variant{name: "fexit", caps: h.fexitCaps(functions)}, variant{name: "kprobe", caps: perfCaps()}
 	traced := false
@@ -271,8 +275,12 @@ func (h *Host) functionVariants(object string, hk hook, functions []string) []va
 	if !traced {
 		return []variant{kprobe}
 	}
+	best := []variant{fexit, kprobe}
+	if h.preemption().preempts() {
+		slices.Reverse(best)
+	}
 	// Functions of modules whose types are not looked at have programs for kprobes only.
-	return slices.DeleteFunc([]variant{fexit, kprobe}, func(v variant) bool { return len(v.programs) == 0 })
+	return slices.DeleteFunc(best, func(v variant) bool { return len(v.programs) == 0 })
 }
 
 // checkFunctions names the functions that have to be there and are not.

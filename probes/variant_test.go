@@ -11,12 +11,27 @@ import (
 // hostWith is a host whose kernel describes these functions and no more.
 func hostWith(t *testing.T, functions ...*btf.Func) *Host {
 	t.Helper()
+	var types []btf.Type
+	for _, f := range functions {
+		types = append(types, f)
+	}
+	return hostOf(t, types...)
+}
+
+// hostKnowing is a host whose kernel describes a struct type of this name.
+func hostKnowing(t *testing.T, name string) *Host {
+	t.Helper()
+	return hostOf(t, &btf.Typedef{Name: name, Type: &btf.Struct{Size: 8}})
+}
+
+func hostOf(t *testing.T, types ...btf.Type) *Host {
+	t.Helper()
 	b, err := btf.NewBuilder(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range functions {
-		if _, err := b.Add(f); err != nil {
+	for _, known := range types {
+		if _, err := b.Add(known); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -29,6 +44,7 @@ func hostWith(t *testing.T, functions ...*btf.Func) *Host {
 		t.Fatal(err)
 	}
 	h.vmlinux = func() (*btf.Spec, error) { return spec, nil }
+	h.preemption = func() preemption { return preemption{model: "voluntary"} }
 	return h
 }
 

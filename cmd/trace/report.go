@@ -78,7 +78,11 @@ func skippedForks(session *probes.Session) (string, error) {
 
 // tellIncomplete explains absent fields; as a rule such an event was in progress when tracing began.
 func (r *report) tellIncomplete(l probes.Losses) {
-	if l.Unmatched > 0 {
+	switch {
+	case l.Unmatched > 0 && l.Unasked:
+		r.note("%v: the beginning of %s was not seen; the filter asks for what it tells, like the latency, and so could not pass them",
+			l.Probe, plural(l.Unmatched, "event"))
+	case l.Unmatched > 0:
 		r.note("%v: the beginning of %s was not seen; what it tells, like the latency, is absent", l.Probe, plural(l.Unmatched, "event"))
 	}
 	if l.InFlightFull > 0 {
@@ -110,15 +114,16 @@ func lossLine(l probes.Losses) string {
 		text string
 	}{
 		{l.RingBuffer, "ring buffer full (raise --buffer-size)"},
-		{l.Unseen, "whose beginning was not seen"},
-		{l.Missed, "missed by the kernel (the program was already running on that CPU)"},
+		{l.Unseen, "whose beginning was not seen, before the filter could be asked"},
+		{l.Missed, "skipped by the kernel before the filter could be asked (the program was already running on that CPU)"},
 	} {
 		if r.n > 0 {
 			reasons = append(reasons, fmt.Sprintf("%d %s", r.n, r.text))
 		}
 	}
 	of := ""
-	if l.Delivered+l.RingBuffer > 0 { // else nothing is sent to user space, and nobody knows how many there were
+	// How many there were is known only if all of them passed the filter, and were sent to user space.
+	if l.Lost() == l.RingBuffer {
 		of = fmt.Sprintf(" of %d", l.Delivered+l.Lost())
 	}
 	return fmt.Sprintf("lost %d%s %v events: %s", l.Lost(), of, l.Probe, strings.Join(reasons, ", "))

@@ -44,14 +44,15 @@ func TestLossLine(t *testing.T) {
 		want   string
 	}{
 		{
+			probes.Losses{Probe: probe, Delivered: 4200, RingBuffer: 800},
+			"lost 800 of 5000 nvme:complete_rq events: 800 ring buffer full (raise --buffer-size)",
+		}, {
 			probes.Losses{Probe: probe, Delivered: 4188, RingBuffer: 800, Missed: 12},
-			"lost 812 of 5000 nvme:complete_rq events: 800 ring buffer full (raise --buffer-size), 12 missed by the kernel (the program was already running on that CPU)",
+			"lost 812 nvme:complete_rq events: 800 ring buffer full (raise --buffer-size), " +
+				"12 skipped by the kernel before the filter could be asked (the program was already running on that CPU)",
 		}, {
 			probes.Losses{Probe: probe, Delivered: 10, Unseen: 1, Unmatched: 7},
-			"lost 1 of 11 nvme:complete_rq events: 1 whose beginning was not seen",
-		}, {
-			probes.Losses{Probe: probe, Missed: 1},
-			"lost 1 nvme:complete_rq events: 1 missed by the kernel (the program was already running on that CPU)",
+			"lost 1 nvme:complete_rq events: 1 whose beginning was not seen, before the filter could be asked",
 		},
 	} {
 		if got := lossLine(test.losses); got != test.want {
@@ -68,6 +69,8 @@ func TestTellIncomplete(t *testing.T) {
 		want   string
 	}{
 		{probes.Losses{Unmatched: 2}, "nvme:failover: the beginning of 2 events was not seen; what it tells, like the latency, is absent"},
+		{probes.Losses{Unmatched: 2, Unasked: true},
+			"nvme:failover: the beginning of 2 events was not seen; the filter asks for what it tells, like the latency, and so could not pass them"},
 		{probes.Losses{InFlightFull: 1}, "nvme:failover: too much in progress to remember the beginning of 1 event"},
 		{probes.Losses{MissedBeginnings: 3}, "nvme:failover: the kernel skipped the beginning of 3 events (the program was already running on that CPU)"},
 		{probes.Losses{}, ""},

@@ -14,13 +14,26 @@ type kernel struct {
 	suite  string // Debian suite that carries it
 	series string // prefix of its version, with the dot
 	arch   string // Debian name of the architecture
+	flavor string // of the kernel, like rt; "" is the ordinary one
+	image  string // kernel whose files it boots, if not its own
+	append string // more words for its command line
+}
+
+// folder names the part of the cache that holds its files.
+func (k kernel) folder() string {
+	if k.image != "" {
+		return k.image
+	}
+	return k.name
 }
 
 func kernels() []kernel {
 	return []kernel{
 		{name: "5.10", suite: "bullseye", series: "5.10.", arch: "amd64"},
 		{name: "6.1", suite: "bookworm", series: "6.1.", arch: "amd64"},
+		{name: "6.1-rt", suite: "bookworm", series: "6.1.", arch: "amd64", flavor: "rt"},
 		{name: "6.12", suite: "trixie", series: "6.12.", arch: "amd64"},
+		{name: "6.12-full", suite: "trixie", series: "6.12.", arch: "amd64", image: "6.12", append: "preempt=full"},
 		{name: "7.2", suite: "sid", series: "7.", arch: "amd64"},
 		{name: "arm64", suite: "trixie", series: "6.12.", arch: "arm64"},
 	}
@@ -52,18 +65,22 @@ func findKernel(name string) (kernel, error) {
 
 func listKernels(w io.Writer) {
 	for _, k := range kernels() {
-		fmt.Fprintf(w, "%-6s newest %sx of Debian %s, %s\n", k.name, k.series, k.suite, k.arch)
+		fmt.Fprintf(w, "%-9s newest %s of Debian %s, %s\n", k.name, strings.Join(strings.Fields(k.series+"x "+k.flavor+" "+k.append), " "), k.suite, k.arch)
 	}
 }
 
-// newestImage picks the newest ordinary kernel (not cloud, rt, unsigned or
-// debug) of k's series from the names of packages.
+// newestImage picks the newest kernel of k's series and flavor (not another
+// flavor, unsigned or debug) from the names of packages.
 func newestImage(names []string, k kernel) (string, error) {
-	ordinary := regexp.MustCompile(`^linux-image-` + regexp.QuoteMeta(k.series) +
-		`[0-9.-]*(\+deb[0-9]+)?-` + k.arch + `$`)
+	flavor := ""
+	if k.flavor != "" {
+		flavor = "-" + k.flavor
+	}
+	fitting := regexp.MustCompile(`^linux-image-` + regexp.QuoteMeta(k.series) +
+		`[0-9.-]*(\+deb[0-9]+)?` + flavor + `-` + k.arch + `$`)
 	best := ""
 	for _, name := range names {
-		if ordinary.MatchString(name) && (best == "" || olderName(best, name)) {
+		if fitting.MatchString(name) && (best == "" || olderName(best, name)) {
 			best = name
 		}
 	}

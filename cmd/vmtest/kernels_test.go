@@ -20,6 +20,9 @@ linux-image-5.10.0-32-amd64
 linux-image-5.10.0-32-rt-amd64
 linux-image-6.1.0-50-amd64
 linux-image-6.1.0-0.deb11.90-amd64
+linux-image-6.1.0-49-rt-amd64
+linux-image-6.1.0-50-rt-amd64
+linux-image-6.1.0-50-rt-amd64-dbg
 linux-image-7.2.13+deb14-amd64
 linux-image-7.10.1+deb14-amd64
 linux-image-6.12.107+deb13-arm64
@@ -28,11 +31,13 @@ linux-image-6.12.108+deb13-arm64-16k
 
 func TestNewestImage(t *testing.T) {
 	want := map[string]string{
-		"5.10":  "linux-image-5.10.0-32-amd64",
-		"6.1":   "linux-image-6.1.0-50-amd64",
-		"6.12":  "linux-image-6.12.107+deb13-amd64",
-		"7.2":   "linux-image-7.10.1+deb14-amd64",
-		"arm64": "linux-image-6.12.107+deb13-arm64",
+		"5.10":      "linux-image-5.10.0-32-amd64",
+		"6.1":       "linux-image-6.1.0-50-amd64",
+		"6.1-rt":    "linux-image-6.1.0-50-rt-amd64",
+		"6.12":      "linux-image-6.12.107+deb13-amd64",
+		"6.12-full": "linux-image-6.12.107+deb13-amd64",
+		"7.2":       "linux-image-7.10.1+deb14-amd64",
+		"arm64":     "linux-image-6.12.107+deb13-arm64",
 	}
 	for _, k := range kernels() {
 		got, err := newestImage(strings.Fields(indexNames), k)

@@ -190,5 +190,5 @@ func cacheDir(getenv func(string) string, k kernel) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("VMTEST_CACHE: %w", err)
 	}
-	return filepath.Join(root, k.name), nil
+	return filepath.Join(root, k.folder()), nil
 }

@@ -116,6 +116,9 @@ func (s *session) qemu(accel string) (program string, args []string) {
 	if s.opt.nvme {
 		more += bounceMemory
 	}
+	if words := s.opt.kernel.append; words != "" {
+		more += " " + words
+	}
 	args = append(args,
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-accel", accel, "-smp", "2", "-m", "2G",

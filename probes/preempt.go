@@ -1,0 +1,191 @@
+//go:build linux
+
+package probes
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel does not run a program of a trampoline (fentry, fexit) or raw tracepoint on a CPU where an instance of it is under way
+// (bpf_prog.active: kernel/bpf/trampoline.c, kernel/trace/bpf_trace.c). A task that is preempted inside the program keeps it under way
+// until it runs again, and every other task on that CPU is skipped: up to two thirds of the calls of many processes on one CPU. The
+// handlers of kprobes and of perf events run with preemption off, so that none of theirs is skipped.
+
+// preemption is how the kernel preempts tasks that run in it.
+type preemption struct {
+	model  string // none, voluntary, full, lazy or real-time; "" if nothing tells
+	source string // what tells it
+}
+
+// preempts tells whether a task may be preempted inside a program. What is not known counts as if it may: nothing is lost by that.
+func (p preemption) preempts() bool { return !slices.Contains([]string{"none", "voluntary"}, p.model) }
+
+// kernelText is what the kernel says of itself.
+type kernelText struct {
+	version string                // uname -v
+	dynamic func() (string, bool) // sched/preempt in debugfs
+	cmdline string
+	config  func() (name, text string)
+}
+
+// model of preemption. A kernel that was built for one names it in its version; PREEMPT_DYNAMIC is for all of them.
+func (k kernelText) model() preemption {
+	flag := ""
+	for _, word := range strings.Fields(k.version) {
+		if strings.HasPrefix(word, "PREEMPT") {
+			flag = word
+		}
+	}
+	byVersion := func(model string) preemption { return preemption{model, "uname -v"} }
+	switch flag {
+	case "":
+		return byVersion("none")
+	case "PREEMPT_RT":
+		return byVersion("real-time")
+	case "PREEMPT_LAZY":
+		return byVersion("lazy")
+	case "PREEMPT_DYNAMIC":
+		return k.chosen()
+	default:
+		return byVersion("full")
+	}
+}
+
+// chosen is the model that is in force of several: as debugfs shows it, or as the kernel's command line or configuration chose it.
+func (k kernelText) chosen() preemption {
+	if text, ok := k.dynamic(); ok {
+		_, rest, _ := strings.Cut(text, "(")
+		model, _, _ := strings.Cut(rest, ")")
+		return preemption{model, "sched/preempt in debugfs"}
+	}
+	name, config := k.config()
+	// Kernels that know only full and lazy do not take the others from the command line. Their configuration does not name them.
+	offered := func(model string) bool {
+		return strings.Contains(config, "CONFIG_PREEMPT_"+strings.ToUpper(model)) || model == "full"
+	}
+	chosen := ""
+	for _, word := range strings.Fields(k.cmdline) {
+		if model, ok := strings.CutPrefix(word, "preempt="); ok && offered(model) {
+			chosen = model
+		}
+	}
+	if chosen != "" {
+		return preemption{chosen, "/proc/cmdline"}
+	}
+	for model, option := range map[string]string{"none": "_NONE", "voluntary": "_VOLUNTARY", "full": "", "lazy": "_LAZY"} {
+		if strings.Contains("\n"+config, "\nCONFIG_PREEMPT"+option+"=y\n") {
+			return preemption{model, name}
+		}
+	}
+	return preemption{}
+}
+
+// readPreemption asks the running kernel.
+func readPreemption() preemption {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return preemption{}
+	}
+	cmdline, _ := os.ReadFile("/proc/cmdline") // without it, the configuration tells
+	release := unix.ByteSliceToString(name.Release[:])
+	return kernelText{
+		version: unix.ByteSliceToString(name.Version[:]),
+		dynamic: readDynamicPreemption,
+		cmdline: string(cmdline),
+		config:  func() (string, string) { return readConfig(release) },
+	}.model()
+}
+
+// readDynamicPreemption reads debugfs. Where it is not mounted, it is asked for by a mount that nobody else sees.
+func readDynamicPreemption() (string, bool) {
+	const file = "sched/preempt"
+	if text, err := os.ReadFile("/sys/kernel/debug/" + file); err == nil {
+		return string(text), true
+	}
+	fs, err := unix.Fsopen("debugfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(fs)
+	if unix.FsconfigCreate(fs) != nil {
+		return "", false
+	}
+	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(root)
+	fd, err := unix.Openat(root, file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", false
+	}
+	f := os.NewFile(uintptr(fd), file)
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	return string(text), err == nil
+}
+
+// readConfig returns the configuration that a kernel was built with, and where it stands.
+func readConfig(release string) (name, text string) {
+	for _, name := range []string{"/proc/config.gz", "/boot/config-" + release, "/lib/modules/" + release + "/config"} {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if strings.HasSuffix(name, ".gz") {
+			z, err := gzip.NewReader(bufio.NewReader(bytes.NewReader(data)))
+			if err != nil {
+				continue
+			}
+			if data, err = io.ReadAll(z); err != nil {
+				continue
+			}
+		}
+		return name, string(data)
+	}
+	return "", ""
+}
+
+// preemptsTracepoints tells whether a task may be preempted inside the programs of raw tracepoints: it may, since the kernel guards the
+// call of these by SRCU rather than by preemption (include/linux/tracepoint.h). The types of such a kernel have that guard; where there
+// are none, it counts as if it may.
+func (h *Host) preemptsTracepoints() bool {
+	if !h.preemption().preempts() {
+		return false
+	}
+	spec, err := h.vmlinux()
+	if err != nil {
+		return true
+	}
+	_, err = spec.AnyTypeByName(tracepointGuard)
+	return err == nil
+}
+
+// tracepointGuard is a type that DEFINE_LOCK_GUARD_1(srcu_fast_notrace, …) makes in include/linux/srcu.h.
+const tracepointGuard = "class_srcu_fast_notrace_t"
+
+func (h *Host) preemptionFact() Fact {
+	p := h.preemption()
+	f := Fact{Name: "preemption", Value: p.model, OK: true}
+	if p.model == "" {
+		f.Value = "not shown by this kernel"
+	} else {
+		f.Value += fmt.Sprintf(" (%s)", p.source)
+	}
+	switch {
+	case h.preemptsTracepoints():
+		f.Value += ": tasks are preempted inside BPF programs, which the kernel skips then for others; so functions by kprobe, and tracepoints by perf events where that tells the same"
+	case p.preempts():
+		f.Value += ": tasks are preempted inside BPF programs of fexit, which the kernel skips then for others; so functions by kprobe"
+	}
+	return f
+}
