@@ -18,6 +18,9 @@ STRIP  ?= llvm-strip
 GO = $(or $(shell .ci/setup go),$(error no Go: .ci/setup go failed, see above))
 
 KERNELS := 5.10 6.1 6.12 7.2 arm64
+# These preempt tasks inside BPF programs, as 7.2 does. The tests of just that, and that everything loads, is what they have more.
+PREEMPTING := 6.1-rt 6.12-full
+CROWD      := TestVM(Crowd|Load)
 SOURCES := $(wildcard bpf/*.bpf.c)
 OBJECTS := $(foreach a,amd64 arm64,$(patsubst bpf/%.c,bpf/$(a)/%.o,$(SOURCES)))
 
@@ -54,21 +57,23 @@ endef
 $(eval $(call compile,amd64,x86))
 $(eval $(call compile,arm64,arm64))
 
-test: lint ## all tests but some of those on real kernels: the main ones, on 6.1 and 6.12
+test: lint ## all tests but some of those on real kernels: the main ones, on 6.1 and 6.12, and those of preemption
 	$(GO) test ./...
 	$(MAKE) race
 	$(MAKE) vmtest KERNEL=6.1 RUN='$(MAIN)'
 	$(MAKE) vmtest KERNEL=6.12 RUN='$(MAIN)'
+	$(MAKE) vmtest KERNEL=6.12-full RUN=TestVMCrowd
 
 race: ## the tests of what shares data between goroutines, with the race detector
 	@.ci/setup race
 	CGO_ENABLED=1 $(GO) test -race -skip '^$(ALONE)$$' $(RACED)
 
-vmtest: ## the tests that need NVMe and RDMA, in a VM; KERNEL=5.10|6.1|6.12|7.2|arm64|all, RUN=REGEXP
+vmtest: ## the tests that need NVMe and RDMA, in a VM; KERNEL=5.10|6.1|6.1-rt|6.12|6.12-full|7.2|arm64|all, RUN=REGEXP
 	@.ci/setup vm
 ifeq ($(KERNEL),all)
 	@rm -f .vmtest/variants.*
 	@for k in $(KERNELS); do FULL=1 $(MAKE) --no-print-directory vmtest KERNEL=$$k || exit 1; done
+	@for k in $(PREEMPTING); do $(MAKE) --no-print-directory vmtest KERNEL=$$k RUN='$(CROWD)' || exit 1; done
 	@.ci/variants
 else
 	.ci/vmtest $(KERNEL) '$(RUN)'

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf/asm"
 )
 
 var full = flag.Bool("full", false, "attach every variant fifty times, and try every field of every probe alone")
@@ -147,6 +149,53 @@ func TestVMEntryOfCalls(t *testing.T) {
 		t.Errorf("calls by what is wanted of them: %v; of two QPs three changes each are seen at least", seen)
 	}
 	checkNoneLost(t, s)
+}
+
+// What the kernel skips of a program of a raw tracepoint is counted, run by run: with it there are as many as at the perf event of the
+// same tracepoint, of which none is skipped.
+func TestVMCrowdSkipped(t *testing.T) {
+	crowd := t.TempDir() + "/crowd"
+	shell(t, "gcc -O2 -o "+crowd+" ../cmd/trace/testdata/vm/crowd.c -libverbs")
+	h := detect(t)
+	p := h.catalog.Match("syscall:enter")[0]
+	none := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+	sessions := make(map[string]*Session)
+	for i, v := range h.variants(p.Group, p.hook) {
+		if err := v.check(); err != nil {
+			t.Skipf("%s: %v", v.name, err)
+		}
+		s, err := attachOnly(h, i, Request{Probe: p, Code: &Code{Filter: none, Action: none}, Counted: true}, AttachOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		sessions[v.name] = s
+	}
+	before, after := make(map[string]Losses), make(map[string]Losses)
+	for name, s := range sessions {
+		before[name] = lossesOf(t, s)[0]
+	}
+	shell(t, crowd+" syscalls 6 100")
+	for name, s := range sessions {
+		after[name] = lossesOf(t, s)[0]
+	}
+	all := func(name string) uint64 {
+		return after[name].Events + after[name].Missed - before[name].Events - before[name].Missed
+	}
+	t.Logf("%+v", after)
+	const asked = 200 // system calls of this process, between the questions
+	whole := after[recordKind].Events - before[recordKind].Events
+	for _, name := range []string{"tp_btf", "raw_tp"} {
+		if n := all(name); n+asked < whole || n > whole+asked || whole < 60000 {
+			t.Errorf("%s: %d system calls, by perf events %d", name, n, whole)
+		}
+	}
+	if skips := after["raw_tp"].Missed > 0; skips != h.preemptsTracepoints() {
+		t.Errorf("skips programs: %v, preempts them: %v", skips, h.preemptsTracepoints())
+	}
+	if n := after[recordKind].Missed; n > 0 {
+		t.Errorf("%d runs by perf events were skipped", n)
+	}
 }
 
 func shell(t *testing.T, script string) {

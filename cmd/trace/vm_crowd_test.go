@@ -1,0 +1,107 @@
+//go:build vm
+
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Many processes on one CPU are preempted anywhere in their calls, and so inside the programs where the kernel allows that. What they did
+// they say themselves.
+
+// buildCrowd compiles the helper program.
+func buildCrowd(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "crowd")
+	sh(t, "gcc -Wall -Werror -O2 -o %s testdata/vm/crowd.c -libverbs", path)
+	return path
+}
+
+// crowdCounts are the numbers that the program prints: "name number …".
+func crowdCounts(t *testing.T, output string) map[string]int {
+	t.Helper()
+	counts := make(map[string]int)
+	for _, m := range regexp.MustCompile(`([a-z_]+) ([0-9]+)`).FindAllStringSubmatch(output, -1) {
+		counts[m[1]], _ = strconv.Atoi(m[2])
+	}
+	return counts
+}
+
+// traceCrowd runs trace with the crowd as its command, and returns what both print, and what trace reports.
+func traceCrowd(t *testing.T, crowd, program string) (out, notes string) {
+	t.Helper()
+	cmd := exec.Command("trace", "-c", crowd, program)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%q: %v\n%s", cmd.Args, err, stderr.String())
+	}
+	return stdout.String(), stderr.String()
+}
+
+// mapLine matches a line of a map of counts by probe.
+var mapLine = regexp.MustCompile(`(?m)^@\[\w+:(\w+)\]: (\d+)$`)
+
+// Every call of a verb is one event, whether it is refused or not, and none is of another process.
+func TestVMCrowdVerbs(t *testing.T) {
+	crowd := buildCrowd(t)
+	out, notes := traceCrowd(t, crowd+" verbs 6 20", `ib:*_qp, ib:*_pd, ib:*_cq, ib:*_mr / comm == "crowd" / { @[probe] = count() }
+		ib:*_qp, ib:*_pd, ib:*_cq, ib:*_mr / comm != "crowd" / { @others = count() }`)
+	got := make(map[string]int)
+	for _, m := range mapLine.FindAllStringSubmatch(out, -1) {
+		got[m[1]], _ = strconv.Atoi(m[2])
+	}
+	want := crowdCounts(t, strings.SplitN(out[strings.Index(out, "alloc_pd "):], "\n", 2)[0])
+	if len(want) != 9 || want["destroy_cq"] != 6*20*31 {
+		t.Fatalf("the processes say %v", want)
+	}
+	for verb, n := range want {
+		if got[verb] != n {
+			t.Errorf("ib:%s: %d events, %d calls", verb, got[verb], n)
+		}
+	}
+	if len(got) != len(want) || strings.Contains(out, "@others") || strings.Contains(notes, "lost") {
+		t.Errorf("%v\n%s\n%s", got, out, notes)
+	}
+}
+
+// Each connection that becomes ready ends.
+func TestVMCrowdFlows(t *testing.T) {
+	out, notes := traceCrowd(t, buildCrowd(t)+" verbs 6 20", "rdma_flows")
+	ready, ended := strings.Count(out, " ready rxe0 "), strings.Count(out, " ended rxe0 ")
+	if ready != 6*20 || ended != ready || !strings.Contains(out, "\n0 connections are still there") || strings.Contains(notes, "lost") {
+		t.Errorf("%d ready, %d ended\n%s\n%s", ready, ended, out, notes)
+	}
+}
+
+// System calls, too, are seen one by one; those that the filter rejects are not.
+func TestVMCrowdSyscalls(t *testing.T) {
+	out, notes := traceCrowd(t, buildCrowd(t)+" syscalls 6 100", `syscall:enter, syscall:exit / comm == "crowd" && nr == getppid / { @[probe] = count() }
+		syscall:exit / comm == "crowd" && nr == getppid / { @latencies = count(latency) } syscall:enter / comm == "crowd" && nr == getuid / { @[probe] = count() }`)
+	for _, want := range []string{"getppid 60000", "@[syscall:enter]: 60000", "@[syscall:exit]: 60000", "@latencies: 60000"} {
+		if !strings.Contains("\n"+out, "\n"+want+"\n") {
+			t.Errorf("no %q in\n%s\n%s", want, out, notes)
+		}
+	}
+	if strings.Contains(notes, "lost") {
+		t.Error(notes)
+	}
+}
+
+// The doctor says why it is so.
+func TestVMCrowdDoctor(t *testing.T) {
+	said := sh(t, "trace doctor")
+	if got := strings.Contains(said, "so functions by kprobe"); got != preempting() {
+		t.Errorf("preempting is %v:\n%s", preempting(), said)
+	}
+	again := sh(t, "unshare -m sh -c 'umount -l /sys/kernel/debug; trace doctor'")
+	if line := regexp.MustCompile(`(?m)^preemption .*$`); line.FindString(again) != line.FindString(said) {
+		t.Errorf("without debugfs: %s\nwith it: %s", line.FindString(again), line.FindString(said))
+	}
+}
