@@ -42,11 +42,7 @@ type (
 
 // opinionMap is the contents of a map, by what diffKeyText writes.
 type opinionMap struct {
-	rows map[string]*opinionRow
-	// ever are all keys that there were.
-	ever map[string]bool
-	// cleared once: from then on an aggregation that adds up to zero does not show.
-	cleared      bool
+	rows         map[string]*opinionRow
 	limit        int
 	full, absent uint64
 }
@@ -64,7 +60,7 @@ func newOpinion(p *diffProgram, entries int) *opinion {
 	}
 	for _, m := range p.maps {
 		o.keys[m], o.tuples[m] = make([]bool, len(m.keys)), make([]bool, len(m.tuple))
-		o.maps[m] = &opinionMap{rows: map[string]*opinionRow{}, ever: map[string]bool{}, limit: o.limit(m)}
+		o.maps[m] = &opinionMap{rows: map[string]*opinionRow{}, limit: o.limit(m)}
 	}
 	for o.findSigns() {
 	}
@@ -297,12 +293,17 @@ func (o *opinion) tick() {
 	}
 }
 
-// crowded tells whether an aggregation that is cleared had more keys than it has room for. In the kernel keys stay for a while after
-// a clear, so that others find no room then.
+// crowded tells whether a map whose keys stay, though others count on in an empty one, had more keys than it has room for: then nobody
+// knows which of them stay.
 func (o *opinion) crowded() bool {
-	return slices.ContainsFunc(o.prog.interval, func(t diffTick) bool {
-		return t.m.agg != "" && t.fn == "clear" && len(o.maps[t.m].ever) > o.maps[t.m].limit
-	})
+	for _, m := range o.prog.maps {
+		cleared := slices.ContainsFunc(o.prog.interval, func(t diffTick) bool { return t.m == m && t.fn == "clear" })
+		zeroed := slices.ContainsFunc(o.prog.interval, func(t diffTick) bool { return t.m == m && t.fn == "zero" })
+		if (zeroed || m.agg == "rate" && !cleared) && o.maps[m].full > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // empty clears or zeroes a map.
@@ -310,7 +311,6 @@ func (o *opinion) empty(m *diffMap, fn string) {
 	switch fn {
 	case "clear":
 		clear(o.maps[m].rows)
-		o.maps[m].cleared = true
 	case "zero":
 		for _, row := range o.maps[m].rows {
 			row.zero(m)
@@ -422,7 +422,7 @@ func (o *opinion) change(s *diffStmt) diffRun {
 				return false
 			}
 			row = &opinionRow{}
-			m.rows[k], m.ever[k] = row, true
+			m.rows[k] = row
 		}
 		switch {
 		case s.m.agg != "":

@@ -271,6 +271,8 @@ func (c *diffCase) judge(user, kernel *diffSide) *diffFailure {
 }
 
 func (c *diffCase) compareMaps(user, kernel *diffSide, opinion *opinion) *diffFailure {
+	defer user.lock()()
+	defer kernel.lock()()
 	for _, m := range user.plan.program.maps {
 		ours, err := rows(user.machine.stores[m])
 		if err != nil {
@@ -420,7 +422,7 @@ func (o *opinion) rows(name string, ours map[string]string) map[string]string {
 		switch {
 		case m.agg == "":
 			all[key] = diffKeyText(row.values())
-		case isZero(words) && (o.maps[m].cleared || len(m.keys) == 0):
+		case isZero(words) && len(m.keys) == 0:
 		case slices.Contains([]string{"hist", "lhist", "quantile"}, m.agg):
 			all[key] = ours[key]
 		default:

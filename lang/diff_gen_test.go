@@ -199,10 +199,10 @@ func (g *diffGen) interval() {
 		switch {
 		case m.agg == "rate": // which print zeroes
 			t.print = ""
-		case m.agg == "":
+		case g.inUser || m.kind != "lru" && !g.prog.mixes(m):
 			t.fn = pick(g, []string{"clear", "clear", "zero", ""})
-		case g.inUser || !m.asked && !g.prog.deletes(m) && m.kind != "lru": // in the kernel keys stay for a while, or go
-			t.fn = pick(g, []string{"clear", "clear", "zero", ""})
+		case m.agg == "" && t.print == "": // otherwise it is in user space, and so it is if it is set to zero
+			t.fn = "clear"
 		}
 		g.prog.interval = append(g.prog.interval, t)
 	}
@@ -827,6 +827,26 @@ func (p *diffProgram) deletes(m *diffMap) bool {
 	found := false
 	p.walk(func(s *diffStmt) { found = found || s.m == m && s.kind == "delete" })
 	return found
+}
+
+// mixes tells whether events do more with a map than adding to it, or than setting it.
+func (p *diffProgram) mixes(m *diffMap) bool {
+	adds, sets, more := false, false, m.asked
+	visit := func(n *diffNode) { more = more || n.m == m }
+	for _, c := range p.clauses {
+		c.pred.walk(visit)
+		walkDiff(c.stmts, func(s *diffStmt) {
+			for _, n := range slices.Concat(s.key, s.args, []*diffNode{s.value}) {
+				n.walk(visit)
+			}
+			if s.m == m {
+				adds = adds || slices.Contains([]string{"+=", "-=", "++", "--"}, s.kind)
+				sets = sets || s.kind == "set"
+				more = more || s.kind == "delete"
+			}
+		})
+	}
+	return more || adds && sets
 }
 
 func (p *diffProgram) updates(m *diffMap) bool {

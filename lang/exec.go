@@ -360,7 +360,7 @@ func (m *machine) hasKey(info *mapInfo, key []any) (any, error) {
 }
 
 func (m *machine) len(info *mapInfo) (any, error) {
-	if s, ok := m.stores[info].(*userStore); ok && !s.cleared { // which need not copy its entries for that
+	if s, ok := m.stores[info].(*userStore); ok { // which need not copy its entries for that
 		return uint64(len(s.cells)), nil
 	}
 	entries, err := m.stores[info].entries()

@@ -14,13 +14,15 @@ import (
 type kernelMap struct {
 	*mapInfo
 	code *codegen.Map
+	// grows says that events add to the values of a scalar, rather than setting them.
+	grows bool
 }
 
 // newMap describes a map to the code generator.
 func (p *Plan) newMap(m *mapInfo) *codegen.Map {
 	out := &codegen.Map{
 		Name: fmt.Sprintf("at_%.12s", strings.TrimPrefix(m.name, "@")), Index: slices.Index(p.program.maps, m),
-		Key: rowOf(m.key), Agg: m.agg, LRU: m.lru, Entries: 1,
+		Key: rowOf(m.key), Agg: m.agg, LRU: m.lru, Entries: 1, Turns: p.takesTurns(m),
 	}
 	if m.agg == nil {
 		out.Value = rowOf(m.value)
@@ -28,7 +30,7 @@ func (p *Plan) newMap(m *mapInfo) *codegen.Map {
 	out.Name = fmt.Sprintf("at%d_%.10s", out.Index, strings.TrimPrefix(m.name, "@"))
 	out.Shared = m.agg != nil && p.valueSize(m)*p.options.CPUs > maxPerCPU
 	if len(m.key) > 0 {
-		out.Entries = cmp.Or(m.entries, p.options.MapEntries, p.defaultEntries(m, out.Shared))
+		out.Entries = cmp.Or(m.entries, p.options.MapEntries, p.defaultEntries(m, out))
 	}
 	return out
 }
@@ -39,19 +41,23 @@ const maxPerCPU = 256 << 10
 // valueSize of a map in bytes.
 func (p *Plan) valueSize(m *mapInfo) int {
 	if m.agg != nil {
-		return 8 * m.agg.KernelWords()
+		return 8 * m.agg.Words()
 	}
 	return rowOf(m.value).Size
 }
 
 // defaultEntries keeps a map within 64 MiB.
-func (p *Plan) defaultEntries(m *mapInfo, shared bool) uint32 {
+func (p *Plan) defaultEntries(m *mapInfo, code *codegen.Map) uint32 {
 	const budget, fewest, most = 64 << 20, 256, 4096
 	value := p.valueSize(m)
-	if m.agg != nil && !shared {
+	if m.agg != nil && !code.Shared {
 		value *= p.options.CPUs
 	}
-	return uint32(min(max(budget/(value+rowOf(m.key).Size+entryOverhead), fewest), most))
+	entry := value + code.Key.Size + entryOverhead
+	if code.Turns {
+		entry *= 2
+	}
+	return uint32(min(max(budget/entry, fewest), most))
 }
 
 // entryOverhead is what a hash keeps for each key besides key and value: struct htab_elem and its place in a bucket.
@@ -63,10 +69,14 @@ func (p *Plan) bytes(m *kernelMap) uint64 {
 	if m.agg != nil && !m.code.Shared {
 		value *= p.options.CPUs
 	}
-	if len(m.key) == 0 {
-		return uint64(value)
+	maps := uint64(1)
+	if m.code.Turns {
+		maps = 2
 	}
-	return uint64(m.code.Entries) * uint64(value+m.code.Key.Size+entryOverhead)
+	if len(m.key) == 0 {
+		return maps * uint64(value)
+	}
+	return maps * uint64(m.code.Entries) * uint64(value+m.code.Key.Size+entryOverhead)
 }
 
 // MapBytes is what all maps take in the kernel.

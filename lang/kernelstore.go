@@ -1,10 +1,12 @@
 package lang
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -13,32 +15,13 @@ import (
 	"trace/lang/codegen"
 )
 
-// kernelStore is a map in the kernel.
-//
-// Aggregations are only added to there, and by many CPUs at once, so nothing is ever taken away: a clear remembers what was read last,
-// and what is read later is shown without it. What was added between a read and a clear is thus not lost. Min and Max cannot be
-// subtracted; see codegen.Agg for their epochs.
+// kernelStore is a map in the kernel: one that no interval clause empties, or one of the two of a turnStore. What changes it besides the
+// programs is done before they are attached, and after they have ended.
 type kernelStore struct {
 	*kernelMap
-	m      *ebpf.Map
-	epochs *ebpf.Map // of min and max
-	// aggs by the bytes of their key.
-	aggs map[string]*kernelAgg
-	// read says that aggs was filled since the last clear.
-	read bool
-	// cleared says that there was a clear: from then on keys whose values add up to nothing do not show.
-	cleared bool
+	m *ebpf.Map
 	// counts are what user space could not do; the kernel has its own.
 	counts codegen.MapCounters
-}
-
-// kernelAgg is what is known of one key of an aggregation.
-type kernelAgg struct {
-	// last is what was read last; baseline what was read last before a clear. For min and max, last is all that was seen since the
-	// clear, and there is no baseline.
-	last, baseline []uint64
-	// clears since the last change.
-	idle int
 }
 
 func (s *kernelStore) counters() codegen.MapCounters { return s.counts }
@@ -114,11 +97,8 @@ func (s *kernelStore) update(_ []any, _ uint64, absent bool) error {
 }
 
 func (s *kernelStore) remove(key []any) error {
-	if s.agg != nil {
-		delete(s.aggs, string(s.row(key)))
-	}
 	if len(s.key) == 0 {
-		return s.m.Put(s.row(nil), make([]byte, s.m.ValueSize()))
+		return s.m.Put(s.row(nil), s.zeros())
 	}
 	return unlessMissing(s.m.Delete(s.row(key)))
 }
@@ -151,43 +131,52 @@ func (s *kernelStore) decode(raw []byte) ([]any, bool) {
 }
 
 func (s *kernelStore) state(key []any) ([]uint64, bool, error) {
-	all, err := s.entries()
-	if err != nil {
+	raw, err := s.raw(s.row(key))
+	if err != nil || raw == nil {
 		return nil, false, err
 	}
-	row := string(s.row(key))
-	for _, e := range all {
-		if string(s.row(e.key)) == row {
-			return e.state, true, nil
-		}
-	}
-	return nil, false, nil
+	state := s.merged(raw)
+	return state, state != nil, nil
 }
 
-func (s *kernelStore) entries() ([]entry, error) {
-	if s.agg == nil {
-		return s.scalars()
+// raw returns the value of a key with the parts of all CPUs, or nil.
+func (s *kernelStore) raw(row []byte) ([]byte, error) {
+	if !s.perCPU() {
+		return s.m.LookupBytes(row)
 	}
-	if err := s.refresh(); err != nil {
-		return nil, err
-	}
-	all := make([]entry, 0, len(s.aggs))
-	for row, a := range s.aggs {
-		if state := s.since(a); state != nil {
-			all = append(all, entry{key: s.keyOf([]byte(row)), state: state})
-		}
-	}
-	return all, nil
+	var parts [][]byte
+	err := s.m.Lookup(row, &parts)
+	return join(parts), unlessMissing(err)
 }
 
-// since returns what was added after the last clear, or nil for a key that was not seen since then.
-func (s *kernelStore) since(a *kernelAgg) []uint64 {
-	state := append([]uint64(nil), a.last...)
-	if a.baseline != nil {
-		s.agg.Subtract(state, a.baseline)
+func (s *kernelStore) entries() (all []entry, err error) {
+	err = s.each(func(row []byte, raw []byte) error {
+		if s.agg != nil {
+			if state := s.merged(raw); state != nil {
+				all = append(all, entry{key: s.keyOf(row), state: state})
+			}
+			return nil
+		}
+		if value, ok := s.decode(raw); ok {
+			all = append(all, entry{key: s.keyOf(row), value: value})
+		}
+		return nil
+	})
+	return all, err
+}
+
+// merged adds the parts of all CPUs. It returns nil if nothing was ever added to a map without a key, which is there before that.
+func (s *kernelStore) merged(raw []byte) []uint64 {
+	state := make([]uint64, s.agg.Words())
+	part := make([]uint64, len(state))
+	for len(raw) >= 8*len(part) {
+		for i := range part {
+			part[i] = binary.NativeEndian.Uint64(raw[8*i:])
+		}
+		s.agg.MergeKernel(state, part)
+		raw = raw[8*len(part):]
 	}
-	// A map without key is there before anything was added: it shows as empty then.
-	if (s.cleared || len(s.key) == 0) && isZero(state) {
+	if len(s.key) == 0 && isZero(state) {
 		return nil
 	}
 	return state
@@ -202,151 +191,74 @@ func isZero(state []uint64) bool {
 	return true
 }
 
-func (s *kernelStore) scalars() ([]entry, error) {
-	var all []entry
-	err := s.each(func(row []byte, raw []byte) error {
-		if value, ok := s.decode(raw); ok {
-			all = append(all, entry{key: s.keyOf(row), value: value})
+func (s *kernelStore) clear() error {
+	if len(s.key) == 0 {
+		return s.remove(nil)
+	}
+	rows, err := s.rows()
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	keys, bytes := blocks(int(s.m.KeySize()), len(rows))
+	copy(bytes, join(rows))
+	if _, err := s.m.BatchDelete(keys, nil); err == nil {
+		return nil
+	}
+	for _, row := range rows { // for a kernel that cannot delete many at once, and if one of them has gone by itself
+		if err := unlessMissing(s.m.Delete(row)); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (s *kernelStore) rows() (all [][]byte, err error) {
+	err = s.each(func(row, _ []byte) error {
+		all = append(all, bytes.Clone(row))
 		return nil
 	})
 	return all, err
 }
 
-// refresh reads all states of an aggregation.
-func (s *kernelStore) refresh() error {
-	epoch, err := s.nextEpoch()
-	if err != nil {
-		return err
-	}
-	s.read = true
-	words := s.agg.Words()
-	seen := make(map[string]bool, len(s.aggs))
-	err = s.each(func(row, raw []byte) error {
-		a := s.aggs[string(row)]
-		if a == nil {
-			a = &kernelAgg{}
-			s.aggs[string(row)] = a
-		}
-		seen[string(row)] = true
-		state := make([]uint64, words)
-		if s.ordered() && a.last != nil {
-			copy(state, a.last)
-		}
-		s.merge(state, raw, epoch)
-		if !s.ordered() && a.last != nil && !sameState(a.last, state) || s.ordered() && !isZero(state) {
-			a.idle = 0
-		}
-		a.last = state
-		return nil
-	})
-	for row := range s.aggs {
-		if !seen[row] && err == nil { // an LRU map has dropped it, or the program has deleted it
-			delete(s.aggs, row)
-		}
-	}
-	return err
-}
-
-func sameState(a, b []uint64) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// ordered tells whether the aggregation is one of those that cannot be subtracted.
-func (s *kernelStore) ordered() bool { return s.agg.Func == codegen.Min || s.agg.Func == codegen.Max }
-
-// merge adds the parts of all CPUs.
-func (s *kernelStore) merge(state []uint64, raw []byte, epoch uint64) {
-	part := make([]uint64, s.agg.KernelWords())
-	for len(raw) >= 8*len(part) {
-		for i := range part {
-			part[i] = binary.NativeEndian.Uint64(raw[8*i:])
-		}
-		s.agg.MergeKernel(state, part, epoch)
-		raw = raw[8*len(part):]
-	}
-}
-
-// nextEpoch ends the epoch of a min or max, and waits until no program writes to it any more.
-func (s *kernelStore) nextEpoch() (uint64, error) {
-	if !s.ordered() || s.epochs == nil { // nil: no code that is ever reached updates the map
-		return 0, nil
-	}
-	all, err := s.epochs.LookupBytes(uint32(0))
-	if err != nil {
-		return 0, fmt.Errorf("epoch of %s: %w", s.name, err)
-	}
-	mine := all[8*s.code.Index:]
-	epoch := binary.NativeEndian.Uint64(mine)
-	binary.NativeEndian.PutUint64(mine, epoch+1)
-	if err := s.epochs.Put(uint32(0), all); err != nil {
-		return 0, fmt.Errorf("epoch of %s: %w", s.name, err)
-	}
-	waitForPrograms()
-	return epoch, nil
-}
-
-func (s *kernelStore) clear() error {
-	if s.agg == nil {
-		return s.each(func(row, _ []byte) error {
-			if len(s.key) == 0 {
-				return s.m.Put(row, make([]byte, s.m.ValueSize()))
-			}
-			return unlessMissing(s.m.Delete(row))
-		})
-	}
-	return s.forget(true)
-}
-
 func (s *kernelStore) zero() error {
-	if s.agg != nil {
-		return s.forget(false)
-	}
-	all, err := s.scalars()
+	all, err := s.entries()
 	if err != nil {
 		return err
 	}
 	for _, e := range all {
-		if err := s.set(e.key, s.newEntry(nil).value); err != nil {
+		if s.agg != nil {
+			err = s.m.Put(s.row(e.key), s.zeros())
+		} else {
+			err = s.set(e.key, s.newEntry(nil).value)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// forget makes what was read last the new baseline. Keys that do not change between two clears are deleted in the kernel, too.
-func (s *kernelStore) forget(hide bool) error {
-	if !s.read {
-		if err := s.refresh(); err != nil {
-			return err
-		}
+// zeros is a value of the map, as the library wants it.
+func (s *kernelStore) zeros() any {
+	size := s.m.ValueSize()
+	if !s.perCPU() {
+		return make([]byte, size)
 	}
-	s.read, s.cleared = false, s.cleared || hide
-	for row, a := range s.aggs {
-		if a.idle++; a.idle > 2 && hide && len(s.key) > 0 {
-			if err := unlessMissing(s.m.Delete([]byte(row))); err != nil {
-				return err
-			}
-			delete(s.aggs, row)
-			continue
-		}
-		if s.ordered() {
-			clear(a.last)
-		} else {
-			a.baseline = append(a.baseline[:0], a.last...)
-		}
+	parts := make([][]byte, ebpf.MustPossibleCPU())
+	for i := range parts {
+		parts[i] = make([]byte, size)
 	}
-	return nil
+	return parts
+}
+
+// perCPU tells whether each CPU has its own part of a value.
+func (s *kernelStore) perCPU() bool {
+	return slices.Contains([]ebpf.MapType{ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUCPUHash}, s.m.Type())
 }
 
 // each calls fn with every key and value; the value has the parts of all CPUs, one after the other.
 func (s *kernelStore) each(fn func(row, raw []byte) error) error {
-	perCPU := s.m.Type() == ebpf.PerCPUHash || s.m.Type() == ebpf.PerCPUArray || s.m.Type() == ebpf.LRUCPUHash
+	perCPU := s.perCPU()
 	if len(s.key) > 0 {
 		done, err := s.batches(perCPU, fn)
 		if done || err != nil {
@@ -373,13 +285,7 @@ func (s *kernelStore) each(fn func(row, raw []byte) error) error {
 	return it.Err()
 }
 
-func join(parts [][]byte) []byte {
-	var raw []byte
-	for _, p := range parts {
-		raw = append(raw, p...)
-	}
-	return raw
-}
+func join(parts [][]byte) []byte { return slices.Concat(parts...) }
 
 // batches reads the map many keys at a time, which takes a tenth of the time of one by one. Not every kernel and map can: done is
 // false then, and nothing was read.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"trace/lang/codegen"
 	"trace/probes"
 )
 
@@ -111,7 +110,7 @@ func (p *Plan) placeMaps() {
 			p.userMaps[m] = why
 			continue
 		}
-		p.maps[m] = &kernelMap{mapInfo: m, code: p.newMap(m)}
+		p.maps[m] = &kernelMap{mapInfo: m, code: p.newMap(m), grows: p.eventUses(m).adds}
 	}
 }
 
@@ -123,8 +122,8 @@ func (p *Plan) keepsOut(m *mapInfo) string {
 	if p.options.Recorded {
 		return "the events are recorded"
 	}
-	if m.agg != nil && m.lru && p.isCleared(m) {
-		return "its oldest keys give way, and there is no telling then what was added since the last clear"
+	if m.agg != nil && m.lru && p.isEmptied(m) {
+		return "its oldest keys give way, and there is no telling then what was added since it was emptied"
 	}
 	inEvents := false
 	for _, b := range p.parts {
@@ -132,12 +131,15 @@ func (p *Plan) keepsOut(m *mapInfo) string {
 		if why := b.needsExact(m); why != "" {
 			return why
 		}
-		if m.agg != nil && b.removes(m) && (p.isCleared(m) || m.agg.Func == codegen.Min || m.agg.Func == codegen.Max) {
-			return "its keys are deleted one by one, and there is no telling then what was added since the last print or clear"
+		if m.agg != nil && b.removes(m) && p.isEmptied(m) {
+			return "events delete its keys, and something empties it meanwhile"
 		}
-		if m.agg != nil && b.asks(m) && p.isCleared(m) {
-			return "has_key(" + m.name + ") at an event, and a clear, which leaves the keys in the kernel"
+		if m.agg != nil && b.asks(m) && p.isEmptied(m) {
+			return "events ask for its keys, and something empties it meanwhile"
 		}
+	}
+	if m.agg == nil && !p.takesTurns(m) && p.showsAndEmpties(m) {
+		return "an interval clause reads and empties it, and what events do to it meanwhile would be lost"
 	}
 	if !inEvents {
 		return "only begin, end and interval clauses use it"
@@ -205,44 +207,6 @@ func ownKey(key []*expr) bool {
 		}
 		return e.op == opField && e.field.Common && e.field.Name == "tid"
 	})
-}
-
-// removes tells whether the body deletes keys of a map.
-func (b *part) removes(m *mapInfo) bool {
-	found := false
-	walkStmts(b.stmts, func(s stmt) {
-		call, ok := s.(*callStmt)
-		found = found || ok && call.fn == "delete" && call.m == m
-	})
-	return found
-}
-
-// asks tells whether the body asks for keys of a map.
-func (b *part) asks(m *mapInfo) bool {
-	found := false
-	b.walkExprs(func(e *expr) { found = found || e.op == opHasKey && e.m == m })
-	return found
-}
-
-// canClear tells whether a map can be cleared, although the program may not do so: keepsOut knows when not.
-func (p *Plan) canClear(m *mapInfo) bool {
-	inKernel := p.maps[m] != nil
-	return !inKernel || p.isCleared(m) || !m.lru && !slices.ContainsFunc(p.parts, func(b *part) bool { return b.removes(m) || b.asks(m) })
-}
-
-// isCleared tells whether the program clears a map or sets it to zero, as printing does with rates.
-func (p *Plan) isCleared(m *mapInfo) bool {
-	found := p.options.Cleared
-	for _, c := range p.program.clauses {
-		for _, b := range c.bodies {
-			walkStmts(b.stmts, func(s stmt) {
-				call, ok := s.(*callStmt)
-				empties := ok && (call.fn == "clear" || call.fn == "zero" || call.fn == "print" && m.agg != nil && m.agg.Func == codegen.Rate)
-				found = found || empties && call.m == m
-			})
-		}
-	}
-	return found
 }
 
 // updates tells whether statements add to an aggregation.

@@ -61,8 +61,7 @@ func (m *mapInfo) isProfile() bool {
 
 // Profiles returns those of the maps, also after End. Samples come with the largest value first.
 func (r *Run) Profiles() ([]Profile, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.lock()()
 	var all []Profile
 	for _, m := range r.plan.program.maps {
 		if !m.isProfile() {

@@ -47,6 +47,8 @@ type Run struct {
 	shadow  *machine // nil but in a comparison
 	record  func(*probes.Event) error
 	kernel  map[string]*ebpf.Map
+	halves  map[string][2]*ebpf.Map // of the maps that take turns
+	turns   turns
 	stacks  *stackStore // nil if the program captures none
 	sites   []*siteRun
 	bodies  map[*probes.Probe][]*siteRun // whole, for the shadow and for recorded events
@@ -67,7 +69,7 @@ type siteRun struct {
 
 // Start creates the maps of a plan. Close releases them.
 func (p *Plan) Start(o RunOptions) (*Run, error) {
-	r := &Run{plan: p, muted: o.Muted, unshown: o.Unshown, record: o.Record, kernel: map[string]*ebpf.Map{}, moments: map[*Clause]*block{}, rejected: map[*probes.Probe]uint64{}}
+	r := &Run{plan: p, muted: o.Muted, unshown: o.Unshown, record: o.Record, kernel: map[string]*ebpf.Map{}, halves: map[string][2]*ebpf.Map{}, moments: map[*Clause]*block{}, rejected: map[*probes.Probe]uint64{}}
 	err := r.start(o)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -105,10 +107,15 @@ func (r *Run) store(m *mapInfo) mapStore {
 	if k == nil {
 		return r.plan.userStore(m)
 	}
-	return &kernelStore{
-		kernelMap: k, m: r.kernel[k.code.Name], epochs: r.kernel[codegen.EpochsName],
-		aggs: map[string]*kernelAgg{},
+	if !k.code.Turns {
+		return &kernelStore{kernelMap: k, m: r.kernel[k.code.Name]}
 	}
+	s := &turnStore{userStore: newUserStore(m, k.code.Entries), turns: &r.turns}
+	for i, half := range r.halves[k.code.Name] {
+		s.halves[i] = &kernelStore{kernelMap: k, m: half}
+	}
+	r.turns.all = append(r.turns.all, s)
+	return s
 }
 
 // userStore keeps a map in user space, with room for as many keys as it would have in the kernel.
@@ -133,11 +140,43 @@ func (r *Run) createMaps() error {
 	for _, spec := range append(codegen.MapSpecs(all, used), r.plan.stackSpace().Specs()...) {
 		m, err := ebpf.NewMap(spec)
 		if err != nil {
-			return fmt.Errorf("map %s of %d entries: %w (--map-size sets the number of entries)", spec.Name, spec.MaxEntries, err)
+			return tooMuch(spec, err)
 		}
 		r.kernel[spec.Name] = m
+		if spec.InnerMap != nil {
+			if err := r.createHalves(spec.Name, spec.InnerMap); err != nil {
+				return err
+			}
+		}
+	}
+	r.turns = turns{word: r.kernel[codegen.TurnName], settled: true} // until the probes are attached
+	if len(all) == 0 {
+		return nil
+	}
+	var err error
+	r.turns.fence, err = newFence()
+	return err
+}
+
+// createHalves creates the two maps that take turns in an array of maps.
+func (r *Run) createHalves(name string, spec *ebpf.MapSpec) error {
+	var halves [2]*ebpf.Map
+	defer func() { r.halves[name] = halves }()
+	for turn := range uint32(len(halves)) {
+		m, err := ebpf.NewMap(spec)
+		if err != nil {
+			return tooMuch(spec, err)
+		}
+		halves[turn] = m
+		if err := r.kernel[name].Put(turn, m); err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
+		}
 	}
 	return nil
+}
+
+func tooMuch(spec *ebpf.MapSpec, err error) error {
+	return fmt.Errorf("map %s of %d entries: %w (--map-size sets the number of entries)", spec.Name, spec.MaxEntries, err)
 }
 
 // compile prepares what user space evaluates.
@@ -190,9 +229,12 @@ func (r *Run) Maps() map[string]*ebpf.Map { return r.kernel }
 
 // Close releases the maps.
 func (r *Run) Close() error {
-	errs := []error{r.stacks.close()}
+	errs := []error{r.stacks.close(), r.turns.fence.close()}
 	for _, m := range r.kernel {
 		errs = append(errs, m.Close())
+	}
+	for _, halves := range r.halves {
+		errs = append(errs, halves[0].Close(), halves[1].Close())
 	}
 	return errors.Join(errs...)
 }
@@ -203,6 +245,8 @@ func (r *Run) Begin() error {
 		defer func(p *Printer) { r.machine.printer = p }(r.machine.printer)
 		r.machine.printer = NewPrinter(io.Discard, Text, time.Time{})
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.at(onBegin)
 }
 
@@ -211,11 +255,13 @@ func (r *Run) End() error {
 	for _, m := range r.machines() {
 		m.ctx = context.Background() // the end of the run does not end its last loops
 	}
+	defer r.lock()()
+	if err := r.turns.fence.wait(); err != nil { // a program may have run when it was detached
+		return err
+	}
 	if err := r.at(onEnd); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, m := range r.machines() {
 		if err := r.showAll(m); err != nil {
 			return err
@@ -264,10 +310,15 @@ func (r *Run) at(kind clauseKind) error {
 	return nil
 }
 
+// lock begins a moment: what reads maps or empties them until it is unlocked sees them all as they are at one time.
+func (r *Run) lock() (unlock func()) {
+	r.mu.Lock()
+	r.turns.settled = false
+	return r.mu.Unlock
+}
+
 // moment runs a clause that no event causes. To all of it the time is nsecs, as that of an event is to its clauses.
 func (r *Run) moment(c *Clause, nsecs uint64) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, m := range r.machines() {
 		now := m.now
 		m.now = func() uint64 { return nsecs }
@@ -284,13 +335,12 @@ func (r *Run) moment(c *Clause, nsecs uint64) error {
 // came and others did not; but for those that the kernel could not count if they were cleared. With --compare they do not, as one side
 // has counted what still waits for the other.
 func (r *Run) Attached(nsecs uint64) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.lock()()
 	if r.shadow != nil {
 		return nil
 	}
 	for _, m := range r.plan.program.maps {
-		if m.agg != nil && m.agg.Func == codegen.Rate && r.plan.canClear(m) {
+		if m.agg != nil && m.agg.Func == codegen.Rate && (r.plan.maps[m] == nil || r.plan.takesTurns(m)) {
 			if err := r.machine.empty(m, nsecs, mapStore.clear); err != nil {
 				return err
 			}
@@ -312,8 +362,9 @@ func (r *Run) Intervals() []time.Duration {
 
 // Interval runs the clauses of an interval, at nsecs.
 func (r *Run) Interval(period time.Duration, nsecs uint64) error {
+	defer r.lock()()
 	for _, c := range r.plan.program.clauses {
-		if c.kind != onInterval || c.period != period || r.Stopped() {
+		if c.kind != onInterval || c.period != period || r.machine.stopped {
 			continue
 		}
 		if err := r.moment(c, nsecs); err != nil {
@@ -437,8 +488,7 @@ func (r *Run) Program() *Program { return r.plan.program }
 
 // PrintMap prints a map once more as text, after End too: at most top entries, 0 for all of them, by "key", "value" or, if it is "", what is usual.
 func (r *Run) PrintMap(w io.Writer, name string, top int64, by string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.lock()()
 	i := slices.IndexFunc(r.plan.program.maps, func(m *mapInfo) bool { return m.name == name })
 	if i < 0 {
 		return fmt.Errorf("no map is called %s: %s", name, strings.Join(r.plan.program.Maps(), ", "))

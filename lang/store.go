@@ -18,8 +18,7 @@ type userStore struct {
 	// order of the cells: that of the least recent update first if the map is an lru, else that of their making.
 	order *linked.List
 	// counts of what could not be done; in user space only full and absent happen.
-	counts  codegen.MapCounters
-	cleared bool
+	counts codegen.MapCounters
 	// encoded is the buffer of the encoded key.
 	encoded []byte
 }
@@ -153,15 +152,11 @@ func (s *userStore) state(key []any) (state []uint64, ok bool, err error) {
 	return nil, false, nil
 }
 
-// entries shares keys and values, which are never changed in place, and copies states. After a clear, a key whose values add up to
-// nothing does not show: in the kernel, where a clear remembers what was there, it looks like one that nothing was added to.
+// entries shares keys and values, which are never changed in place, and copies states.
 func (s *userStore) entries() ([]entry, error) {
 	entries := make([]entry, 0, len(s.cells))
 	for at := s.order.Front(); at != nil; at = at.Next() {
 		e := at.Value.(*cell).entry
-		if s.cleared && s.m.agg != nil && isZero(e.state) {
-			continue
-		}
 		e.state = slices.Clone(e.state)
 		entries = append(entries, e)
 	}
@@ -169,7 +164,6 @@ func (s *userStore) entries() ([]entry, error) {
 }
 
 func (s *userStore) clear() error {
-	s.cleared = true
 	clear(s.cells)
 	s.order.Init()
 	return nil

@@ -56,8 +56,7 @@ func (v View) About(n float64) string { return string(appendAbout(nil, n, v.Unit
 
 // Views returns what the maps hold, also after End.
 func (r *Run) Views() ([]View, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.lock()()
 	var all []View
 	for _, m := range r.plan.program.maps {
 		entries, err := r.machine.stores[m].entries()
@@ -187,8 +186,7 @@ func toFloat(v any) float64 {
 
 // Clear empties all maps, as clear() does.
 func (r *Run) Clear() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.lock()()
 	for _, m := range r.plan.program.maps {
 		if err := r.machine.empty(m, r.machine.now(), mapStore.clear); err != nil {
 			return err

@@ -30,9 +30,7 @@ const (
 //	Min, Max                  is there a value (0 or 1), value
 //	Hist, LHist, Quantile     how many values in each bucket
 //
-// In the kernel Min and Max have two slots of (epoch+1, value) instead, and a program writes the slot of the current epoch's parity: a
-// reader begins a new epoch, waits for the programs that still run, and finds in the slot of the old epoch what no program changes
-// any more. Nothing is lost between a print and a clear so.
+// In the kernel Min and Max have two words, too, each of which changes in one step: see extremeMask.
 type Agg struct {
 	Func   Func
 	Signed bool // the values are signed
@@ -69,14 +67,6 @@ func (a *Agg) steps() int {
 	return int((span-1)/uint64(a.Step)) + 1
 }
 
-// KernelWords is the size of a state in the kernel.
-func (a *Agg) KernelWords() int {
-	if a.Func == Min || a.Func == Max {
-		return 4
-	}
-	return a.Words()
-}
-
 // Add adds a value, given as its 64 bits; Count ignores it, and so that Rate counts it is given 1.
 func (a *Agg) Add(state []uint64, x uint64) {
 	switch a.Func {
@@ -94,6 +84,17 @@ func (a *Agg) Add(state []uint64, x uint64) {
 	default:
 		state[a.Bucket(x)]++
 	}
+}
+
+// Updates is how many values are in a state, as far as that is known: at least one.
+func (a *Agg) Updates(state []uint64) uint64 {
+	switch a.Func {
+	case Count, Avg, Stats:
+		return state[0]
+	case Hist, LHist, Quantile:
+		return a.Total(state)
+	}
+	return 1
 }
 
 // better tells whether x takes the place of y.
@@ -120,23 +121,28 @@ func (a *Agg) Merge(into, from []uint64) {
 	}
 }
 
-// MergeKernel adds what the kernel has: for Min and Max the slot of an epoch.
-func (a *Agg) MergeKernel(into, from []uint64, epoch uint64) {
-	if a.Func == Min || a.Func == Max {
-		slot := from[2*(epoch&1):]
-		if slot[0] == epoch+1 {
-			a.Add(into, slot[1])
-		}
+// MergeKernel adds what the kernel has.
+func (a *Agg) MergeKernel(into, from []uint64) {
+	if a.Func != Min && a.Func != Max {
+		a.Merge(into, from)
 		return
 	}
-	a.Merge(into, from)
+	if from[0]|from[1] != 0 {
+		a.Add(into, from[1]^a.extremeMask())
+	}
 }
 
-// Subtract takes away what was there at a clear. Min and Max cannot: their epochs do.
-func (a *Agg) Subtract(state, baseline []uint64) {
-	for i, n := range baseline {
-		state[i] -= n
+// extremeMask makes numbers of values, by exclusive or, of which the largest is the best one. In the kernel the second word of Min and
+// Max is the largest number so far. That is 0, too, before there is any; the first word is 1 if a value came whose number is 0.
+func (a *Agg) extremeMask() uint64 {
+	var mask uint64
+	if a.Signed {
+		mask = 1 << 63
 	}
+	if a.Func == Min {
+		mask = ^mask
+	}
+	return mask
 }
 
 // Bucket returns the index of the bucket of a value of Hist, LHist or Quantile.

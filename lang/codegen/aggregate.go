@@ -176,80 +176,40 @@ func (g *gen) divideBelow(n asm.Register, step, bound uint64) {
 	}
 }
 
-// extreme puts x into the state of Min or Max at R0: two slots of (tag, value), of which that of the epoch's parity counts if its
-// tag is epoch+1.
+// extreme puts x into the state of Min or Max at R0 (see Agg.extremeMask): the larger of two words is the better one.
 //
-// Between any two instructions an interrupt may run a program that puts another value into the same slot; where programs can be
-// preempted, or a state is shared by all CPUs, so may any other program. The value alone is a word that compare-and-exchange
-// improves. The first value of an epoch replaces both words, and a program must neither compare with the value of an old epoch nor
-// lose what came in between. So the slot has an owner while it is replaced: compare-and-exchange changes the old tag to that of the
-// epoch with its highest bit set, which only one program can do; it stores its value and then the tag. A program that meets an
-// owner may be what interrupts it, so that waiting would never end: its value is given up and counted as busy. It takes an event
-// within a few nanoseconds of the first one of a key in an epoch. Whatever follows sees the tag, and
-// with it the value. An owner cannot be late by an epoch, because a reader waits for running programs before it begins another.
+// Between any two instructions an interrupt may run a program that puts another value into the same state; where programs can be
+// preempted, or a state is shared by all CPUs, so may any other program. So compare-and-exchange improves the word.
 //
-// A map that is Alone needs none of this. Kernels without compare-and-exchange (before 5.12, and later on some machines) get plain
-// stores, too. The first value of an epoch is
-// compared again after its tag is set, in case an interrupt put its own value there before; a value that comes between the
-// comparison of another one and its store, within a nanosecond or two on the same CPU, is lost there.
+// A map that is Alone needs none of this. Kernels without compare-and-exchange (before 5.12, and later on some machines) get a plain
+// store, too: a value that comes between the comparison of another one and its store, within a nanosecond or two on the same CPU, is
+// lost there.
 func (g *gen) extreme(m *Map, x operand, end label) {
-	const slot, tag, found = asm.R2, asm.R5, asm.R4
-	g.direct(asm.R1, EpochsName, 8*m.Index)
-	g.load(tag, memory{asm.R1, 0}, 8)
-	g.emit(
-		asm.Mov.Reg(slot, tag), asm.And.Imm(slot, 1), asm.LSh.Imm(slot, 4),
-		asm.Add.Reg(asm.R0, slot), asm.Mov.Reg(slot, asm.R0),
-		asm.Add.Imm(tag, 1),
-	)
-	tagAt, valueAt := memory{slot, 0}, memory{slot, 8}
-	value := g.register(x, asm.R3)
-	better := asm.JLT
-	switch {
-	case m.Agg.Func == Min && m.Agg.Signed:
-		better = asm.JSLT
-	case m.Agg.Func == Max && m.Agg.Signed:
-		better = asm.JSGT
-	case m.Agg.Func == Max:
-		better = asm.JGT
+	const state, value, found = asm.R2, asm.R3, asm.R4
+	g.emit(asm.Mov.Reg(state, asm.R0))
+	g.use(value, x)
+	if mask := m.Agg.extremeMask(); mask != 0 {
+		g.set(asm.R1, int64(mask))
+		g.emit(asm.Xor.Reg(value, asm.R1))
 	}
-	merge := g.label()
-	g.load(found, tagAt, 8)
-	g.branch(asm.JEq.Reg(found, tag, ""), merge)
+	some := g.label()
+	g.branch(asm.JNE.Imm(value, 0, ""), some)
+	g.storeConst(memory{state, 0}, 1, 8)
+	g.jump(end)
+	g.place(some)
+	best := memory{state, 8}
+	g.load(found, best, 8)
 	if m.Alone || !g.program.CmpXchg {
-		g.store(valueAt, value, 8)
-		g.store(tagAt, tag, 8)
-		g.place(merge)
-		g.load(found, valueAt, 8)
-		g.branch(invert[better].Reg(value, found, ""), end)
-		g.store(valueAt, value, 8)
+		g.branch(asm.JLE.Reg(value, found, ""), end)
+		g.store(best, value, 8)
 		return
 	}
-	busy, taken := g.label(), g.label()
-	const owned = asm.R1
-	g.set(owned, math.MinInt64)
-	g.emit(asm.Or.Reg(owned, tag))
-	g.branch(asm.JEq.Reg(found, owned, ""), busy)
-	g.emit(asm.Mov.Reg(asm.R0, found), atomic(asm.CmpXchg, tagAt, owned))
-	g.branch(asm.JNE.Reg(asm.R0, found, ""), taken)
-	g.store(valueAt, value, 8)
-	g.emit(atomic(asm.Xchg, tagAt, tag)) // orders the stores for other CPUs
-	g.jump(end)
-	g.place(taken)
-	g.branch(asm.JNE.Reg(asm.R0, tag, ""), busy)
-	g.place(merge)
-	if m.Shared { // reads the value after the tag
-		g.set(found, 0)
-		g.emit(atomic(asm.FetchAdd, valueAt, found))
-	} else {
-		g.load(found, valueAt, 8)
-	}
 	for range cmpXchgTries {
-		g.branch(invert[better].Reg(value, found, ""), end)
-		g.emit(asm.Mov.Reg(asm.R0, found), atomic(asm.CmpXchg, valueAt, value))
+		g.branch(asm.JLE.Reg(value, found, ""), end)
+		g.emit(asm.Mov.Reg(asm.R0, found), atomic(asm.CmpXchg, best, value))
 		g.branch(asm.JEq.Reg(asm.R0, found, ""), end)
 		g.emit(asm.Mov.Reg(found, asm.R0))
 	}
-	g.place(busy)
 	g.count(CountersName, m.Index, countBusy)
 }
 

@@ -129,6 +129,10 @@ type Map struct {
 	// Alone says that no two programs update the map on one CPU at the same time: then the state of an aggregation that each CPU has
 	// for itself needs no atomic operations, which take 5 ns where a plain addition takes less than one.
 	Alone bool
+	// Turns says that there are two maps, which take turns: Name is an array of both, and TurnName tells which one programs use. The
+	// other one changes no more as soon as the programs that ran at the last turn have ended, so it can be read and emptied. Programs
+	// only add to such a map, or only set it.
+	Turns bool
 }
 
 // Stmt is a statement: *Set, *Add, *Update, *Delete, *Let, *If, *Emit, *Stop or *Return.
@@ -256,8 +260,8 @@ type Counter struct {
 const (
 	CountersName = "map_counters" // per-CPU array; by Map.Index: MapCounters
 	ZerosName    = "map_zeros"    // array of one value of zeros, as large as the largest value of a keyed map
-	EpochsName   = "map_epochs"   // array of one value, 64 bits by Map.Index: the epoch of the map, for min and max (see Agg)
 	StoppedName  = "stopped"      // array of one 64-bit word: 1 after Stop
+	TurnName     = "map_turn"     // array of one 64-bit word: which of the two maps it is the turn of, 0 or 1 (see Map.Turns)
 )
 
 // MapCounters are what went wrong in updates of a map: 64 bits each.

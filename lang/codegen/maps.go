@@ -24,12 +24,16 @@ const (
 // MapSpecs returns the maps of the user's program, and of the maps that generated code shares those that are used.
 //
 // Hashes are preallocated: without that, inserting fails whenever the kernel has no memory at hand for programs that must not
-// sleep.
+// sleep. Those of a map that takes turns are for the caller to make, of the spec's InnerMap.
 func MapSpecs(maps []*Map, used []string) []*ebpf.MapSpec {
 	var specs []*ebpf.MapSpec
 	zeros, indices := 8, 1
 	for _, m := range maps {
-		specs = append(specs, m.spec())
+		s := m.spec()
+		if m.Turns {
+			s = &ebpf.MapSpec{Name: m.Name, Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 2, InnerMap: s}
+		}
+		specs = append(specs, s)
 		indices = max(indices, m.Index+1)
 		if len(m.Key.Columns) > 0 {
 			zeros = max(zeros, m.valueSize())
@@ -38,7 +42,7 @@ func MapSpecs(maps []*Map, used []string) []*ebpf.MapSpec {
 	for _, s := range []*ebpf.MapSpec{
 		{Name: CountersName, Type: ebpf.PerCPUArray, ValueSize: counterSize, MaxEntries: uint32(indices)},
 		{Name: ZerosName, Type: ebpf.Array, ValueSize: uint32(zeros), MaxEntries: 1},
-		{Name: EpochsName, Type: ebpf.Array, ValueSize: uint32(8 * indices), MaxEntries: 1},
+		{Name: TurnName, Type: ebpf.Array, ValueSize: 8, MaxEntries: 1},
 		{Name: StoppedName, Type: ebpf.Array, ValueSize: 8, MaxEntries: 1},
 	} {
 		if slices.Contains(used, s.Name) {
@@ -52,7 +56,7 @@ func MapSpecs(maps []*Map, used []string) []*ebpf.MapSpec {
 func (m *Map) valueSize() int {
 	switch {
 	case m.Agg != nil:
-		return 8 * m.Agg.KernelWords()
+		return 8 * m.Agg.Words()
 	case len(m.Key.Columns) == 0:
 		return setSize + m.Value.Size
 	}
@@ -88,20 +92,55 @@ func (g *gen) key(m *Map, args []*Expr) int { return g.row(m.Key, args) }
 
 // lookupKey looks up the key on the stack; R0 is the address of the value or 0.
 func (g *gen) lookupKey(m *Map, key int) {
+	none := g.label()
+	g.pointTo(m, none)
 	g.pointer(asm.R2, key)
+	g.emit(asm.FnMapLookupElem.Call())
+	g.place(none) // R0 is 0
+}
+
+// pointTo makes R1 the map, which is the first argument of helpers. If it takes turns it is looked for, with none in R0 where it is not
+// found, as the verifier has to think possible.
+func (g *gen) pointTo(m *Map, none label) {
+	if !m.Turns {
+		g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(m.Name))
+		return
+	}
+	mark := g.used
+	turn := g.alloc(8)
+	g.release(mark)
+	g.direct(asm.R1, TurnName, 0)
+	g.load(asm.R1, memory{asm.R1, 0}, 8)
+	g.store(memory{frame, turn}, asm.R1, 8)
+	g.pointer(asm.R2, turn)
 	g.call(asm.FnMapLookupElem, m.Name)
+	g.branch(asm.JEq.Imm(asm.R0, 0, ""), none)
+	g.emit(asm.Mov.Reg(asm.R1, asm.R0))
+}
+
+// single makes R0 the address of the only value of a map without a key, or goes to none.
+func (g *gen) single(m *Map, none label) {
+	switch {
+	case m.Turns:
+		mark := g.used
+		index := g.alloc(8)
+		g.storeConst(memory{frame, index}, 0, 8)
+		g.lookupKey(m, index)
+		g.release(mark)
+	case m.Agg != nil && !m.Shared: // each CPU has its own
+		g.lookupIndex(m.Name, 0)
+	default:
+		g.direct(asm.R0, m.Name, 0)
+		return
+	}
+	g.branch(asm.JEq.Imm(asm.R0, 0, ""), none)
 }
 
 // element makes R0 the address of the value of a map, of zeros if the key is new. If that is not possible it counts why and goes
 // to end.
 func (g *gen) element(m *Map, args []*Expr, end label) {
 	if len(m.Key.Columns) == 0 {
-		if m.Agg != nil && !m.Shared {
-			g.lookupIndex(m.Name, 0)
-			g.branch(asm.JEq.Imm(asm.R0, 0, ""), end)
-		} else {
-			g.direct(asm.R0, m.Name, 0)
-		}
+		g.single(m, end)
 		return
 	}
 	found, again, failed := g.label(), g.label(), g.label()
@@ -109,10 +148,11 @@ func (g *gen) element(m *Map, args []*Expr, end label) {
 	key := g.key(m, args)
 	g.lookupKey(m, key)
 	g.branch(asm.JNE.Imm(asm.R0, 0, ""), found)
+	g.pointTo(m, again)
 	g.pointer(asm.R2, key)
 	g.direct(asm.R3, ZerosName, 0)
 	g.set(asm.R4, 1) // BPF_NOEXIST
-	g.call(asm.FnMapUpdateElem, m.Name)
+	g.emit(asm.FnMapUpdateElem.Call())
 	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), again)
 	g.branch(asm.JNE.Imm32(asm.R0, -17, ""), failed) // EEXIST: another program was faster
 	g.place(again)
@@ -182,13 +222,14 @@ func (g *gen) assignNumber(s *Set, absent label) {
 	m := s.Map
 	x := g.hold(s.Value[0], absent)
 	defer g.forget(s.Value[0])
+	missing, end := g.label(), g.label()
 	if len(m.Key.Columns) == 0 {
-		g.direct(asm.R2, m.Name, 0)
-		g.store(memory{asm.R2, setSize}, g.register(x, asm.R0), 8)
-		g.storeConst(memory{asm.R2, 0}, 1, 8)
+		g.single(m, end)
+		g.store(memory{asm.R0, setSize}, g.register(x, asm.R1), 8)
+		g.storeConst(memory{asm.R0, 0}, 1, 8)
+		g.place(end)
 		return
 	}
-	missing, end := g.label(), g.label()
 	key := g.key(m, s.Key)
 	g.lookupKey(m, key)
 	g.branch(asm.JEq.Imm(asm.R0, 0, ""), missing)
@@ -207,18 +248,21 @@ func (g *gen) assignRow(m *Map, key []*Expr, row int) {
 		g.insert(m, g.key(m, key), row)
 		return
 	}
-	g.direct(asm.R2, m.Name, 0)
-	g.copy(memory{asm.R2, setSize}, memory{frame, row}, m.Value.Size)
-	g.storeConst(memory{asm.R2, 0}, 1, 8)
+	end := g.label()
+	g.single(m, end)
+	g.copy(memory{asm.R0, setSize}, memory{frame, row}, m.Value.Size)
+	g.storeConst(memory{asm.R0, 0}, 1, 8)
+	g.place(end)
 }
 
 // insert sets a key of a hash, both on the stack.
 func (g *gen) insert(m *Map, key, row int) {
 	end := g.label()
+	g.pointTo(m, end)
 	g.pointer(asm.R2, key)
 	g.pointer(asm.R3, row)
 	g.set(asm.R4, 0) // BPF_ANY
-	g.call(asm.FnMapUpdateElem, m.Name)
+	g.emit(asm.FnMapUpdateElem.Call())
 	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), end)
 	g.countError(m)
 	g.place(end)
@@ -251,8 +295,10 @@ func (g *gen) remove(s *Delete) {
 	switch {
 	case len(m.Key.Columns) > 0:
 		end := g.label()
-		g.pointer(asm.R2, g.key(m, s.Key))
-		g.call(asm.FnMapDeleteElem, m.Name)
+		key := g.key(m, s.Key)
+		g.pointTo(m, end)
+		g.pointer(asm.R2, key)
+		g.emit(asm.FnMapDeleteElem.Call())
 		g.branch(asm.JEq.Imm32(asm.R0, 0, ""), end)
 		g.branch(asm.JEq.Imm32(asm.R0, -2, ""), end) // ENOENT: there is no such key
 		g.countError(m)

@@ -93,7 +93,7 @@ func TestAggregations(t *testing.T) {
 						if keyed {
 							key = []any{true}
 						}
-						got, err := r.State(m, 0, key...)
+						got, err := r.State(m, key...)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -115,48 +115,34 @@ func TestAggregations(t *testing.T) {
 	}
 }
 
-func TestEpochs(t *testing.T) {
+// TestTurns has events go to one of two maps and then to the other, with a key and without.
+func TestTurns(t *testing.T) {
 	skipUnlessPermitted(t)
-	for _, cas := range []bool{true, false} {
-		m := &codegen.Map{Name: "m", Index: 3, Agg: &codegen.Agg{Func: codegen.Max}}
-		p := program(&codegen.Update{Map: m, Arg: a})
-		p.CmpXchg = cas
-		r := start(t, p, m)
-		for epoch, values := range [][]uint64{{5, 9, 7}, {4, 3}, {1, 2}, nil, {6}} {
-			epochs := make([]uint64, 4)
-			epochs[m.Index] = uint64(epoch)
-			if err := r.Maps[codegen.EpochsName].Put(uint32(0), epochs); err != nil {
-				t.Fatal(err)
+	for _, agg := range []codegen.Func{codegen.Count, codegen.Max} {
+		for _, shared := range []bool{false, true} {
+			m := &codegen.Map{Name: "m", Index: 3, Agg: &codegen.Agg{Func: agg}, Turns: true, Shared: shared}
+			n := &codegen.Map{Name: "n", Index: 1, Agg: &codegen.Agg{Func: agg}, Turns: true, Shared: shared, Key: codegen.NewRow(codegen.Column{Type: boolT}), Entries: 2}
+			r := newRunner(t, program(&codegen.Update{Map: m, Arg: a}, &codegen.Update{Map: n, Key: []*expr{bit}, Arg: a}), m, n)
+			values := [][]uint64{{5, 9, 7}, {4, 3}}
+			for turn, values := range values {
+				if err := r.Maps[codegen.TurnName].Put(uint32(0), uint64(turn)); err != nil {
+					t.Fatal(err)
+				}
+				for _, x := range values {
+					run(t, r, event(map[int]any{0: x}))
+				}
 			}
-			var events [][]byte
-			for _, x := range values {
-				events = append(events, event(map[int]any{0: x}))
-			}
-			run(t, r, events...)
-			got, err := r.State(m, uint64(epoch))
-			if want := aggregated(m.Agg, values); err != nil || !slices.Equal(got, want) {
-				t.Errorf("epoch %d: %v, want %v; %v", epoch, got, want, err)
+			for turn, values := range values {
+				want := aggregated(m.Agg, values)
+				got, err := r.StateAt(m, uint32(turn))
+				if err != nil || !slices.Equal(got, want) {
+					t.Errorf("%v, turn %d: %v, want %v; %v", agg, turn, got, want, err)
+				}
+				if got, err = r.StateAt(n, uint32(turn), false); err != nil || !slices.Equal(got, want) {
+					t.Errorf("%v with a key, turn %d: %v, want %v; %v", agg, turn, got, want, err)
+				}
 			}
 		}
-	}
-}
-
-// TestOwnedSlot finds a slot that another program is about to replace.
-func TestOwnedSlot(t *testing.T) {
-	skipUnlessPermitted(t)
-	m := &codegen.Map{Name: "m", Index: 1, Agg: &codegen.Agg{Func: codegen.Min}, Shared: true}
-	r := newRunner(t, program(&codegen.Update{Map: m, Arg: a}), m)
-	owned := []uint64{1<<63 | 1, 77, 0, 0}
-	if err := r.Maps[m.Name].Put(uint32(0), owned); err != nil {
-		t.Fatal(err)
-	}
-	run(t, r, event(map[int]any{0: uint64(5)}))
-	if c, err := r.Counters(m); c != (codegen.MapCounters{Busy: 1}) || err != nil {
-		t.Errorf("counted %+v, %v", c, err)
-	}
-	got := make([]uint64, 4)
-	if err := r.Maps[m.Name].Lookup(uint32(0), &got); err != nil || !slices.Equal(got, owned) {
-		t.Errorf("%v, %v", got, err)
 	}
 }
 
@@ -186,7 +172,7 @@ func TestKeys(t *testing.T) {
 			{[]any{uint64(1), "device", nil, true, int64(-2), id}, 2},
 			{[]any{nil, "device", "comm", true, int64(-2), id}, 4},
 		} {
-			if got, err := r.State(m, 0, c.key...); err != nil || len(got) != 1 || got[0] != c.n {
+			if got, err := r.State(m, c.key...); err != nil || len(got) != 1 || got[0] != c.n {
 				t.Errorf("%v: %v, want %d; %v", c.key, got, c.n, err)
 			}
 		}

@@ -87,6 +87,22 @@ func load(code *codegen.Code, maps []*codegen.Map, eventSize int, kind ebpf.Prog
 	for name := range spec.Maps {
 		r.Maps[name] = collection.DetachMap(name)
 	}
+	for _, s := range spec.Maps {
+		if s.Type != ebpf.ArrayOfMaps {
+			continue
+		}
+		for turn := range uint32(s.MaxEntries) {
+			inner, err := ebpf.NewMap(s.InnerMap)
+			if err == nil {
+				r.Maps[TurnName(s.Name, turn)] = inner
+				err = r.Maps[s.Name].Put(turn, inner)
+			}
+			if err != nil {
+				r.Close()
+				return nil, err
+			}
+		}
+	}
 	if r.reader, err = ringbuf.NewReader(r.Maps[Ring]); err != nil {
 		r.Close()
 		return nil, err
@@ -186,28 +202,39 @@ func (r *Runner) Run(events [][]byte) (masks []uint64, records [][]byte, err err
 	return masks, records, nil
 }
 
-// State returns the merged state of an aggregation, in an epoch of min and max; nil if there is no such key.
-func (r *Runner) State(m *codegen.Map, epoch uint64, key ...any) ([]uint64, error) {
+// TurnName is the name in Runner.Maps of one of the two maps that take turns.
+func TurnName(name string, turn uint32) string { return fmt.Sprintf("%s %d", name, turn) }
+
+// State returns the merged state of an aggregation; nil if there is no such key.
+func (r *Runner) State(m *codegen.Map, key ...any) ([]uint64, error) {
+	return r.stateIn(m, m.Name, key...)
+}
+
+// StateAt returns the state in one of the two maps that take turns.
+func (r *Runner) StateAt(m *codegen.Map, turn uint32, key ...any) ([]uint64, error) {
+	return r.stateIn(m, TurnName(m.Name, turn), key...)
+}
+
+func (r *Runner) stateIn(m *codegen.Map, name string, key ...any) ([]uint64, error) {
 	state := make([]uint64, m.Agg.Words())
-	words := m.Agg.KernelWords()
 	add := func(raw []byte) {
-		part := make([]uint64, words)
+		part := make([]uint64, len(state))
 		for i := range part {
 			part[i] = binary.LittleEndian.Uint64(raw[8*i:])
 		}
-		m.Agg.MergeKernel(state, part, epoch)
+		m.Agg.MergeKernel(state, part)
 	}
 	var err error
 	if m.Shared {
 		var part []byte
-		if part, err = r.Maps[m.Name].LookupBytes(rawKey(m, key)); part == nil {
+		if part, err = r.Maps[name].LookupBytes(rawKey(m, key)); part == nil {
 			return nil, err
 		}
 		add(part)
 		return state, err
 	}
 	var parts [][]byte
-	err = r.Maps[m.Name].Lookup(rawKey(m, key), &parts)
+	err = r.Maps[name].Lookup(rawKey(m, key), &parts)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
 		return nil, nil
 	}

@@ -1,0 +1,135 @@
+package lang
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// turns are the maps in the kernel that are emptied while events are counted in them. Of each there are two, which take turns: programs
+// use the one, and what the other one has is moved to user space.
+//
+// All maps change turns at once, and at most once in a moment: when the clauses of an interval, or a display, first touch one of them.
+// What comes later belongs to the time after that moment. So each event is seen exactly once, whatever is printed, cleared or deleted.
+type turns struct {
+	word  *ebpf.Map // codegen.TurnName; nil: no code that is ever reached changes such a map
+	fence *fence
+	all   []*turnStore
+	turn  uint64
+	// settled says that it has been done at this moment.
+	settled bool
+}
+
+// settle gives the programs the other maps, and moves what the ones before have to user space.
+func (t *turns) settle() error {
+	if t.settled || t.word == nil {
+		return nil
+	}
+	before := t.turn
+	t.turn ^= 1
+	if err := t.word.Put(uint32(0), t.turn); err != nil {
+		return fmt.Errorf("turn of the maps: %w", err)
+	}
+	if err := t.fence.wait(); err != nil {
+		return err
+	}
+	for _, s := range t.all {
+		if err := s.drain(s.halves[before]); err != nil {
+			return fmt.Errorf("%s: %w", s.m.name, err)
+		}
+	}
+	t.settled = true
+	return nil
+}
+
+// turnStore is one of these maps. Its userStore has what was moved to user space.
+type turnStore struct {
+	*userStore
+	turns  *turns
+	halves [2]*kernelStore
+}
+
+// drain moves what a map has that no program uses.
+func (s *turnStore) drain(from *kernelStore) error {
+	entries, err := from.entries()
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	for _, e := range entries {
+		s.merge(e, from.grows)
+	}
+	return from.clear()
+}
+
+// merge adds what programs have added, or sets what they have set. Keys for which there is no room are counted as what they had.
+func (s *turnStore) merge(e entry, grows bool) {
+	if s.m.agg == nil {
+		if grows {
+			_ = s.userStore.add(e.key, to[uint64](e.value[0]))
+		} else {
+			s.change(e.key, func(c *cell) { c.value = e.value })
+		}
+		return
+	}
+	full := s.counts.Full
+	s.change(e.key, func(c *cell) { s.m.agg.Merge(c.state, e.state) })
+	if s.counts.Full > full {
+		s.counts.Full = full + s.m.agg.Updates(e.state)
+	}
+}
+
+func (s *turnStore) set(key, value []any) error {
+	if err := s.turns.settle(); err != nil {
+		return err
+	}
+	return s.userStore.set(key, value)
+}
+
+func (s *turnStore) add(key []any, delta uint64) error {
+	if err := s.turns.settle(); err != nil {
+		return err
+	}
+	return s.userStore.add(key, delta)
+}
+
+func (s *turnStore) remove(key []any) error {
+	if err := s.turns.settle(); err != nil {
+		return err
+	}
+	return s.userStore.remove(key)
+}
+
+func (s *turnStore) lookup(key []any) ([]any, bool, error) {
+	if err := s.turns.settle(); err != nil {
+		return nil, false, err
+	}
+	return s.userStore.lookup(key)
+}
+
+func (s *turnStore) state(key []any) ([]uint64, bool, error) {
+	if err := s.turns.settle(); err != nil {
+		return nil, false, err
+	}
+	return s.userStore.state(key)
+}
+
+func (s *turnStore) entries() ([]entry, error) {
+	if err := s.turns.settle(); err != nil {
+		return nil, err
+	}
+	return s.userStore.entries()
+}
+
+func (s *turnStore) clear() error {
+	if err := s.turns.settle(); err != nil {
+		return err
+	}
+	return s.userStore.clear()
+}
+
+func (s *turnStore) zero() error {
+	if err := s.turns.settle(); err != nil {
+		return err
+	}
+	return s.userStore.zero()
+}
