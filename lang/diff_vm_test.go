@@ -20,6 +20,7 @@ func TestVMDifferential(t *testing.T) {
 		*diffPrograms = 2000
 	}
 	TestDifferential(t)
+	t.Run("load", TestDifferentialLoad)
 }
 
 // populate has the kernel map all memory of this process at once, so that no instruction faults when it is the first to touch a page.

@@ -56,6 +56,8 @@ type machine struct {
 	now     func() uint64
 	started uint64
 	command int // the process that cpid stands for
+	// cleared maps without keys do not show at the end, unless something was added to them since.
+	cleared map[*mapInfo]bool
 	// since is when a map with rates began to count: when it was last printed or emptied. Without an entry it is started.
 	since map[*mapInfo]uint64
 	// ctx ends loops, and with one its clause.

@@ -32,9 +32,12 @@ type RunOptions struct {
 	Keep func(*probes.Event) error
 	// Record takes the events that [PlanOptions.Record] has sent.
 	Record func(*probes.Event) error
-	// Context ends loops of begin and interval clauses.
+	// Context ends loops of begin and interval clauses, loopGrace after its own end.
 	Context context.Context
 }
+
+// loopGrace is what a clause has to come to its own end: one that prints a map and then clears it should do both.
+const loopGrace = time.Second
 
 // Run is one run of a plan: its maps, and what user space does. Its methods may be called from several goroutines.
 type Run struct {
@@ -98,7 +101,9 @@ func (r *Run) newMachine(o RunOptions, printer *Printer, store func(*mapInfo) ma
 		stores[m] = store(m)
 	}
 	printer.show(r.plan.options.Columns, r.plan.program)
-	return &machine{stacks: r.stacks, stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.options.Started, command: r.plan.options.Command, ctx: o.Context}
+	ctx, end := context.WithCancel(context.WithoutCancel(o.Context))
+	context.AfterFunc(o.Context, func() { time.AfterFunc(loopGrace, end) })
+	return &machine{stacks: r.stacks, stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.options.Started, command: r.plan.options.Command, ctx: ctx}
 }
 
 // store of a map, where the plan has it.
