@@ -145,8 +145,13 @@
 // let @x = lru(10000) lets the oldest keys give way when there are 10000; hash(10000) counts what finds no room, as does a map
 // without a let.
 //
-// What is added to an aggregation in the kernel between the last print (or other read) of it and a clear is not lost: it belongs to
-// the time after the clear. After a clear, keys whose values add up to nothing do not show.
+// The clauses of an interval see maps as they are at one moment: what events do later, while these clauses run, belongs to the time after
+// them. So print(@x) and then clear(@x) shows each event once, however long it takes and whatever @x holds, and so do zero, delete and @x = 0.
+// What is cleared and stays empty is not printed at the end: clear(@x) in an end clause keeps @x silent.
+//
+// In the kernel there are two of each map that intervals empty, and they take turns. If its keys stay, as with zero, what is counted of
+// new keys for which there is no room is known only when it is moved to user space: of aggregations that keep no count, and of scalars,
+// each such key is one update in the report of what was lost.
 //
 // A map holds values, or one aggregation with the same arguments everywhere:
 //
@@ -238,6 +243,8 @@
 //   - a clause both reads and assigns to @x, other than with += -= ++ --, and the key has no tid
 //   - print(@x), clear(@x), zero(@x), len(@x), or the value of an aggregation, in a clause on events
 //   - an aggregation that begin, end or interval clauses add to, too
+//   - a scalar that an interval clause reads and empties, if events read it or delete keys, or both set it and add to it; and any lru
+//     map that is emptied so
 //
 // If exit() is decided in user space, everything is. --explain tells all of this for a program.
 //

@@ -56,7 +56,7 @@ type machine struct {
 	now     func() uint64
 	started uint64
 	command int // the process that cpid stands for
-	// cleared maps without keys do not show at the end, unless something was added to them since.
+	// cleared are the maps that a clause has cleared: they do not show at the end if nothing was added since.
 	cleared map[*mapInfo]bool
 	// since is when a map with rates began to count: when it was last printed or emptied. Without an entry it is started.
 	since map[*mapInfo]uint64
@@ -393,7 +393,7 @@ func (c *bodyCompiler) callOf(s *callStmt) step {
 			return true, err
 		}
 	case s.fn == "clear":
-		return func(sc *scope) (bool, error) { return false, sc.machine.empty(s.m, sc.machine.now(), mapStore.clear) }
+		return func(sc *scope) (bool, error) { return false, sc.machine.clear(s.m) }
 	case s.fn == "zero":
 		return func(sc *scope) (bool, error) { return false, sc.machine.empty(s.m, sc.machine.now(), mapStore.zero) }
 	case s.fn == "time":
@@ -474,6 +474,24 @@ func (m *machine) printElement(info *mapInfo, key []any) error {
 		e.value, e.state = found.value, found.state
 	}
 	return m.printer.Element(info, e, m.elapsed(info))
+}
+
+// clear does what a clause wants to be cleared.
+func (m *machine) clear(info *mapInfo) error {
+	if m.cleared == nil {
+		m.cleared = map[*mapInfo]bool{}
+	}
+	m.cleared[info] = true
+	return m.empty(info, m.now(), mapStore.clear)
+}
+
+// silent tells whether a map has nothing to show at the end: not even that nothing was counted, as it was cleared.
+func (m *machine) silent(info *mapInfo) (bool, error) {
+	if !m.cleared[info] {
+		return false, nil
+	}
+	entries, err := m.stores[info].entries()
+	return len(entries) == 0, err
 }
 
 // empty clears or zeroes a map, at nsecs.

@@ -290,7 +290,11 @@ func (r *Run) showAll(m *machine) error {
 		return nil
 	}
 	for _, info := range r.plan.program.maps {
-		if err := m.show(info, m.printer, mapOptions{}); err != nil {
+		silent, err := m.silent(info)
+		if err == nil && !silent {
+			err = m.show(info, m.printer, mapOptions{})
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -514,6 +518,7 @@ func (r *Run) Rejected(p *probes.Probe) uint64 {
 type MapLosses struct {
 	Map     string // with its @
 	Entries uint32 // that it has room for
+	Let     bool   // the program says so, in a let
 	codegen.MapCounters
 }
 
@@ -523,7 +528,7 @@ func (r *Run) MapLosses() ([]MapLosses, error) {
 	defer r.mu.Unlock()
 	var all []MapLosses
 	for _, m := range r.plan.program.maps {
-		l := MapLosses{Map: m.name, Entries: r.plan.newMap(m).Entries}
+		l := MapLosses{Map: m.name, Entries: r.plan.newMap(m).Entries, Let: m.entries != 0}
 		if k := r.plan.maps[m]; k != nil {
 			l.Entries = k.code.Entries
 			if counters := r.kernel[codegen.CountersName]; counters != nil {

@@ -403,7 +403,7 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	if err := errors.Join(unlessEnough(err), lossErr); err != nil {
 		return err
 	}
-	return errors.Join(t.difference(), asked(t.exec), verdict)
+	return errors.Join(t.difference(losses), asked(t.exec), verdict)
 }
 
 // waits tells whether there is anything to wait for: a program of begin and end alone ends by itself, as in bpftrace.
@@ -507,10 +507,28 @@ func (t *tracer) event(e *probes.Event) error {
 	return nil
 }
 
-// difference is the outcome of --compare: an error if the two runs printed different things.
-func (t *tracer) difference() error {
+// difference is the outcome of --compare: an error if the two runs printed different things. They do if one of them lost events that
+// the other one saw.
+func (t *tracer) difference(losses []probes.Losses) error {
 	if !t.compare || bytes.Equal(t.first.Bytes(), t.second.Bytes()) {
 		return nil
+	}
+	var lost uint64
+	for _, l := range losses {
+		lost += l.RingBuffer
+	}
+	if lost > 0 {
+		return fmt.Errorf("the engines cannot be compared: %s did not reach user space, so that what they print differs; "+
+			"raise --buffer-size, or trace fewer events", plural(lost, "event"))
+	}
+	maps, err := t.exec.MapLosses()
+	if err != nil {
+		return err
+	}
+	for _, l := range maps {
+		if l.Lost() > 0 {
+			return fmt.Errorf("the engines cannot be compared: %s lost %s, and each engine others, so that what they print differs", l.Map, plural(l.Lost(), "update"))
+		}
 	}
 	return fmt.Errorf("the engines differ, which is a bug in trace, unless the program calls time() at an event; "+
 		"the second run, all of it in user space, printed:\n%s", t.second.Bytes())

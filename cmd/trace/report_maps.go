@@ -55,12 +55,20 @@ func tellStacks(s streams, quiet bool, exec *lang.Run) (lost bool, err error) {
 	return lost, nil
 }
 
+// moreRoom says how a map gets more keys. --map-size is for those without a let.
+func moreRoom(l lang.MapLosses) string {
+	if l.Let {
+		return fmt.Sprintf("write let %s = hash(%d), or lru(…)", l.Map, 4*l.Entries)
+	}
+	return fmt.Sprintf("raise --map-size, or let %s = lru(…)", l.Map)
+}
+
 // mapLossLines say which updates of a map were lost, and why.
 func mapLossLines(l lang.MapLosses) []string {
 	var lines []string
 	tell := func(format string, args ...any) { lines = append(lines, l.Map+": "+fmt.Sprintf(format, args...)) }
 	if l.Full > 0 {
-		tell("no room for %s: the map is full with %d keys (raise --map-size, or let %s = lru(…))", plural(l.Full, "update"), l.Entries, l.Map)
+		tell("no room for %s: the map is full with %d keys (%s)", plural(l.Full, "update"), l.Entries, moreRoom(l))
 	}
 	if l.NoMemory > 0 {
 		tell("the kernel had no memory for %s", plural(l.NoMemory, "update"))
