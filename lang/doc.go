@@ -197,7 +197,9 @@
 // Operations on literals are done when the program is compiled. Their result is a literal again. A negation is exact, and a
 // difference that is negative is signed: 5 - 10 is -5.
 //
-// Strings are byte strings. They end before the first NUL byte, so a literal with one is an error.
+// Strings are byte strings: len, indexOf, "%.2s" and the functions count bytes, whatever they are, upper and lower change the letters of
+// ASCII, and trim takes white space of ASCII. Only matches takes a string for UTF-8. Strings end before the first NUL byte, so a
+// literal with one is an error.
 //
 // # Absent values
 //

@@ -83,7 +83,22 @@ func TestFunctions(t *testing.T) {
 		want any
 	}{
 		// strings
-		{call("len", u64, "añ"), uint64(2)},
+		{call("len", u64, "añ"), uint64(3)},
+		{call("upper", text, "b\xffñ"), "B\xffñ"},
+		{call("lower", text, "B\xff\xfeÑ"), "b\xff\xfeÑ"},
+		{call("trim", text, "\u00a0 x\u00a0\n"), "\u00a0 x\u00a0"},
+		{call("trim", text, "\xff\xfex\xfe", "\xfe\xff"), "x"},
+		{call("split", text, "ñ\xff", ""), list("\xc3", "\xb1", "\xff")},
+		{call("split", text, "añ", "", 2), list("a", "ñ")},
+		{call("split", text, "añ", "", 0), list()},
+		{call("split", text, "a\xffb", "\xff"), list("a", "b")},
+		{call("replace", text, "ñ", "", "-"), "-\xc3-\xb1-"},
+		{call("replace", text, "ñ", "", "-", 2), "-\xc3-\xb1"},
+		{call("replace", text, "a\xff", "\xff", "b"), "ab"},
+		{call("repeat", text, "\xff", 2), "\xff\xff"},
+		{call("join", text, list("\xff", "a"), "\xfe"), "\xff\xfea"},
+		{call("indexOf", s64, "hé\xff!", "!"), int64(4)},
+		{call("lastIndexOf", s64, "\xffé\xff", "\xff"), int64(3)},
 		{call("trim", text, "  x "), "x"},
 		{call("trim", text, "--x-", "-"), "x"},
 		{call("trimPrefix", text, "nvme0", "nvme"), "0"},

@@ -21,7 +21,7 @@ import (
 //	%r           the bytes of a string or address, those that do not print like \x0a; %rx all of them so; %rh like 0a fe
 //	%%           a percent sign
 //
-// There are the flags -, 0, +, space and #, and width and precision as numbers. Every number has 64 bits, so of the length
+// There are the flags -, 0, +, space and #, and width and precision as numbers: a width in characters, the precision of a text in bytes. Every number has 64 bits, so of the length
 // modifiers hh, h, l, ll, L, j, z and t only the first two do something: they keep 8 and 16 bits. %t is a conversion unless one of
 // d i u o x X follows. An absent value is a dash.
 
@@ -115,7 +115,11 @@ func newVerb(match []string, args []*expr, n int, raw bool) (verb, error) {
 		v.operand = visibleCharacter
 	}
 	v.spec = "%" + b.String() + width
-	if strings.Contains(written, ".") {
+	switch {
+	case !strings.Contains(written, "."):
+	case c.verb == "s":
+		v.operand = atMost(precision, args[n], v.operand)
+	default:
 		v.spec += "." + precision
 	}
 	v.spec += c.verb
@@ -124,6 +128,24 @@ func newVerb(match []string, args []*expr, n int, raw bool) (verb, error) {
 		v.dash = "%-" + width + "s"
 	}
 	return v, nil
+}
+
+// atMost cuts a string after so many of its own bytes, and other text after so many that are printed; package fmt counts characters.
+func atMost(precision string, e *expr, operand func(v any) any) func(v any) any {
+	n, _ := strconv.Atoi(precision) // "%.s" is "%.0s"
+	if e.typ.Kind != probes.String {
+		return func(v any) any {
+			text := fmt.Appendf(nil, "%s", operand(v))
+			return text[:min(n, len(text))]
+		}
+	}
+	return func(v any) any {
+		if text, ok := v.(verbatim); ok {
+			return operand(text[:min(n, len(text))])
+		}
+		text := v.(string)
+		return operand(text[:min(n, len(text))])
+	}
 }
 
 // maxSize bounds widths and precisions: package fmt does not print wide ones.

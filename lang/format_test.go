@@ -69,6 +69,8 @@ func TestFormat(t *testing.T) {
 		{"<%08s>", arg(str16), "fio", "<     fio>"},
 		{"<%.2s>", arg(str16), "fio", "<fi>"},
 		{"<%6s>", arg(str16), "é\xff", `< é\xff>`},
+		{"<%.2s>", arg(str16), "hé\xff", `<h\xc3>`},
+		{"<%8.3s>", arg(str16), "\xffabc", `<  \xffab>`},
 		{"%s", arg(opcode), uint64(2), "read"},
 		{"%s", arg(opcode), uint64(77), "unknown(0x4d)"},
 		{"%t", arg(ns), uint64(0), "0s"},

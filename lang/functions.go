@@ -11,8 +11,8 @@ import (
 	"trace/probes"
 )
 
-// This file is the functions on strings and lists. They are expr's own, and so is what they mean; here is what stands between
-// expr's values and ours. An absent operand or element makes the result absent, and so does a failure like that of int("x").
+// This file is the functions on strings and lists. They are expr's own, and so is what they mean, but for those of bytestring.go; here is
+// what stands between expr's values and ours. An absent operand or element makes the result absent, and so does a failure like that of int("x").
 
 // loops tells whether a function evaluates an operand for each element of a list, which the VM does.
 func loops(fn string) bool {
@@ -23,6 +23,9 @@ func loops(fn string) bool {
 // library returns the function of a call that is no loop.
 func library(e *expr) func(*scope, []any) (any, error) {
 	compute := func(_ *scope, x []any) any { return callExpr(e, x) }
+	if f := onBytes(e); f != nil {
+		compute = func(_ *scope, x []any) any { return f(x) }
+	}
 	switch e.fn {
 	case "strftime":
 		compute = func(sc *scope, x []any) any { return strftime(x[0].(string), sc.machine.printer.time(x[1])) }

@@ -43,7 +43,7 @@ func runHostile(t *testing.T, src string, format Format, raw bool) string {
 func TestControlCharacters(t *testing.T) {
 	for _, test := range []struct{ src, want, raw string }{
 		{`nvme:complete_rq { printf("\033[1m%s|%10s|%s\n", comm, ctrl, upper(comm)) }`,
-			"\x1b[1mé\\x1b[31m\\u009b|    =1+\\t2|É\\x1b[31M\\u009b\n", "\x1b[1mé\x1b[31m\u009b|     =1+\t2|É\x1b[31M\u009b\n"},
+			"\x1b[1mé\\x1b[31m\\u009b|    =1+\\t2|é\\x1b[31M\\u009b\n", "\x1b[1mé\x1b[31m\u009b|     =1+\t2|é\x1b[31M\u009b\n"},
 		{`nvme:complete_rq { printf("%s%s", pid > 0 ? "\033[31m" : "\033[32m", "a\n") }`, "\x1b[31ma\n", "\x1b[31ma\n"},
 		{`nvme:complete_rq { printf("%c%c%c", pid + 26, pid + 64, 10) }`, "\\x1bA\n", "\x1bA\n"},
 		{`nvme:complete_rq { printf("%s %t %s %r", cgroup, cgroup, (comm, 1), comm) }`,
