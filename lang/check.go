@@ -562,7 +562,21 @@ func (c *checker) comparison(n *ast.BinaryNode) *expr {
 	if ordered && (l.typ.Kind == probes.Bool || l.typ.Kind == probes.GID || l.typ.Kind == tuple || l.typ.Kind == stack) {
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s has no order", describe(l)), "only == and != compare it")
 	}
+	if name := nameOf(l, r); ordered && name != nil {
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("names of %s have no order", name.typ.Enum.Name),
+			fmt.Sprintf("compare by ==, != and in, or the number: %s", name.asNumber()))
+	}
 	return operation(n.Operator, boolean, l, r)
+}
+
+// nameOf returns the operand whose values are names, or nil. A literal may be a name because the other one is.
+func nameOf(l, r *expr) *expr {
+	for _, e := range []*expr{l, r} {
+		if isName(e.typ) && e.op != opLit {
+			return e
+		}
+	}
+	return nil
 }
 
 // comparable tells whether a and b are of one sort.

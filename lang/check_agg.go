@@ -113,6 +113,9 @@ func (c *checker) aggregated(fn string, n ast.Node) *expr {
 		e = number
 	case !isNumber(e.typ) && e.typ.Kind != pending:
 		return c.fail(e.span, fmt.Sprintf("%s() wants a number, and this is %s", fn, describe(e)), aggregatedHelp(e))
+	case isName(e.typ) && fn != "min" && fn != "max": // these show one of the values, by its name
+		return c.fail(e.span, fmt.Sprintf("%s() wants a number, and this is a name of %s", fn, e.typ.Enum.Name),
+			fmt.Sprintf("to count by it, make it a key: @[%s] = count(); its number is %s", e.word(), e.asNumber()))
 	}
 	if fn == "gauge" {
 		return signed(e)
@@ -125,6 +128,27 @@ func aggregatedHelp(e *expr) string {
 		return "to count by it, make it a key: @[x] = count()"
 	}
 	return ""
+}
+
+// isName tells whether values of a type are names, which have no order and no sum. Error numbers and flags are numbers.
+func isName(t probes.Type) bool {
+	return isNumber(t) && t.Enum != nil && !t.Enum.Flags && t.Unit != probes.Errno && t.Unit != probes.Cgroup
+}
+
+// word is an expression in advice.
+func (e *expr) word() string {
+	if e.op == opField {
+		return e.field.Name
+	}
+	return "x"
+}
+
+// asNumber is the number of a name in advice.
+func (e *expr) asNumber() string {
+	if e.typ.Kind == probes.Int {
+		return "(int64)" + e.word()
+	}
+	return "(uint64)" + e.word()
 }
 
 // shownType is the type of what is printed of values of type t. Only a value that is one of them keeps its name.

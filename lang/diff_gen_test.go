@@ -473,7 +473,11 @@ func (g *diffGen) change(m *diffMap) *diffStmt {
 // sample is what is aggregated. Random numbers are mostly beyond the range of a lhist: there it is often next to a bound of a step.
 func (g *diffGen) sample(m *diffMap) *diffNode {
 	if m.agg != "lhist" || g.literals || g.one(3) {
-		return g.number(3)
+		n := g.number(3)
+		if m.agg != "min" && m.agg != "max" {
+			n = g.unnamed(n)
+		}
+		return n
 	}
 	literal := func(v int64) *diffNode {
 		return &diffNode{op: nLit, text: fmt.Sprintf("(%d)", v), val: big.NewInt(v)}
@@ -631,13 +635,29 @@ func (g *diffGen) comparison(depth int) *diffNode {
 		literal := &diffNode{op: nLit, sort: anAddress, text: strconv.Quote(address), val: diffAddress(address)}
 		return g.node(op, aBool, g.field(anAddress), literal)
 	}
-	return g.node(op, aBool, g.expr(s, depth-1), g.expr(s, depth-1))
+	l, r := g.expr(s, depth-1), g.expr(s, depth-1)
+	if op != "==" && op != "!=" {
+		l, r = g.unnamed(l), g.unnamed(r)
+	}
+	return g.node(op, aBool, l, r)
+}
+
+// unnamed makes a number of what may be a name of an enum.
+func (g *diffGen) unnamed(n *diffNode) *diffNode {
+	if n.sort != aNumber || !slices.Contains([]string{nField, nVar, nLookup, nMember, nCond, "??"}, n.op) {
+		return n
+	}
+	return &diffNode{op: nCast, sort: aNumber, args: []*diffNode{n}, bits: 64, signed: g.one(2)}
 }
 
 // named compares a field with one of its names. In a clause for both probes there are other names in each.
 func (g *diffGen) named(op string) *diffNode {
 	if len(g.clause.probes) > 1 {
-		return g.node(op, aBool, g.field(aNumber), g.literal())
+		n := g.node(op, aBool, g.field(aNumber), g.literal())
+		if op != "==" && op != "!=" {
+			n.args[0] = g.unnamed(n.args[0])
+		}
+		return n
 	}
 	f := pick(g, slices.DeleteFunc(slices.Clone(g.clause.probes[0].Fields), func(f *probes.Field) bool {
 		return f.Type.Enum == nil && f.Type.Unit != probes.Errno
@@ -645,6 +665,9 @@ func (g *diffGen) named(op string) *diffNode {
 	left := g.fieldNode(f.Name, aNumber)
 	if f.Type.Enum == nil {
 		return g.node(op, aBool, left, &diffNode{op: nLit, text: "-EINVAL", val: big.NewInt(-22)})
+	}
+	if !f.Type.Enum.Flags { // names have no order
+		op = pick(g, []string{"==", "!="})
 	}
 	i := g.IntN(len(f.Type.Enum.Names))
 	name := &diffNode{op: nLit, text: f.Type.Enum.Names[i], val: big.NewInt(f.Type.Enum.Values[i])}

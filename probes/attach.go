@@ -224,6 +224,9 @@ func (s *Session) choose(reqs []Request) error {
 	return errors.Join(errs...)
 }
 
+// Available returns the error of an [Attach] that cannot be, as a probe is not there, before anything is loaded.
+func Available(h *Host, reqs []Request) error { return (&Session{host: h}).choose(reqs) }
+
 // available returns nil if some variant of the probe can be used for a request, else why none can.
 func (h *Host) available(r *request) error {
 	p := r.Probe

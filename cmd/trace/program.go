@@ -298,6 +298,9 @@ func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, er
 	if err != nil {
 		return nil, err
 	}
+	if err := probes.Available(t.host, t.plan.Requests()); err != nil { // before a begin clause prints anything
+		return nil, err
+	}
 	if t.exec, err = t.plan.Start(options); err != nil {
 		return nil, t.permitted(err)
 	}
