@@ -120,8 +120,8 @@ func TestRecordedEnd(t *testing.T) {
 	requireLive(t)
 	const all = `syscall:exit / nr == getppid && comm == "helper" / { printf("%%d\n", nsecs)%s } end { printf("end %%d\n", nsecs) }`
 	exits := fmt.Sprintf(all, "; @n += 1; if (@n == 5) { exit() }")
-	file := filepath.Join(t.TempDir(), "rec")
 	for _, args := range [][]string{{"-n", "5", fmt.Sprintf(all, "")}, {exits}} {
+		file := filepath.Join(t.TempDir(), "rec")
 		live, err := exec.Command("trace", append([]string{"-q", "--record", file, "-c", "helper 50"}, args...)...).Output()
 		if err != nil {
 			t.Fatal(err)
@@ -131,6 +131,7 @@ func TestRecordedEnd(t *testing.T) {
 			t.Errorf("%q: %v: it printed\n%s\nits recording prints\n%s", args, err, live, replayed)
 		}
 	}
+	file := filepath.Join(t.TempDir(), "longer")
 	if out, err := exec.Command("trace", "-q", "--record", file, "-c", "helper 50", fmt.Sprintf(all, "")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
