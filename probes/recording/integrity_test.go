@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -190,18 +191,22 @@ func TestBoots(t *testing.T) {
 	}
 }
 
+// packer packs blocks; to make one takes longer than to read a file.
+var packer = sync.OnceValue(func() *zstd.Encoder {
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		panic(err)
+	}
+	return encoder
+})
+
 // made is a file with that header and a block of events, whose checksums are right.
 func made(h []byte, kind blockKind, count uint32, payload []byte) []byte {
 	out := binary.LittleEndian.AppendUint32([]byte(magic), Version)
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(h)))
 	out = binary.LittleEndian.AppendUint32(out, headerSum(h))
 	s := sequence{sum: headerSum(h)}
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		panic(err)
-	}
-	defer encoder.Close()
-	stored := encoder.EncodeAll(payload, nil)
+	stored := packer().EncodeAll(payload, nil)
 	out = append(out, h...)
 	out = append(append(out, s.encode(block{kind: kind, raw: uint32(len(payload)), stored: uint32(len(stored)), count: count}, stored)...), stored...)
 	return append(out, s.encode(block{kind: endBlock, first: 1, last: 1}, nil)...)
