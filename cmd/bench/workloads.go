@@ -42,7 +42,7 @@ func counting() []workload {
 		},
 		{
 			name:     "`@[tid] = hist(nr)`",
-			trace:    "syscall:enter { @[tid] = hist(nr) }",
+			trace:    "syscall:enter { @[tid] = hist((uint64)nr) }",
 			bpftrace: "tracepoint:raw_syscalls:sys_enter { @[tid] = hist(args.id); }",
 			c:        "hist_by_tid",
 			reach:    0.82,
