@@ -93,6 +93,7 @@ struct rdma_resource {
 	} owner;
 	__s8 delta DOC("1 when an object appears, -1 when it goes");
 	bool seeded DOC("the object was there before the program began: its time is that of the start, pid, comm and so on are its maker's");
+	bool corrected DOC("the kernel has skipped this event, and its own list of objects tells it, late; pid, comm and so on are the maker's");
 	struct {
 		HAS_PAD;
 		__u32 pid : 1;
@@ -106,7 +107,14 @@ struct rdma_resource {
 	} has HAS_ALIGN;
 } DOC("an object of an RDMA device appears in rdma res, or goes (rdma_restrack_add, rdma_restrack_del); at the start each one that is there");
 EVENT(rdma_resource)
-SEEDED(rdma_resource)
+
+/* An object that was told to be there. */
+struct resource {
+	__u32 walk;
+	__u32 type, id; /* another object may come to the same address */
+	struct rdma_resource event;
+};
+SEEDED(rdma_resource, struct resource);
 
 /*
  * Kernels without types of the module rdma_cm do not tell where in a CM_ID its entry is, and so not of which device it is: there it is
@@ -277,14 +285,23 @@ static __always_inline void capture_owner(struct rdma_resource *e, struct rdma_r
 		e->owner.has.kernel = 1;
 }
 
-static __always_inline void rdma_resource_capture(struct rdma_resource *e, struct rdma_restrack_entry *res, __s32 delta, bool seeded,
+/* How an event is known. */
+enum source {
+	CAUSED,  /* by the current task */
+	BEFORE_, /* it was there before */
+	LISTED,  /* the kernel's list has it, and no event has told it */
+};
+
+static __always_inline void rdma_resource_capture(struct rdma_resource *e, struct rdma_restrack_entry *res, __s32 delta, enum source source,
 						  enum stage stage)
 {
+	if (!res) /* all of it was captured when the object came */
+		return;
 	CAPTURE_TIME(rdma_resource, e, stage);
-	if (seeded)
-		capture_maker(e, GET_POINTER(res, task), stage);
-	else
+	if (source == CAUSED)
 		capture_current(e, stage);
+	else
+		capture_maker(e, GET_POINTER(res, task), stage);
 	if (WANT(rdma_resource, dev, stage)) {
 		struct ib_device *device = device_of(res);
 
@@ -299,16 +316,74 @@ static __always_inline void rdma_resource_capture(struct rdma_resource *e, struc
 	if (WANT(rdma_resource, delta, stage))
 		e->delta = delta;
 	if (WANT(rdma_resource, seeded, stage))
-		e->seeded = seeded;
+		e->seeded = source == BEFORE_;
+	if (WANT(rdma_resource, corrected, stage))
+		e->corrected = source == LISTED;
 }
 
-static __always_inline int tell(void *ctx, struct rdma_restrack_entry *res, __s32 delta, bool seeded)
+/* Tells what leaves nothing to be remembered. */
+static __always_inline int tell(void *ctx, struct rdma_restrack_entry *res, __s32 delta, enum source source)
 {
 	struct rdma_resource e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	__builtin_memset(&e.owner.has, 0, sizeof(e.owner.has));
-	EMIT(rdma_resource, ctx, &e, res, delta, seeded);
+	EMIT(rdma_resource, ctx, &e, res, delta, source);
+	return 0;
+}
+
+static __always_inline void count_told(__u32 type, __s32 delta)
+{
+	__sync_fetch_and_add(&rdma_resource_told[type & (CLASSES - 1)], delta);
+}
+
+/*
+ * Tells that an object is there, once, and knows it from then on: whoever is the first to insert it, the function that has made it or a
+ * walk that meets it.
+ */
+static __always_inline int tell_known(void *ctx, struct rdma_restrack_entry *res, enum source source)
+{
+	__u64 key = (__u64)res;
+	struct resource r;
+	long err;
+
+	__builtin_memset(&r, 0, sizeof(r));
+	r.walk = rdma_resource_walk;
+	GET(&r.type, res, type);
+	GET(&r.id, res, id);
+	rdma_resource_capture(&r.event, res, 1, source, BEFORE);
+	rdma_resource_capture(&r.event, res, 1, source, AFTER);
+	err = (__s32)bpf_map_update_elem(&rdma_resource_known, &key, &r, BPF_NOEXIST);
+	if (err == -EEXIST)
+		return 0;
+	if (err)
+		rdma_resource_full = 1; /* it is told all the same */
+	else
+		count_told(r.type, 1);
+	if (source == LISTED)
+		__sync_fetch_and_add(&rdma_resource_corrected, 1);
+	EMIT(rdma_resource, ctx, &r.event, 0, 0, 0);
+	return 0;
+}
+
+/* Tells that a known object, which nobody has told to go, is not there. */
+static __always_inline int tell_lost(void *ctx, __u64 key)
+{
+	struct resource *known = bpf_map_lookup_elem(&rdma_resource_known, &key), r;
+
+	if (!known)
+		return 0;
+	__builtin_memcpy(&r, known, sizeof(r));
+	if (bpf_map_delete_elem(&rdma_resource_known, &key))
+		return 0; /* another one tells it */
+	count_told(r.type, -1);
+	__sync_fetch_and_add(&rdma_resource_corrected, 1);
+	r.event.nsecs = bpf_ktime_get_boot_ns();
+	r.event.cpu = bpf_get_smp_processor_id();
+	r.event.delta = -1;
+	r.event.seeded = false;
+	r.event.corrected = true;
+	EMIT(rdma_resource, ctx, &r.event, 0, 0, 0);
 	return 0;
 }
 
@@ -344,9 +419,9 @@ static __always_inline int add_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
 
 	if (rdma_resource_seeding == ATTACHING)
 		return 0;
-	rdma_resource_unknown(call.res); /* its end tells of it */
 	BEGIN_CALL(rdma_resource, &resource_calls, &task, &call);
-	return 0;
+	/* What was known there has gone: the event of that was skipped. */
+	return tell_lost(ctx, entry);
 }
 
 static __always_inline int add_leave(void *ctx, __s64 ret)
@@ -356,13 +431,13 @@ static __always_inline int add_leave(void *ctx, __s64 ret)
 	struct rdma_restrack_entry *res;
 
 	if (!call) {
-		if (rdma_resource_seeding == SEEDED)
+		if (rdma_resource_seeding > SEEDING)
 			rdma_resource_count(UNSEEN);
 		return 0;
 	}
 	res = call->res;
 	bpf_map_delete_elem(&resource_calls, &task);
-	return tracked(res) ? tell(ctx, res, 1, false) : 0;
+	return tracked(res) ? tell_known(ctx, res, CAUSED) : 0;
 }
 ON_CALL(rdma_resource, rdma_restrack_add, 1, add_enter, add_leave)
 
@@ -372,8 +447,7 @@ static __always_inline int abort_enter(void *ctx, __u64 entry, __u64 a1, __u64 a
 
 	if (rdma_resource_seeding == ATTACHING || !tracked(res))
 		return 0;
-	rdma_resource_unknown(res);
-	return tell(ctx, res, 1, false);
+	return tell_known(ctx, res, CAUSED);
 }
 ON_ENTER(rdma_resource, rdma_restrack_abort_del, 1, abort_enter)
 
@@ -381,30 +455,77 @@ ON_ENTER(rdma_resource, rdma_restrack_abort_del, 1, abort_enter)
  * Goes.
  */
 
+static __always_inline void forget(void *ctx, struct rdma_restrack_entry *res)
+{
+	__u64 key = (__u64)res;
+	__u32 type = 0;
+
+	if (!bpf_map_delete_elem(&rdma_resource_known, &key)) {
+		GET(&type, res, type);
+		count_told(type, -1);
+		return;
+	}
+	if (rdma_resource_full)
+		return; /* it may have been told */
+	/* It was there before, or is of those that the kernel does not list, or its own event was skipped. */
+	if (rdma_resource_seeding == SEEDING || rdma_resource_partial) {
+		tell(ctx, res, 1, BEFORE_);
+		return;
+	}
+	__sync_fetch_and_add(&rdma_resource_corrected, 1);
+	tell(ctx, res, 1, LISTED);
+}
+
 static __always_inline int del_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
 {
 	struct rdma_restrack_entry *res = (void *)entry;
+	__u32 went = WENT | rdma_resource_walk;
 
 	if (rdma_resource_seeding == ATTACHING || !tracked(res))
 		return 0;
-	if (rdma_resource_seeding == SEEDING) {
-		if (rdma_resource_unknown(res))
-			tell(ctx, res, 1, true);
+	if (rdma_resource_seeding != WATCHING) {
+		/* A walk can meet it until the function has done its work. */
+		bpf_map_update_elem(&rdma_resource_met, &entry, &went, BPF_ANY);
 		__sync_fetch_and_add(&rdma_resource_gone, 1);
 	}
-	return tell(ctx, res, -1, false);
+	forget(ctx, res);
+	return tell(ctx, res, -1, CAUSED);
 }
 ON_ENTER(rdma_resource, rdma_restrack_del, 1, del_enter)
 ON_ENTER(rdma_resource, rdma_restrack_begin_del, 1, del_enter)
 
 /*
- * Is there.
+ * Is there. Two walks, one after the other, must meet an unknown object before it is told: in one it may just be on its way to come or
+ * to go.
  */
 
-static __always_inline void meet(void *ctx, struct rdma_restrack_entry *res)
+static __always_inline int meet(void *ctx, struct rdma_restrack_entry *res)
 {
-	if (!untracked(res) && rdma_resource_unknown(res))
-		tell(ctx, res, 1, true);
+	__u64 key = (__u64)res;
+	struct resource *known;
+	__u32 type = 0, id = 0, walk = rdma_resource_walk, *met;
+
+	if (untracked(res))
+		return 0;
+	known = bpf_map_lookup_elem(&rdma_resource_known, &key);
+	if (known) {
+		GET(&type, res, type);
+		GET(&id, res, id);
+		if (known->type != type || known->id != id)
+			return tell_lost(ctx, key);
+		known->walk = walk;
+		return 0;
+	}
+	met = bpf_map_lookup_elem(&rdma_resource_met, &key);
+	if (met && *met & WENT && (*met & ~WENT) + 1 >= walk)
+		return 0;
+	if (rdma_resource_seeding == SEEDING)
+		return tell_known(ctx, res, BEFORE_);
+	if (met && *met + 1 == walk)
+		return tell_known(ctx, res, LISTED);
+	__sync_fetch_and_add(&rdma_resource_unsure, 1);
+	bpf_map_update_elem(&rdma_resource_met, &key, &walk, BPF_ANY);
+	return 0;
 }
 
 static __always_inline int visit_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
@@ -415,6 +536,8 @@ static __always_inline int visit_enter(void *ctx, __u64 entry, __u64 a1, __u64 a
 	struct ib_pd___object *pd;
 	__u32 type = 0;
 
+	if (rdma_resource_seeding != SEEDING && rdma_resource_seeding != CHECKING)
+		return 0;
 	meet(ctx, res);
 	/* A kernel that does not list contexts, like 5.10, has those of its protection domains. A PD in the table keeps its context. */
 	if (!GET(&type, res, type) || type != restrack_type__PD)
@@ -429,3 +552,10 @@ static __always_inline int visit_enter(void *ctx, __u64 entry, __u64 a1, __u64 a
 ON_ENTER(rdma_visit, rdma_restrack_get, 1, visit_enter)
 /* Hides an entry for a moment, in which the kernel may pass it by. */
 ON_ENTER(rdma_visit, rdma_restrack_sync, 1, visit_enter)
+
+/* Go runs this with the address of an object that two walks have not met. */
+SEC("raw_tp")
+int raw_tp_rdma_lost(__u64 *ctx)
+{
+	return tell_lost(ctx, ctx[0]);
+}

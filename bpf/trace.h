@@ -320,39 +320,52 @@ static __always_inline __u64 current_cgroup(void)
 	} while (0)
 
 /*
- * SEEDED(X), after EVENT(X), is for a probe whose events say of objects that they come and go. What there was before is told, too: Go
- * attaches all programs of the probe, lets the kernel go over all objects that it has (seed.go), with a program of another hook on that
- * way, which EMITs an event for each, and detaches it again. Meanwhile objects come and go.
+ * SEEDED(X), after EVENT(X), is for a probe whose events say of objects that they come and go. What there was before is told, too, and
+ * what the kernel skips is corrected: Go sends the kernel over all objects that it has (seed.go), at the start and whenever something
+ * points to a difference, and programs of another hook on that way compare each object with what was told. Meanwhile objects come and
+ * go.
  *
- *   X_seeding   where that stands. Before SEEDING no program EMITs anything: what happens then is found afterwards.
- *   X_unknown   is this object seen for the first time? While it is SEEDING, and only then, the programs remember each object, by its
- *               address, that begins to come, goes or is met. What goes, or is met, unknown, was there before. Where the kernel does
- *               not go over all objects, it is SEEDING to the end: then those that were left out do not go without having come.
- *   X_gone      how many objects have gone while it was SEEDING: the kernel may then have skipped one.
+ *   X_seeding    where that stands; Go sets it. Before SEEDING no program EMITs anything: what happens then is found afterwards.
+ *   X_walk       the number of the kernel's way over its objects; Go sets it.
+ *   X_partial    there may be objects that were not told at the start: an unknown one that goes is one of these. Go sets it.
+ *   X_known      the objects that were told to be there, by address: their events, and the walk in which they were last met.
+ *   X_met        objects that a walk has met, or that went in it, before they were told: perhaps their event is on its way.
+ *   X_told       how many are known, by class.
+ *   X_gone       how many objects have gone during walks: the kernel may then have skipped one.
+ *   X_unsure     how many objects walks have met that are unknown.
+ *   X_corrected  how many events came by a comparison, late.
+ *   X_full       there was no room to know an object: what follows cannot be corrected.
  */
-enum seeding { ATTACHING, SEEDING, SEEDED };
+enum seeding {
+	ATTACHING,
+	SEEDING,  /* the first walk: what it meets was there before */
+	WATCHING, /* no walk */
+	CHECKING, /* a later walk */
+};
 
-#define SEEDED(X) \
-	volatile __u32 X##_seeding; \
+enum { CLASSES = 16, WENT = 1U << 31 };
+
+#define SEEDED(X, object) \
+	volatile __u32 X##_seeding SEC(".data"); \
+	volatile __u32 X##_walk SEC(".data"); \
+	volatile __u32 X##_partial SEC(".data"); \
+	volatile __u32 X##_told[CLASSES]; \
 	volatile __u32 X##_gone; \
+	volatile __u32 X##_unsure; \
+	volatile __u32 X##_corrected; \
+	volatile __u32 X##_full; \
 	struct { \
 		__uint(type, BPF_MAP_TYPE_HASH); \
 		__uint(max_entries, 1); /* Go knows how many */ \
 		__type(key, __u64); \
-		__type(value, __u8); \
+		__type(value, object); \
 	} X##_known SEC(".maps"); \
-	static __always_inline bool X##_unknown(void *object) \
-	{ \
-		__u64 key = (__u64)object; \
-		__u8 value = 0; \
-		int err; /* what helpers return: before 6.4 the upper half is 0 */ \
-		if (X##_seeding != SEEDING) \
-			return false; \
-		err = (int)bpf_map_update_elem(&X##_known, &key, &value, BPF_NOEXIST); \
-		if (err && err != -EEXIST) \
-			X##_count(INFLIGHT_FULL); \
-		return !err; \
-	}
+	struct { \
+		__uint(type, BPF_MAP_TYPE_LRU_HASH); \
+		__uint(max_entries, 16384); \
+		__type(key, __u64); \
+		__type(value, __u32); /* the walk, and whether it WENT in it */ \
+	} X##_met SEC(".maps")
 
 /*
  * Remembers the beginning of a call until its end, in a map by thread. Whoever begins another call has ended the one before, and nobody
@@ -393,7 +406,8 @@ struct kprobe_regs {
 #define KPROBE_RET(ctx) ((ctx)->ax)
 #elif defined(__TARGET_ARCH_arm64)
 struct kprobe_regs {
-	__u64 regs[31], sp, pc, pstate;
+	__u64 regs[31], sp, pc, pstate, orig_x0;
+	__s32 syscallno;
 };
 #define KPROBE_ARG0(ctx) ((ctx)->regs[0])
 #define KPROBE_ARG1(ctx) ((ctx)->regs[1])

@@ -49,11 +49,13 @@ type request struct {
 	mu       sync.Mutex
 	attached []*attached
 	missed   uint64 // events, of programs that are gone
+	gaps     uint64 // times in which a module that came again was not seen
 }
 
 // attached is a program, and what attaches it.
 type attached struct {
 	program *ebpf.Program
+	place   program
 	links   []io.Closer // none after detaching
 	missed  uint64      // by links that are closed
 	// helper says that it belongs to one of the helpers: without it events lack fields, and none is lost.
@@ -101,6 +103,7 @@ type Session struct {
 	host     *Host
 	requests []*request
 	skipped  []*UnavailableError
+	noting   sync.Mutex
 	notes    []string
 	layouts  []*Layout // by ID
 	maps     []*ebpf.Map
@@ -109,6 +112,11 @@ type Session struct {
 	early    [][]byte // records that were written before Read
 	// delivered records, by layout
 	delivered []atomic.Uint64
+	// inventories are of the probes whose events say that objects come and go.
+	inventories []*inventory
+	correction  correction
+	// unwatch ends what attaches again to modules that come again.
+	unwatch func()
 
 	detach sync.Once
 }
@@ -143,6 +151,12 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 	if err != nil {
 		return nil, err
 	}
+	uevents, deaf := openUevents() // before anything is attached, so that no module comes again unnoticed
+	defer func() {
+		if s.unwatch == nil {
+			uevents.Close()
+		}
+	}()
 	shared := map[string]*ebpf.Map{RingName: ring}
 	maps.Copy(shared, o.Maps)
 	if o.Roots != nil {
@@ -151,20 +165,19 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 		}
 		shared[MembersName] = s.family.members
 	}
-	var seedlings []*seedling
 	for _, batch := range s.batches() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		more, err := s.attachBatch(ctx, batch, shared, attached)
-		seedlings = append(seedlings, more...)
-		if err != nil {
-			return nil, errors.Join(err, endAll(seedlings))
+		if err := s.attachBatch(ctx, batch, shared, attached); err != nil {
+			return nil, err
 		}
 	}
-	if err := s.seed(ctx, seedlings); err != nil {
+	if err := s.seed(ctx); err != nil {
 		return nil, err
 	}
+	s.correction.on = true
+	s.unwatch = s.watchModules(uevents, deaf)
 	return s, nil
 }
 
@@ -264,12 +277,12 @@ func (s *Session) batches() [][]*request {
 	return batches
 }
 
-// attachBatch attaches what sees the events of some requests, and calls done after each. Those that tell of what was there before are returned, to be seeded.
-func (s *Session) attachBatch(ctx context.Context, requests []*request, shared map[string]*ebpf.Map, done func()) (seedlings []*seedling, err error) {
+// attachBatch attaches what sees the events of some requests, and calls done after each.
+func (s *Session) attachBatch(ctx context.Context, requests []*request, shared map[string]*ebpf.Map, done func()) error {
 	group := requests[0].Probe.Group
 	l, err := s.newLoader(group, requests, shared)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", group, err)
+		return fmt.Errorf("%s: %w", group, err)
 	}
 	attached := make(map[string]bool)
 	attach := func(r *request, hooks []hook) error {
@@ -292,19 +305,24 @@ func (s *Session) attachBatch(ctx context.Context, requests []*request, shared m
 	for _, r := range requests {
 		r.counts = l.maps[r.Probe.countsName()]
 		if err := attach(r, r.hooks[:len(r.hooks)-1]); err != nil {
-			return seedlings, err
+			return err
 		}
 	}
 	for _, r := range requests {
 		if err := attach(r, r.hooks[len(r.hooks)-1:]); err != nil {
-			return seedlings, err
+			return err
 		}
 		done()
-		if r.Probe.hook.seed != nil {
-			seedlings = append(seedlings, s.plant(l, r))
+		if r.Probe.hook.seed == nil {
+			continue
 		}
+		inv, err := s.plant(l, r)
+		if err != nil {
+			return err
+		}
+		s.inventories = append(s.inventories, inv)
 	}
-	return seedlings, nil
+	return nil
 }
 
 // attachHook attaches the best variant of a hook that the kernel accepts.
@@ -375,7 +393,7 @@ func (s *Session) attachVariant(l *loader, r *request, hk hook, v variant) error
 		if err != nil {
 			return errors.Join(fmt.Errorf("attach to %s: %w", p.target, explain(err)), detachAll(all))
 		}
-		all = append(all, &attached{program: c.Programs[p.instance()], links: links, helper: hk.isHelper(), tells: l.tells[p.name]})
+		all = append(all, &attached{program: c.Programs[p.instance()], place: p, links: links, helper: hk.isHelper(), tells: l.tells[p.name]})
 	}
 	for _, p := range programs {
 		c.DetachProgram(p.instance())
@@ -441,11 +459,18 @@ func (s *Session) Refused() []error {
 func (s *Session) Detach() error {
 	var err error
 	s.detach.Do(func() {
+		s.correctLast()
+		if s.unwatch != nil {
+			s.unwatch()
+		}
 		var wg sync.WaitGroup
 		errs := make([]error, len(s.requests))
 		// Each detach waits for the kernel to leave the program, so requests do it side by side.
 		for i, r := range s.requests {
 			wg.Go(func() { errs[i] = r.detach() })
+		}
+		for _, inv := range s.inventories {
+			wg.Go(inv.detach)
 		}
 		wg.Wait()
 		err = errors.Join(append(errs, s.family.detach())...)
@@ -468,6 +493,9 @@ func (s *Session) Close() error {
 		}
 	}
 	errs = append(errs, s.family.close())
+	for _, inv := range s.inventories {
+		errs = append(errs, inv.close())
+	}
 	if s.ring != nil {
 		errs = append(errs, s.ring.Close())
 	}

@@ -27,7 +27,7 @@ type entry struct {
 // are attached when a field NEEDS them.
 type hook struct {
 	name string
-	// tracepoint is attached as tp_btf, raw_tp or tracepoint, whichever the object has; or else
+	// tracepoint is attached as raw_tp or tracepoint, whichever the object has; or else
 	tracepoint string
 	// alias is the name that the tracepoint has in other kernels.
 	alias string
@@ -117,7 +117,9 @@ var table = []entry{
 		functions: [][]string{{"rdma_restrack_add", "rdma_restrack_del", "rdma_restrack_begin_del?", "rdma_restrack_abort_del?"}},
 		seed: &seed{
 			visit:   hook{name: "rdma_visit", functions: [][]string{{"rdma_restrack_get", "rdma_restrack_sync?"}}},
+			lost:    "raw_tp_rdma_lost",
 			objects: rdmaObjects,
+			counts:  countRDMA,
 			walk:    walkRDMA,
 		},
 	}},
@@ -462,17 +464,32 @@ func allTagged(tags []string, prefix string) []string {
 	return found
 }
 
-// A seed is how a probe that tells of objects, as they come and go, tells of those that are there when it is attached (SEEDED in
-// bpf/trace.h).
+// A seed is how a probe that tells of objects, as they come and go, tells of those that are there when it is attached, and of what the
+// kernel skips later (SEEDED in bpf/trace.h).
 type seed struct {
-	// visit is a hook on the kernel's way over its objects. It is attached only for that time.
+	// visit is a hook on the kernel's way over its objects.
 	visit hook
+	// lost is the program that tells that an object has gone. It is attached to nothing; we run it.
+	lost string
 	// objects says how many there are, about.
 	objects func() uint32
+	// counts says how many objects there are of the classes that the kernel counts.
+	counts func(context.Context) (map[class]int, error)
 	// walk sends the kernel over all of them. gone counts objects that went away meanwhile, so that it can go again where it may
-	// have skipped one. The notes say what was not reached, and why.
-	walk func(ctx context.Context, gone func() (uint32, error)) (notes []string, err error)
+	// have skipped one.
+	walk func(ctx context.Context, gone func() (uint32, error)) (walked, error)
 }
 
-// maxSeeds bounds the memory for the objects that are known while what is there is told: about 64 MiB.
-const maxSeeds = 1 << 20
+// A class of objects is a number by which programs tell them apart.
+type class uint32
+
+// walked is the outcome of a walk.
+type walked struct {
+	// whole are the classes of which each object was met that is there.
+	whole map[class]bool
+	// notes say what was not reached, and why.
+	notes []string
+}
+
+// maxSeeds bounds the memory for the objects that are known: about 75 MiB.
+const maxSeeds = 1 << 18

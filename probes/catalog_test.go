@@ -120,10 +120,13 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 	known := map[string]bool{forkProgram: true}
 	shape := regexp.MustCompile("__(int|pointer|void)$") // ON_RETURN
 	for _, h := range allHooks() {
-		for _, kind := range []string{"tp_btf", "raw_tp", "tracepoint"} {
+		for _, kind := range []string{"raw_tp", "tracepoint"} {
 			if h.tracepoint != "" {
 				known[kind+"_"+h.name] = true
 			}
+		}
+		if h.seed != nil {
+			known[h.seed.lost] = true
 		}
 		if h.sampled {
 			known["perf_event_"+h.name] = true

@@ -321,11 +321,11 @@ func TestSpecializeStack(t *testing.T) {
 	}
 }
 
-// System calls need no type of the kernel if nothing of the registers is wanted.
+// System calls need no type of the kernel, whatever is wanted.
 func TestTypeless(t *testing.T) {
 	c := load(t)
 	p := c.Match("syscall:exit")[0]
-	for name, typeless := range map[string]bool{"ret": true, "latency": true, "comm": true, "raw_nr": false} {
+	for name, typeless := range map[string]bool{"ret": true, "latency": true, "comm": true, "raw_nr": true, "nr": true, "compat": true} {
 		req, _ := (want{probe: p, fields: []*Field{p.Field(name)}}).request(0)
 		if got := c.typeless("raw_tp_syscall_exit", &request{Request: req}, 0); got != typeless {
 			t.Errorf("%s: typeless is %v", name, got)

@@ -208,15 +208,8 @@ func readSymbols(path string, wanted map[string]bool) (map[string]bool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		// "ffffffff81000000 T name" or "… T name\t[module]"
-		if i := bytes.IndexByte(line, ' '); i > 0 && len(line) > i+3 {
-			name := line[i+3:]
-			if end := bytes.IndexAny(name, "\t\n"); end >= 0 {
-				name = name[:end]
-			}
-			if wanted[string(name)] {
-				found[string(name)] = true
-			}
+		if name, _ := symbolOf(line); wanted[string(name)] {
+			found[string(name)] = true
 		}
 	}
 }

@@ -73,6 +73,7 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 	for _, r := range requests {
 		if sd := r.Probe.hook.seed; sd != nil {
 			sd.size(spec, r)
+			used[sd.lost] = true
 		}
 		for _, hk := range r.allHooks() {
 			if hk.entries != nil {

@@ -48,19 +48,20 @@ const (
 )
 
 // rdmaTables are the tables that kernels list, under the names that the summary of a device has for them. 5.10 does not list contexts,
-// but the PDs lead to them, so these come first. Counters are in no summary.
+// but the PDs lead to them, so these come first. Counters are in no summary. Classes are enum rdma_restrack_type.
 var rdmaTables = []struct {
 	kind    string
+	class   class
 	command netlink.HeaderType
 }{
-	{"pd", nldevResPDGet},
-	{"ctx", nldevResCtxGet},
-	{"cq", nldevResCQGet},
-	{"qp", nldevResQPGet},
-	{"cm_id", nldevResCMIDGet},
-	{"mr", nldevResMRGet},
-	{"srq", nldevResSRQGet},
-	{"counter", nldevStatGet},
+	{"pd", 0, nldevResPDGet},
+	{"ctx", 5, nldevResCtxGet},
+	{"cq", 1, nldevResCQGet},
+	{"qp", 2, nldevResQPGet},
+	{"cm_id", 3, nldevResCMIDGet},
+	{"mr", 4, nldevResMRGet},
+	{"srq", 7, nldevResSRQGet},
+	{"counter", 6, nldevStatGet},
 }
 
 // rdmaDevice is a device, with the number of its objects by kind, as `rdma res` shows it.
@@ -112,30 +113,67 @@ func rdmaObjects() uint32 {
 	return uint32(min(total, maxSeeds))
 }
 
-// walkRDMA lists all objects of all devices.
-func walkRDMA(ctx context.Context, gone func() (uint32, error)) (notes []string, err error) {
+// countRDMA counts the objects of all devices, unless some may be hidden.
+func countRDMA(ctx context.Context) (map[class]int, error) {
 	conn, closeConn, err := dialRDMA(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer closeConn()
-	if note, err := rdmaNamespaces(conn); err != nil {
+	if note, err := rdmaNamespaces(conn); err != nil || note != "" {
 		return nil, err
-	} else if note != "" {
-		notes = append(notes, note)
 	}
 	devices, err := rdmaDevices(conn)
 	if err != nil {
 		return nil, err
 	}
+	return countsOf(devices), nil
+}
+
+// countsOf adds up what devices have. Of what the summary of a device does not have, which no kernel has for all, nothing is known.
+func countsOf(devices []rdmaDevice) map[class]int {
+	counts := make(map[class]int)
 	for _, d := range devices {
-		more, err := d.walk(conn, gone)
-		notes = append(notes, more...)
-		if err != nil {
-			return notes, err
+		for _, c := range d.counts {
+			for _, table := range rdmaTables {
+				if table.kind == c.kind {
+					counts[table.class] += int(c.n)
+				}
+			}
 		}
 	}
-	return notes, nil
+	return counts
+}
+
+// walkRDMA lists all objects of all devices.
+func walkRDMA(ctx context.Context, gone func() (uint32, error)) (w walked, err error) {
+	conn, closeConn, err := dialRDMA(ctx)
+	if err != nil {
+		return w, err
+	}
+	defer closeConn()
+	hidden, err := rdmaNamespaces(conn)
+	if err != nil {
+		return w, err
+	}
+	devices, err := rdmaDevices(conn)
+	if err != nil {
+		return w, err
+	}
+	w.whole = make(map[class]bool)
+	for _, table := range rdmaTables {
+		w.whole[table.class] = true
+	}
+	for _, d := range devices {
+		if err := d.walk(conn, gone, &w); err != nil {
+			return w, err
+		}
+	}
+	if hidden != "" {
+		w.notes = append([]string{hidden}, w.notes...)
+		w.whole = nil
+	}
+	return w, nil
 }
 
 // rdmaNamespaces says whether devices may be hidden from this process.
@@ -180,39 +218,41 @@ func rdmaDevices(conn *netlink.Conn) ([]rdmaDevice, error) {
 }
 
 // walk lists all objects of a device.
-func (d rdmaDevice) walk(conn *netlink.Conn, gone func() (uint32, error)) (notes []string, err error) {
+func (d rdmaDevice) walk(conn *netlink.Conn, gone func() (uint32, error), w *walked) error {
 	reached := make(map[string]uint64) // objects, by kind; of what is listed it is all
 	for _, table := range rdmaTables {
 		parts, whole, err := d.list(conn, table.command, gone)
 		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP) {
 			if table.kind == "pd" {
-				return nil, nil // every kernel lists them: the device has gone, and its objects with it
+				return nil // every kernel lists them: the device has gone, and its objects with it
 			}
+			w.whole[table.class] = false
 			continue
 		}
 		if err != nil {
-			return notes, fmt.Errorf("rdma res show %s of %s: %w", table.kind, d.name, err)
+			return fmt.Errorf("rdma res show %s of %s: %w", table.kind, d.name, err)
 		}
 		if !whole {
-			notes = append(notes, fmt.Sprintf("%s of %s go so fast that some that were there before may not be counted",
+			w.whole[table.class] = false
+			w.notes = append(w.notes, fmt.Sprintf("%s of %s go so fast that some that were there before may not be counted",
 				strings.ToUpper(table.kind), d.name))
 		}
 		reached[table.kind] = math.MaxUint64
 		if table.kind == "pd" {
 			contexts, err := contextsOf(parts)
 			if err != nil {
-				return notes, fmt.Errorf("rdma res show pd of %s: %w", d.name, err)
+				return fmt.Errorf("rdma res show pd of %s: %w", d.name, err)
 			}
 			reached["ctx"] = contexts
 		}
 	}
 	for _, c := range d.counts {
 		if c.n > reached[c.kind] {
-			notes = append(notes, fmt.Sprintf("%d %s of %s that were there before are not counted, as this kernel does not list them",
+			w.notes = append(w.notes, fmt.Sprintf("%d %s of %s that were there before are not counted, as this kernel does not list them",
 				c.n-reached[c.kind], strings.ToUpper(c.kind), d.name))
 		}
 	}
-	return notes, nil
+	return nil
 }
 
 // maxLists is how often a table is listed from which objects go away meanwhile.

@@ -77,6 +77,12 @@ type Losses struct {
 	// InFlightFull counts beginnings that there was no room to remember, MissedBeginnings those that the kernel skipped, of helpers; their
 	// ends are among the unmatched or unseen.
 	InFlightFull, MissedBeginnings uint64
+	// Corrected counts objects of which events came late, by the kernel's own list: theirs were skipped. What the kernel tells of that
+	// is among the missed.
+	Corrected uint64
+	// Gaps counts times in which the functions of a module, which was unloaded and loaded again, were not seen: nobody knows how many
+	// events that were.
+	Gaps uint64
 }
 
 // Lost is the number of events that should have been delivered and were not.
@@ -97,7 +103,7 @@ func (s *Session) Losses() ([]Losses, error) {
 		l.Delivered = s.deliveredOf(r.Probe)
 		all = append(all, l)
 	}
-	return all, nil
+	return all, s.countCorrected(all)
 }
 
 // deliveredOf returns how many records of a probe were read.
@@ -123,6 +129,7 @@ func (l *Losses) add(o Losses) {
 	l.Unasked = l.Unasked || o.Unasked
 	l.InFlightFull += o.InFlightFull
 	l.MissedBeginnings += o.MissedBeginnings
+	l.Gaps += o.Gaps
 }
 
 func (r *request) losses() (Losses, error) {
@@ -140,7 +147,7 @@ func (r *request) losses() (Losses, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.Missed = r.missed
+	l.Missed, l.Gaps = r.missed, r.gaps
 	for _, a := range r.attached {
 		n, err := a.misses()
 		if err != nil {

@@ -329,12 +329,24 @@ func waiting(t *testing.T) job {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
+	for !asleep(t, cmd.Process.Pid) { // in read, which some sessions would see begin otherwise
+		time.Sleep(time.Millisecond)
+	}
 	return job{pid: cmd.Process.Pid, run: func() {
 		fmt.Fprintln(in, "go")
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
 		}
 	}}
+}
+
+func asleep(t *testing.T, pid int) bool {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(stat), ") S ")
 }
 
 func TestSyscallFieldsAlone(t *testing.T) {

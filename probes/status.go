@@ -14,7 +14,7 @@ import (
 // Status says how a probe fares on this host.
 type Status struct {
 	Probe *Probe
-	// Variant that would be used for all fields, or "" if the probe is not available. For some it may be another; see Notes.
+	// Variant that would be used for all fields, or "" if the probe is not available.
 	Variant string
 	// Reason why it is not available, and what to do.
 	Reason string
@@ -36,7 +36,8 @@ type VariantStatus struct {
 // Status asks the host about a probe. It loads nothing into the kernel.
 func (h *Host) Status(p *Probe) Status {
 	s := Status{Probe: p}
-	for _, v := range h.variants(p.Group, p.hook) {
+	whole := &request{Request: Request{Probe: p, Code: &Code{Before: []Span{{0, p.size}}}}}
+	for _, v := range h.variantsFor(p.Group, p.hook, func(program string) bool { return h.typeless(program, whole) }) {
 		err := v.check()
 		s.Variants = append(s.Variants, VariantStatus{Name: v.name, Err: err, Caps: v.caps})
 		if err == nil && s.Variant == "" {
@@ -81,9 +82,6 @@ func (h *Host) notes(p *Probe, v variant) []string {
 	if missing := h.missingTypes(p.Group, module); len(missing) > 0 && v.name != recordKind {
 		notes = append(notes, fmt.Sprintf("no types of %s (%s): fields that need them are absent or checked guesses; give them with --btf FILE",
 			modules[module].describer().name, strings.Join(missing, " ")))
-	}
-	if v.name == "tp_btf" {
-		notes = append(notes, "raw_tp for programs that need none of the kernel's types: it starts faster and costs the same")
 	}
 	if absent := h.absent(v); len(absent) > 0 {
 		notes = append(notes, "not seen, because the kernel does not have it (yet): "+strings.Join(absent, ", "))

@@ -20,7 +20,7 @@ import (
 
 // A variant is one way to attach a hook: which programs of the object go where.
 type variant struct {
-	// name is tp_btf, raw_tp, tracepoint, fexit, kprobe or perf_event.
+	// name is raw_tp, tracepoint, fexit, kprobe or perf_event.
 	name     string
 	programs []program
 	// caps are the capabilities that it needs.
@@ -33,7 +33,7 @@ type variant struct {
 // its beginning.
 type program struct {
 	name     string // in the object
-	kind     string // tp_btf, raw_tp, tracepoint, fentry, fexit, kprobe, kretprobe, perf_event
+	kind     string // raw_tp, tracepoint, fentry, fexit, kprobe, kretprobe, perf_event
 	target   string // tracepoint, kernel function or clock
 	module   string // where the function is: a key of modules
 	optional bool   // left out where there is no target
@@ -125,12 +125,8 @@ func (h *Host) tracepointVariants(object string, hk hook) []variant {
 	var found []variant
 	target := h.nameOf(object, hk)
 	record := h.recordVariant(object, hk, target)
-	for _, kind := range []string{"tp_btf", "raw_tp"} {
-		name := kind + "_" + hk.name
-		if h.catalog.program(object, name) == nil {
-			continue
-		}
-		v := variant{name: kind, programs: []program{{name: name, kind: kind, target: target}}, caps: []string{capBPF, capPerfmon}}
+	if name := "raw_tp_" + hk.name; h.catalog.program(object, name) != nil {
+		v := variant{name: "raw_tp", programs: []program{{name: name, kind: "raw_tp", target: target}}, caps: []string{capBPF, capPerfmon}}
 		v.check = func() error {
 			return h.check(object, v.caps, func() error {
 				if record != nil {
@@ -138,7 +134,7 @@ func (h *Host) tracepointVariants(object string, hk hook) []variant {
 						return err
 					}
 				}
-				return h.checkTracepoint(object, target, kind)
+				return h.checkTracepoint(object, target)
 			})
 		}
 		found = append(found, v)
@@ -150,19 +146,13 @@ func (h *Host) tracepointVariants(object string, hk hook) []variant {
 	return append(found, record...)
 }
 
-func (h *Host) checkTracepoint(object, name, kind string) error {
+func (h *Host) checkTracepoint(object, name string) error {
 	there, err := h.hasTracepoint(object, name)
 	if err != nil {
 		return fmt.Errorf("symbols of the kernel: %w", err)
 	}
 	if !there {
 		return noTracepoint(name)
-	}
-	if kind == "tp_btf" {
-		// The file, not h.vmlinux: types that were found elsewhere are not what the kernel's verifier has.
-		if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
-			return fmt.Errorf("tp_btf needs the kernel's own BTF: %w", err)
-		}
 	}
 	return nil
 }

@@ -365,7 +365,7 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	}
 	failed := make(chan error, 1)
 	for _, period := range t.exec.Intervals() {
-		wg.Go(func() { t.tick(ctx, end, period, failed) })
+		wg.Go(func() { t.tick(ctx, end, session, period, failed) })
 	}
 	report := &report{tracer: t, session: session}
 	wg.Go(func() { report.watch(ctx) })
@@ -458,7 +458,7 @@ func (t *tracer) writeDocument(session *probes.Session, losses []probes.Losses) 
 }
 
 // tick runs the clauses of an interval whenever they are due, until ctx ends.
-func (t *tracer) tick(ctx context.Context, end func(), period time.Duration, failed chan<- error) {
+func (t *tracer) tick(ctx context.Context, end func(), session *probes.Session, period time.Duration, failed chan<- error) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
@@ -467,6 +467,7 @@ func (t *tracer) tick(ctx context.Context, end func(), period time.Duration, fai
 			return
 		case <-tick.C:
 		}
+		session.Correct(ctx) // what is printed now is right
 		t.document.beforeInterval(time.Now())
 		err := t.interval(period)
 		if err != nil {

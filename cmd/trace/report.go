@@ -17,9 +17,11 @@ type report struct {
 	*tracer
 	session *probes.Session
 	told    map[*probes.Probe]uint64 // losses of which the user knows
+	// corrected are the corrections of which the user knows.
+	corrected map[*probes.Probe]uint64
 }
 
-// watch reports new losses once a second until ctx ends.
+// watch reports new losses, and has totals corrected, once a second until ctx ends.
 func (r *report) watch(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -28,6 +30,7 @@ func (r *report) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			r.session.Correct(ctx)
 			if losses, err := r.session.Losses(); err == nil { // finish tells of an error
 				r.tellLosses(losses)
 			}
@@ -60,7 +63,7 @@ func (r *report) finish(losses []probes.Losses) error {
 		lost = true
 		r.note("%s", forks)
 	}
-	if r.strict && (lost || slices.ContainsFunc(losses, func(l probes.Losses) bool { return l.Lost() > 0 })) {
+	if r.strict && (lost || slices.ContainsFunc(losses, func(l probes.Losses) bool { return l.Lost()+l.Gaps > 0 })) {
 		return errLost
 	}
 	return nil
@@ -95,15 +98,29 @@ func (r *report) tellIncomplete(l probes.Losses) {
 
 // tellLosses prints a line for every probe that has lost more events than the user knows of.
 func (r *report) tellLosses(losses []probes.Losses) {
+	for _, note := range r.session.Notes() {
+		r.note("%s", note)
+	}
 	if r.told == nil {
-		r.told = map[*probes.Probe]uint64{}
+		r.told, r.corrected = map[*probes.Probe]uint64{}, map[*probes.Probe]uint64{}
 	}
 	for _, l := range losses {
+		if l.Corrected > r.corrected[l.Probe] {
+			r.corrected[l.Probe] = l.Corrected
+			r.note("%v: %s corrected by the kernel's own list (%s skipped)", l.Probe, plural(l.Corrected, "object"), eventsWere(l.Corrected))
+		}
 		if lost := l.Lost(); lost > r.told[l.Probe] {
 			r.told[l.Probe] = lost
 			r.note("%s", lossLine(l))
 		}
 	}
+}
+
+func eventsWere(n uint64) string {
+	if n == 1 {
+		return "its event was"
+	}
+	return "their events were"
 }
 
 // lossLine says how many events of a probe were lost, and where.

@@ -1,0 +1,226 @@
+//go:build linux
+
+package probes
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+)
+
+// inventory is what the programs of a request have told to be there, and what compares it with the kernel's list (SEEDED in trace.h).
+type inventory struct {
+	*request
+	// controls are the variables that Go sets, counters those that programs count in.
+	controls, counters *ebpf.Map
+	at                 map[string]uint32 // places of the variables in them
+	known              *ebpf.Map
+	// lost tells that an object has gone.
+	lost *ebpf.Program
+	// visitors see the objects on the kernel's way over them; blind says that there are none.
+	visitors []*attached
+	blind    bool
+
+	number uint32 // of the last walk
+	// partial says that objects may be there that were not told.
+	partial bool
+	// accepted is the surplus that the last comparison has left, at compared, after it had taken a time.
+	accepted map[class]int
+	compared time.Time
+	took     time.Duration
+	// unmet are the objects that the last walk has not met.
+	unmet map[uint64]class
+	// corrected is how many events had come by comparisons after the last one, skipped how many runs before it.
+	corrected, skipped uint64
+	// full says that it was said that there is no room.
+	full bool
+}
+
+// The sections of variables of the C source.
+const (
+	controlSection = ".data"
+	counterSection = ".bss"
+)
+
+func newInventory(l *loader, r *request) (*inventory, error) {
+	inv := &inventory{request: r, controls: l.maps[controlSection], counters: l.maps[counterSection], known: l.maps[r.Probe.event+"_known"], at: make(map[string]uint32)}
+	for _, name := range []string{"seeding", "walk", "partial", "told", "gone", "unsure", "corrected", "full"} {
+		inv.at[name] = l.spec.Variables[r.Probe.event+"_"+name].Offset
+	}
+	spec := l.spec.Programs[r.Probe.hook.seed.lost].Copy()
+	c, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
+		Maps: l.spec.Maps, Programs: map[string]*ebpf.ProgramSpec{spec.Name: spec}, Types: l.spec.Types, ByteOrder: l.spec.ByteOrder,
+	}, ebpf.CollectionOptions{MapReplacements: l.maps})
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer c.Close() // what is left in it
+	inv.lost = c.DetachProgram(spec.Name)
+	return inv, nil
+}
+
+// set says how far seeding is, and which walk it is.
+func (inv *inventory) set(step, number uint32, partial bool) error {
+	inv.number, inv.partial = number, partial
+	var value []byte
+	if err := inv.controls.Lookup(uint32(0), &value); err != nil {
+		return err
+	}
+	put := func(name string, n uint32) { binary.NativeEndian.PutUint32(value[inv.at[name]:], n) }
+	put("walk", number)
+	put("seeding", step)
+	put("partial", 0)
+	if partial {
+		put("partial", 1)
+	}
+	return inv.controls.Put(uint32(0), value)
+}
+
+// tally is what the programs have counted, struct SEEDED in trace.h.
+type tally struct {
+	told                          [classes]int
+	gone, unsure, corrected, full uint32
+}
+
+// classes is CLASSES of trace.h.
+const classes = 16
+
+func (inv *inventory) tally() (t tally, err error) {
+	var value []byte
+	if err := inv.counters.Lookup(uint32(0), &value); err != nil {
+		return t, err
+	}
+	get := func(name string, i uint32) uint32 { return binary.NativeEndian.Uint32(value[inv.at[name]+4*i:]) }
+	for i := range t.told {
+		t.told[i] = int(int32(get("told", uint32(i))))
+	}
+	t.gone, t.unsure, t.corrected, t.full = get("gone", 0), get("unsure", 0), get("corrected", 0), get("full", 0)
+	return t, nil
+}
+
+// walk sends the kernel over all objects.
+func (inv *inventory) walk(ctx context.Context) (walked, error) {
+	return inv.Probe.hook.seed.walk(ctx, func() (uint32, error) {
+		t, err := inv.tally()
+		return t.gone, err
+	})
+}
+
+// begin begins a walk that compares.
+func (inv *inventory) begin(step uint32) (unsure uint32, err error) {
+	if err := inv.set(checking, inv.number+step, inv.partial); err != nil {
+		return 0, err
+	}
+	t, err := inv.tally()
+	return t.unsure, err
+}
+
+// settle tells of objects that have gone: those that two walks, one after the other, have not met. An object that is on its way to come
+// or to go may be one of those that one walk has not met, or has met and does not know; while there are any, it says that another walk
+// is needed.
+func (inv *inventory) settle(w walked, counts map[class]int, unsure uint32) (settled bool, err error) {
+	t, err := inv.tally()
+	if err != nil {
+		return false, err
+	}
+	unmet, err := inv.notMet()
+	if err != nil {
+		return false, err
+	}
+	certain := t.certain(unmet, w, counts)
+	maps.DeleteFunc(unmet, func(_ uint64, c class) bool { return !certain(c) })
+	settled = t.unsure == unsure
+	for object := range unmet {
+		if _, before := inv.unmet[object]; !before {
+			settled = false
+			continue
+		}
+		delete(unmet, object)
+		if _, err := inv.lost.Run(&ebpf.RunOptions{Context: [2]uint64{object}}); err != nil {
+			return false, fmt.Errorf("run %s: %w", inv.Probe.hook.seed.lost, err)
+		}
+	}
+	inv.unmet = unmet
+	return settled, nil
+}
+
+// certain tells whether what a walk has not met is not there: where the kernel counts objects, if as many were met. Programs that see the
+// walk may be skipped, too.
+func (t tally) certain(unmet map[uint64]class, w walked, counts map[class]int) func(class) bool {
+	met := t.told
+	for _, c := range unmet {
+		met[c]--
+	}
+	all := true
+	for c, n := range counts {
+		all = all && met[c] >= n
+	}
+	return func(c class) bool {
+		if n, counted := counts[c]; counted {
+			return met[c] >= n
+		}
+		return w.whole[c] && all
+	}
+}
+
+// A known object, struct resource in bpf/rdma.bpf.c, begins with the number of the walk that has met it last, and its class.
+const knownHead = 8
+
+// notMet returns the objects that the last walk has not met.
+func (inv *inventory) notMet() (map[uint64]class, error) {
+	found := make(map[uint64]class)
+	size, count := int(inv.known.ValueSize()), min(int(inv.known.MaxEntries()), 1<<12)
+	if size < knownHead {
+		return nil, errors.New("known objects have no numbers")
+	}
+	keys := make([]uint64, count)
+	values := reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(size, reflect.TypeFor[byte]())), count, count)
+	raw := unsafe.Slice((*byte)(values.UnsafePointer()), size*count)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := inv.known.BatchLookup(&cursor, keys, values.Interface(), nil)
+		last := errors.Is(err, ebpf.ErrKeyNotExist)
+		if err != nil && !last {
+			return nil, fmt.Errorf("known objects: %w", err)
+		}
+		for i := range n {
+			head := raw[i*size:]
+			if binary.NativeEndian.Uint32(head) != inv.number {
+				found[keys[i]] = class(binary.NativeEndian.Uint32(head[4:]) % classes)
+			}
+		}
+		if last {
+			return found, nil
+		}
+	}
+}
+
+// misses is how many runs the kernel has skipped.
+func (inv *inventory) misses() (n uint64) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	for _, a := range inv.attached {
+		m, err := a.misses()
+		if err != nil {
+			return n // the list shows it all the same
+		}
+		n += m
+	}
+	return n
+}
+
+func (inv *inventory) detach() { detachAll(inv.visitors) }
+
+func (inv *inventory) close() (err error) {
+	for _, a := range inv.visitors {
+		err = errors.Join(err, a.close())
+	}
+	return errors.Join(err, inv.lost.Close())
+}

@@ -1,0 +1,82 @@
+package probes
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// otherThreadExecs is set for the process that TestSyscallOfOtherThread looks at.
+const otherThreadExecs = "TRACE_TEST_OTHER_THREAD_EXECS"
+
+// execByOtherThread waits for a line, makes a system call that there is not, and has a thread that is not the leader execute another program.
+func execByOtherThread(t *testing.T) {
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		go func() {
+			runtime.LockOSThread()
+			if syscall.Gettid() == os.Getpid() {
+				select {} // keeps the leader
+			}
+			syscall.RawSyscall(^uintptr(0), 0, 0, 0)
+			panic(syscall.Exec("/bin/true", []string{"true"}, nil))
+		}()
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// A thread takes another id inside of an execve, and what it had begun is not another thread's: the call has its latency. A call without
+// a number has none.
+func TestSyscallOfOtherThread(t *testing.T) {
+	if os.Getenv(otherThreadExecs) != "" {
+		execByOtherThread(t)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSyscallOfOtherThread$")
+	cmd.Env = append(os.Environ(), otherThreadExecs+"=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h := detect(t)
+	p := h.catalog.Match("syscall:exit")[0]
+	s := attachWants(t, h, want{probe: p, fields: p.Fields, pid: cmd.Process.Pid})
+	events := collect(t, s, func() {
+		io.WriteString(in, "\n")
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	execve, longest := syscall.SYS_EXECVE, int(30*time.Second)
+	execs, unnumbered := 0, 0
+	for _, e := range events {
+		latency, err := strconv.Atoi(e["latency"])
+		switch {
+		case e["raw_nr"] == "-1":
+			unnumbered++
+			if e["nr"] != "-" {
+				t.Errorf("a call without a number: %v", e)
+			}
+		case e["nr"] == "-":
+			t.Errorf("a call without a number: %v", e)
+		case e["nr"] == strconv.Itoa(execve) && e["ret"] == "0":
+			execs++
+			if err != nil || latency <= 0 || latency > longest || e["tid"] != e["pid"] {
+				t.Errorf("an exec: %v", e)
+			}
+		}
+	}
+	if execs != 1 || unnumbered == 0 {
+		t.Errorf("%d exec, %d calls without a number, of %d", execs, unnumbered, len(events))
+	}
+}
