@@ -26,7 +26,7 @@ func TestFields(t *testing.T) {
 		{"-r " + nvme + " --fields latency nvme:*{@=count()}", "",
 			"trace: --fields: no clause of the program prints events: one without a block does\n"},
 		{"-r " + nvme + " --fields= nvme:*", "", "trace: --fields needs names of fields, like latency,status\n"},
-		{"record -o f --fields latency nvme:*", "", "trace: unknown flag: --fields (trace --help lists the flags)\n"},
+		{"record -o f --fields latency nvme:*", "", "trace: unknown flag: --fields (trace record --help lists the flags)\n"},
 	} {
 		var out, err bytes.Buffer
 		status := run(context.Background(), strings.Fields(test.args), nil, &out, &err)

@@ -189,7 +189,7 @@ func (r *Recording) unite() error {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
-	u.addHost()
+	u.addHost(slices.ContainsFunc(boots, func(b Header) bool { return b.Host != boots[0].Host }))
 	r.probes = u.make()
 	for _, f := range r.files {
 		if err := f.layOut(r.probes); err != nil {
@@ -302,11 +302,14 @@ func (p *recordedProbe) addField(f probes.Field) error {
 // hostSize is room for a host name (HOST_NAME_MAX of Linux is 64).
 const hostSize = 64
 
-func (u *union) addHost() {
+// addHost adds a field of all events. Where it is the same of all of them, lines of text do without.
+func (u *union) addHost(several bool) {
+	field := probes.Field{Name: hostField, Doc: "host on which it was recorded", Type: probes.Type{Kind: probes.String, Size: hostSize}, Common: true}
+	if !several {
+		field.Line.Shown = probes.Verbose
+	}
 	for _, p := range u.probes {
-		p.fields = append(p.fields, probes.Field{
-			Name: hostField, Doc: "host on which it was recorded", Type: probes.Type{Kind: probes.String, Size: hostSize}, Common: true,
-		})
+		p.fields = append(p.fields, field)
 		p.seen[hostField] = p.in
 	}
 }
