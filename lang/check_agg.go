@@ -137,8 +137,11 @@ func isName(t probes.Type) bool {
 
 // word is an expression in advice.
 func (e *expr) word() string {
-	if e.op == opField {
+	switch e.op {
+	case opField:
 		return e.field.Name
+	case opVar:
+		return e.variable.name
 	}
 	return "x"
 }
