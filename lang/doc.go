@@ -166,7 +166,8 @@
 //	@ = gauge(x)              the sum of signed changes; it tells how much there is if the probe begins with what was there before,
 //	                          as rdma:resource { @[dev, type] = gauge(delta) } does
 //
-// x is a number, or a boolean as 0 or 1; of the names of an enum there are only min and max, and of their numbers, like (uint64)opcode, all. count, sum, avg, min, max, rate and gauge can be read as numbers: @x > 100, @x + @y. What
+// x is a number, or a boolean as 0 or 1; of the names of an enum there are only min and max, and of their numbers, like (uint64)opcode,
+// all. count, sum, avg, min, max, rate and gauge can be read as numbers: @x > 100, @x + @y. What
 // is printed has the unit of x; min and max keep its names.
 //
 // # Statements
@@ -188,7 +189,8 @@
 // x % 0 is x; the smallest number divided by -1 is itself. Shifts use the low six bits of their count, and >> of a signed
 // number keeps the sign. A negative power is 1 divided by the positive one, so mostly 0.
 //
-// Names of an enum are equal or not, and have no order; (uint64)opcode > 1 compares a number. Comparisons are mathematical: -1 is less than every unsigned number, and a kernel address is greater than 0. A number as
+// Names of an enum are equal or not, and have no order; (uint64)opcode > 1 compares a number. Comparisons are mathematical: -1 is less than
+// every unsigned number, and a kernel address is greater than 0. A number as
 // a condition holds if it is not 0. Either branch of ?: and either side of ?? may be signed; then the result is.
 //
 // A sum or difference of durations is a duration, also with a literal that has no unit, and one of sizes a size; other arithmetic

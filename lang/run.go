@@ -252,7 +252,10 @@ func (r *Run) Begin() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.at(onBegin)
+	if err := r.at(onBegin); err != nil {
+		return err
+	}
+	return r.turns.plant()
 }
 
 // End runs the end clauses and prints all maps, but for [RunOptions.Unshown]. Programs are detached before it.

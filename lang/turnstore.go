@@ -42,6 +42,28 @@ func (t *turns) settle() error {
 	return nil
 }
 
+// plant gives the programs what begin clauses have set, so that it takes room where they look for it.
+func (t *turns) plant() error {
+	if t.word == nil {
+		return nil
+	}
+	for _, s := range t.all {
+		entries, err := s.userStore.entries()
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if err := s.halves[t.turn].set(e.key, e.value); err != nil {
+				return fmt.Errorf("%s: %w", s.m.name, err)
+			}
+		}
+		if err := s.userStore.clear(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // turnStore is one of these maps. Its userStore has what was moved to user space.
 type turnStore struct {
 	*userStore
