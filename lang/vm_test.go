@@ -109,7 +109,7 @@ func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text strin
 func constructs(p *probes.Probe) string {
 	number := "nsecs"
 	for _, f := range p.Fields {
-		if !f.Common && isNumber(f.Type) {
+		if !f.Common && isNumber(f.Type) && f.Type.Enum == nil {
 			number = f.Name
 		}
 	}
