@@ -3,7 +3,6 @@
 package probes
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,13 +16,7 @@ import (
 func pids(t *testing.T, root int) (*family, []byte) {
 	t.Helper()
 	f, err := detect(t).follow([]int{root})
-	var denied *PermissionError
-	if errors.As(err, &denied) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	requirePermitted(t, err)
 	t.Cleanup(func() {
 		if err := f.close(); err != nil {
 			t.Error(err)

@@ -43,9 +43,9 @@ func attach(t testing.TB, h *Host, reqs ...Request) *Session {
 	return attachWith(t, h, reqs, AttachOptions{})
 }
 
-func attachWith(t testing.TB, h *Host, reqs []Request, o AttachOptions) *Session {
+// requirePermitted skips a test that lacks capabilities; any other error fails it.
+func requirePermitted(t testing.TB, err error) {
 	t.Helper()
-	s, err := Attach(context.Background(), h, reqs, o)
 	var denied *PermissionError
 	if errors.As(err, &denied) {
 		t.Skip(err)
@@ -53,6 +53,12 @@ func attachWith(t testing.TB, h *Host, reqs []Request, o AttachOptions) *Session
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func attachWith(t testing.TB, h *Host, reqs []Request, o AttachOptions) *Session {
+	t.Helper()
+	s, err := Attach(context.Background(), h, reqs, o)
+	requirePermitted(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
