@@ -54,17 +54,13 @@ func (c *diffCase) loadable() bool {
 		return false
 	}
 	p.begin, p.interval = nil, nil
-	ends, sets := false, map[*diffMap]int{}
+	ends := false
 	p.walk(func(s *diffStmt) {
 		ends = ends || s.kind == "exit"
-		if s.kind == "set" {
-			sets[s.m]++
-		}
 	})
 	for _, m := range p.maps {
 		// Without compare-and-exchange min and max lose what comes within a nanosecond.
-		// The maps may change between two assignments of one event: then what the first one set is printed, too.
-		if ends || m.kind != "" || sets[m] > 1 || p.mixes(m) || !c.compareExchange && (m.agg == "min" || m.agg == "max") {
+		if ends || m.kind != "" || p.mixes(m) || !c.compareExchange && (m.agg == "min" || m.agg == "max") {
 			return false
 		}
 		p.interval = append(p.interval, diffTick{m: m, print: "print(%s)", fn: "clear"})

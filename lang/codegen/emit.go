@@ -48,6 +48,7 @@ type gen struct {
 	maps    map[string]bool
 
 	context int // where keepContext has put it
+	turn    int // where keepTurn has put it
 
 	pool    []asm.Register // callee-saved registers for values that are needed later
 	used    mark

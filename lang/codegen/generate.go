@@ -192,6 +192,7 @@ func generateAction(p *Program) *gen {
 		g.pool = g.pool[:2]
 		g.emit(asm.Mov.Reg(passed, asm.R3))
 	}
+	g.keepTurn()
 	g.over = g.label()
 	for i := range p.Clauses {
 		c := &p.Clauses[i]

@@ -91,34 +91,51 @@ func (m *Map) spec() *ebpf.MapSpec {
 func (g *gen) key(m *Map, args []*Expr) int { return g.row(m.Key, args) }
 
 // lookupKey looks up the key on the stack; R0 is the address of the value or 0.
-func (g *gen) lookupKey(m *Map, turn, key int) {
+func (g *gen) lookupKey(m *Map, key int) {
 	none := g.label()
-	g.pointTo(m, turn, none)
+	g.pointTo(m, none)
 	g.pointer(asm.R2, key)
 	g.emit(asm.FnMapLookupElem.Call())
 	g.place(none) // R0 is 0
 }
 
-// turn stores on the stack which of two maps a program uses, until it has done with a key: the turn may change meanwhile.
-func (g *gen) turn(m *Map) int {
-	if !m.Turns {
-		return 0
+// keepTurn stores on the stack which of two maps the program uses, if it uses such maps: the turn may change meanwhile, and all that an
+// event does belongs to the same time.
+func (g *gen) keepTurn() {
+	if !slices.ContainsFunc(g.program.Clauses, func(c Clause) bool { return turns(c.Body) }) {
+		return
 	}
-	turn := g.alloc(8)
+	g.turn = g.alloc(8)
 	g.direct(asm.R1, TurnName, 0)
 	g.load(asm.R1, memory{asm.R1, 0}, 8)
-	g.store(memory{frame, turn}, asm.R1, 8)
-	return turn
+	g.store(memory{frame, g.turn}, asm.R1, 8)
+}
+
+// turns tells whether statements change a map that takes turns. None reads one.
+func turns(body []Stmt) bool {
+	return slices.ContainsFunc(body, func(s Stmt) bool {
+		switch s := s.(type) {
+		case *Set:
+			return s.Map.Turns
+		case *Add:
+			return s.Map.Turns
+		case *Update:
+			return s.Map.Turns
+		case *If:
+			return turns(s.Then) || turns(s.Else)
+		}
+		return false
+	})
 }
 
 // pointTo makes R1 the map, which is the first argument of helpers. If it takes turns it is looked for, and code goes to none with 0 in
 // R0 where it is not found, as the verifier has to think possible.
-func (g *gen) pointTo(m *Map, turn int, none label) {
+func (g *gen) pointTo(m *Map, none label) {
 	if !m.Turns {
 		g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(m.Name))
 		return
 	}
-	g.pointer(asm.R2, turn)
+	g.pointer(asm.R2, g.turn)
 	g.call(asm.FnMapLookupElem, m.Name)
 	g.branch(asm.JEq.Imm(asm.R0, 0, ""), none)
 	g.emit(asm.Mov.Reg(asm.R1, asm.R0))
@@ -131,7 +148,7 @@ func (g *gen) single(m *Map, none label) {
 		mark := g.used
 		index := g.alloc(8)
 		g.storeConst(memory{frame, index}, 0, 8)
-		g.lookupKey(m, g.turn(m), index)
+		g.lookupKey(m, index)
 		g.release(mark)
 	case m.Agg != nil && !m.Shared: // each CPU has its own
 		g.lookupIndex(m.Name, 0)
@@ -152,10 +169,9 @@ func (g *gen) element(m *Map, args []*Expr, end label) {
 	found, again, failed := g.label(), g.label(), g.label()
 	mark := g.used
 	key := g.key(m, args)
-	turn := g.turn(m)
-	g.lookupKey(m, turn, key)
+	g.lookupKey(m, key)
 	g.branch(asm.JNE.Imm(asm.R0, 0, ""), found)
-	g.pointTo(m, turn, again)
+	g.pointTo(m, again)
 	g.pointer(asm.R2, key)
 	g.direct(asm.R3, ZerosName, 0)
 	g.set(asm.R4, 1) // BPF_NOEXIST
@@ -163,7 +179,7 @@ func (g *gen) element(m *Map, args []*Expr, end label) {
 	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), again)
 	g.branch(asm.JNE.Imm32(asm.R0, -17, ""), failed) // EEXIST: another program was faster
 	g.place(again)
-	g.lookupKey(m, turn, key)
+	g.lookupKey(m, key)
 	g.branch(asm.JNE.Imm(asm.R0, 0, ""), found)
 	g.set(asm.R0, -16) // EBUSY: it has been deleted again
 	g.place(failed)
@@ -238,22 +254,21 @@ func (g *gen) assignNumber(s *Set, absent label) {
 		return
 	}
 	key := g.key(m, s.Key)
-	turn := g.turn(m)
-	g.lookupKey(m, turn, key)
+	g.lookupKey(m, key)
 	g.branch(asm.JEq.Imm(asm.R0, 0, ""), missing)
 	g.store(memory{asm.R0, 0}, g.register(x, asm.R1), 8)
 	g.jump(end)
 	g.place(missing)
 	row := g.alloc(8)
 	g.store(memory{frame, row}, g.register(x, asm.R0), 8)
-	g.insert(m, turn, key, row)
+	g.insert(m, key, row)
 	g.place(end)
 }
 
 // assignRow sets a map to a row on the stack.
 func (g *gen) assignRow(m *Map, key []*Expr, row int) {
 	if len(m.Key.Columns) > 0 {
-		g.insert(m, g.turn(m), g.key(m, key), row)
+		g.insert(m, g.key(m, key), row)
 		return
 	}
 	end := g.label()
@@ -264,9 +279,9 @@ func (g *gen) assignRow(m *Map, key []*Expr, row int) {
 }
 
 // insert sets a key of a hash, both on the stack.
-func (g *gen) insert(m *Map, turn, key, row int) {
+func (g *gen) insert(m *Map, key, row int) {
 	end := g.label()
-	g.pointTo(m, turn, end)
+	g.pointTo(m, end)
 	g.pointer(asm.R2, key)
 	g.pointer(asm.R3, row)
 	g.set(asm.R4, 0) // BPF_ANY
@@ -304,7 +319,7 @@ func (g *gen) remove(s *Delete) {
 	case len(m.Key.Columns) > 0:
 		end := g.label()
 		key := g.key(m, s.Key)
-		g.pointTo(m, g.turn(m), end)
+		g.pointTo(m, end)
 		g.pointer(asm.R2, key)
 		g.emit(asm.FnMapDeleteElem.Call())
 		g.branch(asm.JEq.Imm32(asm.R0, 0, ""), end)
@@ -325,7 +340,7 @@ func (g *gen) hasKey(e *Expr) {
 	switch {
 	case len(m.Key.Columns) > 0:
 		mark := g.used
-		g.lookupKey(m, g.turn(m), g.key(m, e.Args))
+		g.lookupKey(m, g.key(m, e.Args))
 		g.release(mark)
 	case m.Agg == nil:
 		g.direct(asm.R1, m.Name, 0)

@@ -478,7 +478,7 @@ func (g *gen) find(e *Expr, missing, absent label) memory {
 		}
 	} else {
 		mark := g.used
-		g.lookupKey(m, g.turn(m), g.key(m, e.Args))
+		g.lookupKey(m, g.key(m, e.Args))
 		g.release(mark)
 		g.branch(asm.JEq.Imm(asm.R0, 0, ""), missing)
 	}
