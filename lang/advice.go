@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is what to say about values of the wrong sort.
 
 // named describes a value more closely than what it compares with: one of an enum is a name.
 func named(e *expr) string {
-	if enum := enumOf(&e.typ); enum != nil && e.typ.Unit != probes.Cgroup {
+	if enum := enumOf(&e.typ); enum != nil && e.typ.Unit != event.Cgroup {
 		return "a name of " + enum.Name
 	}
 	return describe(e)
@@ -19,7 +19,7 @@ func named(e *expr) string {
 
 // asText says how to make a string of a field, or returns "".
 func asText(e *expr) string {
-	if e.op != opField || e.typ.Kind == probes.Bool {
+	if e.op != opField || e.typ.Kind == event.Bool {
 		return ""
 	}
 	return fmt.Sprintf("write string(%s)", e.field.Name)

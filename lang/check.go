@@ -10,23 +10,23 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Types of values that come from no field.
 var (
-	boolean   = probes.Type{Kind: probes.Bool, Size: 1}
-	text      = probes.Type{Kind: probes.String}
-	integer64 = probes.Type{Kind: probes.Int, Size: 8}
-	natural64 = probes.Type{Kind: probes.Uint, Size: 8}
-	durations = probes.Type{Kind: probes.Uint, Size: 8, Unit: probes.Nanoseconds}
+	boolean   = event.Type{Kind: event.Bool, Size: 1}
+	text      = event.Type{Kind: event.String}
+	integer64 = event.Type{Kind: event.Int, Size: 8}
+	natural64 = event.Type{Kind: event.Uint, Size: 8}
+	durations = event.Type{Kind: event.Uint, Size: 8, Unit: event.Nanoseconds}
 )
 
 // checker gives a clause its meaning for the events of one probe, or at its moment.
 type checker struct {
 	*analysis
 	clause *Clause
-	probe  *probes.Probe // nil in begin, end and interval clauses
+	probe  *event.Probe // nil in begin, end and interval clauses
 	// body is of use only if there are no errors and no unknown words.
 	body    *body
 	errs    syntax.ErrorList
@@ -34,12 +34,12 @@ type checker struct {
 	// fields that are not common to all events, in the order of their use.
 	fields []string
 	// contexts keeps what context has found: it is asked again at every level of the tree.
-	contexts map[ast.Node]*probes.Type
+	contexts map[ast.Node]*event.Type
 	// scopes are the variables of the blocks around, the innermost last; hidden are those of blocks that have ended.
 	scopes []map[string]*varUses
 	hidden map[string]bool
 	// element is what # means in the predicate of a function on lists; nil elsewhere.
-	element *probes.Type
+	element *event.Type
 }
 
 // unknown is a word that is no field of the probe and no name of a value that fits its place.
@@ -47,12 +47,12 @@ type unknown struct {
 	name string
 	span syntax.Span
 	// want is the type of the other operand, or nil.
-	want *probes.Type
+	want *event.Type
 }
 
-func (a *analysis) checker(c *Clause, p *probes.Probe) *checker {
+func (a *analysis) checker(c *Clause, p *event.Probe) *checker {
 	return &checker{
-		analysis: a, clause: c, probe: p, body: &body{probe: p}, contexts: map[ast.Node]*probes.Type{}, hidden: map[string]bool{},
+		analysis: a, clause: c, probe: p, body: &body{probe: p}, contexts: map[ast.Node]*event.Type{}, hidden: map[string]bool{},
 	}
 }
 
@@ -65,7 +65,7 @@ func (c *checker) fail(at syntax.Span, msg, help string) *expr {
 
 // operation makes a node. It is absent if an operand is, but for the operators that deal with that. So is a comparison of tuples if
 // one of their elements is.
-func operation(op string, typ probes.Type, args ...*expr) *expr {
+func operation(op string, typ event.Type, args ...*expr) *expr {
 	e := &expr{op: op, typ: typ, args: args}
 	switch op {
 	case opAbsent, opTuple, opLookup, opHasKey, opLen:
@@ -81,7 +81,7 @@ func operation(op string, typ probes.Type, args ...*expr) *expr {
 
 // expr types n. It returns nil after a mistake, which is noted. The type want of the other operand says what names and
 // addresses mean; it may be nil.
-func (c *checker) expr(n ast.Node, want *probes.Type) *expr {
+func (c *checker) expr(n ast.Node, want *event.Type) *expr {
 	e := c.typed(n, want)
 	if e == nil {
 		return nil
@@ -94,7 +94,7 @@ func (c *checker) expr(n ast.Node, want *probes.Type) *expr {
 	return e
 }
 
-func (c *checker) typed(n ast.Node, want *probes.Type) *expr {
+func (c *checker) typed(n ast.Node, want *event.Type) *expr {
 	switch n := n.(type) {
 	case *ast.ConstantNode:
 		return c.number(n)
@@ -143,7 +143,7 @@ func (c *checker) typed(n ast.Node, want *probes.Type) *expr {
 func (c *checker) condition(n ast.Node) *expr {
 	e := c.expr(n, nil)
 	switch {
-	case e == nil || e.typ.Kind == probes.Bool || e.typ.Kind == pending:
+	case e == nil || e.typ.Kind == event.Bool || e.typ.Kind == pending:
 		return e
 	case isNumber(e.typ):
 		truth := operation(opTruth, boolean, e)
@@ -165,25 +165,25 @@ func (c *checker) number(n *ast.ConstantNode) *expr {
 }
 
 // unitOf returns the unit that the text of a number literal has.
-func unitOf(text string) probes.Unit {
+func unitOf(text string) event.Unit {
 	if len(text) > 1 && text[0] == '0' && strings.IndexByte("xXob", text[1]) >= 0 {
-		return probes.None
+		return event.None
 	}
 	switch text[len(text)-1] {
 	case 's', 'm', 'h':
-		return probes.Nanoseconds
+		return event.Nanoseconds
 	case 'B':
-		return probes.Bytes
+		return event.Bytes
 	}
-	return probes.None
+	return event.None
 }
 
 // literal makes a node of a number. One that is not negative is unsigned, which gives way to a signed operand.
 func literal(v any) *expr {
-	e := &expr{op: opLit, typ: probes.Type{Kind: probes.Uint, Size: 8}, val: v}
+	e := &expr{op: opLit, typ: event.Type{Kind: event.Uint, Size: 8}, val: v}
 	if i, ok := v.(int64); ok {
 		if i < 0 {
-			e.typ.Kind = probes.Int
+			e.typ.Kind = event.Int
 		} else {
 			e.val = uint64(i)
 		}
@@ -192,8 +192,8 @@ func literal(v any) *expr {
 }
 
 // str types a string literal: beside an address it is one.
-func (c *checker) str(at syntax.Span, value string, want *probes.Type) *expr {
-	if want != nil && want.Kind == probes.GID {
+func (c *checker) str(at syntax.Span, value string, want *event.Type) *expr {
+	if want != nil && want.Kind == event.GID {
 		addr, err := netip.ParseAddr(value)
 		if err != nil || addr.Zone() != "" {
 			help := `a GID is like "fe80::1", "::ffff:10.0.0.1" or "10.0.0.1"`
@@ -203,20 +203,20 @@ func (c *checker) str(at syntax.Span, value string, want *probes.Type) *expr {
 			return c.fail(at, fmt.Sprintf("%q is no address", value), help)
 		}
 		raw := addr.As16()
-		return &expr{op: opLit, typ: probes.Type{Kind: probes.GID, Size: 16}, val: string(raw[:])}
+		return &expr{op: opLit, typ: event.Type{Kind: event.GID, Size: 16}, val: string(raw[:])}
 	}
-	if want != nil && want.Unit == probes.Cgroup {
+	if want != nil && want.Unit == event.Cgroup {
 		return c.cgroup(at, value, want)
 	}
 	if strings.IndexByte(value, 0) >= 0 {
 		return c.fail(at, "the string holds a NUL byte, and strings of events end before it", "")
 	}
-	return &expr{op: opLit, typ: probes.Type{Kind: probes.String, Size: len(value)}, val: value}
+	return &expr{op: opLit, typ: event.Type{Kind: event.String, Size: len(value)}, val: value}
 }
 
 // name types a word: a field, or the name of a value of the other operand's enum. Where a word is both, event.word is the
 // field and enum.word the value; both are always understood.
-func (c *checker) name(n *ast.IdentifierNode, want *probes.Type) *expr {
+func (c *checker) name(n *ast.IdentifierNode, want *event.Type) *expr {
 	if n.Value[0] == '$' {
 		return c.dollar(n, want)
 	}
@@ -248,7 +248,7 @@ func (c *checker) name(n *ast.IdentifierNode, want *probes.Type) *expr {
 			e.typ.Unit = instant
 		}
 		return e
-	case isValue && value > 0 && want != nil && want.Unit == probes.Errno:
+	case isValue && value > 0 && want != nil && want.Unit == event.Errno:
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is %d, but a failure is a negative number here", n.Value, value), "write -"+n.Value)
 	case isValue:
 		e := literal(value)
@@ -269,7 +269,7 @@ func (c *checker) name(n *ast.IdentifierNode, want *probes.Type) *expr {
 }
 
 // field returns the field of the event that is called name, or nil.
-func (c *checker) field(name string) *probes.Field {
+func (c *checker) field(name string) *event.Field {
 	if c.probe == nil {
 		return nil
 	}
@@ -284,7 +284,7 @@ func (c *checker) builtin(word string) *expr {
 	case word == "elapsed":
 		return &expr{op: opElapsed, typ: durations, field: c.field("nsecs")}
 	case word == "nsecs" && c.probe == nil:
-		return &expr{op: opNow, typ: probes.Type{Kind: probes.Uint, Size: 8, Unit: instant}}
+		return &expr{op: opNow, typ: event.Type{Kind: event.Uint, Size: 8, Unit: instant}}
 	}
 	return nil
 }
@@ -312,10 +312,10 @@ func (c *checker) placeName() string {
 }
 
 // enum returns the enum that is called name, of the probe's fields or, where there is no event, of any, or nil.
-func (c *checker) enum(name string) *probes.Enum {
+func (c *checker) enum(name string) *event.Enum {
 	in := c.catalog
 	if c.probe != nil {
-		in = []*probes.Probe{c.probe}
+		in = []*event.Probe{c.probe}
 	}
 	for _, p := range in {
 		for _, f := range p.Fields {
@@ -328,7 +328,7 @@ func (c *checker) enum(name string) *probes.Enum {
 }
 
 // context returns the type that n gives to names and addresses beside it, or nil: that of a field whose value n has.
-func (c *checker) context(n ast.Node) *probes.Type {
+func (c *checker) context(n ast.Node) *event.Type {
 	t, known := c.contexts[n]
 	if !known {
 		t = c.findContext(n)
@@ -337,7 +337,7 @@ func (c *checker) context(n ast.Node) *probes.Type {
 	return t
 }
 
-func (c *checker) findContext(n ast.Node) *probes.Type {
+func (c *checker) findContext(n ast.Node) *event.Type {
 	switch n := n.(type) {
 	case *ast.IdentifierNode:
 		if n.Value[0] == '$' {
@@ -376,7 +376,7 @@ func (c *checker) findContext(n ast.Node) *probes.Type {
 	return nil
 }
 
-func either(a, b *probes.Type) *probes.Type {
+func either(a, b *event.Type) *event.Type {
 	if a != nil {
 		return a
 	}
@@ -384,14 +384,14 @@ func either(a, b *probes.Type) *probes.Type {
 }
 
 // negated is the type of -x. That of an error number, -ret, still knows the names, and they are positive there.
-func negated(t *probes.Type) *probes.Type {
-	if t == nil || t.Unit != probes.Errno {
+func negated(t *event.Type) *event.Type {
+	if t == nil || t.Unit != event.Errno {
 		return t
 	}
-	return &probes.Type{Kind: t.Kind, Size: t.Size, Enum: errnoNames()}
+	return &event.Type{Kind: t.Kind, Size: t.Size, Enum: errnoNames()}
 }
 
-func (c *checker) unary(n *ast.UnaryNode, want *probes.Type) *expr {
+func (c *checker) unary(n *ast.UnaryNode, want *event.Type) *expr {
 	switch n.Operator {
 	case "!":
 		e := c.condition(n.Node)
@@ -406,7 +406,7 @@ func (c *checker) unary(n *ast.UnaryNode, want *probes.Type) *expr {
 	}
 }
 
-func (c *checker) binary(n *ast.BinaryNode, want *probes.Type) *expr {
+func (c *checker) binary(n *ast.BinaryNode, want *event.Type) *expr {
 	switch n.Operator {
 	case "&&", "||":
 		l, r := c.condition(n.Left), c.condition(n.Right)
@@ -442,7 +442,7 @@ func (c *checker) binary(n *ast.BinaryNode, want *probes.Type) *expr {
 
 // arithmetic types an operation on numbers. It is unsigned only if all operands are. Literals are computed at once.
 func (c *checker) arithmetic(n ast.Node, op string, args ...*expr) *expr {
-	typ := probes.Type{Kind: probes.Uint, Size: 8}
+	typ := event.Type{Kind: event.Uint, Size: 8}
 	constant := true
 	for _, a := range args {
 		if a == nil {
@@ -451,8 +451,8 @@ func (c *checker) arithmetic(n ast.Node, op string, args ...*expr) *expr {
 		if !isNumber(a.typ) && a.typ.Kind != pending {
 			return c.fail(a.span, fmt.Sprintf("arithmetic wants numbers, and this is %s", describe(a)), "")
 		}
-		if a.typ.Kind == probes.Int {
-			typ.Kind = probes.Int
+		if a.typ.Kind == event.Int {
+			typ.Kind = event.Int
 		}
 		constant = constant && a.op == opLit
 	}
@@ -467,11 +467,11 @@ func (c *checker) arithmetic(n ast.Node, op string, args ...*expr) *expr {
 }
 
 // resultFlags is the enum of the flags that a bit operation on flags makes, or nil.
-func resultFlags(op string, args []*expr) *probes.Enum {
+func resultFlags(op string, args []*expr) *event.Enum {
 	if !slices.Contains([]string{"&", "|", "^", "~"}, op) {
 		return nil
 	}
-	var flags *probes.Enum
+	var flags *event.Enum
 	for _, a := range args {
 		switch enum := a.typ.Enum; {
 		case plain(a):
@@ -485,42 +485,42 @@ func resultFlags(op string, args []*expr) *probes.Enum {
 }
 
 // instant is the unit of nsecs: a plain number, but the difference of two is a duration.
-const instant probes.Unit = 100
+const instant event.Unit = 100
 
 // resultUnit is the unit of a number that arithmetic makes: that of all operands, but for literals without one, where the operator
 // keeps it.
-func resultUnit(op string, args []*expr) probes.Unit {
+func resultUnit(op string, args []*expr) event.Unit {
 	if op == "-" && args[0].typ.Unit == instant && args[1].typ.Unit == instant {
-		return probes.Nanoseconds
+		return event.Nanoseconds
 	}
-	unit, ok := probes.None, false
+	unit, ok := event.None, false
 	for _, a := range args {
 		switch {
 		case plain(a):
 		case ok && a.typ.Unit != unit:
-			return probes.None
+			return event.None
 		default:
 			unit, ok = a.typ.Unit, true
 		}
 	}
 	switch {
-	case (unit == probes.Nanoseconds || unit == probes.Bytes) && (op == "+" || op == "-" || op == opNegate),
-		unit == probes.Hex && (op == "&" || op == "|" || op == "^" || op == "~"):
+	case (unit == event.Nanoseconds || unit == event.Bytes) && (op == "+" || op == "-" || op == opNegate),
+		unit == event.Hex && (op == "&" || op == "|" || op == "^" || op == "~"):
 		return unit
 	}
-	return probes.None
+	return event.None
 }
 
 // fold computes an operation on literals. Negation is exact, and a difference may be negative: 5 - 10 is -5 for everybody.
 func (c *checker) fold(n ast.Node, e *expr) *expr {
 	a := to[uint64](e.args[0].val)
 	switch {
-	case e.op == opNegate && e.typ.Kind == probes.Int:
-		e.typ.Kind = probes.Uint
+	case e.op == opNegate && e.typ.Kind == event.Int:
+		e.typ.Kind = event.Uint
 	case e.op == opNegate && a > 1<<63:
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("-%d does not fit 64 bits", a), "")
-	case e.op == opNegate, e.op == "-" && e.typ.Kind == probes.Uint && a < to[uint64](e.args[1].val):
-		e.typ.Kind = probes.Int
+	case e.op == opNegate, e.op == "-" && e.typ.Kind == event.Uint && a < to[uint64](e.args[1].val):
+		e.typ.Kind = event.Int
 	}
 	var operands []any
 	for _, arg := range e.args {
@@ -559,7 +559,7 @@ func (c *checker) comparison(n *ast.BinaryNode) *expr {
 	if l == nil || r == nil || !c.comparable(n, l, r) {
 		return nil
 	}
-	if ordered && (l.typ.Kind == probes.Bool || l.typ.Kind == probes.GID || l.typ.Kind == tuple || l.typ.Kind == stack) {
+	if ordered && (l.typ.Kind == event.Bool || l.typ.Kind == event.GID || l.typ.Kind == tuple || l.typ.Kind == stack) {
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s has no order", describe(l)), "only == and != compare it")
 	}
 	if name := nameOf(l, r); ordered && name != nil {
@@ -602,7 +602,7 @@ func (c *checker) comparable(n ast.Node, a, b *expr) bool {
 			}
 		case quoted && isNumber(pair[1].typ):
 			help = besideNumber(word, pair[1])
-		case pair[0].typ.Kind != probes.Bool:
+		case pair[0].typ.Kind != event.Bool:
 		case pair[0].op == "!":
 			help = "! binds tighter than a comparison: write !(…)"
 		case pair[0].op == opField:
@@ -651,7 +651,7 @@ func isRange(n ast.Node) bool {
 	return ok && b.Operator == ".."
 }
 
-func (c *checker) between(n *ast.BinaryNode, want *probes.Type) *expr {
+func (c *checker) between(n *ast.BinaryNode, want *event.Type) *expr {
 	lo, hi := c.expr(n.Left, want), c.expr(n.Right, want)
 	if lo == nil || hi == nil {
 		return nil
@@ -664,7 +664,7 @@ func (c *checker) between(n *ast.BinaryNode, want *probes.Type) *expr {
 	if lo.op == opLit && hi.op == opLit && compare(lo.val, hi.val) > 0 {
 		return c.fail(syntax.SpanOf(n), "the range is empty", "the lower bound comes first")
 	}
-	e := operation(opBetween, probes.Type{Kind: probes.Uint}, lo, hi)
+	e := operation(opBetween, event.Type{Kind: event.Uint}, lo, hi)
 	e.span = syntax.SpanOf(n)
 	return e
 }
@@ -676,7 +676,7 @@ func (c *checker) stringOperator(n *ast.BinaryNode, r *expr) *expr {
 		return nil
 	}
 	for _, side := range []*expr{l, r} {
-		if side.typ.Kind != probes.String && side.typ.Kind != pending {
+		if side.typ.Kind != event.String && side.typ.Kind != pending {
 			return c.fail(side.span, fmt.Sprintf("%s wants strings, and this is %s", n.Operator, named(side)), asText(side))
 		}
 	}
@@ -717,7 +717,7 @@ func (c *checker) choice(n ast.Node, op string, a, b *expr, first ...*expr) *exp
 			return c.fail(x.span, fmt.Sprintf("%s cannot be chosen", describe(x)), "choose each of its elements")
 		}
 	}
-	var typ probes.Type
+	var typ event.Type
 	switch {
 	case a.typ.Kind == pending:
 		typ = b.typ
@@ -729,7 +729,7 @@ func (c *checker) choice(n ast.Node, op string, a, b *expr, first ...*expr) *exp
 	default:
 		typ = common(a.typ, b.typ, plain(a), plain(b))
 	}
-	if a.typ.Kind != b.typ.Kind && typ.Kind == probes.Int { // as in arithmetic: one signed operand makes it signed
+	if a.typ.Kind != b.typ.Kind && typ.Kind == event.Int { // as in arithmetic: one signed operand makes it signed
 		a, b = signed(a), signed(b)
 	}
 	return operation(op, typ, append(first, a, b)...)
@@ -738,28 +738,28 @@ func (c *checker) choice(n ast.Node, op string, a, b *expr, first ...*expr) *exp
 // signed makes e signed, bit by bit.
 func signed(e *expr) *expr {
 	switch {
-	case e.typ.Kind != probes.Uint:
+	case e.typ.Kind != event.Uint:
 		return e
 	case e.op == opLit:
 		literal := *e
-		literal.typ.Kind, literal.val = probes.Int, to[int64](e.val)
+		literal.typ.Kind, literal.val = event.Int, to[int64](e.val)
 		return &literal
 	}
-	return &expr{op: opSigned, args: []*expr{e}, typ: probes.Type{Kind: probes.Int, Size: 8}, optional: e.optional, span: e.span}
+	return &expr{op: opSigned, args: []*expr{e}, typ: event.Type{Kind: event.Int, Size: 8}, optional: e.optional, span: e.span}
 }
 
-func isNumber(t probes.Type) bool { return t.Kind == probes.Int || t.Kind == probes.Uint }
+func isNumber(t event.Type) bool { return t.Kind == event.Int || t.Kind == event.Uint }
 
 // describe names the sort of a value: values of one sort compare.
 func describe(e *expr) string { return sortOf(e.typ) }
 
-func sortOf(t probes.Type) string {
+func sortOf(t event.Type) string {
 	switch t.Kind {
-	case probes.Bool:
+	case event.Bool:
 		return "a boolean"
-	case probes.String:
+	case event.String:
 		return "a string"
-	case probes.GID:
+	case event.GID:
 		return "an address"
 	case tuple:
 		return "a tuple"

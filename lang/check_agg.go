@@ -9,7 +9,7 @@ import (
 
 	"trace/lang/codegen"
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // aggregator is an aggregation of the language.
@@ -107,7 +107,7 @@ func (c *checker) aggregated(fn string, n ast.Node) *expr {
 	switch {
 	case e == nil:
 		return nil
-	case e.typ.Kind == probes.Bool:
+	case e.typ.Kind == event.Bool:
 		number := operation(opCast, natural64, e)
 		number.index, number.span = 64, e.span
 		e = number
@@ -124,15 +124,15 @@ func (c *checker) aggregated(fn string, n ast.Node) *expr {
 }
 
 func aggregatedHelp(e *expr) string {
-	if e.typ.Kind == probes.String || e.typ.Kind == probes.GID {
+	if e.typ.Kind == event.String || e.typ.Kind == event.GID {
 		return "to count by it, make it a key: @[x] = count()"
 	}
 	return ""
 }
 
 // isName tells whether values of a type are names, which have no order and no sum. Error numbers and flags are numbers.
-func isName(t probes.Type) bool {
-	return isNumber(t) && t.Enum != nil && !t.Enum.Flags && t.Unit != probes.Errno && t.Unit != probes.Cgroup
+func isName(t event.Type) bool {
+	return isNumber(t) && t.Enum != nil && !t.Enum.Flags && t.Unit != event.Errno && t.Unit != event.Cgroup
 }
 
 // word is an expression in advice.
@@ -148,19 +148,19 @@ func (e *expr) word() string {
 
 // asNumber is the number of a name in advice.
 func (e *expr) asNumber() string {
-	if e.typ.Kind == probes.Int {
+	if e.typ.Kind == event.Int {
 		return "(int64)" + e.word()
 	}
 	return "(uint64)" + e.word()
 }
 
 // shownType is the type of what is printed of values of type t. Only a value that is one of them keeps its name.
-func shownType(fn codegen.Func, t probes.Type) probes.Type {
+func shownType(fn codegen.Func, t event.Type) event.Type {
 	if fn == codegen.Min || fn == codegen.Max || t.Kind == pending {
 		return t
 	}
-	shown := probes.Type{Kind: t.Kind, Size: 8}
-	if t.Unit == probes.Nanoseconds || t.Unit == probes.Bytes {
+	shown := event.Type{Kind: t.Kind, Size: 8}
+	if t.Unit == event.Nanoseconds || t.Unit == event.Bytes {
 		shown.Unit = t.Unit
 	}
 	return shown

@@ -10,7 +10,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file types calls: functions that have a value, and those that are statements.
@@ -20,7 +20,7 @@ import (
 type signature struct {
 	usage, params string
 	least         int // arguments that must be there
-	result        probes.Type
+	result        event.Type
 	// fails says that the value may be absent, though no argument is.
 	fails bool
 }
@@ -37,7 +37,7 @@ var signatures = map[string]signature{
 	"lastIndexOf": {"lastIndexOf(s, part)", "ss", 2, integer64, false},
 	"hasPrefix":   {"hasPrefix(s, prefix)", "ss", 2, boolean, false},
 	"hasSuffix":   {"hasSuffix(s, suffix)", "ss", 2, boolean, false},
-	"split":       {"split(s, separator) or split(s, separator, n)", "ssn", 2, probes.Type{Kind: array}, false},
+	"split":       {"split(s, separator) or split(s, separator, n)", "ssn", 2, event.Type{Kind: array}, false},
 	"join":        {"join(list) or join(list, separator)", "ls", 1, text, false},
 	"int":         {`int("12")`, "s", 1, integer64, true},
 	"string":      {"string(x)", "v", 1, text, false},
@@ -47,10 +47,10 @@ var signatures = map[string]signature{
 	"all":         {"all(list, # > 1)", "lp", 2, boolean, false},
 	"none":        {"none(list, # > 1)", "lp", 2, boolean, false},
 	"one":         {"one(list, # > 1)", "lp", 2, boolean, false},
-	"filter":      {"filter(list, # > 1)", "lp", 2, probes.Type{Kind: array}, false},
-	"map":         {"map(list, # * 2)", "lm", 2, probes.Type{Kind: array}, false},
-	"first":       {"first(list)", "l", 1, probes.Type{}, true},
-	"last":        {"last(list)", "l", 1, probes.Type{}, true},
+	"filter":      {"filter(list, # > 1)", "lp", 2, event.Type{Kind: array}, false},
+	"map":         {"map(list, # * 2)", "lm", 2, event.Type{Kind: array}, false},
+	"first":       {"first(list)", "l", 1, event.Type{}, true},
+	"last":        {"last(list)", "l", 1, event.Type{}, true},
 }
 
 // Functions that are statements; has_key and len have no signature, as they take maps.
@@ -125,11 +125,11 @@ func (c *checker) argument(fn string, s signature, param byte, n ast.Node) *expr
 	ok, want := true, ""
 	switch param {
 	case 's':
-		ok, want = kind == probes.String, "a string"
+		ok, want = kind == event.String, "a string"
 	case 'n':
 		ok, want = isNumber(e.typ), "a number"
 	case 'a':
-		ok, want = isNumber(e.typ) || kind == probes.GID, "an address"
+		ok, want = isNumber(e.typ) || kind == event.GID, "an address"
 	default:
 		ok, want = kind != tuple && kind != array && kind != stack, "one value"
 	}
@@ -147,17 +147,17 @@ func (c *checker) result(fn string, s signature, args []*expr) *expr {
 	e := operation(opCall, s.result, args...)
 	e.fn = fn
 	e.optional = e.optional || s.fails
-	computed := probes.Type{Kind: probes.String, Size: max(computedSize, args[0].typ.Size)}
-	if e.typ.Kind == probes.String {
+	computed := event.Type{Kind: event.String, Size: max(computedSize, args[0].typ.Size)}
+	if e.typ.Kind == event.String {
 		e.typ = computed
 	}
 	switch fn {
 	case "split":
-		e.elems = []probes.Type{computed}
+		e.elems = []event.Type{computed}
 	case "filter":
 		e.elems, e.optional = args[0].elems, args[0].optional
 	case "map":
-		e.elems = []probes.Type{args[1].typ}
+		e.elems = []event.Type{args[1].typ}
 	case "any", "all", "none", "one":
 		e.optional = args[0].optional
 	case "first", "last":
@@ -181,7 +181,7 @@ func (c *checker) list(fn string, s signature, n ast.Node) *expr {
 		return c.fail(at, "the list is empty", "")
 	}
 	want := c.context(n)
-	elems, ok := c.exprs(literal.Nodes, func(int) *probes.Type { return want })
+	elems, ok := c.exprs(literal.Nodes, func(int) *event.Type { return want })
 	if !ok {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (c *checker) list(fn string, s signature, n ast.Node) *expr {
 	for i := range elems {
 		elems[i] = conform(&all, elems[i:i+1])[0]
 	}
-	e := operation(opList, probes.Type{Kind: array}, elems...)
+	e := operation(opList, event.Type{Kind: array}, elems...)
 	e.elems, e.span = all.types(), at
 	return e
 }
@@ -228,7 +228,7 @@ func (c *checker) length(n *ast.CallNode) *expr {
 	switch {
 	case e == nil:
 		return nil
-	case e.typ.Kind != probes.String && e.typ.Kind != array && e.typ.Kind != pending:
+	case e.typ.Kind != event.String && e.typ.Kind != array && e.typ.Kind != pending:
 		return c.fail(e.span, fmt.Sprintf("len() wants a map, a string or a list, and this is %s", describe(e)), "")
 	}
 	length := operation(opCall, natural64, e)
@@ -244,10 +244,10 @@ func isList(n ast.Node) bool {
 // casts are the bits and the sign of the types of casts.
 var casts = map[string]struct {
 	bits int
-	kind probes.Kind
+	kind event.Kind
 }{
-	"int8": {8, probes.Int}, "int16": {16, probes.Int}, "int32": {32, probes.Int}, "int64": {64, probes.Int},
-	"uint8": {8, probes.Uint}, "uint16": {16, probes.Uint}, "uint32": {32, probes.Uint}, "uint64": {64, probes.Uint},
+	"int8": {8, event.Int}, "int16": {16, event.Int}, "int32": {32, event.Int}, "int64": {64, event.Int},
+	"uint8": {8, event.Uint}, "uint16": {16, event.Uint}, "uint32": {32, event.Uint}, "uint64": {64, event.Uint},
 }
 
 // cast types (uint8)x.
@@ -256,17 +256,17 @@ func (c *checker) cast(n *syntax.Cast) *expr {
 	switch {
 	case x == nil:
 		return nil
-	case !isNumber(x.typ) && x.typ.Kind != probes.Bool && x.typ.Kind != pending:
+	case !isNumber(x.typ) && x.typ.Kind != event.Bool && x.typ.Kind != pending:
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is cast to no number", describe(x)), castHelp(x))
 	}
 	to := casts[n.To]
-	e := operation(opCast, probes.Type{Kind: to.kind, Size: to.bits / 8}, x)
+	e := operation(opCast, event.Type{Kind: to.kind, Size: to.bits / 8}, x)
 	e.index = to.bits
 	return e
 }
 
 func castHelp(e *expr) string {
-	if e.typ.Kind == probes.String {
+	if e.typ.Kind == event.String {
 		return `int("12") reads a number`
 	}
 	return ""
@@ -313,7 +313,7 @@ func (c *checker) exit(out *callStmt, n *ast.CallNode) bool {
 	switch {
 	case e == nil:
 		return false
-	case !isNumber(e.typ) && e.typ.Kind != probes.Bool && e.typ.Kind != pending:
+	case !isNumber(e.typ) && e.typ.Kind != event.Bool && e.typ.Kind != pending:
 		c.fail(e.span, "an exit status is a number, and this is "+describe(e), help)
 		return false
 	case e.op == opLit && isNumber(e.typ) && (compare(e.val, int64(0)) < 0 || compare(e.val, int64(maxStatus)) > 0):
@@ -459,7 +459,7 @@ func (c *checker) printf(out *callStmt, n *ast.CallNode) bool {
 		c.fail(syntax.SpanOf(n.Arguments[0]), "the format of printf() has to be a literal string", `write printf("%d %s\n", pid, comm)`)
 		return false
 	}
-	args, ok := c.exprs(n.Arguments[1:], func(int) *probes.Type { return nil })
+	args, ok := c.exprs(n.Arguments[1:], func(int) *event.Type { return nil })
 	for _, e := range args {
 		switch {
 		case e == nil || e.typ.Kind == pending:

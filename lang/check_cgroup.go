@@ -10,7 +10,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file gives the paths of cgroups their meaning. A cgroup is a number for the kernel, its id, and the path of one that is there
@@ -22,7 +22,7 @@ import (
 const mountPoint = "/sys/fs/cgroup/"
 
 // cgroup types a string literal beside a cgroup.
-func (c *checker) cgroup(at syntax.Span, value string, want *probes.Type) *expr {
+func (c *checker) cgroup(at syntax.Span, value string, want *event.Type) *expr {
 	if !strings.HasPrefix(value, "/") {
 		return c.fail(at, fmt.Sprintf("%q is no path of a cgroup", value), `a path is as in /proc/PID/cgroup, like "/system.slice/ssh.service"`)
 	}
@@ -39,7 +39,7 @@ func (c *checker) cgroup(at syntax.Span, value string, want *probes.Type) *expr 
 }
 
 // cgroupID returns the id of a path, 0 if there is no such cgroup. The host is asked once for each, so that all clauses mean the same.
-func (c *checker) cgroupID(t *probes.Type, p string) uint64 {
+func (c *checker) cgroupID(t *event.Type, p string) uint64 {
 	if id, asked := c.cgroups[p]; asked {
 		return id
 	}
@@ -52,8 +52,8 @@ func (c *checker) cgroupID(t *probes.Type, p string) uint64 {
 }
 
 // isPath tells whether a node is a path beside a cgroup.
-func (c *checker) isPath(want *probes.Type, n ast.Node) bool {
-	if want == nil || want.Unit != probes.Cgroup {
+func (c *checker) isPath(want *event.Type, n ast.Node) bool {
+	if want == nil || want.Unit != event.Cgroup {
 		return false
 	}
 	p, ok := c.stringLiteral(n)
@@ -61,7 +61,7 @@ func (c *checker) isPath(want *probes.Type, n ast.Node) bool {
 }
 
 // unseenPath tells whether some of the operands beside a cgroup is the path of one that is not there.
-func (c *checker) unseenPath(want *probes.Type, operands ...ast.Node) bool {
+func (c *checker) unseenPath(want *event.Type, operands ...ast.Node) bool {
 	unseen := false
 	for _, n := range operands {
 		if c.isPath(want, n) {
@@ -72,14 +72,14 @@ func (c *checker) unseenPath(want *probes.Type, operands ...ast.Node) bool {
 	return unseen
 }
 
-func isCgroup(e *expr) bool { return isNumber(e.typ) && e.typ.Unit == probes.Cgroup }
+func isCgroup(e *expr) bool { return isNumber(e.typ) && e.typ.Unit == event.Cgroup }
 
 // pathOf makes the path of a cgroup, and leaves all else as it is.
 func pathOf(e *expr) *expr {
 	if e == nil || !isCgroup(e) {
 		return e
 	}
-	p := operation(opCall, probes.Type{Kind: probes.String, Size: computedSize}, e)
+	p := operation(opCall, event.Type{Kind: event.String, Size: computedSize}, e)
 	p.fn, p.span = "string", e.span
 	return p
 }

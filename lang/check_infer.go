@@ -9,7 +9,7 @@ import (
 
 	"trace/lang/codegen"
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file finds the types of maps and variables. A clause is checked for the events of each of its probes, and all of them say
@@ -19,7 +19,7 @@ import (
 // fact is what is known so far of the type of a variable, or of a column of a map.
 type fact struct {
 	known bool
-	typ   probes.Type
+	typ   event.Type
 	// plain says that all values are literals without a meaning: they take that of the first value that has one.
 	plain    bool
 	optional bool
@@ -27,9 +27,9 @@ type fact struct {
 }
 
 // typeSoFar is pending if nothing is known.
-func (f fact) typeSoFar() probes.Type {
+func (f fact) typeSoFar() event.Type {
 	if !f.known {
-		return probes.Type{Kind: pending}
+		return event.Type{Kind: pending}
 	}
 	return f.typ
 }
@@ -54,14 +54,14 @@ func (f *fact) join(e *expr) bool {
 }
 
 // plain tells whether e is a literal that has no meaning of its own: 0 is a number of anything.
-func plain(e *expr) bool { return e.op == opLit && e.typ.Unit == probes.None && e.typ.Enum == nil }
+func plain(e *expr) bool { return e.op == opLit && e.typ.Unit == event.None && e.typ.Enum == nil }
 
 // common is the type of values of the types a and b, which are of one sort: signed if one of them is, and with the names and the
 // unit that both have. A plain value has those of the other.
-func common(a, b probes.Type, plainA, plainB bool) probes.Type {
-	t := probes.Type{Kind: a.Kind, Size: max(a.Size, b.Size)}
+func common(a, b event.Type, plainA, plainB bool) event.Type {
+	t := event.Type{Kind: a.Kind, Size: max(a.Size, b.Size)}
 	if a.Kind != b.Kind {
-		t.Kind, t.Size = probes.Int, 8
+		t.Kind, t.Size = event.Int, 8
 	}
 	switch {
 	case plainA:
@@ -93,7 +93,7 @@ func (s *shape) join(values []*expr, isTuple bool, at syntax.Span) *clash {
 		*s = shape{known: true, tuple: isTuple, columns: make([]fact, len(values)), at: at}
 	}
 	if s.tuple != isTuple || len(s.columns) != len(values) {
-		types := make([]probes.Type, len(values))
+		types := make([]event.Type, len(values))
 		for i, v := range values {
 			types[i] = v.typ
 		}
@@ -107,15 +107,15 @@ func (s *shape) join(values []*expr, isTuple bool, at syntax.Span) *clash {
 	return nil
 }
 
-func describeShape(types []probes.Type, isTuple bool) string {
+func describeShape(types []event.Type, isTuple bool) string {
 	if isTuple {
 		return fmt.Sprintf("a tuple of %d", len(types))
 	}
 	return sortOf(types[0])
 }
 
-func (s *shape) types() []probes.Type {
-	types := make([]probes.Type, len(s.columns))
+func (s *shape) types() []event.Type {
+	types := make([]event.Type, len(s.columns))
 	for i, f := range s.columns {
 		types[i] = f.typeSoFar()
 	}
@@ -140,7 +140,7 @@ func (s *shape) equal(t shape) bool {
 }
 
 // single is the type of a value that is no tuple, or nil.
-func (s *shape) single() *probes.Type {
+func (s *shape) single() *event.Type {
 	if !s.known || s.tuple || !s.columns[0].known {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (m *mapUses) settled() {
 	}
 	agg := m.agg.agg
 	for i := range m.info.value {
-		agg.Signed = agg.Signed || m.info.value[i].typ.Kind == probes.Int
+		agg.Signed = agg.Signed || m.info.value[i].typ.Kind == event.Int
 		m.info.value[i].optional = false
 	}
 	m.info.agg, m.info.fn, m.info.percentiles = &agg, m.agg.fn, m.agg.percentiles
@@ -200,19 +200,19 @@ type varUses struct {
 func (v *varUses) settled() { v.typ, v.elems, v.optional = v.typeSoFar() }
 
 // typeSoFar is the type of the variable, the types of its elements if it is a tuple, and whether it may be absent.
-func (v *varUses) typeSoFar() (t probes.Type, elems []probes.Type, optional bool) {
+func (v *varUses) typeSoFar() (t event.Type, elems []event.Type, optional bool) {
 	switch {
 	case v.loop != nil:
-		return probes.Type{Kind: tuple}, v.loop.entryTypes(), false
+		return event.Type{Kind: tuple}, v.loop.entryTypes(), false
 	case v.value.tuple:
-		return probes.Type{Kind: tuple}, v.value.types(), false
+		return event.Type{Kind: tuple}, v.value.types(), false
 	}
 	return v.value.typeOf(false), nil, v.value.known && v.value.columns[0].optional
 }
 
 // entryTypes are those of an entry's key and value.
-func (m *mapUses) entryTypes() []probes.Type {
-	return []probes.Type{m.key.typeOf(len(m.key.columns) > 1), m.value.typeOf(m.value.tuple)}
+func (m *mapUses) entryTypes() []event.Type {
+	return []event.Type{m.key.typeOf(len(m.key.columns) > 1), m.value.typeOf(m.value.tuple)}
 }
 
 // analysis checks the clauses of a program, or of what might be one.

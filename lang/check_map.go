@@ -7,13 +7,13 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file types keys and reads of maps, and tuples, which are keys and values of several elements.
 
 // exprs types several expressions; not ok after a mistake in one of them.
-func (c *checker) exprs(nodes []ast.Node, want func(i int) *probes.Type) (out []*expr, ok bool) {
+func (c *checker) exprs(nodes []ast.Node, want func(i int) *event.Type) (out []*expr, ok bool) {
 	ok = true
 	for i, n := range nodes {
 		e := c.expr(n, want(i))
@@ -25,7 +25,7 @@ func (c *checker) exprs(nodes []ast.Node, want func(i int) *probes.Type) (out []
 
 // key types the key of a use of a map, which tells what keys the map has.
 func (c *checker) key(m *mapUses, nodes []ast.Node, at syntax.Span) (key []*expr, ok bool) {
-	key, ok = c.exprs(nodes, func(i int) *probes.Type {
+	key, ok = c.exprs(nodes, func(i int) *event.Type {
 		if i < len(m.key.columns) && m.key.columns[i].known {
 			return &m.key.columns[i].typ
 		}
@@ -82,7 +82,7 @@ func keyOf(n int) string {
 func conform(s *shape, values []*expr) []*expr {
 	out := slices.Clone(values)
 	for i, f := range s.columns {
-		if f.known && f.typ.Kind == probes.Int {
+		if f.known && f.typ.Kind == event.Int {
 			out[i] = signed(out[i])
 		}
 	}
@@ -127,11 +127,11 @@ func (c *checker) elements(e *expr) (all []*expr, isTuple, ok bool) {
 
 // tuple types (a, b).
 func (c *checker) tuple(n *syntax.Tuple) *expr {
-	elems, ok := c.exprs(n.Elems, func(int) *probes.Type { return nil })
+	elems, ok := c.exprs(n.Elems, func(int) *event.Type { return nil })
 	if !ok {
 		return nil
 	}
-	e := operation(opTuple, probes.Type{Kind: tuple}, elems...)
+	e := operation(opTuple, event.Type{Kind: tuple}, elems...)
 	for _, elem := range elems {
 		if !c.scalar(elem, "an element of a tuple") {
 			return nil
@@ -195,12 +195,12 @@ func (c *checker) shapeOf(e *expr) *shape {
 }
 
 // typeOf returns the type of a value of this shape.
-func (s *shape) typeOf(isTuple bool) probes.Type {
+func (s *shape) typeOf(isTuple bool) event.Type {
 	switch {
 	case !s.known:
-		return probes.Type{Kind: pending}
+		return event.Type{Kind: pending}
 	case isTuple:
-		return probes.Type{Kind: tuple}
+		return event.Type{Kind: tuple}
 	case len(s.columns) == 0:
 		return natural64
 	}
@@ -275,10 +275,10 @@ func (c *checker) mapAndKey(n *ast.CallNode, fn string) (m *mapUses, key []ast.N
 	return c.mapOf(ref.Name), n.Arguments[1:], at
 }
 
-func (c *checker) mapContext(n *syntax.MapRef) *probes.Type { return c.mapOf(n.Name).value.single() }
+func (c *checker) mapContext(n *syntax.MapRef) *event.Type { return c.mapOf(n.Name).value.single() }
 
 // memberContext types the member without a trace of its mistakes, which are noted when its turn comes.
-func (c *checker) memberContext(n *syntax.Member) *probes.Type {
+func (c *checker) memberContext(n *syntax.Member) *event.Type {
 	errs, unknown, fields := c.errs, c.unknown, c.fields
 	e := c.expr(n, nil)
 	c.errs, c.unknown, c.fields = errs, unknown, fields

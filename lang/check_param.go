@@ -10,7 +10,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Params returns the params of a program: its flags.
@@ -60,12 +60,12 @@ func (r *resolver) param(word string) *Param {
 	return nil
 }
 
-func typeOfParam(value any, unit probes.Unit) probes.Type {
+func typeOfParam(value any, unit event.Unit) event.Type {
 	switch value := value.(type) {
 	case bool:
 		return boolean
 	case string:
-		return probes.Type{Kind: probes.String, Size: len(value)}
+		return event.Type{Kind: event.String, Size: len(value)}
 	default:
 		t := literal(value).typ
 		t.Unit = unit
@@ -74,12 +74,12 @@ func typeOfParam(value any, unit probes.Unit) probes.Type {
 }
 
 // literalValue returns the value of a literal, perhaps with a minus sign: int64, uint64, bool or string.
-func literalValue(n ast.Node) (value any, unit probes.Unit, ok bool) {
+func literalValue(n ast.Node) (value any, unit event.Unit, ok bool) {
 	switch n := n.(type) {
 	case *ast.BoolNode:
-		return n.Value, probes.None, true
+		return n.Value, event.None, true
 	case *ast.StringNode:
-		return n.Value, probes.None, true
+		return n.Value, event.None, true
 	case *ast.ConstantNode:
 		if i, ok := n.Value.(syntax.Int); ok {
 			return i.Value, unitOf(i.Text), true
@@ -90,7 +90,7 @@ func literalValue(n ast.Node) (value any, unit probes.Unit, ok bool) {
 			return literal(-int64(u)).val, unit, true
 		}
 	}
-	return nil, probes.None, false
+	return nil, event.None, false
 }
 
 // assign gives params the values of the command line.
@@ -120,9 +120,9 @@ func (r *resolver) assign(values map[string]string) error {
 // parse reads a value for p as the command line has it: strings stand without quotes.
 func (p *Param) parse(text string) (value any, ok bool) {
 	switch p.Type.Kind {
-	case probes.String:
+	case event.String:
 		return text, strings.IndexByte(text, 0) < 0
-	case probes.Bool:
+	case event.Bool:
 		b, err := strconv.ParseBool(text)
 		return b, err == nil
 	}
@@ -131,11 +131,11 @@ func (p *Param) parse(text string) (value any, ok bool) {
 		return nil, false
 	}
 	value, unit, ok := literalValue(tree.Expr)
-	if n, negative := value.(int64); negative && n < 0 && p.Type.Unit != probes.None && p.Type.Kind != probes.Int {
+	if n, negative := value.(int64); negative && n < 0 && p.Type.Unit != event.None && p.Type.Kind != event.Int {
 		return nil, false // no size is negative, and a duration only of a param whose default is
 	}
 	// A duration without a unit would be nanoseconds, which nobody means.
-	if unit != p.Type.Unit && !(unit == probes.None && (value == uint64(0) || p.Type.Unit == probes.Bytes)) {
+	if unit != p.Type.Unit && !(unit == event.None && (value == uint64(0) || p.Type.Unit == event.Bytes)) {
 		return nil, false
 	}
 	return value, ok
@@ -144,23 +144,23 @@ func (p *Param) parse(text string) (value any, ok bool) {
 // wants says which values p takes.
 func (p *Param) wants() string {
 	switch {
-	case p.Type.Kind == probes.Bool:
+	case p.Type.Kind == event.Bool:
 		return "true or false"
-	case p.Type.Kind == probes.String:
+	case p.Type.Kind == event.String:
 		return "a string without NUL bytes"
-	case p.Type.Unit == probes.Nanoseconds:
+	case p.Type.Unit == event.Nanoseconds:
 		return "a duration like 10ms"
-	case p.Type.Unit == probes.Bytes:
+	case p.Type.Unit == event.Bytes:
 		return "a size like 4KiB"
 	}
 	return "a whole number"
 }
 
 // paramValue makes the literal that a param stands for.
-func (c *checker) paramValue(p *Param, at syntax.Span, want *probes.Type) *expr {
+func (c *checker) paramValue(p *Param, at syntax.Span, want *event.Type) *expr {
 	switch v := p.Value.(type) {
 	case string:
-		if enum := enumOf(want); enum != nil && want.Unit != probes.Errno {
+		if enum := enumOf(want); enum != nil && want.Unit != event.Errno {
 			return c.nameInParam(p, at, enum)
 		}
 		return c.str(at, v, want)
@@ -177,7 +177,7 @@ func (c *checker) paramValue(p *Param, at syntax.Span, want *probes.Type) *expr 
 const noName = uint64(1) << 63
 
 // nameInParam types a param that holds a string, beside an enum: it is one of its names. An empty one is no name, and equals none.
-func (c *checker) nameInParam(p *Param, at syntax.Span, enum *probes.Enum) *expr {
+func (c *checker) nameInParam(p *Param, at syntax.Span, enum *event.Enum) *expr {
 	name := p.Value.(string)
 	value, known := enum.Value(name)
 	e := literal(value)

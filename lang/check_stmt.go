@@ -9,7 +9,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file types the predicate and the statements of a clause, and the variables in them.
@@ -285,7 +285,7 @@ func (c *checker) visible(name string) *varUses {
 }
 
 // dollar types $name: a param or a variable.
-func (c *checker) dollar(n *ast.IdentifierNode, want *probes.Type) *expr {
+func (c *checker) dollar(n *ast.IdentifierNode, want *event.Type) *expr {
 	if p := c.param(n.Value); p != nil {
 		return c.paramValue(p, syntax.SpanOf(n), want)
 	}
@@ -298,7 +298,7 @@ func (c *checker) dollar(n *ast.IdentifierNode, want *probes.Type) *expr {
 	return e
 }
 
-func (c *checker) dollarContext(name string) *probes.Type {
+func (c *checker) dollarContext(name string) *event.Type {
 	if v := c.visible(name); v != nil && v.loop == nil {
 		return v.value.single()
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Columns are what is printed of events. Without any it is what people look at: see the marks of fields in bpf/trace.h.
@@ -52,8 +52,8 @@ func (p *Program) CheckColumns(c Columns) error {
 }
 
 // printed are the probes whose events the program prints.
-func (p *Program) printed() []*probes.Probe {
-	var all []*probes.Probe
+func (p *Program) printed() []*event.Probe {
+	var all []*event.Probe
 	for _, c := range p.clauses {
 		for _, probe := range c.Probes {
 			if c.bodies[probe].prints && !slices.Contains(all, probe) {
@@ -65,14 +65,14 @@ func (p *Program) printed() []*probes.Probe {
 }
 
 // captured are the fields of a probe that printing an event of it may need.
-func (c Columns) captured(p *probes.Probe) []*probes.Field {
+func (c Columns) captured(p *event.Probe) []*event.Field {
 	switch {
 	case c.Names == nil && c.All:
 		return slices.Clone(p.Fields)
 	case c.Names == nil:
-		return slices.DeleteFunc(slices.Clone(p.Fields), func(f *probes.Field) bool { return f.Line.Shown == probes.Verbose })
+		return slices.DeleteFunc(slices.Clone(p.Fields), func(f *event.Field) bool { return f.Line.Shown == event.Verbose })
 	}
-	var fields []*probes.Field
+	var fields []*event.Field
 	for _, name := range c.Names {
 		if name == timeColumn {
 			name = "nsecs"
@@ -88,27 +88,27 @@ func (c Columns) captured(p *probes.Probe) []*probes.Field {
 // only -v shows.
 type lineForm struct {
 	// nsecs, comm and pid begin the line, in a form of their own. A field that the probe lacks is nil.
-	nsecs, comm, pid *probes.Field
+	nsecs, comm, pid *event.Field
 	fields           []lineField
 }
 
 type lineField struct {
-	*probes.Field
+	*event.Field
 	usual    int64 // of an Unusual one
 	hasUsual bool
-	other    *probes.Field // of an Instead one
+	other    *event.Field // of an Instead one
 }
 
 // lineOf makes the form of a probe.
-func (c Columns) lineOf(p *probes.Probe) *lineForm {
+func (c Columns) lineOf(p *event.Probe) *lineForm {
 	form := &lineForm{nsecs: p.Field("nsecs"), comm: p.Field("comm"), pid: p.Field("pid")}
 	for _, f := range p.Fields {
-		if f == form.comm || f == form.pid || f == form.nsecs && !c.All || f.Line.Shown == probes.Verbose && !c.All {
+		if f == form.comm || f == form.pid || f == form.nsecs && !c.All || f.Line.Shown == event.Verbose && !c.All {
 			continue
 		}
 		l := lineField{Field: f}
 		l.usual, l.hasUsual = f.Line.Usual(f.Type)
-		if f.Line.Shown == probes.Instead {
+		if f.Line.Shown == event.Instead {
 			l.other = p.Field(f.Line.Of)
 		}
 		form.fields = append(form.fields, l)
@@ -118,24 +118,24 @@ func (c Columns) lineOf(p *probes.Probe) *lineForm {
 }
 
 // rank orders the fields of a line.
-func (c Columns) rank(f *probes.Field) int {
+func (c Columns) rank(f *event.Field) int {
 	switch f.Line.Shown {
-	case probes.Verbose:
+	case event.Verbose:
 		return 2
-	case probes.Instead: // of one that is not there, as a rule
+	case event.Instead: // of one that is not there, as a rule
 		return rank(c.All)
-	case probes.Always:
+	case event.Always:
 		return 2 * rank(f.Name == "nsecs")
 	}
 	return 1
 }
 
 // shows tells whether a line that does not show all has the field, whose value is v.
-func (l *lineField) shows(e event, v any) bool {
+func (l *lineField) shows(e source, v any) bool {
 	switch {
 	case l.hasUsual:
 		return to[int64](v) != l.usual
-	case l.Line.Shown == probes.Detail:
+	case l.Line.Shown == event.Detail:
 		return !isNothing(v)
 	case l.other != nil:
 		_, there := e.Get(l.other)

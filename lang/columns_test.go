@@ -8,23 +8,24 @@ import (
 	"time"
 
 	"trace/probes"
+	"trace/probes/event"
 )
 
 // marked has a field of each kind of mark.
-func marked() *probes.Probe {
-	line := func(name string, t probes.Type, l probes.Line) *probes.Field {
-		return &probes.Field{Name: name, Type: t, Line: l, Optional: true}
+func marked() *event.Probe {
+	line := func(name string, t event.Type, l event.Line) *event.Field {
+		return &event.Field{Name: name, Type: t, Line: l, Optional: true}
 	}
 	return probe("nvme", "done",
-		line("raw", hex, probes.Line{Shown: probes.Verbose}),
-		line("retries", u32, probes.Line{Shown: probes.Detail}),
-		line("dnr", flag, probes.Line{Shown: probes.Detail}),
-		line("disk", str16, probes.Line{Shown: probes.Detail}),
-		line("attempt", u32, probes.Line{Shown: probes.Unusual, Of: "1"}),
-		line("blocks", u32, probes.Line{Shown: probes.Instead, Of: "size"}),
-		line("size", size, probes.Line{}),
-		line("opcode", opcode, probes.Line{Shown: probes.Unusual, Of: "read"}),
-		line("latency", ns, probes.Line{}),
+		line("raw", hex, event.Line{Shown: event.Verbose}),
+		line("retries", u32, event.Line{Shown: event.Detail}),
+		line("dnr", flag, event.Line{Shown: event.Detail}),
+		line("disk", str16, event.Line{Shown: event.Detail}),
+		line("attempt", u32, event.Line{Shown: event.Unusual, Of: "1"}),
+		line("blocks", u32, event.Line{Shown: event.Instead, Of: "size"}),
+		line("size", size, event.Line{}),
+		line("opcode", opcode, event.Line{Shown: event.Unusual, Of: "read"}),
+		line("latency", ns, event.Line{}),
 	)
 }
 
@@ -110,7 +111,7 @@ func TestCapturedColumns(t *testing.T) {
 	}
 	var shown []string
 	for _, f := range probe.Fields {
-		if f.Line.Shown != probes.Verbose {
+		if f.Line.Shown != event.Verbose {
 			shown = append(shown, f.Name)
 		}
 	}
@@ -120,9 +121,9 @@ func TestCapturedColumns(t *testing.T) {
 	}{
 		{NewColumns(Text, false, nil), shown},
 		{NewColumns(HTML, false, nil), shown},
-		{NewColumns(Text, true, nil), fieldNames([]*probes.Probe{probe})},
-		{NewColumns(JSON, false, nil), fieldNames([]*probes.Probe{probe})},
-		{NewColumns(CSV, false, nil), fieldNames([]*probes.Probe{probe})},
+		{NewColumns(Text, true, nil), fieldNames([]*event.Probe{probe})},
+		{NewColumns(JSON, false, nil), fieldNames([]*event.Probe{probe})},
+		{NewColumns(CSV, false, nil), fieldNames([]*event.Probe{probe})},
 		{NewColumns(JSON, false, []string{"status", "probe", "time", "cdw10"}), []string{"nsecs", "disk", "cdw10", "status"}},
 		{NewColumns(Text, true, []string{"status"}), []string{"disk", "status"}},
 	} {

@@ -4,11 +4,11 @@ import (
 	"maps"
 	"slices"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Names are those that a value of a field of the probes may have: those of its enum, or of errors as -EINVAL; nil if it has none.
-func Names(of []*probes.Probe, field string) []string {
+func Names(of []*event.Probe, field string) []string {
 	var names []string
 	for _, p := range of {
 		f := p.Field(field)
@@ -20,7 +20,7 @@ func Names(of []*probes.Probe, field string) []string {
 			continue
 		}
 		for _, name := range enum.Names {
-			if f.Type.Unit == probes.Errno {
+			if f.Type.Unit == event.Errno {
 				name = "-" + name
 			}
 			names = append(names, name)

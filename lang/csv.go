@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file writes comma-separated values (RFC 4180). Values are those of JSON, without quotes where CSV needs none; what is absent is
@@ -45,7 +45,7 @@ func (c Columns) tableOf(program *Program) []string {
 }
 
 // eventCSV writes an event.
-func (p *Printer) eventCSV(probe *probes.Probe, e event) error {
+func (p *Printer) eventCSV(probe *event.Probe, e source) error {
 	if !p.table.started {
 		p.table.started = true
 		if err := p.records(p.table.columns); err != nil {
@@ -59,7 +59,7 @@ func (p *Printer) eventCSV(probe *probes.Probe, e event) error {
 	return p.records(record)
 }
 
-func (p *Printer) eventCell(column string, probe *probes.Probe, e event) string {
+func (p *Printer) eventCell(column string, probe *event.Probe, e source) string {
 	switch column {
 	case probeColumn:
 		return probe.String()
@@ -89,7 +89,7 @@ func (p *Printer) records(all ...[]string) error {
 }
 
 // plainValue is a value for programs: as in JSON, but strings without quotes.
-func (p *Printer) plainValue(t probes.Type, v any) string {
+func (p *Printer) plainValue(t event.Type, v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
@@ -98,7 +98,7 @@ func (p *Printer) plainValue(t probes.Type, v any) string {
 	case frames:
 		return p.cell(joinFrames(v))
 	case string:
-		if t.Kind == probes.String {
+		if t.Kind == event.String {
 			return p.cell(v)
 		}
 	}

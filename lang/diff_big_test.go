@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is the third opinion of the differential test: an evaluator of generated programs, in math/big, written from doc.go. It
@@ -24,9 +24,9 @@ type opinion struct {
 	tuples map[*diffMap][]bool
 
 	begin   diffRun
-	clauses []map[*probes.Probe]diffRun
+	clauses []map[*event.Probe]diffRun
 	// probe is the one for whose events an expression is looked at: fields of one name are of other types in another.
-	probe   *probes.Probe
+	probe   *event.Probe
 	maps    map[*diffMap]*opinionMap
 	event   rawEvent
 	locals  map[*diffVar]any
@@ -66,7 +66,7 @@ func newOpinion(p *diffProgram, entries int) *opinion {
 	}
 	o.begin = o.stmts(p.begin)
 	for _, c := range p.clauses {
-		runs := map[*probes.Probe]diffRun{}
+		runs := map[*event.Probe]diffRun{}
 		for _, o.probe = range c.probes {
 			runs[o.probe] = o.clause(c)
 		}
@@ -151,7 +151,7 @@ func (o *opinion) signed(n *diffNode) bool {
 	}
 	switch n.op {
 	case nField:
-		return o.probe.Field(n.text).Type.Kind == probes.Int
+		return o.probe.Field(n.text).Type.Kind == event.Int
 	case nVar:
 		return o.vars[n.v]
 	case nLookup:
@@ -620,7 +620,7 @@ func (o *opinion) eval(n *diffNode) diffEval {
 
 var diffSortedArithmetic = slices.Sorted(slices.Values(append(slices.Clone(diffArithmetic), "**")))
 
-func (o *opinion) fieldValue(f *probes.Field) any {
+func (o *opinion) fieldValue(f *event.Field) any {
 	switch v := o.event.get(f).(type) {
 	case int64:
 		return big.NewInt(v)

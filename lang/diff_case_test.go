@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is one case of the differential test: how it runs on both sides, what is compared, and how it is written to a file.
@@ -27,7 +27,7 @@ const diffEntries = 256
 
 // diffCase is a program with its events.
 type diffCase struct {
-	probes []*probes.Probe
+	probes []*event.Probe
 	prog   *diffProgram // nil if it is read from a file: then there is no third opinion
 	text   string
 	inUser bool // the program wants user space
@@ -53,7 +53,7 @@ func differ(kind, format string, args ...any) *diffFailure {
 }
 
 // randomCase makes case number n of a seed.
-func randomCase(seed uint64, n int64, all []*probes.Probe) *diffCase {
+func randomCase(seed uint64, n int64, all []*event.Probe) *diffCase {
 	r := rand.New(rand.NewPCG(seed, uint64(n)))
 	g := &diffGen{Rand: r, probes: all, inUser: r.IntN(8) == 0}
 	c := &diffCase{
@@ -187,9 +187,9 @@ func (c *diffCase) runProgram(k *diffKernel, prog *Program) *diffFailure {
 
 func (c *diffCase) options() PlanOptions {
 	return PlanOptions{
-		StackLeft:       func(*probes.Probe) (int, error) { return diffStack, nil },
+		StackLeft:       func(*event.Probe) (int, error) { return diffStack, nil },
 		CompareExchange: func() bool { return c.compareExchange }, CPUs: c.cpus, MapEntries: diffEntries, Compare: c.compare,
-		Alone: func(*probes.Probe) bool { return c.alone },
+		Alone: func(*event.Probe) bool { return c.alone },
 	}
 }
 
@@ -228,9 +228,9 @@ func (s *diffSide) feedUser(events []rawEvent) error {
 	return nil
 }
 
-func (s *diffSide) event(layouts []*probes.Layout, record []byte) error {
-	var e probes.Event
-	if err := probes.Decode(layouts, record, &e); err != nil {
+func (s *diffSide) event(layouts []*event.Layout, record []byte) error {
+	var e event.Event
+	if err := event.Decode(layouts, record, &e); err != nil {
 		return err
 	}
 	_, err := s.Event(&e)
@@ -459,7 +459,7 @@ func (c *diffCase) String() string {
 }
 
 // readCase reads a case: lines that begin with # tell what it was about.
-func readCase(text string, all []*probes.Probe) (*diffCase, error) {
+func readCase(text string, all []*event.Probe) (*diffCase, error) {
 	c := &diffCase{probes: all, cpus: 2, format: Text, compareExchange: CompareExchange()}
 	section := ""
 	for line := range strings.Lines(text) {

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is the events of the differential test, of two probes: structs with fields of every kind, most of them with an optional
@@ -172,10 +173,10 @@ func (b *diffStruct) build(name string, size uint32) *btf.Struct {
 }
 
 // diffProbes makes the probes diff:event and diff:other.
-func diffProbes(t testing.TB) []*probes.Probe {
-	var all []*probes.Probe
+func diffProbes(t testing.TB) []*event.Probe {
+	var all []*event.Probe
 	for _, s := range diffStructs() {
-		p, err := probes.NewProbe("diff", strings.TrimPrefix(s.Name, "diff_"), s)
+		p, err := probes.ProbeOf("diff", strings.TrimPrefix(s.Name, "diff_"), s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,17 +187,17 @@ func diffProbes(t testing.TB) []*probes.Probe {
 
 // rawEvent is the event struct of a probe, as its C part would have filled it.
 type rawEvent struct {
-	probe *probes.Probe
+	probe *event.Probe
 	raw   []byte
 }
 
-func newRawEvent(p *probes.Probe) rawEvent { return rawEvent{p, make([]byte, diffSize)} }
+func newRawEvent(p *event.Probe) rawEvent { return rawEvent{p, make([]byte, diffSize)} }
 
 // set writes the value of a field: int64, uint64, bool or string; nil makes it absent and leaves its bytes.
-func (e rawEvent) set(f *probes.Field, v any) {
-	offset, size := f.Place()
+func (e rawEvent) set(f *event.Field, v any) {
+	offset, size := f.Offset, f.Type.Size
 	if f.Optional {
-		at, mask := f.Presence()
+		at, mask := f.Presence.Offset, f.Presence.Mask
 		e.raw[at] &^= mask
 		if v != nil {
 			e.raw[at] |= mask
@@ -226,28 +227,28 @@ func putUint(raw []byte, v uint64) {
 }
 
 // get reads a field from its bytes; nil is absent. It shares nothing with package probes, as it serves the third opinion.
-func (e rawEvent) get(f *probes.Field) any {
-	offset, size := f.Place()
+func (e rawEvent) get(f *event.Field) any {
+	offset, size := f.Offset, f.Type.Size
 	if f.Optional {
-		if at, mask := f.Presence(); e.raw[at]&mask == 0 {
+		if at, mask := f.Presence.Offset, f.Presence.Mask; e.raw[at]&mask == 0 {
 			return nil
 		}
 	}
 	raw := e.raw[offset : offset+size]
 	switch f.Type.Kind {
-	case probes.Bool:
+	case event.Bool:
 		return raw[0] != 0
-	case probes.String:
+	case event.String:
 		text, _, _ := strings.Cut(string(raw), "\x00")
 		return text
-	case probes.GID:
+	case event.GID:
 		return string(raw)
 	}
 	var v uint64
 	for i, b := range raw {
 		v |= uint64(b) << (8 * i)
 	}
-	if f.Type.Kind == probes.Uint {
+	if f.Type.Kind == event.Uint {
 		return v
 	}
 	switch size {
@@ -262,7 +263,7 @@ func (e rawEvent) get(f *probes.Field) any {
 }
 
 // randomEvent fills an event. What is absent is garbage.
-func randomEvent(r *rand.Rand, p *probes.Probe) rawEvent {
+func randomEvent(r *rand.Rand, p *event.Probe) rawEvent {
 	e := newRawEvent(p)
 	for i := range e.raw {
 		e.raw[i] = byte(r.Uint32())
@@ -316,20 +317,20 @@ func randomNumber(r *rand.Rand) uint64 {
 	return -(r.Uint64() >> r.IntN(64))
 }
 
-func randomValue(r *rand.Rand, t probes.Type) any {
+func randomValue(r *rand.Rand, t event.Type) any {
 	switch t.Kind {
-	case probes.Bool:
+	case event.Bool:
 		return r.IntN(2) == 0
-	case probes.String:
+	case event.String:
 		s := diffTexts[r.IntN(len(diffTexts))]
 		return s[:min(len(s), t.Size)]
-	case probes.GID:
+	case event.GID:
 		return diffAddress(diffAddresses[r.IntN(len(diffAddresses))])
 	}
 	if t.Enum != nil && r.IntN(3) > 0 {
 		return t.Enum.Values[r.IntN(len(t.Enum.Values))]
 	}
-	if t.Unit == probes.Errno && r.IntN(2) == 0 {
+	if t.Unit == event.Errno && r.IntN(2) == 0 {
 		return -int64(r.IntN(30))
 	}
 	return randomNumber(r) // set takes the low bytes
@@ -341,7 +342,7 @@ func (e rawEvent) String() string {
 	var b strings.Builder
 	fmt.Fprint(&b, e.probe.Name)
 	for _, f := range e.probe.Fields {
-		offset, size := f.Place()
+		offset, size := f.Offset, f.Type.Size
 		raw := e.raw[offset : offset+size]
 		if strings.Trim(string(raw), "\x00") == "" && (!f.Optional || e.get(f) == nil) {
 			continue
@@ -351,7 +352,7 @@ func (e rawEvent) String() string {
 		case nil:
 			b.WriteString(fmt.Sprintf("?%x", raw))
 		case string:
-			if f.Type.Kind == probes.GID {
+			if f.Type.Kind == event.GID {
 				fmt.Fprintf(&b, "%x", raw)
 			} else {
 				b.WriteString(strconv.QuoteToASCII(v))
@@ -364,9 +365,9 @@ func (e rawEvent) String() string {
 }
 
 // readEvent reads what String has written.
-func readEvent(all []*probes.Probe, line string) (e rawEvent, err error) {
+func readEvent(all []*event.Probe, line string) (e rawEvent, err error) {
 	name, line, _ := strings.Cut(strings.TrimSpace(line), " ")
-	i := slices.IndexFunc(all, func(p *probes.Probe) bool { return p.Name == name })
+	i := slices.IndexFunc(all, func(p *event.Probe) bool { return p.Name == name })
 	if i < 0 {
 		return e, fmt.Errorf("no probe %q", name)
 	}
@@ -389,8 +390,8 @@ func readEvent(all []*probes.Probe, line string) (e rawEvent, err error) {
 	return e, nil
 }
 
-func (e rawEvent) read(f *probes.Field, word string) error {
-	offset, size := f.Place()
+func (e rawEvent) read(f *event.Field, word string) error {
+	offset, size := f.Offset, f.Type.Size
 	if garbage, absent := strings.CutPrefix(word, "?"); absent {
 		var raw []byte
 		_, err := fmt.Sscanf(garbage, "%x", &raw)
@@ -400,15 +401,15 @@ func (e rawEvent) read(f *probes.Field, word string) error {
 	var v any
 	var err error
 	switch f.Type.Kind {
-	case probes.Bool:
+	case event.Bool:
 		v, err = strconv.ParseBool(word)
-	case probes.String:
+	case event.String:
 		v, err = strconv.Unquote(word)
-	case probes.GID:
+	case event.GID:
 		var raw []byte
 		_, err = fmt.Sscanf(word, "%x", &raw)
 		v = string(raw)
-	case probes.Int:
+	case event.Int:
 		v, err = strconv.ParseInt(word, 10, 64)
 	default:
 		v, err = strconv.ParseUint(word, 10, 64)

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file makes random programs: trees of their own, so that the third opinion on them (diff_big_test.go) shares nothing with the
@@ -92,7 +92,7 @@ type diffStmt struct {
 
 type diffClause struct {
 	where  string // probes as written
-	probes []*probes.Probe
+	probes []*event.Probe
 	pred   *diffNode // nil: always
 	block  bool      // without a block it prints the event
 	stmts  []*diffStmt
@@ -116,8 +116,8 @@ type diffTick struct {
 // diffGen makes programs.
 type diffGen struct {
 	*rand.Rand
-	probes []*probes.Probe // diff:event and diff:other
-	inUser bool            // use what only user space has or can do
+	probes []*event.Probe // diff:event and diff:other
+	inUser bool           // use what only user space has or can do
 	// literals says that there is no event.
 	literals bool
 
@@ -659,8 +659,8 @@ func (g *diffGen) named(op string) *diffNode {
 		}
 		return n
 	}
-	f := pick(g, slices.DeleteFunc(slices.Clone(g.clause.probes[0].Fields), func(f *probes.Field) bool {
-		return f.Type.Enum == nil && f.Type.Unit != probes.Errno
+	f := pick(g, slices.DeleteFunc(slices.Clone(g.clause.probes[0].Fields), func(f *event.Field) bool {
+		return f.Type.Enum == nil && f.Type.Unit != event.Errno
 	}))
 	left := g.fieldNode(f.Name, aNumber)
 	if f.Type.Enum == nil {
@@ -770,13 +770,13 @@ func (g *diffGen) field(s diffSort) *diffNode {
 	return g.fieldNode(pick(g, names), s)
 }
 
-func sortOfKind(k probes.Kind) diffSort {
+func sortOfKind(k event.Kind) diffSort {
 	switch k {
-	case probes.Bool:
+	case event.Bool:
 		return aBool
-	case probes.String:
+	case event.String:
 		return aText
-	case probes.GID:
+	case event.GID:
 		return anAddress
 	}
 	return aNumber

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file runs generated code in the kernel: in a raw_tp program under BPF_PROG_TEST_RUN, which takes its events from an array.
@@ -62,7 +63,7 @@ func (k *diffKernel) close() {
 }
 
 // diffLoaded are those of a plan, by probe.
-type diffLoaded map[*probes.Probe]*ebpf.Program
+type diffLoaded map[*event.Probe]*ebpf.Program
 
 func (all diffLoaded) close() {
 	for _, p := range all {
@@ -85,7 +86,7 @@ func (k *diffKernel) load(plan *Plan, run *Run) (diffLoaded, error) {
 }
 
 func (k *diffKernel) loadRequest(r probes.Request, run *Run) (*ebpf.Program, error) {
-	counts, _ := r.Probe.LostCounter()
+	counts, _ := probes.LostCounter(r.Probe)
 	maps := map[string]*ebpf.Map{"input": k.input, probes.RingName: k.ring, counts: k.lost}
 	for name, m := range run.Maps() {
 		maps[name] = m

@@ -38,7 +38,7 @@ func (c *diffCase) shrinkEvents(fails func(*diffCase) bool) (changed bool) {
 func (c *diffCase) shrinkFields(fails func(*diffCase) bool) {
 	for i := range c.events {
 		for _, f := range c.events[i].probe.Fields {
-			offset, size := f.Place()
+			offset, size := f.Offset, f.Type.Size
 			fewer := *c
 			fewer.events = slices.Clone(c.events)
 			e := rawEvent{c.events[i].probe, slices.Clone(c.events[i].raw)}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"trace/lang/codegen/bpftest"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // The differential test: random programs on random events, in the kernel, in user space, and by a third opinion. They have to agree
@@ -36,7 +36,7 @@ var (
 )
 
 // diffSetup skips the test where programs cannot be loaded.
-func diffSetup(t *testing.T) (*diffKernel, []*probes.Probe) {
+func diffSetup(t *testing.T) (*diffKernel, []*event.Probe) {
 	t.Helper()
 	if err := bpftest.Permitted(); err != nil {
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
@@ -130,7 +130,7 @@ type differential struct {
 // maxDifferences ends the test.
 const maxDifferences = 5
 
-func (d *differential) shard(t *testing.T, k *diffKernel, all []*probes.Probe) {
+func (d *differential) shard(t *testing.T, k *diffKernel, all []*event.Probe) {
 	for d.failed.Load() < maxDifferences {
 		n := d.next.Add(1) - 1
 		switch {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is string() in the differential test, of fields of every kind but those whose names are in tables of this machine or the
@@ -18,9 +18,9 @@ import (
 func (g *diffGen) asText() *diffNode {
 	var names []string
 	for _, f := range g.clause.probes[0].Fields {
-		fits := !slices.ContainsFunc(g.clause.probes, func(p *probes.Probe) bool {
+		fits := !slices.ContainsFunc(g.clause.probes, func(p *event.Probe) bool {
 			f := p.Field(f.Name)
-			return f == nil || f.Type.Unit == probes.Errno || f.Type.Unit == probes.Cgroup || f.Type.Enum != nil && f.Type.Enum.Flags
+			return f == nil || f.Type.Unit == event.Errno || f.Type.Unit == event.Cgroup || f.Type.Enum != nil && f.Type.Enum.Flags
 		})
 		if fits {
 			names = append(names, f.Name)
@@ -31,16 +31,16 @@ func (g *diffGen) asText() *diffNode {
 }
 
 // diffText is the text of a value of a field.
-func diffText(t probes.Type, v any) string {
+func diffText(t event.Type, v any) string {
 	switch v := v.(type) {
 	case bool:
 		return fmt.Sprint(v)
 	case string:
-		if t.Kind != probes.GID {
+		if t.Kind != event.GID {
 			return v
 		}
 		address := netip.AddrFrom16([16]byte([]byte(v)))
-		if t.Unit == probes.IP {
+		if t.Unit == event.IP {
 			address = address.Unmap()
 		}
 		return address.String()
@@ -53,11 +53,11 @@ func diffText(t probes.Type, v any) string {
 		return fmt.Sprintf("unknown(0x%x)", new(big.Int).And(n, new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), uint(8*t.Size)), big.NewInt(1))))
 	}
 	switch t.Unit {
-	case probes.Nanoseconds:
+	case event.Nanoseconds:
 		return diffQuantity(n, []diffUnit{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}, diffClock)
-	case probes.Bytes:
+	case event.Bytes:
 		return diffQuantity(n, nil, diffSizeText)
-	case probes.Hex:
+	case event.Hex:
 		return fmt.Sprintf("0x%x", n)
 	}
 	return n.String()

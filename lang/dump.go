@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Dump returns the typed tree as text: the maps, and for each clause and probe the variables, the predicate and the statements.
@@ -203,7 +203,7 @@ func (e *expr) literalText() string {
 }
 
 // typeText is like s4, u8, ns, bytes, bool, str16, gid or the name of an enum; the number is that of the bytes.
-func typeText(t probes.Type, elems []probes.Type, optional bool) string {
+func typeText(t event.Type, elems []event.Type, optional bool) string {
 	text := kindText(t)
 	if elems != nil {
 		var all []string
@@ -218,13 +218,13 @@ func typeText(t probes.Type, elems []probes.Type, optional bool) string {
 	return text
 }
 
-func kindText(t probes.Type) string {
+func kindText(t event.Type) string {
 	switch t.Kind {
-	case probes.Bool:
+	case event.Bool:
 		return "bool"
-	case probes.String:
+	case event.String:
 		return fmt.Sprintf("str%d", t.Size)
-	case probes.GID:
+	case event.GID:
 		return "gid"
 	case tuple:
 		return "tuple"
@@ -234,15 +234,15 @@ func kindText(t probes.Type) string {
 		return "stack"
 	}
 	text := fmt.Sprintf("u%d", t.Size)
-	if t.Kind == probes.Int {
+	if t.Kind == event.Int {
 		text = fmt.Sprintf("s%d", t.Size)
 	}
 	if t.Enum != nil {
 		text += " " + t.Enum.Name
 	}
-	if t.Unit != probes.None {
-		text += " " + map[probes.Unit]string{
-			probes.Nanoseconds: "ns", probes.Bytes: "bytes", probes.Errno: "errno", probes.Cgroup: "cgroup", probes.Hex: "hex", instant: "time",
+	if t.Unit != event.None {
+		text += " " + map[event.Unit]string{
+			event.Nanoseconds: "ns", event.Bytes: "bytes", event.Errno: "errno", event.Cgroup: "cgroup", event.Hex: "hex", instant: "time",
 		}[t.Unit]
 	}
 	return text

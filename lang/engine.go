@@ -12,13 +12,13 @@ import (
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/vm"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
-// event is what an expression reads: a [probes.Event], or a table in tests.
-type event interface {
+// source is what an expression reads: an [event.Event], or a table in tests.
+type source interface {
 	// Get returns the value of f, or false if it is absent.
-	Get(f *probes.Field) (v any, ok bool)
+	Get(f *event.Field) (v any, ok bool)
 }
 
 // record is an event with values that the kernel has computed.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Trees by hand, for what the typed tree has and no program can make it have in one place.
@@ -43,17 +43,17 @@ func lits(values ...any) []*expr {
 }
 
 // typed is a literal of a type.
-func typed(t probes.Type, v any) *expr {
+func typed(t event.Type, v any) *expr {
 	e := lit(v)
 	e.typ = t
 	return e
 }
 
-func node(op string, typ probes.Type, args ...any) *expr {
+func node(op string, typ event.Type, args ...any) *expr {
 	return &expr{op: op, typ: typ, args: lits(args...)}
 }
 
-func call(fn string, typ probes.Type, args ...any) *expr {
+func call(fn string, typ event.Type, args ...any) *expr {
 	return &expr{op: opCall, fn: fn, typ: typ, args: lits(args...)}
 }
 
@@ -194,11 +194,11 @@ func describeArgs(e *expr) []any {
 
 // TestOperators checks the operators that predicates of the old kind did not have; value_test.go has the others.
 func TestOperators(t *testing.T) {
-	u16, s16 := probes.Type{Kind: probes.Uint, Size: 2}, probes.Type{Kind: probes.Int, Size: 2}
-	cast := func(bits int, typ probes.Type, x any) *expr {
+	u16, s16 := event.Type{Kind: event.Uint, Size: 2}, event.Type{Kind: event.Int, Size: 2}
+	cast := func(bits int, typ event.Type, x any) *expr {
 		return &expr{op: opCast, index: bits, typ: typ, args: lits(x)}
 	}
-	pair := func(a, b any) *expr { return node(opTuple, probes.Type{Kind: tuple}, a, b) }
+	pair := func(a, b any) *expr { return node(opTuple, event.Type{Kind: tuple}, a, b) }
 	member := func(i int, of *expr) *expr { return &expr{op: opMember, index: i, typ: u64, args: []*expr{of}} }
 	for i, test := range []struct {
 		e    *expr
@@ -255,7 +255,7 @@ func TestScope(t *testing.T) {
 	m.stores[counts].update([]any{uint64(7)}, 1, false)
 	m.stores[counts].update([]any{nil}, 1, false)
 	m.stores[last].set([]any{uint64(7)}, []any{"x"})
-	read := func(op string, info *mapInfo, typ probes.Type, key ...any) *expr {
+	read := func(op string, info *mapInfo, typ event.Type, key ...any) *expr {
 		return &expr{op: op, m: info, typ: typ, args: lits(key...)}
 	}
 	sc := &scope{

@@ -6,19 +6,19 @@ import (
 	"time"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // scope is what expressions of a clause are evaluated in.
 type scope struct {
-	event   event // nil in begin, end and interval clauses
-	vars    []any // by variable.index; nil is absent
+	event   source // nil in begin, end and interval clauses
+	vars    []any  // by variable.index; nil is absent
 	machine *machine
 	// stacks tells which values of the record are numbers of stacks.
 	stacks map[stackUse]int
 }
 
-func (sc *scope) field(f *probes.Field) any {
+func (sc *scope) field(f *event.Field) any {
 	v, ok := sc.event.Get(f)
 	if !ok {
 		return nil
@@ -38,7 +38,7 @@ func (sc *scope) stack(use stackUse) any {
 }
 
 // nsecs returns the time of the event, or the current one where f is nil, as there is no event.
-func (sc *scope) nsecs(f *probes.Field) uint64 {
+func (sc *scope) nsecs(f *event.Field) uint64 {
 	if f == nil {
 		return sc.machine.now()
 	}
@@ -51,7 +51,7 @@ type machine struct {
 	stores  map[*mapInfo]mapStore
 	printer *Printer
 	// keep takes the events of clauses without a block in the place of the printer, if it is not nil.
-	keep func(*probes.Event) error
+	keep func(*event.Event) error
 	// now returns the time as nsecs tells it; started is when the program began.
 	now     func() uint64
 	started uint64
@@ -70,10 +70,10 @@ type machine struct {
 }
 
 // deliver does what a clause without a block does with its events.
-func (m *machine) deliver(p *probes.Probe, e event) error {
+func (m *machine) deliver(p *event.Probe, e source) error {
 	m.printed = true
 	if m.keep != nil {
-		return m.keep(e.(*probes.Event))
+		return m.keep(e.(*event.Event))
 	}
 	return m.printer.event(p, e)
 }

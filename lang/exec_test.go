@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // testRun is a program that runs in user space on events made by hand.
@@ -70,12 +70,12 @@ func (r *testRun) moment(t *testing.T, kind clauseKind) {
 }
 
 // event runs the clauses of a probe.
-func (r *testRun) event(t *testing.T, probe string, e event) {
+func (r *testRun) event(t *testing.T, probe string, e source) {
 	t.Helper()
 	r.eventOf(t, fixture(probe), e)
 }
 
-func (r *testRun) eventOf(t *testing.T, p *probes.Probe, e event) {
+func (r *testRun) eventOf(t *testing.T, p *event.Probe, e source) {
 	t.Helper()
 	for _, c := range r.program.clauses {
 		if !slices.Contains(c.Probes, p) {

@@ -11,6 +11,7 @@ import (
 	"trace/lang/codegen"
 	"trace/lang/syntax"
 	"trace/probes"
+	"trace/probes/event"
 )
 
 // Explain writes where each conjunct and each action runs, and why not in the kernel; the fields that are captured, and the maps with
@@ -102,10 +103,10 @@ func (p *Plan) request(b *part) int {
 	return slices.IndexFunc(p.requests, func(r probes.Request) bool { return r.Probe == b.probe && r.Hz == b.clause.hz })
 }
 
-func names(probe *probes.Probe, spans []codegen.Span) []string {
+func names(probe *event.Probe, spans []codegen.Span) []string {
 	var out []string
 	for _, f := range probe.Fields {
-		offset, size := f.Place()
+		offset, size := f.Offset, f.Type.Size
 		if slices.ContainsFunc(spans, func(s codegen.Span) bool { return s.Offset < offset+size && offset < s.Offset+s.Size }) {
 			out = append(out, f.Name)
 		}

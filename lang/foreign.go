@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is what to say about words of bpftrace that have another name here, or none.
@@ -53,7 +54,7 @@ func foreignWord(word string) string {
 }
 
 // nameProbes completes the mistakes of a parser, which knows no probes: for one of bpftrace it says which is there instead.
-func nameProbes(err error, catalog []*probes.Probe) error {
+func nameProbes(err error, catalog []*event.Probe) error {
 	var mistakes syntax.ErrorList
 	if errors.As(err, &mistakes) {
 		for _, m := range mistakes {
@@ -65,7 +66,7 @@ func nameProbes(err error, catalog []*probes.Probe) error {
 
 // instead says which probes see what a probe of bpftrace names: a function of the kernel, a tracepoint, or a system call. It returns
 // "" if none does.
-func instead(foreign string, catalog []*probes.Probe) string {
+func instead(foreign string, catalog []*event.Probe) string {
 	place := foreign[strings.LastIndexByte(foreign, ':')+1:]
 	if call, ok := strings.CutPrefix(place, "sys_enter_"); ok {
 		return fmt.Sprintf("write syscall:enter / nr == %s /", call)
@@ -73,9 +74,9 @@ func instead(foreign string, catalog []*probes.Probe) string {
 	if call, ok := strings.CutPrefix(place, "sys_exit_"); ok {
 		return fmt.Sprintf("write syscall:exit / nr == %s /", call)
 	}
-	var there []*probes.Probe
+	var there []*event.Probe
 	for _, p := range catalog {
-		if place != "" && p.Sees(place) {
+		if place != "" && slices.Contains(p.Sources, place) {
 			there = append(there, p)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is printf. The conversions are those of C and bpftrace, and package fmt does the work:
@@ -133,7 +133,7 @@ func newVerb(match []string, args []*expr, n int, raw bool) (verb, error) {
 // atMost cuts a string after so many of its own bytes, and other text after so many that are printed; package fmt counts characters.
 func atMost(precision string, e *expr, operand func(v any) any) func(v any) any {
 	n, _ := strconv.Atoi(precision) // "%.s" is "%.0s"
-	if e.typ.Kind != probes.String {
+	if e.typ.Kind != event.String {
 		return func(v any) any {
 			text := fmt.Appendf(nil, "%s", operand(v))
 			return text[:min(n, len(text))]
@@ -164,13 +164,13 @@ func checkSize(written, size string) error {
 // conversionsOf returns the first letters of the conversions that can print e, and which to choose.
 func conversionsOf(e *expr) (letters, help string) {
 	switch e.typ.Kind {
-	case probes.Bool:
+	case event.Bool:
 		return "diuxXopcst", "write %s for true and false, or %d for 1 and 0"
-	case probes.String:
+	case event.String:
 		return "str", "write %s"
-	case probes.GID:
+	case event.GID:
 		return "str", "write %s for the address, or %rh for its bytes"
-	case probes.Int, probes.Uint:
+	case event.Int, event.Uint:
 		if enumOf(&e.typ) != nil {
 			return "diuxXopcst", "write %s for the name, or %d for the number"
 		}
@@ -179,13 +179,13 @@ func conversionsOf(e *expr) (letters, help string) {
 	return "st", "write %t" // a tuple, a list or a stack
 }
 
-func numberHelp(u probes.Unit) string {
+func numberHelp(u event.Unit) string {
 	switch u {
-	case probes.Nanoseconds:
+	case event.Nanoseconds:
 		return "write %d for nanoseconds, or %t for one like 1.2ms"
-	case probes.Bytes:
+	case event.Bytes:
 		return "write %d for bytes, or %t for one like 4KiB"
-	case probes.Hex:
+	case event.Hex:
 		return "write %x, or %d"
 	}
 	return "write %d"

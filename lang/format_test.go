@@ -7,16 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
-func arg(t probes.Type) *expr { return &expr{op: opField, typ: t} }
+func arg(t event.Type) *expr { return &expr{op: opField, typ: t} }
 
 // pair is a tuple of an enum and a string.
-var pair = &expr{op: opTuple, typ: probes.Type{Kind: tuple}, elems: []probes.Type{opcode, str16}}
+var pair = &expr{op: opTuple, typ: event.Type{Kind: tuple}, elems: []event.Type{opcode, str16}}
 
 func TestFormat(t *testing.T) {
-	s16 := probes.Type{Kind: probes.Int, Size: 2}
+	s16 := event.Type{Kind: event.Int, Size: 2}
 	for _, test := range []struct {
 		format string
 		arg    *expr

@@ -8,7 +8,7 @@ import (
 
 	"github.com/expr-lang/expr/builtin"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is the functions on strings and lists. They are expr's own, and so is what they mean, but for those of bytestring.go; here is
@@ -73,7 +73,7 @@ func callExpr(e *expr, x []any) (result any) {
 }
 
 // ntop writes an address: a GID, an IP address, or the 32 bits of an IPv4 address as they are in memory.
-func ntop(t probes.Type, v any) any {
+func ntop(t event.Type, v any) any {
 	if raw, ok := v.(string); ok {
 		return address(t, raw).String()
 	}
@@ -85,11 +85,11 @@ func ntop(t probes.Type, v any) any {
 }
 
 // stringOf is the text of a value as it is printed; a string stays what it is.
-func stringOf(t probes.Type, v any) string {
-	if s, ok := v.(string); ok && t.Kind != probes.GID {
+func stringOf(t event.Type, v any) string {
+	if s, ok := v.(string); ok && t.Kind != event.GID {
 		return s
 	}
-	if t.Unit == probes.Cgroup && t.Enum != nil { // as it is: it is escaped where it is printed
+	if t.Unit == event.Cgroup && t.Enum != nil { // as it is: it is escaped where it is printed
 		if path := t.Enum.NameOf(to[int64](v)); path != "" {
 			return path
 		}

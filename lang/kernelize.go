@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // kernelizer turns the typed tree of a body into that of the code generator, or says what of it the kernel cannot do.
@@ -136,7 +136,7 @@ func (k *kernelizer) literal(e *expr, out *codegen.Expr) (*codegen.Expr, *obstac
 		}
 	case string:
 		out.Str = v
-		if e.typ.Kind == probes.String {
+		if e.typ.Kind == event.String {
 			out.Type.Size = max(len(v), 1)
 		}
 	case *regexp.Regexp:
@@ -147,11 +147,11 @@ func (k *kernelizer) literal(e *expr, out *codegen.Expr) (*codegen.Expr, *obstac
 	return out, nil
 }
 
-func kernelField(f *probes.Field) *codegen.Field {
+func kernelField(f *event.Field) *codegen.Field {
 	out := &codegen.Field{Name: f.Name, Optional: f.Optional}
-	out.Offset, out.Size = f.Place()
+	out.Offset, out.Size = f.Offset, f.Type.Size
 	if f.Optional {
-		out.HasOffset, out.HasMask = f.Presence()
+		out.HasOffset, out.HasMask = f.Presence.Offset, f.Presence.Mask
 	}
 	return out
 }
@@ -180,7 +180,7 @@ func (k *kernelizer) typedKey(m *mapInfo, key []*expr) []*expr {
 func convert(columns []column, in []*expr) []*expr {
 	out := slices.Clone(in)
 	for i, c := range columns {
-		if c.typ.Kind == probes.Int {
+		if c.typ.Kind == event.Int {
 			out[i] = signed(in[i])
 		}
 	}

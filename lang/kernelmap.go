@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // kernelMap is a map in the kernel.
@@ -96,15 +96,15 @@ func rowOf(columns []column) codegen.Row {
 	return codegen.NewRow(cols...)
 }
 
-func kernelType(t probes.Type) codegen.Type {
+func kernelType(t event.Type) codegen.Type {
 	switch t.Kind {
-	case probes.Int:
+	case event.Int:
 		return codegen.Type{Kind: codegen.Int}
-	case probes.Bool:
+	case event.Bool:
 		return codegen.Type{Kind: codegen.Bool}
-	case probes.String:
+	case event.String:
 		return codegen.Type{Kind: codegen.String, Size: max(t.Size, 1)}
-	case probes.GID:
+	case event.GID:
 		return codegen.Type{Kind: codegen.Bytes, Size: t.Size}
 	}
 	return codegen.Type{Kind: codegen.Uint}

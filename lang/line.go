@@ -3,13 +3,13 @@ package lang
 import (
 	"time"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file writes events as lines of text.
 
 // appendText appends `time probe comm/pid name=value …`, or name=value of the chosen fields.
-func (p *Printer) appendText(b []byte, probe *probes.Probe, e event) []byte {
+func (p *Printer) appendText(b []byte, probe *event.Probe, e source) []byte {
 	if p.columns.Names != nil {
 		return p.appendChosen(b, probe, e)
 	}
@@ -31,7 +31,7 @@ func (p *Printer) appendText(b []byte, probe *probes.Probe, e event) []byte {
 }
 
 // appendHead appends who did what, and when.
-func (p *Printer) appendHead(b []byte, form *lineForm, probe *probes.Probe, e event) []byte {
+func (p *Printer) appendHead(b []byte, form *lineForm, probe *event.Probe, e source) []byte {
 	b = p.appendClock(b, get(e, form.nsecs))
 	b = append(append(append(b, ' '), probe.String()...), ' ')
 	if comm := get(e, form.comm); comm != nil {
@@ -47,7 +47,7 @@ func (p *Printer) appendHead(b []byte, form *lineForm, probe *probes.Probe, e ev
 }
 
 // appendChosen appends the chosen fields. One that is absent is a dash, so that each stays in its column.
-func (p *Printer) appendChosen(b []byte, probe *probes.Probe, e event) []byte {
+func (p *Printer) appendChosen(b []byte, probe *event.Probe, e source) []byte {
 	for i, name := range p.columns.Names {
 		if i > 0 {
 			b = append(b, ' ')
@@ -79,7 +79,7 @@ func (p *Printer) appendClock(b []byte, nsecs any) []byte {
 }
 
 // get returns the value of a field, or nil if it is absent, or there is no such field.
-func get(e event, f *probes.Field) any {
+func get(e source, f *event.Field) any {
 	if f == nil {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file prints maps. In text they look as in bpftrace: keys in brackets, numbers ascending, histograms as bars.
@@ -86,7 +86,7 @@ func (p *Printer) mapJSON(m *mapInfo, entries []entry, o mapOptions) error {
 		if i > 0 {
 			p.line = append(p.line, ',')
 		}
-		p.line = appendJSON(append(p.line, `{"key":`...), probes.Type{Kind: tuple}, key, e.key)
+		p.line = appendJSON(append(p.line, `{"key":`...), event.Type{Kind: tuple}, key, e.key)
 		p.line = m.appendJSON(append(p.line, `,"value":`...), e, o)
 		p.line = append(p.line, '}')
 		if err := p.flush(); err != nil {
@@ -101,8 +101,8 @@ func (m *mapInfo) isHistogram() bool {
 	return m.agg != nil && (m.agg.Func == codegen.Hist || m.agg.Func == codegen.LHist)
 }
 
-func types(columns []column) []probes.Type {
-	list := make([]probes.Type, len(columns))
+func types(columns []column) []event.Type {
+	list := make([]event.Type, len(columns))
 	for i, c := range columns {
 		list[i] = c.typ
 	}
@@ -199,15 +199,15 @@ func (m *mapInfo) signed(x uint64) any {
 }
 
 // typ is the type of the value, or of the numbers that an aggregation prints.
-func (m *mapInfo) typ() probes.Type {
+func (m *mapInfo) typ() event.Type {
 	if m.isTuple {
-		return probes.Type{Kind: tuple}
+		return event.Type{Kind: tuple}
 	}
 	return m.value[0].typ
 }
 
 // unit is that of the numbers that are printed.
-func (m *mapInfo) unit(o mapOptions) probes.Unit {
+func (m *mapInfo) unit(o mapOptions) event.Unit {
 	if m.isHistogram() {
 		return m.typ().Unit
 	}
@@ -215,17 +215,17 @@ func (m *mapInfo) unit(o mapOptions) probes.Unit {
 }
 
 // divides tells whether values of type t are divided.
-func (o mapOptions) divides(t probes.Type) bool { return o.div > 1 && isNumber(t) && t.Enum == nil }
+func (o mapOptions) divides(t event.Type) bool { return o.div > 1 && isNumber(t) && t.Enum == nil }
 
 // typeOf returns the type of divided values of type t.
-func (o mapOptions) typeOf(t probes.Type) probes.Type {
+func (o mapOptions) typeOf(t event.Type) event.Type {
 	if o.divides(t) {
-		return probes.Type{Kind: t.Kind, Size: 8}
+		return event.Type{Kind: t.Kind, Size: 8}
 	}
 	return t
 }
 
-func (o mapOptions) divide(t probes.Type, v any) any {
+func (o mapOptions) divide(t event.Type, v any) any {
 	if v == nil || !o.divides(t) {
 		return v
 	}
@@ -236,14 +236,14 @@ func (o mapOptions) divide(t probes.Type, v any) any {
 }
 
 // scalar returns the value of an entry of a map without aggregation, and its types.
-func (m *mapInfo) scalar(e entry, o mapOptions) (t probes.Type, elems []probes.Type, v any) {
+func (m *mapInfo) scalar(e entry, o mapOptions) (t event.Type, elems []event.Type, v any) {
 	values := make([]any, len(e.value))
 	for i, c := range m.value {
 		values[i] = o.divide(c.typ, e.value[i])
 		elems = append(elems, o.typeOf(c.typ))
 	}
 	if m.isTuple {
-		return probes.Type{Kind: tuple}, elems, values
+		return event.Type{Kind: tuple}, elems, values
 	}
 	return elems[0], nil, values[0]
 }
@@ -327,11 +327,11 @@ func (m *mapInfo) appendRate(b []byte, state []uint64, o mapOptions) []byte {
 }
 
 // appendPerSecond appends what comes in a second.
-func appendPerSecond(b []byte, rate float64, unit probes.Unit) []byte {
+func appendPerSecond(b []byte, rate float64, unit event.Unit) []byte {
 	switch unit {
-	case probes.Nanoseconds:
+	case event.Nanoseconds:
 		b = append(append(b, rateDigits(rate)...), "ns"...)
-	case probes.Bytes:
+	case event.Bytes:
 		b = appendAboutSize(b, rate)
 	default:
 		b = append(b, rateDigits(rate)...)
@@ -492,9 +492,9 @@ func (m *mapInfo) label(bucket int) string {
 func (m *mapInfo) bound(x uint64, bucket int) string {
 	v, width := m.signed(x), m.width(bucket)
 	switch m.typ().Unit {
-	case probes.Nanoseconds:
+	case event.Nanoseconds:
 		return string(appendDurationWithin(nil, v, width))
-	case probes.Bytes:
+	case event.Bytes:
 		return string(appendExactSize(nil, v))
 	}
 	// As bpftrace does it: hist writes 1K from the bucket on that is 1K wide, and lhist if all are multiples of 1K.

@@ -14,16 +14,16 @@ import (
 	"time"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // aggregation makes a map of an aggregation of values of type t.
-func aggregation(fn string, a codegen.Agg, t probes.Type, key ...probes.Type) *mapInfo {
-	a.Signed = t.Kind == probes.Int
+func aggregation(fn string, a codegen.Agg, t event.Type, key ...event.Type) *mapInfo {
+	a.Signed = t.Kind == event.Int
 	return &mapInfo{name: "@x", fn: fn, agg: &a, key: columns(key...), value: columns(t)}
 }
 
-func scalarMap(t probes.Type, key ...probes.Type) *mapInfo {
+func scalarMap(t event.Type, key ...event.Type) *mapInfo {
 	return &mapInfo{name: "@x", key: columns(key...), value: columns(t)}
 }
 
@@ -49,7 +49,7 @@ func printed(t testing.TB, f Format, m *mapInfo, entries []entry, o mapOptions) 
 
 // TestMap has a map of every shape. The histograms are those of bpftrace's own tests (tests/runtime/outputs, tests/output.cpp).
 func TestMap(t *testing.T) {
-	keyed := func(fn string, f codegen.Func, typ probes.Type) *mapInfo {
+	keyed := func(fn string, f codegen.Func, typ event.Type) *mapInfo {
 		return aggregation(fn, codegen.Agg{Func: f}, typ, str16)
 	}
 	counts, sums, avgs, minima := keyed("count", codegen.Count, u64), keyed("sum", codegen.Sum, size), keyed("avg", codegen.Avg, s64), keyed("min", codegen.Min, opcode)
@@ -59,7 +59,7 @@ func TestMap(t *testing.T) {
 	signedQuantile := aggregation("quantile", codegen.Agg{Func: codegen.Quantile}, s64)
 	signedQuantile.percentiles = []float64{50, 90}
 	bytesRate := aggregation("rate", codegen.Agg{Func: codegen.Rate}, size)
-	durationRate := aggregation("rate", codegen.Agg{Func: codegen.Rate}, probes.Type{Kind: probes.Int, Size: 8, Unit: probes.Nanoseconds})
+	durationRate := aggregation("rate", codegen.Agg{Func: codegen.Rate}, event.Type{Kind: event.Int, Size: 8, Unit: event.Nanoseconds})
 	gauge := aggregation("gauge", codegen.Agg{Func: codegen.Gauge}, s64)
 	count, avg, statsOfNone := aggregation("count", codegen.Agg{Func: codegen.Count}, u64), aggregation("avg", codegen.Agg{Func: codegen.Avg}, ns), aggregation("stats", codegen.Agg{Func: codegen.Stats}, u64)
 	hist, histK := aggregation("hist", codegen.Agg{Func: codegen.Hist}, s64), aggregation("hist", codegen.Agg{Func: codegen.Hist, Bits: 1}, u64)
@@ -313,15 +313,15 @@ func TestBuckets(t *testing.T) {
 }
 
 func randomHistogram(random *rand.Rand) *mapInfo {
-	units := []probes.Unit{probes.None, probes.Nanoseconds, probes.Bytes}
-	typ := probes.Type{Kind: probes.Uint, Size: 8, Unit: units[random.IntN(len(units))]}
+	units := []event.Unit{event.None, event.Nanoseconds, event.Bytes}
+	typ := event.Type{Kind: event.Uint, Size: 8, Unit: units[random.IntN(len(units))]}
 	if random.IntN(2) == 0 {
-		typ.Kind = probes.Int
+		typ.Kind = event.Int
 	}
 	low := int64(0)
 	if random.IntN(2) == 0 {
 		low = random.Int64N(1 << (1 + random.IntN(40)))
-		if typ.Kind == probes.Int && random.IntN(2) == 0 {
+		if typ.Kind == event.Int && random.IntN(2) == 0 {
 			low = -low
 		}
 	}
@@ -344,7 +344,7 @@ func (m *mapInfo) checkBound(t *testing.T, written string, want, width uint64) {
 		exact = float64(int64(want))
 	}
 	allowed := math.Abs(exact) * 1e-15
-	if m.value[0].typ.Unit == probes.Nanoseconds {
+	if m.value[0].typ.Unit == event.Nanoseconds {
 		allowed = max(allowed, float64(width)/4*1.001)
 	}
 	if off := math.Abs(readBound(t, written) - exact); off > allowed {
@@ -393,7 +393,7 @@ func TestPrintValues(t *testing.T) {
 		{func(p *Printer) error { return p.Value(arg(str16), nil) }, "-\n", `{"type":"value","value":null}`},
 		{func(p *Printer) error { return p.Value(pair, []any{uint64(1), nil}) }, "(write, -)\n", `{"type":"value","value":["write",null]}`},
 		{func(p *Printer) error {
-			return p.Value(&expr{typ: probes.Type{Kind: tuple + 1}, elems: []probes.Type{opcode}}, []any{uint64(1), nil, uint64(2)})
+			return p.Value(&expr{typ: event.Type{Kind: tuple + 1}, elems: []event.Type{opcode}}, []any{uint64(1), nil, uint64(2)})
 		}, "[write,-,read]\n", `{"type":"value","value":["write",null,"read"]}`},
 		{func(p *Printer) error {
 			m := aggregation("sum", codegen.Agg{Func: codegen.Sum}, size, str16)

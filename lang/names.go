@@ -5,12 +5,12 @@ import (
 	"strings"
 	"sync"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // errnoNames are the error numbers of Linux under their C names. The first name of a number is the one that is printed.
-var errnoNames = sync.OnceValue(func() *probes.Enum {
-	e := &probes.Enum{Name: "errno"}
+var errnoNames = sync.OnceValue(func() *event.Enum {
+	e := &event.Enum{Name: "errno"}
 	add := func(name string, v int64) { e.Names, e.Values = append(e.Names, name), append(e.Values, v) }
 	add("EOPNOTSUPP", 95) // as the kernel's sources say it; the table below says ENOTSUP
 	for i, name := range strings.Fields(linuxErrnos) {
@@ -43,11 +43,11 @@ const linuxErrnos = `EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHI
 	ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED EKEYREJECTED EOWNERDEAD ENOTRECOVERABLE ERFKILL EHWPOISON`
 
 // enumOf returns the names that stand for values of a type, or nil.
-func enumOf(t *probes.Type) *probes.Enum {
+func enumOf(t *event.Type) *event.Enum {
 	switch {
 	case t == nil:
 		return nil
-	case t.Unit == probes.Errno:
+	case t.Unit == event.Errno:
 		return errnoNames()
 	}
 	return t.Enum

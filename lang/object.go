@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file writes events as JSON objects.
@@ -14,12 +14,12 @@ import (
 // its name and a dot.
 type member struct {
 	name    string
-	field   *probes.Field // nil for all others, and for a chosen field that the probe lacks
+	field   *event.Field // nil for all others, and for a chosen field that the probe lacks
 	members []member
 }
 
 // objectOf returns the object of the events of a probe.
-func (p *Printer) objectOf(probe *probes.Probe) []member {
+func (p *Printer) objectOf(probe *event.Probe) []member {
 	object, ok := p.objects[probe]
 	if !ok {
 		object = p.columns.objectOf(probe)
@@ -30,7 +30,7 @@ func (p *Printer) objectOf(probe *probes.Probe) []member {
 
 // objectOf makes an object of what is printed, in its order: qp.num and qp.state are members of one object, qp. Without a choice the time
 // of day comes after nsecs, which it is computed from. The name of the probe is in any case there.
-func (c Columns) objectOf(probe *probes.Probe) []member {
+func (c Columns) objectOf(probe *event.Probe) []member {
 	object := []member{{name: probeColumn}}
 	if c.Names != nil {
 		for _, name := range c.Names {
@@ -49,7 +49,7 @@ func (c Columns) objectOf(probe *probes.Probe) []member {
 	return object
 }
 
-func insert(object []member, name string, f *probes.Field) []member {
+func insert(object []member, name string, f *event.Field) []member {
 	head, rest, nested := strings.Cut(name, ".")
 	if !nested {
 		return append(object, member{name: name, field: f})
@@ -64,7 +64,7 @@ func insert(object []member, name string, f *probes.Field) []member {
 }
 
 // appendObject appends the members, and closes the object.
-func (p *Printer) appendObject(b []byte, probe *probes.Probe, object []member, e event) []byte {
+func (p *Printer) appendObject(b []byte, probe *event.Probe, object []member, e source) []byte {
 	for i, m := range object {
 		if i > 0 {
 			b = append(b, ',')
@@ -84,7 +84,7 @@ func (p *Printer) appendObject(b []byte, probe *probes.Probe, object []member, e
 	return append(b, '}')
 }
 
-func (p *Printer) appendTimeJSON(b []byte, probe *probes.Probe, e event) []byte {
+func (p *Printer) appendTimeJSON(b []byte, probe *event.Probe, e source) []byte {
 	nsecs := get(e, probe.Field("nsecs"))
 	if nsecs == nil {
 		return append(b, "null"...)
@@ -92,7 +92,7 @@ func (p *Printer) appendTimeJSON(b []byte, probe *probes.Probe, e event) []byte 
 	return append(p.time(nsecs).AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
 }
 
-func appendField(b []byte, f *probes.Field, e event) []byte {
+func appendField(b []byte, f *event.Field, e source) []byte {
 	v := get(e, f)
 	if v == nil {
 		return append(b, "null"...)

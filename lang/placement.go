@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // forbid finds the bodies that have to run in user space, whatever the kernel can do.
@@ -62,7 +62,7 @@ func (p *Plan) findAlone() {
 			continue
 		}
 		type source struct {
-			probe *probes.Probe
+			probe *event.Probe
 			hz    int
 		}
 		sources := map[source]bool{}

@@ -8,6 +8,7 @@ import (
 	"trace/lang/codegen"
 	"trace/lang/syntax"
 	"trace/probes"
+	"trace/probes/event"
 )
 
 // PlanOptions say what a plan may use.
@@ -17,13 +18,13 @@ type PlanOptions struct {
 	// Recorded says that the events come from a recording: nothing is attached, and all runs in user space.
 	Recorded bool
 	// RecordedStack finds the stacks of that recording; nil: it has none.
-	RecordedStack func(number uint64) (s probes.Stack, ok bool)
+	RecordedStack func(number uint64) (s event.Stack, ok bool)
 	// RecordStacks has every record begin with two values, the numbers of kstack and ustack.
 	RecordStacks bool
 	// Cleared says that [Run.Clear] may be called.
 	Cleared bool
 	// Rejected are probes for which the kernel did not accept generated code; their clauses run in user space.
-	Rejected map[*probes.Probe]bool
+	Rejected map[*event.Probe]bool
 	// Compare has all events of all clauses sent to user space besides, so that a second, user-space run of the program can
 	// follow the first.
 	Compare bool
@@ -40,11 +41,11 @@ type PlanOptions struct {
 	// Counted has the programs count the events that pass and those that do not.
 	Counted bool
 	// StackLeft returns how many bytes of stack generated code for a probe may use.
-	StackLeft func(*probes.Probe) (int, error)
+	StackLeft func(*event.Probe) (int, error)
 	// CompareExchange tells whether the kernel has an atomic compare-and-exchange for BPF; nil: it does not.
 	CompareExchange func() bool
 	// Alone tells whether no two programs that deliver events of a probe can overlap on one CPU; nil: they may.
-	Alone func(*probes.Probe) bool
+	Alone func(*event.Probe) bool
 	// CPUs that the kernel may have.
 	CPUs int
 	// MapEntries is how many keys a map has room for; 0 chooses by the size of the values.
@@ -98,7 +99,7 @@ type obstacle struct {
 
 // site is a place of the program that sends records: what user space does with them.
 type site struct {
-	layout *probes.Layout
+	layout *event.Layout
 	part   *part
 	// pred and stmts are what is left to do; prints says that the event is printed.
 	pred   *expr
@@ -149,7 +150,7 @@ func (p *Plan) generate() (again bool, err error) {
 				return false, err
 			}
 		}
-		code.Lost.Map, code.Lost.Offset = r.Probe.LostCounter()
+		code.Lost.Map, code.Lost.Offset = probes.LostCounter(r.Probe)
 		var parts []*part
 		for _, b := range p.parts {
 			if b.probe == r.Probe && b.clause.hz == r.Hz {
@@ -189,7 +190,7 @@ func (p *Plan) generate() (again bool, err error) {
 }
 
 // within are the processes to which the clauses are restricted: nil is all.
-func (p *Plan) within(probe *probes.Probe) *codegen.Within {
+func (p *Plan) within(probe *event.Probe) *codegen.Within {
 	if !p.options.Children {
 		return nil
 	}
@@ -307,8 +308,8 @@ func conjoin(a, b *expr) *expr {
 }
 
 // shadow sends every event with all that any of the bodies reads.
-func (p *Plan) shadow(probe *probes.Probe, parts []*part) codegen.Clause {
-	fields := map[*probes.Field]bool{}
+func (p *Plan) shadow(probe *event.Probe, parts []*part) codegen.Clause {
+	fields := map[*event.Field]bool{}
 	for _, b := range parts {
 		for _, f := range b.fields(p.options.Columns) {
 			fields[f] = true
@@ -321,7 +322,7 @@ func (p *Plan) shadow(probe *probes.Probe, parts []*part) codegen.Clause {
 }
 
 // record sends the events that any of the bodies may want, with all that a recording keeps.
-func (p *Plan) record(probe *probes.Probe, parts []*part) codegen.Clause {
+func (p *Plan) record(probe *event.Probe, parts []*part) codegen.Clause {
 	s := &site{part: &part{body: &body{probe: probe}}, recorded: true}
 	var values []*expr
 	if p.recordsStacks() {
@@ -379,17 +380,17 @@ func (b *part) leftToUser() *part {
 }
 
 // emit makes the record of a site, with fields of the event and values that the kernel computes.
-func (p *Plan) emit(s *site, fields []*probes.Field, values []*expr, l *kernelizer) *codegen.Emit {
-	slices.SortFunc(fields, func(a, b *probes.Field) int {
+func (p *Plan) emit(s *site, fields []*event.Field, values []*expr, l *kernelizer) *codegen.Emit {
+	slices.SortFunc(fields, func(a, b *event.Field) int {
 		return slices.Index(s.part.probe.Fields, a) - slices.Index(s.part.probe.Fields, b)
 	})
-	types := make([]probes.Type, len(values))
+	types := make([]event.Type, len(values))
 	for i, v := range values {
 		if types[i] = v.typ; v.typ.Kind == stack {
 			types[i] = natural64
 		}
 	}
-	s.layout = probes.NewLayout(len(p.sites), s.part.probe, fields, types)
+	s.layout = event.NewLayout(len(p.sites), s.part.probe, fields, types)
 	p.sites = append(p.sites, s)
 	out := &codegen.Emit{ID: uint64(s.layout.ID), Size: s.layout.Size}
 	for _, c := range s.layout.Copies() {
@@ -407,8 +408,8 @@ func (p *Plan) emit(s *site, fields []*probes.Field, values []*expr, l *kerneliz
 func (p *Plan) Requests() []probes.Request { return p.requests }
 
 // RecordedLayouts are those of the records that [RunOptions.Record] gets.
-func (p *Plan) RecordedLayouts() []*probes.Layout {
-	var out []*probes.Layout
+func (p *Plan) RecordedLayouts() []*event.Layout {
+	var out []*event.Layout
 	for _, s := range p.sites {
 		if s.recorded {
 			out = append(out, s.layout)
@@ -418,8 +419,8 @@ func (p *Plan) RecordedLayouts() []*probes.Layout {
 }
 
 // Layouts of the records that the code sends.
-func (p *Plan) Layouts() []*probes.Layout {
-	out := make([]*probes.Layout, len(p.sites))
+func (p *Plan) Layouts() []*event.Layout {
+	out := make([]*event.Layout, len(p.sites))
 	for i, s := range p.sites {
 		out[i] = s.layout
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is what stands between values and a terminal or a file. Names of processes, cgroups and functions are chosen by whoever
@@ -36,7 +36,7 @@ func own(e *expr) bool {
 }
 
 // presentable replaces the numbers of stacks by their frames, and marks what is written as it is.
-func (p *Printer) presentable(t probes.Type, elems []probes.Type, v any) any {
+func (p *Printer) presentable(t event.Type, elems []event.Type, v any) any {
 	switch {
 	case v == nil:
 		return nil
@@ -44,7 +44,7 @@ func (p *Printer) presentable(t probes.Type, elems []probes.Type, v any) any {
 		return nil
 	case t.Kind == stack && p.stacks != nil:
 		return p.shownFrames(p.stacks.frames(v.(uint64)))
-	case t.Kind == tuple && (p.raw || slices.ContainsFunc(elems, func(e probes.Type) bool { return e.Kind == stack })):
+	case t.Kind == tuple && (p.raw || slices.ContainsFunc(elems, func(e event.Type) bool { return e.Kind == stack })):
 		values := slices.Clone(v.([]any))
 		for i := range values {
 			values[i] = p.presentable(elems[i], nil, values[i])
@@ -57,11 +57,11 @@ func (p *Printer) presentable(t probes.Type, elems []probes.Type, v any) any {
 }
 
 // asVerbatim marks a string, and the path of a cgroup.
-func asVerbatim(t probes.Type, v any) any {
+func asVerbatim(t event.Type, v any) any {
 	switch {
-	case t.Kind == probes.String:
+	case t.Kind == event.String:
 		return verbatim(v.(string))
-	case t.Unit == probes.Cgroup && t.Enum != nil:
+	case t.Unit == event.Cgroup && t.Enum != nil:
 		if path := t.Enum.NameOf(to[int64](v)); path != "" {
 			return verbatim(path)
 		}
@@ -106,7 +106,7 @@ func (p *Printer) presentableArgs(args []*expr, values []any) []any {
 		v := values[i]
 		switch {
 		case v == nil:
-		case a.typ.Kind == probes.String && (p.raw || p.format == JSON || own(a)):
+		case a.typ.Kind == event.String && (p.raw || p.format == JSON || own(a)):
 			v = verbatim(v.(string))
 		case a.typ.Kind == stack || a.typ.Kind == tuple || p.raw:
 			v = p.presentable(a.typ, a.elems, v)

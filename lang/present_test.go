@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // hostileNames knows one cgroup, whose name would clear the screen.
@@ -20,8 +20,8 @@ func (hostileNames) Path(uint64) string       { return "/a\x1b[2J" }
 func runHostile(t *testing.T, src string, format Format, raw bool) string {
 	t.Helper()
 	p := probe("nvme", "complete_rq", optional("ctrl", str16))
-	p.Field("cgroup").Type.Enum = probes.NewCgroupEnum(hostileNames{})
-	program, err := Compile("program", src, []*probes.Probe{p}, Options{Raw: raw})
+	p.Field("cgroup").Type.Enum = event.NewCgroupEnum(hostileNames{})
+	program, err := Compile("program", src, []*event.Probe{p}, Options{Raw: raw})
 	if err != nil {
 		t.Fatalf("%s:\n%v", src, err)
 	}

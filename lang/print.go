@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Format is how events are written.
@@ -79,20 +79,20 @@ type Printer struct {
 	columns Columns
 	table   csvTable
 	// objects and lines are how the events seen so far are written, as JSON and as text.
-	objects map[*probes.Probe][]member
-	lines   map[*probes.Probe]*lineForm
+	objects map[*event.Probe][]member
+	lines   map[*event.Probe]*lineForm
 }
 
 // NewPrinter returns a printer that writes to w. Events tell their time since the boot of the machine; boot is when that
 // was, and its location the time zone of the output.
 func NewPrinter(w io.Writer, format Format, boot time.Time) *Printer {
-	return &Printer{w: w, format: format, boot: boot, objects: map[*probes.Probe][]member{}, lines: map[*probes.Probe]*lineForm{}}
+	return &Printer{w: w, format: format, boot: boot, objects: map[*event.Probe][]member{}, lines: map[*event.Probe]*lineForm{}}
 }
 
 // Event writes e.
-func (p *Printer) Event(e *probes.Event) error { return p.event(e.Probe, e) }
+func (p *Printer) Event(e *event.Event) error { return p.event(e.Probe, e) }
 
-func (p *Printer) event(probe *probes.Probe, e event) error {
+func (p *Printer) event(probe *event.Probe, e source) error {
 	switch p.format {
 	case CSV:
 		return p.eventCSV(probe, e)
@@ -138,7 +138,7 @@ func (p *Printer) text(what string, b []byte) error {
 func (p *Printer) Value(e *expr, v any) error {
 	v = p.presentable(e.typ, e.elems, v)
 	if p.format != JSON {
-		if text, ok := v.(string); ok && e.typ.Kind == probes.String && own(e) {
+		if text, ok := v.(string); ok && e.typ.Kind == event.String && own(e) {
 			v = verbatim(text)
 		}
 		p.line = appendShown(p.line[:0], e.typ, e.elems, v)
@@ -151,7 +151,7 @@ func (p *Printer) Value(e *expr, v any) error {
 }
 
 // appendShown appends what print writes: like appendValue, but a string has no quotes, as in bpftrace. What is absent is a dash.
-func appendShown(b []byte, t probes.Type, elems []probes.Type, v any) []byte {
+func appendShown(b []byte, t event.Type, elems []event.Type, v any) []byte {
 	switch v := v.(type) {
 	case nil:
 		return append(b, '-')
@@ -165,7 +165,7 @@ func appendShown(b []byte, t probes.Type, elems []probes.Type, v any) []byte {
 	case verbatim:
 		return append(b, v...)
 	case string:
-		if t.Kind == probes.String {
+		if t.Kind == event.String {
 			return syntax.AppendVisible(b, v)
 		}
 	}
@@ -173,8 +173,8 @@ func appendShown(b []byte, t probes.Type, elems []probes.Type, v any) []byte {
 }
 
 // appendElements appends the elements of a tuple, or of a list, whose type of elements is the last of elems for all others too.
-func appendElements(b []byte, elems []probes.Type, values []any, separator string,
-	appendTo func(b []byte, t probes.Type, elems []probes.Type, v any) []byte) []byte {
+func appendElements(b []byte, elems []event.Type, values []any, separator string,
+	appendTo func(b []byte, t event.Type, elems []event.Type, v any) []byte) []byte {
 	for i, v := range values {
 		if i > 0 {
 			b = append(b, separator...)
@@ -185,16 +185,16 @@ func appendElements(b []byte, elems []probes.Type, values []any, separator strin
 }
 
 // appendValue appends a value as text for people.
-func appendValue(b []byte, t probes.Type, v any) []byte {
+func appendValue(b []byte, t event.Type, v any) []byte {
 	if text, ok := v.(verbatim); ok {
 		return append(b, text...)
 	}
 	switch t.Kind {
-	case probes.Bool:
+	case event.Bool:
 		return strconv.AppendBool(b, v.(bool))
-	case probes.String:
+	case event.String:
 		return appendWord(b, v.(string))
-	case probes.GID:
+	case event.GID:
 		return address(t, v.(string)).AppendTo(b)
 	}
 	n := to[int64](v)
@@ -202,13 +202,13 @@ func appendValue(b []byte, t probes.Type, v any) []byte {
 		return appendName(b, t, v)
 	}
 	switch t.Unit {
-	case probes.Nanoseconds:
+	case event.Nanoseconds:
 		return appendDuration(b, v)
-	case probes.Bytes:
+	case event.Bytes:
 		return appendSize(b, v)
-	case probes.Hex:
+	case event.Hex:
 		return strconv.AppendUint(append(b, "0x"...), bits(t, v), 16)
-	case probes.Errno:
+	case event.Errno:
 		if name := errnoNames().NameOf(-n); n < 0 && name != "" {
 			return append(append(b, '-'), name...)
 		}
@@ -217,12 +217,12 @@ func appendValue(b []byte, t probes.Type, v any) []byte {
 }
 
 // appendName appends the name of a value of an enum. A cgroup without one is its id, and no flags at all are 0.
-func appendName(b []byte, t probes.Type, v any) []byte {
+func appendName(b []byte, t event.Type, v any) []byte {
 	name := t.Enum.NameOf(to[int64](v))
 	switch {
 	case name != "":
 		return syntax.AppendVisible(b, name)
-	case t.Unit == probes.Cgroup || t.Enum.Flags:
+	case t.Unit == event.Cgroup || t.Enum.Flags:
 		return appendNumber(b, v)
 	}
 	return append(b, t.Enum.Unknown(bits(t, v))...)
@@ -236,7 +236,7 @@ func appendNumber(b []byte, v any) []byte {
 }
 
 // bits of a number, no more than its field has.
-func bits(t probes.Type, v any) uint64 {
+func bits(t event.Type, v any) uint64 {
 	n := to[uint64](v)
 	if 0 < t.Size && t.Size < 8 {
 		n &= 1<<(8*t.Size) - 1
@@ -245,9 +245,9 @@ func bits(t probes.Type, v any) uint64 {
 }
 
 // address returns the GID, or the IP address, of 16 raw bytes.
-func address(t probes.Type, raw string) netip.Addr {
+func address(t event.Type, raw string) netip.Addr {
 	a := netip.AddrFrom16([16]byte([]byte(raw)))
-	if t.Unit == probes.IP {
+	if t.Unit == event.IP {
 		return a.Unmap()
 	}
 	return a
@@ -262,18 +262,18 @@ func appendWord(b []byte, s string) []byte {
 }
 
 // appendUnit appends the member of an object that tells the unit of its numbers.
-func appendUnit(b []byte, u probes.Unit) []byte {
+func appendUnit(b []byte, u event.Unit) []byte {
 	switch u {
-	case probes.Nanoseconds:
+	case event.Nanoseconds:
 		return append(b, `,"unit":"ns"`...)
-	case probes.Bytes:
+	case event.Bytes:
 		return append(b, `,"unit":"bytes"`...)
 	}
 	return b
 }
 
 // appendJSON appends a value, a tuple or a list, for programs.
-func appendJSON(b []byte, t probes.Type, elems []probes.Type, v any) []byte {
+func appendJSON(b []byte, t event.Type, elems []event.Type, v any) []byte {
 	switch v := v.(type) {
 	case nil:
 		return append(b, "null"...)
@@ -286,16 +286,16 @@ func appendJSON(b []byte, t probes.Type, elems []probes.Type, v any) []byte {
 }
 
 // appendJSONValue appends a value for programs: numbers as they are, but the names of enums, which no program could look up.
-func appendJSONValue(b []byte, t probes.Type, v any) []byte {
+func appendJSONValue(b []byte, t event.Type, v any) []byte {
 	switch t.Kind {
-	case probes.Bool:
+	case event.Bool:
 		return strconv.AppendBool(b, v.(bool))
-	case probes.String:
+	case event.String:
 		return appendJSONString(b, v.(string))
-	case probes.GID:
+	case event.GID:
 		return append(address(t, v.(string)).AppendTo(append(b, '"')), '"')
 	}
-	if t.Unit == probes.Cgroup {
+	if t.Unit == event.Cgroup {
 		return appendCgroup(b, t, v)
 	}
 	if t.Enum != nil {
@@ -307,7 +307,7 @@ func appendJSONValue(b []byte, t probes.Type, v any) []byte {
 }
 
 // appendCgroup appends the id of a cgroup, which other programs may know it by, and its path; null if that is not known here.
-func appendCgroup(b []byte, t probes.Type, v any) []byte {
+func appendCgroup(b []byte, t event.Type, v any) []byte {
 	b = append(appendNumber(append(b, `{"id":`...), v), `,"path":`...)
 	if t.Enum == nil {
 		return append(b, "null}"...)

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 func TestValues(t *testing.T) {
-	sns, ssize := probes.Type{Kind: probes.Int, Size: 8, Unit: probes.Nanoseconds}, probes.Type{Kind: probes.Int, Size: 8, Unit: probes.Bytes}
+	sns, ssize := event.Type{Kind: event.Int, Size: 8, Unit: event.Nanoseconds}, event.Type{Kind: event.Int, Size: 8, Unit: event.Bytes}
 	for _, test := range []struct {
-		typ        probes.Type
+		typ        event.Type
 		v          any
 		text, json string
 	}{
@@ -34,7 +34,7 @@ func TestValues(t *testing.T) {
 		{access, uint64(13), "REMOTE_READ|0x9", `"REMOTE_READ|0x9"`},
 		{access, uint64(0), "0", "0"},
 		{hex, uint64(0xdeadbeef), "0xdeadbeef", "3735928559"},
-		{probes.Type{Kind: probes.Int, Size: 2, Unit: probes.Hex}, int64(-1), "0xffff", "-1"},
+		{event.Type{Kind: event.Int, Size: 2, Unit: event.Hex}, int64(-1), "0xffff", "-1"},
 		{errno, int64(-22), "-EINVAL", "-22"},
 		{errno, int64(0), "0", "0"},
 		{errno, int64(22), "22", "22"},
@@ -145,7 +145,7 @@ func TestPrinter(t *testing.T) {
 
 // TestMembers checks that fields of one object stand together, even if others are between them.
 func TestMembers(t *testing.T) {
-	p := &probes.Probe{Group: "a", Name: "b", Fields: []*probes.Field{
+	p := &event.Probe{Group: "a", Name: "b", Fields: []*event.Field{
 		field("x.a.i", u8), field("y", u8), field("x.b", u8), field("x.a.j", u8), field("x.nsecs", u8),
 	}}
 	var b bytes.Buffer

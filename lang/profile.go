@@ -7,14 +7,14 @@ import (
 	"strings"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Profile is what a map holds by stack: numbers that can be added, so that a flame graph can be drawn of them.
 type Profile struct {
 	Map string // with its @
 	// Unit of the values; without one they count.
-	Unit    probes.Unit
+	Unit    event.Unit
 	Samples []Sample
 	// Negative is how many entries are left out, as a flame has no negative width.
 	Negative int
@@ -31,7 +31,7 @@ type Sample struct {
 
 // Text is a sum of values as it is printed.
 func (p Profile) Text(n uint64) string {
-	return string(appendValue(nil, probes.Type{Kind: probes.Uint, Size: 8, Unit: p.Unit}, n))
+	return string(appendValue(nil, event.Type{Kind: event.Uint, Size: 8, Unit: p.Unit}, n))
 }
 
 // Profiled are the maps that profiles can be made of: a key holds a stack, and the values add up.

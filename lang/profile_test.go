@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 	"trace/probes/symbols"
 )
 
@@ -18,7 +18,7 @@ func TestProfiled(t *testing.T) {
 	@stats[kstack] = stats(latency); @rate[kstack(3)] = rate(); @number[kstack] = latency
 	@plain[ctrl] = count(); @avg[kstack] = avg(latency); @min[kstack] = min(latency); @max[kstack] = max(latency); @gauge[kstack] = gauge(1)
 	@enum[kstack] = opcode; @text[kstack] = ctrl; @tuple[kstack] = (1, 2); @value[ctrl] = kstack
-}`, []*probes.Probe{fixture("nvme:complete_rq")}, Options{})
+}`, []*event.Probe{fixture("nvme:complete_rq")}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,8 +30,8 @@ func TestProfiled(t *testing.T) {
 
 // TestProfile makes profiles of entries without frames: that those are right a run with the kernel's tells.
 func TestProfile(t *testing.T) {
-	key := []column{{typ: probes.Type{Kind: stack, Size: 8}}, {typ: probes.Type{Kind: probes.String}}}
-	duration := []column{{typ: probes.Type{Kind: probes.Int, Size: 8, Unit: probes.Nanoseconds}}}
+	key := []column{{typ: event.Type{Kind: stack, Size: 8}}, {typ: event.Type{Kind: event.String}}}
+	duration := []column{{typ: event.Type{Kind: event.Int, Size: 8, Unit: event.Nanoseconds}}}
 	entryOf := func(comm string, state ...uint64) entry { return entry{key: []any{nil, comm}, state: state} }
 	minus := ^uint64(0)
 	for _, test := range []struct {
@@ -47,12 +47,12 @@ func TestProfile(t *testing.T) {
 		{
 			mapInfo{name: "@s", key: key, value: duration, agg: &codegen.Agg{Func: codegen.Sum, Signed: true}},
 			[]entry{entryOf("a", 2), entryOf("below", minus)},
-			Profile{Map: "@s", Unit: probes.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 2}}, Negative: 1},
+			Profile{Map: "@s", Unit: event.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 2}}, Negative: 1},
 		},
 		{
 			mapInfo{name: "@t", key: key, value: duration, agg: &codegen.Agg{Func: codegen.Stats}},
 			[]entry{entryOf("a", 2, 30)},
-			Profile{Map: "@t", Unit: probes.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 30}}},
+			Profile{Map: "@t", Unit: event.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 30}}},
 		},
 		{
 			mapInfo{name: "@h", key: key, value: duration, agg: &codegen.Agg{Func: codegen.Hist}},
@@ -62,7 +62,7 @@ func TestProfile(t *testing.T) {
 		{
 			mapInfo{name: "@n", key: key, value: duration},
 			[]entry{{key: []any{nil, "a"}, value: []any{int64(3)}}, {key: []any{nil, "b"}, value: []any{nil}}},
-			Profile{Map: "@n", Unit: probes.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 3}}},
+			Profile{Map: "@n", Unit: event.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 3}}},
 		},
 	} {
 		got := test.m.profile(test.entries, &Printer{})

@@ -7,7 +7,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Program is a checked program, ready to run on events.
@@ -25,18 +25,18 @@ type Program struct {
 type Clause struct {
 	// Probes that the clause attaches, in the order of the catalog; none for a moment. Those for whose events the predicate is false
 	// whatever they hold, as params can make it, are left out.
-	Probes []*probes.Probe
+	Probes []*event.Probe
 	// LeftOut are the probes that wildcards of the clause match, but that lack what it reads.
 	LeftOut []LeftOut
 	// Inferred says that a bare expression did not name the probes: its fields chose them.
 	Inferred bool
 
 	kind   clauseKind
-	period period                 // of onInterval
-	hz     int                    // of profile
-	named  map[*probes.Probe]bool // by name, not by a pattern
+	period period                // of onInterval
+	hz     int                   // of profile
+	named  map[*event.Probe]bool // by name, not by a pattern
 	vars   []*variable
-	bodies map[*probes.Probe]*body // the key is nil for a moment
+	bodies map[*event.Probe]*body // the key is nil for a moment
 	text   string
 	span   syntax.Span
 	tree   *syntax.Clause
@@ -57,7 +57,7 @@ type Options struct {
 	Raw bool
 	// Known are probes of which a recording may lack some, and nil on a host: a pattern for these is left out of a clause that has
 	// others, as one that is not available is on a host.
-	Known []*probes.Probe
+	Known []*event.Probe
 	// Rates are those at which the samples of a recording were taken, a second; none if it does not tell.
 	Rates []int
 }
@@ -66,7 +66,7 @@ func (o Options) recorded() bool { return o.Known != nil }
 
 // Compile parses src and checks it against the probes of the catalog. Errors in the program are a [syntax.ErrorList] that names src
 // by name.
-func Compile(name, src string, cat []*probes.Probe, o Options) (*Program, error) {
+func Compile(name, src string, cat []*event.Probe, o Options) (*Program, error) {
 	tree, err := syntax.Parse(name, src)
 	if err != nil {
 		return nil, nameProbes(err, cat)
@@ -115,14 +115,14 @@ func Groups(src string) []string {
 func (r *resolver) check(prog *Program, lets []*syntax.Let) {
 	a, checkers := r.fitted(prog.clauses)
 	for _, c := range prog.clauses {
-		c.span, c.bodies = c.tree.Span, map[*probes.Probe]*body{}
+		c.span, c.bodies = c.tree.Span, map[*event.Probe]*body{}
 		n := len(c.places())
 		r.unknownNames(checkers[:n])
 		for _, ch := range checkers[:n] {
 			r.errs = append(r.errs, ch.errs...)
 			c.bodies[ch.probe] = ch.body
 		}
-		c.Probes = slices.DeleteFunc(c.Probes, func(p *probes.Probe) bool { return decided(c.bodies[p].pred, false) })
+		c.Probes = slices.DeleteFunc(c.Probes, func(p *event.Probe) bool { return decided(c.bodies[p].pred, false) })
 		checkers = checkers[n:]
 	}
 	a.complete()
@@ -136,11 +136,11 @@ func (r *resolver) check(prog *Program, lets []*syntax.Let) {
 }
 
 // places are what the clause is checked for: its probes, or once for a moment, where there is no probe.
-func (c *Clause) places() []*probes.Probe {
+func (c *Clause) places() []*event.Probe {
 	if c.kind == onEvent {
 		return c.Probes
 	}
-	return []*probes.Probe{nil}
+	return []*event.Probe{nil}
 }
 
 // maxEntries of a map, as many as the kernel counts.
@@ -169,7 +169,7 @@ func (a *analysis) keep(let *syntax.Let) {
 // common. Else it is a [syntax.ErrorList] that says where it does more.
 func (p *Program) Selects() error {
 	errs := syntax.ErrorList{}
-	seen := map[*probes.Probe]bool{}
+	seen := map[*event.Probe]bool{}
 	for _, c := range p.clauses {
 		if c.kind != onEvent || !c.bodies[c.Probes[0]].prints {
 			errs = append(errs, p.source.Error(c.span, "a recording only selects events", "leave out the block: the program that reads the recording has it"))
@@ -190,7 +190,7 @@ func (p *Program) Selects() error {
 // they are. Else it is a [syntax.ErrorList].
 func (p *Program) Recordable() error {
 	errs := syntax.ErrorList{}
-	frequencies := map[*probes.Probe]int{}
+	frequencies := map[*event.Probe]int{}
 	for _, c := range p.clauses {
 		for _, probe := range c.Probes {
 			if hz, seen := frequencies[probe]; seen && hz != c.hz {

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 func TestClauses(t *testing.T) {
@@ -98,7 +98,7 @@ func cases(t testing.TB, file string) iter.Seq2[string, string] {
 func TestParams(t *testing.T) {
 	const src = `param l, lat = 10ms "the least latency"; param size = 4KiB; param n = -5; param on = true; param dev = "nvme0"
 nvme:complete_rq / latency > $lat && size > $size && ctrl == $dev && $on && tag > $n /`
-	cat := []*probes.Probe{probe("nvme", "complete_rq", field("ctrl", str16), field("size", size), field("tag", s64), optional("latency", ns))}
+	cat := []*event.Probe{probe("nvme", "complete_rq", field("ctrl", str16), field("size", size), field("tag", s64), optional("latency", ns))}
 	params, err := Params("program", src)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ nvme:complete_rq / latency > $lat && size > $size && ctrl == $dev && $on && tag 
 
 // TestOtherTypes is about a field that is of another sort in another probe.
 func TestOtherTypes(t *testing.T) {
-	cat := []*probes.Probe{probe("a", "x", field("f", u64)), probe("a", "y", field("f", str16))}
+	cat := []*event.Probe{probe("a", "x", field("f", u64)), probe("a", "y", field("f", str16))}
 	for src, want := range map[string]string{
 		"a:* { @ = f }":         "program:1:7: @ is a string here and a number for another probe of the clause",
 		"a:* { @[f] = 1 }":      "program:1:7: the key of @ is a string here and a number for another probe of the clause",
@@ -250,11 +250,11 @@ func checkErrors(t *testing.T, src string, err error) {
 }
 
 // full is an event of p without absent fields.
-func full(p *probes.Probe) table {
+func full(p *event.Probe) table {
 	e := table{}
 	for _, f := range p.Fields {
-		e[f.Name] = map[probes.Kind]any{probes.Int: int64(-1), probes.Uint: uint64(1), probes.Bool: true,
-			probes.String: "fio", probes.GID: strings.Repeat("\xfe", 16)}[f.Type.Kind]
+		e[f.Name] = map[event.Kind]any{event.Int: int64(-1), event.Uint: uint64(1), event.Bool: true,
+			event.String: "fio", event.GID: strings.Repeat("\xfe", 16)}[f.Type.Kind]
 	}
 	return e
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // resolver finds the probes of clauses, and reports words that are none of their fields.
 type resolver struct {
 	source  syntax.Source
-	catalog []*probes.Probe
+	catalog []*event.Probe
 	options Options
 	params  []Param
 	errs    syntax.ErrorList
@@ -64,8 +64,8 @@ func (r *resolver) clauses(tree *syntax.Clause) []*Clause {
 
 // events resolves a clause on the events of the probes that refs name.
 func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *Clause {
-	found := map[*probes.Probe]bool{}
-	c := &Clause{tree: tree, text: tree.String(), named: map[*probes.Probe]bool{}}
+	found := map[*event.Probe]bool{}
+	c := &Clause{tree: tree, text: tree.String(), named: map[*event.Probe]bool{}}
 	var without []syntax.ProbeRef
 	for _, ref := range refs {
 		matches := r.match(ref)
@@ -97,7 +97,7 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *Clause {
 	return c
 }
 
-func (r *resolver) match(ref syntax.ProbeRef) []*probes.Probe { return matching(r.catalog, ref) }
+func (r *resolver) match(ref syntax.ProbeRef) []*event.Probe { return matching(r.catalog, ref) }
 
 // unknownProbe reports a name that no probe at hand has.
 func (r *resolver) unknownProbe(ref syntax.ProbeRef) {
@@ -145,7 +145,7 @@ func (r *resolver) systemCall(ref syntax.ProbeRef) string {
 // unknownNames reports each word of a clause that is not a field of all the probes at hand.
 func (r *resolver) unknownNames(checks []*checker) {
 	var words []unknown // as the first probe without it sees it
-	lacking := map[syntax.Span][]*probes.Probe{}
+	lacking := map[syntax.Span][]*event.Probe{}
 	for _, ch := range checks {
 		if ch.probe == nil {
 			r.noEvent(ch)
@@ -158,7 +158,7 @@ func (r *resolver) unknownNames(checks []*checker) {
 			lacking[u.span] = append(lacking[u.span], ch.probe)
 		}
 	}
-	var all []*probes.Probe
+	var all []*event.Probe
 	for _, ch := range checks {
 		if ch.probe != nil {
 			all = append(all, ch.probe)
@@ -173,7 +173,7 @@ func (r *resolver) unknownNames(checks []*checker) {
 func (r *resolver) noEvent(ch *checker) {
 	for _, u := range ch.unknown {
 		help := cmp.Or(foreignWord(u.name), "fields are read in the clauses of probes")
-		if enum := enumOf(u.want); enum != nil && u.want.Unit != probes.Cgroup {
+		if enum := enumOf(u.want); enum != nil && u.want.Unit != event.Cgroup {
 			help = cmp.Or(didYouMean(u.name, enum.Names), "names are "+enumerate(enum.Names))
 		}
 		r.fail(u.span, fmt.Sprintf("%s has no event, and so no field %s", ch.clause.kind, u.name), help)
@@ -181,8 +181,8 @@ func (r *resolver) noEvent(ch *checker) {
 }
 
 // unknownName reports a word that is no field of the probes without, which are among the probes all.
-func (r *resolver) unknownName(u unknown, without, all []*probes.Probe) {
-	var with []*probes.Probe
+func (r *resolver) unknownName(u unknown, without, all []*event.Probe) {
+	var with []*event.Probe
 	for _, p := range all {
 		if !slices.Contains(without, p) {
 			with = append(with, p)
@@ -193,12 +193,12 @@ func (r *resolver) unknownName(u unknown, without, all []*probes.Probe) {
 	switch enum := enumOf(u.want); {
 	case len(with) > 0:
 		r.fail(u.span, msg, "name only probes that have it: "+enumerate(with))
-	case u.want != nil && u.want.Unit == probes.Cgroup:
+	case u.want != nil && u.want.Unit == event.Cgroup:
 		r.fail(u.span, msg, `the path of a cgroup stands in quotes: "/system.slice"`)
 	case enum != nil:
 		r.fail(u.span, fmt.Sprintf("%s is neither a name of %s nor a field of %s", u.name, enum.Name, enumerate(without)),
 			cmp.Or(didYouMean(u.name, enum.Names), didYouMean(u.name, fields), "its names are "+enumerate(enum.Names)))
-	case u.want != nil && u.want.Kind == probes.String:
+	case u.want != nil && u.want.Kind == event.String:
 		r.fail(u.span, msg, fmt.Sprintf("a string stands in quotes: %q", u.name))
 	default:
 		r.fail(u.span, msg, cmp.Or(r.whoNames(u), r.foreign(u.name), didYouMean(u.name, fields), r.whoHas(u.name)))
@@ -237,7 +237,7 @@ func (r *resolver) whoNames(u unknown) string {
 	return ""
 }
 
-func fieldNames(in []*probes.Probe) []string {
+func fieldNames(in []*event.Probe) []string {
 	var names []string
 	for _, p := range in {
 		for _, f := range p.Fields {
@@ -255,8 +255,8 @@ func (r *resolver) whoHas(field string) string {
 	return ""
 }
 
-func (r *resolver) having(field string) []*probes.Probe {
-	var with []*probes.Probe
+func (r *resolver) having(field string) []*event.Probe {
+	var with []*event.Probe
 	for _, p := range r.catalog {
 		if p.Field(field) != nil {
 			with = append(with, p)
@@ -274,7 +274,7 @@ func (r *resolver) bare(n ast.Node, block *syntax.Block) *Clause {
 		c.text += " " + block.String()
 	}
 	var fit, all []*checker
-	var drivers []*probes.Probe
+	var drivers []*event.Probe
 	for _, p := range r.catalog {
 		ch := r.try(tree, p)
 		all = append(all, ch)
@@ -306,8 +306,8 @@ func (r *resolver) bare(n ast.Node, block *syntax.Block) *Clause {
 }
 
 // try checks a clause as if it named the probe p alone.
-func (r *resolver) try(tree *syntax.Clause, p *probes.Probe) *checker {
-	c := []*Clause{{tree: tree, Probes: []*probes.Probe{p}}}
+func (r *resolver) try(tree *syntax.Clause, p *event.Probe) *checker {
+	c := []*Clause{{tree: tree, Probes: []*event.Probe{p}}}
 	return newAnalysis(r, c).run(c)[0]
 }
 
@@ -317,8 +317,8 @@ func (r *resolver) needsOtherProbe(u unknown) bool {
 }
 
 // qualified says how to name the probes of a bare expression. The example is the probe whose events tell most.
-func (c *Clause) qualified(candidates []*probes.Probe) string {
-	best := slices.MaxFunc(candidates, func(a, b *probes.Probe) int { return len(a.Fields) - len(b.Fields) })
+func (c *Clause) qualified(candidates []*event.Probe) string {
+	best := slices.MaxFunc(candidates, func(a, b *event.Probe) int { return len(a.Fields) - len(b.Fields) })
 	help := "name the probe: " + (&syntax.Clause{Pred: c.tree.Pred, Body: c.tree.Body, Probes: []syntax.ProbeRef{{
 		Group: best.Group, Name: best.Name}}}).String()
 	all := groups(candidates)
@@ -338,7 +338,7 @@ func (c *Clause) qualified(candidates []*probes.Probe) string {
 // probe has which.
 func (r *resolver) noProbe(n ast.Node, checks []*checker) {
 	best := slices.MinFunc(checks, func(a, b *checker) int { return len(a.unknown) - len(b.unknown) })
-	var all []*probes.Probe
+	var all []*event.Probe
 	for _, ch := range checks {
 		all = append(all, ch.probe)
 	}
@@ -367,7 +367,7 @@ func (r *resolver) probesCalled(word string) string {
 	if slices.Contains(groups(r.catalog), word) {
 		return fmt.Sprintf("the probes of the group %s are %[1]s:*", word)
 	}
-	called := slices.DeleteFunc(slices.Clone(r.catalog), func(p *probes.Probe) bool { return p.Name != word })
+	called := slices.DeleteFunc(slices.Clone(r.catalog), func(p *event.Probe) bool { return p.Name != word })
 	if len(called) == 0 {
 		return ""
 	}
@@ -384,7 +384,7 @@ func (r *resolver) otherWords(program ast.Node) []string {
 }
 
 // groups of the probes, each once.
-func groups(in []*probes.Probe) []string {
+func groups(in []*event.Probe) []string {
 	var names []string
 	for _, p := range in {
 		names = append(names, p.Group)

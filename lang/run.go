@@ -14,7 +14,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // RunOptions are what a run needs of its surroundings.
@@ -29,9 +29,9 @@ type RunOptions struct {
 	// Now returns the time as nsecs tells it.
 	Now func() uint64
 	// Keep takes the events that clauses without a block would print; nil: they are printed.
-	Keep func(*probes.Event) error
+	Keep func(*event.Event) error
 	// Record takes the events that [PlanOptions.Record] has sent.
-	Record func(*probes.Event) error
+	Record func(*event.Event) error
 	// Context ends loops of begin and interval clauses, loopGrace after its own end.
 	Context context.Context
 }
@@ -48,16 +48,16 @@ type Run struct {
 	unshown bool
 	machine *machine
 	shadow  *machine // nil but in a comparison
-	record  func(*probes.Event) error
+	record  func(*event.Event) error
 	kernel  map[string]*ebpf.Map
 	halves  map[string][2]*ebpf.Map // of the maps that take turns
 	turns   turns
 	stacks  *stackStore // nil if the program captures none
 	sites   []*siteRun
-	bodies  map[*probes.Probe][]*siteRun // whole, for the shadow and for recorded events
-	moments map[*Clause]*block           // begin, end and interval clauses
+	bodies  map[*event.Probe][]*siteRun // whole, for the shadow and for recorded events
+	moments map[*Clause]*block          // begin, end and interval clauses
 	// rejected counts records that the user part of a predicate rejected.
-	rejected map[*probes.Probe]uint64
+	rejected map[*event.Probe]uint64
 }
 
 // siteRun is a site, compiled.
@@ -72,7 +72,7 @@ type siteRun struct {
 
 // Start creates the maps of a plan. Close releases them.
 func (p *Plan) Start(o RunOptions) (*Run, error) {
-	r := &Run{plan: p, muted: o.Muted, unshown: o.Unshown, record: o.Record, kernel: map[string]*ebpf.Map{}, halves: map[string][2]*ebpf.Map{}, moments: map[*Clause]*block{}, rejected: map[*probes.Probe]uint64{}}
+	r := &Run{plan: p, muted: o.Muted, unshown: o.Unshown, record: o.Record, kernel: map[string]*ebpf.Map{}, halves: map[string][2]*ebpf.Map{}, moments: map[*Clause]*block{}, rejected: map[*event.Probe]uint64{}}
 	err := r.start(o)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -195,7 +195,7 @@ func (r *Run) compile() error {
 		r.sites = append(r.sites, run)
 	}
 	if r.shadow != nil || r.plan.options.Recorded {
-		r.bodies = map[*probes.Probe][]*siteRun{}
+		r.bodies = map[*event.Probe][]*siteRun{}
 		for _, b := range r.plan.parts {
 			run, err := compileSite(b.body)
 			if err != nil {
@@ -427,7 +427,7 @@ func (p *Program) Prints() bool {
 }
 
 // Event does what is left of a clause for a record. It tells whether anything was printed.
-func (r *Run) Event(e *probes.Event) (printed bool, err error) {
+func (r *Run) Event(e *event.Event) (printed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.sites[e.Layout().ID]
@@ -449,7 +449,7 @@ func (r *Run) Event(e *probes.Event) (printed bool, err error) {
 }
 
 // Replay runs the program on an event of a recording. It calls printed after each clause that printed something.
-func (r *Run) Replay(e *probes.Event, printed func() error) error {
+func (r *Run) Replay(e *event.Event, printed func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.bodies[e.Probe] {
@@ -471,7 +471,7 @@ func (r *Run) Replay(e *probes.Event, printed func() error) error {
 }
 
 // follow runs the whole program on an event in the second machine.
-func (r *Run) follow(record *siteRun, e *probes.Event) error {
+func (r *Run) follow(record *siteRun, e *event.Event) error {
 	for _, s := range r.bodies[e.Probe] {
 		if r.shadow.stopped {
 			break
@@ -483,7 +483,7 @@ func (r *Run) follow(record *siteRun, e *probes.Event) error {
 	return nil
 }
 
-func (s *siteRun) run(m *machine, e *probes.Event, stacks map[stackUse]int) (bool, error) {
+func (s *siteRun) run(m *machine, e *event.Event, stacks map[stackUse]int) (bool, error) {
 	sc := &s.scope
 	sc.event, sc.machine, sc.stacks = e, m, stacks
 	if s.pred != nil {
@@ -511,7 +511,7 @@ func (r *Run) PrintMap(w io.Writer, name string, top int64, by string) error {
 }
 
 // Rejected is the number of records of a probe that user space rejected.
-func (r *Run) Rejected(p *probes.Probe) uint64 {
+func (r *Run) Rejected(p *event.Probe) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.rejected[p]

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"trace/probes"
+	"trace/probes/event"
 	"trace/scripts"
 )
 
@@ -24,7 +25,7 @@ func TestScriptsCompile(t *testing.T) {
 			if p.Help == "" {
 				t.Errorf("%s: param %s has no help", s.Name, p.Name)
 			}
-			if p.Type.Kind == probes.Bool {
+			if p.Type.Kind == event.Bool {
 				sets = append(sets, map[string]string{p.Name: "true"})
 			}
 		}
@@ -47,7 +48,7 @@ func TestPatternsOfRecordings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var recorded []*probes.Probe
+	var recorded []*event.Probe
 	for _, p := range catalog.Probes() {
 		if p.Group == "ib" {
 			recorded = append(recorded, p)

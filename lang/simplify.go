@@ -3,7 +3,7 @@ package lang
 import (
 	"slices"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file decides what literals decide, params among them. A filter that is off, like `$ctrl_id < 0 || ctrl_id == $ctrl_id` with a
@@ -36,7 +36,7 @@ func simplify(e *expr) *expr {
 		return chosen
 	}
 	compute := function(e)
-	if e.typ.Kind != probes.Bool || compute == nil || len(e.args) == 0 || slices.ContainsFunc(e.args, func(a *expr) bool { return a.op != opLit }) {
+	if e.typ.Kind != event.Bool || compute == nil || len(e.args) == 0 || slices.ContainsFunc(e.args, func(a *expr) bool { return a.op != opLit }) {
 		return e
 	}
 	operands := make([]any, len(e.args))

@@ -17,6 +17,7 @@ import (
 	"trace/lang/codegen"
 	"trace/lang/syntax"
 	"trace/probes"
+	"trace/probes/event"
 	"trace/probes/symbols"
 )
 
@@ -54,7 +55,7 @@ func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *expr 
 }
 
 func stackOf(word string, frames int) *expr {
-	return &expr{op: opStack, fn: word, index: frames, typ: probes.Type{Kind: stack, Size: 8}, optional: true}
+	return &expr{op: opStack, fn: word, index: frames, typ: event.Type{Kind: stack, Size: 8}, optional: true}
 }
 
 func (e *expr) stackUse() stackUse { return stackUse{e.fn, e.index} }
@@ -149,11 +150,11 @@ func (p *Plan) captures(word string) bool {
 }
 
 // cutOf returns what kernel stacks of a probe are cut by, and notes the functions for the run.
-func (p *Plan) cutOf(probe *probes.Probe) codegen.Cut {
+func (p *Plan) cutOf(probe *event.Probe) codegen.Cut {
 	if !p.captures("kstack") {
 		return codegen.Cut{}
 	}
-	functions, through := probe.Tracing()
+	functions, through := probes.Tracing(probe)
 	cut := codegen.Cut{Offset: rangeSize * len(p.tracing), Ranges: len(functions), Through: through, Unfound: probes.FramesOfTracing}
 	p.tracing = append(p.tracing, functions...)
 	return cut
@@ -202,8 +203,8 @@ func (p *Plan) storeBytes(frames int) uint64 {
 // stackStore finds the frames of stacks, and their names.
 type stackStore struct {
 	// recorded finds stacks of a recording, of which shortened are parts; nil: they are in the maps.
-	recorded  func(number uint64) (probes.Stack, bool)
-	shortened map[uint64]probes.Stack
+	recorded  func(number uint64) (event.Stack, bool)
+	shortened map[uint64]event.Stack
 
 	mu        sync.Mutex
 	maps      []*ebpf.Map
@@ -238,7 +239,7 @@ func (r *Run) openStacks(ctx context.Context) (err error) {
 		return nil
 	}
 	if find := r.plan.options.RecordedStack; find != nil {
-		r.stacks = &stackStore{recorded: find, shortened: map[uint64]probes.Stack{}, found: map[uint64]frames{}}
+		r.stacks = &stackStore{recorded: find, shortened: map[uint64]event.Stack{}, found: map[uint64]frames{}}
 		return nil
 	}
 	s := &stackStore{counts: r.kernel[codegen.StackCountsName], found: map[uint64]frames{}, ctx: ctx, patience: namingPatience}
@@ -307,7 +308,7 @@ func (s *stackStore) frames(number uint64) frames {
 }
 
 // Stack returns what a number stands for; ok is false if there was no room for the frames. It may be called while a clause runs.
-func (r *Run) Stack(number uint64) (found probes.Stack, ok bool) {
+func (r *Run) Stack(number uint64) (found event.Stack, ok bool) {
 	if r.stacks == nil {
 		return found, false
 	}
@@ -324,13 +325,13 @@ func (s *stackStore) shorten(number uint64, most int) uint64 {
 	if !ok || len(whole.Frames) <= most {
 		return number
 	}
-	short := probes.Stack{PID: whole.PID, Addresses: whole.Addresses[:most], Frames: whole.Frames[:most]}
+	short := event.Stack{PID: whole.PID, Addresses: whole.Addresses[:most], Frames: whole.Frames[:most]}
 	n := codegen.StackNumber(short.PID, short.Addresses, most)
 	s.shortened[n] = short
 	return n
 }
 
-func (s *stackStore) find(number uint64) (found probes.Stack, ok bool) {
+func (s *stackStore) find(number uint64) (found event.Stack, ok bool) {
 	if s.recorded != nil {
 		if found, ok = s.recorded(number); !ok {
 			found, ok = s.shortened[number]
@@ -354,7 +355,7 @@ func (s *stackStore) find(number uint64) (found probes.Stack, ok bool) {
 	return found, false
 }
 
-func (s *stackStore) named(h codegen.StackHeader, addresses []uint64) probes.Stack {
+func (s *stackStore) named(h codegen.StackHeader, addresses []uint64) event.Stack {
 	var list []symbols.Frame
 	if h.PID == 0 {
 		list = s.kernel.Frames(addresses)
@@ -366,7 +367,7 @@ func (s *stackStore) named(h codegen.StackHeader, addresses []uint64) probes.Sta
 		}
 		done()
 	}
-	out := probes.Stack{PID: h.PID, Addresses: addresses}
+	out := event.Stack{PID: h.PID, Addresses: addresses}
 	for _, f := range list {
 		out.Frames = append(out.Frames, f.String())
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // userStore is a map in user space. One goroutine at a time may use it.
@@ -200,17 +200,17 @@ func ofColumns(columns []column, values []any) []any {
 }
 
 // zeroOf returns the value of what was never set.
-func zeroOf(t probes.Type, elems []probes.Type) any {
+func zeroOf(t event.Type, elems []event.Type) any {
 	switch t.Kind {
-	case probes.Int:
+	case event.Int:
 		return int64(0)
-	case probes.Uint, stack:
+	case event.Uint, stack:
 		return uint64(0)
-	case probes.Bool:
+	case event.Bool:
 		return false
-	case probes.String:
+	case event.String:
 		return ""
-	case probes.GID:
+	case event.GID:
 		return strings.Repeat("\x00", 16)
 	case array:
 		return []any{}

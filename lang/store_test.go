@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
-func columns(types ...probes.Type) []column {
+func columns(types ...event.Type) []column {
 	var cols []column
 	for _, t := range types {
 		cols = append(cols, column{typ: t, optional: true})

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is about interval and profile: how often they come.
@@ -17,7 +17,7 @@ func (r *resolver) period(ref syntax.ProbeRef) (period, bool) {
 	v, unit, ok := r.timer(ref)
 	switch {
 	case !ok:
-	case unit != probes.Nanoseconds:
+	case unit != event.Nanoseconds:
 		r.fail(ref.Span, fmt.Sprintf("%s is no duration", ref.Name), "give the param one, like 1s")
 	case compare(v, int64(0)) <= 0 || compare(v, int64(maxInt64)) > 0:
 		r.fail(ref.Span, fmt.Sprintf("%s is no period", ref), "it has to be above 0, and less than 292 years")
@@ -43,7 +43,7 @@ func (r *resolver) profile(c *Clause, ref syntax.ProbeRef) bool {
 	switch {
 	case i >= 0:
 		p := r.catalog[i]
-		c.Probes, c.named = []*probes.Probe{p}, map[*probes.Probe]bool{p: true}
+		c.Probes, c.named = []*event.Probe{p}, map[*event.Probe]bool{p: true}
 		return true
 	case r.options.recorded():
 		r.notRecorded(ref)
@@ -54,7 +54,7 @@ func (r *resolver) profile(c *Clause, ref syntax.ProbeRef) bool {
 }
 
 // isSampled tells whether the events of a probe are samples, which have a rate.
-func isSampled(p *probes.Probe) bool { return p.String() == "profile:hz" }
+func isSampled(p *event.Probe) bool { return p.String() == "profile:hz" }
 
 // rate returns that of profile:99hz, profile:$name or profile:hz:$name.
 func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
@@ -66,7 +66,7 @@ func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
 	switch {
 	case !ok:
 		return 0, false
-	case unit != probes.None || compare(v, int64(0)) <= 0 || compare(v, int64(maxHz)) > 0:
+	case unit != event.None || compare(v, int64(0)) <= 0 || compare(v, int64(maxHz)) > 0:
 		r.fail(ref.Span, fmt.Sprintf("%s is no rate", ref), fmt.Sprintf("it is between 1 and %d", maxHz))
 		return 0, false
 	}
@@ -87,12 +87,12 @@ const maxHz = 1_000_000
 
 // timer returns what stands after interval: or profile:, a literal or a param. One after a unit, as in interval:s:$name, is a plain
 // number of those.
-func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit probes.Unit, ok bool) {
+func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit event.Unit, ok bool) {
 	counted, name, found := strings.Cut(ref.Name, "$")
 	if !found {
 		tree, err := syntax.Parse(r.source.Name, ref.Name) // the parser has seen that it is a number
 		if err != nil {
-			return nil, probes.None, false
+			return nil, event.None, false
 		}
 		return literalValue(tree.Expr)
 	}
@@ -105,14 +105,14 @@ func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit probes.Unit, ok b
 		r.fail(ref.Span, fmt.Sprintf("$%s is no duration and no rate", name), fmt.Sprintf("param %s = %s is one", name, example))
 	case counted == "":
 		return p.Value, p.Type.Unit, true
-	case p.Type.Unit != probes.None:
+	case p.Type.Unit != event.None:
 		r.fail(ref.Span, fmt.Sprintf("$%s has a unit already", name), fmt.Sprintf("write %s:$%s", ref.Group, name))
 	case ref.Group == "profile": // in hz, and so is a rate
-		return p.Value, probes.None, true
+		return p.Value, event.None, true
 	default:
-		return times(p.Value, timerUnits[counted]), probes.Nanoseconds, true
+		return times(p.Value, timerUnits[counted]), event.Nanoseconds, true
 	}
-	return nil, probes.None, false
+	return nil, event.None, false
 }
 
 // timerUnits are the units before a param, in nanoseconds.

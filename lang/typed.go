@@ -5,7 +5,7 @@ import (
 
 	"trace/lang/codegen"
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is the typed tree: what the checker makes of a program, and what both engines run.
@@ -16,19 +16,19 @@ type expr struct {
 	op   string
 	args []*expr
 	// typ of the value; Kind tuple for a tuple. Enum and Unit are those of a field whose value it is.
-	typ probes.Type
+	typ event.Type
 	// elems are the types of the elements of a tuple, and of a list the one type of all its elements. A tuple is never the element
 	// of another but in the loop variable of a for (see variable).
-	elems []probes.Type
+	elems []event.Type
 	// optional says that the value may be absent.
 	optional bool
 
-	field    *probes.Field // of opField
-	val      any           // of opLit: int64, uint64, bool, string or *regexp.Regexp
-	variable *variable     // of opVar
-	m        *mapInfo      // of opLookup, opHasKey, opLen
-	index    int           // of opMember and opSlot; of opCast the number of bits
-	fn       string        // of opCall and opStack
+	field    *event.Field // of opField
+	val      any          // of opLit: int64, uint64, bool, string or *regexp.Regexp
+	variable *variable    // of opVar
+	m        *mapInfo     // of opLookup, opHasKey, opLen
+	index    int          // of opMember and opSlot; of opCast the number of bits
+	fn       string       // of opCall and opStack
 	span     syntax.Span
 }
 
@@ -61,10 +61,10 @@ const (
 
 // Kinds of values that no field has.
 const (
-	tuple   probes.Kind = 100 + iota // has elems
-	array                            // has the one type of its elements in elems
-	stack                            // the frames of one, held as the number that stands for them, a uint64
-	pending                          // not known yet: only while types are inferred
+	tuple   event.Kind = 100 + iota // has elems
+	array                           // has the one type of its elements in elems
+	stack                           // the frames of one, held as the number that stands for them, a uint64
+	pending                         // not known yet: only while types are inferred
 )
 
 // clauseKind says when a clause runs.
@@ -86,9 +86,9 @@ func (k clauseKind) String() string {
 type variable struct {
 	name     string
 	index    int // in the clause
-	typ      probes.Type
-	elems    []probes.Type // of a tuple
-	optional bool          // some assignment may be absent
+	typ      event.Type
+	elems    []event.Type // of a tuple
+	optional bool         // some assignment may be absent
 	// entryOf is the map whose entries the variable runs over: then it is a tuple of key and value. Member 0 is the only element of
 	// the key, or a tuple of all if there are several; member 1 the value, which may be a tuple too. Such a variable stands only
 	// under opMember, and print($kv) is a callStmt with m and key.
@@ -115,14 +115,14 @@ type mapInfo struct {
 
 // column is the type of one element of a key or value.
 type column struct {
-	typ      probes.Type
+	typ      event.Type
 	optional bool
 }
 
 // body is what a clause does with the events of one probe, or at its moment.
 type body struct {
-	probe *probes.Probe // nil but for onEvent
-	pred  *expr         // nil: always
+	probe *event.Probe // nil but for onEvent
+	pred  *expr        // nil: always
 	stmts []stmt
 	// prints says that the clause has no block: it prints the event.
 	prints bool
@@ -203,7 +203,7 @@ type Param struct {
 	// Short is the letter of its short flag, or "".
 	Short string
 	// Type is that of the literal: Uint or Int (with Nanoseconds or Bytes as unit if written so), Bool or String.
-	Type    probes.Type
+	Type    event.Type
 	Default string // as written
 	// Value is the default as int64, uint64, bool or string.
 	Value any

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is the meaning of every operator: on values as package probes holds them (int64, uint64, bool, string), on nil,
@@ -78,7 +78,7 @@ func present(e *expr) func(x []any) any {
 	case "matches":
 		return func(x []any) any { return x[1].(*regexp.Regexp).MatchString(x[0].(string)) }
 	}
-	if e.typ.Kind == probes.Int {
+	if e.typ.Kind == event.Int {
 		return integer[int64](e.op)
 	}
 	return integer[uint64](e.op)
@@ -152,9 +152,9 @@ func power[T int64 | uint64](a, n T) T {
 }
 
 // cast keeps the low bits of a number or boolean, which are then a number of the sign of kind.
-func cast(kind probes.Kind, bits int) func(x []any) any {
+func cast(kind event.Kind, bits int) func(x []any) any {
 	unused := 64 - bits
-	if kind == probes.Int {
+	if kind == event.Int {
 		return func(x []any) any { return to[int64](numeric(x[0])) << unused >> unused }
 	}
 	return func(x []any) any { return to[uint64](numeric(x[0])) << unused >> unused }
@@ -166,21 +166,21 @@ func alike(x []any) []any {
 	signed := slices.ContainsFunc(list, func(v any) bool { _, ok := v.(int64); return ok })
 	if signed {
 		for i, v := range list {
-			list[i] = as(probes.Int, v)
+			list[i] = as(event.Int, v)
 		}
 	}
 	return list
 }
 
 // as returns a number as one of that kind, bit by bit. Other values, and absent ones, stay what they are.
-func as(kind probes.Kind, v any) any {
+func as(kind event.Kind, v any) any {
 	switch v := v.(type) {
 	case int64:
-		if kind == probes.Uint {
+		if kind == event.Uint {
 			return uint64(v)
 		}
 	case uint64:
-		if kind == probes.Int {
+		if kind == event.Int {
 			return int64(v)
 		}
 	}

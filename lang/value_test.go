@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 var addresses = map[string]string{
@@ -438,13 +438,13 @@ type counting struct {
 	reads int
 }
 
-func (c *counting) Get(f *probes.Field) (any, bool) {
+func (c *counting) Get(f *event.Field) (any, bool) {
 	c.reads++
 	return c.table.Get(f)
 }
 
 func BenchmarkFilter(b *testing.B) {
-	e := event(table{"u8": uint64(200), "u64": uint64(math.MaxUint64), "s8": int64(-7), "b": true})
+	e := source(table{"u8": uint64(200), "u64": uint64(math.MaxUint64), "s8": int64(-7), "b": true})
 	for _, src := range []string{"b", "u64 > 1ms", "u64 > 1ms && u8 == 200", "u64 > 1ms && (s8 in [1, 2, -7] || !b)", "u64 - 3 > 1ms"} {
 		b.Run(src, func(b *testing.B) {
 			v, sc := evaluatorOf(b, src), &scope{event: e}

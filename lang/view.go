@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"trace/lang/codegen"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // View is what a map holds at a moment, for displays that show more than [Printer] does.
@@ -14,7 +14,7 @@ type View struct {
 	Name string // with its @
 	// Fn is the aggregation, like hist, or "" for values.
 	Fn   string
-	Unit probes.Unit
+	Unit event.Unit
 	Keys int // elements of a key
 	// Rows, the largest value first.
 	Rows []Row
@@ -149,11 +149,11 @@ func (m *mapInfo) percentileOf(first int, counts []uint64, p float64) Percentile
 }
 
 // appendAbout appends a value that is not known better than to three digits.
-func appendAbout(b []byte, n float64, unit probes.Unit) []byte {
+func appendAbout(b []byte, n float64, unit event.Unit) []byte {
 	switch unit {
-	case probes.Nanoseconds:
+	case event.Nanoseconds:
 		return appendDuration(b, int64(math.Round(n)))
-	case probes.Bytes:
+	case event.Bytes:
 		return appendAboutSize(b, n)
 	}
 	return strconv.AppendInt(b, int64(math.Round(n)), 10)

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"trace/probes"
+	"trace/probes/event"
 )
 
 // TestVMConstructs attaches every probe of the catalog with every construct that the kernel can run, on its fields: nothing of it may
@@ -48,10 +49,10 @@ func TestVMConstructs(t *testing.T) {
 }
 
 // largest are the probes with the most fields, one of each group.
-func largest(all []*probes.Probe) []*probes.Probe {
-	var found []*probes.Probe
+func largest(all []*event.Probe) []*event.Probe {
+	var found []*event.Probe
 	for _, p := range all {
-		i := slices.IndexFunc(found, func(o *probes.Probe) bool { return o.Group == p.Group })
+		i := slices.IndexFunc(found, func(o *event.Probe) bool { return o.Group == p.Group })
 		switch {
 		case i < 0:
 			found = append(found, p)
@@ -91,7 +92,7 @@ func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text strin
 	}
 	ctx, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer end()
-	if err := session.Read(ctx, func(e *probes.Event) error { _, err := run.Event(e); return err }); err != nil {
+	if err := session.Read(ctx, func(e *event.Event) error { _, err := run.Event(e); return err }); err != nil {
 		t.Error(err)
 	}
 	if err := run.End(); err != nil {
@@ -106,7 +107,7 @@ func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text strin
 }
 
 // constructs uses everything that runs in the kernel, on a number of the probe's own if it has one.
-func constructs(p *probes.Probe) string {
+func constructs(p *event.Probe) string {
 	number := "nsecs"
 	for _, f := range p.Fields {
 		if !f.Common && isNumber(f.Type) && f.Type.Enum == nil {
@@ -139,7 +140,7 @@ func constructs(p *probes.Probe) string {
 
 // keys uses every field of the probe as a key and in a predicate, some in each program: the presence of each is a branch, and the
 // kernel follows all combinations.
-func keys(p *probes.Probe) []string {
+func keys(p *event.Probe) []string {
 	name := p.String()
 	if p.Group == "profile" {
 		name = "profile:97hz"

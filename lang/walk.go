@@ -4,12 +4,12 @@ import (
 	"maps"
 	"slices"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // fields that the body reads; those that are printed of the event included.
-func (b *part) fields(printed Columns) []*probes.Field {
-	found := map[*probes.Field]bool{}
+func (b *part) fields(printed Columns) []*event.Field {
+	found := map[*event.Field]bool{}
 	if b.prints {
 		for _, f := range printed.captured(b.probe) {
 			found[f] = true

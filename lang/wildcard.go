@@ -8,14 +8,14 @@ import (
 	"strings"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file is about wildcards: nvme:* is those of the group whose events have what the clause reads.
 
 // LeftOut is a probe that a wildcard of a clause matches and does not take.
 type LeftOut struct {
-	Probe *probes.Probe
+	Probe *event.Probe
 	Why   string
 }
 
@@ -23,8 +23,8 @@ type LeftOut struct {
 func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 
 // matching are those of the probes that ref names.
-func matching(all []*probes.Probe, ref syntax.ProbeRef) []*probes.Probe {
-	var matches []*probes.Probe
+func matching(all []*event.Probe, ref syntax.ProbeRef) []*event.Probe {
+	var matches []*event.Probe
 	for _, p := range all {
 		// The lexer lets no malformed pattern through, so there is no error.
 		group, _ := path.Match(ref.Group, p.Group)
@@ -66,7 +66,7 @@ func (c *Clause) narrow(checks []*checker) bool {
 	taken := maps.Clone(c.named)
 	for _, ref := range c.tree.Probes {
 		least := -1
-		of := func(ch *checker) bool { return len(matching([]*probes.Probe{ch.probe}, ref)) > 0 }
+		of := func(ch *checker) bool { return len(matching([]*event.Probe{ch.probe}, ref)) > 0 }
 		for _, ch := range checks {
 			if of(ch) && (least < 0 || len(ch.unknown) < least) {
 				least = len(ch.unknown)
@@ -85,7 +85,7 @@ func (c *Clause) narrow(checks []*checker) bool {
 		}
 		narrowed = true
 		c.LeftOut = append(c.LeftOut, LeftOut{ch.probe, ch.lacks()})
-		c.Probes = slices.DeleteFunc(c.Probes, func(p *probes.Probe) bool { return p == ch.probe })
+		c.Probes = slices.DeleteFunc(c.Probes, func(p *event.Probe) bool { return p == ch.probe })
 	}
 	return narrowed
 }

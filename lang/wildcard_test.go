@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // probesOf writes which probes the clauses of a program take, and behind a minus which they leave out.
@@ -79,10 +79,10 @@ func lacking(name string, groups ...string) string {
 func TestRecordedProbes(t *testing.T) {
 	hz := probe("profile", "hz")
 	known := append(slices.Clone(catalog), hz)
-	nvme := []*probes.Probe{fixture("nvme:complete_rq")}
+	nvme := []*event.Probe{fixture("nvme:complete_rq")}
 	for _, test := range []struct {
 		src   string
-		has   []*probes.Probe
+		has   []*event.Probe
 		rates []int
 		want  string
 	}{
@@ -92,13 +92,13 @@ func TestRecordedProbes(t *testing.T) {
 		{"ib:*", nvme, nil, "program:1:1: the recording has no events of ib:*; help: it has those of nvme:complete_rq"},
 		{"nvme:complet_rq", nvme, nil, `program:1:1: no probe is called nvme:complet_rq; help: did you mean "nvme:complete_rq"?`},
 		{"profile:99hz", nvme, nil, "program:1:1: the recording has no events of profile:99hz; help: it has those of nvme:complete_rq"},
-		{"profile:*", []*probes.Probe{hz}, []int{99}, "<nil>"},
-		{"profile:hz", []*probes.Probe{hz}, []int{99, 49}, "<nil>"},
-		{"p:hz:99", []*probes.Probe{hz}, []int{99}, "<nil>"},
-		{"profile:49hz", []*probes.Probe{hz}, nil, "<nil>"},
-		{"profile:49hz", []*probes.Probe{hz}, []int{99},
+		{"profile:*", []*event.Probe{hz}, []int{99}, "<nil>"},
+		{"profile:hz", []*event.Probe{hz}, []int{99, 49}, "<nil>"},
+		{"p:hz:99", []*event.Probe{hz}, []int{99}, "<nil>"},
+		{"profile:49hz", []*event.Probe{hz}, nil, "<nil>"},
+		{"profile:49hz", []*event.Probe{hz}, []int{99},
 			"program:1:1: the samples were recorded at 99hz, and not at 49hz; help: write profile:*, which takes them as they are"},
-		{"param r = 49; profile:$r {}", []*probes.Probe{hz}, []int{99, 49},
+		{"param r = 49; profile:$r {}", []*event.Probe{hz}, []int{99, 49},
 			"program:1:15: the samples were recorded at 99hz and 49hz, and not at 49hz; help: write profile:*, which takes them as they are"},
 	} {
 		_, err := Compile("program", test.src, test.has, Options{Known: known, Rates: test.rates})
@@ -114,7 +114,7 @@ func TestRecordedProbes(t *testing.T) {
 
 // A rate may be a param, with its unit before it or without.
 func TestProfileParam(t *testing.T) {
-	host := []*probes.Probe{probe("profile", "hz")}
+	host := []*event.Probe{probe("profile", "hz")}
 	for _, src := range []string{"param hz = 49; profile:$hz { @ = count() }", "param hz = 49; p:hz:$hz { @ = count() }", "p:49hz { @ = count() }"} {
 		p, err := Compile("program", src, host, Options{})
 		if err != nil {

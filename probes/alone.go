@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"sync"
+
+	"trace/probes/event"
 )
 
 // Alone tells whether no two runs of the programs that deliver events of a probe can overlap on one CPU: then what they write for
@@ -17,21 +19,21 @@ import (
 // whether it was interrupted or preempted. For tracepoints that is since "bpf: Prevent bpf program recursion for raw tracepoint
 // probes" (6.1), which made the function bpf_prog_inc_misses_counter known beyond its file; trampolines, kprobes and perf events did
 // so before.
-func (h *Host) Alone(p *Probe) bool {
-	return guarded() && !slices.ContainsFunc(h.variants(p.Group, p.hook), func(v variant) bool {
+func (h *Host) Alone(p *event.Probe) bool {
+	return guarded() && !slices.ContainsFunc(h.variants(p.Group, h.catalog.source(p).hook), func(v variant) bool {
 		return h.catalog.delivering(p, v) != 1
 	})
 }
 
 // delivering counts the programs of a variant that call the action of a probe.
-func (c *Catalog) delivering(p *Probe, v variant) int {
+func (c *Catalog) delivering(p *event.Probe, v variant) int {
 	spec, err := c.objects[p.Group]()
 	if err != nil {
 		return 0
 	}
 	n := 0
 	for _, prog := range v.programs {
-		if s := spec.Programs[prog.name]; s != nil && calls(s.Instructions, p.actionName()) {
+		if s := spec.Programs[prog.name]; s != nil && calls(s.Instructions, actionName(p)) {
 			n++
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
+
+	"trace/probes/event"
 )
 
 // AttachOptions tune a session.
@@ -27,7 +29,7 @@ type AttachOptions struct {
 	// Maps that the code of the requests refers to, by name. They stay the caller's.
 	Maps map[string]*ebpf.Map
 	// Layouts of the records that the code writes. Their IDs are small numbers.
-	Layouts []*Layout
+	Layouts []*event.Layout
 	// Roots are processes to which, with all that they fork from now on, the code of the requests refers as MembersName; nil: it does not.
 	Roots []int
 	// Progress is called after each of the requests was attached, if it is not nil.
@@ -37,6 +39,7 @@ type AttachOptions struct {
 // request is a Request that is being served.
 type request struct {
 	Request
+	source *source
 	// variant that was attached.
 	variant string
 	// hooks are the helpers that the fields need, and then the probe's own.
@@ -51,6 +54,8 @@ type request struct {
 	missed   uint64 // events, of programs that are gone
 	gaps     uint64 // times in which a module that came again was not seen
 }
+
+func (c *Catalog) request(r Request) *request { return &request{Request: r, source: c.source(r.Probe)} }
 
 // attached is a program, and what attaches it.
 type attached struct {
@@ -105,7 +110,7 @@ type Session struct {
 	skipped  []*UnavailableError
 	noting   sync.Mutex
 	notes    []string
-	layouts  []*Layout // by ID
+	layouts  []*event.Layout // by ID
 	maps     []*ebpf.Map
 	family   *family // nil without AttachOptions.Roots
 	ring     *ringbuf.Reader
@@ -128,7 +133,7 @@ type Session struct {
 // each of them could not be used; it is, or wraps, a *PermissionError if capabilities are missing, and a *RejectedError if the
 // kernel did not accept the code of a request.
 func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *Session, err error) {
-	layouts, err := byID(o.Layouts)
+	layouts, err := event.ByID(o.Layouts)
 	if err != nil {
 		return nil, err
 	}
@@ -182,17 +187,17 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 }
 
 // hooksFor returns the helpers that the fields that the code reads need on this host, and the probe's own hook.
-func (h *Host) hooksFor(r Request) []hook {
+func (h *Host) hooksFor(r *request) []hook {
 	var hooks []hook
 	for _, candidate := range helpers {
-		needed := slices.ContainsFunc(r.Probe.Fields, func(f *Field) bool {
-			return r.Code.stage(f) != stageNever && slices.Contains(f.needs, candidate.name)
+		needed := slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
+			return r.Code.stage(f) != stageNever && slices.Contains(r.source.needs[f], candidate.name)
 		})
 		if needed && !h.unneeded(r.Probe.Group, candidate) {
 			hooks = append(hooks, candidate)
 		}
 	}
-	return append(hooks, r.Probe.hook)
+	return append(hooks, r.source.hook)
 }
 
 func (h *Host) unneeded(object string, hk hook) bool {
@@ -208,10 +213,11 @@ func (h *Host) unneeded(object string, hk hook) bool {
 func (s *Session) choose(reqs []Request) error {
 	var missing []*UnavailableError
 	for _, r := range reqs {
-		if r.Probe.hook.sampled && r.Hz <= 0 {
+		rq := s.host.catalog.request(r)
+		if rq.source.hook.sampled && r.Hz <= 0 {
 			return fmt.Errorf("%s: %d samples a second, expected at least 1", r.Probe, r.Hz)
 		}
-		rq := &request{Request: r, hooks: s.host.hooksFor(r)}
+		rq.hooks = s.host.hooksFor(rq)
 		err := s.host.available(rq)
 		var unavailable *UnavailableError
 		switch {
@@ -244,7 +250,7 @@ func Available(h *Host, reqs []Request) error { return (&Session{host: h}).choos
 func (h *Host) available(r *request) error {
 	p := r.Probe
 	var refused error
-	for _, v := range h.variantsFor(p.Group, p.hook, func(program string) bool { return h.typeless(program, r) }) {
+	for _, v := range h.variantsFor(p.Group, r.source.hook, func(program string) bool { return h.typeless(program, r) }) {
 		err := v.check()
 		if err == nil {
 			return nil
@@ -257,7 +263,7 @@ func (h *Host) available(r *request) error {
 	if refused != nil {
 		return refused
 	}
-	return &UnavailableError{[]*Probe{p}, h.Status(p).Reason}
+	return &UnavailableError{[]*event.Probe{p}, h.Status(p).Reason}
 }
 
 // batches parts the requests into those that are loaded together, and share helpers and maps: they are of one object, and no two of
@@ -303,7 +309,7 @@ func (s *Session) attachBatch(ctx context.Context, requests []*request, shared m
 	}
 	// The kernel calls what was attached first first: helpers see what happens before any event tells of it.
 	for _, r := range requests {
-		r.counts = l.maps[r.Probe.countsName()]
+		r.counts = l.maps[countsName(r.Probe)]
 		if err := attach(r, r.hooks[:len(r.hooks)-1]); err != nil {
 			return err
 		}
@@ -313,7 +319,7 @@ func (s *Session) attachBatch(ctx context.Context, requests []*request, shared m
 			return err
 		}
 		done()
-		if r.Probe.hook.seed == nil {
+		if r.source.hook.seed == nil {
 			continue
 		}
 		inv, err := s.plant(l, r)
@@ -334,7 +340,7 @@ func (s *Session) attachHook(l *loader, r *request, hk hook) error {
 			err = s.attachVariant(l, r, hk, v)
 		}
 		if err == nil {
-			if hk.name == r.Probe.hook.name {
+			if hk.name == r.source.hook.name {
 				r.variant, r.tried = v.name, errs
 			}
 			return nil
@@ -345,7 +351,7 @@ func (s *Session) attachHook(l *loader, r *request, hk hook) error {
 		}
 	}
 	err := errors.Join(errs...)
-	if hk.name == r.Probe.hook.name && slices.ContainsFunc(errs, rejects) {
+	if hk.name == r.source.hook.name && slices.ContainsFunc(errs, rejects) {
 		return &RejectedError{Probe: r.Probe, Err: err}
 	}
 	return err
@@ -353,7 +359,7 @@ func (s *Session) attachHook(l *loader, r *request, hk hook) error {
 
 // RejectedError says that the kernel's verifier did not accept the code of a request in any variant of its probe.
 type RejectedError struct {
-	Probe *Probe
+	Probe *event.Probe
 	// Err holds an *ebpf.VerifierError.
 	Err error
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"trace/probes/event"
 )
 
 // BenchmarkGetppid shows what a probe adds to a system call: the difference to the one that is not traced. A reader drains the
@@ -15,7 +17,7 @@ func BenchmarkGetppid(b *testing.B) {
 	h := detect(b)
 	enter := h.catalog.Match("syscall:enter")[0]
 	b.Run("untraced", getppid)
-	for i, v := range h.variants(enter.Group, enter.hook) {
+	for i, v := range h.variants(enter.Group, h.catalog.source(enter).hook) {
 		b.Run("reject/"+v.name, func(b *testing.B) {
 			benchmarkGetppid(b, func() (*Session, error) {
 				return attachOnly(h, i, Request{Probe: enter, Code: rejectAll()}, AttachOptions{})
@@ -28,7 +30,7 @@ func BenchmarkGetppid(b *testing.B) {
 	}{
 		{"reject-by-pid", want{probe: enter, pid: 1}},
 		{"no-fields", want{probe: enter}},
-		{"one-field", want{probe: enter, fields: []*Field{enter.Field("nr")}}},
+		{"one-field", want{probe: enter, fields: []*event.Field{enter.Field("nr")}}},
 		{"all-fields", want{probe: enter, fields: enter.Fields}},
 	} {
 		b.Run(test.name, func(b *testing.B) {
@@ -49,7 +51,7 @@ func benchmarkGetppid(b *testing.B, attach func() (*Session, error)) {
 	defer s.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	read := make(chan error, 1)
-	go func() { read <- s.Read(ctx, func(*Event) error { return nil }) }()
+	go func() { read <- s.Read(ctx, func(*event.Event) error { return nil }) }()
 	getppid(b)
 	losses, err := s.Losses()
 	cancel()
@@ -84,9 +86,9 @@ func BenchmarkStart(b *testing.B) {
 // BenchmarkGet reads a field of an event.
 func BenchmarkGet(b *testing.B) {
 	p := load(b).Match("nvme:complete_rq")[0]
-	l := NewLayout(0, p, p.Fields, nil)
-	var e Event
-	if err := Decode([]*Layout{l}, sampleOf(l, make([]byte, p.size)), &e); err != nil {
+	l := event.NewLayout(0, p, p.Fields, nil)
+	var e event.Event
+	if err := event.Decode([]*event.Layout{l}, sampleOf(l, make([]byte, p.Size)), &e); err != nil {
 		b.Fatal(err)
 	}
 	f := p.Field("nsecs")

@@ -25,13 +25,13 @@ func TestEntryOfCalls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if object.Variables[p.event+"_entry"] == nil {
+		if object.Variables[structName(p)+"_entry"] == nil {
 			continue
 		}
 		of = append(of, p.String())
 		for _, program := range slices.Sorted(maps.Keys(object.Programs)) {
 			kind, where, _ := strings.Cut(program, "_")
-			if !strings.HasPrefix(where, p.hook.name+"__") {
+			if !strings.HasPrefix(where, c.source(p).hook.name+"__") {
 				continue
 			}
 			entry := kind == "fentry" || kind == "kprobe"

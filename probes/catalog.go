@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"sort"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"trace/bpf"
+	"trace/probes/event"
 )
 
 // A probe of the table takes its event from the struct group_name of the object called like its group, and its programs from the
@@ -230,7 +230,8 @@ func modulesOf(object string) []string {
 
 // Catalog is every probe that there is, the same on every host.
 type Catalog struct {
-	probes  []*Probe
+	probes  []*event.Probe
+	sources map[*event.Probe]*source
 	cgroups *Cgroups
 	types   map[string]*btf.Spec // by object
 	// objects, parsed once; who changes one takes a copy.
@@ -239,8 +240,8 @@ type Catalog struct {
 
 // Load reads the catalog from the embedded objects: the groups named, or all if none is. It takes a millisecond or two for each.
 func Load(groups ...string) (*Catalog, error) {
-	c := &Catalog{types: make(map[string]*btf.Spec), objects: make(map[string]func() (*ebpf.CollectionSpec, error)), cgroups: newCgroups()}
-	enums := map[string]*Enum{cgroupType: NewCgroupEnum(c.cgroups)}
+	c := &Catalog{sources: make(map[*event.Probe]*source), types: make(map[string]*btf.Spec), objects: make(map[string]func() (*ebpf.CollectionSpec, error)), cgroups: newCgroups()}
+	enums := map[string]*event.Enum{cgroupType: event.NewCgroupEnum(c.cgroups)}
 	for _, e := range table {
 		group, name, _ := strings.Cut(e.probe, ":")
 		if len(groups) > 0 && !slices.Contains(groups, group) {
@@ -254,11 +255,12 @@ func Load(groups ...string) (*Catalog, error) {
 			c.types[group] = types
 			c.objects[group] = sync.OnceValues(func() (*ebpf.CollectionSpec, error) { return bpf.Load(group) })
 		}
-		p, err := newProbe(group, name, e.hook, c.types[group], enums)
+		s, err := newSource(group, name, e.hook, c.types[group], enums)
 		if err != nil {
 			return nil, fmt.Errorf("probe %s: %w", e.probe, err)
 		}
-		c.probes = append(c.probes, p)
+		c.probes = append(c.probes, s.Probe)
+		c.sources[s.Probe] = s
 	}
 	sort.Slice(c.probes, func(i, j int) bool { return c.probes[i].String() < c.probes[j].String() })
 	return c, nil
@@ -268,50 +270,75 @@ func Load(groups ...string) (*Catalog, error) {
 func (c *Catalog) Cgroups() *Cgroups { return c.cgroups }
 
 // Probes returns all probes, sorted by name.
-func (c *Catalog) Probes() []*Probe { return c.probes }
+func (c *Catalog) Probes() []*event.Probe { return c.probes }
 
 // Match returns the probes whose names match a glob.
-func (c *Catalog) Match(glob string) []*Probe { return Match(c.probes, glob) }
+func (c *Catalog) Match(glob string) []*event.Probe { return event.Match(c.probes, glob) }
 
-// Match returns those of the probes whose names match a glob such as nvme:* or *:*_qp.
-func Match(all []*Probe, glob string) []*Probe {
-	var found []*Probe
-	for _, p := range all {
-		if ok, err := path.Match(glob, p.String()); ok && err == nil {
-			found = append(found, p)
-		}
-	}
-	return found
+// A source is a probe of the catalog, and how its events come about.
+type source struct {
+	*event.Probe
+	hook hook
+	// needs are the helper hooks that have to be attached for a field.
+	needs map[*event.Field][]string
+	// atReturn has the fields that the return of a function tells by itself (AT_RETURN in bpf/trace.h).
+	atReturn map[*event.Field]bool
 }
 
-func newProbe(group, name string, h hook, types *btf.Spec, enums map[string]*Enum) (*Probe, error) {
-	var event *btf.Struct
-	if err := types.TypeByName(group+"_"+name, &event); err != nil {
+// source of a probe of the catalog.
+func (c *Catalog) source(p *event.Probe) *source { return c.sources[p] }
+
+// hookOf returns the hook of a probe, that of none if the table does not have it.
+func hookOf(p *event.Probe) hook {
+	for _, e := range table {
+		if e.probe == p.String() {
+			return e.hook
+		}
+	}
+	return hook{}
+}
+
+func newSource(group, name string, h hook, types *btf.Spec, enums map[string]*event.Enum) (*source, error) {
+	var record *btf.Struct
+	if err := types.TypeByName(group+"_"+name, &record); err != nil {
 		return nil, err
 	}
-	p, err := probeOf(group, name, event, enums)
+	s, err := sourceOf(group, name, record, enums)
 	if err != nil {
 		return nil, err
 	}
-	p.hook = h
-	return p, nil
+	s.hook = h
+	if h.tracepoint != "" {
+		s.Sources = append(s.Sources, h.tracepoint)
+	}
+	for _, f := range slices.Concat(h.functions...) {
+		s.Sources = append(s.Sources, parseFunction(f).name)
+	}
+	return s, nil
 }
 
-// NewProbe makes a probe of an event struct that no object has. It cannot be attached; its events are for trying what is done with
+// ProbeOf makes a probe of an event struct that no object has. It cannot be attached; its events are for trying what is done with
 // events.
-func NewProbe(group, name string, event *btf.Struct) (*Probe, error) {
-	return probeOf(group, name, event, make(map[string]*Enum))
-}
-
-func probeOf(group, name string, event *btf.Struct, enums map[string]*Enum) (*Probe, error) {
-	p := &Probe{Group: group, Name: name, Doc: tagged(event.Tags, "doc:"), event: event.Name, size: int(event.Size)}
-	if err := p.addFields(event.Members, "", 0, enums); err != nil {
+func ProbeOf(group, name string, record *btf.Struct) (*event.Probe, error) {
+	s, err := sourceOf(group, name, record, make(map[string]*event.Enum))
+	if err != nil {
 		return nil, err
 	}
-	for i, f := range p.Fields {
-		f.index, f.Common = i, commonFields[f.Name]
+	return s.Probe, nil
+}
+
+func sourceOf(group, name string, record *btf.Struct, enums map[string]*event.Enum) (*source, error) {
+	r := structReader{enums: enums}
+	if err := r.read(record.Members, "", 0); err != nil {
+		return nil, err
 	}
-	return p, nil
+	s := &source{Probe: event.NewProbe(group, name, tagged(record.Tags, "doc:"), r.fields), needs: make(map[*event.Field][]string), atReturn: make(map[*event.Field]bool)}
+	s.Size = int(record.Size)
+	for i, f := range s.Fields {
+		s.needs[f] = allTagged(r.tags[i], "needs:")
+		s.atReturn[f] = slices.Contains(r.tags[i], "at:return")
+	}
+	return s, nil
 }
 
 // commonFields are declared by COMMON in trace.h.
@@ -319,8 +346,15 @@ var commonFields = map[string]bool{
 	"nsecs": true, "pid": true, "tid": true, "uid": true, "cpu": true, "cgroup": true, "comm": true,
 }
 
-// addFields flattens the members of a struct at offset base; nested structs give dotted names. Fields of one enum share it.
-func (p *Probe) addFields(members []btf.Member, prefix string, base int, enums map[string]*Enum) error {
+// structReader reads the fields of an event struct, and their tags. Fields of one enum share it.
+type structReader struct {
+	enums  map[string]*event.Enum
+	fields []event.Field
+	tags   [][]string
+}
+
+// read flattens the members of a struct at offset base; nested structs give dotted names.
+func (r *structReader) read(members []btf.Member, prefix string, base int) error {
 	has, err := presenceBits(members, base)
 	if err != nil {
 		return err
@@ -331,12 +365,12 @@ func (p *Probe) addFields(members []btf.Member, prefix string, base int, enums m
 		}
 		offset := base + int(m.Offset.Bytes())
 		if s, ok := btf.UnderlyingType(m.Type).(*btf.Struct); ok {
-			if err := p.addFields(s.Members, prefix+m.Name+".", offset, enums); err != nil {
+			if err := r.read(s.Members, prefix+m.Name+".", offset); err != nil {
 				return err
 			}
 			continue
 		}
-		t, err := typeOf(m, enums)
+		t, err := typeOf(m, r.enums)
 		if err != nil {
 			return fmt.Errorf("field %s%s: %w", prefix, m.Name, err)
 		}
@@ -344,17 +378,16 @@ func (p *Probe) addFields(members []btf.Member, prefix string, base int, enums m
 		if err != nil {
 			return fmt.Errorf("field %s%s: %w", prefix, m.Name, err)
 		}
-		f := &Field{Name: prefix + m.Name, Doc: tagged(m.Tags, "doc:"), Type: t, Line: line, offset: offset, needs: allTagged(m.Tags, "needs:"),
-			atReturn: slices.Contains(m.Tags, "at:return")}
-		f.has, f.Optional = has[m.Name]
-		p.Fields = append(p.Fields, f)
+		f := event.Field{Name: prefix + m.Name, Doc: tagged(m.Tags, "doc:"), Type: t, Line: line, Offset: offset, Common: commonFields[prefix+m.Name]}
+		f.Presence, f.Optional = has[m.Name]
+		r.fields, r.tags = append(r.fields, f), append(r.tags, m.Tags)
 	}
 	return nil
 }
 
 // presenceBits reads the bit fields of the member called has: one for each sibling that may be absent.
-func presenceBits(members []btf.Member, base int) (map[string]hasBit, error) {
-	bits := make(map[string]hasBit)
+func presenceBits(members []btf.Member, base int) (map[string]event.Bit, error) {
+	bits := make(map[string]event.Bit)
 	for _, m := range members {
 		if m.Name != "has" {
 			continue
@@ -367,7 +400,7 @@ func presenceBits(members []btf.Member, base int) (map[string]hasBit, error) {
 			if b.BitfieldSize != 1 {
 				return nil, fmt.Errorf("presence bit %s is %d bits wide", b.Name, b.BitfieldSize)
 			}
-			bits[b.Name] = hasBit{offset: base + int(m.Offset.Bytes()) + int(b.Offset/8), mask: 1 << (b.Offset % 8)}
+			bits[b.Name] = event.Bit{Offset: base + int(m.Offset.Bytes()) + int(b.Offset/8), Mask: 1 << (b.Offset % 8)}
 		}
 	}
 	return bits, nil
@@ -377,25 +410,25 @@ func presenceBits(members []btf.Member, base int) (map[string]hasBit, error) {
 const cgroupType = "cgroup_t"
 
 // units says what a typedef of trace.h means.
-var units = map[string]Unit{
-	"ns_t": Nanoseconds, "bytes_t": Bytes, "errno_t": Errno, cgroupType: Cgroup, "ip_t16": IP,
-	"hex8_t": Hex, "hex16_t": Hex, "hex32_t": Hex, "hex64_t": Hex,
+var units = map[string]event.Unit{
+	"ns_t": event.Nanoseconds, "bytes_t": event.Bytes, "errno_t": event.Errno, cgroupType: event.Cgroup, "ip_t16": event.IP,
+	"hex8_t": event.Hex, "hex16_t": event.Hex, "hex32_t": event.Hex, "hex64_t": event.Hex,
 }
 
-func typeOf(m btf.Member, enums map[string]*Enum) (Type, error) {
+func typeOf(m btf.Member, enums map[string]*event.Enum) (event.Type, error) {
 	t := m.Type
 	size, err := btf.Sizeof(t)
 	if err != nil {
-		return Type{}, err
+		return event.Type{}, err
 	}
-	typ := Type{Size: size}
+	typ := event.Type{Size: size}
 	if def, ok := t.(*btf.Typedef); ok {
 		typ.Unit = units[def.Name]
-		if typ.Unit == Cgroup {
+		if typ.Unit == event.Cgroup {
 			typ.Enum = enums[cgroupType]
 		}
 		if def.Name == "gid_t16" || def.Name == "ip_t16" {
-			typ.Kind = GID
+			typ.Kind = event.GID
 			return typ, nil
 		}
 	}
@@ -406,9 +439,9 @@ func typeOf(m btf.Member, enums map[string]*Enum) (Type, error) {
 		if enums[u.Name] == nil {
 			enums[u.Name] = newEnum(u)
 		}
-		typ.Kind, typ.Enum = Uint, enums[u.Name]
+		typ.Kind, typ.Enum = event.Uint, enums[u.Name]
 		if u.Signed {
-			typ.Kind = Int
+			typ.Kind = event.Int
 		}
 		if slices.Contains(m.Tags, "flags") {
 			typ.Enum.Flags = true
@@ -417,29 +450,29 @@ func typeOf(m btf.Member, enums map[string]*Enum) (Type, error) {
 			typ.Enum.Classes = strings.Fields(classes)
 		}
 	case *btf.Array:
-		typ.Kind = String
+		typ.Kind = event.String
 	default:
-		return Type{}, fmt.Errorf("type %s is of no kind that a field can be", t)
+		return event.Type{}, fmt.Errorf("type %s is of no kind that a field can be", t)
 	}
 	return typ, nil
 }
 
-func intKind(t *btf.Int) Kind {
+func intKind(t *btf.Int) event.Kind {
 	switch t.Encoding {
 	case btf.Bool:
-		return Bool
+		return event.Bool
 	case btf.Signed:
-		return Int
+		return event.Int
 	default:
-		return Uint
+		return event.Uint
 	}
 }
 
 // newEnum strips the name of the enum and two underscores that begin each of its names: C has one namespace for all of them.
-func newEnum(t *btf.Enum) *Enum {
+func newEnum(t *btf.Enum) *event.Enum {
 	values := append([]btf.EnumValue(nil), t.Values...)
 	sort.SliceStable(values, func(i, j int) bool { return int64(values[i].Value) < int64(values[j].Value) })
-	e := &Enum{Name: t.Name}
+	e := &event.Enum{Name: t.Name}
 	for _, v := range values {
 		e.Names = append(e.Names, strings.TrimPrefix(v.Name, t.Name+"__"))
 		e.Values = append(e.Values, int64(v.Value))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"trace/bpf"
+	"trace/probes/event"
 )
 
 func load(t testing.TB) *Catalog {
@@ -19,7 +20,8 @@ func load(t testing.TB) *Catalog {
 }
 
 func TestCatalogIsDocumented(t *testing.T) {
-	for _, p := range load(t).Probes() {
+	c := load(t)
+	for _, p := range c.Probes() {
 		if p.Doc == "" {
 			t.Errorf("%s has no documentation", p)
 		}
@@ -27,7 +29,7 @@ func TestCatalogIsDocumented(t *testing.T) {
 			if f.Doc == "" {
 				t.Errorf("%s: field %s has no documentation", p, f.Name)
 			}
-			for _, name := range f.needs {
+			for _, name := range c.source(p).needs[f] {
 				helper(name)
 			}
 		}
@@ -44,24 +46,24 @@ func TestCatalogTypes(t *testing.T) {
 	c := load(t)
 	for _, test := range []struct {
 		probe, field string
-		want         Type
+		want         event.Type
 		optional     bool
 		enum         string // one name and its value
 		value        int64
 	}{
-		{probe: "ib:modify_qp", field: "qp.state", want: Type{Kind: Uint, Size: 4}, optional: true, enum: "RTR", value: 2},
-		{probe: "ib:modify_qp", field: "sgid", want: Type{Kind: GID, Size: 16}, optional: true},
-		{probe: "ib:modify_qp", field: "ret", want: Type{Kind: Int, Size: 8, Unit: Errno}},
-		{probe: "ib:create_qp", field: "owner.kernel", want: Type{Kind: String, Size: 32}, optional: true},
-		{probe: "mlx5:reg_user_mr", field: "mr.access", want: Type{Kind: Uint, Size: 4}, enum: "REMOTE_WRITE", value: 2},
-		{probe: "mlx5:cmd", field: "opcode", want: Type{Kind: Uint, Size: 4}, enum: "INIT2RTR_QP", value: 0x503},
-		{probe: "nvme:complete_rq", field: "latency", want: Type{Kind: Uint, Size: 8, Unit: Nanoseconds}, optional: true},
-		{probe: "nvme:complete_rq", field: "opcode", want: Type{Kind: Uint, Size: 4}, optional: true, enum: "identify", value: 0x106},
-		{probe: "nvme:complete_rq", field: "dnr", want: Type{Kind: Bool, Size: 1}, optional: true},
-		{probe: "nvme:setup_cmd", field: "bytes", want: Type{Kind: Uint, Size: 8, Unit: Bytes}, optional: true},
-		{probe: "nvme:setup_cmd", field: "ctrl_id", want: Type{Kind: Int, Size: 4}, optional: true},
-		{probe: "syscall:enter", field: "arg0", want: Type{Kind: Uint, Size: 8, Unit: Hex}},
-		{probe: "syscall:enter", field: "cgroup", want: Type{Kind: Uint, Size: 8, Unit: Cgroup}},
+		{probe: "ib:modify_qp", field: "qp.state", want: event.Type{Kind: event.Uint, Size: 4}, optional: true, enum: "RTR", value: 2},
+		{probe: "ib:modify_qp", field: "sgid", want: event.Type{Kind: event.GID, Size: 16}, optional: true},
+		{probe: "ib:modify_qp", field: "ret", want: event.Type{Kind: event.Int, Size: 8, Unit: event.Errno}},
+		{probe: "ib:create_qp", field: "owner.kernel", want: event.Type{Kind: event.String, Size: 32}, optional: true},
+		{probe: "mlx5:reg_user_mr", field: "mr.access", want: event.Type{Kind: event.Uint, Size: 4}, enum: "REMOTE_WRITE", value: 2},
+		{probe: "mlx5:cmd", field: "opcode", want: event.Type{Kind: event.Uint, Size: 4}, enum: "INIT2RTR_QP", value: 0x503},
+		{probe: "nvme:complete_rq", field: "latency", want: event.Type{Kind: event.Uint, Size: 8, Unit: event.Nanoseconds}, optional: true},
+		{probe: "nvme:complete_rq", field: "opcode", want: event.Type{Kind: event.Uint, Size: 4}, optional: true, enum: "identify", value: 0x106},
+		{probe: "nvme:complete_rq", field: "dnr", want: event.Type{Kind: event.Bool, Size: 1}, optional: true},
+		{probe: "nvme:setup_cmd", field: "bytes", want: event.Type{Kind: event.Uint, Size: 8, Unit: event.Bytes}, optional: true},
+		{probe: "nvme:setup_cmd", field: "ctrl_id", want: event.Type{Kind: event.Int, Size: 4}, optional: true},
+		{probe: "syscall:enter", field: "arg0", want: event.Type{Kind: event.Uint, Size: 8, Unit: event.Hex}},
+		{probe: "syscall:enter", field: "cgroup", want: event.Type{Kind: event.Uint, Size: 8, Unit: event.Cgroup}},
 	} {
 		f := c.Match(test.probe)[0].Field(test.field)
 		got := f.Type
@@ -179,8 +181,8 @@ func TestFlags(t *testing.T) {
 func TestPresenceBitsDoNotBeginASlot(t *testing.T) {
 	for _, p := range load(t).Probes() {
 		for _, f := range p.Fields {
-			if f.Optional && f.has.offset%8 < 4 {
-				t.Errorf("the presence bit of %s.%s is in byte %d of the event", p, f.Name, f.has.offset)
+			if f.Optional && f.Presence.Offset%8 < 4 {
+				t.Errorf("the presence bit of %s.%s is in byte %d of the event", p, f.Name, f.Presence.Offset)
 			}
 		}
 	}

@@ -20,6 +20,8 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
+
+	"trace/probes/event"
 )
 
 // Cgroups knows the paths of this host's cgroups, as /proc/PID/cgroup has them, by their ids: the inodes of their directories. It looks
@@ -359,7 +361,7 @@ func (w *cgroupWatch) follow() {
 // the kernel, so nobody is asked who does not want to know.
 func (h *Host) cgroupController(requests ...*request) byte {
 	wanted := slices.ContainsFunc(requests, func(r *request) bool {
-		return slices.ContainsFunc(r.Probe.Fields, func(f *Field) bool { return f.Type.Unit == Cgroup && r.Code.stage(f) != stageNever })
+		return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool { return f.Type.Unit == event.Cgroup && r.Code.stage(f) != stageNever })
 	})
 	if !wanted {
 		return 0

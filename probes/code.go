@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
+
+	"trace/probes/event"
 )
 
 // Code is generated code for the events of a probe: what its programs call and do not define (see EVENT in bpf/trace.h).
@@ -22,10 +24,10 @@ type Code struct {
 // Span is Size bytes of the event from Offset.
 type Span struct{ Offset, Size int }
 
-// in tells whether a byte of the field is in one of the spans.
-func (f *Field) in(spans []Span) bool {
+// holds tells whether a byte of the field is in one of the spans.
+func holds(spans []Span, f *event.Field) bool {
 	return slices.ContainsFunc(spans, func(s Span) bool {
-		return s.Offset < f.offset+f.Type.Size && f.offset < s.Offset+s.Size
+		return s.Offset < f.Offset+f.Type.Size && f.Offset < s.Offset+s.Size
 	})
 }
 
@@ -37,11 +39,11 @@ const (
 )
 
 // stage in which the code wants a field captured.
-func (c *Code) stage(f *Field) byte {
+func (c *Code) stage(f *event.Field) byte {
 	switch {
-	case f.in(c.Before):
+	case holds(c.Before, f):
 		return stageBefore
-	case f.in(c.After):
+	case holds(c.After, f):
 		return stageAfter
 	default:
 		return stageNever
@@ -49,23 +51,28 @@ func (c *Code) stage(f *Field) byte {
 }
 
 // begins is the stage in which the code first wants something that only the beginning of an event tells, X_begins in trace.h.
-func (c *Code) begins(p *Probe) byte {
+func (c *Code) begins(s *source) byte {
 	first := byte(stageNever)
-	for _, f := range p.Fields {
-		if stage := c.stage(f); len(f.needs) > 0 && stage != stageNever && (first == stageNever || stage < first) {
+	for _, f := range s.Fields {
+		if stage := c.stage(f); len(s.needs[f]) > 0 && stage != stageNever && (first == stageNever || stage < first) {
 			first = stage
 		}
 	}
 	return first
 }
 
-func (p *Probe) filterName() string { return p.event + "_filter" }
-func (p *Probe) actionName() string { return p.event + "_action" }
-func (p *Probe) countsName() string { return p.event + "_counts" }
+// structName is what the C source calls the event, and begins the names of what belongs to it.
+func structName(p *event.Probe) string { return p.Group + "_" + p.Name }
+
+func filterName(p *event.Probe) string { return structName(p) + "_filter" }
+func actionName(p *event.Probe) string { return structName(p) + "_action" }
+func countsName(p *event.Probe) string { return structName(p) + "_counts" }
 
 // LostCounter returns where generated code counts the records for which the ring buffer has no room: 64 bits in the only value of
 // a per-CPU array.
-func (p *Probe) LostCounter() (mapName string, offset int) { return p.countsName(), 8 * countRingFull }
+func LostCounter(p *event.Probe) (mapName string, offset int) {
+	return countsName(p), 8 * countRingFull
+}
 
 // RingName is the name by which generated code refers to the ring buffer.
 const RingName = "events"
@@ -91,7 +98,7 @@ const (
 
 // Request asks for the events of a probe.
 type Request struct {
-	Probe *Probe
+	Probe *event.Probe
 	// Code is what happens to them.
 	Code *Code
 	// Hz is how often profile:hz samples, a second.

@@ -2,21 +2,24 @@ package probes
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+
+	"trace/probes/event"
 )
 
 // A want is what a test asks of a probe. The code for it is made here: all that these tests need of a code generator.
 type want struct {
-	probe *Probe
+	probe *event.Probe
 	// fields are delivered. They are captured after the filter, unless that reads them.
-	fields []*Field
+	fields []*event.Field
 	// operand is a field that the filter reads. What it makes of its value is the result of the filter and comes as value 0; see fold.
-	operand *Field
+	operand *event.Field
 	// pid is the only process whose events pass; 0 lets all pass.
 	pid int
 	// stack is how much stack each function uses.
@@ -36,8 +39,8 @@ func (w want) ways() []want {
 }
 
 // request returns the request for a want, and the layout of what it delivers.
-func (w want) request(id int) (Request, *Layout) {
-	l := NewLayout(id, w.probe, w.fields, []Type{{Kind: Uint, Size: 8}})
+func (w want) request(id int) (Request, *event.Layout) {
+	l := event.NewLayout(id, w.probe, w.fields, []event.Type{{Kind: event.Uint, Size: 8}})
 	code := &Code{Filter: w.filter(), Action: w.action(l), Source: "test: " + w.probe.String()}
 	if w.pid != 0 {
 		code.Before = append(code.Before, spanOf(w.probe.Field("pid")))
@@ -51,9 +54,8 @@ func (w want) request(id int) (Request, *Layout) {
 	return Request{Probe: w.probe, Code: code, Hz: 99}, l
 }
 
-func spanOf(f *Field) Span {
-	offset, size := f.Place()
-	return Span{offset, size}
+func spanOf(f *event.Field) Span {
+	return Span{f.Offset, f.Type.Size}
 }
 
 func (w want) filter() asm.Instructions {
@@ -70,7 +72,7 @@ func (w want) filter() asm.Instructions {
 	insns = append(insns, asm.Mov.Imm(asm.R0, 1))
 	insns = append(insns, w.useStack()...)
 	if w.pid != 0 {
-		offset, _ := w.probe.Field("pid").Place()
+		offset := w.probe.Field("pid").Offset
 		insns = append(insns,
 			asm.LoadMem(asm.R3, asm.R2, int16(offset), asm.Word),
 			asm.JNE.Imm(asm.R3, int32(w.pid), "reject"))
@@ -94,17 +96,17 @@ func (w want) useStack() asm.Instructions {
 }
 
 // loadFold computes the fold of a field, or goes on with the 1 in R0 if the field is absent.
-func loadFold(f *Field) asm.Instructions {
+func loadFold(f *event.Field) asm.Instructions {
 	var insns asm.Instructions
 	if f.Optional {
-		offset, mask := f.Presence()
+		offset, mask := f.Presence.Offset, f.Presence.Mask
 		insns = append(insns,
 			asm.LoadMem(asm.R3, asm.R2, int16(offset), asm.Byte),
 			asm.And.Imm(asm.R3, int32(mask)),
 			asm.JEq.Imm(asm.R3, 0, "pass"))
 	}
 	insns = append(insns, asm.Mov.Imm(asm.R4, 0))
-	offset, size := f.Place()
+	offset, size := f.Offset, f.Type.Size
 	for at := 0; at < size; at += min(size, 4) {
 		insns = append(insns,
 			asm.LoadMem(asm.R3, asm.R2, int16(offset+at), map[int]asm.Size{1: asm.Byte, 2: asm.Half, 4: asm.Word}[min(size, 4)]),
@@ -120,13 +122,15 @@ func fold(value []byte) uint64 {
 	}
 	var sum uint64
 	for at := 0; at < len(value); at += min(len(value), 4) {
-		sum ^= unsigned(value[at : at+min(len(value), 4)])
+		var word [8]byte
+		copy(word[:], value[at:at+min(len(value), 4)])
+		sum ^= binary.LittleEndian.Uint64(word[:])
 	}
 	return sum<<1 | 3
 }
 
 // action writes the record, or counts it as lost.
-func (w want) action(l *Layout) asm.Instructions {
+func (w want) action(l *event.Layout) asm.Instructions {
 	insns := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R2), asm.Mov.Reg(asm.R7, asm.R3), asm.Mov.Imm(asm.R0, 0)}
 	insns = append(insns, w.useStack()...)
 	insns = append(insns,
@@ -155,11 +159,11 @@ func (w want) action(l *Layout) asm.Instructions {
 }
 
 // copyBytes copies from the event (R6) to the record (R0) in the largest steps that the alignment of both allows.
-func copyBytes(c Copy) asm.Instructions {
+func copyBytes(c event.Copy) asm.Instructions {
 	var insns asm.Instructions
 	for done := 0; done < c.Size; {
-		step := min(alignment(c.From+done), alignment(c.To+done))
-		for step > c.Size-done {
+		step := 8
+		for step > c.Size-done || (c.From+done)%step != 0 || (c.To+done)%step != 0 {
 			step /= 2
 		}
 		width := map[int]asm.Size{1: asm.Byte, 2: asm.Half, 4: asm.Word, 8: asm.DWord}[step]
@@ -171,8 +175,8 @@ func copyBytes(c Copy) asm.Instructions {
 	return insns
 }
 
-func countLost(p *Probe) asm.Instructions {
-	name, offset := p.LostCounter()
+func countLost(p *event.Probe) asm.Instructions {
+	name, offset := LostCounter(p)
 	return asm.Instructions{
 		asm.StoreImm(asm.RFP, -4, 0, asm.Word).WithSymbol("full"),
 		asm.Mov.Reg(asm.R2, asm.RFP),
@@ -197,19 +201,18 @@ func rejectAll() *Code {
 
 // The spans decide what is captured and when; a presence bit alone wants nothing.
 func TestStages(t *testing.T) {
-	p := load(t).Match("nvme:complete_rq")[0]
+	c := load(t)
+	p := c.Match("nvme:complete_rq")[0]
 	status, latency, ctrl := p.Field("status"), p.Field("latency"), p.Field("ctrl")
-	has, _ := p.Field("disk").Presence()
-	end, size := ctrl.Place()
-	r := &request{Request: Request{Probe: p, Code: &Code{
-		Before: []Span{spanOf(status), {Offset: end + size - 1, Size: 1}, {Offset: has, Size: 1}},
+	r := c.request(Request{Probe: p, Code: &Code{
+		Before: []Span{spanOf(status), {Offset: ctrl.Offset + ctrl.Type.Size - 1, Size: 1}, {Offset: p.Field("disk").Presence.Offset, Size: 1}},
 		After:  []Span{spanOf(status), spanOf(latency)},
-	}}}
+	}})
 	got := r.wanted()
 	for _, f := range p.Fields {
-		stage := map[*Field]byte{status: stageBefore, ctrl: stageBefore, latency: stageAfter}[f]
-		if got[f.offset] != stage {
-			t.Errorf("%s is wanted in stage %d, want %d", f.Name, got[f.offset], stage)
+		stage := map[*event.Field]byte{status: stageBefore, ctrl: stageBefore, latency: stageAfter}[f]
+		if got[f.Offset] != stage {
+			t.Errorf("%s is wanted in stage %d, want %d", f.Name, got[f.Offset], stage)
 		}
 	}
 }

@@ -117,7 +117,7 @@ func (inv *inventory) suspicious(ctx context.Context) bool {
 // surplus is how many more objects were told to be there than the kernel counts, by class.
 func (inv *inventory) surplus(ctx context.Context) map[class]int {
 	surplus := make(map[class]int)
-	counts, err := inv.Probe.hook.seed.counts(ctx)
+	counts, err := inv.source.hook.seed.counts(ctx)
 	if err != nil {
 		return inv.accepted
 	}
@@ -181,7 +181,7 @@ func compareOnce(ctx context.Context, all []*inventory, step uint32) (settled bo
 	if err != nil {
 		return false, err
 	}
-	counts, err := all[0].Probe.hook.seed.counts(ctx)
+	counts, err := all[0].source.hook.seed.counts(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -8,6 +8,6 @@
 //	Detect      -> Host               what this kernel has: BTF, symbols, tracepoints, modules, capabilities
 //	Host.Status -> Status             which variant of a probe would be used here, and why not the others
 //	Attach      -> Session            programs loaded with the generated code of each request, attached
-//	Session.Read -> Event             records of the generated code, by their Layout, in the order of the ring buffer
+//	Session.Read -> event.Event       records of the generated code, by their layout, in the order of the ring buffer
 //	Session.Losses                    everything that is missing from what was read
 package probes

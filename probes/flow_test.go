@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/asm"
+
+	"trace/probes/event"
 )
 
 // flowOf returns the flow of instructions.
@@ -278,7 +280,7 @@ func TestSpecialize(t *testing.T) {
 	for _, p := range c.Probes() {
 		for _, w := range []want{{probe: p}, {probe: p, fields: p.Fields}} {
 			req, _ := w.request(0)
-			r := &request{Request: req}
+			r := c.request(req)
 			object, err := c.objects[p.Group]()
 			if err != nil {
 				t.Fatal(err)
@@ -288,7 +290,7 @@ func TestSpecialize(t *testing.T) {
 				if err := specialize(prog, []*request{r}, constantsFor(object, 0, r)); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
-				if refersTo(prog.Instructions, constantSection) && calls(object.Programs[name].Instructions, p.actionName()) {
+				if refersTo(prog.Instructions, constantSection) && calls(object.Programs[name].Instructions, actionName(p)) {
 					t.Errorf("%s reads constants:\n%v", name, prog.Instructions)
 				}
 			}
@@ -306,7 +308,7 @@ func TestSpecializeStack(t *testing.T) {
 	}
 	for stack, spliced := range map[int]bool{16: true, left: false} {
 		req, _ := want{probe: p, fields: p.Fields, stack: stack, called: true}.request(0)
-		r := &request{Request: req}
+		r := c.request(req)
 		object, err := c.objects[p.Group]()
 		if err != nil {
 			t.Fatal(err)
@@ -315,7 +317,7 @@ func TestSpecializeStack(t *testing.T) {
 		if err := specialize(prog, []*request{r}, constantsFor(object, 0, r)); err != nil {
 			t.Fatal(err)
 		}
-		if !calls(prog.Instructions, p.filterName()) || calls(prog.Instructions, p.actionName()) == spliced {
+		if !calls(prog.Instructions, filterName(p)) || calls(prog.Instructions, actionName(p)) == spliced {
 			t.Errorf("with %d bytes of stack: %v", stack, prog.Instructions)
 		}
 	}
@@ -326,8 +328,8 @@ func TestTypeless(t *testing.T) {
 	c := load(t)
 	p := c.Match("syscall:exit")[0]
 	for name, typeless := range map[string]bool{"ret": true, "latency": true, "comm": true, "raw_nr": true, "nr": true, "compat": true} {
-		req, _ := (want{probe: p, fields: []*Field{p.Field(name)}}).request(0)
-		if got := c.typeless("raw_tp_syscall_exit", &request{Request: req}, 0); got != typeless {
+		req, _ := (want{probe: p, fields: []*event.Field{p.Field(name)}}).request(0)
+		if got := c.typeless("raw_tp_syscall_exit", c.request(req), 0); got != typeless {
 			t.Errorf("%s: typeless is %v", name, got)
 		}
 	}

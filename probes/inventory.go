@@ -50,11 +50,11 @@ const (
 )
 
 func newInventory(l *loader, r *request) (*inventory, error) {
-	inv := &inventory{request: r, controls: l.maps[controlSection], counters: l.maps[counterSection], known: l.maps[r.Probe.event+"_known"], at: make(map[string]uint32)}
+	inv := &inventory{request: r, controls: l.maps[controlSection], counters: l.maps[counterSection], known: l.maps[structName(r.Probe)+"_known"], at: make(map[string]uint32)}
 	for _, name := range []string{"seeding", "walk", "partial", "told", "gone", "unsure", "corrected", "full"} {
-		inv.at[name] = l.spec.Variables[r.Probe.event+"_"+name].Offset
+		inv.at[name] = l.spec.Variables[structName(r.Probe)+"_"+name].Offset
 	}
-	spec := l.spec.Programs[r.Probe.hook.seed.lost].Copy()
+	spec := l.spec.Programs[r.source.hook.seed.lost].Copy()
 	c, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
 		Maps: l.spec.Maps, Programs: map[string]*ebpf.ProgramSpec{spec.Name: spec}, Types: l.spec.Types, ByteOrder: l.spec.ByteOrder,
 	}, ebpf.CollectionOptions{MapReplacements: l.maps})
@@ -107,7 +107,7 @@ func (inv *inventory) tally() (t tally, err error) {
 
 // walk sends the kernel over all objects.
 func (inv *inventory) walk(ctx context.Context) (walked, error) {
-	return inv.Probe.hook.seed.walk(ctx, func() (uint32, error) {
+	return inv.source.hook.seed.walk(ctx, func() (uint32, error) {
 		t, err := inv.tally()
 		return t.gone, err
 	})
@@ -144,7 +144,7 @@ func (inv *inventory) settle(w walked, counts map[class]int, unsure uint32) (set
 		}
 		delete(unmet, object)
 		if _, err := inv.lost.Run(&ebpf.RunOptions{Context: [2]uint64{object}}); err != nil {
-			return false, fmt.Errorf("run %s: %w", inv.Probe.hook.seed.lost, err)
+			return false, fmt.Errorf("run %s: %w", inv.source.hook.seed.lost, err)
 		}
 	}
 	inv.unmet = unmet

@@ -5,16 +5,18 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
+
+	"trace/probes/event"
 )
 
 // A mark names what is there, and no field is called like what may be chosen beside the fields.
 func TestMarks(t *testing.T) {
 	for _, p := range load(t).Probes() {
 		for _, f := range p.Fields {
-			if other := p.Field(f.Line.Of); f.Line.Shown == Instead && (other == nil || !other.Optional) {
+			if other := p.Field(f.Line.Of); f.Line.Shown == event.Instead && (other == nil || !other.Optional) {
 				t.Errorf("%v: %s is there for %s, which is no field that may be absent", p, f.Name, f.Line.Of)
 			}
-			if f.Type.isFlags() && f.Line.Shown == Always {
+			if f.Type.IsFlags() && f.Line.Shown == event.Always {
 				t.Errorf("%v: the flag %s is always shown", p, f.Name)
 			}
 			if slices.Contains([]string{"time", "probe"}, f.Name) {
@@ -25,23 +27,23 @@ func TestMarks(t *testing.T) {
 }
 
 func TestLineOf(t *testing.T) {
-	number := Type{Kind: Uint, Size: 4}
-	named := Type{Kind: Uint, Size: 4, Enum: &Enum{Name: "fuse", Names: []string{"normal", "first"}, Values: []int64{7, 8}}}
+	number := event.Type{Kind: event.Uint, Size: 4}
+	named := event.Type{Kind: event.Uint, Size: 4, Enum: &event.Enum{Name: "fuse", Names: []string{"normal", "first"}, Values: []int64{7, 8}}}
 	for _, test := range []struct {
 		tags  []string
-		typ   Type
-		want  Line
+		typ   event.Type
+		want  event.Line
 		shown string
 		usual int64
 		wrong bool
 	}{
 		{tags: []string{"doc:x"}, typ: number},
-		{typ: Type{Kind: Bool, Size: 1}, want: Line{Shown: Detail}, shown: "detail"},
-		{tags: []string{"line:verbose"}, typ: Type{Kind: Bool, Size: 1}, want: Line{Shown: Verbose}, shown: "-v"},
-		{tags: []string{"doc:x", "line:detail"}, typ: number, want: Line{Shown: Detail}, shown: "detail"},
-		{tags: []string{"line:usual:normal"}, typ: named, want: Line{Unusual, "normal"}, shown: "usual normal", usual: 7},
-		{tags: []string{"line:usual:1"}, typ: number, want: Line{Unusual, "1"}, shown: "usual 1", usual: 1},
-		{tags: []string{"line:instead:nr"}, typ: number, want: Line{Instead, "nr"}, shown: "for nr"},
+		{typ: event.Type{Kind: event.Bool, Size: 1}, want: event.Line{Shown: event.Detail}, shown: "detail"},
+		{tags: []string{"line:verbose"}, typ: event.Type{Kind: event.Bool, Size: 1}, want: event.Line{Shown: event.Verbose}, shown: "-v"},
+		{tags: []string{"doc:x", "line:detail"}, typ: number, want: event.Line{Shown: event.Detail}, shown: "detail"},
+		{tags: []string{"line:usual:normal"}, typ: named, want: event.Line{Shown: event.Unusual, Of: "normal"}, shown: "usual normal", usual: 7},
+		{tags: []string{"line:usual:1"}, typ: number, want: event.Line{Shown: event.Unusual, Of: "1"}, shown: "usual 1", usual: 1},
+		{tags: []string{"line:instead:nr"}, typ: number, want: event.Line{Shown: event.Instead, Of: "nr"}, shown: "for nr"},
 		{tags: []string{"line:usual:norml"}, typ: named, wrong: true},
 		{tags: []string{"line:details"}, typ: number, wrong: true},
 	} {
@@ -55,14 +57,14 @@ func TestLineOf(t *testing.T) {
 
 // What was recorded is read as the events of today are, as far as the fields are the same.
 func TestDescribe(t *testing.T) {
-	recorded := NewRecordedProbe("nvme", "complete_rq", "", []Field{
-		{Name: "rq", Type: Type{Kind: Uint, Size: 8}}, {Name: "attempt", Type: Type{Kind: String, Size: 8}}, {Name: "gone", Type: Type{Kind: Uint, Size: 8}},
-		{Name: "opcode", Type: Type{Kind: Uint, Size: 4, Enum: &Enum{Name: "nvme_opcode", Names: []string{"odd"}, Values: []int64{1}}}},
+	recorded := event.NewProbe("nvme", "complete_rq", "", []event.Field{
+		{Name: "rq", Type: event.Type{Kind: event.Uint, Size: 8}}, {Name: "attempt", Type: event.Type{Kind: event.String, Size: 8}}, {Name: "gone", Type: event.Type{Kind: event.Uint, Size: 8}},
+		{Name: "opcode", Type: event.Type{Kind: event.Uint, Size: 4, Enum: &event.Enum{Name: "nvme_opcode", Names: []string{"odd"}, Values: []int64{1}}}},
 	})
-	if err := Describe([]*Probe{recorded, NewRecordedProbe("other", "probe", "", nil)}); err != nil {
+	if err := Describe([]*event.Probe{recorded, event.NewProbe("other", "probe", "", nil)}); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []Line{{Shown: Verbose}, {}, {}, {}} {
+	for i, want := range []event.Line{{Shown: event.Verbose}, {}, {}, {}} {
 		if f := recorded.Fields[i]; f.Line != want {
 			t.Errorf("%s: got %+v, want %+v", f.Name, f.Line, want)
 		}
@@ -78,7 +80,7 @@ func TestDescribe(t *testing.T) {
 // A mark that says nothing is a mistake of ours, found when the catalog is made.
 func TestWrongMark(t *testing.T) {
 	u32 := &btf.Int{Name: "u32", Size: 4}
-	_, err := NewProbe("a", "b", &btf.Struct{Name: "a_b", Size: 4, Members: []btf.Member{{Name: "x", Type: u32, Tags: []string{"line:usual:many"}}}})
+	_, err := ProbeOf("a", "b", &btf.Struct{Name: "a_b", Size: 4, Members: []btf.Member{{Name: "x", Type: u32, Tags: []string{"line:usual:many"}}}})
 	if want := "field x: the usual value many is none of its values"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

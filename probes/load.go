@@ -71,7 +71,7 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 	values := constantsFor(spec, controller, requests...)
 	used := make(map[string]bool)
 	for _, r := range requests {
-		if sd := r.Probe.hook.seed; sd != nil {
+		if sd := r.source.hook.seed; sd != nil {
 			sd.size(spec, r)
 			used[sd.lost] = true
 		}
@@ -97,7 +97,7 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 			delete(spec.Programs, name)
 			continue
 		}
-		delivers := slices.ContainsFunc(requests, func(r *request) bool { return calls(p.Instructions, r.Probe.actionName()) })
+		delivers := slices.ContainsFunc(requests, func(r *request) bool { return calls(p.Instructions, actionName(r.Probe)) })
 		if err := specialize(p, requests, values); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -152,15 +152,15 @@ func constantsFor(object *ebpf.CollectionSpec, controller byte, requests ...*req
 	values := bytes.Clone(object.Maps[constantSection].Contents[0].Value.([]byte))
 	values[object.Variables["cgroup_controller"].Offset] = controller
 	for _, r := range requests {
-		copy(values[object.Variables[r.Probe.event+"_want"].Offset:], r.wanted())
-		if entry := object.Variables[r.Probe.event+"_entry"]; entry != nil && r.wantsEntry() {
+		copy(values[object.Variables[structName(r.Probe)+"_want"].Offset:], r.wanted())
+		if entry := object.Variables[structName(r.Probe)+"_entry"]; entry != nil && r.wantsEntry() {
 			values[entry.Offset] = 1
 		}
-		if begins := object.Variables[r.Probe.event+"_begins"]; begins != nil {
-			values[begins.Offset] = r.Code.begins(r.Probe)
+		if begins := object.Variables[structName(r.Probe)+"_begins"]; begins != nil {
+			values[begins.Offset] = r.Code.begins(r.source)
 		}
 		if r.Counted {
-			values[object.Variables[r.Probe.event+"_counted"].Offset] = 1
+			values[object.Variables[structName(r.Probe)+"_counted"].Offset] = 1
 		}
 	}
 	return values

@@ -6,6 +6,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+
+	"trace/probes/event"
 )
 
 // Each NVMe command passes the program that remembers its beginning: that asks the kernel for what somebody wants, and keeps no more.
@@ -67,10 +69,10 @@ func TestNvmeWithoutSubmission(t *testing.T) {
 }
 
 // specialized returns a program as it is for a request that delivers one field.
-func specialized(t *testing.T, c *Catalog, p *Probe, program, field string) *ebpf.ProgramSpec {
+func specialized(t *testing.T, c *Catalog, p *event.Probe, program, field string) *ebpf.ProgramSpec {
 	t.Helper()
-	req, _ := want{probe: p, fields: []*Field{p.Field(field)}}.request(0)
-	r := &request{Request: req}
+	req, _ := want{probe: p, fields: []*event.Field{p.Field(field)}}.request(0)
+	r := c.request(req)
 	object, err := c.objects[p.Group]()
 	if err != nil {
 		t.Fatal(err)

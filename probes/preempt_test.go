@@ -55,7 +55,7 @@ func TestVariantsByPreemption(t *testing.T) {
 		h := hostWith(t)
 		h.preemption = func() preemption { return preemption{model: test.model} }
 		p := h.catalog.Match(test.probe)[0]
-		if got := h.variants(p.Group, p.hook)[0].name; got != test.first {
+		if got := h.variants(p.Group, h.catalog.source(p).hook)[0].name; got != test.first {
 			t.Errorf("%s with preemption %q by %s, want %s", p, test.model, got, test.first)
 		}
 	}

@@ -11,11 +11,13 @@ import (
 
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
+
+	"trace/probes/event"
 )
 
 // Read calls fn for every event, in the order of the ring buffer. When ctx ends it detaches the probes, reads what they left in the
 // buffer, and returns nil. An error of fn ends it at once and is returned.
-func (s *Session) Read(ctx context.Context, fn func(*Event) error) error {
+func (s *Session) Read(ctx context.Context, fn func(*event.Event) error) error {
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		err := s.Detach()
@@ -24,7 +26,7 @@ func (s *Session) Read(ctx context.Context, fn func(*Event) error) error {
 	defer stop()
 
 	var sample ringbuf.Record
-	var event Event
+	var event event.Event
 	for _, record := range s.early {
 		if err := s.deliver(record, &event, fn); err != nil {
 			return err
@@ -45,17 +47,17 @@ func (s *Session) Read(ctx context.Context, fn func(*Event) error) error {
 }
 
 // deliver calls fn for a record.
-func (s *Session) deliver(record []byte, event *Event, fn func(*Event) error) error {
-	if err := Decode(s.layouts, record, event); err != nil {
+func (s *Session) deliver(record []byte, e *event.Event, fn func(*event.Event) error) error {
+	if err := event.Decode(s.layouts, record, e); err != nil {
 		return err
 	}
-	s.delivered[event.layout.ID].Add(1)
-	return fn(event)
+	s.delivered[e.Layout().ID].Add(1)
+	return fn(e)
 }
 
 // Losses is what is missing from the events of a probe.
 type Losses struct {
-	Probe *Probe
+	Probe *event.Probe
 	// Counted tells whether the programs counted the Events that they saw in the kernel and could build, lost ones included: Passed,
 	// which some clause of the program wanted, and Rejected. See Request.
 	Counted                  bool
@@ -107,7 +109,7 @@ func (s *Session) Losses() ([]Losses, error) {
 }
 
 // deliveredOf returns how many records of a probe were read.
-func (s *Session) deliveredOf(p *Probe) (n uint64) {
+func (s *Session) deliveredOf(p *event.Probe) (n uint64) {
 	for id, l := range s.layouts {
 		if l != nil && l.Probe == p {
 			n += s.delivered[id].Load()
@@ -143,7 +145,7 @@ func (r *request) losses() (Losses, error) {
 	}
 	// Without helpers nothing looks for beginnings.
 	if len(r.hooks) > 1 {
-		l.Unmatched, l.Unasked = n[countUnmatched], r.Code.begins(r.Probe) == stageBefore
+		l.Unmatched, l.Unasked = n[countUnmatched], r.Code.begins(r.source) == stageBefore
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

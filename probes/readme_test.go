@@ -35,11 +35,11 @@ func moduleTypes(t *testing.T) []string {
 	}
 	own := make(map[string]bool)
 	for _, p := range catalog.probes {
-		own[p.event] = true
+		own[structName(p)] = true
 	}
 	var found []string
 	for _, p := range catalog.probes {
-		module := modules[p.hook.moduleOf(p.Group)]
+		module := modules[catalog.source(p).hook.moduleOf(p.Group)]
 		for _, view := range views(catalog.types[p.Group], false) {
 			name, _, _ := strings.Cut(view.TypeName(), "___")
 			_, isStruct := view.(*btf.Struct)

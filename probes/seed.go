@@ -12,6 +12,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+
+	"trace/probes/event"
 )
 
 // Steps of seeding, enum seeding in trace.h.
@@ -26,12 +28,12 @@ const seedSlack = 1 << 14
 
 // size makes room for the objects of this host.
 func (sd *seed) size(spec *ebpf.CollectionSpec, r *request) {
-	spec.Maps[r.Probe.event+"_known"].MaxEntries = min(2*sd.objects()+seedSlack, maxSeeds)
+	spec.Maps[structName(r.Probe)+"_known"].MaxEntries = min(2*sd.objects()+seedSlack, maxSeeds)
 }
 
 // allHooks are its hooks, and the one on the kernel's way over its objects.
 func (r *request) allHooks() []hook {
-	if sd := r.Probe.hook.seed; sd != nil {
+	if sd := r.source.hook.seed; sd != nil {
 		return append(slices.Clip(r.hooks), sd.visit)
 	}
 	return r.hooks
@@ -45,7 +47,7 @@ func (s *Session) plant(l *loader, r *request) (*inventory, error) {
 		return nil, fmt.Errorf("%s: %w", r.Probe, err)
 	}
 	before := len(r.attached)
-	if err := s.attachHook(l, r, r.Probe.hook.seed.visit); err != nil {
+	if err := s.attachHook(l, r, r.source.hook.seed.visit); err != nil {
 		s.note(r.Probe, fmt.Sprintf("what was there before is not counted, and what the kernel skips not corrected: %v", err))
 		inv.blind = true
 	}
@@ -109,7 +111,7 @@ func (s *Session) keepEarly() (stop func() error) {
 }
 
 // note keeps what is to be said of a probe, or of none if it is nil, in one line.
-func (s *Session) note(p *Probe, text string) {
+func (s *Session) note(p *event.Probe, text string) {
 	s.noting.Lock()
 	defer s.noting.Unlock()
 	text = strings.ReplaceAll(text, "\n", "; ")

@@ -20,6 +20,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"trace/probes/event"
 )
 
 func detect(t testing.TB) *Host {
@@ -83,13 +85,13 @@ const passed = "passed"
 
 func foldOf(field string) string { return "fold of " + field }
 
-func snapshotOf(e *Event) snapshot {
+func snapshotOf(e *event.Event) snapshot {
 	values := make(snapshot)
-	for _, f := range e.Layout().Fields {
+	for _, place := range e.Layout().Places() {
+		f := place.Field
 		values[f.Name], values[foldOf(f.Name)] = "-", fmt.Sprint(fold(nil))
 		if v, ok := e.Get(f); ok {
-			at := e.layout.places[f.index].At
-			values[f.Name], values[foldOf(f.Name)] = fmt.Sprint(v), fmt.Sprint(fold(e.raw[at:at+f.Type.Size]))
+			values[f.Name], values[foldOf(f.Name)] = fmt.Sprint(v), fmt.Sprint(fold(e.Record()[place.At:place.At+f.Type.Size]))
 		}
 	}
 	result, _ := e.Value(0)
@@ -104,7 +106,7 @@ func collect(t *testing.T, s *Session, workload func()) []snapshot {
 	ctx, cancel := context.WithCancel(context.Background())
 	read := make(chan error, 1)
 	go func() {
-		read <- s.Read(ctx, func(e *Event) error {
+		read <- s.Read(ctx, func(e *event.Event) error {
 			events = append(events, snapshotOf(e))
 			return nil
 		})
@@ -147,12 +149,12 @@ type job struct {
 }
 
 // momentary fields differ between two programs that see the same event: times, and durations until then.
-func momentary(f *Field) bool { return f.Name == "nsecs" || f.Type.Unit == Nanoseconds }
+func momentary(f *event.Field) bool { return f.Name == "nsecs" || f.Type.Unit == event.Nanoseconds }
 
 // compareAlone captures each field of a probe alone and beside all the others, and alone as what the filter reads; the values must
 // be the same. The verifier lets a program of root read what it never wrote, so nothing else would notice a field that is delivered
 // but not captured.
-func compareAlone(t *testing.T, h *Host, p *Probe, start func() job) {
+func compareAlone(t *testing.T, h *Host, p *event.Probe, start func() job) {
 	t.Helper()
 	// A kernel function takes at most 38 programs (BPF_MAX_TRAMP_LINKS), so not all fields at once.
 	for fields := range slices.Chunk(p.Fields, 6) {
@@ -174,12 +176,12 @@ type trial struct {
 	missed          uint64
 }
 
-func captureAlone(t *testing.T, h *Host, p *Probe, fields []*Field, j job) *trial {
+func captureAlone(t *testing.T, h *Host, p *event.Probe, fields []*event.Field, j job) *trial {
 	t.Helper()
 	tr := &trial{alone: make([][]snapshot, len(fields)), inFilter: make([][]snapshot, len(fields))}
 	run := tr.collecting(t, h, want{probe: p, fields: p.Fields, pid: j.pid}, &tr.reference, j.run)
 	for i, f := range fields {
-		run = tr.collecting(t, h, want{probe: p, fields: []*Field{f}, pid: j.pid}, &tr.alone[i], run)
+		run = tr.collecting(t, h, want{probe: p, fields: []*event.Field{f}, pid: j.pid}, &tr.alone[i], run)
 		run = tr.collecting(t, h, want{probe: p, operand: f, pid: j.pid}, &tr.inFilter[i], run)
 	}
 	run()
@@ -201,7 +203,7 @@ func (tr *trial) complete() bool {
 	return !slices.ContainsFunc(slices.Concat(tr.alone, tr.inFilter), func(events []snapshot) bool { return len(events) != len(tr.reference) })
 }
 
-func (tr *trial) compare(t *testing.T, p *Probe, fields []*Field) {
+func (tr *trial) compare(t *testing.T, p *event.Probe, fields []*event.Field) {
 	t.Helper()
 	if len(tr.reference) == 0 {
 		t.Errorf("%s: the workload caused no event", p)
@@ -212,7 +214,7 @@ func (tr *trial) compare(t *testing.T, p *Probe, fields []*Field) {
 	}
 }
 
-func sameValues(t *testing.T, f *Field, how string, got, want []string) {
+func sameValues(t *testing.T, f *event.Field, how string, got, want []string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Errorf("%s %s:\n%v\nwith others:\n%v", f.Name, how, got, want)
@@ -220,7 +222,7 @@ func sameValues(t *testing.T, f *Field, how string, got, want []string) {
 }
 
 // valuesOf returns what the events have under a key that is about a field, sorted.
-func valuesOf(f *Field, key string, events []snapshot) []string {
+func valuesOf(f *event.Field, key string, events []snapshot) []string {
 	var values []string
 	for _, e := range events {
 		v := e[key]
@@ -367,7 +369,7 @@ func TestFilter(t *testing.T) {
 	h := detect(t)
 	p := h.catalog.Match("syscall:enter")[0]
 	j := waiting(t)
-	reqs, o := requestsFor(want{probe: p, fields: []*Field{p.Field("pid"), p.Field("nr")}, operand: p.Field("nr"), pid: j.pid})
+	reqs, o := requestsFor(want{probe: p, fields: []*event.Field{p.Field("pid"), p.Field("nr")}, operand: p.Field("nr"), pid: j.pid})
 	reqs[0].Counted = true
 	s := attachWith(t, h, reqs, o)
 	events := collect(t, s, j.run)
@@ -405,7 +407,7 @@ func TestTypelessVariant(t *testing.T) {
 				t.Errorf("%s: the kernel's types are read", p)
 				return nil, ErrNoBTF
 			}
-			s := attachWants(t, fresh, want{probe: p, fields: []*Field{p.Field("comm"), p.Field("nsecs")}})
+			s := attachWants(t, fresh, want{probe: p, fields: []*event.Field{p.Field("comm"), p.Field("nsecs")}})
 			if got := s.Variants()[0]; got != p.String()+" raw_tp" {
 				t.Errorf("attached %s", got)
 			}
@@ -417,7 +419,7 @@ func TestTypelessVariant(t *testing.T) {
 }
 
 // wantAll wants all fields, and as much stack as there is.
-func wantAll(t testing.TB, h *Host, p *Probe) want {
+func wantAll(t testing.TB, h *Host, p *event.Probe) want {
 	t.Helper()
 	left, err := h.catalog.StackLeft(p)
 	if err != nil {
@@ -431,7 +433,7 @@ func TestUnmatched(t *testing.T) {
 	h := detect(t)
 	p := h.catalog.Match("syscall:exit")[0]
 	j := waiting(t) // in read(2)
-	s := attachWants(t, h, want{probe: p, fields: []*Field{p.Field("latency")}, pid: j.pid})
+	s := attachWants(t, h, want{probe: p, fields: []*event.Field{p.Field("latency")}, pid: j.pid})
 	events := collect(t, s, j.run)
 	if len(events) < 2 || events[0]["latency"] != "-" || events[1]["latency"] == "-" {
 		t.Errorf("events %v, want the first without latency, the next with", events)
@@ -454,7 +456,7 @@ func TestRelease(t *testing.T) {
 	}
 	p := c.Match("syscall:exit")[0]
 	j := waiting(t)
-	s := attachWants(t, h, want{probe: p, fields: []*Field{p.Field("nr")}, pid: j.pid})
+	s := attachWants(t, h, want{probe: p, fields: []*event.Field{p.Field("nr")}, pid: j.pid})
 	object, err := c.objects[p.Group]()
 	if err != nil {
 		t.Fatal(err)
@@ -480,7 +482,7 @@ func TestInFlightFull(t *testing.T) {
 	h := detect(t)
 	p := h.catalog.Match("syscall:exit")[0]
 	j := waiting(t)
-	s := attachWants(t, h, want{probe: p, fields: []*Field{p.Field("latency")}, pid: j.pid})
+	s := attachWants(t, h, want{probe: p, fields: []*event.Field{p.Field("latency")}, pid: j.pid})
 	fill(t, s, "syscall_starts")
 	events := collect(t, s, j.run)
 	// A call that returns elsewhere makes room for another one.
@@ -529,7 +531,7 @@ func TestProfile(t *testing.T) {
 		for ctx.Err() == nil {
 		}
 	}()
-	err := s.Read(ctx, func(e *Event) error {
+	err := s.Read(ctx, func(e *event.Event) error {
 		samples[e.Layout().ID]++
 		if pid, _ := e.Get(p.Field("pid")); pid == uint64(os.Getpid()) {
 			own[e.Layout().ID]++
@@ -621,7 +623,8 @@ func TestLossIsCounted(t *testing.T) {
 
 // attachOnly attaches one variant of a probe, and of the helpers that it needs those of the same name.
 func attachOnly(h *Host, index int, r Request, o AttachOptions) (_ *Session, err error) {
-	s := &Session{host: h, layouts: o.Layouts, delivered: make([]atomic.Uint64, len(o.Layouts)), requests: []*request{{Request: r, hooks: h.hooksFor(r)}}}
+	s := &Session{host: h, layouts: o.Layouts, delivered: make([]atomic.Uint64, len(o.Layouts)), requests: []*request{h.catalog.request(r)}}
+	s.requests[0].hooks = h.hooksFor(s.requests[0])
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -635,11 +638,11 @@ func attachOnly(h *Host, index int, r Request, o AttachOptions) (_ *Session, err
 	if err != nil {
 		return nil, err
 	}
-	s.requests[0].counts = l.maps[r.Probe.countsName()]
-	name := h.variants(r.Probe.Group, r.Probe.hook)[index].name
+	s.requests[0].counts = l.maps[countsName(r.Probe)]
+	name := h.variants(r.Probe.Group, s.requests[0].source.hook)[index].name
 	for _, hk := range s.requests[0].allHooks() {
 		for i, v := range h.variants(r.Probe.Group, hk) {
-			if v.check() != nil || v.name != name || hk.name == r.Probe.hook.name && i != index {
+			if v.check() != nil || v.name != name || hk.name == s.requests[0].source.hook.name && i != index {
 				continue
 			}
 			if err := s.attachVariant(l, s.requests[0], hk, v); err != nil {

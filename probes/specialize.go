@@ -10,21 +10,23 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+
+	"trace/probes/event"
 )
 
 // wanted returns the content of X_want: the stage in which the member at each offset is captured.
 func (r *request) wanted() []byte {
-	want := make([]byte, r.Probe.size)
+	want := make([]byte, r.Probe.Size)
 	for _, f := range r.Probe.Fields {
-		want[f.offset] = r.Code.stage(f)
+		want[f.Offset] = r.Code.stage(f)
 	}
 	return want
 }
 
 // wantsEntry tells whether the code wants a field that the return of a function does not tell by itself (OF_CALL in bpf/trace.h).
 func (r *request) wantsEntry() bool {
-	return slices.ContainsFunc(r.Probe.Fields, func(f *Field) bool {
-		return r.Code.stage(f) != stageNever && !f.Common && !f.atReturn
+	return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
+		return r.Code.stage(f) != stageNever && !f.Common && !r.source.atReturn[f]
 	})
 }
 
@@ -135,7 +137,7 @@ func (r *request) functions() []function {
 	ctx, e, passed := btf.FuncParam{Name: "ctx", Type: pointer}, btf.FuncParam{Name: "e", Type: pointer}, btf.FuncParam{Name: "passed", Type: mask}
 	filter := &btf.FuncProto{Return: mask, Params: []btf.FuncParam{ctx, e}}
 	action := &btf.FuncProto{Return: &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}, Params: []btf.FuncParam{ctx, e, passed}}
-	return []function{{p.filterName(), filter, c.sourced(c.Filter, p.filterName())}, {p.actionName(), action, c.sourced(c.Action, p.actionName())}}
+	return []function{{filterName(p), filter, c.sourced(c.Filter, filterName(p))}, {actionName(p), action, c.sourced(c.Action, actionName(p))}}
 }
 
 func calls(insns asm.Instructions, function string) bool {
@@ -151,15 +153,15 @@ func callTo(ins asm.Instruction, function string) bool {
 	return ins.IsFunctionCall() && ins.Reference() == function
 }
 
-// source is what the kernel quotes above the instructions in the verifier's log and in bpftool's dumps.
-type source string
+// quoted is what the kernel quotes above the instructions in the verifier's log and in bpftool's dumps.
+type quoted string
 
-func (s source) String() string { return string(s) }
+func (s quoted) String() string { return string(s) }
 
 // sourced gives a body a line of source at its beginning, which the kernel wants of a function.
 func (c *Code) sourced(body asm.Instructions, name string) asm.Instructions {
 	insns := slices.Clone(body)
-	insns[0] = insns[0].WithSource(source(cmp.Or(c.Source, name)))
+	insns[0] = insns[0].WithSource(quoted(cmp.Or(c.Source, name)))
 	return insns
 }
 
@@ -171,6 +173,8 @@ func (f *function) called() asm.Instructions {
 	return insns
 }
 
+func align(n, to int) int { return (n + to - 1) &^ (to - 1) }
+
 // stackSize is MAX_BPF_STACK of the kernel: what the frames of a call chain may take together, each rounded up to stackRound.
 const (
 	stackSize  = 512
@@ -179,14 +183,14 @@ const (
 
 // StackLeft returns how many bytes of stack the filter, and the action, of a probe may use beside the deepest frame of the programs
 // that call them. The kernel counts less where it removes code for what is not wanted.
-func (c *Catalog) StackLeft(p *Probe) (int, error) {
+func (c *Catalog) StackLeft(p *event.Probe) (int, error) {
 	spec, err := c.objects[p.Group]()
 	if err != nil {
 		return 0, err
 	}
 	deepest := 1
 	for _, prog := range spec.Programs {
-		if calls(prog.Instructions, p.actionName()) {
+		if calls(prog.Instructions, actionName(p)) {
 			deepest = max(deepest, frameSize(prog.Instructions))
 		}
 	}

@@ -23,12 +23,12 @@ func TestFramesOfTracing(t *testing.T) {
 		for called, n := range numbers {
 			req, _ := (want{probe: p, fields: p.Fields, called: called}).request(0)
 			req.Code.Filter = append(asm.Instructions{frames, keep}, req.Code.Filter...)
-			r := &request{Request: req}
+			r := c.request(req)
 			prog := object.Programs[program].Copy()
 			if err := specialize(prog, []*request{r}, constantsFor(object, 0, r)); err != nil {
 				t.Fatal(err)
 			}
-			if calls(prog.Instructions, p.filterName()) != called {
+			if calls(prog.Instructions, filterName(p)) != called {
 				t.Fatalf("%s: the filter is called: %v", program, !called)
 			}
 			found := false

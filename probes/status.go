@@ -9,11 +9,13 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
+
+	"trace/probes/event"
 )
 
 // Status says how a probe fares on this host.
 type Status struct {
-	Probe *Probe
+	Probe *event.Probe
 	// Variant that would be used for all fields, or "" if the probe is not available.
 	Variant string
 	// Reason why it is not available, and what to do.
@@ -34,10 +36,10 @@ type VariantStatus struct {
 }
 
 // Status asks the host about a probe. It loads nothing into the kernel.
-func (h *Host) Status(p *Probe) Status {
+func (h *Host) Status(p *event.Probe) Status {
 	s := Status{Probe: p}
-	whole := &request{Request: Request{Probe: p, Code: &Code{Before: []Span{{0, p.size}}}}}
-	for _, v := range h.variantsFor(p.Group, p.hook, func(program string) bool { return h.typeless(program, whole) }) {
+	whole := h.catalog.request(Request{Probe: p, Code: &Code{Before: []Span{{0, p.Size}}}})
+	for _, v := range h.variantsFor(p.Group, h.catalog.source(p).hook, func(program string) bool { return h.typeless(program, whole) }) {
 		err := v.check()
 		s.Variants = append(s.Variants, VariantStatus{Name: v.name, Err: err, Caps: v.caps})
 		if err == nil && s.Variant == "" {
@@ -53,8 +55,8 @@ func (h *Host) Status(p *Probe) Status {
 
 // VariantFor returns the variant by which a request would be attached, or "" and why there is none. The kernel may still refuse it.
 func (h *Host) VariantFor(r Request) (name, why string) {
-	served := &request{Request: r}
-	for _, v := range h.variantsFor(r.Probe.Group, r.Probe.hook, func(program string) bool { return h.typeless(program, served) }) {
+	served := h.catalog.request(r)
+	for _, v := range h.variantsFor(r.Probe.Group, served.source.hook, func(program string) bool { return h.typeless(program, served) }) {
 		if v.check() == nil {
 			return v.name, ""
 		}
@@ -76,9 +78,9 @@ func reason(variants []VariantStatus) string {
 
 // notes tells which of the types that a probe reads this kernel does not describe, which optional functions it lacks, and when
 // another variant is used.
-func (h *Host) notes(p *Probe, v variant) []string {
+func (h *Host) notes(p *event.Probe, v variant) []string {
 	var notes []string
-	module := p.hook.moduleOf(p.Group)
+	module := h.catalog.source(p).hook.moduleOf(p.Group)
 	if missing := h.missingTypes(p.Group, module); len(missing) > 0 && v.name != recordKind {
 		notes = append(notes, fmt.Sprintf("no types of %s (%s): fields that need them are absent or checked guesses; give them with --btf FILE",
 			modules[module].describer().name, strings.Join(missing, " ")))
@@ -110,7 +112,7 @@ func (h *Host) missingTypes(object, module string) []string {
 	}
 	own := make(map[string]bool)
 	for _, p := range h.catalog.probes {
-		own[p.event] = true
+		own[structName(p)] = true
 	}
 	var missing []string
 	for _, view := range views(h.catalog.types[object], false) {

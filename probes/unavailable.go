@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"trace/probes/event"
 )
 
 // This file is why a host does not have a probe.
@@ -25,7 +27,7 @@ func (h *Host) Denied(reqs []Request) *PermissionError {
 
 // UnavailableError says why a host does not have some probes.
 type UnavailableError struct {
-	Probes []*Probe
+	Probes []*event.Probe
 	Reason string
 }
 

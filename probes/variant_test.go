@@ -87,7 +87,7 @@ func TestProgramsByPrototype(t *testing.T) {
 		}
 		p := h.catalog.Match(test.probe)[0]
 		name, last, _ := strings.Cut(test.variant, " ")
-		variants := h.variants(p.Group, p.hook)
+		variants := h.variants(p.Group, h.catalog.source(p).hook)
 		i := slices.IndexFunc(variants, func(v variant) bool { return v.name == name })
 		if got := variants[i].programs[len(variants[i].programs)-1].name; got != last {
 			t.Errorf("%s of %v by %s takes %s, want %s", test.probe, test.known, name, got, last)
@@ -111,7 +111,7 @@ func TestMixedVariant(t *testing.T) {
 	h := hostWith(t, describe("mlx5_cmd_exec", number, 5), describe("mlx5_cmd_exec_cb", number, 7))
 	p := h.catalog.Match("mlx5:cmd")[0]
 	kinds := make(map[string]string)
-	for _, program := range h.variants(p.Group, p.hook)[0].programs {
+	for _, program := range h.variants(p.Group, h.catalog.source(p).hook)[0].programs {
 		kinds[program.target] += program.kind + " "
 	}
 	for target, want := range map[string]string{
@@ -127,7 +127,7 @@ func TestMixedVariant(t *testing.T) {
 func TestHelpersDeliverNothing(t *testing.T) {
 	h := hostWith(t)
 	for _, p := range h.catalog.Probes() {
-		if p.hook.isHelper() {
+		if h.catalog.source(p).hook.isHelper() {
 			t.Errorf("%s is a helper", p)
 		}
 		for _, hk := range helpers {

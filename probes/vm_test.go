@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf/asm"
+
+	"trace/probes/event"
 )
 
 var full = flag.Bool("full", false, "attach every variant fifty times, and try every field of every probe alone")
@@ -32,7 +34,7 @@ func TestVMLoad(t *testing.T) {
 	h := detect(t)
 	for _, p := range h.catalog.Probes() {
 		seen := make(map[string]bool)
-		for i, v := range h.variants(p.Group, p.hook) {
+		for i, v := range h.variants(p.Group, h.catalog.source(p).hook) {
 			name := v.name
 			// The second alternative of the functions has variants of the same names.
 			if seen[name] {
@@ -131,7 +133,7 @@ func TestVMEntryOfCalls(t *testing.T) {
 	p := h.catalog.Match("ib:modify_qp")[0]
 	wants := []string{"ret", "latency"}
 	programs := map[string]int{"ret": 2, "latency": 4}
-	s := attachWants(t, h, want{probe: p, fields: []*Field{p.Field(wants[0])}}, want{probe: p, fields: []*Field{p.Field(wants[1])}})
+	s := attachWants(t, h, want{probe: p, fields: []*event.Field{p.Field(wants[0])}}, want{probe: p, fields: []*event.Field{p.Field(wants[1])}})
 	seen := make(map[string]int)
 	for _, e := range collect(t, s, func() { shell(t, pingpong) }) {
 		for _, field := range wants {
@@ -160,7 +162,7 @@ func TestVMCrowdSkipped(t *testing.T) {
 	p := h.catalog.Match("syscall:enter")[0]
 	none := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
 	sessions := make(map[string]*Session)
-	for i, v := range h.variants(p.Group, p.hook) {
+	for i, v := range h.variants(p.Group, h.catalog.source(p).hook) {
 		if err := v.check(); err != nil {
 			t.Skipf("%s: %v", v.name, err)
 		}

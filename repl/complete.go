@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"trace/lang"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // complete offers words for the place of the cursor, as liner asks: what stands before the word, the words, and what stands after it.
@@ -211,19 +211,19 @@ func clauseAt(text string) (header string, inside bool) {
 var probeGlob = regexp.MustCompile(`[a-z0-9_*?]+:[a-z0-9_*?]+`)
 
 // probesOf are the probes that the header of a clause names.
-func probesOf(header string, catalog []*probes.Probe) []*probes.Probe {
-	var found []*probes.Probe
+func probesOf(header string, catalog []*event.Probe) []*event.Probe {
+	var found []*event.Probe
 	if at := strings.Index(header, "/"); at >= 0 {
 		header = header[:at]
 	}
 	for _, glob := range probeGlob.FindAllString(header, -1) {
-		found = append(found, probes.Match(catalog, glob)...)
+		found = append(found, event.Match(catalog, glob)...)
 	}
 	return found
 }
 
 // fieldsOf are the fields that all of some probes have; of the whole catalog those that any has.
-func fieldsOf(all []*probes.Probe) []string {
+func fieldsOf(all []*event.Probe) []string {
 	count := map[string]int{}
 	for _, p := range all {
 		for _, f := range p.Fields {

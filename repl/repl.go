@@ -17,7 +17,7 @@ import (
 	"github.com/peterh/liner"
 
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Shell is what the loop needs of the command around it.
@@ -30,7 +30,7 @@ type Shell struct {
 	// Print prints one of them, at most top entries (0: all), by "key", "value" or as it is usual ("").
 	Print func(name string, top int64, by string) error
 	// Probes of the recordings that are open, or without any all that there are.
-	Probes func(recordings []string) ([]*probes.Probe, error)
+	Probes func(recordings []string) ([]*event.Probe, error)
 	// Scripts are the names of the bundled scripts.
 	Scripts []string
 	// Params are the flags of a script, with their dashes.

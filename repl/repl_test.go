@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"trace/probes"
+	"trace/probes/event"
 )
 
 func TestPaste(t *testing.T) {
@@ -77,7 +78,7 @@ func TestComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &loop{Shell: Shell{
-		Probes:  func([]string) ([]*probes.Probe, error) { return catalog.Probes(), nil },
+		Probes:  func([]string) ([]*event.Probe, error) { return catalog.Probes(), nil },
 		Maps:    func() []string { return []string{"@", "@lat"} },
 		Scripts: []string{"nvme_stuck", "nvme_trace"},
 		Params:  func(string) []string { return []string{"--ctrl_id=", "--nsid="} },

@@ -12,6 +12,7 @@ import (
 	"trace/lang"
 	"trace/lang/syntax"
 	"trace/probes"
+	"trace/probes/event"
 	"trace/probes/recording"
 )
 
@@ -25,7 +26,7 @@ func compileRecorded(s streams, o options, src source, rec *recording.Recording)
 }
 
 // compile checks a program against a catalog, and says which probes it means if it does not name them.
-func compile(s streams, o options, src source, catalog []*probes.Probe, options lang.Options) (*lang.Program, error) {
+func compile(s streams, o options, src source, catalog []*event.Probe, options lang.Options) (*lang.Program, error) {
 	options.Params, options.PID, options.Command, options.Raw = src.params, o.pid, len(o.command) > 0, o.raw
 	options.Words = append(scriptNames(), subcommands...)
 	program, err := lang.Compile(src.name, src.text, catalog, options)

@@ -16,6 +16,7 @@ import (
 
 	"trace/lang"
 	"trace/probes"
+	"trace/probes/event"
 	"trace/scripts"
 )
 
@@ -43,7 +44,7 @@ func TestReadmeListsProbes(t *testing.T) {
 	}
 }
 
-func loadCatalog(t *testing.T) []*probes.Probe {
+func loadCatalog(t *testing.T) []*event.Probe {
 	t.Helper()
 	catalog, err := probes.Load()
 	if err != nil {
@@ -192,7 +193,7 @@ func TestReadmeExamples(t *testing.T) {
 }
 
 // checkCommand checks flags and program of a command without running it.
-func checkCommand(t *testing.T, e example, catalog []*probes.Probe) {
+func checkCommand(t *testing.T, e example, catalog []*event.Probe) {
 	t.Helper()
 	called, err := findScript(e.args, nil)
 	if err != nil {
@@ -229,16 +230,16 @@ func checkCommand(t *testing.T, e example, catalog []*probes.Probe) {
 
 // checkEvents checks that the events shown have fields of their probe, in order: of its line of text some may be absent, as JSON all are
 // there.
-func checkEvents(t *testing.T, e example, catalog []*probes.Probe) {
+func checkEvents(t *testing.T, e example, catalog []*event.Probe) {
 	t.Helper()
-	event := regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{6} (\S+) \S+/\d+ (.*)$|^\{"probe":"([^"]+)",(.*)\}$`)
+	shown := regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{6} (\S+) \S+/\d+ (.*)$|^\{"probe":"([^"]+)",(.*)\}$`)
 	for line := range strings.Lines(e.output) {
-		parts := event.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		parts := shown.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		if parts == nil {
 			continue
 		}
 		name := parts[1] + parts[3]
-		index := slices.IndexFunc(catalog, func(p *probes.Probe) bool { return p.String() == name })
+		index := slices.IndexFunc(catalog, func(p *event.Probe) bool { return p.String() == name })
 		if index < 0 {
 			t.Errorf("README.md shows an event of %s, which there is not", name)
 			continue

@@ -10,7 +10,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"trace/lang"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // This file writes what maps hold by stack for the tools that draw flame graphs.
@@ -92,11 +92,11 @@ func sampleType(name string) string {
 	return strings.TrimPrefix(name, "@")
 }
 
-func pprofUnit(u probes.Unit) string {
+func pprofUnit(u event.Unit) string {
 	switch u {
-	case probes.Nanoseconds:
+	case event.Nanoseconds:
 		return "nanoseconds"
-	case probes.Bytes:
+	case event.Bytes:
 		return "bytes"
 	}
 	return "count"

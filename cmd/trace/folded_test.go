@@ -15,7 +15,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"trace/lang"
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // sampled are two profiles: one with a key besides the stack, whose names would break a line, and one of durations.
@@ -25,7 +25,7 @@ var sampled = []lang.Profile{
 		{Frames: []string{"main", "a;b\nc 1"}, Key: []string{"dd"}, Value: 2},
 		{Key: []string{"kworker/0:1"}, Value: 1},
 	}},
-	{Map: "@spent", Unit: probes.Nanoseconds, Samples: []lang.Sample{{Frames: []string{"main", "read", "vfs_read [x]"}, Value: 1e6}}},
+	{Map: "@spent", Unit: event.Nanoseconds, Samples: []lang.Sample{{Frames: []string{"main", "read", "vfs_read [x]"}, Value: 1e6}}},
 }
 
 func TestFolded(t *testing.T) {

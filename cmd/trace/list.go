@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trace/probes"
+	"trace/probes/event"
 	"trace/probes/recording"
 )
 
@@ -27,7 +28,7 @@ func runList(cmd *cobra.Command, s streams, o options, args []string) error {
 		return err
 	}
 	if len(args) == 1 {
-		if found = probes.Match(found, args[0]); found == nil {
+		if found = event.Match(found, args[0]); found == nil {
 			return usagef("no probe matches %q; trace -l lists all", args[0])
 		}
 	}
@@ -41,7 +42,7 @@ func runList(cmd *cobra.Command, s streams, o options, args []string) error {
 }
 
 // catalogOf returns the probes of the recordings, or without one all that there are.
-func catalogOf(o options) ([]*probes.Probe, error) {
+func catalogOf(o options) ([]*event.Probe, error) {
 	if len(o.recordings) > 0 {
 		r, err := recording.Open(o.recordings...)
 		if err != nil {
@@ -58,7 +59,7 @@ func catalogOf(o options) ([]*probes.Probe, error) {
 }
 
 // describe prints probes with their fields, then what all of them share: the common fields and the names of enums.
-func describe(out io.Writer, found []*probes.Probe) error {
+func describe(out io.Writer, found []*event.Probe) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	for _, p := range found {
 		fmt.Fprintf(w, "%v: %s\n", p, p.Doc)
@@ -89,7 +90,7 @@ and those marked -v. With -v, --fields, -f json and -f csv nothing is left out.
 `
 
 // describeFields prints the common fields, or the others, as a table.
-func describeFields(w io.Writer, fields []*probes.Field, common bool) {
+func describeFields(w io.Writer, fields []*event.Field, common bool) {
 	for _, f := range fields {
 		if f.Common != common {
 			continue
@@ -99,7 +100,7 @@ func describeFields(w io.Writer, fields []*probes.Field, common bool) {
 }
 
 // typeName returns the type of a field as the user thinks of it, marked if the field may be absent.
-func typeName(f *probes.Field) string {
+func typeName(f *event.Field) string {
 	name := valueType(f.Type)
 	if f.Optional {
 		name += "?"
@@ -107,19 +108,19 @@ func typeName(f *probes.Field) string {
 	return name
 }
 
-func valueType(t probes.Type) string {
+func valueType(t event.Type) string {
 	if t.Enum != nil {
 		return t.Enum.Name
 	}
 	switch t.Kind {
-	case probes.Int:
+	case event.Int:
 		return fmt.Sprintf("int%d", t.Size*8)
-	case probes.Uint:
+	case event.Uint:
 		return fmt.Sprintf("uint%d", t.Size*8)
-	case probes.Bool:
+	case event.Bool:
 		return "bool"
-	case probes.GID:
-		if t.Unit == probes.IP {
+	case event.GID:
+		if t.Unit == event.IP {
 			return "address"
 		}
 		return "gid"
@@ -129,20 +130,20 @@ func valueType(t probes.Type) string {
 }
 
 // unitName returns what a number counts or means.
-func unitName(t probes.Type) string {
+func unitName(t event.Type) string {
 	if t.Enum != nil && t.Enum.Flags {
 		return "flags"
 	}
 	switch t.Unit {
-	case probes.Nanoseconds:
+	case event.Nanoseconds:
 		return "ns"
-	case probes.Bytes:
+	case event.Bytes:
 		return "bytes"
-	case probes.Errno:
+	case event.Errno:
 		return "errno"
-	case probes.Cgroup:
+	case event.Cgroup:
 		return "cgroup"
-	case probes.Hex:
+	case event.Hex:
 		return "hex"
 	default:
 		return "-"
@@ -150,8 +151,8 @@ func unitName(t probes.Type) string {
 }
 
 // enums returns the enums of the fields of found, each once, by name.
-func enums(found []*probes.Probe) []*probes.Enum {
-	seen := map[string]*probes.Enum{}
+func enums(found []*event.Probe) []*event.Enum {
+	seen := map[string]*event.Enum{}
 	for _, p := range found {
 		for _, f := range p.Fields {
 			if e := f.Type.Enum; e != nil && len(e.Names) > 0 {
@@ -159,7 +160,7 @@ func enums(found []*probes.Probe) []*probes.Enum {
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Values(seen), func(a, b *probes.Enum) int { return strings.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(maps.Values(seen), func(a, b *event.Enum) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // wrap sets words in indented lines of at most width columns.

@@ -18,6 +18,7 @@ import (
 
 	"trace/lang"
 	"trace/probes"
+	"trace/probes/event"
 	"trace/probes/symbols"
 )
 
@@ -125,7 +126,7 @@ type tracer struct {
 	attached uint64
 	ended    uint64 // likewise; 0 until the end
 	boot     time.Time
-	printed  map[*probes.Probe]uint64
+	printed  map[*event.Probe]uint64
 	total    uint64 // printed
 	// live shows the maps, if it is not nil.
 	live *live
@@ -149,7 +150,7 @@ func (t *tracer) now() uint64 {
 func bootTime() time.Time { return time.Now().Add(-time.Duration(symbols.BootClock())) }
 
 // divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
-func (t *tracer) divide(rejected map[*probes.Probe]bool) (err error) {
+func (t *tracer) divide(rejected map[*event.Probe]bool) (err error) {
 	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
 		Children: t.children, Command: t.child.pid(), NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose || t.format.Format == lang.HTML, Rejected: rejected, Record: t.record != "", RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
 		Columns:   t.columns(),
@@ -219,7 +220,7 @@ func (t *tracer) begin(ctx context.Context) error {
 // the user is told.
 func (t *tracer) attach(ctx context.Context) (*probes.Session, error) {
 	began := time.Now()
-	rejected := map[*probes.Probe]bool{}
+	rejected := map[*event.Probe]bool{}
 	for {
 		session, err := t.tryAttach(ctx, len(rejected) > 0)
 		var refusal *probes.RejectedError
@@ -255,7 +256,7 @@ func whyRejected(err error) string {
 }
 
 // clausesOf returns the clauses of a probe.
-func (t *tracer) clausesOf(p *probes.Probe) []string {
+func (t *tracer) clausesOf(p *event.Probe) []string {
 	var all []string
 	for _, c := range t.program.Clauses() {
 		for _, probe := range c.Probes {
@@ -377,7 +378,7 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 		t.live.exec = t.exec
 		wg.Go(func() { t.live.show(ctx, end) })
 	}
-	t.printed = map[*probes.Probe]uint64{}
+	t.printed = map[*event.Probe]uint64{}
 	if t.exec.Stopped() || !t.waits() { // exit() in a begin clause, or there are no others
 		end()
 	}
@@ -496,7 +497,7 @@ func (t *tracer) interval(period time.Duration) error {
 }
 
 // event does what is left to do for an event.
-func (t *tracer) event(e *probes.Event) error {
+func (t *tracer) event(e *event.Event) error {
 	printed, err := t.exec.Event(e)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"trace/lang"
 	"trace/probes"
+	"trace/probes/event"
 	"trace/probes/recording"
 )
 
@@ -90,7 +91,7 @@ func bootID() string {
 }
 
 // layouts are those of the records that are kept.
-func (r *fileRecorder) layouts() []*probes.Layout {
+func (r *fileRecorder) layouts() []*event.Layout {
 	if r.record != "" {
 		return r.plan.RecordedLayouts()
 	}
@@ -106,7 +107,7 @@ type recordedNames struct {
 func (n recordedNames) Cgroup(id uint64) string { return n.cgroups.Path(id) }
 
 // event keeps an event. That it cannot be written ends the run as a whole one: what the maps hold is right.
-func (r *fileRecorder) event(e *probes.Event) error {
+func (r *fileRecorder) event(e *event.Event) error {
 	if err := r.writer.Append(e); err != nil {
 		return errEnough // finish tells of the error
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"trace/lang"
-	"trace/probes"
+	"trace/probes/event"
 	"trace/repl"
 )
 
@@ -40,7 +40,7 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 		},
 		Maps:       kept.maps,
 		Print:      kept.print,
-		Probes:     func(names []string) ([]*probes.Probe, error) { return catalogOf(options{recordings: names}) },
+		Probes:     func(names []string) ([]*event.Probe, error) { return catalogOf(options{recordings: names}) },
 		Scripts:    scriptNames(),
 		Params:     scriptFlags,
 		Topics:     topicNames(),

@@ -17,7 +17,7 @@ import (
 
 	"trace/lang"
 	"trace/lang/syntax"
-	"trace/probes"
+	"trace/probes/event"
 	"trace/probes/recording"
 )
 
@@ -165,7 +165,7 @@ func (p *player) run(ctx context.Context) error {
 
 // nothingLeft tells whether the recording has no more events: it ended for the same reason as its replay.
 func (p *player) nothingLeft() bool {
-	var e probes.Event
+	var e event.Event
 	return p.recording.Next(&e) == io.EOF
 }
 
@@ -239,7 +239,7 @@ func (p *player) viewTime() time.Time {
 
 // play runs the events until there are no more of them.
 func (p *player) play(ctx context.Context) error {
-	var e probes.Event
+	var e event.Event
 	for n := 0; ; n++ {
 		if n%1024 == 0 {
 			p.progress.tell(func(took time.Duration) string { return p.told(n, took) })
@@ -422,7 +422,7 @@ func tellInfo(s streams, name string) error {
 		return err
 	}
 	defer rec.Close()
-	var e probes.Event
+	var e event.Event
 	for err == nil {
 		err = rec.Next(&e)
 	}

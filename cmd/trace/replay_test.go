@@ -14,6 +14,7 @@ import (
 
 	"trace/lang"
 	"trace/probes"
+	"trace/probes/event"
 	"trace/probes/recording"
 )
 
@@ -25,8 +26,8 @@ func recordReads(t testing.TB, n int) string {
 		t.Fatal(err)
 	}
 	p := catalog.Match("nvme:complete_rq")[0]
-	layouts := []*probes.Layout{probes.NewLayout(0, p, p.Fields, nil)}
-	at := map[string]probes.Place{}
+	layouts := []*event.Layout{event.NewLayout(0, p, p.Fields, nil)}
+	at := map[string]event.Place{}
 	for _, pl := range layouts[0].Places() {
 		at[pl.Field.Name] = pl
 	}
@@ -51,8 +52,8 @@ func recordReads(t testing.TB, n int) string {
 		binary.LittleEndian.PutUint64(raw[at["latency"].At:], uint64(i%2)*1_000_000)
 		binary.LittleEndian.PutUint64(raw[at["slba"].At:], uint64(i)*104729)
 		binary.LittleEndian.PutUint16(raw[at["cid"].At:], uint16(i))
-		var e probes.Event
-		if err := probes.Decode(layouts, raw, &e); err != nil {
+		var e event.Event
+		if err := event.Decode(layouts, raw, &e); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Append(&e); err != nil {

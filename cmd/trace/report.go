@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"trace/probes"
+	"trace/probes/event"
 )
 
 // report tells the user which events are missing from the output, and why.
 type report struct {
 	*tracer
 	session *probes.Session
-	told    map[*probes.Probe]uint64 // losses of which the user knows
+	told    map[*event.Probe]uint64 // losses of which the user knows
 	// corrected are the corrections of which the user knows.
-	corrected map[*probes.Probe]uint64
+	corrected map[*event.Probe]uint64
 }
 
 // watch reports new losses, and has totals corrected, once a second until ctx ends.
@@ -102,7 +103,7 @@ func (r *report) tellLosses(losses []probes.Losses) {
 		r.note("%s", note)
 	}
 	if r.told == nil {
-		r.told, r.corrected = map[*probes.Probe]uint64{}, map[*probes.Probe]uint64{}
+		r.told, r.corrected = map[*event.Probe]uint64{}, map[*event.Probe]uint64{}
 	}
 	for _, l := range losses {
 		if l.Corrected > r.corrected[l.Probe] {

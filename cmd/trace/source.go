@@ -17,6 +17,7 @@ import (
 	"trace/lang"
 	"trace/lang/syntax"
 	"trace/probes"
+	"trace/probes/event"
 	"trace/scripts"
 )
 
@@ -246,15 +247,15 @@ func (s *script) addFlags(cmd *cobra.Command) {
 	params := pflag.NewFlagSet(s.name, pflag.ContinueOnError)
 	params.SortFlags = false
 	for _, p := range s.declared {
-		kind := map[probes.Kind]string{probes.Bool: "bool", probes.String: "TEXT"}[p.Type.Kind]
+		kind := map[event.Kind]string{event.Bool: "bool", event.String: "TEXT"}[p.Type.Kind]
 		switch p.Type.Unit {
-		case probes.Nanoseconds:
+		case event.Nanoseconds:
 			kind = "DURATION"
-		case probes.Bytes:
+		case event.Bytes:
 			kind = "SIZE"
 		}
 		params.VarP(&paramFlag{source: &s.source, param: p, kind: cmp.Or(kind, "NUMBER")}, p.Name, p.Short, p.Help)
-		if p.Type.Kind == probes.Bool {
+		if p.Type.Kind == event.Bool {
 			params.Lookup(p.Name).NoOptDefVal = "true"
 		}
 	}

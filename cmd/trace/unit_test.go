@@ -7,6 +7,7 @@ import (
 
 	"trace/lang"
 	"trace/probes"
+	"trace/probes/event"
 )
 
 func TestRingSize(t *testing.T) {
@@ -38,7 +39,7 @@ func TestRingSize(t *testing.T) {
 }
 
 func TestLossLine(t *testing.T) {
-	probe := &probes.Probe{Group: "nvme", Name: "complete_rq"}
+	probe := &event.Probe{Group: "nvme", Name: "complete_rq"}
 	for _, test := range []struct {
 		losses probes.Losses
 		want   string
@@ -63,7 +64,7 @@ func TestLossLine(t *testing.T) {
 
 // An event that comes without its beginning is not lost.
 func TestTellIncomplete(t *testing.T) {
-	probe := &probes.Probe{Group: "nvme", Name: "failover"}
+	probe := &event.Probe{Group: "nvme", Name: "failover"}
 	for _, test := range []struct {
 		losses probes.Losses
 		want   string

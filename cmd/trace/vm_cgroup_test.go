@@ -80,10 +80,10 @@ func (c cgroupTree) test(t *testing.T) {
 	for _, e := range trace.stop(t) {
 		entries, _ := e.at("entries").([]any)
 		for _, entry := range entries {
-			entry := event(entry.(map[string]any))
+			entry := jsonEvent(entry.(map[string]any))
 			name := e.text("name")
 			for _, key := range entry["key"].([]any) {
-				key := event(key.(map[string]any))
+				key := jsonEvent(key.(map[string]any))
 				name = key.text("path")
 				if key.num(t, "id") != ids[name] {
 					t.Errorf("id of %s is %v, its folder has %d", name, key["id"], ids[name])

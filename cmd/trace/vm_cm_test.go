@@ -44,7 +44,7 @@ func startCMFtrace(t *testing.T) func() []string {
 }
 
 // cmText writes an event as the kernel does (drivers/infiniband/core/cma_trace.h).
-func cmText(t *testing.T, e event) string {
+func cmText(t *testing.T, e jsonEvent) string {
 	t.Helper()
 	name := strings.TrimPrefix(e.text("probe"), "cm:")
 	if _, err := os.Stat(filepath.Join(tracefs, "events/rdma_cma/cm_prepare_mra")); err == nil && name == "send_mra" {
@@ -82,7 +82,7 @@ func cmText(t *testing.T, e event) string {
 }
 
 // cmEnd is address and port as %pISpc writes them.
-func cmEnd(t *testing.T, e event, address, port string) string {
+func cmEnd(t *testing.T, e jsonEvent, address, port string) string {
 	t.Helper()
 	if e.at(address) == nil || e.text("family") == "IB" {
 		return "(other)"
@@ -123,7 +123,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 }
 
 // compareCM compares what trace and ftrace tell of the same events, each event once and whole.
-func compareCM(t *testing.T, events []event, lines []string) {
+func compareCM(t *testing.T, events []jsonEvent, lines []string) {
 	t.Helper()
 	var mine []string
 	for _, e := range events {
@@ -161,7 +161,7 @@ func TestVMCm(t *testing.T) {
 }
 
 // checkCMStory knows what has to be among the events.
-func checkCMStory(t *testing.T, events []event) {
+func checkCMStory(t *testing.T, events []jsonEvent) {
 	t.Helper()
 	seen := map[string]int{}
 	for _, e := range events {

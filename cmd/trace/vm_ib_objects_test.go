@@ -60,7 +60,7 @@ func kprobeCounts(t *testing.T, tl *tool) map[string]int {
 }
 
 // eventCounts counts events in the same way.
-func eventCounts(events []event) map[string]int {
+func eventCounts(events []jsonEvent) map[string]int {
 	counts := make(map[string]int)
 	for _, e := range events {
 		counts[e.text("probe")+" "+e.text("pid")+" "+e.text("cgroup.id")]++
@@ -103,9 +103,9 @@ func buildVerbs(t *testing.T) string {
 }
 
 // resource returns what `rdma -d res show KIND` has of a process.
-func resource(t *testing.T, kind string, pid int) event {
+func resource(t *testing.T, kind string, pid int) jsonEvent {
 	t.Helper()
-	var all []event
+	var all []jsonEvent
 	d := json.NewDecoder(strings.NewReader(sh(t, "rdma -j -d res show %s", kind)))
 	d.UseNumber()
 	if err := d.Decode(&all); err != nil {
@@ -209,7 +209,7 @@ func knowsRequests(t *testing.T) bool {
 }
 
 // describeObject writes an event of an object in a line; what is absent is -.
-func describeObject(t *testing.T, e event) string {
+func describeObject(t *testing.T, e jsonEvent) string {
 	t.Helper()
 	parts := []string{e.text("probe"), "dev", "ret"}
 	switch {

@@ -173,8 +173,8 @@ func TestVMIbConnections(t *testing.T) {
 	}
 }
 
-func eventsOf(pid int64, events []event) []event {
-	var own []event
+func eventsOf(pid int64, events []jsonEvent) []jsonEvent {
+	var own []jsonEvent
 	for _, e := range events {
 		if e.text("pid") == fmt.Sprint(pid) {
 			own = append(own, e)
@@ -183,7 +183,7 @@ func eventsOf(pid int64, events []event) []event {
 	return own
 }
 
-func checkSide(t *testing.T, s side, events []event) {
+func checkSide(t *testing.T, s side, events []jsonEvent) {
 	t.Helper()
 	own := eventsOf(s.pid, events)
 	want := []string{"ib:create_qp RESET <nil>"}
@@ -222,7 +222,7 @@ func checkSide(t *testing.T, s side, events []event) {
 }
 
 // The change to RTR names both ends of the connection.
-func checkReadyToReceive(t *testing.T, s side, e event) {
+func checkReadyToReceive(t *testing.T, s side, e jsonEvent) {
 	t.Helper()
 	for name, want := range map[string]int64{"dest_qpn": s.peerQPN, "rq_psn": s.peerPSN, "sgid_index": 1, "qp.port": 1} {
 		if got := e.num(t, name); got != want {
@@ -344,7 +344,7 @@ func TestVMIbHiddenTypes(t *testing.T) {
 				t.Errorf("%s is there without types: %v", name, e)
 			}
 		}
-		if e.num(t, "ret") != 0 || e.num(t, "latency") <= 0 || len(eventsOf(sides[0].pid, []event{e}))+len(eventsOf(sides[1].pid, []event{e})) != 1 {
+		if e.num(t, "ret") != 0 || e.num(t, "latency") <= 0 || len(eventsOf(sides[0].pid, []jsonEvent{e}))+len(eventsOf(sides[1].pid, []jsonEvent{e})) != 1 {
 			t.Errorf("what needs no types: %v", e)
 		}
 	}
@@ -396,7 +396,7 @@ func TestVMIbCapabilities(t *testing.T) {
 			}
 			sides := connections[0].run(t)
 			for _, e := range trace.stop(t) {
-				if len(eventsOf(sides[0].pid, []event{e}))+len(eventsOf(sides[1].pid, []event{e})) != 1 || e.text("dgid") != sides[0].gid {
+				if len(eventsOf(sides[0].pid, []jsonEvent{e}))+len(eventsOf(sides[1].pid, []jsonEvent{e})) != 1 || e.text("dgid") != sides[0].gid {
 					t.Errorf("event of nobody: %v", e)
 				}
 			}

@@ -151,7 +151,7 @@ func TestVMIbMlx5Monitor(t *testing.T) {
 }
 
 // checkMlx5Counts compares the events with bpftrace's counts by function and process.
-func checkMlx5Counts(t *testing.T, theirs []string, events []event) {
+func checkMlx5Counts(t *testing.T, theirs []string, events []jsonEvent) {
 	t.Helper()
 	want, got := make(map[string]int), make(map[string]int)
 	for _, m := range regexp.MustCompile(`@\[kprobe:mlx5_ib_(\w+), (\d+)\]: (\d+)`).FindAllStringSubmatch(strings.Join(theirs, "\n"), -1) {
@@ -171,7 +171,7 @@ func checkMlx5Counts(t *testing.T, theirs []string, events []event) {
 }
 
 // checkResults compares the events with counts by probe, process and result.
-func checkResults(t *testing.T, returned []string, events []event) {
+func checkResults(t *testing.T, returned []string, events []jsonEvent) {
 	t.Helper()
 	want := make(map[string]int)
 	for _, e := range events {
@@ -211,7 +211,7 @@ func checkMlx5Variants(t *testing.T, said string, types bool) {
 }
 
 // checkMlx5Side compares the events of a process with what it prints of itself.
-func checkMlx5Side(t *testing.T, s side, events []event) {
+func checkMlx5Side(t *testing.T, s side, events []jsonEvent) {
 	t.Helper()
 	var states []string
 	for _, e := range events {
@@ -266,9 +266,9 @@ func waitingServer(t *testing.T) waiting {
 }
 
 // check compares what is told of CQs, PDs and MRs with what the kernel lists, and ends with beginnings.
-func (w waiting) check(t *testing.T, events []event) {
+func (w waiting) check(t *testing.T, events []jsonEvent) {
 	t.Helper()
-	e := make(map[string]event)
+	e := make(map[string]jsonEvent)
 	for _, x := range eventsOf(w.pid, events) {
 		e[strings.TrimPrefix(x.text("probe"), "mlx5:")] = x
 	}
@@ -323,7 +323,7 @@ func failToCreate(t *testing.T) failedCreates {
 }
 
 // check wants the error, whatever kind of result the driver gives, and no QP.
-func (f failedCreates) check(t *testing.T, events []event) {
+func (f failedCreates) check(t *testing.T, events []jsonEvent) {
 	t.Helper()
 	for pid, errno := range f {
 		var results []string
@@ -343,9 +343,9 @@ func (f failedCreates) check(t *testing.T, events []event) {
 }
 
 // checkMlx5Dmabuf: the stand-in registered two by itself, as the software device takes none; the second failed.
-func checkMlx5Dmabuf(t *testing.T, all []event) {
+func checkMlx5Dmabuf(t *testing.T, all []jsonEvent) {
 	t.Helper()
-	events := slices.DeleteFunc(slices.Clone(all), func(e event) bool { return e.text("probe") != "mlx5:reg_user_mr_dmabuf" })
+	events := slices.DeleteFunc(slices.Clone(all), func(e jsonEvent) bool { return e.text("probe") != "mlx5:reg_user_mr_dmabuf" })
 	if len(events) != 2 {
 		t.Fatalf("%d events of dmabufs, want 2: %v", len(events), events)
 	}
@@ -399,7 +399,7 @@ func TestVMIbMlx5HiddenTypes(t *testing.T) {
 	}
 	for _, s := range sides {
 		own := eventsOf(s.pid, events)
-		i := slices.IndexFunc(own, func(e event) bool { return e.text("probe") == "mlx5:reg_user_mr" })
+		i := slices.IndexFunc(own, func(e jsonEvent) bool { return e.text("probe") == "mlx5:reg_user_mr" })
 		if i < 0 || own[i].num(t, "mr.length") != 4096 || own[i].text("mr.access") != "LOCAL_WRITE" || len(own) != 8+len(s.states) {
 			t.Errorf("events of process %d: %v", s.pid, own)
 		}

@@ -154,7 +154,7 @@ func (f ftraced) dwords() map[int]shown {
 }
 
 // checkDwords checks the bits that the kernel shows.
-func (f ftraced) checkDwords(t *testing.T, e event) {
+func (f ftraced) checkDwords(t *testing.T, e jsonEvent) {
 	t.Helper()
 	for i, want := range f.dwords() {
 		if got := uint32(e.num(t, fmt.Sprint("cdw", i))); got&want.mask != want.value {

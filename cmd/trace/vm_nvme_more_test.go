@@ -191,7 +191,7 @@ func sector(disk string, write bool, n int) bool {
 
 // checkChains checks that the events tell one story of each command: an attempt after the other, in the same request, for the same
 // submitter, and how many there were. It returns the number of attempts of each command.
-func checkChains(t *testing.T, events []event) []int {
+func checkChains(t *testing.T, events []jsonEvent) []int {
 	t.Helper()
 	type chain struct {
 		attempt, retries, requeues int64
@@ -264,7 +264,7 @@ func TestVMMoreNvmeRetries(t *testing.T) {
 	lines := stopFtrace()
 	all := tr.stop(t)
 	matchFtrace(t, all, lines)
-	var events []event
+	var events []jsonEvent
 	for _, e := range where(all, fields{"disk": disk}) {
 		if e.text("probe") != "nvme:sq" {
 			events = append(events, e)
@@ -439,7 +439,7 @@ func TestVMMoreNvmeTimeouts(t *testing.T) {
 	if fmt.Sprint(cancelled) != fmt.Sprint(want) || said["reset controller"] > 0 && len(want) == 0 {
 		t.Errorf("cancelled, by status: %v, ftrace saw %v", cancelled, want)
 	}
-	var chains []event
+	var chains []jsonEvent
 	for _, e := range where(events, fields{"disk": disk}) {
 		if p := e.text("probe"); p == "nvme:setup_cmd" || p == "nvme:complete_rq" {
 			chains = append(chains, e)

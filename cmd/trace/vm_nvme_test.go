@@ -184,7 +184,7 @@ func (f ftraced) completion() fields {
 }
 
 // expect checks fields of an event; one that is wrong ends the test, since many others would be, too.
-func (e event) expect(t *testing.T, wants ...fields) {
+func (e jsonEvent) expect(t *testing.T, wants ...fields) {
 	t.Helper()
 	right := true
 	for _, want := range wants {
@@ -201,10 +201,10 @@ func (e event) expect(t *testing.T, wants ...fields) {
 }
 
 // queued are events that wait for the line of ftrace about the same.
-type queued map[string][]event
+type queued map[string][]jsonEvent
 
 // queueUp sorts events by what they are matched by: the slot, or the queue where ftrace does not tell the slot.
-func queueUp(t *testing.T, events []event) queued {
+func queueUp(t *testing.T, events []jsonEvent) queued {
 	t.Helper()
 	q := queued{}
 	for _, e := range events {
@@ -219,7 +219,7 @@ func queueUp(t *testing.T, events []event) queued {
 }
 
 // next takes the first event of a probe that waits under a key.
-func (q queued) next(t *testing.T, f ftraced, key string) event {
+func (q queued) next(t *testing.T, f ftraced, key string) jsonEvent {
 	t.Helper()
 	key = f.probe + " " + key
 	if len(q[key]) == 0 {
@@ -235,12 +235,12 @@ const clockError = int64(10 * time.Microsecond)
 
 // matchFtrace checks that the events are, one to one, those that ftrace saw, and say the same. Trace must have been attached before
 // ftrace was: then the kernel calls it first at each tracepoint.
-func matchFtrace(t *testing.T, events []event, lines []ftraced) {
+func matchFtrace(t *testing.T, events []jsonEvent, lines []ftraced) {
 	t.Helper()
 	waiting := queueUp(t, events)
 	submitted, answered, failed := map[string]ftraced{}, map[string]ftraced{}, map[string]*ftraced{}
 	for i, f := range lines {
-		var e event
+		var e jsonEvent
 		var earliest ftraced // what came before the event
 		switch f.probe {
 		case "nvme:setup_cmd":
@@ -286,7 +286,7 @@ func matchFtrace(t *testing.T, events []event, lines []ftraced) {
 
 // checkLatency checks the latencies of a completion: they include the time from when the kernel had told ftrace of the submission
 // until it told it of the completion queue entry.
-func checkLatency(t *testing.T, e event, least int64) {
+func checkLatency(t *testing.T, e jsonEvent, least int64) {
 	t.Helper()
 	latency, device := e.num(t, "latency"), e.num(t, "device_latency")
 	if device <= 0 || latency < device || latency < least-clockError {
@@ -306,8 +306,8 @@ func countOf(lines []ftraced, probe string) int {
 }
 
 // where returns the events with these fields.
-func where(events []event, want fields) []event {
-	var found []event
+func where(events []jsonEvent, want fields) []jsonEvent {
+	var found []jsonEvent
 next:
 	for _, e := range events {
 		for name, value := range want {
@@ -401,7 +401,7 @@ func fio(t *testing.T, ns namespace, reads, writes int) fioRun {
 }
 
 // checkFio checks the completions of a run of fio.
-func checkFio(t *testing.T, events []event, run fioRun, ns namespace) {
+func checkFio(t *testing.T, events []jsonEvent, run fioRun, ns namespace) {
 	t.Helper()
 	for _, job := range run.Jobs {
 		side := job.Read
@@ -658,7 +658,7 @@ func TestVMNvmeUnmatched(t *testing.T) {
 // TestVMNvmeCapabilities runs trace as an ordinary user with the two capabilities that it needs, and with none.
 func TestVMNvmeCapabilities(t *testing.T) {
 	small, _ := namespaces(t)
-	run := func(caps string) (events []event, notes string, status int) {
+	run := func(caps string) (events []jsonEvent, notes string, status int) {
 		var out, errs bytes.Buffer
 		cmd := asNobody(t, caps, "-f", "json", "-n", "1", "-c", fmt.Sprintf("dd if=/dev/%s of=/dev/null bs=4k count=1 iflag=direct status=none", small.disk),
 			"nvme:complete_rq")

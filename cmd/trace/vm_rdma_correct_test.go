@@ -93,7 +93,7 @@ func TestVMRdmaCorrectedEvents(t *testing.T) {
 	kprobes(1)
 	trace.end(t)
 	events := trace.decoded(t)
-	var corrected []event
+	var corrected []jsonEvent
 	for _, e := range events {
 		if e.at("corrected") == true {
 			corrected = append(corrected, e)

@@ -87,7 +87,7 @@ func (tr *recorder) lastReport(t *testing.T, n int) monitored {
 		var b strings.Builder
 		d := json.NewDecoder(f)
 		for {
-			var e event
+			var e jsonEvent
 			if d.Decode(&e) != nil { // the last line may be half written
 				return b.String()
 			}

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"trace/lang"
-	"trace/probes"
+	"trace/probes/event"
 	"trace/scripts"
 )
 
@@ -31,7 +31,7 @@ func TestVMScriptsAttach(t *testing.T) {
 		}
 		runs := [][]string{{s.Name}}
 		for _, p := range params {
-			if p.Type.Kind == probes.Bool {
+			if p.Type.Kind == event.Bool {
 				runs = append(runs, []string{s.Name, "--" + p.Name})
 			}
 		}
@@ -45,7 +45,7 @@ func TestVMScriptsAttach(t *testing.T) {
 }
 
 // printed is what the printfs among events wrote, a string for each.
-func printed(events []event) []string {
+func printed(events []jsonEvent) []string {
 	var lines []string
 	for _, e := range events {
 		if e.text("type") == "printf" {
@@ -59,13 +59,13 @@ func printed(events []event) []string {
 var nvmeLine = regexp.MustCompile(`^[0-9:.]+ (?P<disk>\S+) +(Submit|Complete) +(?P<ctrl>\w+): (.*)\n$`)
 
 // traced reads a line of nvme_trace as an event of the probe that it is of.
-func traced(t *testing.T, line string) event {
+func traced(t *testing.T, line string) jsonEvent {
 	t.Helper()
 	m := nvmeLine.FindStringSubmatch(line)
 	if m == nil {
 		t.Fatalf("not a line of nvme_trace: %q", line)
 	}
-	e := event{"probe": map[string]string{"Submit": "nvme:setup_cmd", "Complete": "nvme:complete_rq"}[m[2]], "ctrl": m[3], "disk": any(m[1])}
+	e := jsonEvent{"probe": map[string]string{"Submit": "nvme:setup_cmd", "Complete": "nvme:complete_rq"}[m[2]], "ctrl": m[3], "disk": any(m[1])}
 	for part := range strings.SplitSeq(m[4], ", ") {
 		name, value, pair := strings.Cut(part, "=")
 		value, in, named := strings.Cut(value, " (")
@@ -117,7 +117,7 @@ func number(t *testing.T, text string) any {
 }
 
 // only leaves those of the fields that a line has.
-func (e event) only(all fields) fields {
+func (e jsonEvent) only(all fields) fields {
 	some := fields{}
 	for name, value := range all {
 		if _, ok := e[name]; ok {
@@ -146,7 +146,7 @@ func TestVMScriptNvmeTrace(t *testing.T) {
 	read := startFtrace(t)
 	workNvme(t, small)
 	lines := read()
-	var events []event
+	var events []jsonEvent
 	for _, line := range printed(trace.stop(t)) {
 		events = append(events, traced(t, line))
 	}
@@ -242,10 +242,10 @@ func TestVMScriptNvmeLatency(t *testing.T) {
 				continue
 			}
 			for _, entry := range m["entries"].([]any) {
-				e := event(entry.(map[string]any))
+				e := jsonEvent(entry.(map[string]any))
 				counts := map[string]int{}
 				for _, bucket := range e["value"].([]any) {
-					b := event(bucket.(map[string]any))
+					b := jsonEvent(bucket.(map[string]any))
 					if n := int(b.num(t, "n")); n > 0 {
 						counts[strings.Replace(b.text("lo"), "<nil>", "0", 1)+".."+b.text("hi")] = n
 					}
@@ -399,7 +399,7 @@ func TestVMScriptRdmaFlowsTable(t *testing.T) {
 }
 
 // mapOf is the last print of a map, its entries in the order of their text.
-func mapOf(t *testing.T, events []event, name string) string {
+func mapOf(t *testing.T, events []jsonEvent, name string) string {
 	t.Helper()
 	var entries []string
 	for _, e := range events {

@@ -306,7 +306,7 @@ func (tr *recorder) counts(t *testing.T) soaked {
 		sums := map[string]int{}
 		entries, _ := m.at("entries").([]any)
 		for _, entry := range entries {
-			e := event(entry.(map[string]any))
+			e := jsonEvent(entry.(map[string]any))
 			probe := ""
 			if key, _ := e.at("key").([]any); len(key) > 0 {
 				probe = fmt.Sprint(key[0])

@@ -19,10 +19,10 @@ import (
 // verbs. The oracle is never ours: rdma, ftrace, nvme, fio, and what the programs print themselves.
 
 // event is a line of -f json.
-type event map[string]any
+type jsonEvent map[string]any
 
 // at follows a dotted name; absent fields are nil.
-func (e event) at(name string) any {
+func (e jsonEvent) at(name string) any {
 	var v any = map[string]any(e)
 	for part := range strings.SplitSeq(name, ".") {
 		m, ok := v.(map[string]any)
@@ -35,7 +35,7 @@ func (e event) at(name string) any {
 }
 
 // num returns a number; the test fails if it is none.
-func (e event) num(t *testing.T, name string) int64 {
+func (e jsonEvent) num(t *testing.T, name string) int64 {
 	t.Helper()
 	n, ok := e.at(name).(json.Number)
 	if !ok {
@@ -48,7 +48,7 @@ func (e event) num(t *testing.T, name string) int64 {
 	return v
 }
 
-func (e event) text(name string) string { return fmt.Sprint(e.at(name)) }
+func (e jsonEvent) text(name string) string { return fmt.Sprint(e.at(name)) }
 
 // recorder is a running trace with -f json.
 type recorder struct {
@@ -126,7 +126,7 @@ func (tr *recorder) said(t *testing.T) string {
 }
 
 // stop interrupts trace and returns the events; it must have lost none.
-func (tr *recorder) stop(t *testing.T) []event {
+func (tr *recorder) stop(t *testing.T) []jsonEvent {
 	t.Helper()
 	tr.interrupt(t)
 	return tr.decoded(t)
@@ -134,7 +134,7 @@ func (tr *recorder) stop(t *testing.T) []event {
 
 // stopAll interrupts trace and returns the events, and how many of each probe it reports as lost: 7.2 does not run a program that was
 // preempted on that CPU, as in a target's workers.
-func (tr *recorder) stopAll(t *testing.T) (events []event, lost map[string]int) {
+func (tr *recorder) stopAll(t *testing.T) (events []jsonEvent, lost map[string]int) {
 	t.Helper()
 	tr.end(t)
 	return tr.decoded(t), lostOf(t, tr.said(t))
@@ -153,7 +153,7 @@ func (tr *recorder) endLosingLookups(t *testing.T) {
 
 // untilWhole returns the events of a program while work runs. Where the kernel skipped some of them, as 7.2 does, and trace says so, it
 // all happens again.
-func untilWhole(t *testing.T, program string, work func()) []event {
+func untilWhole(t *testing.T, program string, work func()) []jsonEvent {
 	t.Helper()
 	for range 5 {
 		tr := start(t, program)
@@ -169,7 +169,7 @@ func untilWhole(t *testing.T, program string, work func()) []event {
 }
 
 // decoded is what trace wrote to its standard output, line by line.
-func (tr *recorder) decoded(t *testing.T) []event {
+func (tr *recorder) decoded(t *testing.T) []jsonEvent {
 	t.Helper()
 	f, err := os.Open(tr.events)
 	if err != nil {
@@ -199,13 +199,13 @@ func (tr *recorder) end(t *testing.T) {
 	}
 }
 
-func decodeLines(t *testing.T, r io.Reader) []event {
+func decodeLines(t *testing.T, r io.Reader) []jsonEvent {
 	t.Helper()
-	var events []event
+	var events []jsonEvent
 	d := json.NewDecoder(r)
 	d.UseNumber()
 	for {
-		var e event
+		var e jsonEvent
 		err := d.Decode(&e)
 		if err == io.EOF {
 			return events

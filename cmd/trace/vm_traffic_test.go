@@ -168,7 +168,7 @@ func amend(t *testing.T, want, got, calls map[string]int) {
 
 // checkTraffic compares the events with bpftrace's counts by name, process and cgroup. Of the processes the first connected, which does
 // not go without any verb.
-func checkTraffic(t *testing.T, in *pair, events []event, want map[string]int, connected int) {
+func checkTraffic(t *testing.T, in *pair, events []jsonEvent, want map[string]int, connected int) {
 	t.Helper()
 	got := trafficCounts(t, events)
 	for _, e := range events {
@@ -198,7 +198,7 @@ func checkTraffic(t *testing.T, in *pair, events []event, want map[string]int, c
 }
 
 // trafficCounts counts the events by name, process and cgroup; those of verbs that failed are called failed.
-func trafficCounts(t *testing.T, events []event) map[string]int {
+func trafficCounts(t *testing.T, events []jsonEvent) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
 	for _, e := range events {

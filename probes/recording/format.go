@@ -6,7 +6,7 @@
 //
 //	file   = "trace recording\n" version:u32 length:u32 crc:u32 header:JSON { block }
 //	block  = kind:u32 raw:u32 stored:u32 count:u32 first:u64 last:u64 number:u32 head:u32 crc:u32 payload
-//	kind   = 1 events  { record }     a record is what probes.Layout describes: the ID of its layout as u64, then the fields
+//	kind   = 1 events  { record }     a record is what event.Layout describes: the ID of its layout as u64, then the fields
 //	       | 2 losses  JSON           what was lost until then
 //	       | 3 end     no payload
 //	       | 4 names   JSON           what the numbers of cgroups and stacks stand for that the next events have and none before had
@@ -30,7 +30,7 @@ import (
 	"hash/crc32"
 	"time"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 const magic = "trace recording\n"
@@ -123,12 +123,12 @@ type enumDesc struct {
 
 // Names of kinds and units in files: they outlive the order of the constants.
 var (
-	kindNames = map[probes.Kind]string{
-		probes.Int: "int", probes.Uint: "uint", probes.Bool: "bool", probes.String: "string", probes.GID: "gid",
+	kindNames = map[event.Kind]string{
+		event.Int: "int", event.Uint: "uint", event.Bool: "bool", event.String: "string", event.GID: "gid",
 	}
-	unitNames = map[probes.Unit]string{
-		probes.None: "", probes.Nanoseconds: "ns", probes.Bytes: "bytes", probes.Errno: "errno", probes.Cgroup: "cgroup", probes.Hex: "hex",
-		probes.IP: "ip",
+	unitNames = map[event.Unit]string{
+		event.None: "", event.Nanoseconds: "ns", event.Bytes: "bytes", event.Errno: "errno", event.Cgroup: "cgroup", event.Hex: "hex",
+		event.IP: "ip",
 	}
 	kinds = inverse(kindNames)
 	units = inverse(unitNames)
@@ -143,7 +143,7 @@ func inverse[K, V comparable](m map[K]V) map[V]K {
 }
 
 // describe makes the header of a file that holds records of these layouts.
-func describe(h Header, layouts []*probes.Layout) fileHeader {
+func describe(h Header, layouts []*event.Layout) fileHeader {
 	out := fileHeader{Header: h, Enums: map[string]enumDesc{}}
 	for _, l := range layouts {
 		d := recordDesc{Group: l.Probe.Group, Name: l.Probe.Name, Doc: l.Probe.Doc, Size: l.Size}
@@ -153,7 +153,7 @@ func describe(h Header, layouts []*probes.Layout) fileHeader {
 				Name: pl.Field.Name, Doc: pl.Field.Doc, Kind: kindNames[t.Kind], Size: t.Size, Unit: unitNames[t.Unit],
 				Common: pl.Field.Common, At: pl.At, HasAt: pl.HasAt, HasMask: pl.HasMask,
 			}
-			if t.Enum != nil && t.Unit != probes.Cgroup { // the names of cgroups come with the events
+			if t.Enum != nil && t.Unit != event.Cgroup { // the names of cgroups come with the events
 				f.Enum = t.Enum.Name
 				out.Enums[f.Enum] = enumDesc{t.Enum.Names, t.Enum.Values, t.Enum.Flags}
 			}
@@ -168,7 +168,7 @@ func describe(h Header, layouts []*probes.Layout) fileHeader {
 	for _, period := range h.Intervals {
 		out.Records = append(out.Records, recordDesc{
 			Group: intervalGroup, Name: period.String(), Doc: "an interval clause ran", Size: momentSize,
-			Fields: []fieldDesc{{Name: "nsecs", Doc: "time since the boot", Kind: kindNames[probes.Uint], Size: 8, Unit: unitNames[probes.Nanoseconds], Common: true, At: momentTime}},
+			Fields: []fieldDesc{{Name: "nsecs", Doc: "time since the boot", Kind: kindNames[event.Uint], Size: 8, Unit: unitNames[event.Nanoseconds], Common: true, At: momentTime}},
 		})
 	}
 	return out
@@ -234,29 +234,29 @@ func decodeHeader(text []byte, sum uint32) (h fileHeader, err error) {
 }
 
 // field makes the field that a description tells of.
-func (h *fileHeader) field(d fieldDesc, enums map[string]*probes.Enum, cgroups *probes.Enum) (probes.Field, error) {
+func (h *fileHeader) field(d fieldDesc, enums map[string]*event.Enum, cgroups *event.Enum) (event.Field, error) {
 	kind, ok := kinds[d.Kind]
 	if !ok {
-		return probes.Field{}, fmt.Errorf("field %s is of the kind %.64q, which this trace does not know", d.Name, d.Kind)
+		return event.Field{}, fmt.Errorf("field %s is of the kind %.64q, which this trace does not know", d.Name, d.Kind)
 	}
 	unit, ok := units[d.Unit]
 	if !ok {
-		return probes.Field{}, fmt.Errorf("field %s has the unit %.64q, which this trace does not know", d.Name, d.Unit)
+		return event.Field{}, fmt.Errorf("field %s has the unit %.64q, which this trace does not know", d.Name, d.Unit)
 	}
-	t := probes.Type{Kind: kind, Size: d.Size, Unit: unit}
-	if unit == probes.Cgroup {
+	t := event.Type{Kind: kind, Size: d.Size, Unit: unit}
+	if unit == event.Cgroup {
 		t.Enum = cgroups
 	} else if d.Enum != "" {
 		e, ok := h.Enums[d.Enum]
 		if !ok {
-			return probes.Field{}, fmt.Errorf("corrupt: no enum %.64q of field %s", d.Enum, d.Name)
+			return event.Field{}, fmt.Errorf("corrupt: no enum %.64q of field %s", d.Enum, d.Name)
 		}
 		if enums[d.Enum] == nil {
-			enums[d.Enum] = &probes.Enum{Name: d.Enum, Names: e.Names, Values: e.Values, Flags: e.Flags}
+			enums[d.Enum] = &event.Enum{Name: d.Enum, Names: e.Names, Values: e.Values, Flags: e.Flags}
 		}
 		t.Enum = enums[d.Enum]
 	}
-	f := probes.Field{Name: d.Name, Doc: d.Doc, Type: t, Common: d.Common, Optional: d.HasMask != 0}
+	f := event.Field{Name: d.Name, Doc: d.Doc, Type: t, Common: d.Common, Optional: d.HasMask != 0}
 	return f, checkType(d.Name, t)
 }
 

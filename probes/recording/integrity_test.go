@@ -17,7 +17,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // parts are the header of a file, with what precedes it, and its blocks.
@@ -173,7 +173,7 @@ func TestBoots(t *testing.T) {
 		}
 		var times []uint64
 		cgroups := map[uint64]bool{}
-		var e probes.Event
+		var e event.Event
 		for err = r.Next(&e); err == nil; err = r.Next(&e) {
 			times = append(times, r.Time())
 			id, _ := e.Get(e.Probe.Field("cgroup"))

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"sync"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Names tell what numbers in events stand for. A Writer asks from a goroutine of its own.
@@ -16,7 +16,7 @@ type Names interface {
 	// Cgroup returns the path of a cgroup, "" if it is not known.
 	Cgroup(id uint64) string
 	// Stack returns the frames of a stack; ok is false if they are not known.
-	Stack(number uint64) (s probes.Stack, ok bool)
+	Stack(number uint64) (s event.Stack, ok bool)
 }
 
 // namesDesc is the payload of a block of names.
@@ -32,26 +32,26 @@ type cgroupName struct {
 
 type stackName struct {
 	Number uint64 `json:"number"`
-	probes.Stack
+	event.Stack
 }
 
 // numbers are where those that have names are in a record.
 type numbers struct {
 	size    int
 	cgroups []int
-	stacks  []probes.RecordedValue
+	stacks  []event.RecordedValue
 }
 
-func numbersOf(l *probes.Layout) numbers {
+func numbersOf(l *event.Layout) numbers {
 	n := numbers{size: l.Size}
 	for _, pl := range l.Places() {
-		if t := pl.Field.Type; t.Unit == probes.Cgroup && t.Size == 8 {
+		if t := pl.Field.Type; t.Unit == event.Cgroup && t.Size == 8 {
 			n.cgroups = append(n.cgroups, pl.At)
 		}
 	}
 	for i := range min(l.Values(), recordedStacks) {
 		at, hasAt := l.Slot(i)
-		n.stacks = append(n.stacks, probes.RecordedValue{At: at, HasAt: hasAt})
+		n.stacks = append(n.stacks, event.RecordedValue{At: at, HasAt: hasAt})
 	}
 	return n
 }
@@ -143,7 +143,7 @@ func (b *namesBlocks) end() error {
 }
 
 // stackBytes is about what a stack takes.
-func stackBytes(s probes.Stack) int {
+func stackBytes(s event.Stack) int {
 	n := 64
 	for _, f := range s.Frames {
 		n += len(f) + 32
@@ -155,7 +155,7 @@ func stackBytes(s probes.Stack) int {
 type knownNames struct {
 	mu      sync.RWMutex
 	cgroups map[uint64]string
-	stacks  map[uint64]probes.Stack
+	stacks  map[uint64]event.Stack
 	bytes   int
 }
 
@@ -166,7 +166,7 @@ const maxNames = 256 << 20
 var errTooManyNames = errors.New("more of them than a recording has")
 
 func newKnownNames() *knownNames {
-	return &knownNames{cgroups: map[uint64]string{}, stacks: map[uint64]probes.Stack{}}
+	return &knownNames{cgroups: map[uint64]string{}, stacks: map[uint64]event.Stack{}}
 }
 
 // learn reads a block of names.
@@ -211,7 +211,7 @@ func (k *knownNames) Path(id uint64) string {
 
 // Stack returns what the number of a stack in the events that were read stands for; ok is false if that was not known when it was
 // recorded.
-func (r *Recording) Stack(number uint64) (s probes.Stack, ok bool) {
+func (r *Recording) Stack(number uint64) (s event.Stack, ok bool) {
 	r.names.mu.RLock()
 	defer r.names.mu.RUnlock()
 	s, ok = r.names.stacks[number]

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"trace/probes"
+	"trace/probes/event"
 )
 
 // namesOf are the names on a host: whatever has an odd number has one.
@@ -25,8 +26,8 @@ func (host namesOf) Cgroup(id uint64) string {
 	return fmt.Sprintf("/%s/%d", string(host), id)
 }
 
-func (namesOf) Stack(number uint64) (probes.Stack, bool) {
-	return probes.Stack{PID: number % 3, Addresses: []uint64{number, 2}, Frames: []string{fmt.Sprint("f", number), "main"}}, number%2 == 1
+func (namesOf) Stack(number uint64) (event.Stack, bool) {
+	return event.Stack{PID: number % 3, Addresses: []uint64{number, 2}, Frames: []string{fmt.Sprint("f", number), "main"}}, number%2 == 1
 }
 
 // checkNames reads recordings and compares the names of cgroups and stacks with those that the hosts of the events have.
@@ -40,7 +41,7 @@ func checkNames(t *testing.T, events int, files ...string) {
 	if name := r.WithoutStacks(); name != "" {
 		t.Errorf("%s is said to have no stacks", name)
 	}
-	var e probes.Event
+	var e event.Event
 	cgroups, stacks := 0, 0
 	for n := 0; ; n++ {
 		if err := r.Next(&e); err == io.EOF && n == events {
@@ -79,7 +80,7 @@ func checkNames(t *testing.T, events int, files ...string) {
 }
 
 // few puts numbers of a few cgroups and stacks into events.
-func few(all []*probes.Event) []*probes.Event {
+func few(all []*event.Event) []*event.Event {
 	for i, e := range all {
 		n := numbersOf(e.Layout())
 		for _, at := range n.cgroups {
@@ -175,7 +176,7 @@ func TestTypesSurvive(t *testing.T) {
 	for i, p := range r.Probes() {
 		for j, f := range p.Fields[:len(p.Fields)-1] { // the last is host
 			got, want := f.Type, catalog.Probes()[i].Fields[j].Type
-			if want.Unit == probes.Cgroup {
+			if want.Unit == event.Cgroup {
 				continue
 			}
 			if want.Enum != nil {
@@ -184,7 +185,7 @@ func TestTypesSurvive(t *testing.T) {
 					t.Errorf("%s %s: the enum is %+v, want %+v", p, f.Name, got.Enum, want.Enum)
 				}
 			}
-			if want.Unit == probes.IP {
+			if want.Unit == event.IP {
 				addresses++
 			}
 			if got.Enum, want.Enum = nil, nil; got != want {

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"trace/probes"
+	"trace/probes/event"
 )
 
 // Recording is one or more files, read as one stream of events. One goroutine may use it.
@@ -23,7 +24,7 @@ import (
 // event has a field host.
 type Recording struct {
 	files  []*file
-	probes []*probes.Probe
+	probes []*event.Probe
 	next   *file // whose event was returned last
 	names  *knownNames
 	// boot is when the machine was booted, the first of them.
@@ -45,9 +46,9 @@ type file struct {
 	// boot is added to the ids of cgroups, so that those of several boots are not the same.
 	boot    uint64
 	names   *knownNames
-	layouts []*probes.Layout // by ID
-	times   []int            // where nsecs is in the records, by ID
-	cgroups [][]int          // where ids of cgroups are in the records, by ID
+	layouts []*event.Layout // by ID
+	times   []int           // where nsecs is in the records, by ID
+	cgroups [][]int         // where ids of cgroups are in the records, by ID
 
 	start    start
 	sequence sequence
@@ -196,7 +197,7 @@ func (r *Recording) unite() error {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
-	r.probes = slices.DeleteFunc(r.probes, func(p *probes.Probe) bool { return p.Group == intervalGroup })
+	r.probes = slices.DeleteFunc(r.probes, func(p *event.Probe) bool { return p.Group == intervalGroup })
 	return probes.Describe(r.probes)
 }
 
@@ -242,19 +243,19 @@ const bootShift = 48
 
 // union gathers the probes of several files.
 type union struct {
-	enums   map[string]*probes.Enum
-	cgroups *probes.Enum
+	enums   map[string]*event.Enum
+	cgroups *event.Enum
 	probes  []*recordedProbe
 	byName  map[string]*recordedProbe
 }
 
 func newUnion(names *knownNames) *union {
-	return &union{enums: map[string]*probes.Enum{}, cgroups: probes.NewCgroupEnum(names), byName: map[string]*recordedProbe{}}
+	return &union{enums: map[string]*event.Enum{}, cgroups: event.NewCgroupEnum(names), byName: map[string]*recordedProbe{}}
 }
 
 type recordedProbe struct {
 	recordDesc
-	fields []probes.Field
+	fields []event.Field
 	// in counts the files that have the probe, and seen those that have each field.
 	in   int
 	seen map[string]int
@@ -283,7 +284,7 @@ func (u *union) add(f *file) error {
 	return nil
 }
 
-func (p *recordedProbe) addField(f probes.Field) error {
+func (p *recordedProbe) addField(f event.Field) error {
 	p.seen[f.Name]++
 	i, known := p.at[f.Name]
 	if !known {
@@ -304,9 +305,9 @@ const hostSize = 64
 
 // addHost adds a field of all events. Where it is the same of all of them, lines of text do without.
 func (u *union) addHost(several bool) {
-	field := probes.Field{Name: hostField, Doc: "host on which it was recorded", Type: probes.Type{Kind: probes.String, Size: hostSize}, Common: true}
+	field := event.Field{Name: hostField, Doc: "host on which it was recorded", Type: event.Type{Kind: event.String, Size: hostSize}, Common: true}
 	if !several {
-		field.Line.Shown = probes.Verbose
+		field.Line.Shown = event.Verbose
 	}
 	for _, p := range u.probes {
 		p.fields = append(p.fields, field)
@@ -317,16 +318,16 @@ func (u *union) addHost(several bool) {
 const hostField = "host"
 
 // make returns the probes. A field that some of the files lack is optional.
-func (u *union) make() []*probes.Probe {
-	var all []*probes.Probe
+func (u *union) make() []*event.Probe {
+	var all []*event.Probe
 	for _, p := range u.probes {
 		for i := range p.fields {
 			f := &p.fields[i]
 			f.Optional = f.Optional || p.seen[f.Name] < p.in
 		}
-		all = append(all, probes.NewRecordedProbe(p.Group, p.Name, p.Doc, p.fields))
+		all = append(all, event.NewProbe(p.Group, p.Name, p.Doc, p.fields))
 	}
-	slices.SortFunc(all, func(a, b *probes.Probe) int {
+	slices.SortFunc(all, func(a, b *event.Probe) int {
 		if a.String() < b.String() {
 			return -1
 		}
@@ -336,36 +337,36 @@ func (u *union) make() []*probes.Probe {
 }
 
 // layOut finds the fields of the united probes in the records of the file.
-func (f *file) layOut(catalog []*probes.Probe) error {
-	byName := map[string]*probes.Probe{}
+func (f *file) layOut(catalog []*event.Probe) error {
+	byName := map[string]*event.Probe{}
 	for _, p := range catalog {
 		byName[p.String()] = p
 	}
 	for id, d := range f.header.Records {
 		p := byName[d.Group+":"+d.Name]
-		fields := map[string]*probes.Field{}
+		fields := map[string]*event.Field{}
 		for _, field := range p.Fields {
 			fields[field.Name] = field
 		}
 		nsecs := -1
-		var places []probes.Place
+		var places []event.Place
 		var cgroups []int
 		for _, fd := range d.Fields {
 			field := fields[fd.Name]
-			places = append(places, probes.Place{Field: field, At: fd.At, HasAt: fd.HasAt, HasMask: fd.HasMask})
+			places = append(places, event.Place{Field: field, At: fd.At, HasAt: fd.HasAt, HasMask: fd.HasMask})
 			if fd.Name == "nsecs" && field.Type.Size == 8 {
 				nsecs = fd.At
 			}
-			if field.Type.Unit == probes.Cgroup && field.Type.Size == 8 {
+			if field.Type.Unit == event.Cgroup && field.Type.Size == 8 {
 				cgroups = append(cgroups, fd.At)
 			}
 		}
-		places = append(places, probes.Place{Field: fields[hostField], Constant: f.header.Host})
-		var values []probes.RecordedValue
+		places = append(places, event.Place{Field: fields[hostField], Constant: f.header.Host})
+		var values []event.RecordedValue
 		for _, s := range d.Stacks {
-			values = append(values, probes.RecordedValue(s))
+			values = append(values, event.RecordedValue(s))
 		}
-		l, err := probes.NewRecordedLayout(id, p, d.Size, places, values)
+		l, err := event.NewRecordedLayout(id, p, d.Size, places, values)
 		if err != nil {
 			return fmt.Errorf("corrupt: %s: %w", p, err)
 		}
@@ -379,7 +380,7 @@ func (f *file) layOut(catalog []*probes.Probe) error {
 }
 
 // Probes are those of the recording.
-func (r *Recording) Probes() []*probes.Probe { return r.probes }
+func (r *Recording) Probes() []*event.Probe { return r.probes }
 
 // Boot is when the machine was booted, the first of several: nsecs of the events count from there.
 func (r *Recording) Boot() time.Time { return r.boot }
@@ -437,7 +438,7 @@ func (r *Recording) Read() (done, all int64) {
 
 // Next reads the next event, which is valid until the next call. It returns io.EOF after the last one, and a *CorruptError where a file
 // is not what was written.
-func (r *Recording) Next(e *probes.Event) error {
+func (r *Recording) Next(e *event.Event) error {
 	for {
 		if err := r.read(e); err != nil {
 			return err
@@ -449,7 +450,7 @@ func (r *Recording) Next(e *probes.Event) error {
 }
 
 // periodOf is the period if e is the moment of an interval.
-func (f *file) periodOf(e *probes.Event) time.Duration {
+func (f *file) periodOf(e *event.Event) time.Duration {
 	if i := e.Layout().ID - (len(f.layouts) - len(f.header.Intervals)); i >= 0 {
 		return f.header.Intervals[i]
 	}
@@ -457,7 +458,7 @@ func (f *file) periodOf(e *probes.Event) time.Duration {
 }
 
 // read reads the next record.
-func (r *Recording) read(e *probes.Event) error {
+func (r *Recording) read(e *event.Event) error {
 	if r.next != nil && len(r.next.left) > 0 && len(r.files) == 1 {
 		return r.take(e)
 	}
@@ -480,14 +481,14 @@ func (r *Recording) read(e *probes.Event) error {
 	return r.take(e)
 }
 
-func (r *Recording) take(e *probes.Event) error {
+func (r *Recording) take(e *event.Event) error {
 	r.now = r.next.head
 	return r.next.take(e)
 }
 
 // take takes the first record of those that are left.
-func (f *file) take(e *probes.Event) error {
-	if err := probes.Decode(f.layouts, f.left, e); err != nil {
+func (f *file) take(e *event.Event) error {
+	if err := event.Decode(f.layouts, f.left, e); err != nil {
 		return &CorruptError{f.name, f.at, err.Error()}
 	}
 	l := e.Layout()

@@ -19,34 +19,35 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trace/probes"
+	"trace/probes/event"
 )
 
 // layoutsOf returns layouts with all fields of some probes, and with stacks.
-func layoutsOf(t testing.TB, names ...string) []*probes.Layout {
+func layoutsOf(t testing.TB, names ...string) []*event.Layout {
 	t.Helper()
 	catalog, err := probes.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []*probes.Layout
+	var all []*event.Layout
 	for i, name := range names {
 		p := catalog.Match(name)[0]
-		all = append(all, probes.NewLayout(i, p, p.Fields, slices.Repeat([]probes.Type{{Kind: probes.Uint, Size: 8}}, recordedStacks)))
+		all = append(all, event.NewLayout(i, p, p.Fields, slices.Repeat([]event.Type{{Kind: event.Uint, Size: 8}}, recordedStacks)))
 	}
 	return all
 }
 
 // smallLayouts are of probes without the long enums of the catalog, so that a header is read soon.
-func smallLayouts(t testing.TB) []*probes.Layout {
+func smallLayouts(t testing.TB) []*event.Layout {
 	t.Helper()
 	return layoutsOf(t, "profile:hz", "nvme:async_event")
 }
 
 // events makes records of the layouts with random values, one each microsecond from start.
-func events(t testing.TB, layouts []*probes.Layout, start uint64, n int) []*probes.Event {
+func events(t testing.TB, layouts []*event.Layout, start uint64, n int) []*event.Event {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, start))
-	all := make([]*probes.Event, n)
+	all := make([]*event.Event, n)
 	for i := range all {
 		l := layouts[r.IntN(len(layouts))]
 		record := make([]byte, l.Size)
@@ -57,9 +58,9 @@ func events(t testing.TB, layouts []*probes.Layout, start uint64, n int) []*prob
 		}
 		for _, pl := range l.Places() {
 			switch pl.Field.Type.Kind {
-			case probes.Bool:
+			case event.Bool:
 				record[pl.At] &= 1
-			case probes.String:
+			case event.String:
 				copy(record[pl.At:pl.At+pl.Field.Type.Size], fmt.Sprintf("s%d\x00", i))
 			}
 			if pl.Field.Name == "nsecs" {
@@ -67,8 +68,8 @@ func events(t testing.TB, layouts []*probes.Layout, start uint64, n int) []*prob
 			}
 		}
 		binary.LittleEndian.PutUint64(record, uint64(l.ID))
-		all[i] = &probes.Event{}
-		if err := probes.Decode(layouts, record, all[i]); err != nil {
+		all[i] = &event.Event{}
+		if err := event.Decode(layouts, record, all[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +83,7 @@ var header = Header{
 var recordedLosses = []Loss{{Probe: "nvme:setup_cmd", Lost: 3}, {Stacks: 5}}
 
 // record writes events to a new file and returns its name.
-func record(t testing.TB, name string, h Header, layouts []*probes.Layout, all []*probes.Event) string {
+func record(t testing.TB, name string, h Header, layouts []*event.Layout, all []*event.Event) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	w, err := Create(path, Options{}, h, layouts, namesOf(h.Host))
@@ -96,7 +97,7 @@ func record(t testing.TB, name string, h Header, layouts []*probes.Layout, all [
 	return path
 }
 
-func appendAll(t testing.TB, w *Writer, all []*probes.Event) {
+func appendAll(t testing.TB, w *Writer, all []*event.Event) {
 	t.Helper()
 	for _, e := range all {
 		if err := w.Append(e); err != nil {
@@ -106,7 +107,7 @@ func appendAll(t testing.TB, w *Writer, all []*probes.Event) {
 }
 
 // values writes what an event says: all its fields, by name.
-func values(e *probes.Event) string {
+func values(e *event.Event) string {
 	var b strings.Builder
 	fmt.Fprint(&b, e.Probe)
 	for _, f := range e.Probe.Fields {
@@ -125,7 +126,7 @@ func readAll(names ...string) (all []string, r *Recording, err error) {
 		return nil, nil, err
 	}
 	defer r.Close()
-	var e probes.Event
+	var e event.Event
 	for {
 		if err := r.Next(&e); err != nil {
 			return all, r, err
@@ -145,7 +146,7 @@ func readBytes(data []byte) (all []string, r *Recording, err error) {
 	if err := r.unite(); err != nil {
 		return nil, nil, err
 	}
-	var e probes.Event
+	var e event.Event
 	for {
 		if err := r.Next(&e); err != nil {
 			return all, r, err
@@ -154,7 +155,7 @@ func readBytes(data []byte) (all []string, r *Recording, err error) {
 	}
 }
 
-func said(all []*probes.Event) []string {
+func said(all []*event.Event) []string {
 	var out []string
 	for _, e := range all {
 		out = append(out, values(e))
@@ -183,7 +184,7 @@ func TestWhatIsReadIsWhatWasRecorded(t *testing.T) {
 		t.Errorf("losses: %v", info.Losses)
 	}
 	for _, l := range layouts {
-		i := slices.IndexFunc(r.Probes(), func(p *probes.Probe) bool { return p.String() == l.Probe.String() })
+		i := slices.IndexFunc(r.Probes(), func(p *event.Probe) bool { return p.String() == l.Probe.String() })
 		if i < 0 {
 			t.Fatalf("no %s in the recording", l.Probe)
 		}
@@ -410,7 +411,7 @@ func TestSeveralHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	var e probes.Event
+	var e event.Event
 	for i := range 200 {
 		if err := r.Next(&e); err != nil {
 			t.Fatal(err)
@@ -455,7 +456,7 @@ func TestIntervals(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		var e probes.Event
+		var e event.Event
 		for err = r.Next(&e); err == nil; err = r.Next(&e) {
 			if period := r.Interval(); period != 0 {
 				got = append(got, fmt.Sprintf("%v at %d", period, r.Time()))

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Limits of a header. A file may come from anywhere, and what it describes is kept for as long as it is read.
@@ -21,14 +21,14 @@ const (
 )
 
 // common are the fields that have the same meaning in all events, and so the same type.
-var common = map[string]probes.Type{
-	"nsecs":  {Kind: probes.Uint, Size: 8},
-	"pid":    {Kind: probes.Uint, Size: 4},
-	"tid":    {Kind: probes.Uint, Size: 4},
-	"uid":    {Kind: probes.Uint, Size: 4},
-	"cpu":    {Kind: probes.Uint, Size: 4},
-	"cgroup": {Kind: probes.Uint, Size: 8, Unit: probes.Cgroup},
-	"comm":   {Kind: probes.String},
+var common = map[string]event.Type{
+	"nsecs":  {Kind: event.Uint, Size: 8},
+	"pid":    {Kind: event.Uint, Size: 4},
+	"tid":    {Kind: event.Uint, Size: 4},
+	"uid":    {Kind: event.Uint, Size: 4},
+	"cpu":    {Kind: event.Uint, Size: 4},
+	"cgroup": {Kind: event.Uint, Size: 8, Unit: event.Cgroup},
+	"comm":   {Kind: event.String},
 }
 
 // checkText bounds what the JSON of a header makes: objects take more memory than their text.
@@ -113,16 +113,16 @@ func (e *enumDesc) check(name string) error {
 }
 
 // checkType finds types that no field has: what is compared and printed relies on it.
-func checkType(name string, t probes.Type) error {
-	number := t.Kind == probes.Int || t.Kind == probes.Uint
+func checkType(name string, t event.Type) error {
+	number := t.Kind == event.Int || t.Kind == event.Uint
 	switch want, is := common[name]; {
-	case is && (t.Kind != want.Kind || want.Unit != probes.None && t.Unit != want.Unit || want.Size != 0 && t.Size != want.Size):
+	case is && (t.Kind != want.Kind || want.Unit != event.None && t.Unit != want.Unit || want.Size != 0 && t.Size != want.Size):
 		return fmt.Errorf("corrupt: field %s is not of its type", name)
 	case t.Enum != nil && !number:
 		return fmt.Errorf("corrupt: field %s has names and is no number", name)
-	case t.Unit == probes.IP && t.Kind != probes.GID, t.Unit != probes.None && t.Unit != probes.IP && !number:
+	case t.Unit == event.IP && t.Kind != event.GID, t.Unit != event.None && t.Unit != event.IP && !number:
 		return fmt.Errorf("corrupt: field %s has a unit and is no number", name)
-	case t.Unit == probes.Cgroup && (t.Kind != probes.Uint || t.Size != 8):
+	case t.Unit == event.Cgroup && (t.Kind != event.Uint || t.Size != 8):
 		return fmt.Errorf("corrupt: field %s is no id of a cgroup", name)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"trace/probes"
+	"trace/probes/event"
 )
 
 // Writer records events. Its methods may be called from several goroutines.
@@ -91,7 +91,7 @@ type Options struct {
 
 // Create begins a recording of events with these layouts, each of which has the field nsecs. It has the names of cgroups and stacks that
 // names know, if it is not nil. The error is an [fs.ErrExist] if there is a file that has to be replaced.
-func Create(path string, o Options, h Header, layouts []*probes.Layout, names Names) (*Writer, error) {
+func Create(path string, o Options, h Header, layouts []*event.Layout, names Names) (*Writer, error) {
 	maxBytes := o.MaxBytes
 	header, err := describe(h, layouts).encode()
 	if err != nil {
@@ -209,7 +209,7 @@ func (w *Writer) append(parts ...[]byte) error {
 }
 
 // Append records an event. An error of writing is returned by a later call.
-func (w *Writer) Append(e *probes.Event) error {
+func (w *Writer) Append(e *event.Event) error {
 	times, ok := w.layouts[e.Layout().ID]
 	if !ok {
 		return fmt.Errorf("a record of %s of an unknown layout", e.Probe)

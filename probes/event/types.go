@@ -1,8 +1,7 @@
-package probes
+package event
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -130,72 +129,4 @@ func (e *Enum) flagsOf(v int64) string {
 		names = append(names, fmt.Sprintf("%#x", uint64(v)))
 	}
 	return strings.Join(names, "|")
-}
-
-// Field is one named value of an event.
-type Field struct {
-	// Name as the user writes it, like latency or qp.state.
-	Name string
-	// Doc is one line: meaning, and where it comes from.
-	Doc  string
-	Type Type
-	// Common fields are those that every event has: nsecs pid tid uid comm cpu cgroup.
-	Common bool
-	// Optional fields may be absent from an event.
-	Optional bool
-	// Line says when a line of text has the field.
-	Line Line
-
-	index    int      // in Probe.Fields
-	offset   int      // in the event struct, bytes
-	has      hasBit   // the presence bit of an optional field
-	needs    []string // helper hooks that have to be attached for this field
-	atReturn bool     // AT_RETURN in bpf/trace.h
-}
-
-// Place returns where the field is in the event struct, in bytes.
-func (f *Field) Place() (offset, size int) { return f.offset, f.Type.Size }
-
-// Presence returns the bit in the event struct that tells whether an optional field is there: a byte, and a mask for it.
-func (f *Field) Presence() (offset int, mask uint8) { return f.has.offset, f.has.mask }
-
-// hasBit is the place of a presence bit in the event struct.
-type hasBit struct {
-	offset int // byte
-	mask   byte
-}
-
-// Probe is one kind of event of the catalog.
-type Probe struct {
-	// Group and Name make the name that the user writes: nvme:complete_rq.
-	Group, Name string
-	// Doc is one line: when the event happens.
-	Doc string
-	// Fields in the order of the event struct; the common ones come first.
-	Fields []*Field
-
-	event string // name of the C struct
-	size  int    // of the C struct, bytes
-	hook  hook
-}
-
-// String returns group:name.
-func (p *Probe) String() string { return p.Group + ":" + p.Name }
-
-// Sees tells whether the probe is attached to a function or tracepoint of the kernel of that name, or to one that it has on another
-// kernel.
-func (p *Probe) Sees(place string) bool {
-	return p.hook.tracepoint == place || slices.ContainsFunc(p.hook.functions, func(way []string) bool {
-		return slices.ContainsFunc(way, func(f string) bool { return parseFunction(f).name == place })
-	})
-}
-
-// Field returns the field called name, or nil.
-func (p *Probe) Field(name string) *Field {
-	for _, f := range p.Fields {
-		if f.Name == name {
-			return f
-		}
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package probes
+package event
 
 import (
 	"bytes"
@@ -49,9 +49,9 @@ func NewLayout(id int, p *Probe, fields []*Field, values []Type) *Layout {
 	l := &Layout{ID: id, Probe: p, Fields: fields, Size: recordHeader, places: make([]Place, len(p.Fields))}
 	parts := make(map[int]int) // where the part from an offset of the event is in the record
 	for _, f := range fields {
-		pl := Place{Field: f, At: l.addPart(parts, f.offset, f.Type.Size)}
+		pl := Place{Field: f, At: l.addPart(parts, f.Offset, f.Type.Size)}
 		if f.Optional {
-			pl.HasAt, pl.HasMask = l.addPart(parts, f.has.offset, 1), f.has.mask
+			pl.HasAt, pl.HasMask = l.addPart(parts, f.Presence.Offset, 1), f.Presence.Mask
 		}
 		l.places[f.index] = pl
 	}
@@ -63,7 +63,7 @@ func (l *Layout) addPart(parts map[int]int, from, size int) int {
 	if to, there := parts[from]; there {
 		return to
 	}
-	to := align(l.Size, alignment(from))
+	to := alignTo(l.Size, alignment(from))
 	parts[from] = to
 	l.copies = append(l.copies, Copy{From: from, To: to, Size: size})
 	l.Size = to + size
@@ -72,22 +72,22 @@ func (l *Layout) addPart(parts map[int]int, from, size int) int {
 
 // addValues appends the values, all of them aligned to 8 bytes, and then the bytes that tell which are there.
 func (l *Layout) addValues(values []Type) {
-	l.Size = align(l.Size, 8)
+	l.Size = alignTo(l.Size, 8)
 	for _, t := range values {
 		s := slot{typ: t, at: l.Size, size: 8}
 		if t.Kind == String || t.Kind == GID {
 			s.size = max(t.Size, 1) // code for a string that is always empty writes its NUL
 		}
 		l.slots = append(l.slots, s)
-		l.Size += align(s.size, 8)
+		l.Size += alignTo(s.size, 8)
 	}
 	for i := range l.slots {
 		l.slots[i].presence = l.Size + i
 	}
-	l.Size = align(l.Size+len(l.slots), 8)
+	l.Size = alignTo(l.Size+len(l.slots), 8)
 }
 
-func align(n, to int) int { return (n + to - 1) &^ (to - 1) }
+func alignTo(n, to int) int { return (n + to - 1) &^ (to - 1) }
 
 // alignment of an offset: the largest power of two up to 8 that divides it.
 func alignment(offset int) int {
@@ -178,8 +178,8 @@ func unsigned(raw []byte) uint64 {
 	}
 }
 
-// byID puts each layout at the place of its ID.
-func byID(layouts []*Layout) ([]*Layout, error) {
+// ByID puts each layout at the place of its ID.
+func ByID(layouts []*Layout) ([]*Layout, error) {
 	var all []*Layout
 	for _, l := range layouts {
 		if l.ID < 0 || l.ID > maxLayoutID {

@@ -1,19 +1,6 @@
-package probes
+package event
 
-import (
-	"fmt"
-)
-
-// NewRecordedProbe makes a probe whose events come from a recording. It cannot be attached. The fields get the places that
-// [NewRecordedLayout] gives them; of a field only name, doc, type, Common and Optional count.
-func NewRecordedProbe(group, name, doc string, fields []Field) *Probe {
-	p := &Probe{Group: group, Name: name, Doc: doc}
-	for i, f := range fields {
-		f.index = i
-		p.Fields = append(p.Fields, &f)
-	}
-	return p
-}
+import "fmt"
 
 // RecordedValue is a number of 64 bits that was computed when the event happened: it is at At in the record if the byte at HasAt is not 0.
 type RecordedValue struct{ At, HasAt int }

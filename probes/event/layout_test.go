@@ -1,0 +1,62 @@
+package event
+
+import (
+	"encoding/binary"
+	"testing"
+)
+
+// Values that are captured come back as they were; those whose presence bit is 0 are absent.
+func TestDecode(t *testing.T) {
+	p := NewProbe("a", "b", "", []Field{
+		{Name: "num", Type: Type{Kind: Uint, Size: 4}, Offset: 4, Optional: true, Presence: Bit{60, 2}},
+		{Name: "ret", Type: Type{Kind: Int, Size: 8, Unit: Errno}, Offset: 8},
+		{Name: "small", Type: Type{Kind: Int, Size: 1}, Offset: 16},
+		{Name: "flag", Type: Type{Kind: Bool, Size: 1}, Offset: 17},
+		{Name: "text", Type: Type{Kind: String, Size: 8}, Offset: 24},
+		{Name: "gid", Type: Type{Kind: GID, Size: 16}, Offset: 32},
+		{Name: "other", Type: Type{Kind: Uint, Size: 8}, Offset: 48},
+	})
+	num, other := p.Fields[0], p.Fields[6]
+
+	event := make([]byte, 64)
+	binary.LittleEndian.PutUint32(event[4:], 0xfffffff0)
+	binary.LittleEndian.PutUint64(event[8:], ^uint64(21))
+	event[16], event[17] = 0x80, 1
+	copy(event[24:], "ab\x00cd")
+	copy(event[32:], "0123456789abcdef")
+
+	l := NewLayout(1, p, p.Fields[:6], nil)
+	for _, present := range []bool{true, false} {
+		event[60] = 0xfd
+		if present {
+			event[60] = 0x02
+		}
+		record := make([]byte, l.Size)
+		binary.LittleEndian.PutUint64(record, 1)
+		for _, c := range l.Copies() {
+			copy(record[c.To:], event[c.From:c.From+c.Size])
+		}
+		var e Event
+		if err := Decode([]*Layout{nil, l}, record, &e); err != nil {
+			t.Fatal(err)
+		}
+		want := []any{uint64(0xfffffff0), int64(-22), int64(-128), true, "ab", "0123456789abcdef"}
+		for i, f := range l.Fields {
+			v, ok := e.Get(f)
+			if f == num && !present {
+				if ok {
+					t.Errorf("num is %v, want it absent", v)
+				}
+				continue
+			}
+			if !ok || v != want[i] {
+				t.Errorf("%s: %v %v, want %v", f.Name, v, ok, want[i])
+			}
+		}
+		for _, f := range []*Field{other, {Name: "stranger"}, {Name: "stranger", index: 100}} {
+			if v, ok := e.Get(f); ok {
+				t.Errorf("%s is %v, but not in the layout", f.Name, v)
+			}
+		}
+	}
+}

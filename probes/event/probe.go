@@ -1,0 +1,94 @@
+package event
+
+import "path"
+
+// Field is one named value of an event.
+type Field struct {
+	// Name as the user writes it, like latency or qp.state.
+	Name string
+	// Doc is one line: meaning, and where it comes from.
+	Doc  string
+	Type Type
+	// Common fields are those that every event has: nsecs pid tid uid comm cpu cgroup.
+	Common bool
+	// Optional fields may be absent from an event.
+	Optional bool
+	// Line says when a line of text has the field.
+	Line Line
+
+	// Offset is where the value is in the event struct, in bytes.
+	Offset int
+	// Presence is the bit of the event struct that is set if an optional field is there.
+	Presence Bit
+
+	index int // in Probe.Fields
+}
+
+// Bit is a bit of a struct: its byte, and the mask for it.
+type Bit struct {
+	Offset int
+	Mask   byte
+}
+
+// Probe is one kind of event.
+type Probe struct {
+	// Group and Name make the name that the user writes: nvme:complete_rq.
+	Group, Name string
+	// Doc is one line: when the event happens.
+	Doc string
+	// Fields in the order of the event struct; the common ones come first.
+	Fields []*Field
+	// Size of the event struct in bytes; 0 for a probe of a recording.
+	Size int
+	// Sources are the functions and tracepoints of kernels that the events come from.
+	Sources []string
+}
+
+// NewProbe makes a probe with these fields.
+func NewProbe(group, name, doc string, fields []Field) *Probe {
+	p := &Probe{Group: group, Name: name, Doc: doc}
+	for i, f := range fields {
+		f.index = i
+		p.Fields = append(p.Fields, &f)
+	}
+	return p
+}
+
+// String returns group:name.
+func (p *Probe) String() string { return p.Group + ":" + p.Name }
+
+// Field returns the field called name, or nil.
+func (p *Probe) Field(name string) *Field {
+	for _, f := range p.Fields {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// Match returns those of the probes whose names match a glob such as nvme:* or *:*_qp.
+func Match(all []*Probe, glob string) []*Probe {
+	var found []*Probe
+	for _, p := range all {
+		if ok, err := path.Match(glob, p.String()); ok && err == nil {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// Describe gives the fields of a recorded probe, and their enums, what the catalog's probe of the same name says of how people read them.
+// A recording has only what the values are, so that it is shown as events are today, whenever it was made.
+func (p *Probe) Describe(known *Probe) {
+	for _, f := range p.Fields {
+		k := known.Field(f.Name)
+		if k == nil || k.Type.Kind != f.Type.Kind {
+			continue
+		}
+		f.Line = k.Line
+		if f.Type.Enum != nil && k.Type.Enum != nil {
+			f.Type.Enum.Classes = k.Type.Enum.Classes
+		}
+	}
+}
