@@ -191,7 +191,7 @@ func (h *Host) hooksFor(r *request) []hook {
 	var hooks []hook
 	for _, candidate := range helpers {
 		needed := slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
-			return r.Code.stage(f) != stageNever && slices.Contains(r.source.needs[f], candidate.name)
+			return r.Code.stage(f) != stageNever && slices.Contains(r.source.needs[f.Name], candidate.name)
 		})
 		if needed && !h.unneeded(r.Probe.Group, candidate) {
 			hooks = append(hooks, candidate)

@@ -231,7 +231,7 @@ func modulesOf(object string) []string {
 // Catalog is every probe that there is, the same on every host.
 type Catalog struct {
 	probes  []*event.Probe
-	sources map[*event.Probe]*source
+	sources map[string]*source // by the name of the probe
 	cgroups *Cgroups
 	types   map[string]*btf.Spec // by object
 	// objects, parsed once; who changes one takes a copy.
@@ -240,7 +240,7 @@ type Catalog struct {
 
 // Load reads the catalog from the embedded objects: the groups named, or all if none is. It takes a millisecond or two for each.
 func Load(groups ...string) (*Catalog, error) {
-	c := &Catalog{sources: make(map[*event.Probe]*source), types: make(map[string]*btf.Spec), objects: make(map[string]func() (*ebpf.CollectionSpec, error)), cgroups: newCgroups()}
+	c := &Catalog{sources: make(map[string]*source), types: make(map[string]*btf.Spec), objects: make(map[string]func() (*ebpf.CollectionSpec, error)), cgroups: newCgroups()}
 	enums := map[string]*event.Enum{cgroupType: event.NewCgroupEnum(c.cgroups)}
 	for _, e := range table {
 		group, name, _ := strings.Cut(e.probe, ":")
@@ -260,7 +260,7 @@ func Load(groups ...string) (*Catalog, error) {
 			return nil, fmt.Errorf("probe %s: %w", e.probe, err)
 		}
 		c.probes = append(c.probes, s.Probe)
-		c.sources[s.Probe] = s
+		c.sources[e.probe] = s
 	}
 	sort.Slice(c.probes, func(i, j int) bool { return c.probes[i].String() < c.probes[j].String() })
 	return c, nil
@@ -279,14 +279,14 @@ func (c *Catalog) Match(glob string) []*event.Probe { return event.Match(c.probe
 type source struct {
 	*event.Probe
 	hook hook
-	// needs are the helper hooks that have to be attached for a field.
-	needs map[*event.Field][]string
+	// needs are the helper hooks that have to be attached for a field, by its name.
+	needs map[string][]string
 	// atReturn has the fields that the return of a function tells by itself (AT_RETURN in bpf/trace.h).
-	atReturn map[*event.Field]bool
+	atReturn map[string]bool
 }
 
 // source of a probe of the catalog.
-func (c *Catalog) source(p *event.Probe) *source { return c.sources[p] }
+func (c *Catalog) source(p *event.Probe) *source { return c.sources[p.String()] }
 
 // hookOf returns the hook of a probe, that of none if the table does not have it.
 func hookOf(p *event.Probe) hook {
@@ -332,11 +332,11 @@ func sourceOf(group, name string, record *btf.Struct, enums map[string]*event.En
 	if err := r.read(record.Members, "", 0); err != nil {
 		return nil, err
 	}
-	s := &source{Probe: event.NewProbe(group, name, tagged(record.Tags, "doc:"), r.fields), needs: make(map[*event.Field][]string), atReturn: make(map[*event.Field]bool)}
+	s := &source{Probe: event.NewProbe(group, name, tagged(record.Tags, "doc:"), r.fields), needs: make(map[string][]string), atReturn: make(map[string]bool)}
 	s.Size = int(record.Size)
 	for i, f := range s.Fields {
-		s.needs[f] = allTagged(r.tags[i], "needs:")
-		s.atReturn[f] = slices.Contains(r.tags[i], "at:return")
+		s.needs[f.Name] = allTagged(r.tags[i], "needs:")
+		s.atReturn[f.Name] = slices.Contains(r.tags[i], "at:return")
 	}
 	return s, nil
 }

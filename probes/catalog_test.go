@@ -29,7 +29,7 @@ func TestCatalogIsDocumented(t *testing.T) {
 			if f.Doc == "" {
 				t.Errorf("%s: field %s has no documentation", p, f.Name)
 			}
-			for _, name := range c.source(p).needs[f] {
+			for _, name := range c.source(p).needs[f.Name] {
 				helper(name)
 			}
 		}

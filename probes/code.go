@@ -54,7 +54,7 @@ func (c *Code) stage(f *event.Field) byte {
 func (c *Code) begins(s *source) byte {
 	first := byte(stageNever)
 	for _, f := range s.Fields {
-		if stage := c.stage(f); len(s.needs[f]) > 0 && stage != stageNever && (first == stageNever || stage < first) {
+		if stage := c.stage(f); len(s.needs[f.Name]) > 0 && stage != stageNever && (first == stageNever || stage < first) {
 			first = stage
 		}
 	}

@@ -26,7 +26,7 @@ func (r *request) wanted() []byte {
 // wantsEntry tells whether the code wants a field that the return of a function does not tell by itself (OF_CALL in bpf/trace.h).
 func (r *request) wantsEntry() bool {
 	return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
-		return r.Code.stage(f) != stageNever && !f.Common && !r.source.atReturn[f]
+		return r.Code.stage(f) != stageNever && !f.Common && !r.source.atReturn[f.Name]
 	})
 }
 

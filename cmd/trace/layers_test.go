@@ -23,7 +23,7 @@ var layers = map[string][]string{
 	"trace/lang/syntax":          nil,
 	"trace/probes":               {"trace/bpf", "trace/probes/event"},
 	"trace/probes/event":         nil,
-	"trace/probes/recording":     {"trace/probes", "trace/probes/event"},
+	"trace/probes/recording":     {"trace/probes/event"},
 	"trace/repl":                 {"trace/lang", "trace/lang/syntax", "trace/probes", "trace/probes/event"},
 	"trace/probes/symbols":       nil,
 	"trace/bpf":                  nil,
@@ -32,9 +32,10 @@ var layers = map[string][]string{
 
 // testSupport is what only tests may import besides.
 var testSupport = map[string][]string{
-	"trace/lang":         {"trace/lang/codegen/bpftest", "trace/scripts"},
-	"trace/lang/codegen": {"trace/lang/codegen/bpftest"},
-	"trace/cmd/trace":    {"trace/lang/codegen"},
+	"trace/lang":             {"trace/lang/codegen/bpftest", "trace/scripts"},
+	"trace/lang/codegen":     {"trace/lang/codegen/bpftest"},
+	"trace/probes/recording": {"trace/probes"},
+	"trace/cmd/trace":        {"trace/lang/codegen"},
 }
 
 // listed is what go list tells of a package.

@@ -12,7 +12,6 @@ import (
 
 	"trace/probes"
 	"trace/probes/event"
-	"trace/probes/recording"
 )
 
 // runList prints the probes that match a glob. It needs neither root nor a kernel that has them.
@@ -44,7 +43,7 @@ func runList(cmd *cobra.Command, s streams, o options, args []string) error {
 // catalogOf returns the probes of the recordings, or without one all that there are.
 func catalogOf(o options) ([]*event.Probe, error) {
 	if len(o.recordings) > 0 {
-		r, err := recording.Open(o.recordings...)
+		r, err := openRecordings(o.recordings)
 		if err != nil {
 			return nil, err
 		}

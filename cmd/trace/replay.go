@@ -17,7 +17,7 @@ import (
 
 	"trace/lang"
 	"trace/lang/syntax"
-	"trace/probes/event"
+	"trace/probes"
 	"trace/probes/recording"
 )
 
@@ -60,9 +60,21 @@ func checkReplay(cmd *cobra.Command) error {
 	return nil
 }
 
+// openRecordings opens recordings, whose fields are shown as the catalog says.
+func openRecordings(names []string) (*recording.Recording, error) {
+	rec, err := recording.Open(names...)
+	if err != nil {
+		return nil, err
+	}
+	if err := probes.Describe(rec.Probes()); err != nil {
+		return nil, errors.Join(err, rec.Close())
+	}
+	return rec, nil
+}
+
 // runReplay runs a program on recordings.
 func runReplay(ctx context.Context, s streams, o options, src source) (err error) {
-	rec, err := recording.Open(o.recordings...)
+	rec, err := openRecordings(o.recordings)
 	if err != nil {
 		return fmt.Errorf("-r: %w", err)
 	}
@@ -165,8 +177,8 @@ func (p *player) run(ctx context.Context) error {
 
 // nothingLeft tells whether the recording has no more events: it ended for the same reason as its replay.
 func (p *player) nothingLeft() bool {
-	var e event.Event
-	return p.recording.Next(&e) == io.EOF
+	_, err := p.recording.Next()
+	return err == io.EOF
 }
 
 // clock is the time of day of a moment of the recording.
@@ -239,7 +251,6 @@ func (p *player) viewTime() time.Time {
 
 // play runs the events until there are no more of them.
 func (p *player) play(ctx context.Context) error {
-	var e event.Event
 	for n := 0; ; n++ {
 		if n%1024 == 0 {
 			p.progress.tell(func(took time.Duration) string { return p.told(n, took) })
@@ -247,23 +258,24 @@ func (p *player) play(ctx context.Context) error {
 		if p.exec.Stopped() || n%1024 == 0 && ctx.Err() != nil {
 			return nil
 		}
-		if err := p.recording.Next(&e); err != nil {
+		item, err := p.recording.Next()
+		if err != nil {
 			if err == io.EOF || ctx.Err() != nil {
 				return nil // an interrupt ends a wait for what is not written yet
 			}
 			return err
 		}
-		if goesOn, err := p.passTime(ctx, p.recording.Time()); err != nil || !goesOn {
+		if goesOn, err := p.passTime(ctx, item.Time); err != nil || !goesOn {
 			return err
 		}
-		if period := p.recording.Interval(); period != 0 {
+		if item.Event == nil {
 			p.document.beforeInterval(p.clock(p.now.Load()))
-			if err := p.exec.Interval(period, p.recording.Time()); err != nil {
+			if err := p.exec.Interval(item.Interval, item.Time); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := p.exec.Replay(&e, p.countPrinted); err != nil {
+		if err := p.exec.Replay(item.Event, p.countPrinted); err != nil {
 			return err
 		}
 	}
@@ -422,9 +434,8 @@ func tellInfo(s streams, name string) error {
 		return err
 	}
 	defer rec.Close()
-	var e event.Event
 	for err == nil {
-		err = rec.Next(&e)
+		_, err = rec.Next()
 	}
 	for _, info := range rec.Info() {
 		writeInfo(s.out, info)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"trace/probes/event"
@@ -152,11 +153,24 @@ func stackBytes(s event.Stack) int {
 }
 
 // knownNames are those that were read. Its methods may be called from several goroutines.
+//
+// A number stands for one cgroup, and for one stack, in all files. In a file it may stand for another: then that one gets a number of its
+// own there (see file.renumber). A cgroup is its path, so that two hosts have the same cgroups.
 type knownNames struct {
 	mu      sync.RWMutex
-	cgroups map[uint64]string
+	cgroups map[uint64]string // "" is one without a name
+	byPath  map[string]uint64
+	boots   map[int]bootNumbers
 	stacks  map[uint64]event.Stack
-	bytes   int
+	// unknownStacks are numbers of stacks that a file has no frames of.
+	unknownStacks map[uint64]bool
+	bytes         int
+}
+
+// bootNumbers are the numbers of the cgroups of one boot, by their ids, and which of them it uses.
+type bootNumbers struct {
+	of   map[uint64]uint64
+	used map[uint64]bool
 }
 
 // maxNames bounds what the names of recordings can make a reader keep, in bytes: a recording has as many stacks as the kernel had room
@@ -166,7 +180,15 @@ const maxNames = 256 << 20
 var errTooManyNames = errors.New("more of them than a recording has")
 
 func newKnownNames() *knownNames {
-	return &knownNames{cgroups: map[uint64]string{}, stacks: map[uint64]event.Stack{}}
+	return &knownNames{cgroups: map[uint64]string{}, byPath: map[string]uint64{}, boots: map[int]bootNumbers{}, stacks: map[uint64]event.Stack{}, unknownStacks: map[uint64]bool{}}
+}
+
+// grow counts the bytes of a name.
+func (k *knownNames) grow(bytes int) error {
+	if k.bytes += bytes; k.bytes > maxNames {
+		return errTooManyNames
+	}
+	return nil
 }
 
 // learn reads a block of names.
@@ -183,18 +205,131 @@ func (f *file) learn(payload []byte) error {
 		return err
 	}
 	for _, c := range d.Cgroups {
-		k.cgroups[f.cgroup(c.ID)] = c.Path
-		k.bytes += 64 + len(c.Path)
+		if err := k.learnCgroup(f.boot, c.ID, c.Path); err != nil {
+			return err
+		}
 	}
 	for _, s := range d.Stacks {
 		if len(s.Addresses) != len(s.Frames) {
 			return fmt.Errorf("%d frames at %d addresses", len(s.Frames), len(s.Addresses))
 		}
-		k.stacks[s.Number] = s.Stack
-		k.bytes += stackBytes(s.Stack)
+		if err := f.learnStack(s.Number, s.Stack); err != nil {
+			return err
+		}
 	}
-	if k.bytes > maxNames {
-		return errTooManyNames
+	return nil
+}
+
+// ofBoot returns the numbers of a boot.
+func (k *knownNames) ofBoot(boot int) bootNumbers {
+	if k.boots[boot].of == nil {
+		k.boots[boot] = bootNumbers{map[uint64]uint64{}, map[uint64]bool{}}
+	}
+	return k.boots[boot]
+}
+
+// learnCgroup gives a cgroup its path.
+func (k *knownNames) learnCgroup(boot int, id uint64, path string) error {
+	b := k.ofBoot(boot)
+	n, known := b.of[id]
+	if !known {
+		// In one boot two cgroups may have had the same path, one after the other.
+		if n, known = k.byPath[path]; known && b.used[n] {
+			known = false
+		}
+	}
+	if !known {
+		n = k.free(id)
+	}
+	b.of[id], b.used[n] = n, true
+	k.cgroups[n] = path
+	if _, there := k.byPath[path]; !there {
+		k.byPath[path] = n
+	}
+	return k.grow(128 + 2*len(path))
+}
+
+// free returns the first number from n on that is no cgroup's.
+func (k *knownNames) free(n uint64) uint64 {
+	for {
+		if _, taken := k.cgroups[n]; !taken && n != 0 {
+			return n
+		}
+		n++
+	}
+}
+
+// cgroup returns the number of a cgroup.
+func (k *knownNames) cgroup(boot int, id uint64) (uint64, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	b := k.ofBoot(boot)
+	if n, ok := b.of[id]; ok {
+		return n, nil
+	}
+	n := k.free(id)
+	b.of[id], b.used[n], k.cgroups[n] = n, true, ""
+	return n, k.grow(128)
+}
+
+// learnStack keeps a stack.
+func (f *file) learnStack(number uint64, s event.Stack) error {
+	k := f.names
+	n := number
+	for {
+		other, known := k.stacks[n]
+		if !k.unknownStacks[n] && (!known || reflect.DeepEqual(other, s)) {
+			break
+		}
+		n++
+	}
+	k.stacks[n], f.stackNumbers[number] = s, n
+	return k.grow(stackBytes(s))
+}
+
+// stack returns the number of a stack.
+func (f *file) stack(number uint64) (uint64, error) {
+	k := f.names
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if n, ok := f.stackNumbers[number]; ok {
+		return n, nil
+	}
+	n := number
+	for k.hasStack(n) {
+		n++
+	}
+	k.unknownStacks[n], f.stackNumbers[number] = true, n
+	return n, k.grow(128)
+}
+
+func (k *knownNames) hasStack(n uint64) bool {
+	_, known := k.stacks[n]
+	return known || k.unknownStacks[n]
+}
+
+// renumber puts the numbers that all files have in common in the place of those in a record of this one.
+func (f *file) renumber(record []byte, in numbers) error {
+	for _, at := range in.cgroups {
+		id := binary.LittleEndian.Uint64(record[at:])
+		if id == 0 {
+			continue
+		}
+		n, err := f.names.cgroup(f.boot, id)
+		if err != nil {
+			return err
+		}
+		binary.LittleEndian.PutUint64(record[at:], n)
+	}
+	for _, s := range in.stacks {
+		if record[s.HasAt] == 0 {
+			continue
+		}
+		n, err := f.stack(binary.LittleEndian.Uint64(record[s.At:]))
+		if err != nil {
+			return err
+		}
+		binary.LittleEndian.PutUint64(record[s.At:], n)
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ func (host namesOf) Cgroup(id uint64) string {
 	return fmt.Sprintf("/%s/%d", string(host), id)
 }
 
-func (namesOf) Stack(number uint64) (event.Stack, bool) {
-	return event.Stack{PID: number % 3, Addresses: []uint64{number, 2}, Frames: []string{fmt.Sprint("f", number), "main"}}, number%2 == 1
+func (host namesOf) Stack(number uint64) (event.Stack, bool) {
+	return event.Stack{PID: number % 3, Addresses: []uint64{number, 2}, Frames: []string{fmt.Sprint("f", number), string(host)}}, number%2 == 1
 }
 
 // checkNames reads recordings and compares the names of cgroups and stacks with those that the hosts of the events have.
@@ -41,14 +41,16 @@ func checkNames(t *testing.T, events int, files ...string) {
 	if name := r.WithoutStacks(); name != "" {
 		t.Errorf("%s is said to have no stacks", name)
 	}
-	var e event.Event
 	cgroups, stacks := 0, 0
 	for n := 0; ; n++ {
-		if err := r.Next(&e); err == io.EOF && n == events {
+		item, err := r.Next()
+		if err == io.EOF && n == events {
 			break
 		} else if err != nil {
 			t.Fatalf("after %d events: %v", n, err)
 		}
+		e := item.Event
+		i := (item.Time - header.Started) / 1000 // see few
 		host := namesOf("a")
 		if f := e.Probe.Field(hostField); f != nil {
 			name, _ := e.Get(f)
@@ -56,17 +58,17 @@ func checkNames(t *testing.T, events int, files ...string) {
 		}
 		f := e.Probe.Field("cgroup")
 		id, _ := e.Get(f)
-		if want, got := host.Cgroup(id.(uint64)&(1<<bootShift-1)), f.Type.Enum.NameOf(int64(id.(uint64))); got != want {
+		if want, got := host.Cgroup(i%10), f.Type.Enum.NameOf(int64(id.(uint64))); got != want {
 			t.Fatalf("cgroup %d of %s is %q, want %q", id, host, got, want)
 		} else if want != "" {
 			cgroups++
 		}
-		for i := range recordedStacks {
-			number, ok := e.Value(i)
+		for j := range recordedStacks {
+			number, ok := e.Value(j)
 			if !ok {
 				continue
 			}
-			want, known := host.Stack(number.(uint64))
+			want, known := host.Stack(i%100 + uint64(j))
 			got, ok := r.Stack(number.(uint64))
 			if ok != known || ok && !reflect.DeepEqual(got, want) {
 				t.Fatalf("stack %d is %v %v, want %v %v", number, got, ok, want, known)
@@ -131,7 +133,7 @@ func TestNamesOfRing(t *testing.T) {
 
 // Each kind and each unit that a field can have has a name in files.
 func TestEveryTypeHasName(t *testing.T) {
-	source, err := parser.ParseFile(token.NewFileSet(), "../types.go", nil, 0)
+	source, err := parser.ParseFile(token.NewFileSet(), "../event/types.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,6 +174,9 @@ func TestTypesSurvive(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	if err := probes.Describe(r.Probes()); err != nil {
+		t.Fatal(err)
+	}
 	flags, addresses := 0, 0
 	for i, p := range r.Probes() {
 		for j, f := range p.Fields[:len(p.Fields)-1] { // the last is host

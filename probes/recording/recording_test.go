@@ -126,12 +126,12 @@ func readAll(names ...string) (all []string, r *Recording, err error) {
 		return nil, nil, err
 	}
 	defer r.Close()
-	var e event.Event
 	for {
-		if err := r.Next(&e); err != nil {
+		item, err := r.Next()
+		if err != nil {
 			return all, r, err
 		}
-		all = append(all, values(&e))
+		all = append(all, values(item.Event))
 	}
 }
 
@@ -146,12 +146,12 @@ func readBytes(data []byte) (all []string, r *Recording, err error) {
 	if err := r.unite(); err != nil {
 		return nil, nil, err
 	}
-	var e event.Event
 	for {
-		if err := r.Next(&e); err != nil {
+		item, err := r.Next()
+		if err != nil {
 			return all, r, err
 		}
-		all = append(all, values(&e))
+		all = append(all, values(item.Event))
 	}
 }
 
@@ -411,22 +411,23 @@ func TestSeveralHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	var e event.Event
 	for i := range 200 {
-		if err := r.Next(&e); err != nil {
+		item, err := r.Next()
+		if err != nil {
 			t.Fatal(err)
 		}
+		e := item.Event
 		host, _ := e.Get(e.Probe.Field("host"))
 		nsecs, _ := e.Get(e.Probe.Field("nsecs"))
 		wantHost, wantTime := "a", uint64(60_000+i/2*1000) // since the boot of b
 		if i%2 == 1 {
 			wantHost, wantTime = "b", wantTime+500
 		}
-		if host != wantHost || nsecs != wantTime || r.Time() != wantTime {
+		if host != wantHost || nsecs != wantTime || item.Time != wantTime {
 			t.Fatalf("event %d: host %v at %v, expected %v at %v", i, host, nsecs, wantHost, wantTime)
 		}
 	}
-	if err := r.Next(&e); err != io.EOF {
+	if _, err := r.Next(); err != io.EOF {
 		t.Error(err)
 	}
 }
@@ -456,12 +457,12 @@ func TestIntervals(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		var e event.Event
-		for err = r.Next(&e); err == nil; err = r.Next(&e) {
-			if period := r.Interval(); period != 0 {
-				got = append(got, fmt.Sprintf("%v at %d", period, r.Time()))
+		var item Item
+		for item, err = r.Next(); err == nil; item, err = r.Next() {
+			if item.Event == nil {
+				got = append(got, fmt.Sprintf("%v at %d", item.Interval, item.Time))
 			} else {
-				got = append(got, e.Probe.String())
+				got = append(got, item.Event.Probe.String())
 			}
 		}
 		if err != io.EOF {

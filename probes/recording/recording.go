@@ -1,0 +1,265 @@
+package recording
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"trace/probes/event"
+)
+
+// Recording is one or more files, read as one stream of events. One goroutine may use it.
+//
+// Files of several machines, or of several boots of one, are merged by the time of day. nsecs counts from the first of the boots then. Every
+// event has a field host.
+type Recording struct {
+	files  []*file
+	probes []*event.Probe
+	names  *knownNames
+	// boot is when the machine was booted, the first of them.
+	boot time.Time
+	// waiting are the files that have events left, the one with the earliest on top; nil before the first call of Next.
+	waiting byTime
+	event   event.Event
+}
+
+// Item is what a recording has next: an event, or the moment of an interval.
+type Item struct {
+	// Time is when it was, as nsecs tells it.
+	Time uint64
+	// Event is valid until the next call of Next; nil: a moment.
+	Event *event.Event
+	// Interval is the period of the interval whose moment it is, 0 for an event.
+	Interval time.Duration
+}
+
+// byTime is a heap of files by the time of their next event; of the same time the file that was named first comes first.
+type byTime []*file
+
+func (h byTime) Len() int { return len(h) }
+func (h byTime) Less(i, j int) bool {
+	return h[i].head < h[j].head || h[i].head == h[j].head && h[i].index < h[j].index
+}
+func (h byTime) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *byTime) Push(x any)   { *h = append(*h, x.(*file)) }
+func (h *byTime) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// Open opens recordings. The name of a ring stands for its files.
+func Open(names ...string) (_ *Recording, err error) {
+	r := &Recording{names: newKnownNames()}
+	defer func() {
+		if err != nil {
+			_ = r.Close()
+		}
+	}()
+	if names, err = files(names); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		f, err := openFile(name)
+		if err != nil {
+			return nil, err
+		}
+		r.files = append(r.files, f)
+	}
+	return r, r.unite()
+}
+
+// files puts the files of rings in the place of their names.
+func files(names []string) ([]string, error) {
+	var all []string
+	for _, name := range names {
+		_, err := os.Stat(name)
+		if segments := Segments(name); errors.Is(err, fs.ErrNotExist) && len(segments) > 0 {
+			all = append(all, segments...)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, name)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no recording given")
+	}
+	return all, nil
+}
+
+// unite makes one catalog of those of all files, and the layouts of the files for it.
+func (r *Recording) unite() error {
+	boots := bootsOf(r.files)
+	r.boot = slices.MinFunc(boots, func(a, b Header) int { return a.Boot.Compare(b.Boot) }).Boot
+	u := newUnion(r.names)
+	for n, f := range r.files {
+		f.index = n
+		i := slices.IndexFunc(boots, func(b Header) bool { return sameBoot(b, f.header.Header) })
+		f.names, f.boot, f.renumbers = r.names, i, len(r.files) > 1
+		// In one boot the clock of the events did not change, but the estimate of when that was may have.
+		f.shift = uint64(boots[i].Boot.Sub(r.boot))
+		if err := u.add(f); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	u.addHost(slices.ContainsFunc(boots, func(b Header) bool { return b.Host != boots[0].Host }))
+	r.probes = u.make()
+	for _, f := range r.files {
+		if err := f.layOut(r.probes); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	r.probes = slices.DeleteFunc(r.probes, func(p *event.Probe) bool { return p.Group == intervalGroup })
+	return nil
+}
+
+// Intervals are the periods of the intervals whose moments are recorded: Next returns them like events. Of several files, none are.
+func (r *Recording) Intervals() []time.Duration {
+	if len(r.files) > 1 {
+		return nil
+	}
+	return r.files[0].header.Intervals
+}
+
+// Probes are those of the recording.
+func (r *Recording) Probes() []*event.Probe { return r.probes }
+
+// Boot is when the machine was booted, the first of several: nsecs of the events count from there.
+func (r *Recording) Boot() time.Time { return r.boot }
+
+// Started is when the first of the recordings began, and Ended when the last of them did or its last event was, as nsecs tells it.
+// Ended is known when all events were read.
+func (r *Recording) Started() uint64 {
+	started := r.files[0].header.Started + r.files[0].shift
+	for _, f := range r.files {
+		started = min(started, f.header.Started+f.shift)
+	}
+	return started
+}
+
+// Attached is when the probes of all recordings were attached, as nsecs tells it; 0 in files that do not say so.
+func (r *Recording) Attached() uint64 {
+	var attached uint64
+	for _, f := range r.files {
+		if f.header.Attached != 0 {
+			attached = max(attached, f.header.Attached+f.shift)
+		}
+	}
+	return attached
+}
+
+// Ended: see Started.
+func (r *Recording) Ended() uint64 {
+	var ended uint64
+	for _, f := range r.files {
+		ended = max(ended, max(f.info.Ended, f.info.Last)+f.shift)
+	}
+	return ended
+}
+
+// Info of each file, as far as it was read.
+func (r *Recording) Info() []Info {
+	all := make([]Info, len(r.files))
+	for i, f := range r.files {
+		all[i] = f.info
+		all[i].Events = map[string]uint64{}
+		for id, n := range f.counts {
+			all[i].Events[f.layouts[id].Probe.String()] += n
+		}
+	}
+	return all
+}
+
+// Read returns how many bytes of how many were read.
+func (r *Recording) Read() (done, all int64) {
+	for _, f := range r.files {
+		done, all = done+f.at, all+f.info.Bytes
+	}
+	return done, all
+}
+
+// Next reads what comes next. It returns io.EOF after the last event, and a *CorruptError where a file is not what was written.
+func (r *Recording) Next() (Item, error) {
+	if r.waiting == nil {
+		if err := r.begin(); err != nil {
+			return Item{}, err
+		}
+	}
+	for len(r.waiting) > 0 {
+		f := r.waiting[0]
+		if len(f.left) == 0 { // only now: what is read ahead of time is waited for, where a file is a pipe
+			if err := r.advance(f); err != nil {
+				return Item{}, err
+			}
+			continue
+		}
+		item := Item{Time: f.head}
+		if err := f.take(&r.event); err != nil {
+			return Item{}, err
+		}
+		if len(f.left) > 0 && len(r.waiting) > 1 {
+			heap.Fix(&r.waiting, 0)
+		}
+		if item.Interval = f.periodOf(&r.event); item.Interval == 0 {
+			item.Event = &r.event
+			return item, nil
+		}
+		if len(r.files) == 1 {
+			return item, nil
+		}
+	}
+	return Item{}, io.EOF
+}
+
+// begin reads the first events of each file.
+func (r *Recording) begin() error {
+	r.waiting = make(byTime, 0, len(r.files))
+	for _, f := range r.files {
+		switch err := f.readEvents(); err {
+		case nil:
+			heap.Push(&r.waiting, f)
+		case io.EOF:
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// advance reads the next events of the file on top.
+func (r *Recording) advance(f *file) error {
+	switch err := f.readEvents(); err {
+	case nil:
+		heap.Fix(&r.waiting, 0)
+	case io.EOF:
+		heap.Pop(&r.waiting)
+	default:
+		return err
+	}
+	return nil
+}
+
+// periodOf is the period if e is the moment of an interval.
+func (f *file) periodOf(e *event.Event) time.Duration {
+	if i := e.Layout().ID - (len(f.layouts) - len(f.header.Intervals)); i >= 0 {
+		return f.header.Intervals[i]
+	}
+	return 0
+}
+
+// Close closes the files.
+func (r *Recording) Close() error {
+	var errs []error
+	for _, f := range r.files {
+		f.decoder.Close()
+		errs = append(errs, f.source.Close())
+	}
+	return errors.Join(errs...)
+}
