@@ -1,6 +1,9 @@
 package lang
 
-import "strings"
+import (
+	"strings"
+	"trace/probes/event"
+)
 
 // This file is the functions of expr that take a string for UTF-8. Ours are byte strings: the name of a process may hold any byte.
 
@@ -66,7 +69,7 @@ func splitBytes(e *expr, x []any) any {
 	}
 	most := len(s)
 	if len(x) > 2 {
-		if n := to[int64](x[2]); n >= 0 && n < int64(most) {
+		if n := event.To[int64](x[2]); n >= 0 && n < int64(most) {
 			most = int(n)
 		}
 	}
@@ -88,7 +91,7 @@ func replaceBytes(e *expr, x []any) any {
 	}
 	most := len(s) + 1
 	if len(x) > 3 {
-		if n := to[int64](x[3]); n >= 0 && n < int64(most) {
+		if n := event.To[int64](x[3]); n >= 0 && n < int64(most) {
 			most = int(n)
 		}
 	}

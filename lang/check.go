@@ -9,6 +9,7 @@ import (
 
 	"github.com/expr-lang/expr/ast"
 
+	"trace/lang/format"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -74,7 +75,7 @@ func operation(op string, typ event.Type, args ...*expr) *expr {
 	case opCond:
 		e.optional = args[1].optional || args[2].optional
 	default:
-		e.optional = slices.ContainsFunc(args, func(a *expr) bool { return a.optional || a.typ.Kind == tuple && op != opMember })
+		e.optional = slices.ContainsFunc(args, func(a *expr) bool { return a.optional || a.typ.Kind == format.Tuple && op != opMember })
 	}
 	return e
 }
@@ -145,7 +146,7 @@ func (c *checker) condition(n ast.Node) *expr {
 	switch {
 	case e == nil || e.typ.Kind == event.Bool || e.typ.Kind == pending:
 		return e
-	case isNumber(e.typ):
+	case event.IsNumber(e.typ):
 		truth := operation(opTruth, boolean, e)
 		truth.span = e.span
 		return simplify(truth)
@@ -388,7 +389,7 @@ func negated(t *event.Type) *event.Type {
 	if t == nil || t.Unit != event.Errno {
 		return t
 	}
-	return &event.Type{Kind: t.Kind, Size: t.Size, Enum: errnoNames()}
+	return &event.Type{Kind: t.Kind, Size: t.Size, Enum: event.ErrnoNames()}
 }
 
 func (c *checker) unary(n *ast.UnaryNode, want *event.Type) *expr {
@@ -448,7 +449,7 @@ func (c *checker) arithmetic(n ast.Node, op string, args ...*expr) *expr {
 		if a == nil {
 			return nil
 		}
-		if !isNumber(a.typ) && a.typ.Kind != pending {
+		if !event.IsNumber(a.typ) && a.typ.Kind != pending {
 			return c.fail(a.span, fmt.Sprintf("arithmetic wants numbers, and this is %s", describe(a)), "")
 		}
 		if a.typ.Kind == event.Int {
@@ -513,13 +514,13 @@ func resultUnit(op string, args []*expr) event.Unit {
 
 // fold computes an operation on literals. Negation is exact, and a difference may be negative: 5 - 10 is -5 for everybody.
 func (c *checker) fold(n ast.Node, e *expr) *expr {
-	a := to[uint64](e.args[0].val)
+	a := event.To[uint64](e.args[0].val)
 	switch {
 	case e.op == opNegate && e.typ.Kind == event.Int:
 		e.typ.Kind = event.Uint
 	case e.op == opNegate && a > 1<<63:
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("-%d does not fit 64 bits", a), "")
-	case e.op == opNegate, e.op == "-" && e.typ.Kind == event.Uint && a < to[uint64](e.args[1].val):
+	case e.op == opNegate, e.op == "-" && e.typ.Kind == event.Uint && a < event.To[uint64](e.args[1].val):
 		e.typ.Kind = event.Int
 	}
 	var operands []any
@@ -559,7 +560,7 @@ func (c *checker) comparison(n *ast.BinaryNode) *expr {
 	if l == nil || r == nil || !c.comparable(n, l, r) {
 		return nil
 	}
-	if ordered && (l.typ.Kind == event.Bool || l.typ.Kind == event.GID || l.typ.Kind == tuple || l.typ.Kind == stack) {
+	if ordered && (l.typ.Kind == event.Bool || l.typ.Kind == event.GID || l.typ.Kind == format.Tuple || l.typ.Kind == format.Stack) {
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s has no order", describe(l)), "only == and != compare it")
 	}
 	if name := nameOf(l, r); ordered && name != nil {
@@ -584,10 +585,10 @@ func (c *checker) comparable(n ast.Node, a, b *expr) bool {
 	switch {
 	case a.typ.Kind == pending || b.typ.Kind == pending:
 		return true
-	case a.typ.Kind == array || isEntry(a) || isEntry(b):
+	case a.typ.Kind == format.Array || isEntry(a) || isEntry(b):
 		c.fail(syntax.SpanOf(n), fmt.Sprintf("%s does not compare", describe(a)), "compare its elements")
 		return false
-	case a.typ.Kind == tuple && b.typ.Kind == tuple:
+	case a.typ.Kind == format.Tuple && b.typ.Kind == format.Tuple:
 		return c.comparableTuples(n, a, b)
 	case describe(a) == describe(b):
 		return true
@@ -600,7 +601,7 @@ func (c *checker) comparable(n ast.Node, a, b *expr) bool {
 			if name := Nearest(word, enum.Names); name != "" {
 				help = "write the name without quotes: " + name
 			}
-		case quoted && isNumber(pair[1].typ):
+		case quoted && event.IsNumber(pair[1].typ):
 			help = besideNumber(word, pair[1])
 		case pair[0].typ.Kind != event.Bool:
 		case pair[0].op == "!":
@@ -657,11 +658,11 @@ func (c *checker) between(n *ast.BinaryNode, want *event.Type) *expr {
 		return nil
 	}
 	for _, bound := range []*expr{lo, hi} {
-		if !isNumber(bound.typ) && bound.typ.Kind != pending {
+		if !event.IsNumber(bound.typ) && bound.typ.Kind != pending {
 			return c.fail(bound.span, fmt.Sprintf("a range goes from number to number, and this is %s", describe(bound)), "")
 		}
 	}
-	if lo.op == opLit && hi.op == opLit && compare(lo.val, hi.val) > 0 {
+	if lo.op == opLit && hi.op == opLit && event.Compare(lo.val, hi.val) > 0 {
 		return c.fail(syntax.SpanOf(n), "the range is empty", "the lower bound comes first")
 	}
 	e := operation(opBetween, event.Type{Kind: event.Uint}, lo, hi)
@@ -713,7 +714,7 @@ func (c *checker) stringLiteral(n ast.Node) (s string, ok bool) {
 // choice types an operation that yields a or b, made to be of one type; first are the operands before them.
 func (c *checker) choice(n ast.Node, op string, a, b *expr, first ...*expr) *expr {
 	for _, x := range []*expr{a, b} {
-		if x.typ.Kind == tuple || x.typ.Kind == array {
+		if x.typ.Kind == format.Tuple || x.typ.Kind == format.Array {
 			return c.fail(x.span, fmt.Sprintf("%s cannot be chosen", describe(x)), "choose each of its elements")
 		}
 	}
@@ -742,13 +743,11 @@ func signed(e *expr) *expr {
 		return e
 	case e.op == opLit:
 		literal := *e
-		literal.typ.Kind, literal.val = event.Int, to[int64](e.val)
+		literal.typ.Kind, literal.val = event.Int, event.To[int64](e.val)
 		return &literal
 	}
 	return &expr{op: opSigned, args: []*expr{e}, typ: event.Type{Kind: event.Int, Size: 8}, optional: e.optional, span: e.span}
 }
-
-func isNumber(t event.Type) bool { return t.Kind == event.Int || t.Kind == event.Uint }
 
 // describe names the sort of a value: values of one sort compare.
 func describe(e *expr) string { return sortOf(e.typ) }
@@ -761,11 +760,11 @@ func sortOf(t event.Type) string {
 		return "a string"
 	case event.GID:
 		return "an address"
-	case tuple:
+	case format.Tuple:
 		return "a tuple"
-	case array:
+	case format.Array:
 		return "a list"
-	case stack:
+	case format.Stack:
 		return "a stack"
 	}
 	return "a number"

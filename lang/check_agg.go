@@ -111,7 +111,7 @@ func (c *checker) aggregated(fn string, n ast.Node) *expr {
 		number := operation(opCast, natural64, e)
 		number.index, number.span = 64, e.span
 		e = number
-	case !isNumber(e.typ) && e.typ.Kind != pending:
+	case !event.IsNumber(e.typ) && e.typ.Kind != pending:
 		return c.fail(e.span, fmt.Sprintf("%s() wants a number, and this is %s", fn, describe(e)), aggregatedHelp(e))
 	case isName(e.typ) && fn != "min" && fn != "max": // these show one of the values, by its name
 		return c.fail(e.span, fmt.Sprintf("%s() wants a number, and this is a name of %s", fn, e.typ.Enum.Name),
@@ -132,7 +132,7 @@ func aggregatedHelp(e *expr) string {
 
 // isName tells whether values of a type are names, which have no order and no sum. Error numbers and flags are numbers.
 func isName(t event.Type) bool {
-	return isNumber(t) && t.Enum != nil && !t.Enum.Flags && t.Unit != event.Errno && t.Unit != event.Cgroup
+	return event.IsNumber(t) && t.Enum != nil && !t.Enum.Flags && t.Unit != event.Errno && t.Unit != event.Cgroup
 }
 
 // word is an expression in advice.
@@ -282,10 +282,10 @@ func (c *checker) constant(n ast.Node, what string, lo, hi int64) (v int64, ok b
 	switch {
 	case e == nil:
 		return 0, false
-	case e.op != opLit || !isNumber(e.typ):
+	case e.op != opLit || !event.IsNumber(e.typ):
 		c.fail(e.span, what+" has to be a literal number", "")
 		return 0, false
-	case compare(e.val, lo) < 0 || compare(e.val, hi) > 0:
+	case event.Compare(e.val, lo) < 0 || event.Compare(e.val, hi) > 0:
 		msg := fmt.Sprintf("%s is between %d and %d", what, lo, hi)
 		if lo == minInt64 {
 			msg = what + " does not fit 64 bits with a sign"
@@ -293,7 +293,7 @@ func (c *checker) constant(n ast.Node, what string, lo, hi int64) (v int64, ok b
 		c.fail(e.span, msg, "")
 		return 0, false
 	}
-	return to[int64](e.val), true
+	return event.To[int64](e.val), true
 }
 
 // aggregationNames are in the order of the alphabet.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/expr-lang/expr/ast"
 
+	"trace/lang/format"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -37,7 +38,7 @@ var signatures = map[string]signature{
 	"lastIndexOf": {"lastIndexOf(s, part)", "ss", 2, integer64, false},
 	"hasPrefix":   {"hasPrefix(s, prefix)", "ss", 2, boolean, false},
 	"hasSuffix":   {"hasSuffix(s, suffix)", "ss", 2, boolean, false},
-	"split":       {"split(s, separator) or split(s, separator, n)", "ssn", 2, event.Type{Kind: array}, false},
+	"split":       {"split(s, separator) or split(s, separator, n)", "ssn", 2, event.Type{Kind: format.Array}, false},
 	"join":        {"join(list) or join(list, separator)", "ls", 1, text, false},
 	"int":         {`int("12")`, "s", 1, integer64, true},
 	"string":      {"string(x)", "v", 1, text, false},
@@ -47,8 +48,8 @@ var signatures = map[string]signature{
 	"all":         {"all(list, # > 1)", "lp", 2, boolean, false},
 	"none":        {"none(list, # > 1)", "lp", 2, boolean, false},
 	"one":         {"one(list, # > 1)", "lp", 2, boolean, false},
-	"filter":      {"filter(list, # > 1)", "lp", 2, event.Type{Kind: array}, false},
-	"map":         {"map(list, # * 2)", "lm", 2, event.Type{Kind: array}, false},
+	"filter":      {"filter(list, # > 1)", "lp", 2, event.Type{Kind: format.Array}, false},
+	"map":         {"map(list, # * 2)", "lm", 2, event.Type{Kind: format.Array}, false},
 	"first":       {"first(list)", "l", 1, event.Type{}, true},
 	"last":        {"last(list)", "l", 1, event.Type{}, true},
 }
@@ -127,11 +128,11 @@ func (c *checker) argument(fn string, s signature, param byte, n ast.Node) *expr
 	case 's':
 		ok, want = kind == event.String, "a string"
 	case 'n':
-		ok, want = isNumber(e.typ), "a number"
+		ok, want = event.IsNumber(e.typ), "a number"
 	case 'a':
-		ok, want = isNumber(e.typ) || kind == event.GID, "an address"
+		ok, want = event.IsNumber(e.typ) || kind == event.GID, "an address"
 	default:
-		ok, want = kind != tuple && kind != array && kind != stack, "one value"
+		ok, want = kind != format.Tuple && kind != format.Array && kind != format.Stack, "one value"
 	}
 	if !ok && kind != pending {
 		return c.fail(e.span, fmt.Sprintf("%s() wants %s here, and this is %s", fn, want, describe(e)), "write "+s.usage)
@@ -171,7 +172,7 @@ func (c *checker) list(fn string, s signature, n ast.Node) *expr {
 	literal, ok := n.(*ast.ArrayNode)
 	if !ok {
 		e := c.expr(n, nil)
-		if e != nil && e.typ.Kind != array {
+		if e != nil && e.typ.Kind != format.Array {
 			return c.fail(e.span, fmt.Sprintf("%s() wants a list here, and this is %s", fn, describe(e)), "write "+s.usage)
 		}
 		return e
@@ -197,7 +198,7 @@ func (c *checker) list(fn string, s signature, n ast.Node) *expr {
 	for i := range elems {
 		elems[i] = conform(&all, elems[i:i+1])[0]
 	}
-	e := operation(opList, event.Type{Kind: array}, elems...)
+	e := operation(opList, event.Type{Kind: format.Array}, elems...)
 	e.elems, e.span = all.types(), at
 	return e
 }
@@ -228,7 +229,7 @@ func (c *checker) length(n *ast.CallNode) *expr {
 	switch {
 	case e == nil:
 		return nil
-	case e.typ.Kind != event.String && e.typ.Kind != array && e.typ.Kind != pending:
+	case e.typ.Kind != event.String && e.typ.Kind != format.Array && e.typ.Kind != pending:
 		return c.fail(e.span, fmt.Sprintf("len() wants a map, a string or a list, and this is %s", describe(e)), "")
 	}
 	length := operation(opCall, natural64, e)
@@ -256,7 +257,7 @@ func (c *checker) cast(n *syntax.Cast) *expr {
 	switch {
 	case x == nil:
 		return nil
-	case !isNumber(x.typ) && x.typ.Kind != event.Bool && x.typ.Kind != pending:
+	case !event.IsNumber(x.typ) && x.typ.Kind != event.Bool && x.typ.Kind != pending:
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is cast to no number", describe(x)), castHelp(x))
 	}
 	to := casts[n.To]
@@ -313,10 +314,10 @@ func (c *checker) exit(out *callStmt, n *ast.CallNode) bool {
 	switch {
 	case e == nil:
 		return false
-	case !isNumber(e.typ) && e.typ.Kind != event.Bool && e.typ.Kind != pending:
+	case !event.IsNumber(e.typ) && e.typ.Kind != event.Bool && e.typ.Kind != pending:
 		c.fail(e.span, "an exit status is a number, and this is "+describe(e), help)
 		return false
-	case e.op == opLit && isNumber(e.typ) && (compare(e.val, int64(0)) < 0 || compare(e.val, int64(maxStatus)) > 0):
+	case e.op == opLit && event.IsNumber(e.typ) && (event.Compare(e.val, int64(0)) < 0 || event.Compare(e.val, int64(maxStatus)) > 0):
 		c.fail(e.span, fmt.Sprintf("an exit status is between 0 and %d", maxStatus), help)
 		return false
 	}
@@ -413,7 +414,7 @@ func (c *checker) printValue(out *callStmt, n ast.Node) bool {
 		key, _, ok := c.elements(c.memberOf(e, 0))
 		out.m, out.key = e.variable.entryOf, key
 		return ok
-	case e.typ.Kind == array:
+	case e.typ.Kind == format.Array:
 		return c.scalar(e, "what print() writes")
 	}
 	out.args = []*expr{e}
@@ -464,7 +465,7 @@ func (c *checker) printf(out *callStmt, n *ast.CallNode) bool {
 		switch {
 		case e == nil || e.typ.Kind == pending:
 			ok = false
-		case e.typ.Kind == array:
+		case e.typ.Kind == format.Array:
 			ok = c.scalar(e, "an argument of printf()")
 		case isEntry(e):
 			_, _, ok = c.elements(e)

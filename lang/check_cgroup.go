@@ -72,7 +72,7 @@ func (c *checker) unseenPath(want *event.Type, operands ...ast.Node) bool {
 	return unseen
 }
 
-func isCgroup(e *expr) bool { return isNumber(e.typ) && e.typ.Unit == event.Cgroup }
+func isCgroup(e *expr) bool { return event.IsNumber(e.typ) && e.typ.Unit == event.Cgroup }
 
 // pathOf makes the path of a cgroup, and leaves all else as it is.
 func pathOf(e *expr) *expr {

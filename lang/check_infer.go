@@ -8,6 +8,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -203,9 +204,9 @@ func (v *varUses) settled() { v.typ, v.elems, v.optional = v.typeSoFar() }
 func (v *varUses) typeSoFar() (t event.Type, elems []event.Type, optional bool) {
 	switch {
 	case v.loop != nil:
-		return event.Type{Kind: tuple}, v.loop.entryTypes(), false
+		return event.Type{Kind: format.Tuple}, v.loop.entryTypes(), false
 	case v.value.tuple:
-		return event.Type{Kind: tuple}, v.value.types(), false
+		return event.Type{Kind: format.Tuple}, v.value.types(), false
 	}
 	return v.value.typeOf(false), nil, v.value.known && v.value.columns[0].optional
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/expr-lang/expr/ast"
 
+	"trace/lang/format"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -91,7 +92,7 @@ func conform(s *shape, values []*expr) []*expr {
 
 // scalar makes sure that e is one value.
 func (c *checker) scalar(e *expr, what string) bool {
-	if e.typ.Kind != tuple && e.typ.Kind != array {
+	if e.typ.Kind != format.Tuple && e.typ.Kind != format.Array {
 		return true
 	}
 	c.fail(e.span, fmt.Sprintf("%s is one value, and this is %s", what, describe(e)), elementsHelp(e))
@@ -99,7 +100,7 @@ func (c *checker) scalar(e *expr, what string) bool {
 }
 
 func elementsHelp(e *expr) string {
-	if e.typ.Kind == array {
+	if e.typ.Kind == format.Array {
 		return "join(list) makes a string of it, and first, last, len … read it"
 	}
 	return "its elements are .0, .1 …"
@@ -111,10 +112,10 @@ func (c *checker) elements(e *expr) (all []*expr, isTuple, ok bool) {
 	case isEntry(e):
 		c.fail(e.span, fmt.Sprintf("%s is an entry, with a key and a value", e.variable.name), fmt.Sprintf("write %s.0 for the key, %[1]s.1 for the value", e.variable.name))
 		return nil, false, false
-	case e.typ.Kind == array:
+	case e.typ.Kind == format.Array:
 		c.scalar(e, "what is kept")
 		return nil, false, false
-	case e.typ.Kind != tuple:
+	case e.typ.Kind != format.Tuple:
 		return []*expr{e}, false, true
 	case e.op == opTuple:
 		return e.args, true, true
@@ -131,7 +132,7 @@ func (c *checker) tuple(n *syntax.Tuple) *expr {
 	if !ok {
 		return nil
 	}
-	e := operation(opTuple, event.Type{Kind: tuple}, elems...)
+	e := operation(opTuple, event.Type{Kind: format.Tuple}, elems...)
 	for _, elem := range elems {
 		if !c.scalar(elem, "an element of a tuple") {
 			return nil
@@ -149,7 +150,7 @@ func (c *checker) member(n *syntax.Member) *expr {
 		return nil
 	case of.typ.Kind == pending:
 		return &expr{op: opMember, args: []*expr{of}, index: n.Index, typ: of.typ}
-	case of.typ.Kind != tuple:
+	case of.typ.Kind != format.Tuple:
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s has no elements", describe(of)), "")
 	case n.Index >= len(of.elems):
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("the tuple has %d elements", len(of.elems)), "they are .0, .1 …")
@@ -167,7 +168,7 @@ func (c *checker) memberOf(of *expr, i int) *expr {
 		e.optional = c.shapeOf(of).columns[i].optional
 	case i == 1 && !c.readable(c.entries(of), of.span):
 		return nil
-	case e.typ.Kind == tuple:
+	case e.typ.Kind == format.Tuple:
 		e.elems = c.shapeOf(e).types()
 	case i == 0 && len(c.shapeOf(e).columns) == 1:
 		e.optional = c.shapeOf(e).columns[0].optional
@@ -200,7 +201,7 @@ func (s *shape) typeOf(isTuple bool) event.Type {
 	case !s.known:
 		return event.Type{Kind: pending}
 	case isTuple:
-		return event.Type{Kind: tuple}
+		return event.Type{Kind: format.Tuple}
 	case len(s.columns) == 0:
 		return natural64
 	}

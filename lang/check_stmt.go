@@ -154,7 +154,7 @@ func (c *checker) delta(s *syntax.Assign) *expr {
 	switch {
 	case e == nil:
 		return nil
-	case !isNumber(e.typ) && e.typ.Kind != pending:
+	case !event.IsNumber(e.typ) && e.typ.Kind != pending:
 		return c.fail(e.span, fmt.Sprintf("%s wants a number, and this is %s", s.Op, describe(e)), "")
 	case s.Op == "-=":
 		if e = c.arithmetic(s.Value, opNegate, e); e != nil {

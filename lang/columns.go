@@ -134,7 +134,7 @@ func (c Columns) rank(f *event.Field) int {
 func (l *lineField) shows(e source, v any) bool {
 	switch {
 	case l.hasUsual:
-		return to[int64](v) != l.usual
+		return event.To[int64](v) != l.usual
 	case l.Line.Shown == event.Detail:
 		return !isNothing(v)
 	case l.other != nil:

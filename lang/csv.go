@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -93,20 +94,20 @@ func (p *Printer) plainValue(t event.Type, v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
-	case verbatim:
+	case format.Verbatim:
 		return string(v)
-	case frames:
+	case format.Frames:
 		return p.cell(joinFrames(v))
 	case string:
 		if t.Kind == event.String {
 			return p.cell(v)
 		}
 	}
-	return strings.Trim(string(appendJSONValue(nil, t, v)), `"`)
+	return strings.Trim(string(format.AppendJSONValue(nil, t, v)), `"`)
 }
 
 // joinFrames makes one text of frames, in which a semicolon stands between two of them alone.
-func joinFrames(all frames) string {
+func joinFrames(all format.Frames) string {
 	parts := make([]string, len(all))
 	for i, f := range all {
 		parts[i] = strings.ReplaceAll(f, ";", ":")
@@ -122,7 +123,7 @@ func (p *Printer) cell(s string) string {
 	if s != "" && strings.ContainsRune("=+-@", rune(s[0])) {
 		s = "'" + s
 	}
-	return visibleLine(s)
+	return format.VisibleLine(s)
 }
 
 // mapCSV writes the table of a map.
@@ -183,7 +184,7 @@ func (p *Printer) csvValues(m *mapInfo, e entry, o mapOptions) [][]string {
 		if v == nil {
 			return ""
 		}
-		return string(appendNumber(nil, v))
+		return string(format.AppendNumber(nil, v))
 	}
 	if m.agg == nil {
 		_, types, v := m.scalar(e, o)
@@ -220,10 +221,10 @@ func (m *mapInfo) csvBuckets(e entry, o mapOptions) (rows [][]string) {
 		lo, hi, below, above := m.agg.Bounds(first + i)
 		row := []string{"", "", strconv.FormatUint(n, 10)}
 		if !below {
-			row[0] = string(appendNumber(nil, m.signed(lo)))
+			row[0] = string(format.AppendNumber(nil, m.signed(lo)))
 		}
 		if !above {
-			row[1] = string(appendNumber(nil, m.signed(hi)))
+			row[1] = string(format.AppendNumber(nil, m.signed(hi)))
 		}
 		rows = append(rows, row)
 	}
@@ -240,7 +241,7 @@ func (m *mapInfo) csvPercentiles(e entry, o mapOptions) []string {
 			continue
 		}
 		x, below, above := m.agg.Percentile(e.state, q)
-		text := string(appendNumber(nil, o.divide(m.typ(), m.signed(x))))
+		text := string(format.AppendNumber(nil, o.divide(m.typ(), m.signed(x))))
 		switch {
 		case below:
 			text = "<" + text

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"trace/probes/event"
 )
 
 // This file prints and clears maps while programs run on other CPUs: what is printed, all of it together, is what the events add up to.
@@ -265,8 +267,8 @@ func (r *loadRow) add(m *mapInfo, e entry, times uint64) {
 	switch {
 	case e.state == nil:
 		r.values[diffKeyText(e.value)] = true
-		if len(e.value) == 1 && isNumber(m.value[0].typ) {
-			r.number += to[uint64](e.value[0]) * times
+		if len(e.value) == 1 && event.IsNumber(m.value[0].typ) {
+			r.number += event.To[uint64](e.value[0]) * times
 		}
 	case r.state == nil:
 		r.state = make([]uint64, len(e.state))

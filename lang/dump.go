@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -226,11 +227,11 @@ func kindText(t event.Type) string {
 		return fmt.Sprintf("str%d", t.Size)
 	case event.GID:
 		return "gid"
-	case tuple:
+	case format.Tuple:
 		return "tuple"
-	case array:
+	case format.Array:
 		return "list"
-	case stack:
+	case format.Stack:
 		return "stack"
 	}
 	text := fmt.Sprintf("u%d", t.Size)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -198,7 +199,7 @@ func TestOperators(t *testing.T) {
 	cast := func(bits int, typ event.Type, x any) *expr {
 		return &expr{op: opCast, index: bits, typ: typ, args: lits(x)}
 	}
-	pair := func(a, b any) *expr { return node(opTuple, event.Type{Kind: tuple}, a, b) }
+	pair := func(a, b any) *expr { return node(opTuple, event.Type{Kind: format.Tuple}, a, b) }
 	member := func(i int, of *expr) *expr { return &expr{op: opMember, index: i, typ: u64, args: []*expr{of}} }
 	for i, test := range []struct {
 		e    *expr

@@ -42,7 +42,7 @@ func (sc *scope) nsecs(f *event.Field) uint64 {
 	if f == nil {
 		return sc.machine.now()
 	}
-	return to[uint64](sc.field(f))
+	return event.To[uint64](sc.field(f))
 }
 
 // machine runs clauses in user space.
@@ -233,7 +233,7 @@ func (c *bodyCompiler) set(s *setStmt) step {
 		case v[0] == nil:
 			return false, store.update(k, 0, true)
 		}
-		return false, store.add(k, to[uint64](v[0]))
+		return false, store.add(k, event.To[uint64](v[0]))
 	}
 }
 
@@ -256,7 +256,7 @@ func (c *bodyCompiler) update(s *updateStmt) step {
 		if x == nil {
 			return false, store.update(k, 0, true)
 		}
-		return false, store.update(k, to[uint64](x), false)
+		return false, store.update(k, event.To[uint64](x), false)
 	}
 }
 
@@ -274,7 +274,7 @@ func (c *bodyCompiler) forRange(s *forStmt) step {
 		if from == nil || until == nil {
 			return false, nil
 		}
-		for i := as(s.v.typ.Kind, from); compare(i, until) < 0; i = successor(i) {
+		for i := as(s.v.typ.Kind, from); event.Compare(i, until) < 0; i = successor(i) {
 			if end, err := sc.iterate(s.v, i, body); end || err != nil {
 				return end, err
 			}
@@ -440,7 +440,7 @@ func (m *machine) exit(values []any) {
 			status = 0
 		}
 	default:
-		status = int(to[uint64](v) & maxStatus) // as the kernel does with that of a process
+		status = int(event.To[uint64](v) & maxStatus) // as the kernel does with that of a process
 	}
 	m.status = &status
 }

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/event"
@@ -128,13 +129,13 @@ func (p *Plan) explainMaps(w io.Writer) error {
 			continue
 		}
 		fmt.Fprintf(t, "  %s\t%s\tkernel: %s, %s, %s\n", m.name, cmp.Or(m.fn, "scalar"), k.kind(), entriesOf(k.code.Entries),
-			appendSize(nil, roundBytes(p.bytes(k))))
+			format.AppendSize(nil, roundBytes(p.bytes(k))))
 	}
 	for _, n := range space.Frames {
-		fmt.Fprintf(t, "  stacks\tup to %d frames\tkernel: hash, %s, %s\n", n, entriesOf(p.stackEntries(n)), appendSize(nil, roundBytes(p.storeBytes(n))))
+		fmt.Fprintf(t, "  stacks\tup to %d frames\tkernel: hash, %s, %s\n", n, entriesOf(p.stackEntries(n)), format.AppendSize(nil, roundBytes(p.storeBytes(n))))
 	}
 	if len(space.Frames) > 0 {
-		fmt.Fprintf(t, "  \tcaptured in\tkernel: per-CPU array, %s\n", appendSize(nil, roundBytes(uint64(p.options.CPUs*codegen.StackSlotsSize))))
+		fmt.Fprintf(t, "  \tcaptured in\tkernel: per-CPU array, %s\n", format.AppendSize(nil, roundBytes(uint64(p.options.CPUs*codegen.StackSlotsSize))))
 	}
 	return t.Flush()
 }

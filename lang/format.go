@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trace/lang/format"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -26,7 +27,7 @@ import (
 // d i u o x X follows. An absent value is a dash.
 
 // format is the format of a printf or of a time, checked against its arguments.
-type format struct {
+type pattern struct {
 	verbs  []verb // of a printf
 	tail   string // what follows them
 	layout string // of a time, for strftime
@@ -54,8 +55,8 @@ var conversionPattern = regexp.MustCompile(
 	`(?s)^%([-+ #0]*)(\*|\d*)(?:\.(\*|\d*))?(?:(hh|ll|[hlLjzt])?([diuoxX])|(?:hh|ll|[hlLjz])?(r[hx]?|.))`)
 
 // newFormat checks the format of a printf against its arguments. raw characters are written as they are. The error is a *formatError.
-func newFormat(text string, args []*expr, raw bool) (*format, error) {
-	f := &format{}
+func newFormat(text string, args []*expr, raw bool) (*pattern, error) {
+	f := &pattern{}
 	for {
 		before, _, found := strings.Cut(text, "%")
 		f.tail += before
@@ -140,7 +141,7 @@ func atMost(precision string, e *expr, operand func(v any) any) func(v any) any 
 		}
 	}
 	return func(v any) any {
-		if text, ok := v.(verbatim); ok {
+		if text, ok := v.(format.Verbatim); ok {
 			return operand(text[:min(n, len(text))])
 		}
 		text := v.(string)
@@ -217,9 +218,9 @@ var conversions = map[string]struct {
 func signedNumber(_ *expr, modifier string) func(v any) any {
 	switch modifier {
 	case "hh":
-		return func(v any) any { return int8(to[int64](numeric(v))) }
+		return func(v any) any { return int8(event.To[int64](numeric(v))) }
 	case "h":
-		return func(v any) any { return int16(to[int64](numeric(v))) }
+		return func(v any) any { return int16(event.To[int64](numeric(v))) }
 	}
 	return numeric
 }
@@ -227,11 +228,11 @@ func signedNumber(_ *expr, modifier string) func(v any) any {
 func unsignedNumber(e *expr, modifier string) func(v any) any {
 	switch modifier {
 	case "hh":
-		return func(v any) any { return uint8(to[uint64](numeric(v))) }
+		return func(v any) any { return uint8(event.To[uint64](numeric(v))) }
 	case "h":
-		return func(v any) any { return uint16(to[uint64](numeric(v))) }
+		return func(v any) any { return uint16(event.To[uint64](numeric(v))) }
 	}
-	return func(v any) any { return bits(e.typ, numeric(v)) }
+	return func(v any) any { return format.Bits(e.typ, numeric(v)) }
 }
 
 // numeric makes a number of a boolean.
@@ -246,20 +247,20 @@ func numeric(v any) any {
 }
 
 func pointer(e *expr, _ string) func(v any) any {
-	return func(v any) any { return fmt.Sprintf("%#x", bits(e.typ, numeric(v))) }
+	return func(v any) any { return fmt.Sprintf("%#x", format.Bits(e.typ, numeric(v))) }
 }
 
 func character(*expr, string) func(v any) any {
-	return func(v any) any { return []byte{byte(to[uint64](numeric(v)))} }
+	return func(v any) any { return []byte{byte(event.To[uint64](numeric(v)))} }
 }
 
 // visibleCharacter is one that the program does not say itself.
 func visibleCharacter(v any) any {
-	return syntax.AppendVisible(nil, string([]byte{byte(to[uint64](numeric(v)))}))
+	return syntax.AppendVisible(nil, string([]byte{byte(event.To[uint64](numeric(v)))}))
 }
 
 func shown(e *expr, _ string) func(v any) any {
-	return func(v any) any { return appendShown(nil, e.typ, e.elems, v) }
+	return func(v any) any { return format.Append(nil, e.typ, e.elems, v) }
 }
 
 // escaped writes bytes like \x0a, except those that print if keep says so.
@@ -285,14 +286,14 @@ func hexadecimal(*expr, string) func(v any) any {
 
 // bytesOf is a string or an address, however it is to be written.
 func bytesOf(v any) string {
-	if text, ok := v.(verbatim); ok {
+	if text, ok := v.(format.Verbatim); ok {
 		return string(text)
 	}
 	return v.(string)
 }
 
 // append appends the text of values, one for each argument.
-func (f *format) append(b []byte, values []any) []byte {
+func (f *pattern) append(b []byte, values []any) []byte {
 	for i, v := range f.verbs {
 		b = append(b, v.before...)
 		if values[i] == nil {

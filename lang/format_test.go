@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
 func arg(t event.Type) *expr { return &expr{op: opField, typ: t} }
 
 // pair is a tuple of an enum and a string.
-var pair = &expr{op: opTuple, typ: event.Type{Kind: tuple}, elems: []event.Type{opcode, str16}}
+var pair = &expr{op: opTuple, typ: event.Type{Kind: format.Tuple}, elems: []event.Type{opcode, str16}}
 
 func TestFormat(t *testing.T) {
 	s16 := event.Type{Kind: event.Int, Size: 2}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/expr-lang/expr/builtin"
 
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -53,7 +54,7 @@ func callExpr(e *expr, x []any) (result any) {
 	for i, v := range args {
 		switch v.(type) {
 		case int64, uint64:
-			args[i] = int(to[int64](v))
+			args[i] = int(event.To[int64](v))
 		}
 	}
 	f := builtin.Builtins[builtin.Index[e.fn]]
@@ -75,9 +76,9 @@ func callExpr(e *expr, x []any) (result any) {
 // ntop writes an address: a GID, an IP address, or the 32 bits of an IPv4 address as they are in memory.
 func ntop(t event.Type, v any) any {
 	if raw, ok := v.(string); ok {
-		return address(t, raw).String()
+		return format.Address(t, raw).String()
 	}
-	n := to[uint64](v)
+	n := event.To[uint64](v)
 	if n > math.MaxUint32 {
 		return nil
 	}
@@ -90,11 +91,11 @@ func stringOf(t event.Type, v any) string {
 		return s
 	}
 	if t.Unit == event.Cgroup && t.Enum != nil { // as it is: it is escaped where it is printed
-		if path := t.Enum.NameOf(to[int64](v)); path != "" {
+		if path := t.Enum.NameOf(event.To[int64](v)); path != "" {
 			return path
 		}
 	}
-	return string(appendValue(nil, t, v))
+	return string(format.AppendValue(nil, t, v))
 }
 
 // fromExpr makes one of our values of the result of a function or loop of expr.

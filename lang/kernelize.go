@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -75,7 +76,7 @@ func (k *kernelizer) expr(e *expr) (*codegen.Expr, *obstacle) {
 		}
 		out.Op = codegen.OpStartsWith
 	case "in":
-		if slices.ContainsFunc(e.args, func(a *expr) bool { return a.typ.Kind == tuple }) {
+		if slices.ContainsFunc(e.args, func(a *expr) bool { return a.typ.Kind == format.Tuple }) {
 			return nil, k.cannot(e, "in of tuples")
 		}
 		out.Op = codegen.OpIn
@@ -142,7 +143,7 @@ func (k *kernelizer) literal(e *expr, out *codegen.Expr) (*codegen.Expr, *obstac
 	case *regexp.Regexp:
 		return nil, k.cannot(e, "matches")
 	default:
-		out.Num = to[uint64](v)
+		out.Num = event.To[uint64](v)
 	}
 	return out, nil
 }

@@ -3,6 +3,7 @@ package lang
 import (
 	"time"
 
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -24,7 +25,7 @@ func (p *Printer) appendText(b []byte, probe *event.Probe, e source) []byte {
 		v, ok := e.Get(f.Field)
 		if ok && (p.columns.All || f.shows(e, v)) {
 			b = append(append(append(b, ' '), f.Name...), '=')
-			b = appendValue(b, f.Type, p.presentable(f.Type, nil, v))
+			b = format.AppendValue(b, f.Type, p.presentable(f.Type, nil, v))
 		}
 	}
 	return b
@@ -35,13 +36,13 @@ func (p *Printer) appendHead(b []byte, form *lineForm, probe *event.Probe, e sou
 	b = p.appendClock(b, get(e, form.nsecs))
 	b = append(append(append(b, ' '), probe.String()...), ' ')
 	if comm := get(e, form.comm); comm != nil {
-		b = appendValue(b, text, p.presentable(text, nil, comm))
+		b = format.AppendValue(b, text, p.presentable(text, nil, comm))
 	} else {
 		b = append(b, '-')
 	}
 	b = append(b, '/')
 	if pid := get(e, form.pid); pid != nil {
-		return appendNumber(b, pid)
+		return format.AppendNumber(b, pid)
 	}
 	return append(b, '-')
 }
@@ -61,7 +62,7 @@ func (p *Printer) appendChosen(b []byte, probe *event.Probe, e source) []byte {
 		default:
 			f := probe.Field(name)
 			if v := get(e, f); v != nil {
-				b = appendValue(b, f.Type, p.presentable(f.Type, nil, v))
+				b = format.AppendValue(b, f.Type, p.presentable(f.Type, nil, v))
 			} else {
 				b = append(b, '-')
 			}
@@ -89,4 +90,4 @@ func get(e source, f *event.Field) any {
 	return nil
 }
 
-func (p *Printer) time(nsecs any) time.Time { return p.boot.Add(time.Duration(to[int64](nsecs))) }
+func (p *Printer) time(nsecs any) time.Time { return p.boot.Add(time.Duration(event.To[int64](nsecs))) }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -70,23 +71,23 @@ func (p *Printer) Element(m *mapInfo, e entry, elapsed time.Duration) error {
 		return p.endLine()
 	}
 	p.line = append(p.line[:0], `{"type":"value","value":`...)
-	p.line = appendUnit(m.appendJSON(p.line, e, o), m.unit(o))
+	p.line = format.AppendUnit(m.appendJSON(p.line, e, o), m.unit(o))
 	p.line = append(p.line, '}')
 	return p.endLine()
 }
 
 func (p *Printer) mapJSON(m *mapInfo, entries []entry, o mapOptions) error {
-	p.line = appendJSONString(append(p.line[:0], `{"type":"map","name":`...), m.name)
+	p.line = format.AppendJSONString(append(p.line[:0], `{"type":"map","name":`...), m.name)
 	if m.agg != nil {
-		p.line = appendJSONString(append(p.line, `,"fn":`...), m.fn)
+		p.line = format.AppendJSONString(append(p.line, `,"fn":`...), m.fn)
 	}
-	p.line = append(appendUnit(p.line, m.unit(o)), `,"entries":[`...)
+	p.line = append(format.AppendUnit(p.line, m.unit(o)), `,"entries":[`...)
 	key := types(m.key)
 	for i, e := range entries {
 		if i > 0 {
 			p.line = append(p.line, ',')
 		}
-		p.line = appendJSON(append(p.line, `{"key":`...), event.Type{Kind: tuple}, key, e.key)
+		p.line = format.AppendJSON(append(p.line, `{"key":`...), event.Type{Kind: format.Tuple}, key, e.key)
 		p.line = m.appendJSON(append(p.line, `,"value":`...), e, o)
 		p.line = append(p.line, '}')
 		if err := p.flush(); err != nil {
@@ -126,7 +127,7 @@ func (m *mapInfo) sort(entries []entry, o mapOptions) []entry {
 	byValue := func(a, b ranked) int {
 		return cmp.Or(slices.CompareFunc(a.weight, b.weight, order), byKey(a, b))
 	}
-	if m.agg != nil || isNumber(m.typ()) || o.by != "" {
+	if m.agg != nil || event.IsNumber(m.typ()) || o.by != "" {
 		slices.SortFunc(all, byValue)
 	} else {
 		slices.SortFunc(all, byKey)
@@ -151,7 +152,7 @@ func order(a, b any) int {
 	if a, ok := a.(bool); ok {
 		return rank(a) - rank(b.(bool))
 	}
-	return compare(a, b)
+	return event.Compare(a, b)
 }
 
 func rank(b bool) int {
@@ -201,7 +202,7 @@ func (m *mapInfo) signed(x uint64) any {
 // typ is the type of the value, or of the numbers that an aggregation prints.
 func (m *mapInfo) typ() event.Type {
 	if m.isTuple {
-		return event.Type{Kind: tuple}
+		return event.Type{Kind: format.Tuple}
 	}
 	return m.value[0].typ
 }
@@ -215,7 +216,9 @@ func (m *mapInfo) unit(o mapOptions) event.Unit {
 }
 
 // divides tells whether values of type t are divided.
-func (o mapOptions) divides(t event.Type) bool { return o.div > 1 && isNumber(t) && t.Enum == nil }
+func (o mapOptions) divides(t event.Type) bool {
+	return o.div > 1 && event.IsNumber(t) && t.Enum == nil
+}
 
 // typeOf returns the type of divided values of type t.
 func (o mapOptions) typeOf(t event.Type) event.Type {
@@ -243,7 +246,7 @@ func (m *mapInfo) scalar(e entry, o mapOptions) (t event.Type, elems []event.Typ
 		elems = append(elems, o.typeOf(c.typ))
 	}
 	if m.isTuple {
-		return event.Type{Kind: tuple}, elems, values
+		return event.Type{Kind: format.Tuple}, elems, values
 	}
 	return elems[0], nil, values[0]
 }
@@ -256,7 +259,7 @@ func (m *mapInfo) appendKey(b []byte, key []any) []byte {
 		} else {
 			b = append(b, ", "...)
 		}
-		b = appendShown(b, m.key[i].typ, nil, x)
+		b = format.Append(b, m.key[i].typ, nil, x)
 	}
 	if len(key) > 0 {
 		b = append(b, ']')
@@ -268,7 +271,7 @@ func (m *mapInfo) appendKey(b []byte, key []any) []byte {
 func (m *mapInfo) appendText(b []byte, e entry, o mapOptions) []byte {
 	if m.agg == nil {
 		t, elems, v := m.scalar(e, o)
-		return appendShown(b, t, elems, v)
+		return format.Append(b, t, elems, v)
 	}
 	t := m.typ()
 	switch m.agg.Func {
@@ -276,21 +279,21 @@ func (m *mapInfo) appendText(b []byte, e entry, o mapOptions) []byte {
 		return m.appendHistogram(b, e.state, o)
 	case codegen.Stats:
 		b = strconv.AppendUint(append(b, "count "...), e.state[0], 10)
-		b = appendShown(append(b, ", average "...), o.typeOf(t), nil, o.divide(t, m.average(e.state)))
-		return appendShown(append(b, ", total "...), t, nil, m.signed(e.state[1]))
+		b = format.Append(append(b, ", average "...), o.typeOf(t), nil, o.divide(t, m.average(e.state)))
+		return format.Append(append(b, ", total "...), t, nil, m.signed(e.state[1]))
 	case codegen.Quantile:
 		return m.appendQuantiles(b, e.state, o)
 	case codegen.Rate:
 		return m.appendRate(b, e.state, o)
 	}
-	return appendShown(b, o.typeOf(t), nil, o.divide(t, m.number(e.state)))
+	return format.Append(b, o.typeOf(t), nil, o.divide(t, m.number(e.state)))
 }
 
 // appendJSON appends the value of an entry for programs.
 func (m *mapInfo) appendJSON(b []byte, e entry, o mapOptions) []byte {
 	if m.agg == nil {
 		t, elems, v := m.scalar(e, o)
-		return appendJSON(b, t, elems, v)
+		return format.AppendJSON(b, t, elems, v)
 	}
 	t := m.typ()
 	switch m.agg.Func {
@@ -298,15 +301,15 @@ func (m *mapInfo) appendJSON(b []byte, e entry, o mapOptions) []byte {
 		return m.appendHistogramJSON(b, e.state, o)
 	case codegen.Stats:
 		b = strconv.AppendUint(append(b, `{"count":`...), e.state[0], 10)
-		b = appendJSON(append(b, `,"average":`...), o.typeOf(t), nil, o.divide(t, m.average(e.state)))
-		b = appendJSON(append(b, `,"total":`...), t, nil, m.signed(e.state[1]))
+		b = format.AppendJSON(append(b, `,"average":`...), o.typeOf(t), nil, o.divide(t, m.average(e.state)))
+		b = format.AppendJSON(append(b, `,"total":`...), t, nil, m.signed(e.state[1]))
 		return append(b, '}')
 	case codegen.Quantile:
 		return m.appendQuantilesJSON(b, e.state, o)
 	case codegen.Rate:
 		return m.appendRateJSON(b, e.state, o)
 	}
-	return appendJSON(b, o.typeOf(t), nil, o.divide(t, m.number(e.state)))
+	return format.AppendJSON(b, o.typeOf(t), nil, o.divide(t, m.number(e.state)))
 }
 
 // perSecond is the rate, or false if no time has passed.
@@ -342,7 +345,7 @@ func appendPerSecond(b []byte, rate float64, unit event.Unit) []byte {
 // appendAboutSize appends bytes with about three digits.
 func appendAboutSize(b []byte, n float64) []byte {
 	unit := "B"
-	for _, next := range sizeUnits {
+	for _, next := range format.SizeUnits {
 		if math.Abs(n) < 1024 {
 			break
 		}
@@ -352,7 +355,7 @@ func appendAboutSize(b []byte, n float64) []byte {
 }
 
 func (m *mapInfo) appendRateJSON(b []byte, state []uint64, o mapOptions) []byte {
-	b = appendNumber(append(b, `{"total":`...), m.signed(state[0]))
+	b = format.AppendNumber(append(b, `{"total":`...), m.signed(state[0]))
 	b = append(b, `,"per_second":`...)
 	if rate, ok := m.perSecond(state, o); ok {
 		b = strconv.AppendFloat(b, rate, 'f', -1, 64)
@@ -398,14 +401,14 @@ func (m *mapInfo) appendQuantile(b []byte, x uint64, below, above bool, o mapOpt
 		b = append(b, ">="...)
 	}
 	t := m.typ()
-	return appendShown(b, o.typeOf(t), nil, o.divide(t, m.signed(x)))
+	return format.Append(b, o.typeOf(t), nil, o.divide(t, m.signed(x)))
 }
 
 func (m *mapInfo) appendQuantilesJSON(b []byte, state []uint64, o mapOptions) []byte {
 	t, total := m.typ(), m.agg.Total(state)
 	b = strconv.AppendUint(append(b, `{"count":`...), total, 10)
 	for _, p := range m.percentiles {
-		b = append(appendJSONString(append(b, ','), quantileName(p)), ':')
+		b = append(format.AppendJSONString(append(b, ','), quantileName(p)), ':')
 		if total == 0 {
 			b = append(b, "null"...)
 			continue
@@ -414,11 +417,11 @@ func (m *mapInfo) appendQuantilesJSON(b []byte, state []uint64, o mapOptions) []
 		v := o.divide(t, m.signed(x))
 		switch {
 		case below:
-			b = append(appendNumber(append(b, `{"lo":null,"hi":`...), v), '}')
+			b = append(format.AppendNumber(append(b, `{"lo":null,"hi":`...), v), '}')
 		case above:
-			b = append(appendNumber(append(b, `{"lo":`...), v), `,"hi":null}`...)
+			b = append(format.AppendNumber(append(b, `{"lo":`...), v), `,"hi":null}`...)
 		default:
-			b = appendNumber(b, v)
+			b = format.AppendNumber(b, v)
 		}
 	}
 	return append(b, '}')
@@ -493,9 +496,9 @@ func (m *mapInfo) bound(x uint64, bucket int) string {
 	v, width := m.signed(x), m.width(bucket)
 	switch m.typ().Unit {
 	case event.Nanoseconds:
-		return string(appendDurationWithin(nil, v, width))
+		return string(format.AppendDurationWithin(nil, v, width))
 	case event.Bytes:
-		return string(appendExactSize(nil, v))
+		return string(format.AppendExactSize(nil, v))
 	}
 	// As bpftrace does it: hist writes 1K from the bucket on that is 1K wide, and lhist if all are multiples of 1K.
 	steps := (mathbits.Len64(width) - 1) / 10
@@ -519,7 +522,7 @@ func (m *mapInfo) width(bucket int) uint64 {
 
 // appendScaled appends a number, divided by 1024 as long as that is exact and at most steps times: 1K 2M 4G.
 func appendScaled(b []byte, v any, steps int) []byte {
-	b, n := appendSign(b, v)
+	b, n := format.AppendSign(b, v)
 	i := 0
 	for ; i < steps && n != 0 && n%1024 == 0; i++ {
 		n /= 1024
@@ -551,5 +554,5 @@ func (m *mapInfo) appendBoundJSON(b []byte, x uint64, open bool) []byte {
 	if open {
 		return append(b, "null"...)
 	}
-	return appendNumber(b, m.signed(x))
+	return format.AppendNumber(b, m.signed(x))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -386,14 +387,14 @@ func TestPrintValues(t *testing.T) {
 		text, json string
 	}{
 		{func(p *Printer) error { return p.Text([]byte("a \"b\"\n")) }, "a \"b\"\n", `{"type":"printf","text":"a \"b\"\u000a"}`},
-		{func(p *Printer) error { return p.Time(&format{layout: "%T."}, time.Unix(0, 0).UTC()) }, "00:00:00.", `{"type":"time","text":"00:00:00."}`},
+		{func(p *Printer) error { return p.Time(&pattern{layout: "%T."}, time.Unix(0, 0).UTC()) }, "00:00:00.", `{"type":"time","text":"00:00:00."}`},
 		{func(p *Printer) error { return p.Value(arg(ns), uint64(1500)) }, "1.5us\n", `{"type":"value","value":1500,"unit":"ns"}`},
 		{func(p *Printer) error { return p.Value(arg(opcode), uint64(2)) }, "read\n", `{"type":"value","value":"read"}`},
 		{func(p *Printer) error { return p.Value(arg(str16), "a b") }, "a b\n", `{"type":"value","value":"a b"}`},
 		{func(p *Printer) error { return p.Value(arg(str16), nil) }, "-\n", `{"type":"value","value":null}`},
 		{func(p *Printer) error { return p.Value(pair, []any{uint64(1), nil}) }, "(write, -)\n", `{"type":"value","value":["write",null]}`},
 		{func(p *Printer) error {
-			return p.Value(&expr{typ: event.Type{Kind: tuple + 1}, elems: []event.Type{opcode}}, []any{uint64(1), nil, uint64(2)})
+			return p.Value(&expr{typ: event.Type{Kind: format.Tuple + 1}, elems: []event.Type{opcode}}, []any{uint64(1), nil, uint64(2)})
 		}, "[write,-,read]\n", `{"type":"value","value":["write",null,"read"]}`},
 		{func(p *Printer) error {
 			m := aggregation("sum", codegen.Agg{Func: codegen.Sum}, size, str16)

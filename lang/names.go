@@ -3,44 +3,9 @@ package lang
 import (
 	"fmt"
 	"strings"
-	"sync"
 
 	"trace/probes/event"
 )
-
-// errnoNames are the error numbers of Linux under their C names. The first name of a number is the one that is printed.
-var errnoNames = sync.OnceValue(func() *event.Enum {
-	e := &event.Enum{Name: "errno"}
-	add := func(name string, v int64) { e.Names, e.Values = append(e.Names, name), append(e.Values, v) }
-	add("EOPNOTSUPP", 95) // as the kernel's sources say it; the table below says ENOTSUP
-	for i, name := range strings.Fields(linuxErrnos) {
-		if name != "-" {
-			add(name, 1+int64(i))
-		}
-	}
-	add("EWOULDBLOCK", 11)
-	add("EDEADLOCK", 35)
-	// Those of include/linux/errno.h, which functions inside the kernel return but programs never see.
-	for i, name := range strings.Fields(`ERESTARTSYS ERESTARTNOINTR ERESTARTNOHAND ENOIOCTLCMD ERESTART_RESTARTBLOCK EPROBE_DEFER
-		EOPENSTALE ENOPARAM - EBADHANDLE ENOTSYNC EBADCOOKIE ENOTSUPP ETOOSMALL ESERVERFAULT EBADTYPE EJUKEBOX EIOCBQUEUED
-		ERECALLCONFLICT ENOGRACE`) {
-		if name != "-" {
-			add(name, 512+int64(i))
-		}
-	}
-	return e
-})
-
-// linuxErrnos are the error numbers of Linux from 1 on (include/uapi/asm-generic/errno-base.h, errno.h), wherever a recording is read.
-const linuxErrnos = `EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT ENOTBLK EBUSY EEXIST EXDEV ENODEV
-	ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE EDEADLK ENAMETOOLONG ENOLCK
-	ENOSYS ENOTEMPTY ELOOP - ENOMSG EIDRM ECHRNG EL2NSYNC EL3HLT EL3RST ELNRNG EUNATCH ENOCSI EL2HLT EBADE EBADR EXFULL ENOANO EBADRQC
-	EBADSLT - EBFONT ENOSTR ENODATA ETIME ENOSR ENONET ENOPKG EREMOTE ENOLINK EADV ESRMNT ECOMM EPROTO EMULTIHOP EDOTDOT EBADMSG
-	EOVERFLOW ENOTUNIQ EBADFD EREMCHG ELIBACC ELIBBAD ELIBSCN ELIBMAX ELIBEXEC EILSEQ ERESTART ESTRPIPE EUSERS ENOTSOCK EDESTADDRREQ
-	EMSGSIZE EPROTOTYPE ENOPROTOOPT EPROTONOSUPPORT ESOCKTNOSUPPORT ENOTSUP EPFNOSUPPORT EAFNOSUPPORT EADDRINUSE EADDRNOTAVAIL
-	ENETDOWN ENETUNREACH ENETRESET ECONNABORTED ECONNRESET ENOBUFS EISCONN ENOTCONN ESHUTDOWN ETOOMANYREFS ETIMEDOUT ECONNREFUSED
-	EHOSTDOWN EHOSTUNREACH EALREADY EINPROGRESS ESTALE EFSCORRUPTED ENOTNAM ENAVAIL EISNAM EREMOTEIO EDQUOT ENOMEDIUM EMEDIUMTYPE
-	ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED EKEYREJECTED EOWNERDEAD ENOTRECOVERABLE ERFKILL EHWPOISON`
 
 // enumOf returns the names that stand for values of a type, or nil.
 func enumOf(t *event.Type) *event.Enum {
@@ -48,7 +13,7 @@ func enumOf(t *event.Type) *event.Enum {
 	case t == nil:
 		return nil
 	case t.Unit == event.Errno:
-		return errnoNames()
+		return event.ErrnoNames()
 	}
 	return t.Enum
 }

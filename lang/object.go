@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -69,12 +70,12 @@ func (p *Printer) appendObject(b []byte, probe *event.Probe, object []member, e 
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendJSONString(b, m.name), ':')
+		b = append(format.AppendJSONString(b, m.name), ':')
 		switch {
 		case m.members != nil:
 			b = p.appendObject(append(b, '{'), probe, m.members, e)
 		case m.name == probeColumn && m.field == nil:
-			b = appendJSONString(b, probe.String())
+			b = format.AppendJSONString(b, probe.String())
 		case m.name == timeColumn && m.field == nil:
 			b = p.appendTimeJSON(b, probe, e)
 		default:
@@ -97,5 +98,5 @@ func appendField(b []byte, f *event.Field, e source) []byte {
 	if v == nil {
 		return append(b, "null"...)
 	}
-	return appendJSONValue(b, f.Type, v)
+	return format.AppendJSONValue(b, f.Type, v)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/event"
@@ -386,7 +387,7 @@ func (p *Plan) emit(s *site, fields []*event.Field, values []*expr, l *kernelize
 	})
 	types := make([]event.Type, len(values))
 	for i, v := range values {
-		if types[i] = v.typ; v.typ.Kind == stack {
+		if types[i] = v.typ; v.typ.Kind == format.Stack {
 			types[i] = natural64
 		}
 	}

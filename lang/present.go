@@ -3,6 +3,7 @@ package lang
 import (
 	"slices"
 
+	"trace/lang/format"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -10,17 +11,6 @@ import (
 // This file is what stands between values and a terminal or a file. Names of processes, cgroups and functions are chosen by whoever
 // runs them, and a recording may come from anywhere: control characters in them are written as escapes, like \x1b, unless the user wants
 // them raw. What the program itself says is written as it is.
-
-// verbatim is text that is written as it is.
-type verbatim string
-
-// visibleLine returns a string with escapes for what a terminal could not show or would obey.
-func visibleLine(s string) string {
-	if syntax.IsVisible(s) {
-		return s
-	}
-	return string(syntax.AppendVisible(nil, s))
-}
 
 // own tells whether the program itself says what the value is: its literals, and what it chooses from or makes of them.
 func own(e *expr) bool {
@@ -40,11 +30,11 @@ func (p *Printer) presentable(t event.Type, elems []event.Type, v any) any {
 	switch {
 	case v == nil:
 		return nil
-	case t.Kind == stack && v == uint64(0): // a map has no such key
+	case t.Kind == format.Stack && v == uint64(0): // a map has no such key
 		return nil
-	case t.Kind == stack && p.stacks != nil:
+	case t.Kind == format.Stack && p.stacks != nil:
 		return p.shownFrames(p.stacks.frames(v.(uint64)))
-	case t.Kind == tuple && (p.raw || slices.ContainsFunc(elems, func(e event.Type) bool { return e.Kind == stack })):
+	case t.Kind == format.Tuple && (p.raw || slices.ContainsFunc(elems, func(e event.Type) bool { return e.Kind == format.Stack })):
 		values := slices.Clone(v.([]any))
 		for i := range values {
 			values[i] = p.presentable(elems[i], nil, values[i])
@@ -60,23 +50,23 @@ func (p *Printer) presentable(t event.Type, elems []event.Type, v any) any {
 func asVerbatim(t event.Type, v any) any {
 	switch {
 	case t.Kind == event.String:
-		return verbatim(v.(string))
+		return format.Verbatim(v.(string))
 	case t.Unit == event.Cgroup && t.Enum != nil:
-		if path := t.Enum.NameOf(to[int64](v)); path != "" {
-			return verbatim(path)
+		if path := t.Enum.NameOf(event.To[int64](v)); path != "" {
+			return format.Verbatim(path)
 		}
 	}
 	return v
 }
 
 // shownFrames are frames as they are printed. JSON has escapes of its own.
-func (p *Printer) shownFrames(all frames) frames {
+func (p *Printer) shownFrames(all format.Frames) format.Frames {
 	if p.raw || p.format == JSON || !slices.ContainsFunc(all, func(f string) bool { return !syntax.IsVisible(f) }) {
 		return all
 	}
-	shown := make(frames, len(all))
+	shown := make(format.Frames, len(all))
 	for i, f := range all {
-		shown[i] = visibleLine(f)
+		shown[i] = format.VisibleLine(f)
 	}
 	return shown
 }
@@ -85,7 +75,7 @@ func (p *Printer) shownFrames(all frames) frames {
 func (p *Printer) presentableRow(columns []column, values []any) []any {
 	var out []any
 	for i, c := range columns {
-		if i == len(values) || c.typ.Kind != stack && !p.raw { // an aggregation has no values
+		if i == len(values) || c.typ.Kind != format.Stack && !p.raw { // an aggregation has no values
 			continue
 		}
 		if out == nil {
@@ -107,8 +97,8 @@ func (p *Printer) presentableArgs(args []*expr, values []any) []any {
 		switch {
 		case v == nil:
 		case a.typ.Kind == event.String && (p.raw || p.format == JSON || own(a)):
-			v = verbatim(v.(string))
-		case a.typ.Kind == stack || a.typ.Kind == tuple || p.raw:
+			v = format.Verbatim(v.(string))
+		case a.typ.Kind == format.Stack || a.typ.Kind == format.Tuple || p.raw:
 			v = p.presentable(a.typ, a.elems, v)
 		default:
 			continue

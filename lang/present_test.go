@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -17,7 +18,7 @@ func (hostileNames) ID(string) (uint64, bool) { return 0, false }
 func (hostileNames) Path(uint64) string       { return "/a\x1b[2J" }
 
 // runHostile runs a program on an event whose names have control characters, and returns what it prints.
-func runHostile(t *testing.T, src string, format Format, raw bool) string {
+func runHostile(t *testing.T, src string, as Format, raw bool) string {
 	t.Helper()
 	p := probe("nvme", "complete_rq", optional("ctrl", str16))
 	p.Field("cgroup").Type.Enum = event.NewCgroupEnum(hostileNames{})
@@ -26,9 +27,9 @@ func runHostile(t *testing.T, src string, format Format, raw bool) string {
 		t.Fatalf("%s:\n%v", src, err)
 	}
 	r := runProgram(t, program, time.Unix(0, 0).UTC())
-	r.printer.format, r.printer.raw = format, raw
-	r.printer.stacks = &stackStore{found: map[uint64]frames{7: {"f\x1b]0;x\a+1", "=g;h+2"}}}
-	r.printer.show(NewColumns(format, false, nil), program)
+	r.printer.format, r.printer.raw = as, raw
+	r.printer.stacks = &stackStore{found: map[uint64]format.Frames{7: {"f\x1b]0;x\a+1", "=g;h+2"}}}
+	r.printer.show(NewColumns(as, false, nil), program)
 	e := values{table{"nsecs": uint64(0), "pid": uint64(1), "comm": "é\x1b[31m\u009b", "cgroup": uint64(5), "ctrl": "=1+\t2"}, []any{uint64(7), uint64(7)}}
 	r.eventOf(t, p, e)
 	for _, m := range r.program.maps {

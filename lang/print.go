@@ -3,14 +3,9 @@ package lang
 import (
 	"fmt"
 	"io"
-	"net/netip"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf16"
-	"unicode/utf8"
 
-	"trace/lang/syntax"
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -121,15 +116,15 @@ func (p *Printer) flush() error {
 func (p *Printer) Text(b []byte) error { return p.text("printf", b) }
 
 // Time writes t, of time().
-func (p *Printer) Time(f *format, t time.Time) error { return p.text("time", appendTime(nil, f, t)) }
+func (p *Printer) Time(f *pattern, t time.Time) error { return p.text("time", appendTime(nil, f, t)) }
 
 func (p *Printer) text(what string, b []byte) error {
 	if p.format != JSON {
 		_, err := p.w.Write(b)
 		return err
 	}
-	p.line = appendJSONString(append(p.line[:0], `{"type":`...), what)
-	p.line = appendJSONString(append(p.line, `,"text":`...), string(b))
+	p.line = format.AppendJSONString(append(p.line[:0], `{"type":`...), what)
+	p.line = format.AppendJSONString(append(p.line, `,"text":`...), string(b))
 	p.line = append(p.line, '}')
 	return p.endLine()
 }
@@ -139,200 +134,13 @@ func (p *Printer) Value(e *expr, v any) error {
 	v = p.presentable(e.typ, e.elems, v)
 	if p.format != JSON {
 		if text, ok := v.(string); ok && e.typ.Kind == event.String && own(e) {
-			v = verbatim(text)
+			v = format.Verbatim(text)
 		}
-		p.line = appendShown(p.line[:0], e.typ, e.elems, v)
+		p.line = format.Append(p.line[:0], e.typ, e.elems, v)
 		return p.endLine()
 	}
 	p.line = append(p.line[:0], `{"type":"value","value":`...)
-	p.line = appendUnit(appendJSON(p.line, e.typ, e.elems, v), e.typ.Unit)
+	p.line = format.AppendUnit(format.AppendJSON(p.line, e.typ, e.elems, v), e.typ.Unit)
 	p.line = append(p.line, '}')
 	return p.endLine()
-}
-
-// appendShown appends what print writes: like appendValue, but a string has no quotes, as in bpftrace. What is absent is a dash.
-func appendShown(b []byte, t event.Type, elems []event.Type, v any) []byte {
-	switch v := v.(type) {
-	case nil:
-		return append(b, '-')
-	case frames:
-		return appendFrames(b, v)
-	case []any:
-		if t.Kind == tuple {
-			return append(appendElements(append(b, '('), elems, v, ", ", appendShown), ')')
-		}
-		return append(appendElements(append(b, '['), elems, v, ",", appendShown), ']')
-	case verbatim:
-		return append(b, v...)
-	case string:
-		if t.Kind == event.String {
-			return syntax.AppendVisible(b, v)
-		}
-	}
-	return appendValue(b, t, v)
-}
-
-// appendElements appends the elements of a tuple, or of a list, whose type of elements is the last of elems for all others too.
-func appendElements(b []byte, elems []event.Type, values []any, separator string,
-	appendTo func(b []byte, t event.Type, elems []event.Type, v any) []byte) []byte {
-	for i, v := range values {
-		if i > 0 {
-			b = append(b, separator...)
-		}
-		b = appendTo(b, elems[min(i, len(elems)-1)], nil, v)
-	}
-	return b
-}
-
-// appendValue appends a value as text for people.
-func appendValue(b []byte, t event.Type, v any) []byte {
-	if text, ok := v.(verbatim); ok {
-		return append(b, text...)
-	}
-	switch t.Kind {
-	case event.Bool:
-		return strconv.AppendBool(b, v.(bool))
-	case event.String:
-		return appendWord(b, v.(string))
-	case event.GID:
-		return address(t, v.(string)).AppendTo(b)
-	}
-	n := to[int64](v)
-	if t.Enum != nil {
-		return appendName(b, t, v)
-	}
-	switch t.Unit {
-	case event.Nanoseconds:
-		return appendDuration(b, v)
-	case event.Bytes:
-		return appendSize(b, v)
-	case event.Hex:
-		return strconv.AppendUint(append(b, "0x"...), bits(t, v), 16)
-	case event.Errno:
-		if name := errnoNames().NameOf(-n); n < 0 && name != "" {
-			return append(append(b, '-'), name...)
-		}
-	}
-	return appendNumber(b, v)
-}
-
-// appendName appends the name of a value of an enum. A cgroup without one is its id, and no flags at all are 0.
-func appendName(b []byte, t event.Type, v any) []byte {
-	name := t.Enum.NameOf(to[int64](v))
-	switch {
-	case name != "":
-		return syntax.AppendVisible(b, name)
-	case t.Unit == event.Cgroup || t.Enum.Flags:
-		return appendNumber(b, v)
-	}
-	return append(b, t.Enum.Unknown(bits(t, v))...)
-}
-
-func appendNumber(b []byte, v any) []byte {
-	if i, ok := v.(int64); ok {
-		return strconv.AppendInt(b, i, 10)
-	}
-	return strconv.AppendUint(b, v.(uint64), 10)
-}
-
-// bits of a number, no more than its field has.
-func bits(t event.Type, v any) uint64 {
-	n := to[uint64](v)
-	if 0 < t.Size && t.Size < 8 {
-		n &= 1<<(8*t.Size) - 1
-	}
-	return n
-}
-
-// address returns the GID, or the IP address, of 16 raw bytes.
-func address(t event.Type, raw string) netip.Addr {
-	a := netip.AddrFrom16([16]byte([]byte(raw)))
-	if t.Unit == event.IP {
-		return a.Unmap()
-	}
-	return a
-}
-
-// appendWord appends a string, in quotes if it would not read as one word.
-func appendWord(b []byte, s string) []byte {
-	if s != "" && s != "-" && syntax.IsVisible(s) && !strings.ContainsAny(s, `" `) {
-		return append(b, s...)
-	}
-	return strconv.AppendQuote(b, s)
-}
-
-// appendUnit appends the member of an object that tells the unit of its numbers.
-func appendUnit(b []byte, u event.Unit) []byte {
-	switch u {
-	case event.Nanoseconds:
-		return append(b, `,"unit":"ns"`...)
-	case event.Bytes:
-		return append(b, `,"unit":"bytes"`...)
-	}
-	return b
-}
-
-// appendJSON appends a value, a tuple or a list, for programs.
-func appendJSON(b []byte, t event.Type, elems []event.Type, v any) []byte {
-	switch v := v.(type) {
-	case nil:
-		return append(b, "null"...)
-	case frames:
-		return appendFramesJSON(b, v)
-	case []any:
-		return append(appendElements(append(b, '['), elems, v, ",", appendJSON), ']')
-	}
-	return appendJSONValue(b, t, v)
-}
-
-// appendJSONValue appends a value for programs: numbers as they are, but the names of enums, which no program could look up.
-func appendJSONValue(b []byte, t event.Type, v any) []byte {
-	switch t.Kind {
-	case event.Bool:
-		return strconv.AppendBool(b, v.(bool))
-	case event.String:
-		return appendJSONString(b, v.(string))
-	case event.GID:
-		return append(address(t, v.(string)).AppendTo(append(b, '"')), '"')
-	}
-	if t.Unit == event.Cgroup {
-		return appendCgroup(b, t, v)
-	}
-	if t.Enum != nil {
-		if name := t.Enum.NameOf(to[int64](v)); name != "" {
-			return appendJSONString(b, name)
-		}
-	}
-	return appendNumber(b, v)
-}
-
-// appendCgroup appends the id of a cgroup, which other programs may know it by, and its path; null if that is not known here.
-func appendCgroup(b []byte, t event.Type, v any) []byte {
-	b = append(appendNumber(append(b, `{"id":`...), v), `,"path":`...)
-	if t.Enum == nil {
-		return append(b, "null}"...)
-	}
-	if path := t.Enum.NameOf(to[int64](v)); path != "" {
-		return append(appendJSONString(b, path), '}')
-	}
-	return append(b, "null}"...)
-}
-
-// appendJSONString appends s in quotes, with escapes for what a terminal would obey. Bytes that are no UTF-8 become U+FFFD, as JSON cannot
-// hold them.
-func appendJSONString(b []byte, s string) []byte {
-	b = append(b, '"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case !strconv.IsPrint(r):
-			for _, unit := range utf16.AppendRune(nil, r) {
-				b = fmt.Appendf(b, `\u%04x`, unit)
-			}
-		default:
-			b = utf8.AppendRune(b, r)
-		}
-	}
-	return append(b, '"')
 }

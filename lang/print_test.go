@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"trace/lang/format"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -95,10 +96,10 @@ func TestValues(t *testing.T) {
 		{str16, "a\n\x1b\x7f", `"a\n\x1b\x7f"`, `"a\u000a\u001b\u007f"`},
 		{str16, "é\xff", `"é\xff"`, "\"é\ufffd\""},
 	} {
-		if got := string(appendValue(nil, test.typ, test.v)); got != test.text {
+		if got := string(format.AppendValue(nil, test.typ, test.v)); got != test.text {
 			t.Errorf("%v as text: got %s, want %s", test.v, got, test.text)
 		}
-		got := string(appendJSONValue(nil, test.typ, test.v))
+		got := string(format.AppendJSONValue(nil, test.typ, test.v))
 		if got != test.json || !json.Valid([]byte(got)) {
 			t.Errorf("%v as JSON: got %s, want %s", test.v, got, test.json)
 		}
@@ -176,7 +177,7 @@ func FuzzStrings(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		text := string(appendWord(nil, s))
+		text := string(format.AppendWord(nil, s))
 		if text == "" || text == "-" || strings.ContainsAny(text, "\n\r\x1b\x00") {
 			t.Errorf("%q is printed as %q", s, text)
 		}
@@ -184,7 +185,7 @@ func FuzzStrings(f *testing.F) {
 			t.Errorf("%q is shown as %q", s, shown)
 		}
 		var back string
-		if err := json.Unmarshal(appendJSONString(nil, s), &back); err != nil || back != string([]rune(s)) {
+		if err := json.Unmarshal(format.AppendJSONString(nil, s), &back); err != nil || back != string([]rune(s)) {
 			t.Errorf("%q came back as %q: %v", s, back, err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -31,7 +32,7 @@ type Sample struct {
 
 // Text is a sum of values as it is printed.
 func (p Profile) Text(n uint64) string {
-	return string(appendValue(nil, event.Type{Kind: event.Uint, Size: 8, Unit: p.Unit}, n))
+	return string(format.AppendValue(nil, event.Type{Kind: event.Uint, Size: 8, Unit: p.Unit}, n))
 }
 
 // Profiled are the maps that profiles can be made of: a key holds a stack, and the values add up.
@@ -46,11 +47,11 @@ func (p *Program) Profiled() []string {
 }
 
 func (m *mapInfo) isProfile() bool {
-	if !slices.ContainsFunc(m.key, func(c column) bool { return c.typ.Kind == stack }) {
+	if !slices.ContainsFunc(m.key, func(c column) bool { return c.typ.Kind == format.Stack }) {
 		return false
 	}
 	if m.agg == nil {
-		return !m.isTuple && isNumber(m.typ()) && m.typ().Enum == nil
+		return !m.isTuple && event.IsNumber(m.typ()) && m.typ().Enum == nil
 	}
 	switch m.agg.Func {
 	case codegen.Avg, codegen.Min, codegen.Max, codegen.Gauge:
@@ -87,7 +88,7 @@ func (m *mapInfo) profile(entries []entry, printer *Printer) Profile {
 			p.Negative++
 			continue
 		}
-		if value := to[uint64](n); value > 0 {
+		if value := event.To[uint64](n); value > 0 {
 			s := m.sample(e.key, printer)
 			s.Value = value
 			p.Samples = append(p.Samples, s)
@@ -134,8 +135,8 @@ func (m *mapInfo) sample(key []any, p *Printer) (s Sample) {
 	var kernel []string
 	for i, x := range key {
 		switch {
-		case m.key[i].typ.Kind != stack:
-			s.Key = append(s.Key, string(appendShown(nil, m.key[i].typ, nil, p.presentable(m.key[i].typ, nil, x))))
+		case m.key[i].typ.Kind != format.Stack:
+			s.Key = append(s.Key, string(format.Append(nil, m.key[i].typ, nil, p.presentable(m.key[i].typ, nil, x))))
 		case p.stacks == nil || x == nil || x == uint64(0): // absent
 		default:
 			frames, ofProcess := p.stacks.functions(x.(uint64))
@@ -152,7 +153,7 @@ func (m *mapInfo) sample(key []any, p *Printer) (s Sample) {
 }
 
 // functions are the frames of a stack, the outermost first, without the places in them: calls of one function are one flame.
-func (s *stackStore) functions(number uint64) (all frames, ofProcess bool) {
+func (s *stackStore) functions(number uint64) (all format.Frames, ofProcess bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found, ok := s.find(number)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/probes/event"
 	"trace/probes/symbols"
 )
@@ -30,7 +31,7 @@ func TestProfiled(t *testing.T) {
 
 // TestProfile makes profiles of entries without frames: that those are right a run with the kernel's tells.
 func TestProfile(t *testing.T) {
-	key := []column{{typ: event.Type{Kind: stack, Size: 8}}, {typ: event.Type{Kind: event.String}}}
+	key := []column{{typ: event.Type{Kind: format.Stack, Size: 8}}, {typ: event.Type{Kind: event.String}}}
 	duration := []column{{typ: event.Type{Kind: event.Int, Size: 8, Unit: event.Nanoseconds}}}
 	entryOf := func(comm string, state ...uint64) entry { return entry{key: []any{nil, comm}, state: state} }
 	minus := ^uint64(0)

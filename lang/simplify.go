@@ -30,7 +30,7 @@ func simplify(e *expr) *expr {
 			chosen = e.args[2]
 		}
 		// A number that is chosen is as signed as the others would be, and a literal has no sign of its own.
-		if e.args[0].op != opLit || chosen.op == opLit && isNumber(chosen.typ) {
+		if e.args[0].op != opLit || chosen.op == opLit && event.IsNumber(chosen.typ) {
 			return e
 		}
 		return chosen

@@ -15,6 +15,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/event"
@@ -55,7 +56,7 @@ func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *expr 
 }
 
 func stackOf(word string, frames int) *expr {
-	return &expr{op: opStack, fn: word, index: frames, typ: event.Type{Kind: stack, Size: 8}, optional: true}
+	return &expr{op: opStack, fn: word, index: frames, typ: event.Type{Kind: format.Stack, Size: 8}, optional: true}
 }
 
 func (e *expr) stackUse() stackUse { return stackUse{e.fn, e.index} }
@@ -212,7 +213,7 @@ type stackStore struct {
 	kernel    *symbols.Kernel
 	processes *symbols.Processes
 	// found are stacks that were looked for, as long as they are not too many.
-	found map[uint64]frames
+	found map[uint64]format.Frames
 	// patience is how long names may be looked for once ctx has ended, as the last stacks want theirs. impatient counts the stacks whose
 	// names were not found in that time.
 	ctx       context.Context
@@ -226,11 +227,8 @@ const namingPatience = 30 * time.Second
 // maxFound bounds what is kept of stacks that were printed.
 const maxFound = 4096
 
-// frames are those of a stack as they are printed, the innermost first.
-type frames []string
-
 // lostFrames are those of a stack for which there was no room.
-var lostFrames = frames{"(lost: no room for more stacks)"}
+var lostFrames = format.Frames{"(lost: no room for more stacks)"}
 
 // openStacks prepares what the stacks of a plan need, before its programs are loaded.
 func (r *Run) openStacks(ctx context.Context) (err error) {
@@ -239,10 +237,10 @@ func (r *Run) openStacks(ctx context.Context) (err error) {
 		return nil
 	}
 	if find := r.plan.options.RecordedStack; find != nil {
-		r.stacks = &stackStore{recorded: find, shortened: map[uint64]event.Stack{}, found: map[uint64]frames{}}
+		r.stacks = &stackStore{recorded: find, shortened: map[uint64]event.Stack{}, found: map[uint64]format.Frames{}}
 		return nil
 	}
-	s := &stackStore{counts: r.kernel[codegen.StackCountsName], found: map[uint64]frames{}, ctx: ctx, patience: namingPatience}
+	s := &stackStore{counts: r.kernel[codegen.StackCountsName], found: map[uint64]format.Frames{}, ctx: ctx, patience: namingPatience}
 	r.stacks = s
 	for _, n := range space.Frames {
 		s.maps = append(s.maps, r.kernel[codegen.StacksName(n)])
@@ -286,7 +284,7 @@ func (s *stackStore) close() error {
 }
 
 // frames returns those of a stack by its number.
-func (s *stackStore) frames(number uint64) frames {
+func (s *stackStore) frames(number uint64) format.Frames {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known, ok := s.found[number]; ok {
@@ -452,24 +450,4 @@ func (r *Run) StackLosses() (l StackLosses, err error) {
 	defer r.stacks.mu.Unlock()
 	l.Impatient = r.stacks.impatient
 	return l, nil
-}
-
-// appendFrames appends frames as bpftrace prints them: each in a line of its own, after the line that is begun.
-func appendFrames(b []byte, all frames) []byte {
-	b = append(b, '\n')
-	for _, f := range all {
-		b = append(append(append(b, "    "...), f...), '\n')
-	}
-	return b
-}
-
-func appendFramesJSON(b []byte, all frames) []byte {
-	b = append(b, '[')
-	for i, f := range all {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendJSONString(b, f)
-	}
-	return append(b, ']')
 }

@@ -16,6 +16,7 @@ import (
 
 	"trace/lang/codegen"
 	"trace/lang/codegen/bpftest"
+	"trace/lang/format"
 	"trace/probes"
 	"trace/probes/symbols"
 )
@@ -86,7 +87,7 @@ func TestStackOutput(t *testing.T) {
 	} {
 		r := startRun(t, program)
 		r.printer.format = test.format
-		r.printer.stacks = &stackStore{found: map[uint64]frames{7: {"a+1", "b+2 [mod]"}, 8: {"main+3 x.c:4"}}}
+		r.printer.stacks = &stackStore{found: map[uint64]format.Frames{7: {"a+1", "b+2 [mod]"}, 8: {"main+3 x.c:4"}}}
 		e := values{table{"ctrl": "nvme0"}, []any{uint64(7), uint64(8), nil}}
 		sc := &scope{event: e, stacks: map[stackUse]int{{"kstack", 127}: 0, {"ustack", 2}: 1, {"ustack", 3}: 2}}
 		for _, c := range r.program.clauses {
@@ -206,7 +207,7 @@ func runStacks(t *testing.T, compareExchange func() bool, text string, prepare .
 	if err != nil {
 		t.Fatal(err)
 	}
-	text = strings.ReplaceAll(text, "PID", string(appendNumber(nil, uint64(os.Getpid()))))
+	text = strings.ReplaceAll(text, "PID", string(format.AppendNumber(nil, uint64(os.Getpid()))))
 	program, err := Compile("program", text, all.Probes(), Options{})
 	if err != nil {
 		t.Fatal(err)

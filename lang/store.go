@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -66,7 +67,7 @@ func (s *userStore) encode(key []any) {
 			b = binary.AppendUvarint(append(b, 1), uint64(len(v)))
 			b = append(b, v...)
 		default:
-			b = binary.LittleEndian.AppendUint64(append(b, 1), to[uint64](v))
+			b = binary.LittleEndian.AppendUint64(append(b, 1), event.To[uint64](v))
 		}
 	}
 	s.encoded = b
@@ -115,7 +116,7 @@ func (s *userStore) set(key, value []any) error {
 
 func (s *userStore) add(key []any, delta uint64) error {
 	s.change(key, func(c *cell) {
-		sum := to[uint64](c.value[0]) + delta
+		sum := event.To[uint64](c.value[0]) + delta
 		c.value = ofColumns(s.m.value, []any{sum})
 	})
 	return nil
@@ -204,7 +205,7 @@ func zeroOf(t event.Type, elems []event.Type) any {
 	switch t.Kind {
 	case event.Int:
 		return int64(0)
-	case event.Uint, stack:
+	case event.Uint, format.Stack:
 		return uint64(0)
 	case event.Bool:
 		return false
@@ -212,7 +213,7 @@ func zeroOf(t event.Type, elems []event.Type) any {
 		return ""
 	case event.GID:
 		return strings.Repeat("\x00", 16)
-	case array:
+	case format.Array:
 		return []any{}
 	}
 	values := make([]any, len(elems))

@@ -16,7 +16,7 @@ var timeConversion = regexp.MustCompile(`(?s)%[-:]?[EO]?.?`)
 
 // newTimeFormat checks the format of time() or strftime(). It may have the conversions of C and %f, microseconds; %L and %N
 // are milliseconds and nanoseconds. The error is a *formatError with Arg -1.
-func newTimeFormat(text string) (*format, error) {
+func newTimeFormat(text string) (*pattern, error) {
 	for _, c := range timeConversion.FindAllString(text, -1) {
 		// The library leaves what it does not know as it is.
 		if clock.Format(c, time.Time{}) == c {
@@ -24,11 +24,11 @@ func newTimeFormat(text string) (*format, error) {
 				"they are those of strftime, like %H:%M:%S, and %f for microseconds; a percent sign is %%"}
 		}
 	}
-	return &format{layout: text}, nil
+	return &pattern{layout: text}, nil
 }
 
 // appendTime appends t as a format of newTimeFormat says.
-func appendTime(b []byte, f *format, t time.Time) []byte { return clock.AppendFormat(b, f.layout, t) }
+func appendTime(b []byte, f *pattern, t time.Time) []byte { return clock.AppendFormat(b, f.layout, t) }
 
 // strftime is the function of that name. newTimeFormat has checked the format.
 func strftime(format string, t time.Time) string { return clock.Format(format, t) }

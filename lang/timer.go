@@ -19,10 +19,10 @@ func (r *resolver) period(ref syntax.ProbeRef) (period, bool) {
 	case !ok:
 	case unit != event.Nanoseconds:
 		r.fail(ref.Span, fmt.Sprintf("%s is no duration", ref.Name), "give the param one, like 1s")
-	case compare(v, int64(0)) <= 0 || compare(v, int64(maxInt64)) > 0:
+	case event.Compare(v, int64(0)) <= 0 || event.Compare(v, int64(maxInt64)) > 0:
 		r.fail(ref.Span, fmt.Sprintf("%s is no period", ref), "it has to be above 0, and less than 292 years")
 	default:
-		return period(to[int64](v)), true
+		return period(event.To[int64](v)), true
 	}
 	return 0, false
 }
@@ -66,11 +66,11 @@ func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
 	switch {
 	case !ok:
 		return 0, false
-	case unit != event.None || compare(v, int64(0)) <= 0 || compare(v, int64(maxHz)) > 0:
+	case unit != event.None || event.Compare(v, int64(0)) <= 0 || event.Compare(v, int64(maxHz)) > 0:
 		r.fail(ref.Span, fmt.Sprintf("%s is no rate", ref), fmt.Sprintf("it is between 1 and %d", maxHz))
 		return 0, false
 	}
-	hz = int(to[uint64](v))
+	hz = int(event.To[uint64](v))
 	if rates := r.options.Rates; len(rates) > 0 && !slices.Equal(rates, []int{hz}) {
 		var recorded []string
 		for _, rate := range rates {
@@ -101,7 +101,7 @@ func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit event.Unit, ok bo
 	switch {
 	case p == nil:
 		r.fail(ref.Span, fmt.Sprintf("no param is called %s", name), fmt.Sprintf("declare it: param %s = %s", name, example))
-	case !isNumber(p.Type):
+	case !event.IsNumber(p.Type):
 		r.fail(ref.Span, fmt.Sprintf("$%s is no duration and no rate", name), fmt.Sprintf("param %s = %s is one", name, example))
 	case counted == "":
 		return p.Value, p.Type.Unit, true
@@ -121,10 +121,10 @@ var timerUnits = map[string]uint64{"s:": 1e9, "ms:": 1e6, "us:": 1e3}
 // times multiplies a number by one above 0. What does not fit is the largest number, which is no period.
 func times(v any, n uint64) any {
 	switch {
-	case compare(v, int64(0)) < 0:
+	case event.Compare(v, int64(0)) < 0:
 		return v
-	case to[uint64](v) > math.MaxUint64/n:
+	case event.To[uint64](v) > math.MaxUint64/n:
 		return uint64(math.MaxUint64)
 	}
-	return to[uint64](v) * n
+	return event.To[uint64](v) * n
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"trace/probes/event"
 )
 
 // turns are the maps in the kernel that are emptied while events are counted in them. Of each there are two, which take turns: programs
@@ -87,7 +89,7 @@ func (s *turnStore) drain(from *kernelStore) error {
 func (s *turnStore) merge(e entry, grows bool) {
 	if s.m.agg == nil {
 		if grows {
-			_ = s.userStore.add(e.key, to[uint64](e.value[0]))
+			_ = s.userStore.add(e.key, event.To[uint64](e.value[0]))
 		} else {
 			s.change(e.key, func(c *cell) { c.value = e.value })
 		}

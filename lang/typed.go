@@ -59,13 +59,8 @@ const (
 	opNow     = "now"     // nsecs in begin, end and interval clauses, where no event tells it
 )
 
-// Kinds of values that no field has.
-const (
-	tuple   event.Kind = 100 + iota // has elems
-	array                           // has the one type of its elements in elems
-	stack                           // the frames of one, held as the number that stands for them, a uint64
-	pending                         // not known yet: only while types are inferred
-)
+// pending is the kind of a value that is not known yet: only while types are inferred.
+const pending event.Kind = 200
 
 // clauseKind says when a clause runs.
 type clauseKind uint8
@@ -181,9 +176,9 @@ type callStmt struct {
 	key []*expr
 	// args of printf (without the format), or the value of print(expr).
 	args     []*expr
-	format   *format // of printf, time
-	top, div int64   // of print(@m, top, div, by): 0 is none
-	by       string  // "", or "key" or "value"
+	format   *pattern // of printf, time
+	top, div int64    // of print(@m, top, div, by): 0 is none
+	by       string   // "", or "key" or "value"
 	span     syntax.Span
 }
 

@@ -1,7 +1,6 @@
 package lang
 
 import (
-	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,9 +45,9 @@ func present(e *expr) func(x []any) any {
 	case "!":
 		return func(x []any) any { return not(x[0]) }
 	case opTruth:
-		return func(x []any) any { return to[uint64](x[0]) != 0 }
+		return func(x []any) any { return event.To[uint64](x[0]) != 0 }
 	case opSigned:
-		return func(x []any) any { return to[int64](x[0]) }
+		return func(x []any) any { return event.To[int64](x[0]) }
 	case opBetween:
 		return func(x []any) any { return between{x[0], x[1]} }
 	case opMember:
@@ -62,13 +61,13 @@ func present(e *expr) func(x []any) any {
 	case "!=":
 		return func(x []any) any { return not(equal(x[0], x[1])) }
 	case "<":
-		return func(x []any) any { return compare(x[0], x[1]) < 0 }
+		return func(x []any) any { return event.Compare(x[0], x[1]) < 0 }
 	case "<=":
-		return func(x []any) any { return compare(x[0], x[1]) <= 0 }
+		return func(x []any) any { return event.Compare(x[0], x[1]) <= 0 }
 	case ">":
-		return func(x []any) any { return compare(x[0], x[1]) > 0 }
+		return func(x []any) any { return event.Compare(x[0], x[1]) > 0 }
 	case ">=":
-		return func(x []any) any { return compare(x[0], x[1]) >= 0 }
+		return func(x []any) any { return event.Compare(x[0], x[1]) >= 0 }
 	case "contains":
 		return func(x []any) any { return strings.Contains(x[0].(string), x[1].(string)) }
 	case "startsWith":
@@ -89,9 +88,9 @@ func integer[T int64 | uint64](op string) func(x []any) any {
 	var f func(a, b T) T
 	switch op {
 	case opNegate:
-		return func(x []any) any { return -to[T](x[0]) }
+		return func(x []any) any { return -event.To[T](x[0]) }
 	case "~":
-		return func(x []any) any { return ^to[T](x[0]) }
+		return func(x []any) any { return ^event.To[T](x[0]) }
 	case "+":
 		f = func(a, b T) T { return a + b }
 	case "-":
@@ -127,7 +126,7 @@ func integer[T int64 | uint64](op string) func(x []any) any {
 	default:
 		return nil
 	}
-	return func(x []any) any { return f(to[T](x[0]), to[T](x[1])) }
+	return func(x []any) any { return f(event.To[T](x[0]), event.To[T](x[1])) }
 }
 
 // power returns a to the power of n, wrapped to 64 bits. A negative power is 1/a**-n, truncated as / does it.
@@ -155,9 +154,9 @@ func power[T int64 | uint64](a, n T) T {
 func cast(kind event.Kind, bits int) func(x []any) any {
 	unused := 64 - bits
 	if kind == event.Int {
-		return func(x []any) any { return to[int64](numeric(x[0])) << unused >> unused }
+		return func(x []any) any { return event.To[int64](numeric(x[0])) << unused >> unused }
 	}
-	return func(x []any) any { return to[uint64](numeric(x[0])) << unused >> unused }
+	return func(x []any) any { return event.To[uint64](numeric(x[0])) << unused >> unused }
 }
 
 // alike returns a list of values of one sort: its numbers are signed if one of them is, as in arithmetic.
@@ -187,51 +186,18 @@ func as(kind event.Kind, v any) any {
 	return v
 }
 
-// to reads a number as T, bit by bit.
-func to[T int64 | uint64](v any) T {
-	if i, ok := v.(int64); ok {
-		return T(i)
-	}
-	return T(v.(uint64))
-}
-
-// compare orders two values of one sort. Numbers compare as what they are, whatever their sign: -1 is below every uint64.
-func compare(a, b any) int {
-	switch a := a.(type) {
-	case int64:
-		if b, ok := b.(int64); ok {
-			return cmp.Compare(a, b)
-		}
-		if a < 0 {
-			return -1
-		}
-		return cmp.Compare(uint64(a), b.(uint64))
-	case uint64:
-		if _, ok := b.(int64); ok {
-			return -compare(b, a)
-		}
-		return cmp.Compare(a, b.(uint64))
-	case string:
-		return strings.Compare(a, b.(string))
-	}
-	if a == b {
-		return 0
-	}
-	return 1
-}
-
 // equal is true or false, or nil if that depends on an absent element of a tuple: tuples are equal if all their elements are.
 func equal(a, b any) any {
 	x, ok := a.([]any)
 	if !ok {
-		return compare(a, b) == 0
+		return event.Compare(a, b) == 0
 	}
 	var result any = true
 	for i, v := range b.([]any) {
 		switch {
 		case x[i] == nil || v == nil:
 			result = nil
-		case compare(x[i], v) != 0:
+		case event.Compare(x[i], v) != 0:
 			return false
 		}
 	}
@@ -282,7 +248,7 @@ func in(x []any) any {
 		case nil:
 			result = nil
 		case between:
-			if compare(x[0], r.lo) >= 0 && compare(x[0], r.hi) <= 0 {
+			if event.Compare(x[0], r.lo) >= 0 && event.Compare(x[0], r.hi) <= 0 {
 				return true
 			}
 		default:

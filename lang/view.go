@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"trace/lang/codegen"
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -77,7 +78,7 @@ func (r *Run) Views() ([]View, error) {
 func (m *mapInfo) row(e entry, o mapOptions) Row {
 	row := Row{Key: make([]string, len(e.key))}
 	for i, x := range e.key {
-		row.Key[i] = string(appendShown(nil, m.key[i].typ, nil, x))
+		row.Key[i] = string(format.Append(nil, m.key[i].typ, nil, x))
 	}
 	switch {
 	case m.agg == nil:
@@ -152,7 +153,7 @@ func (m *mapInfo) percentileOf(first int, counts []uint64, p float64) Percentile
 func appendAbout(b []byte, n float64, unit event.Unit) []byte {
 	switch unit {
 	case event.Nanoseconds:
-		return appendDuration(b, int64(math.Round(n)))
+		return format.AppendDuration(b, int64(math.Round(n)))
 	case event.Bytes:
 		return appendAboutSize(b, n)
 	}

@@ -110,7 +110,7 @@ func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text strin
 func constructs(p *event.Probe) string {
 	number := "nsecs"
 	for _, f := range p.Fields {
-		if !f.Common && isNumber(f.Type) && f.Type.Enum == nil {
+		if !f.Common && event.IsNumber(f.Type) && f.Type.Enum == nil {
 			number = f.Name
 		}
 	}

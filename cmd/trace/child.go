@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -145,15 +146,23 @@ func (c *child) wait(context.Context) bool {
 	return true
 }
 
-// signalDelay is how much sooner a command may end by Ctrl-C, which the terminal sends to both, than trace knows of it.
-const signalDelay = 50 * time.Millisecond
+// signalDelay is how much sooner a command may end by Ctrl-C, which the terminal sends to both, than trace knows of it: on a busy machine
+// it was 100 ms. Other ends are not held up that long.
+const (
+	signalDelay = 500 * time.Millisecond
+	otherDelay  = 50 * time.Millisecond
+)
 
 // endedForTrace tells whether the command, which has ended, was to end because trace does.
 func (c *child) endedForTrace() bool {
+	delay := otherDelay
+	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		delay = signalDelay
+	}
 	select {
 	case <-c.interrupted.Done():
 		return true
-	case <-time.After(signalDelay):
+	case <-time.After(delay):
 		return c.asked.Load()
 	}
 }

@@ -1,29 +1,31 @@
-package lang
+package format
 
 import (
 	"math"
 	"strconv"
 	"strings"
+
+	"trace/probes/event"
 )
 
 // This file writes durations and sizes for people. What is for programs, JSON and CSV, has them as plain numbers.
 
-// appendSign appends the sign of a number and returns its size.
-func appendSign(b []byte, v any) ([]byte, uint64) {
+// AppendSign appends the sign of a number and returns its size.
+func AppendSign(b []byte, v any) ([]byte, uint64) {
 	if i, ok := v.(int64); ok && i < 0 {
 		return append(b, '-'), -uint64(i)
 	}
-	return b, to[uint64](v)
+	return b, event.To[uint64](v)
 }
 
-// appendDuration appends nanoseconds with three digits: 850ns 12.3us 1.2ms 3.05s. From a minute on they are whole seconds: 1m30s 2h5s 3d.
-func appendDuration(b []byte, v any) []byte { return appendDurationWithin(b, v, math.MaxUint64) }
+// AppendDuration appends nanoseconds with three digits: 850ns 12.3us 1.2ms 3.05s. From a minute on they are whole seconds: 1m30s 2h5s 3d.
+func AppendDuration(b []byte, v any) []byte { return AppendDurationWithin(b, v, math.MaxUint64) }
 
 const second = 1_000_000_000
 
-// appendDurationWithin appends nanoseconds with at least three digits, and as many as rounding by no more than a quarter of gap takes.
-func appendDurationWithin(b []byte, v any, gap uint64) []byte {
-	b, n := appendSign(b, v)
+// AppendDurationWithin appends nanoseconds with at least three digits, and as many as rounding by no more than a quarter of gap takes.
+func AppendDurationWithin(b []byte, v any, gap uint64) []byte {
+	b, n := AppendSign(b, v)
 	if n == 0 {
 		return append(b, "0s"...)
 	}
@@ -70,19 +72,19 @@ func appendClockTime(b []byte, seconds uint64) []byte {
 	return b
 }
 
-// sizeUnits above the byte, each 1024 times the one before.
-var sizeUnits = []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+// SizeUnits above the byte, each 1024 times the one before.
+var SizeUnits = []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 
 // readable is the largest number that is written exactly: a rounded one has no fewer digits.
 const readable = 9999
 
-// appendSize appends bytes, exactly where that takes up to four digits, like 4KiB or 1500B; otherwise rounded, which a point shows: 5.0GiB.
-func appendSize(b []byte, v any) []byte {
-	_, n := appendSign(nil, v)
+// AppendSize appends bytes, exactly where that takes up to four digits, like 4KiB or 1500B; otherwise rounded, which a point shows: 5.0GiB.
+func AppendSize(b []byte, v any) []byte {
+	_, n := AppendSign(nil, v)
 	if exact, _ := wholeUnits(n); exact <= readable {
-		return appendExactSize(b, v)
+		return AppendExactSize(b, v)
 	}
-	b, _ = appendSign(b, v)
+	b, _ = AppendSign(b, v)
 	rounded, unit := float64(n), 0
 	for rounded >= 1023.95 { // 1023.95KiB and more round to 1.0MiB
 		rounded, unit = rounded/1024, unit+1
@@ -98,16 +100,16 @@ func appendSize(b []byte, v any) []byte {
 	return append(append(b, digits...), sizeUnit(unit)...)
 }
 
-// appendExactSize appends bytes in the largest unit of which they are a multiple.
-func appendExactSize(b []byte, v any) []byte {
-	b, n := appendSign(b, v)
+// AppendExactSize appends bytes in the largest unit of which they are a multiple.
+func AppendExactSize(b []byte, v any) []byte {
+	b, n := AppendSign(b, v)
 	number, unit := wholeUnits(n)
 	return append(strconv.AppendUint(b, number, 10), sizeUnit(unit)...)
 }
 
 // wholeUnits is a number of bytes in the largest unit of which it is a multiple.
 func wholeUnits(n uint64) (number uint64, unit int) {
-	for n != 0 && n%1024 == 0 && unit < len(sizeUnits) {
+	for n != 0 && n%1024 == 0 && unit < len(SizeUnits) {
 		n, unit = n/1024, unit+1
 	}
 	return n, unit
@@ -118,5 +120,5 @@ func sizeUnit(n int) string {
 	if n == 0 {
 		return "B"
 	}
-	return sizeUnits[n-1]
+	return SizeUnits[n-1]
 }

@@ -1,4 +1,4 @@
-package lang
+package event
 
 import (
 	"syscall"
@@ -14,7 +14,7 @@ func TestErrnoNames(t *testing.T) {
 		if v == 95 {
 			want = "EOPNOTSUPP"
 		}
-		if got := errnoNames().NameOf(v); got != want {
+		if got := ErrnoNames().NameOf(v); got != want {
 			t.Errorf("error %d is %q, want %q", v, got, want)
 		}
 	}

@@ -1,0 +1,97 @@
+package format
+
+import (
+	"fmt"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"trace/probes/event"
+)
+
+// AppendUnit appends the member of an object that tells the unit of its numbers.
+func AppendUnit(b []byte, u event.Unit) []byte {
+	switch u {
+	case event.Nanoseconds:
+		return append(b, `,"unit":"ns"`...)
+	case event.Bytes:
+		return append(b, `,"unit":"bytes"`...)
+	}
+	return b
+}
+
+// AppendJSON appends a value, a tuple or a list, for programs.
+func AppendJSON(b []byte, t event.Type, elems []event.Type, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(b, "null"...)
+	case Frames:
+		return appendFramesJSON(b, v)
+	case []any:
+		return append(appendElements(append(b, '['), elems, v, ",", AppendJSON), ']')
+	}
+	return AppendJSONValue(b, t, v)
+}
+
+// AppendJSONValue appends a value for programs: numbers as they are, but the names of enums, which no program could look up.
+func AppendJSONValue(b []byte, t event.Type, v any) []byte {
+	switch t.Kind {
+	case event.Bool:
+		return strconv.AppendBool(b, v.(bool))
+	case event.String:
+		return AppendJSONString(b, v.(string))
+	case event.GID:
+		return append(Address(t, v.(string)).AppendTo(append(b, '"')), '"')
+	}
+	if t.Unit == event.Cgroup {
+		return appendCgroup(b, t, v)
+	}
+	if t.Enum != nil {
+		if name := t.Enum.NameOf(event.To[int64](v)); name != "" {
+			return AppendJSONString(b, name)
+		}
+	}
+	return AppendNumber(b, v)
+}
+
+// appendCgroup appends the id of a cgroup, which other programs may know it by, and its path; null if that is not known here.
+func appendCgroup(b []byte, t event.Type, v any) []byte {
+	b = append(AppendNumber(append(b, `{"id":`...), v), `,"path":`...)
+	if t.Enum == nil {
+		return append(b, "null}"...)
+	}
+	if path := t.Enum.NameOf(event.To[int64](v)); path != "" {
+		return append(AppendJSONString(b, path), '}')
+	}
+	return append(b, "null}"...)
+}
+
+// AppendJSONString appends s in quotes, with escapes for what a terminal would obey. Bytes that are no UTF-8 become U+FFFD, as JSON cannot
+// hold them.
+func AppendJSONString(b []byte, s string) []byte {
+	b = append(b, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case !strconv.IsPrint(r):
+			for _, unit := range utf16.AppendRune(nil, r) {
+				b = fmt.Appendf(b, `\u%04x`, unit)
+			}
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return append(b, '"')
+}
+
+func appendFramesJSON(b []byte, all Frames) []byte {
+	b = append(b, '[')
+	for i, f := range all {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = AppendJSONString(b, f)
+	}
+	return append(b, ']')
+}

@@ -1,0 +1,42 @@
+package event
+
+import (
+	"cmp"
+	"strings"
+)
+
+// To reads a number as T, bit by bit.
+func To[T int64 | uint64](v any) T {
+	if i, ok := v.(int64); ok {
+		return T(i)
+	}
+	return T(v.(uint64))
+}
+
+// Compare orders two values of one sort. Numbers compare as what they are, whatever their sign: -1 is below every uint64.
+func Compare(a, b any) int {
+	switch a := a.(type) {
+	case int64:
+		if b, ok := b.(int64); ok {
+			return cmp.Compare(a, b)
+		}
+		if a < 0 {
+			return -1
+		}
+		return cmp.Compare(uint64(a), b.(uint64))
+	case uint64:
+		if _, ok := b.(int64); ok {
+			return -Compare(b, a)
+		}
+		return cmp.Compare(a, b.(uint64))
+	case string:
+		return strings.Compare(a, b.(string))
+	}
+	if a == b {
+		return 0
+	}
+	return 1
+}
+
+// IsNumber tells whether values of a type are integers.
+func IsNumber(t Type) bool { return t.Kind == Int || t.Kind == Uint }
