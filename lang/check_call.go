@@ -79,8 +79,8 @@ func (c *checker) call(n *ast.CallNode) *expr {
 		return c.length(n)
 	case isStack(fn):
 		return c.stackCall(fn, at, n.Arguments)
-	case aggregators[fn].usage != "":
-		return c.fail(at, fn+"() is an aggregation, and no value", fmt.Sprintf("it stands alone after a map and =: @x = %s", aggregators[fn].usage))
+	case aggregationUsage(fn) != "":
+		return c.fail(at, fn+"() is an aggregation, and no value", fmt.Sprintf("it stands alone after a map and =: @x = %s", aggregationUsage(fn)))
 	case slices.Contains(statements, fn):
 		return c.fail(at, fn+"() is a statement, and has no value", "")
 	}
@@ -332,8 +332,8 @@ const maxStatus = 255
 func (c *checker) noStatement(n *ast.CallNode, fn string) {
 	_, known := signatures[fn]
 	switch {
-	case aggregators[fn].usage != "":
-		c.fail(syntax.SpanOf(n), fn+"() is not kept anywhere", fmt.Sprintf("write @x = %s", aggregators[fn].usage))
+	case aggregationUsage(fn) != "":
+		c.fail(syntax.SpanOf(n), fn+"() is not kept anywhere", fmt.Sprintf("write @x = %s", aggregationUsage(fn)))
 	case known || slices.Contains(onMaps, fn) || isStack(fn):
 		c.fail(syntax.SpanOf(n), fmt.Sprintf("nothing is done with what %s() returns", fn), fmt.Sprintf("print(%s(…)) writes it", fn))
 	default:

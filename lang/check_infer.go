@@ -7,7 +7,7 @@ import (
 
 	"github.com/expr-lang/expr/ast"
 
-	"trace/lang/codegen"
+	"trace/lang/agg"
 	"trace/lang/format"
 	"trace/lang/syntax"
 	"trace/probes/event"
@@ -157,18 +157,7 @@ type mapUses struct {
 	// how the map is written: "" if that is not known yet, "a value", or an aggregation like "count()".
 	how   string
 	howAt syntax.Span
-	agg   *aggArgs
-}
-
-// aggArgs is an aggregation with its arguments but for the value.
-type aggArgs struct {
-	fn          string
-	agg         codegen.Agg
-	percentiles []float64
-}
-
-func (a *aggArgs) equal(b *aggArgs) bool {
-	return a.fn == b.fn && a.agg == b.agg && slices.Equal(a.percentiles, b.percentiles)
+	agg   agg.Func
 }
 
 // settled copies what the uses say to the map.
@@ -181,12 +170,12 @@ func (m *mapUses) settled() {
 		}
 		return
 	}
-	agg := m.agg.agg
+	a := agg.Agg{Func: m.agg}
 	for i := range m.info.value {
-		agg.Signed = agg.Signed || m.info.value[i].typ.Kind == event.Int
+		a.Signed = a.Signed || m.info.value[i].typ.Kind == event.Int
 		m.info.value[i].optional = false
 	}
-	m.info.agg, m.info.fn, m.info.percentiles = &agg, m.agg.fn, m.agg.percentiles
+	m.info.agg = &a
 }
 
 // varUses is what the uses of a variable say of it.

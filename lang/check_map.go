@@ -230,7 +230,7 @@ func (c *checker) read(m *mapUses, key []*expr) *expr {
 
 // readable makes sure that the value of a map is one number, and not many.
 func (c *checker) readable(m *mapUses, at syntax.Span) bool {
-	if m.agg == nil || !m.agg.many() {
+	if m.agg == nil || !m.agg.Traits().Many {
 		return true
 	}
 	c.fail(at, fmt.Sprintf("%s holds %s, which is no number", m.info.name, m.how), fmt.Sprintf("print(%s) writes it", m.info.name))

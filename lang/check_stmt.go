@@ -3,11 +3,13 @@ package lang
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
 
+	"trace/lang/agg"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -182,14 +184,14 @@ func (c *checker) combined(s *syntax.Assign, old *expr, op string, value *expr) 
 }
 
 // kept notes how a map is written, and makes sure that it is so everywhere.
-func (c *checker) kept(m *mapUses, how string, agg *aggArgs, at syntax.Span) bool {
+func (c *checker) kept(m *mapUses, how string, f agg.Func, at syntax.Span) bool {
 	switch {
 	case m.how == "":
-		m.how, m.howAt, m.agg, c.changed = how, at, agg, true
+		m.how, m.howAt, m.agg, c.changed = how, at, f, true
 	case m.how != how:
 		c.fail(at, fmt.Sprintf("%s holds %s here and %s %s", m.info.name, how, m.how, c.place(m.howAt)), "use two maps")
 		return false
-	case agg != nil && !agg.equal(m.agg):
+	case f != nil && !reflect.DeepEqual(f, m.agg):
 		c.fail(at, fmt.Sprintf("%s of %s has other arguments %s", how, m.info.name, c.place(m.howAt)), "use two maps")
 		return false
 	}

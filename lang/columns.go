@@ -156,3 +156,10 @@ func isNothing(v any) bool {
 	}
 	return v == uint64(0)
 }
+
+func rank(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -35,7 +35,7 @@ func Functions(inBlock bool) []string {
 	names := append(slices.Collect(maps.Keys(signatures)), onMaps...)
 	if inBlock {
 		names = append(names, statements...)
-		names = append(names, slices.Collect(maps.Keys(aggregators))...)
+		names = append(names, aggregationNames()...)
 	}
 	slices.Sort(names)
 	return names

@@ -1,6 +1,7 @@
 package lang
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"slices"
@@ -8,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"trace/lang/codegen"
 	"trace/lang/format"
+	"trace/lang/result"
 	"trace/probes/event"
 )
 
@@ -127,18 +128,18 @@ func (p *Printer) cell(s string) string {
 }
 
 // mapCSV writes the table of a map.
-func (p *Printer) mapCSV(m *mapInfo, entries []entry, o mapOptions) error {
+func (p *Printer) mapCSV(t result.Table) error {
 	head := []string{"map"}
-	for i := range m.key {
+	for i := range t.Key {
 		head = append(head, fmt.Sprintf("key%d", i+1))
 	}
-	all := [][]string{slices.Concat(head, m.csvColumns())}
-	for _, e := range entries {
-		begin := []string{m.name}
-		for i, x := range e.key {
-			begin = append(begin, p.plainValue(m.key[i].typ, x))
+	all := [][]string{slices.Concat(head, csvColumns(t))}
+	for _, r := range t.Rows {
+		begin := []string{t.Name}
+		for i, x := range r.Key {
+			begin = append(begin, p.plainValue(t.Key[i].Type, x))
 		}
-		for _, values := range p.csvValues(m, e, o) {
+		for _, values := range p.csvValues(r.Value) {
 			all = append(all, slices.Concat(begin, values))
 		}
 	}
@@ -149,103 +150,80 @@ func (p *Printer) mapCSV(m *mapInfo, entries []entry, o mapOptions) error {
 	return p.records(all...)
 }
 
-// csvColumns are the columns of the value of a map.
-func (m *mapInfo) csvColumns() []string {
-	switch {
-	case m.isTuple:
+// csvColumns are the columns of the values of a map.
+func csvColumns(t result.Table) []string {
+	switch v := t.Zero.(type) {
+	case result.Tuple:
 		var names []string
-		for i := range m.value {
+		for i := range v.Elems {
 			names = append(names, fmt.Sprintf("value%d", i+1))
 		}
 		return names
-	case m.agg == nil:
-		return []string{"value"}
-	}
-	switch m.agg.Func {
-	case codegen.Hist, codegen.LHist:
+	case result.Histogram:
 		return []string{"lo", "hi", "n"}
-	case codegen.Stats:
+	case result.Stats:
 		return []string{"count", "average", "total"}
-	case codegen.Quantile:
+	case result.Quantiles:
 		names := []string{"count"}
-		for _, q := range m.percentiles {
-			names = append(names, quantileName(q))
+		for _, q := range v.All {
+			names = append(names, quantileName(q.P))
 		}
 		return names
-	case codegen.Rate:
+	case result.Rate:
 		return []string{"total", "per_second"}
 	}
-	return []string{m.fn}
+	return []string{cmp.Or(t.Func, "value")}
+}
+
+// plainNumber is a number for programs, empty where it is absent.
+func plainNumber(v any) string {
+	if v == nil {
+		return ""
+	}
+	return string(format.AppendNumber(nil, v))
 }
 
 // csvValues are the rows of an entry.
-func (p *Printer) csvValues(m *mapInfo, e entry, o mapOptions) [][]string {
-	number := func(v any) string {
-		if v == nil {
-			return ""
+func (p *Printer) csvValues(v result.Value) [][]string {
+	switch v := v.(type) {
+	case result.Number:
+		return [][]string{{p.plainValue(v.Type, v.V)}}
+	case result.Tuple:
+		row := make([]string, len(v.Elems))
+		for i, e := range v.Elems {
+			row[i] = p.plainValue(e.Type, e.V)
 		}
-		return string(format.AppendNumber(nil, v))
-	}
-	if m.agg == nil {
-		_, types, v := m.scalar(e, o)
-		if !m.isTuple {
-			return [][]string{{p.plainValue(m.value[0].typ, v)}}
+		return [][]string{row}
+	case result.Histogram:
+		var rows [][]string
+		for i, n := range v.Counts {
+			lo, hi := v.Bounds(v.First + i)
+			rows = append(rows, []string{plainNumber(lo), plainNumber(hi), strconv.FormatUint(n, 10)})
 		}
-		var row []string
-		for i, x := range v.([]any) {
-			row = append(row, p.plainValue(types[i], x))
+		return rows
+	case result.Stats:
+		return [][]string{{strconv.FormatUint(v.Count, 10), plainNumber(v.Average.V), plainNumber(v.Total.V)}}
+	case result.Quantiles:
+		return [][]string{csvPercentiles(v)}
+	case result.Rate:
+		row := []string{plainNumber(v.Total.V), ""}
+		if v.Timed {
+			row[1] = strconv.FormatFloat(v.PerSecond, 'f', -1, 64)
 		}
 		return [][]string{row}
 	}
-	t := m.typ()
-	switch m.agg.Func {
-	case codegen.Hist, codegen.LHist:
-		return m.csvBuckets(e, o)
-	case codegen.Stats:
-		return [][]string{{number(e.state[0]), number(o.divide(t, m.average(e.state))), number(m.signed(e.state[1]))}}
-	case codegen.Quantile:
-		return [][]string{m.csvPercentiles(e, o)}
-	case codegen.Rate:
-		perSecond := ""
-		if rate, ok := m.perSecond(e.state, o); ok {
-			perSecond = strconv.FormatFloat(rate, 'f', -1, 64)
-		}
-		return [][]string{{number(m.signed(e.state[0])), perSecond}}
-	}
-	return [][]string{{p.plainValue(o.typeOf(t), o.divide(t, m.number(e.state)))}}
-}
-
-func (m *mapInfo) csvBuckets(e entry, o mapOptions) (rows [][]string) {
-	first, counts := m.buckets(e.state, o)
-	for i, n := range counts {
-		lo, hi, below, above := m.agg.Bounds(first + i)
-		row := []string{"", "", strconv.FormatUint(n, 10)}
-		if !below {
-			row[0] = string(format.AppendNumber(nil, m.signed(lo)))
-		}
-		if !above {
-			row[1] = string(format.AppendNumber(nil, m.signed(hi)))
-		}
-		rows = append(rows, row)
-	}
-	return rows
+	return nil
 }
 
 // csvPercentiles writes what lies beyond the measured as a bound with its sign.
-func (m *mapInfo) csvPercentiles(e entry, o mapOptions) []string {
-	total := m.agg.Total(e.state)
-	row := []string{strconv.FormatUint(total, 10)}
-	for _, q := range m.percentiles {
-		if total == 0 {
-			row = append(row, "")
-			continue
-		}
-		x, below, above := m.agg.Percentile(e.state, q)
-		text := string(format.AppendNumber(nil, o.divide(m.typ(), m.signed(x))))
+func csvPercentiles(v result.Quantiles) []string {
+	row := []string{strconv.FormatUint(v.Count, 10)}
+	for _, q := range v.All {
+		text := plainNumber(q.Value.V)
 		switch {
-		case below:
+		case q.Below:
 			text = "<" + text
-		case above:
+		case q.Above:
 			text = ">=" + text
 		}
 		row = append(row, text)

@@ -275,7 +275,7 @@ func (r *loadRow) add(m *mapInfo, e entry, times uint64) {
 		fallthrough
 	default:
 		part := slices.Clone(e.state)
-		if m.fn != "min" && m.fn != "max" {
+		if !m.agg.Traits().Picks {
 			for i := range part {
 				part[i] *= times
 			}

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"trace/lang/codegen"
 	"trace/lang/format"
 	"trace/probes/event"
 )
@@ -98,7 +97,7 @@ func (d *dumper) stmt(s stmt) {
 		if s.arg != nil {
 			arg = s.arg.String()
 		}
-		d.line("%s = %s(%s)", mapText(s.m, s.key), s.m.fn, arg)
+		d.line("%s = %s(%s)", mapText(s.m, s.key), s.m.funcName(), arg)
 	case *letStmt:
 		d.line("%s#%d = %s", s.v.name, s.v.index, s.value)
 	case *ifStmt:
@@ -258,7 +257,7 @@ func (m *mapInfo) describe() string {
 	value := columnsText(m.value)
 	switch {
 	case m.agg != nil:
-		value = m.fn + "(" + value + aggText(m) + ")"
+		value = m.funcName() + "(" + value + aggText(m) + ")"
 	case m.isTuple:
 		value = "(" + value + ")"
 	}
@@ -281,13 +280,8 @@ func columnsText(all []column) string {
 }
 
 func aggText(m *mapInfo) string {
-	switch a := m.agg; a.Func {
-	case codegen.Hist:
-		return fmt.Sprintf("; k %d min %d shift %d", a.Bits, a.Low, a.Shift)
-	case codegen.LHist:
-		return fmt.Sprintf("; %d to %d by %d", a.Low, a.High, a.Step)
-	case codegen.Quantile:
-		return fmt.Sprintf("; %v", m.percentiles)
+	if params := m.agg.Params(); params != "" {
+		return "; " + params
 	}
 	return ""
 }

@@ -2,8 +2,6 @@ package lang
 
 import (
 	"time"
-
-	"trace/lang/codegen"
 )
 
 // This file finds the maps that are emptied while events are counted in them.
@@ -20,7 +18,7 @@ func (p *Plan) takesTurns(m *mapInfo) bool {
 		return p.isEmptied(m) && !u.reads && !u.removes && u.adds != u.sets
 	}
 	u := p.eventUses(m)
-	return (p.isEmptied(m) || m.agg.Func == codegen.Rate) && !u.reads && !u.removes
+	return (p.isEmptied(m) || m.agg.Traits().Restarts) && !u.reads && !u.removes
 }
 
 // uses are what clauses do with a map.
@@ -55,7 +53,7 @@ func (u *uses) call(fn string, m *mapInfo) {
 	switch fn {
 	case "print":
 		u.reads = true
-		u.zeros = u.zeros || m.agg != nil && m.agg.Func == codegen.Rate // which begin again
+		u.zeros = u.zeros || m.agg != nil && m.agg.Traits().Restarts // which begin again
 	case "delete":
 		u.removes = true
 	case "clear":

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"trace/lang/codegen"
+	"trace/lang/agg"
 	"trace/lang/format"
 	"trace/probes/event"
 )
@@ -247,7 +247,7 @@ func (s slots) Value(i int) (any, bool) { return s.values[i], s.values[i] != nil
 // TestScope checks what expressions read besides the fields of the event.
 func TestScope(t *testing.T) {
 	v := &variable{name: "v", index: 1, typ: u64}
-	counts := &mapInfo{name: "@n", key: columns(u64), agg: &codegen.Agg{Func: codegen.Count}, value: columns(u64)}
+	counts := &mapInfo{name: "@n", key: columns(u64), agg: &agg.Agg{Func: agg.Count{}}, value: columns(u64)}
 	last := &mapInfo{name: "@last", key: columns(u64), value: columns(text)}
 	m := &machine{now: func() uint64 { return 1100 }, started: 1000, stores: map[*mapInfo]mapStore{}}
 	for _, info := range []*mapInfo{counts, last} {

@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"trace/lang/codegen"
+	"trace/lang/result"
 	"trace/probes/event"
 )
 
@@ -298,7 +298,7 @@ func (c *bodyCompiler) forMap(s *forStmt) step {
 		if err != nil {
 			return false, err
 		}
-		for _, e := range s.m.sort(entries, mapOptions{by: cmp.Or(s.by, "key")}) {
+		for _, e := range s.m.sorted(entries, cmp.Or(result.Order(s.by), result.ByKey)) {
 			var key any = e.key
 			if len(e.key) == 1 {
 				key = e.key[0]
@@ -327,7 +327,7 @@ func (m *mapInfo) valueOf(e entry) any {
 		if n := m.number(e.state); n != nil {
 			return n
 		}
-		return m.signed(0)
+		return m.show(mapOptions{}).Number(0)
 	case m.isTuple:
 		return e.value
 	}
@@ -402,7 +402,7 @@ func (c *bodyCompiler) callOf(s *callStmt) step {
 			return false, p.Time(s.format, p.time(sc.machine.now()))
 		}
 	case s.fn == "print" && s.m != nil && s.key == nil:
-		o := mapOptions{top: s.top, div: s.div, by: s.by}
+		o := mapOptions{top: s.top, div: s.div, by: result.Order(s.by)}
 		return func(sc *scope) (bool, error) { return false, sc.machine.printMap(s.m, o) }
 	}
 	return func(sc *scope) (bool, error) {
@@ -447,7 +447,7 @@ func (m *machine) exit(values []any) {
 
 // printMap prints a map. Rates are those since they were last printed, so they begin again.
 func (m *machine) printMap(info *mapInfo, o mapOptions) error {
-	if err := m.show(info, m.printer, o); err != nil || info.agg == nil || info.agg.Func != codegen.Rate {
+	if err := m.show(info, m.printer, o); err != nil || info.agg == nil || !info.agg.Traits().Restarts {
 		return err
 	}
 	return m.empty(info, m.now(), mapStore.zero)

@@ -326,7 +326,7 @@ func TestRateBegins(t *testing.T) {
 	r.event(t, "test:numbers", numbers)
 	r.clock += 3e9
 	for _, m := range r.program.maps {
-		if m.agg.Func != codegen.Rate {
+		if !m.agg.Traits().Restarts {
 			continue
 		}
 		if err := r.empty(m, r.clock, mapStore.clear); err != nil {

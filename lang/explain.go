@@ -125,10 +125,10 @@ func (p *Plan) explainMaps(w io.Writer) error {
 	for _, m := range p.program.maps {
 		k := p.maps[m]
 		if k == nil {
-			fmt.Fprintf(t, "  %s\t%s\tuser space: %s\n", m.name, cmp.Or(m.fn, "scalar"), p.userMaps[m])
+			fmt.Fprintf(t, "  %s\t%s\tuser space: %s\n", m.name, cmp.Or(m.funcName(), "scalar"), p.userMaps[m])
 			continue
 		}
-		fmt.Fprintf(t, "  %s\t%s\tkernel: %s, %s, %s\n", m.name, cmp.Or(m.fn, "scalar"), k.kind(), entriesOf(k.code.Entries),
+		fmt.Fprintf(t, "  %s\t%s\tkernel: %s, %s, %s\n", m.name, cmp.Or(m.funcName(), "scalar"), k.kind(), entriesOf(k.code.Entries),
 			format.AppendSize(nil, roundBytes(p.bytes(k))))
 	}
 	for _, n := range space.Frames {

@@ -47,7 +47,7 @@ func foreignWord(word string) string {
 	if isArg && digits != "" && strings.Trim(digits, "0123456789") == "" {
 		return listed
 	}
-	if usage := aggregators[word].usage; usage != "" {
+	if usage := aggregationUsage(word); usage != "" {
 		return "an aggregation has brackets: " + usage
 	}
 	return foreignWords[word]

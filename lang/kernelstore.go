@@ -173,7 +173,7 @@ func (s *kernelStore) merged(raw []byte) []uint64 {
 		for i := range part {
 			part[i] = binary.NativeEndian.Uint64(raw[8*i:])
 		}
-		s.agg.MergeKernel(state, part)
+		s.agg.FromKernel(state, part)
 		raw = raw[8*len(part):]
 	}
 	if len(s.key) == 0 && isZero(state) {

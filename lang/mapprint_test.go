@@ -13,15 +13,16 @@ import (
 	"testing"
 	"time"
 
-	"trace/lang/codegen"
+	"trace/lang/agg"
 	"trace/lang/format"
+	"trace/lang/result"
 	"trace/probes/event"
 )
 
 // aggregation makes a map of an aggregation of values of type t.
-func aggregation(fn string, a codegen.Agg, t event.Type, key ...event.Type) *mapInfo {
+func aggregation(a agg.Agg, t event.Type, key ...event.Type) *mapInfo {
 	a.Signed = t.Kind == event.Int
-	return &mapInfo{name: "@x", fn: fn, agg: &a, key: columns(key...), value: columns(t)}
+	return &mapInfo{name: "@x", agg: &a, key: columns(key...), value: columns(t)}
 }
 
 func scalarMap(t event.Type, key ...event.Type) *mapInfo {
@@ -50,25 +51,23 @@ func printed(t testing.TB, f Format, m *mapInfo, entries []entry, o mapOptions) 
 
 // TestMap has a map of every shape. The histograms are those of bpftrace's own tests (tests/runtime/outputs, tests/output.cpp).
 func TestMap(t *testing.T) {
-	keyed := func(fn string, f codegen.Func, typ event.Type) *mapInfo {
-		return aggregation(fn, codegen.Agg{Func: f}, typ, str16)
+	keyed := func(f agg.Func, typ event.Type) *mapInfo {
+		return aggregation(agg.Agg{Func: f}, typ, str16)
 	}
-	counts, sums, avgs, minima := keyed("count", codegen.Count, u64), keyed("sum", codegen.Sum, size), keyed("avg", codegen.Avg, s64), keyed("min", codegen.Min, opcode)
-	stats, rates := keyed("stats", codegen.Stats, ns), keyed("rate", codegen.Rate, u64)
-	quantiles := keyed("quantile", codegen.Quantile, ns)
-	quantiles.percentiles = []float64{50, 99.9}
-	signedQuantile := aggregation("quantile", codegen.Agg{Func: codegen.Quantile}, s64)
-	signedQuantile.percentiles = []float64{50, 90}
-	bytesRate := aggregation("rate", codegen.Agg{Func: codegen.Rate}, size)
-	durationRate := aggregation("rate", codegen.Agg{Func: codegen.Rate}, event.Type{Kind: event.Int, Size: 8, Unit: event.Nanoseconds})
-	gauge := aggregation("gauge", codegen.Agg{Func: codegen.Gauge}, s64)
-	count, avg, statsOfNone := aggregation("count", codegen.Agg{Func: codegen.Count}, u64), aggregation("avg", codegen.Agg{Func: codegen.Avg}, ns), aggregation("stats", codegen.Agg{Func: codegen.Stats}, u64)
-	hist, histK := aggregation("hist", codegen.Agg{Func: codegen.Hist}, s64), aggregation("hist", codegen.Agg{Func: codegen.Hist, Bits: 1}, u64)
-	histNs := aggregation("hist", codegen.Agg{Func: codegen.Hist}, ns, opcode)
-	histMin := aggregation("hist", codegen.Agg{Func: codegen.Hist, Low: 4096, Shift: 9}, size)
-	lhist := aggregation("lhist", codegen.Agg{Func: codegen.LHist, Low: 0, High: 10, Step: 2}, s64)
-	lhistK := aggregation("lhist", codegen.Agg{Func: codegen.LHist, Low: 0, High: 5 << 10, Step: 1 << 10}, u64)
-	lhistNs := aggregation("lhist", codegen.Agg{Func: codegen.LHist, Low: 1_000_000, High: 1_002_500, Step: 1000}, ns)
+	counts, sums, avgs, minima := keyed(agg.Count{}, u64), keyed(agg.Sum{}, size), keyed(agg.Avg{}, s64), keyed(agg.NewMin(), opcode)
+	stats, rates := keyed(agg.Stats{}, ns), keyed(agg.Rate{}, u64)
+	quantiles := keyed(agg.NewQuantile(50, 99.9), ns)
+	signedQuantile := aggregation(agg.Agg{Func: agg.NewQuantile(50, 90)}, s64)
+	bytesRate := aggregation(agg.Agg{Func: agg.Rate{}}, size)
+	durationRate := aggregation(agg.Agg{Func: agg.Rate{}}, event.Type{Kind: event.Int, Size: 8, Unit: event.Nanoseconds})
+	gauge := aggregation(agg.Agg{Func: agg.Gauge{}}, s64)
+	count, avg, statsOfNone := aggregation(agg.Agg{Func: agg.Count{}}, u64), aggregation(agg.Agg{Func: agg.Avg{}}, ns), aggregation(agg.Agg{Func: agg.Stats{}}, u64)
+	hist, histK := aggregation(agg.Agg{Func: agg.NewHist(0, 0, 0)}, s64), aggregation(agg.Agg{Func: agg.NewHist(1, 0, 0)}, u64)
+	histNs := aggregation(agg.Agg{Func: agg.NewHist(0, 0, 0)}, ns, opcode)
+	histMin := aggregation(agg.Agg{Func: agg.NewHist(0, 9, 4096)}, size)
+	lhist := aggregation(agg.Agg{Func: agg.NewLHist(0, 10, 2)}, s64)
+	lhistK := aggregation(agg.Agg{Func: agg.NewLHist(0, 5<<10, 1<<10)}, u64)
+	lhistNs := aggregation(agg.Agg{Func: agg.NewLHist(1_000_000, 1_002_500, 1000)}, ns)
 	pairs := &mapInfo{name: "@x", key: columns(opcode, gid), value: columns(opcode, str16), isTuple: true}
 	for _, test := range []struct {
 		name       string
@@ -229,9 +228,9 @@ func TestMap(t *testing.T) {
 
 // TestOrder checks what is printed of a map, and in which order.
 func TestOrder(t *testing.T) {
-	counts := aggregation("count", codegen.Agg{Func: codegen.Count}, u64, str16)
-	sums := aggregation("sum", codegen.Agg{Func: codegen.Sum}, s64, s64)
-	hists := aggregation("hist", codegen.Agg{Func: codegen.Hist}, u64, str16)
+	counts := aggregation(agg.Agg{Func: agg.Count{}}, u64, str16)
+	sums := aggregation(agg.Agg{Func: agg.Sum{}}, s64, s64)
+	hists := aggregation(agg.Agg{Func: agg.NewHist(0, 0, 0)}, u64, str16)
 	abcd := func() []entry {
 		return []entry{filled(counts, []any{"d"}, 1), filled(counts, []any{"a"}, 1, 1, 1), filled(counts, []any{"c"}, 1, 1), filled(counts, []any{"b"}, 1)}
 	}
@@ -272,31 +271,33 @@ func TestBuckets(t *testing.T) {
 	line := regexp.MustCompile(`^([\[(])([^,]+)(?:, ([^,]+))?([\])]) *(\d+) \|(@* *)\|$`)
 	for range 2000 {
 		m := randomHistogram(random)
+		ranges := m.agg.Shape().(agg.Buckets)
 		state := make([]uint64, m.agg.Words())
 		first := random.IntN(len(state))
 		for i := range min(len(state)-first, 8) {
-			if _, _, below, above := m.agg.Bounds(first + i); above && !below && first+i < len(state)-1 {
+			if _, _, below, above := ranges.Bounds(first+i, m.agg.Signed); above && !below && first+i < len(state)-1 {
 				break // the buckets of a signed number from 2^63 on
 			}
 			state[first+i] = 1 + random.Uint64N(1<<random.IntN(40))
 		}
 		bucket := first
 		var last string
-		for text := range strings.Lines(string(m.appendHistogram(nil, state, mapOptions{}))) {
+		h := m.result(entry{state: state}, mapOptions{}).(result.Histogram)
+		for text := range strings.Lines(string(appendHistogram(nil, h))) {
 			match := line.FindStringSubmatch(strings.TrimSuffix(text, "\n"))
 			if match == nil || len(match[6]) != barWidth {
 				t.Fatalf("%+v: %q", m.agg, text)
 			}
 			lo, hi := match[2], match[3]
-			low, high, below, above := m.agg.Bounds(bucket)
+			low, high, below, above := ranges.Bounds(bucket, m.agg.Signed)
 			if below != (lo == "...") || above != (hi == "...") || (hi == "") != (!below && !above && high == low+1) {
 				t.Fatalf("%+v: bucket %d is %q", m.agg, bucket, text)
 			}
 			if !below {
-				m.checkBound(t, lo, low, m.width(bucket))
+				m.checkBound(t, lo, low, h.Width(bucket))
 			}
 			if hi != "" && !above {
-				m.checkBound(t, hi, high, m.width(bucket+1))
+				m.checkBound(t, hi, high, h.Width(bucket+1))
 			}
 			if last != "" && hi != "" && lo != last || lo == hi {
 				t.Fatalf("%+v: after %s comes %q", m.agg, last, text)
@@ -332,9 +333,9 @@ func randomHistogram(random *rand.Rand) *mapInfo {
 			step &^= 1023
 		}
 		step = max(step, 1)
-		return aggregation("lhist", codegen.Agg{Func: codegen.LHist, Low: low, Step: step, High: low + step*(1+random.Int64N(100)) + random.Int64N(step)}, typ)
+		return aggregation(agg.Agg{Func: agg.NewLHist(low, low+step*(1+random.Int64N(100))+random.Int64N(step), step)}, typ)
 	}
-	return aggregation("hist", codegen.Agg{Func: codegen.Hist, Bits: random.IntN(6), Low: low, Shift: random.IntN(2) * random.IntN(12)}, typ)
+	return aggregation(agg.Agg{Func: agg.NewHist(random.IntN(6), random.IntN(2)*random.IntN(12), low)}, typ)
 }
 
 // checkBound reads a bound as written.
@@ -397,15 +398,15 @@ func TestPrintValues(t *testing.T) {
 			return p.Value(&expr{typ: event.Type{Kind: format.Tuple + 1}, elems: []event.Type{opcode}}, []any{uint64(1), nil, uint64(2)})
 		}, "[write,-,read]\n", `{"type":"value","value":["write",null,"read"]}`},
 		{func(p *Printer) error {
-			m := aggregation("sum", codegen.Agg{Func: codegen.Sum}, size, str16)
+			m := aggregation(agg.Agg{Func: agg.Sum{}}, size, str16)
 			return p.Element(m, filled(m, []any{"a"}, 4096), 0)
 		}, "4KiB\n", `{"type":"value","value":4096,"unit":"bytes"}`},
 		{func(p *Printer) error {
-			m := aggregation("rate", codegen.Agg{Func: codegen.Rate}, u64)
+			m := aggregation(agg.Agg{Func: agg.Rate{}}, u64)
 			return p.Element(m, filled(m, nil, 3), 20*time.Second)
 		}, "0.15/s\n", `{"type":"value","value":{"total":3,"per_second":0.15}}`},
 		{func(p *Printer) error {
-			m := aggregation("hist", codegen.Agg{Func: codegen.Hist}, u64)
+			m := aggregation(agg.Agg{Func: agg.NewHist(0, 0, 0)}, u64)
 			return p.Element(m, filled(m, nil, 3), 0)
 		}, "[2, 4)                 1 |" + strings.Repeat("@", 52) + "|\n\n", `{"type":"value","value":[{"lo":2,"hi":4,"n":1}]}`},
 	} {
@@ -437,7 +438,7 @@ func TestRateDigits(t *testing.T) {
 }
 
 func BenchmarkMap(b *testing.B) {
-	m := aggregation("count", codegen.Agg{Func: codegen.Count}, u64, u64, str16)
+	m := aggregation(agg.Agg{Func: agg.Count{}}, u64, u64, str16)
 	var entries []entry
 	for i := range uint64(10_000) {
 		entries = append(entries, entry{key: []any{i, "comm"}, state: []uint64{i * 7919 % 10_007}})

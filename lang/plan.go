@@ -236,7 +236,7 @@ func (p *Program) requests() []probes.Request {
 func (p *Plan) comparesAndExchanges() bool {
 	wanted := len(p.allStacks()) > 0
 	for m := range p.maps {
-		if m.agg != nil && (m.agg.Func == codegen.Min || m.agg.Func == codegen.Max) {
+		if m.agg != nil && m.agg.Traits().Exchanges {
 			wanted = true
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"trace/lang/codegen"
 	"trace/lang/format"
+	"trace/lang/result"
 	"trace/probes/event"
 )
 
@@ -47,17 +47,7 @@ func (p *Program) Profiled() []string {
 }
 
 func (m *mapInfo) isProfile() bool {
-	if !slices.ContainsFunc(m.key, func(c column) bool { return c.typ.Kind == format.Stack }) {
-		return false
-	}
-	if m.agg == nil {
-		return !m.isTuple && event.IsNumber(m.typ()) && m.typ().Enum == nil
-	}
-	switch m.agg.Func {
-	case codegen.Avg, codegen.Min, codegen.Max, codegen.Gauge:
-		return false
-	}
-	return true
+	return slices.ContainsFunc(m.key, func(c column) bool { return c.typ.Kind == format.Stack }) && m.table(nil, mapOptions{}).Adds != result.NoAddend
 }
 
 // Profiles returns those of the maps, also after End. Samples come with the largest value first.
@@ -78,18 +68,19 @@ func (r *Run) Profiles() ([]Profile, error) {
 }
 
 func (m *mapInfo) profile(entries []entry, printer *Printer) Profile {
+	t := m.table(entries, mapOptions{})
 	p := Profile{Map: m.name}
-	if m.addsValues() {
+	if t.Adds == result.Sums {
 		p.Unit = m.typ().Unit
 	}
-	for _, e := range entries {
-		n := m.addend(e)
+	for _, r := range t.Rows {
+		n := addend(r.Value)
 		if i, ok := n.(int64); ok && i < 0 {
 			p.Negative++
 			continue
 		}
 		if value := event.To[uint64](n); value > 0 {
-			s := m.sample(e.key, printer)
+			s := m.sample(r.Key, printer)
 			s.Value = value
 			p.Samples = append(p.Samples, s)
 		}
@@ -100,35 +91,16 @@ func (m *mapInfo) profile(entries []entry, printer *Printer) Profile {
 	return p
 }
 
-// addsValues tells whether what is added are values, and not how many of them there are.
-func (m *mapInfo) addsValues() bool {
-	if m.agg == nil {
-		return true
+// addend is the number of an entry that can be added to those of others.
+func addend(v result.Value) any {
+	n := v.Rank()[0]
+	if s, ok := v.(result.Stats); ok {
+		n = s.Total.V
 	}
-	switch m.agg.Func {
-	case codegen.Sum, codegen.Rate, codegen.Stats:
-		return true
+	if n == nil {
+		return uint64(0)
 	}
-	return false
-}
-
-// addend is the number of an entry that can be added to that of others.
-func (m *mapInfo) addend(e entry) any {
-	if m.agg == nil {
-		if e.value[0] == nil {
-			return uint64(0)
-		}
-		return e.value[0]
-	}
-	switch m.agg.Func {
-	case codegen.Count:
-		return e.state[0]
-	case codegen.Sum, codegen.Rate:
-		return m.signed(e.state[0])
-	case codegen.Stats:
-		return m.signed(e.state[1])
-	}
-	return m.agg.Total(e.state)
+	return n
 }
 
 func (m *mapInfo) sample(key []any, p *Printer) (s Sample) {

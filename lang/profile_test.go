@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"trace/lang/codegen"
+	"trace/lang/agg"
 	"trace/lang/format"
 	"trace/probes/event"
 	"trace/probes/symbols"
@@ -41,22 +41,22 @@ func TestProfile(t *testing.T) {
 		want    Profile
 	}{
 		{
-			mapInfo{name: "@c", key: key, value: duration, agg: &codegen.Agg{Func: codegen.Count}},
+			mapInfo{name: "@c", key: key, value: duration, agg: &agg.Agg{Func: agg.Count{}}},
 			[]entry{entryOf("a", 2), entryOf("b", 7), entryOf("none", 0)},
 			Profile{Map: "@c", Samples: []Sample{{Key: []string{"b"}, Value: 7}, {Key: []string{"a"}, Value: 2}}},
 		},
 		{
-			mapInfo{name: "@s", key: key, value: duration, agg: &codegen.Agg{Func: codegen.Sum, Signed: true}},
+			mapInfo{name: "@s", key: key, value: duration, agg: &agg.Agg{Func: agg.Sum{}, Signed: true}},
 			[]entry{entryOf("a", 2), entryOf("below", minus)},
 			Profile{Map: "@s", Unit: event.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 2}}, Negative: 1},
 		},
 		{
-			mapInfo{name: "@t", key: key, value: duration, agg: &codegen.Agg{Func: codegen.Stats}},
+			mapInfo{name: "@t", key: key, value: duration, agg: &agg.Agg{Func: agg.Stats{}}},
 			[]entry{entryOf("a", 2, 30)},
 			Profile{Map: "@t", Unit: event.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 30}}},
 		},
 		{
-			mapInfo{name: "@h", key: key, value: duration, agg: &codegen.Agg{Func: codegen.Hist}},
+			mapInfo{name: "@h", key: key, value: duration, agg: &agg.Agg{Func: agg.NewHist(0, 0, 0)}},
 			[]entry{entryOf("a", 1, 0, 4)},
 			Profile{Map: "@h", Samples: []Sample{{Key: []string{"a"}, Value: 5}}},
 		},
@@ -116,8 +116,8 @@ func TestUnshown(t *testing.T) {
 	if err := run.End(); err != nil || b.String() != "@b: 2\n" {
 		t.Errorf("%q, %v", b.String(), err)
 	}
-	views, err := run.Views()
-	if err != nil || len(views) != 2 || views[0].Rows[0].Value != "1" {
+	views, err := run.Tables()
+	if err != nil || len(views) != 2 || ValueText(views[0].Rows[0].Value) != "1" {
 		t.Errorf("%+v, %v", views, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"trace/lang/codegen"
+	"trace/lang/result"
 	"trace/probes/event"
 )
 
@@ -352,7 +353,7 @@ func (r *Run) Attached(nsecs uint64) error {
 		return nil
 	}
 	for _, m := range r.plan.program.maps {
-		if m.agg != nil && m.agg.Func == codegen.Rate && (r.plan.maps[m] == nil || r.plan.takesTurns(m)) {
+		if m.agg != nil && m.agg.Traits().Restarts && (r.plan.maps[m] == nil || r.plan.takesTurns(m)) {
 			if err := r.machine.empty(m, nsecs, mapStore.clear); err != nil {
 				return err
 			}
@@ -507,7 +508,7 @@ func (r *Run) PrintMap(w io.Writer, name string, top int64, by string) error {
 	}
 	p := NewPrinter(w, Text, r.machine.printer.boot)
 	p.stacks, p.raw = r.stacks, r.machine.printer.raw
-	return r.machine.show(r.plan.program.maps[i], p, mapOptions{top: top, by: by})
+	return r.machine.show(r.plan.program.maps[i], p, mapOptions{top: top, by: result.Order(by)})
 }
 
 // Rejected is the number of records of a probe that user space rejected.

@@ -6,7 +6,9 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"trace/lang/result"
 
+	"trace/lang/agg"
 	"trace/lang/codegen"
 	"trace/probes/event"
 )
@@ -34,7 +36,7 @@ func contents(t *testing.T, s mapStore) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return slices.CompareFunc(a.key, b.key, order) })
+	slices.SortFunc(entries, func(a, b entry) int { return slices.CompareFunc(a.key, b.key, result.Compare) })
 	text := ""
 	for _, e := range entries {
 		if e.state != nil {
@@ -96,7 +98,7 @@ func TestStoreKeys(t *testing.T) {
 }
 
 func TestStoreFull(t *testing.T) {
-	s := newTestStore(t, &mapInfo{key: columns(u64), agg: &codegen.Agg{Func: codegen.Count}}, 2)
+	s := newTestStore(t, &mapInfo{key: columns(u64), agg: &agg.Agg{Func: agg.Count{}}}, 2)
 	for _, k := range []uint64{1, 2, 3, 1, 3, 2} {
 		s.update([]any{k}, 1, false)
 	}
@@ -130,23 +132,23 @@ func TestStoreLRU(t *testing.T) {
 func TestStoreAggregations(t *testing.T) {
 	minus := uint64(math.MaxUint64) // -1
 	for _, test := range []struct {
-		agg         codegen.Agg
+		agg         agg.Agg
 		values      []uint64
 		empty, want any
 	}{
-		{codegen.Agg{Func: codegen.Count}, []uint64{1, 1, 1}, uint64(0), uint64(3)},
-		{codegen.Agg{Func: codegen.Rate}, []uint64{1, 1}, uint64(0), uint64(2)},
-		{codegen.Agg{Func: codegen.Sum}, []uint64{1, 5}, uint64(0), uint64(6)},
-		{codegen.Agg{Func: codegen.Sum, Signed: true}, []uint64{minus, minus}, int64(0), int64(-2)},
-		{codegen.Agg{Func: codegen.Gauge, Signed: true}, []uint64{3, minus}, int64(0), int64(2)},
-		{codegen.Agg{Func: codegen.Avg}, []uint64{1, 2, 5}, uint64(0), uint64(2)},
-		{codegen.Agg{Func: codegen.Avg, Signed: true}, []uint64{minus, minus - 3, 0}, int64(0), int64(-1)},
-		{codegen.Agg{Func: codegen.Stats}, []uint64{4, 5}, uint64(0), uint64(4)},
-		{codegen.Agg{Func: codegen.Min}, []uint64{minus, 5}, uint64(0), uint64(5)},
-		{codegen.Agg{Func: codegen.Min, Signed: true}, []uint64{minus, 5}, int64(0), int64(-1)},
-		{codegen.Agg{Func: codegen.Max, Signed: true}, []uint64{minus, minus - 1}, int64(0), int64(-1)},
-		{codegen.Agg{Func: codegen.Hist}, []uint64{1, 2, 3}, uint64(0), uint64(3)},
-		{codegen.Agg{Func: codegen.Quantile}, []uint64{1, 2}, uint64(0), uint64(2)},
+		{agg.Agg{Func: agg.Count{}}, []uint64{1, 1, 1}, uint64(0), uint64(3)},
+		{agg.Agg{Func: agg.Rate{}}, []uint64{1, 1}, uint64(0), uint64(2)},
+		{agg.Agg{Func: agg.Sum{}}, []uint64{1, 5}, uint64(0), uint64(6)},
+		{agg.Agg{Func: agg.Sum{}, Signed: true}, []uint64{minus, minus}, int64(0), int64(-2)},
+		{agg.Agg{Func: agg.Gauge{}, Signed: true}, []uint64{3, minus}, int64(0), int64(2)},
+		{agg.Agg{Func: agg.Avg{}}, []uint64{1, 2, 5}, uint64(0), uint64(2)},
+		{agg.Agg{Func: agg.Avg{}, Signed: true}, []uint64{minus, minus - 3, 0}, int64(0), int64(-1)},
+		{agg.Agg{Func: agg.Stats{}}, []uint64{4, 5}, uint64(0), uint64(4)},
+		{agg.Agg{Func: agg.NewMin()}, []uint64{minus, 5}, uint64(0), uint64(5)},
+		{agg.Agg{Func: agg.NewMin(), Signed: true}, []uint64{minus, 5}, int64(0), int64(-1)},
+		{agg.Agg{Func: agg.Max{}, Signed: true}, []uint64{minus, minus - 1}, int64(0), int64(-1)},
+		{agg.Agg{Func: agg.NewHist(0, 0, 0)}, []uint64{1, 2, 3}, uint64(0), uint64(3)},
+		{agg.Agg{Func: agg.NewQuantile()}, []uint64{1, 2}, uint64(0), uint64(2)},
 	} {
 		m := &mapInfo{agg: &test.agg, value: columns(u64)}
 		s := newTestStore(t, m, 1)
@@ -194,7 +196,7 @@ func TestStoreTuple(t *testing.T) {
 }
 
 func BenchmarkStore(b *testing.B) {
-	s := newUserStore(&mapInfo{key: columns(str16, u32), agg: &codegen.Agg{Func: codegen.Count}}, 1000)
+	s := newUserStore(&mapInfo{key: columns(str16, u32), agg: &agg.Agg{Func: agg.Count{}}}, 1000)
 	key := []any{"nvme0", uint64(2)}
 	b.ReportAllocs()
 	for b.Loop() {

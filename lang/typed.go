@@ -3,7 +3,7 @@ package lang
 import (
 	"time"
 
-	"trace/lang/codegen"
+	"trace/lang/agg"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -95,9 +95,7 @@ type mapInfo struct {
 	name string // with its @
 	key  []column
 	// agg is nil for a scalar.
-	agg         *codegen.Agg
-	fn          string    // name of the aggregation as written
-	percentiles []float64 // of quantile
+	agg *agg.Agg
 	// value is the type of a scalar, a column for each element of a tuple; for an aggregation that of the aggregated values, one
 	// column, which gives the unit of what is printed. count() has a plain number.
 	value   []column

@@ -5,10 +5,11 @@ import (
 	"reflect"
 	"testing"
 	"time"
+	"trace/lang/result"
 )
 
-// viewsOf returns what the maps of a program hold after its begin clauses.
-func viewsOf(t *testing.T, text string) []View {
+// tablesOf returns what the maps of a program hold after its begin clauses.
+func tablesOf(t *testing.T, text string) []result.Table {
 	t.Helper()
 	program, err := Compile("program", text, nil, Options{})
 	if err != nil {
@@ -26,15 +27,15 @@ func viewsOf(t *testing.T, text string) []View {
 	if err := run.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	views, err := run.Views()
+	tables, err := run.Tables()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return views
+	return tables
 }
 
 // Percentiles of a histogram lie within their bucket, as far in it as their rank among its values; those of a quantile are as printed.
-func TestPercentilesOfViews(t *testing.T) {
+func TestPercentilesOfTables(t *testing.T) {
 	for _, test := range []struct {
 		program string
 		want    []Percentile
@@ -51,8 +52,8 @@ func TestPercentilesOfViews(t *testing.T) {
 		{"begin { @ = quantile(0 - 5, 50) }", []Percentile{{"p50", "<0", 0}}},
 		{"begin { @ = count() }", nil},
 	} {
-		views := viewsOf(t, test.program)
-		if got := views[0].Rows[0].Percentiles; len(got) != len(test.want) {
+		tables := tablesOf(t, test.program)
+		if got := Percentiles(tables[0].Rows[0].Value); len(got) != len(test.want) {
 			t.Errorf("%s: %v, want %v", test.program, got, test.want)
 		} else {
 			for i, p := range got {
@@ -67,8 +68,8 @@ func TestPercentilesOfViews(t *testing.T) {
 // What comes in a second is written as the map itself is printed.
 func TestPerSecond(t *testing.T) {
 	var got []string
-	for _, v := range viewsOf(t, "begin { @a = rate(); @b = rate(8KiB); @c = rate(1ms) }") {
-		got = append(got, v.PerSecond(8028160), v.PerSecond(0.5))
+	for _, v := range tablesOf(t, "begin { @a = rate(); @b = rate(8KiB); @c = rate(1ms) }") {
+		got = append(got, PerSecond(8028160, v.Unit), PerSecond(0.5, v.Unit))
 	}
 	if want := []string{"8028160/s", "0.5/s", "7.66MiB/s", "0.5B/s", "8028160ns/s", "0.5ns/s"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)

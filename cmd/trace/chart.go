@@ -59,7 +59,7 @@ const (
 )
 
 // charts are those of the first rows of a map. The same colour means the same in all of them.
-func (d *document) charts(v lang.View, rows []lang.Row) ([]chart, *legend) {
+func (d *document) charts(v view, rows []row) ([]chart, *legend) {
 	charts := make([]chart, len(rows))
 	heats := make([][]heatColumn, len(rows))
 	scale := heatScale{least: math.Inf(1)}
@@ -81,7 +81,7 @@ func (d *document) charts(v lang.View, rows []lang.Row) ([]chart, *legend) {
 }
 
 // chart is that of an entry, and the columns of its heat map.
-func (d *document) chart(v lang.View, r lang.Row) (chart, []heatColumn) {
+func (d *document) chart(v view, r row) (chart, []heatColumn) {
 	c := chart{Key: r.Key, Count: r.Value, Percentiles: r.Percentiles}
 	s := d.history.series[seriesName(v, r)]
 	first, last := -1, -1
@@ -89,12 +89,13 @@ func (d *document) chart(v lang.View, r lang.Row) (chart, []heatColumn) {
 		first, last, _ = s.buckets()
 	}
 	counts := map[int]uint64{}
-	for _, b := range r.Buckets {
-		counts[b.Index] = b.N
-		if first < 0 || b.Index < first {
-			first = b.Index
+	for i, n := range r.histogram.Counts {
+		bucket := r.histogram.First + i
+		counts[bucket] = n
+		if first < 0 || bucket < first {
+			first = bucket
 		}
-		last = max(last, b.Index)
+		last = max(last, bucket)
 	}
 	if first < 0 {
 		return c, nil
@@ -112,7 +113,7 @@ func (d *document) chart(v lang.View, r lang.Row) (chart, []heatColumn) {
 	}
 	for i := range c.Bars {
 		b := &c.Bars[i]
-		b.Label = d.exec.BucketLabel(v.Name, first+(rows-1-i)*perRow)
+		b.Label = v.label(first + (rows-1-i)*perRow)
 		if low := lowerBound(b.Label); perRow > 1 && low != b.Label {
 			b.Label = "from " + low
 		}

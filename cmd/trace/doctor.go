@@ -189,22 +189,22 @@ func (p probeDiagnosis) print(w io.Writer) {
 		return
 	}
 	better, used := p.ranked()
-	row(w, p.Name, "yes", used.Name, strings.Join(used.Capabilities, " "), "")
+	tableLine(w, p.Name, "yes", used.Name, strings.Join(used.Capabilities, " "), "")
 	for _, note := range p.Notes {
-		row(w, "", "", "", "", note)
+		tableLine(w, "", "", "", "", note)
 	}
 	var last variantDiagnosis
 	for _, v := range better {
 		// Alternatives for other kernels have the same name, and often the same cause.
 		if v.Name != last.Name || v.Error != last.Error {
-			row(w, "", "", "("+v.Name+")", strings.Join(v.Capabilities, " "), v.Error)
+			tableLine(w, "", "", "("+v.Name+")", strings.Join(v.Capabilities, " "), v.Error)
 		}
 		last = v
 	}
 }
 
-// row writes the cells of a row: all five, or the columns of its neighbours are not aligned.
-func row(w io.Writer, cells ...string) {
+// tableLine writes the cells of a row: all five, or the columns of its neighbours are not aligned.
+func tableLine(w io.Writer, cells ...string) {
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
 

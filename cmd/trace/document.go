@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trace/lang"
+	"trace/lang/result"
 )
 
 // document is output that is made at the end of a run, of what the maps hold then: folded stacks, a pprof profile or a page. A nil
@@ -106,13 +107,13 @@ func (d *document) last() time.Time {
 
 // sample notes what the maps hold now. An error is that of the end, too, when they are read again.
 func (d *document) sample(now time.Time) {
-	views, err := d.exec.Views()
+	views, err := viewsOf(d.exec)
 	if err != nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	views = slices.DeleteFunc(views, func(v lang.View) bool { return !hasCourse(v) })
+	views = slices.DeleteFunc(views, func(v view) bool { return !hasCourse(v) })
 	d.still = len(views) == 0
 	switch {
 	case d.still:
@@ -123,8 +124,8 @@ func (d *document) sample(now time.Time) {
 	}
 }
 
-func hasValues(v lang.View) bool {
-	return slices.ContainsFunc(v.Rows, func(r lang.Row) bool { return r.Number != 0 })
+func hasValues(v view) bool {
+	return slices.ContainsFunc(v.Rows, func(r row) bool { return r.Number != 0 })
 }
 
 // passTo takes the sample that is due before a moment of a recording, and of a long time without events a second one at its end: what
@@ -138,10 +139,8 @@ func (d *document) passTo(now time.Time) {
 	}
 }
 
-func isHistogram(v lang.View) bool { return v.Fn == "hist" || v.Fn == "lhist" }
-
 // hasCourse tells whether it says something how the values of a map changed: counts only grow.
-func hasCourse(v lang.View) bool { return isHistogram(v) || v.Fn == "rate" || v.Fn == "gauge" }
+func hasCourse(v view) bool { return v.Course != result.NoCourse }
 
 // facts are what a document says of the run.
 type facts struct {
@@ -177,7 +176,7 @@ func (d *document) write(w io.Writer, f facts) error {
 		return writePprof(w, profiles, f.Began, f.Ended.Sub(f.Began))
 	}
 	d.sample(f.Ended)
-	views, err := d.exec.Views()
+	views, err := viewsOf(d.exec)
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"trace/lang"
+	"trace/lang/result"
 )
 
 // history keeps how maps changed: what was added to the buckets of each histogram, and the number of every other entry, moment by moment.
@@ -36,10 +35,10 @@ type series struct {
 	before float64
 }
 
-func seriesName(v lang.View, r lang.Row) string { return v.Name + "\x00" + strings.Join(r.Key, "\x00") }
+func seriesName(v view, r row) string { return v.Name + "\x00" + strings.Join(r.Key, "\x00") }
 
 // add appends a column.
-func (h *history) add(now time.Time, views []lang.View) {
+func (h *history) add(now time.Time, views []view) {
 	if h.series == nil {
 		h.series = map[string]*series{}
 	}
@@ -94,13 +93,13 @@ func (h *history) perSecond(i int, n float64) float64 {
 }
 
 // course is how the number of an entry went, that of a rate for each second. It is nil of an entry that was never there.
-func (h *history) course(v lang.View, r lang.Row) []float64 {
+func (h *history) course(v view, r row) []float64 {
 	s := h.series[seriesName(v, r)]
 	if s == nil {
 		return nil
 	}
-	course := s.course(v.Fn)
-	if v.Fn == "rate" {
+	course := s.course(v.Course)
+	if v.Course == result.Growth {
 		for i, n := range course {
 			course[i] = h.perSecond(i, n)
 		}
@@ -109,7 +108,7 @@ func (h *history) course(v lang.View, r lang.Row) []float64 {
 }
 
 // latest is the number of a rate in the last column, for a second.
-func (h *history) latest(v lang.View, r lang.Row) float64 {
+func (h *history) latest(v view, r row) float64 {
 	s := h.series[seriesName(v, r)]
 	if s == nil {
 		return 0
@@ -164,23 +163,27 @@ func (s *series) fill(n int) {
 }
 
 // add puts an entry into column n-1. Of several that look alike, the first counts.
-func (s *series) add(r lang.Row, n int) {
+func (s *series) add(r row, n int) {
 	if s.fill(n - 1); len(s.added) == n {
 		return
 	}
 	counts := map[int]uint64{}
 	var column map[int]uint64
-	for _, b := range r.Buckets {
-		counts[b.Index] = b.N
-		added := b.N
-		if before := s.last[b.Index]; before <= b.N { // else it was cleared
+	for i, n := range r.histogram.Counts {
+		bucket := r.histogram.First + i
+		if n == 0 {
+			continue
+		}
+		counts[bucket] = n
+		added := n
+		if before := s.last[bucket]; before <= n { // else it was cleared
 			added -= before
 		}
 		if added > 0 {
 			if column == nil {
 				column = map[int]uint64{}
 			}
-			column[b.Index] = added
+			column[bucket] = added
 		}
 	}
 	s.last = counts
@@ -188,8 +191,8 @@ func (s *series) add(r lang.Row, n int) {
 }
 
 // course is what to draw of a number: a rate is told as a total that grows, so what was added in each column; a gauge is as it is.
-func (s *series) course(fn string) []float64 {
-	if fn != "rate" {
+func (s *series) course(course result.Course) []float64 {
+	if course != result.Growth {
 		return slices.Clone(s.numbers)
 	}
 	added := make([]float64, len(s.numbers))

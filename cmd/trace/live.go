@@ -32,7 +32,7 @@ type live struct {
 	mu      sync.Mutex
 	lines   []string // the last that the program printed
 	history history
-	views   []lang.View
+	views   []view
 	byKey   bool
 	paused  bool
 	help    bool
@@ -204,7 +204,7 @@ func (l *live) press(k key) bool {
 // update reads the maps.
 func (l *live) update() {
 	now := l.clock()
-	views, err := l.exec.Views()
+	views, err := viewsOf(l.exec)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {

@@ -11,23 +11,19 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"trace/lang"
+	"trace/lang/result"
 )
 
 // hist is a view of a histogram whose bucket i has counts[i] values.
-func histView(counts ...uint64) lang.View {
-	r := lang.Row{Key: []string{"k"}}
-	for i, n := range counts {
-		r.Buckets = append(r.Buckets, lang.Bucket{Index: i, N: n})
-	}
-	return lang.View{Name: "@h", Fn: "hist", Rows: []lang.Row{r}}
+func histView(counts ...uint64) view {
+	h := result.Histogram{Counts: counts}
+	return view{Table: result.Table{Name: "@h", Func: "hist", Course: result.Spread, Zero: h}, Rows: []row{{Key: []string{"k"}, histogram: h}}}
 }
 
 func TestHistory(t *testing.T) {
 	h := history{most: 3}
 	for _, counts := range [][]uint64{{1, 0, 5}, {1, 2, 5}, {0, 1, 0}, {0, 1, 7}} { // cleared before the third
-		h.add(time.Now(), []lang.View{histView(counts...)})
+		h.add(time.Now(), []view{histView(counts...)})
 	}
 	s := h.series["@h\x00k"]
 	want := []map[int]uint64{{1: 2}, {1: 1}, {2: 7}}
@@ -44,7 +40,7 @@ func TestHistory(t *testing.T) {
 	// Merged columns lose nothing.
 	m := history{most: 4, merge: true}
 	for i := range uint64(9) {
-		m.add(time.Now(), []lang.View{histView(i+1, 2*(i+1))})
+		m.add(time.Now(), []view{histView(i+1, 2*(i+1))})
 	}
 	var sums [2]uint64
 	for _, column := range m.series["@h\x00k"].added {
@@ -76,7 +72,7 @@ func TestShare(t *testing.T) {
 
 func TestCourse(t *testing.T) {
 	s := series{numbers: []float64{3, 5, 5, 2, 4}}
-	if got := s.course("rate"); !slices.Equal(got, []float64{3, 2, 0, 2, 2}) {
+	if got := s.course(result.Growth); !slices.Equal(got, []float64{3, 2, 0, 2, 2}) {
 		t.Error(got)
 	}
 	if got := sparkline([]float64{0, 0.1, 7}, 7); got != "▁▂█" {

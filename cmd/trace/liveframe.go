@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"trace/lang"
+	"trace/lang/result"
 	"trace/lang/syntax"
 )
 
@@ -68,23 +68,23 @@ func (l *live) head() string {
 }
 
 // ordered are the maps that have something, their entries as they are to be shown. The number of a rate is what came last, not the mean.
-func (l *live) ordered() []lang.View {
-	var shown []lang.View
+func (l *live) ordered() []view {
+	var shown []view
 	for _, v := range l.views {
 		if len(v.Rows) == 0 {
 			continue
 		}
 		v.Rows = slices.Clone(v.Rows)
-		if v.Fn == "rate" {
+		if v.Course == result.Growth {
 			for i := range v.Rows {
 				r := &v.Rows[i]
 				r.Number = l.history.latest(v, *r)
-				r.Value = v.PerSecond(r.Number)
+				r.Value = v.text(r.Number)
 			}
-			slices.SortStableFunc(v.Rows, func(a, b lang.Row) int { return cmp.Compare(b.Number, a.Number) })
+			slices.SortStableFunc(v.Rows, func(a, b row) int { return cmp.Compare(b.Number, a.Number) })
 		}
 		if l.byKey {
-			slices.SortStableFunc(v.Rows, func(a, b lang.Row) int { return strings.Compare(rowKey(a), rowKey(b)) })
+			slices.SortStableFunc(v.Rows, func(a, b row) int { return strings.Compare(rowKey(a), rowKey(b)) })
 		}
 		shown = append(shown, v)
 	}
@@ -106,11 +106,11 @@ func share(room int, needs []int) []int {
 }
 
 // heights are how many lines each entry of a map has something for: one, and of a histogram a heat map with a bucket in each line.
-func (l *live) heights(v lang.View) []int {
+func (l *live) heights(v view) []int {
 	all := make([]int, len(v.Rows))
 	for i, r := range v.Rows {
 		all[i] = 1
-		if isHistogram(v) {
+		if v.isHistogram() {
 			all[i] += l.heatHeight(v, r)
 		}
 	}
@@ -118,7 +118,7 @@ func (l *live) heights(v lang.View) []int {
 }
 
 // heatHeight is how many lines a heat map has something for.
-func (l *live) heatHeight(v lang.View, r lang.Row) int {
+func (l *live) heatHeight(v view, r row) int {
 	first, last, _ := l.history.series[seriesName(v, r)].buckets()
 	if first < 0 {
 		return 0
@@ -143,17 +143,17 @@ func fit(s string, width int) string {
 }
 
 // drawView draws a map in at most that many lines.
-func (l *live) drawView(v lang.View, width, height int) []string {
+func (l *live) drawView(v view, width, height int) []string {
 	if height < 1 {
 		return nil
 	}
 	title := v.Name
-	if v.Fn != "" {
-		title += "  " + v.Fn
+	if v.Func != "" {
+		title += "  " + v.Func
 	}
 	all, room := len(v.Rows), height-1
 	from := l.scroll.window(l.heights(v), room, func(from int) int {
-		if left := all - from; isHistogram(v) && left <= room { // then it is for their heat maps
+		if left := all - from; v.isHistogram() && left <= room { // then it is for their heat maps
 			return heatMaps(left, room)
 		}
 		return room
@@ -165,7 +165,7 @@ func (l *live) drawView(v lang.View, width, height int) []string {
 		title += fmt.Sprintf(", from key %d", from+1)
 	}
 	draw := l.drawTable
-	if isHistogram(v) {
+	if v.isHistogram() {
 		draw = l.drawHistograms
 	}
 	about, lines := draw(v, v.Rows[from:min(all, from+room)], width, room)
@@ -175,10 +175,10 @@ func (l *live) drawView(v lang.View, width, height int) []string {
 	return append([]string{l.paint("1", fit(title, width))}, lines...)
 }
 
-func rowKey(r lang.Row) string { return strings.Join(r.Key, ", ") }
+func rowKey(r row) string { return strings.Join(r.Key, ", ") }
 
 // drawTable draws a line for each entry: key, value, and a picture on an axis that all have in common, which about tells.
-func (l *live) drawTable(v lang.View, rows []lang.Row, width, _ int) (about string, lines []string) {
+func (l *live) drawTable(v view, rows []row, width, _ int) (about string, lines []string) {
 	keyWidth, valueWidth := 0, 0
 	for _, r := range rows {
 		keyWidth = max(keyWidth, utf8.RuneCountInString(rowKey(r)))
@@ -202,14 +202,14 @@ const leastPicture = 4
 
 // pictures are what is drawn of the entries, in so many columns: how a rate or a gauge went, where the percentiles of a quantile are, and
 // of other numbers a bar.
-func (l *live) pictures(v lang.View, rows []lang.Row, room int) (about string, pictures []string) {
+func (l *live) pictures(v view, rows []row, room int) (about string, pictures []string) {
 	pictures = make([]string, len(rows))
 	switch {
 	case room < leastPicture:
-	case v.Fn == "rate" || v.Fn == "gauge":
-		return l.courses(v, rows, room)
-	case v.Fn == "quantile":
+	case v.isQuantiles():
 		return percentiles(v, rows, room)
+	case hasCourse(v):
+		return l.courses(v, rows, room)
 	default:
 		most := 0.0
 		for _, r := range v.Rows {
@@ -225,7 +225,7 @@ func (l *live) pictures(v lang.View, rows []lang.Row, room int) (about string, p
 }
 
 // courses are how numbers went, as high as the highest of all.
-func (l *live) courses(v lang.View, rows []lang.Row, room int) (about string, pictures []string) {
+func (l *live) courses(v view, rows []row, room int) (about string, pictures []string) {
 	courses, most := make([][]float64, len(rows)), 0.0
 	for i, r := range rows {
 		course := l.history.course(v, r)
@@ -235,15 +235,11 @@ func (l *live) courses(v lang.View, rows []lang.Row, room int) (about string, pi
 	for _, course := range courses {
 		pictures = append(pictures, sparkline(course, most))
 	}
-	text := v.About
-	if v.Fn == "rate" {
-		text = v.PerSecond
-	}
-	return "up to " + text(most), pictures
+	return "up to " + v.text(most), pictures
 }
 
 // percentiles are the places of those of each entry, on the axis of all.
-func percentiles(v lang.View, rows []lang.Row, room int) (about string, pictures []string) {
+func percentiles(v view, rows []row, room int) (about string, pictures []string) {
 	room = min(room, 60)
 	a := newAxis(v.Rows)
 	for _, r := range rows {
@@ -261,7 +257,7 @@ func percentiles(v lang.View, rows []lang.Row, room int) (about string, pictures
 		pictures = append(pictures, strings.TrimRight(string(line), " "))
 	}
 	if a.least < a.most {
-		about = fmt.Sprintf("from %s to %s, logarithmic", v.About(a.least), v.About(a.most))
+		about = fmt.Sprintf("from %s to %s, logarithmic", v.text(a.least), v.text(a.most))
 	}
 	return about, pictures
 }
@@ -296,7 +292,7 @@ const leastHeat = 4
 func heatMaps(rows, height int) int { return min(rows, max(0, height-rows)/leastHeat) }
 
 // drawHistograms draws a line for each entry, and below the first ones, as far as there is room, a heat map over time.
-func (l *live) drawHistograms(v lang.View, rows []lang.Row, width, height int) (about string, lines []string) {
+func (l *live) drawHistograms(v view, rows []row, width, height int) (about string, lines []string) {
 	var needs []int
 	for _, r := range rows[:heatMaps(len(rows), height)] {
 		needs = append(needs, l.heatHeight(v, r))
@@ -317,7 +313,7 @@ func (l *live) drawHistograms(v lang.View, rows []lang.Row, width, height int) (
 
 // summaries are key, count, percentiles and the shape of histograms, in columns. All shapes go from the least bucket of the map to its
 // largest.
-func (l *live) summaries(v lang.View, rows []lang.Row, width int) (about string, lines []string) {
+func (l *live) summaries(v view, rows []row, width int) (about string, lines []string) {
 	cells := make([][]string, len(rows))
 	var widths []int
 	for i, r := range rows {
@@ -340,7 +336,7 @@ func (l *live) summaries(v lang.View, rows []lang.Row, width int) (about string,
 	perColumn := 0 // buckets
 	if room := width - total; first >= 0 && room >= leastPicture {
 		perColumn = (last - first + room) / room
-		about = fmt.Sprintf("shapes from %s to %s", l.exec.BucketLabel(v.Name, first), l.exec.BucketLabel(v.Name, last))
+		about = fmt.Sprintf("shapes from %s to %s", v.label(first), v.label(last))
 	}
 	for i, row := range cells {
 		for n, cell := range row {
@@ -356,24 +352,26 @@ func (l *live) summaries(v lang.View, rows []lang.Row, width int) (about string,
 }
 
 // bucketsOf are the first and the last bucket that any entry of a map has a value in.
-func bucketsOf(v lang.View) (first, last int) {
+func bucketsOf(v view) (first, last int) {
 	first, last = -1, -1
 	for _, r := range v.Rows {
-		for _, b := range r.Buckets {
-			if first < 0 || b.Index < first {
-				first = b.Index
-			}
-			last = max(last, b.Index)
+		h := r.histogram
+		if len(h.Counts) == 0 {
+			continue
 		}
+		if first < 0 || h.First < first {
+			first = h.First
+		}
+		last = max(last, h.First+len(h.Counts)-1)
 	}
 	return first, last
 }
 
 // shape is a sparkline of a histogram.
-func shape(r lang.Row, first, last, perColumn int) string {
+func shape(r row, first, last, perColumn int) string {
 	counts := make([]float64, (last-first)/perColumn+1)
-	for _, b := range r.Buckets {
-		counts[(b.Index-first)/perColumn] += float64(b.N)
+	for i, n := range r.histogram.Counts {
+		counts[(r.histogram.First+i-first)/perColumn] += float64(n)
 	}
 	return sparkline(counts, slices.Max(counts))
 }
@@ -389,14 +387,14 @@ func padLeft(s string, width int) string {
 
 // heatMap draws what was added to each bucket in each second, the largest values on top. If there are more buckets than lines, several
 // share one.
-func (l *live) heatMap(v lang.View, r lang.Row, width, height int) []string {
+func (l *live) heatMap(v view, r row, width, height int) []string {
 	s := l.history.series[seriesName(v, r)]
 	first, last, _ := s.buckets()
 	perLine := (last - first + height) / height
 	labelWidth := 0
 	var labels []string
 	for top := last; top >= first; top -= perLine {
-		labels = append(labels, lowerBound(l.exec.BucketLabel(v.Name, max(first, top-perLine+1))))
+		labels = append(labels, lowerBound(v.label(max(first, top-perLine+1))))
 		labelWidth = max(labelWidth, utf8.RuneCountInString(labels[len(labels)-1]))
 	}
 	columns := s.added[max(0, len(s.added)-max(1, width-labelWidth-3)):]

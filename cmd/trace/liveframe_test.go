@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"trace/lang"
+	"trace/lang/result"
 )
 
 // runOf is a program after its begin clauses.
@@ -36,7 +37,7 @@ func runOf(t *testing.T, text string) *lang.Run {
 }
 
 // frameOf is what the view shows of views that come a second apart, without colours and without its first line.
-func frameOf(l *live, width, height int, seconds ...[]lang.View) string {
+func frameOf(l *live, width, height int, seconds ...[]view) string {
 	l.began = time.Now()
 	l.history = history{most: 400, began: time.Unix(0, 0)}
 	for i, views := range seconds {
@@ -50,13 +51,13 @@ func frameOf(l *live, width, height int, seconds ...[]lang.View) string {
 	return strings.Join(lines[1:], "\n")
 }
 
-func rates(unit string, totals ...float64) []lang.View {
-	v := lang.View{Name: "@r", Fn: "rate", Keys: 1}
+func rates(unit string, totals ...float64) []view {
+	v := view{Table: result.Table{Name: "@r", Func: "rate", Course: result.Growth}, Keys: 1}
 	for i, n := range totals {
-		v.Rows = append(v.Rows, lang.Row{Key: []string{fmt.Sprintf("cc%d", i)}, Value: "the mean" + unit, Number: n})
+		v.Rows = append(v.Rows, row{Key: []string{fmt.Sprintf("cc%d", i)}, Value: "the mean" + unit, Number: n})
 	}
-	slices.SortFunc(v.Rows, func(a, b lang.Row) int { return int(b.Number - a.Number) })
-	return []lang.View{v}
+	slices.SortFunc(v.Rows, func(a, b row) int { return int(b.Number - a.Number) })
+	return []view{v}
 }
 
 // The number of a rate is that of the last second, which orders the rows, too; all courses are as high as the highest.
@@ -88,7 +89,7 @@ func TestLiveRatesOfLongRuns(t *testing.T) {
 // The shapes of histograms begin at the same bucket, and percentiles are not only the bound of theirs.
 func TestLiveHistograms(t *testing.T) {
 	l := &live{exec: runOf(t, `begin { for ($i : 0..10) { @lat["fast"] = hist(1500ns) } @lat["slow"] = hist(100us); @lat["slow"] = hist(30us) }`)}
-	views, err := l.exec.Views()
+	views, err := viewsOf(l.exec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func TestLiveHistograms(t *testing.T) {
 // The picture of percentiles is where they are, on an axis of all.
 func TestLiveQuantiles(t *testing.T) {
 	l := &live{exec: runOf(t, `begin { @q["a"] = quantile(1us, 50, 99); @q["b"] = quantile(10ms, 50, 99); @q["b"] = quantile(10us, 50, 99) }`)}
-	views, err := l.exec.Views()
+	views, err := viewsOf(l.exec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,10 +127,10 @@ func TestLiveQuantiles(t *testing.T) {
 }
 
 // counts is a map of n keys, key0 with the largest value.
-func counts(name string, n int) lang.View {
-	v := lang.View{Name: name, Fn: "count", Keys: 1}
+func counts(name string, n int) view {
+	v := view{Table: result.Table{Name: name, Func: "count"}, Keys: 1}
 	for i := range n {
-		v.Rows = append(v.Rows, lang.Row{Key: []string{fmt.Sprintf("%skey%d", name, i)}, Value: "1", Number: float64(n - i)})
+		v.Rows = append(v.Rows, row{Key: []string{fmt.Sprintf("%skey%d", name, i)}, Value: "1", Number: float64(n - i)})
 	}
 	return v
 }
@@ -137,7 +138,7 @@ func counts(name string, n int) lang.View {
 // Keys below the fold come with the arrows and their like, each map to its last one.
 func TestLiveScrolls(t *testing.T) {
 	l := &live{}
-	views := []lang.View{counts("@a", 30), counts("@b", 12), counts("@c", 2)}
+	views := []view{counts("@a", 30), counts("@b", 12), counts("@c", 2)}
 	seen := func() (keys []string) {
 		for line := range strings.Lines(frameOf(l, 40, 20, views)) { // the first line, and 3 + 8 + 8
 			if word, _, _ := strings.Cut(line, " "); strings.Contains(word, "key") {
@@ -175,7 +176,7 @@ func TestLiveScrolls(t *testing.T) {
 	}
 	// A map that has become small takes the view along.
 	l.press(endKey)
-	views = []lang.View{counts("@a", 2)}
+	views = []view{counts("@a", 2)}
 	if got := frameOf(l, 40, 20, views); !strings.Contains(got, "@akey0") || l.scroll.skip != 0 {
 		t.Error(got)
 	}
@@ -211,7 +212,7 @@ func TestKeyDecoder(t *testing.T) {
 
 func TestLiveHelp(t *testing.T) {
 	l := &live{}
-	views := []lang.View{counts("@a", 3)}
+	views := []view{counts("@a", 3)}
 	if !l.press('?') {
 		t.Error("? quits")
 	}
@@ -234,7 +235,7 @@ func TestLiveHelp(t *testing.T) {
 func TestLiveFits(t *testing.T) {
 	l := &live{program: strings.Repeat("long ", 50), lines: []string{strings.Repeat("printed ", 30)}}
 	l.exec = runOf(t, `begin { @lat["`+strings.Repeat("k", 200)+`", 1] = hist(1ms); @lat["b", 2] = hist(5s); @q["a"] = quantile(1us, 50, 99); @r["a"] = rate(1KiB); @s = stats(5) }`)
-	views, err := l.exec.Views()
+	views, err := viewsOf(l.exec)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"trace/lang"
+	"trace/lang/result"
 )
 
 // This file lays out the page of -f html: one file without anything from elsewhere, so that it can be sent and kept. page.html has its form.
@@ -104,7 +105,7 @@ const (
 	lineHeight = 28.0
 )
 
-func writePage(w io.Writer, d *document, f facts, views []lang.View, profiles []lang.Profile) error {
+func writePage(w io.Writer, d *document, f facts, views []view, profiles []lang.Profile) error {
 	p := page{
 		facts: f, Version: version(), When: f.Began.Format("2006-01-02 15:04:05 MST"), Command: commandLine(d.args), Params: d.source.values(),
 		Length: roundLength(f.Ended.Sub(f.Began)), Printed: slices.DeleteFunc(d.printed.lines(), func(s string) bool { return s == "" }),
@@ -173,13 +174,13 @@ func roundLength(d time.Duration) string {
 	return d.Round(10 * time.Microsecond).String()
 }
 
-func (d *document) pageMap(v lang.View) pageMap {
-	m := pageMap{Name: v.Name, Fn: v.Fn}
+func (d *document) pageMap(v view) pageMap {
+	m := pageMap{Name: v.Name, Fn: v.Func}
 	if v.Keys > 0 {
 		m.Size = plural(len(v.Rows), "key")
 	}
 	rows := v.Rows
-	if isHistogram(v) {
+	if v.isHistogram() {
 		n := min(len(rows), mostCharts)
 		m.Charts, m.Legend = d.charts(v, rows[:n])
 		rows = rows[n:]
@@ -217,25 +218,25 @@ func (m *pageMap) draw(p lang.Profile) {
 }
 
 // table is that of entries of a map. What is drawn of one has an axis in common with the others.
-func (d *document) table(v lang.View, rows []lang.Row) table {
+func (d *document) table(v view, rows []row) table {
 	t := table{Keys: v.Keys}
-	switch v.Fn {
-	case "rate", "gauge":
-		d.drawCourses(&t, v, rows)
-	case "quantile":
+	switch {
+	case v.isQuantiles():
 		drawMarks(&t, v, rows)
+	case hasCourse(v):
+		d.drawCourses(&t, v, rows)
 	default:
 		drawBars(&t, v, rows)
 	}
 	return t
 }
 
-func drawBars(t *table, v lang.View, rows []lang.Row) {
+func drawBars(t *table, v view, rows []row) {
 	most := 0.0
 	for _, r := range rows {
 		most = max(most, math.Abs(r.Number))
 	}
-	if v.Fn == "stats" {
+	if _, several := v.Zero.(result.Stats); several {
 		t.Picture = "the average"
 	}
 	for _, r := range rows {
@@ -251,10 +252,9 @@ func drawBars(t *table, v lang.View, rows []lang.Row) {
 }
 
 // drawCourses draws how numbers went.
-func (d *document) drawCourses(t *table, v lang.View, rows []lang.Row) {
-	text := v.About
-	if t.Head = "at the end"; v.Fn == "rate" {
-		text, t.Head = v.PerSecond, "mean"
+func (d *document) drawCourses(t *table, v view, rows []row) {
+	if t.Head = "at the end"; v.Course == result.Growth {
+		t.Head = "mean"
 	}
 	courses, most := make([][]float64, len(rows)), 0.0
 	for i, r := range rows {
@@ -264,12 +264,12 @@ func (d *document) drawCourses(t *table, v lang.View, rows []lang.Row) {
 	}
 	if most > 0 {
 		begin, _, end := d.history.axis()
-		t.Picture = fmt.Sprintf("%s to %s, up to %s", begin, end, text(most))
+		t.Picture = fmt.Sprintf("%s to %s, up to %s", begin, end, v.text(most))
 	}
 	for i, r := range rows {
 		row := tableRow{Key: r.Key, Value: r.Value}
 		if len(courses[i]) > 0 && most > 0 {
-			row.Line, row.Peak = d.line(courses[i], most), "at most "+text(max(0, slices.Max(courses[i])))
+			row.Line, row.Peak = d.line(courses[i], most), "at most "+v.text(max(0, slices.Max(courses[i])))
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -293,10 +293,10 @@ func (d *document) x(t time.Time, width float64) float64 {
 }
 
 // drawMarks draws percentiles where they are.
-func drawMarks(t *table, v lang.View, rows []lang.Row) {
+func drawMarks(t *table, v view, rows []row) {
 	axis := newAxis(rows)
 	if axis.least < axis.most {
-		t.Picture = fmt.Sprintf("from %s to %s, logarithmic", v.About(axis.least), v.About(axis.most))
+		t.Picture = fmt.Sprintf("from %s to %s, logarithmic", v.text(axis.least), v.text(axis.most))
 	}
 	for _, r := range rows {
 		row := tableRow{Key: r.Key, Value: r.Value}
@@ -314,7 +314,7 @@ func drawMarks(t *table, v lang.View, rows []lang.Row) {
 // axis is what the percentiles of a map have in common. It is logarithmic, as buckets are: a fast and a slow device are both seen.
 type axis struct{ least, most float64 }
 
-func newAxis(rows []lang.Row) axis {
+func newAxis(rows []row) axis {
 	a := axis{math.Inf(1), 0}
 	for _, r := range rows {
 		for _, p := range r.Percentiles {

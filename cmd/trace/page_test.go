@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"trace/lang"
+	"trace/lang/result"
 )
 
 func TestFlame(t *testing.T) {
@@ -53,7 +54,7 @@ func TestHistoryKeepsThePast(t *testing.T) {
 	h := history{most: 20, merge: true, began: time.Unix(0, 0)}
 	const seconds = 5000
 	for i := range uint64(seconds) {
-		h.add(h.began.Add(time.Duration(i+1)*time.Second), []lang.View{histView(i + 1)})
+		h.add(h.began.Add(time.Duration(i+1)*time.Second), []view{histView(i + 1)})
 	}
 	var n uint64
 	for i, column := range h.series["@h\x00k"].added {
@@ -71,7 +72,7 @@ func TestHistoryKeepsThePast(t *testing.T) {
 func TestHeatColumns(t *testing.T) {
 	began := time.Unix(0, 0)
 	d := &document{history: history{most: 1000, began: began, least: leastStep}}
-	add := func(at time.Duration, n uint64) { d.history.add(began.Add(at), []lang.View{histView(n)}) }
+	add := func(at time.Duration, n uint64) { d.history.add(began.Add(at), []view{histView(n)}) }
 	add(50*time.Millisecond, 3) // alone, at the beginning
 	add(30*time.Minute, 3)
 	add(30*time.Minute+50*time.Millisecond, 5) // two neighbours
@@ -112,14 +113,14 @@ func TestHeatScale(t *testing.T) {
 }
 
 func TestAxis(t *testing.T) {
-	a := newAxis([]lang.Row{{Percentiles: []lang.Percentile{{At: 10}, {At: 1e6}}}, {Percentiles: []lang.Percentile{{At: 1e3}}}})
+	a := newAxis([]row{{Percentiles: []lang.Percentile{{At: 10}, {At: 1e6}}}, {Percentiles: []lang.Percentile{{At: 1e3}}}})
 	if a.place(10) != 0 || a.place(1e6) != 1 || a.place(1e3) < 0.39 || a.place(1e3) > 0.41 {
 		t.Errorf("%+v: %v %v %v", a, a.place(10), a.place(1e3), a.place(1e6))
 	}
-	if a := newAxis([]lang.Row{{Percentiles: []lang.Percentile{{At: -5}, {At: 5}}}}); a.place(-5) != 0 || a.place(0) != 0 || a.place(5) != 1 {
+	if a := newAxis([]row{{Percentiles: []lang.Percentile{{At: -5}, {At: 5}}}}); a.place(-5) != 0 || a.place(0) != 0 || a.place(5) != 1 {
 		t.Errorf("%+v", a)
 	}
-	if a := newAxis([]lang.Row{{Percentiles: []lang.Percentile{{At: 5}}}}); a.place(5) != 0 {
+	if a := newAxis([]row{{Percentiles: []lang.Percentile{{At: 5}}}}); a.place(5) != 0 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -228,17 +229,17 @@ func TestPageBeginsWithTheFirstValue(t *testing.T) {
 func TestPageOfStacks(t *testing.T) {
 	var b bytes.Buffer
 	d := &document{source: source{name: "program", text: "x"}, args: []string{"x"}}
-	view := lang.View{Name: "@", Fn: "count", Keys: 2}
+	shown := view{Table: result.Table{Name: "@", Func: "count"}, Keys: 2}
 	profile := lang.Profile{Map: "@"}
 	for i := range 60 {
 		frames := make([]string, 100)
 		for n := range frames {
 			frames[n] = fmt.Sprintf("f%d</title><script>'\"&%d", n, i)
 		}
-		view.Rows = append(view.Rows, lang.Row{Key: []string{"dd", strings.Join(frames, "\n")}, Value: "1", Number: 1})
+		shown.Rows = append(shown.Rows, row{Key: []string{"dd", strings.Join(frames, "\n")}, Value: "1", Number: 1})
 		profile.Samples = append(profile.Samples, lang.Sample{Key: []string{"dd"}, Frames: frames, Value: 1})
 	}
-	if err := writePage(&b, d, facts{Host: "h"}, []lang.View{view}, []lang.Profile{profile}); err != nil {
+	if err := writePage(&b, d, facts{Host: "h"}, []view{shown}, []lang.Profile{profile}); err != nil {
 		t.Fatal(err)
 	}
 	page := b.String()

@@ -3,6 +3,7 @@ package codegen
 import (
 	"math"
 	"math/bits"
+	"trace/lang/agg"
 
 	"github.com/cilium/ebpf/asm"
 )
@@ -18,22 +19,24 @@ func (g *gen) update(s *Update) {
 	absent, end := g.label(), g.label()
 	x := g.hold(arg, absent)
 	g.element(m, s.Key, end)
-	switch m.Agg.Func {
-	case Count:
-		g.addTo(m, 0, operand{leaf: &Expr{Op: OpLit, Num: 1}})
-	case Sum, Rate, Gauge:
+	one := operand{leaf: &Expr{Op: OpLit, Num: 1}}
+	switch shape := m.Agg.Shape().(type) {
+	case agg.Counter:
+		if !shape.Values {
+			x = one
+		}
 		g.addTo(m, 0, x)
-	case Avg, Stats:
-		g.addTo(m, 0, operand{leaf: &Expr{Op: OpLit, Num: 1}})
+	case agg.CountAndSum:
+		g.addTo(m, 0, one)
 		g.addTo(m, 8, x)
-	case Min, Max:
-		g.extreme(m, x, end)
-	default:
-		g.bucket(m.Agg, x, g.width(arg))
-		last := m.Agg.Words() - 1
+	case agg.Extreme:
+		g.extreme(m, shape, x, end)
+	case agg.Buckets:
+		g.bucket(m.Agg, shape.Ranges, x, g.width(arg))
+		last := shape.Count() - 1
 		g.branch(asm.JGT.Imm(bucket, int32(last), ""), end) // never, but the verifier cannot know
 		g.emit(asm.LSh.Imm(bucket, 3), asm.Add.Reg(asm.R0, bucket))
-		g.addTo(m, 0, operand{leaf: &Expr{Op: OpLit, Num: 1}})
+		g.addTo(m, 0, one)
 	}
 	g.forget(arg)
 	g.place(end)
@@ -56,45 +59,43 @@ func (g *gen) addTo(m *Map, offset int, x operand) {
 // bucket is the register in which the index of a bucket is computed.
 const bucket = asm.R3
 
-// bucket computes what Agg.Bucket does, for a number that has at most width bits. It leaves R0 alone.
-func (g *gen) bucket(a *Agg, x operand, width int) {
+// bucket computes what Ranges.Index does, for a number that has at most width bits. It leaves R0 alone.
+func (g *gen) bucket(a *agg.Agg, ranges agg.Ranges, x operand, width int) {
 	const n = asm.R1
 	done := g.label()
-	last := a.Words() - 1
+	last := ranges.Count() - 1
 	g.use(n, x)
 	g.set(bucket, 0)
-	switch a.Func {
-	case Quantile:
-		g.branchLess(a, n, 0, done)
-		if width > quantileTop {
-			g.set(bucket, int64(last))
-			g.set(asm.R2, 1<<quantileTop)
-			g.branch(asm.JGE.Reg(n, asm.R2, ""), done)
-		}
-		g.logBucket(n, quantileBits, min(width, quantileTop))
-	case LHist:
-		g.branchLess(a, n, a.Low, done)
+	switch r := ranges.(type) {
+	case agg.Linear:
+		g.branchLess(a, n, r.Low, done)
 		g.set(bucket, int64(last))
-		g.branchNotLess(a, n, a.High, done)
-		g.subtract(n, a.Low)
-		g.divideBelow(n, uint64(a.Step), uint64(a.High)-uint64(a.Low))
+		g.branchNotLess(a, n, r.High, done)
+		g.subtract(n, r.Low)
+		g.divideBelow(n, uint64(r.Width), uint64(r.High)-uint64(r.Low))
 		g.emit(asm.Mov.Reg(bucket, n), asm.Add.Imm(bucket, 1))
-	default:
-		g.branchLess(a, n, a.Low, done)
-		g.subtract(n, a.Low)
-		if a.Shift > 0 {
-			g.emit(asm.RSh.Imm(n, int32(a.Shift)))
+	case agg.Log:
+		g.branchLess(a, n, r.Low, done)
+		if r.Top > 0 && width > r.Top {
+			g.set(bucket, int64(last))
+			g.set(asm.R2, 1<<r.Top)
+			g.branch(asm.JGE.Reg(n, asm.R2, ""), done)
+			width = r.Top
 		}
-		if a.Low < 0 {
+		g.subtract(n, r.Low)
+		if r.Shift > 0 {
+			g.emit(asm.RSh.Imm(n, int32(r.Shift)))
+		}
+		if r.Low < 0 {
 			width = 64
 		}
-		g.logBucket(n, a.Bits, width-a.Shift)
+		g.logBucket(n, r.Bits, width-r.Shift)
 	}
 	g.place(done)
 }
 
-// branchLess goes to l if n is less than the bound, as Agg.less says; branchNotLess if it is not.
-func (g *gen) branchLess(a *Agg, n asm.Register, bound int64, l label) {
+// branchLess goes to l if n is less than the bound, mathematically; branchNotLess if it is not.
+func (g *gen) branchLess(a *agg.Agg, n asm.Register, bound int64, l label) {
 	switch {
 	case a.Signed:
 		g.branchConst(asm.JSLT, n, bound, l)
@@ -103,7 +104,7 @@ func (g *gen) branchLess(a *Agg, n asm.Register, bound int64, l label) {
 	}
 }
 
-func (g *gen) branchNotLess(a *Agg, n asm.Register, bound int64, l label) {
+func (g *gen) branchNotLess(a *agg.Agg, n asm.Register, bound int64, l label) {
 	switch {
 	case a.Signed:
 		g.branchConst(asm.JSGE, n, bound, l)
@@ -176,7 +177,7 @@ func (g *gen) divideBelow(n asm.Register, step, bound uint64) {
 	}
 }
 
-// extreme puts x into the state of Min or Max at R0 (see Agg.extremeMask): the larger of two words is the better one.
+// extreme puts x into the state of Min or Max at R0 (see agg.Extreme): the larger of two words is the better one.
 //
 // Between any two instructions an interrupt may run a program that puts another value into the same state; where programs can be
 // preempted, or a state is shared by all CPUs, so may any other program. So compare-and-exchange improves the word.
@@ -184,11 +185,11 @@ func (g *gen) divideBelow(n asm.Register, step, bound uint64) {
 // A map that is Alone needs none of this. Kernels without compare-and-exchange (before 5.12, and later on some machines) get a plain
 // store, too: a value that comes between the comparison of another one and its store, within a nanosecond or two on the same CPU, is
 // lost there.
-func (g *gen) extreme(m *Map, x operand, end label) {
+func (g *gen) extreme(m *Map, shape agg.Extreme, x operand, end label) {
 	const state, value, found = asm.R2, asm.R3, asm.R4
 	g.emit(asm.Mov.Reg(state, asm.R0))
 	g.use(value, x)
-	if mask := m.Agg.extremeMask(); mask != 0 {
+	if mask := shape.Mask(m.Agg.Signed); mask != 0 {
 		g.set(asm.R1, int64(mask))
 		g.emit(asm.Xor.Reg(value, asm.R1))
 	}

@@ -12,7 +12,11 @@
 // if its condition is absent, a condition that is absent does not hold. Package lang's value.go says the same in Go.
 package codegen
 
-import "github.com/cilium/ebpf/asm"
+import (
+	"trace/lang/agg"
+
+	"github.com/cilium/ebpf/asm"
+)
 
 // Kind says how a value is represented.
 type Kind uint8
@@ -118,7 +122,7 @@ type Map struct {
 	// Key is empty for a map without a key.
 	Key Row
 	// Agg is nil for a scalar map, whose value is Value.
-	Agg   *Agg
+	Agg   *agg.Agg
 	Value Row
 	// LRU says that the oldest keys give way when the map is full.
 	LRU bool

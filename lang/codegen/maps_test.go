@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"trace/lang/agg"
 	"trace/lang/codegen"
 	"trace/lang/codegen/bpftest"
 )
@@ -24,30 +25,27 @@ func program(body ...codegen.Stmt) codegen.Program {
 }
 
 // aggregated returns what a map should hold after values have been added.
-func aggregated(agg *codegen.Agg, values []uint64) []uint64 {
-	state := make([]uint64, agg.Words())
+func aggregated(a *agg.Agg, values []uint64) []uint64 {
+	state := make([]uint64, a.Words())
 	for _, x := range values {
-		if agg.Func == codegen.Count {
-			x = 1
-		}
-		agg.Add(state, x)
+		a.Add(state, x)
 	}
 	return state
 }
 
 func TestAggregations(t *testing.T) {
 	skipUnlessPermitted(t)
-	aggs := []codegen.Agg{
-		{Func: codegen.Count}, {Func: codegen.Sum}, {Func: codegen.Avg}, {Func: codegen.Stats}, {Func: codegen.Gauge},
-		{Func: codegen.Min}, {Func: codegen.Max}, {Func: codegen.Min, Signed: true}, {Func: codegen.Max, Signed: true},
-		{Func: codegen.Hist}, {Func: codegen.Hist, Signed: true}, {Func: codegen.Hist, Bits: 3}, {Func: codegen.Hist, Bits: 5, Signed: true},
-		{Func: codegen.Hist, Low: 20, Shift: 3}, {Func: codegen.Hist, Low: -5, Signed: true}, {Func: codegen.Hist, Low: -5, Shift: 7},
-		{Func: codegen.Hist, Low: math.MinInt64, Signed: true, Bits: 2}, {Func: codegen.Hist, Shift: 60},
-		{Func: codegen.LHist, High: 1000, Step: 100}, {Func: codegen.LHist, Low: -50, High: 55, Step: 10, Signed: true},
-		{Func: codegen.LHist, Low: 7, High: 8, Step: 10}, {Func: codegen.LHist, High: 1 << 40, Step: 1e9}, {Func: codegen.LHist, High: 1024, Step: 64},
-		{Func: codegen.LHist, Low: -10, High: -5, Step: 1}, {Func: codegen.LHist, Low: -10, High: 90, Step: 7}, {Func: codegen.LHist, High: math.MaxInt32, Step: 9999991},
-		{Func: codegen.LHist, Low: math.MinInt64, High: math.MaxInt64, Step: 1 << 56, Signed: true},
-		{Func: codegen.Quantile}, {Func: codegen.Quantile, Signed: true},
+	aggs := []agg.Agg{
+		{Func: agg.Count{}}, {Func: agg.Sum{}}, {Func: agg.Avg{}}, {Func: agg.Stats{}}, {Func: agg.Gauge{}},
+		{Func: agg.NewMin()}, {Func: agg.Max{}}, {Func: agg.NewMin(), Signed: true}, {Func: agg.Max{}, Signed: true},
+		{Func: agg.NewHist(0, 0, 0)}, {Func: agg.NewHist(0, 0, 0), Signed: true}, {Func: agg.NewHist(3, 0, 0)}, {Func: agg.NewHist(5, 0, 0), Signed: true},
+		{Func: agg.NewHist(0, 3, 20)}, {Func: agg.NewHist(0, 0, -5), Signed: true}, {Func: agg.NewHist(0, 7, -5)},
+		{Func: agg.NewHist(2, 0, math.MinInt64), Signed: true}, {Func: agg.NewHist(0, 60, 0)},
+		{Func: agg.NewLHist(0, 1000, 100)}, {Func: agg.NewLHist(-50, 55, 10), Signed: true},
+		{Func: agg.NewLHist(7, 8, 10)}, {Func: agg.NewLHist(0, 1<<40, 1e9)}, {Func: agg.NewLHist(0, 1024, 64)},
+		{Func: agg.NewLHist(-10, -5, 1)}, {Func: agg.NewLHist(-10, 90, 7)}, {Func: agg.NewLHist(0, math.MaxInt32, 9999991)},
+		{Func: agg.NewLHist(math.MinInt64, math.MaxInt64, 1<<56), Signed: true},
+		{Func: agg.NewQuantile()}, {Func: agg.NewQuantile(), Signed: true},
 	}
 	var events [][]byte
 	var wide, narrow []uint64
@@ -118,10 +116,10 @@ func TestAggregations(t *testing.T) {
 // TestTurns has events go to one of two maps and then to the other, with a key and without.
 func TestTurns(t *testing.T) {
 	skipUnlessPermitted(t)
-	for _, agg := range []codegen.Func{codegen.Count, codegen.Max} {
+	for _, f := range []agg.Func{agg.Count{}, agg.Max{}} {
 		for _, shared := range []bool{false, true} {
-			m := &codegen.Map{Name: "m", Index: 3, Agg: &codegen.Agg{Func: agg}, Turns: true, Shared: shared}
-			n := &codegen.Map{Name: "n", Index: 1, Agg: &codegen.Agg{Func: agg}, Turns: true, Shared: shared, Key: codegen.NewRow(codegen.Column{Type: boolT}), Entries: 2}
+			m := &codegen.Map{Name: "m", Index: 3, Agg: &agg.Agg{Func: f}, Turns: true, Shared: shared}
+			n := &codegen.Map{Name: "n", Index: 1, Agg: &agg.Agg{Func: f}, Turns: true, Shared: shared, Key: codegen.NewRow(codegen.Column{Type: boolT}), Entries: 2}
 			r := newRunner(t, program(&codegen.Update{Map: m, Arg: a}, &codegen.Update{Map: n, Key: []*expr{bit}, Arg: a}), m, n)
 			values := [][]uint64{{5, 9, 7}, {4, 3}}
 			for turn, values := range values {
@@ -136,10 +134,10 @@ func TestTurns(t *testing.T) {
 				want := aggregated(m.Agg, values)
 				got, err := r.StateAt(m, uint32(turn))
 				if err != nil || !slices.Equal(got, want) {
-					t.Errorf("%v, turn %d: %v, want %v; %v", agg, turn, got, want, err)
+					t.Errorf("%v, turn %d: %v, want %v; %v", f, turn, got, want, err)
 				}
 				if got, err = r.StateAt(n, uint32(turn), false); err != nil || !slices.Equal(got, want) {
-					t.Errorf("%v with a key, turn %d: %v, want %v; %v", agg, turn, got, want, err)
+					t.Errorf("%v with a key, turn %d: %v, want %v; %v", f, turn, got, want, err)
 				}
 			}
 		}
@@ -153,7 +151,7 @@ func TestKeys(t *testing.T) {
 		codegen.Column{Type: boolT}, codegen.Column{Type: i64t}, codegen.Column{Type: gid.Type},
 	)
 	for _, lru := range []bool{false, true} {
-		m := &codegen.Map{Name: "m", Key: key, Agg: &codegen.Agg{Func: codegen.Count}, Entries: 100, LRU: lru}
+		m := &codegen.Map{Name: "m", Key: key, Agg: &agg.Agg{Func: agg.Count{}}, Entries: 100, LRU: lru}
 		exprs := []*expr{oa, t12, os, bit, ib, gid}
 		p := program(&codegen.Update{Map: m, Key: exprs}, &codegen.Update{Map: m, Key: exprs})
 		r := newRunner(t, p, m)
@@ -182,9 +180,9 @@ func TestKeys(t *testing.T) {
 func TestFullMap(t *testing.T) {
 	skipUnlessPermitted(t)
 	key := codegen.NewRow(codegen.Column{Type: u64t})
-	counts := &codegen.Map{Name: "counts", Index: 0, Key: key, Agg: &codegen.Agg{Func: codegen.Count}, Entries: 10}
+	counts := &codegen.Map{Name: "counts", Index: 0, Key: key, Agg: &agg.Agg{Func: agg.Count{}}, Entries: 10}
 	last := &codegen.Map{Name: "last", Index: 1, Key: key, Value: codegen.NewRow(codegen.Column{Type: u64t}), Entries: 10}
-	sums := &codegen.Map{Name: "sums", Index: 2, Key: key, Agg: &codegen.Agg{Func: codegen.Sum}, Entries: 10, LRU: true}
+	sums := &codegen.Map{Name: "sums", Index: 2, Key: key, Agg: &agg.Agg{Func: agg.Sum{}}, Entries: 10, LRU: true}
 	r := newRunner(t, program(&codegen.Update{Map: counts, Key: []*expr{a}}, &codegen.Set{Map: last, Key: []*expr{a}, Value: []*expr{b}},
 		&codegen.Update{Map: sums, Key: []*expr{a}, Arg: ob}), counts, last, sums)
 	var events [][]byte
@@ -212,7 +210,7 @@ func TestUpdateErrors(t *testing.T) {
 		{unix.EBUSY, codegen.MapCounters{Busy: 2}},
 		{unix.EEXIST, codegen.MapCounters{Busy: 2}}, // and then there is no such key
 	} {
-		m := &codegen.Map{Name: "m", Key: key, Agg: &codegen.Agg{Func: codegen.Count}, Entries: 10}
+		m := &codegen.Map{Name: "m", Key: key, Agg: &agg.Agg{Func: agg.Count{}}, Entries: 10}
 		p := program(&codegen.Update{Map: m, Key: []*expr{a}}, &codegen.Update{Map: m, Key: []*expr{b}})
 		r := load(t, p, func(code *codegen.Code) {
 			for i, ins := range code.Action {
@@ -456,7 +454,7 @@ func TestLimits(t *testing.T) {
 		columns, exprs = append(columns, codegen.Column{Type: text(16)}), append(exprs, s)
 	}
 	key = codegen.NewRow(columns...)
-	m := &codegen.Map{Name: "m", Key: key, Agg: &codegen.Agg{Func: codegen.Count}, Entries: 10}
+	m := &codegen.Map{Name: "m", Key: key, Agg: &agg.Agg{Func: agg.Count{}}, Entries: 10}
 	sum := a
 	for range 8000 {
 		sum = op(codegen.OpAdd, u64t, sum, b)
@@ -529,7 +527,7 @@ func TestLargePrograms(t *testing.T) {
 	var maps []*codegen.Map
 	for i := range 12 {
 		m := &codegen.Map{Name: fmt.Sprint("m", i), Index: i, Key: codegen.NewRow(codegen.Column{Type: u64t, Optional: true}, codegen.Column{Type: text(16), Optional: true}),
-			Agg: &codegen.Agg{Func: codegen.Hist, Bits: 2}, Entries: 10}
+			Agg: &agg.Agg{Func: agg.NewHist(2, 0, 0)}, Entries: 10}
 		maps = append(maps, m)
 		clauses = append(clauses, codegen.Clause{Pred: is(codegen.OpGt, oa, lit(uint64(i))), Body: []codegen.Stmt{&codegen.Update{Map: m, Key: []*expr{ob, os}, Arg: a}}})
 	}
@@ -542,7 +540,7 @@ func BenchmarkCode(b *testing.B) {
 	}
 	key := codegen.NewRow(codegen.Column{Type: u64t})
 	comm := codegen.NewRow(codegen.Column{Type: text(16)})
-	agg := func(f codegen.Func) *codegen.Agg { return &codegen.Agg{Func: f} }
+	by := func(f agg.Func) *agg.Agg { return &agg.Agg{Func: f} }
 	byA := []*expr{a}
 	filter := is(codegen.OpAnd, is(codegen.OpGt, a, lit(1000)), is(codegen.OpEq, s, slit("postgres")))
 	for _, c := range []struct {
@@ -553,16 +551,16 @@ func BenchmarkCode(b *testing.B) {
 	}{
 		{name: "empty"},
 		{name: "filter", pred: filter},
-		{name: "count", m: codegen.Map{Agg: agg(codegen.Count)}},
-		{name: "count by number", m: codegen.Map{Agg: agg(codegen.Count), Key: key}, s: codegen.Update{Key: byA}},
-		{name: "count by string", m: codegen.Map{Agg: agg(codegen.Count), Key: comm}, s: codegen.Update{Key: []*expr{s}}},
-		{name: "sum", m: codegen.Map{Agg: agg(codegen.Sum)}, s: codegen.Update{Arg: a}},
-		{name: "avg", m: codegen.Map{Agg: agg(codegen.Avg)}, s: codegen.Update{Arg: a}},
-		{name: "max", m: codegen.Map{Agg: agg(codegen.Max)}, s: codegen.Update{Arg: a}},
-		{name: "hist", m: codegen.Map{Agg: agg(codegen.Hist)}, s: codegen.Update{Arg: a}},
-		{name: "hist by number", m: codegen.Map{Agg: agg(codegen.Hist), Key: key}, s: codegen.Update{Key: byA, Arg: a}},
-		{name: "lhist", m: codegen.Map{Agg: &codegen.Agg{Func: codegen.LHist, High: 1e6, Step: 1e4}}, s: codegen.Update{Arg: a}},
-		{name: "quantile", m: codegen.Map{Agg: agg(codegen.Quantile)}, s: codegen.Update{Arg: a}},
+		{name: "count", m: codegen.Map{Agg: by(agg.Count{})}},
+		{name: "count by number", m: codegen.Map{Agg: by(agg.Count{}), Key: key}, s: codegen.Update{Key: byA}},
+		{name: "count by string", m: codegen.Map{Agg: by(agg.Count{}), Key: comm}, s: codegen.Update{Key: []*expr{s}}},
+		{name: "sum", m: codegen.Map{Agg: by(agg.Sum{})}, s: codegen.Update{Arg: a}},
+		{name: "avg", m: codegen.Map{Agg: by(agg.Avg{})}, s: codegen.Update{Arg: a}},
+		{name: "max", m: codegen.Map{Agg: by(agg.Max{})}, s: codegen.Update{Arg: a}},
+		{name: "hist", m: codegen.Map{Agg: by(agg.NewHist(0, 0, 0))}, s: codegen.Update{Arg: a}},
+		{name: "hist by number", m: codegen.Map{Agg: by(agg.NewHist(0, 0, 0)), Key: key}, s: codegen.Update{Key: byA, Arg: a}},
+		{name: "lhist", m: codegen.Map{Agg: &agg.Agg{Func: agg.NewLHist(0, 1e6, 1e4)}}, s: codegen.Update{Arg: a}},
+		{name: "quantile", m: codegen.Map{Agg: by(agg.NewQuantile())}, s: codegen.Update{Arg: a}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			clause := codegen.Clause{Pred: c.pred}

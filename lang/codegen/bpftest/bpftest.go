@@ -222,7 +222,7 @@ func (r *Runner) stateIn(m *codegen.Map, name string, key ...any) ([]uint64, err
 		for i := range part {
 			part[i] = binary.LittleEndian.Uint64(raw[8*i:])
 		}
-		m.Agg.MergeKernel(state, part)
+		m.Agg.FromKernel(state, part)
 	}
 	var err error
 	if m.Shared {

@@ -1,4 +1,4 @@
-package codegen
+package agg
 
 import (
 	"math"
@@ -6,10 +6,13 @@ import (
 )
 
 func TestBucketsCoverEverything(t *testing.T) {
-	aggs := []Agg{
-		{Func: Hist}, {Func: Hist, Bits: 3}, {Func: Hist, Bits: 5, Signed: true}, {Func: Hist, Low: 20, Shift: 3}, {Func: Hist, Low: -5, Signed: true},
-		{Func: LHist, Low: 0, High: 1000, Step: 100}, {Func: LHist, Low: -50, High: 55, Step: 10, Signed: true}, {Func: LHist, Low: 7, High: 8, Step: 10},
-		{Func: Quantile}, {Func: Quantile, Signed: true},
+	aggs := []struct {
+		Ranges
+		signed bool
+	}{
+		{NewHist(0, 0, 0).Ranges, false}, {NewHist(3, 0, 0).Ranges, false}, {NewHist(5, 0, 0).Ranges, true}, {NewHist(0, 3, 20).Ranges, false}, {NewHist(0, 0, -5).Ranges, true},
+		{NewLHist(0, 1000, 100).Ranges, false}, {NewLHist(-50, 55, 10).Ranges, true}, {NewLHist(7, 8, 10).Ranges, false},
+		{NewQuantile().Ranges, false}, {NewQuantile().Ranges, true},
 	}
 	for _, a := range aggs {
 		var values []uint64
@@ -20,13 +23,13 @@ func TestBucketsCoverEverything(t *testing.T) {
 		}
 		values = append(values, 0, math.MaxUint64)
 		for _, x := range values {
-			i := a.Bucket(x)
-			if i < 0 || i >= a.Words() {
-				t.Fatalf("%+v: %d is in bucket %d of %d", a, x, i, a.Words())
+			i := a.Index(x, a.signed)
+			if i < 0 || i >= a.Count() {
+				t.Fatalf("%+v: %d is in bucket %d of %d", a, x, i, a.Count())
 			}
-			lo, hi, below, above := a.Bounds(i)
+			lo, hi, below, above := a.Bounds(i, a.signed)
 			less := func(x, y uint64) bool {
-				if a.Signed {
+				if a.signed {
 					return int64(x) < int64(y)
 				}
 				return x < y

@@ -1,0 +1,55 @@
+package agg
+
+import "trace/lang/result"
+
+// mean is how many values there were, and their sum.
+type mean struct {
+	words
+	plain
+}
+
+func (mean) Words() int                    { return 2 }
+func (mean) Updates(state []uint64) uint64 { return state[0] }
+func (mean) Shape() Shape                  { return CountAndSum{} }
+func (mean) Add(state []uint64, x uint64, _ bool) {
+	state[0]++
+	state[1] += x
+}
+
+// average is absent without values. It is rounded towards 0.
+func average(state []uint64, o Show) any {
+	n, sum := state[0], state[1]
+	switch {
+	case n == 0:
+		return nil
+	case o.Signed:
+		return int64(sum) / int64(n)
+	}
+	return sum / n
+}
+
+// Avg is the average of the values.
+type Avg struct{ mean }
+
+// Name of the function.
+func (Avg) Name() string { return "avg" }
+
+// Traits of avg.
+func (Avg) Traits() Traits { return Traits{} }
+
+// Result is the average.
+func (Avg) Result(state []uint64, o Show) result.Value { return o.divided(average(state, o)) }
+
+// Stats is the number of values, their average and their sum.
+type Stats struct{ mean }
+
+// Name of the function.
+func (Stats) Name() string { return "stats" }
+
+// Traits of stats.
+func (Stats) Traits() Traits { return Traits{Many: true, Adds: result.Sums} }
+
+// Result is all three.
+func (Stats) Result(state []uint64, o Show) result.Value {
+	return result.Stats{Count: state[0], Average: o.divided(average(state, o)), Total: o.whole(o.Number(state[1]))}
+}

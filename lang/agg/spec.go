@@ -1,0 +1,136 @@
+package agg
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Spec is how an aggregation is called.
+type Spec struct {
+	Name, Usage string
+	// Least and Most are how many arguments there are, without those that have names, the value among them; Most is -1 for any number.
+	Least, Most int
+	// Params are the arguments after the value. The last one stands for all that follow.
+	Params []Param
+	// Named are those that have names.
+	Named []Param
+	// New makes the aggregation of arguments that are within their bounds.
+	New func(Args) (Func, *Mistake)
+
+	traits Traits
+}
+
+// Args are the arguments of an aggregation.
+type Args struct {
+	// Numbers are those after the value.
+	Numbers []int64
+	// Fractions are the same, where the params say that they may be.
+	Fractions []float64
+	// Named are those with names.
+	Named map[string]int64
+}
+
+// Param is an argument, which has to be a literal number.
+type Param struct {
+	Name string
+	// What it is in messages, like "k of hist()".
+	What   string
+	Lo, Hi int64
+	// Fraction says that it may have digits after the point.
+	Fraction bool
+}
+
+// Mistake says what is wrong with an argument after the value, counted from 0.
+type Mistake struct {
+	Arg       int
+	Msg, Help string
+}
+
+// Limits of the arguments: those of bpftrace, and of a shift of 64 bits.
+const (
+	maxHistBits = 5
+	maxShift    = 63
+	maxSteps    = 1000
+)
+
+func simple(f Func, usage string, least, most int) Spec {
+	return Spec{Name: f.Name(), Usage: usage, Least: least, Most: most, traits: f.Traits(), New: func(Args) (Func, *Mistake) { return f, nil }}
+}
+
+// Traits are those of the aggregation, whatever its arguments.
+func (s Spec) Traits() Traits { return s.traits }
+
+// All are the aggregations, by name.
+func All() []Spec {
+	all := []Spec{
+		simple(Count{}, "count()", 0, 0),
+		simple(Sum{}, "sum(x)", 1, 1),
+		simple(Avg{}, "avg(x)", 1, 1),
+		simple(NewMin(), "min(x)", 1, 1),
+		simple(Max{}, "max(x)", 1, 1),
+		simple(Stats{}, "stats(x)", 1, 1),
+		simple(Rate{}, "rate() or rate(x)", 0, 1),
+		simple(Gauge{}, "gauge(x)", 1, 1),
+		histSpec, lhistSpec, quantileSpec,
+	}
+	slices.SortFunc(all, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Lookup returns the aggregation called name.
+func Lookup(name string) (Spec, bool) {
+	for _, s := range All() {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Spec{}, false
+}
+
+var histSpec = Spec{
+	traits: Hist{}.Traits(), Name: "hist", Usage: "hist(x), hist(x, k) for 2^k buckets in each power of two, or hist(x, k, min = 20us, shift = 10)", Least: 1, Most: 2,
+	Params: []Param{{What: "k of hist()", Hi: maxHistBits}},
+	Named: []Param{
+		{Name: "min", What: "min of hist()", Lo: math.MinInt64, Hi: math.MaxInt64},
+		{Name: "shift", What: "shift of hist()", Hi: maxShift},
+	},
+	New: func(a Args) (Func, *Mistake) {
+		k := 0
+		if len(a.Numbers) > 0 {
+			k = int(a.Numbers[0])
+		}
+		return NewHist(k, int(a.Named["shift"]), a.Named["min"]), nil
+	},
+}
+
+var lhistSpec = Spec{
+	traits: LHist{}.Traits(), Name: "lhist", Usage: "lhist(x, min, max, step)", Least: 4, Most: 4,
+	Params: []Param{
+		{What: "min of lhist()", Lo: math.MinInt64, Hi: math.MaxInt64},
+		{What: "max of lhist()", Lo: math.MinInt64, Hi: math.MaxInt64},
+		{What: "step of lhist()", Lo: math.MinInt64, Hi: math.MaxInt64},
+	},
+	New: func(a Args) (Func, *Mistake) {
+		low, high, step := a.Numbers[0], a.Numbers[1], a.Numbers[2]
+		switch {
+		case high <= low:
+			return nil, &Mistake{1, "max of lhist() is not above min", "write lhist(x, min, max, step)"}
+		case step <= 0:
+			return nil, &Mistake{2, "step of lhist() is not above 0", "write lhist(x, min, max, step)"}
+		}
+		if n := (uint64(high)-uint64(low)-1)/uint64(step) + 1; n > maxSteps {
+			return nil, &Mistake{2, fmt.Sprintf("lhist() has at most %d buckets, and this makes %d", maxSteps, n), "take a larger step"}
+		}
+		return NewLHist(low, high, step), nil
+	},
+}
+
+var quantileSpec = Spec{
+	traits: Quantile{}.Traits(), Name: "quantile", Usage: "quantile(x, 50, 99, 99.9)", Least: 2, Most: -1,
+	Params: []Param{{What: "a percentile", Hi: 100, Fraction: true}},
+	New: func(a Args) (Func, *Mistake) {
+		return NewQuantile(a.Fractions...), nil
+	},
+}

@@ -1,0 +1,183 @@
+package result
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"trace/probes/event"
+)
+
+// Table is what a map holds at a moment.
+type Table struct {
+	// Name of the map, with its @.
+	Name string
+	// Func is the aggregation as it is written, like hist; "" where values are assigned.
+	Func string
+	// Key are the columns of the keys; none if the map has only one value.
+	Key []Column
+	// Type is the type of the values, or of what was aggregated. The elements of a tuple have types of their own.
+	Type event.Type
+	// Unit of the numbers as they are shown: a division takes it away.
+	Unit event.Unit
+	// Zero is a value without anything counted, which tells its kind where there is no row.
+	Zero Value
+	// Many says that a value is more than one number: nobody can compute with it.
+	Many bool
+	// Course says what it tells how the values change.
+	Course Course
+	// Adds says what can be added of values of different keys.
+	Adds Addend
+	Rows []Row
+
+	// Merger is how the values of the same key of several tables become one; nil: they do not, as values are assigned.
+	Merger Merger
+}
+
+// Column is an element of a key.
+type Column struct {
+	Name string
+	Type event.Type
+}
+
+// Row is an entry of a map.
+type Row struct {
+	// Key holds a value for each column, nil where it is absent.
+	Key   []any
+	Value Value
+	// State is what the value was computed of, by the aggregation of the map.
+	State []uint64
+}
+
+// Value is what an entry holds: a Number, Tuple, Stats, Histogram, Quantiles or Rate.
+type Value interface {
+	// Rank is what rows are sorted by: the number or, of what is more than one, how many values there are, or the average of them. An
+	// absent number is nil.
+	Rank() []any
+}
+
+// Merger makes one value of several.
+type Merger interface {
+	Merge(into, from []uint64)
+	Result(state []uint64) Value
+}
+
+// Course is what it tells how a value changes.
+type Course uint8
+
+const (
+	// NoCourse is that of counts and sums, which only grow.
+	NoCourse Course = iota
+	// Level is that of a value that goes up and down.
+	Level
+	// Growth is that of a total, of which what came in a time is of interest.
+	Growth
+	// Spread is that of the buckets of a histogram.
+	Spread
+)
+
+// Addend is what can be added of values of different keys, as a flame graph does.
+type Addend uint8
+
+const (
+	// NoAddend: they do not add up.
+	NoAddend Addend = iota
+	// Counts: how many values there are.
+	Counts
+	// Sums: the values.
+	Sums
+)
+
+// Order says by what rows are sorted.
+type Order string
+
+const (
+	// ByNature is by value if these are numbers, by key otherwise.
+	ByNature Order = ""
+	ByKey    Order = "key"
+	ByValue  Order = "value"
+)
+
+// Sort orders the rows, the smallest first, and keeps the top ones with the largest values, all if top is 0.
+func (t *Table) Sort(by Order, top int64) {
+	type ranked struct {
+		Row
+		rank []any
+	}
+	all := make([]ranked, len(t.Rows))
+	for i, r := range t.Rows {
+		all[i] = ranked{r, r.Value.Rank()}
+	}
+	byKey := func(a, b ranked) int { return slices.CompareFunc(a.Key, b.Key, Compare) }
+	byValue := func(a, b ranked) int { return cmp.Or(slices.CompareFunc(a.rank, b.rank, Compare), byKey(a, b)) }
+	if by != ByNature || t.Func != "" || event.IsNumber(t.Type) {
+		slices.SortFunc(all, byValue)
+	} else {
+		slices.SortFunc(all, byKey)
+	}
+	if top > 0 && top < int64(len(all)) {
+		all = all[int64(len(all))-top:]
+	}
+	if by == ByKey {
+		slices.SortFunc(all, byKey)
+	}
+	t.Rows = t.Rows[:len(all)]
+	for i, r := range all {
+		t.Rows[i] = r.Row
+	}
+}
+
+// Compare orders values: absent ones come first, false before true.
+func Compare(a, b any) int {
+	if a == nil || b == nil {
+		return one(a != nil) - one(b != nil)
+	}
+	if a, ok := a.(bool); ok {
+		return one(a) - one(b.(bool))
+	}
+	return event.Compare(a, b)
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Merge makes one table of those of the same map on several hosts, or of several times: what has the same key is added up as the
+// aggregation does it. The rows come in no order. It fails for values that are assigned, and for maps that are not the same.
+func Merge(tables ...Table) (Table, error) {
+	if len(tables) == 0 {
+		return Table{}, errors.New("merge tables: there are none")
+	}
+	merged := tables[0]
+	merged.Rows = nil
+	if merged.Merger == nil {
+		return Table{}, fmt.Errorf("merge %s: its values are assigned, and which of two holds is not known", merged.Name)
+	}
+	at := make(map[string]int)
+	for _, t := range tables {
+		if t.Name != merged.Name || t.Func != merged.Func || len(t.Key) != len(merged.Key) {
+			return Table{}, fmt.Errorf("merge %s %s and %s %s: they are not the same map", merged.Name, merged.Func, t.Name, t.Func)
+		}
+		for _, r := range t.Rows {
+			key := fmt.Sprintf("%q", r.Key)
+			i, known := at[key]
+			if !known {
+				i = len(merged.Rows)
+				at[key] = i
+				merged.Rows = append(merged.Rows, Row{Key: r.Key, State: make([]uint64, len(r.State))})
+			}
+			if len(merged.Rows[i].State) != len(r.State) {
+				return Table{}, fmt.Errorf("merge %s: its values are not of the same shape", merged.Name)
+			}
+			merged.Merger.Merge(merged.Rows[i].State, r.State)
+		}
+	}
+	for i := range merged.Rows {
+		merged.Rows[i].Value = merged.Merger.Result(merged.Rows[i].State)
+	}
+	return merged, nil
+}
