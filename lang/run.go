@@ -283,8 +283,7 @@ func (r *Run) End() error {
 
 // Show prints all maps, as End does, while the program goes on.
 func (r *Run) Show() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	defer r.lock()()
 	return r.showAll(r.machine)
 }
 

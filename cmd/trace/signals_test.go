@@ -15,26 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SIGUSR1 prints the maps, in the format of the run, and it goes on.
+// SIGUSR1 prints the maps as they are at that moment, in the format of the run, and it goes on. So it does where an interval empties them.
 func TestMapsOnSignal(t *testing.T) {
 	requireLive(t)
-	for format, want := range map[string]string{"text": "@: 3\n", "json": `"name":"@"`} {
-		tr := startTrace(t, "-f", format, `syscall:enter / comm == "helper" && nr == getppid / { @ = count() }`)
-		if err := exec.Command("helper", "3").Run(); err != nil {
-			t.Fatal(err)
-		}
+	for _, test := range []struct{ format, clause, one, two string }{
+		{"text", "", "@: 3\n", "@: 6\n"},
+		{"text", " interval:1h { print(@); clear(@) }", "@: 3\n", "@: 6\n"},
+		{"json", "", `"value":3`, `"value":6`},
+	} {
+		tr := startTrace(t, "-f", test.format, `syscall:enter / comm == "helper" && nr == getppid / { @ = count() }`+test.clause)
 		data := bufio.NewReader(tr.stdout)
-		for range 2 {
+		for _, want := range []string{test.one, test.two} {
+			if err := exec.Command("helper", "3").Run(); err != nil {
+				t.Fatal(err)
+			}
 			tr.signal(unix.SIGUSR1)
-			for line := ""; !strings.Contains(line, want); {
-				var err error
-				if line, err = data.ReadString('\n'); err != nil {
-					t.Fatal(err)
-				}
+			if line, err := data.ReadString('\n'); err != nil || !strings.Contains(line, want) {
+				t.Errorf("-f %s%s: the signal prints %q, want %q: %v", test.format, test.clause, line, want, err)
 			}
 		}
 		tr.signal(unix.SIGINT)
-		if rest, err := io.ReadAll(data); err != nil || !strings.Contains(string(rest), want) {
+		if rest, err := io.ReadAll(data); err != nil || !strings.Contains(string(rest), test.two) {
 			t.Errorf("the end prints %q: %v", rest, err)
 		}
 		tr.endsWithin(time.Second, exitOK)
