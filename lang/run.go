@@ -272,8 +272,10 @@ func (r *Run) End() error {
 		return err
 	}
 	for _, m := range r.machines() {
-		if err := r.showAll(m); err != nil {
-			return err
+		if !r.unshown {
+			if err := r.showAll(m, m.printer); err != nil {
+				return err
+			}
 		}
 		end := m.now()
 		m.now = func() uint64 { return end } // for PrintMap, later
@@ -281,21 +283,29 @@ func (r *Run) End() error {
 	return nil
 }
 
-// Show prints all maps, as End does, while the program goes on.
-func (r *Run) Show() error {
+// Show prints all maps, as End does, while the program goes on. Those that End does not show it writes to w, as text.
+func (r *Run) Show(w io.Writer) error {
 	defer r.lock()()
-	return r.showAll(r.machine)
+	p := r.machine.printer
+	if r.unshown {
+		p = r.textPrinter(w)
+	}
+	return r.showAll(r.machine, p)
 }
 
-// showAll prints all maps, unless somebody else shows them.
-func (r *Run) showAll(m *machine) error {
-	if r.unshown {
-		return nil
-	}
+// textPrinter returns a printer of maps as text, beside the one of the run.
+func (r *Run) textPrinter(w io.Writer) *Printer {
+	p := NewPrinter(w, Text, r.machine.printer.boot)
+	p.stacks, p.raw = r.stacks, r.machine.printer.raw
+	return p
+}
+
+// showAll prints all maps.
+func (r *Run) showAll(m *machine, p *Printer) error {
 	for _, info := range r.plan.program.maps {
 		silent, err := m.silent(info)
 		if err == nil && !silent {
-			err = m.show(info, m.printer, mapOptions{})
+			err = m.show(info, p, mapOptions{})
 		}
 		if err != nil {
 			return err
@@ -505,9 +515,7 @@ func (r *Run) PrintMap(w io.Writer, name string, top int64, by string) error {
 	if i < 0 {
 		return fmt.Errorf("no map is called %s: %s", name, strings.Join(r.plan.program.Maps(), ", "))
 	}
-	p := NewPrinter(w, Text, r.machine.printer.boot)
-	p.stacks, p.raw = r.stacks, r.machine.printer.raw
-	return r.machine.show(r.plan.program.maps[i], p, mapOptions{top: top, by: result.Order(by)})
+	return r.machine.show(r.plan.program.maps[i], r.textPrinter(w), mapOptions{top: top, by: result.Order(by)})
 }
 
 // Rejected is the number of records of a probe that user space rejected.

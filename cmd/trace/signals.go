@@ -26,7 +26,8 @@ func catchSignals(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// printMaps prints the maps whenever the user asks for them with SIGUSR1, until ctx ends.
+// printMaps prints the maps whenever the user asks for them with SIGUSR1, until ctx ends. Where the data is made at the end, they are for
+// the user.
 func printMaps(ctx context.Context, s streams, exec *lang.Run, out *output) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, showSignal)
@@ -37,7 +38,7 @@ func printMaps(ctx context.Context, s streams, exec *lang.Run, out *output) {
 			return
 		case <-asked:
 		}
-		if err := exec.Show(); err != nil {
+		if err := exec.Show(s.err); err != nil {
 			s.note("%v", err)
 		}
 		out.flush()

@@ -42,6 +42,31 @@ func TestMapsOnSignal(t *testing.T) {
 	}
 }
 
+// What is made at the end holds no maps in between: they are text for the user.
+func TestMapsOnSignalBesideDocument(t *testing.T) {
+	requireLive(t)
+	for _, format := range []string{"folded", "html"} {
+		tr := startTrace(t, "-f", format, "-o", filepath.Join(t.TempDir(), "document"),
+			`syscall:enter / comm == "helper" && nr == getppid / { @n = count(); @[kstack] = count() }`)
+		if err := exec.Command("helper", "3").Run(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			tr.signal(unix.SIGUSR1)
+			for line := ""; line != "@n: 3\n"; {
+				var err error
+				if line, err = tr.stderr.ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		tr.signal(unix.SIGINT)
+		if rest := tr.endsWithin(time.Second, exitOK); strings.Contains(rest, "@n: 3") {
+			t.Errorf("-f %s prints the maps at the end, too: %s", format, rest)
+		}
+	}
+}
+
 func (tr *tracing) signal(sig os.Signal) {
 	tr.Helper()
 	if err := tr.cmd.Process.Signal(sig); err != nil {
