@@ -43,7 +43,7 @@ func BenchmarkGetppid(b *testing.B) {
 func benchmarkGetppid(b *testing.B, attach func() (*Session, error)) {
 	s, err := attach()
 	if errors.Is(err, unix.EPERM) {
-		b.Skip(err)
+		b.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
 	}
 	if err != nil {
 		b.Fatal(err)

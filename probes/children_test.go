@@ -96,7 +96,7 @@ func TestFamilyForgets(t *testing.T) {
 	for range 1000 {
 		// Others fork, too, so it takes some attempts.
 		if err := os.WriteFile(last, []byte(fmt.Sprint(old-1)), 0); err != nil {
-			t.Skipf("the next process id cannot be chosen here: %v", err)
+			t.Skipf("needs root, and a /proc/sys that can be written to, to choose the next process id: %v", err)
 		}
 		cmd := exec.Command("true")
 		if err := cmd.Run(); err != nil {

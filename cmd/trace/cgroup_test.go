@@ -26,7 +26,7 @@ func TestCgroupsLive(t *testing.T) {
 	}
 	mount, controller, ok := catalog.Cgroups().Mount()
 	if !ok {
-		t.Skip("no cgroups are mounted")
+		t.Skip("needs cgroups to be mounted, like mount -t cgroup2 none /sys/fs/cgroup")
 	}
 	name := fmt.Sprintf("/trace-test-%d", os.Getpid())
 	one, later := name+"-one", name+"-later"
@@ -34,7 +34,7 @@ func TestCgroupsLive(t *testing.T) {
 	t.Cleanup(func() { os.Remove(mount + one); os.Remove(mount + later) })
 	out, err := exec.Command("sh", "-c", "echo 0 >"+mount+one+"/cgroup.procs").CombinedOutput()
 	if bytes.Contains(out, []byte("Permission denied")) || bytes.Contains(out, []byte("Operation not permitted")) {
-		t.Skipf("no process can be moved here: %s", out)
+		t.Skipf("needs root, and cgroups that can be written to, to move a process: %s", out)
 	}
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -97,7 +97,7 @@ func TestCgroupMadeAgain(t *testing.T) {
 	}
 	mount, _, ok := catalog.Cgroups().Mount()
 	if !ok {
-		t.Skip("no cgroups are mounted")
+		t.Skip("needs cgroups to be mounted, like mount -t cgroup2 none /sys/fs/cgroup")
 	}
 	dir := fmt.Sprintf("%s/trace-test-%d-again", mount, os.Getpid())
 	makeCgroup(t, dir)
@@ -142,7 +142,7 @@ func makeCgroup(t *testing.T, dir string) {
 	t.Helper()
 	err := os.Mkdir(dir, 0o755)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
-		t.Skipf("cgroups cannot be made here: %v", err)
+		t.Skipf("needs root, and cgroups that can be written to: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func TestManPage(t *testing.T) {
 	}
 	groff, err := exec.LookPath("groff")
 	if err != nil {
-		t.Skip("no groff to read the page with")
+		t.Skip("needs groff, to read the page")
 	}
 	cmd := exec.Command(groff, "-man", "-Tutf8", "-ww", "-Kutf8")
 	cmd.Stdin = &page

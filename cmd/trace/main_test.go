@@ -195,7 +195,7 @@ func requireLive(t *testing.T) {
 	}
 	session, err := probes.Attach(context.Background(), host, plan.Requests(), probes.AttachOptions{Layouts: plan.Layouts()})
 	if denied := (*probes.PermissionError)(nil); errors.As(err, &denied) || errors.Is(err, unix.EPERM) {
-		t.Skip(err)
+		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -101,7 +101,7 @@ func event(fields map[int]any) []byte {
 func skipUnlessPermitted(t *testing.T) {
 	t.Helper()
 	if err := bpftest.Permitted(); err != nil {
-		t.Skip("cannot load BPF programs: ", err)
+		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
 	}
 }
 

@@ -536,7 +536,7 @@ func TestLargePrograms(t *testing.T) {
 
 func BenchmarkCode(b *testing.B) {
 	if err := bpftest.Permitted(); err != nil {
-		b.Skip(err)
+		b.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
 	}
 	key := codegen.NewRow(codegen.Column{Type: u64t})
 	comm := codegen.NewRow(codegen.Column{Type: text(16)})

@@ -539,7 +539,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); errors.Is(err, unix.EPERM) {
-		t.Skipf("a file system cannot be mounted here: %v", err)
+		t.Skipf("needs CAP_SYS_ADMIN to mount a file system: %v", err)
 	} else if err != nil {
 		t.Fatal(err)
 	}
