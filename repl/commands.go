@@ -32,10 +32,10 @@ func commands() []command {
 		{"explain", "[PROGRAM]", "what of a program runs in the kernel, and why not the rest", (*loop).explain, nil},
 		{"doctor", "", "what this machine offers, and why not the rest", (*loop).doctor, nil},
 		{"run", "SCRIPT [FLAGS]", "run a bundled script or a file", (*loop).script, (*loop).scriptWords},
-		{"record", "FILE PROGRAM", "keep the events that a program selects in a file", (*loop).record, files},
+		{"record", "[--force] FILE PROGRAM", "keep the events that a program selects in a file; --force: in place of one that exists", (*loop).record, files},
 		{"open", "[FILE…]", "run programs on recordings; without one, on this machine again", (*loop).open, files},
 		{"save", "FILE", "write the program that ran last as a script", (*loop).save, files},
-		{"set", "[format FORMAT [FILE]|limit N]", "the format of the data, where it is written to, and after how many events to stop", (*loop).set, (*loop).settingWords},
+		{"set", "[format FORMAT [FILE]|limit N|fields NAME…]", "the format of the data, where it is written to, after how many events to stop, and which of their fields to print", (*loop).set, (*loop).settingWords},
 		{"maps", "", "the maps of the program that ran last", (*loop).maps, nil},
 		{"print", "@MAP [N] [by key|value]", "print one of them again", (*loop).print, (*loop).mapNames},
 		{"quit", "", "leave; Ctrl-D does, too", func(l *loop, _ string) error { l.quit = true; return nil }, nil},
@@ -48,9 +48,18 @@ func (c *command) program(args string) (program string, ok bool) {
 	case "explain", "live":
 		return args, true
 	case "record":
-		_, program, ok = strings.Cut(args, " ")
+		_, _, program, ok = recordArgs(args)
 	}
 	return program, ok
+}
+
+// recordArgs parts the arguments of record; ok tells whether the program has begun.
+func recordArgs(args string) (force bool, file, program string, ok bool) {
+	if rest, forced := strings.CutPrefix(args, "--force "); forced {
+		force, args = true, strings.TrimLeft(rest, " ")
+	}
+	file, program, ok = strings.Cut(args, " ")
+	return force, file, program, ok
 }
 
 // findCommand returns the command of that name, or nil.
@@ -181,11 +190,11 @@ func (l *loop) script(args string) error {
 }
 
 func (l *loop) record(args string) error {
-	file, program, _ := strings.Cut(args, " ")
+	force, file, program, _ := recordArgs(args)
 	if program == "" {
 		return errors.New("needs a file and a program, like: record nvme.rec nvme:*")
 	}
-	l.Run("record", "-o", file, strings.TrimSpace(program))
+	l.Run("record", fmt.Sprintf("--force=%t", force), "-o", file, strings.TrimSpace(program))
 	return nil
 }
 
@@ -239,7 +248,8 @@ func (l *loop) set(args string) error {
 	value = strings.TrimSpace(value)
 	switch name {
 	case "":
-		fmt.Fprintf(l.Out, "format %s\nlimit  %s\n", strings.TrimSpace(or(l.settings.format, "text")+" "+l.settings.file), or(l.settings.limit, "none"))
+		fmt.Fprintf(l.Out, "format %s\nlimit  %s\nfields %s\n", strings.TrimSpace(or(l.settings.format, "text")+" "+l.settings.file),
+			or(l.settings.limit, "none"), or(l.settings.fields, "none: the usual ones"))
 	case "format":
 		return l.setFormat(value)
 	case "limit":
@@ -247,8 +257,14 @@ func (l *loop) set(args string) error {
 			return fmt.Errorf("no limit %q: a number of events, or none", value)
 		}
 		l.settings.limit = strings.TrimPrefix(value, "none")
+	case "fields":
+		names := strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+		if len(names) == 0 {
+			return errors.New("which fields? for example: set fields time latency, or none for the usual ones")
+		}
+		l.settings.fields = strings.TrimPrefix(strings.Join(names, ","), "none")
 	default:
-		return fmt.Errorf("nothing is called %q: format, limit", name)
+		return fmt.Errorf("nothing is called %q: format, limit, fields", name)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (l *loop) argument(c *command, before, rest string) (head string, words []s
 	if c.complete == nil {
 		return before, nil
 	}
-	if c.name == "open" || c.name == "save" || c.name == "record" || c.name == "set" && len(fields) == 2 {
+	if c.name == "open" || c.name == "save" || c.name == "record" || c.name == "set" && len(fields) == 2 && fields[0] == "format" {
 		return head, files(l, []string{word})
 	}
 	return head, startingWith(c.complete(l, fields), word)
@@ -125,9 +125,15 @@ func (l *loop) mapNames(before []string) []string {
 func (l *loop) settingWords(before []string) []string {
 	switch {
 	case len(before) == 0:
-		return []string{"format", "limit"}
+		return []string{"format", "limit", "fields"}
 	case before[0] == "format":
 		return formats
+	case before[0] == "fields":
+		catalog, err := l.Probes(l.recordings)
+		if err != nil {
+			return nil
+		}
+		return append(fieldsOf(catalog), "time", "probe", "none")
 	}
 	return []string{"none"}
 }

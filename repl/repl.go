@@ -63,6 +63,7 @@ type settings struct {
 	format string
 	file   string // that the data is written to; "" is the terminal
 	limit  string
+	fields string // of events, with commas between; "" are those that a line usually has
 }
 
 const (
@@ -207,6 +208,9 @@ func (l *loop) arguments(args ...string) []string {
 	}
 	if l.settings.limit != "" {
 		all = append(all, "-n", l.settings.limit)
+	}
+	if l.settings.fields != "" {
+		all = append(all, "--fields", l.settings.fields)
 	}
 	return append(all, args...)
 }

@@ -106,6 +106,9 @@ func TestComplete(t *testing.T) {
 		{"set format j", "json", "text"},
 		{"set format ht", "html", "text"},
 		{"set format html repl_t", "repl_test.go", "html"},
+		{"set f", "format fields", "limit"},
+		{"set fields late", "latency", "latency_us repl_test.go"},
+		{"set fields latency qp.st", "qp.state", "latency repl_test.go"},
 		{"li", "live", "ib:modify_qp"},
 		{"live nvme:set", "nvme:setup_cmd", "live"},
 		{"live nvme:complete_rq / opcode == re", "read", "ret"},
@@ -113,6 +116,8 @@ func TestComplete(t *testing.T) {
 		{"print @", "@lat", ""},
 		{"explain nvme:complete_rq / opcode == re", "read", ""},
 		{"record f nvme:set", "nvme:setup_cmd", ""},
+		{"record --force f nvme:set", "nvme:setup_cmd", ""},
+		{"record --force repl_t", "repl_test.go", "nvme:setup_cmd"},
 		{"help l", "language", ""},
 	} {
 		_, words := l.candidates(c.before)
