@@ -192,14 +192,21 @@ func literal(v any) *expr {
 	return e
 }
 
+const networkHelp = `one of a network is found by its text: string(dgid) startsWith "::ffff:10.9."`
+
+func isNetwork(text string) bool {
+	_, err := netip.ParsePrefix(text)
+	return err == nil
+}
+
 // str types a string literal: beside an address it is one.
 func (c *checker) str(at syntax.Span, value string, want *event.Type) *expr {
 	if want != nil && want.Kind == event.GID {
 		addr, err := netip.ParseAddr(value)
 		if err != nil || addr.Zone() != "" {
 			help := `a GID is like "fe80::1", "::ffff:10.0.0.1" or "10.0.0.1"`
-			if _, err := netip.ParsePrefix(value); err == nil {
-				help = `one of a network is found by its text: string(dgid) startsWith "::ffff:10.9."`
+			if isNetwork(value) {
+				help = networkHelp
 			}
 			return c.fail(at, fmt.Sprintf("%q is no address", value), help)
 		}
@@ -622,7 +629,11 @@ func (c *checker) in(n *ast.BinaryNode) *expr {
 	if array, ok := n.Right.(*ast.ArrayNode); ok {
 		elements = array.Nodes
 	} else if !isRange(n.Right) {
-		return c.fail(syntax.SpanOf(n.Right), "in wants a list or a range", "write x in [a, b] or x in a..b")
+		help := "write x in [a, b] or x in a..b"
+		if s, ok := n.Right.(*ast.StringNode); ok && isNetwork(s.Value) {
+			help = networkHelp
+		}
+		return c.fail(syntax.SpanOf(n.Right), "in wants a list or a range", help)
 	}
 	x := c.expr(n.Left, c.context(n.Right))
 	want := c.context(n.Left)
