@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -178,4 +179,36 @@ func TestStrictCountsLosses(t *testing.T) {
 	if printed := bytes.Count(data, []byte("\n")); lost+printed != total || total < 300000 {
 		t.Errorf("%d lost + %d printed, %d in total", lost, printed, total)
 	}
+}
+
+// However often maps are read and emptied, and however many processes come and go, a run needs no more descriptors. Stacks of processes
+// are left out: the files that they are looked up in are those of all processes of the machine.
+func TestDescriptorsStay(t *testing.T) {
+	requireLive(t)
+	tr := startTrace(t, "-o", filepath.Join(t.TempDir(), "out"), `syscall:enter / comm == "helper" && nr == getppid / { @[kstack] = count(); @n[pid] = count() }
+		interval:10ms { print(@); print(@n); clear(@); clear(@n) }`)
+	after := func(processes int) int {
+		for range processes {
+			if err := exec.Command("helper", "3").Run(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		least := 1 << 20 // what is open for a moment does not count
+		for range 20 {
+			open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", tr.cmd.Process.Pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			least = min(least, len(open))
+			time.Sleep(5 * time.Millisecond)
+		}
+		return least
+	}
+	if before, later := after(5), after(60); later > before {
+		t.Errorf("%d descriptors after 5 processes, %d after 65", before, later)
+	}
+	if err := tr.cmd.Process.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	tr.endsWithin(2*time.Second, exitOK)
 }
