@@ -91,16 +91,18 @@ func TestTellIncomplete(t *testing.T) {
 func TestMapLossLines(t *testing.T) {
 	for _, test := range []struct {
 		full, noMemory, busy, absent uint64
+		let                          bool
 		want                         []string
 	}{
 		{absent: 9},
 		{full: 1, want: []string{"@m: no room for 1 update: the map is full with 64 keys (raise --map-size, or let @m = lru(…))"}},
+		{full: 3, let: true, want: []string{"@m: no room for 3 updates: the map is full with 64 keys (write let @m = hash(256), or lru(…))"}},
 		{noMemory: 674, busy: 2, want: []string{
 			"@m: the kernel had no memory for 674 updates",
 			"@m: lost 2 updates, as others were changing the map at that moment",
 		}},
 	} {
-		l := lang.MapLosses{Map: "@m", Entries: 64}
+		l := lang.MapLosses{Map: "@m", Entries: 64, Let: test.let}
 		l.Full, l.NoMemory, l.Busy, l.Absent = test.full, test.noMemory, test.busy, test.absent
 		if got := mapLossLines(l); !slices.Equal(got, test.want) {
 			t.Errorf("%+v:\ngot  %q\nwant %q", l, got, test.want)
