@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 	"trace/lang/result"
+
+	"golang.org/x/sys/unix"
 )
 
 // hist is a view of a histogram whose bucket i has counts[i] values.
@@ -171,4 +173,21 @@ func TestLiveKeys(t *testing.T) {
 	x.send("q")
 	x.expect(`@r\[nvme0\]: `)
 	x.leaves()
+}
+
+// A signal that ends the run leaves the screen as it was, with the maps on it.
+func TestLiveLeavesScreen(t *testing.T) {
+	file := recordReads(t, 3000)
+	for _, sig := range []unix.Signal{unix.SIGQUIT, unix.SIGTERM, unix.SIGINT} {
+		x := openTerminal(t, t.TempDir(), "xterm-256color", 100, "-r", file, "--speed", "0.0001", "--live", `nvme:complete_rq { @[ctrl] = count() }`)
+		x.expect(`nvme0 [0-9]+  █+`)
+		if err := x.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		x.expect(`@\[nvme0\]: [0-9]+`)
+		x.leaves()
+		if _, after, left := strings.Cut(x.text, altScreenOff); !left || !strings.Contains(after, "@[nvme0]: ") {
+			t.Errorf("%v leaves the screen: %v; after it there is %q", sig, left, after)
+		}
+	}
 }
