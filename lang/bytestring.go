@@ -2,6 +2,7 @@ package lang
 
 import (
 	"strings"
+
 	"trace/probes/event"
 )
 

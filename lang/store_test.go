@@ -6,10 +6,10 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"trace/lang/result"
 
 	"trace/lang/agg"
 	"trace/lang/codegen"
+	"trace/lang/result"
 	"trace/probes/event"
 )
 

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
 	"trace/lang/result"
 )
 

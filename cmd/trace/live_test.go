@@ -11,9 +11,10 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"trace/lang/result"
 
 	"golang.org/x/sys/unix"
+
+	"trace/lang/result"
 )
 
 // hist is a view of a histogram whose bucket i has counts[i] values.

@@ -3,9 +3,10 @@ package codegen
 import (
 	"math"
 	"math/bits"
-	"trace/lang/agg"
 
 	"github.com/cilium/ebpf/asm"
+
+	"trace/lang/agg"
 )
 
 // update is @m[key] = f(arg). The additions are atomic unless the map is Alone: a program may be interrupted by another one on its

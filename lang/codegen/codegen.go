@@ -13,9 +13,9 @@
 package codegen
 
 import (
-	"trace/lang/agg"
-
 	"github.com/cilium/ebpf/asm"
+
+	"trace/lang/agg"
 )
 
 // Kind says how a value is represented.
