@@ -213,6 +213,9 @@ struct {
 
 #define NEEDS_DEPTH NEEDS(nvme_inflight) NEEDS(nvme_ended)
 
+/* For what was kept in flight, in events that do not remove it when the command ends. */
+#define NEEDS_KEPT NEEDS(nvme_inflight) NEEDS(nvme_ended)
+
 struct nvme_setup_cmd {
 	COMMON();
 	COMMAND_FIELDS();
@@ -282,10 +285,10 @@ OF_BEGINNING(nvme_complete_rq)
 
 struct nvme_sq {
 	COMMON(NEEDS_CHAIN);
-	COMMAND_FIELDS(NEEDS(nvme_inflight));
+	COMMAND_FIELDS(NEEDS_KEPT);
 	__u32 sq_head DOC("submission queue head that the controller reports");
 	__u32 sq_tail DOC("submission queue tail of the driver");
-	ns_t device_latency NEEDS(nvme_inflight) DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
+	ns_t device_latency NEEDS_KEPT DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
 	struct {
 		HAS_PAD;
 		OF_SUBMISSION;
@@ -297,9 +300,9 @@ OF_BEGINNING(nvme_sq)
 
 struct nvme_timeout {
 	COMMON(NEEDS_CHAIN);
-	COMMAND_FIELDS(NEEDS(nvme_inflight));
-	ns_t age NEEDS(nvme_inflight) DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
-	__u32 timeouts NEEDS(nvme_inflight) DOC("of this attempt, this one included; over PCIe the first aborts the command, the second resets the controller");
+	COMMAND_FIELDS(NEEDS_KEPT);
+	ns_t age NEEDS_KEPT DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
+	__u32 timeouts NEEDS_KEPT DOC("of this attempt, this one included; over PCIe the first aborts the command, the second resets the controller");
 	struct {
 		HAS_PAD;
 		OF_SUBMISSION;
@@ -312,8 +315,8 @@ OF_BEGINNING(nvme_timeout)
 
 struct nvme_failover {
 	COMMON(NEEDS_CHAIN);
-	COMMAND_FIELDS(NEEDS(nvme_inflight) NEEDS(nvme_ended));
-	ns_t latency NEEDS(nvme_inflight) NEEDS(nvme_ended) DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
+	COMMAND_FIELDS(NEEDS_KEPT);
+	ns_t latency NEEDS_KEPT DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
 	enum nvme_status status NEEDS(nvme_learn) DOC("why the path cannot be used");
 	hex16_t raw_status NEEDS(nvme_learn) VERBOSE DOC("the whole status field without the phase bit");
 	struct {
@@ -759,6 +762,17 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 
 #define ANY_KEPT (FOLLOWED || COUNTED || ANY_LATER(KEPT_WANTED))
 
+/*
+ * What was kept of the command that is in a request. An entry that has ended is of a command before it: the kernel skipped the program at
+ * the submission of this one, as it does where it preempts tasks in such programs (probes/preempt.go).
+ */
+static __always_inline struct inflight *in_flight(__u64 key)
+{
+	struct inflight *fl = bpf_map_lookup_elem(INFLIGHT, &key);
+
+	return fl && !fl->ended ? fl : 0;
+}
+
 /* Commands in flight, by hardware queue and by tag set, which the I/O queues of a controller share. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -841,11 +855,8 @@ int raw_tp_nvme_setup_cmd(__u64 *ctx)
 	struct sqe sqe;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	if (WANTED(nvme_setup_cmd, attempt) || WANTED(nvme_setup_cmd, requeues) || COUNTED) {
-		__u64 key = ctx[0];
-
-		fl = bpf_map_lookup_elem(INFLIGHT, &key);
-	}
+	if (WANTED(nvme_setup_cmd, attempt) || WANTED(nvme_setup_cmd, requeues) || COUNTED)
+		fl = in_flight(ctx[0]);
 	EMIT(nvme_setup_cmd, ctx, &e, rq, (void *)ctx[1], &sqe, fl);
 	return 0;
 }
@@ -960,8 +971,7 @@ SEC("raw_tp/nvme_sq")
 int raw_tp_nvme_sq(__u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
-	__u64 key = ctx[0];
-	struct inflight *fl = KEPT_WANTED(nvme_sq) ? bpf_map_lookup_elem(INFLIGHT, &key) : 0;
+	struct inflight *fl = KEPT_WANTED(nvme_sq) ? in_flight(ctx[0]) : 0;
 	struct nvme_sq e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
@@ -972,8 +982,7 @@ int raw_tp_nvme_sq(__u64 *ctx)
 SEC("raw_tp/nvme_sq")
 int raw_tp_nvme_cqe(__u64 *ctx)
 {
-	__u64 key = ctx[0];
-	struct inflight *fl = bpf_map_lookup_elem(INFLIGHT, &key);
+	struct inflight *fl = in_flight(ctx[0]);
 
 	if (fl)
 		fl->cqe = bpf_ktime_get_ns();
@@ -1008,6 +1017,14 @@ int raw_tp_nvme_ended(__u64 *ctx)
 
 	if (!fl)
 		return 0;
+	/*
+	 * The end of a command that was not seen to begin, and the entry is of one before it. A command that ends again without another
+	 * attempt, because its path is gone, is the same one.
+	 */
+	if (fl->ended && !(FOLLOWED && fl->allocated && fl->allocated == BPF_CORE_READ(rq, start_time_ns))) {
+		bpf_map_delete_elem(INFLIGHT, &key);
+		return 0;
+	}
 	if (COUNTED && fl->counted) {
 		fl->counted = false;
 		depth_down(queue_key(rq));
@@ -1105,7 +1122,7 @@ static __always_inline void nvme_timeout_capture(struct nvme_timeout *e, struct 
 static __always_inline int timed_out(struct kprobe_regs *ctx)
 {
 	__u64 key = KPROBE_ARG0(ctx);
-	struct inflight *fl = bpf_map_lookup_elem(INFLIGHT, &key);
+	struct inflight *fl = in_flight(key);
 	struct nvme_timeout e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
