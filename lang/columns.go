@@ -1,7 +1,6 @@
 package lang
 
 import (
-	"fmt"
 	"slices"
 
 	"trace/probes/event"
@@ -22,50 +21,12 @@ func NewColumns(f Format, verbose bool, names []string) Columns {
 
 // What is no field of an event, but may be chosen with them.
 const (
-	timeColumn  = "time"  // the time of day of nsecs
-	probeColumn = "probe" // its name
+	TimeColumn  = "time"  // the time of day of nsecs
+	ProbeColumn = "probe" // its name
 )
 
-// CheckColumns returns an error if no event that the program prints has one of the chosen fields.
-func (p *Program) CheckColumns(c Columns) error {
-	if c.Names == nil {
-		return nil
-	}
-	printed := p.printed()
-	if len(printed) == 0 {
-		return fmt.Errorf("no clause of the program prints events: one without a block does")
-	}
-	known := append(fieldNames(printed), timeColumn, probeColumn)
-	for i, name := range c.Names {
-		switch {
-		case !slices.Contains(known, name):
-			help := "trace -lv shows the fields of each probe"
-			if near := Nearest(name, known); near != "" {
-				help = fmt.Sprintf("did you mean %q?", near)
-			}
-			return fmt.Errorf("no field %s in %s: %s", name, enumerate(printed), help)
-		case slices.Contains(c.Names[:i], name):
-			return fmt.Errorf("the field %s is named twice", name)
-		}
-	}
-	return nil
-}
-
-// printed are the probes whose events the program prints.
-func (p *Program) printed() []*event.Probe {
-	var all []*event.Probe
-	for _, c := range p.clauses {
-		for _, probe := range c.Probes {
-			if c.bodies[probe].prints && !slices.Contains(all, probe) {
-				all = append(all, probe)
-			}
-		}
-	}
-	return all
-}
-
-// captured are the fields of a probe that printing an event of it may need.
-func (c Columns) captured(p *event.Probe) []*event.Field {
+// Fields are the fields of a probe that printing an event of it may need.
+func (c Columns) Fields(p *event.Probe) []*event.Field {
 	switch {
 	case c.Names == nil && c.All:
 		return slices.Clone(p.Fields)
@@ -74,7 +35,7 @@ func (c Columns) captured(p *event.Probe) []*event.Field {
 	}
 	var fields []*event.Field
 	for _, name := range c.Names {
-		if name == timeColumn {
+		if name == TimeColumn {
 			name = "nsecs"
 		}
 		if f := p.Field(name); f != nil && !slices.Contains(fields, f) {
@@ -131,7 +92,7 @@ func (c Columns) rank(f *event.Field) int {
 }
 
 // shows tells whether a line that does not show all has the field, whose value is v.
-func (l *lineField) shows(e source, v any) bool {
+func (l *lineField) shows(e Source, v any) bool {
 	switch {
 	case l.hasUsual:
 		return event.To[int64](v) != l.usual

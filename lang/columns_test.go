@@ -59,8 +59,8 @@ func TestColumns(t *testing.T) {
 		}
 		var b bytes.Buffer
 		p := NewPrinter(&b, test.format, time.Unix(0, 0).UTC())
-		p.show(test.columns, &Program{})
-		if err := p.event(marked(), test.e); err != nil {
+		p.Show(test.columns, nil, false)
+		if err := p.Event(marked(), test.e); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.TrimSuffix(b.String(), "\n"); got != test.want {

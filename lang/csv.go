@@ -30,13 +30,13 @@ type csvTable struct {
 	started bool
 }
 
-// tableOf are the columns of the events of a program: the chosen ones, or all.
-func (c Columns) tableOf(program *Program) []string {
+// tableOf are the columns of the events of some probes: the chosen ones, or all.
+func (c Columns) tableOf(printed []*event.Probe) []string {
 	if c.Names != nil {
 		return c.Names
 	}
-	columns := []string{probeColumn, timeColumn}
-	for _, probe := range program.printed() {
+	columns := []string{ProbeColumn, TimeColumn}
+	for _, probe := range printed {
 		for _, f := range probe.Fields {
 			if !slices.Contains(columns, f.Name) {
 				columns = append(columns, f.Name)
@@ -47,7 +47,7 @@ func (c Columns) tableOf(program *Program) []string {
 }
 
 // eventCSV writes an event.
-func (p *Printer) eventCSV(probe *event.Probe, e source) error {
+func (p *Printer) eventCSV(probe *event.Probe, e Source) error {
 	if !p.table.started {
 		p.table.started = true
 		if err := p.records(p.table.columns); err != nil {
@@ -61,16 +61,16 @@ func (p *Printer) eventCSV(probe *event.Probe, e source) error {
 	return p.records(record)
 }
 
-func (p *Printer) eventCell(column string, probe *event.Probe, e source) string {
+func (p *Printer) eventCell(column string, probe *event.Probe, e Source) string {
 	switch column {
-	case probeColumn:
+	case ProbeColumn:
 		return probe.String()
-	case timeColumn:
+	case TimeColumn:
 		nsecs := get(e, probe.Field("nsecs"))
 		if nsecs == nil {
 			return ""
 		}
-		return p.time(nsecs).Format(time.RFC3339Nano)
+		return p.Clock(nsecs).Format(time.RFC3339Nano)
 	}
 	f := probe.Field(column)
 	if v := get(e, f); v != nil {

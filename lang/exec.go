@@ -75,7 +75,7 @@ func (m *machine) deliver(p *event.Probe, e source) error {
 	if m.keep != nil {
 		return m.keep(e.(*event.Event))
 	}
-	return m.printer.event(p, e)
+	return m.printer.Event(p, e)
 }
 
 // block is a body compiled for user space. One goroutine at a time may run it.
@@ -399,7 +399,7 @@ func (c *bodyCompiler) callOf(s *callStmt) step {
 	case s.fn == "time":
 		return func(sc *scope) (bool, error) {
 			p := sc.machine.printer
-			return false, p.Time(s.format, p.time(sc.machine.now()))
+			return false, p.Time(appendTime(nil, s.format, p.Clock(sc.machine.now())))
 		}
 	case s.fn == "print" && s.m != nil && s.key == nil:
 		o := mapOptions{top: s.top, div: s.div, by: result.Order(s.by)}
@@ -418,11 +418,12 @@ func (c *bodyCompiler) callOf(s *callStmt) step {
 		case s.fn == "delete":
 			return false, sc.machine.stores[s.m].remove(k)
 		case s.fn == "printf":
-			return false, sc.machine.printer.Text(s.format.append(nil, sc.machine.printer.presentableArgs(s.args, values)))
+			return false, sc.machine.printer.Text(s.format.append(nil, sc.machine.printfArgs(s.args, values)))
 		case s.m != nil:
 			return false, sc.machine.printElement(s.m, k)
 		}
-		return false, sc.machine.printer.Value(s.args[0], values[0])
+		e := s.args[0]
+		return false, sc.machine.printer.Value(e.typ, e.elems, sc.machine.named(e.typ, e.elems, values[0]), own(e))
 	}
 }
 
@@ -460,7 +461,9 @@ func (m *machine) show(info *mapInfo, p *Printer, o mapOptions) error {
 		return err
 	}
 	o.elapsed = m.elapsed(info)
-	return p.Map(info, entries, o)
+	t := info.table(entries, o)
+	m.namedTable(&t)
+	return p.Map(t)
 }
 
 // printElement prints the value of a key, zero if there is none.
@@ -473,7 +476,8 @@ func (m *machine) printElement(info *mapInfo, key []any) error {
 	if ok {
 		e.value, e.state = found.value, found.state
 	}
-	return m.printer.Element(info, e, m.elapsed(info))
+	o := mapOptions{elapsed: m.elapsed(info)}
+	return m.printer.Element(m.namedResult(info.result(e, o)), info.unit(o))
 }
 
 // clear does what a clause wants to be cleared.

@@ -29,7 +29,7 @@ func library(e *expr) func(*scope, []any) (any, error) {
 	}
 	switch e.fn {
 	case "strftime":
-		compute = func(sc *scope, x []any) any { return strftime(x[0].(string), sc.machine.printer.time(x[1])) }
+		compute = func(sc *scope, x []any) any { return strftime(x[0].(string), sc.machine.printer.Clock(x[1])) }
 	case "string":
 		compute = func(_ *scope, x []any) any { return stringOf(e.args[0].typ, x[0]) }
 	case "ntop":

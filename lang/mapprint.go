@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"trace/lang/format"
 	"trace/lang/result"
@@ -16,10 +15,9 @@ import (
 
 // This file prints maps. In text they look as in bpftrace: keys in brackets, numbers ascending, histograms as bars.
 
-// Map writes the entries of a map.
-func (p *Printer) Map(m *mapInfo, entries []entry, o mapOptions) error {
-	t := m.table(entries, o)
-	p.presentableTable(m, &t)
+// Map writes what a map holds.
+func (p *Printer) Map(t result.Table) error {
+	t = p.PresentableTable(t)
 	switch p.format {
 	case JSON:
 		return p.mapJSON(t)
@@ -43,16 +41,15 @@ func (p *Printer) Map(m *mapInfo, entries []entry, o mapOptions) error {
 	return nil
 }
 
-// Element writes the value of one entry, of print(@m[key]).
-func (p *Printer) Element(m *mapInfo, e entry, elapsed time.Duration) error {
-	o := mapOptions{elapsed: elapsed}
-	v := p.presentableResult(m.result(e, o))
+// Element writes the value of one entry, of print(@m[key]), whose numbers have a unit.
+func (p *Printer) Element(v result.Value, unit event.Unit) error {
+	v = p.presentableResult(v)
 	if p.format != JSON {
 		p.line = appendText(p.line[:0], v)
 		return p.endLine()
 	}
 	p.line = append(p.line[:0], `{"type":"value","value":`...)
-	p.line = format.AppendUnit(appendJSON(p.line, v), m.unit(o))
+	p.line = format.AppendUnit(appendJSON(p.line, v), unit)
 	p.line = append(p.line, '}')
 	return p.endLine()
 }

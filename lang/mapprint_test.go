@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,7 +42,7 @@ func negative(n int64) uint64 { return uint64(-n) }
 func printed(t testing.TB, f Format, m *mapInfo, entries []entry, o mapOptions) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := NewPrinter(&b, f, time.Time{}).Map(m, entries, o); err != nil {
+	if err := NewPrinter(&b, f, time.Time{}).Map(m.table(entries, o)); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -388,26 +387,26 @@ func TestPrintValues(t *testing.T) {
 		text, json string
 	}{
 		{func(p *Printer) error { return p.Text([]byte("a \"b\"\n")) }, "a \"b\"\n", `{"type":"printf","text":"a \"b\"\u000a"}`},
-		{func(p *Printer) error { return p.Time(&pattern{layout: "%T."}, time.Unix(0, 0).UTC()) }, "00:00:00.", `{"type":"time","text":"00:00:00."}`},
-		{func(p *Printer) error { return p.Value(arg(ns), uint64(1500)) }, "1.5us\n", `{"type":"value","value":1500,"unit":"ns"}`},
-		{func(p *Printer) error { return p.Value(arg(opcode), uint64(2)) }, "read\n", `{"type":"value","value":"read"}`},
-		{func(p *Printer) error { return p.Value(arg(str16), "a b") }, "a b\n", `{"type":"value","value":"a b"}`},
-		{func(p *Printer) error { return p.Value(arg(str16), nil) }, "-\n", `{"type":"value","value":null}`},
-		{func(p *Printer) error { return p.Value(pair, []any{uint64(1), nil}) }, "(write, -)\n", `{"type":"value","value":["write",null]}`},
+		{func(p *Printer) error { return p.Time(appendTime(nil, &pattern{layout: "%T."}, time.Unix(0, 0).UTC())) }, "00:00:00.", `{"type":"time","text":"00:00:00."}`},
+		{func(p *Printer) error { return p.Value(ns, nil, uint64(1500), false) }, "1.5us\n", `{"type":"value","value":1500,"unit":"ns"}`},
+		{func(p *Printer) error { return p.Value(opcode, nil, uint64(2), false) }, "read\n", `{"type":"value","value":"read"}`},
+		{func(p *Printer) error { return p.Value(str16, nil, "a b", false) }, "a b\n", `{"type":"value","value":"a b"}`},
+		{func(p *Printer) error { return p.Value(str16, nil, nil, false) }, "-\n", `{"type":"value","value":null}`},
+		{func(p *Printer) error { return p.Value(pair.typ, pair.elems, []any{uint64(1), nil}, false) }, "(write, -)\n", `{"type":"value","value":["write",null]}`},
 		{func(p *Printer) error {
-			return p.Value(&expr{typ: event.Type{Kind: format.Tuple + 1}, elems: []event.Type{opcode}}, []any{uint64(1), nil, uint64(2)})
+			return p.Value(event.Type{Kind: format.Array}, []event.Type{opcode}, []any{uint64(1), nil, uint64(2)}, false)
 		}, "[write,-,read]\n", `{"type":"value","value":["write",null,"read"]}`},
 		{func(p *Printer) error {
 			m := aggregation(agg.Agg{Func: agg.Sum{}}, size, str16)
-			return p.Element(m, filled(m, []any{"a"}, 4096), 0)
+			return p.Element(m.result(filled(m, []any{"a"}, 4096), mapOptions{elapsed: 0}), m.unit(mapOptions{}))
 		}, "4KiB\n", `{"type":"value","value":4096,"unit":"bytes"}`},
 		{func(p *Printer) error {
 			m := aggregation(agg.Agg{Func: agg.Rate{}}, u64)
-			return p.Element(m, filled(m, nil, 3), 20*time.Second)
+			return p.Element(m.result(filled(m, nil, 3), mapOptions{elapsed: 20 * time.Second}), m.unit(mapOptions{}))
 		}, "0.15/s\n", `{"type":"value","value":{"total":3,"per_second":0.15}}`},
 		{func(p *Printer) error {
 			m := aggregation(agg.Agg{Func: agg.NewHist(0, 0, 0)}, u64)
-			return p.Element(m, filled(m, nil, 3), 0)
+			return p.Element(m.result(filled(m, nil, 3), mapOptions{elapsed: 0}), m.unit(mapOptions{}))
 		}, "[2, 4)                 1 |" + strings.Repeat("@", 52) + "|\n\n", `{"type":"value","value":[{"lo":2,"hi":4,"n":1}]}`},
 	} {
 		for f, want := range map[Format]string{Text: test.text, JSON: test.json + "\n"} {
@@ -447,7 +446,7 @@ func BenchmarkMap(b *testing.B) {
 		b.Run(string(f), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := NewPrinter(io.Discard, f, time.Time{}).Map(m, slices.Clone(entries), mapOptions{}); err != nil {
+				if err := NewPrinter(io.Discard, f, time.Time{}).Map(m.table(entries, mapOptions{})); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -32,10 +32,10 @@ func (p *Printer) objectOf(probe *event.Probe) []member {
 // objectOf makes an object of what is printed, in its order: qp.num and qp.state are members of one object, qp. Without a choice the time
 // of day comes after nsecs, which it is computed from. The name of the probe is in any case there.
 func (c Columns) objectOf(probe *event.Probe) []member {
-	object := []member{{name: probeColumn}}
+	object := []member{{name: ProbeColumn}}
 	if c.Names != nil {
 		for _, name := range c.Names {
-			if name != probeColumn {
+			if name != ProbeColumn {
 				object = insert(object, name, probe.Field(name))
 			}
 		}
@@ -44,7 +44,7 @@ func (c Columns) objectOf(probe *event.Probe) []member {
 	for _, f := range probe.Fields {
 		object = insert(object, f.Name, f)
 		if f.Name == "nsecs" {
-			object = append(object, member{name: timeColumn})
+			object = append(object, member{name: TimeColumn})
 		}
 	}
 	return object
@@ -65,7 +65,7 @@ func insert(object []member, name string, f *event.Field) []member {
 }
 
 // appendObject appends the members, and closes the object.
-func (p *Printer) appendObject(b []byte, probe *event.Probe, object []member, e source) []byte {
+func (p *Printer) appendObject(b []byte, probe *event.Probe, object []member, e Source) []byte {
 	for i, m := range object {
 		if i > 0 {
 			b = append(b, ',')
@@ -74,9 +74,9 @@ func (p *Printer) appendObject(b []byte, probe *event.Probe, object []member, e 
 		switch {
 		case m.members != nil:
 			b = p.appendObject(append(b, '{'), probe, m.members, e)
-		case m.name == probeColumn && m.field == nil:
+		case m.name == ProbeColumn && m.field == nil:
 			b = format.AppendJSONString(b, probe.String())
-		case m.name == timeColumn && m.field == nil:
+		case m.name == TimeColumn && m.field == nil:
 			b = p.appendTimeJSON(b, probe, e)
 		default:
 			b = appendField(b, m.field, e)
@@ -85,15 +85,15 @@ func (p *Printer) appendObject(b []byte, probe *event.Probe, object []member, e 
 	return append(b, '}')
 }
 
-func (p *Printer) appendTimeJSON(b []byte, probe *event.Probe, e source) []byte {
+func (p *Printer) appendTimeJSON(b []byte, probe *event.Probe, e Source) []byte {
 	nsecs := get(e, probe.Field("nsecs"))
 	if nsecs == nil {
 		return append(b, "null"...)
 	}
-	return append(p.time(nsecs).AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
+	return append(p.Clock(nsecs).AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
 }
 
-func appendField(b []byte, f *event.Field, e source) []byte {
+func appendField(b []byte, f *event.Field, e Source) []byte {
 	v := get(e, f)
 	if v == nil {
 		return append(b, "null"...)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"trace/lang/format"
+	"trace/lang/result"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -12,35 +13,24 @@ import (
 // runs them, and a recording may come from anywhere: control characters in them are written as escapes, like \x1b, unless the user wants
 // them raw. What the program itself says is written as it is.
 
-// own tells whether the program itself says what the value is: its literals, and what it chooses from or makes of them.
-func own(e *expr) bool {
-	switch e.op {
-	case opLit:
-		return true
-	case opCond:
-		return own(e.args[1]) && own(e.args[2])
-	case "??", opCall:
-		return !slices.ContainsFunc(e.args, func(a *expr) bool { return !own(a) })
-	}
-	return false
-}
-
-// presentable replaces the numbers of stacks by their frames, and marks what is written as it is.
-func (p *Printer) presentable(t event.Type, elems []event.Type, v any) any {
-	switch {
-	case v == nil:
+// Presentable is a value as it is written.
+func (p *Printer) Presentable(t event.Type, elems []event.Type, v any) any {
+	switch all := v.(type) {
+	case nil:
 		return nil
-	case t.Kind == format.Stack && v == uint64(0): // a map has no such key
-		return nil
-	case t.Kind == format.Stack && p.stacks != nil:
-		return p.shownFrames(p.stacks.frames(v.(uint64)))
-	case t.Kind == format.Tuple && (p.raw || slices.ContainsFunc(elems, func(e event.Type) bool { return e.Kind == format.Stack })):
-		values := slices.Clone(v.([]any))
+	case format.Frames:
+		return p.shownFrames(all)
+	case []any:
+		if t.Kind != format.Tuple {
+			return v
+		}
+		values := slices.Clone(all)
 		for i := range values {
-			values[i] = p.presentable(elems[i], nil, values[i])
+			values[i] = p.Presentable(elems[i], nil, values[i])
 		}
 		return values
-	case p.raw && p.format != JSON:
+	}
+	if p.raw && p.format != JSON {
 		return asVerbatim(t, v)
 	}
 	return v
@@ -71,42 +61,31 @@ func (p *Printer) shownFrames(all format.Frames) format.Frames {
 	return shown
 }
 
-// presentableRow does so for the columns of a key or a value.
-func (p *Printer) presentableRow(columns []column, values []any) []any {
-	var out []any
-	for i, c := range columns {
-		if i == len(values) || c.typ.Kind != format.Stack && !p.raw { // an aggregation has no values
-			continue
+// PresentableTable makes a table presentable.
+func (p *Printer) PresentableTable(t result.Table) result.Table {
+	t.Rows = slices.Clone(t.Rows)
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		r.Key = slices.Clone(r.Key)
+		for n, v := range r.Key {
+			r.Key[n] = p.Presentable(t.Key[n].Type, nil, v)
 		}
-		if out == nil {
-			out = slices.Clone(values)
-		}
-		out[i] = p.presentable(c.typ, nil, values[i])
+		r.Value = p.presentableResult(r.Value)
 	}
-	if out == nil {
-		return values
-	}
-	return out
+	return t
 }
 
-// presentableArgs does so for the arguments of printf, whose text JSON escapes as a whole.
-func (p *Printer) presentableArgs(args []*expr, values []any) []any {
-	out := values
-	for i, a := range args {
-		v := values[i]
-		switch {
-		case v == nil:
-		case a.typ.Kind == event.String && (p.raw || p.format == JSON || own(a)):
-			v = format.Verbatim(v.(string))
-		case a.typ.Kind == format.Stack || a.typ.Kind == format.Tuple || p.raw:
-			v = p.presentable(a.typ, a.elems, v)
-		default:
-			continue
+func (p *Printer) presentableResult(v result.Value) result.Value {
+	switch v := v.(type) {
+	case result.Number:
+		v.V = p.Presentable(v.Type, nil, v.V)
+		return v
+	case result.Tuple:
+		elems := slices.Clone(v.Elems)
+		for i, e := range elems {
+			elems[i].V = p.Presentable(e.Type, nil, e.V)
 		}
-		if &out[0] == &values[0] {
-			out = slices.Clone(values)
-		}
-		out[i] = v
+		return result.Tuple{Elems: elems}
 	}
-	return out
+	return v
 }

@@ -27,9 +27,9 @@ func runHostile(t *testing.T, src string, as Format, raw bool) string {
 		t.Fatalf("%s:\n%v", src, err)
 	}
 	r := runProgram(t, program, time.Unix(0, 0).UTC())
-	r.printer.format, r.printer.raw = as, raw
-	r.printer.stacks = &stackStore{found: map[uint64]format.Frames{7: {"f\x1b]0;x\a+1", "=g;h+2"}}}
-	r.printer.show(NewColumns(as, false, nil), program)
+	r.printer = NewPrinter(&r.out, as, time.Unix(0, 0).UTC())
+	r.stacks = &stackStore{found: map[uint64]format.Frames{7: {"f\x1b]0;x\a+1", "=g;h+2"}}}
+	r.printer.Show(NewColumns(as, false, nil), program.printed(), program.raw)
 	e := values{table{"nsecs": uint64(0), "pid": uint64(1), "comm": "é\x1b[31m\u009b", "cgroup": uint64(5), "ctrl": "=1+\t2"}, []any{uint64(7), uint64(7)}}
 	r.eventOf(t, p, e)
 	for _, m := range r.program.maps {

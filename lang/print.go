@@ -36,7 +36,7 @@ const (
 	JSON Format = "json"
 	// CSV is a table of events, and one for each map: see csv.go.
 	CSV Format = "csv"
-	// Folded, Pprof and HTML are made at the end of a run, of what [Run.Profiles] and [Run.Views] return. Printers write text for them.
+	// Folded, Pprof and HTML are made at the end of a run, of what the maps hold then. Printers write text for them.
 	Folded Format = "folded"
 	Pprof  Format = "pprof"
 	HTML   Format = "html"
@@ -54,22 +54,30 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("no output format %q: write text, json, csv, folded, pprof or html", name)
 }
 
-// show sets what is printed of the events of a program.
-func (p *Printer) show(c Columns, program *Program) {
-	p.columns, p.table = c, csvTable{columns: c.tableOf(program)}
+// Show sets what is printed of the events of some probes. Raw says that strings are written as they are: see present.go.
+func (p *Printer) Show(c Columns, printed []*event.Probe, raw bool) {
+	p.columns, p.table, p.raw = c, csvTable{columns: c.tableOf(printed)}, raw
 	clear(p.objects)
 	clear(p.lines)
 }
+
+// OfMaps returns a printer of maps as text, which writes to w as this one does.
+func (p *Printer) OfMaps(w io.Writer) *Printer {
+	maps := NewPrinter(w, Text, p.boot)
+	maps.raw = p.raw
+	return maps
+}
+
+// Raw tells whether texts of others go into a printf as they are: JSON escapes the whole.
+func (p *Printer) Raw() bool { return p.raw || p.format == JSON }
 
 // Printer writes events and what programs print. It writes once for each event or entry of a map; the caller buffers.
 type Printer struct {
 	w      io.Writer
 	format Format
 	boot   time.Time
-	stacks *stackStore // nil if the program captures none
-	// raw says that strings are written as they are: see present.go.
-	raw  bool
-	line []byte
+	raw    bool
+	line   []byte
 	// columns are what is printed of events; table are those of CSV.
 	columns Columns
 	table   csvTable
@@ -84,10 +92,14 @@ func NewPrinter(w io.Writer, format Format, boot time.Time) *Printer {
 	return &Printer{w: w, format: format, boot: boot, objects: map[*event.Probe][]member{}, lines: map[*event.Probe]*lineForm{}}
 }
 
-// Event writes e.
-func (p *Printer) Event(e *event.Event) error { return p.event(e.Probe, e) }
+// Source is what has values of fields: an [event.Event].
+type Source interface {
+	// Get returns the value of f, or false if it is absent.
+	Get(f *event.Field) (v any, ok bool)
+}
 
-func (p *Printer) event(probe *event.Probe, e source) error {
+// Event writes an event.
+func (p *Printer) Event(probe *event.Probe, e Source) error {
 	switch p.format {
 	case CSV:
 		return p.eventCSV(probe, e)
@@ -115,8 +127,8 @@ func (p *Printer) flush() error {
 // Text writes the text of a printf.
 func (p *Printer) Text(b []byte) error { return p.text("printf", b) }
 
-// Time writes t, of time().
-func (p *Printer) Time(f *pattern, t time.Time) error { return p.text("time", appendTime(nil, f, t)) }
+// Time writes the text of a time().
+func (p *Printer) Time(b []byte) error { return p.text("time", b) }
 
 func (p *Printer) text(what string, b []byte) error {
 	if p.format != JSON {
@@ -129,18 +141,18 @@ func (p *Printer) text(what string, b []byte) error {
 	return p.endLine()
 }
 
-// Value writes the value v of e, of print(e).
-func (p *Printer) Value(e *expr, v any) error {
-	v = p.presentable(e.typ, e.elems, v)
+// Value writes a value of print(). Own says that the program itself chose it.
+func (p *Printer) Value(t event.Type, elems []event.Type, v any, own bool) error {
+	v = p.Presentable(t, elems, v)
 	if p.format != JSON {
-		if text, ok := v.(string); ok && e.typ.Kind == event.String && own(e) {
+		if text, ok := v.(string); ok && t.Kind == event.String && own {
 			v = format.Verbatim(text)
 		}
-		p.line = format.Append(p.line[:0], e.typ, e.elems, v)
+		p.line = format.Append(p.line[:0], t, elems, v)
 		return p.endLine()
 	}
 	p.line = append(p.line[:0], `{"type":"value","value":`...)
-	p.line = format.AppendUnit(format.AppendJSON(p.line, e.typ, e.elems, v), e.typ.Unit)
+	p.line = format.AppendUnit(format.AppendJSON(p.line, t, elems, v), t.Unit)
 	p.line = append(p.line, '}')
 	return p.endLine()
 }

@@ -133,7 +133,7 @@ func TestPrinter(t *testing.T) {
 			var b bytes.Buffer
 			p := NewPrinter(&b, format, boot)
 			for range 2 {
-				if err := p.event(fixture(test.probe), test.e); err != nil {
+				if err := p.Event(fixture(test.probe), test.e); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -151,7 +151,7 @@ func TestMembers(t *testing.T) {
 	}}
 	var b bytes.Buffer
 	e := table{"x.a.i": uint64(1), "y": uint64(2), "x.b": uint64(3), "x.a.j": uint64(4), "x.nsecs": uint64(5)}
-	if err := NewPrinter(&b, JSON, time.Time{}).event(p, e); err != nil {
+	if err := NewPrinter(&b, JSON, time.Time{}).Event(p, e); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"probe":"a:b","x":{"a":{"i":1,"j":4},"b":3,"nsecs":5},"y":2}` + "\n"
@@ -200,7 +200,7 @@ func BenchmarkPrinter(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				out.Reset()
-				if err := p.event(probe, e); err != nil {
+				if err := p.Event(probe, e); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -62,12 +62,12 @@ func (r *Run) Profiles() ([]Profile, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, m.profile(entries, r.machine.printer))
+		all = append(all, m.profile(entries, r.machine))
 	}
 	return all, nil
 }
 
-func (m *mapInfo) profile(entries []entry, printer *Printer) Profile {
+func (m *mapInfo) profile(entries []entry, of *machine) Profile {
 	t := m.table(entries, mapOptions{})
 	p := Profile{Map: m.name}
 	if t.Adds == result.Sums {
@@ -80,7 +80,7 @@ func (m *mapInfo) profile(entries []entry, printer *Printer) Profile {
 			continue
 		}
 		if value := event.To[uint64](n); value > 0 {
-			s := m.sample(r.Key, printer)
+			s := m.sample(r.Key, of)
 			s.Value = value
 			p.Samples = append(p.Samples, s)
 		}
@@ -103,16 +103,16 @@ func addend(v result.Value) any {
 	return n
 }
 
-func (m *mapInfo) sample(key []any, p *Printer) (s Sample) {
+func (m *mapInfo) sample(key []any, of *machine) (s Sample) {
 	var kernel []string
 	for i, x := range key {
 		switch {
 		case m.key[i].typ.Kind != format.Stack:
-			s.Key = append(s.Key, string(format.Append(nil, m.key[i].typ, nil, p.presentable(m.key[i].typ, nil, x))))
-		case p.stacks == nil || x == nil || x == uint64(0): // absent
+			s.Key = append(s.Key, string(format.Append(nil, m.key[i].typ, nil, of.printer.Presentable(m.key[i].typ, nil, x))))
+		case of.stacks == nil || x == nil || x == uint64(0): // absent
 		default:
-			frames, ofProcess := p.stacks.functions(x.(uint64))
-			frames = p.shownFrames(frames)
+			frames, ofProcess := of.stacks.functions(x.(uint64))
+			frames = of.printer.Presentable(m.key[i].typ, nil, frames).(format.Frames)
 			if ofProcess {
 				s.Frames = append(s.Frames, frames...)
 			} else {

@@ -66,7 +66,7 @@ func TestProfile(t *testing.T) {
 			Profile{Map: "@n", Unit: event.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 3}}},
 		},
 	} {
-		got := test.m.profile(test.entries, &Printer{})
+		got := test.m.profile(test.entries, &machine{printer: &Printer{}})
 		same := slices.EqualFunc(got.Samples, test.want.Samples, func(a, b Sample) bool {
 			return slices.Equal(a.Key, b.Key) && slices.Equal(a.Frames, b.Frames) && a.Value == b.Value
 		})

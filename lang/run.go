@@ -96,12 +96,11 @@ func (r *Run) start(o RunOptions) error {
 }
 
 func (r *Run) newMachine(o RunOptions, printer *Printer, store func(*mapInfo) mapStore) *machine {
-	printer.stacks, printer.raw = r.stacks, r.plan.program.raw
 	stores := map[*mapInfo]mapStore{}
 	for _, m := range r.plan.program.maps {
 		stores[m] = store(m)
 	}
-	printer.show(r.plan.options.Columns, r.plan.program)
+	printer.Show(r.plan.options.Columns, r.plan.program.printed(), r.plan.program.raw)
 	ctx, end := context.WithCancel(context.WithoutCancel(o.Context))
 	context.AfterFunc(o.Context, func() { time.AfterFunc(loopGrace, end) })
 	return &machine{stacks: r.stacks, stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.options.Started, command: r.plan.options.Command, ctx: ctx}
@@ -288,16 +287,9 @@ func (r *Run) Show(w io.Writer) error {
 	defer r.lock()()
 	p := r.machine.printer
 	if r.unshown {
-		p = r.textPrinter(w)
+		p = r.machine.printer.OfMaps(w)
 	}
 	return r.showAll(r.machine, p)
-}
-
-// textPrinter returns a printer of maps as text, beside the one of the run.
-func (r *Run) textPrinter(w io.Writer) *Printer {
-	p := NewPrinter(w, Text, r.machine.printer.boot)
-	p.stacks, p.raw = r.stacks, r.machine.printer.raw
-	return p
 }
 
 // showAll prints all maps.
@@ -515,7 +507,7 @@ func (r *Run) PrintMap(w io.Writer, name string, top int64, by string) error {
 	if i < 0 {
 		return fmt.Errorf("no map is called %s: %s", name, strings.Join(r.plan.program.Maps(), ", "))
 	}
-	return r.machine.show(r.plan.program.maps[i], r.textPrinter(w), mapOptions{top: top, by: result.Order(by)})
+	return r.machine.show(r.plan.program.maps[i], r.machine.printer.OfMaps(w), mapOptions{top: top, by: result.Order(by)})
 }
 
 // Rejected is the number of records of a probe that user space rejected.

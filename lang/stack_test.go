@@ -86,8 +86,8 @@ func TestStackOutput(t *testing.T) {
 `},
 	} {
 		r := startRun(t, program)
-		r.printer.format = test.format
-		r.printer.stacks = &stackStore{found: map[uint64]format.Frames{7: {"a+1", "b+2 [mod]"}, 8: {"main+3 x.c:4"}}}
+		r.printer = NewPrinter(&r.out, test.format, time.Unix(0, 0).UTC())
+		r.stacks = &stackStore{found: map[uint64]format.Frames{7: {"a+1", "b+2 [mod]"}, 8: {"main+3 x.c:4"}}}
 		e := values{table{"ctrl": "nvme0"}, []any{uint64(7), uint64(8), nil}}
 		sc := &scope{event: e, stacks: map[stackUse]int{{"kstack", 127}: 0, {"ustack", 2}: 1, {"ustack", 3}: 2}}
 		for _, c := range r.program.clauses {

@@ -137,32 +137,3 @@ func (m *mapInfo) unit(o mapOptions) event.Unit {
 	}
 	return agg.Divided(m.typ(), nil, o.div).Type.Unit
 }
-
-// presentable makes names of the numbers in a table that stand for something that only this run knows.
-func (p *Printer) presentableTable(m *mapInfo, t *result.Table) {
-	for i := range t.Rows {
-		r := &t.Rows[i]
-		r.Key = p.presentableRow(m.key, r.Key)
-		r.Value = p.presentableResult(r.Value)
-	}
-}
-
-func (p *Printer) presentableResult(v result.Value) result.Value {
-	switch v := v.(type) {
-	case result.Number:
-		return p.presentableNumber(v)
-	case result.Tuple:
-		for i, e := range v.Elems {
-			v.Elems[i] = p.presentableNumber(e)
-		}
-		return v
-	}
-	return v
-}
-
-func (p *Printer) presentableNumber(n result.Number) result.Number {
-	if n.Type.Kind == format.Stack || p.raw {
-		n.V = p.presentable(n.Type, nil, n.V)
-	}
-	return n
-}

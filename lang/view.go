@@ -2,7 +2,6 @@ package lang
 
 import (
 	"math"
-	"slices"
 	"strconv"
 
 	"trace/lang/format"
@@ -10,30 +9,7 @@ import (
 	"trace/probes/event"
 )
 
-// This file writes parts of results for displays that show more than [Printer] does.
-
-// Tables returns what the maps hold, also after End: the rows with the largest value first.
-func (r *Run) Tables() ([]result.Table, error) {
-	defer r.lock()()
-	var all []result.Table
-	for _, m := range r.plan.program.maps {
-		entries, err := r.machine.stores[m].entries()
-		if err != nil {
-			return nil, err
-		}
-		if len(m.key) > 0 || len(entries) > 0 {
-			t := m.table(entries, mapOptions{elapsed: r.machine.elapsed(m), by: result.ByValue})
-			slices.Reverse(t.Rows)
-			r.machine.printer.presentableTable(m, &t)
-			all = append(all, t)
-			continue
-		}
-		t := m.table(nil, mapOptions{})
-		t.Rows = nil
-		all = append(all, t)
-	}
-	return all, nil
-}
+// This file writes parts of results for displays that show more than a [Printer] does.
 
 // KeyTexts are the elements of a key as they are printed.
 func KeyTexts(t result.Table, r result.Row) []string {
@@ -112,15 +88,4 @@ func appendAbout(b []byte, n float64, unit event.Unit) []byte {
 		return appendAboutSize(b, n)
 	}
 	return strconv.AppendInt(b, int64(math.Round(n)), 10)
-}
-
-// Clear empties all maps, as clear() does.
-func (r *Run) Clear() error {
-	defer r.lock()()
-	for _, m := range r.plan.program.maps {
-		if err := r.machine.empty(m, r.machine.now(), mapStore.clear); err != nil {
-			return err
-		}
-	}
-	return nil
 }

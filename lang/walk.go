@@ -11,7 +11,7 @@ import (
 func (b *part) fields(printed Columns) []*event.Field {
 	found := map[*event.Field]bool{}
 	if b.prints {
-		for _, f := range printed.captured(b.probe) {
+		for _, f := range printed.Fields(b.probe) {
 			found[f] = true
 		}
 	}

@@ -1,0 +1,94 @@
+package lang
+
+import (
+	"slices"
+
+	"trace/lang/format"
+	"trace/lang/result"
+	"trace/probes/event"
+)
+
+// This file gives what is printed the names that only this run knows, and knows which texts the program itself chose.
+
+// own tells whether the program itself says what the value is: its literals, and what it chooses from or makes of them.
+func own(e *expr) bool {
+	switch e.op {
+	case opLit:
+		return true
+	case opCond:
+		return own(e.args[1]) && own(e.args[2])
+	case "??", opCall:
+		return !slices.ContainsFunc(e.args, func(a *expr) bool { return !own(a) })
+	}
+	return false
+}
+
+// named replaces the numbers of stacks by their frames.
+func (m *machine) named(t event.Type, elems []event.Type, v any) any {
+	switch {
+	case v == nil:
+		return nil
+	case t.Kind == format.Stack && v == uint64(0): // a map has no such key
+		return nil
+	case t.Kind == format.Stack && m.stacks != nil:
+		return m.stacks.frames(v.(uint64))
+	case t.Kind == format.Tuple && slices.ContainsFunc(elems, func(e event.Type) bool { return e.Kind == format.Stack }):
+		values := slices.Clone(v.([]any))
+		for i := range values {
+			values[i] = m.named(elems[i], nil, values[i])
+		}
+		return values
+	}
+	return v
+}
+
+// namedTable does so for a table.
+func (m *machine) namedTable(t *result.Table) {
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		for n, c := range t.Key {
+			if c.Type.Kind == format.Stack {
+				r.Key = slices.Clone(r.Key)
+				r.Key[n] = m.named(c.Type, nil, r.Key[n])
+			}
+		}
+		r.Value = m.namedResult(r.Value)
+	}
+}
+
+func (m *machine) namedResult(v result.Value) result.Value {
+	switch v := v.(type) {
+	case result.Number:
+		v.V = m.named(v.Type, nil, v.V)
+		return v
+	case result.Tuple:
+		for i, e := range v.Elems {
+			v.Elems[i].V = m.named(e.Type, nil, e.V)
+		}
+		return v
+	}
+	return v
+}
+
+// printfArgs are the arguments of printf as they are written. The output may want texts of others as they are.
+func (m *machine) printfArgs(args []*expr, values []any) []any {
+	raw := m.printer.Raw()
+	out := values
+	for i, a := range args {
+		v := values[i]
+		switch {
+		case v == nil:
+		case a.typ.Kind == event.String && (raw || own(a)):
+			v = format.Verbatim(v.(string))
+		case a.typ.Kind == format.Stack || a.typ.Kind == format.Tuple || raw:
+			v = m.printer.Presentable(a.typ, a.elems, m.named(a.typ, a.elems, v))
+		default:
+			continue
+		}
+		if &out[0] == &values[0] {
+			out = slices.Clone(values)
+		}
+		out[i] = v
+	}
+	return out
+}
