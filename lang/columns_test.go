@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"trace/lang/output"
 	"trace/probes"
 	"trace/probes/event"
 )
@@ -33,32 +34,32 @@ func TestColumns(t *testing.T) {
 	common := table{"nsecs": uint64(1e9), "pid": uint64(7), "tid": uint64(8), "comm": "fio"}
 	for _, test := range []struct {
 		name    string
-		columns Columns
-		format  Format
+		columns output.Columns
+		format  output.Format
 		e       table
 		want    string
 	}{
-		{"as usual", Columns{}, Text,
+		{"as usual", output.Columns{}, output.Text,
 			table{"raw": uint64(9), "retries": uint64(0), "dnr": false, "disk": "", "attempt": uint64(1), "blocks": uint64(8), "size": uint64(4096), "opcode": uint64(2), "latency": uint64(0)},
 			"00:00:01.000000 nvme:done fio/7 size=4KiB latency=0s"},
-		{"unusual", Columns{}, Text,
+		{"unusual", output.Columns{}, output.Text,
 			table{"raw": uint64(9), "retries": uint64(1), "dnr": true, "disk": "a", "attempt": uint64(0), "blocks": uint64(8), "opcode": uint64(99), "latency": uint64(5)},
 			"00:00:01.000000 nvme:done fio/7 blocks=8 latency=5ns retries=1 dnr=true disk=a attempt=0 opcode=unknown(0x63)"},
-		{"all", Columns{All: true}, Text,
+		{"all", output.Columns{All: true}, output.Text,
 			table{"raw": uint64(9), "retries": uint64(0), "dnr": false, "attempt": uint64(1), "size": uint64(4096), "blocks": uint64(8)},
 			"00:00:01.000000 nvme:done fio/7 size=4KiB retries=0 dnr=false attempt=1 blocks=8 nsecs=1s tid=8 raw=0x9"},
-		{"chosen", Columns{Names: []string{"retries", "time", "latency", "probe", "elsewhere"}}, Text, table{"retries": uint64(0), "raw": uint64(1)},
+		{"chosen", output.Columns{Names: []string{"retries", "time", "latency", "probe", "elsewhere"}}, output.Text, table{"retries": uint64(0), "raw": uint64(1)},
 			"retries=0 time=00:00:01.000000 latency=- probe=nvme:done elsewhere=-"},
-		{"chosen", Columns{Names: []string{"retries", "time", "latency", "x.a", "y", "x.b"}}, JSON, table{"retries": uint64(0), "raw": uint64(1)},
+		{"chosen", output.Columns{Names: []string{"retries", "time", "latency", "x.a", "y", "x.b"}}, output.JSON, table{"retries": uint64(0), "raw": uint64(1)},
 			`{"probe":"nvme:done","retries":0,"time":"1970-01-01T00:00:01Z","latency":null,"x":{"a":null,"b":null},"y":null}`},
-		{"chosen", Columns{Names: []string{"retries", "time", "latency", "probe"}}, CSV, table{"retries": uint64(0), "latency": uint64(5)},
+		{"chosen", output.Columns{Names: []string{"retries", "time", "latency", "probe"}}, output.CSV, table{"retries": uint64(0), "latency": uint64(5)},
 			"retries,time,latency,probe\n0,1970-01-01T00:00:01Z,5,nvme:done"},
 	} {
 		for name, v := range common {
 			test.e[name] = v
 		}
 		var b bytes.Buffer
-		p := NewPrinter(&b, test.format, time.Unix(0, 0).UTC())
+		p := output.NewPrinter(&b, test.format, time.Unix(0, 0).UTC())
 		p.Show(test.columns, nil, false)
 		if err := p.Event(marked(), test.e); err != nil {
 			t.Fatal(err)
@@ -89,7 +90,7 @@ func TestCheckColumns(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if err := program.CheckColumns(Columns{Names: test.names}); err != nil {
+		if err := program.CheckColumns(output.Columns{Names: test.names}); err != nil {
 			got = err.Error()
 		}
 		if got != test.want {
@@ -116,16 +117,16 @@ func TestCapturedColumns(t *testing.T) {
 		}
 	}
 	for _, test := range []struct {
-		columns Columns
+		columns output.Columns
 		want    []string
 	}{
-		{NewColumns(Text, false, nil), shown},
-		{NewColumns(HTML, false, nil), shown},
-		{NewColumns(Text, true, nil), fieldNames([]*event.Probe{probe})},
-		{NewColumns(JSON, false, nil), fieldNames([]*event.Probe{probe})},
-		{NewColumns(CSV, false, nil), fieldNames([]*event.Probe{probe})},
-		{NewColumns(JSON, false, []string{"status", "probe", "time", "cdw10"}), []string{"nsecs", "disk", "cdw10", "status"}},
-		{NewColumns(Text, true, []string{"status"}), []string{"disk", "status"}},
+		{output.NewColumns(output.Text, false, nil), shown},
+		{output.NewColumns(output.HTML, false, nil), shown},
+		{output.NewColumns(output.Text, true, nil), fieldNames([]*event.Probe{probe})},
+		{output.NewColumns(output.JSON, false, nil), fieldNames([]*event.Probe{probe})},
+		{output.NewColumns(output.CSV, false, nil), fieldNames([]*event.Probe{probe})},
+		{output.NewColumns(output.JSON, false, []string{"status", "probe", "time", "cdw10"}), []string{"nsecs", "disk", "cdw10", "status"}},
+		{output.NewColumns(output.Text, true, []string{"status"}), []string{"disk", "status"}},
 	} {
 		plan, err := NewPlan(program, PlanOptions{CPUs: 1, Columns: test.columns})
 		if err != nil {

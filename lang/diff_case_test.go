@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"trace/lang/output"
 	"trace/probes/event"
 )
 
@@ -32,7 +33,7 @@ type diffCase struct {
 	text   string
 	inUser bool // the program wants user space
 	events []rawEvent
-	format Format
+	format output.Format
 	cpus   int // for the planner, which keeps aggregations in one part if there are many
 	// compareExchange is a feature of newer kernels.
 	compareExchange bool
@@ -57,14 +58,14 @@ func randomCase(seed uint64, n int64, all []*event.Probe) *diffCase {
 	r := rand.New(rand.NewPCG(seed, uint64(n)))
 	g := &diffGen{Rand: r, probes: all, inUser: r.IntN(8) == 0}
 	c := &diffCase{
-		probes: all, prog: g.program(), inUser: g.inUser, format: Text, cpus: 2, compareExchange: r.IntN(4) > 0 && CompareExchange(),
+		probes: all, prog: g.program(), inUser: g.inUser, format: output.Text, cpus: 2, compareExchange: r.IntN(4) > 0 && CompareExchange(),
 		compare: r.IntN(8) == 0, alone: r.IntN(3) == 0,
 	}
 	if r.IntN(6) == 0 {
 		c.cpus = 1 << 16
 	}
 	if r.IntN(4) == 0 {
-		c.format = JSON
+		c.format = output.JSON
 	}
 	c.text = c.prog.String()
 	nsecs := boundary(r) << 8
@@ -94,10 +95,10 @@ type diffSide struct {
 	feed          func(events []rawEvent) error
 }
 
-func (s *diffSide) start(f Format) error {
+func (s *diffSide) start(f output.Format) error {
 	var err error
 	s.Run, err = s.plan.Start(RunOptions{
-		Printer: NewPrinter(&s.out, f, time.Unix(0, 0).UTC()), Shadow: NewPrinter(&s.shadowed, f, time.Unix(0, 0).UTC()),
+		Printer: output.NewPrinter(&s.out, f, time.Unix(0, 0).UTC()), Shadow: output.NewPrinter(&s.shadowed, f, time.Unix(0, 0).UTC()),
 		Now: func() uint64 { return 1e12 }, Context: context.Background(),
 	})
 	return err
@@ -460,7 +461,7 @@ func (c *diffCase) String() string {
 
 // readCase reads a case: lines that begin with # tell what it was about.
 func readCase(text string, all []*event.Probe) (*diffCase, error) {
-	c := &diffCase{probes: all, cpus: 2, format: Text, compareExchange: CompareExchange()}
+	c := &diffCase{probes: all, cpus: 2, format: output.Text, compareExchange: CompareExchange()}
 	section := ""
 	for line := range strings.Lines(text) {
 		heading, ok := strings.CutPrefix(line, "-- ")
@@ -494,7 +495,7 @@ func (c *diffCase) option(heading string) error {
 	case "cpus":
 		c.cpus, err = strconv.Atoi(value)
 	case "format":
-		c.format, err = ParseFormat(value)
+		c.format, err = output.ParseFormat(value)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"trace/lang/output"
 	"trace/lang/result"
 	"trace/probes/event"
 )
@@ -49,7 +50,7 @@ func (sc *scope) nsecs(f *event.Field) uint64 {
 type machine struct {
 	stacks  *stackStore // nil if the program captures none
 	stores  map[*mapInfo]mapStore
-	printer *Printer
+	printer *output.Printer
 	// keep takes the events of clauses without a block in the place of the printer, if it is not nil.
 	keep func(*event.Event) error
 	// now returns the time as nsecs tells it; started is when the program began.
@@ -455,7 +456,7 @@ func (m *machine) printMap(info *mapInfo, o mapOptions) error {
 }
 
 // show prints what a map holds.
-func (m *machine) show(info *mapInfo, p *Printer, o mapOptions) error {
+func (m *machine) show(info *mapInfo, p *output.Printer, o mapOptions) error {
 	entries, err := m.stores[info].entries()
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trace/lang/codegen"
+	"trace/lang/output"
 	"trace/probes/event"
 )
 
@@ -36,7 +37,7 @@ func runProgram(t *testing.T, p *Program, boot time.Time) *testRun {
 	t.Helper()
 	r := &testRun{program: p, blocks: map[*body]*block{}, clock: 1e9}
 	r.machine = &machine{
-		stores: map[*mapInfo]mapStore{}, printer: NewPrinter(&r.out, Text, boot),
+		stores: map[*mapInfo]mapStore{}, printer: output.NewPrinter(&r.out, output.Text, boot),
 		now: func() uint64 { return r.clock }, started: r.clock, ctx: t.Context(),
 	}
 	var err error

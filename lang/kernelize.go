@@ -7,6 +7,7 @@ import (
 
 	"trace/lang/codegen"
 	"trace/lang/format"
+	"trace/lang/output"
 	"trace/probes/event"
 )
 
@@ -348,7 +349,7 @@ func (k *kernelizer) record(in []stmt) (codegen.Stmt, *obstacle) {
 	if k.trial() {
 		return nil, nil
 	}
-	return k.plan.emit(s, reads.fields(Columns{}), slots, k), nil
+	return k.plan.emit(s, reads.fields(output.Columns{}), slots, k), nil
 }
 
 // trial says that only the possibility is of interest.

@@ -14,6 +14,7 @@ import (
 
 	"trace/lang/agg"
 	"trace/lang/format"
+	"trace/lang/output"
 	"trace/lang/result"
 	"trace/probes/event"
 )
@@ -39,10 +40,10 @@ func filled(m *mapInfo, key []any, values ...uint64) entry {
 
 func negative(n int64) uint64 { return uint64(-n) }
 
-func printed(t testing.TB, f Format, m *mapInfo, entries []entry, o mapOptions) string {
+func printed(t testing.TB, f output.Format, m *mapInfo, entries []entry, o mapOptions) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := NewPrinter(&b, f, time.Time{}).Map(m.table(entries, o)); err != nil {
+	if err := output.NewPrinter(&b, f, time.Time{}).Map(m.table(entries, o)); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -215,7 +216,7 @@ func TestMap(t *testing.T) {
 			"@x[read, fe80::1]: (write, x)\n@x[unknown(0x63), -]: (-, y z)\n",
 			`{"type":"map","name":"@x","entries":[{"key":["read","fe80::1"],"value":["write","x"]},{"key":[99,null],"value":[null,"y z"]}]}`},
 	} {
-		text, object := printed(t, Text, test.m, test.entries, test.o), printed(t, JSON, test.m, test.entries, test.o)
+		text, object := printed(t, output.Text, test.m, test.entries, test.o), printed(t, output.JSON, test.m, test.entries, test.o)
 		if text != test.text {
 			t.Errorf("%s:\n got %s\nwant %s", test.name, text, test.text)
 		}
@@ -252,7 +253,7 @@ func TestOrder(t *testing.T) {
 		{scalarMap(str16, u64), []entry{{key: []any{uint64(1)}, value: []any{"b"}}, {key: []any{uint64(2)}, value: []any{"a"}}}, mapOptions{by: "value"}, "2 1"},
 	} {
 		var keys []string
-		for line := range strings.Lines(printed(t, Text, test.m, test.entries, test.o)) {
+		for line := range strings.Lines(printed(t, output.Text, test.m, test.entries, test.o)) {
 			if key := regexp.MustCompile(`^@x\[(.*)\]:`).FindStringSubmatch(line); key != nil {
 				keys = append(keys, key[1])
 			}
@@ -282,9 +283,10 @@ func TestBuckets(t *testing.T) {
 		bucket := first
 		var last string
 		h := m.result(entry{state: state}, mapOptions{}).(result.Histogram)
-		for text := range strings.Lines(string(appendHistogram(nil, h))) {
+		_, lines, _ := strings.Cut(printed(t, output.Text, m, []entry{{state: state}}, mapOptions{}), "\n")
+		for text := range strings.Lines(strings.TrimSuffix(lines, "\n")) {
 			match := line.FindStringSubmatch(strings.TrimSuffix(text, "\n"))
-			if match == nil || len(match[6]) != barWidth {
+			if match == nil || len(match[6]) != 52 {
 				t.Fatalf("%+v: %q", m.agg, text)
 			}
 			lo, hi := match[2], match[3]
@@ -383,35 +385,37 @@ func readBound(t *testing.T, written string) float64 {
 
 func TestPrintValues(t *testing.T) {
 	for _, test := range []struct {
-		print      func(p *Printer) error
+		print      func(p *output.Printer) error
 		text, json string
 	}{
-		{func(p *Printer) error { return p.Text([]byte("a \"b\"\n")) }, "a \"b\"\n", `{"type":"printf","text":"a \"b\"\u000a"}`},
-		{func(p *Printer) error { return p.Time(appendTime(nil, &pattern{layout: "%T."}, time.Unix(0, 0).UTC())) }, "00:00:00.", `{"type":"time","text":"00:00:00."}`},
-		{func(p *Printer) error { return p.Value(ns, nil, uint64(1500), false) }, "1.5us\n", `{"type":"value","value":1500,"unit":"ns"}`},
-		{func(p *Printer) error { return p.Value(opcode, nil, uint64(2), false) }, "read\n", `{"type":"value","value":"read"}`},
-		{func(p *Printer) error { return p.Value(str16, nil, "a b", false) }, "a b\n", `{"type":"value","value":"a b"}`},
-		{func(p *Printer) error { return p.Value(str16, nil, nil, false) }, "-\n", `{"type":"value","value":null}`},
-		{func(p *Printer) error { return p.Value(pair.typ, pair.elems, []any{uint64(1), nil}, false) }, "(write, -)\n", `{"type":"value","value":["write",null]}`},
-		{func(p *Printer) error {
+		{func(p *output.Printer) error { return p.Text([]byte("a \"b\"\n")) }, "a \"b\"\n", `{"type":"printf","text":"a \"b\"\u000a"}`},
+		{func(p *output.Printer) error {
+			return p.Time(appendTime(nil, &pattern{layout: "%T."}, time.Unix(0, 0).UTC()))
+		}, "00:00:00.", `{"type":"time","text":"00:00:00."}`},
+		{func(p *output.Printer) error { return p.Value(ns, nil, uint64(1500), false) }, "1.5us\n", `{"type":"value","value":1500,"unit":"ns"}`},
+		{func(p *output.Printer) error { return p.Value(opcode, nil, uint64(2), false) }, "read\n", `{"type":"value","value":"read"}`},
+		{func(p *output.Printer) error { return p.Value(str16, nil, "a b", false) }, "a b\n", `{"type":"value","value":"a b"}`},
+		{func(p *output.Printer) error { return p.Value(str16, nil, nil, false) }, "-\n", `{"type":"value","value":null}`},
+		{func(p *output.Printer) error { return p.Value(pair.typ, pair.elems, []any{uint64(1), nil}, false) }, "(write, -)\n", `{"type":"value","value":["write",null]}`},
+		{func(p *output.Printer) error {
 			return p.Value(event.Type{Kind: format.Array}, []event.Type{opcode}, []any{uint64(1), nil, uint64(2)}, false)
 		}, "[write,-,read]\n", `{"type":"value","value":["write",null,"read"]}`},
-		{func(p *Printer) error {
+		{func(p *output.Printer) error {
 			m := aggregation(agg.Agg{Func: agg.Sum{}}, size, str16)
 			return p.Element(m.result(filled(m, []any{"a"}, 4096), mapOptions{elapsed: 0}), m.unit(mapOptions{}))
 		}, "4KiB\n", `{"type":"value","value":4096,"unit":"bytes"}`},
-		{func(p *Printer) error {
+		{func(p *output.Printer) error {
 			m := aggregation(agg.Agg{Func: agg.Rate{}}, u64)
 			return p.Element(m.result(filled(m, nil, 3), mapOptions{elapsed: 20 * time.Second}), m.unit(mapOptions{}))
 		}, "0.15/s\n", `{"type":"value","value":{"total":3,"per_second":0.15}}`},
-		{func(p *Printer) error {
+		{func(p *output.Printer) error {
 			m := aggregation(agg.Agg{Func: agg.NewHist(0, 0, 0)}, u64)
 			return p.Element(m.result(filled(m, nil, 3), mapOptions{elapsed: 0}), m.unit(mapOptions{}))
 		}, "[2, 4)                 1 |" + strings.Repeat("@", 52) + "|\n\n", `{"type":"value","value":[{"lo":2,"hi":4,"n":1}]}`},
 	} {
-		for f, want := range map[Format]string{Text: test.text, JSON: test.json + "\n"} {
+		for f, want := range map[output.Format]string{output.Text: test.text, output.JSON: test.json + "\n"} {
 			var b bytes.Buffer
-			p := NewPrinter(&b, f, time.Time{})
+			p := output.NewPrinter(&b, f, time.Time{})
 			for range 2 { // nothing is left over from the first time
 				b.Reset()
 				if err := test.print(p); err != nil {
@@ -421,17 +425,9 @@ func TestPrintValues(t *testing.T) {
 			if got := b.String(); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
-			if f == JSON && !json.Valid(b.Bytes()) {
+			if f == output.JSON && !json.Valid(b.Bytes()) {
 				t.Errorf("%s is not valid", b.Bytes())
 			}
-		}
-	}
-}
-
-func TestRateDigits(t *testing.T) {
-	for x, want := range map[float64]string{0: "0", 0.0123456: "0.0123", 0.5: "0.5", 1.0 / 3: "0.333", 9.999: "10", 12.34: "12.3", 1234.5: "1234.5", 2e6: "2000000"} {
-		if got := rateDigits(x); got != want {
-			t.Errorf("%v: got %s, want %s", x, got, want)
 		}
 	}
 }
@@ -442,11 +438,11 @@ func BenchmarkMap(b *testing.B) {
 	for i := range uint64(10_000) {
 		entries = append(entries, entry{key: []any{i, "comm"}, state: []uint64{i * 7919 % 10_007}})
 	}
-	for _, f := range []Format{Text, JSON} {
+	for _, f := range []output.Format{output.Text, output.JSON} {
 		b.Run(string(f), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := NewPrinter(io.Discard, f, time.Time{}).Map(m.table(entries, mapOptions{})); err != nil {
+				if err := output.NewPrinter(io.Discard, f, time.Time{}).Map(m.table(entries, mapOptions{})); err != nil {
 					b.Fatal(err)
 				}
 			}

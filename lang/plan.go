@@ -7,6 +7,7 @@ import (
 
 	"trace/lang/codegen"
 	"trace/lang/format"
+	"trace/lang/output"
 	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/event"
@@ -38,7 +39,7 @@ type PlanOptions struct {
 	// Command is the process id of the command, which cpid stands for; 0 while it is not known.
 	Command int
 	// Columns are what is printed of events, and so what is captured of those that are.
-	Columns Columns
+	Columns output.Columns
 	// Counted has the programs count the events that pass and those that do not.
 	Counted bool
 	// StackLeft returns how many bytes of stack generated code for a probe may use.

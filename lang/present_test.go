@@ -1,13 +1,13 @@
 package lang
 
 import (
-	"bytes"
 	"encoding/csv"
 	"strings"
 	"testing"
 	"time"
 
 	"trace/lang/format"
+	"trace/lang/output"
 	"trace/probes/event"
 )
 
@@ -18,7 +18,7 @@ func (hostileNames) ID(string) (uint64, bool) { return 0, false }
 func (hostileNames) Path(uint64) string       { return "/a\x1b[2J" }
 
 // runHostile runs a program on an event whose names have control characters, and returns what it prints.
-func runHostile(t *testing.T, src string, as Format, raw bool) string {
+func runHostile(t *testing.T, src string, as output.Format, raw bool) string {
 	t.Helper()
 	p := probe("nvme", "complete_rq", optional("ctrl", str16))
 	p.Field("cgroup").Type.Enum = event.NewCgroupEnum(hostileNames{})
@@ -27,9 +27,9 @@ func runHostile(t *testing.T, src string, as Format, raw bool) string {
 		t.Fatalf("%s:\n%v", src, err)
 	}
 	r := runProgram(t, program, time.Unix(0, 0).UTC())
-	r.printer = NewPrinter(&r.out, as, time.Unix(0, 0).UTC())
+	r.printer = output.NewPrinter(&r.out, as, time.Unix(0, 0).UTC())
 	r.stacks = &stackStore{found: map[uint64]format.Frames{7: {"f\x1b]0;x\a+1", "=g;h+2"}}}
-	r.printer.Show(NewColumns(as, false, nil), program.printed(), program.raw)
+	r.printer.Show(output.NewColumns(as, false, nil), program.printed(), program.raw)
 	e := values{table{"nsecs": uint64(0), "pid": uint64(1), "comm": "é\x1b[31m\u009b", "cgroup": uint64(5), "ctrl": "=1+\t2"}, []any{uint64(7), uint64(7)}}
 	r.eventOf(t, p, e)
 	for _, m := range r.program.maps {
@@ -59,13 +59,13 @@ func TestControlCharacters(t *testing.T) {
 		if test.src == "nvme:complete_rq" { // what does not read as one word has quotes
 			test.want = strings.Replace(test.want, `ctrl==1+\t2`, `ctrl="=1+\t2"`, 1)
 		}
-		if got := runHostile(t, test.src, Text, false); got != test.want {
+		if got := runHostile(t, test.src, output.Text, false); got != test.want {
 			t.Errorf("%s:\ngot  %q\nwant %q", test.src, got, test.want)
 		}
-		if got := runHostile(t, test.src, Text, true); got != test.raw {
+		if got := runHostile(t, test.src, output.Text, true); got != test.raw {
 			t.Errorf("%s, raw:\ngot  %q\nwant %q", test.src, got, test.raw)
 		}
-		for _, format := range []Format{JSON, CSV} {
+		for _, format := range []output.Format{output.JSON, output.CSV} {
 			got := runHostile(t, strings.ReplaceAll(test.src, `\033`, ""), format, false)
 			if i := strings.IndexFunc(got, func(r rune) bool { return r != '\n' && (r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0) }); i >= 0 {
 				t.Errorf("%s, %s: a control character in %q", test.src, format, got)
@@ -78,7 +78,7 @@ func TestControlCharacters(t *testing.T) {
 func TestCSVStacks(t *testing.T) {
 	const src = `nvme:complete_rq { @[kstack, ctrl] = count(); @h[ustack] = hist(pid); @v = kstack; @t = (ustack, 1); @none[ustack] = kstack != nil }`
 	rows := func(raw bool) (all [][]string) {
-		for table := range strings.SplitSeq(runHostile(t, src, CSV, raw), "\n\n") {
+		for table := range strings.SplitSeq(runHostile(t, src, output.CSV, raw), "\n\n") {
 			rows, err := csv.NewReader(strings.NewReader(table)).ReadAll()
 			if err != nil {
 				t.Fatal(err)
@@ -97,18 +97,5 @@ func TestCSVStacks(t *testing.T) {
 	}
 	if got := rows(true)[0][2]; got != "=1+\t2" {
 		t.Errorf("a raw cell is %q", got)
-	}
-}
-
-// A formula is none, whatever it begins with.
-func TestCell(t *testing.T) {
-	p := NewPrinter(&bytes.Buffer{}, CSV, time.Time{})
-	for s, want := range map[string]string{"=1": "'=1", "+1": "'+1", "-1": "'-1", "@x": "'@x", "a=1": "a=1", "": "", "\t=1": `\t=1`, "\r=": `\r=`} {
-		if got := p.plainValue(str16, s); got != want {
-			t.Errorf("%q: got %q, want %q", s, got, want)
-		}
-	}
-	if got := p.plainValue(s64, int64(-5)); got != "-5" {
-		t.Errorf("a number is %q", got)
 	}
 }

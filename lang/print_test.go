@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trace/lang/format"
+	"trace/lang/output"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -129,9 +130,9 @@ func TestPrinter(t *testing.T) {
 				`"qp":{"num":17,"state":"RTR","old_state":null},"dgid":null,"sgid":null,"access":null,"ret":-22}`,
 		},
 	} {
-		for format, want := range map[Format]string{Text: test.text, JSON: test.json} {
+		for format, want := range map[output.Format]string{output.Text: test.text, output.JSON: test.json} {
 			var b bytes.Buffer
-			p := NewPrinter(&b, format, boot)
+			p := output.NewPrinter(&b, format, boot)
 			for range 2 {
 				if err := p.Event(fixture(test.probe), test.e); err != nil {
 					t.Fatal(err)
@@ -151,23 +152,12 @@ func TestMembers(t *testing.T) {
 	}}
 	var b bytes.Buffer
 	e := table{"x.a.i": uint64(1), "y": uint64(2), "x.b": uint64(3), "x.a.j": uint64(4), "x.nsecs": uint64(5)}
-	if err := NewPrinter(&b, JSON, time.Time{}).Event(p, e); err != nil {
+	if err := output.NewPrinter(&b, output.JSON, time.Time{}).Event(p, e); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"probe":"a:b","x":{"a":{"i":1,"j":4},"b":3,"nsecs":5},"y":2}` + "\n"
 	if b.String() != want {
 		t.Errorf("got %s", b.String())
-	}
-}
-
-func TestParseFormat(t *testing.T) {
-	for _, f := range []Format{Text, JSON} {
-		if got, err := ParseFormat(string(f)); got != f || err != nil {
-			t.Errorf("%s: got %s, %v", f, got, err)
-		}
-	}
-	if _, err := ParseFormat("xml"); err == nil {
-		t.Error("xml is a format")
 	}
 }
 
@@ -192,10 +182,10 @@ func FuzzStrings(f *testing.F) {
 }
 
 func BenchmarkPrinter(b *testing.B) {
-	for _, format := range []Format{Text, JSON} {
+	for _, format := range []output.Format{output.Text, output.JSON} {
 		b.Run(string(format), func(b *testing.B) {
 			var out bytes.Buffer
-			p, probe := NewPrinter(&out, format, time.Time{}), fixture("ib:modify_qp")
+			p, probe := output.NewPrinter(&out, format, time.Time{}), fixture("ib:modify_qp")
 			e := full(probe)
 			b.ReportAllocs()
 			for b.Loop() {

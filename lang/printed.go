@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"slices"
 
+	"trace/lang/output"
 	"trace/probes/event"
 )
 
 // CheckColumns returns an error if no event that the program prints has one of the chosen fields.
-func (p *Program) CheckColumns(c Columns) error {
+func (p *Program) CheckColumns(c output.Columns) error {
 	if c.Names == nil {
 		return nil
 	}
@@ -16,7 +17,7 @@ func (p *Program) CheckColumns(c Columns) error {
 	if len(printed) == 0 {
 		return fmt.Errorf("no clause of the program prints events: one without a block does")
 	}
-	known := append(fieldNames(printed), TimeColumn, ProbeColumn)
+	known := append(fieldNames(printed), output.TimeColumn, output.ProbeColumn)
 	for i, name := range c.Names {
 		switch {
 		case !slices.Contains(known, name):

@@ -8,6 +8,7 @@ import (
 
 	"trace/lang/agg"
 	"trace/lang/format"
+	"trace/lang/output"
 	"trace/probes/event"
 	"trace/probes/symbols"
 )
@@ -66,7 +67,7 @@ func TestProfile(t *testing.T) {
 			Profile{Map: "@n", Unit: event.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 3}}},
 		},
 	} {
-		got := test.m.profile(test.entries, &machine{printer: &Printer{}})
+		got := test.m.profile(test.entries, &machine{printer: &output.Printer{}})
 		same := slices.EqualFunc(got.Samples, test.want.Samples, func(a, b Sample) bool {
 			return slices.Equal(a.Key, b.Key) && slices.Equal(a.Frames, b.Frames) && a.Value == b.Value
 		})
@@ -105,7 +106,7 @@ func TestUnshown(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	run, err := plan.Start(RunOptions{Printer: NewPrinter(&b, Folded, time.Time{}), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
+	run, err := plan.Start(RunOptions{Printer: output.NewPrinter(&b, output.Folded, time.Time{}), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func TestUnshown(t *testing.T) {
 		t.Errorf("%q, %v", b.String(), err)
 	}
 	views, err := run.Tables()
-	if err != nil || len(views) != 2 || ValueText(views[0].Rows[0].Value) != "1" {
+	if err != nil || len(views) != 2 || output.ValueText(views[0].Rows[0].Value) != "1" {
 		t.Errorf("%+v, %v", views, err)
 	}
 }

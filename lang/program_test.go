@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"trace/lang/output"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -214,7 +215,7 @@ func FuzzCompile(f *testing.F) {
 // runEvents runs the clauses on events in user space: the typed tree has to be one that the engine understands.
 func runEvents(t *testing.T, p *Program) {
 	m := &machine{
-		stores: map[*mapInfo]mapStore{}, printer: NewPrinter(io.Discard, Text, time.Unix(0, 0)),
+		stores: map[*mapInfo]mapStore{}, printer: output.NewPrinter(io.Discard, output.Text, time.Unix(0, 0)),
 		now: func() uint64 { return 2 }, started: 1, ctx: t.Context(),
 	}
 	for _, info := range p.maps {

@@ -14,15 +14,16 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"trace/lang/codegen"
+	"trace/lang/output"
 	"trace/lang/result"
 	"trace/probes/event"
 )
 
 // RunOptions are what a run needs of its surroundings.
 type RunOptions struct {
-	Printer *Printer
+	Printer *output.Printer
 	// Shadow is where the second, user-space run of a comparison prints.
-	Shadow *Printer
+	Shadow *output.Printer
 	// Muted begin clauses print nothing: they did so before.
 	Muted bool
 	// Unshown maps are not printed at the end: Views and Profiles have them.
@@ -95,7 +96,7 @@ func (r *Run) start(o RunOptions) error {
 	return r.compile()
 }
 
-func (r *Run) newMachine(o RunOptions, printer *Printer, store func(*mapInfo) mapStore) *machine {
+func (r *Run) newMachine(o RunOptions, printer *output.Printer, store func(*mapInfo) mapStore) *machine {
 	stores := map[*mapInfo]mapStore{}
 	for _, m := range r.plan.program.maps {
 		stores[m] = store(m)
@@ -247,8 +248,8 @@ func (r *Run) Close() error {
 // Begin runs the begin clauses. Programs are attached after it.
 func (r *Run) Begin() error {
 	if r.muted {
-		defer func(p *Printer) { r.machine.printer = p }(r.machine.printer)
-		r.machine.printer = NewPrinter(io.Discard, Text, time.Time{})
+		defer func(p *output.Printer) { r.machine.printer = p }(r.machine.printer)
+		r.machine.printer = output.NewPrinter(io.Discard, output.Text, time.Time{})
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -293,7 +294,7 @@ func (r *Run) Show(w io.Writer) error {
 }
 
 // showAll prints all maps.
-func (r *Run) showAll(m *machine, p *Printer) error {
+func (r *Run) showAll(m *machine, p *output.Printer) error {
 	for _, info := range r.plan.program.maps {
 		silent, err := m.silent(info)
 		if err == nil && !silent {

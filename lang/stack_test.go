@@ -17,6 +17,7 @@ import (
 	"trace/lang/codegen"
 	"trace/lang/codegen/bpftest"
 	"trace/lang/format"
+	"trace/lang/output"
 	"trace/probes"
 	"trace/probes/symbols"
 )
@@ -37,10 +38,10 @@ func TestStackOutput(t *testing.T) {
 	$s = kstack; if ($s == kstack && $s != ustack(2)) { print($s) }
 }`
 	for _, test := range []struct {
-		format Format
+		format output.Format
 		want   string
 	}{
-		{Text, `
+		{output.Text, `
     a+1
     b+2 [mod]
 |
@@ -73,7 +74,7 @@ func TestStackOutput(t *testing.T) {
     b+2 [mod]
 , 1)
 @none[nvme0]: false
-`}, {JSON, `{"type":"printf","text":"\u000a    a+1\u000a    b+2 [mod]\u000a|\u000a    main+3 x.c:4\u000a|-\u000a"}
+`}, {output.JSON, `{"type":"printf","text":"\u000a    a+1\u000a    b+2 [mod]\u000a|\u000a    main+3 x.c:4\u000a|-\u000a"}
 {"type":"value","value":["a+1","b+2 [mod]"]}
 {"type":"value","value":[["main+3 x.c:4"],null]}
 {"type":"value","value":["main+3 x.c:4"]}
@@ -86,7 +87,7 @@ func TestStackOutput(t *testing.T) {
 `},
 	} {
 		r := startRun(t, program)
-		r.printer = NewPrinter(&r.out, test.format, time.Unix(0, 0).UTC())
+		r.printer = output.NewPrinter(&r.out, test.format, time.Unix(0, 0).UTC())
 		r.stacks = &stackStore{found: map[uint64]format.Frames{7: {"a+1", "b+2 [mod]"}, 8: {"main+3 x.c:4"}}}
 		e := values{table{"ctrl": "nvme0"}, []any{uint64(7), uint64(8), nil}}
 		sc := &scope{event: e, stacks: map[stackUse]int{{"kstack", 127}: 0, {"ustack", 2}: 1, {"ustack", 3}: 2}}
@@ -220,7 +221,7 @@ func runStacks(t *testing.T, compareExchange func() bool, text string, prepare .
 		t.Fatalf("in user space: %s", plan.parts[i].inUser.reason)
 	}
 	var out bytes.Buffer
-	run, err := plan.Start(RunOptions{Printer: NewPrinter(&out, Text, time.Now()), Now: now, Context: t.Context()})
+	run, err := plan.Start(RunOptions{Printer: output.NewPrinter(&out, output.Text, time.Now()), Now: now, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}

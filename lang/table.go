@@ -99,7 +99,7 @@ func (m *mapInfo) sorted(entries []entry, by result.Order) []entry {
 		entries[i] = entry{key: r.Key, state: r.State}
 		switch v := r.Value.(type) {
 		case result.Tuple:
-			_, entries[i].value = elements(v)
+			entries[i].value = v.Values()
 		case result.Number:
 			if m.agg == nil {
 				entries[i].value = []any{v.V}

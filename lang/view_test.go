@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"trace/lang/output"
 	"trace/lang/result"
 )
 
@@ -20,7 +21,7 @@ func tablesOf(t *testing.T, text string) []result.Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := plan.Start(RunOptions{Printer: NewPrinter(io.Discard, HTML, time.Time{}), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
+	run, err := plan.Start(RunOptions{Printer: output.NewPrinter(io.Discard, output.HTML, time.Time{}), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,22 +40,22 @@ func tablesOf(t *testing.T, text string) []result.Table {
 func TestPercentilesOfTables(t *testing.T) {
 	for _, test := range []struct {
 		program string
-		want    []Percentile
+		want    []output.Percentile
 	}{
 		// Four values in [1024, 2048): half of them below its middle.
-		{"begin { for ($i : 0..4) { @ = hist(1500) } }", []Percentile{{"p50", "≈1536", 1535.5}, {"p90", "≈1945", 1944.7}, {"p99", "≈2037", 2036.77}}},
-		{"begin { for ($i : 0..4) { @ = hist(1500ns) } }", []Percentile{{"p50", "≈1.54us", 1535.5}, {"p90", "≈1.95us", 1944.7}, {"p99", "≈2.04us", 2036.77}}},
-		{"begin { for ($i : 0..4) { @ = hist(3KiB) } }", []Percentile{{"p50", "≈3KiB", 3071.5}, {"p90", "≈3.8KiB", 3890.3}, {"p99", "≈3.98KiB", 4074.53}}},
+		{"begin { for ($i : 0..4) { @ = hist(1500) } }", []output.Percentile{{Name: "p50", Value: "≈1536", At: 1535.5}, {Name: "p90", Value: "≈1945", At: 1944.7}, {Name: "p99", Value: "≈2037", At: 2036.77}}},
+		{"begin { for ($i : 0..4) { @ = hist(1500ns) } }", []output.Percentile{{Name: "p50", Value: "≈1.54us", At: 1535.5}, {Name: "p90", Value: "≈1.95us", At: 1944.7}, {Name: "p99", Value: "≈2.04us", At: 2036.77}}},
+		{"begin { for ($i : 0..4) { @ = hist(3KiB) } }", []output.Percentile{{Name: "p50", Value: "≈3KiB", At: 3071.5}, {Name: "p90", Value: "≈3.8KiB", At: 3890.3}, {Name: "p99", Value: "≈3.98KiB", At: 4074.53}}},
 		// A bucket of one value is exact, and what is out of range has but its bound.
-		{"begin { @ = hist(1) }", []Percentile{{"p50", "1", 1}, {"p90", "1", 1}, {"p99", "1", 1}}},
-		{"begin { @ = lhist(1, 10, 20, 5); @ = lhist(25, 10, 20, 5) }", []Percentile{{"p50", "< 10", 10}, {"p90", "≥ 20", 20}, {"p99", "≥ 20", 20}}},
-		{"begin { @ = lhist(-8, -10, 0, 10) }", []Percentile{{"p50", "≈-6", -5.5}, {"p90", "≈-2", -1.9}, {"p99", "≈-1", -1.09}}},
-		{"begin { @ = quantile(20ns, 50, 99.9); @ = quantile(30ns, 50, 99.9) }", []Percentile{{"p50", "20ns", 20}, {"p99.9", "30ns", 30}}},
-		{"begin { @ = quantile(0 - 5, 50) }", []Percentile{{"p50", "<0", 0}}},
+		{"begin { @ = hist(1) }", []output.Percentile{{Name: "p50", Value: "1", At: 1}, {Name: "p90", Value: "1", At: 1}, {Name: "p99", Value: "1", At: 1}}},
+		{"begin { @ = lhist(1, 10, 20, 5); @ = lhist(25, 10, 20, 5) }", []output.Percentile{{Name: "p50", Value: "< 10", At: 10}, {Name: "p90", Value: "≥ 20", At: 20}, {Name: "p99", Value: "≥ 20", At: 20}}},
+		{"begin { @ = lhist(-8, -10, 0, 10) }", []output.Percentile{{Name: "p50", Value: "≈-6", At: -5.5}, {Name: "p90", Value: "≈-2", At: -1.9}, {Name: "p99", Value: "≈-1", At: -1.09}}},
+		{"begin { @ = quantile(20ns, 50, 99.9); @ = quantile(30ns, 50, 99.9) }", []output.Percentile{{Name: "p50", Value: "20ns", At: 20}, {Name: "p99.9", Value: "30ns", At: 30}}},
+		{"begin { @ = quantile(0 - 5, 50) }", []output.Percentile{{Name: "p50", Value: "<0", At: 0}}},
 		{"begin { @ = count() }", nil},
 	} {
 		tables := tablesOf(t, test.program)
-		if got := Percentiles(tables[0].Rows[0].Value); len(got) != len(test.want) {
+		if got := output.Percentiles(tables[0].Rows[0].Value); len(got) != len(test.want) {
 			t.Errorf("%s: %v, want %v", test.program, got, test.want)
 		} else {
 			for i, p := range got {
@@ -70,7 +71,7 @@ func TestPercentilesOfTables(t *testing.T) {
 func TestPerSecond(t *testing.T) {
 	var got []string
 	for _, v := range tablesOf(t, "begin { @a = rate(); @b = rate(8KiB); @c = rate(1ms) }") {
-		got = append(got, PerSecond(8028160, v.Unit), PerSecond(0.5, v.Unit))
+		got = append(got, output.PerSecond(8028160, v.Unit), output.PerSecond(0.5, v.Unit))
 	}
 	if want := []string{"8028160/s", "0.5/s", "7.66MiB/s", "0.5B/s", "8028160ns/s", "0.5ns/s"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"trace/lang/output"
 	"trace/probes"
 	"trace/probes/event"
 )
@@ -81,7 +82,7 @@ func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text strin
 		}
 	}
 	var out bytes.Buffer
-	run, err := plan.Start(RunOptions{Printer: NewPrinter(&out, Text, time.Now()), Now: now, Context: t.Context()})
+	run, err := plan.Start(RunOptions{Printer: output.NewPrinter(&out, output.Text, time.Now()), Now: now, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,11 +4,12 @@ import (
 	"maps"
 	"slices"
 
+	"trace/lang/output"
 	"trace/probes/event"
 )
 
 // fields that the body reads; those that are printed of the event included.
-func (b *part) fields(printed Columns) []*event.Field {
+func (b *part) fields(printed output.Columns) []*event.Field {
 	found := map[*event.Field]bool{}
 	if b.prints {
 		for _, f := range printed.Fields(b.probe) {

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"trace/lang"
+	"trace/lang/output"
 )
 
 // This file lays out the histograms of a page, and how they changed over time.
@@ -14,7 +14,7 @@ import (
 type chart struct {
 	Key           []string
 	Count         string
-	Percentiles   []lang.Percentile
+	Percentiles   []output.Percentile
 	Bars          []bucketBar
 	Height        int // of the heat map
 	Cells         []cell

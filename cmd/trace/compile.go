@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"trace/lang"
+	"trace/lang/output"
 	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/event"
@@ -50,8 +51,8 @@ func compile(s streams, o options, src source, catalog []*event.Probe, options l
 }
 
 // columns are what is printed of events. A recording has all of them.
-func (o options) columns() lang.Columns {
-	return lang.NewColumns(o.format.Format, o.verbose || o.recordsOnly, o.fields)
+func (o options) columns() output.Columns {
+	return output.NewColumns(o.format.Format, o.verbose || o.recordsOnly, o.fields)
 }
 
 // compileError tells a mistake in the program from one in the values of its params, and a program from the name of a file.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"trace/lang"
+	"trace/lang/output"
 	"trace/probes"
 	"trace/probes/symbols"
 )
@@ -26,14 +26,14 @@ func doctorCommand(s streams) *cobra.Command {
 		Short: "say what this machine offers: each probe, which variant of it, and why not the others",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			if f := o.format.Format; f != lang.Text && f != lang.JSON {
+			if f := o.format.Format; f != output.Text && f != output.JSON {
 				return usagef("doctor writes text or json, not %s", f)
 			}
 			d, err := diagnose(o.btf)
 			if err != nil {
 				return err
 			}
-			if o.format.Format == lang.JSON {
+			if o.format.Format == output.JSON {
 				return json.NewEncoder(s.out).Encode(d)
 			}
 			return d.print(s.out)

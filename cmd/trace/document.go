@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trace/lang"
+	"trace/lang/output"
 	"trace/lang/result"
 )
 
@@ -17,7 +18,7 @@ import (
 // document is none.
 type document struct {
 	streams
-	format lang.Format
+	format output.Format
 	source source
 	args   []string // of the command line
 	// exec and began are set when the run begins.
@@ -39,9 +40,9 @@ func openDocument(s streams, o options, src source, program *lang.Program) (*doc
 		return nil, nil
 	case o.compare:
 		return nil, usagef("--compare compares what is printed while the program runs, and -f %s is made at its end", format)
-	case format != lang.HTML && len(program.Profiled()) == 0:
+	case format != output.HTML && len(program.Profiled()) == 0:
 		return nil, usagef("-f %s needs a map whose key holds a stack and whose values add up, like trace -f %[1]s 'profile:99hz { @[kstack] = count() }'", format)
-	case format != lang.Folded && o.output == "" && isTerminal(s.out):
+	case format != output.Folded && o.output == "" && isTerminal(s.out):
 		return nil, usagef("-f %s is no text for a terminal: write it to a file with -o FILE", format)
 	}
 	return &document{streams: s, format: format, source: src, args: o.args, history: history{most: 240, merge: true, least: leastStep}}, nil
@@ -58,7 +59,7 @@ func (d *document) through(out, user io.Writer, view *live) io.Writer {
 	switch {
 	case d == nil:
 		return out
-	case d.format == lang.HTML:
+	case d.format == output.HTML:
 		return io.MultiWriter(&d.printed, view.through(io.Discard))
 	}
 	return user
@@ -83,7 +84,7 @@ const leastStep = 50 * time.Millisecond
 
 // due tells whether it is time for a sample.
 func (d *document) due(now time.Time) bool {
-	if d == nil || d.format != lang.HTML {
+	if d == nil || d.format != output.HTML {
 		return false
 	}
 	d.mu.Lock()
@@ -94,7 +95,7 @@ func (d *document) due(now time.Time) bool {
 
 // beforeInterval takes a sample before the program empties a map.
 func (d *document) beforeInterval(now time.Time) {
-	if d != nil && d.format == lang.HTML && now.Sub(d.last()) >= leastStep {
+	if d != nil && d.format == output.HTML && now.Sub(d.last()) >= leastStep {
 		d.sample(now)
 	}
 }
@@ -170,9 +171,9 @@ func (d *document) write(w io.Writer, f facts) error {
 		}
 	}
 	switch d.format {
-	case lang.Folded:
+	case output.Folded:
 		return writeFolded(w, profiles)
-	case lang.Pprof:
+	case output.Pprof:
 		return writePprof(w, profiles, f.Began, f.Ended.Sub(f.Began))
 	}
 	d.sample(f.Ended)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"trace/lang"
+	"trace/lang/output"
 )
 
 // flagError says in our words what pflag found wrong.
@@ -60,13 +61,13 @@ func numberWanted(kind string, tooLarge bool) string {
 }
 
 // formatFlag is the format of the data, as a flag.
-type formatFlag struct{ lang.Format }
+type formatFlag struct{ output.Format }
 
 func (f *formatFlag) String() string { return string(f.Format) }
 func (*formatFlag) Type() string     { return "FORMAT" }
 
 func (f *formatFlag) Set(s string) (err error) {
-	f.Format, err = lang.ParseFormat(s)
+	f.Format, err = output.ParseFormat(s)
 	return err
 }
 

@@ -15,13 +15,14 @@ import (
 // layers are our packages and those of ours that each may import: cmd/trace -> repl -> lang -> probes -> bpf.
 var layers = map[string][]string{
 	"trace/cmd/bench":            nil,
-	"trace/cmd/trace":            {"trace/lang", "trace/lang/result", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/recording", "trace/probes/symbols", "trace/repl", "trace/scripts"},
+	"trace/cmd/trace":            {"trace/lang", "trace/lang/output", "trace/lang/result", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/recording", "trace/probes/symbols", "trace/repl", "trace/scripts"},
 	"trace/cmd/vmtest":           nil,
-	"trace/lang":                 {"trace/lang/agg", "trace/lang/codegen", "trace/lang/format", "trace/lang/result", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/symbols"},
+	"trace/lang":                 {"trace/lang/agg", "trace/lang/codegen", "trace/lang/format", "trace/lang/output", "trace/lang/result", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/symbols"},
 	"trace/lang/agg":             {"trace/lang/result", "trace/probes/event"},
 	"trace/lang/codegen":         {"trace/lang/agg"},
 	"trace/lang/codegen/bpftest": {"trace/lang/agg", "trace/lang/codegen"},
 	"trace/lang/format":          {"trace/lang/syntax", "trace/probes/event"},
+	"trace/lang/output":          {"trace/lang/format", "trace/lang/result", "trace/lang/syntax", "trace/probes/event"},
 	"trace/lang/result":          {"trace/probes/event"},
 	"trace/lang/syntax":          nil,
 	"trace/probes":               {"trace/bpf", "trace/probes/event"},

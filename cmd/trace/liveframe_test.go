@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"trace/lang"
+	"trace/lang/output"
 	"trace/lang/result"
 )
 
@@ -25,7 +26,7 @@ func runOf(t *testing.T, text string) *lang.Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := plan.Start(lang.RunOptions{Printer: lang.NewPrinter(io.Discard, lang.Text, time.Time{}), Now: func() uint64 { return 0 }, Context: t.Context()})
+	run, err := plan.Start(lang.RunOptions{Printer: output.NewPrinter(io.Discard, output.Text, time.Time{}), Now: func() uint64 { return 0 }, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"trace/lang"
+	"trace/lang/output"
 	"trace/lang/result"
 )
 
@@ -113,14 +114,14 @@ func TestHeatScale(t *testing.T) {
 }
 
 func TestAxis(t *testing.T) {
-	a := newAxis([]row{{Percentiles: []lang.Percentile{{At: 10}, {At: 1e6}}}, {Percentiles: []lang.Percentile{{At: 1e3}}}})
+	a := newAxis([]row{{Percentiles: []output.Percentile{{At: 10}, {At: 1e6}}}, {Percentiles: []output.Percentile{{At: 1e3}}}})
 	if a.place(10) != 0 || a.place(1e6) != 1 || a.place(1e3) < 0.39 || a.place(1e3) > 0.41 {
 		t.Errorf("%+v: %v %v %v", a, a.place(10), a.place(1e3), a.place(1e6))
 	}
-	if a := newAxis([]row{{Percentiles: []lang.Percentile{{At: -5}, {At: 5}}}}); a.place(-5) != 0 || a.place(0) != 0 || a.place(5) != 1 {
+	if a := newAxis([]row{{Percentiles: []output.Percentile{{At: -5}, {At: 5}}}}); a.place(-5) != 0 || a.place(0) != 0 || a.place(5) != 1 {
 		t.Errorf("%+v", a)
 	}
-	if a := newAxis([]row{{Percentiles: []lang.Percentile{{At: 5}}}}); a.place(5) != 0 {
+	if a := newAxis([]row{{Percentiles: []output.Percentile{{At: 5}}}}); a.place(5) != 0 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -141,7 +142,7 @@ func TestCommandLine(t *testing.T) {
 func pageOf(t *testing.T, file string, src source, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
-	o := options{recordings: []string{file}, quiet: true, args: args, format: formatFlag{lang.HTML}}
+	o := options{recordings: []string{file}, quiet: true, args: args, format: formatFlag{output.HTML}}
 	if err := runReplay(t.Context(), streams{out: &out, err: io.Discard}, o, src); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trace/lang"
+	"trace/lang/output"
 	"trace/probes"
 	"trace/probes/event"
 	"trace/probes/symbols"
@@ -56,7 +57,7 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 		return err
 	}
 	defer t.live.close()
-	t.out = newOutput(ctx, file, t.live.through(s.out))
+	t.out = newStream(ctx, file, t.live.through(s.out))
 	t.err = t.live.through(patiently(ctx, s.err))
 	t.tellCgroups()
 	return errors.Join(t.run(ctx), unlessEnough(t.out.Close()))
@@ -118,7 +119,7 @@ type tracer struct {
 	host    *probes.Host
 	plan    *lang.Plan
 	exec    *lang.Run
-	out     *output
+	out     *stream
 	// child is the command of -c, nil without one.
 	child   *child
 	started uint64 // as nsecs tells it
@@ -152,7 +153,7 @@ func bootTime() time.Time { return time.Now().Add(-time.Duration(symbols.BootClo
 // divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
 func (t *tracer) divide(rejected map[*event.Probe]bool) (err error) {
 	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
-		Children: t.children, Command: t.child.pid(), NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose || t.format.Format == lang.HTML, Rejected: rejected, Record: t.record != "", RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
+		Children: t.children, Command: t.child.pid(), NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose || t.format.Format == output.HTML, Rejected: rejected, Record: t.record != "", RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
 		Columns:   t.columns(),
 		StackLeft: t.catalog.StackLeft, Alone: t.host.Alone, CompareExchange: lang.CompareExchange, CPUs: possibleCPUs(),
 	})
@@ -319,8 +320,8 @@ func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, er
 	return session, t.permitted(err)
 }
 
-func (t *tracer) printer(w io.Writer) *lang.Printer {
-	return lang.NewPrinter(w, t.format.Format, t.boot)
+func (t *tracer) printer(w io.Writer) *output.Printer {
+	return output.NewPrinter(w, t.format.Format, t.boot)
 }
 
 func (t *tracer) tellAttached(session *probes.Session, took time.Duration) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"trace/lang"
+	"trace/lang/output"
 	"trace/probes/recording"
 )
 
@@ -75,7 +75,7 @@ func FuzzReplay(f *testing.F) {
 		if err := os.WriteFile(path, crafted(header, records, count), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, format := range []lang.Format{lang.Text, lang.JSON, lang.CSV} {
+		for _, format := range []output.Format{output.Text, output.JSON, output.CSV} {
 			for _, program := range []string{`*:*`, `*:* { printf("%s %t %d\n", comm, cgroup, pid); @[host, comm, pid, nsecs] = count() }`} {
 				var out, errs bytes.Buffer
 				o := options{recordings: []string{path}, format: formatFlag{format}}
@@ -108,7 +108,7 @@ func TestStrictOnDamage(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		var out, errs bytes.Buffer
 		s := streams{out: &out, err: &errs}
-		err := runReplay(t.Context(), s, options{recordings: []string{path}, format: formatFlag{lang.Text}, strict: strict}, source{name: "p", text: "nvme:complete_rq { @ = count() }"})
+		err := runReplay(t.Context(), s, options{recordings: []string{path}, format: formatFlag{output.Text}, strict: strict}, source{name: "p", text: "nvme:complete_rq { @ = count() }"})
 		status := exitStatus(s, err)
 		want := map[bool]int{false: exitFailed, true: exitLost}[strict]
 		if status != want || out.String() != "@: 100\n" || strings.Count(errs.String(), "read both with -r FILE,FILE") != 1 || errors.Is(err, errLost) != strict {

@@ -33,7 +33,7 @@ func runRecord(ctx context.Context, s streams, o options, src source, maxSize in
 	}
 	ctx, release := catchSignals(ctx)
 	defer release()
-	t.out = newOutput(ctx, nil, s.out)
+	t.out = newStream(ctx, nil, s.out)
 	t.err = patiently(ctx, s.err)
 	t.recorder = &fileRecorder{tracer: t, path: o.output, source: src.text, maxSize: maxSize}
 	return t.run(ctx)

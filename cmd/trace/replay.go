@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trace/lang"
+	"trace/lang/output"
 	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/recording"
@@ -27,7 +28,7 @@ type player struct {
 	options
 	recording *recording.Recording
 	exec      *lang.Run
-	out       *output
+	out       *stream
 	// now is the time in the recording, as nsecs tells it. The live view asks for it, too.
 	now atomic.Uint64
 	// attached is when all probes were attached, or 0 if that is past or not known.
@@ -112,8 +113,8 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 	defer p.live.close()
 	p.err = p.live.through(patiently(ctx, s.err))
 	p.progress = newProgress(s, o)
-	p.out = newOutput(ctx, file, p.progress.before(p.live.through(s.out)))
-	printer := lang.NewPrinter(p.document.through(p.out, p.err, p.live), o.format.Format, rec.Boot().Local())
+	p.out = newStream(ctx, file, p.progress.before(p.live.through(s.out)))
+	printer := output.NewPrinter(p.document.through(p.out, p.err, p.live), o.format.Format, rec.Boot().Local())
 	p.exec, err = plan.Start(lang.RunOptions{
 		Printer: printer, Unshown: p.document != nil, Now: p.now.Load, Context: ctx,
 	})

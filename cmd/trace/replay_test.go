@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"trace/lang"
+	"trace/lang/output"
 	"trace/probes"
 	"trace/probes/event"
 	"trace/probes/recording"
@@ -88,7 +88,7 @@ func TestReplayTime(t *testing.T) {
 	s := streams{out: &out, err: &errs}
 	program := source{name: "p", text: `nvme:complete_rq { @ = count() } interval:100us { printf("%d %d\n", nsecs, @) }`}
 	began := time.Now()
-	if err := runReplay(t.Context(), s, options{recordings: []string{path}, speed: 0.01, format: formatFlag{lang.Text}}, program); err != nil {
+	if err := runReplay(t.Context(), s, options{recordings: []string{path}, speed: 0.01, format: formatFlag{output.Text}}, program); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took < 95*time.Millisecond {
@@ -121,7 +121,7 @@ func TestReplayInterrupted(t *testing.T) {
 		defer cancel()
 		var out, errs bytes.Buffer
 		began := time.Now()
-		o := options{recordings: []string{path}, speed: test.speed, format: formatFlag{lang.Text}, quiet: true}
+		o := options{recordings: []string{path}, speed: test.speed, format: formatFlag{output.Text}, quiet: true}
 		if err := runReplay(ctx, streams{out: &out, err: &errs}, o, source{name: "p", text: test.program}); err != nil {
 			t.Fatal(err)
 		}

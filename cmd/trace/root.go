@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"trace/lang"
+	"trace/lang/output"
 	"trace/probes"
 )
 
@@ -174,7 +175,7 @@ func addHostFlags(cmd *cobra.Command, o *options) {
 
 // addFormatFlag declares the format of the data.
 func addFormatFlag(cmd *cobra.Command, o *options) {
-	o.format.Format = lang.Text
+	o.format.Format = output.Text
 	cmd.Flags().VarP(&o.format, "format", "f", "`FORMAT` of the data: text, json, csv, folded, pprof or html")
 }
 

@@ -28,7 +28,7 @@ func catchSignals(ctx context.Context) (context.Context, func()) {
 
 // printMaps prints the maps whenever the user asks for them with SIGUSR1, until ctx ends. Where the data is made at the end, they are for
 // the user.
-func printMaps(ctx context.Context, s streams, exec *lang.Run, out *output) {
+func printMaps(ctx context.Context, s streams, exec *lang.Run, out *stream) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, showSignal)
 	defer signal.Stop(asked)

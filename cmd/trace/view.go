@@ -2,6 +2,7 @@ package main
 
 import (
 	"trace/lang"
+	"trace/lang/output"
 	"trace/lang/result"
 	"trace/probes/event"
 )
@@ -24,7 +25,7 @@ type row struct {
 	Number float64
 	// histogram is empty of what is none.
 	histogram   result.Histogram
-	Percentiles []lang.Percentile
+	Percentiles []output.Percentile
 }
 
 // viewsOf are the maps of a run.
@@ -39,8 +40,8 @@ func viewsOf(exec *lang.Run) ([]view, error) {
 		for _, r := range t.Rows {
 			h, _ := r.Value.(result.Histogram)
 			all[i].Rows = append(all[i].Rows, row{
-				Key: lang.KeyTexts(t, r), Value: lang.ValueText(r.Value), Number: result.Size(r.Value), histogram: h,
-				Percentiles: lang.Percentiles(r.Value),
+				Key: output.KeyTexts(t, r), Value: output.ValueText(r.Value), Number: result.Size(r.Value), histogram: h,
+				Percentiles: output.Percentiles(r.Value),
 			})
 		}
 	}
@@ -60,14 +61,14 @@ func (v view) isQuantiles() bool {
 }
 
 // label is the range of a bucket, also of one without a value.
-func (v view) label(bucket int) string { return lang.BucketLabel(v.Zero.(result.Histogram), bucket) }
+func (v view) label(bucket int) string { return output.BucketLabel(v.Zero.(result.Histogram), bucket) }
 
 // text writes a number of the course of a value: of a rate what comes in a second.
 func (v view) text(n float64) string {
 	if v.Course == result.Growth {
-		return lang.PerSecond(n, v.unit())
+		return output.PerSecond(n, v.unit())
 	}
-	return lang.About(n, v.unit())
+	return output.About(n, v.unit())
 }
 
 func (v view) unit() event.Unit { return v.Table.Unit }

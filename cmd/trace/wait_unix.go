@@ -57,7 +57,7 @@ const unreadDelay = 500 * time.Millisecond
 
 // waitClosed waits until nobody can read the output any more, or ctx ends; it says which. Without it `trace … | head -1` would
 // stay until one more event comes.
-func (o *output) waitClosed(ctx context.Context) bool {
+func (o *stream) waitClosed(ctx context.Context) bool {
 	if o.file == nil {
 		return false
 	}

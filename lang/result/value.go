@@ -15,7 +15,10 @@ func (n Number) Rank() []any { return []any{n.V} }
 type Tuple struct{ Elems []Number }
 
 // Rank is that of the first element, then the second.
-func (t Tuple) Rank() []any {
+func (t Tuple) Rank() []any { return t.Values() }
+
+// Values are those of the elements.
+func (t Tuple) Values() []any {
 	all := make([]any, len(t.Elems))
 	for i, e := range t.Elems {
 		all[i] = e.V

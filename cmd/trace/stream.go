@@ -14,8 +14,8 @@ import (
 // flushDelay is how long an event may wait in the buffer: short for a reader, long for a stream of a million events a second.
 const flushDelay = 50 * time.Millisecond
 
-// output is the buffered way of data to standard output or a file.
-type output struct {
+// stream is the buffered way of data to standard output or a file.
+type stream struct {
 	name string   // for errors
 	file *os.File // what the data is written to, or nil if it is no file
 
@@ -26,10 +26,10 @@ type output struct {
 	timer    *time.Timer // flushes the buffer; armed while there is something in it
 }
 
-// newOutput returns the output to a file, which then holds nothing else, or to stdout if file is nil. What the file holds stays until
-// there is something to write, or [output.begin]. An interrupt ends every wait for a reader.
-func newOutput(interrupted context.Context, file *os.File, stdout io.Writer) *output {
-	o := &output{name: "standard output"}
+// newStream returns the stream to a file, which then holds nothing else, or to stdout if file is nil. What the file holds stays until
+// there is something to write, or [stream.begin]. An interrupt ends every wait for a reader.
+func newStream(interrupted context.Context, file *os.File, stdout io.Writer) *stream {
+	o := &stream{name: "standard output"}
 	w := stdout
 	if file != nil {
 		o.replaced = &replacing{file: file}
@@ -91,7 +91,7 @@ func (r *replacing) empty() error {
 func (r *replacing) under() *os.File { return r.file }
 
 // Write buffers p.
-func (o *output) Write(p []byte) (int, error) {
+func (o *stream) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.buf.Buffered() == 0 {
@@ -102,7 +102,7 @@ func (o *output) Write(p []byte) (int, error) {
 }
 
 // begin empties the file: the program runs.
-func (o *output) begin() error {
+func (o *stream) begin() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.replaced == nil {
@@ -112,14 +112,14 @@ func (o *output) begin() error {
 }
 
 // flush writes what is buffered.
-func (o *output) flush() error {
+func (o *stream) flush() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.wrap(o.buf.Flush())
 }
 
 // Close writes what is buffered. It does not close standard output.
-func (o *output) Close() error {
+func (o *stream) Close() error {
 	o.timer.Stop()
 	err := o.flush()
 	if o.replaced != nil {
@@ -128,7 +128,7 @@ func (o *output) Close() error {
 	return err
 }
 
-func (o *output) wrap(err error) error {
+func (o *stream) wrap(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package lang
+package output
 
 import (
 	"fmt"
@@ -102,11 +102,10 @@ func appendKey(b []byte, columns []result.Column, key []any) []byte {
 
 // elements are the types and the values of a tuple.
 func elements(t result.Tuple) (types []event.Type, values []any) {
-	values = []any{}
 	for _, e := range t.Elems {
-		types, values = append(types, e.Type), append(values, e.V)
+		types = append(types, e.Type)
 	}
-	return types, values
+	return types, t.Values()
 }
 
 // appendNumber appends a number as text.
