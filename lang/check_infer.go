@@ -158,11 +158,14 @@ type mapUses struct {
 	how   string
 	howAt syntax.Span
 	agg   agg.Func
+	// names are those of the elements of the key.
+	names []columnName
 }
 
 // settled copies what the uses say to the map.
 func (m *mapUses) settled() {
 	m.info.key, m.info.value, m.info.isTuple = m.key.list(), m.value.list(), m.value.tuple
+	m.info.names = m.columnNames()
 	if m.agg == nil {
 		for i := range m.info.value {
 			// A scalar is not set to an absent value; an element of a tuple may be.

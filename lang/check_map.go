@@ -25,7 +25,8 @@ func (c *checker) exprs(nodes []ast.Node, want func(i int) *event.Type) (out []*
 }
 
 // key types the key of a use of a map, which tells what keys the map has.
-func (c *checker) key(m *mapUses, nodes []ast.Node, at syntax.Span) (key []*expr, ok bool) {
+func (c *checker) key(m *mapUses, elements []ast.Node, at syntax.Span) (key []*expr, ok bool) {
+	nodes, given := namesOfKey(elements)
 	key, ok = c.exprs(nodes, func(i int) *event.Type {
 		if i < len(m.key.columns) && m.key.columns[i].known {
 			return &m.key.columns[i].typ
@@ -50,6 +51,9 @@ func (c *checker) key(m *mapUses, nodes []ast.Node, at syntax.Span) (key []*expr
 	}
 	if clash := c.note(&m.key, key, true, at); clash != nil {
 		c.keyClash(m, len(key), clash, at)
+		return nil, false
+	}
+	if !c.nameColumns(m, nodes, given, key) {
 		return nil, false
 	}
 	return conform(&m.key, key), true

@@ -51,7 +51,7 @@ func TestColumns(t *testing.T) {
 		{"chosen", output.Columns{Names: []string{"retries", "time", "latency", "probe", "elsewhere"}}, output.Text, table{"retries": uint64(0), "raw": uint64(1)},
 			"retries=0 time=00:00:01.000000 latency=- probe=nvme:done elsewhere=-"},
 		{"chosen", output.Columns{Names: []string{"retries", "time", "latency", "x.a", "y", "x.b"}}, output.JSON, table{"retries": uint64(0), "raw": uint64(1)},
-			`{"probe":"nvme:done","retries":0,"time":"1970-01-01T00:00:01Z","latency":null,"x":{"a":null,"b":null},"y":null}`},
+			`{"type":"event","probe":"nvme:done","time":"1970-01-01T00:00:01Z","data":{"retries":0,"latency":null,"x":{"a":null,"b":null},"y":null}}`},
 		{"chosen", output.Columns{Names: []string{"retries", "time", "latency", "probe"}}, output.CSV, table{"retries": uint64(0), "latency": uint64(5)},
 			"retries,time,latency,probe\n0,1970-01-01T00:00:01Z,5,nvme:done"},
 	} {

@@ -131,6 +131,8 @@
 // when the program ends.
 //
 //	@x = expr             sets a value; @x[tid] = nsecs the value of a key, @x[a, b] that of a key of two elements
+//	@x[op = opcode] = …   gives an element of the key a name, for heads of tables and JSON: otherwise it is that of the field, or the
+//	                      text of the expression. It is the same wherever the map is written
 //	@x += expr            adds a number in one step, as do -= ++ --; a map with -= or -- is signed
 //	@x *= expr            and other operators: @x = @x * (expr)
 //	@x[tid]               the value; 0, "", false if there is no such key

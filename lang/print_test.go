@@ -119,15 +119,13 @@ func TestPrinter(t *testing.T) {
 			table{"nsecs": uint64(1e9), "pid": uint64(1234), "tid": uint64(1235), "uid": uint64(0), "comm": "fio", "cpu": uint64(3), "cgroup": uint64(77),
 				"ctrl": "nvme0", "opcode": uint64(2), "size": uint64(4096), "latency": uint64(1.2e6), "write": false},
 			`07:08:10.123456 nvme:complete_rq fio/1234 ctrl=nvme0 opcode=read size=4KiB latency=1.2ms write=false`,
-			`{"probe":"nvme:complete_rq","nsecs":1000000000,"time":"2024-05-06T07:08:10.123456789+02:00","pid":1234,"tid":1235,"uid":0,` +
-				`"comm":"fio","cpu":3,"cgroup":{"id":77,"path":null},"ctrl":"nvme0","opcode":"read","size":4096,"latency":1200000,"write":false}`,
+			`{"type":"event","probe":"nvme:complete_rq","time":"2024-05-06T07:08:10.123456789+02:00","data":{"nsecs":1000000000,"pid":1234,"tid":1235,"uid":0,"comm":"fio","cpu":3,"cgroup":{"id":77,"path":null},"ctrl":"nvme0","opcode":"read","size":4096,"latency":1200000,"write":false}}`,
 		},
 		{
 			"ib:modify_qp",
 			table{"qp.num": uint64(17), "qp.state": int64(2), "comm": "a \xff", "ret": int64(-22)},
 			`- ib:modify_qp "a \xff"/- qp.num=17 qp.state=RTR ret=-EINVAL`,
-			`{"probe":"ib:modify_qp","nsecs":null,"time":null,"pid":null,"tid":null,"uid":null,"comm":"a ` + "\ufffd" + `","cpu":null,"cgroup":null,` +
-				`"qp":{"num":17,"state":"RTR","old_state":null},"dgid":null,"sgid":null,"access":null,"ret":-22}`,
+			`{"type":"event","probe":"ib:modify_qp","time":null,"data":{"nsecs":null,"pid":null,"tid":null,"uid":null,"comm":"a �","cpu":null,"cgroup":null,"qp":{"num":17,"state":"RTR","old_state":null},"dgid":null,"sgid":null,"access":null,"ret":-22}}`,
 		},
 	} {
 		for format, want := range map[output.Format]string{output.Text: test.text, output.JSON: test.json} {
@@ -155,7 +153,7 @@ func TestMembers(t *testing.T) {
 	if err := output.NewPrinter(&b, output.JSON, time.Time{}).Event(p, e); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"probe":"a:b","x":{"a":{"i":1,"j":4},"b":3,"nsecs":5},"y":2}` + "\n"
+	want := `{"type":"event","probe":"a:b","time":null,"data":{"x":{"a":{"i":1,"j":4},"b":3,"nsecs":5},"y":2}}` + "\n"
 	if b.String() != want {
 		t.Errorf("got %s", b.String())
 	}

@@ -280,3 +280,24 @@ func TestGroups(t *testing.T) {
 		}
 	}
 }
+
+// Elements of keys are called like their fields, or as the program says, wherever that is.
+func TestColumnNames(t *testing.T) {
+	for src, want := range map[string]string{
+		"nvme:complete_rq { @[ctrl, size + 1] = count() }":                                      "ctrl|size + 1",
+		"nvme:complete_rq { @[device = ctrl, op = opcode] = count() }":                          "device|op",
+		"nvme:complete_rq { @[device = ctrl, opcode] = count(); delete(@[ctrl, op = opcode]) }": "device|op",
+		"nvme:complete_rq { @[pid, pid, pid] = count() }":                                       "pid|pid_2|pid_3",
+		"nvme:complete_rq { $k = (pid, ctrl); @[$k] = 1 }":                                      "$k.0|$k.1",
+		"begin { print(@[who = 1]) } nvme:complete_rq { @[pid] = count() }":                     "who",
+		"nvme:complete_rq { @ = count() }":                                                      "",
+		"nvme:complete_rq { @[pid == 1] = count(); @[first = pid == 2] = count() }":             "first",
+	} {
+		p, err := Compile("program", src, catalog, Options{})
+		if err != nil {
+			t.Errorf("%s:\n%v", src, err)
+		} else if got := strings.Join(p.maps[0].names, "|"); got != want {
+			t.Errorf("%s: got %q, want %q", src, got, want)
+		}
+	}
+}

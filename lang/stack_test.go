@@ -74,16 +74,16 @@ func TestStackOutput(t *testing.T) {
     b+2 [mod]
 , 1)
 @none[nvme0]: false
-`}, {output.JSON, `{"type":"printf","text":"\u000a    a+1\u000a    b+2 [mod]\u000a|\u000a    main+3 x.c:4\u000a|-\u000a"}
-{"type":"value","value":["a+1","b+2 [mod]"]}
-{"type":"value","value":[["main+3 x.c:4"],null]}
-{"type":"value","value":["main+3 x.c:4"]}
-{"type":"value","value":null}
-{"type":"value","value":["a+1","b+2 [mod]"]}
-{"type":"map","name":"@k","fn":"count","entries":[{"key":[["a+1","b+2 [mod]"],"nvme0"],"value":1}]}
-{"type":"map","name":"@v","entries":[{"key":["nvme0"],"value":["main+3 x.c:4"]}]}
-{"type":"map","name":"@t","entries":[{"key":[],"value":[["a+1","b+2 [mod]"],1]}]}
-{"type":"map","name":"@none","entries":[{"key":["nvme0"],"value":false}]}
+`}, {output.JSON, `{"type":"printf","data":"\u000a    a+1\u000a    b+2 [mod]\u000a|\u000a    main+3 x.c:4\u000a|-\u000a"}
+{"type":"value","data":"\u000a    a+1\u000a    b+2 [mod]\u000a"}
+{"type":"value","data":["\u000a    main+3 x.c:4\u000a",null]}
+{"type":"value","data":"\u000a    main+3 x.c:4\u000a"}
+{"type":"value","data":null}
+{"type":"value","data":"\u000a    a+1\u000a    b+2 [mod]\u000a"}
+{"type":"map","data":{"@k":{"\u000a    a+1\u000a    b+2 [mod]\u000a,nvme0":1}},"func":"count","columns":["kstack","ctrl"],"rows":[{"key":[["a+1","b+2 [mod]"],"nvme0"],"value":1}]}
+{"type":"map","data":{"@v":{"nvme0":"\u000a    main+3 x.c:4\u000a"}},"columns":["ctrl"],"rows":[{"key":["nvme0"],"value":["main+3 x.c:4"]}]}
+{"type":"map","data":{"@t":["\u000a    a+1\u000a    b+2 [mod]\u000a",1]},"columns":[],"rows":[{"key":[],"value":[["a+1","b+2 [mod]"],1]}]}
+{"type":"map","data":{"@none":{"nvme0":false}},"columns":["ctrl"],"rows":[{"key":["nvme0"],"value":false}]}
 `},
 	} {
 		r := startRun(t, program)

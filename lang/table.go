@@ -51,8 +51,12 @@ func (m *mapInfo) table(entries []entry, o mapOptions) result.Table {
 		entries = []entry{m.newEntry(nil)}
 	}
 	t := result.Table{Name: m.name, Func: m.funcName(), Type: m.typ(), Unit: m.unit(o), Zero: m.result(m.newEntry(nil), o)}
-	for _, c := range m.key {
-		t.Key = append(t.Key, result.Column{Type: c.typ})
+	for i, c := range m.key {
+		name := ""
+		if i < len(m.names) {
+			name = m.names[i]
+		}
+		t.Key = append(t.Key, result.Column{Name: name, Type: c.typ})
 	}
 	if m.agg != nil {
 		traits := m.agg.Traits()

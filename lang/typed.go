@@ -94,6 +94,8 @@ type variable struct {
 type mapInfo struct {
 	name string // with its @
 	key  []column
+	// names are those of the elements of the key.
+	names []string
 	// agg is nil for a scalar.
 	agg *agg.Agg
 	// value is the type of a scalar, a column for each element of a tuple; for an aggregation that of the aggregated values, one

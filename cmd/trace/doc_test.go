@@ -232,7 +232,7 @@ func checkCommand(t *testing.T, e example, catalog []*event.Probe) {
 // there.
 func checkEvents(t *testing.T, e example, catalog []*event.Probe) {
 	t.Helper()
-	shown := regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{6} (\S+) \S+/\d+ (.*)$|^\{"probe":"([^"]+)",(.*)\}$`)
+	shown := regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{6} (\S+) \S+/\d+ (.*)$|^\{"type":"event","probe":"([^"]+)","time":"[^"]+","data":\{(.*)\}\}$`)
 	for line := range strings.Lines(e.output) {
 		parts := shown.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		if parts == nil {

@@ -96,9 +96,9 @@ func TestLiveViewAndFormats(t *testing.T) {
 		file         string
 	}{
 		{"html", `a line`, ``, `>[0-9]+</td>`},
-		{"json", `read [0-9]+  █+`, ``, `{"type":"printf","text":"a line\\u000a"}\n{"type":"map","name":"@",`},
-		{"csv", `read [0-9]+  █+`, ``, `a line\n\nmap,key1,count\n@,read,[0-9]+\n`},
-		{"json", `"text":"a line`, `\{"type":"map","name":"@",`, ``},
+		{"json", `read [0-9]+  █+`, ``, `{"type":"printf","data":"a line\\u000a"}\n{"type":"map","data":{"@":`},
+		{"csv", `read [0-9]+  █+`, ``, `a line\n\nmap,opcode,count\n@,read,[0-9]+\n`},
+		{"json", `"data":"a line`, `\{"type":"map","data":\{"@":`, ``},
 		{"folded", ``, `-f folded needs a map whose key holds a stack`, ``},
 		{"html", ``, `-f html is no text for a terminal: write it to a file with -o FILE`, ``},
 		{"pprof", ``, `-f pprof needs a map whose key holds a stack`, ``},

@@ -236,7 +236,7 @@ func TestReplSet(t *testing.T) {
 	x.send("print @" + enter)
 	x.expect(`(?m)^@\[read\]: 1000$`)
 	x.send("set format json" + enter + "nvme:complete_rq { @[opcode] = count() }" + enter)
-	x.expect(`"entries":\[\{"key":\["read"\],"value":1000\}\]`)
+	x.expect(`"rows":\[\{"key":\["read"\],"value":1000\}\]`)
 	x.send("set format folded" + enter + "nvme:complete_rq { @[opcode] = count() }" + enter)
 	x.expect(`-f folded needs a map whose key holds a stack`)
 	x.send("set format text" + enter + "nvme:complete_rq { @[opcode] = count() }" + enter)

@@ -180,12 +180,12 @@ func mapByTrace(t *testing.T, args []string, script string) []mapEntry {
 	if err != nil {
 		t.Fatalf("%v: %v\n%s", cmd.Args, err, &notes)
 	}
-	var m struct{ Entries []mapEntry }
+	var m struct{ Rows []mapEntry }
 	if strings.Contains(notes.String(), "stacks:") {
 		t.Errorf("%v:\n%s", cmd.Args, &notes)
 	}
 	if err := json.Unmarshal(out, &m); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 	}
-	return m.Entries
+	return m.Rows
 }

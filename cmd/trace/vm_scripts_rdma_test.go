@@ -91,7 +91,7 @@ func (tr *recorder) lastReport(t *testing.T, n int) monitored {
 			if d.Decode(&e) != nil { // the last line may be half written
 				return b.String()
 			}
-			b.WriteString(map[bool]string{true: fmt.Sprint(e["text"])}[e["text"] != nil])
+			b.WriteString(map[bool]string{true: fmt.Sprint(e["data"])}[e["type"] == "printf"])
 		}
 	}
 	written := func() int { // which is cheap enough to ask for all the time

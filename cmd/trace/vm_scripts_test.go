@@ -49,7 +49,7 @@ func printed(events []jsonEvent) []string {
 	var lines []string
 	for _, e := range events {
 		if e.text("type") == "printf" {
-			lines = append(lines, e.text("text"))
+			lines = append(lines, e.text("data"))
 		}
 	}
 	return lines

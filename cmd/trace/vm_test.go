@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +20,32 @@ import (
 // These tests run in a virtual machine with an NVMe disk and an RDMA device (cmd/vmtest), on a real kernel, with real commands and
 // verbs. The oracle is never ours: rdma, ftrace, nvme, fio, and what the programs print themselves.
 
-// event is a line of -f json.
+// jsonEvent is a line of -f json, as lineOf has it.
 type jsonEvent map[string]any
+
+// lineOf makes one object of a line: the fields of an event stand beside its probe, and a map has a name and entries, each a key and a
+// value.
+func lineOf(line jsonEvent) jsonEvent {
+	switch data, _ := line["data"].(map[string]any); line["type"] {
+	case "event":
+		event := jsonEvent{"type": "event", "probe": line["probe"], "time": line["time"]}
+		maps.Copy(event, data)
+		return event
+	case "map", "hist", "stats":
+		for name := range data {
+			line["name"] = name
+		}
+		rows, _ := line["rows"].([]any)
+		for _, r := range rows {
+			row := r.(map[string]any)
+			if buckets, ok := row["buckets"]; ok {
+				row["value"] = buckets
+			}
+		}
+		line["entries"] = rows
+	}
+	return line
+}
 
 // at follows a dotted name; absent fields are nil.
 func (e jsonEvent) at(name string) any {
@@ -37,15 +63,21 @@ func (e jsonEvent) at(name string) any {
 // num returns a number; the test fails if it is none.
 func (e jsonEvent) num(t *testing.T, name string) int64 {
 	t.Helper()
-	n, ok := e.at(name).(json.Number)
-	if !ok {
-		t.Fatalf("%s is %v in %v", name, e.at(name), e)
+	switch n := e.at(name).(type) {
+	case json.Number:
+		if v, err := n.Int64(); err == nil {
+			return v
+		}
+	case string: // an address, or what a double cannot hold
+		if v, err := strconv.ParseUint(n, 0, 64); err == nil {
+			return int64(v)
+		}
+		if v, err := strconv.ParseInt(n, 0, 64); err == nil {
+			return v
+		}
 	}
-	v, err := n.Int64()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	t.Fatalf("%s is %v in %v", name, e.at(name), e)
+	return 0
 }
 
 func (e jsonEvent) text(name string) string { return fmt.Sprint(e.at(name)) }
@@ -213,7 +245,7 @@ func decodeLines(t *testing.T, r io.Reader) []jsonEvent {
 		if err != nil {
 			t.Fatal(err)
 		}
-		events = append(events, e)
+		events = append(events, lineOf(e))
 	}
 }
 

@@ -38,7 +38,11 @@ func (Avg) Name() string { return "avg" }
 func (Avg) Traits() Traits { return Traits{} }
 
 // Result is the average.
-func (Avg) Result(state []uint64, o Show) result.Value { return o.divided(average(state, o)) }
+func (Avg) Result(state []uint64, o Show) result.Value {
+	n := o.divided(average(state, o))
+	n.Mean = true
+	return n
+}
 
 // Stats is the number of values, their average and their sum.
 type Stats struct{ mean }

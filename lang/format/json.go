@@ -9,17 +9,6 @@ import (
 	"trace/probes/event"
 )
 
-// AppendUnit appends the member of an object that tells the unit of its numbers.
-func AppendUnit(b []byte, u event.Unit) []byte {
-	switch u {
-	case event.Nanoseconds:
-		return append(b, `,"unit":"ns"`...)
-	case event.Bytes:
-		return append(b, `,"unit":"bytes"`...)
-	}
-	return b
-}
-
 // AppendJSON appends a value, a tuple or a list, for programs.
 func AppendJSON(b []byte, t event.Type, elems []event.Type, v any) []byte {
 	switch v := v.(type) {

@@ -130,8 +130,8 @@ func (p *Printer) cell(s string) string {
 // mapCSV writes the table of a map.
 func (p *Printer) mapCSV(t result.Table) error {
 	head := []string{"map"}
-	for i := range t.Key {
-		head = append(head, fmt.Sprintf("key%d", i+1))
+	for _, c := range t.Key {
+		head = append(head, c.Name)
 	}
 	all := [][]string{slices.Concat(head, csvColumns(t))}
 	for _, r := range t.Rows {

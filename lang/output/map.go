@@ -44,44 +44,11 @@ func (p *Printer) Map(t result.Table) error {
 // Element writes the value of one entry, of print(@m[key]), whose numbers have a unit.
 func (p *Printer) Element(v result.Value, unit event.Unit) error {
 	v = p.presentableResult(v)
-	if p.format != JSON {
-		p.line = appendText(p.line[:0], v)
-		return p.endLine()
+	if p.format == JSON {
+		return p.elementJSON(v, unit)
 	}
-	p.line = append(p.line[:0], `{"type":"value","value":`...)
-	p.line = format.AppendUnit(appendJSON(p.line, v), unit)
-	p.line = append(p.line, '}')
+	p.line = appendText(p.line[:0], v)
 	return p.endLine()
-}
-
-func (p *Printer) mapJSON(t result.Table) error {
-	p.line = format.AppendJSONString(append(p.line[:0], `{"type":"map","name":`...), t.Name)
-	if t.Func != "" {
-		p.line = format.AppendJSONString(append(p.line, `,"fn":`...), t.Func)
-	}
-	p.line = append(format.AppendUnit(p.line, t.Unit), `,"entries":[`...)
-	key := types(t.Key)
-	for i, r := range t.Rows {
-		if i > 0 {
-			p.line = append(p.line, ',')
-		}
-		p.line = format.AppendJSON(append(p.line, `{"key":`...), event.Type{Kind: format.Tuple}, key, r.Key)
-		p.line = appendJSON(append(p.line, `,"value":`...), r.Value)
-		p.line = append(p.line, '}')
-		if err := p.flush(); err != nil {
-			return err
-		}
-	}
-	p.line = append(p.line, "]}"...)
-	return p.endLine()
-}
-
-func types(columns []result.Column) []event.Type {
-	list := make([]event.Type, len(columns))
-	for i, c := range columns {
-		list[i] = c.Type
-	}
-	return list
 }
 
 // appendKey appends the key in brackets, or nothing if the map has none.
@@ -136,30 +103,6 @@ func appendText(b []byte, v result.Value) []byte {
 	return b
 }
 
-// appendJSON appends a value for programs.
-func appendJSON(b []byte, v result.Value) []byte {
-	number := func(b []byte, n result.Number) []byte { return format.AppendJSON(b, n.Type, nil, n.V) }
-	switch v := v.(type) {
-	case result.Number:
-		return number(b, v)
-	case result.Tuple:
-		types, values := elements(v)
-		return format.AppendJSON(b, event.Type{Kind: format.Tuple}, types, values)
-	case result.Histogram:
-		return appendHistogramJSON(b, v)
-	case result.Stats:
-		b = strconv.AppendUint(append(b, `{"count":`...), v.Count, 10)
-		b = number(append(b, `,"average":`...), v.Average)
-		b = number(append(b, `,"total":`...), v.Total)
-		return append(b, '}')
-	case result.Quantiles:
-		return appendQuantilesJSON(b, v)
-	case result.Rate:
-		return appendRateJSON(b, v)
-	}
-	return b
-}
-
 // appendPerSecond appends what comes in a second.
 func appendPerSecond(b []byte, rate float64, unit event.Unit) []byte {
 	switch unit {
@@ -183,17 +126,6 @@ func appendAboutSize(b []byte, n float64) []byte {
 		n, unit = n/1024, next
 	}
 	return append(append(b, rateDigits(n)...), unit...)
-}
-
-func appendRateJSON(b []byte, r result.Rate) []byte {
-	b = format.AppendNumber(append(b, `{"total":`...), r.Total.V)
-	b = append(b, `,"per_second":`...)
-	if r.Timed {
-		b = strconv.AppendFloat(b, r.PerSecond, 'f', -1, 64)
-	} else {
-		b = append(b, "null"...)
-	}
-	return append(b, '}')
 }
 
 // rateDigits has three digits, and those before the point and one after it: 1234.5 12.3 0.0123.
@@ -227,24 +159,6 @@ func appendQuantile(b []byte, q result.Quantile) []byte {
 		b = append(b, ">="...)
 	}
 	return appendNumber(b, q.Value)
-}
-
-func appendQuantilesJSON(b []byte, v result.Quantiles) []byte {
-	b = strconv.AppendUint(append(b, `{"count":`...), v.Count, 10)
-	for _, q := range v.All {
-		b = append(format.AppendJSONString(append(b, ','), quantileName(q.P)), ':')
-		switch {
-		case q.Value.V == nil:
-			b = append(b, "null"...)
-		case q.Below:
-			b = append(format.AppendNumber(append(b, `{"lo":null,"hi":`...), q.Value.V), '}')
-		case q.Above:
-			b = append(format.AppendNumber(append(b, `{"lo":`...), q.Value.V), `,"hi":null}`...)
-		default:
-			b = format.AppendNumber(b, q.Value.V)
-		}
-	}
-	return append(b, '}')
 }
 
 // barWidth is that of the longest bar, in characters.
@@ -323,26 +237,4 @@ func appendScaled(b []byte, v any, steps int) []byte {
 		b = append(b, "KMGTPE"[i-1])
 	}
 	return b
-}
-
-func appendHistogramJSON(b []byte, h result.Histogram) []byte {
-	b = append(b, '[')
-	for i, n := range h.Counts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		lo, hi := h.Bounds(h.First + i)
-		b = appendBoundJSON(append(b, `{"lo":`...), lo)
-		b = appendBoundJSON(append(b, `,"hi":`...), hi)
-		b = strconv.AppendUint(append(b, `,"n":`...), n, 10)
-		b = append(b, '}')
-	}
-	return append(b, ']')
-}
-
-func appendBoundJSON(b []byte, bound any) []byte {
-	if bound == nil {
-		return append(b, "null"...)
-	}
-	return format.AppendNumber(b, bound)
 }

@@ -16,23 +16,7 @@ const (
 	// Text is one readable line for each event: enums as names, durations as 1.2ms, sizes as 4KiB, GIDs as addresses, nothing of what is
 	// absent, nor of what people do not look at (see [Columns]).
 	Text Format = "text"
-	// JSON is one object in a line, with plain numbers for durations and sizes, names for enums, {"id":…,"path":…} for cgroups, whose
-	// path may be null, and null for what is absent:
-	//
-	//	{"probe":"ib:modify_qp","nsecs":…,"time":"2024-…","pid":…,…,"qp":{"num":17,"state":"RTR"},…}    an event
-	//	{"type":"printf","text":"…"}                                                                  printf()
-	//	{"type":"time","text":"…"}                                                                    time()
-	//	{"type":"value","value":…,"unit":"ns"}                                                        print(x)
-	//	{"type":"map","name":"@x","fn":"avg","unit":"ns","entries":[{"key":["fio",4096],"value":…}]}  print(@x)
-	//
-	// The unit, "ns" or "bytes", is that of the numbers, and left out if they have none; fn is the aggregation, and left out if the
-	// map has none. A key is a list, empty if the map has no key. A tuple is a list, too, and a stack one of its frames as text. Entries
-	// come in the order of the text. Values of aggregations are a number, or null if there is none yet, but for these:
-	//
-	//	hist, lhist  [{"lo":0,"hi":64,"n":5},…]   buckets lo <= x < hi, from the first to the last with a value; null for a side that is open
-	//	stats        {"count":3,"average":5,"total":15}
-	//	quantile     {"count":3,"p50":81200,"p99.9":{"lo":1099511627776,"hi":null}}   beyond what is measured only a bound is known
-	//	rate         {"total":3,"per_second":1.5}   null if no time has passed
+	// JSON is one object in a line: see json.go and schema.json.
 	JSON Format = "json"
 	// CSV is a table of events, and one for each map: see csv.go.
 	CSV Format = "csv"
@@ -104,7 +88,7 @@ func (p *Printer) Event(probe *event.Probe, e Source) error {
 	case CSV:
 		return p.eventCSV(probe, e)
 	case JSON:
-		p.line = p.appendObject(append(p.line[:0], '{'), probe, p.objectOf(probe), e)
+		return p.eventJSON(probe, e)
 	default:
 		p.line = p.appendText(p.line[:0], probe, e)
 	}
@@ -131,28 +115,22 @@ func (p *Printer) Text(b []byte) error { return p.text("printf", b) }
 func (p *Printer) Time(b []byte) error { return p.text("time", b) }
 
 func (p *Printer) text(what string, b []byte) error {
-	if p.format != JSON {
-		_, err := p.w.Write(b)
-		return err
+	if p.format == JSON {
+		return p.textJSON(what, string(b))
 	}
-	p.line = format.AppendJSONString(append(p.line[:0], `{"type":`...), what)
-	p.line = format.AppendJSONString(append(p.line, `,"text":`...), string(b))
-	p.line = append(p.line, '}')
-	return p.endLine()
+	_, err := p.w.Write(b)
+	return err
 }
 
 // Value writes a value of print(). Own says that the program itself chose it.
 func (p *Printer) Value(t event.Type, elems []event.Type, v any, own bool) error {
 	v = p.Presentable(t, elems, v)
-	if p.format != JSON {
-		if text, ok := v.(string); ok && t.Kind == event.String && own {
-			v = format.Verbatim(text)
-		}
-		p.line = format.Append(p.line[:0], t, elems, v)
-		return p.endLine()
+	if p.format == JSON {
+		return p.valueJSON(t, elems, v)
 	}
-	p.line = append(p.line[:0], `{"type":"value","value":`...)
-	p.line = format.AppendUnit(format.AppendJSON(p.line, t, elems, v), t.Unit)
-	p.line = append(p.line, '}')
+	if text, ok := v.(string); ok && t.Kind == event.String && own {
+		v = format.Verbatim(text)
+	}
+	p.line = format.Append(p.line[:0], t, elems, v)
 	return p.endLine()
 }

@@ -6,6 +6,8 @@ import "trace/probes/event"
 type Number struct {
 	Type event.Type
 	V    any
+	// Mean says that it is the average of several.
+	Mean bool
 }
 
 // Rank is the number.

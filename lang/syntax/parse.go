@@ -365,14 +365,20 @@ func (p *parser) call(callee ast.Node) *ast.CallNode {
 }
 
 // argument parses what a call is given: an expression, `name = expression`, or a decimal fraction.
-func (p *parser) argument() ast.Node {
+func (p *parser) argument() ast.Node { return p.named(p.value) }
+
+// element parses an element of a key: an expression, or `name = expression`.
+func (p *parser) element() ast.Node { return p.named(p.expression) }
+
+// named parses a value that may have a name.
+func (p *parser) named(value func() ast.Node) ast.Node {
 	t := p.tok
 	if t.kind == ident && isName(t.text) && !keywords[t.text] && p.peek().is("=") {
 		p.next()
 		p.next()
-		return p.at(&NamedArg{Name: t.text, Value: p.value()}, t.span.From)
+		return p.at(&NamedArg{Name: t.text, Value: value()}, t.span.From)
 	}
-	return p.value()
+	return value()
 }
 
 // value parses an expression or a decimal fraction, which is no operand.
@@ -386,7 +392,7 @@ func (p *parser) value() ast.Node {
 	return p.at(&ast.ConstantNode{Value: Float{v, t.text}}, t.span.From)
 }
 
-// mapRef parses `@x` or `@x[a, b]`.
+// mapRef parses `@x`, `@x[a, b]` or `@x[name = a, b]`.
 func (p *parser) mapRef() *MapRef {
 	t := p.tok
 	p.next()
@@ -395,7 +401,7 @@ func (p *parser) mapRef() *MapRef {
 		if p.peek().is("]") {
 			p.fail(p.tok.span, "the key is empty", "write "+t.text+" for a map without keys")
 		}
-		n.Key = p.list("]", p.expression)
+		n.Key = p.list("]", p.element)
 	}
 	p.at(n, t.span.From)
 	return n

@@ -132,7 +132,7 @@ func (s *For) Pos() Span    { return s.Span }
 func (s *Call) Pos() Span   { return s.Span }
 func (s *Return) Pos() Span { return s.Span }
 
-// MapRef is `@name` or `@name[a, b]`. As a node of expr's it is a [ast.Node] by embedding one.
+// MapRef is `@name`, `@name[a, b]` or `@name[first = a, b]`, whose key has a [NamedArg] for each element with a name. As a node of expr's it is a [ast.Node] by embedding one.
 type MapRef struct {
 	node
 	Name string // with its @; "@" alone is a name
@@ -160,7 +160,7 @@ type Cast struct {
 	Of ast.Node
 }
 
-// NamedArg is `name = expr` as an argument of a call: hist(latency, min = 20us).
+// NamedArg is `name = expr` as an argument of a call, hist(latency, min = 20us), or as an element of a key, @lat[device = dev].
 type NamedArg struct {
 	node
 	Name  string
