@@ -1,0 +1,330 @@
+package syntax
+
+import (
+	"slices"
+	"strings"
+)
+
+// Position is what may stand at a place of a program.
+type Position uint8
+
+const (
+	// Nowhere is within a string, a comment, a number, a param or a let, where every word is the writer's own.
+	Nowhere Position = iota
+	// Start is the beginning of a program, for a clause or a bare expression.
+	Start
+	// Probe is where a clause begins, or after a comma between its probes.
+	Probe
+	// Head is after the probes of a clause or its predicate, before its block.
+	Head
+	// Predicate is within the slashes of a clause, or in a bare expression.
+	Predicate
+	// Statement is where a statement begins.
+	Statement
+	// Expression is anywhere else in a block.
+	Expression
+)
+
+// Place describes a place of a program, so that the word there can be completed.
+type Place struct {
+	Position Position
+	// Word is the part of the word before the place: of a probe, a name with its dots, @map or $variable; or "".
+	Word string
+	// Probes are those of the clause, without the one that is being written.
+	Probes []ProbeRef
+	// Function is the function that takes the place as an argument, or "".
+	Function string
+	// Compared is the name that is compared with the place, by ==, != or in [ ], or "".
+	Compared string
+	// Maps are those of the program up to the place, with their @.
+	Maps []string
+	// Variables are those of the clause and the params of the program, up to the place, with their $.
+	Variables []string
+}
+
+// At describes the place of src at a byte offset. What comes after the place does not matter.
+//
+// It asks the lexer and the parser's rules of what a token begins, and builds no tree: the text before a place is seldom a whole program,
+// and a mistake in it must not hide the rest.
+func At(src string, offset int) Place {
+	c := cursor{parser: parser{lex: lexer{src: src[:max(0, min(offset, len(src)))]}, predicate: true}}
+	for c.advance(); !c.arrived(); c.advance() {
+		c.take()
+	}
+	return c.place
+}
+
+// cursor goes from token to token up to a place.
+type cursor struct {
+	parser
+	place Place
+	part  part
+	// opened are the brackets, braces and `?` that wait for their other half, the innermost last.
+	opened []opening
+	// name is what the token at hand may compare, and compared what it is compared with.
+	name, compared string
+	params         []string
+}
+
+// part of an item of a program.
+type part uint8
+
+const (
+	beginning   part = iota
+	afterComma       // between probes
+	head             // after a probe or after the predicate
+	inPredicate      // between the slashes
+	bareProgram      // an expression, which is all of the program
+	namingParam      // before the = of a param
+	declaration      // the rest of a param, a let, or what is no item at all
+)
+
+// opening is a sign that waits for its other half.
+type opening struct {
+	sign     string
+	function string // that is called, of a (
+	compared string // with each element, of a [
+}
+
+// advance goes to the next token.
+func (c *cursor) advance() {
+	c.prev, c.tok = c.tok, c.lex.next()
+	c.newItem()
+	if ref, ok := c.lex.probe(c.tok.span.From); ok && c.part <= afterComma {
+		c.tok.kind, c.tok.span, c.tok.text = ident, ref.Span, c.lex.src[ref.Span.From:ref.Span.To]
+		c.lex.pos = ref.Span.To
+	}
+	if from := c.tok.span.From; c.tok.kind == bad && strings.IndexByte("\"'`", c.lex.src[from]) >= 0 {
+		// The lexer stops at a wrong escape, and what follows on the line is still the string.
+		line, _, _ := strings.Cut(c.lex.src[c.lex.pos:], "\n")
+		c.lex.pos += len(line)
+	}
+}
+
+// arrived reports whether the token at hand ends at the place, and then describes the place.
+func (c *cursor) arrived() bool {
+	text, after := c.lex.src[c.tok.span.From:c.lex.pos], c.lex.src[c.lex.pos:]
+	switch c.tok.kind {
+	case eof:
+		if !c.inComment() && !c.prev.is(".") {
+			c.describe("")
+		}
+		return true
+	case op:
+		return false
+	case ident, variable, mapname:
+		// A dot at the end belongs to the name, whose next part is about to be written.
+		if after == "" || after == "." {
+			c.describe(text + after)
+			return true
+		}
+	case bad:
+		if after == "" && (text == "$" || text[0] == '@') {
+			c.describe(text)
+		}
+	}
+	return after == ""
+}
+
+// newItem begins an item or a statement if the token at hand can only do that, whatever the lines before it left open.
+func (c *cursor) newItem() {
+	t, ends := c.tok, c.prev.endsStmt() || c.prev.is("{") || c.prev.is(";")
+	switch {
+	case t.nl && ends && c.atProbe(),
+		c.part == head && len(c.opened) == 0 && (c.atProbe() || t.nl && !t.is("/") && !t.is("{") && !t.is(",")),
+		c.part >= namingParam && len(c.opened) == 0 && t.nl:
+		c.begin()
+	case t.nl && ends && t.beginsStmt() && c.inBlock():
+		c.closeBrackets()
+	}
+}
+
+// begin goes on to the beginning of an item.
+func (c *cursor) begin() {
+	c.part, c.opened, c.name, c.compared = beginning, nil, "", ""
+	c.place.Probes, c.place.Variables = nil, slices.Clone(c.params)
+}
+
+// inComment reports whether the text ends within a comment that ends with its line.
+func (c *cursor) inComment() bool {
+	if c.tok.comments == nil {
+		return false
+	}
+	last := c.tok.comments[len(c.tok.comments)-1]
+	return !strings.HasPrefix(last.Text, "/*") && !strings.Contains(c.lex.src[last.Span.To:], "\n")
+}
+
+// describe describes the place at the end of a word.
+func (c *cursor) describe(word string) {
+	c.place.Word, c.place.Function, c.place.Compared = word, c.function(), c.compared
+	switch {
+	case c.inBlock() && c.atStmt():
+		c.place.Position = Statement
+	case c.inBlock():
+		c.place.Position = Expression
+	case c.part == beginning && c.prev.kind == eof:
+		c.place.Position = Start
+	case c.part <= afterComma:
+		c.place.Position = Probe
+	case c.part == head:
+		c.place.Position = Head
+	case c.part <= bareProgram:
+		c.place.Position = Predicate
+	}
+}
+
+// atStmt reports whether the token at hand, the end of the text too, stands where a statement of a block begins.
+func (c *cursor) atStmt() bool {
+	switch {
+	case c.prev.is("{"), c.prev.is("}"), c.prev.is(";"), c.prev.is("else"):
+		return true
+	case c.tok.kind == eof && c.opened[len(c.opened)-1].sign != "{":
+		return false
+	}
+	return c.tok.nl && c.prev.endsStmt() && (c.tok.kind == eof || c.tok.beginsStmt())
+}
+
+func (c *cursor) inBlock() bool {
+	return slices.ContainsFunc(c.opened, func(o opening) bool { return o.sign == "{" })
+}
+
+// function returns the function whose argument is at hand, or "".
+func (c *cursor) function() string {
+	for _, o := range slices.Backward(c.opened) {
+		if o.function != "" || o.sign == "[" || o.sign == "{" {
+			return o.function
+		}
+	}
+	return ""
+}
+
+// take takes in the token at hand.
+func (c *cursor) take() {
+	t := c.tok
+	if c.part <= afterComma && c.takeFirst() {
+		return
+	}
+	switch t.kind {
+	case mapname:
+		c.place.Maps = with(c.place.Maps, t.text)
+	case variable:
+		c.place.Variables = with(c.place.Variables, t.text)
+	}
+	switch top := len(c.opened) - 1; {
+	case t.is("=") && c.part == namingParam:
+		c.params = with(c.params, "$"+c.prev.text)
+		c.part = declaration
+	case t.is("/") && top < 0 && c.part == head:
+		c.part = inPredicate
+	case t.is("/") && c.part == inPredicate:
+		if c.open = len(c.opened); c.closesPredicate() {
+			c.part = head
+		}
+	case t.is(",") && top < 0 && c.part == head:
+		c.part = afterComma
+	case t.is(";") && top < 0:
+		c.begin()
+	case t.is("("), t.is("["), t.is("?"):
+		c.opened = append(c.opened, c.opening())
+	case t.is("{"):
+		c.closeBrackets()
+		c.opened = append(c.opened, opening{sign: "{"})
+	case t.is(")"):
+		c.close("(")
+	case t.is("]"):
+		c.close("[")
+	case t.is(":") && top >= 0 && c.opened[top].sign == "?":
+		c.opened = c.opened[:top]
+	case t.is("}"):
+		c.closeBrackets()
+		if c.close("{"); len(c.opened) == 0 {
+			c.begin()
+		}
+	}
+	c.compare()
+}
+
+// takeFirst takes in a token where a probe is expected, and reports whether nothing else is to be done with it.
+func (c *cursor) takeFirst() bool {
+	t := c.tok
+	ref, ok := c.lex.probe(t.span.From)
+	if moment := moments[t.text]; !ok && t.kind == ident && moment != "" {
+		ref, ok = ProbeRef{Group: moment, Span: t.span}, true
+	}
+	switch {
+	case ok:
+		c.place.Probes = append(c.place.Probes, ref)
+		c.part = head
+		return true
+	case t.is(";"), t.is("}"):
+		return true
+	case c.part == afterComma:
+		c.part = head
+	case c.prev.kind == eof && !c.atItem():
+		c.part = bareProgram
+	case c.atParam():
+		c.part = namingParam
+	default:
+		c.part = declaration
+	}
+	return false
+}
+
+// opening returns what the token at hand opens.
+func (c *cursor) opening() opening {
+	o := opening{sign: c.tok.text}
+	switch {
+	case o.sign == "(" && c.prev.kind == ident && !keywords[c.prev.text] && !statements[c.prev.text] && !c.tok.nl:
+		o.function = c.prev.text
+	case o.sign == "[" && c.prev.is("in"):
+		o.compared = c.name
+	}
+	return o
+}
+
+// close closes the innermost bracket of that sign in the block at hand with all that is open in it.
+func (c *cursor) close(sign string) {
+	for i, o := range slices.Backward(c.opened) {
+		if o.sign == sign {
+			c.opened = c.opened[:i]
+			return
+		}
+		if o.sign == "{" {
+			return
+		}
+	}
+}
+
+// closeBrackets closes all that is open in the block at hand.
+func (c *cursor) closeBrackets() {
+	for len(c.opened) > 0 && c.opened[len(c.opened)-1].sign != "{" {
+		c.opened = c.opened[:len(c.opened)-1]
+	}
+}
+
+// compare notes what the token after the one at hand is compared with.
+func (c *cursor) compare() {
+	t, top := c.tok, len(c.opened)-1
+	switch {
+	case t.is("=="), t.is("!="):
+		c.compared = c.name
+	case t.is("["), t.is(",") && top >= 0:
+		c.compared = c.opened[top].compared
+	case !t.is("-"): // names of errors have it: -EINVAL
+		c.compared = ""
+	}
+	switch {
+	case t.kind == ident && !keywords[t.text]:
+		c.name = t.text
+	case !t.is("not") && !t.is("in"):
+		c.name = ""
+	}
+}
+
+// with adds a name to those that are known.
+func with(names []string, name string) []string {
+	if slices.Contains(names, name) {
+		return names
+	}
+	return append(names, name)
+}
