@@ -3,11 +3,11 @@ package repl
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"trace/lang"
+	"trace/lang/syntax"
 	"trace/probes/event"
 )
 
@@ -32,17 +32,13 @@ func (l *loop) candidates(before string) (head string, words []string) {
 			return l.argument(c, before, rest)
 		}
 	}
-	word := lastWord.FindString(before)
-	head = strings.TrimSuffix(before, word)
-	words = startingWith(l.inProgram(strings.TrimSuffix(program, word)), word)
-	if text == word {
-		words = append(words, startingWith(commandNames(), word)...)
+	place := syntax.At(program, len(program))
+	head, words = l.inProgram(before, place)
+	if text == place.Word {
+		words = append(words, startingWith(commandNames(), text)...)
 	}
 	return head, words
 }
-
-// lastWord is what may be the beginning of a word of a program: a probe, a field, a map, a function, a name of a value.
-var lastWord = regexp.MustCompile(`[@$]?[A-Za-z0-9_.:*-]*$`)
 
 // argument completes those of a command.
 func (l *loop) argument(c *command, before, rest string) (head string, words []string) {
@@ -108,6 +104,10 @@ func (l *loop) probeNames([]string) []string {
 	if err != nil {
 		return nil
 	}
+	return namesOf(all)
+}
+
+func namesOf(all []*event.Probe) []string {
 	var names []string
 	for _, p := range all {
 		names = append(names, p.String())
@@ -145,85 +145,48 @@ func (l *loop) scriptWords(before []string) []string {
 	return append(l.Params(before[0]), "--live")
 }
 
-// inProgram returns what may come after a piece of a program, by its place: probes where a clause begins, names of values beside a field
-// that has names, else fields, functions and maps.
-func (l *loop) inProgram(text string) []string {
+// inProgram returns the text before the word at a place of a program, and what the word may become.
+func (l *loop) inProgram(before string, place syntax.Place) (head string, words []string) {
+	word := place.Word
+	head = strings.TrimSuffix(before, word)
 	catalog, err := l.Probes(l.recordings)
-	if err != nil {
-		return nil
+	if err != nil || place.Position == syntax.Nowhere {
+		return head, nil
 	}
-	header, inside := clauseAt(text)
-	if strings.TrimSpace(header) == "" || !inside && strings.HasSuffix(strings.TrimSpace(header), ",") && !strings.Contains(header, "/") {
-		names := append(l.probeNames(nil), "begin", "end", "interval:1s")
-		if strings.TrimSpace(text) == "" {
-			names = append(names, fieldsOf(catalog)...) // of a bare expression
+	inHand := probesOf(place.Probes, catalog)
+	if names := lang.Names(inHand, place.Compared); len(names) > 0 && !strings.HasPrefix(word, "$") && !strings.HasPrefix(word, "@") {
+		// The name of an error begins with a minus, which is an operator to the parser.
+		if short, negative := strings.CutSuffix(head, "-"); negative {
+			head, word = short, "-"+word
 		}
-		return names
+		return head, startingWith(names, word)
 	}
-	inHand := probesOf(header, catalog)
-	if len(inHand) == 0 {
-		inHand = catalog
+	switch place.Position {
+	case syntax.Start:
+		words = slices.Concat(namesOf(catalog), moments, fieldsOf(catalog)) // a bare expression begins with a field
+	case syntax.Probe:
+		words = append(namesOf(catalog), moments...)
+	case syntax.Statement:
+		words = slices.Concat(lang.Functions(true), place.Maps, place.Variables)
+	default:
+		// An aggregation or a statement is never an argument.
+		functions := lang.Functions(place.Position == syntax.Expression && place.Function == "")
+		words = slices.Concat(fieldsOf(inHand), []string{"probe", "elapsed"}, functions, place.Maps, place.Variables)
 	}
-	if m := comparison.FindStringSubmatch(text); m != nil {
-		if names := lang.Names(inHand, m[1]); len(names) > 0 {
-			return names
-		}
-	}
-	words := append(fieldsOf(inHand), lang.Functions(inside)...)
-	for _, m := range mapName.FindAllString(text, -1) {
-		words = append(words, m)
-	}
-	return append(words, "probe", "elapsed")
+	return head, startingWith(words, word)
 }
 
-// comparison is a field, an operator and perhaps the beginning of a list, at the end of a text.
-var comparison = regexp.MustCompile(`([a-z_][a-z0-9_.]*)\s*(?:==|!=|\bin\s*\[(?:[^\]]*,)?)\s*$`)
+// moments are the probes that no catalog has.
+var moments = []string{"begin", "end", "interval:1s"}
 
-var mapName = regexp.MustCompile(`@[A-Za-z0-9_]+`)
-
-// clauseAt returns the text of the clause at the end of a program up to its block, and whether the end is within the block.
-func clauseAt(text string) (header string, inside bool) {
-	depth, begin, block := 0, 0, 0
-	quote := byte(0)
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quote != 0:
-			if c == '\\' && quote != '`' {
-				i++
-			} else if c == quote {
-				quote = 0
-			}
-		case c == '"' || c == '\'' || c == '`':
-			quote = c
-		case c == '{':
-			if depth == 0 {
-				block = i
-			}
-			depth++
-		case c == '}':
-			if depth--; depth == 0 {
-				begin = i + 1
-			}
-		case depth == 0 && (c == ';' || c == '\n'):
-			begin = i + 1
-		}
-	}
-	if depth > 0 {
-		return text[begin:block], true
-	}
-	return text[begin:], false
-}
-
-var probeGlob = regexp.MustCompile(`[a-z0-9_*?]+:[a-z0-9_*?]+`)
-
-// probesOf are the probes that the header of a clause names.
-func probesOf(header string, catalog []*event.Probe) []*event.Probe {
+// probesOf are the probes of the catalog that the clause names, or all if it names none.
+func probesOf(refs []syntax.ProbeRef, catalog []*event.Probe) []*event.Probe {
 	var found []*event.Probe
-	if at := strings.Index(header, "/"); at >= 0 {
-		header = header[:at]
+	for _, ref := range refs {
+		found = append(found, event.Match(catalog, ref.String())...)
 	}
-	for _, glob := range probeGlob.FindAllString(header, -1) {
-		found = append(found, event.Match(catalog, glob)...)
+	if len(found) == 0 {
+		return catalog
 	}
 	return found
 }

@@ -99,6 +99,20 @@ func TestComplete(t *testing.T) {
 		{"nvme:complete_rq { @x = qu", "quantile", "count"},
 		{"nvme:complete_rq { @lat[nsid] = count(); print(@l", "@lat", "latency"},
 		{"nvme:complete_rq { @ = count() } ib:", "ib:modify_qp", "nvme:setup_cmd"},
+		{"nvme:complete_rq { @x = count() }  // {\nib:", "ib:modify_qp", "nvme:setup_cmd"},
+		{"nvme:complete_rq { @x = count() }  // it's one\nib:", "ib:modify_qp", "nvme:setup_cmd"},
+		{"nvme:complete_rq { @x = count() }  // {\nib:modify_qp / ", "qp.state ret", "opcode count"},
+		{"nvme:complete_rq { @x = count() }  // la", "", "latency"},
+		{"nvme:complete_rq { printf(\"la", "", "latency"},
+		{"nvme:complete_rq /* ib:* / */ / op", "opcode", ""},
+		{"nvme:complete_rq / latency > 10", "", "latency"},
+		{"nvme:complete_rq / opcode not in [", "read write", "latency"},
+		{"nvme:complete_rq { ", "print clear", "latency"},
+		{"nvme:complete_rq { if (la", "latency", ""},
+		{"nvme:complete_rq { @x = sum(", "latency", "count print"},
+		{"param limit = 1ms\nnvme:complete_rq / latency > $", "$limit", "latency"},
+		{"nvme:complete_rq { $slow = latency; @x = $s", "$slow", ""},
+		{"ib:modify_qp / qp.", "qp.state", "ret"},
 		{"fields nvme:s", "nvme:setup_cmd nvme:sq", "ib:modify_qp"},
 		{"run nvme_s", "nvme_stuck", "nvme_trace"},
 		{"run nvme_trace --n", "--nsid=", "--ctrl_id="},
@@ -120,7 +134,9 @@ func TestComplete(t *testing.T) {
 		{"record --force repl_t", "repl_test.go", "nvme:setup_cmd"},
 		{"help l", "language", ""},
 	} {
-		_, words := l.candidates(c.before)
+		typed := strings.Split(c.before, "\n")
+		l.typed = typed[:len(typed)-1]
+		_, words := l.candidates(typed[len(typed)-1])
 		all := " " + strings.Join(words, " ") + " "
 		for _, want := range strings.Fields(c.offers) {
 			if !strings.Contains(all, " "+want+" ") {
