@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Spec is how an aggregation is called.
@@ -63,7 +64,7 @@ func simple(f Func, usage string, least, most int) Spec {
 func (s Spec) Traits() Traits { return s.traits }
 
 // All are the aggregations, by name.
-func All() []Spec {
+var All = sync.OnceValue(func() []Spec {
 	all := []Spec{
 		simple(Count{}, "count()", 0, 0),
 		simple(Sum{}, "sum(x)", 1, 1),
@@ -77,7 +78,7 @@ func All() []Spec {
 	}
 	slices.SortFunc(all, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
 	return all
-}
+})
 
 // Lookup returns the aggregation called name.
 func Lookup(name string) (Spec, bool) {
