@@ -11,30 +11,6 @@ import (
 	"trace/probes/event"
 )
 
-// Profile is what a map holds by stack: numbers that can be added, so that a flame graph can be drawn of them.
-type Profile struct {
-	Map string // with its @
-	// Unit of the values; without one they count.
-	Unit    event.Unit
-	Samples []Sample
-	// Negative is how many entries are left out, as a flame has no negative width.
-	Negative int
-}
-
-// Sample is an entry of the map of a [Profile].
-type Sample struct {
-	// Frames from the outermost. Those of a process come before those of the kernel, whatever their order in the key.
-	Frames []string
-	// Key are the other elements of the key, as they are printed.
-	Key   []string
-	Value uint64
-}
-
-// Text is a sum of values as it is printed.
-func (p Profile) Text(n uint64) string {
-	return string(format.AppendValue(nil, event.Type{Kind: event.Uint, Size: 8, Unit: p.Unit}, n))
-}
-
 // Profiled are the maps that profiles can be made of: a key holds a stack, and the values add up.
 func (p *Program) Profiled() []string {
 	var names []string
@@ -51,9 +27,9 @@ func (m *mapInfo) isProfile() bool {
 }
 
 // Profiles returns those of the maps, also after End. Samples come with the largest value first.
-func (r *Run) Profiles() ([]Profile, error) {
+func (r *Run) Profiles() ([]result.Profile, error) {
 	defer r.lock()()
-	var all []Profile
+	var all []result.Profile
 	for _, m := range r.plan.program.maps {
 		if !m.isProfile() {
 			continue
@@ -67,9 +43,9 @@ func (r *Run) Profiles() ([]Profile, error) {
 	return all, nil
 }
 
-func (m *mapInfo) profile(entries []entry, of *machine) Profile {
+func (m *mapInfo) profile(entries []entry, of *machine) result.Profile {
 	t := m.table(entries, mapOptions{})
-	p := Profile{Map: m.name}
+	p := result.Profile{Map: m.name}
 	if t.Adds == result.Sums {
 		p.Unit = m.typ().Unit
 	}
@@ -85,7 +61,7 @@ func (m *mapInfo) profile(entries []entry, of *machine) Profile {
 			p.Samples = append(p.Samples, s)
 		}
 	}
-	slices.SortFunc(p.Samples, func(a, b Sample) int {
+	slices.SortFunc(p.Samples, func(a, b result.Sample) int {
 		return cmp.Or(cmp.Compare(b.Value, a.Value), slices.Compare(a.Key, b.Key), slices.Compare(a.Frames, b.Frames))
 	})
 	return p
@@ -103,7 +79,7 @@ func addend(v result.Value) any {
 	return n
 }
 
-func (m *mapInfo) sample(key []any, of *machine) (s Sample) {
+func (m *mapInfo) sample(key []any, of *machine) (s result.Sample) {
 	var kernel []string
 	for i, x := range key {
 		switch {

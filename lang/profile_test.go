@@ -9,6 +9,7 @@ import (
 	"trace/lang/agg"
 	"trace/lang/format"
 	"trace/lang/output"
+	"trace/lang/result"
 	"trace/probes/event"
 	"trace/probes/symbols"
 )
@@ -39,36 +40,36 @@ func TestProfile(t *testing.T) {
 	for _, test := range []struct {
 		m       mapInfo
 		entries []entry
-		want    Profile
+		want    result.Profile
 	}{
 		{
 			mapInfo{name: "@c", key: key, value: duration, agg: &agg.Agg{Func: agg.Count{}}},
 			[]entry{entryOf("a", 2), entryOf("b", 7), entryOf("none", 0)},
-			Profile{Map: "@c", Samples: []Sample{{Key: []string{"b"}, Value: 7}, {Key: []string{"a"}, Value: 2}}},
+			result.Profile{Map: "@c", Samples: []result.Sample{{Key: []string{"b"}, Value: 7}, {Key: []string{"a"}, Value: 2}}},
 		},
 		{
 			mapInfo{name: "@s", key: key, value: duration, agg: &agg.Agg{Func: agg.Sum{}, Signed: true}},
 			[]entry{entryOf("a", 2), entryOf("below", minus)},
-			Profile{Map: "@s", Unit: event.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 2}}, Negative: 1},
+			result.Profile{Map: "@s", Unit: event.Nanoseconds, Samples: []result.Sample{{Key: []string{"a"}, Value: 2}}, Negative: 1},
 		},
 		{
 			mapInfo{name: "@t", key: key, value: duration, agg: &agg.Agg{Func: agg.Stats{}}},
 			[]entry{entryOf("a", 2, 30)},
-			Profile{Map: "@t", Unit: event.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 30}}},
+			result.Profile{Map: "@t", Unit: event.Nanoseconds, Samples: []result.Sample{{Key: []string{"a"}, Value: 30}}},
 		},
 		{
 			mapInfo{name: "@h", key: key, value: duration, agg: &agg.Agg{Func: agg.NewHist(0, 0, 0)}},
 			[]entry{entryOf("a", 1, 0, 4)},
-			Profile{Map: "@h", Samples: []Sample{{Key: []string{"a"}, Value: 5}}},
+			result.Profile{Map: "@h", Samples: []result.Sample{{Key: []string{"a"}, Value: 5}}},
 		},
 		{
 			mapInfo{name: "@n", key: key, value: duration},
 			[]entry{{key: []any{nil, "a"}, value: []any{int64(3)}}, {key: []any{nil, "b"}, value: []any{nil}}},
-			Profile{Map: "@n", Unit: event.Nanoseconds, Samples: []Sample{{Key: []string{"a"}, Value: 3}}},
+			result.Profile{Map: "@n", Unit: event.Nanoseconds, Samples: []result.Sample{{Key: []string{"a"}, Value: 3}}},
 		},
 	} {
 		got := test.m.profile(test.entries, &machine{printer: &output.Printer{}})
-		same := slices.EqualFunc(got.Samples, test.want.Samples, func(a, b Sample) bool {
+		same := slices.EqualFunc(got.Samples, test.want.Samples, func(a, b result.Sample) bool {
 			return slices.Equal(a.Key, b.Key) && slices.Equal(a.Frames, b.Frames) && a.Value == b.Value
 		})
 		if !same || got.Map != test.want.Map || got.Unit != test.want.Unit || got.Negative != test.want.Negative {

@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"trace/lang"
+	"trace/lang/format"
+	"trace/lang/result"
+	"trace/probes/event"
 )
 
 // This file lays out the flame graphs of a page.
@@ -89,7 +91,7 @@ func (c *call) depth() int {
 }
 
 // newFlame returns the graph of a profile, or nil if there is nothing in it.
-func newFlame(p lang.Profile) *flame {
+func newFlame(p result.Profile) *flame {
 	root := &call{name: p.Map, key: true}
 	var without uint64
 	for _, s := range p.Samples {
@@ -107,9 +109,9 @@ func newFlame(p lang.Profile) *flame {
 	if root.value+without == 0 {
 		return nil
 	}
-	f := &flame{Total: p.Text(root.value), Missing: p.Negative}
+	f := &flame{Total: profileText(p, root.value), Missing: p.Negative}
 	if without > 0 {
-		f.Without, f.Part = p.Text(without), fmt.Sprintf("%.1f", 100*float64(without)/float64(root.value+without))
+		f.Without, f.Part = profileText(p, without), fmt.Sprintf("%.1f", 100*float64(without)/float64(root.value+without))
 	}
 	if root.value > 0 {
 		depth := root.depth()
@@ -120,7 +122,7 @@ func newFlame(p lang.Profile) *flame {
 }
 
 // draw a call from x on, in the row so many from the top, and those that it made above it.
-func (f *flame) draw(p lang.Profile, c *call, all uint64, x float64, row int) {
+func (f *flame) draw(p result.Profile, c *call, all uint64, x float64, row int) {
 	width := wholeFrames * float64(c.value) / float64(all)
 	if width < leastWidth {
 		f.Narrow++
@@ -128,7 +130,7 @@ func (f *flame) draw(p lang.Profile, c *call, all uint64, x float64, row int) {
 	}
 	b := box{
 		X: fmt.Sprintf("%.3f", x), Width: fmt.Sprintf("%.3f", width), Y: row * flameRow, Class: flameClass(c),
-		Title: fmt.Sprintf("%s — %s, %.2f%%", c.name, p.Text(c.value), width),
+		Title: fmt.Sprintf("%s — %s, %.2f%%", c.name, profileText(p, c.value), width),
 	}
 	switch {
 	case width >= namedWidth:
@@ -153,4 +155,9 @@ func flameClass(c *call) string {
 	h := fnv.New32a()
 	io.WriteString(h, c.name)
 	return fmt.Sprintf("c%d", h.Sum32()%8)
+}
+
+// profileText is a sum of values of a profile as it is printed.
+func profileText(p result.Profile, n uint64) string {
+	return string(format.AppendValue(nil, event.Type{Kind: event.Uint, Size: 8, Unit: p.Unit}, n))
 }

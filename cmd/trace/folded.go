@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"trace/lang"
+	"trace/lang/result"
 	"trace/probes/event"
 )
 
@@ -17,7 +17,7 @@ import (
 
 // writeFolded writes a line for each stack, as flamegraph.pl reads it: the elements of the key, the frames from the outermost, and the
 // value. Of several maps the name comes first.
-func writeFolded(w io.Writer, profiles []lang.Profile) error {
+func writeFolded(w io.Writer, profiles []result.Profile) error {
 	for _, p := range profiles {
 		for _, s := range p.Samples {
 			line := flames(s)
@@ -42,7 +42,7 @@ var foldedFrame = strings.NewReplacer(";", ":", "\n", " ", "\r", " ")
 const noStack = "(no stack)"
 
 // flames are the elements of the key, then the frames.
-func flames(s lang.Sample) []string {
+func flames(s result.Sample) []string {
 	if len(s.Frames) == 0 {
 		return slices.Concat(s.Key, []string{noStack})
 	}
@@ -51,7 +51,7 @@ func flames(s lang.Sample) []string {
 
 // writePprof writes a profile (github.com/google/pprof, proto/profile.proto). Each map is a type of sample; other elements of the key are
 // labels: key1, key2, … in their order.
-func writePprof(w io.Writer, profiles []lang.Profile, began time.Time, length time.Duration) error {
+func writePprof(w io.Writer, profiles []result.Profile, began time.Time, length time.Duration) error {
 	p := &profile.Profile{DefaultSampleType: sampleType(profiles[0].Map), TimeNanos: began.UnixNano(), DurationNanos: int64(length)}
 	locations := map[string]*profile.Location{}
 	at := func(name string) *profile.Location {
@@ -69,7 +69,7 @@ func writePprof(w io.Writer, profiles []lang.Profile, began time.Time, length ti
 		for _, s := range from.Samples {
 			out := &profile.Sample{Value: make([]int64, len(profiles)), Label: map[string][]string{}}
 			out.Value[i] = int64(s.Value)
-			for _, name := range slices.Backward(flames(lang.Sample{Frames: s.Frames})) {
+			for _, name := range slices.Backward(flames(result.Sample{Frames: s.Frames})) {
 				out.Location = append(out.Location, at(name))
 			}
 			for n, key := range s.Key {

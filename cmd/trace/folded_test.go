@@ -14,23 +14,23 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"trace/lang"
+	"trace/lang/result"
 	"trace/probes/event"
 )
 
 // sampled are two profiles: one with a key besides the stack, whose names would break a line, and one of durations.
-var sampled = []lang.Profile{
-	{Map: "@", Samples: []lang.Sample{
+var sampled = []result.Profile{
+	{Map: "@", Samples: []result.Sample{
 		{Frames: []string{"main", "read"}, Key: []string{"dd"}, Value: 5},
 		{Frames: []string{"main", "a;b\nc 1"}, Key: []string{"dd"}, Value: 2},
 		{Key: []string{"kworker/0:1"}, Value: 1},
 	}},
-	{Map: "@spent", Unit: event.Nanoseconds, Samples: []lang.Sample{{Frames: []string{"main", "read", "vfs_read [x]"}, Value: 1e6}}},
+	{Map: "@spent", Unit: event.Nanoseconds, Samples: []result.Sample{{Frames: []string{"main", "read", "vfs_read [x]"}, Value: 1e6}}},
 }
 
 func TestFolded(t *testing.T) {
 	for _, test := range []struct {
-		profiles []lang.Profile
+		profiles []result.Profile
 		want     string
 	}{
 		{sampled[:1], "dd;main;read 5\ndd;main;a:b c 1 2\nkworker/0:1;(no stack) 1\n"},

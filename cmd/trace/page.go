@@ -105,7 +105,7 @@ const (
 	lineHeight = 28.0
 )
 
-func writePage(w io.Writer, d *document, f facts, views []view, profiles []lang.Profile) error {
+func writePage(w io.Writer, d *document, f facts, views []view, profiles []result.Profile) error {
 	p := page{
 		facts: f, Version: version(), When: f.Began.Format("2006-01-02 15:04:05 MST"), Command: commandLine(d.args), Params: d.source.values(),
 		Length: roundLength(f.Ended.Sub(f.Began)), Printed: slices.DeleteFunc(d.printed.lines(), func(s string) bool { return s == "" }),
@@ -118,7 +118,7 @@ func writePage(w io.Writer, d *document, f facts, views []view, profiles []lang.
 	p.Counted = slices.ContainsFunc(f.Probes, func(p probeFact) bool { return p.Rejected != nil })
 	for _, v := range views {
 		m := d.pageMap(v)
-		if i := slices.IndexFunc(profiles, func(p lang.Profile) bool { return p.Map == v.Name }); i >= 0 {
+		if i := slices.IndexFunc(profiles, func(p result.Profile) bool { return p.Map == v.Name }); i >= 0 {
 			m.draw(profiles[i])
 			if m.Flame != nil {
 				p.Script, p.ScriptHash = flameTools()
@@ -204,7 +204,7 @@ func (t table) parts(folded bool) []table {
 }
 
 // draw adds the flame graph. Then nobody sees a table before it is wanted: stacks are long, and the graph has them.
-func (m *pageMap) draw(p lang.Profile) {
+func (m *pageMap) draw(p result.Profile) {
 	m.Flame = newFlame(p)
 	if m.Flame == nil || len(m.Charts) > 0 || len(m.Tables) == 0 {
 		return

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"trace/lang"
 	"trace/lang/output"
 	"trace/lang/result"
 )
@@ -35,14 +34,14 @@ func TestFlame(t *testing.T) {
 	if read, main := f.Boxes[4], f.Boxes[2]; read.Y != main.Y-flameRow || read.X != "28.571" || read.Width != "71.429" || read.Name != "read" {
 		t.Errorf("read at %v, main at %v", read, main)
 	}
-	if newFlame(lang.Profile{}) != nil {
+	if newFlame(result.Profile{}) != nil {
 		t.Error("a flame graph of nothing")
 	}
-	if f := newFlame(lang.Profile{Samples: []lang.Sample{{Key: []string{"idle"}, Value: 3}}}); len(f.Boxes) != 0 || f.Without != "3" || f.Part != "100.0" {
+	if f := newFlame(result.Profile{Samples: []result.Sample{{Key: []string{"idle"}, Value: 3}}}); len(f.Boxes) != 0 || f.Without != "3" || f.Part != "100.0" {
 		t.Errorf("without any stack: %+v", f)
 	}
 	// What is narrow has no name, what is too narrow to be seen waits for a zoom, and what is narrower still is counted.
-	thin := newFlame(lang.Profile{Samples: []lang.Sample{
+	thin := newFlame(result.Profile{Samples: []result.Sample{
 		{Frames: []string{"a"}, Value: 988_950}, {Frames: []string{"b"}, Value: 10_000}, {Frames: []string{"c", "d"}, Value: 500}, {Frames: []string{"e", "f"}, Value: 50},
 	}})
 	if len(thin.Boxes) != 5 || thin.Thin != 2 || thin.Narrow != 1 || thin.Boxes[2].Name != "" || strings.Contains(thin.Boxes[2].Class, "thin") || !strings.HasSuffix(thin.Boxes[3].Class, " thin") {
@@ -231,16 +230,16 @@ func TestPageOfStacks(t *testing.T) {
 	var b bytes.Buffer
 	d := &document{source: source{name: "program", text: "x"}, args: []string{"x"}}
 	shown := view{Table: result.Table{Name: "@", Func: "count"}, Keys: 2}
-	profile := lang.Profile{Map: "@"}
+	profile := result.Profile{Map: "@"}
 	for i := range 60 {
 		frames := make([]string, 100)
 		for n := range frames {
 			frames[n] = fmt.Sprintf("f%d</title><script>'\"&%d", n, i)
 		}
 		shown.Rows = append(shown.Rows, row{Key: []string{"dd", strings.Join(frames, "\n")}, Value: "1", Number: 1})
-		profile.Samples = append(profile.Samples, lang.Sample{Key: []string{"dd"}, Frames: frames, Value: 1})
+		profile.Samples = append(profile.Samples, result.Sample{Key: []string{"dd"}, Frames: frames, Value: 1})
 	}
-	if err := writePage(&b, d, facts{Host: "h"}, []view{shown}, []lang.Profile{profile}); err != nil {
+	if err := writePage(&b, d, facts{Host: "h"}, []view{shown}, []result.Profile{profile}); err != nil {
 		t.Fatal(err)
 	}
 	page := b.String()
