@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"trace/lang"
+	"trace/lang/output"
 	"trace/lang/syntax"
 )
 
@@ -269,7 +270,7 @@ func (l *loop) set(args string) error {
 	return nil
 }
 
-var formats = []string{"text", "json", "csv", "folded", "pprof", "html"}
+var formats = output.Formats()
 
 // setFormat takes a format, and a file for what is not to be shown here; a page or a profile always goes to one.
 func (l *loop) setFormat(value string) error {
@@ -278,7 +279,7 @@ func (l *loop) setFormat(value string) error {
 	switch {
 	case !slices.Contains(formats, format):
 		return fmt.Errorf("no format %q: %s", format, strings.Join(formats, ", "))
-	case file == "" && (format == "html" || format == "pprof"):
+	case file == "" && output.Format(format).NeedsFile():
 		return fmt.Errorf("%s is written to a file, by each program anew: set format %[1]s FILE", format)
 	}
 	l.settings.format, l.settings.file = format, file

@@ -28,7 +28,7 @@ var layers = map[string][]string{
 	"trace/probes":               {"trace/bpf", "trace/probes/event"},
 	"trace/probes/event":         nil,
 	"trace/probes/recording":     {"trace/probes/event"},
-	"trace/repl":                 {"trace/lang", "trace/lang/syntax", "trace/probes", "trace/probes/event"},
+	"trace/repl":                 {"trace/lang", "trace/lang/output", "trace/lang/syntax", "trace/probes", "trace/probes/event"},
 	"trace/probes/symbols":       nil,
 	"trace/bpf":                  nil,
 	"trace/scripts":              nil,
@@ -40,6 +40,7 @@ var testSupport = map[string][]string{
 	"trace/lang/codegen":     {"trace/lang/codegen/bpftest"},
 	"trace/probes/recording": {"trace/probes"},
 	"trace/cmd/trace":        {"trace/lang/codegen"},
+	"trace/lang/output":      {"trace/lang/agg"},
 }
 
 // listed is what go list tells of a package.

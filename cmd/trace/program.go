@@ -56,9 +56,9 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 	if t.live, err = openLive(s, o, src, program); err != nil {
 		return err
 	}
-	defer t.live.close()
-	t.out = newStream(ctx, file, t.live.through(s.out))
-	t.err = t.live.through(patiently(ctx, s.err))
+	defer t.live.Close()
+	t.out = newStream(ctx, file, t.live.Through(s.out))
+	t.err = t.live.Through(patiently(ctx, s.err))
 	t.tellCgroups()
 	return errors.Join(t.run(ctx), unlessEnough(t.out.Close()))
 }
@@ -130,9 +130,11 @@ type tracer struct {
 	printed  map[*event.Probe]uint64
 	total    uint64 // printed
 	// live shows the maps, if it is not nil.
-	live *live
+	live *output.Live
 	// document is made at the end, if it is not nil.
-	document *document
+	document *output.Document
+	// began is when the probes were attached.
+	began time.Time
 	// recorder keeps the events in a file, if it is not nil: instead of printing them, or besides with --record.
 	recorder *fileRecorder
 	// first and second are what the two runs of --compare print.
@@ -153,7 +155,7 @@ func bootTime() time.Time { return time.Now().Add(-time.Duration(symbols.BootClo
 // divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
 func (t *tracer) divide(rejected map[*event.Probe]bool) (err error) {
 	t.plan, err = lang.NewPlan(t.program, lang.PlanOptions{
-		Children: t.children, Command: t.child.pid(), NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose || t.format.Format == output.HTML, Rejected: rejected, Record: t.record != "", RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
+		Children: t.children, Command: t.child.pid(), NoKernel: t.noKernel, Compare: t.compare, Counted: t.verbose || t.format.Counts(), Rejected: rejected, Record: t.record != "", RecordStacks: t.stacks, Cleared: t.options.live, MapEntries: t.mapSize, Started: t.started,
 		Columns:   t.columns(),
 		StackLeft: t.catalog.StackLeft, Alone: t.host.Alone, CompareExchange: lang.CompareExchange, CPUs: possibleCPUs(),
 	})
@@ -283,7 +285,7 @@ func (t *tracer) permitted(err error) error {
 
 // tryAttach attaches the plan at hand. The output of the begin clauses is not repeated when it is tried again.
 func (t *tracer) tryAttach(ctx context.Context, again bool) (*probes.Session, error) {
-	options := lang.RunOptions{Printer: t.printer(t.document.through(t.out, t.err, t.live)), Now: t.now, Muted: again, Unshown: t.document != nil, Context: ctx}
+	options := lang.RunOptions{Printer: t.printer(t.document.Through(t.out, t.err, t.live)), Now: t.now, Muted: again, Unshown: t.document != nil, Context: ctx}
 	switch {
 	case t.record != "":
 		options.Record = t.recorder.event
@@ -361,10 +363,9 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	if t.timeout > 0 {
 		defer time.AfterFunc(t.timeout, end).Stop()
 	}
-	if t.document != nil { // before an interval looks at it
-		t.document.begin(t.exec, time.Now())
-		wg.Go(func() { t.document.watch(ctx) })
-	}
+	t.began = time.Now()
+	t.document.Begin(t.exec, t.began) // before an interval looks at it
+	wg.Go(func() { t.document.Watch(ctx) })
 	failed := make(chan error, 1)
 	for _, period := range t.exec.Intervals() {
 		wg.Go(func() { t.tick(ctx, end, session, period, failed) })
@@ -376,8 +377,7 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 		wg.Go(func() { t.recorder.keepUp(ctx) })
 	}
 	if t.live != nil {
-		t.live.exec = t.exec
-		wg.Go(func() { t.live.show(ctx, end) })
+		wg.Go(func() { t.live.Show(ctx, t.exec, time.Now, end) })
 	}
 	t.printed = map[*event.Probe]uint64{}
 	if t.exec.Stopped() || !t.waits() { // exit() in a begin clause, or there are no others
@@ -387,7 +387,7 @@ func (t *tracer) follow(ctx context.Context, end func(), session *probes.Session
 	losses, lossErr := session.Losses() // before the end of -n detaches: what is left unread then is not lost
 	end()
 	wg.Wait()
-	t.live.close()
+	t.live.Close()
 	select {
 	case e := <-failed:
 		err = errors.Join(unlessEnough(err), unlessEnough(e))
@@ -427,14 +427,14 @@ func (t *tracer) writeDocument(session *probes.Session, losses []probes.Losses) 
 	if err != nil {
 		return err
 	}
-	f := facts{Host: host, Kernel: kernel, Began: t.document.began, Ended: time.Now()}
+	f := output.Facts{Host: host, Kernel: kernel, Began: t.began, Ended: time.Now()}
 	variants := map[string]string{}
 	for _, attached := range session.Variants() {
 		name, variant, _ := strings.Cut(attached, " ")
 		variants[name] = variant
 	}
 	for _, l := range losses {
-		p := probeFact{Name: l.Probe.String(), Variant: variants[l.Probe.String()], Events: max(l.Events, l.Delivered), Lost: l.Lost()}
+		p := output.ProbeFact{Name: l.Probe.String(), Variant: variants[l.Probe.String()], Events: max(l.Events, l.Delivered), Lost: l.Lost()}
 		if l.Counted {
 			rejected := l.Rejected + t.exec.Rejected(l.Probe)
 			p.Events, p.Rejected = l.Events, &rejected
@@ -456,7 +456,7 @@ func (t *tracer) writeDocument(session *probes.Session, losses []probes.Losses) 
 	if forks != "" {
 		f.Losses = append(f.Losses, forks)
 	}
-	return t.document.write(t.out, f)
+	return writeDocument(t.streams, t.document, t.exec, t.out, f)
 }
 
 // tick runs the clauses of an interval whenever they are due, until ctx ends.
@@ -470,7 +470,7 @@ func (t *tracer) tick(ctx context.Context, end func(), session *probes.Session, 
 		case <-tick.C:
 		}
 		session.Correct(ctx) // what is printed now is right
-		t.document.beforeInterval(time.Now())
+		t.document.BeforeInterval(time.Now())
 		err := t.interval(period)
 		if err != nil {
 			select {

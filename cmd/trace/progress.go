@@ -19,6 +19,9 @@ type progress struct {
 	shown bool
 }
 
+// eraseLine is a sequence of xterm that all terminals of today know.
+const eraseLine = "\x1b[K"
+
 // The first line comes after patience, then one each progressStep.
 const (
 	patience     = time.Second

@@ -34,9 +34,11 @@ type player struct {
 	// attached is when all probes were attached, or 0 if that is past or not known.
 	attached  uint64
 	intervals []interval
-	live      *live // nil without --live
-	document  *document
-	progress  *progress
+	live      *output.Live // nil without --live
+	document  *output.Document
+	// opened is the time in the recording when it began.
+	opened   time.Time
+	progress *progress
 	// began is when the play began, in real time.
 	began   time.Time
 	printed uint64
@@ -110,20 +112,19 @@ func runReplay(ctx context.Context, s streams, o options, src source) (err error
 	if p.live, err = openLive(s, o, src, program); err != nil {
 		return err
 	}
-	defer p.live.close()
-	p.err = p.live.through(patiently(ctx, s.err))
+	defer p.live.Close()
+	p.err = p.live.Through(patiently(ctx, s.err))
 	p.progress = newProgress(s, o)
-	p.out = newStream(ctx, file, p.progress.before(p.live.through(s.out)))
-	printer := output.NewPrinter(p.document.through(p.out, p.err, p.live), o.format.Format, rec.Boot().Local())
+	p.out = newStream(ctx, file, p.progress.before(p.live.Through(s.out)))
+	printer := output.NewPrinter(p.document.Through(p.out, p.err, p.live), o.format.Format, rec.Boot().Local())
 	p.exec, err = plan.Start(lang.RunOptions{
 		Printer: printer, Unshown: p.document != nil, Now: p.now.Load, Context: ctx,
 	})
 	if err != nil {
 		return errors.Join(err, p.out.Close())
 	}
-	if p.document != nil {
-		p.document.begin(p.exec, p.clock(p.now.Load()))
-	}
+	p.opened = p.clock(p.now.Load())
+	p.document.Begin(p.exec, p.opened)
 	err = p.run(ctx)
 	return errors.Join(p.unlessLost(unlessEnough(err)), unlessEnough(p.out.Close()), asked(p.exec), p.verdict(), keep(ctx, p.exec))
 }
@@ -194,7 +195,7 @@ func (p *player) writeDocument() error {
 	}
 	var hosts, kernels []string
 	events, lost := map[string]uint64{}, map[string]uint64{}
-	f := facts{Began: p.document.began, Ended: p.clock(p.now.Load())}
+	f := output.Facts{Began: p.opened, Ended: p.clock(p.now.Load())}
 	for _, info := range p.recording.Info() {
 		if !slices.Contains(hosts, info.Host) {
 			hosts, kernels = append(hosts, info.Host), append(kernels, info.Kernel)
@@ -216,14 +217,14 @@ func (p *player) writeDocument() error {
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		f.Probes = append(f.Probes, probeFact{Name: name, Variant: "recorded", Events: events[name], Lost: lost[name]})
+		f.Probes = append(f.Probes, output.ProbeFact{Name: name, Variant: "recorded", Events: events[name], Lost: lost[name]})
 	}
 	more, err := mapLossNotes(p.exec)
 	if err != nil {
 		return err
 	}
 	f.Losses = append(f.Losses, more...)
-	return p.document.write(p.out, f)
+	return writeDocument(p.streams, p.document, p.exec, p.out, f)
 }
 
 // watched plays while the maps are shown, if they are.
@@ -232,13 +233,12 @@ func (p *player) watched(ctx context.Context, play func(context.Context) error) 
 		return play(ctx)
 	}
 	ctx, end := context.WithCancel(ctx)
-	p.live.exec, p.live.clock = p.exec, p.viewTime
 	var wg sync.WaitGroup
-	wg.Go(func() { p.live.show(ctx, end) })
+	wg.Go(func() { p.live.Show(ctx, p.exec, p.viewTime, end) })
 	err := play(ctx)
 	end()
 	wg.Wait()
-	p.live.close()
+	p.live.Close()
 	return err
 }
 
@@ -270,7 +270,7 @@ func (p *player) play(ctx context.Context) error {
 			return err
 		}
 		if item.Event == nil {
-			p.document.beforeInterval(p.clock(p.now.Load()))
+			p.document.BeforeInterval(p.clock(p.now.Load()))
 			if err := p.exec.Interval(item.Interval, item.Time); err != nil {
 				return err
 			}
@@ -317,9 +317,7 @@ func (p *player) passTime(ctx context.Context, until uint64) (goesOn bool, err e
 		if !p.wait(ctx, until) {
 			return false, nil
 		}
-		if p.document.due(p.clock(until)) {
-			p.document.passTo(p.clock(until))
-		}
+		p.document.PassTo(p.clock(until))
 		p.now.Store(until)
 	}
 	return true, p.attach(until)
@@ -335,7 +333,7 @@ func (p *player) runInterval(ctx context.Context, i int) error {
 		return err
 	}
 	p.now.Store(v.due)
-	p.document.beforeInterval(p.clock(v.due))
+	p.document.BeforeInterval(p.clock(v.due))
 	if p.intervals[i].due += uint64(v.period); p.intervals[i].due < v.due { // the end of what nsecs can tell
 		p.intervals = slices.Delete(p.intervals, i, i+1)
 	}

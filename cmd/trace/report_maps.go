@@ -1,10 +1,40 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 
 	"trace/lang"
+	"trace/lang/output"
 )
+
+// writeDocument makes a document of what the maps hold.
+func writeDocument(s streams, d *output.Document, exec *lang.Run, out *stream, f output.Facts) error {
+	profiles, err := exec.Profiles()
+	if err != nil {
+		return err
+	}
+	for _, p := range profiles {
+		if p.Negative > 0 {
+			s.note("%s: %s with a value below 0 left out of the profile", p.Map, plural(p.Negative, "entry"))
+		}
+	}
+	return d.Write(out, f, profiles)
+}
+
+// mapLossNotes are the lines that say what was lost in maps and of stacks.
+func mapLossNotes(exec *lang.Run) ([]string, error) {
+	var b bytes.Buffer
+	if _, err := tellMaps(streams{err: &b}, true, exec); err != nil {
+		return nil, err
+	}
+	var lines []string
+	for line := range strings.Lines(b.String()) {
+		lines = append(lines, strings.TrimSuffix(strings.TrimPrefix(line, "trace: "), "\n"))
+	}
+	return lines, nil
+}
 
 // tellMaps reports what could not be done in maps, and tells whether something was lost.
 func tellMaps(s streams, quiet bool, exec *lang.Run) (lost bool, err error) {

@@ -135,15 +135,12 @@ func addFlags(root *cobra.Command, o *options) {
 	f.StringVar(&o.fmt, "fmt", "", "do not run: print the script `FILE` in canonical form")
 	f.BoolVar(&o.raw, "raw", false, "write names as they are, control characters included, not as escapes like \\x1b")
 	addFormatFlag(root, o)
-	completeValues(root, "format", formats...)
+	completeValues(root, "format", output.Formats()...)
 	completeValues(root, "debug", stages...)
 }
 
-// formats and stages are the values of -f and -d.
-var (
-	formats = []string{"text", "json", "csv", "folded", "pprof", "html"}
-	stages  = []string{"ast", "plan", "bpf"}
-)
+// stages are the values of -d.
+var stages = []string{"ast", "plan", "bpf"}
 
 // addRunFlags declares the flags of whatever attaches probes.
 func addRunFlags(cmd *cobra.Command, o *options) {
@@ -176,7 +173,7 @@ func addHostFlags(cmd *cobra.Command, o *options) {
 // addFormatFlag declares the format of the data.
 func addFormatFlag(cmd *cobra.Command, o *options) {
 	o.format.Format = output.Text
-	cmd.Flags().VarP(&o.format, "format", "f", "`FORMAT` of the data: text, json, csv, folded, pprof or html")
+	cmd.Flags().VarP(&o.format, "format", "f", "`FORMAT` of the data: "+output.FormatList())
 }
 
 // addTypesFlag declares where types are from.

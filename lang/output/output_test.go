@@ -28,14 +28,3 @@ func TestCell(t *testing.T) {
 		t.Errorf("a number is %q", got)
 	}
 }
-
-func TestParseFormat(t *testing.T) {
-	for _, f := range []Format{Text, JSON} {
-		if got, err := ParseFormat(string(f)); got != f || err != nil {
-			t.Errorf("%s: got %s, %v", f, got, err)
-		}
-	}
-	if _, err := ParseFormat("xml"); err == nil {
-		t.Error("xml is a format")
-	}
-}

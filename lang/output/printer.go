@@ -1,7 +1,6 @@
 package output
 
 import (
-	"fmt"
 	"io"
 	"time"
 
@@ -25,18 +24,6 @@ const (
 	Pprof  Format = "pprof"
 	HTML   Format = "html"
 )
-
-// AtEnd tells whether the format is made at the end of a run.
-func (f Format) AtEnd() bool { return f == Folded || f == Pprof || f == HTML }
-
-// ParseFormat returns the format of that name.
-func ParseFormat(name string) (Format, error) {
-	switch f := Format(name); f {
-	case Text, JSON, CSV, Folded, Pprof, HTML:
-		return f, nil
-	}
-	return "", fmt.Errorf("no output format %q: write text, json, csv, folded, pprof or html", name)
-}
 
 // Show sets what is printed of the events of some probes. Raw says that strings are written as they are: see present.go.
 func (p *Printer) Show(c Columns, printed []*event.Probe, raw bool) {

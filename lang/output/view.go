@@ -9,10 +9,76 @@ import (
 	"trace/probes/event"
 )
 
-// This file writes parts of results for displays that show more than a [Printer] does.
+// This file has what displays show that show more than a [Printer] does: the page and the live view.
 
-// KeyTexts are the elements of a key as they are printed.
-func KeyTexts(t result.Table, r result.Row) []string {
+// view is a map for people who look at it: the page and the live view.
+type view struct {
+	result.Table
+	// Keys is how many elements a key has.
+	Keys int
+	Rows []row
+}
+
+// row is an entry of a view.
+type row struct {
+	// Key holds its elements as they are printed.
+	Key []string
+	// Value as it is printed; of a histogram how many values it has.
+	Value string
+	// Number is what is drawn of the value; absent values are 0.
+	Number float64
+	// histogram is empty of what is none.
+	histogram   result.Histogram
+	Percentiles []Percentile
+}
+
+// viewsOf are the maps of a program.
+func viewsOf(maps Maps) ([]view, error) {
+	tables, err := maps.Tables()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]view, len(tables))
+	for i, t := range tables {
+		all[i] = view{Table: t, Keys: len(t.Key)}
+		for _, r := range t.Rows {
+			h, _ := r.Value.(result.Histogram)
+			all[i].Rows = append(all[i].Rows, row{
+				Key: keyTexts(t, r), Value: ValueText(r.Value), Number: result.Size(r.Value), histogram: h,
+				Percentiles: Percentiles(r.Value),
+			})
+		}
+	}
+	return all, nil
+}
+
+// isHistogram tells whether the values are histograms.
+func (v view) isHistogram() bool {
+	_, is := v.Zero.(result.Histogram)
+	return is
+}
+
+// isQuantiles tells whether the values are percentiles.
+func (v view) isQuantiles() bool {
+	_, is := v.Zero.(result.Quantiles)
+	return is
+}
+
+// label is the range of a bucket, also of one without a value.
+func (v view) label(bucket int) string { return label(v.Zero.(result.Histogram), bucket) }
+
+// text writes a number of the course of a value: of a rate what comes in a second.
+func (v view) text(n float64) string {
+	if v.Course == result.Growth {
+		return PerSecond(n, v.unit())
+	}
+	return about(n, v.unit())
+}
+
+func (v view) unit() event.Unit { return v.Table.Unit }
+
+// keyTexts are the elements of a key as they are printed.
+func keyTexts(t result.Table, r result.Row) []string {
 	texts := make([]string, len(r.Key))
 	for i, x := range r.Key {
 		texts[i] = string(format.Append(nil, t.Key[i].Type, nil, x))
@@ -31,11 +97,8 @@ func ValueText(v result.Value) string {
 // PerSecond is a number of values or their sum in a second, as the map of a rate is printed.
 func PerSecond(n float64, unit event.Unit) string { return string(appendPerSecond(nil, n, unit)) }
 
-// About is a number with a unit, which is not known better than to three digits.
-func About(n float64, unit event.Unit) string { return string(appendAbout(nil, n, unit)) }
-
-// BucketLabel is the range of a bucket.
-func BucketLabel(h result.Histogram, bucket int) string { return label(h, bucket) }
+// about is a number with a unit, which is not known better than to three digits.
+func about(n float64, unit event.Unit) string { return string(appendAbout(nil, n, unit)) }
 
 // Percentile is a value below or at which so many percent of all are.
 type Percentile struct {
@@ -74,7 +137,7 @@ func percentileOf(h result.Histogram, e result.Estimate) Percentile {
 	case e.Exact:
 		p.Value = bound(h, e.Bound, e.Bucket)
 	default:
-		p.Value = "≈" + About(e.At, h.Type.Unit)
+		p.Value = "≈" + about(e.At, h.Type.Unit)
 	}
 	return p
 }

@@ -1,4 +1,4 @@
-package main
+package output
 
 import (
 	"bytes"
@@ -13,16 +13,15 @@ import (
 
 	"golang.org/x/term"
 
-	"trace/lang"
 	"trace/lang/syntax"
 )
 
-// live redraws the maps of a program in place, once a second.
-type live struct {
+// Live redraws the maps of a program in place, once a second.
+type Live struct {
 	program string
-	exec    *lang.Run
+	maps    Maps
 	screen  *os.File
-	keys    *os.File
+	key     func(context.Context) (byte, bool)
 	colour  bool
 	began   time.Time
 
@@ -55,33 +54,35 @@ const (
 	eraseBelow   = "\x1b[J"
 )
 
-// newLive takes the terminal over; close gives it back.
-func newLive(s streams, program string) (*live, error) {
-	switch {
-	case !isTerminal(s.out):
-		return nil, usagef("--live shows the maps on standard output, which is no terminal: write the data to a file with -o FILE")
-	case s.keys == nil:
-		return nil, usagef("--live takes keys from standard input, which is no terminal")
-	case os.Getenv("TERM") == "dumb":
-		return nil, usagef("--live needs a terminal that can move its cursor, and TERM=dumb says that this one cannot")
-	}
-	screen := fileOf(s.out)
+// LiveOptions are what the view is about and where it is shown.
+type LiveOptions struct {
+	// Program is its text.
+	Program string
+	Screen  *os.File
+	// Key waits for the next byte that the user types, and returns false if there will be none, or ctx has ended: it takes no key then
+	// from what comes after.
+	Key    func(ctx context.Context) (byte, bool)
+	Colour bool
+}
+
+// NewLive takes the terminal over; Close gives it back.
+func NewLive(o LiveOptions) (*Live, error) {
 	// The terminal of the screen is that of the keys; what is typed may come through a pipe, from the interactive mode.
-	old, err := term.MakeRaw(int(screen.Fd()))
+	old, err := term.MakeRaw(int(o.Screen.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("--live: %w", err)
 	}
-	l := &live{
-		program: syntax.Visible(strings.Join(strings.Fields(program), " ")), screen: screen, keys: s.keys, colour: os.Getenv("NO_COLOR") == "",
-		began: time.Now(), clock: time.Now, history: history{most: 400},
+	l := &Live{
+		program: syntax.Visible(strings.Join(strings.Fields(o.Program), " ")), screen: o.Screen, key: o.Key, colour: o.Colour,
+		began: time.Now(), history: history{most: 400},
 	}
-	l.restore = func() { _ = term.Restore(int(screen.Fd()), old) }
-	fmt.Fprint(screen, altScreenOn)
+	l.restore = func() { _ = term.Restore(int(o.Screen.Fd()), old) }
+	fmt.Fprint(o.Screen, altScreenOn)
 	return l, nil
 }
 
-// close gives the terminal back. It may be called twice, and on nil.
-func (l *live) close() {
+// Close gives the terminal back. It may be called twice, and on nil.
+func (l *Live) Close() {
 	if l == nil {
 		return
 	}
@@ -98,9 +99,9 @@ func (l *live) close() {
 // keptLines is how much of what the program prints is kept for the screen.
 const keptLines = 200
 
-// through returns where the program writes what is for out: while the screen is taken its last lines are shown below the maps. Of nil
+// Through returns where the program writes what is for out: while the screen is taken its last lines are shown below the maps. Of nil
 // it is out.
-func (l *live) through(out io.Writer) io.Writer {
+func (l *Live) Through(out io.Writer) io.Writer {
 	if l == nil {
 		return out
 	}
@@ -108,7 +109,7 @@ func (l *live) through(out io.Writer) io.Writer {
 }
 
 type liveWriter struct {
-	*live
+	*Live
 	out io.Writer
 }
 
@@ -125,8 +126,9 @@ func (w *liveWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// show draws until ctx ends, or the user wants to quit, when it calls end.
-func (l *live) show(ctx context.Context, end func()) {
+// Show draws the maps until ctx ends, or the user wants to quit, when it calls end. Clock is the time that passes for the program.
+func (l *Live) Show(ctx context.Context, maps Maps, clock func() time.Time, end func()) {
+	l.maps, l.clock = maps, clock
 	keys := make(chan key)
 	var reader sync.WaitGroup
 	reader.Go(func() { l.readKeys(ctx, keys) })
@@ -152,16 +154,15 @@ func (l *live) show(ctx context.Context, end func()) {
 	}
 }
 
-// readKeys sends what is typed. It looks for keys in pieces of time, so that it ends with ctx and takes no key from what comes after.
-func (l *live) readKeys(ctx context.Context, keys chan<- key) {
-	buf := make([]byte, 1)
+// readKeys sends what is typed.
+func (l *Live) readKeys(ctx context.Context, keys chan<- key) {
 	var decoder keyDecoder
-	for waitReadable(ctx, l.keys) {
-		n, err := l.keys.Read(buf)
-		if err != nil || n == 0 {
+	for {
+		typed, ok := l.key(ctx)
+		if !ok {
 			return
 		}
-		pressed, ok := decoder.feed(buf[0])
+		pressed, ok := decoder.feed(typed)
 		if !ok {
 			continue
 		}
@@ -174,7 +175,7 @@ func (l *live) readKeys(ctx context.Context, keys chan<- key) {
 }
 
 // press does what a key stands for; false is to quit.
-func (l *live) press(k key) bool {
+func (l *Live) press(k key) bool {
 	if slices.Contains(quitKeys, k) {
 		return false
 	}
@@ -193,7 +194,7 @@ func (l *live) press(k key) bool {
 		l.mu.Lock()
 		l.history, l.views = history{most: l.history.most}, nil
 		l.mu.Unlock()
-		l.trouble = l.exec.Clear()
+		l.trouble = l.maps.Clear()
 		l.update()
 	default:
 		l.scroll.press(k)
@@ -202,9 +203,9 @@ func (l *live) press(k key) bool {
 }
 
 // update reads the maps.
-func (l *live) update() {
+func (l *Live) update() {
 	now := l.clock()
-	views, err := viewsOf(l.exec)
+	views, err := viewsOf(l.maps)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
@@ -216,7 +217,7 @@ func (l *live) update() {
 }
 
 // draw writes a frame, as large as the terminal is now.
-func (l *live) draw() {
+func (l *Live) draw() {
 	width, height, err := term.GetSize(int(l.screen.Fd()))
 	if err != nil || width < 10 || height < 3 {
 		return
@@ -237,15 +238,4 @@ func (l *live) draw() {
 	}
 	b.WriteString(eraseBelow)
 	_, _ = io.WriteString(l.screen, b.String())
-}
-
-// openLive takes the terminal over if --live wants it; else it returns nil.
-func openLive(s streams, o options, src source, program *lang.Program) (*live, error) {
-	if !o.live {
-		return nil, nil
-	}
-	if len(program.Maps()) == 0 {
-		return nil, usagef("--live shows maps, and this program has none")
-	}
-	return newLive(s, src.text)
 }

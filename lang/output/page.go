@@ -1,19 +1,15 @@
-package main
+package output
 
 import (
-	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"io"
 	"math"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"trace/lang"
 	"trace/lang/result"
 )
 
@@ -26,31 +22,21 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // page is what the template shows.
 type page struct {
-	facts
-	Version, When, Length string
-	// Name of the script, or "".
-	Name, Command string
-	Params        []pageParam
-	// Program is the text if the command line does not have it already.
-	Program    string
-	Counted    bool // of probes, how many events were rejected
-	Maps       []pageMap
-	Printed    []string
-	Script     template.JS // where there are flame graphs
-	ScriptHash string
-	Flames     flameMeasures
+	Facts
+	About
+	When, Length string
+	Counted      bool // of probes, how many events were rejected
+	Maps         []pageMap
+	Printed      []string
+	Script       template.JS // where there are flame graphs
+	ScriptHash   string
+	Flames       flameMeasures
 }
 
 // flameMeasures are those that the script takes from the page.
 type flameMeasures struct {
 	Row         int
 	Named, Seen float64
-}
-
-// pageParam is a param of the program and its value. Set says that it is not the default.
-type pageParam struct {
-	Name, Value string
-	Set         bool
 }
 
 // pageMap is a map. Tables and Charts are of its first entries; More says how many there are besides.
@@ -105,17 +91,14 @@ const (
 	lineHeight = 28.0
 )
 
-func writePage(w io.Writer, d *document, f facts, views []view, profiles []result.Profile) error {
+func layOutPage(w io.Writer, d *Document, f Facts, views []view, profiles []result.Profile) error {
 	p := page{
-		facts: f, Version: version(), When: f.Began.Format("2006-01-02 15:04:05 MST"), Command: commandLine(d.args), Params: d.source.values(),
-		Length: roundLength(f.Ended.Sub(f.Began)), Printed: slices.DeleteFunc(d.printed.lines(), func(s string) bool { return s == "" }),
-		Flames: flameMeasures{flameRow, namedWidth, seenWidth},
-	}
-	if !d.source.typed(d.args) {
-		p.Name, p.Program = strings.TrimSuffix(filepath.Base(d.source.name), ".trace"), strings.TrimSpace(d.source.text)
+		Facts: f, About: d.about, When: f.Began.Format("2006-01-02 15:04:05 MST"), Length: roundLength(f.Ended.Sub(f.Began)),
+		Printed: slices.DeleteFunc(d.printed.lines(), func(s string) bool { return s == "" }),
+		Flames:  flameMeasures{flameRow, namedWidth, seenWidth},
 	}
 	d.history.shownAs(leastCell / heatWidth)
-	p.Counted = slices.ContainsFunc(f.Probes, func(p probeFact) bool { return p.Rejected != nil })
+	p.Counted = slices.ContainsFunc(f.Probes, func(p ProbeFact) bool { return p.Rejected != nil })
 	for _, v := range views {
 		m := d.pageMap(v)
 		if i := slices.IndexFunc(profiles, func(p result.Profile) bool { return p.Map == v.Name }); i >= 0 {
@@ -129,43 +112,6 @@ func writePage(w io.Writer, d *document, f facts, views []view, profiles []resul
 	return pageTemplate.Execute(w, p)
 }
 
-// typed tells whether the text of the program is on the command line.
-func (s source) typed(args []string) bool {
-	return slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, s.text) })
-}
-
-// values are what the params of the program were.
-func (s source) values() []pageParam {
-	declared, err := lang.Params(s.name, s.text)
-	if err != nil {
-		panic(err) // the program was compiled
-	}
-	var all []pageParam
-	for _, p := range declared {
-		value, set := s.params[p.Name]
-		if !set {
-			value = strings.Trim(p.Default, `"'`)
-		}
-		all = append(all, pageParam{p.Name, cmp.Or(value, `""`), set})
-	}
-	return all
-}
-
-// commandLine is how a shell is asked for the same.
-func commandLine(args []string) string {
-	words := []string{"trace"}
-	for _, arg := range args {
-		if !plainWord.MatchString(arg) {
-			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-		}
-		words = append(words, arg)
-	}
-	return strings.Join(words, " ")
-}
-
-// plainWord is what means itself to every shell.
-var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
-
 // roundLength is a length of time without digits that nobody reads.
 func roundLength(d time.Duration) string {
 	if d >= time.Second {
@@ -174,10 +120,10 @@ func roundLength(d time.Duration) string {
 	return d.Round(10 * time.Microsecond).String()
 }
 
-func (d *document) pageMap(v view) pageMap {
+func (d *Document) pageMap(v view) pageMap {
 	m := pageMap{Name: v.Name, Fn: v.Func}
 	if v.Keys > 0 {
-		m.Size = plural(len(v.Rows), "key")
+		m.Size = keys(len(v.Rows))
 	}
 	rows := v.Rows
 	if v.isHistogram() {
@@ -189,6 +135,13 @@ func (d *document) pageMap(v view) pageMap {
 	all := d.table(v, rows[:len(rows)-m.More])
 	m.Tables = all.parts(len(m.Charts) > 0)
 	return m
+}
+
+func keys(n int) string {
+	if n == 1 {
+		return "1 key"
+	}
+	return fmt.Sprintf("%d keys", n)
 }
 
 // parts are what is seen at once, and the rest.
@@ -218,7 +171,7 @@ func (m *pageMap) draw(p result.Profile) {
 }
 
 // table is that of entries of a map. What is drawn of one has an axis in common with the others.
-func (d *document) table(v view, rows []row) table {
+func (d *Document) table(v view, rows []row) table {
 	t := table{Keys: v.Keys}
 	switch {
 	case v.isQuantiles():
@@ -252,7 +205,7 @@ func drawBars(t *table, v view, rows []row) {
 }
 
 // drawCourses draws how numbers went.
-func (d *document) drawCourses(t *table, v view, rows []row) {
+func (d *Document) drawCourses(t *table, v view, rows []row) {
 	if t.Head = "at the end"; v.Course == result.Growth {
 		t.Head = "mean"
 	}
@@ -276,7 +229,7 @@ func (d *document) drawCourses(t *table, v view, rows []row) {
 }
 
 // line draws a course in steps, as wide as their times.
-func (d *document) line(course []float64, most float64) string {
+func (d *Document) line(course []float64, most float64) string {
 	var b strings.Builder
 	for i, n := range course {
 		y := lineHeight - 1 - max(0, n)/most*(lineHeight-3)
@@ -286,7 +239,7 @@ func (d *document) line(course []float64, most float64) string {
 }
 
 // x is where a moment is in the width of a picture.
-func (d *document) x(t time.Time, width float64) float64 {
+func (d *Document) x(t time.Time, width float64) float64 {
 	h := &d.history
 	all := h.moments[len(h.moments)-1].Sub(h.began)
 	return width * float64(t.Sub(h.began)) / float64(max(all, 1))

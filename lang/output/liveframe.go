@@ -1,4 +1,4 @@
-package main
+package output
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 // This file draws the frames of the live view.
 
 // frame makes the lines of a frame: the program, the maps, and as many of the printed lines as there is room for.
-func (l *live) frame(width, height int) []string {
+func (l *Live) frame(width, height int) []string {
 	lines := []string{l.paint("7", pad(fit(l.head(), width), width))}
 	if l.trouble != nil {
 		lines = append(lines, l.paint("31", fit(syntax.Visible(l.trouble.Error()), width)))
@@ -55,7 +55,7 @@ func (l *live) frame(width, height int) []string {
 	return lines
 }
 
-func (l *live) head() string {
+func (l *Live) head() string {
 	state := time.Since(l.began).Round(time.Second).String()
 	if l.paused {
 		state = "paused"
@@ -68,7 +68,7 @@ func (l *live) head() string {
 }
 
 // ordered are the maps that have something, their entries as they are to be shown. The number of a rate is what came last, not the mean.
-func (l *live) ordered() []view {
+func (l *Live) ordered() []view {
 	var shown []view
 	for _, v := range l.views {
 		if len(v.Rows) == 0 {
@@ -106,7 +106,7 @@ func share(room int, needs []int) []int {
 }
 
 // heights are how many lines each entry of a map has something for: one, and of a histogram a heat map with a bucket in each line.
-func (l *live) heights(v view) []int {
+func (l *Live) heights(v view) []int {
 	all := make([]int, len(v.Rows))
 	for i, r := range v.Rows {
 		all[i] = 1
@@ -118,7 +118,7 @@ func (l *live) heights(v view) []int {
 }
 
 // heatHeight is how many lines a heat map has something for.
-func (l *live) heatHeight(v view, r row) int {
+func (l *Live) heatHeight(v view, r row) int {
 	first, last, _ := l.history.series[seriesName(v, r)].buckets()
 	if first < 0 {
 		return 0
@@ -127,7 +127,7 @@ func (l *live) heatHeight(v view, r row) int {
 }
 
 // paint colours a text if the terminal has colours and the user wants them.
-func (l *live) paint(code, text string) string {
+func (l *Live) paint(code, text string) string {
 	if !l.colour {
 		return text
 	}
@@ -143,7 +143,7 @@ func fit(s string, width int) string {
 }
 
 // drawView draws a map in at most that many lines.
-func (l *live) drawView(v view, width, height int) []string {
+func (l *Live) drawView(v view, width, height int) []string {
 	if height < 1 {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (l *live) drawView(v view, width, height int) []string {
 func rowKey(r row) string { return strings.Join(r.Key, ", ") }
 
 // drawTable draws a line for each entry: key, value, and a picture on an axis that all have in common, which about tells.
-func (l *live) drawTable(v view, rows []row, width, _ int) (about string, lines []string) {
+func (l *Live) drawTable(v view, rows []row, width, _ int) (about string, lines []string) {
 	keyWidth, valueWidth := 0, 0
 	for _, r := range rows {
 		keyWidth = max(keyWidth, utf8.RuneCountInString(rowKey(r)))
@@ -202,7 +202,7 @@ const leastPicture = 4
 
 // pictures are what is drawn of the entries, in so many columns: how a rate or a gauge went, where the percentiles of a quantile are, and
 // of other numbers a bar.
-func (l *live) pictures(v view, rows []row, room int) (about string, pictures []string) {
+func (l *Live) pictures(v view, rows []row, room int) (about string, pictures []string) {
 	pictures = make([]string, len(rows))
 	switch {
 	case room < leastPicture:
@@ -225,7 +225,7 @@ func (l *live) pictures(v view, rows []row, room int) (about string, pictures []
 }
 
 // courses are how numbers went, as high as the highest of all.
-func (l *live) courses(v view, rows []row, room int) (about string, pictures []string) {
+func (l *Live) courses(v view, rows []row, room int) (about string, pictures []string) {
 	courses, most := make([][]float64, len(rows)), 0.0
 	for i, r := range rows {
 		course := l.history.course(v, r)
@@ -292,7 +292,7 @@ const leastHeat = 4
 func heatMaps(rows, height int) int { return min(rows, max(0, height-rows)/leastHeat) }
 
 // drawHistograms draws a line for each entry, and below the first ones, as far as there is room, a heat map over time.
-func (l *live) drawHistograms(v view, rows []row, width, height int) (about string, lines []string) {
+func (l *Live) drawHistograms(v view, rows []row, width, height int) (about string, lines []string) {
 	var needs []int
 	for _, r := range rows[:heatMaps(len(rows), height)] {
 		needs = append(needs, l.heatHeight(v, r))
@@ -313,7 +313,7 @@ func (l *live) drawHistograms(v view, rows []row, width, height int) (about stri
 
 // summaries are key, count, percentiles and the shape of histograms, in columns. All shapes go from the least bucket of the map to its
 // largest.
-func (l *live) summaries(v view, rows []row, width int) (about string, lines []string) {
+func (l *Live) summaries(v view, rows []row, width int) (about string, lines []string) {
 	cells := make([][]string, len(rows))
 	var widths []int
 	for i, r := range rows {
@@ -387,7 +387,7 @@ func padLeft(s string, width int) string {
 
 // heatMap draws what was added to each bucket in each second, the largest values on top. If there are more buckets than lines, several
 // share one.
-func (l *live) heatMap(v view, r row, width, height int) []string {
+func (l *Live) heatMap(v view, r row, width, height int) []string {
 	s := l.history.series[seriesName(v, r)]
 	first, last, _ := s.buckets()
 	perLine := (last - first + height) / height
@@ -438,7 +438,7 @@ var (
 )
 
 // cell is one of a heat map. The scale is logarithmic: a tail of single values stays visible beside thousands.
-func (l *live) cell(n, most uint64) string {
+func (l *Live) cell(n, most uint64) string {
 	if n == 0 {
 		return " "
 	}

@@ -1,11 +1,9 @@
-package main
+package output
 
 import (
 	"fmt"
 	"math"
 	"time"
-
-	"trace/lang/output"
 )
 
 // This file lays out the histograms of a page, and how they changed over time.
@@ -14,7 +12,7 @@ import (
 type chart struct {
 	Key           []string
 	Count         string
-	Percentiles   []output.Percentile
+	Percentiles   []Percentile
 	Bars          []bucketBar
 	Height        int // of the heat map
 	Cells         []cell
@@ -59,7 +57,7 @@ const (
 )
 
 // charts are those of the first rows of a map. The same colour means the same in all of them.
-func (d *document) charts(v view, rows []row) ([]chart, *legend) {
+func (d *Document) charts(v view, rows []row) ([]chart, *legend) {
 	charts := make([]chart, len(rows))
 	heats := make([][]heatColumn, len(rows))
 	scale := heatScale{least: math.Inf(1)}
@@ -81,7 +79,7 @@ func (d *document) charts(v view, rows []row) ([]chart, *legend) {
 }
 
 // chart is that of an entry, and the columns of its heat map.
-func (d *document) chart(v view, r row) (chart, []heatColumn) {
+func (d *Document) chart(v view, r row) (chart, []heatColumn) {
 	c := chart{Key: r.Key, Count: r.Value, Percentiles: r.Percentiles}
 	s := d.history.series[seriesName(v, r)]
 	first, last := -1, -1
@@ -151,7 +149,7 @@ func (c heatColumn) density(n uint64) float64 {
 
 // heatColumns are those of an entry. Neighbours that are too narrow to be seen become one, and a short one that stays alone is drawn as
 // wide as it has to be.
-func (d *document) heatColumns(s *series, row func(bucket int) int) []heatColumn {
+func (d *Document) heatColumns(s *series, row func(bucket int) int) []heatColumn {
 	h := &d.history
 	var columns []heatColumn
 	open := false // the last one is narrow, and takes the next one if that is narrow, too

@@ -1,6 +1,4 @@
-//go:build !vm
-
-package main
+package output
 
 import (
 	"bytes"
@@ -37,7 +35,7 @@ func TestFolded(t *testing.T) {
 		{sampled, "@;dd;main;read 5\n@;dd;main;a:b c 1 2\n@;kworker/0:1;(no stack) 1\n@spent;main;read;vfs_read [x] 1000000\n"},
 	} {
 		var b bytes.Buffer
-		if err := writeFolded(&b, test.profiles); err != nil || b.String() != test.want {
+		if err := new(Document).writeFolded(&b, Facts{}, test.profiles); err != nil || b.String() != test.want {
 			t.Errorf("got %q, %v, want %q", b.String(), err, test.want)
 		}
 	}
@@ -50,7 +48,7 @@ func TestPprof(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writePprof(f, sampled, time.Unix(100, 0), 2*time.Second); err != nil {
+	if err := new(Document).writePprof(f, Facts{Began: time.Unix(100, 0), Ended: time.Unix(102, 0)}, sampled); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
@@ -94,24 +92,4 @@ func TestTail(t *testing.T) {
 	if lines := b.lines(); len(lines) != tailLines || lines[0] != "a line" || lines[tailLines-1] != "the last" || len(b.kept) > 2*tailBytes {
 		t.Errorf("%q", lines)
 	}
-}
-
-func TestProgress(t *testing.T) {
-	var b bytes.Buffer
-	p := &progress{terminal: &b, began: time.Now()}
-	text := func(time.Duration) string { return "50%" }
-	p.tell(text)
-	if b.Len() > 0 {
-		t.Errorf("told at once: %q", b.String())
-	}
-	p.began = p.began.Add(-patience)
-	p.tell(text)
-	p.tell(text) // too soon
-	p.clear()
-	p.clear()
-	if want := "\r50%\x1b[K\r\x1b[K"; b.String() != want {
-		t.Errorf("got %q, want %q", b.String(), want)
-	}
-	(*progress)(nil).tell(text)
-	(*progress)(nil).clear()
 }

@@ -1,44 +1,51 @@
-//go:build !vm
-
-package main
+package output
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"trace/lang"
-	"trace/lang/output"
+	"trace/lang/agg"
 	"trace/lang/result"
+	"trace/probes/event"
 )
 
-// runOf is a program after its begin clauses.
-func runOf(t *testing.T, text string) *lang.Run {
+// tableOf is a map of an aggregation of durations: the values of each key.
+func tableOf(name string, f agg.Func, values map[string][]uint64) result.Table {
+	show := agg.Show{Type: event.Type{Kind: event.Uint, Size: 8, Unit: event.Nanoseconds}, Elapsed: time.Second}
+	t := result.Table{Name: name, Func: f.Name(), Key: []result.Column{{Type: event.Type{Kind: event.String, Size: 256}}}, Unit: show.Type.Unit, Zero: f.Result(make([]uint64, f.Words()), show), Course: f.Traits().Course}
+	for key, all := range values {
+		state := make([]uint64, f.Words())
+		for _, x := range all {
+			f.Add(state, x, false)
+		}
+		t.Rows = append(t.Rows, result.Row{Key: []any{key}, Value: f.Result(state, show), State: state})
+	}
+	t.Sort(result.ByValue, 0)
+	slices.Reverse(t.Rows)
+	return t
+}
+
+// tables are maps that hold the same at all times.
+type tables []result.Table
+
+func (t tables) Tables() ([]result.Table, error) { return t, nil }
+func (tables) Clear() error                      { return nil }
+
+// viewsOfTables are what is shown of some maps.
+func viewsOfTables(t *testing.T, all ...result.Table) []view {
 	t.Helper()
-	program, err := lang.Compile("program", text, nil, lang.Options{})
+	views, err := viewsOf(tables(all))
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := lang.NewPlan(program, lang.PlanOptions{Recorded: true, CPUs: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	run, err := plan.Start(lang.RunOptions{Printer: output.NewPrinter(io.Discard, output.Text, time.Time{}), Now: func() uint64 { return 0 }, Context: t.Context()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { run.Close() })
-	if err := run.Begin(); err != nil {
-		t.Fatal(err)
-	}
-	return run
+	return views
 }
 
 // frameOf is what the view shows of views that come a second apart, without colours and without its first line.
-func frameOf(l *live, width, height int, seconds ...[]view) string {
+func frameOf(l *Live, width, height int, seconds ...[]view) string {
 	l.began = time.Now()
 	l.history = history{most: 400, began: time.Unix(0, 0)}
 	for i, views := range seconds {
@@ -63,7 +70,7 @@ func rates(unit string, totals ...float64) []view {
 
 // The number of a rate is that of the last second, which orders the rows, too; all courses are as high as the highest.
 func TestLiveRates(t *testing.T) {
-	l := &live{}
+	l := &Live{}
 	got := frameOf(l, 60, 10, rates("", 7000, 0), rates("", 7000, 1000), rates("", 7000, 4500))
 	want := "@r  rate  2 keys  up to 7000/s\ncc1 3500/s  ▁▂▅\ncc0    0/s  █▁▁"
 	if got != want {
@@ -89,11 +96,8 @@ func TestLiveRatesOfLongRuns(t *testing.T) {
 
 // The shapes of histograms begin at the same bucket, and percentiles are not only the bound of theirs.
 func TestLiveHistograms(t *testing.T) {
-	l := &live{exec: runOf(t, `begin { for ($i : 0..10) { @lat["fast"] = hist(1500ns) } @lat["slow"] = hist(100us); @lat["slow"] = hist(30us) }`)}
-	views, err := viewsOf(l.exec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := &Live{}
+	views := viewsOfTables(t, tableOf("@lat", agg.NewHist(0, 0, 0), map[string][]uint64{"fast": slices.Repeat([]uint64{1500}, 10), "slow": {100e3, 30e3}}))
 	got := frameOf(l, 90, 4, views)
 	want := "@lat  hist  2 keys  shapes from [1.02us, 2.05us) to [65.5us, 131us)\n" +
 		"fast  n 10  p50 ≈1.54us  p90 ≈1.95us  p99 ≈2.04us  █▁▁▁▁▁▁\n" +
@@ -109,11 +113,8 @@ func TestLiveHistograms(t *testing.T) {
 
 // The picture of percentiles is where they are, on an axis of all.
 func TestLiveQuantiles(t *testing.T) {
-	l := &live{exec: runOf(t, `begin { @q["a"] = quantile(1us, 50, 99); @q["b"] = quantile(10ms, 50, 99); @q["b"] = quantile(10us, 50, 99) }`)}
-	views, err := viewsOf(l.exec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := &Live{}
+	views := viewsOfTables(t, tableOf("@q", agg.NewQuantile(50, 99), map[string][]uint64{"a": {1e3}, "b": {10e6, 10e3}}))
 	got := frameOf(l, 60, 10, views)
 	lines := strings.Split(got, "\n")
 	if len(lines) != 3 || !strings.HasPrefix(lines[0], "@q  quantile  2 keys  from 1") || !strings.HasSuffix(lines[0], "logarithmic") {
@@ -138,7 +139,7 @@ func counts(name string, n int) view {
 
 // Keys below the fold come with the arrows and their like, each map to its last one.
 func TestLiveScrolls(t *testing.T) {
-	l := &live{}
+	l := &Live{}
 	views := []view{counts("@a", 30), counts("@b", 12), counts("@c", 2)}
 	seen := func() (keys []string) {
 		for line := range strings.Lines(frameOf(l, 40, 20, views)) { // the first line, and 3 + 8 + 8
@@ -212,7 +213,7 @@ func TestKeyDecoder(t *testing.T) {
 }
 
 func TestLiveHelp(t *testing.T) {
-	l := &live{}
+	l := &Live{}
 	views := []view{counts("@a", 3)}
 	if !l.press('?') {
 		t.Error("? quits")
@@ -234,12 +235,12 @@ func TestLiveHelp(t *testing.T) {
 
 // No line is wider than the terminal, and no frame is higher, however small it is.
 func TestLiveFits(t *testing.T) {
-	l := &live{program: strings.Repeat("long ", 50), lines: []string{strings.Repeat("printed ", 30)}}
-	l.exec = runOf(t, `begin { @lat["`+strings.Repeat("k", 200)+`", 1] = hist(1ms); @lat["b", 2] = hist(5s); @q["a"] = quantile(1us, 50, 99); @r["a"] = rate(1KiB); @s = stats(5) }`)
-	views, err := viewsOf(l.exec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := &Live{program: strings.Repeat("long ", 50), lines: []string{strings.Repeat("printed ", 30)}}
+	views := viewsOfTables(t,
+		tableOf("@lat", agg.NewHist(0, 0, 0), map[string][]uint64{strings.Repeat("k", 200): {1e6}, "b": {5e9}}),
+		tableOf("@q", agg.NewQuantile(50, 99), map[string][]uint64{"a": {1e3}}),
+		tableOf("@r", agg.Rate{}, map[string][]uint64{"a": {1024}}),
+		tableOf("@s", agg.Stats{}, map[string][]uint64{"a": {5}}))
 	for _, size := range [][2]int{{10, 3}, {17, 5}, {40, 12}, {80, 24}, {200, 60}} {
 		for i, line := range strings.Split(frameOf(l, size[0], size[1], views, views), "\n") {
 			if n := len([]rune(line)); n > size[0] || i+1 >= size[1] && line != "" {

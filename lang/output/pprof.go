@@ -1,11 +1,10 @@
-package main
+package output
 
 import (
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/pprof/profile"
 
@@ -13,46 +12,12 @@ import (
 	"trace/probes/event"
 )
 
-// This file writes what maps hold by stack for the tools that draw flame graphs.
-
-// writeFolded writes a line for each stack, as flamegraph.pl reads it: the elements of the key, the frames from the outermost, and the
-// value. Of several maps the name comes first.
-func writeFolded(w io.Writer, profiles []result.Profile) error {
-	for _, p := range profiles {
-		for _, s := range p.Samples {
-			line := flames(s)
-			if len(profiles) > 1 {
-				line = slices.Concat([]string{p.Map}, line)
-			}
-			for i, frame := range line {
-				line[i] = foldedFrame.Replace(frame)
-			}
-			if _, err := fmt.Fprintf(w, "%s %d\n", strings.Join(line, ";"), s.Value); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// foldedFrame replaces what would end a frame or a line.
-var foldedFrame = strings.NewReplacer(";", ":", "\n", " ", "\r", " ")
-
-// noStack stands for the frames of an event without any, like kstack where profile meets a process.
-const noStack = "(no stack)"
-
-// flames are the elements of the key, then the frames.
-func flames(s result.Sample) []string {
-	if len(s.Frames) == 0 {
-		return slices.Concat(s.Key, []string{noStack})
-	}
-	return slices.Concat(s.Key, s.Frames)
-}
+// This file writes profiles for pprof.
 
 // writePprof writes a profile (github.com/google/pprof, proto/profile.proto). Each map is a type of sample; other elements of the key are
 // labels: key1, key2, … in their order.
-func writePprof(w io.Writer, profiles []result.Profile, began time.Time, length time.Duration) error {
-	p := &profile.Profile{DefaultSampleType: sampleType(profiles[0].Map), TimeNanos: began.UnixNano(), DurationNanos: int64(length)}
+func (d *Document) writePprof(w io.Writer, f Facts, profiles []result.Profile) error {
+	p := &profile.Profile{DefaultSampleType: sampleType(profiles[0].Map), TimeNanos: f.Began.UnixNano(), DurationNanos: int64(f.Ended.Sub(f.Began))}
 	locations := map[string]*profile.Location{}
 	at := func(name string) *profile.Location {
 		if l := locations[name]; l != nil {

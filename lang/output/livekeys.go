@@ -1,4 +1,4 @@
-package main
+package output
 
 // This file knows the keys of the live view.
 

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"trace/lang"
+	"trace/lang/output"
+)
+
+// This file opens what shows the maps of a program: the live view, and what is made of them at the end.
+
+// openDocument returns the document that the format asks for, if it does, and if it can be made of the program.
+func openDocument(s streams, o options, src source, program *lang.Program) (*output.Document, error) {
+	format := o.format.Format
+	switch {
+	case !format.AtEnd():
+		return nil, nil
+	case o.compare:
+		return nil, usagef("--compare compares what is printed while the program runs, and -f %s is made at its end", format)
+	case format.NeedsStacks() && len(program.Profiled()) == 0:
+		return nil, usagef("-f %s needs a map whose key holds a stack and whose values add up, like trace -f %[1]s 'profile:99hz { @[kstack] = count() }'", format)
+	case format.NeedsFile() && o.output == "" && isTerminal(s.out):
+		return nil, usagef("-f %s is no text for a terminal: write it to a file with -o FILE", format)
+	}
+	return output.NewDocument(format, src.about(o.args)), nil
+}
+
+// about is what a page says of the program.
+func (s source) about(args []string) output.About {
+	a := output.About{Version: version(), Command: commandLine(args), Params: s.values()}
+	if !s.typed(args) {
+		a.Name, a.Program = strings.TrimSuffix(filepath.Base(s.name), ".trace"), strings.TrimSpace(s.text)
+	}
+	return a
+}
+
+// typed tells whether the text of the program is on the command line.
+func (s source) typed(args []string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, s.text) })
+}
+
+// values are what the params of the program were.
+func (s source) values() []output.Param {
+	declared, err := lang.Params(s.name, s.text)
+	if err != nil {
+		panic(err) // the program was compiled
+	}
+	var all []output.Param
+	for _, p := range declared {
+		value, set := s.params[p.Name]
+		if !set {
+			value = strings.Trim(p.Default, `"'`)
+		}
+		all = append(all, output.Param{Name: p.Name, Value: cmp.Or(value, `""`), Set: set})
+	}
+	return all
+}
+
+// commandLine is how a shell is asked for the same.
+func commandLine(args []string) string {
+	words := []string{"trace"}
+	for _, arg := range args {
+		if !plainWord.MatchString(arg) {
+			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+		words = append(words, arg)
+	}
+	return strings.Join(words, " ")
+}
+
+// plainWord is what means itself to every shell.
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// openLive takes the terminal over if --live wants it; otherwise it returns nil.
+func openLive(s streams, o options, src source, program *lang.Program) (*output.Live, error) {
+	switch {
+	case !o.live:
+		return nil, nil
+	case len(program.Maps()) == 0:
+		return nil, usagef("--live shows maps, and this program has none")
+	case !isTerminal(s.out):
+		return nil, usagef("--live shows the maps on standard output, which is no terminal: write the data to a file with -o FILE")
+	case s.keys == nil:
+		return nil, usagef("--live takes keys from standard input, which is no terminal")
+	case os.Getenv("TERM") == "dumb":
+		return nil, usagef("--live needs a terminal that can move its cursor, and TERM=dumb says that this one cannot")
+	}
+	return output.NewLive(output.LiveOptions{
+		Program: src.text, Screen: fileOf(s.out), Colour: os.Getenv("NO_COLOR") == "",
+		Key: func(ctx context.Context) (byte, bool) { return readKey(ctx, s.keys) },
+	})
+}
+
+// readKey reads a byte that is typed. It looks for one in pieces of time, so that it ends with ctx.
+func readKey(ctx context.Context, keys *os.File) (byte, bool) {
+	if !waitReadable(ctx, keys) {
+		return 0, false
+	}
+	typed := make([]byte, 1)
+	n, err := keys.Read(typed)
+	return typed[0], err == nil && n == 1
+}

@@ -1,0 +1,218 @@
+package output
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"trace/lang/result"
+)
+
+// Maps are those of a program that runs, for what shows them meanwhile and at the end.
+type Maps interface {
+	// Tables are what they hold now, the rows with the largest value first.
+	Tables() ([]result.Table, error)
+	// Clear empties them.
+	Clear() error
+}
+
+// Document is output that is made at the end of a run, of what the maps hold then: folded stacks, a pprof profile or a page. A nil
+// Document is none.
+type Document struct {
+	format formatTraits
+	about  About
+	// maps are set when the run begins.
+	maps Maps
+
+	mu      sync.Mutex
+	history history
+	// still says that no map has a course worth drawing.
+	still   bool
+	printed tail
+}
+
+// About is what a page says of the program.
+type About struct {
+	// Version of trace, and the command line that asked for the page.
+	Version, Command string
+	// Name of the script, or "".
+	Name   string
+	Params []Param
+	// Program is the text if the command line does not have it already.
+	Program string
+}
+
+// Param is a param of the program and its value. Set says that it is not the default.
+type Param struct {
+	Name, Value string
+	Set         bool
+}
+
+// NewDocument returns the document that a format asks for, or nil if what it writes is not made at the end.
+func NewDocument(f Format, about About) *Document {
+	if !f.AtEnd() {
+		return nil
+	}
+	return &Document{format: f.traits(), about: about, history: history{most: 240, merge: true, least: leastStep}}
+}
+
+// Begin says when the run began, and with which maps.
+func (d *Document) Begin(maps Maps, now time.Time) {
+	if d != nil {
+		d.maps, d.history.began = maps, now
+	}
+}
+
+// Through returns where the program prints what is not part of the document: a page shows its last lines, and so does the live view. With
+// other formats that is for the user. Without a document it is out.
+func (d *Document) Through(out, user io.Writer, view *Live) io.Writer {
+	switch {
+	case d == nil:
+		return out
+	case d.format.course:
+		return io.MultiWriter(&d.printed, view.Through(io.Discard))
+	}
+	return user
+}
+
+// Watch notes once a second how the maps change, until ctx ends.
+func (d *Document) Watch(ctx context.Context) {
+	if d == nil {
+		return
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			d.sample(now)
+		}
+	}
+}
+
+// leastStep is the shortest time between two samples.
+const leastStep = 50 * time.Millisecond
+
+// due returns whether it is time for a sample.
+func (d *Document) due(now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := &d.history
+	return !d.still && now.Sub(h.start(len(h.moments))) >= max(h.step, leastStep)
+}
+
+// BeforeInterval takes a sample before the program empties a map.
+func (d *Document) BeforeInterval(now time.Time) {
+	if d != nil && d.format.course && now.Sub(d.last()) >= leastStep {
+		d.sample(now)
+	}
+}
+
+func (d *Document) last() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.history.start(len(d.history.moments))
+}
+
+// sample notes what the maps hold now. An error is that of the end, too, when they are read again.
+func (d *Document) sample(now time.Time) {
+	views, err := viewsOf(d.maps)
+	if err != nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	views = slices.DeleteFunc(views, func(v view) bool { return !hasCourse(v) })
+	d.still = len(views) == 0
+	switch {
+	case d.still:
+	case len(d.history.moments) == 0 && !slices.ContainsFunc(views, hasValues): // the picture begins with the first value
+		d.history.began = now
+	default:
+		d.history.add(now, views)
+	}
+}
+
+func hasValues(v view) bool {
+	return slices.ContainsFunc(v.Rows, func(r row) bool { return r.Number != 0 })
+}
+
+// PassTo takes the sample that is due before a moment of a recording, if one is, and of a long time without events a second one at its
+// end: what came before does not spread over it.
+func (d *Document) PassTo(now time.Time) {
+	if d == nil || !d.format.course || !d.due(now) {
+		return
+	}
+	step := max(d.history.step, leastStep)
+	first := d.last().Add(step)
+	d.sample(first)
+	if now.Sub(first) > step {
+		d.sample(now)
+	}
+}
+
+// hasCourse returns whether it says something how the values of a map changed: counts only grow.
+func hasCourse(v view) bool { return v.Course != result.NoCourse }
+
+// Facts are what a document says of the run.
+type Facts struct {
+	Host, Kernel string
+	Began, Ended time.Time
+	Probes       []ProbeFact
+	Losses       []string
+}
+
+// ProbeFact is what a page says of a probe. Rejected is nil where that is not counted.
+type ProbeFact struct {
+	Name, Variant string
+	Events        uint64
+	Rejected      *uint64
+	Lost          uint64
+}
+
+// Write makes the document, also of the profiles of the maps.
+func (d *Document) Write(w io.Writer, f Facts, profiles []result.Profile) error {
+	return d.format.make(d, w, f, profiles)
+}
+
+// writePage makes the page.
+func (d *Document) writePage(w io.Writer, f Facts, profiles []result.Profile) error {
+	d.sample(f.Ended)
+	views, err := viewsOf(d.maps)
+	if err != nil {
+		return err
+	}
+	return layOutPage(w, d, f, views, profiles)
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ kept []byte }
+
+// tailBytes is how much of it; tailLines is how many lines a page shows.
+const (
+	tailBytes = 64 << 10
+	tailLines = 100
+)
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p[max(0, len(p)-tailBytes):]...)
+	if len(t.kept) > 2*tailBytes {
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-tailBytes:]...)
+	}
+	return len(p), nil
+}
+
+// lines are the last ones, whole.
+func (t *tail) lines() []string {
+	kept := t.kept
+	if len(kept) > tailBytes {
+		kept = kept[len(kept)-tailBytes:]
+	}
+	lines := strings.Split(strings.TrimSuffix(string(kept), "\n"), "\n")
+	return lines[max(0, len(lines)-tailLines):]
+}
