@@ -11,14 +11,6 @@ import (
 	"trace/lang/result"
 )
 
-// Maps are those of a program that runs, for what shows them meanwhile and at the end.
-type Maps interface {
-	// Tables are what they hold now, the rows with the largest value first.
-	Tables() ([]result.Table, error)
-	// Clear empties them.
-	Clear() error
-}
-
 // Document is output that is made at the end of a run, of what the maps hold then: folded stacks, a pprof profile or a page. A nil
 // Document is none.
 type Document struct {
@@ -138,10 +130,6 @@ func (d *Document) sample(now time.Time) {
 	}
 }
 
-func hasValues(v view) bool {
-	return slices.ContainsFunc(v.Rows, func(r row) bool { return r.Number != 0 })
-}
-
 // PassTo takes the sample that is due before a moment of a recording, if one is, and of a long time without events a second one at its
 // end: what came before does not spread over it.
 func (d *Document) PassTo(now time.Time) {
@@ -155,9 +143,6 @@ func (d *Document) PassTo(now time.Time) {
 		d.sample(now)
 	}
 }
-
-// hasCourse returns whether it says something how the values of a map changed: counts only grow.
-func hasCourse(v view) bool { return v.Course != result.NoCourse }
 
 // Facts are what a document says of the run.
 type Facts struct {

@@ -422,15 +422,6 @@ func (l *Live) heatMap(v view, r row, width, height int) []string {
 	return lines
 }
 
-// lowerBound is that of a label like [1us, 2us), which several buckets in a line have in common.
-func lowerBound(label string) string {
-	if strings.HasPrefix(label, "(...") {
-		return label
-	}
-	low, _, _ := strings.Cut(strings.Trim(label, "[]"), ",")
-	return low
-}
-
 // heat are the colours of xterm's palette from few to many, ever lighter so that their order needs no legend; shades what stands for them where there is no colour.
 var (
 	heat   = []int{54, 91, 127, 162, 168, 203, 209, 214, 220, 227}

@@ -263,24 +263,3 @@ func drawMarks(t *table, v view, rows []row) {
 		t.Rows = append(t.Rows, row)
 	}
 }
-
-// axis is what the percentiles of a map have in common. It is logarithmic, as buckets are: a fast and a slow device are both seen.
-type axis struct{ least, most float64 }
-
-func newAxis(rows []row) axis {
-	a := axis{math.Inf(1), 0}
-	for _, r := range rows {
-		for _, p := range r.Percentiles {
-			a.least, a.most = min(a.least, max(p.At, 0)), max(a.most, p.At)
-		}
-	}
-	return a
-}
-
-// place is where a value is on it, from 0 to 1. There is no logarithm of 0, so the scale is that of one more.
-func (a axis) place(x float64) float64 {
-	if a.most <= a.least {
-		return 0
-	}
-	return (math.Log1p(max(x, 0)) - math.Log1p(a.least)) / (math.Log1p(a.most) - math.Log1p(a.least))
-}

@@ -2,7 +2,9 @@ package output
 
 import (
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	"trace/lang/format"
 	"trace/lang/result"
@@ -10,6 +12,14 @@ import (
 )
 
 // This file has what displays show that show more than a [Printer] does: the page and the live view.
+
+// Maps are those of a program that runs, for what shows them meanwhile and at the end.
+type Maps interface {
+	// Tables are what they hold now, the rows with the largest value first.
+	Tables() ([]result.Table, error)
+	// Clear empties them.
+	Clear() error
+}
 
 // view is a map for people who look at it: the page and the live view.
 type view struct {
@@ -151,4 +161,41 @@ func appendAbout(b []byte, n float64, unit event.Unit) []byte {
 		return appendAboutSize(b, n)
 	}
 	return strconv.AppendInt(b, int64(math.Round(n)), 10)
+}
+
+func hasValues(v view) bool {
+	return slices.ContainsFunc(v.Rows, func(r row) bool { return r.Number != 0 })
+}
+
+// hasCourse returns whether it says something how the values of a map changed: counts only grow.
+func hasCourse(v view) bool { return v.Course != result.NoCourse }
+
+// lowerBound is that of a label like [1us, 2us), which several buckets in a line have in common.
+func lowerBound(label string) string {
+	if strings.HasPrefix(label, "(...") {
+		return label
+	}
+	low, _, _ := strings.Cut(strings.Trim(label, "[]"), ",")
+	return low
+}
+
+// axis is what the percentiles of a map have in common. It is logarithmic, as buckets are: a fast and a slow device are both seen.
+type axis struct{ least, most float64 }
+
+func newAxis(rows []row) axis {
+	a := axis{math.Inf(1), 0}
+	for _, r := range rows {
+		for _, p := range r.Percentiles {
+			a.least, a.most = min(a.least, max(p.At, 0)), max(a.most, p.At)
+		}
+	}
+	return a
+}
+
+// place is where a value is on it, from 0 to 1. There is no logarithm of 0, so the scale is that of one more.
+func (a axis) place(x float64) float64 {
+	if a.most <= a.least {
+		return 0
+	}
+	return (math.Log1p(max(x, 0)) - math.Log1p(a.least)) / (math.Log1p(a.most) - math.Log1p(a.least))
 }
