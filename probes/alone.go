@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"trace/probes/event"
+	"trace/probes/rewrite"
 )
 
 // Alone tells whether no two runs of the programs that deliver events of a probe can overlap on one CPU: then what they write for
@@ -33,7 +34,7 @@ func (c *Catalog) delivering(p *event.Probe, v variant) int {
 	}
 	n := 0
 	for _, prog := range v.programs {
-		if s := spec.Programs[prog.name]; s != nil && calls(s.Instructions, actionName(p)) {
+		if s := spec.Programs[prog.name]; s != nil && rewrite.Calls(s.Instructions, actionName(p)) {
 			n++
 		}
 	}

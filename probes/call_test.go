@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trace/probes/event"
+	"trace/probes/rewrite"
 )
 
 // tellsCalls are the functions whose calls are kept in any case, as that tells what is an event: those of 5.10 that create a QP call each
@@ -45,7 +46,7 @@ func TestEntryOfCalls(t *testing.T) {
 			for _, f := range p.Fields {
 				insns := specialized(t, c, p, program, f.Name).Instructions
 				wanted := slices.Contains(tellsCalls, where) || !f.Common && f.Name != "ret"
-				if got := idle(insns); got != (entry && !wanted) {
+				if got := rewrite.Idle(insns); got != (entry && !wanted) {
 					t.Errorf("%s, for %s, has nothing to do: %v", program, f.Name, got)
 				}
 				if got := slices.ContainsFunc(insns, keepsCalls); got != wanted {

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"trace/probes/event"
+	"trace/probes/rewrite"
 )
 
 // A want is what a test asks of a probe. The code for it is made here: all that these tests need of a code generator.
@@ -226,7 +227,7 @@ func TestStackLeft(t *testing.T) {
 	c := load(t)
 	for _, p := range c.Probes() {
 		left, err := c.StackLeft(p)
-		if err != nil || left >= stackSize || left%stackRound != 0 {
+		if err != nil || left >= rewrite.StackSize || left%32 != 0 {
 			t.Errorf("%s: %d bytes left, %v", p, left, err)
 		}
 		if want, ok := little[p.String()]; left != want && (ok || left < 192) {

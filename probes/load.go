@@ -17,6 +17,8 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
+
+	"trace/probes/rewrite"
 )
 
 // openRing creates the ring buffer. Where no code refers to it, it is as small as can be: the usual size takes the kernel 2 ms.
@@ -97,11 +99,11 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 			delete(spec.Programs, name)
 			continue
 		}
-		delivers := slices.ContainsFunc(requests, func(r *request) bool { return calls(p.Instructions, actionName(r.Probe)) })
+		delivers := slices.ContainsFunc(requests, func(r *request) bool { return rewrite.Calls(p.Instructions, actionName(r.Probe)) })
 		if err := specialize(p, requests, values); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		idlers[name] = !delivers && idle(p.Instructions)
+		idlers[name] = !delivers && rewrite.Idle(p.Instructions)
 		tells[name] = delivers
 	}
 	keepMaps(spec)
@@ -120,7 +122,7 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 
 // typeless tells whether a program reads nothing whose place in memory only the kernel's types tell.
 func (l *loader) typeless(program string) bool {
-	return !relocated(l.spec.Programs[program].Instructions)
+	return !rewrite.Relocated(l.spec.Programs[program].Instructions)
 }
 
 // busy leaves out the idle programs.

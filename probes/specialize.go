@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"trace/probes/event"
+	"trace/probes/rewrite"
 )
 
 // wanted returns the content of X_want: the stage in which the member at each offset is captured.
@@ -34,7 +35,7 @@ func (r *request) wantsEntry() bool {
 // define. If one of them has to stay a function, the other may be spliced only while the stack suffices for both.
 func specialize(spec *ebpf.ProgramSpec, requests []*request, constants []byte) error {
 	insns, stack, err := build(spec, requests, constants, true)
-	if err != nil || stack > stackSize {
+	if err != nil || stack > rewrite.StackSize {
 		insns, _, err = build(spec, requests, constants, false)
 	}
 	spec.Instructions = insns
@@ -43,12 +44,12 @@ func specialize(spec *ebpf.ProgramSpec, requests []*request, constants []byte) e
 
 // build returns the instructions of a specialized program, and how much stack they use together.
 func build(spec *ebpf.ProgramSpec, requests []*request, constants []byte, splice bool) (insns asm.Instructions, stack int, err error) {
-	f, err := newFlow(spec.Instructions)
+	f, err := rewrite.New(spec.Instructions)
 	if err != nil {
 		return nil, 0, err
 	}
-	f.fold(constants)
-	frame := align(frameSize(f.insns), 8)
+	f.Fold(constantSection, constants)
+	frame := rewrite.FrameSize(f.Insns)
 	stack = frame
 	frames, inFunction := framesOfTracing(spec)
 	var functions []function
@@ -57,29 +58,29 @@ func build(spec *ebpf.ProgramSpec, requests []*request, constants []byte, splice
 	}
 	// The action comes before the filter: while it is called, registers of its caller are alive there.
 	for _, fn := range slices.Backward(functions) {
-		if !splice || !calls(f.insns, fn.name) {
+		if !splice || !rewrite.Calls(f.Insns, fn.name) {
 			continue
 		}
-		body, err := newFlow(withFrames(fn.body, frames))
+		body, err := rewrite.New(withFrames(fn.body, frames))
 		if err != nil {
 			return nil, 0, fmt.Errorf("%s: %w", fn.name, err)
 		}
-		if deep := f.splice(fn.name, body, frame); deep > 0 {
+		if deep := f.Splice(fn.name, body, frame); deep > 0 {
 			stack = max(stack, deep)
-			f.fold(constants)
+			f.Fold(constantSection, constants)
 		}
 	}
 	below := 0 // the deepest function
 	var called asm.Instructions
 	for _, fn := range functions {
-		if calls(f.insns, fn.name) {
+		if rewrite.Calls(f.Insns, fn.name) {
 			fn.body = withFrames(fn.body, inFunction)
 			called = append(called, fn.called()...)
-			below = max(below, align(max(frameSize(fn.body), 1), stackRound))
+			below = max(below, rewrite.Charged(rewrite.FrameSize(fn.body)))
 		}
 	}
-	insns, err = f.function(spec.Name)
-	return append(insns, called...), align(max(stack, 1), stackRound) + below, err
+	insns, err = f.Function(spec.Name)
+	return append(insns, called...), rewrite.Charged(stack) + below, err
 }
 
 // typeless tells whether a program reads, for a request, nothing whose place in memory only the kernel's types tell. What is wrong
@@ -93,33 +94,12 @@ func (c *Catalog) typeless(program string, r *request, controller byte) bool {
 	if err != nil {
 		return false
 	}
-	f, err := newFlow(object.Programs[program].Instructions)
+	f, err := rewrite.New(object.Programs[program].Instructions)
 	if err != nil {
 		return false
 	}
-	f.fold(constantsFor(object, controller, r))
-	return !relocated(f.insns)
-}
-
-// idle tells whether a program does nothing that anyone could see: it calls only helpers that ask nothing and tell something, and
-// writes only into its own frame.
-func idle(insns asm.Instructions) bool {
-	return !slices.ContainsFunc(insns, func(ins asm.Instruction) bool {
-		op := ins.OpCode
-		switch class := op.Class(); {
-		case op.JumpOp() == asm.Call:
-			return asks(ins) != 0
-		case class.IsStore():
-			return ins.Dst != asm.RFP
-		default:
-			return false
-		}
-	})
-}
-
-// relocated tells whether instructions depend on the kernel's types.
-func relocated(insns asm.Instructions) bool {
-	return slices.ContainsFunc(insns, func(ins asm.Instruction) bool { return btf.CORERelocationMetadata(&ins) != nil })
+	f.Fold(constantSection, constantsFor(object, controller, r))
+	return !rewrite.Relocated(f.Insns)
 }
 
 // A function of generated code, X_filter or X_action. The names of its parameters are ours: clang 14 drops them from the externs,
@@ -140,17 +120,9 @@ func (r *request) functions() []function {
 	return []function{{filterName(p), filter, c.sourced(c.Filter, filterName(p))}, {actionName(p), action, c.sourced(c.Action, actionName(p))}}
 }
 
-func calls(insns asm.Instructions, function string) bool {
-	return slices.ContainsFunc(insns, func(ins asm.Instruction) bool { return callTo(ins, function) })
-}
-
 // refersTo tells whether code refers to a map.
 func refersTo(insns asm.Instructions, mapName string) bool {
 	return slices.ContainsFunc(insns, func(ins asm.Instruction) bool { return ins.IsLoadFromMap() && ins.Reference() == mapName })
-}
-
-func callTo(ins asm.Instruction, function string) bool {
-	return ins.IsFunctionCall() && ins.Reference() == function
 }
 
 // quoted is what the kernel quotes above the instructions in the verifier's log and in bpftool's dumps.
@@ -173,14 +145,6 @@ func (f *function) called() asm.Instructions {
 	return insns
 }
 
-func align(n, to int) int { return (n + to - 1) &^ (to - 1) }
-
-// stackSize is MAX_BPF_STACK of the kernel: what the frames of a call chain may take together, each rounded up to stackRound.
-const (
-	stackSize  = 512
-	stackRound = 32
-)
-
 // StackLeft returns how many bytes of stack the filter, and the action, of a probe may use beside the deepest frame of the programs
 // that call them. The kernel counts less where it removes code for what is not wanted.
 func (c *Catalog) StackLeft(p *event.Probe) (int, error) {
@@ -188,30 +152,11 @@ func (c *Catalog) StackLeft(p *event.Probe) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	deepest := 1
-	for _, prog := range spec.Programs {
-		if calls(prog.Instructions, actionName(p)) {
-			deepest = max(deepest, frameSize(prog.Instructions))
-		}
-	}
-	return stackSize - align(deepest, stackRound), nil
-}
-
-// frameSize returns how far the instructions of a function reach below the frame pointer: by loads and stores, and by the addresses
-// that they make of it, a copy to which a number is added.
-func frameSize(insns asm.Instructions) int {
 	deepest := 0
-	pointers := make(map[asm.Register]bool) // copies of the frame pointer
-	for _, ins := range insns {
-		op := ins.OpCode
-		switch class := op.Class(); {
-		case class.IsLoad() && ins.Src == asm.RFP, class.IsStore() && ins.Dst == asm.RFP:
-			deepest = max(deepest, -int(ins.Offset))
-		case class.IsALU() && op.ALUOp() == asm.Mov:
-			pointers[ins.Dst] = op.Source() == asm.RegSource && ins.Src == asm.RFP
-		case class.IsALU() && op.ALUOp() == asm.Add && op.Source() == asm.ImmSource && pointers[ins.Dst]:
-			deepest = max(deepest, -int(ins.Constant))
+	for _, prog := range spec.Programs {
+		if rewrite.Calls(prog.Instructions, actionName(p)) {
+			deepest = max(deepest, rewrite.FrameSize(prog.Instructions))
 		}
 	}
-	return deepest
+	return rewrite.StackSize - rewrite.Charged(deepest), nil
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/asm"
+
+	"trace/probes/rewrite"
 )
 
 // Code that is part of an fexit program has a frame less before it than code that the program calls; at a kprobe there is none.
@@ -28,7 +30,7 @@ func TestFramesOfTracing(t *testing.T) {
 			if err := specialize(prog, []*request{r}, constantsFor(object, 0, r)); err != nil {
 				t.Fatal(err)
 			}
-			if calls(prog.Instructions, filterName(p)) != called {
+			if rewrite.Calls(prog.Instructions, filterName(p)) != called {
 				t.Fatalf("%s: the filter is called: %v", program, !called)
 			}
 			found := false

@@ -1,4 +1,4 @@
-package probes
+package rewrite
 
 import (
 	"fmt"
@@ -6,14 +6,12 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/asm"
-
-	"trace/probes/event"
 )
 
 // flowOf returns the flow of instructions.
-func flowOf(t *testing.T, insns asm.Instructions) *flow {
+func flowOf(t *testing.T, insns asm.Instructions) *Flow {
 	t.Helper()
-	f, err := newFlow(insns)
+	f, err := New(insns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,9 +19,9 @@ func flowOf(t *testing.T, insns asm.Instructions) *flow {
 }
 
 // text returns the instructions of a flow, one a line.
-func (f *flow) text(t *testing.T) string {
+func (f *Flow) text(t *testing.T) string {
 	t.Helper()
-	insns, err := f.function("f")
+	insns, err := f.Function("f")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +39,13 @@ func checkText(t *testing.T, got string, want ...string) {
 	}
 }
 
+// section holds the constants.
+const section = ".rodata"
+
 // constant loads a byte of the constants.
 func constant(dst asm.Register, at int) asm.Instructions {
 	return asm.Instructions{
-		asm.LoadMapValue(dst, 0, uint32(at)).WithReference(constantSection),
+		asm.LoadMapValue(dst, 0, uint32(at)).WithReference(section),
 		asm.LoadMem(dst, dst, 0, asm.Byte),
 	}
 }
@@ -69,7 +70,7 @@ func TestFold(t *testing.T) {
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
 		asm.Return())
 	f := flowOf(t, insns)
-	f.fold([]byte{0, 1})
+	f.Fold(section, []byte{0, 1})
 	checkText(t, f.text(t),
 		"MovReg dst: r6 src: r1",
 		"LdXMemDW dst: r3 src: r6 off: 8 imm: 0",
@@ -81,7 +82,7 @@ func TestFold(t *testing.T) {
 		"MovImm dst: r0 imm: 0",
 		"Exit")
 	f = flowOf(t, insns)
-	f.fold([]byte{1, 0})
+	f.Fold(section, []byte{1, 0})
 	checkText(t, f.text(t), "MovImm dst: r0 imm: 0", "Exit")
 }
 
@@ -108,7 +109,7 @@ func TestFoldComputes(t *testing.T) {
 			asm.Return(),
 		}
 		f := flowOf(t, insns)
-		f.fold(nil)
+		f.Fold(section, nil)
 		checkText(t, f.text(t), "MovImm dst: r0 imm: 0", "Exit")
 	}
 }
@@ -126,8 +127,8 @@ func TestFoldMeets(t *testing.T) {
 		asm.Return(),
 	}
 	f := flowOf(t, insns)
-	f.fold(nil)
-	if len(f.insns) != len(insns) {
+	f.Fold(section, nil)
+	if len(f.Insns) != len(insns) {
 		t.Errorf("got\n%s", f.text(t))
 	}
 }
@@ -153,8 +154,8 @@ func TestFoldArguments(t *testing.T) {
 			insns = append(insns, asm.Mov.Imm(r, 7))
 		}
 		f := flowOf(t, append(insns, test.call, asm.Mov.Imm(asm.R0, 0), asm.Return()))
-		f.fold(nil)
-		if left := len(f.insns) - 3; left != test.left {
+		f.Fold(section, nil)
+		if left := len(f.Insns) - 3; left != test.left {
 			t.Errorf("%s: got\n%s", test.name, f.text(t))
 		}
 	}
@@ -176,7 +177,7 @@ var caller = asm.Instructions{
 // A body gets registers that are free, and stack below that of its caller; its ends lead to what follows the call.
 func TestSplice(t *testing.T) {
 	f := flowOf(t, caller)
-	f.splice("f", flowOf(t, asm.Instructions{
+	f.Splice("f", flowOf(t, asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R2),
 		asm.JEq.Imm(asm.R6, 0, "no"),
 		asm.StoreImm(asm.RFP, -8, 5, asm.Word),
@@ -187,7 +188,7 @@ func TestSplice(t *testing.T) {
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("no"),
 		asm.Return(),
 	}), 16)
-	f.fold(nil)
+	f.Fold(section, nil)
 	checkText(t, f.text(t),
 		"MovReg dst: r6 src: r1",
 		"LdXMemDW dst: r7 src: r6 off: 0 imm: 0",
@@ -211,7 +212,7 @@ func TestSplice(t *testing.T) {
 // Registers that the caller needs, and the body has none in the place of, are saved below both frames.
 func TestSpliceSaves(t *testing.T) {
 	f := flowOf(t, caller)
-	f.splice("f", flowOf(t, asm.Instructions{
+	f.Splice("f", flowOf(t, asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.Mov.Reg(asm.R7, asm.R2),
 		asm.StoreMem(asm.RFP, -4, asm.R6, asm.Word),
@@ -224,7 +225,7 @@ func TestSpliceSaves(t *testing.T) {
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("no"),
 		asm.Return(),
 	}), 16)
-	f.fold(nil)
+	f.Fold(section, nil)
 	checkText(t, f.text(t),
 		"MovReg dst: r6 src: r1",
 		"LdXMemDW dst: r7 src: r6 off: 0 imm: 0",
@@ -259,78 +260,17 @@ func TestSpliceNot(t *testing.T) {
 		frame  int
 		called bool
 	}{
-		{"room for registers", append(calling, end...), stackSize - 8, false},
-		{"no room for registers", append(calling, end...), stackSize, true},
-		{"registers of calls that it does not make", append(three, end...), stackSize, false},
-		{"stack", append(asm.Instructions{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}, end...), stackSize - 8, false},
-		{"no stack", append(asm.Instructions{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}, end...), stackSize, true},
+		{"room for registers", append(calling, end...), StackSize - 8, false},
+		{"no room for registers", append(calling, end...), StackSize, true},
+		{"registers of calls that it does not make", append(three, end...), StackSize, false},
+		{"stack", append(asm.Instructions{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}, end...), StackSize - 8, false},
+		{"no stack", append(asm.Instructions{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}, end...), StackSize, true},
 		{"frame pointer", append(asm.Instructions{asm.StoreMem(asm.RFP, -8, asm.RFP, asm.DWord)}, end...), 16, true},
 	} {
 		f := flowOf(t, caller)
-		f.splice("f", flowOf(t, test.body), test.frame)
-		if calls(f.insns, "f") != test.called {
+		f.Splice("f", flowOf(t, test.body), test.frame)
+		if Calls(f.Insns, "f") != test.called {
 			t.Errorf("%s: got\n%s", test.name, f.text(t))
-		}
-	}
-}
-
-// Nothing of the constants is left in any program, whatever is wanted.
-func TestSpecialize(t *testing.T) {
-	c := load(t)
-	for _, p := range c.Probes() {
-		for _, w := range []want{{probe: p}, {probe: p, fields: p.Fields}} {
-			req, _ := w.request(0)
-			r := c.request(req)
-			object, err := c.objects[p.Group]()
-			if err != nil {
-				t.Fatal(err)
-			}
-			spec := object.Copy()
-			for name, prog := range spec.Programs {
-				if err := specialize(prog, []*request{r}, constantsFor(object, 0, r)); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-				if refersTo(prog.Instructions, constantSection) && calls(object.Programs[name].Instructions, actionName(p)) {
-					t.Errorf("%s reads constants:\n%v", name, prog.Instructions)
-				}
-			}
-		}
-	}
-}
-
-// Where the filter has to be called, the action is spliced as long as the stack suffices for both.
-func TestSpecializeStack(t *testing.T) {
-	c := load(t)
-	p := c.Match("nvme:complete_rq")[0]
-	left, err := c.StackLeft(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for stack, spliced := range map[int]bool{16: true, left: false} {
-		req, _ := want{probe: p, fields: p.Fields, stack: stack, called: true}.request(0)
-		r := c.request(req)
-		object, err := c.objects[p.Group]()
-		if err != nil {
-			t.Fatal(err)
-		}
-		prog := object.Programs["raw_tp_nvme_complete_rq"].Copy()
-		if err := specialize(prog, []*request{r}, constantsFor(object, 0, r)); err != nil {
-			t.Fatal(err)
-		}
-		if !calls(prog.Instructions, filterName(p)) || calls(prog.Instructions, actionName(p)) == spliced {
-			t.Errorf("with %d bytes of stack: %v", stack, prog.Instructions)
-		}
-	}
-}
-
-// System calls need no type of the kernel, whatever is wanted.
-func TestTypeless(t *testing.T) {
-	c := load(t)
-	p := c.Match("syscall:exit")[0]
-	for name, typeless := range map[string]bool{"ret": true, "latency": true, "comm": true, "raw_nr": true, "nr": true, "compat": true} {
-		req, _ := (want{probe: p, fields: []*event.Field{p.Field(name)}}).request(0)
-		if got := c.typeless("raw_tp_syscall_exit", c.request(req), 0); got != typeless {
-			t.Errorf("%s: typeless is %v", name, got)
 		}
 	}
 }

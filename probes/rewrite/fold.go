@@ -1,6 +1,4 @@
-//go:build linux
-
-package probes
+package rewrite
 
 import (
 	"encoding/binary"
@@ -29,15 +27,16 @@ const (
 // A state is what is known of the registers.
 type state [11]value
 
-// fold computes what follows from the constants of the C source, and removes what is then never reached, or has no effect.
-func (f *flow) fold(constants []byte) {
-	x := &folder{flow: f, constants: constants, states: make([]*state, len(f.insns)), reached: make([]bool, len(f.insns))}
+// Fold computes what follows from the constants that a section holds, and removes what is then never reached, or has no effect.
+func (f *Flow) Fold(section string, constants []byte) {
+	x := &folder{Flow: f, section: section, constants: constants, states: make([]*state, len(f.Insns)), reached: make([]bool, len(f.Insns))}
 	x.explore()
 	x.apply()
 }
 
 type folder struct {
-	*flow
+	*Flow
+	section   string
 	constants []byte
 	states    []*state // before the instructions that are jumped to
 	reached   []bool
@@ -65,7 +64,7 @@ func (x *folder) explore() {
 func (x *folder) follow(i int) {
 	s := *x.states[i]
 	for {
-		ins := x.insns[i]
+		ins := x.Insns[i]
 		taken, skipped := x.branch(ins, &s)
 		if taken {
 			x.meet(x.targets[i], &s)
@@ -148,7 +147,7 @@ func (x *folder) result(ins asm.Instruction, s *state) value {
 	switch {
 	case btf.CORERelocationMetadata(&ins) != nil: // comes to be known when the program is loaded
 		return value{}
-	case ins.IsLoadFromMap() && ins.Src == asm.PseudoMapValue && ins.Reference() == constantSection:
+	case ins.IsLoadFromMap() && ins.Src == asm.PseudoMapValue && ins.Reference() == x.section:
 		return value{address, ins.Constant >> 32}
 	case op.Class() == asm.LdXClass && op.Mode() == asm.MemMode && s[ins.Src].known == address:
 		return x.read(s[ins.Src].n+int64(ins.Offset), op.Size().Sizeof())
@@ -198,9 +197,9 @@ func (x *folder) read(at int64, size int) value {
 
 // apply puts numbers in the place of what is known, and removes what is not reached or has no effect.
 func (x *folder) apply() {
-	out := make([]bool, len(x.insns))
+	out := make([]bool, len(x.Insns))
 	var s state
-	for i, ins := range x.insns {
+	for i, ins := range x.Insns {
 		if !x.reached[i] {
 			out[i] = true
 			continue
@@ -211,13 +210,13 @@ func (x *folder) apply() {
 		taken, skipped := x.branch(ins, &s)
 		switch {
 		case taken && !skipped:
-			x.insns[i] = asm.Ja.Label("").WithMetadata(ins.Metadata)
+			x.Insns[i] = asm.Ja.Label("").WithMetadata(ins.Metadata)
 		case jumps(ins) && !taken:
 			out[i] = true
 		}
 		x.step(ins, &s)
 		if v := s[ins.Dst]; ins.OpCode.Class() == asm.LdXClass && v.known == number && v.n == int64(int32(v.n)) {
-			x.insns[i] = asm.Mov.Imm(ins.Dst, int32(v.n)).WithMetadata(ins.Metadata)
+			x.Insns[i] = asm.Mov.Imm(ins.Dst, int32(v.n)).WithMetadata(ins.Metadata)
 		}
 	}
 	for effects := x.effects(); x.idle(effects, out); {
@@ -226,11 +225,11 @@ func (x *folder) apply() {
 }
 
 // idle finds further instructions that have no effect: they write what nobody reads, or jump to what comes next anyway.
-func (f *flow) idle(effects []effect, out []bool) (found bool) {
+func (f *Flow) idle(effects []effect, out []bool) (found bool) {
 	live := f.live(effects, out)
-	next := len(f.insns)
-	for i := len(f.insns) - 1; i >= 0; i-- {
-		ins := f.insns[i]
+	next := len(f.Insns)
+	for i := len(f.Insns) - 1; i >= 0; i-- {
+		ins := f.Insns[i]
 		if out[i] {
 			continue
 		}

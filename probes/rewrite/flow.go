@@ -1,6 +1,4 @@
-//go:build linux
-
-package probes
+package rewrite
 
 import (
 	"fmt"
@@ -11,20 +9,20 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// A flow is a list of instructions whose jumps go to instructions rather than over a number of bytes, so that instructions can be
+// A Flow is a list of instructions whose jumps go to instructions rather than over a number of bytes, so that instructions can be
 // taken out and put in.
-type flow struct {
-	insns asm.Instructions
+type Flow struct {
+	Insns asm.Instructions
 	// targets holds for each instruction the index of the one to which it jumps, or nowhere.
 	targets []int
 }
 
 const nowhere = -1
 
-// newFlow resolves the jumps of a function, be they numbers, as in a compiled object, or labels, as in generated code. The labels
+// New resolves the jumps of a function, be they numbers, as in a compiled object, or labels, as in generated code. The labels
 // are dropped.
-func newFlow(insns asm.Instructions) (*flow, error) {
-	f := &flow{insns: make(asm.Instructions, len(insns)), targets: make([]int, len(insns))}
+func New(insns asm.Instructions) (*Flow, error) {
+	f := &Flow{Insns: make(asm.Instructions, len(insns)), targets: make([]int, len(insns))}
 	labels, indexes := make(map[string]int), make(map[asm.RawInstructionOffset]int, len(insns))
 	for it := insns.Iterate(); it.Next(); {
 		indexes[it.Offset] = it.Index
@@ -49,15 +47,15 @@ func newFlow(insns asm.Instructions) (*flow, error) {
 			}
 			ins = ins.WithReference("")
 		}
-		f.insns[it.Index], f.targets[it.Index] = ins.WithSymbol(""), target
+		f.Insns[it.Index], f.targets[it.Index] = ins.WithSymbol(""), target
 	}
 	return f, nil
 }
 
-// function returns the instructions under a name, their jumps as numbers.
-func (f *flow) function(name string) (asm.Instructions, error) {
-	offsets := make([]int, len(f.insns))
-	for it := f.insns.Iterate(); it.Next(); {
+// Function returns the instructions under a name, their jumps as numbers.
+func (f *Flow) Function(name string) (asm.Instructions, error) {
+	offsets := make([]int, len(f.Insns))
+	for it := f.Insns.Iterate(); it.Next(); {
 		offsets[it.Index] = int(it.Offset)
 	}
 	for i, target := range f.targets {
@@ -68,21 +66,21 @@ func (f *flow) function(name string) (asm.Instructions, error) {
 		if distance != int(int16(distance)) {
 			return nil, fmt.Errorf("a jump over %d instructions, at most %d are possible", distance, math.MaxInt16)
 		}
-		f.insns[i].Offset = int16(distance)
+		f.Insns[i].Offset = int16(distance)
 	}
-	f.insns[0] = f.insns[0].WithSymbol(name)
-	return f.insns, nil
+	f.Insns[0] = f.Insns[0].WithSymbol(name)
+	return f.Insns, nil
 }
 
 // remove takes instructions out. Who jumped to one of them jumps to what follows it. The kernel wants a function's type and a line
 // of source at its beginning, so what stood there is passed on to the next instruction.
-func (f *flow) remove(out []bool) {
-	kept := &flow{}
-	moved := make([]int, len(f.insns))
+func (f *Flow) remove(out []bool) {
+	kept := &Flow{}
+	moved := make([]int, len(f.Insns))
 	var fn *btf.Func
 	var source fmt.Stringer
-	for i, ins := range f.insns {
-		moved[i] = len(kept.insns)
+	for i, ins := range f.Insns {
+		moved[i] = len(kept.Insns)
 		if own := btf.FuncMetadata(&ins); own != nil {
 			fn = own
 		}
@@ -99,7 +97,7 @@ func (f *flow) remove(out []bool) {
 			ins = ins.WithSource(source)
 		}
 		fn, source = nil, nil
-		kept.insns, kept.targets = append(kept.insns, ins), append(kept.targets, f.targets[i])
+		kept.Insns, kept.targets = append(kept.Insns, ins), append(kept.targets, f.targets[i])
 	}
 	for i, target := range kept.targets {
 		if target != nowhere {
@@ -213,22 +211,22 @@ func pure(ins asm.Instruction) bool {
 // An effect is what an instruction does to the registers.
 type effect struct{ reads, writes registers }
 
-func (f *flow) effects() []effect {
-	effects := make([]effect, len(f.insns))
-	for i, ins := range f.insns {
+func (f *Flow) effects() []effect {
+	effects := make([]effect, len(f.Insns))
+	for i, ins := range f.Insns {
 		effects[i].reads, effects[i].writes = touches(ins)
 	}
 	return effects
 }
 
 // live returns for each instruction which registers are read after it before they are written. Instructions that are out do nothing.
-func (f *flow) live(effects []effect, out []bool) []registers {
-	before, after := make([]registers, len(f.insns)), make([]registers, len(f.insns))
+func (f *Flow) live(effects []effect, out []bool) []registers {
+	before, after := make([]registers, len(f.Insns)), make([]registers, len(f.Insns))
 	for changed := true; changed; {
 		changed = false
-		for i := len(f.insns) - 1; i >= 0; i-- {
+		for i := len(f.Insns) - 1; i >= 0; i-- {
 			var next registers
-			if i+1 < len(f.insns) && (out[i] || !ends(f.insns[i])) {
+			if i+1 < len(f.Insns) && (out[i] || !ends(f.Insns[i])) {
 				next = before[i+1]
 			}
 			if f.targets[i] != nowhere && !out[i] {

@@ -1,6 +1,4 @@
-//go:build linux
-
-package probes
+package rewrite
 
 import (
 	"slices"
@@ -8,21 +6,21 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// splice puts a body in the place of the calls of a function: a call costs, hides from its caller what the body returns, and has the
+// Splice puts a body in the place of the calls of a function: a call costs, hides from its caller what the body returns, and has the
 // verifier of 5.10 compare every number of every state (__mark_reg_unknown), so that it follows paths again that make no difference.
 // It returns how much stack the function then uses, or 0 if the body stays a function, as the stack below the frame of the caller
 // does not suffice.
-func (f *flow) splice(function string, body *flow, frame int) (stack int) {
-	deep := align(frameSize(body.insns), 8)
-	if deep > 0 && !movable(body.insns) {
+func (f *Flow) Splice(function string, body *Flow, frame int) (stack int) {
+	deep := FrameSize(body.Insns)
+	if deep > 0 && !movable(body.Insns) {
 		return 0
 	}
 	calls := f.calls(function)
-	live := f.live(f.effects(), make([]bool, len(f.insns)))
+	live := f.live(f.effects(), make([]bool, len(f.Insns)))
 	for _, i := range calls {
 		stack = max(stack, frame+deep+8*len(body.rename(live[i]).saved))
 	}
-	if stack > stackSize {
+	if stack > StackSize {
 		return 0
 	}
 	low := body.lowered(frame)
@@ -34,8 +32,8 @@ func (f *flow) splice(function string, body *flow, frame int) (stack int) {
 }
 
 // calls returns where a function is called.
-func (f *flow) calls(function string) (at []int) {
-	for i, ins := range f.insns {
+func (f *Flow) calls(function string) (at []int) {
+	for i, ins := range f.Insns {
 		if callTo(ins, function) {
 			at = append(at, i)
 		}
@@ -56,18 +54,18 @@ func movable(insns asm.Instructions) bool {
 }
 
 // lowered returns the body with its part of the stack below a frame.
-func (body *flow) lowered(frame int) *flow {
-	low := &flow{}
-	moved := make([]int, len(body.insns))
-	for i, ins := range body.insns {
-		moved[i] = len(low.insns)
+func (body *Flow) lowered(frame int) *Flow {
+	low := &Flow{}
+	moved := make([]int, len(body.Insns))
+	for i, ins := range body.Insns {
+		moved[i] = len(low.Insns)
 		class := ins.OpCode.Class()
 		if class == asm.LdXClass && ins.Src == asm.RFP || class.IsStore() && ins.Dst == asm.RFP {
 			ins.Offset -= int16(frame)
 		}
-		low.insns, low.targets = append(low.insns, ins), append(low.targets, body.targets[i])
+		low.Insns, low.targets = append(low.Insns, ins), append(low.targets, body.targets[i])
 		if class.IsALU() && ins.OpCode.Source() == asm.RegSource && ins.Src == asm.RFP {
-			low.insns, low.targets = append(low.insns, asm.Add.Imm(ins.Dst, int32(-frame))), append(low.targets, nowhere)
+			low.Insns, low.targets = append(low.Insns, asm.Add.Imm(ins.Dst, int32(-frame))), append(low.targets, nowhere)
 		}
 	}
 	for i, target := range low.targets {
@@ -86,7 +84,7 @@ type names struct {
 
 // rename finds registers for those that a call would save and the body uses: such as are not live after it, or, if the body calls
 // nothing, any that it does not use; and if there are none left, some that are live.
-func (body *flow) rename(live registers) (n names) {
+func (body *Flow) rename(live registers) (n names) {
 	used, calls := body.uses()
 	free, taken := saved&^live, registers(0)
 	if !calls {
@@ -112,8 +110,8 @@ func (body *flow) rename(live registers) (n names) {
 }
 
 // uses returns the registers that a body touches, and whether it calls anything.
-func (body *flow) uses() (used registers, calls bool) {
-	for _, ins := range body.insns {
+func (body *Flow) uses() (used registers, calls bool) {
+	for _, ins := range body.Insns {
 		if ins.OpCode.JumpOp() == asm.Call {
 			calls = true
 			continue
@@ -125,27 +123,27 @@ func (body *flow) uses() (used registers, calls bool) {
 }
 
 // named returns the body with other registers.
-func (body *flow) named(n names) *flow {
-	named := &flow{insns: slices.Clone(body.insns), targets: body.targets}
-	for i, ins := range named.insns {
+func (body *Flow) named(n names) *Flow {
+	named := &Flow{Insns: slices.Clone(body.Insns), targets: body.targets}
+	for i, ins := range named.Insns {
 		if ins.OpCode.JumpOp() != asm.Call && !ins.OpCode.IsDWordLoad() { // whose Src is no register
 			ins.Src = n.of[ins.Src]
 		}
 		ins.Dst = n.of[ins.Dst]
-		named.insns[i] = ins
+		named.Insns[i] = ins
 	}
 	return named
 }
 
 // saving returns the body between instructions that store registers below a frame and load them again. All its ends become one.
-func (body *flow) saving(rs []asm.Register, frame int) *flow {
-	with := &flow{}
+func (body *Flow) saving(rs []asm.Register, frame int) *Flow {
+	with := &Flow{}
 	for i, r := range rs {
-		with.insns = append(with.insns, asm.StoreMem(asm.RFP, int16(-frame-8*(i+1)), r, asm.DWord))
+		with.Insns = append(with.Insns, asm.StoreMem(asm.RFP, int16(-frame-8*(i+1)), r, asm.DWord))
 		with.targets = append(with.targets, nowhere)
 	}
-	before, end := len(with.insns), len(with.insns)+len(body.insns)
-	for i, ins := range body.insns {
+	before, end := len(with.Insns), len(with.Insns)+len(body.Insns)
+	for i, ins := range body.Insns {
 		target := body.targets[i]
 		if target != nowhere {
 			target += before
@@ -153,18 +151,18 @@ func (body *flow) saving(rs []asm.Register, frame int) *flow {
 		if ins.OpCode.JumpOp() == asm.Exit {
 			ins, target = asm.Ja.Label("").WithMetadata(ins.Metadata), end
 		}
-		with.insns, with.targets = append(with.insns, ins), append(with.targets, target)
+		with.Insns, with.targets = append(with.Insns, ins), append(with.targets, target)
 	}
 	for i, r := range rs {
-		with.insns = append(with.insns, asm.LoadMem(r, asm.RFP, int16(-frame-8*(i+1)), asm.DWord))
+		with.Insns = append(with.Insns, asm.LoadMem(r, asm.RFP, int16(-frame-8*(i+1)), asm.DWord))
 		with.targets = append(with.targets, nowhere)
 	}
 	return with
 }
 
 // replace puts a body in the place of instruction at. Jumps to its end go to what follows.
-func (f *flow) replace(at int, body *flow) {
-	longer := len(body.insns) - 1
+func (f *Flow) replace(at int, body *Flow) {
+	longer := len(body.Insns) - 1
 	for i, target := range f.targets {
 		if target > at {
 			f.targets[i] = target + longer
@@ -176,6 +174,6 @@ func (f *flow) replace(at int, body *flow) {
 			targets[i] = target + at
 		}
 	}
-	f.insns = slices.Concat(f.insns[:at], body.insns, f.insns[at+1:])
+	f.Insns = slices.Concat(f.Insns[:at], body.Insns, f.Insns[at+1:])
 	f.targets = slices.Concat(f.targets[:at], targets, f.targets[at+1:])
 }
