@@ -39,7 +39,7 @@ func (d *dumper) body(c *Clause, b *body) {
 	head := c.kind.String()
 	switch {
 	case b.probe != nil && c.hz != 0:
-		head = fmt.Sprintf("profile:%dhz", c.hz)
+		head = fmt.Sprintf("%s:%dhz", b.probe.Group, c.hz)
 	case b.probe != nil:
 		head = b.probe.String()
 	case c.kind == onInterval:

@@ -101,7 +101,7 @@ func (p *Plan) explainFields(w io.Writer, b *part) {
 
 // request is the index of the request that serves a body.
 func (p *Plan) request(b *part) int {
-	return slices.IndexFunc(p.requests, func(r probes.Request) bool { return r.Probe == b.probe && r.Hz == b.clause.hz })
+	return slices.IndexFunc(p.requests, func(r probes.Request) bool { return r.Probe == b.probe && r.Arg == b.clause.arg() })
 }
 
 func names(probe *event.Probe, spans []codegen.Span) []string {

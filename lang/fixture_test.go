@@ -32,7 +32,10 @@ func probe(group, name string, fields ...*event.Field) *event.Probe {
 			f.Line.Shown = event.Verbose
 		}
 	}
-	return &event.Probe{Group: group, Name: name, Fields: slices.Concat(common, fields)}
+	return &event.Probe{
+		Group: group, Name: name, Fields: slices.Concat(common, fields),
+		Driver: group == "mlx5", Sampled: group == "profile", Selector: map[string]string{"syscall": "nr"}[group],
+	}
 }
 
 func enum(name string, names ...string) *event.Enum {

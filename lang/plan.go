@@ -155,7 +155,7 @@ func (p *Plan) generate() (again bool, err error) {
 		code.Lost.Map, code.Lost.Offset = probes.LostCounter(r.Probe)
 		var parts []*part
 		for _, b := range p.parts {
-			if b.probe == r.Probe && b.clause.hz == r.Hz {
+			if b.probe == r.Probe && b.clause.arg() == r.Arg {
 				parts = append(parts, b)
 			}
 		}
@@ -222,10 +222,10 @@ func (p *Program) requests() []probes.Request {
 	var reqs []probes.Request
 	for _, c := range p.clauses {
 		for _, probe := range c.Probes {
-			i := slices.IndexFunc(reqs, func(r probes.Request) bool { return r.Probe == probe && r.Hz == c.hz })
+			i := slices.IndexFunc(reqs, func(r probes.Request) bool { return r.Probe == probe && r.Arg == c.arg() })
 			if i < 0 {
 				i = len(reqs)
-				reqs = append(reqs, probes.Request{Probe: probe, Hz: c.hz, IfAvailable: true})
+				reqs = append(reqs, probes.Request{Probe: probe, Arg: c.arg(), IfAvailable: true})
 			}
 			reqs[i].IfAvailable = reqs[i].IfAvailable && !c.named[probe]
 		}

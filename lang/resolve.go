@@ -25,9 +25,6 @@ func (r *resolver) fail(at syntax.Span, msg, help string) {
 	r.errs = append(r.errs, r.source.Error(at, msg, help))
 }
 
-// driverGroup tells whether the events of a group belong to one driver: such a group has to be asked for by name.
-func driverGroup(group string) bool { return group == "mlx5" }
-
 // clauses resolves a clause that names its probes. Each moment and each rate of a profile makes a clause of its own.
 func (r *resolver) clauses(tree *syntax.Clause) []*Clause {
 	var out []*Clause
@@ -35,16 +32,16 @@ func (r *resolver) clauses(tree *syntax.Clause) []*Clause {
 	for _, ref := range tree.Probes {
 		c := &Clause{tree: tree, text: tree.String()}
 		ok := true
-		switch ref.Group {
-		case "begin":
+		switch {
+		case ref.Group == "begin":
 			c.kind = onBegin
-		case "end":
+		case ref.Group == "end":
 			c.kind = onEnd
-		case "interval":
+		case ref.Group == "interval":
 			c.kind = onInterval
 			c.period, ok = r.period(ref)
-		case "profile":
-			ok = r.profile(c, ref)
+		case ref.TakesRate():
+			ok = r.sampled(c, ref)
 		default:
 			events = append(events, ref)
 			continue
@@ -85,14 +82,14 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *Clause {
 	for _, p := range r.catalog {
 		switch {
 		case !found[p]:
-		case isSampled(p) && !r.options.recorded():
-			c.LeftOut = append(c.LeftOut, LeftOut{p, "it takes a rate, like profile:99hz"})
+		case p.Sampled && !r.options.recorded():
+			c.LeftOut = append(c.LeftOut, LeftOut{p, fmt.Sprintf("it takes a rate, like %s:99hz", p.Group)})
 		default:
 			c.Probes = append(c.Probes, p)
 		}
 	}
 	if len(c.Probes) == 0 && len(c.LeftOut) > 0 {
-		r.fail(refs[0].Span, fmt.Sprintf("%s does not say how often", refs[0]), "write profile:99hz, for 99 samples of each CPU a second")
+		r.fail(refs[0].Span, fmt.Sprintf("%s does not say how often", refs[0]), sayHowOften(c.LeftOut[0].Probe.Group))
 	}
 	return c
 }
@@ -109,7 +106,7 @@ func (r *resolver) unknownProbe(ref syntax.ProbeRef) {
 	for _, p := range r.catalog {
 		names = append(names, p.String())
 	}
-	help := cmp.Or(r.systemCall(ref), didYouMean(ref.String(), names))
+	help := cmp.Or(r.selected(ref), didYouMean(ref.String(), names))
 	if help == "" {
 		if inGroup := r.match(syntax.ProbeRef{Group: ref.Group, Name: "*"}); inGroup != nil {
 			help = fmt.Sprintf("%s has %s", ref.Group, enumerate(inGroup))
@@ -129,14 +126,11 @@ func (r *resolver) notRecorded(ref syntax.ProbeRef) {
 	r.fail(ref.Span, fmt.Sprintf("the recording has no events of %s", ref), help)
 }
 
-// systemCall says how to see the system call that ref names as if it were a probe, or returns "".
-func (r *resolver) systemCall(ref syntax.ProbeRef) string {
-	if ref.Group != "syscall" {
-		return ""
-	}
-	for _, p := range r.match(syntax.ProbeRef{Group: "syscall", Name: "enter"}) {
-		if nr := p.Field("nr"); nr != nil && nr.Type.Enum != nil && slices.Contains(nr.Type.Enum.Names, ref.Name) {
-			return fmt.Sprintf("write %s / nr == %s /", p, ref.Name)
+// selected says how to see the events that ref names as if they had a probe of their own, like a system call, or returns "".
+func (r *resolver) selected(ref syntax.ProbeRef) string {
+	for _, p := range r.match(syntax.ProbeRef{Group: ref.Group, Name: "*"}) {
+		if f := p.Field(p.Selector); f != nil && f.Type.Enum != nil && slices.Contains(f.Type.Enum.Names, ref.Name) {
+			return fmt.Sprintf("write %s / %s == %s /", p, f.Name, ref.Name)
 		}
 	}
 	return ""
@@ -280,7 +274,7 @@ func (r *resolver) bare(n ast.Node, block *syntax.Block) *Clause {
 		all = append(all, ch)
 		switch {
 		case slices.ContainsFunc(ch.unknown, r.needsOtherProbe):
-		case driverGroup(p.Group):
+		case p.Driver:
 			drivers = append(drivers, p)
 		default:
 			fit = append(fit, ch)

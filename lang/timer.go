@@ -7,10 +7,11 @@ import (
 	"strings"
 
 	"trace/lang/syntax"
+	"trace/probes"
 	"trace/probes/event"
 )
 
-// This file is about interval and profile: how often they come.
+// This file is about intervals and samples: how often they come.
 
 // period returns that of interval:1s or interval:$name.
 func (r *resolver) period(ref syntax.ProbeRef) (period, bool) {
@@ -27,19 +28,19 @@ func (r *resolver) period(ref syntax.ProbeRef) (period, bool) {
 	return 0, false
 }
 
-// profile notes in c the probe and the rate of profile:99hz, profile:$name or profile:hz:$name. The samples of a recording have a rate
+// sampled notes in c the probe and the rate of profile:99hz, profile:$name or profile:hz:$name. The samples of a recording have a rate
 // already, so profile:* does there.
-func (r *resolver) profile(c *Clause, ref syntax.ProbeRef) bool {
+func (r *resolver) sampled(c *Clause, ref syntax.ProbeRef) bool {
 	if ref.Name != "hz" && ref.Name != "*" {
 		var ok bool
 		if c.hz, ok = r.rate(ref); !ok {
 			return false
 		}
 	} else if !r.options.recorded() {
-		r.fail(ref.Span, fmt.Sprintf("%s does not say how often", ref), "write profile:99hz, for 99 samples of each CPU a second")
+		r.fail(ref.Span, fmt.Sprintf("%s does not say how often", ref), sayHowOften(ref.Group))
 		return false
 	}
-	i := slices.IndexFunc(r.catalog, isSampled)
+	i := slices.IndexFunc(r.catalog, func(p *event.Probe) bool { return p.Sampled })
 	switch {
 	case i >= 0:
 		p := r.catalog[i]
@@ -53,8 +54,18 @@ func (r *resolver) profile(c *Clause, ref syntax.ProbeRef) bool {
 	return false
 }
 
-// isSampled tells whether the events of a probe are samples, which have a rate.
-func isSampled(p *event.Probe) bool { return p.String() == "profile:hz" }
+// sayHowOften is the advice to whoever gives no rate.
+func sayHowOften(group string) string {
+	return fmt.Sprintf("write %s:99hz, for 99 samples of each CPU a second", group)
+}
+
+// arg is what the clause asks of its probes.
+func (c *Clause) arg() probes.Arg {
+	if c.hz == 0 {
+		return nil
+	}
+	return probes.Rate(c.hz)
+}
 
 // rate returns that of profile:99hz, profile:$name or profile:hz:$name.
 func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
@@ -77,7 +88,7 @@ func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
 			recorded = append(recorded, fmt.Sprintf("%dhz", rate))
 		}
 		r.fail(ref.Span, fmt.Sprintf("the samples were recorded at %s, and not at %dhz", strings.Join(recorded, " and "), hz),
-			"write profile:*, which takes them as they are")
+			fmt.Sprintf("write %s:*, which takes them as they are", ref.Group))
 		return 0, false
 	}
 	return hz, true
@@ -96,7 +107,10 @@ func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit event.Unit, ok bo
 		}
 		return literalValue(tree.Expr)
 	}
-	example := map[string]string{"interval": "1s", "profile": "99"}[ref.Group]
+	example := "1s"
+	if ref.TakesRate() {
+		example = "99"
+	}
 	p := r.param("$" + name)
 	switch {
 	case p == nil:
@@ -107,7 +121,7 @@ func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit event.Unit, ok bo
 		return p.Value, p.Type.Unit, true
 	case p.Type.Unit != event.None:
 		r.fail(ref.Span, fmt.Sprintf("$%s has a unit already", name), fmt.Sprintf("write %s:$%s", ref.Group, name))
-	case ref.Group == "profile": // in hz, and so is a rate
+	case ref.TakesRate(): // in hz, and so is a rate
 		return p.Value, event.None, true
 	default:
 		return times(p.Value, timerUnits[counted]), event.Nanoseconds, true

@@ -17,8 +17,8 @@ func BenchmarkGetppid(b *testing.B) {
 	h := detect(b)
 	enter := h.catalog.Match("syscall:enter")[0]
 	b.Run("untraced", getppid)
-	for i, v := range h.variants(enter.Group, h.catalog.source(enter).hook) {
-		b.Run("reject/"+v.name, func(b *testing.B) {
+	for i, v := range h.variantsOf(enter) {
+		b.Run("reject/"+v.name(), func(b *testing.B) {
 			benchmarkGetppid(b, func() (*Session, error) {
 				return attachOnly(h, i, Request{Probe: enter, Code: rejectAll()}, AttachOptions{})
 			})

@@ -30,7 +30,9 @@ func TestCatalogIsDocumented(t *testing.T) {
 				t.Errorf("%s: field %s has no documentation", p, f.Name)
 			}
 			for _, name := range c.source(p).needs[f.Name] {
-				helper(name)
+				if !(hook{name: name}).isHelper() {
+					t.Errorf("%s: field %s needs %s, which is no helper", p, f.Name, name)
+				}
 			}
 		}
 		for name := range commonFields {
@@ -122,22 +124,20 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 	known := map[string]bool{forkProgram: true}
 	shape := regexp.MustCompile("__(int|pointer|void)$") // ON_RETURN
 	for _, h := range allHooks() {
-		for _, kind := range []string{"raw_tp", "tracepoint"} {
-			if h.tracepoint != "" {
-				known[kind+"_"+h.name] = true
-			}
-		}
 		if h.seed != nil {
 			known[h.seed.lost] = true
 		}
-		if h.sampled {
+		switch at := h.place.(type) {
+		case tracepoint:
+			known["raw_tp_"+h.name], known["tracepoint_"+h.name] = true, true
+		case clock:
 			known["perf_event_"+h.name] = true
-		}
-		for _, kind := range []string{"fentry", "fexit", "kprobe", "kretprobe"} {
-			for _, text := range slices.Concat(h.functions...) {
-				f := parseFunction(text)
-				known[kind+"_"+h.name+"__"+f.name] = true
-				known[kind+"_"+h.name+"__"+f.shared] = true
+		case functions:
+			for _, f := range slices.Concat(at...) {
+				for _, kind := range []string{"fentry", "fexit", "kprobe", "kretprobe"} {
+					known[kind+"_"+h.name+"__"+f.name] = true
+					known[kind+"_"+h.name+"__"+f.shared] = true
+				}
 			}
 		}
 	}

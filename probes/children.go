@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trace/bpf"
+	"trace/probes/kernel"
 )
 
 // family is a set of processes in the kernel: some, and all that they fork while the program is attached. The nil family is none.
@@ -24,7 +25,7 @@ type family struct {
 
 // follow makes a family of processes.
 func (h *Host) follow(roots []int) (_ *family, err error) {
-	if err := h.checkCaps([]string{capBPF, capPerfmon}); err != nil {
+	if err := h.kernel.Permits([]string{kernel.CapBPF, kernel.CapPerfmon}); err != nil {
 		return nil, err
 	}
 	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
@@ -45,7 +46,7 @@ func (h *Host) follow(roots []int) (_ *family, err error) {
 			err = errors.Join(err, f.close())
 		}
 	}()
-	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{KernelTypes: types}, Cache: h.cache})
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{KernelTypes: types}, Cache: h.kernel.Cache()})
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -63,22 +64,21 @@ func (h *Host) follow(roots []int) (_ *family, err error) {
 
 // taskType is what the program reads of the kernel's types.
 func (h *Host) taskType() (*btf.Spec, error) {
-	if _, err := h.vmlinux(); err != nil && len(h.given) == 0 {
-		return nil, fmt.Errorf("%w (give a file with its types: --btf FILE)", err)
+	if err := h.kernel.Described(); err != nil {
+		return nil, err
 	}
-	task, err := h.kernelType(module{}, &btf.Struct{Name: "task_struct"})
+	task, err := h.kernel.Type(kernel.Module{}, &btf.Struct{Name: "task_struct"})
 	if err != nil {
 		return nil, fmt.Errorf("struct task_struct: %w", err)
 	}
-	b, err := btf.NewBuilder(nil, nil)
+	selection, err := kernel.NewSelection()
 	if err != nil {
 		return nil, err
 	}
-	p := pruner{done: make(map[btf.Type]btf.Type)}
-	if _, err := b.Add(p.prune(task)); err != nil {
+	if err := selection.Add(task); err != nil {
 		return nil, fmt.Errorf("struct task_struct: %w", err)
 	}
-	return b.Spec()
+	return selection.Spec()
 }
 
 // add puts processes into the family. The map is written through memory: a system call would write all of its only value, and so undo
@@ -127,6 +127,3 @@ func (f *family) close() error {
 	}
 	return errors.Join(f.detach(), f.program.Close(), f.members.Close())
 }
-
-// SkippedForks is how many forks of processes the kernel did not follow, of all on this machine.
-func (s *Session) SkippedForks() (uint64, error) { return s.family.skipped() }

@@ -50,17 +50,6 @@ func (c *Code) stage(f *event.Field) byte {
 	}
 }
 
-// begins is the stage in which the code first wants something that only the beginning of an event tells, X_begins in trace.h.
-func (c *Code) begins(s *source) byte {
-	first := byte(stageNever)
-	for _, f := range s.Fields {
-		if stage := c.stage(f); len(s.needs[f.Name]) > 0 && stage != stageNever && (first == stageNever || stage < first) {
-			first = stage
-		}
-	}
-	return first
-}
-
 // structName is what the C source calls the event, and begins the names of what belongs to it.
 func structName(p *event.Probe) string { return p.Group + "_" + p.Name }
 
@@ -95,19 +84,3 @@ const (
 	countUnended
 	counters
 )
-
-// Request asks for the events of a probe.
-type Request struct {
-	Probe *event.Probe
-	// Code is what happens to them.
-	Code *Code
-	// Hz is how often profile:hz samples, a second.
-	Hz int
-	// Counted lets the programs count the events that pass and that are rejected. Each event costs some ns more.
-	Counted bool
-	// IfAvailable lets Attach go on without the probe on a host that does not have it; Session.Skipped tells.
-	IfAvailable bool
-}
-
-// DefaultRingBytes is the size of the ring buffer: about 40,000 events.
-const DefaultRingBytes = 4 << 20

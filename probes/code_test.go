@@ -52,7 +52,11 @@ func (w want) request(id int) (Request, *event.Layout) {
 	for _, f := range w.fields {
 		code.After = append(code.After, spanOf(f))
 	}
-	return Request{Probe: w.probe, Code: code, Hz: 99}, l
+	r := Request{Probe: w.probe, Code: code}
+	if w.probe.Sampled {
+		r.Arg = Rate(99)
+	}
+	return r, l
 }
 
 func spanOf(f *event.Field) Span {

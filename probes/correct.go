@@ -6,17 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 )
 
-// correction is the state of Session.Correct.
+// correction keeps what was told of objects in step with the kernel's own list.
 type correction struct {
+	notes *notes
+
 	mu sync.Mutex
-	// on from the first walk until the programs are detached.
-	on bool
+	// inventories that were walked for the first time, and are still attached.
+	inventories []*inventory
 	// last is when the last comparison ended, and took how long it took.
 	last time.Time
 	took time.Duration
@@ -24,64 +25,94 @@ type correction struct {
 	failed bool
 }
 
-// Comparisons take one part of that many of the time: where something points to a difference, and where one is left that is known.
-const (
-	correctionShare = 20
-	acceptedShare   = 200
-)
+// correctionShare: where something points to a difference, comparisons take one part of that many of the time.
+const correctionShare = 20
 
 // lastCorrection is how long the comparison at the end may take.
 const lastCorrection = time.Second
 
-// Correct compares the objects that were told to be there with the kernel's own list, and tells what differs, as events: the kernel may
+// begin tells of what was there before some requests were attached, and keeps their inventories. That what cannot be told is no failure
+// of the session, but is said.
+func (c *correction) begin(ctx context.Context, inventories []*inventory) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.seed(ctx, inventories); err != nil {
+		return err
+	}
+	c.inventories = slices.Concat(c.inventories, inventories)
+	return nil
+}
+
+func (c *correction) seed(ctx context.Context, inventories []*inventory) error {
+	for _, inv := range inventories {
+		if err := inv.set(seeding, 1, false); err != nil {
+			return fmt.Errorf("%s: %w", inv.Probe, err)
+		}
+	}
+	for _, all := range byProbe(inventories) {
+		w, err := all[0].walk(ctx)
+		if err != nil && ctx.Err() == nil {
+			w.notes = append(w.notes, fmt.Sprintf("what was there before is not all counted: %v", err))
+		}
+		for _, note := range w.notes {
+			c.notes.add(all[0].Probe, note)
+		}
+		for _, inv := range all {
+			// One that was left out is told to come when it goes: else it would go without having come.
+			if err := inv.set(watching, 1, len(w.notes) > 0 || inv.blind); err != nil {
+				return fmt.Errorf("%s: %w", inv.Probe, err)
+			}
+			inv.accepted = inv.surplus(ctx)
+		}
+	}
+	return ctx.Err()
+}
+
+// correct compares the objects that were told to be there with the kernel's own list, and tells what differs, as events: the kernel may
 // have skipped a program. Where nothing points to a difference, it only asks how many objects there are.
-func (s *Session) Correct(ctx context.Context) {
-	c := &s.correction
+func (c *correction) correct(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.on && time.Since(c.last) >= correctionShare*c.took {
-		s.correct(ctx, func(inv *inventory) bool { return inv.suspicious(ctx) })
+	if time.Since(c.last) >= correctionShare*c.took {
+		c.compare(ctx, func(inv *inventory) bool { return inv.suspicious(ctx) })
 	}
 }
 
-// correctLast is Correct for the last time, whatever there is that points to a difference.
-func (s *Session) correctLast() {
-	c := &s.correction
+// end compares for the last time, whatever there is that points to a difference, and forgets the inventories.
+func (c *correction) end(inventories []*inventory) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.on {
-		ctx, cancel := context.WithTimeout(context.Background(), lastCorrection)
-		defer cancel()
-		s.correct(ctx, func(*inventory) bool { return true })
-	}
-	c.on = false
+	isOne := func(inv *inventory) bool { return slices.Contains(inventories, inv) }
+	ctx, cancel := context.WithTimeout(context.Background(), lastCorrection)
+	defer cancel()
+	c.compare(ctx, isOne)
+	c.inventories = slices.DeleteFunc(c.inventories, isOne)
 }
 
-func (s *Session) correct(ctx context.Context, needed func(*inventory) bool) {
-	c := &s.correction
+func (c *correction) compare(ctx context.Context, needed func(*inventory) bool) {
 	began := time.Now()
-	for _, all := range s.inventoriesByProbe() {
+	for _, all := range byProbe(c.inventories) {
 		if !slices.ContainsFunc(all, needed) {
 			continue
 		}
 		// It may be that a device has just gone; the next comparison tells.
 		if err := compare(ctx, all); err != nil && !errors.Is(ctx.Err(), context.Canceled) && !c.failed {
-			s.note(all[0].Probe, fmt.Sprintf("what the kernel has skipped may not be corrected: %v", err))
+			c.notes.add(all[0].Probe, fmt.Sprintf("what the kernel has skipped may not be corrected: %v", err))
 			c.failed = true
 		}
 	}
-	for _, inv := range s.inventories {
+	for _, inv := range c.inventories {
 		if inv.overflown() {
-			s.note(inv.Probe, fmt.Sprintf("there are more than %d objects: what the kernel skips is not corrected any more", inv.known.MaxEntries()))
+			c.notes.add(inv.Probe, fmt.Sprintf("there are more than %d objects: what the kernel skips is not corrected any more", inv.known.MaxEntries()))
 		}
 	}
 	c.last = time.Now()
 	c.took = c.last.Sub(began)
 }
 
-// inventoriesByProbe groups the inventories: one walk suffices for all requests for a probe.
-func (s *Session) inventoriesByProbe() (groups [][]*inventory) {
-	for _, inv := range s.inventories {
+// byProbe groups inventories: one walk suffices for all requests for a probe.
+func byProbe(inventories []*inventory) (groups [][]*inventory) {
+	for _, inv := range inventories {
 		i := slices.IndexFunc(groups, func(all []*inventory) bool { return all[0].Probe == inv.Probe })
 		if i < 0 {
 			groups = append(groups, nil)
@@ -90,131 +121,4 @@ func (s *Session) inventoriesByProbe() (groups [][]*inventory) {
 		groups[i] = append(groups[i], inv)
 	}
 	return groups
-}
-
-// Objects come and go while they are counted, so numbers have to differ more than once.
-const (
-	countings     = 3
-	betweenCounts = time.Millisecond
-)
-
-// suspicious tells whether something points to a difference between what was told and what there is.
-func (inv *inventory) suspicious(ctx context.Context) bool {
-	if t, err := inv.tally(); err != nil || t.full != 0 || inv.blind {
-		return false
-	} else if uint64(t.corrected) != inv.corrected || inv.misses() != inv.skipped {
-		return true
-	}
-	for range countings {
-		if maps.Equal(inv.surplus(ctx), inv.accepted) {
-			return len(inv.accepted) > 0 && time.Since(inv.compared) > acceptedShare*inv.took
-		}
-		time.Sleep(betweenCounts)
-	}
-	return true
-}
-
-// surplus is how many more objects were told to be there than the kernel counts, by class.
-func (inv *inventory) surplus(ctx context.Context) map[class]int {
-	surplus := make(map[class]int)
-	counts, err := inv.source.hook.seed.counts(ctx)
-	if err != nil {
-		return inv.accepted
-	}
-	t, err := inv.tally()
-	if err != nil {
-		return inv.accepted
-	}
-	for c, n := range counts {
-		if t.told[c] != n {
-			surplus[c] = t.told[c] - n
-		}
-	}
-	return surplus
-}
-
-// maxWalks is how often a comparison sends the kernel over its objects. Two suffice if nothing comes or goes; what is left then is found
-// by the next comparison.
-const maxWalks = 4
-
-// compare finds what differs, for requests for the same probe.
-func compare(ctx context.Context, all []*inventory) (err error) {
-	began := time.Now()
-	all = slices.DeleteFunc(slices.Clone(all), func(inv *inventory) bool {
-		t, err := inv.tally()
-		inv.corrected, inv.skipped, inv.unmet = uint64(t.corrected), inv.misses(), nil
-		return err != nil || t.full != 0 || inv.blind
-	})
-	if len(all) == 0 {
-		return nil
-	}
-	defer func() {
-		for _, inv := range all {
-			if e := inv.set(watching, inv.number, inv.partial); err == nil {
-				err = e
-			}
-			if t, e := inv.tally(); e == nil {
-				inv.corrected = uint64(t.corrected)
-			}
-			inv.accepted, inv.compared, inv.took = inv.surplus(ctx), time.Now(), time.Since(began)
-		}
-	}()
-	step := uint32(2) // what the last comparison has met is not of the walk before
-	for range maxWalks {
-		settled, err := compareOnce(ctx, all, step)
-		if err != nil || settled {
-			return err
-		}
-		step = 1
-	}
-	return nil
-}
-
-func compareOnce(ctx context.Context, all []*inventory, step uint32) (settled bool, err error) {
-	unsure := make([]uint32, len(all))
-	for i, inv := range all {
-		if unsure[i], err = inv.begin(step); err != nil {
-			return false, err
-		}
-	}
-	w, err := all[0].walk(ctx)
-	if err != nil {
-		return false, err
-	}
-	counts, err := all[0].source.hook.seed.counts(ctx)
-	if err != nil {
-		return false, err
-	}
-	settled = true
-	for i, inv := range all {
-		ok, err := inv.settle(w, counts, unsure[i])
-		if err != nil {
-			return false, err
-		}
-		settled = settled && ok
-	}
-	return settled, nil
-}
-
-// overflown tells, once, whether there is no room to know all objects.
-func (inv *inventory) overflown() bool {
-	t, err := inv.tally()
-	if err != nil || t.full == 0 || inv.full {
-		return false
-	}
-	inv.full = true
-	return true
-}
-
-// countCorrected adds to what is missing from the events how many were corrected.
-func (s *Session) countCorrected(all []Losses) error {
-	for _, inv := range s.inventories {
-		t, err := inv.tally()
-		if err != nil {
-			return fmt.Errorf("counts of %s: %w", inv.Probe, err)
-		}
-		i := slices.IndexFunc(all, func(l Losses) bool { return l.Probe == inv.Probe })
-		all[i].Corrected += uint64(t.corrected)
-	}
-	return nil
 }

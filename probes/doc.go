@@ -5,9 +5,13 @@
 // typedef gives a member its meaning and unit, an enum its names, a declaration tag its documentation.
 //
 //	Load        -> Catalog            no kernel needed: the same on every host
-//	Detect      -> Host               what this kernel has: BTF, symbols, tracepoints, modules, capabilities
+//	Detect      -> Host               what the catalog finds in this kernel (package kernel): BTF, symbols, modules, capabilities
 //	Host.Status -> Status             which variant of a probe would be used here, and why not the others
 //	Attach      -> Session            programs loaded with the generated code of each request, attached
+//	Session.Add, Session.Remove       requests that come and go while the session runs
 //	Session.Read -> event.Event       records of the generated code, by their layout, in the order of the ring buffer
 //	Session.Losses                    everything that is missing from what was read
+//
+// Where programs run is a place of the catalog (tracepoint, functions, clock), and how they are attached there is a way, each in a file
+// of its own. To add one is to answer the questions of the interfaces place and way.
 package probes

@@ -15,6 +15,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+// Steps of seeding, enum seeding in trace.h.
+const (
+	seeding  = 1
+	watching = 2
+	checking = 3
+)
+
 // inventory is what the programs of a request have told to be there, and what compares it with the kernel's list (SEEDED in trace.h).
 type inventory struct {
 	*request
@@ -54,15 +61,14 @@ func newInventory(l *loader, r *request) (*inventory, error) {
 	for _, name := range []string{"seeding", "walk", "partial", "told", "gone", "unsure", "corrected", "full"} {
 		inv.at[name] = l.spec.Variables[structName(r.Probe)+"_"+name].Offset
 	}
-	spec := l.spec.Programs[r.source.hook.seed.lost].Copy()
-	c, err := ebpf.NewCollectionWithOptions(&ebpf.CollectionSpec{
-		Maps: l.spec.Maps, Programs: map[string]*ebpf.ProgramSpec{spec.Name: spec}, Types: l.spec.Types, ByteOrder: l.spec.ByteOrder,
-	}, ebpf.CollectionOptions{MapReplacements: l.maps})
+	lost := l.spec.Programs[r.source.hook.seed.lost].Copy()
+	spec, o := l.collection(map[string]*ebpf.ProgramSpec{lost.Name: lost})
+	c, err := ebpf.NewCollectionWithOptions(spec, o)
 	if err != nil {
 		return nil, explain(err)
 	}
 	defer c.Close() // what is left in it
-	inv.lost = c.DetachProgram(spec.Name)
+	inv.lost = c.DetachProgram(lost.Name)
 	return inv, nil
 }
 
@@ -216,11 +222,24 @@ func (inv *inventory) misses() (n uint64) {
 	return n
 }
 
-func (inv *inventory) detach() { detachAll(inv.visitors) }
+func (inv *inventory) detach() error {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	return detachAll(inv.visitors)
+}
 
-func (inv *inventory) close() (err error) {
+// reattach attaches the visitors on functions anew. Where that cannot be, walks meet nothing, and correct nothing.
+func (inv *inventory) reattach(functions map[string]bool) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
 	for _, a := range inv.visitors {
-		err = errors.Join(err, a.close())
+		if a.place.way.vanishes() && functions[a.place.target] {
+			a.reattach()
+		}
 	}
-	return errors.Join(err, inv.lost.Close())
+}
+
+// Close detaches and releases what sees the objects; the request is released for itself.
+func (inv *inventory) Close() error {
+	return errors.Join(inv.detach(), closeAll(inv.visitors), inv.lost.Close())
 }

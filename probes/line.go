@@ -32,24 +32,3 @@ func lineOf(tags []string, t event.Type) (event.Line, error) {
 	}
 	return event.Line{}, fmt.Errorf("no tag %q is known", "line:"+tag)
 }
-
-// Describe gives the fields of recorded probes what the catalog says of how people read them.
-func Describe(recorded []*event.Probe) error {
-	var names []string
-	for _, p := range recorded {
-		names = append(names, p.Group)
-	}
-	if names == nil {
-		return nil // Load would take that for all groups
-	}
-	catalog, err := Load(names...)
-	if err != nil {
-		return err
-	}
-	for _, p := range recorded {
-		for _, known := range catalog.Match(p.String()) {
-			p.Describe(known)
-		}
-	}
-	return nil
-}

@@ -3,53 +3,25 @@
 package probes
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/ringbuf"
-	"github.com/cilium/ebpf/rlimit"
-	"golang.org/x/sys/unix"
 
 	"trace/probes/rewrite"
 )
-
-// openRing creates the ring buffer. Where no code refers to it, it is as small as can be: the usual size takes the kernel 2 ms.
-func (s *Session) openRing(o AttachOptions) (*ebpf.Map, error) {
-	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
-	_ = rlimit.RemoveMemlock()
-	size := o.RingBytes
-	if size == 0 {
-		size = DefaultRingBytes
-	}
-	delivers := slices.ContainsFunc(s.requests, func(r *request) bool {
-		return refersTo(r.Code.Filter, RingName) || refersTo(r.Code.Action, RingName)
-	})
-	if !delivers {
-		size = os.Getpagesize()
-	}
-	ring, err := ebpf.NewMap(&ebpf.MapSpec{Name: RingName, Type: ebpf.RingBuf, MaxEntries: uint32(size)})
-	if err != nil {
-		return nil, fmt.Errorf("ring buffer of %d bytes: %w", size, explain(err))
-	}
-	s.maps = append(s.maps, ring)
-	if s.ring, err = ringbuf.NewReader(ring); err != nil {
-		return nil, fmt.Errorf("ring buffer: %w", err)
-	}
-	return ring, nil
-}
 
 // loader loads the programs of one object.
 type loader struct {
 	spec *ebpf.CollectionSpec
 	maps map[string]*ebpf.Map
+	// cache has the types of the kernel for the library.
+	cache *btf.Cache
 	// idle programs have nothing to do: nobody wants what they would see.
 	idle map[string]bool
 	// tells holds the programs that tell of events.
@@ -58,10 +30,11 @@ type loader struct {
 	types, typesAndRecords func() (*btf.Spec, error)
 }
 
-// newLoader prepares the object: what is wanted of each event, the functions that the programs call, and the maps, some of which
-// are shared with others.
-func (s *Session) newLoader(group string, requests []*request, shared map[string]*ebpf.Map) (*loader, error) {
-	object, err := s.host.catalog.objects[group]()
+// newLoader prepares the object of some requests: what is wanted of each event, the functions that the programs call, and the maps,
+// some of which are shared with others.
+func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*loader, error) {
+	o := requests[0].source.object
+	object, err := o.load()
 	if err != nil {
 		return nil, err
 	}
@@ -69,55 +42,83 @@ func (s *Session) newLoader(group string, requests []*request, shared map[string
 	for name, m := range shared {
 		spec.Maps[name] = specOf(name, m)
 	}
-	controller := s.host.cgroupController(requests...)
-	values := constantsFor(spec, controller, requests...)
-	used := make(map[string]bool)
-	for _, r := range requests {
-		if sd := r.source.hook.seed; sd != nil {
-			sd.size(spec, r)
-			used[sd.lost] = true
-		}
-		for _, hk := range r.allHooks() {
-			if hk.entries != nil {
-				entries := hk.entries()
-				for name, m := range spec.Maps {
-					if strings.HasPrefix(name, hk.name) {
-						m.MaxEntries = max(m.MaxEntries, entries)
-					}
-				}
-			}
-			for _, v := range s.host.variants(group, hk) {
-				for _, p := range v.programs {
-					used[p.name] = true
-				}
-			}
-		}
-	}
-	idlers, tells := make(map[string]bool), make(map[string]bool)
-	for name, p := range spec.Programs {
-		if !used[name] {
-			delete(spec.Programs, name)
-			continue
-		}
-		delivers := slices.ContainsFunc(requests, func(r *request) bool { return rewrite.Calls(p.Instructions, actionName(r.Probe)) })
-		if err := specialize(p, requests, values); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		idlers[name] = !delivers && rewrite.Idle(p.Instructions)
-		tells[name] = delivers
-	}
-	keepMaps(spec)
+	controller := h.cgroupController(requests...)
 	kernelTypes := func(r relocation) func() (*btf.Spec, error) {
-		return sync.OnceValues(func() (*btf.Spec, error) { return s.host.kernelTypes(group, r) })
+		return sync.OnceValues(func() (*btf.Spec, error) { return kernelTypes(h.kernel, o, r) })
 	}
 	l := &loader{
 		spec:            spec,
-		idle:            idlers,
-		tells:           tells,
+		cache:           h.kernel.Cache(),
+		idle:            make(map[string]bool),
+		tells:           make(map[string]bool),
 		types:           kernelTypes(relocation{cgroups: controller != 0}),
 		typesAndRecords: kernelTypes(relocation{cgroups: controller != 0, records: true}),
 	}
-	return l, s.createMaps(l, shared)
+	l.size(requests)
+	if err := l.specialize(requests, l.used(h, requests), constantsFor(spec, controller, requests...)); err != nil {
+		return nil, err
+	}
+	keepMaps(spec)
+	return l, l.createMaps(shared)
+}
+
+// size makes room in the maps for what there is on this host.
+func (l *loader) size(requests []*request) {
+	for _, r := range requests {
+		if sd := r.source.hook.seed; sd != nil {
+			l.spec.Maps[structName(r.Probe)+"_known"].MaxEntries = min(2*sd.objects()+seedSlack, maxSeeds)
+		}
+		for _, hk := range r.allHooks() {
+			if hk.entries == nil {
+				continue
+			}
+			entries := hk.entries()
+			for name, m := range l.spec.Maps {
+				if strings.HasPrefix(name, hk.name) {
+					m.MaxEntries = max(m.MaxEntries, entries)
+				}
+			}
+		}
+	}
+}
+
+// seedSlack is how many objects may be there besides twice those of the start.
+const seedSlack = 1 << 14
+
+// used returns the programs of all variants of the hooks of the requests, and how they are attached. Those that we run ourselves are
+// attached by none.
+func (l *loader) used(h *Host, requests []*request) map[string]way {
+	used := make(map[string]way)
+	for _, r := range requests {
+		if sd := r.source.hook.seed; sd != nil {
+			used[sd.lost] = rawTracepoint{}
+		}
+		for _, hk := range r.allHooks() {
+			for _, v := range h.site(r.source.object, hk).variants() {
+				for _, p := range v.programs {
+					used[p.name] = p.way
+				}
+			}
+		}
+	}
+	return used
+}
+
+// specialize leaves in the object the programs that are used, and in these what is wanted.
+func (l *loader) specialize(requests []*request, used map[string]way, constants []byte) error {
+	for name, p := range l.spec.Programs {
+		if used[name] == nil {
+			delete(l.spec.Programs, name)
+			continue
+		}
+		delivers := slices.ContainsFunc(requests, func(r *request) bool { return rewrite.Calls(p.Instructions, actionName(r.Probe)) })
+		if err := specialize(p, used[name], requests, constants); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		l.idle[name] = !delivers && rewrite.Idle(p.Instructions)
+		l.tells[name] = delivers
+	}
+	return nil
 }
 
 // typeless tells whether a program reads nothing whose place in memory only the kernel's types tell.
@@ -133,10 +134,15 @@ func (l *loader) busy(programs []program) []program {
 // program returns what is loaded for one target: a program that several share is loaded for each.
 func (l *loader) program(p program) *ebpf.ProgramSpec {
 	spec := l.spec.Programs[p.name].Copy()
-	if p.kind == "fentry" || p.kind == "fexit" {
-		spec.AttachTo = p.target
-	}
+	p.way.prepare(spec, p.target)
 	return spec
+}
+
+// collection returns what is loaded of programs, under the names that they have in it, and what it takes to load them.
+func (l *loader) collection(programs map[string]*ebpf.ProgramSpec) (*ebpf.CollectionSpec, ebpf.CollectionOptions) {
+	return &ebpf.CollectionSpec{
+		Maps: l.spec.Maps, Programs: programs, Types: l.spec.Types, ByteOrder: l.spec.ByteOrder,
+	}, ebpf.CollectionOptions{MapReplacements: l.maps, Cache: l.cache}
 }
 
 // specOf describes a map that is there, so that programs can refer to it.
@@ -144,28 +150,6 @@ func specOf(name string, m *ebpf.Map) *ebpf.MapSpec {
 	return &ebpf.MapSpec{
 		Name: name, Type: m.Type(), KeySize: m.KeySize(), ValueSize: m.ValueSize(), MaxEntries: m.MaxEntries(), Flags: m.Flags(),
 	}
-}
-
-// constantSection holds the constants of the C source.
-const constantSection = ".rodata"
-
-// constantsFor returns the contents of the constants' section for some requests; controller is cgroup_controller of trace.h.
-func constantsFor(object *ebpf.CollectionSpec, controller byte, requests ...*request) []byte {
-	values := bytes.Clone(object.Maps[constantSection].Contents[0].Value.([]byte))
-	values[object.Variables["cgroup_controller"].Offset] = controller
-	for _, r := range requests {
-		copy(values[object.Variables[structName(r.Probe)+"_want"].Offset:], r.wanted())
-		if entry := object.Variables[structName(r.Probe)+"_entry"]; entry != nil && r.wantsEntry() {
-			values[entry.Offset] = 1
-		}
-		if begins := object.Variables[structName(r.Probe)+"_begins"]; begins != nil {
-			values[begins.Offset] = r.Code.begins(r.source)
-		}
-		if r.Counted {
-			values[object.Variables[structName(r.Probe)+"_counted"].Offset] = 1
-		}
-	}
-	return values
 }
 
 // keepMaps removes the maps that no program refers to: they would cost memory.
@@ -185,8 +169,13 @@ func keepMaps(spec *ebpf.CollectionSpec) {
 	}
 }
 
-// createMaps creates the maps of an object, but those that are shared.
-func (s *Session) createMaps(l *loader, shared map[string]*ebpf.Map) error {
+// refersTo tells whether code refers to a map.
+func refersTo(insns asm.Instructions, mapName string) bool {
+	return slices.ContainsFunc(insns, func(ins asm.Instruction) bool { return ins.IsLoadFromMap() && ins.Reference() == mapName })
+}
+
+// createMaps creates the maps of the object, but those that are shared.
+func (l *loader) createMaps(shared map[string]*ebpf.Map) error {
 	only := l.spec.Copy()
 	only.Programs = nil
 	// The library would map the variables into memory, and keep their maps alive until the garbage collector comes by.
@@ -198,29 +187,5 @@ func (s *Session) createMaps(l *loader, shared map[string]*ebpf.Map) error {
 		return fmt.Errorf("maps: %w", explain(err))
 	}
 	l.maps = c.Maps
-	for _, m := range c.Maps {
-		s.maps = append(s.maps, m)
-	}
 	return nil
-}
-
-// rejects tells whether an error is the verifier's answer to a program, rather than that of a policy or limit: these refuse a
-// program before anything is written into the verifier's log.
-func rejects(err error) bool {
-	var answer *ebpf.VerifierError
-	return errors.As(err, &answer) && (len(answer.Log) > 0 || !errors.Is(err, unix.EPERM))
-}
-
-// explain says what a refusal of bpf(2) means. The capabilities that a variant needs were checked before, so what is left is the
-// limit on locked memory, which kernels before 5.11 count maps against, or a policy.
-func explain(err error) error {
-	if !errors.Is(err, unix.EPERM) || rejects(err) {
-		return err
-	}
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) == nil && limit.Cur != unix.RLIM_INFINITY {
-		return fmt.Errorf("%w: the limit on locked memory is %d KiB, which may be too low (raise it with ulimit -l), or a lockdown or seccomp policy forbids it",
-			unix.EPERM, limit.Cur>>10)
-	}
-	return fmt.Errorf("%w (a lockdown or seccomp policy forbids it)", err)
 }

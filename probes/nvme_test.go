@@ -73,12 +73,12 @@ func specialized(t *testing.T, c *Catalog, p *event.Probe, program, field string
 	t.Helper()
 	req, _ := want{probe: p, fields: []*event.Field{p.Field(field)}}.request(0)
 	r := c.request(req)
-	object, err := c.objects[p.Group]()
+	object, err := c.objects[p.Group].load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	prog := object.Programs[program].Copy()
-	if err := specialize(prog, []*request{r}, constantsFor(object, 0, r)); err != nil {
+	if err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
 		t.Fatal(err)
 	}
 	return prog

@@ -4,42 +4,6 @@ package probes
 
 import "testing"
 
-// The model of preemption as kernels of distributions show it. What is not known counts as if tasks were preempted.
-func TestPreemption(t *testing.T) {
-	const (
-		debian  = "#1 SMP PREEMPT_DYNAMIC Debian 6.12.107-1 (2026-08-29)"
-		options = "CONFIG_PREEMPT_BUILD=y\n# CONFIG_PREEMPT_NONE is not set\nCONFIG_PREEMPT_VOLUNTARY=y\n# CONFIG_PREEMPT is not set\nCONFIG_PREEMPT_DYNAMIC=y\n"
-		later   = "CONFIG_PREEMPT_BUILD=y\nCONFIG_ARCH_HAS_PREEMPT_LAZY=y\n# CONFIG_PREEMPT is not set\nCONFIG_PREEMPT_LAZY=y\nCONFIG_PREEMPT_DYNAMIC=y\n"
-	)
-	for _, test := range []struct {
-		version, dynamic, cmdline, config string
-		model, source                     string
-		preempts                          bool
-	}{
-		{version: "#1 SMP Debian 5.10.223-1 (2024-08-10)", dynamic: "", model: "none", source: "uname -v"},
-		{version: "#1 SMP PREEMPT_RT Debian 6.1.176-1 (2026-07-02)", model: "real-time", source: "uname -v", preempts: true},
-		{version: "#1 SMP PREEMPT Thu Jan 1", model: "full", source: "uname -v", preempts: true},
-		{version: "#1 SMP PREEMPT_LAZY Thu Jan 1", model: "lazy", source: "uname -v", preempts: true},
-		{version: debian, dynamic: "none (voluntary) full\n", cmdline: "preempt=full", model: "voluntary", source: "sched/preempt in debugfs"},
-		{version: debian, dynamic: "none voluntary (full)\n", config: options, model: "full", source: "sched/preempt in debugfs", preempts: true},
-		{version: debian, dynamic: "full (lazy) \n", model: "lazy", source: "sched/preempt in debugfs", preempts: true},
-		{version: debian, cmdline: "quiet preempt=full preempt=none root=/dev/sda", config: options, model: "none", source: "/proc/cmdline"},
-		{version: debian, cmdline: "quiet", config: options, model: "voluntary", source: "config"},
-		{version: debian, cmdline: "preempt=voluntary", config: later, model: "lazy", source: "config", preempts: true},
-		{version: debian, cmdline: "preempt=full", model: "full", source: "/proc/cmdline", preempts: true},
-		{version: debian, cmdline: "preempt=voluntary", preempts: true},
-	} {
-		got := kernelText{
-			version: test.version, cmdline: test.cmdline,
-			dynamic: func() (string, bool) { return test.dynamic, test.dynamic != "" },
-			config:  func() (string, string) { return "config", test.config },
-		}.model()
-		if want := (preemption{test.model, test.source}); got != want || got.preempts() != test.preempts {
-			t.Errorf("%+v:\ngot %+v, preempts %v", test, got, got.preempts())
-		}
-	}
-}
-
 // Where tasks are preempted inside programs, what the kernel does not skip comes first; elsewhere nothing changes.
 func TestVariantsByPreemption(t *testing.T) {
 	for _, test := range []struct {
@@ -52,10 +16,9 @@ func TestVariantsByPreemption(t *testing.T) {
 		{"real-time", "syscall:enter", "raw_tp"}, // the types of the kernel know no guard
 		{"voluntary", "cm:send_req", "raw_tp"},
 	} {
-		h := hostWith(t)
-		h.preemption = func() preemption { return preemption{model: test.model} }
+		h := hostWith(t, test.model)
 		p := h.catalog.Match(test.probe)[0]
-		if got := h.variants(p.Group, h.catalog.source(p).hook)[0].name; got != test.first {
+		if got := h.variantsOf(p)[0].name(); got != test.first {
 			t.Errorf("%s with preemption %q by %s, want %s", p, test.model, got, test.first)
 		}
 	}
@@ -67,14 +30,13 @@ func TestPreemptedTracepoints(t *testing.T) {
 		model    string
 		preempts bool
 	}{{"lazy", true}, {"voluntary", false}} {
-		h := hostKnowing(t, tracepointGuard)
-		h.preemption = func() preemption { return preemption{model: test.model} }
-		if h.preemptsTracepoints() != test.preempts {
-			t.Errorf("%s: %v", test.model, h.preemptsTracepoints())
+		h := hostKnowing(t, test.model, "class_srcu_fast_notrace_t")
+		if h.kernel.PreemptsTracepoints() != test.preempts {
+			t.Errorf("%s: %v", test.model, h.kernel.PreemptsTracepoints())
 		}
-		first := h.variants("syscall", hook{name: "syscall_exit", tracepoint: "sys_exit"})[0]
-		if (first.name == recordKind) != test.preempts {
-			t.Errorf("%s: syscall:exit by %s", test.model, first.name)
+		first := h.site(h.catalog.objects["syscall"], hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}).variants()[0]
+		if (first.way == record{}) != test.preempts {
+			t.Errorf("%s: syscall:exit by %s", test.model, first.name())
 		}
 	}
 }

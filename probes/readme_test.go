@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
+
+	"trace/probes/kernel"
 )
 
 // What README has users compile for modules without BTF declares each type of a module that the probes read.
@@ -33,17 +35,18 @@ func moduleTypes(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := make(map[string]bool)
-	for _, p := range catalog.probes {
-		own[structName(p)] = true
-	}
 	var found []string
 	for _, p := range catalog.probes {
-		module := modules[catalog.source(p).hook.moduleOf(p.Group)]
-		for _, view := range views(catalog.types[p.Group], false) {
+		src := catalog.source(p)
+		module := src.object.moduleOf(src.hook)
+		types, err := src.object.describe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, view := range kernel.Views(types, false) {
 			name, _, _ := strings.Cut(view.TypeName(), "___")
 			_, isStruct := view.(*btf.Struct)
-			if isStruct && !own[name] && module.owns(name) && !slices.Contains(found, name) {
+			if isStruct && !src.object.events[name] && module.Owns(name) && !slices.Contains(found, name) {
 				found = append(found, name)
 			}
 		}

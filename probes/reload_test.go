@@ -3,57 +3,20 @@
 package probes
 
 import (
-	"maps"
-	"os"
-	"path/filepath"
 	"testing"
+
+	"trace/probes/kernel"
 )
 
-func TestLoadedModule(t *testing.T) {
-	for message, want := range map[string]string{
-		"add@/module/nvme\x00ACTION=add\x00DEVPATH=/module/nvme\x00": "nvme",
-		"add@/module/nvme":                     "nvme",
-		"remove@/module/nvme\x00ACTION=remove": "",
-		"add@/module/nvme/holders\x00":         "",
-		"add@/devices/virtual/nvme\x00":        "",
-		"":                                     "",
-	} {
-		if got := loadedModule([]byte(message)); got != want {
-			t.Errorf("%q: module %q, want %q", message, got, want)
-		}
-	}
-}
-
-// Only what the module alone has is its own.
-func TestFunctionsOf(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "kallsyms")
-	symbols := `ffffffff81000000 T vfs_read
-ffffffffc0000000 t nvme_timeout	[nvme]
-ffffffffc0000010 t nvme_other	[nvme]
-ffffffffc0100000 t nvme_tcp_timeout	[nvme_tcp]
-ffffffffc0000020 t twice	[nvme]
-ffffffffc0200000 t twice	[other]
-ffffffff81000010 T both
-ffffffffc0000030 t both	[nvme]
-`
-	if err := os.WriteFile(path, []byte(symbols), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	wanted := map[string]bool{"nvme_timeout": true, "nvme_tcp_timeout": true, "twice": true, "both": true, "vfs_read": true}
-	got, err := functionsOf(path, "nvme", wanted)
-	if want := map[string]bool{"nvme_timeout": true}; err != nil || !maps.Equal(got, want) {
-		t.Errorf("%v, %v, want %v", got, err, want)
-	}
-}
-
-// The messages can be opened and end when they are closed.
+// The messages can be opened and end when nobody listens any more.
 func TestUeventsEnd(t *testing.T) {
-	uevents, err := openUevents()
+	uevents, err := kernel.OpenUevents()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Session{requests: []*request{{attached: []*attached{{place: program{kind: "kprobe"}}}}}}
-	s.watchModules(uevents, nil)()
+	s := &Session{batches: []*batch{{requests: []*request{{attached: []*attached{{place: program{way: kprobe{}}}}}}}}}
+	s.watch(uevents, nil)
+	s.watcher.stop()
 	if _, err := uevents.Read(make([]byte, 1)); err == nil {
 		t.Error("the messages are still open")
 	}

@@ -12,9 +12,56 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"trace/probes/kernel"
 )
 
-// clockName is what a sampled hook is attached to, as perf calls it.
+func (clock) symbols() []string { return nil }
+
+func (clock) accepts(a Arg) error {
+	if hz, _ := a.(Rate); hz <= 0 {
+		return fmt.Errorf("%d samples a second, expected at least 1", hz)
+	}
+	return nil
+}
+
+// variants is the only one, which needs nothing of the kernel's types.
+func (clock) variants(s *site) []variant {
+	v := variant{way: sample{}, programs: []program{{name: sample{}.String() + "_" + s.hook.name, way: sample{}, target: clockName}}, caps: sample{}.needs(s.Kernel, nil)}
+	v.check = func() error {
+		if err := s.Permits(v.caps); err != nil {
+			return err
+		}
+		return checkClocks()
+	}
+	return []variant{v}
+}
+
+// A sample is a program that the clocks of the CPUs call.
+type sample struct{}
+
+func (sample) String() string { return "perf_event" }
+
+func (sample) needs(*kernel.Kernel, []string) []string { return kernel.PerfCaps() }
+
+func (sample) prepare(*ebpf.ProgramSpec, string) {}
+
+// exclusive: no program of a perf event runs on a CPU while another does (bpf_overflow_handler, kernel/events/core.c).
+func (sample) exclusive(*kernel.Kernel) bool { return true }
+
+// preempted: the handlers of perf events run with preemption off.
+func (sample) preempted(*kernel.Kernel) bool { return false }
+
+func (sample) missed(io.Closer) uint64 { return 0 }
+
+// frames: the stack is of the registers of what was interrupted.
+func (sample) frames() (inProgram, inFunction int) { return 0, 0 }
+
+func (sample) records() bool { return false }
+
+func (sample) vanishes() bool { return false }
+
+// clockName is what samples are attached to, as perf calls it.
 const clockName = "cpu-clock"
 
 // openClock opens a perf event that, once enabled, ticks hz times a second on a CPU, whatever runs there.
@@ -38,7 +85,7 @@ func explainClock(err error) error {
 	switch {
 	case errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("%w: at most %d times a second (kernel.perf_event_max_sample_rate)",
-			err, readInt("/proc/sys/kernel/perf_event_max_sample_rate"))
+			err, kernel.ReadInt("/proc/sys/kernel/perf_event_max_sample_rate"))
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%w: a seccomp or lockdown policy forbids perf_event_open", err)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOSYS):
@@ -72,10 +119,10 @@ func eachClock(hz int, use func(clock *os.File) error) error {
 // checkClocks says why the clocks of the CPUs cannot be used, nil if they can.
 func checkClocks() error { return eachClock(1, (*os.File).Close) }
 
-// attachSampled runs a program hz times a second on every CPU that is online now.
-func attachSampled(prog *ebpf.Program, hz int) ([]io.Closer, error) {
+// attach runs a program, as often a second as the argument says, on every CPU that is online now.
+func (sample) attach(prog *ebpf.Program, _ string, a Arg) ([]io.Closer, error) {
 	var attached []io.Closer
-	err := eachClock(hz, func(clock *os.File) error {
+	err := eachClock(int(a.(Rate)), func(clock *os.File) error {
 		a, err := attachClock(clock, prog)
 		if err == nil {
 			attached = append(attached, a)

@@ -6,12 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 	"weak"
@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trace/probes/event"
+	"trace/probes/kernel"
 )
 
 func detect(t testing.TB) *Host {
@@ -48,7 +49,7 @@ func attach(t testing.TB, h *Host, reqs ...Request) *Session {
 // requirePermitted skips a test that lacks capabilities; any other error fails it.
 func requirePermitted(t testing.TB, err error) {
 	t.Helper()
-	var denied *PermissionError
+	var denied *kernel.PermissionError
 	if errors.As(err, &denied) {
 		t.Skip(err)
 	}
@@ -263,7 +264,7 @@ func idsOf(t *testing.T, s *Session) objectIDs {
 			}
 		}
 	}
-	for _, m := range s.maps {
+	for _, m := range s.allMaps() {
 		info, err := m.Info()
 		if err != nil {
 			t.Fatal(err)
@@ -402,10 +403,12 @@ func TestTypelessVariant(t *testing.T) {
 			if h.Status(p).Variant == "" {
 				continue
 			}
-			fresh := detect(t)
-			fresh.vmlinux = func() (*btf.Spec, error) {
+			fresh, err := newHost(load(t), kernel.Options{Types: func() (*btf.Spec, error) {
 				t.Errorf("%s: the kernel's types are read", p)
-				return nil, ErrNoBTF
+				return nil, kernel.ErrNoBTF
+			}})
+			if err != nil {
+				t.Fatal(err)
 			}
 			s := attachWants(t, fresh, want{probe: p, fields: []*event.Field{p.Field("comm"), p.Field("nsecs")}})
 			if got := s.Variants()[0]; got != p.String()+" raw_tp" {
@@ -457,15 +460,15 @@ func TestRelease(t *testing.T) {
 	p := c.Match("syscall:exit")[0]
 	j := waiting(t)
 	s := attachWants(t, h, want{probe: p, fields: []*event.Field{p.Field("nr")}, pid: j.pid})
-	object, err := c.objects[p.Group]()
+	object, err := c.objects[p.Group].load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := h.vmlinux()
-	if err != nil && !errors.Is(err, ErrNoBTF) {
+	described, err := h.kernel.Types()
+	if err != nil && !errors.Is(err, kernel.ErrNoBTF) {
 		t.Fatal(err)
 	}
-	programs, types := weak.Make(object), weak.Make(kernel)
+	programs, types := weak.Make(object), weak.Make(described)
 	h.Release()
 	runtime.GC()
 	if programs.Value() != nil || types.Value() != nil {
@@ -496,7 +499,7 @@ func TestInFlightFull(t *testing.T) {
 // fill puts keys that nobody asks for into a hash map of a session until it is full.
 func fill(t *testing.T, s *Session, name string) {
 	t.Helper()
-	for _, m := range s.maps {
+	for _, m := range s.allMaps() {
 		info, err := m.Info()
 		if err != nil {
 			t.Fatal(err)
@@ -522,7 +525,7 @@ func TestProfile(t *testing.T) {
 	h := detect(t)
 	p := h.catalog.Match("profile:hz")[0]
 	reqs, o := requestsFor(want{probe: p, fields: p.Fields}, want{probe: p, fields: p.Fields})
-	reqs[0].Hz, reqs[1].Hz = 20, 200
+	reqs[0].Arg, reqs[1].Arg = Rate(20), Rate(200)
 	s := attachWith(t, h, reqs, o)
 	var samples, own [2]int
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -556,9 +559,9 @@ func TestProfile(t *testing.T) {
 func TestProfileRate(t *testing.T) {
 	h := detect(t)
 	p := h.catalog.Match("profile:hz")[0]
-	attach(t, h, Request{Probe: p, Code: rejectAll(), Hz: 1}) // skips without privileges
-	for hz, want := range map[int]string{0: "at least 1", 1 << 30: "perf_event_max_sample_rate"} {
-		_, err := Attach(context.Background(), h, []Request{{Probe: p, Code: rejectAll(), Hz: hz}}, AttachOptions{})
+	attach(t, h, Request{Probe: p, Code: rejectAll(), Arg: Rate(1)}) // skips without privileges
+	for hz, want := range map[Rate]string{0: "at least 1", 1 << 30: "perf_event_max_sample_rate"} {
+		_, err := Attach(context.Background(), h, []Request{{Probe: p, Code: rejectAll(), Arg: hz}}, AttachOptions{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d Hz: %v, want an error with %q", hz, err, want)
 		}
@@ -621,31 +624,47 @@ func TestLossIsCounted(t *testing.T) {
 	}
 }
 
+// allMaps are the maps of a session that are its own.
+func (s *Session) allMaps() []*ebpf.Map {
+	all := []*ebpf.Map{s.ring.buffer}
+	for _, b := range s.batches {
+		all = append(all, b.maps...)
+	}
+	return all
+}
+
 // attachOnly attaches one variant of a probe, and of the helpers that it needs those of the same name.
-func attachOnly(h *Host, index int, r Request, o AttachOptions) (_ *Session, err error) {
-	s := &Session{host: h, layouts: o.Layouts, delivered: make([]atomic.Uint64, len(o.Layouts)), requests: []*request{h.catalog.request(r)}}
-	s.requests[0].hooks = h.hooksFor(s.requests[0])
+func attachOnly(h *Host, index int, req Request, o AttachOptions) (_ *Session, err error) {
+	r, err := h.serve(req)
+	if err != nil {
+		return nil, err
+	}
+	b := &batch{requests: []*request{r}}
+	s := &Session{host: h, requests: b.requests, batches: []*batch{b}}
 	defer func() {
 		if err != nil {
 			s.Close()
 		}
 	}()
-	ring, err := s.openRing(o)
+	if err := s.records.add(o.Layouts); err != nil {
+		return nil, err
+	}
+	if s.ring, err = openRing(o.RingBytes, !delivers(b.requests)); err != nil {
+		return nil, err
+	}
+	l, err := newLoader(h, b.requests, map[string]*ebpf.Map{RingName: s.ring.buffer})
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.newLoader(r.Probe.Group, s.requests, map[string]*ebpf.Map{RingName: ring})
-	if err != nil {
-		return nil, err
-	}
-	s.requests[0].counts = l.maps[countsName(r.Probe)]
-	name := h.variants(r.Probe.Group, s.requests[0].source.hook)[index].name
-	for _, hk := range s.requests[0].allHooks() {
-		for i, v := range h.variants(r.Probe.Group, hk) {
-			if v.check() != nil || v.name != name || hk.name == s.requests[0].source.hook.name && i != index {
+	b.maps = slices.Collect(maps.Values(l.maps))
+	r.counts = l.maps[countsName(r.Probe)]
+	name := h.variantsOf(r.Probe)[index].name()
+	for _, hk := range r.allHooks() {
+		for i, v := range h.site(r.source.object, hk).variants() {
+			if v.check() != nil || v.name() != name || hk.name == r.source.hook.name && i != index {
 				continue
 			}
-			if err := s.attachVariant(l, s.requests[0], hk, v); err != nil {
+			if err := attachVariant(h, l, r, hk, v); err != nil {
 				return nil, fmt.Errorf("%s: %w", hk.name, err)
 			}
 		}

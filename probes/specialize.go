@@ -15,35 +15,19 @@ import (
 	"trace/probes/rewrite"
 )
 
-// wanted returns the content of X_want: the stage in which the member at each offset is captured.
-func (r *request) wanted() []byte {
-	want := make([]byte, r.Probe.Size)
-	for _, f := range r.Probe.Fields {
-		want[f.Offset] = r.Code.stage(f)
-	}
-	return want
-}
-
-// wantsEntry tells whether the code wants a field that the return of a function does not tell by itself (OF_CALL in bpf/trace.h).
-func (r *request) wantsEntry() bool {
-	return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
-		return r.Code.stage(f) != stageNever && !f.Common && !r.source.atReturn[f.Name]
-	})
-}
-
 // specialize leaves in a program what the requests want of it, and gives it the code of the functions that it calls and does not
 // define. If one of them has to stay a function, the other may be spliced only while the stack suffices for both.
-func specialize(spec *ebpf.ProgramSpec, requests []*request, constants []byte) error {
-	insns, stack, err := build(spec, requests, constants, true)
+func specialize(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte) error {
+	insns, stack, err := build(spec, w, requests, constants, true)
 	if err != nil || stack > rewrite.StackSize {
-		insns, _, err = build(spec, requests, constants, false)
+		insns, _, err = build(spec, w, requests, constants, false)
 	}
 	spec.Instructions = insns
 	return err
 }
 
 // build returns the instructions of a specialized program, and how much stack they use together.
-func build(spec *ebpf.ProgramSpec, requests []*request, constants []byte, splice bool) (insns asm.Instructions, stack int, err error) {
+func build(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte, splice bool) (insns asm.Instructions, stack int, err error) {
 	f, err := rewrite.New(spec.Instructions)
 	if err != nil {
 		return nil, 0, err
@@ -51,7 +35,7 @@ func build(spec *ebpf.ProgramSpec, requests []*request, constants []byte, splice
 	f.Fold(constantSection, constants)
 	frame := rewrite.FrameSize(f.Insns)
 	stack = frame
-	frames, inFunction := framesOfTracing(spec)
+	frames, inFunction := w.frames()
 	var functions []function
 	for _, r := range requests {
 		functions = append(functions, r.functions()...)
@@ -83,14 +67,10 @@ func build(spec *ebpf.ProgramSpec, requests []*request, constants []byte, splice
 	return append(insns, called...), rewrite.Charged(stack) + below, err
 }
 
-// typeless tells whether a program reads, for a request, nothing whose place in memory only the kernel's types tell. What is wrong
-// with the program shows when it is loaded.
-func (h *Host) typeless(program string, r *request) bool {
-	return h.catalog.typeless(program, r, h.cgroupController(r))
-}
-
-func (c *Catalog) typeless(program string, r *request, controller byte) bool {
-	object, err := c.objects[r.Probe.Group]()
+// typeless tells whether a program of an object reads, for a request, nothing whose place in memory only the kernel's types tell. What is
+// wrong with the program shows when it is loaded.
+func typeless(program string, r *request, controller byte) bool {
+	object, err := r.source.object.load()
 	if err != nil {
 		return false
 	}
@@ -120,11 +100,6 @@ func (r *request) functions() []function {
 	return []function{{filterName(p), filter, c.sourced(c.Filter, filterName(p))}, {actionName(p), action, c.sourced(c.Action, actionName(p))}}
 }
 
-// refersTo tells whether code refers to a map.
-func refersTo(insns asm.Instructions, mapName string) bool {
-	return slices.ContainsFunc(insns, func(ins asm.Instruction) bool { return ins.IsLoadFromMap() && ins.Reference() == mapName })
-}
-
 // quoted is what the kernel quotes above the instructions in the verifier's log and in bpftool's dumps.
 type quoted string
 
@@ -148,7 +123,7 @@ func (f *function) called() asm.Instructions {
 // StackLeft returns how many bytes of stack the filter, and the action, of a probe may use beside the deepest frame of the programs
 // that call them. The kernel counts less where it removes code for what is not wanted.
 func (c *Catalog) StackLeft(p *event.Probe) (int, error) {
-	spec, err := c.objects[p.Group]()
+	spec, err := c.objects[p.Group].load()
 	if err != nil {
 		return 0, err
 	}

@@ -14,13 +14,13 @@ func TestSpecialize(t *testing.T) {
 		for _, w := range []want{{probe: p}, {probe: p, fields: p.Fields}} {
 			req, _ := w.request(0)
 			r := c.request(req)
-			object, err := c.objects[p.Group]()
+			object, err := c.objects[p.Group].load()
 			if err != nil {
 				t.Fatal(err)
 			}
 			spec := object.Copy()
 			for name, prog := range spec.Programs {
-				if err := specialize(prog, []*request{r}, constantsFor(object, 0, r)); err != nil {
+				if err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 				if refersTo(prog.Instructions, constantSection) && rewrite.Calls(object.Programs[name].Instructions, actionName(p)) {
@@ -42,12 +42,12 @@ func TestSpecializeStack(t *testing.T) {
 	for stack, spliced := range map[int]bool{16: true, left: false} {
 		req, _ := want{probe: p, fields: p.Fields, stack: stack, called: true}.request(0)
 		r := c.request(req)
-		object, err := c.objects[p.Group]()
+		object, err := c.objects[p.Group].load()
 		if err != nil {
 			t.Fatal(err)
 		}
 		prog := object.Programs["raw_tp_nvme_complete_rq"].Copy()
-		if err := specialize(prog, []*request{r}, constantsFor(object, 0, r)); err != nil {
+		if err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
 			t.Fatal(err)
 		}
 		if !rewrite.Calls(prog.Instructions, filterName(p)) || rewrite.Calls(prog.Instructions, actionName(p)) == spliced {
@@ -60,9 +60,9 @@ func TestSpecializeStack(t *testing.T) {
 func TestTypeless(t *testing.T) {
 	c := load(t)
 	p := c.Match("syscall:exit")[0]
-	for name, typeless := range map[string]bool{"ret": true, "latency": true, "comm": true, "raw_nr": true, "nr": true, "compat": true} {
+	for name, expected := range map[string]bool{"ret": true, "latency": true, "comm": true, "raw_nr": true, "nr": true, "compat": true} {
 		req, _ := (want{probe: p, fields: []*event.Field{p.Field(name)}}).request(0)
-		if got := c.typeless("raw_tp_syscall_exit", c.request(req), 0); got != typeless {
+		if got := typeless("raw_tp_syscall_exit", c.request(req), 0); got != expected {
 			t.Errorf("%s: typeless is %v", name, got)
 		}
 	}

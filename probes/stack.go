@@ -2,9 +2,7 @@ package probes
 
 import (
 	"slices"
-	"strings"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
 	"trace/probes/event"
@@ -15,16 +13,11 @@ import (
 // and the first of them is where the stack begins. There are none where a stack begins with what is traced, as samples do. A name that
 // ends in * stands for all that have a number there.
 func Tracing(p *event.Probe) (functions []string, through bool) {
-	hk := hookOf(p)
-	if tp := hk.tracepoint; tp != "" {
-		return []string{"bpf_trace_run*", "__bpf_trace_" + tp, "__traceiter_" + tp}, true
+	hk, ok := hookOf(p.String())
+	if !ok {
+		return nil, false
 	}
-	for _, f := range slices.Concat(hk.functions...) {
-		if f = strings.TrimSuffix(f, "?"); !slices.Contains(functions, f) {
-			functions = append(functions, f)
-		}
-	}
-	return functions, false
+	return hk.place.stack()
 }
 
 // FramesOfTracing is what an instruction of generated code refers to that sets a register to the number of frames that a kernel stack
@@ -34,14 +27,6 @@ func Tracing(p *event.Probe) (functions []string, through bool) {
 // jumps there from its beginning, and what comes next is its caller. The stack at a kprobe is that of the function's registers, without
 // BPF.
 const FramesOfTracing = "frames_of_tracing"
-
-// framesOfTracing is their number for code that is part of the program itself, and for a function that the program calls.
-func framesOfTracing(spec *ebpf.ProgramSpec) (spliced, called int) {
-	if spec.Type == ebpf.Tracing && (spec.AttachType == ebpf.AttachTraceFEntry || spec.AttachType == ebpf.AttachTraceFExit) {
-		return 2, 3
-	}
-	return 0, 0
-}
 
 // withFrames tells code how many frames are those of tracing.
 func withFrames(body asm.Instructions, n int) asm.Instructions {

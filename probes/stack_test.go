@@ -12,22 +12,23 @@ import (
 func TestFramesOfTracing(t *testing.T) {
 	c := load(t)
 	p := c.Match("ib:modify_qp")[0]
-	object, err := c.objects[p.Group]()
+	object, err := c.objects[p.Group].load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	frames := asm.Mov.Imm(asm.R3, 0).WithReference(FramesOfTracing)
 	keep := asm.StoreMem(asm.RFP, -8, asm.R3, asm.DWord)
-	for program, numbers := range map[string]map[bool]int64{
-		"fexit_modify_qp__ib_modify_qp_with_udata":     {false: 2, true: 3},
-		"kretprobe_modify_qp__ib_modify_qp_with_udata": {false: 0, true: 0},
+	for w, numbers := range map[way]map[bool]int64{
+		trampoline{atReturn: true}: {false: 2, true: 3},
+		kprobe{atReturn: true}:     {false: 0, true: 0},
 	} {
+		program := w.String() + "_modify_qp__ib_modify_qp_with_udata"
 		for called, n := range numbers {
 			req, _ := (want{probe: p, fields: p.Fields, called: called}).request(0)
 			req.Code.Filter = append(asm.Instructions{frames, keep}, req.Code.Filter...)
 			r := c.request(req)
 			prog := object.Programs[program].Copy()
-			if err := specialize(prog, []*request{r}, constantsFor(object, 0, r)); err != nil {
+			if err := specialize(prog, w, []*request{r}, constantsFor(object, 0, r)); err != nil {
 				t.Fatal(err)
 			}
 			if rewrite.Calls(prog.Instructions, filterName(p)) != called {

@@ -5,10 +5,7 @@ package probes
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
-
-	"github.com/cilium/ebpf/btf"
 
 	"trace/probes/event"
 )
@@ -39,12 +36,12 @@ type VariantStatus struct {
 func (h *Host) Status(p *event.Probe) Status {
 	s := Status{Probe: p}
 	whole := h.catalog.request(Request{Probe: p, Code: &Code{Before: []Span{{0, p.Size}}}})
-	for _, v := range h.variantsFor(p.Group, h.catalog.source(p).hook, func(program string) bool { return h.typeless(program, whole) }) {
+	for _, v := range h.siteFor(whole, whole.source.hook).variants() {
 		err := v.check()
-		s.Variants = append(s.Variants, VariantStatus{Name: v.name, Err: err, Caps: v.caps})
+		s.Variants = append(s.Variants, VariantStatus{Name: v.name(), Err: err, Caps: v.caps})
 		if err == nil && s.Variant == "" {
-			s.Variant = v.name
-			s.Notes = h.notes(p, v)
+			s.Variant = v.name()
+			s.Notes = h.notes(whole.source, v)
 		}
 	}
 	if s.Variant == "" {
@@ -56,9 +53,9 @@ func (h *Host) Status(p *event.Probe) Status {
 // VariantFor returns the variant by which a request would be attached, or "" and why there is none. The kernel may still refuse it.
 func (h *Host) VariantFor(r Request) (name, why string) {
 	served := h.catalog.request(r)
-	for _, v := range h.variantsFor(r.Probe.Group, served.source.hook, func(program string) bool { return h.typeless(program, served) }) {
+	for _, v := range h.siteFor(served, served.source.hook).variants() {
 		if v.check() == nil {
-			return v.name, ""
+			return v.name(), ""
 		}
 	}
 	return "", h.Status(r.Probe).Reason
@@ -78,12 +75,12 @@ func reason(variants []VariantStatus) string {
 
 // notes tells which of the types that a probe reads this kernel does not describe, which optional functions it lacks, and when
 // another variant is used.
-func (h *Host) notes(p *event.Probe, v variant) []string {
+func (h *Host) notes(src *source, v variant) []string {
 	var notes []string
-	module := h.catalog.source(p).hook.moduleOf(p.Group)
-	if missing := h.missingTypes(p.Group, module); len(missing) > 0 && v.name != recordKind {
+	m := src.object.moduleOf(src.hook)
+	if missing := missingTypes(h.kernel, src.object, m); len(missing) > 0 && !v.way.records() {
 		notes = append(notes, fmt.Sprintf("no types of %s (%s): fields that need them are absent or checked guesses; give them with --btf FILE",
-			modules[module].describer().name, strings.Join(missing, " ")))
+			m.Describer(), strings.Join(missing, " ")))
 	}
 	if absent := h.absent(v); len(absent) > 0 {
 		notes = append(notes, "not seen, because the kernel does not have it (yet): "+strings.Join(absent, ", "))
@@ -93,36 +90,13 @@ func (h *Host) notes(p *event.Probe, v variant) []string {
 
 // absent names the optional functions of a variant that are not there.
 func (h *Host) absent(v variant) []string {
-	present := h.present(v.programs)
+	there := present(h.kernel, v.programs)
 	var names []string
 	for _, p := range v.programs {
-		if !slices.Contains(present, p) && !slices.Contains(names, p.target) {
+		isThere := slices.ContainsFunc(there, func(o program) bool { return o.name == p.name && o.target == p.target })
+		if !isThere && !slices.Contains(names, p.target) {
 			names = append(names, p.target)
 		}
 	}
 	return names
-}
-
-// missingTypes returns a module's structs that the programs of an object read and this kernel may have, but does not describe. A struct
-// that is not in a whole description of the module is not in this kernel, like ib_dmah before 6.17: --btf would not help.
-func (h *Host) missingTypes(object, module string) []string {
-	m := modules[module]
-	if h.describes(m.describer()) {
-		return nil
-	}
-	own := make(map[string]bool)
-	for _, p := range h.catalog.probes {
-		own[structName(p)] = true
-	}
-	var missing []string
-	for _, view := range views(h.catalog.types[object], false) {
-		if _, isStruct := view.(*btf.Struct); !isStruct || !m.owns(view.TypeName()) || own[view.TypeName()] {
-			continue
-		}
-		if _, err := h.kernelType(m, view); err != nil {
-			missing = append(missing, view.TypeName())
-		}
-	}
-	sort.Strings(missing)
-	return missing
 }

@@ -3,27 +3,12 @@
 package probes
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"trace/probes/event"
 )
-
-// This file is why a host does not have a probe.
-
-// Denied returns what a process lacks for requests that the kernel has refused with EPERM, or nil if it lacks nothing.
-func (h *Host) Denied(reqs []Request) *PermissionError {
-	var denied *PermissionError
-	if err := (&Session{host: h}).choose(reqs); errors.As(err, &denied) {
-		return denied
-	}
-	if missing := h.lacking([]string{capBPF}); len(missing) > 0 { // for the maps, if there is nothing to attach
-		return &PermissionError{Missing: missing}
-	}
-	return nil
-}
 
 // UnavailableError says why a host does not have some probes.
 type UnavailableError struct {

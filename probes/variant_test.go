@@ -6,25 +6,62 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
+
+	"trace/probes/event"
+	"trace/probes/kernel"
 )
 
-// hostWith is a host whose kernel describes these functions and no more.
-func hostWith(t *testing.T, functions ...*btf.Func) *Host {
+// voluntary is a model of preemption that preempts no task inside programs.
+const voluntary = "voluntary"
+
+// hostWith is a host whose kernel preempts tasks in some way, and describes these functions and no more.
+func hostWith(t *testing.T, model string, functions ...*btf.Func) *Host {
 	t.Helper()
 	var types []btf.Type
 	for _, f := range functions {
 		types = append(types, f)
 	}
-	return hostOf(t, types...)
+	return hostOf(t, model, types...)
 }
 
 // hostKnowing is a host whose kernel describes a struct type of this name.
-func hostKnowing(t *testing.T, name string) *Host {
+func hostKnowing(t *testing.T, model, name string) *Host {
 	t.Helper()
-	return hostOf(t, &btf.Typedef{Name: name, Type: &btf.Struct{Size: 8}})
+	return hostOf(t, model, &btf.Typedef{Name: name, Type: &btf.Struct{Size: 8}})
 }
 
-func hostOf(t *testing.T, types ...btf.Type) *Host {
+// Types are missing where a module is not described. What its own description lacks is not in this kernel, like ib_dmah before 6.17, and no
+// file can give it.
+func TestMissingTypes(t *testing.T) {
+	b, err := btf.NewBuilder([]btf.Type{&btf.Struct{Name: "nothing_of_ib_core", Size: 8}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := b.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	vmlinux := func() (*btf.Spec, error) { return spec, nil }
+	for _, test := range []struct {
+		name  string
+		types func(string) (*btf.Spec, error)
+		want  bool
+	}{
+		{"not described", func(string) (*btf.Spec, error) { return nil, kernel.ErrNoBTF }, true},
+		{"described without it", func(string) (*btf.Spec, error) { return spec, nil }, false},
+	} {
+		h, err := newHost(load(t), kernel.Options{Types: vmlinux, ModuleTypes: test.types})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := h.catalog.objects["rdma"]
+		if missing := missingTypes(h.kernel, o, o.module); slices.Contains(missing, "ib_dmah") != test.want {
+			t.Errorf("%s: missing %v", test.name, missing)
+		}
+	}
+}
+
+func hostOf(t *testing.T, model string, types ...btf.Type) *Host {
 	t.Helper()
 	b, err := btf.NewBuilder(nil, nil)
 	if err != nil {
@@ -39,12 +76,13 @@ func hostOf(t *testing.T, types ...btf.Type) *Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := Detect(load(t), HostOptions{})
+	h, err := newHost(load(t), kernel.Options{
+		Types:      func() (*btf.Spec, error) { return spec, nil },
+		Preemption: func() kernel.Preemption { return kernel.Preemption{Model: model} },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.vmlinux = func() (*btf.Spec, error) { return spec, nil }
-	h.preemption = func() preemption { return preemption{model: "voluntary"} }
 	return h
 }
 
@@ -81,14 +119,14 @@ func TestProgramsByPrototype(t *testing.T) {
 		{"mlx5:reg_user_mr", describe("mlx5_ib_reg_user_mr", pointer, 7), "fexit fexit_mlx5_reg_user_mr__mlx5_ib_reg_user_mr",
 			"mlx5_ib_reg_user_mr has 7 parameters in this kernel, expected 6"},
 	} {
-		h := hostWith(t)
+		h := hostWith(t, voluntary)
 		if test.known != nil {
-			h = hostWith(t, test.known)
+			h = hostWith(t, voluntary, test.known)
 		}
 		p := h.catalog.Match(test.probe)[0]
 		name, last, _ := strings.Cut(test.variant, " ")
-		variants := h.variants(p.Group, h.catalog.source(p).hook)
-		i := slices.IndexFunc(variants, func(v variant) bool { return v.name == name })
+		variants := h.variantsOf(p)
+		i := slices.IndexFunc(variants, func(v variant) bool { return v.name() == name })
 		if got := variants[i].programs[len(variants[i].programs)-1].name; got != last {
 			t.Errorf("%s of %v by %s takes %s, want %s", test.probe, test.known, name, got, last)
 		}
@@ -96,7 +134,7 @@ func TestProgramsByPrototype(t *testing.T) {
 			continue
 		}
 		got := ""
-		if err := h.checkPrototypes(p.Group, variants[i].programs); err != nil {
+		if err := checkPrototypes(h.site(h.catalog.objects[p.Group], h.catalog.source(p).hook), variants[i].programs); err != nil {
 			got = err.Error()
 		}
 		if got != test.refusal {
@@ -108,11 +146,11 @@ func TestProgramsByPrototype(t *testing.T) {
 // A function that fexit cannot be attached to is a kprobe in the variant of the others.
 func TestMixedVariant(t *testing.T) {
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
-	h := hostWith(t, describe("mlx5_cmd_exec", number, 5), describe("mlx5_cmd_exec_cb", number, 7))
+	h := hostWith(t, voluntary, describe("mlx5_cmd_exec", number, 5), describe("mlx5_cmd_exec_cb", number, 7))
 	p := h.catalog.Match("mlx5:cmd")[0]
 	kinds := make(map[string]string)
-	for _, program := range h.variants(p.Group, h.catalog.source(p).hook)[0].programs {
-		kinds[program.target] += program.kind + " "
+	for _, program := range h.variantsOf(p)[0].programs {
+		kinds[program.target] += program.way.String() + " "
 	}
 	for target, want := range map[string]string{
 		"mlx5_cmd_exec": "fentry fexit ", "mlx5_cmd_exec_cb": "kprobe kretprobe ", "mlx5_cmd_exec_cb_handler": "kprobe ",
@@ -125,17 +163,23 @@ func TestMixedVariant(t *testing.T) {
 
 // A helper delivers no events, so what the kernel skips of it is none that is lost.
 func TestHelpersDeliverNothing(t *testing.T) {
-	h := hostWith(t)
+	h := hostWith(t, voluntary)
 	for _, p := range h.catalog.Probes() {
 		if h.catalog.source(p).hook.isHelper() {
 			t.Errorf("%s is a helper", p)
 		}
 		for _, hk := range helpers {
-			for _, v := range h.variants(p.Group, hk) {
-				if n := h.catalog.delivering(p, v); n != 0 || !hk.isHelper() {
-					t.Errorf("%d programs of %s by %s deliver events of %s", n, hk.name, v.name, p)
+			for _, v := range h.site(h.catalog.objects[p.Group], hk).variants() {
+				if n := len(h.catalog.source(p).delivering(v)); n != 0 || !hk.isHelper() {
+					t.Errorf("%d programs of %s by %s deliver events of %s", n, hk.name, v.name(), p)
 				}
 			}
 		}
 	}
+}
+
+// variantsOf are the ways to attach to a probe, best first.
+func (h *Host) variantsOf(p *event.Probe) []variant {
+	src := h.catalog.source(p)
+	return h.site(src.object, src.hook).variants()
 }

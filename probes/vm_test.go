@@ -34,8 +34,8 @@ func TestVMLoad(t *testing.T) {
 	h := detect(t)
 	for _, p := range h.catalog.Probes() {
 		seen := make(map[string]bool)
-		for i, v := range h.variants(p.Group, h.catalog.source(p).hook) {
-			name := v.name
+		for i, v := range h.variantsOf(p) {
+			name := v.name()
 			// The second alternative of the functions has variants of the same names.
 			if seen[name] {
 				name += " (other functions)"
@@ -163,16 +163,16 @@ func TestVMCrowdSkipped(t *testing.T) {
 	p := h.catalog.Match("syscall:enter")[0]
 	none := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
 	sessions := make(map[string]*Session)
-	for i, v := range h.variants(p.Group, h.catalog.source(p).hook) {
+	for i, v := range h.variantsOf(p) {
 		if err := v.check(); err != nil {
-			t.Skipf("%s: %v", v.name, err)
+			t.Skipf("%s: %v", v.name(), err)
 		}
 		s, err := attachOnly(h, i, Request{Probe: p, Code: &Code{Filter: none, Action: none}, Counted: true}, AttachOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		sessions[v.name] = s
+		sessions[v.name()] = s
 	}
 	leaveCPU0(t)
 	before, after := make(map[string]cpu0Counts), make(map[string]cpu0Counts)
@@ -185,14 +185,14 @@ func TestVMCrowdSkipped(t *testing.T) {
 	}
 	events := func(name string) uint64 { return after[name].events - before[name].events }
 	skipped := func(name string) uint64 { return after[name].skipped - before[name].skipped }
-	t.Logf("raw_tp: %d events, %d skipped; by perf events %d", events("raw_tp"), skipped("raw_tp"), events(recordKind))
-	if n, whole := events("raw_tp")+skipped("raw_tp"), events(recordKind); n != whole || whole < 600000 {
+	t.Logf("raw_tp: %d events, %d skipped; by perf events %d", events("raw_tp"), skipped("raw_tp"), events(record{}.String()))
+	if n, whole := events("raw_tp")+skipped("raw_tp"), events(record{}.String()); n != whole || whole < 600000 {
 		t.Errorf("raw_tp: %d system calls, by perf events %d", n, whole)
 	}
-	if skips := skipped("raw_tp") > 0; skips != h.preemptsTracepoints() {
-		t.Errorf("skips programs: %v, preempts them: %v", skips, h.preemptsTracepoints())
+	if skips := skipped("raw_tp") > 0; skips != h.kernel.PreemptsTracepoints() {
+		t.Errorf("skips programs: %v, preempts them: %v", skips, h.kernel.PreemptsTracepoints())
 	}
-	if n := skipped(recordKind); n > 0 {
+	if n := skipped(record{}.String()); n > 0 {
 		t.Errorf("%d runs by perf events were skipped", n)
 	}
 }

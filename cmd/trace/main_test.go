@@ -20,6 +20,7 @@ import (
 
 	"trace/lang"
 	"trace/probes"
+	"trace/probes/kernel"
 )
 
 func TestMain(m *testing.M) {
@@ -194,7 +195,7 @@ func requireLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	session, err := probes.Attach(context.Background(), host, plan.Requests(), probes.AttachOptions{Layouts: plan.Layouts()})
-	if denied := (*probes.PermissionError)(nil); errors.As(err, &denied) || errors.Is(err, unix.EPERM) {
+	if denied := (*kernel.PermissionError)(nil); errors.As(err, &denied) || errors.Is(err, unix.EPERM) {
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
 	}
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"trace/lang/output"
 	"trace/probes"
 	"trace/probes/event"
+	"trace/probes/kernel"
 	"trace/probes/symbols"
 )
 
@@ -273,7 +274,7 @@ func (t *tracer) clausesOf(p *event.Probe) []string {
 
 // permitted says what is missing if the kernel refused a map or a program for want of privileges.
 func (t *tracer) permitted(err error) error {
-	var told *probes.PermissionError
+	var told *kernel.PermissionError
 	if !errors.Is(err, unix.EPERM) || errors.As(err, &told) {
 		return err
 	}
@@ -423,11 +424,11 @@ func (t *tracer) writeDocument(session *probes.Session, losses []probes.Losses) 
 	if err != nil {
 		return fmt.Errorf("name of this host: %w", err)
 	}
-	kernel, err := probes.KernelRelease()
+	version, err := kernel.Version()
 	if err != nil {
 		return err
 	}
-	f := output.Facts{Host: host, Kernel: kernel, Began: t.began, Ended: time.Now()}
+	f := output.Facts{Host: host, Kernel: version, Began: t.began, Ended: time.Now()}
 	variants := map[string]string{}
 	for _, attached := range session.Variants() {
 		name, variant, _ := strings.Cut(attached, " ")

@@ -15,6 +15,7 @@ import (
 	"trace/lang"
 	"trace/probes"
 	"trace/probes/event"
+	"trace/probes/kernel"
 	"trace/probes/recording"
 )
 
@@ -70,12 +71,12 @@ func (r *fileRecorder) open() (err error) {
 	if err != nil {
 		return fmt.Errorf("name of this host: %w", err)
 	}
-	kernel, err := probes.KernelRelease()
+	version, err := kernel.Version()
 	if err != nil {
 		return err
 	}
 	r.writer, err = recording.Create(r.path, recording.Options{MaxBytes: r.maxSize, Replace: r.force}, recording.Header{
-		Host: host, Kernel: kernel, Arch: runtime.GOARCH, Program: r.source, Boot: r.boot, BootID: bootID(), Started: r.started, Attached: r.attached,
+		Host: host, Kernel: version, Arch: runtime.GOARCH, Program: r.source, Boot: r.boot, BootID: bootID(), Started: r.started, Attached: r.attached,
 		Intervals: r.exec.Intervals(), SampleRate: r.program.SampleRate(),
 	}, r.layouts(), recordedNames{r.exec, r.catalog.Cgroups()})
 	return r.explain(err)
@@ -101,7 +102,7 @@ func (r *fileRecorder) layouts() []*event.Layout {
 // recordedNames are those of this machine.
 type recordedNames struct {
 	*lang.Run
-	cgroups *probes.Cgroups
+	cgroups *kernel.Cgroups
 }
 
 func (n recordedNames) Cgroup(id uint64) string { return n.cgroups.Path(id) }

@@ -17,10 +17,19 @@ var foreign = map[string]bool{
 }
 
 // shortTimers are bpftrace's short names of timers.
-var shortTimers = map[string]string{"i": "interval", "p": "profile"}
+var shortTimers = map[string]string{"i": interval, "p": profile}
 
-// timed tells whether probes of the group are timers, with a duration or a rate after the colon.
-func timed(group string) bool { return group == "interval" || group == "profile" }
+// Timers have a duration or a rate after the colon.
+const (
+	interval = "interval"
+	profile  = "profile"
+)
+
+// timed tells whether probes of the group are timers.
+func timed(group string) bool { return group == interval || group == profile }
+
+// TakesRate reports whether a rate stands after the colon: profile:99hz.
+func (r ProbeRef) TakesRate() bool { return r.Group == profile }
 
 // probe reads `group:name` at pos, without blanks and as written. The group may hold `*`, but no `?`: then a?b:c is a
 // condition.
@@ -98,8 +107,8 @@ func (p *parser) moment() ProbeRef {
 
 // paramUnits are what may stand before a param that is a plain number.
 var paramUnits = map[string]map[string]bool{
-	"interval": {"s:": true, "ms:": true, "us:": true},
-	"profile":  {"hz:": true},
+	interval: {"s:": true, "ms:": true, "us:": true},
+	profile:  {"hz:": true},
 }
 
 // timer normalises what stands after interval: and profile:, where s:1 is 1s, and hz:99 is 99hz.
@@ -108,7 +117,7 @@ func (p *parser) timer(ref *ProbeRef) {
 	if unit, param, ok := strings.Cut(text, "$"); ok && isName(param) && (unit == "" || paramUnits[ref.Group][unit]) {
 		return
 	}
-	if ref.Group == "profile" && (text == "*" || text == "hz") {
+	if ref.TakesRate() && (text == "*" || text == "hz") {
 		return // the samples of a recording, whatever their rate is
 	}
 	if unit, n, ok := strings.Cut(text, ":"); ok {
@@ -116,7 +125,7 @@ func (p *parser) timer(ref *ProbeRef) {
 	}
 	name, ok := duration(text)
 	help := "write interval:1s, interval:100ms or, with a param of the program, interval:$name or interval:s:$name"
-	if ref.Group == "profile" {
+	if ref.TakesRate() {
 		name, ok = rate(text)
 		help = "write profile:99hz, or profile:10ms for 100hz: as a duration it has to divide a second"
 	}

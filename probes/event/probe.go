@@ -42,6 +42,12 @@ type Probe struct {
 	Size int
 	// Sources are the functions and tracepoints of kernels that the events come from.
 	Sources []string
+	// Driver is whether the events belong to one driver: who wants them has to name the probe.
+	Driver bool
+	// Sampled is whether the events are samples: who wants them has to say how often.
+	Sampled bool
+	// Selector is the field by whose names people ask for the events as if each were a probe, "" if there is none.
+	Selector string
 }
 
 // NewProbe makes a probe with these fields.
@@ -78,9 +84,10 @@ func Match(all []*Probe, glob string) []*Probe {
 	return found
 }
 
-// Describe gives the fields of a recorded probe, and their enums, what the catalog's probe of the same name says of how people read them.
+// Describe gives a recorded probe what the catalog's probe of the same name says of it, and of how people read its fields and their enums.
 // A recording has only what the values are, so that it is shown as events are today, whenever it was made.
 func (p *Probe) Describe(known *Probe) {
+	p.Driver, p.Sampled, p.Selector = known.Driver, known.Sampled, known.Selector
 	for _, f := range p.Fields {
 		k := known.Field(f.Name)
 		if k == nil || k.Type.Kind != f.Type.Kind {

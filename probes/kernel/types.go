@@ -1,72 +1,20 @@
 //go:build linux
 
-package probes
+package kernel
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
 )
 
-// relocation says which types programs may be relocated against, beyond those of the object's own code. A process that needs none of
-// them starts sooner: task_struct alone is hundreds of types.
-type relocation struct {
-	records bool // of tracefs
-	cgroups bool // of the way from a task to its cgroup in a v1 tree, see current_cgroup in trace.h
-}
-
-// kernelTypes returns the kernel's own version of every type that the programs of an object read, as far as this kernel describes it.
-//
-// Each type is taken from one place: what belongs to the module from --btf, else from the module's BTF, else from vmlinux, unless
-// the module has no BTF and was built out of the kernel's tree; anything else from vmlinux, else from --btf. So the BTF of other modules is never
-// read, and one type never has two candidates.
-func (h *Host) kernelTypes(object string, r relocation) (*btf.Spec, error) {
-	keys := modulesOf(object)
-	b, err := btf.NewBuilder(nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	p := pruner{done: make(map[btf.Type]btf.Type)}
-	for _, view := range views(h.catalog.types[object], r.cgroups) {
-		isRecord := strings.HasPrefix(view.TypeName(), recordPrefix)
-		if isRecord && !r.records {
-			continue
-		}
-		t, err := h.kernelType(ownerAmong(keys, view), view)
-		if isRecord {
-			t, err = h.recordType(object, view.TypeName())
-		}
-		if errors.Is(err, btf.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if _, err := b.Add(p.prune(t)); err != nil {
-			return nil, fmt.Errorf("type %s: %w", view.TypeName(), err)
-		}
-	}
-	return b.Spec()
-}
-
-// ownerAmong returns the module that a type belongs to; the first one stands for those that belong to none.
-func ownerAmong(keys []string, view btf.Type) module {
-	for _, key := range keys {
-		if modules[key].owns(view.TypeName()) {
-			return modules[key]
-		}
-	}
-	return modules[keys[0]]
-}
-
 // cgroupFlavour ends the names of the views in trace.h of the way to a cgroup.
 const cgroupFlavour = "___cgroup"
 
-// views are the types that an object may relocate against: its named structs, unions and enums, flavours (name___flavour) aside. Those
+// Views are the types that an object may relocate against: its named structs, unions and enums, flavours (name___flavour) aside. Those
 // of the way to a cgroup are among them if cgroups says so.
-func views(types *btf.Spec, cgroups bool) []btf.Type {
+func Views(types *btf.Spec, cgroups bool) []btf.Type {
 	var found []btf.Type
 	seen := make(map[string]bool)
 	for t, err := range types.All() {
@@ -88,9 +36,18 @@ func views(types *btf.Spec, cgroups bool) []btf.Type {
 	return found
 }
 
-func (h *Host) kernelType(m module, view btf.Type) (btf.Type, error) {
+// Type returns the kernel's own version of a type, of which there is a view.
+//
+// Each type is taken from one place: what belongs to the module from --btf, else from the module's BTF, else from vmlinux, unless
+// the module has no BTF and was built out of the kernel's tree; anything else from vmlinux, else from --btf. So the BTF of other modules is never
+// read, and one type never has two candidates.
+func (k *Kernel) Type(m Module, view btf.Type) (btf.Type, error) {
 	name, _, _ := strings.Cut(view.TypeName(), "___")
-	for _, source := range h.sources(m, name) {
+	sources, err := k.sources(m, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, source := range sources {
 		t, err := lookup(source, name, view)
 		if !errors.Is(err, btf.ErrNotFound) {
 			return t, err
@@ -100,26 +57,42 @@ func (h *Host) kernelType(m module, view btf.Type) (btf.Type, error) {
 }
 
 // sources returns where a type may come from, best first.
-func (h *Host) sources(m module, name string) []*btf.Spec {
-	var sources []*btf.Spec
-	vmlinux, err := h.vmlinux()
-	if !m.owns(name) {
-		if err == nil {
-			sources = append(sources, vmlinux)
-		}
-		return append(sources, h.given...)
+func (k *Kernel) sources(m Module, name string) ([]*btf.Spec, error) {
+	given, err := k.given()
+	if err != nil {
+		return nil, err
 	}
-	sources = append(sources, h.given...)
-	m = m.describer()
-	own, noBTF := h.moduleTypes[m.name]()
+	var sources []*btf.Spec
+	spec, err := k.Types()
+	if !m.Owns(name) {
+		if err == nil {
+			sources = append(sources, spec)
+		}
+		return append(sources, given...), nil
+	}
+	sources = append(sources, given...)
+	m = Module{Name: m.Describer()}
+	own, noBTF := k.moduleTypes(m.Name)
 	if noBTF == nil {
 		sources = append(sources, own)
 	}
 	// The BTF of a module leaves out what vmlinux already has.
 	if err == nil && (noBTF == nil || !m.outOfTree()) {
-		sources = append(sources, vmlinux)
+		sources = append(sources, spec)
 	}
-	return sources
+	return sources, nil
+}
+
+// Describes reports whether the BTF at hand has all types that a module has: the BTF of the describing module has them, and the
+// kernel's has them if that module is built in.
+func (k *Kernel) Describes(m Module) bool {
+	describer := Module{Name: m.Describer()}
+	if describer.builtIn() {
+		_, err := k.Types()
+		return err == nil
+	}
+	_, err := k.moduleTypes(describer.Name)
+	return err == nil
 }
 
 // lookup finds the type of a name that is of the same kind as the view of it.
@@ -150,6 +123,27 @@ func sameKind(a, b btf.Type) bool {
 	}
 	return false
 }
+
+// A Selection is a part of the kernel's types. A process that needs few of them starts sooner: task_struct alone is hundreds of types.
+type Selection struct {
+	builder *btf.Builder
+	pruner  pruner
+}
+
+// NewSelection is empty.
+func NewSelection() (*Selection, error) {
+	b, err := btf.NewBuilder(nil, nil)
+	return &Selection{b, pruner{done: make(map[btf.Type]btf.Type)}}, err
+}
+
+// Add adds a type with what lies inside it.
+func (s *Selection) Add(t btf.Type) error {
+	_, err := s.builder.Add(s.pruner.prune(t))
+	return err
+}
+
+// Spec has the added types.
+func (s *Selection) Spec() (*btf.Spec, error) { return s.builder.Spec() }
 
 // pruner copies types without what pointers point to: a relocation follows members that lie inside a struct, never a pointer. A
 // struct request with all that hangs on it is most of the kernel; without, it is a hundred types.

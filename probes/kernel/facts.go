@@ -1,6 +1,6 @@
 //go:build linux
 
-package probes
+package kernel
 
 import (
 	"errors"
@@ -8,8 +8,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Fact is something about the host that decides what can be traced.
@@ -21,58 +19,44 @@ type Fact struct {
 	Advice string
 }
 
-// Facts returns what doctor tells about the host, most general first.
-func (h *Host) Facts() []Fact {
-	facts := []Fact{
-		kernelFact(), h.typesFact(), h.capabilityFact(), lockdownFact(), h.symbolsFact(), tracefsFact(), paranoidFact(), h.preemptionFact(), h.cgroupFact(),
+// Facts returns what is to be known of the kernel, most general first.
+func (k *Kernel) Facts(cgroups *Cgroups) []Fact {
+	return []Fact{
+		versionFact(), k.typesFact(), k.capabilityFact(), lockdownFact(), k.symbolsFact(), tracefsFact(), paranoidFact(), k.preemptionFact(), k.cgroupFact(cgroups),
 	}
-	for _, object := range []string{"ib", "mlx5", "cm", "nvme"} {
-		for _, module := range modulesOf(object) {
-			facts = append(facts, h.moduleFact(object, module))
-		}
-	}
-	return facts
 }
 
-func kernelFact() Fact {
-	release, err := KernelRelease()
+func versionFact() Fact {
+	release, err := Version()
 	if err != nil {
 		return Fact{Name: "kernel", Value: err.Error()}
 	}
 	return Fact{Name: "kernel", Value: release + " " + runtime.GOARCH, OK: true}
 }
 
-// KernelRelease is what uname -r prints.
-func KernelRelease() (string, error) {
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return "", fmt.Errorf("uname: %w", err)
-	}
-	return unix.ByteSliceToString(name.Release[:]), nil
-}
-
-func (h *Host) typesFact() Fact {
+func (k *Kernel) typesFact() Fact {
 	f := Fact{Name: "BTF", Value: "/sys/kernel/btf/vmlinux", OK: true}
-	_, err := h.vmlinux()
+	_, err := k.Types()
+	given, _ := k.given() // read before, or missed by whoever needs them
 	if err != nil {
-		f.Value, f.OK = err.Error(), len(h.given) > 0
+		f.Value, f.OK = err.Error(), len(given) > 0
 	}
 	switch {
-	case len(h.given) > 0:
-		f.Value += fmt.Sprintf("; %d given by --btf", len(h.given))
+	case len(given) > 0:
+		f.Value += fmt.Sprintf("; %d given by --btf", len(given))
 	case err != nil:
 		f.Advice = "give a file with the kernel's types: --btf FILE"
 	}
 	return f
 }
 
-func (h *Host) capabilityFact() Fact {
-	held, err := h.capability()
+func (k *Kernel) capabilityFact() Fact {
+	held, err := k.capability()
 	if err != nil {
 		return Fact{Name: "capabilities", Value: err.Error()}
 	}
 	var names []string
-	for _, name := range []string{capBPF, capPerfmon, capSysAdmin} {
+	for _, name := range []string{CapBPF, CapPerfmon, CapSysAdmin} {
 		if held&(1<<capabilityBits[name]) != 0 {
 			names = append(names, name)
 		}
@@ -81,7 +65,7 @@ func (h *Host) capabilityFact() Fact {
 		names = []string{"none of CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN"}
 	}
 	f := Fact{Name: "capabilities", Value: strings.Join(names, " ")}
-	f.OK = len(h.lacking([]string{capBPF, capPerfmon})) == 0
+	f.OK = len(k.Lacking([]string{CapBPF, CapPerfmon})) == 0
 	if !f.OK {
 		f.Advice = "run as root, or grant CAP_BPF and CAP_PERFMON (and CAP_SYS_ADMIN for fexit in modules)"
 	}
@@ -119,8 +103,8 @@ func whyNoLockdown() string {
 	}
 }
 
-func (h *Host) symbolsFact() Fact {
-	if _, err := h.symbols(); err != nil {
+func (k *Kernel) symbolsFact() Fact {
+	if _, err := k.symbols(); err != nil {
 		return Fact{Name: "symbols", Value: err.Error(), Advice: "mount /proc; without /proc/kallsyms no function can be found"}
 	}
 	return Fact{Name: "symbols", Value: "/proc/kallsyms", OK: true}
@@ -142,14 +126,46 @@ func paranoidFact() Fact {
 	return f
 }
 
-func (h *Host) moduleFact(object, module string) Fact {
-	m := modules[module]
-	f := Fact{Name: "module " + m.name, Value: "loaded", OK: true}
-	switch _, err := h.moduleTypes[m.name](); {
+func (k *Kernel) preemptionFact() Fact {
+	p := k.preemption()
+	f := Fact{Name: "preemption", Value: p.Model, OK: true}
+	if p.Model == "" {
+		f.Value = "not shown by this kernel"
+	} else {
+		f.Value += fmt.Sprintf(" (%s)", p.Source)
+	}
+	switch {
+	case k.PreemptsTracepoints():
+		f.Value += ": tasks are preempted inside BPF programs, which the kernel skips then for others; so functions by kprobe, and tracepoints by perf events where that tells the same"
+	case p.preempts():
+		f.Value += ": tasks are preempted inside BPF programs of fexit, which the kernel skips then for others; so functions by kprobe"
+	}
+	return f
+}
+
+// cgroupFact says which cgroups the field cgroup has.
+func (k *Kernel) cgroupFact(cgroups *Cgroups) Fact {
+	dir, controller, ok := cgroups.Mount()
+	f := Fact{Name: "cgroup", Value: dir + " (cgroup v1)", OK: true}
+	switch {
+	case !ok:
+		f.Value, f.Advice = "not mounted here: cgroup is a number", "mount -t cgroup2 none /sys/fs/cgroup"
+	case controller == "":
+		f.Value = dir + " (cgroup v2)"
+	case k.ControllerNumber(controller) == CgroupUnknown:
+		f.OK, f.Advice = false, "without BTF of the kernel the field cgroup is 0 here"
+	}
+	return f
+}
+
+// ModuleFact describes a module. Missing are the types that are wanted of it and that no BTF at hand has.
+func (k *Kernel) ModuleFact(m Module, missing []string) Fact {
+	f := Fact{Name: "module " + m.Name, Value: "loaded", OK: true}
+	switch _, err := k.moduleTypes(m.Name); {
 	case m.builtIn():
 		f.Value = "built into the kernel"
 	case !m.loaded():
-		return Fact{Name: f.Name, Value: "not loaded", Advice: m.load}
+		return Fact{Name: f.Name, Value: "not loaded", Advice: m.Load}
 	case err == nil:
 		f.Value += ", with BTF"
 	default:
@@ -158,9 +174,9 @@ func (h *Host) moduleFact(object, module string) Fact {
 	if m.outOfTree() {
 		f.Value += ", built out of the kernel's tree"
 	}
-	if types := h.missingTypes(object, module); len(types) > 0 {
+	if len(missing) > 0 {
 		f.OK = false
-		f.Advice = "types that are missing: " + strings.Join(types, " ") + "; give them with --btf FILE"
+		f.Advice = "types that are missing: " + strings.Join(missing, " ") + "; give them with --btf FILE"
 	}
 	return f
 }

@@ -1,11 +1,12 @@
 //go:build !linux
 
-package probes
+package kernel
 
 // Cgroups are those of a host with Linux. Elsewhere there are none.
 type Cgroups struct{}
 
-func newCgroups() *Cgroups { return &Cgroups{} }
+// NewCgroups knows none.
+func NewCgroups() *Cgroups { return &Cgroups{} }
 
 // ID knows no cgroup.
 func (*Cgroups) ID(string) (uint64, bool) { return 0, false }

@@ -1,12 +1,11 @@
 //go:build linux
 
-package probes
+package kernel
 
 import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -35,14 +34,14 @@ import (
 // Beginnings by kprobe and ends by raw tracepoint would lose none. But nvme_setup_cmd fills the command in: there is something to tell of it
 // when it returns, and then its arguments are gone. That takes two programs in place of each, and a map of the calls in progress.
 
-// preemption is how the kernel preempts tasks that run in it.
-type preemption struct {
-	model  string // none, voluntary, full, lazy or real-time; "" if nothing tells
-	source string // what tells it
+// Preemption is how the kernel preempts tasks that run in it.
+type Preemption struct {
+	Model  string // none, voluntary, full, lazy or real-time; "" if nothing tells
+	Source string // what tells it
 }
 
 // preempts tells whether a task may be preempted inside a program. What is not known counts as if it may: nothing is lost by that.
-func (p preemption) preempts() bool { return !slices.Contains([]string{"none", "voluntary"}, p.model) }
+func (p Preemption) preempts() bool { return !slices.Contains([]string{"none", "voluntary"}, p.Model) }
 
 // kernelText is what the kernel says of itself.
 type kernelText struct {
@@ -53,14 +52,14 @@ type kernelText struct {
 }
 
 // model of preemption. A kernel that was built for one names it in its version; PREEMPT_DYNAMIC is for all of them.
-func (k kernelText) model() preemption {
+func (k kernelText) model() Preemption {
 	flag := ""
 	for _, word := range strings.Fields(k.version) {
 		if strings.HasPrefix(word, "PREEMPT") {
 			flag = word
 		}
 	}
-	byVersion := func(model string) preemption { return preemption{model, "uname -v"} }
+	byVersion := func(model string) Preemption { return Preemption{model, "uname -v"} }
 	switch flag {
 	case "":
 		return byVersion("none")
@@ -76,11 +75,11 @@ func (k kernelText) model() preemption {
 }
 
 // chosen is the model that is in force of several: as debugfs shows it, or as the kernel's command line or configuration chose it.
-func (k kernelText) chosen() preemption {
+func (k kernelText) chosen() Preemption {
 	if text, ok := k.dynamic(); ok {
 		_, rest, _ := strings.Cut(text, "(")
 		model, _, _ := strings.Cut(rest, ")")
-		return preemption{model, "sched/preempt in debugfs"}
+		return Preemption{model, "sched/preempt in debugfs"}
 	}
 	name, config := k.config()
 	// Kernels that know only full and lazy do not take the others from the command line. Their configuration does not name them.
@@ -94,21 +93,21 @@ func (k kernelText) chosen() preemption {
 		}
 	}
 	if chosen != "" {
-		return preemption{chosen, "/proc/cmdline"}
+		return Preemption{chosen, "/proc/cmdline"}
 	}
 	for model, option := range map[string]string{"none": "_NONE", "voluntary": "_VOLUNTARY", "full": "", "lazy": "_LAZY"} {
 		if strings.Contains("\n"+config, "\nCONFIG_PREEMPT"+option+"=y\n") {
-			return preemption{model, name}
+			return Preemption{model, name}
 		}
 	}
-	return preemption{}
+	return Preemption{}
 }
 
 // readPreemption asks the running kernel.
-func readPreemption() preemption {
+func readPreemption() Preemption {
 	var name unix.Utsname
 	if unix.Uname(&name) != nil {
-		return preemption{}
+		return Preemption{}
 	}
 	cmdline, _ := os.ReadFile("/proc/cmdline") // without it, the configuration tells
 	release := unix.ByteSliceToString(name.Release[:])
@@ -170,14 +169,17 @@ func readConfig(release string) (name, text string) {
 	return "", ""
 }
 
-// preemptsTracepoints tells whether a task may be preempted inside the programs of raw tracepoints: it may, since the kernel guards the
+// PreemptsTasks reports whether a task may be preempted inside the program of a trampoline.
+func (k *Kernel) PreemptsTasks() bool { return k.preemption().preempts() }
+
+// PreemptsTracepoints tells whether a task may be preempted inside the programs of raw tracepoints: it may, since the kernel guards the
 // call of these by SRCU rather than by preemption (include/linux/tracepoint.h). The types of such a kernel have that guard; where there
 // are none, it counts as if it may.
-func (h *Host) preemptsTracepoints() bool {
-	if !h.preemption().preempts() {
+func (k *Kernel) PreemptsTracepoints() bool {
+	if !k.preemption().preempts() {
 		return false
 	}
-	spec, err := h.vmlinux()
+	spec, err := k.Types()
 	if err != nil {
 		return true
 	}
@@ -187,20 +189,3 @@ func (h *Host) preemptsTracepoints() bool {
 
 // tracepointGuard is a type that DEFINE_LOCK_GUARD_1(srcu_fast_notrace, …) makes in include/linux/srcu.h.
 const tracepointGuard = "class_srcu_fast_notrace_t"
-
-func (h *Host) preemptionFact() Fact {
-	p := h.preemption()
-	f := Fact{Name: "preemption", Value: p.model, OK: true}
-	if p.model == "" {
-		f.Value = "not shown by this kernel"
-	} else {
-		f.Value += fmt.Sprintf(" (%s)", p.source)
-	}
-	switch {
-	case h.preemptsTracepoints():
-		f.Value += ": tasks are preempted inside BPF programs, which the kernel skips then for others; so functions by kprobe, and tracepoints by perf events where that tells the same"
-	case p.preempts():
-		f.Value += ": tasks are preempted inside BPF programs of fexit, which the kernel skips then for others; so functions by kprobe"
-	}
-	return f
-}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package probes
+package kernel
 
 import (
 	"bufio"
@@ -20,8 +20,6 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
-
-	"trace/probes/event"
 )
 
 // Cgroups knows the paths of this host's cgroups, as /proc/PID/cgroup has them, by their ids: the inodes of their directories. It looks
@@ -52,7 +50,8 @@ var legacyControllers = []struct{ name, id string }{
 	{"net_cls", "net_cls_cgrp_id"}, {"perf_event", "perf_event_cgrp_id"}, {"hugetlb", "hugetlb_cgrp_id"}, {"rdma", "rdma_cgrp_id"},
 }
 
-func newCgroups() *Cgroups {
+// NewCgroups knows none yet.
+func NewCgroups() *Cgroups {
 	return &Cgroups{paths: make(map[uint64]string), hierarchy: sync.OnceValue(func() *hierarchy {
 		f, err := os.Open("/proc/self/mountinfo")
 		if err != nil {
@@ -357,34 +356,18 @@ func (w *cgroupWatch) follow() {
 	}
 }
 
-// cgroupController is what cgroup_controller of trace.h has to be on this host for some requests. Where it is not 0, it takes the types of
-// the kernel, so nobody is asked who does not want to know.
-func (h *Host) cgroupController(requests ...*request) byte {
-	wanted := slices.ContainsFunc(requests, func(r *request) bool {
-		return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool { return f.Type.Unit == event.Cgroup && r.Code.stage(f) != stageNever })
-	})
-	if !wanted {
-		return 0
-	}
-	_, controller, _ := h.catalog.Cgroups().Mount()
-	if controller == "" {
-		return 0
-	}
-	return h.controllerNumber(controller)
-}
+// CgroupUnknown is CGROUP_UNKNOWN of trace.h.
+const CgroupUnknown = 0xff
 
-// cgroupUnknown is CGROUP_UNKNOWN of trace.h.
-const cgroupUnknown = 0xff
-
-// controllerNumber of a controller of cgroup v1, from 1.
-func (h *Host) controllerNumber(controller string) byte {
-	spec, err := h.vmlinux()
+// ControllerNumber is the number of a controller of cgroup v1, from 1; CgroupUnknown if the kernel does not describe it.
+func (k *Kernel) ControllerNumber(controller string) byte {
+	spec, err := k.Types()
 	if err != nil {
-		return cgroupUnknown
+		return CgroupUnknown
 	}
 	var numbers *btf.Enum
 	if spec.TypeByName("cgroup_subsys_id", &numbers) != nil {
-		return cgroupUnknown
+		return CgroupUnknown
 	}
 	for _, c := range legacyControllers {
 		i := slices.IndexFunc(numbers.Values, func(v btf.EnumValue) bool { return c.name == controller && v.Name == c.id })
@@ -392,20 +375,5 @@ func (h *Host) controllerNumber(controller string) byte {
 			return byte(numbers.Values[i].Value + 1)
 		}
 	}
-	return cgroupUnknown
-}
-
-// cgroupFact says which cgroups the field cgroup has.
-func (h *Host) cgroupFact() Fact {
-	dir, controller, ok := h.catalog.Cgroups().Mount()
-	f := Fact{Name: "cgroup", Value: dir + " (cgroup v1)", OK: true}
-	switch {
-	case !ok:
-		f.Value, f.Advice = "not mounted here: cgroup is a number", "mount -t cgroup2 none /sys/fs/cgroup"
-	case controller == "":
-		f.Value = dir + " (cgroup v2)"
-	case h.controllerNumber(controller) == cgroupUnknown:
-		f.OK, f.Advice = false, "without BTF of the kernel the field cgroup is 0 here"
-	}
-	return f
+	return CgroupUnknown
 }

@@ -1,21 +1,18 @@
-package probes
+package kernel
 
 import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/cilium/ebpf/btf"
 
 	"trace/bpf"
 )
 
 // --btf takes a file or a folder of them; the compiled objects are ELF files with types.
 func TestReadTypes(t *testing.T) {
-	folder := filepath.Join("..", "bpf", runtime.GOARCH)
+	folder := filepath.Join("..", "..", "bpf", runtime.GOARCH)
 	for path, want := range map[string]int{folder: len(bpf.Objects()), filepath.Join(folder, "ib.bpf.o"): 1} {
 		specs, err := readTypes(path)
 		if err != nil || len(specs) != want {
@@ -29,25 +26,6 @@ func TestReadTypes(t *testing.T) {
 	for path, want := range map[string]string{empty: "no file in", garbage: "pahole --btf_encode_detached", garbage + "s": "no such file"} {
 		if _, err := readTypes(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", path, err, want)
-		}
-	}
-}
-
-// Types are missing where a module is not described. What its own description lacks is not in this kernel, like ib_dmah before 6.17, and no
-// file can give it.
-func TestMissingTypes(t *testing.T) {
-	h := hostKnowing(t, "nothing_of_ib_core")
-	for _, test := range []struct {
-		name  string
-		types func() (*btf.Spec, error)
-		want  bool
-	}{
-		{"not described", func() (*btf.Spec, error) { return nil, ErrNoBTF }, true},
-		{"described without it", h.vmlinux, false},
-	} {
-		h.moduleTypes["ib_core"] = test.types
-		if missing := h.missingTypes("rdma", "rdma"); slices.Contains(missing, "ib_dmah") != test.want {
-			t.Errorf("%s: missing %v", test.name, missing)
 		}
 	}
 }

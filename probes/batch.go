@@ -1,0 +1,213 @@
+//go:build linux
+
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// A batch is requests that are loaded together, and share helpers and maps: they are of one object, and no two of one probe, of which a
+// program calls one filter and one action.
+type batch struct {
+	requests    []*request
+	inventories []*inventory
+	maps        []*ebpf.Map
+}
+
+// batches parts requests.
+func batches(requests []*request) (all []*batch) {
+	for _, r := range requests {
+		fits := func(b *batch) bool {
+			return b.requests[0].Probe.Group == r.Probe.Group && !slices.ContainsFunc(b.requests, func(o *request) bool { return o.Probe == r.Probe })
+		}
+		if i := slices.IndexFunc(all, fits); i >= 0 {
+			all[i].requests = append(all[i].requests, r)
+			continue
+		}
+		all = append(all, &batch{requests: []*request{r}})
+	}
+	return all
+}
+
+// attach attaches what sees the events of the requests, and calls done after each. What it leaves after an error is there to be closed.
+func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map, n *notes, done func()) error {
+	group := b.requests[0].Probe.Group
+	l, err := newLoader(h, b.requests, shared)
+	if err != nil {
+		return fmt.Errorf("%s: %w", group, err)
+	}
+	for _, m := range l.maps {
+		b.maps = append(b.maps, m)
+	}
+	attached := make(map[string]bool)
+	attach := func(r *request, hooks []hook) error {
+		for _, hk := range hooks {
+			// Requests may share helpers.
+			if attached[hk.name] {
+				continue
+			}
+			attached[hk.name] = true
+			if err := ctx.Err(); err != nil { // a batch may take a second
+				return err
+			}
+			if err := attachHook(h, l, r, hk); err != nil {
+				return fmt.Errorf("%s: %w", r.Probe, err)
+			}
+		}
+		return nil
+	}
+	// The kernel calls what was attached first first: helpers see what happens before any event tells of it.
+	for _, r := range b.requests {
+		r.counts = l.maps[countsName(r.Probe)]
+		if err := attach(r, r.hooks[:len(r.hooks)-1]); err != nil {
+			return err
+		}
+	}
+	for _, r := range b.requests {
+		if err := attach(r, r.hooks[len(r.hooks)-1:]); err != nil {
+			return err
+		}
+		done()
+		if r.source.hook.seed == nil {
+			continue
+		}
+		inv, err := plant(h, l, r, n)
+		if err != nil {
+			return err
+		}
+		b.inventories = append(b.inventories, inv)
+	}
+	return nil
+}
+
+// attachHook attaches the best variant of a hook that the kernel accepts.
+func attachHook(h *Host, l *loader, r *request, hk hook) error {
+	s := h.site(r.source.object, hk)
+	s.typeless = l.typeless
+	var errs []error
+	for _, v := range s.variants() {
+		err := v.check()
+		if err == nil {
+			err = attachVariant(h, l, r, hk, v)
+		}
+		if err == nil {
+			if hk.name == r.source.hook.name {
+				r.variant, r.tried = v.name(), errs
+			}
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", v.name(), err))
+		if rejects(err) && errors.Is(err, unix.E2BIG) {
+			break // too many paths to follow, which took seconds; they are the same in every variant
+		}
+	}
+	err := errors.Join(errs...)
+	if hk.name == r.source.hook.name && slices.ContainsFunc(errs, rejects) {
+		return &RejectedError{Probe: r.Probe, Err: err}
+	}
+	return err
+}
+
+func attachVariant(h *Host, l *loader, r *request, hk hook, v variant) error {
+	programs := l.busy(present(h.kernel, v.programs))
+	specs := make(map[string]*ebpf.ProgramSpec)
+	for _, p := range programs {
+		specs[p.instance()] = l.program(p)
+	}
+	spec, o := l.collection(specs)
+	if slices.ContainsFunc(programs, func(p program) bool { return !l.typeless(p.name) }) {
+		var err error
+		types := l.types
+		if v.way.records() {
+			types = l.typesAndRecords
+		}
+		if o.Programs.KernelTypes, err = types(); err != nil {
+			return fmt.Errorf("types of the kernel: %w", err)
+		}
+	}
+	c, err := ebpf.NewCollectionWithOptions(spec, o)
+	if err != nil {
+		return explain(err)
+	}
+	defer c.Close() // what is left in it
+	var all []*attached
+	for _, p := range programs {
+		a := &attached{program: c.Programs[p.instance()], place: p, arg: r.Arg, hook: hk.name, helper: hk.isHelper(), tells: l.tells[p.name]}
+		if err := a.attach(); err != nil {
+			return errors.Join(err, detachAll(all))
+		}
+		all = append(all, a)
+	}
+	for _, p := range programs {
+		c.DetachProgram(p.instance())
+	}
+	r.attached = append(r.attached, all...)
+	return nil
+}
+
+// inventoriesOf a request: one or none.
+func (b *batch) inventoriesOf(r *request) []*inventory {
+	return slices.DeleteFunc(slices.Clone(b.inventories), func(inv *inventory) bool { return inv.request != r })
+}
+
+// remove detaches a request. Others of the batch keep the helpers that they need.
+func (b *batch) remove(r *request) error {
+	b.requests = slices.DeleteFunc(slices.Clone(b.requests), func(o *request) bool { return o == r })
+	err := r.handOver(func(helper string) *request {
+		i := slices.IndexFunc(b.requests, func(o *request) bool { return o.needs(helper) })
+		if i < 0 {
+			return nil
+		}
+		return b.requests[i]
+	})
+	for _, inv := range b.inventoriesOf(r) {
+		err = errors.Join(err, inv.detach())
+	}
+	return err
+}
+
+// release releases a request that was removed.
+func (b *batch) release(r *request) error {
+	gone := b.inventoriesOf(r)
+	b.inventories = slices.DeleteFunc(slices.Clone(b.inventories), func(inv *inventory) bool { return inv.request == r })
+	return errors.Join(r.Close(), closeAll(gone))
+}
+
+// detachers end the streams of events. Each waits for the kernel to leave its programs, so they are for being run side by side.
+func (b *batch) detachers() (all []func() error) {
+	for _, r := range b.requests {
+		all = append(all, r.detach)
+	}
+	for _, inv := range b.inventories {
+		all = append(all, inv.detach)
+	}
+	return all
+}
+
+// Close detaches and releases everything.
+func (b *batch) Close() error {
+	return errors.Join(closeAll(b.requests), closeAll(b.inventories), closeAll(b.maps))
+}
+
+// plant attaches what sees the objects that are there. Nothing is told before the first step. If it cannot be attached, what comes is
+// told all the same.
+func plant(h *Host, l *loader, r *request, n *notes) (*inventory, error) {
+	inv, err := newInventory(l, r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Probe, err)
+	}
+	before := len(r.attached)
+	if err := attachHook(h, l, r, r.source.hook.seed.visit); err != nil {
+		n.add(r.Probe, fmt.Sprintf("what was there before is not counted, and what the kernel skips not corrected: %v", err))
+		inv.blind = true
+	}
+	// A visitor that is skipped costs no event: the object is met in the next walk.
+	inv.visitors, r.attached = slices.Clone(r.attached[before:]), r.attached[:before]
+	return inv, nil
+}

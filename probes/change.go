@@ -1,0 +1,93 @@
+//go:build linux
+
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"trace/probes/event"
+)
+
+// AddOptions are what the code of requests refers to that come to a session.
+type AddOptions struct {
+	// Maps by name, beside those of the session. They stay the caller's.
+	Maps map[string]*ebpf.Map
+	// Layouts of the records that the code writes, beside those of the session. An ID is that of one layout, also of one whose requests
+	// are attached no longer.
+	Layouts []*event.Layout
+}
+
+var errDetached = errors.New("the session is detached")
+
+// Add loads and attaches further requests, as [Attach] does. When it returns, their probes see every event too. Nothing of the session's
+// other requests is lost. If it fails the session is as before.
+//
+// What was there before is written into the ring buffer meanwhile, so somebody has to read.
+func (s *Session) Add(ctx context.Context, reqs []Request, o AddOptions) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if s.detached {
+		return errDetached
+	}
+	served, skipped, err := s.host.choose(reqs)
+	if err != nil {
+		return err
+	}
+	if s.ring.small && delivers(served) {
+		return errors.New("the session has no room for records: it was attached without any layout of theirs")
+	}
+	if err := s.records.add(o.Layouts); err != nil {
+		return err
+	}
+	shared := maps.Clone(s.maps)
+	for name, m := range o.Maps {
+		if _, there := shared[name]; !there {
+			shared[name] = m
+		}
+	}
+	if err := s.serve(ctx, served, addition{maps: shared}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range skipped {
+		s.skipped = appendUnavailable(s.skipped, e)
+	}
+	return nil
+}
+
+// Remove detaches and releases a request of [Attach] or Add. When it returns, its programs do not run any more. Records that they have
+// written can still be read, and their losses stay counted.
+func (s *Session) Remove(r Request) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if s.detached {
+		return errDetached
+	}
+	i := slices.IndexFunc(s.requests, func(o *request) bool { return o.Request == r })
+	if i < 0 {
+		return fmt.Errorf("%s is not attached for such a request", r.Probe)
+	}
+	served := s.requests[i]
+	b := s.batchOf(served)
+	s.correction.end(b.inventoriesOf(served))
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := b.remove(served)
+	l, uncounted := b.losses(served)
+	s.removed = addLosses(s.removed, l)
+	s.requests = slices.Delete(slices.Clone(s.requests), i, i+1)
+	err = errors.Join(err, uncounted, b.release(served))
+	if len(b.requests) == 0 {
+		s.batches = slices.DeleteFunc(slices.Clone(s.batches), func(o *batch) bool { return o == b })
+		err = errors.Join(err, b.Close())
+	}
+	return err
+}

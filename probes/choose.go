@@ -1,0 +1,61 @@
+//go:build linux
+
+package probes
+
+import (
+	"errors"
+
+	"trace/probes/kernel"
+)
+
+// choose returns what serves the requests whose probes this host has, and why it lacks others. It fails, before anything is loaded, if
+// one that has to be there is missing, and names all of these; or if there is none left.
+func (h *Host) choose(reqs []Request) (served []*request, skipped []*UnavailableError, err error) {
+	var missing []*UnavailableError
+	for _, r := range reqs {
+		rq, err := h.serve(r)
+		if err != nil {
+			return nil, nil, err
+		}
+		err = h.available(rq)
+		var unavailable *UnavailableError
+		switch {
+		case err == nil:
+			served = append(served, rq)
+		case !errors.As(err, &unavailable):
+			return nil, nil, err
+		case r.IfAvailable:
+			skipped = appendUnavailable(skipped, unavailable)
+		default:
+			missing = appendUnavailable(missing, unavailable)
+		}
+	}
+	if len(served) == 0 {
+		for _, e := range skipped {
+			missing = appendUnavailable(missing, e)
+		}
+	}
+	var errs []error
+	for _, e := range missing {
+		errs = append(errs, e)
+	}
+	return served, skipped, errors.Join(errs...)
+}
+
+// Available returns the error of an [Attach] that cannot be, as a probe is not there, before anything is loaded.
+func Available(h *Host, reqs []Request) error {
+	_, _, err := h.choose(reqs)
+	return err
+}
+
+// Denied returns what a process lacks for requests that the kernel has refused with EPERM, or nil if it lacks nothing.
+func (h *Host) Denied(reqs []Request) *kernel.PermissionError {
+	var denied *kernel.PermissionError
+	if _, _, err := h.choose(reqs); errors.As(err, &denied) {
+		return denied
+	}
+	if missing := h.kernel.Lacking([]string{kernel.CapBPF}); len(missing) > 0 { // for the maps, if there is nothing to attach
+		return &kernel.PermissionError{Missing: missing}
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+//go:build linux
+
+package probes
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+func (fs functions) symbols() []string { return fs.sources() }
+
+func (functions) accepts(a Arg) error { return acceptsNone(a) }
+
+// variants of all alternatives.
+func (fs functions) variants(s *site) (found []variant) {
+	for _, alternative := range fs {
+		found = append(found, alternativeVariants(s, alternative)...)
+	}
+	return found
+}
+
+// alternativeVariants are fexit and kprobe on a list of functions. A function that the object has no fexit for is attached to as kprobe in
+// both.
+func alternativeVariants(s *site, alternative []kernelFunc) []variant {
+	fexit, breakpoint := variant{way: trampoline{atReturn: true}}, variant{way: kprobe{}}
+	traced := false
+	for _, f := range alternative {
+		byKprobe := programsOn(s, f, kprobe{}, kprobe{atReturn: true})
+		breakpoint.programs = append(breakpoint.programs, byKprobe...)
+		if byFexit := programsOn(s, f, trampoline{}, trampoline{atReturn: true}); len(byFexit) > 0 {
+			fexit.programs, traced = append(fexit.programs, byFexit...), true
+		} else {
+			fexit.programs = append(fexit.programs, byKprobe...)
+		}
+	}
+	targets := functions{alternative}.sources()
+	fexit.caps, breakpoint.caps = fexit.way.needs(s.Kernel, targets), breakpoint.way.needs(s.Kernel, targets)
+	fexit.check = func() error {
+		return s.check(fexit.caps, func() error {
+			if err := checkFunctions(s, alternative); err != nil {
+				return err
+			}
+			return checkPrototypes(s, present(s.Kernel, fexit.programs))
+		})
+	}
+	breakpoint.check = func() error {
+		return s.check(breakpoint.caps, func() error { return checkFunctions(s, alternative) })
+	}
+	if !traced {
+		return []variant{breakpoint}
+	}
+	best := s.leastSkipped([]variant{fexit, breakpoint})
+	// Functions of modules whose types are not looked at have programs for kprobes only.
+	return slices.DeleteFunc(best, func(v variant) bool { return len(v.programs) == 0 })
+}
+
+// checkFunctions names the functions that have to be there and are not.
+func checkFunctions(s *site, alternative []kernelFunc) error {
+	var missing []string
+	for _, f := range alternative {
+		if f.optional {
+			continue
+		}
+		there, err := s.HasFunction(s.module(), f.name)
+		if err != nil {
+			return err
+		}
+		if !there {
+			missing = append(missing, f.name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("this kernel has no function %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// programsOn returns the programs of a hook on one function that the object has, in the order of the ways.
+func programsOn(s *site, f kernelFunc, ways ...way) (found []program) {
+	for _, w := range ways {
+		for _, source := range []string{f.name, f.shared} {
+			if name := programOn(s, w.String()+"_"+s.hook.name+"__"+source, f.name); name != "" {
+				found = append(found, program{name: name, way: w, target: f.name, module: s.module(), optional: f.optional})
+			}
+		}
+	}
+	return found
+}
+
+// programOn returns the name of the program on a function, or "" if the object has none: of those for a certain kind of result
+// (ON_RETURN) the one that the kernel's prototype asks for, and the one without where there is no prototype. An fexit has none for
+// that case; then it is any, and checkPrototypes tells.
+func programOn(s *site, name, function string) string {
+	shapes := slices.DeleteFunc([]string{"int", "pointer", "void"}, func(kind string) bool {
+		return s.object.program(name+"__"+kind) == nil
+	})
+	base := name
+	if s.object.program(base) == nil {
+		base = ""
+	}
+	if len(shapes) == 0 {
+		return base
+	}
+	if proto, err := s.Prototype(s.module(), function); err == nil {
+		if kind := resultOf(proto); slices.Contains(shapes, kind) {
+			return name + "__" + kind
+		}
+	}
+	if base == "" {
+		return name + "__" + shapes[0]
+	}
+	return base
+}
+
+// resultOf says what a function returns, in the words of ON_RETURN.
+func resultOf(proto *btf.FuncProto) string {
+	switch btf.UnderlyingType(proto.Return).(type) {
+	case *btf.Pointer:
+		return "pointer"
+	case *btf.Void:
+		return "void"
+	default:
+		return "int"
+	}
+}
+
+// checkPrototypes compares the number of arguments, and the kind of result, that each program counts on with the kernel's prototype.
+func checkPrototypes(s *site, programs []program) error {
+	for _, p := range programs {
+		if _, byTrampoline := p.way.(trampoline); !byTrampoline {
+			continue
+		}
+		proto, err := s.Prototype(p.module, p.target)
+		if err != nil {
+			return err
+		}
+		tags := s.object.program(p.name).Tags
+		if want := tagged(tags, "args:"); want != strconv.Itoa(len(proto.Params)) {
+			return fmt.Errorf("%s has %d parameters in this kernel, expected %s", p.target, len(proto.Params), want)
+		}
+		if want := tagged(tags, "returns:"); want != "" && want != resultOf(proto) {
+			return fmt.Errorf("%s returns %s in this kernel, expected %s", p.target, resultOf(proto), want)
+		}
+	}
+	return nil
+}

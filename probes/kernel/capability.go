@@ -1,0 +1,78 @@
+//go:build linux
+
+package kernel
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Capabilities by their names in capabilities(7).
+const (
+	CapBPF      = "CAP_BPF"
+	CapPerfmon  = "CAP_PERFMON"
+	CapSysAdmin = "CAP_SYS_ADMIN"
+)
+
+var capabilityBits = map[string]uint{CapBPF: unix.CAP_BPF, CapPerfmon: unix.CAP_PERFMON, CapSysAdmin: unix.CAP_SYS_ADMIN}
+
+func effectiveCapabilities() (uint64, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		var caps uint64
+		if n, _ := fmt.Sscanf(line, "CapEff:\t%x", &caps); n == 1 {
+			return caps, nil
+		}
+	}
+	return 0, fmt.Errorf("/proc/self/status: no CapEff")
+}
+
+// Lacking returns those of the wanted capabilities that this process does not have. CAP_SYS_ADMIN stands for all of them.
+func (k *Kernel) Lacking(wanted []string) []string {
+	held, err := k.capability()
+	if err != nil || held&(1<<unix.CAP_SYS_ADMIN) != 0 {
+		return nil
+	}
+	var missing []string
+	for _, name := range wanted {
+		if held&(1<<capabilityBits[name]) == 0 {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// Permits returns nil if this process has the wanted capabilities, otherwise a [*PermissionError].
+func (k *Kernel) Permits(wanted []string) error {
+	if missing := k.Lacking(wanted); len(missing) > 0 {
+		return &PermissionError{Missing: missing}
+	}
+	return nil
+}
+
+// PermissionError says which capabilities are missing.
+type PermissionError struct {
+	Missing []string
+}
+
+func (e *PermissionError) Error() string {
+	return "permission denied: needs " + strings.Join(e.Missing, " and ") + " (run as root, or grant with setcap or --cap-add)"
+}
+
+// Unwrap makes it the error that the kernel would give.
+func (e *PermissionError) Unwrap() error { return unix.EPERM }
+
+// PerfCaps are the capabilities for programs on perf events: Debian's kernels know a level 3 of perf_event_paranoid, at which they
+// are the administrator's.
+func PerfCaps() []string {
+	if perfParanoid() > 2 {
+		return []string{CapSysAdmin}
+	}
+	return []string{CapBPF, CapPerfmon}
+}

@@ -1,0 +1,98 @@
+//go:build linux
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// HasTracepoint reports whether the kernel or a loaded module has a tracepoint.
+func (k *Kernel) HasTracepoint(m Module, name string) (bool, error) {
+	var event *btf.Typedef
+	return k.has(m, "btf_trace_"+name, &event, TracepointSymbols(name)...)
+}
+
+// TracepointSymbols are the symbols of which each kernel has some for a tracepoint.
+func TracepointSymbols(name string) []string {
+	return []string{"__tracepoint_" + name, "__traceiter_" + name}
+}
+
+// HasFunction reports whether the kernel or a loaded module has a function that can be probed.
+func (k *Kernel) HasFunction(m Module, name string) (bool, error) {
+	var f *btf.Func
+	return k.has(m, name, &f, name)
+}
+
+// has looks for a type in the BTF of the kernel and of a module and its others, which have been read anyway. Only what is not there is
+// looked up among the symbols: to list them takes the kernel longer than all the rest of the start.
+func (k *Kernel) has(m Module, typeName string, typ any, symbols ...string) (bool, error) {
+	if spec, err := k.Types(); err == nil && spec.TypeByName(typeName, typ) == nil {
+		return true, nil
+	}
+	for _, name := range m.All() {
+		if spec, err := k.moduleTypes(name); err == nil && spec.TypeByName(typeName, typ) == nil {
+			return true, nil
+		}
+	}
+	found, err := k.symbols()
+	if err != nil {
+		return false, fmt.Errorf("symbols of the kernel: %w", err)
+	}
+	return slices.ContainsFunc(symbols, func(name string) bool { return found[name] }), nil
+}
+
+// BuiltIn reports whether the kernel's own types describe a function: it is in no module.
+func (k *Kernel) BuiltIn(function string) bool {
+	spec, err := k.Types()
+	if err != nil {
+		return false
+	}
+	var fn *btf.Func
+	return spec.TypeByName(function, &fn) == nil
+}
+
+// Prototype of a function of the kernel or of a module.
+func (k *Kernel) Prototype(m Module, function string) (*btf.FuncProto, error) {
+	fn, err := k.function(m, function)
+	if err != nil {
+		return nil, err
+	}
+	proto, ok := fn.Type.(*btf.FuncProto)
+	if !ok {
+		return nil, fmt.Errorf("BTF of %s is no function", function)
+	}
+	return proto, nil
+}
+
+func (k *Kernel) function(m Module, name string) (*btf.Func, error) {
+	spec, err := k.Types()
+	if err != nil {
+		return nil, fmt.Errorf("fexit needs the kernel's own BTF: %w", err)
+	}
+	var fn *btf.Func
+	if err := spec.TypeByName(name, &fn); !errors.Is(err, btf.ErrNotFound) {
+		return fn, err
+	}
+	var without []string
+	for _, of := range m.All() {
+		spec, err := k.moduleTypes(of)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			without = append(without, of)
+		case err != nil:
+			return nil, err
+		case spec.TypeByName(name, &fn) == nil:
+			return fn, nil
+		}
+	}
+	if len(without) > 0 {
+		return nil, fmt.Errorf("module %s has no BTF", without[0])
+	}
+	return nil, fmt.Errorf("BTF of module %s has no %s", strings.Join(m.All(), ", "), name)
+}

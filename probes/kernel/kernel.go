@@ -1,0 +1,181 @@
+//go:build linux
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+)
+
+// Options say what of a kernel will be asked for, and what is known of it beyond what it shows.
+type Options struct {
+	// BTF are files, or folders of files, with the types of modules that carry none.
+	BTF []string
+	// Modules whose types may be asked for.
+	Modules []Module
+	// Symbols returns the names that may be looked up in the kernel's symbol table.
+	Symbols func() map[string]bool
+	// Types returns the kernel's own types, ModuleTypes those of a module, and Preemption how it preempts tasks; nil: as the running
+	// kernel shows them.
+	Types       func() (*btf.Spec, error)
+	ModuleTypes func(name string) (*btf.Spec, error)
+	Preemption  func() Preemption
+}
+
+// Kernel is what one kernel offers. Everything is asked for when it is first needed and never by the kernel's version. Its methods may
+// be called from several goroutines.
+type Kernel struct {
+	options    Options
+	capability func() (uint64, error)
+	preemption func() Preemption
+	skips      func() bool
+	taken      atomic.Pointer[taken]
+}
+
+// taken is what takes much memory, and can be let go and taken again.
+type taken struct {
+	given   func() ([]*btf.Spec, error) // from Options.BTF
+	cache   *btf.Cache                  // for the library that loads programs
+	types   func() (*btf.Spec, error)
+	symbols func() (map[string]bool, error)
+	modules map[string]func() (*btf.Spec, error)
+}
+
+// New looks at the running kernel.
+func New(o Options) (*Kernel, error) {
+	if o.Preemption == nil {
+		o.Preemption = readPreemption
+	}
+	k := &Kernel{
+		options:    o,
+		capability: sync.OnceValues(effectiveCapabilities),
+		preemption: sync.OnceValue(o.Preemption),
+		skips:      sync.OnceValue(readSkipping),
+	}
+	k.Release()
+	_, err := k.given()
+	return k, err
+}
+
+// Release lets go of the kernel's types and symbols, tens of megabytes. They are taken again when they are next needed.
+func (k *Kernel) Release() {
+	t := &taken{
+		given:   sync.OnceValues(func() ([]*btf.Spec, error) { return readAllTypes(k.options.BTF) }),
+		cache:   btf.NewCache(),
+		symbols: sync.OnceValues(func() (map[string]bool, error) { return readSymbols("/proc/kallsyms", k.options.Symbols()) }),
+		modules: make(map[string]func() (*btf.Spec, error)),
+	}
+	t.types = k.options.Types
+	if t.types == nil {
+		t.types = func() (*btf.Spec, error) { return kernelBTF(t.cache) }
+	}
+	for _, m := range k.options.Modules {
+		for _, name := range m.All() {
+			t.modules[name] = sync.OnceValues(func() (*btf.Spec, error) {
+				if k.options.ModuleTypes != nil {
+					return k.options.ModuleTypes(name)
+				}
+				return loadModuleTypes(t.types, name)
+			})
+		}
+	}
+	k.taken.Store(t)
+}
+
+// Types are those that the kernel itself describes.
+func (k *Kernel) Types() (*btf.Spec, error) { return k.taken.Load().types() }
+
+// Cache has the types of the kernel for the library that loads programs.
+func (k *Kernel) Cache() *btf.Cache { return k.taken.Load().cache }
+
+func (k *Kernel) given() ([]*btf.Spec, error) { return k.taken.Load().given() }
+
+func (k *Kernel) symbols() (map[string]bool, error) { return k.taken.Load().symbols() }
+
+// moduleTypes are those that a module describes.
+func (k *Kernel) moduleTypes(name string) (*btf.Spec, error) { return k.taken.Load().modules[name]() }
+
+// Described returns nil if there are types of the kernel, its own or given ones.
+func (k *Kernel) Described() error {
+	_, err := k.Types()
+	given, givenErr := k.given()
+	if err != nil && len(given) == 0 {
+		return errors.Join(fmt.Errorf("%w (give a file with its types: --btf FILE)", err), givenErr)
+	}
+	return nil
+}
+
+// ErrNoBTF says that the kernel does not describe its types (CONFIG_DEBUG_INFO_BTF), or that this process does not get to see it.
+var ErrNoBTF = errors.New("this kernel shows no BTF in /sys/kernel/btf/vmlinux")
+
+func kernelBTF(cache *btf.Cache) (*btf.Spec, error) {
+	spec, err := cache.Kernel()
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		return nil, ErrNoBTF
+	}
+	return spec, err
+}
+
+// readAllTypes reads files of types, and folders of them.
+func readAllTypes(paths []string) ([]*btf.Spec, error) {
+	var all []*btf.Spec
+	for _, path := range paths {
+		specs, err := readTypes(path)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, specs...)
+	}
+	return all, nil
+}
+
+// readTypes reads a file of types, or all the files in a folder.
+func readTypes(path string) ([]*btf.Spec, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("types: %w", err)
+	}
+	files := []string{path}
+	if info.IsDir() {
+		if files, err = filepath.Glob(filepath.Join(path, "*")); err != nil {
+			return nil, fmt.Errorf("types: %w", err)
+		}
+		if len(files) == 0 {
+			return nil, fmt.Errorf("types: no file in %s", path)
+		}
+	}
+	var specs []*btf.Spec
+	for _, file := range files {
+		spec, err := btf.LoadSpec(file)
+		if err != nil {
+			return nil, fmt.Errorf("types: %s: %w (expected BTF, or an ELF file with a .BTF section; pahole --btf_encode_detached makes one)", file, err)
+		}
+		specs = append(specs, spec)
+	}
+	return specs, nil
+}
+
+// loadModuleTypes reads the BTF of one module alone: that of any other, even a broken one, is none of our business.
+func loadModuleTypes(kernelTypes func() (*btf.Spec, error), name string) (*btf.Spec, error) {
+	base, err := kernelTypes()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open("/sys/kernel/btf/" + name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	spec, err := btf.LoadSplitSpecFromReader(f, base)
+	if err != nil {
+		return nil, fmt.Errorf("BTF of module %s: %w", name, err)
+	}
+	return spec, nil
+}

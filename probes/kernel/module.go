@@ -1,0 +1,39 @@
+package kernel
+
+import "strings"
+
+// A Module is where functions, tracepoints and types live. One without a name is the kernel itself.
+type Module struct {
+	Name string
+	// Others are modules that have functions of the same subsystem, and no types of their own that are read.
+	Others []string
+	// Types begins the names of the types that belong to the module: an out-of-tree module may have changed them.
+	Types []string
+	// DescribedBy is the module whose BTF has these types, if it is another.
+	DescribedBy string
+	// Load is how to get it.
+	Load string
+	// Events is the folder of its tracepoints in tracefs, if their records are read.
+	Events string
+}
+
+// All names the module and the others.
+func (m Module) All() []string { return append([]string{m.Name}, m.Others...) }
+
+// Owns reports whether a type belongs to the module.
+func (m Module) Owns(typeName string) bool {
+	for _, prefix := range m.Types {
+		if strings.HasPrefix(typeName, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Describer names the module whose BTF has the types that belong to m.
+func (m Module) Describer() string {
+	if m.DescribedBy == "" {
+		return m.Name
+	}
+	return m.DescribedBy
+}

@@ -1,0 +1,23 @@
+package kernel
+
+import (
+	"os"
+	"strconv"
+	"strings"
+)
+
+// ReadInt reads a file that holds a number; it is 0 if that cannot be read.
+func ReadInt(path string) int {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// perfParanoid is the sysctl kernel.perf_event_paranoid.
+func perfParanoid() int { return ReadInt("/proc/sys/kernel/perf_event_paranoid") }

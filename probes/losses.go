@@ -1,0 +1,136 @@
+//go:build linux
+
+package probes
+
+import (
+	"fmt"
+	"slices"
+
+	"trace/probes/event"
+)
+
+// Losses is what is missing from the events of a probe.
+type Losses struct {
+	Probe *event.Probe
+	// Counted tells whether the programs counted the Events that they saw in the kernel and could build, lost ones included: Passed,
+	// which some clause of the program wanted, and Rejected. See Request.
+	Counted                  bool
+	Events, Passed, Rejected uint64
+	// Delivered counts records that were read; an event may send one for each clause.
+	Delivered uint64
+	// RingBuffer counts records that were lost because the ring buffer was full.
+	RingBuffer uint64
+	// Unseen counts events that could not be built, because their beginning was not seen, before the filter could be asked.
+	Unseen uint64
+	// Missed counts runs of the programs that tell of events that the kernel skipped, before the filter could be asked, because the
+	// program was under way on that CPU: interrupted, or, in kernels that allow that, preempted. A program at the entry of a call
+	// is not among them: its return is, or is unseen.
+	Missed uint64
+	// Unmatched counts events that lack what their beginning tells, because it was not seen: as a rule what was in progress when
+	// tracing began. They passed the filter, unless it is Unasked: it asks for just that.
+	Unmatched uint64
+	Unasked   bool
+	// InFlightFull counts beginnings that there was no room to remember, MissedBeginnings those that the kernel skipped, of helpers; their
+	// ends are among the unmatched or unseen.
+	InFlightFull, MissedBeginnings uint64
+	// Corrected counts objects of which events came late, by the kernel's own list: theirs were skipped. What the kernel tells of that
+	// is among the missed.
+	Corrected uint64
+	// Gaps counts times in which the functions of a module, which was unloaded and loaded again, were not seen: nobody knows how many
+	// events that were.
+	Gaps uint64
+}
+
+// Lost is the number of events that should have been delivered and were not.
+func (l Losses) Lost() uint64 { return l.RingBuffer + l.Unseen + l.Missed }
+
+// add adds what another request for the same probe counted.
+func (l *Losses) add(o Losses) {
+	l.Counted = l.Counted && o.Counted
+	l.Events += o.Events
+	l.Passed += o.Passed
+	l.Rejected += o.Rejected
+	l.RingBuffer += o.RingBuffer
+	l.Unseen += o.Unseen
+	l.Missed += o.Missed
+	l.Unmatched += o.Unmatched
+	l.Unasked = l.Unasked || o.Unasked
+	l.InFlightFull += o.InFlightFull
+	l.MissedBeginnings += o.MissedBeginnings
+	l.Gaps += o.Gaps
+}
+
+func (r *request) losses() (Losses, error) {
+	n, err := r.counted()
+	if err != nil {
+		return Losses{}, err
+	}
+	l := Losses{
+		Probe: r.Probe, Counted: r.Counted, Events: n[countPassed] + n[countRejected], Passed: n[countPassed], Rejected: n[countRejected],
+		RingBuffer: n[countRingFull], Unseen: n[countUnseen], InFlightFull: n[countInflightFull],
+	}
+	// Without helpers nothing looks for beginnings.
+	if len(r.hooks) > 1 {
+		l.Unmatched, l.Unasked = n[countUnmatched], r.begins() == stageBefore
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.MissedBeginnings, l.Gaps = r.missedBeginnings, r.gaps
+	for _, a := range r.attached {
+		n, err := a.misses()
+		if err != nil {
+			return Losses{}, err
+		}
+		switch {
+		case a.helper:
+			l.MissedBeginnings += n
+		case a.tells:
+			l.Missed += n
+		}
+	}
+	l.Missed = max(l.Missed, n[countUnended]) // the same, where the kernel does not tell
+	return l, nil
+}
+
+// counted returns what the programs counted. Without a map there is nothing that they count.
+func (r *request) counted() (n [counters]uint64, err error) {
+	if r.counts == nil {
+		return n, nil
+	}
+	var perCPU [][counters]uint64
+	if err := r.counts.Lookup(uint32(0), &perCPU); err != nil {
+		return n, err
+	}
+	for _, cpu := range perCPU {
+		for i, v := range cpu {
+			n[i] += v
+		}
+	}
+	return n, nil
+}
+
+// losses of one of the requests, with what was corrected of its events.
+func (b *batch) losses(r *request) (Losses, error) {
+	l, err := r.losses()
+	for _, inv := range b.inventories {
+		if err != nil || inv.request != r {
+			continue
+		}
+		var t tally
+		t, err = inv.tally()
+		l.Corrected += uint64(t.corrected)
+	}
+	if err != nil {
+		return Losses{}, fmt.Errorf("counts of %s: %w", r.Probe, err)
+	}
+	return l, nil
+}
+
+// addLosses adds what is missing from the events of one request to what is missing from those of others, by probe.
+func addLosses(all []Losses, l Losses) []Losses {
+	if i := slices.IndexFunc(all, func(o Losses) bool { return o.Probe == l.Probe }); i >= 0 {
+		all[i].add(l)
+		return all
+	}
+	return append(all, l)
+}

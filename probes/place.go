@@ -1,0 +1,81 @@
+package probes
+
+import "slices"
+
+// A place is where in a kernel the programs of a hook run. The catalog has values of it: a [tracepoint], [functions] or a [clock].
+type place interface {
+	// sources are the names of the functions and tracepoints that it is, in all kernels.
+	sources() []string
+	// stack names what stands between a program there and what it traces: see [Tracing].
+	stack() (functions []string, through bool)
+	// sampled reports whether programs run there at a rate that a request says.
+	sampled() bool
+	attachable
+}
+
+// A tracepoint is attached to as raw_tp or tracepoint, whichever programs the object has.
+type tracepoint struct {
+	name string
+	// alias is its name in other kernels.
+	alias string
+}
+
+func (tp tracepoint) sources() []string { return []string{tp.name} }
+
+func (tp tracepoint) stack() (functions []string, through bool) {
+	return []string{"bpf_trace_run*", "__bpf_trace_" + tp.name, "__traceiter_" + tp.name}, true
+}
+
+func (tracepoint) sampled() bool { return false }
+
+// functions are attached to as fexit or kprobe: the first alternative whose functions this kernel has.
+type functions [][]kernelFunc
+
+// A kernelFunc is a function that a hook is attached to.
+type kernelFunc struct {
+	name string
+	// shared is what the C source calls programs that several functions share: a whole event is much code to have once for each.
+	shared string
+	// optional functions are used where they exist.
+	optional bool
+}
+
+// fn is a function that an alternative needs.
+func fn(name string) kernelFunc { return kernelFunc{name: name} }
+
+// opt is an optional function.
+func opt(name string) kernelFunc { return kernelFunc{name: name, optional: true} }
+
+// as is the function with the programs that it shares with others.
+func (f kernelFunc) as(shared string) kernelFunc {
+	f.shared = shared
+	return f
+}
+
+func (fs functions) sources() (names []string) {
+	for _, f := range slices.Concat(fs...) {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+func (fs functions) stack() (functions []string, through bool) {
+	for _, name := range fs.sources() {
+		if !slices.Contains(functions, name) {
+			functions = append(functions, name)
+		}
+	}
+	return functions, false
+}
+
+func (functions) sampled() bool { return false }
+
+// A clock ticks on each CPU as often as a request says, see [Rate].
+type clock struct{}
+
+func (clock) sources() []string { return nil }
+
+// stack has nothing: that of a sample begins with what is sampled.
+func (clock) stack() (functions []string, through bool) { return nil, false }
+
+func (clock) sampled() bool { return true }

@@ -1,0 +1,133 @@
+//go:build linux
+
+package probes
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+
+	"trace/probes/kernel"
+)
+
+// A rawTracepoint is a program of a tracepoint that reads its arguments.
+type rawTracepoint struct{}
+
+func (rawTracepoint) String() string { return "raw_tp" }
+
+func (rawTracepoint) needs(*kernel.Kernel, []string) []string {
+	return []string{kernel.CapBPF, kernel.CapPerfmon}
+}
+
+func (rawTracepoint) prepare(*ebpf.ProgramSpec, string) {}
+
+func (rawTracepoint) attach(prog *ebpf.Program, target string, _ Arg) ([]io.Closer, error) {
+	lk, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: target, Program: prog})
+	return []io.Closer{lk}, err
+}
+
+func (rawTracepoint) exclusive(k *kernel.Kernel) bool { return k.SkipsRecursion() }
+
+func (rawTracepoint) preempted(k *kernel.Kernel) bool { return k.PreemptsTracepoints() }
+
+func (rawTracepoint) missed(io.Closer) uint64 { return 0 }
+
+// frames: the stack has frames of tracing, which are found by their functions, see [Tracing].
+func (rawTracepoint) frames() (inProgram, inFunction int) { return 0, 0 }
+
+func (rawTracepoint) records() bool { return false }
+
+func (rawTracepoint) vanishes() bool { return false }
+
+// byArguments is the variant that reads arguments, if the object has one. Where there is one that reads records, the types of the
+// arguments have to be described.
+func (tp tracepoint) byArguments(s *site, target string, hasRecord bool) (v variant, ok bool) {
+	prog := rawTracepoint{}.String() + "_" + s.hook.name
+	if s.object.program(prog) == nil {
+		return variant{}, false
+	}
+	v = variant{way: rawTracepoint{}, programs: []program{{name: prog, way: rawTracepoint{}, target: target}}, caps: rawTracepoint{}.needs(s.Kernel, nil)}
+	v.check = func() error {
+		return s.check(v.caps, func() error {
+			if hasRecord {
+				if err := checkTypes(s); err != nil {
+					return err
+				}
+			}
+			return checkTracepoint(s, target)
+		})
+	}
+	return v, true
+}
+
+// unlessTyped is the variant as it is checked if nothing of the kernel's types is wanted: the kernel is asked for its tracepoint, and
+// answers only who may attach.
+func (v variant) unlessTyped(s *site) variant {
+	if s.typeless == nil || !s.typeless(v.programs[0].name) {
+		return v
+	}
+	v.check = func() error {
+		if err := s.Permits(v.caps); err != nil {
+			return err
+		}
+		if err := checkRawTracepoint(v.programs[0].target); err != nil {
+			return s.object.module.Explain(err)
+		}
+		return nil
+	}
+	return v
+}
+
+// checkTypes says which types of its module an object reads and this kernel does not describe.
+func checkTypes(s *site) error {
+	if missing := missingTypes(s.Kernel, s.object, s.object.module); len(missing) > 0 {
+		return fmt.Errorf("no types of %s (%s)", s.object.module.Name, strings.Join(missing, " "))
+	}
+	return nil
+}
+
+func checkTracepoint(s *site, name string) error {
+	there, err := s.HasTracepoint(s.object.module, name)
+	if err != nil {
+		return err
+	}
+	if !there {
+		return kernel.NoTracepoint(name)
+	}
+	return nil
+}
+
+// checkRawTracepoint asks the kernel whether it has a tracepoint, by a program that it would not attach there: one that reads more
+// arguments than tracepoints have. To attach one that it takes, and to detach it, would make the next attaching wait for a grace
+// period of RCU.
+func checkRawTracepoint(name string) error {
+	_ = rlimit.RemoveMemlock() // see openRing
+	const beyond = 8 * 11      // the last argument that a raw tracepoint can have; those of the table have less
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{
+		asm.LoadMem(asm.R0, asm.R1, beyond, asm.DWord),
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Return(),
+	}})
+	if err != nil {
+		return explain(err)
+	}
+	defer prog.Close()
+	lk, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: name, Program: prog})
+	switch {
+	case err == nil:
+		return lk.Close()
+	case errors.Is(err, unix.EINVAL):
+		return nil
+	case errors.Is(err, unix.ENOENT):
+		return kernel.NoTracepoint(name)
+	default:
+		return explain(err)
+	}
+}

@@ -1,0 +1,81 @@
+//go:build linux
+
+package probes
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"github.com/cilium/ebpf/rlimit"
+)
+
+// A ring is the ring buffer of a session.
+type ring struct {
+	buffer *ebpf.Map
+	reader *ringbuf.Reader
+	// small says that there is no room for records.
+	small bool
+	early [][]byte // records that were written before anybody read
+}
+
+// openRing creates the ring buffer. Where no code will refer to it, it is as small as can be: the usual size takes the kernel 2 ms.
+func openRing(size int, small bool) (_ *ring, err error) {
+	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
+	_ = rlimit.RemoveMemlock()
+	if size == 0 {
+		size = DefaultRingBytes
+	}
+	if small {
+		size = os.Getpagesize()
+	}
+	r := &ring{small: small}
+	if r.buffer, err = ebpf.NewMap(&ebpf.MapSpec{Name: RingName, Type: ebpf.RingBuf, MaxEntries: uint32(size)}); err != nil {
+		return nil, fmt.Errorf("ring buffer of %d bytes: %w", size, explain(err))
+	}
+	if r.reader, err = ringbuf.NewReader(r.buffer); err != nil {
+		return nil, errors.Join(fmt.Errorf("ring buffer: %w", err), r.buffer.Close())
+	}
+	return r, nil
+}
+
+// delivers reports whether code of requests refers to the ring buffer.
+func delivers(requests []*request) bool {
+	return slices.ContainsFunc(requests, func(r *request) bool {
+		return refersTo(r.Code.Filter, RingName) || refersTo(r.Code.Action, RingName)
+	})
+}
+
+// keepEarly keeps the records that are written before anybody reads them: there may be more of them than the ring buffer has room for.
+// It ends when the returned function is called.
+func (r *ring) keepEarly() (stop func() error) {
+	done := make(chan error, 1)
+	go func() {
+		var sample ringbuf.Record
+		for {
+			err := r.reader.ReadInto(&sample)
+			if errors.Is(err, ringbuf.ErrFlushed) {
+				done <- nil
+				return
+			}
+			if err != nil {
+				done <- fmt.Errorf("ring buffer: %w", err)
+				return
+			}
+			r.early = append(r.early, bytes.Clone(sample.RawSample))
+		}
+	}()
+	return func() error { return errors.Join(r.reader.Flush(), <-done) }
+}
+
+// close releases the ring buffer; that of a session which could not be opened is nil.
+func (r *ring) close() error {
+	if r == nil {
+		return nil
+	}
+	return errors.Join(r.reader.Close(), r.buffer.Close())
+}

@@ -1,0 +1,275 @@
+//go:build linux
+
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf"
+
+	"trace/probes/event"
+	"trace/probes/kernel"
+)
+
+// AttachOptions tune a session.
+type AttachOptions struct {
+	// RingBytes is the size of the ring buffer, a power of two of at least a page; 0 is DefaultRingBytes.
+	RingBytes int
+	// Maps that the code of the requests refers to, by name. They stay the caller's.
+	Maps map[string]*ebpf.Map
+	// Layouts of the records that the code writes. Their IDs are small numbers.
+	Layouts []*event.Layout
+	// Roots are processes to which, with all that they fork from now on, the code of the requests refers as MembersName; nil: it does not.
+	Roots []int
+	// Progress is called after each of the requests was attached, if it is not nil.
+	Progress func(done, all int)
+}
+
+// Session is a set of attached probes.
+type Session struct {
+	host       *Host
+	maps       map[string]*ebpf.Map // that the code of any request may refer to
+	family     *family              // nil without AttachOptions.Roots
+	ring       *ring
+	records    records
+	notes      notes
+	correction correction
+
+	// changing is held by who attaches or detaches.
+	changing sync.Mutex
+	watcher  *watcher // nil if nothing has to be attached again
+	detached bool
+	detach   sync.Once
+
+	// mu guards what is asked for meanwhile.
+	mu       sync.Mutex
+	requests []*request // that are attached, in the order in which they were asked for
+	batches  []*batch   // of these
+	removed  []Losses   // of those that are attached no longer
+	skipped  []*UnavailableError
+}
+
+// Attach loads and attaches what the requests need. When it returns, the probes see every event. Requests for the same probe have
+// programs of their own, and share nothing.
+//
+// A variant that the kernel refuses is followed by the next one; only when there is none left does Attach fail. The error says why
+// each of them could not be used; it is, or wraps, a [*kernel.PermissionError] if capabilities are missing, and a [*RejectedError] if
+// the kernel did not accept the code of a request.
+func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *Session, err error) {
+	s := &Session{host: h, maps: make(map[string]*ebpf.Map)}
+	s.correction.notes = &s.notes
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if err := s.records.add(o.Layouts); err != nil {
+		return nil, err
+	}
+	served, skipped, err := h.choose(reqs)
+	if err != nil {
+		return nil, err
+	}
+	s.skipped = skipped
+	if s.ring, err = openRing(o.RingBytes, !delivers(served) && !expects(o.Layouts, reqs)); err != nil {
+		return nil, err
+	}
+	maps.Copy(s.maps, o.Maps)
+	s.maps[RingName] = s.ring.buffer
+	if o.Roots != nil {
+		if s.family, err = h.follow(o.Roots); err != nil {
+			return nil, fmt.Errorf("follow the children: %w", err)
+		}
+		s.maps[MembersName] = s.family.members
+	}
+	return s, s.serve(ctx, served, addition{maps: s.maps, progress: o.Progress, early: true})
+}
+
+// expects reports whether there are layouts of probes that are not asked for: they will be, see [Session.Add].
+func expects(layouts []*event.Layout, reqs []Request) bool {
+	return slices.ContainsFunc(layouts, func(l *event.Layout) bool {
+		return !slices.ContainsFunc(reqs, func(r Request) bool { return r.Probe == l.Probe })
+	})
+}
+
+// An addition is how requests come to a session.
+type addition struct {
+	maps     map[string]*ebpf.Map // that their code may refer to
+	progress func(done, all int)
+	early    bool // nobody reads records yet
+}
+
+// serve attaches requests, with what was there before. If it fails it leaves nothing of them.
+func (s *Session) serve(ctx context.Context, served []*request, a addition) error {
+	added := batches(served)
+	var uevents *os.File
+	var deaf error
+	if s.watcher == nil { // before anything is attached, so that no module comes again unnoticed
+		uevents, deaf = kernel.OpenUevents()
+	}
+	done := 0
+	attached := func() {
+		if done++; a.progress != nil {
+			a.progress(done, len(served))
+		}
+	}
+	if err := s.attach(ctx, added, a, attached); err != nil {
+		uevents.Close()
+		return errors.Join(err, closeAll(added))
+	}
+	s.mu.Lock()
+	s.requests, s.batches = slices.Concat(s.requests, served), slices.Concat(s.batches, added)
+	s.mu.Unlock()
+	s.watch(uevents, deaf)
+	return nil
+}
+
+func (s *Session) attach(ctx context.Context, added []*batch, a addition, done func()) (err error) {
+	var inventories []*inventory
+	for _, b := range added {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := b.attach(ctx, s.host, a.maps, &s.notes, done); err != nil {
+			return err
+		}
+		inventories = append(inventories, b.inventories...)
+	}
+	if len(inventories) == 0 {
+		return nil
+	}
+	if a.early {
+		stop := s.ring.keepEarly()
+		defer func() { err = errors.Join(err, stop()) }()
+	}
+	return s.correction.begin(ctx, inventories)
+}
+
+// watch attaches again to what comes again, until the session is detached. Nothing is watched if nothing can vanish. deaf is why there
+// are no messages.
+func (s *Session) watch(uevents *os.File, deaf error) {
+	switch {
+	case s.watcher != nil:
+	case !slices.ContainsFunc(s.batches, (*batch).vanishing):
+		uevents.Close()
+	case deaf != nil:
+		s.notes.add(nil, fmt.Sprintf("a module that is loaded again will not be traced: what the kernel says of modules cannot be read: %v", deaf))
+	default:
+		s.watcher = newWatcher(uevents, &s.notes, func(reattach func([]*batch)) {
+			s.changing.Lock()
+			defer s.changing.Unlock()
+			reattach(s.batches)
+		})
+	}
+}
+
+// Correct compares the objects that were told to be there with the kernel's own list, and tells what differs, as events: the kernel may
+// have skipped a program. Where nothing points to a difference, it only asks how many objects there are.
+func (s *Session) Correct(ctx context.Context) { s.correction.correct(ctx) }
+
+// Notes say what is missing of the attached probes, or was for a while: what has not been returned before.
+func (s *Session) Notes() []string { return s.notes.take() }
+
+// SkippedForks is how many forks of processes the kernel did not follow, of all on this machine.
+func (s *Session) SkippedForks() (uint64, error) { return s.family.skipped() }
+
+// Variants returns which variant of each probe is attached, like "ib:modify_qp fexit".
+func (s *Session) Variants() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, r := range s.requests {
+		names = append(names, r.Probe.String()+" "+r.variant)
+	}
+	return names
+}
+
+// Skipped returns why the probes that were asked for if available are not attached.
+func (s *Session) Skipped() []*UnavailableError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.skipped)
+}
+
+// Refused returns why better variants of the attached probes were not used.
+func (s *Session) Refused() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, r := range s.requests {
+		for _, err := range r.tried {
+			errs = append(errs, fmt.Errorf("%s: %w", r.Probe, err))
+		}
+	}
+	return errs
+}
+
+// Losses returns the counts of each probe so far, with those of requests that are attached no longer.
+func (s *Session) Losses() ([]Losses, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Losses
+	for _, r := range s.requests {
+		l, err := s.batchOf(r).losses(r)
+		if err != nil {
+			return nil, err
+		}
+		all = addLosses(all, l)
+	}
+	for _, l := range s.removed {
+		all = addLosses(all, l)
+	}
+	for i, l := range all {
+		all[i].Delivered = s.records.deliveredOf(l.Probe)
+	}
+	return all, nil
+}
+
+func (s *Session) batchOf(r *request) *batch {
+	return s.batches[slices.IndexFunc(s.batches, func(b *batch) bool { return slices.Contains(b.requests, r) })]
+}
+
+// Detach ends the stream of events: when it returns, no program runs any more. What is in the ring buffer can still be read.
+func (s *Session) Detach() error {
+	var err error
+	s.detach.Do(func() {
+		s.changing.Lock()
+		s.detached = true
+		s.changing.Unlock()
+		// Nothing comes or goes from here on.
+		var inventories []*inventory
+		for _, b := range s.batches {
+			inventories = append(inventories, b.inventories...)
+		}
+		s.correction.end(inventories)
+		s.watcher.stop()
+		err = errors.Join(sideBySide(s.batches), s.family.detach())
+	})
+	return err
+}
+
+// sideBySide detaches batches. Each request waits for the kernel to leave its programs, so they do it side by side.
+func sideBySide(batches []*batch) error {
+	var wg sync.WaitGroup
+	var all []func() error
+	for _, b := range batches {
+		all = append(all, b.detachers()...)
+	}
+	errs := make([]error, len(all))
+	for i, detach := range all {
+		wg.Go(func() { errs[i] = detach() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Close detaches and releases everything.
+func (s *Session) Close() error {
+	return errors.Join(s.Detach(), closeAll(s.batches), s.family.close(), s.ring.close())
+}

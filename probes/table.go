@@ -1,0 +1,183 @@
+package probes
+
+import (
+	"slices"
+	"strings"
+
+	"trace/probes/kernel"
+)
+
+// A probe of the table takes its event from the struct group_name of the object called like its group, and its programs from the
+// hook in that object.
+type entry struct {
+	probe string
+	hook  hook
+}
+
+var table = []entry{
+	{"cm:disconnect", hook{name: "cm_disconnect", place: tracepoint{name: "cm_disconnect"}}},
+	{"cm:event_done", hook{name: "cm_event_done", place: tracepoint{name: "cm_event_done"}}},
+	{"cm:event_handler", hook{name: "cm_event_handler", place: tracepoint{name: "cm_event_handler"}}},
+	{"cm:id_attach", hook{name: "cm_id_attach", place: tracepoint{name: "cm_id_attach"}}},
+	{"cm:id_destroy", hook{name: "cm_id_destroy", place: tracepoint{name: "cm_id_destroy"}}},
+	{"cm:qp_create", hook{name: "cm_qp_create", place: tracepoint{name: "cm_qp_create"}}},
+	{"cm:qp_destroy", hook{name: "cm_qp_destroy", place: tracepoint{name: "cm_qp_destroy"}}},
+	{"cm:req_handler", hook{name: "cm_req_handler", place: tracepoint{name: "cm_req_handler"}}},
+	{"cm:send_mra", hook{name: "cm_send_mra", place: tracepoint{name: "cm_send_mra", alias: "cm_prepare_mra"}}},
+	{"cm:send_rej", hook{name: "cm_send_rej", place: tracepoint{name: "cm_send_rej"}}},
+	{"cm:send_rep", hook{name: "cm_send_rep", place: tracepoint{name: "cm_send_rep"}}},
+	{"cm:send_req", hook{name: "cm_send_req", place: tracepoint{name: "cm_send_req"}}},
+	{"cm:send_rtu", hook{name: "cm_send_rtu", place: tracepoint{name: "cm_send_rtu"}}},
+	{"cm:send_sidr_rep", hook{name: "cm_send_sidr_rep", place: tracepoint{name: "cm_send_sidr_rep"}}},
+	{"cm:send_sidr_req", hook{name: "cm_send_sidr_req", place: tracepoint{name: "cm_send_sidr_req"}}},
+	{"cm:sent_drep", hook{name: "cm_sent_drep", place: tracepoint{name: "cm_sent_drep"}}},
+	{"cm:sent_dreq", hook{name: "cm_sent_dreq", place: tracepoint{name: "cm_sent_dreq"}}},
+	{"ib:alloc_pd", hook{name: "alloc_pd", place: functions{{fn("rdma_restrack_add"), fn("__ib_alloc_pd"), opt("ib_uverbs_alloc_pd")}}}},
+	{"ib:create_cq", hook{name: "create_cq", place: functions{{fn("rdma_restrack_add"), fn("__ib_alloc_cq").as("kernel"), fn("__ib_create_cq").as("kernel"),
+		opt("ib_uverbs_create_cq").as("request"), opt("ib_uverbs_ex_create_cq").as("request"), opt("ib_uverbs_handler_UVERBS_METHOD_CQ_CREATE").as("request")}}}},
+	{"ib:create_qp", hook{name: "create_qp", place: functions{
+		{fn("ib_create_qp_user"), fn("ib_create_qp_kernel")},
+		{fn("ib_create_qp"), fn("rdma_restrack_add"), opt("ib_uverbs_create_qp"), opt("ib_uverbs_ex_create_qp"),
+			opt("ib_uverbs_handler_UVERBS_METHOD_QP_CREATE")},
+	}}},
+	{"ib:dealloc_pd", hook{name: "dealloc_pd", place: functions{{fn("ib_dealloc_pd_user"), opt("uverbs_free_pd")}}}},
+	{"ib:dereg_mr", hook{name: "dereg_mr", place: functions{{fn("ib_dereg_mr_user")}}}},
+	{"ib:destroy_cq", hook{name: "destroy_cq", place: functions{{fn("ib_destroy_cq_user"), fn("ib_free_cq")}}}},
+	{"ib:destroy_qp", hook{name: "destroy_qp", place: functions{{fn("ib_destroy_qp_user")}}}},
+	{"ib:get_gid", hook{name: "get_gid", place: functions{{fn("rdma_get_gid_attr")}}}},
+	{"ib:gid_ndev", hook{name: "gid_ndev", place: functions{{fn("rdma_read_gid_attr_ndev_rcu")}}}},
+	{"ib:modify_qp", hook{name: "modify_qp", place: functions{{fn("ib_modify_qp_with_udata"), fn("ib_modify_qp")}}}},
+	{"ib:reg_mr", hook{name: "reg_mr", place: functions{{fn("rdma_restrack_add"), fn("ib_alloc_mr").as("kernel"), fn("ib_alloc_mr_integrity").as("kernel"),
+		fn("ib_reg_user_mr"), opt("ib_uverbs_reg_mr").as("request"), opt("ib_uverbs_rereg_mr"), opt("ib_uverbs_handler_UVERBS_METHOD_REG_MR").as("request"),
+		opt("ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR").as("request"), opt("ib_uverbs_handler_UVERBS_METHOD_DM_MR_REG").as("request")}}}},
+	{"mlx5:alloc_pd", hook{name: "mlx5_alloc_pd", place: functions{{fn("mlx5_ib_alloc_pd")}}}},
+	{"mlx5:cmd", hook{name: "mlx5_cmd", module: mlx5Core, place: functions{
+		{fn("mlx5_cmd_exec"), opt("mlx5_cmd_do"), opt("mlx5_cmd_exec_polling"), opt("mlx5_cmd_exec_cb"), opt("mlx5_cmd_exec_cb_handler")},
+	}}},
+	{"mlx5:create_cq", hook{name: "mlx5_create_cq", place: functions{{fn("mlx5_ib_create_cq"), opt("mlx5_ib_create_user_cq")}}}},
+	{"mlx5:create_qp", hook{name: "mlx5_create_qp", place: functions{{fn("mlx5_ib_create_qp")}}}},
+	{"mlx5:dealloc_pd", hook{name: "mlx5_dealloc_pd", place: functions{{fn("mlx5_ib_dealloc_pd")}}}},
+	{"mlx5:dereg_mr", hook{name: "mlx5_dereg_mr", place: functions{{fn("mlx5_ib_dereg_mr")}}}},
+	{"mlx5:destroy_cq", hook{name: "mlx5_destroy_cq", place: functions{{fn("mlx5_ib_destroy_cq")}}}},
+	{"mlx5:destroy_qp", hook{name: "mlx5_destroy_qp", place: functions{{fn("mlx5_ib_destroy_qp")}}}},
+	{"mlx5:modify_qp", hook{name: "mlx5_modify_qp", place: functions{{fn("mlx5_ib_modify_qp")}}}},
+	{"mlx5:reg_user_mr", hook{name: "mlx5_reg_user_mr", place: functions{{fn("mlx5_ib_reg_user_mr")}}}},
+	{"mlx5:reg_user_mr_dmabuf", hook{name: "mlx5_reg_user_mr_dmabuf", place: functions{{fn("mlx5_ib_reg_user_mr_dmabuf")}}}},
+	{"nvme:async_event", hook{name: "nvme_async_event", place: tracepoint{name: "nvme_async_event"}}},
+	{"nvme:complete_rq", hook{name: "nvme_complete_rq", place: tracepoint{name: "nvme_complete_rq"}}},
+	{"nvme:failover", hook{name: "nvme_failover", place: functions{{fn("nvme_failover_req")}}}},
+	{"nvme:setup_cmd", hook{name: "nvme_setup_cmd", place: tracepoint{name: "nvme_setup_cmd"}}},
+	{"nvme:sq", hook{name: "nvme_sq", place: tracepoint{name: "nvme_sq"}}},
+	// Whichever transports are loaded, at least one of them.
+	{"nvme:timeout", hook{name: "nvme_timeout", place: functions{
+		{fn("nvme_timeout"), opt("nvme_tcp_timeout"), opt("nvme_rdma_timeout"), opt("nvme_fc_timeout")},
+		{fn("nvme_tcp_timeout"), opt("nvme_rdma_timeout"), opt("nvme_fc_timeout")},
+		{fn("nvme_rdma_timeout"), opt("nvme_fc_timeout")},
+		{fn("nvme_fc_timeout")},
+	}}},
+	{"profile:hz", hook{name: "profile_hz", place: clock{}}},
+	{"rdma:resource", hook{
+		name:  "rdma_resource",
+		place: functions{{fn("rdma_restrack_add"), fn("rdma_restrack_del"), opt("rdma_restrack_begin_del"), opt("rdma_restrack_abort_del")}},
+		seed: &seed{
+			visit:   hook{name: "rdma_visit", place: functions{{fn("rdma_restrack_get"), opt("rdma_restrack_sync")}}},
+			lost:    "raw_tp_rdma_lost",
+			objects: rdmaObjects,
+			counts:  countRDMA,
+			walk:    walkRDMA,
+		},
+	}},
+	{"syscall:enter", hook{name: "syscall_enter", place: tracepoint{name: "sys_enter"}, selector: "nr"}},
+	{"syscall:exit", hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}},
+}
+
+var helpers = []hook{
+	{name: "mlx5_qp_state", place: functions{{fn("mlx5_ib_modify_qp"), fn("mlx5_ib_destroy_qp")}}},
+	{name: "nvme_cqe", place: tracepoint{name: "nvme_sq"}},
+	{name: "nvme_ended", place: tracepoint{name: "nvme_complete_rq"}},
+	{name: "nvme_inflight", place: tracepoint{name: "nvme_setup_cmd"}, entries: nvmeRequests},
+	{name: "nvme_learn", place: tracepoint{name: "nvme_setup_cmd"}, unless: "nvme_request"},
+	{name: "qp_state", place: functions{{fn("ib_modify_qp_with_udata"), fn("ib_modify_qp"), fn("ib_destroy_qp_user")}}},
+	{name: "rdma_device", place: functions{{opt("res_to_dev"), opt("ib_device_get_by_index")}}, unless: "rdma_id_private", entries: rdmaCMIDs},
+	{name: "syscall_start", place: tracepoint{name: "sys_enter"}},
+}
+
+// The object with the program that follows forks, the program and where it is attached.
+const (
+	childrenObject = "children"
+	forkProgram    = "raw_tp_children"
+	forkTracepoint = "sched_process_fork"
+)
+
+// A group is the probes of one object.
+type group struct {
+	name string
+	// module is where the functions, tracepoints and types of the object live.
+	module kernel.Module
+	// driver is whether the events belong to one driver, see [event.Probe.Driver].
+	driver bool
+}
+
+// The groups, in the order in which their modules are of interest.
+var groups = []group{
+	{name: "ib", module: kernel.Module{Name: "ib_core", Others: []string{"ib_uverbs"}, Types: []string{"ib_", "rdma_", "uverbs_"}, Load: "modprobe ib_uverbs"}},
+	{name: "mlx5", driver: true, module: kernel.Module{Name: "mlx5_ib", Types: []string{"ib_", "rdma_"}, DescribedBy: "ib_core", Load: "modprobe mlx5_ib"}},
+	{name: "cm", module: kernel.Module{Name: "rdma_cm", Types: []string{"ib_", "rdma_"}, Load: "modprobe rdma_cm", Events: "rdma_cma"}},
+	{name: "nvme", module: kernel.Module{Name: "nvme_core", Types: []string{"nvme_"}, Load: "modprobe nvme"}},
+	{name: "profile"},
+	{name: "rdma", module: kernel.Module{Name: "ib_core", Types: []string{"ib_", "rdma_"}, Load: "modprobe ib_uverbs"}},
+	{name: "syscall", module: kernel.Module{Events: "raw_syscalls"}},
+}
+
+// mlx5Core is what mlx5:cmd traces, beside the module of its group.
+var mlx5Core = &kernel.Module{Name: "mlx5_core", Types: []string{"mlx5_"}, Load: "modprobe mlx5_core"}
+
+// isHelper reports whether the hook is one of the helpers.
+func (hk hook) isHelper() bool {
+	return slices.ContainsFunc(helpers, func(o hook) bool { return o.name == hk.name })
+}
+
+func allHooks() []hook {
+	hooks := slices.Clone(helpers)
+	for _, e := range table {
+		hooks = append(hooks, e.hook)
+		if e.hook.seed != nil {
+			hooks = append(hooks, e.hook.seed.visit)
+		}
+	}
+	return hooks
+}
+
+// hookOf returns the hook of a probe; ok is false if the table does not have it.
+func hookOf(probe string) (hk hook, ok bool) {
+	i := slices.IndexFunc(table, func(e entry) bool { return e.probe == probe })
+	if i < 0 {
+		return hook{}, false
+	}
+	return table[i].hook, true
+}
+
+// groupNamed returns a group of the table.
+func groupNamed(name string) group {
+	return groups[slices.IndexFunc(groups, func(g group) bool { return g.name == name })]
+}
+
+// modules of all hooks of a group's probes, that of the group first.
+func (g group) modules() []kernel.Module {
+	all := []kernel.Module{g.module}
+	for _, e := range table {
+		of, _, _ := strings.Cut(e.probe, ":")
+		if m := e.hook.module; of == g.name && m != nil && !slices.ContainsFunc(all, func(o kernel.Module) bool { return o.Name == m.Name }) {
+			all = append(all, *m)
+		}
+	}
+	return all
+}
+
+// moduleOf is where a hook of the group is attached.
+func (g group) moduleOf(hk hook) kernel.Module {
+	if hk.module != nil {
+		return *hk.module
+	}
+	return g.module
+}
