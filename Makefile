@@ -4,7 +4,7 @@ KERNEL ?= 6.12
 RUN    ?= TestVM
 # Those of the tests in virtual machines that make test has time for: every object and script is loaded, the engines agree, NVMe and QPs
 # are what other programs say. make vmtest has the others, too.
-MAIN   := TestVM(Load|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields)
+MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields)
 # What shares data between goroutines, and tests that only compute in one for minutes with the race detector: it has nothing to find there.
 RACED  := ./cmd/trace ./repl ./lang ./probes ./probes/symbols ./probes/recording
 ALONE  := Test(Differential|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk)

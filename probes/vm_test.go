@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -220,6 +221,79 @@ func countCPU0(t *testing.T, s *Session) cpu0Counts {
 		t.Fatal(err)
 	}
 	return cpu0Counts{perCPU[0][countPassed] + perCPU[0][countRejected], lossesOf(t, s)[0].Missed}
+}
+
+// A helper that requests share goes on when the one that it was attached for is removed.
+func TestVMSessionKeepsHelpers(t *testing.T) {
+	const shared = "nvme_inflight"
+	h := detect(t)
+	var wants []want
+	for _, name := range []string{"nvme:setup_cmd", "nvme:complete_rq"} {
+		p := h.catalog.Match(name)[0]
+		w := want{probe: p}
+		for _, f := range p.Fields {
+			if slices.Contains(h.catalog.source(p).needs[f.Name], shared) {
+				w.fields = append(w.fields, f)
+			}
+		}
+		wants = append(wants, w)
+	}
+	reqs, o := requestsFor(wants...)
+	s := attachWith(t, h, reqs, o)
+	helps := func(r *request) bool {
+		return slices.ContainsFunc(r.attached, func(a *attached) bool { return a.hook == shared })
+	}
+	if !helps(s.requests[0]) || helps(s.requests[1]) {
+		t.Fatalf("%s was not attached for the first of the requests alone", shared)
+	}
+	if err := s.Remove(reqs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.requests) != 1 || !helps(s.requests[0]) {
+		t.Errorf("%s does not go on for the other request", shared)
+	}
+	events := collect(t, s, func() { shell(t, readDisk) })
+	matched := slices.DeleteFunc(slices.Clone(events), func(e snapshot) bool { return e["latency"] == "-" })
+	if len(matched) == 0 || len(matched) != len(events) {
+		t.Errorf("%d of %d commands have a latency", len(matched), len(events))
+	}
+	checkNoneLost(t, s)
+}
+
+// Objects that were there before are told to a request that comes later, too, and removing it leaves the first one as it was.
+func TestVMSessionAddsObjects(t *testing.T) {
+	h := detect(t)
+	p := h.catalog.Match("rdma:resource")[0]
+	reqs, o := requestsFor(want{probe: p, fields: p.Fields}, want{probe: p, fields: p.Fields})
+	s := attachWith(t, h, reqs[:1], o)
+	seen := make(map[int]int) // by layout
+	var objects int
+	ctx, cancel := context.WithCancel(t.Context())
+	read := make(chan error, 1)
+	go func() {
+		read <- s.Read(ctx, func(e *event.Event) error {
+			seen[e.Layout().ID]++
+			return nil
+		})
+	}()
+	if err := s.Add(ctx, reqs[1:], AddOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	objects = len(s.correction.inventories)
+	shell(t, pingpong)
+	if err := s.Remove(reqs[1]); err != nil {
+		t.Fatal(err)
+	}
+	if objects != 2 || len(s.correction.inventories) != 1 {
+		t.Errorf("%d inventories, after removing %d", objects, len(s.correction.inventories))
+	}
+	cancel()
+	if err := <-read; err != nil {
+		t.Fatal(err)
+	}
+	if seen[0] == 0 || seen[0] != seen[1] {
+		t.Errorf("events of the first request and of the second one: %v, want as many", seen)
+	}
 }
 
 func shell(t *testing.T, script string) {
