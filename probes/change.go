@@ -14,21 +14,22 @@ import (
 	"trace/probes/event"
 )
 
-// AddOptions are what the code of requests refers to that come to a session.
+// AddOptions are what the code of added requests refers to.
 type AddOptions struct {
 	// Maps by name, beside those of the session. They stay the caller's.
 	Maps map[string]*ebpf.Map
-	// Layouts of the records that the code writes, beside those of the session. An ID is that of one layout, also of one whose requests
-	// are attached no longer.
+	// Layouts of the records that the code writes, beside those of the session. No two layouts have one ID, even after their requests were
+	// removed.
 	Layouts []*event.Layout
 }
 
 var errDetached = errors.New("the session is detached")
 
-// Add loads and attaches further requests, as [Attach] does. When it returns, their probes see every event too. Nothing of the session's
-// other requests is lost. If it fails the session is as before.
+// Add loads and attaches further requests, as [Attach] does. When it returns, their probes see every event too. The other requests of the
+// session lose nothing. If Add fails, the session is as before.
 //
-// What was there before is written into the ring buffer meanwhile, so somebody has to read.
+// A probe whose events say that objects come and go writes a record for each object that is there, so somebody should read meanwhile. A
+// session that was attached with neither code nor layouts for records has no room for any: then Add fails if the code writes some.
 func (s *Session) Add(ctx context.Context, reqs []Request, o AddOptions) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -82,7 +83,9 @@ func (s *Session) Remove(r Request) error {
 	defer s.mu.Unlock()
 	err := b.remove(served)
 	l, uncounted := b.losses(served)
-	s.removed = addLosses(s.removed, l)
+	if uncounted == nil {
+		s.removed = addLosses(s.removed, l)
+	}
 	s.requests = slices.Delete(slices.Clone(s.requests), i, i+1)
 	err = errors.Join(err, uncounted, b.release(served))
 	if len(b.requests) == 0 {

@@ -57,6 +57,7 @@ func (l *Losses) add(o Losses) {
 	l.Unasked = l.Unasked || o.Unasked
 	l.InFlightFull += o.InFlightFull
 	l.MissedBeginnings += o.MissedBeginnings
+	l.Corrected += o.Corrected
 	l.Gaps += o.Gaps
 }
 

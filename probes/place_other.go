@@ -2,5 +2,5 @@
 
 package probes
 
-// attachable is what nothing can be attached to but on Linux.
+// attachable asks nothing of a place: programs are attached on Linux only.
 type attachable interface{}

@@ -5,7 +5,6 @@ package probes
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -124,12 +123,13 @@ func (r *request) reattach(functions map[string]bool) (names []string, err error
 	return names, err
 }
 
-// handOver ends a request that is detached but for helpers, which go on for others: heir returns who needs a helper, or nil. What the
-// kernel has skipped of a helper until now is the old request's.
+// handOver detaches the request, except the helpers that go on for others: heir returns who needs a helper, or nil. What the kernel has
+// skipped of a helper until now is counted for the old request.
 func (r *request) handOver(heir func(helper string) *request) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var own []*attached
+	var errs []error
 	for _, a := range r.attached {
 		var to *request
 		if a.helper {
@@ -140,15 +140,13 @@ func (r *request) handOver(heir func(helper string) *request) error {
 			continue
 		}
 		n, err := a.misses()
-		if err != nil {
-			return fmt.Errorf("counts of %s: %w", r.Probe, err)
-		}
+		errs = append(errs, err)
 		r.missedBeginnings += n
 		a.before += n
 		to.inherit(a)
 	}
 	r.attached = own
-	return detachAll(own)
+	return errors.Join(append(errs, detachAll(own))...)
 }
 
 func (r *request) inherit(a *attached) {

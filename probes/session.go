@@ -21,7 +21,7 @@ import (
 type AttachOptions struct {
 	// RingBytes is the size of the ring buffer, a power of two of at least a page; 0 is DefaultRingBytes.
 	RingBytes int
-	// Maps that the code of the requests refers to, by name. They stay the caller's.
+	// Maps that the code of the requests refers to, by name, also of requests that come later. They stay the caller's.
 	Maps map[string]*ebpf.Map
 	// Layouts of the records that the code writes. Their IDs are small numbers.
 	Layouts []*event.Layout
@@ -88,7 +88,10 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 		}
 		s.maps[MembersName] = s.family.members
 	}
-	return s, s.serve(ctx, served, addition{maps: s.maps, progress: o.Progress, early: true})
+	if err := s.serve(ctx, served, addition{maps: s.maps, progress: o.Progress, early: true}); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // expects reports whether there are layouts of probes that are not asked for: they will be, see [Session.Add].
@@ -121,7 +124,7 @@ func (s *Session) serve(ctx context.Context, served []*request, a addition) erro
 	}
 	if err := s.attach(ctx, added, a, attached); err != nil {
 		uevents.Close()
-		return errors.Join(err, closeAll(added))
+		return errors.Join(err, sideBySide(added), closeAll(added))
 	}
 	s.mu.Lock()
 	s.requests, s.batches = slices.Concat(s.requests, served), slices.Concat(s.batches, added)
