@@ -49,6 +49,11 @@ func (m *mapInfo) profile(entries []entry, of *machine) result.Profile {
 	if t.Adds == result.Sums {
 		p.Unit = m.typ().Unit
 	}
+	for i, c := range t.Key {
+		if m.key[i].typ.Kind != format.Stack {
+			p.Columns = append(p.Columns, c.Name)
+		}
+	}
 	for _, r := range t.Rows {
 		n := addend(r.Value)
 		if i, ok := n.(int64); ok && i < 0 {

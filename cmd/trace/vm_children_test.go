@@ -20,11 +20,12 @@ func TestVMNvmeChildren(t *testing.T) {
 trace %s -q --strict -f json -c 'sh -c "dd if=/dev/nvme0n1 of=/dev/null bs=4k count=30 iflag=direct status=none; echo > /tmp/go; (dd if=/dev/nvme0n1 of=/dev/null bs=4k count=12 iflag=direct status=none &); read x < /tmp/done; sleep 1"' '%s'`,
 				flags, program), `"probe":"`+probe+`"`)
 		}
-		if n := run("--children"); n != 42 {
-			t.Errorf("%s: %d commands of the tree, want 42", probe, n)
-		}
-		if n := run(""); n != 242 {
-			t.Errorf("%s: %d commands of all, want 242", probe, n)
+		for flags, want := range map[string]int{"--children": 42, "": 242} {
+			n := run(flags)
+			// Of a command whose submission the kernel skipped, where it preempts tasks, nobody knows whose it is.
+			if least := want - want/10; n != want && !(preempting() && n >= least && n < want) {
+				t.Errorf("%s %s: %d commands, want %d", probe, flags, n, want)
+			}
 		}
 	}
 }

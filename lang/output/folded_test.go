@@ -18,7 +18,7 @@ import (
 
 // sampled are two profiles: one with a key besides the stack, whose names would break a line, and one of durations.
 var sampled = []result.Profile{
-	{Map: "@", Samples: []result.Sample{
+	{Map: "@", Columns: []string{"comm"}, Samples: []result.Sample{
 		{Frames: []string{"main", "read"}, Key: []string{"dd"}, Value: 5},
 		{Frames: []string{"main", "a;b\nc 1"}, Key: []string{"dd"}, Value: 2},
 		{Key: []string{"kworker/0:1"}, Value: 1},
@@ -60,7 +60,7 @@ func TestPprof(t *testing.T) {
 	}{
 		{[]string{"-top"}, []string{`Type: samples`, `Duration: 2s, Total samples = 8`, `5 +62.50% +62.50% +5 +62.50% +read\n`, `0 +0% +100% +7 +87.50% +main\n`}},
 		{[]string{"-top", "-sample_index=spent"}, []string{`Total samples = 1ms`, `1ms +100% +100% +1ms +100% +vfs_read \[x\]\n`}},
-		{[]string{"-tags"}, []string{`key1: Total 8`, `7 \(87.50%\): dd\n`}},
+		{[]string{"-tags"}, []string{`comm: Total 8`, `7 \(87.50%\): dd\n`}},
 	} {
 		out, err := exec.Command("go", append(append([]string{"tool", "pprof"}, test.args...), name)...).CombinedOutput()
 		for _, want := range test.want {

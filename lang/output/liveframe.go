@@ -148,6 +148,9 @@ func (l *Live) drawView(v view, width, height int) []string {
 		return nil
 	}
 	title := v.Name
+	if len(v.Key) > 0 {
+		title += "[" + strings.Join(v.columns(), ", ") + "]"
+	}
 	if v.Func != "" {
 		title += "  " + v.Func
 	}

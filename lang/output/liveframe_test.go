@@ -15,7 +15,7 @@ import (
 // tableOf is a map of an aggregation of durations: the values of each key.
 func tableOf(name string, f agg.Func, values map[string][]uint64) result.Table {
 	show := agg.Show{Type: event.Type{Kind: event.Uint, Size: 8, Unit: event.Nanoseconds}, Elapsed: time.Second}
-	t := result.Table{Name: name, Func: f.Name(), Key: []result.Column{{Type: event.Type{Kind: event.String, Size: 256}}}, Unit: show.Type.Unit, Zero: f.Result(make([]uint64, f.Words()), show), Course: f.Traits().Course}
+	t := result.Table{Name: name, Func: f.Name(), Key: []result.Column{{Name: "k", Type: event.Type{Kind: event.String, Size: 256}}}, Unit: show.Type.Unit, Zero: f.Result(make([]uint64, f.Words()), show), Course: f.Traits().Course}
 	for key, all := range values {
 		state := make([]uint64, f.Words())
 		for _, x := range all {
@@ -60,7 +60,7 @@ func frameOf(l *Live, width, height int, seconds ...[]view) string {
 }
 
 func rates(unit string, totals ...float64) []view {
-	v := view{Table: result.Table{Name: "@r", Func: "rate", Course: result.Growth}, Keys: 1}
+	v := view{Table: result.Table{Name: "@r", Func: "rate", Course: result.Growth, Key: []result.Column{{Name: "k"}}}}
 	for i, n := range totals {
 		v.Rows = append(v.Rows, row{Key: []string{fmt.Sprintf("cc%d", i)}, Value: "the mean" + unit, Number: n})
 	}
@@ -72,7 +72,7 @@ func rates(unit string, totals ...float64) []view {
 func TestLiveRates(t *testing.T) {
 	l := &Live{}
 	got := frameOf(l, 60, 10, rates("", 7000, 0), rates("", 7000, 1000), rates("", 7000, 4500))
-	want := "@r  rate  2 keys  up to 7000/s\ncc1 3500/s  ▁▂▅\ncc0    0/s  █▁▁"
+	want := "@r[k]  rate  2 keys  up to 7000/s\ncc1 3500/s  ▁▂▅\ncc0    0/s  █▁▁"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -99,7 +99,7 @@ func TestLiveHistograms(t *testing.T) {
 	l := &Live{}
 	views := viewsOfTables(t, tableOf("@lat", agg.NewHist(0, 0, 0), map[string][]uint64{"fast": slices.Repeat([]uint64{1500}, 10), "slow": {100e3, 30e3}}))
 	got := frameOf(l, 90, 4, views)
-	want := "@lat  hist  2 keys  shapes from [1.02us, 2.05us) to [65.5us, 131us)\n" +
+	want := "@lat[k]  hist  2 keys  shapes from [1.02us, 2.05us) to [65.5us, 131us)\n" +
 		"fast  n 10  p50 ≈1.54us  p90 ≈1.95us  p99 ≈2.04us  █▁▁▁▁▁▁\n" +
 		"slow  n 2   p50 ≈32.8us  p90 ≈118us   p99 ≈130us   ▁▁▁▁█▁█"
 	if got != want {
@@ -117,7 +117,7 @@ func TestLiveQuantiles(t *testing.T) {
 	views := viewsOfTables(t, tableOf("@q", agg.NewQuantile(50, 99), map[string][]uint64{"a": {1e3}, "b": {10e6, 10e3}}))
 	got := frameOf(l, 60, 10, views)
 	lines := strings.Split(got, "\n")
-	if len(lines) != 3 || !strings.HasPrefix(lines[0], "@q  quantile  2 keys  from 1") || !strings.HasSuffix(lines[0], "logarithmic") {
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], "@q[k]  quantile  2 keys  from 1") || !strings.HasSuffix(lines[0], "logarithmic") {
 		t.Fatal(got)
 	}
 	for _, line := range lines[1:] {
@@ -130,7 +130,7 @@ func TestLiveQuantiles(t *testing.T) {
 
 // counts is a map of n keys, key0 with the largest value.
 func counts(name string, n int) view {
-	v := view{Table: result.Table{Name: name, Func: "count"}, Keys: 1}
+	v := view{Table: result.Table{Name: name, Func: "count", Key: []result.Column{{Name: "k"}}}}
 	for i := range n {
 		v.Rows = append(v.Rows, row{Key: []string{fmt.Sprintf("%skey%d", name, i)}, Value: "1", Number: float64(n - i)})
 	}
@@ -173,7 +173,7 @@ func TestLiveScrolls(t *testing.T) {
 		t.Error(got)
 	}
 	l.press(downKey)
-	if got := frameOf(l, 40, 20, views); !strings.Contains(got, "@a  count  30 keys, from key 2\n") {
+	if got := frameOf(l, 40, 20, views); !strings.Contains(got, "@a[k]  count  30 keys, from key 2\n") {
 		t.Error(got)
 	}
 	// A map that has become small takes the view along.

@@ -59,9 +59,9 @@ const (
 // table is a part of the entries of a map. One with a title is folded until somebody wants to see it.
 type table struct {
 	Title string
-	// Keys is how many columns are before the value. Head and Picture are above the value and above what is drawn of it, where that does
+	// Keys are the names of the columns before the value. Head and Picture are above the value and above what is drawn of it, where that does
 	// not go without saying.
-	Keys          int
+	Keys          []string
 	Head, Picture string
 	Rows          []tableRow
 }
@@ -122,7 +122,7 @@ func roundLength(d time.Duration) string {
 
 func (d *Document) pageMap(v view) pageMap {
 	m := pageMap{Name: v.Name, Fn: v.Func}
-	if v.Keys > 0 {
+	if len(v.Key) > 0 {
 		m.Size = keys(len(v.Rows))
 	}
 	rows := v.Rows
@@ -172,7 +172,7 @@ func (m *pageMap) draw(p result.Profile) {
 
 // table is that of entries of a map. What is drawn of one has an axis in common with the others.
 func (d *Document) table(v view, rows []row) table {
-	t := table{Keys: v.Keys}
+	t := table{Keys: v.columns()}
 	switch {
 	case v.isQuantiles():
 		drawMarks(&t, v, rows)
@@ -194,7 +194,7 @@ func drawBars(t *table, v view, rows []row) {
 	}
 	for _, r := range rows {
 		row := tableRow{Key: r.Key, Value: r.Value}
-		if most > 0 && v.Keys > 0 {
+		if most > 0 && len(v.Key) > 0 {
 			row.Part = fmt.Sprintf("%.2f", 100*math.Abs(r.Number)/most)
 		}
 		for _, p := range r.Percentiles {

@@ -124,7 +124,7 @@ func TestAxis(t *testing.T) {
 func TestPageOfStacks(t *testing.T) {
 	var b bytes.Buffer
 	d := NewDocument(HTML, About{})
-	shown := view{Table: result.Table{Name: "@", Func: "count"}, Keys: 2}
+	shown := view{Table: result.Table{Name: "@", Func: "count", Key: []result.Column{{Name: "disk"}, {Name: "kstack"}}}}
 	profile := result.Profile{Map: "@"}
 	for i := range 60 {
 		frames := make([]string, 100)

@@ -15,7 +15,7 @@ import (
 // This file writes profiles for pprof.
 
 // writePprof writes a profile (github.com/google/pprof, proto/profile.proto). Each map is a type of sample; other elements of the key are
-// labels: key1, key2, … in their order.
+// labels, called like their columns.
 func (d *Document) writePprof(w io.Writer, f Facts, profiles []result.Profile) error {
 	p := &profile.Profile{DefaultSampleType: sampleType(profiles[0].Map), TimeNanos: f.Began.UnixNano(), DurationNanos: int64(f.Ended.Sub(f.Began))}
 	locations := map[string]*profile.Location{}
@@ -38,7 +38,7 @@ func (d *Document) writePprof(w io.Writer, f Facts, profiles []result.Profile) e
 				out.Location = append(out.Location, at(name))
 			}
 			for n, key := range s.Key {
-				out.Label[fmt.Sprintf("key%d", n+1)] = []string{key}
+				out.Label[from.Columns[n]] = []string{key}
 			}
 			p.Sample = append(p.Sample, out)
 		}

@@ -24,8 +24,6 @@ type Maps interface {
 // view is a map for people who look at it: the page and the live view.
 type view struct {
 	result.Table
-	// Keys is how many elements a key has.
-	Keys int
 	Rows []row
 }
 
@@ -50,7 +48,7 @@ func viewsOf(maps Maps) ([]view, error) {
 	}
 	all := make([]view, len(tables))
 	for i, t := range tables {
-		all[i] = view{Table: t, Keys: len(t.Key)}
+		all[i] = view{Table: t}
 		for _, r := range t.Rows {
 			h, _ := r.Value.(result.Histogram)
 			all[i].Rows = append(all[i].Rows, row{
@@ -60,6 +58,15 @@ func viewsOf(maps Maps) ([]view, error) {
 		}
 	}
 	return all, nil
+}
+
+// columns are the names of the elements of a key.
+func (v view) columns() []string {
+	var names []string
+	for _, c := range v.Key {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 // isHistogram tells whether the values are histograms.

@@ -6,7 +6,9 @@ import "trace/probes/event"
 type Profile struct {
 	Map string // with its @
 	// Unit of the values; without one they count.
-	Unit    event.Unit
+	Unit event.Unit
+	// Columns are the names of the other elements of the key.
+	Columns []string
 	Samples []Sample
 	// Negative is how many entries are left out, as a flame has no negative width.
 	Negative int
