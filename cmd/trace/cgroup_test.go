@@ -126,7 +126,7 @@ func TestCgroupPlaces(t *testing.T) {
 		`cgroup matches "^/"`: false,
 	} {
 		var out, notes strings.Builder
-		status := run(t.Context(), []string{"--explain", "syscall:enter / " + predicate + " / { @ = count() }"}, strings.NewReader(""), &out, &notes)
+		status := runCommand(t.Context(), []string{"--explain", "syscall:enter / " + predicate + " / { @ = count() }"}, strings.NewReader(""), &out, &notes)
 		place := "user space"
 		if inKernel {
 			place = "kernel"

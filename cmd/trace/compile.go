@@ -7,47 +7,29 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	"trace/lang"
 	"trace/lang/output"
 	"trace/lang/syntax"
-	"trace/probes"
-	"trace/probes/event"
-	"trace/probes/recording"
 )
 
-// compileRecorded checks a program against what recordings hold.
-func compileRecorded(s streams, o options, src source, rec *recording.Recording) (*lang.Program, error) {
-	known, err := probes.Load()
-	if err != nil {
-		return nil, err
-	}
-	return compile(s, o, src, rec.Probes(), lang.Options{Known: known.Probes(), Rates: rec.SampleRates()})
-}
-
-// compile checks a program against a catalog, and says which probes it means if it does not name them.
-func compile(s streams, o options, src source, catalog []*event.Probe, options lang.Options) (*lang.Program, error) {
-	options.Params, options.PID, options.Command, options.Raw = src.params, o.pid, len(o.command) > 0, o.raw
-	options.Words = append(scriptNames(), subcommands...)
-	program, err := lang.Compile(src.name, src.text, catalog, options)
-	if err != nil {
-		return nil, compileError(src, err)
-	}
+// checkProgram finds what is wrong with the options of a program, prints it with -d ast, and says which probes it means if it does not name
+// them.
+func checkProgram(s streams, o options, program *lang.Program) error {
 	if err := program.CheckColumns(o.columns()); err != nil {
-		return nil, usagef("--fields: %w", err)
+		return usagef("--fields: %w", err)
 	}
 	if o.debug == "ast" {
 		_, err := io.WriteString(s.out, program.Dump())
-		return program, err
+		return err
 	}
 	if o.count > 0 && !program.Prints() {
-		return nil, usagef("-n %d counts the events that are printed, and this program prints none: end it with --timeout or exit()", o.count)
+		return usagef("-n %d counts the events that are printed, and this program prints none: end it with --timeout or exit()", o.count)
 	}
 	if !o.quiet {
 		tellProbes(s, program)
 	}
-	return program, nil
+	return nil
 }
 
 // columns are what is printed of events. A recording has all of them.
@@ -67,6 +49,15 @@ func compileError(src source, err error) error {
 		}
 	}
 	return programError{err}
+}
+
+// mistaken marks what is wrong with the program itself.
+func mistaken(err error) error {
+	var mistakes syntax.ErrorList
+	if errors.As(err, &mistakes) {
+		return programError{err}
+	}
+	return err
 }
 
 // tellProbes says which probes a program means that it does not name itself, and which of a wildcard it leaves out.
@@ -110,15 +101,4 @@ func plural[N int | uint64](n N, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// errEnough ends the reading when -n events were printed or the program called exit().
-var errEnough = errors.New("enough events")
-
-// unlessEnough is err, or nil if it says that there is nobody who wants more events.
-func unlessEnough(err error) error {
-	if errors.Is(err, errEnough) || errors.Is(err, syscall.EPIPE) {
-		return nil
-	}
-	return err
 }

@@ -178,7 +178,7 @@ func TestReadmeExamples(t *testing.T) {
 		if list || wrong {
 			ran++
 			var out bytes.Buffer
-			run(context.Background(), e.args, nil, &out, &out)
+			runCommand(context.Background(), e.args, nil, &out, &out)
 			if out.String() != e.output {
 				t.Errorf("$ %s\nprints\n%s\nREADME.md shows\n%s", e.line, &out, e.output)
 			}

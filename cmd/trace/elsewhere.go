@@ -13,9 +13,6 @@ import (
 // errElsewhere is the outcome of what traces this machine, where it cannot be.
 var errElsewhere = errors.New(runtime.GOOS + " cannot be traced, only Linux: read a recording that was made there, trace -r FILE PROGRAM")
 
-// becomeCommand does nothing: no command is started.
-func becomeCommand([]string) {}
-
 func runProgram(context.Context, streams, options, source) error { return errElsewhere }
 
 func runRecord(context.Context, streams, options, source, int64) error { return errElsewhere }

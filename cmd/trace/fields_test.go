@@ -29,7 +29,7 @@ func TestFields(t *testing.T) {
 		{"record -o f --fields latency nvme:*", "", "trace: unknown flag: --fields (trace record --help lists the flags)\n"},
 	} {
 		var out, err bytes.Buffer
-		status := run(context.Background(), strings.Fields(test.args), nil, &out, &err)
+		status := runCommand(context.Background(), strings.Fields(test.args), nil, &out, &err)
 		if out.String() != test.out || err.String() != test.err || (status == exitUsage) != (test.err != "") {
 			t.Errorf("%s: status %d\n%s%s\nwant\n%s%s", test.args, status, &out, &err, test.out, test.err)
 		}

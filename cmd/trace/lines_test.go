@@ -68,7 +68,7 @@ func recordedLines(t *testing.T, file string) map[string][]string {
 	t.Helper()
 	lines := map[string][]string{}
 	var out bytes.Buffer
-	if status := run(context.Background(), []string{"-q", "-r", file, "*:*"}, nil, &out, os.Stderr); status != exitOK {
+	if status := runCommand(context.Background(), []string{"-q", "-r", file, "*:*"}, nil, &out, os.Stderr); status != exitOK {
 		t.Fatalf("%s: status %d", file, status)
 	}
 	for line := range strings.Lines(out.String()) {

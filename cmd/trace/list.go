@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trace/lang/run"
 	"trace/probes"
 	"trace/probes/event"
 )
@@ -43,7 +44,7 @@ func runList(cmd *cobra.Command, s streams, o options, args []string) error {
 // catalogOf returns the probes of the recordings, or without one all that there are.
 func catalogOf(o options) ([]*event.Probe, error) {
 	if len(o.recordings) > 0 {
-		r, err := openRecordings(o.recordings)
+		r, err := run.OpenRecordings(o.recordings...)
 		if err != nil {
 			return nil, err
 		}

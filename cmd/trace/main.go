@@ -11,9 +11,11 @@ package main
 import (
 	"context"
 	"os"
+
+	"trace/lang/run"
 )
 
 func main() {
-	becomeCommand(os.Args)
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	run.BecomeCommand(os.Args)
+	os.Exit(runCommand(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

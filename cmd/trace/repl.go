@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"trace/lang"
+	"trace/lang/run"
 	"trace/probes/event"
 	"trace/repl"
 )
@@ -32,11 +33,11 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 	shell := repl.Shell{
 		Run: func(args ...string) bool {
 			sub := s
-			sub.in = nil // the terminal is the loop's
+			sub.in, sub.keep = nil, kept.keep // the terminal is the loop's
 			if s.keys != nil {
 				sub.keys = os.Stdin // by now what comes through the loop
 			}
-			return exitStatus(s, execute(context.WithValue(ctx, keptKey{}, kept), sub, args)) == exitOK
+			return exitStatus(s, execute(ctx, sub, args)) == exitOK
 		},
 		Maps:       kept.maps,
 		Print:      kept.print,
@@ -83,23 +84,16 @@ func historyFile() string {
 	return filepath.Join(home, ".local", "state", "trace", "history")
 }
 
-// keptRun is the program of the interactive mode that ran last: its maps stay until another one runs. It is a value of the context of
-// a command line, under keptKey.
+// keptRun is the program of the interactive mode that ran last: its maps stay until another one has run.
 type keptRun struct {
 	streams
-	run *lang.Run
+	run *run.Ended
 }
 
-type keptKey struct{}
-
-// keep takes a run over, instead of closing it, if the command line is one of the interactive mode.
-func keep(ctx context.Context, run *lang.Run) error {
-	kept, ok := ctx.Value(keptKey{}).(*keptRun)
-	if !ok {
-		return run.Close()
-	}
-	err := kept.close()
-	kept.run = run
+// keep takes a run over.
+func (k *keptRun) keep(ended *run.Ended) error {
+	err := k.close()
+	k.run = ended
 	return err
 }
 
@@ -107,9 +101,9 @@ func (k *keptRun) close() error {
 	if k.run == nil {
 		return nil
 	}
-	run := k.run
+	ended := k.run
 	k.run = nil
-	return run.Close()
+	return ended.Close()
 }
 
 func (k *keptRun) maps() []string {
@@ -128,6 +122,6 @@ func (k *keptRun) print(name string, top int64, by string) error {
 
 // isTerminal tells whether a stream is one.
 func isTerminal(stream any) bool {
-	f := fileOf(stream)
+	f := run.FileOf(stream)
 	return f != nil && term.IsTerminal(int(f.Fd()))
 }

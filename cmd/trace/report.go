@@ -1,118 +1,71 @@
-//go:build linux
-
 package main
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
-	"trace/probes"
-	"trace/probes/event"
+	"trace/lang"
+	"trace/lang/output"
+	"trace/lang/run"
+	"trace/probes/recording"
 )
 
-// report tells the user which events are missing from the output, and why.
-type report struct {
-	*tracer
-	session *probes.Session
-	told    map[*event.Probe]uint64 // losses of which the user knows
-	// corrected are the corrections of which the user knows.
-	corrected map[*event.Probe]uint64
-}
+// This file makes text of how a run went.
 
-// watch reports new losses, and has totals corrected, once a second until ctx ends.
-func (r *report) watch(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			r.session.Correct(ctx)
-			if losses, err := r.session.Losses(); err == nil { // finish tells of an error
-				r.tellLosses(losses)
-			}
+// report says what is missing from the output, and why. Losses are never silent, not even with -q.
+func (c *console) report(r run.Report) {
+	for _, path := range r.RemadeCgroups {
+		c.note("cgroup %s was removed and made again while tracing: only the first one was compared with (cgroup startsWith %[1]q sees both)", path)
+	}
+	for _, info := range r.Recordings {
+		c.tellMissing(lacks(info))
+	}
+	c.tellMissing(r.Missing)
+	if len(r.Recordings) == 0 {
+		c.reportProbes(r.Probes)
+	}
+	for _, l := range r.Maps {
+		c.tellMissing(mapLossLines(l))
+		if l.Absent > 0 && !c.o.quiet {
+			c.note("%s: skipped %s, whose value was absent", l.Map, plural(l.Absent, "update"))
 		}
 	}
+	c.tellMissing(stackLossLines(r.Stacks, c.o.quiet))
+	if r.SkippedForks > 0 {
+		c.note("%s", forksLine(r.SkippedForks))
+	}
+	if r.File != "" && !c.o.quiet {
+		c.note("recorded %s in %s", plural(r.Recorded, "event"), r.File)
+	}
 }
 
-// finish reports on the whole run. Losses are never silent, not even with -q.
-func (r *report) finish(losses []probes.Losses) error {
-	r.told = nil // so that the totals come last
-	r.tellLosses(losses)
-	for _, l := range losses {
-		if !r.quiet {
-			r.tellIncomplete(l)
+// reportProbes says what became of the events of the whole run.
+func (c *console) reportProbes(all []run.Probe) {
+	c.lost, c.corrected = nil, nil // so that the totals come last
+	c.tellLosses(all)
+	for _, p := range all {
+		if !c.o.quiet {
+			c.tellMissing(incompleteLines(p))
 		}
-		if r.verbose {
-			r.note("%v: %d seen, %d printed, %d rejected, %d lost", l.Probe, l.Events, r.printed[l.Probe],
-				l.Rejected+r.exec.Rejected(l.Probe), l.Lost())
+		if c.o.verbose {
+			c.note("%s: %d seen, %d printed, %d rejected, %d lost", p.Name, p.Events, p.Printed, p.Rejected, p.Lost)
 		}
-	}
-	lost, err := tellMaps(r.streams, r.quiet, r.exec)
-	if err != nil {
-		return err
-	}
-	forks, err := skippedForks(r.session)
-	if err != nil {
-		return err
-	}
-	if forks != "" {
-		lost = true
-		r.note("%s", forks)
-	}
-	if r.strict && (lost || slices.ContainsFunc(losses, func(l probes.Losses) bool { return l.Lost()+l.Gaps > 0 })) {
-		return errLost
-	}
-	return nil
-}
-
-// skippedForks says what --children may lack, or nothing.
-func skippedForks(session *probes.Session) (string, error) {
-	n, err := session.SkippedForks()
-	if n == 0 || err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("--children: the kernel did not tell of %s of any processes (another one was being told of on that CPU): events of what they started may be missing",
-		plural(n, "fork")), nil
-}
-
-// tellIncomplete explains absent fields; as a rule such an event was in progress when tracing began.
-func (r *report) tellIncomplete(l probes.Losses) {
-	switch {
-	case l.Unmatched > 0 && l.Unasked:
-		r.note("%v: the beginning of %s was not seen; the filter asks for what it tells, like the latency, and so could not pass them",
-			l.Probe, plural(l.Unmatched, "event"))
-	case l.Unmatched > 0:
-		r.note("%v: the beginning of %s was not seen; what it tells, like the latency, is absent", l.Probe, plural(l.Unmatched, "event"))
-	}
-	if l.InFlightFull > 0 {
-		r.note("%v: too much in progress to remember the beginning of %s", l.Probe, plural(l.InFlightFull, "event"))
-	}
-	if l.MissedBeginnings > 0 {
-		r.note("%v: the kernel skipped the beginning of %s (the program was already running on that CPU)", l.Probe, plural(l.MissedBeginnings, "event"))
 	}
 }
 
 // tellLosses prints a line for every probe that has lost more events than the user knows of.
-func (r *report) tellLosses(losses []probes.Losses) {
-	for _, note := range r.session.Notes() {
-		r.note("%s", note)
+func (c *console) tellLosses(all []run.Probe) {
+	if c.lost == nil {
+		c.lost, c.corrected = map[string]uint64{}, map[string]uint64{}
 	}
-	if r.told == nil {
-		r.told, r.corrected = map[*event.Probe]uint64{}, map[*event.Probe]uint64{}
-	}
-	for _, l := range losses {
-		if l.Corrected > r.corrected[l.Probe] {
-			r.corrected[l.Probe] = l.Corrected
-			r.note("%v: %s corrected by the kernel's own list (%s skipped)", l.Probe, plural(l.Corrected, "object"), eventsWere(l.Corrected))
+	for _, p := range all {
+		if p.Corrected > c.corrected[p.Name] {
+			c.corrected[p.Name] = p.Corrected
+			c.note("%s: %s corrected by the kernel's own list (%s skipped)", p.Name, plural(p.Corrected, "object"), eventsWere(p.Corrected))
 		}
-		if lost := l.Lost(); lost > r.told[l.Probe] {
-			r.told[l.Probe] = lost
-			r.note("%s", lossLine(l))
+		if p.Lost > c.lost[p.Name] {
+			c.lost[p.Name] = p.Lost
+			c.note("%s", lossLine(p))
 		}
 	}
 }
@@ -124,16 +77,35 @@ func eventsWere(n uint64) string {
 	return "their events were"
 }
 
+// incompleteLines explain absent fields; as a rule such an event was in progress when tracing began.
+func incompleteLines(p run.Probe) []string {
+	var lines []string
+	tell := func(format string, args ...any) { lines = append(lines, p.Name+": "+fmt.Sprintf(format, args...)) }
+	switch {
+	case p.Unmatched > 0 && p.Unasked:
+		tell("the beginning of %s was not seen; the filter asks for what it tells, like the latency, and so could not pass them", plural(p.Unmatched, "event"))
+	case p.Unmatched > 0:
+		tell("the beginning of %s was not seen; what it tells, like the latency, is absent", plural(p.Unmatched, "event"))
+	}
+	if p.NoRoom > 0 {
+		tell("too much in progress to remember the beginning of %s", plural(p.NoRoom, "event"))
+	}
+	if p.SkippedBeginnings > 0 {
+		tell("the kernel skipped the beginning of %s (the program was already running on that CPU)", plural(p.SkippedBeginnings, "event"))
+	}
+	return lines
+}
+
 // lossLine says how many events of a probe were lost, and where.
-func lossLine(l probes.Losses) string {
+func lossLine(p run.Probe) string {
 	var reasons []string
 	for _, r := range []struct {
 		n    uint64
 		text string
 	}{
-		{l.RingBuffer, "ring buffer full (raise --buffer-size)"},
-		{l.Unseen, "whose beginning was not seen, before the filter could be asked"},
-		{l.Missed, "skipped by the kernel before the filter could be asked (the program was already running on that CPU)"},
+		{p.RingFull, "ring buffer full (raise --buffer-size)"},
+		{p.Unseen, "whose beginning was not seen, before the filter could be asked"},
+		{p.Skipped, "skipped by the kernel before the filter could be asked (the program was already running on that CPU)"},
 	} {
 		if r.n > 0 {
 			reasons = append(reasons, fmt.Sprintf("%d %s", r.n, r.text))
@@ -141,8 +113,107 @@ func lossLine(l probes.Losses) string {
 	}
 	of := ""
 	// How many there were is known only if all of them passed the filter, and were sent to user space.
-	if l.Lost() == l.RingBuffer {
-		of = fmt.Sprintf(" of %d", l.Delivered+l.Lost())
+	if p.Lost == p.RingFull {
+		of = fmt.Sprintf(" of %d", p.Delivered+p.Lost)
 	}
-	return fmt.Sprintf("lost %d%s %v events: %s", l.Lost(), of, l.Probe, strings.Join(reasons, ", "))
+	return fmt.Sprintf("lost %d%s %s events: %s", p.Lost, of, p.Name, strings.Join(reasons, ", "))
+}
+
+// forksLine says what --children may lack.
+func forksLine(n uint64) string {
+	return fmt.Sprintf("--children: the kernel did not tell of %s of any processes (another one was being told of on that CPU): events of what they started may be missing",
+		plural(n, "fork"))
+}
+
+// lacks says what a recording should have and has not.
+func lacks(info recording.Info) []string {
+	var lines []string
+	for _, l := range info.Losses {
+		for _, what := range l.Texts() {
+			lines = append(lines, fmt.Sprintf("%s lacks %s, lost when it was recorded", info.Name, what))
+		}
+	}
+	if info.Cut {
+		lines = append(lines, info.Name+" was cut off: the recording did not come to its end; what it has is whole")
+	}
+	return lines
+}
+
+// stackLossLines say what is wrong with stacks.
+func stackLossLines(l lang.StackLosses, quiet bool) []string {
+	var lines []string
+	tell := func(format string, args ...any) { lines = append(lines, "stacks: "+fmt.Sprintf(format, args...)) }
+	if n := l.Full + l.NoMemory; n > 0 {
+		tell("no room for another one, %s: their frames are not known (raise --map-size)", plural(n, "time"))
+	}
+	if l.Busy > 0 {
+		tell("%s not captured, as others were being captured on that CPU", plural(l.Busy, "stack"))
+	}
+	if l.Failed > 0 {
+		tell("the kernel did not capture %s", plural(l.Failed, "stack"))
+	}
+	if l.Mappings > 0 && !quiet {
+		tell("%s about what processes map did not arrive; frames may lack their names for it", plural(l.Mappings, "note"))
+	}
+	for _, line := range l.Unread {
+		tell("frames may lack their names: %s", line)
+	}
+	if l.Impatient > 0 {
+		tell("%s printed without names, which took too long to look for", plural(l.Impatient, "stack"))
+	}
+	return lines
+}
+
+// moreRoom says how a map gets more keys. --map-size is for those without a let.
+func moreRoom(l lang.MapLosses) string {
+	if l.Let {
+		return fmt.Sprintf("write let %s = hash(%d), or lru(…)", l.Map, 4*l.Entries)
+	}
+	return fmt.Sprintf("raise --map-size, or let %s = lru(…)", l.Map)
+}
+
+// mapLossLines say which updates of a map were lost, and why.
+func mapLossLines(l lang.MapLosses) []string {
+	var lines []string
+	tell := func(format string, args ...any) { lines = append(lines, l.Map+": "+fmt.Sprintf(format, args...)) }
+	if l.Full > 0 {
+		tell("no room for %s: the map is full with %d keys (%s)", plural(l.Full, "update"), l.Entries, moreRoom(l))
+	}
+	if l.NoMemory > 0 {
+		tell("the kernel had no memory for %s", plural(l.NoMemory, "update"))
+	}
+	if l.Busy > 0 {
+		tell("lost %s, as others were changing the map at that moment", plural(l.Busy, "update"))
+	}
+	return lines
+}
+
+// factsOf is what a page says of a run.
+func factsOf(r run.Report) output.Facts {
+	f := output.Facts{Host: r.Host, Kernel: r.Kernel, Began: r.Began, Ended: r.Ended}
+	for _, info := range r.Recordings {
+		f.Losses = append(f.Losses, lacks(info)...)
+	}
+	for _, p := range r.Probes {
+		fact := output.ProbeFact{Name: p.Name, Variant: p.Variant, Events: p.Events, Lost: p.Lost}
+		switch {
+		case len(r.Recordings) > 0:
+		case p.Counted:
+			fact.Rejected = &p.Rejected
+		default:
+			fact.Events = max(p.Events, p.Delivered)
+		}
+		f.Probes = append(f.Probes, fact)
+		if p.Lost > 0 && len(r.Recordings) == 0 {
+			f.Losses = append(f.Losses, lossLine(p))
+		}
+	}
+	for _, l := range r.Maps {
+		f.Losses = append(f.Losses, mapLossLines(l)...)
+	}
+	f.Losses = append(f.Losses, stackLossLines(r.Stacks, true)...)
+	if r.SkippedForks > 0 {
+		f.Losses = append(f.Losses, forksLine(r.SkippedForks))
+	}
+	return f
 }

@@ -12,6 +12,7 @@ import (
 
 	"trace/lang"
 	"trace/lang/output"
+	"trace/lang/run"
 	"trace/probes"
 )
 
@@ -76,6 +77,8 @@ type options struct {
 	raw        bool
 	stacks     bool // of trace record
 	force      bool
+	// recorder is what is kept of the events, nil: nothing.
+	recorder *run.Record
 	// recordsOnly says that events are not printed: trace record.
 	recordsOnly bool
 }

@@ -5,8 +5,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"trace/lang"
 )
 
 // catchSignals ends the returned context at the first signal that asks the process to end; the second one kills it as usual.
@@ -23,24 +21,5 @@ func catchSignals(ctx context.Context) (context.Context, func()) {
 	return ctx, func() {
 		release()
 		signal.Stop(broken)
-	}
-}
-
-// printMaps prints the maps whenever the user asks for them with SIGUSR1, until ctx ends. Where the data is made at the end, they are for
-// the user.
-func printMaps(ctx context.Context, s streams, exec *lang.Run, out *stream) {
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, showSignal)
-	defer signal.Stop(asked)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-asked:
-		}
-		if err := exec.Show(s.err); err != nil {
-			s.note("%v", err)
-		}
-		out.flush()
 	}
 }

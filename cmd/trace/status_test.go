@@ -37,7 +37,7 @@ func TestExitStatus(t *testing.T) {
 func statusOf(t *testing.T, args ...string) int {
 	t.Helper()
 	status := make(chan int)
-	go func() { status <- run(t.Context(), args, strings.NewReader(""), io.Discard, io.Discard) }()
+	go func() { status <- runCommand(t.Context(), args, strings.NewReader(""), io.Discard, io.Discard) }()
 	select {
 	case n := <-status:
 		return n
@@ -112,7 +112,7 @@ func TestCount(t *testing.T) {
 		{"--no-kernel", fmt.Sprintf(clauses, "syscall:exit")},
 	} {
 		var out strings.Builder
-		run(t.Context(), append([]string{"-q", "-n", "5"}, args...), strings.NewReader(""), &out, io.Discard)
+		runCommand(t.Context(), append([]string{"-q", "-n", "5"}, args...), strings.NewReader(""), &out, io.Discard)
 		if n := strings.Count(out.String(), "line\n"); n != 5 {
 			t.Errorf("%q: %d lines:\n%s", args, n, out.String())
 		}

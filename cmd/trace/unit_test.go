@@ -6,8 +6,7 @@ import (
 	"testing"
 
 	"trace/lang"
-	"trace/probes"
-	"trace/probes/event"
+	"trace/lang/run"
 )
 
 func TestRingSize(t *testing.T) {
@@ -39,51 +38,48 @@ func TestRingSize(t *testing.T) {
 }
 
 func TestLossLine(t *testing.T) {
-	probe := &event.Probe{Group: "nvme", Name: "complete_rq"}
 	for _, test := range []struct {
-		losses probes.Losses
-		want   string
+		probe run.Probe
+		want  string
 	}{
 		{
-			probes.Losses{Probe: probe, Delivered: 4200, RingBuffer: 800},
+			run.Probe{Delivered: 4200, Lost: 800, RingFull: 800},
 			"lost 800 of 5000 nvme:complete_rq events: 800 ring buffer full (raise --buffer-size)",
 		}, {
-			probes.Losses{Probe: probe, Delivered: 4188, RingBuffer: 800, Missed: 12},
+			run.Probe{Delivered: 4188, Lost: 812, RingFull: 800, Skipped: 12},
 			"lost 812 nvme:complete_rq events: 800 ring buffer full (raise --buffer-size), " +
 				"12 skipped by the kernel before the filter could be asked (the program was already running on that CPU)",
 		}, {
-			probes.Losses{Probe: probe, Delivered: 10, Unseen: 1, Unmatched: 7},
+			run.Probe{Delivered: 10, Lost: 1, Unseen: 1, Unmatched: 7},
 			"lost 1 nvme:complete_rq events: 1 whose beginning was not seen, before the filter could be asked",
 		},
 	} {
-		if got := lossLine(test.losses); got != test.want {
+		test.probe.Name = "nvme:complete_rq"
+		if got := lossLine(test.probe); got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)
 		}
 	}
 }
 
 // An event that comes without its beginning is not lost.
-func TestTellIncomplete(t *testing.T) {
-	probe := &event.Probe{Group: "nvme", Name: "failover"}
+func TestIncompleteLines(t *testing.T) {
 	for _, test := range []struct {
-		losses probes.Losses
-		want   string
+		probe run.Probe
+		want  string
 	}{
-		{probes.Losses{Unmatched: 2}, "nvme:failover: the beginning of 2 events was not seen; what it tells, like the latency, is absent"},
-		{probes.Losses{Unmatched: 2, Unasked: true},
+		{run.Probe{Unmatched: 2}, "nvme:failover: the beginning of 2 events was not seen; what it tells, like the latency, is absent"},
+		{run.Probe{Unmatched: 2, Unasked: true},
 			"nvme:failover: the beginning of 2 events was not seen; the filter asks for what it tells, like the latency, and so could not pass them"},
-		{probes.Losses{InFlightFull: 1}, "nvme:failover: too much in progress to remember the beginning of 1 event"},
-		{probes.Losses{MissedBeginnings: 3}, "nvme:failover: the kernel skipped the beginning of 3 events (the program was already running on that CPU)"},
-		{probes.Losses{}, ""},
+		{run.Probe{NoRoom: 1}, "nvme:failover: too much in progress to remember the beginning of 1 event"},
+		{run.Probe{SkippedBeginnings: 3}, "nvme:failover: the kernel skipped the beginning of 3 events (the program was already running on that CPU)"},
+		{run.Probe{}, ""},
 	} {
-		test.losses.Probe = probe
-		var said strings.Builder
-		(&report{tracer: &tracer{streams: streams{err: &said}}}).tellIncomplete(test.losses)
-		if got := strings.TrimPrefix(strings.TrimSpace(said.String()), "trace: "); got != test.want {
+		test.probe.Name = "nvme:failover"
+		if got := strings.Join(incompleteLines(test.probe), "\n"); got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)
 		}
-		if n := test.losses.Lost(); n != 0 {
-			t.Errorf("%+v: %d lost", test.losses, n)
+		if r := (run.Report{Probes: []run.Probe{test.probe}}); r.Lost() {
+			t.Errorf("%+v: something is lost", test.probe)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"trace/lang"
 	"trace/lang/output"
+	"trace/lang/run"
 )
 
 // This file opens what shows the maps of a program: the live view, and what is made of them at the end.
@@ -92,14 +93,14 @@ func openLive(s streams, o options, src source, program *lang.Program) (*output.
 		return nil, usagef("--live needs a terminal that can move its cursor, and TERM=dumb says that this one cannot")
 	}
 	return output.NewLive(output.LiveOptions{
-		Program: src.text, Screen: fileOf(s.out), Colour: os.Getenv("NO_COLOR") == "",
+		Program: src.text, Screen: run.FileOf(s.out), Colour: os.Getenv("NO_COLOR") == "",
 		Key: func(ctx context.Context) (byte, bool) { return readKey(ctx, s.keys) },
 	})
 }
 
 // readKey reads a byte that is typed. It looks for one in pieces of time, so that it ends with ctx.
 func readKey(ctx context.Context, keys *os.File) (byte, bool) {
-	if !waitReadable(ctx, keys) {
+	if !run.WaitReadable(ctx, keys) {
 		return 0, false
 	}
 	typed := make([]byte, 1)

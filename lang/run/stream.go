@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"bufio"
@@ -14,8 +14,8 @@ import (
 // flushDelay is how long an event may wait in the buffer: short for a reader, long for a stream of a million events a second.
 const flushDelay = 50 * time.Millisecond
 
-// stream is the buffered way of data to standard output or a file.
-type stream struct {
+// Stream is the buffered way of data to standard output or a file.
+type Stream struct {
 	name string   // for errors
 	file *os.File // what the data is written to, or nil if it is no file
 
@@ -26,25 +26,25 @@ type stream struct {
 	timer    *time.Timer // flushes the buffer; armed while there is something in it
 }
 
-// newStream returns the stream to a file, which then holds nothing else, or to stdout if file is nil. What the file holds stays until
-// there is something to write, or [stream.begin]. An interrupt ends every wait for a reader.
-func newStream(interrupted context.Context, file *os.File, stdout io.Writer) *stream {
-	o := &stream{name: "standard output"}
+// NewStream returns the stream to a file, which then holds nothing else, or to stdout if file is nil. What the file holds stays until
+// there is something to write, or [Stream.begin]. An interrupt ends every wait for a reader.
+func NewStream(interrupted context.Context, file *os.File, stdout io.Writer) *Stream {
+	o := &Stream{name: "standard output"}
 	w := stdout
 	if file != nil {
 		o.replaced = &replacing{file: file}
 		o.name, w = file.Name(), o.replaced
 	}
-	o.file = fileOf(w)
-	o.buf = bufio.NewWriterSize(patiently(interrupted, w), 64<<10)
-	o.timer = time.AfterFunc(time.Hour, func() { o.flush() })
+	o.file = FileOf(w)
+	o.buf = bufio.NewWriterSize(Patiently(interrupted, w), 64<<10)
+	o.timer = time.AfterFunc(time.Hour, func() { o.Flush() })
 	o.timer.Stop()
 	return o
 }
 
-// openForWriting opens the file called name and leaves in it what it holds; nil if name is empty. It waits for somebody to read a FIFO
+// OpenForWriting opens the file called name and leaves in it what it holds; nil if name is empty. It waits for somebody to read a FIFO
 // until ctx ends.
-func openForWriting(ctx context.Context, name string) (*os.File, error) {
+func OpenForWriting(ctx context.Context, name string) (*os.File, error) {
 	for name != "" {
 		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|nonBlocking, 0o644)
 		switch {
@@ -88,10 +88,10 @@ func (r *replacing) empty() error {
 	return r.file.Truncate(0)
 }
 
-func (r *replacing) under() *os.File { return r.file }
+func (r *replacing) Under() *os.File { return r.file }
 
 // Write buffers p.
-func (o *stream) Write(p []byte) (int, error) {
+func (o *Stream) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.buf.Buffered() == 0 {
@@ -102,7 +102,7 @@ func (o *stream) Write(p []byte) (int, error) {
 }
 
 // begin empties the file: the program runs.
-func (o *stream) begin() error {
+func (o *Stream) begin() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.replaced == nil {
@@ -111,24 +111,24 @@ func (o *stream) begin() error {
 	return o.wrap(o.replaced.empty())
 }
 
-// flush writes what is buffered.
-func (o *stream) flush() error {
+// Flush writes what is buffered.
+func (o *Stream) Flush() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.wrap(o.buf.Flush())
 }
 
 // Close writes what is buffered. It does not close standard output.
-func (o *stream) Close() error {
+func (o *Stream) Close() error {
 	o.timer.Stop()
-	err := o.flush()
+	err := o.Flush()
 	if o.replaced != nil {
 		err = errors.Join(err, o.wrap(o.file.Close()))
 	}
 	return err
 }
 
-func (o *stream) wrap(err error) error {
+func (o *Stream) wrap(err error) error {
 	if err == nil {
 		return nil
 	}

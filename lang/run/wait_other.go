@@ -1,21 +1,17 @@
 //go:build !unix
 
-package main
+package run
 
 import (
 	"context"
 	"os"
-	"syscall"
 )
 
-// waitReadable waits until ctx ends: nothing tells here whether a read would wait.
-func waitReadable(ctx context.Context, _ *os.File) bool {
+// WaitReadable waits until ctx ends: nothing tells here whether a read would wait.
+func WaitReadable(ctx context.Context, _ *os.File) bool {
 	<-ctx.Done()
 	return false
 }
-
-// showSignal never comes.
-const showSignal = syscall.Signal(-1)
 
 // nonBlocking is nothing here.
 const nonBlocking = 0

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package run
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitReadable waits until there is something to read in a file, or ctx ends; it says which.
-func waitReadable(ctx context.Context, f *os.File) bool { return waitFD(ctx, int(f.Fd()), unix.POLLIN) }
+// WaitReadable waits until there is something to read in a file, or ctx ends; it says which.
+func WaitReadable(ctx context.Context, f *os.File) bool { return waitFD(ctx, int(f.Fd()), unix.POLLIN) }
 
 // waitFD waits until one of events happens to the file descriptor, or an error or hang-up, or ctx ends; it says which.
 func waitFD(ctx context.Context, fd int, events int16) bool {
@@ -46,9 +46,6 @@ func waitWritable(ctx context.Context, f *os.File) bool {
 	return false
 }
 
-// showSignal asks for the maps.
-const showSignal = unix.SIGUSR1
-
 // nonBlocking keeps an open from waiting for a reader.
 const nonBlocking = unix.O_NONBLOCK
 
@@ -57,7 +54,7 @@ const unreadDelay = 500 * time.Millisecond
 
 // waitClosed waits until nobody can read the output any more, or ctx ends; it says which. Without it `trace … | head -1` would
 // stay until one more event comes.
-func (o *stream) waitClosed(ctx context.Context) bool {
+func (o *Stream) waitClosed(ctx context.Context) bool {
 	if o.file == nil {
 		return false
 	}

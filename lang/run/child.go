@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package run
 
 import (
 	"context"
@@ -30,9 +30,9 @@ const (
 	reportFD = 4
 )
 
-// becomeCommand executes the command whose path and words follow heldArgument among the arguments, once it may. It does nothing if the
+// BecomeCommand executes the command whose path and words follow heldArgument among the arguments, once it may. It does nothing if the
 // argument is not there.
-func becomeCommand(args []string) {
+func BecomeCommand(args []string) {
 	if len(args) < 3 || args[1] != heldArgument {
 		return
 	}
@@ -49,14 +49,14 @@ func becomeCommand(args []string) {
 		err = unix.Exec(args[2], args[3:], os.Environ())
 		_, _ = io.WriteString(os.NewFile(reportFD, "report"), err.Error())
 	}
-	os.Exit(exitFailed) // nobody asks: trace has ended, or knows
+	os.Exit(1) // nobody asks: trace has ended, or knows
 }
 
 // child is the command of -c. It shares the terminal: what it prints is not data. The nil child never ends.
 type child struct {
-	cmd     *exec.Cmd
-	streams streams
-	options options
+	name string
+	cmd  *exec.Cmd
+	note func(Note)
 	// interrupted ends when the user wants trace to end.
 	interrupted context.Context
 	// gate opens when a byte is written to it; report says why the command could not be executed.
@@ -69,15 +69,15 @@ type child struct {
 
 // holdCommand returns the command, which does not run yet but has its process, or nil if there is none. It is asked to end when ctx ends,
 // which it does when the run is interrupted.
-func holdCommand(ctx, interrupted context.Context, s streams, o options) (_ *child, err error) {
-	if len(o.command) == 0 {
+func holdCommand(ctx, interrupted context.Context, command []string, out Outputs) (_ *child, err error) {
+	if len(command) == 0 {
 		return nil, nil
 	}
-	path, err := exec.LookPath(o.command[0])
+	path, err := exec.LookPath(command[0])
 	if err != nil {
 		return nil, fmt.Errorf("-c: %w", err)
 	}
-	c := &child{streams: s, options: o, interrupted: interrupted}
+	c := &child{name: command[0], note: out.Note, interrupted: interrupted}
 	waiting, gate, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("-c: %w", err)
@@ -89,9 +89,9 @@ func holdCommand(ctx, interrupted context.Context, s streams, o options) (_ *chi
 	}
 	defer reporting.Close()
 	c.gate, c.report = gate, report
-	c.cmd = exec.CommandContext(ctx, "/proc/self/exe", append([]string{heldArgument, path}, o.command...)...)
+	c.cmd = exec.CommandContext(ctx, "/proc/self/exe", append([]string{heldArgument, path}, command...)...)
 	c.cmd.Args[0] = os.Args[0]
-	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = s.in, bare(s.out), bare(s.err)
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = out.Stdin, out.Stdout, out.Stderr
 	c.cmd.ExtraFiles = []*os.File{waiting, reporting} // gateFD, reportFD
 	c.cmd.Cancel = func() error {
 		c.asked.Store(true)
@@ -124,7 +124,7 @@ func (c *child) start(ctx context.Context) error {
 	why, err := io.ReadAll(c.report) // the command closes it when it begins
 	if len(why) > 0 {
 		c.asked.Store(true) // the error says all
-		return fmt.Errorf("-c: %s: %s", c.options.command[0], why)
+		return fmt.Errorf("-c: %s: %s", c.name, why)
 	}
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("-c: %w", err)
@@ -140,9 +140,7 @@ func (c *child) wait(context.Context) bool {
 	_ = c.cmd.Wait() // its state says more
 	state := c.cmd.ProcessState
 	c.failed.Store(!state.Success() && !c.endedForTrace())
-	if c.options.verbose || c.failed.Load() && (!c.options.quiet || c.options.strict) {
-		c.streams.note("%s ended: %v", c.options.command[0], state)
-	}
+	c.note(CommandEnded{c.name, state, c.failed.Load()})
 	return true
 }
 
@@ -167,13 +165,8 @@ func (c *child) endedForTrace() bool {
 	}
 }
 
-// verdict is what the end of the command means for the status of trace.
-func (c *child) verdict() error {
-	if c != nil && c.failed.Load() && c.options.strict {
-		return errCommandFailed
-	}
-	return nil
-}
+// hasFailed returns whether the command has ended by itself, and with a status other than 0.
+func (c *child) hasFailed() bool { return c != nil && c.failed.Load() }
 
 // close ends a command that was never started, and lets go of the pipes.
 func (c *child) close() error {
@@ -185,23 +178,4 @@ func (c *child) close() error {
 		_ = c.cmd.Wait() // the closed gate, or that it could not be executed, has ended it
 	}
 	return err
-}
-
-// checkCommand tells why events cannot be those of the command here.
-func (t *tracer) checkCommand() error {
-	switch {
-	case t.children:
-		return hostPIDs("--children")
-	case t.program.AsksForCommand():
-		return hostPIDs("cpid")
-	}
-	return nil
-}
-
-// roots are the processes to which, with their descendants, the program is restricted; nil is no restriction.
-func (t *tracer) roots() []int {
-	if !t.children {
-		return nil
-	}
-	return []int{t.child.pid()}
 }

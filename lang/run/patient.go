@@ -1,7 +1,6 @@
-package main
+package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -9,46 +8,21 @@ import (
 	"sync"
 )
 
-// sink is standard output. It remembers the first error of a write, so that a command need not look for it.
-type sink struct {
-	file *os.File
-
-	mu  sync.Mutex
-	err error
-}
-
-func (s *sink) Write(p []byte) (int, error) {
-	n, err := s.file.Write(p)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = cmp.Or(s.err, err)
-	return n, err
-}
-
-// failure is the first error.
-func (s *sink) failure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
-func (s *sink) under() *os.File { return s.file }
-
-// bare is the file below a stream, for a process that gets it, or the stream itself.
-func bare(w io.Writer) io.Writer {
-	if f := fileOf(w); f != nil {
+// Bare is the file below a stream, for a process that gets it, or the stream itself.
+func Bare(w io.Writer) io.Writer {
+	if f := FileOf(w); f != nil {
 		return f
 	}
 	return w
 }
 
-// fileOf is the file that a stream is, or nil.
-func fileOf(stream any) *os.File {
+// FileOf is the file that a stream is, or nil.
+func FileOf(stream any) *os.File {
 	switch s := stream.(type) {
 	case *os.File:
 		return s
-	case interface{ under() *os.File }:
-		return s.under()
+	case interface{ Under() *os.File }:
+		return s.Under()
 	}
 	return nil
 }
@@ -63,9 +37,9 @@ type patient struct {
 	unread bool // given up
 }
 
-// patiently returns a writer to w that an interrupt ends.
-func patiently(interrupted context.Context, w io.Writer) io.Writer {
-	file := fileOf(w)
+// Patiently returns a writer to w that an interrupt ends.
+func Patiently(interrupted context.Context, w io.Writer) io.Writer {
+	file := FileOf(w)
 	if info, err := fileInfo(file); err != nil || info.Mode().IsRegular() {
 		return w // no reader
 	}
@@ -100,4 +74,4 @@ func (w *patient) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-func (w *patient) under() *os.File { return w.file }
+func (w *patient) Under() *os.File { return w.file }

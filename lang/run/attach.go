@@ -1,0 +1,138 @@
+//go:build linux
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trace/lang"
+	"trace/lang/output"
+	"trace/probes"
+	"trace/probes/event"
+	"trace/probes/kernel"
+)
+
+// attach runs the begin clauses and attaches the probes. Clauses whose code the kernel rejects go on in user space.
+func (l *Live) attach(ctx context.Context) (*probes.Session, error) {
+	began := time.Now()
+	rejected := map[*event.Probe]bool{}
+	for {
+		session, err := l.tryAttach(ctx, len(rejected) > 0)
+		var refusal *probes.RejectedError
+		if !errors.As(err, &refusal) || rejected[refusal.Probe] {
+			if err != nil {
+				return session, err
+			}
+			l.out.Note(l.attachedAs(session, time.Since(began)))
+			l.attached = l.now()
+			l.host.Release()
+			go debug.FreeOSMemory() // a run may last for weeks
+			return session, l.exec.Attached(l.attached)
+		}
+		rejected[refusal.Probe] = true
+		l.out.Note(l.rejection(refusal))
+		if err := errors.Join(l.exec.Close(), l.divide(rejected)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// rejection describes what the kernel rejected. The verifier follows up to a million instructions on all paths together
+// (kernel/bpf/verifier.c, BPF_COMPLEXITY_LIMIT_INSNS): more is too large, and all else is wrong code.
+func (l *Live) rejection(err *probes.RejectedError) Rejected {
+	return Rejected{Probe: err.Probe.String(), Clauses: l.clausesOf(err.Probe), Err: err.Err, Large: errors.Is(err, unix.E2BIG)}
+}
+
+// clausesOf returns the clauses of a probe.
+func (l *Live) clausesOf(p *event.Probe) []string {
+	var all []string
+	for _, c := range l.program.Clauses() {
+		for _, probe := range c.Probes {
+			if probe == p {
+				all = append(all, fmt.Sprintf("%q", c))
+			}
+		}
+	}
+	return all
+}
+
+// attachedAs describes what is attached.
+func (l *Live) attachedAs(session *probes.Session, took time.Duration) Attached {
+	a := Attached{
+		Variants: session.Variants(), Took: took, StacksUnwatched: l.exec.StacksUnwatched(), Missing: session.Notes(), Refused: session.Refused(),
+	}
+	for _, err := range session.Skipped() {
+		a.LeftOut = append(a.LeftOut, LeftOut{err.Names(), err.Reason})
+	}
+	return a
+}
+
+// tryAttach attaches the plan at hand. The output of the begin clauses is not repeated when it is tried again.
+func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, error) {
+	requests := l.plan.Requests()
+	if err := checkMemory(l.plan.MapBytes()); err != nil {
+		return nil, err
+	}
+	if err := probes.Available(l.host, requests); err != nil { // before a begin clause prints anything
+		return nil, err
+	}
+	exec, err := l.plan.Start(l.runOptions(ctx, again))
+	if err != nil {
+		return nil, l.permitted(err)
+	}
+	l.exec = exec
+	if err := l.exec.Begin(); err != nil {
+		return nil, err
+	}
+	l.out.Note(Attaching{0, len(requests)})
+	session, err := probes.Attach(ctx, l.host, requests, probes.AttachOptions{
+		RingBytes: l.options.RingBytes, Roots: l.roots(), Maps: l.exec.Maps(), Layouts: l.plan.Layouts(),
+		Progress: func(done, all int) { l.out.Note(Attaching{done, all}) },
+	})
+	return session, l.permitted(err)
+}
+
+// runOptions are where the program prints, and what takes its events.
+func (l *Live) runOptions(ctx context.Context, again bool) lang.RunOptions {
+	o := lang.RunOptions{Printer: l.out.printer(l.options.Format, l.boot), Now: l.now, Muted: again, Unshown: l.out.Document != nil, Context: ctx}
+	switch {
+	case l.keepsWanted():
+		o.Record = l.recorder.event
+	case l.recorder != nil:
+		o.Keep = l.recorder.event
+	}
+	if l.options.Compare {
+		l.first.Reset()
+		l.second.Reset()
+		o.Printer = output.NewPrinter(io.MultiWriter(l.out.Data, &l.first), l.options.Format, l.boot)
+		o.Shadow = output.NewPrinter(&l.second, l.options.Format, l.boot)
+	}
+	return o
+}
+
+// permitted returns what is missing if the kernel refused a map or a program for want of privileges.
+func (l *Live) permitted(err error) error {
+	var denied *kernel.PermissionError
+	if !errors.Is(err, unix.EPERM) || errors.As(err, &denied) {
+		return err
+	}
+	if denied := l.host.Denied(l.plan.Requests()); denied != nil {
+		return denied
+	}
+	return err
+}
+
+// roots are the processes to which, with their descendants, the program is restricted; nil is no restriction.
+func (l *Live) roots() []int {
+	if !l.options.Children {
+		return nil
+	}
+	return []int{l.child.pid()}
+}

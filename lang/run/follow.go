@@ -1,0 +1,225 @@
+//go:build linux
+
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"trace/probes"
+	"trace/probes/event"
+	"trace/probes/symbols"
+)
+
+// follow does what the program says until ctx ends or one of ends has waited for its event, then with what is still in the buffer.
+func (l *Live) follow(ctx context.Context, end func(), session *probes.Session, ends ...func(context.Context) bool) error {
+	var besides sync.WaitGroup
+	for _, wait := range ends {
+		besides.Go(func() {
+			if wait(ctx) {
+				end()
+			}
+		})
+	}
+	if l.options.Timeout > 0 {
+		defer time.AfterFunc(l.options.Timeout, end).Stop()
+	}
+	failed := make(chan error, 1)
+	l.startBesides(ctx, end, &besides, session, failed)
+	l.printed = map[*event.Probe]uint64{}
+	if l.exec.Stopped() || !l.waits() { // exit() in a begin clause, or there are no others
+		end()
+	}
+	err := session.Read(ctx, l.event)
+	counts, lossErr := l.counts(session) // before the end of -n detaches: what is left unread then is not lost
+	end()
+	besides.Wait()
+	l.out.View.Close()
+	select {
+	case e := <-failed:
+		err = errors.Join(unlessEnough(err), unlessEnough(e))
+	default:
+	}
+	return errors.Join(l.end(session, counts, unlessEnough(err)), lossErr)
+}
+
+// startBesides starts what goes on besides the events, until ctx ends.
+func (l *Live) startBesides(ctx context.Context, end func(), besides *sync.WaitGroup, session *probes.Session, failed chan<- error) {
+	l.report.Began = time.Now()
+	l.out.Document.Begin(l.exec, l.report.Began) // before an interval looks at it
+	besides.Go(func() { l.out.Document.Watch(ctx) })
+	for _, period := range l.exec.Intervals() {
+		besides.Go(func() { l.tick(ctx, end, session, period, failed) })
+	}
+	besides.Go(func() { l.watch(ctx, session) })
+	besides.Go(func() { showMaps(ctx, l.exec, l.out) })
+	if l.recorder != nil {
+		besides.Go(func() { l.recorder.keepUp(ctx) })
+	}
+	if l.out.View != nil {
+		besides.Go(func() { l.out.View.Show(ctx, l.exec, time.Now, end) })
+	}
+}
+
+// end runs the end clauses, unless something has failed, and completes the report.
+func (l *Live) end(session *probes.Session, counts []Probe, err error) error {
+	if err == nil {
+		err = session.Detach()
+		l.ended = symbols.BootClock()
+		l.report.Ended = time.Now()
+		// The end clauses and the last maps see what was counted until no program runs any more.
+		err = errors.Join(err, unlessEnough(l.exec.End()))
+	}
+	reported := l.complete(session, counts)
+	if l.recorder != nil {
+		reported = errors.Join(reported, l.recorder.finish(counts))
+	}
+	if err := errors.Join(err, reported); err != nil {
+		return err
+	}
+	return l.difference()
+}
+
+// complete fills in what the report says of the whole run.
+func (l *Live) complete(session *probes.Session, counts []Probe) error {
+	r := &l.report
+	for i, p := range counts {
+		counts[i].Printed = l.printedOf(p.Name)
+	}
+	r.Probes, r.Missing, r.RemadeCgroups = counts, session.Notes(), l.remadeCgroups()
+	var err error
+	r.SkippedForks, err = session.SkippedForks()
+	return errors.Join(err, r.addMaps(l.exec), r.nameHost())
+}
+
+func (l *Live) printedOf(probe string) uint64 {
+	for p, n := range l.printed {
+		if p.String() == probe {
+			return n
+		}
+	}
+	return 0
+}
+
+// remadeCgroups are cgroups of the program that were made anew meanwhile: the new one has another id, so its events were not matched.
+// This is a loss, and so never silent.
+func (l *Live) remadeCgroups() []string {
+	var all []string
+	for _, path := range l.program.Cgroups() {
+		id, ok := l.program.CgroupID(path)
+		if now, there := l.catalog.Cgroups().ID(path); ok && there && now != id {
+			all = append(all, path)
+		}
+	}
+	return all
+}
+
+// waits returns whether there is anything to wait for: a program of begin and end alone ends by itself, as in bpftrace.
+func (l *Live) waits() bool {
+	return l.program.Waits() || len(l.options.Command) > 0 || l.options.PID != 0
+}
+
+// watch notes the counts, and has totals corrected, once a second until ctx ends.
+func (l *Live) watch(ctx context.Context, session *probes.Session) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			session.Correct(ctx)
+			if counts, err := l.counts(session); err == nil { // the end returns an error
+				l.out.Note(Counts{counts, session.Notes()})
+			}
+		}
+	}
+}
+
+// tick runs the clauses of an interval whenever they are due, until ctx ends.
+func (l *Live) tick(ctx context.Context, end func(), session *probes.Session, period time.Duration, failed chan<- error) {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		session.Correct(ctx) // what is printed now is right
+		l.out.Document.BeforeInterval(time.Now())
+		err := l.interval(period)
+		if err != nil {
+			select {
+			case failed <- err:
+			default:
+			}
+		}
+		if err != nil || l.exec.Stopped() {
+			end()
+			return
+		}
+		l.out.Data.Flush()
+	}
+}
+
+// interval runs the clauses of an interval, and records when.
+func (l *Live) interval(period time.Duration) error {
+	at := symbols.BootClock()
+	if l.recorder != nil {
+		if err := l.recorder.interval(period, at); err != nil {
+			return err
+		}
+	}
+	return l.exec.Interval(period, at)
+}
+
+// event does what is left to do for an event.
+func (l *Live) event(e *event.Event) error {
+	printed, err := l.exec.Event(e)
+	if err != nil {
+		return err
+	}
+	if printed {
+		l.printed[e.Probe]++
+		l.total++
+	}
+	if l.total == l.options.Count && printed || l.exec.Stopped() {
+		return errEnough
+	}
+	return nil
+}
+
+// difference is the outcome of a comparison: an error if the two runs printed different things. They do if one of them lost events that
+// the other one saw.
+func (l *Live) difference() error {
+	if !l.options.Compare || bytes.Equal(l.first.Bytes(), l.second.Bytes()) {
+		return nil
+	}
+	var lost uint64
+	for _, p := range l.report.Probes {
+		lost += p.RingFull
+	}
+	if lost > 0 {
+		return fmt.Errorf("the engines cannot be compared: %s did not reach user space, so that what they print differs; "+
+			"raise --buffer-size, or trace fewer events", counted(lost, "event"))
+	}
+	for _, m := range l.report.Maps {
+		if m.Lost() > 0 {
+			return fmt.Errorf("the engines cannot be compared: %s lost %s, and each engine others, so that what they print differs", m.Map, counted(m.Lost(), "update"))
+		}
+	}
+	return fmt.Errorf("the engines differ, which is a bug in trace, unless the program calls time() at an event; "+
+		"the second run, all of it in user space, printed:\n%s", l.second.Bytes())
+}
+
+func counted(n uint64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,251 @@
+//go:build linux
+
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"trace/lang"
+	"trace/probes"
+	"trace/probes/event"
+	"trace/probes/kernel"
+	"trace/probes/symbols"
+)
+
+// Live is a program for the events of this machine.
+type Live struct {
+	options Options
+	program *lang.Program
+	catalog *probes.Catalog
+	host    *probes.Host
+	plan    *lang.Plan
+	exec    *lang.Run
+	out     Outputs
+	report  Report
+	// child is the command, nil without one.
+	child   *child
+	started uint64 // as nsecs tells it
+	// attached is when the last probe was attached, as nsecs tells it.
+	attached uint64
+	ended    uint64 // likewise; 0 until the end
+	boot     time.Time
+	printed  map[*event.Probe]uint64
+	total    uint64 // printed
+	// recorder keeps the events in a file, if it is not nil.
+	recorder *recorder
+	// first and second are what the two runs of a comparison print.
+	first, second bytes.Buffer
+}
+
+// NewLive checks a program against the groups of the catalog that it names, since reading the others is most of a start, and against all
+// if that has not been enough: then they are needed to say what is wrong.
+func NewLive(o Options) (*Live, error) {
+	if groups := lang.Groups(o.Text); groups != nil {
+		if l, err := newLive(o, groups); err == nil {
+			return l, nil
+		}
+	}
+	return newLive(o, nil)
+}
+
+func newLive(o Options, groups []string) (*Live, error) {
+	catalog, err := probes.Load(groups...)
+	if err != nil {
+		return nil, err
+	}
+	program, err := lang.Compile(o.Name, o.Text, catalog.Probes(), o.compile())
+	if err != nil {
+		return nil, err
+	}
+	return &Live{options: o, program: program, catalog: catalog}, nil
+}
+
+// Program is what was compiled.
+func (l *Live) Program() *lang.Program { return l.program }
+
+// Explain says what would run where, and why.
+func (l *Live) Explain(w io.Writer) error {
+	if err := l.prepare(); err != nil {
+		return err
+	}
+	return l.plan.Explain(w, l.variantOf)
+}
+
+// DumpCode prints the code for the kernel.
+func (l *Live) DumpCode(w io.Writer) error {
+	if err := l.prepare(); err != nil {
+		return err
+	}
+	return l.plan.Dump(w)
+}
+
+// prepare plans the program for this host, without a command.
+func (l *Live) prepare() error {
+	if err := l.detect(); err != nil {
+		return err
+	}
+	return l.divide(nil)
+}
+
+// detect finds out what this host has.
+func (l *Live) detect() (err error) {
+	l.started, l.boot = symbols.BootClock(), bootTime()
+	l.host, err = probes.Detect(l.catalog, probes.HostOptions{BTF: l.options.BTF})
+	return err
+}
+
+// variantOf says how a request would be attached.
+func (l *Live) variantOf(r probes.Request) string {
+	name, why := l.host.VariantFor(r)
+	if name == "" {
+		return "not available: " + why
+	}
+	return "by " + name
+}
+
+// now is the time for clauses that no event causes: at the end that of the end, which a recording has, too.
+func (l *Live) now() uint64 {
+	if l.ended != 0 {
+		return l.ended
+	}
+	return symbols.BootClock()
+}
+
+// bootTime returns when the machine was booted, in the local time zone.
+func bootTime() time.Time { return time.Now().Add(-time.Duration(symbols.BootClock())) }
+
+// divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
+func (l *Live) divide(rejected map[*event.Probe]bool) (err error) {
+	o := l.options
+	l.plan, err = lang.NewPlan(l.program, lang.PlanOptions{
+		Children: o.Children, Command: l.child.pid(), NoKernel: o.NoKernel, Compare: o.Compare, Counted: o.Counted, Rejected: rejected,
+		Record: l.keepsWanted(), RecordStacks: o.Record != nil && o.Record.Stacks, Cleared: o.Cleared, MapEntries: o.MapEntries, Started: l.started,
+		Columns: o.Columns, StackLeft: l.catalog.StackLeft, Alone: l.host.Alone, CompareExchange: lang.CompareExchange, CPUs: possibleCPUs(),
+	})
+	return err
+}
+
+// keepsWanted returns whether the events that the program wants are recorded, besides what it does with them.
+func (l *Live) keepsWanted() bool { return l.options.Record != nil && !l.options.Record.Only }
+
+// Run attaches the probes, and does with their events what the program says until something ends it. What it returns with an error is how
+// far the run has come, if it is not nil.
+func (l *Live) Run(interrupted context.Context, out Outputs) (*Ended, error) {
+	l.out = out
+	if l.options.Record != nil {
+		l.recorder = &recorder{live: l, Record: *l.options.Record}
+	}
+	err := l.detect()
+	if err == nil {
+		err = l.run(interrupted)
+	}
+	if l.exec == nil {
+		return nil, err
+	}
+	l.report.CommandFailed = l.child.hasFailed()
+	return &Ended{Run: l.exec, Report: l.report}, err
+}
+
+// run follows the program from its first clause to its last.
+func (l *Live) run(interrupted context.Context) error {
+	ctx, end := context.WithCancel(interrupted)
+	defer end()
+	target, err := openProcess(l.options.PID)
+	if err != nil {
+		return err
+	}
+	defer target.close()
+	if err := l.recorder.check(); err != nil {
+		return err
+	}
+	if err := l.checkCommand(); err != nil {
+		return err
+	}
+	if l.child, err = holdCommand(ctx, interrupted, l.options.Command, l.out); err != nil {
+		return err
+	}
+	defer l.child.close()
+	if err := l.divide(nil); err != nil {
+		return err
+	}
+	if l.program.KeepsCgroups() || l.recorder != nil {
+		if err := l.catalog.Cgroups().Watch(ctx); err != nil {
+			l.out.Note(CgroupsUnwatched{err})
+		}
+	}
+	session, err := l.attach(ctx)
+	if ctx.Err() != nil && session == nil {
+		return nil // interrupted before there was anything to see
+	}
+	if err != nil {
+		return err
+	}
+	if err := l.begin(ctx); err != nil {
+		return errors.Join(err, session.Close())
+	}
+	err = l.follow(ctx, end, session, l.out.Data.waitClosed, target.wait, l.child.wait)
+	return errors.Join(err, session.Close())
+}
+
+// checkCommand returns why events cannot be those of the command here.
+func (l *Live) checkCommand() error {
+	switch {
+	case l.options.Children:
+		return hostPIDs("--children")
+	case l.program.AsksForCommand():
+		return hostPIDs("cpid")
+	}
+	return nil
+}
+
+// begin does what has waited for the probes to be attached.
+func (l *Live) begin(ctx context.Context) error {
+	if err := l.out.Data.begin(); err != nil {
+		return err
+	}
+	if l.recorder != nil {
+		if err := l.recorder.open(); err != nil {
+			return err
+		}
+	}
+	return l.child.start(ctx)
+}
+
+// nameHost says that the events are those of this machine.
+func (r *Report) nameHost() (err error) {
+	if r.Host, err = os.Hostname(); err != nil {
+		return fmt.Errorf("name of this host: %w", err)
+	}
+	r.Kernel, err = kernel.Version()
+	return err
+}
+
+// counts are those of the probes so far.
+func (l *Live) counts(session *probes.Session) ([]Probe, error) {
+	losses, err := session.Losses()
+	if err != nil {
+		return nil, err
+	}
+	variants := map[string]string{}
+	for _, attached := range session.Variants() {
+		name, variant, _ := strings.Cut(attached, " ")
+		variants[name] = variant
+	}
+	all := make([]Probe, len(losses))
+	for i, n := range losses {
+		all[i] = Probe{
+			Name: n.Probe.String(), Variant: variants[n.Probe.String()], Events: n.Events, Rejected: n.Rejected + l.exec.Rejected(n.Probe),
+			Counted: n.Counted, Delivered: n.Delivered, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Skipped: n.Missed,
+			Unmatched: n.Unmatched, Unasked: n.Unasked, NoRoom: n.InFlightFull, SkippedBeginnings: n.MissedBeginnings,
+			Corrected: n.Corrected, Gaps: n.Gaps,
+		}
+	}
+	return all, nil
+}

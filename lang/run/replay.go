@@ -1,0 +1,326 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trace/lang"
+	"trace/probes"
+	"trace/probes/recording"
+)
+
+// Replay is a program for the events of recordings.
+type Replay struct {
+	options   Options
+	recording *recording.Recording
+	program   *lang.Program
+	exec      *lang.Run
+	out       Outputs
+	// now is the time in the recording, as nsecs tells it. The live view asks for it, too.
+	now atomic.Uint64
+	// attached is when all probes were attached, or 0 if that is past or not known.
+	attached  uint64
+	intervals []interval
+	// began is when the play began, in real time.
+	began   time.Time
+	printed uint64
+}
+
+// interval is an interval of the program and when it is due next.
+type interval struct {
+	period time.Duration
+	due    uint64
+}
+
+// OpenRecordings opens recordings, whose fields are shown as the catalog says.
+func OpenRecordings(names ...string) (*recording.Recording, error) {
+	rec, err := recording.Open(names...)
+	if err != nil {
+		return nil, err
+	}
+	if err := probes.Describe(rec.Probes()); err != nil {
+		return nil, errors.Join(err, rec.Close())
+	}
+	return rec, nil
+}
+
+// NewReplay checks a program against what recordings hold. They stay the caller's.
+func NewReplay(o Options, rec *recording.Recording) (*Replay, error) {
+	known, err := probes.Load()
+	if err != nil {
+		return nil, err
+	}
+	options := o.compile()
+	options.Known, options.Rates = known.Probes(), rec.SampleRates()
+	program, err := lang.Compile(o.Name, o.Text, rec.Probes(), options)
+	if err != nil {
+		return nil, err
+	}
+	r := &Replay{options: o, recording: rec, program: program}
+	r.now.Store(rec.Started())
+	return r, nil
+}
+
+// Program is what was compiled.
+func (p *Replay) Program() *lang.Program { return p.program }
+
+// Run runs the program on all events. What was read before an error counts: the maps are printed in any case. What it returns with an error
+// is how far the run has come, if it is not nil.
+func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
+	p.out = out
+	defer context.AfterFunc(ctx, p.recording.Interrupt)()
+	plan, err := p.plan()
+	if err != nil {
+		return nil, err
+	}
+	p.exec, err = plan.Start(lang.RunOptions{
+		Printer: out.printer(p.options.Format, p.recording.Boot().Local()), Unshown: out.Document != nil, Now: p.now.Load, Context: ctx,
+	})
+	if err != nil {
+		return nil, err
+	}
+	report := Report{Began: p.clock(p.now.Load())}
+	out.Document.Begin(p.exec, report.Began)
+	err = unlessEnough(p.run(ctx))
+	report.Ended = p.clock(p.now.Load())
+	p.describe(&report)
+	return &Ended{Run: p.exec, Report: report}, errors.Join(err, report.addMaps(p.exec))
+}
+
+// plan has all of the program run in user space.
+func (p *Replay) plan() (*lang.Plan, error) {
+	o := lang.PlanOptions{
+		Recorded: true, Cleared: p.options.Cleared, MapEntries: p.options.MapEntries, Started: p.recording.Started(), CPUs: 1, Columns: p.options.Columns,
+	}
+	if p.recording.WithoutStacks() == "" {
+		o.RecordedStack = p.recording.Stack
+	}
+	return lang.NewPlan(p.program, o)
+}
+
+// run plays everything.
+func (p *Replay) run(ctx context.Context) error {
+	p.began = time.Now()
+	if err := errors.Join(p.out.Data.begin(), p.exec.Begin()); err != nil {
+		return err
+	}
+	showing, stop := context.WithCancel(ctx)
+	var shown sync.WaitGroup
+	shown.Go(func() { showMaps(showing, p.exec, p.out) })
+	defer shown.Wait()
+	defer stop()
+	p.attached = p.recording.Attached()
+	for _, period := range p.exec.Intervals() {
+		if !slices.Contains(p.recording.Intervals(), period) { // otherwise its moments are among the events
+			p.intervals = append(p.intervals, interval{period, p.now.Load() + uint64(period)})
+		}
+	}
+	err := p.watched(ctx, p.playToEnd)
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return errors.Join(err, p.exec.End())
+}
+
+// playToEnd plays the events, then the time until the end of the recording.
+func (p *Replay) playToEnd(ctx context.Context) error {
+	err := p.play(ctx)
+	if unlessEnough(err) != nil || ctx.Err() != nil {
+		return err
+	}
+	if err != nil || p.exec.Stopped() {
+		p.intervals = nil // -n or exit() was the end of the run
+		if !p.nothingLeft() {
+			return err
+		}
+	}
+	_, passErr := p.passTime(ctx, p.recording.Ended())
+	return errors.Join(err, passErr)
+}
+
+// nothingLeft tells whether the recording has no more events: it ended for the same reason as its replay.
+func (p *Replay) nothingLeft() bool {
+	_, err := p.recording.Next()
+	return err == io.EOF
+}
+
+// clock is the time of day of a moment of the recording.
+func (p *Replay) clock(nsecs uint64) time.Time {
+	return p.recording.Boot().Local().Add(time.Duration(nsecs))
+}
+
+// describe says where the events come from, and what became of them.
+func (p *Replay) describe(r *Report) {
+	r.Recordings = p.recording.Info()
+	var hosts, kernels []string
+	events, lost := map[string]uint64{}, map[string]uint64{}
+	for _, info := range r.Recordings {
+		if !slices.Contains(hosts, info.Host) {
+			hosts, kernels = append(hosts, info.Host), append(kernels, info.Kernel)
+		}
+		for name, n := range info.Events {
+			events[name] += n
+		}
+		for _, l := range info.Losses {
+			lost[l.Probe] += l.Lost
+		}
+	}
+	r.Host, r.Kernel = strings.Join(hosts, ", "), strings.Join(kernels, ", ")
+	var names []string
+	for _, c := range p.program.Clauses() {
+		for _, probe := range c.Probes {
+			names = append(names, probe.String())
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		r.Probes = append(r.Probes, Probe{Name: name, Variant: "recorded", Events: events[name], Lost: lost[name]})
+	}
+}
+
+// watched plays while the maps are shown, if they are.
+func (p *Replay) watched(ctx context.Context, play func(context.Context) error) error {
+	if p.out.View == nil {
+		return play(ctx)
+	}
+	ctx, end := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.out.View.Show(ctx, p.exec, p.viewTime, end) })
+	err := play(ctx)
+	end()
+	wg.Wait()
+	p.out.View.Close()
+	return err
+}
+
+// viewTime is the time of the recording as it passes between two events, too. As fast as possible there is nothing in between.
+func (p *Replay) viewTime() time.Time {
+	if p.options.Speed == 0 {
+		return p.clock(p.now.Load())
+	}
+	return p.clock(p.recording.Started() + uint64(float64(time.Since(p.began))*p.options.Speed))
+}
+
+// play runs the events until there are no more of them.
+func (p *Replay) play(ctx context.Context) error {
+	for n := 0; ; n++ {
+		if n%1024 == 0 {
+			done, all := p.recording.Read()
+			p.out.Note(Playing{n, done, all})
+		}
+		if p.exec.Stopped() || n%1024 == 0 && ctx.Err() != nil {
+			return nil
+		}
+		item, err := p.recording.Next()
+		if err != nil {
+			if err == io.EOF || ctx.Err() != nil {
+				return nil // an interrupt ends a wait for what is not written yet
+			}
+			return err
+		}
+		if goesOn, err := p.passTime(ctx, item.Time); err != nil || !goesOn {
+			return err
+		}
+		if item.Event == nil {
+			p.out.Document.BeforeInterval(p.clock(p.now.Load()))
+			if err := p.exec.Interval(item.Interval, item.Time); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := p.exec.Replay(item.Event, p.countPrinted); err != nil {
+			return err
+		}
+	}
+}
+
+// countPrinted counts an event that was printed.
+func (p *Replay) countPrinted() error {
+	p.printed++
+	if p.printed == p.options.Count {
+		return errEnough
+	}
+	return nil
+}
+
+// passTime lets the time pass, and runs the intervals that become due until then. It returns false if ctx ended first, or the program did.
+func (p *Replay) passTime(ctx context.Context, until uint64) (goesOn bool, err error) {
+	for {
+		next := -1
+		for i, v := range p.intervals {
+			if v.due <= until && (next < 0 || v.due < p.intervals[next].due) {
+				next = i
+			}
+		}
+		if next < 0 {
+			break
+		}
+		if err := p.runInterval(ctx, next); err != nil || ctx.Err() != nil || p.exec.Stopped() {
+			return false, err
+		}
+	}
+	if until > p.now.Load() {
+		if !p.wait(ctx, until) {
+			return false, nil
+		}
+		p.out.Document.PassTo(p.clock(until))
+		p.now.Store(until)
+	}
+	return true, p.attach(until)
+}
+
+// runInterval runs an interval when it is due, unless ctx ends first.
+func (p *Replay) runInterval(ctx context.Context, i int) error {
+	v := p.intervals[i]
+	if !p.wait(ctx, v.due) || ctx.Err() != nil {
+		return nil
+	}
+	if err := p.attach(v.due); err != nil {
+		return err
+	}
+	p.now.Store(v.due)
+	p.out.Document.BeforeInterval(p.clock(v.due))
+	if p.intervals[i].due += uint64(v.period); p.intervals[i].due < v.due { // the end of what nsecs can tell
+		p.intervals = slices.Delete(p.intervals, i, i+1)
+	}
+	return p.exec.Interval(v.period, v.due)
+}
+
+// attach tells the program that all probes are attached, once that moment has passed.
+func (p *Replay) attach(now uint64) error {
+	if p.attached == 0 || now < p.attached {
+		return nil
+	}
+	attached := p.attached
+	p.attached = 0
+	return p.exec.Attached(attached)
+}
+
+// wait waits for a moment of the recording, if it is played with a speed. It returns false if ctx ended first: then it is now as late as
+// the play has come.
+func (p *Replay) wait(ctx context.Context, moment uint64) bool {
+	if p.options.Speed == 0 || moment <= p.now.Load() {
+		return true
+	}
+	since := time.Duration(float64(moment-p.recording.Started()) / p.options.Speed)
+	left := since - time.Since(p.began)
+	if left <= 0 {
+		return true
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		reached := p.recording.Started() + uint64(float64(time.Since(p.began))*p.options.Speed)
+		p.now.Store(max(p.now.Load(), min(reached, moment)))
+		return false
+	case <-timer.C:
+		return true
+	}
+}
