@@ -115,7 +115,7 @@ func (l *loop) help(topic string) error {
 			fmt.Fprintf(l.Out, "%s %s\n  %s\n", c.name, c.args, c.help)
 			return nil
 		}
-		l.Run("help", topic)
+		l.Command("help", topic)
 		return nil
 	}
 	w := tabwriter.NewWriter(l.Out, 0, 8, 2, ' ', 0)
@@ -127,7 +127,11 @@ func (l *loop) help(topic string) error {
 }
 
 func (l *loop) probes(glob string) error {
-	l.Run(slices.DeleteFunc([]string{"-l", l.from(), glob}, func(s string) bool { return s == "" })...)
+	if glob == "" {
+		l.List(l.recordings, false)
+	} else {
+		l.List(l.recordings, false, glob)
+	}
 	return nil
 }
 
@@ -135,16 +139,8 @@ func (l *loop) fields(probe string) error {
 	if probe == "" {
 		return errors.New("of which probe? for example: fields nvme:complete_rq")
 	}
-	l.Run(slices.DeleteFunc([]string{"-lv", l.from(), probe}, func(s string) bool { return s == "" })...)
+	l.List(l.recordings, true, probe)
 	return nil
-}
-
-// from is the flag that names the recordings that are open, or "".
-func (l *loop) from() string {
-	if len(l.recordings) == 0 {
-		return ""
-	}
-	return "--read=" + strings.Join(l.recordings, ",")
 }
 
 func (l *loop) explain(program string) error {
@@ -154,7 +150,7 @@ func (l *loop) explain(program string) error {
 	if program == "" {
 		return errors.New("which program? none ran yet")
 	}
-	l.Run("--explain", "-e", program)
+	l.Explain(program)
 	return nil
 }
 
@@ -168,16 +164,14 @@ func (l *loop) live(args string) error {
 	if l.last == "" {
 		return errors.New("which program? none ran yet")
 	}
-	view := []string{"--live", "-e", l.last}
-	if len(l.recordings) > 0 { // else there would be one frame
-		view = append(view, "--speed=1")
-	}
-	l.collect(view...)
+	p := l.program(l.last)
+	p.Live = true
+	l.collect(l.Run(p))
 	return nil
 }
 
 func (l *loop) doctor(string) error {
-	l.Run("doctor")
+	l.Command("doctor")
 	return nil
 }
 
@@ -186,7 +180,7 @@ func (l *loop) script(args string) error {
 	if len(words) == 0 {
 		return errors.New("which script? trace scripts lists those that are bundled")
 	}
-	l.collect(words...)
+	l.collect(l.Script(l.program(""), words))
 	return nil
 }
 
@@ -195,7 +189,7 @@ func (l *loop) record(args string) error {
 	if program == "" {
 		return errors.New("needs a file and a program, like: record nvme.rec nvme:*")
 	}
-	l.Run("record", fmt.Sprintf("--force=%t", force), "-o", file, strings.TrimSpace(program))
+	l.Record(file, strings.TrimSpace(program), force)
 	return nil
 }
 
@@ -209,7 +203,7 @@ func (l *loop) open(args string) error {
 		fmt.Fprintln(l.Out, "programs run on this machine")
 		return nil
 	}
-	l.Run(append([]string{"info"}, names...)...)
+	l.Info(names)
 	return nil
 }
 
@@ -249,21 +243,29 @@ func (l *loop) set(args string) error {
 	value = strings.TrimSpace(value)
 	switch name {
 	case "":
-		fmt.Fprintf(l.Out, "format %s\nlimit  %s\nfields %s\n", strings.TrimSpace(or(l.settings.format, "text")+" "+l.settings.file),
-			or(l.settings.limit, "none"), or(l.settings.fields, "none: the usual ones"))
+		limit := "none"
+		if l.settings.Limit > 0 {
+			limit = strconv.FormatUint(l.settings.Limit, 10)
+		}
+		fmt.Fprintf(l.Out, "format %s\nlimit  %s\nfields %s\n", strings.TrimSpace(or(string(l.settings.Format), "text")+" "+l.settings.File),
+			limit, or(strings.Join(l.settings.Fields, ","), "none: the usual ones"))
 	case "format":
 		return l.setFormat(value)
 	case "limit":
-		if n, err := strconv.ParseUint(value, 10, 64); value != "none" && (err != nil || n == 0) {
+		n, err := strconv.ParseUint(value, 10, 64)
+		if value != "none" && (err != nil || n == 0) {
 			return fmt.Errorf("no limit %q: a number of events, or none", value)
 		}
-		l.settings.limit = strings.TrimPrefix(value, "none")
+		l.settings.Limit = n
 	case "fields":
 		names := strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 		if len(names) == 0 {
 			return errors.New("which fields? for example: set fields time latency, or none for the usual ones")
 		}
-		l.settings.fields = strings.TrimPrefix(strings.Join(names, ","), "none")
+		if len(names) == 1 && names[0] == "none" {
+			names = nil
+		}
+		l.settings.Fields = names
 	default:
 		return fmt.Errorf("nothing is called %q: format, limit, fields", name)
 	}
@@ -282,7 +284,7 @@ func (l *loop) setFormat(value string) error {
 	case file == "" && output.Format(format).NeedsFile():
 		return fmt.Errorf("%s is written to a file, by each program anew: set format %[1]s FILE", format)
 	}
-	l.settings.format, l.settings.file = format, file
+	l.settings.Format, l.settings.File = output.Format(format), file
 	return nil
 }
 

@@ -16,15 +16,28 @@ import (
 
 	"github.com/peterh/liner"
 
+	"trace/lang/output"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
 
 // Shell is what the loop needs of the command around it.
 type Shell struct {
-	// Run executes a command line of trace, which prints what it has to say, and tells whether it succeeded. Ctrl-C ends it. What is
-	// typed meanwhile comes from os.Stdin.
-	Run func(args ...string) bool
+	// Run runs a program, and prints what it has to say. It returns whether that succeeded. Ctrl-C ends it. What is typed meanwhile comes
+	// from os.Stdin.
+	Run func(p Program) bool
+	// Script runs a script in the place of the text of a program: words are its name and its flags.
+	Script func(p Program, words []string) bool
+	// Explain prints what of a program runs in the kernel.
+	Explain func(text string)
+	// Record keeps the events that a program selects in a file, also in the place of one that exists.
+	Record func(file, text string, replace bool)
+	// List prints the probes that match a glob, all without one, and their fields.
+	List func(recordings []string, fields bool, glob ...string)
+	// Info says what is in recordings.
+	Info func(recordings []string)
+	// Command runs a command of trace that has no program, like help and doctor.
+	Command func(words ...string)
 	// Maps are those of the program that ran last, with their @.
 	Maps func() []string
 	// Print prints one of them, at most top entries (0: all), by "key", "value" or as it is usual ("").
@@ -44,13 +57,23 @@ type Shell struct {
 	Out, Err   io.Writer
 }
 
+// Program is what runs, and how.
+type Program struct {
+	Text string
+	// Recordings have the events; without any they are those of this machine.
+	Recordings []string
+	// Live shows the maps in place.
+	Live bool
+	Settings
+}
+
 // loop is one run of the interactive mode.
 type loop struct {
 	Shell
 	line *liner.State // nil if the input is no terminal
 	// recordings that are open; programs run on the machine if there are none.
 	recordings []string
-	settings   settings
+	settings   Settings
 	// last is the program that ran last.
 	last string
 	// typed are the lines of a program that is not complete yet.
@@ -58,12 +81,16 @@ type loop struct {
 	quit  bool
 }
 
-// settings are what the command set sets.
-type settings struct {
-	format string
-	file   string // that the data is written to; "" is the terminal
-	limit  string
-	fields string // of events, with commas between; "" are those that a line usually has
+// Settings are what the command set sets.
+type Settings struct {
+	// Format of the data; "" is text.
+	Format output.Format
+	// File that the data is written to; "" is the terminal.
+	File string
+	// Limit is after how many events a program ends, 0: after none.
+	Limit uint64
+	// Fields of events; nil are those that a line usually has.
+	Fields []string
 }
 
 const (
@@ -184,35 +211,19 @@ func (l *loop) run(text string) {
 		return
 	}
 	l.last = text
-	l.collect("-e", text)
+	l.collect(l.Run(l.program(text)))
 }
 
-// collect runs a command line that makes data, in the form that the settings say.
-func (l *loop) collect(args ...string) {
-	if l.Run(l.arguments(args...)...) && l.settings.file != "" {
-		fmt.Fprintf(l.Out, "written to %s\n", l.settings.file)
+// collect says where the data of a program are, if it has succeeded.
+func (l *loop) collect(succeeded bool) {
+	if succeeded && l.settings.File != "" {
+		fmt.Fprintf(l.Out, "written to %s\n", l.settings.File)
 	}
 }
 
-// arguments puts the flags that the settings stand for before those of a command line.
-func (l *loop) arguments(args ...string) []string {
-	var all []string
-	if len(l.recordings) > 0 {
-		all = append(all, "-r", strings.Join(l.recordings, ","))
-	}
-	if l.settings.format != "" {
-		all = append(all, "-f", l.settings.format)
-	}
-	if l.settings.file != "" {
-		all = append(all, "-o", l.settings.file)
-	}
-	if l.settings.limit != "" {
-		all = append(all, "-n", l.settings.limit)
-	}
-	if l.settings.fields != "" {
-		all = append(all, "--fields", l.settings.fields)
-	}
-	return append(all, args...)
+// program is a text with what is set.
+func (l *loop) program(text string) Program {
+	return Program{Text: text, Recordings: l.recordings, Settings: l.settings}
 }
 
 // loadHistory reads what was typed in earlier sessions. That there is nothing is no error.

@@ -21,18 +21,20 @@ func infoCommand(s streams) *cobra.Command {
 		Use:   "info FILE…",
 		Short: "say what is in recordings: where and when they were made, which events they have, and what was lost",
 		Args:  usageArgs(cobra.MinimumNArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
-			for i, name := range args {
-				if i > 0 {
-					fmt.Fprintln(s.out)
-				}
-				if err := tellInfo(s, name); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		RunE:  func(_ *cobra.Command, args []string) error { return tellInfos(s, args) },
 	}
+}
+
+func tellInfos(s streams, names []string) error {
+	for i, name := range names {
+		if i > 0 {
+			fmt.Fprintln(s.out)
+		}
+		if err := tellInfo(s, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tellInfo reads a recording to its end and says what it found.

@@ -23,13 +23,18 @@ func runList(cmd *cobra.Command, s streams, o options, args []string) error {
 	if len(args) > 1 {
 		return usagef("-l takes one glob, here are %d: quote it, like trace -l 'nvme:*'", len(args))
 	}
+	return listProbes(s, o, args...)
+}
+
+// listProbes prints the probes that match a glob, all without one.
+func listProbes(s streams, o options, glob ...string) error {
 	found, err := catalogOf(o)
 	if err != nil {
 		return err
 	}
-	if len(args) == 1 {
-		if found = event.Match(found, args[0]); found == nil {
-			return usagef("no probe matches %q; trace -l lists all", args[0])
+	if len(glob) > 0 {
+		if found = event.Match(found, glob[0]); found == nil {
+			return usagef("no probe matches %q; trace -l lists all", glob[0])
 		}
 	}
 	if o.verbose {

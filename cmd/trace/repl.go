@@ -1,16 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"trace/lang"
+	"trace/lang/output"
 	"trace/lang/run"
+	"trace/probes"
 	"trace/probes/event"
 	"trace/repl"
 )
@@ -28,19 +33,21 @@ func replCommand(s streams) *cobra.Command {
 
 // explore runs the interactive mode.
 func explore(ctx context.Context, s streams, recordings []string) error {
-	kept := &keptRun{streams: s}
-	defer kept.close()
+	e := &explorer{ctx: ctx, streams: s}
+	defer e.close()
+	e.keep = e.take
 	shell := repl.Shell{
-		Run: func(args ...string) bool {
-			sub := s
-			sub.in, sub.keep = nil, kept.keep // the terminal is the loop's
-			if s.keys != nil {
-				sub.keys = os.Stdin // by now what comes through the loop
-			}
-			return exitStatus(s, execute(ctx, sub, args)) == exitOK
+		Run:     e.program,
+		Script:  func(p repl.Program, words []string) bool { return e.command(append(flagsOf(p), words...)...) },
+		Explain: func(text string) { e.run(options{explain: true}, text) },
+		Record:  e.record,
+		List: func(names []string, fields bool, glob ...string) {
+			e.ended(listProbes(s, options{recordings: names, verbose: fields}, glob...))
 		},
-		Maps:       kept.maps,
-		Print:      kept.print,
+		Info:       func(names []string) { e.ended(tellInfos(s, names)) },
+		Command:    func(words ...string) { e.command(words...) },
+		Maps:       e.maps,
+		Print:      e.print,
 		Probes:     func(names []string) ([]*event.Probe, error) { return catalogOf(options{recordings: names}) },
 		Scripts:    scriptNames(),
 		Params:     scriptFlags,
@@ -53,6 +60,87 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 		return err
 	}
 	return shell.Loop()
+}
+
+// explorer runs what is typed in the interactive mode.
+type explorer struct {
+	streams
+	ctx context.Context
+	// last is the program that ran last: its maps stay until another one has run.
+	last *run.Ended
+}
+
+// program runs a program as the settings say. A recording is shown live at its own speed: otherwise there would be one frame.
+func (e *explorer) program(p repl.Program) bool {
+	o := options{recordings: p.Recordings, output: p.File, count: p.Limit, fields: p.Fields, live: p.Live}
+	o.format.Format = p.Format
+	o.args = flagsOf(p)
+	if p.Live && len(p.Recordings) > 0 {
+		o.speed = 1
+	}
+	return e.run(o, p.Text)
+}
+
+// run runs a program, and returns whether that succeeded.
+func (e *explorer) run(o options, text string) bool {
+	sc, err := newScript(source{name: inlineName, text: text})
+	if err != nil {
+		return e.ended(err)
+	}
+	o.bufferSize = probes.DefaultRingBytes
+	o.format.Format = cmp.Or(o.format.Format, output.Text)
+	if len(o.recordings) > 0 {
+		return e.ended(runReplay(e.ctx, e.typing(), o, sc.source))
+	}
+	return e.ended(runProgram(e.ctx, e.typing(), o, sc.source))
+}
+
+// record keeps the events of a program in a file.
+func (e *explorer) record(file, text string, replace bool) {
+	o := options{output: file, force: replace, recordsOnly: true, bufferSize: probes.DefaultRingBytes}
+	o.format.Format = output.Text
+	e.ended(runRecord(e.ctx, e.typing(), o, source{name: inlineName, text: text}, 0))
+}
+
+// command runs what is typed like a command line.
+func (e *explorer) command(words ...string) bool { return e.ended(execute(e.ctx, e.typing(), words)) }
+
+// typing are the streams while something runs: the terminal is the loop's, and what is typed comes through it.
+func (e *explorer) typing() streams {
+	s := e.streams
+	s.in = nil
+	if s.keys != nil {
+		s.keys = os.Stdin
+	}
+	return s
+}
+
+// ended prints an error, and returns whether there is none.
+func (e *explorer) ended(err error) bool { return exitStatus(e.streams, err) == exitOK }
+
+// flagsOf is how a command line asks for a program with what is set. A page shows it.
+func flagsOf(p repl.Program) []string {
+	var all []string
+	add := func(flag, value string) {
+		if value != "" {
+			all = append(all, flag, value)
+		}
+	}
+	add("-r", strings.Join(p.Recordings, ","))
+	add("-f", string(p.Format))
+	add("-o", p.File)
+	if p.Limit > 0 {
+		add("-n", strconv.FormatUint(p.Limit, 10))
+	}
+	add("--fields", strings.Join(p.Fields, ","))
+	if p.Live {
+		all = append(all, "--live")
+	}
+	add("-e", p.Text)
+	if p.Live && len(p.Recordings) > 0 {
+		all = append(all, "--speed=1")
+	}
+	return all
 }
 
 // scriptFlags are the flags of a script; what is none has no flags.
@@ -84,40 +172,34 @@ func historyFile() string {
 	return filepath.Join(home, ".local", "state", "trace", "history")
 }
 
-// keptRun is the program of the interactive mode that ran last: its maps stay until another one has run.
-type keptRun struct {
-	streams
-	run *run.Ended
-}
-
-// keep takes a run over.
-func (k *keptRun) keep(ended *run.Ended) error {
-	err := k.close()
-	k.run = ended
+// take takes the maps of a program over.
+func (e *explorer) take(ended *run.Ended) error {
+	err := e.close()
+	e.last = ended
 	return err
 }
 
-func (k *keptRun) close() error {
-	if k.run == nil {
+func (e *explorer) close() error {
+	if e.last == nil {
 		return nil
 	}
-	ended := k.run
-	k.run = nil
-	return ended.Close()
+	last := e.last
+	e.last = nil
+	return last.Close()
 }
 
-func (k *keptRun) maps() []string {
-	if k.run == nil {
+func (e *explorer) maps() []string {
+	if e.last == nil {
 		return nil
 	}
-	return k.run.Program().Maps()
+	return e.last.Program().Maps()
 }
 
-func (k *keptRun) print(name string, top int64, by string) error {
-	if k.run == nil {
+func (e *explorer) print(name string, top int64, by string) error {
+	if e.last == nil {
 		return errors.New("no program ran yet")
 	}
-	return k.run.PrintMap(k.out, name, top, by)
+	return e.last.PrintMap(e.out, name, top, by)
 }
 
 // isTerminal tells whether a stream is one.

@@ -72,11 +72,18 @@ func findScript(args []string, stdin io.Reader) (*script, error) {
 	if err != nil || src == nil {
 		return nil, err
 	}
-	s := &script{source: *src}
+	s, err := newScript(*src)
+	if words := flags.Args(); s == nil && src.name == inlineName && len(words) > 1 && !strings.HasPrefix(words[1], "-") {
+		return nil, nil // what is wrong is that it is no single argument
+	}
+	return s, err
+}
+
+// newScript finds the params of a program. Without a script its text is wrong.
+func newScript(src source) (*script, error) {
+	s := &script{source: src}
+	var err error
 	if s.declared, err = lang.Params(s.name, s.text); err != nil {
-		if words := flags.Args(); s.name == inlineName && len(words) > 1 && !strings.HasPrefix(words[1], "-") {
-			return nil, nil // what is wrong is that it is no single argument
-		}
 		return nil, s.mistakes(err)
 	}
 	return s, s.clash()
