@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// layers are our packages and those of ours that each may import: cmd/trace -> repl -> lang -> probes -> bpf.
+// layers are our packages and those of ours that each may import: cmd/trace -> lang/run -> lang -> probes -> bpf.
 var layers = map[string][]string{
 	"trace/cmd/bench":            nil,
 	"trace/cmd/trace":            {"trace/lang", "trace/lang/output", "trace/lang/run", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/probes/symbols", "trace/repl", "trace/scripts"},
@@ -45,6 +45,7 @@ var testSupport = map[string][]string{
 	"trace/probes/recording": {"trace/probes"},
 	"trace/cmd/trace":        {"trace/lang/codegen"},
 	"trace/lang/output":      {"trace/lang/agg"},
+	"trace/lang/run":         {"trace/lang/result"},
 }
 
 // listed is what go list tells of a package.

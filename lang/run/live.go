@@ -138,7 +138,7 @@ func (l *Live) keepsWanted() bool { return l.options.Record != nil && !l.options
 // Run attaches the probes, and does with their events what the program says until something ends it. What it returns with an error is how
 // far the run has come, if it is not nil.
 func (l *Live) Run(interrupted context.Context, out Outputs) (*Ended, error) {
-	l.out = out
+	l.out = out.orDiscard(interrupted)
 	if l.options.Record != nil {
 		l.recorder = &recorder{live: l, Record: *l.options.Record}
 	}

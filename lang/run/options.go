@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"io"
 	"os"
 	"time"
@@ -69,12 +70,12 @@ type Record struct {
 	Stacks bool
 }
 
-// Outputs are where a run writes, and what shows its maps.
+// Outputs are where a run writes, and what shows its maps. What is nil takes nothing.
 type Outputs struct {
 	// Data is what the program prints. User is for what it prints where Data is made at the end.
 	Data *Stream
 	User io.Writer
-	// Document is made at the end, and View shows the maps meanwhile, if they are not nil.
+	// Document is made at the end, and View shows the maps meanwhile.
 	Document *output.Document
 	View     *output.Live
 	// Show prints the maps whenever it has something.
@@ -84,6 +85,20 @@ type Outputs struct {
 	// Stdin, Stdout and Stderr are those of the command.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+}
+
+// orDiscard has writers in the place of what is nil.
+func (o Outputs) orDiscard(ctx context.Context) Outputs {
+	if o.Data == nil {
+		o.Data = NewStream(ctx, nil, io.Discard)
+	}
+	if o.User == nil {
+		o.User = io.Discard
+	}
+	if o.Note == nil {
+		o.Note = func(Note) {}
+	}
+	return o
 }
 
 // printer prints what the program does, in its place.

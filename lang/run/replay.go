@@ -73,6 +73,7 @@ func (p *Replay) Program() *lang.Program { return p.program }
 // Run runs the program on all events. What was read before an error counts: the maps are printed in any case. What it returns with an error
 // is how far the run has come, if it is not nil.
 func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
+	out = out.orDiscard(ctx)
 	p.out = out
 	defer context.AfterFunc(ctx, p.recording.Interrupt)()
 	plan, err := p.plan()
