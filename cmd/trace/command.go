@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"trace/lang/run"
-	"trace/lang/syntax"
+	"trace/lang/run/console"
 )
 
 // streams are where a command reads and writes.
@@ -20,11 +19,8 @@ type streams struct {
 	keep func(*run.Ended) error
 }
 
-// note prints a line for the user; data never goes this way. Errors may have several lines, and names of files that others chose.
-func (s streams) note(format string, args ...any) {
-	text := syntax.Visible(fmt.Sprintf(format, args...))
-	fmt.Fprintf(s.err, "trace: %s\n", strings.ReplaceAll(text, "\n", "\ntrace: "))
-}
+// note prints a line for the user; data never goes this way.
+func (s streams) note(format string, args ...any) { console.Note(s.err, format, args...) }
 
 // runCommand executes one command line and returns its exit status.
 func runCommand(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {

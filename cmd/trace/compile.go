@@ -95,10 +95,3 @@ func inferred(program *lang.Program) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-func plural[N int | uint64](n N, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -15,7 +15,7 @@ import (
 // layers are our packages and those of ours that each may import: cmd/trace -> lang/run -> lang -> probes -> bpf.
 var layers = map[string][]string{
 	"trace/cmd/bench":            nil,
-	"trace/cmd/trace":            {"trace/lang", "trace/lang/output", "trace/lang/run", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/probes/symbols", "trace/repl", "trace/scripts"},
+	"trace/cmd/trace":            {"trace/lang", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
 	"trace/cmd/vmtest":           nil,
 	"trace/lang":                 {"trace/lang/agg", "trace/lang/codegen", "trace/lang/format", "trace/lang/output", "trace/lang/result", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/symbols"},
 	"trace/lang/agg":             {"trace/lang/result", "trace/probes/event"},
@@ -25,6 +25,7 @@ var layers = map[string][]string{
 	"trace/lang/output":          {"trace/lang/format", "trace/lang/result", "trace/lang/syntax", "trace/probes/event"},
 	"trace/lang/result":          {"trace/probes/event"},
 	"trace/lang/run":             {"trace/lang", "trace/lang/output", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/probes/symbols"},
+	"trace/lang/run/console":     {"trace/lang", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/syntax", "trace/probes/recording"},
 	"trace/lang/syntax":          nil,
 	"trace/probes":               {"trace/bpf", "trace/probes/event", "trace/probes/kernel", "trace/probes/rewrite"},
 	"trace/probes/event":         nil,

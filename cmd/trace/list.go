@@ -2,14 +2,10 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"maps"
-	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"trace/lang/output"
 	"trace/lang/run"
 	"trace/probes"
 	"trace/probes/event"
@@ -38,7 +34,7 @@ func listProbes(s streams, o options, glob ...string) error {
 		}
 	}
 	if o.verbose {
-		return describe(s.out, found)
+		return output.Describe(s.out, found)
 	}
 	for _, p := range found {
 		fmt.Fprintln(s.out, p)
@@ -61,128 +57,4 @@ func catalogOf(o options) ([]*event.Probe, error) {
 		return nil, err
 	}
 	return catalog.Probes(), nil
-}
-
-// describe prints probes with their fields, then what all of them share: the common fields and the names of enums.
-func describe(out io.Writer, found []*event.Probe) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	for _, p := range found {
-		fmt.Fprintf(w, "%v: %s\n", p, p.Doc)
-		describeFields(w, p.Fields, false)
-		fmt.Fprintln(w)
-	}
-	fmt.Fprintln(w, "Every event has also:")
-	describeFields(w, found[0].Fields, true)
-	fmt.Fprint(w, describeMarks)
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for _, e := range enums(found) {
-		which := "one"
-		if e.Flags {
-			which = "any"
-		}
-		fmt.Fprintf(out, "\n%s is %s of:\n%s", e.Name, which, wrap(e.Names, 100))
-	}
-	return nil
-}
-
-// describeMarks explains what stands beside the names of fields.
-const describeMarks = `
-Fields with a ? after the type may be absent.
-A line of text leaves out a detail that is 0 or false, a field that has its usual value, one that is there for another which is there,
-and those marked -v. With -v, --fields, -f json and -f csv nothing is left out.
-`
-
-// describeFields prints the common fields, or the others, as a table.
-func describeFields(w io.Writer, fields []*event.Field, common bool) {
-	for _, f := range fields {
-		if f.Common != common {
-			continue
-		}
-		fmt.Fprintf(w, "    %s\t%s\t%s\t%s\t%s\n", f.Name, typeName(f), unitName(f.Type), f.Line, f.Doc)
-	}
-}
-
-// typeName returns the type of a field as the user thinks of it, marked if the field may be absent.
-func typeName(f *event.Field) string {
-	name := valueType(f.Type)
-	if f.Optional {
-		name += "?"
-	}
-	return name
-}
-
-func valueType(t event.Type) string {
-	if t.Enum != nil {
-		return t.Enum.Name
-	}
-	switch t.Kind {
-	case event.Int:
-		return fmt.Sprintf("int%d", t.Size*8)
-	case event.Uint:
-		return fmt.Sprintf("uint%d", t.Size*8)
-	case event.Bool:
-		return "bool"
-	case event.GID:
-		if t.Unit == event.IP {
-			return "address"
-		}
-		return "gid"
-	default:
-		return "string"
-	}
-}
-
-// unitName returns what a number counts or means.
-func unitName(t event.Type) string {
-	if t.Enum != nil && t.Enum.Flags {
-		return "flags"
-	}
-	switch t.Unit {
-	case event.Nanoseconds:
-		return "ns"
-	case event.Bytes:
-		return "bytes"
-	case event.Errno:
-		return "errno"
-	case event.Cgroup:
-		return "cgroup"
-	case event.Hex:
-		return "hex"
-	default:
-		return "-"
-	}
-}
-
-// enums returns the enums of the fields of found, each once, by name.
-func enums(found []*event.Probe) []*event.Enum {
-	seen := map[string]*event.Enum{}
-	for _, p := range found {
-		for _, f := range p.Fields {
-			if e := f.Type.Enum; e != nil && len(e.Names) > 0 {
-				seen[e.Name] = e
-			}
-		}
-	}
-	return slices.SortedFunc(maps.Values(seen), func(a, b *event.Enum) int { return strings.Compare(a.Name, b.Name) })
-}
-
-// wrap sets words in indented lines of at most width columns.
-func wrap(words []string, width int) string {
-	var b strings.Builder
-	column := width
-	for _, word := range words {
-		if column+1+len(word) > width {
-			if b.Len() > 0 {
-				b.WriteByte('\n')
-			}
-			b.WriteString("   ")
-			column = 3
-		}
-		b.WriteString(" " + word)
-		column += 1 + len(word)
-	}
-	b.WriteByte('\n')
-	return b.String()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trace/lang/run"
+	"trace/lang/run/console"
 	"trace/probes/recording"
 )
 
@@ -45,11 +46,11 @@ func runReplay(ctx context.Context, s streams, o options, src source) error {
 }
 
 // unlessLost makes of a damaged file what --strict makes of lost events, and reports it.
-func unlessLost(s streams, o options, err error) error {
+func unlessLost(c *console.Console, err error) error {
 	var damaged *recording.CorruptError
-	if !o.strict || !errors.As(err, &damaged) {
+	if !c.Strict || !errors.As(err, &damaged) {
 		return err
 	}
-	s.note("%v", err)
+	c.Note("%v", err)
 	return errLost
 }

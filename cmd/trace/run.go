@@ -10,6 +10,7 @@ import (
 	"trace/lang"
 	"trace/lang/output"
 	"trace/lang/run"
+	"trace/lang/run/console"
 )
 
 // runner is a program that was compiled: for this machine, or for recordings.
@@ -47,20 +48,37 @@ func follow(ctx context.Context, s streams, o options, src source, program runne
 		return err
 	}
 	defer view.Close()
-	told := s
-	told.err = view.Through(run.Patiently(ctx, s.err))
-	c := &console{streams: told, o: o, progress: newProgress(s, o)}
+	c := newConsole(ctx, s, o, view)
+	data := view.Through(s.out)
+	if isTerminal(data) {
+		data = c.Progress.Before(data)
+	}
 	out := run.Outputs{
-		Data: run.NewStream(ctx, file, c.progress.before(view.Through(s.out))), User: c.err, Document: document, View: view, Note: c.tell,
-		Stdin: s.in, Stdout: run.Bare(s.out), Stderr: run.Bare(c.err),
+		Data: run.NewStream(ctx, file, data), User: c.Err, Document: document, View: view, Note: c.Tell,
+		Stdin: s.in, Stdout: run.Bare(s.out), Stderr: run.Bare(c.Err),
 	}
 	var stop func()
 	out.Show, stop = askedForMaps()
 	defer stop()
-	c.tellCgroups(program.Program())
+	if !o.recordsOnly && len(o.recordings) == 0 {
+		c.TellCgroups(program.Program())
+	}
 	ended, err := program.Run(ctx, out)
-	c.progress.clear()
-	return c.finish(ended, out, mistaken(err))
+	c.Progress.Clear()
+	if err = mistaken(err); ended == nil {
+		return errors.Join(err, unlessUnread(out.Data.Close()))
+	}
+	err = finish(c, ended, out, err)
+	return errors.Join(err, asked(ended.Run), verdict(ended.Report, o.strict), s.release(ended))
+}
+
+// newConsole is where the user of a run reads what happens.
+func newConsole(ctx context.Context, s streams, o options, view *output.Live) *console.Console {
+	c := &console.Console{Err: view.Through(run.Patiently(ctx, s.err)), Quiet: o.quiet, Verbose: o.verbose, Strict: o.strict, Live: o.live}
+	if !o.quiet && !o.live && isTerminal(s.err) && os.Getenv("TERM") != "dumb" {
+		c.Progress = console.NewProgress(s.err)
+	}
+	return c
 }
 
 // askedForMaps returns what has something whenever the user asks for the maps with SIGUSR1.
@@ -70,52 +88,45 @@ func askedForMaps() (<-chan os.Signal, func()) {
 	return asked, func() { signal.Stop(asked) }
 }
 
-// finish writes what is made at the end, then the report, and returns how the run ended.
-func (c *console) finish(ended *run.Ended, out run.Outputs, err error) error {
-	if ended == nil {
-		return errors.Join(err, unlessUnread(out.Data.Close()))
-	}
+// finish writes what is made at the end, then the report.
+func finish(c *console.Console, ended *run.Ended, out run.Outputs, err error) error {
 	if out.Document != nil && !ended.Report.Ended.IsZero() {
-		err = errors.Join(err, unlessUnread(writeDocument(c.streams, out.Document, ended, out.Data)))
+		err = errors.Join(err, unlessUnread(writeDocument(c, out.Document, ended, out.Data)))
 	}
-	err = unlessLost(c.streams, c.o, err)
+	err = unlessLost(c, err)
 	err = errors.Join(err, unlessUnread(out.Data.Close())) // data comes before the report
-	c.report(ended.Report)
-	return errors.Join(err, asked(ended.Run), c.verdict(ended.Report), c.release(ended))
+	c.Report(ended.Report)
+	return err
+}
+
+// writeDocument makes a document of what the maps hold.
+func writeDocument(c *console.Console, d *output.Document, ended *run.Ended, out *run.Stream) error {
+	profiles, err := ended.Profiles()
+	if err != nil {
+		return err
+	}
+	c.TellNegative(profiles)
+	return d.Write(out, console.Facts(ended.Report), profiles)
 }
 
 // verdict is what --strict makes of a run.
-func (c *console) verdict(r run.Report) error {
+func verdict(r run.Report, strict bool) error {
 	var errs []error
-	if c.o.strict && r.Lost() {
+	if strict && r.Lost() {
 		errs = append(errs, errLost)
 	}
-	if c.o.strict && r.CommandFailed {
+	if strict && r.CommandFailed {
 		errs = append(errs, errCommandFailed)
 	}
 	return errors.Join(errs...)
 }
 
 // release hands the maps over to whoever wants them after the run, or closes them.
-func (c *console) release(ended *run.Ended) error {
-	if c.keep == nil {
+func (s streams) release(ended *run.Ended) error {
+	if s.keep == nil {
 		return ended.Close()
 	}
-	return c.keep(ended)
-}
-
-// writeDocument makes a document of what the maps hold.
-func writeDocument(s streams, d *output.Document, ended *run.Ended, out *run.Stream) error {
-	profiles, err := ended.Profiles()
-	if err != nil {
-		return err
-	}
-	for _, p := range profiles {
-		if p.Negative > 0 {
-			s.note("%s: %s with a value below 0 left out of the profile", p.Map, plural(p.Negative, "entry"))
-		}
-	}
-	return d.Write(out, factsOf(ended.Report), profiles)
+	return s.keep(ended)
 }
 
 // unlessUnread is err, or nil if it says that nobody reads the output.

@@ -1,12 +1,7 @@
 package main
 
 import (
-	"slices"
-	"strings"
 	"testing"
-
-	"trace/lang"
-	"trace/lang/run"
 )
 
 func TestRingSize(t *testing.T) {
@@ -33,75 +28,6 @@ func TestRingSize(t *testing.T) {
 			t.Errorf("%q: %v", test.text, err)
 		case err == nil && size.String() != test.want:
 			t.Errorf("%q is %v, want %q", test.text, &size, test.want)
-		}
-	}
-}
-
-func TestLossLine(t *testing.T) {
-	for _, test := range []struct {
-		probe run.Probe
-		want  string
-	}{
-		{
-			run.Probe{Delivered: 4200, Lost: 800, RingFull: 800},
-			"lost 800 of 5000 nvme:complete_rq events: 800 ring buffer full (raise --buffer-size)",
-		}, {
-			run.Probe{Delivered: 4188, Lost: 812, RingFull: 800, Skipped: 12},
-			"lost 812 nvme:complete_rq events: 800 ring buffer full (raise --buffer-size), " +
-				"12 skipped by the kernel before the filter could be asked (the program was already running on that CPU)",
-		}, {
-			run.Probe{Delivered: 10, Lost: 1, Unseen: 1, Unmatched: 7},
-			"lost 1 nvme:complete_rq events: 1 whose beginning was not seen, before the filter could be asked",
-		},
-	} {
-		test.probe.Name = "nvme:complete_rq"
-		if got := lossLine(test.probe); got != test.want {
-			t.Errorf("got  %s\nwant %s", got, test.want)
-		}
-	}
-}
-
-// An event that comes without its beginning is not lost.
-func TestIncompleteLines(t *testing.T) {
-	for _, test := range []struct {
-		probe run.Probe
-		want  string
-	}{
-		{run.Probe{Unmatched: 2}, "nvme:failover: the beginning of 2 events was not seen; what it tells, like the latency, is absent"},
-		{run.Probe{Unmatched: 2, Unasked: true},
-			"nvme:failover: the beginning of 2 events was not seen; the filter asks for what it tells, like the latency, and so could not pass them"},
-		{run.Probe{NoRoom: 1}, "nvme:failover: too much in progress to remember the beginning of 1 event"},
-		{run.Probe{SkippedBeginnings: 3}, "nvme:failover: the kernel skipped the beginning of 3 events (the program was already running on that CPU)"},
-		{run.Probe{}, ""},
-	} {
-		test.probe.Name = "nvme:failover"
-		if got := strings.Join(incompleteLines(test.probe), "\n"); got != test.want {
-			t.Errorf("got  %s\nwant %s", got, test.want)
-		}
-		if r := (run.Report{Probes: []run.Probe{test.probe}}); r.Lost() {
-			t.Errorf("%+v: something is lost", test.probe)
-		}
-	}
-}
-
-func TestMapLossLines(t *testing.T) {
-	for _, test := range []struct {
-		full, noMemory, busy, absent uint64
-		let                          bool
-		want                         []string
-	}{
-		{absent: 9},
-		{full: 1, want: []string{"@m: no room for 1 update: the map is full with 64 keys (raise --map-size, or let @m = lru(…))"}},
-		{full: 3, let: true, want: []string{"@m: no room for 3 updates: the map is full with 64 keys (write let @m = hash(256), or lru(…))"}},
-		{noMemory: 674, busy: 2, want: []string{
-			"@m: the kernel had no memory for 674 updates",
-			"@m: lost 2 updates, as others were changing the map at that moment",
-		}},
-	} {
-		l := lang.MapLosses{Map: "@m", Entries: 64, Let: test.let}
-		l.Full, l.NoMemory, l.Busy, l.Absent = test.full, test.noMemory, test.busy, test.absent
-		if got := mapLossLines(l); !slices.Equal(got, test.want) {
-			t.Errorf("%+v:\ngot  %q\nwant %q", l, got, test.want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"bytes"
@@ -8,20 +8,20 @@ import (
 
 func TestProgress(t *testing.T) {
 	var b bytes.Buffer
-	p := &progress{terminal: &b, began: time.Now()}
+	p := &Progress{terminal: &b, began: time.Now()}
 	text := func(time.Duration) string { return "50%" }
-	p.tell(text)
+	p.Tell(text)
 	if b.Len() > 0 {
 		t.Errorf("told at once: %q", b.String())
 	}
 	p.began = p.began.Add(-patience)
-	p.tell(text)
-	p.tell(text) // too soon
-	p.clear()
-	p.clear()
+	p.Tell(text)
+	p.Tell(text) // too soon
+	p.Clear()
+	p.Clear()
 	if want := "\r50%\x1b[K\r\x1b[K"; b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}
-	(*progress)(nil).tell(text)
-	(*progress)(nil).clear()
+	(*Progress)(nil).Tell(text)
+	(*Progress)(nil).Clear()
 }

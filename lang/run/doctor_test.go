@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package run
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 func TestDiagnosisFoldsGroups(t *testing.T) {
 	works := []variantDiagnosis{{Name: "raw_tp", Capabilities: []string{"CAP_BPF"}}}
 	no := func(name, reason string) probeDiagnosis { return probeDiagnosis{Name: name, Reason: reason} }
-	d := diagnosis{Probes: []probeDiagnosis{
+	d := Diagnosis{Probes: []probeDiagnosis{
 		no("cm:a", "no module"), no("cm:b", "no module"),
 		no("mlx5:a", "no module"), no("mlx5:cmd", "no other module"), no("mlx5:z", "no module"),
 		no("nvme:a", "no function"), {Name: "nvme:b", Available: true, Variant: "raw_tp", Variants: works},
@@ -19,7 +19,7 @@ func TestDiagnosisFoldsGroups(t *testing.T) {
 		no("rdma:resource", "no module"),
 	}}
 	var out strings.Builder
-	if err := d.print(&out); err != nil {
+	if err := d.Print(&out); err != nil {
 		t.Fatal(err)
 	}
 	const want = `

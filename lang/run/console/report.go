@@ -1,4 +1,4 @@
-package main
+package console
 
 import (
 	"fmt"
@@ -6,16 +6,17 @@ import (
 
 	"trace/lang"
 	"trace/lang/output"
+	"trace/lang/result"
 	"trace/lang/run"
 	"trace/probes/recording"
 )
 
 // This file makes text of how a run went.
 
-// report says what is missing from the output, and why. Losses are never silent, not even with -q.
-func (c *console) report(r run.Report) {
+// Report says what is missing from the output, and why. Losses are never silent, not even with -q.
+func (c *Console) Report(r run.Report) {
 	for _, path := range r.RemadeCgroups {
-		c.note("cgroup %s was removed and made again while tracing: only the first one was compared with (cgroup startsWith %[1]q sees both)", path)
+		c.Note("cgroup %s was removed and made again while tracing: only the first one was compared with (cgroup startsWith %[1]q sees both)", path)
 	}
 	for _, info := range r.Recordings {
 		c.tellMissing(lacks(info))
@@ -26,46 +27,46 @@ func (c *console) report(r run.Report) {
 	}
 	for _, l := range r.Maps {
 		c.tellMissing(mapLossLines(l))
-		if l.Absent > 0 && !c.o.quiet {
-			c.note("%s: skipped %s, whose value was absent", l.Map, plural(l.Absent, "update"))
+		if l.Absent > 0 && !c.Quiet {
+			c.Note("%s: skipped %s, whose value was absent", l.Map, plural(l.Absent, "update"))
 		}
 	}
-	c.tellMissing(stackLossLines(r.Stacks, c.o.quiet))
+	c.tellMissing(stackLossLines(r.Stacks, c.Quiet))
 	if r.SkippedForks > 0 {
-		c.note("%s", forksLine(r.SkippedForks))
+		c.Note("%s", forksLine(r.SkippedForks))
 	}
-	if r.File != "" && !c.o.quiet {
-		c.note("recorded %s in %s", plural(r.Recorded, "event"), r.File)
+	if r.File != "" && !c.Quiet {
+		c.Note("recorded %s in %s", plural(r.Recorded, "event"), r.File)
 	}
 }
 
 // reportProbes says what became of the events of the whole run.
-func (c *console) reportProbes(all []run.Probe) {
+func (c *Console) reportProbes(all []run.Probe) {
 	c.lost, c.corrected = nil, nil // so that the totals come last
 	c.tellLosses(all)
 	for _, p := range all {
-		if !c.o.quiet {
+		if !c.Quiet {
 			c.tellMissing(incompleteLines(p))
 		}
-		if c.o.verbose {
-			c.note("%s: %d seen, %d printed, %d rejected, %d lost", p.Name, p.Events, p.Printed, p.Rejected, p.Lost)
+		if c.Verbose {
+			c.Note("%s: %d seen, %d printed, %d rejected, %d lost", p.Name, p.Events, p.Printed, p.Rejected, p.Lost)
 		}
 	}
 }
 
 // tellLosses prints a line for every probe that has lost more events than the user knows of.
-func (c *console) tellLosses(all []run.Probe) {
+func (c *Console) tellLosses(all []run.Probe) {
 	if c.lost == nil {
 		c.lost, c.corrected = map[string]uint64{}, map[string]uint64{}
 	}
 	for _, p := range all {
 		if p.Corrected > c.corrected[p.Name] {
 			c.corrected[p.Name] = p.Corrected
-			c.note("%s: %s corrected by the kernel's own list (%s skipped)", p.Name, plural(p.Corrected, "object"), eventsWere(p.Corrected))
+			c.Note("%s: %s corrected by the kernel's own list (%s skipped)", p.Name, plural(p.Corrected, "object"), eventsWere(p.Corrected))
 		}
 		if p.Lost > c.lost[p.Name] {
 			c.lost[p.Name] = p.Lost
-			c.note("%s", lossLine(p))
+			c.Note("%s", lossLine(p))
 		}
 	}
 }
@@ -188,8 +189,17 @@ func mapLossLines(l lang.MapLosses) []string {
 	return lines
 }
 
-// factsOf is what a page says of a run.
-func factsOf(r run.Report) output.Facts {
+// TellNegative says what profiles leave out.
+func (c *Console) TellNegative(profiles []result.Profile) {
+	for _, p := range profiles {
+		if p.Negative > 0 {
+			c.Note("%s: %s with a value below 0 left out of the profile", p.Map, plural(p.Negative, "entry"))
+		}
+	}
+}
+
+// Facts are what a page says of a run.
+func Facts(r run.Report) output.Facts {
 	f := output.Facts{Host: r.Host, Kernel: r.Kernel, Began: r.Began, Ended: r.Ended}
 	for _, info := range r.Recordings {
 		f.Losses = append(f.Losses, lacks(info)...)
@@ -216,4 +226,11 @@ func factsOf(r run.Report) output.Facts {
 		f.Losses = append(f.Losses, forksLine(r.SkippedForks))
 	}
 	return f
+}
+
+func plural[N int | uint64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

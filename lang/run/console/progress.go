@@ -1,16 +1,15 @@
-package main
+package console
 
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 )
 
-// progress is a line on the terminal of the user that tells how far something has come which takes more than a second. A nil progress
+// Progress is a line on the terminal of the user that tells how far something has come which takes more than a second. A nil Progress
 // tells nothing.
-type progress struct {
+type Progress struct {
 	terminal io.Writer
 	began    time.Time
 
@@ -28,16 +27,13 @@ const (
 	progressStep = 200 * time.Millisecond
 )
 
-// newProgress returns nil where there is no terminal that could show a line in place, or nobody wants one.
-func newProgress(s streams, o options) *progress {
-	if o.quiet || o.live || !isTerminal(s.err) || os.Getenv("TERM") == "dumb" {
-		return nil
-	}
-	return &progress{terminal: s.err, began: time.Now()}
+// NewProgress shows a line on a terminal.
+func NewProgress(terminal io.Writer) *Progress {
+	return &Progress{terminal: terminal, began: time.Now()}
 }
 
-// tell shows the text if it is time for it. The text is that after so long.
-func (p *progress) tell(text func(took time.Duration) string) {
+// Tell shows the text if it is time for it. The text is that after so long.
+func (p *Progress) Tell(text func(took time.Duration) string) {
 	if p == nil {
 		return
 	}
@@ -51,8 +47,8 @@ func (p *progress) tell(text func(took time.Duration) string) {
 	fmt.Fprint(p.terminal, "\r"+text(now.Sub(p.began))+eraseLine)
 }
 
-// clear takes the line away.
-func (p *progress) clear() {
+// Clear takes the line away.
+func (p *Progress) Clear() {
 	if p == nil {
 		return
 	}
@@ -64,20 +60,20 @@ func (p *progress) clear() {
 	p.shown = false
 }
 
-// before returns a writer that takes the line away before it writes to w, if that is a terminal: it may be the same.
-func (p *progress) before(w io.Writer) io.Writer {
-	if p == nil || !isTerminal(w) {
+// Before returns a writer that takes the line away before it writes to w, which may be the same terminal.
+func (p *Progress) Before(w io.Writer) io.Writer {
+	if p == nil {
 		return w
 	}
 	return &clearing{p, w}
 }
 
 type clearing struct {
-	*progress
+	*Progress
 	w io.Writer
 }
 
 func (c *clearing) Write(b []byte) (int, error) {
-	c.clear()
+	c.Clear()
 	return c.w.Write(b)
 }
