@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/rlimit"
 
-	"trace/lang/codegen"
 	"trace/lang/output"
 	"trace/lang/result"
 	"trace/probes/event"
@@ -127,62 +125,6 @@ func (r *Run) store(m *mapInfo) mapStore {
 // userStore keeps a map in user space, with room for as many keys as it would have in the kernel.
 func (p *Plan) userStore(m *mapInfo) *userStore {
 	return newUserStore(m, p.newMap(m).Entries)
-}
-
-// createMaps creates the maps that the code refers to.
-func (r *Run) createMaps() error {
-	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
-	_ = rlimit.RemoveMemlock()
-	var all []*codegen.Map
-	for _, m := range r.plan.program.maps {
-		if k := r.plan.maps[m]; k != nil {
-			all = append(all, k.code)
-		}
-	}
-	var used []string
-	for _, c := range r.plan.codes {
-		used = append(used, c.Maps...)
-	}
-	for _, spec := range append(codegen.MapSpecs(all, used), r.plan.stackSpace().Specs()...) {
-		m, err := ebpf.NewMap(spec)
-		if err != nil {
-			return tooMuch(spec, err)
-		}
-		r.kernel[spec.Name] = m
-		if spec.InnerMap != nil {
-			if err := r.createHalves(spec.Name, spec.InnerMap); err != nil {
-				return err
-			}
-		}
-	}
-	r.turns = turns{word: r.kernel[codegen.TurnName], settled: true} // until the probes are attached
-	if len(all) == 0 {
-		return nil
-	}
-	var err error
-	r.turns.fence, err = newFence()
-	return err
-}
-
-// createHalves creates the two maps that take turns in an array of maps.
-func (r *Run) createHalves(name string, spec *ebpf.MapSpec) error {
-	var halves [2]*ebpf.Map
-	defer func() { r.halves[name] = halves }()
-	for turn := range uint32(len(halves)) {
-		m, err := ebpf.NewMap(spec)
-		if err != nil {
-			return tooMuch(spec, err)
-		}
-		halves[turn] = m
-		if err := r.kernel[name].Put(turn, m); err != nil {
-			return fmt.Errorf("map %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-func tooMuch(spec *ebpf.MapSpec, err error) error {
-	return fmt.Errorf("map %s of %d entries: %w (--map-size sets the number of entries)", spec.Name, spec.MaxEntries, err)
 }
 
 // compile prepares what user space evaluates.
@@ -517,50 +459,3 @@ func (r *Run) Rejected(p *event.Probe) uint64 {
 	defer r.mu.Unlock()
 	return r.rejected[p]
 }
-
-// MapLosses are what could not be done in a map.
-type MapLosses struct {
-	Map     string // with its @
-	Entries uint32 // that it has room for
-	Let     bool   // the program says so, in a let
-	codegen.MapCounters
-}
-
-// MapLosses of the maps that lost something or skipped absent values.
-func (r *Run) MapLosses() ([]MapLosses, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var all []MapLosses
-	for _, m := range r.plan.program.maps {
-		l := MapLosses{Map: m.name, Entries: r.plan.newMap(m).Entries, Let: m.entries != 0}
-		if k := r.plan.maps[m]; k != nil {
-			l.Entries = k.code.Entries
-			if counters := r.kernel[codegen.CountersName]; counters != nil {
-				var cpus []codegen.MapCounters
-				if err := counters.Lookup(uint32(k.code.Index), &cpus); err != nil {
-					return nil, fmt.Errorf("counters of %s: %w", m.name, err)
-				}
-				for _, c := range cpus {
-					l.add(c)
-				}
-			}
-		}
-		if s, ok := r.machine.stores[m].(interface{ counters() codegen.MapCounters }); ok {
-			l.add(s.counters())
-		}
-		if l.MapCounters != (codegen.MapCounters{}) {
-			all = append(all, l)
-		}
-	}
-	return all, nil
-}
-
-func (l *MapLosses) add(c codegen.MapCounters) {
-	l.Full += c.Full
-	l.NoMemory += c.NoMemory
-	l.Busy += c.Busy
-	l.Absent += c.Absent
-}
-
-// Lost is the number of updates that were lost.
-func (l MapLosses) Lost() uint64 { return l.Full + l.NoMemory + l.Busy }

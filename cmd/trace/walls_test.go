@@ -35,13 +35,8 @@ const mostInCircle = 9
 var largerCircles = map[string]int{
 	"trace/lang/codegen": 10,
 	"trace/lang":         44,
-	"trace/cmd/trace":    28,
+	"trace/cmd/trace":    19,
 	"trace/cmd/vmtest":   -1, "trace/cmd/bench": -1, // tools
-}
-
-// longerFiles may be longer, and only become shorter.
-var longerFiles = map[string]int{
-	"cmd/trace/program.go": 542, "lang/exec.go": 522, "lang/run.go": 568,
 }
 
 func TestFilesAreShort(t *testing.T) {
@@ -54,11 +49,8 @@ func TestFilesAreShort(t *testing.T) {
 			return err
 		}
 		name := strings.TrimPrefix(filepath.ToSlash(path), "../../")
-		most := max(mostLines, longerFiles[name])
-		if n := bytes.Count(text, []byte("\n")); n > most {
-			t.Errorf("%s has %d lines, more than %d", name, n, most)
-		} else if n <= mostLines && longerFiles[name] > 0 {
-			t.Errorf("%s has %d lines now: it is no exception any more", name, n)
+		if n := bytes.Count(text, []byte("\n")); n > mostLines {
+			t.Errorf("%s has %d lines, more than %d", name, n, mostLines)
 		}
 		return nil
 	})
