@@ -44,7 +44,7 @@ var testSupport = map[string][]string{
 	"trace/lang/codegen":     {"trace/lang/codegen/bpftest"},
 	"trace/probes/kernel":    {"trace/bpf"},
 	"trace/probes/recording": {"trace/probes"},
-	"trace/cmd/trace":        {"trace/lang/codegen"},
+	"trace/cmd/trace":        {"trace/lang/codegen", "trace/probes/kernel"},
 	"trace/lang/output":      {"trace/lang/agg"},
 	"trace/lang/run":         {"trace/lang/result"},
 }

@@ -63,7 +63,7 @@ func TestFilesAreShort(t *testing.T) {
 func TestNobodyAsksForAggregations(t *testing.T) {
 	asked := regexp.MustCompile(`\bagg\.(Count|Sum|Avg|Min|Max|Stats|Hist|LHist|Quantile|Rate|Gauge|New\w+)\b`)
 	compared := regexp.MustCompile(`(==|!=|case) "(count|sum|avg|min|max|stats|hist|lhist|quantile|rate|gauge)"`)
-	for _, folder := range []string{"lang", "lang/format", "lang/output", "lang/result", "repl", "cmd/trace"} {
+	for _, folder := range []string{"lang", "lang/format", "lang/output", "lang/result", "lang/run", "lang/run/console", "repl", "cmd/trace"} {
 		files, err := filepath.Glob(filepath.Join("../..", folder, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", folder, err)
