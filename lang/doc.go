@@ -266,11 +266,11 @@
 //
 // [trace/lang/syntax] parses the text. The checker turns each clause into a typed tree (typed.go) for each probe of the clause, as
 // one name may be of another type in another probe: check.go has the expressions, check_operator.go and check_compare.go the operators,
-// check_call.go the functions, check_callstmt.go those that are statements, check_map.go the keys and tuples, check_stmt.go
+// check_call.go the functions, check_callstmt.go those that are statements, check_map.go the keys and tuples, check_columns.go their names, check_stmt.go
 // the statements and variables, check_agg.go the aggregations, check_param.go the params, and check_infer.go finds the types
 // that the whole program has to agree on. resolve.go finds the probes, dump.go prints the typed tree.
 // The meaning of every operator is in value.go, which folds literals too. plan.go and placement.go divide the typed tree between the kernel and
 // user space: kernelize.go and [trace/lang/codegen] make BPF instructions of the one part, and engine.go and exec.go run the other, whose
-// expressions are lowered to expr's virtual machine. stack.go has kstack and ustack, and run.go the whole. columns.go chooses what is printed
-// of events; line.go, object.go and csv.go write them, print.go and quantity.go values, mapprint.go maps.
+// expressions are lowered to expr's virtual machine. stack.go has kstack and ustack, and run.go the whole. What an aggregation does is in
+// [trace/lang/agg], what maps hold in [trace/lang/result]; table.go makes the one of the other. [trace/lang/output] writes it all.
 package lang

@@ -34,26 +34,6 @@ func (p *Printer) textJSON(what, text string) error {
 	return p.endMessage()
 }
 
-// AttachedProbes writes how many probes are attached, where the format says so.
-func (p *Printer) AttachedProbes(n int) error {
-	if p.format != JSON {
-		return nil
-	}
-	p.message("attached_probes")
-	p.line = append(strconv.AppendInt(append(p.line, `{"probes":`...), int64(n), 10), '}')
-	return p.endMessage()
-}
-
-// LostEvents writes how many events were lost, where the format says so.
-func (p *Printer) LostEvents(n uint64) error {
-	if p.format != JSON {
-		return nil
-	}
-	p.message("lost_events")
-	p.line = append(strconv.AppendUint(append(p.line, `{"events":`...), n, 10), '}')
-	return p.endMessage()
-}
-
 // eventJSON writes an event: its probe, the time of day, and its fields as data.
 func (p *Printer) eventJSON(probe *event.Probe, e Source) error {
 	p.line = format.AppendJSONString(append(p.line[:0], `{"type":"event","probe":`...), probe.String())

@@ -25,23 +25,6 @@ const (
 	HTML   Format = "html"
 )
 
-// Show sets what is printed of the events of some probes. Raw says that strings are written as they are: see present.go.
-func (p *Printer) Show(c Columns, printed []*event.Probe, raw bool) {
-	p.columns, p.table, p.raw = c, csvTable{columns: c.tableOf(printed)}, raw
-	clear(p.objects)
-	clear(p.lines)
-}
-
-// OfMaps returns a printer of maps as text, which writes to w as this one does.
-func (p *Printer) OfMaps(w io.Writer) *Printer {
-	maps := NewPrinter(w, Text, p.boot)
-	maps.raw = p.raw
-	return maps
-}
-
-// Raw tells whether texts of others go into a printf as they are: JSON escapes the whole.
-func (p *Printer) Raw() bool { return p.raw || p.format == JSON }
-
 // Printer writes events and what programs print. It writes once for each event or entry of a map; the caller buffers.
 type Printer struct {
 	w      io.Writer
@@ -62,6 +45,23 @@ type Printer struct {
 func NewPrinter(w io.Writer, format Format, boot time.Time) *Printer {
 	return &Printer{w: w, format: format, boot: boot, objects: map[*event.Probe][]member{}, lines: map[*event.Probe]*lineForm{}}
 }
+
+// Show sets what is printed of the events of some probes. Raw says that strings are written as they are: see present.go.
+func (p *Printer) Show(c Columns, printed []*event.Probe, raw bool) {
+	p.columns, p.table, p.raw = c, csvTable{columns: c.tableOf(printed)}, raw
+	clear(p.objects)
+	clear(p.lines)
+}
+
+// OfMaps returns a printer of maps as text, which writes to w as this one does.
+func (p *Printer) OfMaps(w io.Writer) *Printer {
+	maps := NewPrinter(w, Text, p.boot)
+	maps.raw = p.raw
+	return maps
+}
+
+// Raw tells whether texts of others go into a printf as they are: JSON escapes the whole.
+func (p *Printer) Raw() bool { return p.raw || p.format == JSON }
 
 // Source is what has values of fields: an [event.Event].
 type Source interface {
