@@ -29,7 +29,7 @@ func lineOf(line jsonEvent) jsonEvent {
 	switch data, _ := line["data"].(map[string]any); line["type"] {
 	case "event":
 		event := jsonEvent{"type": "event", "probe": line["probe"], "time": line["time"]}
-		maps.Copy(event, data)
+		maps.Copy(event, numbered(data).(map[string]any))
 		return event
 	case "map", "hist", "stats":
 		for name := range data {
@@ -38,6 +38,7 @@ func lineOf(line jsonEvent) jsonEvent {
 		rows, _ := line["rows"].([]any)
 		for _, r := range rows {
 			row := r.(map[string]any)
+			numbered(row)
 			if buckets, ok := row["buckets"]; ok {
 				row["value"] = buckets
 			}
@@ -68,11 +69,11 @@ func (e jsonEvent) num(t *testing.T, name string) int64 {
 		if v, err := n.Int64(); err == nil {
 			return v
 		}
-	case string: // an address, or what a double cannot hold
-		if v, err := strconv.ParseUint(n, 0, 64); err == nil {
+		if v, err := strconv.ParseUint(n.String(), 10, 64); err == nil {
 			return int64(v)
 		}
-		if v, err := strconv.ParseInt(n, 0, 64); err == nil {
+	case string: // what a double cannot hold
+		if v, err := strconv.ParseInt(n, 10, 64); err == nil {
 			return v
 		}
 	}
@@ -81,6 +82,25 @@ func (e jsonEvent) num(t *testing.T, name string) int64 {
 }
 
 func (e jsonEvent) text(name string) string { return fmt.Sprint(e.at(name)) }
+
+// numbered makes numbers of addresses, which are strings like 0xffff888100c0ffee.
+func numbered(v any) any {
+	switch v := v.(type) {
+	case string:
+		if n, err := strconv.ParseUint(v, 0, 64); err == nil && strings.HasPrefix(v, "0x") {
+			return json.Number(strconv.FormatUint(n, 10))
+		}
+	case []any:
+		for i, x := range v {
+			v[i] = numbered(x)
+		}
+	case map[string]any:
+		for name, x := range v {
+			v[name] = numbered(x)
+		}
+	}
+	return v
+}
 
 // recorder is a running trace with -f json.
 type recorder struct {
