@@ -204,12 +204,12 @@ func TestReplLiveOfThisMachine(t *testing.T) {
 	for _, leave := range []string{"q", ctrlC} {
 		x.send("live syscall:exit { @[nr] = count() }" + enter)
 		x.expect(`sorted by value`)
-		x.expect(`(?m)^@  count  \d+ keys$`)
+		x.expect(`(?m)^@\[nr\]  count  \d+ keys$`)
 		x.send(leave)
 		x.expect(`(?s)@\[[a-z_0-9]+\]: [0-9]+\n.*trace> `)
 	}
 	x.send("live" + enter) // the same once more
-	x.expect(`(?m)^@  count  \d+ keys$`)
+	x.expect(`(?m)^@\[nr\]  count  \d+ keys$`)
 	x.send("q")
 	x.expect(`trace> `)
 	x.send(ctrlD)
