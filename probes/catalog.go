@@ -110,8 +110,12 @@ func sourceOf(group, name string, record *btf.Struct, enums map[string]*event.En
 	s := &source{Probe: event.NewProbe(group, name, tagged(record.Tags, "doc:"), r.fields), needs: make(map[string][]string), atReturn: make(map[string]bool)}
 	s.Size = int(record.Size)
 	for i, f := range s.Fields {
-		s.needs[f.Name] = allTagged(r.tags[i], "needs:")
-		s.atReturn[f.Name] = slices.Contains(r.tags[i], "at:return")
+		if needs := allTagged(r.tags[i], "needs:"); needs != nil {
+			s.needs[f.Name] = needs
+		}
+		if slices.Contains(r.tags[i], "at:return") {
+			s.atReturn[f.Name] = true
+		}
 	}
 	return s, nil
 }
