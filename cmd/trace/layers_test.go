@@ -46,6 +46,7 @@ var testSupport = map[string][]string{
 	"trace/probes/recording": {"trace/probes"},
 	"trace/cmd/trace":        {"trace/lang/codegen", "trace/probes/kernel"},
 	"trace/lang/output":      {"trace/lang/agg"},
+	"trace/lang/result":      {"trace/lang/agg"},
 	"trace/lang/run":         {"trace/lang/result"},
 }
 

@@ -1,0 +1,71 @@
+package result_test
+
+import (
+	"testing"
+
+	"trace/lang/agg"
+	"trace/lang/result"
+	"trace/probes/event"
+)
+
+var nanoseconds = event.Type{Kind: event.Uint, Size: 8, Unit: event.Nanoseconds}
+
+// tableOf is a map of an aggregation on one host: values by key.
+func tableOf(f agg.Func, values map[string][]uint64) result.Table {
+	a := &agg.Agg{Func: f}
+	t := result.Table{Name: "@", Func: f.Name(), Key: []result.Column{{Name: "disk"}}, Type: nanoseconds, Merger: a.Merger(nanoseconds)}
+	for key, all := range values {
+		state := make([]uint64, a.Words())
+		for _, x := range all {
+			a.Add(state, x)
+		}
+		t.Rows = append(t.Rows, result.Row{Key: []any{key}, Value: t.Merger.Result(state), State: state})
+	}
+	return t
+}
+
+// Tables of two hosts are what one host would have that saw the values of both.
+func TestMerge(t *testing.T) {
+	for _, f := range []agg.Func{agg.Count{}, agg.Sum{}, agg.Avg{}, agg.NewMin(), agg.Max{}, agg.Stats{}, agg.NewHist(2, 0, 0), agg.NewQuantile(50)} {
+		merged, err := result.Merge(tableOf(f, map[string][]uint64{"a": {1, 9}, "b": {5}}), tableOf(f, map[string][]uint64{"b": {7, 8}, "c": {3}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := tableOf(f, map[string][]uint64{"a": {1, 9}, "b": {5, 7, 8}, "c": {3}})
+		merged.Sort(result.ByKey, 0)
+		want.Sort(result.ByKey, 0)
+		if len(merged.Rows) != len(want.Rows) {
+			t.Fatalf("%s: %d rows, want %d", f.Name(), len(merged.Rows), len(want.Rows))
+		}
+		for i, row := range merged.Rows {
+			if got, all := row.Value.Rank()[0], want.Rows[i].Value.Rank()[0]; row.Key[0] != want.Rows[i].Key[0] || got != all {
+				t.Errorf("%s: %v is %v, want %v of %v", f.Name(), row.Key, got, all, want.Rows[i].Key)
+			}
+		}
+	}
+}
+
+func TestMergeRefuses(t *testing.T) {
+	counts, sums := tableOf(agg.Count{}, map[string][]uint64{"a": {1}}), tableOf(agg.Sum{}, map[string][]uint64{"a": {1}})
+	for name, tables := range map[string][]result.Table{"none": nil, "assigned": {{Name: "@"}}, "different": {counts, sums}} {
+		if _, err := result.Merge(tables...); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// The largest values are kept, and those of one value are in the order of their keys; absent ones come first.
+func TestSort(t *testing.T) {
+	row := func(key string, v any) result.Row {
+		return result.Row{Key: []any{key}, Value: result.Number{Type: nanoseconds, V: v}}
+	}
+	table := result.Table{Name: "@", Type: nanoseconds, Rows: []result.Row{row("c", uint64(5)), row("a", uint64(5)), row("b", nil), row("d", uint64(9))}}
+	table.Sort(result.ByNature, 3)
+	got := ""
+	for _, r := range table.Rows {
+		got += r.Key[0].(string)
+	}
+	if got != "acd" {
+		t.Errorf("got %s, want acd", got)
+	}
+}
