@@ -116,7 +116,7 @@ func TestStackNumbers(t *testing.T) {
 	}
 	kernel, err := symbols.OpenKernel()
 	if errors.Is(err, symbols.ErrHidden) {
-		t.Skip(err)
+		t.Skipf("needs addresses of the kernel (CAP_SYSLOG, or kernel.kptr_restrict 0): %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

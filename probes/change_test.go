@@ -33,23 +33,13 @@ func newCaller(t *testing.T) *caller {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "calls")
 	if _, err := exec.LookPath("cc"); err != nil {
-		t.Skip(err)
+		t.Skipf("needs a C compiler, as package gcc has it: %v", err)
 	}
 	if out, err := exec.Command("cc", "-Wall", "-Werror", "-O2", "-o", path, "testdata/calls.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.Command(path)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := startPiped(t, cmd)
 	t.Cleanup(func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {

@@ -34,17 +34,7 @@ func pids(t *testing.T, root int) (*family, []byte) {
 func shell(t *testing.T) (pid int, run func(line string) string) {
 	t.Helper()
 	cmd := exec.Command("sh")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := startPiped(t, cmd)
 	t.Cleanup(func() { in.Close(); cmd.Wait() })
 	return cmd.Process.Pid, func(line string) string {
 		fmt.Fprintf(in, "%s\necho .\n", line)

@@ -125,19 +125,12 @@ func (l *Live) waits() bool {
 
 // watch notes the counts, and has totals corrected, once a second until ctx ends.
 func (l *Live) watch(ctx context.Context, session *probes.Session) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			session.Correct(ctx)
-			if counts, err := l.counts(session); err == nil { // the end returns an error
-				l.out.Note(Counts{counts, session.Notes()})
-			}
+	everySecond(ctx, func() {
+		session.Correct(ctx)
+		if counts, err := l.counts(session); err == nil { // the end returns an error
+			l.out.Note(Counts{counts, session.Notes()})
 		}
-	}
+	})
 }
 
 // tick runs the clauses of an interval whenever they are due, until ctx ends.

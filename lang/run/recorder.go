@@ -99,6 +99,13 @@ func (r *recorder) interval(period time.Duration, at uint64) error {
 
 // keepUp writes what there is once a second until ctx ends, so that a crash costs no more than that.
 func (r *recorder) keepUp(ctx context.Context) {
+	everySecond(ctx, func() {
+		_ = r.writer.Flush() // the next event returns the error, or the end does
+	})
+}
+
+// everySecond calls do once a second until ctx ends.
+func everySecond(ctx context.Context, do func()) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -106,7 +113,7 @@ func (r *recorder) keepUp(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			_ = r.writer.Flush() // the next event returns the error, or the end does
+			do()
 		}
 	}
 }
