@@ -6,7 +6,7 @@ RUN    ?= TestVM
 # are what other programs say. make vmtest has the others, too.
 MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields)
 # What shares data between goroutines, and tests that only compute in one for minutes with the race detector: it has nothing to find there.
-RACED  := ./cmd/trace ./repl ./lang ./lang/run ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
+RACED  := ./cmd/trace ./repl ./lang/exec ./lang/run ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
 ALONE  := Test(Differential|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk)
 ARCH   ?=
 PREFIX ?= /usr/local

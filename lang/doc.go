@@ -264,13 +264,10 @@
 //
 // # How it works
 //
-// [trace/lang/syntax] parses the text. The checker turns each clause into a typed tree (typed.go) for each probe of the clause, as
-// one name may be of another type in another probe: check.go has the expressions, check_operator.go and check_compare.go the operators,
-// check_call.go the functions, check_callstmt.go those that are statements, check_map.go the keys and tuples, check_columns.go their names, check_stmt.go
-// the statements and variables, check_agg.go the aggregations, check_param.go the params, and check_infer.go finds the types
-// that the whole program has to agree on. resolve.go finds the probes, dump.go prints the typed tree.
-// The meaning of every operator is in value.go, which folds literals too. plan.go and placement.go divide the typed tree between the kernel and
-// user space: kernelize.go and [trace/lang/codegen] make BPF instructions of the one part, and engine.go and exec.go run the other, whose
-// expressions are lowered to expr's virtual machine. stack.go has kstack and ustack, and run.go the whole. What an aggregation does is in
-// [trace/lang/agg], what maps hold in [trace/lang/result]; table.go makes the one of the other. [trace/lang/output] writes it all.
+// lang.go has the passes in their order. [trace/lang/syntax] parses the text. [trace/lang/check] turns each clause into a typed tree, of
+// [trace/lang/ir], for each probe of the clause, as one name may be of another type in another probe. [trace/lang/plan] divides the
+// typed tree between the kernel and user space, and [trace/lang/codegen] makes BPF instructions of the one part. [trace/lang/exec] runs
+// the other part, whose expressions are lowered to expr's virtual machine, and keeps the maps. What every operator means stands in ir,
+// which both engines and the folding of literals follow. What an aggregation does is in [trace/lang/agg], what maps hold in
+// [trace/lang/result]. [trace/lang/output] writes it all.
 package lang

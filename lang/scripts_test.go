@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"trace/lang/check"
+	"trace/lang/plan"
 	"trace/probes"
 	"trace/probes/event"
 	"trace/scripts"
@@ -30,12 +32,12 @@ func TestScriptsCompile(t *testing.T) {
 			}
 		}
 		for _, set := range sets {
-			program, err := Compile(s.Name, s.Text, catalog.Probes(), Options{Params: set})
+			program, err := Compile(s.Name, s.Text, catalog.Probes(), check.Options{Params: set})
 			if err != nil {
 				t.Errorf("%v", err)
 				continue
 			}
-			if _, err := NewPlan(program, PlanOptions{CPUs: 2, StackLeft: catalog.StackLeft}); err != nil {
+			if _, err := Prepare(program, plan.Options{CPUs: 2, StackLeft: catalog.StackLeft}); err != nil {
 				t.Errorf("%s with %v: %v", s.Name, set, err)
 			}
 		}
@@ -61,11 +63,11 @@ func TestPatternsOfRecordings(t *testing.T) {
 		"ib:*_qp, mlx5:cmd { @ = count() }":  "the recording has no events of mlx5:cmd",
 		"ib:*_qp, mlx6:* { @ = count() }":    "no probe is called mlx6:*",
 	} {
-		_, err := Compile("p", text, recorded, Options{Known: catalog.Probes()})
+		_, err := Compile("p", text, recorded, check.Options{Known: catalog.Probes()})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
-		if _, err := Compile("p", text, recorded, Options{}); err == nil {
+		if _, err := Compile("p", text, recorded, check.Options{}); err == nil {
 			t.Errorf("%s: a host has all probes that trace knows", text)
 		}
 	}
@@ -88,7 +90,7 @@ func TestGroupsSuffice(t *testing.T) {
 		}
 		var dumps []string
 		for _, c := range []*probes.Catalog{all, some} {
-			program, err := Compile(s.Name, s.Text, c.Probes(), Options{})
+			program, err := Compile(s.Name, s.Text, c.Probes(), check.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"trace/lang"
 	"trace/lang/output"
 	"trace/lang/syntax"
 )
@@ -102,7 +101,7 @@ func mistyped(text string, s Shell) string {
 	if _, err := syntax.Parse("line", text); err == nil && len(words) > 1 {
 		return ""
 	}
-	best := lang.Nearest(words[0], commandNames())
+	best := syntax.Nearest(words[0], commandNames())
 	if best == "" {
 		return ""
 	}

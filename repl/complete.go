@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"trace/lang"
+	"trace/lang/check"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -154,7 +154,7 @@ func (l *loop) inProgram(before string, place syntax.Place) (head string, words 
 		return head, nil
 	}
 	inHand := probesOf(place.Probes, catalog)
-	if names := lang.Names(inHand, place.Compared); len(names) > 0 && !strings.HasPrefix(word, "$") && !strings.HasPrefix(word, "@") {
+	if names := check.Names(inHand, place.Compared); len(names) > 0 && !strings.HasPrefix(word, "$") && !strings.HasPrefix(word, "@") {
 		// The name of an error begins with a minus, which is an operator to the parser.
 		if short, negative := strings.CutSuffix(head, "-"); negative {
 			head, word = short, "-"+word
@@ -167,10 +167,10 @@ func (l *loop) inProgram(before string, place syntax.Place) (head string, words 
 	case syntax.Probe:
 		words = append(namesOf(catalog), moments...)
 	case syntax.Statement:
-		words = slices.Concat(lang.Functions(true), place.Maps, place.Variables)
+		words = slices.Concat(check.Functions(true), place.Maps, place.Variables)
 	default:
 		// An aggregation or a statement is never an argument.
-		functions := lang.Functions(place.Position == syntax.Expression && place.Function == "")
+		functions := check.Functions(place.Position == syntax.Expression && place.Function == "")
 		words = slices.Concat(fieldsOf(inHand), []string{"probe", "elapsed"}, functions, place.Maps, place.Variables)
 	}
 	return head, startingWith(words, word)

@@ -8,15 +8,16 @@ import (
 	"slices"
 	"strings"
 
-	"trace/lang"
+	"trace/lang/check"
+	"trace/lang/ir"
 	"trace/lang/output"
 	"trace/lang/syntax"
 )
 
 // checkProgram finds what is wrong with the options of a program, prints it with -d ast, and says which probes it means if it does not name
 // them.
-func checkProgram(s streams, o options, program *lang.Program) error {
-	if err := program.CheckColumns(o.columns()); err != nil {
+func checkProgram(s streams, o options, program *ir.Program) error {
+	if err := check.CheckColumns(program, o.columns()); err != nil {
 		return usagef("--fields: %w", err)
 	}
 	if o.debug == "ast" {
@@ -61,13 +62,13 @@ func mistaken(err error) error {
 }
 
 // tellProbes says which probes a program means that it does not name itself, and which of a wildcard it leaves out.
-func tellProbes(s streams, program *lang.Program) {
+func tellProbes(s streams, program *ir.Program) {
 	if names := inferred(program); names != "" {
 		s.note("attaching %s", names)
 	}
 	var why []string
 	probes := map[string][]string{}
-	for _, c := range program.Clauses() {
+	for _, c := range program.Clauses {
 		for _, l := range c.LeftOut {
 			if !slices.Contains(why, l.Why) {
 				why = append(why, l.Why)
@@ -83,9 +84,9 @@ func tellProbes(s streams, program *lang.Program) {
 }
 
 // inferred returns the names of the probes that the program does not name itself.
-func inferred(program *lang.Program) string {
+func inferred(program *ir.Program) string {
 	var names []string
-	for _, c := range program.Clauses() {
+	for _, c := range program.Clauses {
 		if !c.Inferred {
 			continue
 		}

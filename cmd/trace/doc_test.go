@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"trace/lang"
+	"trace/lang/check"
 	"trace/probes"
 	"trace/probes/event"
 	"trace/scripts"
@@ -223,7 +224,7 @@ func checkCommand(t *testing.T, e example, catalog []*event.Probe) {
 	if called != nil {
 		program = called.source
 	}
-	if _, err := lang.Compile(program.name, program.text, catalog, lang.Options{Params: program.params, Command: command.Flags().Changed("cmd")}); err != nil {
+	if _, err := lang.Compile(program.name, program.text, catalog, check.Options{Params: program.params, Command: command.Flags().Changed("cmd")}); err != nil {
 		t.Errorf("README.md: %s:\n%v", e.line, err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"trace/lang"
 	"trace/lang/output"
+	"trace/lang/syntax"
 )
 
 // flagError says in our words what pflag found wrong.
@@ -20,7 +20,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if errors.As(err, &unknown) {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if name := lang.Nearest(unknown.GetSpecifiedName(), names); name != "" && len(unknown.GetSpecifiedName()) > 1 {
+		if name := syntax.Nearest(unknown.GetSpecifiedName(), names); name != "" && len(unknown.GetSpecifiedName()) > 1 {
 			return usagef("%w: did you mean --%s?", err, name)
 		}
 	}

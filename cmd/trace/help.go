@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trace/lang"
+	"trace/lang/syntax"
 	"trace/probes"
 	"trace/scripts"
 )
@@ -111,7 +112,7 @@ func helpCommand(s streams) *cobra.Command {
 			}
 			found, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				if name := lang.Nearest(args[0], append(topicNames(), subcommands...)); name != "" {
+				if name := syntax.Nearest(args[0], append(topicNames(), subcommands...)); name != "" {
 					return usagef("no command or topic %q: did you mean %q?", strings.Join(args, " "), name)
 				}
 				return usagef("no command or topic %q: %s", strings.Join(args, " "), strings.Join(append(topicNames(), subcommands...), ", "))

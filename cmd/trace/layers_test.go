@@ -12,27 +12,32 @@ import (
 	"testing"
 )
 
-// layers are our packages and those of ours that each may import: cmd/trace -> lang/run -> lang -> probes -> bpf.
+// layers are our packages and those of ours that each may import: cmd/trace -> lang/run -> lang -> lang/exec -> lang/plan -> probes -> bpf.
 var layers = map[string][]string{
 	"trace/cmd/bench":            nil,
-	"trace/cmd/trace":            {"trace/lang", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
+	"trace/cmd/trace":            {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
 	"trace/cmd/vmtest":           nil,
-	"trace/lang":                 {"trace/lang/agg", "trace/lang/codegen", "trace/lang/format", "trace/lang/output", "trace/lang/result", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/symbols"},
+	"trace/lang":                 {"trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/syntax", "trace/probes/event"},
+	"trace/lang/check":           {"trace/lang/agg", "trace/lang/format", "trace/lang/ir", "trace/lang/output", "trace/lang/syntax", "trace/probes/event"},
+	"trace/lang/exec":            {"trace/lang/codegen", "trace/lang/format", "trace/lang/ir", "trace/lang/output", "trace/lang/plan", "trace/lang/result", "trace/probes/event", "trace/probes/symbols"},
+	"trace/lang/ir":              {"trace/lang/agg", "trace/lang/format", "trace/lang/output", "trace/lang/result", "trace/lang/syntax", "trace/probes/event"},
+	"trace/lang/langtest":        {"trace/probes/event"},
+	"trace/lang/plan":            {"trace/lang/codegen", "trace/lang/format", "trace/lang/ir", "trace/lang/output", "trace/lang/syntax", "trace/probes", "trace/probes/event"},
 	"trace/lang/agg":             {"trace/lang/result", "trace/probes/event"},
-	"trace/lang/codegen":         {"trace/lang/agg"},
+	"trace/lang/codegen":         {"trace/lang/agg", "trace/probes/event"},
 	"trace/lang/codegen/bpftest": {"trace/lang/agg", "trace/lang/codegen"},
 	"trace/lang/format":          {"trace/lang/syntax", "trace/probes/event"},
 	"trace/lang/output":          {"trace/lang/format", "trace/lang/result", "trace/lang/syntax", "trace/probes/event"},
 	"trace/lang/result":          {"trace/probes/event"},
-	"trace/lang/run":             {"trace/lang", "trace/lang/output", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/probes/symbols"},
-	"trace/lang/run/console":     {"trace/lang", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/syntax", "trace/probes/recording"},
+	"trace/lang/run":             {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/output", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/probes/symbols"},
+	"trace/lang/run/console":     {"trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/syntax", "trace/probes/recording"},
 	"trace/lang/syntax":          nil,
 	"trace/probes":               {"trace/bpf", "trace/probes/event", "trace/probes/kernel", "trace/probes/rewrite"},
 	"trace/probes/event":         nil,
 	"trace/probes/kernel":        nil,
 	"trace/probes/recording":     {"trace/probes/event"},
 	"trace/probes/rewrite":       nil,
-	"trace/repl":                 {"trace/lang", "trace/lang/output", "trace/lang/syntax", "trace/probes", "trace/probes/event"},
+	"trace/repl":                 {"trace/lang/check", "trace/lang/output", "trace/lang/syntax", "trace/probes", "trace/probes/event"},
 	"trace/probes/symbols":       nil,
 	"trace/bpf":                  nil,
 	"trace/scripts":              nil,
@@ -40,11 +45,14 @@ var layers = map[string][]string{
 
 // testSupport is what only tests may import besides.
 var testSupport = map[string][]string{
-	"trace/lang":             {"trace/lang/codegen/bpftest", "trace/scripts"},
+	"trace/lang":             {"trace/probes", "trace/scripts"},
+	"trace/lang/check":       {"trace/lang/langtest"},
+	"trace/lang/exec":        {"trace/lang/agg", "trace/lang/check", "trace/lang/codegen/bpftest", "trace/lang/langtest", "trace/lang/syntax", "trace/probes"},
+	"trace/lang/format":      {"trace/lang/langtest"},
 	"trace/lang/codegen":     {"trace/lang/codegen/bpftest"},
 	"trace/probes/kernel":    {"trace/bpf"},
 	"trace/probes/recording": {"trace/probes"},
-	"trace/cmd/trace":        {"trace/lang/codegen", "trace/probes/kernel"},
+	"trace/cmd/trace":        {"trace/lang/codegen", "trace/lang/plan", "trace/probes/kernel"},
 	"trace/lang/output":      {"trace/lang/agg"},
 	"trace/lang/result":      {"trace/lang/agg"},
 	"trace/lang/run":         {"trace/lang/result"},

@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trace/lang"
+	"trace/lang/check"
+	"trace/lang/plan"
 	"trace/probes"
 	"trace/probes/kernel"
 )
@@ -182,11 +184,11 @@ func requireLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := lang.Compile("live", "syscall:enter", catalog.Probes(), lang.Options{})
+	program, err := lang.Compile("live", "syscall:enter", catalog.Probes(), check.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := lang.NewPlan(program, lang.PlanOptions{CPUs: 1})
+	plan, err := lang.Prepare(program, plan.Options{CPUs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

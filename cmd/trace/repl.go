@@ -192,7 +192,7 @@ func (e *explorer) maps() []string {
 	if e.last == nil {
 		return nil
 	}
-	return e.last.Program().Maps()
+	return e.last.Program().MapNames()
 }
 
 func (e *explorer) print(name string, top int64, by string) error {

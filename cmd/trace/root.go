@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"trace/lang"
 	"trace/lang/output"
 	"trace/lang/run"
+	"trace/lang/syntax"
 	"trace/probes"
 )
 
@@ -229,8 +229,8 @@ func programText(cmd *cobra.Command, sc *script, args []string) (source, error) 
 		return source{}, usagef("no program; for example: trace 'qp.state==RTR'")
 	case sc != nil && sc.name != inlineName:
 		return source{}, usagef("%s takes flags, and no argument %q (trace %[1]s --help)", args[0], args[1])
-	case len(args) > 1 && lang.Nearest(args[0], subcommands) != "":
-		return source{}, usagef("%s is no command: did you mean %q?", args[0], lang.Nearest(args[0], subcommands))
+	case len(args) > 1 && syntax.Nearest(args[0], subcommands) != "":
+		return source{}, usagef("%s is no command: did you mean %q?", args[0], syntax.Nearest(args[0], subcommands))
 	case len(args) > 1:
 		return source{}, usagef("the program is one argument, here are %d: quote it, like trace '%s'", len(args), strings.Join(args, " "))
 	default:

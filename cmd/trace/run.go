@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"trace/lang"
+	"trace/lang/ir"
 	"trace/lang/output"
 	"trace/lang/run"
 	"trace/lang/run/console"
@@ -15,7 +15,7 @@ import (
 
 // runner is a program that was compiled: for this machine, or for recordings.
 type runner interface {
-	Program() *lang.Program
+	Program() *ir.Program
 	Run(ctx context.Context, out run.Outputs) (*run.Ended, error)
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"trace/lang"
+	"trace/lang/check"
+	"trace/lang/ir"
 	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/event"
@@ -52,7 +54,7 @@ const (
 // script is the program of a command line, found before its flags are parsed: its params are flags.
 type script struct {
 	source
-	declared []lang.Param
+	declared []ir.Param
 }
 
 // findScript returns the program of a command line, or nil if it has none.
@@ -192,7 +194,7 @@ func (s *script) clash() error {
 func (s *script) mistakes(found error) error {
 	catalog, err := probes.Load()
 	if err == nil {
-		_, err = lang.Compile(s.name, s.text, catalog.Probes(), lang.Options{})
+		_, err = lang.Compile(s.name, s.text, catalog.Probes(), check.Options{})
 	}
 	return programError{cmp.Or(err, found)}
 }
@@ -291,7 +293,7 @@ func (s *script) addFlags(cmd *cobra.Command) {
 // paramFlag is a param of a script as a flag. The language checks its value.
 type paramFlag struct {
 	*source
-	param lang.Param
+	param ir.Param
 	kind  string
 }
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"trace/lang"
+	"trace/lang/exec"
 )
 
 // This file decides the exit status of the command.
@@ -40,7 +40,7 @@ var errLost error = outcome{byLoss, exitLost}
 var errCommandFailed error = outcome{byCommand, exitFailedCommand}
 
 // asked is the outcome of exit(n), or nil.
-func asked(run *lang.Run) error {
+func asked(run *exec.Run) error {
 	if status, ok := run.ExitStatus(); ok {
 		return outcome{byProgram, status}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"trace/lang"
+	"trace/lang/ir"
 	"trace/lang/output"
 	"trace/lang/run"
 )
@@ -17,7 +18,7 @@ import (
 // This file opens what shows the maps of a program: the live view, and what is made of them at the end.
 
 // openDocument returns the document that the format asks for, if it does, and if it can be made of the program.
-func openDocument(s streams, o options, src source, program *lang.Program) (*output.Document, error) {
+func openDocument(s streams, o options, src source, program *ir.Program) (*output.Document, error) {
 	format := o.format.Format
 	switch {
 	case !format.AtEnd():
@@ -79,11 +80,11 @@ func commandLine(args []string) string {
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
 // openLive takes the terminal over if --live wants it; otherwise it returns nil.
-func openLive(s streams, o options, src source, program *lang.Program) (*output.Live, error) {
+func openLive(s streams, o options, src source, program *ir.Program) (*output.Live, error) {
 	switch {
 	case !o.live:
 		return nil, nil
-	case len(program.Maps()) == 0:
+	case len(program.MapNames()) == 0:
 		return nil, usagef("--live shows maps, and this program has none")
 	case !isTerminal(s.out):
 		return nil, usagef("--live shows the maps on standard output, which is no terminal: write the data to a file with -o FILE")

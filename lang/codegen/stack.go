@@ -5,6 +5,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+
+	events "trace/probes/event" // event is a register here
 )
 
 // Stack is what OpStack captures: the frames of the kernel, or of the process that runs, at most Frames of them from the innermost on.
@@ -21,11 +23,8 @@ import (
 // A stack without frames is absent: that of a process in a thread of the kernel, that of the kernel where a sample met a process.
 type Stack struct {
 	User   bool
-	Frames int // 1 to MaxFrames
+	Frames int // 1 to events.MaxFrames
 }
-
-// MaxFrames is how many the kernel walks up (kernel.perf_event_max_stack, unless an administrator has changed it).
-const MaxFrames = 127
 
 // Cut says which of the innermost frames of a kernel stack are those of tracing itself: that of the BPF program, of which each place has
 // its own, and of what calls it. Ranges of addresses are at Offset in the only value of the array StackCutsName: pairs of 64 bits, first
@@ -82,7 +81,7 @@ const (
 	stackLevels = 4 // a task, and the soft, hard and non-maskable interrupts that come on top of it
 	slotScratch = 8
 	slotEntry   = 16
-	slotSize    = slotEntry + stackHeaderSize + 8*(MaxFrames+cutFrames)
+	slotSize    = slotEntry + stackHeaderSize + 8*(events.MaxFrames+cutFrames)
 )
 
 // StackSpace is what the stacks of a program need: the numbers of frames, room for so many stacks of each, and for so many ranges.

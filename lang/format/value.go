@@ -149,3 +149,22 @@ func appendFrames(b []byte, all Frames) []byte {
 	}
 	return b
 }
+
+// SortOf names the sort of a value: values of one sort compare.
+func SortOf(t event.Type) string {
+	switch t.Kind {
+	case event.Bool:
+		return "a boolean"
+	case event.String:
+		return "a string"
+	case event.GID:
+		return "an address"
+	case Tuple:
+		return "a tuple"
+	case Array:
+		return "a list"
+	case Stack:
+		return "a stack"
+	}
+	return "a number"
+}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trace/lang"
+	"trace/lang/exec"
 	"trace/lang/output"
 	"trace/probes"
 	"trace/probes/event"
@@ -53,7 +54,7 @@ func (l *Live) rejection(err *probes.RejectedError) Rejected {
 // clausesOf returns the clauses of a probe.
 func (l *Live) clausesOf(p *event.Probe) []string {
 	var all []string
-	for _, c := range l.program.Clauses() {
+	for _, c := range l.program.Clauses {
 		for _, probe := range c.Probes {
 			if probe == p {
 				all = append(all, fmt.Sprintf("%q", c))
@@ -83,7 +84,7 @@ func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, erro
 	if err := probes.Available(l.host, requests); err != nil { // before a begin clause prints anything
 		return nil, err
 	}
-	exec, err := l.plan.Start(l.runOptions(ctx, again))
+	exec, err := lang.Start(l.plan, l.runOptions(ctx, again))
 	if err != nil {
 		return nil, l.permitted(err)
 	}
@@ -100,8 +101,8 @@ func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, erro
 }
 
 // runOptions are where the program prints, and what takes its events.
-func (l *Live) runOptions(ctx context.Context, again bool) lang.RunOptions {
-	o := lang.RunOptions{Printer: l.out.printer(l.options.Format, l.boot), Now: l.now, Muted: again, Unshown: l.out.Document != nil, Context: ctx}
+func (l *Live) runOptions(ctx context.Context, again bool) exec.Options {
+	o := exec.Options{Printer: l.out.printer(l.options.Format, l.boot), Now: l.now, Muted: again, Unshown: l.out.Document != nil, Context: ctx}
 	switch {
 	case l.keepsWanted():
 		o.Record = l.recorder.event

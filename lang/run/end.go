@@ -5,7 +5,7 @@ import (
 	"errors"
 	"syscall"
 
-	"trace/lang"
+	"trace/lang/exec"
 )
 
 // errEnough ends the reading when as many events as wanted were printed or the program called exit().
@@ -20,7 +20,7 @@ func unlessEnough(err error) error {
 }
 
 // showMaps prints the maps whenever the user asks for them, until ctx ends. Where the data is made at the end, they are for the user.
-func showMaps(ctx context.Context, exec *lang.Run, out Outputs) {
+func showMaps(ctx context.Context, exec *exec.Run, out Outputs) {
 	for {
 		select {
 		case <-ctx.Done():

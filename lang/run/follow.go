@@ -109,7 +109,7 @@ func (l *Live) printedOf(probe string) uint64 {
 // This is a loss, and so never silent.
 func (l *Live) remadeCgroups() []string {
 	var all []string
-	for _, path := range l.program.Cgroups() {
+	for _, path := range l.program.CgroupPaths() {
 		id, ok := l.program.CgroupID(path)
 		if now, there := l.catalog.Cgroups().ID(path); ok && there && now != id {
 			all = append(all, path)

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"trace/lang"
+	"trace/lang/exec"
+	"trace/lang/ir"
+	"trace/lang/plan"
 	"trace/probes"
 	"trace/probes/event"
 	"trace/probes/kernel"
@@ -22,11 +25,11 @@ import (
 // Live is a program for the events of this machine.
 type Live struct {
 	options Options
-	program *lang.Program
+	program *ir.Program
 	catalog *probes.Catalog
 	host    *probes.Host
-	plan    *lang.Plan
-	exec    *lang.Run
+	plan    *plan.Plan
+	exec    *exec.Run
 	out     Outputs
 	report  Report
 	// child is the command, nil without one.
@@ -68,7 +71,7 @@ func newLive(o Options, groups []string) (*Live, error) {
 }
 
 // Program is what was compiled.
-func (l *Live) Program() *lang.Program { return l.program }
+func (l *Live) Program() *ir.Program { return l.program }
 
 // Explain says what would run where, and why.
 func (l *Live) Explain(w io.Writer) error {
@@ -124,10 +127,10 @@ func bootTime() time.Time { return time.Now().Add(-time.Duration(symbols.BootClo
 // divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
 func (l *Live) divide(rejected map[*event.Probe]bool) (err error) {
 	o := l.options
-	l.plan, err = lang.NewPlan(l.program, lang.PlanOptions{
+	l.plan, err = lang.Prepare(l.program, plan.Options{
 		Children: o.Children, Command: l.child.pid(), NoKernel: o.NoKernel, Compare: o.Compare, Counted: o.Counted, Rejected: rejected,
 		Record: l.keepsWanted(), RecordStacks: o.Record != nil && o.Record.Stacks, Cleared: o.Cleared, MapEntries: o.MapEntries, Started: l.started,
-		Columns: o.Columns, StackLeft: l.catalog.StackLeft, Alone: l.host.Alone, CompareExchange: lang.CompareExchange, CPUs: possibleCPUs(),
+		Columns: o.Columns, StackLeft: l.catalog.StackLeft, Alone: l.host.Alone, CompareExchange: plan.CompareExchange, CPUs: possibleCPUs(),
 	})
 	return err
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"trace/lang"
+	"trace/lang/check"
 	"trace/lang/output"
 )
 
@@ -107,6 +107,6 @@ func (o Outputs) printer(f output.Format, boot time.Time) *output.Printer {
 }
 
 // compile are the options of the compiler.
-func (o Options) compile() lang.Options {
-	return lang.Options{Params: o.Params, PID: o.PID, Command: len(o.Command) > 0, Raw: o.Raw, Words: o.Words}
+func (o Options) compile() check.Options {
+	return check.Options{Params: o.Params, PID: o.PID, Command: len(o.Command) > 0, Raw: o.Raw, Words: o.Words}
 }

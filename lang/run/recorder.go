@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"trace/lang"
+	"trace/lang/exec"
 	"trace/probes/event"
 	"trace/probes/kernel"
 	"trace/probes/recording"
@@ -74,7 +74,7 @@ func (r *recorder) layouts() []*event.Layout {
 
 // recordedNames are those of this machine.
 type recordedNames struct {
-	*lang.Run
+	*exec.Run
 	cgroups *kernel.Cgroups
 }
 

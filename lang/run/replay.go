@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"trace/lang"
+	"trace/lang/exec"
+	"trace/lang/ir"
+	"trace/lang/plan"
 	"trace/probes"
 	"trace/probes/recording"
 )
@@ -19,8 +22,8 @@ import (
 type Replay struct {
 	options   Options
 	recording *recording.Recording
-	program   *lang.Program
-	exec      *lang.Run
+	program   *ir.Program
+	exec      *exec.Run
 	out       Outputs
 	// now is the time in the recording, as nsecs tells it. The live view asks for it, too.
 	now atomic.Uint64
@@ -68,7 +71,7 @@ func NewReplay(o Options, rec *recording.Recording) (*Replay, error) {
 }
 
 // Program is what was compiled.
-func (p *Replay) Program() *lang.Program { return p.program }
+func (p *Replay) Program() *ir.Program { return p.program }
 
 // Run runs the program on all events. What was read before an error counts: the maps are printed in any case. What it returns with an error
 // is how far the run has come, if it is not nil.
@@ -80,7 +83,7 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.exec, err = plan.Start(lang.RunOptions{
+	p.exec, err = lang.Start(plan, exec.Options{
 		Printer: out.printer(p.options.Format, p.recording.Boot().Local()), Unshown: out.Document != nil, Now: p.now.Load, Context: ctx,
 	})
 	if err != nil {
@@ -95,14 +98,14 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 }
 
 // plan has all of the program run in user space.
-func (p *Replay) plan() (*lang.Plan, error) {
-	o := lang.PlanOptions{
+func (p *Replay) plan() (*plan.Plan, error) {
+	o := plan.Options{
 		Recorded: true, Cleared: p.options.Cleared, MapEntries: p.options.MapEntries, Started: p.recording.Started(), CPUs: 1, Columns: p.options.Columns,
 	}
 	if p.recording.WithoutStacks() == "" {
 		o.RecordedStack = p.recording.Stack
 	}
-	return lang.NewPlan(p.program, o)
+	return lang.Prepare(p.program, o)
 }
 
 // run plays everything.
@@ -174,7 +177,7 @@ func (p *Replay) describe(r *Report) {
 	}
 	r.Host, r.Kernel = strings.Join(hosts, ", "), strings.Join(kernels, ", ")
 	var names []string
-	for _, c := range p.program.Clauses() {
+	for _, c := range p.program.Clauses {
 		for _, probe := range c.Probes {
 			names = append(names, probe.String())
 		}

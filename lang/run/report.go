@@ -4,13 +4,13 @@ import (
 	"slices"
 	"time"
 
-	"trace/lang"
+	"trace/lang/exec"
 	"trace/probes/recording"
 )
 
 // Ended is a program that has run. Its maps stay until Close.
 type Ended struct {
-	*lang.Run
+	*exec.Run
 	Report Report
 }
 
@@ -26,8 +26,8 @@ type Report struct {
 	Missing []string
 	// RemadeCgroups were removed and made again: only the first one was compared with.
 	RemadeCgroups []string
-	Maps          []lang.MapLosses
-	Stacks        lang.StackLosses
+	Maps          []exec.MapLosses
+	Stacks        exec.StackLosses
 	// SkippedForks are forks of any processes that the kernel did not report.
 	SkippedForks uint64
 	// Recordings are those of a replay.
@@ -66,7 +66,7 @@ type Probe struct {
 // Lost returns whether anything is missing of the events or in the maps.
 func (r *Report) Lost() bool {
 	return r.SkippedForks > 0 || r.Stacks.Lost() > 0 ||
-		slices.ContainsFunc(r.Maps, func(l lang.MapLosses) bool { return l.Lost() > 0 }) ||
+		slices.ContainsFunc(r.Maps, func(l exec.MapLosses) bool { return l.Lost() > 0 }) ||
 		slices.ContainsFunc(r.Probes, func(p Probe) bool { return p.Lost+p.Gaps > 0 }) ||
 		slices.ContainsFunc(r.Recordings, Incomplete)
 }
@@ -77,7 +77,7 @@ func Incomplete(info recording.Info) bool {
 }
 
 // addMaps puts what was lost in the maps of a run into the report.
-func (r *Report) addMaps(exec *lang.Run) (err error) {
+func (r *Report) addMaps(exec *exec.Run) (err error) {
 	if r.Maps, err = exec.MapLosses(); err != nil {
 		return err
 	}

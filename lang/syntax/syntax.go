@@ -1,4 +1,4 @@
-// Package syntax turns the text of a program into a tree and back.
+// package syntax turns the text of a program into a tree and back.
 //
 // It knows nothing of probes, fields and types: a name is a name. The tree of an expression is made of expr's own nodes
 // (github.com/expr-lang/expr/ast), so that expr's tools work on it, but the surface is ours: integer division, bitwise

@@ -8,3 +8,6 @@ type Stack struct {
 	Addresses []uint64 `json:"addresses"`
 	Frames    []string `json:"frames"`
 }
+
+// MaxFrames is how many frames the kernel walks up (kernel.perf_event_max_stack, unless an administrator has changed it).
+const MaxFrames = 127

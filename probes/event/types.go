@@ -130,3 +130,14 @@ func (e *Enum) flagsOf(v int64) string {
 	}
 	return strings.Join(names, "|")
 }
+
+// EnumOf returns the names that stand for values of a type, or nil.
+func EnumOf(t *Type) *Enum {
+	switch {
+	case t == nil:
+		return nil
+	case t.Unit == Errno:
+		return ErrnoNames()
+	}
+	return t.Enum
+}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"trace/lang"
+	"trace/lang/ir"
 	"trace/lang/run"
 	"trace/lang/syntax"
 )
@@ -64,8 +64,8 @@ func (c *Console) Tell(n run.Note) {
 }
 
 // TellCgroups says which cgroups of the program are not there yet: with a mistake in a path nothing would ever match.
-func (c *Console) TellCgroups(program *lang.Program) {
-	for _, path := range program.Cgroups() {
+func (c *Console) TellCgroups(program *ir.Program) {
+	for _, path := range program.CgroupPaths() {
 		if _, ok := program.CgroupID(path); !ok && !c.Quiet {
 			c.Note("there is no cgroup %s now: events are compared with it by path, in user space", path)
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"trace/lang"
+	"trace/lang/exec"
 	"trace/lang/output"
 	"trace/lang/result"
 	"trace/lang/run"
@@ -141,7 +141,7 @@ func lacks(info recording.Info) []string {
 }
 
 // stackLossLines say what is wrong with stacks.
-func stackLossLines(l lang.StackLosses, quiet bool) []string {
+func stackLossLines(l exec.StackLosses, quiet bool) []string {
 	var lines []string
 	tell := func(format string, args ...any) { lines = append(lines, "stacks: "+fmt.Sprintf(format, args...)) }
 	if n := l.Full + l.NoMemory; n > 0 {
@@ -166,7 +166,7 @@ func stackLossLines(l lang.StackLosses, quiet bool) []string {
 }
 
 // moreRoom says how a map gets more keys. --map-size is for those without a let.
-func moreRoom(l lang.MapLosses) string {
+func moreRoom(l exec.MapLosses) string {
 	if l.Let {
 		return fmt.Sprintf("write let %s = hash(%d), or lru(…)", l.Map, 4*l.Entries)
 	}
@@ -174,7 +174,7 @@ func moreRoom(l lang.MapLosses) string {
 }
 
 // mapLossLines say which updates of a map were lost, and why.
-func mapLossLines(l lang.MapLosses) []string {
+func mapLossLines(l exec.MapLosses) []string {
 	var lines []string
 	tell := func(format string, args ...any) { lines = append(lines, l.Map+": "+fmt.Sprintf(format, args...)) }
 	if l.Full > 0 {

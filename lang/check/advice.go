@@ -1,0 +1,86 @@
+package check
+
+import (
+	"fmt"
+
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// This file is what to say about values of the wrong sort.
+
+// named describes a value more closely than what it compares with: one of an enum is a name.
+func named(e *ir.Expr) string {
+	if enum := event.EnumOf(&e.Type); enum != nil && e.Type.Unit != event.Cgroup {
+		return "a name of " + enum.Name
+	}
+	return describe(e)
+}
+
+// asText says how to make a string of a field, or returns "".
+func asText(e *ir.Expr) string {
+	if e.Op != ir.OpField || e.Type.Kind == event.Bool {
+		return ""
+	}
+	return fmt.Sprintf("write string(%s)", e.Field.Name)
+}
+
+// besideNumber says what to write for a string that is compared with a number, or returns "".
+func besideNumber(word string, number *ir.Expr) string {
+	if tree, err := syntax.Parse("", word); err == nil && tree.Expr != nil {
+		switch v, _, _ := literalValue(tree.Expr); v.(type) {
+		case int64, uint64:
+			return "write the number without quotes: " + word
+		}
+	}
+	if number.Op == ir.OpField && number.Field.Common && (number.Field.Name == "pid" || number.Field.Name == "tid") {
+		return fmt.Sprintf("the name of the process is comm: comm == %q", word)
+	}
+	return ""
+}
+
+// describe names the sort of a value: values of one sort compare.
+func describe(e *ir.Expr) string { return format.SortOf(e.Type) }
+
+// wordOf is an expression in advice.
+func wordOf(e *ir.Expr) string {
+	switch e.Op {
+	case ir.OpField:
+		return e.Field.Name
+	case ir.OpVar:
+		return e.Variable.Name
+	}
+	return "x"
+}
+
+// asNumber is the number of a name in advice.
+func asNumber(e *ir.Expr) string {
+	if e.Type.Kind == event.Int {
+		return "(int64)" + wordOf(e)
+	}
+	return "(uint64)" + wordOf(e)
+}
+
+// isName tells whether values of a type are names, which have no order and no sum. Error numbers and flags are numbers.
+func isName(t event.Type) bool {
+	return event.IsNumber(t) && t.Enum != nil && !t.Enum.Flags && t.Unit != event.Errno && t.Unit != event.Cgroup
+}
+
+func aggregatedHelp(e *ir.Expr) string {
+	if e.Type.Kind == event.String || e.Type.Kind == event.GID {
+		return "to count by it, make it a key: @[x] = count()"
+	}
+	return ""
+}
+
+func argumentCount(n int) string {
+	switch n {
+	case 0:
+		return "no argument here"
+	case 1:
+		return "1 argument here"
+	}
+	return fmt.Sprintf("%d arguments here", n)
+}

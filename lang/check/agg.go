@@ -1,0 +1,151 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/agg"
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// aggregate types the call of an aggregation for a map.
+func (c *checker) aggregate(m *mapUses, n *ast.CallNode, fn string) *ir.UpdateStmt {
+	args, named := arguments(n)
+	how, _ := agg.Lookup(fn)
+	at := syntax.SpanOf(n)
+	if len(args) < how.Least || how.Most >= 0 && len(args) > how.Most {
+		c.fail(at, fmt.Sprintf("%s() has %s", fn, argumentCount(len(args))), "write "+how.Usage)
+		return nil
+	}
+	out := &ir.UpdateStmt{Map: m.info}
+	shown := &ir.Expr{Type: ir.Natural64, Span: at}
+	typed := true
+	if len(args) > 0 {
+		out.Arg = c.aggregated(how, args[0])
+		if typed = out.Arg != nil; typed {
+			shown.Type = shownType(how.Traits(), out.Arg.Type)
+		}
+	}
+	f, ok := c.parameters(how, args, named)
+	if !typed || !ok || !c.kept(m, fn+"()", f, at) || !c.holds(&m.value, []*ir.Expr{shown}, false, m.info.Name, at) {
+		return nil
+	}
+	if out.Arg != nil {
+		out.Arg = conform(&m.value, []*ir.Expr{out.Arg})[0]
+	}
+	return out
+}
+
+// aggregated types the value that is aggregated. A boolean counts as 0 or 1.
+func (c *checker) aggregated(how agg.Spec, n ast.Node) *ir.Expr {
+	e, fn, traits := c.expr(n, nil), how.Name, how.Traits()
+	switch {
+	case e == nil:
+		return nil
+	case e.Type.Kind == event.Bool:
+		number := ir.Operation(ir.OpCast, ir.Natural64, e)
+		number.Bits, number.Span = 64, e.Span
+		e = number
+	case !event.IsNumber(e.Type) && e.Type.Kind != ir.Pending:
+		return c.fail(e.Span, fmt.Sprintf("%s() wants a number, and this is %s", fn, describe(e)), aggregatedHelp(e))
+	case isName(e.Type) && !traits.Picks:
+		return c.fail(e.Span, fmt.Sprintf("%s() wants a number, and this is a name of %s", fn, e.Type.Enum.Name),
+			fmt.Sprintf("to count by it, make it a key: @[%s] = count(); its number is %s", wordOf(e), asNumber(e)))
+	}
+	if traits.SignedArg {
+		return ir.Signed(e)
+	}
+	return e
+}
+
+// shownType is the type of what is printed of values of type t. Only a value that is one of them keeps its name.
+func shownType(traits agg.Traits, t event.Type) event.Type {
+	if traits.Picks || t.Kind == ir.Pending {
+		return t
+	}
+	shown := event.Type{Kind: t.Kind, Size: 8}
+	if t.Unit == event.Nanoseconds || t.Unit == event.Bytes {
+		shown.Unit = t.Unit
+	}
+	return shown
+}
+
+// parameters reads what an aggregation is given besides the value.
+func (c *checker) parameters(how agg.Spec, args []ast.Node, named []*syntax.NamedArg) (agg.Func, bool) {
+	in := agg.Args{Named: map[string]int64{}}
+	ok := true
+	args = args[min(1, len(args)):]
+	for i, n := range args {
+		p := how.Params[min(i, len(how.Params)-1)]
+		valid := false
+		if p.Fraction {
+			var x float64
+			x, valid = c.percentile(p, n)
+			in.Fractions = append(in.Fractions, x)
+		} else {
+			var x int64
+			x, valid = c.constant(n, p.What, p.Lo, p.Hi)
+			in.Numbers = append(in.Numbers, x)
+		}
+		ok = ok && valid
+	}
+	for _, arg := range named {
+		i := slices.IndexFunc(how.Named, func(p agg.Param) bool { return p.Name == arg.Name })
+		if i < 0 {
+			c.fail(syntax.SpanOf(arg), fmt.Sprintf("%s() has no argument called %s", how.Name, arg.Name), namedHelp(how))
+			ok = false
+			continue
+		}
+		p := how.Named[i]
+		x, valid := c.constant(arg.Value, p.What, p.Lo, p.Hi)
+		in.Named[p.Name], ok = x, ok && valid
+	}
+	if !ok {
+		return nil, false
+	}
+	f, mistake := how.New(in)
+	if mistake != nil {
+		c.fail(syntax.SpanOf(args[mistake.Arg]), mistake.Msg, mistake.Help)
+		return nil, false
+	}
+	return f, true
+}
+
+// namedHelp names the arguments that have names.
+func namedHelp(how agg.Spec) string {
+	var names []string
+	for _, p := range how.Named {
+		names = append(names, p.Name)
+	}
+	if names == nil {
+		return ""
+	}
+	return "it has " + strings.Join(names, " and ")
+}
+
+func (c *checker) percentile(p agg.Param, n ast.Node) (x float64, ok bool) {
+	if k, isConstant := n.(*ast.ConstantNode); isConstant {
+		if f, isFloat := k.Value.(syntax.Float); isFloat {
+			if f.Value > float64(p.Hi) {
+				c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is at most %d", p.What, p.Hi), "")
+				return 0, false
+			}
+			return f.Value, true
+		}
+	}
+	i, ok := c.constant(n, p.What, p.Lo, p.Hi)
+	return float64(i), ok
+}
+
+// noneNamed makes sure that no argument has a name.
+func (c *checker) noneNamed(fn string, named []*syntax.NamedArg) bool {
+	for _, arg := range named {
+		c.fail(syntax.SpanOf(arg), fmt.Sprintf("%s() has no argument called %s", fn, arg.Name), "")
+	}
+	return len(named) == 0
+}

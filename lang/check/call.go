@@ -1,0 +1,296 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// This file types calls of functions that have a value. check_callstmt.go has those that are statements.
+
+// signature of a function that has a value. The letters of params are the arguments: s a string, n a number, v any value, l a list,
+// p a condition on #, m a value made of #, f the format of a time, a what has an address.
+type signature struct {
+	usage, params string
+	least         int // arguments that must be there
+	result        event.Type
+	// fails says that the value may be absent, though no argument is.
+	fails bool
+}
+
+var signatures = map[string]signature{
+	"upper":       {"upper(s)", "s", 1, ir.Text, false},
+	"lower":       {"lower(s)", "s", 1, ir.Text, false},
+	"trim":        {"trim(s) or trim(s, characters)", "ss", 1, ir.Text, false},
+	"trimPrefix":  {"trimPrefix(s, prefix)", "ss", 2, ir.Text, false},
+	"trimSuffix":  {"trimSuffix(s, suffix)", "ss", 2, ir.Text, false},
+	"replace":     {"replace(s, old, new)", "sss", 3, ir.Text, false},
+	"repeat":      {"repeat(s, n)", "sn", 2, ir.Text, false},
+	"indexOf":     {"indexOf(s, part)", "ss", 2, ir.Integer64, false},
+	"lastIndexOf": {"lastIndexOf(s, part)", "ss", 2, ir.Integer64, false},
+	"hasPrefix":   {"hasPrefix(s, prefix)", "ss", 2, ir.Boolean, false},
+	"hasSuffix":   {"hasSuffix(s, suffix)", "ss", 2, ir.Boolean, false},
+	"split":       {"split(s, separator) or split(s, separator, n)", "ssn", 2, event.Type{Kind: format.Array}, false},
+	"join":        {"join(list) or join(list, separator)", "ls", 1, ir.Text, false},
+	"int":         {`int("12")`, "s", 1, ir.Integer64, true},
+	"string":      {"string(x)", "v", 1, ir.Text, false},
+	"strftime":    {`strftime("%H:%M:%S", nsecs)`, "fn", 2, ir.Text, false},
+	"ntop":        {"ntop(address)", "a", 1, ir.Text, true},
+	"any":         {"any(list, # > 1)", "lp", 2, ir.Boolean, false},
+	"all":         {"all(list, # > 1)", "lp", 2, ir.Boolean, false},
+	"none":        {"none(list, # > 1)", "lp", 2, ir.Boolean, false},
+	"one":         {"one(list, # > 1)", "lp", 2, ir.Boolean, false},
+	"filter":      {"filter(list, # > 1)", "lp", 2, event.Type{Kind: format.Array}, false},
+	"map":         {"map(list, # * 2)", "lm", 2, event.Type{Kind: format.Array}, false},
+	"first":       {"first(list)", "l", 1, event.Type{}, true},
+	"last":        {"last(list)", "l", 1, event.Type{}, true},
+}
+
+// call types a function in an expression.
+func (c *checker) call(n *ast.CallNode) *ir.Expr {
+	fn, at := callee(n), syntax.SpanOf(n)
+	switch {
+	case fn == "has_key":
+		return c.hasKey(n)
+	case fn == "len":
+		return c.length(n)
+	case isStack(fn):
+		return c.stackCall(fn, at, n.Arguments)
+	case aggregationUsage(fn) != "":
+		return c.fail(at, fn+"() is an aggregation, and no value", fmt.Sprintf("it stands alone after a map and =: @x = %s", aggregationUsage(fn)))
+	case slices.Contains(statements, fn):
+		return c.fail(at, fn+"() is a statement, and has no value", "")
+	}
+	s, ok := signatures[fn]
+	if !ok {
+		return c.unknownFunction(n, fn)
+	}
+	if len(n.Arguments) < s.least || len(n.Arguments) > len(s.params) {
+		return c.fail(at, fmt.Sprintf("%s() has %s", fn, argumentCount(len(n.Arguments))), "write "+s.usage)
+	}
+	var args []*ir.Expr
+	element := c.element
+	for i, arg := range n.Arguments {
+		e := c.argument(fn, s, s.params[i], arg)
+		if e == nil {
+			c.element = element
+			return nil
+		}
+		args = append(args, e)
+		if s.params[i] == 'l' {
+			c.element = &e.Elems[0]
+		}
+	}
+	c.element = element
+	return c.result(fn, s, args)
+}
+
+// argument types an argument of a function. Those after a list know its elements as #.
+func (c *checker) argument(fn string, s signature, param byte, n ast.Node) *ir.Expr {
+	switch param {
+	case 'l':
+		return c.list(fn, s, n)
+	case 'p':
+		return c.condition(n)
+	case 'f':
+		return c.timeFormat(n)
+	}
+	e := c.expr(n, nil)
+	if e == nil {
+		return nil
+	}
+	kind := e.Type.Kind
+	ok, want := true, ""
+	switch param {
+	case 's':
+		ok, want = kind == event.String, "a string"
+	case 'n':
+		ok, want = event.IsNumber(e.Type), "a number"
+	case 'a':
+		ok, want = event.IsNumber(e.Type) || kind == event.GID, "an address"
+	default:
+		ok, want = kind != format.Tuple && kind != format.Array && kind != format.Stack, "one value"
+	}
+	if !ok && kind != ir.Pending {
+		return c.fail(e.Span, fmt.Sprintf("%s() wants %s here, and this is %s", fn, want, describe(e)), "write "+s.usage)
+	}
+	return e
+}
+
+// result makes the node of a call.
+func (c *checker) result(fn string, s signature, args []*ir.Expr) *ir.Expr {
+	e := ir.Operation(ir.OpCall, s.result, args...)
+	e.Fn = fn
+	e.Optional = e.Optional || s.fails
+	computed := event.Type{Kind: event.String, Size: max(computedSize, args[0].Type.Size)}
+	if e.Type.Kind == event.String {
+		e.Type = computed
+	}
+	switch fn {
+	case "split":
+		e.Elems = []event.Type{computed}
+	case "filter":
+		e.Elems, e.Optional = args[0].Elems, args[0].Optional
+	case "map":
+		e.Elems = []event.Type{args[1].Type}
+	case "any", "all", "none", "one":
+		e.Optional = args[0].Optional
+	case "first", "last":
+		e.Type = args[0].Elems[0]
+	}
+	return e
+}
+
+// list types a list: [a, b], or a function that has one.
+func (c *checker) list(fn string, s signature, n ast.Node) *ir.Expr {
+	literal, ok := n.(*ast.ArrayNode)
+	if !ok {
+		e := c.expr(n, nil)
+		if e != nil && e.Type.Kind != format.Array {
+			return c.fail(e.Span, fmt.Sprintf("%s() wants a list here, and this is %s", fn, describe(e)), "write "+s.usage)
+		}
+		return e
+	}
+	at := syntax.SpanOf(n)
+	if len(literal.Nodes) == 0 {
+		return c.fail(at, "the list is empty", "")
+	}
+	want := c.context(n)
+	elems, ok := c.exprs(literal.Nodes, func(int) *event.Type { return want })
+	if !ok {
+		return nil
+	}
+	all := shape{known: true, columns: make([]fact, 1)}
+	for _, e := range elems {
+		if !c.scalar(e, "an element of a list") {
+			return nil
+		}
+		if found := all.join([]*ir.Expr{e}, false, e.Span); found != nil {
+			return c.fail(e.Span, fmt.Sprintf("the list has %s here and %s before", found.here, found.there), "all its elements have to be of one type")
+		}
+	}
+	for i := range elems {
+		elems[i] = conform(&all, elems[i:i+1])[0]
+	}
+	e := ir.Operation(ir.OpList, event.Type{Kind: format.Array}, elems...)
+	e.Elems, e.Span = all.types(), at
+	return e
+}
+
+// currentElement types #.
+func (c *checker) currentElement(n ast.Node) *ir.Expr {
+	if c.element == nil {
+		return c.fail(syntax.SpanOf(n), "# stands only in functions on lists, like any([1, 2], # > x)", "")
+	}
+	return &ir.Expr{Op: ir.OpElement, Type: *c.element}
+}
+
+// length types len(): of a map, a list or a string.
+func (c *checker) length(n *ast.CallNode) *ir.Expr {
+	at := syntax.SpanOf(n)
+	if len(n.Arguments) != 1 {
+		return c.fail(at, "len() has "+argumentCount(len(n.Arguments)), "write len(@map), len(string) or len(list)")
+	}
+	if ref, ok := n.Arguments[0].(*syntax.MapRef); ok && ref.Key == nil {
+		return &ir.Expr{Op: ir.OpLen, Type: ir.Natural64, Map: c.mapOf(ref.Name).info}
+	}
+	var e *ir.Expr
+	if isList(n.Arguments[0]) {
+		e = c.list("len", signature{}, n.Arguments[0])
+	} else {
+		e = c.expr(n.Arguments[0], nil)
+	}
+	switch {
+	case e == nil:
+		return nil
+	case e.Type.Kind != event.String && e.Type.Kind != format.Array && e.Type.Kind != ir.Pending:
+		return c.fail(e.Span, fmt.Sprintf("len() wants a map, a string or a list, and this is %s", describe(e)), "")
+	}
+	length := ir.Operation(ir.OpCall, ir.Natural64, e)
+	length.Fn = "len"
+	return length
+}
+
+func isList(n ast.Node) bool {
+	_, ok := n.(*ast.ArrayNode)
+	return ok
+}
+
+// casts are the bits and the sign of the types of casts.
+var casts = map[string]struct {
+	bits int
+	kind event.Kind
+}{
+	"int8": {8, event.Int}, "int16": {16, event.Int}, "int32": {32, event.Int}, "int64": {64, event.Int},
+	"uint8": {8, event.Uint}, "uint16": {16, event.Uint}, "uint32": {32, event.Uint}, "uint64": {64, event.Uint},
+}
+
+// cast types (uint8)x.
+func (c *checker) cast(n *syntax.Cast) *ir.Expr {
+	x := c.expr(n.Of, nil)
+	switch {
+	case x == nil:
+		return nil
+	case !event.IsNumber(x.Type) && x.Type.Kind != event.Bool && x.Type.Kind != ir.Pending:
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is cast to no number", describe(x)), castHelp(x))
+	}
+	to := casts[n.To]
+	e := ir.Operation(ir.OpCast, event.Type{Kind: to.kind, Size: to.bits / 8}, x)
+	e.Bits = to.bits
+	return e
+}
+
+func castHelp(e *ir.Expr) string {
+	if e.Type.Kind == event.String {
+		return `int("12") reads a number`
+	}
+	return ""
+}
+
+// timeFormat types the format of a time, which is a literal.
+func (c *checker) timeFormat(n ast.Node) *ir.Expr {
+	s, ok := n.(*ast.StringNode)
+	if !ok {
+		return c.fail(syntax.SpanOf(n), "the format of a time has to be a literal string", `write "%H:%M:%S"`)
+	}
+	_, err := format.NewTimePattern(s.Value)
+	if !c.formatted([]ast.Node{n}, err) {
+		return nil
+	}
+	return c.expr(n, nil)
+}
+
+// unknownFunction reports a function that there is not.
+func (c *checker) unknownFunction(n *ast.CallNode, fn string) *ir.Expr {
+	names := slices.Concat(aggregationNames(), statements, onMaps, slices.Sorted(maps.Keys(signatures)))
+	help := foreignFunctions[fn]
+	switch {
+	case help != "":
+	case c.having(fn) != nil:
+		help = fmt.Sprintf("%s is a field: write it without brackets", fn)
+	default:
+		help = syntax.DidYouMean(fn, names)
+	}
+	if help == "" {
+		help = "functions are " + strings.Join(names, " ")
+	}
+	return c.fail(syntax.SpanOf(n.Callee), fmt.Sprintf("no function is called %s", fn), help)
+}
+
+// formatted reports a mistake in a format, or in one of the arguments after it.
+func (c *checker) formatted(args []ast.Node, err error) bool {
+	var wrong *format.PatternError
+	if errors.As(err, &wrong) {
+		c.fail(syntax.SpanOf(args[wrong.Arg+1]), wrong.Msg, wrong.Help)
+	}
+	return err == nil
+}

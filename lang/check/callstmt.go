@@ -1,0 +1,248 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// This file types calls that are statements.
+
+// callStmt types a call that is a statement.
+func (c *checker) callStmt(s *syntax.Call) ir.Stmt {
+	fn := callee(s.Call)
+	out := &ir.CallStmt{Fn: fn, Span: s.Span}
+	ok := false
+	switch fn {
+	case "print":
+		ok = c.print(out, s.Call)
+	case "clear", "zero":
+		ok = c.empty(out, s.Call)
+	case "delete":
+		ok = c.delete(out, s.Call)
+	case "printf":
+		ok = c.printf(out, s.Call)
+	case "time":
+		ok = c.time(out, s.Call)
+	case "exit":
+		ok = c.exit(out, s.Call)
+	default:
+		c.noStatement(s.Call, fn)
+	}
+	if !ok {
+		return nil
+	}
+	return out
+}
+
+// exit types exit() and exit(status).
+func (c *checker) exit(out *ir.CallStmt, n *ast.CallNode) bool {
+	const help = "write exit(), or exit(3) for the exit status 3"
+	if len(n.Arguments) == 0 {
+		return true
+	}
+	if len(n.Arguments) > 1 {
+		c.fail(out.Span, "exit() has "+argumentCount(len(n.Arguments)), help)
+		return false
+	}
+	e := c.expr(n.Arguments[0], nil)
+	switch {
+	case e == nil:
+		return false
+	case !event.IsNumber(e.Type) && e.Type.Kind != event.Bool && e.Type.Kind != ir.Pending:
+		c.fail(e.Span, "an exit status is a number, and this is "+describe(e), help)
+		return false
+	case e.Op == ir.OpLit && event.IsNumber(e.Type) && (event.Compare(e.Val, int64(0)) < 0 || event.Compare(e.Val, int64(ir.MaxStatus)) > 0):
+		c.fail(e.Span, fmt.Sprintf("an exit status is between 0 and %d", ir.MaxStatus), help)
+		return false
+	}
+	out.Args = []*ir.Expr{e}
+	return true
+}
+
+// noStatement reports a call that does nothing.
+func (c *checker) noStatement(n *ast.CallNode, fn string) {
+	_, known := signatures[fn]
+	switch {
+	case aggregationUsage(fn) != "":
+		c.fail(syntax.SpanOf(n), fn+"() is not kept anywhere", fmt.Sprintf("write @x = %s", aggregationUsage(fn)))
+	case known || slices.Contains(onMaps, fn) || isStack(fn):
+		c.fail(syntax.SpanOf(n), fmt.Sprintf("nothing is done with what %s() returns", fn), fmt.Sprintf("print(%s(…)) writes it", fn))
+	default:
+		c.unknownFunction(n, fn)
+	}
+}
+
+// wholeMap returns the map that the first argument names without a key.
+func (c *checker) wholeMap(n *ast.CallNode) *mapUses {
+	if len(n.Arguments) == 0 {
+		return nil
+	}
+	if ref, ok := n.Arguments[0].(*syntax.MapRef); ok && ref.Key == nil {
+		return c.mapOf(ref.Name)
+	}
+	return nil
+}
+
+// empty types clear(@m) and zero(@m).
+func (c *checker) empty(out *ir.CallStmt, n *ast.CallNode) bool {
+	m := c.wholeMap(n)
+	if m == nil || len(n.Arguments) != 1 {
+		c.fail(out.Span, out.Fn+"() wants a map, and nothing else", fmt.Sprintf("write %s(@map); delete(@map[key]) deletes one key", out.Fn))
+		return false
+	}
+	out.Map = m.info
+	return true
+}
+
+// delete types delete(@m, key) and delete(@m[key]).
+func (c *checker) delete(out *ir.CallStmt, n *ast.CallNode) bool {
+	m, nodes, at := c.mapAndKey(n, "delete")
+	if m == nil {
+		return false
+	}
+	if len(nodes) == 0 && m.key.known && len(m.key.columns) > 0 {
+		c.fail(at, "delete() wants a key", fmt.Sprintf("write delete(%s, key); clear(%[1]s) deletes all keys", m.info.Name))
+		return false
+	}
+	key, ok := c.key(m, nodes, at)
+	out.Map, out.Key = m.info, key
+	return ok
+}
+
+// print types print(@m), print(@m[key]) and print(x).
+func (c *checker) print(out *ir.CallStmt, n *ast.CallNode) bool {
+	args, named := arguments(n)
+	if len(args) == 0 {
+		c.fail(out.Span, "print() wants a map or a value", "write print(@map), print(@map, 10) for the largest ten, or print(x)")
+		return false
+	}
+	if m := c.wholeMap(n); m != nil {
+		out.Map = m.info
+		return c.printOptions(out, args[1:], named)
+	}
+	if !c.noneNamed("print", named) {
+		return false
+	}
+	if len(args) > 1 {
+		c.fail(syntax.SpanOf(args[1]), "print() writes one value", `write print((a, b)) for a tuple, or printf("…", a, b)`)
+		return false
+	}
+	if ref, ok := args[0].(*syntax.MapRef); ok {
+		m := c.mapOf(ref.Name)
+		out.Map = m.info
+		out.Key, ok = c.key(m, ref.Key, syntax.SpanOf(ref))
+		return ok
+	}
+	return c.printValue(out, args[0])
+}
+
+func (c *checker) printValue(out *ir.CallStmt, n ast.Node) bool {
+	e := c.expr(n, nil)
+	switch {
+	case e == nil:
+		return false
+	case isEntry(e):
+		key, _, ok := c.elements(c.memberOf(e, 0))
+		out.Map, out.Key = e.Variable.EntryOf, key
+		return ok
+	case e.Type.Kind == format.Array:
+		return c.scalar(e, "what print() writes")
+	}
+	out.Args = []*ir.Expr{e}
+	return true
+}
+
+// printOptions reads top, div and by of print(@m, top, div, by = "key").
+func (c *checker) printOptions(out *ir.CallStmt, args []ast.Node, named []*syntax.NamedArg) bool {
+	ok := true
+	for i, n := range args {
+		switch i {
+		case 0:
+			out.Top, ok = c.constant(n, "how many entries print() writes", 0, maxInt64)
+		case 1:
+			var valid bool
+			out.Div, valid = c.constant(n, "what print() divides by", 1, maxInt64)
+			ok = ok && valid
+		default:
+			c.fail(syntax.SpanOf(n), "print() has too many arguments", `write print(@map, top, divisor, by = "key")`)
+			return false
+		}
+	}
+	for _, arg := range named {
+		if arg.Name != "by" {
+			c.fail(syntax.SpanOf(arg), fmt.Sprintf("print() has no argument called %s", arg.Name), `it has by = "key" and by = "value"`)
+			ok = false
+			continue
+		}
+		by, valid := c.order(arg.Value, "print()")
+		out.By, ok = by, ok && valid
+	}
+	return ok
+}
+
+// printf types printf("format", a, b).
+func (c *checker) printf(out *ir.CallStmt, n *ast.CallNode) bool {
+	if len(n.Arguments) == 0 {
+		c.fail(out.Span, "printf() wants a format", `write printf("%d %s\n", pid, comm)`)
+		return false
+	}
+	text, isString := n.Arguments[0].(*ast.StringNode)
+	if !isString {
+		c.fail(syntax.SpanOf(n.Arguments[0]), "the format of printf() has to be a literal string", `write printf("%d %s\n", pid, comm)`)
+		return false
+	}
+	args, ok := c.exprs(n.Arguments[1:], func(int) *event.Type { return nil })
+	for _, e := range args {
+		switch {
+		case e == nil || e.Type.Kind == ir.Pending:
+			ok = false
+		case e.Type.Kind == format.Array:
+			ok = c.scalar(e, "an argument of printf()")
+		case isEntry(e):
+			_, _, ok = c.elements(e)
+		}
+	}
+	if !ok {
+		return false
+	}
+	var err error
+	out.Args = args
+	out.Format, err = format.NewPattern(text.Value, operandsOf(args), c.resolver.options.Raw)
+	return c.formatted(n.Arguments, err)
+}
+
+// operandsOf describes arguments to the format.
+func operandsOf(args []*ir.Expr) []format.Operand {
+	out := make([]format.Operand, len(args))
+	for i, e := range args {
+		out[i] = format.Operand{Type: e.Type, Elems: e.Elems, Own: ir.Own(e)}
+	}
+	return out
+}
+
+// time types time() and time("format").
+func (c *checker) time(out *ir.CallStmt, n *ast.CallNode) bool {
+	layout := format.DefaultTimeFormat
+	switch len(n.Arguments) {
+	case 0:
+	case 1:
+		e := c.timeFormat(n.Arguments[0])
+		if e == nil {
+			return false
+		}
+		layout = e.Val.(string)
+	default:
+		c.fail(out.Span, "time() has "+argumentCount(len(n.Arguments)), `write time("%H:%M:%S\n")`)
+		return false
+	}
+	var err error
+	out.Format, err = format.NewTimePattern(layout)
+	return err == nil
+}

@@ -1,0 +1,282 @@
+package check
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// expr types n. It returns nil after a mistake, which is noted. The type want of the other operand says what names and
+// addresses mean; it may be nil.
+func (c *checker) expr(n ast.Node, want *event.Type) *ir.Expr {
+	e := c.typed(n, want)
+	if e == nil {
+		return nil
+	}
+	if simple := simplify(e); simple != e {
+		copied := *simple // the operand keeps its place
+		e = &copied
+	}
+	e.Span = syntax.SpanOf(n)
+	return e
+}
+
+func (c *checker) typed(n ast.Node, want *event.Type) *ir.Expr {
+	switch n := n.(type) {
+	case *ast.ConstantNode:
+		return c.number(n)
+	case *ast.BoolNode:
+		return &ir.Expr{Op: ir.OpLit, Type: ir.Boolean, Val: n.Value}
+	case *ast.StringNode:
+		return c.str(syntax.SpanOf(n), n.Value, want)
+	case *ast.NilNode:
+		return c.fail(syntax.SpanOf(n), "nil is no value",
+			"to test whether a field is absent write field == nil or field != nil")
+	case *ast.IdentifierNode:
+		return c.name(n, want)
+	case *ast.UnaryNode:
+		return c.unary(n, want)
+	case *ast.BinaryNode:
+		return c.binary(n, want)
+	case *ast.ConditionalNode:
+		cond := c.condition(n.Cond)
+		yes := c.expr(n.Exp1, either(c.context(n.Exp2), want))
+		no := c.expr(n.Exp2, either(c.context(n.Exp1), want))
+		if cond == nil || yes == nil || no == nil {
+			return nil
+		}
+		return c.choice(n, ir.OpCond, yes, no, cond)
+	case *ast.ArrayNode:
+		return c.fail(syntax.SpanOf(n), "a list stands only after in and in functions on lists", "write x in [a, b]")
+	case *ast.CallNode:
+		return c.call(n)
+	case *ast.PointerNode:
+		return c.currentElement(n)
+	case *syntax.MapRef:
+		return c.lookup(n)
+	case *syntax.Tuple:
+		return c.tuple(n)
+	case *syntax.Member:
+		return c.member(n)
+	case *syntax.Cast:
+		return c.cast(n)
+	case *syntax.NamedArg:
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("there is no argument called %s here", n.Name), "to compare write ==")
+	}
+	panic(fmt.Sprintf("lang: the parser does not make a %T", n))
+}
+
+// condition types n in a boolean position, where a number means that it is not 0.
+func (c *checker) condition(n ast.Node) *ir.Expr {
+	e := c.expr(n, nil)
+	switch {
+	case e == nil || e.Type.Kind == event.Bool || e.Type.Kind == ir.Pending:
+		return e
+	case event.IsNumber(e.Type):
+		truth := ir.Operation(ir.OpTruth, ir.Boolean, e)
+		truth.Span = e.Span
+		return simplify(truth)
+	}
+	return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is no condition", describe(e)), `compare it: x == "…"`)
+}
+
+// number types a number literal. A duration or a size has its unit.
+func (c *checker) number(n *ast.ConstantNode) *ir.Expr {
+	if f, ok := n.Value.(syntax.Float); ok {
+		return c.fail(syntax.SpanOf(n), f.Text+" has a fraction but no unit", "numbers are integers; 1.5ms is one; quantile alone takes 99.9")
+	}
+	i := n.Value.(syntax.Int)
+	e := literal(i.Value)
+	e.Type.Unit = unitOf(i.Text)
+	return e
+}
+
+// str types a string literal: beside an address it is one.
+func (c *checker) str(at syntax.Span, value string, want *event.Type) *ir.Expr {
+	if want != nil && want.Kind == event.GID {
+		addr, err := netip.ParseAddr(value)
+		if err != nil || addr.Zone() != "" {
+			help := `a GID is like "fe80::1", "::ffff:10.0.0.1" or "10.0.0.1"`
+			if isNetwork(value) {
+				help = networkHelp
+			}
+			return c.fail(at, fmt.Sprintf("%q is no address", value), help)
+		}
+		raw := addr.As16()
+		return &ir.Expr{Op: ir.OpLit, Type: event.Type{Kind: event.GID, Size: 16}, Val: string(raw[:])}
+	}
+	if want != nil && want.Unit == event.Cgroup {
+		return c.cgroup(at, value, want)
+	}
+	if strings.IndexByte(value, 0) >= 0 {
+		return c.fail(at, "the string holds a NUL byte, and strings of events end before it", "")
+	}
+	return &ir.Expr{Op: ir.OpLit, Type: event.Type{Kind: event.String, Size: len(value)}, Val: value}
+}
+
+// name types a word: a field, or the name of a value of the other operand's enum. Where a word is both, event.word is the
+// field and enum.word the value; both are always understood.
+func (c *checker) name(n *ast.IdentifierNode, want *event.Type) *ir.Expr {
+	if n.Value[0] == '$' {
+		return c.dollar(n, want)
+	}
+	field, enum := c.field(n.Value), event.EnumOf(want)
+	var value int64
+	isValue := false
+	if enum != nil {
+		value, isValue = enum.Value(n.Value)
+	}
+	prefix, word, _ := strings.Cut(n.Value, ".")
+	switch {
+	case field != nil && isValue:
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is a field and a name of %s", n.Value, enum.Name),
+			fmt.Sprintf("write event.%s for the field or %s.%s for the name", n.Value, enum.Name, n.Value))
+	case field == nil && prefix == "event":
+		field = c.field(word)
+	case field == nil && !isValue:
+		if enum = c.enum(prefix); enum != nil {
+			value, isValue = enum.Value(word)
+		}
+	}
+	switch {
+	case field != nil:
+		if !field.Common {
+			c.fields = append(c.fields, field.Name)
+		}
+		e := &ir.Expr{Op: ir.OpField, Type: field.Type, Field: field, Optional: field.Optional}
+		if field.Common && field.Name == "nsecs" {
+			e.Type.Unit = ir.Instant
+		}
+		return e
+	case isValue && value > 0 && want != nil && want.Unit == event.Errno:
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is %d, but a failure is a negative number here", n.Value, value), "write -"+n.Value)
+	case isValue:
+		e := literal(value)
+		e.Type.Enum = enum
+		return e
+	}
+	if isStack(n.Value) {
+		return c.stackCall(n.Value, syntax.SpanOf(n), nil)
+	}
+	if n.Value == "cpid" {
+		return c.command(syntax.SpanOf(n))
+	}
+	if e := c.builtin(n.Value); e != nil {
+		return e
+	}
+	c.unknown = append(c.unknown, unknown{n.Value, syntax.SpanOf(n), want})
+	return nil
+}
+
+// builtin types the words that are values without being fields.
+func (c *checker) builtin(word string) *ir.Expr {
+	switch {
+	case word == "probe":
+		return c.str(c.clause.Tree.Span, c.placeName(), nil)
+	case word == "elapsed":
+		return &ir.Expr{Op: ir.OpElapsed, Type: ir.Durations, Field: c.field("nsecs")}
+	case word == "nsecs" && c.probe == nil:
+		return &ir.Expr{Op: ir.OpNow, Type: event.Type{Kind: event.Uint, Size: 8, Unit: ir.Instant}}
+	}
+	return nil
+}
+
+// command is cpid, the process of the command.
+func (c *checker) command(at syntax.Span) *ir.Expr {
+	switch {
+	case c.options.Known != nil:
+		return c.fail(at, "cpid is the process of the command that -c starts, and a recording has none", "compare pid with its number, or comm with its name")
+	case !c.options.Command:
+		return c.fail(at, "cpid is the process of the command that -c starts, and there is none", "give one, with -c COMMAND, or take -p PID for a process that runs already")
+	}
+	return &ir.Expr{Op: ir.OpCommand, Type: ir.Natural64}
+}
+
+// placeName is the name of the probe, or of the moment.
+func (c *checker) placeName() string {
+	switch {
+	case c.probe != nil:
+		return c.probe.String()
+	case c.clause.Kind == ir.OnInterval:
+		return "interval:" + ir.PeriodText(c.clause.Period)
+	}
+	return c.clause.Kind.String()
+}
+
+// enum returns the enum that is called name, of the probe's fields or, where there is no event, of any, or nil.
+func (c *checker) enum(name string) *event.Enum {
+	in := c.catalog
+	if c.probe != nil {
+		in = []*event.Probe{c.probe}
+	}
+	for _, p := range in {
+		for _, f := range p.Fields {
+			if e := event.EnumOf(&f.Type); e != nil && e.Name == name {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// context returns the type that n gives to names and addresses beside it, or nil: that of a field whose value n has.
+func (c *checker) context(n ast.Node) *event.Type {
+	t, known := c.contexts[n]
+	if !known {
+		t = c.findContext(n)
+		c.contexts[n] = t
+	}
+	return t
+}
+
+func (c *checker) findContext(n ast.Node) *event.Type {
+	switch n := n.(type) {
+	case *ast.IdentifierNode:
+		if n.Value[0] == '$' {
+			return c.dollarContext(n.Value)
+		}
+		if f := c.field(strings.TrimPrefix(n.Value, "event.")); f != nil {
+			return &f.Type
+		}
+	case *syntax.MapRef:
+		return c.mapContext(n)
+	case *syntax.Member:
+		return c.memberContext(n)
+	case *ast.PointerNode:
+		return c.element
+	case *ast.UnaryNode:
+		switch n.Operator {
+		case "-":
+			return negated(c.context(n.Node))
+		case "~":
+			return c.context(n.Node)
+		}
+	case *ast.BinaryNode:
+		switch n.Operator {
+		case "??", "|", "&", "^", "..":
+			return either(c.context(n.Left), c.context(n.Right))
+		}
+	case *ast.ConditionalNode:
+		return either(c.context(n.Exp1), c.context(n.Exp2))
+	case *ast.ArrayNode:
+		for _, e := range n.Nodes {
+			if t := c.context(e); t != nil {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
+func either(a, b *event.Type) *event.Type {
+	if a != nil {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,75 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/ir"
+	"trace/lang/syntax"
+)
+
+// This file names the elements of keys, for the heads of tables and for programs that read them.
+
+// namesOfKey takes the names from the elements of a key; nil has none.
+func namesOfKey(elements []ast.Node) (nodes []ast.Node, given []*syntax.NamedArg) {
+	nodes, given = slices.Clone(elements), make([]*syntax.NamedArg, len(elements))
+	for i, n := range elements {
+		if named, ok := n.(*syntax.NamedArg); ok {
+			nodes[i], given[i] = named.Value, named
+		}
+	}
+	return nodes, given
+}
+
+// nameColumns notes how the elements of a key are called. A name that the program gives is the same at all uses of the map.
+func (c *checker) nameColumns(m *mapUses, nodes []ast.Node, given []*syntax.NamedArg, key []*ir.Expr) bool {
+	if len(m.names) != len(key) {
+		m.names = make([]columnName, len(key))
+	}
+	for i, e := range key {
+		if len(nodes) != len(key) { // the elements of a tuple
+			m.derive(i, fmt.Sprintf("%s.%d", syntax.Print(nodes[0]), i), e)
+			if given[0] != nil {
+				c.fail(syntax.SpanOf(given[0]), fmt.Sprintf("%s would be the name of %d elements", given[0].Name, len(key)), "give each element a name: @x[a = 1, b = 2]")
+				return false
+			}
+			continue
+		}
+		if given[i] == nil {
+			m.derive(i, syntax.Print(nodes[i]), e)
+		} else if !c.giveName(m, i, given[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// derive names an element by its field, or by the text of the expression.
+func (m *mapUses) derive(i int, text string, e *ir.Expr) {
+	if m.names[i].text != "" {
+		return
+	}
+	if e.Op == ir.OpField {
+		text = e.Field.Name
+	}
+	m.names[i].text = text
+}
+
+func (c *checker) giveName(m *mapUses, i int, n *syntax.NamedArg) bool {
+	at := syntax.SpanOf(n)
+	if before := m.names[i]; before.given && before.text != n.Name {
+		c.fail(at, fmt.Sprintf("element %d of the key of %s is called %s here and %s %s", i+1, m.info.Name, n.Name, before.text, c.place(before.at)),
+			"an element has one name at all uses of the map")
+		return false
+	}
+	if other := slices.IndexFunc(m.names, func(o columnName) bool { return o.given && o.text == n.Name }); other >= 0 && other != i {
+		c.fail(at, fmt.Sprintf("two elements of the key of %s are called %s", m.info.Name, n.Name), "")
+		return false
+	}
+	if !m.names[i].given {
+		m.names[i] = columnName{n.Name, true, at}
+	}
+	return true
+}

@@ -1,0 +1,103 @@
+package check
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// This file reads literals.
+
+// literal makes a node of a number. One that is not negative is unsigned, which gives way to a signed operand.
+func literal(v any) *ir.Expr {
+	e := &ir.Expr{Op: ir.OpLit, Type: event.Type{Kind: event.Uint, Size: 8}, Val: v}
+	if i, ok := v.(int64); ok {
+		if i < 0 {
+			e.Type.Kind = event.Int
+		} else {
+			e.Val = uint64(i)
+		}
+	}
+	return e
+}
+
+// unitOf returns the unit that the text of a number literal has.
+func unitOf(text string) event.Unit {
+	if len(text) > 1 && text[0] == '0' && strings.IndexByte("xXob", text[1]) >= 0 {
+		return event.None
+	}
+	switch text[len(text)-1] {
+	case 's', 'm', 'h':
+		return event.Nanoseconds
+	case 'B':
+		return event.Bytes
+	}
+	return event.None
+}
+
+// literalValue returns the value of a literal, perhaps with a minus sign: int64, uint64, bool or string.
+func literalValue(n ast.Node) (value any, unit event.Unit, ok bool) {
+	switch n := n.(type) {
+	case *ast.BoolNode:
+		return n.Value, event.None, true
+	case *ast.StringNode:
+		return n.Value, event.None, true
+	case *ast.ConstantNode:
+		if i, ok := n.Value.(syntax.Int); ok {
+			return i.Value, unitOf(i.Text), true
+		}
+	case *ast.UnaryNode:
+		v, unit, ok := literalValue(n.Node)
+		if u, isNumber := v.(uint64); ok && isNumber && n.Operator == "-" && u <= 1<<63 {
+			return literal(-int64(u)).Val, unit, true
+		}
+	}
+	return nil, event.None, false
+}
+
+func typeOfParam(value any, unit event.Unit) event.Type {
+	switch value := value.(type) {
+	case bool:
+		return ir.Boolean
+	case string:
+		return event.Type{Kind: event.String, Size: len(value)}
+	default:
+		t := literal(value).Type
+		t.Unit = unit
+		return t
+	}
+}
+
+// stringLiteral returns the value of n if that is a string literal, or a param that holds one.
+func (c *checker) stringLiteral(n ast.Node) (s string, ok bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.IdentifierNode:
+		if p := c.param(n.Value); p != nil {
+			s, ok = p.Value.(string)
+			return s, ok
+		}
+	}
+	return "", false
+}
+
+const (
+	minInt64 = -1 << 63
+	maxInt64 = 1<<63 - 1
+)
+
+func isNetwork(text string) bool {
+	_, err := netip.ParsePrefix(text)
+	return err == nil
+}
+
+const networkHelp = `one of a network is found by its text: string(dgid) startsWith "::ffff:10.9."`
+
+// computedSize is how many bytes a map of the kernel keeps of a string that a function makes.
+const computedSize = 64

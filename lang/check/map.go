@@ -1,0 +1,280 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// This file types keys and reads of maps, and tuples, which are keys and values of several elements.
+
+// exprs types several expressions; not ok after a mistake in one of them.
+func (c *checker) exprs(nodes []ast.Node, want func(i int) *event.Type) (out []*ir.Expr, ok bool) {
+	ok = true
+	for i, n := range nodes {
+		e := c.expr(n, want(i))
+		ok = ok && e != nil
+		out = append(out, e)
+	}
+	return out, ok
+}
+
+// key types the key of a use of a map, which tells what keys the map has.
+func (c *checker) key(m *mapUses, elements []ast.Node, at syntax.Span) (key []*ir.Expr, ok bool) {
+	nodes, given := namesOfKey(elements)
+	key, ok = c.exprs(nodes, func(i int) *event.Type {
+		if i < len(m.key.columns) && m.key.columns[i].known {
+			return &m.key.columns[i].typ
+		}
+		return nil
+	})
+	if !ok {
+		return nil, false
+	}
+	if len(key) == 1 { // @x[(a, b)] is @x[a, b]
+		if key[0].Type.Kind == ir.Pending {
+			return nil, false
+		}
+		if key, _, ok = c.elements(key[0]); !ok {
+			return nil, false
+		}
+	}
+	for _, e := range key {
+		if !c.scalar(e, "an element of a key") {
+			return nil, false
+		}
+	}
+	if clash := c.note(&m.key, key, true, at); clash != nil {
+		c.keyClash(m, len(key), clash, at)
+		return nil, false
+	}
+	if !c.nameColumns(m, nodes, given, key) {
+		return nil, false
+	}
+	return conform(&m.key, key), true
+}
+
+func (c *checker) keyClash(m *mapUses, n int, found *clash, at syntax.Span) {
+	if found.index < 0 {
+		c.fail(at, fmt.Sprintf("%s has %s here and %s %s", m.info.Name, keyOf(n), keyOf(len(m.key.columns)), c.earlier(found)),
+			"all uses of a map have keys of one type")
+		return
+	}
+	what := "the key of " + m.info.Name
+	if n > 1 {
+		what = fmt.Sprintf("element %d of %s", found.index+1, what)
+	}
+	c.fail(at, fmt.Sprintf("%s is %s here and %s %s", what, found.here, found.there, c.earlier(found)),
+		"all uses of a map have keys of one type")
+}
+
+func keyOf(n int) string {
+	switch n {
+	case 0:
+		return "no key"
+	case 1:
+		return "a key of 1 value"
+	}
+	return fmt.Sprintf("a key of %d values", n)
+}
+
+// scalar makes sure that e is one value.
+func (c *checker) scalar(e *ir.Expr, what string) bool {
+	if e.Type.Kind != format.Tuple && e.Type.Kind != format.Array {
+		return true
+	}
+	c.fail(e.Span, fmt.Sprintf("%s is one value, and this is %s", what, describe(e)), elementsHelp(e))
+	return false
+}
+
+func elementsHelp(e *ir.Expr) string {
+	if e.Type.Kind == format.Array {
+		return "join(list) makes a string of it, and first, last, len … read it"
+	}
+	return "its elements are .0, .1 …"
+}
+
+// elements takes a tuple apart. What is no tuple is its own only element.
+func (c *checker) elements(e *ir.Expr) (all []*ir.Expr, isTuple, ok bool) {
+	switch {
+	case isEntry(e):
+		c.fail(e.Span, fmt.Sprintf("%s is an entry, with a key and a value", e.Variable.Name), fmt.Sprintf("write %s.0 for the key, %[1]s.1 for the value", e.Variable.Name))
+		return nil, false, false
+	case e.Type.Kind == format.Array:
+		c.scalar(e, "what is kept")
+		return nil, false, false
+	case e.Type.Kind != format.Tuple:
+		return []*ir.Expr{e}, false, true
+	case e.Op == ir.OpTuple:
+		return e.Args, true, true
+	}
+	for i := range e.Elems {
+		all = append(all, c.memberOf(e, i))
+	}
+	return all, true, true
+}
+
+// tuple types (a, b).
+func (c *checker) tuple(n *syntax.Tuple) *ir.Expr {
+	elems, ok := c.exprs(n.Elems, func(int) *event.Type { return nil })
+	if !ok {
+		return nil
+	}
+	e := ir.Operation(ir.OpTuple, event.Type{Kind: format.Tuple}, elems...)
+	for _, elem := range elems {
+		if !c.scalar(elem, "an element of a tuple") {
+			return nil
+		}
+		e.Elems = append(e.Elems, elem.Type)
+	}
+	return e
+}
+
+// member types $t.0.
+func (c *checker) member(n *syntax.Member) *ir.Expr {
+	of := c.expr(n.Of, nil)
+	switch {
+	case of == nil:
+		return nil
+	case of.Type.Kind == ir.Pending:
+		return &ir.Expr{Op: ir.OpMember, Args: []*ir.Expr{of}, Index: n.Index, Type: of.Type}
+	case of.Type.Kind != format.Tuple:
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s has no elements", describe(of)), "")
+	case n.Index >= len(of.Elems):
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("the tuple has %d elements", len(of.Elems)), "they are .0, .1 …")
+	}
+	return c.memberOf(of, n.Index)
+}
+
+// memberOf makes the node of an element of a tuple; nil after a mistake.
+func (c *checker) memberOf(of *ir.Expr, i int) *ir.Expr {
+	e := &ir.Expr{Op: ir.OpMember, Args: []*ir.Expr{of}, Index: i, Type: of.Elems[i], Span: of.Span}
+	switch {
+	case of.Op == ir.OpTuple:
+		e.Optional = of.Args[i].Optional
+	case !isEntry(of):
+		e.Optional = c.shapeOf(of).columns[i].optional
+	case i == 1 && !c.readable(c.entries(of), of.Span):
+		return nil
+	case e.Type.Kind == format.Tuple:
+		e.Elems = c.shapeOf(e).types()
+	case i == 0 && len(c.shapeOf(e).columns) == 1:
+		e.Optional = c.shapeOf(e).columns[0].optional
+	}
+	return e
+}
+
+// entries returns the map over whose entries the loop variable e runs.
+func (c *checker) entries(e *ir.Expr) *mapUses { return c.mapOf(e.Variable.EntryOf.Name) }
+
+// shapeOf returns what is known of a tuple that a map or a variable holds, or of the key or value of an entry.
+func (c *checker) shapeOf(e *ir.Expr) *shape {
+	switch {
+	case e.Op == ir.OpLookup:
+		return &c.mapOf(e.Map.Name).value
+	case e.Op == ir.OpVar:
+		return &c.varOf(e.Variable).value
+	case e.Index == 0:
+		return &c.entries(e.Args[0]).key
+	}
+	return &c.entries(e.Args[0]).value
+}
+
+// lookup types @m[key]: a scalar, or the number of an aggregation.
+func (c *checker) lookup(n *syntax.MapRef) *ir.Expr {
+	m := c.mapOf(n.Name)
+	key, ok := c.key(m, n.Key, syntax.SpanOf(n))
+	if !ok || !c.readable(m, syntax.SpanOf(n)) {
+		return nil
+	}
+	return c.read(m, key)
+}
+
+// read makes the node of a read of a map.
+func (c *checker) read(m *mapUses, key []*ir.Expr) *ir.Expr {
+	e := ir.Operation(ir.OpLookup, m.value.typeOf(m.value.tuple), key...)
+	e.Map = m.info
+	if m.value.tuple {
+		e.Elems = m.value.types()
+	}
+	return e
+}
+
+// readable makes sure that the value of a map is one number, and not many.
+func (c *checker) readable(m *mapUses, at syntax.Span) bool {
+	if m.agg == nil || !m.agg.Traits().Many {
+		return true
+	}
+	c.fail(at, fmt.Sprintf("%s holds %s, which is no number", m.info.Name, m.how), fmt.Sprintf("print(%s) writes it", m.info.Name))
+	return false
+}
+
+// hasKey types has_key(@m, key).
+func (c *checker) hasKey(n *ast.CallNode) *ir.Expr {
+	m, nodes, at := c.mapAndKey(n, "has_key")
+	if m == nil {
+		return nil
+	}
+	if len(nodes) == 0 {
+		return c.fail(syntax.SpanOf(n), "has_key() wants a key", fmt.Sprintf("write has_key(%s, key)", m.info.Name))
+	}
+	key, ok := c.key(m, nodes, at)
+	if !ok {
+		return nil
+	}
+	e := ir.Operation(ir.OpHasKey, ir.Boolean, key...)
+	e.Map = m.info
+	return e
+}
+
+// mapAndKey reads the arguments (@m, key…) or (@m[key]). The map is nil after a mistake.
+func (c *checker) mapAndKey(n *ast.CallNode, fn string) (m *mapUses, key []ast.Node, at syntax.Span) {
+	at = syntax.SpanOf(n)
+	if len(n.Arguments) == 0 {
+		c.fail(at, fn+"() wants a map", fmt.Sprintf("write %s(@map, key)", fn))
+		return nil, nil, at
+	}
+	ref, ok := n.Arguments[0].(*syntax.MapRef)
+	switch {
+	case !ok:
+		c.fail(syntax.SpanOf(n.Arguments[0]), fn+"() wants a map", fmt.Sprintf("write %s(@map, key)", fn))
+		return nil, nil, at
+	case ref.Key != nil && len(n.Arguments) > 1:
+		c.fail(syntax.SpanOf(n.Arguments[1]), "the map has its key already", fmt.Sprintf("write %s(%s, key)", fn, ref.Name))
+		return nil, nil, at
+	case ref.Key != nil:
+		return c.mapOf(ref.Name), ref.Key, at
+	}
+	return c.mapOf(ref.Name), n.Arguments[1:], at
+}
+
+func (c *checker) mapContext(n *syntax.MapRef) *event.Type { return c.mapOf(n.Name).value.single() }
+
+// memberContext types the member without a trace of its mistakes, which are noted when its turn comes.
+func (c *checker) memberContext(n *syntax.Member) *event.Type {
+	errs, unknown, fields := c.errs, c.unknown, c.fields
+	e := c.expr(n, nil)
+	c.errs, c.unknown, c.fields = errs, unknown, fields
+	if e == nil || e.Type.Kind == ir.Pending {
+		return nil
+	}
+	return &e.Type
+}
+
+// comparableTuples tells whether a and b have elements of the same sorts.
+func (c *checker) comparableTuples(n ast.Node, a, b *ir.Expr) bool {
+	same := len(a.Elems) == len(b.Elems)
+	for i := 0; same && i < len(a.Elems); i++ {
+		x, y := a.Elems[i], b.Elems[i]
+		same = x.Kind == ir.Pending || y.Kind == ir.Pending || format.SortOf(x) == format.SortOf(y)
+	}
+	if !same {
+		c.fail(syntax.SpanOf(n), "these tuples have elements of other types", "")
+	}
+	return same
+}

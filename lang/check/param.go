@@ -1,0 +1,108 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// Params returns the params of a program: its flags.
+func Params(tree *syntax.Program) ([]ir.Param, error) {
+	r := &resolver{source: tree.Source}
+	r.declare(tree.Params)
+	if err := r.errs.Err(); err != nil {
+		return nil, err
+	}
+	return r.params, nil
+}
+
+// declare notes the params of the program with their defaults.
+func (r *resolver) declare(params []*syntax.Param) {
+	for _, p := range params {
+		if r.param("$"+p.Name) != nil {
+			r.fail(p.Span, fmt.Sprintf("there are two params called %s", p.Name), "")
+			continue
+		}
+		if p.Short != "" && slices.ContainsFunc(r.params, func(other ir.Param) bool { return other.Short == p.Short }) {
+			r.fail(p.Span, fmt.Sprintf("there are two params with the flag -%s", p.Short), "")
+			continue
+		}
+		value, unit, ok := literalValue(p.Default)
+		if !ok {
+			r.fail(syntax.SpanOf(p.Default), syntax.Print(p.Default)+" does not fit 64 bits", "")
+			continue
+		}
+		r.params = append(r.params, ir.Param{
+			Name: p.Name, Short: p.Short, Help: p.Help, Default: syntax.Print(p.Default), Value: value, Type: typeOfParam(value, unit),
+			Span: p.Span,
+		})
+	}
+}
+
+// assign gives params the values of the command line.
+func (r *resolver) assign(values map[string]string) error {
+	for name, text := range values {
+		p := r.param("$" + name)
+		if p == nil {
+			var names []string
+			for _, p := range r.params {
+				names = append(names, p.Name)
+			}
+			help := "it has no params"
+			if len(names) > 0 {
+				help = "it has " + syntax.Enumerate(names)
+			}
+			return fmt.Errorf("the program has no param called %s: %s", name, help)
+		}
+		value, ok := parseParam(p, text)
+		if !ok {
+			return fmt.Errorf("--%s=%s: want %s", name, text, wantedBy(p))
+		}
+		p.Value = value
+	}
+	return nil
+}
+
+// parseParam reads a value for p as the command line has it: strings stand without quotes.
+func parseParam(p *ir.Param, text string) (value any, ok bool) {
+	switch p.Type.Kind {
+	case event.String:
+		return text, strings.IndexByte(text, 0) < 0
+	case event.Bool:
+		b, err := strconv.ParseBool(text)
+		return b, err == nil
+	}
+	tree, err := syntax.Parse("", text)
+	if err != nil || tree.Expr == nil || tree.Body != nil || len(tree.Comments) > 0 {
+		return nil, false
+	}
+	value, unit, ok := literalValue(tree.Expr)
+	if n, negative := value.(int64); negative && n < 0 && p.Type.Unit != event.None && p.Type.Kind != event.Int {
+		return nil, false // no size is negative, and a duration only of a param whose default is
+	}
+	// A duration without a unit would be nanoseconds, which nobody means.
+	if unit != p.Type.Unit && !(unit == event.None && (value == uint64(0) || p.Type.Unit == event.Bytes)) {
+		return nil, false
+	}
+	return value, ok
+}
+
+// wantedBy says which values p takes.
+func wantedBy(p *ir.Param) string {
+	switch {
+	case p.Type.Kind == event.Bool:
+		return "true or false"
+	case p.Type.Kind == event.String:
+		return "a string without NUL bytes"
+	case p.Type.Unit == event.Nanoseconds:
+		return "a duration like 10ms"
+	case p.Type.Unit == event.Bytes:
+		return "a size like 4KiB"
+	}
+	return "a whole number"
+}

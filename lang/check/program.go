@@ -1,0 +1,99 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// Program checks a program against the probes of the catalog, and gives each name in it its meaning. Mistakes are a [syntax.ErrorList].
+func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, error) {
+	r := &resolver{source: tree.Source, catalog: cat, options: o}
+	if r.declare(tree.Params); len(r.errs) == 0 {
+		if err := r.assign(o.Params); err != nil {
+			return nil, err
+		}
+	}
+	prog := &ir.Program{Source: tree.Source, Raw: o.Raw}
+	if tree.Expr != nil {
+		if c := r.bare(tree.Expr, tree.Body); c != nil {
+			prog.Clauses = append(prog.Clauses, c)
+		}
+	}
+	for _, c := range tree.Clauses {
+		prog.Clauses = append(prog.Clauses, r.clauses(c)...)
+	}
+	r.check(prog, tree.Lets)
+	if err := r.errs.Err(); err != nil {
+		return nil, err
+	}
+	return prog, nil
+}
+
+// Groups returns the groups of the probes that a program names, or nil if any may be meant: it has none, or a pattern for them.
+func Groups(tree *syntax.Program) []string {
+	if tree.Expr != nil {
+		return nil
+	}
+	var groups []string
+	for _, c := range tree.Clauses {
+		for _, ref := range c.Probes {
+			if isPattern(ref.Group) {
+				return nil
+			}
+			groups = append(groups, ref.Group)
+		}
+	}
+	return groups
+}
+
+// check types the clauses and keeps what comes of it, or the mistakes.
+func (r *resolver) check(prog *ir.Program, lets []*syntax.Let) {
+	a, checkers := r.fitted(prog.Clauses)
+	for _, c := range prog.Clauses {
+		c.Span, c.Bodies = c.Tree.Span, map[*event.Probe]*ir.Body{}
+		n := len(c.Places())
+		r.unknownNames(checkers[:n])
+		for _, ch := range checkers[:n] {
+			r.errs = append(r.errs, ch.errs...)
+			c.Bodies[ch.probe] = ch.body
+		}
+		c.Probes = slices.DeleteFunc(c.Probes, func(p *event.Probe) bool { return decided(c.Bodies[p].Pred, false) })
+		checkers = checkers[n:]
+	}
+	a.complete()
+	prog.Cgroups = a.cgroups
+	for _, let := range lets {
+		a.keep(let)
+	}
+	for _, m := range a.maps {
+		prog.Maps = append(prog.Maps, m.info)
+	}
+}
+
+// maxEntries of a map, as many as the kernel counts.
+const maxEntries = 1 << 31
+
+// keep notes how a map is kept.
+func (a *analysis) keep(let *syntax.Let) {
+	m := a.mapOf(let.Map)
+	if m == nil {
+		a.resolver.fail(let.Span, fmt.Sprintf("%s is never used", let.Map), a.writtenMaps(let.Map))
+		return
+	}
+	n := let.Entries.(*ast.ConstantNode).Value.(syntax.Int)
+	switch {
+	case let.Kind != "lru" && let.Kind != "hash":
+		a.resolver.fail(let.Span, fmt.Sprintf("no map is a %s", let.Kind), "write lru(10000), where the oldest keys give way, or hash(10000)")
+	case n.Value < 1 || n.Value > maxEntries:
+		a.resolver.fail(syntax.SpanOf(let.Entries), fmt.Sprintf("a map has between 1 and %d entries", maxEntries), "")
+	case m.info.Entries != 0:
+		a.resolver.fail(let.Span, fmt.Sprintf("%s is declared twice", let.Map), "")
+	}
+	m.info.Lru, m.info.Entries = let.Kind == "lru", uint32(n.Value)
+}

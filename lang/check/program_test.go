@@ -1,0 +1,165 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"trace/lang/ir"
+	"trace/lang/langtest"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+func TestClauses(t *testing.T) {
+	for _, test := range []struct{ src, want string }{
+		{"qp.state == RTR", "inferred ib:modify_qp"},
+		{"RTR == qp.state", "inferred ib:modify_qp"},
+		{"qp.num == 17", "inferred ib:destroy_qp ib:modify_qp"},
+		{"qp.num == 17 && ret != 0", "inferred ib:destroy_qp ib:modify_qp"},
+		{"opcode == read", "inferred nvme:complete_rq nvme:setup_rq"},
+		{"latency > 1ms && opcode == flush", "inferred nvme:complete_rq"},
+		{"flags & 0x10", "inferred nvme:setup_rq"},
+		{"nvme:complete_rq", "nvme:complete_rq"},
+		{"nvme:complete_rq / latency > 1ms /", "nvme:complete_rq"},
+		{"*:*_qp, ib:modify_qp", "ib:destroy_qp ib:modify_qp"},
+		{"mlx5:* / syndrome /", "mlx5:cmd"},
+		{"nvme:*, ib:destroy_q? / pid > 1 /", "ib:destroy_qp nvme:complete_rq nvme:setup_rq"},
+		{"nvme:* / size > 1MiB /\nib:* / ret < 0 /", "nvme:complete_rq nvme:setup_rq; ib:destroy_qp ib:modify_qp"},
+	} {
+		p, err := compile("program", test.src, langtest.Catalog, Options{})
+		if err != nil {
+			t.Errorf("%s:\n%v", test.src, err)
+			continue
+		}
+		var all []string
+		for _, c := range p.Clauses {
+			var words []string
+			if c.Inferred {
+				words = append(words, "inferred")
+			}
+			for _, probe := range c.Probes {
+				words = append(words, probe.String())
+			}
+			all = append(all, strings.Join(words, " "))
+		}
+		if got := strings.Join(all, "; "); got != test.want {
+			t.Errorf("%s: got %s, want %s", test.src, got, test.want)
+		}
+	}
+}
+
+// TestErrors reads testdata/errors.txt: programs, each followed by its errors after a line of dashes.
+func TestErrors(t *testing.T) {
+	for src, want := range langtest.Cases(t, "testdata/errors.txt") {
+		_, err := compile("program", src, langtest.Catalog, Options{})
+		if got := fmt.Sprint(err); got != want {
+			t.Errorf("%s\n--- got\n%s\n--- want\n%s", src, got, want)
+		}
+	}
+}
+
+// TestDump reads testdata/programs.txt: programs, each followed by its typed tree after a line of dashes.
+func TestDump(t *testing.T) {
+	for src, want := range langtest.Cases(t, "testdata/programs.txt") {
+		p, err := compile("program", src, langtest.Catalog, Options{})
+		if err != nil {
+			t.Errorf("%s\n%v", src, err)
+			continue
+		}
+		if got := p.Dump(); got != want {
+			t.Errorf("%s\n--- got\n%s\n--- want\n%s", src, got, want)
+		}
+	}
+}
+
+func TestParams(t *testing.T) {
+	const src = `param l, lat = 10ms "the least latency"; param size = 4KiB; param n = -5; param on = true; param dev = "nvme0"
+nvme:complete_rq / latency > $lat && size > $size && ctrl == $dev && $on && tag > $n /`
+	cat := []*event.Probe{langtest.Probe("nvme", "complete_rq", langtest.Field("ctrl", langtest.Str16), langtest.Field("size", langtest.Size), langtest.Field("tag", langtest.S64), langtest.Optional("latency", langtest.Ns))}
+	tree, err := syntax.Parse("program", src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	params, err := Params(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range params {
+		got = append(got, fmt.Sprintf("%s=%s %v %s %q", strings.TrimPrefix(p.Short+","+p.Name, ","), p.Default, p.Value, ir.TypeText(p.Type, nil, false), p.Help))
+	}
+	want := `l,lat=10ms 10000000 u8 ns "the least latency"; size=4KiB 4096 u8 bytes ""; n=-5 -5 s8 ""; on=true true bool ""; dev="nvme0" nvme0 str5 ""`
+	if got := strings.Join(got, "; "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for _, test := range []struct{ name, value, want string }{
+		{"lat", "1.5us", "1500"}, {"lat", "0", "0"}, {"size", "1MB", "1000000"}, {"size", "512", "512"}, {"n", "0x10", "16"}, {"n", "-7", "-7"},
+		{"on", "false", ""}, {"dev", "nvme1", `"nvme1"`}, {"dev", "", `""`},
+		{"lat", "5", "want a duration like 10ms"}, {"lat", "5KiB", "want a duration like 10ms"}, {"lat", "", "want a duration like 10ms"},
+		{"size", "5ms", "want a size like 4KiB"}, {"n", "1.5", "want a whole number"}, {"n", "5ms", "want a whole number"},
+		{"n", "5 // no", "want a whole number"}, {"n", "nvme:*", "want a whole number"}, {"n", "-9223372036854775809", "want a whole number"},
+		{"on", "maybe", "want true or false"}, {"dev", "a\x00", "want a string without NUL bytes"},
+		{"late", "5ms", "the program has no param called late: it has lat, size, n, on, dev"},
+	} {
+		p, err := compile("program", src, cat, Options{Params: map[string]string{test.name: test.value}})
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = p.Dump()
+		}
+		if !strings.Contains(got, test.want) {
+			t.Errorf("--%s=%s: got %s, want %s", test.name, test.value, got, test.want)
+		}
+	}
+}
+
+// TestOtherTypes is about a field that is of another sort in another probe.
+func TestOtherTypes(t *testing.T) {
+	cat := []*event.Probe{langtest.Probe("a", "x", langtest.Field("f", langtest.U64)), langtest.Probe("a", "y", langtest.Field("f", langtest.Str16))}
+	for src, want := range map[string]string{
+		"a:* { @ = f }":         "program:1:7: @ is a string here and a number for another probe of the clause",
+		"a:* { @[f] = 1 }":      "program:1:7: the key of @ is a string here and a number for another probe of the clause",
+		"a:* { $x = f }":        "program:1:7: $x is a string here and a number for another probe of the clause",
+		"a:x { $x = f } a:y {}": "<nil>",
+	} {
+		_, err := compile("program", src, cat, Options{})
+		if got, _, _ := strings.Cut(fmt.Sprint(err), "\n"); got != want {
+			t.Errorf("%s: got %s, want %s", src, got, want)
+		}
+	}
+}
+
+func TestPID(t *testing.T) {
+	p, err := compile("program", "nvme:setup_rq; odd:words / size > 1 /; begin { print(1) }", langtest.Catalog, Options{PID: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `nvme:setup_rq / ==(pid:u4, 7):bool / prints
+odd:words / &&(==(pid:u4, 7):bool, >(size:u8, 1):bool):bool / prints
+begin
+	print(1)`
+	if got := p.Dump(); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Elements of keys are called like their fields, or as the program says, wherever that is.
+func TestColumnNames(t *testing.T) {
+	for src, want := range map[string]string{
+		"nvme:complete_rq { @[ctrl, size + 1] = count() }":                                      "ctrl|size + 1",
+		"nvme:complete_rq { @[device = ctrl, op = opcode] = count() }":                          "device|op",
+		"nvme:complete_rq { @[device = ctrl, opcode] = count(); delete(@[ctrl, op = opcode]) }": "device|op",
+		"nvme:complete_rq { @[pid, pid, pid] = count() }":                                       "pid|pid_2|pid_3",
+		"nvme:complete_rq { $k = (pid, ctrl); @[$k] = 1 }":                                      "$k.0|$k.1",
+		"begin { print(@[who = 1]) } nvme:complete_rq { @[pid] = count() }":                     "who",
+		"nvme:complete_rq { @ = count() }":                                                      "",
+		"nvme:complete_rq { @[pid == 1] = count(); @[first = pid == 2] = count() }":             "first",
+	} {
+		p, err := compile("program", src, langtest.Catalog, Options{})
+		if err != nil {
+			t.Errorf("%s:\n%v", src, err)
+		} else if got := strings.Join(p.Maps[0].Names, "|"); got != want {
+			t.Errorf("%s: got %q, want %q", src, got, want)
+		}
+	}
+}

@@ -1,0 +1,354 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// clauses resolves a clause that names its probes. Each moment and each rate of a profile makes a clause of its own.
+func (r *resolver) clauses(tree *syntax.Clause) []*ir.Clause {
+	var out []*ir.Clause
+	var events []syntax.ProbeRef
+	for _, ref := range tree.Probes {
+		c := &ir.Clause{Tree: tree, Text: tree.String()}
+		ok := true
+		switch {
+		case ref.Group == "begin":
+			c.Kind = ir.OnBegin
+		case ref.Group == "end":
+			c.Kind = ir.OnEnd
+		case ref.Group == "interval":
+			c.Kind = ir.OnInterval
+			c.Period, ok = r.period(ref)
+		case ref.TakesRate():
+			ok = r.sampled(c, ref)
+		default:
+			events = append(events, ref)
+			continue
+		}
+		if c.Kind != ir.OnEvent && tree.Body == nil {
+			r.fail(ref.Span, fmt.Sprintf("%s has no event to print", ref), fmt.Sprintf("say what to do: %s { … }", ref))
+		}
+		if ok {
+			out = append(out, c)
+		}
+	}
+	if events != nil {
+		out = append(out, r.events(tree, events))
+	}
+	return out
+}
+
+// events resolves a clause on the events of the probes that refs name.
+func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *ir.Clause {
+	found := map[*event.Probe]bool{}
+	c := &ir.Clause{Tree: tree, Text: tree.String(), Named: map[*event.Probe]bool{}}
+	var without []syntax.ProbeRef
+	for _, ref := range refs {
+		matches := r.match(ref)
+		if matches == nil {
+			without = append(without, ref)
+		}
+		for _, p := range matches {
+			found[p] = true
+			c.Named[p] = c.Named[p] || ref.String() == p.String()
+		}
+	}
+	for _, ref := range without {
+		if len(found) == 0 || !isPattern(ref.String()) || matching(r.options.Known, ref) == nil {
+			r.unknownProbe(ref)
+		}
+	}
+	for _, p := range r.catalog {
+		switch {
+		case !found[p]:
+		case p.Sampled && !r.options.recorded():
+			c.LeftOut = append(c.LeftOut, ir.LeftOut{Probe: p, Why: fmt.Sprintf("it takes a rate, like %s:99hz", p.Group)})
+		default:
+			c.Probes = append(c.Probes, p)
+		}
+	}
+	if len(c.Probes) == 0 && len(c.LeftOut) > 0 {
+		r.fail(refs[0].Span, fmt.Sprintf("%s does not say how often", refs[0]), sayHowOften(c.LeftOut[0].Probe.Group))
+	}
+	return c
+}
+
+// unknownProbe reports a name that no probe at hand has.
+func (r *resolver) unknownProbe(ref syntax.ProbeRef) {
+	if r.options.recorded() && matching(r.options.Known, ref) != nil {
+		r.notRecorded(ref)
+		return
+	}
+	var names []string
+	for _, p := range r.catalog {
+		names = append(names, p.String())
+	}
+	help := cmp.Or(r.selected(ref), syntax.DidYouMean(ref.String(), names))
+	if help == "" {
+		if inGroup := r.match(syntax.ProbeRef{Group: ref.Group, Name: "*"}); inGroup != nil {
+			help = fmt.Sprintf("%s has %s", ref.Group, syntax.Enumerate(inGroup))
+		} else {
+			help = "the groups are " + syntax.Enumerate(groups(r.catalog))
+		}
+	}
+	r.fail(ref.Span, fmt.Sprintf("no probe is called %s", ref), help)
+}
+
+// notRecorded reports a probe of which the recording at hand has no events.
+func (r *resolver) notRecorded(ref syntax.ProbeRef) {
+	help := "it has none of any probe"
+	if len(r.catalog) > 0 {
+		help = "it has those of " + syntax.Enumerate(r.catalog)
+	}
+	r.fail(ref.Span, fmt.Sprintf("the recording has no events of %s", ref), help)
+}
+
+// selected says how to see the events that ref names as if they had a probe of their own, like a system call, or returns "".
+func (r *resolver) selected(ref syntax.ProbeRef) string {
+	for _, p := range r.match(syntax.ProbeRef{Group: ref.Group, Name: "*"}) {
+		if f := p.Field(p.Selector); f != nil && f.Type.Enum != nil && slices.Contains(f.Type.Enum.Names, ref.Name) {
+			return fmt.Sprintf("write %s / %s == %s /", p, f.Name, ref.Name)
+		}
+	}
+	return ""
+}
+
+// unknownNames reports each word of a clause that is not a field of all the probes at hand.
+func (r *resolver) unknownNames(checks []*checker) {
+	var words []unknown // as the first probe without it sees it
+	lacking := map[syntax.Span][]*event.Probe{}
+	for _, ch := range checks {
+		if ch.probe == nil {
+			r.noEvent(ch)
+			continue
+		}
+		for _, u := range r.misplaced(ch.unknown) {
+			if lacking[u.span] == nil {
+				words = append(words, u)
+			}
+			lacking[u.span] = append(lacking[u.span], ch.probe)
+		}
+	}
+	var all []*event.Probe
+	for _, ch := range checks {
+		if ch.probe != nil {
+			all = append(all, ch.probe)
+		}
+	}
+	for _, u := range words {
+		r.unknownName(u, lacking[u.span], all)
+	}
+}
+
+// noEvent reports words of a begin, end or interval clause, which has no fields.
+func (r *resolver) noEvent(ch *checker) {
+	for _, u := range ch.unknown {
+		help := cmp.Or(foreignWord(u.name), "fields are read in the clauses of probes")
+		if enum := event.EnumOf(u.want); enum != nil && u.want.Unit != event.Cgroup {
+			help = cmp.Or(syntax.DidYouMean(u.name, enum.Names), "names are "+syntax.Enumerate(enum.Names))
+		}
+		r.fail(u.span, fmt.Sprintf("%s has no event, and so no field %s", ch.clause.Kind, u.name), help)
+	}
+}
+
+// unknownName reports a word that is no field of the probes without, which are among the probes all.
+func (r *resolver) unknownName(u unknown, without, all []*event.Probe) {
+	var with []*event.Probe
+	for _, p := range all {
+		if !slices.Contains(without, p) {
+			with = append(with, p)
+		}
+	}
+	msg := fmt.Sprintf("no field %s in %s", u.name, syntax.Enumerate(without))
+	fields := append(fieldNames(all), builtins...)
+	switch enum := event.EnumOf(u.want); {
+	case len(with) > 0:
+		r.fail(u.span, msg, "name only probes that have it: "+syntax.Enumerate(with))
+	case u.want != nil && u.want.Unit == event.Cgroup:
+		r.fail(u.span, msg, `the path of a cgroup stands in quotes: "/system.slice"`)
+	case enum != nil:
+		r.fail(u.span, fmt.Sprintf("%s is neither a name of %s nor a field of %s", u.name, enum.Name, syntax.Enumerate(without)),
+			cmp.Or(syntax.DidYouMean(u.name, enum.Names), syntax.DidYouMean(u.name, fields), "its names are "+syntax.Enumerate(enum.Names)))
+	case u.want != nil && u.want.Kind == event.String:
+		r.fail(u.span, msg, fmt.Sprintf("a string stands in quotes: %q", u.name))
+	default:
+		r.fail(u.span, msg, cmp.Or(r.whoNames(u), r.foreign(u.name), syntax.DidYouMean(u.name, fields), r.whoHas(u.name)))
+	}
+}
+
+// foreign says what to write for a word of bpftrace that no probe has.
+func (r *resolver) foreign(word string) string {
+	if r.having(word) != nil {
+		return ""
+	}
+	return foreignWord(word)
+}
+
+// misplaced leaves out the names of values if there are other words to blame: in qp.stat == RTR only qp.stat is wrong.
+func (r *resolver) misplaced(words []unknown) []unknown {
+	isName := func(u unknown) bool { return r.whoNames(u) != "" }
+	if others := slices.DeleteFunc(slices.Clone(words), isName); len(others) > 0 {
+		return others
+	}
+	return words
+}
+
+// whoNames says of which field a word is a value, if it stands where it could not be known as one.
+func (r *resolver) whoNames(u unknown) string {
+	if u.want != nil || r.having(u.name) != nil {
+		return ""
+	}
+	for _, p := range r.catalog {
+		for _, f := range p.Fields {
+			if enum := event.EnumOf(&f.Type); enum != nil && slices.Contains(enum.Names, u.name) {
+				return fmt.Sprintf("%s is a name of %s: compare a field like %s with it", u.name, enum.Name, f.Name)
+			}
+		}
+	}
+	return ""
+}
+
+func fieldNames(in []*event.Probe) []string {
+	var names []string
+	for _, p := range in {
+		for _, f := range p.Fields {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// whoHas says which probes have a field, or nothing.
+func (r *resolver) whoHas(field string) string {
+	if with := r.having(field); with != nil {
+		return fmt.Sprintf("%s is a field of %s", field, syntax.Enumerate(with))
+	}
+	return ""
+}
+
+// bare resolves an expression that names no probe: it means the probes whose events have all its fields. It returns nil after a
+// mistake.
+func (r *resolver) bare(n ast.Node, block *syntax.Block) *ir.Clause {
+	tree := &syntax.Clause{Pred: n, Body: block, Span: syntax.SpanOf(n)}
+	c := &ir.Clause{Inferred: true, Tree: tree, Text: syntax.Print(n)}
+	if block != nil {
+		c.Text += " " + block.String()
+	}
+	var fit, all []*checker
+	var drivers []*event.Probe
+	for _, p := range r.catalog {
+		ch := r.try(tree, p)
+		all = append(all, ch)
+		switch {
+		case slices.ContainsFunc(ch.unknown, r.needsOtherProbe):
+		case p.Driver:
+			drivers = append(drivers, p)
+		default:
+			fit = append(fit, ch)
+			c.Probes = append(c.Probes, p)
+		}
+	}
+	at := syntax.SpanOf(n)
+	switch {
+	case len(fit) > 0 && !slices.ContainsFunc(fit, func(ch *checker) bool { return len(ch.errs) == 0 }):
+		r.errs = append(r.errs, fit[0].errs...) // wrong for any of them
+	case len(fit) == 0 && len(drivers) > 0:
+		r.fail(at, "only probes of a driver have these fields, and such probes have to be named", qualified(c, drivers))
+	case len(fit) == 0:
+		r.noProbe(n, all)
+	case !slices.ContainsFunc(fit, func(ch *checker) bool { return len(ch.fields) > 0 }):
+		r.fail(at, "every event has these fields, so they choose no probe", qualified(c, c.Probes))
+	case len(groups(c.Probes)) > 1:
+		r.fail(at, "several groups of probes have these fields: "+syntax.Enumerate(groups(c.Probes)), qualified(c, c.Probes))
+	default:
+		return c
+	}
+	return nil
+}
+
+// try checks a clause as if it named the probe p alone.
+func (r *resolver) try(tree *syntax.Clause, p *event.Probe) *checker {
+	c := []*ir.Clause{{Tree: tree, Probes: []*event.Probe{p}}}
+	return newAnalysis(r, c).run(c)[0]
+}
+
+// needsOtherProbe tells whether an unknown word rules the probe out. A misspelt name of a value does not.
+func (r *resolver) needsOtherProbe(u unknown) bool {
+	return event.EnumOf(u.want) == nil || r.having(u.name) != nil
+}
+
+// qualified says how to name the probes of a bare expression. The example is the probe whose events tell most.
+func qualified(c *ir.Clause, candidates []*event.Probe) string {
+	best := slices.MaxFunc(candidates, func(a, b *event.Probe) int { return len(a.Fields) - len(b.Fields) })
+	help := "name the probe: " + (&syntax.Clause{Pred: c.Tree.Pred, Body: c.Tree.Body, Probes: []syntax.ProbeRef{{
+		Group: best.Group, Name: best.Name}}}).String()
+	all := groups(candidates)
+	switch {
+	case len(all) > 1:
+		for i := range all {
+			all[i] += ":*"
+		}
+		help += "; or all of a group: " + syntax.Enumerate(all)
+	case len(candidates) > 1:
+		help += "; candidates are " + syntax.Enumerate(candidates)
+	}
+	return help
+}
+
+// noProbe reports why no probe has all the fields of a bare expression: the first word that no probe knows, else which
+// probe has which.
+func (r *resolver) noProbe(n ast.Node, checks []*checker) {
+	best := slices.MinFunc(checks, func(a, b *checker) int { return len(a.unknown) - len(b.unknown) })
+	var all []*event.Probe
+	for _, ch := range checks {
+		all = append(all, ch.probe)
+	}
+	wrong := r.misplaced(best.unknown)
+	for _, u := range wrong {
+		if r.having(u.name) == nil {
+			r.fail(u.span, fmt.Sprintf("no probe has a field %s", u.name),
+				cmp.Or(r.whoNames(u), foreignWord(u.name), r.probesCalled(u.name), syntax.DidYouMean(u.name, slices.Concat(fieldNames(all), builtins, r.otherWords(n)))))
+			return
+		}
+	}
+	names := best.fields
+	for _, u := range wrong {
+		names = append(names, u.name)
+	}
+	slices.Sort(names)
+	var where []string
+	for _, name := range slices.Compact(names) {
+		where = append(where, r.whoHas(name))
+	}
+	r.fail(syntax.SpanOf(n), "no probe has all these fields", strings.Join(where, "; "))
+}
+
+// probesCalled says how to name the probes that a word may mean, a group or the name of a probe in it, or returns "".
+func (r *resolver) probesCalled(word string) string {
+	if slices.Contains(groups(r.catalog), word) {
+		return fmt.Sprintf("the probes of the group %s are %[1]s:*", word)
+	}
+	called := slices.DeleteFunc(slices.Clone(r.catalog), func(p *event.Probe) bool { return p.Name != word })
+	if len(called) == 0 {
+		return ""
+	}
+	return "did you mean the probe " + syntax.Enumerate(called) + "?"
+}
+
+// otherWords are what a program of a single word may have been meant for.
+func (r *resolver) otherWords(program ast.Node) []string {
+	word, ok := program.(*ast.IdentifierNode)
+	if !ok || slices.Contains(r.options.Words, word.Value) { // with --, it was not meant so
+		return nil
+	}
+	return r.options.Words
+}

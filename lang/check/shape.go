@@ -1,0 +1,255 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+
+	"trace/lang/agg"
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// This file holds what is known of the types of maps and variables while they are inferred.
+
+// fact is what is known so far of the type of a variable, or of a column of a map.
+type fact struct {
+	known bool
+	typ   event.Type
+	// plain says that all values are literals without a meaning: they take that of the first value that has one.
+	plain    bool
+	optional bool
+	at       syntax.Span // what told it
+}
+
+// typeSoFar is pending if nothing is known.
+func (f fact) typeSoFar() event.Type {
+	if !f.known {
+		return event.Type{Kind: ir.Pending}
+	}
+	return f.typ
+}
+
+func (f fact) column() ir.Column { return ir.Column{Type: f.typ, Optional: f.optional} }
+
+// join notes that the value e is of this type, too. It returns false if it is of another sort.
+func (f *fact) join(e *ir.Expr) bool {
+	switch {
+	case e.Type.Kind == ir.Pending:
+		return true
+	case !f.known:
+		*f = fact{known: true, typ: e.Type, plain: plain(e), optional: e.Optional, at: e.Span}
+		return true
+	case format.SortOf(f.typ) != format.SortOf(e.Type):
+		return false
+	}
+	f.typ = common(f.typ, e.Type, f.plain, plain(e))
+	f.plain = f.plain && plain(e)
+	f.optional = f.optional || e.Optional
+	return true
+}
+
+// plain tells whether e is a literal that has no meaning of its own: 0 is a number of anything.
+func plain(e *ir.Expr) bool {
+	return e.Op == ir.OpLit && e.Type.Unit == event.None && e.Type.Enum == nil
+}
+
+// common is the type of values of the types a and b, which are of one sort: signed if one of them is, and with the names and the
+// unit that both have. A plain value has those of the other.
+func common(a, b event.Type, plainA, plainB bool) event.Type {
+	t := event.Type{Kind: a.Kind, Size: max(a.Size, b.Size)}
+	if a.Kind != b.Kind {
+		t.Kind, t.Size = event.Int, 8
+	}
+	switch {
+	case plainA:
+		t.Unit, t.Enum = b.Unit, b.Enum
+	case plainB, a.Unit == b.Unit && a.Enum == b.Enum:
+		t.Unit, t.Enum = a.Unit, a.Enum
+	}
+	return t
+}
+
+// shape is what is known of a key or a value, which has one column or, as a tuple, several.
+type shape struct {
+	known   bool // how many columns there are
+	tuple   bool
+	columns []fact
+	at      syntax.Span // what told it
+}
+
+// clash says that a use contradicts an earlier one.
+type clash struct {
+	index       int // of the column; -1 if the number of columns differs
+	here, there string
+	span, at    syntax.Span // of this and of the earlier use
+}
+
+// join notes that the values have this shape, too.
+func (s *shape) join(values []*ir.Expr, isTuple bool, at syntax.Span) *clash {
+	if !s.known {
+		*s = shape{known: true, tuple: isTuple, columns: make([]fact, len(values)), at: at}
+	}
+	if s.tuple != isTuple || len(s.columns) != len(values) {
+		types := make([]event.Type, len(values))
+		for i, v := range values {
+			types[i] = v.Type
+		}
+		return &clash{-1, describeShape(types, isTuple), describeShape(s.types(), s.tuple), at, s.at}
+	}
+	for i, v := range values {
+		if f := &s.columns[i]; !f.join(v) {
+			return &clash{i, format.SortOf(v.Type), format.SortOf(f.typ), v.Span, f.at}
+		}
+	}
+	return nil
+}
+
+func describeShape(types []event.Type, isTuple bool) string {
+	if isTuple {
+		return fmt.Sprintf("a tuple of %d", len(types))
+	}
+	return format.SortOf(types[0])
+}
+
+func (s *shape) types() []event.Type {
+	types := make([]event.Type, len(s.columns))
+	for i, f := range s.columns {
+		types[i] = f.typeSoFar()
+	}
+	return types
+}
+
+func (s *shape) list() []ir.Column {
+	columns := make([]ir.Column, len(s.columns))
+	for i, f := range s.columns {
+		columns[i] = f.column()
+	}
+	return columns
+}
+
+// typed tells whether all is known.
+func (s *shape) typed() bool {
+	return s.known && !slices.ContainsFunc(s.columns, func(f fact) bool { return !f.known })
+}
+
+func (s *shape) equal(t shape) bool {
+	return s.known == t.known && s.tuple == t.tuple && slices.Equal(s.columns, t.columns)
+}
+
+// single is the type of a value that is no tuple, or nil.
+func (s *shape) single() *event.Type {
+	if !s.known || s.tuple || !s.columns[0].known {
+		return nil
+	}
+	return &s.columns[0].typ
+}
+
+// typeOf returns the type of a value of this shape.
+func (s *shape) typeOf(isTuple bool) event.Type {
+	switch {
+	case !s.known:
+		return event.Type{Kind: ir.Pending}
+	case isTuple:
+		return event.Type{Kind: format.Tuple}
+	case len(s.columns) == 0:
+		return ir.Natural64
+	}
+	return s.columns[0].typeSoFar()
+}
+
+// mapUses is what the uses of a map say of it.
+type mapUses struct {
+	info    *ir.Map
+	written bool // somewhere in the program
+	// value is also the shape of what is aggregated.
+	key, value shape
+	// how the map is written: "" if that is not known yet, "a value", or an aggregation like "count()".
+	how   string
+	howAt syntax.Span
+	agg   agg.Func
+	// names are those of the elements of the key.
+	names []columnName
+}
+
+// settled copies what the uses say to the map.
+func (m *mapUses) settled() {
+	m.info.Key, m.info.Value, m.info.IsTuple = m.key.list(), m.value.list(), m.value.tuple
+	m.info.Names = m.columnNames()
+	if m.agg == nil {
+		for i := range m.info.Value {
+			// A scalar is not set to an absent value; an element of a tuple may be.
+			m.info.Value[i].Optional = m.info.Value[i].Optional && m.info.IsTuple
+		}
+		return
+	}
+	a := agg.Agg{Func: m.agg}
+	for i := range m.info.Value {
+		a.Signed = a.Signed || m.info.Value[i].Type.Kind == event.Int
+		m.info.Value[i].Optional = false
+	}
+	m.info.Agg = &a
+}
+
+// varUses is what the uses of a variable say of it.
+type varUses struct {
+	*ir.Variable
+	value shape
+	// loop is the map whose entries the variable runs over, or nil.
+	loop *mapUses
+}
+
+// settled copies what the uses say to the variable.
+func (v *varUses) settled() { v.Type, v.Elems, v.Optional = v.typeSoFar() }
+
+// typeSoFar is the type of the variable, the types of its elements if it is a tuple, and whether it may be absent.
+func (v *varUses) typeSoFar() (t event.Type, elems []event.Type, optional bool) {
+	switch {
+	case v.loop != nil:
+		return event.Type{Kind: format.Tuple}, v.loop.entryTypes(), false
+	case v.value.tuple:
+		return event.Type{Kind: format.Tuple}, v.value.types(), false
+	}
+	return v.value.typeOf(false), nil, v.value.known && v.value.columns[0].optional
+}
+
+// entryTypes are those of an entry's key and value.
+func (m *mapUses) entryTypes() []event.Type {
+	return []event.Type{m.key.typeOf(len(m.key.columns) > 1), m.value.typeOf(m.value.tuple)}
+}
+
+// columnName is the name of an element of a key.
+type columnName struct {
+	text string
+	// given says that the program chose it, at that place; otherwise it is what the first use has there.
+	given bool
+	at    syntax.Span
+}
+
+// columnNames are the names of the elements, each once: what two have in common gets a number.
+func (m *mapUses) columnNames() []string {
+	var names []string
+	for _, n := range m.names {
+		name := n.text
+		for i := 2; slices.Contains(names, name); i++ {
+			name = fmt.Sprintf("%s_%d", n.text, i)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// isEntry tells whether e is the loop variable of a for over a map.
+func isEntry(e *ir.Expr) bool { return e.Op == ir.OpVar && e.Variable.EntryOf != nil }
+
+// conform makes values what the columns are: signed where one use is.
+func conform(s *shape, values []*ir.Expr) []*ir.Expr {
+	out := slices.Clone(values)
+	for i, f := range s.columns {
+		if f.known && f.typ.Kind == event.Int {
+			out[i] = ir.Signed(out[i])
+		}
+	}
+	return out
+}

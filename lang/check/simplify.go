@@ -1,0 +1,56 @@
+package check
+
+import (
+	"slices"
+
+	"trace/lang/ir"
+	"trace/probes/event"
+)
+
+// This file decides what literals decide, params among them. A filter that is off, like `$ctrl_id < 0 || ctrl_id == $ctrl_id` with a
+// negative param, reads no field so, and a clause whose predicate is false attaches no probe.
+
+// simplify returns what e comes to: a condition on literals is true or false, and a choice by one is what it chooses. The operands
+// are simplified already.
+func simplify(e *ir.Expr) *ir.Expr {
+	switch e.Op {
+	case ir.OpAnd, ir.OpOr:
+		for i, a := range e.Args {
+			if a.Op != ir.OpLit {
+				continue
+			}
+			if a.Val == (e.Op == ir.OpOr) { // it decides, whatever the other is
+				return truth(e, a.Val)
+			}
+			return e.Args[1-i]
+		}
+		return e
+	case ir.OpCond:
+		chosen := e.Args[1]
+		if decided(e.Args[0], false) {
+			chosen = e.Args[2]
+		}
+		// A number that is chosen is as signed as the others would be, and a literal has no sign of its own.
+		if e.Args[0].Op != ir.OpLit || chosen.Op == ir.OpLit && event.IsNumber(chosen.Type) {
+			return e
+		}
+		return chosen
+	}
+	compute := ir.Function(e)
+	if e.Type.Kind != event.Bool || compute == nil || len(e.Args) == 0 || slices.ContainsFunc(e.Args, func(a *ir.Expr) bool { return a.Op != ir.OpLit }) {
+		return e
+	}
+	operands := make([]any, len(e.Args))
+	for i, a := range e.Args {
+		operands[i] = a.Val
+	}
+	return truth(e, compute(operands))
+}
+
+// truth is the literal that e comes to.
+func truth(e *ir.Expr, v any) *ir.Expr {
+	return &ir.Expr{Op: ir.OpLit, Type: ir.Boolean, Val: v, Span: e.Span}
+}
+
+// decided tells whether e is the literal true or false.
+func decided(e *ir.Expr, v bool) bool { return e != nil && e.Op == ir.OpLit && e.Val == v }

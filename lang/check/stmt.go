@@ -1,0 +1,328 @@
+package check
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/agg"
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// This file types the predicate and the statements of a clause, and the variables in them.
+
+// clauseBody types the whole clause.
+func (c *checker) clauseBody() {
+	tree := c.clause.Tree
+	c.body.Pred = c.predicate(tree.Pred)
+	if decided(c.body.Pred, true) {
+		c.body.Pred = nil
+	}
+	c.body.Prints = tree.Body == nil
+	if tree.Body != nil {
+		c.body.Stmts = c.block(tree.Body)
+	}
+}
+
+// predicate types the condition of the clause, with that on the process before it.
+func (c *checker) predicate(n ast.Node) *ir.Expr {
+	var pred *ir.Expr
+	if pid := c.field("pid"); pid != nil && c.options.PID != 0 {
+		at := syntax.Span{From: c.clause.Tree.Span.From, To: c.clause.Tree.Span.From}
+		field := &ir.Expr{Op: ir.OpField, Type: pid.Type, Field: pid, Optional: pid.Optional, Span: at}
+		number := literal(uint64(c.options.PID))
+		number.Span = at
+		pred = ir.Operation(ir.OpEq, ir.Boolean, field, number)
+		pred.Span = at
+	}
+	if n == nil {
+		return pred
+	}
+	written := c.condition(n)
+	if pred == nil || written == nil {
+		return written
+	}
+	both := ir.Operation(ir.OpAnd, ir.Boolean, pred, written)
+	both.Span = written.Span
+	return simplify(both)
+}
+
+// block types statements in a scope of their own. What is wrong is left out.
+func (c *checker) block(b *syntax.Block) []ir.Stmt {
+	return c.scope(map[string]*varUses{}, b)
+}
+
+func (c *checker) scope(vars map[string]*varUses, b *syntax.Block) []ir.Stmt {
+	c.scopes = append(c.scopes, vars)
+	var out []ir.Stmt
+	for _, s := range b.Stmts {
+		typed := c.stmt(s)
+		choice, isIf := typed.(*ir.IfStmt)
+		switch {
+		case isIf && decided(choice.Cond, true):
+			out = append(out, choice.Then...)
+		case isIf && decided(choice.Cond, false):
+			out = append(out, choice.Else...)
+		case typed != nil:
+			out = append(out, typed)
+		}
+	}
+	c.scopes = c.scopes[:len(c.scopes)-1]
+	for name := range vars {
+		c.hidden[name] = true
+	}
+	return out
+}
+
+func (c *checker) stmt(s syntax.Stmt) ir.Stmt {
+	switch s := s.(type) {
+	case *syntax.Assign:
+		if ref, ok := s.Target.(*syntax.MapRef); ok {
+			return c.setMap(s, ref)
+		}
+		return c.setVar(s, s.Target.(*ast.IdentifierNode))
+	case *syntax.If:
+		out := &ir.IfStmt{Cond: c.condition(s.Cond), Then: c.block(s.Then), Span: s.Span}
+		if s.Else != nil {
+			out.Else = c.block(s.Else)
+		}
+		return out
+	case *syntax.For:
+		return c.loop(s)
+	case *syntax.Call:
+		return c.callStmt(s)
+	}
+	return &ir.ReturnStmt{Span: s.Pos()}
+}
+
+// setMap types an assignment to a map.
+func (c *checker) setMap(s *syntax.Assign, ref *syntax.MapRef) ir.Stmt {
+	m := c.mapOf(ref.Name)
+	key, ok := c.key(m, ref.Key, syntax.SpanOf(ref))
+	if call, fn := aggregationCall(s.Value); fn != "" && s.Op == "=" {
+		if update := c.aggregate(m, call, fn); ok && update != nil {
+			update.Key, update.Span = key, s.Span
+			return update
+		}
+		return nil
+	}
+	value := c.newValue(s, m, key)
+	if value == nil || !ok || !c.kept(m, "a value", nil, s.Span) {
+		return nil
+	}
+	values, isTuple, ok := c.elements(value)
+	if !ok || !c.holds(&m.value, values, isTuple, m.info.Name, s.Span) {
+		return nil
+	}
+	return &ir.SetStmt{Map: m.info, Key: key, Adds: isDelta(s.Op), Value: conform(&m.value, values), Span: s.Span}
+}
+
+// isDelta tells whether the operator adds to the target or takes from it.
+func isDelta(op string) bool { return op == "++" || op == "--" || op == "+=" || op == "-=" }
+
+// newValue types what an assignment to a map sets, or for ++ -- += -= what it adds.
+func (c *checker) newValue(s *syntax.Assign, m *mapUses, key []*ir.Expr) *ir.Expr {
+	switch {
+	case s.Op == "=":
+		return c.expr(s.Value, m.value.single())
+	case isDelta(s.Op):
+		return c.delta(s)
+	case !c.readable(m, s.Span):
+		return nil
+	}
+	old := c.read(m, key)
+	old.Span = syntax.SpanOf(s.Target)
+	return c.combined(s, old, ir.Operator(strings.TrimSuffix(s.Op, "=")), c.expr(s.Value, nil))
+}
+
+// delta types what ++ -- += -= add. What is taken away is a negative number, and makes the target signed: it may go below zero.
+func (c *checker) delta(s *syntax.Assign) *ir.Expr {
+	switch s.Op {
+	case "++":
+		return c.at(s, literal(uint64(1)))
+	case "--":
+		return c.at(s, literal(int64(-1)))
+	}
+	e := c.expr(s.Value, nil)
+	switch {
+	case e == nil:
+		return nil
+	case !event.IsNumber(e.Type) && e.Type.Kind != ir.Pending:
+		return c.fail(e.Span, fmt.Sprintf("%s wants a number, and this is %s", s.Op, describe(e)), "")
+	case s.Op == "-=":
+		if e = c.arithmetic(s.Value, ir.OpNegate, e); e != nil {
+			return c.at(s, ir.Signed(e))
+		}
+	}
+	return e
+}
+
+func (c *checker) at(s syntax.Stmt, e *ir.Expr) *ir.Expr {
+	e.Span = s.Pos()
+	return e
+}
+
+// combined types `old op value`.
+func (c *checker) combined(s *syntax.Assign, old *ir.Expr, op ir.Op, value *ir.Expr) *ir.Expr {
+	if value == nil {
+		return nil
+	}
+	e := c.arithmetic(s.Target, op, old, value)
+	if e == nil {
+		return nil
+	}
+	return c.at(s, e)
+}
+
+// kept notes how a map is written, and makes sure that it is so everywhere.
+func (c *checker) kept(m *mapUses, how string, f agg.Func, at syntax.Span) bool {
+	switch {
+	case m.how == "":
+		m.how, m.howAt, m.agg, c.changed = how, at, f, true
+	case m.how != how:
+		c.fail(at, fmt.Sprintf("%s holds %s here and %s %s", m.info.Name, how, m.how, c.place(m.howAt)), "use two maps")
+		return false
+	case f != nil && !reflect.DeepEqual(f, m.agg):
+		c.fail(at, fmt.Sprintf("%s of %s has other arguments %s", how, m.info.Name, c.place(m.howAt)), "use two maps")
+		return false
+	}
+	return true
+}
+
+// holds notes what a map or a variable holds, and makes sure that it is so everywhere.
+func (c *checker) holds(s *shape, values []*ir.Expr, isTuple bool, name string, at syntax.Span) bool {
+	if !isTuple && values[0].Type.Kind == ir.Pending {
+		return true
+	}
+	found := c.note(s, values, isTuple, at)
+	if found == nil {
+		return true
+	}
+	if isTuple && found.index >= 0 {
+		name = fmt.Sprintf("element %d of %s", found.index, name)
+	}
+	c.fail(at, fmt.Sprintf("%s is %s here and %s %s", name, found.here, found.there, c.earlier(found)), "use two names")
+	return false
+}
+
+// setVar types an assignment to a variable. The first one in a block declares it, unless a block around has.
+func (c *checker) setVar(s *syntax.Assign, target *ast.IdentifierNode) ir.Stmt {
+	name, at := target.Value, syntax.SpanOf(target)
+	if c.param(name) != nil {
+		c.fail(at, name+" is a param", fmt.Sprintf("its value comes from the command line, --%s=…; take another name", name[1:]))
+		return nil
+	}
+	v := c.visible(name)
+	if v != nil && v.loop != nil {
+		c.fail(at, fmt.Sprintf("%s is the entry that the loop is at", name), "take another name")
+		return nil
+	}
+	value := c.newVarValue(s, target, v)
+	if v == nil {
+		if s.Op != "=" {
+			return nil
+		}
+		v = c.variable(c.clause, s, name)
+		c.scopes[len(c.scopes)-1][name] = v
+	}
+	if value == nil {
+		return nil
+	}
+	values, isTuple, ok := c.elements(value)
+	if !ok || !c.holds(&v.value, values, isTuple, name, s.Span) {
+		return nil
+	}
+	return &ir.LetStmt{V: v.Variable, Value: c.asVariable(v, value, values), Span: s.Span}
+}
+
+// newVarValue types what an assignment makes of the variable v, which is nil if there is none yet.
+func (c *checker) newVarValue(s *syntax.Assign, target *ast.IdentifierNode, v *varUses) *ir.Expr {
+	switch {
+	case s.Op == "=" && v == nil:
+		return c.expr(s.Value, nil)
+	case s.Op == "=":
+		return c.expr(s.Value, v.value.single())
+	}
+	old := c.expr(target, nil)
+	if old == nil {
+		return nil
+	}
+	if isDelta(s.Op) {
+		return c.combined(s, old, ir.OpAdd, c.delta(s))
+	}
+	return c.combined(s, old, ir.Operator(strings.TrimSuffix(s.Op, "=")), c.expr(s.Value, nil))
+}
+
+// asVariable makes the value what the variable is: signed where one of its values is.
+func (c *checker) asVariable(v *varUses, value *ir.Expr, values []*ir.Expr) *ir.Expr {
+	converted := conform(&v.value, values)
+	switch {
+	case slices.Equal(converted, values):
+		return value
+	case !v.value.tuple:
+		return converted[0]
+	}
+	e := ir.Operation(ir.OpTuple, value.Type, converted...)
+	e.Elems, e.Span = v.value.types(), value.Span
+	return e
+}
+
+// loop types a for. Events do not wait for one: it runs where there is no event.
+func (c *checker) loop(s *syntax.For) ir.Stmt {
+	if c.probe != nil {
+		c.fail(syntax.Span{From: s.Span.From, To: s.Span.From + len("for")}, "a loop stands only in begin, end and interval clauses",
+			"the events of the kernel do not wait for it")
+	}
+	if c.param(s.Var) != nil {
+		c.fail(s.Span, s.Var+" is a param", "take another name for the variable")
+	}
+	v := c.variable(c.clause, s, s.Var)
+	out := &ir.ForStmt{V: v.Variable, Span: s.Span}
+	if s.By != nil && !c.loopOrder(out, s) {
+		return nil
+	}
+	switch in := s.In.(type) {
+	case *syntax.MapRef:
+		m := c.mapOf(in.Name)
+		v.loop, v.EntryOf, out.Map = m, m.info, m.info
+		if m.key.known && len(m.key.columns) == 0 {
+			c.fail(syntax.SpanOf(in), in.Name+" has no keys to run over", fmt.Sprintf("its value is %s", in.Name))
+			return nil
+		}
+	case *ast.BinaryNode:
+		if bounds := c.between(in, nil); bounds != nil {
+			ok := c.holds(&v.value, bounds.Args[:1], false, s.Var, s.Span) && c.holds(&v.value, bounds.Args[1:], false, s.Var, s.Span)
+			if ok {
+				out.Lo, out.Hi = conform(&v.value, bounds.Args[:1])[0], conform(&v.value, bounds.Args[1:])[0]
+			}
+		}
+	}
+	out.Body = c.scope(map[string]*varUses{s.Var: v}, s.Body)
+	return out
+}
+
+// loopOrder reads by = "value" of a loop.
+func (c *checker) loopOrder(out *ir.ForStmt, s *syntax.For) bool {
+	by, ok := c.order(s.By, "a loop")
+	out.By = by
+	if _, isMap := s.In.(*syntax.MapRef); ok && !isMap {
+		c.fail(syntax.SpanOf(s.By), "a range is in the order of its numbers", "leave out by")
+		ok = false
+	}
+	return ok
+}
+
+// order reads the value of by = "key" or by = "value".
+func (c *checker) order(n ast.Node, what string) (by string, ok bool) {
+	by, ok = c.stringLiteral(n)
+	if !ok || by != "key" && by != "value" {
+		c.fail(syntax.SpanOf(n), what+" sorts by key or by value", `write by = "key" or by = "value"`)
+		return "", false
+	}
+	return by, true
+}

@@ -1,0 +1,136 @@
+package check
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// This file is about intervals and samples: how often they come.
+
+// period returns that of interval:1s or interval:$name.
+func (r *resolver) period(ref syntax.ProbeRef) (ir.Period, bool) {
+	v, unit, ok := r.timer(ref)
+	switch {
+	case !ok:
+	case unit != event.Nanoseconds:
+		r.fail(ref.Span, fmt.Sprintf("%s is no duration", ref.Name), "give the param one, like 1s")
+	case event.Compare(v, int64(0)) <= 0 || event.Compare(v, int64(maxInt64)) > 0:
+		r.fail(ref.Span, fmt.Sprintf("%s is no period", ref), "it has to be above 0, and less than 292 years")
+	default:
+		return ir.Period(event.To[int64](v)), true
+	}
+	return 0, false
+}
+
+// sampled notes in c the probe and the rate of profile:99hz, profile:$name or profile:hz:$name. The samples of a recording have a rate
+// already, so profile:* does there.
+func (r *resolver) sampled(c *ir.Clause, ref syntax.ProbeRef) bool {
+	if ref.Name != "hz" && ref.Name != "*" {
+		var ok bool
+		if c.Hz, ok = r.rate(ref); !ok {
+			return false
+		}
+	} else if !r.options.recorded() {
+		r.fail(ref.Span, fmt.Sprintf("%s does not say how often", ref), sayHowOften(ref.Group))
+		return false
+	}
+	i := slices.IndexFunc(r.catalog, func(p *event.Probe) bool { return p.Sampled })
+	switch {
+	case i >= 0:
+		p := r.catalog[i]
+		c.Probes, c.Named = []*event.Probe{p}, map[*event.Probe]bool{p: true}
+		return true
+	case r.options.recorded():
+		r.notRecorded(ref)
+	default:
+		r.fail(ref.Span, "no probe samples the CPUs", "interval:10ms { … } runs in user space")
+	}
+	return false
+}
+
+// sayHowOften is the advice to whoever gives no rate.
+func sayHowOften(group string) string {
+	return fmt.Sprintf("write %s:99hz, for 99 samples of each CPU a second", group)
+}
+
+// rate returns that of profile:99hz, profile:$name or profile:hz:$name.
+func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
+	literal := ref
+	if !strings.Contains(ref.Name, "$") {
+		literal.Name = strings.TrimSuffix(ref.Name, "hz")
+	}
+	v, unit, ok := r.timer(literal)
+	switch {
+	case !ok:
+		return 0, false
+	case unit != event.None || event.Compare(v, int64(0)) <= 0 || event.Compare(v, int64(maxHz)) > 0:
+		r.fail(ref.Span, fmt.Sprintf("%s is no rate", ref), fmt.Sprintf("it is between 1 and %d", maxHz))
+		return 0, false
+	}
+	hz = int(event.To[uint64](v))
+	if rates := r.options.Rates; len(rates) > 0 && !slices.Equal(rates, []int{hz}) {
+		var recorded []string
+		for _, rate := range rates {
+			recorded = append(recorded, fmt.Sprintf("%dhz", rate))
+		}
+		r.fail(ref.Span, fmt.Sprintf("the samples were recorded at %s, and not at %dhz", strings.Join(recorded, " and "), hz),
+			fmt.Sprintf("write %s:*, which takes them as they are", ref.Group))
+		return 0, false
+	}
+	return hz, true
+}
+
+const maxHz = 1_000_000
+
+// timer returns what stands after interval: or profile:, a literal or a param. One after a unit, as in interval:s:$name, is a plain
+// number of those.
+func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit event.Unit, ok bool) {
+	counted, name, found := strings.Cut(ref.Name, "$")
+	if !found {
+		tree, err := syntax.Parse(r.source.Name, ref.Name) // the parser has seen that it is a number
+		if err != nil {
+			return nil, event.None, false
+		}
+		return literalValue(tree.Expr)
+	}
+	example := "1s"
+	if ref.TakesRate() {
+		example = "99"
+	}
+	p := r.param("$" + name)
+	switch {
+	case p == nil:
+		r.fail(ref.Span, fmt.Sprintf("no param is called %s", name), fmt.Sprintf("declare it: param %s = %s", name, example))
+	case !event.IsNumber(p.Type):
+		r.fail(ref.Span, fmt.Sprintf("$%s is no duration and no rate", name), fmt.Sprintf("param %s = %s is one", name, example))
+	case counted == "":
+		return p.Value, p.Type.Unit, true
+	case p.Type.Unit != event.None:
+		r.fail(ref.Span, fmt.Sprintf("$%s has a unit already", name), fmt.Sprintf("write %s:$%s", ref.Group, name))
+	case ref.TakesRate(): // in hz, and so is a rate
+		return p.Value, event.None, true
+	default:
+		return times(p.Value, timerUnits[counted]), event.Nanoseconds, true
+	}
+	return nil, event.None, false
+}
+
+// timerUnits are the units before a param, in nanoseconds.
+var timerUnits = map[string]uint64{"s:": 1e9, "ms:": 1e6, "us:": 1e3}
+
+// times multiplies a number by one above 0. What does not fit is the largest number, which is no period.
+func times(v any, n uint64) any {
+	switch {
+	case event.Compare(v, int64(0)) < 0:
+		return v
+	case event.To[uint64](v) > math.MaxUint64/n:
+		return uint64(math.MaxUint64)
+	}
+	return event.To[uint64](v) * n
+}

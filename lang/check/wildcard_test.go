@@ -1,0 +1,128 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"trace/lang/ir"
+	"trace/lang/langtest"
+	"trace/probes/event"
+)
+
+// probesOf writes which probes the clauses of a program take, and behind a minus which they leave out.
+func probesOf(p *ir.Program) string {
+	var all []string
+	for _, c := range p.Clauses {
+		var words []string
+		for _, probe := range c.Probes {
+			words = append(words, probe.String())
+		}
+		for _, l := range c.LeftOut {
+			words = append(words, fmt.Sprintf("-%s (%s)", l.Probe, l.Why))
+		}
+		all = append(all, strings.Join(words, " "))
+	}
+	return strings.Join(all, "; ")
+}
+
+// A wildcard takes the probes that have what the clause reads.
+func TestWildcards(t *testing.T) {
+	hz := langtest.Probe("profile", "hz", langtest.Field("task", langtest.U32))
+	host := append(slices.Clone(langtest.Catalog), hz)
+	for _, test := range []struct{ src, want string }{
+		{"nvme:* / latency > 1ms /", "nvme:complete_rq -nvme:setup_rq (no field latency)"},
+		{"ib:* / qp.state == RTR && dgid != nil /", "ib:modify_qp -ib:destroy_qp (no field qp.state, dgid)"},
+		{"nvme:* { @[ctrl] = sum(flags) }", "nvme:setup_rq -nvme:complete_rq (no field flags)"},
+		{"nvme:*, nvme:setup_rq / size > 1 /", "nvme:complete_rq nvme:setup_rq"},
+		{"nvme:*, ib:* / size > 1 || ret < 0 /; nvme:*", ""},
+		{"nvme:* / $on && latency > 1 / ; param on = false", " -nvme:setup_rq (no field latency)"},
+		// What a word means may be known from another clause.
+		{"nvme:setup_rq { @last[tid] = opcode } nvme:* / @last[tid] == read && latency > 1 /",
+			"nvme:setup_rq; nvme:complete_rq -nvme:setup_rq (no field latency)"},
+		{"*:* / opcode == read /", "nvme:complete_rq nvme:setup_rq " + lacking("opcode", "nvme") + " -profile:hz (it takes a rate, like profile:99hz)"},
+		{"*:* / task > 5 /", ""},
+		{"pro*:hz", ""},
+	} {
+		p, err := compile("program", test.src, host, Options{})
+		if err != nil {
+			if test.want != "" {
+				t.Errorf("%s:\n%v", test.src, err)
+			}
+			continue
+		}
+		got, want := strings.Fields(probesOf(p)), strings.Fields(test.want)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s:\ngot  %s\nwant %s", test.src, probesOf(p), test.want)
+		}
+	}
+	// In a recording, samples have been taken at some rate.
+	p, err := compile("program", "*:* / task > 5 /", host, Options{Known: host})
+	if err != nil || !strings.HasPrefix(probesOf(p), "profile:hz ") {
+		t.Errorf("of a recording: %v", err)
+	}
+}
+
+// lacking writes the probes of the catalog that are of no group of those and lack a field.
+func lacking(name string, groups ...string) string {
+	var words []string
+	for _, p := range langtest.Catalog {
+		if !slices.Contains(groups, p.Group) {
+			words = append(words, fmt.Sprintf("-%s (no field %s)", p, name))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// What a recording lacks is another mistake than what no probe is called.
+func TestRecordedProbes(t *testing.T) {
+	hz := langtest.Probe("profile", "hz")
+	known := append(slices.Clone(langtest.Catalog), hz)
+	nvme := []*event.Probe{langtest.Fixture("nvme:complete_rq")}
+	for _, test := range []struct {
+		src   string
+		has   []*event.Probe
+		rates []int
+		want  string
+	}{
+		{"nvme:complete_rq", nvme, nil, "<nil>"},
+		{"nvme:*, ib:* / latency > 1 /", nvme, nil, "<nil>"},
+		{"nvme:setup_rq", nvme, nil, "program:1:1: the recording has no events of nvme:setup_rq; help: it has those of nvme:complete_rq"},
+		{"ib:*", nvme, nil, "program:1:1: the recording has no events of ib:*; help: it has those of nvme:complete_rq"},
+		{"nvme:complet_rq", nvme, nil, `program:1:1: no probe is called nvme:complet_rq; help: did you mean "nvme:complete_rq"?`},
+		{"profile:99hz", nvme, nil, "program:1:1: the recording has no events of profile:99hz; help: it has those of nvme:complete_rq"},
+		{"profile:*", []*event.Probe{hz}, []int{99}, "<nil>"},
+		{"profile:hz", []*event.Probe{hz}, []int{99, 49}, "<nil>"},
+		{"p:hz:99", []*event.Probe{hz}, []int{99}, "<nil>"},
+		{"profile:49hz", []*event.Probe{hz}, nil, "<nil>"},
+		{"profile:49hz", []*event.Probe{hz}, []int{99},
+			"program:1:1: the samples were recorded at 99hz, and not at 49hz; help: write profile:*, which takes them as they are"},
+		{"param r = 49; profile:$r {}", []*event.Probe{hz}, []int{99, 49},
+			"program:1:15: the samples were recorded at 99hz and 49hz, and not at 49hz; help: write profile:*, which takes them as they are"},
+	} {
+		_, err := compile("program", test.src, test.has, Options{Known: known, Rates: test.rates})
+		got := fmt.Sprint(err)
+		if lines := strings.Split(got, "\n"); len(lines) > 1 {
+			got = lines[0] + "; " + lines[len(lines)-1]
+		}
+		if got != test.want {
+			t.Errorf("%s: got %s, want %s", test.src, got, test.want)
+		}
+	}
+}
+
+// A rate may be a param, with its unit before it or without.
+func TestProfileParam(t *testing.T) {
+	host := []*event.Probe{langtest.Probe("profile", "hz")}
+	for _, src := range []string{"param hz = 49; profile:$hz { @ = count() }", "param hz = 49; p:hz:$hz { @ = count() }", "p:49hz { @ = count() }"} {
+		p, err := compile("program", src, host, Options{})
+		if err != nil {
+			t.Errorf("%s: %v", src, err)
+		} else if p.SampleRate() != 49 {
+			t.Errorf("%s: %d samples a second", src, p.SampleRate())
+		}
+	}
+}

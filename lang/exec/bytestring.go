@@ -1,0 +1,107 @@
+package exec
+
+import (
+	"strings"
+
+	"trace/lang/ir"
+	"trace/probes/event"
+)
+
+// This file is the functions of expr that take a string for UTF-8. Ours are byte strings: the name of a process may hold any byte.
+
+// onBytes returns what a function does with strings, or nil if expr's own function does the same with bytes.
+func onBytes(e *ir.Expr) func(x []any) any {
+	switch e.Fn {
+	case "len":
+		return func(x []any) any { return lenBytes(e, x) }
+	case "upper":
+		return eachByte('a', 'z')
+	case "lower":
+		return eachByte('A', 'Z')
+	case "trim":
+		return trimBytes
+	case "split":
+		return func(x []any) any { return splitBytes(e, x) }
+	case "replace":
+		return func(x []any) any { return replaceBytes(e, x) }
+	}
+	return nil
+}
+
+func lenBytes(e *ir.Expr, x []any) any {
+	if s, ok := x[0].(string); ok {
+		return ir.As(e.Type.Kind, int64(len(s)))
+	}
+	return callExpr(e, x) // of a list
+}
+
+// eachByte changes the case of letters of ASCII.
+func eachByte(first, last byte) func(x []any) any {
+	return func(x []any) any {
+		b := []byte(x[0].(string))
+		for i, c := range b {
+			if first <= c && c <= last {
+				b[i] = c ^ ('a' ^ 'A')
+			}
+		}
+		return string(b)
+	}
+}
+
+// trimBytes takes white space of ASCII, or the bytes of another string, from both ends.
+func trimBytes(x []any) any {
+	s, cut := x[0].(string), " \t\n\v\f\r"
+	if len(x) > 1 {
+		cut = x[1].(string)
+	}
+	for s != "" && strings.IndexByte(cut, s[0]) >= 0 {
+		s = s[1:]
+	}
+	for s != "" && strings.IndexByte(cut, s[len(s)-1]) >= 0 {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// splitBytes makes a list of single bytes if the separator is empty.
+func splitBytes(e *ir.Expr, x []any) any {
+	s, separator := x[0].(string), x[1].(string)
+	if separator != "" {
+		return callExpr(e, x)
+	}
+	most := len(s)
+	if len(x) > 2 {
+		if n := event.To[int64](x[2]); n >= 0 && n < int64(most) {
+			most = int(n)
+		}
+	}
+	list := make([]any, most)
+	for i := range list {
+		list[i] = s[i : i+1]
+		if i == most-1 {
+			list[i] = s[i:]
+		}
+	}
+	return list
+}
+
+// replaceBytes puts the new string before each byte and behind the last one if the old one is empty.
+func replaceBytes(e *ir.Expr, x []any) any {
+	s, old, with := x[0].(string), x[1].(string), x[2].(string)
+	if old != "" {
+		return callExpr(e, x)
+	}
+	most := len(s) + 1
+	if len(x) > 3 {
+		if n := event.To[int64](x[3]); n >= 0 && n < int64(most) {
+			most = int(n)
+		}
+	}
+	var b strings.Builder
+	for i := range most {
+		b.WriteString(with)
+		b.WriteString(s[i:min(i+1, len(s))])
+	}
+	b.WriteString(s[min(most, len(s)):])
+	return b.String()
+}

@@ -1,0 +1,1035 @@
+package exec
+
+import (
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trace/probes/event"
+)
+
+// This file makes random programs: trees of their own, so that the third opinion on them (diff_big_test.go) shares nothing with the
+// checker, and their text.
+
+// diffSort is what values compare with each other. Whether a number is signed is not known to the generator.
+type diffSort uint8
+
+const (
+	aNumber diffSort = iota
+	aBool
+	aText
+	anAddress
+)
+
+// diffNode is an expression. op is an operator as the language writes it, or one of the below.
+type diffNode struct {
+	op   string
+	args []*diffNode
+	sort diffSort
+
+	text   string   // of nLit, as it is written; of nField its name
+	val    any      // of nLit: *big.Int, bool or string
+	v      *diffVar // of nVar
+	m      *diffMap // of nLookup, nMember and nHasKey; args are the key
+	index  int      // of nMember
+	bits   int      // of nCast, with
+	signed bool
+}
+
+const (
+	nLit     = "literal"
+	nField   = "field"
+	nVar     = "variable"
+	nLookup  = "lookup"
+	nMember  = "member" // element index of the tuple that a map holds
+	nHasKey  = "has_key"
+	nCast    = "cast"
+	nNeg     = "negation"
+	nIsNil   = "== nil"
+	nNotNil  = "!= nil"
+	nBetween = ".."
+	nCond    = "?:"
+	nString  = "string" // string(args[0]), which is a field
+)
+
+// diffVar is a $variable of a clause.
+type diffVar struct {
+	name string
+	sort diffSort
+}
+
+// diffMap is a map of the program.
+type diffMap struct {
+	name      string
+	keys      []diffSort
+	agg       string // name of the aggregation; empty for a scalar
+	params    string // that follow the argument
+	low, step int64  // of lhist
+	sort      diffSort
+	tuple     []diffSort // of a scalar whose values are tuples; then there is no sort
+	own       bool       // every key begins with tid
+	asked     bool       // has_key is asked of it
+	kind      string     // of a let: hash or lru
+	entries   int
+}
+
+// diffStmt is a statement. kind is one of: let if return set += -= ++ -- update delete printf exit; print clear zero len.
+type diffStmt struct {
+	kind  string
+	v     *diffVar
+	m     *diffMap
+	key   []*diffNode
+	value *diffNode // nil of count()
+	// compound says that value is an operation on what was there before, and written like *=.
+	compound  bool
+	args      []*diffNode // of printf, and the elements of a tuple
+	format    string
+	then, els []*diffStmt
+}
+
+type diffClause struct {
+	where  string // probes as written
+	probes []*event.Probe
+	pred   *diffNode // nil: always
+	block  bool      // without a block it prints the event
+	stmts  []*diffStmt
+}
+
+type diffProgram struct {
+	maps    []*diffMap
+	begin   []*diffStmt
+	clauses []*diffClause
+	// interval prints maps, and clears or zeroes them.
+	interval []diffTick
+}
+
+// diffTick is what an interval clause does with a map.
+type diffTick struct {
+	m     *diffMap
+	print string // print and its arguments
+	fn    string // clear, zero, or none
+}
+
+// diffGen makes programs.
+type diffGen struct {
+	*rand.Rand
+	probes []*event.Probe // diff:event and diff:other
+	inUser bool           // use what only user space has or can do
+	// literals says that there is no event.
+	literals bool
+
+	prog *diffProgram
+	// Of the clause at hand.
+	clause *diffClause
+	vars   []*diffVar        // those that are assigned
+	names  int               // of variables
+	reads  map[*diffMap]bool // maps that it may read, and others it may set
+	budget int               // of nodes, so that the code stays within the limits of the kernel
+}
+
+func (g *diffGen) one(n int) bool { return g.IntN(n) == 0 }
+
+func pick[T any](g *diffGen, all []T) T { return all[g.IntN(len(all))] }
+
+func (g *diffGen) program() *diffProgram {
+	g.prog = &diffProgram{}
+	for i := range g.IntN(5) {
+		g.prog.maps = append(g.prog.maps, g.newMap(i))
+	}
+	for range 1 + min(g.IntN(5), g.IntN(5)) {
+		g.prog.clauses = append(g.prog.clauses, g.newClause())
+	}
+	g.setAll()
+	if g.one(4) {
+		g.begin()
+	}
+	if g.one(3) {
+		g.interval()
+	}
+	return g.prog
+}
+
+// setAll adds a clause for the maps that no other sets: to read one that nobody sets is an error.
+func (g *diffGen) setAll() {
+	c := g.begins(20)
+	c.block = true
+	for _, m := range g.prog.maps {
+		if !g.prog.updates(m) {
+			g.reads = map[*diffMap]bool{}
+			s := g.change(m)
+			for s.kind == "delete" {
+				s = g.change(m)
+			}
+			c.stmts = append(c.stmts, s)
+		}
+	}
+	if c.stmts != nil {
+		g.prog.clauses = append(g.prog.clauses, c)
+	}
+}
+
+// begin changes maps before the first event. Nothing but literals is known then, and an address is none.
+func (g *diffGen) begin() {
+	g.vars, g.literals = nil, true
+	for _, m := range g.prog.maps {
+		if slices.Contains(m.keys, anAddress) || m.sort == anAddress || slices.Contains(m.tuple, anAddress) || !g.one(2) {
+			continue
+		}
+		if m.agg != "" && !g.inUser {
+			continue // what is aggregated not by events alone is in user space
+		}
+		for range 1 + g.IntN(2) {
+			g.budget, g.reads = 10, map[*diffMap]bool{}
+			g.prog.begin = append(g.prog.begin, g.change(m))
+		}
+	}
+	g.literals = false
+}
+
+// interval prints maps, and clears or zeroes some.
+func (g *diffGen) interval() {
+	for _, m := range g.prog.maps {
+		if !g.one(2) {
+			continue
+		}
+		t := diffTick{m: m, print: pick(g, m.prints())}
+		switch {
+		case m.agg == "rate": // which print zeroes
+			t.print = ""
+		case g.inUser || m.kind != "lru" && !g.prog.mixes(m):
+			t.fn = pick(g, []string{"clear", "clear", "zero", ""})
+		case m.agg == "" && t.print == "": // otherwise it is in user space, and so it is if it is set to zero
+			t.fn = "clear"
+		}
+		g.prog.interval = append(g.prog.interval, t)
+	}
+}
+
+// diffAggs are the aggregations and what may follow the argument.
+var diffAggs = []struct {
+	name   string
+	params []string
+}{
+	{"count", nil}, {"sum", nil}, {"avg", nil}, {"min", nil}, {"max", nil}, {"stats", nil},
+	{"hist", []string{
+		"", ", 1", ", 2", ", 3", ", min=10", ", min=-5, shift=2", ", 2, shift=10", ", min=8000000000, shift=33", ", 1, min=-3000000000",
+	}},
+	{"lhist", nil},
+	{"quantile", []string{", 50", ", 50, 99, 99.9"}}, {"gauge", nil}, {"rate", nil},
+}
+
+func (g *diffGen) newMap(i int) *diffMap {
+	m := &diffMap{name: fmt.Sprintf("@m%d", i), sort: g.sort()}
+	m.own = g.one(4)
+	if m.own {
+		m.keys = append(m.keys, aNumber)
+	}
+	for range g.IntN(4 - len(m.keys)) {
+		m.keys = append(m.keys, g.sort())
+	}
+	if g.one(2) {
+		a := pick(g, diffAggs)
+		m.agg, m.sort = a.name, aNumber
+		if a.params != nil {
+			m.params = pick(g, a.params)
+		}
+		if m.agg == "lhist" {
+			g.linear(m)
+		}
+	} else if g.one(5) {
+		m.tuple = append(m.tuple, g.sort(), g.sort())
+		if g.one(3) {
+			m.tuple = append(m.tuple, g.sort())
+		}
+	}
+	if len(m.keys) > 0 && g.one(4) {
+		m.kind, m.entries = "hash", 1+g.IntN(20)
+		if g.one(3) {
+			m.kind, m.entries = "lru", 1000 // never full, as nobody knows which key goes then
+		}
+	}
+	return m
+}
+
+// linear chooses the arguments of lhist: up to 200 steps from below or above 0.
+func (g *diffGen) linear(m *diffMap) {
+	step := 1 + int64(g.Uint64()>>(8+g.IntN(55))) // so that 200 of them are a number
+	m.low = int64(g.Uint64()) >> (8 + g.IntN(55))
+	if g.one(3) {
+		m.low = 0
+	}
+	high := m.low + step*int64(1+g.IntN(200)) - g.Int64N(step)
+	if high <= m.low {
+		high = m.low + step
+	}
+	m.step = step
+	m.params = fmt.Sprintf(", %d, %d, %d", m.low, high, step)
+}
+
+// sort of a value; most are numbers.
+func (g *diffGen) sort() diffSort {
+	switch g.IntN(8) {
+	case 0:
+		return aBool
+	case 1:
+		return aText
+	case 2:
+		return anAddress
+	}
+	return aNumber
+}
+
+// begins begins a clause of so many nodes.
+func (g *diffGen) begins(budget int) *diffClause {
+	g.vars, g.names, g.budget = nil, 0, budget
+	switch g.IntN(6) {
+	case 0:
+		g.clause = &diffClause{where: pick(g, []string{"diff:*", "diff:event, diff:other"}), probes: g.probes}
+	case 1:
+		g.clause = &diffClause{where: "diff:other", probes: g.probes[1:]}
+	default:
+		g.clause = &diffClause{where: "diff:event", probes: g.probes[:1]}
+	}
+	return g.clause
+}
+
+// prints are statements of an interval clause that print the map.
+func (m *diffMap) prints() []string {
+	all := []string{"print(%s)", "print(%s, 3)", "print(%s, 5, 2)", ""}
+	if len(m.keys) > 0 {
+		all = append(all, `printf("%%d\n", len(%s))`)
+		if !slices.Contains([]string{"stats", "hist", "lhist", "quantile"}, m.agg) { // these are no number
+			all = append(all, `for ($kv : %s) { printf("%%t %%t\n", $kv.0, $kv.1) }`)
+		}
+	}
+	return all
+}
+
+func (g *diffGen) newClause() *diffClause {
+	c := g.begins(60)
+	g.reads = map[*diffMap]bool{}
+	for _, m := range g.prog.maps {
+		g.reads[m] = m.agg == "" && g.one(2)
+	}
+	if !g.one(4) {
+		c.pred = g.condition(2 + g.IntN(3))
+	}
+	if c.block = !g.one(6); c.block {
+		c.stmts = g.stmts(2, 1+g.IntN(4))
+	}
+	return c
+}
+
+func (g *diffGen) stmts(nesting, n int) []*diffStmt {
+	var all []*diffStmt
+	for range n {
+		s := g.stmt(nesting)
+		all = append(all, s)
+		if s.kind == "return" || s.kind == "exit" {
+			break
+		}
+	}
+	return all
+}
+
+func (g *diffGen) stmt(nesting int) *diffStmt {
+	switch n := g.IntN(12); {
+	case n < 2:
+		return g.let()
+	case n < 4 && nesting > 0:
+		return g.ifStmt(nesting - 1)
+	case n == 4:
+		return g.printf()
+	case n == 5 && nesting < 2 && g.one(3):
+		return &diffStmt{kind: "return"}
+	case n == 6 && nesting < 2 && g.one(20):
+		return &diffStmt{kind: "exit"}
+	case n < 9 || len(g.prog.maps) == 0:
+		return g.check()
+	}
+	m := pick(g, g.prog.maps)
+	if g.inUser && m.agg != "rate" && g.one(8) { // print begins the counting of rates anew
+		return &diffStmt{kind: pick(g, []string{"print", "clear", "zero", "len"}), m: m}
+	}
+	return g.change(m)
+}
+
+// check sets a map of its own to a value, for each event another key.
+func (g *diffGen) check() *diffStmt {
+	m := &diffMap{name: fmt.Sprintf("@c%d", len(g.prog.maps)), keys: []diffSort{aNumber}, sort: g.sort()}
+	g.prog.maps = append(g.prog.maps, m)
+	key := g.fieldNode("nsecs", aNumber) // which the test makes another number in each event
+	return &diffStmt{kind: "set", m: m, key: []*diffNode{key}, value: g.expr(m.sort, 3)}
+}
+
+func (g *diffGen) let() *diffStmt {
+	v := &diffVar{sort: g.sort()}
+	if old := g.variables(v.sort); len(old) > 0 && g.one(2) {
+		v = pick(g, old)
+		if v.sort == aNumber && g.one(3) {
+			s := &diffStmt{kind: "let", v: v, value: g.compound(&diffNode{op: nVar, v: v}), compound: true}
+			if s.value.op == "-" && !opposable(s.value.args[1]) {
+				s.value.op = "+"
+			}
+			return s
+		}
+		return &diffStmt{kind: "let", v: v, value: g.expr(v.sort, 3)}
+	}
+	v.name = fmt.Sprintf("$v%d", g.names)
+	g.names++
+	s := &diffStmt{kind: "let", v: v, value: g.expr(v.sort, 3)}
+	g.vars = append(g.vars, v)
+	return s
+}
+
+// compound is an operation on a target.
+func (g *diffGen) compound(target *diffNode) *diffNode {
+	return g.node(pick(g, diffArithmetic), aNumber, target, g.number(2))
+}
+
+// opposable tells whether n may be taken away with -=: the checker wants the opposite of a literal to fit 64 bits.
+func opposable(n *diffNode) bool {
+	return !n.constant() || new(big.Int).Neg(bigFold(n)).IsInt64()
+}
+
+func (g *diffGen) variables(s diffSort) []*diffVar {
+	var found []*diffVar
+	for _, v := range g.vars {
+		if v.sort == s {
+			found = append(found, v)
+		}
+	}
+	return found
+}
+
+func (g *diffGen) ifStmt(nesting int) *diffStmt {
+	s := &diffStmt{kind: "if", value: g.condition(2)}
+	before := len(g.vars)
+	s.then = g.stmts(nesting, 1+g.IntN(2))
+	g.vars = g.vars[:before] // a variable of one branch is not known after it
+	if g.one(2) {
+		s.els = g.stmts(nesting, 1+g.IntN(2))
+		g.vars = g.vars[:before]
+	}
+	return s
+}
+
+func (g *diffGen) printf() *diffStmt {
+	s := &diffStmt{kind: "printf", format: "p"}
+	for range g.IntN(4) {
+		e := g.expr(g.sort(), 2)
+		verb := "%s"
+		if e.sort == aNumber {
+			verb = pick(g, []string{"%d", "%u", "%x", "%d"})
+		}
+		s.format += " " + verb
+		s.args = append(s.args, e)
+	}
+	return s
+}
+
+// change changes a map. A clause that reads it must not set it: that is for user space, unless the key has the thread id.
+func (g *diffGen) change(m *diffMap) *diffStmt {
+	s := &diffStmt{m: m, key: g.key(m)}
+	switch {
+	case m.agg != "":
+		if s.kind = "update"; m.agg != "count" && m.agg != "rate" {
+			s.value = g.sample(m)
+		}
+	case m.tuple == nil && m.sort == aNumber && (g.one(2) || g.reads[m] && !m.own):
+		s.kind = pick(g, []string{"+=", "-=", "++", "--"})
+		if s.kind == "+=" || s.kind == "-=" {
+			s.value = g.number(2)
+		}
+		if s.kind == "-=" && !opposable(s.value) {
+			s.kind = "+="
+		}
+	case g.reads[m] && !m.own:
+		return g.check()
+	case m.tuple == nil && m.sort == aNumber && (m.own || g.inUser) && !g.literals && g.one(3):
+		s.kind, s.compound = "set", true
+		s.value = g.compound(&diffNode{op: nLookup, m: m, args: s.key})
+		if op := s.value.op; op == "+" || op == "-" { // += and -= are said to add
+			s.value.op = "*"
+		}
+	case m.tuple != nil:
+		s.kind = "set"
+		for _, sort := range m.tuple {
+			s.args = append(s.args, g.expr(sort, 2))
+		}
+	default:
+		s.kind, s.value = "set", g.expr(m.sort, 3)
+	}
+	// Keys of min and max that are deleted are for user space: in the kernel it would not be known that they were not there meanwhile.
+	if len(m.keys) > 0 && g.one(6) && (g.inUser || m.agg != "min" && m.agg != "max") {
+		return &diffStmt{kind: "delete", m: m, key: s.key}
+	}
+	return s
+}
+
+// sample is what is aggregated. Random numbers are mostly beyond the range of a lhist: there it is often next to a bound of a step.
+func (g *diffGen) sample(m *diffMap) *diffNode {
+	if m.agg != "lhist" || g.literals || g.one(3) {
+		n := g.number(3)
+		if m.agg != "min" && m.agg != "max" {
+			n = g.unnamed(n)
+		}
+		return n
+	}
+	literal := func(v int64) *diffNode {
+		return &diffNode{op: nLit, text: fmt.Sprintf("(%d)", v), val: big.NewInt(v)}
+	}
+	step := g.node("*", aNumber, g.node("%", aNumber, g.number(1), literal(202)), literal(m.step))
+	beside := g.node("%", aNumber, g.number(1), literal(3))
+	return g.node("+", aNumber, literal(m.low-1), g.node("+", aNumber, step, beside))
+}
+
+func (g *diffGen) key(m *diffMap) []*diffNode {
+	var key []*diffNode
+	for i, s := range m.keys {
+		switch {
+		case i == 0 && m.own && !g.literals:
+			key = append(key, g.fieldNode("tid", aNumber))
+		case g.one(2):
+			key = append(key, g.leaf(s))
+		default:
+			key = append(key, g.expr(s, 2))
+		}
+	}
+	return key
+}
+
+func (g *diffGen) condition(depth int) *diffNode {
+	if g.one(8) {
+		return g.number(depth)
+	}
+	return g.truth(depth)
+}
+
+func (g *diffGen) expr(s diffSort, depth int) *diffNode {
+	switch s {
+	case aBool:
+		return g.truth(depth)
+	case aNumber:
+		return g.number(depth)
+	}
+	return g.words(s, depth)
+}
+
+// node makes a node of an operator.
+func (g *diffGen) node(op string, s diffSort, args ...*diffNode) *diffNode {
+	return &diffNode{op: op, sort: s, args: args}
+}
+
+// small tells whether an expression has to end here.
+func (g *diffGen) small(depth int) bool {
+	g.budget--
+	return depth <= 0 || g.budget <= 0 || g.literals
+}
+
+var diffArithmetic = []string{"+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"}
+
+func (g *diffGen) number(depth int) *diffNode {
+	if g.small(depth) || g.one(6) {
+		return g.leaf(aNumber)
+	}
+	switch g.IntN(14) {
+	case 0:
+		return g.node("~", aNumber, g.number(depth-1))
+	case 1:
+		if n := g.number(depth - 1); !n.constant() {
+			return g.node(nNeg, aNumber, n)
+		}
+		return g.leaf(aNumber)
+	case 2, 3:
+		n := g.number(depth - 1)
+		return &diffNode{op: nCast, sort: aNumber, args: []*diffNode{n}, bits: 8 << g.IntN(4), signed: g.one(2)}
+	case 4, 5:
+		return g.choice(aNumber, depth)
+	case 6:
+		if g.inUser {
+			return g.node("**", aNumber, g.number(depth-1), g.number(depth-1))
+		}
+	}
+	return g.node(pick(g, diffArithmetic), aNumber, g.number(depth-1), g.number(depth-1))
+}
+
+// choice is what yields one of its operands, of any sort.
+func (g *diffGen) choice(s diffSort, depth int) *diffNode {
+	if g.one(2) {
+		return g.node("??", s, g.expr(s, depth-1), g.expr(s, depth-1))
+	}
+	return g.node(nCond, s, g.condition(depth-1), g.expr(s, depth-1), g.expr(s, depth-1))
+}
+
+func (g *diffGen) words(s diffSort, depth int) *diffNode {
+	if s == aText && g.inUser && !g.literals && g.one(3) {
+		return g.asText()
+	}
+	if g.small(depth) || !g.one(3) {
+		return g.leaf(s)
+	}
+	return g.choice(s, depth)
+}
+
+func (g *diffGen) truth(depth int) *diffNode {
+	if g.small(depth) || g.one(12) {
+		return g.leaf(aBool)
+	}
+	switch g.IntN(16) {
+	case 0, 1, 2:
+		return g.node(pick(g, []string{"&&", "and"}), aBool, g.condition(depth-1), g.condition(depth-1))
+	case 3, 4, 5:
+		return g.node(pick(g, []string{"||", "or"}), aBool, g.condition(depth-1), g.condition(depth-1))
+	case 6:
+		return g.node(pick(g, []string{"!", "not"}), aBool, g.condition(depth-1))
+	case 7:
+		return g.node(pick(g, []string{nIsNil, nNotNil}), aBool, g.expr(g.sort(), depth-1))
+	case 8, 9:
+		return g.in(depth)
+	case 10:
+		return g.prefix(depth)
+	case 11:
+		return g.choice(aBool, depth)
+	case 12:
+		keyed := slices.DeleteFunc(slices.Clone(g.prog.maps), func(m *diffMap) bool {
+			return len(m.keys) == 0 || m.agg == "" && !g.mayRead(m)
+		})
+		if len(keyed) > 0 {
+			m := pick(g, keyed)
+			m.asked = true
+			return &diffNode{op: nHasKey, sort: aBool, m: m, args: g.key(m)}
+		}
+	}
+	return g.comparison(depth)
+}
+
+// readable returns the maps that the clause may read.
+func (g *diffGen) readable(fit func(*diffMap) bool) []*diffMap {
+	return slices.DeleteFunc(slices.Clone(g.prog.maps), func(m *diffMap) bool {
+		if m.agg != "" { // which only user space can read, and the third opinion has a view on some
+			return !g.inUser || !slices.Contains([]string{"count", "sum", "min", "max", "avg"}, m.agg) || !fit(m)
+		}
+		return !g.mayRead(m) || !fit(m)
+	})
+}
+
+// mayRead tells whether the clause may read a scalar.
+func (g *diffGen) mayRead(m *diffMap) bool { return g.reads[m] || m.own || g.inUser }
+
+func (g *diffGen) comparison(depth int) *diffNode {
+	ops := []string{"==", "!=", "<", "<=", ">", ">="}
+	s := g.sort()
+	if s == aBool || s == anAddress {
+		ops = ops[:2]
+	}
+	op := pick(g, ops)
+	switch {
+	case s == aNumber && g.one(5):
+		return g.named(op)
+	case s == anAddress && g.one(2):
+		address := pick(g, diffAddresses)
+		literal := &diffNode{op: nLit, sort: anAddress, text: strconv.Quote(address), val: diffAddress(address)}
+		return g.node(op, aBool, g.field(anAddress), literal)
+	}
+	l, r := g.expr(s, depth-1), g.expr(s, depth-1)
+	if op != "==" && op != "!=" {
+		l, r = g.unnamed(l), g.unnamed(r)
+	}
+	return g.node(op, aBool, l, r)
+}
+
+// unnamed makes a number of what may be a name of an enum.
+func (g *diffGen) unnamed(n *diffNode) *diffNode {
+	if n.sort != aNumber || !slices.Contains([]string{nField, nVar, nLookup, nMember, nCond, "??"}, n.op) {
+		return n
+	}
+	return &diffNode{op: nCast, sort: aNumber, args: []*diffNode{n}, bits: 64, signed: g.one(2)}
+}
+
+// named compares a field with one of its names. In a clause for both probes there are other names in each.
+func (g *diffGen) named(op string) *diffNode {
+	if len(g.clause.probes) > 1 {
+		n := g.node(op, aBool, g.field(aNumber), g.literal())
+		if op != "==" && op != "!=" {
+			n.args[0] = g.unnamed(n.args[0])
+		}
+		return n
+	}
+	f := pick(g, slices.DeleteFunc(slices.Clone(g.clause.probes[0].Fields), func(f *event.Field) bool {
+		return f.Type.Enum == nil && f.Type.Unit != event.Errno
+	}))
+	left := g.fieldNode(f.Name, aNumber)
+	if f.Type.Enum == nil {
+		return g.node(op, aBool, left, &diffNode{op: nLit, text: "-EINVAL", val: big.NewInt(-22)})
+	}
+	if !f.Type.Enum.Flags { // names have no order
+		op = pick(g, []string{"==", "!="})
+	}
+	i := g.IntN(len(f.Type.Enum.Names))
+	name := &diffNode{op: nLit, text: f.Type.Enum.Names[i], val: big.NewInt(f.Type.Enum.Values[i])}
+	if g.one(2) {
+		name.text = f.Type.Enum.Name + "." + name.text
+	}
+	if g.one(2) {
+		return g.node(op, aBool, name, left)
+	}
+	return g.node(op, aBool, left, name)
+}
+
+// in makes `x in [a, b..c]` or `x in a..b`.
+func (g *diffGen) in(depth int) *diffNode {
+	s := g.sort()
+	n := g.node(pick(g, []string{"in", "in", "not in"}), aBool, g.expr(s, depth-1))
+	for range 1 + g.IntN(3) {
+		if s == aNumber && g.one(3) {
+			n.args = append(n.args, g.between(depth-1))
+		} else {
+			n.args = append(n.args, g.expr(s, g.IntN(depth)))
+		}
+	}
+	return n
+}
+
+// between avoids a range that is empty for sure, which is an error.
+func (g *diffGen) between(depth int) *diffNode {
+	lo, hi := g.number(g.IntN(depth+1)), g.number(g.IntN(depth+1))
+	if lo.constant() && hi.constant() {
+		lo, hi = g.literal(), g.literal()
+		if lo.val.(*big.Int).Cmp(hi.val.(*big.Int)) > 0 {
+			lo, hi = hi, lo
+		}
+	}
+	return g.node(nBetween, aNumber, lo, hi)
+}
+
+func (g *diffGen) prefix(depth int) *diffNode {
+	op := pick(g, []string{"startsWith", "not startsWith"})
+	if g.inUser && g.one(2) {
+		op = pick(g, []string{"contains", "endsWith", "not contains"})
+	}
+	return g.node(op, aBool, g.words(aText, depth-1), textLiteral(pick(g, diffTexts)))
+}
+
+// leaf is a field, a literal, a variable or, now and then, the value of a map.
+func (g *diffGen) leaf(s diffSort) *diffNode {
+	if vars := g.variables(s); len(vars) > 0 && g.one(3) {
+		v := pick(g, vars)
+		return &diffNode{op: nVar, sort: s, v: v}
+	}
+	if g.budget > 0 && !g.literals && g.one(12) {
+		if n := g.read(s); n != nil {
+			return n
+		}
+	}
+	if s == aNumber && (g.literals || g.one(3)) {
+		return g.literal()
+	}
+	if g.literals || s != aNumber && g.one(4) {
+		switch s {
+		case aBool:
+			v := g.one(2)
+			return &diffNode{op: nLit, sort: s, text: strconv.FormatBool(v), val: v}
+		case aText:
+			return textLiteral(pick(g, diffTexts))
+		}
+	}
+	return g.field(s)
+}
+
+// read is a value of a map, or an element of one; nil if there is none.
+func (g *diffGen) read(s diffSort) *diffNode {
+	maps := g.readable(func(m *diffMap) bool { return m.tuple == nil && m.sort == s || slices.Contains(m.tuple, s) })
+	if len(maps) == 0 {
+		return nil
+	}
+	g.budget -= 10
+	m := pick(g, maps)
+	n := &diffNode{op: nLookup, sort: s, m: m, args: g.key(m)}
+	if m.tuple != nil {
+		n.op, n.index = nMember, slices.Index(m.tuple, s)
+	}
+	return n
+}
+
+// field is one that all probes of the clause have, of the same sort.
+func (g *diffGen) field(s diffSort) *diffNode {
+	var names []string
+	for _, f := range g.clause.probes[0].Fields {
+		ok := true
+		for _, p := range g.clause.probes {
+			ok = ok && p.Field(f.Name) != nil && sortOfKind(p.Field(f.Name).Type.Kind) == s
+		}
+		if ok {
+			names = append(names, f.Name)
+		}
+	}
+	return g.fieldNode(pick(g, names), s)
+}
+
+func sortOfKind(k event.Kind) diffSort {
+	switch k {
+	case event.Bool:
+		return aBool
+	case event.String:
+		return aText
+	case event.GID:
+		return anAddress
+	}
+	return aNumber
+}
+
+func (g *diffGen) fieldNode(name string, s diffSort) *diffNode {
+	return &diffNode{op: nField, text: name, sort: s}
+}
+
+func textLiteral(s string) *diffNode {
+	return &diffNode{op: nLit, sort: aText, text: strconv.QuoteToASCII(s), val: s}
+}
+
+// literal is a number in one of its spellings; negative ones down to -2^63.
+func (g *diffGen) literal() *diffNode {
+	v := randomNumber(g.Rand)
+	n := &diffNode{op: nLit, val: new(big.Int).SetUint64(v)}
+	switch g.IntN(6) {
+	case 0:
+		n.text = fmt.Sprintf("0x%x", v)
+	case 1:
+		if int64(v) < 0 {
+			n.text, n.val = fmt.Sprintf("(-%d)", -v), big.NewInt(int64(v))
+			break
+		}
+		n.text = fmt.Sprint(v)
+	case 2:
+		k := uint64(g.IntN(2000))
+		unit := pick(g, []struct {
+			name  string
+			scale uint64
+		}{{"us", 1e3}, {"ms", 1e6}, {"KiB", 1 << 10}, {"MB", 1e6}})
+		n.text, n.val = fmt.Sprintf("%d%s", k, unit.name), new(big.Int).SetUint64(k*unit.scale)
+	default:
+		n.text = fmt.Sprint(v)
+	}
+	return n
+}
+
+// constant tells whether the checker computes the node.
+func (n *diffNode) constant() bool {
+	switch n.op {
+	case nLit:
+		return n.sort == aNumber
+	case nNeg, "~", "**":
+	default:
+		if !slices.Contains(diffArithmetic, n.op) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(n.args, func(a *diffNode) bool { return !a.constant() })
+}
+
+// walk visits all statements.
+func (p *diffProgram) walk(visit func(*diffStmt)) {
+	walkDiff(p.begin, visit)
+	for _, c := range p.clauses {
+		walkDiff(c.stmts, visit)
+	}
+}
+
+func walkDiff(all []*diffStmt, visit func(*diffStmt)) {
+	for _, s := range all {
+		visit(s)
+		walkDiff(s.then, visit)
+		walkDiff(s.els, visit)
+	}
+}
+
+func (p *diffProgram) deletes(m *diffMap) bool {
+	found := false
+	p.walk(func(s *diffStmt) { found = found || s.m == m && s.kind == "delete" })
+	return found
+}
+
+// mixes tells whether events do more with a map than adding to it, or than setting it.
+func (p *diffProgram) mixes(m *diffMap) bool {
+	adds, sets, more := false, false, m.asked
+	visit := func(n *diffNode) { more = more || n.m == m }
+	for _, c := range p.clauses {
+		c.pred.walk(visit)
+		walkDiff(c.stmts, func(s *diffStmt) {
+			for _, n := range slices.Concat(s.key, s.args, []*diffNode{s.value}) {
+				n.walk(visit)
+			}
+			if s.m == m {
+				adds = adds || slices.Contains([]string{"+=", "-=", "++", "--"}, s.kind)
+				sets = sets || s.kind == "set"
+				more = more || s.kind == "delete"
+			}
+		})
+	}
+	return more || adds && sets
+}
+
+func (p *diffProgram) updates(m *diffMap) bool {
+	found := false
+	p.walk(func(s *diffStmt) {
+		found = found || s.m == m && slices.Contains([]string{"set", "+=", "-=", "++", "--", "update"}, s.kind)
+	})
+	return found
+}
+
+// String writes the program.
+func (p *diffProgram) String() string {
+	var b strings.Builder
+	for _, m := range p.maps {
+		if m.kind != "" && p.updates(m) {
+			fmt.Fprintf(&b, "let %s = %s(%d)\n", m.name, m.kind, m.entries)
+		}
+	}
+	if p.begin != nil {
+		b.WriteString("begin {\n" + diffBlock(p.begin, "\t") + "}\n")
+	}
+	for _, c := range p.clauses {
+		b.WriteString(c.where)
+		if c.pred != nil {
+			fmt.Fprintf(&b, " / %s /", c.pred)
+		}
+		if c.block {
+			b.WriteString(" {\n" + diffBlock(c.stmts, "\t") + "}")
+		}
+		b.WriteString("\n")
+	}
+	if p.interval != nil {
+		b.WriteString("interval:1s {\n")
+		for _, t := range p.interval {
+			if t.print != "" {
+				fmt.Fprintf(&b, "\t"+t.print+"\n", t.m.name)
+			}
+			if t.fn != "" {
+				fmt.Fprintf(&b, "\t%s(%s)\n", t.fn, t.m.name)
+			}
+		}
+		b.WriteString("}\n")
+	}
+	return b.String()
+}
+
+func diffBlock(all []*diffStmt, indent string) string {
+	var b strings.Builder
+	for _, s := range all {
+		b.WriteString(indent + s.text(indent) + "\n")
+	}
+	return b.String()
+}
+
+func (s *diffStmt) text(indent string) string {
+	switch s.kind {
+	case "let":
+		return s.v.name + s.assigns()
+	case "if":
+		text := fmt.Sprintf("if (%s) {\n%s%s}", s.value, diffBlock(s.then, indent+"\t"), indent)
+		if s.els != nil {
+			text += fmt.Sprintf(" else {\n%s%s}", diffBlock(s.els, indent+"\t"), indent)
+		}
+		return text
+	case "exit":
+		return "exit()"
+	case "printf":
+		return fmt.Sprintf("printf(%s)", diffList(append([]string{strconv.Quote(s.format + "\n")}, diffTextsOf(s.args)...)))
+	case "set":
+		return s.m.ref(s.key) + s.assigns()
+	case "+=", "-=":
+		return fmt.Sprintf("%s %s %s", s.m.ref(s.key), s.kind, s.value)
+	case "++", "--":
+		return s.m.ref(s.key) + s.kind
+	case "update":
+		if s.value == nil {
+			return fmt.Sprintf("%s = %s()", s.m.ref(s.key), s.m.agg)
+		}
+		return fmt.Sprintf("%s = %s(%s%s)", s.m.ref(s.key), s.m.agg, s.value, s.m.params)
+	case "delete":
+		return fmt.Sprintf("delete(%s)", s.m.call(s.key))
+	case "print", "clear", "zero":
+		return fmt.Sprintf("%s(%s)", s.kind, s.m.name)
+	case "len":
+		return fmt.Sprintf(`printf("%%d\n", len(%s))`, s.m.name)
+	}
+	return s.kind // return
+}
+
+// assigns writes the operator and the value of an assignment.
+func (s *diffStmt) assigns() string {
+	switch {
+	case s.compound:
+		return fmt.Sprintf(" %s= %s", s.value.op, s.value.args[1])
+	case s.args != nil:
+		return fmt.Sprintf(" = (%s)", diffList(diffTextsOf(s.args)))
+	}
+	return fmt.Sprintf(" = %s", s.value)
+}
+
+func (m *diffMap) ref(key []*diffNode) string {
+	if len(key) == 0 {
+		return m.name
+	}
+	return m.name + "[" + diffList(diffTextsOf(key)) + "]"
+}
+
+// call writes the arguments of has_key and delete.
+func (m *diffMap) call(key []*diffNode) string {
+	return diffList(append([]string{m.name}, diffTextsOf(key)...))
+}
+
+func diffTextsOf(all []*diffNode) []string {
+	texts := make([]string, len(all))
+	for i, n := range all {
+		texts[i] = n.String()
+	}
+	return texts
+}
+
+func diffList(texts []string) string { return strings.Join(texts, ", ") }
+
+// String writes an expression with all brackets.
+func (n *diffNode) String() string {
+	switch n.op {
+	case nLit, nField:
+		return n.text
+	case nVar:
+		return n.v.name
+	case nLookup:
+		return n.m.ref(n.args)
+	case nMember:
+		return fmt.Sprintf("%s.%d", n.m.ref(n.args), n.index)
+	case nHasKey:
+		return fmt.Sprintf("has_key(%s)", n.m.call(n.args))
+	case nCast:
+		sign := "u"
+		if n.signed {
+			sign = ""
+		}
+		return fmt.Sprintf("((%sint%d)%s)", sign, n.bits, n.args[0])
+	case nNeg:
+		return fmt.Sprintf("(-%s)", n.args[0])
+	case nString:
+		return fmt.Sprintf("string(%s)", n.args[0])
+	case "~", "!":
+		return fmt.Sprintf("(%s%s)", n.op, n.args[0])
+	case "not":
+		return fmt.Sprintf("(not %s)", n.args[0])
+	case nIsNil, nNotNil:
+		return fmt.Sprintf("(%s %s)", n.args[0], n.op)
+	case nBetween:
+		return fmt.Sprintf("(%s)..(%s)", n.args[0], n.args[1])
+	case nCond:
+		return fmt.Sprintf("(%s ? %s : %s)", n.args[0], n.args[1], n.args[2])
+	case "in", "not in":
+		if len(n.args) == 2 && n.args[1].op == nBetween {
+			return fmt.Sprintf("(%s %s %s)", n.args[0], n.op, n.args[1])
+		}
+		return fmt.Sprintf("(%s %s [%s])", n.args[0], n.op, diffList(diffTextsOf(n.args[1:])))
+	}
+	return fmt.Sprintf("(%s %s %s)", n.args[0], n.op, n.args[1])
+}

@@ -1,0 +1,319 @@
+package exec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"trace/lang/check"
+	"trace/lang/ir"
+	"trace/lang/plan"
+	"trace/probes/event"
+)
+
+// This file prints and clears maps while programs run on other CPUs: what is printed, all of it together, is what the events add up to.
+
+// loadTicks is how often an interval clause prints and clears, while loadCPUs run events.
+const loadTicks, loadCPUs = 30, 3
+
+// TestDifferentialLoad runs random programs whose maps events only add to, or only set.
+func TestDifferentialLoad(t *testing.T) {
+	if *diffSeed == 0 {
+		*diffSeed = uint64(time.Now().UnixNano())
+	}
+	took := *diffTime / 4
+	if testing.Short() {
+		took = min(took, 2*time.Second)
+	}
+	k, all := diffSetup(t)
+	end := time.Now().Add(took)
+	programs := 0
+	for n := int64(0); time.Now().Before(end); n++ {
+		c := randomCase(*diffSeed, n, all)
+		if !c.loadable() {
+			continue
+		}
+		programs++
+		if f := c.load(k); f != nil {
+			t.Fatalf("program %d of -diff.seed %d: %s: %s\n%s", n, *diffSeed, f.kind, f.detail, c)
+		}
+	}
+	if programs == 0 {
+		t.Error("no program")
+	}
+	t.Logf("%d programs, -diff.seed %d", programs, *diffSeed)
+}
+
+// loadable makes a program of which every map is printed and cleared, if it can be. What an event does must not depend on others then, and
+// no map may be too small.
+func (c *diffCase) loadable() bool {
+	p := c.prog
+	if c.inUser || len(p.maps) == 0 {
+		return false
+	}
+	p.begin, p.interval = nil, nil
+	ends := false
+	p.walk(func(s *diffStmt) {
+		ends = ends || s.kind == "exit"
+	})
+	for _, m := range p.maps {
+		// Without compare-and-exchange min and max lose what comes within a nanosecond.
+		if ends || m.kind != "" || p.mixes(m) || !c.compareExchange && (m.agg == "min" || m.agg == "max") {
+			return false
+		}
+		p.interval = append(p.interval, diffTick{m: m, print: "print(%s)", fn: "clear"})
+	}
+	c.alone, c.compare = false, false
+	c.text = p.String()
+	return true
+}
+
+// load runs events on some CPUs while maps are printed and cleared, and compares the sum of what is printed with what each event adds,
+// so many times as it ran.
+func (c *diffCase) load(k *diffKernel) *diffFailure {
+	prog, err := compile("diff", c.text, c.probes, check.Options{})
+	if err != nil {
+		return c.rejected(err)
+	}
+	kernel := &diffSide{}
+	if kernel.plan, err = plan.New(prog, c.options()); err != nil {
+		return differ("plan", "%v", err)
+	}
+	if f := c.fallback(kernel.plan); f != nil {
+		return f
+	}
+	if err := kernel.start(c.format); err != nil {
+		return differ("start", "%v", err)
+	}
+	defer kernel.Close()
+	loaded, err := k.load(kernel.plan, kernel.Run)
+	if err != nil {
+		return differ("load", "%v", err)
+	}
+	defer loaded.close()
+	printed := c.watch(kernel)
+	runs, err := c.runLoad(k, loaded, kernel)
+	if err != nil {
+		return differ("run", "%v", err)
+	}
+	truth, err := c.truth(prog, runs)
+	if err != nil {
+		return differ("truth", "%v", err)
+	}
+	for _, m := range prog.Maps {
+		if f := compareRowTexts("print and clear", m.Name, "the events", truth[m.Name], "the prints", printed[m].texts(truth[m.Name])); f != nil {
+			f.detail += fmt.Sprintln(kernel.MapLosses())
+			return f
+		}
+	}
+	return nil
+}
+
+// runLoad returns how often each event ran.
+func (c *diffCase) runLoad(k *diffKernel, loaded diffLoaded, side *diffSide) ([]uint64, error) {
+	for i, e := range c.events {
+		if _, err := k.memory.WriteAt(e.raw, int64(i*diffSize)); err != nil {
+			return nil, err
+		}
+	}
+	if err := side.Attached(0); err != nil {
+		return nil, err
+	}
+	runs := make([]atomic.Uint64, len(c.events))
+	var over atomic.Bool
+	var wg sync.WaitGroup
+	errs := make(chan error, loadCPUs+1)
+	for cpu := range loadCPUs {
+		wg.Go(func() {
+			for i := cpu; !over.Load(); i++ {
+				n := i % len(c.events)
+				prog := loaded[c.events[n].probe]
+				if prog == nil {
+					continue
+				}
+				if _, err := prog.Run(&ebpf.RunOptions{Context: [1]uint64{uint64(n)}}); err != nil {
+					errs <- err
+					return
+				}
+				runs[n].Add(1)
+			}
+		})
+	}
+	for range loadTicks {
+		if err := side.Interval(time.Second, 1e12); err != nil {
+			errs <- err
+			break
+		}
+	}
+	over.Store(true)
+	wg.Wait()
+	if err := side.Interval(time.Second, 1e12); err != nil {
+		return nil, err
+	}
+	all := make([]uint64, len(runs))
+	for i := range runs {
+		all[i] = runs[i].Load()
+	}
+	select {
+	case err := <-errs:
+		return nil, err
+	default:
+		return all, nil
+	}
+}
+
+// truth runs each event once in user space, and multiplies.
+func (c *diffCase) truth(prog *ir.Program, runs []uint64) (map[string]map[string]string, error) {
+	options := c.options()
+	options.NoKernel = true
+	user := &diffSide{}
+	var err error
+	if user.plan, err = plan.New(prog, options); err != nil {
+		return nil, err
+	}
+	if err := user.start(c.format); err != nil {
+		return nil, err
+	}
+	defer user.Close()
+	sums := c.watch(user)
+	for i, e := range c.events {
+		if runs[i] == 0 {
+			continue
+		}
+		if err := user.feedUser([]rawEvent{e}); err != nil {
+			return nil, err
+		}
+		for _, s := range sums {
+			s.times = runs[i]
+			if _, err := s.entries(); err != nil {
+				return nil, err
+			}
+			if err := s.clear(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	all := map[string]map[string]string{}
+	for m, s := range sums {
+		all[m.Name] = s.texts(nil)
+	}
+	return all, nil
+}
+
+// loadStore adds up what is read of a map before it is cleared.
+type loadStore struct {
+	mapStore
+	m     *ir.Map
+	grows bool // events add to its numbers
+	last  []ir.Entry
+	times uint64 // that an entry counts; 0 is 1
+	sum   map[string]*loadRow
+}
+
+// watch puts itself between the clauses of a side and its maps.
+func (c *diffCase) watch(side *diffSide) map[*ir.Map]*loadStore {
+	all := map[*ir.Map]*loadStore{}
+	for m, s := range side.machine.stores {
+		all[m] = &loadStore{mapStore: s, m: m, sum: map[string]*loadRow{}}
+		c.prog.walk(func(s *diffStmt) {
+			all[m].grows = all[m].grows || s.m != nil && s.m.name == m.Name && slices.Contains([]string{"+=", "-=", "++", "--"}, s.kind)
+		})
+		side.machine.stores[m] = all[m]
+	}
+	return all
+}
+
+// loadRow is the sum of a key: a state, the sum of numbers that are added to, or all values that were set.
+type loadRow struct {
+	state  []uint64
+	number uint64
+	values map[string]bool
+}
+
+func (s *loadStore) entries() ([]ir.Entry, error) {
+	all, err := s.mapStore.entries()
+	s.last = all
+	return all, err
+}
+
+func (s *loadStore) clear() error {
+	s.count()
+	return s.mapStore.clear()
+}
+
+func (s *loadStore) zero() error { // of a rate that was printed
+	s.count()
+	return s.mapStore.zero()
+}
+
+func (s *loadStore) count() {
+	for _, e := range s.last {
+		key := diffKeyText(e.Key)
+		row := s.sum[key]
+		if row == nil {
+			row = &loadRow{values: map[string]bool{}}
+			s.sum[key] = row
+		}
+		row.add(s.m, e, max(s.times, 1))
+	}
+	s.last = nil
+}
+
+func (r *loadRow) add(m *ir.Map, e ir.Entry, times uint64) {
+	switch {
+	case e.State == nil:
+		r.values[diffKeyText(e.Value)] = true
+		if len(e.Value) == 1 && event.IsNumber(m.Value[0].Type) {
+			r.number += event.To[uint64](e.Value[0]) * times
+		}
+	case r.state == nil:
+		r.state = make([]uint64, len(e.State))
+		fallthrough
+	default:
+		part := slices.Clone(e.State)
+		if !m.Agg.Traits().Picks {
+			for i := range part {
+				part[i] *= times
+			}
+		}
+		m.Agg.Merge(r.state, part)
+	}
+}
+
+// texts are the sums by key. Of values that were set, those that were printed have to be among those of the truth.
+func (s *loadStore) texts(truth map[string]string) map[string]string {
+	all := map[string]string{}
+	for key, row := range s.sum {
+		switch {
+		case row.state != nil:
+			if len(s.m.Key) > 0 || !isZero(row.state) {
+				all[key] = fmt.Sprint(row.state)
+			}
+		case s.grows:
+			all[key] = fmt.Sprint(row.number)
+		default:
+			all[key] = strings.Join(slices.Sorted(maps.Keys(row.values)), "\n")
+			if len(row.values) > 0 && truth != nil && row.among(truth[key]) {
+				all[key] = truth[key]
+			}
+		}
+	}
+	return all
+}
+
+func (r *loadRow) among(truth string) bool {
+	possible := strings.Split(truth, "\n")
+	for v := range r.values {
+		if !slices.Contains(possible, v) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,258 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/builtin"
+	"github.com/expr-lang/expr/compiler"
+	"github.com/expr-lang/expr/conf"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/vm"
+
+	"trace/lang/ir"
+	"trace/probes/event"
+)
+
+// source is what an expression reads: an [event.Event], or a table in tests.
+type source interface {
+	// Get returns the value of f, or false if it is absent.
+	Get(f *event.Field) (v any, ok bool)
+}
+
+// record is an event with values that the kernel has computed.
+type record interface {
+	// Value returns value number i, or false if it is absent.
+	Value(i int) (v any, ok bool)
+}
+
+// evaluator computes an expression in user space, on expr's VM. One goroutine at a time may use it.
+type evaluator struct {
+	// simple computes an expression that has nothing for the VM to choose or to call; then there is no program.
+	simple  func(*scope) any
+	program *vm.Program
+	vm      vm.VM // kept for its stack
+	// scope is what the functions of the program read.
+	scope *scope
+}
+
+// newEvaluator compiles an expression for the VM.
+//
+// The VM runs the calls, jumps and variables; what an operator computes is never left to it, as expr divides in floating
+// point, compares unsigned numbers as signed ones and stops at nil. So every operator becomes a call of its [function],
+// and only the choices (`&&`, `||`, `??`, `?:`), which evaluate no more than they need, and the loops over lists become
+// expr's own.
+func newEvaluator(e *ir.Expr) (*evaluator, error) {
+	if simple := simple(e); simple != nil {
+		return &evaluator{simple: simple}, nil
+	}
+	v := &evaluator{}
+	l := &lowering{evaluator: v, functions: conf.FunctionsTable{}}
+	config := conf.CreateNew()
+	config.Functions = l.functions
+	var err error
+	if v.program, err = compiler.Compile(&parser.Tree{Node: l.lower(e)}, config); err != nil {
+		return nil, fmt.Errorf("compile for expr's VM: %w", err)
+	}
+	return v, nil
+}
+
+// eval returns the value of the expression, nil if it is absent.
+func (v *evaluator) eval(sc *scope) (any, error) {
+	if v.simple != nil {
+		return v.simple(sc), nil
+	}
+	v.scope = sc
+	result, err := v.vm.Run(v.program, nil)
+	if cause := errors.Unwrap(err); cause != nil {
+		err = cause // without the place in a source, which the VM does not have
+	}
+	return result, err
+}
+
+// leaf returns the function of an expression that only reads the scope, or nil.
+func leaf(e *ir.Expr) func(*scope) any {
+	switch e.Op {
+	case ir.OpLit:
+		return func(*scope) any { return e.Val }
+	case ir.OpField:
+		return func(sc *scope) any { return sc.field(e.Field) }
+	case ir.OpVar:
+		return func(sc *scope) any { return sc.vars[e.Variable.Index] }
+	case ir.OpSlot:
+		return func(sc *scope) any {
+			v, ok := sc.event.(record).Value(e.Index)
+			if !ok {
+				return nil
+			}
+			return v
+		}
+	case ir.OpStack:
+		return func(sc *scope) any { return sc.stack(e.StackUse()) }
+	case ir.OpNow:
+		return func(sc *scope) any { return sc.machine.now() }
+	case ir.OpCommand:
+		return func(sc *scope) any { return uint64(sc.machine.command) }
+	case ir.OpElapsed:
+		return func(sc *scope) any { return sc.nsecs(e.Field) - sc.machine.started }
+	}
+	return nil
+}
+
+// simple returns the function of a leaf, of an operator on leaves, or of `&&` and `||` of those; else nil. It needs no VM, which takes
+// longer than most predicates, and where the VM needs it, it is one call without operands.
+func simple(e *ir.Expr) func(*scope) any {
+	if read := leaf(e); read != nil {
+		return read
+	}
+	compute := ir.Function(e)
+	if decided := deciding(e); decided != nil {
+		return shortCircuit(simple(e.Args[0]), simple(e.Args[1]), decided, compute)
+	}
+	if compute == nil {
+		return nil
+	}
+	operands := make([]any, len(e.Args))
+	reads := make([]func(*scope) any, len(e.Args))
+	for i, arg := range e.Args {
+		if reads[i] = leaf(arg); reads[i] == nil {
+			return nil
+		}
+	}
+	return func(sc *scope) any {
+		for i, read := range reads {
+			operands[i] = read(sc)
+		}
+		return compute(operands)
+	}
+}
+
+// shortCircuit returns the function of && or || of two simple operands, or nil.
+func shortCircuit(left, right func(*scope) any, decided test, compute func([]any) any) func(*scope) any {
+	if left == nil || right == nil {
+		return nil
+	}
+	operands := make([]any, 2)
+	return func(sc *scope) any {
+		a := left(sc)
+		if decided(a) {
+			return a
+		}
+		operands[0], operands[1] = a, right(sc)
+		return compute(operands)
+	}
+}
+
+// deciding returns the test of the left operand that makes the right one needless, for && and ||.
+func deciding(e *ir.Expr) test {
+	switch e.Op {
+	case ir.OpAnd:
+		return isFalse
+	case ir.OpOr:
+		return isTrue
+	}
+	return nil
+}
+
+// lowering turns a typed tree into one for expr's compiler.
+type lowering struct {
+	evaluator *evaluator
+	functions conf.FunctionsTable
+	variables int
+}
+
+func (l *lowering) lower(e *ir.Expr) ast.Node {
+	if e.Op == ir.OpLit {
+		return &ast.ConstantNode{Value: e.Val}
+	}
+	if compute := simple(e); compute != nil {
+		return l.call(func(sc *scope, _ []any) (any, error) { return compute(sc), nil })
+	}
+	switch e.Op {
+	case ir.OpAnd, ir.OpOr:
+		return l.shortCircuit(e, deciding(e))
+	case ir.OpCoalesce:
+		return &ast.BinaryNode{Operator: "??", Left: l.lower(e.Args[0]), Right: l.lower(e.Args[1])}
+	case ir.OpCond:
+		return &ast.ConditionalNode{Cond: l.condition(e.Args[0]), Exp1: l.lower(e.Args[1]), Exp2: l.lower(e.Args[2])}
+	case ir.OpElement:
+		return &ast.PointerNode{}
+	case ir.OpCall:
+		if loops(e.Fn) {
+			return l.loop(e)
+		}
+	}
+	args := make([]ast.Node, len(e.Args))
+	for i, arg := range e.Args {
+		args[i] = l.lower(arg)
+	}
+	return l.call(impure(e), args...)
+}
+
+// impure returns the function of e, which may read the machine and may fail.
+func impure(e *ir.Expr) func(*scope, []any) (any, error) {
+	switch e.Op {
+	case ir.OpLookup:
+		return func(sc *scope, key []any) (any, error) { return sc.machine.lookup(e, key) }
+	case ir.OpHasKey:
+		return func(sc *scope, key []any) (any, error) { return sc.machine.hasKey(e.Map, key) }
+	case ir.OpLen:
+		return func(sc *scope, _ []any) (any, error) { return sc.machine.len(e.Map) }
+	case ir.OpCall:
+		return library(e)
+	}
+	compute := ir.Function(e)
+	return func(_ *scope, x []any) (any, error) { return compute(x), nil }
+}
+
+// shortCircuit makes `let a = left; decided(a) ? a : op(a, right)`. expr's own && and || want no absent operand.
+func (l *lowering) shortCircuit(e *ir.Expr, decided test) ast.Node {
+	return l.let(e.Args[0], func(a ast.Node) ast.Node {
+		return &ast.ConditionalNode{Cond: l.test(decided, a), Exp1: a, Exp2: l.call(impure(e), a, l.lower(e.Args[1]))}
+	})
+}
+
+// let computes x once for what then makes of it.
+func (l *lowering) let(x *ir.Expr, then func(ast.Node) ast.Node) ast.Node {
+	l.variables++
+	a := &ast.IdentifierNode{Value: "a" + strconv.Itoa(l.variables)}
+	return &ast.VariableDeclaratorNode{Name: a.Value, Value: l.lower(x), Expr: then(a)}
+}
+
+// loop makes one of expr's loops over a list; an absent list is absent. In place of a condition absent is false.
+func (l *lowering) loop(e *ir.Expr) ast.Node {
+	return l.let(e.Args[0], func(list ast.Node) ast.Node {
+		body := &ast.PredicateNode{}
+		if e.Fn == "map" {
+			body.Node = l.lower(e.Args[1])
+		} else {
+			body.Node = l.condition(e.Args[1])
+		}
+		loop := &ast.BuiltinNode{Name: e.Fn, Arguments: []ast.Node{list, body}}
+		result := l.call(func(_ *scope, x []any) (any, error) { return fromExpr(e, x[0]), nil }, loop)
+		return &ast.ConditionalNode{Cond: l.test(isAbsent, list), Exp1: &ast.NilNode{}, Exp2: result}
+	})
+}
+
+// test is a question about a value that itself is never absent.
+type test func(v any) bool
+
+func isTrue(v any) bool   { return v == true }
+func isFalse(v any) bool  { return v == false }
+func isAbsent(v any) bool { return v == nil }
+
+func (l *lowering) condition(e *ir.Expr) ast.Node { return l.test(isTrue, l.lower(e)) }
+
+func (l *lowering) test(t test, n ast.Node) ast.Node {
+	return l.call(func(_ *scope, x []any) (any, error) { return t(x[0]), nil }, n)
+}
+
+// call makes a call of f.
+func (l *lowering) call(f func(*scope, []any) (any, error), args ...ast.Node) ast.Node {
+	v := l.evaluator
+	name := "f" + strconv.Itoa(len(l.functions))
+	l.functions[name] = &builtin.Function{Name: name, Func: func(x ...any) (any, error) { return f(v.scope, x) }}
+	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: args}
+}

@@ -1,0 +1,413 @@
+package exec
+
+import (
+	"cmp"
+	"context"
+
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/lang/output"
+	"trace/lang/result"
+	"trace/probes/event"
+)
+
+// scope is what expressions of a clause are evaluated in.
+type scope struct {
+	event   source // nil in begin, end and interval clauses
+	vars    []any  // by variable.index; nil is absent
+	machine *machine
+	// stacks tells which values of the record are numbers of stacks.
+	stacks map[ir.StackUse]int
+}
+
+func (sc *scope) field(f *event.Field) any {
+	v, ok := sc.event.Get(f)
+	if !ok {
+		return nil
+	}
+	return v
+}
+
+func (sc *scope) stack(use ir.StackUse) any {
+	v, ok := sc.event.(record).Value(sc.stacks[use])
+	if !ok {
+		return nil
+	}
+	if s := sc.machine.stacks; s != nil && s.recorded != nil {
+		return s.shorten(v.(uint64), use.Frames)
+	}
+	return v
+}
+
+// nsecs returns the time of the event, or the current one where f is nil, as there is no event.
+func (sc *scope) nsecs(f *event.Field) uint64 {
+	if f == nil {
+		return sc.machine.now()
+	}
+	return event.To[uint64](sc.field(f))
+}
+
+// machine runs clauses in user space.
+type machine struct {
+	stacks  *stackStore // nil if the program captures none
+	stores  map[*ir.Map]mapStore
+	printer *output.Printer
+	// keep takes the events of clauses without a block in the place of the printer, if it is not nil.
+	keep func(*event.Event) error
+	// now returns the time as nsecs tells it; started is when the program began.
+	now     func() uint64
+	started uint64
+	command int // the process that cpid stands for
+	// cleared are the maps that a clause has cleared: they do not show at the end if nothing was added since.
+	cleared map[*ir.Map]bool
+	// since is when a map with rates began to count: when it was last printed or emptied. Without an entry it is started.
+	since map[*ir.Map]uint64
+	// ctx ends loops, and with one its clause.
+	ctx context.Context
+	// printed says that the event at hand was printed, or something at it.
+	printed bool
+	// stopped is set by exit(), and status by exit(n): the last one holds.
+	stopped bool
+	status  *int
+}
+
+// deliver does what a clause without a block does with its events.
+func (m *machine) deliver(p *event.Probe, e source) error {
+	m.printed = true
+	if m.keep != nil {
+		return m.keep(e.(*event.Event))
+	}
+	return m.printer.Event(p, e)
+}
+
+// block is a body compiled for user space. One goroutine at a time may run it.
+type block struct {
+	pred *evaluator // nil: always
+	run  step
+	// zeros are the variables as the body begins.
+	zeros []any
+}
+
+// step runs a statement. It returns true to end the clause.
+type step func(sc *scope) (end bool, err error)
+
+// compileBody compiles all expressions of a body once.
+func compileBody(b *ir.Body) (*block, error) {
+	c := &bodyCompiler{}
+	out := &block{run: c.steps(b.Stmts)}
+	if b.Prints {
+		out.run = func(sc *scope) (bool, error) { return false, sc.machine.deliver(b.Probe, sc.event) }
+	}
+	if b.Pred != nil {
+		out.pred = c.expr(b.Pred)
+	}
+	out.zeros = c.zeros
+	return out, c.err
+}
+
+// run runs b in a scope, whose variables it prepares, if its predicate holds; absent is no.
+func (m *machine) run(b *block, sc *scope) error {
+	sc.machine, sc.vars = m, append(sc.vars[:0], b.zeros...)
+	if b.pred != nil {
+		v, err := b.pred.eval(sc)
+		if v != true || err != nil {
+			return err
+		}
+	}
+	_, err := b.run(sc)
+	return err
+}
+
+// bodyCompiler makes steps of statements. It keeps the first error.
+type bodyCompiler struct {
+	zeros []any
+	err   error
+}
+
+func (c *bodyCompiler) expr(e *ir.Expr) *evaluator {
+	v, err := newEvaluator(e)
+	if c.err == nil {
+		c.err = err
+	}
+	return v
+}
+
+// row is a list of expressions: a key, the columns of a value, arguments. Its values are valid until it is evaluated again.
+type row struct {
+	evaluators []*evaluator
+	values     []any
+}
+
+func (c *bodyCompiler) row(in []*ir.Expr) *row {
+	r := &row{values: make([]any, len(in))}
+	for _, e := range in {
+		r.evaluators = append(r.evaluators, c.expr(e))
+	}
+	return r
+}
+
+func (r *row) eval(sc *scope) ([]any, error) {
+	for i, v := range r.evaluators {
+		var err error
+		if r.values[i], err = v.eval(sc); err != nil {
+			return nil, err
+		}
+	}
+	return r.values, nil
+}
+
+func (c *bodyCompiler) steps(in []ir.Stmt) step {
+	steps := make([]step, len(in))
+	for i, s := range in {
+		steps[i] = c.stmt(s)
+	}
+	return func(sc *scope) (bool, error) {
+		for _, run := range steps {
+			if end, err := run(sc); end || err != nil {
+				return end, err
+			}
+		}
+		return false, nil
+	}
+}
+
+func (c *bodyCompiler) stmt(s ir.Stmt) step {
+	switch s := s.(type) {
+	case *ir.SetStmt:
+		return c.set(s)
+	case *ir.UpdateStmt:
+		return c.update(s)
+	case *ir.LetStmt:
+		c.declare(s.V)
+		value := c.expr(s.Value)
+		return func(sc *scope) (bool, error) {
+			v, err := value.eval(sc)
+			sc.vars[s.V.Index] = ir.As(s.V.Type.Kind, v)
+			return false, err
+		}
+	case *ir.IfStmt:
+		cond, then, els := c.expr(s.Cond), c.steps(s.Then), c.steps(s.Else)
+		return func(sc *scope) (bool, error) {
+			v, err := cond.eval(sc)
+			switch {
+			case err != nil:
+				return false, err
+			case v == true:
+				return then(sc)
+			}
+			return els(sc)
+		}
+	case *ir.ForStmt:
+		c.declare(s.V)
+		if s.Map == nil {
+			return c.forRange(s)
+		}
+		return c.forMap(s)
+	case *ir.CallStmt:
+		return c.call(s)
+	}
+	return func(*scope) (bool, error) { return true, nil } // return
+}
+
+// declare makes room for a variable, which is 0 or "" until it is assigned.
+func (c *bodyCompiler) declare(v *ir.Variable) {
+	for len(c.zeros) <= v.Index {
+		c.zeros = append(c.zeros, nil)
+	}
+	c.zeros[v.Index] = ir.ZeroOf(v.Type, v.Elems)
+}
+
+func (c *bodyCompiler) set(s *ir.SetStmt) step {
+	key, value := c.row(s.Key), c.row(s.Value)
+	return func(sc *scope) (bool, error) {
+		k, err := key.eval(sc)
+		if err != nil {
+			return false, err
+		}
+		v, err := value.eval(sc)
+		if err != nil {
+			return false, err
+		}
+		store := sc.machine.stores[s.Map]
+		switch {
+		case !s.Adds:
+			return false, store.set(k, v)
+		case v[0] == nil:
+			return false, store.update(k, 0, true)
+		}
+		return false, store.add(k, event.To[uint64](v[0]))
+	}
+}
+
+func (c *bodyCompiler) update(s *ir.UpdateStmt) step {
+	key := c.row(s.Key)
+	arg := &evaluator{simple: func(*scope) any { return uint64(1) }} // count() and rate() count
+	if s.Arg != nil {
+		arg = c.expr(s.Arg)
+	}
+	return func(sc *scope) (bool, error) {
+		k, err := key.eval(sc)
+		if err != nil {
+			return false, err
+		}
+		x, err := arg.eval(sc)
+		if err != nil {
+			return false, err
+		}
+		store := sc.machine.stores[s.Map]
+		if x == nil {
+			return false, store.update(k, 0, true)
+		}
+		return false, store.update(k, event.To[uint64](x), false)
+	}
+}
+
+func (c *bodyCompiler) forRange(s *ir.ForStmt) step {
+	lo, hi, body := c.expr(s.Lo), c.expr(s.Hi), c.steps(s.Body)
+	return func(sc *scope) (bool, error) {
+		from, err := lo.eval(sc)
+		if err != nil {
+			return false, err
+		}
+		until, err := hi.eval(sc)
+		if err != nil {
+			return false, err
+		}
+		if from == nil || until == nil {
+			return false, nil
+		}
+		for i := ir.As(s.V.Type.Kind, from); event.Compare(i, until) < 0; i = successor(i) {
+			if end, err := sc.iterate(s.V, i, body); end || err != nil {
+				return end, err
+			}
+		}
+		return false, nil
+	}
+}
+
+func successor(n any) any {
+	if i, ok := n.(int64); ok {
+		return i + 1
+	}
+	return n.(uint64) + 1
+}
+
+// forMap runs over what the map holds as the loop begins, in the order of the keys or of the values.
+func (c *bodyCompiler) forMap(s *ir.ForStmt) step {
+	body := c.steps(s.Body)
+	return func(sc *scope) (bool, error) {
+		entries, err := sc.machine.stores[s.Map].entries()
+		if err != nil {
+			return false, err
+		}
+		for _, e := range s.Map.Sorted(entries, cmp.Or(result.Order(s.By), result.ByKey)) {
+			var key any = e.Key
+			if len(e.Key) == 1 {
+				key = e.Key[0]
+			}
+			if end, err := sc.iterate(s.V, []any{key, s.Map.ValueOf(e)}, body); end || err != nil {
+				return end, err
+			}
+		}
+		return false, nil
+	}
+}
+
+// iterate runs the body of a loop once, unless the program is to end.
+func (sc *scope) iterate(v *ir.Variable, value any, body step) (end bool, err error) {
+	if sc.machine.ctx.Err() != nil {
+		return true, nil
+	}
+	sc.vars[v.Index] = value
+	return body(sc)
+}
+
+// find returns the entry of a key, but for the key.
+func (m *machine) find(info *ir.Map, key []any) (found ir.Entry, ok bool, err error) {
+	if info.Agg != nil {
+		found.State, ok, err = m.stores[info].state(key)
+	} else {
+		found.Value, ok, err = m.stores[info].lookup(key)
+	}
+	return found, ok, err
+}
+
+// lookup returns the value of a key as e reads it: zero if there is none.
+func (m *machine) lookup(e *ir.Expr, key []any) (any, error) {
+	found, ok, err := m.find(e.Map, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return ir.ZeroOf(e.Type, e.Elems), nil
+	}
+	return ir.As(e.Type.Kind, e.Map.ValueOf(found)), nil
+}
+
+func (m *machine) hasKey(info *ir.Map, key []any) (any, error) {
+	_, ok, err := m.find(info, key)
+	return ok, err
+}
+
+func (m *machine) len(info *ir.Map) (any, error) {
+	if s, ok := m.stores[info].(*userStore); ok { // which need not copy its entries for that
+		return uint64(len(s.cells)), nil
+	}
+	entries, err := m.stores[info].entries()
+	return uint64(len(entries)), err
+}
+
+func (c *bodyCompiler) call(s *ir.CallStmt) step {
+	run := c.callOf(s)
+	if !s.Prints() {
+		return run
+	}
+	return func(sc *scope) (bool, error) {
+		sc.machine.printed = true
+		return run(sc)
+	}
+}
+
+func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
+	key, args := c.row(s.Key), c.row(s.Args)
+	switch {
+	case s.Fn == "exit":
+		return func(sc *scope) (bool, error) {
+			values, err := args.eval(sc)
+			sc.machine.exit(values)
+			return true, err
+		}
+	case s.Fn == "clear":
+		return func(sc *scope) (bool, error) { return false, sc.machine.clear(s.Map) }
+	case s.Fn == "zero":
+		return func(sc *scope) (bool, error) { return false, sc.machine.empty(s.Map, sc.machine.now(), mapStore.zero) }
+	case s.Fn == "time":
+		return func(sc *scope) (bool, error) {
+			p := sc.machine.printer
+			return false, p.Time(format.AppendTime(nil, s.Format, p.Clock(sc.machine.now())))
+		}
+	case s.Fn == "print" && s.Map != nil && s.Key == nil:
+		o := ir.MapOptions{Top: s.Top, Div: s.Div, By: result.Order(s.By)}
+		return func(sc *scope) (bool, error) { return false, sc.machine.printMap(s.Map, o) }
+	}
+	return func(sc *scope) (bool, error) {
+		k, err := key.eval(sc)
+		if err != nil {
+			return false, err
+		}
+		values, err := args.eval(sc)
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case s.Fn == "delete":
+			return false, sc.machine.stores[s.Map].remove(k)
+		case s.Fn == "printf":
+			return false, sc.machine.printer.Text(s.Format.Append(nil, sc.machine.printfArgs(s.Args, values)))
+		case s.Map != nil:
+			return false, sc.machine.printElement(s.Map, k)
+		}
+		e := s.Args[0]
+		return false, sc.machine.printer.Value(e.Type, e.Elems, sc.machine.named(e.Type, e.Elems, values[0]), ir.Own(e))
+	}
+}

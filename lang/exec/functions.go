@@ -1,0 +1,119 @@
+package exec
+
+import (
+	"encoding/binary"
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/expr-lang/expr/builtin"
+
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/probes/event"
+)
+
+// This file is the functions on strings and lists. They are expr's own, and so is what they mean, but for those of bytestring.go; here is
+// what stands between expr's values and ours. An absent operand or element makes the result absent, and so does a failure like that of int("x").
+
+// loops tells whether a function evaluates an operand for each element of a list, which the VM does.
+func loops(fn string) bool {
+	i, ok := builtin.Index[fn]
+	return ok && builtin.Builtins[i].Predicate
+}
+
+// library returns the function of a call that is no loop.
+func library(e *ir.Expr) func(*scope, []any) (any, error) {
+	compute := func(_ *scope, x []any) any { return callExpr(e, x) }
+	if f := onBytes(e); f != nil {
+		compute = func(_ *scope, x []any) any { return f(x) }
+	}
+	switch e.Fn {
+	case "strftime":
+		compute = func(sc *scope, x []any) any { return format.Strftime(x[0].(string), sc.machine.printer.Clock(x[1])) }
+	case "string":
+		compute = func(_ *scope, x []any) any { return stringOf(e.Args[0].Type, x[0]) }
+	case "ntop":
+		compute = func(_ *scope, x []any) any { return ntop(e.Args[0].Type, x[0]) }
+	}
+	return func(sc *scope, x []any) (any, error) {
+		if slices.Contains(x, nil) {
+			return nil, nil
+		}
+		return compute(sc, x), nil
+	}
+}
+
+// callExpr calls a function of expr. Numbers are positions and counts there, as int.
+func callExpr(e *ir.Expr, x []any) (result any) {
+	defer func() {
+		if recover() != nil { // expr's way of refusing an operand
+			result = nil
+		}
+	}()
+	args := slices.Clone(x)
+	for i, v := range args {
+		switch v.(type) {
+		case int64, uint64:
+			args[i] = int(event.To[int64](v))
+		}
+	}
+	f := builtin.Builtins[builtin.Index[e.Fn]]
+	var err error
+	switch {
+	case f.Fast != nil:
+		result = f.Fast(args[0])
+	case f.Safe != nil:
+		result, _, err = f.Safe(args...)
+	default:
+		result, err = f.Func(args...)
+	}
+	if err != nil {
+		return nil
+	}
+	return fromExpr(e, result)
+}
+
+// ntop writes an address: a GID, an IP address, or the 32 bits of an IPv4 address as they are in memory.
+func ntop(t event.Type, v any) any {
+	if raw, ok := v.(string); ok {
+		return format.Address(t, raw).String()
+	}
+	n := event.To[uint64](v)
+	if n > math.MaxUint32 {
+		return nil
+	}
+	return netip.AddrFrom4([4]byte(binary.LittleEndian.AppendUint32(nil, uint32(n)))).String()
+}
+
+// stringOf is the text of a value as it is printed; a string stays what it is.
+func stringOf(t event.Type, v any) string {
+	if s, ok := v.(string); ok && t.Kind != event.GID {
+		return s
+	}
+	if t.Unit == event.Cgroup && t.Enum != nil { // as it is: it is escaped where it is printed
+		if path := t.Enum.NameOf(event.To[int64](v)); path != "" {
+			return path
+		}
+	}
+	return string(format.AppendValue(nil, t, v))
+}
+
+// fromExpr makes one of our values of the result of a function or loop of expr.
+func fromExpr(e *ir.Expr, v any) any {
+	switch v := v.(type) {
+	case int:
+		return ir.As(e.Type.Kind, int64(v))
+	case []string:
+		list := make([]any, len(v))
+		for i, s := range v {
+			list[i] = s
+		}
+		return list
+	case []any:
+		if slices.Contains(v, nil) {
+			return nil
+		}
+	}
+	return v
+}

@@ -1,0 +1,115 @@
+package exec
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"trace/lang/codegen"
+)
+
+// This file makes the maps of a run in the kernel, and counts what they lost.
+
+// createMaps creates the maps that the code refers to.
+func (r *Run) createMaps() error {
+	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
+	_ = rlimit.RemoveMemlock()
+	var all []*codegen.Map
+	for _, m := range r.plan.Program.Maps {
+		if k := r.plan.Maps[m]; k != nil {
+			all = append(all, k.Code)
+		}
+	}
+	var used []string
+	for _, c := range r.plan.Codes {
+		used = append(used, c.Maps...)
+	}
+	for _, spec := range append(codegen.MapSpecs(all, used), r.plan.StackSpace().Specs()...) {
+		m, err := ebpf.NewMap(spec)
+		if err != nil {
+			return tooMuch(spec, err)
+		}
+		r.kernel[spec.Name] = m
+		if spec.InnerMap != nil {
+			if err := r.createHalves(spec.Name, spec.InnerMap); err != nil {
+				return err
+			}
+		}
+	}
+	r.turns = turns{word: r.kernel[codegen.TurnName], settled: true} // until the probes are attached
+	if len(all) == 0 {
+		return nil
+	}
+	var err error
+	r.turns.fence, err = newFence()
+	return err
+}
+
+// createHalves creates the two maps that take turns in an array of maps.
+func (r *Run) createHalves(name string, spec *ebpf.MapSpec) error {
+	var halves [2]*ebpf.Map
+	defer func() { r.halves[name] = halves }()
+	for turn := range uint32(len(halves)) {
+		m, err := ebpf.NewMap(spec)
+		if err != nil {
+			return tooMuch(spec, err)
+		}
+		halves[turn] = m
+		if err := r.kernel[name].Put(turn, m); err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func tooMuch(spec *ebpf.MapSpec, err error) error {
+	return fmt.Errorf("map %s of %d entries: %w (--map-size sets the number of entries)", spec.Name, spec.MaxEntries, err)
+}
+
+// MapLosses are what could not be done in a map.
+type MapLosses struct {
+	Map     string // with its @
+	Entries uint32 // that it has room for
+	Let     bool   // the program says so, in a let
+	codegen.MapCounters
+}
+
+// MapLosses of the maps that lost something or skipped absent values.
+func (r *Run) MapLosses() ([]MapLosses, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []MapLosses
+	for _, m := range r.plan.Program.Maps {
+		l := MapLosses{Map: m.Name, Entries: r.plan.NewMap(m).Entries, Let: m.Entries != 0}
+		if k := r.plan.Maps[m]; k != nil {
+			l.Entries = k.Code.Entries
+			if counters := r.kernel[codegen.CountersName]; counters != nil {
+				var cpus []codegen.MapCounters
+				if err := counters.Lookup(uint32(k.Code.Index), &cpus); err != nil {
+					return nil, fmt.Errorf("counters of %s: %w", m.Name, err)
+				}
+				for _, c := range cpus {
+					l.add(c)
+				}
+			}
+		}
+		if s, ok := r.machine.stores[m].(interface{ counters() codegen.MapCounters }); ok {
+			l.add(s.counters())
+		}
+		if l.MapCounters != (codegen.MapCounters{}) {
+			all = append(all, l)
+		}
+	}
+	return all, nil
+}
+
+func (l *MapLosses) add(c codegen.MapCounters) {
+	l.Full += c.Full
+	l.NoMemory += c.NoMemory
+	l.Busy += c.Busy
+	l.Absent += c.Absent
+}
+
+// Lost is the number of updates that were lost.
+func (l MapLosses) Lost() uint64 { return l.Full + l.NoMemory + l.Busy }

@@ -1,0 +1,103 @@
+package exec
+
+import (
+	"time"
+
+	"trace/lang/ir"
+	"trace/lang/output"
+	"trace/probes/event"
+)
+
+// This file is what clauses do with whole maps, and with the end of the program.
+
+// exit ends the program, with the status that values hold, if they hold one.
+func (m *machine) exit(values []any) {
+	m.stopped = true
+	if len(values) == 0 {
+		return
+	}
+	status := 1 // of an absent value: 0 would say that all is well
+	switch v := values[0].(type) {
+	case nil:
+	case bool:
+		if !v {
+			status = 0
+		}
+	default:
+		status = int(event.To[uint64](v) & ir.MaxStatus) // as the kernel does with that of a process
+	}
+	m.status = &status
+}
+
+// printMap prints a map. Rates are those since they were last printed, so they begin again.
+func (m *machine) printMap(info *ir.Map, o ir.MapOptions) error {
+	if err := m.show(info, m.printer, o); err != nil || info.Agg == nil || !info.Agg.Traits().Restarts {
+		return err
+	}
+	return m.empty(info, m.now(), mapStore.zero)
+}
+
+// show prints what a map holds.
+func (m *machine) show(info *ir.Map, p *output.Printer, o ir.MapOptions) error {
+	entries, err := m.stores[info].entries()
+	if err != nil {
+		return err
+	}
+	o.Elapsed = m.elapsed(info)
+	t := info.Table(entries, o)
+	m.namedTable(&t)
+	return p.Map(t)
+}
+
+// printElement prints the value of a key, zero if there is none.
+func (m *machine) printElement(info *ir.Map, key []any) error {
+	e := info.NewEntry(key)
+	found, ok, err := m.find(info, key)
+	if err != nil {
+		return err
+	}
+	if ok {
+		e.Value, e.State = found.Value, found.State
+	}
+	o := ir.MapOptions{Elapsed: m.elapsed(info)}
+	return m.printer.Element(m.namedResult(info.Result(e, o)), info.Unit(o))
+}
+
+// clear does what a clause wants to be cleared.
+func (m *machine) clear(info *ir.Map) error {
+	if m.cleared == nil {
+		m.cleared = map[*ir.Map]bool{}
+	}
+	m.cleared[info] = true
+	return m.empty(info, m.now(), mapStore.clear)
+}
+
+// silent tells whether a map has nothing to show at the end: not even that nothing was counted, as it was cleared.
+func (m *machine) silent(info *ir.Map) (bool, error) {
+	if !m.cleared[info] {
+		return false, nil
+	}
+	entries, err := m.stores[info].entries()
+	if len(info.Key) == 0 && info.Agg != nil && len(entries) > 0 { // in the kernel what adds up to nothing looks like none
+		return isZero(entries[0].State), err
+	}
+	return len(entries) == 0, err
+}
+
+// empty clears or zeroes a map, at nsecs.
+func (m *machine) empty(info *ir.Map, nsecs uint64, how func(mapStore) error) error {
+	if m.since == nil {
+		m.since = map[*ir.Map]uint64{}
+	}
+	m.since[info] = nsecs
+	return how(m.stores[info])
+}
+
+// elapsed is the time since a map began to count.
+func (m *machine) elapsed(info *ir.Map) time.Duration {
+	since, ok := m.since[info]
+	if !ok {
+		since = m.started
+	}
+	return time.Duration(m.now() - since)
+}

@@ -1,0 +1,104 @@
+package exec
+
+import (
+	"encoding/csv"
+	"strings"
+	"testing"
+	"time"
+
+	"trace/lang/check"
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/lang/langtest"
+	"trace/lang/output"
+	"trace/probes/event"
+)
+
+// hostileNames knows one cgroup, whose name would clear the screen.
+type hostileNames struct{}
+
+func (hostileNames) ID(string) (uint64, bool) { return 0, false }
+func (hostileNames) Path(uint64) string       { return "/a\x1b[2J" }
+
+// runHostile runs a program on an event whose names have control characters, and returns what it prints.
+func runHostile(t *testing.T, src string, as output.Format, raw bool) string {
+	t.Helper()
+	p := langtest.Probe("nvme", "complete_rq", langtest.Optional("ctrl", langtest.Str16))
+	p.Field("cgroup").Type.Enum = event.NewCgroupEnum(hostileNames{})
+	program, err := compile("program", src, []*event.Probe{p}, check.Options{Raw: raw})
+	if err != nil {
+		t.Fatalf("%s:\n%v", src, err)
+	}
+	r := runProgram(t, program, time.Unix(0, 0).UTC())
+	r.printer = output.NewPrinter(&r.out, as, time.Unix(0, 0).UTC())
+	r.stacks = &stackStore{found: map[uint64]format.Frames{7: {"f\x1b]0;x\a+1", "=g;h+2"}}}
+	r.printer.Show(output.NewColumns(as, false, nil), program.Printed(), program.Raw)
+	e := values{langtest.Table{"nsecs": uint64(0), "pid": uint64(1), "comm": "é\x1b[31m\u009b", "cgroup": uint64(5), "ctrl": "=1+\t2"}, []any{uint64(7), uint64(7)}}
+	r.eventOf(t, p, e)
+	for _, m := range r.program.Maps {
+		if err := r.printMap(m, ir.MapOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r.out.String()
+}
+
+// Whatever names hold, no control character of theirs is written; those of the program itself are.
+func TestControlCharacters(t *testing.T) {
+	for _, test := range []struct{ src, want, raw string }{
+		{`nvme:complete_rq { printf("\033[1m%s|%10s|%s\n", comm, ctrl, upper(comm)) }`,
+			"\x1b[1mé\\x1b[31m\\u009b|    =1+\\t2|é\\x1b[31M\\u009b\n", "\x1b[1mé\x1b[31m\u009b|     =1+\t2|é\x1b[31M\u009b\n"},
+		{`nvme:complete_rq { printf("%s%s", pid > 0 ? "\033[31m" : "\033[32m", "a\n") }`, "\x1b[31ma\n", "\x1b[31ma\n"},
+		{`nvme:complete_rq { printf("%c%c%c", pid + 26, pid + 64, 10) }`, "\\x1bA\n", "\x1bA\n"},
+		{`nvme:complete_rq { printf("%s %t %s %r", cgroup, cgroup, (comm, 1), comm) }`,
+			`/a\x1b[2J /a\x1b[2J (é\x1b[31m\u009b, 1) \xc3\xa9\x1b[31m\xc2\x9b`, "/a\x1b[2J /a\x1b[2J (é\x1b[31m\u009b, 1) " + `\xc3\xa9\x1b[31m\xc2\x9b`},
+		{`nvme:complete_rq { print(comm); print("\033[0m"); print(string(cgroup)) }`,
+			"é\\x1b[31m\\u009b\n\x1b[0m\n/a\\x1b[2J\n", "é\x1b[31m\u009b\n\x1b[0m\n/a\x1b[2J\n"},
+		{`nvme:complete_rq { print(kstack) }`, "\n    f\\x1b]0;x\\a+1\n    =g;h+2\n\n", "\n    f\x1b]0;x\a+1\n    =g;h+2\n\n"},
+		{`nvme:complete_rq { @[comm, cgroup] = ctrl }`, "@[é\\x1b[31m\\u009b, /a\\x1b[2J]: =1+\\t2\n", "@[é\x1b[31m\u009b, /a\x1b[2J]: =1+\t2\n"},
+		{`nvme:complete_rq { @[pid] = (comm, cgroup) }`, "@[1]: (é\\x1b[31m\\u009b, /a\\x1b[2J)\n", "@[1]: (é\x1b[31m\u009b, /a\x1b[2J)\n"},
+		{`nvme:complete_rq`, "00:00:00.000000 nvme:complete_rq \"é\\x1b[31m\\u009b\"/1 ctrl==1+\\t2\n", "00:00:00.000000 nvme:complete_rq é\x1b[31m\u009b/1 ctrl==1+\t2\n"},
+	} {
+		if test.src == "nvme:complete_rq" { // what does not read as one word has quotes
+			test.want = strings.Replace(test.want, `ctrl==1+\t2`, `ctrl="=1+\t2"`, 1)
+		}
+		if got := runHostile(t, test.src, output.Text, false); got != test.want {
+			t.Errorf("%s:\ngot  %q\nwant %q", test.src, got, test.want)
+		}
+		if got := runHostile(t, test.src, output.Text, true); got != test.raw {
+			t.Errorf("%s, raw:\ngot  %q\nwant %q", test.src, got, test.raw)
+		}
+		for _, format := range []output.Format{output.JSON, output.CSV} {
+			got := runHostile(t, strings.ReplaceAll(test.src, `\033`, ""), format, false)
+			if i := strings.IndexFunc(got, func(r rune) bool { return r != '\n' && (r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0) }); i >= 0 {
+				t.Errorf("%s, %s: a control character in %q", test.src, format, got)
+			}
+		}
+	}
+}
+
+// Stacks are cells, in keys and in values, and no cell that others chose is a formula.
+func TestCSVStacks(t *testing.T) {
+	const src = `nvme:complete_rq { @[kstack, ctrl] = count(); @h[ustack] = hist(pid); @v = kstack; @t = (ustack, 1); @none[ustack] = kstack != nil }`
+	rows := func(raw bool) (all [][]string) {
+		for table := range strings.SplitSeq(runHostile(t, src, output.CSV, raw), "\n\n") {
+			rows, err := csv.NewReader(strings.NewReader(table)).ReadAll()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, rows[len(rows)-1])
+		}
+		return all
+	}
+	const stack = `f\x1b]0:x\a+1;=g:h+2`
+	got := rows(false)
+	want := [][]string{{"@", stack, `'=1+\t2`, "1"}, {"@h", stack, "1", "2", "1"}, {"@v", stack}, {"@t", stack, "1"}, {"@none", stack, "true"}}
+	for i := range want {
+		if strings.Join(got[i], "|") != strings.Join(want[i], "|") {
+			t.Errorf("got %q, want %q", got[i], want[i])
+		}
+	}
+	if got := rows(true)[0][2]; got != "=1+\t2" {
+		t.Errorf("a raw cell is %q", got)
+	}
+}

@@ -1,0 +1,82 @@
+package exec
+
+import (
+	"slices"
+
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/lang/result"
+	"trace/probes/event"
+)
+
+// This file gives what is printed the names that only this run knows, and knows which texts the program itself chose.
+
+// named replaces the numbers of stacks by their frames.
+func (m *machine) named(t event.Type, elems []event.Type, v any) any {
+	switch {
+	case v == nil:
+		return nil
+	case t.Kind == format.Stack && v == uint64(0): // a map has no such key
+		return nil
+	case t.Kind == format.Stack && m.stacks != nil:
+		return m.stacks.frames(v.(uint64))
+	case t.Kind == format.Tuple && slices.ContainsFunc(elems, func(e event.Type) bool { return e.Kind == format.Stack }):
+		values := slices.Clone(v.([]any))
+		for i := range values {
+			values[i] = m.named(elems[i], nil, values[i])
+		}
+		return values
+	}
+	return v
+}
+
+// namedTable does so for a table.
+func (m *machine) namedTable(t *result.Table) {
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		for n, c := range t.Key {
+			if c.Type.Kind == format.Stack {
+				r.Key = slices.Clone(r.Key)
+				r.Key[n] = m.named(c.Type, nil, r.Key[n])
+			}
+		}
+		r.Value = m.namedResult(r.Value)
+	}
+}
+
+func (m *machine) namedResult(v result.Value) result.Value {
+	switch v := v.(type) {
+	case result.Number:
+		v.V = m.named(v.Type, nil, v.V)
+		return v
+	case result.Tuple:
+		for i, e := range v.Elems {
+			v.Elems[i].V = m.named(e.Type, nil, e.V)
+		}
+		return v
+	}
+	return v
+}
+
+// printfArgs are the arguments of printf as they are written. The output may want texts of others as they are.
+func (m *machine) printfArgs(args []*ir.Expr, values []any) []any {
+	raw := m.printer.Raw()
+	out := values
+	for i, a := range args {
+		v := values[i]
+		switch {
+		case v == nil:
+		case a.Type.Kind == event.String && (raw || ir.Own(a)):
+			v = format.Verbatim(v.(string))
+		case a.Type.Kind == format.Stack || a.Type.Kind == format.Tuple || raw:
+			v = m.printer.Presentable(a.Type, a.Elems, m.named(a.Type, a.Elems, v))
+		default:
+			continue
+		}
+		if &out[0] == &values[0] {
+			out = slices.Clone(values)
+		}
+		out[i] = v
+	}
+	return out
+}

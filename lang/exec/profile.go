@@ -1,0 +1,120 @@
+package exec
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/lang/result"
+	"trace/probes/event"
+)
+
+// Profiles returns those of the maps, also after End. Samples come with the largest value first.
+func (r *Run) Profiles() ([]result.Profile, error) {
+	defer r.lock()()
+	var all []result.Profile
+	for _, m := range r.plan.Program.Maps {
+		if !m.IsProfile() {
+			continue
+		}
+		entries, err := r.machine.stores[m].entries()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, profileOf(m, entries, r.machine))
+	}
+	return all, nil
+}
+
+func profileOf(m *ir.Map, entries []ir.Entry, of *machine) result.Profile {
+	t := m.Table(entries, ir.MapOptions{})
+	p := result.Profile{Map: m.Name}
+	if t.Adds == result.Sums {
+		p.Unit = m.Type().Unit
+	}
+	for i, c := range t.Key {
+		if m.Key[i].Type.Kind != format.Stack {
+			p.Columns = append(p.Columns, c.Name)
+		}
+	}
+	for _, r := range t.Rows {
+		n := addend(r.Value)
+		if i, ok := n.(int64); ok && i < 0 {
+			p.Negative++
+			continue
+		}
+		if value := event.To[uint64](n); value > 0 {
+			s := sampleOf(m, r.Key, of)
+			s.Value = value
+			p.Samples = append(p.Samples, s)
+		}
+	}
+	slices.SortFunc(p.Samples, func(a, b result.Sample) int {
+		return cmp.Or(cmp.Compare(b.Value, a.Value), slices.Compare(a.Key, b.Key), slices.Compare(a.Frames, b.Frames))
+	})
+	return p
+}
+
+// addend is the number of an entry that can be added to those of others.
+func addend(v result.Value) any {
+	n := v.Rank()[0]
+	if s, ok := v.(result.Stats); ok {
+		n = s.Total.V
+	}
+	if n == nil {
+		return uint64(0)
+	}
+	return n
+}
+
+func sampleOf(m *ir.Map, key []any, of *machine) (s result.Sample) {
+	var kernel []string
+	for i, x := range key {
+		switch {
+		case m.Key[i].Type.Kind != format.Stack:
+			s.Key = append(s.Key, string(format.Append(nil, m.Key[i].Type, nil, of.printer.Presentable(m.Key[i].Type, nil, x))))
+		case of.stacks == nil || x == nil || x == uint64(0): // absent
+		default:
+			frames, ofProcess := of.stacks.functions(x.(uint64))
+			frames = of.printer.Presentable(m.Key[i].Type, nil, frames).(format.Frames)
+			if ofProcess {
+				s.Frames = append(s.Frames, frames...)
+			} else {
+				kernel = append(kernel, frames...)
+			}
+		}
+	}
+	s.Frames = append(s.Frames, kernel...)
+	return s
+}
+
+// functions are the frames of a stack, the outermost first, without the places in them: calls of one function are one flame.
+func (s *stackStore) functions(number uint64) (all format.Frames, ofProcess bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok := s.find(number)
+	if !ok {
+		return lostFrames, false
+	}
+	for _, f := range slices.Backward(found.Frames) {
+		all = append(all, functionOf(f))
+	}
+	return all, found.PID != 0
+}
+
+// place is what a frame, as symbols.Frame writes it, tells besides the function: its name and its module are before and in it.
+var place = regexp.MustCompile(`^(.*)\+[0-9]+( \[[^]]*\])?( .*:[0-9]+)?$`)
+
+// functionOf is the function of a frame and the kernel's module where it is, or what is mapped at an address without a name.
+func functionOf(frame string) string {
+	if address, module, mapped := strings.Cut(frame, " "); strings.HasPrefix(address, "0x") {
+		if !mapped {
+			return "[unknown]"
+		}
+		return module
+	}
+	return place.ReplaceAllString(frame, "$1$2")
+}

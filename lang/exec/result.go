@@ -1,0 +1,43 @@
+package exec
+
+import (
+	"slices"
+
+	"trace/lang/ir"
+	"trace/lang/result"
+)
+
+// Tables returns what the maps hold, also after End: the rows with the largest value first.
+func (r *Run) Tables() ([]result.Table, error) {
+	defer r.lock()()
+	var all []result.Table
+	for _, m := range r.plan.Program.Maps {
+		entries, err := r.machine.stores[m].entries()
+		if err != nil {
+			return nil, err
+		}
+		if len(m.Key) > 0 || len(entries) > 0 {
+			t := m.Table(entries, ir.MapOptions{Elapsed: r.machine.elapsed(m), By: result.ByValue})
+			slices.Reverse(t.Rows)
+			r.machine.namedTable(&t)
+			t = r.machine.printer.PresentableTable(t)
+			all = append(all, t)
+			continue
+		}
+		t := m.Table(nil, ir.MapOptions{})
+		t.Rows = nil
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// Clear empties all maps, as clear() does.
+func (r *Run) Clear() error {
+	defer r.lock()()
+	for _, m := range r.plan.Program.Maps {
+		if err := r.machine.empty(m, r.machine.now(), mapStore.clear); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,440 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"trace/lang/ir"
+	"trace/lang/output"
+	"trace/lang/plan"
+	"trace/lang/result"
+	"trace/probes/event"
+)
+
+// Options are what a run needs of its surroundings.
+type Options struct {
+	Printer *output.Printer
+	// Shadow is where the second, user-space run of a comparison prints.
+	Shadow *output.Printer
+	// Muted begin clauses print nothing: they did so before.
+	Muted bool
+	// Unshown maps are not printed at the end: Views and Profiles have them.
+	Unshown bool
+	// Now returns the time as nsecs tells it.
+	Now func() uint64
+	// Keep takes the events that clauses without a block would print; nil: they are printed.
+	Keep func(*event.Event) error
+	// Record takes the events that [plan.Options.Record] has sent.
+	Record func(*event.Event) error
+	// Context ends loops of begin and interval clauses, loopGrace after its own end.
+	Context context.Context
+}
+
+// loopGrace is what a clause has to come to its own end: one that prints a map and then clears it should do both.
+const loopGrace = time.Second
+
+// Run is one run of a plan: its maps, and what user space does. Its methods may be called from several goroutines.
+type Run struct {
+	plan *plan.Plan
+	mu   sync.Mutex
+
+	muted   bool
+	unshown bool
+	machine *machine
+	shadow  *machine // nil but in a comparison
+	record  func(*event.Event) error
+	kernel  map[string]*ebpf.Map
+	halves  map[string][2]*ebpf.Map // of the maps that take turns
+	turns   turns
+	stacks  *stackStore // nil if the program captures none
+	sites   []*siteRun
+	bodies  map[*event.Probe][]*siteRun // whole, for the shadow and for recorded events
+	moments map[*ir.Clause]*block       // begin, end and interval clauses
+	// rejected counts records that the user part of a predicate rejected.
+	rejected map[*event.Probe]uint64
+}
+
+// siteRun is a site, compiled.
+type siteRun struct {
+	pred     *evaluator // nil: passes
+	block    *block
+	shadow   bool
+	recorded bool
+	stacks   map[ir.StackUse]int
+	scope    scope // of one event after the other
+}
+
+// Start creates the maps of a plan. Close releases them.
+func Start(p *plan.Plan, o Options) (*Run, error) {
+	r := &Run{plan: p, muted: o.Muted, unshown: o.Unshown, record: o.Record, kernel: map[string]*ebpf.Map{}, halves: map[string][2]*ebpf.Map{}, moments: map[*ir.Clause]*block{}, rejected: map[*event.Probe]uint64{}}
+	err := r.start(o)
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+func (r *Run) start(o Options) error {
+	if err := r.createMaps(); err != nil {
+		return err
+	}
+	if err := r.openStacks(o.Context); err != nil {
+		return err
+	}
+	r.machine = r.newMachine(o, o.Printer, r.store)
+	if r.plan.Options.Compare {
+		r.shadow = r.newMachine(o, o.Shadow, func(m *ir.Map) mapStore { return r.userStore(m) })
+	}
+	return r.compile()
+}
+
+func (r *Run) newMachine(o Options, printer *output.Printer, store func(*ir.Map) mapStore) *machine {
+	stores := map[*ir.Map]mapStore{}
+	for _, m := range r.plan.Program.Maps {
+		stores[m] = store(m)
+	}
+	printer.Show(r.plan.Options.Columns, r.plan.Program.Printed(), r.plan.Program.Raw)
+	ctx, end := context.WithCancel(context.WithoutCancel(o.Context))
+	context.AfterFunc(o.Context, func() { time.AfterFunc(loopGrace, end) })
+	return &machine{stacks: r.stacks, stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.Options.Started, command: r.plan.Options.Command, ctx: ctx}
+}
+
+// store of a map, where the plan has it.
+func (r *Run) store(m *ir.Map) mapStore {
+	k := r.plan.Maps[m]
+	if k == nil {
+		return r.userStore(m)
+	}
+	if !k.Code.Turns {
+		return &kernelStore{KernelMap: k, m: r.kernel[k.Code.Name]}
+	}
+	s := &turnStore{userStore: newUserStore(m, k.Code.Entries), turns: &r.turns}
+	for i, half := range r.halves[k.Code.Name] {
+		s.halves[i] = &kernelStore{KernelMap: k, m: half}
+	}
+	r.turns.all = append(r.turns.all, s)
+	return s
+}
+
+// userStore keeps a map in user space, with room for as many keys as it would have in the kernel.
+func (r *Run) userStore(m *ir.Map) *userStore {
+	return newUserStore(m, r.plan.NewMap(m).Entries)
+}
+
+// compile prepares what user space evaluates.
+func (r *Run) compile() error {
+	for _, s := range r.plan.Sites {
+		run, err := compileSite(&ir.Body{Probe: s.Part.Probe, Pred: s.Pred, Stmts: s.Stmts, Prints: s.Prints})
+		if err != nil {
+			return err
+		}
+		run.shadow, run.recorded, run.stacks = s.Shadow, s.Recorded, s.Stacks
+		r.sites = append(r.sites, run)
+	}
+	if r.shadow != nil || r.plan.Options.Recorded {
+		r.bodies = map[*event.Probe][]*siteRun{}
+		for _, b := range r.plan.Parts {
+			run, err := compileSite(b.Body)
+			if err != nil {
+				return err
+			}
+			r.bodies[b.Probe] = append(r.bodies[b.Probe], run)
+		}
+	}
+	for _, c := range r.plan.Program.Clauses {
+		if c.Kind == ir.OnEvent {
+			continue
+		}
+		block, err := compileBody(c.Bodies[nil])
+		if err != nil {
+			return err
+		}
+		r.moments[c] = block
+	}
+	return nil
+}
+
+// compileSite keeps the predicate apart: whether it holds is counted.
+func compileSite(b *ir.Body) (run *siteRun, err error) {
+	run = &siteRun{}
+	if b.Pred != nil {
+		if run.pred, err = newEvaluator(b.Pred); err != nil {
+			return nil, err
+		}
+	}
+	run.block, err = compileBody(&ir.Body{Probe: b.Probe, Stmts: b.Stmts, Prints: b.Prints})
+	return run, err
+}
+
+// Maps are those that the code refers to, for [probes.AttachOptions].
+func (r *Run) Maps() map[string]*ebpf.Map { return r.kernel }
+
+// Close releases the maps.
+func (r *Run) Close() error {
+	errs := []error{r.stacks.close(), r.turns.fence.close()}
+	for _, m := range r.kernel {
+		errs = append(errs, m.Close())
+	}
+	for _, halves := range r.halves {
+		errs = append(errs, halves[0].Close(), halves[1].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Begin runs the begin clauses. Programs are attached after it.
+func (r *Run) Begin() error {
+	if r.muted {
+		defer func(p *output.Printer) { r.machine.printer = p }(r.machine.printer)
+		r.machine.printer = output.NewPrinter(io.Discard, output.Text, time.Time{})
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.at(ir.OnBegin); err != nil {
+		return err
+	}
+	return r.turns.plant()
+}
+
+// End runs the end clauses and prints all maps, but for [Options.Unshown]. Programs are detached before it.
+func (r *Run) End() error {
+	for _, m := range r.machines() {
+		m.ctx = context.Background() // the end of the run does not end its last loops
+	}
+	defer r.lock()()
+	if err := r.turns.fence.wait(); err != nil { // a program may have run when it was detached
+		return err
+	}
+	if err := r.at(ir.OnEnd); err != nil {
+		return err
+	}
+	for _, m := range r.machines() {
+		if !r.unshown {
+			if err := r.showAll(m, m.printer); err != nil {
+				return err
+			}
+		}
+		end := m.now()
+		m.now = func() uint64 { return end } // for PrintMap, later
+	}
+	return nil
+}
+
+// Show prints all maps, as End does, while the program goes on. Those that End does not show it writes to w, as text.
+func (r *Run) Show(w io.Writer) error {
+	defer r.lock()()
+	p := r.machine.printer
+	if r.unshown {
+		p = r.machine.printer.OfMaps(w)
+	}
+	return r.showAll(r.machine, p)
+}
+
+// showAll prints all maps.
+func (r *Run) showAll(m *machine, p *output.Printer) error {
+	for _, info := range r.plan.Program.Maps {
+		silent, err := m.silent(info)
+		if err == nil && !silent {
+			err = m.show(info, p, ir.MapOptions{})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) machines() []*machine {
+	if r.shadow != nil {
+		return []*machine{r.machine, r.shadow}
+	}
+	return []*machine{r.machine}
+}
+
+func (r *Run) at(kind ir.ClauseKind) error {
+	for _, c := range r.plan.Program.Clauses {
+		if c.Kind == kind {
+			if err := r.moment(c, r.machine.now()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lock begins a moment: what reads maps or empties them until it is unlocked sees them all as they are at one time.
+func (r *Run) lock() (unlock func()) {
+	r.mu.Lock()
+	r.turns.settled = false
+	return r.mu.Unlock
+}
+
+// moment runs a clause that no event causes. To all of it the time is nsecs, as that of an event is to its clauses.
+func (r *Run) moment(c *ir.Clause, nsecs uint64) error {
+	for _, m := range r.machines() {
+		now := m.now
+		m.now = func() uint64 { return nsecs }
+		err := m.run(r.moments[c], &scope{})
+		m.now = now
+		if err != nil {
+			return fmt.Errorf("%s: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// Attached says that from nsecs on all events are seen. Rates count from there, as attaching takes up to a second, in which some events
+// came and others did not; but for those that the kernel could not count if they were cleared. With --compare they do not, as one side
+// has counted what still waits for the other.
+func (r *Run) Attached(nsecs uint64) error {
+	defer r.lock()()
+	if r.shadow != nil {
+		return nil
+	}
+	for _, m := range r.plan.Program.Maps {
+		if m.Agg != nil && m.Agg.Traits().Restarts && (r.plan.Maps[m] == nil || r.plan.TakesTurns(m)) {
+			if err := r.machine.empty(m, nsecs, mapStore.clear); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Intervals are the periods of the interval clauses of the program, each once.
+func (r *Run) Intervals() []time.Duration {
+	var all []time.Duration
+	for _, c := range r.plan.Program.Clauses {
+		if c.Kind == ir.OnInterval && !slices.Contains(all, c.Period) {
+			all = append(all, c.Period)
+		}
+	}
+	return all
+}
+
+// Interval runs the clauses of an interval, at nsecs.
+func (r *Run) Interval(period time.Duration, nsecs uint64) error {
+	defer r.lock()()
+	for _, c := range r.plan.Program.Clauses {
+		if c.Kind != ir.OnInterval || c.Period != period || r.machine.stopped {
+			continue
+		}
+		if err := r.moment(c, nsecs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stopped tells whether exit() was called.
+func (r *Run) Stopped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.machine.stopped
+}
+
+// ExitStatus is what exit(n) said, if it was called.
+func (r *Run) ExitStatus() (status int, asked bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.machine.status == nil {
+		return 0, false
+	}
+	return *r.machine.status, true
+}
+
+// Event does what is left of a clause for a record. It tells whether anything was printed.
+func (r *Run) Event(e *event.Event) (printed bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.sites[e.Layout().ID]
+	if s.shadow {
+		return false, r.follow(s, e)
+	}
+	if s.recorded {
+		return false, r.record(e)
+	}
+	if r.machine.stopped {
+		return false, nil
+	}
+	r.machine.printed = false
+	passed, err := s.run(r.machine, e, s.stacks)
+	if !passed {
+		r.rejected[e.Probe]++
+	}
+	return r.machine.printed, err
+}
+
+// Replay runs the program on an event of a recording. It calls printed after each clause that printed something.
+func (r *Run) Replay(e *event.Event, printed func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.bodies[e.Probe] {
+		if r.machine.stopped {
+			break
+		}
+		r.machine.printed = false
+		if _, err := s.run(r.machine, e, r.plan.Recorded); err != nil {
+			return err
+		}
+		if !r.machine.printed {
+			continue
+		}
+		if err := printed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow runs the whole program on an event in the second machine.
+func (r *Run) follow(record *siteRun, e *event.Event) error {
+	for _, s := range r.bodies[e.Probe] {
+		if r.shadow.stopped {
+			break
+		}
+		if _, err := s.run(r.shadow, e, record.stacks); err != nil {
+			return fmt.Errorf("second run: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *siteRun) run(m *machine, e *event.Event, stacks map[ir.StackUse]int) (bool, error) {
+	sc := &s.scope
+	sc.event, sc.machine, sc.stacks = e, m, stacks
+	if s.pred != nil {
+		v, err := s.pred.eval(sc)
+		if err != nil || v != true {
+			return false, err
+		}
+	}
+	return true, m.run(s.block, sc)
+}
+
+// Program is what runs.
+func (r *Run) Program() *ir.Program { return r.plan.Program }
+
+// PrintMap prints a map once more as text, after End too: at most top entries, 0 for all of them, by "key", "value" or, if it is "", what is usual.
+func (r *Run) PrintMap(w io.Writer, name string, top int64, by string) error {
+	defer r.lock()()
+	i := slices.IndexFunc(r.plan.Program.Maps, func(m *ir.Map) bool { return m.Name == name })
+	if i < 0 {
+		return fmt.Errorf("no map is called %s: %s", name, strings.Join(r.plan.Program.MapNames(), ", "))
+	}
+	return r.machine.show(r.plan.Program.Maps[i], r.machine.printer.OfMaps(w), ir.MapOptions{Top: top, By: result.Order(by)})
+}
+
+// Rejected is the number of records of a probe that user space rejected.
+func (r *Run) Rejected(p *event.Probe) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rejected[p]
+}

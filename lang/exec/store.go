@@ -1,0 +1,197 @@
+package exec
+
+import (
+	linked "container/list"
+	"encoding/binary"
+	"slices"
+
+	"trace/lang/codegen"
+	"trace/lang/ir"
+	"trace/probes/event"
+)
+
+// userStore is a map in user space. One goroutine at a time may use it.
+type userStore struct {
+	m     *ir.Map
+	limit int
+	cells map[string]*linked.Element // by encoded key
+	// order of the cells: that of the least recent update first if the map is an lru, else that of their making.
+	order *linked.List
+	// counts of what could not be done; in user space only full and absent happen.
+	counts codegen.MapCounters
+	// encoded is the buffer of the encoded key.
+	encoded []byte
+}
+
+// cell is a key with its value.
+type cell struct {
+	encoded string
+	ir.Entry
+}
+
+// newUserStore makes an empty map. Where the program gives no number of entries, it has room for the default.
+func newUserStore(m *ir.Map, entries uint32) *userStore {
+	if m.Entries != 0 {
+		entries = m.Entries
+	}
+	return &userStore{m: m, limit: int(entries), cells: map[string]*linked.Element{}, order: linked.New()}
+}
+
+// counters tells what could not be done.
+func (s *userStore) counters() codegen.MapCounters { return s.counts }
+
+// find returns the cell of a key, or nil.
+func (s *userStore) find(key []any) *cell {
+	s.encode(key)
+	if at := s.cells[string(s.encoded)]; at != nil {
+		return at.Value.(*cell)
+	}
+	return nil
+}
+
+// encode writes a key as bytes, so that keys are equal if their bytes are. Numbers are taken as their column has them.
+func (s *userStore) encode(key []any) {
+	b := s.encoded[:0]
+	for _, v := range key {
+		switch v := v.(type) {
+		case nil:
+			b = append(b, 0)
+			continue
+		case bool:
+			b = append(b, 1)
+			if v {
+				b[len(b)-1] = 2
+			}
+		case string:
+			b = binary.AppendUvarint(append(b, 1), uint64(len(v)))
+			b = append(b, v...)
+		default:
+			b = binary.LittleEndian.AppendUint64(append(b, 1), event.To[uint64](v))
+		}
+	}
+	s.encoded = b
+}
+
+// change changes the cell of a key, which is made if there is room.
+func (s *userStore) change(key []any, change func(*cell)) {
+	c := s.find(key)
+	if c == nil {
+		if c = s.insert(key); c == nil {
+			return
+		}
+	} else if s.m.Lru {
+		s.order.MoveToBack(s.cells[c.encoded])
+	}
+	change(c)
+}
+
+// insert makes the cell of a key that was just looked for, or counts that there is no room.
+func (s *userStore) insert(key []any) *cell {
+	if len(s.cells) >= s.limit {
+		if !s.m.Lru {
+			s.counts.Full++
+			return nil
+		}
+		s.drop(s.order.Front())
+	}
+	c := &cell{encoded: string(s.encoded), Entry: s.m.NewEntry(key)}
+	s.cells[c.encoded] = s.order.PushBack(c)
+	return c
+}
+
+func (s *userStore) drop(at *linked.Element) {
+	delete(s.cells, s.order.Remove(at).(*cell).encoded)
+}
+
+// set does not take one absent value, only a tuple with absent elements.
+func (s *userStore) set(key, value []any) error {
+	if len(value) == 1 && value[0] == nil {
+		s.counts.Absent++
+		return nil
+	}
+	s.change(key, func(c *cell) { c.Value = ir.OfColumns(s.m.Value, value) })
+	return nil
+}
+
+func (s *userStore) add(key []any, delta uint64) error {
+	s.change(key, func(c *cell) {
+		sum := event.To[uint64](c.Value[0]) + delta
+		c.Value = ir.OfColumns(s.m.Value, []any{sum})
+	})
+	return nil
+}
+
+func (s *userStore) update(key []any, x uint64, absent bool) error {
+	if absent {
+		s.counts.Absent++
+		return nil
+	}
+	s.change(key, func(c *cell) { s.m.Agg.Add(c.State, x) })
+	return nil
+}
+
+func (s *userStore) remove(key []any) error {
+	if c := s.find(key); c != nil {
+		s.drop(s.cells[c.encoded])
+	}
+	return nil
+}
+
+func (s *userStore) lookup(key []any) (value []any, ok bool, err error) {
+	if c := s.find(key); c != nil {
+		return c.Value, true, nil
+	}
+	return nil, false, nil
+}
+
+// state returns the state itself, not a copy: it is valid until the next change.
+func (s *userStore) state(key []any) (state []uint64, ok bool, err error) {
+	if c := s.find(key); c != nil {
+		return c.State, true, nil
+	}
+	return nil, false, nil
+}
+
+// entries shares keys and values, which are never changed in place, and copies states.
+func (s *userStore) entries() ([]ir.Entry, error) {
+	entries := make([]ir.Entry, 0, len(s.cells))
+	for at := s.order.Front(); at != nil; at = at.Next() {
+		e := at.Value.(*cell).Entry
+		e.State = slices.Clone(e.State)
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+func (s *userStore) clear() error {
+	clear(s.cells)
+	s.order.Init()
+	return nil
+}
+
+func (s *userStore) zero() error {
+	for _, at := range s.cells {
+		c := at.Value.(*cell)
+		c.Entry = s.m.NewEntry(c.Key)
+	}
+	return nil
+}
+
+// mapStore holds the contents of one map, in the kernel or in user space. Keys are what exprs evaluate to: int64, uint64, bool,
+// string, or nil for an absent element.
+type mapStore interface {
+	// set, add, update and delete change the value of a key. They count what they cannot do (see counters).
+	set(key, value []any) error
+	add(key []any, delta uint64) error
+	update(key []any, x uint64, absent bool) error
+	remove(key []any) error
+	// lookup returns the value of a scalar.
+	lookup(key []any) (value []any, ok bool, err error)
+	// state returns the state of an aggregation.
+	state(key []any) (state []uint64, ok bool, err error)
+	// entries returns a snapshot of all, in no order.
+	entries() ([]ir.Entry, error)
+	// clear forgets all keys, zero their values. What was added after the last entries() is kept.
+	clear() error
+	zero() error
+}

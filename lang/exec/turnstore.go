@@ -1,0 +1,160 @@
+package exec
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"trace/lang/ir"
+	"trace/probes/event"
+)
+
+// turns are the maps in the kernel that are emptied while events are counted in them. Of each there are two, which take turns: programs
+// use the one, and what the other one has is moved to user space.
+//
+// All maps change turns at once, and at most once in a moment: when the clauses of an interval, or a display, first touch one of them.
+// What comes later belongs to the time after that moment. So each event is seen exactly once, whatever is printed, cleared or deleted.
+type turns struct {
+	word  *ebpf.Map // codegen.TurnName; nil: no code that is ever reached changes such a map
+	fence *fence
+	all   []*turnStore
+	turn  uint64
+	// settled says that it has been done at this moment.
+	settled bool
+}
+
+// settle gives the programs the other maps, and moves what the ones before have to user space.
+func (t *turns) settle() error {
+	if t.settled || t.word == nil {
+		return nil
+	}
+	before := t.turn
+	t.turn ^= 1
+	if err := t.word.Put(uint32(0), t.turn); err != nil {
+		return fmt.Errorf("turn of the maps: %w", err)
+	}
+	if err := t.fence.wait(); err != nil {
+		return err
+	}
+	for _, s := range t.all {
+		if err := s.drain(s.halves[before]); err != nil {
+			return fmt.Errorf("%s: %w", s.m.Name, err)
+		}
+	}
+	t.settled = true
+	return nil
+}
+
+// plant gives the programs what begin clauses have set, so that it takes room where they look for it.
+func (t *turns) plant() error {
+	if t.word == nil {
+		return nil
+	}
+	for _, s := range t.all {
+		entries, err := s.userStore.entries()
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if err := s.halves[t.turn].set(e.Key, e.Value); err != nil {
+				return fmt.Errorf("%s: %w", s.m.Name, err)
+			}
+		}
+		if err := s.userStore.clear(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turnStore is one of these maps. Its userStore has what was moved to user space.
+type turnStore struct {
+	*userStore
+	turns  *turns
+	halves [2]*kernelStore
+}
+
+// drain moves what a map has that no program uses.
+func (s *turnStore) drain(from *kernelStore) error {
+	entries, err := from.entries()
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	for _, e := range entries {
+		s.merge(e, from.Grows)
+	}
+	return from.clear()
+}
+
+// merge adds what programs have added, or sets what they have set. Keys for which there is no room are counted as what they had.
+func (s *turnStore) merge(e ir.Entry, grows bool) {
+	if s.m.Agg == nil {
+		if grows {
+			_ = s.userStore.add(e.Key, event.To[uint64](e.Value[0]))
+		} else {
+			s.change(e.Key, func(c *cell) { c.Value = e.Value })
+		}
+		return
+	}
+	full := s.counts.Full
+	s.change(e.Key, func(c *cell) { s.m.Agg.Merge(c.State, e.State) })
+	if s.counts.Full > full {
+		s.counts.Full = full + s.m.Agg.Updates(e.State)
+	}
+}
+
+func (s *turnStore) set(key, value []any) error {
+	if err := s.turns.settle(); err != nil {
+		return err
+	}
+	return s.userStore.set(key, value)
+}
+
+func (s *turnStore) add(key []any, delta uint64) error {
+	if err := s.turns.settle(); err != nil {
+		return err
+	}
+	return s.userStore.add(key, delta)
+}
+
+func (s *turnStore) remove(key []any) error {
+	if err := s.turns.settle(); err != nil {
+		return err
+	}
+	return s.userStore.remove(key)
+}
+
+func (s *turnStore) lookup(key []any) ([]any, bool, error) {
+	if err := s.turns.settle(); err != nil {
+		return nil, false, err
+	}
+	return s.userStore.lookup(key)
+}
+
+func (s *turnStore) state(key []any) ([]uint64, bool, error) {
+	if err := s.turns.settle(); err != nil {
+		return nil, false, err
+	}
+	return s.userStore.state(key)
+}
+
+func (s *turnStore) entries() ([]ir.Entry, error) {
+	if err := s.turns.settle(); err != nil {
+		return nil, err
+	}
+	return s.userStore.entries()
+}
+
+func (s *turnStore) clear() error {
+	if err := s.turns.settle(); err != nil {
+		return err
+	}
+	return s.userStore.clear()
+}
+
+func (s *turnStore) zero() error {
+	if err := s.turns.settle(); err != nil {
+		return err
+	}
+	return s.userStore.zero()
+}

@@ -1,0 +1,153 @@
+package ir
+
+import (
+	"trace/lang/agg"
+	"trace/lang/format"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// This file is the typed tree: what the checker makes of a program, and what both engines run.
+
+// Expr is a node of the typed tree: names are resolved, types agree, and the sign of each operation is settled.
+type Expr struct {
+	// Op is an operator of the language, or one of the below.
+	Op   Op
+	Args []*Expr
+	// typ of the value; Kind tuple for a tuple. Enum and Unit are those of a field whose value it is.
+	Type event.Type
+	// Elems are the types of the elements of a tuple, and of a list the one type of all its elements. A tuple is never the element
+	// of another but in the loop variable of a for (see variable).
+	Elems []event.Type
+	// Optional says that the value may be absent.
+	Optional bool
+
+	Field    *event.Field // of OpField
+	Val      any          // of OpLit: int64, uint64, bool, string or *regexp.Regexp
+	Variable *Variable    // of OpVar
+	Map      *Map         // of OpLookup, OpHasKey, OpLen
+	Index    int          // of OpMember and OpSlot: which element or value
+	Bits     int          // of OpCast
+	Frames   int          // of OpStack: at most so many
+	Fn       string       // of OpCall and OpStack
+	Span     syntax.Span
+}
+
+// Pending is the kind of a value that is not known yet: only while types are inferred.
+const Pending event.Kind = 200
+
+// Variable is a $name of one clause, or the loop variable of a for. Params are literals and no variables. Two blocks may each have
+// a variable of one name.
+type Variable struct {
+	Name     string
+	Index    int // in the clause
+	Type     event.Type
+	Elems    []event.Type // of a tuple
+	Optional bool         // some assignment may be absent
+	// EntryOf is the map whose entries the variable runs over: then it is a tuple of key and value. Member 0 is the only element of
+	// the key, or a tuple of all if there are several; member 1 the value, which may be a tuple too. Such a variable stands only
+	// under OpMember, and print($kv) is a CallStmt with Map and Key.
+	EntryOf *Map
+}
+
+// Map is a @map of the program: what all its uses agree on.
+type Map struct {
+	Name string // with its @
+	Key  []Column
+	// Names are those of the elements of the key.
+	Names []string
+	// Agg is nil for a scalar.
+	Agg *agg.Agg
+	// Value is the type of a scalar, a column for each element of a tuple; for an aggregation that of the aggregated values, one
+	// column, which gives the unit of what is printed. count() has a plain number.
+	Value   []Column
+	IsTuple bool // the scalar is a tuple, even if of one element
+	// of let
+	Lru     bool
+	Entries uint32      // 0: the default
+	Span    syntax.Span // of its first use
+}
+
+// Column is the type of one element of a key or value.
+type Column struct {
+	Type     event.Type
+	Optional bool
+}
+
+// Body is what a clause does with the events of one probe, or at its moment.
+type Body struct {
+	Probe *event.Probe // nil but for onEvent
+	Pred  *Expr        // nil: always
+	Stmts []Stmt
+	// Prints says that the clause has no block: it prints the event.
+	Prints bool
+}
+
+// Stmt is a statement: *SetStmt, *UpdateStmt, *LetStmt, *IfStmt, *ForStmt, *CallStmt or *ReturnStmt.
+type Stmt interface{ Pos() syntax.Span }
+
+// SetStmt is @m[key] = value. With Adds it is @m[key] += value on a number (++ and -- too, as += with the literals 1 and -1;
+// -= as += with a negation). Other compound operators are made into = with a lookup.
+type SetStmt struct {
+	Map   *Map
+	Key   []*Expr
+	Value []*Expr
+	Adds  bool // += rather than =
+	Span  syntax.Span
+}
+
+// UpdateStmt is @m[key] = f(arg). arg is nil for count() and rate(); gauge() and the others have one.
+type UpdateStmt struct {
+	Map  *Map
+	Key  []*Expr
+	Arg  *Expr
+	Span syntax.Span
+}
+
+// LetStmt is $v = value.
+type LetStmt struct {
+	V     *Variable
+	Value *Expr
+	Span  syntax.Span
+}
+
+type IfStmt struct {
+	Cond       *Expr
+	Then, Else []Stmt
+	Span       syntax.Span
+}
+
+// ForStmt runs over the entries of a map, with the tuple of key and value in v (v.0 is the key: a value, or a tuple if the map has
+// several; v.1 the value), or over numbers from lo to hi-1.
+type ForStmt struct {
+	V      *Variable
+	Map    *Map // nil for a range
+	Lo, Hi *Expr
+	By     string // order of the entries: "" and "key" are that of the keys, "value" that of the values
+	Body   []Stmt
+	Span   syntax.Span
+}
+
+// CallStmt is a call for its effect. fn is one of: print clear zero delete exit printf time.
+type CallStmt struct {
+	Fn  string
+	Map *Map // of print(@m), clear, zero, delete
+	// Key of delete(@m, key) and print(@m[key]); nil otherwise.
+	Key []*Expr
+	// Args of printf (without the format), or the value of print(expr).
+	Args     []*Expr
+	Format   *format.Pattern // of printf, time
+	Top, Div int64           // of print(@m, top, div, by): 0 is none
+	By       string          // "", or "key" or "value"
+	Span     syntax.Span
+}
+
+type ReturnStmt struct{ Span syntax.Span }
+
+func (s *SetStmt) Pos() syntax.Span    { return s.Span }
+func (s *UpdateStmt) Pos() syntax.Span { return s.Span }
+func (s *LetStmt) Pos() syntax.Span    { return s.Span }
+func (s *IfStmt) Pos() syntax.Span     { return s.Span }
+func (s *ForStmt) Pos() syntax.Span    { return s.Span }
+func (s *CallStmt) Pos() syntax.Span   { return s.Span }
+func (s *ReturnStmt) Pos() syntax.Span { return s.Span }

@@ -1,0 +1,105 @@
+package ir
+
+import (
+	"maps"
+	"slices"
+
+	"trace/lang/output"
+	"trace/probes/event"
+)
+
+// Fields that the body reads; those that are printed of the event included.
+func (b *Body) Fields(printed output.Columns) []*event.Field {
+	found := map[*event.Field]bool{}
+	if b.Prints {
+		for _, f := range printed.Fields(b.Probe) {
+			found[f] = true
+		}
+	}
+	b.WalkExprs(func(e *Expr) {
+		if e.Field != nil {
+			found[e.Field] = true
+		}
+	})
+	return slices.Collect(maps.Keys(found))
+}
+
+// Maps that the body uses, each once.
+func (b *Body) Maps() []*Map {
+	var found []*Map
+	add := func(m *Map) {
+		if m != nil && !slices.Contains(found, m) {
+			found = append(found, m)
+		}
+	}
+	b.WalkExprs(func(e *Expr) { add(e.Map) })
+	WalkStmts(b.Stmts, func(s Stmt) {
+		switch s := s.(type) {
+		case *SetStmt:
+			add(s.Map)
+		case *UpdateStmt:
+			add(s.Map)
+		case *CallStmt:
+			add(s.Map)
+		}
+	})
+	return found
+}
+
+// WalkExprs visits every node of the predicate and the statements.
+func (b *Body) WalkExprs(visit func(*Expr)) {
+	WalkExpr(b.Pred, visit)
+	WalkStmts(b.Stmts, func(s Stmt) {
+		for _, e := range exprsOf(s) {
+			WalkExpr(e, visit)
+		}
+	})
+}
+
+// exprsOf returns the expressions of a statement, without those of statements in it.
+func exprsOf(s Stmt) []*Expr {
+	switch s := s.(type) {
+	case *SetStmt:
+		return append(slices.Clone(s.Key), s.Value...)
+	case *UpdateStmt:
+		if s.Arg == nil {
+			return s.Key
+		}
+		return append(slices.Clone(s.Key), s.Arg)
+	case *LetStmt:
+		return []*Expr{s.Value}
+	case *IfStmt:
+		return []*Expr{s.Cond}
+	case *ForStmt:
+		if s.Map == nil {
+			return []*Expr{s.Lo, s.Hi}
+		}
+	case *CallStmt:
+		return append(slices.Clone(s.Key), s.Args...)
+	}
+	return nil
+}
+
+func WalkExpr(e *Expr, visit func(*Expr)) {
+	if e == nil {
+		return
+	}
+	visit(e)
+	for _, a := range e.Args {
+		WalkExpr(a, visit)
+	}
+}
+
+// WalkStmts visits statements and those in them.
+func WalkStmts(stmts []Stmt, visit func(Stmt)) {
+	for _, s := range stmts {
+		visit(s)
+		switch s := s.(type) {
+		case *IfStmt:
+			WalkStmts(s.Then, visit)
+			WalkStmts(s.Else, visit)
+		case *ForStmt:
+			WalkStmts(s.Body, visit)
+		}
+	}
+}

@@ -1,0 +1,383 @@
+package plan
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"trace/lang/codegen"
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/lang/output"
+	"trace/probes/event"
+)
+
+// kernelizer turns the typed tree of a body into that of the code generator, or says what of it the kernel cannot do.
+type kernelizer struct {
+	plan *Plan
+	part *Part
+	code *codegen.Program
+	vars int // index in code.Vars of the body's first variable
+}
+
+// kernelizer for a body; without code it is a trial.
+func (p *Plan) kernelizer(b *Part, code *codegen.Program) *kernelizer {
+	if code == nil {
+		code = &codegen.Program{}
+	}
+	k := &kernelizer{plan: p, part: b, code: code, vars: len(code.Vars)}
+	for _, v := range b.Clause.Vars {
+		code.Vars = append(code.Vars, codegen.Var{Name: v.Name, Type: kernelType(v.Type), Optional: v.Optional})
+	}
+	return k
+}
+
+// operators of the language and of the typed tree that generated code has under another name.
+var kernelOps = map[ir.Op]codegen.Op{
+	ir.OpTruth: codegen.OpTruth, ir.OpAbsent: codegen.OpAbsent, ir.OpSigned: codegen.OpSigned, ir.OpNegate: codegen.OpNeg, ir.OpCompl: codegen.OpCompl,
+	ir.OpNot: codegen.OpNot, ir.OpAnd: codegen.OpAnd, ir.OpOr: codegen.OpOr, ir.OpEq: codegen.OpEq, ir.OpNe: codegen.OpNe, ir.OpLt: codegen.OpLt,
+	ir.OpLe: codegen.OpLe, ir.OpGt: codegen.OpGt, ir.OpGe: codegen.OpGe, ir.OpAdd: codegen.OpAdd, ir.OpSub: codegen.OpSub, ir.OpMul: codegen.OpMul,
+	ir.OpDiv: codegen.OpDiv, ir.OpMod: codegen.OpMod, ir.OpBitAnd: codegen.OpBitAnd, ir.OpBitOr: codegen.OpBitOr, ir.OpBitXor: codegen.OpBitXor, ir.OpShl: codegen.OpShl,
+	ir.OpShr: codegen.OpShr, ir.OpIn: codegen.OpIn, ir.OpBetween: codegen.OpBetween, ir.OpStartsWith: codegen.OpStartsWith,
+	ir.OpCoalesce: codegen.OpCoalesce, ir.OpCond: codegen.OpCond,
+}
+
+// expr returns e for the kernel, or why it has to stay in user space.
+func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *obstacle) {
+	out := &codegen.Expr{Type: kernelType(e.Type)}
+	switch e.Op {
+	case ir.OpLit:
+		return k.literal(e, out)
+	case ir.OpField:
+		out.Op, out.Field = codegen.OpField, kernelField(e.Field)
+		return out, nil
+	case ir.OpVar:
+		if e.Variable.Elems != nil {
+			return nil, k.cannot(e, "a variable that holds a tuple")
+		}
+		out.Op, out.Var = codegen.OpVar, k.vars+e.Variable.Index
+		return out, nil
+	case ir.OpStack:
+		out.Op, out.Stack = codegen.OpStack, &codegen.Stack{User: e.Fn == "ustack", Frames: e.Frames}
+		return out, nil
+	case ir.OpElapsed:
+		now := &ir.Expr{Op: ir.OpField, Field: e.Field, Type: e.Type}
+		start := &ir.Expr{Op: ir.OpLit, Type: e.Type, Val: k.plan.Options.Started}
+		return k.expr(&ir.Expr{Op: ir.OpSub, Args: []*ir.Expr{now, start}, Type: e.Type, Span: e.Span})
+	case ir.OpCommand:
+		return k.literal(&ir.Expr{Op: ir.OpLit, Type: e.Type, Val: uint64(k.plan.Options.Command)}, out)
+	case ir.OpLookup, ir.OpHasKey:
+		return k.lookup(e, out)
+	case ir.OpMember:
+		return k.member(e, out)
+	case ir.OpCast:
+		out.Op, out.Num = codegen.OpCast, uint64(e.Bits)
+	case ir.OpStartsWith:
+		if e.Args[1].Op != ir.OpLit {
+			return nil, k.cannot(e, "startsWith of a string that is no literal")
+		}
+		out.Op = codegen.OpStartsWith
+	case ir.OpIn:
+		if slices.ContainsFunc(e.Args, func(a *ir.Expr) bool { return a.Type.Kind == format.Tuple }) {
+			return nil, k.cannot(e, "in of tuples")
+		}
+		out.Op = codegen.OpIn
+	default:
+		op, ok := kernelOps[e.Op]
+		if !ok {
+			return nil, k.cannot(e, whatOf(e))
+		}
+		out.Op = op
+	}
+	var why *obstacle
+	if out.Args, why = k.exprs(e.Args); why != nil {
+		return nil, why
+	}
+	if out.Type.Kind == codegen.String {
+		for _, a := range out.Args {
+			out.Type.Size = max(out.Type.Size, a.Type.Size)
+		}
+	}
+	return out, nil
+}
+
+// whatOf names an operator that only user space has.
+func whatOf(e *ir.Expr) string {
+	switch e.Op {
+	case ir.OpCall:
+		if ir.IsCgroup(e.Args[0]) {
+			return "the path of a cgroup"
+		}
+		return e.Fn + "()"
+	case ir.OpTuple:
+		return "a tuple as a value of an expression"
+	}
+	return e.Op.String()
+}
+
+func (k *kernelizer) cannot(e *ir.Expr, what string) *obstacle {
+	return &obstacle{Reason: what + " is not done in the kernel", span: e.Span}
+}
+
+func (k *kernelizer) exprs(in []*ir.Expr) ([]*codegen.Expr, *obstacle) {
+	out := make([]*codegen.Expr, len(in))
+	for i, e := range in {
+		var why *obstacle
+		if out[i], why = k.expr(e); why != nil {
+			return nil, why
+		}
+	}
+	return out, nil
+}
+
+func (k *kernelizer) literal(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *obstacle) {
+	out.Op = codegen.OpLit
+	switch v := e.Val.(type) {
+	case bool:
+		if v {
+			out.Num = 1
+		}
+	case string:
+		out.Str = v
+		if e.Type.Kind == event.String {
+			out.Type.Size = max(len(v), 1)
+		}
+	case *regexp.Regexp:
+		return nil, k.cannot(e, "matches")
+	default:
+		out.Num = event.To[uint64](v)
+	}
+	return out, nil
+}
+
+func kernelField(f *event.Field) *codegen.Field {
+	out := &codegen.Field{Name: f.Name, Optional: f.Optional}
+	out.Offset, out.Size = f.Offset, f.Type.Size
+	if f.Optional {
+		out.HasOffset, out.HasMask = f.Presence.Offset, f.Presence.Mask
+	}
+	return out
+}
+
+// lookup reads a map that is in the kernel.
+func (k *kernelizer) lookup(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *obstacle) {
+	m, why := k.inKernel(e.Map, e)
+	if why != nil {
+		return nil, why
+	}
+	out.Op, out.Map = codegen.OpLookup, m
+	if e.Op == ir.OpHasKey {
+		out.Op = codegen.OpHasKey
+	} else if e.Map.IsTuple {
+		return nil, k.cannot(e, "a tuple as a value of an expression")
+	}
+	out.Args, why = k.exprs(k.typedKey(e.Map, e.Args))
+	return out, why
+}
+
+// typedKey makes the elements of a key what the map's columns are: signed if any use is.
+func (k *kernelizer) typedKey(m *ir.Map, key []*ir.Expr) []*ir.Expr {
+	return convert(m.Key, key)
+}
+
+func convert(columns []ir.Column, in []*ir.Expr) []*ir.Expr {
+	out := slices.Clone(in)
+	for i, c := range columns {
+		if c.Type.Kind == event.Int {
+			out[i] = ir.Signed(in[i])
+		}
+	}
+	return out
+}
+
+func (k *kernelizer) inKernel(m *ir.Map, e *ir.Expr) (*codegen.Map, *obstacle) {
+	if placed := k.plan.Maps[m]; placed != nil {
+		return placed.Code, nil
+	}
+	o := &obstacle{Reason: fmt.Sprintf("%s is in user space: %s", m.Name, k.plan.userMaps[m])}
+	if e != nil {
+		o.span = e.Span
+	}
+	return nil, o
+}
+
+// member is an element of a tuple that a map holds, or of a tuple as it is written.
+func (k *kernelizer) member(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *obstacle) {
+	of := e.Args[0]
+	switch of.Op {
+	case ir.OpTuple:
+		return k.expr(of.Args[e.Index])
+	case ir.OpLookup:
+		m, why := k.inKernel(of.Map, e)
+		if why != nil {
+			return nil, why
+		}
+		out.Op, out.Map, out.Elem = codegen.OpLookup, m, e.Index
+		out.Args, why = k.exprs(k.typedKey(of.Map, of.Args))
+		return out, why
+	}
+	return nil, k.cannot(e, "a tuple in a variable")
+}
+
+// stmts returns statements for the kernel. Those that only user space can do become records: one for all that stand together.
+func (k *kernelizer) stmts(in []ir.Stmt) ([]codegen.Stmt, *obstacle) {
+	var out []codegen.Stmt
+	var rest []ir.Stmt
+	stop := false
+	flush := func() *obstacle {
+		if rest == nil {
+			return nil
+		}
+		emit, why := k.record(rest)
+		out, rest = append(out, emit), nil
+		if stop {
+			out = append(out, &codegen.Stop{})
+		}
+		return why
+	}
+	for _, s := range in {
+		if call, ok := s.(*ir.CallStmt); ok && call.Fn != "delete" {
+			rest = append(rest, s)
+			if stop = call.Fn == "exit"; stop {
+				break // what follows is never reached
+			}
+			continue
+		}
+		if why := flush(); why != nil {
+			return nil, why
+		}
+		one, why := k.stmt(s)
+		if why != nil {
+			return nil, why
+		}
+		out = append(out, one)
+	}
+	return out, flush()
+}
+
+func (k *kernelizer) stmt(s ir.Stmt) (codegen.Stmt, *obstacle) {
+	switch s := s.(type) {
+	case *ir.SetStmt:
+		return k.set(s)
+	case *ir.UpdateStmt:
+		return k.update(s)
+	case *ir.LetStmt:
+		if s.V.Elems != nil {
+			return nil, &obstacle{Reason: "a tuple in a variable is not done in the kernel", span: s.Span}
+		}
+		value, why := k.expr(convert([]ir.Column{{Type: s.V.Type}}, []*ir.Expr{s.Value})[0])
+		return &codegen.Let{Var: k.vars + s.V.Index, Value: value}, why
+	case *ir.IfStmt:
+		cond, why := k.expr(s.Cond)
+		if why != nil {
+			return nil, why
+		}
+		then, why := k.stmts(s.Then)
+		if why != nil {
+			return nil, why
+		}
+		els, why := k.stmts(s.Else)
+		return &codegen.If{Cond: cond, Then: then, Else: els}, why
+	case *ir.CallStmt: // delete
+		m, why := k.inKernel(s.Map, nil)
+		if why != nil {
+			return nil, why
+		}
+		key, why := k.exprs(k.typedKey(s.Map, s.Key))
+		return &codegen.Delete{Map: m, Key: key}, why
+	case *ir.ReturnStmt:
+		return &codegen.Return{}, nil
+	}
+	return nil, &obstacle{Reason: "a loop is not done in the kernel", span: s.Pos()}
+}
+
+func (k *kernelizer) set(s *ir.SetStmt) (codegen.Stmt, *obstacle) {
+	m, why := k.inKernel(s.Map, nil)
+	if why != nil {
+		return nil, why
+	}
+	key, why := k.exprs(k.typedKey(s.Map, s.Key))
+	if why != nil {
+		return nil, why
+	}
+	value, why := k.exprs(convert(s.Map.Value, s.Value))
+	if why != nil {
+		return nil, why
+	}
+	if s.Adds {
+		return &codegen.Add{Map: m, Key: key, Delta: value[0]}, nil
+	}
+	return &codegen.Set{Map: m, Key: key, Value: value}, nil
+}
+
+func (k *kernelizer) update(s *ir.UpdateStmt) (codegen.Stmt, *obstacle) {
+	m, why := k.inKernel(s.Map, nil)
+	if why != nil {
+		return nil, why
+	}
+	out := &codegen.Update{Map: m}
+	if out.Key, why = k.exprs(k.typedKey(s.Map, s.Key)); why != nil || s.Arg == nil {
+		return out, why
+	}
+	arg := s.Arg
+	if s.Map.Agg.Signed {
+		arg = ir.Signed(arg)
+	}
+	out.Arg, why = k.expr(arg)
+	return out, why
+}
+
+// record sends what statements in user space need: fields, and what only the kernel knows, variables, stacks and maps.
+func (k *kernelizer) record(in []ir.Stmt) (codegen.Stmt, *obstacle) {
+	s := &site{Part: k.part}
+	var slots []*ir.Expr
+	var obst *obstacle
+	replace := func(e *ir.Expr) *ir.Expr {
+		if _, why := k.expr(e); why != nil {
+			obst = why
+			return e
+		}
+		slots = append(slots, e)
+		return &ir.Expr{Op: ir.OpSlot, Index: len(slots) - 1, Type: e.Type, Optional: e.Optional, Span: e.Span}
+	}
+	for _, one := range in {
+		s.Stmts = append(s.Stmts, k.withSlots(one.(*ir.CallStmt), replace))
+	}
+	if obst != nil {
+		return nil, obst
+	}
+	reads := &Part{Body: &ir.Body{Probe: k.part.Probe, Stmts: s.Stmts}}
+	if k.trial() {
+		return nil, nil
+	}
+	return k.plan.emit(s, reads.Fields(output.Columns{}), slots, k), nil
+}
+
+// trial says that only the possibility is of interest.
+func (k *kernelizer) trial() bool { return k.code.Ring == "" }
+
+// withSlots replaces what the kernel knows in the arguments of a call.
+func (k *kernelizer) withSlots(call *ir.CallStmt, replace func(*ir.Expr) *ir.Expr) *ir.CallStmt {
+	out := *call
+	out.Args = make([]*ir.Expr, len(call.Args))
+	for i, a := range call.Args {
+		out.Args[i] = rewrite(a, replace)
+	}
+	return &out
+}
+
+// rewrite replaces variables, stacks and reads of maps, the outermost ones.
+func rewrite(e *ir.Expr, replace func(*ir.Expr) *ir.Expr) *ir.Expr {
+	switch {
+	case e.Op == ir.OpVar, e.Op == ir.OpStack, e.Op == ir.OpLookup, e.Op == ir.OpHasKey, e.Op == ir.OpMember && e.Args[0].Op == ir.OpLookup:
+		return replace(e)
+	case len(e.Args) == 0:
+		return e
+	}
+	out := *e
+	out.Args = make([]*ir.Expr, len(e.Args))
+	for i, a := range e.Args {
+		out.Args[i] = rewrite(a, replace)
+	}
+	return &out
+}

@@ -1,0 +1,112 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"trace/lang/codegen"
+	"trace/lang/ir"
+	"trace/probes/event"
+)
+
+// KernelMap is a map in the kernel.
+type KernelMap struct {
+	*ir.Map
+	Code *codegen.Map
+	// Grows says that events add to the values of a scalar, rather than setting them.
+	Grows bool
+}
+
+// NewMap describes a map to the code generator.
+func (p *Plan) NewMap(m *ir.Map) *codegen.Map {
+	out := &codegen.Map{
+		Name: fmt.Sprintf("at_%.12s", strings.TrimPrefix(m.Name, "@")), Index: slices.Index(p.Program.Maps, m),
+		Key: rowOf(m.Key), Agg: m.Agg, LRU: m.Lru, Entries: 1, Turns: p.TakesTurns(m),
+	}
+	if m.Agg == nil {
+		out.Value = rowOf(m.Value)
+	}
+	out.Name = fmt.Sprintf("at%d_%.10s", out.Index, strings.TrimPrefix(m.Name, "@"))
+	out.Shared = m.Agg != nil && p.valueSize(m)*p.Options.CPUs > maxPerCPU
+	if len(m.Key) > 0 {
+		out.Entries = cmp.Or(m.Entries, p.Options.MapEntries, p.defaultEntries(m, out))
+	}
+	return out
+}
+
+// maxPerCPU bytes of all CPUs' parts of one value: what is larger all CPUs share. A quantile takes 4.7 KB, on 256 CPUs 1.2 MB a key.
+const maxPerCPU = 256 << 10
+
+// valueSize of a map in bytes.
+func (p *Plan) valueSize(m *ir.Map) int {
+	if m.Agg != nil {
+		return 8 * m.Agg.Words()
+	}
+	return rowOf(m.Value).Size
+}
+
+// defaultEntries keeps a map within 64 MiB.
+func (p *Plan) defaultEntries(m *ir.Map, code *codegen.Map) uint32 {
+	const budget, fewest, most = 64 << 20, 256, 4096
+	value := p.valueSize(m)
+	if m.Agg != nil && !code.Shared {
+		value *= p.Options.CPUs
+	}
+	entry := value + code.Key.Size + entryOverhead
+	if code.Turns {
+		entry *= 2
+	}
+	return uint32(min(max(budget/entry, fewest), most))
+}
+
+// entryOverhead is what a hash keeps for each key besides key and value: struct htab_elem and its place in a bucket.
+const entryOverhead = 64
+
+// bytes that a map takes in the kernel.
+func (p *Plan) bytes(m *KernelMap) uint64 {
+	value := p.valueSize(m.Map)
+	if m.Agg != nil && !m.Code.Shared {
+		value *= p.Options.CPUs
+	}
+	maps := uint64(1)
+	if m.Code.Turns {
+		maps = 2
+	}
+	if len(m.Key) == 0 {
+		return maps * uint64(value)
+	}
+	return maps * uint64(m.Code.Entries) * uint64(value+m.Code.Key.Size+entryOverhead)
+}
+
+// MapBytes is what all maps take in the kernel.
+func (p *Plan) MapBytes() uint64 {
+	n := p.stackBytes()
+	for _, m := range p.Maps {
+		n += p.bytes(m)
+	}
+	return n
+}
+
+func rowOf(columns []ir.Column) codegen.Row {
+	cols := make([]codegen.Column, len(columns))
+	for i, c := range columns {
+		cols[i] = codegen.Column{Type: kernelType(c.Type), Optional: c.Optional}
+	}
+	return codegen.NewRow(cols...)
+}
+
+func kernelType(t event.Type) codegen.Type {
+	switch t.Kind {
+	case event.Int:
+		return codegen.Type{Kind: codegen.Int}
+	case event.Bool:
+		return codegen.Type{Kind: codegen.Bool}
+	case event.String:
+		return codegen.Type{Kind: codegen.String, Size: max(t.Size, 1)}
+	case event.GID:
+		return codegen.Type{Kind: codegen.Bytes, Size: t.Size}
+	}
+	return codegen.Type{Kind: codegen.Uint}
+}

@@ -1,0 +1,278 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"trace/lang/ir"
+	"trace/probes/event"
+)
+
+// forbid finds the bodies that have to run in user space, whatever the kernel can do.
+func (p *Plan) forbid() {
+	for _, b := range p.Parts {
+		switch {
+		case p.Options.NoKernel:
+			b.InUser = &obstacle{Reason: "--no-kernel"}
+		case p.Options.Recorded:
+			b.InUser = &obstacle{Reason: "the events are recorded"}
+		case p.Options.Rejected[b.Probe]:
+			b.InUser = &obstacle{Reason: "the kernel rejected the generated code"}
+		}
+	}
+}
+
+// divide settles where each body and each map is: the least set in user space that the obstacles allow.
+func (p *Plan) divide() {
+	p.placeMaps()
+	for {
+		moved := false
+		for _, b := range p.Parts {
+			b.split(p)
+			if b.InUser == nil {
+				b.InUser = p.hindrance(b)
+			}
+			if b.InUser == nil {
+				continue
+			}
+			for _, m := range b.Maps() {
+				if p.Maps[m] != nil {
+					delete(p.Maps, m)
+					p.userMaps[m] = p.name(b.Clause) + " runs in user space"
+					moved = true
+				}
+			}
+		}
+		if stop := p.exitInUserSpace(); stop != nil {
+			for _, b := range p.Parts {
+				if b.InUser == nil {
+					b.InUser, moved = stop, true
+				}
+			}
+		}
+		if !moved {
+			return
+		}
+	}
+}
+
+// findAlone finds the aggregations that the programs of only one probe update, if those cannot overlap.
+func (p *Plan) findAlone() {
+	for m, k := range p.Maps {
+		if m.Agg == nil || k.Code.Shared || p.Options.Alone == nil {
+			continue
+		}
+		type source struct {
+			probe *event.Probe
+			hz    int
+		}
+		sources := map[source]bool{}
+		for _, b := range p.Parts {
+			if updates(b.Stmts, m) {
+				sources[source{b.Probe, b.Clause.Hz}] = true
+			}
+		}
+		for s := range sources {
+			k.Code.Alone = len(sources) == 1 && p.Options.Alone(s.probe)
+		}
+	}
+}
+
+// exitInUserSpace says whether exit() is decided there: then nothing may count on in the kernel meanwhile.
+func (p *Plan) exitInUserSpace() *obstacle {
+	for _, b := range p.Parts {
+		if b.InUser != nil && exits(b.Stmts) {
+			return &obstacle{Reason: "exit() of " + p.name(b.Clause) + " runs in user space, and nothing may be counted after it"}
+		}
+	}
+	return nil
+}
+
+func exits(stmts []ir.Stmt) bool {
+	found := false
+	ir.WalkStmts(stmts, func(s ir.Stmt) {
+		if call, ok := s.(*ir.CallStmt); ok && call.Fn == "exit" {
+			found = true
+		}
+	})
+	return found
+}
+
+// name of the clause in explanations: its number.
+func (p *Plan) name(c *ir.Clause) string {
+	return fmt.Sprintf("clause %d", slices.Index(p.Program.Clauses, c)+1)
+}
+
+// placeMaps begins with all maps in the kernel that may be there.
+func (p *Plan) placeMaps() {
+	p.Maps, p.userMaps = map[*ir.Map]*KernelMap{}, map[*ir.Map]string{}
+	for _, m := range p.Program.Maps {
+		if why := p.keepsOut(m); why != "" {
+			p.userMaps[m] = why
+			continue
+		}
+		p.Maps[m] = &KernelMap{Map: m, Code: p.NewMap(m), Grows: p.eventUses(m).adds}
+	}
+}
+
+// keepsOut says why a map has to be in user space, or returns "".
+func (p *Plan) keepsOut(m *ir.Map) string {
+	if p.Options.NoKernel {
+		return "--no-kernel"
+	}
+	if p.Options.Recorded {
+		return "the events are recorded"
+	}
+	if m.Agg != nil && m.Lru && p.isEmptied(m) {
+		return "its oldest keys give way, and there is no telling then what was added since it was emptied"
+	}
+	inEvents := false
+	for _, b := range p.Parts {
+		inEvents = inEvents || slices.Contains(b.Maps(), m)
+		if why := b.needsExact(m); why != "" {
+			return why
+		}
+		if m.Agg != nil && b.removes(m) && p.isEmptied(m) {
+			return "events delete its keys, and something empties it meanwhile"
+		}
+		if m.Agg != nil && b.asks(m) && p.isEmptied(m) {
+			return "events ask for its keys, and something empties it meanwhile"
+		}
+	}
+	if m.Agg == nil && !p.TakesTurns(m) && p.showsAndEmpties(m) {
+		return "an interval clause reads and empties it, and what events do to it meanwhile would be lost"
+	}
+	if !inEvents {
+		return "only begin, end and interval clauses use it"
+	}
+	for _, c := range p.Program.Clauses {
+		if c.Kind == ir.OnEvent {
+			continue
+		}
+		for _, b := range c.Bodies {
+			if updates(b.Stmts, m) {
+				return "not only events are aggregated in it"
+			}
+			if c.Kind == ir.OnInterval && modifies(b.Stmts, m) {
+				return "an interval clause changes it, which is not one step there"
+			}
+		}
+	}
+	return ""
+}
+
+// needsExact says why an event clause has to see the map at that very moment: then it has to be where the clause's output is made.
+func (b *Part) needsExact(m *ir.Map) string {
+	why := ""
+	ir.WalkStmts(b.Stmts, func(s ir.Stmt) {
+		if call, ok := s.(*ir.CallStmt); ok && call.Map == m && (call.Fn != "delete" || call.Key == nil) {
+			why = call.Fn + "(" + m.Name + ") at an event wants the map as it is then"
+		}
+	})
+	b.WalkExprs(func(e *ir.Expr) {
+		switch {
+		case e.Map != m:
+		case e.Op == ir.OpLen:
+			why = "len(" + m.Name + ") at an event counts its keys"
+		case e.Op == ir.OpLookup && m.Agg != nil:
+			why = m.Name + " is read at an event, and in the kernel it is in parts, one for each CPU"
+		}
+	})
+	if why == "" && b.readsAndSets(m) {
+		why = "a clause reads and sets it, which is not one step in the kernel"
+	}
+	return why
+}
+
+// readsAndSets tells whether the body sets a map that it reads, in more than one step and for a key that another CPU may set
+// meanwhile. A key with the thread id is the thread's own.
+func (b *Part) readsAndSets(m *ir.Map) bool {
+	reads, sets := false, false
+	b.WalkExprs(func(e *ir.Expr) {
+		if e.Map == m && (e.Op == ir.OpLookup || e.Op == ir.OpHasKey) && !ownKey(e.Args) {
+			reads = true
+		}
+	})
+	ir.WalkStmts(b.Stmts, func(s ir.Stmt) {
+		if set, ok := s.(*ir.SetStmt); ok && set.Map == m && !set.Adds && !ownKey(set.Key) {
+			sets = true
+		}
+	})
+	return reads && sets
+}
+
+func ownKey(key []*ir.Expr) bool {
+	return slices.ContainsFunc(key, func(e *ir.Expr) bool {
+		if e.Op == ir.OpSigned {
+			e = e.Args[0]
+		}
+		return e.Op == ir.OpField && e.Field.Common && e.Field.Name == "tid"
+	})
+}
+
+// updates tells whether statements add to an aggregation.
+func updates(stmts []ir.Stmt, m *ir.Map) bool {
+	found := false
+	ir.WalkStmts(stmts, func(s ir.Stmt) {
+		update, ok := s.(*ir.UpdateStmt)
+		found = found || ok && update.Map == m
+	})
+	return found
+}
+
+// modifies tells whether statements change a scalar by what it was.
+func modifies(stmts []ir.Stmt, m *ir.Map) bool {
+	found := false
+	ir.WalkStmts(stmts, func(s ir.Stmt) {
+		if set, ok := s.(*ir.SetStmt); ok && set.Map == m {
+			found = found || set.Adds
+			for _, v := range set.Value {
+				ir.WalkExpr(v, func(e *ir.Expr) { found = found || e.Map == m })
+			}
+		}
+	})
+	return found
+}
+
+// split divides the conjuncts of the predicate.
+func (b *Part) split(p *Plan) {
+	b.kernel, b.User = nil, nil
+	l := p.kernelizer(b, nil)
+	for _, e := range conjuncts(b.Pred) {
+		c := conjunct{e: e}
+		if b.tooLarge || p.Options.NoKernel || p.Options.Rejected[b.Probe] {
+			c.Why = b.InUser
+		} else {
+			_, c.Why = l.expr(e)
+		}
+		if c.Why == nil {
+			b.kernel = append(b.kernel, c)
+		} else {
+			b.User = append(b.User, c)
+		}
+	}
+}
+
+// conjuncts of a predicate: an event passes it if it passes each of them.
+func conjuncts(e *ir.Expr) []*ir.Expr {
+	switch {
+	case e == nil:
+		return nil
+	case e.Op == ir.OpAnd:
+		return append(conjuncts(e.Args[0]), conjuncts(e.Args[1])...)
+	}
+	return []*ir.Expr{e}
+}
+
+// hindrance says what of a body cannot run in the kernel.
+func (p *Plan) hindrance(b *Part) *obstacle {
+	for _, c := range b.User {
+		reads := false
+		ir.WalkExpr(c.e, func(e *ir.Expr) { reads = reads || e.Map != nil })
+		if reads || len(b.Stmts) > 0 {
+			return c.Why
+		}
+	}
+	_, why := p.kernelizer(b, nil).stmts(b.Stmts)
+	return why
+}

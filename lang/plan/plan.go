@@ -1,0 +1,439 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"trace/lang/codegen"
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/lang/output"
+	"trace/lang/syntax"
+	"trace/probes"
+	"trace/probes/event"
+)
+
+// Options say what a plan may use.
+type Options struct {
+	// NoKernel keeps every step in user space.
+	NoKernel bool
+	// Recorded says that the events come from a recording: nothing is attached, and all runs in user space.
+	Recorded bool
+	// RecordedStack finds the stacks of that recording; nil: it has none.
+	RecordedStack func(number uint64) (s event.Stack, ok bool)
+	// RecordStacks has every record begin with two values, the numbers of kstack and ustack.
+	RecordStacks bool
+	// Cleared says that [Run.Clear] may be called.
+	Cleared bool
+	// Rejected are probes for which the kernel did not accept generated code; their clauses run in user space.
+	Rejected map[*event.Probe]bool
+	// Compare has all events of all clauses sent to user space besides, so that a second, user-space run of the program can
+	// follow the first.
+	Compare bool
+	// Record has the events that a predicate may accept sent to user space besides, with all their fields, and with their stacks if the
+	// program captures some, for [exec.Options.Record].
+	Record bool
+	// Children restricts all clauses on events to the processes of [probes.AttachOptions.Roots] and what they fork. The kernel does so, wherever the
+	// clauses run.
+	Children bool
+	// Command is the process id of the command, which cpid stands for; 0 while it is not known.
+	Command int
+	// Columns are what is printed of events, and so what is captured of those that are.
+	Columns output.Columns
+	// Counted has the programs count the events that pass and those that do not.
+	Counted bool
+	// StackLeft returns how many bytes of stack generated code for a probe may use.
+	StackLeft func(*event.Probe) (int, error)
+	// CompareExchange tells whether the kernel has an atomic compare-and-exchange for BPF; nil: it does not.
+	CompareExchange func() bool
+	// Alone tells whether no two programs that deliver events of a probe can overlap on one CPU; nil: they may.
+	Alone func(*event.Probe) bool
+	// CPUs that the kernel may have.
+	CPUs int
+	// MapEntries is how many keys a map has room for; 0 chooses by the size of the values.
+	MapEntries uint32
+	// Started is when the program began, as nsecs tells it.
+	Started uint64
+}
+
+// Plan is a program that is divided between the kernel and user space.
+//
+// A body, which is a clause for the events of one probe, runs as a whole on one side, but for the conjuncts of its predicate that the
+// kernel can do, which always run there, and for what only user space can do: printing. A map lives on one side, so bodies that share
+// one do, too.
+type Plan struct {
+	Program  *ir.Program
+	Options  Options
+	Parts    []*Part
+	Maps     map[*ir.Map]*KernelMap // those that live in the kernel
+	userMaps map[*ir.Map]string     // why the others do not
+	requests []probes.Request
+	Codes    []*codegen.Code     // of the requests
+	Sites    []*site             // by the ID of the record
+	Tracing  []string            // functions by which kernel stacks are cut
+	Recorded map[ir.StackUse]int // the stacks of the program among those of a recording
+	// recordAll says that what the events to record have in common does not fit into the kernel.
+	recordAll bool
+}
+
+// Part is a body and where it runs.
+type Part struct {
+	*ir.Body
+	Clause *ir.Clause
+	// InUser says why the body runs in user space, if it does.
+	InUser *obstacle
+	// tooLarge says that the predicate does not fit into the kernel either.
+	tooLarge bool
+	// kernel are the conjuncts that run in the kernel, user those that do not, with the reason of each.
+	kernel, User []conjunct
+}
+
+type conjunct struct {
+	e   *ir.Expr
+	Why *obstacle // nil in the kernel
+}
+
+// obstacle is why something cannot run in the kernel.
+type obstacle struct {
+	Reason string
+	span   syntax.Span
+}
+
+// site is a place of the program that sends records: what user space does with them.
+type site struct {
+	layout *event.Layout
+	Part   *Part
+	// Pred and stmts are what is left to do; prints says that the event is printed.
+	Pred   *ir.Expr
+	Stmts  []ir.Stmt
+	Prints bool
+	// Stacks tells which value of the record is the number of a stack.
+	Stacks map[ir.StackUse]int
+	// Shadow records are for the second run of a comparison, recorded ones for a file.
+	Shadow, Recorded bool
+}
+
+// New divides p. Steps that turn out not to fit into the kernel move to user space, with all that shares maps with them.
+func New(p *ir.Program, o Options) (*Plan, error) {
+	plan := &Plan{Program: p, Options: o}
+	for _, c := range p.Clauses {
+		for _, probe := range c.Probes {
+			plan.Parts = append(plan.Parts, &Part{Body: c.Bodies[probe], Clause: c})
+		}
+	}
+	plan.forbid()
+	if o.Recorded {
+		plan.divide()
+		return plan, plan.findRecorded()
+	}
+	for {
+		plan.divide()
+		plan.findAlone()
+		again, err := plan.generate()
+		if err != nil {
+			return nil, err
+		}
+		if !again {
+			return plan, nil
+		}
+	}
+}
+
+// generate makes the code of every probe. It returns true if a body did not fit and was moved to user space.
+func (p *Plan) generate() (again bool, err error) {
+	p.requests, p.Codes, p.Sites, p.Tracing = nil, nil, nil, nil
+	for _, r := range requestsOf(p.Program) {
+		code := codegen.Program{
+			Stack: maxStack, CmpXchg: p.comparesAndExchanges(), Ring: probes.RingName, Prefix: "t", Stops: p.stops(),
+			Cut: p.cutOf(r.Probe), Within: p.within(r.Probe),
+		}
+		if p.Options.StackLeft != nil {
+			if code.Stack, err = p.Options.StackLeft(r.Probe); err != nil {
+				return false, err
+			}
+		}
+		code.Lost.Map, code.Lost.Offset = probes.LostCounter(r.Probe)
+		var parts []*Part
+		for _, b := range p.Parts {
+			if b.Probe == r.Probe && argOf(b.Clause) == r.Arg {
+				parts = append(parts, b)
+			}
+		}
+		if p.Options.Compare {
+			code.Clauses = append(code.Clauses, p.shadow(r.Probe, parts))
+		}
+		if p.Options.Record {
+			code.Clauses = append(code.Clauses, p.record(r.Probe, parts))
+		}
+		before := len(code.Clauses)
+		for _, b := range parts {
+			code.Clauses = append(code.Clauses, p.clause(b, &code))
+		}
+		out, err := codegen.Generate(code)
+		if limit, ok := err.(*codegen.LimitError); ok {
+			i := limit.Clause - before
+			if i < 0 && p.Options.Record && !p.recordAll {
+				p.recordAll = true
+				return true, nil
+			}
+			if i < 0 || i >= len(parts) || !giveWay(parts, i, &obstacle{Reason: limit.Reason}) {
+				return false, fmt.Errorf("%s: %w", r.Probe, err)
+			}
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", r.Probe, err)
+		}
+		r.Code, r.Counted = probeCode(out, p.source(parts)), p.Options.Counted
+		p.requests = append(p.requests, r)
+		p.Codes = append(p.Codes, out)
+	}
+	return false, nil
+}
+
+// within are the processes to which the clauses are restricted: nil is all.
+func (p *Plan) within(probe *event.Probe) *codegen.Within {
+	if !p.Options.Children {
+		return nil
+	}
+	return &codegen.Within{PID: kernelField(probe.Field("pid")), Map: probes.MembersName, Size: probes.PIDs}
+}
+
+// giveWay moves to user space what it can of the bodies of a probe, of which number i met a limit: that body, then its predicate, then
+// all the others. It returns false if all of that is there.
+func giveWay(parts []*Part, i int, why *obstacle) bool {
+	if b := parts[i]; !b.tooLarge {
+		b.tooLarge = b.InUser != nil || b.Prints
+		b.InUser = why
+		return true
+	}
+	moved := false
+	for _, b := range parts {
+		if b.InUser == nil {
+			b.InUser, moved = why, true
+		}
+	}
+	return moved
+}
+
+// requestsOf are the probes of the program, each once, and profile once for each frequency. One that no clause calls by its name may be
+// left out on a host that does not have it.
+func requestsOf(p *ir.Program) []probes.Request {
+	var reqs []probes.Request
+	for _, c := range p.Clauses {
+		for _, probe := range c.Probes {
+			i := slices.IndexFunc(reqs, func(r probes.Request) bool { return r.Probe == probe && r.Arg == argOf(c) })
+			if i < 0 {
+				i = len(reqs)
+				reqs = append(reqs, probes.Request{Probe: probe, Arg: argOf(c), IfAvailable: true})
+			}
+			reqs[i].IfAvailable = reqs[i].IfAvailable && !c.Named[probe]
+		}
+	}
+	return reqs
+}
+
+// comparesAndExchanges asks the kernel only if some map or stack wants to know.
+func (p *Plan) comparesAndExchanges() bool {
+	wanted := len(p.allStacks()) > 0
+	for m := range p.Maps {
+		if m.Agg != nil && m.Agg.Traits().Exchanges {
+			wanted = true
+		}
+	}
+	return wanted && p.Options.CompareExchange != nil && p.Options.CompareExchange()
+}
+
+// maxStack is the limit of the kernel on the stack of a BPF program.
+const maxStack = 512
+
+func (p *Plan) source(parts []*Part) string {
+	if len(parts) == 0 {
+		return ""
+	}
+	return p.sourceOf(parts[0])
+}
+
+// sourceOf tells the place and the text of a clause, as the verifier quotes it.
+func (p *Plan) sourceOf(b *Part) string {
+	at := p.Program.Source.Error(syntax.Span{From: b.Clause.Span.From, To: b.Clause.Span.From}, "", "")
+	return fmt.Sprintf("%s:%d: %s", at.File, at.Line, b.Clause)
+}
+
+func probeCode(c *codegen.Code, source string) *probes.Code {
+	spans := func(in []codegen.Span) []probes.Span {
+		out := make([]probes.Span, len(in))
+		for i, s := range in {
+			out[i] = probes.Span(s)
+		}
+		return out
+	}
+	return &probes.Code{Filter: c.Filter, Action: c.Action, Before: spans(c.Before), After: spans(c.After), Source: source}
+}
+
+// stops tells whether some body in the kernel ends the program.
+func (p *Plan) stops() bool {
+	return slices.ContainsFunc(p.Parts, func(b *Part) bool { return b.InUser == nil && exits(b.Stmts) })
+}
+
+// clause makes what the kernel does for a body.
+func (p *Plan) clause(b *Part, code *codegen.Program) codegen.Clause {
+	l := p.kernelizer(b, code)
+	out := codegen.Clause{Source: p.sourceOf(b)}
+	for _, c := range b.kernel {
+		e, _ := l.expr(c.e)
+		out.Pred = combine(codegen.OpAnd, out.Pred, e)
+		out.Late = out.Late || readsMap(c.e)
+	}
+	if b.InUser == nil && !b.Prints && len(b.User) == 0 {
+		out.Body, _ = l.stmts(b.Stmts)
+		return out
+	}
+	rest := &site{Part: b, Stmts: b.Stmts, Prints: b.Prints}
+	for _, c := range b.User {
+		rest.Pred = conjoin(rest.Pred, c.e)
+	}
+	left := b.leftToUser()
+	stacks := left.stacks()
+	if p.Options.RecordStacks {
+		stacks = afterRecorded(stacks)
+	}
+	out.Body = []codegen.Stmt{p.emit(rest, left.Fields(p.Options.Columns), rest.withStacks(stacks), l)}
+	return out
+}
+
+func conjoin(a, b *ir.Expr) *ir.Expr {
+	if a == nil {
+		return b
+	}
+	return &ir.Expr{Op: ir.OpAnd, Args: []*ir.Expr{a, b}, Type: ir.Boolean, Optional: a.Optional || b.Optional}
+}
+
+// shadow sends every event with all that any of the bodies reads.
+func (p *Plan) shadow(probe *event.Probe, parts []*Part) codegen.Clause {
+	fields := map[*event.Field]bool{}
+	for _, b := range parts {
+		for _, f := range b.Fields(p.Options.Columns) {
+			fields[f] = true
+		}
+	}
+	s := &site{Part: &Part{Body: &ir.Body{Probe: probe}}, Shadow: true}
+	values := s.withStacks(stacksOf(parts))
+	l := &kernelizer{plan: p, code: &codegen.Program{}}
+	return codegen.Clause{Source: "compare", Body: []codegen.Stmt{p.emit(s, slices.Collect(maps.Keys(fields)), values, l)}}
+}
+
+// record sends the events that any of the bodies may want, with all that a recording keeps.
+func (p *Plan) record(probe *event.Probe, parts []*Part) codegen.Clause {
+	s := &site{Part: &Part{Body: &ir.Body{Probe: probe}}, Recorded: true}
+	var values []*ir.Expr
+	if p.recordsStacks() {
+		values = recordedStacks()
+	}
+	l := &kernelizer{plan: p, code: &codegen.Program{}}
+	return codegen.Clause{
+		Source: "record", Pred: p.wanted(parts, l), Body: []codegen.Stmt{p.emit(s, slices.Clone(probe.Fields), s.withStacks(values), l)},
+	}
+}
+
+// wanted tells for each event whether one of the bodies may want it; nil is yes. What depends on a map is not asked: whether that part of
+// a predicate holds is for the replay to find out again.
+func (p *Plan) wanted(parts []*Part, l *kernelizer) *codegen.Expr {
+	var some *codegen.Expr
+	if p.recordAll {
+		return nil
+	}
+	for _, b := range parts {
+		var all *codegen.Expr
+		for _, c := range b.kernel {
+			if !readsMap(c.e) {
+				e, _ := l.expr(c.e)
+				all = combine(codegen.OpAnd, all, e)
+			}
+		}
+		if all == nil {
+			return nil
+		}
+		some = combine(codegen.OpOr, some, all)
+	}
+	return some
+}
+
+func readsMap(e *ir.Expr) (reads bool) {
+	ir.WalkExpr(e, func(e *ir.Expr) { reads = reads || e.Map != nil })
+	return reads
+}
+
+// combine is b, or a and b joined by an operator.
+func combine(op codegen.Op, a, b *codegen.Expr) *codegen.Expr {
+	if a == nil {
+		return b
+	}
+	return &codegen.Expr{Op: op, Type: codegen.Type{Kind: codegen.Bool}, Args: []*codegen.Expr{a, b}}
+}
+
+// leftToUser is what user space does of a body that it runs.
+func (b *Part) leftToUser() *Part {
+	rest := &Part{Body: &ir.Body{Probe: b.Probe, Stmts: b.Stmts, Prints: b.Prints}}
+	for _, c := range b.User {
+		rest.Pred = conjoin(rest.Pred, c.e)
+	}
+	return rest
+}
+
+// emit makes the record of a site, with fields of the event and values that the kernel computes.
+func (p *Plan) emit(s *site, fields []*event.Field, values []*ir.Expr, l *kernelizer) *codegen.Emit {
+	slices.SortFunc(fields, func(a, b *event.Field) int {
+		return slices.Index(s.Part.Probe.Fields, a) - slices.Index(s.Part.Probe.Fields, b)
+	})
+	types := make([]event.Type, len(values))
+	for i, v := range values {
+		if types[i] = v.Type; v.Type.Kind == format.Stack {
+			types[i] = ir.Natural64
+		}
+	}
+	s.layout = event.NewLayout(len(p.Sites), s.Part.Probe, fields, types)
+	p.Sites = append(p.Sites, s)
+	out := &codegen.Emit{ID: uint64(s.layout.ID), Size: s.layout.Size}
+	for _, c := range s.layout.Copies() {
+		out.Copies = append(out.Copies, codegen.Copy(c))
+	}
+	for i, v := range values {
+		e, _ := l.expr(v)
+		to, presence := s.layout.Slot(i)
+		out.Values = append(out.Values, codegen.Slot{Value: e, To: to, Presence: presence})
+	}
+	return out
+}
+
+// Requests are the probes to attach, with their code.
+func (p *Plan) Requests() []probes.Request { return p.requests }
+
+// RecordedLayouts are those of the records that [exec.Options.Record] gets.
+func (p *Plan) RecordedLayouts() []*event.Layout {
+	var out []*event.Layout
+	for _, s := range p.Sites {
+		if s.Recorded {
+			out = append(out, s.layout)
+		}
+	}
+	return out
+}
+
+// Layouts of the records that the code sends.
+func (p *Plan) Layouts() []*event.Layout {
+	out := make([]*event.Layout, len(p.Sites))
+	for i, s := range p.Sites {
+		out[i] = s.layout
+	}
+	return out
+}
+
+// argOf is what the clause asks of its probes.
+func argOf(c *ir.Clause) probes.Arg {
+	if c.Hz == 0 {
+		return nil
+	}
+	return probes.Rate(c.Hz)
+}

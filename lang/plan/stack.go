@@ -1,0 +1,153 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"trace/lang/codegen"
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes"
+	"trace/probes/event"
+)
+
+// stacks that the body captures, each once.
+func (b *Part) stacks() []*ir.Expr {
+	found := map[ir.StackUse]*ir.Expr{}
+	b.WalkExprs(func(e *ir.Expr) {
+		if e.Op == ir.OpStack {
+			found[e.StackUse()] = e
+		}
+	})
+	return inOrder(found)
+}
+
+func inOrder(found map[ir.StackUse]*ir.Expr) []*ir.Expr {
+	return slices.SortedFunc(maps.Values(found), func(a, b *ir.Expr) int {
+		return cmp.Or(cmp.Compare(a.Fn, b.Fn), cmp.Compare(a.Frames, b.Frames))
+	})
+}
+
+// allStacks are those of the whole program.
+func (p *Plan) allStacks() []*ir.Expr {
+	all := stacksOf(p.Parts)
+	if p.recordsStacks() {
+		all = afterRecorded(all)
+	}
+	return all
+}
+
+// recordsStacks tells whether the stacks of events are recorded.
+func (p *Plan) recordsStacks() bool {
+	return p.Options.RecordStacks || p.Options.Record && len(stacksOf(p.Parts)) > 0
+}
+
+// recordedStacks are the values that each record of a recording begins with, if it has stacks: whole ones, of which a replay makes those
+// of fewer frames.
+func recordedStacks() []*ir.Expr {
+	return []*ir.Expr{ir.StackOf("kstack", event.MaxFrames), ir.StackOf("ustack", event.MaxFrames)}
+}
+
+// afterRecorded appends those of all that are not recorded anyway.
+func afterRecorded(all []*ir.Expr) []*ir.Expr {
+	recorded := recordedStacks()
+	for _, e := range all {
+		if e.Frames != event.MaxFrames {
+			recorded = append(recorded, e)
+		}
+	}
+	return recorded
+}
+
+// findRecorded says where the stacks of the program are in recorded events, or that there are none.
+func (p *Plan) findRecorded() error {
+	var errs syntax.ErrorList
+	p.Recorded = map[ir.StackUse]int{}
+	for _, e := range p.allStacks() {
+		if p.Options.RecordedStack == nil {
+			errs = append(errs, p.Program.Source.Error(e.Span, "the recording has no "+e.Fn, "record with --stacks"))
+		}
+		for i, r := range recordedStacks() {
+			if r.Fn == e.Fn {
+				p.Recorded[e.StackUse()] = i
+			}
+		}
+	}
+	return errs.Err()
+}
+
+// withStacks notes that a record of the site has these stacks as its first values.
+func (s *site) withStacks(all []*ir.Expr) []*ir.Expr {
+	s.Stacks = map[ir.StackUse]int{}
+	for i, e := range all {
+		s.Stacks[e.StackUse()] = i
+	}
+	return all
+}
+
+func stacksOf(parts []*Part) []*ir.Expr {
+	found := map[ir.StackUse]*ir.Expr{}
+	for _, b := range parts {
+		for _, e := range b.stacks() {
+			found[e.StackUse()] = e
+		}
+	}
+	return inOrder(found)
+}
+
+// Captures tells whether the program captures stacks of the kernel, or of processes.
+func (p *Plan) Captures(word string) bool {
+	return slices.ContainsFunc(p.allStacks(), func(e *ir.Expr) bool { return e.Fn == word })
+}
+
+// cutOf returns what kernel stacks of a probe are cut by, and notes the functions for the run.
+func (p *Plan) cutOf(probe *event.Probe) codegen.Cut {
+	if !p.Captures("kstack") {
+		return codegen.Cut{}
+	}
+	functions, through := probes.Tracing(probe)
+	cut := codegen.Cut{Offset: RangeSize * len(p.Tracing), Ranges: len(functions), Through: through, Unfound: probes.FramesOfTracing}
+	p.Tracing = append(p.Tracing, functions...)
+	return cut
+}
+
+// RangeSize is a pair of numbers, an address and a size.
+const RangeSize = 16
+
+// StackSpace is what the maps of stacks need.
+func (p *Plan) StackSpace() codegen.StackSpace {
+	s := codegen.StackSpace{Ranges: len(p.Tracing), Entries: p.stackEntries}
+	for _, e := range p.allStacks() {
+		if !slices.Contains(s.Frames, e.Frames) {
+			s.Frames = append(s.Frames, e.Frames)
+		}
+	}
+	slices.Sort(s.Frames)
+	return s
+}
+
+// stackEntries is how many different stacks of so many frames there is room for: 16 MiB, unless the user says how many.
+func (p *Plan) stackEntries(frames int) uint32 {
+	const budget, most = 16 << 20, 65536
+	return cmp.Or(p.Options.MapEntries, uint32(min(budget/(codegen.StackEntrySize(frames)+stackOverhead), most)))
+}
+
+const stackOverhead = 8 + entryOverhead
+
+// stackBytes is what stacks take in the kernel.
+func (p *Plan) stackBytes() uint64 {
+	space := p.StackSpace()
+	if len(space.Frames) == 0 {
+		return 0
+	}
+	bytes := uint64(p.Options.CPUs * codegen.StackSlotsSize)
+	for _, n := range space.Frames {
+		bytes += p.storeBytes(n)
+	}
+	return bytes
+}
+
+func (p *Plan) storeBytes(frames int) uint64 {
+	return uint64(p.stackEntries(frames)) * uint64(codegen.StackEntrySize(frames)+stackOverhead)
+}
