@@ -24,28 +24,6 @@ func (b *Body) Fields(printed output.Columns) []*event.Field {
 	return slices.Collect(maps.Keys(found))
 }
 
-// Maps that the body uses, each once.
-func (b *Body) Maps() []*Map {
-	var found []*Map
-	add := func(m *Map) {
-		if m != nil && !slices.Contains(found, m) {
-			found = append(found, m)
-		}
-	}
-	b.WalkExprs(func(e *Expr) { add(e.Map) })
-	WalkStmts(b.Stmts, func(s Stmt) {
-		switch s := s.(type) {
-		case *SetStmt:
-			add(s.Map)
-		case *UpdateStmt:
-			add(s.Map)
-		case *CallStmt:
-			add(s.Map)
-		}
-	})
-	return found
-}
-
 // WalkExprs visits every node of the predicate and the statements.
 func (b *Body) WalkExprs(visit func(*Expr)) {
 	WalkExpr(b.Pred, visit)

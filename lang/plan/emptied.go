@@ -23,55 +23,10 @@ func (p *Plan) TakesTurns(m *ir.Map) bool {
 	return (p.isEmptied(m) || m.Agg.Traits().Restarts) && !u.reads && !u.removes
 }
 
-// uses are what clauses do with a map.
-type uses struct {
-	reads         bool // its values, or whether it has a key
-	adds, sets    bool // a scalar's += and =
-	removes       bool // delete
-	clears, zeros bool
-}
-
-// find adds what a body does.
-func (u *uses) find(b *ir.Body, m *ir.Map) {
-	b.WalkExprs(func(e *ir.Expr) { u.reads = u.reads || e.Map == m })
-	ir.WalkStmts(b.Stmts, func(s ir.Stmt) {
-		switch s := s.(type) {
-		case *ir.SetStmt:
-			if s.Map == m {
-				u.adds = u.adds || s.Adds
-				u.sets = u.sets || !s.Adds
-			}
-		case *ir.ForStmt:
-			u.reads = u.reads || s.Map == m
-		case *ir.CallStmt:
-			if s.Map == m {
-				u.call(s.Fn, m)
-			}
-		}
-	})
-}
-
-func (u *uses) call(fn string, m *ir.Map) {
-	switch fn {
-	case "print":
-		u.reads = true
-		u.zeros = u.zeros || m.Agg != nil && m.Agg.Traits().Restarts // which begin again
-	case "delete":
-		u.removes = true
-	case "clear":
-		u.clears = true
-	case "zero":
-		u.zeros = true
-	}
-}
-
-// empties tells whether a part of what was counted goes.
-func (u *uses) empties() bool { return u.removes || u.clears || u.zeros }
-
 // eventUses are those of the clauses on events.
 func (p *Plan) eventUses(m *ir.Map) (u uses) {
 	for _, b := range p.Parts {
-		u.find(b.Body, m)
+		u.join(b.uses.maps[m])
 	}
 	return u
 }
@@ -79,16 +34,14 @@ func (p *Plan) eventUses(m *ir.Map) (u uses) {
 // intervalUses are those of the clauses of each interval, which see a map as it is at one moment.
 func (p *Plan) intervalUses(m *ir.Map) map[time.Duration]*uses {
 	all := map[time.Duration]*uses{}
-	for _, c := range p.Program.Clauses {
-		if c.Kind != ir.OnInterval {
+	for _, o := range p.moments {
+		if o.clause.Kind != ir.OnInterval {
 			continue
 		}
-		if all[c.Period] == nil {
-			all[c.Period] = &uses{}
+		if all[o.clause.Period] == nil {
+			all[o.clause.Period] = &uses{}
 		}
-		for _, b := range c.Bodies {
-			all[c.Period].find(b, m)
-		}
+		all[o.clause.Period].join(o.uses.maps[m])
 	}
 	return all
 }
@@ -114,18 +67,4 @@ func (p *Plan) showsAndEmpties(m *ir.Map) bool {
 		}
 	}
 	return false
-}
-
-// removes tells whether the body deletes keys of a map.
-func (b *Part) removes(m *ir.Map) bool {
-	var u uses
-	u.find(b.Body, m)
-	return u.removes
-}
-
-// asks tells whether the body asks for keys of a map.
-func (b *Part) asks(m *ir.Map) bool {
-	found := false
-	b.WalkExprs(func(e *ir.Expr) { found = found || e.Op == ir.OpHasKey && e.Map == m })
-	return found
 }

@@ -35,7 +35,7 @@ func (p *Plan) divide() {
 			if b.InUser == nil {
 				continue
 			}
-			for _, m := range b.Maps() {
+			for m := range b.uses.maps {
 				if p.Maps[m] != nil {
 					delete(p.Maps, m)
 					p.userMaps[m] = p.name(b.Clause) + " runs in user space"
@@ -68,7 +68,7 @@ func (p *Plan) findAlone() {
 		}
 		sources := map[source]bool{}
 		for _, b := range p.Parts {
-			if updates(b.Stmts, m) {
+			if u := b.uses.maps[m]; u != nil && u.aggregates {
 				sources[source{b.Probe, b.Clause.Hz}] = true
 			}
 		}
@@ -81,21 +81,11 @@ func (p *Plan) findAlone() {
 // exitInUserSpace says whether exit() is decided there: then nothing may count on in the kernel meanwhile.
 func (p *Plan) exitInUserSpace() *obstacle {
 	for _, b := range p.Parts {
-		if b.InUser != nil && exits(b.Stmts) {
+		if b.InUser != nil && b.uses.exits {
 			return &obstacle{Reason: "exit() of " + p.name(b.Clause) + " runs in user space, and nothing may be counted after it"}
 		}
 	}
 	return nil
-}
-
-func exits(stmts []ir.Stmt) bool {
-	found := false
-	ir.WalkStmts(stmts, func(s ir.Stmt) {
-		if call, ok := s.(*ir.CallStmt); ok && call.Fn == "exit" {
-			found = true
-		}
-	})
-	return found
 }
 
 // name of the clause in explanations: its number.
@@ -128,14 +118,17 @@ func (p *Plan) keepsOut(m *ir.Map) string {
 	}
 	inEvents := false
 	for _, b := range p.Parts {
-		inEvents = inEvents || slices.Contains(b.Maps(), m)
-		if why := b.needsExact(m); why != "" {
+		u := b.uses.maps[m]
+		if u == nil {
+			continue
+		}
+		inEvents = true
+		switch why := u.needExact(m); {
+		case why != "":
 			return why
-		}
-		if m.Agg != nil && b.removes(m) && p.isEmptied(m) {
+		case m.Agg != nil && u.removes && p.isEmptied(m):
 			return "events delete its keys, and something empties it meanwhile"
-		}
-		if m.Agg != nil && b.asks(m) && p.isEmptied(m) {
+		case m.Agg != nil && u.asks && p.isEmptied(m):
 			return "events ask for its keys, and something empties it meanwhile"
 		}
 	}
@@ -145,93 +138,31 @@ func (p *Plan) keepsOut(m *ir.Map) string {
 	if !inEvents {
 		return "only begin, end and interval clauses use it"
 	}
-	for _, c := range p.Program.Clauses {
-		if c.Kind == ir.OnEvent {
-			continue
-		}
-		for _, b := range c.Bodies {
-			if updates(b.Stmts, m) {
-				return "not only events are aggregated in it"
-			}
-			if c.Kind == ir.OnInterval && modifies(b.Stmts, m) {
-				return "an interval clause changes it, which is not one step there"
-			}
+	for _, o := range p.moments {
+		switch u := o.uses.maps[m]; {
+		case u == nil:
+		case u.aggregates:
+			return "not only events are aggregated in it"
+		case u.modifies && o.clause.Kind == ir.OnInterval:
+			return "an interval clause changes it, which is not one step there"
 		}
 	}
 	return ""
 }
 
-// needsExact says why an event clause has to see the map at that very moment: then it has to be where the clause's output is made.
-func (b *Part) needsExact(m *ir.Map) string {
-	why := ""
-	ir.WalkStmts(b.Stmts, func(s ir.Stmt) {
-		if call, ok := s.(*ir.CallStmt); ok && call.Map == m && (call.Fn != "delete" || call.Key == nil) {
-			why = call.Fn + "(" + m.Name + ") at an event wants the map as it is then"
-		}
-	})
-	b.WalkExprs(func(e *ir.Expr) {
-		switch {
-		case e.Map != m:
-		case e.Op == ir.OpLen:
-			why = "len(" + m.Name + ") at an event counts its keys"
-		case e.Op == ir.OpLookup && m.Agg != nil:
-			why = m.Name + " is read at an event, and in the kernel it is in parts, one for each CPU"
-		}
-	})
-	if why == "" && b.readsAndSets(m) {
-		why = "a clause reads and sets it, which is not one step in the kernel"
+// needExact returns why an event clause has to see the map at that very moment: then it has to be where the clause's output is made.
+func (u *uses) needExact(m *ir.Map) string {
+	switch {
+	case u.looksUp && m.Agg != nil:
+		return m.Name + " is read at an event, and in the kernel it is in parts, one for each CPU"
+	case u.counts:
+		return "len(" + m.Name + ") at an event counts its keys"
+	case u.whole != "":
+		return u.whole + "(" + m.Name + ") at an event wants the map as it is then"
+	case u.readsOthers && u.setsOthers:
+		return "a clause reads and sets it, which is not one step in the kernel"
 	}
-	return why
-}
-
-// readsAndSets tells whether the body sets a map that it reads, in more than one step and for a key that another CPU may set
-// meanwhile. A key with the thread id is the thread's own.
-func (b *Part) readsAndSets(m *ir.Map) bool {
-	reads, sets := false, false
-	b.WalkExprs(func(e *ir.Expr) {
-		if e.Map == m && (e.Op == ir.OpLookup || e.Op == ir.OpHasKey) && !ownKey(e.Args) {
-			reads = true
-		}
-	})
-	ir.WalkStmts(b.Stmts, func(s ir.Stmt) {
-		if set, ok := s.(*ir.SetStmt); ok && set.Map == m && !set.Adds && !ownKey(set.Key) {
-			sets = true
-		}
-	})
-	return reads && sets
-}
-
-func ownKey(key []*ir.Expr) bool {
-	return slices.ContainsFunc(key, func(e *ir.Expr) bool {
-		if e.Op == ir.OpSigned {
-			e = e.Args[0]
-		}
-		return e.Op == ir.OpField && e.Field.Common && e.Field.Name == "tid"
-	})
-}
-
-// updates tells whether statements add to an aggregation.
-func updates(stmts []ir.Stmt, m *ir.Map) bool {
-	found := false
-	ir.WalkStmts(stmts, func(s ir.Stmt) {
-		update, ok := s.(*ir.UpdateStmt)
-		found = found || ok && update.Map == m
-	})
-	return found
-}
-
-// modifies tells whether statements change a scalar by what it was.
-func modifies(stmts []ir.Stmt, m *ir.Map) bool {
-	found := false
-	ir.WalkStmts(stmts, func(s ir.Stmt) {
-		if set, ok := s.(*ir.SetStmt); ok && set.Map == m {
-			found = found || set.Adds
-			for _, v := range set.Value {
-				ir.WalkExpr(v, func(e *ir.Expr) { found = found || e.Map == m })
-			}
-		}
-	})
-	return found
+	return ""
 }
 
 // split divides the conjuncts of the predicate.

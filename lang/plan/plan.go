@@ -66,6 +66,7 @@ type Plan struct {
 	Program  *ir.Program
 	Options  Options
 	Parts    []*Part
+	moments  []moment
 	Maps     map[*ir.Map]*KernelMap // those that live in the kernel
 	userMaps map[*ir.Map]string     // why the others do not
 	requests []probes.Request
@@ -81,12 +82,19 @@ type Plan struct {
 type Part struct {
 	*ir.Body
 	Clause *ir.Clause
+	uses   *bodyUses
 	// InUser says why the body runs in user space, if it does.
 	InUser *obstacle
 	// tooLarge says that the predicate does not fit into the kernel either.
 	tooLarge bool
 	// kernel are the conjuncts that run in the kernel, user those that do not, with the reason of each.
 	kernel, User []conjunct
+}
+
+// moment is a clause that no event causes.
+type moment struct {
+	clause *ir.Clause
+	uses   *bodyUses
 }
 
 type conjunct struct {
@@ -119,7 +127,10 @@ func New(p *ir.Program, o Options) (*Plan, error) {
 	plan := &Plan{Program: p, Options: o}
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {
-			plan.Parts = append(plan.Parts, &Part{Body: c.Bodies[probe], Clause: c})
+			plan.Parts = append(plan.Parts, &Part{Body: c.Bodies[probe], Clause: c, uses: usesOf(c.Bodies[probe])})
+		}
+		if c.Kind != ir.OnEvent {
+			plan.moments = append(plan.moments, moment{c, usesOf(c.Bodies[nil])})
 		}
 	}
 	plan.forbid()
@@ -274,7 +285,7 @@ func probeCode(c *codegen.Code, source string) *probes.Code {
 
 // stops tells whether some body in the kernel ends the program.
 func (p *Plan) stops() bool {
-	return slices.ContainsFunc(p.Parts, func(b *Part) bool { return b.InUser == nil && exits(b.Stmts) })
+	return slices.ContainsFunc(p.Parts, func(b *Part) bool { return b.InUser == nil && b.uses.exits })
 }
 
 // clause makes what the kernel does for a body.
