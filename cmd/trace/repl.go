@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"trace/lang"
 	"trace/lang/output"
@@ -200,10 +199,4 @@ func (e *explorer) print(name string, top int64, by string) error {
 		return errors.New("no program ran yet")
 	}
 	return e.last.PrintMap(e.out, name, top, by)
-}
-
-// isTerminal tells whether a stream is one.
-func isTerminal(stream any) bool {
-	f := run.FileOf(stream)
-	return f != nil && term.IsTerminal(int(f.Fd()))
 }

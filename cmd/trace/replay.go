@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"trace/lang/run"
-	"trace/lang/run/console"
-	"trace/probes/recording"
 )
 
 // liveFlags say something about this machine, and nothing about recorded events.
@@ -43,14 +40,4 @@ func runReplay(ctx context.Context, s streams, o options, src source) error {
 		return err
 	}
 	return follow(ctx, s, o, src, replay)
-}
-
-// unlessLost makes of a damaged file what --strict makes of lost events, and reports it.
-func unlessLost(c *console.Console, err error) error {
-	var damaged *recording.CorruptError
-	if !c.Strict || !errors.As(err, &damaged) {
-		return err
-	}
-	c.Note("%v", err)
-	return errLost
 }

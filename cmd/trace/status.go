@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"trace/lang/exec"
+	"trace/lang/run/console"
+	"trace/probes/recording"
 )
 
 // This file decides the exit status of the command.
@@ -102,4 +104,14 @@ func decided(outcomes []outcome) int {
 		}
 	}
 	return first.status
+}
+
+// unlessLost makes of a damaged file what --strict makes of lost events, and reports it.
+func unlessLost(c *console.Console, err error) error {
+	var damaged *recording.CorruptError
+	if !c.Strict || !errors.As(err, &damaged) {
+		return err
+	}
+	c.Note("%v", err)
+	return errLost
 }

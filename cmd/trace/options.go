@@ -1,0 +1,168 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"trace/lang/output"
+	"trace/lang/run"
+	"trace/probes"
+)
+
+// options are the flags of one command line.
+type options struct {
+	args       []string // as they were typed
+	source     string   // of -e
+	list       bool
+	format     formatFlag
+	fields     []string
+	output     string
+	command    commandFlag
+	children   bool
+	pid        int
+	count      uint64
+	timeout    time.Duration
+	strict     bool
+	quiet      bool
+	verbose    bool
+	btf        []string
+	bufferSize ringSize
+	noKernel   bool
+	compare    bool
+	explain    bool
+	debug      string
+	mapSize    uint32
+	fmt        string
+	record     string
+	recordings []string
+	speed      float64
+	live       bool
+	raw        bool
+	stacks     bool // of trace record
+	force      bool
+	// recorder is what is kept of the events, nil: nothing.
+	recorder *run.Record
+	// recordsOnly says that events are not printed: trace record.
+	recordsOnly bool
+}
+
+// addFlags declares the flags, in the order in which the help shows them.
+func addFlags(root *cobra.Command, o *options) {
+	f := root.Flags()
+	f.SortFlags = false
+	f.StringVarP(&o.source, "program", "e", "", "take `PROGRAM` from here instead of the argument")
+	f.BoolVarP(&o.list, "list", "l", false, "list the probes that match the argument (a glob; default all); -lv: and their fields")
+	f.StringVarP(&o.output, "output", "o", "", "write the data to `FILE` instead of standard output")
+	f.StringVar(&o.record, "record", "", "keep the events that the program wants in `FILE`, too, as trace record does")
+	addForceFlag(root, o)
+	f.StringSliceVarP(&o.recordings, "read", "r", nil, "take the events from `FILE`[,FILE…] that trace record wrote, not from this machine")
+	f.Float64Var(&o.speed, "speed", 0, "with -r: `N` times as fast as it was recorded; without it as fast as possible")
+	f.BoolVar(&o.live, "live", false, "show the maps in place, each second: tables, and heat maps of histograms over time")
+	addRunFlags(root, o)
+	f.StringSliceVar(&o.fields, "fields", nil, "print exactly the fields `NAME`[,NAME…] of events, in this order; time and probe are names, too")
+	f.Uint32Var(&o.mapSize, "map-size", 0, "room for `N` keys in each map (default: 4096, or what fits 64 MiB)")
+	f.BoolVar(&o.explain, "explain", false, "do not run: say what runs in the kernel and what does not, and why")
+	f.StringVarP(&o.debug, "debug", "d", "", "do not run: print a `STAGE` of the program: ast, plan or bpf")
+	f.BoolVar(&o.noKernel, "no-kernel", false, "evaluate everything in user space, for comparison")
+	f.BoolVar(&o.compare, "compare", false, "evaluate everything twice, in the kernel and in user space, and fail if that differs")
+	f.StringVar(&o.fmt, "fmt", "", "do not run: print the script `FILE` in canonical form")
+	f.BoolVar(&o.raw, "raw", false, "write names as they are, control characters included, not as escapes like \\x1b")
+	addFormatFlag(root, o)
+	completeValues(root, "format", output.Formats()...)
+	completeValues(root, "debug", stages...)
+}
+
+// stages are the values of -d.
+var stages = []string{"ast", "plan", "bpf"}
+
+// addRunFlags declares the flags of whatever attaches probes.
+func addRunFlags(cmd *cobra.Command, o *options) {
+	f := cmd.Flags()
+	f.VarP(&o.command, "cmd", "c", "run `COMMAND` once attached, and end when it ends; its words are quoted as in a shell, but none runs it")
+	f.BoolVar(&o.children, "children", false, "with -c: only events of the command's process, and of those that it and they start")
+	f.IntVarP(&o.pid, "pid", "p", 0, "only events of process `PID`, and end when it ends")
+	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events; for programs that print some")
+	f.DurationVar(&o.timeout, "timeout", 0, "end after `DURATION` (like 10s or 1m)")
+	f.BoolVar(&o.strict, "strict", false, "exit with status 3 if events were lost, 4 if the command of -c failed")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print all fields of events; say which variants were attached, how long it took, and count events")
+	f.Var(&o.bufferSize, "buffer-size", "`SIZE` of the buffer from the kernel, a power of two; raise it if events are lost")
+	addTypesFlag(cmd, o)
+}
+
+// addForceFlag declares what a recording needs to take the place of another one.
+func addForceFlag(cmd *cobra.Command, o *options) {
+	cmd.Flags().BoolVar(&o.force, "force", false, "let a recording take the place of one that exists")
+}
+
+// addHostFlags declares the flags that the doctor has, too.
+func addHostFlags(cmd *cobra.Command, o *options) {
+	cmd.Flags().SortFlags = false
+	addFormatFlag(cmd, o)
+	completeValues(cmd, "format", "text", "json")
+	addTypesFlag(cmd, o)
+}
+
+// addFormatFlag declares the format of the data.
+func addFormatFlag(cmd *cobra.Command, o *options) {
+	o.format.Format = output.Text
+	cmd.Flags().VarP(&o.format, "format", "f", "`FORMAT` of the data: "+output.FormatList())
+}
+
+// addTypesFlag declares where types are from.
+func addTypesFlag(cmd *cobra.Command, o *options) {
+	cmd.Flags().StringArrayVar(&o.btf, "btf", nil, "take types of modules that carry none from `FILE|DIR` (repeatable)")
+}
+
+// checkOptions finds values that have the right type and still make no sense.
+func checkOptions(cmd *cobra.Command, o options) error {
+	changed := cmd.Flags().Changed
+	switch {
+	case changed("pid") && o.pid <= 0:
+		return usagef("-p %d: a process id is greater than 0", o.pid)
+	case changed("count") && o.count == 0:
+		return usagef("-n 0: the number of events must be greater than 0")
+	case changed("timeout") && o.timeout <= 0:
+		return usagef("--timeout %v: must be greater than 0", o.timeout)
+	case changed("pid") && o.pid >= probes.PIDs:
+		return usagef("-p %d: there is no such process", o.pid) // on any machine
+	case changed("cmd") && len(o.command) == 0:
+		return usagef("-c needs a command")
+	case o.children && len(o.recordings) > 0:
+		return usagef("-r does not use --children: a recording does not say which process started which")
+	case o.children && len(o.command) == 0:
+		return usagef("--children is about the process of the command that -c starts, and there is none: give one, with -c COMMAND")
+	case changed("debug") && !slices.Contains(stages, o.debug):
+		return usagef("-d %s: no such stage: write ast, plan or bpf", o.debug)
+	case changed("map-size") && o.mapSize == 0:
+		return usagef("--map-size 0: a map needs room for a key")
+	case changed("fields") && len(o.fields) == 0:
+		return usagef("--fields needs names of fields, like latency,status")
+	case changed("speed") && len(o.recordings) == 0:
+		return usagef("--speed is for recordings: -r FILE")
+	case changed("speed") && (o.speed <= 0 || math.IsNaN(o.speed)):
+		return usagef("--speed %v: must be greater than 0", o.speed)
+	case o.noKernel && o.compare:
+		return usagef("--no-kernel and --compare exclude each other")
+	case o.record != "" && o.compare:
+		return usagef("--record and --compare exclude each other")
+	case o.quiet && o.verbose:
+		return usagef("-q and -v exclude each other")
+	}
+	return nil
+}
+
+// checkOnly refuses flags that the chosen action would ignore.
+func checkOnly(cmd *cobra.Command, action string, allowed ...string) error {
+	var err error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && !slices.Contains(allowed, f.Name) {
+			err = usagef("%s does not use --%s", action, f.Name)
+		}
+	})
+	return err
+}
