@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"trace/lang/output"
+	"trace/lang/run"
 	"trace/lang/syntax"
 )
 
@@ -78,7 +79,7 @@ func (*commandFlag) Type() string     { return "COMMAND" }
 func (c *commandFlag) String() string { return strings.Join(*c, " ") }
 
 func (c *commandFlag) Set(s string) (err error) {
-	*c, err = splitWords(s)
+	*c, err = run.SplitWords(s)
 	return err
 }
 

@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// splitWords splits the command of -c as a shell does, at blanks that are neither quoted nor escaped. No shell runs it: what one would
+// SplitWords splits the command of -c as a shell does, at blanks that are neither quoted nor escaped. No shell runs it: what one would
 // expand, like $HOME and *, stays as it is, and what would join commands is an error.
-func splitWords(command string) ([]string, error) {
+func SplitWords(command string) ([]string, error) {
 	var words []string
 	err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Words(strings.NewReader(command), func(w *syntax.Word) bool {
 		var text strings.Builder

@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"slices"
@@ -20,7 +20,7 @@ func TestSplitWords(t *testing.T) {
 		`ü 'ö ä'`:                                     {"ü", "ö ä"},
 		` `:                                           nil,
 	} {
-		if got, err := splitWords(command); err != nil || !slices.Equal(got, want) {
+		if got, err := SplitWords(command); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q: %v", command, got, want, err)
 		}
 	}
@@ -28,7 +28,7 @@ func TestSplitWords(t *testing.T) {
 		`a 'b`: "without closing quote", `a "b`: "without closing quote", `a; b`: "no shell", `a | b`: "no shell", `a > b`: "no shell", `a & b`: "no shell",
 		`a (b)`: "no shell",
 	} {
-		if got, err := splitWords(command); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := SplitWords(command); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q and %v, want an error with %q", command, got, err, want)
 		}
 	}
