@@ -80,6 +80,26 @@ func TestNobodyAsksForAggregations(t *testing.T) {
 	}
 }
 
+// What a format is, only its own file and its row in the list of formats know.
+func TestNobodyAsksForFormats(t *testing.T) {
+	asked := regexp.MustCompile(`(==|!=|\bcase) (output\.)?(Text|JSON|CSV|Folded|Pprof|HTML)\b`)
+	for _, folder := range []string{"lang", "lang/output", "lang/run", "lang/run/console", "repl"} {
+		files, err := filepath.Glob(filepath.Join("../..", folder, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", folder, err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := asked.Find(text); found != nil && !strings.HasSuffix(f, "_test.go") {
+				t.Errorf("%s asks for a format: %s", f, found)
+			}
+		}
+	}
+}
+
 // checkedPackage is what go list reports of a package and its export data.
 type checkedPackage struct {
 	ImportPath, Export, Dir string

@@ -14,11 +14,6 @@ type Columns struct {
 	Names []string
 }
 
-// NewColumns returns those of a format: programs that read JSON and CSV get everything unless names say what.
-func NewColumns(f Format, verbose bool, names []string) Columns {
-	return Columns{All: verbose || f == JSON || f == CSV, Names: names}
-}
-
 // What is no field of an event, but may be chosen with them.
 const (
 	TimeColumn  = "time"  // the time of day of nsecs

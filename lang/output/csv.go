@@ -24,11 +24,20 @@ import (
 // the first of them. Each map that is printed is a table of its own, after an empty line: its name, the elements of the key, and the value, of which
 // histograms have the columns lo, hi and n, and a row for each bucket.
 
-// csvTable are the columns of the events.
-type csvTable struct {
-	columns []string
+// CSV is a table of events, and one for each map.
+const CSV Format = "csv"
+
+// csvForm writes tables. What else a program prints is text.
+type csvForm struct {
+	textForm
+	// head are the columns of the events, and started says that they are written.
+	head    []string
 	started bool
 }
+
+func newCSVForm(p *pen) form { return &csvForm{textForm: textForm{pen: p}} }
+
+func (p *csvForm) show(printed []*event.Probe) { p.head, p.started = p.columns.tableOf(printed), false }
 
 // tableOf are the columns of the events of some probes: the chosen ones, or all.
 func (c Columns) tableOf(printed []*event.Probe) []string {
@@ -46,22 +55,21 @@ func (c Columns) tableOf(printed []*event.Probe) []string {
 	return columns
 }
 
-// eventCSV writes an event.
-func (p *Printer) eventCSV(probe *event.Probe, e Source) error {
-	if !p.table.started {
-		p.table.started = true
-		if err := p.records(p.table.columns); err != nil {
+func (p *csvForm) event(probe *event.Probe, e Source) error {
+	if !p.started {
+		p.started = true
+		if err := p.records(p.head); err != nil {
 			return err
 		}
 	}
-	record := make([]string, len(p.table.columns))
-	for i, name := range p.table.columns {
+	record := make([]string, len(p.head))
+	for i, name := range p.head {
 		record[i] = p.eventCell(name, probe, e)
 	}
 	return p.records(record)
 }
 
-func (p *Printer) eventCell(column string, probe *event.Probe, e Source) string {
+func (p *csvForm) eventCell(column string, probe *event.Probe, e Source) string {
 	switch column {
 	case ProbeColumn:
 		return probe.String()
@@ -80,7 +88,7 @@ func (p *Printer) eventCell(column string, probe *event.Probe, e Source) string 
 }
 
 // records writes lines.
-func (p *Printer) records(all ...[]string) error {
+func (p *csvForm) records(all ...[]string) error {
 	var b strings.Builder
 	w := csv.NewWriter(&b)
 	if err := w.WriteAll(all); err != nil {
@@ -91,7 +99,7 @@ func (p *Printer) records(all ...[]string) error {
 }
 
 // plainValue is a value for programs: as in JSON, but strings without quotes.
-func (p *Printer) plainValue(t event.Type, v any) string {
+func (p *csvForm) plainValue(t event.Type, v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
@@ -117,7 +125,7 @@ func joinFrames(all format.Frames) string {
 }
 
 // cell is a text that others chose.
-func (p *Printer) cell(s string) string {
+func (p *csvForm) cell(s string) string {
 	if p.raw {
 		return s
 	}
@@ -127,8 +135,7 @@ func (p *Printer) cell(s string) string {
 	return format.VisibleLine(s)
 }
 
-// mapCSV writes the table of a map.
-func (p *Printer) mapCSV(t result.Table) error {
+func (p *csvForm) table(t result.Table) error {
 	head := []string{"map"}
 	for _, c := range t.Key {
 		head = append(head, c.Name)
@@ -184,7 +191,7 @@ func plainNumber(v any) string {
 }
 
 // csvValues are the rows of an entry.
-func (p *Printer) csvValues(v result.Value) [][]string {
+func (p *csvForm) csvValues(v result.Value) [][]string {
 	switch v := v.(type) {
 	case result.Number:
 		return [][]string{{p.plainValue(v.Type, v.V)}}

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"encoding/csv"
 	"testing"
-	"time"
 )
 
 // What is written is CSV, table after table, with values as in JSON.
 func TestCSV(t *testing.T) {
 	var out bytes.Buffer
-	p := NewPrinter(&out, CSV, time.Unix(0, 0).UTC())
+	p := &csvForm{textForm: textForm{pen: &pen{w: &out}}}
 	for _, values := range [][]string{{"a", `b "c", d`}, {"", "x\ny"}} {
 		if err := p.records(values); err != nil {
 			t.Fatal(err)

@@ -14,7 +14,9 @@ import (
 // Document is output that is made at the end of a run, of what the maps hold then: folded stacks, a pprof profile or a page. A nil
 // Document is none.
 type Document struct {
-	format formatTraits
+	make func(d *Document, w io.Writer, f Facts, profiles []result.Profile) error
+	// course says that it shows how the maps changed, and what the program printed.
+	course bool
 	about  About
 	// maps are set when the run begins.
 	maps Maps
@@ -43,12 +45,8 @@ type Param struct {
 	Set         bool
 }
 
-// NewDocument returns the document that a format asks for, or nil if what it writes is not made at the end.
-func NewDocument(f Format, about About) *Document {
-	if !f.AtEnd() {
-		return nil
-	}
-	return &Document{format: f.traits(), about: about, history: history{most: 240, merge: true, least: leastStep}}
+func newDocument(make func(*Document, io.Writer, Facts, []result.Profile) error, course bool, about About) *Document {
+	return &Document{make: make, course: course, about: about, history: history{most: 240, merge: true, least: leastStep}}
 }
 
 // Begin says when the run began, and with which maps.
@@ -64,7 +62,7 @@ func (d *Document) Through(out, user io.Writer, view *Live) io.Writer {
 	switch {
 	case d == nil:
 		return out
-	case d.format.course:
+	case d.course:
 		return io.MultiWriter(&d.printed, view.Through(io.Discard))
 	}
 	return user
@@ -100,7 +98,7 @@ func (d *Document) due(now time.Time) bool {
 
 // BeforeInterval takes a sample before the program empties a map.
 func (d *Document) BeforeInterval(now time.Time) {
-	if d != nil && d.format.course && now.Sub(d.last()) >= leastStep {
+	if d != nil && d.course && now.Sub(d.last()) >= leastStep {
 		d.sample(now)
 	}
 }
@@ -133,7 +131,7 @@ func (d *Document) sample(now time.Time) {
 // PassTo takes the sample that is due before a moment of a recording, if one is, and of a long time without events a second one at its
 // end: what came before does not spread over it.
 func (d *Document) PassTo(now time.Time) {
-	if d == nil || !d.format.course || !d.due(now) {
+	if d == nil || !d.course || !d.due(now) {
 		return
 	}
 	step := max(d.history.step, leastStep)
@@ -162,17 +160,7 @@ type ProbeFact struct {
 
 // Write makes the document, also of the profiles of the maps.
 func (d *Document) Write(w io.Writer, f Facts, profiles []result.Profile) error {
-	return d.format.make(d, w, f, profiles)
-}
-
-// writePage makes the page.
-func (d *Document) writePage(w io.Writer, f Facts, profiles []result.Profile) error {
-	d.sample(f.Ended)
-	views, err := viewsOf(d.maps)
-	if err != nil {
-		return err
-	}
-	return layOutPage(w, d, f, views, profiles)
+	return d.make(d, w, f, profiles)
 }
 
 // tail keeps the end of what is written to it.

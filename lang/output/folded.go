@@ -11,6 +11,9 @@ import (
 
 // This file writes what maps hold by stack for the tools that draw flame graphs.
 
+// Folded are the stacks of maps as lines for flamegraph.pl.
+const Folded Format = "folded"
+
 // writeFolded writes a line for each stack, as flamegraph.pl reads it: the elements of the key, the frames from the outermost, and the
 // value. Of several maps the name comes first.
 func (d *Document) writeFolded(w io.Writer, _ Facts, profiles []result.Profile) error {

@@ -9,10 +9,16 @@ import (
 	"trace/lang/result"
 )
 
-// formatTraits are what is to be known of a format.
-type formatTraits struct {
+// traits are what is to be known of a format.
+type traits struct {
 	name Format
-	// make makes the data at the end of a run. Without it a [Printer] writes them while the program runs.
+	// form writes what comes while the program runs.
+	form func(*pen) form
+	// whole says that programs read it: they get all fields of events.
+	whole bool
+	// escapes says that it has escapes of its own for control characters.
+	escapes bool
+	// make makes the data at the end of a run. Then what the form writes meanwhile is for the user.
 	make func(d *Document, w io.Writer, f Facts, profiles []result.Profile) error
 	// stacks says that it needs a map whose key holds a stack and whose values add up.
 	stacks bool
@@ -23,24 +29,21 @@ type formatTraits struct {
 }
 
 // formats are all formats, as the help lists them.
-func formats() []formatTraits {
-	return []formatTraits{
-		{name: Text},
-		{name: JSON},
-		{name: CSV},
-		{name: Folded, make: (*Document).writeFolded, stacks: true},
-		{name: Pprof, make: (*Document).writePprof, stacks: true, file: true},
-		{name: HTML, make: (*Document).writePage, file: true, course: true},
+func formats() []traits {
+	return []traits{
+		{name: Text, form: newTextForm},
+		{name: JSON, form: newJSONForm, whole: true, escapes: true},
+		{name: CSV, form: newCSVForm, whole: true},
+		{name: Folded, form: newTextForm, make: (*Document).writeFolded, stacks: true},
+		{name: Pprof, form: newTextForm, make: (*Document).writePprof, stacks: true, file: true},
+		{name: HTML, form: newTextForm, make: (*Document).writePage, file: true, course: true},
 	}
 }
 
-func (f Format) traits() formatTraits {
+func (f Format) traits() traits {
 	all := formats()
-	i := slices.IndexFunc(all, func(t formatTraits) bool { return t.name == f })
-	if i < 0 {
-		return formatTraits{name: f}
-	}
-	return all[i]
+	i := slices.IndexFunc(all, func(t traits) bool { return t.name == f })
+	return all[max(0, i)] // text where none is chosen
 }
 
 // Formats are the names of all formats.
@@ -78,3 +81,17 @@ func (f Format) NeedsFile() bool { return f.traits().file }
 
 // Counts returns whether the format shows how many events there were, and how many were rejected.
 func (f Format) Counts() bool { return f.traits().course }
+
+// NewColumns returns what a format prints of events: programs that read it get everything unless names say what.
+func NewColumns(f Format, verbose bool, names []string) Columns {
+	return Columns{All: verbose || f.traits().whole, Names: names}
+}
+
+// NewDocument returns the document that a format asks for, or nil if what it writes is not made at the end.
+func NewDocument(f Format, about About) *Document {
+	if !f.AtEnd() {
+		return nil
+	}
+	t := f.traits()
+	return newDocument(t.make, t.course, about)
+}

@@ -16,33 +16,45 @@ import (
 //
 // In data all numbers are numbers, as in bpftrace. In events and rows addresses, and numbers that a double cannot hold, are strings.
 
+// JSON is one object in a line.
+const JSON Format = "json"
+
+// jsonForm writes JSON.
+type jsonForm struct {
+	*pen
+	objects objects
+}
+
+func newJSONForm(p *pen) form { return &jsonForm{p, objects{}} }
+
+func (p *jsonForm) show([]*event.Probe) { clear(p.objects) }
+
 // message begins a line of a type, up to its data.
-func (p *Printer) message(what string) {
+func (p *jsonForm) message(what string) {
 	p.line = append(format.AppendJSONString(append(p.line[:0], `{"type":`...), what), `,"data":`...)
 }
 
 // endMessage ends the line.
-func (p *Printer) endMessage() error {
+func (p *jsonForm) endMessage() error {
 	p.line = append(p.line, '}')
 	return p.endLine()
 }
 
-// textJSON writes a text.
-func (p *Printer) textJSON(what, text string) error {
+func (p *jsonForm) text(what string, b []byte) error {
 	p.message(what)
-	p.line = format.AppendJSONString(p.line, text)
+	p.line = format.AppendJSONString(p.line, string(b))
 	return p.endMessage()
 }
 
-// eventJSON writes an event: its probe, the time of day, and its fields as data.
-func (p *Printer) eventJSON(probe *event.Probe, e Source) error {
+// event writes an event: its probe, the time of day, and its fields as data.
+func (p *jsonForm) event(probe *event.Probe, e Source) error {
 	p.line = format.AppendJSONString(append(p.line[:0], `{"type":"event","probe":`...), probe.String())
 	p.line = p.appendTimeJSON(append(p.line, `,"time":`...), probe, e)
-	p.line = p.appendObject(append(p.line, `,"data":{`...), p.objectOf(probe), e)
+	p.line = p.objects.append(append(p.line, `,"data":`...), p.columns, probe, e)
 	return p.endMessage()
 }
 
-func (p *Printer) appendTimeJSON(b []byte, probe *event.Probe, e Source) []byte {
+func (p *jsonForm) appendTimeJSON(b []byte, probe *event.Probe, e Source) []byte {
 	nsecs := get(e, probe.Field("nsecs"))
 	if nsecs == nil {
 		return append(b, "null"...)
@@ -50,22 +62,19 @@ func (p *Printer) appendTimeJSON(b []byte, probe *event.Probe, e Source) []byte 
 	return append(p.Clock(nsecs).AppendFormat(append(b, '"'), time.RFC3339Nano), '"')
 }
 
-// valueJSON writes a value of print().
-func (p *Printer) valueJSON(t event.Type, elems []event.Type, v any) error {
+func (p *jsonForm) value(t event.Type, elems []event.Type, v any, _ bool) error {
 	p.message("value")
 	p.line = appendUnit(appendData(p.line, t, elems, v), t.Unit)
 	return p.endMessage()
 }
 
-// elementJSON writes the value of one entry of a map.
-func (p *Printer) elementJSON(v result.Value, unit event.Unit) error {
+func (p *jsonForm) element(v result.Value, unit event.Unit) error {
 	p.message("value")
 	p.line = appendUnit(appendResult(p.line, v), unit)
 	return p.endMessage()
 }
 
-// mapJSON writes a map.
-func (p *Printer) mapJSON(t result.Table) error {
+func (p *jsonForm) table(t result.Table) error {
 	p.message(messageOf(t))
 	p.line = append(format.AppendJSONString(append(p.line, '{'), t.Name), ':')
 	if len(t.Key) > 0 {
@@ -87,7 +96,7 @@ func (p *Printer) mapJSON(t result.Table) error {
 		p.line = append(p.line, '}')
 	}
 	p.line = append(p.line, '}')
-	if err := p.rowsJSON(t); err != nil {
+	if err := p.rows(t); err != nil {
 		return err
 	}
 	return p.endMessage()
@@ -233,8 +242,8 @@ func before(v any) any {
 	return int64(-1)
 }
 
-// rowsJSON appends what stands beside data: the columns, the unit, and the rows.
-func (p *Printer) rowsJSON(t result.Table) error {
+// rows appends what stands beside data: the columns, the unit, and the rows.
+func (p *jsonForm) rows(t result.Table) error {
 	if t.Func != "" {
 		p.line = format.AppendJSONString(append(p.line, `,"func":`...), t.Func)
 	}

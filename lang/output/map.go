@@ -13,43 +13,7 @@ import (
 	"trace/probes/event"
 )
 
-// This file prints maps. In text they look as in bpftrace: keys in brackets, numbers ascending, histograms as bars.
-
-// Map writes what a map holds.
-func (p *Printer) Map(t result.Table) error {
-	t = p.PresentableTable(t)
-	switch p.format {
-	case JSON:
-		return p.mapJSON(t)
-	case CSV:
-		return p.mapCSV(t)
-	}
-	for _, r := range t.Rows {
-		p.line = append(p.line[:0], t.Name...)
-		p.line = appendKey(p.line, t.Key, r.Key)
-		p.line = append(p.line, ':')
-		if _, bars := r.Value.(result.Histogram); bars {
-			p.line = append(p.line, '\n')
-		} else {
-			p.line = append(p.line, ' ')
-		}
-		p.line = appendText(p.line, r.Value)
-		if err := p.endLine(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Element writes the value of one entry, of print(@m[key]), whose numbers have a unit.
-func (p *Printer) Element(v result.Value, unit event.Unit) error {
-	v = p.presentableResult(v)
-	if p.format == JSON {
-		return p.elementJSON(v, unit)
-	}
-	p.line = appendText(p.line[:0], v)
-	return p.endLine()
-}
+// This file writes keys and values of maps as text. They look as in bpftrace: keys in brackets, histograms as bars.
 
 // appendKey appends the key in brackets, or nothing if the map has none.
 func appendKey(b []byte, columns []result.Column, key []any) []byte {

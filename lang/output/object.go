@@ -17,14 +17,17 @@ type member struct {
 	members []member
 }
 
-// objectOf returns the object of the events of a probe.
-func (p *Printer) objectOf(probe *event.Probe) []member {
-	object, ok := p.objects[probe]
+// objects are how the events seen so far are written.
+type objects map[*event.Probe][]member
+
+// append appends the chosen fields of an event.
+func (o objects) append(b []byte, c Columns, probe *event.Probe, e Source) []byte {
+	object, ok := o[probe]
 	if !ok {
-		object = p.columns.objectOf(probe)
-		p.objects[probe] = object
+		object = c.objectOf(probe)
+		o[probe] = object
 	}
-	return object
+	return appendObject(b, object, e)
 }
 
 // objectOf makes an object of what is printed, in its order: qp.num and qp.state are members of one object, qp. The probe and the time of
@@ -58,8 +61,8 @@ func insert(object []member, name string, f *event.Field) []member {
 	return object
 }
 
-// appendObject appends the members, and closes the object.
-func (p *Printer) appendObject(b []byte, object []member, e Source) []byte {
+func appendObject(b []byte, object []member, e Source) []byte {
+	b = append(b, '{')
 	for i, m := range object {
 		if i > 0 {
 			b = append(b, ',')
@@ -67,7 +70,7 @@ func (p *Printer) appendObject(b []byte, object []member, e Source) []byte {
 		b = append(format.AppendJSONString(b, m.name), ':')
 		switch {
 		case m.members != nil:
-			b = p.appendObject(append(b, '{'), m.members, e)
+			b = appendObject(b, m.members, e)
 		case m.field == nil:
 			b = append(b, "null"...)
 		default:

@@ -1,9 +1,7 @@
 package output
 
 import (
-	"bytes"
 	"testing"
-	"time"
 
 	"trace/probes/event"
 )
@@ -18,7 +16,7 @@ func TestRateDigits(t *testing.T) {
 
 // A formula is none, whatever it begins with.
 func TestCell(t *testing.T) {
-	p := NewPrinter(&bytes.Buffer{}, CSV, time.Time{})
+	p := &csvForm{textForm: textForm{pen: &pen{}}}
 	for s, want := range map[string]string{"=1": "'=1", "+1": "'+1", "-1": "'-1", "@x": "'@x", "a=1": "a=1", "": "", "\t=1": `\t=1`, "\r=": `\r=`} {
 		if got := p.plainValue(event.Type{Kind: event.String, Size: 16}, s); got != want {
 			t.Errorf("%q: got %q, want %q", s, got, want)

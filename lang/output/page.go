@@ -91,6 +91,19 @@ const (
 	lineHeight = 28.0
 )
 
+// HTML is a page with all maps.
+const HTML Format = "html"
+
+// writePage makes the page.
+func (d *Document) writePage(w io.Writer, f Facts, profiles []result.Profile) error {
+	d.sample(f.Ended)
+	views, err := viewsOf(d.maps)
+	if err != nil {
+		return err
+	}
+	return layOutPage(w, d, f, views, profiles)
+}
+
 func layOutPage(w io.Writer, d *Document, f Facts, views []view, profiles []result.Profile) error {
 	p := page{
 		Facts: f, About: d.about, When: f.Began.Format("2006-01-02 15:04:05 MST"), Length: roundLength(f.Ended.Sub(f.Began)),

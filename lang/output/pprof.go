@@ -14,6 +14,9 @@ import (
 
 // This file writes profiles for pprof.
 
+// Pprof are the stacks of maps as a profile.
+const Pprof Format = "pprof"
+
 // writePprof writes a profile (github.com/google/pprof, proto/profile.proto). Each map is a type of sample; other elements of the key are
 // labels, called like their columns.
 func (d *Document) writePprof(w io.Writer, f Facts, profiles []result.Profile) error {

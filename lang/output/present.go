@@ -14,7 +14,7 @@ import (
 // them raw. What the program itself says is written as it is.
 
 // Presentable is a value as it is written.
-func (p *Printer) Presentable(t event.Type, elems []event.Type, v any) any {
+func (p *pen) Presentable(t event.Type, elems []event.Type, v any) any {
 	switch all := v.(type) {
 	case nil:
 		return nil
@@ -30,7 +30,7 @@ func (p *Printer) Presentable(t event.Type, elems []event.Type, v any) any {
 		}
 		return values
 	}
-	if p.raw && p.format != JSON {
+	if p.raw && !p.escapes {
 		return asVerbatim(t, v)
 	}
 	return v
@@ -49,9 +49,9 @@ func asVerbatim(t event.Type, v any) any {
 	return v
 }
 
-// shownFrames are frames as they are printed. JSON has escapes of its own.
-func (p *Printer) shownFrames(all format.Frames) format.Frames {
-	if p.raw || p.format == JSON || !slices.ContainsFunc(all, func(f string) bool { return !syntax.IsVisible(f) }) {
+// shownFrames are frames as they are printed. A format may have escapes of its own.
+func (p *pen) shownFrames(all format.Frames) format.Frames {
+	if p.raw || p.escapes || !slices.ContainsFunc(all, func(f string) bool { return !syntax.IsVisible(f) }) {
 		return all
 	}
 	shown := make(format.Frames, len(all))
@@ -62,7 +62,7 @@ func (p *Printer) shownFrames(all format.Frames) format.Frames {
 }
 
 // PresentableTable makes a table presentable.
-func (p *Printer) PresentableTable(t result.Table) result.Table {
+func (p *pen) PresentableTable(t result.Table) result.Table {
 	t.Rows = slices.Clone(t.Rows)
 	for i := range t.Rows {
 		r := &t.Rows[i]
@@ -75,7 +75,7 @@ func (p *Printer) PresentableTable(t result.Table) result.Table {
 	return t
 }
 
-func (p *Printer) presentableResult(v result.Value) result.Value {
+func (p *pen) presentableResult(v result.Value) result.Value {
 	switch v := v.(type) {
 	case result.Number:
 		v.V = p.Presentable(v.Type, nil, v.V)
