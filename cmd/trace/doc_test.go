@@ -16,6 +16,7 @@ import (
 
 	"trace/lang"
 	"trace/lang/check"
+	"trace/lang/output"
 	"trace/probes"
 	"trace/probes/event"
 	"trace/scripts"
@@ -71,6 +72,18 @@ func section(text, heading string) string {
 	_, rest, _ := strings.Cut(text, "\n"+heading+"\n")
 	inside, _, _ := strings.Cut(rest, "\n#")
 	return inside
+}
+
+// Every format is in README and in the help; the first, text, goes without saying.
+func TestDocumentsKnowFormats(t *testing.T) {
+	for _, name := range []string{"README.md", "cmd/trace/help/output.txt"} {
+		text := readDoc(t, name)
+		for _, f := range output.Formats()[1:] {
+			if !regexp.MustCompile(`-f (\w+, )*(\w+ and )?` + f + `\b`).MatchString(text) {
+				t.Errorf("%s has no -f %s", name, f)
+			}
+		}
+	}
 }
 
 // Every flag of the help is in README, and README tells of no flag of trace that there is not.

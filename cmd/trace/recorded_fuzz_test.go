@@ -75,7 +75,7 @@ func FuzzReplay(f *testing.F) {
 		if err := os.WriteFile(path, crafted(header, records, count), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, format := range []output.Format{output.Text, output.JSON, output.CSV} {
+		for _, format := range []output.Format{output.Text, output.JSON, output.CSV, output.Perfetto} {
 			for _, program := range []string{`*:*`, `*:* { printf("%s %t %d\n", comm, cgroup, pid); @[host, comm, pid, nsecs] = count() }`} {
 				var out, errs bytes.Buffer
 				o := options{recordings: []string{path}, format: formatFlag{format}}

@@ -226,7 +226,7 @@ func TestReplSet(t *testing.T) {
 	x.send("set format pprof" + enter)
 	x.expect(`set: pprof is written to a file`)
 	x.send("set format page" + enter)
-	x.expect(`set: no format "page": text, json, csv, folded, pprof, html`)
+	x.expect(`set: no format "page": text, json, csv, perfetto, folded, pprof, html`)
 	x.send("set format html page.html" + enter + "set" + enter)
 	x.expect(`format html page.html\nlimit  none\nfields none`)
 	x.send("nvme:complete_rq { @[opcode] = count() }" + enter)

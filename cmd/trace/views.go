@@ -21,9 +21,7 @@ import (
 func openDocument(s streams, o options, src source, program *ir.Program) (*output.Document, error) {
 	format := o.format.Format
 	switch {
-	case !format.AtEnd():
-		return nil, nil
-	case o.compare:
+	case o.compare && format.AtEnd():
 		return nil, usagef("--compare compares what is printed while the program runs, and -f %s is made at its end", format)
 	case format.NeedsStacks() && len(program.Profiled()) == 0:
 		return nil, usagef("-f %s needs a map whose key holds a stack and whose values add up, like trace -f %[1]s 'profile:99hz { @[kstack] = count() }'", format)

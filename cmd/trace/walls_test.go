@@ -83,7 +83,7 @@ func TestNobodyAsksForAggregations(t *testing.T) {
 // What a format is, only its own file and its row in the list of formats know.
 func TestNobodyAsksForFormats(t *testing.T) {
 	asked := regexp.MustCompile(`(==|!=|\bcase) (output\.)?(Text|JSON|CSV|Folded|Pprof|HTML)\b`)
-	for _, folder := range []string{"lang", "lang/output", "lang/run", "lang/run/console", "repl"} {
+	for _, folder := range []string{"lang", "lang/check", "lang/exec", "lang/ir", "lang/output", "lang/plan", "lang/run", "lang/run/console", "repl"} {
 		files, err := filepath.Glob(filepath.Join("../..", folder, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", folder, err)

@@ -63,7 +63,7 @@ func TestColumns(t *testing.T) {
 		}
 		var b bytes.Buffer
 		p := output.NewPrinter(&b, test.format, time.Unix(0, 0).UTC())
-		p.Show(test.columns, nil, false)
+		p.Show(test.columns, nil, false, nil)
 		if err := p.Event(marked(), test.e); err != nil {
 			t.Fatal(err)
 		}

@@ -57,6 +57,8 @@ type machine struct {
 	// now returns the time as nsecs tells it; started is when the program began.
 	now     func() uint64
 	started uint64
+	// event is what a clause runs for; nil in begin, end and interval clauses, and between clauses.
+	event   source
 	command int // the process that cpid stands for
 	// cleared are the maps that a clause has cleared: they do not show at the end if nothing was added since.
 	cleared map[*ir.Map]bool
@@ -78,6 +80,16 @@ func (m *machine) deliver(p *event.Probe, e source) error {
 		return m.keep(e.(*event.Event))
 	}
 	return m.printer.Event(p, e)
+}
+
+// moment is when that came which is printed now: with the event of the clause, if its record tells when that was.
+func (m *machine) moment() uint64 {
+	if e, ok := m.event.(*event.Event); ok {
+		if nsecs, ok := e.Get(e.Probe.Field("nsecs")); ok {
+			return event.To[uint64](nsecs)
+		}
+	}
+	return m.now()
 }
 
 // block is a body compiled for user space. One goroutine at a time may run it.
@@ -108,6 +120,8 @@ func compileBody(b *ir.Body) (*block, error) {
 // run runs b in a scope, whose variables it prepares, if its predicate holds; absent is no.
 func (m *machine) run(b *block, sc *scope) error {
 	sc.machine, sc.vars = m, append(sc.vars[:0], b.zeros...)
+	m.event = sc.event
+	defer func() { m.event = nil }()
 	if b.pred != nil {
 		v, err := b.pred.eval(sc)
 		if v != true || err != nil {

@@ -405,15 +405,15 @@ func TestPrintValues(t *testing.T) {
 		}, "[write,-,read]\n", `{"type":"value","data":["write",null,"read"]}`},
 		{func(p *output.Printer) error {
 			m := aggregation(agg.Agg{Func: agg.Sum{}}, langtest.Size, langtest.Str16)
-			return p.Element(m.Result(filled(m, []any{"a"}, 4096), ir.MapOptions{Elapsed: 0}), m.Unit(ir.MapOptions{}))
+			return p.Element(m.Table([]ir.Entry{filled(m, []any{"a"}, 4096)}, ir.MapOptions{Elapsed: 0}))
 		}, "4KiB\n", `{"type":"value","data":4096,"unit":"bytes"}`},
 		{func(p *output.Printer) error {
 			m := aggregation(agg.Agg{Func: agg.Rate{}}, langtest.U64)
-			return p.Element(m.Result(filled(m, nil, 3), ir.MapOptions{Elapsed: 20 * time.Second}), m.Unit(ir.MapOptions{}))
+			return p.Element(m.Table([]ir.Entry{filled(m, nil, 3)}, ir.MapOptions{Elapsed: 20 * time.Second}))
 		}, "0.15/s\n", `{"type":"value","data":0.15}`},
 		{func(p *output.Printer) error {
 			m := aggregation(agg.Agg{Func: agg.NewHist(0, 0, 0)}, langtest.U64)
-			return p.Element(m.Result(filled(m, nil, 3), ir.MapOptions{Elapsed: 0}), m.Unit(ir.MapOptions{}))
+			return p.Element(m.Table([]ir.Entry{filled(m, nil, 3)}, ir.MapOptions{Elapsed: 0}))
 		}, "[2, 4)                 1 |" + strings.Repeat("@", 52) + "|\n\n", `{"type":"value","data":[{"min":2,"max":3,"count":1}]}`},
 	} {
 		for f, want := range map[output.Format]string{output.Text: test.text, output.JSON: test.json + "\n"} {

@@ -59,8 +59,9 @@ func (m *machine) printElement(info *ir.Map, key []any) error {
 	if ok {
 		e.Value, e.State = found.Value, found.State
 	}
-	o := ir.MapOptions{Elapsed: m.elapsed(info)}
-	return m.printer.Element(m.namedResult(info.Result(e, o)), info.Unit(o))
+	t := info.Table([]ir.Entry{e}, ir.MapOptions{Elapsed: m.elapsed(info)})
+	m.namedTable(&t)
+	return m.printer.Element(t)
 }
 
 // clear does what a clause wants to be cleared.

@@ -101,10 +101,11 @@ func (r *Run) newMachine(o Options, printer *output.Printer, store func(*ir.Map)
 	for _, m := range r.plan.Program.Maps {
 		stores[m] = store(m)
 	}
-	printer.Show(r.plan.Options.Columns, r.plan.Program.Printed(), r.plan.Program.Raw)
 	ctx, end := context.WithCancel(context.WithoutCancel(o.Context))
 	context.AfterFunc(o.Context, func() { time.AfterFunc(loopGrace, end) })
-	return &machine{stacks: r.stacks, stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.Options.Started, command: r.plan.Options.Command, ctx: ctx}
+	m := &machine{stacks: r.stacks, stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.Options.Started, command: r.plan.Options.Command, ctx: ctx}
+	printer.Show(r.plan.Options.Columns, r.plan.Program.Printed(), r.plan.Program.Raw, m.moment)
+	return m
 }
 
 // store of a map, where the plan has it.

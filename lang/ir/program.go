@@ -130,18 +130,21 @@ func (p *Program) Waits() bool {
 func (p *Program) Prints() bool {
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {
-			b := c.Bodies[probe]
-			prints := b.Prints
-			WalkStmts(b.Stmts, func(s Stmt) {
-				call, ok := s.(*CallStmt)
-				prints = prints || ok && call.Prints()
-			})
-			if prints {
+			if b := c.Bodies[probe]; b.Prints || b.says() {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// says tells whether one of the statements prints something.
+func (b *Body) says() (says bool) {
+	WalkStmts(b.Stmts, func(s Stmt) {
+		call, ok := s.(*CallStmt)
+		says = says || ok && call.Prints()
+	})
+	return says
 }
 
 // Printed are the probes whose events the program prints.

@@ -16,6 +16,9 @@ func (b *Body) Fields(printed output.Columns) []*event.Field {
 			found[f] = true
 		}
 	}
+	if f := printed.Moment(b.Probe); f != nil && b.says() {
+		found[f] = true
+	}
 	b.WalkExprs(func(e *Expr) {
 		if e.Field != nil {
 			found[e.Field] = true

@@ -12,6 +12,8 @@ type Columns struct {
 	All bool
 	// Names are those of exactly the fields to print, in this order, among them time and probe; nil leaves the choice to the format.
 	Names []string
+	// Placing are the fields by which the format places the events of a probe, printed or not; nil: it does not place them.
+	Placing func(p *event.Probe) []*event.Field
 }
 
 // What is no field of an event, but may be chosen with them.
@@ -20,8 +22,32 @@ const (
 	ProbeColumn = "probe" // its name
 )
 
+// momentField is when an event came.
+const momentField = "nsecs"
+
 // Fields are the fields of a probe that printing an event of it may need.
 func (c Columns) Fields(p *event.Probe) []*event.Field {
+	fields := c.shown(p)
+	if c.Placing != nil {
+		for _, f := range c.Placing(p) {
+			if !slices.Contains(fields, f) {
+				fields = append(fields, f)
+			}
+		}
+	}
+	return fields
+}
+
+// Moment is the field that places what else is printed at an event of a probe, nil if the format does not place it.
+func (c Columns) Moment(p *event.Probe) *event.Field {
+	if c.Placing == nil {
+		return nil
+	}
+	return p.Field(momentField)
+}
+
+// shown are the fields that are printed.
+func (c Columns) shown(p *event.Probe) []*event.Field {
 	switch {
 	case c.Names == nil && c.All:
 		return slices.Clone(p.Fields)
@@ -31,7 +57,7 @@ func (c Columns) Fields(p *event.Probe) []*event.Field {
 	var fields []*event.Field
 	for _, name := range c.Names {
 		if name == TimeColumn {
-			name = "nsecs"
+			name = momentField
 		}
 		if f := p.Field(name); f != nil && !slices.Contains(fields, f) {
 			fields = append(fields, f)

@@ -21,7 +21,7 @@ func Describe(out io.Writer, found []*event.Probe) error {
 	}
 	fmt.Fprintln(w, "Every event has also:")
 	describeFields(w, found[0].Fields, true)
-	fmt.Fprint(w, describeMarks)
+	fmt.Fprintf(w, describeMarks, wholeFormats())
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -35,11 +35,23 @@ func Describe(out io.Writer, found []*event.Probe) error {
 	return nil
 }
 
+// wholeFormats are the formats with all fields, after others of a list.
+func wholeFormats() string {
+	var whole []string
+	for _, t := range formats() {
+		if t.whole {
+			whole = append(whole, "-f "+string(t.name))
+		}
+	}
+	last := len(whole) - 1
+	return ", " + strings.Join(whole[:last], ", ") + " and " + whole[last]
+}
+
 // describeMarks explains what stands beside the names of fields.
 const describeMarks = `
 Fields with a ? after the type may be absent.
 A line of text leaves out a detail that is 0 or false, a field that has its usual value, one that is there for another which is there,
-and those marked -v. With -v, --fields, -f json and -f csv nothing is left out.
+and those marked -v. With -v, --fields%s nothing is left out.
 `
 
 // describeFields prints the common fields, or the others, as a table.

@@ -22,8 +22,11 @@ type form interface {
 	// value writes a value of print(). Own says that the program itself chose it.
 	value(t event.Type, elems []event.Type, v any, own bool) error
 	table(t result.Table) error
-	// element writes the value of one entry, of print(@m[key]), whose numbers have a unit.
-	element(v result.Value, unit event.Unit) error
+	// element writes one entry, of print(@m[key]), the only row of a table.
+	element(t result.Table) error
+	// begin and end write what stands around all the rest.
+	begin() error
+	end() error
 }
 
 // Source is what has values of fields: an [event.Event].
@@ -51,8 +54,14 @@ type pen struct {
 	raw, escapes bool
 	// columns are what is printed of events.
 	columns Columns
-	line    []byte
+	// moment is when that came which is printed now, as nsecs tells it.
+	moment func() uint64
+	line   []byte
 }
+
+// Most formats have nothing around the rest.
+func (*pen) begin() error { return nil }
+func (*pen) end() error   { return nil }
 
 // endLine ends the line and writes it.
 func (p *pen) endLine() error {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"trace/lang/result"
+	"trace/probes/event"
 )
 
 // traits are what is to be known of a format.
@@ -18,6 +19,8 @@ type traits struct {
 	whole bool
 	// escapes says that it has escapes of its own for control characters.
 	escapes bool
+	// placing are the fields by which it places events: see [Columns].
+	placing func(*event.Probe) []*event.Field
 	// make makes the data at the end of a run. Then what the form writes meanwhile is for the user.
 	make func(d *Document, w io.Writer, f Facts, profiles []result.Profile) error
 	// stacks says that it needs a map whose key holds a stack and whose values add up.
@@ -34,6 +37,7 @@ func formats() []traits {
 		{name: Text, form: newTextForm},
 		{name: JSON, form: newJSONForm, whole: true, escapes: true},
 		{name: CSV, form: newCSVForm, whole: true},
+		{name: Perfetto, form: newPerfettoForm, whole: true, escapes: true, placing: placing, file: true},
 		{name: Folded, form: newTextForm, make: (*Document).writeFolded, stacks: true},
 		{name: Pprof, form: newTextForm, make: (*Document).writePprof, stacks: true, file: true},
 		{name: HTML, form: newTextForm, make: (*Document).writePage, file: true, course: true},
@@ -84,7 +88,8 @@ func (f Format) Counts() bool { return f.traits().course }
 
 // NewColumns returns what a format prints of events: programs that read it get everything unless names say what.
 func NewColumns(f Format, verbose bool, names []string) Columns {
-	return Columns{All: verbose || f.traits().whole, Names: names}
+	t := f.traits()
+	return Columns{All: verbose || t.whole, Names: names, Placing: t.placing}
 }
 
 // NewDocument returns the document that a format asks for, or nil if what it writes is not made at the end.

@@ -7,7 +7,7 @@ import (
 
 // What all places that name the formats take from the list is right.
 func TestFormats(t *testing.T) {
-	if got, want := FormatList(), "text, json, csv, folded, pprof or html"; got != want {
+	if got, want := FormatList(), "text, json, csv, perfetto, folded, pprof or html"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	for _, name := range Formats() {

@@ -68,9 +68,9 @@ func (p *jsonForm) value(t event.Type, elems []event.Type, v any, _ bool) error 
 	return p.endMessage()
 }
 
-func (p *jsonForm) element(v result.Value, unit event.Unit) error {
+func (p *jsonForm) element(t result.Table) error {
 	p.message("value")
-	p.line = appendUnit(appendResult(p.line, v), unit)
+	p.line = appendUnit(appendResult(p.line, t.Rows[0].Value), t.Unit)
 	return p.endMessage()
 }
 

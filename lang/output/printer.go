@@ -23,9 +23,10 @@ func NewPrinter(w io.Writer, format Format, boot time.Time) *Printer {
 	return p
 }
 
-// Show sets what is printed of the events of some probes. Raw says that strings are written as they are: see present.go.
-func (p *Printer) Show(c Columns, printed []*event.Probe, raw bool) {
-	p.columns, p.raw = c, raw
+// Show sets what is printed of the events of some probes. Raw says that strings are written as they are: see present.go. Moment tells
+// when that came which is printed now.
+func (p *Printer) Show(c Columns, printed []*event.Probe, raw bool, moment func() uint64) {
+	p.columns, p.raw, p.moment = c, raw, moment
 	p.form.show(printed)
 }
 
@@ -56,7 +57,16 @@ func (p *Printer) Value(t event.Type, elems []event.Type, v any, own bool) error
 // Map writes what a map holds.
 func (p *Printer) Map(t result.Table) error { return p.form.table(p.PresentableTable(t)) }
 
-// Element writes the value of one entry, of print(@m[key]), whose numbers have a unit.
-func (p *Printer) Element(v result.Value, unit event.Unit) error {
-	return p.form.element(p.presentableResult(v), unit)
+// Element writes one entry of a map, of print(@m[key]): the only row of t.
+func (p *Printer) Element(t result.Table) error { return p.form.element(p.PresentableTable(t)) }
+
+// Begin says that the program runs: what its output begins with is written, even if nothing follows.
+func (p *Printer) Begin() error {
+	if p == nil {
+		return nil
+	}
+	return p.form.begin()
 }
+
+// End writes what the output ends with, if it has begun.
+func (p *Printer) End() error { return p.form.end() }

@@ -39,8 +39,8 @@ func (p *textForm) value(t event.Type, elems []event.Type, v any, own bool) erro
 	return p.endLine()
 }
 
-func (p *textForm) element(v result.Value, _ event.Unit) error {
-	p.line = appendText(p.line[:0], v)
+func (p *textForm) element(t result.Table) error {
+	p.line = appendText(p.line[:0], t.Rows[0].Value)
 	return p.endLine()
 }
 

@@ -8,7 +8,6 @@ import (
 	"trace/lang/codegen"
 	"trace/lang/format"
 	"trace/lang/ir"
-	"trace/lang/output"
 	"trace/probes/event"
 )
 
@@ -350,7 +349,7 @@ func (k *kernelizer) record(in []ir.Stmt) (codegen.Stmt, *obstacle) {
 	if k.trial() {
 		return nil, nil
 	}
-	return k.plan.emit(s, reads.Fields(output.Columns{}), slots, k), nil
+	return k.plan.emit(s, reads.Fields(k.plan.Options.Columns), slots, k), nil
 }
 
 // trial says that only the possibility is of interest.

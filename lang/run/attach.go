@@ -102,20 +102,29 @@ func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, erro
 
 // runOptions are where the program prints, and what takes its events.
 func (l *Live) runOptions(ctx context.Context, again bool) exec.Options {
-	o := exec.Options{Printer: l.out.printer(l.options.Format, l.boot), Now: l.now, Muted: again, Unshown: l.out.Document != nil, Context: ctx}
+	l.openPrinters()
+	o := exec.Options{Printer: l.printer, Shadow: l.shadow, Now: l.now, Muted: again, Unshown: l.out.Document != nil, Context: ctx}
 	switch {
 	case l.keepsWanted():
 		o.Record = l.recorder.event
 	case l.recorder != nil:
 		o.Keep = l.recorder.event
 	}
-	if l.options.Compare {
-		l.first.Reset()
-		l.second.Reset()
-		o.Printer = output.NewPrinter(io.MultiWriter(l.out.Data, &l.first), l.options.Format, l.boot)
-		o.Shadow = output.NewPrinter(&l.second, l.options.Format, l.boot)
-	}
 	return o
+}
+
+// openPrinters makes what prints. When attaching is tried again, it goes on after what begin clauses have printed.
+func (l *Live) openPrinters() {
+	l.first.Reset()
+	l.second.Reset()
+	switch {
+	case l.printer != nil:
+	case l.options.Compare:
+		l.printer = output.NewPrinter(io.MultiWriter(l.out.Data, &l.first), l.options.Format, l.boot)
+		l.shadow = output.NewPrinter(&l.second, l.options.Format, l.boot)
+	default:
+		l.printer = l.out.printer(l.options.Format, l.boot)
+	}
 }
 
 // permitted returns what is missing if the kernel refused a map or a program for want of privileges.

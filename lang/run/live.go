@@ -15,6 +15,7 @@ import (
 	"trace/lang"
 	"trace/lang/exec"
 	"trace/lang/ir"
+	"trace/lang/output"
 	"trace/lang/plan"
 	"trace/probes"
 	"trace/probes/event"
@@ -43,6 +44,8 @@ type Live struct {
 	total    uint64 // printed
 	// recorder keeps the events in a file, if it is not nil.
 	recorder *recorder
+	// printer prints what the program does, and shadow what the second run of a comparison does.
+	printer, shadow *output.Printer
 	// first and second are what the two runs of a comparison print.
 	first, second bytes.Buffer
 }
@@ -153,7 +156,7 @@ func (l *Live) Run(interrupted context.Context, out Outputs) (*Ended, error) {
 		return nil, err
 	}
 	l.report.CommandFailed = l.child.hasFailed()
-	return &Ended{Run: l.exec, Report: l.report}, err
+	return &Ended{Run: l.exec, Report: l.report}, errors.Join(err, unlessEnough(l.printer.End()))
 }
 
 // run follows the program from its first clause to its last.
@@ -210,7 +213,7 @@ func (l *Live) checkCommand() error {
 
 // begin does what has waited for the probes to be attached.
 func (l *Live) begin(ctx context.Context) error {
-	if err := l.out.Data.begin(); err != nil {
+	if err := errors.Join(l.out.Data.begin(), l.printer.Begin(), l.shadow.Begin()); err != nil {
 		return err
 	}
 	if l.recorder != nil {

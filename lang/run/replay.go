@@ -13,6 +13,7 @@ import (
 	"trace/lang"
 	"trace/lang/exec"
 	"trace/lang/ir"
+	"trace/lang/output"
 	"trace/lang/plan"
 	"trace/probes"
 	"trace/probes/recording"
@@ -24,6 +25,7 @@ type Replay struct {
 	recording *recording.Recording
 	program   *ir.Program
 	exec      *exec.Run
+	printer   *output.Printer
 	out       Outputs
 	// now is the time in the recording, as nsecs tells it. The live view asks for it, too.
 	now atomic.Uint64
@@ -83,15 +85,14 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.exec, err = lang.Start(plan, exec.Options{
-		Printer: out.printer(p.options.Format, p.recording.Boot().Local()), Unshown: out.Document != nil, Now: p.now.Load, Context: ctx,
-	})
+	p.printer = out.printer(p.options.Format, p.recording.Boot().Local())
+	p.exec, err = lang.Start(plan, exec.Options{Printer: p.printer, Unshown: out.Document != nil, Now: p.now.Load, Context: ctx})
 	if err != nil {
 		return nil, err
 	}
 	report := Report{Began: p.clock(p.now.Load())}
 	out.Document.Begin(p.exec, report.Began)
-	err = unlessEnough(p.run(ctx))
+	err = errors.Join(unlessEnough(p.run(ctx)), unlessEnough(p.printer.End()))
 	report.Ended = p.clock(p.now.Load())
 	p.describe(&report)
 	return &Ended{Run: p.exec, Report: report}, errors.Join(err, report.addMaps(p.exec))
@@ -111,7 +112,7 @@ func (p *Replay) plan() (*plan.Plan, error) {
 // run plays everything.
 func (p *Replay) run(ctx context.Context) error {
 	p.began = time.Now()
-	if err := errors.Join(p.out.Data.begin(), p.exec.Begin()); err != nil {
+	if err := errors.Join(p.out.Data.begin(), p.printer.Begin(), p.exec.Begin()); err != nil {
 		return err
 	}
 	showing, stop := context.WithCancel(ctx)

@@ -1,0 +1,438 @@
+package output
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"trace/lang/format"
+	"trace/lang/result"
+	"trace/probes/event"
+)
+
+// This file writes what happened on a time axis, in the Trace Event Format of Chrome, which Perfetto, chrome://tracing and speedscope open.
+//
+// An event with a latency is a slice, which ends when the event came; any other is an instant. Each is on the track of its queue, of its QP,
+// or of the CPU where it was seen. Tracks are threads there, and devices are processes. Slices of one thread must not overlap, so a track
+// has lanes, each a thread. What is printed of maps are counters, and what is printed besides are instants of the program.
+//
+// All is written as it comes, so that memory holds no more than which tracks and counters there are.
+
+// Perfetto is a JSON object with the events of a trace.
+const Perfetto Format = "perfetto"
+
+// perfettoForm writes traces.
+type perfettoForm struct {
+	*pen
+	objects objects
+	places  map[*event.Probe]*place
+	// separator comes before the next object of the list; "" before anything is written.
+	separator string
+	processes map[string]*process
+	threads   int
+	// counters are the names of the numbers of each counter of a map, by the name of the map and that of the counter.
+	counters map[string]map[string][]string
+}
+
+func newPerfettoForm(p *pen) form {
+	return &perfettoForm{
+		pen: p, objects: objects{}, places: map[*event.Probe]*place{}, processes: map[string]*process{}, counters: map[string]map[string][]string{},
+	}
+}
+
+func (p *perfettoForm) show([]*event.Probe) {
+	clear(p.objects)
+	clear(p.places)
+}
+
+func (p *perfettoForm) begin() error {
+	if p.separator != "" {
+		return nil
+	}
+	p.separator = "\n"
+	p.line = append(p.line[:0], `{"displayTimeUnit":"ns","traceEvents":[`...)
+	return p.flush()
+}
+
+func (p *perfettoForm) end() error {
+	if p.separator == "" {
+		return nil
+	}
+	p.line = append(p.line[:0], "\n]}\n"...)
+	return p.flush()
+}
+
+// object begins an object of a phase, which is what the format calls its kinds.
+func (p *perfettoForm) object(phase, name string) error {
+	if err := p.begin(); err != nil {
+		return err
+	}
+	p.line = append(append(append(p.line[:0], p.separator...), `{"ph":"`...), phase...)
+	p.line = format.AppendJSONString(append(p.line, `","name":`...), name)
+	p.separator = ",\n"
+	return nil
+}
+
+// number appends a member.
+func (p *perfettoForm) number(name string, n int) {
+	p.line = append(append(append(p.line, `,"`...), name...), `":`...)
+	p.line = strconv.AppendInt(p.line, int64(n), 10)
+}
+
+// micros appends a member with a time, in microseconds.
+func (p *perfettoForm) micros(name string, nsecs uint64) {
+	p.line = append(append(append(p.line, `,"`...), name...), `":`...)
+	p.line = strconv.AppendUint(p.line, nsecs/1000, 10)
+	if rest := nsecs % 1000; rest > 0 {
+		digits := strconv.AppendUint(nil, 1000+rest, 10)
+		p.line = append(append(p.line, '.'), digits[1:]...)
+	}
+}
+
+// place are the fields by which the events of a probe find their place. A field that the probe lacks is nil.
+type place struct {
+	nsecs, latency, cpu, host *event.Field
+	// device has several of what number tells apart, which is called title.
+	device, number *event.Field
+	title          string
+	// what says what an event is, besides its probe.
+	what *event.Field
+}
+
+func placeOf(probe *event.Probe) *place {
+	at := &place{
+		nsecs: probe.Field(momentField), latency: probe.Field("latency"), cpu: probe.Field("cpu"), host: probe.Field("host"),
+		what: cmp.Or(probe.Field("opcode"), probe.Field("nr")),
+	}
+	if at.latency != nil && !event.IsNumber(at.latency.Type) {
+		at.latency = nil
+	}
+	if at.host != nil && at.host.Line.Shown == event.Verbose { // all events are of one
+		at.host = nil
+	}
+	for _, kind := range []struct{ title, device, number string }{{"qid", "ctrl", "qid"}, {"QP", "dev", "qp.num"}} {
+		if number := probe.Field(kind.number); number != nil {
+			at.title, at.device, at.number = kind.title, probe.Field(kind.device), number
+		}
+	}
+	return at
+}
+
+// placing are the fields of a place.
+func placing(probe *event.Probe) []*event.Field {
+	at := placeOf(probe)
+	all := []*event.Field{at.nsecs, at.latency, at.cpu, at.host, at.device, at.number, at.what}
+	return slices.DeleteFunc(all, func(f *event.Field) bool { return f == nil })
+}
+
+func (p *perfettoForm) placeOf(probe *event.Probe) *place {
+	at := p.places[probe]
+	if at == nil {
+		at = placeOf(probe)
+		p.places[probe] = at
+	}
+	return at
+}
+
+// fieldText is the value of a field as it is printed, "" where it is absent.
+func fieldText(e Source, f *event.Field) string {
+	v := get(e, f)
+	if v == nil {
+		return ""
+	}
+	return string(format.Append(nil, f.Type, nil, v))
+}
+
+// process is a device, the CPUs or the program, and track what it has several of.
+type process struct {
+	id     int
+	tracks map[string]*track
+}
+
+// track is a queue, a QP or a CPU. Its first lane has its name.
+type track struct{ lanes []lane }
+
+// lane is a thread of a track. Its last slice has ended at ended.
+type lane struct {
+	thread int
+	ended  uint64
+}
+
+// process returns that of a name.
+func (p *perfettoForm) process(name string) (*process, error) {
+	if known := p.processes[name]; known != nil {
+		return known, nil
+	}
+	found := &process{id: len(p.processes) + 1, tracks: map[string]*track{}}
+	p.processes[name] = found
+	return found, p.name("process_name", name, found.id, 0)
+}
+
+// track returns that of a name, of a process.
+func (p *perfettoForm) track(of *process, name string) (*track, error) {
+	if known := of.tracks[name]; known != nil {
+		return known, nil
+	}
+	found := &track{}
+	of.tracks[name] = found
+	return found, p.addLane(of, found, name)
+}
+
+func (p *perfettoForm) addLane(of *process, t *track, name string) error {
+	p.threads++
+	t.lanes = append(t.lanes, lane{thread: p.threads})
+	if n := len(t.lanes); n > 1 {
+		name += " #" + strconv.Itoa(n)
+	}
+	return p.name("thread_name", name, of.id, p.threads)
+}
+
+// name says what a process or a thread is called.
+func (p *perfettoForm) name(what, name string, process, thread int) error {
+	if err := p.object("M", what); err != nil {
+		return err
+	}
+	p.number("pid", process)
+	p.number("tid", thread)
+	p.line = append(format.AppendJSONString(append(p.line, `,"args":{"name":`...), name), "}}"...)
+	return p.flush()
+}
+
+// lane returns one that is free from begin on, and takes it until end. Slices come in the order of their ends, and each gets the lane that
+// was free for the shortest time: so there are no more lanes than slices at one time.
+func (p *perfettoForm) lane(of *process, t *track, name string, begin, end uint64) (thread int, err error) {
+	best := -1
+	for i, l := range t.lanes {
+		if l.ended <= begin && (best < 0 || l.ended > t.lanes[best].ended) {
+			best = i
+		}
+	}
+	if best < 0 {
+		best = len(t.lanes)
+		err = p.addLane(of, t, name)
+	}
+	t.lanes[best].ended = end
+	return t.lanes[best].thread, err
+}
+
+func (p *perfettoForm) event(probe *event.Probe, e Source) error {
+	at := p.placeOf(probe)
+	device, name := "CPUs", "CPU "+fieldText(e, at.cpu)
+	if number := fieldText(e, at.number); number != "" {
+		device, name = cmp.Or(fieldText(e, at.device), probe.Group), at.title+" "+number
+	}
+	if host := fieldText(e, at.host); host != "" {
+		device += " of " + host
+	}
+	of, err := p.process(device)
+	if err != nil {
+		return err
+	}
+	t, err := p.track(of, name)
+	if err != nil {
+		return err
+	}
+	what := strings.TrimPrefix(fieldText(e, at.what)+" "+probe.String(), " ")
+	if err := p.slice(e, at, of, t, name, what); err != nil {
+		return err
+	}
+	p.line = format.AppendJSONString(append(p.line, `,"cat":`...), probe.Group)
+	p.line = p.objects.append(append(p.line, `,"args":`...), p.columns, probe, e)
+	return p.endObject()
+}
+
+// slice begins the object of an event, with the times of a slice or an instant.
+func (p *perfettoForm) slice(e Source, at *place, of *process, t *track, track, name string) error {
+	ended, latency := event.To[uint64](get(e, at.nsecs)), get(e, at.latency)
+	if latency == nil {
+		return p.instant(name, of.id, t.lanes[0].thread, ended)
+	}
+	length := min(event.To[uint64](latency), ended)
+	thread, err := p.lane(of, t, track, ended-length, ended)
+	if err != nil {
+		return err
+	}
+	if err := p.object("X", name); err != nil {
+		return err
+	}
+	p.number("pid", of.id)
+	p.number("tid", thread)
+	p.micros("ts", ended-length)
+	p.micros("dur", length)
+	return nil
+}
+
+// instant begins the object of what has no length.
+func (p *perfettoForm) instant(name string, process, thread int, nsecs uint64) error {
+	if err := p.object("i", name); err != nil {
+		return err
+	}
+	p.line = append(p.line, `,"s":"t"`...)
+	p.number("pid", process)
+	p.number("tid", thread)
+	p.micros("ts", nsecs)
+	return nil
+}
+
+func (p *perfettoForm) endObject() error {
+	p.line = append(p.line, '}')
+	return p.flush()
+}
+
+// ofProgram is the process of what the program prints.
+const ofProgram = "program"
+
+// printed begins an instant of what the program prints.
+func (p *perfettoForm) printed(name string) error {
+	of, err := p.process(ofProgram)
+	if err != nil {
+		return err
+	}
+	t, err := p.track(of, "printed")
+	if err != nil {
+		return err
+	}
+	return p.instant(name, of.id, t.lanes[0].thread, p.moment())
+}
+
+func (p *perfettoForm) text(_ string, b []byte) error {
+	if err := p.printed(strings.Trim(string(b), "\n")); err != nil {
+		return err
+	}
+	return p.endObject()
+}
+
+func (p *perfettoForm) value(t event.Type, elems []event.Type, v any, _ bool) error {
+	if err := p.printed(string(format.Append(nil, t, elems, v))); err != nil {
+		return err
+	}
+	return p.endObject()
+}
+
+func (p *perfettoForm) element(t result.Table) error { return p.row(t, t.Rows[0]) }
+
+// table writes the rows. Of what was printed of the map before, and is not any more, the counters go to 0.
+func (p *perfettoForm) table(t result.Table) error {
+	gone := maps.Clone(p.counters[t.Name])
+	for _, r := range t.Rows {
+		if err := p.row(t, r); err != nil {
+			return err
+		}
+		delete(gone, rowName(t, r))
+	}
+	for _, name := range slices.Sorted(maps.Keys(gone)) {
+		if err := p.counter(t.Name, name, nil); err != nil {
+			return err
+		}
+		delete(p.counters[t.Name], name)
+	}
+	return nil
+}
+
+func rowName(t result.Table, r result.Row) string {
+	return string(appendKey([]byte(t.Name), t.Key, r.Key))
+}
+
+// row writes an entry: numbers are a counter, anything else is an instant.
+func (p *perfettoForm) row(t result.Table, r result.Row) error {
+	name := rowName(t, r)
+	if numbers, ok := numbersOf(t, r.Value); ok {
+		return p.counter(t.Name, name, numbers)
+	}
+	if err := p.printed(name); err != nil {
+		return err
+	}
+	p.line = append(appendTypedResult(append(p.line, `,"args":{`...), r.Value), '}')
+	return p.endObject()
+}
+
+// number is one of those that make a value.
+type number struct{ name, digits string }
+
+// counter writes the numbers of a counter. Those that it had before have to be something: without a value they are 0.
+func (p *perfettoForm) counter(table, name string, numbers []number) error {
+	if p.counters[table] == nil {
+		p.counters[table] = map[string][]string{}
+	}
+	names := p.counters[table][name]
+	for _, n := range numbers {
+		if !slices.Contains(names, n.name) {
+			names = append(names, n.name)
+		}
+	}
+	p.counters[table][name] = names
+	if len(names) == 0 {
+		return nil
+	}
+	of, err := p.process(ofProgram)
+	if err != nil {
+		return err
+	}
+	if err := p.object("C", name); err != nil {
+		return err
+	}
+	p.number("pid", of.id)
+	p.micros("ts", p.moment())
+	p.line = append(p.line, `,"args":{`...)
+	for i, name := range names {
+		if i > 0 {
+			p.line = append(p.line, ',')
+		}
+		digits := "0"
+		if at := slices.IndexFunc(numbers, func(n number) bool { return n.name == name }); at >= 0 {
+			digits = numbers[at].digits
+		}
+		p.line = append(append(format.AppendJSONString(p.line, name), ':'), digits...)
+	}
+	p.line = append(p.line, '}')
+	return p.endObject()
+}
+
+// numbersOf are the numbers that a value comes to, and what they are called. It is not ok if the value is something else.
+func numbersOf(t result.Table, v result.Value) (all []number, ok bool) {
+	switch v := v.(type) {
+	case result.Number:
+		return single(nil, cmp.Or(t.Func, "value"), v)
+	case result.Tuple:
+		ok = true
+		for i, e := range v.Elems {
+			var is bool
+			all, is = single(all, fmt.Sprintf("value%d", i+1), e)
+			ok = ok && is
+		}
+		return all, ok
+	case result.Stats:
+		all = append(all, count(v.Count))
+		all, _ = single(all, "average", v.Average)
+		return single(all, "total", v.Total)
+	case result.Rate:
+		if v.Timed {
+			all = append(all, number{"per_second", string(appendFloat(nil, v.PerSecond, true))})
+		}
+		return single(all, "total", v.Total)
+	case result.Histogram:
+		all = append(all, count(v.Total))
+	case result.Quantiles:
+		all = append(all, count(v.Count))
+	}
+	for _, q := range Percentiles(v) {
+		all = append(all, number{q.Name, string(appendFloat(nil, q.At, true))})
+	}
+	return all, true
+}
+
+func count(n uint64) number { return number{"count", strconv.FormatUint(n, 10)} }
+
+// single appends a number, unless it is absent. It is not ok if the value only looks like one.
+func single(all []number, name string, n result.Number) ([]number, bool) {
+	if !event.IsNumber(n.Type) || n.Type.Enum != nil || n.Type.Unit == event.Hex || n.Type.Unit == event.Cgroup {
+		return all, false
+	}
+	if n.V != nil {
+		all = append(all, number{name, string(format.AppendNumber(nil, n.V))})
+	}
+	return all, true
+}
