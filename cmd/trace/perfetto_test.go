@@ -163,8 +163,8 @@ func testLanes(t *testing.T, trace chromeTrace) {
 	for _, e := range events {
 		begin := nanoseconds(t, e.Ts)
 		end := begin + nanoseconds(t, e.Dur)
-		if begin < ends[e.Tid] {
-			t.Errorf("%s: %s at %s begins before another one ends", trace.threads[e.Tid], e.Name, e.Ts)
+		if before, there := ends[e.Tid]; there && begin <= before {
+			t.Errorf("%s: %s at %s begins before another one has ended", trace.threads[e.Tid], e.Name, e.Ts)
 		}
 		ends[e.Tid] = end
 		track, _, _ := strings.Cut(trace.threads[e.Tid], " #")
@@ -176,8 +176,8 @@ func testLanes(t *testing.T, trace chromeTrace) {
 	}
 	for track, all := range changes {
 		slices.SortStableFunc(all, func(a, b change) int {
-			if a.at == b.at && a.begin != b.begin { // the end of one comes before the beginning of another
-				return map[bool]int{true: 1, false: -1}[a.begin]
+			if a.at == b.at && a.begin != b.begin { // one that ends when another begins is in its way
+				return map[bool]int{true: -1, false: 1}[a.begin]
 			}
 			return cmp.Compare(a.at, b.at)
 		})

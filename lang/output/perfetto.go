@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"trace/lang/format"
 	"trace/lang/result"
@@ -31,6 +33,8 @@ type perfettoForm struct {
 	places  map[*event.Probe]*place
 	// separator comes before the next object of the list; "" before anything is written.
 	separator string
+	// midnight is the one before the first time that is written, as nsecs tells it; nil before.
+	midnight  *int64
 	processes map[string]*process
 	threads   int
 	// counters are the names of the numbers of each counter of a map, by the name of the map and that of the counter.
@@ -83,13 +87,27 @@ func (p *perfettoForm) number(name string, n int) {
 }
 
 // micros appends a member with a time, in microseconds.
-func (p *perfettoForm) micros(name string, nsecs uint64) {
+func (p *perfettoForm) micros(name string, nsecs int64) {
 	p.line = append(append(append(p.line, `,"`...), name...), `":`...)
-	p.line = strconv.AppendUint(p.line, nsecs/1000, 10)
-	if rest := nsecs % 1000; rest > 0 {
+	var n uint64
+	p.line, n = format.AppendSign(p.line, nsecs)
+	p.line = strconv.AppendUint(p.line, n/1000, 10)
+	if rest := n % 1000; rest > 0 {
 		digits := strconv.AppendUint(nil, 1000+rest, 10)
 		p.line = append(append(p.line, '.'), digits[1:]...)
 	}
+}
+
+// at appends when something was, from the midnight before the first on: what reads traces takes times for doubles, which could not tell
+// nanoseconds apart if they counted from the boot, some hundred days ago.
+func (p *perfettoForm) at(nsecs int64) {
+	if p.midnight == nil {
+		first := p.Clock(nsecs)
+		y, m, d := first.Date()
+		midnight := nsecs - int64(first.Sub(time.Date(y, m, d, 0, 0, 0, 0, first.Location())))
+		p.midnight = &midnight
+	}
+	p.micros("ts", nsecs-*p.midnight)
 }
 
 // place are the fields by which the events of a probe find their place. A field that the probe lacks is nil.
@@ -158,7 +176,7 @@ type track struct{ lanes []lane }
 // lane is a thread of a track. Its last slice has ended at ended.
 type lane struct {
 	thread int
-	ended  uint64
+	ended  int64
 }
 
 // process returns that of a name.
@@ -183,7 +201,7 @@ func (p *perfettoForm) track(of *process, name string) (*track, error) {
 
 func (p *perfettoForm) addLane(of *process, t *track, name string) error {
 	p.threads++
-	t.lanes = append(t.lanes, lane{thread: p.threads})
+	t.lanes = append(t.lanes, lane{thread: p.threads, ended: math.MinInt64})
 	if n := len(t.lanes); n > 1 {
 		name += " #" + strconv.Itoa(n)
 	}
@@ -201,12 +219,13 @@ func (p *perfettoForm) name(what, name string, process, thread int) error {
 	return p.flush()
 }
 
-// lane returns one that is free from begin on, and takes it until end. Slices come in the order of their ends, and each gets the lane that
-// was free for the shortest time: so there are no more lanes than slices at one time.
-func (p *perfettoForm) lane(of *process, t *track, name string, begin, end uint64) (thread int, err error) {
+// lane returns one that is free at begin, and takes it until end. Slices come in the order of their ends, and each gets the lane that
+// was free for the shortest time: so there are no more lanes than slices at one time. One that ends when another begins is in its way,
+// as both are rounded.
+func (p *perfettoForm) lane(of *process, t *track, name string, begin, end int64) (thread int, err error) {
 	best := -1
 	for i, l := range t.lanes {
-		if l.ended <= begin && (best < 0 || l.ended > t.lanes[best].ended) {
+		if l.ended < begin && (best < 0 || l.ended > t.lanes[best].ended) {
 			best = i
 		}
 	}
@@ -246,11 +265,11 @@ func (p *perfettoForm) event(probe *event.Probe, e Source) error {
 
 // slice begins the object of an event, with the times of a slice or an instant.
 func (p *perfettoForm) slice(e Source, at *place, of *process, t *track, track, name string) error {
-	ended, latency := event.To[uint64](get(e, at.nsecs)), get(e, at.latency)
+	ended, latency := event.To[int64](get(e, at.nsecs)), get(e, at.latency)
 	if latency == nil {
 		return p.instant(name, of.id, t.lanes[0].thread, ended)
 	}
-	length := min(event.To[uint64](latency), ended)
+	length := event.To[int64](latency)
 	thread, err := p.lane(of, t, track, ended-length, ended)
 	if err != nil {
 		return err
@@ -260,20 +279,20 @@ func (p *perfettoForm) slice(e Source, at *place, of *process, t *track, track, 
 	}
 	p.number("pid", of.id)
 	p.number("tid", thread)
-	p.micros("ts", ended-length)
+	p.at(ended - length)
 	p.micros("dur", length)
 	return nil
 }
 
 // instant begins the object of what has no length.
-func (p *perfettoForm) instant(name string, process, thread int, nsecs uint64) error {
+func (p *perfettoForm) instant(name string, process, thread int, nsecs int64) error {
 	if err := p.object("i", name); err != nil {
 		return err
 	}
 	p.line = append(p.line, `,"s":"t"`...)
 	p.number("pid", process)
 	p.number("tid", thread)
-	p.micros("ts", nsecs)
+	p.at(nsecs)
 	return nil
 }
 
@@ -295,7 +314,7 @@ func (p *perfettoForm) printed(name string) error {
 	if err != nil {
 		return err
 	}
-	return p.instant(name, of.id, t.lanes[0].thread, p.moment())
+	return p.instant(name, of.id, t.lanes[0].thread, int64(p.moment()))
 }
 
 func (p *perfettoForm) text(_ string, b []byte) error {
@@ -375,7 +394,7 @@ func (p *perfettoForm) counter(table, name string, numbers []number) error {
 		return err
 	}
 	p.number("pid", of.id)
-	p.micros("ts", p.moment())
+	p.at(int64(p.moment()))
 	p.line = append(p.line, `,"args":{`...)
 	for i, name := range names {
 		if i > 0 {

@@ -64,15 +64,51 @@ func TestPerfettoLanes(t *testing.T) {
 {"ph":"X","name":"nvme:done","pid":1,"tid":1,"ts":1,"dur":1,"cat":"nvme","args":{"cpu":null}},
 {"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"qid 3 #2"}},
 {"ph":"X","name":"nvme:done","pid":1,"tid":2,"ts":1,"dur":1.500,"cat":"nvme","args":{"cpu":null}},
-{"ph":"X","name":"nvme:done","pid":1,"tid":2,"ts":2.500,"dur":0.500,"cat":"nvme","args":{"cpu":null}},
-{"ph":"X","name":"nvme:done","pid":1,"tid":1,"ts":2.800,"dur":0.100,"cat":"nvme","args":{"cpu":null}},
+{"ph":"X","name":"nvme:done","pid":1,"tid":1,"ts":2.500,"dur":0.500,"cat":"nvme","args":{"cpu":null}},
+{"ph":"X","name":"nvme:done","pid":1,"tid":2,"ts":2.800,"dur":0.100,"cat":"nvme","args":{"cpu":null}},
 {"ph":"X","name":"nvme:done","pid":1,"tid":2,"ts":3,"dur":1,"cat":"nvme","args":{"cpu":null}},
-{"ph":"X","name":"nvme:done","pid":1,"tid":2,"ts":4,"dur":0,"cat":"nvme","args":{"cpu":null}},
+{"ph":"X","name":"nvme:done","pid":1,"tid":1,"ts":4,"dur":0,"cat":"nvme","args":{"cpu":null}},
 {"ph":"M","name":"process_name","pid":2,"tid":0,"args":{"name":"CPUs"}},
 {"ph":"M","name":"thread_name","pid":2,"tid":3,"args":{"name":"CPU 1"}},
 {"ph":"i","name":"nvme:done","s":"t","pid":2,"tid":3,"ts":5000000.007,"cat":"nvme","args":{"cpu":1}}`, "\n")
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Devices of the same name on several hosts are apart.
+func TestPerfettoHosts(t *testing.T) {
+	text := event.Type{Kind: event.String, Size: 16}
+	for shown, want := range map[event.Shown]string{event.Always: `"args":{"name":"nvme0 of a"}`, event.Verbose: `"args":{"name":"nvme0"}`} {
+		probe := event.NewProbe("nvme", "done", "", []event.Field{
+			{Name: "nsecs", Type: event.Type{Kind: event.Uint, Size: 8}}, {Name: "ctrl", Type: text}, {Name: "qid", Type: text},
+			{Name: "host", Type: text, Line: event.Line{Shown: shown}},
+		})
+		got := written(t, func(p *Printer) error {
+			return p.Event(probe, command{"nsecs": uint64(1), "ctrl": "nvme0", "qid": "1", "host": "a"})
+		})
+		if !strings.Contains(got[0], want) {
+			t.Errorf("%s, want %s", got[0], want)
+		}
+	}
+}
+
+// Times count from the midnight before the first.
+func TestPerfettoTimes(t *testing.T) {
+	var b bytes.Buffer
+	zone := time.FixedZone("", 3600)
+	p := NewPrinter(&b, Perfetto, time.Date(2026, 11, 20, 23, 59, 58, 0, zone))
+	for _, test := range []struct {
+		nsecs uint64
+		want  string
+	}{
+		{3_000_000_001, `"ts":1000000.001,`}, {2_000_000_000, `"ts":0,`}, {1_999_500_000, `"ts":-500,`}, {2_999_999_990, `"ts":999999.990,`},
+		{90_000_000_000_000, `"ts":89998000000,`},
+	} {
+		b.Reset()
+		if err := p.Event(commandProbe(), command{"nsecs": test.nsecs}); err != nil || !strings.Contains(b.String(), test.want) {
+			t.Errorf("%v: no %s in %s", err, test.want, &b)
+		}
 	}
 }
 
