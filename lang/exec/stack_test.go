@@ -81,8 +81,8 @@ func TestStackOutput(t *testing.T) {
 `}, {output.JSON, `{"type":"printf","data":"\u000a    a+1\u000a    b+2 [mod]\u000a|\u000a    main+3 x.c:4\u000a|-\u000a"}
 {"type":"value","data":"\u000a    a+1\u000a    b+2 [mod]\u000a"}
 {"type":"value","data":["\u000a    main+3 x.c:4\u000a",null]}
-{"type":"value","data":"\u000a    main+3 x.c:4\u000a"}
-{"type":"value","data":null}
+{"type":"value","data":"\u000a    main+3 x.c:4\u000a","row":{"key":["nvme0"],"value":["main+3 x.c:4"]}}
+{"type":"value","data":null,"row":{"key":["other"],"value":null}}
 {"type":"value","data":"\u000a    a+1\u000a    b+2 [mod]\u000a"}
 {"type":"map","data":{"@k":{"\u000a    a+1\u000a    b+2 [mod]\u000a,nvme0":1}},"func":"count","columns":["kstack","ctrl"],"rows":[{"key":[["a+1","b+2 [mod]"],"nvme0"],"value":1}]}
 {"type":"map","data":{"@v":{"nvme0":"\u000a    main+3 x.c:4\u000a"}},"columns":["ctrl"],"rows":[{"key":["nvme0"],"value":["main+3 x.c:4"]}]}

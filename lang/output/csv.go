@@ -21,13 +21,14 @@ import (
 // front (OWASP, CSV Injection), and their control characters are escapes. Raw strings are left as they are.
 //
 // Events are one table, whose columns are those chosen, or all fields of all probes whose events the program prints; its head comes before
-// the first of them. Each map that is printed is a table of its own, after an empty line: its name, the elements of the key, and the value, of which
+// the first of them. What print() writes of a value is a row without a head: a cell, or those of a tuple or of an entry of a map. What printf()
+// and time() write stays as it is. Each map that is printed is a table of its own, after an empty line: its name, the elements of the key, and the value, of which
 // histograms have the columns lo, hi and n, and a row for each bucket.
 
 // CSV is a table of events, and one for each map.
 const CSV Format = "csv"
 
-// csvForm writes tables. What else a program prints is text.
+// csvForm writes tables. The texts of printf() and time() are text.
 type csvForm struct {
 	textForm
 	// head are the columns of the events, and started says that they are written.
@@ -87,12 +88,36 @@ func (p *csvForm) eventCell(column string, probe *event.Probe, e Source) string 
 	return ""
 }
 
-// records writes lines.
+func (p *csvForm) value(t event.Type, elems []event.Type, v any, own bool) error {
+	if text, ok := v.(string); ok && t.Kind == event.String && own {
+		return p.records([]string{text})
+	}
+	all, ok := v.([]any)
+	if !ok {
+		return p.records([]string{p.plainValue(t, v)})
+	}
+	row := make([]string, len(all))
+	for i, x := range all {
+		row[i] = p.plainValue(elems[min(i, len(elems)-1)], x)
+	}
+	return p.records(row)
+}
+
+func (p *csvForm) element(t result.Table) error { return p.records(p.csvValues(t.Rows[0].Value)...) }
+
+// records writes lines. An empty line is none: a single cell that is empty has quotes.
 func (p *csvForm) records(all ...[]string) error {
 	var b strings.Builder
-	w := csv.NewWriter(&b)
-	if err := w.WriteAll(all); err != nil {
-		return err
+	for _, record := range all {
+		if len(record) == 1 && record[0] == "" {
+			b.WriteString("\"\"\n")
+			continue
+		}
+		w := csv.NewWriter(&b)
+		if err := w.Write(record); err != nil {
+			return err
+		}
+		w.Flush() // to what never fails
 	}
 	p.line = append(p.line[:0], b.String()...)
 	return p.flush()

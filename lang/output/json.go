@@ -71,6 +71,7 @@ func (p *jsonForm) value(t event.Type, elems []event.Type, v any, _ bool) error 
 func (p *jsonForm) element(t result.Table) error {
 	p.message("value")
 	p.line = appendUnit(appendResult(p.line, t.Rows[0].Value), t.Unit)
+	p.line = appendRow(append(p.line, `,"row":`...), t, t.Rows[0])
 	return p.endMessage()
 }
 
@@ -259,20 +260,25 @@ func (p *jsonForm) rows(t result.Table) error {
 		if i > 0 {
 			p.line = append(p.line, ',')
 		}
-		p.line = append(p.line, `{"key":[`...)
-		for n, v := range r.Key {
-			if n > 0 {
-				p.line = append(p.line, ',')
-			}
-			p.line = appendTyped(p.line, t.Key[n].Type, v)
-		}
-		p.line = append(appendTypedResult(append(p.line, `],`...), r.Value), '}')
+		p.line = appendRow(p.line, t, r)
 		if err := p.flush(); err != nil {
 			return err
 		}
 	}
 	p.line = append(p.line, ']')
 	return nil
+}
+
+// appendRow appends a row: its key, and the members that hold its value.
+func appendRow(b []byte, t result.Table, r result.Row) []byte {
+	b = append(b, `{"key":[`...)
+	for n, v := range r.Key {
+		if n > 0 {
+			b = append(b, ',')
+		}
+		b = appendTyped(b, t.Key[n].Type, v)
+	}
+	return append(appendTypedResult(append(b, `],`...), r.Value), '}')
 }
 
 // appendTypedResult appends the members of a row that hold its value.
