@@ -155,15 +155,16 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr.endsWithin(time.Second, exitOK)
-	lines := bytes.Count(data, []byte("\n"))
+	lines := bytes.Count(data, []byte(`"probe":`))
 	if of := bytes.Count(data, []byte(`"pid":`+pid+`,`)); lines == 0 || of != lines {
 		t.Errorf("%d of %d events are of process %s:\n%s", of, lines, pid, data)
 	}
 }
 
+// What is lost is told of in the report, in the data, and by the exit status.
 func TestStrictCountsLosses(t *testing.T) {
 	requireLive(t)
-	cmd := exec.Command("trace", "-q", "--strict", "--buffer-size", "4KiB", "-c", "helper 300000", "syscall:enter")
+	cmd := exec.Command("trace", "-q", "--strict", "-f", "json", "--buffer-size", "4KiB", "-c", "helper 300000", "syscall:enter")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	data, err := cmd.Output()
@@ -176,7 +177,16 @@ func TestStrictCountsLosses(t *testing.T) {
 	}
 	var lost, total int
 	fmt.Sscan(report[1]+" "+report[2], &lost, &total)
-	if printed := bytes.Count(data, []byte("\n")); lost+printed != total || total < 300000 {
+	inData := 0
+	for _, line := range regexp.MustCompile(`(?m)^\{"type":"lost_events","count":\d+,"data":\{"events":(\d+)\}\}$`).FindAllSubmatch(data, -1) {
+		var n int
+		fmt.Sscan(string(line[1]), &n)
+		inData += n
+	}
+	if inData != lost {
+		t.Errorf("%d events are lost in the data, %d in the report", inData, lost)
+	}
+	if printed := bytes.Count(data, []byte(`{"type":"event",`)); lost+printed != total || total < 300000 {
 		t.Errorf("%d lost + %d printed, %d in total", lost, printed, total)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,7 +73,7 @@ func (tr *recorder) gauges(t *testing.T) (devices, owners objects) {
 			t.Fatal(err)
 		}
 		data = data[:bytes.LastIndexByte(data, '\n')+1]
-		return bytes.Split(bytes.TrimSpace(data), []byte("\n"))
+		return slices.DeleteFunc(bytes.Split(data, []byte("\n")), func(line []byte) bool { return !bytes.HasPrefix(line, []byte(`{"type":"map"`)) })
 	}
 	before := len(lines())
 	for range 600 {
@@ -91,14 +92,14 @@ func (tr *recorder) gauges(t *testing.T) (devices, owners objects) {
 func decodeGauge(t *testing.T, line []byte) objects {
 	t.Helper()
 	var m struct {
-		Entries []struct {
+		Rows []struct {
 			Key   []any
 			Value int64
 		}
 	}
 	decodeText(t, string(line), &m)
 	found := objects{}
-	for _, e := range m.Entries {
+	for _, e := range m.Rows {
 		if e.Key[0] != nil { // the kernel's own have no process
 			found[fmt.Sprint(e.Key[0], " ", e.Key[1])] = e.Value
 		}
@@ -207,7 +208,7 @@ func TestVMRdmaEngines(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range bytes.Lines(data) {
-		if bytes.Contains(line, []byte(`"name":"@devices"`)) {
+		if bytes.Contains(line, []byte(`"data":{"@devices":`)) {
 			if got := decodeGauge(t, line).there(); !maps.Equal(got, devices) {
 				t.Errorf("trace has %v, rdma res %v", got, devices)
 			}

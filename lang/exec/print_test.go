@@ -140,6 +140,9 @@ func TestPrinter(t *testing.T) {
 			if got := b.String(); got != want+"\n"+want+"\n" {
 				t.Errorf("%s:\n got %swant %s", format, got, want)
 			}
+			if format == output.JSON {
+				checkSchema(t, b.String())
+			}
 		}
 	}
 }

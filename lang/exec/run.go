@@ -334,6 +334,13 @@ func (r *Run) Interval(period time.Duration, nsecs uint64) error {
 	return nil
 }
 
+// Between calls f while no clause runs and no map is printed.
+func (r *Run) Between(f func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return f()
+}
+
 // Stopped tells whether exit() was called.
 func (r *Run) Stopped() bool {
 	r.mu.Lock()

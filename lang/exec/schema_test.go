@@ -48,6 +48,10 @@ func TestSchemaForbids(t *testing.T) {
 		`{"type":"event","probe":"a:b","time":null,"data":{},"nsecs":1}`,
 		`{"type":"printf","text":"x"}`,
 		`{"type":"mapp","data":{}}`,
+		`{"type":"attached_probes","count":1,"data":{"probe":1}}`,
+		`{"type":"attached_probes","data":{"probes":1}}`,
+		`{"type":"lost_events","count":1,"data":{"events":1,"more":2}}`,
+		`{"type":"lost_events","count":-1,"data":{"events":-1}}`,
 	} {
 		v, err := jsonschema.UnmarshalJSON(strings.NewReader(line))
 		if err != nil {

@@ -24,6 +24,8 @@ type form interface {
 	table(t result.Table) error
 	// element writes one entry, of print(@m[key]), the only row of a table.
 	element(t result.Table) error
+	// count writes how many there are of something.
+	count(what, noun string, n uint64) error
 	// begin and end write what stands around all the rest.
 	begin() error
 	end() error
@@ -59,9 +61,11 @@ type pen struct {
 	line   []byte
 }
 
-// Most formats have nothing around the rest.
+// Most formats have nothing around the rest, and leave numbers of probes and lost events to the notes.
 func (*pen) begin() error { return nil }
 func (*pen) end() error   { return nil }
+
+func (*pen) count(string, string, uint64) error { return nil }
 
 // endLine ends the line and writes it.
 func (p *pen) endLine() error {

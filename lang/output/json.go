@@ -2,6 +2,7 @@ package output
 
 import (
 	_ "embed"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -43,6 +44,12 @@ func (p *jsonForm) endMessage() error {
 func (p *jsonForm) text(what string, b []byte) error {
 	p.message(what)
 	p.line = format.AppendJSONString(p.line, string(b))
+	return p.endMessage()
+}
+
+// count writes how many there are of something, twice, as bpftrace does.
+func (p *jsonForm) count(what, noun string, n uint64) error {
+	p.line = fmt.Appendf(p.line[:0], `{"type":%q,"count":%d,"data":{%q:%[2]d}`, what, n, noun)
 	return p.endMessage()
 }
 

@@ -49,6 +49,15 @@ func (p *Printer) Text(b []byte) error { return p.form.text("printf", b) }
 // Time writes the text of a time().
 func (p *Printer) Time(b []byte) error { return p.form.text("time", b) }
 
+// Attached writes how many probes are attached, and Lost how many events were lost since the last time. Only JSON has them among the
+// data, as bpftrace does: for programs, which read nothing else. The notes have them for everybody.
+func (p *Printer) Attached(probes int) error {
+	return p.form.count("attached_probes", "probes", uint64(probes))
+}
+
+// Lost is described at Attached.
+func (p *Printer) Lost(events uint64) error { return p.form.count("lost_events", "events", events) }
+
 // Value writes a value of print(). Own says that the program itself chose it.
 func (p *Printer) Value(t event.Type, elems []event.Type, v any, own bool) error {
 	return p.form.value(t, elems, p.Presentable(t, elems, v), own)

@@ -35,7 +35,7 @@ func (l *Live) attach(ctx context.Context) (*probes.Session, error) {
 			l.attached = l.now()
 			l.host.Release()
 			go debug.FreeOSMemory() // a run may last for weeks
-			return session, l.exec.Attached(l.attached)
+			return session, errors.Join(l.exec.Attached(l.attached), l.tellAttached(session))
 		}
 		rejected[refusal.Probe] = true
 		l.out.Note(l.rejection(refusal))
@@ -43,6 +43,15 @@ func (l *Live) attach(ctx context.Context) (*probes.Session, error) {
 			return nil, err
 		}
 	}
+}
+
+// tellAttached says in the data what is attached.
+func (l *Live) tellAttached(session *probes.Session) error {
+	l.messages = messages{exec: l.exec, printer: l.out.printer(l.options.Format, l.boot)}
+	if l.options.Quiet {
+		return nil
+	}
+	return l.messages.attached(len(session.Variants()))
 }
 
 // rejection describes what the kernel rejected. The verifier follows up to a million instructions on all paths together

@@ -34,7 +34,9 @@ func (l *Live) follow(ctx context.Context, end func(), session *probes.Session, 
 	if l.exec.Stopped() || !l.waits() { // exit() in a begin clause, or there are no others
 		end()
 	}
+	unwatch := l.watch(ctx, session)
 	err := session.Read(ctx, l.event)
+	unwatch()                            // it tells of no more losses than the last counts have
 	counts, lossErr := l.counts(session) // before the end of -n detaches: what is left unread then is not lost
 	end()
 	besides.Wait()
@@ -44,7 +46,8 @@ func (l *Live) follow(ctx context.Context, end func(), session *probes.Session, 
 		err = errors.Join(unlessEnough(err), unlessEnough(e))
 	default:
 	}
-	return errors.Join(l.end(session, counts, unlessEnough(err)), lossErr)
+	err = errors.Join(unlessEnough(err), l.messages.losing(lostOf(counts)))
+	return errors.Join(l.end(session, counts, err), lossErr)
 }
 
 // startBesides starts what goes on besides the events, until ctx ends.
@@ -55,7 +58,6 @@ func (l *Live) startBesides(ctx context.Context, end func(), besides *sync.WaitG
 	for _, period := range l.exec.Intervals() {
 		besides.Go(func() { l.tick(ctx, end, session, period, failed) })
 	}
-	besides.Go(func() { l.watch(ctx, session) })
 	besides.Go(func() { showMaps(ctx, l.exec, l.out) })
 	if l.recorder != nil {
 		besides.Go(func() { l.recorder.keepUp(ctx) })
@@ -123,14 +125,23 @@ func (l *Live) waits() bool {
 	return l.program.Waits() || len(l.options.Command) > 0 || l.options.PID != 0
 }
 
-// watch notes the counts, and has totals corrected, once a second until ctx ends.
-func (l *Live) watch(ctx context.Context, session *probes.Session) {
-	everySecond(ctx, func() {
-		session.Correct(ctx)
-		if counts, err := l.counts(session); err == nil { // the end returns an error
-			l.out.Note(Counts{counts, session.Notes()})
-		}
+// watch notes the counts, and has totals corrected, once a second until stop is called or ctx ends.
+func (l *Live) watch(ctx context.Context, session *probes.Session) (stop func()) {
+	ctx, end := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		everySecond(ctx, func() {
+			session.Correct(ctx)
+			if counts, err := l.counts(session); err == nil { // the end returns an error
+				l.out.Note(Counts{counts, session.Notes()})
+				l.messages.losing(lostOf(counts)) // the stream keeps the error
+			}
+		})
 	})
+	return func() {
+		end()
+		watching.Wait()
+	}
 }
 
 // tick runs the clauses of an interval whenever they are due, until ctx ends.

@@ -32,7 +32,9 @@ type Live struct {
 	plan    *plan.Plan
 	exec    *exec.Run
 	out     Outputs
-	report  Report
+	// messages stand among the data.
+	messages messages
+	report   Report
 	// child is the command, nil without one.
 	child   *child
 	started uint64 // as nsecs tells it

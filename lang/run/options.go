@@ -28,6 +28,8 @@ type Options struct {
 	Count uint64
 	// MapEntries is how many keys a map has room for; 0 chooses by the size of the values.
 	MapEntries uint32
+	// Quiet leaves out of the data that probes are attached.
+	Quiet bool
 	// Cleared says that Outputs.View may empty the maps.
 	Cleared bool
 

@@ -130,7 +130,19 @@ func (p *Replay) run(ctx context.Context) error {
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
-	return errors.Join(err, p.exec.End())
+	return errors.Join(err, p.tellLost(), p.exec.End())
+}
+
+// tellLost says in the data what the recordings lack.
+func (p *Replay) tellLost() error {
+	var lost uint64
+	for _, info := range p.recording.Info() {
+		for _, l := range info.Losses {
+			lost += l.Lost
+		}
+	}
+	m := messages{exec: p.exec, printer: p.out.printer(p.options.Format, p.recording.Boot())}
+	return m.losing(lost)
 }
 
 // playToEnd plays the events, then the time until the end of the recording.
