@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"trace/lang/check"
 	"trace/lang/ir"
 	"trace/lang/output"
 	"trace/lang/syntax"
@@ -17,7 +16,7 @@ import (
 // checkProgram finds what is wrong with the options of a program, prints it with -d ast, and says which probes it means if it does not name
 // them.
 func checkProgram(s streams, o options, program *ir.Program) error {
-	if err := check.CheckColumns(program, o.columns()); err != nil {
+	if err := o.columns().Check(program.Printed()); err != nil {
 		return usagef("--fields: %w", err)
 	}
 	if o.debug == "ast" {

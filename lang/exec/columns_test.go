@@ -63,7 +63,7 @@ func TestColumns(t *testing.T) {
 		}
 		var b bytes.Buffer
 		p := output.NewPrinter(&b, test.format, time.Unix(0, 0).UTC())
-		p.Show(test.columns, nil, false, nil)
+		p.Show(test.columns, nil, false)
 		if err := p.Event(marked(), test.e); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestCheckColumns(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if err := check.CheckColumns(program, output.Columns{Names: test.names}); err != nil {
+		if err := (output.Columns{Names: test.names}).Check(program.Printed()); err != nil {
 			got = err.Error()
 		}
 		if got != test.want {

@@ -70,8 +70,8 @@ func FuzzCompile(f *testing.F) {
 // runEvents runs the clauses on events in user space: the typed tree has to be one that the engine understands.
 func runEvents(t *testing.T, p *ir.Program) {
 	m := &machine{
-		stores: map[*ir.Map]mapStore{}, printer: output.NewPrinter(io.Discard, output.Text, time.Unix(0, 0)),
-		now: func() uint64 { return 2 }, started: 1, ctx: t.Context(),
+		stores: map[*ir.Map]mapStore{}, sink: output.NewPrinter(io.Discard, output.Text, time.Unix(0, 0)),
+		clock: func() uint64 { return 2 }, started: 1, ctx: t.Context(),
 	}
 	for _, info := range p.Maps {
 		m.stores[info] = newUserStore(info, 100)
@@ -83,7 +83,7 @@ func runEvents(t *testing.T, p *ir.Program) {
 				t.Fatalf("%s: %v", c, err)
 			}
 			for _, e := range []langtest.Table{{"nsecs": uint64(3)}, full(probe)} {
-				if err := m.run(b, &scope{event: e}); err != nil {
+				if err := m.run(b, &scope{setting: m.setting(2), event: e}); err != nil {
 					t.Errorf("%s on %v: %v", c, e, err)
 				}
 			}
@@ -116,7 +116,7 @@ func full(p *event.Probe) langtest.Table {
 }
 
 // match tells whether the clause is one for events of p and its predicate holds for e.
-func match(c *ir.Clause, p *event.Probe, e source) (bool, error) {
+func match(c *ir.Clause, p *event.Probe, e event.Source) (bool, error) {
 	b, ok := c.Bodies[p]
 	if !ok {
 		return false, nil

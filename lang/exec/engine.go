@@ -13,14 +13,7 @@ import (
 	"github.com/expr-lang/expr/vm"
 
 	"trace/lang/ir"
-	"trace/probes/event"
 )
-
-// source is what an expression reads: an [event.Event], or a table in tests.
-type source interface {
-	// Get returns the value of f, or false if it is absent.
-	Get(f *event.Field) (v any, ok bool)
-}
 
 // record is an event with values that the kernel has computed.
 type record interface {
@@ -92,11 +85,11 @@ func leaf(e *ir.Expr) func(*scope) any {
 	case ir.OpStack:
 		return func(sc *scope) any { return sc.stack(e.StackUse()) }
 	case ir.OpNow:
-		return func(sc *scope) any { return sc.machine.now() }
+		return func(sc *scope) any { return sc.now() }
 	case ir.OpCommand:
 		return func(sc *scope) any { return uint64(sc.machine.command) }
 	case ir.OpElapsed:
-		return func(sc *scope) any { return sc.nsecs(e.Field) - sc.machine.started }
+		return func(sc *scope) any { return sc.elapsed(e.Field) }
 	}
 	return nil
 }

@@ -253,7 +253,7 @@ func TestScope(t *testing.T) {
 	v := &ir.Variable{Name: "v", Index: 1, Type: langtest.U64}
 	counts := &ir.Map{Name: "@n", Key: columns(langtest.U64), Agg: &agg.Agg{Func: agg.Count{}}, Value: columns(langtest.U64)}
 	last := &ir.Map{Name: "@last", Key: columns(langtest.U64), Value: columns(ir.Text)}
-	m := &machine{now: func() uint64 { return 1100 }, started: 1000, stores: map[*ir.Map]mapStore{}}
+	m := &machine{clock: func() uint64 { return 1100 }, started: 1000, stores: map[*ir.Map]mapStore{}}
 	for _, info := range []*ir.Map{counts, last} {
 		m.stores[info] = newUserStore(info, 10)
 	}

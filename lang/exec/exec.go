@@ -6,18 +6,27 @@ import (
 
 	"trace/lang/format"
 	"trace/lang/ir"
-	"trace/lang/output"
 	"trace/lang/result"
 	"trace/probes/event"
 )
 
 // scope is what expressions of a clause are evaluated in.
 type scope struct {
-	event   source // nil in begin, end and interval clauses
-	vars    []any  // by variable.index; nil is absent
+	setting
+	event   event.Source // nil in begin, end and interval clauses
+	vars    []any        // by Variable.Index; nil is absent
 	machine *machine
-	// stacks tells which values of the record are numbers of stacks.
+	// stacks are which values of the record are numbers of stacks.
 	stacks map[ir.StackUse]int
+}
+
+// setting is where a clause prints, and when it runs.
+type setting struct {
+	sink Sink
+	// nsecs is the time of a clause that no event causes: to all of it the time is the same.
+	nsecs uint64
+	// ctx ends loops, and with one its clause.
+	ctx context.Context
 }
 
 func (sc *scope) field(f *event.Field) any {
@@ -39,27 +48,43 @@ func (sc *scope) stack(use ir.StackUse) any {
 	return v
 }
 
-// nsecs returns the time of the event, or the current one where f is nil, as there is no event.
-func (sc *scope) nsecs(f *event.Field) uint64 {
-	if f == nil {
-		return sc.machine.now()
+// now returns the time of a clause that no event causes, or the current one.
+func (sc *scope) now() uint64 {
+	if sc.event == nil {
+		return sc.nsecs
 	}
-	return event.To[uint64](sc.field(f))
+	return sc.machine.now()
+}
+
+// elapsed returns the time since the program began: of the event, whose nsecs is f, or of the clause.
+func (sc *scope) elapsed(f *event.Field) uint64 {
+	if f == nil {
+		return sc.now() - sc.machine.started
+	}
+	return event.To[uint64](sc.field(f)) - sc.machine.started
+}
+
+// at returns the time of what the clause prints: of the event, if its record has it.
+func (sc *scope) at() uint64 {
+	if e, ok := sc.event.(*event.Event); ok {
+		if nsecs, ok := e.Get(e.Probe.Field("nsecs")); ok {
+			return event.To[uint64](nsecs)
+		}
+	}
+	return sc.now()
 }
 
 // machine runs clauses in user space.
 type machine struct {
-	stacks  *stackStore // nil if the program captures none
-	stores  map[*ir.Map]mapStore
-	printer *output.Printer
-	// keep takes the events of clauses without a block in the place of the printer, if it is not nil.
+	stacks *stackStore // nil if the program captures none
+	stores map[*ir.Map]mapStore
+	sink   Sink
+	// keep takes the events of clauses without a block in the place of the sink, if it is not nil.
 	keep func(*event.Event) error
-	// now returns the time as nsecs tells it; started is when the program began.
-	now     func() uint64
-	started uint64
-	// event is what a clause runs for; nil in begin, end and interval clauses, and between clauses.
-	event   source
-	command int // the process that cpid stands for
+	// clock returns the time as nsecs tells it; started is when the program began, and ended when it ended, 0 before.
+	clock          func() uint64
+	started, ended uint64
+	command        int // the process that cpid stands for
 	// cleared are the maps that a clause has cleared: they do not show at the end if nothing was added since.
 	cleared map[*ir.Map]bool
 	// since is when a map with rates began to count: when it was last printed or emptied. Without an entry it is started.
@@ -73,23 +98,24 @@ type machine struct {
 	status  *int
 }
 
-// deliver does what a clause without a block does with its events.
-func (m *machine) deliver(p *event.Probe, e source) error {
-	m.printed = true
-	if m.keep != nil {
-		return m.keep(e.(*event.Event))
+// now returns the time, which stands still when the program has ended.
+func (m *machine) now() uint64 {
+	if m.ended != 0 {
+		return m.ended
 	}
-	return m.printer.Event(p, e)
+	return m.clock()
 }
 
-// moment is when that came which is printed now: with the event of the clause, if its record tells when that was.
-func (m *machine) moment() uint64 {
-	if e, ok := m.event.(*event.Event); ok {
-		if nsecs, ok := e.Get(e.Probe.Field("nsecs")); ok {
-			return event.To[uint64](nsecs)
-		}
+// setting is what clauses run in at nsecs.
+func (m *machine) setting(nsecs uint64) setting { return setting{m.sink, nsecs, m.ctx} }
+
+// deliver does what a clause without a block does with its events.
+func (sc *scope) deliver(p *event.Probe) error {
+	sc.machine.printed = true
+	if sc.machine.keep != nil {
+		return sc.machine.keep(sc.event.(*event.Event))
 	}
-	return m.now()
+	return sc.sink.Event(p, sc.event)
 }
 
 // block is a body compiled for user space. One goroutine at a time may run it.
@@ -108,7 +134,7 @@ func compileBody(b *ir.Body) (*block, error) {
 	c := &bodyCompiler{}
 	out := &block{run: c.steps(b.Stmts)}
 	if b.Prints {
-		out.run = func(sc *scope) (bool, error) { return false, sc.machine.deliver(b.Probe, sc.event) }
+		out.run = func(sc *scope) (bool, error) { return false, sc.deliver(b.Probe) }
 	}
 	if b.Pred != nil {
 		out.pred = c.expr(b.Pred)
@@ -120,8 +146,6 @@ func compileBody(b *ir.Body) (*block, error) {
 // run runs b in a scope, whose variables it prepares, if its predicate holds; absent is no.
 func (m *machine) run(b *block, sc *scope) error {
 	sc.machine, sc.vars = m, append(sc.vars[:0], b.zeros...)
-	m.event = sc.event
-	defer func() { m.event = nil }()
 	if b.pred != nil {
 		v, err := b.pred.eval(sc)
 		if v != true || err != nil {
@@ -329,7 +353,7 @@ func (c *bodyCompiler) forMap(s *ir.ForStmt) step {
 
 // iterate runs the body of a loop once, unless the program is to end.
 func (sc *scope) iterate(v *ir.Variable, value any, body step) (end bool, err error) {
-	if sc.machine.ctx.Err() != nil {
+	if sc.ctx.Err() != nil {
 		return true, nil
 	}
 	sc.vars[v.Index] = value
@@ -392,17 +416,16 @@ func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
 			return true, err
 		}
 	case s.Fn == "clear":
-		return func(sc *scope) (bool, error) { return false, sc.machine.clear(s.Map) }
+		return func(sc *scope) (bool, error) { return false, sc.machine.clear(s.Map, sc.now()) }
 	case s.Fn == "zero":
-		return func(sc *scope) (bool, error) { return false, sc.machine.empty(s.Map, sc.machine.now(), mapStore.zero) }
+		return func(sc *scope) (bool, error) { return false, sc.machine.empty(s.Map, sc.now(), mapStore.zero) }
 	case s.Fn == "time":
 		return func(sc *scope) (bool, error) {
-			p := sc.machine.printer
-			return false, p.Time(format.AppendTime(nil, s.Format, p.Clock(sc.machine.now())))
+			return false, sc.sink.Time(sc.at(), format.AppendTime(nil, s.Format, sc.sink.Clock(sc.now())))
 		}
 	case s.Fn == "print" && s.Map != nil && s.Key == nil:
 		o := ir.MapOptions{Top: s.Top, Div: s.Div, By: result.Order(s.By)}
-		return func(sc *scope) (bool, error) { return false, sc.machine.printMap(s.Map, o) }
+		return func(sc *scope) (bool, error) { return false, sc.printMap(s.Map, o) }
 	}
 	return func(sc *scope) (bool, error) {
 		k, err := key.eval(sc)
@@ -417,11 +440,11 @@ func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
 		case s.Fn == "delete":
 			return false, sc.machine.stores[s.Map].remove(k)
 		case s.Fn == "printf":
-			return false, sc.machine.printer.Text(s.Format.Append(nil, sc.machine.printfArgs(s.Args, values)))
+			return false, sc.sink.Text(sc.at(), s.Format.Append(nil, sc.printfArgs(s.Args, values)))
 		case s.Map != nil:
-			return false, sc.machine.printElement(s.Map, k)
+			return false, sc.printElement(s.Map, k)
 		}
 		e := s.Args[0]
-		return false, sc.machine.printer.Value(e.Type, e.Elems, sc.machine.named(e.Type, e.Elems, values[0]), ir.Own(e))
+		return false, sc.sink.Value(sc.at(), e.Type, e.Elems, sc.machine.named(e.Type, e.Elems, values[0]), ir.Own(e))
 	}
 }

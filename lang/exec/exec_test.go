@@ -40,8 +40,8 @@ func runProgram(t *testing.T, p *ir.Program, boot time.Time) *testRun {
 	t.Helper()
 	r := &testRun{program: p, blocks: map[*ir.Body]*block{}, clock: 1e9}
 	r.machine = &machine{
-		stores: map[*ir.Map]mapStore{}, printer: output.NewPrinter(&r.out, output.Text, boot),
-		now: func() uint64 { return r.clock }, started: r.clock, ctx: t.Context(),
+		stores: map[*ir.Map]mapStore{}, sink: output.NewPrinter(&r.out, output.Text, boot),
+		clock: func() uint64 { return r.clock }, started: r.clock, ctx: t.Context(),
 	}
 	var err error
 	for _, m := range p.Maps {
@@ -58,6 +58,9 @@ func runProgram(t *testing.T, p *ir.Program, boot time.Time) *testRun {
 	return r
 }
 
+// scope is that of a clause that no event causes.
+func (r *testRun) scope() *scope { return &scope{setting: r.setting(r.clock), machine: r.machine} }
+
 // moment runs the clauses of a kind.
 func (r *testRun) moment(t *testing.T, kind ir.ClauseKind) {
 	t.Helper()
@@ -66,7 +69,7 @@ func (r *testRun) moment(t *testing.T, kind ir.ClauseKind) {
 			continue
 		}
 		for _, b := range c.Bodies {
-			if err := r.run(r.blocks[b], &scope{}); err != nil {
+			if err := r.run(r.blocks[b], r.scope()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -74,19 +77,19 @@ func (r *testRun) moment(t *testing.T, kind ir.ClauseKind) {
 }
 
 // event runs the clauses of a probe.
-func (r *testRun) event(t *testing.T, probe string, e source) {
+func (r *testRun) event(t *testing.T, probe string, e event.Source) {
 	t.Helper()
 	r.eventOf(t, langtest.Fixture(probe), e)
 }
 
-func (r *testRun) eventOf(t *testing.T, p *event.Probe, e source) {
+func (r *testRun) eventOf(t *testing.T, p *event.Probe, e event.Source) {
 	t.Helper()
 	for _, c := range r.program.Clauses {
 		if !slices.Contains(c.Probes, p) {
 			continue
 		}
 		b := c.Bodies[p]
-		sc := &scope{event: e, stacks: map[ir.StackUse]int{{Word: "kstack", Frames: event.MaxFrames}: 0, {Word: "ustack", Frames: event.MaxFrames}: 1}}
+		sc := &scope{setting: r.setting(0), event: e, stacks: map[ir.StackUse]int{{Word: "kstack", Frames: event.MaxFrames}: 0, {Word: "ustack", Frames: event.MaxFrames}: 1}}
 		if err := r.run(r.blocks[b], sc); err != nil {
 			t.Fatal(err)
 		}

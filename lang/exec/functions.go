@@ -30,7 +30,7 @@ func library(e *ir.Expr) func(*scope, []any) (any, error) {
 	}
 	switch e.Fn {
 	case "strftime":
-		compute = func(sc *scope, x []any) any { return format.Strftime(x[0].(string), sc.machine.printer.Clock(x[1])) }
+		compute = func(sc *scope, x []any) any { return format.Strftime(x[0].(string), sc.sink.Clock(x[1])) }
 	case "string":
 		compute = func(_ *scope, x []any) any { return stringOf(e.Args[0].Type, x[0]) }
 	case "ntop":

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"trace/lang/ir"
-	"trace/lang/output"
+	"trace/lang/result"
 	"trace/probes/event"
 )
 
@@ -30,27 +30,33 @@ func (m *machine) exit(values []any) {
 }
 
 // printMap prints a map. Rates are those since they were last printed, so they begin again.
-func (m *machine) printMap(info *ir.Map, o ir.MapOptions) error {
-	if err := m.show(info, m.printer, o); err != nil || info.Agg == nil || !info.Agg.Traits().Restarts {
+func (sc *scope) printMap(info *ir.Map, o ir.MapOptions) error {
+	m := sc.machine
+	t, err := m.table(info, sc.now(), o)
+	if err == nil {
+		err = sc.sink.Map(sc.at(), t)
+	}
+	if err != nil || info.Agg == nil || !info.Agg.Traits().Restarts {
 		return err
 	}
-	return m.empty(info, m.now(), mapStore.zero)
+	return m.empty(info, sc.now(), mapStore.zero)
 }
 
-// show prints what a map holds.
-func (m *machine) show(info *ir.Map, p *output.Printer, o ir.MapOptions) error {
+// table is what a map holds at nsecs.
+func (m *machine) table(info *ir.Map, nsecs uint64, o ir.MapOptions) (t result.Table, err error) {
 	entries, err := m.stores[info].entries()
 	if err != nil {
-		return err
+		return t, err
 	}
-	o.Elapsed = m.elapsed(info)
-	t := info.Table(entries, o)
+	o.Elapsed = m.elapsed(info, nsecs)
+	t = info.Table(entries, o)
 	m.namedTable(&t)
-	return p.Map(t)
+	return t, nil
 }
 
 // printElement prints the value of a key, zero if there is none.
-func (m *machine) printElement(info *ir.Map, key []any) error {
+func (sc *scope) printElement(info *ir.Map, key []any) error {
+	m := sc.machine
 	e := info.NewEntry(key)
 	found, ok, err := m.find(info, key)
 	if err != nil {
@@ -59,18 +65,18 @@ func (m *machine) printElement(info *ir.Map, key []any) error {
 	if ok {
 		e.Value, e.State = found.Value, found.State
 	}
-	t := info.Table([]ir.Entry{e}, ir.MapOptions{Elapsed: m.elapsed(info)})
+	t := info.Table([]ir.Entry{e}, ir.MapOptions{Elapsed: m.elapsed(info, sc.now())})
 	m.namedTable(&t)
-	return m.printer.Element(t)
+	return sc.sink.Element(sc.at(), t)
 }
 
-// clear does what a clause wants to be cleared.
-func (m *machine) clear(info *ir.Map) error {
+// clear does what a clause wants to be cleared, at nsecs.
+func (m *machine) clear(info *ir.Map, nsecs uint64) error {
 	if m.cleared == nil {
 		m.cleared = map[*ir.Map]bool{}
 	}
 	m.cleared[info] = true
-	return m.empty(info, m.now(), mapStore.clear)
+	return m.empty(info, nsecs, mapStore.clear)
 }
 
 // silent tells whether a map has nothing to show at the end: not even that nothing was counted, as it was cleared.
@@ -94,11 +100,11 @@ func (m *machine) empty(info *ir.Map, nsecs uint64, how func(mapStore) error) er
 	return how(m.stores[info])
 }
 
-// elapsed is the time since a map began to count.
-func (m *machine) elapsed(info *ir.Map) time.Duration {
+// elapsed is the time since a map began to count, at nsecs.
+func (m *machine) elapsed(info *ir.Map, nsecs uint64) time.Duration {
 	since, ok := m.since[info]
 	if !ok {
 		since = m.started
 	}
-	return time.Duration(m.now() - since)
+	return time.Duration(nsecs - since)
 }

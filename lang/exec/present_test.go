@@ -30,13 +30,13 @@ func runHostile(t *testing.T, src string, as output.Format, raw bool) string {
 		t.Fatalf("%s:\n%v", src, err)
 	}
 	r := runProgram(t, program, time.Unix(0, 0).UTC())
-	r.printer = output.NewPrinter(&r.out, as, time.Unix(0, 0).UTC())
+	r.sink = output.NewPrinter(&r.out, as, time.Unix(0, 0).UTC())
 	r.stacks = &stackStore{found: map[uint64]format.Frames{7: {"f\x1b]0;x\a+1", "=g;h+2"}}}
-	r.printer.Show(output.NewColumns(as, false, nil), program.Printed(), program.Raw, nil)
+	r.sink.(*output.Printer).Show(output.NewColumns(as, false, nil), program.Printed(), program.Raw)
 	e := values{langtest.Table{"nsecs": uint64(0), "pid": uint64(1), "comm": "é\x1b[31m\u009b", "cgroup": uint64(5), "ctrl": "=1+\t2"}, []any{uint64(7), uint64(7)}}
 	r.eventOf(t, p, e)
 	for _, m := range r.program.Maps {
-		if err := r.printMap(m, ir.MapOptions{}); err != nil {
+		if err := r.scope().printMap(m, ir.MapOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -59,8 +59,8 @@ func (m *machine) namedResult(v result.Value) result.Value {
 }
 
 // printfArgs are the arguments of printf as they are written. The output may want texts of others as they are.
-func (m *machine) printfArgs(args []*ir.Expr, values []any) []any {
-	raw := m.printer.Raw()
+func (sc *scope) printfArgs(args []*ir.Expr, values []any) []any {
+	raw := sc.sink.Raw()
 	out := values
 	for i, a := range args {
 		v := values[i]
@@ -69,7 +69,7 @@ func (m *machine) printfArgs(args []*ir.Expr, values []any) []any {
 		case a.Type.Kind == event.String && (raw || ir.Own(a)):
 			v = format.Verbatim(v.(string))
 		case a.Type.Kind == format.Stack || a.Type.Kind == format.Tuple || raw:
-			v = m.printer.Presentable(a.Type, a.Elems, m.named(a.Type, a.Elems, v))
+			v = sc.sink.Presentable(a.Type, a.Elems, sc.machine.named(a.Type, a.Elems, v))
 		default:
 			continue
 		}

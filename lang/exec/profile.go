@@ -75,11 +75,11 @@ func sampleOf(m *ir.Map, key []any, of *machine) (s result.Sample) {
 	for i, x := range key {
 		switch {
 		case m.Key[i].Type.Kind != format.Stack:
-			s.Key = append(s.Key, string(format.Append(nil, m.Key[i].Type, nil, of.printer.Presentable(m.Key[i].Type, nil, x))))
+			s.Key = append(s.Key, string(format.Append(nil, m.Key[i].Type, nil, of.sink.Presentable(m.Key[i].Type, nil, x))))
 		case of.stacks == nil || x == nil || x == uint64(0): // absent
 		default:
 			frames, ofProcess := of.stacks.functions(x.(uint64))
-			frames = of.printer.Presentable(m.Key[i].Type, nil, frames).(format.Frames)
+			frames = of.sink.Presentable(m.Key[i].Type, nil, frames).(format.Frames)
 			if ofProcess {
 				s.Frames = append(s.Frames, frames...)
 			} else {

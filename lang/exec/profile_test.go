@@ -72,7 +72,7 @@ func TestProfile(t *testing.T) {
 			result.Profile{Map: "@n", Unit: event.Nanoseconds, Samples: []result.Sample{{Key: []string{"a"}, Value: 3}}},
 		},
 	} {
-		got := profileOf(&test.m, test.entries, &machine{printer: &output.Printer{}})
+		got := profileOf(&test.m, test.entries, &machine{sink: &output.Printer{}})
 		same := slices.EqualFunc(got.Samples, test.want.Samples, func(a, b result.Sample) bool {
 			return slices.Equal(a.Key, b.Key) && slices.Equal(a.Frames, b.Frames) && a.Value == b.Value
 		})
@@ -111,7 +111,7 @@ func TestUnshown(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	run, err := Start(plan, Options{Printer: output.NewPrinter(&b, output.Folded, time.Time{}), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
+	run, err := Start(plan, Options{Sink: output.NewPrinter(&b, output.Folded, time.Time{}), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}

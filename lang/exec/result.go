@@ -17,10 +17,10 @@ func (r *Run) Tables() ([]result.Table, error) {
 			return nil, err
 		}
 		if len(m.Key) > 0 || len(entries) > 0 {
-			t := m.Table(entries, ir.MapOptions{Elapsed: r.machine.elapsed(m), By: result.ByValue})
+			t := m.Table(entries, ir.MapOptions{Elapsed: r.machine.elapsed(m, r.machine.now()), By: result.ByValue})
 			slices.Reverse(t.Rows)
 			r.machine.namedTable(&t)
-			t = r.machine.printer.PresentableTable(t)
+			t = r.machine.sink.PresentableTable(t)
 			all = append(all, t)
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"github.com/cilium/ebpf"
 
 	"trace/lang/ir"
-	"trace/lang/output"
 	"trace/lang/plan"
 	"trace/lang/result"
 	"trace/probes/event"
@@ -21,9 +19,10 @@ import (
 
 // Options are what a run needs of its surroundings.
 type Options struct {
-	Printer *output.Printer
+	// Sink takes what the program prints.
+	Sink Sink
 	// Shadow is where the second, user-space run of a comparison prints.
-	Shadow *output.Printer
+	Shadow Sink
 	// Muted begin clauses print nothing: they did so before.
 	Muted bool
 	// Unshown maps are not printed at the end: Views and Profiles have them.
@@ -89,23 +88,24 @@ func (r *Run) start(o Options) error {
 	if err := r.openStacks(o.Context); err != nil {
 		return err
 	}
-	r.machine = r.newMachine(o, o.Printer, r.store)
+	r.machine = r.newMachine(o, o.Sink, r.store)
 	if r.plan.Options.Compare {
 		r.shadow = r.newMachine(o, o.Shadow, func(m *ir.Map) mapStore { return r.userStore(m) })
 	}
 	return r.compile()
 }
 
-func (r *Run) newMachine(o Options, printer *output.Printer, store func(*ir.Map) mapStore) *machine {
+func (r *Run) newMachine(o Options, sink Sink, store func(*ir.Map) mapStore) *machine {
 	stores := map[*ir.Map]mapStore{}
 	for _, m := range r.plan.Program.Maps {
 		stores[m] = store(m)
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(o.Context))
 	context.AfterFunc(o.Context, func() { time.AfterFunc(loopGrace, end) })
-	m := &machine{stacks: r.stacks, stores: stores, printer: printer, keep: o.Keep, now: o.Now, started: r.plan.Options.Started, command: r.plan.Options.Command, ctx: ctx}
-	printer.Show(r.plan.Options.Columns, r.plan.Program.Printed(), r.plan.Program.Raw, m.moment)
-	return m
+	return &machine{
+		stacks: r.stacks, stores: stores, sink: sink, keep: o.Keep, clock: o.Now, started: r.plan.Options.Started, command: r.plan.Options.Command,
+		ctx: ctx,
+	}
 }
 
 // store of a map, where the plan has it.
@@ -192,13 +192,13 @@ func (r *Run) Close() error {
 
 // Begin runs the begin clauses. Programs are attached after it.
 func (r *Run) Begin() error {
-	if r.muted {
-		defer func(p *output.Printer) { r.machine.printer = p }(r.machine.printer)
-		r.machine.printer = output.NewPrinter(io.Discard, output.Text, time.Time{})
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.at(ir.OnBegin); err != nil {
+	if err := r.at(ir.OnBegin, func(s *setting) {
+		if r.muted {
+			s.sink = mute{s.sink}
+		}
+	}); err != nil {
 		return err
 	}
 	return r.turns.plant()
@@ -206,50 +206,53 @@ func (r *Run) Begin() error {
 
 // End runs the end clauses and prints all maps, but for [Options.Unshown]. Programs are detached before it.
 func (r *Run) End() error {
-	for _, m := range r.machines() {
-		m.ctx = context.Background() // the end of the run does not end its last loops
-	}
 	defer r.lock()()
 	if err := r.turns.fence.wait(); err != nil { // a program may have run when it was detached
 		return err
 	}
-	if err := r.at(ir.OnEnd); err != nil {
+	// The end of the run does not end its last loops.
+	if err := r.at(ir.OnEnd, func(s *setting) { s.ctx = context.Background() }); err != nil {
 		return err
 	}
 	for _, m := range r.machines() {
 		if !r.unshown {
-			if err := r.showAll(m, m.printer); err != nil {
+			if err := r.showAll(m, m.sink); err != nil {
 				return err
 			}
 		}
-		end := m.now()
-		m.now = func() uint64 { return end } // for PrintMap, later
+		m.ended = m.now() // for PrintMap, later
 	}
 	return nil
 }
 
-// Show prints all maps, as End does, while the program goes on. Those that End does not show it writes to w, as text.
-func (r *Run) Show(w io.Writer) error {
+// Show prints all maps to a sink, as End does to its own, while the program goes on.
+func (r *Run) Show(to Sink) error {
 	defer r.lock()()
-	p := r.machine.printer
-	if r.unshown {
-		p = r.machine.printer.OfMaps(w)
-	}
-	return r.showAll(r.machine, p)
+	return r.showAll(r.machine, to)
 }
 
 // showAll prints all maps.
-func (r *Run) showAll(m *machine, p *output.Printer) error {
+func (r *Run) showAll(m *machine, to Sink) error {
 	for _, info := range r.plan.Program.Maps {
 		silent, err := m.silent(info)
 		if err == nil && !silent {
-			err = m.show(info, p, ir.MapOptions{})
+			err = m.show(info, to, ir.MapOptions{})
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// show prints what a map holds.
+func (m *machine) show(info *ir.Map, to Sink, o ir.MapOptions) error {
+	now := m.now()
+	t, err := m.table(info, now, o)
+	if err != nil {
+		return err
+	}
+	return to.Map(now, t)
 }
 
 func (r *Run) machines() []*machine {
@@ -259,12 +262,14 @@ func (r *Run) machines() []*machine {
 	return []*machine{r.machine}
 }
 
-func (r *Run) at(kind ir.ClauseKind) error {
+// at runs the clauses of a kind, in what change makes of the setting.
+func (r *Run) at(kind ir.ClauseKind, change func(*setting)) error {
 	for _, c := range r.plan.Program.Clauses {
-		if c.Kind == kind {
-			if err := r.moment(c, r.machine.now()); err != nil {
-				return err
-			}
+		if c.Kind != kind {
+			continue
+		}
+		if err := r.moment(c, r.machine.now(), change); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -277,14 +282,12 @@ func (r *Run) lock() (unlock func()) {
 	return r.mu.Unlock
 }
 
-// moment runs a clause that no event causes. To all of it the time is nsecs, as that of an event is to its clauses.
-func (r *Run) moment(c *ir.Clause, nsecs uint64) error {
+// moment runs a clause that no event causes, at nsecs.
+func (r *Run) moment(c *ir.Clause, nsecs uint64, change func(*setting)) error {
 	for _, m := range r.machines() {
-		now := m.now
-		m.now = func() uint64 { return nsecs }
-		err := m.run(r.moments[c], &scope{})
-		m.now = now
-		if err != nil {
+		sc := &scope{setting: m.setting(nsecs)}
+		change(&sc.setting)
+		if err := m.run(r.moments[c], sc); err != nil {
 			return fmt.Errorf("%s: %w", c, err)
 		}
 	}
@@ -327,7 +330,7 @@ func (r *Run) Interval(period time.Duration, nsecs uint64) error {
 		if c.Kind != ir.OnInterval || c.Period != period || r.machine.stopped {
 			continue
 		}
-		if err := r.moment(c, nsecs); err != nil {
+		if err := r.moment(c, nsecs, func(*setting) {}); err != nil {
 			return err
 		}
 	}
@@ -417,7 +420,7 @@ func (r *Run) follow(record *siteRun, e *event.Event) error {
 
 func (s *siteRun) run(m *machine, e *event.Event, stacks map[ir.StackUse]int) (bool, error) {
 	sc := &s.scope
-	sc.event, sc.machine, sc.stacks = e, m, stacks
+	sc.setting, sc.event, sc.machine, sc.stacks = m.setting(0), e, m, stacks
 	if s.pred != nil {
 		v, err := s.pred.eval(sc)
 		if err != nil || v != true {
@@ -430,14 +433,14 @@ func (s *siteRun) run(m *machine, e *event.Event, stacks map[ir.StackUse]int) (b
 // Program is what runs.
 func (r *Run) Program() *ir.Program { return r.plan.Program }
 
-// PrintMap prints a map once more as text, after End too: at most top entries, 0 for all of them, by "key", "value" or, if it is "", what is usual.
-func (r *Run) PrintMap(w io.Writer, name string, top int64, by string) error {
+// PrintMap prints a map once more, after End too: at most top entries, 0 for all of them, by "key", "value" or, if it is "", what is usual.
+func (r *Run) PrintMap(to Sink, name string, top int64, by string) error {
 	defer r.lock()()
 	i := slices.IndexFunc(r.plan.Program.Maps, func(m *ir.Map) bool { return m.Name == name })
 	if i < 0 {
 		return fmt.Errorf("no map is called %s: %s", name, strings.Join(r.plan.Program.MapNames(), ", "))
 	}
-	return r.machine.show(r.plan.Program.Maps[i], r.machine.printer.OfMaps(w), ir.MapOptions{Top: top, By: result.Order(by)})
+	return r.machine.show(r.plan.Program.Maps[i], to, ir.MapOptions{Top: top, By: result.Order(by)})
 }
 
 // Rejected is the number of records of a probe that user space rejected.

@@ -91,17 +91,17 @@ func TestStackOutput(t *testing.T) {
 `},
 	} {
 		r := startRun(t, program)
-		r.printer = output.NewPrinter(&r.out, test.format, time.Unix(0, 0).UTC())
+		r.sink = output.NewPrinter(&r.out, test.format, time.Unix(0, 0).UTC())
 		r.stacks = &stackStore{found: map[uint64]format.Frames{7: {"a+1", "b+2 [mod]"}, 8: {"main+3 x.c:4"}}}
 		e := values{langtest.Table{"ctrl": "nvme0"}, []any{uint64(7), uint64(8), nil}}
-		sc := &scope{event: e, stacks: map[ir.StackUse]int{{Word: "kstack", Frames: 127}: 0, {Word: "ustack", Frames: 2}: 1, {Word: "ustack", Frames: 3}: 2}}
+		sc := &scope{setting: r.setting(0), event: e, stacks: map[ir.StackUse]int{{Word: "kstack", Frames: 127}: 0, {Word: "ustack", Frames: 2}: 1, {Word: "ustack", Frames: 3}: 2}}
 		for _, c := range r.program.Clauses {
 			if err := r.run(r.blocks[c.Bodies[langtest.Fixture("nvme:complete_rq")]], sc); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, m := range r.program.Maps {
-			if err := r.printMap(m, ir.MapOptions{}); err != nil {
+			if err := r.scope().printMap(m, ir.MapOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -225,7 +225,7 @@ func runStacks(t *testing.T, compareExchange func() bool, text string, prepare .
 		t.Fatalf("in user space: %s", divided.Parts[i].InUser.Reason)
 	}
 	var out bytes.Buffer
-	run, err := Start(divided, Options{Printer: output.NewPrinter(&out, output.Text, time.Now()), Now: now, Context: t.Context()})
+	run, err := Start(divided, Options{Sink: output.NewPrinter(&out, output.Text, time.Now()), Now: now, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}

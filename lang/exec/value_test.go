@@ -442,7 +442,7 @@ func (c *counting) Get(f *event.Field) (any, bool) {
 }
 
 func BenchmarkFilter(b *testing.B) {
-	e := source(langtest.Table{"u8": uint64(200), "u64": uint64(math.MaxUint64), "s8": int64(-7), "b": true})
+	e := event.Source(langtest.Table{"u8": uint64(200), "u64": uint64(math.MaxUint64), "s8": int64(-7), "b": true})
 	for _, src := range []string{"b", "u64 > 1ms", "u64 > 1ms && u8 == 200", "u64 > 1ms && (s8 in [1, 2, -7] || !b)", "u64 - 3 > 1ms"} {
 		b.Run(src, func(b *testing.B) {
 			v, sc := evaluatorOf(b, src), &scope{event: e}

@@ -23,7 +23,7 @@ func tablesOf(t *testing.T, text string) []result.Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := Start(plan, Options{Printer: output.NewPrinter(io.Discard, output.HTML, time.Time{}), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
+	run, err := Start(plan, Options{Sink: output.NewPrinter(io.Discard, output.HTML, time.Time{}), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}

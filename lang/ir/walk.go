@@ -4,12 +4,19 @@ import (
 	"maps"
 	"slices"
 
-	"trace/lang/output"
 	"trace/probes/event"
 )
 
-// Fields that the body reads; those that are printed of the event included.
-func (b *Body) Fields(printed output.Columns) []*event.Field {
+// Columns are what is needed of events to print them: [trace/lang/output.Columns] are some.
+type Columns interface {
+	// Fields are those that printing an event of a probe may need.
+	Fields(p *event.Probe) []*event.Field
+	// Moment is the field that places what else is printed at an event of a probe, nil if nothing does.
+	Moment(p *event.Probe) *event.Field
+}
+
+// Fields that the body reads, and those that what it prints needs.
+func (b *Body) Fields(printed Columns) []*event.Field {
 	found := map[*event.Field]bool{}
 	if b.Prints {
 		for _, f := range printed.Fields(b.Probe) {

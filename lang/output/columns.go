@@ -1,8 +1,10 @@
 package output
 
 import (
+	"fmt"
 	"slices"
 
+	"trace/lang/syntax"
 	"trace/probes/event"
 )
 
@@ -44,6 +46,35 @@ func (c Columns) Moment(p *event.Probe) *event.Field {
 		return nil
 	}
 	return p.Field(momentField)
+}
+
+// Check returns an error if no event of the probes, whose events are printed, has one of the chosen fields.
+func (c Columns) Check(printed []*event.Probe) error {
+	if c.Names == nil {
+		return nil
+	}
+	if len(printed) == 0 {
+		return fmt.Errorf("no clause of the program prints events: one without a block does")
+	}
+	known := []string{TimeColumn, ProbeColumn}
+	for _, p := range printed {
+		for _, f := range p.Fields {
+			known = append(known, f.Name)
+		}
+	}
+	for i, name := range c.Names {
+		switch {
+		case !slices.Contains(known, name):
+			help := "trace -lv shows the fields of each probe"
+			if near := syntax.Nearest(name, known); near != "" {
+				help = fmt.Sprintf("did you mean %q?", near)
+			}
+			return fmt.Errorf("no field %s in %s: %s", name, syntax.Enumerate(printed), help)
+		case slices.Contains(c.Names[:i], name):
+			return fmt.Errorf("the field %s is named twice", name)
+		}
+	}
+	return nil
 }
 
 // shown are the fields that are printed.
@@ -113,7 +144,7 @@ func (c Columns) rank(f *event.Field) int {
 }
 
 // shows tells whether a line that does not show all has the field, whose value is v.
-func (l *lineField) shows(e Source, v any) bool {
+func (l *lineField) shows(e event.Source, v any) bool {
 	switch {
 	case l.hasUsual:
 		return event.To[int64](v) != l.usual

@@ -56,7 +56,7 @@ func (c Columns) tableOf(printed []*event.Probe) []string {
 	return columns
 }
 
-func (p *csvForm) event(probe *event.Probe, e Source) error {
+func (p *csvForm) event(probe *event.Probe, e event.Source) error {
 	if !p.started {
 		p.started = true
 		if err := p.records(p.head); err != nil {
@@ -70,7 +70,7 @@ func (p *csvForm) event(probe *event.Probe, e Source) error {
 	return p.records(record)
 }
 
-func (p *csvForm) eventCell(column string, probe *event.Probe, e Source) string {
+func (p *csvForm) eventCell(column string, probe *event.Probe, e event.Source) string {
 	switch column {
 	case ProbeColumn:
 		return probe.String()

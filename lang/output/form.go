@@ -16,7 +16,7 @@ type Format string
 type form interface {
 	// show says that the columns of the pen are set, and which probes have events that the program prints.
 	show(printed []*event.Probe)
-	event(probe *event.Probe, e Source) error
+	event(probe *event.Probe, e event.Source) error
 	// text writes what a printf or a time() printed; what is its name.
 	text(what string, b []byte) error
 	// value writes a value of print(). Own says that the program itself chose it.
@@ -31,14 +31,8 @@ type form interface {
 	end() error
 }
 
-// Source is what has values of fields: an [event.Event].
-type Source interface {
-	// Get returns the value of f, or false if it is absent.
-	Get(f *event.Field) (v any, ok bool)
-}
-
 // get returns the value of a field, or nil if it is absent, or there is no such field.
-func get(e Source, f *event.Field) any {
+func get(e event.Source, f *event.Field) any {
 	if f == nil {
 		return nil
 	}
@@ -57,7 +51,7 @@ type pen struct {
 	// columns are what is printed of events.
 	columns Columns
 	// moment is when that came which is printed now, as nsecs tells it.
-	moment func() uint64
+	moment uint64
 	line   []byte
 }
 

@@ -54,14 +54,14 @@ func (p *jsonForm) count(what, noun string, n uint64) error {
 }
 
 // event writes an event: its probe, the time of day, and its fields as data.
-func (p *jsonForm) event(probe *event.Probe, e Source) error {
+func (p *jsonForm) event(probe *event.Probe, e event.Source) error {
 	p.line = format.AppendJSONString(append(p.line[:0], `{"type":"event","probe":`...), probe.String())
 	p.line = p.appendTimeJSON(append(p.line, `,"time":`...), probe, e)
 	p.line = p.objects.append(append(p.line, `,"data":`...), p.columns, probe, e)
 	return p.endMessage()
 }
 
-func (p *jsonForm) appendTimeJSON(b []byte, probe *event.Probe, e Source) []byte {
+func (p *jsonForm) appendTimeJSON(b []byte, probe *event.Probe, e event.Source) []byte {
 	nsecs := get(e, probe.Field("nsecs"))
 	if nsecs == nil {
 		return append(b, "null"...)

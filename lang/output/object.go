@@ -21,7 +21,7 @@ type member struct {
 type objects map[*event.Probe][]member
 
 // append appends the chosen fields of an event.
-func (o objects) append(b []byte, c Columns, probe *event.Probe, e Source) []byte {
+func (o objects) append(b []byte, c Columns, probe *event.Probe, e event.Source) []byte {
 	object, ok := o[probe]
 	if !ok {
 		object = c.objectOf(probe)
@@ -61,7 +61,7 @@ func insert(object []member, name string, f *event.Field) []member {
 	return object
 }
 
-func appendObject(b []byte, object []member, e Source) []byte {
+func appendObject(b []byte, object []member, e event.Source) []byte {
 	b = append(b, '{')
 	for i, m := range object {
 		if i > 0 {

@@ -156,7 +156,7 @@ func (p *perfettoForm) placeOf(probe *event.Probe) *place {
 }
 
 // fieldText is the value of a field as it is printed, "" where it is absent.
-func fieldText(e Source, f *event.Field) string {
+func fieldText(e event.Source, f *event.Field) string {
 	v := get(e, f)
 	if v == nil {
 		return ""
@@ -237,7 +237,7 @@ func (p *perfettoForm) lane(of *process, t *track, name string, begin, end int64
 	return t.lanes[best].thread, err
 }
 
-func (p *perfettoForm) event(probe *event.Probe, e Source) error {
+func (p *perfettoForm) event(probe *event.Probe, e event.Source) error {
 	at := p.placeOf(probe)
 	device, name := "CPUs", "CPU "+fieldText(e, at.cpu)
 	if number := fieldText(e, at.number); number != "" {
@@ -264,7 +264,7 @@ func (p *perfettoForm) event(probe *event.Probe, e Source) error {
 }
 
 // slice begins the object of an event, with the times of a slice or an instant.
-func (p *perfettoForm) slice(e Source, at *place, of *process, t *track, track, name string) error {
+func (p *perfettoForm) slice(e event.Source, at *place, of *process, t *track, track, name string) error {
 	ended, latency := event.To[int64](get(e, at.nsecs)), get(e, at.latency)
 	if latency == nil {
 		return p.instant(name, of.id, t.lanes[0].thread, ended)
@@ -314,7 +314,7 @@ func (p *perfettoForm) printed(name string) error {
 	if err != nil {
 		return err
 	}
-	return p.instant(name, of.id, t.lanes[0].thread, int64(p.moment()))
+	return p.instant(name, of.id, t.lanes[0].thread, int64(p.moment))
 }
 
 func (p *perfettoForm) text(_ string, b []byte) error {
@@ -394,7 +394,7 @@ func (p *perfettoForm) counter(table, name string, numbers []number) error {
 		return err
 	}
 	p.number("pid", of.id)
-	p.at(int64(p.moment()))
+	p.at(int64(p.moment))
 	p.line = append(p.line, `,"args":{`...)
 	for i, name := range names {
 		if i > 0 {

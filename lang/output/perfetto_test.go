@@ -32,7 +32,7 @@ func written(t *testing.T, print func(p *Printer) error) []string {
 	t.Helper()
 	var b bytes.Buffer
 	p := NewPrinter(&b, Perfetto, time.Time{})
-	p.Show(Columns{Names: []string{"cpu"}}, nil, false, func() uint64 { return 5_000_000_020 })
+	p.Show(Columns{Names: []string{"cpu"}}, nil, false)
 	if err := print(p); err != nil {
 		t.Fatal(err)
 	}
@@ -134,15 +134,15 @@ func TestPerfettoMaps(t *testing.T) {
 	}
 	got := written(t, func(p *Printer) error {
 		for _, err := range []error{
-			p.Map(table("@n", row("a", uint64(1)), row("b\n", uint64(2)))),
-			p.Map(table("@n", row("a", uint64(3)))),
-			p.Map(table("@n", row("a", uint64(4)))),
-			p.Element(table("@n", row("b\n", uint64(5)))),
-			p.Map(table("@n")),
-			p.Map(table("@t", row("a", uint64(1), uint64(2)))),
-			p.Map(table("@t", row("a", uint64(1), "x"))),
-			p.Text([]byte("\nx \"y\"\n")),
-			p.Value(text, nil, "z", true),
+			p.Map(5_000_000_020, table("@n", row("a", uint64(1)), row("b\n", uint64(2)))),
+			p.Map(5_000_000_020, table("@n", row("a", uint64(3)))),
+			p.Map(5_000_000_020, table("@n", row("a", uint64(4)))),
+			p.Element(5_000_000_020, table("@n", row("b\n", uint64(5)))),
+			p.Map(5_000_000_020, table("@n")),
+			p.Map(5_000_000_020, table("@t", row("a", uint64(1), uint64(2)))),
+			p.Map(5_000_000_020, table("@t", row("a", uint64(1), "x"))),
+			p.Text(5_000_000_020, []byte("\nx \"y\"\n")),
+			p.Value(5_000_000_020, text, nil, "z", true),
 		} {
 			if err != nil {
 				return err

@@ -23,10 +23,9 @@ func NewPrinter(w io.Writer, format Format, boot time.Time) *Printer {
 	return p
 }
 
-// Show sets what is printed of the events of some probes. Raw says that strings are written as they are: see present.go. Moment tells
-// when that came which is printed now.
-func (p *Printer) Show(c Columns, printed []*event.Probe, raw bool, moment func() uint64) {
-	p.columns, p.raw, p.moment = c, raw, moment
+// Show sets what is printed of the events of some probes. Raw says that strings are written as they are: see present.go.
+func (p *Printer) Show(c Columns, printed []*event.Probe, raw bool) {
+	p.columns, p.raw = c, raw
 	p.form.show(printed)
 }
 
@@ -41,13 +40,19 @@ func (p *Printer) OfMaps(w io.Writer) *Printer {
 func (p *Printer) Raw() bool { return p.raw || p.escapes }
 
 // Event writes an event.
-func (p *Printer) Event(probe *event.Probe, e Source) error { return p.form.event(probe, e) }
+func (p *Printer) Event(probe *event.Probe, e event.Source) error { return p.form.event(probe, e) }
 
-// Text writes the text of a printf.
-func (p *Printer) Text(b []byte) error { return p.form.text("printf", b) }
+// Text writes the text of a printf. Here and below at is when it was printed, as nsecs tells it.
+func (p *Printer) Text(at uint64, b []byte) error {
+	p.moment = at
+	return p.form.text("printf", b)
+}
 
 // Time writes the text of a time().
-func (p *Printer) Time(b []byte) error { return p.form.text("time", b) }
+func (p *Printer) Time(at uint64, b []byte) error {
+	p.moment = at
+	return p.form.text("time", b)
+}
 
 // Attached writes how many probes are attached, and Lost how many events were lost since the last time. Only JSON has them among the
 // data, as bpftrace does: for programs, which read nothing else. The notes have them for everybody.
@@ -59,15 +64,22 @@ func (p *Printer) Attached(probes int) error {
 func (p *Printer) Lost(events uint64) error { return p.form.count("lost_events", "events", events) }
 
 // Value writes a value of print(). Own says that the program itself chose it.
-func (p *Printer) Value(t event.Type, elems []event.Type, v any, own bool) error {
+func (p *Printer) Value(at uint64, t event.Type, elems []event.Type, v any, own bool) error {
+	p.moment = at
 	return p.form.value(t, elems, p.Presentable(t, elems, v), own)
 }
 
 // Map writes what a map holds.
-func (p *Printer) Map(t result.Table) error { return p.form.table(p.PresentableTable(t)) }
+func (p *Printer) Map(at uint64, t result.Table) error {
+	p.moment = at
+	return p.form.table(p.PresentableTable(t))
+}
 
 // Element writes one entry of a map, of print(@m[key]): the only row of t.
-func (p *Printer) Element(t result.Table) error { return p.form.element(p.PresentableTable(t)) }
+func (p *Printer) Element(at uint64, t result.Table) error {
+	p.moment = at
+	return p.form.element(p.PresentableTable(t))
+}
 
 // Begin says that the program runs: what its output begins with is written, even if nothing follows.
 func (p *Printer) Begin() error {

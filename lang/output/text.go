@@ -21,7 +21,7 @@ func newTextForm(p *pen) form { return &textForm{pen: p, lines: map[*event.Probe
 
 func (p *textForm) show([]*event.Probe) { clear(p.lines) }
 
-func (p *textForm) event(probe *event.Probe, e Source) error {
+func (p *textForm) event(probe *event.Probe, e event.Source) error {
 	p.line = p.appendEvent(p.line[:0], probe, e)
 	return p.endLine()
 }
@@ -63,7 +63,7 @@ func (p *textForm) table(t result.Table) error {
 }
 
 // appendEvent appends `time probe comm/pid name=value …`, or name=value of the chosen fields.
-func (p *textForm) appendEvent(b []byte, probe *event.Probe, e Source) []byte {
+func (p *textForm) appendEvent(b []byte, probe *event.Probe, e event.Source) []byte {
 	if p.columns.Names != nil {
 		return p.appendChosen(b, probe, e)
 	}
@@ -85,7 +85,7 @@ func (p *textForm) appendEvent(b []byte, probe *event.Probe, e Source) []byte {
 }
 
 // appendHead appends who did what, and when.
-func (p *textForm) appendHead(b []byte, form *lineForm, probe *event.Probe, e Source) []byte {
+func (p *textForm) appendHead(b []byte, form *lineForm, probe *event.Probe, e event.Source) []byte {
 	b = p.appendClock(b, get(e, form.nsecs))
 	b = append(append(append(b, ' '), probe.String()...), ' ')
 	if comm := get(e, form.comm); comm != nil {
@@ -101,7 +101,7 @@ func (p *textForm) appendHead(b []byte, form *lineForm, probe *event.Probe, e So
 }
 
 // appendChosen appends the chosen fields. One that is absent is a dash, so that each stays in its column.
-func (p *textForm) appendChosen(b []byte, probe *event.Probe, e Source) []byte {
+func (p *textForm) appendChosen(b []byte, probe *event.Probe, e event.Source) []byte {
 	for i, name := range p.columns.Names {
 		if i > 0 {
 			b = append(b, ' ')

@@ -8,7 +8,6 @@ import (
 	"trace/lang/codegen"
 	"trace/lang/format"
 	"trace/lang/ir"
-	"trace/lang/output"
 	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/event"
@@ -39,8 +38,8 @@ type Options struct {
 	Children bool
 	// Command is the process id of the command, which cpid stands for; 0 while it is not known.
 	Command int
-	// Columns are what is printed of events, and so what is captured of those that are.
-	Columns output.Columns
+	// Columns are what is printed of events, and so what is captured of those that are; nil: all fields.
+	Columns ir.Columns
 	// Counted has the programs count the events that pass and those that do not.
 	Counted bool
 	// StackLeft returns how many bytes of stack generated code for a probe may use.
@@ -122,8 +121,17 @@ type site struct {
 	Shadow, Recorded bool
 }
 
+// allFields are the columns where nobody chooses any.
+type allFields struct{}
+
+func (allFields) Fields(p *event.Probe) []*event.Field { return p.Fields }
+func (allFields) Moment(*event.Probe) *event.Field     { return nil }
+
 // New divides p. Steps that turn out not to fit into the kernel move to user space, with all that shares maps with them.
 func New(p *ir.Program, o Options) (*Plan, error) {
+	if o.Columns == nil {
+		o.Columns = allFields{}
+	}
 	plan := &Plan{Program: p, Options: o}
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {

@@ -112,7 +112,12 @@ func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, erro
 // runOptions are where the program prints, and what takes its events.
 func (l *Live) runOptions(ctx context.Context, again bool) exec.Options {
 	l.openPrinters()
-	o := exec.Options{Printer: l.printer, Shadow: l.shadow, Now: l.now, Muted: again, Unshown: l.out.Document != nil, Context: ctx}
+	l.printer.Show(l.options.Columns, l.program.Printed(), l.program.Raw)
+	o := exec.Options{Sink: l.printer, Now: l.now, Muted: again, Unshown: l.out.Document != nil, Context: ctx}
+	if l.shadow != nil {
+		l.shadow.Show(l.options.Columns, l.program.Printed(), l.program.Raw)
+		o.Shadow = l.shadow
+	}
 	switch {
 	case l.keepsWanted():
 		o.Record = l.recorder.event

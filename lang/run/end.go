@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"trace/lang/exec"
+	"trace/lang/output"
 )
 
 // errEnough ends the reading when as many events as wanted were printed or the program called exit().
@@ -20,14 +21,17 @@ func unlessEnough(err error) error {
 }
 
 // showMaps prints the maps whenever the user asks for them, until ctx ends. Where the data is made at the end, they are for the user.
-func showMaps(ctx context.Context, exec *exec.Run, out Outputs) {
+func showMaps(ctx context.Context, exec *exec.Run, p *output.Printer, out Outputs) {
+	if out.Document != nil {
+		p = p.OfMaps(out.User)
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-out.Show:
 		}
-		if err := exec.Show(out.User); err != nil {
+		if err := exec.Show(p); err != nil {
 			out.Note(Trouble{err})
 		}
 		out.Data.Flush()

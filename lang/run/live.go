@@ -158,7 +158,7 @@ func (l *Live) Run(interrupted context.Context, out Outputs) (*Ended, error) {
 		return nil, err
 	}
 	l.report.CommandFailed = l.child.hasFailed()
-	return &Ended{Run: l.exec, Report: l.report}, errors.Join(err, unlessEnough(l.printer.End()))
+	return &Ended{Run: l.exec, printer: l.printer, Report: l.report}, errors.Join(err, unlessEnough(l.printer.End()))
 }
 
 // run follows the program from its first clause to its last.

@@ -86,7 +86,8 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 		return nil, err
 	}
 	p.printer = out.printer(p.options.Format, p.recording.Boot().Local())
-	p.exec, err = lang.Start(plan, exec.Options{Printer: p.printer, Unshown: out.Document != nil, Now: p.now.Load, Context: ctx})
+	p.printer.Show(p.options.Columns, p.program.Printed(), p.program.Raw)
+	p.exec, err = lang.Start(plan, exec.Options{Sink: p.printer, Unshown: out.Document != nil, Now: p.now.Load, Context: ctx})
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	err = errors.Join(unlessEnough(p.run(ctx)), unlessEnough(p.printer.End()))
 	report.Ended = p.clock(p.now.Load())
 	p.describe(&report)
-	return &Ended{Run: p.exec, Report: report}, errors.Join(err, report.addMaps(p.exec))
+	return &Ended{Run: p.exec, printer: p.printer, Report: report}, errors.Join(err, report.addMaps(p.exec))
 }
 
 // plan has all of the program run in user space.
@@ -117,7 +118,7 @@ func (p *Replay) run(ctx context.Context) error {
 	}
 	showing, stop := context.WithCancel(ctx)
 	var shown sync.WaitGroup
-	shown.Go(func() { showMaps(showing, p.exec, p.out) })
+	shown.Go(func() { showMaps(showing, p.exec, p.printer, p.out) })
 	defer shown.Wait()
 	defer stop()
 	p.attached = p.recording.Attached()

@@ -1,17 +1,25 @@
 package run
 
 import (
+	"io"
 	"slices"
 	"time"
 
 	"trace/lang/exec"
+	"trace/lang/output"
 	"trace/probes/recording"
 )
 
 // Ended is a program that has run. Its maps stay until Close.
 type Ended struct {
 	*exec.Run
-	Report Report
+	Report  Report
+	printer *output.Printer
+}
+
+// PrintMap prints a map once more, as text: at most top entries, 0 for all of them, by "key", "value" or, if it is "", what is usual.
+func (e *Ended) PrintMap(w io.Writer, name string, top int64, by string) error {
+	return e.Run.PrintMap(e.printer.OfMaps(w), name, top, by)
 }
 
 // Report is how a run went.
