@@ -77,7 +77,11 @@ func hostOf(t *testing.T, model string, types ...btf.Type) *Host {
 		t.Fatal(err)
 	}
 	h, err := newHost(load(t), kernel.Options{
-		Types:      func() (*btf.Spec, error) { return spec, nil },
+		Types: func() (*btf.Spec, error) { return spec, nil },
+		DescribesName: func(name string) (bool, error) {
+			_, err := spec.AnyTypeByName(name)
+			return err == nil, nil
+		},
 		Preemption: func() kernel.Preemption { return kernel.Preemption{Model: model} },
 	})
 	if err != nil {

@@ -22,11 +22,12 @@ type Options struct {
 	Modules []Module
 	// Symbols returns the names that may be looked up in the kernel's symbol table.
 	Symbols func() map[string]bool
-	// Types returns the kernel's own types, ModuleTypes those of a module, and Preemption how it preempts tasks; nil: as the running
-	// kernel shows them.
-	Types       func() (*btf.Spec, error)
-	ModuleTypes func(name string) (*btf.Spec, error)
-	Preemption  func() Preemption
+	// Types returns the kernel's own types, ModuleTypes those of a module, DescribesName whether a name is among the kernel's own types
+	// and functions, and Preemption how it preempts tasks; nil: as the running kernel shows them.
+	Types         func() (*btf.Spec, error)
+	ModuleTypes   func(name string) (*btf.Spec, error)
+	DescribesName func(name string) (bool, error)
+	Preemption    func() Preemption
 }
 
 // Kernel is what one kernel offers. Everything is asked for when it is first needed and never by the kernel's version. Its methods may
@@ -36,6 +37,7 @@ type Kernel struct {
 	capability func() (uint64, error)
 	preemption func() Preemption
 	skips      func() bool
+	guards     func() bool // tracepoints, by SRCU
 	taken      atomic.Pointer[taken]
 }
 
@@ -53,11 +55,21 @@ func New(o Options) (*Kernel, error) {
 	if o.Preemption == nil {
 		o.Preemption = readPreemption
 	}
+	if o.DescribesName == nil {
+		o.DescribesName = describesName
+	}
 	k := &Kernel{
 		options:    o,
 		capability: sync.OnceValues(effectiveCapabilities),
 		preemption: sync.OnceValue(o.Preemption),
-		skips:      sync.OnceValue(readSkipping),
+		skips: sync.OnceValue(func() bool {
+			there, err := o.DescribesName(skipCounter)
+			return there && err == nil
+		}),
+		guards: sync.OnceValue(func() bool {
+			there, err := o.DescribesName(tracepointGuard)
+			return there || err != nil
+		}),
 	}
 	k.Release()
 	_, err := k.given()

@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -26,6 +28,19 @@ func TestReadTypes(t *testing.T) {
 	for path, want := range map[string]string{empty: "no file in", garbage: "pahole --btf_encode_detached", garbage + "s": "no such file"} {
 		if _, err := readTypes(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", path, err, want)
+		}
+	}
+}
+
+// Names are found whole, among the kernel's types and among its functions.
+func TestDescribesName(t *testing.T) {
+	for name, want := range map[string]bool{"task_struct": true, "task_struc": false, "ask_struct": false, "tcp_sendmsg": true} {
+		got, err := describesName(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			t.Skip("this kernel shows no BTF")
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
 }

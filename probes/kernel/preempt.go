@@ -175,17 +175,7 @@ func (k *Kernel) PreemptsTasks() bool { return k.preemption().preempts() }
 // PreemptsTracepoints tells whether a task may be preempted inside the programs of raw tracepoints: it may, since the kernel guards the
 // call of these by SRCU rather than by preemption (include/linux/tracepoint.h). The types of such a kernel have that guard; where there
 // are none, it counts as if it may.
-func (k *Kernel) PreemptsTracepoints() bool {
-	if !k.preemption().preempts() {
-		return false
-	}
-	spec, err := k.Types()
-	if err != nil {
-		return true
-	}
-	_, err = spec.AnyTypeByName(tracepointGuard)
-	return err == nil
-}
+func (k *Kernel) PreemptsTracepoints() bool { return k.preemption().preempts() && k.guards() }
 
 // tracepointGuard is a type that DEFINE_LOCK_GUARD_1(srcu_fast_notrace, …) makes in include/linux/srcu.h.
 const tracepointGuard = "class_srcu_fast_notrace_t"
