@@ -1161,9 +1161,9 @@ int kretprobe_mlx5_cmd__mlx5_cmd_exec_cb(struct kprobe_regs *ctx)
 	return 0;
 }
 
-SEC("kprobe/mlx5_cmd_exec_cb_handler")
-int kprobe_mlx5_cmd__mlx5_cmd_exec_cb_handler(struct kprobe_regs *ctx)
+static __always_inline int handler_enter(void *ctx, __u64 status, __u64 work, __u64 unused)
 {
-	async_end(ctx, KPROBE_ARG1(ctx), (__s32)KPROBE_ARG0(ctx));
+	async_end(ctx, work, (__s32)status);
 	return 0;
 }
+ON_ENTER(mlx5_cmd, mlx5_cmd_exec_cb_handler, 2, handler_enter)

@@ -24,38 +24,69 @@ func (fs functions) variants(s *site) (found []variant) {
 }
 
 // alternativeVariants are fexit and kprobe on a list of functions. A function that the object has no fexit for is attached to as kprobe in
-// both.
+// both. Where tasks are preempted inside programs kprobe comes first, but not for what interrupts call, see [kernel.Preemption].
 func alternativeVariants(s *site, alternative []kernelFunc) []variant {
-	fexit, breakpoint := variant{way: trampoline{atReturn: true}}, variant{way: kprobe{}}
-	traced := false
-	for _, f := range alternative {
-		byKprobe := programsOn(s, f, kprobe{}, kprobe{atReturn: true})
-		breakpoint.programs = append(breakpoint.programs, byKprobe...)
-		if byFexit := programsOn(s, f, trampoline{}, trampoline{atReturn: true}); len(byFexit) > 0 {
-			fexit.programs, traced = append(fexit.programs, byFexit...), true
-		} else {
-			fexit.programs = append(fexit.programs, byKprobe...)
-		}
-	}
-	targets := functions{alternative}.sources()
-	fexit.caps, breakpoint.caps = fexit.way.needs(s.Kernel, targets), breakpoint.way.needs(s.Kernel, targets)
-	fexit.check = func() error {
-		return s.check(fexit.caps, func() error {
-			if err := checkFunctions(s, alternative); err != nil {
-				return err
-			}
-			return checkPrototypes(s, present(s.Kernel, fexit.programs))
-		})
-	}
-	breakpoint.check = func() error {
-		return s.check(breakpoint.caps, func() error { return checkFunctions(s, alternative) })
-	}
-	if !traced {
+	fexit := onFunctions(s, trampoline{atReturn: true}, alternative, func(kernelFunc) bool { return true })
+	breakpoint := onFunctions(s, kprobe{}, alternative, func(kernelFunc) bool { return false })
+	if !fexit.has(isTrampoline) {
 		return []variant{breakpoint}
 	}
 	best := s.leastSkipped([]variant{fexit, breakpoint})
+	if best[0].way == breakpoint.way && !s.PreemptsInterrupts() {
+		mixed := onFunctions(s, kprobe{}, alternative, func(f kernelFunc) bool { return f.interrupts })
+		switch {
+		case !mixed.has(isKprobe):
+			best = []variant{fexit, breakpoint}
+		case mixed.has(isTrampoline):
+			best = slices.Insert(best, 0, mixed)
+		}
+	}
 	// Functions of modules whose types are not looked at have programs for kprobes only.
 	return slices.DeleteFunc(best, func(v variant) bool { return len(v.programs) == 0 })
+}
+
+// onFunctions is the variant that attaches to some functions as fexit, where the object has that, and to the others as kprobe.
+func onFunctions(s *site, w way, alternative []kernelFunc, traced func(kernelFunc) bool) variant {
+	v := variant{way: w}
+	for _, f := range alternative {
+		byFexit := programsOn(s, f, trampoline{}, trampoline{atReturn: true})
+		if traced(f) && len(byFexit) > 0 {
+			v.programs = append(v.programs, byFexit...)
+		} else {
+			v.programs = append(v.programs, programsOn(s, f, kprobe{}, kprobe{atReturn: true})...)
+		}
+	}
+	targets := functions{alternative}.sources()
+	v.caps = w.needs(s.Kernel, targets)
+	if !isTrampoline(w) && v.has(isTrampoline) {
+		v.caps = append(v.caps, trampoline{}.needs(s.Kernel, targets)...)
+		slices.Sort(v.caps)
+		v.caps = slices.Compact(v.caps)
+	}
+	v.check = func() error {
+		return s.check(v.caps, func() error {
+			if err := checkFunctions(s, alternative); err != nil {
+				return err
+			}
+			return checkPrototypes(s, present(s.Kernel, v.programs))
+		})
+	}
+	return v
+}
+
+// has tells whether a variant has a program of some way.
+func (v variant) has(isIt func(way) bool) bool {
+	return slices.ContainsFunc(v.programs, func(p program) bool { return isIt(p.way) })
+}
+
+func isTrampoline(w way) bool {
+	_, ok := w.(trampoline)
+	return ok
+}
+
+func isKprobe(w way) bool {
+	_, ok := w.(kprobe)
+	return ok
 }
 
 // checkFunctions names the functions that have to be there and are not.
@@ -131,7 +162,7 @@ func resultOf(proto *btf.FuncProto) string {
 // checkPrototypes compares the number of arguments, and the kind of result, that each program counts on with the kernel's prototype.
 func checkPrototypes(s *site, programs []program) error {
 	for _, p := range programs {
-		if _, byTrampoline := p.way.(trampoline); !byTrampoline {
+		if !isTrampoline(p.way) {
 			continue
 		}
 		proto, err := s.Prototype(p.module, p.target)

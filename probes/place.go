@@ -38,6 +38,8 @@ type kernelFunc struct {
 	shared string
 	// optional functions are used where they exist.
 	optional bool
+	// interrupts call it, besides or instead of tasks.
+	interrupts bool
 }
 
 // fn is a function that an alternative needs.
@@ -45,6 +47,12 @@ func fn(name string) kernelFunc { return kernelFunc{name: name} }
 
 // opt is an optional function.
 func opt(name string) kernelFunc { return kernelFunc{name: name, optional: true} }
+
+// inInterrupts is the function as one that interrupts call.
+func (f kernelFunc) inInterrupts() kernelFunc {
+	f.interrupts = true
+	return f
+}
 
 // as is the function with the programs that it shares with others.
 func (f kernelFunc) as(shared string) kernelFunc {

@@ -52,7 +52,7 @@ var table = []entry{
 		opt("ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR").as("request"), opt("ib_uverbs_handler_UVERBS_METHOD_DM_MR_REG").as("request")}}}},
 	{"mlx5:alloc_pd", hook{name: "mlx5_alloc_pd", place: functions{{fn("mlx5_ib_alloc_pd")}}}},
 	{"mlx5:cmd", hook{name: "mlx5_cmd", module: mlx5Core, place: functions{
-		{fn("mlx5_cmd_exec"), opt("mlx5_cmd_do"), opt("mlx5_cmd_exec_polling"), opt("mlx5_cmd_exec_cb"), opt("mlx5_cmd_exec_cb_handler")},
+		{fn("mlx5_cmd_exec"), opt("mlx5_cmd_do"), opt("mlx5_cmd_exec_polling"), opt("mlx5_cmd_exec_cb"), opt("mlx5_cmd_exec_cb_handler").inInterrupts()},
 	}}},
 	{"mlx5:create_cq", hook{name: "mlx5_create_cq", place: functions{{fn("mlx5_ib_create_cq"), opt("mlx5_ib_create_user_cq")}}}},
 	{"mlx5:create_qp", hook{name: "mlx5_create_qp", place: functions{{fn("mlx5_ib_create_qp")}}}},
@@ -65,7 +65,7 @@ var table = []entry{
 	{"mlx5:reg_user_mr_dmabuf", hook{name: "mlx5_reg_user_mr_dmabuf", place: functions{{fn("mlx5_ib_reg_user_mr_dmabuf")}}}},
 	{"nvme:async_event", hook{name: "nvme_async_event", place: tracepoint{name: "nvme_async_event"}}},
 	{"nvme:complete_rq", hook{name: "nvme_complete_rq", place: tracepoint{name: "nvme_complete_rq"}}},
-	{"nvme:failover", hook{name: "nvme_failover", place: functions{{fn("nvme_failover_req")}}}},
+	{"nvme:failover", hook{name: "nvme_failover", place: functions{{fn("nvme_failover_req").inInterrupts()}}}},
 	{"nvme:setup_cmd", hook{name: "nvme_setup_cmd", place: tracepoint{name: "nvme_setup_cmd"}}},
 	{"nvme:sq", hook{name: "nvme_sq", place: tracepoint{name: "nvme_sq"}}},
 	// Whichever transports are loaded, at least one of them.

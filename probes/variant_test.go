@@ -147,22 +147,64 @@ func TestProgramsByPrototype(t *testing.T) {
 	}
 }
 
-// A function that fexit cannot be attached to is a kprobe in the variant of the others.
+// A function that fexit cannot be attached to is a kprobe in the variant of the others. Where kprobes come first, what interrupts call is
+// still an fentry, unless the kernel runs the handlers of interrupts in tasks, or does not describe the function.
 func TestMixedVariant(t *testing.T) {
 	number := &btf.Int{Name: "int", Size: 4, Encoding: btf.Signed}
-	h := hostWith(t, voluntary, describe("mlx5_cmd_exec", number, 5), describe("mlx5_cmd_exec_cb", number, 7))
-	p := h.catalog.Match("mlx5:cmd")[0]
-	kinds := make(map[string]string)
-	for _, program := range h.variantsOf(p)[0].programs {
-		kinds[program.target] += program.way.String() + " "
-	}
-	for target, want := range map[string]string{
-		"mlx5_cmd_exec": "fentry fexit ", "mlx5_cmd_exec_cb": "kprobe kretprobe ", "mlx5_cmd_exec_cb_handler": "kprobe ",
+	exec, callback, handler := describe("mlx5_cmd_exec", number, 5), describe("mlx5_cmd_exec_cb", number, 7), describe("mlx5_cmd_exec_cb_handler", &btf.Void{}, 2)
+	failover := describe("nvme_failover_req", &btf.Void{}, 1)
+	for _, test := range []struct {
+		model, probe string
+		want         []string // by variant, best first
+	}{
+		{voluntary, "mlx5:cmd", []string{
+			"fexit: mlx5_cmd_exec fentry fexit, mlx5_cmd_exec_cb kprobe kretprobe, mlx5_cmd_exec_cb_handler fentry",
+			"kprobe: mlx5_cmd_exec kprobe kretprobe, mlx5_cmd_exec_cb kprobe kretprobe, mlx5_cmd_exec_cb_handler kprobe",
+		}},
+		{"lazy", "mlx5:cmd", []string{
+			"kprobe: mlx5_cmd_exec kprobe kretprobe, mlx5_cmd_exec_cb kprobe kretprobe, mlx5_cmd_exec_cb_handler fentry",
+			"kprobe: mlx5_cmd_exec kprobe kretprobe, mlx5_cmd_exec_cb kprobe kretprobe, mlx5_cmd_exec_cb_handler kprobe",
+			"fexit: mlx5_cmd_exec fentry fexit, mlx5_cmd_exec_cb kprobe kretprobe, mlx5_cmd_exec_cb_handler fentry",
+		}},
+		{"real-time", "mlx5:cmd", []string{
+			"kprobe: mlx5_cmd_exec kprobe kretprobe, mlx5_cmd_exec_cb kprobe kretprobe, mlx5_cmd_exec_cb_handler kprobe",
+			"fexit: mlx5_cmd_exec fentry fexit, mlx5_cmd_exec_cb kprobe kretprobe, mlx5_cmd_exec_cb_handler fentry",
+		}},
+		{voluntary, "nvme:failover", []string{"fexit: nvme_failover_req fentry", "kprobe: nvme_failover_req kprobe"}},
+		{"lazy", "nvme:failover", []string{"fexit: nvme_failover_req fentry", "kprobe: nvme_failover_req kprobe"}},
+		{"real-time", "nvme:failover", []string{"kprobe: nvme_failover_req kprobe", "fexit: nvme_failover_req fentry"}},
 	} {
-		if kinds[target] != want {
-			t.Errorf("%s is attached to by %s, want %s", target, kinds[target], want)
+		h := hostWith(t, test.model, exec, callback, handler, failover)
+		var got []string
+		for _, v := range h.variantsOf(h.catalog.Match(test.probe)[0]) {
+			got = append(got, v.name()+": "+waysByTarget(v, exec.Name, callback.Name, handler.Name, failover.Name))
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s with preemption %q:\n%s", test.probe, test.model, strings.Join(got, "\n"))
 		}
 	}
+	h := hostWith(t, "lazy", exec)
+	p := h.catalog.Match("mlx5:cmd")[0]
+	if err := checkPrototypes(h.site(h.catalog.objects[p.Group], h.catalog.source(p).hook), h.variantsOf(p)[0].programs); err == nil {
+		t.Error("an fentry on a function that nothing describes")
+	}
+}
+
+// waysByTarget says how a variant is attached to some functions.
+func waysByTarget(v variant, targets ...string) string {
+	var all []string
+	for _, target := range targets {
+		var ways []string
+		for _, p := range v.programs {
+			if p.target == target {
+				ways = append(ways, p.way.String())
+			}
+		}
+		if len(ways) > 0 {
+			all = append(all, target+" "+strings.Join(ways, " "))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // A helper delivers no events, so what the kernel skips of it is none that is lost.

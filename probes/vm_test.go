@@ -37,9 +37,9 @@ func TestVMLoad(t *testing.T) {
 		seen := make(map[string]bool)
 		for i, v := range h.variantsOf(p) {
 			name := v.name()
-			// The second alternative of the functions has variants of the same names.
+			// The second alternative of the functions has variants of the same names, and so has another mix of programs.
 			if seen[name] {
-				name += " (other functions)"
+				name += " (other programs)"
 			}
 			seen[name] = true
 			answer, err := "yes", v.check()

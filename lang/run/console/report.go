@@ -106,7 +106,7 @@ func lossLine(p run.Probe) string {
 	}{
 		{p.RingFull, "ring buffer full (raise --buffer-size)"},
 		{p.Unseen, "whose beginning was not seen, before the filter could be asked"},
-		{p.Skipped, "skipped by the kernel before the filter could be asked (the program was already running on that CPU)"},
+		{p.Skipped, "skipped by the kernel before the filter could be asked (the program was already running on that CPU, or too many calls were under way)"},
 	} {
 		if r.n > 0 {
 			reasons = append(reasons, fmt.Sprintf("%d %s", r.n, r.text))
