@@ -17,6 +17,11 @@ import (
 // 64 bits, two stacks of a hundred thousand share a number once in four billion runs. BPF_MAP_TYPE_STACK_TRACE knows 2^n buckets,
 // of which the one that a stack's 32 bits of hash choose is taken by another stack more often than not, when a quarter is in use.
 //
+// No stack is let go before, also if the map whose key it was has been cleared: its number may be in another map, in a variable, in a
+// recording, or in a record on its way, and code that finds a stack there does not write it again. Only a program all of whose stacks are
+// keys of maps that take turns could have a map of stacks for each turn: twice the memory for everybody who wants stacks, as these maps
+// are of one size from the start. Who prints and clears stacks for hours gives them that memory by a larger map (--map-size).
+//
 // To walk the stack is what it costs: 1.4 us for the kernel's in a system call, 1.0 us for that of a small process, be it by
 // bpf_get_stack, by bpf_get_stackid or with all that is said here (6.18).
 //
