@@ -70,8 +70,7 @@ func TestVMMoreLines(t *testing.T) {
 	s.connect(t, 0)
 	s.connect(t, 1)
 	disk, ctrls := s.disk(t), s.controllers(t)
-	ctrl, slow := controller(t, "slow")
-	writeFile(t, "/sys/block/"+slow+"/queue/io_timeout", "1000")
+	ctrl, slow := slowDisk(t)
 	recordLines(t, "nvme", "nvme:*", func() {
 		sh(t, "dd if=/dev/nvme0n1 of=/dev/null bs=4k count=20 iflag=direct")
 		sh(t, "nvme id-ctrl /dev/%s", ctrl)
