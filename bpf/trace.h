@@ -281,7 +281,7 @@ static __always_inline __u64 current_cgroup(void)
 /*
  * OF_CALL(X), after EVENT(X), is for the return of a function, of which a program at the entry keeps what is not known any more then.
  *
- *   X_entry     whether Go wants any of that: a field that is neither common nor AT_RETURN; a constant like X_want. If not, the
+ *   X_entry     whether Go wants any of that, see bpf/README.md; a constant like X_want. If not, the
  *               program at the entry is left with nothing to do, so Go does not attach it, and nothing is looked up at the return.
  *   X_unseen    is what was kept missing, and wanted? Counts that.
  *

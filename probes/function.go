@@ -89,6 +89,8 @@ func isKprobe(w way) bool {
 	return ok
 }
 
+func isKretprobe(w way) bool { return w == way(kprobe{atReturn: true}) }
+
 // checkFunctions names the functions that have to be there and are not.
 func checkFunctions(s *site, alternative []kernelFunc) error {
 	var missing []string

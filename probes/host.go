@@ -120,7 +120,19 @@ func (h *Host) serve(r Request) (*request, error) {
 		return nil, fmt.Errorf("%s: %w", r.Probe, err)
 	}
 	rq.hooks = h.hooksFor(rq)
+	rq.watched = h.missesReturns(rq)
 	return rq, nil
+}
+
+// missesReturns reports whether the kernel may miss returns of what a request is for, and does not tell of them.
+func (h *Host) missesReturns(r *request) bool {
+	variants := h.siteFor(r, r.source.hook).variants()
+	misses := func(v variant) bool { return v.has(isKretprobe) }
+	if !slices.ContainsFunc(variants, misses) || h.kernel.TellsMissed() {
+		return false
+	}
+	i := slices.IndexFunc(variants, func(v variant) bool { return v.check() == nil })
+	return i >= 0 && misses(variants[i])
 }
 
 // hooksFor returns the helpers that the fields that the code reads need on this host, and the probe's own hook.

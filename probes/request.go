@@ -21,6 +21,9 @@ type request struct {
 	variant string
 	// hooks are the helpers that the fields need, and then the probe's own.
 	hooks []hook
+	// watched says that the beginnings of calls are remembered although the code wants nothing of them: the kernel does not tell of the
+	// returns that it misses, and who begins another call tells of one.
+	watched bool
 	// tried says why better variants were not used.
 	tried []error
 
@@ -84,7 +87,7 @@ func constantsFor(object *ebpf.CollectionSpec, controller byte, requests ...*req
 	values[object.Variables["cgroup_controller"].Offset] = controller
 	for _, r := range requests {
 		copy(values[object.Variables[structName(r.Probe)+"_want"].Offset:], r.wanted())
-		if entry := object.Variables[structName(r.Probe)+"_entry"]; entry != nil && r.wantsEntry() {
+		if entry := object.Variables[structName(r.Probe)+"_entry"]; entry != nil && (r.wantsEntry() || r.watched) {
 			values[entry.Offset] = 1
 		}
 		if begins := object.Variables[structName(r.Probe)+"_begins"]; begins != nil {

@@ -2,10 +2,40 @@
 
 package kernel
 
+import (
+	"slices"
+
+	"github.com/cilium/ebpf/btf"
+)
+
 // SkipsRecursion reports whether the kernel does not run the program of a raw tracepoint on a CPU where it is under way already, be it
 // interrupted or preempted. It does since "bpf: Prevent bpf program recursion for raw tracepoint probes" (6.1), which made the function
 // bpf_prog_inc_misses_counter known beyond its file. Trampolines, kprobes and perf events did so before.
 func (k *Kernel) SkipsRecursion() bool { return k.skips() }
+
+// TellsMissed reports whether the kernel tells of a kretprobe how many returns it missed, in what it says of a link: since 6.7.
+func (k *Kernel) TellsMissed() bool {
+	var info *btf.Struct
+	spec, err := k.Types()
+	if err != nil || spec.TypeByName("bpf_link_info", &info) != nil {
+		return false
+	}
+	return hasMember(info.Members, "missed")
+}
+
+// hasMember looks for a member of a struct, also inside of what has no name of its own.
+func hasMember(members []btf.Member, name string) bool {
+	return slices.ContainsFunc(members, func(m btf.Member) bool {
+		switch t := m.Type.(type) {
+		case *btf.Struct:
+			return m.Name == name || t.Name == "" && hasMember(t.Members, name)
+		case *btf.Union:
+			return m.Name == name || t.Name == "" && hasMember(t.Members, name)
+		default:
+			return m.Name == name
+		}
+	})
+}
 
 // skipCounter is the name of that function.
 const skipCounter = "bpf_prog_inc_misses_counter"
