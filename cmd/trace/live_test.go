@@ -27,6 +27,7 @@ func TestLiveViewAndFormats(t *testing.T) {
 		{"csv", `read [0-9]+  █+`, ``, `a line\n\nmap,opcode,count\n@,read,[0-9]+\n`},
 		{"json", `"data":"a line`, `\{"type":"map","data":\{"@":`, ``},
 		{"folded", ``, `-f folded needs a map whose key holds a stack`, ``},
+		{"perfetto", ``, `-f perfetto is no text for a terminal: write it to a file with -o FILE`, ``},
 		{"html", ``, `-f html is no text for a terminal: write it to a file with -o FILE`, ``},
 		{"pprof", ``, `-f pprof needs a map whose key holds a stack`, ``},
 	} {

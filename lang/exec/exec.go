@@ -115,7 +115,7 @@ func (sc *scope) deliver(p *event.Probe) error {
 	if sc.machine.keep != nil {
 		return sc.machine.keep(sc.event.(*event.Event))
 	}
-	return sc.sink.Event(p, sc.event)
+	return sc.sink.Event(sc.at(), p, sc.event)
 }
 
 // block is a body compiled for user space. One goroutine at a time may run it.

@@ -133,7 +133,7 @@ func TestPrinter(t *testing.T) {
 			var b bytes.Buffer
 			p := output.NewPrinter(&b, format, boot)
 			for range 2 {
-				if err := p.Event(langtest.Fixture(test.probe), test.e); err != nil {
+				if err := p.Event(0, langtest.Fixture(test.probe), test.e); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -154,7 +154,7 @@ func TestMembers(t *testing.T) {
 	}}
 	var b bytes.Buffer
 	e := langtest.Table{"x.a.i": uint64(1), "y": uint64(2), "x.b": uint64(3), "x.a.j": uint64(4), "x.nsecs": uint64(5)}
-	if err := output.NewPrinter(&b, output.JSON, time.Time{}).Event(p, e); err != nil {
+	if err := output.NewPrinter(&b, output.JSON, time.Time{}).Event(0, p, e); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"type":"event","probe":"a:b","time":null,"data":{"x":{"a":{"i":1,"j":4},"b":3,"nsecs":5},"y":2}}` + "\n"
@@ -192,7 +192,7 @@ func BenchmarkPrinter(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				out.Reset()
-				if err := p.Event(probe, e); err != nil {
+				if err := p.Event(0, probe, e); err != nil {
 					b.Fatal(err)
 				}
 			}

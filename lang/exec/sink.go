@@ -7,10 +7,10 @@ import (
 	"trace/probes/event"
 )
 
-// Sink takes what a program prints; [trace/lang/output.Printer] is one. At is when it was printed, as nsecs tells it.
+// Sink takes what a program prints; [trace/lang/output.Printer] is one. At is when that came, as nsecs tells it.
 type Sink interface {
 	// Event takes an event that a clause without a block prints.
-	Event(p *event.Probe, e event.Source) error
+	Event(at uint64, p *event.Probe, e event.Source) error
 	// Text and Time take the text of a printf and of a time().
 	Text(at uint64, b []byte) error
 	Time(at uint64, b []byte) error
@@ -36,7 +36,7 @@ type Presentation interface {
 // mute takes what is printed and drops it.
 type mute struct{ Presentation }
 
-func (mute) Event(*event.Probe, event.Source) error                  { return nil }
+func (mute) Event(uint64, *event.Probe, event.Source) error          { return nil }
 func (mute) Text(uint64, []byte) error                               { return nil }
 func (mute) Time(uint64, []byte) error                               { return nil }
 func (mute) Value(uint64, event.Type, []event.Type, any, bool) error { return nil }

@@ -186,7 +186,11 @@ func (p *perfettoForm) process(name string) (*process, error) {
 	}
 	found := &process{id: len(p.processes) + 1, tracks: map[string]*track{}}
 	p.processes[name] = found
-	return found, p.name("process_name", name, found.id, 0)
+	if err := p.object("M", "process_name"); err != nil {
+		return nil, err
+	}
+	p.number("pid", found.id)
+	return found, p.name(name)
 }
 
 // track returns that of a name, of a process.
@@ -205,16 +209,16 @@ func (p *perfettoForm) addLane(of *process, t *track, name string) error {
 	if n := len(t.lanes); n > 1 {
 		name += " #" + strconv.Itoa(n)
 	}
-	return p.name("thread_name", name, of.id, p.threads)
-}
-
-// name says what a process or a thread is called.
-func (p *perfettoForm) name(what, name string, process, thread int) error {
-	if err := p.object("M", what); err != nil {
+	if err := p.object("M", "thread_name"); err != nil {
 		return err
 	}
-	p.number("pid", process)
-	p.number("tid", thread)
+	p.number("pid", of.id)
+	p.number("tid", p.threads)
+	return p.name(name)
+}
+
+// name ends the object that says what a process or a thread is called.
+func (p *perfettoForm) name(name string) error {
 	p.line = append(format.AppendJSONString(append(p.line, `,"args":{"name":`...), name), "}}"...)
 	return p.flush()
 }
@@ -265,7 +269,7 @@ func (p *perfettoForm) event(probe *event.Probe, e event.Source) error {
 
 // slice begins the object of an event, with the times of a slice or an instant.
 func (p *perfettoForm) slice(e event.Source, at *place, of *process, t *track, track, name string) error {
-	ended, latency := event.To[int64](get(e, at.nsecs)), get(e, at.latency)
+	ended, latency := int64(p.moment), get(e, at.latency)
 	if latency == nil {
 		return p.instant(name, of.id, t.lanes[0].thread, ended)
 	}

@@ -47,19 +47,23 @@ func written(t *testing.T, print func(p *Printer) error) []string {
 }
 
 // Slices that overlap are in lanes, also where one comes later than another that has ended after it. An event without a latency has no length,
-// and one without a queue is on its CPU.
+// one without a queue is on its CPU,
+// and one without a time came when it is written.
 func TestPerfettoLanes(t *testing.T) {
 	probe := commandProbe()
 	got := written(t, func(p *Printer) error {
 		for _, times := range [][2]uint64{{2000, 1000}, {2500, 1500}, {3000, 500}, {2900, 100}, {4000, 1000}, {4000, 0}} {
 			e := command{"nsecs": times[0], "latency": times[1], "ctrl": "nvme0", "qid": uint64(3)}
-			if err := p.Event(probe, e); err != nil {
+			if err := p.Event(times[0], probe, e); err != nil {
 				return err
 			}
 		}
-		return p.Event(probe, command{"nsecs": uint64(5_000_000_007), "cpu": uint64(1), "ctrl": "nvme0"})
+		if err := p.Event(5_000_000_020, probe, command{"cpu": uint64(1), "ctrl": "nvme0"}); err != nil {
+			return err
+		}
+		return p.Event(5_000_000_007, probe, command{"nsecs": uint64(5_000_000_007), "cpu": uint64(1), "ctrl": "nvme0"})
 	})
-	want := strings.Split(`{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"nvme0"}},
+	want := strings.Split(`{"ph":"M","name":"process_name","pid":1,"args":{"name":"nvme0"}},
 {"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"qid 3"}},
 {"ph":"X","name":"nvme:done","pid":1,"tid":1,"ts":1,"dur":1,"cat":"nvme","args":{"cpu":null}},
 {"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"qid 3 #2"}},
@@ -68,8 +72,9 @@ func TestPerfettoLanes(t *testing.T) {
 {"ph":"X","name":"nvme:done","pid":1,"tid":2,"ts":2.800,"dur":0.100,"cat":"nvme","args":{"cpu":null}},
 {"ph":"X","name":"nvme:done","pid":1,"tid":2,"ts":3,"dur":1,"cat":"nvme","args":{"cpu":null}},
 {"ph":"X","name":"nvme:done","pid":1,"tid":1,"ts":4,"dur":0,"cat":"nvme","args":{"cpu":null}},
-{"ph":"M","name":"process_name","pid":2,"tid":0,"args":{"name":"CPUs"}},
+{"ph":"M","name":"process_name","pid":2,"args":{"name":"CPUs"}},
 {"ph":"M","name":"thread_name","pid":2,"tid":3,"args":{"name":"CPU 1"}},
+{"ph":"i","name":"nvme:done","s":"t","pid":2,"tid":3,"ts":5000000.020,"cat":"nvme","args":{"cpu":1}},
 {"ph":"i","name":"nvme:done","s":"t","pid":2,"tid":3,"ts":5000000.007,"cat":"nvme","args":{"cpu":1}}`, "\n")
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -85,7 +90,7 @@ func TestPerfettoHosts(t *testing.T) {
 			{Name: "host", Type: text, Line: event.Line{Shown: shown}},
 		})
 		got := written(t, func(p *Printer) error {
-			return p.Event(probe, command{"nsecs": uint64(1), "ctrl": "nvme0", "qid": "1", "host": "a"})
+			return p.Event(1, probe, command{"nsecs": uint64(1), "ctrl": "nvme0", "qid": "1", "host": "a"})
 		})
 		if !strings.Contains(got[0], want) {
 			t.Errorf("%s, want %s", got[0], want)
@@ -106,7 +111,7 @@ func TestPerfettoTimes(t *testing.T) {
 		{90_000_000_000_000, `"ts":89998000000,`},
 	} {
 		b.Reset()
-		if err := p.Event(commandProbe(), command{"nsecs": test.nsecs}); err != nil || !strings.Contains(b.String(), test.want) {
+		if err := p.Event(test.nsecs, commandProbe(), command{"nsecs": test.nsecs}); err != nil || !strings.Contains(b.String(), test.want) {
 			t.Errorf("%v: no %s in %s", err, test.want, &b)
 		}
 	}
@@ -150,7 +155,7 @@ func TestPerfettoMaps(t *testing.T) {
 		}
 		return nil
 	})
-	want := strings.Split(`{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"name":"program"}},
+	want := strings.Split(`{"ph":"M","name":"process_name","pid":1,"args":{"name":"program"}},
 {"ph":"C","name":"@n[a]","pid":1,"ts":5000000.020,"args":{"value":1}},
 {"ph":"C","name":"@n[b\\n]","pid":1,"ts":5000000.020,"args":{"value":2}},
 {"ph":"C","name":"@n[a]","pid":1,"ts":5000000.020,"args":{"value":3}},

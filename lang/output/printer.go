@@ -39,10 +39,13 @@ func (p *Printer) OfMaps(w io.Writer) *Printer {
 // Raw tells whether texts of others go into a printf as they are: the format may escape the whole.
 func (p *Printer) Raw() bool { return p.raw || p.escapes }
 
-// Event writes an event.
-func (p *Printer) Event(probe *event.Probe, e event.Source) error { return p.form.event(probe, e) }
+// Event writes an event. Here and below at is when what is written came, as nsecs tells it.
+func (p *Printer) Event(at uint64, probe *event.Probe, e event.Source) error {
+	p.moment = at
+	return p.form.event(probe, e)
+}
 
-// Text writes the text of a printf. Here and below at is when it was printed, as nsecs tells it.
+// Text writes the text of a printf.
 func (p *Printer) Text(at uint64, b []byte) error {
 	p.moment = at
 	return p.form.text("printf", b)
