@@ -937,6 +937,7 @@ struct command {
 	__u32 uid;
 	bool async;
 	char comm[16];
+	KEPT_OF_TASK;
 };
 
 /* By thread; that of an asynchronous command by its struct mlx5_async_work. */
@@ -999,6 +1000,7 @@ static __always_inline void mlx5_cmd_capture(struct mlx5_cmd *e, struct command 
 		e->cgroup = cmd->cgroup;
 	if (WANT(mlx5_cmd, comm, stage))
 		__builtin_memcpy(e->comm, cmd->comm, sizeof(e->comm));
+	CAPTURE_KEPT_OF_TASK(mlx5_cmd, e, cmd, stage);
 	CAPTURE_RESULT(mlx5_cmd, e, cmd->started, ret, stage);
 	if (WANT(mlx5_cmd, dev, stage)) {
 		device = GET_POINTER(cmd->dev, device);
@@ -1034,6 +1036,8 @@ static __always_inline void begin_command(struct command *cmd, __u64 dev, __u64 
 		cmd->cgroup = current_cgroup();
 	if (WANTED(mlx5_cmd, comm))
 		READ_COMM(cmd->comm);
+	if (ANY_OF_TASK(WANTED_FIELD, mlx5_cmd))
+		READ_OF_TASK(cmd, bpf_get_current_task(), WANTED_FIELD, mlx5_cmd);
 	cmd->started = bpf_ktime_get_ns();
 }
 

@@ -96,6 +96,7 @@ struct inflight {
 	__u64 bytes;
 	__u64 cgroup;
 	char comm[16];
+	KEPT_OF_TASK;
 	struct sqe sqe;
 };
 #define WITHOUT_SUBMISSION __builtin_offsetof(struct inflight, pid)
@@ -714,6 +715,7 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 			__builtin_memcpy((e)->comm, (fl)->comm, sizeof((e)->comm)); \
 			(e)->has.comm = 1; \
 		} \
+		CAPTURE_KEPT_OF_TASK(X, e, fl, stage); \
 		CAPTURE_SQE(X, e, &(fl)->sqe, qid_of(rq), (fl)->bytes, stage); \
 	} while (0)
 
@@ -733,7 +735,8 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 #define SQE_WANTED(X) ANY_OF_SQE(WANTED, X)
 
 /* A command that comes again is brought by a thread of the kernel; its submitter is who brought it first. */
-#define SUBMITTER_WANTED(X) (WANTED(X, pid) || WANTED(X, tid) || WANTED(X, uid) || WANTED(X, cgroup) || WANTED(X, comm))
+#define SUBMITTER_WANTED(X) \
+	(WANTED(X, pid) || WANTED(X, tid) || WANTED(X, uid) || WANTED(X, cgroup) || WANTED(X, comm) || ANY_OF_TASK(WANTED_FIELD, X))
 
 /* Whether event X, if it is not the submission, wants anything that is kept in flight. */
 #define SUBMISSION_WANTED(X) (SUBMITTER_WANTED(X) || WANTED(X, bytes) || SQE_WANTED(X))
@@ -884,6 +887,11 @@ static __always_inline void follow(struct inflight *fl, const struct inflight *b
 			fl->uid = before->uid;
 			fl->cgroup = before->cgroup;
 			__builtin_memcpy(fl->comm, before->comm, sizeof(fl->comm));
+			fl->ppid = before->ppid;
+			fl->pgid = before->pgid;
+			fl->pidns = before->pidns;
+			fl->has_of_task = before->has_of_task;
+			__builtin_memcpy(fl->pcomm, before->pcomm, sizeof(fl->pcomm));
 		}
 	} else if (!retries) {
 		fl->first = fl->started;
@@ -910,6 +918,8 @@ static __always_inline void keep_submission(struct inflight *fl, struct request 
 		fl->cgroup = current_cgroup();
 	if (WANTED_LATER(comm))
 		bpf_get_current_comm(fl->comm, sizeof(fl->comm));
+	if (ANY_OF_TASK(WANTED_LATER))
+		READ_OF_TASK(fl, bpf_get_current_task(), WANTED_LATER);
 }
 
 SEC("raw_tp/nvme_setup_cmd")

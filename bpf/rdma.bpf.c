@@ -252,6 +252,7 @@ static __always_inline void capture_maker(struct rdma_resource *e, struct task_s
 		READ_STRING(e->comm, task->comm);
 		e->has.comm = 1;
 	}
+	CAPTURE_OF_TASK(rdma_resource, e, task, stage);
 }
 
 static __always_inline void capture_current(struct rdma_resource *e, enum stage stage)
@@ -268,6 +269,7 @@ static __always_inline void capture_current(struct rdma_resource *e, enum stage 
 		READ_COMM(e->comm);
 		e->has.comm = 1;
 	}
+	CAPTURE_OF_TASK(rdma_resource, e, bpf_get_current_task(), stage);
 }
 
 static __always_inline void capture_owner(struct rdma_resource *e, struct rdma_restrack_entry *res, enum stage stage)

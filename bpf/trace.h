@@ -66,6 +66,9 @@ typedef __u64 hex64_t;
 /* The helper hook of the Go catalog that has to be attached when this field is wanted. */
 #define NEEDS(helper) __attribute__((btf_decl_tag("needs:" #helper)))
 
+/* A common field that only the kernel's types lead to: where nobody describes them, Go does not want it, and it is absent. */
+#define OF_TASK __attribute__((btf_decl_tag("of:task")))
+
 /* A field of an event OF_CALL that the return of the function tells by itself, as it does the common ones. */
 #define AT_RETURN __attribute__((btf_decl_tag("at:return")))
 
@@ -76,6 +79,14 @@ typedef __u64 hex64_t;
  */
 #define HAS_PAD __u32 : 32
 #define HAS_ALIGN __attribute__((aligned(8)))
+
+/* Which fields OF_TASK are there. */
+struct of_task {
+	__u32 ppid : 1;
+	__u32 pgid : 1;
+	__u32 pidns : 1;
+	__u32 pcomm : 1;
+};
 
 /*
  * The fields of every event. `has`, in an event or in a nested struct, holds one bit for each sibling that may be absent, under
@@ -88,7 +99,25 @@ typedef __u64 hex64_t;
 	__u32 uid helper VERBOSE DOC("user id"); \
 	__u32 cpu VERBOSE DOC("CPU on which the event was seen"); \
 	cgroup_t cgroup helper VERBOSE DOC("cgroup of the task: its path, or its id, the inode of its directory, where no path is seen"); \
-	char comm[16] helper DOC("name of the thread")
+	char comm[16] helper DOC("name of the thread"); \
+	OF_TASK_FIELDS(helper)
+
+/*
+ * The common fields OF_TASK. Their presence bits stand in the second half of a slot, as HAS_PAD would have it. What is kept of a task
+ * until its event comes has the same members, by KEPT_OF_TASK.
+ */
+#define OF_TASK_FIELDS(helper) \
+	__u32 ppid helper OF_TASK VERBOSE DOC("process id of the parent; absent without BTF of the kernel"); \
+	__u32 pgid helper OF_TASK VERBOSE DOC("process group id, 0 of threads of the kernel; absent without BTF of the kernel, and in a task that has ended"); \
+	__u32 pidns helper OF_TASK VERBOSE \
+		DOC("pid namespace: the number in /proc/PID/ns/pid; absent without BTF of the kernel, and in a task that has ended"); \
+	struct of_task has_of_task; \
+	char pcomm[16] helper OF_TASK VERBOSE DOC("name of the parent process; absent without BTF of the kernel")
+
+#define KEPT_OF_TASK \
+	__u32 ppid, pgid, pidns; \
+	struct of_task has_of_task; \
+	char pcomm[16]
 
 /*
  * EVENT(X) declares what goes with struct X:
@@ -152,29 +181,56 @@ enum {
 	CGROUP_UNKNOWN = 0xff, /* v1, but the kernel does not describe its types: the id is 0, which no cgroup has */
 };
 
+/*
+ * The way from a task to what common fields tell of it. These views have a name of their own, because types of the kernel are read only
+ * if somebody wants these fields, and task_struct takes longer than all others.
+ */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct kernfs_node___cgroup {
+struct kernfs_node___way {
 	__u64 id;
 };
-struct cgroup___cgroup {
-	struct kernfs_node___cgroup *kn;
+struct cgroup___way {
+	struct kernfs_node___way *kn;
 };
-struct cgroup_subsys_state___cgroup {
-	struct cgroup___cgroup *cgroup;
+struct cgroup_subsys_state___way {
+	struct cgroup___way *cgroup;
 };
-struct css_set___cgroup {
-	struct cgroup_subsys_state___cgroup *subsys[1];
+struct css_set___way {
+	struct cgroup_subsys_state___way *subsys[1];
 };
-struct task_struct___cgroup {
-	struct css_set___cgroup *cgroups;
+struct ns_common___way {
+	__u32 inum;
+};
+struct pid_namespace___way {
+	struct ns_common___way ns;
+};
+struct upid___way {
+	__s32 nr;
+	struct pid_namespace___way *ns;
+};
+struct pid___way {
+	__u32 level;
+	struct upid___way numbers[1];
+};
+struct signal_struct___way {
+	struct pid___way *pids[3];
+};
+struct task_struct___way {
+	__s32 tgid;
+	struct task_struct___way *real_parent;
+	struct task_struct___way *group_leader;
+	struct pid___way *thread_pid;
+	char comm[16];
+	struct signal_struct___way *signal;
+	struct css_set___way *cgroups;
 };
 #pragma clang attribute pop
 
 /* The id of a task's cgroup on a pure v1 host. */
-static __always_inline __u64 v1_cgroup(struct task_struct___cgroup *task)
+static __always_inline __u64 v1_cgroup(struct task_struct___way *task)
 {
-	struct css_set___cgroup *set;
-	struct cgroup_subsys_state___cgroup *state = 0;
+	struct css_set___way *set;
+	struct cgroup_subsys_state___way *state = 0;
 
 	if (cgroup_controller == CGROUP_UNKNOWN)
 		return 0;
@@ -191,6 +247,78 @@ static __always_inline __u64 current_cgroup(void)
 	return v1_cgroup((void *)bpf_get_current_task());
 }
 
+/* enum pid_type, include/linux/pid_types.h */
+#define PIDTYPE_PGID 2
+
+/*
+ * The way from a task takes one pointer on the stack, which generated code shares. A NULL on it leads to NULL, and to zeros.
+ */
+#define GO_TO(at, type, member) bpf_core_read(&(at), sizeof(at), &((struct type##___way *)(at))->member)
+#define READ_THERE(dst, at, type, member) bpf_core_read(dst, sizeof(*(dst)), &((struct type##___way *)(at))->member)
+
+/* Reads into s, which has the members of KEPT_OF_TASK, of a task what wanted(field, ...) says: see COMMON. */
+#define READ_OF_TASK(s, task, wanted, ...) \
+	do { \
+		void *at; \
+		if (wanted(ppid, ##__VA_ARGS__)) { \
+			at = (void *)(task); \
+			GO_TO(at, task_struct, real_parent); \
+			READ_THERE(&(s)->ppid, at, task_struct, tgid); \
+			(s)->has_of_task.ppid = 1; \
+		} \
+		if (wanted(pgid, ##__VA_ARGS__)) { \
+			at = (void *)(task); \
+			GO_TO(at, task_struct, signal); \
+			GO_TO(at, signal_struct, pids[PIDTYPE_PGID]); \
+			READ_THERE(&(s)->pgid, at, pid, numbers[0].nr); \
+			(s)->has_of_task.pgid = at != 0; \
+		} \
+		if (wanted(pidns, ##__VA_ARGS__)) { \
+			at = (void *)(task); \
+			GO_TO(at, task_struct, thread_pid); \
+			READ_THERE(&(s)->pidns, at, pid, level); \
+			at = at ? &((struct pid___way *)at)->numbers[0] + (s)->pidns : 0; \
+			GO_TO(at, upid, ns); \
+			READ_THERE(&(s)->pidns, at, pid_namespace, ns.inum); \
+			(s)->has_of_task.pidns = at != 0; \
+		} \
+		if (wanted(pcomm, ##__VA_ARGS__)) { \
+			at = (void *)(task); \
+			GO_TO(at, task_struct, real_parent); \
+			GO_TO(at, task_struct, group_leader); \
+			READ_STRING((s)->pcomm, ((struct task_struct___way *)at)->comm); \
+			(s)->has_of_task.pcomm = 1; \
+		} \
+	} while (0)
+
+/* Whether wanted(field, ...) is true of some field OF_TASK. */
+#define ANY_OF_TASK(wanted, ...) \
+	(wanted(ppid, ##__VA_ARGS__) || wanted(pgid, ##__VA_ARGS__) || wanted(pidns, ##__VA_ARGS__) || wanted(pcomm, ##__VA_ARGS__))
+
+#define WANT_FIELD(field, X, stage) WANT(X, field, stage)
+#define WANTED_FIELD(field, X) WANTED(X, field)
+
+#define CAPTURE_OF_TASK(X, e, task, stage) \
+	do { \
+		if (ANY_OF_TASK(WANT_FIELD, X, stage)) \
+			READ_OF_TASK(e, task, WANT_FIELD, X, stage); \
+	} while (0)
+
+/* Captures the fields OF_TASK from what was kept. */
+#define CAPTURE_KEPT_OF_TASK(X, e, kept, stage) \
+	do { \
+		if (WANT(X, ppid, stage)) \
+			(e)->ppid = (kept)->ppid; \
+		if (WANT(X, pgid, stage)) \
+			(e)->pgid = (kept)->pgid; \
+		if (WANT(X, pidns, stage)) \
+			(e)->pidns = (kept)->pidns; \
+		if (WANT(X, pcomm, stage)) \
+			__builtin_memcpy((e)->pcomm, (kept)->pcomm, sizeof((e)->pcomm)); \
+		if (ANY_OF_TASK(WANT_FIELD, X, stage)) \
+			(e)->has_of_task = (kept)->has_of_task; \
+	} while (0)
+
 /* Captures the common fields from the current task. */
 #define CAPTURE_COMMON(X, e, stage) \
 	do { \
@@ -205,6 +333,7 @@ static __always_inline __u64 current_cgroup(void)
 			(e)->cgroup = current_cgroup(); \
 		if (WANT(X, comm, stage)) \
 			READ_COMM((e)->comm); \
+		CAPTURE_OF_TASK(X, e, bpf_get_current_task(), stage); \
 	} while (0)
 
 /* Reads the name of the current thread and pads it with NULs. The helper of some kernels, like 6.1, leaves alone what is behind the name. */
@@ -214,9 +343,11 @@ static __always_inline __u64 current_cgroup(void)
 		bpf_get_current_comm(array, sizeof(array)); \
 	} while (0)
 
-/* Captures the common fields that belong to the moment, not to a task. */
+/* Captures the common fields that belong to the moment, not to a task. None OF_TASK is there yet. */
 #define CAPTURE_TIME(X, e, stage) \
 	do { \
+		if (stage == BEFORE && ANY_OF_TASK(WANTED_FIELD, X)) \
+			__builtin_memset(&(e)->has_of_task, 0, sizeof((e)->has_of_task)); \
 		if (WANT(X, nsecs, stage)) \
 			(e)->nsecs = bpf_ktime_get_boot_ns(); \
 		if (WANT(X, cpu, stage)) \

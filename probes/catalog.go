@@ -69,6 +69,8 @@ type source struct {
 	needs map[string][]string
 	// atReturn has the fields that the return of a function tells by itself (AT_RETURN in bpf/trace.h).
 	atReturn map[string]bool
+	// ofTask has the common fields to which only the kernel's types lead (OF_TASK in bpf/trace.h).
+	ofTask map[string]bool
 }
 
 // source of a probe of the catalog.
@@ -107,7 +109,10 @@ func sourceOf(group, name string, record *btf.Struct, enums map[string]*event.En
 	if err := r.read(record.Members, "", 0); err != nil {
 		return nil, err
 	}
-	s := &source{Probe: event.NewProbe(group, name, tagged(record.Tags, "doc:"), r.fields), needs: make(map[string][]string), atReturn: make(map[string]bool)}
+	s := &source{
+		Probe: event.NewProbe(group, name, tagged(record.Tags, "doc:"), r.fields),
+		needs: make(map[string][]string), atReturn: make(map[string]bool), ofTask: make(map[string]bool),
+	}
 	s.Size = int(record.Size)
 	for i, f := range s.Fields {
 		if needs := allTagged(r.tags[i], "needs:"); needs != nil {
@@ -115,6 +120,9 @@ func sourceOf(group, name string, record *btf.Struct, enums map[string]*event.En
 		}
 		if slices.Contains(r.tags[i], "at:return") {
 			s.atReturn[f.Name] = true
+		}
+		if slices.Contains(r.tags[i], "of:task") {
+			s.ofTask[f.Name] = true
 		}
 	}
 	return s, nil

@@ -1,7 +1,6 @@
 package probes
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -15,6 +14,7 @@ import (
 // commonFields are declared by COMMON in trace.h.
 var commonFields = map[string]bool{
 	"nsecs": true, "pid": true, "tid": true, "uid": true, "cpu": true, "cgroup": true, "comm": true,
+	"ppid": true, "pgid": true, "pidns": true, "pcomm": true,
 }
 
 // structReader reads the fields of an event struct, and their tags. Fields of one enum share it.
@@ -31,7 +31,7 @@ func (r *structReader) read(members []btf.Member, prefix string, base int) error
 		return err
 	}
 	for _, m := range members {
-		if m.Name == "has" {
+		if holdsPresence(m) {
 			continue
 		}
 		offset := base + int(m.Offset.Bytes())
@@ -56,16 +56,19 @@ func (r *structReader) read(members []btf.Member, prefix string, base int) error
 	return nil
 }
 
-// presenceBits reads the bit fields of the member called has: one for each sibling that may be absent.
+// holdsPresence tells whether a member is no field, but says which of its siblings are there.
+func holdsPresence(m btf.Member) bool { return m.Name == "has" || m.Name == "has_of_task" }
+
+// presenceBits reads the bit fields of the members that hold them: one for each sibling that may be absent.
 func presenceBits(members []btf.Member, base int) (map[string]event.Bit, error) {
 	bits := make(map[string]event.Bit)
 	for _, m := range members {
-		if m.Name != "has" {
+		if !holdsPresence(m) {
 			continue
 		}
 		s, ok := btf.UnderlyingType(m.Type).(*btf.Struct)
 		if !ok {
-			return nil, errors.New("member has is no struct")
+			return nil, fmt.Errorf("member %s is no struct", m.Name)
 		}
 		for _, b := range s.Members {
 			if b.BitfieldSize != 1 {

@@ -119,6 +119,7 @@ func (h *Host) serve(r Request) (*request, error) {
 	if err := rq.source.hook.place.accepts(r.Arg); err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Probe, err)
 	}
+	rq.withoutTasks = rq.readsTasks() && h.TasksDescribed() != nil
 	rq.hooks = h.hooksFor(rq)
 	rq.watched = h.missesReturns(rq)
 	return rq, nil
@@ -140,7 +141,7 @@ func (h *Host) hooksFor(r *request) []hook {
 	var hooks []hook
 	for _, candidate := range helpers {
 		needed := slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
-			return r.Code.stage(f) != stageNever && slices.Contains(r.source.needs[f.Name], candidate.name)
+			return r.stage(f) != stageNever && slices.Contains(r.source.needs[f.Name], candidate.name)
 		})
 		if needed && !h.unneeded(r.source.object, candidate) {
 			hooks = append(hooks, candidate)
@@ -175,6 +176,17 @@ func (h *Host) available(r *request) error {
 		return refused
 	}
 	return &UnavailableError{[]*event.Probe{p}, h.Status(p).Reason}
+}
+
+// TasksDescribed says why the common fields are absent to which types of the kernel lead, nil if they are not.
+func (h *Host) TasksDescribed() error {
+	if err := h.kernel.Described(); err != nil {
+		return err
+	}
+	if _, err := h.kernel.Type(kernel.Module{}, &btf.Struct{Name: "task_struct"}); err != nil {
+		return fmt.Errorf("struct task_struct: %w", err)
+	}
+	return nil
 }
 
 // cgroupController is what cgroup_controller of trace.h has to be on this host for some requests. Where it is not 0, it takes the types of

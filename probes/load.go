@@ -43,6 +43,7 @@ func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*load
 		spec.Maps[name] = specOf(name, m)
 	}
 	controller := h.cgroupController(requests...)
+	tasks := controller != 0 || slices.ContainsFunc(requests, (*request).readsTasks)
 	kernelTypes := func(r relocation) func() (*btf.Spec, error) {
 		return sync.OnceValues(func() (*btf.Spec, error) { return kernelTypes(h.kernel, o, r) })
 	}
@@ -51,8 +52,8 @@ func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*load
 		cache:           h.kernel.Cache(),
 		idle:            make(map[string]bool),
 		tells:           make(map[string]bool),
-		types:           kernelTypes(relocation{cgroups: controller != 0}),
-		typesAndRecords: kernelTypes(relocation{cgroups: controller != 0, records: true}),
+		types:           kernelTypes(relocation{tasks: tasks}),
+		typesAndRecords: kernelTypes(relocation{tasks: tasks, records: true}),
 	}
 	l.size(requests)
 	if err := l.specialize(requests, l.used(h, requests), constantsFor(spec, controller, requests...)); err != nil {

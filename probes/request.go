@@ -29,6 +29,9 @@ type request struct {
 
 	counts *ebpf.Map
 
+	// withoutTasks says that no types lead to the fields of a task, so that they are absent.
+	withoutTasks bool
+
 	mu       sync.Mutex
 	attached []*attached
 	gaps     uint64 // times in which a module that came again was not seen
@@ -51,11 +54,24 @@ func (r *request) needs(helper string) bool {
 	return slices.ContainsFunc(r.hooks[:len(r.hooks)-1], func(hk hook) bool { return hk.name == helper })
 }
 
+// stage in which a field is captured.
+func (r *request) stage(f *event.Field) byte {
+	if r.withoutTasks && r.source.ofTask[f.Name] {
+		return stageNever
+	}
+	return r.Code.stage(f)
+}
+
+// readsTasks tells whether fields are captured to which types lead.
+func (r *request) readsTasks() bool {
+	return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool { return r.source.ofTask[f.Name] && r.stage(f) != stageNever })
+}
+
 // wanted returns the content of X_want: the stage in which the member at each offset is captured.
 func (r *request) wanted() []byte {
 	want := make([]byte, r.Probe.Size)
 	for _, f := range r.Probe.Fields {
-		want[f.Offset] = r.Code.stage(f)
+		want[f.Offset] = r.stage(f)
 	}
 	return want
 }
@@ -63,7 +79,7 @@ func (r *request) wanted() []byte {
 // wantsEntry tells whether the code wants a field that the return of a function does not tell by itself (OF_CALL in bpf/trace.h).
 func (r *request) wantsEntry() bool {
 	return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
-		return r.Code.stage(f) != stageNever && !f.Common && !r.source.atReturn[f.Name]
+		return r.stage(f) != stageNever && !f.Common && !r.source.atReturn[f.Name]
 	})
 }
 
@@ -71,7 +87,7 @@ func (r *request) wantsEntry() bool {
 func (r *request) begins() byte {
 	first := byte(stageNever)
 	for _, f := range r.Probe.Fields {
-		if stage := r.Code.stage(f); len(r.source.needs[f.Name]) > 0 && stage != stageNever && (first == stageNever || stage < first) {
+		if stage := r.stage(f); len(r.source.needs[f.Name]) > 0 && stage != stageNever && (first == stageNever || stage < first) {
 			first = stage
 		}
 	}

@@ -56,14 +56,21 @@ func TestSpecializeStack(t *testing.T) {
 	}
 }
 
-// System calls need no type of the kernel, whatever is wanted.
+// System calls need no type of the kernel, whatever is wanted, but for the fields of a task, which are absent without.
 func TestTypeless(t *testing.T) {
 	c := load(t)
 	p := c.Match("syscall:exit")[0]
-	for name, expected := range map[string]bool{"ret": true, "latency": true, "comm": true, "raw_nr": true, "nr": true, "compat": true} {
+	for name, expected := range map[string]bool{
+		"ret": true, "latency": true, "comm": true, "raw_nr": true, "nr": true, "compat": true, "ppid": false, "pgid": false, "pidns": false, "pcomm": false,
+	} {
 		req, _ := (want{probe: p, fields: []*event.Field{p.Field(name)}}).request(0)
-		if got := typeless("raw_tp_syscall_exit", c.request(req), 0); got != expected {
+		r := c.request(req)
+		if got := typeless("raw_tp_syscall_exit", r, 0); got != expected || r.readsTasks() == expected {
 			t.Errorf("%s: typeless is %v", name, got)
+		}
+		r.withoutTasks = true
+		if !typeless("raw_tp_syscall_exit", r, 0) || r.readsTasks() {
+			t.Errorf("%s: it needs types that nobody has", name)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 // them starts sooner.
 type relocation struct {
 	records bool // of tracefs
-	cgroups bool // of the way from a task to its cgroup in a v1 tree, see current_cgroup in trace.h
+	tasks   bool // of the way from a task to what common fields tell of it, see trace.h
 }
 
 // kernelTypes returns the kernel's own version of every type that the programs of an object read, as far as this kernel describes it.
@@ -32,7 +32,7 @@ func kernelTypes(k *kernel.Kernel, o *object, r relocation) (*btf.Spec, error) {
 		return nil, err
 	}
 	modules := o.modules()
-	for _, view := range kernel.Views(types, r.cgroups) {
+	for _, view := range kernel.Views(types, r.tasks) {
 		isRecord := strings.HasPrefix(view.TypeName(), recordPrefix)
 		if isRecord && !r.records {
 			continue

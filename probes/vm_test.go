@@ -62,6 +62,14 @@ func TestVMLoad(t *testing.T) {
 
 func TestVMTypelessVariant(t *testing.T) { TestTypelessVariant(t) }
 
+// In events of the process itself, and in those of an interrupt, which tell of who sent the command.
+func TestVMOfTask(t *testing.T) {
+	checkOfTask(t, "syscall:*", "exec true")
+	checkOfTask(t, "nvme:[cs]*", "exec "+readDisk)
+	checkOfTask(t, "ib:create_*", "exec ibv_rc_pingpong -d rxe0 -g 1 -n 5 10.9.0.1")
+	checkOfTask(t, "rdma:resource", "exec ibv_devinfo -d rxe0")
+}
+
 // What is in the VM already, and what it takes to be there, the kernel says itself.
 func TestVMNothingIsMissing(t *testing.T) {
 	shell(t, "modprobe mlx5_ib")

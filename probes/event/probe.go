@@ -9,7 +9,7 @@ type Field struct {
 	// Doc is one line: meaning, and where it comes from.
 	Doc  string
 	Type Type
-	// Common fields are those that every event has: nsecs pid tid uid comm cpu cgroup.
+	// Common fields are those that every event has: nsecs pid tid uid cpu cgroup comm ppid pgid pidns pcomm.
 	Common bool
 	// Optional fields may be absent from an event.
 	Optional bool

@@ -9,19 +9,19 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// cgroupFlavour ends the names of the views in trace.h of the way to a cgroup.
-const cgroupFlavour = "___cgroup"
+// taskFlavour ends the names of the views in trace.h of the way from a task to what common fields tell of it.
+const taskFlavour = "___way"
 
 // Views are the types that an object may relocate against: its named structs, unions and enums, flavours (name___flavour) aside. Those
-// of the way to a cgroup are among them if cgroups says so.
-func Views(types *btf.Spec, cgroups bool) []btf.Type {
+// of the way from a task are among them if tasks says so.
+func Views(types *btf.Spec, tasks bool) []btf.Type {
 	var found []btf.Type
 	seen := make(map[string]bool)
 	for t, err := range types.All() {
 		if err != nil {
 			break
 		}
-		if !cgroups && strings.HasSuffix(t.TypeName(), cgroupFlavour) {
+		if !tasks && strings.HasSuffix(t.TypeName(), taskFlavour) {
 			continue
 		}
 		name, _, _ := strings.Cut(t.TypeName(), "___")
