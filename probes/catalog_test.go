@@ -119,9 +119,15 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// Every program of the objects belongs to a hook of the table, but for the one that follows forks, and every hook has programs: neither can be forgotten.
+// Every program of the objects belongs to a hook of the table, but for those that keep sets, and every hook has programs: neither can be
+// forgotten.
 func TestProgramsAndHooksAgree(t *testing.T) {
-	known := map[string]bool{forkProgram: true}
+	known := map[string]bool{}
+	for _, kind := range []setKind{processes, cgroups} {
+		for _, p := range kind.programs {
+			known[p.name] = true
+		}
+	}
 	shape := regexp.MustCompile("__(int|pointer|void)$") // ON_RETURN
 	for _, h := range allHooks() {
 		if h.seed != nil {

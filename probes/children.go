@@ -5,85 +5,33 @@ package probes
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
-	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
-
-	"trace/bpf"
-	"trace/probes/kernel"
 )
 
-// family is a set of processes in the kernel: some, and all that they fork while the program is attached. The nil family is none.
-type family struct {
-	members *ebpf.Map
-	program *ebpf.Program
-	forks   link.Link // nil after detaching
-}
+// family is a set of processes.
+type family struct{ *set }
 
-// follow makes a family of processes.
-func (h *Host) follow(roots []int) (_ *family, err error) {
-	if err := h.kernel.Permits([]string{kernel.CapBPF, kernel.CapPerfmon}); err != nil {
-		return nil, err
-	}
-	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
-	_ = rlimit.RemoveMemlock()
-	spec, err := bpf.Load(childrenObject)
+// follow makes a family of processes and, if descendants says so, of those that they have forked. A process is known for a descendant by
+// its parents: where one of these has ended, only the kernel could have told.
+func (h *Host) follow(roots []int, descendants bool) (family, error) {
+	s, err := h.newSet(processes, nil)
 	if err != nil {
-		return nil, err
+		return family{}, err
 	}
-	delete(spec.Maps, constantSection) // no constant is used
-	spec.Variables = nil
-	types, err := h.taskType()
-	if err != nil {
-		return nil, err
-	}
-	f := &family{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.close())
-		}
-	}()
-	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{KernelTypes: types}, Cache: h.kernel.Cache()})
-	if err != nil {
-		return nil, explain(err)
-	}
-	defer c.Close() // what is left in it
-	f.members, f.program = c.DetachMap(MembersName), c.DetachProgram(forkProgram)
-	if err := f.add(roots); err != nil {
-		return nil, err
-	}
-	f.forks, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: forkTracepoint, Program: f.program})
-	if err != nil {
-		return nil, fmt.Errorf("attach to %s: %w", forkTracepoint, explain(err))
+	f := family{s}
+	if err := f.add(roots, descendants); err != nil {
+		return family{}, errors.Join(err, f.close())
 	}
 	return f, nil
 }
 
-// taskType is what the program reads of the kernel's types.
-func (h *Host) taskType() (*btf.Spec, error) {
-	if err := h.kernel.Described(); err != nil {
-		return nil, err
-	}
-	task, err := h.kernel.Type(kernel.Module{}, &btf.Struct{Name: "task_struct"})
-	if err != nil {
-		return nil, fmt.Errorf("struct task_struct: %w", err)
-	}
-	selection, err := kernel.NewSelection()
-	if err != nil {
-		return nil, err
-	}
-	if err := selection.Add(task); err != nil {
-		return nil, fmt.Errorf("struct task_struct: %w", err)
-	}
-	return selection.Spec()
-}
-
-// add puts processes into the family. The map is written through memory: a system call would write all of its only value, and so undo
-// what the program notes meanwhile.
-func (f *family) add(pids []int) (err error) {
+// add puts processes into the family, which follows forks already. The map is written through memory: a system call would write all of its
+// only value, and so undo what the program notes meanwhile.
+func (f family) add(pids []int, descendants bool) (err error) {
 	members, err := unix.Mmap(f.members.FD(), 0, PIDs, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("map memory of %s: %w", MembersName, err)
@@ -95,35 +43,44 @@ func (f *family) add(pids []int) (err error) {
 		}
 		members[pid] = 1
 	}
+	for more := descendants; more; {
+		if more, err = addChildren(members); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// skipped is how many forks the kernel did not run the program for: the family lacks these processes, with all that they fork, or has
-// some that do not belong to it.
-func (f *family) skipped() (uint64, error) {
-	if f == nil {
-		return 0, nil
-	}
-	stats, err := f.program.Stats()
+// addChildren adds the children of the members, and tells whether there were any that were none before. A child that was forked before its
+// parent was added is in /proc since then, so a look that finds none has seen all; one that is forked later the kernel adds.
+func addChildren(members []byte) (added bool, err error) {
+	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	return stats.RecursionMisses, nil
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid >= PIDs || members[pid] == 1 {
+			continue
+		}
+		if parent := parentOf(pid); parent > 0 && parent < PIDs && members[parent] == 1 {
+			members[pid], added = 1, true
+		}
+	}
+	return added, nil
 }
 
-// detach leaves the family as it is.
-func (f *family) detach() error {
-	if f == nil || f.forks == nil {
-		return nil
+// parentOf is the parent of a process, 0 if it has ended.
+func parentOf(pid int) int {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
 	}
-	err := f.forks.Close()
-	f.forks = nil
-	return err
-}
-
-func (f *family) close() error {
-	if f == nil {
-		return nil
+	// The name, in parentheses, may hold anything; then come the state and the parent: proc(5).
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(fields) < 2 {
+		return 0
 	}
-	return errors.Join(f.detach(), f.program.Close(), f.members.Close())
+	parent, _ := strconv.Atoi(fields[1])
+	return parent
 }

@@ -73,6 +73,10 @@ const (
 	PIDs        = 4 << 20
 )
 
+// CgroupsName is the name by which generated code refers to the cgroup of [AttachOptions.Cgroup] and those below it: a hash whose keys
+// are the ids (bpf/cgroups.bpf.c).
+const CgroupsName = "cgroups"
+
 // Counters of an event, enum counter in trace.h.
 const (
 	countPassed = iota

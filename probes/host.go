@@ -113,13 +113,19 @@ func (s *source) delivering(v variant) []program {
 	})
 }
 
+// request is one on this host, which may lack the types that some fields take.
+func (h *Host) request(r Request) *request {
+	rq := h.catalog.request(r)
+	rq.withoutTasks = rq.readsTasks() && h.TasksDescribed() != nil
+	return rq
+}
+
 // serve returns what serves a request on this host.
 func (h *Host) serve(r Request) (*request, error) {
-	rq := h.catalog.request(r)
+	rq := h.request(r)
 	if err := rq.source.hook.place.accepts(r.Arg); err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Probe, err)
 	}
-	rq.withoutTasks = rq.readsTasks() && h.TasksDescribed() != nil
 	rq.hooks = h.hooksFor(rq)
 	rq.watched = h.missesReturns(rq)
 	return rq, nil

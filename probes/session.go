@@ -26,7 +26,11 @@ type AttachOptions struct {
 	// Layouts of the records that the code writes. Their IDs are small numbers.
 	Layouts []*event.Layout
 	// Roots are processes to which, with all that they fork from now on, the code of the requests refers as MembersName; nil: it does not.
-	Roots []int
+	// Descendants are among these, too: what they have forked before.
+	Roots       []int
+	Descendants bool
+	// Cgroup is the path of one to which, with all below it, the code of the requests refers as CgroupsName; "": it does not.
+	Cgroup string
 	// Progress is called after each of the requests was attached, if it is not nil.
 	Progress func(done, all int)
 }
@@ -35,7 +39,8 @@ type AttachOptions struct {
 type Session struct {
 	host       *Host
 	maps       map[string]*ebpf.Map // that the code of any request may refer to
-	family     *family              // nil without AttachOptions.Roots
+	family     family               // empty without AttachOptions.Roots
+	cgroups    *set                 // nil without AttachOptions.Cgroup
 	ring       *ring
 	records    records
 	notes      notes
@@ -83,10 +88,16 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 	maps.Copy(s.maps, o.Maps)
 	s.maps[RingName] = s.ring.buffer
 	if o.Roots != nil {
-		if s.family, err = h.follow(o.Roots); err != nil {
+		if s.family, err = h.follow(o.Roots, o.Descendants); err != nil {
 			return nil, fmt.Errorf("follow the children: %w", err)
 		}
 		s.maps[MembersName] = s.family.members
+	}
+	if o.Cgroup != "" {
+		if s.cgroups, err = h.settle(o.Cgroup); err != nil {
+			return nil, fmt.Errorf("follow the cgroups below %s: %w", o.Cgroup, err)
+		}
+		s.maps[CgroupsName] = s.cgroups.members
 	}
 	if slices.ContainsFunc(served, func(r *request) bool { return r.withoutTasks }) {
 		s.notes.add(nil, fmt.Sprintf("ppid, pgid, pidns and pcomm are absent: %v", h.TasksDescribed()))
@@ -185,6 +196,9 @@ func (s *Session) Notes() []string { return s.notes.take() }
 // SkippedForks is how many forks of processes the kernel did not follow, of all on this machine.
 func (s *Session) SkippedForks() (uint64, error) { return s.family.skipped() }
 
+// SkippedCgroups is how many cgroups the kernel did not follow, of all on this machine.
+func (s *Session) SkippedCgroups() (uint64, error) { return s.cgroups.skipped() }
+
 // Variants returns which variant of each probe is attached, like "ib:modify_qp fexit".
 func (s *Session) Variants() []string {
 	s.mu.Lock()
@@ -255,7 +269,7 @@ func (s *Session) Detach() error {
 		}
 		s.correction.end(inventories)
 		s.watcher.stop()
-		err = errors.Join(sideBySide(s.batches), s.family.detach())
+		err = errors.Join(sideBySide(s.batches), s.family.detach(), s.cgroups.detach())
 	})
 	return err
 }
@@ -277,5 +291,5 @@ func sideBySide(batches []*batch) error {
 
 // Close detaches and releases everything.
 func (s *Session) Close() error {
-	return errors.Join(s.Detach(), closeAll(s.batches), s.family.close(), s.ring.close())
+	return errors.Join(s.Detach(), closeAll(s.batches), s.family.close(), s.cgroups.close(), s.ring.close())
 }

@@ -35,7 +35,7 @@ type VariantStatus struct {
 // Status asks the host about a probe. It loads nothing into the kernel.
 func (h *Host) Status(p *event.Probe) Status {
 	s := Status{Probe: p}
-	whole := h.catalog.request(Request{Probe: p, Code: &Code{Before: []Span{{0, p.Size}}}})
+	whole := h.request(Request{Probe: p, Code: &Code{Before: []Span{{0, p.Size}}}})
 	for _, v := range h.siteFor(whole, whole.source.hook).variants() {
 		err := v.check()
 		s.Variants = append(s.Variants, VariantStatus{Name: v.name(), Err: err, Caps: v.caps})
@@ -52,7 +52,7 @@ func (h *Host) Status(p *event.Probe) Status {
 
 // VariantFor returns the variant by which a request would be attached, or "" and why there is none. The kernel may still refuse it.
 func (h *Host) VariantFor(r Request) (name, why string) {
-	served := h.catalog.request(r)
+	served := h.request(r)
 	for _, v := range h.siteFor(served, served.source.hook).variants() {
 		if v.check() == nil {
 			return v.name(), ""

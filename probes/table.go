@@ -102,13 +102,6 @@ var helpers = []hook{
 	{name: "syscall_start", place: tracepoint{name: "sys_enter"}},
 }
 
-// The object with the program that follows forks, the program and where it is attached.
-const (
-	childrenObject = "children"
-	forkProgram    = "raw_tp_children"
-	forkTracepoint = "sched_process_fork"
-)
-
 // A group is the probes of one object.
 type group struct {
 	name string

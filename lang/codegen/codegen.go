@@ -227,8 +227,8 @@ type Program struct {
 	Vars    []Var
 	// Stack is how many bytes of stack the generated functions may use.
 	Stack int
-	// Within lets only the events of some processes reach the clauses, if it is not nil.
-	Within *Within
+	// Within lets only the events reach the clauses whose fields are in all of these sets.
+	Within []Within
 	// Cut is what kernel stacks are cut by.
 	Cut Cut
 	// CmpXchg says that the kernel has atomic compare-and-exchange (5.12 on amd64).
@@ -242,12 +242,13 @@ type Program struct {
 	Prefix string
 }
 
-// Within is a set of processes: a map whose only value has a byte for each process id, 1 if the process is in it.
+// Within is a set of numbers in a map: the keys, of 64 bits, of a hash, or an array whose only value has a byte for each number, 1 if it
+// is in the set.
 type Within struct {
-	// PID is the field with the process id of the event. An event without it is of no process of the set.
-	PID *Field
-	Map string
-	// Size of the value: ids are less.
+	// Field whose value has to be in the set. An event without it is not.
+	Field *Field
+	Map   string
+	// Size of the value of an array: numbers are less. 0 is a hash.
 	Size int
 }
 

@@ -97,11 +97,11 @@ func generateFilter(p *Program) *gen {
 		g.load(asm.R1, memory{asm.R1, 0}, 8)
 		g.branch(asm.JNE.Imm(asm.R1, 0, ""), end)
 	}
-	if p.Within != nil || slices.ContainsFunc(p.Clauses, func(c Clause) bool { return c.filtered() }) {
+	if len(p.Within) > 0 || slices.ContainsFunc(p.Clauses, func(c Clause) bool { return c.filtered() }) {
 		g.emit(asm.Mov.Reg(event, asm.R2))
 	}
-	if p.Within != nil {
-		g.within(p.Within, end)
+	for _, w := range p.Within {
+		g.within(w, end)
 	}
 	var always uint64
 	filtered := 0
@@ -156,11 +156,22 @@ func generateFilter(p *Program) *gen {
 	return g
 }
 
-// within goes to end, with R0 as it is, if the event is of none of the processes.
-func (g *gen) within(w *Within, end label) {
-	pid := &Expr{Op: OpField, Type: Type{Kind: Uint}, Field: w.PID}
-	g.tested(pid, end)
-	g.loadField(asm.R1, pid)
+// within goes to end, with 0 in R0, if the event is outside of a set.
+func (g *gen) within(w Within, end label) {
+	field := &Expr{Op: OpField, Type: Type{Kind: Uint}, Field: w.Field}
+	g.tested(field, end)
+	g.loadField(asm.R1, field)
+	if w.Size == 0 {
+		m := g.used
+		key := g.alloc(8)
+		g.release(m)
+		g.store(memory{frame, key}, asm.R1, 8)
+		g.pointer(asm.R2, key)
+		g.call(asm.FnMapLookupElem, w.Map)
+		g.branch(asm.JEq.Imm(asm.R0, 0, ""), end)
+		g.set(asm.R0, 0)
+		return
+	}
 	g.branch(asm.JGE.Imm(asm.R1, int32(w.Size), ""), end) // so that the verifier knows
 	g.direct(asm.R2, w.Map, 0)
 	g.emit(asm.Add.Reg(asm.R2, asm.R1))

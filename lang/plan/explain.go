@@ -30,6 +30,9 @@ func (p *Plan) Explain(w io.Writer, variant func(probes.Request) string) error {
 		if p.Options.Children {
 			fmt.Fprintf(t, "    filter\t--children\tkernel\n")
 		}
+		if p.Options.Below != "" {
+			fmt.Fprintf(t, "    filter\t--cgroup %s\tkernel\n", p.Options.Below)
+		}
 		for _, c := range slices.Concat(b.kernel, b.User) {
 			fmt.Fprintf(t, "    filter\t%s\t%s\n", p.text(c.e.Span), where(c.Why))
 		}

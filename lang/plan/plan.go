@@ -36,6 +36,9 @@ type Options struct {
 	// Children restricts all clauses on events to the processes of [probes.AttachOptions.Roots] and what they fork. The kernel does so, wherever the
 	// clauses run.
 	Children bool
+	// Below is a cgroup; not "": it restricts all clauses on events to it and what is below it, as [probes.AttachOptions.Cgroup]. The kernel does so,
+	// too.
+	Below string
 	// Command is the process id of the command, which cpid stands for; 0 while it is not known.
 	Command int
 	// Columns are what is printed of events, and so what is captured of those that are; nil: all fields.
@@ -211,12 +214,15 @@ func (p *Plan) generate() (again bool, err error) {
 	return false, nil
 }
 
-// within are the processes to which the clauses are restricted: nil is all.
-func (p *Plan) within(probe *event.Probe) *codegen.Within {
-	if !p.Options.Children {
-		return nil
+// within are the sets of processes and of cgroups to which the clauses are restricted.
+func (p *Plan) within(probe *event.Probe) (sets []codegen.Within) {
+	if p.Options.Children {
+		sets = append(sets, codegen.Within{Field: kernelField(probe.Field("pid")), Map: probes.MembersName, Size: probes.PIDs})
 	}
-	return &codegen.Within{PID: kernelField(probe.Field("pid")), Map: probes.MembersName, Size: probes.PIDs}
+	if p.Options.Below != "" {
+		sets = append(sets, codegen.Within{Field: kernelField(probe.Field("cgroup")), Map: probes.CgroupsName})
+	}
+	return sets
 }
 
 // giveWay moves to user space what it can of the bodies of a probe, of which number i met a limit: that body, then its predicate, then

@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -179,6 +180,52 @@ func inode(dir string) (uint64, bool) {
 		return 0, false
 	}
 	return s.Ino, true
+}
+
+// Hierarchy is the number that the kernel has given to the tree: 0 is cgroup v2.
+func (c *Cgroups) Hierarchy() (int32, error) {
+	h := c.hierarchy()
+	if h == nil {
+		return 0, errors.New("no cgroups are mounted here: mount -t cgroup2 none /sys/fs/cgroup")
+	}
+	if h.controller == "" {
+		return 0, nil
+	}
+	list, err := os.ReadFile("/proc/cgroups") // name, hierarchy, …
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(list)) {
+		if of := strings.Fields(line); len(of) > 1 && of[0] == h.controller {
+			number, err := strconv.ParseInt(of[1], 10, 32)
+			return int32(number), err
+		}
+	}
+	return 0, fmt.Errorf("/proc/cgroups has no %s", h.controller)
+}
+
+// Below calls do with the ids of the cgroup that has a path now, and of all below it, each before those in it are looked for.
+func (c *Cgroups) Below(p string, do func(id uint64) error) error {
+	h := c.hierarchy()
+	if h == nil {
+		return errors.New("no cgroups are mounted here: mount -t cgroup2 none /sys/fs/cgroup")
+	}
+	top, ok := h.dir(path.Clean(p))
+	if !ok {
+		return fmt.Errorf("cgroup %s is outside of what this container sees", p)
+	}
+	return filepath.WalkDir(top, func(dir string, d fs.DirEntry, err error) error {
+		if err != nil && dir == top {
+			return err
+		}
+		if err != nil || !d.IsDir() { // it is gone, or no cgroup
+			return nil
+		}
+		if id, ok := inode(dir); ok {
+			return do(id)
+		}
+		return nil
+	})
 }
 
 // Path returns the path of the cgroup with an id, also of one that is gone if it was seen before; "" if it is not known.

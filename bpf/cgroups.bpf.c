@@ -1,0 +1,85 @@
+//go:build ignore
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which cgroups belong to a tree: one that user space names, and all below it, also those that are made later. Generated code asks for the
+ * cgroup of each event.
+ */
+#include "trace.h"
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct kernfs_node {
+	__u64 id;
+};
+struct cgroup_root {
+	__s32 hierarchy_id;
+};
+struct cgroup;
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+};
+#pragma clang attribute pop
+
+/* The number of the hierarchy, as /proc/cgroups has it; 0 is cgroup v2. Cgroups of several hierarchies may have the same id. Go sets it. */
+const volatile __s32 cgroups_hierarchy SEC(".rodata");
+
+/* The ids of the cgroups. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, __u8);
+} cgroups SEC(".maps");
+
+/* How many there was no room for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} cgroups_full SEC(".maps");
+
+static __always_inline void count_full(void)
+{
+	__u32 zero = 0;
+	__u64 *full = bpf_map_lookup_elem(&cgroups_full, &zero);
+
+	if (full)
+		__sync_fetch_and_add(full, 1);
+}
+
+/* Arguments: struct cgroup *, const char *path. No task can be in the new cgroup yet (cgroup_mkdir in kernel/cgroup/cgroup.c). */
+SEC("raw_tp/cgroup_mkdir")
+int raw_tp_cgroups_made(__u64 *ctx)
+{
+	struct cgroup *cgroup = (void *)ctx[0];
+	__u64 parent = BPF_CORE_READ(cgroup, self.parent, cgroup, kn, id);
+	__u64 id = BPF_CORE_READ(cgroup, kn, id);
+	__u8 member = 1;
+
+	if (BPF_CORE_READ(cgroup, root, hierarchy_id) != cgroups_hierarchy || !bpf_map_lookup_elem(&cgroups, &parent))
+		return 0;
+	if (bpf_map_update_elem(&cgroups, &id, &member, BPF_ANY))
+		count_full();
+	return 0;
+}
+
+/*
+ * Arguments likewise. A cgroup that was removed stays until nothing refers to it, like what its tasks have written. The kernel gives no id
+ * twice.
+ */
+SEC("raw_tp/cgroup_release")
+int raw_tp_cgroups_released(__u64 *ctx)
+{
+	struct cgroup *cgroup = (void *)ctx[0];
+	__u64 id = BPF_CORE_READ(cgroup, kn, id);
+
+	if (BPF_CORE_READ(cgroup, root, hierarchy_id) == cgroups_hierarchy)
+		bpf_map_delete_elem(&cgroups, &id);
+	return 0;
+}
