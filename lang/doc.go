@@ -91,7 +91,7 @@
 //
 // Three values are no fields: probe is the name of the probe (begin, end, interval:1s), elapsed the time since the program began, and cpid
 // the process of the command that -c starts: syscall:enter / pid == cpid /. It is there when begin clauses run, and waits until all probes
-// are attached. --children takes what it starts for its own.
+// are attached. A filter of the command line, like --comm, is as if each predicate on events began with it.
 //
 // kstack and ustack are the stacks of the kernel and of the process at the event, innermost frame first, kstack(5) and ustack(5) at most five
 // frames of them (1 to 127, a literal). They are captured in the kernel, and only where a program uses them. == and != compare stacks, !=

@@ -152,3 +152,33 @@ func (t *totalSize) Set(s string) error {
 	*t = totalSize(n)
 	return nil
 }
+
+// namespaceFlag is a namespace by the number of its inode, or by a file that is one, like /proc/PID/ns/pid.
+type namespaceFlag uint32
+
+func (*namespaceFlag) Type() string { return "INODE" }
+
+func (n *namespaceFlag) String() string {
+	if *n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(*n), 10)
+}
+
+func (n *namespaceFlag) Set(s string) error {
+	text := s
+	if strings.HasPrefix(s, "/") {
+		link, err := os.Readlink(s)
+		if err != nil {
+			return errors.Unwrap(err)
+		}
+		text = link
+	}
+	text = strings.TrimSuffix(strings.TrimPrefix(text, "pid:["), "]")
+	number, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || number == 0 {
+		return errors.New("want the number of a pid namespace, as lsns -t pid shows it, or a file like /proc/PID/ns/pid")
+	}
+	*n = namespaceFlag(number)
+	return nil
+}

@@ -22,8 +22,7 @@ type options struct {
 	fields     []string
 	output     string
 	command    commandFlag
-	children   bool
-	pid        int
+	filter     run.Filter
 	count      uint64
 	timeout    time.Duration
 	strict     bool
@@ -83,8 +82,12 @@ var stages = []string{"ast", "plan", "bpf"}
 func addRunFlags(cmd *cobra.Command, o *options) {
 	f := cmd.Flags()
 	f.VarP(&o.command, "cmd", "c", "run `COMMAND` once attached, and end when it ends; its words are quoted as in a shell, but none runs it")
-	f.BoolVar(&o.children, "children", false, "with -c: only events of the command's process, and of those that it and they start")
-	f.IntVarP(&o.pid, "pid", "p", 0, "only events of process `PID`, and end when it ends")
+	f.IntVarP(&o.filter.PID, "pid", "p", 0, "only events of process `PID`, and end when it ends")
+	f.BoolVar(&o.filter.Children, "children", false, "with -p or -c: only events of that process, and of those that it and they have started and start")
+	f.StringVar(&o.filter.Comm, "comm", "", "only events of threads called `NAME`")
+	f.StringVar(&o.filter.Cgroup, "cgroup", "", "only events of cgroup `PATH`, as in /proc/PID/cgroup, and of those below it")
+	f.IntVar(&o.filter.PGID, "pgid", 0, "only events of process group `PGID`")
+	f.Var((*namespaceFlag)(&o.filter.PIDNS), "pidns", "only events of pid namespace `INODE`, as lsns shows it; or a file like /proc/PID/ns/pid")
 	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events; for programs that print some")
 	f.DurationVar(&o.timeout, "timeout", 0, "end after `DURATION` (like 10s or 1m)")
 	f.BoolVar(&o.strict, "strict", false, "exit with status 3 if events were lost, 4 if the command of -c failed")
@@ -122,20 +125,26 @@ func addTypesFlag(cmd *cobra.Command, o *options) {
 func checkOptions(cmd *cobra.Command, o options) error {
 	changed := cmd.Flags().Changed
 	switch {
-	case changed("pid") && o.pid <= 0:
-		return usagef("-p %d: a process id is greater than 0", o.pid)
+	case changed("pid") && o.filter.PID <= 0:
+		return usagef("-p %d: a process id is greater than 0", o.filter.PID)
+	case changed("pgid") && o.filter.PGID <= 0:
+		return usagef("--pgid %d: the id of a process group is greater than 0", o.filter.PGID)
+	case changed("comm") && o.filter.Comm == "":
+		return usagef("--comm needs the name of a thread")
+	case changed("cgroup") && o.filter.Cgroup == "":
+		return usagef("--cgroup needs the path of a cgroup, like /system.slice")
 	case changed("count") && o.count == 0:
 		return usagef("-n 0: the number of events must be greater than 0")
 	case changed("timeout") && o.timeout <= 0:
 		return usagef("--timeout %v: must be greater than 0", o.timeout)
-	case changed("pid") && o.pid >= probes.PIDs:
-		return usagef("-p %d: there is no such process", o.pid) // on any machine
+	case o.filter.PID >= probes.PIDs:
+		return usagef("-p %d: there is no such process", o.filter.PID) // on any machine
 	case changed("cmd") && len(o.command) == 0:
 		return usagef("-c needs a command")
-	case o.children && len(o.recordings) > 0:
+	case o.filter.Children && len(o.recordings) > 0:
 		return usagef("-r does not use --children: a recording does not say which process started which")
-	case o.children && len(o.command) == 0:
-		return usagef("--children is about the process of the command that -c starts, and there is none: give one, with -c COMMAND")
+	case o.filter.Children && o.filter.PID == 0 && len(o.command) == 0:
+		return usagef("--children is about a process, and there is none: give one, with -p PID or -c COMMAND")
 	case changed("debug") && !slices.Contains(stages, o.debug):
 		return usagef("-d %s: no such stage: write ast, plan or bpf", o.debug)
 	case changed("map-size") && o.mapSize == 0:

@@ -22,10 +22,10 @@ type runner interface {
 // run are the options of a run of a program.
 func (o options) run(src source) run.Options {
 	return run.Options{
-		Name: src.name, Text: src.text, Params: src.params, Words: append(scriptNames(), subcommands...), PID: o.pid, Raw: o.raw, Quiet: o.quiet,
+		Name: src.name, Text: src.text, Params: src.params, Words: append(scriptNames(), subcommands...), Filter: o.filter, Raw: o.raw, Quiet: o.quiet,
 		Format: o.format.Format, Columns: o.columns(), Count: o.count, MapEntries: o.mapSize, Cleared: o.live, Speed: o.speed,
 		Machine: run.Machine{
-			Command: o.command, Children: o.children, Timeout: o.timeout, BTF: o.btf, RingBytes: int(o.bufferSize), NoKernel: o.noKernel,
+			Command: o.command, Timeout: o.timeout, BTF: o.btf, RingBytes: int(o.bufferSize), NoKernel: o.noKernel,
 			Compare: o.compare, Counted: o.verbose || o.format.Counts(), Record: o.recorder,
 		},
 	}

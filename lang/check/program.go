@@ -32,6 +32,9 @@ func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, 
 	if err := r.errs.Err(); err != nil {
 		return nil, err
 	}
+	if err := o.Filter.lacks(prog.Clauses); err != nil {
+		return nil, err
+	}
 	return prog, nil
 }
 

@@ -129,17 +129,49 @@ func TestOtherTypes(t *testing.T) {
 	}
 }
 
-func TestPID(t *testing.T) {
-	p, err := compile("program", "nvme:setup_rq; odd:words / size > 1 /; begin { print(1) }", langtest.Catalog, Options{PID: 7})
+// A filter stands before each predicate on events, and is no part of the text.
+func TestFilter(t *testing.T) {
+	for _, test := range []struct {
+		filter Filter
+		want   string
+	}{
+		{Filter{PID: 7}, `odd:words / &&(==(pid:u4, 7):bool, >(size:u8, 1):bool):bool / prints`},
+		{Filter{PID: 7, Comm: "dd"}, `odd:words / &&(&&(==(pid:u4, 7):bool, ==(comm:str16, "dd"):bool):bool, >(size:u8, 1):bool):bool / prints`},
+	} {
+		p, err := compile("program", "odd:words / size > 1 /; begin { print(1) }", langtest.Catalog, Options{Filter: test.filter})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Dump(); got != test.want+"\nbegin\n\tprint(1)" {
+			t.Errorf("%+v: got %s, want %s", test.filter, got, test.want)
+		}
+	}
+	p, err := compile("program", "nvme:setup_rq", langtest.Catalog, Options{Filter: Filter{PID: 7}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `nvme:setup_rq / ==(pid:u4, 7):bool / prints
-odd:words / &&(==(pid:u4, 7):bool, >(size:u8, 1):bool):bool / prints
-begin
-	print(1)`
-	if got := p.Dump(); got != want {
+	if got, want := p.Dump(), `nvme:setup_rq / ==(pid:u4, 7):bool / prints`; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	// A mistake is that of the text alone.
+	_, err = compile("program", "odd:words / size > nowhere /", langtest.Catalog, Options{Filter: Filter{PID: 7}})
+	if _, without := compile("program", "odd:words / size > nowhere /", langtest.Catalog, Options{}); err == nil || err.Error() != without.Error() {
+		t.Errorf("%v, without the filter %v", err, without)
+	}
+}
+
+// Events that lack a field of the filter, as they may in a recording, are an error.
+func TestFilterLacks(t *testing.T) {
+	for filter, want := range map[Filter]string{
+		{PGID: 7}:                   "--pgid 7: the recording has no field pgid of odd:words, which this version of trace records",
+		{PIDNS: 7, PID: 3}:          "--pidns 7: the recording has no field pidns of odd:words, which this version of trace records",
+		{Cgroup: "/a"}:              "<nil>",
+		{PID: 3, Comm: "no leader"}: "<nil>",
+	} {
+		_, err := compile("program", "odd:words", langtest.Catalog, Options{Filter: filter})
+		if fmt.Sprint(err) != want {
+			t.Errorf("%+v: %v, want %s", filter, err, want)
+		}
 	}
 }
 

@@ -21,9 +21,8 @@ type Options struct {
 	Params map[string]string
 	// Words are what the command line takes in place of a program: names of scripts and commands. A program of one word that is no
 	// field may be one of them, misspelt.
-	Words []string
-	// PID restricts the clauses on events to those of one process, if it is not 0.
-	PID int
+	Words  []string
+	Filter Filter
 	// Command says that a command is started, whose process is cpid.
 	Command bool
 	// Raw strings are printed as they are, control characters included.

@@ -29,17 +29,9 @@ func (c *checker) clauseBody() {
 	}
 }
 
-// predicate types the condition of the clause, with that on the process before it.
+// predicate types the condition of the clause, with the filter before it.
 func (c *checker) predicate(n ast.Node) *ir.Expr {
-	var pred *ir.Expr
-	if pid := c.field("pid"); pid != nil && c.options.PID != 0 {
-		at := syntax.Span{From: c.clause.Tree.Span.From, To: c.clause.Tree.Span.From}
-		field := &ir.Expr{Op: ir.OpField, Type: pid.Type, Field: pid, Optional: pid.Optional, Span: at}
-		number := literal(uint64(c.options.PID))
-		number.Span = at
-		pred = ir.Operation(ir.OpEq, ir.Boolean, field, number)
-		pred.Span = at
-	}
+	pred := c.filter()
 	if n == nil {
 		return pred
 	}

@@ -31,6 +31,7 @@ type Expr struct {
 	Frames   int          // of OpStack: at most so many
 	Fn       string       // of OpCall and OpStack
 	Span     syntax.Span
+	Flag     string // what of the command line the condition comes from, if it is none of the program's text
 }
 
 // Pending is the kind of a value that is not known yet: only while types are inferred.

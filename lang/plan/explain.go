@@ -34,7 +34,7 @@ func (p *Plan) Explain(w io.Writer, variant func(probes.Request) string) error {
 			fmt.Fprintf(t, "    filter\t--cgroup %s\tkernel\n", p.Options.Below)
 		}
 		for _, c := range slices.Concat(b.kernel, b.User) {
-			fmt.Fprintf(t, "    filter\t%s\t%s\n", p.text(c.e.Span), where(c.Why))
+			fmt.Fprintf(t, "    filter\t%s\t%s\n", cmp.Or(c.e.Flag, p.text(c.e.Span)), where(c.Why))
 		}
 		b.explainActions(p, t)
 		p.explainFields(t, b)

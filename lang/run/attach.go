@@ -103,7 +103,7 @@ func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, erro
 	}
 	l.out.Note(Attaching{0, len(requests)})
 	session, err := probes.Attach(ctx, l.host, requests, probes.AttachOptions{
-		RingBytes: l.options.RingBytes, Roots: l.roots(), Maps: l.exec.Maps(), Layouts: l.plan.Layouts(),
+		RingBytes: l.options.RingBytes, Roots: l.roots(), Descendants: l.options.Filter.PID != 0, Cgroup: l.options.Filter.Cgroup, Maps: l.exec.Maps(), Layouts: l.plan.Layouts(),
 		Progress: func(done, all int) { l.out.Note(Attaching{done, all}) },
 	})
 	return session, l.permitted(err)
@@ -151,12 +151,4 @@ func (l *Live) permitted(err error) error {
 		return denied
 	}
 	return err
-}
-
-// roots are the processes to which, with their descendants, the program is restricted; nil is no restriction.
-func (l *Live) roots() []int {
-	if !l.options.Children {
-		return nil
-	}
-	return []int{l.child.pid()}
 }

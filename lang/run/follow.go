@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,6 +96,9 @@ func (l *Live) complete(session *probes.Session, counts []Probe) error {
 	r.Probes, r.Missing, r.RemadeCgroups = counts, session.Notes(), l.remadeCgroups()
 	var err error
 	r.SkippedForks, err = session.SkippedForks()
+	if err == nil {
+		r.SkippedCgroups, err = session.SkippedCgroups()
+	}
 	return errors.Join(err, r.addMaps(l.exec), r.nameHost())
 }
 
@@ -117,12 +121,16 @@ func (l *Live) remadeCgroups() []string {
 			all = append(all, path)
 		}
 	}
+	path := l.options.Filter.Cgroup
+	if now, there := l.catalog.Cgroups().ID(path); there && now != l.below && !slices.Contains(all, path) {
+		all = append(all, path)
+	}
 	return all
 }
 
 // waits returns whether there is anything to wait for: a program of begin and end alone ends by itself, as in bpftrace.
 func (l *Live) waits() bool {
-	return l.program.Waits() || len(l.options.Command) > 0 || l.options.PID != 0
+	return l.program.Waits() || len(l.options.Command) > 0 || l.options.Filter.PID != 0
 }
 
 // watch notes the counts, and has totals corrected, once a second until stop is called or ctx ends.

@@ -44,6 +44,8 @@ type Live struct {
 	boot     time.Time
 	printed  map[*event.Probe]uint64
 	total    uint64 // printed
+	// below is the id of the cgroup of the filter.
+	below uint64
 	// recorder keeps the events in a file, if it is not nil.
 	recorder *recorder
 	// printer prints what the program does, and shadow what the second run of a comparison does.
@@ -55,6 +57,9 @@ type Live struct {
 // NewLive checks a program against the groups of the catalog that it names, since reading the others is most of a start, and against all
 // if that has not been enough: then they are needed to say what is wrong.
 func NewLive(o Options) (*Live, error) {
+	if err := o.Filter.check(); err != nil {
+		return nil, err
+	}
 	if groups := lang.Groups(o.Text); groups != nil {
 		if l, err := newLive(o, groups); err == nil {
 			return l, nil
@@ -68,7 +73,9 @@ func newLive(o Options, groups []string) (*Live, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := lang.Compile(o.Name, o.Text, catalog.Probes(), o.compile())
+	options := o.compile()
+	options.Filter = o.Filter.unlessKept(options.Filter)
+	program, err := lang.Compile(o.Name, o.Text, catalog.Probes(), options)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +140,7 @@ func bootTime() time.Time { return time.Now().Add(-time.Duration(symbols.BootClo
 func (l *Live) divide(rejected map[*event.Probe]bool) (err error) {
 	o := l.options
 	l.plan, err = lang.Prepare(l.program, plan.Options{
-		Children: o.Children, Command: l.child.pid(), NoKernel: o.NoKernel, Compare: o.Compare, Counted: o.Counted, Rejected: rejected,
+		Children: o.Filter.Children, Below: o.Filter.Cgroup, Command: l.child.pid(), NoKernel: o.NoKernel, Compare: o.Compare, Counted: o.Counted, Rejected: rejected,
 		Record: l.keepsWanted(), RecordStacks: o.Record != nil && o.Record.Stacks, Cleared: o.Cleared, MapEntries: o.MapEntries, Started: l.started,
 		Columns: o.Columns, StackLeft: l.catalog.StackLeft, Alone: l.host.Alone, CompareExchange: plan.CompareExchange, CPUs: possibleCPUs(),
 	})
@@ -165,11 +172,14 @@ func (l *Live) Run(interrupted context.Context, out Outputs) (*Ended, error) {
 func (l *Live) run(interrupted context.Context) error {
 	ctx, end := context.WithCancel(interrupted)
 	defer end()
-	target, err := openProcess(l.options.PID)
+	target, err := openProcess(l.options.Filter.PID)
 	if err != nil {
 		return err
 	}
 	defer target.close()
+	if err := l.checkFilter(); err != nil {
+		return err
+	}
 	if err := l.recorder.check(); err != nil {
 		return err
 	}
@@ -205,7 +215,7 @@ func (l *Live) run(interrupted context.Context) error {
 // checkCommand returns why events cannot be those of the command here.
 func (l *Live) checkCommand() error {
 	switch {
-	case l.options.Children:
+	case l.options.Filter.Children:
 		return hostPIDs("--children")
 	case l.program.AsksForCommand():
 		return hostPIDs("cpid")

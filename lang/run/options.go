@@ -2,8 +2,10 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"trace/lang/check"
@@ -17,8 +19,8 @@ type Options struct {
 	Params     map[string]string
 	// Words are what may stand in the place of a program, for advice about a mistyped one.
 	Words []string
-	// PID restricts the program to the events of a process; the run ends with it. 0 is no process.
-	PID int
+	// Filter restricts the program to the events of some tasks.
+	Filter Filter
 	// Raw says that texts of others are written with their control characters.
 	Raw bool
 	// Format is how the data is written, and Columns what is printed of events.
@@ -38,12 +40,24 @@ type Options struct {
 	Speed float64
 }
 
+// Filter says whose events a program gets: those that all of its parts let pass. What is zero lets all pass.
+type Filter struct {
+	// PID is a process; the run ends with it. With Children it is that process, or the one of the command if there is none, with all that
+	// they have started and start.
+	PID      int
+	Children bool
+	// Comm is the name of threads, Cgroup the path of a cgroup, with those below it, PGID a process group, and PIDNS the number of a pid
+	// namespace.
+	Comm   string
+	Cgroup string
+	PGID   int
+	PIDNS  uint32
+}
+
 // Machine are the options that say something about this machine, and nothing about recorded events.
 type Machine struct {
-	// Command is started once the probes are attached; the run ends with it. Children restricts the program to its process, and to those
-	// that it and they start.
-	Command  []string
-	Children bool
+	// Command is started once the probes are attached; the run ends with it.
+	Command []string
 	// Timeout ends the run, if it is not 0.
 	Timeout time.Duration
 	// BTF are files and folders with the types of modules that carry none.
@@ -110,5 +124,24 @@ func (o Outputs) printer(f output.Format, boot time.Time) *output.Printer {
 
 // compile are the options of the compiler.
 func (o Options) compile() check.Options {
-	return check.Options{Params: o.Params, PID: o.PID, Command: len(o.Command) > 0, Raw: o.Raw, Words: o.Words}
+	f := o.Filter
+	filter := check.Filter{PID: f.PID, Comm: f.Comm, PGID: f.PGID, PIDNS: f.PIDNS, Cgroup: f.Cgroup}
+	return check.Options{Params: o.Params, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Words: o.Words}
+}
+
+// maxComm is the longest name of a thread: TASK_COMM_LEN without the NUL.
+const maxComm = 15
+
+// check returns what is wrong with a filter anywhere.
+func (f Filter) check() error {
+	below, mounted := strings.CutPrefix(f.Cgroup, "/sys/fs/cgroup/")
+	switch {
+	case len(f.Comm) > maxComm:
+		return fmt.Errorf("--comm %s: names of threads have at most %d bytes: write %s, as ps -o comm shows it", f.Comm, maxComm, f.Comm[:maxComm])
+	case mounted:
+		return fmt.Errorf("--cgroup %s: the path of a cgroup begins where cgroups are mounted: write /%s, as in /proc/PID/cgroup", f.Cgroup, below)
+	case f.Cgroup != "" && f.Cgroup[0] != '/':
+		return fmt.Errorf("--cgroup %s: this is no path of a cgroup, which is as in /proc/PID/cgroup, like /system.slice/ssh.service", f.Cgroup)
+	}
+	return nil
 }

@@ -21,7 +21,7 @@ type process struct{ fd int }
 // hostPIDs tells why something that takes a process id of this process' own namespace for one of an event cannot work.
 func hostPIDs(what string) error {
 	if own, err := os.Readlink("/proc/self/ns/pid"); err == nil && own != initialPIDs {
-		return fmt.Errorf("%s: this container has process ids of its own, and events have the host's; start it with the host's (--pid=host), or filter by comm or cgroup", what)
+		return fmt.Errorf("%s: this container has process ids of its own, and events have the host's; start it with the host's (--pid=host), or filter by comm, cgroup or pidns", what)
 	}
 	return nil
 }

@@ -61,6 +61,12 @@ func NewReplay(o Options, rec *recording.Recording) (*Replay, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := o.Filter.check(); err != nil {
+		return nil, err
+	}
+	if o.Filter.Children {
+		return nil, errors.New("a recording does not say which process started which, so --children has nothing to go by")
+	}
 	options := o.compile()
 	options.Known, options.Rates = known.Probes(), rec.SampleRates()
 	program, err := lang.Compile(o.Name, o.Text, rec.Probes(), options)

@@ -38,6 +38,8 @@ type Report struct {
 	Stacks        exec.StackLosses
 	// SkippedForks are forks of any processes that the kernel did not report.
 	SkippedForks uint64
+	// SkippedCgroups are cgroups that were made, or removed, of any, which the kernel did not report, or for which there was no room.
+	SkippedCgroups uint64
 	// Recordings are those of a replay.
 	Recordings []recording.Info
 	// Recorded is how many events were recorded in File.
@@ -73,7 +75,7 @@ type Probe struct {
 
 // Lost returns whether anything is missing of the events or in the maps.
 func (r *Report) Lost() bool {
-	return r.SkippedForks > 0 || r.Stacks.Lost() > 0 ||
+	return r.SkippedForks+r.SkippedCgroups > 0 || r.Stacks.Lost() > 0 ||
 		slices.ContainsFunc(r.Maps, func(l exec.MapLosses) bool { return l.Lost() > 0 }) ||
 		slices.ContainsFunc(r.Probes, func(p Probe) bool { return p.Lost+p.Gaps > 0 }) ||
 		slices.ContainsFunc(r.Recordings, Incomplete)

@@ -35,6 +35,9 @@ func (c *Console) Report(r run.Report) {
 	if r.SkippedForks > 0 {
 		c.Note("%s", forksLine(r.SkippedForks))
 	}
+	if r.SkippedCgroups > 0 {
+		c.Note("%s", cgroupsLine(r.SkippedCgroups))
+	}
 	if r.File != "" && !c.Quiet {
 		c.Note("recorded %s in %s", plural(r.Recorded, "event"), r.File)
 	}
@@ -124,6 +127,11 @@ func lossLine(p run.Probe) string {
 func forksLine(n uint64) string {
 	return fmt.Sprintf("--children: the kernel did not tell of %s of any processes (another one was being told of on that CPU): events of what they started may be missing",
 		plural(n, "fork"))
+}
+
+// cgroupsLine says what --cgroup may lack.
+func cgroupsLine(n uint64) string {
+	return fmt.Sprintf("--cgroup: %s, of any that were made or removed, could not be followed: events of what runs in them may be missing", plural(n, "cgroup"))
 }
 
 // lacks says what a recording should have and has not.
@@ -224,6 +232,9 @@ func Facts(r run.Report) output.Facts {
 	f.Losses = append(f.Losses, stackLossLines(r.Stacks, true)...)
 	if r.SkippedForks > 0 {
 		f.Losses = append(f.Losses, forksLine(r.SkippedForks))
+	}
+	if r.SkippedCgroups > 0 {
+		f.Losses = append(f.Losses, cgroupsLine(r.SkippedCgroups))
 	}
 	return f
 }

@@ -1,0 +1,111 @@
+package check
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/ir"
+	"trace/lang/syntax"
+)
+
+// Filter restricts the clauses on events to those of some tasks, as if each predicate began with these conditions. What is zero restricts
+// nothing.
+type Filter struct {
+	// PID is a process, Comm the name of threads, PGID a process group, and PIDNS the number of a pid namespace.
+	PID   int
+	Comm  string
+	PGID  int
+	PIDNS uint32
+	// Cgroup is the path of a cgroup, with those below it, and compared as text: for recorded events. For others there is
+	// Below of the plan.
+	Cgroup string
+}
+
+// condition is one of a filter, on a field, and how the command line has it.
+type condition struct {
+	flag, field string
+	holds       ast.Node
+}
+
+func (f Filter) conditions() (all []condition) {
+	if f.PID != 0 {
+		all = append(all, condition{fmt.Sprintf("-p %d", f.PID), "pid", fieldIs("pid", numberNode(f.PID))})
+	}
+	if f.Comm != "" {
+		all = append(all, condition{"--comm " + f.Comm, "comm", fieldIs("comm", &ast.StringNode{Value: f.Comm})})
+	}
+	if f.PGID != 0 {
+		all = append(all, condition{fmt.Sprintf("--pgid %d", f.PGID), "pgid", fieldIs("pgid", numberNode(f.PGID))})
+	}
+	if f.PIDNS != 0 {
+		all = append(all, condition{fmt.Sprintf("--pidns %d", f.PIDNS), "pidns", fieldIs("pidns", numberNode(int(f.PIDNS)))})
+	}
+	if f.Cgroup != "" {
+		all = append(all, condition{"--cgroup " + f.Cgroup, "cgroup", isBelow(path.Clean(f.Cgroup))})
+	}
+	return all
+}
+
+// fieldNode is that of the event: a name of a value may be the same word.
+func fieldNode(name string) ast.Node { return &ast.IdentifierNode{Value: "event." + name} }
+
+func numberNode(n int) ast.Node {
+	return &ast.ConstantNode{Value: syntax.Int{Value: uint64(n), Text: strconv.Itoa(n)}}
+}
+
+func fieldIs(name string, value ast.Node) ast.Node {
+	return &ast.BinaryNode{Operator: "==", Left: fieldNode(name), Right: value}
+}
+
+// isBelow is true of a cgroup and of those below it.
+func isBelow(p string) ast.Node {
+	inside := p + "/"
+	if p == "/" {
+		inside = p
+	}
+	self := &ast.CallNode{Callee: &ast.IdentifierNode{Value: "string"}, Arguments: []ast.Node{fieldNode("cgroup")}}
+	return &ast.BinaryNode{
+		Operator: "||", Left: &ast.BinaryNode{Operator: "==", Left: self, Right: &ast.StringNode{Value: p}},
+		Right: &ast.BinaryNode{Operator: "startsWith", Left: fieldNode("cgroup"), Right: &ast.StringNode{Value: inside}},
+	}
+}
+
+// filter types the conditions of the filter that the events of the probe can have; nil: there are none.
+func (c *checker) filter() (all *ir.Expr) {
+	if c.probe == nil {
+		return nil
+	}
+	at := syntax.Span{From: c.clause.Tree.Span.From, To: c.clause.Tree.Span.From}
+	for _, one := range c.options.Filter.conditions() {
+		if c.field(one.field) == nil {
+			continue // lacks says so
+		}
+		e := c.condition(one.holds)
+		ir.WalkExpr(e, func(e *ir.Expr) { e.Span = at })
+		e.Flag = one.flag
+		if all == nil {
+			all = e
+			continue
+		}
+		all = ir.Operation(ir.OpAnd, ir.Boolean, all, e)
+		all.Span = at
+	}
+	return all
+}
+
+// lacks returns an error if the probes of some clause lack a field of the filter, as old recordings may.
+func (f Filter) lacks(clauses []*ir.Clause) error {
+	for _, one := range f.conditions() {
+		for _, c := range clauses {
+			for _, p := range c.Probes {
+				if p.Field(one.field) == nil {
+					return fmt.Errorf("%s: the recording has no field %s of %s, which this version of trace records", one.flag, one.field, p)
+				}
+			}
+		}
+	}
+	return nil
+}
