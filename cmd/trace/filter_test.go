@@ -106,8 +106,8 @@ const familyCalls = `syscall:enter / nr == getppid && comm startsWith "flt-" /`
 
 var rowOfCalls = regexp.MustCompile(`(?m)^@\[flt-(\w+)\]: (\d+)$`)
 
-// counted are the rows of the map.
-func counted(t *testing.T, text string) map[string]int {
+// callsIn are the rows of the map.
+func callsIn(t *testing.T, text string) map[string]int {
 	t.Helper()
 	calls := map[string]int{}
 	for _, row := range rowOfCalls.FindAllStringSubmatch(text, -1) {
@@ -191,7 +191,7 @@ func TestFilters(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := tr.endsWithin(5*time.Second, exitOK)
-			if got := counted(t, string(data)); !maps.Equal(got, want) {
+			if got := callsIn(t, string(data)); !maps.Equal(got, want) {
 				t.Errorf("%s %s: %v, want %v", test.flags, engine, got, want)
 			}
 			if !strings.Contains(said, ", 0 lost\n") {
@@ -212,7 +212,7 @@ func TestFilters(t *testing.T) {
 			continue
 		}
 		out, err := exec.Command("trace", append(f.filled(test.flags, cgroup), "-r", whole, "syscall:enter { @[comm] = count() }")...).Output()
-		if got, want := counted(t, string(out)), passing(test.want, cgroup != ""); err != nil || !maps.Equal(got, want) {
+		if got, want := callsIn(t, string(out)), passing(test.want, cgroup != ""); err != nil || !maps.Equal(got, want) {
 			t.Errorf("recorded, %s: %v, %v, want %v", test.flags, got, err, want)
 		}
 	}
@@ -225,7 +225,7 @@ func TestFilters(t *testing.T) {
 	tr.cmd.Process.Signal(os.Interrupt)
 	tr.endsWithin(5*time.Second, exitOK)
 	out, err := exec.Command("trace", "-r", part, "syscall:enter { @[comm] = count() }").Output()
-	if got, want := counted(t, string(out)), passing("but orphan group member", cgroup != ""); err != nil || !maps.Equal(got, want) {
+	if got, want := callsIn(t, string(out)), passing("but orphan group member", cgroup != ""); err != nil || !maps.Equal(got, want) {
 		t.Errorf("of the recording of a part: %v, %v, want %v", got, err, want)
 	}
 }

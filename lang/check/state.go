@@ -21,7 +21,8 @@ type Options struct {
 	Params map[string]string
 	// Words are what the command line takes in place of a program: names of scripts and commands. A program of one word that is no
 	// field may be one of them, misspelt.
-	Words  []string
+	Words []string
+	// Filter stands before the predicates of all clauses on events.
 	Filter Filter
 	// Command says that a command is started, whose process is cpid.
 	Command bool
