@@ -29,6 +29,9 @@ func objectsOf(t *testing.T, cmd *exec.Cmd) (n int64) {
 			n += objects
 		}
 	}
+	if n > 0 && unlistedContexts() {
+		n++
+	}
 	return n
 }
 
