@@ -53,6 +53,9 @@ func NoTracepoint(name string) error { return fmt.Errorf("this kernel has no tra
 //	field:unsigned char srcaddr[28];	offset:16;	size:28;	signed:0;
 var recordField = regexp.MustCompile(`(?m)^\tfield:(.+);\toffset:(\d+);\tsize:(\d+);(?:\tsigned:([01]);)?`)
 
+// identifier is what a field is called in C: types cannot have every name.
+var identifier = regexp.MustCompile(`^[A-Za-z_]\w*$`)
+
 // maxRecord is more than a record can be: PERF_MAX_TRACE_SIZE is 8 KiB.
 const maxRecord = 1 << 16
 
@@ -71,7 +74,7 @@ func parseRecord(format string) (*btf.Struct, error) {
 		if err := errors.Join(err, err2); err != nil {
 			return nil, err
 		}
-		if name == "" || offset+size > maxRecord {
+		if !identifier.MatchString(name) || offset+size > maxRecord {
 			return nil, fmt.Errorf("field %q at %d of %d bytes", match[1], offset, size)
 		}
 		if size == 0 { // an array at the end

@@ -39,7 +39,7 @@ func TestParseRecord(t *testing.T) {
 			t.Errorf("%s is at %d of %d bytes, want %v", m.Name, m.Offset.Bytes(), size, w)
 		}
 	}
-	for _, bad := range []string{"", "format:\n", "\tfield:u32 x;\toffset:99999;\tsize:4;\n", "\tfield:u32 x;\toffset:99999999999999999999;\tsize:4;\n"} {
+	for _, bad := range []string{"", "format:\n", "\tfield:u32 x;\toffset:99999;\tsize:4;\n", "\tfield:u32 x\x00;\toffset:0;\tsize:4;\n", "\tfield:u32 x;\toffset:99999999999999999999;\tsize:4;\n"} {
 		if _, err := parseRecord(bad); err == nil {
 			t.Errorf("no error for %q", bad)
 		}
