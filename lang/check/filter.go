@@ -73,29 +73,6 @@ func isBelow(p string) ast.Node {
 	}
 }
 
-// filter types the conditions of the filter that the events of the probe can have; nil: there are none.
-func (c *checker) filter() (all *ir.Expr) {
-	if c.probe == nil {
-		return nil
-	}
-	at := syntax.Span{From: c.clause.Tree.Span.From, To: c.clause.Tree.Span.From}
-	for _, one := range c.options.Filter.conditions() {
-		if c.field(one.field) == nil {
-			continue // lacks says so
-		}
-		e := c.condition(one.holds)
-		ir.WalkExpr(e, func(e *ir.Expr) { e.Span = at })
-		e.Flag = one.flag
-		if all == nil {
-			all = e
-			continue
-		}
-		all = ir.Operation(ir.OpAnd, ir.Boolean, all, e)
-		all.Span = at
-	}
-	return all
-}
-
 // lacks returns an error if the probes of some clause lack a field of the filter, as old recordings may.
 func (f Filter) lacks(clauses []*ir.Clause) error {
 	for _, one := range f.conditions() {

@@ -44,6 +44,29 @@ func (c *checker) predicate(n ast.Node) *ir.Expr {
 	return simplify(both)
 }
 
+// filter types the conditions of the filter that the events of the probe can have; nil: there are none.
+func (c *checker) filter() (all *ir.Expr) {
+	if c.probe == nil {
+		return nil
+	}
+	at := syntax.Span{From: c.clause.Tree.Span.From, To: c.clause.Tree.Span.From}
+	for _, one := range c.options.Filter.conditions() {
+		if c.field(one.field) == nil {
+			continue // lacks says so
+		}
+		e := c.condition(one.holds)
+		ir.WalkExpr(e, func(e *ir.Expr) { e.Span = at })
+		e.Flag = one.flag
+		if all == nil {
+			all = e
+			continue
+		}
+		all = ir.Operation(ir.OpAnd, ir.Boolean, all, e)
+		all.Span = at
+	}
+	return all
+}
+
 // block types statements in a scope of their own. What is wrong is left out.
 func (c *checker) block(b *syntax.Block) []ir.Stmt {
 	return c.scope(map[string]*varUses{}, b)

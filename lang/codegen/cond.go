@@ -322,3 +322,26 @@ func (g *gen) startsWith(x, prefix *Expr, yes, no, absent label) {
 	}
 	g.release(m)
 }
+
+// within goes to end, with 0 in R0, if the event is outside of a set.
+func (g *gen) within(w Within, end label) {
+	field := &Expr{Op: OpField, Type: Type{Kind: Uint}, Field: w.Field}
+	g.tested(field, end)
+	g.loadField(asm.R1, field)
+	if w.Size == 0 {
+		m := g.used
+		key := g.alloc(8)
+		g.release(m)
+		g.store(memory{frame, key}, asm.R1, 8)
+		g.pointer(asm.R2, key)
+		g.call(asm.FnMapLookupElem, w.Map)
+		g.branch(asm.JEq.Imm(asm.R0, 0, ""), end)
+		g.set(asm.R0, 0)
+		return
+	}
+	g.branch(asm.JGE.Imm(asm.R1, int32(w.Size), ""), end) // so that the verifier knows
+	g.direct(asm.R2, w.Map, 0)
+	g.emit(asm.Add.Reg(asm.R2, asm.R1))
+	g.load(asm.R1, memory{asm.R2, 0}, 1)
+	g.branch(asm.JEq.Imm(asm.R1, 0, ""), end)
+}
