@@ -320,7 +320,8 @@ func TestPerfettoEndsOnSignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if trace := readChromeTrace(t, string(data)); len(trace.events) != 1 || trace.events[0].Ph != "X" {
+	trace := readChromeTrace(t, string(data))
+	if all := trace.events; len(all) != 2 || all[0].Name != "attached_probes" || all[1].Ph != "X" {
 		t.Errorf("%s", data)
 	}
 }

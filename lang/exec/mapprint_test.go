@@ -394,8 +394,8 @@ func TestPrintValues(t *testing.T) {
 			}
 			return p.Time(0, format.AppendTime(nil, layout, time.Unix(0, 0).UTC()))
 		}, "00:00:00.", `{"type":"time","data":"00:00:00."}`, "00:00:00."},
-		{func(p *output.Printer) error { return p.Attached(2) }, "", `{"type":"attached_probes","count":2,"data":{"probes":2}}`, ""},
-		{func(p *output.Printer) error { return p.Lost(800) }, "", `{"type":"lost_events","count":800,"data":{"events":800}}`, ""},
+		{func(p *output.Printer) error { return p.Attached(0, 2) }, "", `{"type":"attached_probes","count":2,"data":{"probes":2}}`, ""},
+		{func(p *output.Printer) error { return p.Lost(0, 800) }, "", `{"type":"lost_events","count":800,"data":{"events":800}}`, ""},
 		{func(p *output.Printer) error { return p.Value(0, langtest.Ns, nil, uint64(1500), false) }, "1.5us\n", `{"type":"value","data":1500,"unit":"ns"}`, "1500\n"},
 		{func(p *output.Printer) error { return p.Value(0, langtest.Opcode, nil, uint64(2), false) }, "read\n", `{"type":"value","data":"read"}`, "read\n"},
 		{func(p *output.Printer) error { return p.Value(0, langtest.Str16, nil, "a b", false) }, "a b\n", `{"type":"value","data":"a b"}`, "a b\n"},

@@ -337,11 +337,11 @@ func (r *Run) Interval(period time.Duration, nsecs uint64) error {
 	return nil
 }
 
-// Between calls f while no clause runs and no map is printed.
-func (r *Run) Between(f func() error) error {
+// Between calls f, with the time as nsecs tells it, while no clause runs and no map is printed.
+func (r *Run) Between(f func(at uint64) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return f()
+	return f(r.machine.now())
 }
 
 // Stopped tells whether exit() was called.

@@ -328,6 +328,14 @@ func (p *perfettoForm) text(_ string, b []byte) error {
 	return p.endObject()
 }
 
+func (p *perfettoForm) count(what, noun string, n uint64) error {
+	if err := p.printed(what); err != nil {
+		return err
+	}
+	p.line = fmt.Appendf(p.line, `,"args":{%q:%d}`, noun, n)
+	return p.endObject()
+}
+
 func (p *perfettoForm) value(t event.Type, elems []event.Type, v any, _ bool) error {
 	if err := p.printed(string(format.Append(nil, t, elems, v))); err != nil {
 		return err

@@ -57,14 +57,18 @@ func (p *Printer) Time(at uint64, b []byte) error {
 	return p.form.text("time", b)
 }
 
-// Attached writes how many probes are attached, and Lost how many events were lost since the last time. Only JSON has them among the
-// data, as bpftrace does: for programs, which read nothing else. The notes have them for everybody.
-func (p *Printer) Attached(probes int) error {
+// Attached writes how many probes are attached, and Lost how many events were lost since the last time. JSON has them among the data, as
+// bpftrace does, and so have traces: for programs, which read nothing else. The notes have them for everybody.
+func (p *Printer) Attached(at uint64, probes int) error {
+	p.moment = at
 	return p.form.count("attached_probes", "probes", uint64(probes))
 }
 
 // Lost is described at Attached.
-func (p *Printer) Lost(events uint64) error { return p.form.count("lost_events", "events", events) }
+func (p *Printer) Lost(at, events uint64) error {
+	p.moment = at
+	return p.form.count("lost_events", "events", events)
+}
 
 // Value writes a value of print(). Own says that the program itself chose it.
 func (p *Printer) Value(at uint64, t event.Type, elems []event.Type, v any, own bool) error {
@@ -85,12 +89,7 @@ func (p *Printer) Element(at uint64, t result.Table) error {
 }
 
 // Begin says that the program runs: what its output begins with is written, even if nothing follows.
-func (p *Printer) Begin() error {
-	if p == nil {
-		return nil
-	}
-	return p.form.begin()
-}
+func (p *Printer) Begin() error { return p.form.begin() }
 
 // End writes what the output ends with, if it has begun.
 func (p *Printer) End() error { return p.form.end() }

@@ -47,7 +47,7 @@ func (l *Live) attach(ctx context.Context) (*probes.Session, error) {
 
 // tellAttached says in the data what is attached.
 func (l *Live) tellAttached(session *probes.Session) error {
-	l.messages = messages{exec: l.exec, printer: l.out.printer(l.options.Format, l.boot)}
+	l.messages = messages{exec: l.exec, printers: l.printers()}
 	if l.options.Quiet {
 		return nil
 	}
@@ -139,6 +139,14 @@ func (l *Live) openPrinters() {
 	default:
 		l.printer = l.out.printer(l.options.Format, l.boot)
 	}
+}
+
+// printers are those that print what the program does: two in a comparison.
+func (l *Live) printers() []*output.Printer {
+	if l.shadow == nil {
+		return []*output.Printer{l.printer}
+	}
+	return []*output.Printer{l.printer, l.shadow}
 }
 
 // permitted returns what is missing if the kernel refused a map or a program for want of privileges.

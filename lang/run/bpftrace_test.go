@@ -137,9 +137,9 @@ func TestAsidesSameAsBpftrace(t *testing.T) {
 			p := output.NewPrinter(&b, output.JSON, time.Time{})
 			var err error
 			if want.Type == "lost_events" {
-				err = p.Lost(uint64(n))
+				err = p.Lost(0, uint64(n))
 			} else {
-				err = p.Attached(int(n))
+				err = p.Attached(0, int(n))
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -225,7 +225,7 @@ func (l *Live) checkCommand() error {
 
 // begin does what has waited for the probes to be attached.
 func (l *Live) begin(ctx context.Context) error {
-	if err := errors.Join(l.out.Data.begin(), l.printer.Begin(), l.shadow.Begin()); err != nil {
+	if err := errors.Join(l.out.Data.begin(), l.messages.each((*output.Printer).Begin)); err != nil {
 		return err
 	}
 	if l.recorder != nil {

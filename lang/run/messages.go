@@ -1,14 +1,16 @@
 package run
 
 import (
+	"errors"
+
 	"trace/lang/exec"
 	"trace/lang/output"
 )
 
 // messages are lines among the data that no clause prints, of formats that have them.
 type messages struct {
-	exec    *exec.Run
-	printer *output.Printer
+	exec     *exec.Run
+	printers []*output.Printer
 	// lost events are told of.
 	lost uint64
 }
@@ -18,18 +20,29 @@ func (m *messages) attached(probes int) error {
 	if probes == 0 {
 		return nil
 	}
-	return m.exec.Between(func() error { return m.printer.Attached(probes) })
+	return m.exec.Between(func(at uint64) error {
+		return m.each(func(p *output.Printer) error { return p.Attached(at, probes) })
+	})
+}
+
+// each calls f for the printers: those of a comparison print the same.
+func (m *messages) each(f func(*output.Printer) error) error {
+	var errs []error
+	for _, p := range m.printers {
+		errs = append(errs, f(p))
+	}
+	return errors.Join(errs...)
 }
 
 // losing says that so many events are lost by now, of which some are told of.
 func (m *messages) losing(all uint64) error {
-	return m.exec.Between(func() error {
+	return m.exec.Between(func(at uint64) error {
 		if all <= m.lost {
 			return nil
 		}
 		more := all - m.lost
 		m.lost = all
-		return m.printer.Lost(more)
+		return m.each(func(p *output.Printer) error { return p.Lost(at, more) })
 	})
 }
 

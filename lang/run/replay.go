@@ -148,7 +148,7 @@ func (p *Replay) tellLost() error {
 			lost += l.Lost
 		}
 	}
-	m := messages{exec: p.exec, printer: p.out.printer(p.options.Format, p.recording.Boot())}
+	m := messages{exec: p.exec, printers: []*output.Printer{p.printer}}
 	return m.losing(lost)
 }
 
