@@ -47,8 +47,24 @@ type Traits struct {
 	Restarts bool
 	// Exchanges says that the kernel needs compare-and-exchange, or may lose a value that comes within a nanosecond of another.
 	Exchanges bool
-	Course    result.Course
-	Adds      result.Addend
+	// Ranks says that it is a [Ranker].
+	Ranks  bool
+	Course result.Course
+	Adds   result.Addend
+}
+
+// Ranker is an aggregation that ranks what its first argument is: that is more of the key, after the key of the map. For each key of the
+// map those with the largest values are shown. Where there is no room for another key, the one with the least value gives way.
+//
+// The last argument, where there is one more than the others, is what is added, a number that is 0 or more. A state is 0 before that.
+type Ranker interface {
+	Func
+	// Top is how many are shown for each key of the map.
+	Top() int64
+	// Less compares states.
+	Less(a, b []uint64) bool
+	// Gone is what can be told of a key that has given way with a state, or may have. Of two of them the larger words hold for both.
+	Gone(state []uint64) []uint64
 }
 
 // Show says how a state is shown.
@@ -108,6 +124,14 @@ func (a *Agg) Merge(into, from []uint64) { a.Func.Merge(into, from, a.Signed) }
 // FromKernel adds what the kernel has to a state.
 func (a *Agg) FromKernel(into, kernel []uint64) { a.Func.FromKernel(into, kernel, a.Signed) }
 
+// Ranker returns the aggregation if it ranks, or nil.
+func (a *Agg) Ranker() Ranker {
+	if a == nil || !a.Traits().Ranks {
+		return nil
+	}
+	return a.Func.(Ranker)
+}
+
 // Merger merges results whose values have a type.
 func (a *Agg) Merger(t event.Type) result.Merger { return merger{a, t} }
 
@@ -121,7 +145,11 @@ func (m merger) Result(state []uint64) result.Value {
 	return m.Func.Result(state, Show{Type: m.typ, Signed: m.Signed})
 }
 
-// Shape is how the kernel keeps a state, which package codegen generates code for: Counter, CountAndSum, Extreme or Buckets.
+// Gone is what can be told of a key that gave way, of an aggregation that ranks.
+func (m merger) Gone(state []uint64) []uint64 { return m.Ranker().Gone(state) }
+
+// Shape is how the kernel keeps a state, which package codegen generates code for: Counter, CountAndSum, Extreme, Buckets or
+// Ranked.
 type Shape interface{ shape() }
 
 // Counter is one word, to which each value adds 1 or, with Values, itself.
@@ -137,6 +165,11 @@ type Extreme struct{ Least bool }
 // Buckets is a word for each of some ranges.
 type Buckets struct{ Ranges }
 
+// Ranked is two words: the most that the sum of the values can be, and how much less it may be. What has no room is kept in sets of a few
+// keys, in which a new one takes the place of the least (see package codegen).
+type Ranked struct{}
+
+func (Ranked) shape()      {}
 func (Counter) shape()     {}
 func (CountAndSum) shape() {}
 func (Extreme) shape()     {}

@@ -13,7 +13,7 @@ type Spec struct {
 	Name, Usage string
 	// Least and Most are how many arguments there are, without those that have names, the value among them; Most is -1 for any number.
 	Least, Most int
-	// Params are the arguments after the value. The last one stands for all that follow.
+	// Params are the arguments after the value, or between key and value. The last one stands for all that follow.
 	Params []Param
 	// Named are those that have names.
 	Named []Param
@@ -62,6 +62,20 @@ func simple(f Func, usage string, least, most int) Spec {
 
 // Traits are those of the aggregation, whatever its arguments.
 func (s Spec) Traits() Traits { return s.traits }
+
+// Split parts n arguments without names: how many of the first ones are more of the key, where the value is, -1 for none, and where the
+// parameters are, up to end.
+func (s Spec) Split(n int) (keys, value, params, end int) {
+	switch {
+	case n == 0:
+		return 0, -1, 0, 0
+	case !s.traits.Ranks:
+		return 0, 0, 1, n
+	case n == s.Most:
+		return 1, n - 1, 1, n - 1
+	}
+	return 1, -1, 1, n
+}
 
 // All are the aggregations, by name.
 var All = sync.OnceValue(func() []Spec {

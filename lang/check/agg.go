@@ -25,13 +25,14 @@ func (c *checker) aggregate(m *mapUses, n *ast.CallNode, fn string) *ir.UpdateSt
 	out := &ir.UpdateStmt{Map: m.info}
 	shown := &ir.Expr{Type: ir.Natural64, Span: at}
 	typed := true
-	if len(args) > 0 {
-		out.Arg = c.aggregated(how, args[0])
+	_, value, from, to := how.Split(len(args))
+	if value >= 0 {
+		out.Arg = c.aggregated(how, args[value])
 		if typed = out.Arg != nil; typed {
 			shown.Type = shownType(how.Traits(), out.Arg.Type)
 		}
 	}
-	f, ok := c.parameters(how, args, named)
+	f, ok := c.parameters(how, args[from:to], named)
 	if !typed || !ok || !c.kept(m, fn+"()", f, at) || !c.holds(&m.value, []*ir.Expr{shown}, false, m.info.Name, at) {
 		return nil
 	}
@@ -57,10 +58,46 @@ func (c *checker) aggregated(how agg.Spec, n ast.Node) *ir.Expr {
 		return c.fail(e.Span, fmt.Sprintf("%s() wants a number, and this is a name of %s", fn, e.Type.Enum.Name),
 			fmt.Sprintf("to count by it, make it a key: @[%s] = count(); its number is %s", wordOf(e), asNumber(e)))
 	}
+	if traits.Ranks && e.Type.Kind == event.Int {
+		return c.fail(e.Span, fmt.Sprintf("%s() adds up numbers from 0 on, and this may be below 0", fn),
+			fmt.Sprintf("write (uint64)%s where a filter lets no number below 0 pass", wordOf(e)))
+	}
 	if traits.SignedArg {
 		return ir.Signed(e)
 	}
 	return e
+}
+
+// rankedBy are the elements of what a call ranks, if the aggregation ranks.
+func rankedBy(n *ast.CallNode, fn string) []ast.Node {
+	args, _ := arguments(n)
+	how, _ := agg.Lookup(fn)
+	if !how.Traits().Ranks || len(args) == 0 {
+		return nil
+	}
+	return elementsOf(args[:1])
+}
+
+// elementsOf are the elements of a tuple that is written as one, or the nodes themselves.
+func elementsOf(nodes []ast.Node) []ast.Node {
+	if len(nodes) == 1 {
+		if t, ok := nodes[0].(*syntax.Tuple); ok {
+			return t.Elems
+		}
+	}
+	return nodes
+}
+
+// ranked notes how many of the elements of a key are ranked, and makes sure that it is so everywhere.
+func (c *checker) ranked(m *mapUses, all, ranked int, at syntax.Span) bool {
+	if m.ranked == 0 {
+		m.ranked = ranked
+	}
+	if m.ranked == ranked {
+		return true
+	}
+	c.fail(at, fmt.Sprintf("%s has %s here and %s elsewhere", m.info.Name, keyOf(all-ranked), keyOf(all-m.ranked)), "use two maps")
+	return false
 }
 
 // shownType is the type of what is printed of values of type t. Only a value that is one of them keeps its name.
@@ -75,11 +112,10 @@ func shownType(traits agg.Traits, t event.Type) event.Type {
 	return shown
 }
 
-// parameters reads what an aggregation is given besides the value.
+// parameters reads what an aggregation is given besides key and value.
 func (c *checker) parameters(how agg.Spec, args []ast.Node, named []*syntax.NamedArg) (agg.Func, bool) {
 	in := agg.Args{Named: map[string]int64{}}
 	ok := true
-	args = args[min(1, len(args)):]
 	for i, n := range args {
 		p := how.Params[min(i, len(how.Params)-1)]
 		valid := false

@@ -97,6 +97,10 @@ func (c *checker) empty(out *ir.CallStmt, n *ast.CallNode) bool {
 		c.fail(out.Span, out.Fn+"() wants a map, and nothing else", fmt.Sprintf("write %s(@map); delete(@map[key]) deletes one key", out.Fn))
 		return false
 	}
+	if out.Fn == "zero" && m.ranks() {
+		c.fail(out.Span, fmt.Sprintf("%s is ranked by %s, and nothing has a rank at 0", m.info.Name, m.how), fmt.Sprintf("write clear(%s)", m.info.Name))
+		return false
+	}
 	out.Map = m.info
 	return true
 }

@@ -24,8 +24,17 @@ func (c *checker) exprs(nodes []ast.Node, want func(i int) *event.Type) (out []*
 	return out, ok
 }
 
-// key types the key of a use of a map, which tells what keys the map has.
+// key types the key of a use of a map that is for one key. Where keys are ranked it is not certain which ones are there.
 func (c *checker) key(m *mapUses, elements []ast.Node, at syntax.Span) (key []*ir.Expr, ok bool) {
+	if m.ranks() {
+		c.fail(at, fmt.Sprintf("%s is ranked by %s, and has no keys to ask for", m.info.Name, m.how), fmt.Sprintf("print(%s) writes it, clear(%[1]s) empties it", m.info.Name))
+		return nil, false
+	}
+	return c.noteKey(m, elements, at)
+}
+
+// noteKey types the key of a use of a map, which tells what keys the map has.
+func (c *checker) noteKey(m *mapUses, elements []ast.Node, at syntax.Span) (key []*ir.Expr, ok bool) {
 	nodes, given := namesOfKey(elements)
 	key, ok = c.exprs(nodes, func(i int) *event.Type {
 		if i < len(m.key.columns) && m.key.columns[i].known {

@@ -95,6 +95,8 @@ func (a *analysis) keep(let *syntax.Let) {
 		a.resolver.fail(let.Span, fmt.Sprintf("no map is a %s", let.Kind), "write lru(10000), where the oldest keys give way, or hash(10000)")
 	case n.Value < 1 || n.Value > maxEntries:
 		a.resolver.fail(syntax.SpanOf(let.Entries), fmt.Sprintf("a map has between 1 and %d entries", maxEntries), "")
+	case let.Kind == "lru" && m.ranks():
+		a.resolver.fail(let.Span, fmt.Sprintf("of what %s ranks the least gives way, not the oldest", m.how), fmt.Sprintf("write let %s = hash(%d)", let.Map, n.Value))
 	case m.info.Entries != 0:
 		a.resolver.fail(let.Span, fmt.Sprintf("%s is declared twice", let.Map), "")
 	}

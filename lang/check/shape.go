@@ -169,12 +169,18 @@ type mapUses struct {
 	how   string
 	howAt syntax.Span
 	agg   agg.Func
+	// ranked is how many elements of the key, the last ones, are ranked.
+	ranked int
 	// names are those of the elements of the key.
 	names []columnName
 }
 
+// ranks tells whether a part of the key is ranked.
+func (m *mapUses) ranks() bool { return m.agg != nil && m.agg.Traits().Ranks }
+
 // settled copies what the uses say to the map.
 func (m *mapUses) settled() {
+	m.info.Own = len(m.key.columns) - m.ranked
 	m.info.Key, m.info.Value, m.info.IsTuple = m.key.list(), m.value.list(), m.value.tuple
 	m.info.Names = m.columnNames()
 	if m.agg == nil {

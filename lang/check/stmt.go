@@ -118,14 +118,10 @@ func (c *checker) stmt(s syntax.Stmt) ir.Stmt {
 // setMap types an assignment to a map.
 func (c *checker) setMap(s *syntax.Assign, ref *syntax.MapRef) ir.Stmt {
 	m := c.mapOf(ref.Name)
-	key, ok := c.key(m, ref.Key, syntax.SpanOf(ref))
 	if call, fn := aggregationCall(s.Value); fn != "" && s.Op == "=" {
-		if update := c.aggregate(m, call, fn); ok && update != nil {
-			update.Key, update.Span = key, s.Span
-			return update
-		}
-		return nil
+		return c.updateMap(s, ref, m, call, fn)
 	}
+	key, ok := c.key(m, ref.Key, syntax.SpanOf(ref))
 	value := c.newValue(s, m, key)
 	if value == nil || !ok || !c.kept(m, "a value", nil, s.Span) {
 		return nil
@@ -135,6 +131,22 @@ func (c *checker) setMap(s *syntax.Assign, ref *syntax.MapRef) ir.Stmt {
 		return nil
 	}
 	return &ir.SetStmt{Map: m.info, Key: key, Adds: isDelta(s.Op), Value: conform(&m.value, values), Span: s.Span}
+}
+
+// updateMap types @m[key] = aggregation. Of one that ranks, what it ranks is more of the key.
+func (c *checker) updateMap(s *syntax.Assign, ref *syntax.MapRef, m *mapUses, call *ast.CallNode, fn string) ir.Stmt {
+	elements := ref.Key
+	ranked := rankedBy(call, fn)
+	if ranked != nil {
+		elements = slices.Concat(elementsOf(ref.Key), ranked)
+	}
+	key, ok := c.noteKey(m, elements, syntax.SpanOf(ref))
+	update := c.aggregate(m, call, fn)
+	if !ok || update == nil || !c.ranked(m, len(key), len(ranked), s.Span) {
+		return nil
+	}
+	update.Key, update.Span = key, s.Span
+	return update
 }
 
 // isDelta tells whether the operator adds to the target or takes from it.

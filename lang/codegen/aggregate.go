@@ -19,13 +19,19 @@ func (g *gen) update(s *Update) {
 	}
 	absent, end := g.label(), g.label()
 	x := g.hold(arg, absent)
-	g.element(m, s.Key, end)
+	if m.Ranks() {
+		g.ranked(m, s.Key, x, end)
+	} else {
+		g.element(m, s.Key, end)
+	}
 	one := operand{leaf: &Expr{Op: OpLit, Num: 1}}
 	switch shape := m.Agg.Shape().(type) {
 	case agg.Counter:
 		if !shape.Values {
 			x = one
 		}
+		g.addTo(m, 0, x)
+	case agg.Ranked:
 		g.addTo(m, 0, x)
 	case agg.CountAndSum:
 		g.addTo(m, 0, one)
@@ -217,3 +223,140 @@ func (g *gen) extreme(m *Map, shape agg.Extreme, x operand, end label) {
 
 // cmpXchgTries is how often a value is compared again because another program has changed the slot.
 const cmpXchgTries = 4
+
+// ranked makes R0 the address of the state of a key in the hash. If there is no room it adds to the state in a set, and goes to end.
+func (g *gen) ranked(m *Map, args []*Expr, x operand, end label) {
+	added, full, again, failed := g.label(), g.label(), g.label(), g.label()
+	mark := g.used
+	key := g.key(m, args)
+	g.lookupKey(m, key)
+	g.branch(asm.JNE.Imm(asm.R0, 0, ""), added)
+	g.lookupSet(m, key, end)
+	g.load(asm.R1, memory{asm.R0, firstWay + wayState}, 8)
+	g.branch(asm.JNE.Imm(asm.R1, 0, ""), full)
+	g.insertZeros(m, key, again)
+	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), again)
+	g.branch(asm.JEq.Imm32(asm.R0, -17, ""), again) // EEXIST: another program was faster
+	g.branch(asm.JNE.Imm32(asm.R0, -7, ""), failed) // E2BIG
+	g.lookupSet(m, key, end)
+	g.jump(full)
+	g.place(again)
+	g.lookupKey(m, key)
+	g.branch(asm.JNE.Imm(asm.R0, 0, ""), added)
+	g.set(asm.R0, -16) // EBUSY: it is not there, which cannot be
+	g.place(failed)
+	g.countError(m)
+	g.jump(end)
+	g.place(full)
+	g.emit(asm.Mov.Reg(set, asm.R0))
+	g.inSet(m, key, x)
+	g.jump(end)
+	g.place(added)
+	g.release(mark)
+}
+
+// hashFactor is the 64-bit number of the golden ratio: it spreads the bits of a key (Knuth, The Art of Computer Programming, 6.4).
+const hashFactor = -0x61c8864680b583eb
+
+// lookupSet makes R0 the address of the set of a key on the stack, or goes to none.
+func (g *gen) lookupSet(m *Map, key int, none label) {
+	const hash, word, factor = asm.R1, asm.R2, asm.R3
+	mark := g.used
+	index := g.alloc(8)
+	g.release(mark)
+	g.set(hash, 0)
+	g.set(factor, hashFactor)
+	for at := 0; at < m.Key.Size; at += 8 {
+		g.load(word, memory{frame, key + at}, 8)
+		g.emit(asm.Xor.Reg(hash, word), asm.Mul.Reg(hash, factor))
+	}
+	g.emit(asm.RSh.Imm(hash, int32(64-bits.Len(uint(m.Sets().Count()-1)))))
+	g.store(memory{frame, index}, hash, 8)
+	g.pointToMap(m.SetsName(), m.Turns, none)
+	g.pointer(asm.R2, index)
+	g.emit(asm.FnMapLookupElem.Call())
+	g.branch(asm.JEq.Imm(asm.R0, 0, ""), none)
+}
+
+// Registers of the code for a set: its address, the way to change, and the least state so far. R0 and R5 are scratch.
+const (
+	set   = asm.R1
+	way   = asm.R2
+	least = asm.R3
+	state = asm.R4
+)
+
+// inSet adds to the state of a key in its set. A program that interrupts or preempts another one in the same set of the same CPU loses
+// the update, which is counted.
+func (g *gen) inSet(m *Map, key int, x operand) {
+	busy, end := g.label(), g.label()
+	g.lockSet(m, busy)
+	g.findWay(m, key)
+	g.load(state, memory{way, wayState}, 8)
+	g.emit(asm.Add.Reg(state, g.register(x, asm.R5)))
+	g.store(memory{way, wayState}, state, 8)
+	if !m.Alone {
+		g.storeConst(memory{set, 0}, 0, 8)
+	}
+	g.jump(end)
+	g.place(busy)
+	g.count(CountersName, m.Index, countBusy)
+	g.place(end)
+}
+
+// lockSet notes in a set that a program changes it, or goes to busy where one does. Where the kernel has no compare-and-exchange, no
+// program is preempted: what comes between the load and the store has ended when that goes on.
+func (g *gen) lockSet(m *Map, busy label) {
+	switch {
+	case m.Alone:
+	case g.program.CmpXchg:
+		g.set(asm.R0, 0)
+		g.set(asm.R5, 1)
+		g.emit(atomic(asm.CmpXchg, memory{set, 0}, asm.R5))
+		g.branch(asm.JNE.Imm(asm.R0, 0, ""), busy)
+	default:
+		g.load(asm.R0, memory{set, 0}, 8)
+		g.branch(asm.JNE.Imm(asm.R0, 0, ""), busy)
+		g.storeConst(memory{set, 0}, 1, 8)
+	}
+}
+
+// findWay finds the way of a key in its set, or makes one.
+func (g *gen) findWay(m *Map, key int) {
+	found, free := g.label(), g.label()
+	g.emit(asm.Mov.Reg(way, set), asm.Add.Imm(way, firstWay))
+	for i := range waysOfSet {
+		at, differs, next := m.Sets().way(i), g.label(), g.label()
+		g.load(state, memory{set, at + wayState}, 8)
+		taken := g.label()
+		g.branch(asm.JNE.Imm(state, 0, ""), taken)
+		g.pointWay(at)
+		g.jump(free)
+		g.place(taken)
+		for word := 0; word < m.Key.Size; word += 8 {
+			g.load(asm.R0, memory{set, at + wayKey + word}, 8)
+			g.load(asm.R5, memory{frame, key + word}, 8)
+			g.branch(asm.JNE.Reg(asm.R0, asm.R5, ""), differs)
+		}
+		g.pointWay(at)
+		g.jump(found)
+		g.place(differs)
+		if i > 0 {
+			g.branch(asm.JGE.Reg(state, least, ""), next)
+			g.pointWay(at)
+		}
+		g.emit(asm.Mov.Reg(least, state))
+		g.place(next)
+	}
+	g.store(memory{way, wayError}, least, 8)
+	g.place(free)
+	for word := 0; word < m.Key.Size; word += 8 {
+		g.load(asm.R0, memory{frame, key + word}, 8)
+		g.store(memory{way, wayKey + word}, asm.R0, 8)
+	}
+	g.place(found)
+}
+
+func (g *gen) pointWay(offset int) {
+	g.emit(asm.Mov.Reg(way, set), asm.Add.Imm(way, int32(offset)))
+}

@@ -29,11 +29,10 @@ func MapSpecs(maps []*Map, used []string) []*ebpf.MapSpec {
 	var specs []*ebpf.MapSpec
 	zeros, indices := 8, 1
 	for _, m := range maps {
-		s := m.spec()
-		if m.Turns {
-			s = &ebpf.MapSpec{Name: m.Name, Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 2, InnerMap: s}
+		specs = append(specs, m.inTurns(m.spec()))
+		if m.Ranks() {
+			specs = append(specs, m.inTurns(m.Sets().spec(m.SetsName())))
 		}
-		specs = append(specs, s)
 		indices = max(indices, m.Index+1)
 		if len(m.Key.Columns) > 0 {
 			zeros = max(zeros, m.valueSize())
@@ -51,6 +50,23 @@ func MapSpecs(maps []*Map, used []string) []*ebpf.MapSpec {
 		}
 	}
 	return specs
+}
+
+// Ranks tells whether the map has [Sets], and Sets which.
+func (m *Map) Ranks() bool { return m.Agg.Ranker() != nil }
+
+// Sets are described at Ranks.
+func (m *Map) Sets() Sets { return Sets{m.Key.Size, m.Entries} }
+
+// SetsName is their name in the BPF object.
+func (m *Map) SetsName() string { return "sets_" + m.Name[:min(len(m.Name), 10)] }
+
+// inTurns is the map, or the array of two of them if they take turns.
+func (m *Map) inTurns(s *ebpf.MapSpec) *ebpf.MapSpec {
+	if !m.Turns {
+		return s
+	}
+	return &ebpf.MapSpec{Name: s.Name, Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 2, InnerMap: s}
 }
 
 func (m *Map) valueSize() int {
@@ -130,13 +146,15 @@ func turns(body []Stmt) bool {
 
 // pointTo makes R1 the map, which is the first argument of helpers. If it takes turns it is looked for, and code goes to none with 0 in
 // R0 where it is not found, as the verifier has to think possible.
-func (g *gen) pointTo(m *Map, none label) {
-	if !m.Turns {
-		g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(m.Name))
+func (g *gen) pointTo(m *Map, none label) { g.pointToMap(m.Name, m.Turns, none) }
+
+func (g *gen) pointToMap(name string, turns bool, none label) {
+	if !turns {
+		g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(name))
 		return
 	}
 	g.pointer(asm.R2, g.turn)
-	g.call(asm.FnMapLookupElem, m.Name)
+	g.call(asm.FnMapLookupElem, name)
 	g.branch(asm.JEq.Imm(asm.R0, 0, ""), none)
 	g.emit(asm.Mov.Reg(asm.R1, asm.R0))
 }
@@ -171,11 +189,7 @@ func (g *gen) element(m *Map, args []*Expr, end label) {
 	key := g.key(m, args)
 	g.lookupKey(m, key)
 	g.branch(asm.JNE.Imm(asm.R0, 0, ""), found)
-	g.pointTo(m, again)
-	g.pointer(asm.R2, key)
-	g.direct(asm.R3, ZerosName, 0)
-	g.set(asm.R4, 1) // BPF_NOEXIST
-	g.emit(asm.FnMapUpdateElem.Call())
+	g.insertZeros(m, key, again)
 	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), again)
 	g.branch(asm.JNE.Imm32(asm.R0, -17, ""), failed) // EEXIST: another program was faster
 	g.place(again)
@@ -187,6 +201,15 @@ func (g *gen) element(m *Map, args []*Expr, end label) {
 	g.jump(end)
 	g.place(found)
 	g.release(mark)
+}
+
+// insertZeros makes a value of zeros for the key on the stack; R0 is 0 or the error. Code goes to none where there is no map.
+func (g *gen) insertZeros(m *Map, key int, none label) {
+	g.pointTo(m, none)
+	g.pointer(asm.R2, key)
+	g.direct(asm.R3, ZerosName, 0)
+	g.set(asm.R4, 1) // BPF_NOEXIST
+	g.emit(asm.FnMapUpdateElem.Call())
 }
 
 // countError counts the error in R0, of which only 32 bits are good: before 6.4 the helpers were functions that return an int, and

@@ -22,6 +22,8 @@ import (
 type kernelStore struct {
 	*plan.KernelMap
 	m *ebpf.Map
+	// sets have what found no room in the hash of a map that ranks; nil: it does not.
+	sets *ebpf.Map
 	// counts are what user space could not do; the kernel has its own.
 	counts codegen.MapCounters
 }

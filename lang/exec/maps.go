@@ -48,6 +48,9 @@ func (m *machine) table(info *ir.Map, nsecs uint64, o ir.MapOptions) (t result.T
 	if err != nil {
 		return t, err
 	}
+	if o.Rest, err = m.stores[info].rest(); err != nil {
+		return t, err
+	}
 	o.Elapsed = m.elapsed(info, nsecs)
 	t = info.Table(entries, o)
 	m.namedTable(&t)

@@ -16,8 +16,12 @@ func (r *Run) Tables() ([]result.Table, error) {
 		if err != nil {
 			return nil, err
 		}
+		rest, err := r.machine.stores[m].rest()
+		if err != nil {
+			return nil, err
+		}
 		if len(m.Key) > 0 || len(entries) > 0 {
-			t := m.Table(entries, ir.MapOptions{Elapsed: r.machine.elapsed(m, r.machine.now()), By: result.ByValue})
+			t := m.Table(entries, ir.MapOptions{Elapsed: r.machine.elapsed(m, r.machine.now()), By: result.ByValue, Rest: rest})
 			slices.Reverse(t.Rows)
 			r.machine.namedTable(&t)
 			t = r.machine.sink.PresentableTable(t)

@@ -119,7 +119,7 @@ func (r *Run) store(m *ir.Map) mapStore {
 	}
 	s := &turnStore{userStore: newUserStore(m, k.Code.Entries), turns: &r.turns}
 	for i, half := range r.halves[k.Code.Name] {
-		s.halves[i] = &kernelStore{KernelMap: k, m: half}
+		s.halves[i] = &kernelStore{KernelMap: k, m: half, sets: r.halves[k.Code.SetsName()][i]}
 	}
 	r.turns.all = append(r.turns.all, s)
 	return s

@@ -21,11 +21,15 @@ type userStore struct {
 	counts codegen.MapCounters
 	// encoded is the buffer of the encoded key.
 	encoded []byte
+	// ranks order the cells of a map that ranks, and gone is what a key without a cell may have had; nil: nothing.
+	ranks ranks
+	gone  []uint64
 }
 
 // cell is a key with its value.
 type cell struct {
 	encoded string
+	rank    int // in ranks
 	ir.Entry
 }
 
@@ -34,7 +38,7 @@ func newUserStore(m *ir.Map, entries uint32) *userStore {
 	if m.Entries != 0 {
 		entries = m.Entries
 	}
-	return &userStore{m: m, limit: int(entries), cells: map[string]*linked.Element{}, order: linked.New()}
+	return &userStore{m: m, limit: int(entries), cells: map[string]*linked.Element{}, order: linked.New(), ranks: ranks{ranker: m.Agg.Ranker()}}
 }
 
 // counters tells what could not be done.
@@ -83,19 +87,25 @@ func (s *userStore) change(key []any, change func(*cell)) {
 		s.order.MoveToBack(s.cells[c.encoded])
 	}
 	change(c)
+	s.ranks.changed(c)
 }
 
 // insert makes the cell of a key that was just looked for, or counts that there is no room.
 func (s *userStore) insert(key []any) *cell {
 	if len(s.cells) >= s.limit {
-		if !s.m.Lru {
+		switch {
+		case s.ranks.ranker != nil:
+			s.giveWay()
+		case s.m.Lru:
+			s.drop(s.order.Front())
+		default:
 			s.counts.Full++
 			return nil
 		}
-		s.drop(s.order.Front())
 	}
 	c := &cell{encoded: string(s.encoded), Entry: s.m.NewEntry(key)}
 	s.cells[c.encoded] = s.order.PushBack(c)
+	s.ranked(c)
 	return c
 }
 
@@ -166,6 +176,7 @@ func (s *userStore) entries() ([]ir.Entry, error) {
 func (s *userStore) clear() error {
 	clear(s.cells)
 	s.order.Init()
+	s.ranks.cells, s.gone = nil, nil
 	return nil
 }
 
@@ -191,6 +202,8 @@ type mapStore interface {
 	state(key []any) (state []uint64, ok bool, err error)
 	// entries returns a snapshot of all, in no order.
 	entries() ([]ir.Entry, error)
+	// rest is what a key without an entry may have, of a map that ranks; nil: nothing.
+	rest() ([]uint64, error)
 	// clear forgets all keys, zero their values. What was added after the last entries() is kept.
 	clear() error
 	zero() error

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -80,6 +81,14 @@ func (s *turnStore) drain(from *kernelStore) error {
 	if err != nil || len(entries) == 0 {
 		return err
 	}
+	if from.sets != nil {
+		spilled, rest, err := from.spilled()
+		if err != nil {
+			return err
+		}
+		s.mergeRanked(append(entries, spilled...), rest)
+		return errors.Join(from.clear(), from.clearSets())
+	}
 	for _, e := range entries {
 		s.merge(e, from.Grows)
 	}
@@ -143,6 +152,13 @@ func (s *turnStore) entries() ([]ir.Entry, error) {
 		return nil, err
 	}
 	return s.userStore.entries()
+}
+
+func (s *turnStore) rest() ([]uint64, error) {
+	if err := s.turns.settle(); err != nil {
+		return nil, err
+	}
+	return s.userStore.rest()
 }
 
 func (s *turnStore) clear() error {

@@ -22,6 +22,8 @@ type MapOptions struct {
 	By result.Order
 	// Elapsed is the time in which the values came, for rate.
 	Elapsed time.Duration
+	// Rest is what any key without an entry has at most, of an aggregation that ranks; nil: nothing.
+	Rest []uint64
 }
 
 // FuncName is the name of the aggregation as it is written, "" of a scalar.
@@ -67,6 +69,13 @@ func (m *Map) Table(entries []Entry, o MapOptions) result.Table {
 	t.Rows = make([]result.Row, len(entries))
 	for i, e := range entries {
 		t.Rows[i] = result.Row{Key: e.Key, Value: m.Result(e, MapOptions{Elapsed: o.Elapsed}), State: e.State}
+	}
+	if ranker := m.Agg.Ranker(); ranker != nil {
+		t.Ranking = &result.Ranking{Own: m.Own, Top: ranker.Top()}
+		if o.Rest != nil {
+			t.Ranking.Rest = map[string][]uint64{"": o.Rest}
+		}
+		t.Cut()
 	}
 	t.Sort(o.By, o.Top)
 	if o.Div > 1 {

@@ -55,6 +55,8 @@ type Variable struct {
 type Map struct {
 	Name string // with its @
 	Key  []Column
+	// Own columns of the key are what the program writes in brackets. Those after them are ranked, by an aggregation that ranks.
+	Own int
 	// Names are those of the elements of the key.
 	Names []string
 	// Agg is nil for a scalar.

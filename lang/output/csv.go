@@ -166,13 +166,16 @@ func (p *csvForm) table(t result.Table) error {
 		head = append(head, c.Name)
 	}
 	all := [][]string{slices.Concat(head, csvColumns(t))}
+	if t.Ranking != nil {
+		all[0] = append(all[0], "error")
+	}
 	for _, r := range t.Rows {
 		begin := []string{t.Name}
 		for i, x := range r.Key {
 			begin = append(begin, p.plainValue(t.Key[i].Type, x))
 		}
 		for _, values := range p.csvValues(r.Value) {
-			all = append(all, slices.Concat(begin, values))
+			all = append(all, slices.Concat(begin, values, csvError(t, r.Value)))
 		}
 	}
 	p.line = append(p.line[:0], '\n')
@@ -243,6 +246,14 @@ func (p *csvForm) csvValues(v result.Value) [][]string {
 			row[1] = strconv.FormatFloat(v.PerSecond, 'f', -1, 64)
 		}
 		return [][]string{row}
+	}
+	return nil
+}
+
+// csvError is how much less a value of a ranking may be.
+func csvError(t result.Table, v result.Value) []string {
+	if n, ok := v.(result.Number); ok && t.Ranking != nil {
+		return []string{strconv.FormatUint(n.Error, 10)}
 	}
 	return nil
 }

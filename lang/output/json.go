@@ -285,7 +285,11 @@ func appendRow(b []byte, t result.Table, r result.Row) []byte {
 		}
 		b = appendTyped(b, t.Key[n].Type, v)
 	}
-	return append(appendTypedResult(append(b, `],`...), r.Value), '}')
+	b = appendTypedResult(append(b, `],`...), r.Value)
+	if n, ok := r.Value.(result.Number); ok && t.Ranking != nil {
+		b = appendExact(append(b, `,"error":`...), n.Error)
+	}
+	return append(b, '}')
 }
 
 // appendTypedResult appends the members of a row that hold its value.

@@ -39,8 +39,13 @@ func elements(t result.Tuple) (types []event.Type, values []any) {
 	return types, t.Values()
 }
 
-// appendNumber appends a number as text.
-func appendNumber(b []byte, n result.Number) []byte { return format.Append(b, n.Type, nil, n.V) }
+// appendNumber appends a number as text; one that is not known exactly by its bounds.
+func appendNumber(b []byte, n result.Number) []byte {
+	if most, ok := n.V.(uint64); ok && n.Error > 0 {
+		b = append(format.Append(b, n.Type, nil, most-n.Error), ".."...)
+	}
+	return format.Append(b, n.Type, nil, n.V)
+}
 
 // appendText appends a value.
 func appendText(b []byte, v result.Value) []byte {

@@ -10,7 +10,7 @@ import (
 
 // TakesTurns tells whether there are two of a map in the kernel (see turns). It is so for all that are emptied and that events only add
 // to, or only set: what was moved to user space is then neither missing in the kernel nor in the way there. Rates are emptied when
-// all probes are attached.
+// all probes are attached, and what ranks can be read only while no program changes it.
 func (p *Plan) TakesTurns(m *ir.Map) bool {
 	switch {
 	case m.Lru: // which keys give way depends on those that would not be there
@@ -20,7 +20,8 @@ func (p *Plan) TakesTurns(m *ir.Map) bool {
 		return p.isEmptied(m) && !u.reads && !u.removes && u.adds != u.sets
 	}
 	u := p.eventUses(m)
-	return (p.isEmptied(m) || m.Agg.Traits().Restarts) && !u.reads && !u.removes
+	traits := m.Agg.Traits()
+	return (p.isEmptied(m) || traits.Restarts || traits.Ranks) && !u.reads && !u.removes
 }
 
 // eventUses are those of the clauses on events.

@@ -77,7 +77,11 @@ func (p *Plan) bytes(m *KernelMap) uint64 {
 	if len(m.Key) == 0 {
 		return maps * uint64(value)
 	}
-	return maps * uint64(m.Code.Entries) * uint64(value+m.Code.Key.Size+entryOverhead)
+	sets := 0
+	if m.Code.Ranks() {
+		sets = m.Code.Sets().Bytes() * p.Options.CPUs
+	}
+	return maps * (uint64(m.Code.Entries)*uint64(value+m.Code.Key.Size+entryOverhead) + uint64(sets))
 }
 
 // MapBytes is what all maps take in the kernel.

@@ -31,6 +31,9 @@ type Table struct {
 	Adds Addend
 	Rows []Row
 
+	// Ranking says that only a part of the rows is shown; nil: all are there.
+	Ranking *Ranking
+
 	// Merger is how the values of the same key of several tables become one; nil: they do not, as values are assigned.
 	Merger Merger
 }
@@ -126,6 +129,9 @@ func (t *Table) Sort(by Order, top int64) {
 	for i, r := range all {
 		t.Rows[i] = r.Row
 	}
+	if t.Ranking != nil && by == ByNature {
+		t.group()
+	}
 }
 
 // Compare orders values: absent ones come first, false before true.
@@ -163,7 +169,7 @@ func Merge(tables ...Table) (Table, error) {
 			return Table{}, fmt.Errorf("merge %s %s and %s %s: they are not the same map", merged.Name, merged.Func, t.Name, t.Func)
 		}
 		for _, r := range t.Rows {
-			key := fmt.Sprintf("%q", r.Key)
+			key := keyName(r.Key)
 			i, known := at[key]
 			if !known {
 				i = len(merged.Rows)
@@ -176,8 +182,13 @@ func Merge(tables ...Table) (Table, error) {
 			merged.Merger.Merge(merged.Rows[i].State, r.State)
 		}
 	}
+	merged.mergeBounds(tables)
 	for i := range merged.Rows {
 		merged.Rows[i].Value = merged.Merger.Result(merged.Rows[i].State)
 	}
+	merged.Cut()
 	return merged, nil
 }
+
+// keyName tells keys apart.
+func keyName(key []any) string { return fmt.Sprintf("%q", key) }

@@ -8,6 +8,8 @@ type Number struct {
 	V    any
 	// Mean says that it is the average of several.
 	Mean bool
+	// Error is how much less the number may be. It is no more than V.
+	Error uint64
 }
 
 // Rank is the number.
