@@ -164,11 +164,20 @@
 //	                          there, with shift = 10 the lowest ten bits do not count
 //	@ = lhist(x, 0, 100, 5)   a histogram from 0 to 100 in steps of 5, at most 1000
 //	@ = quantile(x, 50, 99.9) percentiles, at most 3.1 % off
+//	@ = topk(x, n)            the n values of x, which may be a tuple, that come most; topk(x, n, w) those with the largest sum of w
 //	@ = rate()  rate(x)       how many, or how much, a second: since all probes are attached, or since it was printed or emptied
 //	@ = gauge(x)              the sum of signed changes; it tells how much there is if the probe begins with what was there before,
 //	                          as rdma:resource { @[dev, type] = gauge(delta) } does
 //
-// x is a number, or a boolean as 0 or 1; of the names of an enum there are only min and max, and of their numbers, like (uint64)opcode,
+// topk keeps a map by key and x: @[ctrl] = topk((comm, opcode), 10, bytes) has the columns ctrl, comm and opcode, and shows the first ten
+// of each ctrl, n being up to 4096. As long as there is room for all x in the map (--map-size, or let @ = hash(n)) each number is exact.
+// Later ones go to a smaller table on their CPU, in which the least gives way, and what takes its place may have come as often before: such
+// a row shows bounds, like 119..123, which always hold. They are at most as far apart as what found no room, divided by the places there
+// were for it. In JSON value is the upper bound and error how much less it may be, in CSV there is a column error. What is in no
+// row had at most the number of the last one, or what gave way. w is a number that is 0 or more. One key cannot be asked for:
+// print(@) and clear(@) are for all.
+//
+// Otherwise x is a number, or a boolean as 0 or 1; of the names of an enum there are only min and max, and of their numbers, like (uint64)opcode,
 // all. count, sum, avg, min, max, rate and gauge can be read as numbers: @x > 100, @x + @y. What
 // is printed has the unit of x; min and max keep its names.
 //

@@ -88,7 +88,7 @@ var All = sync.OnceValue(func() []Spec {
 		simple(Stats{}, "stats(x)", 1, 1),
 		simple(Rate{}, "rate() or rate(x)", 0, 1),
 		simple(Gauge{}, "gauge(x)", 1, 1),
-		histSpec, lhistSpec, quantileSpec,
+		histSpec, lhistSpec, quantileSpec, topkSpec,
 	}
 	slices.SortFunc(all, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
 	return all

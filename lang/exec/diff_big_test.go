@@ -451,6 +451,8 @@ func (r *opinionRow) add(agg string, x *big.Int) {
 	}
 	first := r.state[0].Sign() == 0
 	switch agg {
+	case "topk":
+		sum(0, x)
 	case "count", "rate":
 		r.state = r.state[:1]
 		sum(0, big.NewInt(1))

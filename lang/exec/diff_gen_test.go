@@ -71,6 +71,7 @@ type diffMap struct {
 	sort      diffSort
 	tuple     []diffSort // of a scalar whose values are tuples; then there is no sort
 	own       bool       // every key begins with tid
+	weighs    bool       // topk adds up numbers
 	asked     bool       // has_key is asked of it
 	kind      string     // of a let: hash or lru
 	entries   int
@@ -199,6 +200,8 @@ func (g *diffGen) interval() {
 		switch {
 		case m.agg == "rate": // which print zeroes
 			t.print = ""
+		case m.agg == "topk":
+			t.fn = pick(g, []string{"clear", ""})
 		case g.inUser || m.kind != "lru" && !g.prog.mixes(m):
 			t.fn = pick(g, []string{"clear", "clear", "zero", ""})
 		case m.agg == "" && t.print == "": // otherwise it is in user space, and so it is if it is set to zero
@@ -219,6 +222,7 @@ var diffAggs = []struct {
 	}},
 	{"lhist", nil},
 	{"quantile", []string{", 50", ", 50, 99, 99.9"}}, {"gauge", nil}, {"rate", nil},
+	{"topk", []string{", 1", ", 3", ", 1000"}},
 }
 
 func (g *diffGen) newMap(i int) *diffMap {
@@ -238,6 +242,13 @@ func (g *diffGen) newMap(i int) *diffMap {
 		}
 		if m.agg == "lhist" {
 			g.linear(m)
+		}
+		if m.agg == "topk" {
+			m.weighs = g.one(2)
+			if len(m.keys) == 0 {
+				m.keys = append(m.keys, g.sort())
+			}
+			return m // with room for all, as the engines have other bounds for what has none
 		}
 	} else if g.one(5) {
 		m.tuple = append(m.tuple, g.sort(), g.sort())
@@ -301,7 +312,7 @@ func (m *diffMap) prints() []string {
 	all := []string{"print(%s)", "print(%s, 3)", "print(%s, 5, 2)", ""}
 	if len(m.keys) > 0 {
 		all = append(all, `printf("%%d\n", len(%s))`)
-		if !slices.Contains([]string{"stats", "hist", "lhist", "quantile"}, m.agg) { // these are no number
+		if !slices.Contains([]string{"stats", "hist", "lhist", "quantile", "topk"}, m.agg) { // these are no number
 			all = append(all, `for ($kv : %s) { printf("%%t %%t\n", $kv.0, $kv.1) }`)
 		}
 	}
@@ -351,6 +362,9 @@ func (g *diffGen) stmt(nesting int) *diffStmt {
 		return g.check()
 	}
 	m := pick(g, g.prog.maps)
+	if g.inUser && m.agg == "topk" && g.one(8) {
+		return &diffStmt{kind: pick(g, []string{"print", "clear", "len"}), m: m}
+	}
 	if g.inUser && m.agg != "rate" && g.one(8) { // print begins the counting of rates anew
 		return &diffStmt{kind: pick(g, []string{"print", "clear", "zero", "len"}), m: m}
 	}
@@ -436,7 +450,13 @@ func (g *diffGen) change(m *diffMap) *diffStmt {
 	s := &diffStmt{m: m, key: g.key(m)}
 	switch {
 	case m.agg != "":
-		if s.kind = "update"; m.agg != "count" && m.agg != "rate" {
+		if s.kind = "update"; m.agg == "topk" {
+			if m.weighs {
+				s.value = &diffNode{op: nCast, sort: aNumber, args: []*diffNode{g.sample(m)}, bits: 64}
+			}
+			return s // its keys cannot be deleted
+		}
+		if m.agg != "count" && m.agg != "rate" {
 			s.value = g.sample(m)
 		}
 	case m.tuple == nil && m.sort == aNumber && (g.one(2) || g.reads[m] && !m.own):
@@ -596,7 +616,7 @@ func (g *diffGen) truth(depth int) *diffNode {
 		return g.choice(aBool, depth)
 	case 12:
 		keyed := slices.DeleteFunc(slices.Clone(g.prog.maps), func(m *diffMap) bool {
-			return len(m.keys) == 0 || m.agg == "" && !g.mayRead(m)
+			return len(m.keys) == 0 || m.agg == "topk" || m.agg == "" && !g.mayRead(m)
 		})
 		if len(keyed) > 0 {
 			m := pick(g, keyed)
@@ -945,6 +965,13 @@ func (s *diffStmt) text(indent string) string {
 	case "++", "--":
 		return s.m.ref(s.key) + s.kind
 	case "update":
+		if s.m.agg == "topk" {
+			last, weight := len(s.key)-1, ""
+			if s.value != nil {
+				weight = fmt.Sprintf(", %s", s.value)
+			}
+			return fmt.Sprintf("%s = topk(%s%s%s)", s.m.ref(s.key[:last]), s.key[last], s.m.params, weight)
+		}
 		if s.value == nil {
 			return fmt.Sprintf("%s = %s()", s.m.ref(s.key), s.m.agg)
 		}

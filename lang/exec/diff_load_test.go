@@ -65,7 +65,7 @@ func (c *diffCase) loadable() bool {
 	})
 	for _, m := range p.maps {
 		// Without compare-and-exchange min and max lose what comes within a nanosecond.
-		if ends || m.kind != "" || p.mixes(m) || !c.compareExchange && (m.agg == "min" || m.agg == "max") {
+		if ends || m.kind != "" || m.agg == "topk" || p.mixes(m) || !c.compareExchange && (m.agg == "min" || m.agg == "max") {
 			return false
 		}
 		p.interval = append(p.interval, diffTick{m: m, print: "print(%s)", fn: "clear"})

@@ -57,6 +57,7 @@ func TestMap(t *testing.T) {
 	}
 	counts, sums, avgs, minima := keyed(agg.Count{}, langtest.U64), keyed(agg.Sum{}, langtest.Size), keyed(agg.Avg{}, langtest.S64), keyed(agg.NewMin(), langtest.Opcode)
 	stats, rates := keyed(agg.Stats{}, langtest.Ns), keyed(agg.Rate{}, langtest.U64)
+	ranked := keyed(agg.TopK{N: 2}, langtest.Ns)
 	quantiles := keyed(agg.NewQuantile(50, 99.9), langtest.Ns)
 	signedQuantile := aggregation(agg.Agg{Func: agg.NewQuantile(50, 90)}, langtest.S64)
 	bytesRate := aggregation(agg.Agg{Func: agg.Rate{}}, langtest.Size)
@@ -100,6 +101,12 @@ func TestMap(t *testing.T) {
 			`{"type":"stats","data":{"@x":{"a":{"count":3,"average":200,"total":6001}}},"func":"stats","columns":[""],"rows":[{"key":["a"],"count":3,"average":200,"total":6001}]}`},
 		{"stats of nothing", statsOfNone, nil, ir.MapOptions{}, "@x: count 0, average -, total 0\n",
 			`{"type":"stats","data":{"@x":{"count":0,"average":null,"total":0}},"func":"stats","columns":[],"rows":[{"key":[],"count":0,"average":null,"total":0}]}`},
+		{"topk", ranked, []ir.Entry{{Key: []any{"a"}, State: []uint64{2000, 0}}, {Key: []any{"b"}, State: []uint64{3000, 500}}, {Key: []any{"c"}, State: []uint64{1, 1}}}, ir.MapOptions{},
+			"@x[a]: 2us\n@x[b]: 2.5us..3us\n",
+			`{"type":"map","data":{"@x":{"a":2000,"b":3000}},"func":"topk","unit":"ns","columns":[""],"rows":[{"key":["a"],"value":2000,"error":0},{"key":["b"],"value":3000,"error":500}]}`},
+		{"topk, divided", ranked, []ir.Entry{{Key: []any{"b"}, State: []uint64{3000, 1}}}, ir.MapOptions{Div: 1000},
+			"@x[b]: 2..3\n",
+			`{"type":"map","data":{"@x":{"b":3}},"func":"topk","columns":[""],"rows":[{"key":["b"],"value":3,"error":1}]}`},
 		{"quantile", quantiles, []ir.Entry{filled(quantiles, []any{"read"}, 81_200, 81_000, 1<<40), filled(quantiles, []any{"none"})}, ir.MapOptions{},
 			"@x[none]: p50 -, p99.9 -\n@x[read]: p50 79.9us, p99.9 >=18m20s\n",
 			`{"type":"map","data":{"@x":{"none":{"p50":null,"p99.9":null},"read":{"p50":79871,"p99.9":1099511627776}}},"func":"quantile","unit":"ns","columns":[""],"rows":[{"key":["none"],"count":0,"quantiles":[{"p":50,"value":null},{"p":99.9,"value":null}]},{"key":["read"],"count":3,"quantiles":[{"p":50,"value":79871},{"p":99.9,"lo":1099511627776,"hi":null}]}]}`},

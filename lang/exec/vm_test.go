@@ -136,6 +136,7 @@ func constructs(p *event.Probe) string {
 		`P / kstack != nil || ustack(2) == nil / { printf("%s %s\n", kstack(2), ustack(127)); @last[tid] = kstack }`,
 		`P / kstack == @last[tid] / { @again = count() }`,
 		`P / @set[tid] > 0 / { @late = count() }`,
+		`P { @top = topk(X, 10); @of[comm] = topk((tid, X), 5, 3); @stacks = topk(kstack, 3) }`,
 		`P / pid == 4000000000 / { printf("nobody\n"); exit() }`,
 	}
 	return strings.NewReplacer("P ", name+" ", "X", number).Replace(strings.Join(program, "\n"))
