@@ -426,7 +426,10 @@ func (p *perfettoForm) counter(table, name string, numbers []number) error {
 func numbersOf(t result.Table, v result.Value) (all []number, ok bool) {
 	switch v := v.(type) {
 	case result.Number:
-		return single(nil, cmp.Or(t.Func, "value"), v)
+		if t.Ranking != nil {
+			all = append(all, number{"error", strconv.FormatUint(v.Error, 10)})
+		}
+		return single(all, cmp.Or(t.Func, "value"), v)
 	case result.Tuple:
 		ok = true
 		for i, e := range v.Elems {

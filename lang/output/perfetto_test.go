@@ -137,6 +137,8 @@ func TestPerfettoMaps(t *testing.T) {
 		}
 		return result.Row{Key: []any{key}, Value: result.Tuple{Elems: elems}}
 	}
+	ranked := table("@r", result.Row{Key: []any{"a"}, Value: result.Number{Type: number, V: uint64(9), Error: 2}})
+	ranked.Func, ranked.Ranking = "topk", &result.Ranking{Top: 1}
 	got := written(t, func(p *Printer) error {
 		for _, err := range []error{
 			p.Map(5_000_000_020, table("@n", row("a", uint64(1)), row("b\n", uint64(2)))),
@@ -146,6 +148,7 @@ func TestPerfettoMaps(t *testing.T) {
 			p.Map(5_000_000_020, table("@n")),
 			p.Map(5_000_000_020, table("@t", row("a", uint64(1), uint64(2)))),
 			p.Map(5_000_000_020, table("@t", row("a", uint64(1), "x"))),
+			p.Map(5_000_000_020, ranked),
 			p.Lost(5_000_000_020, 7),
 			p.Text(5_000_000_020, []byte("\nx \"y\"\n")),
 			p.Value(5_000_000_020, text, nil, "z", true),
@@ -168,6 +171,7 @@ func TestPerfettoMaps(t *testing.T) {
 {"ph":"C","name":"@t[a]","pid":1,"ts":5000000.020,"args":{"value1":1,"value2":2}},
 {"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"printed"}},
 {"ph":"i","name":"@t[a]","s":"t","pid":1,"tid":1,"ts":5000000.020,"args":{"value":[1,"x"]}},
+{"ph":"C","name":"@r[a]","pid":1,"ts":5000000.020,"args":{"error":2,"topk":9}},
 {"ph":"i","name":"lost_events","s":"t","pid":1,"tid":1,"ts":5000000.020,"args":{"events":7}},
 {"ph":"i","name":"x \"y\"","s":"t","pid":1,"tid":1,"ts":5000000.020},
 {"ph":"i","name":"z","s":"t","pid":1,"tid":1,"ts":5000000.020}`, "\n")
