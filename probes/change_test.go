@@ -131,13 +131,13 @@ func TestAddAndRemove(t *testing.T) {
 		n := c.call(t, 1000+turn)
 		made[enter] += n
 		made[exit] += n
-		if got := s.Variants(); len(got) != 2 {
+		if got := s.Attached(); len(got) != 2 {
 			t.Errorf("attached %v, want both", got)
 		}
 		if err := s.Remove(reqs[1]); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.Variants(); len(got) != 1 || got[0] != enter.String()+" raw_tp" {
+		if got := s.Attached(); len(got) != 1 || got[0] != (Attached{enter, "raw_tp"}) {
 			t.Errorf("attached %v after removing, want %s", got, enter)
 		}
 	}
@@ -192,7 +192,7 @@ func TestAddFails(t *testing.T) {
 	if after := openFiles(t); after != files {
 		t.Errorf("%d descriptors before, %d after", files, after)
 	}
-	if got := s.Variants(); len(got) != 1 {
+	if got := s.Attached(); len(got) != 1 {
 		t.Errorf("attached %v", got)
 	}
 	if err := s.Detach(); err != nil {
@@ -255,7 +255,7 @@ func TestChangesAndQuestions(t *testing.T) {
 	})
 	asking.Go(func() {
 		for ctx.Err() == nil {
-			if n := len(s.Variants()); n != 1 && n != 2 {
+			if n := len(s.Attached()); n != 1 && n != 2 {
 				t.Errorf("%d probes are attached", n)
 			}
 			s.Refused()

@@ -199,15 +199,21 @@ func (s *Session) SkippedForks() (uint64, error) { return s.family.skipped() }
 // SkippedCgroups is how many cgroups the kernel did not follow, of all on this machine.
 func (s *Session) SkippedCgroups() (uint64, error) { return s.cgroups.skipped() }
 
-// Variants returns which variant of each probe is attached, like "ib:modify_qp fexit".
-func (s *Session) Variants() []string {
+// Attached is a probe that is attached, with the name of its variant, like fexit.
+type Attached struct {
+	Probe   *event.Probe
+	Variant string
+}
+
+// Attached returns what is attached.
+func (s *Session) Attached() []Attached {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var names []string
+	var all []Attached
 	for _, r := range s.requests {
-		names = append(names, r.Probe.String()+" "+r.variant)
+		all = append(all, Attached{r.Probe, r.variant})
 	}
-	return names
+	return all
 }
 
 // Skipped returns why the probes that were asked for if available are not attached.

@@ -68,8 +68,8 @@ func TestTypelessVariant(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := attachWants(t, fresh, want{probe: p, fields: []*event.Field{p.Field("comm"), p.Field("nsecs")}})
-			if got, want := s.Variants()[0], p.String()+" "+fresh.variantsOf(p)[0].name(); got != want {
-				t.Errorf("attached %s, want %s", got, want)
+			if got, want := s.Attached()[0], (Attached{p, fresh.variantsOf(p)[0].name()}); got != want {
+				t.Errorf("attached %v, want %v", got, want)
 			}
 		}
 	}

@@ -51,7 +51,7 @@ func (l *Live) tellAttached(session *probes.Session) error {
 	if l.options.Quiet {
 		return nil
 	}
-	return l.messages.attached(len(session.Variants()))
+	return l.messages.attached(len(session.Attached()))
 }
 
 // rejection describes what the kernel rejected. The verifier follows up to a million instructions on all paths together
@@ -76,7 +76,10 @@ func (l *Live) clausesOf(p *event.Probe) []string {
 // attachedAs describes what is attached.
 func (l *Live) attachedAs(session *probes.Session, took time.Duration) Attached {
 	a := Attached{
-		Variants: session.Variants(), Took: took, StacksUnwatched: l.exec.StacksUnwatched(), Missing: session.Notes(), Refused: session.Refused(),
+		Took: took, StacksUnwatched: l.exec.StacksUnwatched(), Missing: session.Notes(), Refused: session.Refused(),
+	}
+	for _, p := range session.Attached() {
+		a.Probes = append(a.Probes, AttachedProbe{p.Probe.String(), p.Variant})
 	}
 	for _, err := range session.Skipped() {
 		a.LeftOut = append(a.LeftOut, LeftOut{err.Names(), err.Reason})

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"trace/lang"
@@ -251,15 +250,14 @@ func (l *Live) counts(session *probes.Session) ([]Probe, error) {
 	if err != nil {
 		return nil, err
 	}
-	variants := map[string]string{}
-	for _, attached := range session.Variants() {
-		name, variant, _ := strings.Cut(attached, " ")
-		variants[name] = variant
+	variants := map[*event.Probe]string{}
+	for _, a := range session.Attached() {
+		variants[a.Probe] = a.Variant
 	}
 	all := make([]Probe, len(losses))
 	for i, n := range losses {
 		all[i] = Probe{
-			Name: n.Probe.String(), Variant: variants[n.Probe.String()], Events: n.Events, Rejected: n.Rejected + l.exec.Rejected(n.Probe),
+			Name: n.Probe.String(), Variant: variants[n.Probe], Events: n.Events, Rejected: n.Rejected + l.exec.Rejected(n.Probe),
 			Counted: n.Counted, Delivered: n.Delivered, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Skipped: n.Missed,
 			Unmatched: n.Unmatched, Unasked: n.Unasked, NoRoom: n.InFlightFull, SkippedBeginnings: n.MissedBeginnings,
 			Corrected: n.Corrected, Gaps: n.Gaps,

@@ -14,11 +14,13 @@ type CgroupsUnwatched struct{ Err error }
 // Attaching is how many probes of all are attached so far.
 type Attaching struct{ Done, All int }
 
+// AttachedProbe is a probe, and how it is attached, like fexit.
+type AttachedProbe struct{ Name, Variant string }
+
 // Attached says that the probes are attached.
 type Attached struct {
-	// Variants are the probes, each with the way of attaching it.
-	Variants []string
-	Took     time.Duration
+	Probes []AttachedProbe
+	Took   time.Duration
 	// LeftOut are those that this machine does not have.
 	LeftOut []LeftOut
 	// StacksUnwatched is why stacks of processes that end are printed without names, if they are.

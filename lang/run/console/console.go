@@ -84,8 +84,12 @@ func (c *Console) tellAttached(a run.Attached) {
 	if c.Quiet || c.Live {
 		return
 	}
-	if len(a.Variants) > 0 {
-		fmt.Fprintf(c.Err, "Attached %s (%s). Hit Ctrl-C to end.\n", plural(len(a.Variants), "probe"), strings.Join(a.Variants, ", "))
+	if len(a.Probes) > 0 {
+		var names []string
+		for _, p := range a.Probes {
+			names = append(names, p.Name+" "+p.Variant)
+		}
+		fmt.Fprintf(c.Err, "Attached %s (%s). Hit Ctrl-C to end.\n", plural(len(a.Probes), "probe"), strings.Join(names, ", "))
 	}
 	if c.Verbose {
 		c.Note("attaching took %d ms", a.Took.Milliseconds())
