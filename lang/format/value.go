@@ -108,6 +108,7 @@ func appendName(b []byte, t event.Type, v any) []byte {
 	return append(b, t.Enum.Unknown(Bits(t, v))...)
 }
 
+// AppendNumber appends a number as it is, without unit and name.
 func AppendNumber(b []byte, v any) []byte {
 	if i, ok := v.(int64); ok {
 		return strconv.AppendInt(b, i, 10)

@@ -68,10 +68,12 @@ type StackUse struct {
 	Frames int
 }
 
+// StackOf makes the node of kstack or ustack, as word says, of at most so many frames.
 func StackOf(word string, frames int) *Expr {
 	return &Expr{Op: OpStack, Fn: word, Frames: frames, Type: event.Type{Kind: format.Stack, Size: 8}, Optional: true}
 }
 
+// StackUse returns what an OpStack captures.
 func (e *Expr) StackUse() StackUse { return StackUse{e.Fn, e.Frames} }
 
 // ZeroOf returns the value of what was never set.

@@ -73,6 +73,7 @@ var opNames = [numOps]string{
 	OpBitOr: "|", OpBitXor: "^", OpShl: "<<", OpShr: ">>",
 }
 
+// String returns an operator as the language writes it, or a name for another operation.
 func (o Op) String() string { return opNames[o] }
 
 // operators by their text.

@@ -206,6 +206,7 @@ func namesCgroup(e *Expr) bool {
 	return slices.ContainsFunc(e.Args, func(a *Expr) bool { return (!compares || a.Op != OpField) && namesCgroup(a) })
 }
 
+// IsCgroup returns whether the value is the id of a cgroup.
 func IsCgroup(e *Expr) bool { return event.IsNumber(e.Type) && e.Type.Unit == event.Cgroup }
 
 // ClauseKind says when a clause runs.
@@ -218,6 +219,7 @@ const (
 	OnInterval            // every period
 )
 
+// String returns the name of the moment.
 func (k ClauseKind) String() string {
 	return [...]string{"event", "begin", "end", "interval"}[k]
 }
@@ -250,6 +252,7 @@ func (p *Program) Profiled() []string {
 	return names
 }
 
+// IsProfile returns whether a profile can be made of the map: a key holds a stack, and the values add up.
 func (m *Map) IsProfile() bool {
 	return slices.ContainsFunc(m.Key, func(c Column) bool { return c.Type.Kind == format.Stack }) && m.Table(nil, MapOptions{}).Adds != result.NoAddend
 }

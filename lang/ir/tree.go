@@ -11,13 +11,13 @@ import (
 
 // Expr is a node of the typed tree: names are resolved, types agree, and the sign of each operation is settled.
 type Expr struct {
-	// Op is an operator of the language, or one of the below.
+	// Op is what the node computes from Args.
 	Op   Op
 	Args []*Expr
-	// typ of the value; Kind tuple for a tuple. Enum and Unit are those of a field whose value it is.
+	// Type of the value; Kind tuple for a tuple. Enum and Unit are those of a field whose value it is.
 	Type event.Type
 	// Elems are the types of the elements of a tuple, and of a list the one type of all its elements. A tuple is never the element
-	// of another but in the loop variable of a for (see variable).
+	// of another but in the loop variable of a for (see Variable).
 	Elems []event.Type
 	// Optional says that the value may be absent.
 	Optional bool
@@ -114,6 +114,7 @@ type LetStmt struct {
 	Span  syntax.Span
 }
 
+// IfStmt is if Cond { Then } else { Else }.
 type IfStmt struct {
 	Cond       *Expr
 	Then, Else []Stmt
@@ -145,12 +146,26 @@ type CallStmt struct {
 	Span     syntax.Span
 }
 
+// ReturnStmt ends the clause.
 type ReturnStmt struct{ Span syntax.Span }
 
-func (s *SetStmt) Pos() syntax.Span    { return s.Span }
+// Pos returns where the statement is.
+func (s *SetStmt) Pos() syntax.Span { return s.Span }
+
+// Pos returns where the statement is.
 func (s *UpdateStmt) Pos() syntax.Span { return s.Span }
-func (s *LetStmt) Pos() syntax.Span    { return s.Span }
-func (s *IfStmt) Pos() syntax.Span     { return s.Span }
-func (s *ForStmt) Pos() syntax.Span    { return s.Span }
-func (s *CallStmt) Pos() syntax.Span   { return s.Span }
+
+// Pos returns where the statement is.
+func (s *LetStmt) Pos() syntax.Span { return s.Span }
+
+// Pos returns where the statement is.
+func (s *IfStmt) Pos() syntax.Span { return s.Span }
+
+// Pos returns where the statement is.
+func (s *ForStmt) Pos() syntax.Span { return s.Span }
+
+// Pos returns where the statement is.
+func (s *CallStmt) Pos() syntax.Span { return s.Span }
+
+// Pos returns where the statement is.
 func (s *ReturnStmt) Pos() syntax.Span { return s.Span }

@@ -68,6 +68,7 @@ func exprsOf(s Stmt) []*Expr {
 	return nil
 }
 
+// WalkExpr visits a node and all below it; nil has none.
 func WalkExpr(e *Expr, visit func(*Expr)) {
 	if e == nil {
 		return

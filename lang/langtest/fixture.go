@@ -1,3 +1,4 @@
+// Package langtest has what the tests of the language share: probes and fields made by hand, events of them, and cases kept in files.
 package langtest
 
 import (
@@ -13,17 +14,21 @@ import (
 // Table is an event made by hand: the values of the fields that are not absent.
 type Table map[string]any
 
+// Get returns the value of a field, or false if the table has none.
 func (t Table) Get(f *event.Field) (any, bool) {
 	v, ok := t[f.Name]
 	return v, ok
 }
 
+// Field makes a field that is always there.
 func Field(name string, t event.Type) *event.Field { return &event.Field{Name: name, Type: t} }
 
+// Optional makes a field that may be absent.
 func Optional(name string, t event.Type) *event.Field {
 	return &event.Field{Name: name, Type: t, Optional: true}
 }
 
+// Probe makes a probe that has the common fields, and these.
 func Probe(group, name string, fields ...*event.Field) *event.Probe {
 	common := []*event.Field{
 		Field("nsecs", Ns), Field("pid", U32), Field("tid", U32), Field("uid", U32),
@@ -82,11 +87,13 @@ var (
 	}
 )
 
+// Fixture returns the probe of [Catalog] that has this name, like nvme:complete_rq.
 func Fixture(name string) *event.Probe {
 	i := slices.IndexFunc(Catalog, func(p *event.Probe) bool { return p.String() == name })
 	return Catalog[i]
 }
 
+// Addresses are the 16 bytes of addresses, by their text.
 var Addresses = map[string]string{
 	"fe80::1":         "\xfe\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01",
 	"::ffff:10.9.0.1": "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\x0a\x09\x00\x01",

@@ -58,7 +58,7 @@ func (p *Plan) text(at syntax.Span) string {
 	return strings.Join(strings.Fields(p.Program.Source.Text[at.From:at.To]), " ")
 }
 
-func where(why *obstacle) string {
+func where(why *Obstacle) string {
 	if why == nil {
 		return "kernel"
 	}

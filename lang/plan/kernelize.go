@@ -42,7 +42,7 @@ var kernelOps = map[ir.Op]codegen.Op{
 }
 
 // expr returns e for the kernel, or why it has to stay in user space.
-func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *obstacle) {
+func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 	out := &codegen.Expr{Type: kernelType(e.Type)}
 	switch e.Op {
 	case ir.OpLit:
@@ -88,7 +88,7 @@ func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *obstacle) {
 		}
 		out.Op = op
 	}
-	var why *obstacle
+	var why *Obstacle
 	if out.Args, why = k.exprs(e.Args); why != nil {
 		return nil, why
 	}
@@ -114,14 +114,14 @@ func whatOf(e *ir.Expr) string {
 	return e.Op.String()
 }
 
-func (k *kernelizer) cannot(e *ir.Expr, what string) *obstacle {
-	return &obstacle{Reason: what + " is not done in the kernel", span: e.Span}
+func (k *kernelizer) cannot(e *ir.Expr, what string) *Obstacle {
+	return &Obstacle{Reason: what + " is not done in the kernel", span: e.Span}
 }
 
-func (k *kernelizer) exprs(in []*ir.Expr) ([]*codegen.Expr, *obstacle) {
+func (k *kernelizer) exprs(in []*ir.Expr) ([]*codegen.Expr, *Obstacle) {
 	out := make([]*codegen.Expr, len(in))
 	for i, e := range in {
-		var why *obstacle
+		var why *Obstacle
 		if out[i], why = k.expr(e); why != nil {
 			return nil, why
 		}
@@ -129,7 +129,7 @@ func (k *kernelizer) exprs(in []*ir.Expr) ([]*codegen.Expr, *obstacle) {
 	return out, nil
 }
 
-func (k *kernelizer) literal(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *obstacle) {
+func (k *kernelizer) literal(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *Obstacle) {
 	out.Op = codegen.OpLit
 	switch v := e.Val.(type) {
 	case bool:
@@ -159,7 +159,7 @@ func kernelField(f *event.Field) *codegen.Field {
 }
 
 // lookup reads a map that is in the kernel.
-func (k *kernelizer) lookup(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *obstacle) {
+func (k *kernelizer) lookup(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *Obstacle) {
 	m, why := k.inKernel(e.Map, e)
 	if why != nil {
 		return nil, why
@@ -189,11 +189,11 @@ func convert(columns []ir.Column, in []*ir.Expr) []*ir.Expr {
 	return out
 }
 
-func (k *kernelizer) inKernel(m *ir.Map, e *ir.Expr) (*codegen.Map, *obstacle) {
+func (k *kernelizer) inKernel(m *ir.Map, e *ir.Expr) (*codegen.Map, *Obstacle) {
 	if placed := k.plan.Maps[m]; placed != nil {
 		return placed.Code, nil
 	}
-	o := &obstacle{Reason: fmt.Sprintf("%s is in user space: %s", m.Name, k.plan.userMaps[m])}
+	o := &Obstacle{Reason: fmt.Sprintf("%s is in user space: %s", m.Name, k.plan.userMaps[m])}
 	if e != nil {
 		o.span = e.Span
 	}
@@ -201,7 +201,7 @@ func (k *kernelizer) inKernel(m *ir.Map, e *ir.Expr) (*codegen.Map, *obstacle) {
 }
 
 // member is an element of a tuple that a map holds, or of a tuple as it is written.
-func (k *kernelizer) member(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *obstacle) {
+func (k *kernelizer) member(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *Obstacle) {
 	of := e.Args[0]
 	switch of.Op {
 	case ir.OpTuple:
@@ -219,11 +219,11 @@ func (k *kernelizer) member(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *obst
 }
 
 // stmts returns statements for the kernel. Those that only user space can do become records: one for all that stand together.
-func (k *kernelizer) stmts(in []ir.Stmt) ([]codegen.Stmt, *obstacle) {
+func (k *kernelizer) stmts(in []ir.Stmt) ([]codegen.Stmt, *Obstacle) {
 	var out []codegen.Stmt
 	var rest []ir.Stmt
 	stop := false
-	flush := func() *obstacle {
+	flush := func() *Obstacle {
 		if rest == nil {
 			return nil
 		}
@@ -254,7 +254,7 @@ func (k *kernelizer) stmts(in []ir.Stmt) ([]codegen.Stmt, *obstacle) {
 	return out, flush()
 }
 
-func (k *kernelizer) stmt(s ir.Stmt) (codegen.Stmt, *obstacle) {
+func (k *kernelizer) stmt(s ir.Stmt) (codegen.Stmt, *Obstacle) {
 	switch s := s.(type) {
 	case *ir.SetStmt:
 		return k.set(s)
@@ -262,7 +262,7 @@ func (k *kernelizer) stmt(s ir.Stmt) (codegen.Stmt, *obstacle) {
 		return k.update(s)
 	case *ir.LetStmt:
 		if s.V.Elems != nil {
-			return nil, &obstacle{Reason: "a tuple in a variable is not done in the kernel", span: s.Span}
+			return nil, &Obstacle{Reason: "a tuple in a variable is not done in the kernel", span: s.Span}
 		}
 		value, why := k.expr(convert([]ir.Column{{Type: s.V.Type}}, []*ir.Expr{s.Value})[0])
 		return &codegen.Let{Var: k.vars + s.V.Index, Value: value}, why
@@ -287,10 +287,10 @@ func (k *kernelizer) stmt(s ir.Stmt) (codegen.Stmt, *obstacle) {
 	case *ir.ReturnStmt:
 		return &codegen.Return{}, nil
 	}
-	return nil, &obstacle{Reason: "a loop is not done in the kernel", span: s.Pos()}
+	return nil, &Obstacle{Reason: "a loop is not done in the kernel", span: s.Pos()}
 }
 
-func (k *kernelizer) set(s *ir.SetStmt) (codegen.Stmt, *obstacle) {
+func (k *kernelizer) set(s *ir.SetStmt) (codegen.Stmt, *Obstacle) {
 	m, why := k.inKernel(s.Map, nil)
 	if why != nil {
 		return nil, why
@@ -309,7 +309,7 @@ func (k *kernelizer) set(s *ir.SetStmt) (codegen.Stmt, *obstacle) {
 	return &codegen.Set{Map: m, Key: key, Value: value}, nil
 }
 
-func (k *kernelizer) update(s *ir.UpdateStmt) (codegen.Stmt, *obstacle) {
+func (k *kernelizer) update(s *ir.UpdateStmt) (codegen.Stmt, *Obstacle) {
 	m, why := k.inKernel(s.Map, nil)
 	if why != nil {
 		return nil, why
@@ -327,10 +327,10 @@ func (k *kernelizer) update(s *ir.UpdateStmt) (codegen.Stmt, *obstacle) {
 }
 
 // record sends what statements in user space need: fields, and what only the kernel knows, variables, stacks and maps.
-func (k *kernelizer) record(in []ir.Stmt) (codegen.Stmt, *obstacle) {
-	s := &site{Part: k.part}
+func (k *kernelizer) record(in []ir.Stmt) (codegen.Stmt, *Obstacle) {
+	s := &Site{Part: k.part}
 	var slots []*ir.Expr
-	var obst *obstacle
+	var obst *Obstacle
 	replace := func(e *ir.Expr) *ir.Expr {
 		if _, why := k.expr(e); why != nil {
 			obst = why

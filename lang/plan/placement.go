@@ -13,11 +13,11 @@ func (p *Plan) forbid() {
 	for _, b := range p.Parts {
 		switch {
 		case p.Options.NoKernel:
-			b.InUser = &obstacle{Reason: "--no-kernel"}
+			b.InUser = &Obstacle{Reason: "--no-kernel"}
 		case p.Options.Recorded:
-			b.InUser = &obstacle{Reason: "the events are recorded"}
+			b.InUser = &Obstacle{Reason: "the events are recorded"}
 		case p.Options.Rejected[b.Probe]:
-			b.InUser = &obstacle{Reason: "the kernel rejected the generated code"}
+			b.InUser = &Obstacle{Reason: "the kernel rejected the generated code"}
 		}
 	}
 }
@@ -79,10 +79,10 @@ func (p *Plan) findAlone() {
 }
 
 // exitInUserSpace says whether exit() is decided there: then nothing may count on in the kernel meanwhile.
-func (p *Plan) exitInUserSpace() *obstacle {
+func (p *Plan) exitInUserSpace() *Obstacle {
 	for _, b := range p.Parts {
 		if b.InUser != nil && b.uses.exits {
-			return &obstacle{Reason: "exit() of " + p.name(b.Clause) + " runs in user space, and nothing may be counted after it"}
+			return &Obstacle{Reason: "exit() of " + p.name(b.Clause) + " runs in user space, and nothing may be counted after it"}
 		}
 	}
 	return nil
@@ -170,7 +170,7 @@ func (b *Part) split(p *Plan) {
 	b.kernel, b.User = nil, nil
 	l := p.kernelizer(b, nil)
 	for _, e := range conjuncts(b.Pred) {
-		c := conjunct{e: e}
+		c := Conjunct{e: e}
 		if b.tooLarge || p.Options.NoKernel || p.Options.Rejected[b.Probe] {
 			c.Why = b.InUser
 		} else {
@@ -196,7 +196,7 @@ func conjuncts(e *ir.Expr) []*ir.Expr {
 }
 
 // hindrance says what of a body cannot run in the kernel.
-func (p *Plan) hindrance(b *Part) *obstacle {
+func (p *Plan) hindrance(b *Part) *Obstacle {
 	for _, c := range b.User {
 		reads := false
 		ir.WalkExpr(c.e, func(e *ir.Expr) { reads = reads || e.Map != nil })

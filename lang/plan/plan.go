@@ -73,7 +73,7 @@ type Plan struct {
 	userMaps map[*ir.Map]string     // why the others do not
 	requests []probes.Request
 	Codes    []*codegen.Code     // of the requests
-	Sites    []*site             // by the ID of the record
+	Sites    []*Site             // by the ID of the record
 	Tracing  []string            // functions by which kernel stacks are cut
 	Recorded map[ir.StackUse]int // the stacks of the program among those of a recording
 	// recordAll says that what the events to record have in common does not fit into the kernel.
@@ -86,11 +86,11 @@ type Part struct {
 	Clause *ir.Clause
 	uses   *bodyUses
 	// InUser says why the body runs in user space, if it does.
-	InUser *obstacle
+	InUser *Obstacle
 	// tooLarge says that the predicate does not fit into the kernel either.
 	tooLarge bool
-	// kernel are the conjuncts that run in the kernel, user those that do not, with the reason of each.
-	kernel, User []conjunct
+	// kernel are the conjuncts that run in the kernel, User those that do not, with the reason of each.
+	kernel, User []Conjunct
 }
 
 // moment is a clause that no event causes.
@@ -99,22 +99,23 @@ type moment struct {
 	uses   *bodyUses
 }
 
-type conjunct struct {
+// Conjunct is one of the conditions that a predicate joins by &&.
+type Conjunct struct {
 	e   *ir.Expr
-	Why *obstacle // nil in the kernel
+	Why *Obstacle // nil in the kernel
 }
 
-// obstacle is why something cannot run in the kernel.
-type obstacle struct {
+// Obstacle is why something cannot run in the kernel.
+type Obstacle struct {
 	Reason string
 	span   syntax.Span
 }
 
-// site is a place of the program that sends records: what user space does with them.
-type site struct {
+// Site is a place of the program that sends records: what user space does with them.
+type Site struct {
 	layout *event.Layout
 	Part   *Part
-	// Pred and stmts are what is left to do; prints says that the event is printed.
+	// Pred and Stmts are what is left to do; Prints says that the event is printed.
 	Pred   *ir.Expr
 	Stmts  []ir.Stmt
 	Prints bool
@@ -199,7 +200,7 @@ func (p *Plan) generate() (again bool, err error) {
 				p.recordAll = true
 				return true, nil
 			}
-			if i < 0 || i >= len(parts) || !giveWay(parts, i, &obstacle{Reason: limit.Reason}) {
+			if i < 0 || i >= len(parts) || !giveWay(parts, i, &Obstacle{Reason: limit.Reason}) {
 				return false, fmt.Errorf("%s: %w", r.Probe, err)
 			}
 			return true, nil
@@ -227,7 +228,7 @@ func (p *Plan) within(probe *event.Probe) (sets []codegen.Within) {
 
 // giveWay moves to user space what it can of the bodies of a probe, of which number i met a limit: that body, then its predicate, then
 // all the others. It returns false if all of that is there.
-func giveWay(parts []*Part, i int, why *obstacle) bool {
+func giveWay(parts []*Part, i int, why *Obstacle) bool {
 	if b := parts[i]; !b.tooLarge {
 		b.tooLarge = b.InUser != nil || b.Prints
 		b.InUser = why
@@ -315,7 +316,7 @@ func (p *Plan) clause(b *Part, code *codegen.Program) codegen.Clause {
 		out.Body, _ = l.stmts(b.Stmts)
 		return out
 	}
-	rest := &site{Part: b, Stmts: b.Stmts, Prints: b.Prints}
+	rest := &Site{Part: b, Stmts: b.Stmts, Prints: b.Prints}
 	for _, c := range b.User {
 		rest.Pred = conjoin(rest.Pred, c.e)
 	}
@@ -343,7 +344,7 @@ func (p *Plan) shadow(probe *event.Probe, parts []*Part) codegen.Clause {
 			fields[f] = true
 		}
 	}
-	s := &site{Part: &Part{Body: &ir.Body{Probe: probe}}, Shadow: true}
+	s := &Site{Part: &Part{Body: &ir.Body{Probe: probe}}, Shadow: true}
 	values := s.withStacks(stacksOf(parts))
 	l := &kernelizer{plan: p, code: &codegen.Program{}}
 	return codegen.Clause{Source: "compare", Body: []codegen.Stmt{p.emit(s, slices.Collect(maps.Keys(fields)), values, l)}}
@@ -351,7 +352,7 @@ func (p *Plan) shadow(probe *event.Probe, parts []*Part) codegen.Clause {
 
 // record sends the events that any of the bodies may want, with all that a recording keeps.
 func (p *Plan) record(probe *event.Probe, parts []*Part) codegen.Clause {
-	s := &site{Part: &Part{Body: &ir.Body{Probe: probe}}, Recorded: true}
+	s := &Site{Part: &Part{Body: &ir.Body{Probe: probe}}, Recorded: true}
 	var values []*ir.Expr
 	if p.recordsStacks() {
 		values = recordedStacks()
@@ -408,7 +409,7 @@ func (b *Part) leftToUser() *Part {
 }
 
 // emit makes the record of a site, with fields of the event and values that the kernel computes.
-func (p *Plan) emit(s *site, fields []*event.Field, values []*ir.Expr, l *kernelizer) *codegen.Emit {
+func (p *Plan) emit(s *Site, fields []*event.Field, values []*ir.Expr, l *kernelizer) *codegen.Emit {
 	slices.SortFunc(fields, func(a, b *event.Field) int {
 		return slices.Index(s.Part.Probe.Fields, a) - slices.Index(s.Part.Probe.Fields, b)
 	})

@@ -78,7 +78,7 @@ func (p *Plan) findRecorded() error {
 }
 
 // withStacks notes that a record of the site has these stacks as its first values.
-func (s *site) withStacks(all []*ir.Expr) []*ir.Expr {
+func (s *Site) withStacks(all []*ir.Expr) []*ir.Expr {
 	s.Stacks = map[ir.StackUse]int{}
 	for i, e := range all {
 		s.Stacks[e.StackUse()] = i
