@@ -171,11 +171,11 @@
 //
 // topk keeps a map by key and x: @[ctrl] = topk((comm, opcode), 10, bytes) has the columns ctrl, comm and opcode, and shows the first ten
 // of each ctrl, n being up to 4096. As long as there is room for all x in the map (--map-size, or let @ = hash(n)) each number is exact.
-// Later ones go to a smaller table on their CPU, in which the least gives way, and what takes its place may have come as often before: such
-// a row shows bounds, like 119..123, which always hold. They are at most as far apart as what found no room, divided by the places there
-// were for it. In JSON value is the upper bound and error how much less it may be, in CSV there is a column error. What is in no
-// row had at most the number of the last one, or what gave way. w is a number that is 0 or more. One key cannot be asked for:
-// print(@) and clear(@) are for all.
+// After that, new ones go to a smaller table of their CPU, in sets of eight, where the least gives way. What takes its place may have come
+// as often before, so such a row shows bounds, like 119..123. They always hold, and in each set they are apart by an eighth of what came
+// there at most; in user space, where the map itself gives way, by what came divided by its room. What is in no row came at most
+// as often as the last one that is shown, or as what gave way. In JSON value is the upper bound and error how much less it may be, in CSV
+// there is a column error. w is a number that is 0 or more. No single key can be asked for: print(@) and clear(@) are for all.
 //
 // Otherwise x is a number, or a boolean as 0 or 1; of the names of an enum there are only min and max, and of their numbers, like (uint64)opcode,
 // all. count, sum, avg, min, max, rate and gauge can be read as numbers: @x > 100, @x + @y. What
