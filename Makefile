@@ -46,13 +46,13 @@ bpf/syscall_nr.h: FORCE
 	@sh bpf/syscall_nr.sh "$$($(GO) list -m -f '{{.Dir}}' golang.org/x/sys)" > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
-# The folder must not get into the object: the same bytes everywhere.
+# The folder must not get into the object: the same bytes everywhere. Relocations of BTF are for linkers, and a fourth of an object.
 define compile
 bpf/$(1)/%.o: bpf/%.c $(wildcard bpf/*.h)
 	@.ci/setup bpf
 	cd bpf && $(CLANG) -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(2) \
 		-fdebug-compilation-dir=. -ffile-prefix-map="$$$$PWD"=. -c $$(<F) -o $(1)/$$(@F)
-	@$(STRIP) -g $$@
+	@$(STRIP) -g -R .rel.BTF -R .rel.BTF.ext $$@
 endef
 $(eval $(call compile,amd64,x86))
 $(eval $(call compile,arm64,arm64))

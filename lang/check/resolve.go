@@ -63,7 +63,7 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *ir.Claus
 		}
 	}
 	for _, ref := range without {
-		if len(found) == 0 || !isPattern(ref.String()) || matching(r.options.Known, ref) == nil {
+		if len(found) == 0 || !isPattern(ref.String()) || matching(r.known(), ref) == nil {
 			r.unknownProbe(ref)
 		}
 	}
@@ -84,7 +84,7 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *ir.Claus
 
 // unknownProbe reports a name that no probe at hand has.
 func (r *resolver) unknownProbe(ref syntax.ProbeRef) {
-	if r.options.recorded() && matching(r.options.Known, ref) != nil {
+	if r.options.recorded() && matching(r.known(), ref) != nil {
 		r.notRecorded(ref)
 		return
 	}

@@ -28,14 +28,22 @@ type Options struct {
 	Command bool
 	// Raw strings are printed as they are, control characters included.
 	Raw bool
-	// Known are probes of which a recording may lack some, and nil on a host: a pattern for these is left out of a clause that has
-	// others, as one that is not available is on a host.
-	Known []*event.Probe
+	// Known returns the probes of which a recording may lack some, and is nil on a host. A pattern for these is left out of a clause that
+	// has others, as one that is not available is on a host. It is called only for that, and for advice: what knows all probes takes time.
+	Known func() []*event.Probe
 	// Rates are those at which the samples of a recording were taken, a second; none if it does not tell.
 	Rates []int
 }
 
 func (o Options) recorded() bool { return o.Known != nil }
+
+// known are all probes that trace knows, on a recording.
+func (r *resolver) known() []*event.Probe {
+	if !r.options.recorded() {
+		return nil
+	}
+	return r.options.Known()
+}
 
 // resolver finds the probes of clauses, and reports words that are none of their fields.
 type resolver struct {

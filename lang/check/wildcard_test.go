@@ -60,7 +60,7 @@ func TestWildcards(t *testing.T) {
 		}
 	}
 	// In a recording, samples have been taken at some rate.
-	p, err := compile("program", "*:* / task > 5 /", host, Options{Known: host})
+	p, err := compile("program", "*:* / task > 5 /", host, Options{Known: func() []*event.Probe { return host }})
 	if err != nil || !strings.HasPrefix(probesOf(p), "profile:hz ") {
 		t.Errorf("of a recording: %v", err)
 	}
@@ -103,7 +103,7 @@ func TestRecordedProbes(t *testing.T) {
 		{"param r = 49; profile:$r {}", []*event.Probe{hz}, []int{99, 49},
 			"program:1:15: the samples were recorded at 99hz and 49hz, and not at 49hz; help: write profile:*, which takes them as they are"},
 	} {
-		_, err := compile("program", test.src, test.has, Options{Known: known, Rates: test.rates})
+		_, err := compile("program", test.src, test.has, Options{Known: func() []*event.Probe { return known }, Rates: test.rates})
 		got := fmt.Sprint(err)
 		if lines := strings.Split(got, "\n"); len(lines) > 1 {
 			got = lines[0] + "; " + lines[len(lines)-1]

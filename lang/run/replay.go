@@ -16,6 +16,7 @@ import (
 	"trace/lang/output"
 	"trace/lang/plan"
 	"trace/probes"
+	"trace/probes/event"
 	"trace/probes/recording"
 )
 
@@ -57,10 +58,6 @@ func OpenRecordings(names ...string) (*recording.Recording, error) {
 
 // NewReplay checks a program against what recordings hold. They stay the caller's.
 func NewReplay(o Options, rec *recording.Recording) (*Replay, error) {
-	known, err := probes.Load()
-	if err != nil {
-		return nil, err
-	}
 	if err := o.Filter.check(); err != nil {
 		return nil, err
 	}
@@ -68,8 +65,18 @@ func NewReplay(o Options, rec *recording.Recording) (*Replay, error) {
 		return nil, errors.New("a recording does not say which process started which, so --children has nothing to go by")
 	}
 	options := o.compile()
-	options.Known, options.Rates = known.Probes(), rec.SampleRates()
+	var loading error
+	options.Rates, options.Known = rec.SampleRates(), func() []*event.Probe {
+		catalog, err := probes.Load()
+		if loading = err; err != nil {
+			return nil
+		}
+		return catalog.Probes()
+	}
 	program, err := lang.Compile(o.Name, o.Text, rec.Probes(), options)
+	if loading != nil {
+		return nil, loading
+	}
 	if err != nil {
 		return nil, err
 	}
