@@ -273,6 +273,10 @@ func usageOf(t *testing.T, pid int) usage {
 	return u
 }
 
+// fewestLooks are as many as halves of a run need: a machine with other work looks three times in a short run, and the first is at a
+// program that has just begun.
+const fewestLooks = 10
+
 // checkUsage wants a process to need no more in the second half than it has needed in the first: 4 MiB apart, which is what Go's
 // collector may let pile up. Its maps have their room from the start.
 func checkUsage(t *testing.T, name string, all []usage) {
@@ -288,7 +292,14 @@ func checkUsage(t *testing.T, name string, all []usage) {
 	}
 	first, second := most(all[:len(all)/2]), most(all[len(all)/2:])
 	t.Logf("%s: memory was looked at %d times, KiB at the start %v, at most %v in the first half, %v in the second", name, len(all), all[0], first, second)
-	if second.own > first.own+4<<10 || second.kernel != all[0].kernel || second.kernel == 0 {
+	if second.kernel != all[0].kernel || second.kernel == 0 {
+		t.Errorf("%s: memory of maps changes: %v", name, all)
+	}
+	if len(all) < fewestLooks {
+		t.Logf("%s: too few looks to tell what it gathers at its start from what grows", name)
+		return
+	}
+	if second.own > first.own+4<<10 {
 		t.Errorf("%s: memory grows: %v", name, all)
 	}
 }
