@@ -122,7 +122,10 @@ func (l *Live) remadeCgroups() []string {
 		}
 	}
 	path := l.options.Filter.Cgroup
-	if now, there := l.catalog.Cgroups().ID(path); there && now != l.below && !slices.Contains(all, path) {
+	if path == "" || slices.Contains(all, path) {
+		return all
+	}
+	if now, there := l.catalog.Cgroups().ID(path); there && now != l.below {
 		all = append(all, path)
 	}
 	return all
