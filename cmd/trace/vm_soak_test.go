@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -179,8 +180,8 @@ func written(t *testing.T, folder string) (total int) {
 	return total
 }
 
-// busy runs fio on both disks, and connections of two kinds one after the other; look is called between them. It returns how many
-// commands fio says it made.
+// busy runs fio on both disks, and connections of two kinds one after the other. Meanwhile look is called each second: a connection may take
+// a minute. It returns how many commands fio says it made.
 func busy(t *testing.T, lasts time.Duration, look func()) int {
 	t.Helper()
 	small, large := namespaces(t)
@@ -196,6 +197,20 @@ func busy(t *testing.T, lasts time.Duration, look func()) int {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- fio.Wait() }()
+	done := make(chan struct{})
+	var looks sync.WaitGroup
+	defer looks.Wait()
+	defer close(done)
+	looks.Go(func() {
+		for {
+			look()
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	})
 	for {
 		select {
 		case err := <-ended:
@@ -213,7 +228,6 @@ func busy(t *testing.T, lasts time.Duration, look func()) int {
 			return ios
 		default:
 		}
-		look()
 		connectOnce(t, waitForListener, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "100")
 		connectOnce(t, waitForRping, "rping", "-a", "10.9.0.1", "-C", "5")
 	}
@@ -244,29 +258,34 @@ func connectOnce(t *testing.T, wait func(*testing.T), args ...string) {
 // usage is the memory of a process, in KiB: its own, and that of its BPF maps in the kernel.
 type usage struct{ own, kernel int }
 
-var memlock = regexp.MustCompile(`(?m)^map_type:(?s:.*)^memlock:\t(\d+)`)
+var (
+	rss     = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
+	memlock = regexp.MustCompile(`(?m)^map_type:(?s:.*)^memlock:\t(\d+)`)
+)
 
-func usageOf(t *testing.T, pid int) usage {
+// usageOf is for any goroutine.
+func usageOf(t *testing.T, pid int) (u usage) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return u
 	}
-	var u usage
-	if _, err := fmt.Sscan(regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindStringSubmatch(string(status))[1], &u.own); err != nil {
-		t.Fatal(err)
+	m := rss.FindSubmatch(status)
+	if m == nil {
+		t.Errorf("process %d has no memory:\n%s", pid, status)
+		return u
 	}
+	fmt.Sscan(string(m[1]), &u.own)
 	infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 	for _, path := range infos {
 		info, _ := os.ReadFile(path) // a file that was open for a moment is gone
 		if m := memlock.FindSubmatch(info); m != nil {
-			bytes, err := strconv.Atoi(string(m[1]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			var bytes int
+			fmt.Sscan(string(m[1]), &bytes)
 			u.kernel += bytes >> 10
 		}
 	}
