@@ -60,7 +60,7 @@ done
 		syscall:enter / comm == "helper" && nr == getppid && cgroup == "LATER" / { @later = count() }
 		syscall:enter / comm == "helper" && nr == getppid && cgroup in ["ONE", "LATER"] / { @both = count() }
 		syscall:enter / comm == "helper" && nr == getppid && cgroup startsWith "ONE" / { @begins = count() }`)
-	cmd := exec.Command("trace", "-o", output, "-c", "sh "+script, program)
+	cmd := exec.Command("trace", "-o", output, "--children", "-c", "sh "+script, program)
 	said, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)

@@ -158,7 +158,7 @@ func agree(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Logf("skipped, because no tree of cgroups is mounted here, so that no cgroup has a path: %s", program)
 			continue
 		}
-		err := ts.Exec("trace", "--compare", "--buffer-size", "64MiB", "-c", "taskset 1 helper 300", program)
+		err := ts.Exec("trace", "--compare", "--buffer-size", "64MiB", "--children", "-c", "taskset 1 helper 300", program)
 		if err != nil || ts.ReadFile("stdout") == "" {
 			ts.Fatalf("%s\n%v", program, err)
 		}

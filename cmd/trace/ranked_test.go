@@ -15,7 +15,7 @@ func TestRankedLive(t *testing.T) {
 syscall:enter / comm == "helper" && nr == getppid / { @top = topk(nsecs & (nsecs >> 8) & 0x3f, 64, 3); @[nsecs & (nsecs >> 8) & 0x3f] = sum(3) }`
 	for _, more := range []string{"", " interval:50ms { $n = len(@top) }"} {
 		for _, flag := range []string{"--strict", "--no-kernel"} {
-			cmd := exec.Command("trace", "-q", flag, "--buffer-size", "64MiB", "-f", "csv", "-c", "sh -c 'helper 40000 & helper 40000; wait'", program+more)
+			cmd := exec.Command("trace", "-q", flag, "--buffer-size", "64MiB", "-f", "csv", "--children", "-c", "sh -c 'helper 40000 & helper 40000; wait'", program+more)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)

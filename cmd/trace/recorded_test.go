@@ -49,10 +49,10 @@ func TestReplayNames(t *testing.T) {
 		if i%2 == 1 {
 			args += " -f json"
 		}
-		next = writeScript(t, filepath.Join(dir, fmt.Sprint("trace", i)), fmt.Sprintf("exec trace %s -c 'sh %s' '%s'", args, next, p))
+		next = writeScript(t, filepath.Join(dir, fmt.Sprint("trace", i)), fmt.Sprintf("exec trace %s --children -c 'sh %s' '%s'", args, next, p))
 	}
 	file := filepath.Join(dir, "rec")
-	if out, err := exec.Command("trace", "record", "--stacks", "-o", file, "-c", "sh "+next, events).CombinedOutput(); err != nil {
+	if out, err := exec.Command("trace", "record", "--stacks", "-o", file, "--children", "-c", "sh "+next, events).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for i, p := range programs {
@@ -92,7 +92,7 @@ end { print(nsecs) }`
 	dir := t.TempDir()
 	file := filepath.Join(dir, "rec")
 	work := writeScript(t, filepath.Join(dir, "work"), "helper 20; sleep 2.5; helper 30")
-	live, err := exec.Command("trace", "-q", "--record", file, "-c", "sh "+work, program).Output()
+	live, err := exec.Command("trace", "-q", "--record", file, "--children", "-c", "sh "+work, program).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestRecordedEnd(t *testing.T) {
 	exits := fmt.Sprintf(all, "; @n += 1; if (@n == 5) { exit() }")
 	for _, args := range [][]string{{"-n", "5", fmt.Sprintf(all, "")}, {exits}} {
 		file := filepath.Join(t.TempDir(), "rec")
-		live, err := exec.Command("trace", append([]string{"-q", "--record", file, "-c", "helper 50"}, args...)...).Output()
+		live, err := exec.Command("trace", append([]string{"-q", "--record", file, "--children", "-c", "helper 50"}, args...)...).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestRecordedEnd(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "longer")
-	if out, err := exec.Command("trace", "-q", "--record", file, "-c", "helper 50", fmt.Sprintf(all, "")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("trace", "-q", "--record", file, "--children", "-c", "helper 50", fmt.Sprintf(all, "")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	replayed, err := exec.Command("trace", "-r", file, exits).CombinedOutput()

@@ -152,7 +152,7 @@ func TestEndsWhileWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	recording := filepath.Join(t.TempDir(), "rec")
-	if out, err := exec.Command("trace", "record", "-q", "-o", recording, "-c", "helper 3", `syscall:enter / comm == "helper" && nr == getppid /`).CombinedOutput(); err != nil {
+	if out, err := exec.Command("trace", "record", "-q", "-o", recording, "--children", "-c", "helper 3", `syscall:enter / comm == "helper" && nr == getppid /`).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	recorded, err := os.ReadFile(recording)
