@@ -362,11 +362,12 @@ func (g *diffGen) stmt(nesting int) *diffStmt {
 		return g.check()
 	}
 	m := pick(g, g.prog.maps)
-	if g.inUser && m.agg == "topk" && g.one(8) {
-		return &diffStmt{kind: pick(g, []string{"print", "clear", "len"}), m: m}
-	}
 	if g.inUser && m.agg != "rate" && g.one(8) { // print begins the counting of rates anew
-		return &diffStmt{kind: pick(g, []string{"print", "clear", "zero", "len"}), m: m}
+		kinds := []string{"print", "clear", "len", "zero"}
+		if m.agg == "topk" { // nothing has a rank at 0
+			kinds = kinds[:3]
+		}
+		return &diffStmt{kind: pick(g, kinds), m: m}
 	}
 	return g.change(m)
 }
