@@ -35,7 +35,7 @@ build: ## one static binary, ./trace; ARCH=arm64 for that machine
 install: build ## the binary, the manual page and completion for bash, zsh and fish; PREFIX=/usr/local, DESTDIR=
 	install -D -m 755 trace $(DESTDIR)$(PREFIX)/bin/trace
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
-	$(GO) run ./cmd/trace man > $(DESTDIR)$(PREFIX)/share/man/man1/trace.1
+	$(GO) run ./cmd/trace man | $(GO) tool go-md2man > $(DESTDIR)$(PREFIX)/share/man/man1/trace.1
 	$(GO) run ./cmd/trace completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/trace
 	$(GO) run ./cmd/trace completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_trace
 	$(GO) run ./cmd/trace completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/trace.fish

@@ -113,17 +113,18 @@ type group struct {
 
 // The groups, in the order in which their modules are of interest.
 var groups = []group{
-	{name: "ib", module: kernel.Module{Name: "ib_core", Others: []string{"ib_uverbs"}, Types: []string{"ib_", "rdma_", "uverbs_"}, Load: "modprobe ib_uverbs"}},
+	{name: "ib", module: kernel.Module{Name: "ib_core", Others: []string{"ib_uverbs"}, Types: []string{"ib_", "rdma_", "uverbs_"},
+		Headers: []string{"<rdma/ib_verbs.h>", "<rdma/rdma_counter.h>", "<rdma/uverbs_ioctl.h>"}, Load: "modprobe ib_uverbs"}},
 	{name: "mlx5", driver: true, module: kernel.Module{Name: "mlx5_ib", Types: []string{"ib_", "rdma_"}, DescribedBy: "ib_core", Load: "modprobe mlx5_ib"}},
-	{name: "cm", module: kernel.Module{Name: "rdma_cm", Types: []string{"ib_", "rdma_"}, Load: "modprobe rdma_cm", Events: "rdma_cma"}},
-	{name: "nvme", module: kernel.Module{Name: "nvme_core", Types: []string{"nvme_"}, Load: "modprobe nvme"}},
+	{name: "cm", module: kernel.Module{Name: "rdma_cm", Types: []string{"ib_", "rdma_"}, Headers: []string{"<rdma/rdma_cm.h>", `"cma_priv.h"`}, Load: "modprobe rdma_cm", Events: "rdma_cma"}},
+	{name: "nvme", module: kernel.Module{Name: "nvme_core", Types: []string{"nvme_"}, Headers: []string{`"nvme.h"`}, Load: "modprobe nvme"}},
 	{name: "profile"},
 	{name: "rdma", module: kernel.Module{Name: "ib_core", Types: []string{"ib_", "rdma_"}, Load: "modprobe ib_uverbs"}},
 	{name: "syscall", module: kernel.Module{Events: "raw_syscalls"}},
 }
 
 // mlx5Core is what mlx5:cmd traces, beside the module of its group.
-var mlx5Core = &kernel.Module{Name: "mlx5_core", Types: []string{"mlx5_"}, Load: "modprobe mlx5_core"}
+var mlx5Core = &kernel.Module{Name: "mlx5_core", Types: []string{"mlx5_"}, Headers: []string{"<linux/mlx5/driver.h>"}, Load: "modprobe mlx5_core"}
 
 // isHelper reports whether the hook is one of the helpers.
 func (hk hook) isHelper() bool {

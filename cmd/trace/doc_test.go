@@ -2,20 +2,21 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
-	"trace/lang"
-	"trace/lang/check"
+	"trace/docs"
 	"trace/lang/output"
 	"trace/probes"
 	"trace/probes/event"
@@ -24,6 +25,8 @@ import (
 
 // root is the folder of the repository.
 const root = "../.."
+
+var docsUpdate = flag.Bool("docs.update", false, "write the generated parts of the documents, and the outputs of their commands")
 
 func readDoc(t *testing.T, name string) string {
 	t.Helper()
@@ -34,16 +37,44 @@ func readDoc(t *testing.T, name string) string {
 	return string(data)
 }
 
-// README's table is the catalog: each probe with its documentation, in order.
-func TestReadmeListsProbes(t *testing.T) {
-	var want []string
+func writeDoc(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// userDocs are the documents for users: README and the manual.
+func userDocs() []string {
+	all := []string{"README.md"}
+	for _, name := range docs.Names() {
+		all = append(all, "docs/"+name+".md")
+	}
+	return all
+}
+
+// compareDoc compares a document with what it should be, or writes it.
+func compareDoc(t *testing.T, name, want string) {
+	t.Helper()
+	if *docsUpdate {
+		writeDoc(t, name, want)
+	} else if got := readDoc(t, name); got != want {
+		t.Errorf("%s is not what the catalog, the scripts and the commands make of it: go test ./cmd/trace -run TestDoc -docs.update", name)
+	}
+}
+
+// TestDocProbes generates the table of probes: each with its documentation, in order.
+func TestDocProbes(t *testing.T) {
+	const head = "\n| Probe | Event |\n|---|---|\n"
+	text, _, found := strings.Cut(readDoc(t, "docs/probes.md"), head)
+	if !found {
+		t.Fatal("docs/probes.md has no table of probes")
+	}
+	want := text + head
 	for _, p := range loadCatalog(t) {
-		want = append(want, "| `"+p.String()+"` | "+p.Doc+" |")
+		want += "| `" + p.String() + "` | " + p.Doc + " |\n"
 	}
-	got := regexp.MustCompile("(?m)^\\| `[a-z0-9]+:[a-z0-9_]+` \\|.*$").FindAllString(readDoc(t, "README.md"), -1)
-	if !slices.Equal(got, want) {
-		t.Errorf("the table of probes in README.md is\n%s\n\nby the catalog it is\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	compareDoc(t, "docs/probes.md", want)
 }
 
 func loadCatalog(t *testing.T) []*event.Probe {
@@ -55,234 +86,110 @@ func loadCatalog(t *testing.T) []*event.Probe {
 	return catalog.Probes()
 }
 
-// README's table of scripts is what trace scripts lists.
-func TestReadmeListsScripts(t *testing.T) {
-	var want []string
+// TestDocScripts generates the reports in docs/scripts.md, and the table of scripts in README.
+func TestDocScripts(t *testing.T) {
+	text := readDoc(t, "docs/scripts.md")
+	if at := strings.Index(text, "\n## "); at >= 0 {
+		text = text[:at]
+	}
+	const head = "\n| Script | Shows |\n|---|---|\n"
+	before, after, found := strings.Cut(readDoc(t, "README.md"), head)
+	if !found {
+		t.Fatal("README.md has no table of scripts")
+	}
+	table := ""
 	for _, s := range scripts.All() {
-		want = append(want, "| `"+s.Name+"` | "+s.Summary+" |")
+		header, _, _ := strings.Cut(readDoc(t, "scripts/"+s.Name+".trace"), "\n\n")
+		text += fmt.Sprintf("\n## %s\n\n```text\n", s.Name)
+		for line := range strings.Lines(header + "\n") {
+			text += strings.TrimPrefix(strings.TrimPrefix(line, "#"), " ")
+		}
+		text += "```\n"
+		table += "| `" + s.Name + "` | " + s.Summary + " |\n"
 	}
-	got := regexp.MustCompile("(?m)^\\| `[a-z_]+` \\|.*$").FindAllString(section(readDoc(t, "README.md"), "## Scripts"), -1)
-	if !slices.Equal(got, want) {
-		t.Errorf("the table of scripts in README.md is\n%s\n\nit should be\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	compareDoc(t, "docs/scripts.md", text)
+	_, rest, _ := strings.Cut("\n"+after, "\n\n")
+	compareDoc(t, "README.md", before+head+table+"\n"+rest)
 }
 
-// section is what stands under a heading.
-func section(text, heading string) string {
-	_, rest, _ := strings.Cut(text, "\n"+heading+"\n")
-	inside, _, _ := strings.Cut(rest, "\n#")
-	return inside
-}
-
-// Every format is in README and in the help; the first, text, goes without saying.
-func TestDocumentsKnowFormats(t *testing.T) {
-	for _, name := range []string{"README.md", "cmd/trace/help/output.txt"} {
-		text := readDoc(t, name)
-		for _, f := range output.Formats()[1:] {
-			if !regexp.MustCompile(`-f (\w+, )*(\w+ and )?` + f + `\b`).MatchString(text) {
-				t.Errorf("%s has no -f %s", name, f)
+// README is read to its end. Code may have wide lines, prose has not.
+func TestDocSizes(t *testing.T) {
+	if size := len(readDoc(t, "README.md")); size > 14000 {
+		t.Errorf("README.md has %d bytes, it may have 14000", size)
+	}
+	for _, name := range userDocs() {
+		fenced := false
+		n := 0
+		for line := range strings.Lines(readDoc(t, name)) {
+			n++
+			if strings.HasPrefix(line, "```") {
+				fenced = !fenced
+			}
+			isReadmeCode := fenced && name == "README.md" && !strings.HasPrefix(line, "$ ")
+			if columns := utf8.RuneCountInString(line) - 1; columns > docs.Width && (isReadmeCode || !fenced && line[0] != '|') {
+				t.Errorf("%s:%d has %d columns", name, n, columns)
 			}
 		}
 	}
 }
 
-// Every flag of the help is in README, and README tells of no flag of trace that there is not.
-func TestReadmeKnowsFlags(t *testing.T) {
-	text := readDoc(t, "README.md")
+// TestDocRepeats looks for paragraphs that stand twice.
+func TestDocRepeats(t *testing.T) {
+	seen := make(map[string]string)
+	for _, name := range append(userDocs(), "CONTRIBUTING.md", "bpf/README.md") {
+		for paragraph := range strings.SplitSeq(readDoc(t, name), "\n\n") {
+			words := strings.Join(strings.Fields(paragraph), " ")
+			if len(words) < 80 {
+				continue
+			}
+			if where, twice := seen[words]; twice {
+				t.Errorf("%s repeats what %s has: %s", name, where, paragraph)
+			}
+			seen[words] = name
+		}
+	}
+}
+
+// Every flag of the help is in a document, and no document names a flag that trace does not have.
+func TestDocFlags(t *testing.T) {
+	var text strings.Builder
+	for _, name := range userDocs() {
+		text.WriteString(readDoc(t, name))
+	}
 	command := rootCommand(streams{out: io.Discard, err: io.Discard}, nil, nil)
 	command.InitDefaultHelpFlag()
 	command.InitDefaultVersionFlag()
-	known := make(map[string]bool)
+	known := map[string]bool{"-lv": true}
 	command.Flags().VisitAll(func(f *pflag.Flag) {
-		long, short := "--"+f.Name, "-"+f.Shorthand
-		known[long], known[short] = true, true
-		names := long
+		known["--"+f.Name], known["-"+f.Shorthand] = true, true
+		names := "--" + f.Name
 		if f.Shorthand != "" {
-			names += "|" + short
+			names += "|-" + f.Shorthand
 		}
-		told := regexp.MustCompile("`(" + names + ")[ `]")
-		if !told.MatchString(text) {
-			t.Errorf("README.md does not tell of %s", long)
+		if !regexp.MustCompile("`(" + names + ")[ `]").MatchString(text.String()) {
+			t.Errorf("no document has --%s", f.Name)
 		}
 	})
 	for _, sub := range command.Commands() {
 		sub.Flags().VisitAll(func(f *pflag.Flag) { known["--"+f.Name] = true })
 	}
-	for _, inline := range regexp.MustCompile("`(--?[a-z][a-z-]*)[^`\n]*`").FindAllStringSubmatch(text, -1) {
-		// Of docker, said beside.
-		if !known[inline[1]] && inline[1] != "-v" && inline[1] != "-lv" {
-			t.Errorf("README.md tells of %s, which trace does not have", inline[1])
+	foreign := []string{"--pid", "--lat", "--op", "--limit", "-i", "-B", "-E"} // of docker, of params of examples, of bpftrace, an error number
+	for _, inline := range regexp.MustCompile("`(--?[A-Za-z][a-z-]*)[^`\n]*`").FindAllStringSubmatch(text.String(), -1) {
+		if !known[inline[1]] && !slices.Contains(foreign, inline[1]) {
+			t.Errorf("a document names %s, which trace does not have", inline[1])
+		}
+	}
+	for _, f := range output.Formats() {
+		if !strings.Contains(readDoc(t, "docs/output.md"), "\n| `"+f+"` |") {
+			t.Errorf("docs/output.md has no format %s", f)
 		}
 	}
 }
 
-// example is a command of a document, with the output that is shown below it, if any is.
-type example struct {
-	line   string
-	args   []string
-	output string
-}
-
-// examples returns the commands of trace in the code of a document.
-func examples(t *testing.T, text string) []example {
-	t.Helper()
-	var found []example
-	shown := false // whether what follows is output of the last example
-	fenced := false
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if strings.HasPrefix(line, "```") {
-			fenced, shown = !fenced, false
-			continue
-		}
-		command, prompt := strings.CutPrefix(line, "$ ")
-		if !prompt {
-			command = strings.TrimPrefix(line, "    ")
-		}
-		isCode := fenced && prompt || !fenced && command != line
-		switch {
-		case isCode && strings.HasPrefix(command, "trace "):
-			found = append(found, example{line: command, args: words(t, command)[1:]})
-			shown = prompt
-		case fenced && shown:
-			found[len(found)-1].output += line + "\n"
-		}
-	}
-	return found
-}
-
-// words splits a command as a shell does that knows single quotes; two spaces and what follows are a remark.
-func words(t *testing.T, command string) []string {
-	t.Helper()
-	var found []string
-	for len(command) > 0 && !strings.HasPrefix(command, "  ") {
-		command = strings.TrimPrefix(command, " ")
-		if quoted, ok := strings.CutPrefix(command, "'"); ok {
-			word, rest, closed := strings.Cut(quoted, "'")
-			if !closed {
-				t.Fatalf("a quote is not closed in %s", command)
-			}
-			found, command = append(found, word), rest
-			continue
-		}
-		end := strings.IndexByte(command, ' ')
-		if end < 0 {
-			end = len(command)
-		}
-		found, command = append(found, command[:end]), command[end:]
-	}
-	return found
-}
-
-// Every command of trace in README is one; what can be run without privileges gives the output that is shown.
-func TestReadmeExamples(t *testing.T) {
-	all := examples(t, readDoc(t, "README.md"))
-	catalog := loadCatalog(t)
-	ran := 0
-	for _, e := range all {
-		if e.args[0] == "-r" && strings.HasPrefix(e.args[1], "scripts/testdata/") {
-			ran++
-			if out := replay(t, e.args...); out != e.output {
-				t.Errorf("$ %s\nprints\n%s\nREADME.md shows\n%s", e.line, out, e.output)
-			}
-			continue
-		}
-		list := strings.HasPrefix(e.args[0], "-l")
-		wrong := strings.Contains(e.output, "\nhelp: ")
-		if list || wrong {
-			ran++
-			var out bytes.Buffer
-			runCommand(context.Background(), e.args, nil, &out, &out)
-			if out.String() != e.output {
-				t.Errorf("$ %s\nprints\n%s\nREADME.md shows\n%s", e.line, &out, e.output)
-			}
-			continue
-		}
-		checkCommand(t, e, catalog)
-		checkEvents(t, e, catalog)
-	}
-	if len(all) < 10 || ran < 4 {
-		t.Errorf("README.md has %d commands, %d of them were run: the test does not find them any more", len(all), ran)
-	}
-}
-
-// checkCommand checks flags and program of a command without running it.
-func checkCommand(t *testing.T, e example, catalog []*event.Probe) {
-	t.Helper()
-	called, err := findScript(e.args, nil)
-	if err != nil {
-		t.Errorf("README.md: %s: %v", e.line, err)
-		return
-	}
-	command, rest, err := rootCommand(streams{out: io.Discard, err: io.Discard}, called, nil).Find(e.args)
-	if err == nil {
-		err = command.ParseFlags(rest)
-	}
-	if errors.Is(err, pflag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		t.Errorf("README.md: %s: %v", e.line, err)
-		return
-	}
-	if command.HasParent() {
-		return // a subcommand
-	}
-	args := command.Flags().Args()
-	if len(args) != 1 {
-		t.Errorf("README.md: %s has %d programs", e.line, len(args))
-		return
-	}
-	program := source{name: "program", text: args[0]}
-	if called != nil {
-		program = called.source
-	}
-	if _, err := lang.Compile(program.name, program.text, catalog, check.Options{Params: program.params, Command: command.Flags().Changed("cmd")}); err != nil {
-		t.Errorf("README.md: %s:\n%v", e.line, err)
-	}
-}
-
-// checkEvents checks that the events shown have fields of their probe, in order: of its line of text some may be absent, as JSON all are
-// there.
-func checkEvents(t *testing.T, e example, catalog []*event.Probe) {
-	t.Helper()
-	shown := regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{6} (\S+) \S+/\d+ (.*)$|^\{"type":"event","probe":"([^"]+)","time":"[^"]+","data":\{(.*)\}\}$`)
-	for line := range strings.Lines(e.output) {
-		parts := shown.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
-		if parts == nil {
-			continue
-		}
-		name := parts[1] + parts[3]
-		index := slices.IndexFunc(catalog, func(p *event.Probe) bool { return p.String() == name })
-		if index < 0 {
-			t.Errorf("README.md shows an event of %s, which there is not", name)
-			continue
-		}
-		var got, want []string
-		for pair := range strings.FieldsSeq(parts[2]) {
-			field, _, _ := strings.Cut(pair, "=")
-			got = append(got, field)
-		}
-		for _, member := range regexp.MustCompile(`[{,]"(\w+)":`).FindAllStringSubmatch(","+parts[4], -1) {
-			if !slices.Contains([]string{"time", "id", "path"}, member[1]) { // of nsecs and cgroup
-				got = append(got, member[1])
-			}
-		}
-		for _, f := range catalog[index].Fields {
-			if asJSON := parts[3] != ""; asJSON || !f.Common && slices.Contains(got, f.Name) {
-				want = append(want, f.Name)
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("README.md shows the fields\n%s\nof %s, which has\n%s", got, name, want)
-		}
-	}
-}
-
-// What the documents name exists: links, files and folders of the repository, targets of make, tests.
-func TestDocumentsNameWhatExists(t *testing.T) {
+// What the documents name exists: links, files and folders of the repository, targets of make.
+func TestDocNamesWhatExists(t *testing.T) {
 	makefile := readDoc(t, "Makefile")
-	for _, doc := range []string{"README.md", "CONTRIBUTING.md", "bpf/README.md"} {
+	for _, doc := range append(userDocs(), "CONTRIBUTING.md", "bpf/README.md") {
 		text := readDoc(t, doc)
 		for _, link := range regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(text, -1) {
 			if strings.Contains(link[1], "://") {
@@ -292,46 +199,85 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 				t.Errorf("%s: link: %v", doc, err)
 			}
 		}
-		for _, path := range regexp.MustCompile("`((?:\\.ci|bpf|cmd|lang|probes)(?:/[\\w.-]+)*)`").FindAllStringSubmatch(text, -1) {
+		for _, path := range regexp.MustCompile("`((?:\\.ci|bpf|cmd|docs|lang|probes)(?:/[\\w.-]+)*)`").FindAllStringSubmatch(text, -1) {
 			if _, err := os.Stat(filepath.Join(root, path[1])); err != nil {
 				t.Errorf("%s names a file: %v", doc, err)
 			}
 		}
-		for _, target := range regexp.MustCompile("(?m)(?:`|^    )make ([a-z]+)").FindAllStringSubmatch(text, -1) {
+		for _, target := range regexp.MustCompile("(?m)(?:`|^    |```sh\nmake demo.*\n)make ([a-z]+)").FindAllStringSubmatch(text, -1) {
 			if !strings.Contains(makefile, "\n"+target[1]+":") {
 				t.Errorf("%s: the Makefile has no target %s", doc, target[1])
-			}
-		}
-		for _, anchor := range regexp.MustCompile(`\]\(#([^)]+)\)`).FindAllStringSubmatch(text, -1) {
-			heading := "\n## " + strings.ReplaceAll(anchor[1], "-", " ") + "\n"
-			if !strings.Contains(strings.ToLower(text), heading) {
-				t.Errorf("%s has no heading for #%s", doc, anchor[1])
 			}
 		}
 	}
 }
 
-// The figures in README are those that make bench has written.
-func TestReadmeQuotesBench(t *testing.T) {
-	rows := func(file, heading string) []string {
-		_, text, found := strings.Cut(readDoc(t, file), heading)
-		if !found {
-			t.Fatalf("%s: no %q", file, heading)
-		}
-		var table []string
-		for line := range strings.Lines(text) {
-			if strings.HasPrefix(line, "|") {
-				table = append(table, line)
-			} else if table != nil {
-				break
+// The figures of docs/cost.md and README are those that make bench has written.
+func TestDocFigures(t *testing.T) {
+	results := readDoc(t, "cmd/bench/RESULTS.md")
+	rows := 0
+	for line := range strings.Lines(readDoc(t, "docs/cost.md")) {
+		if strings.HasPrefix(line, "| ") {
+			rows++
+			if !strings.Contains(results, line) {
+				t.Errorf("docs/cost.md quotes what make bench has not written: %s", line)
 			}
 		}
-		return table
 	}
-	for written, quoted := range map[string]string{"# Performance": "## What it costs", "# Devices": "### NVMe and RDMA"} {
-		want := rows("cmd/bench/RESULTS.md", written)
-		if got := rows("README.md", quoted); len(got) < 3 || !slices.Equal(got, want) {
-			t.Errorf("README.md quotes\n%s\nmake bench has written\n%s", strings.Join(got, ""), strings.Join(want, ""))
+	if rows < 5 {
+		t.Errorf("docs/cost.md quotes %d rows", rows)
+	}
+	// figure returns trace's number and bpftrace's of a row, as README rounds them.
+	figure := func(name string) (ours, theirs string) {
+		found := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(name) + ` \| ([\d.]+) \w+ [^|]*\| bpftrace \| ([\d.]+) `).FindStringSubmatch(results)
+		if found == nil {
+			t.Fatalf("RESULTS.md has no %s", name)
+		}
+		round := func(s string) string {
+			var x float64
+			fmt.Sscan(s, &x)
+			return fmt.Sprintf("%.0f", x)
+		}
+		return round(found[1]), round(found[2])
+	}
+	readme := readDoc(t, "README.md")
+	for name, sentence := range map[string]string{
+		"`@ = count()`":            "costs %s ns, with bpftrace %s ns",
+		"`@[ret] = hist(latency)`": "costs %s ns, with bpftrace %s ns",
+		"start to attached":        "starts in %s ms and takes",
+		"peak resident memory":     "takes %s MB; bpftrace takes",
+	} {
+		ours, theirs := figure(name)
+		args := []any{ours, theirs}[:strings.Count(sentence, "%s")]
+		if want := fmt.Sprintf(sentence, args...); !strings.Contains(readme, want) {
+			t.Errorf("README.md does not have %q, which is %s by RESULTS.md", want, name)
+		}
+	}
+}
+
+// trace help TOPIC, the manual page and docs/TOPIC.md have the same text.
+func TestDocHelp(t *testing.T) {
+	var manual bytes.Buffer
+	if err := writeManual(&manual, rootCommand(streams{out: io.Discard, err: io.Discard}, nil, nil)); err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range docs.Topics() {
+		file := readDoc(t, "docs/"+topic.Name+".md")
+		out, err := exec.Command("trace", "help", topic.Name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(file) {
+			words := strings.TrimSpace(line)
+			if isProse := words != "" && !strings.ContainsAny(words, "[|*#") && !strings.HasPrefix(words, "```"); !isProse {
+				continue
+			}
+			if !strings.Contains(string(out), words) {
+				t.Errorf("trace help %s lacks: %s", topic.Name, words)
+			}
+			if !strings.Contains(manual.String(), words) {
+				t.Errorf("the manual lacks, of %s: %s", topic.Name, words)
+			}
 		}
 	}
 }

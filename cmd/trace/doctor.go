@@ -9,16 +9,25 @@ import (
 
 	"trace/lang/output"
 	"trace/lang/run"
+	"trace/probes"
 )
 
 // doctorCommand tells what can be traced on this machine.
 func doctorCommand(s streams) *cobra.Command {
 	var o options
+	var types bool
 	doctor := &cobra.Command{
 		Use:   "doctor",
 		Short: "say what this machine offers: each probe, which variant of it, and why not the others",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
+			if types {
+				catalog, err := probes.Load()
+				if err != nil {
+					return err
+				}
+				return catalog.WriteTypes(s.out)
+			}
 			if f := o.format.Format; f != output.Text && f != output.JSON {
 				return usagef("doctor writes text or json, not %s", f)
 			}
@@ -33,5 +42,6 @@ func doctorCommand(s streams) *cobra.Command {
 		},
 	}
 	addHostFlags(doctor, &o)
+	doctor.Flags().BoolVar(&types, "types", false, "print a C file with the types of modules that the probes read; compiled, it is good for --btf (trace help kernels)")
 	return doctor
 }

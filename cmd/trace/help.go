@@ -1,140 +1,144 @@
 package main
 
 import (
-	"embed"
 	"fmt"
-	"go/doc/comment"
 	"io"
-	"io/fs"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"trace/lang"
+	"trace/docs"
+	"trace/lang/check"
 	"trace/lang/syntax"
 	"trace/probes"
+	"trace/probes/event"
 	"trace/scripts"
 )
 
-//go:embed help/*.txt
-var helpTexts embed.FS
-
-// topic is a part of the manual. Its text is in the syntax of go/doc/comment.
-type topic struct {
-	name, short string
-	text        func() (string, error)
-}
-
-// topics of the help, in the order of the manual.
-var topics = []topic{
-	{"language", "the language of programs", sections(func(title string) bool { return !slices.Contains(functionSections, title) })},
-	{"functions", "functions, maps and aggregations", sections(func(title string) bool { return slices.Contains(functionSections, title) })},
-	{"probes", "the probes and their events", probesText},
-	{"scripts", "the scripts that come with trace", scriptsText},
-	{"output", "formats, how a program ends, exit status, lost events", fileText("output")},
-	{"recordings", "events in files, and programs that run on them", fileText("recordings")},
-	{"privileges", "what it takes to trace", fileText("privileges")},
-	{"containers", "tracing from a container", fileText("containers")},
-}
-
-// functionSections are those of the language's manual that have a topic of their own.
-var functionSections = []string{"Functions", "Variables", "Maps"}
-
-func topicNames() []string {
-	var names []string
-	for _, t := range topics {
-		names = append(names, t.name)
-	}
-	return names
-}
-
-func fileText(name string) func() (string, error) {
-	return func() (string, error) {
-		text, err := fs.ReadFile(helpTexts, "help/"+name+".txt")
-		return string(text), err
-	}
-}
-
-// sections are those of the language's manual whose titles are wanted.
-func sections(wanted func(title string) bool) func() (string, error) {
-	return func() (string, error) {
-		var b strings.Builder
-		for _, section := range strings.Split("\n"+lang.Manual(), "\n# ")[1:] {
-			if title, _, _ := strings.Cut(section, "\n"); wanted(title) {
-				fmt.Fprintf(&b, "# %s\n", section)
-			}
-		}
-		return b.String(), nil
-	}
-}
-
-// probesText lists the catalog.
-func probesText() (string, error) {
-	catalog, err := probes.Load()
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	fmt.Fprintln(&b, "# Probes\n\nEvery host has the same list; trace doctor tells what works on this one, and trace -lv PROBE shows the fields.")
-	for _, p := range catalog.Probes() {
-		fmt.Fprintf(&b, "\n  - %s: %s\n", p, p.Doc)
-	}
-	return b.String(), nil
-}
-
-// scriptsText lists the scripts that come with trace.
-func scriptsText() (string, error) {
-	var b strings.Builder
-	fmt.Fprintln(&b, "# Scripts\n\ntrace NAME runs a script, trace NAME --help says what it does and which flags it has, trace scripts show NAME prints it.")
-	for _, s := range scripts.All() {
-		fmt.Fprintf(&b, "\n  - %s: %s\n", s.Name, s.Summary)
-	}
-	return b.String(), nil
-}
-
-// helpCommand explains commands and topics.
+// helpCommand explains commands, topics, and whatever has a name.
 func helpCommand(s streams) *cobra.Command {
+	known := append(docs.Names(), subcommands...)
 	return &cobra.Command{
-		Use:   "help [COMMAND|TOPIC]",
-		Short: "help on a command, or on a topic: " + strings.Join(topicNames(), ", "),
+		Use:   "help [COMMAND|TOPIC|WORD]",
+		Short: "help on a command, on a topic (" + strings.Join(docs.Names(), ", ") + "), or on any function, field, probe, enum, script or message",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return append(topicNames(), subcommands...), cobra.ShellCompDirectiveNoFileComp
+			return known, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				if i := slices.IndexFunc(topics, func(t topic) bool { return t.name == args[0] }); i >= 0 {
-					return topics[i].print(s.out)
+				if topic, err := docs.Find(args[0]); err == nil {
+					_, err := io.WriteString(s.out, topic.Plain())
+					return err
 				}
 			}
-			found, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
-				if name := syntax.Nearest(args[0], append(topicNames(), subcommands...)); name != "" {
-					return usagef("no command or topic %q: did you mean %q?", strings.Join(args, " "), name)
-				}
-				return usagef("no command or topic %q: %s", strings.Join(args, " "), strings.Join(append(topicNames(), subcommands...), ", "))
+			if found, rest, err := cmd.Root().Find(args); err == nil && len(rest) == 0 {
+				found.InitDefaultHelpFlag()
+				found.InitDefaultVersionFlag()
+				return found.Help()
 			}
-			found.InitDefaultHelpFlag()
-			found.InitDefaultVersionFlag()
-			return found.Help()
+			return explainWord(s.out, strings.Join(args, " "), known)
 		},
 	}
 }
 
-// helpWidth is how many columns the help has.
-const helpWidth = 100
-
-// print writes the topic for a terminal.
-func (t topic) print(out io.Writer) error {
-	text, err := t.text()
+// explainWord writes a line for each thing of that name, and for each line of a document that mentions it.
+func explainWord(out io.Writer, word string, known []string) error {
+	catalog, err := probes.Load()
 	if err != nil {
 		return err
 	}
-	var parser comment.Parser
-	printer := comment.Printer{TextWidth: helpWidth}
-	_, err = out.Write(printer.Text(parser.Parse(text)))
+	lines := slices.Concat(namedProbes(word, catalog.Probes()), namedFields(word, catalog.Probes()), namedEnums(word, catalog.Probes()), namedScript(word))
+	if slices.Contains(check.Functions(true), word) {
+		lines = append(lines, fmt.Sprintf("%s is a function: trace help functions", word))
+	}
+	for _, m := range docs.Mentions(word) {
+		lines = append(lines, fmt.Sprintf("trace help %s, %s: %s", m.Topic.Name, m.Section, m.Line))
+	}
+	if len(lines) == 0 {
+		if name := syntax.Nearest(word, known); name != "" {
+			return usagef("nothing is called %q: did you mean %q?", word, name)
+		}
+		return usagef("nothing is called %q: the commands and topics are %s", word, strings.Join(known, ", "))
+	}
+	_, err = fmt.Fprintln(out, strings.Join(lines, "\n"))
 	return err
+}
+
+// namedProbes describes the probes of that name or group.
+func namedProbes(word string, all []*event.Probe) []string {
+	var lines []string
+	for _, p := range all {
+		if p.String() == word || p.Group == strings.TrimSuffix(word, ":") || p.Name == word || slices.Contains(p.Sources, word) {
+			lines = append(lines, fmt.Sprintf("%s is a probe: %s", p, p.Doc))
+		}
+	}
+	return lines
+}
+
+// namedFields describes the fields of that name, each meaning once, with the probes that have it.
+func namedFields(word string, all []*event.Probe) []string {
+	var meanings []string
+	of := make(map[string][]string)
+	for _, p := range all {
+		for _, f := range p.Fields {
+			if f.Name != word && !strings.HasSuffix(f.Name, "."+word) {
+				continue
+			}
+			meaning := fmt.Sprintf("%s is a field: %s", f.Name, f.Doc)
+			if of[meaning] == nil {
+				meanings = append(meanings, meaning)
+			}
+			of[meaning] = append(of[meaning], p.String())
+		}
+	}
+	for i, meaning := range meanings {
+		meanings[i] = fmt.Sprintf("%s (%s)", meaning, someOf(of[meaning]))
+	}
+	return meanings
+}
+
+// someOf names the first few.
+func someOf(names []string) string {
+	if len(names) > 4 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
+	}
+	return strings.Join(names, ", ")
+}
+
+// namedEnums describes the enums of that name, and those that have a value of that name.
+func namedEnums(word string, all []*event.Probe) []string {
+	var lines []string
+	for _, p := range all {
+		for _, f := range p.Fields {
+			e := event.EnumOf(&f.Type)
+			if e == nil {
+				continue
+			}
+			line := fmt.Sprintf("%s is an enum, of fields like %s: %s", e.Name, f.Name, strings.Join(e.Names, " "))
+			if slices.Contains(e.Names, word) {
+				line = fmt.Sprintf("%s is a value of the enum %s, of fields like %s", word, e.Name, f.Name)
+			} else if e.Name != word {
+				continue
+			}
+			prefix, _, _ := strings.Cut(line, ", of fields")
+			if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, prefix+",") }) {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}
+
+// namedScript describes the script of that name.
+func namedScript(word string) []string {
+	for _, s := range scripts.All() {
+		if s.Name == word {
+			return []string{fmt.Sprintf("%s is a script: %s (trace %[1]s --help)", s.Name, s.Summary)}
+		}
+	}
+	return nil
 }

@@ -15,8 +15,9 @@ import (
 // layers are our packages and those of ours that each may import: cmd/trace -> lang/run -> lang -> lang/exec -> lang/plan -> probes -> bpf.
 var layers = map[string][]string{
 	"trace/cmd/bench":            nil,
-	"trace/cmd/trace":            {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
+	"trace/cmd/trace":            {"trace/docs", "trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
 	"trace/cmd/vmtest":           nil,
+	"trace/docs":                 nil,
 	"trace/lang":                 {"trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/syntax", "trace/probes/event"},
 	"trace/lang/check":           {"trace/lang/agg", "trace/lang/format", "trace/lang/ir", "trace/lang/syntax", "trace/probes/event"},
 	"trace/lang/exec":            {"trace/lang/codegen", "trace/lang/format", "trace/lang/ir", "trace/lang/plan", "trace/lang/result", "trace/probes/event", "trace/probes/symbols"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trace/docs"
 	"trace/lang"
 	"trace/lang/output"
 	"trace/lang/run"
@@ -50,7 +51,7 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 		Probes:     func(names []string) ([]*event.Probe, error) { return catalogOf(options{recordings: names}) },
 		Scripts:    scriptNames(),
 		Params:     scriptFlags,
-		Topics:     topicNames(),
+		Topics:     docs.Names(),
 		History:    historyFile(),
 		Recordings: recordings,
 		Out:        s.out, Err: s.err,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // Of each script that comes with trace scripts/testdata has a recording of real events, made by TestVMScriptReplay (make recordings). What
-// the script prints of it is the example in its help, and scripts/README.md is made of the helps.
+// the script prints of it is the example in its help, and docs/scripts.md is made of the helps.
 //
 //	go test ./cmd/trace -run TestScript -scripts.update     # writes both anew
 var scriptsUpdate = flag.Bool("scripts.update", false, "write the examples in scripts anew")
@@ -83,30 +82,6 @@ func TestScriptFlags(t *testing.T) {
 	}
 }
 
-// TestScriptManual compares scripts/README.md with the helps of the scripts.
-func TestScriptManual(t *testing.T) {
-	want := "# Scripts\n\nThese programs come with `trace`, and are called by their names. `trace NAME --help` shows this text and the flags, and\n" +
-		"`trace scripts show NAME` the source, which is short: copy it, and change what you need.\n\n" +
-		"The examples are of Linux in a virtual machine with an NVMe disk and an RDMA device made of software, which is slow.\n" +
-		"[testdata](testdata) has the recordings that they are made of: `trace -r scripts/testdata/NAME.rec` and the command of an example\n" +
-		"prints it again, without such devices and without root.\n"
-	for _, s := range scripts.All() {
-		text := readDoc(t, "scripts/"+s.Name+".trace") // which the test before may have written
-		header, _, _ := strings.Cut(text, "\n\n")
-		want += fmt.Sprintf("\n## %s\n\n```console\n", s.Name)
-		for line := range strings.Lines(header + "\n") {
-			want += strings.TrimPrefix(strings.TrimPrefix(line, "#"), " ")
-		}
-		want += "```\n"
-	}
-	if *scriptsUpdate {
-		writeDoc(t, "scripts/README.md", want)
-	}
-	if got := readDoc(t, "scripts/README.md"); got != want {
-		t.Error("scripts/README.md is not made of the helps of the scripts: go test ./cmd/trace -run TestScript -scripts.update")
-	}
-}
-
 // replay is what trace prints, called in the folder of the repository.
 func replay(t *testing.T, args ...string) string {
 	t.Helper()
@@ -133,11 +108,4 @@ func exampleArgs(t *testing.T, name string) []string {
 		t.Fatalf("the help of %s has no line # $ trace %[1]s", name)
 	}
 	return args
-}
-
-func writeDoc(t *testing.T, name, text string) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }

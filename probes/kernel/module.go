@@ -11,6 +11,8 @@ type Module struct {
 	Types []string
 	// DescribedBy is the module whose BTF has these types, if it is another.
 	DescribedBy string
+	// Headers declare these types, for those who compile them.
+	Headers []string
 	// Load is how to get it.
 	Load string
 	// Events is the folder of its tracepoints in tracefs, if their records are read.
