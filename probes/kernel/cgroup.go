@@ -408,12 +408,9 @@ const CgroupUnknown = 0xff
 
 // ControllerNumber is the number of a controller of cgroup v1, from 1; CgroupUnknown if the kernel does not describe it.
 func (k *Kernel) ControllerNumber(controller string) byte {
-	spec, err := k.Types()
-	if err != nil {
-		return CgroupUnknown
-	}
-	var numbers *btf.Enum
-	if spec.TypeByName("cgroup_subsys_id", &numbers) != nil {
+	t, err := k.Type(Module{}, &btf.Enum{Name: "cgroup_subsys_id"})
+	numbers, ok := t.(*btf.Enum)
+	if err != nil || !ok {
 		return CgroupUnknown
 	}
 	for _, c := range legacyControllers {

@@ -36,7 +36,7 @@ func versionFact() Fact {
 
 func (k *Kernel) typesFact() Fact {
 	f := Fact{Name: "BTF", Value: "/sys/kernel/btf/vmlinux", OK: true}
-	_, err := k.Types()
+	_, err := k.taken.Load().described()
 	given, _ := k.given() // read before, or missed by whoever needs them
 	if err != nil {
 		f.Value, f.OK = err.Error(), len(given) > 0

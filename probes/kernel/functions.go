@@ -14,8 +14,15 @@ import (
 
 // HasTracepoint reports whether the kernel or a loaded module has a tracepoint.
 func (k *Kernel) HasTracepoint(m Module, name string) (bool, error) {
-	var event *btf.Typedef
-	return k.has(m, "btf_trace_"+name, &event, TracepointSymbols(name)...)
+	event := "btf_trace_" + name
+	for _, of := range append([]func() (description, error){k.taken.Load().described}, k.describers(m)...) {
+		if types, err := of(); err == nil {
+			if _, err := types.find(event, &btf.Typedef{}); err == nil {
+				return true, nil
+			}
+		}
+	}
+	return k.isSymbol(TracepointSymbols(name)...)
 }
 
 // TracepointSymbols are the symbols of which each kernel has some for a tracepoint.
@@ -26,20 +33,29 @@ func TracepointSymbols(name string) []string {
 // HasFunction reports whether the kernel or a loaded module has a function that can be probed.
 func (k *Kernel) HasFunction(m Module, name string) (bool, error) {
 	var f *btf.Func
-	return k.has(m, name, &f, name)
-}
-
-// has looks for a type in the BTF of the kernel and of a module and its others, which have been read anyway. Only what is not there is
-// looked up among the symbols: to list them takes the kernel longer than all the rest of the start.
-func (k *Kernel) has(m Module, typeName string, typ any, symbols ...string) (bool, error) {
-	if spec, err := k.Types(); err == nil && spec.TypeByName(typeName, typ) == nil {
+	if spec, err := k.Types(); err == nil && spec.TypeByName(name, &f) == nil {
 		return true, nil
 	}
-	for _, name := range m.All() {
-		if spec, err := k.moduleTypes(name); err == nil && spec.TypeByName(typeName, typ) == nil {
+	for _, of := range m.All() {
+		if spec, err := k.moduleTypes(of); err == nil && spec.TypeByName(name, &f) == nil {
 			return true, nil
 		}
 	}
+	return k.isSymbol(name)
+}
+
+// describers are the types of a module and its others.
+func (k *Kernel) describers(m Module) []func() (description, error) {
+	var all []func() (description, error)
+	for _, name := range m.All() {
+		all = append(all, k.taken.Load().describedBy[name])
+	}
+	return all
+}
+
+// isSymbol reports whether the kernel has one of these symbols. It is the last resort: to list them takes the kernel longer than all the
+// rest of the start.
+func (k *Kernel) isSymbol(symbols ...string) (bool, error) {
 	found, err := k.symbols()
 	if err != nil {
 		return false, fmt.Errorf("symbols of the kernel: %w", err)

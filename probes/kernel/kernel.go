@@ -43,11 +43,14 @@ type Kernel struct {
 
 // taken is what takes much memory, and can be let go and taken again.
 type taken struct {
-	given   func() ([]*btf.Spec, error) // from Options.BTF
-	cache   *btf.Cache                  // for the library that loads programs
-	types   func() (*btf.Spec, error)
-	symbols func() (map[string]bool, error)
-	modules map[string]func() (*btf.Spec, error)
+	given func() ([]*btf.Spec, error) // from Options.BTF
+	cache *btf.Cache                  // for the library that loads programs
+	types func() (*btf.Spec, error)
+	// described and describedBy are types and modules without the library's index, for those who need a few types.
+	described   func() (description, error)
+	describedBy map[string]func() (description, error)
+	symbols     func() (map[string]bool, error)
+	modules     map[string]func() (*btf.Spec, error)
 }
 
 // New looks at the running kernel.
@@ -88,6 +91,19 @@ func (k *Kernel) Release() {
 	if t.types == nil {
 		t.types = func() (*btf.Spec, error) { return kernelBTF(t.cache) }
 	}
+	own := sync.OnceValues(func() (*image, error) {
+		if k.options.Types != nil || k.options.ModuleTypes != nil {
+			return nil, errImage
+		}
+		return readImage(vmlinuxBTF, nil)
+	})
+	t.described = sync.OnceValues(func() (description, error) {
+		if im, err := own(); err == nil {
+			return im, nil
+		}
+		return indexed(t.types()) // which may be in another file
+	})
+	t.describedBy = make(map[string]func() (description, error))
 	for _, m := range k.options.Modules {
 		for _, name := range m.All() {
 			t.modules[name] = sync.OnceValues(func() (*btf.Spec, error) {
@@ -95,6 +111,13 @@ func (k *Kernel) Release() {
 					return k.options.ModuleTypes(name)
 				}
 				return loadModuleTypes(t.types, name)
+			})
+			t.describedBy[name] = sync.OnceValues(func() (description, error) {
+				base, err := own()
+				if err != nil {
+					return indexed(t.modules[name]())
+				}
+				return readImage("/sys/kernel/btf/"+name, base)
 			})
 		}
 	}
@@ -116,7 +139,7 @@ func (k *Kernel) moduleTypes(name string) (*btf.Spec, error) { return k.taken.Lo
 
 // Described returns nil if there are types of the kernel, its own or given ones.
 func (k *Kernel) Described() error {
-	_, err := k.Types()
+	_, err := k.taken.Load().described()
 	given, givenErr := k.given()
 	if err != nil && len(given) == 0 {
 		return errors.Join(fmt.Errorf("%w (give a file with its types: --btf FILE)", err), givenErr)

@@ -15,12 +15,9 @@ func (k *Kernel) SkipsRecursion() bool { return k.skips() }
 
 // TellsMissed reports whether the kernel tells of a kretprobe how many returns it missed, in what it says of a link: since 6.7.
 func (k *Kernel) TellsMissed() bool {
-	var info *btf.Struct
-	spec, err := k.Types()
-	if err != nil || spec.TypeByName("bpf_link_info", &info) != nil {
-		return false
-	}
-	return hasMember(info.Members, "missed")
+	t, err := k.Type(Module{}, &btf.Struct{Name: "bpf_link_info"})
+	info, ok := t.(*btf.Struct)
+	return err == nil && ok && hasMember(info.Members, "missed")
 }
 
 // hasMember looks for a member of a struct, also inside of what has no name of its own.

@@ -43,12 +43,12 @@ func Views(types *btf.Spec, tasks bool) []btf.Type {
 // read, and one type never has two candidates.
 func (k *Kernel) Type(m Module, view btf.Type) (btf.Type, error) {
 	name, _, _ := strings.Cut(view.TypeName(), "___")
-	sources, err := k.sources(m, name)
+	sources, err := k.descriptions(m, name)
 	if err != nil {
 		return nil, err
 	}
 	for _, source := range sources {
-		t, err := lookup(source, name, view)
+		t, err := source.find(name, view)
 		if !errors.Is(err, btf.ErrNotFound) {
 			return t, err
 		}
@@ -56,31 +56,48 @@ func (k *Kernel) Type(m Module, view btf.Type) (btf.Type, error) {
 	return nil, btf.ErrNotFound
 }
 
-// sources returns where a type may come from, best first.
-func (k *Kernel) sources(m Module, name string) ([]*btf.Spec, error) {
-	given, err := k.given()
+// description is a collection of types.
+type description interface {
+	// find returns the type of that name and of the view's kind.
+	find(name string, view btf.Type) (btf.Type, error)
+}
+
+// descriptions returns where a type may come from, best first.
+func (k *Kernel) descriptions(m Module, name string) ([]description, error) {
+	files, err := k.given()
 	if err != nil {
 		return nil, err
 	}
-	var sources []*btf.Spec
-	spec, err := k.Types()
-	if !m.Owns(name) {
-		if err == nil {
-			sources = append(sources, spec)
-		}
-		return append(sources, given...), nil
+	var given []description
+	for _, f := range files {
+		given = append(given, library{f})
 	}
-	sources = append(sources, given...)
+	types, err := k.taken.Load().described()
+	if !m.Owns(name) {
+		if err != nil {
+			return given, nil
+		}
+		return append([]description{types}, given...), nil
+	}
 	m = Module{Name: m.Describer()}
-	own, noBTF := k.moduleTypes(m.Name)
+	own, noBTF := k.taken.Load().describedBy[m.Name]()
 	if noBTF == nil {
-		sources = append(sources, own)
+		given = append(given, own)
 	}
 	// The BTF of a module leaves out what vmlinux already has.
 	if err == nil && (noBTF == nil || !m.outOfTree()) {
-		sources = append(sources, spec)
+		given = append(given, types)
 	}
-	return sources, nil
+	return given, nil
+}
+
+// library is a description with the library's index.
+type library struct{ *btf.Spec }
+
+func indexed(spec *btf.Spec, err error) (description, error) { return library{spec}, err }
+
+func (l library) find(name string, view btf.Type) (btf.Type, error) {
+	return lookup(l.Spec, name, view)
 }
 
 // Describes reports whether the BTF at hand has all types that a module has: the BTF of the describing module has them, and the
@@ -88,10 +105,10 @@ func (k *Kernel) sources(m Module, name string) ([]*btf.Spec, error) {
 func (k *Kernel) Describes(m Module) bool {
 	describer := Module{Name: m.Describer()}
 	if describer.builtIn() {
-		_, err := k.Types()
+		_, err := k.taken.Load().described()
 		return err == nil
 	}
-	_, err := k.moduleTypes(describer.Name)
+	_, err := k.taken.Load().describedBy[describer.Name]()
 	return err == nil
 }
 
@@ -119,6 +136,9 @@ func sameKind(a, b btf.Type) bool {
 		return ok
 	case *btf.Enum:
 		_, ok := b.(*btf.Enum)
+		return ok
+	case *btf.Typedef:
+		_, ok := b.(*btf.Typedef)
 		return ok
 	}
 	return false

@@ -1,0 +1,95 @@
+//go:build linux
+
+package kernel
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// TestImage compares every struct, union and enum of the running kernel and of its modules with the library's.
+func TestImage(t *testing.T) {
+	own, err := readImage(vmlinuxBTF, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("this kernel shows no BTF")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareImage(t, own, spec)
+	files, _ := filepath.Glob("/sys/kernel/btf/*")
+	for _, file := range files {
+		if filepath.Base(file) == "vmlinux" {
+			continue
+		}
+		module, err := readImage(file, own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		split, err := btf.LoadSplitSpecFromReader(bytes.NewReader(data), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compareImage(t, module, split)
+	}
+}
+
+func compareImage(t *testing.T, im *image, spec *btf.Spec) {
+	t.Helper()
+	p := pruner{done: make(map[btf.Type]btf.Type)}
+	compared := 0
+	for i := range im.offsets {
+		id := im.first + uint32(i)
+		switch k := im.head(int(im.offsets[i])).kind(); k {
+		case kindStruct, kindUnion, kindEnum, kindEnum64:
+		default:
+			continue
+		}
+		got, err := im.inflate(id)
+		if err != nil {
+			t.Fatalf("type %d: %v", id, err)
+		}
+		of, err := spec.TypeByID(btf.TypeID(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		compared++
+		if want := p.prune(of); !reflect.DeepEqual(got, want) {
+			t.Fatalf("type %d, %s: %+v, the library has %+v", id, of.TypeName(), got, want)
+		}
+	}
+	if compared == 0 {
+		t.Error("no type was compared")
+	}
+}
+
+// FuzzImage: no bytes make it panic.
+func FuzzImage(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 24, 0, 0, 0, 24, 0, 0, 0, 4, 0, 0, 0,
+		1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		im, err := newImage(data, nil)
+		if err != nil {
+			return
+		}
+		for i := range im.offsets {
+			_, _ = im.inflate(im.first + uint32(i))
+		}
+		_, _ = im.find("ab", &btf.Struct{})
+	})
+}
