@@ -23,7 +23,7 @@ type runner interface {
 func (o options) run(src source) run.Options {
 	return run.Options{
 		Name: src.name, Text: src.text, Params: src.params, Words: append(scriptNames(), subcommands...), Filter: o.filter, Raw: o.raw, Quiet: o.quiet,
-		Format: o.format.Format, Columns: o.columns(), Count: o.count, MapEntries: o.mapSize, Cleared: o.live, Speed: o.speed,
+		Format: o.format.Format, Columns: o.columns(), Count: o.count, MapKeys: o.mapSize, Cleared: o.live, Speed: o.speed,
 		Machine: run.Machine{
 			Command: o.command, Timeout: o.timeout, BTF: o.btf, RingBytes: int(o.bufferSize), NoKernel: o.noKernel,
 			Compare: o.compare, Counted: o.verbose || o.format.Counts(), Record: o.recorder,

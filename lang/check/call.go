@@ -169,7 +169,7 @@ func (c *checker) list(fn string, s signature, n ast.Node) *ir.Expr {
 	if !ok {
 		return nil
 	}
-	all := shape{known: true, columns: make([]fact, 1)}
+	all := shape{known: true, columns: make([]bound, 1)}
 	for _, e := range elems {
 		if !c.scalar(e, "an element of a list") {
 			return nil

@@ -152,9 +152,9 @@ func (c *checker) printValue(out *ir.CallStmt, n ast.Node) bool {
 	switch {
 	case e == nil:
 		return false
-	case isEntry(e):
+	case isLoopVar(e):
 		key, _, ok := c.elements(c.memberOf(e, 0))
-		out.Map, out.Key = e.Variable.EntryOf, key
+		out.Map, out.Key = e.Variable.LoopOver, key
 		return ok
 	case e.Type.Kind == format.Array:
 		return c.scalar(e, "what print() writes")
@@ -209,7 +209,7 @@ func (c *checker) printf(out *ir.CallStmt, n *ast.CallNode) bool {
 			ok = false
 		case e.Type.Kind == format.Array:
 			ok = c.scalar(e, "an argument of printf()")
-		case isEntry(e):
+		case isLoopVar(e):
 			_, _, ok = c.elements(e)
 		}
 	}

@@ -70,7 +70,7 @@ func (c *checker) comparable(n ast.Node, a, b *ir.Expr) bool {
 	switch {
 	case a.Type.Kind == ir.Pending || b.Type.Kind == ir.Pending:
 		return true
-	case a.Type.Kind == format.Array || isEntry(a) || isEntry(b):
+	case a.Type.Kind == format.Array || isLoopVar(a) || isLoopVar(b):
 		c.fail(syntax.SpanOf(n), fmt.Sprintf("%s does not compare", describe(a)), "compare its elements")
 		return false
 	case a.Type.Kind == format.Tuple && b.Type.Kind == format.Tuple:

@@ -111,7 +111,7 @@ func elementsHelp(e *ir.Expr) string {
 // elements takes a tuple apart. What is no tuple is its own only element.
 func (c *checker) elements(e *ir.Expr) (all []*ir.Expr, isTuple, ok bool) {
 	switch {
-	case isEntry(e):
+	case isLoopVar(e):
 		c.fail(e.Span, fmt.Sprintf("%s is an entry, with a key and a value", e.Variable.Name), fmt.Sprintf("write %s.0 for the key, %[1]s.1 for the value", e.Variable.Name))
 		return nil, false, false
 	case e.Type.Kind == format.Array:
@@ -166,9 +166,9 @@ func (c *checker) memberOf(of *ir.Expr, i int) *ir.Expr {
 	switch {
 	case of.Op == ir.OpTuple:
 		e.Optional = of.Args[i].Optional
-	case !isEntry(of):
+	case !isLoopVar(of):
 		e.Optional = c.shapeOf(of).columns[i].optional
-	case i == 1 && !c.readable(c.entries(of), of.Span):
+	case i == 1 && !c.readable(c.loopMap(of), of.Span):
 		return nil
 	case e.Type.Kind == format.Tuple:
 		e.Elems = c.shapeOf(e).types()
@@ -179,7 +179,7 @@ func (c *checker) memberOf(of *ir.Expr, i int) *ir.Expr {
 }
 
 // entries returns the map over whose entries the loop variable e runs.
-func (c *checker) entries(e *ir.Expr) *mapUses { return c.mapOf(e.Variable.EntryOf.Name) }
+func (c *checker) loopMap(e *ir.Expr) *mapUses { return c.mapOf(e.Variable.LoopOver.Name) }
 
 // shapeOf returns what is known of a tuple that a map or a variable holds, or of the key or value of an entry.
 func (c *checker) shapeOf(e *ir.Expr) *shape {
@@ -189,9 +189,9 @@ func (c *checker) shapeOf(e *ir.Expr) *shape {
 	case e.Op == ir.OpVar:
 		return &c.varOf(e.Variable).value
 	case e.Index == 0:
-		return &c.entries(e.Args[0]).key
+		return &c.loopMap(e.Args[0]).key
 	}
-	return &c.entries(e.Args[0]).value
+	return &c.loopMap(e.Args[0]).value
 }
 
 // lookup types @m[key]: a scalar, or the number of an aggregation.

@@ -13,7 +13,7 @@ import (
 
 // Params returns the params of a program: its flags.
 func Params(tree *syntax.Program) ([]ir.Param, error) {
-	r := &resolver{source: tree.Source}
+	r := &resolver{text: tree.Text}
 	r.declare(tree.Params)
 	if err := r.errs.Err(); err != nil {
 		return nil, err

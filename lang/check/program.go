@@ -13,13 +13,13 @@ import (
 
 // Program checks a program against the probes of the catalog, and gives each name in it its meaning. Mistakes are a [syntax.ErrorList].
 func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, error) {
-	r := &resolver{source: tree.Source, catalog: cat, options: o}
+	r := &resolver{text: tree.Text, catalog: cat, options: o}
 	if r.declare(tree.Params); len(r.errs) == 0 {
 		if err := r.assign(o.Params); err != nil {
 			return nil, err
 		}
 	}
-	prog := &ir.Program{Source: tree.Source, Raw: o.Raw}
+	prog := &ir.Program{Text: tree.Text, Raw: o.Raw}
 	if tree.Expr != nil {
 		if c := r.bare(tree.Expr, tree.Body); c != nil {
 			prog.Clauses = append(prog.Clauses, c)
@@ -59,14 +59,14 @@ func Groups(tree *syntax.Program) []string {
 func (r *resolver) check(prog *ir.Program, lets []*syntax.Let) {
 	a, checkers := r.fitted(prog.Clauses)
 	for _, c := range prog.Clauses {
-		c.Span, c.Bodies = c.Tree.Span, map[*event.Probe]*ir.Body{}
+		c.Span, c.Sites = c.Tree.Span, map[*event.Probe]*ir.Site{}
 		n := len(c.Places())
 		r.unknownNames(checkers[:n])
 		for _, ch := range checkers[:n] {
 			r.errs = append(r.errs, ch.errs...)
-			c.Bodies[ch.probe] = ch.body
+			c.Sites[ch.probe] = ch.site
 		}
-		c.Probes = slices.DeleteFunc(c.Probes, func(p *event.Probe) bool { return decided(c.Bodies[p].Pred, false) })
+		c.Probes = slices.DeleteFunc(c.Probes, func(p *event.Probe) bool { return decided(c.Sites[p].Pred, false) })
 		checkers = checkers[n:]
 	}
 	a.complete()
@@ -79,8 +79,8 @@ func (r *resolver) check(prog *ir.Program, lets []*syntax.Let) {
 	}
 }
 
-// maxEntries of a map, as many as the kernel counts.
-const maxEntries = 1 << 31
+// maxKeys of a map, as many as the kernel counts.
+const maxKeys = 1 << 31
 
 // keep notes how a map is kept.
 func (a *analysis) keep(let *syntax.Let) {
@@ -89,16 +89,16 @@ func (a *analysis) keep(let *syntax.Let) {
 		a.resolver.fail(let.Span, fmt.Sprintf("%s is never used", let.Map), a.writtenMaps(let.Map))
 		return
 	}
-	n := let.Entries.(*ast.ConstantNode).Value.(syntax.Int)
+	n := let.MaxKeys.(*ast.ConstantNode).Value.(syntax.Int)
 	switch {
 	case let.Kind != "lru" && let.Kind != "hash":
 		a.resolver.fail(let.Span, fmt.Sprintf("no map is a %s", let.Kind), "write lru(10000), where the oldest keys give way, or hash(10000)")
-	case n.Value < 1 || n.Value > maxEntries:
-		a.resolver.fail(syntax.SpanOf(let.Entries), fmt.Sprintf("a map has between 1 and %d entries", maxEntries), "")
+	case n.Value < 1 || n.Value > maxKeys:
+		a.resolver.fail(syntax.SpanOf(let.MaxKeys), fmt.Sprintf("a map has between 1 and %d entries", maxKeys), "")
 	case let.Kind == "lru" && m.ranks():
 		a.resolver.fail(let.Span, fmt.Sprintf("of what %s ranks the least gives way, not the oldest", m.how), fmt.Sprintf("write let %s = hash(%d)", let.Map, n.Value))
-	case m.info.Entries != 0:
+	case m.info.MaxKeys != 0:
 		a.resolver.fail(let.Span, fmt.Sprintf("%s is declared twice", let.Map), "")
 	}
-	m.info.Lru, m.info.Entries = let.Kind == "lru", uint32(n.Value)
+	m.info.Lru, m.info.MaxKeys = let.Kind == "lru", uint32(n.Value)
 }

@@ -13,8 +13,8 @@ import (
 
 // This file holds what is known of the types of maps and variables while they are inferred.
 
-// fact is what is known so far of the type of a variable, or of a column of a map.
-type fact struct {
+// bound is what is known so far of the type of a variable, or of a column of a map.
+type bound struct {
 	known bool
 	typ   event.Type
 	// plain says that all values are literals without a meaning: they take that of the first value that has one.
@@ -24,22 +24,22 @@ type fact struct {
 }
 
 // typeSoFar is pending if nothing is known.
-func (f fact) typeSoFar() event.Type {
+func (f bound) typeSoFar() event.Type {
 	if !f.known {
 		return event.Type{Kind: ir.Pending}
 	}
 	return f.typ
 }
 
-func (f fact) column() ir.Column { return ir.Column{Type: f.typ, Optional: f.optional} }
+func (f bound) column() ir.Column { return ir.Column{Type: f.typ, Optional: f.optional} }
 
 // join notes that the value e is of this type, too. It returns false if it is of another sort.
-func (f *fact) join(e *ir.Expr) bool {
+func (f *bound) join(e *ir.Expr) bool {
 	switch {
 	case e.Type.Kind == ir.Pending:
 		return true
 	case !f.known:
-		*f = fact{known: true, typ: e.Type, plain: plain(e), optional: e.Optional, at: e.Span}
+		*f = bound{known: true, typ: e.Type, plain: plain(e), optional: e.Optional, at: e.Span}
 		return true
 	case format.SortOf(f.typ) != format.SortOf(e.Type):
 		return false
@@ -75,7 +75,7 @@ func common(a, b event.Type, plainA, plainB bool) event.Type {
 type shape struct {
 	known   bool // how many columns there are
 	tuple   bool
-	columns []fact
+	columns []bound
 	at      syntax.Span // what told it
 }
 
@@ -89,7 +89,7 @@ type clash struct {
 // join notes that the values have this shape, too.
 func (s *shape) join(values []*ir.Expr, isTuple bool, at syntax.Span) *clash {
 	if !s.known {
-		*s = shape{known: true, tuple: isTuple, columns: make([]fact, len(values)), at: at}
+		*s = shape{known: true, tuple: isTuple, columns: make([]bound, len(values)), at: at}
 	}
 	if s.tuple != isTuple || len(s.columns) != len(values) {
 		types := make([]event.Type, len(values))
@@ -131,7 +131,7 @@ func (s *shape) list() []ir.Column {
 
 // typed tells whether all is known.
 func (s *shape) typed() bool {
-	return s.known && !slices.ContainsFunc(s.columns, func(f fact) bool { return !f.known })
+	return s.known && !slices.ContainsFunc(s.columns, func(f bound) bool { return !f.known })
 }
 
 func (s *shape) equal(t shape) bool {
@@ -213,15 +213,15 @@ func (v *varUses) settled() { v.Type, v.Elems, v.Optional = v.typeSoFar() }
 func (v *varUses) typeSoFar() (t event.Type, elems []event.Type, optional bool) {
 	switch {
 	case v.loop != nil:
-		return event.Type{Kind: format.Tuple}, v.loop.entryTypes(), false
+		return event.Type{Kind: format.Tuple}, v.loop.elementTypes(), false
 	case v.value.tuple:
 		return event.Type{Kind: format.Tuple}, v.value.types(), false
 	}
 	return v.value.typeOf(false), nil, v.value.known && v.value.columns[0].optional
 }
 
-// entryTypes are those of an entry's key and value.
-func (m *mapUses) entryTypes() []event.Type {
+// elementTypes are those of an entry's key and value.
+func (m *mapUses) elementTypes() []event.Type {
 	return []event.Type{m.key.typeOf(len(m.key.columns) > 1), m.value.typeOf(m.value.tuple)}
 }
 
@@ -246,8 +246,8 @@ func (m *mapUses) columnNames() []string {
 	return names
 }
 
-// isEntry tells whether e is the loop variable of a for over a map.
-func isEntry(e *ir.Expr) bool { return e.Op == ir.OpVar && e.Variable.EntryOf != nil }
+// isLoopVar tells whether e is the loop variable of a for over a map.
+func isLoopVar(e *ir.Expr) bool { return e.Op == ir.OpVar && e.Variable.LoopOver != nil }
 
 // conform makes values what the columns are: signed where one use is.
 func conform(s *shape, values []*ir.Expr) []*ir.Expr {

@@ -47,7 +47,7 @@ func (r *resolver) known() []*event.Probe {
 
 // resolver finds the probes of clauses, and reports words that are none of their fields.
 type resolver struct {
-	source  syntax.Source
+	text    syntax.Text
 	catalog []*event.Probe
 	options Options
 	params  []ir.Param
@@ -55,7 +55,7 @@ type resolver struct {
 }
 
 func (r *resolver) fail(at syntax.Span, msg, help string) {
-	r.errs = append(r.errs, r.source.Error(at, msg, help))
+	r.errs = append(r.errs, r.text.Error(at, msg, help))
 }
 
 func (r *resolver) match(ref syntax.ProbeRef) []*event.Probe { return matching(r.catalog, ref) }
@@ -122,7 +122,7 @@ func (a *analysis) note(s *shape, values []*ir.Expr, isTuple bool, at syntax.Spa
 
 // place is the line and column of a span, for a message about another.
 func (a *analysis) place(at syntax.Span) string {
-	e := a.source.Error(at, "", "")
+	e := a.text.Error(at, "", "")
 	return fmt.Sprintf("at %d:%d", e.Line, e.Col)
 }
 
@@ -153,7 +153,7 @@ type checker struct {
 	clause *ir.Clause
 	probe  *event.Probe // nil in begin, end and interval clauses
 	// body is of use only if there are no errors and no unknown words.
-	body    *ir.Body
+	site    *ir.Site
 	errs    syntax.ErrorList
 	unknown []unknown
 	// fields that are not common to all events, in the order of their use.
@@ -169,13 +169,13 @@ type checker struct {
 
 func (a *analysis) checker(c *ir.Clause, p *event.Probe) *checker {
 	return &checker{
-		analysis: a, clause: c, probe: p, body: &ir.Body{Probe: p}, contexts: map[ast.Node]*event.Type{}, hidden: map[string]bool{},
+		analysis: a, clause: c, probe: p, site: &ir.Site{Probe: p}, contexts: map[ast.Node]*event.Type{}, hidden: map[string]bool{},
 	}
 }
 
 func (c *checker) fail(at syntax.Span, msg, help string) *ir.Expr {
 	if c.final {
-		c.errs = append(c.errs, c.source.Error(at, msg, help))
+		c.errs = append(c.errs, c.text.Error(at, msg, help))
 	}
 	return nil
 }

@@ -19,13 +19,13 @@ import (
 // clauseBody types the whole clause.
 func (c *checker) clauseBody() {
 	tree := c.clause.Tree
-	c.body.Pred = c.predicate(tree.Pred)
-	if decided(c.body.Pred, true) {
-		c.body.Pred = nil
+	c.site.Pred = c.predicate(tree.Pred)
+	if decided(c.site.Pred, true) {
+		c.site.Pred = nil
 	}
-	c.body.Prints = tree.Body == nil
+	c.site.Prints = tree.Body == nil
 	if tree.Body != nil {
-		c.body.Stmts = c.block(tree.Body)
+		c.site.Stmts = c.block(tree.Body)
 	}
 }
 
@@ -316,7 +316,7 @@ func (c *checker) loop(s *syntax.For) ir.Stmt {
 	switch in := s.In.(type) {
 	case *syntax.MapRef:
 		m := c.mapOf(in.Name)
-		v.loop, v.EntryOf, out.Map = m, m.info, m.info
+		v.loop, v.LoopOver, out.Map = m, m.info, m.info
 		if m.key.known && len(m.key.columns) == 0 {
 			c.fail(syntax.SpanOf(in), in.Name+" has no keys to run over", fmt.Sprintf("its value is %s", in.Name))
 			return nil

@@ -93,7 +93,7 @@ const maxHz = 1_000_000
 func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit event.Unit, ok bool) {
 	counted, name, found := strings.Cut(ref.Name, "$")
 	if !found {
-		tree, err := syntax.Parse(r.source.Name, ref.Name) // the parser has seen that it is a number
+		tree, err := syntax.Parse(r.text.Name, ref.Name) // the parser has seen that it is a number
 		if err != nil {
 			return nil, event.None, false
 		}

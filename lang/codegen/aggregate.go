@@ -207,7 +207,7 @@ func (g *gen) extreme(m *Map, shape agg.Extreme, x operand, end label) {
 	g.place(some)
 	best := memory{state, 8}
 	g.load(found, best, 8)
-	if m.Alone || !g.program.CmpXchg {
+	if m.Alone || !g.spec.CmpXchg {
 		g.branch(asm.JLE.Reg(value, found, ""), end)
 		g.store(best, value, 8)
 		return
@@ -309,7 +309,7 @@ func (g *gen) inSet(m *Map, key int, x operand) {
 func (g *gen) lockSet(m *Map, busy label) {
 	switch {
 	case m.Alone:
-	case g.program.CmpXchg:
+	case g.spec.CmpXchg:
 		g.set(asm.R0, 0)
 		g.set(asm.R5, 1)
 		g.emit(atomic(asm.CmpXchg, memory{set, 0}, asm.R5))

@@ -90,7 +90,7 @@ type Expr struct {
 	Num   uint64 // of OpLit, and the bits of OpCast
 	Str   string // of OpLit of String or Bytes; at most Type.Size bytes
 	Field *Field
-	Var   int // index of OpVar in Program.Vars
+	Var   int // index of OpVar in Spec.Vars
 	Map   *Map
 	Elem  int
 	Stack *Stack
@@ -126,8 +126,8 @@ type Map struct {
 	Value Row
 	// LRU says that the oldest keys give way when the map is full.
 	LRU bool
-	// Entries that the map has room for; 1 without a key.
-	Entries uint32
+	// MaxKeys that the map has room for; 1 without a key.
+	MaxKeys uint32
 	// Shared says that all CPUs share the state of an aggregation, rather than each having its own.
 	Shared bool
 	// Alone says that no two programs update the map on one CPU at the same time: then the state of an aggregation that each CPU has
@@ -177,7 +177,7 @@ type (
 		Then, Else []Stmt
 	}
 	// Emit sends a record to user space: ID as 64 bits, then copies of parts of the event, then values. A record for which there is
-	// no room is counted in Program.Lost.
+	// no room is counted in Spec.Lost.
 	Emit struct {
 		ID     uint64
 		Size   int // of the record, a multiple of 8
@@ -210,21 +210,21 @@ func (*Emit) stmt()   {}
 func (*Stop) stmt()   {}
 func (*Return) stmt() {}
 
-// Clause is what a clause of the user's program does in the kernel with the events of one probe.
-type Clause struct {
+// Part is what a clause of the user's program does in the kernel with the events of one probe.
+type Part struct {
 	// Pred holds for the events that the clause wants; nil: all.
 	Pred *Expr
 	// Late predicates read maps: they are evaluated where the clause stands among the others, not in the filter.
 	Late bool
 	Body []Stmt
-	// Source is quoted by the verifier above the instructions: script:line: clause.
-	Source string
+	// Comment is quoted by the verifier above the instructions: script:line: clause.
+	Comment string
 }
 
-// Program is all that happens to the events of one probe.
-type Program struct {
-	Clauses []Clause // at most MaxClauses
-	Vars    []Var
+// Spec is all that happens to the events of one probe.
+type Spec struct {
+	Parts []Part // at most MaxParts
+	Vars  []Var
 	// Stack is how many bytes of stack the generated functions may use.
 	Stack int
 	// Within lets only the events reach the clauses whose fields are in all of these sets.
@@ -252,8 +252,8 @@ type Within struct {
 	Size int
 }
 
-// MaxClauses of one probe: a bit each in the result of the filter.
-const MaxClauses = 63
+// MaxParts of one probe: a bit each in the result of the filter.
+const MaxParts = 63
 
 // Counter is a 64-bit counter in the only value of a per-CPU array.
 type Counter struct {
@@ -294,7 +294,7 @@ type Span struct{ Offset, Size int }
 
 // LimitError says what of a program the kernel cannot run, and user space can.
 type LimitError struct {
-	Clause int // index in Program.Clauses
+	Part   int // index in Spec.Parts
 	Reason string
 }
 

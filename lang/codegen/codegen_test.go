@@ -105,19 +105,19 @@ func skipUnlessPermitted(t *testing.T) {
 	}
 }
 
-func newRunner(t testing.TB, p codegen.Program, maps ...*codegen.Map) *bpftest.Runner {
+func newRunner(t testing.TB, p codegen.Spec, maps ...*codegen.Map) *bpftest.Runner {
 	t.Helper()
 	p.Ring, p.Lost, p.CmpXchg = bpftest.Ring, bpftest.Lost, true
 	return start(t, p, maps...)
 }
 
-func start(t testing.TB, p codegen.Program, maps ...*codegen.Map) *bpftest.Runner {
+func start(t testing.TB, p codegen.Spec, maps ...*codegen.Map) *bpftest.Runner {
 	t.Helper()
 	return load(t, p, func(*codegen.Code) {}, maps...)
 }
 
 // load generates code, changes it, and loads it.
-func load(t testing.TB, p codegen.Program, change func(*codegen.Code), maps ...*codegen.Map) *bpftest.Runner {
+func load(t testing.TB, p codegen.Spec, change func(*codegen.Code), maps ...*codegen.Map) *bpftest.Runner {
 	t.Helper()
 	if p.Stack == 0 {
 		p.Stack = bpftest.Stack(eventSize)
@@ -162,7 +162,7 @@ func values(t testing.TB, exprs []*expr, events [][]byte) [][]any {
 			emit.Values = append(emit.Values, codegen.Slot{Value: e, To: emit.Size, Presence: emit.Size + width})
 			emit.Size += (width + 8) &^ 7
 		}
-		r := newRunner(t, codegen.Program{Clauses: []codegen.Clause{{Body: []codegen.Stmt{emit}, Source: "test"}}})
+		r := newRunner(t, codegen.Spec{Parts: []codegen.Part{{Body: []codegen.Stmt{emit}, Comment: "test"}}})
 		for done := 0; done < len(events); done += bpftest.MaxEvents {
 			part := events[done:min(len(events), done+bpftest.MaxEvents)]
 			_, records := run(t, r, part...)
@@ -472,11 +472,11 @@ func TestAbsence(t *testing.T) {
 		}
 	}
 	// The same as predicates: what is absent does not hold, nor does its negation.
-	var clauses []codegen.Clause
+	var clauses []codegen.Part
 	for _, e := range exprs {
-		clauses = append(clauses, codegen.Clause{Pred: e}, codegen.Clause{Pred: is(codegen.OpNot, e)})
+		clauses = append(clauses, codegen.Part{Pred: e}, codegen.Part{Pred: is(codegen.OpNot, e)})
 	}
-	masks, _ := run(t, newRunner(t, codegen.Program{Clauses: clauses}), events...)
+	masks, _ := run(t, newRunner(t, codegen.Spec{Parts: clauses}), events...)
 	for i, mask := range masks {
 		for j, c := range cases {
 			want := c.want(operands[i][0], operands[i][1], operands[i][2])

@@ -31,10 +31,10 @@ const nowhere label = -1
 
 // gen generates one function.
 type gen struct {
-	program *Program
-	letter  byte // distinguishes the labels of the two functions
-	clause  int
-	err     *LimitError
+	spec   *Spec
+	letter byte // distinguishes the labels of the two functions
+	part   int
+	err    *LimitError
 
 	insns   asm.Instructions
 	targets []label // where each instruction jumps, or nowhere
@@ -44,7 +44,7 @@ type gen struct {
 	live    bool    // the next instruction can be reached
 	over    label   // the end of the action
 	size    int     // in 8-byte units
-	source  string  // for the next instruction
+	comment string  // for the next instruction
 	maps    map[string]bool
 
 	context int // where keepContext has put it
@@ -62,9 +62,9 @@ type gen struct {
 	reads []Span
 }
 
-func newGen(p *Program, letter byte, pool ...asm.Register) *gen {
+func newGen(p *Spec, letter byte, pool ...asm.Register) *gen {
 	return &gen{
-		program: p, letter: letter, live: true, pool: pool, maps: make(map[string]bool),
+		spec: p, letter: letter, live: true, pool: pool, maps: make(map[string]bool),
 		held: make(map[*Expr]operand), heldText: make(map[*Expr]text), optional: make(map[*Expr]bool),
 	}
 }
@@ -72,7 +72,7 @@ func newGen(p *Program, letter byte, pool ...asm.Register) *gen {
 // fail notes the first thing that the kernel cannot do; from then on nothing is emitted.
 func (g *gen) fail(format string, args ...any) {
 	if g.err == nil {
-		g.err = &LimitError{Clause: g.clause, Reason: fmt.Sprintf(format, args...)}
+		g.err = &LimitError{Part: g.part, Reason: fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -96,9 +96,9 @@ func (g *gen) append(ins asm.Instruction, target label) {
 			return
 		}
 	}
-	if g.source != "" {
-		ins = ins.WithSource(asm.Comment(g.source))
-		g.source = ""
+	if g.comment != "" {
+		ins = ins.WithSource(asm.Comment(g.comment))
+		g.comment = ""
 	}
 	g.insns = append(g.insns, ins)
 	g.targets = append(g.targets, target)
@@ -186,7 +186,7 @@ func (g *gen) finish() asm.Instructions {
 		}
 		target := &g.insns[g.bound[l]]
 		if target.Symbol() == "" {
-			*target = target.WithSymbol(fmt.Sprintf("%s%c%d", g.program.Prefix, g.letter, l))
+			*target = target.WithSymbol(fmt.Sprintf("%s%c%d", g.spec.Prefix, g.letter, l))
 		}
 		g.insns[i] = g.insns[i].WithReference(target.Symbol())
 	}
@@ -276,7 +276,7 @@ func (g *gen) store(to memory, r asm.Register, size int) {
 	g.emit(asm.StoreMem(to.base, int16(to.offset), r, widths[size]))
 }
 
-// CompareExchange returns a program that the kernel accepts if it has the atomic operation of Program.CmpXchg (5.12 on amd64, 5.18
+// CompareExchange returns a program that the kernel accepts if it has the atomic operation of Spec.CmpXchg (5.12 on amd64, 5.18
 // on arm64).
 func CompareExchange() asm.Instructions {
 	return asm.Instructions{

@@ -11,10 +11,10 @@ import (
 // Generate generates the functions of a program. The error is a *LimitError.
 //
 // The first instruction of both functions is a plain move, which the caller gives the function's name and type. The labels begin
-// with Program.Prefix.
-func Generate(p Program) (*Code, error) {
-	if len(p.Clauses) > MaxClauses {
-		return nil, &LimitError{MaxClauses, fmt.Sprintf("a probe can have %d clauses in the kernel", MaxClauses)}
+// with Spec.Prefix.
+func Generate(p Spec) (*Code, error) {
+	if len(p.Parts) > MaxParts {
+		return nil, &LimitError{MaxParts, fmt.Sprintf("a probe can have %d clauses in the kernel", MaxParts)}
 	}
 	filter, action := generateFilter(&p), generateAction(&p)
 	for _, g := range []*gen{filter, action} {
@@ -65,29 +65,29 @@ func spans(reads, others []Span) []Span {
 }
 
 // filtered tells whether the filter decides about the clause.
-func (c *Clause) filtered() bool { return c.Pred != nil && !c.Late }
+func (c *Part) filtered() bool { return c.Pred != nil && !c.Late }
 
 // begin begins the code of a clause.
 func (g *gen) begin(i int) mark {
-	g.clause, g.deepest = i, 0
-	g.source = g.program.Clauses[i].Source
+	g.part, g.deepest = i, 0
+	g.comment = g.spec.Parts[i].Comment
 	return g.used
 }
 
 // end checks how much stack the clause needs.
 func (g *gen) end(m mark, what string) {
-	if left := g.program.Stack; g.deepest > left {
+	if left := g.spec.Stack; g.deepest > left {
 		g.fail("%s need %d bytes of stack, and %d are left", what, g.deepest, left)
 	}
 	g.release(m)
-	g.source = ""
+	g.comment = ""
 }
 
 // maxKnown is how many bits of the filter's result the verifier may know. It follows the caller with each combination of those that
 // matter there, 2^n times; a 0 that it knows nothing of, as it is read from a map, hides them.
 const maxKnown = 4
 
-func generateFilter(p *Program) *gen {
+func generateFilter(p *Spec) *gen {
 	g := newGen(p, 'f', asm.R7, asm.R8, asm.R9)
 	end := g.label()
 	g.set(asm.R0, 0)
@@ -97,7 +97,7 @@ func generateFilter(p *Program) *gen {
 		g.load(asm.R1, memory{asm.R1, 0}, 8)
 		g.branch(asm.JNE.Imm(asm.R1, 0, ""), end)
 	}
-	if len(p.Within) > 0 || slices.ContainsFunc(p.Clauses, func(c Clause) bool { return c.filtered() }) {
+	if len(p.Within) > 0 || slices.ContainsFunc(p.Parts, func(c Part) bool { return c.filtered() }) {
 		g.emit(asm.Mov.Reg(event, asm.R2))
 	}
 	for _, w := range p.Within {
@@ -105,8 +105,8 @@ func generateFilter(p *Program) *gen {
 	}
 	var always uint64
 	filtered := 0
-	for i := range p.Clauses {
-		if p.Clauses[i].filtered() {
+	for i := range p.Parts {
+		if p.Parts[i].filtered() {
 			filtered++
 		} else {
 			always |= 1 << i
@@ -118,9 +118,9 @@ func generateFilter(p *Program) *gen {
 		g.emit(asm.Return())
 		return g
 	}
-	if len(p.Clauses) == 1 {
+	if len(p.Parts) == 1 {
 		m := g.begin(0)
-		g.predicate(&p.Clauses[0], func() { g.set(asm.R0, 1) }, func() { g.set(asm.R0, 0) })
+		g.predicate(&p.Parts[0], func() { g.set(asm.R0, 1) }, func() { g.set(asm.R0, 0) })
 		g.end(m, "its predicate's values")
 		g.place(end)
 		g.emit(asm.Return())
@@ -129,8 +129,8 @@ func generateFilter(p *Program) *gen {
 	const passed = asm.R9
 	g.pool = g.pool[:2]
 	g.set(passed, int64(always))
-	for i := range p.Clauses {
-		c := &p.Clauses[i]
+	for i := range p.Parts {
+		c := &p.Parts[i]
 		if !c.filtered() {
 			continue
 		}
@@ -157,8 +157,8 @@ func generateFilter(p *Program) *gen {
 }
 
 // predicate generates what happens if the predicate holds and if it does not.
-func (g *gen) predicate(c *Clause, holds, fails func()) {
-	g.variables(&Clause{Pred: c.Pred})
+func (g *gen) predicate(c *Part, holds, fails func()) {
+	g.variables(&Part{Pred: c.Pred})
 	yes, no, end := g.label(), g.label(), g.label()
 	g.cond(c.Pred, yes, no, no)
 	g.place(yes)
@@ -169,21 +169,21 @@ func (g *gen) predicate(c *Clause, holds, fails func()) {
 	g.place(end)
 }
 
-func generateAction(p *Program) *gen {
+func generateAction(p *Spec) *gen {
 	g := newGen(p, 'a', asm.R7, asm.R8, asm.R9)
 	const passed = asm.R9
 	g.emit(asm.Mov.Reg(event, asm.R2))
 	g.keepContext(false)
 	// The action of a single clause is called only if it passed.
-	several := len(p.Clauses) > 1 && slices.ContainsFunc(p.Clauses, func(c Clause) bool { return c.filtered() })
+	several := len(p.Parts) > 1 && slices.ContainsFunc(p.Parts, func(c Part) bool { return c.filtered() })
 	if several {
 		g.pool = g.pool[:2]
 		g.emit(asm.Mov.Reg(passed, asm.R3))
 	}
 	g.keepTurn()
 	g.over = g.label()
-	for i := range p.Clauses {
-		c := &p.Clauses[i]
+	for i := range p.Parts {
+		c := &p.Parts[i]
 		m := g.begin(i)
 		end := g.label()
 		if several && c.filtered() {
@@ -218,13 +218,13 @@ type variable struct {
 }
 
 // variables makes room for the variables that a clause uses, and clears them.
-func (g *gen) variables(c *Clause) {
+func (g *gen) variables(c *Part) {
 	g.vars = make(map[int]variable)
 	use := func(i int) {
 		if _, ok := g.vars[i]; ok {
 			return
 		}
-		v := g.program.Vars[i]
+		v := g.spec.Vars[i]
 		size := v.Type.width()
 		place := variable{memory: memory{frame, g.alloc(size)}}
 		g.zero(place.memory, size)
@@ -328,7 +328,7 @@ func (g *gen) block(body []Stmt, end label) {
 }
 
 func (g *gen) let(s *Let) {
-	v, declared := g.vars[s.Var], g.program.Vars[s.Var]
+	v, declared := g.vars[s.Var], g.spec.Vars[s.Var]
 	if !declared.Optional {
 		if g.mayBeAbsent(s.Value) {
 			g.fail("$%s may not be absent, and what is assigned to it may", declared.Name)
@@ -409,7 +409,7 @@ func (g *gen) send(s *Emit) {
 	full, end := g.label(), g.label()
 	g.set(asm.R2, int64(s.Size))
 	g.set(asm.R3, 0)
-	g.call(asm.FnRingbufReserve, g.program.Ring)
+	g.call(asm.FnRingbufReserve, g.spec.Ring)
 	g.branch(asm.JEq.Imm(asm.R0, 0, ""), full)
 	// A register: kernels up to 5.10 do not let a program store the address on the stack.
 	at := g.temp()
@@ -431,7 +431,7 @@ func (g *gen) send(s *Emit) {
 	g.emit(asm.Mov.Reg(asm.R1, at.reg), asm.Mov.Imm(asm.R2, 0), asm.FnRingbufSubmit.Call())
 	g.jump(end)
 	g.place(full)
-	g.count(g.program.Lost.Map, 0, g.program.Lost.Offset)
+	g.count(g.spec.Lost.Map, 0, g.spec.Lost.Offset)
 	g.place(end)
 }
 

@@ -56,7 +56,7 @@ func MapSpecs(maps []*Map, used []string) []*ebpf.MapSpec {
 func (m *Map) Ranks() bool { return m.Agg.Ranker() != nil }
 
 // Sets are described at Ranks.
-func (m *Map) Sets() Sets { return Sets{m.Key.Size, m.Entries} }
+func (m *Map) Sets() Sets { return Sets{m.Key.Size, m.MaxKeys} }
 
 // SetsName is their name in the BPF object.
 func (m *Map) SetsName() string { return "sets_" + m.Name[:min(len(m.Name), 10)] }
@@ -89,7 +89,7 @@ func (m *Map) spec() *ebpf.MapSpec {
 		}
 		return s
 	}
-	s.KeySize, s.MaxEntries = uint32(m.Key.Size), m.Entries
+	s.KeySize, s.MaxEntries = uint32(m.Key.Size), m.MaxKeys
 	switch {
 	case perCPU && m.LRU:
 		s.Type = ebpf.LRUCPUHash
@@ -118,7 +118,7 @@ func (g *gen) lookupKey(m *Map, key int) {
 // keepTurn stores on the stack which of two maps the program uses, if it uses such maps: the turn may change meanwhile, and all that an
 // event does belongs to the same time.
 func (g *gen) keepTurn() {
-	if !slices.ContainsFunc(g.program.Clauses, func(c Clause) bool { return turns(c.Body) }) {
+	if !slices.ContainsFunc(g.spec.Parts, func(c Part) bool { return turns(c.Body) }) {
 		return
 	}
 	g.turn = g.alloc(8)

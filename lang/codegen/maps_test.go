@@ -20,8 +20,8 @@ import (
 	"trace/lang/codegen/bpftest"
 )
 
-func program(body ...codegen.Stmt) codegen.Program {
-	return codegen.Program{Clauses: []codegen.Clause{{Body: body, Source: "test"}}}
+func program(body ...codegen.Stmt) codegen.Spec {
+	return codegen.Spec{Parts: []codegen.Part{{Body: body, Comment: "test"}}}
 }
 
 // aggregated returns what a map should hold after values have been added.
@@ -67,8 +67,8 @@ func TestAggregations(t *testing.T) {
 					var maps []*codegen.Map
 					var body []codegen.Stmt
 					for j := range aggs[i:min(i+4, len(aggs))] {
-						m := &codegen.Map{Name: fmt.Sprint("m", j), Index: j, Agg: &aggs[i+j], Entries: 10, Shared: shared}
-						n := &codegen.Map{Name: fmt.Sprint("n", j), Index: 10 + j, Agg: &aggs[i+j], Entries: 10, Shared: shared}
+						m := &codegen.Map{Name: fmt.Sprint("m", j), Index: j, Agg: &aggs[i+j], MaxKeys: 10, Shared: shared}
+						n := &codegen.Map{Name: fmt.Sprint("n", j), Index: 10 + j, Agg: &aggs[i+j], MaxKeys: 10, Shared: shared}
 						arg, short := a, field(u64t, 16, 4)
 						if m.Agg.Signed {
 							arg, short = ia, op(codegen.OpSigned, i64t, short)
@@ -119,7 +119,7 @@ func TestTurns(t *testing.T) {
 	for _, f := range []agg.Func{agg.Count{}, agg.Max{}} {
 		for _, shared := range []bool{false, true} {
 			m := &codegen.Map{Name: "m", Index: 3, Agg: &agg.Agg{Func: f}, Turns: true, Shared: shared}
-			n := &codegen.Map{Name: "n", Index: 1, Agg: &agg.Agg{Func: f}, Turns: true, Shared: shared, Key: codegen.NewRow(codegen.Column{Type: boolT}), Entries: 2}
+			n := &codegen.Map{Name: "n", Index: 1, Agg: &agg.Agg{Func: f}, Turns: true, Shared: shared, Key: codegen.NewRow(codegen.Column{Type: boolT}), MaxKeys: 2}
 			r := newRunner(t, program(&codegen.Update{Map: m, Arg: a}, &codegen.Update{Map: n, Key: []*expr{bit}, Arg: a}), m, n)
 			values := [][]uint64{{5, 9, 7}, {4, 3}}
 			for turn, values := range values {
@@ -151,7 +151,7 @@ func TestKeys(t *testing.T) {
 		codegen.Column{Type: boolT}, codegen.Column{Type: i64t}, codegen.Column{Type: gid.Type},
 	)
 	for _, lru := range []bool{false, true} {
-		m := &codegen.Map{Name: "m", Key: key, Agg: &agg.Agg{Func: agg.Count{}}, Entries: 100, LRU: lru}
+		m := &codegen.Map{Name: "m", Key: key, Agg: &agg.Agg{Func: agg.Count{}}, MaxKeys: 100, LRU: lru}
 		exprs := []*expr{oa, t12, os, bit, ib, gid}
 		p := program(&codegen.Update{Map: m, Key: exprs}, &codegen.Update{Map: m, Key: exprs})
 		r := newRunner(t, p, m)
@@ -180,9 +180,9 @@ func TestKeys(t *testing.T) {
 func TestFullMap(t *testing.T) {
 	skipUnlessPermitted(t)
 	key := codegen.NewRow(codegen.Column{Type: u64t})
-	counts := &codegen.Map{Name: "counts", Index: 0, Key: key, Agg: &agg.Agg{Func: agg.Count{}}, Entries: 10}
-	last := &codegen.Map{Name: "last", Index: 1, Key: key, Value: codegen.NewRow(codegen.Column{Type: u64t}), Entries: 10}
-	sums := &codegen.Map{Name: "sums", Index: 2, Key: key, Agg: &agg.Agg{Func: agg.Sum{}}, Entries: 10, LRU: true}
+	counts := &codegen.Map{Name: "counts", Index: 0, Key: key, Agg: &agg.Agg{Func: agg.Count{}}, MaxKeys: 10}
+	last := &codegen.Map{Name: "last", Index: 1, Key: key, Value: codegen.NewRow(codegen.Column{Type: u64t}), MaxKeys: 10}
+	sums := &codegen.Map{Name: "sums", Index: 2, Key: key, Agg: &agg.Agg{Func: agg.Sum{}}, MaxKeys: 10, LRU: true}
 	r := newRunner(t, program(&codegen.Update{Map: counts, Key: []*expr{a}}, &codegen.Set{Map: last, Key: []*expr{a}, Value: []*expr{b}},
 		&codegen.Update{Map: sums, Key: []*expr{a}, Arg: ob}), counts, last, sums)
 	var events [][]byte
@@ -210,7 +210,7 @@ func TestUpdateErrors(t *testing.T) {
 		{unix.EBUSY, codegen.MapCounters{Busy: 2}},
 		{unix.EEXIST, codegen.MapCounters{Busy: 2}}, // and then there is no such key
 	} {
-		m := &codegen.Map{Name: "m", Key: key, Agg: &agg.Agg{Func: agg.Count{}}, Entries: 10}
+		m := &codegen.Map{Name: "m", Key: key, Agg: &agg.Agg{Func: agg.Count{}}, MaxKeys: 10}
 		p := program(&codegen.Update{Map: m, Key: []*expr{a}}, &codegen.Update{Map: m, Key: []*expr{b}})
 		r := load(t, p, func(code *codegen.Code) {
 			for i, ins := range code.Action {
@@ -236,10 +236,10 @@ func TestScalars(t *testing.T) {
 	row := codegen.NewRow(codegen.Column{Type: text(16)}, codegen.Column{Type: u64t, Optional: true}, codegen.Column{Type: i64t})
 	number := codegen.NewRow(codegen.Column{Type: u64t})
 	for _, keyed := range []bool{false, true} {
-		n := &codegen.Map{Name: "n", Index: 0, Value: number, Entries: 10}
-		sum := &codegen.Map{Name: "sum", Index: 1, Value: number, Entries: 10}
-		rows := &codegen.Map{Name: "rows", Index: 2, Value: row, Entries: 10}
-		name := &codegen.Map{Name: "name", Index: 3, Value: codegen.NewRow(codegen.Column{Type: text(16)}), Entries: 10}
+		n := &codegen.Map{Name: "n", Index: 0, Value: number, MaxKeys: 10}
+		sum := &codegen.Map{Name: "sum", Index: 1, Value: number, MaxKeys: 10}
+		rows := &codegen.Map{Name: "rows", Index: 2, Value: row, MaxKeys: 10}
+		name := &codegen.Map{Name: "name", Index: 3, Value: codegen.NewRow(codegen.Column{Type: text(16)}), MaxKeys: 10}
 		maps := []*codegen.Map{n, sum, rows, name}
 		var k []*expr
 		var key1, key2 []any
@@ -257,7 +257,7 @@ func TestScalars(t *testing.T) {
 			{Value: hasKey(n), To: 48, Presence: 92}, {Value: is(codegen.OpEq, lookup(name, 0, k...), slit("comm")), To: 56, Presence: 93},
 			{Value: is(codegen.OpAbsent, lookup(rows, 1, k...)), To: 64, Presence: 94}, {Value: op(codegen.OpCoalesce, u64t, lookup(rows, 1, k...), lit(8)), To: 72, Presence: 95},
 		}}
-		r := newRunner(t, codegen.Program{Clauses: []codegen.Clause{
+		r := newRunner(t, codegen.Spec{Parts: []codegen.Part{
 			{Pred: is(codegen.OpEq, field(u64t, 22, 1), lit(0)), Body: []codegen.Stmt{
 				emit,
 				&codegen.Set{Map: n, Key: k, Value: []*expr{op(codegen.OpAdd, u64t, lookup(n, 0, k...), oa)}},
@@ -333,7 +333,7 @@ func TestStatements(t *testing.T) {
 		{Value: v(0), To: 8, Presence: 16}, {Value: v(1), To: 17, Presence: 37}, {Value: v(2), To: 40, Presence: 48}, {Value: v(3), To: 49, Presence: 65},
 	}}
 	ret := []codegen.Stmt{&codegen.Return{}, &codegen.Let{Var: 0, Value: lit(99)}}
-	r := newRunner(t, codegen.Program{Vars: vars, Clauses: []codegen.Clause{{Body: []codegen.Stmt{
+	r := newRunner(t, codegen.Spec{Vars: vars, Parts: []codegen.Part{{Body: []codegen.Stmt{
 		&codegen.If{Cond: is(codegen.OpEq, a, lit(0)), Then: []codegen.Stmt{emit, &codegen.Return{}}},
 		&codegen.Let{Var: 0, Value: op(codegen.OpAdd, u64t, a, v(0))},
 		&codegen.If{Cond: is(codegen.OpGt, v(0), lit(10)), Then: []codegen.Stmt{&codegen.Let{Var: 0, Value: op(codegen.OpMul, u64t, v(0), v(0))}},
@@ -389,18 +389,18 @@ func TestClauses(t *testing.T) {
 	skipUnlessPermitted(t)
 	m := &codegen.Map{Name: "m", Value: codegen.NewRow(codegen.Column{Type: u64t})}
 	add := func(x uint64) []codegen.Stmt { return []codegen.Stmt{&codegen.Add{Map: m, Delta: lit(x)}} }
-	var clauses []codegen.Clause
+	var clauses []codegen.Part
 	for range 40 { // high bits
-		clauses = append(clauses, codegen.Clause{Pred: is(codegen.OpEq, a, lit(1000))})
+		clauses = append(clauses, codegen.Part{Pred: is(codegen.OpEq, a, lit(1000))})
 	}
 	clauses = append(clauses,
-		codegen.Clause{Pred: is(codegen.OpLt, a, lit(5)), Body: add(1)},
-		codegen.Clause{Body: add(10)},
-		codegen.Clause{Pred: is(codegen.OpGe, lookup(m, 0), lit(22)), Late: true, Body: add(100)},
-		codegen.Clause{Pred: is(codegen.OpEq, a, lit(9)), Body: []codegen.Stmt{&codegen.Stop{}}},
-		codegen.Clause{Pred: is(codegen.OpEq, a, lit(9)), Body: add(1000)},
+		codegen.Part{Pred: is(codegen.OpLt, a, lit(5)), Body: add(1)},
+		codegen.Part{Body: add(10)},
+		codegen.Part{Pred: is(codegen.OpGe, lookup(m, 0), lit(22)), Late: true, Body: add(100)},
+		codegen.Part{Pred: is(codegen.OpEq, a, lit(9)), Body: []codegen.Stmt{&codegen.Stop{}}},
+		codegen.Part{Pred: is(codegen.OpEq, a, lit(9)), Body: add(1000)},
 	)
-	r := newRunner(t, codegen.Program{Clauses: clauses, Stops: true}, m)
+	r := newRunner(t, codegen.Spec{Parts: clauses, Stops: true}, m)
 	var total uint64
 	for i, c := range []struct{ a, mask, add uint64 }{{1, 7, 11}, {7, 6, 10}, {2, 7, 111}, {9, 30, 110}, {1, 0, 0}} {
 		masks, _ := run(t, r, event(map[int]any{0: c.a}))
@@ -424,11 +424,11 @@ func TestLostRecords(t *testing.T) {
 }
 
 func TestSpans(t *testing.T) {
-	code, err := codegen.Generate(codegen.Program{Stack: 200, Clauses: []codegen.Clause{
-		{Pred: is(codegen.OpAnd, is(codegen.OpAbsent, oa), is(codegen.OpEq, s, slit("x"))), Source: "script:1: first"},
+	code, err := codegen.Generate(codegen.Spec{Stack: 200, Parts: []codegen.Part{
+		{Pred: is(codegen.OpAnd, is(codegen.OpAbsent, oa), is(codegen.OpEq, s, slit("x"))), Comment: "script:1: first"},
 		{Pred: is(codegen.OpAnd, truth(false), is(codegen.OpEq, t12, slit("x"))), Body: []codegen.Stmt{
 			&codegen.Emit{Size: 32, Copies: []codegen.Copy{{From: 0, To: 8, Size: 16}, {From: 24, To: 24, Size: 1}}},
-		}, Source: "script:2: second"},
+		}, Comment: "script:2: second"},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -454,7 +454,7 @@ func TestLimits(t *testing.T) {
 		columns, exprs = append(columns, codegen.Column{Type: text(16)}), append(exprs, s)
 	}
 	key = codegen.NewRow(columns...)
-	m := &codegen.Map{Name: "m", Key: key, Agg: &agg.Agg{Func: agg.Count{}}, Entries: 10}
+	m := &codegen.Map{Name: "m", Key: key, Agg: &agg.Agg{Func: agg.Count{}}, MaxKeys: 10}
 	sum := a
 	for range 8000 {
 		sum = op(codegen.OpAdd, u64t, sum, b)
@@ -494,14 +494,14 @@ func TestLimits(t *testing.T) {
 		if strings.Contains(c.reason, "24 are") {
 			stack = 24
 		}
-		_, err := codegen.Generate(codegen.Program{Stack: stack, Vars: []codegen.Var{{Type: text(8)}, {Name: "y", Type: u64t}},
-			Clauses: []codegen.Clause{{}, {Pred: c.pred, Body: c.body}}})
+		_, err := codegen.Generate(codegen.Spec{Stack: stack, Vars: []codegen.Var{{Type: text(8)}, {Name: "y", Type: u64t}},
+			Parts: []codegen.Part{{}, {Pred: c.pred, Body: c.body}}})
 		var limit *codegen.LimitError
-		if !errors.As(err, &limit) || limit.Clause != 1 || !strings.Contains(limit.Reason, c.reason) {
+		if !errors.As(err, &limit) || limit.Part != 1 || !strings.Contains(limit.Reason, c.reason) {
 			t.Errorf("%v, want %s", err, c.reason)
 		}
 	}
-	if _, err := codegen.Generate(codegen.Program{Clauses: make([]codegen.Clause, 64)}); err == nil {
+	if _, err := codegen.Generate(codegen.Spec{Parts: make([]codegen.Part, 64)}); err == nil {
 		t.Error("64 clauses")
 	}
 }
@@ -513,7 +513,7 @@ func TestLargePrograms(t *testing.T) {
 	for i := range 1500 {
 		in.Args = append(in.Args, lit(uint64(i)*1e10))
 	}
-	masks, _ := run(t, newRunner(t, codegen.Program{Clauses: []codegen.Clause{{Pred: in}}}), event(map[int]any{0: uint64(1499e10), 24: uint8(1)}), event(nil))
+	masks, _ := run(t, newRunner(t, codegen.Spec{Parts: []codegen.Part{{Pred: in}}}), event(map[int]any{0: uint64(1499e10), 24: uint8(1)}), event(nil))
 	if masks[0] != 1 || masks[1] != 0 {
 		t.Errorf("in: %v", masks)
 	}
@@ -522,16 +522,16 @@ func TestLargePrograms(t *testing.T) {
 		e := is(codegen.OpLt, oa, op(codegen.OpAdd, u64t, ob, lit(uint64(i))))
 		chain = is([]codegen.Op{codegen.OpAnd, codegen.OpOr}[i/10%2], chain, is(codegen.OpNot, e))
 	}
-	run(t, newRunner(t, codegen.Program{Clauses: []codegen.Clause{{Pred: is(codegen.OpAbsent, chain)}}}), event(nil))
-	var clauses []codegen.Clause
+	run(t, newRunner(t, codegen.Spec{Parts: []codegen.Part{{Pred: is(codegen.OpAbsent, chain)}}}), event(nil))
+	var clauses []codegen.Part
 	var maps []*codegen.Map
 	for i := range 12 {
 		m := &codegen.Map{Name: fmt.Sprint("m", i), Index: i, Key: codegen.NewRow(codegen.Column{Type: u64t, Optional: true}, codegen.Column{Type: text(16), Optional: true}),
-			Agg: &agg.Agg{Func: agg.NewHist(2, 0, 0)}, Entries: 10}
+			Agg: &agg.Agg{Func: agg.NewHist(2, 0, 0)}, MaxKeys: 10}
 		maps = append(maps, m)
-		clauses = append(clauses, codegen.Clause{Pred: is(codegen.OpGt, oa, lit(uint64(i))), Body: []codegen.Stmt{&codegen.Update{Map: m, Key: []*expr{ob, os}, Arg: a}}})
+		clauses = append(clauses, codegen.Part{Pred: is(codegen.OpGt, oa, lit(uint64(i))), Body: []codegen.Stmt{&codegen.Update{Map: m, Key: []*expr{ob, os}, Arg: a}}})
 	}
-	run(t, newRunner(t, codegen.Program{Clauses: clauses}, maps...), event(map[int]any{0: uint64(1000), 24: uint8(7)}))
+	run(t, newRunner(t, codegen.Spec{Parts: clauses}, maps...), event(map[int]any{0: uint64(1000), 24: uint8(7)}))
 }
 
 func BenchmarkCode(b *testing.B) {
@@ -563,15 +563,15 @@ func BenchmarkCode(b *testing.B) {
 		{name: "quantile", m: codegen.Map{Agg: by(agg.NewQuantile())}, s: codegen.Update{Arg: a}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			clause := codegen.Clause{Pred: c.pred}
+			clause := codegen.Part{Pred: c.pred}
 			var maps []*codegen.Map
 			if c.m.Agg != nil {
-				c.m.Name, c.m.Entries = "m", 1000
+				c.m.Name, c.m.MaxKeys = "m", 1000
 				c.s.Map = &c.m
 				maps = append(maps, &c.m)
 				clause.Body = []codegen.Stmt{&c.s}
 			}
-			code, err := codegen.Generate(codegen.Program{Clauses: []codegen.Clause{clause}, Stack: bpftest.Stack(eventSize), CmpXchg: true, Prefix: "x_"})
+			code, err := codegen.Generate(codegen.Spec{Parts: []codegen.Part{clause}, Stack: bpftest.Stack(eventSize), CmpXchg: true, Prefix: "x_"})
 			if err != nil {
 				b.Fatal(err)
 			}

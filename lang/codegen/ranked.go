@@ -18,8 +18,8 @@ import (
 type Sets struct {
 	// Key is the size of a key.
 	Key int
-	// Entries of the hash.
-	Entries uint32
+	// Keys of the hash.
+	Keys uint32
 }
 
 // waysOfSet is how many keys a set has room for.
@@ -27,7 +27,7 @@ const waysOfSet = 8
 
 // There are sets for a quarter of the keys of the hash, within bounds.
 const (
-	entriesPerSet       = 4 * waysOfSet
+	keysPerSet          = 4 * waysOfSet
 	leastSets, mostSets = 2, 1024
 )
 
@@ -44,7 +44,7 @@ func (s Sets) size() int     { return s.way(waysOfSet) }
 
 // Count is how many sets a CPU has, a power of two.
 func (s Sets) Count() int {
-	return min(max(1<<bits.Len32((s.Entries-1)/entriesPerSet), leastSets), mostSets)
+	return min(max(1<<bits.Len32((s.Keys-1)/keysPerSet), leastSets), mostSets)
 }
 
 // Bytes is what they take for each CPU.

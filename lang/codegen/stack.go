@@ -85,19 +85,19 @@ const (
 const (
 	stackLevels = 4 // a task, and the soft, hard and non-maskable interrupts that come on top of it
 	slotScratch = 8
-	slotEntry   = 16
-	slotSize    = slotEntry + stackHeaderSize + 8*(events.MaxFrames+cutFrames)
+	slotValue   = 16
+	slotSize    = slotValue + stackHeaderSize + 8*(events.MaxFrames+cutFrames)
 )
 
 // StackSpace is what the stacks of a program need: the numbers of frames, room for so many stacks of each, and for so many ranges.
 type StackSpace struct {
-	Frames  []int
-	Entries func(frames int) uint32
-	Ranges  int
+	Frames    []int
+	MaxStacks func(frames int) uint32
+	Ranges    int
 }
 
-// StackEntrySize is how many bytes the value of a stack has.
-func StackEntrySize(frames int) int { return stackHeaderSize + 8*frames }
+// StackValueSize is how many bytes the value of a stack has.
+func StackValueSize(frames int) int { return stackHeaderSize + 8*frames }
 
 // StackSlotsSize is how many bytes of each CPU stacks are captured in.
 const StackSlotsSize = 8 + stackLevels*slotSize
@@ -114,7 +114,7 @@ func (s StackSpace) Specs() []*ebpf.MapSpec {
 	}
 	for _, n := range s.Frames {
 		specs = append(specs, &ebpf.MapSpec{
-			Name: StacksName(n), Type: ebpf.Hash, KeySize: 8, ValueSize: uint32(StackEntrySize(n)), MaxEntries: s.Entries(n),
+			Name: StacksName(n), Type: ebpf.Hash, KeySize: 8, ValueSize: uint32(StackValueSize(n)), MaxEntries: s.MaxStacks(n),
 		})
 	}
 	return specs
@@ -136,8 +136,8 @@ func hasStack(e *Expr) bool {
 // keepContext stores the context of the program, R1, if the function captures stacks: the kernel walks from there.
 func (g *gen) keepContext(filter bool) {
 	wanted := false
-	for i := range g.program.Clauses {
-		c := &g.program.Clauses[i]
+	for i := range g.spec.Parts {
+		c := &g.spec.Parts[i]
 		if filter == c.filtered() {
 			wanted = wanted || hasStack(c.Pred)
 		}
@@ -172,19 +172,19 @@ func (g *gen) stack(e *Expr, absent label) {
 	flags := int32(1 << 8) // BPF_F_USER_STACK
 	if !e.Stack.User {
 		flags = 0
-		if g.program.Cut.Ranges > 0 {
+		if g.spec.Cut.Ranges > 0 {
 			room += cutFrames
 		}
 	}
 	g.load(asm.R1, memory{frame, g.context}, 8)
 	g.use(asm.R2, slot)
-	g.emit(asm.Add.Imm(asm.R2, slotEntry+stackHeaderSize), asm.Mov.Imm(asm.R3, int32(8*room)), asm.Mov.Imm(asm.R4, flags))
+	g.emit(asm.Add.Imm(asm.R2, slotValue+stackHeaderSize), asm.Mov.Imm(asm.R3, int32(8*room)), asm.Mov.Imm(asm.R4, flags))
 	g.emit(asm.FnGetStack.Call())
 	g.branch(asm.JSLT.Imm32(asm.R0, 0, ""), failed)
 	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), release)
 
 	entry := slot
-	if !e.Stack.User && g.program.Cut.Ranges > 0 {
+	if !e.Stack.User && g.spec.Cut.Ranges > 0 {
 		entry = g.temp()
 		g.cut(slot, release)
 		g.keep(entry)
@@ -210,7 +210,7 @@ func (g *gen) stack(e *Expr, absent label) {
 func (g *gen) claimSlot(slots, slot operand, busy label) {
 	const depth, at = asm.R1, asm.R2
 	g.use(asm.R0, slots)
-	if g.program.CmpXchg {
+	if g.spec.CmpXchg {
 		g.set(depth, 1)
 		g.emit(atomic(asm.FetchAdd, memory{asm.R0, 0}, depth))
 	} else {
@@ -221,7 +221,7 @@ func (g *gen) claimSlot(slots, slot operand, busy label) {
 	free, taken := g.label(), g.label()
 	g.branch(asm.JGT.Imm(depth, stackLevels-1, ""), taken)
 	g.emit(asm.Mul.Imm(depth, slotSize), asm.Mov.Reg(at, asm.R0), asm.Add.Reg(at, depth), asm.Add.Imm(at, 8))
-	if !g.program.CmpXchg {
+	if !g.spec.CmpXchg {
 		g.jump(free)
 	} else {
 		const owner = asm.R3
@@ -248,7 +248,7 @@ func (g *gen) releaseSlot(slots, slot operand) {
 // leaveSlots counts one slot less. It uses R2.
 func (g *gen) leaveSlots(slots asm.Register) {
 	depth := memory{slots, 0}
-	if g.program.CmpXchg {
+	if g.spec.CmpXchg {
 		g.set(asm.R2, -1)
 		g.emit(atomic(asm.AddAtomic, depth, asm.R2))
 		return
@@ -262,14 +262,14 @@ func (g *gen) leaveSlots(slots asm.Register) {
 // comes next once for each number.
 func (g *gen) cut(slot operand, nothing label) {
 	const cut, at, ranges, address, size, distance = asm.R0, asm.R1, asm.R2, asm.R3, asm.R4, asm.R5
-	c := g.program.Cut
+	c := g.spec.Cut
 	g.use(at, slot)
 	g.emit(asm.Mov.Imm(cut, 0).WithReference(c.Unfound))
 	g.direct(ranges, StackCutsName, c.Offset)
 	done := g.label()
 	for i := range cutFrames {
 		within, next := g.label(), g.label()
-		g.load(address, memory{at, slotEntry + stackHeaderSize + 8*i}, 8)
+		g.load(address, memory{at, slotValue + stackHeaderSize + 8*i}, 8)
 		for k := range c.Ranges {
 			g.load(size, memory{ranges, 16 * k}, 8)
 			g.emit(asm.Mov.Reg(distance, address), asm.Sub.Reg(distance, size))
@@ -333,13 +333,13 @@ func (g *gen) storeStack(s *Stack, entry operand, id int) {
 		g.set(asm.R0, 0)
 	}
 	g.use(at, entry)
-	g.store(memory{at, slotEntry}, asm.R0, 8)
+	g.store(memory{at, slotValue}, asm.R0, 8)
 	g.set(hash, stackSeed)
 	g.set(prime, stackPrime)
 	g.mix(hash, asm.R0, prime)
 	hashed, some, known := g.label(), g.label(), g.label()
 	for i := range s.Frames {
-		g.load(address, memory{at, slotEntry + stackHeaderSize + 8*i}, 8)
+		g.load(address, memory{at, slotValue + stackHeaderSize + 8*i}, 8)
 		if i > 0 && i%hashedAtOnce == 0 {
 			g.branch(asm.JEq.Imm(address, 0, ""), hashed)
 		}
@@ -356,7 +356,7 @@ func (g *gen) storeStack(s *Stack, entry operand, id int) {
 	g.branch(asm.JNE.Imm(asm.R0, 0, ""), known)
 	g.emit(asm.FnKtimeGetBootNs.Call())
 	g.use(asm.R3, entry)
-	g.emit(asm.Add.Imm(asm.R3, slotEntry))
+	g.emit(asm.Add.Imm(asm.R3, slotValue))
 	g.store(memory{asm.R3, 8}, asm.R0, 8)
 	g.pointer(asm.R2, id)
 	g.set(asm.R4, 1) // BPF_NOEXIST

@@ -37,7 +37,7 @@ func (g *gen) text(e *Expr, absent label) text {
 	case OpVar:
 		g.tested(e, absent)
 		v := g.vars[e.Var]
-		return text{memory: v.memory, size: g.program.Vars[e.Var].Type.Size}
+		return text{memory: v.memory, size: g.spec.Vars[e.Var].Type.Size}
 	}
 	buffer := memory{frame, g.alloc(e.Type.Size)}
 	g.textTo(buffer, e, e.Type.Size, absent)

@@ -110,7 +110,7 @@ func (g *gen) tested(e *Expr, absent label) {
 		g.load(asm.R1, memory{event, f.HasOffset}, 1)
 		g.emit(asm.And.Imm(asm.R1, int32(f.HasMask)))
 		g.branch(asm.JEq.Imm(asm.R1, 0, ""), absent)
-	case e.Op == OpVar && g.program.Vars[e.Var].Optional:
+	case e.Op == OpVar && g.spec.Vars[e.Var].Optional:
 		g.load(asm.R1, memory{frame, g.vars[e.Var].absent}, 8)
 		g.branch(asm.JNE.Imm(asm.R1, 0, ""), absent)
 	}
@@ -140,7 +140,7 @@ func (g *gen) optionalExpr(e *Expr) bool {
 	case OpField:
 		known = e.Field.Optional
 	case OpVar:
-		known = g.program.Vars[e.Var].Optional
+		known = g.spec.Vars[e.Var].Optional
 	case OpLookup:
 		known = e.Map.Agg == nil && e.Map.Value.Columns[e.Elem].Optional
 	case OpCoalesce:

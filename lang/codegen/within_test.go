@@ -11,20 +11,20 @@ import (
 // Only events of the processes reach the clauses, whether these have predicates or not; one without a process is of none of them.
 func TestWithin(t *testing.T) {
 	skipUnlessPermitted(t)
-	members := &codegen.Map{Name: "members", Value: codegen.Row{Size: 56}, Entries: 1} // 64 bytes
-	all := codegen.Clause{Source: "all"}
-	some := codegen.Clause{Source: "some", Pred: is(codegen.OpEq, field(u64t, 0, 8), lit(7))}
+	members := &codegen.Map{Name: "members", Value: codegen.Row{Size: 56}, MaxKeys: 1} // 64 bytes
+	all := codegen.Part{Comment: "all"}
+	some := codegen.Part{Comment: "some", Pred: is(codegen.OpEq, field(u64t, 0, 8), lit(7))}
 	for _, test := range []struct {
-		clauses []codegen.Clause
+		clauses []codegen.Part
 		pid     *expr
 		want    []uint64
 	}{
-		{[]codegen.Clause{all}, field(u64t, 16, 4), []uint64{1, 1, 0, 0, 1}},
-		{[]codegen.Clause{some}, field(u64t, 16, 4), []uint64{1, 0, 0, 0, 1}},
-		{[]codegen.Clause{all, some, all}, field(u64t, 16, 4), []uint64{7, 5, 0, 0, 7}},
-		{[]codegen.Clause{all, some, all}, optional(field(u64t, 16, 4), 1), []uint64{7, 5, 0, 0, 0}},
+		{[]codegen.Part{all}, field(u64t, 16, 4), []uint64{1, 1, 0, 0, 1}},
+		{[]codegen.Part{some}, field(u64t, 16, 4), []uint64{1, 0, 0, 0, 1}},
+		{[]codegen.Part{all, some, all}, field(u64t, 16, 4), []uint64{7, 5, 0, 0, 7}},
+		{[]codegen.Part{all, some, all}, optional(field(u64t, 16, 4), 1), []uint64{7, 5, 0, 0, 0}},
 	} {
-		p := codegen.Program{Clauses: test.clauses, Within: []codegen.Within{{Field: test.pid.Field, Map: members.Name, Size: 64}}}
+		p := codegen.Spec{Parts: test.clauses, Within: []codegen.Within{{Field: test.pid.Field, Map: members.Name, Size: 64}}}
 		r := newRunner(t, p, members)
 		bytes := make([]byte, 64)
 		bytes[5], bytes[63] = 1, 1
@@ -44,24 +44,24 @@ func TestWithin(t *testing.T) {
 // A set may be a hash as well, and an event has to be in all sets.
 func TestWithinHash(t *testing.T) {
 	skipUnlessPermitted(t)
-	members := &codegen.Map{Name: "members", Value: codegen.Row{Size: 56}, Entries: 1} // 64 bytes
-	cgroups := &codegen.Map{Name: "cgroups", Key: codegen.Row{Columns: []codegen.Column{{Type: u64t}}, Size: 8}, Value: codegen.Row{Size: 8}, Entries: 4}
-	all := codegen.Clause{Source: "all"}
-	some := codegen.Clause{Source: "some", Pred: is(codegen.OpEq, field(u64t, 0, 8), lit(7))}
+	members := &codegen.Map{Name: "members", Value: codegen.Row{Size: 56}, MaxKeys: 1} // 64 bytes
+	cgroups := &codegen.Map{Name: "cgroups", Key: codegen.Row{Columns: []codegen.Column{{Type: u64t}}, Size: 8}, Value: codegen.Row{Size: 8}, MaxKeys: 4}
+	all := codegen.Part{Comment: "all"}
+	some := codegen.Part{Comment: "some", Pred: is(codegen.OpEq, field(u64t, 0, 8), lit(7))}
 	pid, cgroup := field(u64t, 16, 4), optional(field(u64t, 32, 8), 1)
 	byPID, byCgroup := codegen.Within{Field: pid.Field, Map: members.Name, Size: 64}, codegen.Within{Field: cgroup.Field, Map: cgroups.Name}
 	for _, test := range []struct {
-		clauses []codegen.Clause
+		clauses []codegen.Part
 		within  []codegen.Within
 		want    []uint64
 	}{
-		{[]codegen.Clause{all}, []codegen.Within{byCgroup}, []uint64{1, 1, 0, 0, 1}},
-		{[]codegen.Clause{some}, []codegen.Within{byCgroup}, []uint64{1, 0, 0, 0, 1}},
-		{[]codegen.Clause{all, some, all}, []codegen.Within{byCgroup}, []uint64{7, 5, 0, 0, 7}},
-		{[]codegen.Clause{all, some, all}, []codegen.Within{byPID, byCgroup}, []uint64{7, 5, 0, 0, 0}},
-		{[]codegen.Clause{all, some, all}, []codegen.Within{byCgroup, byPID}, []uint64{7, 5, 0, 0, 0}},
+		{[]codegen.Part{all}, []codegen.Within{byCgroup}, []uint64{1, 1, 0, 0, 1}},
+		{[]codegen.Part{some}, []codegen.Within{byCgroup}, []uint64{1, 0, 0, 0, 1}},
+		{[]codegen.Part{all, some, all}, []codegen.Within{byCgroup}, []uint64{7, 5, 0, 0, 7}},
+		{[]codegen.Part{all, some, all}, []codegen.Within{byPID, byCgroup}, []uint64{7, 5, 0, 0, 0}},
+		{[]codegen.Part{all, some, all}, []codegen.Within{byCgroup, byPID}, []uint64{7, 5, 0, 0, 0}},
 	} {
-		r := newRunner(t, codegen.Program{Clauses: test.clauses, Within: test.within}, members, cgroups)
+		r := newRunner(t, codegen.Spec{Parts: test.clauses, Within: test.within}, members, cgroups)
 		bytes := make([]byte, 64)
 		bytes[5] = 1
 		if m := r.Maps[members.Name]; m != nil {

@@ -78,7 +78,7 @@ func runEvents(t *testing.T, p *ir.Program) {
 	}
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {
-			b, err := compileBody(c.Bodies[probe])
+			b, err := compileBody(c.Sites[probe])
 			if err != nil {
 				t.Fatalf("%s: %v", c, err)
 			}
@@ -117,7 +117,7 @@ func full(p *event.Probe) langtest.Table {
 
 // match tells whether the clause is one for events of p and its predicate holds for e.
 func match(c *ir.Clause, p *event.Probe, e event.Source) (bool, error) {
-	b, ok := c.Bodies[p]
+	b, ok := c.Sites[p]
 	if !ok {
 		return false, nil
 	}

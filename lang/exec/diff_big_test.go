@@ -15,7 +15,7 @@ import (
 // opinion is one run of a program. Values are *big.Int, bool, string or, if absent, nil.
 type opinion struct {
 	prog    *diffProgram
-	entries int // that a map with a key has room for if it does not say
+	maxKeys int // that a map with a key has room for if it does not say
 
 	// What is signed. A variable, and a column of a map, is signed if one of the values given to it is.
 	vars   map[*diffVar]bool
@@ -53,9 +53,9 @@ type opinionRow struct {
 	state []*big.Int
 }
 
-func newOpinion(p *diffProgram, entries int) *opinion {
+func newOpinion(p *diffProgram, maxKeys int) *opinion {
 	o := &opinion{
-		prog: p, entries: entries, maps: map[*diffMap]*opinionMap{},
+		prog: p, maxKeys: maxKeys, maps: map[*diffMap]*opinionMap{},
 		vars: map[*diffVar]bool{}, keys: map[*diffMap][]bool{}, values: map[*diffMap]bool{}, tuples: map[*diffMap][]bool{},
 	}
 	for _, m := range p.maps {
@@ -79,10 +79,10 @@ func (o *opinion) limit(m *diffMap) int {
 	switch {
 	case len(m.keys) == 0:
 		return 1
-	case m.entries != 0:
-		return m.entries
+	case m.maxKeys != 0:
+		return m.maxKeys
 	}
-	return o.entries
+	return o.maxKeys
 }
 
 // findSigns looks at all that is given to variables and maps. It returns true if that changed what is signed.

@@ -26,8 +26,8 @@ import (
 // diffEvents of each program come in batches; between them the interval clauses run.
 const diffEvents, diffBatches = 100, 4
 
-// diffEntries is the room in maps for which the program says nothing.
-const diffEntries = 256
+// diffKeys is the room in maps for which the program says nothing.
+const diffKeys = 256
 
 // diffCase is a program with its events.
 type diffCase struct {
@@ -192,14 +192,14 @@ func (c *diffCase) runProgram(k *diffKernel, prog *ir.Program) *diffFailure {
 func (c *diffCase) options() plan.Options {
 	return plan.Options{
 		StackLeft:       func(*event.Probe) (int, error) { return diffStack, nil },
-		CompareExchange: func() bool { return c.compareExchange }, CPUs: c.cpus, MapEntries: diffEntries, Compare: c.compare,
+		CompareExchange: func() bool { return c.compareExchange }, CPUs: c.cpus, MapKeys: diffKeys, Compare: c.compare,
 		Alone: func(*event.Probe) bool { return c.alone },
 	}
 }
 
 // fallback tells what the planner left to user space without need.
 func (c *diffCase) fallback(p *plan.Plan) *diffFailure {
-	for _, part := range p.Parts {
+	for _, part := range p.Sites {
 		switch {
 		case c.inUser:
 		case part.InUser != nil:
@@ -357,11 +357,11 @@ func (c *diffCase) compareLosses(user, kernel *diffSide, opinion *opinion) *diff
 	return nil
 }
 
-// rows are the entries of a map as text, by the text of their keys.
+// rows are the elements of a map as text, by the text of their keys.
 func rows(s mapStore) (map[string]string, error) {
-	entries, err := s.entries()
+	elements, err := s.elements()
 	all := map[string]string{}
-	for _, e := range entries {
+	for _, e := range elements {
 		value := fmt.Sprint(e.State)
 		if e.State == nil {
 			value = diffKeyText(e.Value)
@@ -397,7 +397,7 @@ func merged(a, b map[string]string) map[string]string {
 
 // ask runs the third opinion.
 func (c *diffCase) ask() *opinion {
-	o := newOpinion(c.prog, diffEntries)
+	o := newOpinion(c.prog, diffKeys)
 	o.begin()
 	for i := range diffBatches {
 		for _, e := range c.events[batchBegin(i, len(c.events)):batchBegin(i+1, len(c.events))] {

@@ -74,7 +74,7 @@ type diffMap struct {
 	weighs    bool       // topk adds up numbers
 	asked     bool       // has_key is asked of it
 	kind      string     // of a let: hash or lru
-	entries   int
+	maxKeys   int
 }
 
 // diffStmt is a statement. kind is one of: let if return set += -= ++ -- update delete printf exit; print clear zero len.
@@ -257,9 +257,9 @@ func (g *diffGen) newMap(i int) *diffMap {
 		}
 	}
 	if len(m.keys) > 0 && g.one(4) {
-		m.kind, m.entries = "hash", 1+g.IntN(20)
+		m.kind, m.maxKeys = "hash", 1+g.IntN(20)
 		if g.one(3) {
-			m.kind, m.entries = "lru", 1000 // never full, as nobody knows which key goes then
+			m.kind, m.maxKeys = "lru", 1000 // never full, as nobody knows which key goes then
 		}
 	}
 	return m
@@ -906,7 +906,7 @@ func (p *diffProgram) String() string {
 	var b strings.Builder
 	for _, m := range p.maps {
 		if m.kind != "" && p.updates(m) {
-			fmt.Fprintf(&b, "let %s = %s(%d)\n", m.name, m.kind, m.entries)
+			fmt.Fprintf(&b, "let %s = %s(%d)\n", m.name, m.kind, m.maxKeys)
 		}
 	}
 	if p.begin != nil {

@@ -192,7 +192,7 @@ func (c *diffCase) truth(prog *ir.Program, runs []uint64) (map[string]map[string
 		}
 		for _, s := range sums {
 			s.times = runs[i]
-			if _, err := s.entries(); err != nil {
+			if _, err := s.elements(); err != nil {
 				return nil, err
 			}
 			if err := s.clear(); err != nil {
@@ -212,7 +212,7 @@ type loadStore struct {
 	mapStore
 	m     *ir.Map
 	grows bool // events add to its numbers
-	last  []ir.Entry
+	last  []ir.Element
 	times uint64 // that an entry counts; 0 is 1
 	sum   map[string]*loadRow
 }
@@ -237,8 +237,8 @@ type loadRow struct {
 	values map[string]bool
 }
 
-func (s *loadStore) entries() ([]ir.Entry, error) {
-	all, err := s.mapStore.entries()
+func (s *loadStore) elements() ([]ir.Element, error) {
+	all, err := s.mapStore.elements()
 	s.last = all
 	return all, err
 }
@@ -266,7 +266,7 @@ func (s *loadStore) count() {
 	s.last = nil
 }
 
-func (r *loadRow) add(m *ir.Map, e ir.Entry, times uint64) {
+func (r *loadRow) add(m *ir.Map, e ir.Element, times uint64) {
 	switch {
 	case e.State == nil:
 		r.values[diffKeyText(e.Value)] = true

@@ -130,7 +130,7 @@ type block struct {
 type step func(sc *scope) (end bool, err error)
 
 // compileBody compiles all expressions of a body once.
-func compileBody(b *ir.Body) (*block, error) {
+func compileBody(b *ir.Site) (*block, error) {
 	c := &bodyCompiler{}
 	out := &block{run: c.steps(b.Stmts)}
 	if b.Prints {
@@ -334,11 +334,11 @@ func successor(n any) any {
 func (c *bodyCompiler) forMap(s *ir.ForStmt) step {
 	body := c.steps(s.Body)
 	return func(sc *scope) (bool, error) {
-		entries, err := sc.machine.stores[s.Map].entries()
+		elements, err := sc.machine.stores[s.Map].elements()
 		if err != nil {
 			return false, err
 		}
-		for _, e := range s.Map.Sorted(entries, cmp.Or(result.Order(s.By), result.ByKey)) {
+		for _, e := range s.Map.Sorted(elements, cmp.Or(result.Order(s.By), result.ByKey)) {
 			var key any = e.Key
 			if len(e.Key) == 1 {
 				key = e.Key[0]
@@ -361,7 +361,7 @@ func (sc *scope) iterate(v *ir.Variable, value any, body step) (end bool, err er
 }
 
 // find returns the entry of a key, but for the key.
-func (m *machine) find(info *ir.Map, key []any) (found ir.Entry, ok bool, err error) {
+func (m *machine) find(info *ir.Map, key []any) (found ir.Element, ok bool, err error) {
 	if info.Agg != nil {
 		found.State, ok, err = m.stores[info].state(key)
 	} else {
@@ -388,11 +388,11 @@ func (m *machine) hasKey(info *ir.Map, key []any) (any, error) {
 }
 
 func (m *machine) len(info *ir.Map) (any, error) {
-	if s, ok := m.stores[info].(*userStore); ok { // which need not copy its entries for that
+	if s, ok := m.stores[info].(*userStore); ok { // which need not copy its elements for that
 		return uint64(len(s.cells)), nil
 	}
-	entries, err := m.stores[info].entries()
-	return uint64(len(entries)), err
+	elements, err := m.stores[info].elements()
+	return uint64(len(elements)), err
 }
 
 func (c *bodyCompiler) call(s *ir.CallStmt) step {

@@ -20,7 +20,7 @@ import (
 type testRun struct {
 	*machine
 	program *ir.Program
-	blocks  map[*ir.Body]*block
+	blocks  map[*ir.Site]*block
 	clock   uint64 // what now returns
 	out     bytes.Buffer
 }
@@ -38,7 +38,7 @@ func startRun(t *testing.T, src string) *testRun {
 // runProgram runs the begin clauses of a program at 1s after boot.
 func runProgram(t *testing.T, p *ir.Program, boot time.Time) *testRun {
 	t.Helper()
-	r := &testRun{program: p, blocks: map[*ir.Body]*block{}, clock: 1e9}
+	r := &testRun{program: p, blocks: map[*ir.Site]*block{}, clock: 1e9}
 	r.machine = &machine{
 		stores: map[*ir.Map]mapStore{}, sink: output.NewPrinter(&r.out, output.Text, boot),
 		clock: func() uint64 { return r.clock }, started: r.clock, ctx: t.Context(),
@@ -48,7 +48,7 @@ func runProgram(t *testing.T, p *ir.Program, boot time.Time) *testRun {
 		r.stores[m] = newUserStore(m, 100)
 	}
 	for _, c := range p.Clauses {
-		for _, b := range c.Bodies {
+		for _, b := range c.Sites {
 			if r.blocks[b], err = compileBody(b); err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func (r *testRun) moment(t *testing.T, kind ir.ClauseKind) {
 		if c.Kind != kind {
 			continue
 		}
-		for _, b := range c.Bodies {
+		for _, b := range c.Sites {
 			if err := r.run(r.blocks[b], r.scope()); err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func (r *testRun) eventOf(t *testing.T, p *event.Probe, e event.Source) {
 		if !slices.Contains(c.Probes, p) {
 			continue
 		}
-		b := c.Bodies[p]
+		b := c.Sites[p]
 		sc := &scope{setting: r.setting(0), event: e, stacks: map[ir.StackUse]int{{Word: "kstack", Frames: event.MaxFrames}: 0, {Word: "ustack", Frames: event.MaxFrames}: 1}}
 		if err := r.run(r.blocks[b], sc); err != nil {
 			t.Fatal(err)
@@ -372,7 +372,7 @@ func BenchmarkStatements(b *testing.B) {
 		b.Fatal(err)
 	}
 	m := &machine{stores: map[*ir.Map]mapStore{p.Maps[0]: newUserStore(p.Maps[0], 100)}}
-	block, err := compileBody(p.Clauses[0].Bodies[langtest.Fixture("test:numbers")])
+	block, err := compileBody(p.Clauses[0].Sites[langtest.Fixture("test:numbers")])
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func tooMuch(spec *ebpf.MapSpec, err error) error {
 // MapLosses are what could not be done in a map.
 type MapLosses struct {
 	Map     string // with its @
-	Entries uint32 // that it has room for
+	MaxKeys uint32 // that it has room for
 	Let     bool   // the program says so, in a let
 	codegen.MapCounters
 }
@@ -81,9 +81,9 @@ func (r *Run) MapLosses() ([]MapLosses, error) {
 	defer r.mu.Unlock()
 	var all []MapLosses
 	for _, m := range r.plan.Program.Maps {
-		l := MapLosses{Map: m.Name, Entries: r.plan.NewMap(m).Entries, Let: m.Entries != 0}
+		l := MapLosses{Map: m.Name, MaxKeys: r.plan.NewMap(m).MaxKeys, Let: m.MaxKeys != 0}
 		if k := r.plan.Maps[m]; k != nil {
-			l.Entries = k.Code.Entries
+			l.MaxKeys = k.Code.MaxKeys
 			if counters := r.kernel[codegen.CountersName]; counters != nil {
 				var cpus []codegen.MapCounters
 				if err := counters.Lookup(uint32(k.Code.Index), &cpus); err != nil {

@@ -153,16 +153,16 @@ func (s *kernelStore) raw(row []byte) ([]byte, error) {
 	return join(parts), unlessMissing(err)
 }
 
-func (s *kernelStore) entries() (all []ir.Entry, err error) {
+func (s *kernelStore) elements() (all []ir.Element, err error) {
 	err = s.each(func(row []byte, raw []byte) error {
 		if s.Agg != nil {
 			if state := s.merged(raw); state != nil {
-				all = append(all, ir.Entry{Key: s.keyOf(row), State: state})
+				all = append(all, ir.Element{Key: s.keyOf(row), State: state})
 			}
 			return nil
 		}
 		if value, ok := s.decode(raw); ok {
-			all = append(all, ir.Entry{Key: s.keyOf(row), Value: value})
+			all = append(all, ir.Element{Key: s.keyOf(row), Value: value})
 		}
 		return nil
 	})
@@ -225,7 +225,7 @@ func (s *kernelStore) rows() (all [][]byte, err error) {
 }
 
 func (s *kernelStore) zero() error {
-	all, err := s.entries()
+	all, err := s.elements()
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (s *kernelStore) zero() error {
 		if s.Agg != nil {
 			err = s.m.Put(s.row(e.Key), s.zeros())
 		} else {
-			err = s.set(e.Key, s.NewEntry(nil).Value)
+			err = s.set(e.Key, s.NewElement(nil).Value)
 		}
 		if err != nil {
 			return err

@@ -44,7 +44,7 @@ func (sc *scope) printMap(info *ir.Map, o ir.MapOptions) error {
 
 // table is what a map holds at nsecs.
 func (m *machine) table(info *ir.Map, nsecs uint64, o ir.MapOptions) (t result.Table, err error) {
-	entries, err := m.stores[info].entries()
+	elements, err := m.stores[info].elements()
 	if err != nil {
 		return t, err
 	}
@@ -52,7 +52,7 @@ func (m *machine) table(info *ir.Map, nsecs uint64, o ir.MapOptions) (t result.T
 		return t, err
 	}
 	o.Elapsed = m.elapsed(info, nsecs)
-	t = info.Table(entries, o)
+	t = info.Table(elements, o)
 	m.namedTable(&t)
 	return t, nil
 }
@@ -60,7 +60,7 @@ func (m *machine) table(info *ir.Map, nsecs uint64, o ir.MapOptions) (t result.T
 // printElement prints the value of a key, zero if there is none.
 func (sc *scope) printElement(info *ir.Map, key []any) error {
 	m := sc.machine
-	e := info.NewEntry(key)
+	e := info.NewElement(key)
 	found, ok, err := m.find(info, key)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (sc *scope) printElement(info *ir.Map, key []any) error {
 	if ok {
 		e.Value, e.State = found.Value, found.State
 	}
-	t := info.Table([]ir.Entry{e}, ir.MapOptions{Elapsed: m.elapsed(info, sc.now())})
+	t := info.Table([]ir.Element{e}, ir.MapOptions{Elapsed: m.elapsed(info, sc.now())})
 	m.namedTable(&t)
 	return sc.sink.Element(sc.at(), t)
 }
@@ -87,11 +87,11 @@ func (m *machine) silent(info *ir.Map) (bool, error) {
 	if !m.cleared[info] {
 		return false, nil
 	}
-	entries, err := m.stores[info].entries()
-	if len(info.Key) == 0 && info.Agg != nil && len(entries) > 0 { // in the kernel what adds up to nothing looks like none
-		return isZero(entries[0].State), err
+	elements, err := m.stores[info].elements()
+	if len(info.Key) == 0 && info.Agg != nil && len(elements) > 0 { // in the kernel what adds up to nothing looks like none
+		return isZero(elements[0].State), err
 	}
-	return len(entries) == 0, err
+	return len(elements) == 0, err
 }
 
 // empty clears or zeroes a map, at nsecs.

@@ -20,17 +20,17 @@ func (r *Run) Profiles() ([]result.Profile, error) {
 		if !m.IsProfile() {
 			continue
 		}
-		entries, err := r.machine.stores[m].entries()
+		elements, err := r.machine.stores[m].elements()
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, profileOf(m, entries, r.machine))
+		all = append(all, profileOf(m, elements, r.machine))
 	}
 	return all, nil
 }
 
-func profileOf(m *ir.Map, entries []ir.Entry, of *machine) result.Profile {
-	t := m.Table(entries, ir.MapOptions{})
+func profileOf(m *ir.Map, elements []ir.Element, of *machine) result.Profile {
+	t := m.Table(elements, ir.MapOptions{})
 	p := result.Profile{Map: m.Name}
 	if t.Adds == result.Sums {
 		p.Unit = m.Type().Unit

@@ -39,36 +39,36 @@ func TestProfiled(t *testing.T) {
 func TestProfile(t *testing.T) {
 	key := []ir.Column{{Type: event.Type{Kind: format.Stack, Size: 8}}, {Type: event.Type{Kind: event.String}}}
 	duration := []ir.Column{{Type: event.Type{Kind: event.Int, Size: 8, Unit: event.Nanoseconds}}}
-	entryOf := func(comm string, state ...uint64) ir.Entry { return ir.Entry{Key: []any{nil, comm}, State: state} }
+	elementOf := func(comm string, state ...uint64) ir.Element { return ir.Element{Key: []any{nil, comm}, State: state} }
 	minus := ^uint64(0)
 	for _, test := range []struct {
 		m       ir.Map
-		entries []ir.Entry
+		entries []ir.Element
 		want    result.Profile
 	}{
 		{
 			ir.Map{Name: "@c", Key: key, Value: duration, Agg: &agg.Agg{Func: agg.Count{}}},
-			[]ir.Entry{entryOf("a", 2), entryOf("b", 7), entryOf("none", 0)},
+			[]ir.Element{elementOf("a", 2), elementOf("b", 7), elementOf("none", 0)},
 			result.Profile{Map: "@c", Samples: []result.Sample{{Key: []string{"b"}, Value: 7}, {Key: []string{"a"}, Value: 2}}},
 		},
 		{
 			ir.Map{Name: "@s", Key: key, Value: duration, Agg: &agg.Agg{Func: agg.Sum{}, Signed: true}},
-			[]ir.Entry{entryOf("a", 2), entryOf("below", minus)},
+			[]ir.Element{elementOf("a", 2), elementOf("below", minus)},
 			result.Profile{Map: "@s", Unit: event.Nanoseconds, Samples: []result.Sample{{Key: []string{"a"}, Value: 2}}, Negative: 1},
 		},
 		{
 			ir.Map{Name: "@t", Key: key, Value: duration, Agg: &agg.Agg{Func: agg.Stats{}}},
-			[]ir.Entry{entryOf("a", 2, 30)},
+			[]ir.Element{elementOf("a", 2, 30)},
 			result.Profile{Map: "@t", Unit: event.Nanoseconds, Samples: []result.Sample{{Key: []string{"a"}, Value: 30}}},
 		},
 		{
 			ir.Map{Name: "@h", Key: key, Value: duration, Agg: &agg.Agg{Func: agg.NewHist(0, 0, 0)}},
-			[]ir.Entry{entryOf("a", 1, 0, 4)},
+			[]ir.Element{elementOf("a", 1, 0, 4)},
 			result.Profile{Map: "@h", Samples: []result.Sample{{Key: []string{"a"}, Value: 5}}},
 		},
 		{
 			ir.Map{Name: "@n", Key: key, Value: duration},
-			[]ir.Entry{{Key: []any{nil, "a"}, Value: []any{int64(3)}}, {Key: []any{nil, "b"}, Value: []any{nil}}},
+			[]ir.Element{{Key: []any{nil, "a"}, Value: []any{int64(3)}}, {Key: []any{nil, "b"}, Value: []any{nil}}},
 			result.Profile{Map: "@n", Unit: event.Nanoseconds, Samples: []result.Sample{{Key: []string{"a"}, Value: 3}}},
 		},
 	} {

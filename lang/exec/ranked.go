@@ -74,11 +74,11 @@ func (s *userStore) ranked(c *cell) {
 // rest is what a key without an entry may have, nil if it is nothing.
 func (s *userStore) rest() ([]uint64, error) { return slices.Clone(s.gone), nil }
 
-// mergeRanked adds entries of other places, where a key may be in several of them, and what keys without an entry may have there.
-func (s *userStore) mergeRanked(entries []ir.Entry, rest []uint64) {
+// mergeRanked adds elements of other places, where a key may be in several of them, and what keys without an entry may have there.
+func (s *userStore) mergeRanked(elements []ir.Element, rest []uint64) {
 	if rest != nil {
 		there := map[string]bool{}
-		for _, e := range entries {
+		for _, e := range elements {
 			s.encode(e.Key)
 			there[string(s.encoded)] = true
 		}
@@ -89,7 +89,7 @@ func (s *userStore) mergeRanked(entries []ir.Entry, rest []uint64) {
 		}
 		heap.Init(&s.ranks)
 	}
-	for _, e := range entries {
+	for _, e := range elements {
 		s.change(e.Key, func(c *cell) { s.m.Agg.Merge(c.State, e.State) })
 	}
 	if rest == nil {
@@ -104,34 +104,34 @@ func (s *userStore) mergeRanked(entries []ir.Entry, rest []uint64) {
 // rest is asked for of maps that take turns alone.
 func (s *kernelStore) rest() ([]uint64, error) { return nil, nil }
 
-// spilled returns the entries of keys that found no room in the hash, and what one without any entry may have had.
-func (s *kernelStore) spilled() (all []ir.Entry, rest []uint64, err error) {
+// spilled returns the elements of keys that found no room in the hash, and what one without any entry may have had.
+func (s *kernelStore) spilled() (all []ir.Element, rest []uint64, err error) {
 	for i := range s.Code.Sets().Count() {
 		var cpus [][]byte
 		if err := s.sets.Lookup(uint32(i), &cpus); err != nil {
 			return nil, nil, err
 		}
-		entries, bound, err := s.setOf(cpus)
+		elements, bound, err := s.setOf(cpus)
 		if err != nil {
 			return nil, nil, err
 		}
-		all = append(all, entries...)
+		all = append(all, elements...)
 		rest = result.Larger(rest, bound)
 	}
 	return all, rest, nil
 }
 
 // setOf merges the parts that the CPUs have of a set.
-func (s *kernelStore) setOf(cpus [][]byte) (entries []ir.Entry, rest []uint64, err error) {
+func (s *kernelStore) setOf(cpus [][]byte) (elements []ir.Element, rest []uint64, err error) {
 	ranker := s.Agg.Ranker()
 	all := newUserStore(s.Map, 0)
 	all.limit = math.MaxInt
 	for _, raw := range cpus {
 		ways, full := s.Code.Sets().Ways(raw)
-		here := make([]ir.Entry, len(ways))
+		here := make([]ir.Element, len(ways))
 		least := 0
 		for i, w := range ways {
-			here[i] = ir.Entry{Key: s.keyOf(w.Row), State: w.State}
+			here[i] = ir.Element{Key: s.keyOf(w.Row), State: w.State}
 			if ranker.Less(w.State, ways[least].State) {
 				least = i
 			}
@@ -142,8 +142,8 @@ func (s *kernelStore) setOf(cpus [][]byte) (entries []ir.Entry, rest []uint64, e
 		}
 		all.mergeRanked(here, bound)
 	}
-	entries, err = all.entries()
-	return entries, all.gone, err
+	elements, err = all.elements()
+	return elements, all.gone, err
 }
 
 // clearSets forgets what found no room in the hash.

@@ -16,17 +16,17 @@ import (
 )
 
 // rankedMap counts by a number, with room for some.
-func rankedMap(entries uint32, top int64) *ir.Map {
+func rankedMap(maxKeys uint32, top int64) *ir.Map {
 	number := ir.Column{Type: event.Type{Kind: event.Uint, Size: 8}}
 	return &ir.Map{
-		Name: "@", Agg: &agg.Agg{Func: agg.TopK{N: top}}, Key: []ir.Column{number}, Names: []string{"x"}, Value: []ir.Column{number}, Entries: entries,
+		Name: "@", Agg: &agg.Agg{Func: agg.TopK{N: top}}, Key: []ir.Column{number}, Names: []string{"x"}, Value: []ir.Column{number}, MaxKeys: maxKeys,
 	}
 }
 
-// within checks that a store bounds what there was, of keys that have no entry, too, and returns how many entries are not exact.
+// within checks that a store bounds what there was, of keys that have no entry, too, and returns how many elements are not exact.
 func within(t *testing.T, s mapStore, truth map[uint64]uint64) (inexact int) {
 	t.Helper()
-	entries, err := s.entries()
+	elements, err := s.elements()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func within(t *testing.T, s mapStore, truth map[uint64]uint64) (inexact int) {
 		t.Fatal(err)
 	}
 	seen := map[uint64]bool{}
-	for _, e := range entries {
+	for _, e := range elements {
 		x := event.To[uint64](e.Key[0])
 		seen[x] = true
 		if most, least := e.State[0], e.State[0]-e.State[1]; truth[x] > most || truth[x] < least {
@@ -76,14 +76,14 @@ func TestRankedStore(t *testing.T) {
 				t.Errorf("room for %d, %d came, and what is gone has up to %d", s.limit, total, s.gone[0])
 			}
 		}
-		entries, err := stores[1].entries()
+		elements, err := stores[1].elements()
 		if err != nil {
 			t.Fatal(err)
 		}
-		stores[0].mergeRanked(entries, stores[1].gone)
+		stores[0].mergeRanked(elements, stores[1].gone)
 		inexact := within(t, stores[0], truth)
-		if exact := int(m.Entries) >= len(truth); exact && inexact > 0 || !exact && inexact == 0 {
-			t.Errorf("room for %d, %d came: %d are not exact", m.Entries, len(truth), inexact)
+		if exact := int(m.MaxKeys) >= len(truth); exact && inexact > 0 || !exact && inexact == 0 {
+			t.Errorf("room for %d, %d came: %d are not exact", m.MaxKeys, len(truth), inexact)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (c *diffCase) bounds(t *testing.T, k *diffKernel) map[string]int {
 		}
 		truth := map[uint64]uint64{}
 		unlock := side.lock()
-		counted, err := side.machine.stores[prog.Maps[1]].entries()
+		counted, err := side.machine.stores[prog.Maps[1]].elements()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,12 +208,12 @@ func (c *diffCase) bounds(t *testing.T, k *diffKernel) map[string]int {
 func TestRankedTable(t *testing.T) {
 	m := rankedMap(100, 2)
 	m.Key, m.Names, m.Own = append(m.Key, m.Key[0]), []string{"group", "x"}, 1
-	entry := func(group, x, most, err uint64) ir.Entry {
-		return ir.Entry{Key: []any{group, x}, State: []uint64{most, err}}
+	entry := func(group, x, most, err uint64) ir.Element {
+		return ir.Element{Key: []any{group, x}, State: []uint64{most, err}}
 	}
-	a := m.Table([]ir.Entry{entry(1, 1, 10, 0), entry(1, 2, 7, 2), entry(1, 3, 5, 0), entry(2, 1, 20, 0), entry(2, 2, 1, 0)}, ir.MapOptions{Rest: []uint64{1, 1}})
+	a := m.Table([]ir.Element{entry(1, 1, 10, 0), entry(1, 2, 7, 2), entry(1, 3, 5, 0), entry(2, 1, 20, 0), entry(2, 2, 1, 0)}, ir.MapOptions{Rest: []uint64{1, 1}})
 	checkRanking(t, a, "[[1 2] 7 2] [[1 1] 10 0] [[2 2] 1 0] [[2 1] 20 0]")
-	b := m.Table([]ir.Entry{entry(1, 3, 9, 0), entry(3, 1, 4, 0)}, ir.MapOptions{})
+	b := m.Table([]ir.Element{entry(1, 3, 9, 0), entry(3, 1, 4, 0)}, ir.MapOptions{})
 	merged, err := result.Merge(a, b)
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ func (r *Run) Tables() ([]result.Table, error) {
 	defer r.lock()()
 	var all []result.Table
 	for _, m := range r.plan.Program.Maps {
-		entries, err := r.machine.stores[m].entries()
+		elements, err := r.machine.stores[m].elements()
 		if err != nil {
 			return nil, err
 		}
@@ -20,8 +20,8 @@ func (r *Run) Tables() ([]result.Table, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(m.Key) > 0 || len(entries) > 0 {
-			t := m.Table(entries, ir.MapOptions{Elapsed: r.machine.elapsed(m, r.machine.now()), By: result.ByValue, Rest: rest})
+		if len(m.Key) > 0 || len(elements) > 0 {
+			t := m.Table(elements, ir.MapOptions{Elapsed: r.machine.elapsed(m, r.machine.now()), By: result.ByValue, Rest: rest})
 			slices.Reverse(t.Rows)
 			r.machine.namedTable(&t)
 			t = r.machine.sink.PresentableTable(t)

@@ -54,8 +54,8 @@ type Run struct {
 	halves  map[string][2]*ebpf.Map // of the maps that take turns
 	turns   turns
 	stacks  *stackStore // nil if the program captures none
-	sites   []*siteRun
-	bodies  map[*event.Probe][]*siteRun // whole, for the shadow and for recorded events
+	parts   []*siteRun
+	sites   map[*event.Probe][]*siteRun // whole, for the shadow and for recorded events
 	moments map[*ir.Clause]*block       // begin, end and interval clauses
 	// rejected counts records that the user part of a predicate rejected.
 	rejected map[*event.Probe]uint64
@@ -117,7 +117,7 @@ func (r *Run) store(m *ir.Map) mapStore {
 	if !k.Code.Turns {
 		return &kernelStore{KernelMap: k, m: r.kernel[k.Code.Name]}
 	}
-	s := &turnStore{userStore: newUserStore(m, k.Code.Entries), turns: &r.turns}
+	s := &turnStore{userStore: newUserStore(m, k.Code.MaxKeys), turns: &r.turns}
 	for i, half := range r.halves[k.Code.Name] {
 		s.halves[i] = &kernelStore{KernelMap: k, m: half, sets: r.halves[k.Code.SetsName()][i]}
 	}
@@ -127,34 +127,34 @@ func (r *Run) store(m *ir.Map) mapStore {
 
 // userStore keeps a map in user space, with room for as many keys as it would have in the kernel.
 func (r *Run) userStore(m *ir.Map) *userStore {
-	return newUserStore(m, r.plan.NewMap(m).Entries)
+	return newUserStore(m, r.plan.NewMap(m).MaxKeys)
 }
 
 // compile prepares what user space evaluates.
 func (r *Run) compile() error {
-	for _, s := range r.plan.Sites {
-		run, err := compileSite(&ir.Body{Probe: s.Part.Probe, Pred: s.Pred, Stmts: s.Stmts, Prints: s.Prints})
+	for _, s := range r.plan.Parts {
+		run, err := compileSite(&ir.Site{Probe: s.Site.Probe, Pred: s.Pred, Stmts: s.Stmts, Prints: s.Prints})
 		if err != nil {
 			return err
 		}
 		run.shadow, run.recorded, run.stacks = s.Shadow, s.Recorded, s.Stacks
-		r.sites = append(r.sites, run)
+		r.parts = append(r.parts, run)
 	}
 	if r.shadow != nil || r.plan.Options.Recorded {
-		r.bodies = map[*event.Probe][]*siteRun{}
-		for _, b := range r.plan.Parts {
-			run, err := compileSite(b.Body)
+		r.sites = map[*event.Probe][]*siteRun{}
+		for _, b := range r.plan.Sites {
+			run, err := compileSite(b.Site)
 			if err != nil {
 				return err
 			}
-			r.bodies[b.Probe] = append(r.bodies[b.Probe], run)
+			r.sites[b.Probe] = append(r.sites[b.Probe], run)
 		}
 	}
 	for _, c := range r.plan.Program.Clauses {
 		if c.Kind == ir.OnEvent {
 			continue
 		}
-		block, err := compileBody(c.Bodies[nil])
+		block, err := compileBody(c.Sites[nil])
 		if err != nil {
 			return err
 		}
@@ -164,14 +164,14 @@ func (r *Run) compile() error {
 }
 
 // compileSite keeps the predicate apart: whether it holds is counted.
-func compileSite(b *ir.Body) (run *siteRun, err error) {
+func compileSite(b *ir.Site) (run *siteRun, err error) {
 	run = &siteRun{}
 	if b.Pred != nil {
 		if run.pred, err = newEvaluator(b.Pred); err != nil {
 			return nil, err
 		}
 	}
-	run.block, err = compileBody(&ir.Body{Probe: b.Probe, Stmts: b.Stmts, Prints: b.Prints})
+	run.block, err = compileBody(&ir.Site{Probe: b.Probe, Stmts: b.Stmts, Prints: b.Prints})
 	return run, err
 }
 
@@ -365,7 +365,7 @@ func (r *Run) ExitStatus() (status int, asked bool) {
 func (r *Run) Event(e *event.Event) (printed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.sites[e.Layout().ID]
+	s := r.parts[e.Layout().ID]
 	if s.shadow {
 		return false, r.follow(s, e)
 	}
@@ -387,7 +387,7 @@ func (r *Run) Event(e *event.Event) (printed bool, err error) {
 func (r *Run) Replay(e *event.Event, printed func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.bodies[e.Probe] {
+	for _, s := range r.sites[e.Probe] {
 		if r.machine.stopped {
 			break
 		}
@@ -407,7 +407,7 @@ func (r *Run) Replay(e *event.Event, printed func() error) error {
 
 // follow runs the whole program on an event in the second machine.
 func (r *Run) follow(record *siteRun, e *event.Event) error {
-	for _, s := range r.bodies[e.Probe] {
+	for _, s := range r.sites[e.Probe] {
 		if r.shadow.stopped {
 			break
 		}

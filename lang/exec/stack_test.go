@@ -96,7 +96,7 @@ func TestStackOutput(t *testing.T) {
 		e := values{langtest.Table{"ctrl": "nvme0"}, []any{uint64(7), uint64(8), nil}}
 		sc := &scope{setting: r.setting(0), event: e, stacks: map[ir.StackUse]int{{Word: "kstack", Frames: 127}: 0, {Word: "ustack", Frames: 2}: 1, {Word: "ustack", Frames: 3}: 2}}
 		for _, c := range r.program.Clauses {
-			if err := r.run(r.blocks[c.Bodies[langtest.Fixture("nvme:complete_rq")]], sc); err != nil {
+			if err := r.run(r.blocks[c.Sites[langtest.Fixture("nvme:complete_rq")]], sc); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -221,8 +221,8 @@ func runStacks(t *testing.T, compareExchange func() bool, text string, prepare .
 	if err != nil {
 		t.Fatal(err)
 	}
-	if i := slices.IndexFunc(divided.Parts, func(b *plan.Part) bool { return b.InUser != nil }); i >= 0 {
-		t.Fatalf("in user space: %s", divided.Parts[i].InUser.Reason)
+	if i := slices.IndexFunc(divided.Sites, func(b *plan.Site) bool { return b.InUser != nil }); i >= 0 {
+		t.Fatalf("in user space: %s", divided.Sites[i].InUser.Reason)
 	}
 	var out bytes.Buffer
 	run, err := Start(divided, Options{Sink: output.NewPrinter(&out, output.Text, time.Now()), Now: now, Context: t.Context()})

@@ -30,15 +30,15 @@ type userStore struct {
 type cell struct {
 	encoded string
 	rank    int // in ranks
-	ir.Entry
+	ir.Element
 }
 
-// newUserStore makes an empty map. Where the program gives no number of entries, it has room for the default.
-func newUserStore(m *ir.Map, entries uint32) *userStore {
-	if m.Entries != 0 {
-		entries = m.Entries
+// newUserStore makes an empty map. Where the program gives no number of maxKeys, it has room for the default.
+func newUserStore(m *ir.Map, maxKeys uint32) *userStore {
+	if m.MaxKeys != 0 {
+		maxKeys = m.MaxKeys
 	}
-	return &userStore{m: m, limit: int(entries), cells: map[string]*linked.Element{}, order: linked.New(), ranks: ranks{ranker: m.Agg.Ranker()}}
+	return &userStore{m: m, limit: int(maxKeys), cells: map[string]*linked.Element{}, order: linked.New(), ranks: ranks{ranker: m.Agg.Ranker()}}
 }
 
 // counters tells what could not be done.
@@ -103,7 +103,7 @@ func (s *userStore) insert(key []any) *cell {
 			return nil
 		}
 	}
-	c := &cell{encoded: string(s.encoded), Entry: s.m.NewEntry(key)}
+	c := &cell{encoded: string(s.encoded), Element: s.m.NewElement(key)}
 	s.cells[c.encoded] = s.order.PushBack(c)
 	s.ranked(c)
 	return c
@@ -162,15 +162,15 @@ func (s *userStore) state(key []any) (state []uint64, ok bool, err error) {
 	return nil, false, nil
 }
 
-// entries shares keys and values, which are never changed in place, and copies states.
-func (s *userStore) entries() ([]ir.Entry, error) {
-	entries := make([]ir.Entry, 0, len(s.cells))
+// elements shares keys and values, which are never changed in place, and copies states.
+func (s *userStore) elements() ([]ir.Element, error) {
+	elements := make([]ir.Element, 0, len(s.cells))
 	for at := s.order.Front(); at != nil; at = at.Next() {
-		e := at.Value.(*cell).Entry
+		e := at.Value.(*cell).Element
 		e.State = slices.Clone(e.State)
-		entries = append(entries, e)
+		elements = append(elements, e)
 	}
-	return entries, nil
+	return elements, nil
 }
 
 func (s *userStore) clear() error {
@@ -183,7 +183,7 @@ func (s *userStore) clear() error {
 func (s *userStore) zero() error {
 	for _, at := range s.cells {
 		c := at.Value.(*cell)
-		c.Entry = s.m.NewEntry(c.Key)
+		c.Element = s.m.NewElement(c.Key)
 	}
 	return nil
 }
@@ -200,11 +200,11 @@ type mapStore interface {
 	lookup(key []any) (value []any, ok bool, err error)
 	// state returns the state of an aggregation.
 	state(key []any) (state []uint64, ok bool, err error)
-	// entries returns a snapshot of all, in no order.
-	entries() ([]ir.Entry, error)
+	// elements returns a snapshot of all, in no order.
+	elements() ([]ir.Element, error)
 	// rest is what a key without an entry may have, of a map that ranks; nil: nothing.
 	rest() ([]uint64, error)
-	// clear forgets all keys, zero their values. What was added after the last entries() is kept.
+	// clear forgets all keys, zero their values. What was added after the last elements() is kept.
 	clear() error
 	zero() error
 }

@@ -34,13 +34,13 @@ func newTestStore(t *testing.T, m *ir.Map, n uint32) *userStore {
 // contents of a store as text, by key.
 func contents(t *testing.T, s mapStore) string {
 	t.Helper()
-	entries, err := s.entries()
+	elements, err := s.elements()
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(entries, func(a, b ir.Entry) int { return slices.CompareFunc(a.Key, b.Key, result.Compare) })
+	slices.SortFunc(elements, func(a, b ir.Element) int { return slices.CompareFunc(a.Key, b.Key, result.Compare) })
 	text := ""
-	for _, e := range entries {
+	for _, e := range elements {
 		if e.State != nil {
 			text += fmt.Sprintf("%v%v ", e.Key, e.State)
 		} else {
@@ -118,7 +118,7 @@ func TestStoreFull(t *testing.T) {
 }
 
 func TestStoreLRU(t *testing.T) {
-	s := newTestStore(t, &ir.Map{Key: columns(langtest.U64), Value: columns(langtest.U64), Lru: true, Entries: 2}, 100)
+	s := newTestStore(t, &ir.Map{Key: columns(langtest.U64), Value: columns(langtest.U64), Lru: true, MaxKeys: 2}, 100)
 	for _, k := range []uint64{1, 2, 1, 3} {
 		s.add([]any{k}, 1)
 	}
@@ -160,12 +160,12 @@ func TestStoreAggregations(t *testing.T) {
 		s.update(nil, 0, true)
 		read := func() any {
 			state, _, _ := s.state(nil)
-			return m.ValueOf(ir.Entry{State: state})
+			return m.ValueOf(ir.Element{State: state})
 		}
 		if got := read(); got != test.want {
 			t.Errorf("%+v: got %T %v, want %v", test.agg, got, got, test.want)
 		}
-		snapshot, _ := s.entries()
+		snapshot, _ := s.elements()
 		s.zero()
 		if got := read(); got != test.empty {
 			t.Errorf("%+v: after zero got %T %v", test.agg, got, got)

@@ -52,11 +52,11 @@ func (t *turns) plant() error {
 		return nil
 	}
 	for _, s := range t.all {
-		entries, err := s.userStore.entries()
+		elements, err := s.userStore.elements()
 		if err != nil {
 			return err
 		}
-		for _, e := range entries {
+		for _, e := range elements {
 			if err := s.halves[t.turn].set(e.Key, e.Value); err != nil {
 				return fmt.Errorf("%s: %w", s.m.Name, err)
 			}
@@ -77,8 +77,8 @@ type turnStore struct {
 
 // drain moves what a map has that no program uses.
 func (s *turnStore) drain(from *kernelStore) error {
-	entries, err := from.entries()
-	if err != nil || len(entries) == 0 {
+	elements, err := from.elements()
+	if err != nil || len(elements) == 0 {
 		return err
 	}
 	if from.sets != nil {
@@ -86,17 +86,17 @@ func (s *turnStore) drain(from *kernelStore) error {
 		if err != nil {
 			return err
 		}
-		s.mergeRanked(append(entries, spilled...), rest)
+		s.mergeRanked(append(elements, spilled...), rest)
 		return errors.Join(from.clear(), from.clearSets())
 	}
-	for _, e := range entries {
+	for _, e := range elements {
 		s.merge(e, from.Grows)
 	}
 	return from.clear()
 }
 
 // merge adds what programs have added, or sets what they have set. Keys for which there is no room are counted as what they had.
-func (s *turnStore) merge(e ir.Entry, grows bool) {
+func (s *turnStore) merge(e ir.Element, grows bool) {
 	if s.m.Agg == nil {
 		if grows {
 			_ = s.userStore.add(e.Key, event.To[uint64](e.Value[0]))
@@ -147,11 +147,11 @@ func (s *turnStore) state(key []any) ([]uint64, bool, error) {
 	return s.userStore.state(key)
 }
 
-func (s *turnStore) entries() ([]ir.Entry, error) {
+func (s *turnStore) elements() ([]ir.Element, error) {
 	if err := s.turns.settle(); err != nil {
 		return nil, err
 	}
-	return s.userStore.entries()
+	return s.userStore.elements()
 }
 
 func (s *turnStore) rest() ([]uint64, error) {

@@ -408,7 +408,7 @@ func evaluatorOf(t testing.TB, src string) *evaluator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := newEvaluator(p.Clauses[0].Bodies[langtest.Fixture("test:numbers")].Stmts[0].(*ir.CallStmt).Args[0])
+	v, err := newEvaluator(p.Clauses[0].Sites[langtest.Fixture("test:numbers")].Stmts[0].(*ir.CallStmt).Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,11 +74,11 @@ func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text strin
 		t.Fatalf("%s\n%v", text, err)
 	}
 	cpus := ebpf.MustPossibleCPU()
-	plan, err := plan.New(program, plan.Options{StackLeft: catalog.StackLeft, CompareExchange: plan.CompareExchange, CPUs: cpus, MapEntries: 64})
+	plan, err := plan.New(program, plan.Options{StackLeft: catalog.StackLeft, CompareExchange: plan.CompareExchange, CPUs: cpus, MapKeys: 64})
 	if err != nil {
 		t.Fatalf("%s\n%v", text, err)
 	}
-	for _, b := range plan.Parts {
+	for _, b := range plan.Sites {
 		if b.InUser != nil {
 			t.Errorf("%s: %s", b.Clause, b.InUser.Reason)
 		}

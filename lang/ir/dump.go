@@ -19,7 +19,7 @@ func (p *Program) Dump() string {
 	}
 	for _, c := range p.Clauses {
 		for _, place := range c.Places() {
-			d.body(c, c.Bodies[place])
+			d.site(c, c.Sites[place])
 		}
 	}
 	return strings.TrimSuffix(d.b.String(), "\n")
@@ -35,7 +35,7 @@ func (d *dumper) line(format string, args ...any) {
 	fmt.Fprintf(&d.b, format+"\n", args...)
 }
 
-func (d *dumper) body(c *Clause, b *Body) {
+func (d *dumper) site(c *Clause, b *Site) {
 	head := c.Kind.String()
 	switch {
 	case b.Probe != nil && c.Hz != 0:
@@ -266,8 +266,8 @@ func (m *Map) describe() string {
 		value = "(" + value + ")"
 	}
 	text += " = " + value
-	if m.Entries != 0 {
-		text += fmt.Sprintf(" entries %d", m.Entries)
+	if m.MaxKeys != 0 {
+		text += fmt.Sprintf(" keys %d", m.MaxKeys)
 	}
 	if m.Lru {
 		text += " lru"

@@ -14,7 +14,7 @@ import (
 
 // Program is a checked program, ready to run on events.
 type Program struct {
-	Source syntax.Source
+	Text syntax.Text
 	// Maps in the order of their first use.
 	Maps    []*Map
 	Clauses []*Clause
@@ -38,7 +38,7 @@ type Clause struct {
 	Hz     int                   // of profile
 	Named  map[*event.Probe]bool // by name, not by a pattern
 	Vars   []*Variable
-	Bodies map[*event.Probe]*Body // the key is nil for a moment
+	Sites  map[*event.Probe]*Site // the key is nil for a moment
 	Text   string
 	Span   syntax.Span
 	Tree   *syntax.Clause
@@ -58,13 +58,13 @@ func (p *Program) Selects() error {
 	errs := syntax.ErrorList{}
 	seen := map[*event.Probe]bool{}
 	for _, c := range p.Clauses {
-		if c.Kind != OnEvent || !c.Bodies[c.Probes[0]].Prints {
-			errs = append(errs, p.Source.Error(c.Span, "a recording only selects events", "leave out the block: the program that reads the recording has it"))
+		if c.Kind != OnEvent || !c.Sites[c.Probes[0]].Prints {
+			errs = append(errs, p.Text.Error(c.Span, "a recording only selects events", "leave out the block: the program that reads the recording has it"))
 			continue
 		}
 		for _, probe := range c.Probes {
 			if seen[probe] {
-				errs = append(errs, p.Source.Error(c.Span, fmt.Sprintf("%s is recorded by two clauses", probe), "join their predicates with ||"))
+				errs = append(errs, p.Text.Error(c.Span, fmt.Sprintf("%s is recorded by two clauses", probe), "join their predicates with ||"))
 				break
 			}
 			seen[probe] = true
@@ -81,7 +81,7 @@ func (p *Program) Recordable() error {
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {
 			if hz, seen := frequencies[probe]; seen && hz != c.Hz {
-				errs = append(errs, p.Source.Error(c.Span, "samples of two frequencies are one in a recording", "record one of them"))
+				errs = append(errs, p.Text.Error(c.Span, "samples of two frequencies are one in a recording", "record one of them"))
 			}
 			frequencies[probe] = c.Hz
 		}
@@ -92,7 +92,7 @@ func (p *Program) Recordable() error {
 // AsksForCommand tells whether the program has cpid.
 func (p *Program) AsksForCommand() (asks bool) {
 	for _, c := range p.Clauses {
-		for _, b := range c.Bodies {
+		for _, b := range c.Sites {
 			b.WalkExprs(func(e *Expr) { asks = asks || e.Op == OpCommand })
 		}
 	}
@@ -130,7 +130,7 @@ func (p *Program) Waits() bool {
 func (p *Program) Prints() bool {
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {
-			if b := c.Bodies[probe]; b.Prints || b.says() {
+			if b := c.Sites[probe]; b.Prints || b.says() {
 				return true
 			}
 		}
@@ -139,7 +139,7 @@ func (p *Program) Prints() bool {
 }
 
 // says tells whether one of the statements prints something.
-func (b *Body) says() (says bool) {
+func (b *Site) says() (says bool) {
 	WalkStmts(b.Stmts, func(s Stmt) {
 		call, ok := s.(*CallStmt)
 		says = says || ok && call.Prints()
@@ -152,7 +152,7 @@ func (p *Program) Printed() []*event.Probe {
 	var all []*event.Probe
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {
-			if c.Bodies[probe].Prints && !slices.Contains(all, probe) {
+			if c.Sites[probe].Prints && !slices.Contains(all, probe) {
 				all = append(all, probe)
 			}
 		}
@@ -182,7 +182,7 @@ func (p *Program) KeepsCgroups() bool {
 	keeps := false
 	visit := func(e *Expr) { keeps = keeps || namesCgroup(e) }
 	for _, c := range p.Clauses {
-		for _, b := range c.Bodies {
+		for _, b := range c.Sites {
 			visit(b.Pred)
 			WalkStmts(b.Stmts, func(s Stmt) {
 				for _, e := range exprsOf(s) {

@@ -13,7 +13,7 @@ import (
 
 // MapOptions say how to print a map.
 type MapOptions struct {
-	// Top is how many entries to print, those with the largest values; 0 is all.
+	// Top is how many elements to print, those with the largest values; 0 is all.
 	Top int64
 	// Div divides what is printed, as in bpftrace: numbers, which lose their unit by it, but of stats the average alone and of
 	// rate not the total; of hist how many values there are; nothing of lhist. 0 is 1.
@@ -48,11 +48,11 @@ func (m *Map) show(o MapOptions) agg.Show {
 }
 
 // Table is what the map holds: in the order, as much and divided as the options say. A map without a key that has no entry is zero.
-func (m *Map) Table(entries []Entry, o MapOptions) result.Table {
-	if len(m.Key) == 0 && len(entries) == 0 {
-		entries = []Entry{m.NewEntry(nil)}
+func (m *Map) Table(elements []Element, o MapOptions) result.Table {
+	if len(m.Key) == 0 && len(elements) == 0 {
+		elements = []Element{m.NewElement(nil)}
 	}
-	t := result.Table{Name: m.Name, Func: m.FuncName(), Type: m.Type(), Unit: m.Unit(o), Zero: m.Result(m.NewEntry(nil), o)}
+	t := result.Table{Name: m.Name, Func: m.FuncName(), Type: m.Type(), Unit: m.Unit(o), Zero: m.Result(m.NewElement(nil), o)}
 	for i, c := range m.Key {
 		name := ""
 		if i < len(m.Names) {
@@ -66,8 +66,8 @@ func (m *Map) Table(entries []Entry, o MapOptions) result.Table {
 	} else if !m.IsTuple && event.IsNumber(m.Type()) && m.Type().Enum == nil {
 		t.Adds = result.Sums
 	}
-	t.Rows = make([]result.Row, len(entries))
-	for i, e := range entries {
+	t.Rows = make([]result.Row, len(elements))
+	for i, e := range elements {
 		t.Rows[i] = result.Row{Key: e.Key, Value: m.Result(e, MapOptions{Elapsed: o.Elapsed}), State: e.State}
 	}
 	if ranker := m.Agg.Ranker(); ranker != nil {
@@ -87,7 +87,7 @@ func (m *Map) Table(entries []Entry, o MapOptions) result.Table {
 }
 
 // Result is what an entry comes to.
-func (m *Map) Result(e Entry, o MapOptions) result.Value {
+func (m *Map) Result(e Element, o MapOptions) result.Value {
 	if m.Agg != nil {
 		return m.Agg.Result(e.State, m.show(o))
 	}
@@ -101,25 +101,25 @@ func (m *Map) Result(e Entry, o MapOptions) result.Value {
 	return t
 }
 
-// Sorted are entries in an order.
-func (m *Map) Sorted(entries []Entry, by result.Order) []Entry {
-	if len(entries) == 0 {
+// Sorted are elements in an order.
+func (m *Map) Sorted(elements []Element, by result.Order) []Element {
+	if len(elements) == 0 {
 		return nil
 	}
-	t := m.Table(entries, MapOptions{By: by})
-	entries = make([]Entry, len(t.Rows))
+	t := m.Table(elements, MapOptions{By: by})
+	elements = make([]Element, len(t.Rows))
 	for i, r := range t.Rows {
-		entries[i] = Entry{Key: r.Key, State: r.State}
+		elements[i] = Element{Key: r.Key, State: r.State}
 		switch v := r.Value.(type) {
 		case result.Tuple:
-			entries[i].Value = v.Values()
+			elements[i].Value = v.Values()
 		case result.Number:
 			if m.Agg == nil {
-				entries[i].Value = []any{v.V}
+				elements[i].Value = []any{v.V}
 			}
 		}
 	}
-	return entries
+	return elements
 }
 
 // divided is the value of a row, as the options divide it.
@@ -152,7 +152,7 @@ func (m *Map) Unit(o MapOptions) event.Unit {
 }
 
 // ValueOf returns the value of an entry of m as one value: a tuple, or the number of an aggregation, 0 if it has none.
-func (m *Map) ValueOf(e Entry) any {
+func (m *Map) ValueOf(e Element) any {
 	switch {
 	case m.Agg != nil:
 		if n := m.number(e.State); n != nil {
@@ -165,9 +165,9 @@ func (m *Map) ValueOf(e Entry) any {
 	return e.Value[0]
 }
 
-// NewEntry makes an entry of zeros. It copies the key.
-func (m *Map) NewEntry(key []any) Entry {
-	e := Entry{Key: OfColumns(m.Key, key)}
+// NewElement makes an entry of zeros. It copies the key.
+func (m *Map) NewElement(key []any) Element {
+	e := Element{Key: OfColumns(m.Key, key)}
 	if m.Agg != nil {
 		e.State = make([]uint64, m.Agg.Words())
 		return e
@@ -187,8 +187,8 @@ func OfColumns(columns []Column, values []any) []any {
 	return out
 }
 
-// Entry of a map.
-type Entry struct {
+// Element of a map: a key with its value.
+type Element struct {
 	Key   []any
 	Value []any    // of a scalar
 	State []uint64 // of an aggregation

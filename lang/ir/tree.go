@@ -45,10 +45,10 @@ type Variable struct {
 	Type     event.Type
 	Elems    []event.Type // of a tuple
 	Optional bool         // some assignment may be absent
-	// EntryOf is the map whose entries the variable runs over: then it is a tuple of key and value. Member 0 is the only element of
+	// LoopOver is the map whose entries the variable runs over: then it is a tuple of key and value. Member 0 is the only element of
 	// the key, or a tuple of all if there are several; member 1 the value, which may be a tuple too. Such a variable stands only
 	// under OpMember, and print($kv) is a CallStmt with Map and Key.
-	EntryOf *Map
+	LoopOver *Map
 }
 
 // Map is a @map of the program: what all its uses agree on.
@@ -67,7 +67,7 @@ type Map struct {
 	IsTuple bool // the scalar is a tuple, even if of one element
 	// of let
 	Lru     bool
-	Entries uint32      // 0: the default
+	MaxKeys uint32      // 0: the default
 	Span    syntax.Span // of its first use
 }
 
@@ -77,8 +77,8 @@ type Column struct {
 	Optional bool
 }
 
-// Body is what a clause does with the events of one probe, or at its moment.
-type Body struct {
+// Site is what a clause does with the events of one probe, or at its moment.
+type Site struct {
 	Probe *event.Probe // nil but for onEvent
 	Pred  *Expr        // nil: always
 	Stmts []Stmt

@@ -16,7 +16,7 @@ type Columns interface {
 }
 
 // Fields that the body reads, and those that what it prints needs.
-func (b *Body) Fields(printed Columns) []*event.Field {
+func (b *Site) Fields(printed Columns) []*event.Field {
 	found := map[*event.Field]bool{}
 	if b.Prints {
 		for _, f := range printed.Fields(b.Probe) {
@@ -35,7 +35,7 @@ func (b *Body) Fields(printed Columns) []*event.Field {
 }
 
 // WalkExprs visits every node of the predicate and the statements.
-func (b *Body) WalkExprs(visit func(*Expr)) {
+func (b *Site) WalkExprs(visit func(*Expr)) {
 	WalkExpr(b.Pred, visit)
 	WalkStmts(b.Stmts, func(s Stmt) {
 		for _, e := range exprsOf(s) {

@@ -26,7 +26,7 @@ func (p *Plan) TakesTurns(m *ir.Map) bool {
 
 // eventUses are those of the clauses on events.
 func (p *Plan) eventUses(m *ir.Map) (u uses) {
-	for _, b := range p.Parts {
+	for _, b := range p.Sites {
 		u.join(b.uses.maps[m])
 	}
 	return u

@@ -20,7 +20,7 @@ import (
 // their sizes. Variant tells how a probe is attached on this host.
 func (p *Plan) Explain(w io.Writer, variant func(probes.Request) string) error {
 	var last *ir.Clause
-	for _, b := range p.Parts {
+	for _, b := range p.Sites {
 		if b.Clause != last {
 			fmt.Fprintf(w, "%s: %s\n", p.name(b.Clause), b.Clause)
 			last = b.Clause
@@ -55,7 +55,7 @@ func (p *Plan) Explain(w io.Writer, variant func(probes.Request) string) error {
 
 // text of the program at a place, in one line.
 func (p *Plan) text(at syntax.Span) string {
-	return strings.Join(strings.Fields(p.Program.Source.Text[at.From:at.To]), " ")
+	return strings.Join(strings.Fields(p.Program.Text.Content[at.From:at.To]), " ")
 }
 
 func where(why *Obstacle) string {
@@ -65,7 +65,7 @@ func where(why *Obstacle) string {
 	return "user space: " + why.Reason
 }
 
-func (b *Part) explainActions(p *Plan, w io.Writer) {
+func (b *Site) explainActions(p *Plan, w io.Writer) {
 	if b.Prints {
 		fmt.Fprintf(w, "    action\tprint the event\tuser space: it is output\n")
 	}
@@ -88,7 +88,7 @@ func (b *Part) explainActions(p *Plan, w io.Writer) {
 }
 
 // explainFields tells what is captured for all clauses of the probe: found in the code, not in the program.
-func (p *Plan) explainFields(w io.Writer, b *Part) {
+func (p *Plan) explainFields(w io.Writer, b *Site) {
 	code := p.Codes[p.request(b)]
 	before, after := names(b.Probe, code.Before), names(b.Probe, code.After)
 	after = slices.DeleteFunc(after, func(n string) bool { return slices.Contains(before, n) })
@@ -104,7 +104,7 @@ func (p *Plan) explainFields(w io.Writer, b *Part) {
 }
 
 // request is the index of the request that serves a body.
-func (p *Plan) request(b *Part) int {
+func (p *Plan) request(b *Site) int {
 	return slices.IndexFunc(p.requests, func(r probes.Request) bool { return r.Probe == b.Probe && r.Arg == argOf(b.Clause) })
 }
 
@@ -132,11 +132,11 @@ func (p *Plan) explainMaps(w io.Writer) error {
 			fmt.Fprintf(t, "  %s\t%s\tuser space: %s\n", m.Name, cmp.Or(m.FuncName(), "scalar"), p.userMaps[m])
 			continue
 		}
-		fmt.Fprintf(t, "  %s\t%s\tkernel: %s, %s, %s\n", m.Name, cmp.Or(m.FuncName(), "scalar"), k.kind(), entriesOf(k.Code.Entries),
+		fmt.Fprintf(t, "  %s\t%s\tkernel: %s, %s, %s\n", m.Name, cmp.Or(m.FuncName(), "scalar"), k.kind(), room(k.Code.MaxKeys, "key"),
 			format.AppendSize(nil, roundBytes(p.bytes(k))))
 	}
 	for _, n := range space.Frames {
-		fmt.Fprintf(t, "  stacks\tup to %d frames\tkernel: hash, %s, %s\n", n, entriesOf(p.stackEntries(n)), format.AppendSize(nil, roundBytes(p.storeBytes(n))))
+		fmt.Fprintf(t, "  stacks\tup to %d frames\tkernel: hash, %s, %s\n", n, room(p.maxStacks(n), "stack"), format.AppendSize(nil, roundBytes(p.storeBytes(n))))
 	}
 	if len(space.Frames) > 0 {
 		fmt.Fprintf(t, "  \tcaptured in\tkernel: per-CPU array, %s\n", format.AppendSize(nil, roundBytes(uint64(p.Options.CPUs*codegen.StackSlotsSize))))
@@ -144,11 +144,12 @@ func (p *Plan) explainMaps(w io.Writer) error {
 	return t.Flush()
 }
 
-func entriesOf(n uint32) string {
+// room is the size of a map in keys or stacks.
+func room(n uint32, what string) string {
 	if n == 1 {
-		return "1 entry"
+		return "1 " + what
 	}
-	return fmt.Sprintf("%d entries", n)
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // roundBytes leaves three digits or so, in whole KiB or MiB.

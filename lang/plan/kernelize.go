@@ -14,17 +14,17 @@ import (
 // kernelizer turns the typed tree of a body into that of the code generator, or says what of it the kernel cannot do.
 type kernelizer struct {
 	plan *Plan
-	part *Part
-	code *codegen.Program
+	site *Site
+	code *codegen.Spec
 	vars int // index in code.Vars of the body's first variable
 }
 
 // kernelizer for a body; without code it is a trial.
-func (p *Plan) kernelizer(b *Part, code *codegen.Program) *kernelizer {
+func (p *Plan) kernelizer(b *Site, code *codegen.Spec) *kernelizer {
 	if code == nil {
-		code = &codegen.Program{}
+		code = &codegen.Spec{}
 	}
-	k := &kernelizer{plan: p, part: b, code: code, vars: len(code.Vars)}
+	k := &kernelizer{plan: p, site: b, code: code, vars: len(code.Vars)}
 	for _, v := range b.Clause.Vars {
 		code.Vars = append(code.Vars, codegen.Var{Name: v.Name, Type: kernelType(v.Type), Optional: v.Optional})
 	}
@@ -328,7 +328,7 @@ func (k *kernelizer) update(s *ir.UpdateStmt) (codegen.Stmt, *Obstacle) {
 
 // record sends what statements in user space need: fields, and what only the kernel knows, variables, stacks and maps.
 func (k *kernelizer) record(in []ir.Stmt) (codegen.Stmt, *Obstacle) {
-	s := &Site{Part: k.part}
+	s := &Part{Site: k.site}
 	var slots []*ir.Expr
 	var obst *Obstacle
 	replace := func(e *ir.Expr) *ir.Expr {
@@ -345,7 +345,7 @@ func (k *kernelizer) record(in []ir.Stmt) (codegen.Stmt, *Obstacle) {
 	if obst != nil {
 		return nil, obst
 	}
-	reads := &Part{Body: &ir.Body{Probe: k.part.Probe, Stmts: s.Stmts}}
+	reads := &Site{Site: &ir.Site{Probe: k.site.Probe, Stmts: s.Stmts}}
 	if k.trial() {
 		return nil, nil
 	}

@@ -23,7 +23,7 @@ type KernelMap struct {
 func (p *Plan) NewMap(m *ir.Map) *codegen.Map {
 	out := &codegen.Map{
 		Name: fmt.Sprintf("at_%.12s", strings.TrimPrefix(m.Name, "@")), Index: slices.Index(p.Program.Maps, m),
-		Key: rowOf(m.Key), Agg: m.Agg, LRU: m.Lru, Entries: 1, Turns: p.TakesTurns(m),
+		Key: rowOf(m.Key), Agg: m.Agg, LRU: m.Lru, MaxKeys: 1, Turns: p.TakesTurns(m),
 	}
 	if m.Agg == nil {
 		out.Value = rowOf(m.Value)
@@ -31,7 +31,7 @@ func (p *Plan) NewMap(m *ir.Map) *codegen.Map {
 	out.Name = fmt.Sprintf("at%d_%.10s", out.Index, strings.TrimPrefix(m.Name, "@"))
 	out.Shared = m.Agg != nil && p.valueSize(m)*p.Options.CPUs > maxPerCPU
 	if len(m.Key) > 0 {
-		out.Entries = cmp.Or(m.Entries, p.Options.MapEntries, p.defaultEntries(m, out))
+		out.MaxKeys = cmp.Or(m.MaxKeys, p.Options.MapKeys, p.defaultKeys(m, out))
 	}
 	return out
 }
@@ -47,22 +47,22 @@ func (p *Plan) valueSize(m *ir.Map) int {
 	return rowOf(m.Value).Size
 }
 
-// defaultEntries keeps a map within 64 MiB.
-func (p *Plan) defaultEntries(m *ir.Map, code *codegen.Map) uint32 {
+// defaultKeys keeps a map within 64 MiB.
+func (p *Plan) defaultKeys(m *ir.Map, code *codegen.Map) uint32 {
 	const budget, fewest, most = 64 << 20, 256, 4096
 	value := p.valueSize(m)
 	if m.Agg != nil && !code.Shared {
 		value *= p.Options.CPUs
 	}
-	entry := value + code.Key.Size + entryOverhead
+	entry := value + code.Key.Size + keyOverhead
 	if code.Turns {
 		entry *= 2
 	}
 	return uint32(min(max(budget/entry, fewest), most))
 }
 
-// entryOverhead is what a hash keeps for each key besides key and value: struct htab_elem and its place in a bucket.
-const entryOverhead = 64
+// keyOverhead is what a hash keeps for each key besides key and value: struct htab_elem and its place in a bucket.
+const keyOverhead = 64
 
 // bytes that a map takes in the kernel.
 func (p *Plan) bytes(m *KernelMap) uint64 {
@@ -81,7 +81,7 @@ func (p *Plan) bytes(m *KernelMap) uint64 {
 	if m.Code.Ranks() {
 		sets = m.Code.Sets().Bytes() * p.Options.CPUs
 	}
-	return maps * (uint64(m.Code.Entries)*uint64(value+m.Code.Key.Size+entryOverhead) + uint64(sets))
+	return maps * (uint64(m.Code.MaxKeys)*uint64(value+m.Code.Key.Size+keyOverhead) + uint64(sets))
 }
 
 // MapBytes is what all maps take in the kernel.

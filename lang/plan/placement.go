@@ -10,7 +10,7 @@ import (
 
 // forbid finds the bodies that have to run in user space, whatever the kernel can do.
 func (p *Plan) forbid() {
-	for _, b := range p.Parts {
+	for _, b := range p.Sites {
 		switch {
 		case p.Options.NoKernel:
 			b.InUser = &Obstacle{Reason: "--no-kernel"}
@@ -27,7 +27,7 @@ func (p *Plan) divide() {
 	p.placeMaps()
 	for {
 		moved := false
-		for _, b := range p.Parts {
+		for _, b := range p.Sites {
 			b.split(p)
 			if b.InUser == nil {
 				b.InUser = p.hindrance(b)
@@ -44,7 +44,7 @@ func (p *Plan) divide() {
 			}
 		}
 		if stop := p.exitInUserSpace(); stop != nil {
-			for _, b := range p.Parts {
+			for _, b := range p.Sites {
 				if b.InUser == nil {
 					b.InUser, moved = stop, true
 				}
@@ -67,7 +67,7 @@ func (p *Plan) findAlone() {
 			hz    int
 		}
 		sources := map[source]bool{}
-		for _, b := range p.Parts {
+		for _, b := range p.Sites {
 			if u := b.uses.maps[m]; u != nil && u.aggregates {
 				sources[source{b.Probe, b.Clause.Hz}] = true
 			}
@@ -80,7 +80,7 @@ func (p *Plan) findAlone() {
 
 // exitInUserSpace says whether exit() is decided there: then nothing may count on in the kernel meanwhile.
 func (p *Plan) exitInUserSpace() *Obstacle {
-	for _, b := range p.Parts {
+	for _, b := range p.Sites {
 		if b.InUser != nil && b.uses.exits {
 			return &Obstacle{Reason: "exit() of " + p.name(b.Clause) + " runs in user space, and nothing may be counted after it"}
 		}
@@ -117,7 +117,7 @@ func (p *Plan) keepsOut(m *ir.Map) string {
 		return "its oldest keys give way, and there is no telling then what was added since it was emptied"
 	}
 	inEvents := false
-	for _, b := range p.Parts {
+	for _, b := range p.Sites {
 		u := b.uses.maps[m]
 		if u == nil {
 			continue
@@ -166,7 +166,7 @@ func (u *uses) needExact(m *ir.Map) string {
 }
 
 // split divides the conjuncts of the predicate.
-func (b *Part) split(p *Plan) {
+func (b *Site) split(p *Plan) {
 	b.kernel, b.User = nil, nil
 	l := p.kernelizer(b, nil)
 	for _, e := range conjuncts(b.Pred) {
@@ -196,7 +196,7 @@ func conjuncts(e *ir.Expr) []*ir.Expr {
 }
 
 // hindrance says what of a body cannot run in the kernel.
-func (p *Plan) hindrance(b *Part) *Obstacle {
+func (p *Plan) hindrance(b *Site) *Obstacle {
 	for _, c := range b.User {
 		reads := false
 		ir.WalkExpr(c.e, func(e *ir.Expr) { reads = reads || e.Map != nil })

@@ -53,8 +53,8 @@ type Options struct {
 	Alone func(*event.Probe) bool
 	// CPUs that the kernel may have.
 	CPUs int
-	// MapEntries is how many keys a map has room for; 0 chooses by the size of the values.
-	MapEntries uint32
+	// MapKeys is how many keys a map has room for; 0 chooses by the size of the values.
+	MapKeys uint32
 	// Started is when the program began, as nsecs tells it.
 	Started uint64
 }
@@ -67,24 +67,24 @@ type Options struct {
 type Plan struct {
 	Program  *ir.Program
 	Options  Options
-	Parts    []*Part
+	Sites    []*Site
 	moments  []moment
 	Maps     map[*ir.Map]*KernelMap // those that live in the kernel
 	userMaps map[*ir.Map]string     // why the others do not
 	requests []probes.Request
 	Codes    []*codegen.Code     // of the requests
-	Sites    []*Site             // by the ID of the record
+	Parts    []*Part             // by the ID of the record
 	Tracing  []string            // functions by which kernel stacks are cut
 	Recorded map[ir.StackUse]int // the stacks of the program among those of a recording
 	// recordAll says that what the events to record have in common does not fit into the kernel.
 	recordAll bool
 }
 
-// Part is a body and where it runs.
-type Part struct {
-	*ir.Body
+// Site is a body and where it runs.
+type Site struct {
+	*ir.Site
 	Clause *ir.Clause
-	uses   *bodyUses
+	uses   *siteUses
 	// InUser says why the body runs in user space, if it does.
 	InUser *Obstacle
 	// tooLarge says that the predicate does not fit into the kernel either.
@@ -96,7 +96,7 @@ type Part struct {
 // moment is a clause that no event causes.
 type moment struct {
 	clause *ir.Clause
-	uses   *bodyUses
+	uses   *siteUses
 }
 
 // Conjunct is one of the conditions that a predicate joins by &&.
@@ -111,10 +111,10 @@ type Obstacle struct {
 	span   syntax.Span
 }
 
-// Site is a place of the program that sends records: what user space does with them.
-type Site struct {
+// Part is a place of the program that sends records: what user space does with them.
+type Part struct {
 	layout *event.Layout
-	Part   *Part
+	Site   *Site
 	// Pred and Stmts are what is left to do; Prints says that the event is printed.
 	Pred   *ir.Expr
 	Stmts  []ir.Stmt
@@ -139,10 +139,10 @@ func New(p *ir.Program, o Options) (*Plan, error) {
 	plan := &Plan{Program: p, Options: o}
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {
-			plan.Parts = append(plan.Parts, &Part{Body: c.Bodies[probe], Clause: c, uses: usesOf(c.Bodies[probe])})
+			plan.Sites = append(plan.Sites, &Site{Site: c.Sites[probe], Clause: c, uses: usesOf(c.Sites[probe])})
 		}
 		if c.Kind != ir.OnEvent {
-			plan.moments = append(plan.moments, moment{c, usesOf(c.Bodies[nil])})
+			plan.moments = append(plan.moments, moment{c, usesOf(c.Sites[nil])})
 		}
 	}
 	plan.forbid()
@@ -165,9 +165,9 @@ func New(p *ir.Program, o Options) (*Plan, error) {
 
 // generate makes the code of every probe. It returns true if a body did not fit and was moved to user space.
 func (p *Plan) generate() (again bool, err error) {
-	p.requests, p.Codes, p.Sites, p.Tracing = nil, nil, nil, nil
+	p.requests, p.Codes, p.Parts, p.Tracing = nil, nil, nil, nil
 	for _, r := range requestsOf(p.Program) {
-		code := codegen.Program{
+		code := codegen.Spec{
 			Stack: maxStack, CmpXchg: p.comparesAndExchanges(), Ring: probes.RingName, Prefix: "t", Stops: p.stops(),
 			Cut: p.cutOf(r.Probe), Within: p.within(r.Probe),
 		}
@@ -177,30 +177,30 @@ func (p *Plan) generate() (again bool, err error) {
 			}
 		}
 		code.Lost.Map, code.Lost.Offset = probes.LostCounter(r.Probe)
-		var parts []*Part
-		for _, b := range p.Parts {
+		var sites []*Site
+		for _, b := range p.Sites {
 			if b.Probe == r.Probe && argOf(b.Clause) == r.Arg {
-				parts = append(parts, b)
+				sites = append(sites, b)
 			}
 		}
 		if p.Options.Compare {
-			code.Clauses = append(code.Clauses, p.shadow(r.Probe, parts))
+			code.Parts = append(code.Parts, p.shadow(r.Probe, sites))
 		}
 		if p.Options.Record {
-			code.Clauses = append(code.Clauses, p.record(r.Probe, parts))
+			code.Parts = append(code.Parts, p.record(r.Probe, sites))
 		}
-		before := len(code.Clauses)
-		for _, b := range parts {
-			code.Clauses = append(code.Clauses, p.clause(b, &code))
+		before := len(code.Parts)
+		for _, b := range sites {
+			code.Parts = append(code.Parts, p.part(b, &code))
 		}
 		out, err := codegen.Generate(code)
 		if limit, ok := err.(*codegen.LimitError); ok {
-			i := limit.Clause - before
+			i := limit.Part - before
 			if i < 0 && p.Options.Record && !p.recordAll {
 				p.recordAll = true
 				return true, nil
 			}
-			if i < 0 || i >= len(parts) || !giveWay(parts, i, &Obstacle{Reason: limit.Reason}) {
+			if i < 0 || i >= len(sites) || !giveWay(sites, i, &Obstacle{Reason: limit.Reason}) {
 				return false, fmt.Errorf("%s: %w", r.Probe, err)
 			}
 			return true, nil
@@ -208,7 +208,7 @@ func (p *Plan) generate() (again bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", r.Probe, err)
 		}
-		r.Code, r.Counted = probeCode(out, p.source(parts)), p.Options.Counted
+		r.Code, r.Counted = probeCode(out, p.comment(sites)), p.Options.Counted
 		p.requests = append(p.requests, r)
 		p.Codes = append(p.Codes, out)
 	}
@@ -228,14 +228,14 @@ func (p *Plan) within(probe *event.Probe) (sets []codegen.Within) {
 
 // giveWay moves to user space what it can of the bodies of a probe, of which number i met a limit: that body, then its predicate, then
 // all the others. It returns false if all of that is there.
-func giveWay(parts []*Part, i int, why *Obstacle) bool {
-	if b := parts[i]; !b.tooLarge {
+func giveWay(sites []*Site, i int, why *Obstacle) bool {
+	if b := sites[i]; !b.tooLarge {
 		b.tooLarge = b.InUser != nil || b.Prints
 		b.InUser = why
 		return true
 	}
 	moved := false
-	for _, b := range parts {
+	for _, b := range sites {
 		if b.InUser == nil {
 			b.InUser, moved = why, true
 		}
@@ -274,16 +274,16 @@ func (p *Plan) comparesAndExchanges() bool {
 // maxStack is the limit of the kernel on the stack of a BPF program.
 const maxStack = 512
 
-func (p *Plan) source(parts []*Part) string {
-	if len(parts) == 0 {
+func (p *Plan) comment(sites []*Site) string {
+	if len(sites) == 0 {
 		return ""
 	}
-	return p.sourceOf(parts[0])
+	return p.commentOf(sites[0])
 }
 
-// sourceOf tells the place and the text of a clause, as the verifier quotes it.
-func (p *Plan) sourceOf(b *Part) string {
-	at := p.Program.Source.Error(syntax.Span{From: b.Clause.Span.From, To: b.Clause.Span.From}, "", "")
+// commentOf tells the place and the text of a clause, as the verifier quotes it.
+func (p *Plan) commentOf(b *Site) string {
+	at := p.Program.Text.Error(syntax.Span{From: b.Clause.Span.From, To: b.Clause.Span.From}, "", "")
 	return fmt.Sprintf("%s:%d: %s", at.File, at.Line, b.Clause)
 }
 
@@ -300,13 +300,13 @@ func probeCode(c *codegen.Code, source string) *probes.Code {
 
 // stops tells whether some body in the kernel ends the program.
 func (p *Plan) stops() bool {
-	return slices.ContainsFunc(p.Parts, func(b *Part) bool { return b.InUser == nil && b.uses.exits })
+	return slices.ContainsFunc(p.Sites, func(b *Site) bool { return b.InUser == nil && b.uses.exits })
 }
 
 // clause makes what the kernel does for a body.
-func (p *Plan) clause(b *Part, code *codegen.Program) codegen.Clause {
+func (p *Plan) part(b *Site, code *codegen.Spec) codegen.Part {
 	l := p.kernelizer(b, code)
-	out := codegen.Clause{Source: p.sourceOf(b)}
+	out := codegen.Part{Comment: p.commentOf(b)}
 	for _, c := range b.kernel {
 		e, _ := l.expr(c.e)
 		out.Pred = combine(codegen.OpAnd, out.Pred, e)
@@ -316,7 +316,7 @@ func (p *Plan) clause(b *Part, code *codegen.Program) codegen.Clause {
 		out.Body, _ = l.stmts(b.Stmts)
 		return out
 	}
-	rest := &Site{Part: b, Stmts: b.Stmts, Prints: b.Prints}
+	rest := &Part{Site: b, Stmts: b.Stmts, Prints: b.Prints}
 	for _, c := range b.User {
 		rest.Pred = conjoin(rest.Pred, c.e)
 	}
@@ -337,40 +337,40 @@ func conjoin(a, b *ir.Expr) *ir.Expr {
 }
 
 // shadow sends every event with all that any of the bodies reads.
-func (p *Plan) shadow(probe *event.Probe, parts []*Part) codegen.Clause {
+func (p *Plan) shadow(probe *event.Probe, sites []*Site) codegen.Part {
 	fields := map[*event.Field]bool{}
-	for _, b := range parts {
+	for _, b := range sites {
 		for _, f := range b.Fields(p.Options.Columns) {
 			fields[f] = true
 		}
 	}
-	s := &Site{Part: &Part{Body: &ir.Body{Probe: probe}}, Shadow: true}
-	values := s.withStacks(stacksOf(parts))
-	l := &kernelizer{plan: p, code: &codegen.Program{}}
-	return codegen.Clause{Source: "compare", Body: []codegen.Stmt{p.emit(s, slices.Collect(maps.Keys(fields)), values, l)}}
+	s := &Part{Site: &Site{Site: &ir.Site{Probe: probe}}, Shadow: true}
+	values := s.withStacks(stacksOf(sites))
+	l := &kernelizer{plan: p, code: &codegen.Spec{}}
+	return codegen.Part{Comment: "compare", Body: []codegen.Stmt{p.emit(s, slices.Collect(maps.Keys(fields)), values, l)}}
 }
 
 // record sends the events that any of the bodies may want, with all that a recording keeps.
-func (p *Plan) record(probe *event.Probe, parts []*Part) codegen.Clause {
-	s := &Site{Part: &Part{Body: &ir.Body{Probe: probe}}, Recorded: true}
+func (p *Plan) record(probe *event.Probe, sites []*Site) codegen.Part {
+	s := &Part{Site: &Site{Site: &ir.Site{Probe: probe}}, Recorded: true}
 	var values []*ir.Expr
 	if p.recordsStacks() {
 		values = recordedStacks()
 	}
-	l := &kernelizer{plan: p, code: &codegen.Program{}}
-	return codegen.Clause{
-		Source: "record", Pred: p.wanted(parts, l), Body: []codegen.Stmt{p.emit(s, slices.Clone(probe.Fields), s.withStacks(values), l)},
+	l := &kernelizer{plan: p, code: &codegen.Spec{}}
+	return codegen.Part{
+		Comment: "record", Pred: p.wanted(sites, l), Body: []codegen.Stmt{p.emit(s, slices.Clone(probe.Fields), s.withStacks(values), l)},
 	}
 }
 
 // wanted tells for each event whether one of the bodies may want it; nil is yes. What depends on a map is not asked: whether that part of
 // a predicate holds is for the replay to find out again.
-func (p *Plan) wanted(parts []*Part, l *kernelizer) *codegen.Expr {
+func (p *Plan) wanted(sites []*Site, l *kernelizer) *codegen.Expr {
 	var some *codegen.Expr
 	if p.recordAll {
 		return nil
 	}
-	for _, b := range parts {
+	for _, b := range sites {
 		var all *codegen.Expr
 		for _, c := range b.kernel {
 			if !readsMap(c.e) {
@@ -400,8 +400,8 @@ func combine(op codegen.Op, a, b *codegen.Expr) *codegen.Expr {
 }
 
 // leftToUser is what user space does of a body that it runs.
-func (b *Part) leftToUser() *Part {
-	rest := &Part{Body: &ir.Body{Probe: b.Probe, Stmts: b.Stmts, Prints: b.Prints}}
+func (b *Site) leftToUser() *Site {
+	rest := &Site{Site: &ir.Site{Probe: b.Probe, Stmts: b.Stmts, Prints: b.Prints}}
 	for _, c := range b.User {
 		rest.Pred = conjoin(rest.Pred, c.e)
 	}
@@ -409,9 +409,9 @@ func (b *Part) leftToUser() *Part {
 }
 
 // emit makes the record of a site, with fields of the event and values that the kernel computes.
-func (p *Plan) emit(s *Site, fields []*event.Field, values []*ir.Expr, l *kernelizer) *codegen.Emit {
+func (p *Plan) emit(s *Part, fields []*event.Field, values []*ir.Expr, l *kernelizer) *codegen.Emit {
 	slices.SortFunc(fields, func(a, b *event.Field) int {
-		return slices.Index(s.Part.Probe.Fields, a) - slices.Index(s.Part.Probe.Fields, b)
+		return slices.Index(s.Site.Probe.Fields, a) - slices.Index(s.Site.Probe.Fields, b)
 	})
 	types := make([]event.Type, len(values))
 	for i, v := range values {
@@ -419,8 +419,8 @@ func (p *Plan) emit(s *Site, fields []*event.Field, values []*ir.Expr, l *kernel
 			types[i] = ir.Natural64
 		}
 	}
-	s.layout = event.NewLayout(len(p.Sites), s.Part.Probe, fields, types)
-	p.Sites = append(p.Sites, s)
+	s.layout = event.NewLayout(len(p.Parts), s.Site.Probe, fields, types)
+	p.Parts = append(p.Parts, s)
 	out := &codegen.Emit{ID: uint64(s.layout.ID), Size: s.layout.Size}
 	for _, c := range s.layout.Copies() {
 		out.Copies = append(out.Copies, codegen.Copy(c))
@@ -439,7 +439,7 @@ func (p *Plan) Requests() []probes.Request { return p.requests }
 // RecordedLayouts are those of the records that [exec.Options.Record] gets.
 func (p *Plan) RecordedLayouts() []*event.Layout {
 	var out []*event.Layout
-	for _, s := range p.Sites {
+	for _, s := range p.Parts {
 		if s.Recorded {
 			out = append(out, s.layout)
 		}
@@ -449,8 +449,8 @@ func (p *Plan) RecordedLayouts() []*event.Layout {
 
 // Layouts of the records that the code sends.
 func (p *Plan) Layouts() []*event.Layout {
-	out := make([]*event.Layout, len(p.Sites))
-	for i, s := range p.Sites {
+	out := make([]*event.Layout, len(p.Parts))
+	for i, s := range p.Parts {
 		out[i] = s.layout
 	}
 	return out

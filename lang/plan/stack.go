@@ -13,7 +13,7 @@ import (
 )
 
 // stacks that the body captures, each once.
-func (b *Part) stacks() []*ir.Expr {
+func (b *Site) stacks() []*ir.Expr {
 	found := map[ir.StackUse]*ir.Expr{}
 	b.WalkExprs(func(e *ir.Expr) {
 		if e.Op == ir.OpStack {
@@ -31,7 +31,7 @@ func inOrder(found map[ir.StackUse]*ir.Expr) []*ir.Expr {
 
 // allStacks are those of the whole program.
 func (p *Plan) allStacks() []*ir.Expr {
-	all := stacksOf(p.Parts)
+	all := stacksOf(p.Sites)
 	if p.recordsStacks() {
 		all = afterRecorded(all)
 	}
@@ -40,7 +40,7 @@ func (p *Plan) allStacks() []*ir.Expr {
 
 // recordsStacks tells whether the stacks of events are recorded.
 func (p *Plan) recordsStacks() bool {
-	return p.Options.RecordStacks || p.Options.Record && len(stacksOf(p.Parts)) > 0
+	return p.Options.RecordStacks || p.Options.Record && len(stacksOf(p.Sites)) > 0
 }
 
 // recordedStacks are the values that each record of a recording begins with, if it has stacks: whole ones, of which a replay makes those
@@ -66,7 +66,7 @@ func (p *Plan) findRecorded() error {
 	p.Recorded = map[ir.StackUse]int{}
 	for _, e := range p.allStacks() {
 		if p.Options.RecordedStack == nil {
-			errs = append(errs, p.Program.Source.Error(e.Span, "the recording has no "+e.Fn, "record with --stacks"))
+			errs = append(errs, p.Program.Text.Error(e.Span, "the recording has no "+e.Fn, "record with --stacks"))
 		}
 		for i, r := range recordedStacks() {
 			if r.Fn == e.Fn {
@@ -78,7 +78,7 @@ func (p *Plan) findRecorded() error {
 }
 
 // withStacks notes that a record of the site has these stacks as its first values.
-func (s *Site) withStacks(all []*ir.Expr) []*ir.Expr {
+func (s *Part) withStacks(all []*ir.Expr) []*ir.Expr {
 	s.Stacks = map[ir.StackUse]int{}
 	for i, e := range all {
 		s.Stacks[e.StackUse()] = i
@@ -86,9 +86,9 @@ func (s *Site) withStacks(all []*ir.Expr) []*ir.Expr {
 	return all
 }
 
-func stacksOf(parts []*Part) []*ir.Expr {
+func stacksOf(sites []*Site) []*ir.Expr {
 	found := map[ir.StackUse]*ir.Expr{}
-	for _, b := range parts {
+	for _, b := range sites {
 		for _, e := range b.stacks() {
 			found[e.StackUse()] = e
 		}
@@ -117,7 +117,7 @@ const RangeSize = 16
 
 // StackSpace is what the maps of stacks need.
 func (p *Plan) StackSpace() codegen.StackSpace {
-	s := codegen.StackSpace{Ranges: len(p.Tracing), Entries: p.stackEntries}
+	s := codegen.StackSpace{Ranges: len(p.Tracing), MaxStacks: p.maxStacks}
 	for _, e := range p.allStacks() {
 		if !slices.Contains(s.Frames, e.Frames) {
 			s.Frames = append(s.Frames, e.Frames)
@@ -127,13 +127,13 @@ func (p *Plan) StackSpace() codegen.StackSpace {
 	return s
 }
 
-// stackEntries is how many different stacks of so many frames there is room for: 16 MiB, unless the user says how many.
-func (p *Plan) stackEntries(frames int) uint32 {
+// maxStacks is how many different stacks of so many frames there is room for: 16 MiB, unless the user says how many.
+func (p *Plan) maxStacks(frames int) uint32 {
 	const budget, most = 16 << 20, 65536
-	return cmp.Or(p.Options.MapEntries, uint32(min(budget/(codegen.StackEntrySize(frames)+stackOverhead), most)))
+	return cmp.Or(p.Options.MapKeys, uint32(min(budget/(codegen.StackValueSize(frames)+stackOverhead), most)))
 }
 
-const stackOverhead = 8 + entryOverhead
+const stackOverhead = 8 + keyOverhead
 
 // stackBytes is what stacks take in the kernel.
 func (p *Plan) stackBytes() uint64 {
@@ -149,5 +149,5 @@ func (p *Plan) stackBytes() uint64 {
 }
 
 func (p *Plan) storeBytes(frames int) uint64 {
-	return uint64(p.stackEntries(frames)) * uint64(codegen.StackEntrySize(frames)+stackOverhead)
+	return uint64(p.maxStacks(frames)) * uint64(codegen.StackValueSize(frames)+stackOverhead)
 }

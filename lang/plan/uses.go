@@ -26,15 +26,15 @@ type uses struct {
 // empties returns whether a part of what was counted goes.
 func (u *uses) empties() bool { return u.removes || u.clears || u.zeros }
 
-// bodyUses are what a body does with maps, and whether it may end the program.
-type bodyUses struct {
+// siteUses are what a body does with maps, and whether it may end the program.
+type siteUses struct {
 	maps  map[*ir.Map]*uses
 	exits bool
 }
 
 // usesOf finds them, in one walk.
-func usesOf(b *ir.Body) *bodyUses {
-	all := &bodyUses{maps: map[*ir.Map]*uses{}}
+func usesOf(b *ir.Site) *siteUses {
+	all := &siteUses{maps: map[*ir.Map]*uses{}}
 	b.WalkExprs(func(e *ir.Expr) {
 		if e.Map != nil {
 			all.of(e.Map).expr(e)
@@ -61,7 +61,7 @@ func usesOf(b *ir.Body) *bodyUses {
 }
 
 // of returns the uses of a map, to note one.
-func (b *bodyUses) of(m *ir.Map) *uses {
+func (b *siteUses) of(m *ir.Map) *uses {
 	if b.maps[m] == nil {
 		b.maps[m] = &uses{}
 	}

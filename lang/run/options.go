@@ -28,8 +28,8 @@ type Options struct {
 	Columns output.Columns
 	// Count ends the run after so many printed events, if it is not 0.
 	Count uint64
-	// MapEntries is how many keys a map has room for; 0 chooses by the size of the values.
-	MapEntries uint32
+	// MapKeys is how many keys a map has room for; 0 chooses by the size of the values.
+	MapKeys uint32
 	// Quiet leaves out of the data that probes are attached.
 	Quiet bool
 	// Cleared says that Outputs.View may empty the maps.

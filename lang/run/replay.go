@@ -115,7 +115,7 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 // plan has all of the program run in user space.
 func (p *Replay) plan() (*plan.Plan, error) {
 	o := plan.Options{
-		Recorded: true, Cleared: p.options.Cleared, MapEntries: p.options.MapEntries, Started: p.recording.Started(), CPUs: 1, Columns: p.options.Columns,
+		Recorded: true, Cleared: p.options.Cleared, MapKeys: p.options.MapKeys, Started: p.recording.Started(), CPUs: 1, Columns: p.options.Columns,
 	}
 	if p.recording.WithoutStacks() == "" {
 		o.RecordedStack = p.recording.Stack

@@ -17,7 +17,7 @@ func Dump(p *Program) string {
 		line("param", strings.TrimPrefix(param.Short+","+param.Name, ","), dump(param.Default), strconv.Quote(param.Help))
 	}
 	for _, let := range p.Lets {
-		line("let", let.Map, let.Kind, dump(let.Entries))
+		line("let", let.Map, let.Kind, dump(let.MaxKeys))
 	}
 	for _, c := range p.Clauses {
 		probes := make([]string, len(c.Probes))

@@ -10,9 +10,9 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// Source is the text of a program and the name that its errors carry.
-type Source struct {
-	Name, Text string
+// Text is the text of a program and the name that its errors carry.
+type Text struct {
+	Name, Content string
 }
 
 // Span is a part of the source: the bytes from From up to To.
@@ -36,24 +36,24 @@ type Error struct {
 	Help string
 	// Foreign is the probe of bpftrace that is used as if it were one of the catalog, if that is the mistake: kprobe:ib_modify_qp.
 	Foreign string
-	// Source is the line that holds the mistake.
-	Source string
+	// Text is the line that holds the mistake.
+	Text string
 }
 
 // Error returns an error about the part of the source at.
-func (s Source) Error(at Span, msg, help string) *Error {
-	before := s.Text[:at.From]
+func (s Text) Error(at Span, msg, help string) *Error {
+	before := s.Content[:at.From]
 	start := strings.LastIndexByte(before, '\n') + 1
-	line, _, _ := strings.Cut(s.Text[start:], "\n")
+	line, _, _ := strings.Cut(s.Content[start:], "\n")
 	end := min(at.To, start+len(line))
 	return &Error{
 		File:   s.Name,
 		Line:   strings.Count(before, "\n") + 1,
-		Col:    utf8.RuneCountInString(s.Text[start:at.From]) + 1,
-		EndCol: utf8.RuneCountInString(s.Text[start:max(end, at.From)]) + 1,
+		Col:    utf8.RuneCountInString(s.Content[start:at.From]) + 1,
+		EndCol: utf8.RuneCountInString(s.Content[start:max(end, at.From)]) + 1,
 		Msg:    msg,
 		Help:   help,
-		Source: strings.TrimSuffix(line, "\r"),
+		Text:   strings.TrimSuffix(line, "\r"),
 	}
 }
 
@@ -61,7 +61,7 @@ func (s Source) Error(at Span, msg, help string) *Error {
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d:%d: %s", Visible(e.File), e.Line, e.Col, Visible(clip(e.Msg)))
-	if strings.TrimSpace(e.Source) != "" {
+	if strings.TrimSpace(e.Text) != "" {
 		before, at, after := e.window()
 		marks := strings.Repeat("~", max(utf8.RuneCountInString(at)-1, 0))
 		fmt.Fprintf(&b, "\n    %s%s%s\n    %s^%s", before, at, after, blank(before), marks)
@@ -88,11 +88,11 @@ const maxWindow = 74
 // window is the part of the line around the mistake that is shown: what stands before the mistake, the mistake, and what stands behind it.
 // What a terminal could not show is escaped.
 func (e *Error) window() (before, at, after string) {
-	from, to := offset(e.Source, e.Col-1), offset(e.Source, e.EndCol-1)
+	from, to := offset(e.Text, e.Col-1), offset(e.Text, e.EndCol-1)
 	const near = maxWindow * utf8.UTFMax * 2 // bytes, of which there may be ten million
-	left := []rune(Visible(e.Source[max(0, from-near):from]))
-	marked := []rune(Visible(e.Source[from:min(to, from+near)]))
-	right := []rune(Visible(e.Source[to:min(len(e.Source), to+near)]))
+	left := []rune(Visible(e.Text[max(0, from-near):from]))
+	marked := []rune(Visible(e.Text[from:min(to, from+near)]))
+	right := []rune(Visible(e.Text[to:min(len(e.Text), to+near)]))
 	if len(left)+len(marked)+len(right) <= maxWindow {
 		return string(left), string(marked), string(right)
 	}

@@ -20,7 +20,7 @@ func Format(name, src string) (string, error) {
 // String returns the canonical text: it parses to the same tree. A comment stands above the statement or clause that it
 // precedes or is within, or after it if it does so in the source.
 func (p *Program) String() string {
-	l := &layout{src: p.Source.Text, comments: p.Comments, first: true}
+	l := &layout{src: p.Text.Content, comments: p.Comments, first: true}
 	items := p.items()
 	for i, it := range items {
 		next := len(l.src)

@@ -59,7 +59,7 @@ var statements = map[string]bool{"if": true, "for": true, "return": true, "while
 
 type parser struct {
 	lex      lexer
-	source   Source
+	text     Text
 	tok      token // the next one to look at
 	prev     token // the one before it
 	count    int
@@ -89,7 +89,7 @@ func (p *parser) attempt(parse func()) (ok bool) {
 	return true
 }
 
-func (p *parser) fail(at Span, msg, help string) { p.abandon(p.source.Error(at, msg, help)) }
+func (p *parser) fail(at Span, msg, help string) { p.abandon(p.text.Error(at, msg, help)) }
 
 // abandon gives up the statement or clause at hand over a mistake.
 func (p *parser) abandon(mistake *Error) {
@@ -110,7 +110,7 @@ func (p *parser) lose(at Span, msg, help string) {
 // stop goes to the end of the text.
 func (p *parser) stop() {
 	p.lost = true
-	end := len(p.source.Text)
+	end := len(p.text.Content)
 	p.tok, p.lex.pos = token{span: Span{end, end}}, end
 }
 
@@ -124,7 +124,7 @@ func (p *parser) unexpected(want, help string) {
 		end := p.prev.span.To
 		p.fail(Span{end, end}, "expected "+want+", found the end of the program", help)
 	default:
-		p.fail(p.tok.span, fmt.Sprintf("expected %s, found %q", want, p.source.Text[p.tok.span.From:p.tok.span.To]), help)
+		p.fail(p.tok.span, fmt.Sprintf("expected %s, found %q", want, p.text.Content[p.tok.span.From:p.tok.span.To]), help)
 	}
 }
 

@@ -36,7 +36,7 @@ func (p *Param) String() string {
 	return s
 }
 
-func (l *Let) String() string { return "let " + l.Map + " = " + l.Kind + "(" + Print(l.Entries) + ")" }
+func (l *Let) String() string { return "let " + l.Map + " = " + l.Kind + "(" + Print(l.MaxKeys) + ")" }
 
 // String returns the block in one line.
 func (b *Block) String() string {

@@ -90,7 +90,7 @@ func (p *parser) probe() ProbeRef {
 
 // foreign reports a probe of bpftrace. Whoever knows the catalog can say more than the help.
 func (p *parser) foreign(ref ProbeRef) {
-	mistake := p.source.Error(ref.Span, fmt.Sprintf("probes of the type %s are not available", ref.Group),
+	mistake := p.text.Error(ref.Span, fmt.Sprintf("probes of the type %s are not available", ref.Group),
 		"probes have a group and a name, and trace -l lists them")
 	mistake.Foreign = ref.String()
 	p.abandon(mistake)
@@ -130,7 +130,7 @@ func (p *parser) timer(ref *ProbeRef) {
 		help = "write profile:99hz, or profile:10ms for 100hz: as a duration it has to divide a second"
 	}
 	if !ok {
-		p.fail(ref.Span, fmt.Sprintf("%s does not say how often", p.source.Text[ref.Span.From:ref.Span.To]), help)
+		p.fail(ref.Span, fmt.Sprintf("%s does not say how often", p.text.Content[ref.Span.From:ref.Span.To]), help)
 	}
 	ref.Name = name
 }

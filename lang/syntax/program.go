@@ -8,11 +8,11 @@ import (
 
 // Parse parses a program. The name stands in its errors, which are an [ErrorList].
 func Parse(name, src string) (*Program, error) {
-	p := &parser{lex: lexer{src: src}, source: Source{name, src}}
-	prog := &Program{Source: p.source}
+	p := &parser{lex: lexer{src: src}, text: Text{name, src}}
+	prog := &Program{Text: p.text}
 	p.next()
 	if p.tok.kind == eof {
-		p.errs = append(p.errs, p.source.Error(p.tok.span, "the program is empty", "write an expression, or probe / expression /"))
+		p.errs = append(p.errs, p.text.Error(p.tok.span, "the program is empty", "write an expression, or probe / expression /"))
 		return prog, p.errs.Err()
 	}
 	if p.atItem() {
@@ -194,7 +194,7 @@ func (p *parser) let() *Let {
 	if p.tok.kind != number {
 		p.unexpected("the number of entries", help)
 	}
-	let.Entries = p.primary()
+	let.MaxKeys = p.primary()
 	p.expect(")", ")", help)
 	let.Span = Span{from, p.prev.span.To}
 	p.separator("a newline or ;", false)

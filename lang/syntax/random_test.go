@@ -41,7 +41,7 @@ func (g generator) program() *Program {
 	for range g.IntN(2) {
 		minus := &ast.UnaryNode{Operator: "-", Node: g.number()}
 		p.Params = append(p.Params, &Param{Name: "param", Default: pick[ast.Node](g, g.number(), minus, g.str()), Help: pick(g, "", "a\n\"")})
-		p.Lets = append(p.Lets, &Let{Map: g.mapName(), Kind: pick(g, "lru", "hash"), Entries: g.number()})
+		p.Lets = append(p.Lets, &Let{Map: g.mapName(), Kind: pick(g, "lru", "hash"), MaxKeys: g.number()})
 	}
 	for range 1 + g.IntN(3) {
 		c := &Clause{}

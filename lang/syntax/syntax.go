@@ -14,7 +14,7 @@ import "github.com/expr-lang/expr/ast"
 
 // Program is a parsed program: either one bare expression, with an action or without, or params, maps and clauses.
 type Program struct {
-	Source Source
+	Text Text
 	// Expr is the bare expression that is the predicate of the whole program, or nil.
 	Expr ast.Node
 	// Body is the block after the bare expression; nil if there is none.
@@ -47,7 +47,7 @@ type Param struct {
 type Let struct {
 	Map     string // with its @
 	Kind    string // as written; lru or hash
-	Entries ast.Node
+	MaxKeys ast.Node
 	Span    Span
 }
 

@@ -208,16 +208,16 @@ func stable(t *testing.T, p *Program) {
 	t.Helper()
 	again, err := Parse("program", p.String())
 	if err != nil {
-		t.Fatalf("%q is printed as %q:\n%v", p.Source.Text, p, err)
+		t.Fatalf("%q is printed as %q:\n%v", p.Text.Content, p, err)
 	}
 	text, _ := Format("program", p.String())
 	if !Equal(again, p) || text != p.String()+"\n" || len(again.Comments) != len(p.Comments) {
-		t.Errorf("%q is printed as %q and then %q\n got %s\nwant %s", p.Source.Text, p, text, Dump(again), Dump(p))
+		t.Errorf("%q is printed as %q and then %q\n got %s\nwant %s", p.Text.Content, p, text, Dump(again), Dump(p))
 	}
 	for i, c := range p.Clauses {
 		one, err := Parse("program", c.String())
 		if err != nil || strings.Contains(c.String(), "\n") || Dump(one) != Dump(&Program{Clauses: p.Clauses[i : i+1]}) {
-			t.Errorf("%q: the clause is printed as %q: %v", p.Source.Text, c, err)
+			t.Errorf("%q: the clause is printed as %q: %v", p.Text.Content, c, err)
 		}
 	}
 }
@@ -280,8 +280,8 @@ func TestPositions(t *testing.T) {
 		t.Fatal(err)
 	}
 	product := p.Expr.(*ast.BinaryNode).Right
-	if at := SpanOf(product); p.Source.Text[at.From:at.To] != "(a - b) * c" {
-		t.Errorf("the product is %q", p.Source.Text[at.From:at.To])
+	if at := SpanOf(product); p.Text.Content[at.From:at.To] != "(a - b) * c" {
+		t.Errorf("the product is %q", p.Text.Content[at.From:at.To])
 	}
 }
 
@@ -347,7 +347,7 @@ func TestStmts(t *testing.T) {
 	var got []string
 	WalkStmts(p.Body, func(s Stmt) {
 		at := s.Pos()
-		got = append(got, PrintStmt(s)+" <- "+p.Source.Text[at.From:at.To])
+		got = append(got, PrintStmt(s)+" <- "+p.Text.Content[at.From:at.To])
 	})
 	want := []string{
 		"if (a) { f() } else if (b) { @x++ } else { return } <- if a { f() } else if b { @x++ } else { return }",
@@ -411,8 +411,8 @@ func FuzzParse(f *testing.F) {
 
 // What a line of a program holds that a terminal would obey is shown as an escape, and the mistake is underlined where it then is.
 func TestErrorIsVisible(t *testing.T) {
-	source := Source{Name: "a\x1b[2J", Text: "\t\x1b[31m\xff == qp\u009b"}
-	err := source.Error(Span{From: 11, To: 15}, "no \x1b", "")
+	text := Text{Name: "a\x1b[2J", Content: "\t\x1b[31m\xff == qp\u009b"}
+	err := text.Error(Span{From: 11, To: 15}, "no \x1b", "")
 	want := `a\x1b[2J:1:12: no \x1b` + "\n    \t" + `\x1b[31m\xff == qp\u009b` + "\n    \t" + strings.Repeat(" ", 16) + "^~~~~~~~"
 	if got := err.Error(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -16,7 +16,7 @@ import (
 	"trace/lang/codegen"
 )
 
-// Names to generate code with: codegen.Program.Ring and .Lost.
+// Names to generate code with: codegen.Spec.Ring and .Lost.
 const Ring = "events"
 
 var Lost = codegen.Counter{Map: "lost", Offset: 8}
@@ -29,7 +29,7 @@ const (
 	outputName = "output"
 )
 
-// Stack returns how many bytes of stack are left for the generated functions beside an event: codegen.Program.Stack.
+// Stack returns how many bytes of stack are left for the generated functions beside an event: codegen.Spec.Stack.
 func Stack(eventSize int) int {
 	used := eventSize + 8
 	return 512 - (used+31)&^31 // each function takes a multiple of 32

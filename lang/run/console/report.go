@@ -176,7 +176,7 @@ func stackLossLines(l exec.StackLosses, quiet bool) []string {
 // moreRoom says how a map gets more keys. --map-size is for those without a let.
 func moreRoom(l exec.MapLosses) string {
 	if l.Let {
-		return fmt.Sprintf("write let %s = hash(%d), or lru(…)", l.Map, 4*l.Entries)
+		return fmt.Sprintf("write let %s = hash(%d), or lru(…)", l.Map, 4*l.MaxKeys)
 	}
 	return fmt.Sprintf("raise --map-size, or let %s = lru(…)", l.Map)
 }
@@ -186,7 +186,7 @@ func mapLossLines(l exec.MapLosses) []string {
 	var lines []string
 	tell := func(format string, args ...any) { lines = append(lines, l.Map+": "+fmt.Sprintf(format, args...)) }
 	if l.Full > 0 {
-		tell("no room for %s: the map is full with %d keys (%s)", plural(l.Full, "update"), l.Entries, moreRoom(l))
+		tell("no room for %s: the map is full with %d keys (%s)", plural(l.Full, "update"), l.MaxKeys, moreRoom(l))
 	}
 	if l.NoMemory > 0 {
 		tell("the kernel had no memory for %s", plural(l.NoMemory, "update"))

@@ -70,7 +70,7 @@ func TestMapLossLines(t *testing.T) {
 			"@m: lost 2 updates, as others were changing the map at that moment",
 		}},
 	} {
-		l := exec.MapLosses{Map: "@m", Entries: 64, Let: test.let}
+		l := exec.MapLosses{Map: "@m", MaxKeys: 64, Let: test.let}
 		l.Full, l.NoMemory, l.Busy, l.Absent = test.full, test.noMemory, test.busy, test.absent
 		if got := mapLossLines(l); !slices.Equal(got, test.want) {
 			t.Errorf("%+v:\ngot  %q\nwant %q", l, got, test.want)
