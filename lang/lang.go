@@ -9,11 +9,10 @@ import (
 	"trace/probes/event"
 )
 
-// A program goes through the passes of this file, from the first to the last. What each makes can be printed: -d ast, -d plan,
-// -d bpf.
+// A program goes through the passes of this file from first to last. -d ast, -d plan and -d bpf print what each one makes.
 
-// Compile parses a program, and checks it against the probes of the catalog: text -> syntax tree -> typed program. Mistakes are a
-// [syntax.ErrorList] that calls the text by name.
+// Compile parses a program and checks it against the probes of the catalog: text -> syntax tree -> typed program. Mistakes are
+// returned as a [syntax.ErrorList] that gives name as the file.
 func Compile(name, text string, catalog []*event.Probe, o check.Options) (*ir.Program, error) {
 	tree, err := syntax.Parse(name, text)
 	if err != nil {
@@ -22,14 +21,14 @@ func Compile(name, text string, catalog []*event.Probe, o check.Options) (*ir.Pr
 	return check.Program(tree, catalog, o)
 }
 
-// Prepare divides a program between the kernel and user space, and makes the code of the one: typed program -> plan.
+// Prepare divides a program between the kernel and user space, and generates the kernel's code: typed program -> plan.
 func Prepare(program *ir.Program, o plan.Options) (*plan.Plan, error) { return plan.New(program, o) }
 
-// Start creates the maps of a plan, and prepares what is left for user space: plan -> run. The caller attaches the probes, and hands
+// Start creates the maps of a plan and prepares what runs in user space: plan -> run. The caller attaches the probes and passes
 // their events to the run.
 func Start(p *plan.Plan, o exec.Options) (*exec.Run, error) { return exec.Start(p, o) }
 
-// Params returns the params of a program: its flags.
+// Params returns the params that a program declares. Each is a flag of the command line.
 func Params(name, text string) ([]ir.Param, error) {
 	tree, err := syntax.Parse(name, text)
 	if err != nil {
@@ -38,7 +37,8 @@ func Params(name, text string) ([]ir.Param, error) {
 	return check.Params(tree)
 }
 
-// Groups returns the groups of the probes that a program names, or nil if any may be meant: it has none, a pattern for them, or mistakes.
+// Groups returns the groups of the probes that a program names. It returns nil if any group may be meant: the program names no
+// probe, uses a pattern for the group, or has mistakes.
 func Groups(text string) []string {
 	tree, err := syntax.Parse("", text)
 	if err != nil {

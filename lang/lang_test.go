@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Groups are those of the probes that are named, if they are.
+// Groups returns the groups of the probes that a program names, if it names any.
 func TestGroups(t *testing.T) {
 	for _, test := range []struct {
 		program string

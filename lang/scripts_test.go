@@ -11,7 +11,7 @@ import (
 	"trace/scripts"
 )
 
-// TestScriptsCompile plans each script with its defaults, and with each of its flags that is on or off.
+// TestScriptsCompile plans each script with its defaults, and with each of its boolean flags on and off.
 func TestScriptsCompile(t *testing.T) {
 	catalog, err := probes.Load()
 	if err != nil {
@@ -44,7 +44,8 @@ func TestScriptsCompile(t *testing.T) {
 	}
 }
 
-// A pattern for probes that a recording lacks is left out of a clause that has others; a mistake is none, and a full name asks for the probe.
+// A pattern is dropped from a clause if the recording lacks its probes and the clause has others. A misspelt pattern is an error,
+// and so is a full name that the recording lacks.
 func TestPatternsOfRecordings(t *testing.T) {
 	catalog, err := probes.Load()
 	if err != nil {
@@ -61,7 +62,7 @@ func TestPatternsOfRecordings(t *testing.T) {
 		"mlx5:*_qp, ib:*_qp { @ = count() }": "",
 		"mlx5:* { @ = count() }":             "the recording has no events of mlx5:*",
 		"ib:*_qp, mlx5:cmd { @ = count() }":  "the recording has no events of mlx5:cmd",
-		"ib:*_qp, mlx6:* { @ = count() }":    "no probe is called mlx6:*",
+		"ib:*_qp, mlx6:* { @ = count() }":    "there is no probe mlx6:*",
 	} {
 		_, err := Compile("p", text, recorded, check.Options{Known: catalog.Probes})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -73,7 +74,7 @@ func TestPatternsOfRecordings(t *testing.T) {
 	}
 }
 
-// A program means the same for the groups that it names as for the whole catalog.
+// A program means the same with only the groups that it names as with the whole catalog.
 func TestGroupsSuffice(t *testing.T) {
 	all, err := probes.Load()
 	if err != nil {

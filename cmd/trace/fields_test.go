@@ -27,7 +27,7 @@ func TestFields(t *testing.T) {
 			"trace: --fields: no clause of the program prints events: one without a block does\n"},
 		{"-r " + nvme + " --fields= nvme:*", "", "trace: --fields needs names of fields, like latency,status\n"},
 		{"-r " + nvme + " --pgid 7 nvme:complete_rq", "",
-			"trace: --pgid 7: the recording has no field pgid of nvme:complete_rq, which this version of trace records\n"},
+			"trace: --pgid 7: the recording has no field pgid of nvme:complete_rq: record again with this version of trace\n"},
 		{"-r " + nvme + " -n 1 --comm nvme --fields comm,qid nvme:complete_rq", "comm=nvme qid=0\n", ""},
 		{"record -o f --fields latency nvme:*", "", "trace: unknown flag: --fields (trace record --help lists the flags)\n"},
 	} {

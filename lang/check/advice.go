@@ -9,9 +9,9 @@ import (
 	"trace/probes/event"
 )
 
-// This file is what to say about values of the wrong sort.
+// This file makes the advice about values of the wrong sort.
 
-// named describes a value more closely than what it compares with: one of an enum is a name.
+// named describes a value more closely than describe does: a value of an enum is a name.
 func named(e *ir.Expr) string {
 	if enum := event.EnumOf(&e.Type); enum != nil && e.Type.Unit != event.Cgroup {
 		return "a name of " + enum.Name
@@ -19,7 +19,7 @@ func named(e *ir.Expr) string {
 	return describe(e)
 }
 
-// asText says how to make a string of a field, or returns "".
+// asText returns the advice that makes a string of a field, or "".
 func asText(e *ir.Expr) string {
 	if e.Op != ir.OpField || e.Type.Kind == event.Bool {
 		return ""
@@ -27,7 +27,7 @@ func asText(e *ir.Expr) string {
 	return fmt.Sprintf("write string(%s)", e.Field.Name)
 }
 
-// besideNumber says what to write for a string that is compared with a number, or returns "".
+// besideNumber returns the advice for a string that is compared with a number, or "".
 func besideNumber(word string, number *ir.Expr) string {
 	if tree, err := syntax.Parse("", word); err == nil && tree.Expr != nil {
 		switch v, _, _ := literalValue(tree.Expr); v.(type) {
@@ -41,10 +41,10 @@ func besideNumber(word string, number *ir.Expr) string {
 	return ""
 }
 
-// describe names the sort of a value: values of one sort compare.
+// describe names the sort of a value. Values of the same sort can be compared.
 func describe(e *ir.Expr) string { return format.SortOf(e.Type) }
 
-// wordOf is an expression in advice.
+// wordOf returns an expression as advice writes it.
 func wordOf(e *ir.Expr) string {
 	switch e.Op {
 	case ir.OpField:
@@ -55,7 +55,7 @@ func wordOf(e *ir.Expr) string {
 	return "x"
 }
 
-// asNumber is the number of a name in advice.
+// asNumber returns the number of a name as advice writes it.
 func asNumber(e *ir.Expr) string {
 	if e.Type.Kind == event.Int {
 		return "(int64)" + wordOf(e)
@@ -63,7 +63,7 @@ func asNumber(e *ir.Expr) string {
 	return "(uint64)" + wordOf(e)
 }
 
-// isName tells whether values of a type are names, which have no order and no sum. Error numbers and flags are numbers.
+// isName reports whether values of a type are names, which have no order and no sum. Error numbers and flags count as numbers.
 func isName(t event.Type) bool {
 	return event.IsNumber(t) && t.Enum != nil && !t.Enum.Flags && t.Unit != event.Errno && t.Unit != event.Cgroup
 }

@@ -13,7 +13,7 @@ import (
 	"trace/probes/event"
 )
 
-// aggregate types the call of an aggregation for a map.
+// aggregate types a call of an aggregation that is assigned to a map.
 func (c *checker) aggregate(m *mapUses, n *ast.CallNode, fn string) *ir.UpdateStmt {
 	args, named := arguments(n)
 	how, _ := agg.Lookup(fn)
@@ -53,14 +53,14 @@ func (c *checker) aggregated(how agg.Spec, n ast.Node) *ir.Expr {
 		number.Bits, number.Span = 64, e.Span
 		e = number
 	case !event.IsNumber(e.Type) && e.Type.Kind != ir.Pending:
-		return c.fail(e.Span, fmt.Sprintf("%s() wants a number, and this is %s", fn, describe(e)), aggregatedHelp(e))
+		return c.fail(e.Span, fmt.Sprintf("%s() takes a number, not %s", fn, describe(e)), aggregatedHelp(e))
 	case isName(e.Type) && !traits.Picks:
-		return c.fail(e.Span, fmt.Sprintf("%s() wants a number, and this is a name of %s", fn, e.Type.Enum.Name),
+		return c.fail(e.Span, fmt.Sprintf("%s() takes a number, not a name of %s", fn, e.Type.Enum.Name),
 			fmt.Sprintf("to count by it, make it a key: @[%s] = count(); its number is %s", wordOf(e), asNumber(e)))
 	}
 	if traits.Ranks && e.Type.Kind == event.Int {
-		return c.fail(e.Span, fmt.Sprintf("%s() adds up numbers from 0 on, and this may be below 0", fn),
-			fmt.Sprintf("write (uint64)%s where a filter lets no number below 0 pass", wordOf(e)))
+		return c.fail(e.Span, fmt.Sprintf("%s() takes numbers from 0 up, and this may be negative", fn),
+			fmt.Sprintf("add a predicate that excludes negative numbers, and write (uint64)%s", wordOf(e)))
 	}
 	if traits.SignedArg {
 		return ir.Signed(e)
@@ -68,7 +68,7 @@ func (c *checker) aggregated(how agg.Spec, n ast.Node) *ir.Expr {
 	return e
 }
 
-// rankedBy are the elements of what a call ranks, if the aggregation ranks.
+// rankedBy returns the elements that a call ranks, or nil if the aggregation does not rank.
 func rankedBy(n *ast.CallNode, fn string) []ast.Node {
 	args, _ := arguments(n)
 	how, _ := agg.Lookup(fn)
@@ -78,7 +78,7 @@ func rankedBy(n *ast.CallNode, fn string) []ast.Node {
 	return elementsOf(args[:1])
 }
 
-// elementsOf are the elements of a tuple that is written as one, or the nodes themselves.
+// elementsOf returns the elements of a tuple that is written as one, or the nodes themselves.
 func elementsOf(nodes []ast.Node) []ast.Node {
 	if len(nodes) == 1 {
 		if t, ok := nodes[0].(*syntax.Tuple); ok {
@@ -88,7 +88,7 @@ func elementsOf(nodes []ast.Node) []ast.Node {
 	return nodes
 }
 
-// ranked notes how many of the elements of a key are ranked, and makes sure that it is so everywhere.
+// ranked notes how many elements of a key are ranked. It checks that all uses of the map agree.
 func (c *checker) ranked(m *mapUses, all, ranked int, at syntax.Span) bool {
 	if m.ranked == 0 {
 		m.ranked = ranked
@@ -100,7 +100,8 @@ func (c *checker) ranked(m *mapUses, all, ranked int, at syntax.Span) bool {
 	return false
 }
 
-// shownType is the type of what is printed of values of type t. Only a value that is one of them keeps its name.
+// shownType returns the type in which results over values of type t are printed. Only a result that is one of the values keeps
+// names.
 func shownType(traits agg.Traits, t event.Type) event.Type {
 	if traits.Picks || t.Kind == ir.Pending {
 		return t
@@ -112,7 +113,7 @@ func shownType(traits agg.Traits, t event.Type) event.Type {
 	return shown
 }
 
-// parameters reads what an aggregation is given besides key and value.
+// parameters reads the arguments of an aggregation other than key and value.
 func (c *checker) parameters(how agg.Spec, args []ast.Node, named []*syntax.NamedArg) (agg.Func, bool) {
 	in := agg.Args{Named: map[string]int64{}}
 	ok := true
@@ -152,7 +153,7 @@ func (c *checker) parameters(how agg.Spec, args []ast.Node, named []*syntax.Name
 	return f, true
 }
 
-// namedHelp names the arguments that have names.
+// namedHelp lists the named arguments of an aggregation.
 func namedHelp(how agg.Spec) string {
 	var names []string
 	for _, p := range how.Named {
@@ -168,7 +169,7 @@ func (c *checker) percentile(p agg.Param, n ast.Node) (x float64, ok bool) {
 	if k, isConstant := n.(*ast.ConstantNode); isConstant {
 		if f, isFloat := k.Value.(syntax.Float); isFloat {
 			if f.Value > float64(p.Hi) {
-				c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is at most %d", p.What, p.Hi), "")
+				c.fail(syntax.SpanOf(n), fmt.Sprintf("%s must be at most %d", p.What, p.Hi), "")
 				return 0, false
 			}
 			return f.Value, true
@@ -178,7 +179,7 @@ func (c *checker) percentile(p agg.Param, n ast.Node) (x float64, ok bool) {
 	return float64(i), ok
 }
 
-// noneNamed makes sure that no argument has a name.
+// noneNamed checks that no argument has a name.
 func (c *checker) noneNamed(fn string, named []*syntax.NamedArg) bool {
 	for _, arg := range named {
 		c.fail(syntax.SpanOf(arg), fmt.Sprintf("%s() has no argument called %s", fn, arg.Name), "")

@@ -1,6 +1,6 @@
 package check
 
-// This file takes calls apart.
+// This file splits calls into their parts.
 
 import (
 	"github.com/expr-lang/expr/ast"
@@ -9,7 +9,7 @@ import (
 	"trace/lang/syntax"
 )
 
-// arguments parts those that have names from the others.
+// arguments separates named arguments from the others.
 func arguments(n *ast.CallNode) (args []ast.Node, named []*syntax.NamedArg) {
 	for _, arg := range n.Arguments {
 		if a, ok := arg.(*syntax.NamedArg); ok {
@@ -21,7 +21,7 @@ func arguments(n *ast.CallNode) (args []ast.Node, named []*syntax.NamedArg) {
 	return args, named
 }
 
-// callee is the name of the called function.
+// callee returns the name of the called function.
 func callee(n *ast.CallNode) string {
 	id, ok := n.Callee.(*ast.IdentifierNode)
 	if !ok {
@@ -30,7 +30,7 @@ func callee(n *ast.CallNode) string {
 	return id.Value
 }
 
-// aggregationCall returns n and its name if it is the call of an aggregation.
+// aggregationCall returns n and the name of its function if n calls an aggregation.
 func aggregationCall(n ast.Node) (call *ast.CallNode, fn string) {
 	call, ok := n.(*ast.CallNode)
 	if !ok {

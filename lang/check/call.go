@@ -15,15 +15,15 @@ import (
 	"trace/probes/event"
 )
 
-// This file types calls of functions that have a value. check_callstmt.go has those that are statements.
+// This file types calls that have a value. callstmt.go types calls that are statements.
 
-// signature of a function that has a value. The letters of params are the arguments: s a string, n a number, v any value, l a list,
-// p a condition on #, m a value made of #, f the format of a time, a what has an address.
+// signature describes a function that has a value. Each letter of params stands for an argument: s a string, n a number, v any
+// value, l a list, p a condition on #, m a value computed from #, f a time format, a anything with an address.
 type signature struct {
 	usage, params string
-	least         int // arguments that must be there
+	least         int // how many arguments are required
 	result        event.Type
-	// fails says that the value may be absent, though no argument is.
+	// fails reports that the value may be absent even if all arguments are present.
 	fails bool
 }
 
@@ -55,7 +55,7 @@ var signatures = map[string]signature{
 	"last":        {"last(list)", "l", 1, event.Type{}, true},
 }
 
-// call types a function in an expression.
+// call types a function call in an expression.
 func (c *checker) call(n *ast.CallNode) *ir.Expr {
 	fn, at := callee(n), syntax.SpanOf(n)
 	switch {
@@ -66,9 +66,9 @@ func (c *checker) call(n *ast.CallNode) *ir.Expr {
 	case isStack(fn):
 		return c.stackCall(fn, at, n.Arguments)
 	case aggregationUsage(fn) != "":
-		return c.fail(at, fn+"() is an aggregation, and no value", fmt.Sprintf("it stands alone after a map and =: @x = %s", aggregationUsage(fn)))
+		return c.fail(at, fn+"() is an aggregation, not a value", fmt.Sprintf("assign it to a map: @x = %s", aggregationUsage(fn)))
 	case slices.Contains(statements, fn):
-		return c.fail(at, fn+"() is a statement, and has no value", "")
+		return c.fail(at, fn+"() is a statement and has no value", "")
 	}
 	s, ok := signatures[fn]
 	if !ok {
@@ -94,7 +94,7 @@ func (c *checker) call(n *ast.CallNode) *ir.Expr {
 	return c.result(fn, s, args)
 }
 
-// argument types an argument of a function. Those after a list know its elements as #.
+// argument types an argument of a function. Arguments after a list may refer to its elements as #.
 func (c *checker) argument(fn string, s signature, param byte, n ast.Node) *ir.Expr {
 	switch param {
 	case 'l':
@@ -118,10 +118,10 @@ func (c *checker) argument(fn string, s signature, param byte, n ast.Node) *ir.E
 	case 'a':
 		ok, want = event.IsNumber(e.Type) || kind == event.GID, "an address"
 	default:
-		ok, want = kind != format.Tuple && kind != format.Array && kind != format.Stack, "one value"
+		ok, want = kind != format.Tuple && kind != format.Array && kind != format.Stack, "a single value"
 	}
 	if !ok && kind != ir.Pending {
-		return c.fail(e.Span, fmt.Sprintf("%s() wants %s here, and this is %s", fn, want, describe(e)), "write "+s.usage)
+		return c.fail(e.Span, fmt.Sprintf("%s() takes %s here, not %s", fn, want, describe(e)), "write "+s.usage)
 	}
 	return e
 }
@@ -150,13 +150,13 @@ func (c *checker) result(fn string, s signature, args []*ir.Expr) *ir.Expr {
 	return e
 }
 
-// list types a list: [a, b], or a function that has one.
+// list types a list: [a, b], or a function that returns one.
 func (c *checker) list(fn string, s signature, n ast.Node) *ir.Expr {
 	literal, ok := n.(*ast.ArrayNode)
 	if !ok {
 		e := c.expr(n, nil)
 		if e != nil && e.Type.Kind != format.Array {
-			return c.fail(e.Span, fmt.Sprintf("%s() wants a list here, and this is %s", fn, describe(e)), "write "+s.usage)
+			return c.fail(e.Span, fmt.Sprintf("%s() takes a list here, not %s", fn, describe(e)), "write "+s.usage)
 		}
 		return e
 	}
@@ -175,7 +175,7 @@ func (c *checker) list(fn string, s signature, n ast.Node) *ir.Expr {
 			return nil
 		}
 		if found := all.join([]*ir.Expr{e}, false, e.Span); found != nil {
-			return c.fail(e.Span, fmt.Sprintf("the list has %s here and %s before", found.here, found.there), "all its elements have to be of one type")
+			return c.fail(e.Span, fmt.Sprintf("the list has %s here and %s before", found.here, found.there), "all elements of a list must have the same type")
 		}
 	}
 	for i := range elems {
@@ -189,12 +189,12 @@ func (c *checker) list(fn string, s signature, n ast.Node) *ir.Expr {
 // currentElement types #.
 func (c *checker) currentElement(n ast.Node) *ir.Expr {
 	if c.element == nil {
-		return c.fail(syntax.SpanOf(n), "# stands only in functions on lists, like any([1, 2], # > x)", "")
+		return c.fail(syntax.SpanOf(n), "# works only in functions on lists, like any([1, 2], # > x)", "")
 	}
 	return &ir.Expr{Op: ir.OpElement, Type: *c.element}
 }
 
-// length types len(): of a map, a list or a string.
+// length types len() of a map, a list or a string.
 func (c *checker) length(n *ast.CallNode) *ir.Expr {
 	at := syntax.SpanOf(n)
 	if len(n.Arguments) != 1 {
@@ -213,7 +213,7 @@ func (c *checker) length(n *ast.CallNode) *ir.Expr {
 	case e == nil:
 		return nil
 	case e.Type.Kind != event.String && e.Type.Kind != format.Array && e.Type.Kind != ir.Pending:
-		return c.fail(e.Span, fmt.Sprintf("len() wants a map, a string or a list, and this is %s", describe(e)), "")
+		return c.fail(e.Span, fmt.Sprintf("len() takes a map, a string or a list, not %s", describe(e)), "")
 	}
 	length := ir.Operation(ir.OpCall, ir.Natural64, e)
 	length.Fn = "len"
@@ -225,7 +225,7 @@ func isList(n ast.Node) bool {
 	return ok
 }
 
-// casts are the bits and the sign of the types of casts.
+// casts gives the bits and the kind of the type of each cast.
 var casts = map[string]struct {
 	bits int
 	kind event.Kind
@@ -241,7 +241,7 @@ func (c *checker) cast(n *syntax.Cast) *ir.Expr {
 	case x == nil:
 		return nil
 	case !event.IsNumber(x.Type) && x.Type.Kind != event.Bool && x.Type.Kind != ir.Pending:
-		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is cast to no number", describe(x)), castHelp(x))
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s cannot be cast to a number", describe(x)), castHelp(x))
 	}
 	to := casts[n.To]
 	e := ir.Operation(ir.OpCast, event.Type{Kind: to.kind, Size: to.bits / 8}, x)
@@ -256,11 +256,11 @@ func castHelp(e *ir.Expr) string {
 	return ""
 }
 
-// timeFormat types the format of a time, which is a literal.
+// timeFormat types the format of a time, which must be a literal.
 func (c *checker) timeFormat(n ast.Node) *ir.Expr {
 	s, ok := n.(*ast.StringNode)
 	if !ok {
-		return c.fail(syntax.SpanOf(n), "the format of a time has to be a literal string", `write "%H:%M:%S"`)
+		return c.fail(syntax.SpanOf(n), "the format of a time must be a literal string", `write "%H:%M:%S"`)
 	}
 	_, err := format.NewTimePattern(s.Value)
 	if !c.formatted([]ast.Node{n}, err) {
@@ -269,7 +269,7 @@ func (c *checker) timeFormat(n ast.Node) *ir.Expr {
 	return c.expr(n, nil)
 }
 
-// unknownFunction reports a function that there is not.
+// unknownFunction reports a function that does not exist.
 func (c *checker) unknownFunction(n *ast.CallNode, fn string) *ir.Expr {
 	names := slices.Concat(aggregationNames(), statements, onMaps, slices.Sorted(maps.Keys(signatures)))
 	help := foreignFunctions[fn]
@@ -283,10 +283,10 @@ func (c *checker) unknownFunction(n *ast.CallNode, fn string) *ir.Expr {
 	if help == "" {
 		help = "functions are " + strings.Join(names, " ")
 	}
-	return c.fail(syntax.SpanOf(n.Callee), fmt.Sprintf("no function is called %s", fn), help)
+	return c.fail(syntax.SpanOf(n.Callee), fmt.Sprintf("there is no function %s", fn), help)
 }
 
-// formatted reports a mistake in a format, or in one of the arguments after it.
+// formatted reports a mistake in a format string or in one of the arguments after it.
 func (c *checker) formatted(args []ast.Node, err error) bool {
 	var wrong *format.PatternError
 	if errors.As(err, &wrong) {

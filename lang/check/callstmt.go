@@ -56,30 +56,30 @@ func (c *checker) exit(out *ir.CallStmt, n *ast.CallNode) bool {
 	case e == nil:
 		return false
 	case !event.IsNumber(e.Type) && e.Type.Kind != event.Bool && e.Type.Kind != ir.Pending:
-		c.fail(e.Span, "an exit status is a number, and this is "+describe(e), help)
+		c.fail(e.Span, "an exit status must be a number, not "+describe(e), help)
 		return false
 	case e.Op == ir.OpLit && event.IsNumber(e.Type) && (event.Compare(e.Val, int64(0)) < 0 || event.Compare(e.Val, int64(ir.MaxStatus)) > 0):
-		c.fail(e.Span, fmt.Sprintf("an exit status is between 0 and %d", ir.MaxStatus), help)
+		c.fail(e.Span, fmt.Sprintf("an exit status must be between 0 and %d", ir.MaxStatus), help)
 		return false
 	}
 	out.Args = []*ir.Expr{e}
 	return true
 }
 
-// noStatement reports a call that does nothing.
+// noStatement reports a call that has no effect.
 func (c *checker) noStatement(n *ast.CallNode, fn string) {
 	_, known := signatures[fn]
 	switch {
 	case aggregationUsage(fn) != "":
-		c.fail(syntax.SpanOf(n), fn+"() is not kept anywhere", fmt.Sprintf("write @x = %s", aggregationUsage(fn)))
+		c.fail(syntax.SpanOf(n), fn+"() is not assigned to a map", fmt.Sprintf("write @x = %s", aggregationUsage(fn)))
 	case known || slices.Contains(onMaps, fn) || isStack(fn):
-		c.fail(syntax.SpanOf(n), fmt.Sprintf("nothing is done with what %s() returns", fn), fmt.Sprintf("print(%s(…)) writes it", fn))
+		c.fail(syntax.SpanOf(n), fmt.Sprintf("the result of %s() is not used", fn), fmt.Sprintf("to print it, write print(%s(…))", fn))
 	default:
 		c.unknownFunction(n, fn)
 	}
 }
 
-// wholeMap returns the map that the first argument names without a key.
+// wholeMap returns the map that the first argument names without a key, or nil.
 func (c *checker) wholeMap(n *ast.CallNode) *mapUses {
 	if len(n.Arguments) == 0 {
 		return nil
@@ -94,11 +94,11 @@ func (c *checker) wholeMap(n *ast.CallNode) *mapUses {
 func (c *checker) empty(out *ir.CallStmt, n *ast.CallNode) bool {
 	m := c.wholeMap(n)
 	if m == nil || len(n.Arguments) != 1 {
-		c.fail(out.Span, out.Fn+"() wants a map, and nothing else", fmt.Sprintf("write %s(@map); delete(@map[key]) deletes one key", out.Fn))
+		c.fail(out.Span, out.Fn+"() takes only a map", fmt.Sprintf("write %s(@map), or delete(@map[key]) to delete one key", out.Fn))
 		return false
 	}
 	if out.Fn == "zero" && m.ranks() {
-		c.fail(out.Span, fmt.Sprintf("%s is ranked by %s, and nothing has a rank at 0", m.info.Name, m.how), fmt.Sprintf("write clear(%s)", m.info.Name))
+		c.fail(out.Span, fmt.Sprintf("%s is ranked by %s, and values of 0 have no rank", m.info.Name, m.how), fmt.Sprintf("write clear(%s)", m.info.Name))
 		return false
 	}
 	out.Map = m.info
@@ -112,7 +112,7 @@ func (c *checker) delete(out *ir.CallStmt, n *ast.CallNode) bool {
 		return false
 	}
 	if len(nodes) == 0 && m.key.known && len(m.key.columns) > 0 {
-		c.fail(at, "delete() wants a key", fmt.Sprintf("write delete(%s, key); clear(%[1]s) deletes all keys", m.info.Name))
+		c.fail(at, "delete() needs a key", fmt.Sprintf("write delete(%s, key), or clear(%[1]s) to delete all keys", m.info.Name))
 		return false
 	}
 	key, ok := c.key(m, nodes, at)
@@ -124,7 +124,7 @@ func (c *checker) delete(out *ir.CallStmt, n *ast.CallNode) bool {
 func (c *checker) print(out *ir.CallStmt, n *ast.CallNode) bool {
 	args, named := arguments(n)
 	if len(args) == 0 {
-		c.fail(out.Span, "print() wants a map or a value", "write print(@map), print(@map, 10) for the largest ten, or print(x)")
+		c.fail(out.Span, "print() needs a map or a value", "write print(@map), print(@map, 10) for the ten largest, or print(x)")
 		return false
 	}
 	if m := c.wholeMap(n); m != nil {
@@ -135,7 +135,7 @@ func (c *checker) print(out *ir.CallStmt, n *ast.CallNode) bool {
 		return false
 	}
 	if len(args) > 1 {
-		c.fail(syntax.SpanOf(args[1]), "print() writes one value", `write print((a, b)) for a tuple, or printf("…", a, b)`)
+		c.fail(syntax.SpanOf(args[1]), "print() takes a single value", `write print((a, b)) for a tuple, or printf("…", a, b)`)
 		return false
 	}
 	if ref, ok := args[0].(*syntax.MapRef); ok {
@@ -157,7 +157,7 @@ func (c *checker) printValue(out *ir.CallStmt, n ast.Node) bool {
 		out.Map, out.Key = e.Variable.LoopOver, key
 		return ok
 	case e.Type.Kind == format.Array:
-		return c.scalar(e, "what print() writes")
+		return c.scalar(e, "an argument of print()")
 	}
 	out.Args = []*ir.Expr{e}
 	return true
@@ -169,10 +169,10 @@ func (c *checker) printOptions(out *ir.CallStmt, args []ast.Node, named []*synta
 	for i, n := range args {
 		switch i {
 		case 0:
-			out.Top, ok = c.constant(n, "how many entries print() writes", 0, maxInt64)
+			out.Top, ok = c.constant(n, "the number of rows of print()", 0, maxInt64)
 		case 1:
 			var valid bool
-			out.Div, valid = c.constant(n, "what print() divides by", 1, maxInt64)
+			out.Div, valid = c.constant(n, "the divisor of print()", 1, maxInt64)
 			ok = ok && valid
 		default:
 			c.fail(syntax.SpanOf(n), "print() has too many arguments", `write print(@map, top, divisor, by = "key")`)
@@ -194,12 +194,12 @@ func (c *checker) printOptions(out *ir.CallStmt, args []ast.Node, named []*synta
 // printf types printf("format", a, b).
 func (c *checker) printf(out *ir.CallStmt, n *ast.CallNode) bool {
 	if len(n.Arguments) == 0 {
-		c.fail(out.Span, "printf() wants a format", `write printf("%d %s\n", pid, comm)`)
+		c.fail(out.Span, "printf() needs a format", `write printf("%d %s\n", pid, comm)`)
 		return false
 	}
 	text, isString := n.Arguments[0].(*ast.StringNode)
 	if !isString {
-		c.fail(syntax.SpanOf(n.Arguments[0]), "the format of printf() has to be a literal string", `write printf("%d %s\n", pid, comm)`)
+		c.fail(syntax.SpanOf(n.Arguments[0]), "the format of printf() must be a literal string", `write printf("%d %s\n", pid, comm)`)
 		return false
 	}
 	args, ok := c.exprs(n.Arguments[1:], func(int) *event.Type { return nil })
@@ -222,7 +222,7 @@ func (c *checker) printf(out *ir.CallStmt, n *ast.CallNode) bool {
 	return c.formatted(n.Arguments, err)
 }
 
-// operandsOf describes arguments to the format.
+// operandsOf describes the arguments to package format.
 func operandsOf(args []*ir.Expr) []format.Operand {
 	out := make([]format.Operand, len(args))
 	for i, e := range args {

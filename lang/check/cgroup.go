@@ -12,32 +12,32 @@ import (
 	"trace/probes/event"
 )
 
-// This file gives the paths of cgroups their meaning. A cgroup is a number for the kernel, its id, and the path of one that is there
-// when the program is compiled becomes that number. A path that is not there yet has none: such a comparison is one of texts, in user
-// space, where the id of an event has become a path. Which of the two it is depends on nothing but the program and the moment, so both
+// This file gives paths of cgroups their meaning. To the kernel a cgroup is a number, its id. If the cgroup exists when the program
+// is compiled, its path becomes that id. A path that does not exist yet has no id: it is compared as text, in user space, after the
+// id of the event has been turned into a path. The choice depends only on the program and on the time of compilation, so both
 // engines agree.
 
-// mountPoint begins what is no path of a cgroup, but of its directory.
+// mountPoint begins the path of a cgroup's directory, which is not the path of the cgroup.
 const mountPoint = "/sys/fs/cgroup/"
 
-// cgroup types a string literal beside a cgroup.
+// cgroup types a string literal that is compared with a cgroup.
 func (c *checker) cgroup(at syntax.Span, value string, want *event.Type) *ir.Expr {
 	if !strings.HasPrefix(value, "/") {
-		return c.fail(at, fmt.Sprintf("%q is no path of a cgroup", value), `a path is as in /proc/PID/cgroup, like "/system.slice/ssh.service"`)
+		return c.fail(at, fmt.Sprintf("%q is not the path of a cgroup", value), `write it like in /proc/PID/cgroup: "/system.slice/ssh.service"`)
 	}
 	if below, ok := strings.CutPrefix(value, mountPoint); ok {
-		return c.fail(at, "the path of a cgroup begins where cgroups are mounted", fmt.Sprintf("write %q, as in /proc/PID/cgroup", "/"+below))
+		return c.fail(at, "the path of a cgroup starts below the mount point", fmt.Sprintf("write %q, like in /proc/PID/cgroup", "/"+below))
 	}
 	id := c.cgroupID(want, value)
 	if id == 0 {
-		return c.fail(at, fmt.Sprintf("there is no cgroup %s now", value), "only ==, != and in compare with one that may come")
+		return c.fail(at, fmt.Sprintf("cgroup %s does not exist", value), "only ==, != and in work with a cgroup that may be created later")
 	}
 	e := literal(int64(id))
 	e.Type.Unit, e.Type.Enum = want.Unit, want.Enum
 	return e
 }
 
-// cgroupID returns the id of a path, 0 if there is no such cgroup. The host is asked once for each, so that all clauses mean the same.
+// cgroupID returns the id of a path, or 0 if there is no such cgroup. It looks up each path once, so that all clauses agree.
 func (c *checker) cgroupID(t *event.Type, p string) uint64 {
 	if id, asked := c.cgroups[p]; asked {
 		return id
@@ -50,7 +50,7 @@ func (c *checker) cgroupID(t *event.Type, p string) uint64 {
 	return uint64(id)
 }
 
-// isPath tells whether a node is a path beside a cgroup.
+// isPath reports whether n is a string literal that is compared with a cgroup.
 func (c *checker) isPath(want *event.Type, n ast.Node) bool {
 	if want == nil || want.Unit != event.Cgroup {
 		return false
@@ -59,7 +59,7 @@ func (c *checker) isPath(want *event.Type, n ast.Node) bool {
 	return ok && strings.HasPrefix(p, "/") && !strings.HasPrefix(p, mountPoint)
 }
 
-// unseenPath tells whether some of the operands beside a cgroup is the path of one that is not there.
+// unseenPath reports whether one of the operands is the path of a cgroup that does not exist.
 func (c *checker) unseenPath(want *event.Type, operands ...ast.Node) bool {
 	unseen := false
 	for _, n := range operands {
@@ -71,7 +71,7 @@ func (c *checker) unseenPath(want *event.Type, operands ...ast.Node) bool {
 	return unseen
 }
 
-// pathOf makes the path of a cgroup, and leaves all else as it is.
+// pathOf converts the id of a cgroup to its path. It returns any other expression unchanged.
 func pathOf(e *ir.Expr) *ir.Expr {
 	if e == nil || !ir.IsCgroup(e) {
 		return e

@@ -12,8 +12,8 @@ import (
 	"trace/probes/event"
 )
 
-// expr types n. It returns nil after a mistake, which is noted. The type want of the other operand says what names and
-// addresses mean; it may be nil.
+// expr types n. After a mistake it notes the error and returns nil. want is the type of the other operand; it gives names and
+// addresses their meaning and may be nil.
 func (c *checker) expr(n ast.Node, want *event.Type) *ir.Expr {
 	e := c.typed(n, want)
 	if e == nil {
@@ -36,8 +36,8 @@ func (c *checker) typed(n ast.Node, want *event.Type) *ir.Expr {
 	case *ast.StringNode:
 		return c.str(syntax.SpanOf(n), n.Value, want)
 	case *ast.NilNode:
-		return c.fail(syntax.SpanOf(n), "nil is no value",
-			"to test whether a field is absent write field == nil or field != nil")
+		return c.fail(syntax.SpanOf(n), "nil is not a value",
+			"to test whether a field is absent, write field == nil or field != nil")
 	case *ast.IdentifierNode:
 		return c.name(n, want)
 	case *ast.UnaryNode:
@@ -53,7 +53,7 @@ func (c *checker) typed(n ast.Node, want *event.Type) *ir.Expr {
 		}
 		return c.choice(n, ir.OpCond, yes, no, cond)
 	case *ast.ArrayNode:
-		return c.fail(syntax.SpanOf(n), "a list stands only after in and in functions on lists", "write x in [a, b]")
+		return c.fail(syntax.SpanOf(n), "a list is allowed only after in and in functions on lists", "write x in [a, b]")
 	case *ast.CallNode:
 		return c.call(n)
 	case *ast.PointerNode:
@@ -67,12 +67,12 @@ func (c *checker) typed(n ast.Node, want *event.Type) *ir.Expr {
 	case *syntax.Cast:
 		return c.cast(n)
 	case *syntax.NamedArg:
-		return c.fail(syntax.SpanOf(n), fmt.Sprintf("there is no argument called %s here", n.Name), "to compare write ==")
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("there is no argument %s here", n.Name), "to compare, write ==")
 	}
 	panic(fmt.Sprintf("lang: the parser does not make a %T", n))
 }
 
-// condition types n in a boolean position, where a number means that it is not 0.
+// condition types n as a condition. A number is true if it is not 0.
 func (c *checker) condition(n ast.Node) *ir.Expr {
 	e := c.expr(n, nil)
 	switch {
@@ -83,13 +83,13 @@ func (c *checker) condition(n ast.Node) *ir.Expr {
 		truth.Span = e.Span
 		return simplify(truth)
 	}
-	return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is no condition", describe(e)), `compare it: x == "…"`)
+	return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is not a condition", describe(e)), `compare it: x == "…"`)
 }
 
-// number types a number literal. A duration or a size has its unit.
+// number types a number literal. A duration or a size has a unit.
 func (c *checker) number(n *ast.ConstantNode) *ir.Expr {
 	if f, ok := n.Value.(syntax.Float); ok {
-		return c.fail(syntax.SpanOf(n), f.Text+" has a fraction but no unit", "numbers are integers; 1.5ms is one; quantile alone takes 99.9")
+		return c.fail(syntax.SpanOf(n), f.Text+" has a fraction but no unit", "numbers are integers, like 1500 or 1.5ms; only quantile takes fractions")
 	}
 	i := n.Value.(syntax.Int)
 	e := literal(i.Value)
@@ -97,7 +97,7 @@ func (c *checker) number(n *ast.ConstantNode) *ir.Expr {
 	return e
 }
 
-// str types a string literal: beside an address it is one.
+// str types a string literal. Compared with an address, it is an address.
 func (c *checker) str(at syntax.Span, value string, want *event.Type) *ir.Expr {
 	if want != nil && want.Kind == event.GID {
 		addr, err := netip.ParseAddr(value)
@@ -106,7 +106,7 @@ func (c *checker) str(at syntax.Span, value string, want *event.Type) *ir.Expr {
 			if isNetwork(value) {
 				help = networkHelp
 			}
-			return c.fail(at, fmt.Sprintf("%q is no address", value), help)
+			return c.fail(at, fmt.Sprintf("%q is not an address", value), help)
 		}
 		raw := addr.As16()
 		return &ir.Expr{Op: ir.OpLit, Type: event.Type{Kind: event.GID, Size: 16}, Val: string(raw[:])}
@@ -115,13 +115,13 @@ func (c *checker) str(at syntax.Span, value string, want *event.Type) *ir.Expr {
 		return c.cgroup(at, value, want)
 	}
 	if strings.IndexByte(value, 0) >= 0 {
-		return c.fail(at, "the string holds a NUL byte, and strings of events end before it", "")
+		return c.fail(at, "the string has a NUL byte, but strings in events end before the first NUL", "")
 	}
 	return &ir.Expr{Op: ir.OpLit, Type: event.Type{Kind: event.String, Size: len(value)}, Val: value}
 }
 
-// name types a word: a field, or the name of a value of the other operand's enum. Where a word is both, event.word is the
-// field and enum.word the value; both are always understood.
+// name types a word: a field, or a name from the enum of the other operand. If a word is both, event.word means the field and
+// enum.word the name; both forms are always accepted.
 func (c *checker) name(n *ast.IdentifierNode, want *event.Type) *ir.Expr {
 	if n.Value[0] == '$' {
 		return c.dollar(n, want)
@@ -174,7 +174,7 @@ func (c *checker) name(n *ast.IdentifierNode, want *event.Type) *ir.Expr {
 	return nil
 }
 
-// builtin types the words that are values without being fields.
+// builtin types words that are values but not fields.
 func (c *checker) builtin(word string) *ir.Expr {
 	switch {
 	case word == "probe":
@@ -187,18 +187,18 @@ func (c *checker) builtin(word string) *ir.Expr {
 	return nil
 }
 
-// command is cpid, the process of the command.
+// command types cpid, the process that -c starts.
 func (c *checker) command(at syntax.Span) *ir.Expr {
 	switch {
 	case c.options.Known != nil:
-		return c.fail(at, "cpid is the process of the command that -c starts, and a recording has none", "compare pid with its number, or comm with its name")
+		return c.fail(at, "cpid is the process of the command of -c, and a recording has none", "compare pid with its number, or comm with its name")
 	case !c.options.Command:
-		return c.fail(at, "cpid is the process of the command that -c starts, and there is none", "give one, with -c COMMAND, or take -p PID for a process that runs already")
+		return c.fail(at, "cpid is the process of the command of -c, and there is no -c", "start one with -c COMMAND, or select a running process with -p PID")
 	}
 	return &ir.Expr{Op: ir.OpCommand, Type: ir.Natural64}
 }
 
-// placeName is the name of the probe, or of the moment.
+// placeName returns the name of the probe, or of the moment.
 func (c *checker) placeName() string {
 	switch {
 	case c.probe != nil:
@@ -209,7 +209,8 @@ func (c *checker) placeName() string {
 	return c.clause.Kind.String()
 }
 
-// enum returns the enum that is called name, of the probe's fields or, where there is no event, of any, or nil.
+// enum returns the enum called name, or nil. It looks among the fields of the probe, and in a clause without events among all
+// fields.
 func (c *checker) enum(name string) *event.Enum {
 	in := c.catalog
 	if c.probe != nil {
@@ -225,7 +226,7 @@ func (c *checker) enum(name string) *event.Enum {
 	return nil
 }
 
-// context returns the type that n gives to names and addresses beside it, or nil: that of a field whose value n has.
+// context returns the type that n gives to names and addresses beside it: the type of the field whose value n has, or nil.
 func (c *checker) context(n ast.Node) *event.Type {
 	t, known := c.contexts[n]
 	if !known {

@@ -10,9 +10,9 @@ import (
 	"trace/lang/syntax"
 )
 
-// This file names the elements of keys, for the heads of tables and for programs that read them.
+// This file names the elements of keys. Tables use the names in their heads, and programs in JSON and CSV.
 
-// namesOfKey takes the names from the elements of a key; nil has none.
+// namesOfKey separates the elements of a key from their names. An element without a name has nil.
 func namesOfKey(elements []ast.Node) (nodes []ast.Node, given []*syntax.NamedArg) {
 	nodes, given = slices.Clone(elements), make([]*syntax.NamedArg, len(elements))
 	for i, n := range elements {
@@ -23,7 +23,7 @@ func namesOfKey(elements []ast.Node) (nodes []ast.Node, given []*syntax.NamedArg
 	return nodes, given
 }
 
-// nameColumns notes how the elements of a key are called. A name that the program gives is the same at all uses of the map.
+// nameColumns notes the names of the elements of a key. All uses of the map must agree on the names that the program gives.
 func (c *checker) nameColumns(m *mapUses, nodes []ast.Node, given []*syntax.NamedArg, key []*ir.Expr) bool {
 	if len(m.names) != len(key) {
 		m.names = make([]columnName, len(key))
@@ -32,7 +32,7 @@ func (c *checker) nameColumns(m *mapUses, nodes []ast.Node, given []*syntax.Name
 		if len(nodes) != len(key) { // the elements of a tuple
 			m.derive(i, fmt.Sprintf("%s.%d", syntax.Print(nodes[0]), i), e)
 			if given[0] != nil {
-				c.fail(syntax.SpanOf(given[0]), fmt.Sprintf("%s would be the name of %d elements", given[0].Name, len(key)), "give each element a name: @x[a = 1, b = 2]")
+				c.fail(syntax.SpanOf(given[0]), fmt.Sprintf("%s would name %d elements", given[0].Name, len(key)), "give each element a name: @x[a = 1, b = 2]")
 				return false
 			}
 			continue
@@ -46,7 +46,7 @@ func (c *checker) nameColumns(m *mapUses, nodes []ast.Node, given []*syntax.Name
 	return true
 }
 
-// derive names an element by its field, or by the text of the expression.
+// derive names an element after its field, or after the text of the expression.
 func (m *mapUses) derive(i int, text string, e *ir.Expr) {
 	if m.names[i].text != "" {
 		return
@@ -61,11 +61,11 @@ func (c *checker) giveName(m *mapUses, i int, n *syntax.NamedArg) bool {
 	at := syntax.SpanOf(n)
 	if before := m.names[i]; before.given && before.text != n.Name {
 		c.fail(at, fmt.Sprintf("element %d of the key of %s is called %s here and %s %s", i+1, m.info.Name, n.Name, before.text, c.place(before.at)),
-			"an element has one name at all uses of the map")
+			"give the element the same name at all uses of the map")
 		return false
 	}
 	if other := slices.IndexFunc(m.names, func(o columnName) bool { return o.given && o.text == n.Name }); other >= 0 && other != i {
-		c.fail(at, fmt.Sprintf("two elements of the key of %s are called %s", m.info.Name, n.Name), "")
+		c.fail(at, fmt.Sprintf("two elements of the key of %s are called %s", m.info.Name, n.Name), "give each element a name of its own")
 		return false
 	}
 	if !m.names[i].given {

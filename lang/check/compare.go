@@ -13,7 +13,7 @@ import (
 	"trace/probes/event"
 )
 
-// This file types operators that compare: by order, with lists and ranges, and as text.
+// This file types comparisons: of order, with lists and ranges, and of text.
 
 func (c *checker) comparison(n *ast.BinaryNode) *ir.Expr {
 	for _, side := range [][2]ast.Node{{n.Left, n.Right}, {n.Right, n.Left}} {
@@ -32,7 +32,7 @@ func (c *checker) comparison(n *ast.BinaryNode) *ir.Expr {
 	wantLeft, wantRight := c.context(n.Right), c.context(n.Left)
 	ordered := n.Operator != "==" && n.Operator != "!="
 	if ordered && (c.isPath(wantLeft, n.Left) || c.isPath(wantRight, n.Right)) {
-		return c.fail(syntax.SpanOf(n), "paths of cgroups have no order", "only == and != compare them, and startsWith")
+		return c.fail(syntax.SpanOf(n), "paths of cgroups cannot be ordered", "compare with ==, != or startsWith")
 	}
 	byPath := c.unseenPath(wantLeft, n.Left) || c.unseenPath(wantRight, n.Right)
 	if byPath {
@@ -46,16 +46,16 @@ func (c *checker) comparison(n *ast.BinaryNode) *ir.Expr {
 		return nil
 	}
 	if ordered && (l.Type.Kind == event.Bool || l.Type.Kind == event.GID || l.Type.Kind == format.Tuple || l.Type.Kind == format.Stack) {
-		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s has no order", describe(l)), "only == and != compare it")
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s cannot be ordered", describe(l)), "compare with == or !=")
 	}
 	if name := nameOf(l, r); ordered && name != nil {
-		return c.fail(syntax.SpanOf(n), fmt.Sprintf("names of %s have no order", name.Type.Enum.Name),
-			fmt.Sprintf("compare by ==, != and in, or the number: %s", asNumber(name)))
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("names of %s cannot be ordered", name.Type.Enum.Name),
+			fmt.Sprintf("compare with ==, != or in, or compare the number: %s", asNumber(name)))
 	}
 	return ir.Operation(ir.Operator(n.Operator), ir.Boolean, l, r)
 }
 
-// nameOf returns the operand whose values are names, or nil. A literal may be a name because the other one is.
+// nameOf returns the operand whose values are names, or nil. A literal may be a name because of the other operand.
 func nameOf(l, r *ir.Expr) *ir.Expr {
 	for _, e := range []*ir.Expr{l, r} {
 		if isName(e.Type) && e.Op != ir.OpLit {
@@ -65,13 +65,13 @@ func nameOf(l, r *ir.Expr) *ir.Expr {
 	return nil
 }
 
-// comparable tells whether a and b are of one sort.
+// comparable reports whether a and b are of the same sort. It notes an error if not.
 func (c *checker) comparable(n ast.Node, a, b *ir.Expr) bool {
 	switch {
 	case a.Type.Kind == ir.Pending || b.Type.Kind == ir.Pending:
 		return true
 	case a.Type.Kind == format.Array || isLoopVar(a) || isLoopVar(b):
-		c.fail(syntax.SpanOf(n), fmt.Sprintf("%s does not compare", describe(a)), "compare its elements")
+		c.fail(syntax.SpanOf(n), fmt.Sprintf("%s cannot be compared", describe(a)), "compare its elements")
 		return false
 	case a.Type.Kind == format.Tuple && b.Type.Kind == format.Tuple:
 		return c.comparableTuples(n, a, b)
@@ -94,14 +94,14 @@ func (c *checker) comparable(n ast.Node, a, b *ir.Expr) bool {
 		case pair[0].Op == ir.OpField:
 			help = fmt.Sprintf("a boolean is a condition: write %s or !%[1]s", pair[0].Field.Name)
 		default:
-			help = "the result of a comparison is a boolean: join comparisons with &&"
+			help = "a comparison results in a boolean: join comparisons with &&"
 		}
 	}
-	c.fail(syntax.SpanOf(n), fmt.Sprintf("%s and %s do not compare", describe(a), describe(b)), help)
+	c.fail(syntax.SpanOf(n), fmt.Sprintf("%s and %s cannot be compared", describe(a), describe(b)), help)
 	return false
 }
 
-// in types `x in [a, b..c]` and `x in a..b`: it means x == a || x >= b && x <= c.
+// in types `x in [a, b..c]` and `x in a..b`, which mean x == a || x >= b && x <= c.
 func (c *checker) in(n *ast.BinaryNode) *ir.Expr {
 	elements := []ast.Node{n.Right}
 	if array, ok := n.Right.(*ast.ArrayNode); ok {
@@ -111,7 +111,7 @@ func (c *checker) in(n *ast.BinaryNode) *ir.Expr {
 		if s, ok := n.Right.(*ast.StringNode); ok && isNetwork(s.Value) {
 			help = networkHelp
 		}
-		return c.fail(syntax.SpanOf(n.Right), "in wants a list or a range", help)
+		return c.fail(syntax.SpanOf(n.Right), "in needs a list or a range", help)
 	}
 	x := c.expr(n.Left, c.context(n.Right))
 	want := c.context(n.Left)
@@ -148,18 +148,18 @@ func (c *checker) between(n *ast.BinaryNode, want *event.Type) *ir.Expr {
 	}
 	for _, bound := range []*ir.Expr{lo, hi} {
 		if !event.IsNumber(bound.Type) && bound.Type.Kind != ir.Pending {
-			return c.fail(bound.Span, fmt.Sprintf("a range goes from number to number, and this is %s", describe(bound)), "")
+			return c.fail(bound.Span, fmt.Sprintf("the bounds of a range must be numbers, not %s", describe(bound)), "")
 		}
 	}
 	if lo.Op == ir.OpLit && hi.Op == ir.OpLit && event.Compare(lo.Val, hi.Val) > 0 {
-		return c.fail(syntax.SpanOf(n), "the range is empty", "the lower bound comes first")
+		return c.fail(syntax.SpanOf(n), "the range is empty", "write the lower bound first")
 	}
 	e := ir.Operation(ir.OpBetween, event.Type{Kind: event.Uint}, lo, hi)
 	e.Span = syntax.SpanOf(n)
 	return e
 }
 
-// stringOperator types an operator on strings with the right operand r.
+// stringOperator types an operator on strings whose right operand is r.
 func (c *checker) stringOperator(n *ast.BinaryNode, r *ir.Expr) *ir.Expr {
 	l := pathOf(c.expr(n.Left, &ir.Text))
 	if l == nil || r == nil {
@@ -167,21 +167,21 @@ func (c *checker) stringOperator(n *ast.BinaryNode, r *ir.Expr) *ir.Expr {
 	}
 	for _, side := range []*ir.Expr{l, r} {
 		if side.Type.Kind != event.String && side.Type.Kind != ir.Pending {
-			return c.fail(side.Span, fmt.Sprintf("%s wants strings, and this is %s", n.Operator, named(side)), asText(side))
+			return c.fail(side.Span, fmt.Sprintf("%s takes strings, not %s", n.Operator, named(side)), asText(side))
 		}
 	}
 	return ir.Operation(ir.Operator(n.Operator), ir.Boolean, l, r)
 }
 
-// pattern types the right operand of matches. It is a literal, so that a mistake in it is found now.
+// pattern types the right operand of matches. It must be a literal, so that a mistake in it is found now.
 func (c *checker) pattern(n ast.Node) *ir.Expr {
 	s, ok := c.stringLiteral(n)
 	if !ok {
-		return c.fail(syntax.SpanOf(n), "the pattern of matches has to be a literal string", `write x matches "…"`)
+		return c.fail(syntax.SpanOf(n), "the pattern of matches must be a literal string", `write x matches "…"`)
 	}
 	re, err := regexp.Compile(s)
 	if err != nil {
-		return c.fail(syntax.SpanOf(n), strings.TrimPrefix(err.Error(), "error parsing regexp: "), "the syntax is that of Go's package regexp")
+		return c.fail(syntax.SpanOf(n), strings.TrimPrefix(err.Error(), "error parsing regexp: "), "patterns use the syntax of Go's package regexp")
 	}
 	return &ir.Expr{Op: ir.OpLit, Type: ir.Text, Val: re, Span: syntax.SpanOf(n)}
 }

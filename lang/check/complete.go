@@ -7,7 +7,8 @@ import (
 	"trace/probes/event"
 )
 
-// Names are those that a value of a field of the probes may have: those of its enum, or of errors as -EINVAL; nil if it has none.
+// Names returns the names that values of a field may have: the names of its enum, or error names like -EINVAL. It returns nil if
+// the values have no names. Only fields of the probes in of count.
 func Names(of []*event.Probe, field string) []string {
 	var names []string
 	for _, p := range of {
@@ -30,7 +31,8 @@ func Names(of []*event.Probe, field string) []string {
 	return slices.Compact(names)
 }
 
-// Functions are the names of functions that may stand in a predicate, or in a block, where statements and aggregations are, too.
+// Functions returns the names of the functions that may stand in a predicate or, with inBlock, in a body, where statements and
+// aggregations are allowed too.
 func Functions(inBlock bool) []string {
 	names := append(slices.Collect(maps.Keys(signatures)), onMaps...)
 	if inBlock {

@@ -11,20 +11,20 @@ import (
 	"trace/lang/syntax"
 )
 
-// Filter restricts the clauses on events to those of some tasks, as if each predicate began with these conditions. What is zero restricts
+// Filter restricts the clauses on events to some tasks, as if each predicate began with its conditions. A zero field restricts
 // nothing.
 type Filter struct {
-	// PID is a process, Comm the name of threads, PGID a process group, and PIDNS the number of a pid namespace.
+	// PID is a process, Comm the name of threads, PGID a process group and PIDNS the inode number of a pid namespace.
 	PID   int
 	Comm  string
 	PGID  int
 	PIDNS uint32
-	// Cgroup is the path of a cgroup, with those below it, and compared as text: for recorded events. For others there is
-	// Below of the plan.
+	// Cgroup is the path of a cgroup; cgroups below it count too. It is compared as text and is for recorded events. Live runs use
+	// Options.Below of package plan.
 	Cgroup string
 }
 
-// condition is one of a filter, on a field, and how the command line has it.
+// condition is one condition of a filter: its flag on the command line, its field and its expression.
 type condition struct {
 	flag, field string
 	holds       ast.Node
@@ -49,7 +49,7 @@ func (f Filter) conditions() (all []condition) {
 	return all
 }
 
-// fieldNode is that of the event: a name of a value may be the same word.
+// fieldNode names a field of the event. Without "event." the word could be a name of a value.
 func fieldNode(name string) ast.Node { return &ast.IdentifierNode{Value: "event." + name} }
 
 func numberNode(n int) ast.Node {
@@ -60,7 +60,7 @@ func fieldIs(name string, value ast.Node) ast.Node {
 	return &ast.BinaryNode{Operator: "==", Left: fieldNode(name), Right: value}
 }
 
-// isBelow is true of a cgroup and of those below it.
+// isBelow is true for the cgroup at p and all cgroups below it.
 func isBelow(p string) ast.Node {
 	inside := p + "/"
 	if p == "/" {
@@ -73,13 +73,13 @@ func isBelow(p string) ast.Node {
 	}
 }
 
-// lacks returns an error if the probes of some clause lack a field of the filter, as old recordings may.
+// lacks returns an error if the probes of a clause lack a field of the filter. Old recordings may.
 func (f Filter) lacks(clauses []*ir.Clause) error {
 	for _, one := range f.conditions() {
 		for _, c := range clauses {
 			for _, p := range c.Probes {
 				if p.Field(one.field) == nil {
-					return fmt.Errorf("%s: the recording has no field %s of %s, which this version of trace records", one.flag, one.field, p)
+					return fmt.Errorf("%s: the recording has no field %s of %s: record again with this version of trace", one.flag, one.field, p)
 				}
 			}
 		}

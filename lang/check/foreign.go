@@ -11,19 +11,19 @@ import (
 	"trace/probes/event"
 )
 
-// This file is what to say about words of bpftrace that have another name here, or none.
+// This file holds the advice for words of bpftrace that have another name here, or no counterpart.
 
 const (
-	listed     = "fields have names, and trace -lv lists them"
-	noSymbols  = "the probes at hand have no addresses of code"
+	listed     = "fields have names: see trace -lv"
+	noSymbols  = "no probe has addresses of code"
 	noPointers = "there are no pointers to follow: a field holds the value itself"
-	noCommands = "trace observes, and changes nothing"
-	noRandom   = "there are no random numbers; nsecs % 100 == 0 holds for about one event of a hundred"
+	noCommands = "trace observes and changes nothing"
+	noRandom   = "there are no random numbers; nsecs % 100 == 0 holds for about one event in a hundred"
 	asserts    = "write if (…) { exit(1) }"
 	perUser    = "the user is uid, a number"
 )
 
-// foreignWords are the builtin values of bpftrace.
+// foreignWords maps the builtin variables of bpftrace to advice.
 var foreignWords = map[string]string{
 	"args":     "fields stand alone, without args",
 	"ctx":      listed,
@@ -38,7 +38,7 @@ var foreignWords = map[string]string{
 	"walltime": `strftime("%H:%M:%S", nsecs) is the time of day`,
 }
 
-// foreignWord says what to write for a word that is no field, or returns "".
+// foreignWord returns advice for a word that is not a field, or "".
 func foreignWord(word string) string {
 	if field, ok := strings.CutPrefix(word, "args."); ok {
 		return fmt.Sprintf("fields stand alone: write %s", field)
@@ -48,12 +48,13 @@ func foreignWord(word string) string {
 		return listed
 	}
 	if usage := aggregationUsage(word); usage != "" {
-		return "an aggregation has brackets: " + usage
+		return "call the aggregation: " + usage
 	}
 	return foreignWords[word]
 }
 
-// NameProbes completes the mistakes of a parser, which knows no probes: for one of bpftrace it says which is there instead.
+// NameProbes completes the mistakes that a parser found. The parser knows no probes; NameProbes adds which probes to use instead of
+// a probe of bpftrace.
 func NameProbes(err error, catalog []*event.Probe) error {
 	var mistakes syntax.ErrorList
 	if errors.As(err, &mistakes) {
@@ -64,8 +65,8 @@ func NameProbes(err error, catalog []*event.Probe) error {
 	return err
 }
 
-// instead says which probes see what a probe of bpftrace names: a function of the kernel, a tracepoint, or a system call. It returns
-// "" if none does.
+// instead returns advice on the probes that see what a probe of bpftrace names: a kernel function, a tracepoint or a system call.
+// It returns "" if no probe does.
 func instead(foreign string, catalog []*event.Probe) string {
 	place := foreign[strings.LastIndexByte(foreign, ':')+1:]
 	if call, ok := strings.CutPrefix(place, "sys_enter_"); ok {
@@ -86,7 +87,7 @@ func instead(foreign string, catalog []*event.Probe) string {
 	return fmt.Sprintf("to see %s, use %s", place, syntax.Enumerate(there))
 }
 
-// foreignFunctions are functions of bpftrace, and some that its users may try.
+// foreignFunctions maps functions of bpftrace, and some others that its users may try, to advice.
 var foreignFunctions = map[string]string{
 	"abs":           "write x < 0 ? -x : x",
 	"bswap":         "fields are in the byte order of the machine",
@@ -97,16 +98,16 @@ var foreignFunctions = map[string]string{
 	"cgroupid":      `a path is a string beside a cgroup: cgroup == "/system.slice"`,
 	"errorf":        "write printf(…)",
 	"fail":          `write printf("…"), and exit(1)`,
-	"find":          "has_key(@m, k) asks whether there is a key, and @m[k] is its value",
+	"find":          "has_key(@m, k) reports whether a key exists, and @m[k] is its value",
 	"getopt":        "declare a flag of the program, param x = 1, and read it as $x",
 	"histogram":     "write @x = hist(x)",
 	"kaddr":         noSymbols,
 	"kptr":          noPointers,
 	"ksym":          noSymbols,
-	"macaddr":       "the probes at hand have no such addresses",
+	"macaddr":       "no probe has such addresses",
 	"mean":          "write @x = avg(x)",
 	"memcmp":        `strings compare: comm == "fio"`,
-	"nsecs":         "nsecs stands without brackets",
+	"nsecs":         "write nsecs without brackets",
 	"offsetof":      noPointers,
 	"override":      noCommands,
 	"path":          "a field that holds a path is a string",
@@ -116,7 +117,7 @@ var foreignFunctions = map[string]string{
 	"reg":           listed,
 	"signal":        noCommands,
 	"sizeof":        noPointers,
-	"stack_len":     "kstack(5) has at most five frames",
+	"stack_len":     "limit the frames instead: kstack(5)",
 	"static_assert": asserts,
 	"str":           "a field that holds a string is one",
 	"str_concat":    `write join([a, b], "")`,

@@ -11,9 +11,9 @@ import (
 	"trace/lang/syntax"
 )
 
-// This file finds the types of maps and variables. A clause is checked for the events of each of its probes, and all of them say
-// something about the maps: so the whole program is checked again and again, and notes facts, until a pass finds nothing new. Facts
-// only become more general, which bounds the number of passes. Then one more pass builds the typed tree and reports what is wrong.
+// This file infers the types of maps and variables. A clause is checked for the events of each of its probes, and each check may
+// learn something about the maps. So the whole program is checked again until a pass learns nothing new. Bounds only become more
+// general, which limits the number of passes. One more pass then builds the typed tree and reports mistakes.
 
 func newAnalysis(r *resolver, clauses []*ir.Clause) *analysis {
 	a := &analysis{resolver: r, byName: map[string]*mapUses{}, vars: map[declaration]*varUses{}, cgroups: map[string]uint64{}}
@@ -23,7 +23,7 @@ func newAnalysis(r *resolver, clauses []*ir.Clause) *analysis {
 	return a
 }
 
-// run checks all clauses for all their probes, and returns the checkers of the last pass.
+// run checks all clauses for all their probes. It returns the checkers of the last pass.
 func (a *analysis) run(clauses []*ir.Clause) []*checker {
 	for a.changed = true; a.changed; {
 		a.changed = false
@@ -51,7 +51,7 @@ func (a *analysis) pass(clauses []*ir.Clause) []*checker {
 	return all
 }
 
-// findMaps notes the maps of a clause.
+// findMaps notes the maps that a clause uses.
 func (a *analysis) findMaps(c *ir.Clause) {
 	expression := func(n ast.Node) {
 		if n != nil {
@@ -89,7 +89,7 @@ func (a *analysis) addMap(ref *syntax.MapRef) {
 	}
 }
 
-// complete reports maps that are never written, and types that nothing tells.
+// complete reports maps that are never written, and types that cannot be inferred.
 func (a *analysis) complete() {
 	for _, m := range a.maps {
 		if !m.written {
@@ -112,5 +112,5 @@ func (a *analysis) complete() {
 }
 
 func (a *analysis) untold(at syntax.Span, name string) {
-	a.fail(at, fmt.Sprintf("nothing tells what %s holds", name), "it is set only to what it holds itself")
+	a.fail(at, fmt.Sprintf("the type of %s is unknown", name), "it is only ever set to its own value")
 }

@@ -11,9 +11,9 @@ import (
 	"trace/probes/event"
 )
 
-// This file reads literals.
+// This file types literals.
 
-// literal makes a node of a number. One that is not negative is unsigned, which gives way to a signed operand.
+// literal makes the node of a number. A number that is not negative is unsigned; a signed operand makes it signed.
 func literal(v any) *ir.Expr {
 	e := &ir.Expr{Op: ir.OpLit, Type: event.Type{Kind: event.Uint, Size: 8}, Val: v}
 	if i, ok := v.(int64); ok {
@@ -26,7 +26,7 @@ func literal(v any) *ir.Expr {
 	return e
 }
 
-// unitOf returns the unit that the text of a number literal has.
+// unitOf returns the unit in the text of a number literal.
 func unitOf(text string) event.Unit {
 	if len(text) > 1 && text[0] == '0' && strings.IndexByte("xXob", text[1]) >= 0 {
 		return event.None
@@ -40,7 +40,7 @@ func unitOf(text string) event.Unit {
 	return event.None
 }
 
-// literalValue returns the value of a literal, perhaps with a minus sign: int64, uint64, bool or string.
+// literalValue returns the value of a literal, which may have a minus sign, as int64, uint64, bool or string.
 func literalValue(n ast.Node) (value any, unit event.Unit, ok bool) {
 	switch n := n.(type) {
 	case *ast.BoolNode:
@@ -73,7 +73,7 @@ func typeOfParam(value any, unit event.Unit) event.Type {
 	}
 }
 
-// stringLiteral returns the value of n if that is a string literal, or a param that holds one.
+// stringLiteral returns the value of n if n is a string literal or a param that holds a string.
 func (c *checker) stringLiteral(n ast.Node) (s string, ok bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -99,5 +99,5 @@ func isNetwork(text string) bool {
 
 const networkHelp = `one of a network is found by its text: string(dgid) startsWith "::ffff:10.9."`
 
-// computedSize is how many bytes a map of the kernel keeps of a string that a function makes.
+// computedSize is how many bytes of a computed string a map in the kernel keeps.
 const computedSize = 64

@@ -11,9 +11,9 @@ import (
 	"trace/probes/event"
 )
 
-// This file types keys and reads of maps, and tuples, which are keys and values of several elements.
+// This file types keys and reads of maps, and tuples, which are keys and values with several elements.
 
-// exprs types several expressions; not ok after a mistake in one of them.
+// exprs types several expressions. ok is false after a mistake in one of them.
 func (c *checker) exprs(nodes []ast.Node, want func(i int) *event.Type) (out []*ir.Expr, ok bool) {
 	ok = true
 	for i, n := range nodes {
@@ -24,16 +24,17 @@ func (c *checker) exprs(nodes []ast.Node, want func(i int) *event.Type) (out []*
 	return out, ok
 }
 
-// key types the key of a use of a map that is for one key. Where keys are ranked it is not certain which ones are there.
+// key types the key of a use of a map that needs one certain key. A map with ranked keys does not offer that: which keys it keeps
+// is not certain.
 func (c *checker) key(m *mapUses, elements []ast.Node, at syntax.Span) (key []*ir.Expr, ok bool) {
 	if m.ranks() {
-		c.fail(at, fmt.Sprintf("%s is ranked by %s, and has no keys to ask for", m.info.Name, m.how), fmt.Sprintf("print(%s) writes it, clear(%[1]s) empties it", m.info.Name))
+		c.fail(at, fmt.Sprintf("%s is ranked by %s, so its keys cannot be looked up", m.info.Name, m.how), fmt.Sprintf("use print(%s) or clear(%[1]s)", m.info.Name))
 		return nil, false
 	}
 	return c.noteKey(m, elements, at)
 }
 
-// noteKey types the key of a use of a map, which tells what keys the map has.
+// noteKey types the key of a use of a map, and notes its shape as a key of the map.
 func (c *checker) noteKey(m *mapUses, elements []ast.Node, at syntax.Span) (key []*ir.Expr, ok bool) {
 	nodes, given := namesOfKey(elements)
 	key, ok = c.exprs(nodes, func(i int) *event.Type {
@@ -71,7 +72,7 @@ func (c *checker) noteKey(m *mapUses, elements []ast.Node, at syntax.Span) (key 
 func (c *checker) keyClash(m *mapUses, n int, found *clash, at syntax.Span) {
 	if found.index < 0 {
 		c.fail(at, fmt.Sprintf("%s has %s here and %s %s", m.info.Name, keyOf(n), keyOf(len(m.key.columns)), c.earlier(found)),
-			"all uses of a map have keys of one type")
+			"all uses of a map must have keys of the same type")
 		return
 	}
 	what := "the key of " + m.info.Name
@@ -79,7 +80,7 @@ func (c *checker) keyClash(m *mapUses, n int, found *clash, at syntax.Span) {
 		what = fmt.Sprintf("element %d of %s", found.index+1, what)
 	}
 	c.fail(at, fmt.Sprintf("%s is %s here and %s %s", what, found.here, found.there, c.earlier(found)),
-		"all uses of a map have keys of one type")
+		"all uses of a map must have keys of the same type")
 }
 
 func keyOf(n int) string {
@@ -87,35 +88,35 @@ func keyOf(n int) string {
 	case 0:
 		return "no key"
 	case 1:
-		return "a key of 1 value"
+		return "a key of 1 element"
 	}
-	return fmt.Sprintf("a key of %d values", n)
+	return fmt.Sprintf("a key of %d elements", n)
 }
 
-// scalar makes sure that e is one value.
+// scalar checks that e is a single value.
 func (c *checker) scalar(e *ir.Expr, what string) bool {
 	if e.Type.Kind != format.Tuple && e.Type.Kind != format.Array {
 		return true
 	}
-	c.fail(e.Span, fmt.Sprintf("%s is one value, and this is %s", what, describe(e)), elementsHelp(e))
+	c.fail(e.Span, fmt.Sprintf("%s must be a single value, not %s", what, describe(e)), elementsHelp(e))
 	return false
 }
 
 func elementsHelp(e *ir.Expr) string {
 	if e.Type.Kind == format.Array {
-		return "join(list) makes a string of it, and first, last, len … read it"
+		return "join(list) makes a string of it; first, last, len and others read it"
 	}
-	return "its elements are .0, .1 …"
+	return "write .0, .1 … for its elements"
 }
 
-// elements takes a tuple apart. What is no tuple is its own only element.
+// elements splits a tuple into its elements. A value that is not a tuple is its own only element.
 func (c *checker) elements(e *ir.Expr) (all []*ir.Expr, isTuple, ok bool) {
 	switch {
 	case isLoopVar(e):
-		c.fail(e.Span, fmt.Sprintf("%s is an entry, with a key and a value", e.Variable.Name), fmt.Sprintf("write %s.0 for the key, %[1]s.1 for the value", e.Variable.Name))
+		c.fail(e.Span, fmt.Sprintf("%s is a pair of key and value", e.Variable.Name), fmt.Sprintf("write %s.0 for the key or %[1]s.1 for the value", e.Variable.Name))
 		return nil, false, false
 	case e.Type.Kind == format.Array:
-		c.scalar(e, "what is kept")
+		c.scalar(e, "the value of an assignment")
 		return nil, false, false
 	case e.Type.Kind != format.Tuple:
 		return []*ir.Expr{e}, false, true
@@ -155,12 +156,12 @@ func (c *checker) member(n *syntax.Member) *ir.Expr {
 	case of.Type.Kind != format.Tuple:
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s has no elements", describe(of)), "")
 	case n.Index >= len(of.Elems):
-		return c.fail(syntax.SpanOf(n), fmt.Sprintf("the tuple has %d elements", len(of.Elems)), "they are .0, .1 …")
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("the tuple has %d elements", len(of.Elems)), "write .0, .1 …")
 	}
 	return c.memberOf(of, n.Index)
 }
 
-// memberOf makes the node of an element of a tuple; nil after a mistake.
+// memberOf makes the node of an element of a tuple. It returns nil after a mistake.
 func (c *checker) memberOf(of *ir.Expr, i int) *ir.Expr {
 	e := &ir.Expr{Op: ir.OpMember, Args: []*ir.Expr{of}, Index: i, Type: of.Elems[i], Span: of.Span}
 	switch {
@@ -178,10 +179,10 @@ func (c *checker) memberOf(of *ir.Expr, i int) *ir.Expr {
 	return e
 }
 
-// entries returns the map over whose entries the loop variable e runs.
+// loopMap returns the map whose elements the loop variable e runs over.
 func (c *checker) loopMap(e *ir.Expr) *mapUses { return c.mapOf(e.Variable.LoopOver.Name) }
 
-// shapeOf returns what is known of a tuple that a map or a variable holds, or of the key or value of an entry.
+// shapeOf returns the shape of a tuple that a map or a variable holds, or of the key or the value of a loop variable.
 func (c *checker) shapeOf(e *ir.Expr) *shape {
 	switch {
 	case e.Op == ir.OpLookup:
@@ -194,7 +195,7 @@ func (c *checker) shapeOf(e *ir.Expr) *shape {
 	return &c.loopMap(e.Args[0]).value
 }
 
-// lookup types @m[key]: a scalar, or the number of an aggregation.
+// lookup types @m[key]: a scalar, or the number that an aggregation yields.
 func (c *checker) lookup(n *syntax.MapRef) *ir.Expr {
 	m := c.mapOf(n.Name)
 	key, ok := c.key(m, n.Key, syntax.SpanOf(n))
@@ -214,12 +215,12 @@ func (c *checker) read(m *mapUses, key []*ir.Expr) *ir.Expr {
 	return e
 }
 
-// readable makes sure that the value of a map is one number, and not many.
+// readable checks that the value of a map is a single number.
 func (c *checker) readable(m *mapUses, at syntax.Span) bool {
 	if m.agg == nil || !m.agg.Traits().Many {
 		return true
 	}
-	c.fail(at, fmt.Sprintf("%s holds %s, which is no number", m.info.Name, m.how), fmt.Sprintf("print(%s) writes it", m.info.Name))
+	c.fail(at, fmt.Sprintf("%s holds %s, which is not a number", m.info.Name, m.how), fmt.Sprintf("write print(%s) to print it", m.info.Name))
 	return false
 }
 
@@ -230,7 +231,7 @@ func (c *checker) hasKey(n *ast.CallNode) *ir.Expr {
 		return nil
 	}
 	if len(nodes) == 0 {
-		return c.fail(syntax.SpanOf(n), "has_key() wants a key", fmt.Sprintf("write has_key(%s, key)", m.info.Name))
+		return c.fail(syntax.SpanOf(n), "has_key() needs a key", fmt.Sprintf("write has_key(%s, key)", m.info.Name))
 	}
 	key, ok := c.key(m, nodes, at)
 	if !ok {
@@ -245,16 +246,16 @@ func (c *checker) hasKey(n *ast.CallNode) *ir.Expr {
 func (c *checker) mapAndKey(n *ast.CallNode, fn string) (m *mapUses, key []ast.Node, at syntax.Span) {
 	at = syntax.SpanOf(n)
 	if len(n.Arguments) == 0 {
-		c.fail(at, fn+"() wants a map", fmt.Sprintf("write %s(@map, key)", fn))
+		c.fail(at, fn+"() needs a map", fmt.Sprintf("write %s(@map, key)", fn))
 		return nil, nil, at
 	}
 	ref, ok := n.Arguments[0].(*syntax.MapRef)
 	switch {
 	case !ok:
-		c.fail(syntax.SpanOf(n.Arguments[0]), fn+"() wants a map", fmt.Sprintf("write %s(@map, key)", fn))
+		c.fail(syntax.SpanOf(n.Arguments[0]), fn+"() needs a map", fmt.Sprintf("write %s(@map, key)", fn))
 		return nil, nil, at
 	case ref.Key != nil && len(n.Arguments) > 1:
-		c.fail(syntax.SpanOf(n.Arguments[1]), "the map has its key already", fmt.Sprintf("write %s(%s, key)", fn, ref.Name))
+		c.fail(syntax.SpanOf(n.Arguments[1]), "the map already has a key", fmt.Sprintf("write %s(%s, key)", fn, ref.Name))
 		return nil, nil, at
 	case ref.Key != nil:
 		return c.mapOf(ref.Name), ref.Key, at
@@ -264,7 +265,7 @@ func (c *checker) mapAndKey(n *ast.CallNode, fn string) (m *mapUses, key []ast.N
 
 func (c *checker) mapContext(n *syntax.MapRef) *event.Type { return c.mapOf(n.Name).value.single() }
 
-// memberContext types the member without a trace of its mistakes, which are noted when its turn comes.
+// memberContext types the member without reporting its mistakes. They are reported when the member itself is typed.
 func (c *checker) memberContext(n *syntax.Member) *event.Type {
 	errs, unknown, fields := c.errs, c.unknown, c.fields
 	e := c.expr(n, nil)
@@ -275,7 +276,7 @@ func (c *checker) memberContext(n *syntax.Member) *event.Type {
 	return &e.Type
 }
 
-// comparableTuples tells whether a and b have elements of the same sorts.
+// comparableTuples reports whether the elements of a and b are of the same sorts.
 func (c *checker) comparableTuples(n ast.Node, a, b *ir.Expr) bool {
 	same := len(a.Elems) == len(b.Elems)
 	for i := 0; same && i < len(a.Elems); i++ {
@@ -283,7 +284,7 @@ func (c *checker) comparableTuples(n ast.Node, a, b *ir.Expr) bool {
 		same = x.Kind == ir.Pending || y.Kind == ir.Pending || format.SortOf(x) == format.SortOf(y)
 	}
 	if !same {
-		c.fail(syntax.SpanOf(n), "these tuples have elements of other types", "")
+		c.fail(syntax.SpanOf(n), "the tuples have different types", "")
 	}
 	return same
 }

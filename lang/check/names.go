@@ -2,10 +2,10 @@ package check
 
 import "trace/lang/agg"
 
-// builtins are the values that are no fields.
+// builtins are the values that are not fields.
 var builtins = []string{"cpid", "elapsed", "kstack", "probe", "ustack"}
 
-// aggregationNames are in the order of the alphabet.
+// aggregationNames returns the names of the aggregations in alphabetical order.
 func aggregationNames() []string {
 	var names []string
 	for _, how := range agg.All() {
@@ -14,7 +14,7 @@ func aggregationNames() []string {
 	return names
 }
 
-// aggregationUsage is how an aggregation is written, "" if there is none of that name.
+// aggregationUsage returns how to write an aggregation, or "" if there is no such aggregation.
 func aggregationUsage(name string) string {
 	how, _ := agg.Lookup(name)
 	return how.Usage
@@ -22,7 +22,7 @@ func aggregationUsage(name string) string {
 
 func isStack(word string) bool { return word == "kstack" || word == "ustack" }
 
-// Functions that are statements; has_key and len have no signature, as they take maps.
+// Functions that are statements, and functions on maps. The latter have no signature because they take maps.
 var (
 	statements = []string{"clear", "delete", "exit", "print", "printf", "time", "zero"}
 	onMaps     = []string{"has_key", "len"}

@@ -12,9 +12,9 @@ import (
 	"trace/probes/event"
 )
 
-// This file types operators that compute: arithmetic and choices. check_compare.go has those that compare.
+// This file types operators that compute: arithmetic and choices. compare.go types operators that compare.
 
-// negated is the type of -x. That of an error number, -ret, still knows the names, and they are positive there.
+// negated returns the type of -x. The negation of an error number, -ret, keeps the error names, which are positive there.
 func negated(t *event.Type) *event.Type {
 	if t == nil || t.Unit != event.Errno {
 		return t
@@ -39,7 +39,7 @@ func (c *checker) unary(n *ast.UnaryNode, want *event.Type) *ir.Expr {
 
 func (c *checker) binary(n *ast.BinaryNode, want *event.Type) *ir.Expr {
 	if n.Operator == ".." {
-		return c.fail(syntax.SpanOf(n), "a range stands only after in", "write x in a..b")
+		return c.fail(syntax.SpanOf(n), "a range is allowed only after in", "write x in a..b")
 	}
 	switch op := ir.Operator(n.Operator); op {
 	case ir.OpAnd, ir.OpOr:
@@ -56,7 +56,7 @@ func (c *checker) binary(n *ast.BinaryNode, want *event.Type) *ir.Expr {
 		return c.stringOperator(n, c.expr(n.Right, &ir.Text))
 	case ir.OpMatches:
 		return c.stringOperator(n, c.pattern(n.Right))
-	case ir.OpCoalesce, ir.OpBitOr, ir.OpBitAnd, ir.OpBitXor: // these keep what a value means
+	case ir.OpCoalesce, ir.OpBitOr, ir.OpBitAnd, ir.OpBitXor: // these keep the enum and the unit of a value
 		l := c.expr(n.Left, either(c.context(n.Right), want))
 		r := c.expr(n.Right, either(c.context(n.Left), want))
 		if op != ir.OpCoalesce {
@@ -71,7 +71,8 @@ func (c *checker) binary(n *ast.BinaryNode, want *event.Type) *ir.Expr {
 	}
 }
 
-// arithmetic types an operation on numbers. It is unsigned only if all operands are. Literals are computed at once.
+// arithmetic types an operation on numbers. The result is unsigned only if all operands are. Operations on literals are computed at
+// once.
 func (c *checker) arithmetic(n ast.Node, op ir.Op, args ...*ir.Expr) *ir.Expr {
 	typ := event.Type{Kind: event.Uint, Size: 8}
 	constant := true
@@ -80,7 +81,7 @@ func (c *checker) arithmetic(n ast.Node, op ir.Op, args ...*ir.Expr) *ir.Expr {
 			return nil
 		}
 		if !event.IsNumber(a.Type) && a.Type.Kind != ir.Pending {
-			return c.fail(a.Span, fmt.Sprintf("arithmetic wants numbers, and this is %s", describe(a)), "")
+			return c.fail(a.Span, fmt.Sprintf("arithmetic takes numbers, not %s", describe(a)), "")
 		}
 		if a.Type.Kind == event.Int {
 			typ.Kind = event.Int
@@ -97,7 +98,7 @@ func (c *checker) arithmetic(n ast.Node, op ir.Op, args ...*ir.Expr) *ir.Expr {
 	return e
 }
 
-// resultFlags is the enum of the flags that a bit operation on flags makes, or nil.
+// resultFlags returns the enum of the flags that result from a bit operation on flags, or nil.
 func resultFlags(op ir.Op, args []*ir.Expr) *event.Enum {
 	if !slices.Contains([]ir.Op{ir.OpBitAnd, ir.OpBitOr, ir.OpBitXor, ir.OpCompl}, op) {
 		return nil
@@ -115,7 +116,7 @@ func resultFlags(op ir.Op, args []*ir.Expr) *event.Enum {
 	return flags
 }
 
-// resultUnit is the unit of a number that arithmetic makes: that of all operands, but for literals without one, where the operator
+// resultUnit returns the unit of a number that arithmetic computes: the unit of all operands but plain literals, if the operator
 // keeps it.
 func resultUnit(op ir.Op, args []*ir.Expr) event.Unit {
 	if op == ir.OpSub && args[0].Type.Unit == ir.Instant && args[1].Type.Unit == ir.Instant {
@@ -139,14 +140,14 @@ func resultUnit(op ir.Op, args []*ir.Expr) event.Unit {
 	return event.None
 }
 
-// fold computes an operation on literals. Negation is exact, and a difference may be negative: 5 - 10 is -5 for everybody.
+// fold computes an operation on literals. Negation is exact, and a difference may be negative: 5 - 10 is -5.
 func (c *checker) fold(n ast.Node, e *ir.Expr) *ir.Expr {
 	a := event.To[uint64](e.Args[0].Val)
 	switch {
 	case e.Op == ir.OpNegate && e.Type.Kind == event.Int:
 		e.Type.Kind = event.Uint
 	case e.Op == ir.OpNegate && a > 1<<63:
-		return c.fail(syntax.SpanOf(n), fmt.Sprintf("-%d does not fit 64 bits", a), "")
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("-%d does not fit in 64 bits", a), "")
 	case e.Op == ir.OpNegate, e.Op == ir.OpSub && e.Type.Kind == event.Uint && a < event.To[uint64](e.Args[1].Val):
 		e.Type.Kind = event.Int
 	}
@@ -157,11 +158,11 @@ func (c *checker) fold(n ast.Node, e *ir.Expr) *ir.Expr {
 	return literal(ir.Function(e)(operands))
 }
 
-// choice types an operation that yields a or b, made to be of one type; first are the operands before them.
+// choice types an operation that yields a or b, and converts both to one type. first holds the operands before them.
 func (c *checker) choice(n ast.Node, op ir.Op, a, b *ir.Expr, first ...*ir.Expr) *ir.Expr {
 	for _, x := range []*ir.Expr{a, b} {
 		if x.Type.Kind == format.Tuple || x.Type.Kind == format.Array {
-			return c.fail(x.Span, fmt.Sprintf("%s cannot be chosen", describe(x)), "choose each of its elements")
+			return c.fail(x.Span, fmt.Sprintf("%s cannot be chosen", describe(x)), "write the choice for each of its elements")
 		}
 	}
 	var typ event.Type
@@ -172,29 +173,29 @@ func (c *checker) choice(n ast.Node, op ir.Op, a, b *ir.Expr, first ...*ir.Expr)
 		typ = a.Type
 	case describe(a) != describe(b):
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("this is either %s or %s", describe(a), describe(b)),
-			"both have to be of one type")
+			"both must have the same type")
 	default:
 		typ = common(a.Type, b.Type, plain(a), plain(b))
 	}
-	if a.Type.Kind != b.Type.Kind && typ.Kind == event.Int { // as in arithmetic: one signed operand makes it signed
+	if a.Type.Kind != b.Type.Kind && typ.Kind == event.Int { // as in arithmetic, one signed operand makes the result signed
 		a, b = ir.Signed(a), ir.Signed(b)
 	}
 	return ir.Operation(op, typ, append(first, a, b)...)
 }
 
-// constant types an argument that has to be a literal number in a range.
+// constant types an argument that must be a literal number in a range.
 func (c *checker) constant(n ast.Node, what string, lo, hi int64) (v int64, ok bool) {
 	e := c.expr(n, nil)
 	switch {
 	case e == nil:
 		return 0, false
 	case e.Op != ir.OpLit || !event.IsNumber(e.Type):
-		c.fail(e.Span, what+" has to be a literal number", "")
+		c.fail(e.Span, what+" must be a literal number", "")
 		return 0, false
 	case event.Compare(e.Val, lo) < 0 || event.Compare(e.Val, hi) > 0:
-		msg := fmt.Sprintf("%s is between %d and %d", what, lo, hi)
+		msg := fmt.Sprintf("%s must be between %d and %d", what, lo, hi)
 		if lo == minInt64 {
-			msg = what + " does not fit 64 bits with a sign"
+			msg = what + " does not fit in a signed 64-bit number"
 		}
 		c.fail(e.Span, msg, "")
 		return 0, false

@@ -11,7 +11,7 @@ import (
 	"trace/probes/event"
 )
 
-// Params returns the params of a program: its flags.
+// Params returns the params that a program declares: its flags.
 func Params(tree *syntax.Program) ([]ir.Param, error) {
 	r := &resolver{text: tree.Text}
 	r.declare(tree.Params)
@@ -25,7 +25,7 @@ func Params(tree *syntax.Program) ([]ir.Param, error) {
 func (r *resolver) declare(params []*syntax.Param) {
 	for _, p := range params {
 		if r.param("$"+p.Name) != nil {
-			r.fail(p.Span, fmt.Sprintf("there are two params called %s", p.Name), "")
+			r.fail(p.Span, fmt.Sprintf("param %s is declared twice", p.Name), "")
 			continue
 		}
 		if p.Short != "" && slices.ContainsFunc(r.params, func(other ir.Param) bool { return other.Short == p.Short }) {
@@ -34,7 +34,7 @@ func (r *resolver) declare(params []*syntax.Param) {
 		}
 		value, unit, ok := literalValue(p.Default)
 		if !ok {
-			r.fail(syntax.SpanOf(p.Default), syntax.Print(p.Default)+" does not fit 64 bits", "")
+			r.fail(syntax.SpanOf(p.Default), syntax.Print(p.Default)+" does not fit in 64 bits", "")
 			continue
 		}
 		r.params = append(r.params, ir.Param{
@@ -44,7 +44,7 @@ func (r *resolver) declare(params []*syntax.Param) {
 	}
 }
 
-// assign gives params the values of the command line.
+// assign gives params the values from the command line.
 func (r *resolver) assign(values map[string]string) error {
 	for name, text := range values {
 		p := r.param("$" + name)
@@ -57,18 +57,18 @@ func (r *resolver) assign(values map[string]string) error {
 			if len(names) > 0 {
 				help = "it has " + syntax.Enumerate(names)
 			}
-			return fmt.Errorf("the program has no param called %s: %s", name, help)
+			return fmt.Errorf("the program has no param %s: %s", name, help)
 		}
 		value, ok := parseParam(p, text)
 		if !ok {
-			return fmt.Errorf("--%s=%s: want %s", name, text, wantedBy(p))
+			return fmt.Errorf("--%s=%s: expected %s", name, text, wantedBy(p))
 		}
 		p.Value = value
 	}
 	return nil
 }
 
-// parseParam reads a value for p as the command line has it: strings stand without quotes.
+// parseParam parses a value for p from the command line, where strings have no quotes.
 func parseParam(p *ir.Param, text string) (value any, ok bool) {
 	switch p.Type.Kind {
 	case event.String:
@@ -83,16 +83,16 @@ func parseParam(p *ir.Param, text string) (value any, ok bool) {
 	}
 	value, unit, ok := literalValue(tree.Expr)
 	if n, negative := value.(int64); negative && n < 0 && p.Type.Unit != event.None && p.Type.Kind != event.Int {
-		return nil, false // no size is negative, and a duration only of a param whose default is
+		return nil, false // sizes are never negative, and a duration only if the default is
 	}
-	// A duration without a unit would be nanoseconds, which nobody means.
+	// A duration without a unit would mean nanoseconds, which nobody intends.
 	if unit != p.Type.Unit && !(unit == event.None && (value == uint64(0) || p.Type.Unit == event.Bytes)) {
 		return nil, false
 	}
 	return value, ok
 }
 
-// wantedBy says which values p takes.
+// wantedBy describes the values that p takes.
 func wantedBy(p *ir.Param) string {
 	switch {
 	case p.Type.Kind == event.Bool:

@@ -11,7 +11,8 @@ import (
 	"trace/probes/event"
 )
 
-// Program checks a program against the probes of the catalog, and gives each name in it its meaning. Mistakes are a [syntax.ErrorList].
+// Program checks a program against the probes of the catalog and gives each name in it its meaning. Mistakes are returned as a
+// [syntax.ErrorList].
 func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, error) {
 	r := &resolver{text: tree.Text, catalog: cat, options: o}
 	if r.declare(tree.Params); len(r.errs) == 0 {
@@ -38,7 +39,8 @@ func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, 
 	return prog, nil
 }
 
-// Groups returns the groups of the probes that a program names, or nil if any may be meant: it has none, or a pattern for them.
+// Groups returns the groups of the probes that a program names. It returns nil if any group may be meant: the program names no
+// probe, or uses a pattern for the group.
 func Groups(tree *syntax.Program) []string {
 	if tree.Expr != nil {
 		return nil
@@ -55,7 +57,7 @@ func Groups(tree *syntax.Program) []string {
 	return groups
 }
 
-// check types the clauses and keeps what comes of it, or the mistakes.
+// check types the clauses. It stores the result in prog, or notes the mistakes.
 func (r *resolver) check(prog *ir.Program, lets []*syntax.Let) {
 	a, checkers := r.fitted(prog.Clauses)
 	for _, c := range prog.Clauses {
@@ -79,10 +81,10 @@ func (r *resolver) check(prog *ir.Program, lets []*syntax.Let) {
 	}
 }
 
-// maxKeys of a map, as many as the kernel counts.
+// maxKeys is the most keys that a map in the kernel can have room for.
 const maxKeys = 1 << 31
 
-// keep notes how a map is kept.
+// keep notes what a let declares about a map.
 func (a *analysis) keep(let *syntax.Let) {
 	m := a.mapOf(let.Map)
 	if m == nil {
@@ -92,11 +94,11 @@ func (a *analysis) keep(let *syntax.Let) {
 	n := let.MaxKeys.(*ast.ConstantNode).Value.(syntax.Int)
 	switch {
 	case let.Kind != "lru" && let.Kind != "hash":
-		a.resolver.fail(let.Span, fmt.Sprintf("no map is a %s", let.Kind), "write lru(10000), where the oldest keys give way, or hash(10000)")
+		a.resolver.fail(let.Span, fmt.Sprintf("there is no map kind %s", let.Kind), "write hash(10000), or lru(10000) to drop the oldest keys when it is full")
 	case n.Value < 1 || n.Value > maxKeys:
-		a.resolver.fail(syntax.SpanOf(let.MaxKeys), fmt.Sprintf("a map has between 1 and %d entries", maxKeys), "")
+		a.resolver.fail(syntax.SpanOf(let.MaxKeys), fmt.Sprintf("a map must have room for 1 to %d keys", maxKeys), "")
 	case let.Kind == "lru" && m.ranks():
-		a.resolver.fail(let.Span, fmt.Sprintf("of what %s ranks the least gives way, not the oldest", m.how), fmt.Sprintf("write let %s = hash(%d)", let.Map, n.Value))
+		a.resolver.fail(let.Span, fmt.Sprintf("%s drops the keys with the least values, not the oldest", m.how), fmt.Sprintf("write let %s = hash(%d)", let.Map, n.Value))
 	case m.info.MaxKeys != 0:
 		a.resolver.fail(let.Span, fmt.Sprintf("%s is declared twice", let.Map), "")
 	}

@@ -96,11 +96,11 @@ nvme:complete_rq / latency > $lat && size > $size && ctrl == $dev && $on && tag 
 	for _, test := range []struct{ name, value, want string }{
 		{"lat", "1.5us", "1500"}, {"lat", "0", "0"}, {"size", "1MB", "1000000"}, {"size", "512", "512"}, {"n", "0x10", "16"}, {"n", "-7", "-7"},
 		{"on", "false", ""}, {"dev", "nvme1", `"nvme1"`}, {"dev", "", `""`},
-		{"lat", "5", "want a duration like 10ms"}, {"lat", "5KiB", "want a duration like 10ms"}, {"lat", "", "want a duration like 10ms"},
-		{"size", "5ms", "want a size like 4KiB"}, {"n", "1.5", "want a whole number"}, {"n", "5ms", "want a whole number"},
-		{"n", "5 // no", "want a whole number"}, {"n", "nvme:*", "want a whole number"}, {"n", "-9223372036854775809", "want a whole number"},
-		{"on", "maybe", "want true or false"}, {"dev", "a\x00", "want a string without NUL bytes"},
-		{"late", "5ms", "the program has no param called late: it has lat, size, n, on, dev"},
+		{"lat", "5", "expected a duration like 10ms"}, {"lat", "5KiB", "expected a duration like 10ms"}, {"lat", "", "expected a duration like 10ms"},
+		{"size", "5ms", "expected a size like 4KiB"}, {"n", "1.5", "expected a whole number"}, {"n", "5ms", "expected a whole number"},
+		{"n", "5 // no", "expected a whole number"}, {"n", "nvme:*", "expected a whole number"}, {"n", "-9223372036854775809", "expected a whole number"},
+		{"on", "maybe", "expected true or false"}, {"dev", "a\x00", "expected a string without NUL bytes"},
+		{"late", "5ms", "the program has no param late: it has lat, size, n, on, dev"},
 	} {
 		p, err := compile("program", src, cat, Options{Params: map[string]string{test.name: test.value}})
 		got := fmt.Sprint(err)
@@ -113,7 +113,7 @@ nvme:complete_rq / latency > $lat && size > $size && ctrl == $dev && $on && tag 
 	}
 }
 
-// TestOtherTypes is about a field that is of another sort in another probe.
+// TestOtherTypes checks a field whose type differs between probes.
 func TestOtherTypes(t *testing.T) {
 	cat := []*event.Probe{langtest.Probe("a", "x", langtest.Field("f", langtest.U64)), langtest.Probe("a", "y", langtest.Field("f", langtest.Str16))}
 	for src, want := range map[string]string{
@@ -129,7 +129,7 @@ func TestOtherTypes(t *testing.T) {
 	}
 }
 
-// A filter stands before each predicate on events, and is no part of the text.
+// A filter comes before each predicate on events and is not part of the text.
 func TestFilter(t *testing.T) {
 	for _, test := range []struct {
 		filter Filter
@@ -153,18 +153,18 @@ func TestFilter(t *testing.T) {
 	if got, want := p.Dump(), `nvme:setup_rq / ==(pid:u4, 7):bool / prints`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	// A mistake is that of the text alone.
+	// Mistakes are reported in the text alone.
 	_, err = compile("program", "odd:words / size > nowhere /", langtest.Catalog, Options{Filter: Filter{PID: 7}})
 	if _, without := compile("program", "odd:words / size > nowhere /", langtest.Catalog, Options{}); err == nil || err.Error() != without.Error() {
 		t.Errorf("%v, without the filter %v", err, without)
 	}
 }
 
-// Events that lack a field of the filter, as they may in a recording, are an error.
+// Events without a field of the filter, as a recording may have, are an error.
 func TestFilterLacks(t *testing.T) {
 	for filter, want := range map[Filter]string{
-		{PGID: 7}:                   "--pgid 7: the recording has no field pgid of odd:words, which this version of trace records",
-		{PIDNS: 7, PID: 3}:          "--pidns 7: the recording has no field pidns of odd:words, which this version of trace records",
+		{PGID: 7}:                   "--pgid 7: the recording has no field pgid of odd:words: record again with this version of trace",
+		{PIDNS: 7, PID: 3}:          "--pidns 7: the recording has no field pidns of odd:words: record again with this version of trace",
 		{Cgroup: "/a"}:              "<nil>",
 		{PID: 3, Comm: "no leader"}: "<nil>",
 	} {
@@ -175,7 +175,7 @@ func TestFilterLacks(t *testing.T) {
 	}
 }
 
-// Elements of keys are called like their fields, or as the program says, wherever that is.
+// Elements of keys are named after their fields, or as the program says anywhere.
 func TestColumnNames(t *testing.T) {
 	for src, want := range map[string]string{
 		"nvme:complete_rq { @[ctrl, size + 1] = count() }":                                      "ctrl|size + 1",

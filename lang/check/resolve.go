@@ -13,7 +13,7 @@ import (
 	"trace/probes/event"
 )
 
-// clauses resolves a clause that names its probes. Each moment and each rate of a profile makes a clause of its own.
+// clauses resolves a clause that names its probes. Each moment, and each rate of a profile, makes a clause of its own.
 func (r *resolver) clauses(tree *syntax.Clause) []*ir.Clause {
 	var out []*ir.Clause
 	var events []syntax.ProbeRef
@@ -35,7 +35,7 @@ func (r *resolver) clauses(tree *syntax.Clause) []*ir.Clause {
 			continue
 		}
 		if c.Kind != ir.OnEvent && tree.Body == nil {
-			r.fail(ref.Span, fmt.Sprintf("%s has no event to print", ref), fmt.Sprintf("say what to do: %s { … }", ref))
+			r.fail(ref.Span, fmt.Sprintf("%s has no event to print", ref), fmt.Sprintf("add a body: %s { … }", ref))
 		}
 		if ok {
 			out = append(out, c)
@@ -71,18 +71,18 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *ir.Claus
 		switch {
 		case !found[p]:
 		case p.Sampled && !r.options.recorded():
-			c.LeftOut = append(c.LeftOut, ir.LeftOut{Probe: p, Why: fmt.Sprintf("it takes a rate, like %s:99hz", p.Group)})
+			c.LeftOut = append(c.LeftOut, ir.LeftOut{Probe: p, Why: fmt.Sprintf("it needs a rate, like %s:99hz", p.Group)})
 		default:
 			c.Probes = append(c.Probes, p)
 		}
 	}
 	if len(c.Probes) == 0 && len(c.LeftOut) > 0 {
-		r.fail(refs[0].Span, fmt.Sprintf("%s does not say how often", refs[0]), sayHowOften(c.LeftOut[0].Probe.Group))
+		r.fail(refs[0].Span, fmt.Sprintf("%s has no rate", refs[0]), sayHowOften(c.LeftOut[0].Probe.Group))
 	}
 	return c
 }
 
-// unknownProbe reports a name that no probe at hand has.
+// unknownProbe reports a name that no probe has.
 func (r *resolver) unknownProbe(ref syntax.ProbeRef) {
 	if r.options.recorded() && matching(r.known(), ref) != nil {
 		r.notRecorded(ref)
@@ -100,19 +100,20 @@ func (r *resolver) unknownProbe(ref syntax.ProbeRef) {
 			help = "the groups are " + syntax.Enumerate(groups(r.catalog))
 		}
 	}
-	r.fail(ref.Span, fmt.Sprintf("no probe is called %s", ref), help)
+	r.fail(ref.Span, fmt.Sprintf("there is no probe %s", ref), help)
 }
 
-// notRecorded reports a probe of which the recording at hand has no events.
+// notRecorded reports a probe whose events the recording lacks.
 func (r *resolver) notRecorded(ref syntax.ProbeRef) {
-	help := "it has none of any probe"
+	help := "it has no events"
 	if len(r.catalog) > 0 {
-		help = "it has those of " + syntax.Enumerate(r.catalog)
+		help = "it has events of " + syntax.Enumerate(r.catalog)
 	}
 	r.fail(ref.Span, fmt.Sprintf("the recording has no events of %s", ref), help)
 }
 
-// selected says how to see the events that ref names as if they had a probe of their own, like a system call, or returns "".
+// selected returns advice on how to select the events that ref names as if they had a probe of their own, like a system call, or
+// "".
 func (r *resolver) selected(ref syntax.ProbeRef) string {
 	for _, p := range r.match(syntax.ProbeRef{Group: ref.Group, Name: "*"}) {
 		if f := p.Field(p.Selector); f != nil && f.Type.Enum != nil && slices.Contains(f.Type.Enum.Names, ref.Name) {
@@ -122,9 +123,9 @@ func (r *resolver) selected(ref syntax.ProbeRef) string {
 	return ""
 }
 
-// unknownNames reports each word of a clause that is not a field of all the probes at hand.
+// unknownNames reports each word of a clause that is not a field of all its probes.
 func (r *resolver) unknownNames(checks []*checker) {
-	var words []unknown // as the first probe without it sees it
+	var words []unknown // as the first probe without it reports it
 	lacking := map[syntax.Span][]*event.Probe{}
 	for _, ch := range checks {
 		if ch.probe == nil {
@@ -149,18 +150,18 @@ func (r *resolver) unknownNames(checks []*checker) {
 	}
 }
 
-// noEvent reports words of a begin, end or interval clause, which has no fields.
+// noEvent reports fields in a begin, end or interval clause, which has no event.
 func (r *resolver) noEvent(ch *checker) {
 	for _, u := range ch.unknown {
-		help := cmp.Or(foreignWord(u.name), "fields are read in the clauses of probes")
+		help := cmp.Or(foreignWord(u.name), "read fields in clauses that name probes")
 		if enum := event.EnumOf(u.want); enum != nil && u.want.Unit != event.Cgroup {
 			help = cmp.Or(syntax.DidYouMean(u.name, enum.Names), "names are "+syntax.Enumerate(enum.Names))
 		}
-		r.fail(u.span, fmt.Sprintf("%s has no event, and so no field %s", ch.clause.Kind, u.name), help)
+		r.fail(u.span, fmt.Sprintf("%s has no event, so there is no field %s", ch.clause.Kind, u.name), help)
 	}
 }
 
-// unknownName reports a word that is no field of the probes without, which are among the probes all.
+// unknownName reports a word that is not a field of the probes without, a subset of the probes all.
 func (r *resolver) unknownName(u unknown, without, all []*event.Probe) {
 	var with []*event.Probe
 	for _, p := range all {
@@ -179,13 +180,13 @@ func (r *resolver) unknownName(u unknown, without, all []*event.Probe) {
 		r.fail(u.span, fmt.Sprintf("%s is neither a name of %s nor a field of %s", u.name, enum.Name, syntax.Enumerate(without)),
 			cmp.Or(syntax.DidYouMean(u.name, enum.Names), syntax.DidYouMean(u.name, fields), "its names are "+syntax.Enumerate(enum.Names)))
 	case u.want != nil && u.want.Kind == event.String:
-		r.fail(u.span, msg, fmt.Sprintf("a string stands in quotes: %q", u.name))
+		r.fail(u.span, msg, fmt.Sprintf("write strings in quotes: %q", u.name))
 	default:
 		r.fail(u.span, msg, cmp.Or(r.whoNames(u), r.foreign(u.name), syntax.DidYouMean(u.name, fields), r.whoHas(u.name)))
 	}
 }
 
-// foreign says what to write for a word of bpftrace that no probe has.
+// foreign returns the advice for a word of bpftrace that is not a field of any probe, or "".
 func (r *resolver) foreign(word string) string {
 	if r.having(word) != nil {
 		return ""
@@ -193,7 +194,7 @@ func (r *resolver) foreign(word string) string {
 	return foreignWord(word)
 }
 
-// misplaced leaves out the names of values if there are other words to blame: in qp.stat == RTR only qp.stat is wrong.
+// misplaced drops the names of values if other words are wrong too: in qp.stat == RTR only qp.stat is wrong.
 func (r *resolver) misplaced(words []unknown) []unknown {
 	isName := func(u unknown) bool { return r.whoNames(u) != "" }
 	if others := slices.DeleteFunc(slices.Clone(words), isName); len(others) > 0 {
@@ -202,7 +203,7 @@ func (r *resolver) misplaced(words []unknown) []unknown {
 	return words
 }
 
-// whoNames says of which field a word is a value, if it stands where it could not be known as one.
+// whoNames reports which field has a word as a value. It returns "" if the word stands where it would be known as such a value.
 func (r *resolver) whoNames(u unknown) string {
 	if u.want != nil || r.having(u.name) != nil {
 		return ""
@@ -227,7 +228,7 @@ func fieldNames(in []*event.Probe) []string {
 	return names
 }
 
-// whoHas says which probes have a field, or nothing.
+// whoHas reports which probes have a field, or returns "".
 func (r *resolver) whoHas(field string) string {
 	if with := r.having(field); with != nil {
 		return fmt.Sprintf("%s is a field of %s", field, syntax.Enumerate(with))
@@ -235,8 +236,8 @@ func (r *resolver) whoHas(field string) string {
 	return ""
 }
 
-// bare resolves an expression that names no probe: it means the probes whose events have all its fields. It returns nil after a
-// mistake.
+// bare resolves an expression that names no probe. It stands for the probes whose events have all its fields. It returns nil after
+// a mistake.
 func (r *resolver) bare(n ast.Node, block *syntax.Block) *ir.Clause {
 	tree := &syntax.Clause{Pred: n, Body: block, Span: syntax.SpanOf(n)}
 	c := &ir.Clause{Inferred: true, Tree: tree, Text: syntax.Print(n)}
@@ -260,13 +261,13 @@ func (r *resolver) bare(n ast.Node, block *syntax.Block) *ir.Clause {
 	at := syntax.SpanOf(n)
 	switch {
 	case len(fit) > 0 && !slices.ContainsFunc(fit, func(ch *checker) bool { return len(ch.errs) == 0 }):
-		r.errs = append(r.errs, fit[0].errs...) // wrong for any of them
+		r.errs = append(r.errs, fit[0].errs...) // wrong for each of them
 	case len(fit) == 0 && len(drivers) > 0:
-		r.fail(at, "only probes of a driver have these fields, and such probes have to be named", qualified(c, drivers))
+		r.fail(at, "only probes of a driver have these fields, and a driver's probes must be named", qualified(c, drivers))
 	case len(fit) == 0:
 		r.noProbe(n, all)
 	case !slices.ContainsFunc(fit, func(ch *checker) bool { return len(ch.fields) > 0 }):
-		r.fail(at, "every event has these fields, so they choose no probe", qualified(c, c.Probes))
+		r.fail(at, "every event has these fields, so the probe is unknown", qualified(c, c.Probes))
 	case len(groups(c.Probes)) > 1:
 		r.fail(at, "several groups of probes have these fields: "+syntax.Enumerate(groups(c.Probes)), qualified(c, c.Probes))
 	default:
@@ -275,18 +276,18 @@ func (r *resolver) bare(n ast.Node, block *syntax.Block) *ir.Clause {
 	return nil
 }
 
-// try checks a clause as if it named the probe p alone.
+// try checks a clause as if it named only the probe p.
 func (r *resolver) try(tree *syntax.Clause, p *event.Probe) *checker {
 	c := []*ir.Clause{{Tree: tree, Probes: []*event.Probe{p}}}
 	return newAnalysis(r, c).run(c)[0]
 }
 
-// needsOtherProbe tells whether an unknown word rules the probe out. A misspelt name of a value does not.
+// needsOtherProbe reports whether an unknown word rules the probe out. A misspelt name of a value does not.
 func (r *resolver) needsOtherProbe(u unknown) bool {
 	return event.EnumOf(u.want) == nil || r.having(u.name) != nil
 }
 
-// qualified says how to name the probes of a bare expression. The example is the probe whose events tell most.
+// qualified returns advice on how to name the probes of a bare expression. Its example is the probe with the most fields.
 func qualified(c *ir.Clause, candidates []*event.Probe) string {
 	best := slices.MaxFunc(candidates, func(a, b *event.Probe) int { return len(a.Fields) - len(b.Fields) })
 	help := "name the probe: " + (&syntax.Clause{Pred: c.Tree.Pred, Body: c.Tree.Body, Probes: []syntax.ProbeRef{{
@@ -304,8 +305,8 @@ func qualified(c *ir.Clause, candidates []*event.Probe) string {
 	return help
 }
 
-// noProbe reports why no probe has all the fields of a bare expression: the first word that no probe knows, else which
-// probe has which.
+// noProbe reports why no probe has all the fields of a bare expression: it names the first word that is unknown to all probes, or
+// lists which probe has which field.
 func (r *resolver) noProbe(n ast.Node, checks []*checker) {
 	best := slices.MinFunc(checks, func(a, b *checker) int { return len(a.unknown) - len(b.unknown) })
 	var all []*event.Probe
@@ -332,7 +333,8 @@ func (r *resolver) noProbe(n ast.Node, checks []*checker) {
 	r.fail(syntax.SpanOf(n), "no probe has all these fields", strings.Join(where, "; "))
 }
 
-// probesCalled says how to name the probes that a word may mean, a group or the name of a probe in it, or returns "".
+// probesCalled returns advice on how to name the probes that a word may mean, as a group or as the name of a probe. It returns ""
+// if there are none.
 func (r *resolver) probesCalled(word string) string {
 	if slices.Contains(groups(r.catalog), word) {
 		return fmt.Sprintf("the probes of the group %s are %[1]s:*", word)
@@ -344,10 +346,10 @@ func (r *resolver) probesCalled(word string) string {
 	return "did you mean the probe " + syntax.Enumerate(called) + "?"
 }
 
-// otherWords are what a program of a single word may have been meant for.
+// otherWords returns what a program of a single word may have been meant for.
 func (r *resolver) otherWords(program ast.Node) []string {
 	word, ok := program.(*ast.IdentifierNode)
-	if !ok || slices.Contains(r.options.Words, word.Value) { // with --, it was not meant so
+	if !ok || slices.Contains(r.options.Words, word.Value) { // -- before the word rules that out
 		return nil
 	}
 	return r.options.Words

@@ -11,19 +11,19 @@ import (
 	"trace/probes/event"
 )
 
-// This file holds what is known of the types of maps and variables while they are inferred.
+// This file holds what is known about the types of maps and variables during inference.
 
-// bound is what is known so far of the type of a variable, or of a column of a map.
+// bound is what is known so far about the type of a variable, or of a column of a map.
 type bound struct {
 	known bool
 	typ   event.Type
-	// plain says that all values are literals without a meaning: they take that of the first value that has one.
+	// plain reports that all values are literals without enum and unit. They take those of the first other value.
 	plain    bool
 	optional bool
-	at       syntax.Span // what told it
+	at       syntax.Span // the use that set it
 }
 
-// typeSoFar is pending if nothing is known.
+// typeSoFar returns the type, or pending if nothing is known.
 func (f bound) typeSoFar() event.Type {
 	if !f.known {
 		return event.Type{Kind: ir.Pending}
@@ -33,7 +33,7 @@ func (f bound) typeSoFar() event.Type {
 
 func (f bound) column() ir.Column { return ir.Column{Type: f.typ, Optional: f.optional} }
 
-// join notes that the value e is of this type, too. It returns false if it is of another sort.
+// join adds the type of the value e. It returns false if e is of another sort.
 func (f *bound) join(e *ir.Expr) bool {
 	switch {
 	case e.Type.Kind == ir.Pending:
@@ -50,13 +50,13 @@ func (f *bound) join(e *ir.Expr) bool {
 	return true
 }
 
-// plain tells whether e is a literal that has no meaning of its own: 0 is a number of anything.
+// plain reports whether e is a literal without enum and unit: 0 is a number of anything.
 func plain(e *ir.Expr) bool {
 	return e.Op == ir.OpLit && e.Type.Unit == event.None && e.Type.Enum == nil
 }
 
-// common is the type of values of the types a and b, which are of one sort: signed if one of them is, and with the names and the
-// unit that both have. A plain value has those of the other.
+// common returns the type for values of the types a and b, which are of one sort. It is signed if one of them is, and keeps the
+// enum and the unit that both share. A plain value takes those of the other.
 func common(a, b event.Type, plainA, plainB bool) event.Type {
 	t := event.Type{Kind: a.Kind, Size: max(a.Size, b.Size)}
 	if a.Kind != b.Kind {
@@ -71,22 +71,22 @@ func common(a, b event.Type, plainA, plainB bool) event.Type {
 	return t
 }
 
-// shape is what is known of a key or a value, which has one column or, as a tuple, several.
+// shape is what is known about a key or a value, which has one column or, as a tuple, several.
 type shape struct {
-	known   bool // how many columns there are
+	known   bool // the number of columns is known
 	tuple   bool
 	columns []bound
-	at      syntax.Span // what told it
+	at      syntax.Span // the use that set it
 }
 
-// clash says that a use contradicts an earlier one.
+// clash describes a use that contradicts an earlier one.
 type clash struct {
-	index       int // of the column; -1 if the number of columns differs
+	index       int // of the column; -1 if the numbers of columns differ
 	here, there string
-	span, at    syntax.Span // of this and of the earlier use
+	span, at    syntax.Span // of this use and of the earlier one
 }
 
-// join notes that the values have this shape, too.
+// join adds the shape of the values.
 func (s *shape) join(values []*ir.Expr, isTuple bool, at syntax.Span) *clash {
 	if !s.known {
 		*s = shape{known: true, tuple: isTuple, columns: make([]bound, len(values)), at: at}
@@ -129,7 +129,7 @@ func (s *shape) list() []ir.Column {
 	return columns
 }
 
-// typed tells whether all is known.
+// typed reports whether the types of all columns are known.
 func (s *shape) typed() bool {
 	return s.known && !slices.ContainsFunc(s.columns, func(f bound) bool { return !f.known })
 }
@@ -138,7 +138,7 @@ func (s *shape) equal(t shape) bool {
 	return s.known == t.known && s.tuple == t.tuple && slices.Equal(s.columns, t.columns)
 }
 
-// single is the type of a value that is no tuple, or nil.
+// single returns the type of a value that is not a tuple, or nil.
 func (s *shape) single() *event.Type {
 	if !s.known || s.tuple || !s.columns[0].known {
 		return nil
@@ -159,33 +159,33 @@ func (s *shape) typeOf(isTuple bool) event.Type {
 	return s.columns[0].typeSoFar()
 }
 
-// mapUses is what the uses of a map say of it.
+// mapUses is what the uses of a map reveal about it.
 type mapUses struct {
 	info    *ir.Map
-	written bool // somewhere in the program
-	// value is also the shape of what is aggregated.
+	written bool // anywhere in the program
+	// value is also the shape of the aggregated values.
 	key, value shape
-	// how the map is written: "" if that is not known yet, "a value", or an aggregation like "count()".
+	// how describes how the map is written: "" if unknown so far, "a value", or an aggregation like "count()".
 	how   string
 	howAt syntax.Span
 	agg   agg.Func
-	// ranked is how many elements of the key, the last ones, are ranked.
+	// ranked is how many elements of the key are ranked: the last ones.
 	ranked int
-	// names are those of the elements of the key.
+	// names are the names of the elements of the key.
 	names []columnName
 }
 
-// ranks tells whether a part of the key is ranked.
+// ranks reports whether a part of the key is ranked.
 func (m *mapUses) ranks() bool { return m.agg != nil && m.agg.Traits().Ranks }
 
-// settled copies what the uses say to the map.
+// settled copies the results to the map.
 func (m *mapUses) settled() {
 	m.info.Own = len(m.key.columns) - m.ranked
 	m.info.Key, m.info.Value, m.info.IsTuple = m.key.list(), m.value.list(), m.value.tuple
 	m.info.Names = m.columnNames()
 	if m.agg == nil {
 		for i := range m.info.Value {
-			// A scalar is not set to an absent value; an element of a tuple may be.
+			// A scalar is never set to an absent value. An element of a tuple may be absent.
 			m.info.Value[i].Optional = m.info.Value[i].Optional && m.info.IsTuple
 		}
 		return
@@ -198,18 +198,18 @@ func (m *mapUses) settled() {
 	m.info.Agg = &a
 }
 
-// varUses is what the uses of a variable say of it.
+// varUses is what the uses of a variable reveal about it.
 type varUses struct {
 	*ir.Variable
 	value shape
-	// loop is the map whose entries the variable runs over, or nil.
+	// loop is the map that the loop variable runs over, or nil.
 	loop *mapUses
 }
 
-// settled copies what the uses say to the variable.
+// settled copies the results to the variable.
 func (v *varUses) settled() { v.Type, v.Elems, v.Optional = v.typeSoFar() }
 
-// typeSoFar is the type of the variable, the types of its elements if it is a tuple, and whether it may be absent.
+// typeSoFar returns the type of the variable, the types of its elements if it is a tuple, and whether it may be absent.
 func (v *varUses) typeSoFar() (t event.Type, elems []event.Type, optional bool) {
 	switch {
 	case v.loop != nil:
@@ -220,7 +220,7 @@ func (v *varUses) typeSoFar() (t event.Type, elems []event.Type, optional bool) 
 	return v.value.typeOf(false), nil, v.value.known && v.value.columns[0].optional
 }
 
-// elementTypes are those of an entry's key and value.
+// elementTypes returns the types of the key and of the value of an element of the map.
 func (m *mapUses) elementTypes() []event.Type {
 	return []event.Type{m.key.typeOf(len(m.key.columns) > 1), m.value.typeOf(m.value.tuple)}
 }
@@ -228,12 +228,12 @@ func (m *mapUses) elementTypes() []event.Type {
 // columnName is the name of an element of a key.
 type columnName struct {
 	text string
-	// given says that the program chose it, at that place; otherwise it is what the first use has there.
+	// given reports that the program chose the name, at that place. Otherwise it is derived from the first use.
 	given bool
 	at    syntax.Span
 }
 
-// columnNames are the names of the elements, each once: what two have in common gets a number.
+// columnNames returns the names of the elements. A name that occurs again gets a number.
 func (m *mapUses) columnNames() []string {
 	var names []string
 	for _, n := range m.names {
@@ -246,10 +246,10 @@ func (m *mapUses) columnNames() []string {
 	return names
 }
 
-// isLoopVar tells whether e is the loop variable of a for over a map.
+// isLoopVar reports whether e is the loop variable of a for over a map.
 func isLoopVar(e *ir.Expr) bool { return e.Op == ir.OpVar && e.Variable.LoopOver != nil }
 
-// conform makes values what the columns are: signed where one use is.
+// conform converts values to the types of the columns, which are signed if one use is.
 func conform(s *shape, values []*ir.Expr) []*ir.Expr {
 	out := slices.Clone(values)
 	for i, f := range s.columns {

@@ -7,11 +7,11 @@ import (
 	"trace/probes/event"
 )
 
-// This file decides what literals decide, params among them. A filter that is off, like `$ctrl_id < 0 || ctrl_id == $ctrl_id` with a
-// negative param, reads no field so, and a clause whose predicate is false attaches no probe.
+// This file evaluates what literals and params decide. A filter that is off, like `$ctrl_id < 0 || ctrl_id == $ctrl_id` with a
+// negative param, then reads no field, and a clause whose predicate is false attaches no probe.
 
-// simplify returns what e comes to: a condition on literals is true or false, and a choice by one is what it chooses. The operands
-// are simplified already.
+// simplify evaluates e as far as literals decide it: a condition becomes true or false, and a choice becomes the chosen operand.
+// The operands are simplified already.
 func simplify(e *ir.Expr) *ir.Expr {
 	switch e.Op {
 	case ir.OpAnd, ir.OpOr:
@@ -19,7 +19,7 @@ func simplify(e *ir.Expr) *ir.Expr {
 			if a.Op != ir.OpLit {
 				continue
 			}
-			if a.Val == (e.Op == ir.OpOr) { // it decides, whatever the other is
+			if a.Val == (e.Op == ir.OpOr) { // this operand decides
 				return truth(e, a.Val)
 			}
 			return e.Args[1-i]
@@ -30,7 +30,7 @@ func simplify(e *ir.Expr) *ir.Expr {
 		if decided(e.Args[0], false) {
 			chosen = e.Args[2]
 		}
-		// A number that is chosen is as signed as the others would be, and a literal has no sign of its own.
+		// A chosen number has the sign that the choice would have. A literal has no sign of its own.
 		if e.Args[0].Op != ir.OpLit || chosen.Op == ir.OpLit && event.IsNumber(chosen.Type) {
 			return e
 		}
@@ -47,10 +47,10 @@ func simplify(e *ir.Expr) *ir.Expr {
 	return truth(e, compute(operands))
 }
 
-// truth is the literal that e comes to.
+// truth returns e as a literal.
 func truth(e *ir.Expr, v any) *ir.Expr {
 	return &ir.Expr{Op: ir.OpLit, Type: ir.Boolean, Val: v, Span: e.Span}
 }
 
-// decided tells whether e is the literal true or false.
+// decided reports whether e is the literal v.
 func decided(e *ir.Expr, v bool) bool { return e != nil && e.Op == ir.OpLit && e.Val == v }

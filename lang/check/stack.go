@@ -15,7 +15,7 @@ func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *ir.Ex
 	frames := int64(event.MaxFrames)
 	switch {
 	case c.probe == nil:
-		return c.fail(at, fmt.Sprintf("%s has no event, and so no %s", c.clause.Kind, word), "stacks are captured in the clauses of probes")
+		return c.fail(at, fmt.Sprintf("%s has no event, so there is no %s", c.clause.Kind, word), "capture stacks in clauses that name probes")
 	case len(args) > 1:
 		return c.fail(at, fmt.Sprintf("%s() has %s", word, argumentCount(len(args))), fmt.Sprintf("write %s, or %[1]s(5) for five frames", word))
 	case len(args) == 1:
@@ -23,7 +23,7 @@ func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *ir.Ex
 			return c.fail(syntax.SpanOf(name), fmt.Sprintf("%s() takes a number of frames", word), fmt.Sprintf("write %s, or %[1]s(5) for five frames", word))
 		}
 		var ok bool
-		if frames, ok = c.constant(args[0], "how many frames "+word+"() captures", 1, event.MaxFrames); !ok {
+		if frames, ok = c.constant(args[0], "the number of frames of "+word+"()", 1, event.MaxFrames); !ok {
 			return nil
 		}
 	}

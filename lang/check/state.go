@@ -13,31 +13,32 @@ import (
 	"trace/probes/event"
 )
 
-// This file holds what the checkers of all clauses share, and what each knows of its own.
+// This file holds the state that the checkers of all clauses share, and the state of each checker.
 
-// Options of a compilation.
+// Options are the options of a compilation.
 type Options struct {
-	// Params are values for params of the program, by their names, as the command line has them.
+	// Params are values of params by name, as written on the command line.
 	Params map[string]string
-	// Words are what the command line takes in place of a program: names of scripts and commands. A program of one word that is no
-	// field may be one of them, misspelt.
+	// Words are what the command line accepts in place of a program: names of scripts and commands. A program of one unknown word
+	// may be one of them, misspelt.
 	Words []string
-	// Filter stands before the predicates of all clauses on events.
+	// Filter comes before the predicates of all clauses on events.
 	Filter Filter
-	// Command says that a command is started, whose process is cpid.
+	// Command reports that -c starts a command. Its process is cpid.
 	Command bool
-	// Raw strings are printed as they are, control characters included.
+	// Raw prints strings as they are, including control characters.
 	Raw bool
-	// Known returns the probes of which a recording may lack some, and is nil on a host. A pattern for these is left out of a clause that
-	// has others, as one that is not available is on a host. It is called only for that, and for advice: what knows all probes takes time.
+	// Known returns all probes that trace knows. It is set for a recording, which may lack some of them, and nil on a host. A
+	// pattern without recorded probes is dropped from a clause that has others, as an unavailable probe is on a host. Known is
+	// slow, so it is called only for such patterns and for advice.
 	Known func() []*event.Probe
-	// Rates are those at which the samples of a recording were taken, a second; none if it does not tell.
+	// Rates are the rates of a recording's samples in Hz; empty if the recording does not have them.
 	Rates []int
 }
 
 func (o Options) recorded() bool { return o.Known != nil }
 
-// known are all probes that trace knows, on a recording.
+// known returns all probes that trace knows, for a recording.
 func (r *resolver) known() []*event.Probe {
 	if !r.options.recorded() {
 		return nil
@@ -45,7 +46,7 @@ func (r *resolver) known() []*event.Probe {
 	return r.options.Known()
 }
 
-// resolver finds the probes of clauses, and reports words that are none of their fields.
+// resolver finds the probes of clauses and reports words that are not their fields.
 type resolver struct {
 	text    syntax.Text
 	catalog []*event.Probe
@@ -70,7 +71,7 @@ func (r *resolver) having(field string) []*event.Probe {
 	return with
 }
 
-// param returns the one that is read as word, with its dollar, or nil.
+// param returns the param that is read as word, which includes the dollar, or nil.
 func (r *resolver) param(word string) *ir.Param {
 	for i := range r.params {
 		if word == "$"+r.params[i].Name {
@@ -80,19 +81,19 @@ func (r *resolver) param(word string) *ir.Param {
 	return nil
 }
 
-// analysis checks the clauses of a program, or of what might be one.
+// analysis checks the clauses of a program, or of a candidate for one.
 type analysis struct {
 	*resolver
-	maps   []*mapUses // in the order of the text
+	maps   []*mapUses // in the order of the program
 	byName map[string]*mapUses
 	vars   map[declaration]*varUses
-	// changed says that this pass has found a new fact, final that there are no new ones.
+	// changed reports that this pass has learned something, final that this is the last pass.
 	changed, final bool
-	// cgroups are the ids of the paths that were asked for, 0 if there is no such cgroup.
+	// cgroups maps paths that were looked up to ids, or to 0 if there is no such cgroup.
 	cgroups map[string]uint64
 }
 
-// declaration is where a variable of a clause begins.
+// declaration is where a variable of a clause is declared.
 type declaration struct {
 	clause *ir.Clause
 	stmt   syntax.Stmt
@@ -101,7 +102,7 @@ type declaration struct {
 // mapOf returns the map called name, or nil.
 func (a *analysis) mapOf(name string) *mapUses { return a.byName[name] }
 
-// varOf returns what is known of a variable.
+// varOf returns what is known about a variable.
 func (a *analysis) varOf(v *ir.Variable) *varUses {
 	for _, known := range a.vars {
 		if known.Variable == v {
@@ -111,7 +112,7 @@ func (a *analysis) varOf(v *ir.Variable) *varUses {
 	return nil
 }
 
-// note joins values to what is known.
+// note joins values to the shape.
 func (a *analysis) note(s *shape, values []*ir.Expr, isTuple bool, at syntax.Span) *clash {
 	before := *s
 	before.columns = slices.Clone(s.columns)
@@ -120,13 +121,13 @@ func (a *analysis) note(s *shape, values []*ir.Expr, isTuple bool, at syntax.Spa
 	return found
 }
 
-// place is the line and column of a span, for a message about another.
+// place returns the line and the column of a span, for a message about another span.
 func (a *analysis) place(at syntax.Span) string {
 	e := a.text.Error(at, "", "")
 	return fmt.Sprintf("at %d:%d", e.Line, e.Col)
 }
 
-// earlier says where the earlier use is: a field may be of another type in another probe.
+// earlier describes where the earlier use is. It may be the same place, checked for another probe.
 func (a *analysis) earlier(found *clash) string {
 	if found.span == found.at {
 		return "for another probe of the clause"
@@ -144,7 +145,7 @@ func (a *analysis) writtenMaps(name string) string {
 	if help := syntax.DidYouMean(name, names); help != "" {
 		return help
 	}
-	return fmt.Sprintf("set it in some clause: %s = count()", name)
+	return fmt.Sprintf("set it in a clause: %s = count()", name)
 }
 
 // checker gives a clause its meaning for the events of one probe, or at its moment.
@@ -152,18 +153,18 @@ type checker struct {
 	*analysis
 	clause *ir.Clause
 	probe  *event.Probe // nil in begin, end and interval clauses
-	// body is of use only if there are no errors and no unknown words.
+	// site is valid only if there are no errors and no unknown words.
 	site    *ir.Site
 	errs    syntax.ErrorList
 	unknown []unknown
-	// fields that are not common to all events, in the order of their use.
+	// fields are the fields that are not common to all events, in the order of their use.
 	fields []string
-	// contexts keeps what context has found: it is asked again at every level of the tree.
+	// contexts caches the results of context, which is called at every level of the tree.
 	contexts map[ast.Node]*event.Type
-	// scopes are the variables of the blocks around, the innermost last; hidden are those of blocks that have ended.
+	// scopes are the variables of the enclosing blocks, innermost last; hidden holds variables of blocks that have ended.
 	scopes []map[string]*varUses
 	hidden map[string]bool
-	// element is what # means in the predicate of a function on lists; nil elsewhere.
+	// element is the type of # in the predicate of a function on lists; nil elsewhere.
 	element *event.Type
 }
 
@@ -180,7 +181,7 @@ func (c *checker) fail(at syntax.Span, msg, help string) *ir.Expr {
 	return nil
 }
 
-// unknown is a word that is no field of the probe and no name of a value that fits its place.
+// unknown is a word that is neither a field of the probe nor a name of a value that fits its place.
 type unknown struct {
 	name string
 	span syntax.Span
@@ -188,7 +189,7 @@ type unknown struct {
 	want *event.Type
 }
 
-// field returns the field of the event that is called name, or nil.
+// field returns the field of the event called name, or nil.
 func (c *checker) field(name string) *event.Field {
 	if c.probe == nil {
 		return nil
@@ -196,14 +197,14 @@ func (c *checker) field(name string) *event.Field {
 	return c.probe.Field(name)
 }
 
-// isPattern tells whether a name of a probe, or a part of it, stands for several.
+// isPattern reports whether the name of a probe, or a part of it, is a pattern.
 func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 
-// matching are those of the probes that ref names.
+// matching returns the probes that ref names.
 func matching(all []*event.Probe, ref syntax.ProbeRef) []*event.Probe {
 	var matches []*event.Probe
 	for _, p := range all {
-		// The lexer lets no malformed pattern through, so there is no error.
+		// The lexer rejects malformed patterns, so there is no error.
 		group, _ := path.Match(ref.Group, p.Group)
 		name, _ := path.Match(ref.Name, p.Name)
 		if group && name {
@@ -213,7 +214,7 @@ func matching(all []*event.Probe, ref syntax.ProbeRef) []*event.Probe {
 	return matches
 }
 
-// variable returns the one that stmt declares.
+// variable returns the variable that stmt declares.
 func (a *analysis) variable(c *ir.Clause, stmt syntax.Stmt, name string) *varUses {
 	at := declaration{c, stmt}
 	if a.vars[at] == nil {

@@ -29,7 +29,7 @@ func (c *checker) clauseBody() {
 	}
 }
 
-// predicate types the condition of the clause, with the filter before it.
+// predicate types the condition of the clause, after the filter's conditions.
 func (c *checker) predicate(n ast.Node) *ir.Expr {
 	pred := c.filter()
 	if n == nil {
@@ -44,7 +44,7 @@ func (c *checker) predicate(n ast.Node) *ir.Expr {
 	return simplify(both)
 }
 
-// filter types the conditions of the filter that the events of the probe can have; nil: there are none.
+// filter types the conditions of the filter that apply to the probe's events. It returns nil if there are none.
 func (c *checker) filter() (all *ir.Expr) {
 	if c.probe == nil {
 		return nil
@@ -52,7 +52,7 @@ func (c *checker) filter() (all *ir.Expr) {
 	at := syntax.Span{From: c.clause.Tree.Span.From, To: c.clause.Tree.Span.From}
 	for _, one := range c.options.Filter.conditions() {
 		if c.field(one.field) == nil {
-			continue // lacks says so
+			continue // Filter.lacks reports it
 		}
 		e := c.condition(one.holds)
 		ir.WalkExpr(e, func(e *ir.Expr) { e.Span = at })
@@ -67,7 +67,7 @@ func (c *checker) filter() (all *ir.Expr) {
 	return all
 }
 
-// block types statements in a scope of their own. What is wrong is left out.
+// block types statements in a scope of their own. Statements with mistakes are left out.
 func (c *checker) block(b *syntax.Block) []ir.Stmt {
 	return c.scope(map[string]*varUses{}, b)
 }
@@ -133,7 +133,7 @@ func (c *checker) setMap(s *syntax.Assign, ref *syntax.MapRef) ir.Stmt {
 	return &ir.SetStmt{Map: m.info, Key: key, Adds: isDelta(s.Op), Value: conform(&m.value, values), Span: s.Span}
 }
 
-// updateMap types @m[key] = aggregation. Of one that ranks, what it ranks is more of the key.
+// updateMap types @m[key] = aggregation. If the aggregation ranks, what it ranks becomes a part of the key.
 func (c *checker) updateMap(s *syntax.Assign, ref *syntax.MapRef, m *mapUses, call *ast.CallNode, fn string) ir.Stmt {
 	elements := ref.Key
 	ranked := rankedBy(call, fn)
@@ -149,10 +149,10 @@ func (c *checker) updateMap(s *syntax.Assign, ref *syntax.MapRef, m *mapUses, ca
 	return update
 }
 
-// isDelta tells whether the operator adds to the target or takes from it.
+// isDelta reports whether the operator adds to the target or subtracts from it.
 func isDelta(op string) bool { return op == "++" || op == "--" || op == "+=" || op == "-=" }
 
-// newValue types what an assignment to a map sets, or for ++ -- += -= what it adds.
+// newValue types what an assignment to a map sets or, for ++ -- += -=, what it adds.
 func (c *checker) newValue(s *syntax.Assign, m *mapUses, key []*ir.Expr) *ir.Expr {
 	switch {
 	case s.Op == "=":
@@ -167,7 +167,8 @@ func (c *checker) newValue(s *syntax.Assign, m *mapUses, key []*ir.Expr) *ir.Exp
 	return c.combined(s, old, ir.Operator(strings.TrimSuffix(s.Op, "=")), c.expr(s.Value, nil))
 }
 
-// delta types what ++ -- += -= add. What is taken away is a negative number, and makes the target signed: it may go below zero.
+// delta types what ++ -- += -= add. A subtraction adds a negative number. It makes the target signed, because it may fall below
+// zero.
 func (c *checker) delta(s *syntax.Assign) *ir.Expr {
 	switch s.Op {
 	case "++":
@@ -180,7 +181,7 @@ func (c *checker) delta(s *syntax.Assign) *ir.Expr {
 	case e == nil:
 		return nil
 	case !event.IsNumber(e.Type) && e.Type.Kind != ir.Pending:
-		return c.fail(e.Span, fmt.Sprintf("%s wants a number, and this is %s", s.Op, describe(e)), "")
+		return c.fail(e.Span, fmt.Sprintf("%s takes a number, not %s", s.Op, describe(e)), "")
 	case s.Op == "-=":
 		if e = c.arithmetic(s.Value, ir.OpNegate, e); e != nil {
 			return c.at(s, ir.Signed(e))
@@ -206,7 +207,7 @@ func (c *checker) combined(s *syntax.Assign, old *ir.Expr, op ir.Op, value *ir.E
 	return c.at(s, e)
 }
 
-// kept notes how a map is written, and makes sure that it is so everywhere.
+// kept notes how a map is written, and checks that all uses agree.
 func (c *checker) kept(m *mapUses, how string, f agg.Func, at syntax.Span) bool {
 	switch {
 	case m.how == "":
@@ -215,13 +216,13 @@ func (c *checker) kept(m *mapUses, how string, f agg.Func, at syntax.Span) bool 
 		c.fail(at, fmt.Sprintf("%s holds %s here and %s %s", m.info.Name, how, m.how, c.place(m.howAt)), "use two maps")
 		return false
 	case f != nil && !reflect.DeepEqual(f, m.agg):
-		c.fail(at, fmt.Sprintf("%s of %s has other arguments %s", how, m.info.Name, c.place(m.howAt)), "use two maps")
+		c.fail(at, fmt.Sprintf("%s of %s has different arguments %s", how, m.info.Name, c.place(m.howAt)), "use two maps")
 		return false
 	}
 	return true
 }
 
-// holds notes what a map or a variable holds, and makes sure that it is so everywhere.
+// holds notes what a map or a variable holds, and checks that all uses agree.
 func (c *checker) holds(s *shape, values []*ir.Expr, isTuple bool, name string, at syntax.Span) bool {
 	if !isTuple && values[0].Type.Kind == ir.Pending {
 		return true
@@ -237,16 +238,16 @@ func (c *checker) holds(s *shape, values []*ir.Expr, isTuple bool, name string, 
 	return false
 }
 
-// setVar types an assignment to a variable. The first one in a block declares it, unless a block around has.
+// setVar types an assignment to a variable. The first one in a block declares the variable, unless an enclosing block has.
 func (c *checker) setVar(s *syntax.Assign, target *ast.IdentifierNode) ir.Stmt {
 	name, at := target.Value, syntax.SpanOf(target)
 	if c.param(name) != nil {
-		c.fail(at, name+" is a param", fmt.Sprintf("its value comes from the command line, --%s=…; take another name", name[1:]))
+		c.fail(at, name+" is a param", fmt.Sprintf("its value comes from the command line, --%s=…: use another name", name[1:]))
 		return nil
 	}
 	v := c.visible(name)
 	if v != nil && v.loop != nil {
-		c.fail(at, fmt.Sprintf("%s is the entry that the loop is at", name), "take another name")
+		c.fail(at, fmt.Sprintf("%s is the entry that the loop is at", name), "use another name")
 		return nil
 	}
 	value := c.newVarValue(s, target, v)
@@ -267,7 +268,7 @@ func (c *checker) setVar(s *syntax.Assign, target *ast.IdentifierNode) ir.Stmt {
 	return &ir.LetStmt{V: v.Variable, Value: c.asVariable(v, value, values), Span: s.Span}
 }
 
-// newVarValue types what an assignment makes of the variable v, which is nil if there is none yet.
+// newVarValue types the value that an assignment gives the variable v, which is nil if it is not declared yet.
 func (c *checker) newVarValue(s *syntax.Assign, target *ast.IdentifierNode, v *varUses) *ir.Expr {
 	switch {
 	case s.Op == "=" && v == nil:
@@ -285,7 +286,7 @@ func (c *checker) newVarValue(s *syntax.Assign, target *ast.IdentifierNode, v *v
 	return c.combined(s, old, ir.Operator(strings.TrimSuffix(s.Op, "=")), c.expr(s.Value, nil))
 }
 
-// asVariable makes the value what the variable is: signed where one of its values is.
+// asVariable converts the value to the type of the variable, which is signed if one of its values is.
 func (c *checker) asVariable(v *varUses, value *ir.Expr, values []*ir.Expr) *ir.Expr {
 	converted := conform(&v.value, values)
 	switch {
@@ -299,14 +300,14 @@ func (c *checker) asVariable(v *varUses, value *ir.Expr, values []*ir.Expr) *ir.
 	return e
 }
 
-// loop types a for. Events do not wait for one: it runs where there is no event.
+// loop types a for. A loop is allowed only where there is no event, because events do not wait for it.
 func (c *checker) loop(s *syntax.For) ir.Stmt {
 	if c.probe != nil {
-		c.fail(syntax.Span{From: s.Span.From, To: s.Span.From + len("for")}, "a loop stands only in begin, end and interval clauses",
-			"the events of the kernel do not wait for it")
+		c.fail(syntax.Span{From: s.Span.From, To: s.Span.From + len("for")}, "a loop is allowed only in begin, end and interval clauses",
+			"events in the kernel do not wait for a loop")
 	}
 	if c.param(s.Var) != nil {
-		c.fail(s.Span, s.Var+" is a param", "take another name for the variable")
+		c.fail(s.Span, s.Var+" is a param", "use another name for the variable")
 	}
 	v := c.variable(c.clause, s, s.Var)
 	out := &ir.ForStmt{V: v.Variable, Span: s.Span}
@@ -318,7 +319,7 @@ func (c *checker) loop(s *syntax.For) ir.Stmt {
 		m := c.mapOf(in.Name)
 		v.loop, v.LoopOver, out.Map = m, m.info, m.info
 		if m.key.known && len(m.key.columns) == 0 {
-			c.fail(syntax.SpanOf(in), in.Name+" has no keys to run over", fmt.Sprintf("its value is %s", in.Name))
+			c.fail(syntax.SpanOf(in), in.Name+" has no keys to loop over", fmt.Sprintf("its value is %s", in.Name))
 			return nil
 		}
 	case *ast.BinaryNode:
@@ -338,7 +339,7 @@ func (c *checker) loopOrder(out *ir.ForStmt, s *syntax.For) bool {
 	by, ok := c.order(s.By, "a loop")
 	out.By = by
 	if _, isMap := s.In.(*syntax.MapRef); ok && !isMap {
-		c.fail(syntax.SpanOf(s.By), "a range is in the order of its numbers", "leave out by")
+		c.fail(syntax.SpanOf(s.By), "a range has the order of its numbers", "leave out by")
 		ok = false
 	}
 	return ok

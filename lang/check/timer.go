@@ -11,25 +11,25 @@ import (
 	"trace/probes/event"
 )
 
-// This file is about intervals and samples: how often they come.
+// This file resolves the periods of intervals and the rates of samples.
 
-// period returns that of interval:1s or interval:$name.
+// period returns the period of interval:1s or interval:$name.
 func (r *resolver) period(ref syntax.ProbeRef) (ir.Period, bool) {
 	v, unit, ok := r.timer(ref)
 	switch {
 	case !ok:
 	case unit != event.Nanoseconds:
-		r.fail(ref.Span, fmt.Sprintf("%s is no duration", ref.Name), "give the param one, like 1s")
+		r.fail(ref.Span, fmt.Sprintf("%s is not a duration", ref.Name), "give the param a duration, like 1s")
 	case event.Compare(v, int64(0)) <= 0 || event.Compare(v, int64(maxInt64)) > 0:
-		r.fail(ref.Span, fmt.Sprintf("%s is no period", ref), "it has to be above 0, and less than 292 years")
+		r.fail(ref.Span, fmt.Sprintf("%s is not a period", ref), "a period must be above 0 and below 292 years")
 	default:
 		return ir.Period(event.To[int64](v)), true
 	}
 	return 0, false
 }
 
-// sampled notes in c the probe and the rate of profile:99hz, profile:$name or profile:hz:$name. The samples of a recording have a rate
-// already, so profile:* does there.
+// sampled notes in c the probe and the rate of profile:99hz, profile:$name or profile:hz:$name. Samples of a recording have a rate
+// already, so profile:* is allowed there.
 func (r *resolver) sampled(c *ir.Clause, ref syntax.ProbeRef) bool {
 	if ref.Name != "hz" && ref.Name != "*" {
 		var ok bool
@@ -37,7 +37,7 @@ func (r *resolver) sampled(c *ir.Clause, ref syntax.ProbeRef) bool {
 			return false
 		}
 	} else if !r.options.recorded() {
-		r.fail(ref.Span, fmt.Sprintf("%s does not say how often", ref), sayHowOften(ref.Group))
+		r.fail(ref.Span, fmt.Sprintf("%s has no rate", ref), sayHowOften(ref.Group))
 		return false
 	}
 	i := slices.IndexFunc(r.catalog, func(p *event.Probe) bool { return p.Sampled })
@@ -54,12 +54,12 @@ func (r *resolver) sampled(c *ir.Clause, ref syntax.ProbeRef) bool {
 	return false
 }
 
-// sayHowOften is the advice to whoever gives no rate.
+// sayHowOften returns the advice to add a rate.
 func sayHowOften(group string) string {
 	return fmt.Sprintf("write %s:99hz, for 99 samples of each CPU a second", group)
 }
 
-// rate returns that of profile:99hz, profile:$name or profile:hz:$name.
+// rate returns the rate of profile:99hz, profile:$name or profile:hz:$name.
 func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
 	literal := ref
 	if !strings.Contains(ref.Name, "$") {
@@ -70,7 +70,7 @@ func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
 	case !ok:
 		return 0, false
 	case unit != event.None || event.Compare(v, int64(0)) <= 0 || event.Compare(v, int64(maxHz)) > 0:
-		r.fail(ref.Span, fmt.Sprintf("%s is no rate", ref), fmt.Sprintf("it is between 1 and %d", maxHz))
+		r.fail(ref.Span, fmt.Sprintf("%s is not a rate", ref), fmt.Sprintf("a rate must be between 1 and %d", maxHz))
 		return 0, false
 	}
 	hz = int(event.To[uint64](v))
@@ -79,8 +79,8 @@ func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
 		for _, rate := range rates {
 			recorded = append(recorded, fmt.Sprintf("%dhz", rate))
 		}
-		r.fail(ref.Span, fmt.Sprintf("the samples were recorded at %s, and not at %dhz", strings.Join(recorded, " and "), hz),
-			fmt.Sprintf("write %s:*, which takes them as they are", ref.Group))
+		r.fail(ref.Span, fmt.Sprintf("the samples were recorded at %s, not at %dhz", strings.Join(recorded, " and "), hz),
+			fmt.Sprintf("write %s:* to use them as they are", ref.Group))
 		return 0, false
 	}
 	return hz, true
@@ -88,12 +88,12 @@ func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
 
 const maxHz = 1_000_000
 
-// timer returns what stands after interval: or profile:, a literal or a param. One after a unit, as in interval:s:$name, is a plain
-// number of those.
+// timer returns the literal or the param after interval: or profile:. A param after a unit, as in interval:s:$name, is a plain
+// number in that unit.
 func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit event.Unit, ok bool) {
 	counted, name, found := strings.Cut(ref.Name, "$")
 	if !found {
-		tree, err := syntax.Parse(r.text.Name, ref.Name) // the parser has seen that it is a number
+		tree, err := syntax.Parse(r.text.Name, ref.Name) // the parser has checked that it is a number
 		if err != nil {
 			return nil, event.None, false
 		}
@@ -106,14 +106,14 @@ func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit event.Unit, ok bo
 	p := r.param("$" + name)
 	switch {
 	case p == nil:
-		r.fail(ref.Span, fmt.Sprintf("no param is called %s", name), fmt.Sprintf("declare it: param %s = %s", name, example))
+		r.fail(ref.Span, fmt.Sprintf("there is no param %s", name), fmt.Sprintf("declare it: param %s = %s", name, example))
 	case !event.IsNumber(p.Type):
-		r.fail(ref.Span, fmt.Sprintf("$%s is no duration and no rate", name), fmt.Sprintf("param %s = %s is one", name, example))
+		r.fail(ref.Span, fmt.Sprintf("$%s is neither a duration nor a rate", name), fmt.Sprintf("declare it as param %s = %s", name, example))
 	case counted == "":
 		return p.Value, p.Type.Unit, true
 	case p.Type.Unit != event.None:
-		r.fail(ref.Span, fmt.Sprintf("$%s has a unit already", name), fmt.Sprintf("write %s:$%s", ref.Group, name))
-	case ref.TakesRate(): // in hz, and so is a rate
+		r.fail(ref.Span, fmt.Sprintf("$%s already has a unit", name), fmt.Sprintf("write %s:$%s", ref.Group, name))
+	case ref.TakesRate(): // in Hz, and so is a rate
 		return p.Value, event.None, true
 	default:
 		return times(p.Value, timerUnits[counted]), event.Nanoseconds, true
@@ -121,10 +121,10 @@ func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit event.Unit, ok bo
 	return nil, event.None, false
 }
 
-// timerUnits are the units before a param, in nanoseconds.
+// timerUnits are the units that may precede a param, in nanoseconds.
 var timerUnits = map[string]uint64{"s:": 1e9, "ms:": 1e6, "us:": 1e3}
 
-// times multiplies a number by one above 0. What does not fit is the largest number, which is no period.
+// times multiplies v by n, which is above 0. A result that does not fit becomes the largest number, which is not a valid period.
 func times(v any, n uint64) any {
 	switch {
 	case event.Compare(v, int64(0)) < 0:

@@ -83,10 +83,11 @@ func (c *checker) paramValue(p *ir.Param, at syntax.Span, want *event.Type) *ir.
 	}
 }
 
-// noName is a value that no enum has: they are of 32 bits at most.
+// noName is a value that no enum has: enums have at most 32 bits.
 const noName = uint64(1) << 63
 
-// nameInParam types a param that holds a string, beside an enum: it is one of its names. An empty one is no name, and equals none.
+// nameInParam types a param that holds a string and is compared with an enum: the string must be a name of the enum. An empty
+// string equals no name.
 func (c *checker) nameInParam(p *ir.Param, at syntax.Span, enum *event.Enum) *ir.Expr {
 	name := p.Value.(string)
 	value, known := enum.Value(name)
@@ -95,7 +96,7 @@ func (c *checker) nameInParam(p *ir.Param, at syntax.Span, enum *event.Enum) *ir
 	case name == "":
 		e = literal(noName)
 	case !known:
-		return c.fail(at, fmt.Sprintf("$%s is %q, which is no name of %s", p.Name, name, enum.Name),
+		return c.fail(at, fmt.Sprintf("$%s is %q, which is not a name of %s", p.Name, name, enum.Name),
 			cmp.Or(syntax.DidYouMean(name, enum.Names), "its names are "+syntax.Enumerate(enum.Names)))
 	}
 	e.Type.Enum = enum

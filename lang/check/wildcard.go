@@ -10,10 +10,10 @@ import (
 	"trace/probes/event"
 )
 
-// This file is about wildcards: nvme:* is those of the group whose events have what the clause reads.
+// This file resolves wildcards: nvme:* stands for the probes of the group whose events have what the clause reads.
 
-// fitted checks the clauses for the probes that they take in the end. What a probe lacks may depend on the maps, of which other
-// probes tell something: so whenever some are left out, all is checked again.
+// fitted checks the clauses for the probes that they finally use. What a probe lacks may depend on maps, whose types may come from
+// other probes. So everything is checked again after probes were dropped.
 func (r *resolver) fitted(clauses []*ir.Clause) (*analysis, []*checker) {
 	for {
 		for _, c := range clauses {
@@ -33,8 +33,8 @@ func (r *resolver) fitted(clauses []*ir.Clause) (*analysis, []*checker) {
 	}
 }
 
-// narrow leaves out the probes that only wildcards name and that lack what the clause reads. It tells whether there were any. Of a
-// wildcard of which no probe has everything, those that lack the least stay, so that the mistake is reported about them.
+// narrow drops the probes that only wildcards name and that lack something that the clause reads. It reports whether it dropped
+// any. If no probe of a wildcard has everything, it keeps the ones that lack the least, so that the mistake is reported for them.
 func narrow(c *ir.Clause, checks []*checker) bool {
 	if c.Inferred || c.Kind != ir.OnEvent {
 		return false
@@ -66,12 +66,12 @@ func narrow(c *ir.Clause, checks []*checker) bool {
 	return narrowed
 }
 
-// lacks says which words of the clause are none of the probe's fields, or no name of a field's value.
+// lacks describes which words of the clause are not fields of the probe, or not names of a field's value.
 func (c *checker) lacks() string {
 	var fields []string
 	for _, u := range c.misplaced(c.unknown) {
 		if enum := event.EnumOf(u.want); enum != nil && c.having(u.name) == nil {
-			return fmt.Sprintf("%s is no name of %s", u.name, enum.Name)
+			return fmt.Sprintf("%s is not a name of %s", u.name, enum.Name)
 		}
 		if !slices.Contains(fields, u.name) {
 			fields = append(fields, u.name)
@@ -80,7 +80,7 @@ func (c *checker) lacks() string {
 	return "no field " + strings.Join(fields, ", ")
 }
 
-// groups of the probes, each once.
+// groups returns the groups of the probes, each once.
 func groups(in []*event.Probe) []string {
 	var names []string
 	for _, p := range in {

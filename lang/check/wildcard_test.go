@@ -11,7 +11,7 @@ import (
 	"trace/probes/event"
 )
 
-// probesOf writes which probes the clauses of a program take, and behind a minus which they leave out.
+// probesOf writes the probes that the clauses of a program use and, after a minus, the ones that they drop.
 func probesOf(p *ir.Program) string {
 	var all []string
 	for _, c := range p.Clauses {
@@ -27,7 +27,7 @@ func probesOf(p *ir.Program) string {
 	return strings.Join(all, "; ")
 }
 
-// A wildcard takes the probes that have what the clause reads.
+// A wildcard stands for the probes that have what the clause reads.
 func TestWildcards(t *testing.T) {
 	hz := langtest.Probe("profile", "hz", langtest.Field("task", langtest.U32))
 	host := append(slices.Clone(langtest.Catalog), hz)
@@ -38,10 +38,10 @@ func TestWildcards(t *testing.T) {
 		{"nvme:*, nvme:setup_rq / size > 1 /", "nvme:complete_rq nvme:setup_rq"},
 		{"nvme:*, ib:* / size > 1 || ret < 0 /; nvme:*", ""},
 		{"nvme:* / $on && latency > 1 / ; param on = false", " -nvme:setup_rq (no field latency)"},
-		// What a word means may be known from another clause.
+		// The meaning of a word may come from another clause.
 		{"nvme:setup_rq { @last[tid] = opcode } nvme:* / @last[tid] == read && latency > 1 /",
 			"nvme:setup_rq; nvme:complete_rq -nvme:setup_rq (no field latency)"},
-		{"*:* / opcode == read /", "nvme:complete_rq nvme:setup_rq " + lacking("opcode", "nvme") + " -profile:hz (it takes a rate, like profile:99hz)"},
+		{"*:* / opcode == read /", "nvme:complete_rq nvme:setup_rq " + lacking("opcode", "nvme") + " -profile:hz (it needs a rate, like profile:99hz)"},
 		{"*:* / task > 5 /", ""},
 		{"pro*:hz", ""},
 	} {
@@ -59,14 +59,14 @@ func TestWildcards(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", test.src, probesOf(p), test.want)
 		}
 	}
-	// In a recording, samples have been taken at some rate.
+	// A recording's samples already have a rate.
 	p, err := compile("program", "*:* / task > 5 /", host, Options{Known: func() []*event.Probe { return host }})
 	if err != nil || !strings.HasPrefix(probesOf(p), "profile:hz ") {
 		t.Errorf("of a recording: %v", err)
 	}
 }
 
-// lacking writes the probes of the catalog that are of no group of those and lack a field.
+// lacking writes the probes of the catalog outside the groups that lack the field.
 func lacking(name string, groups ...string) string {
 	var words []string
 	for _, p := range langtest.Catalog {
@@ -77,7 +77,7 @@ func lacking(name string, groups ...string) string {
 	return strings.Join(words, " ")
 }
 
-// What a recording lacks is another mistake than what no probe is called.
+// A probe that the recording lacks is reported differently from a name that no probe has.
 func TestRecordedProbes(t *testing.T) {
 	hz := langtest.Probe("profile", "hz")
 	known := append(slices.Clone(langtest.Catalog), hz)
@@ -90,18 +90,18 @@ func TestRecordedProbes(t *testing.T) {
 	}{
 		{"nvme:complete_rq", nvme, nil, "<nil>"},
 		{"nvme:*, ib:* / latency > 1 /", nvme, nil, "<nil>"},
-		{"nvme:setup_rq", nvme, nil, "program:1:1: the recording has no events of nvme:setup_rq; help: it has those of nvme:complete_rq"},
-		{"ib:*", nvme, nil, "program:1:1: the recording has no events of ib:*; help: it has those of nvme:complete_rq"},
-		{"nvme:complet_rq", nvme, nil, `program:1:1: no probe is called nvme:complet_rq; help: did you mean "nvme:complete_rq"?`},
-		{"profile:99hz", nvme, nil, "program:1:1: the recording has no events of profile:99hz; help: it has those of nvme:complete_rq"},
+		{"nvme:setup_rq", nvme, nil, "program:1:1: the recording has no events of nvme:setup_rq; help: it has events of nvme:complete_rq"},
+		{"ib:*", nvme, nil, "program:1:1: the recording has no events of ib:*; help: it has events of nvme:complete_rq"},
+		{"nvme:complet_rq", nvme, nil, `program:1:1: there is no probe nvme:complet_rq; help: did you mean "nvme:complete_rq"?`},
+		{"profile:99hz", nvme, nil, "program:1:1: the recording has no events of profile:99hz; help: it has events of nvme:complete_rq"},
 		{"profile:*", []*event.Probe{hz}, []int{99}, "<nil>"},
 		{"profile:hz", []*event.Probe{hz}, []int{99, 49}, "<nil>"},
 		{"p:hz:99", []*event.Probe{hz}, []int{99}, "<nil>"},
 		{"profile:49hz", []*event.Probe{hz}, nil, "<nil>"},
 		{"profile:49hz", []*event.Probe{hz}, []int{99},
-			"program:1:1: the samples were recorded at 99hz, and not at 49hz; help: write profile:*, which takes them as they are"},
+			"program:1:1: the samples were recorded at 99hz, not at 49hz; help: write profile:* to use them as they are"},
 		{"param r = 49; profile:$r {}", []*event.Probe{hz}, []int{99, 49},
-			"program:1:15: the samples were recorded at 99hz and 49hz, and not at 49hz; help: write profile:*, which takes them as they are"},
+			"program:1:15: the samples were recorded at 99hz and 49hz, not at 49hz; help: write profile:* to use them as they are"},
 	} {
 		_, err := compile("program", test.src, test.has, Options{Known: func() []*event.Probe { return known }, Rates: test.rates})
 		got := fmt.Sprint(err)
@@ -114,7 +114,7 @@ func TestRecordedProbes(t *testing.T) {
 	}
 }
 
-// A rate may be a param, with its unit before it or without.
+// A rate may be a param, with or without a unit before it.
 func TestProfileParam(t *testing.T) {
 	host := []*event.Probe{langtest.Probe("profile", "hz")}
 	for _, src := range []string{"param hz = 49; profile:$hz { @ = count() }", "param hz = 49; p:hz:$hz { @ = count() }", "p:49hz { @ = count() }"} {
