@@ -10,8 +10,8 @@ import (
 	"trace/probes/event"
 )
 
-// Dump returns the typed tree as text: the maps, and for each clause and probe the variables, the predicate and the statements.
-// Behind each value that is no literal stands its type; a question mark says that it may be absent.
+// Dump returns the typed tree as text: the maps and, for each site, the variables, the predicate and the statements. The type
+// follows each value that is not a literal; a question mark marks a value that may be absent.
 func (p *Program) Dump() string {
 	d := &dumper{}
 	for _, m := range p.Maps {
@@ -60,7 +60,7 @@ func (d *dumper) site(c *Clause, b *Site) {
 	d.indent--
 }
 
-// PeriodText is like 1m, where package time says 1m0s.
+// PeriodText returns a period in its shortest form: 1m, where package time writes 1m0s.
 func PeriodText(p Period) string {
 	text := p.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -206,7 +206,8 @@ func (e *Expr) literalText() string {
 	}
 }
 
-// TypeText is like s4, u8, ns, bytes, bool, str16, gid or the name of an enum; the number is that of the bytes.
+// TypeText returns a type as text, like s4, u8, ns, bytes, bool, str16, gid or the name of an enum. The number is the size in
+// bytes.
 func TypeText(t event.Type, elems []event.Type, optional bool) string {
 	text := kindText(t)
 	if elems != nil {
@@ -252,7 +253,7 @@ func kindText(t event.Type) string {
 	return text
 }
 
-// describe tells what a map is.
+// describe returns one line about a map.
 func (m *Map) describe() string {
 	text := m.Name
 	if len(m.Key) > 0 {

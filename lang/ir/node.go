@@ -8,7 +8,7 @@ import (
 	"trace/probes/event"
 )
 
-// Types of values that come from no field.
+// Types of values that do not come from a field.
 var (
 	Boolean   = event.Type{Kind: event.Bool, Size: 1}
 	Text      = event.Type{Kind: event.String}
@@ -17,7 +17,7 @@ var (
 	Durations = event.Type{Kind: event.Uint, Size: 8, Unit: event.Nanoseconds}
 )
 
-// Signed makes e signed, bit by bit.
+// Signed reinterprets the bits of e as signed.
 func Signed(e *Expr) *Expr {
 	switch {
 	case e.Type.Kind != event.Uint:
@@ -30,8 +30,8 @@ func Signed(e *Expr) *Expr {
 	return &Expr{Op: OpSigned, Args: []*Expr{e}, Type: event.Type{Kind: event.Int, Size: 8}, Optional: e.Optional, Span: e.Span}
 }
 
-// Operation makes a node. It is absent if an operand is, but for the operators that deal with that. So is a comparison of tuples if
-// one of their elements is.
+// Operation makes a node. It is absent if an operand is, except for operators that handle absent operands. A comparison of tuples
+// is also absent if an element is.
 func Operation(op Op, typ event.Type, args ...*Expr) *Expr {
 	e := &Expr{Op: op, Type: typ, Args: args}
 	switch op {
@@ -46,7 +46,7 @@ func Operation(op Op, typ event.Type, args ...*Expr) *Expr {
 	return e
 }
 
-// Own tells whether the program itself says what the value is: its literals, and what it chooses from or makes of them.
+// Own reports whether the program itself determines the value: literals, and what it chooses from them or computes of them.
 func Own(e *Expr) bool {
 	switch e.Op {
 	case OpLit:
@@ -62,13 +62,13 @@ func Own(e *Expr) bool {
 // Instant is the unit of nsecs: a plain number, but the difference of two is a duration.
 const Instant event.Unit = 100
 
-// StackUse is what a program captures: kstack(n) or ustack(n).
+// StackUse is a stack that a program captures: kstack(n) or ustack(n).
 type StackUse struct {
 	Word   string
 	Frames int
 }
 
-// StackOf makes the node of kstack or ustack, as word says, of at most so many frames.
+// StackOf makes the node of kstack or ustack, named by word, of at most the given number of frames.
 func StackOf(word string, frames int) *Expr {
 	return &Expr{Op: OpStack, Fn: word, Frames: frames, Type: event.Type{Kind: format.Stack, Size: 8}, Optional: true}
 }
@@ -76,7 +76,7 @@ func StackOf(word string, frames int) *Expr {
 // StackUse returns what an OpStack captures.
 func (e *Expr) StackUse() StackUse { return StackUse{e.Fn, e.Frames} }
 
-// ZeroOf returns the value of what was never set.
+// ZeroOf returns the value of a variable or key that was never set.
 func ZeroOf(t event.Type, elems []event.Type) any {
 	switch t.Kind {
 	case event.Int:

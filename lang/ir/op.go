@@ -7,26 +7,26 @@ const (
 	OpLit     Op = iota
 	OpField      // a field of the event
 	OpVar        // a variable
-	OpSlot       // value number Index of the record: the planner makes it for what the kernel has computed
-	OpStack      // kstack or ustack, as Fn names it, of at most Frames frames
-	OpNow        // nsecs in begin, end and interval clauses, where no event has it
-	OpElapsed    // nsecs since the program began; Field is the nsecs of the event, if there is one
+	OpSlot       // value number Index of the record: the planner makes it for what the kernel computes
+	OpStack      // kstack or ustack (Fn), of at most Frames frames
+	OpNow        // nsecs in begin, end and interval clauses, which have no event
+	OpElapsed    // time since the program began; Field is the nsecs of the event, if there is one
 	OpCommand    // the process of the command of -c
-	OpElement    // the element in the predicate of a function on lists
+	OpElement    // # in the predicate of a function on lists
 
 	OpLookup // @m[Args]: a scalar, or an aggregation read as a number
 	OpHasKey // has_key(@m, Args)
 	OpLen    // len(@m)
-	OpTuple  // (Args), never absent, though its elements may be
+	OpTuple  // (Args); never absent, but its elements may be
 	OpMember // Args[0].Index
-	OpList   // [Args], an operand of a function; kind array, as split(), filter() and map() have
+	OpList   // [Args], an operand of a function; kind Array, like the results of split(), filter() and map()
 	OpCall   // Fn(Args): a function on strings or lists, evaluated in user space
 
 	OpAbsent  // x == nil
 	OpTruth   // a number as a condition
 	OpSigned  // the same 64 bits as a signed number
-	OpCast    // Args[0] modulo 2^Bits, then of the sign of the type; a boolean is 0 or 1
-	OpBetween // a range, as an element of in
+	OpCast    // Args[0] modulo 2^Bits, with the sign of the type; a boolean is 0 or 1
+	OpBetween // a range as an operand of in
 	OpCond    // Args[0] ? Args[1] : Args[2]
 	OpCoalesce
 
@@ -62,7 +62,7 @@ const (
 	numOps
 )
 
-// opNames are operators as the language writes them, and names for the other operations.
+// opNames are the operators as the language writes them, and names for the other operations.
 var opNames = [numOps]string{
 	OpLit: "literal", OpField: "field", OpVar: "variable", OpSlot: "slot", OpStack: "stack", OpNow: "now", OpElapsed: "elapsed",
 	OpCommand: "cpid", OpElement: "#", OpLookup: "lookup", OpHasKey: "has_key", OpLen: "len", OpTuple: "tuple", OpMember: "member",
@@ -76,7 +76,7 @@ var opNames = [numOps]string{
 // String returns an operator as the language writes it, or a name for another operation.
 func (o Op) String() string { return opNames[o] }
 
-// operators by their text.
+// operators maps the text of an operator to its operation.
 var operators = func() map[string]Op {
 	all := make(map[string]Op, numOps)
 	for o, text := range opNames {
@@ -85,5 +85,5 @@ var operators = func() map[string]Op {
 	return all
 }()
 
-// Operator returns the operation of a binary operator, or of ~, as the parser knows them.
+// Operator returns the operation of a binary operator, or of ~, as the parser writes it.
 func Operator(text string) Op { return operators[text] }

@@ -18,25 +18,25 @@ type Program struct {
 	// Maps in the order of their first use.
 	Maps    []*Map
 	Clauses []*Clause
-	// Cgroups are the paths in the program, with the ids that they stand for; 0 is compared by path.
+	// Cgroups maps the cgroup paths in the program to their ids. Events are compared by path if the id is 0.
 	Cgroups map[string]uint64
-	Raw     bool // see Options
+	Raw     bool // see check.Options
 }
 
-// Clause says what happens to the events of some probes, or at a moment.
+// Clause is a clause of the program: what to do at the events of some probes, or at a moment.
 type Clause struct {
-	// Probes that the clause attaches, in the order of the catalog; none for a moment. Those for whose events the predicate is false
-	// whatever they hold, as params can make it, are left out.
+	// Probes are the probes that the clause attaches, in the order of the catalog; none for a moment. A probe is left out if params
+	// make its predicate false for every event.
 	Probes []*event.Probe
-	// LeftOut are the probes that wildcards of the clause match, but that lack what it reads.
+	// LeftOut are probes that match wildcards of the clause but lack something that it reads.
 	LeftOut []LeftOut
-	// Inferred says that a bare expression did not name the probes: its fields chose them.
+	// Inferred reports that the probes were chosen by the fields of a bare expression.
 	Inferred bool
 
 	Kind   ClauseKind
-	Period Period                // of onInterval
-	Hz     int                   // of profile
-	Named  map[*event.Probe]bool // by name, not by a pattern
+	Period Period                // of OnInterval
+	Hz     int                   // rate of profile in Hz
+	Named  map[*event.Probe]bool // named in full, not by a pattern
 	Vars   []*Variable
 	Sites  map[*event.Probe]*Site // the key is nil for a moment
 	Text   string
@@ -44,7 +44,7 @@ type Clause struct {
 	Tree   *syntax.Clause
 }
 
-// Places are what the clause is checked for: its probes, or once for a moment, where there is no probe.
+// Places returns the keys of Sites: the probes, or nil alone for a moment.
 func (c *Clause) Places() []*event.Probe {
 	if c.Kind == OnEvent {
 		return c.Probes
@@ -52,19 +52,19 @@ func (c *Clause) Places() []*event.Probe {
 	return []*event.Probe{nil}
 }
 
-// Selects returns nil if all that the program does is to select events: clauses without a block, of which no two have a probe in
-// common. Else it is a [syntax.ErrorList] that says where it does more.
+// Selects returns nil if the program only selects events: no clause has a body, and no two clauses share a probe. Otherwise it
+// returns a [syntax.ErrorList] of the places that do more.
 func (p *Program) Selects() error {
 	errs := syntax.ErrorList{}
 	seen := map[*event.Probe]bool{}
 	for _, c := range p.Clauses {
 		if c.Kind != OnEvent || !c.Sites[c.Probes[0]].Prints {
-			errs = append(errs, p.Text.Error(c.Span, "a recording only selects events", "leave out the block: the program that reads the recording has it"))
+			errs = append(errs, p.Text.Error(c.Span, "a recording can only select events", "remove the body: put it into the program that reads the recording"))
 			continue
 		}
 		for _, probe := range c.Probes {
 			if seen[probe] {
-				errs = append(errs, p.Text.Error(c.Span, fmt.Sprintf("%s is recorded by two clauses", probe), "join their predicates with ||"))
+				errs = append(errs, p.Text.Error(c.Span, fmt.Sprintf("two clauses record %s", probe), "join their predicates with ||"))
 				break
 			}
 			seen[probe] = true
@@ -73,15 +73,15 @@ func (p *Program) Selects() error {
 	return errs.Err()
 }
 
-// Recordable returns nil if a recording can tell the events apart that the clauses of the program are for: samples do not say how frequent
-// they are. Else it is a [syntax.ErrorList].
+// Recordable returns nil if the events of each clause can be told apart in a recording, and otherwise a [syntax.ErrorList].
+// Recorded samples do not have their rate.
 func (p *Program) Recordable() error {
 	errs := syntax.ErrorList{}
 	frequencies := map[*event.Probe]int{}
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {
 			if hz, seen := frequencies[probe]; seen && hz != c.Hz {
-				errs = append(errs, p.Text.Error(c.Span, "samples of two frequencies are one in a recording", "record one of them"))
+				errs = append(errs, p.Text.Error(c.Span, "a recording cannot keep samples of two rates apart", "record only one of them"))
 			}
 			frequencies[probe] = c.Hz
 		}
@@ -89,7 +89,7 @@ func (p *Program) Recordable() error {
 	return errs.Err()
 }
 
-// AsksForCommand tells whether the program has cpid.
+// AsksForCommand reports whether the program uses cpid.
 func (p *Program) AsksForCommand() (asks bool) {
 	for _, c := range p.Clauses {
 		for _, b := range c.Sites {
@@ -99,7 +99,8 @@ func (p *Program) AsksForCommand() (asks bool) {
 	return asks
 }
 
-// SampleRate is how often the program samples the CPUs, a second, or 0: the one rate of a program that is [Program.Recordable].
+// SampleRate returns the rate in Hz at which the program samples the CPUs, or 0. A program that is [Program.Recordable] has at most
+// one.
 func (p *Program) SampleRate() int {
 	for _, c := range p.Clauses {
 		if c.Hz != 0 {
@@ -109,7 +110,7 @@ func (p *Program) SampleRate() int {
 	return 0
 }
 
-// MapNames are those of the maps of the program, with their @.
+// MapNames returns the names of the maps of the program, with their @.
 func (p *Program) MapNames() []string {
 	var names []string
 	for _, m := range p.Maps {
@@ -121,16 +122,16 @@ func (p *Program) MapNames() []string {
 // String returns the clause as text.
 func (c *Clause) String() string { return c.Text }
 
-// Waits tells whether there is anything to wait for: events or intervals. A program that only begins and ends waits for nothing.
+// Waits reports whether the program waits for events or intervals. A program of only begin and end clauses does not.
 func (p *Program) Waits() bool {
 	return slices.ContainsFunc(p.Clauses, func(c *Clause) bool { return c.Kind == OnInterval || len(c.Probes) > 0 })
 }
 
-// Prints tells whether the program may print something at an event.
+// Prints reports whether the program may print something at an event.
 func (p *Program) Prints() bool {
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {
-			if b := c.Sites[probe]; b.Prints || b.says() {
+			if b := c.Sites[probe]; b.Prints || b.prints() {
 				return true
 			}
 		}
@@ -138,16 +139,16 @@ func (p *Program) Prints() bool {
 	return false
 }
 
-// says tells whether one of the statements prints something.
-func (b *Site) says() (says bool) {
+// prints reports whether one of the statements prints something.
+func (b *Site) prints() (prints bool) {
 	WalkStmts(b.Stmts, func(s Stmt) {
 		call, ok := s.(*CallStmt)
-		says = says || ok && call.Prints()
+		prints = prints || ok && call.Prints()
 	})
-	return says
+	return prints
 }
 
-// Printed are the probes whose events the program prints.
+// Printed returns the probes whose events the program prints.
 func (p *Program) Printed() []*event.Probe {
 	var all []*event.Probe
 	for _, c := range p.Clauses {
@@ -160,24 +161,24 @@ func (p *Program) Printed() []*event.Probe {
 	return all
 }
 
-// LeftOut is a probe that a wildcard of a clause matches and does not take.
+// LeftOut is a probe that matches a wildcard of a clause but is not used.
 type LeftOut struct {
 	Probe *event.Probe
 	Why   string
 }
 
-// CgroupPaths are those of cgroups that the program compares with, in order.
+// CgroupPaths returns the paths of cgroups that the program compares with, sorted.
 func (p *Program) CgroupPaths() []string { return slices.Sorted(maps.Keys(p.Cgroups)) }
 
-// CgroupID returns the id that a path of the program stood for when it was compiled. If ok is false there was no such cgroup, and
-// events are compared by path.
+// CgroupID returns the id that a path had when the program was compiled. ok is false if the cgroup did not exist; events are then
+// compared by path.
 func (p *Program) CgroupID(path string) (id uint64, ok bool) {
 	id = p.Cgroups[path]
 	return id, id != 0
 }
 
-// KeepsCgroups tells whether the program does more with cgroups than compare their ids, and print those of each event at once: then the
-// names of all cgroups should be remembered.
+// KeepsCgroups reports whether the names of all cgroups should be remembered: whether the program uses cgroups for more than
+// comparing ids and printing each event's cgroup at once.
 func (p *Program) KeepsCgroups() bool {
 	keeps := false
 	visit := func(e *Expr) { keeps = keeps || namesCgroup(e) }
@@ -194,7 +195,7 @@ func (p *Program) KeepsCgroups() bool {
 	return keeps
 }
 
-// namesCgroup tells whether an expression has to do with a cgroup but for comparing its id.
+// namesCgroup reports whether an expression uses a cgroup other than by comparing its id.
 func namesCgroup(e *Expr) bool {
 	switch {
 	case e == nil:
@@ -206,10 +207,10 @@ func namesCgroup(e *Expr) bool {
 	return slices.ContainsFunc(e.Args, func(a *Expr) bool { return (!compares || a.Op != OpField) && namesCgroup(a) })
 }
 
-// IsCgroup returns whether the value is the id of a cgroup.
+// IsCgroup reports whether the value is the id of a cgroup.
 func IsCgroup(e *Expr) bool { return event.IsNumber(e.Type) && e.Type.Unit == event.Cgroup }
 
-// ClauseKind says when a clause runs.
+// ClauseKind is when a clause runs.
 type ClauseKind uint8
 
 const (
@@ -219,12 +220,12 @@ const (
 	OnInterval            // every period
 )
 
-// String returns the name of the moment.
+// String returns the name of the kind.
 func (k ClauseKind) String() string {
 	return [...]string{"event", "begin", "end", "interval"}[k]
 }
 
-// Period of an interval clause that is not given as $param.
+// Period is the period of an interval clause.
 type Period = time.Duration
 
 // Param is a param of the program: a flag.
@@ -232,7 +233,7 @@ type Param struct {
 	Name, Help string
 	// Short is the letter of its short flag, or "".
 	Short string
-	// Type is that of the literal: Uint or Int (with Nanoseconds or Bytes as unit if written so), Bool or String.
+	// Type is the type of the literal: Uint or Int (with the unit Nanoseconds or Bytes if written so), Bool or String.
 	Type    event.Type
 	Default string // as written
 	// Value is the default as int64, uint64, bool or string.
@@ -241,7 +242,7 @@ type Param struct {
 	Span syntax.Span
 }
 
-// Profiled are the maps that profiles can be made of: a key holds a stack, and the values add up.
+// Profiled returns the maps that profiles can be made of.
 func (p *Program) Profiled() []string {
 	var names []string
 	for _, m := range p.Maps {
@@ -252,13 +253,13 @@ func (p *Program) Profiled() []string {
 	return names
 }
 
-// IsProfile returns whether a profile can be made of the map: a key holds a stack, and the values add up.
+// IsProfile reports whether a profile can be made of the map: a key holds a stack, and the values add up.
 func (m *Map) IsProfile() bool {
 	return slices.ContainsFunc(m.Key, func(c Column) bool { return c.Type.Kind == format.Stack }) && m.Table(nil, MapOptions{}).Adds != result.NoAddend
 }
 
-// Prints tells whether the call is one for output.
+// Prints reports whether the call writes output.
 func (s *CallStmt) Prints() bool { return s.Fn == "print" || s.Fn == "printf" || s.Fn == "time" }
 
-// MaxStatus is the largest exit status that a process has.
+// MaxStatus is the largest exit status of a process.
 const MaxStatus = 255

@@ -9,24 +9,24 @@ import (
 	"trace/probes/event"
 )
 
-// This file makes results of what maps hold.
+// This file makes results from the contents of maps.
 
-// MapOptions say how to print a map.
+// MapOptions describe how to print a map.
 type MapOptions struct {
-	// Top is how many elements to print, those with the largest values; 0 is all.
+	// Top is how many elements to print, those with the largest values; 0 means all.
 	Top int64
-	// Div divides what is printed, as in bpftrace: numbers, which lose their unit by it, but of stats the average alone and of
-	// rate not the total; of hist how many values there are; nothing of lhist. 0 is 1.
+	// Div divides what is printed, as in bpftrace. 0 means 1. Numbers lose their unit. It divides the average of stats but not the
+	// other numbers, of rate not the total, of hist the counts, and of lhist nothing.
 	Div int64
-	// By is what orders the lines.
+	// By is the order of the lines.
 	By result.Order
-	// Elapsed is the time in which the values came, for rate.
+	// Elapsed is the time in which the values were collected, for rate.
 	Elapsed time.Duration
-	// Rest is what any key without an entry has at most, of an aggregation that ranks; nil: nothing.
+	// Rest is the most that a key without an element may have, in a map of an aggregation that ranks; nil: nothing.
 	Rest []uint64
 }
 
-// FuncName is the name of the aggregation as it is written, "" of a scalar.
+// FuncName returns the name of the aggregation as written, or "" for a scalar.
 func (m *Map) FuncName() string {
 	if m.Agg == nil {
 		return ""
@@ -34,7 +34,7 @@ func (m *Map) FuncName() string {
 	return m.Agg.Name()
 }
 
-// Type is the type of the value, or of the numbers that an aggregation prints.
+// Type returns the type of the value, or of the numbers that an aggregation prints.
 func (m *Map) Type() event.Type {
 	if m.IsTuple {
 		return event.Type{Kind: format.Tuple}
@@ -42,12 +42,13 @@ func (m *Map) Type() event.Type {
 	return m.Value[0].Type
 }
 
-// show says how states of the map are shown.
+// show returns how states of the map are shown.
 func (m *Map) show(o MapOptions) agg.Show {
 	return agg.Show{Type: m.Type(), Signed: m.Agg.Signed, Div: o.Div, Elapsed: o.Elapsed}
 }
 
-// Table is what the map holds: in the order, as much and divided as the options say. A map without a key that has no entry is zero.
+// Table returns what the map holds. The options choose the order, the number of rows and the divisor. A map without a key whose
+// value was never set is zero.
 func (m *Map) Table(elements []Element, o MapOptions) result.Table {
 	if len(m.Key) == 0 && len(elements) == 0 {
 		elements = []Element{m.NewElement(nil)}
@@ -86,7 +87,7 @@ func (m *Map) Table(elements []Element, o MapOptions) result.Table {
 	return t
 }
 
-// Result is what an entry comes to.
+// Result returns the result of an element.
 func (m *Map) Result(e Element, o MapOptions) result.Value {
 	if m.Agg != nil {
 		return m.Agg.Result(e.State, m.show(o))
@@ -101,7 +102,7 @@ func (m *Map) Result(e Element, o MapOptions) result.Value {
 	return t
 }
 
-// Sorted are elements in an order.
+// Sorted returns the elements in the given order.
 func (m *Map) Sorted(elements []Element, by result.Order) []Element {
 	if len(elements) == 0 {
 		return nil
@@ -122,7 +123,7 @@ func (m *Map) Sorted(elements []Element, by result.Order) []Element {
 	return elements
 }
 
-// divided is the value of a row, as the options divide it.
+// divided returns the value of a row, divided as the options require.
 func (m *Map) divided(r result.Row, o MapOptions) result.Value {
 	switch v := r.Value.(type) {
 	case result.Tuple:
@@ -138,12 +139,12 @@ func (m *Map) divided(r result.Row, o MapOptions) result.Value {
 	return m.Agg.Result(r.State, m.show(o))
 }
 
-// number is the one number that the state of an aggregation comes to, nil where there is no value.
+// number returns the number that the state of an aggregation yields, or nil if it has no value.
 func (m *Map) number(state []uint64) any {
 	return m.Agg.Result(state, m.show(MapOptions{})).Rank()[0]
 }
 
-// Unit is that of the numbers that are shown.
+// Unit returns the unit of the numbers that are shown.
 func (m *Map) Unit(o MapOptions) event.Unit {
 	if m.Agg != nil && m.Agg.Traits().Course == result.Spread {
 		return m.Type().Unit
@@ -151,7 +152,8 @@ func (m *Map) Unit(o MapOptions) event.Unit {
 	return agg.Divided(m.Type(), nil, o.Div).Type.Unit
 }
 
-// ValueOf returns the value of an entry of m as one value: a tuple, or the number of an aggregation, 0 if it has none.
+// ValueOf returns the value of an element as one value: a scalar, a tuple, or the number of an aggregation, which is 0 if it has no
+// value.
 func (m *Map) ValueOf(e Element) any {
 	switch {
 	case m.Agg != nil:
@@ -165,7 +167,7 @@ func (m *Map) ValueOf(e Element) any {
 	return e.Value[0]
 }
 
-// NewElement makes an entry of zeros. It copies the key.
+// NewElement makes an element of zeros. It copies the key.
 func (m *Map) NewElement(key []any) Element {
 	e := Element{Key: OfColumns(m.Key, key)}
 	if m.Agg != nil {
@@ -178,7 +180,7 @@ func (m *Map) NewElement(key []any) Element {
 	return e
 }
 
-// OfColumns copies values, numbers being made what their column has.
+// OfColumns copies values and converts numbers to the types of their columns.
 func OfColumns(columns []Column, values []any) []any {
 	out := make([]any, len(values))
 	for i, v := range values {

@@ -7,47 +7,47 @@ import (
 	"trace/probes/event"
 )
 
-// This file is the typed tree: what the checker makes of a program, and what both engines run.
+// This file is the typed tree: what the checker builds from a program, and what both engines run.
 
-// Expr is a node of the typed tree: names are resolved, types agree, and the sign of each operation is settled.
+// Expr is a node of the typed tree. Names are resolved, types agree, and the sign of each operation is settled.
 type Expr struct {
 	// Op is what the node computes from Args.
 	Op   Op
 	Args []*Expr
-	// Type of the value; Kind tuple for a tuple. Enum and Unit are those of a field whose value it is.
+	// Type of the value; its kind is Tuple for a tuple. Enum and Unit are those of the field that the value comes from.
 	Type event.Type
-	// Elems are the types of the elements of a tuple, and of a list the one type of all its elements. A tuple is never the element
-	// of another but in the loop variable of a for (see Variable).
+	// Elems are the types of the elements of a tuple, or the single type of all elements of a list. Tuples do not nest, except in
+	// the loop variable of a for (see Variable).
 	Elems []event.Type
-	// Optional says that the value may be absent.
+	// Optional reports that the value may be absent.
 	Optional bool
 
 	Field    *event.Field // of OpField
 	Val      any          // of OpLit: int64, uint64, bool, string or *regexp.Regexp
 	Variable *Variable    // of OpVar
 	Map      *Map         // of OpLookup, OpHasKey, OpLen
-	Index    int          // of OpMember and OpSlot: which element or value
+	Index    int          // of OpMember and OpSlot: the number of the element or value
 	Bits     int          // of OpCast
-	Frames   int          // of OpStack: at most so many
+	Frames   int          // of OpStack: the most frames
 	Fn       string       // of OpCall and OpStack
 	Span     syntax.Span
-	Flag     string // what of the command line the condition comes from, if it is none of the program's text
+	Flag     string // the command-line flag that the condition comes from, if it is not in the program's text
 }
 
-// Pending is the kind of a value that is not known yet: only while types are inferred.
+// Pending is the kind of a value whose type is not known yet. It occurs only during inference.
 const Pending event.Kind = 200
 
-// Variable is a $name of one clause, or the loop variable of a for. Params are literals and no variables. Two blocks may each have
-// a variable of one name.
+// Variable is a $name of one clause, or the loop variable of a for. Params are literals, not variables. Two blocks may each have a
+// variable of the same name.
 type Variable struct {
 	Name     string
 	Index    int // in the clause
 	Type     event.Type
 	Elems    []event.Type // of a tuple
 	Optional bool         // some assignment may be absent
-	// LoopOver is the map whose entries the variable runs over: then it is a tuple of key and value. Member 0 is the only element of
-	// the key, or a tuple of all if there are several; member 1 the value, which may be a tuple too. Such a variable stands only
-	// under OpMember, and print($kv) is a CallStmt with Map and Key.
+	// LoopOver is the map that a loop variable runs over. The variable is then a tuple of key and value. Member 0 is the only
+	// element of the key, or a tuple of its elements if there are several; member 1 is the value, which may be a tuple too. Such a
+	// variable stands only under OpMember, and print($kv) is a CallStmt with Map and Key.
 	LoopOver *Map
 }
 
@@ -55,19 +55,20 @@ type Variable struct {
 type Map struct {
 	Name string // with its @
 	Key  []Column
-	// Own columns of the key are what the program writes in brackets. Those after them are ranked, by an aggregation that ranks.
+	// Own is how many columns of the key the program writes in brackets. The columns after them are ranked, by an aggregation that
+	// ranks.
 	Own int
-	// Names are those of the elements of the key.
+	// Names are the names of the elements of the key.
 	Names []string
 	// Agg is nil for a scalar.
 	Agg *agg.Agg
-	// Value is the type of a scalar, a column for each element of a tuple; for an aggregation that of the aggregated values, one
-	// column, which gives the unit of what is printed. count() has a plain number.
+	// Value has the type of a scalar, a column for each element of a tuple. For an aggregation it has one column, the type of the
+	// aggregated values, which gives printed numbers their unit; count() has a plain number.
 	Value   []Column
-	IsTuple bool // the scalar is a tuple, even if of one element
-	// of let
+	IsTuple bool // the scalar is a tuple, even if it has only one element
+	// declared by let
 	Lru     bool
-	MaxKeys uint32      // 0: the default
+	MaxKeys uint32      // how many keys it has room for; 0: the default
 	Span    syntax.Span // of its first use
 }
 
@@ -77,20 +78,20 @@ type Column struct {
 	Optional bool
 }
 
-// Site is what a clause does with the events of one probe, or at its moment.
+// Site is a clause for one of its probes, or for its moment.
 type Site struct {
-	Probe *event.Probe // nil but for onEvent
-	Pred  *Expr        // nil: always
+	Probe *event.Probe // nil for a moment
+	Pred  *Expr        // nil: always true
 	Stmts []Stmt
-	// Prints says that the clause has no block: it prints the event.
+	// Prints reports that the clause has no body: it prints the event.
 	Prints bool
 }
 
 // Stmt is a statement: *SetStmt, *UpdateStmt, *LetStmt, *IfStmt, *ForStmt, *CallStmt or *ReturnStmt.
 type Stmt interface{ Pos() syntax.Span }
 
-// SetStmt is @m[key] = value. With Adds it is @m[key] += value on a number (++ and -- too, as += with the literals 1 and -1;
-// -= as += with a negation). Other compound operators are made into = with a lookup.
+// SetStmt is @m[key] = value. With Adds it is @m[key] += value on a number. ++ and -- are += with the literals 1 and -1; -= is +=
+// with a negation. Other compound operators become = with a lookup.
 type SetStmt struct {
 	Map   *Map
 	Key   []*Expr
@@ -121,18 +122,18 @@ type IfStmt struct {
 	Span       syntax.Span
 }
 
-// ForStmt runs over the entries of a map, with the tuple of key and value in v (v.0 is the key: a value, or a tuple if the map has
-// several; v.1 the value), or over numbers from lo to hi-1.
+// ForStmt runs over the elements of a map, with the tuple of key and value in V (see Variable.LoopOver), or over the numbers from
+// Lo to Hi-1.
 type ForStmt struct {
 	V      *Variable
 	Map    *Map // nil for a range
 	Lo, Hi *Expr
-	By     string // order of the entries: "" and "key" are that of the keys, "value" that of the values
+	By     string // order of the elements: "" and "key" sort by key, "value" by value
 	Body   []Stmt
 	Span   syntax.Span
 }
 
-// CallStmt is a call for its effect. fn is one of: print clear zero delete exit printf time.
+// CallStmt is a call for its effect. Fn is one of: print clear zero delete exit printf time.
 type CallStmt struct {
 	Fn  string
 	Map *Map // of print(@m), clear, zero, delete
@@ -141,7 +142,7 @@ type CallStmt struct {
 	// Args of printf (without the format), or the value of print(expr).
 	Args     []*Expr
 	Format   *format.Pattern // of printf, time
-	Top, Div int64           // of print(@m, top, div, by): 0 is none
+	Top, Div int64           // of print(@m, top, div, by): 0 means not given
 	By       string          // "", or "key" or "value"
 	Span     syntax.Span
 }

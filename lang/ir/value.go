@@ -9,12 +9,12 @@ import (
 	"trace/probes/event"
 )
 
-// This file is the meaning of every operator: on values as package probes holds them (int64, uint64, bool, string), on nil,
-// which is an absent value, and on []any, which is a tuple or list of them. The engines have to agree with it.
+// This file defines the meaning of every operator on values: int64, uint64, bool and string, nil for an absent value, and []any for
+// a tuple or a list. The engines have to agree with it.
 
-// Function returns the function that computes e from the values of its operands. Those that an absent operand does not
-// make absent are `&&`, `||`, `in`, the test for absence, and a tuple, whose elements may be absent; `??` and `?:` choose what is
-// computed and are no functions. What else is none, reads of maps and the like, has nil.
+// Function returns the function that computes e from the values of its operands. An absent operand makes the result absent, except
+// for `&&`, `||`, `in`, the test for absence, and a tuple, whose elements may be absent. `??` and `?:` choose what is computed, so
+// they are not functions. For these and for nodes that are not operators, like reads of maps, Function returns nil.
 func Function(e *Expr) func(operands []any) any {
 	switch e.Op {
 	case OpAnd:
@@ -40,7 +40,7 @@ func Function(e *Expr) func(operands []any) any {
 	}
 }
 
-// present returns the function of e for operands that are all there, or nil.
+// present returns the function of e for operands that are all present, or nil.
 func present(e *Expr) func(x []any) any {
 	switch e.Op {
 	case OpNot:
@@ -84,7 +84,7 @@ func present(e *Expr) func(x []any) any {
 	return integer[uint64](e.Op)
 }
 
-// integer returns an operation on 64-bit numbers, two's complement, or nil.
+// integer returns an operation on 64-bit numbers in two's complement, or nil.
 func integer[T int64 | uint64](op Op) func(x []any) any {
 	var f func(a, b T) T
 	switch op {
@@ -130,13 +130,13 @@ func integer[T int64 | uint64](op Op) func(x []any) any {
 	return func(x []any) any { return f(event.To[T](x[0]), event.To[T](x[1])) }
 }
 
-// power returns a to the power of n, wrapped to 64 bits. A negative power is 1/a**-n, truncated as / does it.
+// power returns a to the power of n, wrapped to 64 bits. A negative power is 1/a**-n, truncated like /.
 func power[T int64 | uint64](a, n T) T {
 	if n < 0 {
 		switch a {
 		case 1:
 			return 1
-		case ^T(0): // -1, as a negative n rules uint64 out
+		case ^T(0): // -1, because a negative n rules out uint64
 			return 1 - 2*(n&1)
 		}
 		return 0
@@ -151,7 +151,7 @@ func power[T int64 | uint64](a, n T) T {
 	return result
 }
 
-// cast keeps the low bits of a number or boolean, which are then a number of the sign of kind.
+// cast keeps the low bits of a number or boolean. The result has the sign of kind.
 func cast(kind event.Kind, bits int) func(x []any) any {
 	unused := 64 - bits
 	if kind == event.Int {
@@ -160,7 +160,7 @@ func cast(kind event.Kind, bits int) func(x []any) any {
 	return func(x []any) any { return event.To[uint64](format.Numeric(x[0])) << unused >> unused }
 }
 
-// alike returns a list of values of one sort: its numbers are signed if one of them is, as in arithmetic.
+// alike returns a list of values of one sort. Its numbers are signed if one of them is, as in arithmetic.
 func alike(x []any) []any {
 	list := slices.Clone(x)
 	signed := slices.ContainsFunc(list, func(v any) bool { _, ok := v.(int64); return ok })
@@ -172,7 +172,7 @@ func alike(x []any) []any {
 	return list
 }
 
-// As returns a number as one of that kind, bit by bit. Other values, and absent ones, stay what they are.
+// As reinterprets the bits of a number as kind. It returns other values, and absent ones, unchanged.
 func As(kind event.Kind, v any) any {
 	switch v := v.(type) {
 	case int64:
@@ -187,7 +187,8 @@ func As(kind event.Kind, v any) any {
 	return v
 }
 
-// equal is true or false, or nil if that depends on an absent element of a tuple: tuples are equal if all their elements are.
+// equal returns true or false, or nil if the result depends on an absent element of a tuple. Tuples are equal if all their elements
+// are.
 func equal(a, b any) any {
 	x, ok := a.([]any)
 	if !ok {
@@ -205,7 +206,7 @@ func equal(a, b any) any {
 	return result
 }
 
-// not is the opposite of a boolean; absent stays absent.
+// not returns the negation of a boolean. Absent stays absent.
 func not(v any) any {
 	if v == nil {
 		return nil
@@ -213,7 +214,7 @@ func not(v any) any {
 	return !v.(bool)
 }
 
-// and is Kleene's: false if one is false, else absent if one is absent.
+// and is Kleene's: false if one operand is false, otherwise absent if one is absent.
 func and(x []any) any {
 	if x[0] == false || x[1] == false {
 		return false
@@ -224,7 +225,7 @@ func and(x []any) any {
 	return true
 }
 
-// or is Kleene's: true if one is true, else absent if one is absent.
+// or is Kleene's: true if one operand is true, otherwise absent if one is absent.
 func or(x []any) any {
 	if x[0] == true || x[1] == true {
 		return true
@@ -235,10 +236,10 @@ func or(x []any) any {
 	return false
 }
 
-// between is a range as an element of a list.
+// between is a range as an operand of in.
 type between struct{ lo, hi any }
 
-// in finds the first value among the others. An absent element might have been equal, as in or.
+// in searches for the first value among the others. An absent element might have been equal, as in or.
 func in(x []any) any {
 	if x[0] == nil {
 		return nil

@@ -7,15 +7,15 @@ import (
 	"trace/probes/event"
 )
 
-// Columns are what is needed of events to print them: [trace/lang/output.Columns] are some.
+// Columns are the fields that printing an event needs. [trace/lang/output.Columns] implements it.
 type Columns interface {
-	// Fields are those that printing an event of a probe may need.
+	// Fields returns the fields that printing an event of a probe may need.
 	Fields(p *event.Probe) []*event.Field
-	// Moment is the field that places what else is printed at an event of a probe, nil if nothing does.
+	// Moment returns the field that gives other output at an event of a probe its time, or nil if none is needed.
 	Moment(p *event.Probe) *event.Field
 }
 
-// Fields that the body reads, and those that what it prints needs.
+// Fields returns the fields that the site reads, and the fields that its output needs.
 func (b *Site) Fields(printed Columns) []*event.Field {
 	found := map[*event.Field]bool{}
 	if b.Prints {
@@ -23,7 +23,7 @@ func (b *Site) Fields(printed Columns) []*event.Field {
 			found[f] = true
 		}
 	}
-	if f := printed.Moment(b.Probe); f != nil && b.says() {
+	if f := printed.Moment(b.Probe); f != nil && b.prints() {
 		found[f] = true
 	}
 	b.WalkExprs(func(e *Expr) {
@@ -44,7 +44,7 @@ func (b *Site) WalkExprs(visit func(*Expr)) {
 	})
 }
 
-// exprsOf returns the expressions of a statement, without those of statements in it.
+// exprsOf returns the expressions of a statement, without those of nested statements.
 func exprsOf(s Stmt) []*Expr {
 	switch s := s.(type) {
 	case *SetStmt:
@@ -68,7 +68,7 @@ func exprsOf(s Stmt) []*Expr {
 	return nil
 }
 
-// WalkExpr visits a node and all below it; nil has none.
+// WalkExpr visits a node and all nodes below it. e may be nil.
 func WalkExpr(e *Expr, visit func(*Expr)) {
 	if e == nil {
 		return
@@ -79,7 +79,7 @@ func WalkExpr(e *Expr, visit func(*Expr)) {
 	}
 }
 
-// WalkStmts visits statements and those in them.
+// WalkStmts visits statements and the statements nested in them.
 func WalkStmts(stmts []Stmt, visit func(Stmt)) {
 	for _, s := range stmts {
 		visit(s)
