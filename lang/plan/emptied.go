@@ -8,12 +8,12 @@ import (
 
 // This file finds the maps that are emptied while events are counted in them.
 
-// TakesTurns tells whether there are two of a map in the kernel (see turns). It is so for all that are emptied and that events only add
-// to, or only set: what was moved to user space is then neither missing in the kernel nor in the way there. Rates are emptied when
-// all probes are attached, and what ranks can be read only while no program changes it.
+// TakesTurns reports whether the kernel has two instances of a map (see turns in package exec). It has two if the map is emptied
+// and events only add to it or only set it. What was moved to user space is then neither missing in the kernel nor in the way
+// there. Maps of rates are emptied when all probes are attached. Maps that rank can be read only while no BPF program changes them.
 func (p *Plan) TakesTurns(m *ir.Map) bool {
 	switch {
-	case m.Lru: // which keys give way depends on those that would not be there
+	case m.Lru: // which keys are dropped depends on keys that would be in the other instance
 		return false
 	case m.Agg == nil:
 		u := p.eventUses(m)
@@ -24,7 +24,7 @@ func (p *Plan) TakesTurns(m *ir.Map) bool {
 	return (p.isEmptied(m) || traits.Restarts || traits.Ranks) && !u.reads && !u.removes
 }
 
-// eventUses are those of the clauses on events.
+// eventUses returns the uses by clauses on events.
 func (p *Plan) eventUses(m *ir.Map) (u uses) {
 	for _, b := range p.Sites {
 		u.join(b.uses.maps[m])
@@ -32,7 +32,7 @@ func (p *Plan) eventUses(m *ir.Map) (u uses) {
 	return u
 }
 
-// intervalUses are those of the clauses of each interval, which see a map as it is at one moment.
+// intervalUses returns the uses by the clauses of each interval. They see a map as it is at one moment.
 func (p *Plan) intervalUses(m *ir.Map) map[time.Duration]*uses {
 	all := map[time.Duration]*uses{}
 	for _, o := range p.moments {
@@ -47,7 +47,7 @@ func (p *Plan) intervalUses(m *ir.Map) map[time.Duration]*uses {
 	return all
 }
 
-// isEmptied tells whether something empties or sets a map while events are counted in it.
+// isEmptied reports whether a map is emptied or set while events are counted in it.
 func (p *Plan) isEmptied(m *ir.Map) bool {
 	if p.Options.Cleared {
 		return true
@@ -60,7 +60,7 @@ func (p *Plan) isEmptied(m *ir.Map) bool {
 	return false
 }
 
-// showsAndEmpties tells whether an interval reads a map and then empties it: what events do in between must not get lost.
+// showsAndEmpties reports whether an interval reads a map and then empties it. What events do in between must not be lost.
 func (p *Plan) showsAndEmpties(m *ir.Map) bool {
 	for _, u := range p.intervalUses(m) {
 		if u.zeros || u.reads && u.empties() {

@@ -8,7 +8,7 @@ import (
 	"trace/lang/codegen"
 )
 
-// CompareExchange tells whether the kernel has an atomic compare-and-exchange for BPF: it tries.
+// CompareExchange reports whether the kernel supports atomic compare-and-exchange in BPF. It loads a BPF program to find out.
 var CompareExchange = sync.OnceValue(func() bool {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SocketFilter, License: "Dual BSD/GPL", Instructions: codegen.CompareExchange(),

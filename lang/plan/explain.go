@@ -16,8 +16,8 @@ import (
 	"trace/probes/event"
 )
 
-// Explain writes where each conjunct and each action runs, and why not in the kernel; the fields that are captured, and the maps with
-// their sizes. Variant tells how a probe is attached on this host.
+// Explain writes where each conjunct and each action runs, with the reason if it is not the kernel; the fields that are captured;
+// and the maps with their sizes. variant returns how a probe is attached on this host.
 func (p *Plan) Explain(w io.Writer, variant func(probes.Request) string) error {
 	var last *ir.Clause
 	for _, b := range p.Sites {
@@ -53,7 +53,7 @@ func (p *Plan) Explain(w io.Writer, variant func(probes.Request) string) error {
 	return p.explainMaps(w)
 }
 
-// text of the program at a place, in one line.
+// text returns the program's text at a span, in one line.
 func (p *Plan) text(at syntax.Span) string {
 	return strings.Join(strings.Fields(p.Program.Text.Content[at.From:at.To]), " ")
 }
@@ -80,14 +80,14 @@ func (b *Site) explainActions(p *Plan, w io.Writer) {
 				side = "user space: it is output"
 			}
 			if b.InUser == nil && s.Fn == "exit" {
-				side = "kernel: what comes later is ignored; user space: ends the program"
+				side = "kernel: ignores later events; user space: ends the program"
 			}
 		}
 		fmt.Fprintf(w, "    action\t%s\t%s\n", p.text(s.Pos()), side)
 	})
 }
 
-// explainFields tells what is captured for all clauses of the probe: found in the code, not in the program.
+// explainFields lists the fields that are captured for all clauses of the probe. They are found in the code, not in the program.
 func (p *Plan) explainFields(w io.Writer, b *Site) {
 	code := p.Codes[p.request(b)]
 	before, after := names(b.Probe, code.Before), names(b.Probe, code.After)
@@ -103,7 +103,7 @@ func (p *Plan) explainFields(w io.Writer, b *Site) {
 	}
 }
 
-// request is the index of the request that serves a body.
+// request returns the index of the request that serves a site.
 func (p *Plan) request(b *Site) int {
 	return slices.IndexFunc(p.requests, func(r probes.Request) bool { return r.Probe == b.Probe && r.Arg == argOf(b.Clause) })
 }
@@ -152,7 +152,7 @@ func room(n uint32, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// roundBytes leaves three digits or so, in whole KiB or MiB.
+// roundBytes rounds up to whole KiB or MiB where at least two digits remain.
 func roundBytes(n uint64) uint64 {
 	switch {
 	case n >= 10<<20:
@@ -163,7 +163,7 @@ func roundBytes(n uint64) uint64 {
 	return n
 }
 
-// kind of the map as the kernel calls it.
+// kind returns the kernel's name for the type of the map.
 func (k *KernelMap) kind() string {
 	each := k.Agg != nil && !k.Code.Shared
 	name := map[[2]bool]string{
@@ -175,7 +175,7 @@ func (k *KernelMap) kind() string {
 	return name
 }
 
-// Dump writes the instructions of every probe, the user's clause above those that it gave.
+// Dump writes the instructions of every probe. The text of a clause precedes its instructions.
 func (p *Plan) Dump(w io.Writer) error {
 	for i, r := range p.requests {
 		if _, err := fmt.Fprintf(w, "%s\n%s\n", r.Probe, p.Codes[i]); err != nil {

@@ -11,15 +11,15 @@ import (
 	"trace/probes/event"
 )
 
-// kernelizer turns the typed tree of a body into that of the code generator, or says what of it the kernel cannot do.
+// kernelizer converts the typed tree of a site to the tree of the code generator, or returns why the kernel cannot run it.
 type kernelizer struct {
 	plan *Plan
 	site *Site
 	code *codegen.Spec
-	vars int // index in code.Vars of the body's first variable
+	vars int // index in code.Vars of the site's first variable
 }
 
-// kernelizer for a body; without code it is a trial.
+// kernelizer returns one for a site. Without code it only tries.
 func (p *Plan) kernelizer(b *Site, code *codegen.Spec) *kernelizer {
 	if code == nil {
 		code = &codegen.Spec{}
@@ -31,7 +31,7 @@ func (p *Plan) kernelizer(b *Site, code *codegen.Spec) *kernelizer {
 	return k
 }
 
-// operators of the language and of the typed tree that generated code has under another name.
+// kernelOps maps operators to those of the code generator, where the names differ.
 var kernelOps = map[ir.Op]codegen.Op{
 	ir.OpTruth: codegen.OpTruth, ir.OpAbsent: codegen.OpAbsent, ir.OpSigned: codegen.OpSigned, ir.OpNegate: codegen.OpNeg, ir.OpCompl: codegen.OpCompl,
 	ir.OpNot: codegen.OpNot, ir.OpAnd: codegen.OpAnd, ir.OpOr: codegen.OpOr, ir.OpEq: codegen.OpEq, ir.OpNe: codegen.OpNe, ir.OpLt: codegen.OpLt,
@@ -41,7 +41,7 @@ var kernelOps = map[ir.Op]codegen.Op{
 	ir.OpCoalesce: codegen.OpCoalesce, ir.OpCond: codegen.OpCond,
 }
 
-// expr returns e for the kernel, or why it has to stay in user space.
+// expr returns e for the kernel, or why it must stay in user space.
 func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 	out := &codegen.Expr{Type: kernelType(e.Type)}
 	switch e.Op {
@@ -73,7 +73,7 @@ func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 		out.Op, out.Num = codegen.OpCast, uint64(e.Bits)
 	case ir.OpStartsWith:
 		if e.Args[1].Op != ir.OpLit {
-			return nil, k.cannot(e, "startsWith of a string that is no literal")
+			return nil, k.cannot(e, "startsWith with a string that is not a literal")
 		}
 		out.Op = codegen.OpStartsWith
 	case ir.OpIn:
@@ -115,7 +115,7 @@ func whatOf(e *ir.Expr) string {
 }
 
 func (k *kernelizer) cannot(e *ir.Expr, what string) *Obstacle {
-	return &Obstacle{Reason: what + " is not done in the kernel", span: e.Span}
+	return &Obstacle{Reason: what + " is not supported in the kernel", span: e.Span}
 }
 
 func (k *kernelizer) exprs(in []*ir.Expr) ([]*codegen.Expr, *Obstacle) {
@@ -174,7 +174,7 @@ func (k *kernelizer) lookup(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *Obst
 	return out, why
 }
 
-// typedKey makes the elements of a key what the map's columns are: signed if any use is.
+// typedKey converts the elements of a key to the types of the map's columns, which are signed if any use is.
 func (k *kernelizer) typedKey(m *ir.Map, key []*ir.Expr) []*ir.Expr {
 	return convert(m.Key, key)
 }
@@ -200,7 +200,7 @@ func (k *kernelizer) inKernel(m *ir.Map, e *ir.Expr) (*codegen.Map, *Obstacle) {
 	return nil, o
 }
 
-// member is an element of a tuple that a map holds, or of a tuple as it is written.
+// member reads an element of a tuple that a map holds or that the program writes out.
 func (k *kernelizer) member(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *Obstacle) {
 	of := e.Args[0]
 	switch of.Op {
@@ -218,7 +218,8 @@ func (k *kernelizer) member(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *Obst
 	return nil, k.cannot(e, "a tuple in a variable")
 }
 
-// stmts returns statements for the kernel. Those that only user space can do become records: one for all that stand together.
+// stmts returns statements for the kernel. Statements that only user space can run become records: one record for each run of
+// adjacent statements.
 func (k *kernelizer) stmts(in []ir.Stmt) ([]codegen.Stmt, *Obstacle) {
 	var out []codegen.Stmt
 	var rest []ir.Stmt
@@ -227,7 +228,7 @@ func (k *kernelizer) stmts(in []ir.Stmt) ([]codegen.Stmt, *Obstacle) {
 		if rest == nil {
 			return nil
 		}
-		emit, why := k.record(rest)
+		emit, why := k.send(rest)
 		out, rest = append(out, emit), nil
 		if stop {
 			out = append(out, &codegen.Stop{})
@@ -238,7 +239,7 @@ func (k *kernelizer) stmts(in []ir.Stmt) ([]codegen.Stmt, *Obstacle) {
 		if call, ok := s.(*ir.CallStmt); ok && call.Fn != "delete" {
 			rest = append(rest, s)
 			if stop = call.Fn == "exit"; stop {
-				break // what follows is never reached
+				break // what follows is unreachable
 			}
 			continue
 		}
@@ -262,7 +263,7 @@ func (k *kernelizer) stmt(s ir.Stmt) (codegen.Stmt, *Obstacle) {
 		return k.update(s)
 	case *ir.LetStmt:
 		if s.V.Elems != nil {
-			return nil, &Obstacle{Reason: "a tuple in a variable is not done in the kernel", span: s.Span}
+			return nil, &Obstacle{Reason: "a tuple in a variable is not supported in the kernel", span: s.Span}
 		}
 		value, why := k.expr(convert([]ir.Column{{Type: s.V.Type}}, []*ir.Expr{s.Value})[0])
 		return &codegen.Let{Var: k.vars + s.V.Index, Value: value}, why
@@ -287,7 +288,7 @@ func (k *kernelizer) stmt(s ir.Stmt) (codegen.Stmt, *Obstacle) {
 	case *ir.ReturnStmt:
 		return &codegen.Return{}, nil
 	}
-	return nil, &Obstacle{Reason: "a loop is not done in the kernel", span: s.Pos()}
+	return nil, &Obstacle{Reason: "a loop is not supported in the kernel", span: s.Pos()}
 }
 
 func (k *kernelizer) set(s *ir.SetStmt) (codegen.Stmt, *Obstacle) {
@@ -326,8 +327,8 @@ func (k *kernelizer) update(s *ir.UpdateStmt) (codegen.Stmt, *Obstacle) {
 	return out, why
 }
 
-// record sends what statements in user space need: fields, and what only the kernel knows, variables, stacks and maps.
-func (k *kernelizer) record(in []ir.Stmt) (codegen.Stmt, *Obstacle) {
+// send emits a record with what statements in user space need: fields, and what only the kernel has: variables, stacks and maps.
+func (k *kernelizer) send(in []ir.Stmt) (codegen.Stmt, *Obstacle) {
 	s := &Part{Site: k.site}
 	var slots []*ir.Expr
 	var obst *Obstacle
@@ -352,10 +353,10 @@ func (k *kernelizer) record(in []ir.Stmt) (codegen.Stmt, *Obstacle) {
 	return k.plan.emit(s, reads.Fields(k.plan.Options.Columns), slots, k), nil
 }
 
-// trial says that only the possibility is of interest.
+// trial reports that the result is not used, only whether there is one.
 func (k *kernelizer) trial() bool { return k.code.Ring == "" }
 
-// withSlots replaces what the kernel knows in the arguments of a call.
+// withSlots replaces what only the kernel has in the arguments of a call.
 func (k *kernelizer) withSlots(call *ir.CallStmt, replace func(*ir.Expr) *ir.Expr) *ir.CallStmt {
 	out := *call
 	out.Args = make([]*ir.Expr, len(call.Args))
@@ -365,7 +366,7 @@ func (k *kernelizer) withSlots(call *ir.CallStmt, replace func(*ir.Expr) *ir.Exp
 	return &out
 }
 
-// rewrite replaces variables, stacks and reads of maps, the outermost ones.
+// rewrite replaces variables, stacks and reads of maps. It does not descend into what it replaces.
 func rewrite(e *ir.Expr, replace func(*ir.Expr) *ir.Expr) *ir.Expr {
 	switch {
 	case e.Op == ir.OpVar, e.Op == ir.OpStack, e.Op == ir.OpLookup, e.Op == ir.OpHasKey, e.Op == ir.OpMember && e.Args[0].Op == ir.OpLookup:

@@ -15,7 +15,7 @@ import (
 type KernelMap struct {
 	*ir.Map
 	Code *codegen.Map
-	// Grows says that events add to the values of a scalar, rather than setting them.
+	// Grows reports that events add to the values of a scalar instead of setting them.
 	Grows bool
 }
 
@@ -36,10 +36,11 @@ func (p *Plan) NewMap(m *ir.Map) *codegen.Map {
 	return out
 }
 
-// maxPerCPU bytes of all CPUs' parts of one value: what is larger all CPUs share. A quantile takes 4.7 KB, on 256 CPUs 1.2 MB a key.
+// maxPerCPU is the most bytes that all CPUs together may use for one value. Larger values are shared by all CPUs. A quantile takes
+// 4.7 KB, which is 1.2 MB a key on 256 CPUs.
 const maxPerCPU = 256 << 10
 
-// valueSize of a map in bytes.
+// valueSize returns the size of a map's values in bytes.
 func (p *Plan) valueSize(m *ir.Map) int {
 	if m.Agg != nil {
 		return 8 * m.Agg.Words()
@@ -47,7 +48,7 @@ func (p *Plan) valueSize(m *ir.Map) int {
 	return rowOf(m.Value).Size
 }
 
-// defaultKeys keeps a map within 64 MiB.
+// defaultKeys returns a size that keeps a map within 64 MiB.
 func (p *Plan) defaultKeys(m *ir.Map, code *codegen.Map) uint32 {
 	const budget, fewest, most = 64 << 20, 256, 4096
 	value := p.valueSize(m)
@@ -61,10 +62,10 @@ func (p *Plan) defaultKeys(m *ir.Map, code *codegen.Map) uint32 {
 	return uint32(min(max(budget/entry, fewest), most))
 }
 
-// keyOverhead is what a hash keeps for each key besides key and value: struct htab_elem and its place in a bucket.
+// keyOverhead is what a hash takes for each key besides key and value: struct htab_elem and its place in a bucket.
 const keyOverhead = 64
 
-// bytes that a map takes in the kernel.
+// bytes returns what a map takes in the kernel.
 func (p *Plan) bytes(m *KernelMap) uint64 {
 	value := p.valueSize(m.Map)
 	if m.Agg != nil && !m.Code.Shared {
@@ -84,7 +85,7 @@ func (p *Plan) bytes(m *KernelMap) uint64 {
 	return maps * (uint64(m.Code.MaxKeys)*uint64(value+m.Code.Key.Size+keyOverhead) + uint64(sets))
 }
 
-// MapBytes is what all maps take in the kernel.
+// MapBytes returns what all maps take in the kernel, in bytes.
 func (p *Plan) MapBytes() uint64 {
 	n := p.stackBytes()
 	for _, m := range p.Maps {

@@ -8,7 +8,7 @@ import (
 	"trace/probes/event"
 )
 
-// forbid finds the bodies that have to run in user space, whatever the kernel can do.
+// forbid finds the sites that must run in user space whatever the kernel supports.
 func (p *Plan) forbid() {
 	for _, b := range p.Sites {
 		switch {
@@ -22,7 +22,7 @@ func (p *Plan) forbid() {
 	}
 }
 
-// divide settles where each body and each map is: the least set in user space that the obstacles allow.
+// divide decides where each site and each map lives: as few as possible in user space.
 func (p *Plan) divide() {
 	p.placeMaps()
 	for {
@@ -56,7 +56,7 @@ func (p *Plan) divide() {
 	}
 }
 
-// findAlone finds the aggregations that the programs of only one probe update, if those cannot overlap.
+// findAlone finds the aggregations that BPF programs of only one probe update, if these cannot overlap.
 func (p *Plan) findAlone() {
 	for m, k := range p.Maps {
 		if m.Agg == nil || k.Code.Shared || p.Options.Alone == nil {
@@ -78,7 +78,7 @@ func (p *Plan) findAlone() {
 	}
 }
 
-// exitInUserSpace says whether exit() is decided there: then nothing may count on in the kernel meanwhile.
+// exitInUserSpace returns the obstacle if user space decides about exit(): the kernel must not count on in the meantime.
 func (p *Plan) exitInUserSpace() *Obstacle {
 	for _, b := range p.Sites {
 		if b.InUser != nil && b.uses.exits {
@@ -88,12 +88,12 @@ func (p *Plan) exitInUserSpace() *Obstacle {
 	return nil
 }
 
-// name of the clause in explanations: its number.
+// name returns the clause's name in explanations: its number.
 func (p *Plan) name(c *ir.Clause) string {
 	return fmt.Sprintf("clause %d", slices.Index(p.Program.Clauses, c)+1)
 }
 
-// placeMaps begins with all maps in the kernel that may be there.
+// placeMaps puts all maps into the kernel that may be there.
 func (p *Plan) placeMaps() {
 	p.Maps, p.userMaps = map[*ir.Map]*KernelMap{}, map[*ir.Map]string{}
 	for _, m := range p.Program.Maps {
@@ -105,7 +105,7 @@ func (p *Plan) placeMaps() {
 	}
 }
 
-// keepsOut says why a map has to be in user space, or returns "".
+// keepsOut returns why a map must be in user space, or "".
 func (p *Plan) keepsOut(m *ir.Map) string {
 	if p.Options.NoKernel {
 		return "--no-kernel"
@@ -114,7 +114,7 @@ func (p *Plan) keepsOut(m *ir.Map) string {
 		return "the events are recorded"
 	}
 	if m.Agg != nil && m.Lru && p.isEmptied(m) {
-		return "its oldest keys give way, and there is no telling then what was added since it was emptied"
+		return "it drops its oldest keys, so what was added since it was emptied is unknown"
 	}
 	inEvents := false
 	for _, b := range p.Sites {
@@ -127,13 +127,13 @@ func (p *Plan) keepsOut(m *ir.Map) string {
 		case why != "":
 			return why
 		case m.Agg != nil && u.removes && p.isEmptied(m):
-			return "events delete its keys, and something empties it meanwhile"
+			return "events delete its keys while something empties it"
 		case m.Agg != nil && u.asks && p.isEmptied(m):
-			return "events ask for its keys, and something empties it meanwhile"
+			return "events look up its keys while something empties it"
 		}
 	}
 	if m.Agg == nil && !p.TakesTurns(m) && p.showsAndEmpties(m) {
-		return "an interval clause reads and empties it, and what events do to it meanwhile would be lost"
+		return "an interval clause reads and empties it, and updates in between would be lost"
 	}
 	if !inEvents {
 		return "only begin, end and interval clauses use it"
@@ -142,30 +142,31 @@ func (p *Plan) keepsOut(m *ir.Map) string {
 		switch u := o.uses.maps[m]; {
 		case u == nil:
 		case u.aggregates:
-			return "not only events are aggregated in it"
+			return "a begin, end or interval clause aggregates in it"
 		case u.modifies && o.clause.Kind == ir.OnInterval:
-			return "an interval clause changes it, which is not one step there"
+			return "an interval clause changes it, which is not atomic in the kernel"
 		}
 	}
 	return ""
 }
 
-// needExact returns why an event clause has to see the map at that very moment: then it has to be where the clause's output is made.
+// needExact returns why an event clause must see the map exactly as it is at the event, or "". Such a map must be where the
+// clause's output is made.
 func (u *uses) needExact(m *ir.Map) string {
 	switch {
 	case u.looksUp && m.Agg != nil:
-		return m.Name + " is read at an event, and in the kernel it is in parts, one for each CPU"
+		return m.Name + " is read at an event, but in the kernel each CPU has its own values"
 	case u.counts:
 		return "len(" + m.Name + ") at an event counts its keys"
 	case u.whole != "":
-		return u.whole + "(" + m.Name + ") at an event wants the map as it is then"
+		return u.whole + "(" + m.Name + ") at an event needs the map as it is then"
 	case u.readsOthers && u.setsOthers:
-		return "a clause reads and sets it, which is not one step in the kernel"
+		return "a clause reads and sets it, which is not atomic in the kernel"
 	}
 	return ""
 }
 
-// split divides the conjuncts of the predicate.
+// split divides the conjuncts of the predicate between the kernel and user space.
 func (b *Site) split(p *Plan) {
 	b.kernel, b.User = nil, nil
 	l := p.kernelizer(b, nil)
@@ -184,7 +185,7 @@ func (b *Site) split(p *Plan) {
 	}
 }
 
-// conjuncts of a predicate: an event passes it if it passes each of them.
+// conjuncts splits a predicate. An event passes it if it passes each conjunct.
 func conjuncts(e *ir.Expr) []*ir.Expr {
 	switch {
 	case e == nil:
@@ -195,7 +196,7 @@ func conjuncts(e *ir.Expr) []*ir.Expr {
 	return []*ir.Expr{e}
 }
 
-// hindrance says what of a body cannot run in the kernel.
+// hindrance returns why a site cannot run in the kernel, or nil.
 func (p *Plan) hindrance(b *Site) *Obstacle {
 	for _, c := range b.User {
 		reads := false

@@ -13,96 +13,95 @@ import (
 	"trace/probes/event"
 )
 
-// Options say what a plan may use.
+// Options control what a plan may use.
 type Options struct {
 	// NoKernel keeps every step in user space.
 	NoKernel bool
-	// Recorded says that the events come from a recording: nothing is attached, and all runs in user space.
+	// Recorded reports that the events come from a recording: nothing is attached, and everything runs in user space.
 	Recorded bool
 	// RecordedStack finds the stacks of that recording; nil: it has none.
 	RecordedStack func(number uint64) (s event.Stack, ok bool)
-	// RecordStacks has every record begin with two values, the numbers of kstack and ustack.
+	// RecordStacks makes every record begin with two values, the numbers of kstack and ustack.
 	RecordStacks bool
-	// Cleared says that [Run.Clear] may be called.
+	// Cleared reports that [Run.Clear] may be called.
 	Cleared bool
-	// Rejected are probes for which the kernel did not accept generated code; their clauses run in user space.
+	// Rejected are probes whose generated code the kernel rejected. Their clauses run in user space.
 	Rejected map[*event.Probe]bool
-	// Compare has all events of all clauses sent to user space besides, so that a second, user-space run of the program can
-	// follow the first.
+	// Compare sends all events of all clauses to user space too, so that a second run of the program in user space can follow the
+	// first.
 	Compare bool
-	// Record has the events that a predicate may accept sent to user space besides, with all their fields, and with their stacks if the
-	// program captures some, for [exec.Options.Record].
+	// Record sends the events that a predicate may accept to user space too, with all their fields, and with their stacks if the
+	// program captures stacks: for [exec.Options.Record].
 	Record bool
-	// Children restricts all clauses on events to the processes of [probes.AttachOptions.Roots] and what they fork. The kernel does so, wherever the
-	// clauses run.
+	// Children restricts all clauses on events to the processes of [probes.AttachOptions.Roots] and their descendants. The kernel
+	// does this wherever the clauses run.
 	Children bool
-	// Below is a cgroup; not "": it restricts all clauses on events to it and what is below it, as [probes.AttachOptions.Cgroup]. The kernel does so,
-	// too.
+	// Below, if not "", restricts all clauses on events to this cgroup and the cgroups below it, like
+	// [probes.AttachOptions.Cgroup]. The kernel does this too.
 	Below string
-	// Command is the process id of the command, which cpid stands for; 0 while it is not known.
+	// Command is the process id of the command, the value of cpid; 0 while it is not known.
 	Command int
-	// Columns are what is printed of events, and so what is captured of those that are; nil: all fields.
+	// Columns are the fields that are printed of events, and so captured; nil: all fields.
 	Columns ir.Columns
-	// Counted has the programs count the events that pass and those that do not.
+	// Counted makes the BPF programs count the events that pass and the events that do not.
 	Counted bool
 	// StackLeft returns how many bytes of stack generated code for a probe may use.
 	StackLeft func(*event.Probe) (int, error)
-	// CompareExchange tells whether the kernel has an atomic compare-and-exchange for BPF; nil: it does not.
+	// CompareExchange reports whether the kernel supports atomic compare-and-exchange in BPF; nil: it does not.
 	CompareExchange func() bool
-	// Alone tells whether no two programs that deliver events of a probe can overlap on one CPU; nil: they may.
+	// Alone reports whether no two BPF programs that deliver events of a probe can overlap on one CPU; nil: they can.
 	Alone func(*event.Probe) bool
-	// CPUs that the kernel may have.
+	// CPUs is how many CPUs the kernel may have.
 	CPUs int
 	// MapKeys is how many keys a map has room for; 0 chooses by the size of the values.
 	MapKeys uint32
-	// Started is when the program began, as nsecs tells it.
+	// Started is when the program began, on the clock of nsecs.
 	Started uint64
 }
 
-// Plan is a program that is divided between the kernel and user space.
+// Plan is a program divided between the kernel and user space.
 //
-// A body, which is a clause for the events of one probe, runs as a whole on one side, but for the conjuncts of its predicate that the
-// kernel can do, which always run there, and for what only user space can do: printing. A map lives on one side, so bodies that share
-// one do, too.
+// A site runs as a whole on one side, with two exceptions: the kernel always evaluates the conjuncts of a predicate that it can
+// evaluate, and only user space can print. A map lives on one side, so sites that share a map run on the same side.
 type Plan struct {
 	Program  *ir.Program
 	Options  Options
 	Sites    []*Site
 	moments  []moment
-	Maps     map[*ir.Map]*KernelMap // those that live in the kernel
-	userMaps map[*ir.Map]string     // why the others do not
+	Maps     map[*ir.Map]*KernelMap // maps in the kernel
+	userMaps map[*ir.Map]string     // why the other maps are not
 	requests []probes.Request
-	Codes    []*codegen.Code     // of the requests
+	Codes    []*codegen.Code     // one for each request
 	Parts    []*Part             // by the ID of the record
-	Tracing  []string            // functions by which kernel stacks are cut
-	Recorded map[ir.StackUse]int // the stacks of the program among those of a recording
-	// recordAll says that what the events to record have in common does not fit into the kernel.
+	Tracing  []string            // functions at which kernel stacks are cut
+	Recorded map[ir.StackUse]int // where the stacks of the program are in a recording
+	// recordAll reports that the predicate for events to record does not fit into the kernel.
 	recordAll bool
 }
 
-// Site is a body and where it runs.
+// Site is a site and where it runs.
 type Site struct {
 	*ir.Site
 	Clause *ir.Clause
 	uses   *siteUses
-	// InUser says why the body runs in user space, if it does.
+	// InUser is why the site runs in user space; nil: it does not.
 	InUser *Obstacle
-	// tooLarge says that the predicate does not fit into the kernel either.
+	// tooLarge reports that the predicate does not fit into the kernel either.
 	tooLarge bool
-	// kernel are the conjuncts that run in the kernel, User those that do not, with the reason of each.
+	// kernel are the conjuncts that run in the kernel. User are the others, each with the reason.
 	kernel, User []Conjunct
 }
 
-// moment is a clause that no event causes.
+// moment is a clause that no event triggers.
 type moment struct {
 	clause *ir.Clause
 	uses   *siteUses
 }
 
-// Conjunct is one of the conditions that a predicate joins by &&.
+// Conjunct is one of the conditions that a predicate joins with &&.
 type Conjunct struct {
 	e   *ir.Expr
-	Why *Obstacle // nil in the kernel
+	Why *Obstacle // nil: it runs in the kernel
 }
 
 // Obstacle is why something cannot run in the kernel.
@@ -111,27 +110,28 @@ type Obstacle struct {
 	span   syntax.Span
 }
 
-// Part is a place of the program that sends records: what user space does with them.
+// Part is what user space runs of a site when a record arrives.
 type Part struct {
 	layout *event.Layout
 	Site   *Site
-	// Pred and Stmts are what is left to do; Prints says that the event is printed.
+	// Pred and Stmts are what is left to run; Prints reports that the event is printed.
 	Pred   *ir.Expr
 	Stmts  []ir.Stmt
 	Prints bool
-	// Stacks tells which value of the record is the number of a stack.
+	// Stacks maps a stack to the value of the record that is its number.
 	Stacks map[ir.StackUse]int
 	// Shadow records are for the second run of a comparison, recorded ones for a file.
 	Shadow, Recorded bool
 }
 
-// allFields are the columns where nobody chooses any.
+// allFields are the columns if the user chose none.
 type allFields struct{}
 
 func (allFields) Fields(p *event.Probe) []*event.Field { return p.Fields }
 func (allFields) Moment(*event.Probe) *event.Field     { return nil }
 
-// New divides p. Steps that turn out not to fit into the kernel move to user space, with all that shares maps with them.
+// New divides p. Sites that turn out not to fit into the kernel move to user space, together with the sites that share maps with
+// them.
 func New(p *ir.Program, o Options) (*Plan, error) {
 	if o.Columns == nil {
 		o.Columns = allFields{}
@@ -163,7 +163,7 @@ func New(p *ir.Program, o Options) (*Plan, error) {
 	}
 }
 
-// generate makes the code of every probe. It returns true if a body did not fit and was moved to user space.
+// generate makes the code of every probe. It returns true if a site did not fit and was moved to user space.
 func (p *Plan) generate() (again bool, err error) {
 	p.requests, p.Codes, p.Parts, p.Tracing = nil, nil, nil, nil
 	for _, r := range requestsOf(p.Program) {
@@ -187,7 +187,7 @@ func (p *Plan) generate() (again bool, err error) {
 			code.Parts = append(code.Parts, p.shadow(r.Probe, sites))
 		}
 		if p.Options.Record {
-			code.Parts = append(code.Parts, p.record(r.Probe, sites))
+			code.Parts = append(code.Parts, p.recorded(r.Probe, sites))
 		}
 		before := len(code.Parts)
 		for _, b := range sites {
@@ -215,7 +215,7 @@ func (p *Plan) generate() (again bool, err error) {
 	return false, nil
 }
 
-// within are the sets of processes and of cgroups to which the clauses are restricted.
+// within returns the sets of processes and of cgroups to which the clauses are restricted.
 func (p *Plan) within(probe *event.Probe) (sets []codegen.Within) {
 	if p.Options.Children {
 		sets = append(sets, codegen.Within{Field: kernelField(probe.Field("pid")), Map: probes.MembersName, Size: probes.PIDs})
@@ -226,8 +226,8 @@ func (p *Plan) within(probe *event.Probe) (sets []codegen.Within) {
 	return sets
 }
 
-// giveWay moves to user space what it can of the bodies of a probe, of which number i met a limit: that body, then its predicate, then
-// all the others. It returns false if all of that is there.
+// giveWay moves sites of a probe to user space after site i met a limit: first that site, then its predicate, then all other sites.
+// It returns false if nothing is left to move.
 func giveWay(sites []*Site, i int, why *Obstacle) bool {
 	if b := sites[i]; !b.tooLarge {
 		b.tooLarge = b.InUser != nil || b.Prints
@@ -243,8 +243,8 @@ func giveWay(sites []*Site, i int, why *Obstacle) bool {
 	return moved
 }
 
-// requestsOf are the probes of the program, each once, and profile once for each frequency. One that no clause calls by its name may be
-// left out on a host that does not have it.
+// requestsOf returns the probes of the program, each once, and profile once for each rate. A probe that no clause names in full is
+// optional: it may be missing on the host.
 func requestsOf(p *ir.Program) []probes.Request {
 	var reqs []probes.Request
 	for _, c := range p.Clauses {
@@ -260,7 +260,7 @@ func requestsOf(p *ir.Program) []probes.Request {
 	return reqs
 }
 
-// comparesAndExchanges asks the kernel only if some map or stack wants to know.
+// comparesAndExchanges asks the kernel only if a map or a stack needs to know.
 func (p *Plan) comparesAndExchanges() bool {
 	wanted := len(p.allStacks()) > 0
 	for m := range p.Maps {
@@ -271,7 +271,7 @@ func (p *Plan) comparesAndExchanges() bool {
 	return wanted && p.Options.CompareExchange != nil && p.Options.CompareExchange()
 }
 
-// maxStack is the limit of the kernel on the stack of a BPF program.
+// maxStack is the kernel's limit on the stack of a BPF program, in bytes.
 const maxStack = 512
 
 func (p *Plan) comment(sites []*Site) string {
@@ -281,7 +281,7 @@ func (p *Plan) comment(sites []*Site) string {
 	return p.commentOf(sites[0])
 }
 
-// commentOf tells the place and the text of a clause, as the verifier quotes it.
+// commentOf returns the place and the text of a clause, which the verifier quotes.
 func (p *Plan) commentOf(b *Site) string {
 	at := p.Program.Text.Error(syntax.Span{From: b.Clause.Span.From, To: b.Clause.Span.From}, "", "")
 	return fmt.Sprintf("%s:%d: %s", at.File, at.Line, b.Clause)
@@ -298,12 +298,12 @@ func probeCode(c *codegen.Code, source string) *probes.Code {
 	return &probes.Code{Filter: c.Filter, Action: c.Action, Before: spans(c.Before), After: spans(c.After), Source: source}
 }
 
-// stops tells whether some body in the kernel ends the program.
+// stops reports whether a site in the kernel ends the program.
 func (p *Plan) stops() bool {
 	return slices.ContainsFunc(p.Sites, func(b *Site) bool { return b.InUser == nil && b.uses.exits })
 }
 
-// clause makes what the kernel does for a body.
+// part makes what the kernel runs of a site.
 func (p *Plan) part(b *Site, code *codegen.Spec) codegen.Part {
 	l := p.kernelizer(b, code)
 	out := codegen.Part{Comment: p.commentOf(b)}
@@ -336,7 +336,7 @@ func conjoin(a, b *ir.Expr) *ir.Expr {
 	return &ir.Expr{Op: ir.OpAnd, Args: []*ir.Expr{a, b}, Type: ir.Boolean, Optional: a.Optional || b.Optional}
 }
 
-// shadow sends every event with all that any of the bodies reads.
+// shadow sends every event with all fields that any of the sites reads.
 func (p *Plan) shadow(probe *event.Probe, sites []*Site) codegen.Part {
 	fields := map[*event.Field]bool{}
 	for _, b := range sites {
@@ -350,8 +350,8 @@ func (p *Plan) shadow(probe *event.Probe, sites []*Site) codegen.Part {
 	return codegen.Part{Comment: "compare", Body: []codegen.Stmt{p.emit(s, slices.Collect(maps.Keys(fields)), values, l)}}
 }
 
-// record sends the events that any of the bodies may want, with all that a recording keeps.
-func (p *Plan) record(probe *event.Probe, sites []*Site) codegen.Part {
+// recorded sends the events that any of the sites may want, with everything that a recording keeps.
+func (p *Plan) recorded(probe *event.Probe, sites []*Site) codegen.Part {
 	s := &Part{Site: &Site{Site: &ir.Site{Probe: probe}}, Recorded: true}
 	var values []*ir.Expr
 	if p.recordsStacks() {
@@ -363,8 +363,8 @@ func (p *Plan) record(probe *event.Probe, sites []*Site) codegen.Part {
 	}
 }
 
-// wanted tells for each event whether one of the bodies may want it; nil is yes. What depends on a map is not asked: whether that part of
-// a predicate holds is for the replay to find out again.
+// wanted returns a condition on events that holds if one of the sites may want the event; nil: always. It leaves out conjuncts that
+// read maps: the replay evaluates them.
 func (p *Plan) wanted(sites []*Site, l *kernelizer) *codegen.Expr {
 	var some *codegen.Expr
 	if p.recordAll {
@@ -391,7 +391,7 @@ func readsMap(e *ir.Expr) (reads bool) {
 	return reads
 }
 
-// combine is b, or a and b joined by an operator.
+// combine joins a and b with an operator. a may be nil.
 func combine(op codegen.Op, a, b *codegen.Expr) *codegen.Expr {
 	if a == nil {
 		return b
@@ -399,7 +399,7 @@ func combine(op codegen.Op, a, b *codegen.Expr) *codegen.Expr {
 	return &codegen.Expr{Op: op, Type: codegen.Type{Kind: codegen.Bool}, Args: []*codegen.Expr{a, b}}
 }
 
-// leftToUser is what user space does of a body that it runs.
+// leftToUser returns the rest of a site that user space runs.
 func (b *Site) leftToUser() *Site {
 	rest := &Site{Site: &ir.Site{Probe: b.Probe, Stmts: b.Stmts, Prints: b.Prints}}
 	for _, c := range b.User {
@@ -408,7 +408,7 @@ func (b *Site) leftToUser() *Site {
 	return rest
 }
 
-// emit makes the record of a site, with fields of the event and values that the kernel computes.
+// emit makes the record of a part, from fields of the event and values that the kernel computes.
 func (p *Plan) emit(s *Part, fields []*event.Field, values []*ir.Expr, l *kernelizer) *codegen.Emit {
 	slices.SortFunc(fields, func(a, b *event.Field) int {
 		return slices.Index(s.Site.Probe.Fields, a) - slices.Index(s.Site.Probe.Fields, b)
@@ -433,10 +433,10 @@ func (p *Plan) emit(s *Part, fields []*event.Field, values []*ir.Expr, l *kernel
 	return out
 }
 
-// Requests are the probes to attach, with their code.
+// Requests returns the probes to attach, with their code.
 func (p *Plan) Requests() []probes.Request { return p.requests }
 
-// RecordedLayouts are those of the records that [exec.Options.Record] gets.
+// RecordedLayouts returns the layouts of the records that [exec.Options.Record] gets.
 func (p *Plan) RecordedLayouts() []*event.Layout {
 	var out []*event.Layout
 	for _, s := range p.Parts {
@@ -447,7 +447,7 @@ func (p *Plan) RecordedLayouts() []*event.Layout {
 	return out
 }
 
-// Layouts of the records that the code sends.
+// Layouts returns the layouts of the records that the code sends.
 func (p *Plan) Layouts() []*event.Layout {
 	out := make([]*event.Layout, len(p.Parts))
 	for i, s := range p.Parts {
@@ -456,7 +456,7 @@ func (p *Plan) Layouts() []*event.Layout {
 	return out
 }
 
-// argOf is what the clause asks of its probes.
+// argOf returns the argument that the clause gives its probes.
 func argOf(c *ir.Clause) probes.Arg {
 	if c.Hz == 0 {
 		return nil

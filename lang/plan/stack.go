@@ -12,7 +12,7 @@ import (
 	"trace/probes/event"
 )
 
-// stacks that the body captures, each once.
+// stacks returns the stacks that the site captures, each once.
 func (b *Site) stacks() []*ir.Expr {
 	found := map[ir.StackUse]*ir.Expr{}
 	b.WalkExprs(func(e *ir.Expr) {
@@ -29,7 +29,7 @@ func inOrder(found map[ir.StackUse]*ir.Expr) []*ir.Expr {
 	})
 }
 
-// allStacks are those of the whole program.
+// allStacks returns the stacks of the whole program.
 func (p *Plan) allStacks() []*ir.Expr {
 	all := stacksOf(p.Sites)
 	if p.recordsStacks() {
@@ -38,18 +38,18 @@ func (p *Plan) allStacks() []*ir.Expr {
 	return all
 }
 
-// recordsStacks tells whether the stacks of events are recorded.
+// recordsStacks reports whether the stacks of events are recorded.
 func (p *Plan) recordsStacks() bool {
 	return p.Options.RecordStacks || p.Options.Record && len(stacksOf(p.Sites)) > 0
 }
 
-// recordedStacks are the values that each record of a recording begins with, if it has stacks: whole ones, of which a replay makes those
-// of fewer frames.
+// recordedStacks returns the values that each record begins with if stacks are recorded: full stacks. A replay cuts them where the
+// program has fewer frames.
 func recordedStacks() []*ir.Expr {
 	return []*ir.Expr{ir.StackOf("kstack", event.MaxFrames), ir.StackOf("ustack", event.MaxFrames)}
 }
 
-// afterRecorded appends those of all that are not recorded anyway.
+// afterRecorded puts the recorded stacks before the others.
 func afterRecorded(all []*ir.Expr) []*ir.Expr {
 	recorded := recordedStacks()
 	for _, e := range all {
@@ -60,7 +60,7 @@ func afterRecorded(all []*ir.Expr) []*ir.Expr {
 	return recorded
 }
 
-// findRecorded says where the stacks of the program are in recorded events, or that there are none.
+// findRecorded finds the stacks of the program in recorded events, or reports that there are none.
 func (p *Plan) findRecorded() error {
 	var errs syntax.ErrorList
 	p.Recorded = map[ir.StackUse]int{}
@@ -77,7 +77,7 @@ func (p *Plan) findRecorded() error {
 	return errs.Err()
 }
 
-// withStacks notes that a record of the site has these stacks as its first values.
+// withStacks notes that the part's record begins with these stacks.
 func (s *Part) withStacks(all []*ir.Expr) []*ir.Expr {
 	s.Stacks = map[ir.StackUse]int{}
 	for i, e := range all {
@@ -96,12 +96,12 @@ func stacksOf(sites []*Site) []*ir.Expr {
 	return inOrder(found)
 }
 
-// Captures tells whether the program captures stacks of the kernel, or of processes.
+// Captures reports whether the program captures kernel stacks (kstack) or user stacks (ustack).
 func (p *Plan) Captures(word string) bool {
 	return slices.ContainsFunc(p.allStacks(), func(e *ir.Expr) bool { return e.Fn == word })
 }
 
-// cutOf returns what kernel stacks of a probe are cut by, and notes the functions for the run.
+// cutOf returns where kernel stacks of a probe are cut, and notes the functions for the run.
 func (p *Plan) cutOf(probe *event.Probe) codegen.Cut {
 	if !p.Captures("kstack") {
 		return codegen.Cut{}
@@ -112,10 +112,10 @@ func (p *Plan) cutOf(probe *event.Probe) codegen.Cut {
 	return cut
 }
 
-// RangeSize is a pair of numbers, an address and a size.
+// RangeSize is the size of a pair of numbers, an address and a size, in bytes.
 const RangeSize = 16
 
-// StackSpace is what the maps of stacks need.
+// StackSpace returns what the maps of stacks need.
 func (p *Plan) StackSpace() codegen.StackSpace {
 	s := codegen.StackSpace{Ranges: len(p.Tracing), MaxStacks: p.maxStacks}
 	for _, e := range p.allStacks() {
@@ -127,7 +127,7 @@ func (p *Plan) StackSpace() codegen.StackSpace {
 	return s
 }
 
-// maxStacks is how many different stacks of so many frames there is room for: 16 MiB, unless the user says how many.
+// maxStacks returns how many different stacks of so many frames there is room for: 16 MiB, unless the user sets the number.
 func (p *Plan) maxStacks(frames int) uint32 {
 	const budget, most = 16 << 20, 65536
 	return cmp.Or(p.Options.MapKeys, uint32(min(budget/(codegen.StackValueSize(frames)+stackOverhead), most)))
@@ -135,7 +135,7 @@ func (p *Plan) maxStacks(frames int) uint32 {
 
 const stackOverhead = 8 + keyOverhead
 
-// stackBytes is what stacks take in the kernel.
+// stackBytes returns what stacks take in the kernel.
 func (p *Plan) stackBytes() uint64 {
 	space := p.StackSpace()
 	if len(space.Frames) == 0 {

@@ -6,33 +6,33 @@ import (
 	"trace/lang/ir"
 )
 
-// uses are what a body does with a map.
+// uses are what a site does with a map.
 type uses struct {
-	// reads says that it wants values or keys in some way: it looks up a value, asks for a key, counts the keys, prints the map, or runs
-	// over it.
+	// reads reports that the site uses values or keys: it looks up a value or a key, counts the keys, prints the map, or loops over
+	// it.
 	reads                 bool
 	looksUp, asks, counts bool
-	// of a scalar: +=, =, and either of them in a way that depends on the value before
+	// of a scalar: +=, =, and either of them in a way that depends on the old value
 	adds, sets, modifies bool
 	aggregates           bool
 	removes              bool // delete
 	clears, zeros        bool
-	// readsOthers and setsOthers are a scalar's, with a key that is not the thread's own: another CPU may use it meanwhile.
+	// readsOthers and setsOthers are for scalars with a key that is not the thread's own: another CPU may use it at the same time.
 	readsOthers, setsOthers bool
-	// whole is the last call for the map as it is at that moment: print, clear, zero, or delete of all.
+	// whole is the last call that needs the map as it is at that moment: print, clear, zero, or delete of all keys.
 	whole string
 }
 
-// empties returns whether a part of what was counted goes.
+// empties reports whether the site removes some of what was counted.
 func (u *uses) empties() bool { return u.removes || u.clears || u.zeros }
 
-// siteUses are what a body does with maps, and whether it may end the program.
+// siteUses are what a site does with maps, and whether it may end the program.
 type siteUses struct {
 	maps  map[*ir.Map]*uses
 	exits bool
 }
 
-// usesOf finds them, in one walk.
+// usesOf finds the uses in one walk.
 func usesOf(b *ir.Site) *siteUses {
 	all := &siteUses{maps: map[*ir.Map]*uses{}}
 	b.WalkExprs(func(e *ir.Expr) {
@@ -60,7 +60,7 @@ func usesOf(b *ir.Site) *siteUses {
 	return all
 }
 
-// of returns the uses of a map, to note one.
+// of returns the uses of a map, for the caller to extend.
 func (b *siteUses) of(m *ir.Map) *uses {
 	if b.maps[m] == nil {
 		b.maps[m] = &uses{}
@@ -102,7 +102,7 @@ func (u *uses) call(s *ir.CallStmt) {
 	switch s.Fn {
 	case "print":
 		u.reads = true
-		u.zeros = u.zeros || s.Map.Agg != nil && s.Map.Agg.Traits().Restarts // which begin again
+		u.zeros = u.zeros || s.Map.Agg != nil && s.Map.Agg.Traits().Restarts // printing restarts it
 	case "delete":
 		u.removes = true
 	case "clear":
@@ -112,7 +112,7 @@ func (u *uses) call(s *ir.CallStmt) {
 	}
 }
 
-// join adds what another body does.
+// join adds the uses of another site.
 func (u *uses) join(o *uses) {
 	if o == nil {
 		return
@@ -122,7 +122,7 @@ func (u *uses) join(o *uses) {
 	u.removes, u.clears, u.zeros = u.removes || o.removes, u.clears || o.clears, u.zeros || o.zeros
 }
 
-// ownKey returns whether a key has the thread id: then no other CPU uses it at the same time.
+// ownKey reports whether a key contains the thread id: then no other CPU uses it at the same time.
 func ownKey(key []*ir.Expr) bool {
 	return slices.ContainsFunc(key, func(e *ir.Expr) bool {
 		if e.Op == ir.OpSigned {
