@@ -1,6 +1,6 @@
-// Package agg has the aggregations of the language, each in one value: its name and arguments, its state, how values are added, how states
-// are merged, what of it is shown, and the shape in which the kernel keeps it. A new one is a type here, a row in All and, if its shape is
-// new, code in package codegen.
+// Package agg holds the aggregations of the language. One value describes each: its name and arguments, its state, how values are
+// added, how states are merged, what is shown, and the shape in which the kernel keeps the state. A new aggregation is a type here,
+// a row in All and, if its shape is new, code in package codegen.
 package agg
 
 import (
@@ -10,76 +10,77 @@ import (
 	"trace/probes/event"
 )
 
-// Func is an aggregation with its parameters. A state is 64-bit words; adding a value and merging two states are all that happens to it, so
-// it may be kept in as many parts as there are CPUs.
+// Func is an aggregation with its parameters. A state is a row of 64-bit words. Values are added to states and states are merged,
+// nothing else, so each CPU may keep a state of its own.
 type Func interface {
-	// Name as the language writes it.
+	// Name returns the name in the language.
 	Name() string
-	// Params are the parameters as -d ast shows them, "" for none.
+	// Params returns the parameters as -d ast shows them, or "".
 	Params() string
-	// Words is the size of a state.
+	// Words returns the size of a state in 64-bit words.
 	Words() int
-	// Add adds a value, given as its 64 bits, to a state. A function that takes no value is given 1.
+	// Add adds a value, given as its 64 bits, to a state. A function that takes no value gets 1.
 	Add(state []uint64, x uint64, signed bool)
 	// Merge adds the state from to into.
 	Merge(into, from []uint64, signed bool)
-	// FromKernel adds what the kernel has to a state.
+	// FromKernel adds a state of the kernel to a state.
 	FromKernel(into, kernel []uint64, signed bool)
-	// Updates is how many values are in a state, as far as that is known: at least one.
+	// Updates returns how many values are in a state, or 1 if that is unknown.
 	Updates(state []uint64) uint64
-	// Shape is how the kernel keeps a state.
+	// Shape returns how the kernel keeps a state.
 	Shape() Shape
-	// Result is what a state comes to.
+	// Result returns the result of a state.
 	Result(state []uint64, o Show) result.Value
-	// Traits are what the rest of the language has to know.
+	// Traits returns what the rest of the language needs to know.
 	Traits() Traits
 }
 
 // Traits are properties of an aggregation.
 type Traits struct {
-	// Many says that the value is more than one number, so that no expression can read it.
+	// Many reports that the result is more than one number, so expressions cannot read it.
 	Many bool
-	// Picks says that the value is one of those that came, whose type and name it keeps. Others are numbers with a unit.
+	// Picks reports that the result is one of the values and keeps its type and name. Other results are numbers with a unit.
 	Picks bool
-	// SignedArg says that the values count as signed numbers.
+	// SignedArg reports that values are taken as signed numbers.
 	SignedArg bool
-	// Restarts says that a print begins the counting anew, which is in a time.
+	// Restarts reports that printing restarts the count, which is per time.
 	Restarts bool
-	// Exchanges says that the kernel needs compare-and-exchange, or may lose a value that comes within a nanosecond of another.
+	// Exchanges reports that the kernel needs compare-and-exchange. Without it, it may lose a value that comes within a nanosecond
+	// of another.
 	Exchanges bool
-	// Ranks says that it is a [Ranker].
+	// Ranks reports that the aggregation is a [Ranker].
 	Ranks  bool
 	Course result.Course
 	Adds   result.Addend
 }
 
-// Ranker is an aggregation that ranks what its first argument is: that is more of the key, after the key of the map. For each key of the
-// map those with the largest values are shown. Where there is no room for another key, the one with the least value gives way.
+// Ranker is an aggregation that ranks its first argument, which extends the key of the map. For each key of the map, it shows the
+// values of that argument with the largest sums. If there is no room for another key, the one with the least sum is dropped.
 //
-// The last argument, where there is one more than the others, is what is added, a number that is 0 or more. A state is 0 before that.
+// An optional last argument is the number to add, 0 or more. Before the first value a state is 0.
 type Ranker interface {
 	Func
-	// Top is how many are shown for each key of the map.
+	// Top returns how many are shown for each key of the map.
 	Top() int64
-	// Less compares states.
+	// Less reports whether a ranks below b.
 	Less(a, b []uint64) bool
-	// Gone is what can be told of a key that has given way with a state, or may have. Of two of them the larger words hold for both.
+	// Gone returns what a key may have had if it was dropped with this state. For two such states, the larger words hold for both.
 	Gone(state []uint64) []uint64
 }
 
-// Show says how a state is shown.
+// Show describes how a state is shown.
 type Show struct {
-	// Type is that of the values.
+	// Type is the type of the values.
 	Type event.Type
-	// Signed says that they are signed.
+	// Signed reports that the values are signed.
 	Signed bool
-	// Div divides what is shown, as print of bpftrace does it: 0 and 1 are no division.
+	// Div divides what is shown, like print of bpftrace. 0 and 1 do not divide.
 	Div int64
-	// Elapsed is the time in which the values came.
+	// Elapsed is the time in which the values were collected.
 	Elapsed time.Duration
 }
 
-// Number is a number of the type of the values.
+// Number returns a number of the type of the values.
 func (o Show) Number(x uint64) any {
 	if o.Signed {
 		return int64(x)
@@ -87,13 +88,13 @@ func (o Show) Number(x uint64) any {
 	return x
 }
 
-// whole is a number that is not divided.
+// whole returns a number that Div does not divide.
 func (o Show) whole(v any) result.Number { return result.Number{Type: o.Type, V: v} }
 
-// divided is a number that Div divides, which loses its unit by that.
+// divided returns a number divided by Div. It has no unit if Div divides.
 func (o Show) divided(v any) result.Number { return Divided(o.Type, v, o.Div) }
 
-// Divided is a value as print(@m, top, div) shows it: numbers are divided, names and texts are not.
+// Divided returns a value as print(@m, top, div) shows it: numbers are divided, names and texts are not.
 func Divided(t event.Type, v any, div int64) result.Number {
 	if div <= 1 || !event.IsNumber(t) || t.Enum != nil {
 		return result.Number{Type: t, V: v}
@@ -111,7 +112,7 @@ func Divided(t event.Type, v any, div int64) result.Number {
 // Agg is the aggregation of a map.
 type Agg struct {
 	Func
-	// Signed says that the values are signed.
+	// Signed reports that the values are signed.
 	Signed bool
 }
 
@@ -121,7 +122,7 @@ func (a *Agg) Add(state []uint64, x uint64) { a.Func.Add(state, x, a.Signed) }
 // Merge adds the state from to into.
 func (a *Agg) Merge(into, from []uint64) { a.Func.Merge(into, from, a.Signed) }
 
-// FromKernel adds what the kernel has to a state.
+// FromKernel adds a state of the kernel to a state.
 func (a *Agg) FromKernel(into, kernel []uint64) { a.Func.FromKernel(into, kernel, a.Signed) }
 
 // Ranker returns the aggregation if it ranks, or nil.
@@ -132,7 +133,7 @@ func (a *Agg) Ranker() Ranker {
 	return a.Func.(Ranker)
 }
 
-// Merger merges results whose values have a type.
+// Merger returns a merger of results for values of type t.
 func (a *Agg) Merger(t event.Type) result.Merger { return merger{a, t} }
 
 type merger struct {
@@ -140,33 +141,32 @@ type merger struct {
 	typ event.Type
 }
 
-// Result is what a state comes to, without the time in which it came.
+// Result returns the result of a state, without the time in which it was collected.
 func (m merger) Result(state []uint64) result.Value {
 	return m.Func.Result(state, Show{Type: m.typ, Signed: m.Signed})
 }
 
-// Gone is what can be told of a key that gave way, of an aggregation that ranks.
+// Gone returns what a dropped key may have had. The aggregation must rank.
 func (m merger) Gone(state []uint64) []uint64 { return m.Ranker().Gone(state) }
 
-// Shape is how the kernel keeps a state, which package codegen generates code for: Counter, CountAndSum, Extreme, Buckets or
-// Ranked.
+// Shape is how the kernel keeps a state, for package codegen: Counter, CountAndSum, Extreme, Buckets or Ranked.
 type Shape interface{ shape() }
 
-// Counter is one word, to which each value adds 1 or, with Values, itself.
+// Counter is one word. Each value adds 1 or, with Values, itself.
 type Counter struct{ Values bool }
 
-// CountAndSum is how many values there were, and their sum.
+// CountAndSum is the number of values and their sum.
 type CountAndSum struct{}
 
-// Extreme is two words, each of which changes in one step. The second is the largest number so far, of those that Mask makes of values by
-// exclusive or. It is 0, too, before there is any: the first word is 1 if a value came whose number is 0.
+// Extreme is two words, each updated atomically. Mask maps values to numbers by exclusive or; the second word is the largest of
+// these numbers so far. It is also 0 before the first value: the first word is 1 if a value came whose number is 0.
 type Extreme struct{ Least bool }
 
-// Buckets is a word for each of some ranges.
+// Buckets is one word for each of the ranges.
 type Buckets struct{ Ranges }
 
-// Ranked is two words: the most that the sum of the values can be, and how much less it may be. What has no room is kept in sets of a few
-// keys, in which a new one takes the place of the least (see package codegen).
+// Ranked is two words: the most that the sum of the values can be, and by how much it may be less. Keys without room go to sets of
+// a few keys, where a new key replaces the least one (see package codegen).
 type Ranked struct{}
 
 func (Ranked) shape()      {}
@@ -175,7 +175,7 @@ func (CountAndSum) shape() {}
 func (Extreme) shape()     {}
 func (Buckets) shape()     {}
 
-// Mask makes numbers of values, by exclusive or, of which the largest is the best one.
+// Mask returns the mask that maps values to numbers by exclusive or, so that the best value has the largest number.
 func (e Extreme) Mask(signed bool) uint64 {
 	var mask uint64
 	if signed {
@@ -187,7 +187,7 @@ func (e Extreme) Mask(signed bool) uint64 {
 	return mask
 }
 
-// words are states whose parts add up word by word.
+// words implements states that merge by adding word by word.
 type words struct{}
 
 func (words) Merge(into, from []uint64, _ bool) {
@@ -198,7 +198,7 @@ func (words) Merge(into, from []uint64, _ bool) {
 
 func (w words) FromKernel(into, kernel []uint64, signed bool) { w.Merge(into, kernel, signed) }
 
-// plain is what has no parameters.
+// plain implements aggregations without parameters.
 type plain struct{}
 
 func (plain) Params() string { return "" }

@@ -2,7 +2,7 @@ package agg
 
 import "trace/lang/result"
 
-// extreme is whether there is a value, 0 or 1, and the value.
+// extreme is 1 if there is a value, otherwise 0, and the value.
 type extreme struct {
 	plain
 	least bool
@@ -13,7 +13,7 @@ func (extreme) Updates([]uint64) uint64 { return 1 }
 func (e extreme) Shape() Shape          { return Extreme{Least: e.least} }
 func (extreme) Traits() Traits          { return Traits{Picks: true, Exchanges: true} }
 
-// better tells whether x takes the place of y.
+// better reports whether x replaces y.
 func (e extreme) better(x, y uint64, signed bool) bool {
 	if e.least {
 		x, y = y, x
@@ -49,17 +49,17 @@ func (extreme) Result(state []uint64, o Show) result.Value {
 	return o.divided(o.Number(state[1]))
 }
 
-// Min is the least of the values.
+// Min is the smallest of the values.
 type Min struct{ extreme }
 
-// NewMin makes it.
+// NewMin returns a Min.
 func NewMin() Min { return Min{extreme{least: true}} }
 
-// Name of the function.
+// Name returns the name in the language.
 func (Min) Name() string { return "min" }
 
-// Max is the greatest of the values.
+// Max is the largest of the values.
 type Max struct{ extreme }
 
-// Name of the function.
+// Name returns the name in the language.
 func (Max) Name() string { return "max" }

@@ -2,7 +2,7 @@ package agg
 
 import "trace/lang/result"
 
-// mean is how many values there were, and their sum.
+// mean is the number of values and their sum.
 type mean struct {
 	words
 	plain
@@ -16,7 +16,7 @@ func (mean) Add(state []uint64, x uint64, _ bool) {
 	state[1] += x
 }
 
-// average is absent without values. It is rounded towards 0.
+// average returns nil if there are no values. It rounds towards 0.
 func average(state []uint64, o Show) any {
 	n, sum := state[0], state[1]
 	switch {
@@ -31,13 +31,13 @@ func average(state []uint64, o Show) any {
 // Avg is the average of the values.
 type Avg struct{ mean }
 
-// Name of the function.
+// Name returns the name in the language.
 func (Avg) Name() string { return "avg" }
 
-// Traits of avg.
+// Traits returns the properties of avg.
 func (Avg) Traits() Traits { return Traits{} }
 
-// Result is the average.
+// Result returns the average.
 func (Avg) Result(state []uint64, o Show) result.Value {
 	n := o.divided(average(state, o))
 	n.Mean = true
@@ -47,13 +47,13 @@ func (Avg) Result(state []uint64, o Show) result.Value {
 // Stats is the number of values, their average and their sum.
 type Stats struct{ mean }
 
-// Name of the function.
+// Name returns the name in the language.
 func (Stats) Name() string { return "stats" }
 
-// Traits of stats.
+// Traits returns the properties of stats.
 func (Stats) Traits() Traits { return Traits{Many: true, Adds: result.Sums} }
 
-// Result is all three.
+// Result returns all three numbers.
 func (Stats) Result(state []uint64, o Show) result.Value {
 	return result.Stats{Count: state[0], Average: o.divided(average(state, o)), Total: o.whole(o.Number(state[1]))}
 }

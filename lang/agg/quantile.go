@@ -7,28 +7,28 @@ import (
 	"trace/lang/result"
 )
 
-// Quantile tells which value so many percent of all do not exceed. Its buckets are 1/16 of a power of two, so that it is at most 3.1 % off,
-// and exact below 32. Values from 2^40 on are in one bucket.
+// Quantile computes percentiles. Its buckets are 1/16 of a power of two wide, so a result is at most 3.1 % off, and exact below 32.
+// Values from 2^40 up share one bucket.
 type Quantile struct {
 	histogram
 	Percentiles []float64
 }
 
-// NewQuantile makes one for some percentiles.
+// NewQuantile returns a Quantile of the percentiles.
 func NewQuantile(percentiles ...float64) Quantile {
 	return Quantile{histogram{Ranges: Log{Bits: 4, Top: 40}}, percentiles}
 }
 
-// Name of the function.
+// Name returns the name in the language.
 func (Quantile) Name() string { return "quantile" }
 
-// Params are the percentiles.
+// Params returns the percentiles.
 func (q Quantile) Params() string { return fmt.Sprint(q.Percentiles) }
 
-// Traits of quantile.
+// Traits returns the properties of quantile.
 func (Quantile) Traits() Traits { return Traits{Many: true, Adds: result.Counts} }
 
-// Result is each of the percentiles.
+// Result returns the value of each percentile.
 func (q Quantile) Result(state []uint64, o Show) result.Value {
 	out := result.Quantiles{Count: sumOf(state), All: make([]result.Quantile, len(q.Percentiles))}
 	for i, p := range q.Percentiles {
@@ -42,8 +42,8 @@ func (q Quantile) Result(state []uint64, o Show) result.Value {
 	return out
 }
 
-// percentile returns the value that p percent of the values do not exceed: the middle of its bucket. Of values below 0 and from 2^40 on it
-// knows only that: then it returns the bound, and below or above is true.
+// percentile returns the value that p percent of the values do not exceed: the middle of its bucket. For values below 0 and from
+// 2^40 up it returns the bound instead, with below or above true.
 func (q Quantile) percentile(state []uint64, p float64, signed bool) (x uint64, below, above bool) {
 	total := sumOf(state)
 	rank := uint64(math.Ceil(p / 100 * float64(total)))

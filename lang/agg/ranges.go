@@ -11,29 +11,29 @@ import (
 
 // Ranges are the buckets of a histogram.
 type Ranges interface {
-	// Count is how many there are.
+	// Count returns the number of buckets.
 	Count() int
 	// Index returns the bucket of a value.
 	Index(x uint64, signed bool) int
-	// Bounds returns the range [lo, hi) of a bucket as 64-bit numbers of the sign of the values; below says that there is no lower bound,
-	// above that there is no upper one.
+	// Bounds returns the range [lo, hi) of a bucket, as 64-bit numbers with the sign of the values. below reports that there is no
+	// lower bound, above that there is no upper one.
 	Bounds(bucket int, signed bool) (lo, hi uint64, below, above bool)
-	// Step is the width of buckets that all have the same, 0 where they grow.
+	// Step returns the width of the buckets, or 0 if it varies.
 	Step() uint64
 }
 
-// Log are 2^Bits buckets for each power of two of (x-Low)>>Shift, and one for what is below Low.
+// Log has 2^Bits buckets for each power of two of (x-Low)>>Shift, and one for values below Low.
 type Log struct {
 	Bits, Shift int
 	Low         int64
-	// Top says that values from 2^Top on are in one bucket; 0: there is no such bound.
+	// Top makes values from 2^Top up share one bucket; 0: there is no such bound.
 	Top int
 }
 
-// Linear are buckets of Width from Low to High, and one for what is below and above each.
+// Linear has buckets of Width from Low to High, one for values below and one for values above.
 type Linear struct{ Low, High, Width int64 }
 
-// Count of the buckets.
+// Count returns the number of buckets.
 func (l Log) Count() int {
 	if l.Top > 0 {
 		return logBucket(1<<l.Top-1, l.Bits) + 2
@@ -41,7 +41,7 @@ func (l Log) Count() int {
 	return logBucket(math.MaxUint64>>l.Shift, l.Bits) + 1
 }
 
-// Index of a value.
+// Index returns the bucket of a value.
 func (l Log) Index(x uint64, signed bool) int {
 	if less(x, l.Low, signed) {
 		return 0
@@ -52,29 +52,29 @@ func (l Log) Index(x uint64, signed bool) int {
 	return logBucket((x-uint64(l.Low))>>l.Shift, l.Bits)
 }
 
-// Bounds of a bucket.
+// Bounds returns the range of a bucket.
 func (l Log) Bounds(bucket int, signed bool) (lo, hi uint64, below, above bool) {
 	if bucket == 0 {
 		return 0, uint64(l.Low), true, false
 	}
 	lo = uint64(l.Low) + logLow(bucket, l.Bits)<<l.Shift
 	hi = uint64(l.Low) + logLow(bucket+1, l.Bits)<<l.Shift
-	if bucket == l.Count()-1 || signed && int64(hi) < int64(lo) { // the highest bucket of signed values ends at 2^63
+	if bucket == l.Count()-1 || signed && int64(hi) < int64(lo) { // the last bucket of signed values ends at 2^63
 		return lo, 0, false, true
 	}
 	return lo, hi, false, false
 }
 
-// Step is 0: they grow.
+// Step returns 0: the width varies.
 func (Log) Step() uint64 { return 0 }
 
-// Count of the buckets. The last step may be cut short by High.
+// Count returns the number of buckets. High may cut the last one short.
 func (l Linear) Count() int {
 	span := uint64(l.High) - uint64(l.Low)
 	return int((span-1)/uint64(l.Width)) + 3
 }
 
-// Index of a value.
+// Index returns the bucket of a value.
 func (l Linear) Index(x uint64, signed bool) int {
 	switch {
 	case less(x, l.Low, signed):
@@ -85,7 +85,7 @@ func (l Linear) Index(x uint64, signed bool) int {
 	return 1 + int((x-uint64(l.Low))/uint64(l.Width))
 }
 
-// Bounds of a bucket.
+// Bounds returns the range of a bucket.
 func (l Linear) Bounds(bucket int, _ bool) (lo, hi uint64, below, above bool) {
 	last := l.Count() - 1
 	switch bucket {
@@ -101,10 +101,10 @@ func (l Linear) Bounds(bucket int, _ bool) (lo, hi uint64, below, above bool) {
 	return lo, lo + uint64(l.Width), false, false
 }
 
-// Step is their width.
+// Step returns the width of the buckets.
 func (l Linear) Step() uint64 { return uint64(l.Width) }
 
-// less compares a value with a bound, mathematically.
+// less reports whether a value is below a bound, both taken as mathematical numbers.
 func less(x uint64, bound int64, signed bool) bool {
 	if signed {
 		return int64(x) < bound
@@ -112,7 +112,7 @@ func less(x uint64, bound int64, signed bool) bool {
 	return bound > 0 && x < uint64(bound)
 }
 
-// logBucket returns the index of the log-linear bucket of n, the first being 1: 2^k buckets for each power of two.
+// logBucket returns the index of the log-linear bucket of n, counted from 1: there are 2^k buckets for each power of two.
 func logBucket(n uint64, k int) int {
 	if n>>k == 0 {
 		return 1 + int(n)
@@ -121,7 +121,7 @@ func logBucket(n uint64, k int) int {
 	return 1 + shift<<k + int(n>>shift)
 }
 
-// logLow returns the lowest number of a bucket.
+// logLow returns the smallest number of a bucket.
 func logLow(bucket, k int) uint64 {
 	i := bucket - 1
 	if i < 1<<k {
@@ -131,7 +131,7 @@ func logLow(bucket, k int) uint64 {
 	return uint64(i-shift<<k) << shift
 }
 
-// histogram is how many values there were in each bucket.
+// histogram is the number of values in each bucket.
 type histogram struct {
 	words
 	Ranges
@@ -157,13 +157,13 @@ func sumOf(state []uint64) uint64 {
 	return n
 }
 
-// shownBuckets are the ranges of values with or without a sign.
+// shownBuckets are the ranges, for values with or without a sign.
 type shownBuckets struct {
 	Ranges
 	show Show
 }
 
-// Bounds of a bucket.
+// Bounds returns the range of a bucket.
 func (b shownBuckets) Bounds(bucket int) (lo, hi any) {
 	from, to, below, above := b.Ranges.Bounds(bucket, b.show.Signed)
 	if !below {
@@ -175,7 +175,7 @@ func (b shownBuckets) Bounds(bucket int) (lo, hi any) {
 	return lo, hi
 }
 
-// result is the histogram from the first to the last bucket that has a value.
+// Result returns the histogram from the first to the last bucket that has a value.
 func (h histogram) Result(state []uint64, o Show) result.Value {
 	out := result.Histogram{Buckets: shownBuckets{h.Ranges, o}, Type: o.Type, Total: sumOf(state)}
 	out.First = slices.IndexFunc(state, func(n uint64) bool { return n != 0 })
@@ -194,21 +194,21 @@ func (h histogram) Result(state []uint64, o Show) result.Value {
 // Hist is a histogram whose buckets grow.
 type Hist struct{ histogram }
 
-// NewHist makes one of 2^k buckets for each power of two of (x-low)>>shift.
+// NewHist returns a Hist with 2^k buckets for each power of two of (x-low)>>shift.
 func NewHist(k, shift int, low int64) Hist {
 	return Hist{histogram{Ranges: Log{Bits: k, Shift: shift, Low: low}}}
 }
 
-// Name of the function.
+// Name returns the name in the language.
 func (Hist) Name() string { return "hist" }
 
-// Params are k, min and shift.
+// Params returns k, min and shift.
 func (h Hist) Params() string {
 	l := h.Ranges.(Log)
 	return fmt.Sprintf("k %d min %d shift %d", l.Bits, l.Low, l.Shift)
 }
 
-// Result is the histogram. Of hist the counts are divided, as in bpftrace.
+// Result returns the histogram. Its counts are divided, as in bpftrace.
 func (h Hist) Result(state []uint64, o Show) result.Value {
 	out := h.histogram.Result(state, o).(result.Histogram)
 	if o.Div > 1 {
@@ -219,18 +219,18 @@ func (h Hist) Result(state []uint64, o Show) result.Value {
 	return out
 }
 
-// LHist is a histogram of buckets of one width.
+// LHist is a histogram whose buckets have one width.
 type LHist struct{ histogram }
 
-// NewLHist makes one of buckets of step from low to high.
+// NewLHist returns an LHist with buckets of step from low to high.
 func NewLHist(low, high, step int64) LHist {
 	return LHist{histogram{Ranges: Linear{Low: low, High: high, Width: step}}}
 }
 
-// Name of the function.
+// Name returns the name in the language.
 func (LHist) Name() string { return "lhist" }
 
-// Params are min, max and step.
+// Params returns min, max and step.
 func (h LHist) Params() string {
 	l := h.Ranges.(Linear)
 	return fmt.Sprintf("%d to %d by %d", l.Low, l.High, l.Width)

@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// Spec is how an aggregation is called.
+// Spec describes how to call an aggregation.
 type Spec struct {
 	Name, Usage string
-	// Least and Most are how many arguments there are, without those that have names, the value among them; Most is -1 for any number.
+	// Least and Most are the numbers of unnamed arguments, including the value; Most is -1 for any number.
 	Least, Most int
-	// Params are the arguments after the value, or between key and value. The last one stands for all that follow.
+	// Params are the arguments after the value, or between key and value. The last one also describes all that follow.
 	Params []Param
-	// Named are those that have names.
+	// Named are the named arguments.
 	Named []Param
-	// New makes the aggregation of arguments that are within their bounds.
+	// New makes the aggregation from arguments that are within their bounds.
 	New func(Args) (Func, *Mistake)
 
 	traits Traits
@@ -25,31 +25,31 @@ type Spec struct {
 
 // Args are the arguments of an aggregation.
 type Args struct {
-	// Numbers are those after the value.
+	// Numbers are the arguments after the value.
 	Numbers []int64
-	// Fractions are the same, where the params say that they may be.
+	// Fractions are the same arguments, for params that allow fractions.
 	Fractions []float64
-	// Named are those with names.
+	// Named are the named arguments.
 	Named map[string]int64
 }
 
-// Param is an argument, which has to be a literal number.
+// Param is an argument that must be a literal number.
 type Param struct {
 	Name string
-	// What it is in messages, like "k of hist()".
+	// What names the argument in messages, like "k of hist()".
 	What   string
 	Lo, Hi int64
-	// Fraction says that it may have digits after the point.
+	// Fraction reports that digits after the point are allowed.
 	Fraction bool
 }
 
-// Mistake says what is wrong with an argument after the value, counted from 0.
+// Mistake describes what is wrong with an argument after the value, counted from 0.
 type Mistake struct {
 	Arg       int
 	Msg, Help string
 }
 
-// Limits of the arguments: those of bpftrace, and of a shift of 64 bits.
+// Limits of the arguments: the limits of bpftrace, and the width of a shift of 64 bits.
 const (
 	maxHistBits = 5
 	maxShift    = 63
@@ -60,11 +60,11 @@ func simple(f Func, usage string, least, most int) Spec {
 	return Spec{Name: f.Name(), Usage: usage, Least: least, Most: most, traits: f.Traits(), New: func(Args) (Func, *Mistake) { return f, nil }}
 }
 
-// Traits are those of the aggregation, whatever its arguments.
+// Traits returns the properties that do not depend on arguments.
 func (s Spec) Traits() Traits { return s.traits }
 
-// Split parts n arguments without names: how many of the first ones are more of the key, where the value is, -1 for none, and where the
-// parameters are, up to end.
+// Split divides n unnamed arguments. keys is how many of the first ones extend the key, value is the index of the value or -1, and
+// the parameters are those from params up to end.
 func (s Spec) Split(n int) (keys, value, params, end int) {
 	switch {
 	case n == 0:
@@ -77,7 +77,7 @@ func (s Spec) Split(n int) (keys, value, params, end int) {
 	return 1, -1, 1, n
 }
 
-// All are the aggregations, by name.
+// All returns the aggregations, sorted by name.
 var All = sync.OnceValue(func() []Spec {
 	all := []Spec{
 		simple(Count{}, "count()", 0, 0),
@@ -131,12 +131,12 @@ var lhistSpec = Spec{
 		low, high, step := a.Numbers[0], a.Numbers[1], a.Numbers[2]
 		switch {
 		case high <= low:
-			return nil, &Mistake{1, "max of lhist() is not above min", "write lhist(x, min, max, step)"}
+			return nil, &Mistake{1, "max of lhist() must be above min", "write lhist(x, min, max, step)"}
 		case step <= 0:
-			return nil, &Mistake{2, "step of lhist() is not above 0", "write lhist(x, min, max, step)"}
+			return nil, &Mistake{2, "step of lhist() must be above 0", "write lhist(x, min, max, step)"}
 		}
 		if n := (uint64(high)-uint64(low)-1)/uint64(step) + 1; n > maxSteps {
-			return nil, &Mistake{2, fmt.Sprintf("lhist() has at most %d buckets, and this makes %d", maxSteps, n), "take a larger step"}
+			return nil, &Mistake{2, fmt.Sprintf("lhist() has at most %d buckets, but these arguments make %d", maxSteps, n), "use a larger step"}
 		}
 		return NewLHist(low, high, step), nil
 	},

@@ -2,31 +2,31 @@ package agg
 
 import "trace/lang/result"
 
-// Count is how many values there were: n.
+// Count is the number of values.
 type Count struct {
 	words
 	plain
 }
 
-// Name of the function.
+// Name returns the name in the language.
 func (Count) Name() string { return "count" }
 
-// Words of a state.
+// Words returns 1.
 func (Count) Words() int { return 1 }
 
 // Add counts a value.
 func (Count) Add(state []uint64, _ uint64, _ bool) { state[0]++ }
 
-// Updates are the values.
+// Updates returns the number of values.
 func (Count) Updates(state []uint64) uint64 { return state[0] }
 
-// Shape in the kernel.
+// Shape returns a Counter.
 func (Count) Shape() Shape { return Counter{} }
 
-// Result is the number of values.
+// Result returns the number of values.
 func (Count) Result(state []uint64, o Show) result.Value { return o.divided(state[0]) }
 
-// Traits of count.
+// Traits returns the properties of count.
 func (Count) Traits() Traits { return Traits{Adds: result.Counts} }
 
 // total is the sum of the values.
@@ -44,31 +44,31 @@ func (total) Result(state []uint64, o Show) result.Value { return o.divided(o.Nu
 // Sum is the sum of the values.
 type Sum struct{ total }
 
-// Name of the function.
+// Name returns the name in the language.
 func (Sum) Name() string { return "sum" }
 
-// Traits of sum.
+// Traits returns the properties of sum.
 func (Sum) Traits() Traits { return Traits{Adds: result.Sums} }
 
 // Gauge is the sum of values that go up and down.
 type Gauge struct{ total }
 
-// Name of the function.
+// Name returns the name in the language.
 func (Gauge) Name() string { return "gauge" }
 
-// Traits of gauge.
+// Traits returns the properties of gauge.
 func (Gauge) Traits() Traits { return Traits{SignedArg: true, Course: result.Level} }
 
-// Rate is the sum of the values, or how many there were, in a second.
+// Rate is the sum of the values per second. Without an argument each value is 1.
 type Rate struct{ total }
 
-// Name of the function.
+// Name returns the name in the language.
 func (Rate) Name() string { return "rate" }
 
-// Traits of rate.
+// Traits returns the properties of rate.
 func (Rate) Traits() Traits { return Traits{Restarts: true, Course: result.Growth, Adds: result.Sums} }
 
-// Result is the total and, where time has passed, what comes in a second.
+// Result returns the total and, if time has passed, the rate per second.
 func (Rate) Result(state []uint64, o Show) result.Value {
 	r := result.Rate{Total: o.whole(o.Number(state[0])), Unit: o.divided(nil).Type.Unit, Timed: o.Elapsed > 0}
 	if r.Timed {

@@ -6,47 +6,48 @@ import (
 	"trace/lang/result"
 )
 
-// TopK ranks what comes, by how often it comes or by the sum of a number. A state is the most that this can be, and how much less it may
-// be: 0 where the state had room from the beginning. Who gave way may have had all that it had, so who comes later, and may be the same,
-// begins with that as most and as error (Metwally, Agrawal and Abbadi: Efficient Computation of Frequent and Top-k Elements in Data
-// Streams, 2005). Where n have room, the error is at most an n-th of the sum of what came while there was no more.
+// TopK ranks values by how often they occur, or by the sum of a number. A state is the most that this can be and the error, by how
+// much it may be less. The error is 0 if there was room from the beginning. A dropped key may have had up to the most of its state.
+// A later key may be the same one, so it starts with that number as its most and as its error (Metwally, Agrawal and Abbadi:
+// Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005). With room for n keys the error is at most 1/n of the
+// sum that came while there was no more room.
 type TopK struct {
 	words
-	// N are shown.
+	// N is how many are shown.
 	N int64
 }
 
-// Name of the function.
+// Name returns the name in the language.
 func (TopK) Name() string { return "topk" }
 
-// Params are how many are shown.
+// Params returns how many are shown.
 func (t TopK) Params() string { return fmt.Sprint(t.N) }
 
-// Words of a state.
+// Words returns 2.
 func (TopK) Words() int { return 2 }
 
 // Add adds a value.
 func (TopK) Add(state []uint64, x uint64, _ bool) { state[0] += x }
 
-// Updates are not known of a sum.
+// Updates returns 1: a sum does not have the number of values.
 func (TopK) Updates([]uint64) uint64 { return 1 }
 
-// Shape in the kernel.
+// Shape returns Ranked.
 func (TopK) Shape() Shape { return Ranked{} }
 
-// Traits of topk.
+// Traits returns the properties of topk.
 func (TopK) Traits() Traits { return Traits{Many: true, Ranks: true, Adds: result.Sums} }
 
-// Top is how many are shown.
+// Top returns how many are shown.
 func (t TopK) Top() int64 { return t.N }
 
-// Less compares the most that they can be.
+// Less compares the most that the sums can be.
 func (TopK) Less(a, b []uint64) bool { return a[0] < b[0] }
 
-// Gone is anything up to the most.
+// Gone returns the most of the state, as most and as error.
 func (TopK) Gone(state []uint64) []uint64 { return []uint64{state[0], state[0]} }
 
-// Result is the most, and the error.
+// Result returns the most and the error.
 func (TopK) Result(state []uint64, o Show) result.Value {
 	n := o.divided(o.Number(state[0]))
 	div := uint64(max(o.Div, 1))
@@ -54,7 +55,7 @@ func (TopK) Result(state []uint64, o Show) result.Value {
 	return n
 }
 
-// maxTop is how many topk shows at most: what is to be read, or sent from many hosts.
+// maxTop is the largest number that topk shows: people read the result, and many hosts may send theirs.
 const maxTop = 4096
 
 var topkSpec = Spec{
