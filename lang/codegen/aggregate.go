@@ -9,8 +9,8 @@ import (
 	"trace/lang/agg"
 )
 
-// update is @m[key] = f(arg). The additions are atomic unless the map is Alone: a program may be interrupted by another one on its
-// CPU, or preempted.
+// update generates @m[key] = f(arg). The additions are atomic unless the map is Alone: another BPF program may interrupt or preempt
+// this one on its CPU.
 func (g *gen) update(s *Update) {
 	m := s.Map
 	arg := s.Arg
@@ -41,7 +41,7 @@ func (g *gen) update(s *Update) {
 	case agg.Buckets:
 		g.bucket(m.Agg, shape.Ranges, x, g.width(arg))
 		last := shape.Count() - 1
-		g.branch(asm.JGT.Imm(bucket, int32(last), ""), end) // never, but the verifier cannot know
+		g.branch(asm.JGT.Imm(bucket, int32(last), ""), end) // unreachable, but the verifier cannot know
 		g.emit(asm.LSh.Imm(bucket, 3), asm.Add.Reg(asm.R0, bucket))
 		g.addTo(m, 0, one)
 	}
@@ -63,10 +63,10 @@ func (g *gen) addTo(m *Map, offset int, x operand) {
 	g.store(word, asm.R2, 8)
 }
 
-// bucket is the register in which the index of a bucket is computed.
+// bucket is the register for the index of a bucket.
 const bucket = asm.R3
 
-// bucket computes what Ranges.Index does, for a number that has at most width bits. It leaves R0 alone.
+// bucket computes Ranges.Index for a number of at most width bits. It leaves R0 alone.
 func (g *gen) bucket(a *agg.Agg, ranges agg.Ranges, x operand, width int) {
 	const n = asm.R1
 	done := g.label()
@@ -101,7 +101,7 @@ func (g *gen) bucket(a *agg.Agg, ranges agg.Ranges, x operand, width int) {
 	g.place(done)
 }
 
-// branchLess goes to l if n is less than the bound, mathematically; branchNotLess if it is not.
+// branchLess jumps to l if n is less than the bound, both taken as mathematical numbers; branchNotLess jumps if it is not.
 func (g *gen) branchLess(a *agg.Agg, n asm.Register, bound int64, l label) {
 	switch {
 	case a.Signed:
@@ -144,8 +144,8 @@ func (g *gen) subtract(r asm.Register, c int64) {
 	}
 }
 
-// logBucket computes logBucket of n, which has at most width bits. A step halves the distance of n to the numbers below 2^(k+1) that
-// have a bucket of their own: it costs a jump, and two more instructions if it shifts.
+// logBucket computes logBucket of n, which has at most width bits. A step halves the distance of n from the numbers below 2^(k+1),
+// which have buckets of their own. It costs a jump, and two more instructions if it shifts.
 func (g *gen) logBucket(n asm.Register, k, width int) {
 	g.set(bucket, 1)
 	for shift := 32; shift > 0; shift /= 2 {
@@ -166,8 +166,8 @@ func (g *gen) logBucket(n asm.Register, k, width int) {
 }
 
 // divideBelow divides n, which is less than bound, by a constant. It uses R2. Below 2^31 n/step is n*m>>s with m = 2^s/step rounded
-// up: with s = 31 + the bits of step the error of m is too small to show, and the product fits in 64 bits. That takes a few cycles;
-// a division takes tens on many machines.
+// up: with s = 31 + the bits of step, the error of m is too small to matter, and the product fits in 64 bits. That takes a few
+// cycles; a division takes tens on many machines.
 func (g *gen) divideBelow(n asm.Register, step, bound uint64) {
 	switch {
 	case step >= bound:
@@ -186,12 +186,12 @@ func (g *gen) divideBelow(n asm.Register, step, bound uint64) {
 
 // extreme puts x into the state of Min or Max at R0 (see agg.Extreme): the larger of two words is the better one.
 //
-// Between any two instructions an interrupt may run a program that puts another value into the same state; where programs can be
-// preempted, or a state is shared by all CPUs, so may any other program. So compare-and-exchange improves the word.
+// Between any two instructions, an interrupt may run a BPF program that puts another value into the same state. Any other BPF
+// program may do so if BPF programs can be preempted or all CPUs share the state. So compare-and-exchange updates the word.
 //
-// A map that is Alone needs none of this. Kernels without compare-and-exchange (before 5.12, and later on some machines) get a plain
-// store, too: a value that comes between the comparison of another one and its store, within a nanosecond or two on the same CPU, is
-// lost there.
+// A map that is Alone needs none of this. Kernels without compare-and-exchange (before 5.12, and later on some machines) get a
+// plain store. They lose a value that comes between the comparison and the store of another value, within a nanosecond or two on
+// the same CPU.
 func (g *gen) extreme(m *Map, shape agg.Extreme, x operand, end label) {
 	const state, value, found = asm.R2, asm.R3, asm.R4
 	g.emit(asm.Mov.Reg(state, asm.R0))
@@ -221,10 +221,11 @@ func (g *gen) extreme(m *Map, shape agg.Extreme, x operand, end label) {
 	g.count(CountersName, m.Index, countBusy)
 }
 
-// cmpXchgTries is how often a value is compared again because another program has changed the slot.
+// cmpXchgTries is how often a value is compared again after another BPF program has changed the word.
 const cmpXchgTries = 4
 
-// ranked makes R0 the address of the state of a key in the hash. If there is no room it adds to the state in a set, and goes to end.
+// ranked sets R0 to the address of the state of a key in the hash. If there is no room, it adds to the state in a set and jumps to
+// end.
 func (g *gen) ranked(m *Map, args []*Expr, x operand, end label) {
 	added, full, again, failed := g.label(), g.label(), g.label(), g.label()
 	mark := g.used
@@ -236,14 +237,14 @@ func (g *gen) ranked(m *Map, args []*Expr, x operand, end label) {
 	g.branch(asm.JNE.Imm(asm.R1, 0, ""), full)
 	g.insertZeros(m, key, again)
 	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), again)
-	g.branch(asm.JEq.Imm32(asm.R0, -17, ""), again) // EEXIST: another program was faster
+	g.branch(asm.JEq.Imm32(asm.R0, -17, ""), again) // EEXIST: another BPF program was faster
 	g.branch(asm.JNE.Imm32(asm.R0, -7, ""), failed) // E2BIG
 	g.lookupSet(m, key, end)
 	g.jump(full)
 	g.place(again)
 	g.lookupKey(m, key)
 	g.branch(asm.JNE.Imm(asm.R0, 0, ""), added)
-	g.set(asm.R0, -16) // EBUSY: it is not there, which cannot be
+	g.set(asm.R0, -16) // EBUSY: it is missing, which cannot happen
 	g.place(failed)
 	g.countError(m)
 	g.jump(end)
@@ -255,10 +256,10 @@ func (g *gen) ranked(m *Map, args []*Expr, x operand, end label) {
 	g.release(mark)
 }
 
-// hashFactor is the 64-bit number of the golden ratio: it spreads the bits of a key (Knuth, The Art of Computer Programming, 6.4).
+// hashFactor is the 64-bit number of the golden ratio. It spreads the bits of a key (Knuth, The Art of Computer Programming, 6.4).
 const hashFactor = -0x61c8864680b583eb
 
-// lookupSet makes R0 the address of the set of a key on the stack, or goes to none.
+// lookupSet sets R0 to the address of the set of the key on the stack, or jumps to none.
 func (g *gen) lookupSet(m *Map, key int, none label) {
 	const hash, word, factor = asm.R1, asm.R2, asm.R3
 	mark := g.used
@@ -286,8 +287,8 @@ const (
 	state = asm.R4
 )
 
-// inSet adds to the state of a key in its set. A program that interrupts or preempts another one in the same set of the same CPU loses
-// the update, which is counted.
+// inSet adds to the state of a key in its set. A BPF program that interrupts or preempts another one in the same set of the same
+// CPU loses its update, which is counted.
 func (g *gen) inSet(m *Map, key int, x operand) {
 	busy, end := g.label(), g.label()
 	g.lockSet(m, busy)
@@ -304,8 +305,8 @@ func (g *gen) inSet(m *Map, key int, x operand) {
 	g.place(end)
 }
 
-// lockSet notes in a set that a program changes it, or goes to busy where one does. Where the kernel has no compare-and-exchange, no
-// program is preempted: what comes between the load and the store has ended when that goes on.
+// lockSet marks a set as being changed, or jumps to busy if it is already. Kernels without compare-and-exchange do not preempt BPF
+// programs: whatever runs between the load and the store ends before the interrupted program continues.
 func (g *gen) lockSet(m *Map, busy label) {
 	switch {
 	case m.Alone:

@@ -18,7 +18,7 @@ type (
 	kind = codegen.Kind
 )
 
-// The event of the tests: offsets of its fields.
+// The event of the tests, with the offsets of its fields:
 //
 //	0 a, 8 b     64 bits
 //	16 c, 20 d, 22 e   32, 16, 8 bits
@@ -74,7 +74,7 @@ func truth(holds bool) *expr {
 func op(o codegen.Op, t codegen.Type, args ...*expr) *expr { return &expr{Op: o, Type: t, Args: args} }
 func is(o codegen.Op, args ...*expr) *expr                 { return op(o, boolT, args...) }
 
-// event makes an event of fields by offset.
+// event makes an event from fields by offset.
 func event(fields map[int]any) []byte {
 	raw := make([]byte, eventSize)
 	for at, v := range fields {
@@ -145,8 +145,7 @@ func run(t testing.TB, r *bpftest.Runner, events ...[]byte) (masks []uint64, rec
 	return masks, records
 }
 
-// values evaluates expressions for events, in batches that fit in a record each: row i are the values for event i, nil what is
-// absent.
+// values evaluates expressions for events, in batches that fit in a record each. Row i has the values for event i; nil is absent.
 func values(t testing.TB, exprs []*expr, events [][]byte) [][]any {
 	t.Helper()
 	rows := make([][]any, len(events))
@@ -246,7 +245,7 @@ func number(k kind, x uint64) *big.Int {
 	return new(big.Int).SetUint64(x)
 }
 
-// wrap returns the lower 64 bits as a value of the kind.
+// wrap returns the low 64 bits as a value of the kind.
 func wrap(k kind, x *big.Int) any {
 	low := new(big.Int).And(x, new(big.Int).SetUint64(math.MaxUint64)).Uint64()
 	switch k {
@@ -267,7 +266,7 @@ func TestOperators(t *testing.T) {
 		kind kind
 		a, b *expr
 	}{{codegen.Uint, a, b}, {codegen.Int, ia, ib}}
-	twice := func(e *expr) *expr { return op(codegen.OpCompl, e.Type, op(codegen.OpCompl, e.Type, e)) } // no leaf
+	twice := func(e *expr) *expr { return op(codegen.OpCompl, e.Type, op(codegen.OpCompl, e.Type, e)) } // not a leaf
 	for o := codegen.OpEq; o <= codegen.OpShr; o++ {
 		for _, left := range sides {
 			for _, right := range sides {
@@ -471,7 +470,7 @@ func TestAbsence(t *testing.T) {
 			}
 		}
 	}
-	// The same as predicates: what is absent does not hold, nor does its negation.
+	// The same as predicates: an absent condition does not hold, and neither does its negation.
 	var clauses []codegen.Part
 	for _, e := range exprs {
 		clauses = append(clauses, codegen.Part{Pred: e}, codegen.Part{Pred: is(codegen.OpNot, e)})

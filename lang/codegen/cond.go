@@ -6,8 +6,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// cond evaluates a bool and goes to yes, no or absent; nothing is computed that does not decide it any more. Where two of the
-// labels are the same, so are the values that lead there.
+// cond evaluates a bool and jumps to yes, no or absent. It computes nothing that cannot change the result. If two of the labels are
+// the same, their results are not told apart.
 func (g *gen) cond(e *Expr, yes, no, absent label) {
 	if g.err != nil {
 		return
@@ -49,7 +49,7 @@ func (g *gen) cond(e *Expr, yes, no, absent label) {
 		args = chain(e)
 		g.all(len(args), func(i int, yes, no, absent label) { g.cond(args[i], yes, no, absent) },
 			func(i int) bool { return g.mayBeAbsent(args[i]) }, yes, no, absent)
-	case OpOr: // all of them do not hold
+	case OpOr: // it is false if none of them holds
 		args = chain(e)
 		g.all(len(args), func(i int, no, yes, absent label) { g.cond(args[i], yes, no, absent) },
 			func(i int) bool { return g.mayBeAbsent(args[i]) }, no, yes, absent)
@@ -97,11 +97,11 @@ func chain(e *Expr) []*Expr {
 	return operands
 }
 
-// all is Kleene's && of n conditions: it goes to no if one does not hold, else to absent if one is absent, else to yes. each
-// evaluates one of them, and absentee tells whether it may be absent.
+// all is Kleene's && of n conditions: it jumps to no if one does not hold, otherwise to absent if one is absent, otherwise to yes.
+// each evaluates one condition, and absentee reports whether it may be absent.
 //
-// If absence leads where yes or no leads, the conditions need nothing but their jumps. Otherwise an absent one is remembered, as a
-// later one may still not hold: evaluating the later ones twice instead would double the code with each level.
+// If absence leads where yes or no leads, the conditions need only their jumps. Otherwise an absent condition is remembered,
+// because a later one may still not hold: evaluating the later ones twice instead would double the code with each level.
 func (g *gen) all(n int, each func(i int, yes, no, absent label), absentee func(i int) bool, yes, no, absent label) {
 	last := n - 1
 	optional := false
@@ -141,7 +141,7 @@ func (g *gen) all(n int, each func(i int, yes, no, absent label), absentee func(
 	g.release(m)
 }
 
-// absence goes to absent if e is; what e is otherwise is computed only as far as that depends on it.
+// absence jumps to absent if e is absent. It computes the value of e only where the answer depends on it.
 func (g *gen) absence(e *Expr, absent label) {
 	if g.err != nil || !g.mayBeAbsent(e) {
 		return
@@ -187,7 +187,7 @@ var jumps = map[Op]struct{ unsigned, signed asm.JumpOp }{
 	OpLt: {asm.JLT, asm.JSLT}, OpLe: {asm.JLE, asm.JSLE}, OpGt: {asm.JGT, asm.JSGT}, OpGe: {asm.JGE, asm.JSGE},
 }
 
-// mirrored comparisons have their operands swapped.
+// mirrored maps comparisons to the ones with swapped operands.
 var mirrored = map[Op]Op{OpEq: OpEq, OpNe: OpNe, OpLt: OpGt, OpLe: OpGe, OpGt: OpLt, OpGe: OpLe}
 
 // compare compares two values of one sort.
@@ -199,8 +199,8 @@ func (g *gen) compare(op Op, x, y *Expr, yes, no, absent label) {
 	if x.Op == OpLit && y.Op != OpLit {
 		op, x, y = mirrored[op], y, x
 	}
-	// Numbers of different signs compare as signed ones if the unsigned one is small enough, and as unsigned ones if the signed one
-	// is not negative. A negative number is below all unsigned ones.
+	// Numbers of different signs compare as signed numbers if the unsigned one is small enough, and as unsigned ones if the signed
+	// one is not negative. A negative number is below all unsigned ones.
 	xSigned, ySigned := x.Type.Kind == Int, y.Type.Kind == Int
 	signed := xSigned
 	if xSigned != ySigned {
@@ -218,9 +218,9 @@ func (g *gen) compare(op Op, x, y *Expr, yes, no, absent label) {
 	g.test(op, signed, r, o, yes, no)
 }
 
-// compareMixed compares two numbers of which one is signed.
+// compareMixed compares a signed with an unsigned number.
 func (g *gen) compareMixed(op Op, x, y *Expr, yes, no, absent label) {
-	below, above := no, no // where to go if the signed number, x or y, is negative
+	below, above := no, no // where to jump if the signed number, x or y, is negative
 	switch op {
 	case OpNe:
 		below, above = yes, yes
@@ -229,7 +229,7 @@ func (g *gen) compareMixed(op Op, x, y *Expr, yes, no, absent label) {
 	case OpGt, OpGe:
 		above = yes
 	}
-	if y.Op == OpLit && y.Type.Kind == Int { // negative, as else it would not be here
+	if y.Op == OpLit && y.Type.Kind == Int { // negative: other literals do not get here
 		g.absence(x, absent)
 		g.jump(above)
 		return
@@ -258,8 +258,8 @@ func (g *gen) test(op Op, signed bool, r asm.Register, o operand, yes, no label)
 	g.jump(no)
 }
 
-// in finds a value among others. It is an || of the comparisons, but for an absent bound, which makes a range absent even if the
-// value is beyond the other one.
+// in searches for a value among others. It is an || of the comparisons, except that an absent bound makes a range absent even if
+// the value is beyond the other bound.
 func (g *gen) in(x *Expr, elements []*Expr, yes, no, absent label) {
 	if len(elements) == 0 {
 		g.absence(x, absent)
@@ -270,7 +270,7 @@ func (g *gen) in(x *Expr, elements []*Expr, yes, no, absent label) {
 	if x.Type.isText() {
 		g.holdText(x, absent)
 	} else if o := g.hold(x, absent); o.where == inLeaf && len(elements) > 1 && g.used.registers < len(g.pool) {
-		t := g.temp() // so that it is loaded once
+		t := g.temp() // so it is loaded only once
 		g.use(t.reg, o)
 		g.held[x] = t
 	}
@@ -306,7 +306,7 @@ func (g *gen) startsWith(x, prefix *Expr, yes, no, absent label) {
 	s := g.text(x, absent)
 	switch {
 	case prefix.Op != OpLit:
-		g.fail("the kernel cannot look for a prefix that is not constant")
+		g.fail("the kernel can only look for a constant prefix")
 	case s.literal != nil:
 		g.decided(strings.HasPrefix(*s.literal, prefix.Str), yes, no)
 	case len(prefix.Str) > s.size || strings.ContainsRune(prefix.Str, 0):
@@ -323,7 +323,7 @@ func (g *gen) startsWith(x, prefix *Expr, yes, no, absent label) {
 	g.release(m)
 }
 
-// within goes to end, with 0 in R0, if the event is outside of a set.
+// within jumps to end, with 0 in R0, if the event is not in a set.
 func (g *gen) within(w Within, end label) {
 	field := &Expr{Op: OpField, Type: Type{Kind: Uint}, Field: w.Field}
 	g.tested(field, end)
@@ -339,7 +339,7 @@ func (g *gen) within(w Within, end label) {
 		g.set(asm.R0, 0)
 		return
 	}
-	g.branch(asm.JGE.Imm(asm.R1, int32(w.Size), ""), end) // so that the verifier knows
+	g.branch(asm.JGE.Imm(asm.R1, int32(w.Size), ""), end) // bounds the index for the verifier
 	g.direct(asm.R2, w.Map, 0)
 	g.emit(asm.Add.Reg(asm.R2, asm.R1))
 	g.load(asm.R1, memory{asm.R2, 0}, 1)

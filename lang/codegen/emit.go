@@ -8,25 +8,27 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// maxInstructions of one generated function, in 8-byte units. Verifiers give up on a path with more than 8192 conditional jumps that
-// wait for their other branch (BPF_COMPLEXITY_LIMIT_JMP_SEQ): hardly anything is generated that is not a comparison after a load and
-// a mask or another load, so a filter and an action of this size stay below it together. Every jump stays within the 16 bits of its offset.
+// maxInstructions is the most for one generated function, in 8-byte units. Verifiers give up on a path with more than 8192
+// conditional jumps that wait for their other branch (BPF_COMPLEXITY_LIMIT_JMP_SEQ). Almost every generated conditional jump
+// follows a load and a mask or another load, so a filter and an action of this size together stay below it. Every jump stays within
+// the 16 bits of its offset.
 const maxInstructions = 12000
 
-// maxMaps that one generated function refers to. The kernel allows 64 in a program, whose own maps are among them.
+// maxMaps is the most maps that one generated function refers to. The kernel allows 64 in a BPF program, which include the
+// program's own maps.
 const maxMaps = 48
 
-// Registers. The rest are scratch: the helpers of the kernel change R1 to R5, and R0 holds values as they are computed.
+// Registers. The rest are scratch: the kernel's helpers change R1 to R5, and R0 holds values as they are computed.
 const (
 	event = asm.R6 // the event, on the caller's stack and aligned to 8 bytes
 	frame = asm.R10
 )
 
-// label is a place in the code that jumps may go to. All of them go forward, but to the head of a loop, so that when a label is placed
-// it is known whether anything goes there: code that nothing reaches is never emitted. The verifier of 5.10 refuses programs that have such code.
+// label is a place in the code that jumps may go to. All jumps go forward, except to the head of a loop, so when a label is placed
+// it is known whether anything jumps there. Unreachable code is never emitted: the verifier of 5.10 rejects it.
 type label int
 
-// nowhere is where a value goes that is never absent.
+// nowhere is the label for absence of a value that is never absent.
 const nowhere label = -1
 
 // gen generates one function.
@@ -40,24 +42,24 @@ type gen struct {
 	targets []label // where each instruction jumps, or nowhere
 	bound   []int   // by label: index of its instruction, -1 until it is placed
 	refs    []int   // by label: how many instructions jump there
-	placed  []label // in their order, which is also that of their indices
+	placed  []label // in their order, which is also the order of their indices
 	live    bool    // the next instruction can be reached
 	over    label   // the end of the action
 	size    int     // in 8-byte units
 	comment string  // for the next instruction
 	maps    map[string]bool
 
-	context int // where keepContext has put it
-	turn    int // where keepTurn has put it
+	context int // where keepContext stores it
+	turn    int // where keepTurn stores it
 
 	pool    []asm.Register // callee-saved registers for values that are needed later
 	used    mark
-	deepest int // bytes of stack that the clause needs
+	deepest int // bytes of stack that the part needs
 
 	vars     map[int]variable
 	held     map[*Expr]operand
 	heldText map[*Expr]text
-	optional map[*Expr]bool // memory of optionalExpr
+	optional map[*Expr]bool // cache of optionalExpr
 
 	reads []Span
 }
@@ -69,7 +71,7 @@ func newGen(p *Spec, letter byte, pool ...asm.Register) *gen {
 	}
 }
 
-// fail notes the first thing that the kernel cannot do; from then on nothing is emitted.
+// fail notes the first thing that the kernel cannot do. After that nothing is emitted.
 func (g *gen) fail(format string, args ...any) {
 	if g.err == nil {
 		g.err = &LimitError{Part: g.part, Reason: fmt.Sprintf(format, args...)}
@@ -92,7 +94,7 @@ func (g *gen) append(ins asm.Instruction, target label) {
 	}
 	if ins.IsLoadFromMap() {
 		if g.maps[ins.Reference()] = true; len(g.maps) > maxMaps {
-			g.fail("it needs more than %d maps, with those of the clauses before it", maxMaps)
+			g.fail("it needs more than %d maps, including the maps of earlier clauses", maxMaps)
 			return
 		}
 	}
@@ -113,7 +115,7 @@ func (g *gen) label() label {
 	return label(len(g.refs) - 1)
 }
 
-// jump goes to l always.
+// jump always jumps to l.
 func (g *gen) jump(l label) {
 	g.branch(asm.Ja.Label(""), l)
 	g.live = false
@@ -122,14 +124,14 @@ func (g *gen) jump(l label) {
 // branch emits a jump instruction.
 func (g *gen) branch(ins asm.Instruction, l label) {
 	if l == nowhere && g.live {
-		g.fail("a value that cannot be absent is")
+		g.fail("a value is absent that cannot be")
 		return
 	}
 	g.append(ins, l)
 }
 
-// place makes l the place of the next instruction. Jumps to what follows anyway are taken back, and a conditional jump over an
-// unconditional one becomes one.
+// place makes l the place of the next instruction. It removes jumps to the next instruction, and merges a conditional jump over an
+// unconditional one into one jump.
 func (g *gen) place(l label) {
 	for n := len(g.insns) - 1; n >= 0 && g.targets[n] == l; n-- {
 		g.live = true
@@ -162,7 +164,7 @@ func (g *gen) last() int {
 	return g.bound[g.placed[len(g.placed)-1]]
 }
 
-// drop takes the last instruction back, a jump.
+// drop removes the last instruction, a jump.
 func (g *gen) drop() {
 	n := len(g.insns) - 1
 	g.refs[g.targets[n]]--
@@ -193,19 +195,19 @@ func (g *gen) finish() asm.Instructions {
 	return g.insns
 }
 
-// mark is how many registers of the pool and bytes of stack are in use. What was allocated after a mark is freed by release.
+// mark is how many registers of the pool and bytes of stack are in use. release frees what was allocated after a mark.
 type mark struct{ registers, stack int }
 
 func (g *gen) release(m mark) { g.used = m }
 
-// alloc returns the offset from the frame pointer of bytes of stack, aligned to 8.
+// alloc reserves bytes of stack, aligned to 8. It returns their offset from the frame pointer.
 func (g *gen) alloc(size int) int {
 	g.used.stack += roundUp(size)
 	g.deepest = max(g.deepest, g.used.stack)
 	return -g.used.stack
 }
 
-// temp allocates a place for a number that survives calls of helpers.
+// temp allocates a place for a number that survives calls to helpers.
 func (g *gen) temp() operand {
 	if g.used.registers < len(g.pool) {
 		g.used.registers++
@@ -230,27 +232,27 @@ func (g *gen) set(r asm.Register, x int64) {
 	}
 }
 
-// fits32 tells whether x can be an immediate operand, whose sign the machine extends. cilium/ebpf cuts larger ones off silently.
+// fits32 reports whether x can be an immediate operand, which the machine sign-extends. cilium/ebpf silently truncates larger ones.
 func fits32(x int64) bool { return x >= math.MinInt32 && x <= math.MaxInt32 }
 
-// call calls a helper for a map: the map is its first argument.
+// call calls a helper for a map, which is its first argument.
 func (g *gen) call(helper asm.BuiltinFunc, mapName string) {
 	g.emit(asm.LoadMapPtr(asm.R1, 0).WithReference(mapName), helper.Call())
 }
 
-// direct makes r the address of a place in the only value of an array: no lookup is needed.
+// direct sets r to the address of a place in the only value of an array. No lookup is needed.
 func (g *gen) direct(r asm.Register, mapName string, offset int) {
 	g.emit(asm.LoadMapValue(r, 0, uint32(offset)).WithReference(mapName))
 }
 
-// pointer makes r the address of a place on the stack.
+// pointer sets r to the address of a place on the stack.
 func (g *gen) pointer(r asm.Register, offset int) {
 	g.emit(asm.Mov.Reg(r, frame), asm.Add.Imm(r, int32(offset)))
 }
 
-// lookupIndex looks up an element of an array; R0 is its address or 0. It writes the whole of a word of which the kernel reads the
-// lower half: to the verifier a word that was written in part still holds what it held before, and it follows paths that differ in
-// nothing else separately.
+// lookupIndex looks up an element of an array; R0 is its address or 0. It writes a whole word, although the kernel reads only the
+// lower half: to the verifier a partly written word still holds its old value, and it would follow paths separately that differ
+// only in that.
 func (g *gen) lookupIndex(mapName string, index int) {
 	m := g.used
 	key := g.alloc(4)
@@ -260,7 +262,7 @@ func (g *gen) lookupIndex(mapName string, index int) {
 	g.call(asm.FnMapLookupElem, mapName)
 }
 
-// memory is a place in memory that is aligned to 8 bytes but for the offset.
+// memory is a place in memory. Its base is aligned to 8 bytes.
 type memory struct {
 	base   asm.Register
 	offset int
@@ -276,7 +278,7 @@ func (g *gen) store(to memory, r asm.Register, size int) {
 	g.emit(asm.StoreMem(to.base, int16(to.offset), r, widths[size]))
 }
 
-// CompareExchange returns a program that the kernel accepts if it has the atomic operation of Spec.CmpXchg (5.12 on amd64, 5.18
+// CompareExchange returns a BPF program that the kernel accepts if it has the atomic operation of Spec.CmpXchg (5.12 on amd64, 5.18
 // on arm64).
 func CompareExchange() asm.Instructions {
 	return asm.Instructions{
@@ -289,22 +291,22 @@ func CompareExchange() asm.Instructions {
 	}
 }
 
-// atomic is an atomic operation on a word. cilium/ebpf 0.22.0 keeps which one only in the opcode when it encodes the instruction, and
-// makes additions of all of them unless the constant says it too.
+// atomic is an atomic operation on a word. cilium/ebpf 0.22.0 encodes every operation as an addition unless the constant holds the
+// operation too.
 func atomic(op asm.AtomicOp, at memory, r asm.Register) asm.Instruction {
 	ins := op.Mem(at.base, r, asm.DWord, int16(at.offset))
 	ins.Constant = int64(op >> 8)
 	return ins
 }
 
-// storeConst stores a number of size bytes. It uses R1 for one that is too large to be an immediate operand.
+// storeConst stores a number of size bytes. It uses R1 for a number that is too large for an immediate operand.
 func (g *gen) storeConst(to memory, x int64, size int) {
 	if size == 8 && !fits32(x) {
 		g.set(asm.R1, x)
 		g.store(to, asm.R1, 8)
 		return
 	}
-	// asm.StoreImm refuses to store 8 bytes, which the machine can: it extends the sign of the constant.
+	// asm.StoreImm refuses to store 8 bytes, but the machine can: it sign-extends the constant.
 	g.emit(asm.Instruction{OpCode: asm.StoreImmOp(widths[size]), Dst: to.base, Offset: int16(to.offset), Constant: int64(int32(x))})
 }
 
@@ -319,8 +321,8 @@ func (g *gen) zero(to memory, size int) {
 
 var widths = map[int]asm.Size{1: asm.Byte, 2: asm.Half, 4: asm.Word, 8: asm.DWord}
 
-// step returns the widest access to at most size bytes that is aligned at all of the offsets: the verifier lets no program access
-// the stack in any other way.
+// step returns the widest access of at most size bytes that is aligned at all of the offsets. The verifier allows no other access
+// to the stack.
 func step(size int, offsets ...int) int {
 	n := 8
 	for n > size || slices.ContainsFunc(offsets, func(o int) bool { return o%n != 0 }) {

@@ -8,10 +8,10 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// Generate generates the functions of a program. The error is a *LimitError.
+// Generate generates the filter and the action for a probe. Its error is a *LimitError.
 //
-// The first instruction of both functions is a plain move, which the caller gives the function's name and type. The labels begin
-// with Spec.Prefix.
+// The first instruction of both functions is a plain move. The caller gives it the function's name and type. The labels begin with
+// Spec.Prefix.
 func Generate(p Spec) (*Code, error) {
 	if len(p.Parts) > MaxParts {
 		return nil, &LimitError{MaxParts, fmt.Sprintf("a probe can have %d clauses in the kernel", MaxParts)}
@@ -30,12 +30,12 @@ func Generate(p Spec) (*Code, error) {
 	return code, nil
 }
 
-// String prints the instructions, with the clauses above what they became.
+// String prints the instructions. The text of a clause precedes its instructions.
 func (c *Code) String() string {
 	return fmt.Sprintf("filter:\n%v\naction:\n%v", c.Filter, c.Action)
 }
 
-// spans joins the bytes that are read but not among the others.
+// spans joins the bytes in reads that are not in others.
 func spans(reads, others []Span) []Span {
 	end := 0
 	for _, s := range reads {
@@ -64,27 +64,27 @@ func spans(reads, others []Span) []Span {
 	return joined
 }
 
-// filtered tells whether the filter decides about the clause.
+// filtered reports whether the filter evaluates the predicate.
 func (c *Part) filtered() bool { return c.Pred != nil && !c.Late }
 
-// begin begins the code of a clause.
+// begin begins the code of a part.
 func (g *gen) begin(i int) mark {
 	g.part, g.deepest = i, 0
 	g.comment = g.spec.Parts[i].Comment
 	return g.used
 }
 
-// end checks how much stack the clause needs.
+// end checks how much stack the part needs.
 func (g *gen) end(m mark, what string) {
 	if left := g.spec.Stack; g.deepest > left {
-		g.fail("%s need %d bytes of stack, and %d are left", what, g.deepest, left)
+		g.fail("%s need %d bytes of stack, but only %d are left", what, g.deepest, left)
 	}
 	g.release(m)
 	g.comment = ""
 }
 
-// maxKnown is how many bits of the filter's result the verifier may know. It follows the caller with each combination of those that
-// matter there, 2^n times; a 0 that it knows nothing of, as it is read from a map, hides them.
+// maxKnown is how many bits of the filter's result the verifier may know. It follows the caller once for each combination of the
+// bits that matter there, 2^n times. A 0 of unknown value, read from a map, hides the bits.
 const maxKnown = 4
 
 func generateFilter(p *Spec) *gen {
@@ -156,7 +156,7 @@ func generateFilter(p *Spec) *gen {
 	return g
 }
 
-// predicate generates what happens if the predicate holds and if it does not.
+// predicate generates the code for a predicate that holds and for one that does not.
 func (g *gen) predicate(c *Part, holds, fails func()) {
 	g.variables(&Part{Pred: c.Pred})
 	yes, no, end := g.label(), g.label(), g.label()
@@ -174,7 +174,7 @@ func generateAction(p *Spec) *gen {
 	const passed = asm.R9
 	g.emit(asm.Mov.Reg(event, asm.R2))
 	g.keepContext(false)
-	// The action of a single clause is called only if it passed.
+	// The action of a single part is called only if its event passed.
 	several := len(p.Parts) > 1 && slices.ContainsFunc(p.Parts, func(c Part) bool { return c.filtered() })
 	if several {
 		g.pool = g.pool[:2]
@@ -217,7 +217,7 @@ type variable struct {
 	absent int
 }
 
-// variables makes room for the variables that a clause uses, and clears them.
+// variables makes room for the variables that a part uses, and clears them.
 func (g *gen) variables(c *Part) {
 	g.vars = make(map[int]variable)
 	use := func(i int) {
@@ -290,7 +290,7 @@ func exprs(e *Expr, use func(int)) {
 	}
 }
 
-// block generates statements; a Return goes to end.
+// block generates statements. A Return jumps to end.
 func (g *gen) block(body []Stmt, end label) {
 	for _, s := range body {
 		m := g.used
@@ -331,7 +331,7 @@ func (g *gen) let(s *Let) {
 	v, declared := g.vars[s.Var], g.spec.Vars[s.Var]
 	if !declared.Optional {
 		if g.mayBeAbsent(s.Value) {
-			g.fail("$%s may not be absent, and what is assigned to it may", declared.Name)
+			g.fail("$%s cannot be absent, but the value assigned to it can", declared.Name)
 		}
 		g.column(s.Value, declared.Type, v.memory, declared.Type.width(), noPresence)
 		return
@@ -345,7 +345,7 @@ func (g *gen) let(s *Let) {
 	g.place(end)
 }
 
-// value stores the value of e in size bytes, or goes to absent without having stored anything.
+// value stores the value of e in size bytes. If e is absent, it stores nothing and jumps to absent.
 func (g *gen) value(e *Expr, to memory, size int, absent label) {
 	if e.Type.isText() {
 		m := g.used
@@ -359,8 +359,8 @@ func (g *gen) value(e *Expr, to memory, size int, absent label) {
 
 const noPresence = -1
 
-// column stores the value of e in size bytes, zeros if it is absent, and a byte that tells whether it is there. to is not based on
-// R0 or R1.
+// column stores the value of e in size bytes, or zeros if e is absent, and a byte that reports whether it is present. to is not
+// based on R0 or R1.
 func (g *gen) column(e *Expr, t Type, to memory, size int, presence int) {
 	if e.Type.isText() != t.isText() {
 		g.fail("the kernel cannot store text as a number")
@@ -386,7 +386,7 @@ func (g *gen) column(e *Expr, t Type, to memory, size int, presence int) {
 	}
 }
 
-// row builds a key or value on the stack, every byte of it.
+// row builds a key or value on the stack. It writes every byte.
 func (g *gen) row(r Row, values []*Expr) int {
 	row := g.alloc(r.Size)
 	columns := 0
@@ -411,7 +411,7 @@ func (g *gen) send(s *Emit) {
 	g.set(asm.R3, 0)
 	g.call(asm.FnRingbufReserve, g.spec.Ring)
 	g.branch(asm.JEq.Imm(asm.R0, 0, ""), full)
-	// A register: kernels up to 5.10 do not let a program store the address on the stack.
+	// A register: kernels up to 5.10 do not let a BPF program store the address on the stack.
 	at := g.temp()
 	g.keep(at)
 	record := memory{at.reg, 0}
@@ -442,7 +442,7 @@ func (s *Slot) size() int {
 	return 8
 }
 
-// gaps clears what nothing else of the record covers: the memory of the ring buffer holds old records.
+// gaps clears the bytes of a record that nothing else writes: the memory of the ring buffer holds old records.
 func (g *gen) gaps(record memory, s *Emit) {
 	covered := make([]bool, s.Size)
 	cover := func(at, size int) {
@@ -474,7 +474,8 @@ func (g *gen) gaps(record memory, s *Emit) {
 	}
 }
 
-// count adds 1 to a counter in an element of a per-CPU array. The addition is atomic, as an interrupt may run a program in between.
+// count adds 1 to a counter in an element of a per-CPU array. The addition is atomic because an interrupt may run a BPF program in
+// between.
 func (g *gen) count(mapName string, index, offset int) {
 	end := g.label()
 	g.lookupIndex(mapName, index)

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// setSize is the size of what precedes the row of a scalar map without a key: a word that is 1 once the map is set.
+// setSize is the size of the word before the row of a scalar map without a key. It is 1 once the map is set.
 const setSize = 8
 
 // counterSize is the size of MapCounters.
@@ -21,10 +21,10 @@ const (
 	countAbsent
 )
 
-// MapSpecs returns the maps of the user's program, and of the maps that generated code shares those that are used.
+// MapSpecs returns the user's maps, and the shared maps of generated code that are used.
 //
-// Hashes are preallocated: without that, inserting fails whenever the kernel has no memory at hand for programs that must not
-// sleep. Those of a map that takes turns are for the caller to make, of the spec's InnerMap.
+// Hashes are preallocated. Otherwise an insertion fails whenever the kernel has no memory for BPF programs, which must not sleep.
+// The caller creates the two maps of a map that takes turns from the spec's InnerMap.
 func MapSpecs(maps []*Map, used []string) []*ebpf.MapSpec {
 	var specs []*ebpf.MapSpec
 	zeros, indices := 8, 1
@@ -52,16 +52,16 @@ func MapSpecs(maps []*Map, used []string) []*ebpf.MapSpec {
 	return specs
 }
 
-// Ranks tells whether the map has [Sets], and Sets which.
+// Ranks reports whether the map ranks, and so has [Sets].
 func (m *Map) Ranks() bool { return m.Agg.Ranker() != nil }
 
-// Sets are described at Ranks.
+// Sets returns the sets of a map that ranks.
 func (m *Map) Sets() Sets { return Sets{m.Key.Size, m.MaxKeys} }
 
-// SetsName is their name in the BPF object.
+// SetsName returns the name of the sets in the BPF object.
 func (m *Map) SetsName() string { return "sets_" + m.Name[:min(len(m.Name), 10)] }
 
-// inTurns is the map, or the array of two of them if they take turns.
+// inTurns returns the map, or the array of two of them if they take turns.
 func (m *Map) inTurns(s *ebpf.MapSpec) *ebpf.MapSpec {
 	if !m.Turns {
 		return s
@@ -106,7 +106,7 @@ func (m *Map) spec() *ebpf.MapSpec {
 // key builds a key on the stack.
 func (g *gen) key(m *Map, args []*Expr) int { return g.row(m.Key, args) }
 
-// lookupKey looks up the key on the stack; R0 is the address of the value or 0.
+// lookupKey looks up the key on the stack. R0 becomes the address of the value or 0.
 func (g *gen) lookupKey(m *Map, key int) {
 	none := g.label()
 	g.pointTo(m, none)
@@ -115,8 +115,8 @@ func (g *gen) lookupKey(m *Map, key int) {
 	g.place(none) // R0 is 0
 }
 
-// keepTurn stores on the stack which of two maps the program uses, if it uses such maps: the turn may change meanwhile, and all that an
-// event does belongs to the same time.
+// keepTurn stores on the stack which of two maps the BPF program uses, if it uses maps that take turns. The turn may change
+// meanwhile, but all effects of an event belong to one turn.
 func (g *gen) keepTurn() {
 	if !slices.ContainsFunc(g.spec.Parts, func(c Part) bool { return turns(c.Body) }) {
 		return
@@ -127,7 +127,7 @@ func (g *gen) keepTurn() {
 	g.store(memory{frame, g.turn}, asm.R1, 8)
 }
 
-// turns tells whether statements change a map that takes turns. None reads one.
+// turns reports whether statements change a map that takes turns. No statement reads one.
 func turns(body []Stmt) bool {
 	return slices.ContainsFunc(body, func(s Stmt) bool {
 		switch s := s.(type) {
@@ -144,8 +144,8 @@ func turns(body []Stmt) bool {
 	})
 }
 
-// pointTo makes R1 the map, which is the first argument of helpers. If it takes turns it is looked for, and code goes to none with 0 in
-// R0 where it is not found, as the verifier has to think possible.
+// pointTo sets R1, the first argument of helpers, to the map. A map that takes turns is looked up. The code jumps to none, with 0
+// in R0, if it is not found, which the verifier considers possible.
 func (g *gen) pointTo(m *Map, none label) { g.pointToMap(m.Name, m.Turns, none) }
 
 func (g *gen) pointToMap(name string, turns bool, none label) {
@@ -159,7 +159,7 @@ func (g *gen) pointToMap(name string, turns bool, none label) {
 	g.emit(asm.Mov.Reg(asm.R1, asm.R0))
 }
 
-// single makes R0 the address of the only value of a map without a key, or goes to none.
+// single sets R0 to the address of the only value of a map without a key, or jumps to none.
 func (g *gen) single(m *Map, none label) {
 	switch {
 	case m.Turns:
@@ -177,8 +177,7 @@ func (g *gen) single(m *Map, none label) {
 	g.branch(asm.JEq.Imm(asm.R0, 0, ""), none)
 }
 
-// element makes R0 the address of the value of a map, of zeros if the key is new. If that is not possible it counts why and goes
-// to end.
+// element sets R0 to the address of the value of a key. A new key gets zeros. If that fails it counts the reason and jumps to end.
 func (g *gen) element(m *Map, args []*Expr, end label) {
 	if len(m.Key.Columns) == 0 {
 		g.single(m, end)
@@ -191,11 +190,11 @@ func (g *gen) element(m *Map, args []*Expr, end label) {
 	g.branch(asm.JNE.Imm(asm.R0, 0, ""), found)
 	g.insertZeros(m, key, again)
 	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), again)
-	g.branch(asm.JNE.Imm32(asm.R0, -17, ""), failed) // EEXIST: another program was faster
+	g.branch(asm.JNE.Imm32(asm.R0, -17, ""), failed) // EEXIST: another BPF program was faster
 	g.place(again)
 	g.lookupKey(m, key)
 	g.branch(asm.JNE.Imm(asm.R0, 0, ""), found)
-	g.set(asm.R0, -16) // EBUSY: it has been deleted again
+	g.set(asm.R0, -16) // EBUSY: the key was deleted meanwhile
 	g.place(failed)
 	g.countError(m)
 	g.jump(end)
@@ -203,7 +202,7 @@ func (g *gen) element(m *Map, args []*Expr, end label) {
 	g.release(mark)
 }
 
-// insertZeros makes a value of zeros for the key on the stack; R0 is 0 or the error. Code goes to none where there is no map.
+// insertZeros inserts zeros for the key on the stack. R0 becomes 0 or the error. The code jumps to none if there is no map.
 func (g *gen) insertZeros(m *Map, key int, none label) {
 	g.pointTo(m, none)
 	g.pointer(asm.R2, key)
@@ -212,11 +211,11 @@ func (g *gen) insertZeros(m *Map, key int, none label) {
 	g.emit(asm.FnMapUpdateElem.Call())
 }
 
-// countError counts the error in R0, of which only 32 bits are good: before 6.4 the helpers were functions that return an int, and
-// the JIT calls them directly.
+// countError counts the error in R0. Only its low 32 bits are valid: before 6.4 the helpers returned an int, and the JIT calls them
+// directly.
 func (g *gen) countError(m *Map) {
 	mark := g.used
-	counter := g.temp().reg // one is left: between statements nothing is held but the argument of one
+	counter := g.temp().reg // a register is free: between statements only the argument of a statement is held
 	known, end := g.label(), g.label()
 	g.set(counter, countFull)
 	g.branch(asm.JEq.Imm32(asm.R0, -7, ""), known) // E2BIG
@@ -233,7 +232,7 @@ func (g *gen) countError(m *Map) {
 	g.release(mark)
 }
 
-// skipped counts an absent argument at the label absent, and goes on after it.
+// skipped counts an absent argument at the label absent and continues after it.
 func (g *gen) skipped(m *Map, absent label) {
 	end := g.label()
 	g.jump(end)
@@ -242,7 +241,7 @@ func (g *gen) skipped(m *Map, absent label) {
 	g.place(end)
 }
 
-// assign is @m[key] = value.
+// assign generates @m[key] = value.
 func (g *gen) assign(s *Set) {
 	m := s.Map
 	absent := g.label()
@@ -263,7 +262,7 @@ func (g *gen) assign(s *Set) {
 	g.skipped(m, absent)
 }
 
-// assignNumber sets a map whose values are one number: in place, as a store of a word is atomic.
+// assignNumber sets a map whose values are single numbers. It writes in place because a store of a word is atomic.
 func (g *gen) assignNumber(s *Set, absent label) {
 	m := s.Map
 	x := g.hold(s.Value[0], absent)
@@ -301,7 +300,7 @@ func (g *gen) assignRow(m *Map, key []*Expr, row int) {
 	g.place(end)
 }
 
-// insert sets a key of a hash, both on the stack.
+// insert sets a key of a hash. Key and row are on the stack.
 func (g *gen) insert(m *Map, key, row int) {
 	end := g.label()
 	g.pointTo(m, end)
@@ -314,7 +313,7 @@ func (g *gen) insert(m *Map, key, row int) {
 	g.place(end)
 }
 
-// add is @m[key] += delta.
+// add generates @m[key] += delta.
 func (g *gen) add(s *Add) {
 	m := s.Map
 	if m.Agg != nil || m.Value.Size != 8 || m.Value.Columns[0].Type.isText() {
@@ -335,7 +334,7 @@ func (g *gen) add(s *Add) {
 	g.skipped(m, absent)
 }
 
-// remove is delete(@m, key).
+// remove generates delete(@m, key).
 func (g *gen) remove(s *Delete) {
 	m := s.Map
 	switch {
@@ -352,12 +351,12 @@ func (g *gen) remove(s *Delete) {
 	case m.Agg == nil:
 		g.direct(asm.R2, m.Name, 0)
 		g.zero(memory{asm.R2, 0}, m.valueSize())
-	default: // each CPU has its own part
+	default: // each CPU has its own value
 		g.fail("the kernel cannot delete @%s, which has no key", m.Name)
 	}
 }
 
-// hasKey computes whether a map has a key to R0, as 0 or not.
+// hasKey sets R0 to non-zero if the map has the key, otherwise to 0.
 func (g *gen) hasKey(e *Expr) {
 	m := e.Map
 	switch {
@@ -369,6 +368,6 @@ func (g *gen) hasKey(e *Expr) {
 		g.direct(asm.R1, m.Name, 0)
 		g.load(asm.R0, memory{asm.R1, 0}, 8)
 	default:
-		g.fail("the kernel cannot tell whether @%s has a value", m.Name)
+		g.fail("the kernel cannot find out whether @%s has a value", m.Name)
 	}
 }

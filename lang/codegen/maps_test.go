@@ -24,7 +24,7 @@ func program(body ...codegen.Stmt) codegen.Spec {
 	return codegen.Spec{Parts: []codegen.Part{{Body: body, Comment: "test"}}}
 }
 
-// aggregated returns what a map should hold after values have been added.
+// aggregated returns what a map should hold after values were added.
 func aggregated(a *agg.Agg, values []uint64) []uint64 {
 	state := make([]uint64, a.Words())
 	for _, x := range values {
@@ -113,7 +113,7 @@ func TestAggregations(t *testing.T) {
 	}
 }
 
-// TestTurns has events go to one of two maps and then to the other, with a key and without.
+// TestTurns sends events to one of two maps and then to the other, with a key and without.
 func TestTurns(t *testing.T) {
 	skipUnlessPermitted(t)
 	for _, f := range []agg.Func{agg.Count{}, agg.Max{}} {
@@ -197,7 +197,7 @@ func TestFullMap(t *testing.T) {
 	}
 }
 
-// TestUpdateErrors puts what the kernel may answer in the place of the call that updates a map: each is counted as what it is.
+// TestUpdateErrors replaces the helper that updates a map by each answer that the kernel may give. Each is counted as what it is.
 func TestUpdateErrors(t *testing.T) {
 	skipUnlessPermitted(t)
 	key := codegen.NewRow(codegen.Column{Type: u64t})
@@ -208,7 +208,7 @@ func TestUpdateErrors(t *testing.T) {
 		{unix.E2BIG, codegen.MapCounters{Full: 2}},
 		{unix.ENOMEM, codegen.MapCounters{NoMemory: 2}},
 		{unix.EBUSY, codegen.MapCounters{Busy: 2}},
-		{unix.EEXIST, codegen.MapCounters{Busy: 2}}, // and then there is no such key
+		{unix.EEXIST, codegen.MapCounters{Busy: 2}}, // the lookup that follows finds no key either
 	} {
 		m := &codegen.Map{Name: "m", Key: key, Agg: &agg.Agg{Func: agg.Count{}}, MaxKeys: 10}
 		p := program(&codegen.Update{Map: m, Key: []*expr{a}}, &codegen.Update{Map: m, Key: []*expr{b}})
@@ -479,19 +479,19 @@ func TestLimits(t *testing.T) {
 		body   []codegen.Stmt
 		pred   *expr
 	}{
-		{"its keys, variables and values need 328 bytes of stack, and 200 are left", []codegen.Stmt{&codegen.Update{Map: m, Key: exprs}}, nil},
+		{"its keys, variables and values need 328 bytes of stack, but only 200 are left", []codegen.Stmt{&codegen.Update{Map: m, Key: exprs}}, nil},
 		{"it needs more than 12000 instructions", nil, is(codegen.OpTruth, sum)},
 		{"it needs more than 12000 instructions", nil, is(codegen.OpTruth, deep)},
-		{"its predicate's values need 40 bytes of stack, and 24 are left", nil, is(codegen.OpTruth, tree(7))},
+		{"its predicate's values need 40 bytes of stack, but only 24 are left", nil, is(codegen.OpTruth, tree(7))},
 		{"@m, which is an aggregation", nil, is(codegen.OpTruth, &expr{Op: codegen.OpLookup, Type: u64t, Map: m})},
 		{"first NUL", nil, is(codegen.OpEq, s, slit("a\x00b"))},
 		{"does not fit", []codegen.Stmt{&codegen.Let{Value: s}}, nil},
 		{"no room for byte 16", []codegen.Stmt{&codegen.Emit{Size: 16, Values: []codegen.Slot{{Value: a, To: 8, Presence: 16}}}}, nil},
-		{"$y may not be absent", []codegen.Stmt{&codegen.Let{Var: 1, Value: oa}}, nil},
+		{"$y cannot be absent", []codegen.Stmt{&codegen.Let{Var: 1, Value: oa}}, nil},
 		{"more than 48 maps", many, nil},
 	} {
 		stack := 200
-		if strings.Contains(c.reason, "24 are") {
+		if strings.Contains(c.reason, "only 24 are") {
 			stack = 24
 		}
 		_, err := codegen.Generate(codegen.Spec{Stack: stack, Vars: []codegen.Var{{Type: text(8)}, {Name: "y", Type: u64t}},

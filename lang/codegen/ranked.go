@@ -8,17 +8,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Sets are where a map that ranks (agg.Ranked) keeps what finds no place in its hash: a table of sets that each CPU has for itself. The bits
-// of a hash of the key choose the set, which has room for a few ways, a key with its state each. If there is no free way, the key takes
-// that of the least state, and begins with what this had, as that much may be its own (space saving). So what a key had on a CPU is known
-// within the error of its way; if it has none, it had at most what the least way of a full set has.
+// Sets hold the keys of a map that ranks (agg.Ranked) that find no room in its hash. They are a table of sets for each CPU. The
+// bits of a hash of the key choose the set. A set has room for a few ways, each a key with its state. If no way is free, the key
+// replaces the one with the least state and starts from that state, because that much may be its own (space saving). So the sum of
+// a key on a CPU is known within the error of its way. A key without a way had at most the sum of the least way of a full set.
 //
-// A set has no free way before one that is used, and only keys for which there was no room use ways: a set that is used says that the hash
-// is full, which is not tried again then. Keys that are in the hash are counted there, exactly.
+// The ways of a set are used in order, and only keys without room in the hash use them. So a used set means that the hash is full,
+// and no insertion is tried. Keys that are in the hash are counted there, exactly.
 type Sets struct {
-	// Key is the size of a key.
+	// Key is the size of a key in bytes.
 	Key int
-	// Keys of the hash.
+	// Keys is how many keys the hash has room for.
 	Keys uint32
 }
 
@@ -31,7 +31,7 @@ const (
 	leastSets, mostSets = 2, 1024
 )
 
-// Offsets in a set and in a way. The first word of a set is 1 while a program changes the set.
+// Offsets in a set and in a way. The first word of a set is 1 while a BPF program changes the set.
 const (
 	firstWay = 8
 	wayState = 0
@@ -42,12 +42,12 @@ const (
 func (s Sets) way(i int) int { return firstWay + i*(wayKey+s.Key) }
 func (s Sets) size() int     { return s.way(waysOfSet) }
 
-// Count is how many sets a CPU has, a power of two.
+// Count returns how many sets a CPU has, a power of two.
 func (s Sets) Count() int {
 	return min(max(1<<bits.Len32((s.Keys-1)/keysPerSet), leastSets), mostSets)
 }
 
-// Bytes is what they take for each CPU.
+// Bytes returns what the sets take for each CPU.
 func (s Sets) Bytes() int { return s.Count() * s.size() }
 
 func (s Sets) spec(name string) *ebpf.MapSpec {
@@ -60,7 +60,7 @@ type Way struct {
 	State []uint64
 }
 
-// Ways are those of a set of one CPU that are used. A full set may have lost others, which had at most what the least one has.
+// Ways returns the used ways of a set of one CPU. A full set may have dropped keys, whose sums were at most the least one in it.
 func (s Sets) Ways(set []byte) (all []Way, full bool) {
 	for i := range waysOfSet {
 		way := set[s.way(i):]

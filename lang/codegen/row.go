@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// Row is the layout of a key or of a value: columns one after the other. Numbers and booleans take 8 bytes, strings and bytes their
-// size rounded up to 8; the presence bytes of optional columns come last, and zeros up to a multiple of 8. As every byte is
-// written, equal values are equal bytes.
+// Row is the layout of a key or of a value: one column after the other. Numbers and booleans take 8 bytes; strings and bytes take
+// their size rounded up to 8. The presence bytes of optional columns come last, followed by zeros up to a multiple of 8. Every byte
+// is written, so equal values have equal bytes.
 type Row struct {
 	Columns []Column
 	Size    int
@@ -18,10 +18,10 @@ type Column struct {
 	Type     Type
 	Optional bool
 	Offset   int
-	Presence int // offset of the byte that is 1 if the value is there; of optional columns
+	Presence int // of optional columns: offset of the byte that is 1 if the value is present
 }
 
-// NewRow lays out columns, of which only Type and Optional are read.
+// NewRow lays out columns. It reads only their Type and Optional.
 func NewRow(columns ...Column) Row {
 	var r Row
 	for _, c := range columns {
@@ -48,7 +48,7 @@ func (t Type) width() int {
 
 func roundUp(n int) int { return (n + 7) &^ 7 }
 
-// Append appends the row of values: int64, uint64, bool, string, or nil for what is absent.
+// Append appends the row of values: int64, uint64, bool, string, or nil for an absent value.
 func (r Row) Append(b []byte, values []any) []byte {
 	start := len(b)
 	b = append(b, make([]byte, r.Size)...)
@@ -76,7 +76,7 @@ func (r Row) Append(b []byte, values []any) []byte {
 	return b
 }
 
-// Values reads a row.
+// Values decodes a row.
 func (r Row) Values(row []byte) []any {
 	values := make([]any, len(r.Columns))
 	for i, c := range r.Columns {
@@ -88,7 +88,7 @@ func (r Row) Values(row []byte) []any {
 	return values
 }
 
-// Decode reads a value as generated code stores it in rows and records.
+// Decode decodes a value as generated code stores it in rows and records.
 func (t Type) Decode(raw []byte) any {
 	switch t.Kind {
 	case Int:

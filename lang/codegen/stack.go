@@ -6,43 +6,45 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
-	events "trace/probes/event" // event is a register here
+	events "trace/probes/event" // event is a register in this package
 )
 
-// Stack is what OpStack captures: the frames of the kernel, or of the process that runs, at most Frames of them from the innermost on.
+// Stack is what OpStack captures: frames of the kernel or of the current process, at most Frames of them, from the innermost one.
 //
-// Its value is a number that stands for the frames, and for the process if they are those of one: a hash of both. What it stands for
-// is in the map StacksName(Frames) under that number: a StackHeader and the addresses, zeros after the last one. There they are
-// found as long as the program runs; a stack for which there is no room is counted, and its number is good as a key all the same. With
-// 64 bits, two stacks of a hundred thousand share a number once in four billion runs. BPF_MAP_TYPE_STACK_TRACE knows 2^n buckets,
-// of which the one that a stack's 32 bits of hash choose is taken by another stack more often than not, when a quarter is in use.
+// Its value is a number that stands for the frames and, for a user stack, for the process: a hash of both. The map
+// StacksName(Frames) holds a StackHeader and the addresses under that number, with zeros after the last address. They stay there as
+// long as the program runs. A stack without room is counted, and its number is still valid as a key. With 64 bits, two of a hundred
+// thousand stacks share a number once in four billion runs. BPF_MAP_TYPE_STACK_TRACE has 2^n buckets and chooses one by 32 bits of
+// hash: with a quarter of the buckets in use, most lookups collide.
 //
-// No stack is let go before, also if the map whose key it was has been cleared: its number may be in another map, in a variable, in a
-// recording, or in a record on its way, and code that finds a stack there does not write it again. Only a program all of whose stacks are
-// keys of maps that take turns could have a map of stacks for each turn: twice the memory for everybody who wants stacks, as these maps
-// are of one size from the start. Who prints and clears stacks for hours gives them that memory by a larger map (--map-size).
+// No stack is deleted before the end, even if the map that had it as a key was cleared. Its number may be in another map, in a
+// variable, in a recording or in a record on its way, and code that finds a stack in the map does not write it again. Only a
+// program whose stacks are all keys of maps that take turns could have a map of stacks for each turn. That would take twice the
+// memory for every user of stacks, because these maps have their full size from the start. Users who print and clear stacks for
+// hours can give them that memory with a larger map (--map-size).
 //
-// To walk the stack is what it costs: 1.4 us for the kernel's in a system call, 1.0 us for that of a small process, be it by
-// bpf_get_stack, by bpf_get_stackid or with all that is said here (6.18).
+// The cost is walking the stack: 1.4 us for the kernel stack in a system call and 1.0 us for the stack of a small process, whether
+// by bpf_get_stack, by bpf_get_stackid or by this code (6.18).
 //
-// A stack without frames is absent: that of a process in a thread of the kernel, that of the kernel where a sample met a process.
+// A stack without frames is absent: the user stack of a kernel thread, or the kernel stack of a sample in user mode.
 type Stack struct {
 	User   bool
 	Frames int // 1 to events.MaxFrames
 }
 
-// Cut says which of the innermost frames of a kernel stack are those of tracing itself: that of the BPF program, of which each place has
-// its own, and of what calls it. Ranges of addresses are at Offset in the only value of the array StackCutsName: pairs of 64 bits, first
-// address and size.
+// Cut is which of the innermost frames of a kernel stack belong to tracing itself: to the BPF program, which has its own frames at
+// each hook, and to its callers. The array StackCutsName has ranges of addresses at Offset in its only value: pairs of 64 bits,
+// first address and size.
 type Cut struct {
 	Offset, Ranges int
-	// Through cuts all up to the last frame within the ranges, else all before the first one, and if there is none, as many as Unfound says.
+	// Through cuts all frames up to the last one within the ranges. Otherwise all frames before the first one are cut or, if there
+	// is none, as many as Unfound has.
 	Through bool
-	// Unfound is what the number refers to, 0 here, that the loader of the code replaces: it knows what the program is called by.
+	// Unfound is the symbol of a number, 0 here, that the loader replaces: it knows what calls the BPF program.
 	Unfound string
 }
 
-// cutFrames is how many frames tracing has at most: two of BPF, bpf_trace_run2, __bpf_trace_x, __traceiter_x.
+// cutFrames is the most frames of tracing: two of BPF, bpf_trace_run2, __bpf_trace_x, __traceiter_x.
 const cutFrames = 6
 
 // Names of the maps of stacks.
@@ -52,10 +54,10 @@ const (
 	StackCutsName   = "stack_cuts"   // array of one value: see Cut
 )
 
-// StacksName is the map of the stacks of so many frames.
+// StacksName returns the name of the map for stacks of so many frames.
 func StacksName(frames int) string { return fmt.Sprintf("stacks_%d", frames) }
 
-// StackHeader is what a stack's entry begins with.
+// StackHeader begins the value of a stack.
 type StackHeader struct {
 	PID   uint64 // whose stack it is; 0: the kernel's
 	Nsecs uint64 // since boot (CLOCK_BOOTTIME), when it was first seen
@@ -63,12 +65,12 @@ type StackHeader struct {
 
 const stackHeaderSize = 16
 
-// StackCounters count stacks that are not what they should be: 64 bits each.
+// StackCounters count stacks that were lost or incomplete: 64 bits each.
 type StackCounters struct {
 	Full     uint64 // no room for its frames (E2BIG)
-	NoMemory uint64 // likewise, for another reason
-	Busy     uint64 // absent, as programs were interrupted by others too often, or one was preempted
-	Failed   uint64 // absent, as the kernel did not walk it: its own buffers were in use
+	NoMemory uint64 // the same, for another reason
+	Busy     uint64 // absent: too many BPF programs interrupted one another, or one was preempted
+	Failed   uint64 // absent: the kernel did not walk it because its own buffers were in use
 }
 
 // Offsets in StackCounters.
@@ -80,26 +82,27 @@ const (
 	stackCounterSize
 )
 
-// The value of StackSlotsName: a word that says how many slots are in use, and the slots. A slot is a word that is 1 while it is in use,
-// a word for what the verifier is to forget, and room for an entry, whose beginning moves up by what is cut.
+// The value of StackSlotsName: a word with the number of slots in use, and the slots. A slot is a word that is 1 while it is in
+// use, a word for a value that the verifier should forget, and room for a stack's value, whose start moves up by the frames that
+// are cut.
 const (
-	stackLevels = 4 // a task, and the soft, hard and non-maskable interrupts that come on top of it
+	stackLevels = 4 // a task, and the soft, hard and non-maskable interrupts that may interrupt it
 	slotScratch = 8
 	slotValue   = 16
 	slotSize    = slotValue + stackHeaderSize + 8*(events.MaxFrames+cutFrames)
 )
 
-// StackSpace is what the stacks of a program need: the numbers of frames, room for so many stacks of each, and for so many ranges.
+// StackSpace is what the stacks of a program need: the numbers of frames, the room for stacks of each, and the number of ranges.
 type StackSpace struct {
 	Frames    []int
 	MaxStacks func(frames int) uint32
 	Ranges    int
 }
 
-// StackValueSize is how many bytes the value of a stack has.
+// StackValueSize returns the size of the value of a stack in bytes.
 func StackValueSize(frames int) int { return stackHeaderSize + 8*frames }
 
-// StackSlotsSize is how many bytes of each CPU stacks are captured in.
+// StackSlotsSize is how many bytes stacks are captured in on each CPU.
 const StackSlotsSize = 8 + stackLevels*slotSize
 
 // Specs returns the maps.
@@ -120,7 +123,7 @@ func (s StackSpace) Specs() []*ebpf.MapSpec {
 	return specs
 }
 
-// hasStack tells whether an expression captures a stack.
+// hasStack reports whether an expression captures a stack.
 func hasStack(e *Expr) bool {
 	if e == nil {
 		return false
@@ -133,7 +136,7 @@ func hasStack(e *Expr) bool {
 	return e.Op == OpStack
 }
 
-// keepContext stores the context of the program, R1, if the function captures stacks: the kernel walks from there.
+// keepContext stores the context of the BPF program, R1, if the function captures stacks: the kernel walks from there.
 func (g *gen) keepContext(filter bool) {
 	wanted := false
 	for i := range g.spec.Parts {
@@ -151,23 +154,24 @@ func (g *gen) keepContext(filter bool) {
 	}
 }
 
-// stack captures a stack: its number to R0, or it goes to absent.
+// stack captures a stack and sets R0 to its number, or jumps to absent.
 //
-// It is captured in a slot, not on the stack of 512 bytes. An interrupt may run a program meanwhile that captures one, too, and that
-// takes the next slot: as many are in use as depth says. Where programs can be preempted, the slot that comes next may be that of a
-// program that waits: so each slot has an owner, too. There, the kernel has the atomic operations for it (5.12). Before, programs ran
-// with preemption disabled, so that interrupts end before what they interrupt goes on, and plain operations suffice.
+// It is captured in a slot, not on the stack of 512 bytes. An interrupt may run a BPF program meanwhile that captures a stack too.
+// That one takes the next slot: the word depth counts the slots in use. Where BPF programs can be preempted, the next slot may
+// belong to a BPF program that waits, so each slot also has an owner. Kernels that preempt BPF programs have the atomic operations
+// for it (5.12). Before, BPF programs ran with preemption disabled: interrupts end before the code that they interrupt continues,
+// so plain operations suffice.
 func (g *gen) stack(e *Expr, absent label) {
 	mark := g.used
 	busy, failed, release, end := g.label(), g.label(), g.label(), g.label()
 	slots, slot, id := g.temp(), g.temp(), g.alloc(8)
 	g.lookupIndex(StackSlotsName, 0)
-	g.branch(asm.JEq.Imm(asm.R0, 0, ""), absent) // never, but the verifier cannot know
+	g.branch(asm.JEq.Imm(asm.R0, 0, ""), absent) // unreachable, but the verifier cannot know
 	g.keep(slots)
 	g.storeConst(memory{frame, id}, 0, 8)
 	g.claimSlot(slots, slot, busy)
 
-	// Frames that are cut are not among those that are wanted.
+	// Frames that are cut come on top of those that the program wants.
 	room := e.Stack.Frames
 	flags := int32(1 << 8) // BPF_F_USER_STACK
 	if !e.Stack.User {
@@ -206,7 +210,7 @@ func (g *gen) stack(e *Expr, absent label) {
 	g.release(mark)
 }
 
-// claimSlot takes the next slot, or goes to busy.
+// claimSlot takes the next slot, or jumps to busy.
 func (g *gen) claimSlot(slots, slot operand, busy label) {
 	const depth, at = asm.R1, asm.R2
 	g.use(asm.R0, slots)
@@ -245,7 +249,7 @@ func (g *gen) releaseSlot(slots, slot operand) {
 	g.leaveSlots(asm.R1)
 }
 
-// leaveSlots counts one slot less. It uses R2.
+// leaveSlots decrements the number of slots in use. It uses R2.
 func (g *gen) leaveSlots(slots asm.Register) {
 	depth := memory{slots, 0}
 	if g.spec.CmpXchg {
@@ -258,8 +262,8 @@ func (g *gen) leaveSlots(slots asm.Register) {
 	g.store(depth, asm.R2, 8)
 }
 
-// cut makes R0 the slot, moved up by the frames that are cut. How many these are goes through memory: the verifier would follow what
-// comes next once for each number.
+// cut sets R0 to the slot, moved up by the frames that are cut. Their number goes through memory. Otherwise the verifier would
+// follow the rest once for each number.
 func (g *gen) cut(slot operand, nothing label) {
 	const cut, at, ranges, address, size, distance = asm.R0, asm.R1, asm.R2, asm.R3, asm.R4, asm.R5
 	c := g.spec.Cut
@@ -289,22 +293,22 @@ func (g *gen) cut(slot operand, nothing label) {
 	g.place(done)
 	g.store(memory{at, slotScratch}, cut, 8)
 	g.load(cut, memory{at, slotScratch}, 8)
-	g.branch(asm.JGT.Imm(cut, cutFrames, ""), nothing) // never
+	g.branch(asm.JGT.Imm(cut, cutFrames, ""), nothing) // unreachable
 	g.emit(asm.LSh.Imm(cut, 3), asm.Add.Reg(cut, at))
 }
 
-// Hash of stacks: each step is a bijection of the frame for a given hash before it, and of the hash for a given frame.
+// Hash of stacks. Each step is a bijection of the frame for a given hash, and of the hash for a given frame.
 const (
 	stackSeed  = 0x27d4eb2f165667c5
 	stackPrime = -0x61c8864680b583eb // 2^64/golden ratio, odd
 )
 
-// hashedAtOnce is how many frames are hashed before the code looks whether there are more, the zeros after the last one with them. Each
-// look is a path for the verifier, with all that comes after it: with one at every frame, that of 5.10 took minutes in an emulated
-// machine for a record with two stacks, whose optional fields are hundreds of paths before them.
+// hashedAtOnce is how many frames are hashed before the code checks whether there are more; the zeros after the last one are hashed
+// too. Each check is a path for the verifier, with all code that follows. With a check at every frame, the verifier of 5.10 took
+// minutes in an emulated machine for a record with two stacks, whose optional fields already make hundreds of paths.
 const hashedAtOnce = 16
 
-// StackNumber computes what OpStack does for stacks of at most so many frames.
+// StackNumber returns the value of OpStack for a stack, of at most most frames.
 func StackNumber(pid uint64, frames []uint64, most int) uint64 {
 	h := uint64(stackSeed)
 	step := func(x uint64) {
@@ -324,7 +328,7 @@ func StackNumber(pid uint64, frames []uint64, most int) uint64 {
 	return max(h, 1)
 }
 
-// storeStack computes the number of the stack of an entry into the word id, and keeps the stack under it.
+// storeStack computes the number of the stack in a slot into the word id, and stores the stack under it.
 func (g *gen) storeStack(s *Stack, entry operand, id int) {
 	const hash, prime, address, at = asm.R2, asm.R3, asm.R4, asm.R1
 	if s.User {
@@ -347,7 +351,7 @@ func (g *gen) storeStack(s *Stack, entry operand, id int) {
 	}
 	g.place(hashed)
 	g.branch(asm.JNE.Imm(hash, 0, ""), some)
-	g.set(hash, 1) // 0 is no stack
+	g.set(hash, 1) // 0 means no stack
 	g.place(some)
 	g.store(memory{frame, id}, hash, 8)
 
@@ -362,7 +366,7 @@ func (g *gen) storeStack(s *Stack, entry operand, id int) {
 	g.set(asm.R4, 1) // BPF_NOEXIST
 	g.call(asm.FnMapUpdateElem, StacksName(s.Frames))
 	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), known)
-	g.branch(asm.JEq.Imm32(asm.R0, -17, ""), known) // EEXIST: another program was faster
+	g.branch(asm.JEq.Imm32(asm.R0, -17, ""), known) // EEXIST: another BPF program was faster
 	full := g.label()
 	g.branch(asm.JEq.Imm32(asm.R0, -7, ""), full) // E2BIG
 	g.count(StackCountsName, 0, stackNoMemory)

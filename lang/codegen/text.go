@@ -12,11 +12,11 @@ func (t Type) isText() bool { return t.Kind == String || t.Kind == Bytes }
 type text struct {
 	memory
 	size    int
-	field   *Field // that the memory belongs to
+	field   *Field // the field that the memory belongs to
 	literal *string
 }
 
-// text makes the value of e addressable, or goes to absent. It may allocate stack.
+// text makes the value of e addressable, or jumps to absent. It may allocate stack.
 func (g *gen) text(e *Expr, absent label) text {
 	if s, ok := g.heldText[e]; ok {
 		return s
@@ -49,8 +49,8 @@ func (g *gen) holdText(e *Expr, absent label) {
 	g.heldText[e] = g.text(e, absent)
 }
 
-// textTo stores the value of e and NULs up to size, or goes to absent without having stored anything. It uses R1 and, if to is not
-// based on them, R0.
+// textTo stores the value of e, padded with NULs to size. If e is absent, it stores nothing and jumps to absent. It uses R1 and, if
+// to is not based on them, R0.
 func (g *gen) textTo(to memory, e *Expr, size int, absent label) {
 	if g.err != nil {
 		return
@@ -107,7 +107,7 @@ func (g *gen) copyText(to memory, s text, size int) {
 	g.zero(to.plus(s.size), size-s.size)
 }
 
-// copy copies bytes by way of R1.
+// copy copies bytes through R1.
 func (g *gen) copy(to, from memory, size int) {
 	for at := 0; at < size; {
 		n := step(size-at, to.offset+at, from.offset+at)
@@ -123,7 +123,7 @@ func (g *gen) readText(s text) {
 	}
 }
 
-// word returns bytes of a literal as a little-endian number, NULs beyond its end.
+// word returns bytes of a literal as a little-endian number, with NULs beyond its end.
 func (s text) word(at, size int) int64 {
 	var x uint64
 	for i := range size {
@@ -134,8 +134,8 @@ func (s text) word(at, size int) int64 {
 	return int64(x)
 }
 
-// compareWords goes to differ if size bytes of x, which is in memory, and y differ. If they are to be ordered they are in R1 and R2
-// then.
+// compareWords jumps to differ if size bytes of x, which is in memory, differ from y. With ordered, the words are then in R1 and
+// R2.
 func (g *gen) compareWords(x, y text, at, size int, ordered bool, differ label) {
 	g.readText(x)
 	g.readText(y)
@@ -153,8 +153,8 @@ func (g *gen) compareWords(x, y text, at, size int, ordered bool, differ label) 
 	g.branch(asm.JNE.Reg(asm.R1, asm.R2, ""), differ)
 }
 
-// compareText compares two strings, as bytes. As they are padded with NULs they are compared in words, up to the end of the shorter
-// one; then the next byte of the longer one decides.
+// compareText compares two strings bytewise. They are padded with NULs, so they are compared in words, up to the end of the shorter
+// one. Then the next byte of the longer one decides.
 func (g *gen) compareText(op Op, x, y *Expr, yes, no, absent label) {
 	if x.Type.Kind != y.Type.Kind {
 		g.fail("the kernel cannot compare text with bytes")
@@ -176,11 +176,11 @@ func (g *gen) compareText(op Op, x, y *Expr, yes, no, absent label) {
 	}
 	equal, less, greater := outcomes(op, yes, no)
 	common := min(a.size, b.size)
-	if b.literal != nil && b.size < a.size { // its NUL too, in a word that is wide enough for what is left of it
+	if b.literal != nil && b.size < a.size { // includes its NUL, in a word that is wide enough for the rest
 		common = b.size + 1
 	}
 	ordered := less != greater
-	differ := make(map[int]label) // by the size of the words, which are in R1 and R2
+	differ := make(map[int]label) // by the size of the words in R1 and R2
 	for at := 0; at < common; {
 		n := step(a.size-at, a.offset+at)
 		if b.literal == nil {
@@ -219,7 +219,7 @@ func (g *gen) compareText(op Op, x, y *Expr, yes, no, absent label) {
 	for _, n := range []int{8, 4, 2, 1} {
 		if l, ok := differ[n]; ok {
 			g.place(l)
-			if n > 1 { // as big-endian numbers words are ordered as their bytes are
+			if n > 1 { // as big-endian numbers, words have the order of their bytes
 				g.emit(asm.HostTo(asm.BE, asm.R1, widths[n]), asm.HostTo(asm.BE, asm.R2, widths[n]))
 			}
 			g.jump(swapped)
@@ -230,7 +230,7 @@ func (g *gen) compareText(op Op, x, y *Expr, yes, no, absent label) {
 	g.jump(greater)
 }
 
-// outcomes returns where a comparison goes if its operands are equal, and if the first one is less or greater.
+// outcomes returns where a comparison jumps if its operands are equal, and if the first one is less or greater.
 func outcomes(op Op, yes, no label) (equal, less, greater label) {
 	switch op {
 	case OpEq:

@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// operand is a number that an instruction can use without computing anything, and without changing a register besides the one that
-// it is loaded into.
+// operand is a number that an instruction can use without a computation. Loading it changes only the register that it is loaded
+// into.
 type operand struct {
 	where  where
 	leaf   *Expr
@@ -37,7 +37,7 @@ func (g *gen) leaf(e *Expr) (operand, bool) {
 			continue
 		case OpLit, OpVar:
 			return operand{leaf: e}, true
-		case OpField: // a bool has to be made 0 or 1
+		case OpField: // a bool must be made 0 or 1
 			return operand{leaf: e}, e.Type.Kind != Bool
 		}
 		return operand{}, false
@@ -72,7 +72,7 @@ func (g *gen) use(r asm.Register, o operand) {
 	}
 }
 
-// register returns a register that holds the operand: its own or else r.
+// register returns a register that holds the operand: the operand's own, or r.
 func (g *gen) register(o operand, r asm.Register) asm.Register {
 	if o.where == inRegister {
 		return o.reg
@@ -84,7 +84,7 @@ func (g *gen) register(o operand, r asm.Register) asm.Register {
 func (g *gen) loadField(r asm.Register, e *Expr) {
 	f := e.Field
 	if _, ok := widths[f.Size]; !ok || f.Offset%f.Size != 0 {
-		g.fail("the kernel cannot load %s, %d bytes at an offset of %d", f.Name, f.Size, f.Offset)
+		g.fail("the kernel cannot load %s: %d bytes at offset %d", f.Name, f.Size, f.Offset)
 		return
 	}
 	g.read(f.Offset, f.Size)
@@ -94,14 +94,14 @@ func (g *gen) loadField(r asm.Register, e *Expr) {
 	}
 }
 
-// present goes to absent if a leaf is. It uses R1.
+// present jumps to absent if a leaf is absent. It uses R1.
 func (g *gen) present(o operand, absent label) {
 	if o.where == inLeaf {
 		g.tested(o.leaf, absent)
 	}
 }
 
-// tested goes to absent if a field or variable is. It uses R1.
+// tested jumps to absent if a field or variable is absent. It uses R1.
 func (g *gen) tested(e *Expr, absent label) {
 	switch {
 	case e.Op == OpField && e.Field.Optional:
@@ -116,7 +116,7 @@ func (g *gen) tested(e *Expr, absent label) {
 	}
 }
 
-// mayBeAbsent tells whether some event makes e absent.
+// mayBeAbsent reports whether e can be absent.
 func (g *gen) mayBeAbsent(e *Expr) bool {
 	if _, ok := g.held[e]; ok {
 		return false
@@ -127,7 +127,7 @@ func (g *gen) mayBeAbsent(e *Expr) bool {
 	return g.optionalExpr(e)
 }
 
-// optionalExpr is mayBeAbsent whatever is held.
+// optionalExpr is mayBeAbsent without regard to held values.
 func (g *gen) optionalExpr(e *Expr) bool {
 	known, ok := g.optional[e]
 	if ok {
@@ -154,7 +154,7 @@ func (g *gen) optionalExpr(e *Expr) bool {
 	return known
 }
 
-// hold computes a number that is needed after other code has run: as an operand, which e stays until forget.
+// hold computes a number that is needed after other code has run. It returns an operand, which stands for e until forget.
 func (g *gen) hold(e *Expr, absent label) operand {
 	o, ok := g.leaf(e)
 	if ok {
@@ -184,7 +184,7 @@ func (g *gen) keep(o operand) {
 	}
 }
 
-// eval computes a number or bool to R0, or goes to absent.
+// eval computes a number or bool into R0, or jumps to absent.
 func (g *gen) eval(e *Expr, absent label) {
 	if g.err != nil {
 		return
@@ -235,7 +235,7 @@ func (g *gen) eval(e *Expr, absent label) {
 	}
 }
 
-// truth computes a bool to R0.
+// truth computes a bool into R0.
 func (g *gen) truth(e *Expr, absent label) {
 	yes, no, end := g.label(), g.label(), g.label()
 	g.cond(e, yes, no, absent)
@@ -262,8 +262,8 @@ func (g *gen) cast(r asm.Register, e *Expr) {
 	g.emit(asm.LSh.Imm(r, int32(64-e.Num)), right.Imm(r, int32(64-e.Num)))
 }
 
-// pair computes two numbers: the first to the register that is returned, the second as an operand. Both are good until other
-// code is generated.
+// pair computes two numbers: the first into the register that it returns, the second as an operand. Both are valid until other code
+// is generated.
 func (g *gen) pair(x, y *Expr, absent label) (asm.Register, operand) {
 	left, leftLeaf := g.leaf(x)
 	right, rightLeaf := g.leaf(y)
@@ -297,7 +297,7 @@ var arithmetic = map[Op]asm.ALUOp{
 	OpAdd: asm.Add, OpSub: asm.Sub, OpMul: asm.Mul, OpBitAnd: asm.And, OpBitOr: asm.Or, OpBitXor: asm.Xor,
 }
 
-// arithmetic computes an operation on two numbers to R0.
+// arithmetic computes an operation on two numbers into R0.
 func (g *gen) arithmetic(e *Expr, absent label) {
 	r, y := g.pair(e.Args[0], e.Args[1], absent)
 	if r != asm.R0 {
@@ -315,7 +315,7 @@ func (g *gen) arithmetic(e *Expr, absent label) {
 				op = asm.ArSh
 			}
 		}
-		if constant { // a constant count from 64 on does not load
+		if constant { // a constant count of 64 or more does not load
 			g.emit(op.Imm(asm.R0, int32(c&63)))
 			return
 		}
@@ -334,9 +334,9 @@ func (g *gen) arithmetic(e *Expr, absent label) {
 	}
 }
 
-// divide divides R0 by y. The machine divides unsigned numbers, so that signs are taken off before and put on after: that of the
-// quotient is negative if one operand is, that of the remainder if the dividend is. The smallest number keeps its bits when it is
-// negated, and is 2^63 to the division. A register that is 0 divides as it should: x/0 is 0, x%0 is x.
+// divide divides R0 by y. The machine divides unsigned numbers, so signs are removed before and restored after. The quotient is
+// negative if exactly one operand is; the remainder has the sign of the dividend. The smallest number keeps its bits when it is
+// negated, and is 2^63 to the division. A register that is 0 divides as defined: x/0 is 0, x%0 is x.
 func (g *gen) divide(e *Expr, y operand) {
 	signed := e.Type.Kind == Int
 	op := asm.Div
@@ -401,7 +401,7 @@ func (g *gen) divideConst(op asm.ALUOp, c int64, signed bool) {
 	g.place(end)
 }
 
-// divideUnsigned divides R0 by a constant. A division takes tens of cycles on many machines: powers of two need none.
+// divideUnsigned divides R0 by a constant. A division takes tens of cycles on many machines; powers of two need none.
 func (g *gen) divideUnsigned(op asm.ALUOp, c uint64) {
 	if c&(c-1) == 0 {
 		if op == asm.Div {
@@ -418,7 +418,7 @@ func (g *gen) divideUnsigned(op asm.ALUOp, c uint64) {
 	g.emit(op.Reg(asm.R0, asm.R1))
 }
 
-// width returns how many of the lower bits of a number may be set; below 64 it is not negative.
+// width returns how many of the low bits of a number may be set. Below 64 the number is not negative.
 func (g *gen) width(e *Expr) int {
 	switch e.Op {
 	case OpLit:
@@ -450,7 +450,7 @@ func (g *gen) width(e *Expr) int {
 	return 64
 }
 
-// lookup computes a number of the value of a scalar map to R0: 0 if there is no such key.
+// lookup computes a number of the value of a scalar map into R0: 0 if there is no such key.
 func (g *gen) lookup(e *Expr, absent label) {
 	end := g.label()
 	from := g.find(e, end, absent)
@@ -458,8 +458,8 @@ func (g *gen) lookup(e *Expr, absent label) {
 	g.place(end)
 }
 
-// find looks up the element of an OpLookup and returns its place, addressed by R0 or R1. If there is none it goes to missing with 0
-// in R0.
+// find looks up the element of an OpLookup and returns its place, addressed by R0 or R1. If there is none it jumps to missing with
+// 0 in R0.
 func (g *gen) find(e *Expr, missing, absent label) memory {
 	m := e.Map
 	if m.Agg != nil {
@@ -469,7 +469,7 @@ func (g *gen) find(e *Expr, missing, absent label) memory {
 	c := m.Value.Columns[e.Elem]
 	value := memory{asm.R0, 0}
 	if len(m.Key.Columns) == 0 {
-		// The value of a map that nobody has set is 0, so that only presence bytes must not be read before it is.
+		// The value of a map that was never set is 0, so only presence bytes must not be read before it is set.
 		value = memory{asm.R1, setSize}
 		g.direct(asm.R1, m.Name, 0)
 		if c.Optional {

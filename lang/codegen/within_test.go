@@ -8,7 +8,7 @@ import (
 	"trace/lang/codegen"
 )
 
-// Only events of the processes reach the clauses, whether these have predicates or not; one without a process is of none of them.
+// Only events of the processes reach the clauses, with or without predicates. An event without a process does not.
 func TestWithin(t *testing.T) {
 	skipUnlessPermitted(t)
 	members := &codegen.Map{Name: "members", Value: codegen.Row{Size: 56}, MaxKeys: 1} // 64 bytes
@@ -41,7 +41,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// A set may be a hash as well, and an event has to be in all sets.
+// A set may also be a hash, and an event must be in all sets.
 func TestWithinHash(t *testing.T) {
 	skipUnlessPermitted(t)
 	members := &codegen.Map{Name: "members", Value: codegen.Row{Size: 56}, MaxKeys: 1} // 64 bytes

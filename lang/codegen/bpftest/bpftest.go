@@ -1,4 +1,4 @@
-// Package bpftest runs generated code in the kernel. It is for the tests of packages codegen and lang only.
+// Package bpftest runs generated code in the kernel. Only the tests of packages codegen and lang use it.
 package bpftest
 
 import (
@@ -16,12 +16,12 @@ import (
 	"trace/lang/codegen"
 )
 
-// Names to generate code with: codegen.Spec.Ring and .Lost.
+// Names for generated code: codegen.Spec.Ring and .Lost.
 const Ring = "events"
 
 var Lost = codegen.Counter{Map: "lost", Offset: 8}
 
-// MaxEvents is how many events one Run takes.
+// MaxEvents is the most events for one Run.
 const MaxEvents = 256
 
 const (
@@ -35,7 +35,7 @@ func Stack(eventSize int) int {
 	return 512 - (used+31)&^31 // each function takes a multiple of 32
 }
 
-// Runner is generated code that is loaded into the kernel, with its maps.
+// Runner is generated code loaded into the kernel, with its maps.
 type Runner struct {
 	Maps map[string]*ebpf.Map
 
@@ -44,7 +44,7 @@ type Runner struct {
 	eventSize int
 }
 
-// Permitted returns why this process cannot load BPF programs, or nil.
+// Permitted returns nil if this process can load BPF programs, and the reason if it cannot.
 func Permitted() error {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
@@ -58,7 +58,7 @@ func Permitted() error {
 	return nil
 }
 
-// New loads code for events of a size that is a multiple of 8, and creates its maps.
+// New loads code and creates its maps. The events have eventSize bytes, a multiple of 8.
 func New(code *codegen.Code, maps []*codegen.Map, eventSize int) (*Runner, error) {
 	return load(code, maps, eventSize, ebpf.RawTracepoint, asm.LoadMem(asm.R7, asm.R1, 0, asm.DWord))
 }
@@ -111,8 +111,8 @@ func load(code *codegen.Code, maps []*codegen.Map, eventSize int, kind ebpf.Prog
 	return r, nil
 }
 
-// instructions returns a program that calls the generated functions as the probes do: it copies an event to its stack, calls the
-// filter, and the action if the filter returns a bit.
+// instructions returns a BPF program that calls the generated functions like the probes do: it copies an event to its stack, calls
+// the filter, and calls the action if the filter returns a bit.
 func instructions(code *codegen.Code, eventSize int, index asm.Instruction) asm.Instructions {
 	event := int16(-8 - eventSize)
 	insns := asm.Instructions{
@@ -171,7 +171,7 @@ func instructions(code *codegen.Code, eventSize int, index asm.Instruction) asm.
 	return insns
 }
 
-// Run sends events through the code, and returns what the filter returned for each, and the records that the actions wrote.
+// Run sends events through the code. It returns the result of the filter for each event, and the records that the actions wrote.
 func (r *Runner) Run(events [][]byte) (masks []uint64, records [][]byte, err error) {
 	if len(events) > MaxEvents {
 		return nil, nil, fmt.Errorf("%d events, at most %d", len(events), MaxEvents)
@@ -202,10 +202,10 @@ func (r *Runner) Run(events [][]byte) (masks []uint64, records [][]byte, err err
 	return masks, records, nil
 }
 
-// TurnName is the name in Runner.Maps of one of the two maps that take turns.
+// TurnName returns the key in Runner.Maps of one of the two maps that take turns.
 func TurnName(name string, turn uint32) string { return fmt.Sprintf("%s %d", name, turn) }
 
-// State returns the merged state of an aggregation; nil if there is no such key.
+// State returns the merged state of an aggregation, or nil if there is no such key.
 func (r *Runner) State(m *codegen.Map, key ...any) ([]uint64, error) {
 	return r.stateIn(m, m.Name, key...)
 }
@@ -244,7 +244,7 @@ func (r *Runner) stateIn(m *codegen.Map, name string, key ...any) ([]uint64, err
 	return state, err
 }
 
-// Values returns the row of a scalar map; nil if there is no such key.
+// Values returns the row of a scalar map, or nil if there is no such key.
 func (r *Runner) Values(m *codegen.Map, key ...any) ([]any, error) {
 	raw, err := r.Maps[m.Name].LookupBytes(rawKey(m, key))
 	if raw == nil {
@@ -292,7 +292,7 @@ func (r *Runner) Lost() (total uint64, err error) {
 	return total, err
 }
 
-// Time returns how long one run of the code takes with an event, including what copies the event and calls the code.
+// Time returns how long one run of the code takes for an event, including copying the event and calling the code.
 func Time(code *codegen.Code, maps []*codegen.Map, event []byte) (time.Duration, error) {
 	const repeat = 1_000_000
 	r, err := load(code, maps, len(event), ebpf.XDP, asm.Mov.Imm(asm.R7, 0))
