@@ -458,7 +458,7 @@ func (g *gen) lookup(e *Expr, absent label) {
 	g.place(end)
 }
 
-// find looks up the element of an OpLookup and returns its place, addressed by R0 or R1. If there is none it jumps to missing with
+// find looks up the element of an OpLookup and returns its place, addressed by R0 or R1. If it is missing it jumps to missing with
 // 0 in R0.
 func (g *gen) find(e *Expr, missing, absent label) memory {
 	m := e.Map

@@ -7,9 +7,10 @@ import (
 	"trace/probes/event"
 )
 
-// This file is the functions of expr that take a string for UTF-8. Ours are byte strings: the name of a process may hold any byte.
+// This file holds the functions for which expr treats a string as UTF-8. Ours are byte strings: the name of a process may hold any
+// byte.
 
-// onBytes returns what a function does with strings, or nil if expr's own function does the same with bytes.
+// onBytes returns the implementation of a function on byte strings, or nil if expr's own function works on bytes.
 func onBytes(e *ir.Expr) func(x []any) any {
 	switch e.Fn {
 	case "len":
@@ -35,7 +36,7 @@ func lenBytes(e *ir.Expr, x []any) any {
 	return callExpr(e, x) // of a list
 }
 
-// eachByte changes the case of letters of ASCII.
+// eachByte changes the case of ASCII letters.
 func eachByte(first, last byte) func(x []any) any {
 	return func(x []any) any {
 		b := []byte(x[0].(string))
@@ -48,7 +49,7 @@ func eachByte(first, last byte) func(x []any) any {
 	}
 }
 
-// trimBytes takes white space of ASCII, or the bytes of another string, from both ends.
+// trimBytes trims ASCII white space, or the bytes of another string, from both ends.
 func trimBytes(x []any) any {
 	s, cut := x[0].(string), " \t\n\v\f\r"
 	if len(x) > 1 {
@@ -85,7 +86,7 @@ func splitBytes(e *ir.Expr, x []any) any {
 	return list
 }
 
-// replaceBytes puts the new string before each byte and behind the last one if the old one is empty.
+// replaceBytes inserts the new string before each byte and after the last one if the old string is empty.
 func replaceBytes(e *ir.Expr, x []any) any {
 	s, old, with := x[0].(string), x[1].(string), x[2].(string)
 	if old != "" {

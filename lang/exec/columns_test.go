@@ -78,7 +78,7 @@ func TestCheckColumns(t *testing.T) {
 	for _, test := range []struct {
 		source string
 		names  []string
-		want   string // "" is no error
+		want   string // "" means no error
 	}{
 		{source, nil, ""},
 		{source, []string{"time", "probe", "comm", "qp.num", "dgid"}, ""},
@@ -102,7 +102,7 @@ func TestCheckColumns(t *testing.T) {
 	}
 }
 
-// Only what is printed is captured, and what the rest of the clause reads.
+// Only fields that are printed, or that the rest of the clause reads, are captured.
 func TestCapturedColumns(t *testing.T) {
 	all, err := probes.Load("nvme")
 	if err != nil {

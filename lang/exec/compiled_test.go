@@ -67,7 +67,7 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// runEvents runs the clauses on events in user space: the typed tree has to be one that the engine understands.
+// runEvents runs the clauses on events in user space: the engine must understand the typed tree.
 func runEvents(t *testing.T, p *ir.Program) {
 	m := &machine{
 		stores: map[*ir.Map]mapStore{}, sink: output.NewPrinter(io.Discard, output.Text, time.Unix(0, 0)),
@@ -91,7 +91,7 @@ func runEvents(t *testing.T, p *ir.Program) {
 	}
 }
 
-// checkErrors makes sure that err is a list of mistakes within src.
+// checkErrors checks that err is a list of mistakes within src.
 func checkErrors(t *testing.T, src string, err error) {
 	list, ok := err.(syntax.ErrorList)
 	if !ok || len(list) == 0 {
@@ -115,7 +115,7 @@ func full(p *event.Probe) langtest.Table {
 	return e
 }
 
-// match tells whether the clause is one for events of p and its predicate holds for e.
+// match reports whether the clause is for events of p and its predicate holds for e.
 func match(c *ir.Clause, p *event.Probe, e event.Source) (bool, error) {
 	b, ok := c.Sites[p]
 	if !ok {

@@ -10,14 +10,14 @@ import (
 )
 
 // This file is the third opinion of the differential test: an evaluator of generated programs, in math/big, written from doc.go. It
-// shares nothing with the checker and the engines, who could be wrong together.
+// shares nothing with the checker and the engines, which could be wrong together.
 
 // opinion is one run of a program. Values are *big.Int, bool, string or, if absent, nil.
 type opinion struct {
 	prog    *diffProgram
-	maxKeys int // that a map with a key has room for if it does not say
+	maxKeys int // the size of a map with a key whose let does not set one
 
-	// What is signed. A variable, and a column of a map, is signed if one of the values given to it is.
+	// What is signed: a variable, and a column of a map, if one of the values given to it is.
 	vars   map[*diffVar]bool
 	keys   map[*diffMap][]bool
 	values map[*diffMap]bool
@@ -25,29 +25,29 @@ type opinion struct {
 
 	begin   diffRun
 	clauses []map[*event.Probe]diffRun
-	// probe is the one for whose events an expression is looked at: fields of one name are of other types in another.
+	// probe is the probe for whose events an expression is evaluated: fields of the same name have other types in another probe.
 	probe   *event.Probe
 	maps    map[*diffMap]*opinionMap
 	event   rawEvent
 	locals  map[*diffVar]any
 	stopped bool
-	printed int // events that clauses without a block print
+	printed int // events printed by clauses without a body
 }
 
-// diffEval computes an expression for the event at hand, diffRun runs a statement; it returns true to end the clause.
+// diffEval computes an expression for the current event. diffRun runs a statement and returns true to end the clause.
 type (
 	diffEval func() any
 	diffRun  func() bool
 )
 
-// opinionMap is the contents of a map, by what diffKeyText writes.
+// opinionMap is the contents of a map, by the result of diffKeyText.
 type opinionMap struct {
 	rows         map[string]*opinionRow
 	limit        int
 	full, absent uint64
 }
 
-// opinionRow is the value of a scalar, []any if it is a tuple, or the state of an aggregation that needs no buckets.
+// opinionRow is the value of a scalar, []any if it is a tuple, or the state of an aggregation without buckets.
 type opinionRow struct {
 	value any
 	state []*big.Int
@@ -85,7 +85,7 @@ func (o *opinion) limit(m *diffMap) int {
 	return o.maxKeys
 }
 
-// findSigns looks at all that is given to variables and maps. It returns true if that changed what is signed.
+// findSigns looks at all values given to variables and maps. It returns true if that changed what is signed.
 func (o *opinion) findSigns() bool {
 	changed := false
 	note := func(is, found bool) bool {
@@ -111,9 +111,9 @@ func (o *opinion) findSigns() bool {
 		switch s.kind {
 		case "let":
 			o.vars[s.v] = note(o.vars[s.v], s.takes() || o.signed(s.value))
-		case "set", "+=", "update": // all but tuples
+		case "set", "+=", "update": // all except tuples
 			o.values[s.m] = note(o.values[s.m], s.value != nil && o.signed(s.value))
-		case "--", "-=": // what is taken away may make it negative
+		case "--", "-=": // a subtraction may make it negative
 			o.values[s.m] = note(o.values[s.m], true)
 		}
 		if s.m != nil {
@@ -141,7 +141,7 @@ func (n *diffNode) walk(visit func(*diffNode)) {
 	}
 }
 
-// signed tells whether a number is signed: an operation on signed and unsigned ones is.
+// signed reports whether a number is signed: an operation on signed and unsigned numbers is.
 func (o *opinion) signed(n *diffNode) bool {
 	if n.sort != aNumber {
 		return false
@@ -166,8 +166,8 @@ func (o *opinion) signed(n *diffNode) bool {
 	return slices.ContainsFunc(n.args, o.signed)
 }
 
-// bigFold computes an operation on literals, whose result is a literal: signed if it is negative. A negation is exact, and so is
-// the sign of a difference.
+// bigFold computes an operation on literals. Its result is a literal: signed if it is negative. A negation is exact, and so is the
+// sign of a difference.
 func bigFold(n *diffNode) *big.Int {
 	if n.op == nLit {
 		return n.val.(*big.Int)
@@ -190,7 +190,7 @@ var (
 	bigZero   = new(big.Int)
 )
 
-// bigWrap returns the number that the low 64 bits are.
+// bigWrap returns the number in the low 64 bits.
 func bigWrap(x *big.Int, signed bool) *big.Int {
 	if signed && x.IsInt64() || !signed && x.IsUint64() {
 		return x
@@ -202,7 +202,7 @@ func bigWrap(x *big.Int, signed bool) *big.Int {
 	return x
 }
 
-// bigCompute is arithmetic on numbers of one sign.
+// bigCompute is arithmetic on numbers of the same sign.
 func bigCompute(op string, a, b *big.Int, signed bool) *big.Int {
 	x := new(big.Int)
 	switch op {
@@ -214,7 +214,7 @@ func bigCompute(op string, a, b *big.Int, signed bool) *big.Int {
 		x.Mul(a, b)
 	case "/":
 		if b.Sign() != 0 {
-			x.Quo(a, b) // which truncates
+			x.Quo(a, b) // it truncates
 		}
 	case "%":
 		if b.Sign() == 0 {
@@ -293,8 +293,7 @@ func (o *opinion) tick() {
 	}
 }
 
-// crowded tells whether a map whose keys stay, though others count on in an empty one, had more keys than it has room for: then nobody
-// knows which of them stay.
+// crowded reports whether a map whose keys stay when it is emptied had more keys than room. Which keys stay is then unknown.
 func (o *opinion) crowded() bool {
 	for _, m := range o.prog.maps {
 		cleared := slices.ContainsFunc(o.prog.interval, func(t diffTick) bool { return t.m == m && t.fn == "clear" })
@@ -363,7 +362,7 @@ func (o *opinion) stmt(s *diffStmt) diffRun {
 	return o.change(s)
 }
 
-// delta is what a statement adds to a map or sets it to.
+// delta returns what a statement adds to a map or sets it to.
 func (o *opinion) delta(s *diffStmt) diffEval {
 	switch {
 	case s.kind == "--":
@@ -400,7 +399,7 @@ func (o *opinion) list(nodes []*diffNode, signs []bool) diffEval {
 	}
 }
 
-// takes tells whether the statement is $v -= e, which makes $v signed.
+// takes reports whether the statement is $v -= e, which makes $v signed.
 func (s *diffStmt) takes() bool { return s.compound && s.value.op == "-" }
 
 func (o *opinion) change(s *diffStmt) diffRun {
@@ -443,7 +442,7 @@ func (o *opinion) asValue(m *diffMap, v any) any {
 	return v
 }
 
-// add adds x to the state of those aggregations that need no buckets.
+// add adds x to the state of an aggregation without buckets.
 func (r *opinionRow) add(agg string, x *big.Int) {
 	sum := func(i int, x *big.Int) { r.state[i] = bigWrap(new(big.Int).Add(r.state[i], x), false) }
 	if r.state == nil {
@@ -466,12 +465,12 @@ func (r *opinionRow) add(agg string, x *big.Int) {
 		if better := x.Cmp(r.state[1]) < 0 == (agg == "min"); first || better && x.Cmp(r.state[1]) != 0 {
 			r.state = []*big.Int{big.NewInt(1), x}
 		}
-	default: // buckets, of which the opinion is that there is something in them
+	default: // buckets: the opinion only knows that they are not empty
 		r.state[0] = big.NewInt(1)
 	}
 }
 
-// zero makes the value of a scalar zero, and forgets what an aggregation was given.
+// zero makes the value of a scalar zero, and drops what an aggregation was given.
 func (r *opinionRow) zero(m *diffMap) {
 	for i := range r.state {
 		r.state[i] = bigZero
@@ -491,13 +490,13 @@ func diffZero(s diffSort) any {
 	return map[diffSort]any{aNumber: bigZero, aBool: false, aText: "", anAddress: strings.Repeat("\x00", 16)}[s]
 }
 
-// key returns what diffKeyText writes for a key of m.
+// key returns the result of diffKeyText for a key of m.
 func (o *opinion) key(m *diffMap, key []*diffNode) func() string {
 	values := o.list(key, o.keys[m])
 	return func() string { return diffKeyText(values().([]any)) }
 }
 
-// diffKeyText writes the values of a key, those of an engine too.
+// diffKeyText writes the values of a key, also for an engine.
 func diffKeyText(key []any) string {
 	var b strings.Builder
 	for _, v := range key {
@@ -518,7 +517,7 @@ func diffValueText(v any) string {
 	return fmt.Sprint(v)
 }
 
-// as computes a number as one of a sign; other values are as they are.
+// as converts a number to a sign. It returns other values unchanged.
 func (o *opinion) as(n *diffNode, signed bool) diffEval {
 	eval := o.eval(n)
 	if n.sort != aNumber || o.signed(n) == signed {
@@ -533,7 +532,7 @@ func (o *opinion) as(n *diffNode, signed bool) diffEval {
 	}
 }
 
-// condition computes a bool; a number holds if it is not 0.
+// condition computes a bool. A number holds if it is not 0.
 func (o *opinion) condition(n *diffNode) diffEval {
 	eval := o.eval(n)
 	if n.sort != aNumber {
@@ -650,7 +649,7 @@ func (o *opinion) lookup(n *diffNode) diffEval {
 	}
 }
 
-// number is what an aggregation is read as.
+// number is how an expression reads an aggregation.
 func (r *opinionRow) number(agg string, signed bool) *big.Int {
 	switch agg {
 	case "avg":
@@ -764,7 +763,7 @@ func (o *opinion) in(n *diffNode) diffEval {
 	}
 }
 
-// diffRelation compares numbers for what they are, and strings byte by byte.
+// diffRelation compares numbers mathematically, and strings byte by byte.
 func diffRelation(op string, a, b any) any {
 	if s, ok := a.(string); ok {
 		switch t := b.(string); op {

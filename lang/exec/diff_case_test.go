@@ -21,34 +21,34 @@ import (
 	"trace/probes/event"
 )
 
-// This file is one case of the differential test: how it runs on both sides, what is compared, and how it is written to a file.
+// This file is one case of the differential test: how it runs on both sides, what is compared, and its file format.
 
-// diffEvents of each program come in batches; between them the interval clauses run.
+// diffEvents of each program come in batches. The interval clauses run between batches.
 const diffEvents, diffBatches = 100, 4
 
-// diffKeys is the room in maps for which the program says nothing.
+// diffKeys is the size of maps for which the program sets none.
 const diffKeys = 256
 
 // diffCase is a program with its events.
 type diffCase struct {
 	probes []*event.Probe
-	prog   *diffProgram // nil if it is read from a file: then there is no third opinion
+	prog   *diffProgram // nil if it was read from a file: then there is no third opinion
 	text   string
-	inUser bool // the program wants user space
+	inUser bool // the program needs user space
 	events []rawEvent
 	format output.Format
-	cpus   int // for the planner, which keeps aggregations in one part if there are many
+	cpus   int // for the planner, which shares aggregations among many CPUs
 	// compareExchange is a feature of newer kernels.
 	compareExchange bool
-	// compare has the kernel's side followed by a second run in user space.
+	// compare adds a second run in user space to the kernel's side.
 	compare bool
-	// alone tells the planner that programs of a probe do not overlap.
+	// alone reports to the planner that BPF programs of a probe do not overlap.
 	alone bool
 }
 
-// diffFailure is what is wrong.
+// diffFailure describes what is wrong.
 type diffFailure struct {
-	kind   string // shrinking keeps to one
+	kind   string // shrinking keeps the kind
 	detail string
 }
 
@@ -56,7 +56,7 @@ func differ(kind, format string, args ...any) *diffFailure {
 	return &diffFailure{kind, fmt.Sprintf(format, args...)}
 }
 
-// randomCase makes case number n of a seed.
+// randomCase makes case n of a seed.
 func randomCase(seed uint64, n int64, all []*event.Probe) *diffCase {
 	r := rand.New(rand.NewPCG(seed, uint64(n)))
 	g := &diffGen{Rand: r, probes: all, inUser: r.IntN(8) == 0}
@@ -84,7 +84,7 @@ func randomCase(seed uint64, n int64, all []*event.Probe) *diffCase {
 	return c
 }
 
-// others tells whether the program wants events of diff:other.
+// others reports whether the program uses events of diff:other.
 func (p *diffProgram) others() bool {
 	return slices.ContainsFunc(p.clauses, func(c *diffClause) bool { return c.where != "diff:event" })
 }
@@ -93,7 +93,7 @@ func (p *diffProgram) others() bool {
 type diffSide struct {
 	*Run
 	plan *plan.Plan
-	// out is what it prints, shadowed what its second run does.
+	// out is its output, shadowed the output of its second run.
 	out, shadowed bytes.Buffer
 	feed          func(events []rawEvent) error
 }
@@ -107,7 +107,7 @@ func (s *diffSide) start(f output.Format) error {
 	return err
 }
 
-// pass runs the begin clauses and the batches with what is between them.
+// pass runs the begin clauses, the batches, and what runs between them.
 func (s *diffSide) pass(events []rawEvent) error {
 	if err := s.Begin(); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (s *diffSide) pass(events []rawEvent) error {
 // batchBegin is the index of the first event of a batch.
 func batchBegin(batch, events int) int { return batch * events / diffBatches }
 
-// run runs the program on both sides and says what is wrong.
+// run runs the program on both sides and describes what is wrong.
 func (c *diffCase) run(k *diffKernel) (failure *diffFailure) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -145,7 +145,7 @@ func (c *diffCase) run(k *diffKernel) (failure *diffFailure) {
 	return c.runProgram(k, prog)
 }
 
-// rejected is a mistake of the generator or of the checker. That a map is set to nothing but what it holds itself happens.
+// rejected is a mistake of the generator or of the checker. Random programs do set maps only to their own values.
 func (c *diffCase) rejected(err error) *diffFailure {
 	if c.prog != nil && strings.Contains(err.Error(), "the type of ") {
 		return nil
@@ -197,7 +197,7 @@ func (c *diffCase) options() plan.Options {
 	}
 }
 
-// fallback tells what the planner left to user space without need.
+// fallback reports what the planner left to user space without need.
 func (c *diffCase) fallback(p *plan.Plan) *diffFailure {
 	for _, part := range p.Sites {
 		switch {
@@ -211,7 +211,7 @@ func (c *diffCase) fallback(p *plan.Plan) *diffFailure {
 	return nil
 }
 
-// feedUser makes records of the events as the kernel would if it could do nothing else.
+// feedUser makes records of the events as if the kernel could do nothing else.
 func (s *diffSide) feedUser(events []rawEvent) error {
 	layouts := s.plan.Layouts()
 	for _, e := range events {
@@ -246,7 +246,7 @@ func (s *diffSide) feedKernel(k *diffKernel, all diffLoaded, events []rawEvent) 
 	return k.run(all, events, func(record []byte) error { return s.event(layouts, record) })
 }
 
-// judge compares what the sides have made.
+// judge compares the results of the sides.
 func (c *diffCase) judge(user, kernel *diffSide) *diffFailure {
 	var opinion *opinion
 	if c.prog != nil {
@@ -357,7 +357,7 @@ func (c *diffCase) compareLosses(user, kernel *diffSide, opinion *opinion) *diff
 	return nil
 }
 
-// rows are the elements of a map as text, by the text of their keys.
+// rows returns the elements of a map as text, by the text of their keys.
 func rows(s mapStore) (map[string]string, error) {
 	elements, err := s.elements()
 	all := map[string]string{}
@@ -410,7 +410,7 @@ func (c *diffCase) ask() *opinion {
 	return o
 }
 
-// rows are what the opinion has of a map; what it has none on, histograms, it takes from ours.
+// rows returns the opinion on a map. Where it has none, for histograms, it copies ours.
 func (o *opinion) rows(name string, ours map[string]string) map[string]string {
 	i := slices.IndexFunc(o.prog.maps, func(m *diffMap) bool { return m.name == name })
 	if i < 0 {
@@ -443,7 +443,7 @@ func (r *opinionRow) values() []any {
 	return []any{r.value}
 }
 
-// String is the case as readCase reads it.
+// String writes the case as readCase reads it.
 func (c *diffCase) String() string {
 	var b strings.Builder
 	if c.inUser {
@@ -462,7 +462,7 @@ func (c *diffCase) String() string {
 	return b.String()
 }
 
-// readCase reads a case: lines that begin with # tell what it was about.
+// readCase reads a case. Lines that begin with # describe it.
 func readCase(text string, all []*event.Probe) (*diffCase, error) {
 	c := &diffCase{probes: all, cpus: 2, format: output.Text, compareExchange: plan.CompareExchange()}
 	section := ""
@@ -503,7 +503,7 @@ func (c *diffCase) option(heading string) error {
 	return err
 }
 
-// code is the instructions of a case.
+// code returns the instructions of a case.
 func (c *diffCase) code() string {
 	prog, err := compile("diff", c.text, c.probes, check.Options{})
 	if err != nil {

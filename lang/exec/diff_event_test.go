@@ -17,14 +17,14 @@ import (
 	"trace/probes/event"
 )
 
-// This file is the events of the differential test, of two probes: structs with fields of every kind, most of them with an optional
-// twin, and values that are random or at a boundary.
+// This file makes the events of the differential test, of two probes: structs with fields of every kind, most of them with an
+// optional twin, and values that are random or at a boundary.
 
 // diffSize is the size of both structs.
 const diffSize = 320
 
 // diffStructs declares the structs as clang would. Fields that begin with an o are optional. The second struct has fields of the
-// same names that are of other types.
+// same names with other types.
 func diffStructs() []*btf.Struct {
 	integer := func(name string, size uint32, encoding btf.IntEncoding) btf.Type {
 		return &btf.Int{Name: name, Size: size, Encoding: encoding}
@@ -185,7 +185,7 @@ func diffProbes(t testing.TB) []*event.Probe {
 	return all
 }
 
-// rawEvent is the event struct of a probe, as its C part would have filled it.
+// rawEvent is the event struct of a probe, as its C code would fill it.
 type rawEvent struct {
 	probe *event.Probe
 	raw   []byte
@@ -193,7 +193,7 @@ type rawEvent struct {
 
 func newRawEvent(p *event.Probe) rawEvent { return rawEvent{p, make([]byte, diffSize)} }
 
-// set writes the value of a field: int64, uint64, bool or string; nil makes it absent and leaves its bytes.
+// set writes the value of a field: int64, uint64, bool or string. nil makes it absent and leaves its bytes.
 func (e rawEvent) set(f *event.Field, v any) {
 	offset, size := f.Offset, f.Type.Size
 	if f.Optional {
@@ -226,7 +226,7 @@ func putUint(raw []byte, v uint64) {
 	copy(raw, b[:])
 }
 
-// get reads a field from its bytes; nil is absent. It shares nothing with package probes, as it serves the third opinion.
+// get reads a field from its bytes; nil means absent. It serves the third opinion, so it shares nothing with package probes.
 func (e rawEvent) get(f *event.Field) any {
 	offset, size := f.Offset, f.Type.Size
 	if f.Optional {
@@ -262,7 +262,7 @@ func (e rawEvent) get(f *event.Field) any {
 	return int64(v)
 }
 
-// randomEvent fills an event. What is absent is garbage.
+// randomEvent fills an event. Absent fields hold garbage.
 func randomEvent(r *rand.Rand, p *event.Probe) rawEvent {
 	e := newRawEvent(p)
 	for i := range e.raw {
@@ -279,7 +279,7 @@ func randomEvent(r *rand.Rand, p *event.Probe) rawEvent {
 	return e
 }
 
-// diffTexts and diffAddresses are few, so that many are equal, and some are the beginning of others.
+// diffTexts and diffAddresses are few, so many are equal, and some are prefixes of others.
 var (
 	diffTexts = []string{"", "a", "ab", "abc", "abcd", "abcde", "abcdeabcdeabcdea", "abcdf", "b", "\xff", "\xffa", "aé",
 		"A", "abcdefgh",
@@ -292,7 +292,7 @@ func diffAddress(s string) string {
 	return string(raw[:])
 }
 
-// diffBoundaries are the numbers where signs and widths change; random values and literals are often one of them or next to it.
+// diffBoundaries are the numbers where signs and widths change. Random values and literals are often one of them or next to one.
 var diffBoundaries = []uint64{
 	0, 1, 2, 3, 7, 8, 63, 64, 1 << 7, 1 << 8, 1 << 15, 1 << 16, 1 << 31, 1 << 32, 1 << 40, 1 << 62, 1 << 63,
 }
@@ -336,8 +336,7 @@ func randomValue(r *rand.Rand, t event.Type) any {
 	return randomNumber(r) // set takes the low bytes
 }
 
-// String writes the event as readEvent reads it: fields that are zero are left out. The bytes of an absent field follow a
-// question mark.
+// String writes the event as readEvent reads it, without fields that are zero. The bytes of an absent field follow a question mark.
 func (e rawEvent) String() string {
 	var b strings.Builder
 	fmt.Fprint(&b, e.probe.Name)
@@ -364,7 +363,7 @@ func (e rawEvent) String() string {
 	return b.String()
 }
 
-// readEvent reads what String has written.
+// readEvent reads what String writes.
 func readEvent(all []*event.Probe, line string) (e rawEvent, err error) {
 	name, line, _ := strings.Cut(strings.TrimSpace(line), " ")
 	i := slices.IndexFunc(all, func(p *event.Probe) bool { return p.Name == name })

@@ -11,10 +11,10 @@ import (
 	"trace/probes/event"
 )
 
-// This file makes random programs: trees of their own, so that the third opinion on them (diff_big_test.go) shares nothing with the
+// This file makes random programs as trees of its own, so that the third opinion on them (diff_big_test.go) shares nothing with the
 // checker, and their text.
 
-// diffSort is what values compare with each other. Whether a number is signed is not known to the generator.
+// diffSort is a sort of values that can be compared. The generator does not know whether a number is signed.
 type diffSort uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	anAddress
 )
 
-// diffNode is an expression. op is an operator as the language writes it, or one of the below.
+// diffNode is an expression. op is an operator as the language writes it, or one of the names below.
 type diffNode struct {
 	op   string
 	args []*diffNode
@@ -69,10 +69,10 @@ type diffMap struct {
 	params    string // that follow the argument
 	low, step int64  // of lhist
 	sort      diffSort
-	tuple     []diffSort // of a scalar whose values are tuples; then there is no sort
+	tuple     []diffSort // of a scalar whose values are tuples; sort is unused then
 	own       bool       // every key begins with tid
 	weighs    bool       // topk adds up numbers
-	asked     bool       // has_key is asked of it
+	asked     bool       // has_key is called on it
 	kind      string     // of a let: hash or lru
 	maxKeys   int
 }
@@ -84,7 +84,7 @@ type diffStmt struct {
 	m     *diffMap
 	key   []*diffNode
 	value *diffNode // nil of count()
-	// compound says that value is an operation on what was there before, and written like *=.
+	// compound reports that value is an operation on the old value, written like *=.
 	compound  bool
 	args      []*diffNode // of printf, and the elements of a tuple
 	format    string
@@ -95,7 +95,7 @@ type diffClause struct {
 	where  string // probes as written
 	probes []*event.Probe
 	pred   *diffNode // nil: always
-	block  bool      // without a block it prints the event
+	block  bool      // without a body it prints the event
 	stmts  []*diffStmt
 }
 
@@ -118,17 +118,17 @@ type diffTick struct {
 type diffGen struct {
 	*rand.Rand
 	probes []*event.Probe // diff:event and diff:other
-	inUser bool           // use what only user space has or can do
-	// literals says that there is no event.
+	inUser bool           // use what only user space supports
+	// literals reports that there is no event.
 	literals bool
 
 	prog *diffProgram
-	// Of the clause at hand.
+	// Of the current clause.
 	clause *diffClause
-	vars   []*diffVar        // those that are assigned
+	vars   []*diffVar        // assigned ones
 	names  int               // of variables
-	reads  map[*diffMap]bool // maps that it may read, and others it may set
-	budget int               // of nodes, so that the code stays within the limits of the kernel
+	reads  map[*diffMap]bool // maps that it may read; it may set others
+	budget int               // of nodes, to keep the code within the kernel's limits
 }
 
 func (g *diffGen) one(n int) bool { return g.IntN(n) == 0 }
@@ -153,7 +153,7 @@ func (g *diffGen) program() *diffProgram {
 	return g.prog
 }
 
-// setAll adds a clause for the maps that no other sets: to read one that nobody sets is an error.
+// setAll adds a clause for the maps that no other clause sets: reading a map that is never set is an error.
 func (g *diffGen) setAll() {
 	c := g.begins(20)
 	c.block = true
@@ -172,7 +172,7 @@ func (g *diffGen) setAll() {
 	}
 }
 
-// begin changes maps before the first event. Nothing but literals is known then, and an address is none.
+// begin changes maps before the first event. Only literals are available there, and an address is not a literal.
 func (g *diffGen) begin() {
 	g.vars, g.literals = nil, true
 	for _, m := range g.prog.maps {
@@ -180,7 +180,7 @@ func (g *diffGen) begin() {
 			continue
 		}
 		if m.agg != "" && !g.inUser {
-			continue // what is aggregated not by events alone is in user space
+			continue // a map is in user space unless only events aggregate in it
 		}
 		for range 1 + g.IntN(2) {
 			g.budget, g.reads = 10, map[*diffMap]bool{}
@@ -198,20 +198,20 @@ func (g *diffGen) interval() {
 		}
 		t := diffTick{m: m, print: pick(g, m.prints())}
 		switch {
-		case m.agg == "rate": // which print zeroes
+		case m.agg == "rate": // print zeroes these
 			t.print = ""
 		case m.agg == "topk":
 			t.fn = pick(g, []string{"clear", ""})
 		case g.inUser || m.kind != "lru" && !g.prog.mixes(m):
 			t.fn = pick(g, []string{"clear", "clear", "zero", ""})
-		case m.agg == "" && t.print == "": // otherwise it is in user space, and so it is if it is set to zero
+		case m.agg == "" && t.print == "": // otherwise it is in user space, and also if it is set to zero
 			t.fn = "clear"
 		}
 		g.prog.interval = append(g.prog.interval, t)
 	}
 }
 
-// diffAggs are the aggregations and what may follow the argument.
+// diffAggs are the aggregations, and their further arguments.
 var diffAggs = []struct {
 	name   string
 	params []string
@@ -248,7 +248,7 @@ func (g *diffGen) newMap(i int) *diffMap {
 			if len(m.keys) == 0 {
 				m.keys = append(m.keys, g.sort())
 			}
-			return m // with room for all, as the engines have other bounds for what has none
+			return m // with room for all keys: otherwise the engines have different bounds
 		}
 	} else if g.one(5) {
 		m.tuple = append(m.tuple, g.sort(), g.sort())
@@ -259,7 +259,7 @@ func (g *diffGen) newMap(i int) *diffMap {
 	if len(m.keys) > 0 && g.one(4) {
 		m.kind, m.maxKeys = "hash", 1+g.IntN(20)
 		if g.one(3) {
-			m.kind, m.maxKeys = "lru", 1000 // never full, as nobody knows which key goes then
+			m.kind, m.maxKeys = "lru", 1000 // never full: which key is dropped is unknown
 		}
 	}
 	return m
@@ -267,7 +267,7 @@ func (g *diffGen) newMap(i int) *diffMap {
 
 // linear chooses the arguments of lhist: up to 200 steps from below or above 0.
 func (g *diffGen) linear(m *diffMap) {
-	step := 1 + int64(g.Uint64()>>(8+g.IntN(55))) // so that 200 of them are a number
+	step := 1 + int64(g.Uint64()>>(8+g.IntN(55))) // 200 of them fit in a number
 	m.low = int64(g.Uint64()) >> (8 + g.IntN(55))
 	if g.one(3) {
 		m.low = 0
@@ -307,12 +307,12 @@ func (g *diffGen) begins(budget int) *diffClause {
 	return g.clause
 }
 
-// prints are statements of an interval clause that print the map.
+// prints returns statements of an interval clause that print the map.
 func (m *diffMap) prints() []string {
 	all := []string{"print(%s)", "print(%s, 3)", "print(%s, 5, 2)", ""}
 	if len(m.keys) > 0 {
 		all = append(all, `printf("%%d\n", len(%s))`)
-		if !slices.Contains([]string{"stats", "hist", "lhist", "quantile", "topk"}, m.agg) { // these are no number
+		if !slices.Contains([]string{"stats", "hist", "lhist", "quantile", "topk"}, m.agg) { // these are not numbers
 			all = append(all, `for ($kv : %s) { printf("%%t %%t\n", $kv.0, $kv.1) }`)
 		}
 	}
@@ -362,7 +362,7 @@ func (g *diffGen) stmt(nesting int) *diffStmt {
 		return g.check()
 	}
 	m := pick(g, g.prog.maps)
-	if g.inUser && m.agg != "rate" && g.one(8) { // print begins the counting of rates anew
+	if g.inUser && m.agg != "rate" && g.one(8) { // printing restarts rates
 		kinds := []string{"print", "clear", "len", "zero"}
 		if m.agg == "topk" { // nothing has a rank at 0
 			kinds = kinds[:3]
@@ -372,11 +372,11 @@ func (g *diffGen) stmt(nesting int) *diffStmt {
 	return g.change(m)
 }
 
-// check sets a map of its own to a value, for each event another key.
+// check sets a map of its own to a value, with another key for each event.
 func (g *diffGen) check() *diffStmt {
 	m := &diffMap{name: fmt.Sprintf("@c%d", len(g.prog.maps)), keys: []diffSort{aNumber}, sort: g.sort()}
 	g.prog.maps = append(g.prog.maps, m)
-	key := g.fieldNode("nsecs", aNumber) // which the test makes another number in each event
+	key := g.fieldNode("nsecs", aNumber) // the test gives each event another one
 	return &diffStmt{kind: "set", m: m, key: []*diffNode{key}, value: g.expr(m.sort, 3)}
 }
 
@@ -405,7 +405,7 @@ func (g *diffGen) compound(target *diffNode) *diffNode {
 	return g.node(pick(g, diffArithmetic), aNumber, target, g.number(2))
 }
 
-// opposable tells whether n may be taken away with -=: the checker wants the opposite of a literal to fit 64 bits.
+// opposable reports whether n may be subtracted with -=: the checker requires that the negation of a literal fits in 64 bits.
 func opposable(n *diffNode) bool {
 	return !n.constant() || new(big.Int).Neg(bigFold(n)).IsInt64()
 }
@@ -424,7 +424,7 @@ func (g *diffGen) ifStmt(nesting int) *diffStmt {
 	s := &diffStmt{kind: "if", value: g.condition(2)}
 	before := len(g.vars)
 	s.then = g.stmts(nesting, 1+g.IntN(2))
-	g.vars = g.vars[:before] // a variable of one branch is not known after it
+	g.vars = g.vars[:before] // variables of a branch are not visible after it
 	if g.one(2) {
 		s.els = g.stmts(nesting, 1+g.IntN(2))
 		g.vars = g.vars[:before]
@@ -446,7 +446,7 @@ func (g *diffGen) printf() *diffStmt {
 	return s
 }
 
-// change changes a map. A clause that reads it must not set it: that is for user space, unless the key has the thread id.
+// change changes a map. A clause that reads it must not set it: that needs user space, unless the key has the thread id.
 func (g *diffGen) change(m *diffMap) *diffStmt {
 	s := &diffStmt{m: m, key: g.key(m)}
 	switch {
@@ -473,7 +473,7 @@ func (g *diffGen) change(m *diffMap) *diffStmt {
 	case m.tuple == nil && m.sort == aNumber && (m.own || g.inUser) && !g.literals && g.one(3):
 		s.kind, s.compound = "set", true
 		s.value = g.compound(&diffNode{op: nLookup, m: m, args: s.key})
-		if op := s.value.op; op == "+" || op == "-" { // += and -= are said to add
+		if op := s.value.op; op == "+" || op == "-" { // += and -= count as adding
 			s.value.op = "*"
 		}
 	case m.tuple != nil:
@@ -484,14 +484,15 @@ func (g *diffGen) change(m *diffMap) *diffStmt {
 	default:
 		s.kind, s.value = "set", g.expr(m.sort, 3)
 	}
-	// Keys of min and max that are deleted are for user space: in the kernel it would not be known that they were not there meanwhile.
+	// Deleting keys of min and max needs user space: the kernel would not know that they were missing meanwhile.
 	if len(m.keys) > 0 && g.one(6) && (g.inUser || m.agg != "min" && m.agg != "max") {
 		return &diffStmt{kind: "delete", m: m, key: s.key}
 	}
 	return s
 }
 
-// sample is what is aggregated. Random numbers are mostly beyond the range of a lhist: there it is often next to a bound of a step.
+// sample is an aggregated value. Random numbers are mostly outside the range of a lhist, so its samples are often next to the bound
+// of a step.
 func (g *diffGen) sample(m *diffMap) *diffNode {
 	if m.agg != "lhist" || g.literals || g.one(3) {
 		n := g.number(3)
@@ -545,7 +546,7 @@ func (g *diffGen) node(op string, s diffSort, args ...*diffNode) *diffNode {
 	return &diffNode{op: op, sort: s, args: args}
 }
 
-// small tells whether an expression has to end here.
+// small reports whether an expression has to end here.
 func (g *diffGen) small(depth int) bool {
 	g.budget--
 	return depth <= 0 || g.budget <= 0 || g.literals
@@ -578,7 +579,7 @@ func (g *diffGen) number(depth int) *diffNode {
 	return g.node(pick(g, diffArithmetic), aNumber, g.number(depth-1), g.number(depth-1))
 }
 
-// choice is what yields one of its operands, of any sort.
+// choice is an operation that yields one of its operands, of any sort.
 func (g *diffGen) choice(s diffSort, depth int) *diffNode {
 	if g.one(2) {
 		return g.node("??", s, g.expr(s, depth-1), g.expr(s, depth-1))
@@ -631,14 +632,14 @@ func (g *diffGen) truth(depth int) *diffNode {
 // readable returns the maps that the clause may read.
 func (g *diffGen) readable(fit func(*diffMap) bool) []*diffMap {
 	return slices.DeleteFunc(slices.Clone(g.prog.maps), func(m *diffMap) bool {
-		if m.agg != "" { // which only user space can read, and the third opinion has a view on some
+		if m.agg != "" { // only user space can read it, and the third opinion knows only some
 			return !g.inUser || !slices.Contains([]string{"count", "sum", "min", "max", "avg"}, m.agg) || !fit(m)
 		}
 		return !g.mayRead(m) || !fit(m)
 	})
 }
 
-// mayRead tells whether the clause may read a scalar.
+// mayRead reports whether the clause may read a scalar.
 func (g *diffGen) mayRead(m *diffMap) bool { return g.reads[m] || m.own || g.inUser }
 
 func (g *diffGen) comparison(depth int) *diffNode {
@@ -663,7 +664,7 @@ func (g *diffGen) comparison(depth int) *diffNode {
 	return g.node(op, aBool, l, r)
 }
 
-// unnamed makes a number of what may be a name of an enum.
+// unnamed makes a number of a value that may be a name of an enum.
 func (g *diffGen) unnamed(n *diffNode) *diffNode {
 	if n.sort != aNumber || !slices.Contains([]string{nField, nVar, nLookup, nMember, nCond, "??"}, n.op) {
 		return n
@@ -671,7 +672,7 @@ func (g *diffGen) unnamed(n *diffNode) *diffNode {
 	return &diffNode{op: nCast, sort: aNumber, args: []*diffNode{n}, bits: 64, signed: g.one(2)}
 }
 
-// named compares a field with one of its names. In a clause for both probes there are other names in each.
+// named compares a field with one of its names. In a clause for both probes each has other names.
 func (g *diffGen) named(op string) *diffNode {
 	if len(g.clause.probes) > 1 {
 		n := g.node(op, aBool, g.field(aNumber), g.literal())
@@ -687,7 +688,7 @@ func (g *diffGen) named(op string) *diffNode {
 	if f.Type.Enum == nil {
 		return g.node(op, aBool, left, &diffNode{op: nLit, text: "-EINVAL", val: big.NewInt(-22)})
 	}
-	if !f.Type.Enum.Flags { // names have no order
+	if !f.Type.Enum.Flags { // names cannot be ordered
 		op = pick(g, []string{"==", "!="})
 	}
 	i := g.IntN(len(f.Type.Enum.Names))
@@ -715,7 +716,7 @@ func (g *diffGen) in(depth int) *diffNode {
 	return n
 }
 
-// between avoids a range that is empty for sure, which is an error.
+// between avoids a range that is certainly empty, which is an error.
 func (g *diffGen) between(depth int) *diffNode {
 	lo, hi := g.number(g.IntN(depth+1)), g.number(g.IntN(depth+1))
 	if lo.constant() && hi.constant() {
@@ -761,7 +762,7 @@ func (g *diffGen) leaf(s diffSort) *diffNode {
 	return g.field(s)
 }
 
-// read is a value of a map, or an element of one; nil if there is none.
+// read is a value of a map, or an element of one; nil if there are none.
 func (g *diffGen) read(s diffSort) *diffNode {
 	maps := g.readable(func(m *diffMap) bool { return m.tuple == nil && m.sort == s || slices.Contains(m.tuple, s) })
 	if len(maps) == 0 {
@@ -776,7 +777,7 @@ func (g *diffGen) read(s diffSort) *diffNode {
 	return n
 }
 
-// field is one that all probes of the clause have, of the same sort.
+// field is a field that all probes of the clause have, of the same sort.
 func (g *diffGen) field(s diffSort) *diffNode {
 	var names []string
 	for _, f := range g.clause.probes[0].Fields {
@@ -811,7 +812,7 @@ func textLiteral(s string) *diffNode {
 	return &diffNode{op: nLit, sort: aText, text: strconv.QuoteToASCII(s), val: s}
 }
 
-// literal is a number in one of its spellings; negative ones down to -2^63.
+// literal is a number in one of its spellings. The smallest is -2^63.
 func (g *diffGen) literal() *diffNode {
 	v := randomNumber(g.Rand)
 	n := &diffNode{op: nLit, val: new(big.Int).SetUint64(v)}
@@ -837,7 +838,7 @@ func (g *diffGen) literal() *diffNode {
 	return n
 }
 
-// constant tells whether the checker computes the node.
+// constant reports whether the checker computes the node.
 func (n *diffNode) constant() bool {
 	switch n.op {
 	case nLit:
@@ -873,7 +874,7 @@ func (p *diffProgram) deletes(m *diffMap) bool {
 	return found
 }
 
-// mixes tells whether events do more with a map than adding to it, or than setting it.
+// mixes reports whether events do something to a map besides adding to it, or besides setting it.
 func (p *diffProgram) mixes(m *diffMap) bool {
 	adds, sets, more := false, false, m.asked
 	visit := func(n *diffNode) { more = more || n.m == m }

@@ -18,12 +18,13 @@ import (
 	"trace/probes/event"
 )
 
-// This file runs generated code in the kernel: in a raw_tp program under BPF_PROG_TEST_RUN, which takes its events from an array.
+// This file runs generated code in the kernel: in a raw_tp BPF program under BPF_PROG_TEST_RUN, which takes its events from an
+// array.
 
-// diffBatch is how many events one batch has at most.
+// diffBatch is the most events in a batch.
 const diffBatch = 128
 
-// diffKernel is what all programs share.
+// diffKernel is what all BPF programs share.
 type diffKernel struct {
 	input  *ebpf.Map
 	memory *ebpf.Memory // of input
@@ -63,7 +64,7 @@ func (k *diffKernel) close() {
 	k.lost.Close()
 }
 
-// diffLoaded are those of a plan, by probe.
+// diffLoaded are the BPF programs of a plan, by probe.
 type diffLoaded map[*event.Probe]*ebpf.Program
 
 func (all diffLoaded) close() {
@@ -114,7 +115,7 @@ func (k *diffKernel) loadRequest(r probes.Request, run *Run) (*ebpf.Program, err
 	return prog, err
 }
 
-// diffInstructions calls filter and action as a probe does, for the event in the array whose index is the argument.
+// diffInstructions calls filter and action like a probe does, for the event in the array whose index is the argument.
 func diffInstructions(code *probes.Code) asm.Instructions {
 	integer := &btf.Int{Name: "long", Size: 8, Encoding: btf.Signed}
 	pointer := &btf.Pointer{Target: (*btf.Void)(nil)}
@@ -153,10 +154,10 @@ func diffInstructions(code *probes.Code) asm.Instructions {
 	return insns
 }
 
-// diffStack is what the program above leaves of the stack: its own frame takes 32 bytes.
+// diffStack is how much stack the BPF program above leaves: its own frame takes 32 bytes.
 const diffStack = 512 - 32
 
-// run sends a batch of events through the programs and calls fn with each record.
+// run sends a batch of events through the BPF programs and calls fn with each record.
 func (k *diffKernel) run(all diffLoaded, events []rawEvent, fn func(record []byte) error) error {
 	for i, e := range events {
 		prog := all[e.probe]

@@ -18,9 +18,10 @@ import (
 	"trace/probes/event"
 )
 
-// This file prints and clears maps while programs run on other CPUs: what is printed, all of it together, is what the events add up to.
+// This file prints and clears maps while BPF programs run on other CPUs. The sum of everything printed must be the sum of the
+// events.
 
-// loadTicks is how often an interval clause prints and clears, while loadCPUs run events.
+// loadTicks is how often an interval clause prints and clears while loadCPUs run events.
 const loadTicks, loadCPUs = 30, 3
 
 // TestDifferentialLoad runs random programs whose maps events only add to, or only set.
@@ -51,8 +52,8 @@ func TestDifferentialLoad(t *testing.T) {
 	t.Logf("%d programs, -diff.seed %d", programs, *diffSeed)
 }
 
-// loadable makes a program of which every map is printed and cleared, if it can be. What an event does must not depend on others then, and
-// no map may be too small.
+// loadable makes a program in which every map is printed and cleared, if possible. The effect of an event must not depend on others
+// then, and no map may be too small.
 func (c *diffCase) loadable() bool {
 	p := c.prog
 	if c.inUser || len(p.maps) == 0 {
@@ -64,7 +65,7 @@ func (c *diffCase) loadable() bool {
 		ends = ends || s.kind == "exit"
 	})
 	for _, m := range p.maps {
-		// Without compare-and-exchange min and max lose what comes within a nanosecond.
+		// Without compare-and-exchange min and max lose a value that comes within a nanosecond of another.
 		if ends || m.kind != "" || m.agg == "topk" || p.mixes(m) || !c.compareExchange && (m.agg == "min" || m.agg == "max") {
 			return false
 		}
@@ -75,8 +76,8 @@ func (c *diffCase) loadable() bool {
 	return true
 }
 
-// load runs events on some CPUs while maps are printed and cleared, and compares the sum of what is printed with what each event adds,
-// so many times as it ran.
+// load runs events on some CPUs while maps are printed and cleared. It compares the sum of everything printed with what each event
+// adds, as often as it ran.
 func (c *diffCase) load(k *diffKernel) *diffFailure {
 	prog, err := compile("diff", c.text, c.probes, check.Options{})
 	if err != nil {
@@ -207,17 +208,17 @@ func (c *diffCase) truth(prog *ir.Program, runs []uint64) (map[string]map[string
 	return all, nil
 }
 
-// loadStore adds up what is read of a map before it is cleared.
+// loadStore adds up what is read from a map before it is cleared.
 type loadStore struct {
 	mapStore
 	m     *ir.Map
 	grows bool // events add to its numbers
 	last  []ir.Element
-	times uint64 // that an entry counts; 0 is 1
+	times uint64 // how often an element counts; 0 means 1
 	sum   map[string]*loadRow
 }
 
-// watch puts itself between the clauses of a side and its maps.
+// watch stands between the clauses of a side and its maps.
 func (c *diffCase) watch(side *diffSide) map[*ir.Map]*loadStore {
 	all := map[*ir.Map]*loadStore{}
 	for m, s := range side.machine.stores {
@@ -230,7 +231,7 @@ func (c *diffCase) watch(side *diffSide) map[*ir.Map]*loadStore {
 	return all
 }
 
-// loadRow is the sum of a key: a state, the sum of numbers that are added to, or all values that were set.
+// loadRow is the sum of a key: a state, the sum of added numbers, or all values that were set.
 type loadRow struct {
 	state  []uint64
 	number uint64
@@ -248,7 +249,7 @@ func (s *loadStore) clear() error {
 	return s.mapStore.clear()
 }
 
-func (s *loadStore) zero() error { // of a rate that was printed
+func (s *loadStore) zero() error { // a rate that was printed
 	s.count()
 	return s.mapStore.zero()
 }
@@ -287,7 +288,7 @@ func (r *loadRow) add(m *ir.Map, e ir.Element, times uint64) {
 	}
 }
 
-// texts are the sums by key. Of values that were set, those that were printed have to be among those of the truth.
+// texts returns the sums by key. Of values that were set, the printed ones must be among the true ones.
 func (s *loadStore) texts(truth map[string]string) map[string]string {
 	all := map[string]string{}
 	for key, row := range s.sum {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// This file makes a failing case small: it leaves out of the program and of the events what the failure does not need.
+// This file makes a failing case small: it removes from the program and the events what the failure does not need.
 
 // shrink changes c as long as it fails.
 func (c *diffCase) shrink(fails func(*diffCase) bool) {
@@ -18,7 +18,7 @@ func (c *diffCase) shrink(fails func(*diffCase) bool) {
 	c.shrinkFields(fails)
 }
 
-// shrinkEvents leaves out events, many at first.
+// shrinkEvents removes events, many at a time at first.
 func (c *diffCase) shrinkEvents(fails func(*diffCase) bool) (changed bool) {
 	for n := len(c.events) / 2; n > 0; n /= 2 {
 		for from := 0; from+n <= len(c.events) && len(c.events) > 1; {
@@ -50,10 +50,10 @@ func (c *diffCase) shrinkFields(fails func(*diffCase) bool) {
 	}
 }
 
-// diffEdit changes the program, and returns how to take that back.
+// diffEdit changes the program. It returns a function that undoes the change.
 type diffEdit func() (undo func())
 
-// tryEdits keeps the first edits after which the program still fails; false if there is none.
+// tryEdits keeps the first edit after which the program still fails. It returns false if no edit does.
 func (c *diffCase) tryEdits(fails func(*diffCase) bool) (changed bool) {
 	for _, edit := range c.prog.edits() {
 		undo := edit()
@@ -67,7 +67,7 @@ func (c *diffCase) tryEdits(fails func(*diffCase) bool) (changed bool) {
 	return false
 }
 
-// replace is the edit that gives *at another value.
+// replace returns the edit that gives *at another value.
 func replace[T any](at *T, value T) diffEdit {
 	return func() func() {
 		old := *at
@@ -76,7 +76,7 @@ func replace[T any](at *T, value T) diffEdit {
 	}
 }
 
-// edits are all small steps to a smaller program, the larger ones first.
+// edits returns all small steps to a smaller program, the larger ones first.
 func (p *diffProgram) edits() []diffEdit {
 	var all []diffEdit
 	for i, c := range p.clauses {
@@ -128,7 +128,7 @@ func blockEdits(at *[]*diffStmt) []diffEdit {
 	return all
 }
 
-// nodeEdits put an operand in the place of an expression, or a literal.
+// nodeEdits replaces an expression by an operand or a literal.
 func nodeEdits(at **diffNode) []diffEdit {
 	n := *at
 	if n == nil {

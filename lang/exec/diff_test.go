@@ -17,16 +17,15 @@ import (
 	"trace/probes/event"
 )
 
-// The differential test: random programs on random events, in the kernel, in user space, and by a third opinion. They have to agree
-// on what is printed, on what is in every map, and on what is counted as lost.
+// The differential test: random programs on random events, in the kernel, in user space, and by a third opinion. All must agree on
+// what is printed, on what every map holds, and on what is counted as lost.
 //
 //	go test ./lang/exec -run TestDifferential                                     # for one minute
 //	go test ./lang/exec -run TestDifferential -diff.programs 100000 -timeout 1h   # that many programs
 //	go test ./lang/exec -run TestDifferential -diff.seed 17 -diff.only 4711       # one that failed
-//	go test ./lang/exec -run TestDifferential -diff.save lang/exec/testdata/diff       # writes what fails there, as small as it gets
+//	go test ./lang/exec -run TestDifferential -diff.save lang/exec/testdata/diff       # writes failing cases, shrunk
 //
-// A program that the kernel rejects is a failure, and so is one that the planner leaves to user space although nothing in it has
-// to be there.
+// A program that the kernel rejects is a failure. So is a program that the planner leaves to user space without need.
 var (
 	diffTime     = stdflag.Duration("diff.time", time.Minute, "how long the differential test runs")
 	diffPrograms = stdflag.Int64("diff.programs", 0, "how many programs it runs; 0: as many as there is time for")
@@ -35,7 +34,7 @@ var (
 	diffSave     = stdflag.String("diff.save", "", "folder for cases that fail")
 )
 
-// diffSetup skips the test where programs cannot be loaded.
+// diffSetup skips the test if BPF programs cannot be loaded.
 func diffSetup(t *testing.T) (*diffKernel, []*event.Probe) {
 	t.Helper()
 	if err := bpftest.Permitted(); err != nil {
@@ -49,8 +48,8 @@ func diffSetup(t *testing.T) (*diffKernel, []*event.Probe) {
 	return k, diffProbes(t)
 }
 
-// TestDifferentialLimits runs programs that are too large for the kernel: all that shares maps with the clause is then in user
-// space.
+// TestDifferentialLimits runs programs that are too large for the kernel: everything that shares maps with the clause must then be
+// in user space.
 func TestDifferentialLimits(t *testing.T) {
 	k, all := diffSetup(t)
 	key := "str32" + strings.Repeat(", str32", 15)

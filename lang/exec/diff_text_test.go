@@ -11,8 +11,8 @@ import (
 	"trace/probes/event"
 )
 
-// This file is string() in the differential test, of fields of every kind but those whose names are in tables of this machine or the
-// language.
+// This file is string() in the differential test, for fields of every kind except those whose names are in tables of this machine
+// or the language.
 
 // asText makes string(field).
 func (g *diffGen) asText() *diffNode {
@@ -30,7 +30,7 @@ func (g *diffGen) asText() *diffNode {
 	return g.node(nString, aText, g.fieldNode(name, sortOfKind(g.clause.probes[0].Field(name).Type.Kind)))
 }
 
-// diffText is the text of a value of a field.
+// diffText returns the text of a field's value.
 func diffText(t event.Type, v any) string {
 	switch v := v.(type) {
 	case bool:
@@ -68,7 +68,7 @@ type diffUnit struct {
 	scale int64
 }
 
-// diffQuantity writes a size of a number with its sign: what large leaves to it in the units, with three digits.
+// diffQuantity writes the size of a number with its sign. large writes large sizes in units, with three digits.
 func diffQuantity(n *big.Int, units []diffUnit, large func(*big.Int) string) string {
 	sign, size := "", new(big.Int).Abs(n)
 	if n.Sign() < 0 {
@@ -93,7 +93,7 @@ func diffQuantity(n *big.Int, units []diffUnit, large func(*big.Int) string) str
 	return "too much"
 }
 
-// diffClock is a duration from a minute on, to the second.
+// diffClock writes a duration of a minute or more, to the second.
 func diffClock(ns *big.Int) string {
 	if ns.Sign() == 0 {
 		return "0s"
@@ -112,7 +112,7 @@ func diffClock(ns *big.Int) string {
 	return strings.ReplaceAll(text, " ", "")
 }
 
-// diffSizeText is a size: exact in up to four digits, otherwise with a point.
+// diffSizeText writes a size: exact in up to four digits, otherwise with a point.
 func diffSizeText(bytes *big.Int) string {
 	names := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	for i := len(names) - 1; i >= 0; i-- {

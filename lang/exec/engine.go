@@ -15,28 +15,27 @@ import (
 	"trace/lang/ir"
 )
 
-// record is an event with values that the kernel has computed.
-type record interface {
+// valuer is an event with values that the kernel has computed.
+type valuer interface {
 	// Value returns value number i, or false if it is absent.
 	Value(i int) (v any, ok bool)
 }
 
-// evaluator computes an expression in user space, on expr's VM. One goroutine at a time may use it.
+// evaluator computes an expression in user space, on expr's VM. Only one goroutine at a time may use it.
 type evaluator struct {
-	// simple computes an expression that has nothing for the VM to choose or to call; then there is no program.
+	// simple computes an expression without choices and calls. program is nil then.
 	simple  func(*scope) any
 	program *vm.Program
 	vm      vm.VM // kept for its stack
-	// scope is what the functions of the program read.
+	// scope is the input of the program's functions.
 	scope *scope
 }
 
 // newEvaluator compiles an expression for the VM.
 //
-// The VM runs the calls, jumps and variables; what an operator computes is never left to it, as expr divides in floating
-// point, compares unsigned numbers as signed ones and stops at nil. So every operator becomes a call of its [function],
-// and only the choices (`&&`, `||`, `??`, `?:`), which evaluate no more than they need, and the loops over lists become
-// expr's own.
+// The VM runs calls, jumps and variables. It computes no operator, because expr divides in floating point, compares unsigned
+// numbers as signed ones and stops at nil. So every operator becomes a call of its [ir.Function]. Only the choices (`&&`, `||`,
+// `??`, `?:`), which evaluate no more than they need, and the loops over lists become expr's own.
 func newEvaluator(e *ir.Expr) (*evaluator, error) {
 	if simple := simple(e); simple != nil {
 		return &evaluator{simple: simple}, nil
@@ -52,7 +51,7 @@ func newEvaluator(e *ir.Expr) (*evaluator, error) {
 	return v, nil
 }
 
-// eval returns the value of the expression, nil if it is absent.
+// eval returns the value of the expression, or nil if it is absent.
 func (v *evaluator) eval(sc *scope) (any, error) {
 	if v.simple != nil {
 		return v.simple(sc), nil
@@ -60,7 +59,7 @@ func (v *evaluator) eval(sc *scope) (any, error) {
 	v.scope = sc
 	result, err := v.vm.Run(v.program, nil)
 	if cause := errors.Unwrap(err); cause != nil {
-		err = cause // without the place in a source, which the VM does not have
+		err = cause // without the position in the text, which the VM does not have
 	}
 	return result, err
 }
@@ -76,7 +75,7 @@ func leaf(e *ir.Expr) func(*scope) any {
 		return func(sc *scope) any { return sc.vars[e.Variable.Index] }
 	case ir.OpSlot:
 		return func(sc *scope) any {
-			v, ok := sc.event.(record).Value(e.Index)
+			v, ok := sc.event.(valuer).Value(e.Index)
 			if !ok {
 				return nil
 			}
@@ -94,8 +93,8 @@ func leaf(e *ir.Expr) func(*scope) any {
 	return nil
 }
 
-// simple returns the function of a leaf, of an operator on leaves, or of `&&` and `||` of those; else nil. It needs no VM, which takes
-// longer than most predicates, and where the VM needs it, it is one call without operands.
+// simple returns the function of a leaf, of an operator on leaves, or of `&&` and `||` of such operands; otherwise nil. It needs no
+// VM, which takes longer than most predicates. Inside a larger expression it is one call without operands.
 func simple(e *ir.Expr) func(*scope) any {
 	if read := leaf(e); read != nil {
 		return read
@@ -138,7 +137,7 @@ func shortCircuit(left, right func(*scope) any, decided test, compute func([]any
 	}
 }
 
-// deciding returns the test of the left operand that makes the right one needless, for && and ||.
+// deciding returns the test of the left operand that makes the right one unnecessary, for && and ||.
 func deciding(e *ir.Expr) test {
 	switch e.Op {
 	case ir.OpAnd:
@@ -149,7 +148,7 @@ func deciding(e *ir.Expr) test {
 	return nil
 }
 
-// lowering turns a typed tree into one for expr's compiler.
+// lowering converts a typed tree to a tree for expr's compiler.
 type lowering struct {
 	evaluator *evaluator
 	functions conf.FunctionsTable
@@ -200,21 +199,21 @@ func impure(e *ir.Expr) func(*scope, []any) (any, error) {
 	return func(_ *scope, x []any) (any, error) { return compute(x), nil }
 }
 
-// shortCircuit makes `let a = left; decided(a) ? a : op(a, right)`. expr's own && and || want no absent operand.
+// shortCircuit makes `let a = left; decided(a) ? a : op(a, right)`. expr's own && and || do not accept absent operands.
 func (l *lowering) shortCircuit(e *ir.Expr, decided test) ast.Node {
 	return l.let(e.Args[0], func(a ast.Node) ast.Node {
 		return &ast.ConditionalNode{Cond: l.test(decided, a), Exp1: a, Exp2: l.call(impure(e), a, l.lower(e.Args[1]))}
 	})
 }
 
-// let computes x once for what then makes of it.
+// let computes x once; then uses the result.
 func (l *lowering) let(x *ir.Expr, then func(ast.Node) ast.Node) ast.Node {
 	l.variables++
 	a := &ast.IdentifierNode{Value: "a" + strconv.Itoa(l.variables)}
 	return &ast.VariableDeclaratorNode{Name: a.Value, Value: l.lower(x), Expr: then(a)}
 }
 
-// loop makes one of expr's loops over a list; an absent list is absent. In place of a condition absent is false.
+// loop makes one of expr's loops over a list. An absent list is absent. An absent condition is false.
 func (l *lowering) loop(e *ir.Expr) ast.Node {
 	return l.let(e.Args[0], func(list ast.Node) ast.Node {
 		body := &ast.PredicateNode{}
@@ -229,7 +228,7 @@ func (l *lowering) loop(e *ir.Expr) ast.Node {
 	})
 }
 
-// test is a question about a value that itself is never absent.
+// test is a question about a value. Its answer is never absent.
 type test func(v any) bool
 
 func isTrue(v any) bool   { return v == true }

@@ -13,7 +13,7 @@ import (
 	"trace/probes/event"
 )
 
-// Trees by hand, for what the typed tree has and no program can make it have in one place.
+// Trees built by hand, for combinations that no program has in one place.
 
 // lit is a literal of a Go value; a []any is a list, nil is an absent field.
 func lit(v any) *ir.Expr {
@@ -60,7 +60,7 @@ func call(fn string, typ event.Type, args ...any) *ir.Expr {
 	return &ir.Expr{Op: ir.OpCall, Fn: fn, Type: typ, Args: lits(args...)}
 }
 
-// evaluate computes e in a scope, and once more to see that it leaves nothing behind.
+// evaluate computes e in a scope, twice, to check that it leaves nothing behind.
 func evaluate(t *testing.T, e *ir.Expr, sc *scope) any {
 	t.Helper()
 	v, err := newEvaluator(e)
@@ -159,7 +159,7 @@ func TestFunctions(t *testing.T) {
 		{call("map", langtest.U64, list(1, 2), node(ir.OpAdd, langtest.U64, element(), 1)), list(uint64(2), uint64(3))},
 		{call("map", ir.Boolean, list(1, 2), above(1)), list(false, true)},
 		{call("any", ir.Boolean, call("split", ir.Text, "a,b", ","), node(ir.OpEq, ir.Boolean, &ir.Expr{Op: ir.OpElement, Type: ir.Text}, "b")), true},
-		// one loop in another, with a choice in it
+		// a loop in another, with a choice in it
 		{call("filter", langtest.U64, list(1, 2, 3), node(ir.OpAnd, ir.Boolean,
 			call("any", ir.Boolean, list(2, 3), node(ir.OpEq, ir.Boolean, element(), 2)), above(2))), list(uint64(3))},
 		{call("filter", langtest.U64, call("map", langtest.U64, list(1, 2), node(ir.OpMul, langtest.U64, element(), 2)), above(2)), list(uint64(4))},
@@ -195,7 +195,7 @@ func describeArgs(e *ir.Expr) []any {
 	return out
 }
 
-// TestOperators checks the operators that predicates of the old kind did not have; value_test.go has the others.
+// TestOperators checks the operators that value_test.go does not.
 func TestOperators(t *testing.T) {
 	u16, s16 := event.Type{Kind: event.Uint, Size: 2}, event.Type{Kind: event.Int, Size: 2}
 	cast := func(bits int, typ event.Type, x any) *ir.Expr {
@@ -308,7 +308,7 @@ var errBroken = errors.New("the map is broken")
 
 func (broken) lookup([]any) ([]any, bool, error) { return nil, false, errBroken }
 
-// TestFailure checks that the error of a map comes out as it is.
+// TestFailure checks that the error of a map is returned unchanged.
 func TestFailure(t *testing.T) {
 	info := &ir.Map{Value: columns(langtest.U64)}
 	sc := &scope{machine: &machine{stores: map[*ir.Map]mapStore{info: broken{}}}}

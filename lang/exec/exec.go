@@ -10,22 +10,22 @@ import (
 	"trace/probes/event"
 )
 
-// scope is what expressions of a clause are evaluated in.
+// scope is where the expressions of a clause are evaluated.
 type scope struct {
 	setting
 	event   event.Source // nil in begin, end and interval clauses
-	vars    []any        // by Variable.Index; nil is absent
+	vars    []any        // by Variable.Index; nil means absent
 	machine *machine
-	// stacks are which values of the record are numbers of stacks.
+	// stacks maps a stack to the value of the record that is its number.
 	stacks map[ir.StackUse]int
 }
 
-// setting is where a clause prints, and when it runs.
+// setting is where a clause prints and when it runs.
 type setting struct {
 	sink Sink
-	// nsecs is the time of a clause that no event causes: to all of it the time is the same.
+	// nsecs is the time of a clause that no event triggers. It is fixed for the whole clause.
 	nsecs uint64
-	// ctx ends loops, and with one its clause.
+	// ctx ends loops, and with them their clause.
 	ctx context.Context
 }
 
@@ -38,7 +38,7 @@ func (sc *scope) field(f *event.Field) any {
 }
 
 func (sc *scope) stack(use ir.StackUse) any {
-	v, ok := sc.event.(record).Value(sc.stacks[use])
+	v, ok := sc.event.(valuer).Value(sc.stacks[use])
 	if !ok {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (sc *scope) stack(use ir.StackUse) any {
 	return v
 }
 
-// now returns the time of a clause that no event causes, or the current one.
+// now returns the time of a clause that no event triggers, or the current time.
 func (sc *scope) now() uint64 {
 	if sc.event == nil {
 		return sc.nsecs
@@ -56,7 +56,7 @@ func (sc *scope) now() uint64 {
 	return sc.machine.now()
 }
 
-// elapsed returns the time since the program began: of the event, whose nsecs is f, or of the clause.
+// elapsed returns the time since the program began: until the event, whose nsecs is f, or until the clause.
 func (sc *scope) elapsed(f *event.Field) uint64 {
 	if f == nil {
 		return sc.now() - sc.machine.started
@@ -64,7 +64,7 @@ func (sc *scope) elapsed(f *event.Field) uint64 {
 	return event.To[uint64](sc.field(f)) - sc.machine.started
 }
 
-// at returns the time of what the clause prints: of the event, if its record has it.
+// at returns the time of the clause's output: the event's time, if its record has it.
 func (sc *scope) at() uint64 {
 	if e, ok := sc.event.(*event.Event); ok {
 		if nsecs, ok := e.Get(e.Probe.Field("nsecs")); ok {
@@ -76,29 +76,29 @@ func (sc *scope) at() uint64 {
 
 // machine runs clauses in user space.
 type machine struct {
-	stacks *stackStore // nil if the program captures none
+	stacks *stackStore // nil if the program captures no stacks
 	stores map[*ir.Map]mapStore
 	sink   Sink
-	// keep takes the events of clauses without a block in the place of the sink, if it is not nil.
+	// keep, if not nil, takes the events of clauses without a body in place of the sink.
 	keep func(*event.Event) error
-	// clock returns the time as nsecs tells it; started is when the program began, and ended when it ended, 0 before.
+	// clock returns the time on the clock of nsecs. started is when the program began, and ended when it ended, 0 before.
 	clock          func() uint64
 	started, ended uint64
-	command        int // the process that cpid stands for
-	// cleared are the maps that a clause has cleared: they do not show at the end if nothing was added since.
+	command        int // the process of cpid
+	// cleared are the maps that a clause has cleared. The end does not show them if nothing was added since.
 	cleared map[*ir.Map]bool
-	// since is when a map with rates began to count: when it was last printed or emptied. Without an entry it is started.
+	// since is when a map with rates was last printed or emptied. Without a value, it began to count at started.
 	since map[*ir.Map]uint64
-	// ctx ends loops, and with one its clause.
+	// ctx ends loops, and with them their clause.
 	ctx context.Context
-	// printed says that the event at hand was printed, or something at it.
+	// printed reports that the current event was printed, or something at it.
 	printed bool
-	// stopped is set by exit(), and status by exit(n): the last one holds.
+	// stopped is set by exit(), and status by exit(n): the last one counts.
 	stopped bool
 	status  *int
 }
 
-// now returns the time, which stands still when the program has ended.
+// now returns the time. It stands still once the program has ended.
 func (m *machine) now() uint64 {
 	if m.ended != 0 {
 		return m.ended
@@ -106,10 +106,10 @@ func (m *machine) now() uint64 {
 	return m.clock()
 }
 
-// setting is what clauses run in at nsecs.
+// setting returns the setting of clauses at nsecs.
 func (m *machine) setting(nsecs uint64) setting { return setting{m.sink, nsecs, m.ctx} }
 
-// deliver does what a clause without a block does with its events.
+// deliver prints or keeps the event of a clause without a body.
 func (sc *scope) deliver(p *event.Probe) error {
 	sc.machine.printed = true
 	if sc.machine.keep != nil {
@@ -118,18 +118,18 @@ func (sc *scope) deliver(p *event.Probe) error {
 	return sc.sink.Event(sc.at(), p, sc.event)
 }
 
-// block is a body compiled for user space. One goroutine at a time may run it.
+// block is a site compiled for user space. Only one goroutine at a time may run it.
 type block struct {
 	pred *evaluator // nil: always
 	run  step
-	// zeros are the variables as the body begins.
+	// zeros are the initial values of the variables.
 	zeros []any
 }
 
 // step runs a statement. It returns true to end the clause.
 type step func(sc *scope) (end bool, err error)
 
-// compileBody compiles all expressions of a body once.
+// compileBody compiles the predicate and the body of a site.
 func compileBody(b *ir.Site) (*block, error) {
 	c := &bodyCompiler{}
 	out := &block{run: c.steps(b.Stmts)}
@@ -143,7 +143,7 @@ func compileBody(b *ir.Site) (*block, error) {
 	return out, c.err
 }
 
-// run runs b in a scope, whose variables it prepares, if its predicate holds; absent is no.
+// run runs b in a scope if its predicate holds. It prepares the variables of the scope. An absent predicate does not hold.
 func (m *machine) run(b *block, sc *scope) error {
 	sc.machine, sc.vars = m, append(sc.vars[:0], b.zeros...)
 	if b.pred != nil {
@@ -156,7 +156,7 @@ func (m *machine) run(b *block, sc *scope) error {
 	return err
 }
 
-// bodyCompiler makes steps of statements. It keeps the first error.
+// bodyCompiler turns statements into steps. It keeps the first error.
 type bodyCompiler struct {
 	zeros []any
 	err   error
@@ -170,7 +170,7 @@ func (c *bodyCompiler) expr(e *ir.Expr) *evaluator {
 	return v
 }
 
-// row is a list of expressions: a key, the columns of a value, arguments. Its values are valid until it is evaluated again.
+// row is a list of expressions: a key, the columns of a value, or arguments. Its values are valid until it is evaluated again.
 type row struct {
 	evaluators []*evaluator
 	values     []any
@@ -330,7 +330,7 @@ func successor(n any) any {
 	return n.(uint64) + 1
 }
 
-// forMap runs over what the map holds as the loop begins, in the order of the keys or of the values.
+// forMap loops over what the map holds when the loop begins, in the order of the keys or of the values.
 func (c *bodyCompiler) forMap(s *ir.ForStmt) step {
 	body := c.steps(s.Body)
 	return func(sc *scope) (bool, error) {
@@ -351,7 +351,7 @@ func (c *bodyCompiler) forMap(s *ir.ForStmt) step {
 	}
 }
 
-// iterate runs the body of a loop once, unless the program is to end.
+// iterate runs the body of a loop once, unless the program should end.
 func (sc *scope) iterate(v *ir.Variable, value any, body step) (end bool, err error) {
 	if sc.ctx.Err() != nil {
 		return true, nil
@@ -360,7 +360,7 @@ func (sc *scope) iterate(v *ir.Variable, value any, body step) (end bool, err er
 	return body(sc)
 }
 
-// find returns the entry of a key, but for the key.
+// find returns the element of a key, without the key.
 func (m *machine) find(info *ir.Map, key []any) (found ir.Element, ok bool, err error) {
 	if info.Agg != nil {
 		found.State, ok, err = m.stores[info].state(key)
@@ -370,7 +370,7 @@ func (m *machine) find(info *ir.Map, key []any) (found ir.Element, ok bool, err 
 	return found, ok, err
 }
 
-// lookup returns the value of a key as e reads it: zero if there is none.
+// lookup returns the value of a key as e reads it: zero if there is no such key.
 func (m *machine) lookup(e *ir.Expr, key []any) (any, error) {
 	found, ok, err := m.find(e.Map, key)
 	switch {
@@ -388,7 +388,7 @@ func (m *machine) hasKey(info *ir.Map, key []any) (any, error) {
 }
 
 func (m *machine) len(info *ir.Map) (any, error) {
-	if s, ok := m.stores[info].(*userStore); ok { // which need not copy its elements for that
+	if s, ok := m.stores[info].(*userStore); ok { // a userStore need not copy its elements for that
 		return uint64(len(s.cells)), nil
 	}
 	elements, err := m.stores[info].elements()

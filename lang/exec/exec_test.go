@@ -58,7 +58,7 @@ func runProgram(t *testing.T, p *ir.Program, boot time.Time) *testRun {
 	return r
 }
 
-// scope is that of a clause that no event causes.
+// scope returns the scope of a clause that no event triggers.
 func (r *testRun) scope() *scope { return &scope{setting: r.setting(r.clock), machine: r.machine} }
 
 // moment runs the clauses of a kind.
@@ -105,7 +105,7 @@ func (r *testRun) maps(t *testing.T) string {
 	return strings.TrimSpace(text)
 }
 
-// numbers is the event of most tests; the fields with names that begin with o are absent.
+// numbers is the event of most tests. Fields whose names begin with o are absent.
 var numbers = langtest.Table{"nsecs": uint64(1.5e9), "u8": uint64(200), "u64": uint64(3), "s8": int64(-7), "s64": int64(1), "b": true}
 
 // TestStatements runs a block on one event and compares the maps.
@@ -192,7 +192,7 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// TestLoops runs a block where there is no event.
+// TestLoops runs a body where there is no event.
 func TestLoops(t *testing.T) {
 	for _, test := range []struct{ src, want string }{
 		{"for ($i : 0..4) { @[$i] = $i * $i }", "@: [0][0] [1][1] [2][4] [3][9]"},
@@ -218,7 +218,7 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// TestCounters checks that what could not be done is counted.
+// TestCounters checks that failed updates are counted.
 func TestCounters(t *testing.T) {
 	for src, want := range map[string]codegen.MapCounters{
 		"@ = ou64":       {Absent: 1},
@@ -272,7 +272,7 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// TestPrint checks what is printed; how is for the tests of the printer.
+// TestPrint checks what is printed. The tests of the printer check how.
 func TestPrint(t *testing.T) {
 	for _, test := range []struct{ src, want string }{
 		{`printf("%d %s\n", u64, comm ?? "none")`, "3 none\n"},
@@ -301,7 +301,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// TestRate checks that a rate is the one since the map was last printed, cleared or zeroed.
+// TestRate checks that a rate counts from when the map was last printed, cleared or zeroed.
 func TestRate(t *testing.T) {
 	r := startRun(t, "test:numbers { @ = rate() }\ninterval:1s { print(@) }\nsyscall:exit / ret == 0 / { clear(@) }\nsyscall:exit / ret != 0 / { zero(@) }")
 	step := func(seconds uint64, events int, want string) {
@@ -327,7 +327,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestRateBegins checks that a rate that is cleared as of a moment counts from there: not what came before, nor the time that it took.
+// TestRateBegins checks that a rate that is cleared as of a moment counts from there, without earlier values and the time of
+// clearing.
 func TestRateBegins(t *testing.T) {
 	r := startRun(t, "test:numbers { @ = rate(); @n = count() }\ninterval:1s { print(@); print(@n) }")
 	r.event(t, "test:numbers", numbers)

@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// fence waits for BPF programs. It is an array of maps: the kernel returns from a change of one only when all programs that ran have
-// ended, so that none uses the map that was there (kernel/bpf/syscall.c, maybe_wait_bpf_programs, since 5.0).
+// fence waits for BPF programs. It is an array of maps. The kernel returns from a change of it only when all BPF programs that ran
+// have ended, so that none uses the old map (kernel/bpf/syscall.c, maybe_wait_bpf_programs, since 5.0).
 type fence struct{ outer, inner *ebpf.Map }
 
 func newFence() (*fence, error) {
@@ -24,7 +24,7 @@ func newFence() (*fence, error) {
 	return &fence{outer, inner}, nil
 }
 
-// wait returns when all programs that ran have ended.
+// wait returns when all BPF programs that ran have ended.
 func (f *fence) wait() error {
 	if f == nil { // nothing runs in the kernel
 		return nil

@@ -10,7 +10,7 @@ import (
 	"trace/lang/codegen/bpftest"
 )
 
-// TestFence waits for a program that takes some milliseconds: it sets a word as it begins, and clears it as it ends.
+// TestFence waits for a BPF program that takes some milliseconds: it sets a word when it begins, and clears it when it ends.
 func TestFence(t *testing.T) {
 	if err := bpftest.Permitted(); err != nil {
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)

@@ -13,16 +13,17 @@ import (
 	"trace/probes/event"
 )
 
-// This file is the functions on strings and lists. They are expr's own, and so is what they mean, but for those of bytestring.go; here is
-// what stands between expr's values and ours. An absent operand or element makes the result absent, and so does a failure like that of int("x").
+// This file calls the functions on strings and lists. They are expr's own, except the ones in bytestring.go, and this file
+// converts between expr's values and ours. An absent operand or element makes the result absent, and so does a failure like
+// int("x").
 
-// loops tells whether a function evaluates an operand for each element of a list, which the VM does.
+// loops reports whether a function evaluates an operand for each element of a list. The VM runs such functions.
 func loops(fn string) bool {
 	i, ok := builtin.Index[fn]
 	return ok && builtin.Builtins[i].Predicate
 }
 
-// library returns the function of a call that is no loop.
+// library returns the function of a call that is not a loop.
 func library(e *ir.Expr) func(*scope, []any) (any, error) {
 	compute := func(_ *scope, x []any) any { return callExpr(e, x) }
 	if f := onBytes(e); f != nil {
@@ -44,10 +45,10 @@ func library(e *ir.Expr) func(*scope, []any) (any, error) {
 	}
 }
 
-// callExpr calls a function of expr. Numbers are positions and counts there, as int.
+// callExpr calls a function of expr, which takes positions and counts as int.
 func callExpr(e *ir.Expr, x []any) (result any) {
 	defer func() {
-		if recover() != nil { // expr's way of refusing an operand
+		if recover() != nil { // expr panics if it rejects an operand
 			result = nil
 		}
 	}()
@@ -74,7 +75,7 @@ func callExpr(e *ir.Expr, x []any) (result any) {
 	return fromExpr(e, result)
 }
 
-// ntop writes an address: a GID, an IP address, or the 32 bits of an IPv4 address as they are in memory.
+// ntop writes an address: a GID, an IP address, or the 32 bits of an IPv4 address as in memory.
 func ntop(t event.Type, v any) any {
 	if raw, ok := v.(string); ok {
 		return format.Address(t, raw).String()
@@ -86,12 +87,12 @@ func ntop(t event.Type, v any) any {
 	return netip.AddrFrom4([4]byte(binary.LittleEndian.AppendUint32(nil, uint32(n)))).String()
 }
 
-// stringOf is the text of a value as it is printed; a string stays what it is.
+// stringOf returns the text of a value as it is printed. It returns a string unchanged.
 func stringOf(t event.Type, v any) string {
 	if s, ok := v.(string); ok && t.Kind != event.GID {
 		return s
 	}
-	if t.Unit == event.Cgroup && t.Enum != nil { // as it is: it is escaped where it is printed
+	if t.Unit == event.Cgroup && t.Enum != nil { // unescaped: the printer escapes it
 		if path := t.Enum.NameOf(event.To[int64](v)); path != "" {
 			return path
 		}
@@ -99,7 +100,7 @@ func stringOf(t event.Type, v any) string {
 	return string(format.AppendValue(nil, t, v))
 }
 
-// fromExpr makes one of our values of the result of a function or loop of expr.
+// fromExpr converts the result of a function or loop of expr to one of our values.
 func fromExpr(e *ir.Expr, v any) any {
 	switch v := v.(type) {
 	case int:

@@ -9,11 +9,11 @@ import (
 	"trace/lang/codegen"
 )
 
-// This file makes the maps of a run in the kernel, and counts what they lost.
+// This file creates the maps of a run in the kernel and counts what they lost.
 
 // createMaps creates the maps that the code refers to.
 func (r *Run) createMaps() error {
-	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
+	// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK. If it cannot be raised it may still suffice: creating the maps shows it.
 	_ = rlimit.RemoveMemlock()
 	var all []*codegen.Map
 	for _, m := range r.plan.Program.Maps {
@@ -64,18 +64,18 @@ func (r *Run) createHalves(name string, spec *ebpf.MapSpec) error {
 }
 
 func tooMuch(spec *ebpf.MapSpec, err error) error {
-	return fmt.Errorf("map %s of %d entries: %w (--map-size sets the number of entries)", spec.Name, spec.MaxEntries, err)
+	return fmt.Errorf("map %s with room for %d keys: %w (choose a smaller --map-size)", spec.Name, spec.MaxEntries, err)
 }
 
-// MapLosses are what could not be done in a map.
+// MapLosses count failed updates of a map.
 type MapLosses struct {
 	Map     string // with its @
-	MaxKeys uint32 // that it has room for
-	Let     bool   // the program says so, in a let
+	MaxKeys uint32 // how many keys it has room for
+	Let     bool   // a let of the program declares MaxKeys
 	codegen.MapCounters
 }
 
-// MapLosses of the maps that lost something or skipped absent values.
+// MapLosses returns the losses of the maps that lost something or skipped absent values.
 func (r *Run) MapLosses() ([]MapLosses, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,5 +111,5 @@ func (l *MapLosses) add(c codegen.MapCounters) {
 	l.Absent += c.Absent
 }
 
-// Lost is the number of updates that were lost.
+// Lost returns the number of lost updates.
 func (l MapLosses) Lost() uint64 { return l.Full + l.NoMemory + l.Busy }

@@ -17,14 +17,14 @@ import (
 	"trace/lang/plan"
 )
 
-// kernelStore is a map in the kernel: one that no interval clause empties, or one of the two of a turnStore. What changes it besides the
-// programs is done before they are attached, and after they have ended.
+// kernelStore is a map in the kernel: one that no interval clause empties, or one of the two of a turnStore. User space changes it
+// only before the BPF programs are attached and after they have ended.
 type kernelStore struct {
 	*plan.KernelMap
 	m *ebpf.Map
-	// sets have what found no room in the hash of a map that ranks; nil: it does not.
+	// sets hold the keys without room in the hash, of a map that ranks; otherwise nil.
 	sets *ebpf.Map
-	// counts are what user space could not do; the kernel has its own.
+	// counts are failed updates by user space. The kernel has counters of its own.
 	counts codegen.MapCounters
 }
 
@@ -44,7 +44,7 @@ func (s *kernelStore) keyOf(row []byte) []any {
 	return s.Code.Key.Values(row)
 }
 
-// setWord is whether a map without key was set: the first word of its value.
+// setWord is the size of the first word of the value of a map without a key: it reports whether the map was set.
 const setWord = 8
 
 func (s *kernelStore) set(key, value []any) error {
@@ -57,10 +57,10 @@ func (s *kernelStore) set(key, value []any) error {
 
 func (s *kernelStore) put(key []any, row []byte) error {
 	err := s.m.Put(s.row(key), row)
-	switch { // as in the kernel: the report tells of it
+	switch { // counted for the report, as in the kernel
 	case errors.Is(err, syscall.E2BIG):
 		s.counts.Full++
-	case errors.Is(err, syscall.ENOMEM): // an LRU map all of whose elements other CPUs are about to use
+	case errors.Is(err, syscall.ENOMEM): // an LRU map whose free elements are all reserved by other CPUs
 		s.counts.NoMemory++
 	default:
 		return err
@@ -68,7 +68,7 @@ func (s *kernelStore) put(key []any, row []byte) error {
 	return nil
 }
 
-// add is for begin clauses, before any program runs.
+// add is for begin clauses, before any BPF program runs.
 func (s *kernelStore) add(key []any, delta uint64) error {
 	value, _, err := s.lookup(key)
 	if err != nil {
@@ -91,7 +91,7 @@ func first(values []any) any {
 	return values[0]
 }
 
-// update only counts what is absent: aggregations that other clauses than those of events add to are in user space.
+// update only counts absent values: maps that other clauses aggregate in are in user space.
 func (s *kernelStore) update(_ []any, _ uint64, absent bool) error {
 	if !absent {
 		return fmt.Errorf("%s is aggregated in the kernel", s.Name)
@@ -123,7 +123,7 @@ func (s *kernelStore) lookup(key []any) ([]any, bool, error) {
 	return value, ok, nil
 }
 
-// decode reads the value of a scalar; false if a map without key was never set.
+// decode decodes the value of a scalar. It returns false if a map without a key was never set.
 func (s *kernelStore) decode(raw []byte) ([]any, bool) {
 	if len(s.Key) == 0 {
 		if raw[0] == 0 {
@@ -143,7 +143,7 @@ func (s *kernelStore) state(key []any) ([]uint64, bool, error) {
 	return state, state != nil, nil
 }
 
-// raw returns the value of a key with the parts of all CPUs, or nil.
+// raw returns the value of a key on all CPUs, or nil.
 func (s *kernelStore) raw(row []byte) ([]byte, error) {
 	if !s.perCPU() {
 		return s.m.LookupBytes(row)
@@ -169,7 +169,8 @@ func (s *kernelStore) elements() (all []ir.Element, err error) {
 	return all, err
 }
 
-// merged adds the parts of all CPUs. It returns nil if nothing was ever added to a map without a key, which is there before that.
+// merged merges the states of all CPUs. It returns nil for a map without a key if nothing was ever added: its element always
+// exists.
 func (s *kernelStore) merged(raw []byte) []uint64 {
 	state := make([]uint64, s.Agg.Words())
 	part := make([]uint64, len(state))
@@ -208,7 +209,7 @@ func (s *kernelStore) clear() error {
 	if _, err := s.m.BatchDelete(keys, nil); err == nil {
 		return nil
 	}
-	for _, row := range rows { // for a kernel that cannot delete many at once, and if one of them has gone by itself
+	for _, row := range rows { // for kernels without batch deletion, and if a key has gone meanwhile
 		if err := unlessMissing(s.m.Delete(row)); err != nil {
 			return err
 		}
@@ -242,7 +243,7 @@ func (s *kernelStore) zero() error {
 	return nil
 }
 
-// zeros is a value of the map, as the library wants it.
+// zeros returns a value of zeros in the form that cilium/ebpf takes.
 func (s *kernelStore) zeros() any {
 	size := s.m.ValueSize()
 	if !s.perCPU() {
@@ -255,12 +256,12 @@ func (s *kernelStore) zeros() any {
 	return parts
 }
 
-// perCPU tells whether each CPU has its own part of a value.
+// perCPU reports whether each CPU has a value of its own.
 func (s *kernelStore) perCPU() bool {
 	return slices.Contains([]ebpf.MapType{ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUCPUHash}, s.m.Type())
 }
 
-// each calls fn with every key and value; the value has the parts of all CPUs, one after the other.
+// each calls fn with every key and value. A per-CPU value is the values of all CPUs, one after the other.
 func (s *kernelStore) each(fn func(row, raw []byte) error) error {
 	perCPU := s.perCPU()
 	if len(s.Key) > 0 {
@@ -291,8 +292,8 @@ func (s *kernelStore) each(fn func(row, raw []byte) error) error {
 
 func join(parts [][]byte) []byte { return slices.Concat(parts...) }
 
-// batches reads the map many keys at a time, which takes a tenth of the time of one by one. Not every kernel and map can: done is
-// false then, and nothing was read.
+// batches reads the map many keys at a time, which takes a tenth of the time. Not every kernel and map supports it: done is false
+// then, and nothing was read.
 func (s *kernelStore) batches(perCPU bool, fn func(row, raw []byte) error) (done bool, err error) {
 	const memory = 4 << 20
 	cpus := 1
@@ -327,7 +328,7 @@ func (s *kernelStore) batches(perCPU bool, fn func(row, raw []byte) error) (done
 	}
 }
 
-// blocks returns a slice of n arrays of size bytes, as the library wants it, and the same memory as bytes.
+// blocks returns a slice of n arrays of size bytes, in the form that cilium/ebpf takes, and the same memory as bytes.
 func blocks(size, n int) (slice any, memory []byte) {
 	v := reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(size, reflect.TypeFor[byte]())), n, n)
 	return v.Interface(), unsafe.Slice((*byte)(v.UnsafePointer()), size*n)

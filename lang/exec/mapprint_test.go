@@ -30,7 +30,7 @@ func scalarMap(t event.Type, key ...event.Type) *ir.Map {
 	return &ir.Map{Name: "@x", Key: columns(key...), Value: columns(t)}
 }
 
-// filled makes an entry of values that were aggregated; those that are negative are given as uint64 of them.
+// filled makes an element of aggregated values. Negative ones are given as uint64.
 func filled(m *ir.Map, key []any, values ...uint64) ir.Element {
 	e := ir.Element{Key: key, State: make([]uint64, m.Agg.Words())}
 	for _, v := range values {
@@ -50,7 +50,7 @@ func printed(t testing.TB, f output.Format, m *ir.Map, elements []ir.Element, o 
 	return b.String()
 }
 
-// TestMap has a map of every shape. The histograms are those of bpftrace's own tests (tests/runtime/outputs, tests/output.cpp).
+// TestMap has a map of every shape. The histograms are from bpftrace's own tests (tests/runtime/outputs, tests/output.cpp).
 func TestMap(t *testing.T) {
 	keyed := func(f agg.Func, typ event.Type) *ir.Map {
 		return aggregation(agg.Agg{Func: f}, typ, langtest.Str16)
@@ -230,7 +230,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// TestOrder checks what is printed of a map, and in which order.
+// TestOrder checks which rows are printed of a map, and in which order.
 func TestOrder(t *testing.T) {
 	counts := aggregation(agg.Agg{Func: agg.Count{}}, langtest.U64, langtest.Str16)
 	sums := aggregation(agg.Agg{Func: agg.Sum{}}, langtest.S64, langtest.S64)
@@ -244,7 +244,7 @@ func TestOrder(t *testing.T) {
 		o        ir.MapOptions
 		want     string
 	}{
-		{counts, abcd(), ir.MapOptions{}, "b d c a"}, // those of one value by key
+		{counts, abcd(), ir.MapOptions{}, "b d c a"}, // equal values are sorted by key
 		{counts, abcd(), ir.MapOptions{By: "value"}, "b d c a"},
 		{counts, abcd(), ir.MapOptions{By: "key"}, "a b c d"},
 		{counts, abcd(), ir.MapOptions{Top: 2}, "c a"},
@@ -268,8 +268,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestBuckets checks that what the lines of a histogram say are the bounds of its buckets: exactly, but for durations, which are
-// rounded by less than a quarter of a bucket.
+// TestBuckets checks that the lines of a histogram show the bounds of its buckets: exactly, except durations, which are rounded by
+// less than a quarter of a bucket.
 func TestBuckets(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	line := regexp.MustCompile(`^([\[(])([^,]+)(?:, ([^,]+))?([\])]) *(\d+) \|(@* *)\|$`)
@@ -280,7 +280,7 @@ func TestBuckets(t *testing.T) {
 		first := random.IntN(len(state))
 		for i := range min(len(state)-first, 8) {
 			if _, _, below, above := ranges.Bounds(first+i, m.Agg.Signed); above && !below && first+i < len(state)-1 {
-				break // the buckets of a signed number from 2^63 on
+				break // the buckets of a signed number from 2^63 up
 			}
 			state[first+i] = 1 + random.Uint64N(1<<random.IntN(40))
 		}
@@ -436,7 +436,7 @@ func TestPrintValues(t *testing.T) {
 		for f, want := range map[output.Format]string{output.Text: test.text, output.JSON: test.json + "\n", output.CSV: test.csv} {
 			var b bytes.Buffer
 			p := output.NewPrinter(&b, f, time.Time{})
-			for range 2 { // nothing is left over from the first time
+			for range 2 { // the second time, nothing is left over from the first
 				b.Reset()
 				if err := test.print(p); err != nil {
 					t.Fatal(err)

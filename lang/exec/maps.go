@@ -8,15 +8,15 @@ import (
 	"trace/probes/event"
 )
 
-// This file is what clauses do with whole maps, and with the end of the program.
+// This file implements what clauses do with whole maps, and the end of the program.
 
-// exit ends the program, with the status that values hold, if they hold one.
+// exit ends the program. values holds the exit status, if there is one.
 func (m *machine) exit(values []any) {
 	m.stopped = true
 	if len(values) == 0 {
 		return
 	}
-	status := 1 // of an absent value: 0 would say that all is well
+	status := 1 // for an absent value, because 0 would report success
 	switch v := values[0].(type) {
 	case nil:
 	case bool:
@@ -24,12 +24,12 @@ func (m *machine) exit(values []any) {
 			status = 0
 		}
 	default:
-		status = int(event.To[uint64](v) & ir.MaxStatus) // as the kernel does with that of a process
+		status = int(event.To[uint64](v) & ir.MaxStatus) // like the kernel does with the status of a process
 	}
 	m.status = &status
 }
 
-// printMap prints a map. Rates are those since they were last printed, so they begin again.
+// printMap prints a map. Rates count from the last time they were printed, so they restart.
 func (sc *scope) printMap(info *ir.Map, o ir.MapOptions) error {
 	m := sc.machine
 	t, err := m.table(info, sc.now(), o)
@@ -42,7 +42,7 @@ func (sc *scope) printMap(info *ir.Map, o ir.MapOptions) error {
 	return m.empty(info, sc.now(), mapStore.zero)
 }
 
-// table is what a map holds at nsecs.
+// table returns what a map holds at nsecs.
 func (m *machine) table(info *ir.Map, nsecs uint64, o ir.MapOptions) (t result.Table, err error) {
 	elements, err := m.stores[info].elements()
 	if err != nil {
@@ -57,7 +57,7 @@ func (m *machine) table(info *ir.Map, nsecs uint64, o ir.MapOptions) (t result.T
 	return t, nil
 }
 
-// printElement prints the value of a key, zero if there is none.
+// printElement prints the value of a key, or zero if there is no such key.
 func (sc *scope) printElement(info *ir.Map, key []any) error {
 	m := sc.machine
 	e := info.NewElement(key)
@@ -73,7 +73,7 @@ func (sc *scope) printElement(info *ir.Map, key []any) error {
 	return sc.sink.Element(sc.at(), t)
 }
 
-// clear does what a clause wants to be cleared, at nsecs.
+// clear clears a map for a clause, at nsecs.
 func (m *machine) clear(info *ir.Map, nsecs uint64) error {
 	if m.cleared == nil {
 		m.cleared = map[*ir.Map]bool{}
@@ -82,13 +82,13 @@ func (m *machine) clear(info *ir.Map, nsecs uint64) error {
 	return m.empty(info, nsecs, mapStore.clear)
 }
 
-// silent tells whether a map has nothing to show at the end: not even that nothing was counted, as it was cleared.
+// silent reports whether a map prints nothing at the end, not even a count of 0, because it was cleared.
 func (m *machine) silent(info *ir.Map) (bool, error) {
 	if !m.cleared[info] {
 		return false, nil
 	}
 	elements, err := m.stores[info].elements()
-	if len(info.Key) == 0 && info.Agg != nil && len(elements) > 0 { // in the kernel what adds up to nothing looks like none
+	if len(info.Key) == 0 && info.Agg != nil && len(elements) > 0 { // in the kernel an element of zeros looks like none
 		return isZero(elements[0].State), err
 	}
 	return len(elements) == 0, err
@@ -103,7 +103,7 @@ func (m *machine) empty(info *ir.Map, nsecs uint64, how func(mapStore) error) er
 	return how(m.stores[info])
 }
 
-// elapsed is the time since a map began to count, at nsecs.
+// elapsed returns the time from when a map began to count until nsecs.
 func (m *machine) elapsed(info *ir.Map, nsecs uint64) time.Duration {
 	since, ok := m.since[info]
 	if !ok {

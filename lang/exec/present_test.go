@@ -20,7 +20,7 @@ type hostileNames struct{}
 func (hostileNames) ID(string) (uint64, bool) { return 0, false }
 func (hostileNames) Path(uint64) string       { return "/a\x1b[2J" }
 
-// runHostile runs a program on an event whose names have control characters, and returns what it prints.
+// runHostile runs a program on an event whose names have control characters. It returns the output.
 func runHostile(t *testing.T, src string, as output.Format, raw bool) string {
 	t.Helper()
 	p := langtest.Probe("nvme", "complete_rq", langtest.Optional("ctrl", langtest.Str16))
@@ -43,7 +43,7 @@ func runHostile(t *testing.T, src string, as output.Format, raw bool) string {
 	return r.out.String()
 }
 
-// Whatever names hold, no control character of theirs is written; those of the program itself are.
+// Control characters in names are never written. Those of the program itself are.
 func TestControlCharacters(t *testing.T) {
 	for _, test := range []struct{ src, want, raw string }{
 		{`nvme:complete_rq { printf("\033[1m%s|%10s|%s\n", comm, ctrl, upper(comm)) }`,
@@ -59,7 +59,7 @@ func TestControlCharacters(t *testing.T) {
 		{`nvme:complete_rq { @[pid] = (comm, cgroup) }`, "@[1]: (é\\x1b[31m\\u009b, /a\\x1b[2J)\n", "@[1]: (é\x1b[31m\u009b, /a\x1b[2J)\n"},
 		{`nvme:complete_rq`, "00:00:00.000000 nvme:complete_rq \"é\\x1b[31m\\u009b\"/1 ctrl==1+\\t2\n", "00:00:00.000000 nvme:complete_rq é\x1b[31m\u009b/1 ctrl==1+\t2\n"},
 	} {
-		if test.src == "nvme:complete_rq" { // what does not read as one word has quotes
+		if test.src == "nvme:complete_rq" { // a text of several words gets quotes
 			test.want = strings.Replace(test.want, `ctrl==1+\t2`, `ctrl="=1+\t2"`, 1)
 		}
 		if got := runHostile(t, test.src, output.Text, false); got != test.want {
@@ -77,7 +77,7 @@ func TestControlCharacters(t *testing.T) {
 	}
 }
 
-// Stacks are cells, in keys and in values, and no cell that others chose is a formula.
+// Stacks are cells, in keys and in values. No cell from outside the program is a formula.
 func TestCSVStacks(t *testing.T) {
 	const src = `nvme:complete_rq { @[kstack, ctrl] = count(); @h[ustack] = hist(pid); @v = kstack; @t = (ustack, 1); @none[ustack] = kstack != nil }`
 	rows := func(raw bool) (all [][]string) {

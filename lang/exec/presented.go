@@ -9,14 +9,14 @@ import (
 	"trace/probes/event"
 )
 
-// This file gives what is printed the names that only this run knows, and knows which texts the program itself chose.
+// This file adds names that only this run knows to what is printed, and finds the texts that the program itself chose.
 
-// named replaces the numbers of stacks by their frames.
+// named replaces the numbers of stacks with their frames.
 func (m *machine) named(t event.Type, elems []event.Type, v any) any {
 	switch {
 	case v == nil:
 		return nil
-	case t.Kind == format.Stack && v == uint64(0): // a map has no such key
+	case t.Kind == format.Stack && v == uint64(0): // no map has such a key
 		return nil
 	case t.Kind == format.Stack && m.stacks != nil:
 		return m.stacks.frames(v.(uint64))
@@ -30,7 +30,7 @@ func (m *machine) named(t event.Type, elems []event.Type, v any) any {
 	return v
 }
 
-// namedTable does so for a table.
+// namedTable replaces the numbers of stacks in a table.
 func (m *machine) namedTable(t *result.Table) {
 	for i := range t.Rows {
 		r := &t.Rows[i]
@@ -58,7 +58,7 @@ func (m *machine) namedResult(v result.Value) result.Value {
 	return v
 }
 
-// printfArgs are the arguments of printf as they are written. The output may want texts of others as they are.
+// printfArgs returns the arguments of printf as they are written. The output may leave texts from outside the program unescaped.
 func (sc *scope) printfArgs(args []*ir.Expr, values []any) []any {
 	raw := sc.sink.Raw()
 	out := values

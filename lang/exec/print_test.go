@@ -147,7 +147,7 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
-// TestMembers checks that fields of one object stand together, even if others are between them.
+// TestMembers checks that the fields of an object stand together, even if others are between them.
 func TestMembers(t *testing.T) {
 	p := &event.Probe{Group: "a", Name: "b", Fields: []*event.Field{
 		langtest.Field("x.a.i", langtest.U8), langtest.Field("y", langtest.U8), langtest.Field("x.b", langtest.U8), langtest.Field("x.a.j", langtest.U8), langtest.Field("x.nsecs", langtest.U8),
@@ -163,7 +163,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// FuzzStrings checks that any bytes in a string leave the line whole and readable.
+// FuzzStrings checks that strings of any bytes leave the line whole and readable.
 func FuzzStrings(f *testing.F) {
 	for _, s := range []string{"fio", "\xff\x00\n", `"\`, "\u2028", "-"} {
 		f.Add(s)

@@ -12,7 +12,7 @@ import (
 	"trace/probes/event"
 )
 
-// Profiles returns those of the maps, also after End. Samples come with the largest value first.
+// Profiles returns the profiles of the maps that have one, also after End. The sample with the largest value comes first.
 func (r *Run) Profiles() ([]result.Profile, error) {
 	defer r.lock()()
 	var all []result.Profile
@@ -58,7 +58,7 @@ func profileOf(m *ir.Map, elements []ir.Element, of *machine) result.Profile {
 	return p
 }
 
-// addend is the number of an entry that can be added to those of others.
+// addend returns the number of an element that adds up with the numbers of others.
 func addend(v result.Value) any {
 	n := v.Rank()[0]
 	if s, ok := v.(result.Stats); ok {
@@ -91,7 +91,7 @@ func sampleOf(m *ir.Map, key []any, of *machine) (s result.Sample) {
 	return s
 }
 
-// functions are the frames of a stack, the outermost first, without the places in them: calls of one function are one flame.
+// functions returns the frames of a stack, outermost first, without offsets: all calls of a function are one flame.
 func (s *stackStore) functions(number uint64) (all format.Frames, ofProcess bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,10 +105,11 @@ func (s *stackStore) functions(number uint64) (all format.Frames, ofProcess bool
 	return all, found.PID != 0
 }
 
-// place is what a frame, as symbols.Frame writes it, tells besides the function: its name and its module are before and in it.
+// place matches the offset and line of a frame as symbols.Frame writes it. The function's name precedes it, and its module is in
+// it.
 var place = regexp.MustCompile(`^(.*)\+[0-9]+( \[[^]]*\])?( .*:[0-9]+)?$`)
 
-// functionOf is the function of a frame and the kernel's module where it is, or what is mapped at an address without a name.
+// functionOf returns the function of a frame and its kernel module, or what is mapped at an address without a name.
 func functionOf(frame string) string {
 	if address, module, mapped := strings.Cut(frame, " "); strings.HasPrefix(address, "0x") {
 		if !mapped {

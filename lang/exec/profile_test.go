@@ -18,7 +18,7 @@ import (
 	"trace/probes/symbols"
 )
 
-// TestProfiled tells maps of which profiles can be made from the others.
+// TestProfiled checks which maps have profiles.
 func TestProfiled(t *testing.T) {
 	program, err := compile("program", `nvme:complete_rq {
 	@count[kstack] = count(); @sum[ctrl, ustack] = sum(latency); @hist[kstack] = hist(latency); @quantile[kstack] = quantile(latency, 50)
@@ -35,7 +35,7 @@ func TestProfiled(t *testing.T) {
 	}
 }
 
-// TestProfile makes profiles of entries without frames: that those are right a run with the kernel's tells.
+// TestProfile makes profiles of elements without frames. Runs in the kernel test the frames.
 func TestProfile(t *testing.T) {
 	key := []ir.Column{{Type: event.Type{Kind: format.Stack, Size: 8}}, {Type: event.Type{Kind: event.String}}}
 	duration := []ir.Column{{Type: event.Type{Kind: event.Int, Size: 8, Unit: event.Nanoseconds}}}
@@ -100,7 +100,7 @@ func TestFunctionOf(t *testing.T) {
 	}
 }
 
-// TestUnshown checks that maps that somebody else shows are printed when the program says so, and only then.
+// TestUnshown checks that maps that the caller shows are printed if the program prints them, and only then.
 func TestUnshown(t *testing.T) {
 	program, err := compile("program", `begin { @a = 1; @b = 2; print(@b) }`, nil, check.Options{})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"trace/lang/result"
 )
 
-// This file is what stores do with a map that ranks: where there is no room, the least key gives way.
+// This file is what stores do with a map that ranks: if there is no room, the least key is dropped.
 
 // ranks are the cells of a map in user space that was full at least once, as a heap: the least is the first.
 type ranks struct {
@@ -19,7 +19,7 @@ type ranks struct {
 	cells  []*cell
 }
 
-// ranker is what stores have to know of an aggregation that ranks.
+// ranker is what stores use of an aggregation that ranks.
 type ranker interface {
 	Less(a, b []uint64) bool
 	Gone(state []uint64) []uint64
@@ -43,14 +43,14 @@ func (r *ranks) Pop() any {
 	return last
 }
 
-// changed says that the state of a cell is another one.
+// changed restores the order after a change of a cell's state.
 func (r *ranks) changed(c *cell) {
 	if len(r.cells) > 0 {
 		heap.Fix(r, c.rank)
 	}
 }
 
-// giveWay drops the least cell, and notes what it had: so much may any key have had that is not there.
+// giveWay drops the least cell. It notes the state: any missing key may have had as much.
 func (s *userStore) giveWay() {
 	if len(s.ranks.cells) == 0 {
 		for at := s.order.Front(); at != nil; at = at.Next() {
@@ -63,7 +63,7 @@ func (s *userStore) giveWay() {
 	s.drop(s.cells[least.encoded])
 }
 
-// ranked begins a new cell with what its key may have had.
+// ranked initializes a new cell with what its key may have had.
 func (s *userStore) ranked(c *cell) {
 	copy(c.State, s.gone)
 	if len(s.ranks.cells) > 0 {
@@ -71,10 +71,10 @@ func (s *userStore) ranked(c *cell) {
 	}
 }
 
-// rest is what a key without an entry may have, nil if it is nothing.
+// rest returns what a missing key may have had, or nil if that is nothing.
 func (s *userStore) rest() ([]uint64, error) { return slices.Clone(s.gone), nil }
 
-// mergeRanked adds elements of other places, where a key may be in several of them, and what keys without an entry may have there.
+// mergeRanked adds elements from elsewhere. A key may occur several times. rest is what keys without an element may have had there.
 func (s *userStore) mergeRanked(elements []ir.Element, rest []uint64) {
 	if rest != nil {
 		there := map[string]bool{}
@@ -101,10 +101,10 @@ func (s *userStore) mergeRanked(elements []ir.Element, rest []uint64) {
 	s.m.Agg.Merge(s.gone, rest)
 }
 
-// rest is asked for of maps that take turns alone.
+// rest is called only for maps that take turns.
 func (s *kernelStore) rest() ([]uint64, error) { return nil, nil }
 
-// spilled returns the elements of keys that found no room in the hash, and what one without any entry may have had.
+// spilled returns the keys that found no room in the hash, and what a key without an element may have had.
 func (s *kernelStore) spilled() (all []ir.Element, rest []uint64, err error) {
 	for i := range s.Code.Sets().Count() {
 		var cpus [][]byte
@@ -121,7 +121,7 @@ func (s *kernelStore) spilled() (all []ir.Element, rest []uint64, err error) {
 	return all, rest, nil
 }
 
-// setOf merges the parts that the CPUs have of a set.
+// setOf merges the values that the CPUs have of a set.
 func (s *kernelStore) setOf(cpus [][]byte) (elements []ir.Element, rest []uint64, err error) {
 	ranker := s.Agg.Ranker()
 	all := newUserStore(s.Map, 0)
@@ -146,7 +146,7 @@ func (s *kernelStore) setOf(cpus [][]byte) (elements []ir.Element, rest []uint64
 	return elements, all.gone, err
 }
 
-// clearSets forgets what found no room in the hash.
+// clearSets drops the keys that found no room in the hash.
 func (s *kernelStore) clearSets() error {
 	if s.sets == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"trace/probes/event"
 )
 
-// rankedMap counts by a number, with room for some.
+// rankedMap counts by a number, with room for some keys.
 func rankedMap(maxKeys uint32, top int64) *ir.Map {
 	number := ir.Column{Type: event.Type{Kind: event.Uint, Size: 8}}
 	return &ir.Map{
@@ -23,7 +23,7 @@ func rankedMap(maxKeys uint32, top int64) *ir.Map {
 	}
 }
 
-// within checks that a store bounds what there was, of keys that have no entry, too, and returns how many elements are not exact.
+// within checks that the bounds of a store hold, also for missing keys. It returns how many elements are not exact.
 func within(t *testing.T, s mapStore, truth map[uint64]uint64) (inexact int) {
 	t.Helper()
 	elements, err := s.elements()
@@ -53,10 +53,11 @@ func within(t *testing.T, s mapStore, truth map[uint64]uint64) (inexact int) {
 	return inexact
 }
 
-// skewed numbers: small ones come most.
+// skewed makes numbers: small ones are most frequent.
 func skewed(r *rand.Rand) uint64 { return uint64(r.ExpFloat64() * 20) }
 
-// What has no room gives way within its bounds, and parts that are merged are within the sum of theirs. With room for all it is exact.
+// Keys without room are dropped within the bounds, and merged maps are within the sum of their bounds. With room for all, the
+// result is exact.
 func TestRankedStore(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
@@ -88,7 +89,7 @@ func TestRankedStore(t *testing.T) {
 	}
 }
 
-// Clear forgets what gave way, too.
+// Clear also drops what is known of dropped keys.
 func TestRankedClear(t *testing.T) {
 	s := newUserStore(rankedMap(2, 5), 0)
 	for range 2 {
@@ -106,7 +107,7 @@ func TestRankedClear(t *testing.T) {
 	}
 }
 
-// Both engines bound what they have no room for, also where the map is read and emptied meanwhile, and what one event adds, another loses.
+// Both engines bound keys without room, also if the map is read and emptied meanwhile, and if one event drops what another adds.
 func TestRankedBounds(t *testing.T) {
 	k, all := diffSetup(t)
 	for _, test := range []struct {
@@ -204,7 +205,8 @@ func (c *diffCase) bounds(t *testing.T, k *diffKernel) map[string]int {
 	return inexact
 }
 
-// A table has the first of each group, and tells what the others had at most; tables of several hosts are one within their bounds.
+// A table has the first of each group, and the most that the others can have. Merged tables of several hosts stay within their
+// bounds.
 func TestRankedTable(t *testing.T) {
 	m := rankedMap(100, 2)
 	m.Key, m.Names, m.Own = append(m.Key, m.Key[0]), []string{"group", "x"}, 1
@@ -219,7 +221,7 @@ func TestRankedTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	merged.Sort(result.ByNature, 0)
-	// 3 of group 1 had at most 5 where it was cut off; 1 of group 3 at most what gave way there.
+	// 3 of group 1 had at most 5, where it was cut off; 1 of group 3 had at most what was dropped there.
 	checkRanking(t, merged, "[[3 1] 5 1] [[1 1] 10 0] [[1 3] 14 5] [[2 2] 1 0] [[2 1] 20 0]")
 	if rest := merged.Ranking.Rest[merged.Ranking.Group([]any{uint64(1)})]; len(rest) != 2 || rest[0] != 7 {
 		t.Errorf("what was cut off of the merged table had at most %v", rest)

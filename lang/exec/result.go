@@ -7,7 +7,7 @@ import (
 	"trace/lang/result"
 )
 
-// Tables returns what the maps hold, also after End: the rows with the largest value first.
+// Tables returns what the maps hold, also after End. The row with the largest value comes first.
 func (r *Run) Tables() ([]result.Table, error) {
 	defer r.lock()()
 	var all []result.Table
@@ -35,7 +35,7 @@ func (r *Run) Tables() ([]result.Table, error) {
 	return all, nil
 }
 
-// Clear empties all maps, as clear() does.
+// Clear empties all maps, like clear().
 func (r *Run) Clear() error {
 	defer r.lock()()
 	for _, m := range r.plan.Program.Maps {

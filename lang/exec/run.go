@@ -17,30 +17,30 @@ import (
 	"trace/probes/event"
 )
 
-// Options are what a run needs of its surroundings.
+// Options configure a run.
 type Options struct {
 	// Sink takes what the program prints.
 	Sink Sink
-	// Shadow is where the second, user-space run of a comparison prints.
+	// Shadow takes the output of the second run of a comparison, which is in user space.
 	Shadow Sink
-	// Muted begin clauses print nothing: they did so before.
+	// Muted discards the output of begin clauses, for a program that has begun before.
 	Muted bool
-	// Unshown maps are not printed at the end: Views and Profiles have them.
+	// Unshown maps are not printed at the end: the caller shows Tables and Profiles.
 	Unshown bool
-	// Now returns the time as nsecs tells it.
+	// Now returns the time on the clock of nsecs.
 	Now func() uint64
-	// Keep takes the events that clauses without a block would print; nil: they are printed.
+	// Keep takes the events that clauses without a body would print; nil: they are printed.
 	Keep func(*event.Event) error
-	// Record takes the events that [plan.Options.Record] has sent.
+	// Record takes the events that [plan.Options.Record] sends.
 	Record func(*event.Event) error
 	// Context ends loops of begin and interval clauses, loopGrace after its own end.
 	Context context.Context
 }
 
-// loopGrace is what a clause has to come to its own end: one that prints a map and then clears it should do both.
+// loopGrace is the time that a clause has to finish: a clause that prints a map and then clears it should do both.
 const loopGrace = time.Second
 
-// Run is one run of a plan: its maps, and what user space does. Its methods may be called from several goroutines.
+// Run is one run of a plan: its maps and its work in user space. Its methods may be called from several goroutines.
 type Run struct {
 	plan *plan.Plan
 	mu   sync.Mutex
@@ -48,20 +48,20 @@ type Run struct {
 	muted   bool
 	unshown bool
 	machine *machine
-	shadow  *machine // nil but in a comparison
+	shadow  *machine // nil except in a comparison
 	record  func(*event.Event) error
 	kernel  map[string]*ebpf.Map
-	halves  map[string][2]*ebpf.Map // of the maps that take turns
+	halves  map[string][2]*ebpf.Map // the maps that take turns
 	turns   turns
-	stacks  *stackStore // nil if the program captures none
+	stacks  *stackStore // nil if the program captures no stacks
 	parts   []*siteRun
-	sites   map[*event.Probe][]*siteRun // whole, for the shadow and for recorded events
+	sites   map[*event.Probe][]*siteRun // whole sites, for the shadow and for recorded events
 	moments map[*ir.Clause]*block       // begin, end and interval clauses
-	// rejected counts records that the user part of a predicate rejected.
+	// rejected counts records that fail the conjuncts evaluated in user space.
 	rejected map[*event.Probe]uint64
 }
 
-// siteRun is a site, compiled.
+// siteRun is a compiled site, or the part of it that user space runs.
 type siteRun struct {
 	pred     *evaluator // nil: passes
 	block    *block
@@ -108,7 +108,7 @@ func (r *Run) newMachine(o Options, sink Sink, store func(*ir.Map) mapStore) *ma
 	}
 }
 
-// store of a map, where the plan has it.
+// store returns the store of a map, where the plan puts it.
 func (r *Run) store(m *ir.Map) mapStore {
 	k := r.plan.Maps[m]
 	if k == nil {
@@ -163,7 +163,7 @@ func (r *Run) compile() error {
 	return nil
 }
 
-// compileSite keeps the predicate apart: whether it holds is counted.
+// compileSite keeps the predicate separate because the run counts whether it holds.
 func compileSite(b *ir.Site) (run *siteRun, err error) {
 	run = &siteRun{}
 	if b.Pred != nil {
@@ -175,7 +175,7 @@ func compileSite(b *ir.Site) (run *siteRun, err error) {
 	return run, err
 }
 
-// Maps are those that the code refers to, for [probes.AttachOptions].
+// Maps returns the maps that the code refers to, for [probes.AttachOptions].
 func (r *Run) Maps() map[string]*ebpf.Map { return r.kernel }
 
 // Close releases the maps.
@@ -190,7 +190,7 @@ func (r *Run) Close() error {
 	return errors.Join(errs...)
 }
 
-// Begin runs the begin clauses. Programs are attached after it.
+// Begin runs the begin clauses. The caller attaches BPF programs after it.
 func (r *Run) Begin() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,13 +204,13 @@ func (r *Run) Begin() error {
 	return r.turns.plant()
 }
 
-// End runs the end clauses and prints all maps, but for [Options.Unshown]. Programs are detached before it.
+// End runs the end clauses and prints all maps unless [Options.Unshown]. The caller detaches BPF programs before it.
 func (r *Run) End() error {
 	defer r.lock()()
-	if err := r.turns.fence.wait(); err != nil { // a program may have run when it was detached
+	if err := r.turns.fence.wait(); err != nil { // a BPF program may still be running after it was detached
 		return err
 	}
-	// The end of the run does not end its last loops.
+	// Loops of end clauses do not end with the run.
 	if err := r.at(ir.OnEnd, func(s *setting) { s.ctx = context.Background() }); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (r *Run) End() error {
 	return nil
 }
 
-// Show prints all maps to a sink, as End does to its own, while the program goes on.
+// Show prints all maps to a sink, like End, while the program continues.
 func (r *Run) Show(to Sink) error {
 	defer r.lock()()
 	return r.showAll(r.machine, to)
@@ -262,7 +262,7 @@ func (r *Run) machines() []*machine {
 	return []*machine{r.machine}
 }
 
-// at runs the clauses of a kind, in what change makes of the setting.
+// at runs the clauses of a kind. change modifies their setting.
 func (r *Run) at(kind ir.ClauseKind, change func(*setting)) error {
 	for _, c := range r.plan.Program.Clauses {
 		if c.Kind != kind {
@@ -275,14 +275,14 @@ func (r *Run) at(kind ir.ClauseKind, change func(*setting)) error {
 	return nil
 }
 
-// lock begins a moment: what reads maps or empties them until it is unlocked sees them all as they are at one time.
+// lock begins a moment: until unlock, everything that reads or empties maps sees them as they are at one time.
 func (r *Run) lock() (unlock func()) {
 	r.mu.Lock()
 	r.turns.settled = false
 	return r.mu.Unlock
 }
 
-// moment runs a clause that no event causes, at nsecs.
+// moment runs a clause that no event triggers, at nsecs.
 func (r *Run) moment(c *ir.Clause, nsecs uint64, change func(*setting)) error {
 	for _, m := range r.machines() {
 		sc := &scope{setting: m.setting(nsecs)}
@@ -294,9 +294,9 @@ func (r *Run) moment(c *ir.Clause, nsecs uint64, change func(*setting)) error {
 	return nil
 }
 
-// Attached says that from nsecs on all events are seen. Rates count from there, as attaching takes up to a second, in which some events
-// came and others did not; but for those that the kernel could not count if they were cleared. With --compare they do not, as one side
-// has counted what still waits for the other.
+// Attached reports to the run that all events from nsecs on are seen. Rates count from then: attaching takes up to a second, in
+// which only some events are seen. Rates whose map cannot be cleared without losing events are excepted. So are all rates with
+// --compare, because one side has counted records that the other has not read yet.
 func (r *Run) Attached(nsecs uint64) error {
 	defer r.lock()()
 	if r.shadow != nil {
@@ -312,7 +312,7 @@ func (r *Run) Attached(nsecs uint64) error {
 	return nil
 }
 
-// Intervals are the periods of the interval clauses of the program, each once.
+// Intervals returns the periods of the interval clauses of the program, each once.
 func (r *Run) Intervals() []time.Duration {
 	var all []time.Duration
 	for _, c := range r.plan.Program.Clauses {
@@ -337,21 +337,21 @@ func (r *Run) Interval(period time.Duration, nsecs uint64) error {
 	return nil
 }
 
-// Between calls f, with the time as nsecs tells it, while no clause runs and no map is printed.
+// Between calls f with the current time (nsecs) while no clause runs and no map is printed.
 func (r *Run) Between(f func(at uint64) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return f(r.machine.now())
 }
 
-// Stopped tells whether exit() was called.
+// Stopped reports whether exit() was called.
 func (r *Run) Stopped() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.machine.stopped
 }
 
-// ExitStatus is what exit(n) said, if it was called.
+// ExitStatus returns n of exit(n), if it was called.
 func (r *Run) ExitStatus() (status int, asked bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -361,7 +361,7 @@ func (r *Run) ExitStatus() (status int, asked bool) {
 	return *r.machine.status, true
 }
 
-// Event does what is left of a clause for a record. It tells whether anything was printed.
+// Event runs what is left of a site for a record. It reports whether anything was printed.
 func (r *Run) Event(e *event.Event) (printed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -406,12 +406,12 @@ func (r *Run) Replay(e *event.Event, printed func() error) error {
 }
 
 // follow runs the whole program on an event in the second machine.
-func (r *Run) follow(record *siteRun, e *event.Event) error {
+func (r *Run) follow(part *siteRun, e *event.Event) error {
 	for _, s := range r.sites[e.Probe] {
 		if r.shadow.stopped {
 			break
 		}
-		if _, err := s.run(r.shadow, e, record.stacks); err != nil {
+		if _, err := s.run(r.shadow, e, part.stacks); err != nil {
 			return fmt.Errorf("second run: %w", err)
 		}
 	}
@@ -430,20 +430,21 @@ func (s *siteRun) run(m *machine, e *event.Event, stacks map[ir.StackUse]int) (b
 	return true, m.run(s.block, sc)
 }
 
-// Program is what runs.
+// Program returns the program of the run.
 func (r *Run) Program() *ir.Program { return r.plan.Program }
 
-// PrintMap prints a map once more, after End too: at most top entries, 0 for all of them, by "key", "value" or, if it is "", what is usual.
+// PrintMap prints a map once more, also after End: at most top rows, 0 for all, sorted by "key" or "value". "" is the default
+// order.
 func (r *Run) PrintMap(to Sink, name string, top int64, by string) error {
 	defer r.lock()()
 	i := slices.IndexFunc(r.plan.Program.Maps, func(m *ir.Map) bool { return m.Name == name })
 	if i < 0 {
-		return fmt.Errorf("no map is called %s: %s", name, strings.Join(r.plan.Program.MapNames(), ", "))
+		return fmt.Errorf("there is no map %s: the maps are %s", name, strings.Join(r.plan.Program.MapNames(), ", "))
 	}
 	return r.machine.show(r.plan.Program.Maps[i], to, ir.MapOptions{Top: top, By: result.Order(by)})
 }
 
-// Rejected is the number of records of a probe that user space rejected.
+// Rejected returns the number of records of a probe that user space rejected.
 func (r *Run) Rejected(p *event.Probe) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

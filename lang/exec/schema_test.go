@@ -11,7 +11,7 @@ import (
 	"trace/lang/output"
 )
 
-// schema is that of the lines of JSON.
+// schema is the schema of JSON lines.
 var schema = sync.OnceValue(func() *jsonschema.Schema {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(output.Schema))
 	if err != nil {
@@ -24,7 +24,7 @@ var schema = sync.OnceValue(func() *jsonschema.Schema {
 	return c.MustCompile("schema.json")
 })
 
-// checkSchema checks that each line is as the schema says.
+// checkSchema checks each line against the schema.
 func checkSchema(t testing.TB, lines string) {
 	t.Helper()
 	for line := range strings.Lines(lines) {
@@ -37,7 +37,7 @@ func checkSchema(t testing.TB, lines string) {
 	}
 }
 
-// What the schema does not have is not printed unnoticed.
+// A key that the schema lacks is reported.
 func TestSchemaForbids(t *testing.T) {
 	for _, line := range []string{
 		`{"type":"map","data":{"@":1},"columns":[],"rows":[],"fn":"count"}`,

@@ -17,12 +17,13 @@ import (
 	"trace/probes/symbols"
 )
 
-// This file is kstack and ustack. A program knows a stack by its number (see codegen.Stack); only what prints one looks for the frames
-// behind it and for their names.
+// This file implements kstack and ustack. A program handles a stack by its number (see codegen.Stack). Only output looks up its
+// frames and their names.
 
 // stackStore finds the frames of stacks, and their names.
 type stackStore struct {
-	// recorded finds stacks of a recording, of which shortened are parts; nil: they are in the maps.
+	// recorded finds stacks of a recording; shortened are the innermost frames of some of them. recorded is nil if the stacks are
+	// in maps.
 	recorded  func(number uint64) (event.Stack, bool)
 	shortened map[uint64]event.Stack
 
@@ -31,25 +32,25 @@ type stackStore struct {
 	counts    *ebpf.Map
 	kernel    *symbols.Kernel
 	processes *symbols.Processes
-	// found are stacks that were looked for, as long as they are not too many.
+	// found are stacks that were looked up, at most maxFound.
 	found map[uint64]format.Frames
-	// patience is how long names may be looked for once ctx has ended, as the last stacks want theirs. impatient counts the stacks whose
-	// names were not found in that time.
+	// patience is how long names may be looked up after ctx has ended, because the last stacks need theirs. impatient counts the
+	// stacks whose names were not found in that time.
 	ctx       context.Context
 	patience  time.Duration
 	impatient uint64
 }
 
-// namingPatience is the time for names after the end of a run: symbols of large programs take a second each.
+// namingPatience is the time for names after the end of a run. The symbols of a large program take a second.
 const namingPatience = 30 * time.Second
 
-// maxFound bounds what is kept of stacks that were printed.
+// maxFound limits how many printed stacks are kept.
 const maxFound = 4096
 
-// lostFrames are those of a stack for which there was no room.
+// lostFrames are the frames of a stack without room.
 var lostFrames = format.Frames{"(lost: no room for more stacks)"}
 
-// openStacks prepares what the stacks of a plan need, before its programs are loaded.
+// openStacks prepares what the stacks of a plan need, before the BPF programs are loaded.
 func (r *Run) openStacks(ctx context.Context) (err error) {
 	space := r.plan.StackSpace()
 	if len(space.Frames) == 0 {
@@ -80,7 +81,7 @@ func (r *Run) openStacks(ctx context.Context) (err error) {
 	return nil
 }
 
-// putCuts tells the programs where the functions are that stand between them and what is traced.
+// putCuts gives the BPF programs the addresses of the functions between them and the code that they trace.
 func (r *Run) putCuts() error {
 	cuts := r.kernel[codegen.StackCutsName]
 	value := make([]byte, cuts.ValueSize())
@@ -102,7 +103,7 @@ func (s *stackStore) close() error {
 	return s.processes.Close()
 }
 
-// frames returns those of a stack by its number.
+// frames returns the frames of a stack by its number.
 func (s *stackStore) frames(number uint64) format.Frames {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +115,7 @@ func (s *stackStore) frames(number uint64) format.Frames {
 	if whole, ok := s.find(number); ok {
 		found = whole.Frames
 	}
-	if s.impatient != gaveUp { // perhaps there is time later
+	if s.impatient != gaveUp { // there may be time later
 		return found
 	}
 	if len(s.found) >= maxFound {
@@ -124,7 +125,7 @@ func (s *stackStore) frames(number uint64) format.Frames {
 	return found
 }
 
-// Stack returns what a number stands for; ok is false if there was no room for the frames. It may be called while a clause runs.
+// Stack returns the stack of a number. ok is false if there was no room for the frames. It may be called while a clause runs.
 func (r *Run) Stack(number uint64) (found event.Stack, ok bool) {
 	if r.stacks == nil {
 		return found, false
@@ -134,7 +135,7 @@ func (r *Run) Stack(number uint64) (found event.Stack, ok bool) {
 	return r.stacks.find(number)
 }
 
-// shorten returns the number of the innermost frames of a recorded stack, as it would be if they had been captured alone.
+// shorten returns the number of the innermost frames of a recorded stack, as if only these had been captured.
 func (s *stackStore) shorten(number uint64, most int) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +192,7 @@ func (s *stackStore) named(h codegen.StackHeader, addresses []uint64) event.Stac
 	return out
 }
 
-// searching returns the context of a search for names, and what to call when it is done.
+// searching returns the context of a search for names, and a function to call when the search is done.
 func (s *stackStore) searching() (context.Context, func()) {
 	if s.ctx.Err() == nil {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -207,7 +208,7 @@ func (s *stackStore) searching() (context.Context, func()) {
 	}
 }
 
-// processesInUse are those of which there are stacks.
+// processesInUse returns the processes that have stacks.
 func (s *stackStore) processesInUse() (map[int]bool, error) {
 	used := map[int]bool{}
 	for _, m := range s.maps {
@@ -224,7 +225,7 @@ func (s *stackStore) processesInUse() (map[int]bool, error) {
 	return used, nil
 }
 
-// StacksUnwatched is why names are not known for stacks of processes that have ended, nil if they are.
+// StacksUnwatched returns why stacks of ended processes have no names, or nil if they have.
 func (r *Run) StacksUnwatched() error {
 	if r.stacks == nil || r.stacks.processes == nil {
 		return nil
@@ -232,20 +233,21 @@ func (r *Run) StacksUnwatched() error {
 	return r.stacks.processes.Unwatched()
 }
 
-// StackLosses are stacks that are not what they should be.
+// StackLosses count stacks that were lost or incomplete.
 type StackLosses struct {
 	codegen.StackCounters
-	// Mappings are notes of the kernel about what processes map that were lost: frames may be without names for it.
+	// Mappings counts lost notifications of the kernel about what processes map. Frames may lack names because of them.
 	Mappings uint64
-	// Unread says which files were too large to be read for names. Impatient are stacks without names, as it took too long to look for them.
+	// Unread are files that were too large to read for names. Impatient counts stacks without names because the search took too
+	// long.
 	Unread    []string
 	Impatient uint64
 }
 
-// Lost is how many stacks are absent, or without their frames.
+// Lost returns how many stacks are absent, or without their frames.
 func (l StackLosses) Lost() uint64 { return l.Full + l.NoMemory + l.Busy + l.Failed }
 
-// StackLosses of the run.
+// StackLosses returns the losses of the run.
 func (r *Run) StackLosses() (l StackLosses, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -26,7 +26,7 @@ import (
 	"trace/probes/symbols"
 )
 
-// values are what the kernel has put into a record.
+// values are the values that the kernel has put into a record.
 type values struct {
 	langtest.Table
 	list []any
@@ -34,7 +34,7 @@ type values struct {
 
 func (v values) Value(i int) (any, bool) { return v.list[i], v.list[i] != nil }
 
-// TestStackOutput prints stacks in each place where a value can be.
+// TestStackOutput prints stacks in each place where a value may be.
 func TestStackOutput(t *testing.T) {
 	const program = `nvme:complete_rq {
 	@k[kstack, ctrl] = count(); @v[ctrl] = ustack(2); @t = (kstack, 1); @none[ctrl] = kstack == nil
@@ -112,8 +112,8 @@ func TestStackOutput(t *testing.T) {
 	}
 }
 
-// TestStackNumbers captures stacks of this very process in the kernel: each is kept under the number of its frames and its process, is
-// not longer than it may be, and begins with what is traced.
+// TestStackNumbers captures stacks of this process in the kernel. Each is kept under the number of its frames and its process, is
+// not longer than allowed, and begins with the traced function.
 func TestStackNumbers(t *testing.T) {
 	if err := bpftest.Permitted(); err != nil {
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
@@ -175,7 +175,7 @@ func TestStackNumbers(t *testing.T) {
 	}
 }
 
-// TestStackSlotsBusy takes all slots away: the stacks are absent then, and counted.
+// TestStackSlotsBusy takes all slots: the stacks are then absent, and counted.
 func TestStackSlotsBusy(t *testing.T) {
 	if err := bpftest.Permitted(); err != nil {
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
@@ -252,7 +252,7 @@ func now() uint64 {
 	return uint64(since.Nano())
 }
 
-// Names are looked for while the run goes on, and after its end as long as there is patience.
+// Names are looked up while the run goes on and, for some time, after its end.
 func TestSearching(t *testing.T) {
 	run, end := context.WithCancel(t.Context())
 	s := &stackStore{ctx: run, patience: 50 * time.Millisecond}

@@ -10,18 +10,18 @@ import (
 	"trace/probes/event"
 )
 
-// userStore is a map in user space. One goroutine at a time may use it.
+// userStore is a map in user space. Only one goroutine at a time may use it.
 type userStore struct {
 	m     *ir.Map
 	limit int
 	cells map[string]*linked.Element // by encoded key
-	// order of the cells: that of the least recent update first if the map is an lru, else that of their making.
+	// order of the cells: least recently updated first if the map is an lru, otherwise oldest first.
 	order *linked.List
-	// counts of what could not be done; in user space only full and absent happen.
+	// counts are failed updates; in user space only full and absent occur.
 	counts codegen.MapCounters
 	// encoded is the buffer of the encoded key.
 	encoded []byte
-	// ranks order the cells of a map that ranks, and gone is what a key without a cell may have had; nil: nothing.
+	// ranks order the cells of a map that ranks. gone is what a key without a cell may have had; nil: nothing.
 	ranks ranks
 	gone  []uint64
 }
@@ -33,7 +33,7 @@ type cell struct {
 	ir.Element
 }
 
-// newUserStore makes an empty map. Where the program gives no number of maxKeys, it has room for the default.
+// newUserStore makes an empty map. maxKeys is its size if the program does not choose one.
 func newUserStore(m *ir.Map, maxKeys uint32) *userStore {
 	if m.MaxKeys != 0 {
 		maxKeys = m.MaxKeys
@@ -41,7 +41,7 @@ func newUserStore(m *ir.Map, maxKeys uint32) *userStore {
 	return &userStore{m: m, limit: int(maxKeys), cells: map[string]*linked.Element{}, order: linked.New(), ranks: ranks{ranker: m.Agg.Ranker()}}
 }
 
-// counters tells what could not be done.
+// counters returns the counts of failed updates.
 func (s *userStore) counters() codegen.MapCounters { return s.counts }
 
 // find returns the cell of a key, or nil.
@@ -53,7 +53,7 @@ func (s *userStore) find(key []any) *cell {
 	return nil
 }
 
-// encode writes a key as bytes, so that keys are equal if their bytes are. Numbers are taken as their column has them.
+// encode encodes a key as bytes. Equal keys have equal bytes. Numbers are converted to the type of their column.
 func (s *userStore) encode(key []any) {
 	b := s.encoded[:0]
 	for _, v := range key {
@@ -76,7 +76,7 @@ func (s *userStore) encode(key []any) {
 	s.encoded = b
 }
 
-// change changes the cell of a key, which is made if there is room.
+// change changes the cell of a key. It makes the cell if there is room.
 func (s *userStore) change(key []any, change func(*cell)) {
 	c := s.find(key)
 	if c == nil {
@@ -90,7 +90,7 @@ func (s *userStore) change(key []any, change func(*cell)) {
 	s.ranks.changed(c)
 }
 
-// insert makes the cell of a key that was just looked for, or counts that there is no room.
+// insert makes the cell of the key that was just looked up, or counts that there is no room.
 func (s *userStore) insert(key []any) *cell {
 	if len(s.cells) >= s.limit {
 		switch {
@@ -113,7 +113,7 @@ func (s *userStore) drop(at *linked.Element) {
 	delete(s.cells, s.order.Remove(at).(*cell).encoded)
 }
 
-// set does not take one absent value, only a tuple with absent elements.
+// set skips an absent value. A tuple may have absent elements.
 func (s *userStore) set(key, value []any) error {
 	if len(value) == 1 && value[0] == nil {
 		s.counts.Absent++
@@ -154,7 +154,7 @@ func (s *userStore) lookup(key []any) (value []any, ok bool, err error) {
 	return nil, false, nil
 }
 
-// state returns the state itself, not a copy: it is valid until the next change.
+// state returns the state itself, not a copy. It is valid until the next change.
 func (s *userStore) state(key []any) (state []uint64, ok bool, err error) {
 	if c := s.find(key); c != nil {
 		return c.State, true, nil
@@ -188,10 +188,10 @@ func (s *userStore) zero() error {
 	return nil
 }
 
-// mapStore holds the contents of one map, in the kernel or in user space. Keys are what exprs evaluate to: int64, uint64, bool,
+// mapStore holds the contents of one map, in the kernel or in user space. Keys are the values of expressions: int64, uint64, bool,
 // string, or nil for an absent element.
 type mapStore interface {
-	// set, add, update and delete change the value of a key. They count what they cannot do (see counters).
+	// set, add, update and delete change the value of a key. They count what fails (see counters).
 	set(key, value []any) error
 	add(key []any, delta uint64) error
 	update(key []any, x uint64, absent bool) error
@@ -200,11 +200,11 @@ type mapStore interface {
 	lookup(key []any) (value []any, ok bool, err error)
 	// state returns the state of an aggregation.
 	state(key []any) (state []uint64, ok bool, err error)
-	// elements returns a snapshot of all, in no order.
+	// elements returns a snapshot of all elements, in no order.
 	elements() ([]ir.Element, error)
-	// rest is what a key without an entry may have, of a map that ranks; nil: nothing.
+	// rest returns what a missing key may have had, in a map that ranks; nil: nothing.
 	rest() ([]uint64, error)
-	// clear forgets all keys, zero their values. What was added after the last elements() is kept.
+	// clear removes all keys; zero zeroes their values. Both keep what was added after the last elements().
 	clear() error
 	zero() error
 }

@@ -31,7 +31,7 @@ func newTestStore(t *testing.T, m *ir.Map, n uint32) *userStore {
 	return s
 }
 
-// contents of a store as text, by key.
+// contents returns the contents of a store as text, by key.
 func contents(t *testing.T, s mapStore) string {
 	t.Helper()
 	elements, err := s.elements()
@@ -78,7 +78,7 @@ func TestStoreScalar(t *testing.T) {
 	}
 }
 
-// TestStoreKeys checks which keys are one key.
+// TestStoreKeys checks which keys are equal.
 func TestStoreKeys(t *testing.T) {
 	s := newTestStore(t, &ir.Map{Key: columns(langtest.S64, langtest.Str16, langtest.Str16, langtest.Flag), Value: columns(langtest.U64)}, 100)
 	different := [][]any{
@@ -93,7 +93,7 @@ func TestStoreKeys(t *testing.T) {
 			t.Errorf("%v: got %v", key, v)
 		}
 	}
-	// The column says what a number is.
+	// The column determines what a number means.
 	if v, ok, _ := s.lookup([]any{uint64(math.MaxUint64), "", "c", nil}); !ok || v[0] != uint64(7) {
 		t.Errorf("the same bits: got %v", v)
 	}
@@ -130,7 +130,7 @@ func TestStoreLRU(t *testing.T) {
 	}
 }
 
-// TestStoreAggregations checks each aggregation: its state, and what it is read as.
+// TestStoreAggregations checks each aggregation: its state, and how expressions read it.
 func TestStoreAggregations(t *testing.T) {
 	minus := uint64(math.MaxUint64) // -1
 	for _, test := range []struct {
@@ -187,7 +187,7 @@ func TestStoreTuple(t *testing.T) {
 	s := newTestStore(t, &ir.Map{Value: columns(langtest.U64, langtest.Str16), IsTuple: true}, 1)
 	value := []any{uint64(1), "x"}
 	s.set(nil, value)
-	value[1] = "changed" // the store has its own copy
+	value[1] = "changed" // the store has a copy of its own
 	if got, want := contents(t, s), "[][1 x] "; got != want {
 		t.Errorf("got %s want %s", got, want)
 	}

@@ -10,21 +10,21 @@ import (
 	"trace/probes/event"
 )
 
-// turns are the maps in the kernel that are emptied while events are counted in them. Of each there are two, which take turns: programs
-// use the one, and what the other one has is moved to user space.
+// turns are the maps in the kernel that are emptied while events are counted in them. Each exists twice: BPF programs use one of
+// the two, and the contents of the other one are moved to user space.
 //
-// All maps change turns at once, and at most once in a moment: when the clauses of an interval, or a display, first touch one of them.
-// What comes later belongs to the time after that moment. So each event is seen exactly once, whatever is printed, cleared or deleted.
+// All maps switch at once, and at most once in a moment: when the clauses of an interval, or a display, first touch one of them.
+// Later events belong to the time after that moment. So each event is seen exactly once, whatever is printed, cleared or deleted.
 type turns struct {
-	word  *ebpf.Map // codegen.TurnName; nil: no code that is ever reached changes such a map
+	word  *ebpf.Map // codegen.TurnName; nil: no reachable code changes such a map
 	fence *fence
 	all   []*turnStore
 	turn  uint64
-	// settled says that it has been done at this moment.
+	// settled reports that the maps have switched in this moment.
 	settled bool
 }
 
-// settle gives the programs the other maps, and moves what the ones before have to user space.
+// settle switches the BPF programs to the other maps, and moves the contents of the previous ones to user space.
 func (t *turns) settle() error {
 	if t.settled || t.word == nil {
 		return nil
@@ -46,7 +46,7 @@ func (t *turns) settle() error {
 	return nil
 }
 
-// plant gives the programs what begin clauses have set, so that it takes room where they look for it.
+// plant moves what begin clauses have set to the kernel, so that it takes room there.
 func (t *turns) plant() error {
 	if t.word == nil {
 		return nil
@@ -68,14 +68,14 @@ func (t *turns) plant() error {
 	return nil
 }
 
-// turnStore is one of these maps. Its userStore has what was moved to user space.
+// turnStore is one of these maps. Its userStore holds what was moved to user space.
 type turnStore struct {
 	*userStore
 	turns  *turns
 	halves [2]*kernelStore
 }
 
-// drain moves what a map has that no program uses.
+// drain moves the contents of a map that no BPF program uses.
 func (s *turnStore) drain(from *kernelStore) error {
 	elements, err := from.elements()
 	if err != nil || len(elements) == 0 {
@@ -95,7 +95,8 @@ func (s *turnStore) drain(from *kernelStore) error {
 	return from.clear()
 }
 
-// merge adds what programs have added, or sets what they have set. Keys for which there is no room are counted as what they had.
+// merge adds what BPF programs have added, or sets what they have set. Keys without room are counted with the updates that they
+// had.
 func (s *turnStore) merge(e ir.Element, grows bool) {
 	if s.m.Agg == nil {
 		if grows {

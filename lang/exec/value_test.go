@@ -14,7 +14,7 @@ import (
 	"trace/probes/event"
 )
 
-// conditions on one event of each probe; the fields with names that begin with o are absent.
+// conditions on one event of each probe; fields whose names begin with o are absent
 var conditions = []struct {
 	probe, src string
 	want       bool
@@ -138,8 +138,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// An oracle is a random expression over test:numbers, and what it means in unbounded integers: value returns a *big.Int or
-// a bool, or nil if it is absent.
+// An oracle is a random expression over test:numbers, and its meaning in unbounded integers: value returns a *big.Int or a bool, or
+// nil if it is absent.
 type oracle struct {
 	src    string
 	signed bool
@@ -295,7 +295,7 @@ func (g generator) condition(depth int) oracle {
 	}}
 }
 
-// boundary returns a number that is likely to be near an edge.
+// boundary returns a number that is likely to be near a boundary.
 func (g generator) boundary() uint64 {
 	edge := []uint64{0, 0, 7, 63, 64, 1 << 7, 1 << 31, 1 << 32, 1 << 62, 1 << 63, math.MaxUint64, g.Uint64()}[g.IntN(12)]
 	return edge + g.Uint64N(3) - 1
@@ -360,7 +360,7 @@ func compute(op string, a, b *big.Int) *big.Int {
 		return n.Exp(a, b, two64)
 	}
 	positive := n.Exp(a, new(big.Int).Neg(b), two64)
-	if a.CmpAbs(big.NewInt(1)) != 0 { // else a**-b is 1 or -1, and 1 divided by it the same
+	if a.CmpAbs(big.NewInt(1)) != 0 { // otherwise a**-b is 1 or -1, and so is 1 divided by it
 		return new(big.Int)
 	}
 	return wrap(positive, true).(*big.Int)
@@ -415,7 +415,7 @@ func evaluatorOf(t testing.TB, src string) *evaluator {
 	return v
 }
 
-// TestLazy checks that what is not needed is not computed.
+// TestLazy checks that unneeded operands are not computed.
 func TestLazy(t *testing.T) {
 	for src, reads := range map[string]int{
 		"b && u8 > 1":  1,

@@ -38,17 +38,18 @@ func tablesOf(t *testing.T, text string) []result.Table {
 	return tables
 }
 
-// Percentiles of a histogram lie within their bucket, as far in it as their rank among its values; those of a quantile are as printed.
+// Percentiles of a histogram lie within their bucket, at the place of their rank among its values. Percentiles of a quantile are as
+// printed.
 func TestPercentilesOfTables(t *testing.T) {
 	for _, test := range []struct {
 		program string
 		want    []output.Percentile
 	}{
-		// Four values in [1024, 2048): half of them below its middle.
+		// Four values in [1024, 2048): half of them are in its lower half.
 		{"begin { for ($i : 0..4) { @ = hist(1500) } }", []output.Percentile{{Name: "p50", Value: "≈1536", At: 1535.5}, {Name: "p90", Value: "≈1945", At: 1944.7}, {Name: "p99", Value: "≈2037", At: 2036.77}}},
 		{"begin { for ($i : 0..4) { @ = hist(1500ns) } }", []output.Percentile{{Name: "p50", Value: "≈1.54us", At: 1535.5}, {Name: "p90", Value: "≈1.95us", At: 1944.7}, {Name: "p99", Value: "≈2.04us", At: 2036.77}}},
 		{"begin { for ($i : 0..4) { @ = hist(3KiB) } }", []output.Percentile{{Name: "p50", Value: "≈3KiB", At: 3071.5}, {Name: "p90", Value: "≈3.8KiB", At: 3890.3}, {Name: "p99", Value: "≈3.98KiB", At: 4074.53}}},
-		// A bucket of one value is exact, and what is out of range has but its bound.
+		// A bucket of one value is exact, and a value out of range has only its bound.
 		{"begin { @ = hist(1) }", []output.Percentile{{Name: "p50", Value: "1", At: 1}, {Name: "p90", Value: "1", At: 1}, {Name: "p99", Value: "1", At: 1}}},
 		{"begin { @ = lhist(1, 10, 20, 5); @ = lhist(25, 10, 20, 5) }", []output.Percentile{{Name: "p50", Value: "< 10", At: 10}, {Name: "p90", Value: "≥ 20", At: 20}, {Name: "p99", Value: "≥ 20", At: 20}}},
 		{"begin { @ = lhist(-8, -10, 0, 10) }", []output.Percentile{{Name: "p50", Value: "≈-6", At: -5.5}, {Name: "p90", Value: "≈-2", At: -1.9}, {Name: "p99", Value: "≈-1", At: -1.09}}},
@@ -69,7 +70,7 @@ func TestPercentilesOfTables(t *testing.T) {
 	}
 }
 
-// What comes in a second is written as the map itself is printed.
+// A rate per second is written as in the map itself.
 func TestPerSecond(t *testing.T) {
 	var got []string
 	for _, v := range tablesOf(t, "begin { @a = rate(); @b = rate(8KiB); @c = rate(1ms) }") {

@@ -23,10 +23,11 @@ func TestVMDifferential(t *testing.T) {
 	t.Run("load", TestDifferentialLoad)
 }
 
-// populate has the kernel map all memory of this process at once, so that no instruction faults when it is the first to touch a page.
-// QEMU 7.2 gets some of them wrong when they run again after the fault: SETL, SETG and SETP to memory, because their translation turns
-// the operands of the last comparison into flags before the store (gen_prepare_cc in target/i386/tcg/translate.c). Go compiles
-// big.NewInt of a negative number to a SETL into a new object, and so one of some hundred programs saw a positive one.
+// populate makes the kernel map all memory of this process at once, so that no instruction faults because it is the first to touch
+// a page. QEMU 7.2 gets some instructions wrong when they run again after the fault: SETL, SETG and SETP to memory, because their
+// translation turns the operands of the last comparison into flags before the store (gen_prepare_cc in
+// target/i386/tcg/translate.c). Go compiles big.NewInt of a negative number to a SETL into a new object, so one of some hundred
+// programs saw a positive number.
 func populate(t *testing.T) {
 	t.Helper()
 	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE); err != nil {

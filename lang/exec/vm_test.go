@@ -21,9 +21,9 @@ import (
 	"trace/probes/event"
 )
 
-// TestVMConstructs attaches every probe of the catalog with every construct that the kernel can run, on its fields: nothing of it may
-// need user space, and the kernel has to accept it. Without -full it is the probe of each group with the most fields, which leaves the
-// least room.
+// TestVMConstructs attaches every probe of the catalog with every construct that the kernel can run, on its fields. Nothing in it
+// may need user space, and the kernel must accept it. Without -full it uses the probe of each group with the most fields, which
+// leaves the least room.
 func TestVMConstructs(t *testing.T) {
 	if out, err := exec.Command("modprobe", "-a", "ib_uverbs", "mlx5_ib", "nvme").CombinedOutput(); err != nil {
 		t.Fatalf("modprobe: %v\n%s", err, out)
@@ -51,7 +51,7 @@ func TestVMConstructs(t *testing.T) {
 	}
 }
 
-// largest are the probes with the most fields, one of each group.
+// largest returns the probe with the most fields of each group.
 func largest(all []*event.Probe) []*event.Probe {
 	var found []*event.Probe
 	for _, p := range all {
@@ -66,7 +66,7 @@ func largest(all []*event.Probe) []*event.Probe {
 	return found
 }
 
-// attach compiles a program, which has to run in the kernel as a whole, and attaches it for a moment.
+// attach compiles a program, which must run entirely in the kernel, and attaches it for a moment.
 func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text string) {
 	t.Helper()
 	program, err := compile("program", text, catalog.Probes(), check.Options{})
@@ -142,7 +142,7 @@ func constructs(p *event.Probe) string {
 	return strings.NewReplacer("P ", name+" ", "X", number).Replace(strings.Join(program, "\n"))
 }
 
-// keys uses every field of the probe as a key and in a predicate, some in each program: the presence of each is a branch, and the
+// keys uses every field of the probe as a key and in a predicate, some in each program. The presence of each is a branch, and the
 // kernel follows all combinations.
 func keys(p *event.Probe) []string {
 	name := p.String()

@@ -14,7 +14,7 @@ type Expr struct {
 	// Op is what the node computes from Args.
 	Op   Op
 	Args []*Expr
-	// Type of the value; its kind is Tuple for a tuple. Enum and Unit are those of the field that the value comes from.
+	// Type of the value; its kind is Tuple for a tuple. Enum and Unit come from the field that has the value.
 	Type event.Type
 	// Elems are the types of the elements of a tuple, or the single type of all elements of a list. Tuples do not nest, except in
 	// the loop variable of a for (see Variable).

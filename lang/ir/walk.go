@@ -44,7 +44,7 @@ func (b *Site) WalkExprs(visit func(*Expr)) {
 	})
 }
 
-// exprsOf returns the expressions of a statement, without those of nested statements.
+// exprsOf returns the expressions of a statement, without expressions of nested statements.
 func exprsOf(s Stmt) []*Expr {
 	switch s := s.(type) {
 	case *SetStmt:

@@ -31,7 +31,7 @@ func (p *Plan) kernelizer(b *Site, code *codegen.Spec) *kernelizer {
 	return k
 }
 
-// kernelOps maps operators to those of the code generator, where the names differ.
+// kernelOps maps operators to operators of the code generator, where the names differ.
 var kernelOps = map[ir.Op]codegen.Op{
 	ir.OpTruth: codegen.OpTruth, ir.OpAbsent: codegen.OpAbsent, ir.OpSigned: codegen.OpSigned, ir.OpNegate: codegen.OpNeg, ir.OpCompl: codegen.OpCompl,
 	ir.OpNot: codegen.OpNot, ir.OpAnd: codegen.OpAnd, ir.OpOr: codegen.OpOr, ir.OpEq: codegen.OpEq, ir.OpNe: codegen.OpNe, ir.OpLt: codegen.OpLt,
