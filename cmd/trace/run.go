@@ -106,7 +106,7 @@ func writeDocument(c *console.Console, d *output.Document, ended *run.Ended, out
 		return err
 	}
 	c.TellNegative(profiles)
-	return d.Write(out, console.Facts(ended.Report), profiles)
+	return d.Write(out, console.Summary(ended.Report), profiles)
 }
 
 // verdict is what --strict makes of a run.

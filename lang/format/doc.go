@@ -1,5 +1,5 @@
-// package format is how one value is written: for people, as the language's print does, and as JSON for programs.
+// Package format writes single values: for people, as print of the language does, and as JSON for programs.
 //
-// A value is nil where it is absent, int64, uint64, bool or string as [event.Event.Get] returns it, Frames of a stack, or a []any, which
-// holds the elements of a tuple or a list.
+// A value is nil if it is absent, int64, uint64, bool or string as [event.Event.Get] returns it, the Frames of a stack, or a []any
+// with the elements of a tuple or a list.
 package format

@@ -22,7 +22,7 @@ func AppendJSON(b []byte, t event.Type, elems []event.Type, v any) []byte {
 	return AppendJSONValue(b, t, v)
 }
 
-// AppendJSONValue appends a value for programs: numbers as they are, but the names of enums, which no program could look up.
+// AppendJSONValue appends a value for programs: numbers as they are, except enum values, whose names no program could look up.
 func AppendJSONValue(b []byte, t event.Type, v any) []byte {
 	switch t.Kind {
 	case event.Bool:
@@ -43,7 +43,7 @@ func AppendJSONValue(b []byte, t event.Type, v any) []byte {
 	return AppendNumber(b, v)
 }
 
-// appendCgroup appends the id of a cgroup, which other programs may know it by, and its path; null if that is not known here.
+// appendCgroup appends the id of a cgroup, which other programs may know, and its path; null if the path is unknown.
 func appendCgroup(b []byte, t event.Type, v any) []byte {
 	b = append(AppendNumber(append(b, `{"id":`...), v), `,"path":`...)
 	if t.Enum == nil {
@@ -55,8 +55,8 @@ func appendCgroup(b []byte, t event.Type, v any) []byte {
 	return append(b, "null}"...)
 }
 
-// AppendJSONString appends s in quotes, with escapes for what a terminal would obey. Bytes that are no UTF-8 become U+FFFD, as JSON cannot
-// hold them.
+// AppendJSONString appends s in quotes. It escapes what a terminal would interpret. Bytes that are not UTF-8 become U+FFFD, because
+// JSON cannot hold them.
 func AppendJSONString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {

@@ -10,29 +10,30 @@ import (
 	"trace/probes/event"
 )
 
-// This file is printf. The conversions are those of C and bpftrace, and package fmt does the work:
+// This file is printf. The conversions are those that C and bpftrace have; package fmt does the work:
 //
 //	%d %i        a number as it is: the value of an enum, 0 or 1 for a boolean, nanoseconds, bytes
 //	%u %x %X %o  the same, a negative one as two's complement of its width; %p is %#x
 //	%c           the byte of that value, escaped like a string
-//	%s           a string, the name of an enum or error number, an address, true or false, a tuple; control characters of a string that
-//	             the program does not say itself are escapes, like \x1b, unless the user wants them raw
+//	%s           a string, the name of an enum or error number, an address, true or false, a tuple; control characters of a string from
+//	             outside the program are escaped, like \x1b, unless the user wants them raw
 //	%t           any value as print writes it: read, 1.2ms, 4KiB, -EINVAL, fe80::1
-//	%r           the bytes of a string or address, those that do not print like \x0a; %rx all of them so; %rh like 0a fe
+//	%r           the bytes of a string or address, unprintable ones like \x0a; %rx all of them so; %rh like 0a fe
 //	%%           a percent sign
 //
-// There are the flags -, 0, +, space and #, and width and precision as numbers: a width in characters, the precision of a text in bytes. Every number has 64 bits, so of the length
-// modifiers hh, h, l, ll, L, j, z and t only the first two do something: they keep 8 and 16 bits. %t is a conversion unless one of
-// d i u o x X follows. An absent value is a dash.
+// There are the flags -, 0, +, space and #, and width and precision as numbers: a width in characters, the precision of a text in
+// bytes. Every number has 64 bits, so of the length modifiers hh, h, l, ll, L, j, z and t only hh and h have an effect: they keep 8
+// and 16 bits. %t is a conversion unless one of d i u o x X follows. An absent value is a dash.
 
 // Pattern is the format of a printf or of a time, checked against its arguments.
 type Pattern struct {
 	verbs  []verb // of a printf
-	tail   string // what follows them
+	tail   string // the text after them
 	layout string // of a time, for strftime
 }
 
-// Operand is an argument of a printf: its type, the types of its elements if it is a tuple, and whether the program itself says what it is.
+// Operand is an argument of a printf: its type, the types of its elements if it is a tuple, and whether the program itself
+// determines it.
 type Operand struct {
 	Type  event.Type
 	Elems []event.Type
@@ -41,14 +42,14 @@ type Operand struct {
 
 // verb prints one argument with package fmt.
 type verb struct {
-	before string // what comes before it
-	// spec is for package fmt; dash is that of an absent value.
+	before string // the text before it
+	// spec is for package fmt, dash for an absent value.
 	spec, dash string
-	// operand makes what package fmt prints.
+	// operand returns what package fmt prints.
 	operand func(v any) any
 }
 
-// PatternError is a mistake in a format, or in the argument with the index Arg; that is -1 if the format itself is to blame.
+// PatternError is a mistake in a format, or in the argument with index Arg. Arg is -1 for the format itself.
 type PatternError struct {
 	Arg       int
 	Msg, Help string
@@ -60,7 +61,8 @@ func (e *PatternError) Error() string { return e.Msg }
 var conversionPattern = regexp.MustCompile(
 	`(?s)^%([-+ #0]*)(\*|\d*)(?:\.(\*|\d*))?(?:(hh|ll|[hlLjzt])?([diuoxX])|(?:hh|ll|[hlLjz])?(r[hx]?|.))`)
 
-// NewPattern checks the format of a printf against its arguments. raw characters are written as they are. The error is a *PatternError.
+// NewPattern checks the format of a printf against its arguments. With raw, control characters are written unescaped. The error is
+// a *PatternError.
 func NewPattern(text string, args []Operand, raw bool) (*Pattern, error) {
 	f := &Pattern{}
 	for {
@@ -72,7 +74,7 @@ func NewPattern(text string, args []Operand, raw bool) (*Pattern, error) {
 		text = text[len(before):]
 		match := conversionPattern.FindStringSubmatch(text)
 		if match == nil {
-			return nil, &PatternError{-1, "the format ends within a conversion", "a percent sign is %%"}
+			return nil, &PatternError{-1, "the format ends within a conversion", "write %% for a percent sign"}
 		}
 		text = text[len(match[0]):]
 		if match[6] == "%" {
@@ -98,7 +100,7 @@ func newVerb(match []string, args []Operand, n int, raw bool) (verb, error) {
 	c, known := conversions[letters]
 	if !known {
 		return verb{}, &PatternError{-1, fmt.Sprintf("there is no conversion %q", written),
-			"there are %d %i %u %x %X %o %c %p %s %t %r %rx %rh; a percent sign is %%"}
+			"use one of %d %i %u %x %X %o %c %p %s %t %r %rx %rh, or %% for a percent sign"}
 	}
 	for _, size := range []string{width, precision} {
 		if err := checkSize(written, size); err != nil {
@@ -106,10 +108,10 @@ func newVerb(match []string, args []Operand, n int, raw bool) (verb, error) {
 		}
 	}
 	if n >= len(args) {
-		return verb{}, &PatternError{-1, "no argument for " + written, "add one; a percent sign is %%"}
+		return verb{}, &PatternError{-1, "no argument for " + written, "add one, or write %% for a percent sign"}
 	}
 	if fits, help := conversionsOf(args[n]); !strings.Contains(fits, letters[:1]) {
-		return verb{}, &PatternError{n, fmt.Sprintf("%s prints %s, and this is %s", written, c.prints, SortOf(args[n].Type)), help}
+		return verb{}, &PatternError{n, fmt.Sprintf("%s prints %s, not %s", written, c.prints, SortOf(args[n].Type)), help}
 	}
 	var b strings.Builder
 	for _, flag := range flags {
@@ -137,7 +139,7 @@ func newVerb(match []string, args []Operand, n int, raw bool) (verb, error) {
 	return v, nil
 }
 
-// atMost cuts a string after so many of its own bytes, and other text after so many that are printed; package fmt counts characters.
+// atMost cuts a string after so many of its own bytes, and other text after so many printed bytes; package fmt counts characters.
 func atMost(precision string, e Operand, operand func(v any) any) func(v any) any {
 	n, _ := strconv.Atoi(precision) // "%.s" is "%.0s"
 	if e.Type.Kind != event.String {
@@ -155,7 +157,7 @@ func atMost(precision string, e Operand, operand func(v any) any) func(v any) an
 	}
 }
 
-// maxSize bounds widths and precisions: package fmt does not print wide ones.
+// maxSize limits widths and precisions: package fmt does not print larger ones.
 const maxSize = 1000
 
 func checkSize(written, size string) error {
@@ -163,12 +165,12 @@ func checkSize(written, size string) error {
 		return &PatternError{-1, fmt.Sprintf("%s takes a width from an argument", written), "write it as a number, like %8d"}
 	}
 	if n, err := strconv.Atoi(size); size != "" && (err != nil || n > maxSize) {
-		return &PatternError{-1, fmt.Sprintf("%s is too wide", written), fmt.Sprintf("at most %d", maxSize)}
+		return &PatternError{-1, fmt.Sprintf("%s is too wide", written), fmt.Sprintf("use at most %d", maxSize)}
 	}
 	return nil
 }
 
-// conversionsOf returns the first letters of the conversions that can print e, and which to choose.
+// conversionsOf returns the first letters of the conversions that can print e, and advice on which to use.
 func conversionsOf(e Operand) (letters, help string) {
 	switch e.Type.Kind {
 	case event.Bool:
@@ -198,10 +200,10 @@ func numberHelp(u event.Unit) string {
 	return "write %d"
 }
 
-// conversions by their letters.
+// conversions maps the letters of a conversion to its description.
 var conversions = map[string]struct {
-	prints  string // for messages
-	flags   string // those that mean something
+	prints  string // in messages
+	flags   string // the flags that have an effect
 	verb    string // of package fmt
 	operand func(e Operand, modifier string) func(v any) any
 }{
@@ -220,7 +222,7 @@ var conversions = map[string]struct {
 	"rh": {"the bytes of a string or address", "-", "s", hexadecimal},
 }
 
-// signedNumber is a number as it is. The modifiers hh and h cut it, as in C.
+// signedNumber converts a number. The modifiers hh and h cut it, as in C.
 func signedNumber(_ Operand, modifier string) func(v any) any {
 	switch modifier {
 	case "hh":
@@ -241,7 +243,7 @@ func unsignedNumber(e Operand, modifier string) func(v any) any {
 	return func(v any) any { return Bits(e.Type, Numeric(v)) }
 }
 
-// Numeric makes a number of a boolean.
+// Numeric converts a boolean to a number. It returns other values unchanged.
 func Numeric(v any) any {
 	switch v {
 	case true:
@@ -260,7 +262,7 @@ func character(Operand, string) func(v any) any {
 	return func(v any) any { return []byte{byte(event.To[uint64](Numeric(v)))} }
 }
 
-// visibleCharacter is one that the program does not say itself.
+// visibleCharacter escapes a character from outside the program.
 func visibleCharacter(v any) any {
 	return syntax.AppendVisible(nil, string([]byte{byte(event.To[uint64](Numeric(v)))}))
 }
@@ -269,7 +271,7 @@ func shown(e Operand, _ string) func(v any) any {
 	return func(v any) any { return Append(nil, e.Type, e.Elems, v) }
 }
 
-// escaped writes bytes like \x0a, except those that print if keep says so.
+// escaped writes bytes like \x0a. With keep, printable bytes are not escaped.
 func escaped(keep bool) func(Operand, string) func(v any) any {
 	return func(Operand, string) func(v any) any {
 		return func(v any) any {
@@ -290,7 +292,7 @@ func hexadecimal(Operand, string) func(v any) any {
 	return func(v any) any { return fmt.Appendf(nil, "% x", bytesOf(v)) }
 }
 
-// bytesOf is a string or an address, however it is to be written.
+// bytesOf returns the bytes of a string or an address.
 func bytesOf(v any) string {
 	if text, ok := v.(Verbatim); ok {
 		return string(text)
@@ -298,7 +300,7 @@ func bytesOf(v any) string {
 	return v.(string)
 }
 
-// Append appends the text of values, one for each argument.
+// Append appends the text for values, one for each argument.
 func (f *Pattern) Append(b []byte, values []any) []byte {
 	for i, v := range f.verbs {
 		b = append(b, v.before...)

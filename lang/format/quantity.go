@@ -8,7 +8,7 @@ import (
 	"trace/probes/event"
 )
 
-// This file writes durations and sizes for people. What is for programs, JSON and CSV, has them as plain numbers.
+// This file writes durations and sizes for people. JSON and CSV, for programs, have plain numbers instead.
 
 // AppendSign appends the sign of a number and returns its size.
 func AppendSign(b []byte, v any) ([]byte, uint64) {
@@ -18,12 +18,13 @@ func AppendSign(b []byte, v any) ([]byte, uint64) {
 	return b, event.To[uint64](v)
 }
 
-// AppendDuration appends nanoseconds with three digits: 850ns 12.3us 1.2ms 3.05s. From a minute on they are whole seconds: 1m30s 2h5s 3d.
+// AppendDuration appends nanoseconds with three digits: 850ns 12.3us 1.2ms 3.05s. From one minute up it appends whole seconds:
+// 1m30s 2h5s 3d.
 func AppendDuration(b []byte, v any) []byte { return AppendDurationWithin(b, v, math.MaxUint64) }
 
 const second = 1_000_000_000
 
-// AppendDurationWithin appends nanoseconds with at least three digits, and as many as rounding by no more than a quarter of gap takes.
+// AppendDurationWithin appends nanoseconds with at least three digits, and with enough digits to round by at most a quarter of gap.
 func AppendDurationWithin(b []byte, v any, gap uint64) []byte {
 	b, n := AppendSign(b, v)
 	if n == 0 {
@@ -58,7 +59,7 @@ func AppendDurationWithin(b []byte, v any, gap uint64) []byte {
 	return append(append(b, digits...), name...)
 }
 
-// appendClockTime appends seconds as days, hours, minutes and seconds, those of which there are some.
+// appendClockTime appends seconds as days, hours, minutes and seconds, leaving out zeros.
 func appendClockTime(b []byte, seconds uint64) []byte {
 	for _, unit := range []struct {
 		seconds uint64
@@ -75,10 +76,10 @@ func appendClockTime(b []byte, seconds uint64) []byte {
 // SizeUnits above the byte, each 1024 times the one before.
 var SizeUnits = []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 
-// readable is the largest number that is written exactly: a rounded one has no fewer digits.
+// readable is the largest number that is written exactly. A rounded number has as many digits.
 const readable = 9999
 
-// AppendSize appends bytes, exactly where that takes up to four digits, like 4KiB or 1500B; otherwise rounded, which a point shows: 5.0GiB.
+// AppendSize appends bytes. It is exact if four digits suffice, like 4KiB or 1500B. Otherwise it rounds and writes a point: 5.0GiB.
 func AppendSize(b []byte, v any) []byte {
 	_, n := AppendSign(nil, v)
 	if exact, _ := wholeUnits(n); exact <= readable {
@@ -100,14 +101,14 @@ func AppendSize(b []byte, v any) []byte {
 	return append(append(b, digits...), sizeUnit(unit)...)
 }
 
-// AppendExactSize appends bytes in the largest unit of which they are a multiple.
+// AppendExactSize appends bytes in the largest unit that divides them.
 func AppendExactSize(b []byte, v any) []byte {
 	b, n := AppendSign(b, v)
 	number, unit := wholeUnits(n)
 	return append(strconv.AppendUint(b, number, 10), sizeUnit(unit)...)
 }
 
-// wholeUnits is a number of bytes in the largest unit of which it is a multiple.
+// wholeUnits returns n in the largest unit that divides it.
 func wholeUnits(n uint64) (number uint64, unit int) {
 	for n != 0 && n%1024 == 0 && unit < len(SizeUnits) {
 		n, unit = n/1024, unit+1
@@ -115,7 +116,7 @@ func wholeUnits(n uint64) (number uint64, unit int) {
 	return n, unit
 }
 
-// sizeUnit is the unit of 1024 to the power of n.
+// sizeUnit returns the unit of 1024 to the power of n.
 func sizeUnit(n int) string {
 	if n == 0 {
 		return "B"

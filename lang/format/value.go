@@ -9,20 +9,20 @@ import (
 	"trace/probes/event"
 )
 
-// Kinds of values that no field has.
+// Kinds of values that are not fields.
 const (
-	Tuple event.Kind = 100 + iota // has elements, of types of their own
+	Tuple event.Kind = 100 + iota // has elements, each with a type of its own
 	Array                         // has elements of one type
-	Stack                         // the frames of one, held as the number that stands for them, a uint64
+	Stack                         // the frames of a stack, held as the number of the stack, a uint64
 )
 
-// Frames are those of a stack as they are printed, the innermost first.
+// Frames are the frames of a stack as they are printed, innermost first.
 type Frames []string
 
 // Verbatim is text that is written as it is.
 type Verbatim string
 
-// VisibleLine returns a string with escapes for what a terminal could not show or would obey.
+// VisibleLine escapes what a terminal could not show or would interpret.
 func VisibleLine(s string) string {
 	if syntax.IsVisible(s) {
 		return s
@@ -30,7 +30,8 @@ func VisibleLine(s string) string {
 	return string(syntax.AppendVisible(nil, s))
 }
 
-// Append appends what print writes: like AppendValue, but a string has no quotes, as in bpftrace. What is absent is a dash.
+// Append appends a value as print writes it: like AppendValue, but strings have no quotes, as in bpftrace. An absent value is a
+// dash.
 func Append(b []byte, t event.Type, elems []event.Type, v any) []byte {
 	switch v := v.(type) {
 	case nil:
@@ -52,7 +53,7 @@ func Append(b []byte, t event.Type, elems []event.Type, v any) []byte {
 	return AppendValue(b, t, v)
 }
 
-// appendElements appends the elements of a tuple, or of a list, whose type of elements is the last of elems for all others too.
+// appendElements appends the elements of a tuple or of a list. The last type in elems is the type of all further elements.
 func appendElements(b []byte, elems []event.Type, values []any, separator string,
 	appendTo func(b []byte, t event.Type, elems []event.Type, v any) []byte) []byte {
 	for i, v := range values {
@@ -96,7 +97,7 @@ func AppendValue(b []byte, t event.Type, v any) []byte {
 	return AppendNumber(b, v)
 }
 
-// appendName appends the name of a value of an enum. A cgroup without one is its id, and no flags at all are 0.
+// appendName appends the name of a value of an enum. A cgroup without a name is its id. No flags at all are 0.
 func appendName(b []byte, t event.Type, v any) []byte {
 	name := t.Enum.NameOf(event.To[int64](v))
 	switch {
@@ -108,7 +109,7 @@ func appendName(b []byte, t event.Type, v any) []byte {
 	return append(b, t.Enum.Unknown(Bits(t, v))...)
 }
 
-// AppendNumber appends a number as it is, without unit and name.
+// AppendNumber appends a number without unit and name.
 func AppendNumber(b []byte, v any) []byte {
 	if i, ok := v.(int64); ok {
 		return strconv.AppendInt(b, i, 10)
@@ -116,7 +117,7 @@ func AppendNumber(b []byte, v any) []byte {
 	return strconv.AppendUint(b, v.(uint64), 10)
 }
 
-// Bits of a number, no more than its field has.
+// Bits returns the bits of a number, no more than its field has.
 func Bits(t event.Type, v any) uint64 {
 	n := event.To[uint64](v)
 	if 0 < t.Size && t.Size < 8 {
@@ -134,7 +135,7 @@ func Address(t event.Type, raw string) netip.Addr {
 	return a
 }
 
-// AppendWord appends a string, in quotes if it would not read as one word.
+// AppendWord appends a string. It adds quotes unless the string reads as one word.
 func AppendWord(b []byte, s string) []byte {
 	if s != "" && s != "-" && syntax.IsVisible(s) && !strings.ContainsAny(s, `" `) {
 		return append(b, s...)
@@ -142,7 +143,7 @@ func AppendWord(b []byte, s string) []byte {
 	return strconv.AppendQuote(b, s)
 }
 
-// appendFrames appends frames as bpftrace prints them: each in a line of its own, after the line that is begun.
+// appendFrames appends frames like bpftrace: each on a line of its own, after the current line.
 func appendFrames(b []byte, all Frames) []byte {
 	b = append(b, '\n')
 	for _, f := range all {
@@ -151,7 +152,7 @@ func appendFrames(b []byte, all Frames) []byte {
 	return b
 }
 
-// SortOf names the sort of a value: values of one sort compare.
+// SortOf names the sort of a value. Values of the same sort can be compared.
 func SortOf(t event.Type) string {
 	switch t.Kind {
 	case event.Bool:

@@ -1,4 +1,4 @@
-// Package langtest has what the tests of the language share: probes and fields made by hand, events of them, and cases kept in files.
+// Package langtest has what the tests of the language share: handmade probes, fields and events, and cases kept in files.
 package langtest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"trace/probes/event"
 )
 
-// Table is an event made by hand: the values of the fields that are not absent.
+// Table is a handmade event: the values of the fields that are present.
 type Table map[string]any
 
 // Get returns the value of a field, or false if the table has none.
@@ -20,7 +20,7 @@ func (t Table) Get(f *event.Field) (any, bool) {
 	return v, ok
 }
 
-// Field makes a field that is always there.
+// Field makes a field that is always present.
 func Field(name string, t event.Type) *event.Field { return &event.Field{Name: name, Type: t} }
 
 // Optional makes a field that may be absent.
@@ -28,7 +28,7 @@ func Optional(name string, t event.Type) *event.Field {
 	return &event.Field{Name: name, Type: t, Optional: true}
 }
 
-// Probe makes a probe that has the common fields, and these.
+// Probe makes a probe with the common fields and these.
 func Probe(group, name string, fields ...*event.Field) *event.Probe {
 	common := []*event.Field{
 		Field("nsecs", Ns), Field("pid", U32), Field("tid", U32), Field("uid", U32),
@@ -87,19 +87,19 @@ var (
 	}
 )
 
-// Fixture returns the probe of [Catalog] that has this name, like nvme:complete_rq.
+// Fixture returns the probe of [Catalog] with this name, like nvme:complete_rq.
 func Fixture(name string) *event.Probe {
 	i := slices.IndexFunc(Catalog, func(p *event.Probe) bool { return p.String() == name })
 	return Catalog[i]
 }
 
-// Addresses are the 16 bytes of addresses, by their text.
+// Addresses maps the text of addresses to their 16 bytes.
 var Addresses = map[string]string{
 	"fe80::1":         "\xfe\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01",
 	"::ffff:10.9.0.1": "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\x0a\x09\x00\x01",
 }
 
-// Cases reads programs and what is expected of each from a file.
+// Cases reads programs, and the result expected of each, from a file.
 func Cases(t testing.TB, path string) iter.Seq2[string, string] {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -14,7 +14,7 @@ import (
 // Document is output that is made at the end of a run, of what the maps hold then: folded stacks, a pprof profile or a page. A nil
 // Document is none.
 type Document struct {
-	make func(d *Document, w io.Writer, f Facts, profiles []result.Profile) error
+	make func(d *Document, w io.Writer, f Summary, profiles []result.Profile) error
 	// course says that it shows how the maps changed, and what the program printed.
 	course bool
 	about  About
@@ -45,7 +45,7 @@ type Param struct {
 	Set         bool
 }
 
-func newDocument(make func(*Document, io.Writer, Facts, []result.Profile) error, course bool, about About) *Document {
+func newDocument(make func(*Document, io.Writer, Summary, []result.Profile) error, course bool, about About) *Document {
 	return &Document{make: make, course: course, about: about, history: history{most: 240, merge: true, least: leastStep}}
 }
 
@@ -142,16 +142,16 @@ func (d *Document) PassTo(now time.Time) {
 	}
 }
 
-// Facts are what a document says of the run.
-type Facts struct {
+// Summary are what a document says of the run.
+type Summary struct {
 	Host, Kernel string
 	Began, Ended time.Time
-	Probes       []ProbeFact
+	Probes       []ProbeCount
 	Losses       []string
 }
 
-// ProbeFact is what a page says of a probe. Rejected is nil where that is not counted.
-type ProbeFact struct {
+// ProbeCount is what a page says of a probe. Rejected is nil where that is not counted.
+type ProbeCount struct {
 	Name, Variant string
 	Events        uint64
 	Rejected      *uint64
@@ -159,7 +159,7 @@ type ProbeFact struct {
 }
 
 // Write makes the document, also of the profiles of the maps.
-func (d *Document) Write(w io.Writer, f Facts, profiles []result.Profile) error {
+func (d *Document) Write(w io.Writer, f Summary, profiles []result.Profile) error {
 	return d.make(d, w, f, profiles)
 }
 

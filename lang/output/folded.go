@@ -16,7 +16,7 @@ const Folded Format = "folded"
 
 // writeFolded writes a line for each stack, as flamegraph.pl reads it: the elements of the key, the frames from the outermost, and the
 // value. Of several maps the name comes first.
-func (d *Document) writeFolded(w io.Writer, _ Facts, profiles []result.Profile) error {
+func (d *Document) writeFolded(w io.Writer, _ Summary, profiles []result.Profile) error {
 	for _, p := range profiles {
 		for _, s := range p.Samples {
 			line := flames(s)

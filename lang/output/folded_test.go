@@ -35,7 +35,7 @@ func TestFolded(t *testing.T) {
 		{sampled, "@;dd;main;read 5\n@;dd;main;a:b c 1 2\n@;kworker/0:1;(no stack) 1\n@spent;main;read;vfs_read [x] 1000000\n"},
 	} {
 		var b bytes.Buffer
-		if err := new(Document).writeFolded(&b, Facts{}, test.profiles); err != nil || b.String() != test.want {
+		if err := new(Document).writeFolded(&b, Summary{}, test.profiles); err != nil || b.String() != test.want {
 			t.Errorf("got %q, %v, want %q", b.String(), err, test.want)
 		}
 	}
@@ -48,7 +48,7 @@ func TestPprof(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := new(Document).writePprof(f, Facts{Began: time.Unix(100, 0), Ended: time.Unix(102, 0)}, sampled); err != nil {
+	if err := new(Document).writePprof(f, Summary{Began: time.Unix(100, 0), Ended: time.Unix(102, 0)}, sampled); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {

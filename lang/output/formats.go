@@ -22,7 +22,7 @@ type traits struct {
 	// placing are the fields by which it places events: see [Columns].
 	placing func(*event.Probe) []*event.Field
 	// make makes the data at the end of a run. Then what the form writes meanwhile is for the user.
-	make func(d *Document, w io.Writer, f Facts, profiles []result.Profile) error
+	make func(d *Document, w io.Writer, f Summary, profiles []result.Profile) error
 	// stacks says that it needs a map whose key holds a stack and whose values add up.
 	stacks bool
 	// file says that it is no text for a terminal.

@@ -22,7 +22,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // page is what the template shows.
 type page struct {
-	Facts
+	Summary
 	About
 	When, Length string
 	Counted      bool // of probes, how many events were rejected
@@ -95,7 +95,7 @@ const (
 const HTML Format = "html"
 
 // writePage makes the page.
-func (d *Document) writePage(w io.Writer, f Facts, profiles []result.Profile) error {
+func (d *Document) writePage(w io.Writer, f Summary, profiles []result.Profile) error {
 	d.sample(f.Ended)
 	views, err := viewsOf(d.maps)
 	if err != nil {
@@ -104,14 +104,14 @@ func (d *Document) writePage(w io.Writer, f Facts, profiles []result.Profile) er
 	return layOutPage(w, d, f, views, profiles)
 }
 
-func layOutPage(w io.Writer, d *Document, f Facts, views []view, profiles []result.Profile) error {
+func layOutPage(w io.Writer, d *Document, f Summary, views []view, profiles []result.Profile) error {
 	p := page{
-		Facts: f, About: d.about, When: f.Began.Format("2006-01-02 15:04:05 MST"), Length: roundLength(f.Ended.Sub(f.Began)),
+		Summary: f, About: d.about, When: f.Began.Format("2006-01-02 15:04:05 MST"), Length: roundLength(f.Ended.Sub(f.Began)),
 		Printed: slices.DeleteFunc(d.printed.lines(), func(s string) bool { return s == "" }),
 		Flames:  flameMeasures{flameRow, namedWidth, seenWidth},
 	}
 	d.history.shownAs(leastCell / heatWidth)
-	p.Counted = slices.ContainsFunc(f.Probes, func(p ProbeFact) bool { return p.Rejected != nil })
+	p.Counted = slices.ContainsFunc(f.Probes, func(p ProbeCount) bool { return p.Rejected != nil })
 	for _, v := range views {
 		m := d.pageMap(v)
 		if i := slices.IndexFunc(profiles, func(p result.Profile) bool { return p.Map == v.Name }); i >= 0 {

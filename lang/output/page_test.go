@@ -134,7 +134,7 @@ func TestPageOfStacks(t *testing.T) {
 		shown.Rows = append(shown.Rows, row{Key: []string{"dd", strings.Join(frames, "\n")}, Value: "1", Number: 1})
 		profile.Samples = append(profile.Samples, result.Sample{Key: []string{"dd"}, Frames: frames, Value: 1})
 	}
-	if err := layOutPage(&b, d, Facts{Host: "h"}, []view{shown}, []result.Profile{profile}); err != nil {
+	if err := layOutPage(&b, d, Summary{Host: "h"}, []view{shown}, []result.Profile{profile}); err != nil {
 		t.Fatal(err)
 	}
 	page := b.String()

@@ -19,7 +19,7 @@ const Pprof Format = "pprof"
 
 // writePprof writes a profile (github.com/google/pprof, proto/profile.proto). Each map is a type of sample; other elements of the key are
 // labels, called like their columns.
-func (d *Document) writePprof(w io.Writer, f Facts, profiles []result.Profile) error {
+func (d *Document) writePprof(w io.Writer, f Summary, profiles []result.Profile) error {
 	p := &profile.Profile{DefaultSampleType: sampleType(profiles[0].Map), TimeNanos: f.Began.UnixNano(), DurationNanos: int64(f.Ended.Sub(f.Began))}
 	locations := map[string]*profile.Location{}
 	at := func(name string) *profile.Location {

@@ -1,10 +1,10 @@
-// Package result is what the maps of a program hold, apart from any format: tables of typed columns, whose values are numbers and bounds,
-// never text. Every output, and every program that uses the library, reads this one model.
+// Package result is what the maps of a program hold, independent of any format: tables of typed columns. The values are numbers and
+// bounds, never text. Every output, and every program that uses the library, reads this model.
 //
-//	Number      one value: of an assignment, or what count, sum, avg, min, max and gauge come to
-//	Tuple       several of them, of an assignment
-//	Stats       how many values there were, their average and their sum
-//	Histogram   how many values there were in each bucket
-//	Quantiles   values that so many percent of all do not exceed
-//	Rate        a sum, and what it is in a second
+//	Number      a single value: assigned, or the result of count, sum, avg, min, max and gauge
+//	Tuple       several assigned values
+//	Stats       the number of values, their average and their sum
+//	Histogram   the number of values in each bucket
+//	Quantiles   percentiles of values
+//	Rate        a sum, in total and per second
 package result

@@ -6,28 +6,28 @@ import (
 	"slices"
 )
 
-// Ranking is what is known of the rows that a table lacks, as it has only those with the largest values of each group. A group has the first
-// Own columns of the key in common.
+// Ranking describes the rows that a table lacks, because it has only the rows with the largest values of each group. Rows of a
+// group share the first Own columns of the key.
 type Ranking struct {
 	Own int
-	// Top rows are in a group at most.
+	// Top is the most rows in a group.
 	Top int64
-	// Rest are bounds, by group (see Group): a key that has no row has at most what this state comes to. That of "" is for all groups
-	// without one; where it is not there either, such a key has nothing.
+	// Rest are bounds by group (see Group): a key without a row has at most the result of this state. The bound of "" is for all
+	// groups without one. Without either, such a key has nothing.
 	Rest map[string][]uint64
 }
 
 // Bounder is the [Merger] of a table with a ranking.
 type Bounder interface {
 	Merger
-	// Gone is what can be told of a key that gave way with a state. Of two of them the larger words hold for both.
+	// Gone returns what a key may have had if it was dropped with this state. For two such states, the larger words hold for both.
 	Gone(state []uint64) []uint64
 }
 
-// Group names the group of a key.
+// Group returns the name of a key's group.
 func (k *Ranking) Group(key []any) string { return fmt.Sprintf("%q", key[:k.Own]) }
 
-// bound is the state of a key without a row; nil: it has nothing.
+// bound returns the bound for keys without a row; nil means they have nothing.
 func (k *Ranking) bound(group string) []uint64 {
 	if state, ok := k.Rest[group]; ok {
 		return state
@@ -35,7 +35,7 @@ func (k *Ranking) bound(group string) []uint64 {
 	return k.Rest[""]
 }
 
-// Larger are the larger words of two bounds, of which one may be nil.
+// Larger returns the larger words of two bounds. One of them may be nil.
 func Larger(a, b []uint64) []uint64 {
 	out := slices.Clone(b)
 	for i := range a {
@@ -47,7 +47,7 @@ func Larger(a, b []uint64) []uint64 {
 	return out
 }
 
-// Cut leaves the rows with the largest values in each group, and notes what the others had at most.
+// Cut keeps the rows with the largest values in each group, and notes the most that the others had.
 func (t *Table) Cut() {
 	k := t.Ranking
 	if k == nil {
@@ -61,7 +61,7 @@ func (t *Table) Cut() {
 	}
 	t.Rows = slices.DeleteFunc(t.Rows, func(r Row) bool {
 		group := k.Group(r.Key)
-		if seen[group]++; seen[group] == k.Top+1 { // of those that go the first one is the largest
+		if seen[group]++; seen[group] == k.Top+1 { // the first dropped row is the largest of them
 			rest[group] = Larger(k.bound(group), t.Merger.(Bounder).Gone(r.State))
 		}
 		return seen[group] > k.Top
@@ -69,7 +69,7 @@ func (t *Table) Cut() {
 	t.Ranking = &Ranking{k.Own, k.Top, rest}
 }
 
-// group puts the rows of a group side by side, the groups in the order of their last rows.
+// group puts the rows of a group together. The groups have the order of their last rows.
 func (t *Table) group() {
 	last := map[string]int{}
 	for i, r := range t.Rows {
@@ -78,8 +78,8 @@ func (t *Table) group() {
 	slices.SortStableFunc(t.Rows, func(a, b Row) int { return last[t.Ranking.Group(a.Key)] - last[t.Ranking.Group(b.Key)] })
 }
 
-// mergeBounds adds to the rows of a merged table what the tables without such a row may have had, and adds up what keys without any may
-// have.
+// mergeBounds adds to each row of a merged table what the tables without that row may have had. It adds up the bounds for keys
+// without any row.
 func (t *Table) mergeBounds(tables []Table) {
 	if t.Ranking == nil {
 		return

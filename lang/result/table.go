@@ -11,27 +11,27 @@ import (
 
 // Table is what a map holds at a moment.
 type Table struct {
-	// Name of the map, with its @.
+	// Name is the name of the map, with its @.
 	Name string
-	// Func is the aggregation as it is written, like hist; "" where values are assigned.
+	// Func is the aggregation as written, like hist, or "" if values are assigned.
 	Func string
 	// Key are the columns of the keys; none if the map has only one value.
 	Key []Column
 	// Type is the type of the values, or of what was aggregated. The elements of a tuple have types of their own.
 	Type event.Type
-	// Unit of the numbers as they are shown: a division takes it away.
+	// Unit is the unit of the numbers as they are shown. Dividing them removes it.
 	Unit event.Unit
-	// Zero is a value without anything counted, which tells its kind where there is no row.
+	// Zero is a value without anything counted. It has the kind of the values even if there is no row.
 	Zero Value
-	// Many says that a value is more than one number: nobody can compute with it.
+	// Many reports that a value is more than one number, so expressions cannot read it.
 	Many bool
-	// Course says what it tells how the values change.
+	// Course describes what a change of the values means.
 	Course Course
-	// Adds says what can be added of values of different keys.
+	// Adds describes what can be added over values of different keys.
 	Adds Addend
 	Rows []Row
 
-	// Ranking says that only a part of the rows is shown; nil: all are there.
+	// Ranking, if not nil, describes the rows that are not shown.
 	Ranking *Ranking
 
 	// Merger is how the values of the same key of several tables become one; nil: they do not, as values are assigned.
@@ -66,21 +66,21 @@ type Merger interface {
 	Result(state []uint64) Value
 }
 
-// Course is what it tells how a value changes.
+// Course is what a change of a value means.
 type Course uint8
 
 const (
-	// NoCourse is that of counts and sums, which only grow.
+	// NoCourse is for counts and sums, which only grow.
 	NoCourse Course = iota
-	// Level is that of a value that goes up and down.
+	// Level is for a value that goes up and down.
 	Level
-	// Growth is that of a total, of which what came in a time is of interest.
+	// Growth is for a total whose increase over time is of interest.
 	Growth
-	// Spread is that of the buckets of a histogram.
+	// Spread is for the buckets of a histogram.
 	Spread
 )
 
-// Addend is what can be added of values of different keys, as a flame graph does.
+// Addend is what can be added over values of different keys, as a flame graph does.
 type Addend uint8
 
 const (
@@ -92,17 +92,17 @@ const (
 	Sums
 )
 
-// Order says by what rows are sorted.
+// Order is the order of rows.
 type Order string
 
 const (
-	// ByNature is by value if these are numbers, by key otherwise.
+	// ByNature sorts by value if the values are numbers, otherwise by key.
 	ByNature Order = ""
 	ByKey    Order = "key"
 	ByValue  Order = "value"
 )
 
-// Sort orders the rows, the smallest first, and keeps the top ones with the largest values, all if top is 0.
+// Sort sorts the rows in ascending order. It keeps the top rows with the largest values, or all if top is 0.
 func (t *Table) Sort(by Order, top int64) {
 	type ranked struct {
 		Row
@@ -152,21 +152,21 @@ func one(b bool) int {
 	return 0
 }
 
-// Merge makes one table of those of the same map on several hosts, or of several times: what has the same key is added up as the
-// aggregation does it. The rows come in no order. It fails for values that are assigned, and for maps that are not the same.
+// Merge merges tables of the same map, from several hosts or times. Values of the same key are added as the aggregation adds them.
+// The rows have no order. It fails for values that are assigned, and for maps that differ.
 func Merge(tables ...Table) (Table, error) {
 	if len(tables) == 0 {
-		return Table{}, errors.New("merge tables: there are none")
+		return Table{}, errors.New("merge tables: no tables are given")
 	}
 	merged := tables[0]
 	merged.Rows = nil
 	if merged.Merger == nil {
-		return Table{}, fmt.Errorf("merge %s: its values are assigned, and which of two holds is not known", merged.Name)
+		return Table{}, fmt.Errorf("merge %s: its values are assigned, so they cannot be added", merged.Name)
 	}
 	at := make(map[string]int)
 	for _, t := range tables {
 		if t.Name != merged.Name || t.Func != merged.Func || len(t.Key) != len(merged.Key) {
-			return Table{}, fmt.Errorf("merge %s %s and %s %s: they are not the same map", merged.Name, merged.Func, t.Name, t.Func)
+			return Table{}, fmt.Errorf("merge %s %s and %s %s: the maps differ", merged.Name, merged.Func, t.Name, t.Func)
 		}
 		for _, r := range t.Rows {
 			key := keyName(r.Key)
@@ -177,7 +177,7 @@ func Merge(tables ...Table) (Table, error) {
 				merged.Rows = append(merged.Rows, Row{Key: r.Key, State: make([]uint64, len(r.State))})
 			}
 			if len(merged.Rows[i].State) != len(r.State) {
-				return Table{}, fmt.Errorf("merge %s: its values are not of the same shape", merged.Name)
+				return Table{}, fmt.Errorf("merge %s: its values have different shapes", merged.Name)
 			}
 			merged.Merger.Merge(merged.Rows[i].State, r.State)
 		}
@@ -190,5 +190,5 @@ func Merge(tables ...Table) (Table, error) {
 	return merged, nil
 }
 
-// keyName tells keys apart.
+// keyName returns a text that differs between keys.
 func keyName(key []any) string { return fmt.Sprintf("%q", key) }

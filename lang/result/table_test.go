@@ -10,7 +10,7 @@ import (
 
 var nanoseconds = event.Type{Kind: event.Uint, Size: 8, Unit: event.Nanoseconds}
 
-// tableOf is a map of an aggregation on one host: values by key.
+// tableOf is a map of an aggregation on one host, with values by key.
 func tableOf(f agg.Func, values map[string][]uint64) result.Table {
 	a := &agg.Agg{Func: f}
 	t := result.Table{Name: "@", Func: f.Name(), Key: []result.Column{{Name: "disk"}}, Type: nanoseconds, Merger: a.Merger(nanoseconds)}
@@ -24,7 +24,7 @@ func tableOf(f agg.Func, values map[string][]uint64) result.Table {
 	return t
 }
 
-// Tables of two hosts are what one host would have that saw the values of both.
+// Merged tables of two hosts are equal to the table of one host with the values of both.
 func TestMerge(t *testing.T) {
 	for _, f := range []agg.Func{agg.Count{}, agg.Sum{}, agg.Avg{}, agg.NewMin(), agg.Max{}, agg.Stats{}, agg.NewHist(2, 0, 0), agg.NewQuantile(50)} {
 		merged, err := result.Merge(tableOf(f, map[string][]uint64{"a": {1, 9}, "b": {5}}), tableOf(f, map[string][]uint64{"b": {7, 8}, "c": {3}}))
@@ -54,7 +54,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// The largest values are kept, and those of one value are in the order of their keys; absent ones come first.
+// The largest values are kept. Equal values have the order of their keys. Absent ones come first.
 func TestSort(t *testing.T) {
 	row := func(key string, v any) result.Row {
 		return result.Row{Key: []any{key}, Value: result.Number{Type: nanoseconds, V: v}}

@@ -2,26 +2,26 @@ package result
 
 import "trace/probes/event"
 
-// Number is a value of a type: of a number, but also a string, a boolean or an address. V is nil where it is absent.
+// Number is a value of a type: a number, but also a string, a boolean or an address. V is nil if it is absent.
 type Number struct {
 	Type event.Type
 	V    any
-	// Mean says that it is the average of several.
+	// Mean reports that the number is an average.
 	Mean bool
-	// Error is how much less the number may be. It is no more than V.
+	// Error is by how much the number may be less. It is at most V.
 	Error uint64
 }
 
-// Rank is the number.
+// Rank returns the number.
 func (n Number) Rank() []any { return []any{n.V} }
 
 // Tuple is several values.
 type Tuple struct{ Elems []Number }
 
-// Rank is that of the first element, then the second.
+// Rank returns the values: the first element decides, then the second.
 func (t Tuple) Rank() []any { return t.Values() }
 
-// Values are those of the elements.
+// Values returns the values of the elements.
 func (t Tuple) Values() []any {
 	all := make([]any, len(t.Elems))
 	for i, e := range t.Elems {
@@ -30,68 +30,68 @@ func (t Tuple) Values() []any {
 	return all
 }
 
-// Stats is how many values there were, and their average and sum. Without values the average is absent.
+// Stats is the number of values, their average and their sum. Without values the average is absent.
 type Stats struct {
 	Count          uint64
 	Average, Total Number
 }
 
-// Rank is the average.
+// Rank returns the average.
 func (s Stats) Rank() []any { return []any{s.Average.V} }
 
-// Rate is a sum, and what it is in a second.
+// Rate is a sum, in total and per second.
 type Rate struct {
 	Total     Number
 	PerSecond float64
-	// Timed says that some time has passed; otherwise nobody knows PerSecond.
+	// Timed reports that time has passed. Otherwise PerSecond is unknown.
 	Timed bool
-	// Unit of PerSecond.
+	// Unit is the unit of PerSecond.
 	Unit event.Unit
 }
 
-// Rank is the total.
+// Rank returns the total.
 func (r Rate) Rank() []any { return []any{r.Total.V} }
 
-// Quantiles are values that so many percent of all do not exceed.
+// Quantiles are percentiles of values.
 type Quantiles struct {
 	Count uint64
 	All   []Quantile
 }
 
-// Rank is how many values there are.
+// Rank returns the number of values.
 func (q Quantiles) Rank() []any { return []any{q.Count} }
 
-// Quantile is the value that P percent of all do not exceed, absent if there are none. Below says that it is known only to be less than
-// Value, and Above that it is Value or more.
+// Quantile is the value that P percent of all values do not exceed, absent if there are no values. Below reports that it is only
+// known to be less than Value, and Above that it is Value or more.
 type Quantile struct {
 	P            float64
 	Value        Number
 	Below, Above bool
 }
 
-// Buckets are the ranges that a histogram counts in, from 0 on.
+// Buckets are the ranges that a histogram counts in, from 0 up.
 type Buckets interface {
-	// Bounds returns the range of a bucket, [lo, hi), as int64 or uint64; nil where it is open.
+	// Bounds returns the range [lo, hi) of a bucket, as int64 or uint64; nil for an open side.
 	Bounds(bucket int) (lo, hi any)
-	// Step is the width of buckets that all have the same, 0 where they grow.
+	// Step returns the width of the buckets, or 0 if it varies.
 	Step() uint64
 }
 
-// Histogram is how many values there are in the buckets from First on. The first and the last of Counts are above 0; without values there
-// are none.
+// Histogram is the number of values in the buckets from First on. The first and the last of Counts are above 0. Without values
+// Counts is empty.
 type Histogram struct {
 	Buckets
 	Type   event.Type
 	First  int
 	Counts []uint64
-	// Total is how many values there are. Where print(@m, top, div) divides counts, it is of those before.
+	// Total is the number of values. If print(@m, top, div) divides the counts, it is the number before the division.
 	Total uint64
 }
 
-// Rank is how many values there are.
+// Rank returns the number of values.
 func (h Histogram) Rank() []any { return []any{h.Total} }
 
-// Width is that of a bucket, and of the one before if it is open above.
+// Width returns the width of a bucket, or of the previous one if the bucket is open above.
 func (h Histogram) Width(bucket int) uint64 {
 	lo, hi := h.Bounds(bucket)
 	if hi == nil {
@@ -103,8 +103,8 @@ func (h Histogram) Width(bucket int) uint64 {
 	return event.To[uint64](hi) - event.To[uint64](lo)
 }
 
-// Estimate is a percentile as a histogram tells it: about At, or Exact. Below says that it is known only to be less than Bound, the lowest
-// of all bounds, and Above that it is Bound or more. Bucket is where it is.
+// Estimate is a percentile as far as a histogram determines it: about At, or Exact. Below reports that it is only known to be less
+// than Bound, the lowest of all bounds, and Above that it is Bound or more. Bucket is the bucket that it is in.
 type Estimate struct {
 	P            float64
 	At           float64
@@ -114,7 +114,7 @@ type Estimate struct {
 	Below, Above bool
 }
 
-// Percentile looks for a percentile. Within its bucket it lies as if the values there were spread evenly. There has to be a value.
+// Percentile estimates a percentile, as if the values in a bucket were spread evenly. The histogram must have a value.
 func (h Histogram) Percentile(p float64) Estimate {
 	var total, seen uint64
 	for _, n := range h.Counts {
@@ -140,7 +140,7 @@ func (h Histogram) Percentile(p float64) Estimate {
 	return e
 }
 
-// Float is a value as a number to draw: 1 for true, 0 for what is no number.
+// Float returns a value as a number to draw: 1 for true, 0 for values that are not numbers.
 func Float(v any) float64 {
 	switch v := v.(type) {
 	case int64:
@@ -153,7 +153,7 @@ func Float(v any) float64 {
 	return 0
 }
 
-// Size is what a value is drawn by; that of a tuple is 0.
+// Size returns the number by which a value is drawn. It is 0 for a tuple.
 func Size(v Value) float64 {
 	if _, several := v.(Tuple); several {
 		return 0

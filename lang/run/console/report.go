@@ -206,22 +206,22 @@ func (c *Console) TellNegative(profiles []result.Profile) {
 	}
 }
 
-// Facts are what a page says of a run.
-func Facts(r run.Report) output.Facts {
-	f := output.Facts{Host: r.Host, Kernel: r.Kernel, Began: r.Began, Ended: r.Ended}
+// Summary are what a page says of a run.
+func Summary(r run.Report) output.Summary {
+	f := output.Summary{Host: r.Host, Kernel: r.Kernel, Began: r.Began, Ended: r.Ended}
 	for _, info := range r.Recordings {
 		f.Losses = append(f.Losses, lacks(info)...)
 	}
 	for _, p := range r.Probes {
-		fact := output.ProbeFact{Name: p.Name, Variant: p.Variant, Events: p.Events, Lost: p.Lost}
+		count := output.ProbeCount{Name: p.Name, Variant: p.Variant, Events: p.Events, Lost: p.Lost}
 		switch {
 		case len(r.Recordings) > 0:
 		case p.Counted:
-			fact.Rejected = &p.Rejected
+			count.Rejected = &p.Rejected
 		default:
-			fact.Events = max(p.Events, p.Delivered)
+			count.Events = max(p.Events, p.Delivered)
 		}
-		f.Probes = append(f.Probes, fact)
+		f.Probes = append(f.Probes, count)
 		if p.Lost > 0 && len(r.Recordings) == 0 {
 			f.Losses = append(f.Losses, lossLine(p))
 		}
