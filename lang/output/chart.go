@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// This file lays out the histograms of a page, and how they changed over time.
+// This file lays out the histograms of a page and their changes over time.
 
-// chart is a histogram: a bar for each bucket, and beside it how many values came when. Buckets are rows, the largest values on top.
+// chart is a histogram: a bar for each bucket and, beside it, a heat map of when values came. Buckets are rows, the largest values
+// on top.
 type chart struct {
 	Key           []string
 	Count         string
@@ -20,14 +21,14 @@ type chart struct {
 	End           string
 }
 
-// bucketBar is the bar of a bucket, or of neighbours if there are too many. Part is how long it is, in percent.
+// bucketBar is the bar of a bucket, or of neighbours if there are too many. Part is its length in percent.
 type bucketBar struct {
 	Label string
 	Part  string
 	N     uint64
 }
 
-// cell is one of the heat map. Level is its colour, from 0.
+// cell is a cell of the heat map. Level is its colour, from 0.
 type cell struct {
 	X, Width string
 	Y        int
@@ -35,7 +36,7 @@ type cell struct {
 	Title    string
 }
 
-// legend says what the colours of the heat maps of a map mean: from how many values a second to how many.
+// legend describes the colours of the heat maps of a map, from the fewest to the most values per second.
 type legend struct {
 	Least, Most string
 	Width       int
@@ -45,7 +46,7 @@ type legend struct {
 // swatch is a colour of a legend.
 type swatch struct{ X, Level int }
 
-// Measures of a chart. A heat map is heatWidth wide in units of its own; a cell is not narrower than leastCell, which can still be seen.
+// Measures of a chart. A heat map is heatWidth wide in units of its own. A cell is at least leastCell wide, so that it is visible.
 const (
 	chartRow   = 20
 	chartRows  = 40
@@ -56,7 +57,7 @@ const (
 	swatchWidth = 14
 )
 
-// charts are those of the first rows of a map. The same colour means the same in all of them.
+// charts returns the charts of the first rows of a map. A colour means the same in all of them.
 func (d *Document) charts(v view, rows []row) ([]chart, *legend) {
 	charts := make([]chart, len(rows))
 	heats := make([][]heatColumn, len(rows))
@@ -78,7 +79,7 @@ func (d *Document) charts(v view, rows []row) ([]chart, *legend) {
 	return charts, scale.legend()
 }
 
-// chart is that of an entry, and the columns of its heat map.
+// chart returns the chart of a row, and the columns of its heat map.
 func (d *Document) chart(v view, r row) (chart, []heatColumn) {
 	c := chart{Key: r.Key, Count: r.Value, Percentiles: r.Percentiles}
 	s := d.history.series[seriesName(v, r)]
@@ -124,7 +125,7 @@ func (d *Document) chart(v view, r row) (chart, []heatColumn) {
 	return c, d.heatColumns(s, row)
 }
 
-// axis is what stands below a picture of the history.
+// axis returns the labels below a picture of the history.
 func (h *history) axis() (begin, middle, end string) {
 	last := h.moments[len(h.moments)-1]
 	layout := "15:04:05"
@@ -134,25 +135,25 @@ func (h *history) axis() (begin, middle, end string) {
 	return h.began.Format(layout), h.began.Add(last.Sub(h.began) / 2).Format(layout), last.Format(layout)
 }
 
-// heatColumn is what came to each row of a heat map in a time.
+// heatColumn is what came to each row of a heat map in a period.
 type heatColumn struct {
 	from, to time.Time
 	x, width float64
 	counts   map[int]uint64
-	least    time.Duration // for which it counts
+	least    time.Duration // its least length for densities
 }
 
-// density is how many values there were a second, as columns may be of different length.
+// density returns values per second, because columns may differ in length.
 func (c heatColumn) density(n uint64) float64 {
 	return float64(n) / max(c.to.Sub(c.from), c.least).Seconds()
 }
 
-// heatColumns are those of an entry. Neighbours that are too narrow to be seen become one, and a short one that stays alone is drawn as
-// wide as it has to be.
+// heatColumns returns the columns of a row. Neighbours that are too narrow to be seen are merged, and a short one that stays alone
+// is drawn with the least width.
 func (d *Document) heatColumns(s *series, row func(bucket int) int) []heatColumn {
 	h := &d.history
 	var columns []heatColumn
-	open := false // the last one is narrow, and takes the next one if that is narrow, too
+	open := false // the last one is narrow and takes the next one if that is narrow too
 	for i, added := range s.added {
 		from, to := d.x(h.start(i), heatWidth), d.x(h.moments[i], heatWidth)
 		narrow := to-from < leastCell
@@ -170,7 +171,8 @@ func (d *Document) heatColumns(s *series, row func(bucket int) int) []heatColumn
 	return columns
 }
 
-// heatScale goes from the fewest values a second to the most. It is logarithmic: a tail of single values stays visible beside thousands.
+// heatScale goes from the fewest values per second to the most. It is logarithmic: a tail of single values stays visible beside
+// thousands.
 type heatScale struct{ least, most float64 }
 
 func (s *heatScale) add(density float64) {
@@ -211,7 +213,7 @@ func (s *heatScale) cells(columns []heatColumn, bars []bucketBar) []cell {
 	return cells
 }
 
-// peakText is a number of a scale.
+// peakText returns a number of a scale as text.
 func peakText(n float64) string {
 	if n >= 100 {
 		return fmt.Sprintf("%.0f", n)

@@ -8,26 +8,26 @@ import (
 	"trace/probes/event"
 )
 
-// Columns are what is printed of events. Without any it is what people look at: see the marks of fields in bpf/trace.h.
+// Columns choose what is printed of events. The zero value prints what people look at: see the marks of fields in bpf/trace.h.
 type Columns struct {
-	// All has lines of text show everything, too.
+	// All makes text print every field.
 	All bool
-	// Names are those of exactly the fields to print, in this order, among them time and probe; nil leaves the choice to the format.
+	// Names are exactly the fields to print, in this order; they may include time and probe. nil leaves the choice to the format.
 	Names []string
-	// Placing are the fields by which the format places the events of a probe, printed or not; nil: it does not place them.
+	// Placing returns the fields by which the format places the events of a probe, printed or not; nil: it does not place them.
 	Placing func(p *event.Probe) []*event.Field
 }
 
-// What is no field of an event, but may be chosen with them.
+// Columns that are not fields of an event.
 const (
 	TimeColumn  = "time"  // the time of day of nsecs
 	ProbeColumn = "probe" // its name
 )
 
-// momentField is when an event came.
+// momentField is the time of an event.
 const momentField = "nsecs"
 
-// Fields are the fields of a probe that printing an event of it may need.
+// Fields returns the fields that printing an event of a probe may need.
 func (c Columns) Fields(p *event.Probe) []*event.Field {
 	fields := c.shown(p)
 	if c.Placing != nil {
@@ -40,7 +40,7 @@ func (c Columns) Fields(p *event.Probe) []*event.Field {
 	return fields
 }
 
-// Moment is the field that places what else is printed at an event of a probe, nil if the format does not place it.
+// Moment returns the field that gives other output at an event of a probe its time, or nil if the format does not place it.
 func (c Columns) Moment(p *event.Probe) *event.Field {
 	if c.Placing == nil {
 		return nil
@@ -48,13 +48,13 @@ func (c Columns) Moment(p *event.Probe) *event.Field {
 	return p.Field(momentField)
 }
 
-// Check returns an error if no event of the probes, whose events are printed, has one of the chosen fields.
+// Check returns an error if a chosen field is in no event that the program prints. printed are the probes of these events.
 func (c Columns) Check(printed []*event.Probe) error {
 	if c.Names == nil {
 		return nil
 	}
 	if len(printed) == 0 {
-		return fmt.Errorf("no clause of the program prints events: one without a block does")
+		return fmt.Errorf("no clause prints events: only a clause without a body does")
 	}
 	known := []string{TimeColumn, ProbeColumn}
 	for _, p := range printed {
@@ -71,13 +71,13 @@ func (c Columns) Check(printed []*event.Probe) error {
 			}
 			return fmt.Errorf("no field %s in %s: %s", name, syntax.Enumerate(printed), help)
 		case slices.Contains(c.Names[:i], name):
-			return fmt.Errorf("the field %s is named twice", name)
+			return fmt.Errorf("field %s is given twice", name)
 		}
 	}
 	return nil
 }
 
-// shown are the fields that are printed.
+// shown returns the fields that are printed.
 func (c Columns) shown(p *event.Probe) []*event.Field {
 	switch {
 	case c.Names == nil && c.All:
@@ -97,10 +97,10 @@ func (c Columns) shown(p *event.Probe) []*event.Field {
 	return fields
 }
 
-// lineForm is how lines of text show the events of a probe: what is always there first, then what is there now and then, and last what
-// only -v shows.
+// lineForm is how lines of text show the events of a probe: first the fields that are always shown, then those that are shown now
+// and then, and last those that only -v shows.
 type lineForm struct {
-	// nsecs, comm and pid begin the line, in a form of their own. A field that the probe lacks is nil.
+	// nsecs, comm and pid begin the line in a form of their own. A field that the probe lacks is nil.
 	nsecs, comm, pid *event.Field
 	fields           []lineField
 }
@@ -130,12 +130,12 @@ func (c Columns) lineOf(p *event.Probe) *lineForm {
 	return form
 }
 
-// rank orders the fields of a line.
+// rank returns the place of a field in a line.
 func (c Columns) rank(f *event.Field) int {
 	switch f.Line.Shown {
 	case event.Verbose:
 		return 2
-	case event.Instead: // of one that is not there, as a rule
+	case event.Instead: // beside a field that is usually absent
 		return rank(c.All)
 	case event.Always:
 		return 2 * rank(f.Name == "nsecs")
@@ -143,7 +143,7 @@ func (c Columns) rank(f *event.Field) int {
 	return 1
 }
 
-// shows tells whether a line that does not show all has the field, whose value is v.
+// shows reports whether a line without -v shows the field, whose value is v.
 func (l *lineField) shows(e event.Source, v any) bool {
 	switch {
 	case l.hasUsual:
@@ -157,7 +157,7 @@ func (l *lineField) shows(e event.Source, v any) bool {
 	return true
 }
 
-// isNothing tells whether a value is 0, false, empty or the address ::.
+// isNothing reports whether a value is 0, false, empty or the address ::.
 func isNothing(v any) bool {
 	switch v := v.(type) {
 	case bool:

@@ -14,16 +14,17 @@ import (
 	"trace/probes/event"
 )
 
-// This file writes comma-separated values (RFC 4180). Values are those of JSON, without quotes where CSV needs none; what is absent is
-// empty. A stack is one cell, its frames from the innermost with semicolons between them.
+// This file writes comma-separated values (RFC 4180). Values are the ones of JSON, without quotes where CSV needs none. An absent
+// value is empty. A stack is one cell: its frames from the innermost, separated by semicolons.
 //
-// A spreadsheet takes a cell that begins with one of = + - @ for a formula, and others choose what is in strings: these get an apostrophe in
-// front (OWASP, CSV Injection), and their control characters are escapes. Raw strings are left as they are.
+// A spreadsheet takes a cell that begins with one of = + - @ for a formula, and strings come from outside the program. So such
+// strings get an apostrophe in front (OWASP, CSV Injection), and their control characters are escaped. Raw strings are left
+// unchanged.
 //
-// Events are one table, whose columns are those chosen, or all fields of all probes whose events the program prints; its head comes before
-// the first of them. What print() writes of a value is a row without a head: a cell, or those of a tuple or of an entry of a map. What printf()
-// and time() write stays as it is. Each map that is printed is a table of its own, after an empty line: its name, the elements of the key, and the value, of which
-// histograms have the columns lo, hi and n, and a row for each bucket.
+// Events are one table. Its columns are the chosen ones, or all fields of all probes whose events the program prints. Its head
+// comes before the first event. A value of print() is a row without a head: a cell, or a cell for each element of a tuple or of a
+// loop variable. The texts of printf() and time() are not changed. Each printed map is a table of its own after an empty line: its
+// name, the elements of the key, and the value. Histograms have the columns lo, hi and n, and a row for each bucket.
 
 // CSV is a table of events, and one for each map.
 const CSV Format = "csv"
@@ -31,7 +32,7 @@ const CSV Format = "csv"
 // csvForm writes tables. The texts of printf() and time() are text.
 type csvForm struct {
 	textForm
-	// head are the columns of the events, and started says that they are written.
+	// head are the columns of the events. started reports that they are written.
 	head    []string
 	started bool
 }
@@ -40,7 +41,7 @@ func newCSVForm(p *pen) form { return &csvForm{textForm: textForm{pen: p}} }
 
 func (p *csvForm) show(printed []*event.Probe) { p.head, p.started = p.columns.tableOf(printed), false }
 
-// tableOf are the columns of the events of some probes: the chosen ones, or all.
+// tableOf returns the columns of the events of some probes: the chosen ones, or all.
 func (c Columns) tableOf(printed []*event.Probe) []string {
 	if c.Names != nil {
 		return c.Names
@@ -59,7 +60,7 @@ func (c Columns) tableOf(printed []*event.Probe) []string {
 func (p *csvForm) event(probe *event.Probe, e event.Source) error {
 	if !p.started {
 		p.started = true
-		if err := p.records(p.head); err != nil {
+		if err := p.lines(p.head); err != nil {
 			return err
 		}
 	}
@@ -67,7 +68,7 @@ func (p *csvForm) event(probe *event.Probe, e event.Source) error {
 	for i, name := range p.head {
 		record[i] = p.eventCell(name, probe, e)
 	}
-	return p.records(record)
+	return p.lines(record)
 }
 
 func (p *csvForm) eventCell(column string, probe *event.Probe, e event.Source) string {
@@ -90,23 +91,23 @@ func (p *csvForm) eventCell(column string, probe *event.Probe, e event.Source) s
 
 func (p *csvForm) value(t event.Type, elems []event.Type, v any, own bool) error {
 	if text, ok := v.(string); ok && t.Kind == event.String && own {
-		return p.records([]string{text})
+		return p.lines([]string{text})
 	}
 	all, ok := v.([]any)
 	if !ok {
-		return p.records([]string{p.plainValue(t, v)})
+		return p.lines([]string{p.plainValue(t, v)})
 	}
 	row := make([]string, len(all))
 	for i, x := range all {
 		row[i] = p.plainValue(elems[min(i, len(elems)-1)], x)
 	}
-	return p.records(row)
+	return p.lines(row)
 }
 
-func (p *csvForm) element(t result.Table) error { return p.records(p.csvValues(t.Rows[0].Value)...) }
+func (p *csvForm) element(t result.Table) error { return p.lines(p.csvValues(t.Rows[0].Value)...) }
 
-// records writes lines. An empty line is none: a single cell that is empty has quotes.
-func (p *csvForm) records(all ...[]string) error {
+// lines writes lines. An empty line would be skipped, so a single empty cell has quotes.
+func (p *csvForm) lines(all ...[]string) error {
 	var b strings.Builder
 	for _, record := range all {
 		if len(record) == 1 && record[0] == "" {
@@ -117,13 +118,13 @@ func (p *csvForm) records(all ...[]string) error {
 		if err := w.Write(record); err != nil {
 			return err
 		}
-		w.Flush() // to what never fails
+		w.Flush() // it writes to a buffer and cannot fail
 	}
 	p.line = append(p.line[:0], b.String()...)
 	return p.flush()
 }
 
-// plainValue is a value for programs: as in JSON, but strings without quotes.
+// plainValue returns a value for programs: as in JSON, but strings have no quotes.
 func (p *csvForm) plainValue(t event.Type, v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -140,7 +141,7 @@ func (p *csvForm) plainValue(t event.Type, v any) string {
 	return strings.Trim(string(format.AppendJSONValue(nil, t, v)), `"`)
 }
 
-// joinFrames makes one text of frames, in which a semicolon stands between two of them alone.
+// joinFrames joins frames to one text. A semicolon stands only between two frames.
 func joinFrames(all format.Frames) string {
 	parts := make([]string, len(all))
 	for i, f := range all {
@@ -149,7 +150,7 @@ func joinFrames(all format.Frames) string {
 	return strings.Join(parts, ";")
 }
 
-// cell is a text that others chose.
+// cell returns a text from outside the program as a cell.
 func (p *csvForm) cell(s string) string {
 	if p.raw {
 		return s
@@ -182,10 +183,10 @@ func (p *csvForm) table(t result.Table) error {
 	if err := p.flush(); err != nil {
 		return err
 	}
-	return p.records(all...)
+	return p.lines(all...)
 }
 
-// csvColumns are the columns of the values of a map.
+// csvColumns returns the columns of the values of a map.
 func csvColumns(t result.Table) []string {
 	switch v := t.Zero.(type) {
 	case result.Tuple:
@@ -210,7 +211,7 @@ func csvColumns(t result.Table) []string {
 	return []string{cmp.Or(t.Func, "value")}
 }
 
-// plainNumber is a number for programs, empty where it is absent.
+// plainNumber returns a number for programs, or "" if it is absent.
 func plainNumber(v any) string {
 	if v == nil {
 		return ""
@@ -218,7 +219,7 @@ func plainNumber(v any) string {
 	return string(format.AppendNumber(nil, v))
 }
 
-// csvValues are the rows of an entry.
+// csvValues returns the rows of a value.
 func (p *csvForm) csvValues(v result.Value) [][]string {
 	switch v := v.(type) {
 	case result.Number:
@@ -250,7 +251,7 @@ func (p *csvForm) csvValues(v result.Value) [][]string {
 	return nil
 }
 
-// csvError is how much less a value of a ranking may be.
+// csvError returns by how much a value of a ranking may be less.
 func csvError(t result.Table, v result.Value) []string {
 	if n, ok := v.(result.Number); ok && t.Ranking != nil {
 		return []string{strconv.FormatUint(n.Error, 10)}
@@ -258,7 +259,7 @@ func csvError(t result.Table, v result.Value) []string {
 	return nil
 }
 
-// csvPercentiles writes what lies beyond the measured as a bound with its sign.
+// csvPercentiles writes a value beyond the measured range as a bound with its sign.
 func csvPercentiles(v result.Quantiles) []string {
 	row := []string{strconv.FormatUint(v.Count, 10)}
 	for _, q := range v.All {

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// What is written is CSV, table after table, with values as in JSON.
+// The output is valid CSV, table after table, with the values of JSON.
 func TestCSV(t *testing.T) {
 	var out bytes.Buffer
 	p := &csvForm{textForm: textForm{pen: &pen{w: &out}}}
 	for _, values := range [][]string{{"a", `b "c", d`}, {"", "x\ny"}} {
-		if err := p.records(values); err != nil {
+		if err := p.lines(values); err != nil {
 			t.Fatal(err)
 		}
 	}

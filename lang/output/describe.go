@@ -11,7 +11,7 @@ import (
 	"trace/probes/event"
 )
 
-// Describe prints probes with their fields, then what all of them share: the common fields and the names of enums.
+// Describe prints probes with their fields. Then it prints what they share: the common fields and the names of enums.
 func Describe(out io.Writer, found []*event.Probe) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	for _, p := range found {
@@ -35,7 +35,7 @@ func Describe(out io.Writer, found []*event.Probe) error {
 	return nil
 }
 
-// wholeFormats are the formats with all fields, after others of a list.
+// wholeFormats lists the formats with all fields, as the end of a list.
 func wholeFormats() string {
 	var whole []string
 	for _, t := range formats() {
@@ -47,7 +47,7 @@ func wholeFormats() string {
 	return ", " + strings.Join(whole[:last], ", ") + " and " + whole[last]
 }
 
-// describeMarks explains what stands beside the names of fields.
+// describeMarks explains the marks beside the names of fields.
 const describeMarks = `
 Fields with a ? after the type may be absent.
 A line of text leaves out a detail that is 0 or false, a field that has its usual value, one that is there for another which is there,
@@ -64,7 +64,7 @@ func describeFields(w io.Writer, fields []*event.Field, common bool) {
 	}
 }
 
-// typeName returns the type of a field as the user thinks of it, marked if the field may be absent.
+// typeName returns the type of a field for users, marked if the field may be absent.
 func typeName(f *event.Field) string {
 	name := valueType(f.Type)
 	if f.Optional {
@@ -128,7 +128,7 @@ func enums(found []*event.Probe) []*event.Enum {
 	return slices.SortedFunc(maps.Values(seen), func(a, b *event.Enum) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// wrap sets words in indented lines of at most width columns.
+// wrap formats words as indented lines of at most width columns.
 func wrap(words []string, width int) string {
 	var b strings.Builder
 	column := width

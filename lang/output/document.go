@@ -11,11 +11,11 @@ import (
 	"trace/lang/result"
 )
 
-// Document is output that is made at the end of a run, of what the maps hold then: folded stacks, a pprof profile or a page. A nil
-// Document is none.
+// Document is output that is made at the end of a run from what the maps hold then: folded stacks, a pprof profile or a page. A nil
+// Document means that there is none.
 type Document struct {
 	make func(d *Document, w io.Writer, f Summary, profiles []result.Profile) error
-	// course says that it shows how the maps changed, and what the program printed.
+	// course reports that it shows how the maps changed, and what the program printed.
 	course bool
 	about  About
 	// maps are set when the run begins.
@@ -23,23 +23,23 @@ type Document struct {
 
 	mu      sync.Mutex
 	history history
-	// still says that no map has a course worth drawing.
+	// still reports that no map has a course worth drawing.
 	still   bool
 	printed tail
 }
 
-// About is what a page says of the program.
+// About is what a page shows about the program.
 type About struct {
-	// Version of trace, and the command line that asked for the page.
+	// Version is the version of trace, Command the command line.
 	Version, Command string
 	// Name of the script, or "".
 	Name   string
 	Params []Param
-	// Program is the text if the command line does not have it already.
+	// Program is the program's text if the command line does not have it.
 	Program string
 }
 
-// Param is a param of the program and its value. Set says that it is not the default.
+// Param is a param of the program with its value. Set reports that it is not the default.
 type Param struct {
 	Name, Value string
 	Set         bool
@@ -49,15 +49,15 @@ func newDocument(make func(*Document, io.Writer, Summary, []result.Profile) erro
 	return &Document{make: make, course: course, about: about, history: history{most: 240, merge: true, least: leastStep}}
 }
 
-// Begin says when the run began, and with which maps.
+// Begin starts the document at the begin of the run, with its maps.
 func (d *Document) Begin(maps Maps, now time.Time) {
 	if d != nil {
 		d.maps, d.history.began = maps, now
 	}
 }
 
-// Through returns where the program prints what is not part of the document: a page shows its last lines, and so does the live view. With
-// other formats that is for the user. Without a document it is out.
+// Through returns where the program prints text that is not part of the document. A page and the live view show its last lines.
+// With other formats it goes to user. A nil document returns out.
 func (d *Document) Through(out, user io.Writer, view *Live) io.Writer {
 	switch {
 	case d == nil:
@@ -68,7 +68,7 @@ func (d *Document) Through(out, user io.Writer, view *Live) io.Writer {
 	return user
 }
 
-// Watch notes once a second how the maps change, until ctx ends.
+// Watch samples the maps once a second until ctx ends.
 func (d *Document) Watch(ctx context.Context) {
 	if d == nil {
 		return
@@ -88,7 +88,7 @@ func (d *Document) Watch(ctx context.Context) {
 // leastStep is the shortest time between two samples.
 const leastStep = 50 * time.Millisecond
 
-// due returns whether it is time for a sample.
+// due reports whether it is time for a sample.
 func (d *Document) due(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,7 +109,7 @@ func (d *Document) last() time.Time {
 	return d.history.start(len(d.history.moments))
 }
 
-// sample notes what the maps hold now. An error is that of the end, too, when they are read again.
+// sample notes what the maps hold now. It ignores errors: they occur again at the end, when the maps are read again.
 func (d *Document) sample(now time.Time) {
 	views, err := viewsOf(d.maps)
 	if err != nil {
@@ -128,8 +128,8 @@ func (d *Document) sample(now time.Time) {
 	}
 }
 
-// PassTo takes the sample that is due before a moment of a recording, if one is, and of a long time without events a second one at its
-// end: what came before does not spread over it.
+// PassTo takes the sample that is due before a moment of a recording. After a long time without events it takes a second one at the
+// end of that time, so that earlier values do not spread over it.
 func (d *Document) PassTo(now time.Time) {
 	if d == nil || !d.course || !d.due(now) {
 		return
@@ -142,7 +142,7 @@ func (d *Document) PassTo(now time.Time) {
 	}
 }
 
-// Summary are what a document says of the run.
+// Summary is what a document shows about the run.
 type Summary struct {
 	Host, Kernel string
 	Began, Ended time.Time
@@ -150,7 +150,7 @@ type Summary struct {
 	Losses       []string
 }
 
-// ProbeCount is what a page says of a probe. Rejected is nil where that is not counted.
+// ProbeCount is what a page shows about a probe. Rejected is nil if rejected events are not counted.
 type ProbeCount struct {
 	Name, Variant string
 	Events        uint64
@@ -158,7 +158,7 @@ type ProbeCount struct {
 	Lost          uint64
 }
 
-// Write makes the document, also of the profiles of the maps.
+// Write makes the document, including the profiles of the maps.
 func (d *Document) Write(w io.Writer, f Summary, profiles []result.Profile) error {
 	return d.make(d, w, f, profiles)
 }
@@ -166,7 +166,7 @@ func (d *Document) Write(w io.Writer, f Summary, profiles []result.Profile) erro
 // tail keeps the end of what is written to it.
 type tail struct{ kept []byte }
 
-// tailBytes is how much of it; tailLines is how many lines a page shows.
+// tailBytes is how many bytes it keeps; tailLines is how many lines a page shows.
 const (
 	tailBytes = 64 << 10
 	tailLines = 100
@@ -180,7 +180,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines are the last ones, whole.
+// lines returns the last lines that are complete.
 func (t *tail) lines() []string {
 	kept := t.kept
 	if len(kept) > tailBytes {

@@ -18,12 +18,12 @@ import (
 
 // This file lays out the flame graphs of a page.
 
-// flameScript zooms and searches in them. Without it they are drawn all the same.
+// flameScript zooms and searches in flame graphs. They are drawn without it too.
 //
 //go:embed flame.js
 var flameScript string
 
-// flameTools are the script as the page holds it, and as its policy allows this one and no other.
+// flameTools returns the script for the page, and its hash: the policy of the page allows only this script.
 func flameTools() (script template.JS, hash string) {
 	sum := sha256.Sum256([]byte(flameScript))
 	return template.JS(flameScript), base64.StdEncoding.EncodeToString(sum[:])
@@ -34,24 +34,24 @@ type flame struct {
 	Height int
 	Boxes  []box
 	Total  string
-	// Without is what has no stack, and so no place in the graph, and Part how many percent of all that is.
+	// Without is the sum of samples without a stack, which have no place in the graph. Part is their part of all in percent.
 	Without, Part string
-	Thin          int // frames that are seen only when the graph is zoomed
-	Narrow        int // frames that are too narrow even for that
-	Missing       int // entries with a value below 0
+	Thin          int // frames that are visible only when the graph is zoomed
+	Narrow        int // frames that are too narrow even then
+	Missing       int // elements with a negative value
 }
 
-// box is a call. X and Width are parts of the whole, in percent.
+// box is a call. X and Width are in percent of the whole.
 type box struct {
 	X, Width string
 	Y        int
 	Class    string
-	Name     string // where there is room for some of it
+	Name     string // if there is room
 	Title    string
 }
 
-// Measures of a flame graph: the height of a row, and in percent of its width how wide a frame has to be to have a name, to be seen,
-// and to be in the page at all.
+// Measures of a flame graph: the height of a row and, in percent of the graph's width, the least width of a frame to have a name,
+// to be visible, and to be in the page at all.
 const (
 	flameRow    = 19
 	namedWidth  = 1.6
@@ -90,12 +90,12 @@ func (c *call) depth() int {
 	return deepest + 1
 }
 
-// newFlame returns the graph of a profile, or nil if there is nothing in it.
+// newFlame returns the graph of a profile, or nil if the profile is empty.
 func newFlame(p result.Profile) *flame {
 	root := &call{name: p.Map, key: true}
 	var without uint64
 	for _, s := range p.Samples {
-		if len(s.Frames) == 0 { // it would be the widest of all, and tell nothing
+		if len(s.Frames) == 0 { // a frame for it would be the widest and mean nothing
 			without += s.Value
 			continue
 		}
@@ -121,7 +121,7 @@ func newFlame(p result.Profile) *flame {
 	return f
 }
 
-// draw a call from x on, in the row so many from the top, and those that it made above it.
+// draw draws a call at x, in the given row from the top, and the calls that it made above it.
 func (f *flame) draw(p result.Profile, c *call, all uint64, x float64, row int) {
 	width := wholeFrames * float64(c.value) / float64(all)
 	if width < leastWidth {
@@ -147,7 +147,7 @@ func (f *flame) draw(p result.Profile, c *call, all uint64, x float64, row int) 
 	}
 }
 
-// flameClass is the colour of a call: always the same for a name.
+// flameClass returns the colour of a call, which is always the same for a name.
 func flameClass(c *call) string {
 	if c.key {
 		return "key"
@@ -157,7 +157,7 @@ func flameClass(c *call) string {
 	return fmt.Sprintf("c%d", h.Sum32()%8)
 }
 
-// profileText is a sum of values of a profile as it is printed.
+// profileText returns a sum of values of a profile as it is printed.
 func profileText(p result.Profile, n uint64) string {
 	return string(format.AppendValue(nil, event.Type{Kind: event.Uint, Size: 8, Unit: p.Unit}, n))
 }

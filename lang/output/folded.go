@@ -9,13 +9,13 @@ import (
 	"trace/lang/result"
 )
 
-// This file writes what maps hold by stack for the tools that draw flame graphs.
+// This file writes what maps hold by stack, for tools that draw flame graphs.
 
-// Folded are the stacks of maps as lines for flamegraph.pl.
+// Folded is the stacks of maps as lines for flamegraph.pl.
 const Folded Format = "folded"
 
-// writeFolded writes a line for each stack, as flamegraph.pl reads it: the elements of the key, the frames from the outermost, and the
-// value. Of several maps the name comes first.
+// writeFolded writes a line for each stack, as flamegraph.pl reads it: the elements of the key, the frames from the outermost, and
+// the value. If there are several maps, the name comes first.
 func (d *Document) writeFolded(w io.Writer, _ Summary, profiles []result.Profile) error {
 	for _, p := range profiles {
 		for _, s := range p.Samples {
@@ -34,13 +34,13 @@ func (d *Document) writeFolded(w io.Writer, _ Summary, profiles []result.Profile
 	return nil
 }
 
-// foldedFrame replaces what would end a frame or a line.
+// foldedFrame replaces characters that would end a frame or a line.
 var foldedFrame = strings.NewReplacer(";", ":", "\n", " ", "\r", " ")
 
-// noStack stands for the frames of an event without any, like kstack where profile meets a process.
+// noStack stands for the frames of an event without a stack, like kstack if profile interrupts user mode.
 const noStack = "(no stack)"
 
-// flames are the elements of the key, then the frames.
+// flames returns the elements of the key, then the frames.
 func flames(s result.Sample) []string {
 	if len(s.Frames) == 0 {
 		return slices.Concat(s.Key, []string{noStack})

@@ -41,7 +41,7 @@ func TestFolded(t *testing.T) {
 	}
 }
 
-// TestPprof asks pprof itself what it reads.
+// TestPprof compares with what pprof itself reads.
 func TestPprof(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "p")
 	f, err := os.Create(name)

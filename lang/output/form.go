@@ -8,30 +8,29 @@ import (
 	"trace/probes/event"
 )
 
-// Format is how events, maps and what a program prints are written. All formats are in the list of formats.go.
+// Format is a format for events, maps and what a program prints. formats.go lists all formats.
 type Format string
 
-// form writes what comes while a program runs, as a format has it: it is the part of a [Printer] that differs. Values and tables are
-// presentable: see present.go.
+// form is the part of a [Printer] that differs between formats. Its values and tables are presentable: see present.go.
 type form interface {
-	// show says that the columns of the pen are set, and which probes have events that the program prints.
+	// show is called when the columns of the pen are set. printed are the probes whose events the program prints.
 	show(printed []*event.Probe)
 	event(probe *event.Probe, e event.Source) error
-	// text writes what a printf or a time() printed; what is its name.
+	// text writes what printf or time() printed; what is the name of the function.
 	text(what string, b []byte) error
-	// value writes a value of print(). Own says that the program itself chose it.
+	// value writes a value of print(). own reports that the program itself chose it.
 	value(t event.Type, elems []event.Type, v any, own bool) error
 	table(t result.Table) error
-	// element writes one entry, of print(@m[key]), the only row of a table.
+	// element writes one element, of print(@m[key]): the only row of a table.
 	element(t result.Table) error
 	// count writes how many there are of something.
 	count(what, noun string, n uint64) error
-	// begin and end write what stands around all the rest.
+	// begin and end write what surrounds the rest.
 	begin() error
 	end() error
 }
 
-// get returns the value of a field, or nil if it is absent, or there is no such field.
+// get returns the value of a field, or nil if the value is absent or f is nil.
 func get(e event.Source, f *event.Field) any {
 	if f == nil {
 		return nil
@@ -42,20 +41,20 @@ func get(e event.Source, f *event.Field) any {
 	return nil
 }
 
-// pen is what all forms write with: once for each event or entry of a map; the caller buffers.
+// pen is what all forms write with, once for each event or row. The caller buffers.
 type pen struct {
 	w    io.Writer
 	boot time.Time
-	// raw says that strings are written as they are; escapes says that the format has escapes of its own for them.
+	// raw reports that strings are written unescaped. escapes reports that the format has escapes of its own.
 	raw, escapes bool
 	// columns are what is printed of events.
 	columns Columns
-	// moment is when that came which is printed now, as nsecs tells it.
+	// moment is the time of the current output, on the clock of nsecs.
 	moment uint64
 	line   []byte
 }
 
-// Most formats have nothing around the rest, and leave numbers of probes and lost events to the notes.
+// Most formats have nothing around the rest, and leave the numbers of probes and lost events to the notes.
 func (*pen) begin() error { return nil }
 func (*pen) end() error   { return nil }
 
@@ -74,7 +73,7 @@ func (p *pen) flush() error {
 	return err
 }
 
-// Clock is the time of day of nsecs.
+// Clock returns the time of day of nsecs.
 func (p *pen) Clock(nsecs any) time.Time {
 	return p.boot.Add(time.Duration(event.To[int64](nsecs)))
 }

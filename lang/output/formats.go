@@ -10,28 +10,28 @@ import (
 	"trace/probes/event"
 )
 
-// traits are what is to be known of a format.
+// traits are the properties of a format.
 type traits struct {
 	name Format
 	// form writes what comes while the program runs.
 	form func(*pen) form
-	// whole says that programs read it: they get all fields of events.
+	// whole reports that programs read it, so it has all fields of events.
 	whole bool
-	// escapes says that it has escapes of its own for control characters.
+	// escapes reports that it has escapes of its own for control characters.
 	escapes bool
-	// placing are the fields by which it places events: see [Columns].
+	// placing returns the fields by which it places events: see [Columns].
 	placing func(*event.Probe) []*event.Field
-	// make makes the data at the end of a run. Then what the form writes meanwhile is for the user.
+	// make writes the data at the end of a run. What the form writes meanwhile is then for the user.
 	make func(d *Document, w io.Writer, f Summary, profiles []result.Profile) error
-	// stacks says that it needs a map whose key holds a stack and whose values add up.
+	// stacks reports that it needs a map whose key holds a stack and whose values add up.
 	stacks bool
-	// file says that it is no text for a terminal.
+	// file reports that it is not text for a terminal.
 	file bool
-	// course says that it shows how the maps changed, what the program printed, and how many events there were.
+	// course reports that it shows how the maps changed, what the program printed, and how many events there were.
 	course bool
 }
 
-// formats are all formats, as the help lists them.
+// formats lists all formats in the order of the help.
 func formats() []traits {
 	return []traits{
 		{name: Text, form: newTextForm},
@@ -47,10 +47,10 @@ func formats() []traits {
 func (f Format) traits() traits {
 	all := formats()
 	i := slices.IndexFunc(all, func(t traits) bool { return t.name == f })
-	return all[max(0, i)] // text where none is chosen
+	return all[max(0, i)] // text if none is chosen
 }
 
-// Formats are the names of all formats.
+// Formats returns the names of all formats.
 func Formats() []string {
 	var names []string
 	for _, t := range formats() {
@@ -59,40 +59,40 @@ func Formats() []string {
 	return names
 }
 
-// FormatList are the names of all formats as a sentence has them.
+// FormatList returns the names of all formats for a sentence.
 func FormatList() string {
 	names := Formats()
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// ParseFormat returns the format of that name.
+// ParseFormat returns the format called name.
 func ParseFormat(name string) (Format, error) {
 	if !slices.Contains(Formats(), name) {
-		return "", fmt.Errorf("no output format %q: write %s", name, FormatList())
+		return "", fmt.Errorf("there is no output format %q: use %s", name, FormatList())
 	}
 	return Format(name), nil
 }
 
-// AtEnd returns whether the format is made at the end of a run: see [Document].
+// AtEnd reports whether the format is made at the end of a run: see [Document].
 func (f Format) AtEnd() bool { return f.traits().make != nil }
 
-// NeedsStacks returns whether the format needs a map whose key holds a stack and whose values add up.
+// NeedsStacks reports whether the format needs a map whose key holds a stack and whose values add up.
 func (f Format) NeedsStacks() bool { return f.traits().stacks }
 
-// NeedsFile returns whether the format is no text for a terminal.
+// NeedsFile reports whether the format is not text for a terminal.
 func (f Format) NeedsFile() bool { return f.traits().file }
 
-// Counts returns whether the format shows how many events there were, and how many were rejected.
+// Counts reports whether the format shows how many events there were, and how many were rejected.
 func (f Format) Counts() bool { return f.traits().course }
 
-// NewColumns returns what a format prints of events: programs that read it get everything unless names say what.
+// NewColumns returns what a format prints of events. Formats for programs print everything unless names are given.
 func NewColumns(f Format, verbose bool, names []string) Columns {
 	t := f.traits()
 	return Columns{All: verbose || t.whole, Names: names, Placing: t.placing}
 }
 
-// NewDocument returns the document that a format asks for, or nil if what it writes is not made at the end.
+// NewDocument returns the document of a format, or nil if the format is not made at the end.
 func NewDocument(f Format, about About) *Document {
 	if !f.AtEnd() {
 		return nil

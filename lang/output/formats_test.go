@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What all places that name the formats take from the list is right.
+// Everything that other packages take from the list of formats is right.
 func TestFormats(t *testing.T) {
 	if got, want := FormatList(), "text, json, csv, perfetto, folded, pprof or html"; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -19,7 +19,7 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%s: made at the end: %v, a document: %v", name, f.AtEnd(), d)
 		}
 	}
-	if _, err := ParseFormat("xml"); err == nil || !strings.HasSuffix(err.Error(), "write "+FormatList()) {
+	if _, err := ParseFormat("xml"); err == nil || !strings.HasSuffix(err.Error(), "use "+FormatList()) {
 		t.Error(err)
 	}
 }

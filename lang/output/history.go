@@ -9,30 +9,30 @@ import (
 	"trace/lang/result"
 )
 
-// history keeps how maps changed: what was added to the buckets of each histogram, and the number of every other entry, moment by moment.
+// history keeps how maps changed: what was added to the buckets of each histogram, and the number of every other row, by moment.
 type history struct {
-	// moments are the ends of the columns, oldest first; most is how many are kept.
+	// moments are the ends of the columns, oldest first. most is how many are kept.
 	moments []time.Time
 	most    int
-	// merge says what happens when there are more: two columns become one, or the oldest is forgotten.
+	// merge reports what happens when there are more: with merge two columns become one, otherwise the oldest is dropped.
 	merge bool
-	// began is when the first column does. With merge no column but the last is shorter than step, which grows as columns become one:
-	// else the past would fade.
+	// began is when the first column begins. With merge no column except the last is shorter than step, which grows as columns are
+	// merged; otherwise the past would fade.
 	began  time.Time
 	step   time.Duration
 	series map[string]*series
-	// least is how long a column counts for at least: what comes in an instant is not called a million a second.
+	// least is the least length of a column for rates: values that come in an instant should not show as a million per second.
 	least time.Duration
 }
 
-// series is the history of one entry of a map.
+// series is the history of one row of a map.
 type series struct {
 	// last are the counts of the buckets at the last moment.
 	last map[int]uint64
-	// added by column and bucket; of an entry that is no histogram, numbers by column.
+	// added by column and bucket. numbers by column, for a row that is not a histogram.
 	added   []map[int]uint64
 	numbers []float64
-	// before is the number of the column that was forgotten last.
+	// before is the number of the last dropped column.
 	before float64
 }
 
@@ -60,14 +60,14 @@ func (h *history) add(now time.Time, views []view) {
 		}
 	}
 	for _, s := range h.series {
-		s.fill(len(h.moments)) // of what is no longer there
+		s.fill(len(h.moments)) // of rows that are gone
 	}
 	if n := len(h.moments); h.merge && n > 1 && h.span(n-2) < h.step {
 		h.join(n - 2)
 	}
 }
 
-// start is when a column begins, and span how long it is.
+// start returns when a column begins, and span how long it is.
 func (h *history) start(i int) time.Time {
 	if i == 0 {
 		return h.began
@@ -77,14 +77,14 @@ func (h *history) start(i int) time.Time {
 
 func (h *history) span(i int) time.Duration { return h.moments[i].Sub(h.start(i)) }
 
-// shownAs says that no column is drawn narrower than that part of the picture: it counts for as long.
+// shownAs sets the least width of a drawn column, as a part of the picture. The column counts for that time.
 func (h *history) shownAs(part float64) {
 	if n := len(h.moments); n > 0 {
 		h.least = max(h.least, time.Duration(part*float64(h.moments[n-1].Sub(h.began))))
 	}
 }
 
-// perSecond is a number of a column as that of a second.
+// perSecond converts a number of a column to a number per second.
 func (h *history) perSecond(i int, n float64) float64 {
 	span := max(h.span(i), h.least)
 	if span <= 0 {
@@ -93,7 +93,7 @@ func (h *history) perSecond(i int, n float64) float64 {
 	return n / span.Seconds()
 }
 
-// course is how the number of an entry went, that of a rate for each second. It is nil of an entry that was never there.
+// course returns how the number of a row changed; for a rate, per second. It is nil for a row that never existed.
 func (h *history) course(v view, r row) []float64 {
 	s := h.series[seriesName(v, r)]
 	if s == nil {
@@ -108,7 +108,7 @@ func (h *history) course(v view, r row) []float64 {
 	return course
 }
 
-// latest is the number of a rate in the last column, for a second.
+// latest returns the number of a rate in the last column, per second.
 func (h *history) latest(v view, r row) float64 {
 	s := h.series[seriesName(v, r)]
 	if s == nil {
@@ -118,7 +118,7 @@ func (h *history) latest(v view, r row) float64 {
 	return h.perSecond(last, s.addedIn(last))
 }
 
-// join makes one column of i and the next.
+// join merges column i and the next one.
 func (h *history) join(i int) {
 	h.moments = slices.Delete(h.moments, i, i+1)
 	for _, s := range h.series {
@@ -127,7 +127,7 @@ func (h *history) join(i int) {
 	}
 }
 
-// sum of the buckets of two columns.
+// sum adds the buckets of two columns.
 func sum(a, b map[int]uint64) map[int]uint64 {
 	if len(a) == 0 {
 		return b
@@ -163,7 +163,7 @@ func (s *series) fill(n int) {
 	}
 }
 
-// add puts an entry into column n-1. Of several that look alike, the first counts.
+// add adds a row to column n-1. If several rows look alike, the first counts.
 func (s *series) add(r row, n int) {
 	if s.fill(n - 1); len(s.added) == n {
 		return
@@ -177,7 +177,7 @@ func (s *series) add(r row, n int) {
 		}
 		counts[bucket] = n
 		added := n
-		if before := s.last[bucket]; before <= n { // else it was cleared
+		if before := s.last[bucket]; before <= n { // otherwise it was cleared
 			added -= before
 		}
 		if added > 0 {
@@ -191,7 +191,7 @@ func (s *series) add(r row, n int) {
 	s.added, s.numbers = append(s.added, column), append(s.numbers, r.Number)
 }
 
-// course is what to draw of a number: a rate is told as a total that grows, so what was added in each column; a gauge is as it is.
+// course returns the numbers to draw. A rate is a total that grows, so they are its increases; a gauge is drawn as it is.
 func (s *series) course(course result.Course) []float64 {
 	if course != result.Growth {
 		return slices.Clone(s.numbers)
@@ -203,19 +203,19 @@ func (s *series) course(course result.Course) []float64 {
 	return added
 }
 
-// addedIn is by how much a total grew in a column.
+// addedIn returns by how much a total grew in a column.
 func (s *series) addedIn(i int) float64 {
 	n, before := s.numbers[i], s.before
 	if i > 0 {
 		before = s.numbers[i-1]
 	}
-	if n < before { // it was printed, and began again
+	if n < before { // it was printed and restarted
 		return n
 	}
 	return n - before
 }
 
-// buckets are the first and the last bucket that ever had a value, and the most that was added to one in a column.
+// buckets returns the first and the last bucket that ever had a value, and the most that was added to one in a column.
 func (s *series) buckets() (first, last int, most uint64) {
 	first, last = -1, -1
 	for _, column := range s.added {

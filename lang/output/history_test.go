@@ -8,7 +8,7 @@ import (
 	"trace/lang/result"
 )
 
-// hist is a view of a histogram whose bucket i has counts[i] values.
+// histView is a view of a histogram whose bucket i has counts[i] values.
 func histView(counts ...uint64) view {
 	h := result.Histogram{Counts: counts}
 	return view{Table: result.Table{Name: "@h", Func: "hist", Course: result.Spread, Zero: h}, Rows: []row{{Key: []string{"k"}, histogram: h}}}

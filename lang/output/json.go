@@ -12,12 +12,13 @@ import (
 	"trace/probes/event"
 )
 
-// This file writes JSON: an object in each line, which schema.json describes. What bpftrace prints, too, has bpftrace's shape, a type and
-// data; what that shape cannot hold stands beside data: names and types of the columns, units, and rows with typed keys and values.
+// This file writes JSON: an object on each line, described by schema.json. Output that bpftrace also has uses bpftrace's form, with
+// type and data. Everything else stands beside data: names and types of the columns, units, and rows with typed keys and values.
 //
-// In data all numbers are numbers, as in bpftrace. In events and rows addresses, and numbers that a double cannot hold, are strings.
+// In data all numbers are numbers, as in bpftrace. In events and rows, addresses are strings, and so are numbers that a double
+// cannot hold.
 
-// JSON is one object in a line.
+// JSON is one object per line.
 const JSON Format = "json"
 
 // jsonForm writes JSON.
@@ -47,7 +48,7 @@ func (p *jsonForm) text(what string, b []byte) error {
 	return p.endMessage()
 }
 
-// count writes how many there are of something, twice, as bpftrace does.
+// count writes how many there are of something, twice, like bpftrace.
 func (p *jsonForm) count(what, noun string, n uint64) error {
 	p.line = fmt.Appendf(p.line[:0], `{"type":%q,"count":%d,"data":{%q:%[2]d}`, what, n, noun)
 	return p.endMessage()
@@ -110,7 +111,7 @@ func (p *jsonForm) table(t result.Table) error {
 	return p.endMessage()
 }
 
-// messageOf is the type of the line of a map. An average is one of stats in bpftrace.
+// messageOf returns the type of the line of a map. bpftrace has the type stats for averages.
 func messageOf(t result.Table) string {
 	switch v := t.Zero.(type) {
 	case result.Histogram:
@@ -125,7 +126,7 @@ func messageOf(t result.Table) string {
 	return "map"
 }
 
-// keyText is a key as bpftrace writes it: the elements with commas between them.
+// keyText returns a key as bpftrace writes it: elements separated by commas.
 func keyText(t result.Table, r result.Row) string {
 	texts := make([]string, len(r.Key))
 	for i, v := range r.Key {
@@ -134,7 +135,7 @@ func keyText(t result.Table, r result.Row) string {
 	return strings.Join(texts, ",")
 }
 
-// plainText is a value for programs, without quotes.
+// plainText returns a value for programs, without quotes.
 func plainText(t event.Type, v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -152,7 +153,7 @@ func plainText(t event.Type, v any) string {
 	return strings.Trim(string(format.AppendJSONValue(nil, t, v)), `"`)
 }
 
-// appendData appends a value as bpftrace writes it: a stack is text, and a cgroup its path.
+// appendData appends a value like bpftrace: a stack is text, and a cgroup its path.
 func appendData(b []byte, t event.Type, elems []event.Type, v any) []byte {
 	switch all := v.(type) {
 	case nil:
@@ -178,7 +179,7 @@ func appendData(b []byte, t event.Type, elems []event.Type, v any) []byte {
 	return format.AppendJSONValue(b, t, v)
 }
 
-// appendResult appends a value of a map as bpftrace writes it.
+// appendResult appends a value of a map like bpftrace.
 func appendResult(b []byte, v result.Value) []byte {
 	switch v := v.(type) {
 	case result.Number:
@@ -217,7 +218,7 @@ func appendFloat(b []byte, x float64, known bool) []byte {
 	return strconv.AppendFloat(b, x, 'f', -1, 64)
 }
 
-// appendHistogramData appends buckets as bpftrace writes them: max is the last value of a bucket, and an open side has no bound.
+// appendHistogramData appends buckets like bpftrace: max is the last value of a bucket, and an open side has no bound.
 func appendHistogramData(b []byte, h result.Histogram) []byte {
 	b = append(b, '[')
 	for i, n := range h.Counts {
@@ -237,7 +238,7 @@ func appendHistogramData(b []byte, h result.Histogram) []byte {
 	return append(b, ']')
 }
 
-// before is the number before one.
+// before returns the number before v.
 func before(v any) any {
 	switch v := v.(type) {
 	case int64:
@@ -324,7 +325,7 @@ func appendTypedResult(b []byte, v result.Value) []byte {
 	return b
 }
 
-// appendBuckets appends buckets lo <= x < hi, from the first to the last with a value; null is a side that is open.
+// appendBuckets appends buckets lo <= x < hi, from the first to the last one with a value. null is an open side.
 func appendBuckets(b []byte, h result.Histogram) []byte {
 	b = append(b, `"buckets":[`...)
 	for i, n := range h.Counts {
@@ -339,7 +340,7 @@ func appendBuckets(b []byte, h result.Histogram) []byte {
 	return append(b, ']')
 }
 
-// appendQuantileRows appends percentiles. Beyond what is measured only a bound is known: less than hi, or lo and more.
+// appendQuantileRows appends percentiles. Beyond the measured range only a bound is known: less than hi, or lo and more.
 func appendQuantileRows(b []byte, v result.Quantiles) []byte {
 	b = append(strconv.AppendUint(append(b, `"count":`...), v.Count, 10), `,"quantiles":[`...)
 	for i, q := range v.All {
@@ -360,8 +361,8 @@ func appendQuantileRows(b []byte, v result.Quantiles) []byte {
 	return append(b, ']')
 }
 
-// maxExact is the largest number up to which a double, which many programs take numbers for, holds each (ECMA-262,
-// Number.MAX_SAFE_INTEGER).
+// maxExact is the largest number up to which a double holds every integer (ECMA-262, Number.MAX_SAFE_INTEGER). Many programs read
+// numbers as doubles.
 const maxExact = 1<<53 - 1
 
 // appendExact appends an integer, as a string if a double cannot hold it; nil is null.
@@ -381,7 +382,7 @@ func appendExact(b []byte, v any) []byte {
 	return format.AppendNumber(b, v)
 }
 
-// appendTyped appends a value of an event or a row: addresses are strings like 0xffff888100c0ffee, stacks are lists of their frames.
+// appendTyped appends a value of an event or a row: addresses are strings like 0xffff888100c0ffee, stacks are lists of frames.
 func appendTyped(b []byte, t event.Type, v any) []byte {
 	if v == nil {
 		return append(b, "null"...)
@@ -398,7 +399,7 @@ func appendTyped(b []byte, t event.Type, v any) []byte {
 	return appendExact(b, v)
 }
 
-// appendUnit appends the member that tells the unit of the numbers, if they have one.
+// appendUnit appends the member for the unit of the numbers, if they have one.
 func appendUnit(b []byte, u event.Unit) []byte {
 	switch u {
 	case event.Nanoseconds:

@@ -25,18 +25,18 @@ type Live struct {
 	colour  bool
 	began   time.Time
 
-	// clock is the time by which a second passes for the program.
+	// clock is the time that passes for the program.
 	clock func() time.Time
 
 	mu      sync.Mutex
-	lines   []string // the last that the program printed
+	lines   []string // the last ones that the program printed
 	history history
 	views   []view
 	byKey   bool
 	paused  bool
 	help    bool
 	scroll  scroll
-	trouble error // of reading the maps
+	trouble error // error of reading the maps
 
 	restore func()
 	closed  bool
@@ -45,7 +45,7 @@ type Live struct {
 // liveFrame is how often the maps are read.
 const liveFrame = time.Second
 
-// Sequences of xterm that all terminals of today know.
+// Sequences of xterm that all current terminals know.
 const (
 	altScreenOn  = "\x1b[?1049h\x1b[?25l"
 	altScreenOff = "\x1b[?25h\x1b[?1049l"
@@ -54,20 +54,20 @@ const (
 	eraseBelow   = "\x1b[J"
 )
 
-// LiveOptions are what the view is about and where it is shown.
+// LiveOptions configure the live view.
 type LiveOptions struct {
-	// Program is its text.
+	// Program is the program's text.
 	Program string
 	Screen  *os.File
-	// Key waits for the next byte that the user types, and returns false if there will be none, or ctx has ended: it takes no key then
-	// from what comes after.
+	// Key waits for the next byte that the user types. It returns false if there is none, or if ctx has ended. In that case it
+	// takes no later key.
 	Key    func(ctx context.Context) (byte, bool)
 	Colour bool
 }
 
-// NewLive takes the terminal over; Close gives it back.
+// NewLive takes over the terminal. Close gives it back.
 func NewLive(o LiveOptions) (*Live, error) {
-	// The terminal of the screen is that of the keys; what is typed may come through a pipe, from the interactive mode.
+	// The terminal of the screen is also the terminal of the keys. In the interactive mode typed keys come through a pipe.
 	old, err := term.MakeRaw(int(o.Screen.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("--live: %w", err)
@@ -96,11 +96,11 @@ func (l *Live) Close() {
 	l.restore()
 }
 
-// keptLines is how much of what the program prints is kept for the screen.
+// keptLines is how many printed lines are kept for the screen.
 const keptLines = 200
 
-// Through returns where the program writes what is for out: while the screen is taken its last lines are shown below the maps. Of nil
-// it is out.
+// Through returns where the program writes output for out: while the view is shown, the last lines appear below the maps. On nil it
+// returns out.
 func (l *Live) Through(out io.Writer) io.Writer {
 	if l == nil {
 		return out
@@ -126,13 +126,13 @@ func (w *liveWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Show draws the maps until ctx ends, or the user wants to quit, when it calls end. Clock is the time that passes for the program.
+// Show draws the maps until ctx ends. If the user quits, it calls end. clock is the time that passes for the program.
 func (l *Live) Show(ctx context.Context, maps Maps, clock func() time.Time, end func()) {
 	l.maps, l.clock = maps, clock
 	keys := make(chan key)
 	var reader sync.WaitGroup
 	reader.Go(func() { l.readKeys(ctx, keys) })
-	defer reader.Wait() // it must not take what is typed at the next prompt
+	defer reader.Wait() // the reader must not take what is typed at the next prompt
 	tick := time.NewTicker(liveFrame)
 	defer tick.Stop()
 	l.update()
@@ -154,7 +154,7 @@ func (l *Live) Show(ctx context.Context, maps Maps, clock func() time.Time, end 
 	}
 }
 
-// readKeys sends what is typed.
+// readKeys sends the keys that are typed.
 func (l *Live) readKeys(ctx context.Context, keys chan<- key) {
 	var decoder keyDecoder
 	for {
@@ -174,12 +174,12 @@ func (l *Live) readKeys(ctx context.Context, keys chan<- key) {
 	}
 }
 
-// press does what a key stands for; false is to quit.
+// press handles a key. It returns false for a key that quits.
 func (l *Live) press(k key) bool {
 	if slices.Contains(quitKeys, k) {
 		return false
 	}
-	if l.help { // any key takes it away
+	if l.help { // any key removes it
 		l.help = false
 		return true
 	}
@@ -216,7 +216,7 @@ func (l *Live) update() {
 	l.history.add(now, views)
 }
 
-// draw writes a frame, as large as the terminal is now.
+// draw writes a frame, as large as the terminal currently is.
 func (l *Live) draw() {
 	width, height, err := term.GetSize(int(l.screen.Fd()))
 	if err != nil || width < 10 || height < 3 {

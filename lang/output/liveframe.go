@@ -15,7 +15,7 @@ import (
 
 // This file draws the frames of the live view.
 
-// frame makes the lines of a frame: the program, the maps, and as many of the printed lines as there is room for.
+// frame makes the lines of a frame: the program, the maps, and as many printed lines as fit.
 func (l *Live) frame(width, height int) []string {
 	lines := []string{l.paint("7", pad(fit(l.head(), width), width))}
 	if l.trouble != nil {
@@ -67,7 +67,8 @@ func (l *Live) head() string {
 	return fmt.Sprintf(" %s  sorted by %s  ? keys  q quit  %s", state, order, l.program)
 }
 
-// ordered are the maps that have something, their entries as they are to be shown. The number of a rate is what came last, not the mean.
+// ordered returns the maps that have values, with their rows in the order shown. The number of a rate is the latest one, not the
+// mean.
 func (l *Live) ordered() []view {
 	var shown []view
 	for _, v := range l.views {
@@ -91,7 +92,7 @@ func (l *Live) ordered() []view {
 	return shown
 }
 
-// share divides lines among those that need them: none gets more than it needs, and what it leaves of its part goes to the others.
+// share divides lines among those that need them. None gets more than it needs; the rest goes to the others.
 func share(room int, needs []int) []int {
 	parts, order := make([]int, len(needs)), make([]int, len(needs))
 	for i := range order {
@@ -105,7 +106,7 @@ func share(room int, needs []int) []int {
 	return parts
 }
 
-// heights are how many lines each entry of a map has something for: one, and of a histogram a heat map with a bucket in each line.
+// heights returns how many lines each row of a map can use: one or, for a histogram, a heat map with a line for each bucket.
 func (l *Live) heights(v view) []int {
 	all := make([]int, len(v.Rows))
 	for i, r := range v.Rows {
@@ -117,7 +118,7 @@ func (l *Live) heights(v view) []int {
 	return all
 }
 
-// heatHeight is how many lines a heat map has something for.
+// heatHeight returns how many lines a heat map can use.
 func (l *Live) heatHeight(v view, r row) int {
 	first, last, _ := l.history.series[seriesName(v, r)].buckets()
 	if first < 0 {
@@ -142,7 +143,7 @@ func fit(s string, width int) string {
 	return string([]rune(s)[:max(0, width-1)]) + "…"
 }
 
-// drawView draws a map in at most that many lines.
+// drawView draws a map in at most height lines.
 func (l *Live) drawView(v view, width, height int) []string {
 	if height < 1 {
 		return nil
@@ -156,7 +157,7 @@ func (l *Live) drawView(v view, width, height int) []string {
 	}
 	all, room := len(v.Rows), height-1
 	from := l.scroll.window(l.heights(v), room, func(from int) int {
-		if left := all - from; v.isHistogram() && left <= room { // then it is for their heat maps
+		if left := all - from; v.isHistogram() && left <= room { // the rest is for heat maps
 			return heatMaps(left, room)
 		}
 		return room
@@ -180,7 +181,7 @@ func (l *Live) drawView(v view, width, height int) []string {
 
 func rowKey(r row) string { return strings.Join(r.Key, ", ") }
 
-// drawTable draws a line for each entry: key, value, and a picture on an axis that all have in common, which about tells.
+// drawTable draws a line for each row: key, value, and a picture. All pictures share an axis, which about describes.
 func (l *Live) drawTable(v view, rows []row, width, _ int) (about string, lines []string) {
 	keyWidth, valueWidth := 0, 0
 	for _, r := range rows {
@@ -200,11 +201,11 @@ func (l *Live) drawTable(v view, rows []row, width, _ int) (about string, lines 
 	return about, lines
 }
 
-// leastPicture is how many columns a picture needs.
+// leastPicture is the least width of a picture.
 const leastPicture = 4
 
-// pictures are what is drawn of the entries, in so many columns: how a rate or a gauge went, where the percentiles of a quantile are, and
-// of other numbers a bar.
+// pictures draws the rows in room columns: the course of a rate or a gauge, the percentiles of a quantile, and a bar for other
+// numbers.
 func (l *Live) pictures(v view, rows []row, room int) (about string, pictures []string) {
 	pictures = make([]string, len(rows))
 	switch {
@@ -227,7 +228,7 @@ func (l *Live) pictures(v view, rows []row, room int) (about string, pictures []
 	return about, pictures
 }
 
-// courses are how numbers went, as high as the highest of all.
+// courses draws how numbers changed. All share the highest number.
 func (l *Live) courses(v view, rows []row, room int) (about string, pictures []string) {
 	courses, most := make([][]float64, len(rows)), 0.0
 	for i, r := range rows {
@@ -241,7 +242,7 @@ func (l *Live) courses(v view, rows []row, room int) (about string, pictures []s
 	return "up to " + v.text(most), pictures
 }
 
-// percentiles are the places of those of each entry, on the axis of all.
+// percentiles draws where the percentiles of each row are, on a shared axis.
 func percentiles(v view, rows []row, room int) (about string, pictures []string) {
 	room = min(room, 60)
 	a := newAxis(v.Rows)
@@ -265,7 +266,7 @@ func percentiles(v view, rows []row, room int) (about string, pictures []string)
 	return about, pictures
 }
 
-// bar is a bar of eighths of a column.
+// bar draws a bar in steps of an eighth of a column.
 func bar(part float64, width int) string {
 	eighths := int(math.Round(part * float64(width) * 8))
 	text := strings.Repeat("█", eighths/8)
@@ -275,7 +276,7 @@ func bar(part float64, width int) string {
 	return text
 }
 
-// sparkline draws numbers as high as they are beside the most: what is above 0 differs from it.
+// sparkline draws numbers relative to most. Numbers above 0 differ from 0.
 func sparkline(numbers []float64, most float64) string {
 	var b strings.Builder
 	for _, n := range numbers {
@@ -288,13 +289,13 @@ func sparkline(numbers []float64, most float64) string {
 	return b.String()
 }
 
-// leastHeat is how many lines make a heat map worth looking at.
+// leastHeat is the least height of a heat map worth looking at.
 const leastHeat = 4
 
-// heatMaps is how many of them there is room for beside a line for each entry.
+// heatMaps returns how many heat maps fit beside a line for each row.
 func heatMaps(rows, height int) int { return min(rows, max(0, height-rows)/leastHeat) }
 
-// drawHistograms draws a line for each entry, and below the first ones, as far as there is room, a heat map over time.
+// drawHistograms draws a line for each row and, as far as there is room, a heat map over time below the first rows.
 func (l *Live) drawHistograms(v view, rows []row, width, height int) (about string, lines []string) {
 	var needs []int
 	for _, r := range rows[:heatMaps(len(rows), height)] {
@@ -314,8 +315,8 @@ func (l *Live) drawHistograms(v view, rows []row, width, height int) (about stri
 	return about, lines
 }
 
-// summaries are key, count, percentiles and the shape of histograms, in columns. All shapes go from the least bucket of the map to its
-// largest.
+// summaries returns the key, count, percentiles and shape of histograms, in columns. All shapes go from the least bucket of the map
+// to its largest.
 func (l *Live) summaries(v view, rows []row, width int) (about string, lines []string) {
 	cells := make([][]string, len(rows))
 	var widths []int
@@ -354,7 +355,7 @@ func (l *Live) summaries(v view, rows []row, width int) (about string, lines []s
 	return about, lines
 }
 
-// bucketsOf are the first and the last bucket that any entry of a map has a value in.
+// bucketsOf returns the first and the last bucket in which any row of a map has a value.
 func bucketsOf(v view) (first, last int) {
 	first, last = -1, -1
 	for _, r := range v.Rows {
@@ -370,7 +371,7 @@ func bucketsOf(v view) (first, last int) {
 	return first, last
 }
 
-// shape is a sparkline of a histogram.
+// shape returns a sparkline of a histogram.
 func shape(r row, first, last, perColumn int) string {
 	counts := make([]float64, (last-first)/perColumn+1)
 	for i, n := range r.histogram.Counts {
@@ -379,7 +380,7 @@ func shape(r row, first, last, perColumn int) string {
 	return sparkline(counts, slices.Max(counts))
 }
 
-// pad and padLeft fill a text up to a number of columns.
+// pad and padLeft fill a text to a width in columns.
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
 }
@@ -388,8 +389,8 @@ func padLeft(s string, width int) string {
 	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s))) + s
 }
 
-// heatMap draws what was added to each bucket in each second, the largest values on top. If there are more buckets than lines, several
-// share one.
+// heatMap draws what was added to each bucket in each second, the largest values on top. If there are more buckets than lines,
+// several share a line.
 func (l *Live) heatMap(v view, r row, width, height int) []string {
 	s := l.history.series[seriesName(v, r)]
 	first, last, _ := s.buckets()
@@ -425,13 +426,14 @@ func (l *Live) heatMap(v view, r row, width, height int) []string {
 	return lines
 }
 
-// heat are the colours of xterm's palette from few to many, ever lighter so that their order needs no legend; shades what stands for them where there is no colour.
+// heat are colours of xterm's palette from few to many, ever lighter so that the order needs no legend. shades replace them without
+// colour.
 var (
 	heat   = []int{54, 91, 127, 162, 168, 203, 209, 214, 220, 227}
 	shades = []rune("·░▒▓█")
 )
 
-// cell is one of a heat map. The scale is logarithmic: a tail of single values stays visible beside thousands.
+// cell returns a cell of a heat map. The scale is logarithmic: a tail of single values stays visible beside thousands.
 func (l *Live) cell(n, most uint64) string {
 	if n == 0 {
 		return " "

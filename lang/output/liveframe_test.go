@@ -12,7 +12,7 @@ import (
 	"trace/probes/event"
 )
 
-// tableOf is a map of an aggregation of durations: the values of each key.
+// tableOf is a map of an aggregation of durations, with the values of each key.
 func tableOf(name string, f agg.Func, values map[string][]uint64) result.Table {
 	show := agg.Show{Type: event.Type{Kind: event.Uint, Size: 8, Unit: event.Nanoseconds}, Elapsed: time.Second}
 	t := result.Table{Name: name, Func: f.Name(), Key: []result.Column{{Name: "k", Type: event.Type{Kind: event.String, Size: 256}}}, Unit: show.Type.Unit, Zero: f.Result(make([]uint64, f.Words()), show), Course: f.Traits().Course}
@@ -28,13 +28,13 @@ func tableOf(name string, f agg.Func, values map[string][]uint64) result.Table {
 	return t
 }
 
-// tables are maps that hold the same at all times.
+// tables are maps that do not change.
 type tables []result.Table
 
 func (t tables) Tables() ([]result.Table, error) { return t, nil }
 func (tables) Clear() error                      { return nil }
 
-// viewsOfTables are what is shown of some maps.
+// viewsOfTables returns the views of some maps.
 func viewsOfTables(t *testing.T, all ...result.Table) []view {
 	t.Helper()
 	views, err := viewsOf(tables(all))
@@ -44,7 +44,7 @@ func viewsOfTables(t *testing.T, all ...result.Table) []view {
 	return views
 }
 
-// frameOf is what the view shows of views that come a second apart, without colours and without its first line.
+// frameOf returns the frame after views that come a second apart, without colours and without its first line.
 func frameOf(l *Live, width, height int, seconds ...[]view) string {
 	l.began = time.Now()
 	l.history = history{most: 400, began: time.Unix(0, 0)}
@@ -68,7 +68,7 @@ func rates(unit string, totals ...float64) []view {
 	return []view{v}
 }
 
-// The number of a rate is that of the last second, which orders the rows, too; all courses are as high as the highest.
+// The number of a rate is the one of the last second, which also orders the rows. All courses share the highest number.
 func TestLiveRates(t *testing.T) {
 	l := &Live{}
 	got := frameOf(l, 60, 10, rates("", 7000, 0), rates("", 7000, 1000), rates("", 7000, 4500))
@@ -82,7 +82,7 @@ func TestLiveRates(t *testing.T) {
 	}
 }
 
-// What was forgotten does not come again as what was added in the first column that is left.
+// A dropped number is not counted as added in the first column that is left.
 func TestLiveRatesOfLongRuns(t *testing.T) {
 	h := history{most: 3, began: time.Unix(0, 0)}
 	for i := range 6 {
@@ -94,7 +94,7 @@ func TestLiveRatesOfLongRuns(t *testing.T) {
 	}
 }
 
-// The shapes of histograms begin at the same bucket, and percentiles are not only the bound of theirs.
+// The shapes of histograms begin at the same bucket, and percentiles are not only bounds of their bucket.
 func TestLiveHistograms(t *testing.T) {
 	l := &Live{}
 	views := viewsOfTables(t, tableOf("@lat", agg.NewHist(0, 0, 0), map[string][]uint64{"fast": slices.Repeat([]uint64{1500}, 10), "slow": {100e3, 30e3}}))
@@ -111,7 +111,7 @@ func TestLiveHistograms(t *testing.T) {
 	}
 }
 
-// The picture of percentiles is where they are, on an axis of all.
+// The picture of percentiles shows where they are on a shared axis.
 func TestLiveQuantiles(t *testing.T) {
 	l := &Live{}
 	views := viewsOfTables(t, tableOf("@q", agg.NewQuantile(50, 99), map[string][]uint64{"a": {1e3}, "b": {10e6, 10e3}}))
@@ -128,7 +128,7 @@ func TestLiveQuantiles(t *testing.T) {
 	}
 }
 
-// counts is a map of n keys, key0 with the largest value.
+// counts is a map of n keys. key0 has the largest value.
 func counts(name string, n int) view {
 	v := view{Table: result.Table{Name: name, Func: "count", Key: []result.Column{{Name: "k"}}}}
 	for i := range n {
@@ -137,7 +137,7 @@ func counts(name string, n int) view {
 	return v
 }
 
-// Keys below the fold come with the arrows and their like, each map to its last one.
+// The arrows and similar keys reach the keys below the screen, in each map up to its last one.
 func TestLiveScrolls(t *testing.T) {
 	l := &Live{}
 	views := []view{counts("@a", 30), counts("@b", 12), counts("@c", 2)}
@@ -163,7 +163,7 @@ func TestLiveScrolls(t *testing.T) {
 	check(0, "@akey0", "@bkey0")
 	check(upKey, "@akey0", "@bkey0")
 	check('j', "@akey1", "@bkey1")
-	check(pageDownKey, "@akey8", "@bkey5") // which has no more
+	check(pageDownKey, "@akey8", "@bkey5") // @b has no more
 	check(pageUpKey, "@akey1", "@bkey1")
 	check(endKey, "@akey23", "@bkey5")
 	check(downKey, "@akey23", "@bkey5")
@@ -176,7 +176,7 @@ func TestLiveScrolls(t *testing.T) {
 	if got := frameOf(l, 40, 20, views); !strings.Contains(got, "@a[k]  count  30 keys, from key 2\n") {
 		t.Error(got)
 	}
-	// A map that has become small takes the view along.
+	// A map that has become smaller moves the view.
 	l.press(endKey)
 	views = []view{counts("@a", 2)}
 	if got := frameOf(l, 40, 20, views); !strings.Contains(got, "@akey0") || l.scroll.skip != 0 {
@@ -221,7 +221,7 @@ func TestLiveHelp(t *testing.T) {
 	if got := frameOf(l, 80, 24, views); !strings.Contains(got, "PgUp PgDn") || strings.Contains(got, "@akey0") {
 		t.Error(got)
 	}
-	l.press('s') // takes it away, and does no more
+	l.press('s') // removes it, and does nothing else
 	if got := frameOf(l, 80, 24, views); strings.Contains(got, "PgUp PgDn") || !strings.Contains(got, "@akey0") || l.byKey {
 		t.Error(got)
 	}
@@ -233,7 +233,7 @@ func TestLiveHelp(t *testing.T) {
 	}
 }
 
-// No line is wider than the terminal, and no frame is higher, however small it is.
+// No line is wider than the terminal, and no frame is higher, however small the terminal is.
 func TestLiveFits(t *testing.T) {
 	l := &Live{program: strings.Repeat("long ", 50), lines: []string{strings.Repeat("printed ", 30)}}
 	views := viewsOfTables(t,

@@ -1,8 +1,8 @@
 package output
 
-// This file knows the keys of the live view.
+// This file decodes and describes the keys of the live view.
 
-// key is what was pressed: a character, or one of those that a terminal sends as a sequence.
+// key is a key: a character, or one that a terminal sends as a sequence.
 type key rune
 
 const (
@@ -21,40 +21,40 @@ const (
 	ctrlBackslashKey key = 28
 )
 
-// quitKeys end the program. What ends others by a signal comes as a character, as the terminal is raw.
+// quitKeys end the program. Keys that usually send a signal come as characters, because the terminal is raw.
 var quitKeys = []key{'q', 'Q', ctrlCKey, ctrlDKey, ctrlBackslashKey}
 
 // keyHelp is what ? shows.
 var keyHelp = []string{
-	"up down, k j           a key of the maps further up or down",
-	"PgUp PgDn              a screen of keys further up or down",
-	"Home End, g G          the first keys, the last ones",
+	"up down, k j           scroll by a key",
+	"PgUp PgDn              scroll by a screen",
+	"Home End, g G          go to the first or the last keys",
 	"s                      sort by value or by key",
-	"p, space               pause, go on",
+	"p, space               pause or continue",
 	"r                      reset: empty the maps",
-	"?                      this list, which any key takes away",
+	"?                      this list; any key closes it",
 	"q, Ctrl-C, Ctrl-D      quit, and print the maps",
 }
 
-// sequences are those of xterm and of what took after it, without their beginning ESC [ or ESC O.
+// sequences are those that xterm and similar terminals send, without the leading ESC [ or ESC O.
 var sequences = map[string]key{
 	"A": upKey, "B": downKey, "5~": pageUpKey, "6~": pageDownKey,
 	"H": homeKey, "1~": homeKey, "7~": homeKey, "F": endKey, "4~": endKey, "8~": endKey,
 }
 
-// keyDecoder makes keys of the bytes that a terminal sends.
+// keyDecoder turns the bytes that a terminal sends into keys.
 type keyDecoder struct{ sequence []byte }
 
-// longestSequence is more than any that is known: what is longer is none.
+// longestSequence is longer than any known sequence. A longer one is unknown.
 const longestSequence = 16
 
-// feed takes the next byte; it returns a key if one is complete.
+// feed takes the next byte. It returns a key when one is complete.
 func (d *keyDecoder) feed(b byte) (key, bool) {
 	n := len(d.sequence)
 	switch {
 	case n == 0 && key(b) != escapeKey:
 		return key(b), true
-	case n == 1 && b != '[' && b != 'O': // Escape itself, and then another key
+	case n == 1 && b != '[' && b != 'O': // the Escape key, and then another key
 		d.sequence = nil
 		return key(b), true
 	case n < 2, n < longestSequence && (b < '@' || b > '~'):
@@ -66,10 +66,10 @@ func (d *keyDecoder) feed(b byte) (key, bool) {
 	return k, known
 }
 
-// scroll is how far the user has gone down in maps that have more keys than there is room for. All of them move together, each to its end.
+// scroll is how far the user has scrolled in maps with more keys than room. All maps move together, each to its end.
 type scroll struct {
 	skip int // keys
-	// last is the most that makes sense, and page how many keys are seen at a time, in the frame that was drawn last.
+	// last is the largest useful skip, and page how many keys are visible, in the last frame.
 	last, page int
 }
 
@@ -91,11 +91,11 @@ func (s *scroll) press(k key) {
 	s.skip = max(0, min(s.skip, s.last))
 }
 
-// begin forgets what the last frame was like.
+// begin forgets the last frame.
 func (s *scroll) begin() { s.last, s.page = 0, 0 }
 
-// window returns how many of the keys of a map are skipped in so many lines; heights are how many lines each would take, and page is how
-// many of them are seen from there on.
+// window returns how many keys of a map are skipped. heights are the lines that each key takes, room is how many lines there are,
+// and page returns how many keys are visible from a key on.
 func (s *scroll) window(heights []int, room int, page func(from int) int) int {
 	last := lastWindow(heights, room)
 	if last == 0 {
@@ -110,7 +110,7 @@ func (s *scroll) window(heights []int, room int, page func(from int) int) int {
 	return from
 }
 
-// lastWindow is the first key from which on all the others have room.
+// lastWindow returns the first key from which all the others fit.
 func lastWindow(heights []int, room int) int {
 	if room < 1 {
 		return 0

@@ -13,9 +13,9 @@ import (
 	"trace/probes/event"
 )
 
-// This file writes keys and values of maps as text. They look as in bpftrace: keys in brackets, histograms as bars.
+// This file writes keys and values of maps as text. They look like bpftrace's: keys in brackets, histograms as bars.
 
-// appendKey appends the key in brackets, or nothing if the map has none.
+// appendKey appends the key in brackets, or nothing if the map has no key.
 func appendKey(b []byte, columns []result.Column, key []any) []byte {
 	for i, x := range key {
 		if i == 0 {
@@ -31,7 +31,7 @@ func appendKey(b []byte, columns []result.Column, key []any) []byte {
 	return b
 }
 
-// elements are the types and the values of a tuple.
+// elements returns the types and the values of a tuple.
 func elements(t result.Tuple) (types []event.Type, values []any) {
 	for _, e := range t.Elems {
 		types = append(types, e.Type)
@@ -39,7 +39,7 @@ func elements(t result.Tuple) (types []event.Type, values []any) {
 	return types, t.Values()
 }
 
-// appendNumber appends a number as text; one that is not known exactly by its bounds.
+// appendNumber appends a number as text. A number that is not known exactly is written as bounds.
 func appendNumber(b []byte, n result.Number) []byte {
 	if most, ok := n.V.(uint64); ok && n.Error > 0 {
 		b = append(format.Append(b, n.Type, nil, most-n.Error), ".."...)
@@ -72,7 +72,7 @@ func appendText(b []byte, v result.Value) []byte {
 	return b
 }
 
-// appendPerSecond appends what comes in a second.
+// appendPerSecond appends a rate per second.
 func appendPerSecond(b []byte, rate float64, unit event.Unit) []byte {
 	switch unit {
 	case event.Nanoseconds:
@@ -97,7 +97,7 @@ func appendAboutSize(b []byte, n float64) []byte {
 	return append(append(b, rateDigits(n)...), unit...)
 }
 
-// rateDigits has three digits, and those before the point and one after it: 1234.5 12.3 0.0123.
+// rateDigits returns a number with three digits, or with all digits before the point and one after it: 1234.5 12.3 0.0123.
 func rateDigits(x float64) string {
 	if math.Abs(x) >= 10 {
 		return strings.TrimSuffix(strconv.FormatFloat(x, 'f', 1, 64), ".0")
@@ -119,7 +119,7 @@ func appendQuantiles(b []byte, v result.Quantiles) []byte {
 	return b
 }
 
-// appendQuantile appends a percentile, of which may be known only that it is below or above a bound.
+// appendQuantile appends a percentile, which may only be known to be below or above a bound.
 func appendQuantile(b []byte, q result.Quantile) []byte {
 	switch {
 	case q.Below:
@@ -130,10 +130,10 @@ func appendQuantile(b []byte, q result.Quantile) []byte {
 	return appendNumber(b, q.Value)
 }
 
-// barWidth is that of the longest bar, in characters.
+// barWidth is the length of the longest bar, in characters.
 const barWidth = 52
 
-// appendHistogram appends a line for each bucket. They are bpftrace's to the last space, but columns widen for what does not fit.
+// appendHistogram appends a line for each bucket. The lines are bpftrace's to the last space, but columns widen if needed.
 func appendHistogram(b []byte, h result.Histogram) []byte {
 	if h.Counts == nil {
 		return b
@@ -146,13 +146,13 @@ func appendHistogram(b []byte, h result.Histogram) []byte {
 	}
 	labelWidth, countWidth := columnWidth(16, longest), columnWidth(8, len(strconv.FormatUint(most, 10)))
 	for i, n := range h.Counts {
-		length := int(float32(n) / float32(max(most, 1)) * barWidth) // bpftrace rounds so
+		length := int(float32(n) / float32(max(most, 1)) * barWidth) // bpftrace rounds this way
 		b = fmt.Appendf(b, "%-*s%*d |%-*s|\n", labelWidth, labels[i], countWidth, n, barWidth, strings.Repeat("@", length))
 	}
 	return b
 }
 
-// columnWidth is the usual width, unless something is longer.
+// columnWidth returns the usual width, or longest if that is more.
 func columnWidth(usual, longest int) int {
 	if longest <= usual {
 		return usual
@@ -160,7 +160,7 @@ func columnWidth(usual, longest int) int {
 	return longest + 1
 }
 
-// label is the range of a bucket: [lo, hi), or [lo] if it has one value.
+// label returns the range of a bucket: [lo, hi), or [lo] if it has one value.
 func label(h result.Histogram, bucket int) string {
 	lo, hi := h.Bounds(bucket)
 	switch {
@@ -174,7 +174,7 @@ func label(h result.Histogram, bucket int) string {
 	return "[" + bound(h, lo, bucket) + ", " + bound(h, hi, bucket+1) + ")"
 }
 
-// bound writes v, the lower bound of a bucket, so that it differs from those of the buckets beside it.
+// bound writes v, the lower bound of a bucket, with enough digits to differ from the bounds of its neighbours.
 func bound(h result.Histogram, v any, bucket int) string {
 	width := h.Width(bucket)
 	switch h.Type.Unit {
@@ -183,7 +183,7 @@ func bound(h result.Histogram, v any, bucket int) string {
 	case event.Bytes:
 		return string(format.AppendExactSize(nil, v))
 	}
-	// As bpftrace does it: where buckets grow it writes 1K from the bucket on that is 1K wide, otherwise if all are multiples of 1K.
+	// Like bpftrace: if buckets grow it writes 1K from the bucket on that is 1K wide, otherwise if all are multiples of 1K.
 	steps := (mathbits.Len64(width) - 1) / 10
 	if step := h.Step(); step > 0 {
 		steps = 0
@@ -194,7 +194,7 @@ func bound(h result.Histogram, v any, bucket int) string {
 	return string(appendScaled(nil, v, steps))
 }
 
-// appendScaled appends a number, divided by 1024 as long as that is exact and at most steps times: 1K 2M 4G.
+// appendScaled appends a number. It divides it by 1024 at most steps times, as long as that is exact: 1K 2M 4G.
 func appendScaled(b []byte, v any, steps int) []byte {
 	b, n := format.AppendSign(b, v)
 	i := 0

@@ -17,7 +17,7 @@ type member struct {
 	members []member
 }
 
-// objects are how the events seen so far are written.
+// objects are the forms of the events seen so far.
 type objects map[*event.Probe][]member
 
 // append appends the chosen fields of an event.
@@ -30,8 +30,8 @@ func (o objects) append(b []byte, c Columns, probe *event.Probe, e event.Source)
 	return appendObject(b, object, e)
 }
 
-// objectOf makes an object of what is printed, in its order: qp.num and qp.state are members of one object, qp. The probe and the time of
-// day stand beside it in any case.
+// objectOf makes an object of the printed fields, in their order: qp.num and qp.state are members of one object, qp. The probe and
+// the time of day always stand beside it.
 func (c Columns) objectOf(probe *event.Probe) (object []member) {
 	if c.Names != nil {
 		for _, name := range c.Names {

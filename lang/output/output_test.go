@@ -14,7 +14,7 @@ func TestRateDigits(t *testing.T) {
 	}
 }
 
-// A formula is none, whatever it begins with.
+// A cell never becomes a formula, whatever it begins with.
 func TestCell(t *testing.T) {
 	p := &csvForm{textForm: textForm{pen: &pen{}}}
 	for s, want := range map[string]string{"=1": "'=1", "+1": "'+1", "-1": "'-1", "@x": "'@x", "a=1": "a=1", "": "", "\t=1": `\t=1`, "\r=": `\r=`} {

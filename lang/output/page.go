@@ -13,7 +13,8 @@ import (
 	"trace/lang/result"
 )
 
-// This file lays out the page of -f html: one file without anything from elsewhere, so that it can be sent and kept. page.html has its form.
+// This file lays out the page of -f html: a single file that refers to nothing else, so it can be sent and kept. page.html is its
+// template.
 
 //go:embed page.html
 var pageText string
@@ -25,21 +26,21 @@ type page struct {
 	Summary
 	About
 	When, Length string
-	Counted      bool // of probes, how many events were rejected
+	Counted      bool // the rejected events of probes were counted
 	Maps         []pageMap
 	Printed      []string
-	Script       template.JS // where there are flame graphs
+	Script       template.JS // if there are flame graphs
 	ScriptHash   string
 	Flames       flameMeasures
 }
 
-// flameMeasures are those that the script takes from the page.
+// flameMeasures are the measures that the script reads from the page.
 type flameMeasures struct {
 	Row         int
 	Named, Seen float64
 }
 
-// pageMap is a map. Tables and Charts are of its first entries; More says how many there are besides.
+// pageMap is a map. Tables and Charts show its first rows; More says how many rows there are besides.
 type pageMap struct {
 	Name, Fn, Size string
 	Charts         []chart
@@ -49,25 +50,25 @@ type pageMap struct {
 	More           int
 }
 
-// As many entries of a map have a chart, are seen at once in a table, or are in it at all.
+// The most rows of a map that have a chart, are visible at once in a table, or are in it at all.
 const (
 	mostCharts = 24
 	seenRows   = 25
 	mostRows   = 500
 )
 
-// table is a part of the entries of a map. One with a title is folded until somebody wants to see it.
+// table is a part of the rows of a map. One with a title is folded at first.
 type table struct {
 	Title string
-	// Keys are the names of the columns before the value. Head and Picture are above the value and above what is drawn of it, where that does
-	// not go without saying.
+	// Keys are the names of the columns before the value. Head and Picture are the heads of the value and of its picture, if these
+	// need one.
 	Keys          []string
 	Head, Picture string
 	Rows          []tableRow
 }
 
-// tableRow is an entry. What is drawn of it is a bar, Part percent long; or how it went, as points in a box of lineWidth to lineHeight;
-// or the places of its percentiles.
+// tableRow is a row. Its picture is a bar, Part percent long; or a course, as points in a box of lineWidth by lineHeight; or the
+// places of its percentiles.
 type tableRow struct {
 	Key   []string
 	Value string
@@ -77,7 +78,7 @@ type tableRow struct {
 	Marks *marks
 }
 
-// marks are percentiles on an axis that the rows of a map have in common, in percent of its length. From and Length are of the line that
+// marks are percentiles on an axis that the rows of a map share, in percent of its length. From and Length describe the line that
 // joins them.
 type marks struct {
 	From, Length string
@@ -125,7 +126,7 @@ func layOutPage(w io.Writer, d *Document, f Summary, views []view, profiles []re
 	return pageTemplate.Execute(w, p)
 }
 
-// roundLength is a length of time without digits that nobody reads.
+// roundLength rounds a length of time to digits that matter.
 func roundLength(d time.Duration) string {
 	if d >= time.Second {
 		return d.Round(10 * time.Millisecond).String()
@@ -157,7 +158,7 @@ func keys(n int) string {
 	return fmt.Sprintf("%d keys", n)
 }
 
-// parts are what is seen at once, and the rest.
+// parts returns the rows that are visible at once, and the rest.
 func (t table) parts(folded bool) []table {
 	first, rest := t, t
 	seen := min(len(t.Rows), seenRows)
@@ -169,7 +170,7 @@ func (t table) parts(folded bool) []table {
 	return slices.DeleteFunc([]table{first, rest}, func(t table) bool { return len(t.Rows) == 0 })
 }
 
-// draw adds the flame graph. Then nobody sees a table before it is wanted: stacks are long, and the graph has them.
+// draw adds the flame graph. The table is then folded: stacks are long, and the graph shows them.
 func (m *pageMap) draw(p result.Profile) {
 	m.Flame = newFlame(p)
 	if m.Flame == nil || len(m.Charts) > 0 || len(m.Tables) == 0 {
@@ -183,7 +184,7 @@ func (m *pageMap) draw(p result.Profile) {
 	m.Tables = []table{all}
 }
 
-// table is that of entries of a map. What is drawn of one has an axis in common with the others.
+// table returns the table of some rows. Their pictures share an axis.
 func (d *Document) table(v view, rows []row) table {
 	t := table{Keys: v.columns()}
 	switch {
@@ -217,7 +218,7 @@ func drawBars(t *table, v view, rows []row) {
 	}
 }
 
-// drawCourses draws how numbers went.
+// drawCourses draws how numbers changed.
 func (d *Document) drawCourses(t *table, v view, rows []row) {
 	if t.Head = "at the end"; v.Course == result.Growth {
 		t.Head = "mean"
@@ -251,7 +252,7 @@ func (d *Document) line(course []float64, most float64) string {
 	return b.String()
 }
 
-// x is where a moment is in the width of a picture.
+// x returns where a moment is in the width of a picture.
 func (d *Document) x(t time.Time, width float64) float64 {
 	h := &d.history
 	all := h.moments[len(h.moments)-1].Sub(h.began)

@@ -17,7 +17,7 @@ import (
 
 func TestFlame(t *testing.T) {
 	f := newFlame(sampled[0])
-	// What has no stack has no place in the graph, and is counted.
+	// Samples without a stack have no place in the graph, and are counted.
 	want := []string{"@ — 7, 100.00%", "dd — 7, 100.00%", "main — 7, 100.00%", "a;b\nc 1 — 2, 28.57%", "read — 5, 71.43%"}
 	var got []string
 	for _, b := range f.Boxes {
@@ -35,7 +35,7 @@ func TestFlame(t *testing.T) {
 	if f := newFlame(result.Profile{Samples: []result.Sample{{Key: []string{"idle"}, Value: 3}}}); len(f.Boxes) != 0 || f.Without != "3" || f.Part != "100.0" {
 		t.Errorf("without any stack: %+v", f)
 	}
-	// What is narrow has no name, what is too narrow to be seen waits for a zoom, and what is narrower still is counted.
+	// A narrow frame has no name, a frame that is too narrow to be seen appears in a zoom, and an even narrower frame is counted.
 	thin := newFlame(result.Profile{Samples: []result.Sample{
 		{Frames: []string{"a"}, Value: 988_950}, {Frames: []string{"b"}, Value: 10_000}, {Frames: []string{"c", "d"}, Value: 500}, {Frames: []string{"e", "f"}, Value: 50},
 	}})
@@ -44,7 +44,7 @@ func TestFlame(t *testing.T) {
 	}
 }
 
-// TestHistoryKeepsThePast checks that columns stay about equally long, however long a run lasts: the past does not fade.
+// TestHistoryKeepsThePast checks that columns stay about equally long, however long a run is: the past does not fade.
 func TestHistoryKeepsThePast(t *testing.T) {
 	h := history{most: 20, merge: true, began: time.Unix(0, 0)}
 	const seconds = 5000
@@ -63,12 +63,12 @@ func TestHistoryKeepsThePast(t *testing.T) {
 	}
 }
 
-// TestHeatColumns checks that what came in an instant of a long run can be seen, and loses nothing to what came before and after.
+// TestHeatColumns checks that values from an instant of a long run are visible, and do not mix with earlier and later ones.
 func TestHeatColumns(t *testing.T) {
 	began := time.Unix(0, 0)
 	d := &Document{history: history{most: 1000, began: began, least: leastStep}}
 	add := func(at time.Duration, n uint64) { d.history.add(began.Add(at), []view{histView(n)}) }
-	add(50*time.Millisecond, 3) // alone, at the beginning
+	add(50*time.Millisecond, 3) // alone, at the begin
 	add(30*time.Minute, 3)
 	add(30*time.Minute+50*time.Millisecond, 5) // two neighbours
 	add(30*time.Minute+100*time.Millisecond, 6)
@@ -92,7 +92,7 @@ func TestHeatColumns(t *testing.T) {
 	}
 }
 
-// The colours of a legend are those of the cells: from the fewest to the most.
+// The colours of a legend are the colours of the cells, from the fewest to the most.
 func TestHeatScale(t *testing.T) {
 	s := heatScale{least: 2, most: 2}
 	if l := s.legend(); l.Least != "2" || l.Most != "2" || len(l.Swatches) != 1 || l.Swatches[0].Level != s.level(2) {
@@ -120,7 +120,7 @@ func TestAxis(t *testing.T) {
 	}
 }
 
-// A page with flame graphs has the one script that its policy allows, and each map one table, put away.
+// A page with flame graphs has only the script that its policy allows, and one folded table for each map.
 func TestPageOfStacks(t *testing.T) {
 	var b bytes.Buffer
 	d := NewDocument(HTML, About{})

@@ -15,13 +15,14 @@ import (
 	"trace/probes/event"
 )
 
-// This file writes what happened on a time axis, in the Trace Event Format of Chrome, which Perfetto, chrome://tracing and speedscope open.
+// This file writes events on a time axis, in the Trace Event Format of Chrome, which Perfetto, chrome://tracing and speedscope
+// open.
 //
-// An event with a latency is a slice, which ends when the event came; any other is an instant. Each is on the track of its queue, of its QP,
-// or of the CPU where it was seen. Tracks are threads there, and devices are processes. Slices of one thread must not overlap, so a track
-// has lanes, each a thread. What is printed of maps are counters, and what is printed besides are instants of the program.
+// An event with a latency is a slice that ends at the time of the event; any other event is an instant. Each is on the track of its
+// queue or QP, or of its CPU. In the format tracks are threads, and devices are processes. Slices of one thread must not overlap,
+// so a track has lanes, each a thread. Printed maps are counters. Other output consists of instants of the program.
 //
-// All is written as it comes, so that memory holds no more than which tracks and counters there are.
+// Everything is written at once, so memory holds only which tracks and counters there are.
 
 // Perfetto is a JSON object with the events of a trace.
 const Perfetto Format = "perfetto"
@@ -31,13 +32,13 @@ type perfettoForm struct {
 	*pen
 	objects objects
 	places  map[*event.Probe]*place
-	// separator comes before the next object of the list; "" before anything is written.
+	// separator comes before the next object of the list; "" before the first.
 	separator string
-	// midnight is the one before the first time that is written, as nsecs tells it; nil before.
+	// midnight is the midnight before the first written time, on the clock of nsecs; nil before.
 	midnight  *int64
 	processes map[string]*process
 	threads   int
-	// counters are the names of the numbers of each counter of a map, by the name of the map and that of the counter.
+	// counters are the names of the numbers of each counter of a map, by the names of the map and of the counter.
 	counters map[string]map[string][]string
 }
 
@@ -69,7 +70,7 @@ func (p *perfettoForm) end() error {
 	return p.flush()
 }
 
-// object begins an object of a phase, which is what the format calls its kinds.
+// object begins an object of a phase, the format's word for a kind.
 func (p *perfettoForm) object(phase, name string) error {
 	if err := p.begin(); err != nil {
 		return err
@@ -98,8 +99,8 @@ func (p *perfettoForm) micros(name string, nsecs int64) {
 	}
 }
 
-// at appends when something was, from the midnight before the first on: what reads traces takes times for doubles, which could not tell
-// nanoseconds apart if they counted from the boot, some hundred days ago.
+// at appends a time since the midnight before the first one. Readers of traces take times for doubles, which could not distinguish
+// nanoseconds if times counted from a boot some hundred days ago.
 func (p *perfettoForm) at(nsecs int64) {
 	if p.midnight == nil {
 		first := p.Clock(nsecs)
@@ -110,13 +111,13 @@ func (p *perfettoForm) at(nsecs int64) {
 	p.micros("ts", nsecs-*p.midnight)
 }
 
-// place are the fields by which the events of a probe find their place. A field that the probe lacks is nil.
+// place has the fields by which the events of a probe find their place. A field that the probe lacks is nil.
 type place struct {
 	nsecs, latency, cpu, host *event.Field
-	// device has several of what number tells apart, which is called title.
+	// device has several things that number distinguishes; title is their name.
 	device, number *event.Field
 	title          string
-	// what says what an event is, besides its probe.
+	// what describes an event besides its probe.
 	what *event.Field
 }
 
@@ -128,7 +129,7 @@ func placeOf(probe *event.Probe) *place {
 	if at.latency != nil && !event.IsNumber(at.latency.Type) {
 		at.latency = nil
 	}
-	if at.host != nil && at.host.Line.Shown == event.Verbose { // all events are of one
+	if at.host != nil && at.host.Line.Shown == event.Verbose { // all events are of the same host
 		at.host = nil
 	}
 	for _, kind := range []struct{ title, device, number string }{{"qid", "ctrl", "qid"}, {"QP", "dev", "qp.num"}} {
@@ -139,7 +140,7 @@ func placeOf(probe *event.Probe) *place {
 	return at
 }
 
-// placing are the fields of a place.
+// placing returns the fields of a place.
 func placing(probe *event.Probe) []*event.Field {
 	at := placeOf(probe)
 	all := []*event.Field{at.nsecs, at.latency, at.cpu, at.host, at.device, at.number, at.what}
@@ -155,7 +156,7 @@ func (p *perfettoForm) placeOf(probe *event.Probe) *place {
 	return at
 }
 
-// fieldText is the value of a field as it is printed, "" where it is absent.
+// fieldText returns the value of a field as it is printed, or "" if it is absent.
 func fieldText(e event.Source, f *event.Field) string {
 	v := get(e, f)
 	if v == nil {
@@ -164,7 +165,7 @@ func fieldText(e event.Source, f *event.Field) string {
 	return string(format.Append(nil, f.Type, nil, v))
 }
 
-// process is a device, the CPUs or the program, and track what it has several of.
+// process is a device, the CPUs or the program. track is a part of it.
 type process struct {
 	id     int
 	tracks map[string]*track
@@ -173,13 +174,13 @@ type process struct {
 // track is a queue, a QP or a CPU. Its first lane has its name.
 type track struct{ lanes []lane }
 
-// lane is a thread of a track. Its last slice has ended at ended.
+// lane is a thread of a track. ended is when its last slice ended.
 type lane struct {
 	thread int
 	ended  int64
 }
 
-// process returns that of a name.
+// process returns the process of a name.
 func (p *perfettoForm) process(name string) (*process, error) {
 	if known := p.processes[name]; known != nil {
 		return known, nil
@@ -193,7 +194,7 @@ func (p *perfettoForm) process(name string) (*process, error) {
 	return found, p.name(name)
 }
 
-// track returns that of a name, of a process.
+// track returns the track of a name in a process.
 func (p *perfettoForm) track(of *process, name string) (*track, error) {
 	if known := of.tracks[name]; known != nil {
 		return known, nil
@@ -217,15 +218,15 @@ func (p *perfettoForm) addLane(of *process, t *track, name string) error {
 	return p.name(name)
 }
 
-// name ends the object that says what a process or a thread is called.
+// name ends the object that names a process or a thread.
 func (p *perfettoForm) name(name string) error {
 	p.line = append(format.AppendJSONString(append(p.line, `,"args":{"name":`...), name), "}}"...)
 	return p.flush()
 }
 
-// lane returns one that is free at begin, and takes it until end. Slices come in the order of their ends, and each gets the lane that
-// was free for the shortest time: so there are no more lanes than slices at one time. One that ends when another begins is in its way,
-// as both are rounded.
+// lane returns a lane that is free at begin, and takes it until end. Slices come in the order of their ends, and each gets the lane
+// that was free for the shortest time, so there are no more lanes than simultaneous slices. A slice that ends when another begins
+// is in its way, because both are rounded.
 func (p *perfettoForm) lane(of *process, t *track, name string, begin, end int64) (thread int, err error) {
 	best := -1
 	for i, l := range t.lanes {
@@ -288,7 +289,7 @@ func (p *perfettoForm) slice(e event.Source, at *place, of *process, t *track, t
 	return nil
 }
 
-// instant begins the object of what has no length.
+// instant begins an object without length.
 func (p *perfettoForm) instant(name string, process, thread int, nsecs int64) error {
 	if err := p.object("i", name); err != nil {
 		return err
@@ -345,7 +346,7 @@ func (p *perfettoForm) value(t event.Type, elems []event.Type, v any, _ bool) er
 
 func (p *perfettoForm) element(t result.Table) error { return p.row(t, t.Rows[0]) }
 
-// table writes the rows. Of what was printed of the map before, and is not any more, the counters go to 0.
+// table writes the rows. Counters of rows that were printed before and are gone become 0.
 func (p *perfettoForm) table(t result.Table) error {
 	gone := maps.Clone(p.counters[t.Name])
 	for _, r := range t.Rows {
@@ -367,7 +368,7 @@ func rowName(t result.Table, r result.Row) string {
 	return string(appendKey([]byte(t.Name), t.Key, r.Key))
 }
 
-// row writes an entry: numbers are a counter, anything else is an instant.
+// row writes a row: numbers are a counter, anything else is an instant.
 func (p *perfettoForm) row(t result.Table, r result.Row) error {
 	name := rowName(t, r)
 	if numbers, ok := numbersOf(t, r.Value); ok {
@@ -380,10 +381,10 @@ func (p *perfettoForm) row(t result.Table, r result.Row) error {
 	return p.endObject()
 }
 
-// number is one of those that make a value.
+// number is one of the numbers of a value.
 type number struct{ name, digits string }
 
-// counter writes the numbers of a counter. Those that it had before have to be something: without a value they are 0.
+// counter writes the numbers of a counter. Numbers that it had before and that have no value become 0.
 func (p *perfettoForm) counter(table, name string, numbers []number) error {
 	if p.counters[table] == nil {
 		p.counters[table] = map[string][]string{}
@@ -422,7 +423,7 @@ func (p *perfettoForm) counter(table, name string, numbers []number) error {
 	return p.endObject()
 }
 
-// numbersOf are the numbers that a value comes to, and what they are called. It is not ok if the value is something else.
+// numbersOf returns the numbers of a value with their names. ok is false if the value is something else.
 func numbersOf(t result.Table, v result.Value) (all []number, ok bool) {
 	switch v := v.(type) {
 	case result.Number:
@@ -460,7 +461,7 @@ func numbersOf(t result.Table, v result.Value) (all []number, ok bool) {
 
 func count(n uint64) number { return number{"count", strconv.FormatUint(n, 10)} }
 
-// single appends a number, unless it is absent. It is not ok if the value only looks like one.
+// single appends a number unless it is absent. ok is false if the value is not a number.
 func single(all []number, name string, n result.Number) ([]number, bool) {
 	if !event.IsNumber(n.Type) || n.Type.Enum != nil || n.Type.Unit == event.Hex || n.Type.Unit == event.Cgroup {
 		return all, false

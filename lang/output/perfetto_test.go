@@ -27,7 +27,7 @@ func commandProbe() *event.Probe {
 	})
 }
 
-// written are the lines of a trace, without what stands around them.
+// written returns the lines of a trace without the surrounding ones.
 func written(t *testing.T, print func(p *Printer) error) []string {
 	t.Helper()
 	var b bytes.Buffer
@@ -46,9 +46,8 @@ func written(t *testing.T, print func(p *Printer) error) []string {
 	return lines[1:]
 }
 
-// Slices that overlap are in lanes, also where one comes later than another that has ended after it. An event without a latency has no length,
-// one without a queue is on its CPU,
-// and one without a time came when it is written.
+// Slices that overlap are in lanes, also if one comes later than another that ended after it. An event without a latency has no
+// length, an event without a queue is on its CPU, and an event without a time gets the time of writing.
 func TestPerfettoLanes(t *testing.T) {
 	probe := commandProbe()
 	got := written(t, func(p *Printer) error {
@@ -81,7 +80,7 @@ func TestPerfettoLanes(t *testing.T) {
 	}
 }
 
-// Devices of the same name on several hosts are apart.
+// Devices with the same name on several hosts are separate.
 func TestPerfettoHosts(t *testing.T) {
 	text := event.Type{Kind: event.String, Size: 16}
 	for shown, want := range map[event.Shown]string{event.Always: `"args":{"name":"nvme0 of a"}`, event.Verbose: `"args":{"name":"nvme0"}`} {
@@ -117,7 +116,7 @@ func TestPerfettoTimes(t *testing.T) {
 	}
 }
 
-// Numbers are counters, each value that is none an instant. A counter without a value is 0.
+// Numbers are counters, and other values are instants. A counter without a value is 0.
 func TestPerfettoMaps(t *testing.T) {
 	number, text := event.Type{Kind: event.Uint, Size: 8}, event.Type{Kind: event.String, Size: 16}
 	table := func(name string, rows ...result.Row) result.Table {
@@ -180,7 +179,7 @@ func TestPerfettoMaps(t *testing.T) {
 	}
 }
 
-// A trace without events is one, too, but of a program that never ran there is none.
+// A trace without events is valid. A program that never ran writes no trace.
 func TestPerfettoOfNothing(t *testing.T) {
 	if got := written(t, (*Printer).Begin); len(got) != 0 {
 		t.Errorf("%q", got)

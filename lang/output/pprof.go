@@ -14,11 +14,11 @@ import (
 
 // This file writes profiles for pprof.
 
-// Pprof are the stacks of maps as a profile.
+// Pprof is the stacks of maps as a profile.
 const Pprof Format = "pprof"
 
-// writePprof writes a profile (github.com/google/pprof, proto/profile.proto). Each map is a type of sample; other elements of the key are
-// labels, called like their columns.
+// writePprof writes a profile (github.com/google/pprof, proto/profile.proto). Each map is a type of sample. Other elements of the
+// key are labels, named like their columns.
 func (d *Document) writePprof(w io.Writer, f Summary, profiles []result.Profile) error {
 	p := &profile.Profile{DefaultSampleType: sampleType(profiles[0].Map), TimeNanos: f.Began.UnixNano(), DurationNanos: int64(f.Ended.Sub(f.Began))}
 	locations := map[string]*profile.Location{}
@@ -52,7 +52,7 @@ func (d *Document) writePprof(w io.Writer, f Summary, profiles []result.Profile)
 	return p.Write(w)
 }
 
-// sampleType is the name of a map, without its @. The map @ has none.
+// sampleType returns the name of a map without its @, or the default name for the map @.
 func sampleType(name string) string {
 	if name == "@" {
 		return "samples"

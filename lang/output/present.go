@@ -9,11 +9,11 @@ import (
 	"trace/probes/event"
 )
 
-// This file is what stands between values and a terminal or a file. Names of processes, cgroups and functions are chosen by whoever
-// runs them, and a recording may come from anywhere: control characters in them are written as escapes, like \x1b, unless the user wants
-// them raw. What the program itself says is written as it is.
+// This file stands between values and a terminal or a file. Whoever runs a process chooses its name, and the names of its cgroup
+// and functions, and a recording may come from anywhere. So control characters in such texts are escaped, like \x1b, unless the
+// user wants them raw. Texts of the program itself are not escaped.
 
-// Presentable is a value as it is written.
+// Presentable returns a value as it is written.
 func (p *pen) Presentable(t event.Type, elems []event.Type, v any) any {
 	switch all := v.(type) {
 	case nil:
@@ -49,7 +49,7 @@ func asVerbatim(t event.Type, v any) any {
 	return v
 }
 
-// shownFrames are frames as they are printed. A format may have escapes of its own.
+// shownFrames returns frames as they are printed. A format may have escapes of its own.
 func (p *pen) shownFrames(all format.Frames) format.Frames {
 	if p.raw || p.escapes || !slices.ContainsFunc(all, func(f string) bool { return !syntax.IsVisible(f) }) {
 		return all

@@ -8,14 +8,14 @@ import (
 	"trace/probes/event"
 )
 
-// Printer writes events and what programs print, as its format does.
+// Printer writes events and what programs print in a format.
 type Printer struct {
 	pen
 	form form
 }
 
-// NewPrinter returns a printer that writes to w. Events tell their time since the boot of the machine; boot is when that
-// was, and its location the time zone of the output.
+// NewPrinter returns a printer that writes to w. The times of events count from boot. The location of boot is the time zone of the
+// output.
 func NewPrinter(w io.Writer, format Format, boot time.Time) *Printer {
 	traits := format.traits()
 	p := &Printer{pen: pen{w: w, boot: boot, escapes: traits.escapes}}
@@ -23,23 +23,23 @@ func NewPrinter(w io.Writer, format Format, boot time.Time) *Printer {
 	return p
 }
 
-// Show sets what is printed of the events of some probes. Raw says that strings are written as they are: see present.go.
+// Show sets what is printed of the events of some probes. With raw, strings are written unescaped: see present.go.
 func (p *Printer) Show(c Columns, printed []*event.Probe, raw bool) {
 	p.columns, p.raw = c, raw
 	p.form.show(printed)
 }
 
-// OfMaps returns a printer of maps as text, which writes to w as this one does.
+// OfMaps returns a printer of maps as text, which writes to w in the way of this one.
 func (p *Printer) OfMaps(w io.Writer) *Printer {
 	maps := NewPrinter(w, Text, p.boot)
 	maps.raw = p.raw
 	return maps
 }
 
-// Raw tells whether texts of others go into a printf as they are: the format may escape the whole.
+// Raw reports whether printf writes texts from outside the program unescaped: the format may escape the result.
 func (p *Printer) Raw() bool { return p.raw || p.escapes }
 
-// Event writes an event. Here and below at is when what is written came, as nsecs tells it.
+// Event writes an event. Here and below at is the time of the output, on the clock of nsecs.
 func (p *Printer) Event(at uint64, probe *event.Probe, e event.Source) error {
 	p.moment = at
 	return p.form.event(probe, e)
@@ -57,8 +57,8 @@ func (p *Printer) Time(at uint64, b []byte) error {
 	return p.form.text("time", b)
 }
 
-// Attached writes how many probes are attached, and Lost how many events were lost since the last time. JSON has them among the data, as
-// bpftrace does, and so have traces: for programs, which read nothing else. The notes have them for everybody.
+// Attached writes how many probes are attached, and Lost how many events were lost since the last call. JSON, like bpftrace, and
+// traces have them among the data, for programs that read nothing else. The notes have them in all formats.
 func (p *Printer) Attached(at uint64, probes int) error {
 	p.moment = at
 	return p.form.count("attached_probes", "probes", uint64(probes))
@@ -70,7 +70,7 @@ func (p *Printer) Lost(at, events uint64) error {
 	return p.form.count("lost_events", "events", events)
 }
 
-// Value writes a value of print(). Own says that the program itself chose it.
+// Value writes a value of print(). own reports that the program itself chose it.
 func (p *Printer) Value(at uint64, t event.Type, elems []event.Type, v any, own bool) error {
 	p.moment = at
 	return p.form.value(t, elems, p.Presentable(t, elems, v), own)
@@ -82,14 +82,14 @@ func (p *Printer) Map(at uint64, t result.Table) error {
 	return p.form.table(p.PresentableTable(t))
 }
 
-// Element writes one entry of a map, of print(@m[key]): the only row of t.
+// Element writes one element of a map, of print(@m[key]): the only row of t.
 func (p *Printer) Element(at uint64, t result.Table) error {
 	p.moment = at
 	return p.form.element(p.PresentableTable(t))
 }
 
-// Begin says that the program runs: what its output begins with is written, even if nothing follows.
+// Begin writes the begin of the output, even if nothing follows.
 func (p *Printer) Begin() error { return p.form.begin() }
 
-// End writes what the output ends with, if it has begun.
+// End writes the end of the output, if it has begun.
 func (p *Printer) End() error { return p.form.end() }

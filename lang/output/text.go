@@ -6,14 +6,14 @@ import (
 	"trace/probes/event"
 )
 
-// Text is one readable line for each event: enums as names, durations as 1.2ms, sizes as 4KiB, GIDs as addresses, nothing of what is
-// absent, nor of what people do not look at (see [Columns]). Maps look as in bpftrace, numbers ascending.
+// Text is one readable line for each event: enums as names, durations as 1.2ms, sizes as 4KiB, GIDs as addresses. It omits absent
+// values and values that people do not look at (see [Columns]). Maps look like bpftrace's, numbers ascending.
 const Text Format = "text"
 
 // textForm writes text.
 type textForm struct {
 	*pen
-	// lines are how the events seen so far are written.
+	// lines are the forms of the events seen so far.
 	lines map[*event.Probe]*lineForm
 }
 
@@ -100,7 +100,7 @@ func (p *textForm) appendHead(b []byte, form *lineForm, probe *event.Probe, e ev
 	return append(b, '-')
 }
 
-// appendChosen appends the chosen fields. One that is absent is a dash, so that each stays in its column.
+// appendChosen appends the chosen fields. An absent one is a dash, so each stays in its column.
 func (p *textForm) appendChosen(b []byte, probe *event.Probe, e event.Source) []byte {
 	for i, name := range p.columns.Names {
 		if i > 0 {

@@ -11,36 +11,36 @@ import (
 	"trace/probes/event"
 )
 
-// This file has what displays show that show more than a [Printer] does: the page and the live view.
+// This file serves the page and the live view, which show more than a [Printer].
 
-// Maps are those of a program that runs, for what shows them meanwhile and at the end.
+// Maps are the maps of a running program.
 type Maps interface {
-	// Tables are what they hold now, the rows with the largest value first.
+	// Tables returns what they hold now. The row with the largest value comes first.
 	Tables() ([]result.Table, error)
 	// Clear empties them.
 	Clear() error
 }
 
-// view is a map for people who look at it: the page and the live view.
+// view is a map for the page and the live view.
 type view struct {
 	result.Table
 	Rows []row
 }
 
-// row is an entry of a view.
+// row is a row of a view.
 type row struct {
-	// Key holds its elements as they are printed.
+	// Key holds the elements of the key as they are printed.
 	Key []string
-	// Value as it is printed; of a histogram how many values it has.
+	// Value is the value as it is printed; of a histogram, the number of values.
 	Value string
-	// Number is what is drawn of the value; absent values are 0.
+	// Number is the number to draw; 0 for an absent value.
 	Number float64
-	// histogram is empty of what is none.
+	// histogram is the value if it is a histogram.
 	histogram   result.Histogram
 	Percentiles []Percentile
 }
 
-// viewsOf are the maps of a program.
+// viewsOf returns the views of a program's maps.
 func viewsOf(maps Maps) ([]view, error) {
 	tables, err := maps.Tables()
 	if err != nil {
@@ -60,7 +60,7 @@ func viewsOf(maps Maps) ([]view, error) {
 	return all, nil
 }
 
-// columns are the names of the elements of a key.
+// columns returns the names of the elements of a key.
 func (v view) columns() []string {
 	var names []string
 	for _, c := range v.Key {
@@ -69,22 +69,22 @@ func (v view) columns() []string {
 	return names
 }
 
-// isHistogram tells whether the values are histograms.
+// isHistogram reports whether the values are histograms.
 func (v view) isHistogram() bool {
 	_, is := v.Zero.(result.Histogram)
 	return is
 }
 
-// isQuantiles tells whether the values are percentiles.
+// isQuantiles reports whether the values are percentiles.
 func (v view) isQuantiles() bool {
 	_, is := v.Zero.(result.Quantiles)
 	return is
 }
 
-// label is the range of a bucket, also of one without a value.
+// label returns the range of a bucket, with or without a value.
 func (v view) label(bucket int) string { return label(v.Zero.(result.Histogram), bucket) }
 
-// text writes a number of the course of a value: of a rate what comes in a second.
+// text writes a number of the course of a value; of a rate, the number per second.
 func (v view) text(n float64) string {
 	if v.Course == result.Growth {
 		return PerSecond(n, v.unit())
@@ -94,7 +94,7 @@ func (v view) text(n float64) string {
 
 func (v view) unit() event.Unit { return v.Table.Unit }
 
-// keyTexts are the elements of a key as they are printed.
+// keyTexts returns the elements of a key as they are printed.
 func keyTexts(t result.Table, r result.Row) []string {
 	texts := make([]string, len(r.Key))
 	for i, x := range r.Key {
@@ -103,7 +103,7 @@ func keyTexts(t result.Table, r result.Row) []string {
 	return texts
 }
 
-// ValueText is a value as it is printed; of a histogram how many values it has.
+// ValueText returns a value as it is printed; of a histogram, the number of values.
 func ValueText(v result.Value) string {
 	if h, ok := v.(result.Histogram); ok {
 		return strconv.FormatUint(h.Total, 10)
@@ -111,20 +111,20 @@ func ValueText(v result.Value) string {
 	return string(appendText(nil, v))
 }
 
-// PerSecond is a number of values or their sum in a second, as the map of a rate is printed.
+// PerSecond returns a rate per second as it is printed.
 func PerSecond(n float64, unit event.Unit) string { return string(appendPerSecond(nil, n, unit)) }
 
-// about is a number with a unit, which is not known better than to three digits.
+// about returns a number with a unit, with three digits.
 func about(n float64, unit event.Unit) string { return string(appendAbout(nil, n, unit)) }
 
-// Percentile is a value below or at which so many percent of all are.
+// Percentile is a value that a percentage of all values do not exceed.
 type Percentile struct {
 	Name, Value string
 	// At is the value as a number, or the bound beyond which it lies.
 	At float64
 }
 
-// Percentiles of a histogram, about, as its buckets tell no more, and of quantiles.
+// Percentiles returns percentiles of a histogram, as far as its buckets determine them, or of quantiles.
 func Percentiles(v result.Value) []Percentile {
 	var all []Percentile
 	switch v := v.(type) {
@@ -159,7 +159,7 @@ func percentileOf(h result.Histogram, e result.Estimate) Percentile {
 	return p
 }
 
-// appendAbout appends a value that is not known better than to three digits.
+// appendAbout appends a value with three digits.
 func appendAbout(b []byte, n float64, unit event.Unit) []byte {
 	switch unit {
 	case event.Nanoseconds:
@@ -174,10 +174,10 @@ func hasValues(v view) bool {
 	return slices.ContainsFunc(v.Rows, func(r row) bool { return r.Number != 0 })
 }
 
-// hasCourse returns whether it says something how the values of a map changed: counts only grow.
+// hasCourse reports whether changes of the map's values are worth showing: counts only grow.
 func hasCourse(v view) bool { return v.Course != result.NoCourse }
 
-// lowerBound is that of a label like [1us, 2us), which several buckets in a line have in common.
+// lowerBound returns the lower bound in a label like [1us, 2us), for a line of several buckets.
 func lowerBound(label string) string {
 	if strings.HasPrefix(label, "(...") {
 		return label
@@ -186,7 +186,8 @@ func lowerBound(label string) string {
 	return low
 }
 
-// axis is what the percentiles of a map have in common. It is logarithmic, as buckets are: a fast and a slow device are both seen.
+// axis is the axis that the percentiles of a map share. It is logarithmic, like buckets, so that a fast and a slow device are both
+// visible.
 type axis struct{ least, most float64 }
 
 func newAxis(rows []row) axis {
@@ -199,7 +200,7 @@ func newAxis(rows []row) axis {
 	return a
 }
 
-// place is where a value is on it, from 0 to 1. There is no logarithm of 0, so the scale is that of one more.
+// place returns where a value is on the axis, from 0 to 1. The scale uses x+1, because 0 has no logarithm.
 func (a axis) place(x float64) float64 {
 	if a.most <= a.least {
 		return 0
