@@ -74,7 +74,7 @@ done
 			t.Errorf("the kernel does not say %s:\n%s", line, said)
 		}
 	}
-	if note := "there is no cgroup " + later + " now"; !strings.Contains(string(said), note) {
+	if note := "cgroup " + later + " does not exist"; !strings.Contains(string(said), note) {
 		t.Errorf("want %q in:\n%s", note, said)
 	}
 	printed, err := os.ReadFile(output)
@@ -108,7 +108,7 @@ func TestCgroupMadeAgain(t *testing.T) {
 	}
 	program := fmt.Sprintf("syscall:enter / cgroup == %q /", "/"+filepath.Base(dir))
 	said, err := exec.Command("trace", "-c", "sh "+script, program).CombinedOutput()
-	if err != nil || !strings.Contains(string(said), "was removed and made again while tracing") {
+	if err != nil || !strings.Contains(string(said), "was removed and created again while tracing") {
 		t.Errorf("%v:\n%s", err, said)
 	}
 }

@@ -24,7 +24,7 @@ func TestFields(t *testing.T) {
 		{"-r " + nvme + " --fields latncy nvme:*", "",
 			"trace: --fields: no field latncy in nvme:complete_rq, nvme:setup_cmd: did you mean \"latency\"?\n"},
 		{"-r " + nvme + " --fields latency nvme:*{@=count()}", "",
-			"trace: --fields: no clause of the program prints events: one without a block does\n"},
+			"trace: --fields: no clause prints events: only a clause without a body does\n"},
 		{"-r " + nvme + " --fields= nvme:*", "", "trace: --fields needs names of fields, like latency,status\n"},
 		{"-r " + nvme + " --pgid 7 nvme:complete_rq", "",
 			"trace: --pgid 7: the recording has no field pgid of nvme:complete_rq: record again with this version of trace\n"},

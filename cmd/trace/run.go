@@ -54,14 +54,14 @@ func follow(ctx context.Context, s streams, o options, src source, program runne
 		data = c.Progress.Before(data)
 	}
 	out := run.Outputs{
-		Data: run.NewStream(ctx, file, data), User: c.Err, Document: document, View: view, Note: c.Tell,
+		Data: run.NewStream(ctx, file, data), User: c.Err, Document: document, View: view, Note: c.Show,
 		Stdin: s.in, Stdout: run.Bare(s.out), Stderr: run.Bare(c.Err),
 	}
 	var stop func()
 	out.Show, stop = askedForMaps()
 	defer stop()
 	if !o.recordsOnly && len(o.recordings) == 0 {
-		c.TellCgroups(program.Program())
+		c.ShowCgroups(program.Program())
 	}
 	ended, err := program.Run(ctx, out)
 	c.Progress.Clear()
@@ -105,7 +105,7 @@ func writeDocument(c *console.Console, d *output.Document, ended *run.Ended, out
 	if err != nil {
 		return err
 	}
-	c.TellNegative(profiles)
+	c.ShowNegative(profiles)
 	return d.Write(out, console.Summary(ended.Report), profiles)
 }
 

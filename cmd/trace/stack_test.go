@@ -124,7 +124,7 @@ func stacks(t *testing.T) {
 			t.Errorf("lost stacks and --strict: %v", err)
 		}
 		for _, want := range []string{"\n    " + tinyLines[0] + "\n", "\n    (lost: no room for more stacks)\n",
-			"trace: stacks: no room for another one, 1 time: their frames are not known (raise --map-size)\n"} {
+			"trace: stacks: no room for a stack, 1 time: its frames are unknown (raise --map-size)\n"} {
 			if !strings.Contains(string(out), want) {
 				t.Errorf("no %q in:\n%s", want, out)
 			}

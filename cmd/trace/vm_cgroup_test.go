@@ -73,7 +73,7 @@ func (c cgroupTree) test(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if said := trace.said(t); !strings.Contains(said, "there is no cgroup /later now") || strings.Contains(said, "no cgroup /one") {
+	if said := trace.said(t); !strings.Contains(said, "cgroup /later does not exist") || strings.Contains(said, "cgroup /one does not exist") {
 		t.Errorf("about the path that is not there:\n%s", said)
 	}
 	numbers := map[string]int64{}

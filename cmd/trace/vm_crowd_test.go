@@ -78,7 +78,7 @@ func TestVMCrowdReturns(t *testing.T) {
 			fmt.Sscan(rest, &lost)
 		}
 		t.Logf("%s: %d seen, %d lost", filter, seen, lost)
-		if lost == 0 || seen+lost > 360 || seen+lost < 360-6 || !strings.Contains(notes, "too many calls were under way") {
+		if lost == 0 || seen+lost > 360 || seen+lost < 360-6 || !strings.Contains(notes, "too many calls were in progress") {
 			t.Errorf("%s: %d of 360 calls seen\n%s", filter, seen, notes)
 		}
 	}

@@ -84,8 +84,8 @@ func TestCheckColumns(t *testing.T) {
 		{source, []string{"time", "probe", "comm", "qp.num", "dgid"}, ""},
 		{source, []string{"state"}, `no field state in ib:destroy_qp, ib:modify_qp: did you mean "qp.state"?`},
 		{source, []string{"ctrl"}, "no field ctrl in ib:destroy_qp, ib:modify_qp: trace -lv shows the fields of each probe"},
-		{source, []string{"ret", "pid", "ret"}, "the field ret is named twice"},
-		{"nvme:* { @ = count() }", []string{"ctrl"}, "no clause of the program prints events: one without a block does"},
+		{source, []string{"ret", "pid", "ret"}, "field ret is given twice"},
+		{"nvme:* { @ = count() }", []string{"ctrl"}, "no clause prints events: only a clause without a body does"},
 		{"nvme:* { @ = count() }", nil, ""},
 	} {
 		program, err := compile("test", test.source, langtest.Catalog, check.Options{})

@@ -20,7 +20,7 @@ import (
 	"trace/probes/kernel"
 )
 
-// attach runs the begin clauses and attaches the probes. Clauses whose code the kernel rejects go on in user space.
+// attach runs the begin clauses and attaches the probes. Clauses whose code the kernel rejects run in user space.
 func (l *Live) attach(ctx context.Context) (*probes.Session, error) {
 	began := time.Now()
 	rejected := map[*event.Probe]bool{}
@@ -35,7 +35,7 @@ func (l *Live) attach(ctx context.Context) (*probes.Session, error) {
 			l.attached = l.now()
 			l.host.Release()
 			go debug.FreeOSMemory() // a run may last for weeks
-			return session, errors.Join(l.exec.Attached(l.attached), l.tellAttached(session))
+			return session, errors.Join(l.exec.Attached(l.attached), l.writeAttached(session))
 		}
 		rejected[refusal.Probe] = true
 		l.out.Note(l.rejection(refusal))
@@ -45,8 +45,8 @@ func (l *Live) attach(ctx context.Context) (*probes.Session, error) {
 	}
 }
 
-// tellAttached says in the data what is attached.
-func (l *Live) tellAttached(session *probes.Session) error {
+// writeAttached writes what is attached to the data.
+func (l *Live) writeAttached(session *probes.Session) error {
 	l.messages = messages{exec: l.exec, printers: l.printers()}
 	if l.options.Quiet {
 		return nil
@@ -55,7 +55,7 @@ func (l *Live) tellAttached(session *probes.Session) error {
 }
 
 // rejection describes what the kernel rejected. The verifier follows up to a million instructions on all paths together
-// (kernel/bpf/verifier.c, BPF_COMPLEXITY_LIMIT_INSNS): more is too large, and all else is wrong code.
+// (kernel/bpf/verifier.c, BPF_COMPLEXITY_LIMIT_INSNS). A rejection for any other reason means wrong code.
 func (l *Live) rejection(err *probes.RejectedError) Rejected {
 	return Rejected{Probe: err.Probe.String(), Clauses: l.clausesOf(err.Probe), Err: err.Err, Large: errors.Is(err, unix.E2BIG)}
 }
@@ -87,7 +87,7 @@ func (l *Live) attachedAs(session *probes.Session, took time.Duration) Attached 
 	return a
 }
 
-// tryAttach attaches the plan at hand. The output of the begin clauses is not repeated when it is tried again.
+// tryAttach attaches the current plan. If it is called again, it does not repeat the output of the begin clauses.
 func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, error) {
 	requests := l.plan.Requests()
 	if err := checkMemory(l.plan.MapBytes()); err != nil {
@@ -130,7 +130,7 @@ func (l *Live) runOptions(ctx context.Context, again bool) exec.Options {
 	return o
 }
 
-// openPrinters makes what prints. When attaching is tried again, it goes on after what begin clauses have printed.
+// openPrinters creates the printers. If attaching is tried again, the output continues after what begin clauses have printed.
 func (l *Live) openPrinters() {
 	l.first.Reset()
 	l.second.Reset()
@@ -144,7 +144,7 @@ func (l *Live) openPrinters() {
 	}
 }
 
-// printers are those that print what the program does: two in a comparison.
+// printers returns the printers of the program's output: two in a comparison.
 func (l *Live) printers() []*output.Printer {
 	if l.shadow == nil {
 		return []*output.Printer{l.printer}
@@ -152,7 +152,7 @@ func (l *Live) printers() []*output.Printer {
 	return []*output.Printer{l.printer, l.shadow}
 }
 
-// permitted returns what is missing if the kernel refused a map or a program for want of privileges.
+// permitted returns which privileges are missing if the kernel refused a map or a BPF program because of them.
 func (l *Live) permitted(err error) error {
 	var denied *kernel.PermissionError
 	if !errors.Is(err, unix.EPERM) || errors.As(err, &denied) {

@@ -22,7 +22,7 @@ var bpftraceUpdate = flag.Bool("bpftrace.update", false, "write what bpftrace pr
 
 const bpftraceFile = "testdata/bpftrace.txt"
 
-// sample is a program of bpftrace, what bpftrace prints of it with -f json, and a program of ours that prints the same.
+// sample is a program of bpftrace, its output with -f json, and a program of ours that prints the same.
 type sample struct {
 	name, theirs, ours string
 	lines              []string
@@ -61,14 +61,14 @@ func (s sample) String() string {
 	return text + strings.Join(s.lines, "\n") + "\n"
 }
 
-// message is what bpftrace has of a line of JSON.
+// message is a line of JSON in bpftrace's form.
 type message struct {
 	Type  string
 	Count json.Number
 	Data  any
 }
 
-// aside tells whether a line is about the run, and not of the program.
+// aside reports whether a line describes the run and was not printed by the program.
 func (m message) aside() bool { return m.Type == "attached_probes" || m.Type == "lost_events" }
 
 func decode(t *testing.T, lines []string) (all []message) {
@@ -85,12 +85,12 @@ func decode(t *testing.T, lines []string) (all []message) {
 	return all
 }
 
-// linesOf is what was printed, what is the same many times in a row once.
+// linesOf returns the printed lines. A line that repeats is returned once.
 func linesOf(printed []byte) []string {
 	return slices.Compact(strings.FieldsFunc(string(printed), func(r rune) bool { return r == '\n' }))
 }
 
-// TestSameAsBpftrace compares type and data of what is printed with what bpftrace prints.
+// TestSameAsBpftrace compares type and data of our output with bpftrace's.
 func TestSameAsBpftrace(t *testing.T) {
 	_, all := samples(t)
 	for _, s := range all {
@@ -104,7 +104,7 @@ func TestSameAsBpftrace(t *testing.T) {
 	}
 }
 
-// printedBy runs a program, to which no event matters.
+// printedBy runs a program that needs no event.
 func printedBy(t *testing.T, program string) []string {
 	t.Helper()
 	rec := must(run.OpenRecordings("../../scripts/testdata/nvme_latency.rec"))
@@ -126,7 +126,7 @@ func printedBy(t *testing.T, program string) []string {
 	return linesOf(printed.Bytes())
 }
 
-// TestAsidesSameAsBpftrace compares what is written of the run itself.
+// TestAsidesSameAsBpftrace compares the lines about the run itself.
 func TestAsidesSameAsBpftrace(t *testing.T) {
 	_, all := samples(t)
 	seen := map[string]bool{}
@@ -155,7 +155,8 @@ func TestAsidesSameAsBpftrace(t *testing.T) {
 	}
 }
 
-// TestBpftrace runs the bpftrace of $BPFTRACE, a command like bpftrace or chroot DIR bpftrace, and compares what it prints with the file.
+// TestBpftrace runs the bpftrace of $BPFTRACE, a command like bpftrace or chroot DIR bpftrace, and compares its output with the
+// file.
 func TestBpftrace(t *testing.T) {
 	command := strings.Fields(os.Getenv("BPFTRACE"))
 	if len(command) == 0 {
@@ -172,7 +173,7 @@ func TestBpftrace(t *testing.T) {
 	for i, s := range all {
 		want := decode(t, s.lines)
 		var got []message
-		for range 3 { // of its losses bpftrace does not tell each time
+		for range 3 { // bpftrace does not report its losses each time
 			if got = decode(t, all[i].run(t, command)); *bpftraceUpdate || reflect.DeepEqual(got, want) {
 				break
 			}

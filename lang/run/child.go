@@ -17,27 +17,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killDelay is how long the command of -c may take to end after it was asked to.
+// killDelay is how long the command of -c may take to end after it got a signal to.
 const killDelay = 500 * time.Millisecond
 
-// heldArgument makes trace a process that waits until it may become the command of -c: so the process is there, and has its id, before
-// the probes are attached, and all that the command does is seen.
+// heldArgument makes trace a process that waits until it may become the command of -c. So the process exists, with its id, before
+// the probes are attached, and everything that the command does is seen.
 const heldArgument = "__command"
 
-// What such a process waits for, and where it says why it could not become the command; the numbers follow standard error.
+// The descriptors on which such a process waits, and reports why it could not become the command. They follow standard error.
 const (
 	gateFD   = 3
 	reportFD = 4
 )
 
-// BecomeCommand executes the command whose path and words follow heldArgument among the arguments, once it may. It does nothing if the
-// argument is not there.
+// BecomeCommand waits until it may start the command, whose path and words follow heldArgument in the arguments, and executes it.
+// It does nothing if the argument is missing.
 func BecomeCommand(args []string) {
 	if len(args) < 3 || args[1] != heldArgument {
 		return
 	}
-	runtime.LockOSThread()                                  // the first thread of the process: to the kernel the command goes on with its calls
-	_ = os.WriteFile("/proc/self/comm", []byte("trace"), 0) // not exe, as the file is called that it runs
+	runtime.LockOSThread()                                  // the command keeps the process's first thread
+	_ = os.WriteFile("/proc/self/comm", []byte("trace"), 0) // not exe, as the file that it runs is called
 	unix.CloseOnExec(gateFD)
 	unix.CloseOnExec(reportFD)
 	open := make([]byte, 1)
@@ -49,26 +49,26 @@ func BecomeCommand(args []string) {
 		err = unix.Exec(args[2], args[3:], os.Environ())
 		_, _ = io.WriteString(os.NewFile(reportFD, "report"), err.Error())
 	}
-	os.Exit(1) // nobody asks: trace has ended, or knows
+	os.Exit(1) // nobody needs the status: trace has ended, or knows
 }
 
-// child is the command of -c. It shares the terminal: what it prints is not data. The nil child never ends.
+// child is the command of -c. It shares the terminal: its output is not data. The nil child never ends.
 type child struct {
 	name string
 	cmd  *exec.Cmd
 	note func(Note)
-	// interrupted ends when the user wants trace to end.
+	// interrupted ends when the user interrupts trace.
 	interrupted context.Context
-	// gate opens when a byte is written to it; report says why the command could not be executed.
+	// gate opens when a byte is written to it. report returns why the command could not be executed.
 	gate, report *os.File
-	// asked says that trace wanted the command to end.
+	// asked reports that trace has signalled the command to end.
 	asked atomic.Bool
-	// failed says that it ended by itself, and with a status other than 0.
+	// failed reports that it ended by itself with a status other than 0.
 	failed atomic.Bool
 }
 
-// holdCommand returns the command, which does not run yet but has its process, or nil if there is none. It is asked to end when ctx ends,
-// which it does when the run is interrupted.
+// holdCommand returns the command. It has its process but does not run yet. It returns nil if there is no command. The command is
+// signalled to end when ctx ends. interrupted ends when the user interrupts the run.
 func holdCommand(ctx, interrupted context.Context, command []string, out Outputs) (_ *child, err error) {
 	if len(command) == 0 {
 		return nil, nil
@@ -104,7 +104,7 @@ func holdCommand(ctx, interrupted context.Context, command []string, out Outputs
 	return c, nil
 }
 
-// pid is the process of the command, 0 without one.
+// pid returns the process id of the command, or 0 without one.
 func (c *child) pid() int {
 	if c == nil {
 		return 0
@@ -123,7 +123,7 @@ func (c *child) start(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { _ = c.report.SetReadDeadline(time.Now()) })()
 	why, err := io.ReadAll(c.report) // the command closes it when it begins
 	if len(why) > 0 {
-		c.asked.Store(true) // the error says all
+		c.asked.Store(true) // the error has the reason
 		return fmt.Errorf("-c: %s: %s", c.name, why)
 	}
 	if err != nil && ctx.Err() == nil {
@@ -132,26 +132,26 @@ func (c *child) start(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until the command has ended, which it does at the latest soon after its context.
+// wait waits until the command has ended. The command ends soon after its context at the latest.
 func (c *child) wait(context.Context) bool {
 	if c == nil {
 		return false
 	}
-	_ = c.cmd.Wait() // its state says more
+	_ = c.cmd.Wait() // its state has the result
 	state := c.cmd.ProcessState
 	c.failed.Store(!state.Success() && !c.endedForTrace())
 	c.note(CommandEnded{c.name, state, c.failed.Load()})
 	return true
 }
 
-// signalDelay is how much sooner a command may end by Ctrl-C, which the terminal sends to both, than trace knows of it: on a busy machine
-// it was 100 ms. Other ends are not held up that long.
+// signalDelay is how much sooner the command may end by Ctrl-C than trace gets the signal, which the terminal sends to both: on a
+// busy machine it took 100 ms. Other ends wait less.
 const (
 	signalDelay = 500 * time.Millisecond
 	otherDelay  = 50 * time.Millisecond
 )
 
-// endedForTrace tells whether the command, which has ended, was to end because trace does.
+// endedForTrace reports whether the command ended because trace does.
 func (c *child) endedForTrace() bool {
 	delay := otherDelay
 	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
@@ -165,17 +165,17 @@ func (c *child) endedForTrace() bool {
 	}
 }
 
-// hasFailed returns whether the command has ended by itself, and with a status other than 0.
+// hasFailed reports whether the command ended by itself with a status other than 0.
 func (c *child) hasFailed() bool { return c != nil && c.failed.Load() }
 
-// close ends a command that was never started, and lets go of the pipes.
+// close ends a command that was never started, and closes the pipes.
 func (c *child) close() error {
 	if c == nil {
 		return nil
 	}
 	err := errors.Join(c.gate.Close(), c.report.Close())
 	if c.cmd.ProcessState == nil {
-		_ = c.cmd.Wait() // the closed gate, or that it could not be executed, has ended it
+		_ = c.cmd.Wait() // it ended at the closed gate, or because it could not be executed
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 	"trace/probes/symbols"
 )
 
-// Diagnosis is what this machine offers, in the form of its JSON.
+// Diagnosis is what this machine supports, in the form of its JSON.
 type Diagnosis struct {
 	Host   []hostFact       `json:"host"`
 	Probes []probeDiagnosis `json:"probes"`
@@ -42,7 +42,7 @@ type variantDiagnosis struct {
 	Capabilities []string `json:"capabilities,omitempty"`
 }
 
-// Diagnose asks the host for everything that decides whether a probe can be attached.
+// Diagnose finds out everything that decides whether a probe can be attached. btf are files and folders with types of modules.
 func Diagnose(btf []string) (Diagnosis, error) {
 	var d Diagnosis
 	catalog, err := probes.Load()
@@ -63,7 +63,7 @@ func Diagnose(btf []string) (Diagnosis, error) {
 	return d, nil
 }
 
-// stackFact tells whether stacks of the kernel have names here.
+// stackFact reports whether kernel stacks have names here.
 func stackFact() hostFact {
 	if err := symbols.CheckKernel(); err != nil {
 		return hostFact{Name: "kstack", Value: err.Error()}
@@ -89,8 +89,8 @@ func diagnoseProbe(st probes.Status) probeDiagnosis {
 	return d
 }
 
-// Print writes the diagnosis as two tables: the host, and below it the probes, each with its variants from best to worst. A group that
-// is not available is one row.
+// Print writes the diagnosis as two tables: the host, and below it the probes, each with its variants from best to worst. A group
+// that is not available is one row.
 func (d Diagnosis) Print(out io.Writer) error {
 	var table bytes.Buffer
 	w := tabwriter.NewWriter(&table, 0, 8, 2, ' ', 0)
@@ -134,8 +134,8 @@ func groupLength(all []probeDiagnosis) int {
 	return n
 }
 
-// commonReasons returns why no probe of a group of several is available, or nil. A group has a module or two, so where it has more
-// reasons than that, they belong to its probes.
+// commonReasons returns why no probe of a group of several is available, or nil. A group has one or two modules. If there are more
+// reasons, they belong to its probes.
 func commonReasons(group []probeDiagnosis) []string {
 	const modules = 2
 	var reasons []string
@@ -153,7 +153,7 @@ func commonReasons(group []probeDiagnosis) []string {
 	return reasons
 }
 
-// print writes the rows of one probe: the variant in use, what is remarkable about it, and why a better one is not.
+// print writes the rows of one probe: the variant in use, its notes, and why a better one is not in use.
 func (p probeDiagnosis) print(w io.Writer) {
 	if !p.Available {
 		fmt.Fprintf(w, "%s\tno\t-\t-\t%s\n", p.Name, p.Reason)
@@ -166,7 +166,7 @@ func (p probeDiagnosis) print(w io.Writer) {
 	}
 	var last variantDiagnosis
 	for _, v := range better {
-		// Alternatives for other kernels have the same name, and often the same cause.
+		// Alternatives for other kernels have the same name, and often the same reason.
 		if v.Name != last.Name || v.Error != last.Error {
 			tableLine(w, "", "", "("+v.Name+")", strings.Join(v.Capabilities, " "), v.Error)
 		}
@@ -174,12 +174,12 @@ func (p probeDiagnosis) print(w io.Writer) {
 	}
 }
 
-// tableLine writes the cells of a row: all five, or the columns of its neighbours are not aligned.
+// tableLine writes the cells of a row. All five are needed to align the columns of its neighbours.
 func tableLine(w io.Writer, cells ...string) {
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
 
-// ranked returns the variant in use, and the better ones that cannot be.
+// ranked returns the variant in use, and the better ones that are not available.
 func (p probeDiagnosis) ranked() (better []variantDiagnosis, used variantDiagnosis) {
 	i := slices.IndexFunc(p.Variants, func(v variantDiagnosis) bool { return v.Error == "" })
 	return p.Variants[:i], p.Variants[i]

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A group whose modules are missing is one row; a group with a probe that is available, or whose probes lack different things, is not.
+// A group whose modules are missing is one row. A group with an available probe, or whose probes lack different things, is not.
 func TestDiagnosisFoldsGroups(t *testing.T) {
 	works := []variantDiagnosis{{Name: "raw_tp", Capabilities: []string{"CAP_BPF"}}}
 	no := func(name, reason string) probeDiagnosis { return probeDiagnosis{Name: name, Reason: reason} }

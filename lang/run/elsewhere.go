@@ -2,5 +2,5 @@
 
 package run
 
-// BecomeCommand does nothing: no command is started.
+// BecomeCommand does nothing: this system starts no commands.
 func BecomeCommand([]string) {}

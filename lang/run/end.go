@@ -9,10 +9,10 @@ import (
 	"trace/lang/output"
 )
 
-// errEnough ends the reading when as many events as wanted were printed or the program called exit().
+// errEnough ends reading after -n events were printed or the program called exit().
 var errEnough = errors.New("enough events")
 
-// unlessEnough is err, or nil if it says that there is nobody who wants more events.
+// unlessEnough returns err, or nil if it only means that no more events are wanted.
 func unlessEnough(err error) error {
 	if errors.Is(err, errEnough) || errors.Is(err, syscall.EPIPE) {
 		return nil
@@ -20,7 +20,8 @@ func unlessEnough(err error) error {
 	return err
 }
 
-// showMaps prints the maps whenever the user asks for them, until ctx ends. Where the data is made at the end, they are for the user.
+// showMaps prints the maps whenever the user requests them, until ctx ends. If the data is made at the end, they go to the user's
+// output.
 func showMaps(ctx context.Context, exec *exec.Run, p *output.Printer, out Outputs) {
 	if out.Document != nil {
 		p = p.OfMaps(out.User)

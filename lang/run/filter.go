@@ -11,7 +11,7 @@ import (
 	"trace/lang/check"
 )
 
-// unlessKept leaves out the conditions for which there are sets in the kernel.
+// unlessKept removes the conditions for which there are sets in the kernel.
 func (f Filter) unlessKept(conditions check.Filter) check.Filter {
 	if f.Children {
 		conditions.PID = 0
@@ -20,7 +20,7 @@ func (f Filter) unlessKept(conditions check.Filter) check.Filter {
 	return conditions
 }
 
-// checkFilter returns why no event of this host can pass the filter. The process of -p is open already.
+// checkFilter returns an error if no event of this host can pass the filter. The process of -p is open already.
 func (l *Live) checkFilter() error {
 	f := l.options.Filter
 	if f.PGID != 0 {
@@ -33,20 +33,20 @@ func (l *Live) checkFilter() error {
 	}
 	if f.PGID != 0 || f.PIDNS != 0 {
 		if err := l.host.TasksDescribed(); err != nil {
-			return fmt.Errorf("--pgid and --pidns take types of the kernel: %w", err)
+			return fmt.Errorf("--pgid and --pidns need the types of the kernel: %w", err)
 		}
 	}
 	if f.Cgroup != "" {
 		id, ok := l.catalog.Cgroups().ID(f.Cgroup)
 		if !ok {
-			return fmt.Errorf("--cgroup %s: there is no such cgroup; cat /proc/PID/cgroup shows that of a process", f.Cgroup)
+			return fmt.Errorf("--cgroup %s: there is no such cgroup; cat /proc/PID/cgroup shows the cgroup of a process", f.Cgroup)
 		}
 		l.below = id
 	}
 	return nil
 }
 
-// roots are the processes to which, with their descendants, the program is restricted; nil is no restriction.
+// roots returns the processes to which, with their descendants, the program is restricted; nil: it is not.
 func (l *Live) roots() []int {
 	f := l.options.Filter
 	switch {

@@ -16,7 +16,7 @@ import (
 	"trace/probes/symbols"
 )
 
-// follow does what the program says until ctx ends or one of ends has waited for its event, then with what is still in the buffer.
+// follow runs the program on events until ctx ends or one of ends returns, then on the events still in the buffer.
 func (l *Live) follow(ctx context.Context, end func(), session *probes.Session, ends ...func(context.Context) bool) error {
 	var besides sync.WaitGroup
 	for _, wait := range ends {
@@ -32,13 +32,13 @@ func (l *Live) follow(ctx context.Context, end func(), session *probes.Session, 
 	failed := make(chan error, 1)
 	l.startBesides(ctx, end, &besides, session, failed)
 	l.printed = map[*event.Probe]uint64{}
-	if l.exec.Stopped() || !l.waits() { // exit() in a begin clause, or there are no others
+	if l.exec.Stopped() || !l.waits() { // exit() in a begin clause, or a program of begin and end alone
 		end()
 	}
 	unwatch := l.watch(ctx, session)
 	err := session.Read(ctx, l.event)
-	unwatch()                            // it tells of no more losses than the last counts have
-	counts, lossErr := l.counts(session) // before the end of -n detaches: what is left unread then is not lost
+	unwatch()                            // it must not report more losses than the last counts have
+	counts, lossErr := l.counts(session) // before the end of -n detaches: records left unread then are not lost
 	end()
 	besides.Wait()
 	l.out.View.Close()
@@ -51,10 +51,10 @@ func (l *Live) follow(ctx context.Context, end func(), session *probes.Session, 
 	return errors.Join(l.end(session, counts, err), lossErr)
 }
 
-// startBesides starts what goes on besides the events, until ctx ends.
+// startBesides starts everything that runs beside the events, until ctx ends.
 func (l *Live) startBesides(ctx context.Context, end func(), besides *sync.WaitGroup, session *probes.Session, failed chan<- error) {
 	l.report.Began = time.Now()
-	l.out.Document.Begin(l.exec, l.report.Began) // before an interval looks at it
+	l.out.Document.Begin(l.exec, l.report.Began) // before an interval reads it
 	besides.Go(func() { l.out.Document.Watch(ctx) })
 	for _, period := range l.exec.Intervals() {
 		besides.Go(func() { l.tick(ctx, end, session, period, failed) })
@@ -74,7 +74,7 @@ func (l *Live) end(session *probes.Session, counts []Probe, err error) error {
 		err = session.Detach()
 		l.ended = symbols.BootClock()
 		l.report.Ended = time.Now()
-		// The end clauses and the last maps see what was counted until no program runs any more.
+		// The end clauses and the last maps include what was counted until the last BPF program ended.
 		err = errors.Join(err, unlessEnough(l.exec.End()))
 	}
 	reported := l.complete(session, counts)
@@ -87,7 +87,7 @@ func (l *Live) end(session *probes.Session, counts []Probe, err error) error {
 	return l.difference()
 }
 
-// complete fills in what the report says of the whole run.
+// complete adds the totals of the run to the report.
 func (l *Live) complete(session *probes.Session, counts []Probe) error {
 	r := &l.report
 	for i, p := range counts {
@@ -111,8 +111,8 @@ func (l *Live) printedOf(probe string) uint64 {
 	return 0
 }
 
-// remadeCgroups are cgroups of the program that were made anew meanwhile: the new one has another id, so its events were not matched.
-// This is a loss, and so never silent.
+// remadeCgroups returns the cgroups of the program that were created anew during the run. The new one has another id, so its events
+// were not matched. This is a loss, so it is always reported.
 func (l *Live) remadeCgroups() []string {
 	var all []string
 	for _, path := range l.program.CgroupPaths() {
@@ -131,19 +131,19 @@ func (l *Live) remadeCgroups() []string {
 	return all
 }
 
-// waits returns whether there is anything to wait for: a program of begin and end alone ends by itself, as in bpftrace.
+// waits reports whether there is anything to wait for. A program of begin and end alone ends by itself, as in bpftrace.
 func (l *Live) waits() bool {
 	return l.program.Waits() || len(l.options.Command) > 0 || l.options.Filter.PID != 0
 }
 
-// watch notes the counts, and has totals corrected, once a second until stop is called or ctx ends.
+// watch notes the counts and corrects totals, once a second until stop is called or ctx ends.
 func (l *Live) watch(ctx context.Context, session *probes.Session) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		everySecond(ctx, func() {
 			session.Correct(ctx)
-			if counts, err := l.counts(session); err == nil { // the end returns an error
+			if counts, err := l.counts(session); err == nil { // otherwise the end returns the error
 				l.out.Note(Counts{counts, session.Notes()})
 				l.messages.losing(lostOf(counts)) // the stream keeps the error
 			}
@@ -165,7 +165,7 @@ func (l *Live) tick(ctx context.Context, end func(), session *probes.Session, pe
 			return
 		case <-tick.C:
 		}
-		session.Correct(ctx) // what is printed now is right
+		session.Correct(ctx) // so that the interval prints correct totals
 		l.out.Document.BeforeInterval(time.Now())
 		err := l.interval(period)
 		if err != nil {
@@ -182,7 +182,7 @@ func (l *Live) tick(ctx context.Context, end func(), session *probes.Session, pe
 	}
 }
 
-// interval runs the clauses of an interval, and records when.
+// interval runs the clauses of an interval, and records the time.
 func (l *Live) interval(period time.Duration) error {
 	at := symbols.BootClock()
 	if l.recorder != nil {
@@ -193,7 +193,7 @@ func (l *Live) interval(period time.Duration) error {
 	return l.exec.Interval(period, at)
 }
 
-// event does what is left to do for an event.
+// event runs what is left of a site for an event.
 func (l *Live) event(e *event.Event) error {
 	printed, err := l.exec.Event(e)
 	if err != nil {
@@ -209,8 +209,8 @@ func (l *Live) event(e *event.Event) error {
 	return nil
 }
 
-// difference is the outcome of a comparison: an error if the two runs printed different things. They do if one of them lost events that
-// the other one saw.
+// difference returns the result of a comparison: an error if the two runs printed different things. They also differ if one of them
+// lost events that the other one saw.
 func (l *Live) difference() error {
 	if !l.options.Compare || bytes.Equal(l.first.Bytes(), l.second.Bytes()) {
 		return nil
@@ -220,16 +220,16 @@ func (l *Live) difference() error {
 		lost += p.RingFull
 	}
 	if lost > 0 {
-		return fmt.Errorf("the engines cannot be compared: %s did not reach user space, so that what they print differs; "+
+		return fmt.Errorf("the engines cannot be compared: %s did not reach user space, so their output differs: "+
 			"raise --buffer-size, or trace fewer events", counted(lost, "event"))
 	}
 	for _, m := range l.report.Maps {
 		if m.Lost() > 0 {
-			return fmt.Errorf("the engines cannot be compared: %s lost %s, and each engine others, so that what they print differs", m.Map, counted(m.Lost(), "update"))
+			return fmt.Errorf("the engines cannot be compared: %s lost %s, not the same ones in each engine, so their output differs", m.Map, counted(m.Lost(), "update"))
 		}
 	}
 	return fmt.Errorf("the engines differ, which is a bug in trace, unless the program calls time() at an event; "+
-		"the second run, all of it in user space, printed:\n%s", l.second.Bytes())
+		"the second run, entirely in user space, printed:\n%s", l.second.Bytes())
 }
 
 func counted(n uint64, noun string) string {

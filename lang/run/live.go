@@ -31,30 +31,30 @@ type Live struct {
 	plan    *plan.Plan
 	exec    *exec.Run
 	out     Outputs
-	// messages stand among the data.
+	// messages are written among the data.
 	messages messages
 	report   Report
 	// child is the command, nil without one.
 	child   *child
-	started uint64 // as nsecs tells it
-	// attached is when the last probe was attached, as nsecs tells it.
+	started uint64 // on the clock of nsecs
+	// attached is when the last probe was attached, on the clock of nsecs.
 	attached uint64
-	ended    uint64 // likewise; 0 until the end
+	ended    uint64 // the same; 0 until the end
 	boot     time.Time
 	printed  map[*event.Probe]uint64
 	total    uint64 // printed
 	// below is the id of the cgroup of the filter.
 	below uint64
-	// recorder keeps the events in a file, if it is not nil.
+	// recorder, if not nil, keeps the events in a file.
 	recorder *recorder
-	// printer prints what the program does, and shadow what the second run of a comparison does.
+	// printer prints the program's output, and shadow the output of the second run of a comparison.
 	printer, shadow *output.Printer
-	// first and second are what the two runs of a comparison print.
+	// first and second are the outputs of the two runs of a comparison.
 	first, second bytes.Buffer
 }
 
-// NewLive checks a program against the groups of the catalog that it names, since reading the others is most of a start, and against all
-// if that has not been enough: then they are needed to say what is wrong.
+// NewLive checks a program against the groups of the catalog that it names, because reading the others would take most of the
+// start. If that fails, it checks against all groups, which error messages need.
 func NewLive(o Options) (*Live, error) {
 	if err := o.Filter.check(); err != nil {
 		return nil, err
@@ -81,10 +81,10 @@ func newLive(o Options, groups []string) (*Live, error) {
 	return &Live{options: o, program: program, catalog: catalog}, nil
 }
 
-// Program is what was compiled.
+// Program returns the compiled program.
 func (l *Live) Program() *ir.Program { return l.program }
 
-// Explain says what would run where, and why.
+// Explain writes what would run where, and why.
 func (l *Live) Explain(w io.Writer) error {
 	if err := l.prepare(); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (l *Live) Explain(w io.Writer) error {
 	return l.plan.Explain(w, l.variantOf)
 }
 
-// DumpCode prints the code for the kernel.
+// DumpCode writes the code for the kernel.
 func (l *Live) DumpCode(w io.Writer) error {
 	if err := l.prepare(); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (l *Live) detect() (err error) {
 	return err
 }
 
-// variantOf says how a request would be attached.
+// variantOf describes how a request would be attached.
 func (l *Live) variantOf(r probes.Request) string {
 	name, why := l.host.VariantFor(r)
 	if name == "" {
@@ -124,7 +124,7 @@ func (l *Live) variantOf(r probes.Request) string {
 	return "by " + name
 }
 
-// now is the time for clauses that no event causes: at the end that of the end, which a recording has, too.
+// now returns the time for clauses that no event triggers. At the end it is the time of the end, which a recording also has.
 func (l *Live) now() uint64 {
 	if l.ended != 0 {
 		return l.ended
@@ -135,7 +135,7 @@ func (l *Live) now() uint64 {
 // bootTime returns when the machine was booted, in the local time zone.
 func bootTime() time.Time { return time.Now().Add(-time.Duration(symbols.BootClock())) }
 
-// divide plans the program between kernel and user space; rejected are probes for which the kernel did not take generated code.
+// divide plans the program between kernel and user space. rejected are probes whose generated code the kernel did not accept.
 func (l *Live) divide(rejected map[*event.Probe]bool) (err error) {
 	o := l.options
 	l.plan, err = lang.Prepare(l.program, plan.Options{
@@ -146,11 +146,11 @@ func (l *Live) divide(rejected map[*event.Probe]bool) (err error) {
 	return err
 }
 
-// keepsWanted returns whether the events that the program wants are recorded, besides what it does with them.
+// keepsWanted reports whether the run records the events that the program may want, besides running the program.
 func (l *Live) keepsWanted() bool { return l.options.Record != nil && !l.options.Record.Only }
 
-// Run attaches the probes, and does with their events what the program says until something ends it. What it returns with an error is how
-// far the run has come, if it is not nil.
+// Run attaches the probes and runs the program on their events until something ends it. With an error it also returns how far the
+// run got, unless that is nil.
 func (l *Live) Run(interrupted context.Context, out Outputs) (*Ended, error) {
 	l.out = out.orDiscard(interrupted)
 	if l.options.Record != nil {
@@ -199,7 +199,7 @@ func (l *Live) run(interrupted context.Context) error {
 	}
 	session, err := l.attach(ctx)
 	if ctx.Err() != nil && session == nil {
-		return nil // interrupted before there was anything to see
+		return nil // interrupted before there were events
 	}
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (l *Live) run(interrupted context.Context) error {
 	return errors.Join(err, session.Close())
 }
 
-// checkCommand returns why events cannot be those of the command here.
+// checkCommand returns why events of the command could not be recognized here.
 func (l *Live) checkCommand() error {
 	switch {
 	case l.options.Filter.Children:
@@ -222,7 +222,7 @@ func (l *Live) checkCommand() error {
 	return nil
 }
 
-// begin does what has waited for the probes to be attached.
+// begin starts what waited for the probes to be attached.
 func (l *Live) begin(ctx context.Context) error {
 	if err := errors.Join(l.out.Data.begin(), l.messages.each((*output.Printer).Begin)); err != nil {
 		return err
@@ -235,7 +235,7 @@ func (l *Live) begin(ctx context.Context) error {
 	return l.child.start(ctx)
 }
 
-// nameHost says that the events are those of this machine.
+// nameHost notes that the events come from this machine.
 func (r *Report) nameHost() (err error) {
 	if r.Host, err = os.Hostname(); err != nil {
 		return fmt.Errorf("name of this host: %w", err)
@@ -244,7 +244,7 @@ func (r *Report) nameHost() (err error) {
 	return err
 }
 
-// counts are those of the probes so far.
+// counts returns the counts of the probes so far.
 func (l *Live) counts(session *probes.Session) ([]Probe, error) {
 	losses, err := session.Losses()
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// checkMemory refuses maps, which are allocated whole, that would take more than a quarter of the memory that is available.
+// checkMemory returns an error if the maps would take more than a quarter of the available memory. Maps are allocated whole.
 func checkMemory(maps uint64) error {
 	available, err := availableMemory()
 	if err != nil || maps <= available/4 {
-		return nil // where /proc says nothing, the kernel will
+		return nil // without /proc the kernel decides
 	}
 	return fmt.Errorf("the maps of this program would take %d MiB, more than a quarter of the %d MiB of memory that are available: "+
 		"lower --map-size (--explain shows the size of each map)", maps>>20, available>>20)
@@ -36,7 +36,7 @@ func availableMemory() (uint64, error) {
 	return 0, errors.New("/proc/meminfo: no MemAvailable")
 }
 
-// possibleCPUs is how many parts a per-CPU map has.
+// possibleCPUs returns how many values a per-CPU map has for a key.
 func possibleCPUs() int {
 	n, err := ebpf.PossibleCPU()
 	if err != nil { // without /sys

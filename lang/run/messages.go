@@ -7,15 +7,15 @@ import (
 	"trace/lang/output"
 )
 
-// messages are lines among the data that no clause prints, of formats that have them.
+// messages are lines among the data that no clause prints, in formats that have them.
 type messages struct {
 	exec     *exec.Run
 	printers []*output.Printer
-	// lost events are told of.
+	// lost is how many lost events were reported.
 	lost uint64
 }
 
-// attached says how many probes are attached, if any are.
+// attached writes how many probes are attached, if any are.
 func (m *messages) attached(probes int) error {
 	if probes == 0 {
 		return nil
@@ -25,7 +25,7 @@ func (m *messages) attached(probes int) error {
 	})
 }
 
-// each calls f for the printers: those of a comparison print the same.
+// each calls f for the printers. The two of a comparison print the same.
 func (m *messages) each(f func(*output.Printer) error) error {
 	var errs []error
 	for _, p := range m.printers {
@@ -34,7 +34,7 @@ func (m *messages) each(f func(*output.Printer) error) error {
 	return errors.Join(errs...)
 }
 
-// losing says that so many events are lost by now, of which some are told of.
+// losing writes how many events were lost since the last report. all is the total.
 func (m *messages) losing(all uint64) error {
 	return m.exec.Between(func(at uint64) error {
 		if all <= m.lost {

@@ -8,56 +8,56 @@ import (
 // Note is something that happens while a program runs: one of the types of this file.
 type Note any
 
-// CgroupsUnwatched says that cgroups which end before they are printed may show as numbers.
+// CgroupsUnwatched means that cgroups which are removed before they are printed may show as numbers.
 type CgroupsUnwatched struct{ Err error }
 
-// Attaching is how many probes of all are attached so far.
+// Attaching is how many of all probes are attached so far.
 type Attaching struct{ Done, All int }
 
 // AttachedProbe is a probe, and how it is attached, like fexit.
 type AttachedProbe struct{ Name, Variant string }
 
-// Attached says that the probes are attached.
+// Attached means that the probes are attached.
 type Attached struct {
 	Probes []AttachedProbe
 	Took   time.Duration
-	// LeftOut are those that this machine does not have.
+	// LeftOut are probes that this machine does not have.
 	LeftOut []LeftOut
-	// StacksUnwatched is why stacks of processes that end are printed without names, if they are.
+	// StacksUnwatched is why stacks of ended processes are printed without names; nil: they have names.
 	StacksUnwatched error
-	// Missing is what is missing of the attached probes.
+	// Missing describes what the attached probes lack.
 	Missing []string
-	// Refused are better ways of attaching that were not possible.
+	// Refused are better ways of attaching that failed.
 	Refused []error
 }
 
-// LeftOut are probes that are not attached.
+// LeftOut describes probes that are not attached.
 type LeftOut struct{ Probes, Why string }
 
-// Rejected says that the kernel took the code of some clauses for none: they run in user space.
+// Rejected means that the kernel rejected the code of some clauses. They run in user space.
 type Rejected struct {
 	Probe   string
 	Clauses []string
 	Err     error
-	// Large says that the code has too many paths for the kernel. Otherwise it is wrong.
+	// Large reports that the code has too many paths for the kernel. Otherwise it is wrong.
 	Large bool
 }
 
-// Counts are the counts of the probes so far, and what has become known to be missing.
+// Counts are the counts of the probes so far, and what they turned out to lack.
 type Counts struct {
 	Probes  []Probe
 	Missing []string
 }
 
-// CommandEnded says that the command has ended.
+// CommandEnded means that the command has ended.
 type CommandEnded struct {
 	Name  string
 	State *os.ProcessState
-	// Failed says that it ended by itself, and with a status other than 0.
+	// Failed reports that it ended by itself with a status other than 0.
 	Failed bool
 }
 
-// Playing is how much of the recordings was read: events, and bytes of all.
+// Playing is how much of the recordings was read: events, and bytes of all bytes.
 type Playing struct {
 	Events    int
 	Read, All int64

@@ -12,98 +12,98 @@ import (
 	"trace/lang/output"
 )
 
-// Options say what runs, and how.
+// Options configure a run.
 type Options struct {
 	// Name of the program for errors, its Text, and the values of its Params.
 	Name, Text string
 	Params     map[string]string
-	// Words are what may stand in the place of a program, for advice about a mistyped one.
+	// Words are what the user may write in place of a program, for advice about a mistyped one.
 	Words []string
 	// Filter restricts the program to the events of some tasks.
 	Filter Filter
-	// Raw says that texts of others are written with their control characters.
+	// Raw writes texts from outside the program with their control characters.
 	Raw bool
-	// Format is how the data is written, and Columns what is printed of events.
+	// Format is the format of the data, and Columns choose what is printed of events.
 	Format  output.Format
 	Columns output.Columns
-	// Count ends the run after so many printed events, if it is not 0.
+	// Count ends the run after so many printed events; 0 does not.
 	Count uint64
 	// MapKeys is how many keys a map has room for; 0 chooses by the size of the values.
 	MapKeys uint32
-	// Quiet leaves out of the data that probes are attached.
+	// Quiet omits from the data that probes are attached.
 	Quiet bool
-	// Cleared says that Outputs.View may empty the maps.
+	// Cleared reports that Outputs.View may empty the maps.
 	Cleared bool
 
 	Machine
-	// Speed plays recordings so many times as fast as they were made; 0 is as fast as possible.
+	// Speed plays recordings so many times as fast as they were made; 0 plays them at full speed.
 	Speed float64
 }
 
-// Filter says whose events a program gets: those that all of its parts let pass. What is zero lets all pass.
+// Filter restricts whose events a program gets. An event must pass all fields; a zero field passes everything.
 type Filter struct {
-	// PID is a process; the run ends with it. With Children it is that process, or the one of the command if there is none, with all that
-	// they have started and start.
+	// PID is a process; the run ends with it. Children adds its descendants, or those of the command if PID is 0.
 	PID      int
 	Children bool
-	// Comm is the name of threads, Cgroup the path of a cgroup, with those below it, PGID a process group, and PIDNS the number of a pid
-	// namespace.
+	// Comm is the name of threads; Cgroup is the path of a cgroup and includes cgroups below it; PGID is a process group, and PIDNS
+	// the inode number of a pid namespace.
 	Comm   string
 	Cgroup string
 	PGID   int
 	PIDNS  uint32
 }
 
-// Machine are the options that say something about this machine, and nothing about recorded events.
+// Machine has the options for events of this machine, which recordings do not have.
 type Machine struct {
-	// Command is started once the probes are attached; the run ends with it.
+	// Command is started once the probes are attached. The run ends with it.
 	Command []string
-	// Timeout ends the run, if it is not 0.
+	// Timeout ends the run; 0 does not.
 	Timeout time.Duration
-	// BTF are files and folders with the types of modules that carry none.
+	// BTF are files and folders with the types of modules that have none.
 	BTF []string
-	// RingBytes is the size of the buffer from the kernel.
+	// RingBytes is the size of the ring buffer.
 	RingBytes int
-	// NoKernel evaluates everything in user space, Compare in both.
+	// NoKernel evaluates everything in user space, Compare on both sides.
 	NoKernel, Compare bool
 	// Counted counts the events that the kernel rejected.
 	Counted bool
-	// Record keeps the events in a file; nil: they are not kept.
+	// Record keeps the events in a file; nil: it does not.
 	Record *Record
 }
 
-// Record says which events a file keeps.
+// Record describes which events go to a recording.
 type Record struct {
-	// File is its name, and Program what it says of the program.
+	// File is its name, and Program the program's text in it.
 	File, Program string
-	// Only keeps the events that the program would print, which are not printed then. Otherwise the file has those that the program wants.
+	// Only keeps the events that the program would print, and does not print them. Otherwise the file gets the events that the
+	// program may want.
 	Only bool
-	// MaxBytes bounds a ring of files, if it is not 0.
+	// MaxBytes limits a ring of files; 0: no ring.
 	MaxBytes int64
-	// Replace lets it take the place of a file that exists.
+	// Replace allows it to replace an existing file.
 	Replace bool
 	// Stacks keeps the stacks of each event.
 	Stacks bool
 }
 
-// Outputs are where a run writes, and what shows its maps. What is nil takes nothing.
+// Outputs are where a run writes, and what shows its maps. A nil field takes nothing.
 type Outputs struct {
-	// Data is what the program prints. User is for what it prints where Data is made at the end.
+	// Data is the program's output. User is for printed text if Data is made at the end.
 	Data *Stream
 	User io.Writer
-	// Document is made at the end, and View shows the maps meanwhile.
+	// Document is made at the end. View shows the maps meanwhile.
 	Document *output.Document
 	View     *output.Live
-	// Show prints the maps whenever it has something.
+	// Show prints the maps whenever it receives.
 	Show <-chan os.Signal
-	// Note is called for what happens, from any goroutine.
+	// Note is called for each note, from any goroutine.
 	Note func(Note)
-	// Stdin, Stdout and Stderr are those of the command.
+	// Stdin, Stdout and Stderr are for the command.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }
 
-// orDiscard has writers in the place of what is nil.
+// orDiscard replaces nil writers with ones that discard.
 func (o Outputs) orDiscard(ctx context.Context) Outputs {
 	if o.Data == nil {
 		o.Data = NewStream(ctx, nil, io.Discard)
@@ -117,31 +117,31 @@ func (o Outputs) orDiscard(ctx context.Context) Outputs {
 	return o
 }
 
-// printer prints what the program does, in its place.
+// printer returns a printer of the program's output.
 func (o Outputs) printer(f output.Format, boot time.Time) *output.Printer {
 	return output.NewPrinter(o.Document.Through(o.Data, o.User, o.View), f, boot)
 }
 
-// compile are the options of the compiler.
+// compile returns the options of the compiler.
 func (o Options) compile() check.Options {
 	f := o.Filter
 	filter := check.Filter{PID: f.PID, Comm: f.Comm, PGID: f.PGID, PIDNS: f.PIDNS, Cgroup: f.Cgroup}
 	return check.Options{Params: o.Params, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Words: o.Words}
 }
 
-// maxComm is the longest name of a thread: TASK_COMM_LEN without the NUL.
+// maxComm is the length of the longest name of a thread: TASK_COMM_LEN without the NUL.
 const maxComm = 15
 
-// check returns what is wrong with a filter anywhere.
+// check returns an error if a filter is wrong on any machine.
 func (f Filter) check() error {
 	below, mounted := strings.CutPrefix(f.Cgroup, "/sys/fs/cgroup/")
 	switch {
 	case len(f.Comm) > maxComm:
 		return fmt.Errorf("--comm %s: names of threads have at most %d bytes: write %s, as ps -o comm shows it", f.Comm, maxComm, f.Comm[:maxComm])
 	case mounted:
-		return fmt.Errorf("--cgroup %s: the path of a cgroup begins where cgroups are mounted: write /%s, as in /proc/PID/cgroup", f.Cgroup, below)
+		return fmt.Errorf("--cgroup %s: the path of a cgroup starts below the mount point: write /%s, like in /proc/PID/cgroup", f.Cgroup, below)
 	case f.Cgroup != "" && f.Cgroup[0] != '/':
-		return fmt.Errorf("--cgroup %s: this is no path of a cgroup, which is as in /proc/PID/cgroup, like /system.slice/ssh.service", f.Cgroup)
+		return fmt.Errorf("--cgroup %s: not the path of a cgroup: write it like in /proc/PID/cgroup, for example /system.slice/ssh.service", f.Cgroup)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Bare is the file below a stream, for a process that gets it, or the stream itself.
+// Bare returns the file below a stream, for a process that inherits it, or the stream itself.
 func Bare(w io.Writer) io.Writer {
 	if f := FileOf(w); f != nil {
 		return f
@@ -16,7 +16,7 @@ func Bare(w io.Writer) io.Writer {
 	return w
 }
 
-// FileOf is the file that a stream is, or nil.
+// FileOf returns the file of a stream, or nil.
 func FileOf(stream any) *os.File {
 	switch s := stream.(type) {
 	case *os.File:
@@ -27,8 +27,8 @@ func FileOf(stream any) *os.File {
 	return nil
 }
 
-// patient writes to a file whose reader may take its time, until the run was interrupted: then it gives up a reader that reads nothing
-// for a while, so that the end does not wait for it.
+// patient writes to a file whose reader may be slow. After an interrupt it gives up on a reader that reads nothing for a while, so
+// that the end does not wait for it.
 type patient struct {
 	file        *os.File
 	interrupted context.Context
@@ -41,7 +41,7 @@ type patient struct {
 func Patiently(interrupted context.Context, w io.Writer) io.Writer {
 	file := FileOf(w)
 	if info, err := fileInfo(file); err != nil || info.Mode().IsRegular() {
-		return w // no reader
+		return w // it has no reader
 	}
 	return &patient{file: file, interrupted: interrupted}
 }
@@ -56,7 +56,7 @@ func fileInfo(f *os.File) (os.FileInfo, error) {
 // errUnread says that nobody reads what is written.
 var errUnread = errors.New("nobody reads it")
 
-// pieceBytes can be written at once, without waiting, when a pipe has room for something (PIPE_BUF, pipe(7)).
+// pieceBytes can be written without waiting when a pipe is writable (PIPE_BUF, pipe(7)).
 const pieceBytes = 4096
 
 func (w *patient) Write(p []byte) (n int, err error) {

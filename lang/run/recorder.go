@@ -26,7 +26,7 @@ type recorder struct {
 	events uint64
 }
 
-// check finds out early what would keep the file from being begun.
+// check finds out early whether the file can be created.
 func (r *recorder) check() error {
 	if r == nil {
 		return nil
@@ -34,15 +34,15 @@ func (r *recorder) check() error {
 	return r.explain(recording.Check(r.File, recording.Options{MaxBytes: r.MaxBytes, Replace: r.Replace}))
 }
 
-// explain says what to do where a file is in the way.
+// explain adds what to do if a file is in the way.
 func (r *recorder) explain(err error) error {
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: choose another name, or let the recording take its place with --force", err)
+		return fmt.Errorf("%w: choose another name, or replace the file with --force", err)
 	}
 	return err
 }
 
-// open begins the file, once the layouts of the records are known.
+// open creates the file. The layouts of the records must be known.
 func (r *recorder) open() (err error) {
 	l := r.live
 	if err := l.report.nameHost(); err != nil {
@@ -55,7 +55,7 @@ func (r *recorder) open() (err error) {
 	return r.explain(err)
 }
 
-// bootID tells this boot of this machine from all others, "" where /proc does not say it.
+// bootID returns an id of this boot of this machine, or "" if /proc does not have it.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -64,7 +64,7 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// layouts are those of the records that are kept.
+// layouts returns the layouts of the records that are kept.
 func (r *recorder) layouts() []*event.Layout {
 	if r.Only {
 		return r.live.plan.Layouts()
@@ -72,7 +72,7 @@ func (r *recorder) layouts() []*event.Layout {
 	return r.live.plan.RecordedLayouts()
 }
 
-// recordedNames are those of this machine.
+// recordedNames are the names of this machine.
 type recordedNames struct {
 	*exec.Run
 	cgroups *kernel.Cgroups
@@ -80,16 +80,16 @@ type recordedNames struct {
 
 func (n recordedNames) Cgroup(id uint64) string { return n.cgroups.Path(id) }
 
-// event keeps an event. That it cannot be written ends the run as a whole one: what the maps hold is right.
+// event keeps an event. An error ends the run normally, because the maps are right.
 func (r *recorder) event(e *event.Event) error {
 	if err := r.writer.Append(e); err != nil {
-		return errEnough // finish tells of the error
+		return errEnough // finish returns the error
 	}
 	r.events++
 	return nil
 }
 
-// interval keeps the moment of an interval, likewise.
+// interval keeps the moment of an interval, and handles errors like event.
 func (r *recorder) interval(period time.Duration, at uint64) error {
 	if err := r.writer.Interval(period, at); err != nil {
 		return errEnough
@@ -97,10 +97,10 @@ func (r *recorder) interval(period time.Duration, at uint64) error {
 	return nil
 }
 
-// keepUp writes what there is once a second until ctx ends, so that a crash costs no more than that.
+// keepUp flushes the file once a second until ctx ends, so that a crash loses no more.
 func (r *recorder) keepUp(ctx context.Context) {
 	everySecond(ctx, func() {
-		_ = r.writer.Flush() // the next event returns the error, or the end does
+		_ = r.writer.Flush() // the next event or the end returns the error
 	})
 }
 
@@ -129,7 +129,7 @@ func (r *recorder) finish(counts []Probe) error {
 	if stacks := r.live.report.Stacks.Lost(); stacks > 0 {
 		lost = append(lost, recording.Loss{Stacks: stacks})
 	}
-	if err := r.writer.Close(r.live.now(), lost); err != nil { // which may be that of an event before
+	if err := r.writer.Close(r.live.now(), lost); err != nil { // it may return an earlier error
 		return fmt.Errorf("recording: %w", err)
 	}
 	r.live.report.Recorded, r.live.report.File = r.events, r.File

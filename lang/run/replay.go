@@ -28,9 +28,9 @@ type Replay struct {
 	exec      *exec.Run
 	printer   *output.Printer
 	out       Outputs
-	// now is the time in the recording, as nsecs tells it. The live view asks for it, too.
+	// now is the time in the recording, on the clock of nsecs. The live view also reads it.
 	now atomic.Uint64
-	// attached is when all probes were attached, or 0 if that is past or not known.
+	// attached is when all probes were attached, or 0 if that has passed or is unknown.
 	attached  uint64
 	intervals []interval
 	// began is when the play began, in real time.
@@ -38,13 +38,13 @@ type Replay struct {
 	printed uint64
 }
 
-// interval is an interval of the program and when it is due next.
+// interval is an interval of the program, and when it is due next.
 type interval struct {
 	period time.Duration
 	due    uint64
 }
 
-// OpenRecordings opens recordings, whose fields are shown as the catalog says.
+// OpenRecordings opens recordings. The catalog determines how their fields are shown.
 func OpenRecordings(names ...string) (*recording.Recording, error) {
 	rec, err := recording.Open(names...)
 	if err != nil {
@@ -56,13 +56,13 @@ func OpenRecordings(names ...string) (*recording.Recording, error) {
 	return rec, nil
 }
 
-// NewReplay checks a program against what recordings hold. They stay the caller's.
+// NewReplay checks a program against the contents of recordings. The caller keeps and closes them.
 func NewReplay(o Options, rec *recording.Recording) (*Replay, error) {
 	if err := o.Filter.check(); err != nil {
 		return nil, err
 	}
 	if o.Filter.Children {
-		return nil, errors.New("a recording does not say which process started which, so --children has nothing to go by")
+		return nil, errors.New("--children: a recording does not have the tree of processes")
 	}
 	options := o.compile()
 	var loading error
@@ -85,11 +85,11 @@ func NewReplay(o Options, rec *recording.Recording) (*Replay, error) {
 	return r, nil
 }
 
-// Program is what was compiled.
+// Program returns the compiled program.
 func (p *Replay) Program() *ir.Program { return p.program }
 
-// Run runs the program on all events. What was read before an error counts: the maps are printed in any case. What it returns with an error
-// is how far the run has come, if it is not nil.
+// Run runs the program on all events. Events before an error count, and the maps are printed in any case. With an error it also
+// returns how far the run got, unless that is nil.
 func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	out = out.orDiscard(ctx)
 	p.out = out
@@ -112,7 +112,7 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	return &Ended{Run: p.exec, printer: p.printer, Report: report}, errors.Join(err, report.addMaps(p.exec))
 }
 
-// plan has all of the program run in user space.
+// plan places the whole program in user space.
 func (p *Replay) plan() (*plan.Plan, error) {
 	o := plan.Options{
 		Recorded: true, Cleared: p.options.Cleared, MapKeys: p.options.MapKeys, Started: p.recording.Started(), CPUs: 1, Columns: p.options.Columns,
@@ -144,11 +144,11 @@ func (p *Replay) run(ctx context.Context) error {
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
-	return errors.Join(err, p.tellLost(), p.exec.End())
+	return errors.Join(err, p.writeLost(), p.exec.End())
 }
 
-// tellLost says in the data what the recordings lack.
-func (p *Replay) tellLost() error {
+// writeLost writes how many events the recordings lack to the data.
+func (p *Replay) writeLost() error {
 	var lost uint64
 	for _, info := range p.recording.Info() {
 		for _, l := range info.Losses {
@@ -175,18 +175,18 @@ func (p *Replay) playToEnd(ctx context.Context) error {
 	return errors.Join(err, passErr)
 }
 
-// nothingLeft tells whether the recording has no more events: it ended for the same reason as its replay.
+// nothingLeft reports whether the recording has no more events: it then ended for the same reason as its replay.
 func (p *Replay) nothingLeft() bool {
 	_, err := p.recording.Next()
 	return err == io.EOF
 }
 
-// clock is the time of day of a moment of the recording.
+// clock returns the time of day of a moment of the recording.
 func (p *Replay) clock(nsecs uint64) time.Time {
 	return p.recording.Boot().Local().Add(time.Duration(nsecs))
 }
 
-// describe says where the events come from, and what became of them.
+// describe notes where the events come from, and what happened to them.
 func (p *Replay) describe(r *Report) {
 	r.Recordings = p.recording.Info()
 	var hosts, kernels []string
@@ -215,7 +215,7 @@ func (p *Replay) describe(r *Report) {
 	}
 }
 
-// watched plays while the maps are shown, if they are.
+// watched plays while the view shows the maps, if there is one.
 func (p *Replay) watched(ctx context.Context, play func(context.Context) error) error {
 	if p.out.View == nil {
 		return play(ctx)
@@ -230,7 +230,7 @@ func (p *Replay) watched(ctx context.Context, play func(context.Context) error) 
 	return err
 }
 
-// viewTime is the time of the recording as it passes between two events, too. As fast as possible there is nothing in between.
+// viewTime returns the time of the recording, which also passes between events. At full speed it does not.
 func (p *Replay) viewTime() time.Time {
 	if p.options.Speed == 0 {
 		return p.clock(p.now.Load())
@@ -238,7 +238,7 @@ func (p *Replay) viewTime() time.Time {
 	return p.clock(p.recording.Started() + uint64(float64(time.Since(p.began))*p.options.Speed))
 }
 
-// play runs the events until there are no more of them.
+// play runs the program on the events until there are no more.
 func (p *Replay) play(ctx context.Context) error {
 	for n := 0; ; n++ {
 		if n%1024 == 0 {
@@ -251,7 +251,7 @@ func (p *Replay) play(ctx context.Context) error {
 		item, err := p.recording.Next()
 		if err != nil {
 			if err == io.EOF || ctx.Err() != nil {
-				return nil // an interrupt ends a wait for what is not written yet
+				return nil // an interrupt ends the wait for more events
 			}
 			return err
 		}
@@ -280,7 +280,8 @@ func (p *Replay) countPrinted() error {
 	return nil
 }
 
-// passTime lets the time pass, and runs the intervals that become due until then. It returns false if ctx ended first, or the program did.
+// passTime lets the time pass until until, and runs the intervals that become due. It returns false if ctx or the program ended
+// first.
 func (p *Replay) passTime(ctx context.Context, until uint64) (goesOn bool, err error) {
 	for {
 		next := -1
@@ -317,13 +318,13 @@ func (p *Replay) runInterval(ctx context.Context, i int) error {
 	}
 	p.now.Store(v.due)
 	p.out.Document.BeforeInterval(p.clock(v.due))
-	if p.intervals[i].due += uint64(v.period); p.intervals[i].due < v.due { // the end of what nsecs can tell
+	if p.intervals[i].due += uint64(v.period); p.intervals[i].due < v.due { // the largest nsecs
 		p.intervals = slices.Delete(p.intervals, i, i+1)
 	}
 	return p.exec.Interval(v.period, v.due)
 }
 
-// attach tells the program that all probes are attached, once that moment has passed.
+// attach notifies the program that all probes are attached, once that moment has passed.
 func (p *Replay) attach(now uint64) error {
 	if p.attached == 0 || now < p.attached {
 		return nil
@@ -333,8 +334,8 @@ func (p *Replay) attach(now uint64) error {
 	return p.exec.Attached(attached)
 }
 
-// wait waits for a moment of the recording, if it is played with a speed. It returns false if ctx ended first: then it is now as late as
-// the play has come.
+// wait waits for a moment of the recording, if it is played at a speed. It returns false if ctx ended first: now is then how far
+// the play got.
 func (p *Replay) wait(ctx context.Context, moment uint64) bool {
 	if p.options.Speed == 0 || moment <= p.now.Load() {
 		return true

@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// flushDelay is how long an event may wait in the buffer: short for a reader, long for a stream of a million events a second.
+// flushDelay is how long an event may stay in the buffer: short for a reader, long for a stream of a million events a second.
 const flushDelay = 50 * time.Millisecond
 
-// Stream is the buffered way of data to standard output or a file.
+// Stream is buffered output to standard output or a file.
 type Stream struct {
 	name string   // for errors
-	file *os.File // what the data is written to, or nil if it is no file
+	file *os.File // what the data is written to, or nil if it is not a file
 
 	mu       sync.Mutex
 	replaced *replacing // nil for standard output
 	buf      *bufio.Writer
 	closer   io.Closer
-	timer    *time.Timer // flushes the buffer; armed while there is something in it
+	timer    *time.Timer // flushes the buffer; armed while the buffer is not empty
 }
 
-// NewStream returns the stream to a file, which then holds nothing else, or to stdout if file is nil. What the file holds stays until
-// there is something to write, or [Stream.begin]. An interrupt ends every wait for a reader.
+// NewStream returns a stream to a file, whose contents it replaces, or to stdout if file is nil. The old contents stay until the
+// first write or [Stream.begin]. An interrupt ends every wait for a reader.
 func NewStream(interrupted context.Context, file *os.File, stdout io.Writer) *Stream {
 	o := &Stream{name: "standard output"}
 	w := stdout
@@ -42,8 +42,8 @@ func NewStream(interrupted context.Context, file *os.File, stdout io.Writer) *St
 	return o
 }
 
-// OpenForWriting opens the file called name and leaves in it what it holds; nil if name is empty. It waits for somebody to read a FIFO
-// until ctx ends.
+// OpenForWriting opens the file called name without changing its contents. It returns nil if name is empty. It waits for a reader
+// of a FIFO until ctx ends.
 func OpenForWriting(ctx context.Context, name string) (*os.File, error) {
 	for name != "" {
 		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|nonBlocking, 0o644)
@@ -55,7 +55,7 @@ func OpenForWriting(ctx context.Context, name string) (*os.File, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("output file: nobody reads %s", name)
+			return nil, fmt.Errorf("output file: no process reads %s", name)
 		case <-time.After(flushDelay):
 		}
 	}
@@ -67,7 +67,7 @@ func isFIFO(name string) bool {
 	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
-// replacing writes to a file in the place of what it held.
+// replacing replaces the contents of a file.
 type replacing struct {
 	file    *os.File
 	emptied bool

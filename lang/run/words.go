@@ -7,8 +7,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// SplitWords splits the command of -c as a shell does, at blanks that are neither quoted nor escaped. No shell runs it: what one would
-// expand, like $HOME and *, stays as it is, and what would join commands is an error.
+// SplitWords splits the command of -c like a shell: at blanks that are neither quoted nor escaped. No shell runs it. Expansions
+// like $HOME and * are left unchanged, and operators that would join commands are an error.
 func SplitWords(command string) ([]string, error) {
 	var words []string
 	err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Words(strings.NewReader(command), func(w *syntax.Word) bool {
@@ -20,13 +20,13 @@ func SplitWords(command string) ([]string, error) {
 		return true
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w (there is no shell: for one write -c \"sh -c '…'\")", err)
+		return nil, fmt.Errorf("%w (there is no shell: to use one, write -c \"sh -c '…'\")", err)
 	}
 	return words, nil
 }
 
-// unquote returns what a part of a word stands for.
-func unquote(source string, part syntax.WordPart) string {
+// unquote returns the value of a part of a word.
+func unquote(command string, part syntax.WordPart) string {
 	switch part := part.(type) {
 	case *syntax.Lit:
 		return unescape(part.Value, "")
@@ -38,12 +38,12 @@ func unquote(source string, part syntax.WordPart) string {
 			if lit, ok := inner.(*syntax.Lit); ok {
 				text.WriteString(unescape(lit.Value, "$`\"\\"))
 			} else {
-				text.WriteString(unquote(source, inner))
+				text.WriteString(unquote(command, inner))
 			}
 		}
 		return text.String()
 	}
-	return source[part.Pos().Offset():part.End().Offset()]
+	return command[part.Pos().Offset():part.End().Offset()]
 }
 
 // unescape takes away each backslash before one of some characters, or, if these are "", before any.

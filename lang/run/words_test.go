@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a shell makes of the words, but for what it expands.
+// SplitWords returns the words of a shell, without expansions.
 func TestSplitWords(t *testing.T) {
 	for command, want := range map[string][]string{
 		`fio --name=x --filename=/dev/nvme0n1`:        {"fio", "--name=x", "--filename=/dev/nvme0n1"},

@@ -1,2 +1,3 @@
-// Package console writes what happens in a run, and how it went, as lines for people (packages run and recording have the data).
+// Package console prints what happens in a run, and its report, as lines for people. The data comes from packages run and
+// recording.
 package console

@@ -13,7 +13,7 @@ import (
 	"trace/probes/recording"
 )
 
-// WriteInfo prints what a recording says of itself.
+// WriteInfo prints what a recording contains.
 func WriteInfo(out io.Writer, info recording.Info) {
 	var text strings.Builder // a file may come from anywhere
 	w := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)

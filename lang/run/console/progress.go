@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Progress is a line on the terminal of the user that tells how far something has come which takes more than a second. A nil Progress
-// tells nothing.
+// Progress is a line on the user's terminal that shows how far something that takes more than a second has come. A nil Progress
+// shows nothing.
 type Progress struct {
 	terminal io.Writer
 	began    time.Time
@@ -18,10 +18,10 @@ type Progress struct {
 	shown bool
 }
 
-// eraseLine is a sequence of xterm that all terminals of today know.
+// eraseLine is a sequence of xterm that all current terminals know.
 const eraseLine = "\x1b[K"
 
-// The first line comes after patience, then one each progressStep.
+// The first line is shown after patience, and then one each progressStep.
 const (
 	patience     = time.Second
 	progressStep = 200 * time.Millisecond
@@ -32,8 +32,8 @@ func NewProgress(terminal io.Writer) *Progress {
 	return &Progress{terminal: terminal, began: time.Now()}
 }
 
-// Tell shows the text if it is time for it. The text is that after so long.
-func (p *Progress) Tell(text func(took time.Duration) string) {
+// Show shows the text if it is time for it. text gets the time since the start.
+func (p *Progress) Show(text func(took time.Duration) string) {
 	if p == nil {
 		return
 	}
@@ -47,7 +47,7 @@ func (p *Progress) Tell(text func(took time.Duration) string) {
 	fmt.Fprint(p.terminal, "\r"+text(now.Sub(p.began))+eraseLine)
 }
 
-// Clear takes the line away.
+// Clear removes the line.
 func (p *Progress) Clear() {
 	if p == nil {
 		return
@@ -60,7 +60,7 @@ func (p *Progress) Clear() {
 	p.shown = false
 }
 
-// Before returns a writer that takes the line away before it writes to w, which may be the same terminal.
+// Before returns a writer that removes the line before it writes to w, which may be the same terminal.
 func (p *Progress) Before(w io.Writer) io.Writer {
 	if p == nil {
 		return w

@@ -20,10 +20,10 @@ func TestLossLine(t *testing.T) {
 		}, {
 			run.Probe{Delivered: 4188, Lost: 812, RingFull: 800, Skipped: 12},
 			"lost 812 nvme:complete_rq events: 800 ring buffer full (raise --buffer-size), " +
-				"12 skipped by the kernel before the filter could be asked (the program was already running on that CPU, or too many calls were under way)",
+				"12 skipped by the kernel before the filter ran (the BPF program was already running on that CPU, or too many calls were in progress)",
 		}, {
 			run.Probe{Delivered: 10, Lost: 1, Unseen: 1, Unmatched: 7},
-			"lost 1 nvme:complete_rq events: 1 whose beginning was not seen, before the filter could be asked",
+			"lost 1 nvme:complete_rq events: 1 whose beginning was not seen, before the filter ran",
 		},
 	} {
 		test.probe.Name = "nvme:complete_rq"
@@ -33,17 +33,17 @@ func TestLossLine(t *testing.T) {
 	}
 }
 
-// An event that comes without its beginning is not lost.
+// An event without its beginning is not lost.
 func TestIncompleteLines(t *testing.T) {
 	for _, test := range []struct {
 		probe run.Probe
 		want  string
 	}{
-		{run.Probe{Unmatched: 2}, "nvme:failover: the beginning of 2 events was not seen; what it tells, like the latency, is absent"},
+		{run.Probe{Unmatched: 2}, "nvme:failover: the beginning of 2 events was not seen; fields of the beginning, like latency, are absent"},
 		{run.Probe{Unmatched: 2, Unasked: true},
-			"nvme:failover: the beginning of 2 events was not seen; the filter asks for what it tells, like the latency, and so could not pass them"},
-		{run.Probe{NoRoom: 1}, "nvme:failover: too much in progress to remember the beginning of 1 event"},
-		{run.Probe{SkippedBeginnings: 3}, "nvme:failover: the kernel skipped the beginning of 3 events (the program was already running on that CPU)"},
+			"nvme:failover: the beginning of 2 events was not seen; the filter uses fields of the beginning, like latency, so they could not pass"},
+		{run.Probe{NoRoom: 1}, "nvme:failover: too many in progress to remember the beginning of 1 event"},
+		{run.Probe{SkippedBeginnings: 3}, "nvme:failover: the kernel skipped the beginning of 3 events (the BPF program was already running on that CPU)"},
 		{run.Probe{}, ""},
 	} {
 		test.probe.Name = "nvme:failover"
@@ -67,7 +67,7 @@ func TestMapLossLines(t *testing.T) {
 		{full: 3, let: true, want: []string{"@m: no room for 3 updates: the map is full with 64 keys (write let @m = hash(256), or lru(…))"}},
 		{noMemory: 674, busy: 2, want: []string{
 			"@m: the kernel had no memory for 674 updates",
-			"@m: lost 2 updates, as others were changing the map at that moment",
+			"@m: lost 2 updates because others were changing the map at that moment",
 		}},
 	} {
 		l := exec.MapLosses{Map: "@m", MaxKeys: 64, Let: test.let}
