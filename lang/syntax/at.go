@@ -9,19 +9,19 @@ import (
 type Position uint8
 
 const (
-	// Nowhere is within a string, a comment, a number, a param or a let, where every word is the writer's own.
+	// Nowhere is within a string, a comment, a number, a param or a let, where no word can be completed.
 	Nowhere Position = iota
 	// Start is the beginning of a program, for a clause or a bare expression.
 	Start
 	// Probe is where a clause begins, or after a comma between its probes.
 	Probe
-	// Head is after the probes of a clause or its predicate, before its block.
+	// Head is after the probes of a clause or its predicate, before its body.
 	Head
 	// Predicate is within the slashes of a clause, or in a bare expression.
 	Predicate
 	// Statement is where a statement begins.
 	Statement
-	// Expression is anywhere else in a block.
+	// Expression is anywhere else in a body.
 	Expression
 )
 
@@ -30,22 +30,22 @@ type Place struct {
 	Position Position
 	// Word is the part of the word before the place: of a probe, a name with its dots, @map or $variable; or "".
 	Word string
-	// Probes are those of the clause, without the one that is being written.
+	// Probes are the probes of the clause, without the one that is being written.
 	Probes []ProbeRef
 	// Function is the function that takes the place as an argument, or "".
 	Function string
-	// Compared is the name that is compared with the place, by ==, != or in [ ], or "".
+	// Compared is the name that the place is compared with, by ==, != or in [ ], or "".
 	Compared string
-	// Maps are those of the program up to the place, with their @.
+	// Maps are the maps of the program up to the place, with their @.
 	Maps []string
-	// Variables are those of the clause and the params of the program, up to the place, with their $.
+	// Variables are the variables of the clause and the params of the program, up to the place, with their $.
 	Variables []string
 }
 
-// At describes the place of src at a byte offset. What comes after the place does not matter.
+// At describes the place of src at a byte offset. The text after the place does not matter.
 //
-// It asks the lexer and the parser's rules of what a token begins, and builds no tree: the text before a place is seldom a whole program,
-// and a mistake in it must not hide the rest.
+// It uses the lexer and the parser's rules for what a token may begin, and builds no tree: the text before a place is seldom a
+// whole program, and a mistake in it must not hide the rest.
 func At(src string, offset int) Place {
 	c := cursor{parser: parser{lex: lexer{src: src[:max(0, min(offset, len(src)))]}, predicate: true}}
 	for c.advance(); !c.arrived(); c.advance() {
@@ -58,39 +58,39 @@ func At(src string, offset int) Place {
 type cursor struct {
 	parser
 	place Place
-	part  part
-	// opened are the brackets, braces and `?` that wait for their other half, the innermost last.
+	phase phase
+	// opened are the brackets, braces and `?` that wait for their other half, innermost last.
 	opened []opening
-	// name is what the token at hand may compare, and compared what it is compared with.
+	// name is the name that the current token may compare, and compared the name that it is compared with.
 	name, compared string
 	params         []string
 }
 
-// part of an item of a program.
-type part uint8
+// phase is the part of an item of a program that the cursor is in.
+type phase uint8
 
 const (
-	beginning   part = iota
-	afterComma       // between probes
-	head             // after a probe or after the predicate
-	inPredicate      // between the slashes
-	bareProgram      // an expression, which is all of the program
-	namingParam      // before the = of a param
-	declaration      // the rest of a param, a let, or what is no item at all
+	beginning   phase = iota
+	afterComma        // between probes
+	head              // after a probe or after the predicate
+	inPredicate       // between the slashes
+	bareProgram       // an expression that is the whole program
+	namingParam       // before the = of a param
+	declaration       // the rest of a param, a let, or of something that is not an item
 )
 
 // opening is a sign that waits for its other half.
 type opening struct {
 	sign     string
-	function string // that is called, of a (
-	compared string // with each element, of a [
+	function string // the function that is called, of a (
+	compared string // the name compared with each element, of a [
 }
 
 // advance goes to the next token.
 func (c *cursor) advance() {
 	c.prev, c.tok = c.tok, c.lex.next()
 	c.newItem()
-	if ref, ok := c.lex.probe(c.tok.span.From); ok && c.part <= afterComma {
+	if ref, ok := c.lex.probe(c.tok.span.From); ok && c.phase <= afterComma {
 		c.tok.kind, c.tok.span, c.tok.text = ident, ref.Span, c.lex.src[ref.Span.From:ref.Span.To]
 		c.lex.pos = ref.Span.To
 	}
@@ -131,8 +131,8 @@ func (c *cursor) newItem() {
 	t, ends := c.tok, c.prev.endsStmt() || c.prev.is("{") || c.prev.is(";")
 	switch {
 	case t.nl && ends && c.atProbe(),
-		c.part == head && len(c.opened) == 0 && (c.atProbe() || t.nl && !t.is("/") && !t.is("{") && !t.is(",")),
-		c.part >= namingParam && len(c.opened) == 0 && t.nl:
+		c.phase == head && len(c.opened) == 0 && (c.atProbe() || t.nl && !t.is("/") && !t.is("{") && !t.is(",")),
+		c.phase >= namingParam && len(c.opened) == 0 && t.nl:
 		c.begin()
 	case t.nl && ends && t.beginsStmt() && c.inBlock():
 		c.closeBrackets()
@@ -141,7 +141,7 @@ func (c *cursor) newItem() {
 
 // begin goes on to the beginning of an item.
 func (c *cursor) begin() {
-	c.part, c.opened, c.name, c.compared = beginning, nil, "", ""
+	c.phase, c.opened, c.name, c.compared = beginning, nil, "", ""
 	c.place.Probes, c.place.Variables = nil, slices.Clone(c.params)
 }
 
@@ -162,13 +162,13 @@ func (c *cursor) describe(word string) {
 		c.place.Position = Statement
 	case c.inBlock():
 		c.place.Position = Expression
-	case c.part == beginning && c.prev.kind == eof:
+	case c.phase == beginning && c.prev.kind == eof:
 		c.place.Position = Start
-	case c.part <= afterComma:
+	case c.phase <= afterComma:
 		c.place.Position = Probe
-	case c.part == head:
+	case c.phase == head:
 		c.place.Position = Head
-	case c.part <= bareProgram:
+	case c.phase <= bareProgram:
 		c.place.Position = Predicate
 	}
 }
@@ -201,7 +201,7 @@ func (c *cursor) function() string {
 // take takes in the token at hand.
 func (c *cursor) take() {
 	t := c.tok
-	if c.part <= afterComma && c.takeFirst() {
+	if c.phase <= afterComma && c.takeFirst() {
 		return
 	}
 	switch t.kind {
@@ -211,17 +211,17 @@ func (c *cursor) take() {
 		c.place.Variables = with(c.place.Variables, t.text)
 	}
 	switch top := len(c.opened) - 1; {
-	case t.is("=") && c.part == namingParam:
+	case t.is("=") && c.phase == namingParam:
 		c.params = with(c.params, "$"+c.prev.text)
-		c.part = declaration
-	case t.is("/") && top < 0 && c.part == head:
-		c.part = inPredicate
-	case t.is("/") && c.part == inPredicate:
+		c.phase = declaration
+	case t.is("/") && top < 0 && c.phase == head:
+		c.phase = inPredicate
+	case t.is("/") && c.phase == inPredicate:
 		if c.open = len(c.opened); c.closesPredicate() {
-			c.part = head
+			c.phase = head
 		}
-	case t.is(",") && top < 0 && c.part == head:
-		c.part = afterComma
+	case t.is(",") && top < 0 && c.phase == head:
+		c.phase = afterComma
 	case t.is(";") && top < 0:
 		c.begin()
 	case t.is("("), t.is("["), t.is("?"):
@@ -254,18 +254,18 @@ func (c *cursor) takeFirst() bool {
 	switch {
 	case ok:
 		c.place.Probes = append(c.place.Probes, ref)
-		c.part = head
+		c.phase = head
 		return true
 	case t.is(";"), t.is("}"):
 		return true
-	case c.part == afterComma:
-		c.part = head
+	case c.phase == afterComma:
+		c.phase = head
 	case c.prev.kind == eof && !c.atItem():
-		c.part = bareProgram
+		c.phase = bareProgram
 	case c.atParam():
-		c.part = namingParam
+		c.phase = namingParam
 	default:
-		c.part = declaration
+		c.phase = declaration
 	}
 	return false
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// String shows a place in one line, without what is empty.
+// String returns a place in one line, without empty fields.
 func (p Place) String() string {
 	names := [...]string{"nowhere", "start", "probe", "head", "predicate", "statement", "expression"}
 	b := []byte(names[p.Position])
@@ -34,7 +34,7 @@ func (p Place) String() string {
 	return string(b)
 }
 
-// The bar is the place.
+// | marks the place.
 func TestAt(t *testing.T) {
 	for _, c := range []struct{ src, want string }{
 		{"|", "start"},
@@ -142,7 +142,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// What the parser has read at a place is what At expects there: in the bundled scripts and in random programs.
+// At agrees with what the parser has read at a place: in the bundled scripts and in random programs.
 func TestAtAgreesWithParser(t *testing.T) {
 	scripts, err := filepath.Glob("../../scripts/*.trace")
 	if err != nil || scripts == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// Dump returns the tree as text: all brackets, numbers as their values, one statement a line. Programs that differ only in
-// their layout and in the spelling of the same tree have the same text.
+// Dump returns the tree as text: all brackets, numbers as their values, one statement per line. Programs that differ only in their
+// layout and in the spelling of the same tree have the same text.
 func Dump(p *Program) string {
 	var b strings.Builder
 	line := func(parts ...string) { b.WriteString(strings.Join(parts, " ") + "\n") }
@@ -34,7 +34,7 @@ func Dump(p *Program) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Equal tells whether two programs have the same tree.
+// Equal reports whether two programs have the same tree.
 func Equal(p, q *Program) bool { return Dump(p) == Dump(q) }
 
 func dumpBlock(b *strings.Builder, block *Block, indent int) {
@@ -71,7 +71,7 @@ func dumpBlock(b *strings.Builder, block *Block, indent int) {
 	line("}")
 }
 
-// dump returns an expression with every bracket; a dash if there is none.
+// dump returns an expression with every bracket, or a dash if there is no expression.
 func dump(n ast.Node) string {
 	switch n := n.(type) {
 	case nil:

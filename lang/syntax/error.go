@@ -10,23 +10,23 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// Text is the text of a program and the name that its errors carry.
+// Text is the text of a program, and its name in errors.
 type Text struct {
 	Name, Content string
 }
 
-// Span is a part of the source: the bytes from From up to To.
+// Span is a part of the text: the bytes from From up to To.
 type Span struct {
 	From, To int
 }
 
-// SpanOf returns the part of the source that n was parsed from.
+// SpanOf returns the part of the text that n was parsed from.
 func SpanOf(n ast.Node) Span {
 	l := n.Location()
 	return Span{l.From, l.To}
 }
 
-// Error is a mistake in a program, with the place to look at.
+// Error is a mistake in a program, with its place.
 type Error struct {
 	File string
 	// Line and Col count from 1, columns in characters. EndCol is just after the underlined part.
@@ -34,13 +34,13 @@ type Error struct {
 	Msg               string
 	// Help says what to do, or is empty.
 	Help string
-	// Foreign is the probe of bpftrace that is used as if it were one of the catalog, if that is the mistake: kprobe:ib_modify_qp.
+	// Foreign is the bpftrace probe that the program uses, like kprobe:ib_modify_qp, if that is the mistake; otherwise "".
 	Foreign string
-	// Text is the line that holds the mistake.
+	// Text is the line with the mistake.
 	Text string
 }
 
-// Error returns an error about the part of the source at.
+// Error returns an error about the part of the text at.
 func (s Text) Error(at Span, msg, help string) *Error {
 	before := s.Content[:at.From]
 	start := strings.LastIndexByte(before, '\n') + 1
@@ -57,7 +57,7 @@ func (s Text) Error(at Span, msg, help string) *Error {
 	}
 }
 
-// Error shows the message, the line with the mistake underlined, and what to do.
+// Error returns the message, the line with the mistake underlined, and what to do.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d:%d: %s", Visible(e.File), e.Line, e.Col, Visible(clip(e.Msg)))
@@ -72,7 +72,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// maxText bounds a message that repeats words of the program.
+// maxText limits a message that repeats words of the program.
 const maxText = 1000
 
 func clip(text string) string {
@@ -82,21 +82,21 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
-// maxWindow is how many columns of the line with the mistake are shown: with the four before them they fit into a terminal.
+// maxWindow is how many columns of the line with the mistake are shown. With the indentation of four they fit in a terminal.
 const maxWindow = 74
 
-// window is the part of the line around the mistake that is shown: what stands before the mistake, the mistake, and what stands behind it.
-// What a terminal could not show is escaped.
+// window returns the shown part of the line: what precedes the mistake, the mistake, and what follows it. Characters that a
+// terminal could not show are escaped.
 func (e *Error) window() (before, at, after string) {
 	from, to := offset(e.Text, e.Col-1), offset(e.Text, e.EndCol-1)
-	const near = maxWindow * utf8.UTFMax * 2 // bytes, of which there may be ten million
+	const near = maxWindow * utf8.UTFMax * 2 // in bytes; the line may have ten million
 	left := []rune(Visible(e.Text[max(0, from-near):from]))
 	marked := []rune(Visible(e.Text[from:min(to, from+near)]))
 	right := []rune(Visible(e.Text[to:min(len(e.Text), to+near)]))
 	if len(left)+len(marked)+len(right) <= maxWindow {
 		return string(left), string(marked), string(right)
 	}
-	if len(marked) > maxWindow/2 { // where it begins matters
+	if len(marked) > maxWindow/2 { // its start matters
 		marked, right = append(marked[:maxWindow/2-1:maxWindow/2-1], '…'), nil
 	}
 	room := maxWindow - len(marked)
@@ -109,7 +109,7 @@ func (e *Error) window() (before, at, after string) {
 	return string(left), string(marked), string(right)
 }
 
-// offset is where the character number n of text begins, or the end of text.
+// offset returns where character n of text begins, or the end of text.
 func offset(text string, n int) int {
 	for i := range text {
 		if n == 0 {
@@ -120,7 +120,7 @@ func offset(text string, n int) int {
 	return len(text)
 }
 
-// blank is as wide as text. It keeps tabs, whose width only the terminal knows.
+// blank returns blanks as wide as text. It keeps tabs, whose width only the terminal knows.
 func blank(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' {
@@ -141,7 +141,7 @@ func (l ErrorList) Error() string {
 	return strings.Join(texts, "\n")
 }
 
-// Err returns the mistakes in the order of the text, each once, or nil if there is none.
+// Err returns the mistakes in the order of the text, each once, or nil without mistakes.
 func (l ErrorList) Err() error {
 	if len(l) == 0 {
 		return nil

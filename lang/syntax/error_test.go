@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Of a long line, the part around the mistake is shown; the caret is below it.
+// The part of a long line around the mistake is shown, with the caret below it.
 func TestWindow(t *testing.T) {
 	for _, before := range []int{0, 1, 20, 36, 37, 38, 73, 74, 75, 300, 10_000_000} {
 		for _, after := range []int{0, 1, 30, 60, 300, 1_000_000} {
@@ -24,7 +24,7 @@ func TestWindow(t *testing.T) {
 			if whole := before+after+1 <= maxWindow; whole != (lines[1] == "    "+src) || whole == strings.Contains(lines[1], "…") {
 				t.Errorf("%d before and %d after:\n%s", before, after, e.Error())
 			}
-			// Room that one side does not need is the other's.
+			// One side gets the room that the other does not need.
 			if before+after+1 > maxWindow && len(shown) != 4+maxWindow {
 				t.Errorf("%d before and %d after: %d columns", before, after, len(shown))
 			}
@@ -42,7 +42,7 @@ func TestLongMark(t *testing.T) {
 	}
 }
 
-// What is no text, as of a binary file, does not reach the terminal.
+// Control characters, as in a binary file, do not reach the terminal.
 func TestControlCharacters(t *testing.T) {
 	src := "a\x1b[31m\xff\x07 \"q\" \\ é\tx \x7fELF ? b\u202e"
 	at := strings.IndexByte(src, '?')

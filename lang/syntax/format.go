@@ -7,8 +7,8 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// Format returns the canonical text of the program src, with its comments and with single blank lines where it has some. The
-// name stands in the errors, which are an [ErrorList].
+// Format returns the canonical text of the program src. It keeps comments, and single blank lines where src has blank lines. The
+// errors have the given name and are an [ErrorList].
 func Format(name, src string) (string, error) {
 	p, err := Parse(name, src)
 	if err != nil {
@@ -17,8 +17,8 @@ func Format(name, src string) (string, error) {
 	return p.String() + "\n", nil
 }
 
-// String returns the canonical text: it parses to the same tree. A comment stands above the statement or clause that it
-// precedes or is within, or after it if it does so in the source.
+// String returns the canonical text, which parses to the same tree. A comment stands above the statement or clause that it precedes
+// or is within, or after it if it does so in the original text.
 func (p *Program) String() string {
 	l := &layout{src: p.Text.Content, comments: p.Comments, first: true}
 	items := p.items()
@@ -33,14 +33,14 @@ func (p *Program) String() string {
 	return strings.TrimSuffix(l.b.String(), "\n")
 }
 
-// item is what stands alone at the top of a program.
+// item is what stands alone at the top level of a program.
 type item struct {
 	span Span
 	head string
 	body *Block
 }
 
-// items returns what the program holds, in the order of the text.
+// items returns the items of the program in the order of the text.
 func (p *Program) items() []item {
 	if p.Expr != nil {
 		return []item{{extent(p.Expr, p.Body), Print(p.Expr), p.Body}}
@@ -59,7 +59,7 @@ func (p *Program) items() []item {
 	return all
 }
 
-// extent is the place of an expression and its block.
+// extent returns the place of an expression and its body.
 func extent(n ast.Node, b *Block) Span {
 	span := SpanOf(n)
 	if b != nil {
@@ -68,14 +68,14 @@ func extent(n ast.Node, b *Block) Span {
 	return span
 }
 
-// layout writes items and statements line by line, and the comments of the source between them.
+// layout writes items and statements line by line, with the comments of the original text between them.
 type layout struct {
 	b        strings.Builder
 	src      string
-	comments []Comment // those that are still to be written
+	comments []Comment // the ones not written yet
 	indent   int
 	first    bool // of the program or the block: no blank line precedes
-	apart    bool // a blank line has to precede
+	apart    bool // a blank line must precede
 }
 
 func (l *layout) item(it item, next int) {
@@ -93,7 +93,7 @@ func (l *layout) item(it item, next int) {
 	l.apart = it.body != nil
 }
 
-// block writes a block, whose statements have a line each.
+// block writes a block, with a line for each statement.
 func (l *layout) block(b *Block) {
 	inner := len(l.comments) > 0 && l.comments[0].Span.From < b.Span.To
 	if len(b.Stmts) == 0 && !inner {
@@ -150,7 +150,7 @@ func (l *layout) ifStmt(s *If) {
 	}
 }
 
-// lead begins the line of what starts at from: above it stand the comments that precede it and those in its head, which
+// lead begins the line of what starts at from. It writes above it the comments that precede it and the comments in its head, which
 // ends at head.
 func (l *layout) lead(from, head int) {
 	l.flush(from)
@@ -169,7 +169,7 @@ func (l *layout) flush(pos int) {
 	}
 }
 
-// comment writes the next comment. Only at the start of a line a `#` begins one.
+// comment writes the next comment. A `#` begins a comment only at the start of a line.
 func (l *layout) comment() {
 	text := l.comments[0].Text
 	if text[0] == '#' && l.indent > 0 {
@@ -180,7 +180,7 @@ func (l *layout) comment() {
 	l.b.WriteString(text + "\n")
 }
 
-// trail ends the line of what ends at end, with the comment that follows it there in the source, if that is before next.
+// trail ends the line of what ends at end. It adds the comment that follows there in the original text, if that is before next.
 func (l *layout) trail(end, next int) {
 	if len(l.comments) > 0 {
 		if c := l.comments[0]; end <= c.Span.From && c.Span.From < next && l.trails(c, end) {
@@ -191,13 +191,13 @@ func (l *layout) trail(end, next int) {
 	l.b.WriteByte('\n')
 }
 
-// trails tells whether c is the end of the line of the source that holds end.
+// trails reports whether c ends the line of the original text that contains end.
 func (l *layout) trails(c Comment, end int) bool {
 	after, _, _ := strings.Cut(l.src[c.Span.To:], "\n")
 	return !strings.Contains(l.src[end:c.Span.From], "\n") && strings.TrimSpace(after) == ""
 }
 
-// gap writes a blank line if one precedes pos in the source, and none yet.
+// gap writes a blank line if one precedes pos in the original text and none is written yet.
 func (l *layout) gap(pos int) {
 	before := l.src[:pos]
 	blanks := before[len(strings.TrimRight(before, " \t\r\n")):]

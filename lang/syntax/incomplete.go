@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Incomplete tells whether src ends within a bracket, a string in backticks or a comment, or after an operator that wants more: then the
-// next line belongs to it.
+// Incomplete reports whether src ends within a bracket, a string in backticks or a comment, or after an operator that needs an
+// operand: then the next line belongs to it.
 func Incomplete(src string) bool {
 	l := lexer{src: src}
 	depth := 0
@@ -18,7 +18,7 @@ func Incomplete(src string) bool {
 			return depth > 0 || last.kind == op && slices.Contains(wantsMore, last.text)
 		case t.kind == bad:
 			rest := src[t.span.From:]
-			return rest[0] == '`' || strings.HasPrefix(rest, "/*") // nothing else that is wrong gets better with more lines
+			return rest[0] == '`' || strings.HasPrefix(rest, "/*") // more lines correct no other mistake
 		case t.is("{") || t.is("(") || t.is("["):
 			depth++
 		case t.is("}") || t.is(")") || t.is("]"):

@@ -18,31 +18,31 @@ const (
 	variable      // $name
 	mapname       // @name, or @ alone
 	number
-	fraction // a decimal one without a unit; msg and help say why most places do not take it
+	fraction // a decimal one without a unit; msg and help explain why most places reject it
 	element  // .0, a member of a tuple
 	str
 	op
-	bad // not a token; msg and help say why
+	bad // not a token; msg and help explain why
 )
 
 type token struct {
 	kind kind
 	span Span
-	text string // of the source; the value of a str
+	text string // as written; the value of a str
 	num  uint64
-	nl   bool // a newline stands before it
+	nl   bool // a newline precedes it
 	msg  string
 	help string
-	// comments before the token, those of the line before it too.
+	// comments are the comments before the token, including those of the previous line.
 	comments []Comment
 }
 
-// is tells whether the token is the operator or keyword text.
+// is reports whether the token is the operator or keyword text.
 func (t token) is(text string) bool {
 	return (t.kind == op || t.kind == ident) && t.text == text
 }
 
-// lexer yields the tokens of src one by one. It is a value: a copy is a way back.
+// lexer yields the tokens of src one by one. It is a value: assigning a saved copy goes back.
 type lexer struct {
 	src string
 	pos int
@@ -111,8 +111,8 @@ func (l *lexer) comment() int {
 
 // directives of C, with what to write instead.
 var directives = map[string][2]string{
-	"#include": {"headers of C are not available", "none are needed: a probe knows its fields, and trace -lv lists them"},
-	"#define":  {"macros of C are not available", "a value has a name as param name = 10ms, and is read as $name"},
+	"#include": {"C headers are not available", "they are not needed: trace -lv lists the fields of each probe"},
+	"#define":  {"C macros are not available", "declare param name = 10ms, and read it as $name"},
 }
 
 // directive is the one that text begins with, or "".
@@ -151,11 +151,11 @@ func (l *lexer) sigil(t *token) {
 	case t.text[0] == '@' && (name == "" || isLetter(name[0])):
 		t.kind = mapname
 	case t.text[0] == '@':
-		t.fail("the name of a map begins with a letter", "write @_"+name)
+		t.fail("the name of a map must begin with a letter", "write @_"+name)
 	case name == "":
-		t.fail("a variable has a name", "write $name")
+		t.fail("a variable must have a name", "write $name")
 	case isDigit(name[0]):
-		t.fail("positional parameters are not available", "declare one, param name = 10ms, and read it as $name")
+		t.fail("positional parameters are not available", "declare param name = 10ms, and read it as $name")
 	default:
 		t.kind = variable
 	}
@@ -169,7 +169,7 @@ func (l *lexer) element(t *token) {
 	t.kind, t.text = element, l.src[start:l.pos]
 	var err error
 	if t.num, err = strconv.ParseUint(t.text[1:], 10, 16); err != nil {
-		t.fail("no tuple has so many elements", "")
+		t.fail("the number of the element is too large", "")
 	}
 }
 
@@ -208,10 +208,10 @@ const noUnit = "has a fraction but no unit"
 
 // parseNumber returns the value of an integer, a duration or a size, or what is wrong with it.
 func parseNumber(text string) (v uint64, msg, help string) {
-	const overflow, malformed = "does not fit 64 bits", "is not a number"
+	const overflow, malformed = "does not fit in 64 bits", "is not a number"
 	if len(text) > 1 && text[0] == '0' && strings.IndexByte("xXob_0123456789", text[1]) >= 0 {
 		if strings.IndexByte("xXob", text[1]) < 0 {
-			return 0, "is not clear", "an octal number begins with 0o, a decimal one not with 0"
+			return 0, "is ambiguous", "write 0o for an octal number, or no leading 0 for a decimal one"
 		}
 		v, err := strconv.ParseUint(text, 0, 64)
 		switch {
@@ -233,7 +233,7 @@ func parseNumber(text string) (v uint64, msg, help string) {
 	case strings.Count(digits, ".") > 1 || strings.Contains(digits, "__") || strings.HasSuffix(digits, "_") || len(digits) > 64:
 		return 0, malformed, ""
 	case unit == "" && strings.Contains(digits, "."):
-		return 0, noUnit, "numbers are integers; 1.5ms is one"
+		return 0, noUnit, "numbers are integers, like 1500 or 1.5ms"
 	}
 	exact, ok := new(big.Rat).SetString(strings.ReplaceAll(digits, "_", ""))
 	if !ok {
@@ -242,7 +242,7 @@ func parseNumber(text string) (v uint64, msg, help string) {
 	exact.Mul(exact, new(big.Rat).SetInt(new(big.Int).SetUint64(scale)))
 	switch {
 	case !exact.IsInt():
-		return 0, "is not a whole number", "durations are in nanoseconds and sizes in bytes"
+		return 0, "is not a whole number", "durations are whole nanoseconds, and sizes whole bytes"
 	case !exact.Num().IsUint64():
 		return 0, overflow, ""
 	}
@@ -292,7 +292,7 @@ func (l *lexer) str(t *token) {
 			r, multibyte, tail, err := strconv.UnquoteChar(l.src[l.pos:], quote)
 			if err != nil {
 				l.pos++
-				t.fail("unknown escape in the string", `escapes are \n \t \r \\ \" \' \xHH \uHHHH; a backtick string has none`)
+				t.fail("unknown escape in the string", `escapes are \n \t \r \\ \" \' \xHH \uHHHH; strings in backticks have none`)
 				return
 			}
 			l.pos = len(l.src) - len(tail)

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// This file is advice about names.
+// This file makes advice about names.
 
-// Enumerate writes some of many things.
+// Enumerate writes the first of many things, separated by commas.
 func Enumerate[T any](all []T) string {
 	const most = 12
 	var b strings.Builder
@@ -24,7 +24,7 @@ func Enumerate[T any](all []T) string {
 	return b.String()
 }
 
-// DidYouMean suggests one of names for a misspelt word, or returns "".
+// DidYouMean returns a suggestion for a misspelt word, or "".
 func DidYouMean(word string, names []string) string {
 	if name := Nearest(word, names); name != "" {
 		return fmt.Sprintf("did you mean %q?", name)
@@ -32,8 +32,8 @@ func DidYouMean(word string, names []string) string {
 	return ""
 }
 
-// Nearest returns the name closest to word: the same but for case, its last part (state for qp.state), or at most about a
-// third of the letters away. It returns "" if none is.
+// Nearest returns the name closest to word: the same except for case, its last part (state for qp.state), or at most about a third
+// of the letters away. It returns "" if no name is close.
 func Nearest(word string, names []string) string {
 	best, limit := "", (len(word)+2)/3+1
 	for _, name := range names {
@@ -48,7 +48,7 @@ func Nearest(word string, names []string) string {
 	return best
 }
 
-// distance is the number of letters to insert, delete, replace or swap with their neighbour to get from a to b.
+// distance returns the number of letters to insert, delete, replace or swap with a neighbour to get from a to b.
 func distance(a, b string) int {
 	// Three rows of the table d[i][j], the distance of a[:i] and b[:j].
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)

@@ -10,14 +10,14 @@ import (
 	"github.com/expr-lang/expr/file"
 )
 
-// maxTokens of one program bounds the depth of its trees, and so the stack of everything that walks them.
+// maxTokens of one program limits the depth of its trees, and so the stack of everything that walks them.
 const maxTokens = 10000
 
-// maxErrors that are reported: more of them are no help.
+// maxErrors is how many mistakes are reported.
 const maxErrors = 25
 
-// Precedences, loosest first. They are those of C, with the bitwise operators above the comparisons, as everyone means
-// them; `not` is that of Python; `??` that of expr: `latency ?? 0 > 1ms` compares.
+// Precedences, loosest first. They are C's, with the bitwise operators above the comparisons. `not` is Python's; `??` is expr's:
+// `latency ?? 0 > 1ms` compares.
 const (
 	precCond = iota + 1
 	precOr
@@ -46,7 +46,7 @@ var precedences = map[string]int{
 	"+": precAdd, "-": precAdd, "*": precMul, "/": precMul, "%": precMul, "**": precPower, "??": precCoalesce,
 }
 
-// negatable operators may have `not` before them.
+// negatable operators may follow `not`.
 var negatable = map[string]bool{"in": true, "contains": true, "startsWith": true, "endsWith": true, "matches": true}
 
 var keywords = map[string]bool{
@@ -54,28 +54,28 @@ var keywords = map[string]bool{
 	"true": true, "false": true, "nil": true,
 }
 
-// statements are the words that begin one.
+// statements are the words that begin a statement.
 var statements = map[string]bool{"if": true, "for": true, "return": true, "while": true, "unroll": true, "let": true}
 
 type parser struct {
 	lex      lexer
 	text     Text
-	tok      token // the next one to look at
+	tok      token // the current one
 	prev     token // the one before it
 	count    int
 	comments []Comment // up to tok
-	// open counts brackets and `?` that wait for their other half, also those around a mistake: inside, a `/` divides.
-	// calls counts the brackets of calls: inside, `#` is an operand.
+	// open counts brackets and `?` that wait for their other half, including those around a mistake: inside, a `/` divides. calls
+	// counts the brackets of calls: inside, `#` is an operand.
 	open, calls int
 	predicate   bool // between the slashes of a clause
-	lost        bool // the mistake leaves no way to go on within the clause
+	lost        bool // the mistake leaves no way to continue within the clause
 	errs        ErrorList
 }
 
-// bailout unwinds the parser to the statement or clause that has a mistake, which is in errs.
+// bailout unwinds the parser to the statement or clause with a mistake, which is in errs.
 type bailout struct{}
 
-// attempt runs parse and tells whether it found no mistake.
+// attempt runs parse and reports whether it found no mistake.
 func (p *parser) attempt(parse func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -91,10 +91,10 @@ func (p *parser) attempt(parse func()) (ok bool) {
 
 func (p *parser) fail(at Span, msg, help string) { p.abandon(p.text.Error(at, msg, help)) }
 
-// abandon gives up the statement or clause at hand over a mistake.
+// abandon gives up the current statement or clause because of a mistake.
 func (p *parser) abandon(mistake *Error) {
 	if len(p.errs) == maxErrors {
-		mistake.Msg, mistake.Help = "too many mistakes", "the rest is not shown"
+		mistake.Msg, mistake.Help = "too many mistakes", "the rest are not shown"
 		p.stop()
 	}
 	p.errs = append(p.errs, mistake)
@@ -128,25 +128,25 @@ func (p *parser) unexpected(want, help string) {
 	}
 }
 
-// hint says what to do about the token at hand, which stands in a wrong place, or returns "".
+// hint returns advice about the current token, which is misplaced, or "".
 func (p *parser) hint() string {
-	const regexps = `a regular expression is matched by x matches "^a", or by x not matches "^a"`
+	const regexps = `for a regular expression, write x matches "^a" or x not matches "^a"`
 	switch t := p.tok; {
 	case (t.is("=") || t.is("!")) && p.peek().is("~"), t.is("~"):
 		return regexps
 	case t.kind == op:
 		return hints[t.text]
 	case t.kind == ident && p.prev.kind == number && units[t.text] != 0 && isDigit(p.prev.text[len(p.prev.text)-1]):
-		return fmt.Sprintf("write %s%s, without a blank", p.prev.text, t.text)
+		return fmt.Sprintf("write %s%s without a blank", p.prev.text, t.text)
 	}
 	return ""
 }
 
-// hints are those about operators.
+// hints is advice about operators.
 var hints = map[string]string{
-	"=":  "to compare write ==",
-	"++": "counting up is a statement of its own: @x++",
-	"--": "counting down is a statement of its own: @x--",
+	"=":  "to compare, write ==",
+	"++": "++ is a statement, not an expression: @x++",
+	"--": "-- is a statement, not an expression: @x--",
 	"#":  "# begins a comment only at the start of a line; elsewhere // does",
 }
 
@@ -158,11 +158,11 @@ func (p *parser) next() {
 		at := p.tok.span
 		p.stop()
 		p.fail(at, fmt.Sprintf("the program is too long: more than %d words and signs", maxTokens),
-			"a list of values is shorter as x in [a, b, …]")
+			"for a list of values, write x in [a, b, …]")
 	}
 }
 
-// peek returns the token after the one at hand.
+// peek returns the token after the current one.
 func (p *parser) peek() token {
 	ahead := p.lex
 	return ahead.next()
@@ -177,7 +177,7 @@ func (p *parser) expect(text, want, help string) {
 
 func (p *parser) expression() ast.Node { return p.expr(precCond) }
 
-// expr parses an expression of operators that bind at least as tight as prec.
+// expr parses an expression of operators that bind at least as tightly as prec.
 func (p *parser) expr(prec int) ast.Node {
 	from := p.tok.span.From
 	left := p.operand()
@@ -196,7 +196,7 @@ func (p *parser) expr(prec int) ast.Node {
 		}
 		p.next()
 		next := at + 1
-		if operator == "**" { // groups to the right
+		if operator == "**" { // it groups to the right
 			next = at
 		}
 		right := p.expr(next)
@@ -207,8 +207,7 @@ func (p *parser) expr(prec int) ast.Node {
 	}
 }
 
-// infix returns the operator at hand, under the name that it has in the tree, or "". The operator of `not in` is `in`,
-// negated.
+// infix returns the current operator, under its name in the tree, or "". The operator of `not in` is `in`, negated.
 func (p *parser) infix() (operator string, negated bool) {
 	if p.tok.kind != op && p.tok.kind != ident {
 		return "", false
@@ -231,7 +230,7 @@ func (p *parser) infix() (operator string, negated bool) {
 	return p.tok.text, false
 }
 
-// closesPredicate tells whether the `/` at hand ends the predicate: nothing is open, and what follows can only follow a
+// closesPredicate reports whether the current `/` ends the predicate: nothing is open, and what follows can only follow a
 // predicate.
 func (p *parser) closesPredicate() bool {
 	if !p.predicate || p.open > 0 {
@@ -252,7 +251,7 @@ func (p *parser) conditional(cond ast.Node, from int) ast.Node {
 	return p.at(&ast.ConditionalNode{Ternary: true, Cond: cond, Exp1: yes, Exp2: no}, from)
 }
 
-// operand parses a literal, a name, a map, a call, brackets, or a prefix operator and its operand; and members after it.
+// operand parses a literal, a name, a map, a call, brackets, or a prefix operator with its operand; and members after it.
 func (p *parser) operand() ast.Node {
 	from := p.tok.span.From
 	n := p.primary()
@@ -263,11 +262,11 @@ func (p *parser) operand() ast.Node {
 			p.next()
 			n = p.at(&Member{Of: n, Index: int(t.num)}, from)
 		case t.is("."):
-			p.fail(t.span, "a member of a tuple is a number", "in for ($kv : @map), $kv.0 is the key and $kv.1 the value")
+			p.fail(t.span, "a member of a tuple must be a number", "in for ($kv : @map), $kv.0 is the key and $kv.1 the value")
 		case t.is("->"):
-			p.fail(t.span, "there are no pointers to follow", "a field stands alone, and trace -lv lists them")
+			p.fail(t.span, "there are no pointers to follow", "write the field alone: trace -lv lists the fields")
 		case t.is("[") && !t.nl:
-			p.fail(t.span, "only a map has a key in [ ]", "the members of a tuple are .0, .1 …")
+			p.fail(t.span, "only a map has a key in [ ]", "write .0, .1 … for the members of a tuple")
 		default:
 			return n
 		}
@@ -305,7 +304,7 @@ func (p *parser) primary() ast.Node {
 		p.next()
 		return p.at(&ast.UnaryNode{Operator: "!", Node: p.expr(precNot)}, from)
 	case t.is("*"), t.is("&"):
-		p.fail(t.span, "there are no pointers to follow", "a field holds the value itself, and trace -lv lists them")
+		p.fail(t.span, "there are no pointers to follow", "a field holds the value itself: trace -lv lists the fields")
 	case t.is("("):
 		return p.brackets()
 	case t.is("["):
@@ -325,12 +324,12 @@ func (p *parser) name() ast.Node {
 	case moments[t.text] != "":
 		p.fail(t.span, t.text+" is a probe", "write event."+t.text+" for a field of that name")
 	case statements[t.text] && called.is("("):
-		p.fail(t.span, t.text+" begins a statement, which stands in a block", "write probe { … }; a choice within an expression is c ? a : b")
+		p.fail(t.span, t.text+" begins a statement, which must be in a block", "write probe { … }, or c ? a : b for a choice in an expression")
 	case t.text == "struct":
 		p.noTypes()
 	case t.text == "str" && called.is("("):
 		p.noPointer()
-		p.fail(t.span, "str(…) is not needed", "a field that holds a string is one: comm, not str(comm)")
+		p.fail(t.span, "str(…) is not needed", "a field that holds a string is a string: write comm, not str(comm)")
 	}
 	p.next()
 	n := p.at(&ast.IdentifierNode{Value: t.text}, t.span.From)
@@ -347,13 +346,13 @@ func (p *parser) noPointer() {
 	arg := ahead.next()
 	digits, isArg := strings.CutPrefix(strings.TrimPrefix(arg.text, "event."), "arg")
 	if arg.kind == ident && isArg && digits != "" && strings.Trim(digits, "0123456789") == "" {
-		p.fail(arg.span, fmt.Sprintf("what %s points to is not read", arg.text), "it is a number: an address in the memory of the process")
+		p.fail(arg.span, fmt.Sprintf("trace does not read what %s points to", arg.text), "it is a number: an address in the memory of the process")
 	}
 }
 
 // noTypes fails at the word struct.
 func (p *parser) noTypes() {
-	p.fail(p.tok.span, "types of C are not available", "a probe knows its fields, and trace -lv lists them")
+	p.fail(p.tok.span, "C types are not available", "trace -lv lists the fields of each probe")
 }
 
 func (p *parser) call(callee ast.Node) *ast.CallNode {
@@ -364,7 +363,7 @@ func (p *parser) call(callee ast.Node) *ast.CallNode {
 	return n
 }
 
-// argument parses what a call is given: an expression, `name = expression`, or a decimal fraction.
+// argument parses an argument of a call: an expression, `name = expression`, or a decimal fraction.
 func (p *parser) argument() ast.Node { return p.named(p.value) }
 
 // element parses an element of a key: an expression, or `name = expression`.
@@ -381,7 +380,7 @@ func (p *parser) named(value func() ast.Node) ast.Node {
 	return value()
 }
 
-// value parses an expression or a decimal fraction, which is no operand.
+// value parses an expression or a decimal fraction, which is not an operand.
 func (p *parser) value() ast.Node {
 	t := p.tok
 	if after := p.peek(); t.kind != fraction || !after.is(",") && !after.is(")") {
@@ -429,13 +428,13 @@ func (p *parser) brackets() ast.Node {
 	return p.at(&Tuple{Elems: elems}, from)
 }
 
-// casts are the types of a cast, under the names of the tree.
+// casts maps the type of a cast to its name in the tree.
 var casts = map[string]string{
 	"int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64", "int": "int64",
 	"uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
 }
 
-// cast parses `(uint8)x`; nil if the bracket at hand does not begin one.
+// cast parses `(uint8)x`. It returns nil if the current bracket does not begin a cast.
 func (p *parser) cast() ast.Node {
 	from := p.tok.span.From
 	ahead := p.lex
@@ -449,7 +448,7 @@ func (p *parser) cast() ast.Node {
 	return p.at(&Cast{To: casts[word.text], Of: p.expr(precUnary)}, from)
 }
 
-// list parses what stands between the bracket at hand and the one that closes it, separated by commas.
+// list parses items separated by commas, from the current bracket to the closing one.
 func (p *parser) list(closing string, item func() ast.Node) []ast.Node {
 	p.next()
 	p.open++
@@ -466,7 +465,7 @@ func (p *parser) list(closing string, item func() ast.Node) []ast.Node {
 	return all
 }
 
-// at says that n reaches from the byte from to the last token.
+// at sets the place of n: from the byte from to the last token.
 func (p *parser) at(n ast.Node, from int) ast.Node {
 	n.SetLocation(file.Location{From: from, To: p.prev.span.To})
 	return n

@@ -11,7 +11,7 @@ import (
 // String returns the clause in one line.
 func (c *Clause) String() string { return c.head() + tail(c.Body) }
 
-// head returns the clause without its block.
+// head returns the clause without its body.
 func (c *Clause) head() string {
 	probes := make([]string, len(c.Probes))
 	for i, r := range c.Probes {
@@ -50,7 +50,7 @@ func (b *Block) String() string {
 	return "{ " + strings.Join(stmts, "; ") + " }"
 }
 
-// tail returns the block as it stands after what it belongs to.
+// tail returns the block as it follows its head.
 func tail(b *Block) string {
 	if b == nil {
 		return ""
@@ -94,7 +94,7 @@ func (s *For) head() string {
 	return "for (" + s.Var + " : " + Print(s.In) + order + ")"
 }
 
-// elseIf returns the statement of `else if`; nil if there is no else or one with a block of its own.
+// elseIf returns the statement of `else if`. It returns nil without else, or for else with a block of its own.
 func (s *If) elseIf() *If {
 	if s.Else == nil || len(s.Else.Stmts) != 1 || s.Else.Span != s.Else.Stmts[0].Pos() {
 		return nil
@@ -144,7 +144,7 @@ func write(b *strings.Builder, n ast.Node, prec int) {
 	case *Member:
 		of := precOperand
 		if _, ok := n.Of.(*ast.ConstantNode); ok {
-			of++ // in brackets, as 1.0 is a fraction
+			of++ // in brackets, because 1.0 is a fraction
 		}
 		write(b, n.Of, of)
 		fmt.Fprintf(b, ".%d", n.Index)

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// moments are the probes without a colon, in their spellings. The words are no names of fields.
+// moments are the probes without a colon, in their spellings. These words are not names of fields.
 var moments = map[string]string{"begin": "begin", "BEGIN": "begin", "end": "end", "END": "end"}
 
-// foreign are the types of bpftrace's probes, which name places in a kernel and not in the catalog.
+// foreign are the types of bpftrace's probes, which name places in a kernel instead of probes of the catalog.
 var foreign = map[string]bool{
 	"kprobe": true, "kretprobe": true, "uprobe": true, "uretprobe": true, "usdt": true, "tracepoint": true, "rawtracepoint": true,
 	"fentry": true, "fexit": true, "kfunc": true, "kretfunc": true, "software": true, "hardware": true, "watchpoint": true,
@@ -25,14 +25,13 @@ const (
 	profile  = "profile"
 )
 
-// timed tells whether probes of the group are timers.
+// timed reports whether probes of the group are timers.
 func timed(group string) bool { return group == interval || group == profile }
 
-// TakesRate reports whether a rate stands after the colon: profile:99hz.
+// TakesRate reports whether a rate follows the colon: profile:99hz.
 func (r ProbeRef) TakesRate() bool { return r.Group == profile }
 
-// probe reads `group:name` at pos, without blanks and as written. The group may hold `*`, but no `?`: then a?b:c is a
-// condition.
+// probe reads `group:name` at pos, without blanks and as written. The group may contain `*` but not `?`: a?b:c is a condition.
 func (l lexer) probe(pos int) (ref ProbeRef, ok bool) {
 	run := func(from int, extra string) int {
 		for from < len(l.src) && (isLetter(l.src[from]) || isDigit(l.src[from]) || strings.IndexByte(extra, l.src[from]) >= 0) {
@@ -57,10 +56,10 @@ func (l lexer) probe(pos int) (ref ProbeRef, ok bool) {
 	return ref, true
 }
 
-// atProbe tells whether the token at hand begins a probe.
+// atProbe reports whether the current token begins a probe.
 func (p *parser) atProbe() bool { return p.isProbe(p.lex, p.tok) }
 
-// isProbe tells whether t, after which l stands, begins a probe.
+// isProbe reports whether t, after which l stands, begins a probe.
 func (p *parser) isProbe(l lexer, t token) bool {
 	_, ok := l.probe(t.span.From)
 	return ok || t.kind == ident && moments[t.text] != ""
@@ -81,17 +80,17 @@ func (p *parser) probe() ProbeRef {
 		p.fail(ref.Span, fmt.Sprintf("expected the name of a probe after %s:", ref.Group),
 			fmt.Sprintf("write it without blanks, or %s:* for all of the group", ref.Group))
 	case strings.Contains(ref.Name, ":"):
-		p.fail(ref.Span, "a probe has two parts", "a probe is group:name, and trace -l lists them")
+		p.fail(ref.Span, "a probe has two parts", "write group:name: trace -l lists the probes")
 	}
 	p.lex.pos, p.tok.span.To = ref.Span.To, ref.Span.To
 	p.next()
 	return ref
 }
 
-// foreign reports a probe of bpftrace. Whoever knows the catalog can say more than the help.
+// foreign reports a probe of bpftrace. Callers that know the catalog can improve the help.
 func (p *parser) foreign(ref ProbeRef) {
-	mistake := p.text.Error(ref.Span, fmt.Sprintf("probes of the type %s are not available", ref.Group),
-		"probes have a group and a name, and trace -l lists them")
+	mistake := p.text.Error(ref.Span, fmt.Sprintf("probes of type %s are not available", ref.Group),
+		"write group:name: trace -l lists the probes")
 	mistake.Foreign = ref.String()
 	p.abandon(mistake)
 }
@@ -99,26 +98,26 @@ func (p *parser) foreign(ref ProbeRef) {
 func (p *parser) moment() ProbeRef {
 	t := p.tok
 	if t.kind != ident || moments[t.text] == "" {
-		p.unexpected("a probe", "a probe is group:name, like nvme:complete_rq or nvme:*")
+		p.unexpected("a probe", "write group:name, like nvme:complete_rq or nvme:*")
 	}
 	p.next()
 	return ProbeRef{Group: moments[t.text], Span: t.span}
 }
 
-// paramUnits are what may stand before a param that is a plain number.
+// paramUnits are the units that may precede a param that is a plain number.
 var paramUnits = map[string]map[string]bool{
 	interval: {"s:": true, "ms:": true, "us:": true},
 	profile:  {"hz:": true},
 }
 
-// timer normalises what stands after interval: and profile:, where s:1 is 1s, and hz:99 is 99hz.
+// timer normalises the text after interval: and profile:. s:1 becomes 1s, and hz:99 becomes 99hz.
 func (p *parser) timer(ref *ProbeRef) {
 	text := ref.Name
 	if unit, param, ok := strings.Cut(text, "$"); ok && isName(param) && (unit == "" || paramUnits[ref.Group][unit]) {
 		return
 	}
 	if ref.TakesRate() && (text == "*" || text == "hz") {
-		return // the samples of a recording, whatever their rate is
+		return // the samples of a recording, at any rate
 	}
 	if unit, n, ok := strings.Cut(text, ":"); ok {
 		text = n + unit
@@ -127,15 +126,15 @@ func (p *parser) timer(ref *ProbeRef) {
 	help := "write interval:1s, interval:100ms or, with a param of the program, interval:$name or interval:s:$name"
 	if ref.TakesRate() {
 		name, ok = rate(text)
-		help = "write profile:99hz, or profile:10ms for 100hz: as a duration it has to divide a second"
+		help = "write profile:99hz, or profile:10ms for 100hz: a duration must divide a second"
 	}
 	if !ok {
-		p.fail(ref.Span, fmt.Sprintf("%s does not say how often", p.text.Content[ref.Span.From:ref.Span.To]), help)
+		p.fail(ref.Span, fmt.Sprintf("%s is not a valid timer", p.text.Content[ref.Span.From:ref.Span.To]), help)
 	}
 	ref.Name = name
 }
 
-// duration returns text if it is a duration above zero, or the one that the rate text means.
+// duration returns text if it is a duration above zero, or the duration of the rate text.
 func duration(text string) (string, bool) {
 	if n, ok := hertz(text); ok {
 		return formatDuration((1e9 + n/2) / n), true
@@ -143,7 +142,7 @@ func duration(text string) (string, bool) {
 	return text, nanoseconds(text) > 0
 }
 
-// rate returns the rate that text is or, as a duration, means.
+// rate returns text if it is a rate, or the rate of the duration text.
 func rate(text string) (string, bool) {
 	if n, ok := hertz(text); ok {
 		return fmt.Sprintf("%dhz", n), true
@@ -155,14 +154,14 @@ func rate(text string) (string, bool) {
 	return fmt.Sprintf("%dhz", 1e9/ns), true
 }
 
-// hertz reads a whole rate between 1hz and 1000000000hz.
+// hertz parses a whole rate between 1hz and 1000000000hz.
 func hertz(text string) (n uint64, ok bool) {
 	digits, unit := cutUnit(text)
 	n, err := strconv.ParseUint(digits, 10, 64)
 	return n, err == nil && strings.EqualFold(unit, "hz") && 0 < n && n <= 1e9
 }
 
-// nanoseconds reads a duration; 0 if text is none.
+// nanoseconds parses a duration. It returns 0 if text is not one.
 func nanoseconds(text string) uint64 {
 	_, unit := cutUnit(text)
 	v, msg, _ := parseNumber(text)
@@ -182,7 +181,7 @@ func formatDuration(ns uint64) string {
 	return fmt.Sprintf("%dns", ns)
 }
 
-// isName tells whether text is a name without dots.
+// isName reports whether text is a name without dots.
 func isName(text string) bool {
 	for i := range len(text) {
 		if !isLetter(text[i]) && (i == 0 || !isDigit(text[i])) {

@@ -6,7 +6,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// Parse parses a program. The name stands in its errors, which are an [ErrorList].
+// Parse parses a program. name is its name in errors, which are an [ErrorList].
 func Parse(name, src string) (*Program, error) {
 	p := &parser{lex: lexer{src: src}, text: Text{name, src}}
 	prog := &Program{Text: p.text}
@@ -24,10 +24,10 @@ func Parse(name, src string) (*Program, error) {
 	return prog, p.errs.Err()
 }
 
-// bare parses the expression that is the whole program, and its block.
+// bare parses the expression that is the whole program, and its body.
 func (p *parser) bare(prog *Program) {
 	if p.tok.is("{") {
-		p.fail(p.tok.span, "a block needs a probe or an expression before it", "write probe { … } or expression { … }")
+		p.fail(p.tok.span, "a body needs a probe or an expression before it", "write probe { … } or expression { … }")
 	}
 	prog.Expr = p.expression()
 	if p.tok.is("{") {
@@ -38,7 +38,7 @@ func (p *parser) bare(prog *Program) {
 	case p.tok.is(";"), prog.Body != nil:
 		p.fail(p.tok.span, "a bare expression is the whole program", "name the probe of each clause: probe / expression /")
 	case p.tok.assigns() && assignable(prog.Expr):
-		p.fail(p.tok.span, "an assignment stands in a block", "write probe { "+Print(prog.Expr)+" "+p.tok.text+" … }, or == to compare")
+		p.fail(p.tok.span, "an assignment must be in a body", "write probe { "+Print(prog.Expr)+" "+p.tok.text+" … }, or == to compare")
 	default:
 		p.unexpected("an operator or the end", "")
 	}
@@ -62,7 +62,7 @@ func (p *parser) item(prog *Program) {
 	case p.atLet():
 		prog.Lets = append(prog.Lets, p.let())
 	case p.atConfig():
-		p.fail(p.tok.span, "a program has no config", "options are flags of the command: trace --help")
+		p.fail(p.tok.span, "a program has no config", "options are flags of trace: trace --help")
 	case p.atForeignItem():
 		p.foreignItem()
 	default:
@@ -70,12 +70,12 @@ func (p *parser) item(prog *Program) {
 	}
 }
 
-// atItem tells whether the token at hand can only begin a param, a let or a clause.
+// atItem reports whether the current token can only begin a param, a let or a clause.
 func (p *parser) atItem() bool {
 	return p.atProbe() || p.atParam() || p.atLet() || p.atConfig() || p.atForeignItem()
 }
 
-// atForeignItem tells whether the token at hand begins an item that only bpftrace has.
+// atForeignItem reports whether the current token begins an item that only bpftrace has.
 func (p *parser) atForeignItem() bool {
 	switch {
 	case p.tok.is("macro"):
@@ -89,9 +89,9 @@ func (p *parser) atForeignItem() bool {
 func (p *parser) foreignItem() {
 	switch {
 	case p.tok.is("macro"):
-		p.fail(p.tok.span, "macros are not available", "write the expression where it is used; a value has a name as param name = 10ms")
+		p.fail(p.tok.span, "macros are not available", "write the expression where it is used, or declare a value as param name = 10ms")
 	case p.tok.is("import"):
-		p.fail(p.tok.span, "no other file is imported", "a program is one text, and several come as one: cat a.trace b.trace | trace -")
+		p.fail(p.tok.span, "a program cannot import files", "join the files: cat a.trace b.trace | trace -")
 	}
 	p.noTypes()
 }
@@ -108,7 +108,7 @@ func (p *parser) atLet() bool { return p.tok.is("let") && p.peek().kind == mapna
 
 func (p *parser) atConfig() bool { return p.tok.is("config") && p.peek().is("=") }
 
-// skipItem goes from the mistake in the item at from to where the next one begins.
+// skipItem skips from the mistake in the item at from to the start of the next one.
 func (p *parser) skipItem(from int) {
 	for depth := 0; p.tok.kind != eof; {
 		if p.tok.nl && p.tok.span.From > from && p.atItem() {
@@ -133,14 +133,14 @@ func (p *parser) skipItem(from int) {
 	}
 }
 
-// param parses `param name = literal "help"`, perhaps with a letter and a comma before the name.
+// param parses `param name = literal "help"`. A letter and a comma may precede the name.
 func (p *parser) param() *Param {
 	from := p.tok.span.From
 	p.next()
 	param := &Param{Name: p.tok.text}
 	if p.peek().is(",") {
 		if param.Short = p.tok.text; len(param.Short) > 1 {
-			p.fail(p.tok.span, "the short flag is one letter", "write param i, interval = 1")
+			p.fail(p.tok.span, "the short flag must be one letter", "write param i, interval = 1")
 		}
 		p.next()
 		p.next()
@@ -150,7 +150,7 @@ func (p *parser) param() *Param {
 		p.unexpected("the name of the param", "write param i, interval = 1")
 	}
 	if !isName(param.Name) {
-		p.fail(p.tok.span, "the name of a param has no dots", "it becomes a flag: --name=VALUE")
+		p.fail(p.tok.span, "the name of a param cannot have dots", "it becomes a flag: --name=VALUE")
 	}
 	p.next()
 	p.expect("=", "the = of the param", "write param name = 10ms \"help\"")
@@ -164,7 +164,7 @@ func (p *parser) param() *Param {
 	return param
 }
 
-// literal parses a number, perhaps negative, a string, true or false.
+// literal parses a number, which may be negative, a string, true or false.
 func (p *parser) literal() ast.Node {
 	t := p.tok
 	switch {
@@ -174,7 +174,7 @@ func (p *parser) literal() ast.Node {
 	case t.kind == number, t.kind == str, t.is("true"), t.is("false"):
 		return p.primary()
 	}
-	p.unexpected("a literal", "a number, duration, size, string, true or false")
+	p.unexpected("a literal", "write a number, duration, size, string, true or false")
 	return nil
 }
 
@@ -190,9 +190,9 @@ func (p *parser) let() *Let {
 		p.unexpected("the kind of the map", help)
 	}
 	p.next()
-	p.expect("(", "the number of entries in brackets", help)
+	p.expect("(", "the number of keys in brackets", help)
 	if p.tok.kind != number {
-		p.unexpected("the number of entries", help)
+		p.unexpected("the number of keys", help)
 	}
 	let.MaxKeys = p.primary()
 	p.expect(")", ")", help)
@@ -201,7 +201,7 @@ func (p *parser) let() *Let {
 	return let
 }
 
-// clause parses `probe, probe / predicate / { … }` and the separator after it. Newlines may stand between its parts.
+// clause parses `probe, probe / predicate / { … }` and the separator after it. Newlines may stand between its elements.
 func (p *parser) clause() *Clause {
 	from := p.tok.span.From
 	c := &Clause{Probes: []ProbeRef{p.probe()}}
@@ -209,10 +209,10 @@ func (p *parser) clause() *Clause {
 		p.next()
 		c.Probes = append(c.Probes, p.probe())
 	}
-	want := "a predicate in slashes, a block, a newline or ;"
+	want := "a predicate in slashes, a body in braces, a newline or ;"
 	if p.tok.is("/") {
 		c.Pred = p.slashes()
-		want = "a block, a newline or ;"
+		want = "a body in braces, a newline or ;"
 	}
 	if p.tok.is("{") {
 		c.Body = p.block()
@@ -230,7 +230,7 @@ func (p *parser) slashes() ast.Node {
 	pred := p.expression()
 	if !p.tok.is("/") {
 		if p.tok.kind == eof {
-			p.fail(slash, "the predicate is not closed", "write / after the expression; // begins a comment")
+			p.fail(slash, "the predicate is not closed", "write / after the expression (// begins a comment)")
 		}
 		p.unexpected("an operator or the / that closes the predicate", "")
 	}
@@ -239,7 +239,7 @@ func (p *parser) slashes() ast.Node {
 	return pred
 }
 
-// separator parses what stands between items: a semicolon or a newline, which may be missing if ok.
+// separator parses the separator between items: a semicolon or a newline. It may be missing if ok.
 func (p *parser) separator(want string, ok bool) {
 	switch {
 	case p.tok.is(";"):
@@ -250,7 +250,7 @@ func (p *parser) separator(want string, ok bool) {
 	}
 }
 
-// block parses `{ statement; … }`. A mistake in a statement ends just that.
+// block parses `{ statement; … }`. A mistake in a statement ends only that statement.
 func (p *parser) block() *Block {
 	brace := p.tok.span
 	p.expect("{", "a block in braces", "")
@@ -263,7 +263,7 @@ func (p *parser) block() *Block {
 		case p.tok.kind == eof, p.tok.nl && p.atProbe():
 			p.lose(brace, "the block is not closed", "write } after its last statement")
 		case p.attempt(func() { b.Stmts = append(b.Stmts, p.stmt()) }):
-		case p.lost || !p.skipStmt(from): // the mistake is reported, and the end of the block is not to be found
+		case p.lost || !p.skipStmt(from): // the mistake is reported, and the end of the block cannot be found
 			p.lost = true
 			panic(bailout{})
 		}
@@ -273,8 +273,8 @@ func (p *parser) block() *Block {
 	return b
 }
 
-// skipStmt goes from the mistake in the statement at from to where the next one begins or the block ends, and tells whether
-// there is such a place. A semicolon in open brackets is none, but a new line may be: perhaps one was not closed.
+// skipStmt skips from the mistake in the statement at from to the start of the next one or the end of the block. It reports whether
+// there is such a place. A semicolon in open brackets does not count, but a newline may: a bracket may not be closed.
 func (p *parser) skipStmt(from int) bool {
 	brackets := p.open
 	p.open = 0
@@ -301,7 +301,7 @@ func (p *parser) skipStmt(from int) bool {
 	return false
 }
 
-// endsStmt tells whether a statement may end with t, so that a newline after it may part it from the next.
+// endsStmt reports whether a statement may end with t, so that a newline after it may separate it from the next.
 func (t token) endsStmt() bool {
 	switch t.kind {
 	case op:
@@ -312,12 +312,12 @@ func (t token) endsStmt() bool {
 	return true
 }
 
-// beginsStmt tells whether a statement may begin with t.
+// beginsStmt reports whether a statement may begin with t.
 func (t token) beginsStmt() bool {
 	return t.kind == ident && !keywords[t.text] || t.kind == variable || t.kind == mapname || t.counts()
 }
 
-// stmt parses a statement and makes sure that it ends.
+// stmt parses a statement and checks that it ends.
 func (p *parser) stmt() Stmt {
 	from := p.tok.span.From
 	s := p.statement(from)
@@ -345,17 +345,17 @@ func (p *parser) statement(from int) Stmt {
 	case t.text == "return":
 		p.next()
 		if !p.atStmtEnd() {
-			p.fail(p.tok.span, "return has no value", "write return alone: it ends the clause")
+			p.fail(p.tok.span, "return has no value", "write only return: it ends the clause")
 		}
 		return &Return{t.span}
 	case (t.text == "break" || t.text == "continue") && p.endsAfter():
-		p.fail(t.span, t.text+" is not available", "write if around the rest of the loop; return ends the whole clause")
+		p.fail(t.span, t.text+" is not available", "put the rest of the loop into an if; return ends the whole clause")
 	case t.text == "while", t.text == "unroll":
 		p.fail(t.span, t.text+" is not available", "write for ($i : a..b) { … }, in begin, end and interval clauses")
 	case t.text == "let" && p.peek().kind == variable:
-		p.fail(t.span, "a variable is not declared", "write $x = … alone")
+		p.fail(t.span, "variables have no declaration", "write $x = …")
 	case t.text == "let":
-		p.fail(t.span, "a map is declared outside of blocks", "write let @x = lru(10000) at the start of the program")
+		p.fail(t.span, "a map must be declared outside of blocks", "write let @x = lru(10000) at the start of the program")
 	case p.peek().is("("):
 		call, _ := p.name().(*ast.CallNode)
 		return &Call{call, Span{from, p.prev.span.To}}
@@ -364,7 +364,7 @@ func (p *parser) statement(from int) Stmt {
 	return nil
 }
 
-// endsAfter tells whether the statement at hand ends with the token at hand.
+// endsAfter reports whether the current statement ends with the current token.
 func (p *parser) endsAfter() bool {
 	t := p.peek()
 	return t.nl || t.kind == eof || t.is(";") || t.is("}")
@@ -373,20 +373,20 @@ func (p *parser) endsAfter() bool {
 // calls are the functions that are statements.
 var calls = map[string]bool{"clear": true, "delete": true, "exit": true, "print": true, "printf": true, "time": true, "zero": true}
 
-// statementHelp says what to write in the place of the token at hand, which begins no statement.
+// statementHelp returns what to write in place of the current token, which begins no statement.
 func (p *parser) statementHelp() string {
 	switch t := p.tok; {
 	case t.is("{"):
-		return "a block stands after a probe, if, else or for"
+		return "a block must follow a probe, if, else or for"
 	case t.kind == ident && calls[t.text] && p.endsAfter():
-		return fmt.Sprintf("a call has brackets: %s()", t.text)
+		return fmt.Sprintf("write a call with brackets: %s()", t.text)
 	case t.kind == ident && calls[t.text]:
-		return fmt.Sprintf("a call has brackets: %s(…)", t.text)
+		return fmt.Sprintf("write a call with brackets: %s(…)", t.text)
 	}
-	return "a statement is an assignment, a call, if, for or return"
+	return "write an assignment, a call, if, for or return"
 }
 
-// assignments are the operators of assignments that have a value.
+// assignments are the assignment operators that take a value.
 var assignments = map[string]bool{
 	"=": true, "+=": true, "-=": true, "*=": true, "/=": true, "%=": true, "&=": true, "|=": true, "^=": true, "<<=": true, ">>=": true,
 }
@@ -394,7 +394,7 @@ var assignments = map[string]bool{
 func (t token) counts() bool  { return t.is("++") || t.is("--") }
 func (t token) assigns() bool { return t.counts() || t.kind == op && assignments[t.text] }
 
-// assignable tells whether n can be assigned to.
+// assignable reports whether n can be assigned to.
 func assignable(n ast.Node) bool {
 	switch n := n.(type) {
 	case *MapRef:
@@ -416,7 +416,7 @@ func (p *parser) assign(from int) Stmt {
 		s.Target = p.target()
 		s.Op = p.tok.text
 		if !p.tok.assigns() {
-			p.unexpected("an assignment", fmt.Sprintf("write %s = …, or another of += -= ++ --", Print(s.Target)))
+			p.unexpected("an assignment", fmt.Sprintf("write %s = …, or use += -= ++ --", Print(s.Target)))
 		}
 		p.next()
 		if assignments[s.Op] {
@@ -427,7 +427,7 @@ func (p *parser) assign(from int) Stmt {
 	return s
 }
 
-// target parses what can be assigned to.
+// target parses something that can be assigned to.
 func (p *parser) target() ast.Node {
 	if p.tok.kind != mapname && p.tok.kind != variable {
 		p.unexpected("a map or a variable", "")
@@ -435,7 +435,7 @@ func (p *parser) target() ast.Node {
 	return p.primary()
 }
 
-// ifStmt parses `if (cond) { … } else …`. `else if` is a block of one if that has its place.
+// ifStmt parses `if (cond) { … } else …`. `else if` becomes a block of one if.
 func (p *parser) ifStmt(from int) *If {
 	p.next()
 	s := &If{Cond: p.expression(), Then: p.block()}
@@ -466,7 +466,7 @@ func (p *parser) forStmt(from int) *For {
 	p.expect(":", ":", help)
 	s.In = p.expression()
 	if !iterable(s.In) {
-		p.fail(SpanOf(s.In), "this is no map and no range", help)
+		p.fail(SpanOf(s.In), "this is neither a map nor a range", help)
 	}
 	if p.tok.is(",") {
 		p.next()

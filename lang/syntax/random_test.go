@@ -9,7 +9,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// TestRandom prints random trees, in which everything stands within everything that can hold it, and parses them again.
+// TestRandom prints random trees, with everything nested in everything that can hold it, and parses them again.
 func TestRandom(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(1, 2))}
 	for range 5000 {
@@ -92,7 +92,7 @@ func (g generator) stmt(depth int) Stmt {
 
 var operatorNames = strings.Fields("|| && == != < <= > >= in contains startsWith endsWith matches .. | ^ & << >> + - * / % ** ??")
 
-// expr returns an expression of at most so many levels.
+// expr returns an expression of at most depth levels.
 func (g generator) expr(depth int) ast.Node {
 	if depth == 0 {
 		return g.leaf()

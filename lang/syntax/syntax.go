@@ -1,29 +1,28 @@
-// package syntax turns the text of a program into a tree and back.
+// Package syntax turns the text of a program into a tree and back.
 //
-// It knows nothing of probes, fields and types: a name is a name. The tree of an expression is made of expr's own nodes
-// (github.com/expr-lang/expr/ast), so that expr's tools work on it, but the surface is ours: integer division, bitwise
-// operators, 64-bit literals, durations and sizes. Locations in the nodes are byte offsets into the source.
+// It knows nothing of probes, fields and types: a name is a name. The tree of an expression consists of expr's own nodes
+// (github.com/expr-lang/expr/ast), so that expr's tools work on it. The surface is ours: integer division, bitwise operators,
+// 64-bit literals, durations and sizes. Locations in the nodes are byte offsets into the text.
 //
 // Nodes are normalised: `and`, `or` and `not` become `&&`, `||` and `!`; `x not in y` becomes `!(x in y)`. A number is an
-// [ast.ConstantNode] that holds an [Int], a decimal fraction one that holds a [Float]; a dotted name is one
-// [ast.IdentifierNode], and so is `$name`, with its dollar. A [MapRef], a [Tuple] and a [Cast] are nodes of our own, as expr
-// has none.
+// [ast.ConstantNode] with an [Int], a decimal fraction one with a [Float]. A dotted name is one [ast.IdentifierNode], and so is
+// `$name`, with its dollar. [MapRef], [Tuple] and [Cast] are nodes of our own, because expr has none.
 package syntax
 
 import "github.com/expr-lang/expr/ast"
 
-// Program is a parsed program: either one bare expression, with an action or without, or params, maps and clauses.
+// Program is a parsed program: either one bare expression, with or without a body, or params, maps and clauses.
 type Program struct {
 	Text Text
 	// Expr is the bare expression that is the predicate of the whole program, or nil.
 	Expr ast.Node
-	// Body is the block after the bare expression; nil if there is none.
+	// Body is the body after the bare expression, or nil.
 	Body *Block
 	// Params, Lets and Clauses in the order of the text; empty if Expr is set.
 	Params  []*Param
 	Lets    []*Let
 	Clauses []*Clause
-	// Comments of the text, in order: what print-back keeps.
+	// Comments of the text, in order, for printing.
 	Comments []Comment
 }
 
@@ -33,17 +32,17 @@ type Comment struct {
 	Span Span
 }
 
-// Param is `param name = literal "help"`: a flag of the program, read as $name. `param i, interval = 1` has a short flag, too.
+// Param is `param name = literal "help"`: a flag of the program, read as $name. `param i, interval = 1` also has a short flag.
 type Param struct {
 	Short string // one letter, or ""
 	Name  string
-	// Default is a literal: an integer, duration, size, string or boolean, perhaps with a minus sign.
+	// Default is a literal: an integer, duration, size, string or boolean. It may have a minus sign.
 	Default ast.Node
 	Help    string
 	Span    Span
 }
 
-// Let is `let @x = lru(10000)`: how a map is kept.
+// Let is `let @x = lru(10000)`: the kind and the size of a map.
 type Let struct {
 	Map     string // with its @
 	Kind    string // as written; lru or hash
@@ -56,15 +55,15 @@ type Clause struct {
 	Probes []ProbeRef
 	// Pred is nil if the clause has no predicate.
 	Pred ast.Node
-	// Body is nil if the clause has no block.
+	// Body is nil if the clause has no body.
 	Body *Block
 	Span Span
 }
 
-// ProbeRef names probes: `nvme:complete_rq`, `ib:*_qp`, `*:*`, where both halves are globs of `*` and `?`; or a moment:
-// `begin` and `end` (Group alone), `interval:1s` and `profile:99hz` (Group, and in Name what follows the colon). Spellings of
-// bpftrace are normalised: BEGIN is begin, interval:s:1 is interval:1s, interval:ms:10 interval:10ms, interval:us:5 interval:5us,
-// interval:hz:10 interval:100ms, profile:hz:99 profile:99hz, profile:ms:10 profile:100hz.
+// ProbeRef names probes: `nvme:complete_rq`, `ib:*_qp`, `*:*`, where both halves are globs of `*` and `?`; or a moment: `begin` and
+// `end` (only Group), `interval:1s` and `profile:99hz` (Group, and in Name the text after the colon). Spellings of bpftrace are
+// normalised: BEGIN is begin, interval:s:1 is interval:1s, interval:ms:10 interval:10ms, interval:us:5 interval:5us, interval:hz:10
+// interval:100ms, profile:hz:99 profile:99hz, profile:ms:10 profile:100hz.
 type ProbeRef struct {
 	Group, Name string
 	Span        Span
@@ -97,21 +96,21 @@ type Assign struct {
 	Span  Span
 }
 
-// If is `if (cond) { … } else { … }`; `else if` is an Else of one If. The brackets around the condition may be left out.
+// If is `if (cond) { … } else { … }`; `else if` is an Else of one If. The brackets around the condition are optional.
 type If struct {
 	Cond ast.Node
 	Then *Block
-	Else *Block // nil if there is none
+	Else *Block // nil without else
 	Span Span
 }
 
-// For is `for ($kv : @map) { … }` or `for ($i : a..b) { … }`, which runs to b-1, as in bpftrace. The entries of a map come in the order
-// of their keys or, with `for ($kv : @map, by = "value")`, of their values.
+// For is `for ($kv : @map) { … }` or `for ($i : a..b) { … }`, which runs to b-1, as in bpftrace. The elements of a map have the
+// order of their keys or, with `for ($kv : @map, by = "value")`, of their values.
 type For struct {
 	Var string // with its dollar
-	// In is a *MapRef without a key or the range, a [ast.BinaryNode] of "..".
+	// In is a *MapRef without a key, or the range: an [ast.BinaryNode] of "..".
 	In ast.Node
-	// By is the order of the entries of a map, a literal, or nil.
+	// By is the order of the elements of a map, a literal, or nil.
 	By   ast.Node
 	Body *Block
 	Span Span
@@ -132,28 +131,29 @@ func (s *For) Pos() Span    { return s.Span }
 func (s *Call) Pos() Span   { return s.Span }
 func (s *Return) Pos() Span { return s.Span }
 
-// MapRef is `@name`, `@name[a, b]` or `@name[first = a, b]`, whose key has a [NamedArg] for each element with a name. As a node of expr's it is a [ast.Node] by embedding one.
+// MapRef is `@name`, `@name[a, b]` or `@name[first = a, b]`. Its key has a [NamedArg] for each element with a name. It is an
+// [ast.Node] of expr by embedding one.
 type MapRef struct {
 	node
 	Name string // with its @; "@" alone is a name
 	Key  []ast.Node
 }
 
-// Tuple is `(a, b)`; as a value of a map or a variable, and with .0, .1 … as its members.
+// Tuple is `(a, b)`. It may be the value of a map or a variable; .0, .1 … are its members.
 type Tuple struct {
 	node
 	Elems []ast.Node
 }
 
-// Member is `x.0`, an element of a tuple by number; of `for ($kv : @map)`, $kv.0 is the key and $kv.1 the value.
+// Member is `x.0`, an element of a tuple by number. In `for ($kv : @map)`, $kv.0 is the key and $kv.1 the value.
 type Member struct {
 	node
 	Of    ast.Node
 	Index int
 }
 
-// Cast is `(uint8)x` or `(int64)x`: the value modulo 2^n, as signed or unsigned. The words are bpftrace's: int8 … int64,
-// uint8 … uint64, and int, which is int64; a string has no cast.
+// Cast is `(uint8)x` or `(int64)x`: the value modulo 2^n, signed or unsigned. The names are bpftrace's: int8 … int64, uint8 …
+// uint64, and int, which is int64. There is no cast to a string.
 type Cast struct {
 	node
 	To string // normalised to int8 … uint64
@@ -167,7 +167,7 @@ type NamedArg struct {
 	Value ast.Node
 }
 
-// node makes a type of ours one of expr's. Its walkers do not know these types and must not be used on them: [Walk] does.
+// node makes a type of ours an expr node. Expr's walkers do not know these types and must not be used on them: use [Walk].
 type node struct{ ast.NilNode }
 
 func (n *MapRef) String() string   { return Print(n) }
@@ -179,7 +179,7 @@ func (n *NamedArg) String() string { return Print(n) }
 // Int is the value of a number literal: an integer, a duration in nanoseconds or a size in bytes.
 type Int struct {
 	Value uint64
-	// Text as it was written, like 1.5ms.
+	// Text is the number as written, like 1.5ms.
 	Text string
 }
 

@@ -11,12 +11,12 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// programTree is the tree of a program in one line.
+// programTree returns the tree of a program in one line.
 func programTree(p *Program) string {
 	return strings.NewReplacer("\n", "; ", "\t", "").Replace(Dump(p))
 }
 
-// programs holds every construct of the language: what it means, and how it is printed if not as it is written.
+// programs holds every construct of the language: its tree, and how it is printed if not as written.
 var programs = []struct{ src, tree, printed string }{
 	// literals
 	{"42", "42", ""},
@@ -203,7 +203,7 @@ func TestParseAndString(t *testing.T) {
 	}
 }
 
-// stable checks that what p prints parses to the same tree and is printed the same, with all of the comments.
+// stable checks that the printed text of p parses to the same tree, prints the same, and has all comments.
 func stable(t *testing.T, p *Program) {
 	t.Helper()
 	again, err := Parse("program", p.String())
@@ -285,7 +285,7 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestLimit gives the parser what would use up the stack, were there no limit.
+// TestLimit parses texts that would exhaust the stack without a limit.
 func TestLimit(t *testing.T) {
 	for _, s := range []string{"(", "[", "- ", "!", "not ", "a?", "a:b/(", "a**", "a??", "a+", "a?b:", "a:b,", "a:b;", "f(", "@x[", "(a,", "(int)", "a{if b{", "a{if b{}else ", "a{@x=1;", "a.0+"} {
 		src := strings.Repeat(s, 1e6)
@@ -301,7 +301,7 @@ func TestLimit(t *testing.T) {
 	stable(t, p)
 }
 
-// TestTooMany gives the parser more mistakes than anyone reads.
+// TestTooMany parses texts with more mistakes than are reported.
 func TestTooMany(t *testing.T) {
 	for _, src := range []string{"a:b { " + strings.Repeat("5;", 1000) + "}", strings.Repeat("a:b 5;", 1000)} {
 		_, err := Parse("program", src)
@@ -409,7 +409,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// What a line of a program holds that a terminal would obey is shown as an escape, and the mistake is underlined where it then is.
+// Characters in a line that a terminal would interpret are shown as escapes, and the mistake is underlined at its new place.
 func TestErrorIsVisible(t *testing.T) {
 	text := Text{Name: "a\x1b[2J", Content: "\t\x1b[31m\xff == qp\u009b"}
 	err := text.Error(Span{From: 11, To: 15}, "no \x1b", "")

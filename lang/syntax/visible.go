@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// AppendVisible appends a string, with escapes for what a terminal could not show or would obey: a text whose words others chose, such as
-// the names of processes, may hold anything.
+// AppendVisible appends a string. It escapes what a terminal could not show or would interpret, because texts from outside the
+// program, such as names of processes, may hold anything.
 func AppendVisible(b []byte, s string) []byte {
 	if IsVisible(s) {
 		return append(b, s...)
@@ -29,7 +29,7 @@ func AppendVisible(b []byte, s string) []byte {
 	return b
 }
 
-// IsVisible tells whether a string needs no escapes.
+// IsVisible reports whether a string needs no escapes.
 func IsVisible(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
@@ -39,7 +39,7 @@ func IsVisible(s string) bool {
 	return true
 }
 
-// Visible returns a text for people with such escapes. Its lines and tabs stay.
+// Visible returns a text with such escapes. It keeps newlines and tabs.
 func Visible(s string) string {
 	if IsVisible(s) {
 		return s

@@ -2,8 +2,8 @@ package syntax
 
 import "github.com/expr-lang/expr/ast"
 
-// Walk calls visit for n and, if it returns true, walks its operands in the order of the text. The name of a called function
-// is no node of its own, so that every identifier that is visited is a value.
+// Walk calls visit for n and, if it returns true, walks its operands in the order of the text. The name of a called function is not
+// a node of its own, so every visited identifier is a value.
 func Walk(n ast.Node, visit func(ast.Node) bool) {
 	if !visit(n) {
 		return
@@ -39,8 +39,7 @@ func operands(n ast.Node) []ast.Node {
 	return nil
 }
 
-// WalkStmts calls visit for every statement of the block, also for those in the blocks of its statements, which come after
-// it. The block may be nil.
+// WalkStmts calls visit for every statement of the block, and after each for the statements in its blocks. The block may be nil.
 func WalkStmts(b *Block, visit func(Stmt)) {
 	if b == nil {
 		return
