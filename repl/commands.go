@@ -18,31 +18,31 @@ import (
 type command struct {
 	name, args, help string
 	run              func(l *loop, args string) error
-	// complete offers what may stand as an argument, after the words before it.
+	// complete offers arguments after the words before it.
 	complete func(l *loop, before []string) []string
 }
 
-// commands in the order of the help.
+// commands returns the commands in the order of the help.
 func commands() []command {
 	return []command{
-		{"help", "[TOPIC]", "this list, or the help on a topic", (*loop).help, func(l *loop, _ []string) []string { return l.Topics }},
-		{"probes", "[GLOB]", "the probes that there are", (*loop).probes, (*loop).probeNames},
-		{"fields", "PROBE", "the fields of a probe, with type, unit and meaning", (*loop).fields, (*loop).probeNames},
-		{"live", "[PROGRAM]", "run it, or the program that ran last, with its maps in place, a recording at its own speed; a script: run SCRIPT --live", (*loop).live, nil},
-		{"explain", "[PROGRAM]", "what of a program runs in the kernel, and why not the rest", (*loop).explain, nil},
-		{"doctor", "", "what this machine offers, and why not the rest", (*loop).doctor, nil},
+		{"help", "[TOPIC]", "show this list, or the help on a topic", (*loop).help, func(l *loop, _ []string) []string { return l.Topics }},
+		{"probes", "[GLOB]", "list the probes", (*loop).probes, (*loop).probeNames},
+		{"fields", "PROBE", "list the fields of a probe, with type, unit and meaning", (*loop).fields, (*loop).probeNames},
+		{"live", "[PROGRAM]", "run a program, or the last one again, and show its maps in place; a recording plays at its own speed; for a script: run SCRIPT --live", (*loop).live, nil},
+		{"explain", "[PROGRAM]", "show what runs in the kernel, and why the rest does not", (*loop).explain, nil},
+		{"doctor", "", "show what this machine supports, and why the rest is missing", (*loop).doctor, nil},
 		{"run", "SCRIPT [FLAGS]", "run a bundled script or a file", (*loop).script, (*loop).scriptWords},
-		{"record", "[--force] FILE PROGRAM", "keep the events that a program selects in a file; --force: in place of one that exists", (*loop).record, files},
-		{"open", "[FILE…]", "run programs on recordings; without one, on this machine again", (*loop).open, files},
-		{"save", "FILE", "write the program that ran last as a script", (*loop).save, files},
-		{"set", "[format FORMAT [FILE]|limit N|fields NAME…]", "the format of the data, where it is written to, after how many events to stop, and which of their fields to print", (*loop).set, (*loop).settingWords},
-		{"maps", "", "the maps of the program that ran last", (*loop).maps, nil},
-		{"print", "@MAP [N] [by key|value]", "print one of them again", (*loop).print, (*loop).mapNames},
-		{"quit", "", "leave; Ctrl-D does, too", func(l *loop, _ string) error { l.quit = true; return nil }, nil},
+		{"record", "[--force] FILE PROGRAM", "record the events that a program selects; --force replaces the file", (*loop).record, files},
+		{"open", "[FILE…]", "run programs on recordings or, without a file, on this machine again", (*loop).open, files},
+		{"save", "FILE", "write the last program as a script", (*loop).save, files},
+		{"set", "[format FORMAT [FILE]|limit N|fields NAME…]", "set the format and the file of the data, the number of events after which to stop, or the fields to print", (*loop).set, (*loop).settingWords},
+		{"maps", "", "list the maps of the last program", (*loop).maps, nil},
+		{"print", "@MAP [N] [by key|value]", "print a map again", (*loop).print, (*loop).mapNames},
+		{"quit", "", "leave, like Ctrl-D", func(l *loop, _ string) error { l.quit = true; return nil }, nil},
 	}
 }
 
-// program returns the program among the arguments of a command, if it takes one.
+// program returns the program in the arguments of a command, if it takes one.
 func (c *command) program(args string) (program string, ok bool) {
 	switch c.name {
 	case "explain", "live":
@@ -53,7 +53,7 @@ func (c *command) program(args string) (program string, ok bool) {
 	return program, ok
 }
 
-// recordArgs parts the arguments of record; ok tells whether the program has begun.
+// recordArgs splits the arguments of record. ok reports whether the program has begun.
 func recordArgs(args string) (force bool, file, program string, ok bool) {
 	if rest, forced := strings.CutPrefix(args, "--force "); forced {
 		force, args = true, strings.TrimLeft(rest, " ")
@@ -62,7 +62,7 @@ func recordArgs(args string) (force bool, file, program string, ok bool) {
 	return force, file, program, ok
 }
 
-// findCommand returns the command of that name, or nil.
+// findCommand returns the command called name, or nil.
 func findCommand(name string) *command {
 	all := commands()
 	i := slices.IndexFunc(all, func(c command) bool { return c.name == name || c.name == "quit" && name == "exit" })
@@ -72,8 +72,8 @@ func findCommand(name string) *command {
 	return &all[i]
 }
 
-// cutCommand parts a command into its name and the rest. A program is none: it does not begin with a name and then a blank, a bracket
-// after print, or nothing.
+// cutCommand splits a command into its name and the rest. ok is false for a program, which does not begin with the name of a
+// command followed by a blank, a bracket after print, or nothing.
 func cutCommand(text string) (name, rest string, ok bool) {
 	text = strings.TrimSpace(text)
 	at := strings.IndexAny(text, " (\n")
@@ -84,12 +84,12 @@ func cutCommand(text string) (name, rest string, ok bool) {
 	if findCommand(name) == nil || strings.HasPrefix(text[at:], "(") && name != "print" {
 		return "", "", false
 	}
-	// A field may be called like a command, as in: maps == 3.
+	// A field may have the name of a command, as in: maps == 3.
 	word, _, _ := strings.Cut(rest, " ")
 	return name, rest, !slices.Contains([]string{"==", "!=", "<", "<=", ">", ">=", "in", "=", "?", "&&", "||", "and", "or"}, word)
 }
 
-// mistyped returns a hint if a line looks like a command and is none: a lone word, or several that are no expression.
+// mistyped returns a hint if a line looks like a misspelt command: a single word, or several that are not an expression.
 func mistyped(text string, s Shell) string {
 	words := strings.Fields(text)
 	if len(words) == 0 || strings.Trim(words[0], "abcdefghijklmnopqrstuvwxyz") != "" || slices.Contains(s.Scripts, words[0]) {
@@ -105,7 +105,7 @@ func mistyped(text string, s Shell) string {
 	if best == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s is no command: did you mean %q? help lists them", words[0], best)
+	return fmt.Sprintf("%s is not a command: did you mean %q? help lists the commands", words[0], best)
 }
 
 func (l *loop) help(topic string) error {
@@ -136,7 +136,7 @@ func (l *loop) probes(glob string) error {
 
 func (l *loop) fields(probe string) error {
 	if probe == "" {
-		return errors.New("of which probe? for example: fields nvme:complete_rq")
+		return errors.New("expected a probe, like: fields nvme:complete_rq")
 	}
 	l.List(l.recordings, true, probe)
 	return nil
@@ -147,7 +147,7 @@ func (l *loop) explain(program string) error {
 		program = l.last
 	}
 	if program == "" {
-		return errors.New("which program? none ran yet")
+		return errors.New("expected a program: none has run yet")
 	}
 	l.Explain(program)
 	return nil
@@ -161,7 +161,7 @@ func (l *loop) live(args string) error {
 		l.last = args
 	}
 	if l.last == "" {
-		return errors.New("which program? none ran yet")
+		return errors.New("expected a program: none has run yet")
 	}
 	p := l.program(l.last)
 	p.Live = true
@@ -177,7 +177,7 @@ func (l *loop) doctor(string) error {
 func (l *loop) script(args string) error {
 	words := strings.Fields(args)
 	if len(words) == 0 {
-		return errors.New("which script? trace scripts lists those that are bundled")
+		return errors.New("expected a script: trace scripts lists the bundled ones")
 	}
 	l.collect(l.Script(l.program(""), words))
 	return nil
@@ -186,7 +186,7 @@ func (l *loop) script(args string) error {
 func (l *loop) record(args string) error {
 	force, file, program, _ := recordArgs(args)
 	if program == "" {
-		return errors.New("needs a file and a program, like: record nvme.rec nvme:*")
+		return errors.New("expected a file and a program, like: record nvme.rec nvme:*")
 	}
 	l.Record(file, strings.TrimSpace(program), force)
 	return nil
@@ -209,9 +209,9 @@ func (l *loop) open(args string) error {
 func (l *loop) save(file string) error {
 	switch {
 	case file == "":
-		return errors.New("to which file?")
+		return errors.New("expected a file, like: save mine.trace")
 	case l.last == "":
-		return errors.New("no program ran yet")
+		return errors.New("no program has run yet")
 	}
 	text := l.last
 	if formatted, err := syntax.Format(file, text); err == nil {
@@ -229,7 +229,7 @@ func (l *loop) save(file string) error {
 	return nil
 }
 
-// runnable is how the shell names a file that may be taken for something else.
+// runnable returns how to write a file in a shell if its name may mean something else.
 func runnable(file string) string {
 	if strings.Contains(file, "/") || path.Ext(file) == ".trace" {
 		return file
@@ -253,35 +253,35 @@ func (l *loop) set(args string) error {
 	case "limit":
 		n, err := strconv.ParseUint(value, 10, 64)
 		if value != "none" && (err != nil || n == 0) {
-			return fmt.Errorf("no limit %q: a number of events, or none", value)
+			return fmt.Errorf("limit %q: expected a number of events, or none", value)
 		}
 		l.settings.Limit = n
 	case "fields":
 		names := strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 		if len(names) == 0 {
-			return errors.New("which fields? for example: set fields time latency, or none for the usual ones")
+			return errors.New("expected fields, like: set fields time latency, or none for the usual ones")
 		}
 		if len(names) == 1 && names[0] == "none" {
 			names = nil
 		}
 		l.settings.Fields = names
 	default:
-		return fmt.Errorf("nothing is called %q: format, limit, fields", name)
+		return fmt.Errorf("there is no setting %q: use format, limit or fields", name)
 	}
 	return nil
 }
 
 var formats = output.Formats()
 
-// setFormat takes a format, and a file for what is not to be shown here; a page or a profile always goes to one.
+// setFormat sets the format, and the file for data that is not shown here. A page or a profile always needs a file.
 func (l *loop) setFormat(value string) error {
 	format, file, _ := strings.Cut(value, " ")
 	file = strings.TrimSpace(file)
 	switch {
 	case !slices.Contains(formats, format):
-		return fmt.Errorf("no format %q: %s", format, strings.Join(formats, ", "))
+		return fmt.Errorf("there is no format %q: use one of %s", format, strings.Join(formats, ", "))
 	case file == "" && output.Format(format).NeedsFile():
-		return fmt.Errorf("%s is written to a file, by each program anew: set format %[1]s FILE", format)
+		return fmt.Errorf("%s needs a file, which each program writes anew: set format %[1]s FILE", format)
 	}
 	l.settings.Format, l.settings.File = output.Format(format), file
 	return nil
@@ -297,17 +297,17 @@ func or(s, other string) string {
 func (l *loop) maps(string) error {
 	all := l.Maps()
 	if len(all) == 0 {
-		return errors.New("the program that ran last has none")
+		return errors.New("the last program has no maps")
 	}
 	fmt.Fprintln(l.Out, strings.Join(all, " "))
 	return nil
 }
 
-// print takes the form of the language, too: print(@x, 10, by = "key").
+// print also takes the form of the language: print(@x, 10, by = "key").
 func (l *loop) print(args string) error {
 	words := strings.Fields(strings.NewReplacer("(", " ", ")", " ", ",", " ", "=", " ", `"`, " ").Replace(args))
 	if len(words) == 0 {
-		return errors.New("which map? maps lists them")
+		return errors.New("expected a map: maps lists them")
 	}
 	name, top, by := words[0], int64(0), ""
 	for i := 1; i < len(words); i++ {
@@ -319,7 +319,7 @@ func (l *loop) print(args string) error {
 			i++
 			by = words[i]
 		default:
-			return fmt.Errorf("%s: expected a number of entries, or: by key, by value", words[i])
+			return fmt.Errorf("%s: expected a number of rows, by key or by value", words[i])
 		}
 	}
 	return l.Print(name, top, by)

@@ -11,7 +11,7 @@ import (
 	"trace/probes/event"
 )
 
-// complete offers words for the place of the cursor, as liner asks: what stands before the word, the words, and what stands after it.
+// complete offers words at the cursor, as liner requires: the text before the word, the words, and the text after it.
 func (l *loop) complete(line string, pos int) (head string, words []string, tail string) {
 	runes := []rune(line)
 	before, tail := string(runes[:pos]), string(runes[pos:])
@@ -20,7 +20,7 @@ func (l *loop) complete(line string, pos int) (head string, words []string, tail
 	return head, slices.Compact(words), tail
 }
 
-// candidates returns the text before the word at hand, and what the word may become.
+// candidates returns the text before the current word, and the words that it may become.
 func (l *loop) candidates(before string) (head string, words []string) {
 	text := strings.TrimLeft(strings.ReplaceAll(strings.Join(append(slices.Clone(l.typed), before), "\n"), newline, "\n"), " ")
 	program := text
@@ -40,7 +40,7 @@ func (l *loop) candidates(before string) (head string, words []string) {
 	return head, words
 }
 
-// argument completes those of a command.
+// argument completes the arguments of a command.
 func (l *loop) argument(c *command, before, rest string) (head string, words []string) {
 	fields := strings.Fields(rest)
 	word := ""
@@ -75,7 +75,7 @@ func startingWith(all []string, word string) []string {
 	return found
 }
 
-// files are those whose path begins with the last word; folders end in a slash.
+// files returns the files whose path begins with the last word. Folders end in a slash.
 func files(_ *loop, before []string) []string {
 	word := ""
 	if len(before) > 0 {
@@ -145,7 +145,7 @@ func (l *loop) scriptWords(before []string) []string {
 	return append(l.Params(before[0]), "--live")
 }
 
-// inProgram returns the text before the word at a place of a program, and what the word may become.
+// inProgram returns the text before the word at a place of a program, and the words that it may become.
 func (l *loop) inProgram(before string, place syntax.Place) (head string, words []string) {
 	word := place.Word
 	head = strings.TrimSuffix(before, word)
@@ -155,7 +155,7 @@ func (l *loop) inProgram(before string, place syntax.Place) (head string, words 
 	}
 	inHand := probesOf(place.Probes, catalog)
 	if names := check.Names(inHand, place.Compared); len(names) > 0 && !strings.HasPrefix(word, "$") && !strings.HasPrefix(word, "@") {
-		// The name of an error begins with a minus, which is an operator to the parser.
+		// The name of an error begins with a minus, which the parser takes for an operator.
 		if short, negative := strings.CutSuffix(head, "-"); negative {
 			head, word = short, "-"+word
 		}
@@ -176,10 +176,10 @@ func (l *loop) inProgram(before string, place syntax.Place) (head string, words 
 	return head, startingWith(words, word)
 }
 
-// moments are the probes that no catalog has.
+// moments are the probes that are not in the catalog.
 var moments = []string{"begin", "end", "interval:1s"}
 
-// probesOf are the probes of the catalog that the clause names, or all if it names none.
+// probesOf returns the probes of the catalog that the clause names, or all if it names none.
 func probesOf(refs []syntax.ProbeRef, catalog []*event.Probe) []*event.Probe {
 	var found []*event.Probe
 	for _, ref := range refs {
@@ -191,7 +191,7 @@ func probesOf(refs []syntax.ProbeRef, catalog []*event.Probe) []*event.Probe {
 	return found
 }
 
-// fieldsOf are the fields that all of some probes have; of the whole catalog those that any has.
+// fieldsOf returns the fields that all of the probes have; of the whole catalog, the fields that any probe has.
 func fieldsOf(all []*event.Probe) []string {
 	count := map[string]int{}
 	for _, p := range all {

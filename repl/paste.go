@@ -12,9 +12,9 @@ import (
 	"golang.org/x/term"
 )
 
-// pasteFilter stands between the terminal and liner, which does not know of bracketed paste: the terminal puts what is pasted between
-// two marks (xterm control sequences, "Bracketed Paste Mode"), and the filter makes one line of it, without tabs, which would complete
-// something.
+// pasteFilter stands between the terminal and liner, which does not support bracketed paste. The terminal puts pasted text between
+// two marks (xterm control sequences, "Bracketed Paste Mode"). The filter makes one line of it, without tabs, which would start
+// completion.
 type pasteFilter struct {
 	terminal bool
 	stdin    *os.File
@@ -28,7 +28,7 @@ const (
 	pasteEnd   = "\x1b[201~"
 )
 
-// newPasteFilter puts itself in the place of standard input if that is a terminal which knows of pastes.
+// newPasteFilter replaces standard input with its output, if standard input is a terminal that supports bracketed paste.
 func newPasteFilter() (*pasteFilter, error) {
 	f := &pasteFilter{stdin: os.Stdin, terminal: term.IsTerminal(int(os.Stdin.Fd()))}
 	if name := os.Getenv("TERM"); !f.terminal || name == "" || name == "dumb" {
@@ -38,22 +38,22 @@ func newPasteFilter() (*pasteFilter, error) {
 	if err != nil {
 		return nil, err
 	}
-	os.Stdin, f.out = in, out // liner takes its input from there, and its terminal from descriptor 0
+	os.Stdin, f.out = in, out // liner reads os.Stdin, and finds its terminal at descriptor 0
 	go f.copy()
 	return f, nil
 }
 
-// begin and end tell the terminal to mark pastes while a line is edited, and not while a program runs.
-func (f *pasteFilter) begin() { f.tell(pasteOn) }
-func (f *pasteFilter) end()   { f.tell(pasteOff) }
+// begin makes the terminal mark pastes while a line is edited. end stops that before a program runs.
+func (f *pasteFilter) begin() { f.send(pasteOn) }
+func (f *pasteFilter) end()   { f.send(pasteOff) }
 
-func (f *pasteFilter) tell(what string) {
+func (f *pasteFilter) send(what string) {
 	if f.out != nil {
 		fmt.Fprint(os.Stdout, what)
 	}
 }
 
-// close gives standard input back.
+// close restores standard input.
 func (f *pasteFilter) close() {
 	if f.out != nil {
 		os.Stdin = f.stdin
@@ -78,14 +78,14 @@ func (f *pasteFilter) copy() {
 	}
 }
 
-// splitter tells pastes from what is typed.
+// splitter distinguishes pasted from typed text.
 type splitter struct {
-	held   []byte // may be the beginning of a mark
+	held   []byte // may be the start of a mark
 	pasted []byte
 	inside bool
 }
 
-// filter returns what to pass on of the next piece of input.
+// filter returns what to pass on for the next piece of input.
 func (s *splitter) filter(piece []byte) []byte {
 	var out []byte
 	data := append(s.held, piece...)
@@ -108,7 +108,7 @@ func (s *splitter) filter(piece []byte) []byte {
 			out = append(out, before...)
 		}
 		if at < 0 {
-			// What is typed is passed on at once: an escape that waits would be no key any more.
+			// Typed text is passed on at once: a delayed escape would no longer be a key.
 			s.held = append(s.held, data[len(before):]...)
 			return out
 		}
@@ -122,7 +122,7 @@ func (s *splitter) filter(piece []byte) []byte {
 	return out
 }
 
-// overlap is how many bytes at the end of data may begin the mark.
+// overlap returns how many bytes at the end of data may begin the mark.
 func overlap(data []byte, mark string) int {
 	for n := min(len(data), len(mark)-1); n > 0; n-- {
 		if string(data[len(data)-n:]) == mark[:n] {
@@ -132,14 +132,14 @@ func overlap(data []byte, mark string) int {
 	return 0
 }
 
-// oneLine makes one line of what was pasted.
+// oneLine makes one line of pasted text.
 func oneLine(pasted []byte) string {
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(pasted))
 	text = strings.TrimRight(text, "\n")
 	text = strings.NewReplacer("\n", newline, "\t", "    ").Replace(text)
 	return strings.Map(func(r rune) rune {
 		if r < ' ' {
-			return -1 // a key that would do something
+			return -1 // a control character would act as a key
 		}
 		return r
 	}, text)

@@ -21,46 +21,46 @@ import (
 	"trace/probes/event"
 )
 
-// Shell is what the loop needs of the command around it.
+// Shell is what the loop needs from the command around it.
 type Shell struct {
-	// Run runs a program, and prints what it has to say. It returns whether that succeeded. Ctrl-C ends it. What is typed meanwhile comes
+	// Run runs a program, and prints its output. It reports whether that succeeded. Ctrl-C ends it. Meanwhile it reads typed keys
 	// from os.Stdin.
 	Run func(p Program) bool
-	// Script runs a script in the place of the text of a program: words are its name and its flags.
+	// Script runs a script instead of the text of a program. words are its name and its flags.
 	Script func(p Program, words []string) bool
-	// Explain prints what of a program runs in the kernel.
+	// Explain prints what runs in the kernel.
 	Explain func(text string)
-	// Record keeps the events that a program selects in a file, also in the place of one that exists.
+	// Record writes the events that a program selects to a file. It replaces an existing file only if replace is set.
 	Record func(file, text string, replace bool)
-	// List prints the probes that match a glob, all without one, and their fields.
+	// List prints the probes that match a glob, or all without one. With fields it prints their fields too.
 	List func(recordings []string, fields bool, glob ...string)
-	// Info says what is in recordings.
+	// Info prints what is in recordings.
 	Info func(recordings []string)
-	// Command runs a command of trace that has no program, like help and doctor.
+	// Command runs a command of trace that takes no program, like help and doctor.
 	Command func(words ...string)
-	// Maps are those of the program that ran last, with their @.
+	// Maps returns the maps of the last program, with their @.
 	Maps func() []string
-	// Print prints one of them, at most top entries (0: all), by "key", "value" or as it is usual ("").
+	// Print prints a map: at most top rows (0 means all), sorted by "key" or "value". "" is the default order.
 	Print func(name string, top int64, by string) error
-	// Probes of the recordings that are open, or without any all that there are.
+	// Probes returns the probes of the open recordings or, without recordings, all probes.
 	Probes func(recordings []string) ([]*event.Probe, error)
 	// Scripts are the names of the bundled scripts.
 	Scripts []string
-	// Params are the flags of a script, with their dashes.
+	// Params returns the flags of a script, with their dashes.
 	Params func(script string) []string
-	// Topics of the help.
+	// Topics are the topics of the help.
 	Topics []string
-	// History is the file that keeps what was typed; "" keeps nothing.
+	// History is the file for typed lines, or "" for none.
 	History string
-	// Recordings that are open at the beginning.
+	// Recordings are open at the start.
 	Recordings []string
 	Out, Err   io.Writer
 }
 
-// Program is what runs, and how.
+// Program is a program to run, with its options.
 type Program struct {
 	Text string
-	// Recordings have the events; without any they are those of this machine.
+	// Recordings have the events. Without any, they come from this machine.
 	Recordings []string
 	// Live shows the maps in place.
 	Live bool
@@ -70,26 +70,26 @@ type Program struct {
 // loop is one run of the interactive mode.
 type loop struct {
 	Shell
-	line *liner.State // nil if the input is no terminal
-	// recordings that are open; programs run on the machine if there are none.
+	line *liner.State // nil if the input is not a terminal
+	// recordings are open. Without any, programs run on the machine.
 	recordings []string
 	settings   Settings
-	// last is the program that ran last.
+	// last is the last program that ran.
 	last string
-	// typed are the lines of a program that is not complete yet.
+	// typed are the lines of an incomplete program.
 	typed []string
 	quit  bool
 }
 
-// Settings are what the command set sets.
+// Settings are changed by the command set.
 type Settings struct {
 	// Format of the data; "" is text.
 	Format output.Format
-	// File that the data is written to; "" is the terminal.
+	// File is where the data goes; "" is the terminal.
 	File string
-	// Limit is after how many events a program ends, 0: after none.
+	// Limit is the number of events after which a program ends; 0 means that it does not.
 	Limit uint64
-	// Fields of events; nil are those that a line usually has.
+	// Fields of events to print; nil means the usual ones.
 	Fields []string
 }
 
@@ -101,7 +101,7 @@ const (
 // Loop reads and executes lines until the input ends or the user leaves.
 func (s Shell) Loop() error {
 	l := &loop{Shell: s, recordings: s.Recordings}
-	// At a prompt in a narrow or a dumb terminal Ctrl-C is a signal: it must not end the session.
+	// At a prompt in a narrow or a dumb terminal Ctrl-C is a signal, which must not end the session.
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)
@@ -120,7 +120,7 @@ func (s Shell) Loop() error {
 		l.line.SetWordCompleter(l.complete)
 		l.loadHistory()
 		read = func() (string, error) { return l.edit(paste) }
-		fmt.Fprintln(l.Out, "A line is a program, like: qp.state == RTR. Or a command: help lists them. Ctrl-C stops a program, Ctrl-D leaves.")
+		fmt.Fprintln(l.Out, "Type a program, like qp.state == RTR, or a command: help lists them. Ctrl-C stops a program, Ctrl-D leaves.")
 	}
 	for !l.quit {
 		text, err := read()
@@ -128,7 +128,7 @@ func (s Shell) Loop() error {
 		case errors.Is(err, liner.ErrPromptAborted):
 			l.typed = nil
 		case err == io.EOF:
-			if len(l.typed) > 0 { // what was typed so far says what is missing
+			if len(l.typed) > 0 { // the incomplete program reports what is missing
 				l.execute(strings.Join(l.typed, "\n"))
 			}
 			if paste.terminal {
@@ -144,7 +144,7 @@ func (s Shell) Loop() error {
 	return nil
 }
 
-// readLines reads the lines of what is no terminal.
+// readLines reads lines from input that is not a terminal.
 func (l *loop) readLines() func() (string, error) {
 	in := bufio.NewReader(os.Stdin)
 	return func() (string, error) {
@@ -168,10 +168,10 @@ func (l *loop) edit(paste *pasteFilter) (string, error) {
 	return strings.ReplaceAll(text, newline, "\n"), err
 }
 
-// newline stands for the end of a line within what is edited as one line, a paste or a program out of the history.
+// newline stands for the end of a line in text that is edited as one line: a paste, or a program from the history.
 const newline = "\u2424"
 
-// add takes a line, and executes what is complete by it.
+// add takes a line. It executes the program or command that the line completes.
 func (l *loop) add(line string) {
 	l.typed = append(l.typed, line)
 	text := strings.Join(l.typed, "\n")
@@ -214,19 +214,19 @@ func (l *loop) run(text string) {
 	l.collect(l.Run(l.program(text)))
 }
 
-// collect says where the data of a program are, if it has succeeded.
+// collect prints where the data of a program is, if the program succeeded.
 func (l *loop) collect(succeeded bool) {
 	if succeeded && l.settings.File != "" {
 		fmt.Fprintf(l.Out, "written to %s\n", l.settings.File)
 	}
 }
 
-// program is a text with what is set.
+// program returns a text with the settings.
 func (l *loop) program(text string) Program {
 	return Program{Text: text, Recordings: l.recordings, Settings: l.settings}
 }
 
-// loadHistory reads what was typed in earlier sessions. That there is nothing is no error.
+// loadHistory reads the lines typed in earlier sessions. A missing file is not an error.
 func (l *loop) loadHistory() {
 	if l.History == "" {
 		return
@@ -237,7 +237,7 @@ func (l *loop) loadHistory() {
 	}
 }
 
-// remember keeps what was typed, as one line.
+// remember keeps the typed text as one line.
 func (l *loop) remember(text string) {
 	text = strings.ReplaceAll(text, "\n", newline)
 	l.line.AppendHistory(text)

@@ -21,7 +21,7 @@ func TestPaste(t *testing.T) {
 		want := map[string]string{
 			"typed": input, "pasted": "a " + line + " b", "two": "ab", "without end": "a", "keys": "a[Ab",
 		}[name]
-		// However the input is cut in pieces, if no mark is cut where a key may begin.
+		// The result does not depend on how the input is cut, unless a mark is cut where a key may begin.
 		for size := range len(input) {
 			var s splitter
 			var got strings.Builder
@@ -40,7 +40,7 @@ func TestPaste(t *testing.T) {
 	}
 }
 
-// cutsBegin tells whether the mark at the beginning of a paste goes over the end of a piece: terminals write it at once.
+// cutsBegin reports whether the mark before a paste crosses the end of a piece. Terminals write it at once.
 func cutsBegin(rest string, n int) bool {
 	for i := max(0, n-len(pasteBegin)+1); i < n; i++ {
 		if strings.HasPrefix(rest[i:], pasteBegin) {
