@@ -224,7 +224,7 @@ func TestReplSet(t *testing.T) {
 	x.send("set format htm" + tab + enter)
 	x.expect(`set: html needs a file, which each program writes anew: set format html FILE`)
 	x.send("set format pprof" + enter)
-	x.expect(`set: pprof is written to a file`)
+	x.expect(`set: pprof needs a file`)
 	x.send("set format page" + enter)
 	x.expect(`set: there is no format "page": use one of text, json, csv, perfetto, folded, pprof, html`)
 	x.send("set format html page.html" + enter + "set" + enter)

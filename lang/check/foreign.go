@@ -25,7 +25,7 @@ const (
 
 // foreignWords maps the builtin variables of bpftrace to advice.
 var foreignWords = map[string]string{
-	"args":     "fields stand alone, without args",
+	"args":     "write fields alone, without args",
 	"ctx":      listed,
 	"curtask":  "the thread is tid, and its process pid",
 	"func":     "the event is probe",
@@ -41,7 +41,7 @@ var foreignWords = map[string]string{
 // foreignWord returns advice for a word that is not a field, or "".
 func foreignWord(word string) string {
 	if field, ok := strings.CutPrefix(word, "args."); ok {
-		return fmt.Sprintf("fields stand alone: write %s", field)
+		return fmt.Sprintf("write the field alone: %s", field)
 	}
 	digits, isArg := strings.CutPrefix(word, "arg")
 	if isArg && digits != "" && strings.Trim(digits, "0123456789") == "" {
@@ -91,11 +91,11 @@ func instead(foreign string, catalog []*event.Probe) string {
 var foreignFunctions = map[string]string{
 	"abs":           "write x < 0 ? -x : x",
 	"bswap":         "fields are in the byte order of the machine",
-	"buf":           "a field that holds bytes is a value",
+	"buf":           "use the field itself: it holds the bytes",
 	"assert":        asserts,
 	"cat":           "no files are read: a program sees events",
 	"cgroup_path":   "the field cgroup is printed as its path",
-	"cgroupid":      `a path is a string beside a cgroup: cgroup == "/system.slice"`,
+	"cgroupid":      `compare with a path: cgroup == "/system.slice"`,
 	"errorf":        "write printf(…)",
 	"fail":          `write printf("…"), and exit(1)`,
 	"find":          "has_key(@m, k) reports whether a key exists, and @m[k] is its value",
@@ -106,22 +106,22 @@ var foreignFunctions = map[string]string{
 	"ksym":          noSymbols,
 	"macaddr":       "no probe has such addresses",
 	"mean":          "write @x = avg(x)",
-	"memcmp":        `strings compare: comm == "fio"`,
+	"memcmp":        `compare with ==: comm == "fio"`,
 	"nsecs":         "write nsecs without brackets",
 	"offsetof":      noPointers,
 	"override":      noCommands,
-	"path":          "a field that holds a path is a string",
+	"path":          "use the field itself: it holds the path",
 	"percentile":    "write @x = quantile(x, 50, 99)",
-	"pton":          `an address is a string beside a GID: sgid == "fe80::1"`,
+	"pton":          `compare with an address: sgid == "fe80::1"`,
 	"rand":          noRandom,
 	"reg":           listed,
 	"signal":        noCommands,
 	"sizeof":        noPointers,
 	"stack_len":     "limit the frames instead: kstack(5)",
 	"static_assert": asserts,
-	"str":           "a field that holds a string is one",
+	"str":           "use the field itself: it holds the string",
 	"str_concat":    `write join([a, b], "")`,
-	"strcmp":        `strings compare: comm == "fio"`,
+	"strcmp":        `compare with ==: comm == "fio"`,
 	"strcontains":   `write s contains "part"`,
 	"strerror":      "error numbers are printed as names",
 	"strlen":        "write len(s)",

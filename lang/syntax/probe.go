@@ -80,7 +80,7 @@ func (p *parser) probe() ProbeRef {
 		p.fail(ref.Span, fmt.Sprintf("expected the name of a probe after %s:", ref.Group),
 			fmt.Sprintf("write it without blanks, or %s:* for all of the group", ref.Group))
 	case strings.Contains(ref.Name, ":"):
-		p.fail(ref.Span, "a probe has two parts", "write group:name: trace -l lists the probes")
+		p.fail(ref.Span, "a probe has two parts", "write group:name, as trace -l lists them")
 	}
 	p.lex.pos, p.tok.span.To = ref.Span.To, ref.Span.To
 	p.next()
@@ -90,7 +90,7 @@ func (p *parser) probe() ProbeRef {
 // foreign reports a probe of bpftrace. Callers that know the catalog can improve the help.
 func (p *parser) foreign(ref ProbeRef) {
 	mistake := p.text.Error(ref.Span, fmt.Sprintf("probes of type %s are not available", ref.Group),
-		"write group:name: trace -l lists the probes")
+		"write group:name, as trace -l lists them")
 	mistake.Foreign = ref.String()
 	p.abandon(mistake)
 }
