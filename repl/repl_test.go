@@ -150,3 +150,44 @@ func TestComplete(t *testing.T) {
 		}
 	}
 }
+
+// Each mistake in a command is reported with what to write.
+func TestCommandErrors(t *testing.T) {
+	var out, errs strings.Builder
+	l := &loop{Shell: Shell{
+		Probes:  func([]string) ([]*event.Probe, error) { return nil, nil },
+		Maps:    func() []string { return nil },
+		Scripts: []string{"nvme_stuck"},
+		Out:     &out, Err: &errs,
+	}}
+	for text, want := range map[string]string{
+		"fields":          "fields: expected a probe, like: fields nvme:complete_rq",
+		"explain":         "explain: expected a program: none has run yet",
+		"live":            "live: expected a program: none has run yet",
+		"live nvme_stuck": "live: nvme_stuck is a script: run nvme_stuck --live",
+		"run":             "run: expected a script: trace scripts lists the bundled ones",
+		"record f":        "record: expected a file and a program, like: record nvme.rec nvme:*",
+		"save":            "save: expected a file, like: save mine.trace",
+		"save f.trace":    "save: no program has run yet",
+		"set limit 0":     `set: limit "0": expected a number of events, or none`,
+		"set fields":      "set: expected fields, like: set fields time latency, or none for the usual ones",
+		"set colour red":  `set: there is no setting "colour": use format, limit or fields`,
+		"set format xml":  `set: there is no format "xml": use one of text, json, csv, perfetto, folded, pprof, html`,
+		"set format html": "set: html needs a file, which each program writes anew: set format html FILE",
+		"maps":            "maps: the last program has no maps",
+		"print":           "print: expected a map: maps lists them",
+		"print @x most":   "print: most: expected a number of rows, by key or by value",
+		"proebs":          `proebs is not a command: did you mean "probes"? help lists the commands`,
+	} {
+		errs.Reset()
+		if l.execute(text); errs.String() != want+"\n" {
+			t.Errorf("%s: got %s, want %s", text, &errs, want)
+		}
+	}
+	for text, want := range map[string]string{"open": "programs run on this machine\n", "set": "format text\nlimit  none\nfields none: the usual ones\n"} {
+		out.Reset()
+		if l.execute(text); out.String() != want {
+			t.Errorf("%s: got %s, want %s", text, &out, want)
+		}
+	}
+}

@@ -195,3 +195,28 @@ func TestColumnNames(t *testing.T) {
 		}
 	}
 }
+
+// Messages that depend on the catalog or on options.
+func TestOtherMessages(t *testing.T) {
+	complete, setup := langtest.Fixture("nvme:complete_rq"), langtest.Fixture("nvme:setup_rq")
+	all := func() []*event.Probe { return langtest.Catalog }
+	for _, test := range []struct {
+		src     string
+		catalog []*event.Probe
+		options Options
+		want    string
+	}{
+		{"pid == 7", []*event.Probe{complete, setup}, Options{}, "every event has these fields, so the probe is unknown"},
+		{"pid == 7", []*event.Probe{complete, setup}, Options{}, "; candidates are nvme:complete_rq, nvme:setup_rq"},
+		{"nvme:setup_rq", nil, Options{Known: all}, "help: it has no events"},
+		{"begin { print(cpid) }", langtest.Catalog, Options{Known: all}, "cpid is the process of the command of -c, and a recording has none"},
+		{"begin { print(cpid) }", langtest.Catalog, Options{Known: all}, "help: compare pid with its number, or comm with its name"},
+		{"begin { print(1) }", langtest.Catalog, Options{Params: map[string]string{"x": "1"}}, "the program has no param x: it has no params"},
+		{"param r = 0; profile:$r { @ = count() }", langtest.Catalog, Options{}, "profile:$r is not a rate"},
+		{"param r = 0; profile:$r { @ = count() }", langtest.Catalog, Options{}, "help: a rate must be between 1 and 1000000"},
+	} {
+		if _, err := compile("program", test.src, test.catalog, test.options); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %s", test.src, err, test.want)
+		}
+	}
+}

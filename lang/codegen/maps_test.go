@@ -474,6 +474,10 @@ func TestLimits(t *testing.T) {
 	for i := range 50 {
 		many = append(many, &codegen.Update{Map: &codegen.Map{Name: fmt.Sprint("m", i), Agg: m.Agg}})
 	}
+	numbers := codegen.NewRow(codegen.Column{Type: u64t}, codegen.Column{Type: u64t})
+	pair := &codegen.Map{Name: "n", Value: numbers, MaxKeys: 1}
+	words := &codegen.Map{Name: "w", Value: codegen.NewRow(codegen.Column{Type: text(8)}), MaxKeys: 1}
+	counted := &codegen.Map{Name: "counted", Agg: m.Agg, MaxKeys: 1}
 	for _, c := range []struct {
 		reason string
 		body   []codegen.Stmt
@@ -488,7 +492,15 @@ func TestLimits(t *testing.T) {
 		{"does not fit", []codegen.Stmt{&codegen.Let{Value: s}}, nil},
 		{"no room for byte 16", []codegen.Stmt{&codegen.Emit{Size: 16, Values: []codegen.Slot{{Value: a, To: 8, Presence: 16}}}}, nil},
 		{"$y cannot be absent", []codegen.Stmt{&codegen.Let{Var: 1, Value: oa}}, nil},
-		{"more than 48 maps", many, nil},
+		{"more than 48 maps, including the maps of earlier clauses", many, nil},
+		{"the kernel cannot store text as a number", []codegen.Stmt{&codegen.Set{Map: pair, Value: []*expr{a, s}}}, nil},
+		{"the kernel can add only to a number that is never absent", []codegen.Stmt{&codegen.Add{Map: words, Delta: a}}, nil},
+		{"the kernel cannot delete @counted, which has no key", []codegen.Stmt{&codegen.Delete{Map: counted}}, nil},
+		{"the kernel cannot find out whether @counted has a value", nil, &expr{Op: codegen.OpHasKey, Type: boolT, Map: counted}},
+		{"the kernel cannot compare text with bytes", nil, is(codegen.OpEq, s, gid)},
+		{"the kernel cannot compare bytes of different sizes", nil, is(codegen.OpEq, gid, field(codegen.Type{Kind: codegen.Bytes, Size: 8}, 56, 8))},
+		{"the kernel can only look for a constant prefix", nil, is(codegen.OpStartsWith, s, s)},
+		{"the kernel cannot load f0: 3 bytes at offset 0", nil, is(codegen.OpTruth, field(u64t, 0, 3))},
 	} {
 		stack := 200
 		if strings.Contains(c.reason, "only 24 are") {

@@ -47,9 +47,16 @@ func TestMerge(t *testing.T) {
 
 func TestMergeRefuses(t *testing.T) {
 	counts, sums := tableOf(agg.Count{}, map[string][]uint64{"a": {1}}), tableOf(agg.Sum{}, map[string][]uint64{"a": {1}})
-	for name, tables := range map[string][]result.Table{"none": nil, "assigned": {{Name: "@"}}, "different": {counts, sums}} {
-		if _, err := result.Merge(tables...); err == nil {
-			t.Errorf("%s: no error", name)
+	short := tableOf(agg.Count{}, map[string][]uint64{"a": {1}})
+	short.Rows[0].State = nil
+	for want, tables := range map[string][]result.Table{
+		"merge tables: no tables are given":                                          nil,
+		"merge @: its values are assigned, so they cannot be added":                  {{Name: "@"}},
+		"merge " + counts.Name + " count and " + sums.Name + " sum: the maps differ": {counts, sums},
+		"merge " + counts.Name + ": its values have different shapes":                {counts, short},
+	} {
+		if _, err := result.Merge(tables...); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 }

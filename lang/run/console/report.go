@@ -143,7 +143,7 @@ func lacks(info recording.Info) []string {
 		}
 	}
 	if info.Cut {
-		lines = append(lines, info.Name+"  was cut off before its end; the events in it are complete")
+		lines = append(lines, info.Name+" was cut off before its end; the events in it are complete")
 	}
 	return lines
 }

@@ -1,12 +1,17 @@
 package console
 
 import (
+	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"trace/lang/codegen"
 	"trace/lang/exec"
+	"trace/lang/result"
 	"trace/lang/run"
+	"trace/probes/recording"
 )
 
 func TestLossLine(t *testing.T) {
@@ -75,5 +80,66 @@ func TestMapLossLines(t *testing.T) {
 		if got := mapLossLines(l); !slices.Equal(got, test.want) {
 			t.Errorf("%+v:\ngot  %q\nwant %q", l, got, test.want)
 		}
+	}
+}
+
+// Each loss has a line.
+func TestReport(t *testing.T) {
+	cut := recording.Info{Name: "a.rec", Cut: true}
+	r := run.Report{
+		RemadeCgroups: []string{"/a"}, SkippedForks: 2, SkippedCgroups: 1, Recordings: []recording.Info{cut},
+		Stacks: exec.StackLosses{Mappings: 3, Unread: []string{"/bin/x: too large"}, Impatient: 1},
+		Maps:   []exec.MapLosses{{Map: "@m", MapCounters: codegen.MapCounters{Absent: 2}}},
+	}
+	r.Stacks.Full, r.Stacks.NoMemory, r.Stacks.Busy, r.Stacks.Failed = 1, 0, 2, 1
+	var b strings.Builder
+	(&Console{Err: &b}).Report(r)
+	for _, want := range []string{
+		`cgroup /a was removed and created again while tracing: only the first one was matched (cgroup startsWith "/a" matches both)`,
+		"--children: the kernel did not report 2 forks (on that CPU it was reporting another one): events of the new processes may be missing",
+		"--cgroup: the creation or removal of 1 cgroup was missed: events of processes in them may be missing",
+		"a.rec was cut off before its end; the events in it are complete",
+		"stacks: no room for a stack, 1 time: its frames are unknown (raise --map-size)",
+		"stacks: 2 stacks not captured because others were being captured on that CPU",
+		"stacks: the kernel did not capture 1 stack",
+		"stacks: 3 notifications about mappings of processes lost: frames may lack names",
+		"stacks: frames may lack names: /bin/x: too large",
+		"stacks: 1 stack printed without names, because looking them up took too long",
+		"@m: skipped 2 updates, whose value was absent",
+	} {
+		if !strings.Contains(b.String(), "trace: "+want+"\n") {
+			t.Errorf("no line %q in\n%s", want, &b)
+		}
+	}
+}
+
+// Each note has a line.
+func TestNotes(t *testing.T) {
+	failed := errors.New("it failed")
+	for want, note := range map[string]run.Note{
+		"trace: it failed: cgroups that are removed before they are printed may show as numbers": run.CgroupsUnwatched{Err: failed},
+		"trace: fio ended: exit status 0": run.CommandEnded{Name: "fio", State: &os.ProcessState{}, Failed: true},
+		"trace: a:b: the kernel rejected the code for a:b / x /, which is a bug in trace: it runs in user space instead (-v shows more)": run.Rejected{
+			Probe: "a:b", Clauses: []string{"a:b / x /"}},
+		"which has too many paths for the verifier": run.Rejected{Probe: "a:b", Large: true},
+		"trace: leaving out a:b: no such module":    run.Attached{LeftOut: []run.LeftOut{{Probes: "a:b", Why: "no such module"}}},
+		"trace: stacks of ended processes are printed without names: it failed (names need CAP_PERFMON, on Debian CAP_SYS_ADMIN)": run.Attached{
+			StacksUnwatched: failed},
+		"trace: not used: it failed": run.Attached{Refused: []error{failed}},
+		"trace: it failed\n":         run.Trouble{Err: failed},
+	} {
+		var b strings.Builder
+		(&Console{Err: &b, Verbose: true, Strict: true}).Show(note)
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%+v\ngot  %s\nwant %s", note, &b, want)
+		}
+	}
+}
+
+func TestShowNegative(t *testing.T) {
+	var b strings.Builder
+	(&Console{Err: &b}).ShowNegative([]result.Profile{{Map: "@"}, {Map: "@freed", Negative: 2}})
+	if want := "trace: @freed: 2 keys with a negative value left out of the profile\n"; b.String() != want {
+		t.Errorf("got %s, want %s", &b, want)
 	}
 }
