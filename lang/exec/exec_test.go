@@ -5,14 +5,18 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf"
 
 	"trace/lang/check"
 	"trace/lang/codegen"
 	"trace/lang/ir"
 	"trace/lang/langtest"
 	"trace/lang/output"
+	"trace/lang/plan"
 	"trace/probes/event"
 )
 
@@ -383,5 +387,28 @@ func BenchmarkStatements(b *testing.B) {
 		if err := m.run(block, sc); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestMapErrors(t *testing.T) {
+	program, err := compile("program", "begin { @a = 1; @b = 1 }", langtest.Catalog, check.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := plan.New(program, plan.Options{Recorded: true, CPUs: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := Start(plan, Options{Now: func() uint64 { return 1 }, Context: t.Context()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if err := run.PrintMap(mute{}, "@c", 0, ""); err == nil || err.Error() != "there is no map @c: the maps are @a, @b" {
+		t.Errorf("got %v", err)
+	}
+	err = tooMuch(&ebpf.MapSpec{Name: "at_a", MaxEntries: 7}, syscall.ENOMEM)
+	if want := "map at_a with room for 7 keys: cannot allocate memory (choose a smaller --map-size)"; err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

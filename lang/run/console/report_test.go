@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"trace/lang/codegen"
 	"trace/lang/exec"
 	"trace/lang/result"
 	"trace/lang/run"
@@ -89,8 +88,9 @@ func TestReport(t *testing.T) {
 	r := run.Report{
 		RemadeCgroups: []string{"/a"}, SkippedForks: 2, SkippedCgroups: 1, Recordings: []recording.Info{cut},
 		Stacks: exec.StackLosses{Mappings: 3, Unread: []string{"/bin/x: too large"}, Impatient: 1},
-		Maps:   []exec.MapLosses{{Map: "@m", MapCounters: codegen.MapCounters{Absent: 2}}},
+		Maps:   []exec.MapLosses{{Map: "@m"}},
 	}
+	r.Maps[0].Absent = 2
 	r.Stacks.Full, r.Stacks.NoMemory, r.Stacks.Busy, r.Stacks.Failed = 1, 0, 2, 1
 	var b strings.Builder
 	(&Console{Err: &b}).Report(r)

@@ -1,4 +1,4 @@
-package plan_test
+package exec
 
 import (
 	"strings"
@@ -7,7 +7,6 @@ import (
 	"trace/lang/check"
 	"trace/lang/langtest"
 	"trace/lang/plan"
-	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/event"
 )
@@ -15,11 +14,7 @@ import (
 // planned compiles and plans a program.
 func planned(t *testing.T, text string, o plan.Options) *plan.Plan {
 	t.Helper()
-	tree, err := syntax.Parse("program", text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := check.Program(tree, langtest.Catalog, check.Options{})
+	program, err := compile("program", text, langtest.Catalog, check.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
