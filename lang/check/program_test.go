@@ -175,7 +175,7 @@ func TestFilterLacks(t *testing.T) {
 	}
 }
 
-// Elements of keys are named after their fields, or as the program says anywhere.
+// Elements of keys are named after their fields, or as the program names them anywhere.
 func TestColumnNames(t *testing.T) {
 	for src, want := range map[string]string{
 		"nvme:complete_rq { @[ctrl, size + 1] = count() }":                                      "ctrl|size + 1",

@@ -17,7 +17,7 @@ import (
 type bound struct {
 	known bool
 	typ   event.Type
-	// plain reports that all values are literals without enum and unit. They take those of the first other value.
+	// plain reports that all values are literals without enum and unit. They take the enum and unit of the first other value.
 	plain    bool
 	optional bool
 	at       syntax.Span // the use that set it
@@ -56,7 +56,7 @@ func plain(e *ir.Expr) bool {
 }
 
 // common returns the type for values of the types a and b, which are of one sort. It is signed if one of them is, and keeps the
-// enum and the unit that both share. A plain value takes those of the other.
+// enum and the unit that both share. A plain value takes the enum and the unit of the other.
 func common(a, b event.Type, plainA, plainB bool) event.Type {
 	t := event.Type{Kind: a.Kind, Size: max(a.Size, b.Size)}
 	if a.Kind != b.Kind {

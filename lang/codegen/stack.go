@@ -37,8 +37,8 @@ type Stack struct {
 // first address and size.
 type Cut struct {
 	Offset, Ranges int
-	// Through cuts all frames up to the last one within the ranges. Otherwise all frames before the first one are cut or, if there
-	// is none, as many as Unfound has.
+	// Through cuts all frames up to the last one within the ranges. Otherwise all frames before the first one within the ranges are
+	// cut. Without such a frame, the number of cut frames is Unfound.
 	Through bool
 	// Unfound is the symbol of a number, 0 here, that the loader replaces: it knows what calls the BPF program.
 	Unfound string

@@ -50,8 +50,8 @@ func wholeFormats() string {
 // describeMarks explains the marks beside the names of fields.
 const describeMarks = `
 Fields with a ? after the type may be absent.
-A line of text leaves out a detail that is 0 or false, a field that has its usual value, one that is there for another which is there,
-and those marked -v. With -v, --fields%s nothing is left out.
+A line of text leaves out details that are 0 or false, fields with their usual value, fields that replace another one which is present,
+and fields marked -v. -v, --fields%s leave out nothing.
 `
 
 // describeFields prints the common fields, or the others, as a table.

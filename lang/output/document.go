@@ -11,8 +11,8 @@ import (
 	"trace/lang/result"
 )
 
-// Document is output that is made at the end of a run from what the maps hold then: folded stacks, a pprof profile or a page. A nil
-// Document means that there is none.
+// Document is output that is made at the end of a run from what the maps hold then: folded stacks, a pprof profile or a page. It is
+// nil for other formats.
 type Document struct {
 	make func(d *Document, w io.Writer, f Summary, profiles []result.Profile) error
 	// course reports that it shows how the maps changed, and what the program printed.

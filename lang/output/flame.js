@@ -1,12 +1,12 @@
-// Zoom, search and reset of flame graphs. A frame is an svg of its own, in the order of the calls: callers come first.
-// (The page is also read as XML, so there is no sign in here that would begin an element.)
+// Zoom, search and reset of flame graphs. Each frame is an svg of its own. Callers come first.
+// (The page is also valid XML, so this script has no sign that would begin an element.)
 'use strict';
 for (const svg of document.querySelectorAll('.flame')) {
   const graph = svg.closest('.graph');
   const [search, reset, found] = ['input', 'button', 'output'].map(name => graph.querySelector('.tools ' + name));
   const row = Number(svg.dataset.row), named = Number(svg.dataset.named), seen = Number(svg.dataset.seen);
 
-  const callers = {}; // by their place from the top: the latest
+  const callers = {}; // by their row from the top: the latest
   const frames = Array.from(svg.children, at => {
     const title = at.querySelector('title').textContent;
     const frame = {
@@ -35,7 +35,7 @@ for (const svg of document.querySelectorAll('.flame')) {
     if (text) text.classList.toggle('thin', named > width);
   };
 
-  // zoom makes a frame as wide as the graph. Its callers stay below it, and what they call besides goes away.
+  // zoom makes a frame as wide as the graph. Its callers stay below it, and their other calls are hidden.
   const zoom = to => {
     shown = to;
     for (const frame of frames) {
@@ -50,7 +50,7 @@ for (const svg of document.querySelectorAll('.flame')) {
     tell();
   };
 
-  // find marks the frames whose name has the text, and counts what they and all that they call come to.
+  // find marks the frames whose name has the text, and adds up the values of these calls.
   let term = '', hits = 0, width = 0;
   const find = text => {
     term = text.toLowerCase();

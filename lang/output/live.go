@@ -59,8 +59,8 @@ type LiveOptions struct {
 	// Program is the program's text.
 	Program string
 	Screen  *os.File
-	// Key waits for the next byte that the user types. It returns false if there is none, or if ctx has ended. In that case it
-	// takes no later key.
+	// Key waits for the next byte that the user types. It returns false at the end of the input, or if ctx has ended. In that case
+	// it takes no later key.
 	Key    func(ctx context.Context) (byte, bool)
 	Colour bool
 }

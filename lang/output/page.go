@@ -40,7 +40,7 @@ type flameMeasures struct {
 	Named, Seen float64
 }
 
-// pageMap is a map. Tables and Charts show its first rows; More says how many rows there are besides.
+// pageMap is a map. Tables and Charts show its first rows; More is the number of other rows.
 type pageMap struct {
 	Name, Fn, Size string
 	Charts         []chart

@@ -42,7 +42,7 @@ type Options struct {
 
 // Filter restricts whose events a program gets. An event must pass all fields; a zero field passes everything.
 type Filter struct {
-	// PID is a process; the run ends with it. Children adds its descendants, or those of the command if PID is 0.
+	// PID is a process; the run ends with it. Children adds the descendants of PID or, if PID is 0, of the command.
 	PID      int
 	Children bool
 	// Comm is the name of threads; Cgroup is the path of a cgroup and includes cgroups below it; PGID is a process group, and PIDNS

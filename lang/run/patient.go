@@ -53,7 +53,7 @@ func fileInfo(f *os.File) (os.FileInfo, error) {
 	return f.Stat()
 }
 
-// errUnread says that nobody reads what is written.
+// errUnread means that nobody reads the output.
 var errUnread = errors.New("nobody reads it")
 
 // pieceBytes can be written without waiting when a pipe is writable (PIPE_BUF, pipe(7)).

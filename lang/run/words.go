@@ -46,7 +46,7 @@ func unquote(command string, part syntax.WordPart) string {
 	return command[part.Pos().Offset():part.End().Offset()]
 }
 
-// unescape takes away each backslash before one of some characters, or, if these are "", before any.
+// unescape removes each backslash before one of the given characters or, if these are "", before any.
 func unescape(s, escapable string) string {
 	var text strings.Builder
 	for i := 0; i < len(s); i++ {

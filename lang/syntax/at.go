@@ -95,13 +95,13 @@ func (c *cursor) advance() {
 		c.lex.pos = ref.Span.To
 	}
 	if from := c.tok.span.From; c.tok.kind == bad && strings.IndexByte("\"'`", c.lex.src[from]) >= 0 {
-		// The lexer stops at a wrong escape, and what follows on the line is still the string.
+		// The lexer stops at a wrong escape, but the string continues to the end of the line.
 		line, _, _ := strings.Cut(c.lex.src[c.lex.pos:], "\n")
 		c.lex.pos += len(line)
 	}
 }
 
-// arrived reports whether the token at hand ends at the place, and then describes the place.
+// arrived reports whether the current token ends at the place. If it does, it describes the place.
 func (c *cursor) arrived() bool {
 	text, after := c.lex.src[c.tok.span.From:c.lex.pos], c.lex.src[c.lex.pos:]
 	switch c.tok.kind {
@@ -113,7 +113,7 @@ func (c *cursor) arrived() bool {
 	case op:
 		return false
 	case ident, variable, mapname:
-		// A dot at the end belongs to the name, whose next part is about to be written.
+		// A dot at the end belongs to the name. Its next part is about to be written.
 		if after == "" || after == "." {
 			c.describe(text + after)
 			return true
@@ -126,7 +126,7 @@ func (c *cursor) arrived() bool {
 	return after == ""
 }
 
-// newItem begins an item or a statement if the token at hand can only do that, whatever the lines before it left open.
+// newItem begins an item or a statement if the current token can only do that, whatever the lines before it left open.
 func (c *cursor) newItem() {
 	t, ends := c.tok, c.prev.endsStmt() || c.prev.is("{") || c.prev.is(";")
 	switch {
@@ -139,7 +139,7 @@ func (c *cursor) newItem() {
 	}
 }
 
-// begin goes on to the beginning of an item.
+// begin moves to the start of an item.
 func (c *cursor) begin() {
 	c.phase, c.opened, c.name, c.compared = beginning, nil, "", ""
 	c.place.Probes, c.place.Variables = nil, slices.Clone(c.params)
@@ -173,7 +173,7 @@ func (c *cursor) describe(word string) {
 	}
 }
 
-// atStmt reports whether the token at hand, the end of the text too, stands where a statement of a block begins.
+// atStmt reports whether the current token, which may be the end of the text, stands where a statement of a block begins.
 func (c *cursor) atStmt() bool {
 	switch {
 	case c.prev.is("{"), c.prev.is("}"), c.prev.is(";"), c.prev.is("else"):
@@ -188,7 +188,7 @@ func (c *cursor) inBlock() bool {
 	return slices.ContainsFunc(c.opened, func(o opening) bool { return o.sign == "{" })
 }
 
-// function returns the function whose argument is at hand, or "".
+// function returns the function whose argument is at the place, or "".
 func (c *cursor) function() string {
 	for _, o := range slices.Backward(c.opened) {
 		if o.function != "" || o.sign == "[" || o.sign == "{" {
@@ -198,7 +198,7 @@ func (c *cursor) function() string {
 	return ""
 }
 
-// take takes in the token at hand.
+// take processes the current token.
 func (c *cursor) take() {
 	t := c.tok
 	if c.phase <= afterComma && c.takeFirst() {
@@ -244,7 +244,7 @@ func (c *cursor) take() {
 	c.compare()
 }
 
-// takeFirst takes in a token where a probe is expected, and reports whether nothing else is to be done with it.
+// takeFirst processes a token where a probe is expected. It reports whether the token is fully processed.
 func (c *cursor) takeFirst() bool {
 	t := c.tok
 	ref, ok := c.lex.probe(t.span.From)
@@ -270,7 +270,7 @@ func (c *cursor) takeFirst() bool {
 	return false
 }
 
-// opening returns what the token at hand opens.
+// opening returns what the current token opens.
 func (c *cursor) opening() opening {
 	o := opening{sign: c.tok.text}
 	switch {
@@ -282,7 +282,7 @@ func (c *cursor) opening() opening {
 	return o
 }
 
-// close closes the innermost bracket of that sign in the block at hand with all that is open in it.
+// close closes the innermost bracket of that sign in the current block, with everything that is open in it.
 func (c *cursor) close(sign string) {
 	for i, o := range slices.Backward(c.opened) {
 		if o.sign == sign {
@@ -295,14 +295,14 @@ func (c *cursor) close(sign string) {
 	}
 }
 
-// closeBrackets closes all that is open in the block at hand.
+// closeBrackets closes everything that is open in the current block.
 func (c *cursor) closeBrackets() {
 	for len(c.opened) > 0 && c.opened[len(c.opened)-1].sign != "{" {
 		c.opened = c.opened[:len(c.opened)-1]
 	}
 }
 
-// compare notes what the token after the one at hand is compared with.
+// compare notes what the next token is compared with.
 func (c *cursor) compare() {
 	t, top := c.tok, len(c.opened)-1
 	switch {
@@ -321,7 +321,7 @@ func (c *cursor) compare() {
 	}
 }
 
-// with adds a name to those that are known.
+// with adds a name unless it is known.
 func with(names []string, name string) []string {
 	if slices.Contains(names, name) {
 		return names

@@ -121,7 +121,7 @@ func TestAt(t *testing.T) {
 		{"param x = 1\nparam y = |", "nowhere vars=$x"},
 		{"let @x = l|", "nowhere word=l maps=@x"},
 
-		// Braces and quotes in comments and strings are none.
+		// Braces and quotes in comments and strings do not count.
 		{"begin { @x = count() }  // {\nib:|", "probe word=ib: maps=@x"},
 		{"begin { @x = count() }  // it's one\nib:|", "probe word=ib: maps=@x"},
 		{"begin { @x = count() } /* { */ ib:|", "probe word=ib: maps=@x"},

@@ -32,7 +32,7 @@ type Error struct {
 	// Line and Col count from 1, columns in characters. EndCol is just after the underlined part.
 	Line, Col, EndCol int
 	Msg               string
-	// Help says what to do, or is empty.
+	// Help is advice on what to do, or empty.
 	Help string
 	// Foreign is the bpftrace probe that the program uses, like kprobe:ib_modify_qp, if that is the mistake; otherwise "".
 	Foreign string

@@ -28,5 +28,5 @@ func Incomplete(src string) bool {
 	}
 }
 
-// wantsMore are operators that never end a program. A slash and a star do: they close a predicate, or are part of a probe.
+// wantsMore are operators that never end a program. A slash and a star may: they close a predicate, or are part of a probe.
 var wantsMore = []string{",", "&&", "||", "==", "!=", "<", "<=", ">", ">=", "+", "-", "|", "^", "&", "<<", ">>", "?", "??", "="}

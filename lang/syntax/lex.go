@@ -71,7 +71,7 @@ func (l *lexer) next() token {
 	return t
 }
 
-// space skips blanks and comments and notes in t the comments and whether a newline was among them.
+// space skips blanks and comments. It notes in t the comments and whether there was a newline.
 func (l *lexer) space(t *token) {
 	for l.pos < len(l.src) {
 		switch l.src[l.pos] {
@@ -93,7 +93,7 @@ func (l *lexer) space(t *token) {
 	}
 }
 
-// comment returns the length of the comment at hand, or 0. One that is not closed is none, and neither is a directive of C.
+// comment returns the length of the current comment, or 0. An unclosed comment does not count, and neither does a C directive.
 func (l *lexer) comment() int {
 	rest := l.src[l.pos:]
 	atStart := l.pos == 0 || l.src[l.pos-1] == '\n'
@@ -109,13 +109,13 @@ func (l *lexer) comment() int {
 	return 0
 }
 
-// directives of C, with what to write instead.
+// directives maps C directives to a message and advice.
 var directives = map[string][2]string{
 	"#include": {"C headers are not available", "they are not needed: trace -lv lists the fields of each probe"},
 	"#define":  {"C macros are not available", "declare param name = 10ms, and read it as $name"},
 }
 
-// directive is the one that text begins with, or "".
+// directive returns the directive that text begins with, or "".
 func directive(text string) string {
 	word := text[:1]
 	for len(word) < len(text) && isLetter(text[len(word)]) {
@@ -127,7 +127,7 @@ func directive(text string) string {
 	return word
 }
 
-// name reads a name. A dot belongs to it only before a letter, so that a..b is a range.
+// name reads a name. A dot belongs to it only before a letter, so a..b is a range.
 func (l *lexer) name(t *token) {
 	start := l.pos
 	for l.pos < len(l.src) {
@@ -141,7 +141,7 @@ func (l *lexer) name(t *token) {
 	t.kind, t.text = ident, l.src[start:l.pos]
 }
 
-// sigil reads $name or @name, which have no dots; @ alone is a name too.
+// sigil reads $name or @name, which have no dots. @ alone is a name too.
 func (l *lexer) sigil(t *token) {
 	start := l.pos
 	for l.pos++; l.pos < len(l.src) && (isLetter(l.src[l.pos]) || isDigit(l.src[l.pos])); l.pos++ {
@@ -161,7 +161,7 @@ func (l *lexer) sigil(t *token) {
 	}
 }
 
-// element reads .0, the dot and nothing but digits, so that x.0.1 has two.
+// element reads .0: the dot and only digits, so x.0.1 has two elements.
 func (l *lexer) element(t *token) {
 	start := l.pos
 	for l.pos++; l.pos < len(l.src) && isDigit(l.src[l.pos]); l.pos++ {
@@ -173,7 +173,7 @@ func (l *lexer) element(t *token) {
 	}
 }
 
-// units of a number. Durations are nanoseconds, sizes are bytes.
+// units of numbers. Durations are in nanoseconds, sizes in bytes.
 var units = map[string]uint64{
 	"ns": 1, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9,
 	"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15,
@@ -206,7 +206,7 @@ func (l *lexer) number(t *token) {
 
 const noUnit = "has a fraction but no unit"
 
-// parseNumber returns the value of an integer, a duration or a size, or what is wrong with it.
+// parseNumber returns the value of an integer, a duration or a size, or describes what is wrong with it.
 func parseNumber(text string) (v uint64, msg, help string) {
 	const overflow, malformed = "does not fit in 64 bits", "is not a number"
 	if len(text) > 1 && text[0] == '0' && strings.IndexByte("xXob_0123456789", text[1]) >= 0 {
@@ -249,7 +249,7 @@ func parseNumber(text string) (v uint64, msg, help string) {
 	return exact.Num().Uint64(), "", ""
 }
 
-// unitHelp says which units there are, first those that are written otherwise: 10kb is 10KB or 10KiB.
+// unitHelp lists the units. It begins with units that are spelled differently: 10kb is 10KB or 10KiB.
 func unitHelp(digits, unit string) string {
 	var like []string
 	for _, known := range []string{"ns", "us", "ms", "KB", "KiB", "MB", "MiB", "GB", "GiB", "TB", "TiB", "PB", "PiB"} {
@@ -264,7 +264,7 @@ func unitHelp(digits, unit string) string {
 	return "units are ns us ms s m h, B KB MB GB TB PB and KiB MiB GiB TiB PiB"
 }
 
-// cutUnit parts a decimal number from its unit.
+// cutUnit separates a decimal number from its unit.
 func cutUnit(text string) (digits, unit string) {
 	digits = text
 	if end := strings.IndexFunc(text, func(r rune) bool { return r != '.' && r != '_' && (r < '0' || r > '9') }); end >= 0 {
@@ -273,7 +273,7 @@ func cutUnit(text string) (digits, unit string) {
 	return digits, unit
 }
 
-// str reads a string. Bytes that are not escaped stand for themselves, valid UTF-8 or not.
+// str reads a string. Unescaped bytes stand for themselves, valid UTF-8 or not.
 func (l *lexer) str(t *token) {
 	quote := l.src[l.pos]
 	l.pos++
@@ -309,7 +309,7 @@ func (l *lexer) str(t *token) {
 	t.fail("the string is not closed", "close it with "+string(quote))
 }
 
-// operators, longer ones first where one begins with another.
+// operators, longer ones before their prefixes.
 var operators = []string{
 	"<<=", ">>=",
 	"**", "&&", "||", "==", "!=", "<=", ">=", "<<", ">>", "..", "??",
