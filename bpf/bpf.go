@@ -1,5 +1,5 @@
-// Package bpf holds the compiled probes: one object for each group of probes and each architecture. The C sources beside it are
-// compiled by `make generate`; README.md shows how to add a probe.
+// Package bpf embeds the compiled probes: one object for each group of probes and each architecture. `make generate` compiles the C files
+// beside it; README.md shows how to add a probe.
 package bpf
 
 import (
@@ -27,7 +27,7 @@ func Objects() []string {
 	return names
 }
 
-// Types returns the types of an embedded object: its events, and its programs as functions. It is much cheaper than Load.
+// Types returns the types in an embedded object: structs of events, and programs as functions. It is much cheaper than Load.
 func Types(object string) (*btf.Spec, error) {
 	data, err := open(object)
 	if err != nil {
@@ -40,8 +40,7 @@ func Types(object string) (*btf.Spec, error) {
 	return types, nil
 }
 
-// typesIn reads the section of the types alone. The library, given the object, would read its symbols as well, which takes longer
-// than the types.
+// typesIn reads only the section with the types. ebpf.LoadCollectionSpecFromReader also reads the symbols, which takes longer.
 func typesIn(object io.ReaderAt) (*btf.Spec, error) {
 	file, err := elf.NewFile(object)
 	if err != nil {
@@ -54,7 +53,7 @@ func typesIn(object io.ReaderAt) (*btf.Spec, error) {
 	return btf.LoadSplitSpecFromReader(section, nil)
 }
 
-// Load parses an embedded object. The result is the caller's own.
+// Load parses an embedded object. The caller owns the result and may change it.
 func Load(object string) (*ebpf.CollectionSpec, error) {
 	data, err := open(object)
 	if err != nil {
@@ -67,11 +66,11 @@ func Load(object string) (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// open gives an object without copying it, as ReadFile would: most of it is never looked at.
+// open opens an object without copying it, unlike ReadFile: most of it is never read.
 func open(object string) (io.ReaderAt, error) {
 	file, err := objects.Open(runtime.GOARCH + "/" + object + ".bpf.o")
 	if err != nil {
 		return nil, fmt.Errorf("embedded object %s: %w", object, err)
 	}
-	return file.(io.ReaderAt), nil // says the documentation of embed.FS.Open
+	return file.(io.ReaderAt), nil // files of an embed.FS implement it (embed.FS.Open)
 }

@@ -1,8 +1,8 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which cgroups belong to a tree: one that user space names, and all below it, also those that are made later. Generated code asks for the
- * cgroup of each event.
+ * The cgroups of a tree: one that user space names, and all below it, including those made later. Generated code looks up the cgroup
+ * of each event.
  */
 #include "trace.h"
 
@@ -25,7 +25,7 @@ struct cgroup {
 };
 #pragma clang attribute pop
 
-/* The number of the hierarchy, as /proc/cgroups has it; 0 is cgroup v2. Cgroups of several hierarchies may have the same id. Go sets it. */
+/* The number of the hierarchy in /proc/cgroups; 0 is cgroup v2. Cgroups of different hierarchies may have the same id. Go sets it. */
 const volatile __s32 cgroups_hierarchy SEC(".rodata");
 
 /* The ids of the cgroups. */
@@ -36,7 +36,7 @@ struct {
 	__type(value, __u8);
 } cgroups SEC(".maps");
 
-/* How many there was no room for. */
+/* How many did not fit. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -70,8 +70,8 @@ int raw_tp_cgroups_made(__u64 *ctx)
 }
 
 /*
- * Arguments likewise. A cgroup that was removed stays until nothing refers to it, like what its tasks have written. The kernel gives no id
- * twice.
+ * Arguments: as above. A removed cgroup stays until nothing refers to it, for example pages that its tasks wrote. The kernel never
+ * reuses an id.
  */
 SEC("raw_tp/cgroup_release")
 int raw_tp_cgroups_released(__u64 *ctx)

@@ -1,13 +1,13 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which processes belong to a tree: some that user space names, and all that they fork. Generated code asks for the pid of each event.
+ * The processes of a tree: some that user space names, and all that they fork. Generated code looks up the pid of each event.
  *
- * A byte for each process id that there can be, and no hash: there is always room for a process, and the answer is one load.
+ * The map has a byte for every possible process id instead of a hash: there is always room, and a lookup is one load.
  */
 #include "trace.h"
 
-/* One more than the greatest process id: PID_MAX_LIMIT of a 64-bit kernel, include/linux/threads.h. */
+/* The greatest process id plus one: PID_MAX_LIMIT of a 64-bit kernel, include/linux/threads.h. */
 #define PIDS (4 * 1024 * 1024)
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -25,12 +25,12 @@ struct {
 } members SEC(".maps");
 
 /*
- * Arguments: struct task_struct *parent, *child. The parent is the current task (kernel_fork in kernel/fork.c), and the child does not
- * run yet.
+ * Arguments: struct task_struct *parent, *child. The parent is the current task (kernel_fork in kernel/fork.c), and the child does
+ * not run yet.
  *
- * Nothing is removed when a process ends, as its events come later, too: of the QPs that the kernel closes for it, of its NVMe commands.
- * Its id leaves the tree when a process outside the tree forks one that gets it. A new thread is noted like a process: no event has its
- * id as that of a process.
+ * An id stays when its process ends, because events of the process come later, too: of QPs that the kernel closes for it, of its NVMe
+ * commands. It leaves the tree when a process outside the tree forks one that gets the same id. A new thread is added like a process:
+ * no event has a thread's id as its pid.
  */
 SEC("raw_tp/sched_process_fork")
 int raw_tp_children(__u64 *ctx)

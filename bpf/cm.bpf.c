@@ -1,14 +1,14 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Connections of the RDMA connection manager: the tracepoints of rdma_cm (drivers/infiniband/core/cma_trace.h). Each is used in one of
- * two ways:
+ * Connections of the RDMA connection manager: the tracepoints of rdma_cm (drivers/infiniband/core/cma_trace.h). Each has two
+ * variants:
  *
- *   raw_tp      the arguments are the manager's own structs, which only the BTF of the module describes;
- *   tracepoint  the record that the kernel makes for ftrace, whose places tracefs tells. It needs no BTF, but the kernel formats each
- *               record, and skips the program while another of its kind, or a kprobe, is on that CPU (trace_call_bpf).
+ *     raw_tp      the arguments are the manager's own structs, which only the module's BTF describes;
+ *     tracepoint  the event that the kernel formats for ftrace; tracefs describes its members. It needs no BTF. The kernel
+ *                 formats each event, and skips the program while another of its kind, or a kprobe, runs on that CPU (trace_call_bpf).
  *
- * Go makes the types tracefs_X of the format files in tracefs.
+ * Go makes the types tracefs_X from the format files in tracefs.
  */
 #include "trace.h"
 
@@ -168,9 +168,7 @@ struct ib_qp_init_attr {
 		bpf_core_field_exists(base->member) ? (const void *)&base->member : 0; \
 	})
 
-/*
- * What every event tells of its rdma_cm_id. A context with an address in it tells whose: src is the local one of this id.
- */
+/* The fields of an event's rdma_cm_id. src is this id's local address, where the kernel has one. */
 #define CM_FIELDS() \
 	__u32 cm_id DOC("number of the rdma_cm_id, cm-idn in `rdma res show cm_id`"); \
 	enum cm_family family USUAL(INET) DOC("family of the addresses; absent until one is known"); \
@@ -198,8 +196,7 @@ static __always_inline __u16 family_of(const void *sockaddr)
 }
 
 /*
- * The address in a struct sockaddr_in, sockaddr_in6 or sockaddr_ib, an IPv4 one behind ::ffff:. The latter two have it at the same
- * place.
+ * The address in a struct sockaddr_in, sockaddr_in6 or sockaddr_ib; IPv4 as ::ffff:a.b.c.d. The latter two have it at the same place.
  */
 static __always_inline bool read_address(__u8 *address, const void *sockaddr)
 {
@@ -227,7 +224,7 @@ static __always_inline bool read_port(__u16 *port, const void *sockaddr)
 	return true;
 }
 
-/* The addresses of an id, of which the kernel sets that of the other side without this one, or the other way round. */
+/* The addresses of an id. The kernel may set the remote one before the local one, or the other way round. */
 #define CAPTURE_ADDRESSES(X, e, from, to, stage) \
 	do { \
 		const void *source = (from), *destination = (to); \
@@ -248,29 +245,29 @@ static __always_inline bool read_port(__u16 *port, const void *sockaddr)
 		} \
 	} while (0)
 
-/* What the record, or else an argument, has of an event; in functions with a constant called formatted. */
-#define CAPTURE(X, e, field, record, member, object, own, stage) \
+/* Captures a field from the ftrace event, or from an argument; in functions with a constant called formatted. */
+#define CAPTURE(X, e, field, raw, member, object, own, stage) \
 	do { \
-		if (WANT(X, field, stage) && (formatted ? GET(&(e)->field, record, member) : GET(&(e)->field, object, own))) \
+		if (WANT(X, field, stage) && (formatted ? GET(&(e)->field, raw, member) : GET(&(e)->field, object, own))) \
 			(e)->has.field = 1; \
 	} while (0)
 
-#define CAPTURE_ID(X, e, record, id, stage) \
+#define CAPTURE_ID(X, e, raw, id, stage) \
 	do { \
 		CAPTURE_COMMON(X, e, stage); \
-		CAPTURE(X, e, cm_id, record, cm_id, id, res.id, stage); \
+		CAPTURE(X, e, cm_id, raw, cm_id, id, res.id, stage); \
 		if (formatted) \
-			CAPTURE_ADDRESSES(X, e, PLACE(record, srcaddr), PLACE(record, dstaddr), stage); \
+			CAPTURE_ADDRESSES(X, e, PLACE(raw, srcaddr), PLACE(raw, dstaddr), stage); \
 		else \
 			CAPTURE_ADDRESSES(X, e, PLACE(id, id.route.addr.src_addr), PLACE(id, id.route.addr.dst_addr), stage); \
 	} while (0)
 
-#define CAPTURE_TOS(X, e, record, id, stage) CAPTURE(X, e, tos, record, tos, id, tos, stage)
+#define CAPTURE_TOS(X, e, raw, id, stage) CAPTURE(X, e, tos, raw, tos, id, tos, stage)
 
-#define KERNEL_RECORD __attribute__((preserve_access_index))
+#define FTRACE_EVENT __attribute__((preserve_access_index))
 
 /*
- * The programs of an event, and its capture for both: formatted is a constant that says whether there is a record, or the id and the
+ * The programs of an event, and the capture for both. formatted is a constant: whether there is an ftrace event, or the id and the
  * arguments of the tracepoint.
  */
 #define CM_PROGRAMS(X) \
@@ -292,17 +289,17 @@ static __always_inline bool read_port(__u16 *port, const void *sockaddr)
 	}
 
 #define CM_CAPTURE(X) \
-	static __always_inline void X##_capture(struct X *e, bool formatted, struct tracefs_##X *record, struct rdma_id_private *id, \
+	static __always_inline void X##_capture(struct X *e, bool formatted, struct tracefs_##X *raw, struct rdma_id_private *id, \
 						__u64 *args, enum stage stage)
 
-/* An event that tells of nothing but its id (class cma_fsm_class). */
+/* An event with no fields except its id's (class cma_fsm_class). */
 #define CM_STEP(X, doc) \
 	struct tracefs_##X { \
 		__u32 cm_id; \
 		__u32 tos; \
 		__u8 srcaddr[28]; \
 		__u8 dstaddr[28]; \
-	} KERNEL_RECORD; \
+	} FTRACE_EVENT; \
 	struct X { \
 		COMMON(); \
 		CM_FIELDS(); \
@@ -316,12 +313,12 @@ static __always_inline bool read_port(__u16 *port, const void *sockaddr)
 	EVENT(X) \
 	CM_CAPTURE(X) \
 	{ \
-		CAPTURE_ID(X, e, record, id, stage); \
-		CAPTURE_TOS(X, e, record, id, stage); \
+		CAPTURE_ID(X, e, raw, id, stage); \
+		CAPTURE_TOS(X, e, raw, id, stage); \
 	} \
 	CM_PROGRAMS(X)
 
-/* One that also tells of its QP (class cma_qp_class). */
+/* One that also has a QP (class cma_qp_class). */
 #define CM_QP_STEP(X, qp_meaning, doc) \
 	struct tracefs_##X { \
 		__u32 cm_id; \
@@ -329,7 +326,7 @@ static __always_inline bool read_port(__u16 *port, const void *sockaddr)
 		__u32 qp_num; \
 		__u8 srcaddr[28]; \
 		__u8 dstaddr[28]; \
-	} KERNEL_RECORD; \
+	} FTRACE_EVENT; \
 	struct X { \
 		COMMON(); \
 		CM_FIELDS(); \
@@ -345,26 +342,26 @@ static __always_inline bool read_port(__u16 *port, const void *sockaddr)
 	EVENT(X) \
 	CM_CAPTURE(X) \
 	{ \
-		CAPTURE_ID(X, e, record, id, stage); \
-		CAPTURE_TOS(X, e, record, id, stage); \
-		CAPTURE(X, e, qp_num, record, qp_num, id, qp_num, stage); \
+		CAPTURE_ID(X, e, raw, id, stage); \
+		CAPTURE_TOS(X, e, raw, id, stage); \
+		CAPTURE(X, e, qp_num, raw, qp_num, id, qp_num, stage); \
 	} \
 	CM_PROGRAMS(X)
 
-#define QP_NUM "number of the local QP; a user program's is the one it told the connection manager"
+#define QP_NUM "number of the local QP; from a user program, the one it gave to the connection manager"
 
 CM_QP_STEP(cm_send_req, QP_NUM, "a connection request is sent (REQ)")
 CM_QP_STEP(cm_send_rep, QP_NUM, "a request is accepted (REP)")
 CM_STEP(cm_send_rtu, "the side that asked is ready to use the connection (RTU)")
 CM_STEP(cm_send_rej, "a request or reply is rejected (REJ)")
-CM_STEP(cm_send_mra, "a message is acknowledged, its answer takes time (MRA; tracepoint cm_send_mra or cm_prepare_mra); comm is a kworker's")
+CM_STEP(cm_send_mra, "a message is acknowledged because its answer takes time (MRA; tracepoint cm_send_mra or cm_prepare_mra); comm is a kworker")
 CM_STEP(cm_send_sidr_req, "a datagram service is looked up (SIDR REQ)")
-CM_STEP(cm_send_sidr_rep, "a datagram service is told (SIDR REP)")
-CM_STEP(cm_disconnect, "one side asks to disconnect, or answers that")
+CM_STEP(cm_send_sidr_rep, "the look-up of a datagram service is answered (SIDR REP)")
+CM_STEP(cm_disconnect, "one side asks to disconnect, or answers such a request")
 CM_STEP(cm_sent_dreq, "a request to disconnect was sent (DREQ)")
 CM_STEP(cm_sent_drep, "a request to disconnect was answered (DREP)")
 CM_STEP(cm_id_destroy, "an rdma_cm_id is destroyed")
-CM_QP_STEP(cm_qp_destroy, "number of the QP", "a QP that a kernel module has by rdma_create_qp is destroyed; user programs have theirs by verbs, see ib:destroy_qp")
+CM_QP_STEP(cm_qp_destroy, "number of the QP", "a kernel module's QP (rdma_create_qp) is destroyed; for QPs of user programs see ib:destroy_qp")
 
 /* The id gets its device. */
 
@@ -372,8 +369,8 @@ struct tracefs_cm_id_attach {
 	__u32 cm_id;
 	__u8 srcaddr[28];
 	__u8 dstaddr[28];
-	__u32 devname; /* __data_loc: its offset in the record in the low 16 bits */
-} KERNEL_RECORD;
+	__u32 devname; /* __data_loc: its offset in the event, in the low 16 bits */
+} FTRACE_EVENT;
 
 struct cm_id_attach {
 	COMMON();
@@ -391,11 +388,11 @@ CM_CAPTURE(cm_id_attach)
 {
 	__u32 where = 0;
 
-	CAPTURE_ID(cm_id_attach, e, record, id, stage);
+	CAPTURE_ID(cm_id_attach, e, raw, id, stage);
 	if (!WANT(cm_id_attach, dev, stage))
 		return;
 	if (formatted) {
-		if (GET(&where, record, devname) && READ_STRING(e->dev, (void *)record + (where & 0xffff)) > 0)
+		if (GET(&where, raw, devname) && READ_STRING(e->dev, (void *)raw + (where & 0xffff)) > 0)
 			e->has.dev = 1;
 	} else {
 		const void *name = PLACE((struct ib_device *)args[1], name);
@@ -419,7 +416,7 @@ struct tracefs_cm_qp_create {
 	__u64 qp_type;
 	__u8 srcaddr[28];
 	__u8 dstaddr[28];
-} KERNEL_RECORD;
+} FTRACE_EVENT;
 
 struct cm_qp_create {
 	COMMON();
@@ -427,10 +424,10 @@ struct cm_qp_create {
 	CM_TOS();
 	errno_t ret DOC("result: -errno on failure");
 	__u32 pd VERBOSE DOC("number of the PD, pdn in `rdma res show pd`");
-	__u32 qp_num DOC("number of the new QP; absent if there is none");
+	__u32 qp_num DOC("number of the new QP; absent if there is no QP");
 	enum ib_qp_type qp_type DOC("transport service; absent if there is no QP");
-	__u32 send_wr DOC("work requests that the caller wants room for in the send queue");
-	__u32 recv_wr DOC("work requests that the caller wants room for in the receive queue");
+	__u32 send_wr DOC("work requests that the caller asks for in the send queue");
+	__u32 recv_wr DOC("work requests that the caller asks for in the receive queue");
 	struct {
 		HAS_PAD;
 		CM_BITS();
@@ -442,7 +439,7 @@ struct cm_qp_create {
 		__u32 send_wr : 1;
 		__u32 recv_wr : 1;
 	} has HAS_ALIGN;
-} DOC("a kernel module gets a QP by rdma_create_qp, or could not; user programs have theirs by verbs, see ib:create_qp");
+} DOC("a kernel module creates a QP (rdma_create_qp), or fails to; for QPs of user programs see ib:create_qp");
 EVENT(cm_qp_create)
 
 CM_CAPTURE(cm_qp_create)
@@ -451,25 +448,25 @@ CM_CAPTURE(cm_qp_create)
 	struct ib_qp_init_attr *attr = formatted ? 0 : (void *)args[2];
 	__s32 rc = 0;
 
-	CAPTURE_ID(cm_qp_create, e, record, id, stage);
-	CAPTURE_TOS(cm_qp_create, e, record, id, stage);
-	CAPTURE(cm_qp_create, e, pd, record, pd_id, pd, res.id, stage);
-	CAPTURE(cm_qp_create, e, send_wr, record, send_wr, attr, cap.max_send_wr, stage);
-	CAPTURE(cm_qp_create, e, recv_wr, record, recv_wr, attr, cap.max_recv_wr, stage);
+	CAPTURE_ID(cm_qp_create, e, raw, id, stage);
+	CAPTURE_TOS(cm_qp_create, e, raw, id, stage);
+	CAPTURE(cm_qp_create, e, pd, raw, pd_id, pd, res.id, stage);
+	CAPTURE(cm_qp_create, e, send_wr, raw, send_wr, attr, cap.max_send_wr, stage);
+	CAPTURE(cm_qp_create, e, recv_wr, raw, recv_wr, attr, cap.max_recv_wr, stage);
 	if (!formatted)
 		rc = (__s32)args[3];
-	else if (!GET(&rc, record, rc))
+	else if (!GET(&rc, raw, rc))
 		return;
 	if (WANT(cm_qp_create, ret, stage))
 		SET(e, ret, rc);
 	if (rc)
 		return;
-	CAPTURE(cm_qp_create, e, qp_num, record, qp_num, id, qp_num, stage);
-	CAPTURE(cm_qp_create, e, qp_type, record, qp_type, id, id.qp_type, stage);
+	CAPTURE(cm_qp_create, e, qp_num, raw, qp_num, id, qp_num, stage);
+	CAPTURE(cm_qp_create, e, qp_type, raw, qp_type, id, id.qp_type, stage);
 }
 CM_PROGRAMS(cm_qp_create)
 
-/* What the manager hears from below, and what it tells above. */
+/* What the manager receives from the layer below, and what it hands to the owner. */
 
 struct tracefs_cm_req_handler {
 	__u32 cm_id;
@@ -477,7 +474,7 @@ struct tracefs_cm_req_handler {
 	__u64 event;
 	__u8 srcaddr[28];
 	__u8 dstaddr[28];
-} KERNEL_RECORD;
+} FTRACE_EVENT;
 
 struct cm_req_handler {
 	COMMON();
@@ -490,18 +487,18 @@ struct cm_req_handler {
 		__u32 tos : 1;
 		__u32 event : 1;
 	} has HAS_ALIGN;
-} DOC("a request reaches an id that listens; the id is that, comm is a kworker's");
+} DOC("a request reaches an id that listens; cm_id is that id, comm is usually a kworker");
 EVENT(cm_req_handler)
 
 CM_CAPTURE(cm_req_handler)
 {
-	CAPTURE_ID(cm_req_handler, e, record, id, stage);
-	CAPTURE_TOS(cm_req_handler, e, record, id, stage);
+	CAPTURE_ID(cm_req_handler, e, raw, id, stage);
+	CAPTURE_TOS(cm_req_handler, e, raw, id, stage);
 	if (!WANT(cm_req_handler, event, stage))
 		return;
 	if (!formatted)
 		SET(e, event, (__u32)args[1]);
-	else if (GET(&e->event, record, event))
+	else if (GET(&e->event, raw, event))
 		e->has.event = 1;
 }
 CM_PROGRAMS(cm_req_handler)
@@ -513,7 +510,7 @@ struct tracefs_cm_event_handler {
 	__s32 status;
 	__u8 srcaddr[28];
 	__u8 dstaddr[28];
-} KERNEL_RECORD;
+} FTRACE_EVENT;
 
 struct cm_event_handler {
 	COMMON();
@@ -530,7 +527,7 @@ struct cm_event_handler {
 		__u32 status : 1;
 		__u32 reason : 1;
 	} has HAS_ALIGN;
-} DOC("an event is handed to the owner of an rdma_cm_id; comm is a kworker's as a rule");
+} DOC("an event is handed to the owner of an rdma_cm_id; comm is usually a kworker");
 EVENT(cm_event_handler)
 
 CM_CAPTURE(cm_event_handler)
@@ -539,16 +536,16 @@ CM_CAPTURE(cm_event_handler)
 	__u32 type = 0;
 	__s32 status = 0;
 
-	CAPTURE_ID(cm_event_handler, e, record, id, stage);
-	CAPTURE_TOS(cm_event_handler, e, record, id, stage);
-	CAPTURE(cm_event_handler, e, event, record, event, event, event, stage);
-	CAPTURE(cm_event_handler, e, status, record, status, event, status, stage);
+	CAPTURE_ID(cm_event_handler, e, raw, id, stage);
+	CAPTURE_TOS(cm_event_handler, e, raw, id, stage);
+	CAPTURE(cm_event_handler, e, event, raw, event, event, event, stage);
+	CAPTURE(cm_event_handler, e, status, raw, status, event, status, stage);
 	if (!WANT(cm_event_handler, reason, stage))
 		return;
-	if (!(formatted ? GET(&type, record, event) : GET(&type, event, event)) || type != rdma_cm_event_type__REJECTED)
+	if (!(formatted ? GET(&type, raw, event) : GET(&type, event, event)) || type != rdma_cm_event_type__REJECTED)
 		return;
 	/* iWARP has an errno in its place. */
-	if ((formatted ? GET(&status, record, status) : GET(&status, event, status)) && status > 0)
+	if ((formatted ? GET(&status, raw, status) : GET(&status, event, status)) && status > 0)
 		SET(e, reason, status);
 }
 CM_PROGRAMS(cm_event_handler)
@@ -560,7 +557,7 @@ struct tracefs_cm_event_done {
 	__s32 result;
 	__u8 srcaddr[28];
 	__u8 dstaddr[28];
-} KERNEL_RECORD;
+} FTRACE_EVENT;
 
 struct cm_event_done {
 	COMMON();
@@ -575,21 +572,21 @@ struct cm_event_done {
 		__u32 event : 1;
 		__u32 ret : 1;
 	} has HAS_ALIGN;
-} DOC("the owner of an rdma_cm_id has dealt with an event; comm is a kworker's as a rule");
+} DOC("the owner of an rdma_cm_id has dealt with an event; comm is usually a kworker");
 EVENT(cm_event_done)
 
 CM_CAPTURE(cm_event_done)
 {
 	struct rdma_cm_event *event = formatted ? 0 : (void *)args[1];
 
-	CAPTURE_ID(cm_event_done, e, record, id, stage);
-	CAPTURE_TOS(cm_event_done, e, record, id, stage);
-	CAPTURE(cm_event_done, e, event, record, event, event, event, stage);
+	CAPTURE_ID(cm_event_done, e, raw, id, stage);
+	CAPTURE_TOS(cm_event_done, e, raw, id, stage);
+	CAPTURE(cm_event_done, e, event, raw, event, event, event, stage);
 	if (!WANT(cm_event_done, ret, stage))
 		return;
 	if (!formatted)
 		SET(e, ret, (__s32)args[2]);
-	else if (GET(&e->ret, record, result))
+	else if (GET(&e->ret, raw, result))
 		e->has.ret = 1;
 }
 CM_PROGRAMS(cm_event_done)

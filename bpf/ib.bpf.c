@@ -2,15 +2,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Queue pairs of every RDMA driver, of user programs and of the kernel: the functions of ib_core (drivers/infiniband/core/verbs.c)
- * through which all of them pass.
+ * that all of them use.
  *
- *   modify    ib_modify_qp_with_udata (uverbs), ib_modify_qp (kernel)
- *   destroy   ib_destroy_qp_user (both)
- *   create    ib_create_qp_user (uverbs), ib_create_qp_kernel; kernel 5.10 has neither and creates the QPs of user programs in
- *             inline code, so there it is the uverbs handlers, ib_create_qp (kernel), and rdma_restrack_add, which every new QP
- *             passes on its way, to know the QP.
+ *     modify    ib_modify_qp_with_udata (uverbs), ib_modify_qp (kernel)
+ *     destroy   ib_destroy_qp_user (both)
+ *     create    ib_create_qp_user (uverbs), ib_create_qp_kernel. Kernel 5.10 has neither and creates the QPs of user programs in
+ *               inline code. There the probe uses the uverbs handlers, ib_create_qp (kernel), and rdma_restrack_add, which is called
+ *               for every new QP and identifies it.
  *
- * These functions sleep, so a thread is in one of them at a time and the thread id finds what was kept at its entry.
+ * These functions sleep, so a thread is in one of them at a time, and the thread id finds what was kept at the entry.
  */
 #include "rdma.h"
 #include "ib_objects.h"
@@ -58,9 +58,9 @@ struct create_call {
 	__u64 started;
 	struct ib_device *device;
 	struct ib_qp_init_attr *attr;
-	struct ib_qp *qp; /* where rdma_restrack_add tells it */
+	struct ib_qp *qp; /* set in rdma_restrack_add */
 	__u32 nested;     /* calls of ib_create_qp inside a uverbs handler */
-	__u32 handler;    /* a uverbs handler, which returns int and not the QP */
+	__u32 handler;    /* a uverbs handler, which returns int instead of the QP */
 };
 CALLS(create_calls, create_call);
 
@@ -100,7 +100,7 @@ static __always_inline void create_end(void *ctx, struct create_call *call, stru
 	EMIT(ib_create_qp, ctx, &e, call, qp, ret);
 }
 
-/* Of a function that returns the QP. */
+/* For a function that returns the QP. */
 static __always_inline void create_end_pointer(void *ctx, struct create_call *call, __s64 ret)
 {
 	create_end(ctx, call, IS_ERR(ret) ? 0 : (struct ib_qp *)ret, IS_ERR(ret) ? ret : 0);
@@ -131,7 +131,7 @@ static __always_inline int create_kernel_enter(void *ctx, __u64 pd, __u64 attr, 
 }
 ON_CALL(create_qp, ib_create_qp_kernel, 3, create_kernel_enter, create_leave)
 
-/* The way of kernel 5.10, whose functions call each other: what is kept tells that a call is part of a handler's. */
+/* Kernel 5.10, where these functions call each other: what is kept shows that a call is part of a handler's. */
 
 static __always_inline int create_handler_enter(void *ctx, __u64 a0, __u64 a1, __u64 a2)
 {
@@ -203,7 +203,7 @@ static __always_inline int create_restrack(void *ctx, __u64 res, __u64 a1, __u64
 }
 ON_ENTER(create_qp, rdma_restrack_add, 1, create_restrack)
 
-/* The state of each QP: a hook of its own, that only those attach who want to know it. */
+/* The state of each QP, in a hook of its own: it is attached only if an event wants the state. */
 
 static __always_inline int state_enter(void *ctx, __u64 qp, __u64 attr, __u64 mask)
 {
@@ -283,9 +283,7 @@ static __always_inline int modify_leave(void *ctx, __s64 ret)
 ON_CALL(modify_qp, ib_modify_qp_with_udata, 4, modify_enter, modify_leave)
 ON_CALL(modify_qp, ib_modify_qp, 3, modify_enter, modify_leave)
 
-/*
- * Destroy. The QP is gone when the call returns, so it is captured before.
- */
+/* Destroy. The QP is gone when the call returns, so it is captured at the entry. */
 
 struct destroy_call {
 	__u64 started;
@@ -311,7 +309,7 @@ static __always_inline int destroy_enter(void *ctx, __u64 ptr, __u64 udata, __u6
 	struct destroy_call call;
 	__s32 state;
 
-	/* The last handle of a shared XRC QP: the call destroys the real QP in a call of its own. It is one QP. */
+	/* The last handle of a shared XRC QP: the call destroys the real QP in a nested call. Both are one QP. */
 	if (outer && outer->qp != qp && GET_POINTER(outer->qp, real_qp) == qp) {
 		outer->nested++;
 		return 0;
@@ -357,8 +355,8 @@ static __always_inline int destroy_leave(void *ctx, __s64 ret)
 ON_CALL(destroy_qp, ib_destroy_qp_user, 2, destroy_enter, destroy_leave)
 
 /*
- * GIDs. Every lookup by the kernel is seen: those for programs and sysfs, those of changes of QPs, and on rxe those of each packet,
- * which may run in an interrupt. Nothing is kept from entry to return, so an interrupt does no harm.
+ * GIDs. Every lookup by the kernel is seen: for programs, for sysfs, for changes of QPs, and on rxe for each packet, where it may run
+ * in an interrupt. Nothing is kept from entry to return, so an interrupt does no harm.
  */
 
 struct ib_get_gid {

@@ -12,10 +12,10 @@
  *   dereg_mr   ib_dereg_mr_user                                                     ib_dereg_mr_user
  *
  * The objects of user programs are created by inline code of uverbs' handlers on every kernel, so an event is the call of the
- * handler, as those of QPs are on 5.10: failed ones include requests that uverbs itself refuses. rdma_restrack_add, which every new
- * object passes on its way, tells the object. The MR that a kernel's PD holds for itself (get_dma_mr) passes none of these functions.
+ * handler, as it is for QPs on 5.10: failed ones include requests that uverbs itself refuses. rdma_restrack_add, which is called
+ * for every new object, identifies it. The MR that a kernel's PD holds for itself (get_dma_mr) uses none of these functions.
  *
- * All of them sleep, so a thread is in one of them at a time, but for the nested calls that are named below.
+ * All of them sleep, so a thread is in one of them at a time, except for the nested calls named below.
  */
 #pragma once
 #include "rdma.h"
@@ -39,7 +39,7 @@ struct uverbs_attr {
 };
 struct uverbs_attr_bundle {
 	struct ib_udata ucore;
-	struct ib_ucontext *context; /* set as soon as the handler has found it */
+	struct ib_ucontext *context; /* set once the handler has found it */
 	unsigned long attr_present[1];
 	struct uverbs_attr attrs[];
 };
@@ -72,7 +72,7 @@ struct uverbs_attr_bundle {
 		__u32 id DOC("number of the MR, as `rdma res` has it; absent if it does not track it"); \
 		__u32 lkey VERBOSE DOC("local key"); \
 		__u32 rkey DOC("remote key"); \
-		enum ib_access_flags access FLAGS VERBOSE DOC("what the program wants to use it for; absent in ib:dereg_mr"); \
+		enum ib_access_flags access FLAGS VERBOSE DOC("what it may be used for; absent in ib:dereg_mr"); \
 		bytes_t length DOC("bytes registered; absent for MRs that the kernel maps later"); \
 		hex64_t start VERBOSE DOC("address in the program that registers; absent for a dma-buf or device memory, and in ib:dereg_mr"); \
 		hex64_t iova VERBOSE DOC("address by which the MR is accessed; absent for MRs that the kernel maps later"); \
@@ -88,7 +88,7 @@ struct uverbs_attr_bundle {
 		} has HAS_ALIGN; \
 	}
 
-/* What every event tells of its object and of the call. An MR belongs to a PD. */
+/* The fields of every event: its object and the call. An MR belongs to a PD. */
 #define OBJECT_FIELDS(object) \
 	char dev[64] DOC("RDMA device, like mlx5_0"); \
 	object; \
@@ -142,7 +142,7 @@ struct ib_dereg_mr {
 EVENT(ib_dereg_mr)
 OF_CALL(ib_dereg_mr)
 
-/* GET for a member that has the width of *dst on every kernel: a fifth of its code. */
+/* GET for a member that has the same width as *dst on every kernel: this takes a fifth of the code. */
 #define GET_SAME(dst, p, member) \
 	({ \
 		typeof(p) base = (p); \
@@ -163,7 +163,7 @@ OF_CALL(ib_dereg_mr)
 			CAPTURE_MEMBER(X, e, s, id, p, res.id, stage); \
 	} while (0)
 
-/* Captures a member of an object, unless it is 0: nobody has set it. */
+/* Captures a member of an object unless it is 0: then it was not set. */
 #define CAPTURE_SET_MEMBER(X, e, s, field, p, member, stage) \
 	do { \
 		if (WANT(X, s.field, stage) && GET_SAME(&(e)->s.field, p, member) && (e)->s.field) \
@@ -177,7 +177,7 @@ OF_CALL(ib_dereg_mr)
 		CAPTURE_OWNER(X, e, p, stage); \
 	} while (0)
 
-/* Only __ib_alloc_cq keeps the vector, and it alone makes room for completions (wc). */
+/* Only __ib_alloc_cq keeps the vector, and only it allocates work completions (wc). */
 #define CAPTURE_CQ(X, e, p, stage) \
 	do { \
 		CAPTURE_DEV(X, e, GET_POINTER(p, device), stage); \
@@ -208,8 +208,8 @@ OF_CALL(ib_dereg_mr)
  */
 
 /*
- * Where a request holds what it asks for: the id of an attribute (include/uapi/rdma/ib_user_ioctl_cmds.h), or the offset in the
- * struct of a write command (ib_user_verbs.h). NOWHERE is what this kind of request does not have.
+ * Where a request holds an argument: the id of an attribute (include/uapi/rdma/ib_user_ioctl_cmds.h), or the offset in the struct of
+ * a write command (ib_user_verbs.h). NOWHERE means that this kind of request does not have it.
  */
 enum { NOWHERE = -1 };
 struct places {
@@ -222,13 +222,13 @@ struct object_call {
 	__u64 started;
 	struct ib_device *device;         /* of a call by the kernel */
 	struct uverbs_attr_bundle *attrs; /* of a request of a user program */
-	void *object;                     /* where rdma_restrack_add tells it */
+	void *object;                     /* set in rdma_restrack_add */
 	struct places at;
 };
 
 /*
- * Reads what a request asks for. Attributes of the core have the even places, those of drivers the odd ones (uapi_key_attr,
- * include/rdma/uverbs_ioctl.h); a small one stands in the lower bytes of its data.
+ * Reads an argument of a request. The core's attributes have even indices, the driver's odd ones (uapi_key_attr,
+ * include/rdma/uverbs_ioctl.h). A small value is in the lower bytes of its data.
  */
 static __always_inline bool requested(__u64 *value, __u32 size, struct object_call *call, __s8 place)
 {
@@ -269,11 +269,11 @@ static __always_inline struct ib_device *device_of(struct object_call *call)
 	return context ? GET_POINTER(context, device) : 0;
 }
 
-/* What a handler's request holds is written over this. */
+/* A handler writes the arguments of its request over this. */
 static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .iova = NOWHERE, .access = NOWHERE, .cqe = NOWHERE,
 					 .comp_vector = NOWHERE };
 
-/* There is nothing in it to be absent if nothing is kept. */
+/* If nothing is kept, the object has no presence bits that could be wrong. */
 #define CLEAR_OBJECT(X, e) \
 	do { \
 		if (X##_entry) \
@@ -281,15 +281,14 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 	} while (0)
 
 /*
- * CREATES(op, T, kind, maybe) makes of an operation that creates a struct T:
+ * CREATES(op, T, kind, maybe) defines the programs of an operation that creates a struct T:
  *
  *   op_request_enter, op_request_leave   for uverbs handlers, which return int
- *   op_keep_request                      for handlers that may cause an object: only what is kept tells whether they did
- *   op_restrack                          for rdma_restrack_add, inside of them
+ *   op_keep_request                      for handlers that may create an object: only what is kept shows whether they did
+ *   op_restrack                          for rdma_restrack_add, inside them
  *   op_begin, op_leave                   for functions that the kernel calls, which return the object or an error
  *
- * A driver may create an object of its own inside a request, so requests have a map of their own. maybe: there are handlers of the last
- * kind.
+ * A driver may create an object of its own inside a request, so requests have a separate map. maybe: some handlers may create an object.
  */
 #define CREATES(op, T, kind, maybe) \
 	CALLS(op##_requests, object_call); \
@@ -433,7 +432,7 @@ static __always_inline int create_cq_enter(void *ctx, __u64 device, __u64 a1, __
 }
 ON_CALL(create_cq, kernel, 6, create_cq_enter, create_cq_leave)
 
-/* The request knows best; where there is none, or it cannot be read, the MR does. */
+/* The request takes precedence; where there is no request, or it cannot be read, the MR is used. */
 static __always_inline void ib_reg_mr_capture(struct ib_reg_mr *e, struct object_call *call, struct ib_mr *mr, __s64 ret, enum stage stage)
 {
 	CAPTURE_COMMON(ib_reg_mr, e, stage);
@@ -503,7 +502,7 @@ static __always_inline int reg_mr_dm(void *ctx, __u64 attrs, __u64 a1, __u64 a2)
 }
 ON_ENTER(reg_mr, ib_uverbs_handler_UVERBS_METHOD_DM_MR_REG, 1, reg_mr_dm)
 
-/* A change of an MR, for which some drivers make a new one and then deregister the old one. */
+/* Changes an MR. Some drivers make a new one for that and then deregister the old one. */
 static __always_inline int rereg_mr_write(void *ctx, __u64 attrs, __u64 a1, __u64 a2)
 {
 	return reg_mr_keep_request(attrs, no_places);
@@ -536,19 +535,17 @@ static __always_inline int reg_mr_enter(void *ctx, __u64 pd, __u64 a1, __u64 a2)
 ON_CALL(reg_mr, kernel, 3, reg_mr_enter, reg_mr_leave)
 ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
 
-/*
- * The end. The object is gone when the call returns, so it is captured before.
- */
+/* The end. The object is gone when the call returns, so it is captured at the entry. */
 
 /*
- * DESTROYS(op, T, CAPTURE) makes op_begin(object) for functions that destroy a struct T, and op_enter(ctx, object, …) and op_leave(ctx, ret)
- * for those of them that call no other one.
+ * DESTROYS(op, T, CAPTURE) defines op_begin(object) for functions that destroy a struct T, and op_enter(ctx, object, …) and
+ * op_leave(ctx, ret) for functions among them that call no other one.
  */
 #define DESTROYS(op, T, CAPTURE) \
 	struct op##_call { \
 		__u64 started; \
 		__u64 object; \
-		bool outer; /* of a function that calls another one for the same object */ \
+		bool outer; /* called by a function that calls another one for the same object */ \
 		struct ib_##op saved; \
 	}; \
 	CALLS(op##_calls, op##_call); \
@@ -592,14 +589,15 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
 
 DESTROYS(dealloc_pd, ib_pd, CAPTURE_PD)
 
-/* Refuses a PD that is in use, and else calls the function below: that is one event, of this one. */
+/* Refuses a PD that is in use, and otherwise calls the function below. Both are one event, reported by this function. */
 static __always_inline int free_pd_enter(void *ctx, __u64 uobject, __u64 why, __u64 attrs)
 {
 	return dealloc_pd_begin((__u64)GET_POINTER((struct ib_uobject *)uobject, object), true);
 }
 ON_CALL(dealloc_pd, uverbs_free_pd, 3, free_pd_enter, dealloc_pd_leave)
 
-/* Is this call a part of one of the function above? What is kept says so, no count: a skipped program would put that out of step. */
+/* Whether this call is part of a call of the function above. What is kept shows it; a count would get out of step if the kernel skips
+ * a program. */
 static __always_inline int dealloc_pd_inner_enter(void *ctx, __u64 pd, __u64 a1, __u64 a2)
 {
 	__u64 task;
@@ -620,7 +618,7 @@ ON_CALL(dealloc_pd, ib_dealloc_pd_user, 2, dealloc_pd_inner_enter, dealloc_pd_in
 DESTROYS(destroy_cq, ib_cq, CAPTURE_CQ)
 ON_CALL(destroy_cq, ib_destroy_cq_user, 2, destroy_cq_enter, destroy_cq_leave)
 
-/* Returns nothing. */
+/* The function returns void. */
 static __always_inline int free_cq_leave(void *ctx, __s64 ret)
 {
 	return destroy_cq_leave(ctx, 0);

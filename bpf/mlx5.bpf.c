@@ -2,16 +2,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The mlx5 driver: its functions that ib_core calls for QPs, PDs, CQs and MRs (module mlx5_ib, mlx5_ib_*), and the commands that it
- * sends to the firmware (module mlx5_core, mlx5_cmd_*). The latter are all that is seen of programs that make their objects by
- * DEVX, like UCX.
+ * sends to the firmware (module mlx5_core, mlx5_cmd_*). For programs that create their objects by DEVX, like UCX, only the latter are
+ * seen.
  *
- * Drivers differ: what a function returns says the prototype (ON_RETURN), or else the value itself. An out-of-tree driver brings no
- * prototypes along.
+ * Drivers differ in what a function returns. The prototype shows it (ON_RETURN), or otherwise the value itself. An out-of-tree driver
+ * has no prototypes.
  */
 #include "rdma.h"
 #include "mlx5_names.h"
 
-/* What each event tells beside its object. */
+/* The fields of each event besides its object. */
 #define VERB_FIELDS() \
 	char dev[64] DOC("RDMA device, like mlx5_0"); \
 	OWNER() owner; \
@@ -20,7 +20,7 @@
 
 #define CQ() \
 	struct { \
-		__u32 cqe DOC("completions that it has room for; where it could not be created, those asked for"); \
+		__u32 cqe DOC("completions that it has room for; if it could not be created, how many were asked for"); \
 		struct { \
 			HAS_PAD; \
 			__u32 cqe : 1; \
@@ -29,7 +29,7 @@
 
 #define NEW_CQ() \
 	struct { \
-		__u32 cqe DOC("completions that it has room for; where it could not be created, those asked for"); \
+		__u32 cqe DOC("completions that it has room for; if it could not be created, how many were asked for"); \
 		__u32 comp_vector DETAIL DOC("completion vector, which is the interrupt that it uses"); \
 		struct { \
 			HAS_PAD; \
@@ -38,12 +38,12 @@
 		} has HAS_ALIGN; \
 	}
 
-/* An MR that is registered: what the call says, and the keys that it gets. */
+/* An MR that is registered: the arguments of the call, and the new keys. */
 #define NEW_MR(place, place_meaning) \
 	struct { \
 		bytes_t length DOC("size of the memory"); \
 		hex64_t place place_meaning; \
-		hex64_t iova VERBOSE DOC("address by which work requests name its beginning"); \
+		hex64_t iova VERBOSE DOC("address that work requests use for its beginning"); \
 		enum ib_access_flags access FLAGS VERBOSE DOC("what it may be used for"); \
 		hex32_t lkey VERBOSE DOC("key for local use; absent if the call failed"); \
 		hex32_t rkey DOC("key for the remote side; absent if the call failed"); \
@@ -57,7 +57,7 @@
 #define MR() \
 	struct { \
 		bytes_t length DOC("size of the memory; absent where the MR does not hold it"); \
-		hex64_t iova VERBOSE DOC("address by which work requests name its beginning"); \
+		hex64_t iova VERBOSE DOC("address that work requests use for its beginning"); \
 		hex32_t lkey VERBOSE DOC("key for local use"); \
 		hex32_t rkey DOC("key for the remote side"); \
 		struct { \
@@ -71,7 +71,7 @@
 
 #define PD() hex64_t pd VERBOSE DOC("address of the PD in the kernel, the same in all events until it is deallocated")
 
-/* What may be absent from an event that has no optional fields of its own. */
+/* The presence bits of an event that has no optional fields of its own. */
 #define HAS_DEV() \
 	struct { \
 		HAS_PAD; \
@@ -174,8 +174,8 @@ EVENT(mlx5_dereg_mr)
 OF_CALL(mlx5_dereg_mr)
 
 /*
- * A call in progress. The driver makes some of its objects of others, and calls itself for these through ib_core: a GSI QP is made
- * of a second QP, an MR for signatures of two more. So a thread may be in a function twice.
+ * A call in progress. The driver builds some objects from others, and calls itself for these through ib_core: a GSI QP uses a second
+ * QP, an MR for signatures two more. So a thread may be in a function twice.
  */
 struct call_key {
 	__u64 task;
@@ -248,7 +248,7 @@ struct verb_call {
 		return 0; \
 	}
 
-/* What a function that ends an object's life saves of it at its entry, beside the object. */
+/* What a function that ends an object keeps of it at its entry, besides the object. */
 #define SAVED_VERB() \
 	char dev[64]; \
 	OWNER() owner; \
@@ -267,7 +267,7 @@ struct verb_call {
 		(e)->has.dev = (saved)->has.dev; \
 	} while (0)
 
-/* Before 5.11 ib_core tells who owns an object only after the driver's call: it is the caller, if it is a process that calls. */
+/* Before 5.11 ib_core sets the owner of an object only after the driver's call. The owner is the caller, if that is a process. */
 #define CAPTURE_CALLER(X, e, from_process, stage) \
 	do { \
 		if (!WANT_OWNER(X, stage)) \
@@ -283,7 +283,7 @@ struct verb_call {
  * Create a QP: int (ib_qp *, ib_qp_init_attr *, ib_udata *), or before 5.15 ib_qp *(ib_pd *, ib_qp_init_attr *, ib_udata *).
  */
 
-/* Whether the first argument is a QP that ib_core has prepared: its PD is of its device. A PD has no such member there. */
+/* Whether the first argument is a QP that ib_core has prepared: its PD belongs to its device. A PD has no such member there. */
 static __always_inline bool is_qp(__u64 object)
 {
 	struct ib_qp *qp = (void *)object;
@@ -325,7 +325,7 @@ static __always_inline void create_qp_report(void *ctx, struct verb_call *call, 
 	EMIT(mlx5_create_qp, ctx, &e, call, qp, ret);
 }
 
-/* The QP that ib_core has prepared, if anybody wants to know of it. */
+/* The QP that ib_core has prepared, if an event wants its fields. */
 static __always_inline struct ib_qp *prepared_qp(struct verb_call *call)
 {
 	return mlx5_create_qp_entry ? (struct ib_qp *)call->args[0] : 0;
@@ -345,8 +345,9 @@ static __always_inline void create_qp_end_pointer(void *ctx, struct verb_call *c
 VERB_LEAVE(create_qp, create_qp_leave_pointer, create_qp_end_pointer)
 
 /*
- * Without a prototype the register tells. A pointer into the kernel has its upper bits set and is not among the last 4095 addresses,
- * which are errors and have the same meaning as int; an int has bits above its 32 that are all 0, or all 1 if it is negative.
+ * Without a prototype the register itself shows the type. A pointer into the kernel has its upper bits set and is not among the last
+ * 4095 addresses, which are errors and have the same meaning as int. The bits of an int above the lower 32 are all 0, or all 1 if it
+ * is negative.
  */
 static __always_inline void create_qp_end_unknown(void *ctx, struct verb_call *call, __s64 ret)
 {
@@ -433,7 +434,7 @@ static __always_inline int modify_qp_leave(void *ctx, __s64 ret)
 }
 ON_CALL(mlx5_modify_qp, mlx5_ib_modify_qp, 4, modify_qp_enter, modify_qp_leave)
 
-/* An object is gone when the call that ends it returns, so it is captured before. */
+/* An object is gone when the call that ends it returns, so it is captured at the entry. */
 
 struct destroy_qp_call {
 	__u64 started;
@@ -579,7 +580,7 @@ static __always_inline int dealloc_pd_leave_void(void *ctx, __s64 ret)
 	return dealloc_pd_leave(ctx, 0);
 }
 
-/* Without a prototype it may be such a function, and the register hold anything: only an error counts. */
+/* Without a prototype it may be such a function, and the register may hold anything: only an error counts. */
 static __always_inline __s64 error_or_0(__s64 ret)
 {
 	__s32 error = ret;
@@ -597,9 +598,7 @@ ON_RETURN(mlx5_dealloc_pd, mlx5_ib_dealloc_pd, 2, int, dealloc_pd_leave)
 ON_RETURN(mlx5_dealloc_pd, mlx5_ib_dealloc_pd, 2, void, dealloc_pd_leave_void)
 ON_RETURN_UNKNOWN(mlx5_dealloc_pd, mlx5_ib_dealloc_pd, dealloc_pd_leave_unknown)
 
-/*
- * CQs. Since 7.1 there is a function of its own for those of programs.
- */
+/* CQs. Since 7.1 the CQs of programs have a function of their own. */
 
 static __always_inline void mlx5_create_cq_capture(struct mlx5_create_cq *e, struct verb_call *call, __s64 ret, enum stage stage)
 {
@@ -707,9 +706,7 @@ ON_RETURN(mlx5_destroy_cq, mlx5_ib_destroy_cq, 2, int, destroy_cq_leave)
 ON_RETURN(mlx5_destroy_cq, mlx5_ib_destroy_cq, 2, void, destroy_cq_leave_void)
 ON_RETURN_UNKNOWN(mlx5_destroy_cq, mlx5_ib_destroy_cq, destroy_cq_leave_unknown)
 
-/*
- * MRs. When the driver has registered one, ib_core has not filled it in yet: it is the PD's device and owner.
- */
+/* MRs. When the driver has registered an MR, ib_core has not filled it in yet, so device and owner come from the PD. */
 
 #define CAPTURE_NEW_MR(X, e, call, result, place, iova_arg, access_arg, stage) \
 	do { \
@@ -791,7 +788,7 @@ VERB_LEAVE(reg_user_mr_dmabuf, reg_user_mr_dmabuf_leave, reg_user_mr_dmabuf_end)
 
 /*
  * ib_mr *(ib_pd *, u64 offset, u64 length, u64 iova, int fd, int access, [ib_dmah *,] ib_udata * or uverbs_attr_bundle *). With more
- * than six arguments it takes a kprobe: before 6.7 kernels on amd64 attach no fexit to such a function.
+ * than six arguments it needs a kprobe: on amd64, kernels before 6.7 attach no fexit to such a function.
  */
 SEC("kprobe/mlx5_ib_reg_user_mr_dmabuf")
 int kprobe_mlx5_reg_user_mr_dmabuf__mlx5_ib_reg_user_mr_dmabuf(struct kprobe_regs *ctx)
@@ -906,13 +903,13 @@ struct mlx5_async_ctx {
 struct mlx5_cmd {
 	COMMON();
 	char dev[32] DOC("PCI device, like 0000:3b:00.0");
-	enum mlx5_opcode opcode DOC("what the firmware shall do");
+	enum mlx5_opcode opcode DOC("what the firmware is asked for");
 	hex16_t op_mod DETAIL DOC("modifier of the opcode");
 	__u16 devx_uid DETAIL DOC("DEVX user context that the command is for; 0 is the kernel's own");
 	bool async DOC("the caller did not wait (mlx5_cmd_exec_cb): latency is until the callback, and pid and comm are the caller's");
 	enum mlx5_status status DOC("the firmware's answer; absent if there was none");
 	hex32_t syndrome DETAIL DOC("the firmware's code of the cause of a failure; absent if there was no answer");
-	errno_t ret DOC("result: -errno on failure; -EREMOTEIO where it is up to the caller to read the status (mlx5_cmd_do)");
+	errno_t ret DOC("result: -errno on failure; -EREMOTEIO where the caller reads the status (mlx5_cmd_do)");
 	ns_t latency DOC("time until the answer");
 	struct {
 		HAS_PAD;
@@ -929,8 +926,8 @@ struct command {
 	__u64 in;
 	__u64 out;
 	struct mailbox_in head;
-	bool whole;  /* by a function that may call mlx5_cmd_do for it */
-	bool nested; /* and is in there */
+	bool whole;  /* seen in a function that may call mlx5_cmd_do */
+	bool nested; /* it has called mlx5_cmd_do */
 	/* The caller of an asynchronous one. */
 	cgroup_t cgroup;
 	__u64 pid_tgid;
@@ -940,7 +937,7 @@ struct command {
 	KEPT_OF_TASK;
 };
 
-/* By thread; that of an asynchronous command by its struct mlx5_async_work. */
+/* By thread; an asynchronous command by its struct mlx5_async_work. */
 CALLS(commands, command);
 
 struct {
@@ -1041,14 +1038,14 @@ static __always_inline void begin_command(struct command *cmd, __u64 dev, __u64 
 	cmd->started = bpf_ktime_get_ns();
 }
 
-/* The command has been answered if the result is what follows from the answer: else nobody wrote one. */
+/* The command was answered if the result follows from the answer; otherwise there is no answer in the mailbox. */
 static __always_inline void end_command(void *ctx, struct command *cmd, __s64 ret)
 {
 	struct mailbox_out answer = {};
 	bool answered = !bpf_probe_read_kernel(&answer, sizeof(answer), (void *)cmd->out);
 	struct mlx5_cmd e;
 
-	/* Newer kernels make the callback's result of the answer after the function that is probed (cmd_status_err). */
+	/* Newer kernels compute the callback's result from the answer after the probed function (cmd_status_err). */
 	if (cmd->async && !ret && answered && answer.status)
 		ret = -EREMOTEIO;
 	answered = answered && (ret == -EREMOTEIO || ret == errno_of(answer.status));
@@ -1091,7 +1088,7 @@ static __always_inline int exec_enter(void *ctx, __u64 dev, __u64 in, __u64 in_s
 ON_CALL5(mlx5_cmd, mlx5_cmd_exec, 5, exec_enter, exec_leave)
 ON_CALL5(mlx5_cmd, mlx5_cmd_exec_polling, 5, exec_enter, exec_leave)
 
-/* In some builds the functions above call this one (6.1, 6.12), in others they do not (7.2). It is one command. */
+/* In some builds the functions above call this one (6.1, 6.12), in others they do not (7.2). Both are one command. */
 static __always_inline int do_enter(void *ctx, __u64 dev, __u64 in, __u64 in_size, __u64 out, __u64 out_size)
 {
 	__u64 task = bpf_get_current_pid_tgid();
@@ -1118,9 +1115,9 @@ static __always_inline int do_leave(void *ctx, __s64 ret)
 ON_CALL5(mlx5_cmd, mlx5_cmd_do, 5, do_enter, do_leave)
 
 /*
- * Asynchronous ones: int mlx5_cmd_exec_cb(mlx5_async_ctx *, void *in, int in_size, void *out, int out_size, mlx5_async_cbk_t,
- * mlx5_async_work *), where the seventh argument takes a kprobe, and at the end mlx5_cmd_exec_cb_handler(int status, void *work), in
- * an interrupt.
+ * Asynchronous commands begin in int mlx5_cmd_exec_cb(mlx5_async_ctx *, void *in, int in_size, void *out, int out_size,
+ * mlx5_async_cbk_t, mlx5_async_work *), which needs a kprobe for its seventh argument. They end in mlx5_cmd_exec_cb_handler(int
+ * status, void *work), in an interrupt.
  */
 SEC("kprobe/mlx5_cmd_exec_cb")
 int kprobe_mlx5_cmd__mlx5_cmd_exec_cb(struct kprobe_regs *ctx)

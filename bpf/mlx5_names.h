@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Names of mlx5 firmware commands and of their results, as the driver has them. */
+/* Names of mlx5 firmware commands and of their results, from the driver. */
 #pragma once
 
 /* MLX5_CMD_OP_*, include/linux/mlx5/mlx5_ifc.h. A word cannot begin with a digit, so 2ERR_QP and 2RST_QP have an ANY before. */

@@ -3,8 +3,8 @@
 /*
  * NVMe host commands: the raw tracepoints of nvme_core (drivers/nvme/host/trace.h).
  *
- * A command is known by its struct request, never by queue and command id: kernel 5.10 records the id with the generation counter
- * at submission and without it at completion, and an id is reused at once.
+ * The key of a command is its struct request, never queue and command id: kernel 5.10 reports the id with the generation counter at
+ * submission and without it at completion, and an id is reused at once.
  */
 #include "trace.h"
 #include "nvme_names.h"
@@ -55,7 +55,7 @@ struct nvme_request {
 };
 #pragma clang attribute pop
 
-/* The numbers are the running kernel's, by bpf_core_enum_value. REQ_DRV is REQ_NVME_MPATH (drivers/nvme/host/nvme.h). */
+/* The numbers come from the running kernel, by bpf_core_enum_value. REQ_DRV is REQ_NVME_MPATH (drivers/nvme/host/nvme.h). */
 enum req_flag_bits {
 	__REQ_FAILFAST_DEV,
 	__REQ_FAILFAST_TRANSPORT,
@@ -70,28 +70,29 @@ struct sqe {
 	__u8 opcode;
 	__u8 flags;
 	__u16 cid;
-	__u32 nsid; /* of a fabrics command the low byte is its type */
+	__u32 nsid; /* in a fabrics command the low byte is its type */
 	__u32 cdw2[8];
 	__u32 cdw10[6];
 };
 
 /*
- * What the ends of a command tell of its beginning. A command can be handed to the driver several times: again after a busy queue
- * took it back, and again after an attempt that failed. The entry stays until it ends for good, if somebody wants to know of that.
+ * What is kept of a command until it ends. A command can be handed to the driver several times: again after a busy queue took it
+ * back, and again after an attempt that failed. The value stays until the command ends for good, if an event wants fields of the
+ * whole command.
  */
 struct inflight {
 	__u64 started;   /* this attempt, ns, CLOCK_MONOTONIC */
 	__u64 cqe;       /* when the completion queue entry was seen, or 0 */
 	__u64 first;     /* attempt */
-	__u64 allocated; /* request.start_time_ns: what distinguishes a command from the next one in the same request */
+	__u64 allocated; /* request.start_time_ns: distinguishes a command from the next one in the same request */
 	__u32 attempt;
 	__u32 requeues;
 	__u8 timeouts; /* of this attempt */
 	bool counted;  /* among those in flight */
 	bool ended;    /* this attempt */
-	bool kept;     /* the command may come again */
+	bool kept;     /* the command may be retried */
 
-	/* The submission, if somebody wants it. */
+	/* The submission, if an event wants it. */
 	__u32 pid, tid, uid;
 	__u64 bytes;
 	__u64 cgroup;
@@ -102,8 +103,8 @@ struct inflight {
 #define WITHOUT_SUBMISSION __builtin_offsetof(struct inflight, pid)
 
 /*
- * By request. Go sets the size from the queues of the controllers: there is one request per tag. One of the two is used: a value is
- * cleared and copied for each command, and most of it is the submission.
+ * By request. Go sets the size from the queues of the controllers: there is one request per tag. Only one of the two maps is used: a
+ * value is cleared and copied for each command, and most of it is the submission.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -120,8 +121,8 @@ struct {
 } nvme_inflight_times SEC(".maps");
 
 /*
- * Which command an event is about. What comes from the submission queue entry is absent from a completion whose submission was
- * not seen; what comes from the driver's own structs is absent where this kernel does not describe them (see below).
+ * The command of an event. Fields of the submission queue entry are absent from a completion whose submission was not seen; fields of
+ * the driver's own structs are absent where this kernel does not describe them (see below).
  */
 #define COMMAND_FIELDS(submission) \
 	char ctrl[16] NEEDS(nvme_learn) DOC("controller, like nvme0"); \
@@ -139,9 +140,9 @@ struct {
 	hex8_t flags submission VERBOSE DOC("flags byte of the submission queue entry: FUSE and PSDT"); \
 	enum nvme_fuse fuse submission USUAL(normal) DOC("part of a fused operation"); \
 	enum nvme_psdt psdt submission USUAL(prp) DOC("how the data is described"); \
-	__u64 slba submission DOC("first logical block, of commands that have one (read, write, compare, zones, ...; of copy that of the destination)"); \
+	__u64 slba submission DOC("first logical block, of commands that have one (read, write, compare, zones, ...; for copy, the first one of the destination)"); \
 	__u32 nlb submission INSTEAD(bytes) DOC("number of logical blocks: the 16-bit field of read, write, compare, ..., plus one"); \
-	bool fua submission DOC("force unit access; like the next three only of commands that read, write, compare or verify blocks"); \
+	bool fua submission DOC("force unit access; like the next three only for commands that read, write, compare or verify blocks"); \
 	bool lr submission DOC("limited retry by the controller"); \
 	bool pract submission DOC("protection information action: the controller inserts or strips it"); \
 	enum nvme_prchk prchk submission USUAL(unchecked) DOC("which protection information is checked"); \
@@ -154,7 +155,7 @@ struct {
 	bool zone_partial submission DOC("count only the zones that fit; of zone_mgmt_recv"); \
 	enum nvme_property property submission DOC("register of the controller; of property_get and property_set"); \
 	__u16 for_qid submission DOC("queue that an admin or fabrics command is about: create, delete, connect, abort"); \
-	hex16_t for_cid submission DOC("command id that abort is to end"); \
+	hex16_t for_cid submission DOC("command id that abort names"); \
 	bytes_t bytes submission DOC("data of the request as the block layer counts it"); \
 	hex32_t cdw10 submission VERBOSE DOC("command dword 10"); \
 	hex32_t cdw11 submission VERBOSE DOC("command dword 11"); \
@@ -200,13 +201,13 @@ struct {
 	__u32 cdw14 : 1; \
 	__u32 cdw15 : 1
 
-/* For what is known only of a command that is followed from its first attempt on. */
+/* For fields that are known only if a command is followed from its first attempt. */
 #define NEEDS_CHAIN NEEDS(nvme_inflight) NEEDS(nvme_ended) NEEDS(nvme_learn)
 
 /* Which time a command is handed to the driver: attempt is 1 + retries + requeues. */
 #define CHAIN_FIELDS \
 	__u32 attempt NEEDS_CHAIN USUAL(1) DOC("which time the command is handed to the driver; absent if earlier ones were not seen"); \
-	__u32 requeues NEEDS_CHAIN DETAIL DOC("times before this one that a busy queue took the command back; not so after a failed attempt: that is a retry")
+	__u32 requeues NEEDS_CHAIN DETAIL DOC("how often a busy queue took the command back before this attempt; after a failed attempt it is a retry instead")
 
 #define CHAIN_HAS \
 	__u32 attempt : 1; \
@@ -222,7 +223,7 @@ struct nvme_setup_cmd {
 	COMMAND_FIELDS();
 	CHAIN_FIELDS;
 	__u32 retries NEEDS(nvme_learn) DETAIL DOC("failed attempts before this one");
-	__u32 queue_depth NEEDS_DEPTH DOC("commands in flight on this queue, of those whose submission was seen, this one included");
+	__u32 queue_depth NEEDS_DEPTH DOC("commands in flight on this queue whose submission was seen, this one included");
 	__u32 ctrl_depth NEEDS_DEPTH DOC("likewise on all I/O queues of the controller, or on its admin queue");
 	struct {
 		HAS_PAD;
@@ -303,7 +304,7 @@ struct nvme_timeout {
 	COMMON(NEEDS_CHAIN);
 	COMMAND_FIELDS(NEEDS_KEPT);
 	ns_t age NEEDS_KEPT DOC("from nvme:setup_cmd to here; absent if the submission was not seen");
-	__u32 timeouts NEEDS_KEPT DOC("of this attempt, this one included; over PCIe the first aborts the command, the second resets the controller");
+	__u32 timeouts NEEDS_KEPT DOC("timeouts of this attempt, this one included; over PCIe the first aborts the command, the second resets the controller");
 	struct {
 		HAS_PAD;
 		OF_SUBMISSION;
@@ -327,7 +328,7 @@ struct nvme_failover {
 		__u32 status : 1;
 		__u32 raw_status : 1;
 	} has HAS_ALIGN;
-} DOC("a command that failed goes to another path (nvme_failover_req); disk is that of the failed path; follows nvme:complete_rq");
+} DOC("a failed command goes to another path (nvme_failover_req); disk is on the failed path; follows nvme:complete_rq");
 EVENT(nvme_failover)
 OF_BEGINNING(nvme_failover)
 
@@ -348,7 +349,7 @@ struct nvme_async_event {
 	__s32 ctrl_id NEEDS(nvme_learn) VERBOSE DOC("number of the controller");
 	enum nvme_aen_type type DOC("kind of event");
 	hex8_t info DOC("event information; its meaning depends on the type");
-	hex8_t log_page DOC("log page that says more");
+	hex8_t log_page DOC("log page with details");
 	hex32_t result VERBOSE DOC("dword 0 of the completion queue entry");
 	struct {
 		HAS_PAD;
@@ -359,14 +360,14 @@ struct nvme_async_event {
 EVENT(nvme_async_event)
 
 /*
- * The driver's own structs. Their types come from the BTF of nvme_core, or from --btf. Where there is neither (kernel 5.10 has no
- * BTF for modules) the places below are used, each only after it was seen to hold:
+ * The driver's own structs. Their types come from the BTF of nvme_core, or from --btf. Without either (kernel 5.10 has no BTF for
+ * modules) the offsets below are used, each only after a check:
  *
- *   nvme_request is { cmd, result, u8 genctr, u8 retries, u8 flags, u16 status, ctrl }, right behind the request; later kernels
- *   have a start_time before ctrl. Checked: the generation counter equals the upper 4 bits of the command id that the driver just
- *   made from it, and is not zero.
+ *     nvme_request is { cmd, result, u8 genctr, u8 retries, u8 flags, u16 status, ctrl }, right behind the request; later kernels
+ *     have a start_time before ctrl. Check: the generation counter equals the upper 4 bits of the command id that the driver just
+ *     made from it, and is not zero.
  *
- *   nvme_ctrl has, somewhere in its first 2 KiB, a pointer to its character device, whose name is nvme<number>.
+ *     nvme_ctrl has, somewhere in its first 2 KiB, a pointer to its character device, whose name is nvme<number>.
  */
 #define GUESS_CMD 0
 #define GUESS_RESULT 8
@@ -378,7 +379,7 @@ EVENT(nvme_async_event)
 #define GUESS_CTRL_LATER 32
 #define CTRL_BYTES 2048
 
-/* Set by nvme_learn once the places were seen to hold. */
+/* Set by nvme_learn once the checks of the offsets passed. */
 bool nvme_request_known;
 __u32 nvme_ctrl_at = GUESS_CTRL; /* offset of the pointer to nvme_ctrl in nvme_request */
 __u32 nvme_ctrl_device;          /* offset of the pointer to the device in nvme_ctrl; 0: not looked for yet, CTRL_BYTES: not found */
@@ -404,7 +405,7 @@ static __always_inline struct nvme_ctrl *ctrl_of(struct request *rq)
 	return READ_AT(struct nvme_ctrl *, nvme_req(rq), nvme_ctrl_at);
 }
 
-/* Whether NVME_REQUEST reads what it should. */
+/* Whether NVME_REQUEST reads the right members. */
 #define OUTCOME_KNOWN (HAVE_TYPES || nvme_request_known)
 #define NVME_REQUEST(rq, member, guess) \
 	(HAVE_TYPES ? BPF_CORE_READ(nvme_req(rq), member) \
@@ -428,13 +429,14 @@ static __always_inline __s32 ctrl_number(const char name[16])
 	return -1;
 }
 
-/* A pointer into the kernel: 0xff... with four and with five levels of page tables. What is none need not cost a fault. */
+/* A pointer into the kernel: 0xff... with four and with five levels of page tables. This saves a page fault on other values. */
 static __always_inline bool is_pointer(const void *p)
 {
 	return (__u64)p >> 56 == 0xff;
 }
 
-/* The name of the device that a pointer at this offset of the controller points to, if that is one; returns its length or less than 0. */
+/* The name of the device that a pointer at this offset of the controller points to, if it is a device; returns its length or less
+ * than 0. */
 static __always_inline long device_name(struct nvme_ctrl *ctrl, __u32 offset, char name[16])
 {
 	struct device *device = READ_AT(struct device *, ctrl, offset);
@@ -445,7 +447,7 @@ static __always_inline long device_name(struct nvme_ctrl *ctrl, __u32 offset, ch
 	return bpf_probe_read_kernel_str(name, 16, text);
 }
 
-/* Reads the name of the controller; returns its number, or -1 if it cannot be told. */
+/* Reads the name of the controller; returns its number, or -1 if it is unknown. */
 static __always_inline __s32 ctrl_name(struct nvme_ctrl *ctrl, char name[16])
 {
 	if (HAVE_TYPES) {
@@ -553,13 +555,13 @@ static __always_inline bool has_slba(enum nvme_opcode opcode)
 	}
 }
 
-/* Whether the flags in the upper half of dword 12 are those of read and write; write_uncor has none. */
+/* Whether the upper half of dword 12 has the flags of read and write; write_uncor has none. */
 static __always_inline bool has_rw_flags(enum nvme_opcode opcode)
 {
 	return opcode == nvme_opcode__copy || (has_blocks(opcode) && opcode != nvme_opcode__write_uncor);
 }
 
-/* Where a command says which queue it is about, as the index of a 16-bit word from dword 10 on, or -1. */
+/* Where a command holds the queue that it is about, as the index of a 16-bit word from dword 10 on, or -1. */
 static __always_inline int for_qid_at(enum nvme_opcode opcode)
 {
 	switch (opcode) {
@@ -594,7 +596,7 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 		} \
 	} while (0)
 
-/* What the request tells, with or without its submission. */
+/* The fields of the request, with or without its submission. */
 #define CAPTURE_REQUEST(X, e, rq, stage) \
 	do { \
 		CAPTURE_CTRL(X, e, ctrl_of(rq), stage); \
@@ -613,7 +615,7 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 			(e)->mpath = (BPF_CORE_READ(rq, cmd_flags) & REQ_FLAG(DRV)) != 0; \
 	} while (0)
 
-/* Whether a field is wanted that the opcode is needed for; test is WANT, with a stage, or WANTED. */
+/* Whether an event wants a field that depends on the opcode; test is WANT, with a stage, or WANTED. */
 #define ANY_BY_OPCODE(test, X, ...) \
 	(test(X, opcode, ##__VA_ARGS__) || test(X, slba, ##__VA_ARGS__) || test(X, nlb, ##__VA_ARGS__) || \
 	 test(X, fua, ##__VA_ARGS__) || test(X, lr, ##__VA_ARGS__) || test(X, pract, ##__VA_ARGS__) || \
@@ -622,7 +624,7 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 	 test(X, zone_all, ##__VA_ARGS__) || test(X, zone_partial, ##__VA_ARGS__) || test(X, property, ##__VA_ARGS__) || \
 	 test(X, for_qid, ##__VA_ARGS__) || test(X, for_cid, ##__VA_ARGS__))
 
-/* Likewise any field that the submission queue entry tells. */
+/* Likewise for any field of the submission queue entry. */
 #define ANY_OF_SQE(test, X, ...) \
 	(ANY_BY_OPCODE(test, X, ##__VA_ARGS__) || test(X, cid, ##__VA_ARGS__) || test(X, raw_opcode, ##__VA_ARGS__) || \
 	 test(X, nsid, ##__VA_ARGS__) || test(X, fctype, ##__VA_ARGS__) || test(X, flags, ##__VA_ARGS__) || \
@@ -636,7 +638,7 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 			SET(e, cdw##n, (entry)->cdw10[n - 10]); \
 	} while (0)
 
-/* What the submission queue entry tells; queue, and data, the size of the request, are read only if they are needed. */
+/* The fields of the submission queue entry. queue, and data, the size of the request, are read only if they are needed. */
 #define CAPTURE_SQE(X, e, entry, queue, data, stage) \
 	do { \
 		enum nvme_opcode code = ANY_BY_OPCODE(WANT, X, stage) ? opcode_of(entry, queue) : 0; \
@@ -700,7 +702,7 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 		CAPTURE_CDW(X, e, entry, 15, stage); \
 	} while (0)
 
-/* Who submitted the command, and the command, from what was kept in flight. */
+/* The submitter and the command, from what was kept in flight. */
 #define CAPTURE_INFLIGHT(X, e, rq, fl, stage) \
 	do { \
 		if (WANT(X, pid, stage)) \
@@ -727,21 +729,21 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 			SET(e, requeues, (fl)->requeues); \
 	} while (0)
 
-/* Whether the event that an attempt ends with, or one in between, wants what is kept in flight; test(X, ...) says so of event X. */
+/* Whether the event at the end of an attempt, or one in between, wants what is kept in flight; test(X, ...) decides for event X. */
 #define ANY_LATER(test, ...) \
 	(test(nvme_complete_rq, ##__VA_ARGS__) || test(nvme_sq, ##__VA_ARGS__) || test(nvme_timeout, ##__VA_ARGS__) || \
 	 test(nvme_failover, ##__VA_ARGS__))
 #define WANTED_LATER(field) ANY_LATER(WANTED, field)
 #define SQE_WANTED(X) ANY_OF_SQE(WANTED, X)
 
-/* A command that comes again is brought by a thread of the kernel; its submitter is who brought it first. */
+/* A kernel thread submits a command again; its submitter is the task that submitted it first. */
 #define SUBMITTER_WANTED(X) \
 	(WANTED(X, pid) || WANTED(X, tid) || WANTED(X, uid) || WANTED(X, cgroup) || WANTED(X, comm) || ANY_OF_TASK(WANTED_FIELD, X))
 
 /* Whether event X, if it is not the submission, wants anything that is kept in flight. */
 #define SUBMISSION_WANTED(X) (SUBMITTER_WANTED(X) || WANTED(X, bytes) || SQE_WANTED(X))
 
-/* Whether event X wants anything of what is kept in flight. */
+/* Whether event X wants anything that is kept in flight. */
 #define KEPT_WANTED_nvme_complete_rq \
 	(SUBMISSION_WANTED(nvme_complete_rq) || WANTED(nvme_complete_rq, latency) || WANTED(nvme_complete_rq, device_latency) || \
 	 WANTED(nvme_complete_rq, total_latency) || WANTED(nvme_complete_rq, attempt) || WANTED(nvme_complete_rq, requeues))
@@ -754,20 +756,20 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 /* The map of commands in flight. */
 #define INFLIGHT (ANY_LATER(SUBMISSION_WANTED) ? (void *)&nvme_inflight : (void *)&nvme_inflight_times)
 
-/* Whether somebody wants to know of a command from its first attempt to its end. */
+/* Whether an event wants a command to be followed from its first attempt to its end. */
 #define FOLLOWED \
 	(ANY_LATER(SUBMITTER_WANTED) || \
 	 WANTED(nvme_setup_cmd, attempt) || WANTED(nvme_setup_cmd, requeues) || WANTED(nvme_complete_rq, attempt) || \
 	 WANTED(nvme_complete_rq, requeues) || WANTED(nvme_complete_rq, total_latency))
 
-/* Whether somebody wants to know how many commands are in flight. */
+/* Whether an event wants the number of commands in flight. */
 #define COUNTED (WANTED(nvme_setup_cmd, queue_depth) || WANTED(nvme_setup_cmd, ctrl_depth))
 
 #define ANY_KEPT (FOLLOWED || COUNTED || ANY_LATER(KEPT_WANTED))
 
 /*
- * What was kept of the command that is in a request. An entry that has ended is of a command before it: the kernel skipped the program at
- * the submission of this one, as it does where it preempts tasks in such programs (probes/preempt.go).
+ * What was kept of the command in a request. If the attempt has ended, it belongs to an earlier command: the kernel skipped the
+ * program at the submission of this one, as it does where it preempts tasks in such programs (probes/kernel/preempt.go).
  */
 static __always_inline struct inflight *in_flight(__u64 key)
 {
@@ -800,7 +802,7 @@ static __always_inline void depth_up(__u64 key)
 
 	if (!depth && bpf_map_update_elem(&nvme_depths, &key, &one, BPF_NOEXIST) == 0)
 		return;
-	/* It is there, or somebody else just made it, or there is no room. */
+	/* It exists, or another CPU just made it, or there is no room. */
 	depth = bpf_map_lookup_elem(&nvme_depths, &key);
 	if (depth)
 		__sync_fetch_and_add(depth, 1);
@@ -865,10 +867,9 @@ int raw_tp_nvme_setup_cmd(__u64 *ctx)
 }
 
 /*
- * Whether a request comes again with the command that it had before, and does so after a failed attempt or because a busy queue took
- * it back. The driver counts failed attempts, from 0 for each new command (nvme_retry_req, nvme_clear_nvme_request in
- * drivers/nvme/host/core.c). The block layer notes when a request was allocated, and where it does not, as for commands of programs,
- * there is no second attempt.
+ * Whether a request is submitted again for the same command, and whether that follows a failed attempt or a busy queue. The driver
+ * counts failed attempts, from 0 for each new command (nvme_retry_req, nvme_clear_nvme_request in drivers/nvme/host/core.c). The
+ * block layer sets when a request was allocated. Where it does not, as for commands of programs, there is no second attempt.
  */
 static __always_inline void follow(struct inflight *fl, const struct inflight *before, struct request *rq)
 {
@@ -899,7 +900,7 @@ static __always_inline void follow(struct inflight *fl, const struct inflight *b
 	}
 }
 
-/* Of what is kept in flight, what somebody wants: the entry is in the way of every command. */
+/* Keeps of the submission only what an event wants: this runs for every command. */
 static __always_inline void keep_submission(struct inflight *fl, struct request *rq, const void *cmd)
 {
 	if (ANY_LATER(SQE_WANTED))
@@ -941,7 +942,7 @@ int raw_tp_nvme_inflight(__u64 *ctx)
 		if (FOLLOWED)
 			follow(&fl, before, rq);
 		if (COUNTED) {
-			/* Else it was taken back by a busy queue, and is in flight already. */
+			/* Otherwise a busy queue took it back, and it is counted already. */
 			if (!before || !before->counted) {
 				depth_up(queue_key(rq));
 				depth_up(ctrl_key(rq));
@@ -949,7 +950,7 @@ int raw_tp_nvme_inflight(__u64 *ctx)
 			fl.counted = true;
 		}
 	}
-	/* BPF_ANY: a request that comes again was taken back by a busy queue, or failed; its time counts from now. */
+	/* BPF_ANY: a busy queue took the request back, or it failed; its time counts from now. */
 	if (bpf_map_update_elem(INFLIGHT, &key, &fl, BPF_ANY)) {
 		nvme_complete_rq_count(INFLIGHT_FULL);
 		nvme_sq_count(INFLIGHT_FULL);
@@ -1002,7 +1003,7 @@ int raw_tp_nvme_cqe(__u64 *ctx)
 #define CANCELLED 1 /* NVME_REQ_CANCELLED, drivers/nvme/host/nvme.h */
 #define DNR 0x4000
 
-/* From 0x180 to 0x191 a status of a fabrics command means something else. */
+/* From 0x180 to 0x191 the status of a fabrics command has another meaning. */
 static __always_inline enum nvme_status status_of(struct request *rq, __u16 status)
 {
 	status &= 0x7ff;
@@ -1012,9 +1013,8 @@ static __always_inline enum nvme_status status_of(struct request *rq, __u16 stat
 }
 
 /*
- * At the end of an attempt, before the event that tells of it: whether the driver may try again (nvme_decide_disposition in
- * drivers/nvme/host/core.c). Whether it does depends on more, but then follow() sees that the next command in the request is
- * another one. Argument: struct request *.
+ * At the end of an attempt, before its event: whether the driver may try again (nvme_decide_disposition in drivers/nvme/host/core.c).
+ * Whether it does depends on more; follow() sees if the next command in the request is another one. Argument: struct request *.
  */
 SEC("raw_tp/nvme_complete_rq")
 int raw_tp_nvme_ended(__u64 *ctx)
@@ -1028,7 +1028,7 @@ int raw_tp_nvme_ended(__u64 *ctx)
 	if (!fl)
 		return 0;
 	/*
-	 * The end of a command that was not seen to begin, and the entry is of one before it. A command that ends again without another
+	 * The beginning of this command was not seen, and the value belongs to an earlier one. A command that ends again without another
 	 * attempt, because its path is gone, is the same one.
 	 */
 	if (fl->ended && !(FOLLOWED && fl->allocated && fl->allocated == BPF_CORE_READ(rq, start_time_ns))) {
@@ -1106,7 +1106,7 @@ int raw_tp_nvme_complete_rq(__u64 *ctx)
 	struct nvme_complete_rq e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	/* Another event may want what is kept, and this one has to remove it. */
+	/* Another event may want what is kept, and this one must remove it. */
 	if (ANY_KEPT)
 		fl = bpf_map_lookup_elem(INFLIGHT, &key);
 	EMIT(nvme_complete_rq, ctx, &e, rq, fl);
@@ -1143,8 +1143,8 @@ static __always_inline int timed_out(struct kprobe_regs *ctx)
 }
 
 /*
- * Each transport has its own, static in a module of its own, so there is no fentry: the catalog knows the types of one module. The
- * first argument is the request on every kernel; some have a second one.
+ * Each transport has a static function in its own module, so there is no fentry: the catalog knows the types of one module. The first
+ * argument is the request on every kernel; some have a second one.
  */
 #define ON_TIMEOUT(function) \
 	SEC("kprobe/" #function) \
@@ -1184,7 +1184,7 @@ static __always_inline int failed_over(void *ctx, __u64 request, __u64 unused1, 
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	EMIT(nvme_failover, ctx, &e, (struct request *)request, fl);
-	/* The path keeps the request, and gives the command to another one. */
+	/* The path keeps the request and moves the command to another request. */
 	if (fl)
 		bpf_map_delete_elem(INFLIGHT, &key);
 	return 0;

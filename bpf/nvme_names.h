@@ -3,10 +3,10 @@
 #pragma once
 
 /*
- * One namespace over all commands: class << 8 | opcode, where the class is 0 for the I/O queues, 1 for the admin queue and 2 for
- * fabrics commands, whose code is their type. NVM Express Base Specification 2.1 (figures "Opcodes for Admin Commands", "Opcodes
- * for I/O Commands", "Fabrics Command Type"), NVM, Zoned Namespace and Computational Programs command set specifications. What the
- * kernel names (include/linux/nvme.h) is called as there.
+ * One namespace for all commands: class << 8 | opcode. The class is 0 for the I/O queues, 1 for the admin queue and 2 for fabrics
+ * commands, whose code is their type. NVM Express Base Specification 2.1 (figures "Opcodes for Admin Commands", "Opcodes for I/O
+ * Commands", "Fabrics Command Type"), NVM, Zoned Namespace and Computational Programs command set specifications. Names follow the
+ * kernel (include/linux/nvme.h) where it has them.
  */
 enum nvme_opcode {
 	nvme_opcode__flush = 0x000,
@@ -84,8 +84,8 @@ enum nvme_opcode {
 };
 
 /*
- * Status code type << 8 | status code, without the retry bits. Base Specification 2.1, "Status Code". From 0x180 on a code means
- * something else for fabrics commands, so theirs have bit 12. Type 3 also holds what the Linux driver itself reports for commands
+ * Status code type << 8 | status code, without the retry bits. Base Specification 2.1, "Status Code". From 0x180 on a code has
+ * another meaning for fabrics commands, so theirs have bit 12. Type 3 also holds statuses that the Linux driver sets for commands
  * that it ended (include/linux/nvme.h: NVME_SC_HOST_PATH_ERROR, NVME_SC_HOST_ABORTED_CMD).
  */
 enum nvme_status {
@@ -236,7 +236,7 @@ enum nvme_status {
 	nvme_status__auth_required = 0x1191,
 };
 
-/* Small ones: an event has not much room. */
+/* Enums of one byte: an event has little room. */
 #define SMALL __attribute__((packed))
 
 /* Flags of the submission queue entry. Base Specification 2.1, "Common Command Format": FUSE and PSDT. */

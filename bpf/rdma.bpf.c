@@ -1,12 +1,12 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The objects of RDMA devices, as the kernel keeps account of them for `rdma res`: drivers/infiniband/core/restrack.c.
+ * The objects of RDMA devices that the kernel tracks for `rdma res`: drivers/infiniband/core/restrack.c.
  *
- *   comes   rdma_restrack_add, if it leaves the entry valid: there may be no memory for it
- *   goes    rdma_restrack_del, or, in newer kernels, rdma_restrack_begin_del, which hides it. If the driver then cannot destroy it,
- *           rdma_restrack_abort_del brings it back.
- *   is      rdma_restrack_get, on the kernel's way over the entries of a table, which holds the table's lock
+ *     appears   rdma_restrack_add, if it leaves the entry valid: it may run out of memory
+ *     goes      rdma_restrack_del, or, in newer kernels, rdma_restrack_begin_del, which hides it. If the driver then cannot destroy it,
+ *               rdma_restrack_abort_del brings it back.
+ *     exists    rdma_restrack_get, while the kernel walks the entries of a table; the walk holds the table's lock
  */
 #include "rdma.h"
 
@@ -92,8 +92,8 @@ struct rdma_resource {
 		} has HAS_ALIGN;
 	} owner;
 	__s8 delta DOC("1 when an object appears, -1 when it goes");
-	bool seeded DOC("the object was there before the program began: its time is that of the start, pid, comm and so on are its maker's");
-	bool corrected DOC("the kernel has skipped this event, and its own list of objects tells it, late; pid, comm and so on are the maker's");
+	bool seeded DOC("the object was there before the program began: its time is the start of the program; pid, comm and so on are its maker's");
+	bool corrected DOC("the kernel skipped this event, and a comparison with its list of objects found it later; pid, comm and so on are its maker's");
 	struct {
 		HAS_PAD;
 		__u32 pid : 1;
@@ -108,21 +108,21 @@ struct rdma_resource {
 } DOC("an object of an RDMA device appears in rdma res, or goes (rdma_restrack_add, rdma_restrack_del); at the start each one that is there");
 EVENT(rdma_resource)
 
-/* An object that was told to be there. */
+/* An object that was reported. */
 struct resource {
 	__u32 walk;
-	__u32 type, id; /* another object may come to the same address */
+	__u32 type, id; /* another object may reuse the address */
 	struct rdma_resource event;
 };
 SEEDED(rdma_resource, struct resource);
 
 /*
- * Kernels without types of the module rdma_cm do not tell where in a CM_ID its entry is, and so not of which device it is: there it is
- * remembered what res_to_dev says when the entry is made, and for which device the kernel goes over its table.
+ * On kernels without types of the module rdma_cm, nothing shows where in a CM_ID its restrack entry is, and so which device the CM_ID
+ * has. There this map keeps the result of res_to_dev when the entry is made, and the device whose table the kernel walks.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1); /* Go knows how many */
+	__uint(max_entries, 1); /* Go sets the number */
 	__type(key, __u64);     /* struct rdma_restrack_entry * */
 	__type(value, __u64);   /* struct ib_device * */
 } rdma_device SEC(".maps");
@@ -184,7 +184,7 @@ static __always_inline struct ib_device *remembered_device(struct rdma_restrack_
 	return (void *)call->device;
 }
 
-/* The object whose entry this is; NULL if this kernel does not describe it. */
+/* The object that has this entry; NULL if this kernel does not describe it. */
 #define OBJECT_OF(entry, type) \
 	(bpf_core_field_exists(((type *)0)->res) ? (type *)((void *)(entry) - bpf_core_field_offset(type, res)) : 0)
 
@@ -233,7 +233,7 @@ static __always_inline __u64 cgroup_of(struct task_struct___owner *task)
 	return v1_cgroup((void *)task);
 }
 
-/* The common fields of an event that nobody causes at this moment: the maker of the object is who caused it. */
+/* The common fields of an event that no task causes at this moment: they describe the maker of the object. */
 static __always_inline void capture_maker(struct rdma_resource *e, struct task_struct *task, enum stage stage)
 {
 	struct task_struct___owner *owner = (void *)task;
@@ -291,7 +291,7 @@ static __always_inline void capture_owner(struct rdma_resource *e, struct rdma_r
 enum source {
 	CAUSED,  /* by the current task */
 	BEFORE_, /* it was there before */
-	LISTED,  /* the kernel's list has it, and no event has told it */
+	LISTED,  /* the kernel's list has it, but no event reported it */
 };
 
 static __always_inline void rdma_resource_capture(struct rdma_resource *e, struct rdma_restrack_entry *res, __s32 delta, enum source source,
@@ -323,7 +323,7 @@ static __always_inline void rdma_resource_capture(struct rdma_resource *e, struc
 		e->corrected = source == LISTED;
 }
 
-/* Tells what leaves nothing to be remembered. */
+/* Reports an object without remembering it. */
 static __always_inline int tell(void *ctx, struct rdma_restrack_entry *res, __s32 delta, enum source source)
 {
 	struct rdma_resource e;
@@ -340,8 +340,8 @@ static __always_inline void count_told(__u32 type, __s32 delta)
 }
 
 /*
- * Tells that an object is there, once, and knows it from then on: whoever is the first to insert it, the function that has made it or a
- * walk that meets it.
+ * Reports that an object exists, once, and keeps it as known. The first to insert it reports it: the function that made it, or a walk
+ * that meets it.
  */
 static __always_inline int tell_known(void *ctx, struct rdma_restrack_entry *res, enum source source)
 {
@@ -359,7 +359,7 @@ static __always_inline int tell_known(void *ctx, struct rdma_restrack_entry *res
 	if (err == -EEXIST)
 		return 0;
 	if (err)
-		rdma_resource_full = 1; /* it is told all the same */
+		rdma_resource_full = 1; /* it is still reported */
 	else
 		count_told(r.type, 1);
 	if (source == LISTED)
@@ -368,7 +368,7 @@ static __always_inline int tell_known(void *ctx, struct rdma_restrack_entry *res
 	return 0;
 }
 
-/* Tells that a known object, which nobody has told to go, is not there. */
+/* Reports that a known object is gone if no event has reported that. */
 static __always_inline int tell_lost(void *ctx, __u64 key)
 {
 	struct resource *known = bpf_map_lookup_elem(&rdma_resource_known, &key), r;
@@ -377,7 +377,7 @@ static __always_inline int tell_lost(void *ctx, __u64 key)
 		return 0;
 	__builtin_memcpy(&r, known, sizeof(r));
 	if (bpf_map_delete_elem(&rdma_resource_known, &key))
-		return 0; /* another one tells it */
+		return 0; /* another program reports it */
 	count_told(r.type, -1);
 	__sync_fetch_and_add(&rdma_resource_corrected, 1);
 	r.event.nsecs = bpf_ktime_get_boot_ns();
@@ -405,9 +405,7 @@ static __always_inline bool tracked(struct rdma_restrack_entry *res)
 	return valid && !untracked(res);
 }
 
-/*
- * Comes.
- */
+/* An object appears. */
 
 struct resource_call {
 	struct rdma_restrack_entry *res;
@@ -422,7 +420,7 @@ static __always_inline int add_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
 	if (rdma_resource_seeding == ATTACHING)
 		return 0;
 	BEGIN_CALL(rdma_resource, &resource_calls, &task, &call);
-	/* What was known there has gone: the event of that was skipped. */
+	/* The object that was known at this address is gone: its event was skipped. */
 	return tell_lost(ctx, entry);
 }
 
@@ -453,9 +451,7 @@ static __always_inline int abort_enter(void *ctx, __u64 entry, __u64 a1, __u64 a
 }
 ON_ENTER(rdma_resource, rdma_restrack_abort_del, 1, abort_enter)
 
-/*
- * Goes.
- */
+/* An object goes. */
 
 static __always_inline void forget(void *ctx, struct rdma_restrack_entry *res)
 {
@@ -468,8 +464,8 @@ static __always_inline void forget(void *ctx, struct rdma_restrack_entry *res)
 		return;
 	}
 	if (rdma_resource_full)
-		return; /* it may have been told */
-	/* It was there before, or is of those that the kernel does not list, or its own event was skipped. */
+		return; /* it may have been reported */
+	/* It was there before, or the kernel does not list objects like it, or its own event was skipped. */
 	if (rdma_resource_seeding == SEEDING || rdma_resource_partial) {
 		tell(ctx, res, 1, BEFORE_);
 		return;
@@ -486,7 +482,7 @@ static __always_inline int del_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
 	if (rdma_resource_seeding == ATTACHING || !tracked(res))
 		return 0;
 	if (rdma_resource_seeding != WATCHING) {
-		/* A walk can meet it until the function has done its work. */
+		/* A walk can meet it until the function returns. */
 		bpf_map_update_elem(&rdma_resource_met, &entry, &went, BPF_ANY);
 		__sync_fetch_and_add(&rdma_resource_gone, 1);
 	}
@@ -497,8 +493,8 @@ ON_ENTER(rdma_resource, rdma_restrack_del, 1, del_enter)
 ON_ENTER(rdma_resource, rdma_restrack_begin_del, 1, del_enter)
 
 /*
- * Is there. Two walks, one after the other, must meet an unknown object before it is told: in one it may just be on its way to come or
- * to go.
+ * An object exists. Two consecutive walks must meet an unknown object before it is reported: in one walk it may just be appearing or
+ * going.
  */
 
 static __always_inline int meet(void *ctx, struct rdma_restrack_entry *res)
@@ -541,7 +537,7 @@ static __always_inline int visit_enter(void *ctx, __u64 entry, __u64 a1, __u64 a
 	if (rdma_resource_seeding != SEEDING && rdma_resource_seeding != CHECKING)
 		return 0;
 	meet(ctx, res);
-	/* A kernel that does not list contexts, like 5.10, has those of its protection domains. A PD in the table keeps its context. */
+	/* A kernel that does not list contexts, like 5.10, lists their protection domains. A PD in the table keeps its context. */
 	if (!GET(&type, res, type) || type != restrack_type__PD)
 		return 0;
 	pd = OBJECT_OF(res, struct ib_pd___object);
@@ -552,7 +548,7 @@ static __always_inline int visit_enter(void *ctx, __u64 entry, __u64 a1, __u64 a
 	return 0;
 }
 ON_ENTER(rdma_visit, rdma_restrack_get, 1, visit_enter)
-/* Hides an entry for a moment, in which the kernel may pass it by. */
+/* Hides an entry for a moment; meanwhile the kernel's walk may skip it. */
 ON_ENTER(rdma_visit, rdma_restrack_sync, 1, visit_enter)
 
 /* Go runs this with the address of an object that two walks have not met. */

@@ -91,8 +91,8 @@ struct task_struct {
 	char comm[16];
 };
 struct rdma_restrack_entry {
-	bool valid;       /* is in the kernel's table: it has an id */
-	__u8 no_track: 1; /* is kept out of it */
+	bool valid;       /* in the kernel's table, with an id */
+	__u8 no_track: 1; /* not in the table */
 	enum rdma_restrack_type type;
 	__u32 id;
 	struct task_struct *task; /* owner of a user's object, NULL for the kernel's own */
@@ -177,10 +177,10 @@ struct ib_qp_attr {
 };
 #pragma clang attribute pop
 
-/* include/linux/err.h: the last page of addresses are errors. */
+/* include/linux/err.h: addresses in the last page are errors. */
 #define IS_ERR(ret) ((__u64)(ret) >= (__u64)-4095)
 
-/* What every event tells of its QP and of the call. */
+/* The fields of every event: its QP and the call. */
 #define QP(state_meaning) \
 	struct { \
 		__u32 num DOC("QP number"); \
@@ -200,7 +200,7 @@ struct ib_qp_attr {
 	struct { \
 		__u32 pid VERBOSE DOC("process that owns the object; absent for the kernel's own"); \
 		char comm[16] VERBOSE DOC("name of that process"); \
-		char kernel[32] DETAIL DOC("kernel module that owns the object; absent for those of a process"); \
+		char kernel[32] DETAIL DOC("kernel module that owns the object; absent for objects of a process"); \
 		struct { \
 			HAS_PAD; \
 			__u32 pid : 1; \
@@ -216,7 +216,7 @@ struct ib_qp_attr {
 	errno_t ret AT_RETURN DOC("result: -errno on failure"); \
 	ns_t latency DOC("time in the call")
 
-/* What a change of a QP carries: the mask, and the attributes that it says count. */
+/* The arguments of a change of a QP: the mask, and the attributes that it selects. */
 #define MODIFY_FIELDS(helper) \
 	hex32_t attr_mask VERBOSE DOC("attributes that the call sets (enum ib_qp_attr_mask)"); \
 	enum ib_qp_state prev_state NEEDS(helper) VERBOSE DOC("state before the call; absent until a change of this QP was seen"); \
@@ -224,9 +224,9 @@ struct ib_qp_attr {
 	__u32 path_mtu VERBOSE DOC("path MTU in bytes"); \
 	__u32 rq_psn VERBOSE DOC("first packet sequence number to receive"); \
 	__u32 sq_psn VERBOSE DOC("first packet sequence number to send"); \
-	__u8 timeout VERBOSE DOC("local ACK timeout: 4.096 us * 2^timeout, 0 is none"); \
+	__u8 timeout VERBOSE DOC("local ACK timeout: 4.096 us * 2^timeout, 0 means no timeout"); \
 	__u8 retry_cnt VERBOSE DOC("retries after a timeout before the QP fails"); \
-	__u8 rnr_retry VERBOSE DOC("retries after receiver-not-ready, 7 is without end"); \
+	__u8 rnr_retry VERBOSE DOC("retries after receiver-not-ready, 7 means without limit"); \
 	__u8 min_rnr_timer VERBOSE DOC("code of the wait that receiver-not-ready asks for (IBTA spec 9.7.5.2.8)"); \
 	hex8_t traffic_class VERBOSE DOC("traffic class of the address; DSCP is its upper 6 bits"); \
 	gid_t16 sgid DOC("local GID, as resolved by the call"); \
@@ -293,8 +293,8 @@ static __always_inline void *call_of_thread(void *calls, __u64 *task)
 	} while (0)
 
 /*
- * The owner of an object p in a PD. ib_core sets it when it begins to track the object, and forgets it when it ends that
- * (rdma_restrack_del), which may be before the driver is asked, and before it refuses. It is that of the PD, or of no one.
+ * The owner of an object p in a PD. ib_core sets it when it begins to track the object and clears it when it stops
+ * (rdma_restrack_del). It may stop before it calls the driver, which can still refuse. The owner is the PD's owner, or nobody.
  */
 #define CAPTURE_OWNER_OR_OF_PD(X, e, p, pd, stage) \
 	do { \
@@ -320,7 +320,7 @@ static __always_inline void *call_of_thread(void *calls, __u64 *task)
 		CAPTURE_OWNER(X, e, p, stage); \
 	} while (0)
 
-/* Captures a member of ib_qp_attr if the mask says that it counts. */
+/* Captures a member of ib_qp_attr if the mask selects it. */
 #define CAPTURE_ATTR(X, e, field, bit, attr, mask, member, stage) \
 	do { \
 		if (WANT(X, field, stage) && ((mask) & (bit)) && GET(&(e)->field, attr, member)) \
@@ -396,9 +396,7 @@ static __always_inline void *call_of_thread(void *calls, __u64 *task)
 		__builtin_memset(&(e)->owner.has, 0, sizeof((e)->owner.has)); \
 	} while (0)
 
-/*
- * The state of each QP, for those who want to know what it was before.
- */
+/* The state of each QP, for events that report the state before a change. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -414,7 +412,7 @@ struct state_call {
 };
 CALLS(state_calls, state_call);
 
-/* A QP is going to be changed or destroyed; false if there is no room to remember it. */
+/* Called before a QP is changed or destroyed; false if there is no room to remember it. */
 static __always_inline bool state_begin(__u64 qp, __u64 attr, __u64 mask)
 {
 	__u64 task = bpf_get_current_pid_tgid();
@@ -437,7 +435,7 @@ static __always_inline int state_leave(void *ctx, __s64 ret)
 	return 0;
 }
 
-/* The memory of the QP is free then and may become another one's. */
+/* The memory of the QP is then free and may be reused for another one. */
 static __always_inline int state_forget(void *ctx, __s64 ret)
 {
 	__u64 task = bpf_get_current_pid_tgid();
@@ -451,7 +449,7 @@ static __always_inline int state_forget(void *ctx, __s64 ret)
 	return 0;
 }
 
-/* The state that was seen to be set last, or -1. */
+/* The last state that was seen to be set, or -1. */
 static __always_inline __s32 known_state(__u64 qp)
 {
 	__u32 *state = bpf_map_lookup_elem(&qp_states, &qp);

@@ -44,8 +44,8 @@ struct syscall_start {
 };
 
 /*
- * The call that a thread is in, by its task_struct: the id of a thread changes inside of an execve that is not of the leader, which
- * takes the leader's (de_thread, fs/exec.c), and then is another thread's.
+ * The call that a thread is in, by its task_struct. The thread id is no key: in an execve by a thread that is not the leader, the
+ * thread takes the leader's id (de_thread, fs/exec.c), and its old id is free for another thread.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -54,7 +54,7 @@ struct {
 	__type(value, struct syscall_start);
 } syscall_starts SEC(".maps");
 
-/* A register of the process, from where every kernel has it: so this needs no BTF. */
+/* A register of the process, at an offset that every kernel has: this needs no BTF. */
 #define REG(regs, reg) register_at(&(regs)->reg, sizeof((regs)->reg))
 
 static __always_inline __u64 register_at(void *reg, __u32 size)
@@ -127,24 +127,24 @@ int raw_tp_syscall_enter(__u64 *ctx)
 }
 
 /*
- * The records of the same tracepoints (include/trace/events/syscalls.h), for kernels that preempt the programs of raw tracepoints. They
- * hold numbers; the registers are those with which the task came.
+ * The ftrace events of the same tracepoints (include/trace/events/syscalls.h), for kernels that preempt the programs of raw
+ * tracepoints. They hold numbers; the registers come from the task.
  */
-struct record {
+struct raw_syscall {
 	__u64 common;
 	__s64 nr;
 	__s64 ret; /* sys_enter: the arguments */
 };
 
-#define RECORD(name) SEC("tracepoint/raw_syscalls/" name) __attribute__((btf_decl_tag("calls:task_pt_regs")))
+#define FTRACE(name) SEC("tracepoint/raw_syscalls/" name) __attribute__((btf_decl_tag("calls:task_pt_regs")))
 
 static __always_inline struct kprobe_regs *registers(void)
 {
 	return (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 }
 
-RECORD("sys_enter")
-int tracepoint_syscall_enter(struct record *ctx)
+FTRACE("sys_enter")
+int tracepoint_syscall_enter(struct raw_syscall *ctx)
 {
 	return enter(ctx, registers(), ctx->nr);
 }
@@ -170,15 +170,15 @@ int raw_tp_syscall_start(__u64 *ctx)
 	return start(ctx[1]);
 }
 
-RECORD("sys_enter")
-int tracepoint_syscall_start(struct record *ctx)
+FTRACE("sys_enter")
+int tracepoint_syscall_start(struct raw_syscall *ctx)
 {
 	return start(ctx->nr);
 }
 
 /*
- * When the call that returns was entered; 0 if that was not seen. What is kept may be of an earlier call, whose return was not seen.
- * Registers that rt_sigreturn has restored have no number.
+ * When the call that returns was entered; 0 if that was not seen. What is kept may be of an earlier call whose return was not seen.
+ * Registers that rt_sigreturn has restored hold no number of a call.
  */
 static __always_inline __u64 started_at(__s32 nr)
 {
@@ -223,8 +223,8 @@ int raw_tp_syscall_exit(__u64 *ctx)
 	return leave(ctx, (struct kprobe_regs *)ctx[0], ctx[1]);
 }
 
-RECORD("sys_exit")
-int tracepoint_syscall_exit(struct record *ctx)
+FTRACE("sys_exit")
+int tracepoint_syscall_exit(struct raw_syscall *ctx)
 {
 	return leave(ctx, registers(), ctx->ret);
 }

@@ -25,62 +25,61 @@ typedef _Bool bool;
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-/* Meanings. A plain integer or bool has none. */
+/* Types with a meaning. A plain integer or bool has none. */
 typedef __u64 ns_t;       /* duration in nanoseconds */
 typedef __u64 bytes_t;    /* size in bytes */
 typedef __s64 errno_t;    /* result: -errno on failure */
 typedef __u64 cgroup_t;   /* id of a cgroup, printed as its path */
 typedef __u8 gid_t16[16] __attribute__((aligned(8))); /* RDMA GID, network order */
 typedef __u8 ip_t16[16] __attribute__((aligned(8))); /* IP address, network order; IPv4 as ::ffff:a.b.c.d */
-typedef __u8 hex8_t;      /* read in hexadecimal: flags, masks, raw codes, addresses */
+typedef __u8 hex8_t;      /* printed in hexadecimal: flags, masks, raw codes, addresses */
 typedef __u16 hex16_t;
 typedef __u32 hex32_t;
 typedef __u64 hex64_t;
 
 #define DOC(text) __attribute__((btf_decl_tag("doc:" text)))
 
-/* An enum whose values are bits, of which a field may have several. */
+/* An enum whose values are bits; a field may have several of them. */
 #define FLAGS __attribute__((btf_decl_tag("flags")))
 
 /*
- * An enum whose values are class << 8 | code. The names of the classes from 0 on, with - for one that has none, tell codes without a
- * name apart.
+ * An enum whose values are class << 8 | code. names are the classes from 0 on, - for one without a name. They distinguish codes that
+ * have no name.
  */
 #define CLASSES(names) __attribute__((btf_decl_tag("classes:" names)))
 
 /*
- * When a line of text has a field. One without a mark it always has; a bool or FLAGS has DETAIL by itself. With -v, and in JSON and CSV,
- * everything is there. A line is for eyes: 160 columns have to be enough for who, which device, what, how much, how it ended and how
- * long it took.
+ * Which fields a line of text has. A field without a mark is always in it; a bool or FLAGS has DETAIL implicitly. -v, JSON and CSV
+ * have all fields. A line should fit in 160 columns: who, which device, what, how much, how it ended and how long it took.
  *
- *   DETAIL          where it is not 0
- *   USUAL(value)    where it is not that value: the name of an enumerator, or a number
- *   INSTEAD(field)  where that other field is absent
- *   VERBOSE         never: raw codes, addresses, what the rest of the line tells
+ *     DETAIL          present unless it is 0
+ *     USUAL(value)    present unless it has that value: the name of an enumerator, or a number
+ *     INSTEAD(field)  present where that other field is absent
+ *     VERBOSE         never: raw codes, addresses, what the rest of the line shows
  */
 #define DETAIL __attribute__((btf_decl_tag("line:detail")))
 #define USUAL(value) __attribute__((btf_decl_tag("line:usual:" #value)))
 #define INSTEAD(field) __attribute__((btf_decl_tag("line:instead:" #field)))
 #define VERBOSE __attribute__((btf_decl_tag("line:verbose")))
 
-/* The helper hook of the Go catalog that has to be attached when this field is wanted. */
+/* The helper hook of the Go catalog that must be attached when this field is wanted. */
 #define NEEDS(helper) __attribute__((btf_decl_tag("needs:" #helper)))
 
-/* A common field that only the kernel's types lead to: where nobody describes them, Go does not want it, and it is absent. */
+/* A common field that needs the kernel's types. On a kernel without BTF Go does not want it, and it is absent. */
 #define OF_TASK __attribute__((btf_decl_tag("of:task")))
 
-/* A field of an event OF_CALL that the return of the function tells by itself, as it does the common ones. */
+/* A field of an event OF_CALL that is known when the function returns, like the common fields. */
 #define AT_RETURN __attribute__((btf_decl_tag("at:return")))
 
 /*
- * Presence bits stand in the second half of a stack slot of 8 bytes. In the first half they fool the verifiers of 5.10 and 6.1: they
- * follow the constant in the first byte, take a state in which one bit is not set for one in which it is, and remove the branch for it,
- * so that a field was absent in all keys that held a second one of the same byte.
+ * Presence bits are in the second half of a stack slot of 8 bytes. In the first half they mislead the verifiers of 5.10 and 6.1:
+ * these track the constant in the first byte, confuse a state without a bit with one that has it, and remove the branch for it. Then
+ * a field was absent in every key that had a second field of the same byte.
  */
 #define HAS_PAD __u32 : 32
 #define HAS_ALIGN __attribute__((aligned(8)))
 
-/* Which fields OF_TASK are there. */
+/* Which fields OF_TASK are present. */
 struct of_task {
 	__u32 ppid : 1;
 	__u32 pgid : 1;
@@ -98,17 +97,17 @@ struct of_task {
 	__u32 tid helper VERBOSE DOC("thread id"); \
 	__u32 uid helper VERBOSE DOC("user id"); \
 	__u32 cpu VERBOSE DOC("CPU on which the event was seen"); \
-	cgroup_t cgroup helper VERBOSE DOC("cgroup of the task: its path, or its id, the inode of its directory, where no path is seen"); \
+	cgroup_t cgroup helper VERBOSE DOC("cgroup of the task: its path, or its id, the inode of its directory, if no path is visible"); \
 	char comm[16] helper DOC("name of the thread"); \
 	OF_TASK_FIELDS(helper)
 
 /*
- * The common fields OF_TASK. Their presence bits stand in the second half of a slot, as HAS_PAD would have it. What is kept of a task
- * until its event comes has the same members, by KEPT_OF_TASK.
+ * The common fields OF_TASK. Their presence bits are in the second half of a slot, see HAS_PAD. KEPT_OF_TASK declares the same
+ * members for what is kept of a task until its event comes.
  */
 #define OF_TASK_FIELDS(helper) \
 	__u32 ppid helper OF_TASK VERBOSE DOC("process id of the parent; absent without BTF of the kernel"); \
-	__u32 pgid helper OF_TASK VERBOSE DOC("process group id, 0 of threads of the kernel; absent without BTF of the kernel, and in a task that has ended"); \
+	__u32 pgid helper OF_TASK VERBOSE DOC("process group id, 0 for kernel threads; absent without BTF of the kernel, and in a task that has ended"); \
 	__u32 pidns helper OF_TASK VERBOSE \
 		DOC("pid namespace: the number in /proc/PID/ns/pid; absent without BTF of the kernel, and in a task that has ended"); \
 	struct of_task has_of_task; \
@@ -122,24 +121,24 @@ struct of_task {
 /*
  * EVENT(X) declares what goes with struct X:
  *
- *   X_want    by offset in struct X, when Go wants that byte captured: NEVER, BEFORE the filter (it reads it) or AFTER it. The
- *             values are known when the program is loaded, and the code that captures what is not wanted is removed.
- *   X_counted whether Go wants to know how many events passed and were rejected; a constant like X_want.
- *   X_filter  declared here, defined by Go when the object is loaded: which clauses of the user's program want this event? Bit i
- *             stands for clause i, 0 is nobody.
- *   X_action  likewise: what these clauses do with it. passed is what the filter returned.
- *   X_counts  what happened to the events, by enum counter.
+ *     X_want    for each byte of struct X, when Go wants it captured: NEVER, BEFORE the filter (which reads it) or AFTER it. Go sets
+ *               the values when it loads the program, and removes the code that captures unwanted fields.
+ *     X_counted whether Go wants to know how many events passed and were rejected; a constant like X_want.
+ *     X_filter  declared here, defined by Go when it loads the object: which clauses of the user's program want this event? Bit i
+ *               stands for clause i; 0 means that no clause does.
+ *     X_action  likewise: does what these clauses ask for. passed is the result of the filter.
+ *     X_counts  counts what happened to the events, by enum counter.
  */
 enum stage { NEVER, BEFORE, AFTER };
 
 enum counter {
-	PASSED,        /* some clause wants it; if X_counted */
-	REJECTED,      /* no clause wants it; if X_counted */
-	RING_FULL,     /* to be delivered, but the ring buffer had no room: lost; counted by generated code */
-	UNMATCHED,     /* the beginning of what ends here was not seen; what it tells is absent (COUNT_UNMATCHED) */
+	PASSED,        /* a clause wants it; only if X_counted */
+	REJECTED,      /* no clause wants it; only if X_counted */
+	RING_FULL,     /* lost: the ring buffer had no room; counted by generated code */
+	UNMATCHED,     /* the beginning was not seen; its fields are absent (COUNT_UNMATCHED) */
 	INFLIGHT_FULL, /* no room to remember a beginning: its end will be unmatched or unseen */
-	UNSEEN,        /* not delivered, because its beginning was not seen and it says nothing without: lost */
-	UNENDED,       /* the end of what was remembered was not seen: lost */
+	UNSEEN,        /* lost: the beginning was not seen, and the event means nothing without it */
+	UNENDED,       /* lost: the end of a remembered beginning was not seen */
 	COUNTERS,
 };
 
@@ -162,7 +161,7 @@ struct counts {
 	{ \
 		__u32 zero = 0; \
 		struct counts *counts = bpf_map_lookup_elem(&X##_counts, &zero); \
-		/* Atomic: an interrupt may run a program of the same event in between. */ \
+		/* Atomic: an interrupt may run a program of the same event meanwhile. */ \
 		if (counts) \
 			__sync_fetch_and_add(&counts->n[c], 1); \
 	}
@@ -171,8 +170,8 @@ struct counts {
 #define WANTED(X, field) (X##_want[__builtin_offsetof(struct X, field)] != NEVER)
 
 /*
- * Where the cgroup of a task is: a constant that Go sets by what the host has mounted. In a pure v1 host every task is in the root of
- * v2, so the id is that of a v1 hierarchy, as the number of the controller that is mounted there (enum cgroup_subsys_id), from 1.
+ * Where the cgroup of a task is; Go sets this constant by what the host has mounted. On a pure v1 host every task is in the root of
+ * v2. There the id is from a v1 hierarchy, and this is the number of its controller (enum cgroup_subsys_id), counted from 1.
  */
 const volatile __u8 cgroup_controller SEC(".rodata");
 
@@ -182,8 +181,8 @@ enum {
 };
 
 /*
- * The way from a task to what common fields tell of it. These views have a name of their own, because types of the kernel are read only
- * if somebody wants these fields, and task_struct takes longer than all others.
+ * The types on the way from a task to its common fields. The names of these views have a suffix of their own: types of the kernel are
+ * read only if a program uses these fields, and task_struct takes longer than all others.
  */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct kernfs_node___way {
@@ -250,13 +249,11 @@ static __always_inline __u64 current_cgroup(void)
 /* enum pid_type, include/linux/pid_types.h */
 #define PIDTYPE_PGID 2
 
-/*
- * The way from a task takes one pointer on the stack, which generated code shares. A NULL on it leads to NULL, and to zeros.
- */
+/* Follows a pointer, in one stack slot, as generated code shares the stack. NULL leads to NULL, and to zeros. */
 #define GO_TO(at, type, member) bpf_core_read(&(at), sizeof(at), &((struct type##___way *)(at))->member)
 #define READ_THERE(dst, at, type, member) bpf_core_read(dst, sizeof(*(dst)), &((struct type##___way *)(at))->member)
 
-/* Reads into s, which has the members of KEPT_OF_TASK, of a task what wanted(field, ...) says: see COMMON. */
+/* Reads from a task what wanted(field, ...) selects into s, which has the members of KEPT_OF_TASK: see COMMON. */
 #define READ_OF_TASK(s, task, wanted, ...) \
 	do { \
 		void *at; \
@@ -291,7 +288,7 @@ static __always_inline __u64 current_cgroup(void)
 		} \
 	} while (0)
 
-/* Whether wanted(field, ...) is true of some field OF_TASK. */
+/* Whether wanted(field, ...) is true for any field OF_TASK. */
 #define ANY_OF_TASK(wanted, ...) \
 	(wanted(ppid, ##__VA_ARGS__) || wanted(pgid, ##__VA_ARGS__) || wanted(pidns, ##__VA_ARGS__) || wanted(pcomm, ##__VA_ARGS__))
 
@@ -336,14 +333,15 @@ static __always_inline __u64 current_cgroup(void)
 		CAPTURE_OF_TASK(X, e, bpf_get_current_task(), stage); \
 	} while (0)
 
-/* Reads the name of the current thread and pads it with NULs. The helper of some kernels, like 6.1, leaves alone what is behind the name. */
+/* Reads the name of the current thread and pads it with NULs. On some kernels, like 6.1, the helper does not clear the bytes behind
+ * the name. */
 #define READ_COMM(array) \
 	do { \
 		__builtin_memset(array, 0, sizeof(array)); \
 		bpf_get_current_comm(array, sizeof(array)); \
 	} while (0)
 
-/* Captures the common fields that belong to the moment, not to a task. None OF_TASK is there yet. */
+/* Captures the common fields that do not depend on a task. No field OF_TASK is present yet. */
 #define CAPTURE_TIME(X, e, stage) \
 	do { \
 		if (stage == BEFORE && ANY_OF_TASK(WANTED_FIELD, X)) \
@@ -362,9 +360,9 @@ static __always_inline __u64 current_cgroup(void)
 	} while (0)
 
 /*
- * Reads a member that this kernel may not describe and may have in another width; false if it does not. An out-of-tree module brings
- * no types along: then all of this is absent, and arguments and results remain. The pointer is copied first: inside the builtins of
- * these macros the access to a struct of our own would be relocated, too.
+ * Reads a member that this kernel may not describe, or may have in another width; false if the kernel does not describe it.
+ * Out-of-tree modules often have no BTF: then these fields are absent, and arguments and results remain. The pointer is copied first:
+ * inside the builtins, an access to a struct of our own would be relocated, too.
  */
 #define GET(dst, p, member) \
 	({ \
@@ -384,7 +382,7 @@ static __always_inline __u64 current_cgroup(void)
 
 /*
  * Reads a string of the kernel into an array and pads it with NULs: generated code compares and copies the whole array. Returns the
- * length with the NUL, or less than 0.
+ * length with the NUL, or a negative error.
  */
 #define READ_STRING(array, source) \
 	({ \
@@ -393,8 +391,8 @@ static __always_inline __u64 current_cgroup(void)
 	})
 
 /*
- * Filters the event e and acts on it. X_capture(X *e, ..., enum stage) captures what is wanted in that stage; it is called twice,
- * with a constant stage, so that an event that the filter rejects costs only what the filter reads.
+ * Filters the event e and acts on it. X_capture(X *e, ..., enum stage) captures what that stage wants. It is called twice, with a
+ * constant stage, so that a rejected event costs only what the filter reads.
  */
 #define EMIT(X, ctx, e, ...) \
 	do { \
@@ -410,13 +408,14 @@ static __always_inline __u64 current_cgroup(void)
 	} while (0)
 
 /*
- * OF_CALL(X), after EVENT(X), is for the return of a function, of which a program at the entry keeps what is not known any more then.
+ * OF_CALL(X), after EVENT(X), is for the return of a function. A program at the entry keeps what is no longer available at the
+ * return.
  *
- *   X_entry     whether Go wants any of that, see bpf/README.md; a constant like X_want. If not, the
- *               program at the entry is left with nothing to do, so Go does not attach it, and nothing is looked up at the return.
- *   X_unseen    is what was kept missing, and wanted? Counts that.
+ *     X_entry     whether Go wants any of that, see bpf/README.md; a constant like X_want. If not, the program at the entry has no
+ *                 effect, Go does not attach it, and the return looks nothing up.
+ *     X_unseen    whether what was kept is missing but wanted; counts that.
  *
- * OF_NESTED_CALL(X) is for functions that call each other: only what is kept tells that a call is part of another one.
+ * OF_NESTED_CALL(X) is for functions that call each other: only what is kept shows that a call is part of another one.
  */
 #define OF_CALL(X) \
 	const volatile __u8 X##_entry SEC(".rodata"); \
@@ -436,11 +435,12 @@ static __always_inline __u64 current_cgroup(void)
 	}
 
 /*
- * OF_BEGINNING(X), after EVENT(X), is for an event of which helpers (NEEDS) remember the beginning. What that tells may be absent.
+ * OF_BEGINNING(X), after EVENT(X), is for an event whose beginning is remembered by helpers (NEEDS). Fields of the beginning may be
+ * absent.
  *
- *   X_begins           the stage in which the first of these fields is wanted; a constant like X_want.
- *   COUNT_UNMATCHED    in X_capture, counts an event whose beginning was not seen: one that passed, or, if the filter asks for what the
- *                      beginning tells, one that the filter could not be asked about.
+ *     X_begins           the first stage that wants one of these fields; a constant like X_want.
+ *     COUNT_UNMATCHED    in X_capture, counts an event whose beginning was not seen: one that passed the filter, or, if the filter
+ *                        uses fields of the beginning, one that the filter could not decide.
  */
 #define OF_BEGINNING(X) const volatile __u8 X##_begins SEC(".rodata");
 
@@ -451,25 +451,25 @@ static __always_inline __u64 current_cgroup(void)
 	} while (0)
 
 /*
- * SEEDED(X), after EVENT(X), is for a probe whose events say of objects that they come and go. What there was before is told, too, and
- * what the kernel skips is corrected: Go sends the kernel over all objects that it has (seed.go), at the start and whenever something
- * points to a difference, and programs of another hook on that way compare each object with what was told. Meanwhile objects come and
- * go.
+ * SEEDED(X), after EVENT(X), is for a probe whose events report that objects come and go. It also reports the objects that were there
+ * before, and corrects what the kernel skips: Go makes the kernel walk over all its objects (seed.go), at the start and whenever
+ * something points to a difference. Programs of another hook on that walk compare each object with what was reported. Meanwhile
+ * objects come and go.
  *
- *   X_seeding    where that stands; Go sets it. Before SEEDING no program EMITs anything: what happens then is found afterwards.
- *   X_walk       the number of the kernel's way over its objects; Go sets it.
- *   X_partial    there may be objects that were not told at the start: an unknown one that goes is one of these. Go sets it.
- *   X_known      the objects that were told to be there, by address: their events, and the walk in which they were last met.
- *   X_met        objects that a walk has met, or that went in it, before they were told: perhaps their event is on its way.
- *   X_told       how many are known, by class.
- *   X_gone       how many objects have gone during walks: the kernel may then have skipped one.
- *   X_unsure     how many objects walks have met that are unknown.
- *   X_corrected  how many events came by a comparison, late.
- *   X_full       there was no room to know an object: what follows cannot be corrected.
+ *     X_seeding    the state of the walk; Go sets it. Before SEEDING no program EMITs anything: the walk finds what happened until then.
+ *     X_walk       the number of the walk; Go sets it.
+ *     X_partial    some objects may not have been reported at the start; an unknown one that goes is one of them. Go sets it.
+ *     X_known      the objects that were reported, by address: their events, and the walk that met them last.
+ *     X_met        objects that a walk has met, or that went during it, before they were reported: their event may be on its way.
+ *     X_told       how many objects are known, by class.
+ *     X_gone       how many objects went during walks: the kernel may then have skipped one.
+ *     X_unsure     how many unknown objects walks have met.
+ *     X_corrected  how many events came late, by a comparison.
+ *     X_full       there was no room for an object: what happens to it cannot be corrected.
  */
 enum seeding {
 	ATTACHING,
-	SEEDING,  /* the first walk: what it meets was there before */
+	SEEDING,  /* the first walk: the objects it meets were there before */
 	WATCHING, /* no walk */
 	CHECKING, /* a later walk */
 };
@@ -487,7 +487,7 @@ enum { CLASSES = 16, WENT = 1U << 31 };
 	volatile __u32 X##_full; \
 	struct { \
 		__uint(type, BPF_MAP_TYPE_HASH); \
-		__uint(max_entries, 1); /* Go knows how many */ \
+		__uint(max_entries, 1); /* Go sets the number */ \
 		__type(key, __u64); \
 		__type(value, object); \
 	} X##_known SEC(".maps"); \
@@ -499,8 +499,8 @@ enum { CLASSES = 16, WENT = 1U << 31 };
 	} X##_met SEC(".maps")
 
 /*
- * Remembers the beginning of a call until its end, in a map by thread. Whoever begins another call has ended the one before, and nobody
- * saw it: kernels before 6.7 do not tell of the ends that a kretprobe missed.
+ * Remembers the beginning of a call until its end, in a map by thread. If the thread has a call there already, the end of that call
+ * was missed: kernels before 6.7 do not report the returns that a kretprobe misses.
  */
 #define BEGIN_CALL(X, map, key, call) \
 	do { \
@@ -514,8 +514,8 @@ enum { CLASSES = 16, WENT = 1U << 31 };
 	} while (0)
 
 /*
- * Arguments and result of a function by its calling convention, for kprobes. Our own, because the registers of kernel entry are
- * ABI: they need no relocation and no BTF.
+ * Arguments and result of a function by its calling convention, for kprobes. These views are our own: the registers of kernel entry
+ * are ABI, so they need neither relocation nor BTF.
  */
 #if defined(__TARGET_ARCH_x86)
 struct kprobe_regs {
@@ -527,7 +527,7 @@ struct kprobe_regs {
 #define KPROBE_ARG3(ctx) ((ctx)->cx)
 #define KPROBE_ARG4(ctx) ((ctx)->r8)
 #define KPROBE_ARG5(ctx) ((ctx)->r9)
-/* The seventh is above the return address; only right at the entry. */
+/* The seventh is above the return address, and only there at the entry. */
 #define KPROBE_ARG6(ctx) \
 	({ \
 		__u64 arg = 0; \
@@ -554,9 +554,9 @@ struct kprobe_regs {
 
 /*
  * Programs for one kernel function of n arguments under the name of a hook, in two variants that the Go catalog chooses from:
- * fentry/fexit, and kprobe/kretprobe. enter(ctx, a0, a1, a2) gets the first three arguments (0 where there are fewer),
- * leave(ctx, ret) the result. The number of arguments is what tells the place of the result under fexit, so Go compares it with
- * the kernel's own prototype before it loads the program.
+ * fentry/fexit, and kprobe/kretprobe. enter(ctx, a0, a1, a2) gets the first three arguments (0 where there are fewer), leave(ctx,
+ * ret) the result. Under fexit the number of arguments determines where the result is, so Go compares it with the kernel's prototype
+ * before it loads the program.
  */
 #define ARG_OR_0(ctx, i, n) ((i) < (n) ? (ctx)[(i) < (n) ? (i) : 0] : 0)
 
@@ -588,7 +588,7 @@ struct kprobe_regs {
 	ON_ENTER(hook, function, nargs, enter) \
 	ON_LEAVE(hook, function, nargs, leave)
 
-/* ON_CALL for an enter that gets the first five arguments. */
+/* ON_CALL for an enter function that gets the first five arguments. */
 #define ON_CALL5(hook, function, nargs, enter, leave) \
 	SEC("fentry/" #function) __attribute__((btf_decl_tag("args:" #nargs))) \
 	int fentry_##hook##__##function(__u64 *ctx) \
@@ -604,8 +604,8 @@ struct kprobe_regs {
 	ON_LEAVE(hook, function, nargs, leave)
 
 /*
- * A function has another result in other drivers. Its programs come in several shapes, and the kernel's prototype tells which one is
- * taken: `returns` is int, pointer or void. ON_RETURN_UNKNOWN is what is taken where there is no prototype, which is only with kprobe.
+ * For a function whose result has another type in other drivers. Its programs come in several shapes; the kernel's prototype decides
+ * which one Go loads: `returns` is int, pointer or void. ON_RETURN_UNKNOWN is loaded, as a kprobe only, if there is no prototype.
  */
 #define ON_RETURN(hook, function, nargs, returns, leave) \
 	SEC("fexit/" #function) __attribute__((btf_decl_tag("args:" #nargs), btf_decl_tag("returns:" #returns))) \
@@ -626,7 +626,7 @@ struct kprobe_regs {
 		return leave(ctx, (__s64)KPROBE_RET(ctx)); \
 	}
 
-/* From linux/bpf.h and asm/errno.h (uapi): what this folder uses of them. */
+/* From linux/bpf.h and asm/errno.h (uapi): what this folder uses. */
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,

@@ -15,7 +15,7 @@ import (
 )
 
 // wellSpoken are the directories whose prose follows the rules below.
-var wellSpoken = []string{}
+var wellSpoken = []string{"bpf"}
 
 // turns are turns of speech that a reader stumbles over, and what to write instead.
 var turns = []struct {
