@@ -2,10 +2,11 @@
 
 KERNEL ?= 6.12
 RUN    ?= TestVM
-# Those of the tests in virtual machines that make test has time for: every object and script is loaded, the engines agree, NVMe and QPs
-# are what other programs say. make vmtest has the others, too.
+# The tests in virtual machines that make test has time for: every object and script is loaded, the engines agree, NVMe
+# and QPs match other programs. make vmtest runs all.
 MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields)
-# What shares data between goroutines, and tests that only compute in one for minutes with the race detector: it has nothing to find there.
+# Packages that share data between goroutines. ALONE are their tests that compute in one goroutine for minutes, where
+# the race detector finds nothing.
 RACED  := ./cmd/trace ./repl ./lang/exec ./lang/run ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
 ALONE  := Test(Differential|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk)
 ARCH   ?=
@@ -14,11 +15,11 @@ DESTDIR ?=
 CLANG  ?= clang
 STRIP  ?= llvm-strip
 
-# Looked up, and if need be installed, when a recipe uses it.
+# Found, and installed if needed, when a recipe uses it.
 GO = $(or $(shell .ci/setup go),$(error no Go: .ci/setup go failed, see above))
 
 KERNELS := 5.10 6.1 6.12 7.2 arm64
-# These preempt tasks inside BPF programs, as 7.2 does. The tests of just that, and that everything loads, is what they have more.
+# These preempt tasks inside BPF programs, as 7.2 does. They run only the tests of preemption and of loading.
 PREEMPTING := 6.1-rt 6.12-full
 CROWD      := TestVM(Crowd|Load)
 SOURCES := $(wildcard bpf/*.bpf.c)
@@ -40,13 +41,14 @@ install: build ## the binary, the manual page and completion for bash, zsh and f
 	$(GO) run ./cmd/trace completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_trace
 	$(GO) run ./cmd/trace completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/trace.fish
 
-generate: bpf/syscall_nr.h $(OBJECTS) ## compile the probes; Debian 12's clang gives the very bytes that are checked in
+generate: bpf/syscall_nr.h $(OBJECTS) ## compile the probes; Debian 12's clang gives the same bytes as the objects here
 
 bpf/syscall_nr.h: FORCE
 	@sh bpf/syscall_nr.sh "$$($(GO) list -m -f '{{.Dir}}' golang.org/x/sys)" > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
-# The folder must not get into the object: the same bytes everywhere. Relocations of BTF are for linkers, and a fourth of an object.
+# The object must not contain the folder: the same bytes everywhere. Relocations of BTF are for linkers, and a fourth of
+# an object.
 define compile
 bpf/$(1)/%.o: bpf/%.c $(wildcard bpf/*.h)
 	@.ci/setup bpf
@@ -57,14 +59,14 @@ endef
 $(eval $(call compile,amd64,x86))
 $(eval $(call compile,arm64,arm64))
 
-test: lint ## all tests but some of those on real kernels: the main ones, on 6.1 and 6.12, and those of preemption
+test: lint ## all tests; on real kernels the main ones, on 6.1 and 6.12, and the tests of preemption
 	$(GO) test ./...
 	$(MAKE) race
 	$(MAKE) vmtest KERNEL=6.1 RUN='$(MAIN)'
 	$(MAKE) vmtest KERNEL=6.12 RUN='$(MAIN)'
 	$(MAKE) vmtest KERNEL=6.12-full RUN=TestVMCrowd
 
-race: ## the tests of what shares data between goroutines, with the race detector
+race: ## tests of packages that share data between goroutines, with the race detector
 	@.ci/setup race
 	CGO_ENABLED=1 $(GO) test -race -skip '^$(ALONE)$$' $(RACED)
 
@@ -79,7 +81,7 @@ else
 	.ci/vmtest $(KERNEL) '$(RUN)'
 endif
 
-recordings: ## those in scripts/testdata, what their scripts print of them, and those of cmd/trace/testdata/lines, made anew in VMs
+recordings: ## record scripts/testdata and cmd/trace/testdata/lines anew in VMs, and the examples of scripts
 	rm -f .vmtest/log.6.12.*
 	$(MAKE) vmtest KERNEL=6.12 RUN='^TestVM(ScriptReplay|.*Lines)$$'
 	grep -ah '^RECORDING ' .vmtest/log.6.12.* | while read -r _ file data; do echo "$$data" | base64 -d > $$file || exit 1; done

@@ -58,7 +58,7 @@ func (tr *trial) collecting(t *testing.T, h *Host, w want, events *[]snapshot, w
 	}
 }
 
-// complete tells whether all sessions saw as many events.
+// complete reports whether all sessions saw as many events.
 func (tr *trial) complete() bool {
 	return !slices.ContainsFunc(slices.Concat(tr.alone, tr.inFilter), func(events []snapshot) bool { return len(events) != len(tr.reference) })
 }

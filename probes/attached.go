@@ -11,19 +11,19 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// attached is a program, and what attaches it.
+// attached is a program and what attaches it.
 type attached struct {
 	program *ebpf.Program
 	place   program
 	arg     Arg
 	links   []io.Closer // none after detaching
-	missed  uint64      // by links that are closed
-	before  uint64      // skipped when it served another request
-	// hook that it belongs to; helper says that this is one of the helpers: without it events lack fields, and none is lost.
+	missed  uint64      // by links that are closed now
+	before  uint64      // skipped while it served another request
+	// hook is the hook that the program belongs to. helper means that it is a helper: without it events lack fields, but none is lost.
 	hook   string
 	helper bool
-	// tells says that it tells of events. What another program keeps for it, and was skipped, it misses and counts itself.
-	tells bool
+	// delivers means that it delivers events. If what another program keeps for it was skipped, it counts that itself.
+	delivers bool
 }
 
 // attach attaches a program.
@@ -36,7 +36,7 @@ func (a *attached) attach() error {
 	return nil
 }
 
-// misses is how many runs of the program the kernel has skipped.
+// misses returns how many runs of the program the kernel has skipped.
 func (a *attached) misses() (uint64, error) {
 	stats, err := a.program.Stats()
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *attached) misses() (uint64, error) {
 	return n - a.before, nil
 }
 
-// detach closes the links, and keeps what only they can tell.
+// detach closes the links, and keeps the counts that only they have.
 func (a *attached) detach() error {
 	for _, l := range a.links {
 		a.missed += a.place.way.missed(l)
@@ -59,16 +59,16 @@ func (a *attached) detach() error {
 	return err
 }
 
-// reattach attaches the program anew where it was.
+// reattach attaches the program again to the same target.
 func (a *attached) reattach() error {
-	a.detach() // of what is gone, an error would say nothing
+	a.detach() // the links may be gone, so an error means nothing
 	return a.attach()
 }
 
 // Close detaches and releases the program.
 func (a *attached) Close() error { return errors.Join(a.detach(), a.program.Close()) }
 
-// detachAll goes in the opposite order of attaching: ends are no longer seen before beginnings are not.
+// detachAll detaches in the opposite order of attaching: a program at an end goes before the one at its beginning.
 func detachAll(all []*attached) error {
 	var errs []error
 	for _, a := range slices.Backward(all) {
@@ -77,7 +77,7 @@ func detachAll(all []*attached) error {
 	return errors.Join(errs...)
 }
 
-// closeAll goes in the opposite order, as detachAll does.
+// closeAll closes in the opposite order, like detachAll.
 func closeAll[C io.Closer](all []C) error {
 	var errs []error
 	for _, c := range slices.Backward(all) {

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A batch is requests that are loaded together, and share helpers and maps: they are of one object, and no two of one probe, of which a
-// program calls one filter and one action.
+// A batch is a list of requests that are loaded together and share helpers and maps. They belong to one object. No two are for the same
+// probe, because a program calls one filter and one action.
 type batch struct {
 	requests    []*request
 	inventories []*inventory
 	maps        []*ebpf.Map
 }
 
-// batches parts requests.
+// batches splits requests into batches.
 func batches(requests []*request) (all []*batch) {
 	for _, r := range requests {
 		fits := func(b *batch) bool {
@@ -35,7 +35,7 @@ func batches(requests []*request) (all []*batch) {
 	return all
 }
 
-// attach attaches what sees the events of the requests, and calls done after each. What it leaves after an error is there to be closed.
+// attach attaches the programs for the requests, and calls done after each request. After an error the caller must close the batch.
 func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map, n *notes, done func()) error {
 	group := b.requests[0].Probe.Group
 	l, err := newLoader(h, b.requests, shared)
@@ -62,7 +62,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 		}
 		return nil
 	}
-	// The kernel calls what was attached first first: helpers see what happens before any event tells of it.
+	// The kernel calls programs in the order of attaching: helpers see what happens before an event reports it.
 	for _, r := range b.requests {
 		r.counts = l.maps[countsName(r.Probe)]
 		if err := attach(r, r.hooks[:len(r.hooks)-1]); err != nil {
@@ -74,7 +74,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 			return err
 		}
 		done()
-		if r.source.hook.seed == nil {
+		if r.origin.hook.seed == nil {
 			continue
 		}
 		inv, err := plant(h, l, r, n)
@@ -88,7 +88,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 
 // attachHook attaches the best variant of a hook that the kernel accepts.
 func attachHook(h *Host, l *loader, r *request, hk hook) error {
-	s := h.site(r.source.object, hk)
+	s := h.hostHook(r.origin.object, hk)
 	s.typeless = l.typeless
 	var errs []error
 	for _, v := range s.variants() {
@@ -97,18 +97,18 @@ func attachHook(h *Host, l *loader, r *request, hk hook) error {
 			err = attachVariant(h, l, r, hk, v)
 		}
 		if err == nil {
-			if hk.name == r.source.hook.name {
+			if hk.name == r.origin.hook.name {
 				r.variant, r.tried = v.name(), errs
 			}
 			return nil
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", v.name(), err))
 		if rejects(err) && errors.Is(err, unix.E2BIG) {
-			break // too many paths to follow, which took seconds; they are the same in every variant
+			break // too many paths for the verifier, after seconds; other variants have the same paths
 		}
 	}
 	err := errors.Join(errs...)
-	if hk.name == r.source.hook.name && slices.ContainsFunc(errs, rejects) {
+	if hk.name == r.origin.hook.name && slices.ContainsFunc(errs, rejects) {
 		return &RejectedError{Probe: r.Probe, Err: err}
 	}
 	return err
@@ -124,8 +124,8 @@ func attachVariant(h *Host, l *loader, r *request, hk hook, v variant) error {
 	if slices.ContainsFunc(programs, func(p program) bool { return !l.typeless(p.name) }) {
 		var err error
 		types := l.types
-		if v.way.records() {
-			types = l.typesAndRecords
+		if v.way.readsFtrace() {
+			types = l.typesAndFtrace
 		}
 		if o.Programs.KernelTypes, err = types(); err != nil {
 			return fmt.Errorf("types of the kernel: %w", err)
@@ -138,7 +138,7 @@ func attachVariant(h *Host, l *loader, r *request, hk hook, v variant) error {
 	defer c.Close() // what is left in it
 	var all []*attached
 	for _, p := range programs {
-		a := &attached{program: c.Programs[p.instance()], place: p, arg: r.Arg, hook: hk.name, helper: hk.isHelper(), tells: l.tells[p.name]}
+		a := &attached{program: c.Programs[p.instance()], place: p, arg: r.Arg, hook: hk.name, helper: hk.isHelper(), delivers: l.delivering[p.name]}
 		if err := a.attach(); err != nil {
 			return errors.Join(err, detachAll(all))
 		}
@@ -151,7 +151,7 @@ func attachVariant(h *Host, l *loader, r *request, hk hook, v variant) error {
 	return nil
 }
 
-// inventoriesOf a request: one or none.
+// inventoriesOf returns the inventories of a request: one or none.
 func (b *batch) inventoriesOf(r *request) []*inventory {
 	return slices.DeleteFunc(slices.Clone(b.inventories), func(inv *inventory) bool { return inv.request != r })
 }
@@ -172,14 +172,15 @@ func (b *batch) remove(r *request) error {
 	return err
 }
 
-// release releases a request that was removed.
+// release releases a removed request.
 func (b *batch) release(r *request) error {
 	gone := b.inventoriesOf(r)
 	b.inventories = slices.DeleteFunc(slices.Clone(b.inventories), func(inv *inventory) bool { return inv.request == r })
 	return errors.Join(r.Close(), closeAll(gone))
 }
 
-// detachers end the streams of events. Each waits for the kernel to leave its programs, so they are for being run side by side.
+// detachers returns functions that end the streams of events. Each waits until the kernel has left its programs, so they should run side by
+// side.
 func (b *batch) detachers() (all []func() error) {
 	for _, r := range b.requests {
 		all = append(all, r.detach)
@@ -195,19 +196,19 @@ func (b *batch) Close() error {
 	return errors.Join(closeAll(b.requests), closeAll(b.inventories), closeAll(b.maps))
 }
 
-// plant attaches what sees the objects that are there. Nothing is told before the first step. If it cannot be attached, what comes is
-// told all the same.
+// plant attaches the programs that see existing objects. They report nothing before the first step. If they cannot be attached, events of
+// new objects are still reported.
 func plant(h *Host, l *loader, r *request, n *notes) (*inventory, error) {
 	inv, err := newInventory(l, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Probe, err)
 	}
 	before := len(r.attached)
-	if err := attachHook(h, l, r, r.source.hook.seed.visit); err != nil {
-		n.add(r.Probe, fmt.Sprintf("what was there before is not counted, and what the kernel skips not corrected: %v", err))
+	if err := attachHook(h, l, r, r.origin.hook.seed.visit); err != nil {
+		n.add(r.Probe, fmt.Sprintf("objects from before are not counted, and events that the kernel skips are not corrected: %v", err))
 		inv.blind = true
 	}
-	// A visitor that is skipped costs no event: the object is met in the next walk.
+	// A skipped visitor costs no event: the next walk meets the object.
 	inv.visitors, r.attached = slices.Clone(r.attached[before:]), r.attached[:before]
 	return inv, nil
 }

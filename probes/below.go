@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// settle makes a set of a cgroup and all below it.
+// settle makes a set from a cgroup and all cgroups below it.
 func (h *Host) settle(path string) (*set, error) {
 	number, err := h.catalog.cgroups.Hierarchy()
 	if err != nil {
@@ -25,8 +25,9 @@ func (h *Host) settle(path string) (*set, error) {
 	return s, nil
 }
 
-// addBelow adds a cgroup and all below it. Each is added before those in it are looked for: of what is made meanwhile the kernel tells, or
-// the directory has it. It has it a moment after the kernel has told, so all are looked for until there are no new ones.
+// addBelow adds a cgroup and all below it. It adds each cgroup before it looks for those inside: a cgroup made meanwhile is either reported
+// by the kernel or in the directory. The directory has it a moment after the kernel's report, so the search is repeated until it finds no
+// new cgroup.
 func (s *set) addBelow(h *Host, path string) error {
 	for added := true; added; {
 		added = false

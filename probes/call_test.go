@@ -17,7 +17,7 @@ import (
 	"trace/probes/rewrite"
 )
 
-// tellsCalls are the functions whose calls are kept in any case, as that tells what is an event: those of 5.10 that create a QP call each
+// tellsCalls are the functions whose calls are kept in any case, because that decides what is an event: the functions of 5.10 that create a QP call each
 // other, and a change of an MR may make another one.
 var tellsCalls = []string{
 	"create_qp__ib_create_qp", "create_qp__ib_uverbs_create_qp", "create_qp__ib_uverbs_ex_create_qp",
@@ -39,7 +39,7 @@ func TestEntryOfCalls(t *testing.T) {
 		of = append(of, p.String())
 		for _, program := range slices.Sorted(maps.Keys(object.Programs)) {
 			kind, where, _ := strings.Cut(program, "_")
-			if !strings.HasPrefix(where, c.source(p).hook.name+"__") {
+			if !strings.HasPrefix(where, c.origin(p).hook.name+"__") {
 				continue
 			}
 			entry := kind == "fentry" || kind == "kprobe"

@@ -12,17 +12,17 @@ import (
 	"trace/probes/kernel"
 )
 
-// Catalog is every probe that there is, the same on every host.
+// Catalog is every probe, the same on every host.
 type Catalog struct {
 	probes  []*event.Probe
-	sources map[string]*source // by the name of the probe
+	origins map[string]*origin // by the name of the probe
 	objects map[string]*object // by group
 	cgroups *kernel.Cgroups
 }
 
-// Load reads the catalog from the embedded objects: the groups named, or all if none is. It takes a millisecond or two for each.
+// Load reads the catalog from the embedded objects: the named groups, or all without names. It takes a millisecond or two for each.
 func Load(groups ...string) (*Catalog, error) {
-	c := &Catalog{sources: make(map[string]*source), objects: make(map[string]*object), cgroups: kernel.NewCgroups()}
+	c := &Catalog{origins: make(map[string]*origin), objects: make(map[string]*object), cgroups: kernel.NewCgroups()}
 	enums := map[string]*event.Enum{cgroupType: event.NewCgroupEnum(c.cgroups)}
 	for _, e := range table {
 		group, name, _ := strings.Cut(e.probe, ":")
@@ -32,19 +32,19 @@ func Load(groups ...string) (*Catalog, error) {
 		if c.objects[group] == nil {
 			c.objects[group] = &object{group: groupNamed(group), events: make(map[string]bool)}
 		}
-		s, err := newSource(c.objects[group], name, e.hook, enums)
+		s, err := newOrigin(c.objects[group], name, e.hook, enums)
 		if err != nil {
 			return nil, fmt.Errorf("probe %s: %w", e.probe, err)
 		}
 		c.objects[group].events[structName(s.Probe)] = true
 		c.probes = append(c.probes, s.Probe)
-		c.sources[e.probe] = s
+		c.origins[e.probe] = s
 	}
 	sort.Slice(c.probes, func(i, j int) bool { return c.probes[i].String() < c.probes[j].String() })
 	return c, nil
 }
 
-// Cgroups are those of this host, which give the values of type cgroup their names.
+// Cgroups returns the cgroups of this host. They give values of type cgroup their names.
 func (c *Catalog) Cgroups() *kernel.Cgroups { return c.cgroups }
 
 // Probes returns all probes, sorted by name.
@@ -53,67 +53,66 @@ func (c *Catalog) Probes() []*event.Probe { return c.probes }
 // Match returns the probes whose names match a glob.
 func (c *Catalog) Match(glob string) []*event.Probe { return event.Match(c.probes, glob) }
 
-// release lets go of what the objects hold.
+// release frees the parsed objects.
 func (c *Catalog) release() {
 	for _, o := range c.objects {
 		o.release()
 	}
 }
 
-// A source is a probe of the catalog, and how its events come about.
-type source struct {
+// An origin is a probe of the catalog, and what its events come from.
+type origin struct {
 	*event.Probe
 	object *object
 	hook   hook
-	// needs are the helper hooks that have to be attached for a field, by its name.
+	// needs are the helper hooks that must be attached for a field, by the field's name.
 	needs map[string][]string
-	// atReturn has the fields that the return of a function tells by itself (AT_RETURN in bpf/trace.h).
+	// atReturn has the fields that are known when the function returns (AT_RETURN in bpf/trace.h).
 	atReturn map[string]bool
-	// ofTask has the common fields to which only the kernel's types lead (OF_TASK in bpf/trace.h).
+	// ofTask has the common fields that need the kernel's types (OF_TASK in bpf/trace.h).
 	ofTask map[string]bool
 }
 
-// source of a probe of the catalog.
-func (c *Catalog) source(p *event.Probe) *source { return c.sources[p.String()] }
+// origin returns the origin of a probe of the catalog.
+func (c *Catalog) origin(p *event.Probe) *origin { return c.origins[p.String()] }
 
-func newSource(o *object, name string, hk hook, enums map[string]*event.Enum) (*source, error) {
+func newOrigin(o *object, name string, hk hook, enums map[string]*event.Enum) (*origin, error) {
 	types, err := o.describe()
 	if err != nil {
 		return nil, err
 	}
-	var record *btf.Struct
-	if err := types.TypeByName(o.name+"_"+name, &record); err != nil {
+	var declared *btf.Struct
+	if err := types.TypeByName(o.name+"_"+name, &declared); err != nil {
 		return nil, err
 	}
-	s, err := sourceOf(o.name, name, record, enums)
+	s, err := originOf(o.name, name, declared, enums)
 	if err != nil {
 		return nil, err
 	}
 	s.object, s.hook = o, hk
-	s.Sources, s.Driver, s.Sampled, s.Selector = hk.place.sources(), o.driver, hk.place.sampled(), hk.selector
+	s.Targets, s.Driver, s.Sampled, s.Selector = hk.place.targets(), o.driver, hk.place.sampled(), hk.selector
 	return s, nil
 }
 
-// ProbeOf makes a probe of an event struct that no object has. It cannot be attached; its events are for trying what is done with
-// events.
-func ProbeOf(group, name string, record *btf.Struct) (*event.Probe, error) {
-	s, err := sourceOf(group, name, record, make(map[string]*event.Enum))
+// ProbeOf makes a probe from an event struct that no object has. It cannot be attached; tests use its events.
+func ProbeOf(group, name string, declared *btf.Struct) (*event.Probe, error) {
+	s, err := originOf(group, name, declared, make(map[string]*event.Enum))
 	if err != nil {
 		return nil, err
 	}
 	return s.Probe, nil
 }
 
-func sourceOf(group, name string, record *btf.Struct, enums map[string]*event.Enum) (*source, error) {
+func originOf(group, name string, declared *btf.Struct, enums map[string]*event.Enum) (*origin, error) {
 	r := structReader{enums: enums}
-	if err := r.read(record.Members, "", 0); err != nil {
+	if err := r.read(declared.Members, "", 0); err != nil {
 		return nil, err
 	}
-	s := &source{
-		Probe: event.NewProbe(group, name, tagged(record.Tags, "doc:"), r.fields),
+	s := &origin{
+		Probe: event.NewProbe(group, name, tagged(declared.Tags, "doc:"), r.fields),
 		needs: make(map[string][]string), atReturn: make(map[string]bool), ofTask: make(map[string]bool),
 	}
-	s.Size = int(record.Size)
+	s.Size = int(declared.Size)
 	for i, f := range s.Fields {
 		if needs := allTagged(r.tags[i], "needs:"); needs != nil {
 			s.needs[f.Name] = needs
@@ -128,7 +127,7 @@ func sourceOf(group, name string, record *btf.Struct, enums map[string]*event.En
 	return s, nil
 }
 
-// Describe gives recorded probes what the catalog says of them, and of how people read their fields.
+// Describe completes recorded probes with what the catalog knows of them: documentation, and how lines of text show their fields.
 func Describe(recorded []*event.Probe) error {
 	var names []string
 	for _, p := range recorded {

@@ -29,7 +29,7 @@ func TestCatalogIsDocumented(t *testing.T) {
 			if f.Doc == "" {
 				t.Errorf("%s: field %s has no documentation", p, f.Name)
 			}
-			for _, name := range c.source(p).needs[f.Name] {
+			for _, name := range c.origin(p).needs[f.Name] {
 				if !(hook{name: name}).isHelper() {
 					t.Errorf("%s: field %s needs %s, which is no helper", p, f.Name, name)
 				}
@@ -43,7 +43,7 @@ func TestCatalogIsDocumented(t *testing.T) {
 	}
 }
 
-// What the C source says of a few fields, as it has to arrive here.
+// Properties of a few fields in the C code, as Go must see them.
 func TestCatalogTypes(t *testing.T) {
 	c := load(t)
 	for _, test := range []struct {
@@ -119,7 +119,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// Every program of the objects belongs to a hook of the table, but for those that keep sets, and every hook has programs: neither can be
+// Every program of the objects belongs to a hook of the table, except the programs for sets, and every hook has programs: neither can be
 // forgotten.
 func TestProgramsAndHooksAgree(t *testing.T) {
 	known := map[string]bool{}

@@ -14,22 +14,21 @@ import (
 	"trace/probes/event"
 )
 
-// AddOptions are what the code of added requests refers to.
+// AddOptions are what the code of added requests uses.
 type AddOptions struct {
-	// Maps by name, beside those of the session. They stay the caller's.
+	// Maps by name, besides the session's. The caller keeps them.
 	Maps map[string]*ebpf.Map
-	// Layouts of the records that the code writes, beside those of the session. No two layouts have one ID, even after their requests were
-	// removed.
+	// Layouts of the records that the code writes, besides the session's. IDs must be unique, even after requests were removed.
 	Layouts []*event.Layout
 }
 
 var errDetached = errors.New("the session is detached")
 
-// Add loads and attaches further requests, as [Attach] does. When it returns, their probes see every event too. The other requests of the
+// Add loads and attaches further requests, as [Attach] does. When it returns, their probes see every event. The other requests of the
 // session lose nothing. If Add fails, the session is as before.
 //
-// A probe whose events say that objects come and go writes a record for each object that is there, so somebody should read meanwhile. A
-// session that was attached with neither code nor layouts for records has no room for any: then Add fails if the code writes some.
+// A probe that reports objects as they come and go writes a record for each existing object, so the caller should read meanwhile. A session
+// that was attached with neither code nor layouts for records has no room for any: then Add fails if the code writes some.
 func (s *Session) Add(ctx context.Context, reqs []Request, o AddOptions) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -41,7 +40,7 @@ func (s *Session) Add(ctx context.Context, reqs []Request, o AddOptions) error {
 		return err
 	}
 	if s.ring.small && delivers(served) {
-		return errors.New("the session has no room for records: it was attached without any layout of theirs")
+		return errors.New("the session has no room for records: it was attached without layouts")
 	}
 	if err := s.records.add(o.Layouts); err != nil {
 		return err
@@ -63,8 +62,8 @@ func (s *Session) Add(ctx context.Context, reqs []Request, o AddOptions) error {
 	return nil
 }
 
-// Remove detaches and releases a request of [Attach] or Add. When it returns, its programs do not run any more. Records that they have
-// written can still be read, and their losses stay counted.
+// Remove detaches and releases a request of [Attach] or Add. When it returns, its programs no longer run. Records that they have written
+// can still be read, and their losses stay counted.
 func (s *Session) Remove(r Request) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -73,7 +72,7 @@ func (s *Session) Remove(r Request) error {
 	}
 	i := slices.IndexFunc(s.requests, func(o *request) bool { return o.Request == r })
 	if i < 0 {
-		return fmt.Errorf("%s is not attached for such a request", r.Probe)
+		return fmt.Errorf("%s is not attached for this request", r.Probe)
 	}
 	served := s.requests[i]
 	b := s.batchOf(served)

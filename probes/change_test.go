@@ -48,7 +48,7 @@ func newCaller(t *testing.T) *caller {
 	return &caller{cmd.Process.Pid, in, bufio.NewReader(out)}
 }
 
-// call has getppid called, and returns how often the process says that it did.
+// call has getppid called, and returns how often the process means that it did.
 func (c *caller) call(t *testing.T, times int) (made int) {
 	t.Helper()
 	fmt.Fprintln(c.in, times)

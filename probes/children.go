@@ -15,8 +15,8 @@ import (
 // family is a set of processes.
 type family struct{ *set }
 
-// follow makes a family of processes and, if descendants says so, of those that they have forked. A process is known for a descendant by
-// its parents: where one of these has ended, only the kernel could have told.
+// follow makes a family of processes and, with descendants, of all that they have forked. It finds descendants by their parents: if a
+// parent has ended, its children cannot be found.
 func (h *Host) follow(roots []int, descendants bool) (family, error) {
 	s, err := h.newSet(processes, nil)
 	if err != nil {
@@ -29,8 +29,8 @@ func (h *Host) follow(roots []int, descendants bool) (family, error) {
 	return f, nil
 }
 
-// add puts processes into the family, which follows forks already. The map is written through memory: a system call would write all of its
-// only value, and so undo what the program notes meanwhile.
+// add puts processes into the family, which follows forks already. It writes the map through memory: a system call would write the whole
+// value, and so undo what the program adds meanwhile.
 func (f family) add(pids []int, descendants bool) (err error) {
 	members, err := unix.Mmap(f.members.FD(), 0, PIDs, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -39,7 +39,7 @@ func (f family) add(pids []int, descendants bool) (err error) {
 	defer func() { err = errors.Join(err, unix.Munmap(members)) }()
 	for _, pid := range pids {
 		if pid <= 0 || pid >= PIDs {
-			return fmt.Errorf("%d is no process id", pid)
+			return fmt.Errorf("%d is not a process id", pid)
 		}
 		members[pid] = 1
 	}
@@ -51,8 +51,8 @@ func (f family) add(pids []int, descendants bool) (err error) {
 	return nil
 }
 
-// addChildren adds the children of the members, and tells whether there were any that were none before. A child that was forked before its
-// parent was added is in /proc since then, so a look that finds none has seen all; one that is forked later the kernel adds.
+// addChildren adds the children of the members, and reports whether it found new ones. A child that was forked before its parent was added
+// has been in /proc since then, so a search that finds none has seen all. The kernel adds children that are forked later.
 func addChildren(members []byte) (added bool, err error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -70,7 +70,7 @@ func addChildren(members []byte) (added bool, err error) {
 	return added, nil
 }
 
-// parentOf is the parent of a process, 0 if it has ended.
+// parentOf returns the parent of a process, 0 if it has ended.
 func parentOf(pid int) int {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

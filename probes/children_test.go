@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pids makes a family of one process, and of those that it has forked if descendants says so, and returns it with the bytes of all
+// pids makes a family of one process, and, with descendants, of all that it has forked, and returns it with the bytes of all
 // processes.
 func pids(t *testing.T, root int, descendants bool) (family, []byte) {
 	t.Helper()
@@ -159,7 +159,7 @@ func TestFamilyOfDescendants(t *testing.T) {
 	}
 }
 
-// descendantsOf are those of a process, as ps says.
+// descendantsOf returns the descendants of a process from ps.
 func descendantsOf(t *testing.T, root int) (all []int) {
 	t.Helper()
 	out, err := exec.Command("ps", "-e", "-o", "pid=,ppid=").Output()

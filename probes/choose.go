@@ -8,8 +8,8 @@ import (
 	"trace/probes/kernel"
 )
 
-// choose returns what serves the requests whose probes this host has, and why it lacks others. It fails, before anything is loaded, if
-// one that has to be there is missing, and names all of these; or if there is none left.
+// choose returns what serves the requests whose probes this host has, and why it lacks others. It fails, before anything is loaded, if a
+// required probe is missing, and names all missing ones; or if no request is left.
 func (h *Host) choose(reqs []Request) (served []*request, skipped []*UnavailableError, err error) {
 	var missing []*UnavailableError
 	for _, r := range reqs {
@@ -42,13 +42,13 @@ func (h *Host) choose(reqs []Request) (served []*request, skipped []*Unavailable
 	return served, skipped, errors.Join(errs...)
 }
 
-// Available returns the error of an [Attach] that cannot be, as a probe is not there, before anything is loaded.
+// Available returns the error that [Attach] would return because a probe is missing, without loading anything.
 func Available(h *Host, reqs []Request) error {
 	_, _, err := h.choose(reqs)
 	return err
 }
 
-// Denied returns what a process lacks for requests that the kernel has refused with EPERM, or nil if it lacks nothing.
+// Denied returns the capabilities that a process lacks for requests that the kernel has refused with EPERM, or nil if it lacks none.
 func (h *Host) Denied(reqs []Request) *kernel.PermissionError {
 	var denied *kernel.PermissionError
 	if _, _, err := h.choose(reqs); errors.As(err, &denied) {

@@ -42,7 +42,7 @@ func (w want) ways() []want {
 // request returns the request for a want, and the layout of what it delivers.
 func (w want) request(id int) (Request, *event.Layout) {
 	l := event.NewLayout(id, w.probe, w.fields, []event.Type{{Kind: event.Uint, Size: 8}})
-	code := &Code{Filter: w.filter(), Action: w.action(l), Source: "test: " + w.probe.String()}
+	code := &Code{Filter: w.filter(), Action: w.action(l), Text: "test: " + w.probe.String()}
 	if w.pid != 0 {
 		code.Before = append(code.Before, spanOf(w.probe.Field("pid")))
 	}
@@ -252,7 +252,7 @@ func TestRejectedCode(t *testing.T) {
 	p := h.catalog.Match("syscall:enter")[0]
 	attach(t, h, Request{Probe: p, Code: rejectAll()}) // skips without privileges
 	bad := rejectAll()
-	bad.Source = "test:1: the broken clause"
+	bad.Text = "test:1: the broken clause"
 	bad.Filter = writeToNull()
 	before := openFiles(t)
 	_, err := Attach(context.Background(), h, []Request{{Probe: p, Code: bad}}, AttachOptions{})
@@ -261,8 +261,8 @@ func TestRejectedCode(t *testing.T) {
 		t.Fatalf("%v, want a RejectedError of %s", err, p)
 	}
 	var answer *ebpf.VerifierError
-	if !errors.As(err, &answer) || !strings.Contains(strings.Join(answer.Log, "\n"), bad.Source) {
-		t.Errorf("%+v, want a log that quotes %q", answer, bad.Source)
+	if !errors.As(err, &answer) || !strings.Contains(strings.Join(answer.Log, "\n"), bad.Text) {
+		t.Errorf("%+v, want a log that quotes %q", answer, bad.Text)
 	}
 	if after := openFiles(t); after != before {
 		t.Errorf("%d descriptors before, %d after", before, after)

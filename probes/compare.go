@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// acceptedShare: where a difference is left that is known, comparisons take one part of that many of the time.
+// acceptedShare: if a comparison left a difference that is known, comparisons take one part in that many of the time.
 const acceptedShare = 200
 
-// Objects come and go while they are counted, so numbers have to differ more than once.
+// Objects come and go while they are counted, so numbers must differ more than once.
 const (
 	countings     = 3
 	betweenCounts = time.Millisecond
 )
 
-// suspicious tells whether something points to a difference between what was told and what there is.
+// suspicious reports whether something points to a difference between the reported and the existing objects.
 func (inv *inventory) suspicious(ctx context.Context) bool {
 	if t, err := inv.tally(); err != nil || t.full != 0 || inv.blind {
 		return false
@@ -34,10 +34,10 @@ func (inv *inventory) suspicious(ctx context.Context) bool {
 	return true
 }
 
-// surplus is how many more objects were told to be there than the kernel counts, by class.
+// surplus returns how many more objects were reported than the kernel counts, by class.
 func (inv *inventory) surplus(ctx context.Context) map[class]int {
 	surplus := make(map[class]int)
-	counts, err := inv.source.hook.seed.counts(ctx)
+	counts, err := inv.origin.hook.seed.counts(ctx)
 	if err != nil {
 		return inv.accepted
 	}
@@ -53,11 +53,11 @@ func (inv *inventory) surplus(ctx context.Context) map[class]int {
 	return surplus
 }
 
-// maxWalks is how often a comparison sends the kernel over its objects. Two suffice if nothing comes or goes; what is left then is found
-// by the next comparison.
+// maxWalks is how often a comparison makes the kernel walk over its objects. Two walks suffice if nothing comes or goes; the next
+// comparison finds what is left then.
 const maxWalks = 4
 
-// compare finds what differs, for requests for the same probe.
+// compare finds and reports differences, for requests for the same probe.
 func compare(ctx context.Context, all []*inventory) (err error) {
 	began := time.Now()
 	all = slices.DeleteFunc(slices.Clone(all), func(inv *inventory) bool {
@@ -79,7 +79,7 @@ func compare(ctx context.Context, all []*inventory) (err error) {
 			inv.accepted, inv.compared, inv.took = inv.surplus(ctx), time.Now(), time.Since(began)
 		}
 	}()
-	step := uint32(2) // what the last comparison has met is not of the walk before
+	step := uint32(2) // what the last comparison met does not count as the walk before
 	for range maxWalks {
 		settled, err := compareOnce(ctx, all, step)
 		if err != nil || settled {
@@ -101,7 +101,7 @@ func compareOnce(ctx context.Context, all []*inventory, step uint32) (settled bo
 	if err != nil {
 		return false, err
 	}
-	counts, err := all[0].source.hook.seed.counts(ctx)
+	counts, err := all[0].origin.hook.seed.counts(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -116,7 +116,7 @@ func compareOnce(ctx context.Context, all []*inventory, step uint32) (settled bo
 	return settled, nil
 }
 
-// overflown tells, once, whether there is no room to know all objects.
+// overflown reports, once, that there is no room to know all objects.
 func (inv *inventory) overflown() bool {
 	t, err := inv.tally()
 	if err != nil || t.full == 0 || inv.full {

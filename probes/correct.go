@@ -11,28 +11,28 @@ import (
 	"time"
 )
 
-// correction keeps what was told of objects in step with the kernel's own list.
+// correction keeps the reported objects in step with the kernel's own list.
 type correction struct {
 	notes *notes
 
 	mu sync.Mutex
-	// inventories that were walked for the first time, and are still attached.
+	// inventories whose first walk is done, and that are still attached.
 	inventories []*inventory
 	// last is when the last comparison ended, and took how long it took.
 	last time.Time
 	took time.Duration
-	// failed says that it was said that a comparison has failed.
+	// failed means that a failed comparison was noted.
 	failed bool
 }
 
-// correctionShare: where something points to a difference, comparisons take one part of that many of the time.
+// correctionShare: if something points to a difference, comparisons take one part in that many of the time.
 const correctionShare = 20
 
 // lastCorrection is how long the comparison at the end may take.
 const lastCorrection = time.Second
 
-// begin tells of what was there before some requests were attached, and keeps their inventories. That what cannot be told is no failure
-// of the session, but is said.
+// begin reports the objects from before some requests were attached, and keeps their inventories. If it cannot report them, that is a note
+// and no failure of the session.
 func (c *correction) begin(ctx context.Context, inventories []*inventory) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,13 +52,13 @@ func (c *correction) seed(ctx context.Context, inventories []*inventory) error {
 	for _, all := range byProbe(inventories) {
 		w, err := all[0].walk(ctx)
 		if err != nil && ctx.Err() == nil {
-			w.notes = append(w.notes, fmt.Sprintf("what was there before is not all counted: %v", err))
+			w.notes = append(w.notes, fmt.Sprintf("not all objects from before are counted: %v", err))
 		}
 		for _, note := range w.notes {
 			c.notes.add(all[0].Probe, note)
 		}
 		for _, inv := range all {
-			// One that was left out is told to come when it goes: else it would go without having come.
+			// An object that was left out is reported to come when it goes: otherwise it would go without having come.
 			if err := inv.set(watching, 1, len(w.notes) > 0 || inv.blind); err != nil {
 				return fmt.Errorf("%s: %w", inv.Probe, err)
 			}
@@ -68,8 +68,8 @@ func (c *correction) seed(ctx context.Context, inventories []*inventory) error {
 	return ctx.Err()
 }
 
-// correct compares the objects that were told to be there with the kernel's own list, and tells what differs, as events: the kernel may
-// have skipped a program. Where nothing points to a difference, it only asks how many objects there are.
+// correct compares the reported objects with the kernel's own list, and reports differences as events: the kernel may have skipped a
+// program. If nothing points to a difference, it only asks for the number of objects.
 func (c *correction) correct(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,7 @@ func (c *correction) correct(ctx context.Context) {
 	}
 }
 
-// end compares for the last time, whatever there is that points to a difference, and forgets the inventories.
+// end compares for the last time, in any case, and forgets the inventories.
 func (c *correction) end(inventories []*inventory) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,15 +95,15 @@ func (c *correction) compare(ctx context.Context, needed func(*inventory) bool) 
 		if !slices.ContainsFunc(all, needed) {
 			continue
 		}
-		// It may be that a device has just gone; the next comparison tells.
+		// A device may just have gone; the next comparison shows it.
 		if err := compare(ctx, all); err != nil && !errors.Is(ctx.Err(), context.Canceled) && !c.failed {
-			c.notes.add(all[0].Probe, fmt.Sprintf("what the kernel has skipped may not be corrected: %v", err))
+			c.notes.add(all[0].Probe, fmt.Sprintf("events that the kernel skipped may not be corrected: %v", err))
 			c.failed = true
 		}
 	}
 	for _, inv := range c.inventories {
 		if inv.overflown() {
-			c.notes.add(inv.Probe, fmt.Sprintf("there are more than %d objects: what the kernel skips is not corrected any more", inv.known.MaxEntries()))
+			c.notes.add(inv.Probe, fmt.Sprintf("there are more than %d objects: events that the kernel skips are no longer corrected", inv.known.MaxEntries()))
 		}
 	}
 	c.last = time.Now()

@@ -1,5 +1,5 @@
-// Package probes is the catalog of what can be traced and the way to it: which events exist and with which fields, what this
-// host offers of them and why not, how they are attached, and how their records are read.
+// Package probes is the catalog of what can be traced and the way to attach it: which events exist, with which fields, which of them this
+// host offers and why not the others, how they are attached, and how their records are read.
 //
 // The catalog is read from the BTF of the embedded objects (package bpf): an event is a C struct, its members are the fields, a
 // typedef gives a member its meaning and unit, an enum its names, a declaration tag its documentation.
@@ -12,6 +12,6 @@
 //	Session.Read -> event.Event       records of the generated code, by their layout, in the order of the ring buffer
 //	Session.Losses                    everything that is missing from what was read
 //
-// Where programs run is a place of the catalog (tracepoint, functions, clock), and how they are attached there is a way, each in a file
-// of its own. To add one is to answer the questions of the interfaces place and way.
+// Where programs run is a place of the catalog (tracepoint, functions, clock). How they are attached there is a way, each in a file of its
+// own. A new one must implement the interfaces place and way.
 package probes

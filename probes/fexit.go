@@ -21,7 +21,7 @@ func (t trampoline) String() string {
 	return "fentry"
 }
 
-// needs: to refer to the BTF of a module takes CAP_SYS_ADMIN (BPF_BTF_GET_FD_BY_ID).
+// needs: a reference to the BTF of a module needs CAP_SYS_ADMIN (BPF_BTF_GET_FD_BY_ID).
 func (trampoline) needs(k *kernel.Kernel, functions []string) []string {
 	for _, f := range functions {
 		if !k.BuiltIn(f) {
@@ -45,11 +45,11 @@ func (trampoline) preempted(k *kernel.Kernel) bool { return k.PreemptsTasks() }
 
 func (trampoline) missed(io.Closer) uint64 { return 0 }
 
-// frames: the program has one, and so has the trampoline that calls it. Where the function calls the trampoline, its own follows;
-// kernel 7.2 jumps to the trampoline from the function's beginning, and what follows is the caller.
+// frames: the program has one, and so has the trampoline that calls it. If the function calls the trampoline, its own frame follows; kernel
+// 7.2 jumps to the trampoline at the function's beginning, and the caller's frame follows.
 func (trampoline) frames() (inProgram, inFunction int) { return 2, 3 }
 
-func (trampoline) records() bool { return false }
+func (trampoline) readsFtrace() bool { return false }
 
 // vanishes: its module cannot be unloaded.
 func (trampoline) vanishes() bool { return false }

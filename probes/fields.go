@@ -17,7 +17,7 @@ var commonFields = map[string]bool{
 	"ppid": true, "pgid": true, "pidns": true, "pcomm": true,
 }
 
-// structReader reads the fields of an event struct, and their tags. Fields of one enum share it.
+// structReader reads the fields of an event struct, and their tags. Fields with the same enum share it.
 type structReader struct {
 	enums  map[string]*event.Enum
 	fields []event.Field
@@ -56,7 +56,7 @@ func (r *structReader) read(members []btf.Member, prefix string, base int) error
 	return nil
 }
 
-// holdsPresence tells whether a member is no field, but says which of its siblings are there.
+// holdsPresence reports whether a member is no field, but holds the presence bits of its siblings.
 func holdsPresence(m btf.Member) bool { return m.Name == "has" || m.Name == "has_of_task" }
 
 // presenceBits reads the bit fields of the members that hold them: one for each sibling that may be absent.
@@ -68,7 +68,7 @@ func presenceBits(members []btf.Member, base int) (map[string]event.Bit, error) 
 		}
 		s, ok := btf.UnderlyingType(m.Type).(*btf.Struct)
 		if !ok {
-			return nil, fmt.Errorf("member %s is no struct", m.Name)
+			return nil, fmt.Errorf("member %s is not a struct", m.Name)
 		}
 		for _, b := range s.Members {
 			if b.BitfieldSize != 1 {
@@ -83,7 +83,7 @@ func presenceBits(members []btf.Member, base int) (map[string]event.Bit, error) 
 // cgroupType is the typedef of cgroup ids.
 const cgroupType = "cgroup_t"
 
-// units says what a typedef of trace.h means.
+// units are the meanings of the typedefs of trace.h.
 var units = map[string]event.Unit{
 	"ns_t": event.Nanoseconds, "bytes_t": event.Bytes, "errno_t": event.Errno, cgroupType: event.Cgroup, "ip_t16": event.IP,
 	"hex8_t": event.Hex, "hex16_t": event.Hex, "hex32_t": event.Hex, "hex64_t": event.Hex,
@@ -126,7 +126,7 @@ func typeOf(m btf.Member, enums map[string]*event.Enum) (event.Type, error) {
 	case *btf.Array:
 		typ.Kind = event.String
 	default:
-		return event.Type{}, fmt.Errorf("type %s is of no kind that a field can be", t)
+		return event.Type{}, fmt.Errorf("a field cannot have the type %s", t)
 	}
 	return typ, nil
 }
@@ -142,7 +142,7 @@ func intKind(t *btf.Int) event.Kind {
 	}
 }
 
-// newEnum strips the name of the enum and two underscores that begin each of its names: C has one namespace for all of them.
+// newEnum strips the name of the enum and two underscores from each of its names: C has one namespace for all of them.
 func newEnum(t *btf.Enum) *event.Enum {
 	values := append([]btf.EnumValue(nil), t.Values...)
 	sort.SliceStable(values, func(i, j int) bool { return int64(values[i].Value) < int64(values[j].Value) })

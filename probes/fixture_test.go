@@ -266,7 +266,7 @@ func (s *Session) allMaps() []*ebpf.Map {
 	return all
 }
 
-// attachOnly attaches one variant of a probe, and of the helpers that it needs those of the same name.
+// attachOnly attaches one variant of a probe, and the helpers with the same name that it needs.
 func attachOnly(h *Host, index int, req Request, o AttachOptions) (_ *Session, err error) {
 	r, err := h.serve(req)
 	if err != nil {
@@ -293,8 +293,8 @@ func attachOnly(h *Host, index int, req Request, o AttachOptions) (_ *Session, e
 	r.counts = l.maps[countsName(r.Probe)]
 	name := h.variantsOf(r.Probe)[index].name()
 	for _, hk := range r.allHooks() {
-		for i, v := range h.site(r.source.object, hk).variants() {
-			if v.check() != nil || v.name() != name || hk.name == r.source.hook.name && i != index {
+		for i, v := range h.hostHook(r.origin.object, hk).variants() {
+			if v.check() != nil || v.name() != name || hk.name == r.origin.hook.name && i != index {
 				continue
 			}
 			if err := attachVariant(h, l, r, hk, v); err != nil {

@@ -11,21 +11,22 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-func (fs functions) symbols() []string { return fs.sources() }
+func (fs functions) symbols() []string { return fs.targets() }
 
 func (functions) accepts(a Arg) error { return acceptsNone(a) }
 
-// variants of all alternatives.
-func (fs functions) variants(s *site) (found []variant) {
+// variants returns the variants of all alternatives.
+func (fs functions) variants(s *hostHook) (found []variant) {
 	for _, alternative := range fs {
 		found = append(found, alternativeVariants(s, alternative)...)
 	}
 	return found
 }
 
-// alternativeVariants are fexit and kprobe on a list of functions. A function that the object has no fexit for is attached to as kprobe in
-// both. Where tasks are preempted inside programs kprobe comes first, but not for what interrupts call, see [kernel.Preemption].
-func alternativeVariants(s *site, alternative []kernelFunc) []variant {
+// alternativeVariants are fexit and kprobe on a list of functions. A function without an fexit program in the object is attached by kprobe
+// in both. Where tasks are preempted inside programs kprobe comes first, except for functions that interrupts call, see
+// [kernel.Preemption].
+func alternativeVariants(s *hostHook, alternative []kernelFunc) []variant {
 	fexit := onFunctions(s, trampoline{atReturn: true}, alternative, func(kernelFunc) bool { return true })
 	breakpoint := onFunctions(s, kprobe{}, alternative, func(kernelFunc) bool { return false })
 	if !fexit.has(isTrampoline) {
@@ -41,12 +42,12 @@ func alternativeVariants(s *site, alternative []kernelFunc) []variant {
 			best = slices.Insert(best, 0, mixed)
 		}
 	}
-	// Functions of modules whose types are not looked at have programs for kprobes only.
+	// Functions of modules without known types have programs for kprobes only.
 	return slices.DeleteFunc(best, func(v variant) bool { return len(v.programs) == 0 })
 }
 
 // onFunctions is the variant that attaches to some functions as fexit, where the object has that, and to the others as kprobe.
-func onFunctions(s *site, w way, alternative []kernelFunc, traced func(kernelFunc) bool) variant {
+func onFunctions(s *hostHook, w way, alternative []kernelFunc, traced func(kernelFunc) bool) variant {
 	v := variant{way: w}
 	for _, f := range alternative {
 		byFexit := programsOn(s, f, trampoline{}, trampoline{atReturn: true})
@@ -56,7 +57,7 @@ func onFunctions(s *site, w way, alternative []kernelFunc, traced func(kernelFun
 			v.programs = append(v.programs, programsOn(s, f, kprobe{}, kprobe{atReturn: true})...)
 		}
 	}
-	targets := functions{alternative}.sources()
+	targets := functions{alternative}.targets()
 	v.caps = w.needs(s.Kernel, targets)
 	if !isTrampoline(w) && v.has(isTrampoline) {
 		v.caps = append(v.caps, trampoline{}.needs(s.Kernel, targets)...)
@@ -74,7 +75,7 @@ func onFunctions(s *site, w way, alternative []kernelFunc, traced func(kernelFun
 	return v
 }
 
-// has tells whether a variant has a program of some way.
+// has reports whether a variant has a program of some way.
 func (v variant) has(isIt func(way) bool) bool {
 	return slices.ContainsFunc(v.programs, func(p program) bool { return isIt(p.way) })
 }
@@ -91,8 +92,8 @@ func isKprobe(w way) bool {
 
 func isKretprobe(w way) bool { return w == way(kprobe{atReturn: true}) }
 
-// checkFunctions names the functions that have to be there and are not.
-func checkFunctions(s *site, alternative []kernelFunc) error {
+// checkFunctions returns an error that names the required functions that are missing.
+func checkFunctions(s *hostHook, alternative []kernelFunc) error {
 	var missing []string
 	for _, f := range alternative {
 		if f.optional {
@@ -113,10 +114,10 @@ func checkFunctions(s *site, alternative []kernelFunc) error {
 }
 
 // programsOn returns the programs of a hook on one function that the object has, in the order of the ways.
-func programsOn(s *site, f kernelFunc, ways ...way) (found []program) {
+func programsOn(s *hostHook, f kernelFunc, ways ...way) (found []program) {
 	for _, w := range ways {
-		for _, source := range []string{f.name, f.shared} {
-			if name := programOn(s, w.String()+"_"+s.hook.name+"__"+source, f.name); name != "" {
+		for _, suffix := range []string{f.name, f.shared} {
+			if name := programOn(s, w.String()+"_"+s.hook.name+"__"+suffix, f.name); name != "" {
 				found = append(found, program{name: name, way: w, target: f.name, module: s.module(), optional: f.optional})
 			}
 		}
@@ -124,10 +125,10 @@ func programsOn(s *site, f kernelFunc, ways ...way) (found []program) {
 	return found
 }
 
-// programOn returns the name of the program on a function, or "" if the object has none: of those for a certain kind of result
-// (ON_RETURN) the one that the kernel's prototype asks for, and the one without where there is no prototype. An fexit has none for
-// that case; then it is any, and checkPrototypes tells.
-func programOn(s *site, name, function string) string {
+// programOn returns the name of the program on a function, or "" if the object has none. Among programs for certain kinds of results
+// (ON_RETURN) it is the one for the kernel's prototype, or the one without a prototype. An fexit has no program for that case; then it is
+// any of them, and checkPrototypes returns an error.
+func programOn(s *hostHook, name, function string) string {
 	shapes := slices.DeleteFunc([]string{"int", "pointer", "void"}, func(kind string) bool {
 		return s.object.program(name+"__"+kind) == nil
 	})
@@ -149,7 +150,7 @@ func programOn(s *site, name, function string) string {
 	return base
 }
 
-// resultOf says what a function returns, in the words of ON_RETURN.
+// resultOf returns the kind of a function's result, in the words of ON_RETURN.
 func resultOf(proto *btf.FuncProto) string {
 	switch btf.UnderlyingType(proto.Return).(type) {
 	case *btf.Pointer:
@@ -161,8 +162,8 @@ func resultOf(proto *btf.FuncProto) string {
 	}
 }
 
-// checkPrototypes compares the number of arguments, and the kind of result, that each program counts on with the kernel's prototype.
-func checkPrototypes(s *site, programs []program) error {
+// checkPrototypes compares the number of arguments and the kind of result that each program expects with the kernel's prototype.
+func checkPrototypes(s *hostHook, programs []program) error {
 	for _, p := range programs {
 		if !isTrampoline(p.way) {
 			continue

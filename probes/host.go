@@ -14,7 +14,7 @@ import (
 	"trace/probes/rewrite"
 )
 
-// HostOptions say what is known of the host beyond what its kernel tells.
+// HostOptions describe the host beyond what its kernel shows.
 type HostOptions struct {
 	// BTF are files, or folders of files, with the types of modules that carry none.
 	BTF []string
@@ -31,7 +31,7 @@ func Detect(c *Catalog, o HostOptions) (*Host, error) {
 	return newHost(c, kernel.Options{BTF: o.BTF})
 }
 
-// newHost completes the options by what the catalog asks of a kernel.
+// newHost completes the options with what the catalog needs from a kernel.
 func newHost(c *Catalog, o kernel.Options) (*Host, error) {
 	o.Symbols = wantedSymbols
 	for _, g := range groups {
@@ -44,7 +44,7 @@ func newHost(c *Catalog, o kernel.Options) (*Host, error) {
 	return &Host{kernel: k, catalog: c}, nil
 }
 
-// wantedSymbols are the names that are looked up in the kernel's symbol table for any probe.
+// wantedSymbols returns the names that any probe looks up in the kernel's symbol table.
 func wantedSymbols() map[string]bool {
 	wanted := make(map[string]bool)
 	for _, hk := range allHooks() {
@@ -55,14 +55,14 @@ func wantedSymbols() map[string]bool {
 	return wanted
 }
 
-// Release lets go of what is needed only to attach, tens of megabytes: the kernel's types and the programs of the catalog. They are
-// taken again when they are next needed.
+// Release frees what is needed only to attach, tens of megabytes: the kernel's types and the programs of the catalog. They are read again
+// when they are next needed.
 func (h *Host) Release() {
 	h.catalog.release()
 	h.kernel.Release()
 }
 
-// Facts returns what doctor tells about the host, most general first.
+// Facts returns what doctor shows about the host, most general first.
 func (h *Host) Facts() []kernel.Fact {
 	facts := h.kernel.Facts(h.catalog.cgroups)
 	var told []string
@@ -81,28 +81,30 @@ func (h *Host) Facts() []kernel.Fact {
 	return facts
 }
 
-// site is where programs of a hook of an object are to run, whatever is wanted of them.
-func (h *Host) site(o *object, hk hook) *site { return &site{Kernel: h.kernel, object: o, hook: hk} }
+// hostHook returns a hook of an object on this host, whatever a request wants of them.
+func (h *Host) hostHook(o *object, hk hook) *hostHook {
+	return &hostHook{Kernel: h.kernel, object: o, hook: hk}
+}
 
-// siteFor is that of a hook of a request.
-func (h *Host) siteFor(r *request, hk hook) *site {
-	s := h.site(r.source.object, hk)
+// hostHookFor returns a hook on this host for a request.
+func (h *Host) hostHookFor(r *request, hk hook) *hostHook {
+	s := h.hostHook(r.origin.object, hk)
 	s.typeless = func(program string) bool { return typeless(program, r, h.cgroupController(r)) }
 	return s
 }
 
-// Alone tells whether no two runs of the programs that deliver events of a probe can overlap on one CPU: then what they write for
-// that CPU alone needs no atomic operations, which take five times as long. There has to be one such program in every variant.
+// Alone reports whether no two runs of the programs that deliver events of a probe can overlap on one CPU: then what they write for that
+// CPU alone needs no atomic operations, which take five times as long. Every variant must have only one such program.
 func (h *Host) Alone(p *event.Probe) bool {
-	src := h.catalog.source(p)
-	return !slices.ContainsFunc(h.site(src.object, src.hook).variants(), func(v variant) bool {
+	src := h.catalog.origin(p)
+	return !slices.ContainsFunc(h.hostHook(src.object, src.hook).variants(), func(v variant) bool {
 		delivering := src.delivering(v)
 		return len(delivering) != 1 || !delivering[0].way.exclusive(h.kernel)
 	})
 }
 
 // delivering returns the programs of a variant that call the action of the probe.
-func (s *source) delivering(v variant) []program {
+func (s *origin) delivering(v variant) []program {
 	spec, err := s.object.load()
 	if err != nil {
 		return nil
@@ -113,7 +115,7 @@ func (s *source) delivering(v variant) []program {
 	})
 }
 
-// request is one on this host, which may lack the types that some fields take.
+// request prepares a request for this host, which may lack the types that some fields need.
 func (h *Host) request(r Request) *request {
 	rq := h.catalog.request(r)
 	rq.withoutTasks = rq.readsTasks() && h.TasksDescribed() != nil
@@ -123,7 +125,7 @@ func (h *Host) request(r Request) *request {
 // serve returns what serves a request on this host.
 func (h *Host) serve(r Request) (*request, error) {
 	rq := h.request(r)
-	if err := rq.source.hook.place.accepts(r.Arg); err != nil {
+	if err := rq.origin.hook.place.accepts(r.Arg); err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Probe, err)
 	}
 	rq.hooks = h.hooksFor(rq)
@@ -131,11 +133,11 @@ func (h *Host) serve(r Request) (*request, error) {
 	return rq, nil
 }
 
-// missesReturns reports whether the kernel may miss returns of what a request is for, and does not tell of them.
+// missesReturns reports whether the kernel may miss returns for a request without reporting them.
 func (h *Host) missesReturns(r *request) bool {
-	variants := h.siteFor(r, r.source.hook).variants()
+	variants := h.hostHookFor(r, r.origin.hook).variants()
 	misses := func(v variant) bool { return v.has(isKretprobe) }
-	if !slices.ContainsFunc(variants, misses) || h.kernel.TellsMissed() {
+	if !slices.ContainsFunc(variants, misses) || h.kernel.ReportsMissed() {
 		return false
 	}
 	i := slices.IndexFunc(variants, func(v variant) bool { return v.check() == nil })
@@ -147,13 +149,13 @@ func (h *Host) hooksFor(r *request) []hook {
 	var hooks []hook
 	for _, candidate := range helpers {
 		needed := slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
-			return r.stage(f) != stageNever && slices.Contains(r.source.needs[f.Name], candidate.name)
+			return r.stage(f) != stageNever && slices.Contains(r.origin.needs[f.Name], candidate.name)
 		})
-		if needed && !h.unneeded(r.source.object, candidate) {
+		if needed && !h.unneeded(r.origin.object, candidate) {
 			hooks = append(hooks, candidate)
 		}
 	}
-	return append(hooks, r.source.hook)
+	return append(hooks, r.origin.hook)
 }
 
 func (h *Host) unneeded(o *object, hk hook) bool {
@@ -164,11 +166,11 @@ func (h *Host) unneeded(o *object, hk hook) bool {
 	return err == nil
 }
 
-// available returns nil if some variant of the probe can be used for a request, else why none can.
+// available returns nil if a variant of the probe can be used for a request, otherwise why none can.
 func (h *Host) available(r *request) error {
 	p := r.Probe
 	var refused error
-	for _, v := range h.siteFor(r, r.source.hook).variants() {
+	for _, v := range h.hostHookFor(r, r.origin.hook).variants() {
 		err := v.check()
 		if err == nil {
 			return nil
@@ -184,7 +186,7 @@ func (h *Host) available(r *request) error {
 	return &UnavailableError{[]*event.Probe{p}, h.Status(p).Reason}
 }
 
-// TasksDescribed says why the common fields are absent to which types of the kernel lead, nil if they are not.
+// TasksDescribed returns why the common fields that need the kernel's types are absent, nil if they are present.
 func (h *Host) TasksDescribed() error {
 	if err := h.kernel.Described(); err != nil {
 		return err
@@ -195,8 +197,8 @@ func (h *Host) TasksDescribed() error {
 	return nil
 }
 
-// cgroupController is what cgroup_controller of trace.h has to be on this host for some requests. Where it is not 0, it takes the types of
-// the kernel, so nobody is asked who does not want to know.
+// cgroupController returns the value of cgroup_controller in trace.h on this host for some requests. A value other than 0 needs the
+// kernel's types, so it is looked up only if a request wants the cgroup.
 func (h *Host) cgroupController(requests ...*request) byte {
 	wanted := slices.ContainsFunc(requests, func(r *request) bool {
 		return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool { return f.Type.Unit == event.Cgroup && r.Code.stage(f) != stageNever })

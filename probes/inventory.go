@@ -22,35 +22,35 @@ const (
 	checking = 3
 )
 
-// inventory is what the programs of a request have told to be there, and what compares it with the kernel's list (SEEDED in trace.h).
+// inventory holds the objects that the programs of a request have reported, and compares them with the kernel's list (SEEDED in trace.h).
 type inventory struct {
 	*request
 	// controls are the variables that Go sets, counters those that programs count in.
 	controls, counters *ebpf.Map
 	at                 map[string]uint32 // places of the variables in them
 	known              *ebpf.Map
-	// lost tells that an object has gone.
+	// lost reports that an object has gone.
 	lost *ebpf.Program
-	// visitors see the objects on the kernel's way over them; blind says that there are none.
+	// visitors see the objects on the kernel's walk over them; blind means that there are no visitors.
 	visitors []*attached
 	blind    bool
 
 	number uint32 // of the last walk
-	// partial says that objects may be there that were not told.
+	// partial means that there may be objects that were not reported.
 	partial bool
-	// accepted is the surplus that the last comparison has left, at compared, after it had taken a time.
+	// accepted is the surplus that the last comparison left, at compared; the comparison took that long.
 	accepted map[class]int
 	compared time.Time
 	took     time.Duration
-	// unmet are the objects that the last walk has not met.
+	// unmet are the objects that the last walk did not meet.
 	unmet map[uint64]class
-	// corrected is how many events had come by comparisons after the last one, skipped how many runs before it.
+	// corrected is how many events had come by comparisons after the last one, skipped how many runs the kernel had skipped before it.
 	corrected, skipped uint64
-	// full says that it was said that there is no room.
+	// full means that the lack of room was noted.
 	full bool
 }
 
-// The sections of variables of the C source.
+// The sections of variables of the C code.
 const (
 	controlSection = ".data"
 	counterSection = ".bss"
@@ -61,7 +61,7 @@ func newInventory(l *loader, r *request) (*inventory, error) {
 	for _, name := range []string{"seeding", "walk", "partial", "told", "gone", "unsure", "corrected", "full"} {
 		inv.at[name] = l.spec.Variables[structName(r.Probe)+"_"+name].Offset
 	}
-	lost := l.spec.Programs[r.source.hook.seed.lost].Copy()
+	lost := l.spec.Programs[r.origin.hook.seed.lost].Copy()
 	spec, o := l.collection(map[string]*ebpf.ProgramSpec{lost.Name: lost})
 	c, err := ebpf.NewCollectionWithOptions(spec, o)
 	if err != nil {
@@ -72,7 +72,7 @@ func newInventory(l *loader, r *request) (*inventory, error) {
 	return inv, nil
 }
 
-// set says how far seeding is, and which walk it is.
+// set sets the step of seeding, and the number of the walk.
 func (inv *inventory) set(step, number uint32, partial bool) error {
 	inv.number, inv.partial = number, partial
 	var value []byte
@@ -111,15 +111,15 @@ func (inv *inventory) tally() (t tally, err error) {
 	return t, nil
 }
 
-// walk sends the kernel over all objects.
+// walk makes the kernel walk over all objects.
 func (inv *inventory) walk(ctx context.Context) (walked, error) {
-	return inv.source.hook.seed.walk(ctx, func() (uint32, error) {
+	return inv.origin.hook.seed.walk(ctx, func() (uint32, error) {
 		t, err := inv.tally()
 		return t.gone, err
 	})
 }
 
-// begin begins a walk that compares.
+// begin begins a comparing walk.
 func (inv *inventory) begin(step uint32) (unsure uint32, err error) {
 	if err := inv.set(checking, inv.number+step, inv.partial); err != nil {
 		return 0, err
@@ -128,9 +128,8 @@ func (inv *inventory) begin(step uint32) (unsure uint32, err error) {
 	return t.unsure, err
 }
 
-// settle tells of objects that have gone: those that two walks, one after the other, have not met. An object that is on its way to come
-// or to go may be one of those that one walk has not met, or has met and does not know; while there are any, it says that another walk
-// is needed.
+// settle reports the objects that have gone: those that two consecutive walks did not meet. An object that is just coming or going may be
+// unmet, or met but unknown, in one walk; while there are such objects, settled is false and another walk is needed.
 func (inv *inventory) settle(w walked, counts map[class]int, unsure uint32) (settled bool, err error) {
 	t, err := inv.tally()
 	if err != nil {
@@ -150,15 +149,15 @@ func (inv *inventory) settle(w walked, counts map[class]int, unsure uint32) (set
 		}
 		delete(unmet, object)
 		if _, err := inv.lost.Run(&ebpf.RunOptions{Context: [2]uint64{object}}); err != nil {
-			return false, fmt.Errorf("run %s: %w", inv.source.hook.seed.lost, err)
+			return false, fmt.Errorf("run %s: %w", inv.origin.hook.seed.lost, err)
 		}
 	}
 	inv.unmet = unmet
 	return settled, nil
 }
 
-// certain tells whether what a walk has not met is not there: where the kernel counts objects, if as many were met. Programs that see the
-// walk may be skipped, too.
+// certain reports whether the objects that a walk did not meet are gone: if the kernel counts objects, the walk must have met as many. The
+// kernel may also skip programs that see the walk.
 func (t tally) certain(unmet map[uint64]class, w walked, counts map[class]int) func(class) bool {
 	met := t.told
 	for _, c := range unmet {
@@ -176,15 +175,15 @@ func (t tally) certain(unmet map[uint64]class, w walked, counts map[class]int) f
 	}
 }
 
-// A known object, struct resource in bpf/rdma.bpf.c, begins with the number of the walk that has met it last, and its class.
+// The value of a known object, struct resource in bpf/rdma.bpf.c, begins with the number of the walk that met it last, and its class.
 const knownHead = 8
 
-// notMet returns the objects that the last walk has not met.
+// notMet returns the objects that the last walk did not meet.
 func (inv *inventory) notMet() (map[uint64]class, error) {
 	found := make(map[uint64]class)
 	size, count := int(inv.known.ValueSize()), min(int(inv.known.MaxEntries()), 1<<12)
 	if size < knownHead {
-		return nil, errors.New("known objects have no numbers")
+		return nil, errors.New("known objects have no walk numbers")
 	}
 	keys := make([]uint64, count)
 	values := reflect.MakeSlice(reflect.SliceOf(reflect.ArrayOf(size, reflect.TypeFor[byte]())), count, count)
@@ -208,14 +207,14 @@ func (inv *inventory) notMet() (map[uint64]class, error) {
 	}
 }
 
-// misses is how many runs the kernel has skipped.
+// misses returns how many runs the kernel has skipped.
 func (inv *inventory) misses() (n uint64) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	for _, a := range inv.attached {
 		m, err := a.misses()
 		if err != nil {
-			return n // the list shows it all the same
+			return n // the list shows it anyway
 		}
 		n += m
 	}
@@ -228,7 +227,7 @@ func (inv *inventory) detach() error {
 	return detachAll(inv.visitors)
 }
 
-// reattach attaches the visitors on functions anew. Where that cannot be, walks meet nothing, and correct nothing.
+// reattach attaches the visitors on functions again. If that fails, walks meet nothing and correct nothing.
 func (inv *inventory) reattach(functions map[string]bool) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -239,7 +238,7 @@ func (inv *inventory) reattach(functions map[string]bool) {
 	}
 }
 
-// Close detaches and releases what sees the objects; the request is released for itself.
+// Close detaches and releases the visitors; the request is released separately.
 func (inv *inventory) Close() error {
 	return errors.Join(inv.detach(), closeAll(inv.visitors), inv.lost.Close())
 }

@@ -25,11 +25,11 @@ func (kprobe) needs(*kernel.Kernel, []string) []string { return kernel.PerfCaps(
 
 func (kprobe) prepare(*ebpf.ProgramSpec, string) {}
 
-// attach leaves it to the kernel how many calls may be under way whose returns are seen: on 5.10 as many as it has CPUs, later twice as many
-// and at least 10 (register_kretprobe, kernel/kprobes.c). The returns of more calls are missed. When six processes on a machine with
-// two CPUs were in ib_modify_qp of 5.10, 43 to 177 of 360 were, and with room for 64 calls none. But a perf event has no place for that
-// number. It takes an event in kprobe_events of tracefs, which stays there with its kprobe when trace is killed: 7 of ib:* did. Who
-// has more CPUs than calls that sleep in one function at a time loses nothing, so that is not worth it.
+// attach leaves the kernel's limit for calls whose returns are seen at the same time: on 5.10 as many as it has CPUs, later twice as many
+// and at least 10 (register_kretprobe, kernel/kprobes.c). The returns of more calls are missed. When six processes on a machine with two
+// CPUs were in ib_modify_qp of 5.10, 43 to 177 of 360 were missed, and with room for 64 calls none. But a perf event cannot set that
+// number. It would need an event in kprobe_events of tracefs, which stays there with its kprobe when trace is killed: 7 of ib:* did. A
+// machine with more CPUs than calls sleeping in one function loses nothing, so that is not worth it.
 func (p kprobe) attach(prog *ebpf.Program, function string, _ Arg) ([]io.Closer, error) {
 	attach := link.Kprobe
 	if p.atReturn {
@@ -45,7 +45,7 @@ func (kprobe) exclusive(*kernel.Kernel) bool { return true }
 // preempted: the handlers of kprobes run with preemption off.
 func (kprobe) preempted(*kernel.Kernel) bool { return false }
 
-// missed is how often it was hit and could not run its program; kernels before 6.7 do not tell.
+// missed returns how often it was hit and could not run its program; kernels before 6.7 do not report it.
 func (kprobe) missed(c io.Closer) uint64 {
 	l, ok := c.(link.Link)
 	if !ok {
@@ -66,8 +66,8 @@ func (kprobe) missed(c io.Closer) uint64 {
 // frames: the stack is of the function's registers.
 func (kprobe) frames() (inProgram, inFunction int) { return 0, 0 }
 
-func (kprobe) records() bool { return false }
+func (kprobe) readsFtrace() bool { return false }
 
-// vanishes: a module that is unloaded takes the kprobes on its functions along (kprobes_module_callback, kernel/kprobes.c), and when it
-// is loaded again they do not come back.
+// vanishes: when a module is unloaded, the kernel removes the kprobes on its functions (kprobes_module_callback, kernel/kprobes.c). They do
+// not come back when it is loaded again.
 func (kprobe) vanishes() bool { return true }

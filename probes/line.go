@@ -7,7 +7,7 @@ import (
 	"trace/probes/event"
 )
 
-// lineOf reads the tag of a member of an event, which has none as a rule.
+// lineOf reads the line tag of a member of an event; most members have none.
 func lineOf(tags []string, t event.Type) (event.Line, error) {
 	tag := tagged(tags, "line:")
 	kind, of, _ := strings.Cut(tag, ":")
@@ -17,7 +17,7 @@ func lineOf(tags []string, t event.Type) (event.Line, error) {
 	case "usual":
 		l := event.Line{Shown: event.Unusual, Of: of}
 		if _, ok := l.Usual(t); !ok {
-			return event.Line{}, fmt.Errorf("the usual value %s is none of its values", of)
+			return event.Line{}, fmt.Errorf("the usual value %s is not one of its values", of)
 		}
 		return l, nil
 	case "instead":
@@ -30,5 +30,5 @@ func lineOf(tags []string, t event.Type) (event.Line, error) {
 		}
 		return event.Line{}, nil
 	}
-	return event.Line{}, fmt.Errorf("no tag %q is known", "line:"+tag)
+	return event.Line{}, fmt.Errorf("unknown tag %q", "line:"+tag)
 }

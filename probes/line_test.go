@@ -77,11 +77,11 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// A mark that says nothing is a mistake of ours, found when the catalog is made.
+// A mark without effect is a mistake of ours, found when the catalog is made.
 func TestWrongMark(t *testing.T) {
 	u32 := &btf.Int{Name: "u32", Size: 4}
 	_, err := ProbeOf("a", "b", &btf.Struct{Name: "a_b", Size: 4, Members: []btf.Member{{Name: "x", Type: u32, Tags: []string{"line:usual:many"}}}})
-	if want := "field x: the usual value many is none of its values"; err == nil || err.Error() != want {
+	if want := "field x: the usual value many is not one of its values"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

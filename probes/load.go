@@ -22,18 +22,18 @@ type loader struct {
 	maps map[string]*ebpf.Map
 	// cache has the types of the kernel for the library.
 	cache *btf.Cache
-	// idle programs have nothing to do: nobody wants what they would see.
+	// idle programs have no effect: no request wants what they would see.
 	idle map[string]bool
-	// tells holds the programs that tell of events.
-	tells map[string]bool
-	// types of the kernel, and the same with those of the records in tracefs.
-	types, typesAndRecords func() (*btf.Spec, error)
+	// delivering holds the programs that deliver events.
+	delivering map[string]bool
+	// types of the kernel, without and with the types of ftrace events.
+	types, typesAndFtrace func() (*btf.Spec, error)
 }
 
-// newLoader prepares the object of some requests: what is wanted of each event, the functions that the programs call, and the maps,
-// some of which are shared with others.
+// newLoader prepares the object for some requests: which fields of each event are wanted, the functions that the programs call, and the
+// maps; some maps are shared with other batches.
 func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*loader, error) {
-	o := requests[0].source.object
+	o := requests[0].origin.object
 	object, err := o.load()
 	if err != nil {
 		return nil, err
@@ -48,12 +48,12 @@ func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*load
 		return sync.OnceValues(func() (*btf.Spec, error) { return kernelTypes(h.kernel, o, r) })
 	}
 	l := &loader{
-		spec:            spec,
-		cache:           h.kernel.Cache(),
-		idle:            make(map[string]bool),
-		tells:           make(map[string]bool),
-		types:           kernelTypes(relocation{tasks: tasks}),
-		typesAndRecords: kernelTypes(relocation{tasks: tasks, records: true}),
+		spec:           spec,
+		cache:          h.kernel.Cache(),
+		idle:           make(map[string]bool),
+		delivering:     make(map[string]bool),
+		types:          kernelTypes(relocation{tasks: tasks}),
+		typesAndFtrace: kernelTypes(relocation{tasks: tasks, ftrace: true}),
 	}
 	l.size(requests)
 	if err := l.specialize(requests, l.used(h, requests), constantsFor(spec, controller, requests...)); err != nil {
@@ -63,39 +63,39 @@ func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*load
 	return l, l.createMaps(shared)
 }
 
-// size makes room in the maps for what there is on this host.
+// size sizes the maps for this host.
 func (l *loader) size(requests []*request) {
 	for _, r := range requests {
-		if sd := r.source.hook.seed; sd != nil {
+		if sd := r.origin.hook.seed; sd != nil {
 			l.spec.Maps[structName(r.Probe)+"_known"].MaxEntries = min(2*sd.objects()+seedSlack, maxSeeds)
 		}
 		for _, hk := range r.allHooks() {
-			if hk.entries == nil {
+			if hk.room == nil {
 				continue
 			}
-			entries := hk.entries()
+			room := hk.room()
 			for name, m := range l.spec.Maps {
 				if strings.HasPrefix(name, hk.name) {
-					m.MaxEntries = max(m.MaxEntries, entries)
+					m.MaxEntries = max(m.MaxEntries, room)
 				}
 			}
 		}
 	}
 }
 
-// seedSlack is how many objects may be there besides twice those of the start.
+// seedSlack is how many objects there may be besides twice the number at the start.
 const seedSlack = 1 << 14
 
-// used returns the programs of all variants of the hooks of the requests, and how they are attached. Those that we run ourselves are
-// attached by none.
+// used returns the programs of all variants of the hooks of the requests, and how they are attached. Programs that user space runs have a
+// nil way.
 func (l *loader) used(h *Host, requests []*request) map[string]way {
 	used := make(map[string]way)
 	for _, r := range requests {
-		if sd := r.source.hook.seed; sd != nil {
+		if sd := r.origin.hook.seed; sd != nil {
 			used[sd.lost] = rawTracepoint{}
 		}
 		for _, hk := range r.allHooks() {
-			for _, v := range h.site(r.source.object, hk).variants() {
+			for _, v := range h.hostHook(r.origin.object, hk).variants() {
 				for _, p := range v.programs {
 					used[p.name] = p.way
 				}
@@ -105,7 +105,7 @@ func (l *loader) used(h *Host, requests []*request) map[string]way {
 	return used
 }
 
-// specialize leaves in the object the programs that are used, and in these what is wanted.
+// specialize keeps the used programs of the object, and in these what is wanted.
 func (l *loader) specialize(requests []*request, used map[string]way, constants []byte) error {
 	for name, p := range l.spec.Programs {
 		if used[name] == nil {
@@ -117,12 +117,12 @@ func (l *loader) specialize(requests []*request, used map[string]way, constants 
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		l.idle[name] = !delivers && rewrite.Idle(p.Instructions)
-		l.tells[name] = delivers
+		l.delivering[name] = delivers
 	}
 	return nil
 }
 
-// typeless tells whether a program reads nothing whose place in memory only the kernel's types tell.
+// typeless reports whether a program needs no types of the kernel for these requests.
 func (l *loader) typeless(program string) bool {
 	return !rewrite.Relocated(l.spec.Programs[program].Instructions)
 }
@@ -132,21 +132,21 @@ func (l *loader) busy(programs []program) []program {
 	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return l.idle[p.name] })
 }
 
-// program returns what is loaded for one target: a program that several share is loaded for each.
+// program returns the spec to load for one target: a shared program is loaded for each of its targets.
 func (l *loader) program(p program) *ebpf.ProgramSpec {
 	spec := l.spec.Programs[p.name].Copy()
 	p.way.prepare(spec, p.target)
 	return spec
 }
 
-// collection returns what is loaded of programs, under the names that they have in it, and what it takes to load them.
+// collection returns the spec to load for programs, under the names that they have in it, and the options to load them.
 func (l *loader) collection(programs map[string]*ebpf.ProgramSpec) (*ebpf.CollectionSpec, ebpf.CollectionOptions) {
 	return &ebpf.CollectionSpec{
 		Maps: l.spec.Maps, Programs: programs, Types: l.spec.Types, ByteOrder: l.spec.ByteOrder,
 	}, ebpf.CollectionOptions{MapReplacements: l.maps, Cache: l.cache}
 }
 
-// specOf describes a map that is there, so that programs can refer to it.
+// specOf describes an existing map, so that programs can refer to it.
 func specOf(name string, m *ebpf.Map) *ebpf.MapSpec {
 	return &ebpf.MapSpec{
 		Name: name, Type: m.Type(), KeySize: m.KeySize(), ValueSize: m.ValueSize(), MaxEntries: m.MaxEntries(), Flags: m.Flags(),
@@ -170,16 +170,16 @@ func keepMaps(spec *ebpf.CollectionSpec) {
 	}
 }
 
-// refersTo tells whether code refers to a map.
+// refersTo reports whether code refers to a map.
 func refersTo(insns asm.Instructions, mapName string) bool {
 	return slices.ContainsFunc(insns, func(ins asm.Instruction) bool { return ins.IsLoadFromMap() && ins.Reference() == mapName })
 }
 
-// createMaps creates the maps of the object, but those that are shared.
+// createMaps creates the maps of the object, except for the shared ones.
 func (l *loader) createMaps(shared map[string]*ebpf.Map) error {
 	only := l.spec.Copy()
 	only.Programs = nil
-	// The library would map the variables into memory, and keep their maps alive until the garbage collector comes by.
+	// The library would map the variables into memory, and keep their maps until the next garbage collection.
 	only.Variables = nil // their values are in the contents of the maps
 	there := maps.Clone(shared)
 	maps.DeleteFunc(there, func(name string, _ *ebpf.Map) bool { return only.Maps[name] == nil })

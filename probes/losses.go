@@ -9,10 +9,10 @@ import (
 	"trace/probes/event"
 )
 
-// Losses is what is missing from the events of a probe.
+// Losses counts what is missing from the events of a probe.
 type Losses struct {
 	Probe *event.Probe
-	// Counted tells whether the programs counted the Events that they saw in the kernel and could build, lost ones included: Passed,
+	// Counted reports whether the programs counted the Events that they saw in the kernel and could build, lost ones included: Passed,
 	// which some clause of the program wanted, and Rejected. See Request.
 	Counted                  bool
 	Events, Passed, Rejected uint64
@@ -22,26 +22,26 @@ type Losses struct {
 	RingBuffer uint64
 	// Unseen counts events that could not be built, because their beginning was not seen, before the filter could be asked.
 	Unseen uint64
-	// Missed counts runs of the programs that tell of events that the kernel skipped, before the filter could be asked, because the
-	// program was under way on that CPU: interrupted, or, in kernels that allow that, preempted. A program at the entry of a call
-	// is not among them: its return is, or is unseen.
+	// Missed counts skipped runs of the programs that deliver events: the filter did not see them. The kernel skips a program that is under
+	// way on that CPU: interrupted, or, in kernels that allow it, preempted. Skipped programs at the entry of a call do not count here: the
+	// call's return does, or it is unseen.
 	Missed uint64
-	// Unmatched counts events that lack what their beginning tells, because it was not seen: as a rule what was in progress when
-	// tracing began. They passed the filter, unless it is Unasked: it asks for just that.
+	// Unmatched counts events that lack the fields of their beginning, because it was not seen: usually what was in progress when tracing
+	// began. They passed the filter, unless Unasked is set: then the filter uses such a field, and could not decide.
 	Unmatched uint64
 	Unasked   bool
-	// InFlightFull counts beginnings that there was no room to remember, MissedBeginnings those that the kernel skipped, of helpers; their
-	// ends are among the unmatched or unseen.
+	// InFlightFull counts beginnings that did not fit, MissedBeginnings those that the kernel skipped in helpers. Their ends are among the
+	// unmatched or unseen.
 	InFlightFull, MissedBeginnings uint64
-	// Corrected counts objects of which events came late, by the kernel's own list: theirs were skipped. What the kernel tells of that
-	// is among the missed.
+	// Corrected counts objects whose events came late, from the kernel's own list: their own events were skipped. The skipped runs that the
+	// kernel reports are among the missed.
 	Corrected uint64
-	// Gaps counts times in which the functions of a module, which was unloaded and loaded again, were not seen: nobody knows how many
-	// events that were.
+	// Gaps counts periods in which the functions of a module were not seen because it was unloaded and loaded again. Nobody knows how many
+	// events they had.
 	Gaps uint64
 }
 
-// Lost is the number of events that should have been delivered and were not.
+// Lost is the number of events that should have been delivered but were not.
 func (l Losses) Lost() uint64 { return l.RingBuffer + l.Unseen + l.Missed }
 
 // add adds what another request for the same probe counted.
@@ -85,15 +85,15 @@ func (r *request) losses() (Losses, error) {
 		switch {
 		case a.helper:
 			l.MissedBeginnings += n
-		case a.tells:
+		case a.delivers:
 			l.Missed += n
 		}
 	}
-	l.Missed = max(l.Missed, n[countUnended]) // the same, where the kernel does not tell
+	l.Missed = max(l.Missed, n[countUnended]) // the same, where the kernel does not report it
 	return l, nil
 }
 
-// counted returns what the programs counted. Without a map there is nothing that they count.
+// counted returns what the programs counted. Without a map they count nothing.
 func (r *request) counted() (n [counters]uint64, err error) {
 	if r.counts == nil {
 		return n, nil
@@ -110,7 +110,7 @@ func (r *request) counted() (n [counters]uint64, err error) {
 	return n, nil
 }
 
-// losses of one of the requests, with what was corrected of its events.
+// losses returns the losses of one of the requests, with the corrected events.
 func (b *batch) losses(r *request) (Losses, error) {
 	l, err := r.losses()
 	for _, inv := range b.inventories {
@@ -127,7 +127,7 @@ func (b *batch) losses(r *request) (Losses, error) {
 	return l, nil
 }
 
-// addLosses adds what is missing from the events of one request to what is missing from those of others, by probe.
+// addLosses adds the losses of one request to the losses of the other requests, by probe.
 func addLosses(all []Losses, l Losses) []Losses {
 	if i := slices.IndexFunc(all, func(o Losses) bool { return o.Probe == l.Probe }); i >= 0 {
 		all[i].add(l)

@@ -10,13 +10,13 @@ import (
 	"trace/probes/event"
 )
 
-// notes are what is to be said of a session, in lines.
+// notes are remarks about a session, one line each.
 type notes struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-// add keeps what is to be said of a probe, or of none if it is nil, in one line.
+// add keeps a remark about a probe, or about none if it is nil.
 func (n *notes) add(p *event.Probe, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -27,7 +27,7 @@ func (n *notes) add(p *event.Probe, text string) {
 	n.lines = append(n.lines, text)
 }
 
-// take returns what has not been returned before.
+// take returns the notes that it has not returned before.
 func (n *notes) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"trace/probes/kernel"
 )
 
-// maxInflight bounds the memory for NVMe commands in flight: about 16 MiB. Large machines have millions of tags, and use a few.
+// maxInflight bounds the memory for NVMe commands in flight: about 16 MiB. Large machines have millions of tags but use few.
 const maxInflight = 1 << 16
 
 // nvmeRequests returns how many NVMe commands can be in flight: a request for each tag of each hardware queue.

@@ -89,7 +89,7 @@ func specialized(t *testing.T, c *Catalog, p *event.Probe, program, field string
 	return prog
 }
 
-// asked returns the functions of the kernel that a program calls, each once, but those of maps and of the ring buffer.
+// asked returns the functions of the kernel that a program calls, each once, except those for maps and the ring buffer.
 func asked(prog *ebpf.ProgramSpec) (all []asm.BuiltinFunc) {
 	for _, ins := range prog.Instructions {
 		if !ins.IsBuiltinCall() {
@@ -271,7 +271,7 @@ func (d *driver) findPlaces() {
 	d.places.driver = request.Size
 }
 
-// submit hands the request over, with a command that has failed as often as retries says.
+// submit hands the request over, with a command that has failed retries times.
 func (d *driver) submit(allocated uint64, retries uint8) {
 	d.t.Helper()
 	d.write(allocated, retries, 0)

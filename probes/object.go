@@ -9,7 +9,7 @@ import (
 	"trace/bpf"
 )
 
-// An object is the compiled programs of a group. What it holds is parsed when it is first needed, and can be let go and taken again.
+// An object is the compiled programs of a group. It is parsed when it is first needed; release frees the result until the next use.
 type object struct {
 	group
 	// events are the structs of the events.
@@ -34,7 +34,7 @@ func (o *object) describe() (*btf.Spec, error) {
 	return o.types, nil
 }
 
-// load returns the programs and maps of the object; who changes them takes a copy.
+// load returns the programs and maps of the object; a caller that changes them must copy them.
 func (o *object) load() (*ebpf.CollectionSpec, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -48,7 +48,7 @@ func (o *object) load() (*ebpf.CollectionSpec, error) {
 	return o.programs, nil
 }
 
-// release lets go of types, programs and maps.
+// release frees types, programs and maps.
 func (o *object) release() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

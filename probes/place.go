@@ -4,11 +4,11 @@ import "slices"
 
 // A place is where in a kernel the programs of a hook run. The catalog has values of it: a [tracepoint], [functions] or a [clock].
 type place interface {
-	// sources are the names of the functions and tracepoints that it is, in all kernels.
-	sources() []string
+	// targets are the names of its functions and tracepoints, in all kernels.
+	targets() []string
 	// stack names what stands between a program there and what it traces: see [Tracing].
 	stack() (functions []string, through bool)
-	// sampled reports whether programs run there at a rate that a request says.
+	// sampled reports whether programs run there at a rate that a request sets.
 	sampled() bool
 	attachable
 }
@@ -20,7 +20,7 @@ type tracepoint struct {
 	alias string
 }
 
-func (tp tracepoint) sources() []string { return []string{tp.name} }
+func (tp tracepoint) targets() []string { return []string{tp.name} }
 
 func (tp tracepoint) stack() (functions []string, through bool) {
 	return []string{"bpf_trace_run*", "__bpf_trace_" + tp.name, "__traceiter_" + tp.name}, true
@@ -34,7 +34,7 @@ type functions [][]kernelFunc
 // A kernelFunc is a function that a hook is attached to.
 type kernelFunc struct {
 	name string
-	// shared is what the C source calls programs that several functions share: a whole event is much code to have once for each.
+	// shared is the C name of programs that several functions share: a whole event is too much code to have once for each.
 	shared string
 	// optional functions are used where they exist.
 	optional bool
@@ -45,22 +45,22 @@ type kernelFunc struct {
 // fn is a function that an alternative needs.
 func fn(name string) kernelFunc { return kernelFunc{name: name} }
 
-// opt is an optional function.
+// opt is a function that an alternative can do without.
 func opt(name string) kernelFunc { return kernelFunc{name: name, optional: true} }
 
-// inInterrupts is the function as one that interrupts call.
+// inInterrupts marks the function as one that interrupts call.
 func (f kernelFunc) inInterrupts() kernelFunc {
 	f.interrupts = true
 	return f
 }
 
-// as is the function with the programs that it shares with others.
+// as makes the function use programs that it shares with others.
 func (f kernelFunc) as(shared string) kernelFunc {
 	f.shared = shared
 	return f
 }
 
-func (fs functions) sources() (names []string) {
+func (fs functions) targets() (names []string) {
 	for _, f := range slices.Concat(fs...) {
 		names = append(names, f.name)
 	}
@@ -68,7 +68,7 @@ func (fs functions) sources() (names []string) {
 }
 
 func (fs functions) stack() (functions []string, through bool) {
-	for _, name := range fs.sources() {
+	for _, name := range fs.targets() {
 		if !slices.Contains(functions, name) {
 			functions = append(functions, name)
 		}
@@ -78,12 +78,12 @@ func (fs functions) stack() (functions []string, through bool) {
 
 func (functions) sampled() bool { return false }
 
-// A clock ticks on each CPU as often as a request says, see [Rate].
+// A clock ticks on each CPU at the rate that a request sets, see [Rate].
 type clock struct{}
 
-func (clock) sources() []string { return nil }
+func (clock) targets() []string { return nil }
 
-// stack has nothing: that of a sample begins with what is sampled.
+// stack returns nothing: the stack of a sample begins with what is sampled.
 func (clock) stack() (functions []string, through bool) { return nil, false }
 
 func (clock) sampled() bool { return true }

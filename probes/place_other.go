@@ -2,5 +2,5 @@
 
 package probes
 
-// attachable asks nothing of a place: programs are attached on Linux only.
+// attachable requires nothing of a place: programs are attached on Linux only.
 type attachable interface{}

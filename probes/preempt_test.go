@@ -34,8 +34,8 @@ func TestPreemptedTracepoints(t *testing.T) {
 		if h.kernel.PreemptsTracepoints() != test.preempts {
 			t.Errorf("%s: %v", test.model, h.kernel.PreemptsTracepoints())
 		}
-		first := h.site(h.catalog.objects["syscall"], hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}).variants()[0]
-		if (first.way == record{}) != test.preempts {
+		first := h.hostHook(h.catalog.objects["syscall"], hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}).variants()[0]
+		if (first.way == ftraceEvent{}) != test.preempts {
 			t.Errorf("%s: syscall:exit by %s", test.model, first.name())
 		}
 	}

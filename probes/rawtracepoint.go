@@ -42,13 +42,13 @@ func (rawTracepoint) missed(io.Closer) uint64 { return 0 }
 // frames: the stack has frames of tracing, which are found by their functions, see [Tracing].
 func (rawTracepoint) frames() (inProgram, inFunction int) { return 0, 0 }
 
-func (rawTracepoint) records() bool { return false }
+func (rawTracepoint) readsFtrace() bool { return false }
 
 func (rawTracepoint) vanishes() bool { return false }
 
-// byArguments is the variant that reads arguments, if the object has one. Where there is one that reads records, the types of the
-// arguments have to be described.
-func (tp tracepoint) byArguments(s *site, target string, hasRecord bool) (v variant, ok bool) {
+// byArguments is the variant that reads arguments, if the object has one. If there is also one that reads ftrace events, the types of the
+// arguments must be known.
+func (tp tracepoint) byArguments(s *hostHook, target string, hasFtrace bool) (v variant, ok bool) {
 	prog := rawTracepoint{}.String() + "_" + s.hook.name
 	if s.object.program(prog) == nil {
 		return variant{}, false
@@ -56,7 +56,7 @@ func (tp tracepoint) byArguments(s *site, target string, hasRecord bool) (v vari
 	v = variant{way: rawTracepoint{}, programs: []program{{name: prog, way: rawTracepoint{}, target: target}}, caps: rawTracepoint{}.needs(s.Kernel, nil)}
 	v.check = func() error {
 		return s.check(v.caps, func() error {
-			if hasRecord {
+			if hasFtrace {
 				if err := checkTypes(s); err != nil {
 					return err
 				}
@@ -67,9 +67,9 @@ func (tp tracepoint) byArguments(s *site, target string, hasRecord bool) (v vari
 	return v, true
 }
 
-// unlessTyped is the variant as it is checked if nothing of the kernel's types is wanted: the kernel is asked for its tracepoint, and
-// answers only who may attach.
-func (v variant) unlessTyped(s *site) variant {
+// unlessTyped is the variant with the check for programs that need no types of the kernel: the kernel is asked for the tracepoint, and for
+// permission to attach.
+func (v variant) unlessTyped(s *hostHook) variant {
 	if s.typeless == nil || !s.typeless(v.programs[0].name) {
 		return v
 	}
@@ -85,15 +85,15 @@ func (v variant) unlessTyped(s *site) variant {
 	return v
 }
 
-// checkTypes says which types of its module an object reads and this kernel does not describe.
-func checkTypes(s *site) error {
+// checkTypes returns an error that names the types of its module that an object reads and this kernel does not describe.
+func checkTypes(s *hostHook) error {
 	if missing := missingTypes(s.Kernel, s.object, s.object.module); len(missing) > 0 {
 		return fmt.Errorf("no types of %s (%s)", s.object.module.Name, strings.Join(missing, " "))
 	}
 	return nil
 }
 
-func checkTracepoint(s *site, name string) error {
+func checkTracepoint(s *hostHook, name string) error {
 	there, err := s.HasTracepoint(s.object.module, name)
 	if err != nil {
 		return err
@@ -104,12 +104,11 @@ func checkTracepoint(s *site, name string) error {
 	return nil
 }
 
-// checkRawTracepoint asks the kernel whether it has a tracepoint, by a program that it would not attach there: one that reads more
-// arguments than tracepoints have. To attach one that it takes, and to detach it, would make the next attaching wait for a grace
-// period of RCU.
+// checkRawTracepoint asks the kernel whether it has a tracepoint, with a program that it would not attach there: one that reads more
+// arguments than tracepoints have. If it attached a valid one and detached it, the next attaching would wait for a grace period of RCU.
 func checkRawTracepoint(name string) error {
 	_ = rlimit.RemoveMemlock() // see openRing
-	const beyond = 8 * 11      // the last argument that a raw tracepoint can have; those of the table have less
+	const beyond = 8 * 11      // the last argument that a raw tracepoint can have; those in the table have fewer
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{
 		asm.LoadMem(asm.R0, asm.R1, beyond, asm.DWord),
 		asm.Mov.Imm(asm.R0, 0),

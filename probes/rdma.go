@@ -12,9 +12,9 @@ import (
 	"github.com/mdlayher/netlink"
 )
 
-// The way over the objects of RDMA devices is `rdma res show`: dumps over RDMA netlink (include/uapi/rdma/rdma_netlink.h,
-// drivers/infiniband/core/nldev.c), for which the kernel calls rdma_restrack_get for each entry of a table. What they say of an object
-// is not read, as programs see the object itself, those that are not shown to this process, too.
+// The walk over the objects of RDMA devices is `rdma res show`: dumps over RDMA netlink (include/uapi/rdma/rdma_netlink.h,
+// drivers/infiniband/core/nldev.c), for which the kernel calls rdma_restrack_get for each entry of a table. The dumps themselves are not
+// read: programs see each object, including those that are hidden from this process.
 
 // Commands, RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, enum rdma_nldev_command).
 const (
@@ -47,8 +47,8 @@ const (
 	nldevDriverDetails = 97
 )
 
-// rdmaTables are the tables that kernels list, under the names that the summary of a device has for them. 5.10 does not list contexts,
-// but the PDs lead to them, so these come first. Counters are in no summary. Classes are enum rdma_restrack_type.
+// rdmaTables are the tables that kernels list, under the names in the summary of a device. 5.10 does not list contexts, but the PDs lead to
+// them, so these come first. Counters are in no summary. Classes are enum rdma_restrack_type.
 var rdmaTables = []struct {
 	kind    string
 	class   class
@@ -81,7 +81,7 @@ const netlinkRDMA = 20
 
 // dialRDMA opens a connection to RDMA netlink that ends with ctx.
 func dialRDMA(ctx context.Context) (*netlink.Conn, func(), error) {
-	// A dump comes in parts of at most 32 KiB (netlink_dump), if there is room for them: the fewer, the less can be skipped.
+	// A dump comes in parts of at most 32 KiB (netlink_dump), if there is room for them. Fewer parts mean fewer skipped objects.
 	conn, err := netlink.Dial(netlinkRDMA, &netlink.Config{MessageBufferSize: 1 << 16})
 	if err != nil {
 		return nil, nil, fmt.Errorf("RDMA netlink: %w", err)
@@ -93,7 +93,7 @@ func dialRDMA(ctx context.Context) (*netlink.Conn, func(), error) {
 	}, nil
 }
 
-// rdmaObjects is how many objects the RDMA devices have, about; 0 if that is not told, which the walk then says.
+// rdmaObjects returns about how many objects the RDMA devices have; 0 if it is unknown, in which case the walk fails with the reason.
 func rdmaObjects() uint32 {
 	conn, closeConn, err := dialRDMA(context.Background())
 	if err != nil {
@@ -130,7 +130,7 @@ func countRDMA(ctx context.Context) (map[class]int, error) {
 	return countsOf(devices), nil
 }
 
-// countsOf adds up what devices have. Of what the summary of a device does not have, which no kernel has for all, nothing is known.
+// countsOf adds up the counts of devices. Classes that a summary lacks, and no kernel lists all, are unknown.
 func countsOf(devices []rdmaDevice) map[class]int {
 	counts := make(map[class]int)
 	for _, d := range devices {
@@ -176,7 +176,7 @@ func walkRDMA(ctx context.Context, gone func() (uint32, error)) (w walked, err e
 	return w, nil
 }
 
-// rdmaNamespaces says whether devices may be hidden from this process.
+// rdmaNamespaces reports whether devices may be hidden from this process.
 func rdmaNamespaces(conn *netlink.Conn) (note string, err error) {
 	replies, err := conn.Execute(netlink.Message{Header: netlink.Header{Type: nldevSysGet, Flags: netlink.Request}})
 	if err != nil {
@@ -188,7 +188,7 @@ func rdmaNamespaces(conn *netlink.Conn) (note string, err error) {
 			return "", fmt.Errorf("rdma system: %w", err)
 		}
 		if !shared {
-			note = "what was there before on devices of other network namespaces is not counted (rdma system: netns exclusive)"
+			note = "objects from before on devices of other network namespaces are not counted (rdma system: netns exclusive)"
 		}
 	}
 	return note, nil
@@ -219,12 +219,12 @@ func rdmaDevices(conn *netlink.Conn) ([]rdmaDevice, error) {
 
 // walk lists all objects of a device.
 func (d rdmaDevice) walk(conn *netlink.Conn, gone func() (uint32, error), w *walked) error {
-	reached := make(map[string]uint64) // objects, by kind; of what is listed it is all
+	reached := make(map[string]uint64) // objects, by kind; all of them, for kinds that are listed
 	for _, table := range rdmaTables {
 		parts, whole, err := d.list(conn, table.command, gone)
 		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP) {
 			if table.kind == "pd" {
-				return nil // every kernel lists them: the device has gone, and its objects with it
+				return nil // every kernel lists these: the device has gone, with its objects
 			}
 			w.whole[table.class] = false
 			continue
@@ -234,7 +234,7 @@ func (d rdmaDevice) walk(conn *netlink.Conn, gone func() (uint32, error), w *wal
 		}
 		if !whole {
 			w.whole[table.class] = false
-			w.notes = append(w.notes, fmt.Sprintf("%s of %s go so fast that some that were there before may not be counted",
+			w.notes = append(w.notes, fmt.Sprintf("%s of %s go so fast that some from before may not be counted",
 				strings.ToUpper(table.kind), d.name))
 		}
 		reached[table.kind] = math.MaxUint64
@@ -248,18 +248,18 @@ func (d rdmaDevice) walk(conn *netlink.Conn, gone func() (uint32, error), w *wal
 	}
 	for _, c := range d.counts {
 		if c.n > reached[c.kind] {
-			w.notes = append(w.notes, fmt.Sprintf("%d %s of %s that were there before are not counted, as this kernel does not list them",
+			w.notes = append(w.notes, fmt.Sprintf("%d %s of %s from before are not counted, because this kernel does not list them",
 				c.n-reached[c.kind], strings.ToUpper(c.kind), d.name))
 		}
 	}
 	return nil
 }
 
-// maxLists is how often a table is listed from which objects go away meanwhile.
+// maxLists is how often a table is listed while objects keep going.
 const maxLists = 10
 
-// list lists a table, and tells whether that was all of it. The kernel finds the beginning of the next part by the number of entries
-// that it has passed: if one of them has gone, it skips another. So it is listed again; what was met is known.
+// list lists a table, and reports whether it listed all of it. The kernel finds the beginning of the next part by the number of entries
+// that it has passed: if one of them has gone, it skips another. Then the table is listed again; objects that were met are known.
 func (d rdmaDevice) list(conn *netlink.Conn, command netlink.HeaderType, gone func() (uint32, error)) (parts []netlink.Message, whole bool, err error) {
 	ae := netlink.NewAttributeEncoder()
 	ae.Uint32(nldevDevIndex, d.index)
@@ -329,7 +329,7 @@ func (d *rdmaDevice) decodeCount(ad *netlink.AttributeDecoder) error {
 	return nil
 }
 
-// decodeShared reads whether every network namespace sees all devices. Kernels that do not say so have no other way.
+// decodeShared reads whether every network namespace sees all devices. Kernels without this attribute always share them.
 func decodeShared(data []byte) (bool, error) {
 	ad, err := netlink.NewAttributeDecoder(data)
 	if err != nil {
@@ -383,5 +383,5 @@ func decodeContexts(data []byte, contexts map[uint32]bool) error {
 	return ad.Err()
 }
 
-// rdmaCMIDs is for how many CM_IDs it is remembered of which device they are.
+// rdmaCMIDs is the number of CM_IDs whose devices are remembered.
 func rdmaCMIDs() uint32 { return 1 << 16 }

@@ -12,8 +12,8 @@ import (
 	"trace/probes/event"
 )
 
-// Read calls fn for every event, in the order of the ring buffer. When ctx ends it detaches the probes, reads what they left in the
-// buffer, and returns nil. An error of fn ends it at once and is returned.
+// Read calls fn for every event, in the order of the ring buffer. When ctx ends it detaches the probes, reads what is left in the buffer,
+// and returns nil. An error of fn ends it at once and is returned.
 func (s *Session) Read(ctx context.Context, fn func(*event.Event) error) error {
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {

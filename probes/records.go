@@ -9,11 +9,11 @@ import (
 	"trace/probes/event"
 )
 
-// records knows what generated code writes into the ring buffer, and counts what was read. Layouts come while records are read, and
-// none goes: a record may be read long after it was written.
+// records decodes and counts the records of generated code. Layouts may be added while records are read, and none is removed: a record may
+// be read long after it was written.
 type records struct{ known atomic.Pointer[known] }
 
-// known are layouts, by ID, and how many records of them were delivered.
+// known are layouts, by ID, and how many records of each were delivered.
 type known struct {
 	layouts   []*event.Layout
 	delivered []*atomic.Uint64

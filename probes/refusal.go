@@ -12,7 +12,7 @@ import (
 	"trace/probes/event"
 )
 
-// RejectedError says that the kernel's verifier did not accept the code of a request in any variant of its probe.
+// RejectedError means that the kernel's verifier did not accept the code of a request in any variant of its probe.
 type RejectedError struct {
 	Probe *event.Probe
 	// Err holds an *ebpf.VerifierError.
@@ -23,22 +23,22 @@ func (e *RejectedError) Error() string { return "the kernel rejects the program:
 
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// rejects tells whether an error is the verifier's answer to a program, rather than that of a policy or limit: these refuse a
-// program before anything is written into the verifier's log.
+// rejects reports whether an error is the verifier's answer to a program. A policy or limit refuses a program before anything is written
+// into the verifier's log.
 func rejects(err error) bool {
 	var answer *ebpf.VerifierError
 	return errors.As(err, &answer) && (len(answer.Log) > 0 || !errors.Is(err, unix.EPERM))
 }
 
-// explain says what a refusal of bpf(2) means. The capabilities that a variant needs were checked before, so what is left is the
-// limit on locked memory, which kernels before 5.11 count maps against, or a policy.
+// explain adds the meaning of a refusal of bpf(2) to its error. The capabilities that a variant needs were checked before, so what is left
+// is the limit on locked memory, which kernels before 5.11 count maps against, or a policy.
 func explain(err error) error {
 	if !errors.Is(err, unix.EPERM) || rejects(err) {
 		return err
 	}
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) == nil && limit.Cur != unix.RLIM_INFINITY {
-		return fmt.Errorf("%w: the limit on locked memory is %d KiB, which may be too low (raise it with ulimit -l), or a lockdown or seccomp policy forbids it",
+		return fmt.Errorf("%w: the limit on locked memory, %d KiB, may be too low (raise it with ulimit -l), or a lockdown or seccomp policy forbids it",
 			unix.EPERM, limit.Cur>>10)
 	}
 	return fmt.Errorf("%w (a lockdown or seccomp policy forbids it)", err)

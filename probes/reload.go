@@ -15,21 +15,21 @@ import (
 	"trace/probes/kernel"
 )
 
-// A watcher attaches again what a module has taken along, when the module comes again.
+// A watcher attaches programs again when a module that was unloaded is loaded again.
 type watcher struct {
 	notes *notes
-	// attached calls a function with what is attached, while nothing is added and nothing removed.
+	// attached calls a function with everything that is attached; meanwhile nothing is added or removed.
 	attached func(func([]*batch))
 	uevents  *os.File
 	done     chan struct{}
 }
 
-// vanishing reports whether a module may take something of the batch along.
+// vanishing reports whether programs of the batch go when a module is unloaded.
 func (b *batch) vanishing() bool {
 	return slices.ContainsFunc(b.programs(), func(a *attached) bool { return a.place.way.vanishes() })
 }
 
-// programs are all that are attached.
+// programs returns all attached programs.
 func (b *batch) programs() (all []*attached) {
 	for _, r := range b.requests {
 		all = append(all, r.attached...)
@@ -46,7 +46,7 @@ func newWatcher(uevents *os.File, n *notes, attached func(func([]*batch))) *watc
 	return w
 }
 
-// watch reads what the kernel says of modules until stop is called.
+// watch reads the kernel's messages about modules until stop is called.
 func (w *watcher) watch() {
 	defer close(w.done)
 	message := make([]byte, 1<<16)
@@ -54,7 +54,7 @@ func (w *watcher) watch() {
 		n, err := w.uevents.Read(message)
 		switch {
 		case errors.Is(err, unix.ENOBUFS):
-			w.notes.add(nil, "the kernel says more of modules than could be read: one that was loaded again may not be traced")
+			w.notes.add(nil, "messages of the kernel about modules were lost: a module that was loaded again may not be traced")
 		case err != nil:
 			return
 		}
@@ -65,7 +65,7 @@ func (w *watcher) watch() {
 	}
 }
 
-// stop ends it; nothing is watched by a nil watcher.
+// stop ends the watching; it may be called with a nil watcher.
 func (w *watcher) stop() {
 	if w == nil {
 		return
@@ -74,7 +74,7 @@ func (w *watcher) stop() {
 	<-w.done
 }
 
-// reattach attaches to the functions of a module that came at a time. Until then nobody saw them.
+// reattach attaches to the functions of a module that came at a time. Their calls until now were not seen.
 func (w *watcher) reattach(batches []*batch, module string, came time.Time) {
 	wanted := make(map[string]bool)
 	for _, b := range batches {
@@ -86,7 +86,7 @@ func (w *watcher) reattach(batches []*batch, module string, came time.Time) {
 	}
 	functions, err := kernel.FunctionsOf(module, wanted)
 	if err != nil {
-		w.notes.add(nil, fmt.Sprintf("module %s was loaded, and may not be traced: %v", module, err))
+		w.notes.add(nil, fmt.Sprintf("module %s was loaded, but may not be traced: %v", module, err))
 		return
 	}
 	for _, b := range batches {
@@ -94,7 +94,7 @@ func (w *watcher) reattach(batches []*batch, module string, came time.Time) {
 			again, err := r.reattach(functions)
 			switch {
 			case err != nil:
-				w.notes.add(r.Probe, fmt.Sprintf("module %s was loaded again at %s, and is not traced any more: %v", module, clockTime(came), err))
+				w.notes.add(r.Probe, fmt.Sprintf("module %s was loaded again at %s, but is no longer traced: %v", module, clockTime(came), err))
 			case len(again) > 0:
 				w.notes.add(r.Probe, fmt.Sprintf("module %s was loaded again: %s not seen from %s to %s",
 					module, strings.Join(again, ", "), clockTime(came), clockTime(time.Now())))

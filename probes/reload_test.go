@@ -8,7 +8,7 @@ import (
 	"trace/probes/kernel"
 )
 
-// The messages can be opened and end when nobody listens any more.
+// The messages can be opened and end when they are closed.
 func TestUeventsEnd(t *testing.T) {
 	uevents, err := kernel.OpenUevents()
 	if err != nil {

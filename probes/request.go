@@ -16,34 +16,34 @@ import (
 // request is a Request that is being served.
 type request struct {
 	Request
-	source *source
-	// variant that was attached.
+	origin *origin
+	// variant is the attached variant.
 	variant string
 	// hooks are the helpers that the fields need, and then the probe's own.
 	hooks []hook
-	// watched says that the beginnings of calls are remembered although the code wants nothing of them: the kernel does not tell of the
-	// returns that it misses, and who begins another call tells of one.
+	// watched means that the beginnings of calls are remembered although the code does not need them: the kernel does not report the
+	// returns that it misses, and the next call of the same thread shows it.
 	watched bool
-	// tried says why better variants were not used.
+	// tried are the reasons why better variants were not used.
 	tried []error
 
 	counts *ebpf.Map
 
-	// withoutTasks says that no types lead to the fields of a task, so that they are absent.
+	// withoutTasks means that the fields of a task are absent, because the kernel's types are unknown.
 	withoutTasks bool
 
 	mu       sync.Mutex
 	attached []*attached
-	gaps     uint64 // times in which a module that came again was not seen
-	// missedBeginnings are those of helpers that serve another request now.
+	gaps     uint64 // periods in which a reloaded module was not seen
+	// missedBeginnings were missed by helpers that serve another request now.
 	missedBeginnings uint64
 }
 
-func (c *Catalog) request(r Request) *request { return &request{Request: r, source: c.source(r.Probe)} }
+func (c *Catalog) request(r Request) *request { return &request{Request: r, origin: c.origin(r.Probe)} }
 
-// allHooks are its hooks, and the one on the kernel's way over its objects.
+// allHooks returns its hooks, and the hook on the kernel's walk over its objects.
 func (r *request) allHooks() []hook {
-	if sd := r.source.hook.seed; sd != nil {
+	if sd := r.origin.hook.seed; sd != nil {
 		return append(slices.Clip(r.hooks), sd.visit)
 	}
 	return r.hooks
@@ -54,17 +54,17 @@ func (r *request) needs(helper string) bool {
 	return slices.ContainsFunc(r.hooks[:len(r.hooks)-1], func(hk hook) bool { return hk.name == helper })
 }
 
-// stage in which a field is captured.
+// stage returns the stage in which a field is captured.
 func (r *request) stage(f *event.Field) byte {
-	if r.withoutTasks && r.source.ofTask[f.Name] {
+	if r.withoutTasks && r.origin.ofTask[f.Name] {
 		return stageNever
 	}
 	return r.Code.stage(f)
 }
 
-// readsTasks tells whether fields are captured to which types lead.
+// readsTasks reports whether it captures fields that need the kernel's types.
 func (r *request) readsTasks() bool {
-	return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool { return r.source.ofTask[f.Name] && r.stage(f) != stageNever })
+	return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool { return r.origin.ofTask[f.Name] && r.stage(f) != stageNever })
 }
 
 // wanted returns the content of X_want: the stage in which the member at each offset is captured.
@@ -76,25 +76,25 @@ func (r *request) wanted() []byte {
 	return want
 }
 
-// wantsEntry tells whether the code wants a field that the return of a function does not tell by itself (OF_CALL in bpf/trace.h).
+// wantsEntry reports whether the code wants a field that is not known when the function returns (OF_CALL in bpf/trace.h).
 func (r *request) wantsEntry() bool {
 	return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
-		return r.stage(f) != stageNever && !f.Common && !r.source.atReturn[f.Name]
+		return r.stage(f) != stageNever && !f.Common && !r.origin.atReturn[f.Name]
 	})
 }
 
-// begins is the stage in which the code first wants something that only the beginning of an event tells, X_begins in trace.h.
+// begins returns the first stage in which the code wants a field of the event's beginning, X_begins in trace.h.
 func (r *request) begins() byte {
 	first := byte(stageNever)
 	for _, f := range r.Probe.Fields {
-		if stage := r.stage(f); len(r.source.needs[f.Name]) > 0 && stage != stageNever && (first == stageNever || stage < first) {
+		if stage := r.stage(f); len(r.origin.needs[f.Name]) > 0 && stage != stageNever && (first == stageNever || stage < first) {
 			first = stage
 		}
 	}
 	return first
 }
 
-// constantSection holds the constants of the C source.
+// constantSection holds the constants of the C code.
 const constantSection = ".rodata"
 
 // constantsFor returns the contents of the constants' section for some requests; controller is cgroup_controller of trace.h.
@@ -123,7 +123,7 @@ func (r *request) detach() error {
 	return detachAll(r.attached)
 }
 
-// reattach attaches the programs on functions anew, and names these.
+// reattach attaches the programs on functions again, and returns the functions.
 func (r *request) reattach(functions map[string]bool) (names []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *request) reattach(functions map[string]bool) (names []string, err error
 	return names, err
 }
 
-// handOver detaches the request, except the helpers that go on for others: heir returns who needs a helper, or nil. What the kernel has
+// handOver detaches the request, except for helpers that other requests need: heir returns such a request, or nil. What the kernel has
 // skipped of a helper until now is counted for the old request.
 func (r *request) handOver(heir func(helper string) *request) error {
 	r.mu.Lock()

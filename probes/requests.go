@@ -11,26 +11,26 @@ type Request struct {
 	Probe *event.Probe
 	// Code is what happens to them.
 	Code *Code
-	// Arg is what the probe has to know beside the code: the [Rate] of one that is sampled; nil for any other.
+	// Arg is what the probe needs besides the code: the [Rate] of a sampled probe; nil for any other.
 	Arg Arg
-	// Counted lets the programs count the events that pass and that are rejected. Each event costs some ns more.
+	// Counted makes the programs count the events that pass and that are rejected. Each event costs some ns more.
 	Counted bool
-	// IfAvailable lets Attach go on without the probe on a host that does not have it; Session.Skipped tells.
+	// IfAvailable makes Attach continue without the probe on a host that does not have it; Session.Skipped returns why.
 	IfAvailable bool
 }
 
 // DefaultRingBytes is the size of the ring buffer: about 40,000 events.
 const DefaultRingBytes = 4 << 20
 
-// An Arg is what a request asks of the place where its probe is attached. Args can be compared.
+// An Arg is what a request asks from the place where its probe is attached. Args can be compared.
 type Arg interface{ arg() }
 
-// A Rate is how often a clock ticks on each CPU, a second.
+// A Rate is how often a clock ticks on each CPU, per second.
 type Rate int
 
 func (Rate) arg() {}
 
-// acceptsNone is the answer of a place that takes no argument.
+// acceptsNone returns the error of a place that takes no argument.
 func acceptsNone(a Arg) error {
 	if a != nil {
 		return fmt.Errorf("the argument %v, expected none", a)

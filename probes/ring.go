@@ -18,14 +18,15 @@ import (
 type ring struct {
 	buffer *ebpf.Map
 	reader *ringbuf.Reader
-	// small says that there is no room for records.
+	// small means that there is no room for records.
 	small bool
-	early [][]byte // records that were written before anybody read
+	early [][]byte // records from before the first call of Read
 }
 
-// openRing creates the ring buffer. Where no code will refer to it, it is as small as can be: the usual size takes the kernel 2 ms.
+// openRing creates the ring buffer. If no code will refer to it, it has the least size: the usual size takes the kernel 2 ms.
 func openRing(size int, small bool) (_ *ring, err error) {
-	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
+	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. If it cannot be raised it may still suffice; otherwise the map cannot be
+	// created.
 	_ = rlimit.RemoveMemlock()
 	if size == 0 {
 		size = DefaultRingBytes
@@ -50,7 +51,7 @@ func delivers(requests []*request) bool {
 	})
 }
 
-// keepEarly keeps the records that are written before anybody reads them: there may be more of them than the ring buffer has room for.
+// keepEarly keeps the records that are written before the first call of Read: the ring buffer may be too small for them.
 // It ends when the returned function is called.
 func (r *ring) keepEarly() (stop func() error) {
 	done := make(chan error, 1)
@@ -72,7 +73,7 @@ func (r *ring) keepEarly() (stop func() error) {
 	return func() error { return errors.Join(r.reader.Flush(), <-done) }
 }
 
-// close releases the ring buffer; that of a session which could not be opened is nil.
+// close releases the ring buffer; r is nil if the session could not be opened.
 func (r *ring) close() error {
 	if r == nil {
 		return nil

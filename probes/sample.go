@@ -20,13 +20,13 @@ func (clock) symbols() []string { return nil }
 
 func (clock) accepts(a Arg) error {
 	if hz, _ := a.(Rate); hz <= 0 {
-		return fmt.Errorf("%d samples a second, expected at least 1", hz)
+		return fmt.Errorf("a rate of %d samples a second, expected at least 1", hz)
 	}
 	return nil
 }
 
-// variants is the only one, which needs nothing of the kernel's types.
-func (clock) variants(s *site) []variant {
+// variants returns the only variant, which needs none of the kernel's types.
+func (clock) variants(s *hostHook) []variant {
 	v := variant{way: sample{}, programs: []program{{name: sample{}.String() + "_" + s.hook.name, way: sample{}, target: clockName}}, caps: sample{}.needs(s.Kernel, nil)}
 	v.check = func() error {
 		if err := s.Permits(v.caps); err != nil {
@@ -54,14 +54,14 @@ func (sample) preempted(*kernel.Kernel) bool { return false }
 
 func (sample) missed(io.Closer) uint64 { return 0 }
 
-// frames: the stack is of the registers of what was interrupted.
+// frames: the stack belongs to the registers of the interrupted code.
 func (sample) frames() (inProgram, inFunction int) { return 0, 0 }
 
-func (sample) records() bool { return false }
+func (sample) readsFtrace() bool { return false }
 
 func (sample) vanishes() bool { return false }
 
-// clockName is what samples are attached to, as perf calls it.
+// clockName is what samples are attached to, under perf's name.
 const clockName = "cpu-clock"
 
 // openClock opens a perf event that, once enabled, ticks hz times a second on a CPU, whatever runs there.
@@ -80,7 +80,7 @@ func openClock(cpu, hz int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), clockName), nil
 }
 
-// explainClock says what a refusal of perf_event_open(2) means. The capabilities were checked before.
+// explainClock adds the meaning of a refusal of perf_event_open(2) to its error. The capabilities were checked before.
 func explainClock(err error) error {
 	switch {
 	case errors.Is(err, unix.EINVAL):
@@ -95,7 +95,7 @@ func explainClock(err error) error {
 	}
 }
 
-// eachClock opens the clock of every CPU that is online, and hands it to use, which keeps or closes it.
+// eachClock opens the clock of every online CPU, and passes it to use, which keeps or closes it.
 func eachClock(hz int, use func(clock *os.File) error) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -116,10 +116,10 @@ func eachClock(hz int, use func(clock *os.File) error) error {
 	return nil
 }
 
-// checkClocks says why the clocks of the CPUs cannot be used, nil if they can.
+// checkClocks returns why the clocks of the CPUs cannot be used, nil if they can.
 func checkClocks() error { return eachClock(1, (*os.File).Close) }
 
-// attach runs a program, as often a second as the argument says, on every CPU that is online now.
+// attach runs a program at the rate of the argument on every CPU that is online now.
 func (sample) attach(prog *ebpf.Program, _ string, a Arg) ([]io.Closer, error) {
 	var attached []io.Closer
 	err := eachClock(int(a.(Rate)), func(clock *os.File) error {
@@ -135,7 +135,7 @@ func (sample) attach(prog *ebpf.Program, _ string, a Arg) ([]io.Closer, error) {
 	return attached, nil
 }
 
-// attachClock runs a program at each tick of a clock until what it returns is closed: a link, which keeps the clock, or the clock
+// attachClock runs a program at each tick of a clock until the returned closer is closed: a link, which keeps the clock, or the clock
 // itself, because kernels before 5.15 have no such link.
 func attachClock(clock *os.File, prog *ebpf.Program) (io.Closer, error) {
 	fd := int(clock.Fd())

@@ -21,17 +21,17 @@ import (
 type AttachOptions struct {
 	// RingBytes is the size of the ring buffer, a power of two of at least a page; 0 is DefaultRingBytes.
 	RingBytes int
-	// Maps that the code of the requests refers to, by name, also of requests that come later. They stay the caller's.
+	// Maps that the code of the requests refers to, by name, including later requests. The caller keeps them.
 	Maps map[string]*ebpf.Map
 	// Layouts of the records that the code writes. Their IDs are small numbers.
 	Layouts []*event.Layout
-	// Roots are processes to which, with all that they fork from now on, the code of the requests refers as MembersName; nil: it does not.
-	// Descendants are among these, too: what they have forked before.
+	// Roots are the processes that the code of the requests refers to as MembersName, with all that they fork from now on; nil: it does
+	// not. With Descendants, the processes that they forked before are included.
 	Roots       []int
 	Descendants bool
-	// Cgroup is the path of one to which, with all below it, the code of the requests refers as CgroupsName; "": it does not.
+	// Cgroup is the path of the cgroup that the code of the requests refers to as CgroupsName, with all below it; "": it does not.
 	Cgroup string
-	// Progress is called after each of the requests was attached, if it is not nil.
+	// Progress is called after each request was attached, if it is not nil.
 	Progress func(done, all int)
 }
 
@@ -46,26 +46,26 @@ type Session struct {
 	notes      notes
 	correction correction
 
-	// changing is held by who attaches or detaches.
+	// changing is held while something is attached or detached.
 	changing sync.Mutex
-	watcher  *watcher // nil if nothing has to be attached again
+	watcher  *watcher // nil if no program can vanish
 	detached bool
 	detach   sync.Once
 
-	// mu guards what is asked for meanwhile.
+	// mu guards what may be read meanwhile.
 	mu       sync.Mutex
-	requests []*request // that are attached, in the order in which they were asked for
+	requests []*request // attached, in the order of the calls
 	batches  []*batch   // of these
-	removed  []Losses   // of those that are attached no longer
+	removed  []Losses   // of removed requests
 	skipped  []*UnavailableError
 }
 
 // Attach loads and attaches what the requests need. When it returns, the probes see every event. Requests for the same probe have
 // programs of their own, and share nothing.
 //
-// A variant that the kernel refuses is followed by the next one; only when there is none left does Attach fail. The error says why
-// each of them could not be used; it is, or wraps, a [*kernel.PermissionError] if capabilities are missing, and a [*RejectedError] if
-// the kernel did not accept the code of a request.
+// If the kernel refuses a variant, Attach tries the next one, and fails only if there is none left. The error explains why each of them
+// could not be used. It is, or wraps, a [*kernel.PermissionError] if capabilities are missing, and a [*RejectedError] if the kernel did not
+// accept the code of a request.
 func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *Session, err error) {
 	s := &Session{host: h, maps: make(map[string]*ebpf.Map)}
 	s.correction.notes = &s.notes
@@ -108,26 +108,26 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 	return s, nil
 }
 
-// expects reports whether there are layouts of probes that are not asked for: they will be, see [Session.Add].
+// expects reports whether there are layouts of probes without a request: then requests will follow, see [Session.Add].
 func expects(layouts []*event.Layout, reqs []Request) bool {
 	return slices.ContainsFunc(layouts, func(l *event.Layout) bool {
 		return !slices.ContainsFunc(reqs, func(r Request) bool { return r.Probe == l.Probe })
 	})
 }
 
-// An addition is how requests come to a session.
+// An addition is how requests are added to a session.
 type addition struct {
 	maps     map[string]*ebpf.Map // that their code may refer to
 	progress func(done, all int)
-	early    bool // nobody reads records yet
+	early    bool // before the first call of Read
 }
 
-// serve attaches requests, with what was there before. If it fails it leaves nothing of them.
+// serve attaches requests and reports the objects from before. If it fails it leaves nothing attached.
 func (s *Session) serve(ctx context.Context, served []*request, a addition) error {
 	added := batches(served)
 	var uevents *os.File
 	var deaf error
-	if s.watcher == nil { // before anything is attached, so that no module comes again unnoticed
+	if s.watcher == nil { // before anything is attached, so that no reload goes unnoticed
 		uevents, deaf = kernel.OpenUevents()
 	}
 	done := 0
@@ -168,15 +168,15 @@ func (s *Session) attach(ctx context.Context, added []*batch, a addition, done f
 	return s.correction.begin(ctx, inventories)
 }
 
-// watch attaches again to what comes again, until the session is detached. Nothing is watched if nothing can vanish. deaf is why there
-// are no messages.
+// watch attaches programs of reloaded modules again, until the session is detached. It does nothing if no program can vanish. deaf is why
+// there are no messages.
 func (s *Session) watch(uevents *os.File, deaf error) {
 	switch {
 	case s.watcher != nil:
 	case !slices.ContainsFunc(s.batches, (*batch).vanishing):
 		uevents.Close()
 	case deaf != nil:
-		s.notes.add(nil, fmt.Sprintf("a module that is loaded again will not be traced: what the kernel says of modules cannot be read: %v", deaf))
+		s.notes.add(nil, fmt.Sprintf("a module that is loaded again will not be traced: cannot read the kernel's messages about modules: %v", deaf))
 	default:
 		s.watcher = newWatcher(uevents, &s.notes, func(reattach func([]*batch)) {
 			s.changing.Lock()
@@ -186,17 +186,17 @@ func (s *Session) watch(uevents *os.File, deaf error) {
 	}
 }
 
-// Correct compares the objects that were told to be there with the kernel's own list, and tells what differs, as events: the kernel may
-// have skipped a program. Where nothing points to a difference, it only asks how many objects there are.
+// Correct compares the reported objects with the kernel's own list, and reports differences as events: the kernel may have skipped a
+// program. If nothing points to a difference, it only asks for the number of objects.
 func (s *Session) Correct(ctx context.Context) { s.correction.correct(ctx) }
 
-// Notes say what is missing of the attached probes, or was for a while: what has not been returned before.
+// Notes returns what is missing from the attached probes, or was for a while. It returns each note once.
 func (s *Session) Notes() []string { return s.notes.take() }
 
-// SkippedForks is how many forks of processes the kernel did not follow, of all on this machine.
+// SkippedForks returns how many forks of processes the kernel did not follow, on the whole machine.
 func (s *Session) SkippedForks() (uint64, error) { return s.family.skipped() }
 
-// SkippedCgroups is how many cgroups the kernel did not follow, of all on this machine.
+// SkippedCgroups returns how many new cgroups the kernel did not follow, on the whole machine.
 func (s *Session) SkippedCgroups() (uint64, error) { return s.cgroups.skipped() }
 
 // Attached is a probe that is attached, with the name of its variant, like fexit.
@@ -205,7 +205,7 @@ type Attached struct {
 	Variant string
 }
 
-// Attached returns what is attached.
+// Attached returns the attached probes.
 func (s *Session) Attached() []Attached {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +216,7 @@ func (s *Session) Attached() []Attached {
 	return all
 }
 
-// Skipped returns why the probes that were asked for if available are not attached.
+// Skipped returns why probes with IfAvailable are not attached.
 func (s *Session) Skipped() []*UnavailableError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +236,7 @@ func (s *Session) Refused() []error {
 	return errs
 }
 
-// Losses returns the counts of each probe so far, with those of requests that are attached no longer.
+// Losses returns the counts of each probe so far, including removed requests.
 func (s *Session) Losses() ([]Losses, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,14 +261,14 @@ func (s *Session) batchOf(r *request) *batch {
 	return s.batches[slices.IndexFunc(s.batches, func(b *batch) bool { return slices.Contains(b.requests, r) })]
 }
 
-// Detach ends the stream of events: when it returns, no program runs any more. What is in the ring buffer can still be read.
+// Detach ends the stream of events: when it returns, programs no longer run. What is in the ring buffer can still be read.
 func (s *Session) Detach() error {
 	var err error
 	s.detach.Do(func() {
 		s.changing.Lock()
 		s.detached = true
 		s.changing.Unlock()
-		// Nothing comes or goes from here on.
+		// Nothing is added or removed from here on.
 		var inventories []*inventory
 		for _, b := range s.batches {
 			inventories = append(inventories, b.inventories...)
@@ -280,7 +280,7 @@ func (s *Session) Detach() error {
 	return err
 }
 
-// sideBySide detaches batches. Each request waits for the kernel to leave its programs, so they do it side by side.
+// sideBySide detaches batches at the same time, because each request waits until the kernel has left its programs.
 func sideBySide(batches []*batch) error {
 	var wg sync.WaitGroup
 	var all []func() error

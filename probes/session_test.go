@@ -41,7 +41,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// The functions of the generated code may use all the stack that is said to be left, be they called or not.
+// The functions of the generated code may use all the stack that StackLeft returns, inlined or not.
 func TestAllOfTheStack(t *testing.T) {
 	h := detect(t)
 	for _, p := range h.catalog.Match("syscall:*") {
@@ -51,7 +51,7 @@ func TestAllOfTheStack(t *testing.T) {
 	}
 }
 
-// Where nothing of the kernel's types is wanted they are not read, and the best variant is attached without them; the kernel itself tells
+// Where nothing of the kernel's types is wanted they are not read, and the best variant is attached without them; the kernel itself reports
 // whether it has the tracepoint.
 func TestTypelessVariant(t *testing.T) {
 	h := detect(t)
@@ -74,7 +74,7 @@ func TestTypelessVariant(t *testing.T) {
 		}
 	}
 	if err := checkRawTracepoint("no_such_tracepoint"); err == nil || !strings.Contains(err.Error(), "no tracepoint") {
-		t.Errorf("%v, want an error that says so", err)
+		t.Errorf("%v, want that error", err)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// The rate is checked here, where it is missing, and by the kernel, where it is too high; then the error tells the limit.
+// The rate is checked here, where it is missing, and by the kernel, where it is too high; then the error has the limit.
 func TestProfileRate(t *testing.T) {
 	h := detect(t)
 	p := h.catalog.Match("profile:hz")[0]

@@ -16,17 +16,17 @@ import (
 	"trace/probes/kernel"
 )
 
-// A set is kept in the kernel, for generated code to look into: what user space names, and all that programs on tracepoints find to come
-// of that. The nil set is none.
+// A set is kept in the kernel, for look-ups by generated code: what user space adds, and what programs on tracepoints find to descend from
+// it. A nil set is empty.
 type set struct {
 	members *ebpf.Map
-	// full counts what there was no room for; nil: there always is.
+	// full counts what did not fit; nil: everything fits.
 	full     *ebpf.Map
 	programs []*ebpf.Program
 	links    []link.Link // none after detaching
 }
 
-// A setKind is what a set is of, with the names in the C source.
+// A setKind is what a set consists of, with the names in the C code.
 type setKind struct {
 	object, members, full string
 	programs              []setProgram
@@ -36,13 +36,13 @@ type setKind struct {
 
 type setProgram struct{ name, tracepoint string }
 
-// processes are some, and all that they fork while the program is attached.
+// processes are added by user space; the program adds all that they fork while it is attached.
 var processes = setKind{
 	object: "children", members: MembersName, views: []string{"task_struct"},
 	programs: []setProgram{{"raw_tp_children", "sched_process_fork"}},
 }
 
-// cgroups are some, and all that are made below them.
+// cgroups are added by user space; the program adds all that are made below them.
 var cgroups = setKind{
 	object: "cgroups", members: CgroupsName, full: "cgroups_full", views: []string{"cgroup", "cgroup_subsys_state", "cgroup_root", "kernfs_node"},
 	programs: []setProgram{{"raw_tp_cgroups_made", "cgroup_mkdir"}, {"raw_tp_cgroups_released", "cgroup_release"}},
@@ -51,12 +51,13 @@ var cgroups = setKind{
 // hierarchyConstant is the number of the tree of cgroups in which a set looks for new ones.
 const hierarchyConstant = "cgroups_hierarchy"
 
-// newSet makes an empty set, which is kept from now on, by programs that have some constants of 32 bits.
+// newSet makes an empty set and attaches its programs, which have some constants of 32 bits.
 func (h *Host) newSet(kind setKind, constants map[string]int32) (_ *set, err error) {
 	if err := h.kernel.Permits([]string{kernel.CapBPF, kernel.CapPerfmon}); err != nil {
 		return nil, err
 	}
-	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. Where it cannot be raised it may still suffice: map creation tells.
+	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. If it cannot be raised it may still suffice; otherwise the map cannot be
+	// created.
 	_ = rlimit.RemoveMemlock()
 	spec, err := bpf.Load(kind.object)
 	if err != nil {
@@ -99,7 +100,7 @@ func (h *Host) newSet(kind setKind, constants map[string]int32) (_ *set, err err
 	return s, nil
 }
 
-// described are types of the kernel.
+// described returns types of the kernel.
 func (h *Host) described(names []string) (*btf.Spec, error) {
 	if err := h.kernel.Described(); err != nil {
 		return nil, err
@@ -120,8 +121,8 @@ func (h *Host) described(names []string) (*btf.Spec, error) {
 	return selection.Spec()
 }
 
-// skipped is how often the kernel did not run a program of the set, or there was no room for what it found: the set lacks that, with all
-// that comes of it, or has some that does not belong to it.
+// skipped returns how often the kernel did not run a program of the set, or what it found did not fit. The set lacks that and its
+// descendants, or has some that do not belong to it.
 func (s *set) skipped() (uint64, error) {
 	if s == nil {
 		return 0, nil
@@ -142,7 +143,7 @@ func (s *set) skipped() (uint64, error) {
 	return n, nil
 }
 
-// detach leaves the set as it is.
+// detach stops the updates; the set stays as it is.
 func (s *set) detach() error {
 	if s == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"trace/probes/rewrite"
 )
 
-// specialize leaves in a program what the requests want of it, and gives it the code of the functions that it calls and does not
-// define. If one of them has to stay a function, the other may be spliced only while the stack suffices for both.
+// specialize keeps in a program what the requests want, and defines the functions that it calls. If one of the two must stay a function,
+// the other may be spliced only while the stack suffices for both.
 func specialize(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte) error {
 	insns, stack, err := build(spec, w, requests, constants, true)
 	if err != nil || stack > rewrite.StackSize {
@@ -40,7 +40,7 @@ func build(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte,
 	for _, r := range requests {
 		functions = append(functions, r.functions()...)
 	}
-	// The action comes before the filter: while it is called, registers of its caller are alive there.
+	// The action comes before the filter: while it is called, its caller's registers are live.
 	for _, fn := range slices.Backward(functions) {
 		if !splice || !rewrite.Calls(f.Insns, fn.name) {
 			continue
@@ -67,10 +67,9 @@ func build(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte,
 	return append(insns, called...), rewrite.Charged(stack) + below, err
 }
 
-// typeless tells whether a program of an object reads, for a request, nothing whose place in memory only the kernel's types tell. What is
-// wrong with the program shows when it is loaded.
+// typeless reports whether a program of an object needs no types of the kernel for a request. Errors in the program show when it is loaded.
 func typeless(program string, r *request, controller byte) bool {
-	object, err := r.source.object.load()
+	object, err := r.origin.object.load()
 	if err != nil {
 		return false
 	}
@@ -82,8 +81,8 @@ func typeless(program string, r *request, controller byte) bool {
 	return !rewrite.Relocated(f.Insns)
 }
 
-// A function of generated code, X_filter or X_action. The names of its parameters are ours: clang 14 drops them from the externs,
-// and the kernel refuses a function whose parameters have none.
+// A function of generated code, X_filter or X_action. The names of its parameters are our own: clang 14 drops them from the externs, and
+// the kernel refuses a function whose parameters have no names.
 type function struct {
 	name  string
 	proto *btf.FuncProto
@@ -100,19 +99,19 @@ func (r *request) functions() []function {
 	return []function{{filterName(p), filter, c.sourced(c.Filter, filterName(p))}, {actionName(p), action, c.sourced(c.Action, actionName(p))}}
 }
 
-// quoted is what the kernel quotes above the instructions in the verifier's log and in bpftool's dumps.
+// quoted is the line of text above the instructions in the verifier's log and in bpftool's dumps.
 type quoted string
 
 func (s quoted) String() string { return string(s) }
 
-// sourced gives a body a line of source at its beginning, which the kernel wants of a function.
+// sourced adds such a line to the beginning of a body; the kernel requires one for a function.
 func (c *Code) sourced(body asm.Instructions, name string) asm.Instructions {
 	insns := slices.Clone(body)
-	insns[0] = insns[0].WithSource(quoted(cmp.Or(c.Source, name)))
+	insns[0] = insns[0].WithSource(quoted(cmp.Or(c.Text, name)))
 	return insns
 }
 
-// called returns a function that is called as such.
+// called returns a function that is not inlined.
 func (f *function) called() asm.Instructions {
 	insns := slices.Clone(f.body)
 	fn := &btf.Func{Name: f.name, Type: f.proto, Linkage: btf.StaticFunc}
@@ -120,8 +119,8 @@ func (f *function) called() asm.Instructions {
 	return insns
 }
 
-// StackLeft returns how many bytes of stack the filter, and the action, of a probe may use beside the deepest frame of the programs
-// that call them. The kernel counts less where it removes code for what is not wanted.
+// StackLeft returns how many bytes of stack the filter and the action of a probe may use besides the deepest frame of the programs that
+// call them. The kernel counts less where it removes unwanted code.
 func (c *Catalog) StackLeft(p *event.Probe) (int, error) {
 	spec, err := c.objects[p.Group].load()
 	if err != nil {

@@ -56,7 +56,7 @@ func TestSpecializeStack(t *testing.T) {
 	}
 }
 
-// System calls need no type of the kernel, whatever is wanted, but for the fields of a task, which are absent without.
+// System calls need no type of the kernel, whatever is wanted, except for the fields of a task, which are absent without.
 func TestTypeless(t *testing.T) {
 	c := load(t)
 	p := c.Match("syscall:exit")[0]

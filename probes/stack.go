@@ -8,10 +8,10 @@ import (
 	"trace/probes/event"
 )
 
-// Tracing names what stands between a BPF program and what the probe traces, innermost on a kernel stack that is captured there. If
-// through is true, the functions are those of tracing, and what is traced comes after the last of them; else they are what is traced,
-// and the first of them is where the stack begins. There are none where a stack begins with what is traced, as samples do. A name that
-// ends in * stands for all that have a number there.
+// Tracing names the frames between a BPF program and what the probe traces, innermost first on a kernel stack. If through is true, the
+// functions belong to tracing, and what is traced follows the last of them. Otherwise they are what is traced, and the stack begins with
+// the first of them. There are none where a stack begins with what is traced, as samples do. A name that ends in * stands for all names
+// with a number there.
 func Tracing(p *event.Probe) (functions []string, through bool) {
 	hk, ok := hookOf(p.String())
 	if !ok {
@@ -20,15 +20,15 @@ func Tracing(p *event.Probe) (functions []string, through bool) {
 	return hk.place.stack()
 }
 
-// FramesOfTracing is what an instruction of generated code refers to that sets a register to the number of frames that a kernel stack
-// begins with, of a BPF program and of the trampoline that calls it.
+// FramesOfTracing is the symbol of an instruction in generated code that sets a register to the number of frames, at the beginning of a
+// kernel stack, that belong to the BPF program and to the trampoline that calls it.
 //
-// It matters where the traced function is not on the stack. A trampoline that is called by the function has a frame for it; kernel 7.2
-// jumps there from its beginning, and what comes next is its caller. The stack at a kprobe is that of the function's registers, without
+// It matters where the traced function is not on the stack. A trampoline that the function calls has a frame for it. Kernel 7.2 jumps to
+// the trampoline at the function's beginning, and its caller follows. The stack at a kprobe belongs to the function's registers, without
 // BPF.
 const FramesOfTracing = "frames_of_tracing"
 
-// withFrames tells code how many frames are those of tracing.
+// withFrames sets the number of frames of tracing in code.
 func withFrames(body asm.Instructions, n int) asm.Instructions {
 	out := slices.Clone(body)
 	for i, ins := range out {

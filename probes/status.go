@@ -10,14 +10,14 @@ import (
 	"trace/probes/event"
 )
 
-// Status says how a probe fares on this host.
+// Status describes the availability of a probe on this host.
 type Status struct {
 	Probe *event.Probe
-	// Variant that would be used for all fields, or "" if the probe is not available.
+	// Variant that would be used if all fields were wanted, or "" if the probe is not available.
 	Variant string
 	// Reason why it is not available, and what to do.
 	Reason string
-	// Notes say what the probe lacks here although it is available, and what else is worth to know.
+	// Notes describe what the probe lacks here although it is available, and what else is worth knowing.
 	Notes []string
 	// Variants are all the ways to attach it, best first.
 	Variants []VariantStatus
@@ -32,16 +32,16 @@ type VariantStatus struct {
 	Caps []string
 }
 
-// Status asks the host about a probe. It loads nothing into the kernel.
+// Status examines a probe on this host. It loads nothing into the kernel.
 func (h *Host) Status(p *event.Probe) Status {
 	s := Status{Probe: p}
 	whole := h.request(Request{Probe: p, Code: &Code{Before: []Span{{0, p.Size}}}})
-	for _, v := range h.siteFor(whole, whole.source.hook).variants() {
+	for _, v := range h.hostHookFor(whole, whole.origin.hook).variants() {
 		err := v.check()
 		s.Variants = append(s.Variants, VariantStatus{Name: v.name(), Err: err, Caps: v.caps})
 		if err == nil && s.Variant == "" {
 			s.Variant = v.name()
-			s.Notes = h.notes(whole.source, v)
+			s.Notes = h.notes(whole.origin, v)
 		}
 	}
 	if s.Variant == "" {
@@ -50,10 +50,10 @@ func (h *Host) Status(p *event.Probe) Status {
 	return s
 }
 
-// VariantFor returns the variant by which a request would be attached, or "" and why there is none. The kernel may still refuse it.
+// VariantFor returns the variant that would be attached for a request, or "" and why there is none. The kernel may still refuse it.
 func (h *Host) VariantFor(r Request) (name, why string) {
 	served := h.request(r)
-	for _, v := range h.siteFor(served, served.source.hook).variants() {
+	for _, v := range h.hostHookFor(served, served.origin.hook).variants() {
 		if v.check() == nil {
 			return v.name(), ""
 		}
@@ -61,7 +61,7 @@ func (h *Host) VariantFor(r Request) (name, why string) {
 	return "", h.Status(r.Probe).Reason
 }
 
-// reason joins why no variant can be used, each cause once.
+// reason joins the reasons why no variant can be used, each once.
 func reason(variants []VariantStatus) string {
 	var causes []string
 	for _, v := range variants {
@@ -73,22 +73,22 @@ func reason(variants []VariantStatus) string {
 	return strings.Join(causes, "; ")
 }
 
-// notes tells which of the types that a probe reads this kernel does not describe, which optional functions it lacks, and when
-// another variant is used.
-func (h *Host) notes(src *source, v variant) []string {
+// notes describe the types that a probe reads but this kernel does not describe, optional functions that it lacks, and when another variant
+// is used.
+func (h *Host) notes(src *origin, v variant) []string {
 	var notes []string
 	m := src.object.moduleOf(src.hook)
-	if missing := missingTypes(h.kernel, src.object, m); len(missing) > 0 && !v.way.records() {
-		notes = append(notes, fmt.Sprintf("no types of %s (%s): fields that need them are absent or checked guesses; give them with --btf FILE",
+	if missing := missingTypes(h.kernel, src.object, m); len(missing) > 0 && !v.way.readsFtrace() {
+		notes = append(notes, fmt.Sprintf("no types of %s (%s): fields that need them are absent or checked guesses; provide them with --btf FILE",
 			m.Describer(), strings.Join(missing, " ")))
 	}
 	if absent := h.absent(v); len(absent) > 0 {
-		notes = append(notes, "not seen, because the kernel does not have it (yet): "+strings.Join(absent, ", "))
+		notes = append(notes, "not traced, because the kernel does not have it (yet): "+strings.Join(absent, ", "))
 	}
 	return notes
 }
 
-// absent names the optional functions of a variant that are not there.
+// absent returns the names of the optional functions of a variant that are missing.
 func (h *Host) absent(v variant) []string {
 	there := present(h.kernel, v.programs)
 	var names []string

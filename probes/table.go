@@ -7,14 +7,13 @@ import (
 	"trace/probes/kernel"
 )
 
-// A probe of the table takes its event from the struct group_name of the object called like its group, and its programs from the
-// hook in that object.
-type entry struct {
+// A probe of the table takes its event from the struct group_name in the group's object, and its programs from the hook in that object.
+type row struct {
 	probe string
 	hook  hook
 }
 
-var table = []entry{
+var table = []row{
 	{"cm:disconnect", hook{name: "cm_disconnect", place: tracepoint{name: "cm_disconnect"}}},
 	{"cm:event_done", hook{name: "cm_event_done", place: tracepoint{name: "cm_event_done"}}},
 	{"cm:event_handler", hook{name: "cm_event_handler", place: tracepoint{name: "cm_event_handler"}}},
@@ -68,7 +67,7 @@ var table = []entry{
 	{"nvme:failover", hook{name: "nvme_failover", place: functions{{fn("nvme_failover_req").inInterrupts()}}}},
 	{"nvme:setup_cmd", hook{name: "nvme_setup_cmd", place: tracepoint{name: "nvme_setup_cmd"}}},
 	{"nvme:sq", hook{name: "nvme_sq", place: tracepoint{name: "nvme_sq"}}},
-	// Whichever transports are loaded, at least one of them.
+	// At least one of these, whichever transports are loaded.
 	{"nvme:timeout", hook{name: "nvme_timeout", place: functions{
 		{fn("nvme_timeout"), opt("nvme_tcp_timeout"), opt("nvme_rdma_timeout"), opt("nvme_fc_timeout")},
 		{fn("nvme_tcp_timeout"), opt("nvme_rdma_timeout"), opt("nvme_fc_timeout")},
@@ -95,10 +94,10 @@ var helpers = []hook{
 	{name: "mlx5_qp_state", place: functions{{fn("mlx5_ib_modify_qp"), fn("mlx5_ib_destroy_qp")}}},
 	{name: "nvme_cqe", place: tracepoint{name: "nvme_sq"}},
 	{name: "nvme_ended", place: tracepoint{name: "nvme_complete_rq"}},
-	{name: "nvme_inflight", place: tracepoint{name: "nvme_setup_cmd"}, entries: nvmeRequests},
+	{name: "nvme_inflight", place: tracepoint{name: "nvme_setup_cmd"}, room: nvmeRequests},
 	{name: "nvme_learn", place: tracepoint{name: "nvme_setup_cmd"}, unless: "nvme_request"},
 	{name: "qp_state", place: functions{{fn("ib_modify_qp_with_udata"), fn("ib_modify_qp"), fn("ib_destroy_qp_user")}}},
-	{name: "rdma_device", place: functions{{opt("res_to_dev"), opt("ib_device_get_by_index")}}, unless: "rdma_id_private", entries: rdmaCMIDs},
+	{name: "rdma_device", place: functions{{opt("res_to_dev"), opt("ib_device_get_by_index")}}, unless: "rdma_id_private", room: rdmaCMIDs},
 	{name: "syscall_start", place: tracepoint{name: "sys_enter"}},
 }
 
@@ -107,11 +106,11 @@ type group struct {
 	name string
 	// module is where the functions, tracepoints and types of the object live.
 	module kernel.Module
-	// driver is whether the events belong to one driver, see [event.Probe.Driver].
+	// driver means that the events belong to one driver, see [event.Probe.Driver].
 	driver bool
 }
 
-// The groups, in the order in which their modules are of interest.
+// The groups, sorted by how interesting their modules are.
 var groups = []group{
 	{name: "ib", module: kernel.Module{Name: "ib_core", Others: []string{"ib_uverbs"}, Types: []string{"ib_", "rdma_", "uverbs_"},
 		Headers: []string{"<rdma/ib_verbs.h>", "<rdma/rdma_counter.h>", "<rdma/uverbs_ioctl.h>"}, Load: "modprobe ib_uverbs"}},
@@ -123,7 +122,7 @@ var groups = []group{
 	{name: "syscall", module: kernel.Module{Events: "raw_syscalls"}},
 }
 
-// mlx5Core is what mlx5:cmd traces, beside the module of its group.
+// mlx5Core is what mlx5:cmd traces, besides its group's module.
 var mlx5Core = &kernel.Module{Name: "mlx5_core", Types: []string{"mlx5_"}, Headers: []string{"<linux/mlx5/driver.h>"}, Load: "modprobe mlx5_core"}
 
 // isHelper reports whether the hook is one of the helpers.
@@ -144,7 +143,7 @@ func allHooks() []hook {
 
 // hookOf returns the hook of a probe; ok is false if the table does not have it.
 func hookOf(probe string) (hk hook, ok bool) {
-	i := slices.IndexFunc(table, func(e entry) bool { return e.probe == probe })
+	i := slices.IndexFunc(table, func(e row) bool { return e.probe == probe })
 	if i < 0 {
 		return hook{}, false
 	}
@@ -156,7 +155,7 @@ func groupNamed(name string) group {
 	return groups[slices.IndexFunc(groups, func(g group) bool { return g.name == name })]
 }
 
-// modules of all hooks of a group's probes, that of the group first.
+// modules returns the modules of all hooks of a group's probes, the group's own first.
 func (g group) modules() []kernel.Module {
 	all := []kernel.Module{g.module}
 	for _, e := range table {
@@ -168,7 +167,7 @@ func (g group) modules() []kernel.Module {
 	return all
 }
 
-// moduleOf is where a hook of the group is attached.
+// moduleOf returns the module of a hook of the group.
 func (g group) moduleOf(hk hook) kernel.Module {
 	if hk.module != nil {
 		return *hk.module

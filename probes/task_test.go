@@ -66,7 +66,7 @@ func inGroup(t *testing.T, namespace bool, command string) job {
 	}}
 }
 
-// The fields of a task are what /proc says, in the namespace of the host and in another one.
+// The fields of a task agree with /proc, in the namespace of the host and in another one.
 func TestOfTask(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to make a pid namespace")
@@ -74,7 +74,7 @@ func TestOfTask(t *testing.T) {
 	checkOfTask(t, "syscall:*", "exec true")
 }
 
-// checkOfTask compares the fields of the events of a command, whose process is that of the shell before it.
+// checkOfTask compares the fields of the events of a command, which runs in the shell's process.
 func checkOfTask(t *testing.T, probes, command string) {
 	t.Helper()
 	h := detect(t)

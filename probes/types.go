@@ -14,14 +14,14 @@ import (
 	"trace/probes/kernel"
 )
 
-// relocation says which types programs may be relocated against, beyond those of the object's own code. A process that needs none of
-// them starts sooner.
+// relocation selects the types that programs may be relocated against, besides the types of the object's own code. A process that needs
+// none of them starts sooner.
 type relocation struct {
-	records bool // of tracefs
-	tasks   bool // of the way from a task to what common fields tell of it, see trace.h
+	ftrace bool // types of ftrace events
+	tasks  bool // of the way from a task to what common fields tell of it, see trace.h
 }
 
-// kernelTypes returns the kernel's own version of every type that the programs of an object read, as far as this kernel describes it.
+// kernelTypes returns the kernel's own version of every type that the programs of an object read, if this kernel describes it.
 func kernelTypes(k *kernel.Kernel, o *object, r relocation) (*btf.Spec, error) {
 	types, err := o.describe()
 	if err != nil {
@@ -33,13 +33,13 @@ func kernelTypes(k *kernel.Kernel, o *object, r relocation) (*btf.Spec, error) {
 	}
 	modules := o.modules()
 	for _, view := range kernel.Views(types, r.tasks) {
-		isRecord := strings.HasPrefix(view.TypeName(), recordPrefix)
-		if isRecord && !r.records {
+		isFtrace := strings.HasPrefix(view.TypeName(), ftracePrefix)
+		if isFtrace && !r.ftrace {
 			continue
 		}
 		t, err := k.Type(ownerAmong(modules, view), view)
-		if isRecord {
-			t, err = recordType(k, o, view.TypeName())
+		if isFtrace {
+			t, err = ftraceType(k, o, view.TypeName())
 		}
 		if errors.Is(err, btf.ErrNotFound) {
 			continue
@@ -54,7 +54,7 @@ func kernelTypes(k *kernel.Kernel, o *object, r relocation) (*btf.Spec, error) {
 	return selection.Spec()
 }
 
-// ownerAmong returns the module that a type belongs to; the first one stands for those that belong to none.
+// ownerAmong returns the module that a type belongs to; the first one if it belongs to none.
 func ownerAmong(modules []kernel.Module, view btf.Type) kernel.Module {
 	for _, m := range modules {
 		if m.Owns(view.TypeName()) {
@@ -64,10 +64,10 @@ func ownerAmong(modules []kernel.Module, view btf.Type) kernel.Module {
 	return modules[0]
 }
 
-// recordType makes the type of the record that a view of an object stands for; btf.ErrNotFound if this host does not show it.
-func recordType(k *kernel.Kernel, o *object, view string) (btf.Type, error) {
+// ftraceType makes the type of the ftrace event for a view of an object; btf.ErrNotFound if this host does not describe it.
+func ftraceType(k *kernel.Kernel, o *object, view string) (btf.Type, error) {
 	hooks := allHooks()
-	i := slices.IndexFunc(hooks, func(hk hook) bool { return recordPrefix+hk.name == view })
+	i := slices.IndexFunc(hooks, func(hk hook) bool { return ftracePrefix+hk.name == view })
 	if i < 0 {
 		return nil, btf.ErrNotFound
 	}
@@ -75,16 +75,16 @@ func recordType(k *kernel.Kernel, o *object, view string) (btf.Type, error) {
 	if !ok {
 		return nil, btf.ErrNotFound
 	}
-	record, err := kernel.ReadRecord(o.module.Events + "/" + tp.nameIn(&site{Kernel: k, object: o}))
+	t, err := kernel.ReadFormat(o.module.Events + "/" + tp.nameIn(&hostHook{Kernel: k, object: o}))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", btf.ErrNotFound, err)
 	}
-	record.Name = view
-	return record, nil
+	t.Name = view
+	return t, nil
 }
 
-// missingTypes returns a module's structs that the programs of an object read and this kernel may have, but does not describe. A struct
-// that is not in a whole description of the module is not in this kernel, like ib_dmah before 6.17: --btf would not help.
+// missingTypes returns a module's structs that the programs of an object read and this kernel may have, but does not describe. If the
+// module's BTF is complete, a struct that is not in it, like ib_dmah before 6.17, is not in this kernel: --btf would not help.
 func missingTypes(k *kernel.Kernel, o *object, m kernel.Module) []string {
 	types, err := o.describe()
 	if err != nil || k.Describes(m) {

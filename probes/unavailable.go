@@ -10,7 +10,7 @@ import (
 	"trace/probes/event"
 )
 
-// UnavailableError says why a host does not have some probes.
+// UnavailableError explains why a host does not have some probes.
 type UnavailableError struct {
 	Probes []*event.Probe
 	Reason string
@@ -24,7 +24,7 @@ func (e *UnavailableError) Error() string {
 	return fmt.Sprintf("%s %s not available: %s", e.Names(), verb, e.Reason)
 }
 
-// Names of the probes.
+// Names returns the names of the probes.
 func (e *UnavailableError) Names() string {
 	names := make([]string, len(e.Probes))
 	for i, p := range e.Probes {
@@ -33,7 +33,7 @@ func (e *UnavailableError) Names() string {
 	return strings.Join(names, ", ")
 }
 
-// appendUnavailable appends an error, or puts its probes to those that lack for the same reason.
+// appendUnavailable appends an error, or adds its probes to an error with the same reason.
 func appendUnavailable(to []*UnavailableError, e *UnavailableError) []*UnavailableError {
 	for i, other := range to {
 		if other.Reason == e.Reason {

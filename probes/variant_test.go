@@ -138,7 +138,7 @@ func TestProgramsByPrototype(t *testing.T) {
 			continue
 		}
 		got := ""
-		if err := checkPrototypes(h.site(h.catalog.objects[p.Group], h.catalog.source(p).hook), variants[i].programs); err != nil {
+		if err := checkPrototypes(h.hostHook(h.catalog.objects[p.Group], h.catalog.origin(p).hook), variants[i].programs); err != nil {
 			got = err.Error()
 		}
 		if got != test.refusal {
@@ -185,12 +185,12 @@ func TestMixedVariant(t *testing.T) {
 	}
 	h := hostWith(t, "lazy", exec)
 	p := h.catalog.Match("mlx5:cmd")[0]
-	if err := checkPrototypes(h.site(h.catalog.objects[p.Group], h.catalog.source(p).hook), h.variantsOf(p)[0].programs); err == nil {
+	if err := checkPrototypes(h.hostHook(h.catalog.objects[p.Group], h.catalog.origin(p).hook), h.variantsOf(p)[0].programs); err == nil {
 		t.Error("an fentry on a function that nothing describes")
 	}
 }
 
-// waysByTarget says how a variant is attached to some functions.
+// waysByTarget returns how a variant is attached to some functions.
 func waysByTarget(v variant, targets ...string) string {
 	var all []string
 	for _, target := range targets {
@@ -207,16 +207,16 @@ func waysByTarget(v variant, targets ...string) string {
 	return strings.Join(all, ", ")
 }
 
-// A helper delivers no events, so what the kernel skips of it is none that is lost.
+// A helper delivers no events, so none is lost when the kernel skips it.
 func TestHelpersDeliverNothing(t *testing.T) {
 	h := hostWith(t, voluntary)
 	for _, p := range h.catalog.Probes() {
-		if h.catalog.source(p).hook.isHelper() {
+		if h.catalog.origin(p).hook.isHelper() {
 			t.Errorf("%s is a helper", p)
 		}
 		for _, hk := range helpers {
-			for _, v := range h.site(h.catalog.objects[p.Group], hk).variants() {
-				if n := len(h.catalog.source(p).delivering(v)); n != 0 || !hk.isHelper() {
+			for _, v := range h.hostHook(h.catalog.objects[p.Group], hk).variants() {
+				if n := len(h.catalog.origin(p).delivering(v)); n != 0 || !hk.isHelper() {
 					t.Errorf("%d programs of %s by %s deliver events of %s", n, hk.name, v.name(), p)
 				}
 			}
@@ -226,6 +226,6 @@ func TestHelpersDeliverNothing(t *testing.T) {
 
 // variantsOf are the ways to attach to a probe, best first.
 func (h *Host) variantsOf(p *event.Probe) []variant {
-	src := h.catalog.source(p)
-	return h.site(src.object, src.hook).variants()
+	src := h.catalog.origin(p)
+	return h.hostHook(src.object, src.hook).variants()
 }

@@ -62,7 +62,7 @@ func TestVMLoad(t *testing.T) {
 
 func TestVMTypelessVariant(t *testing.T) { TestTypelessVariant(t) }
 
-// In events of the process itself, and in those of an interrupt, which tell of who sent the command.
+// In events of the process itself, and in events of an interrupt, which have the process that sent the command.
 func TestVMOfTask(t *testing.T) {
 	checkOfTask(t, "syscall:*", "exec true")
 	checkOfTask(t, "nvme:[cs]*", "exec "+readDisk)
@@ -70,7 +70,7 @@ func TestVMOfTask(t *testing.T) {
 	checkOfTask(t, "rdma:resource", "exec ibv_devinfo -d rxe0")
 }
 
-// What is in the VM already, and what it takes to be there, the kernel says itself.
+// The kernel itself reports what is in the VM already.
 func TestVMNothingIsMissing(t *testing.T) {
 	shell(t, "modprobe mlx5_ib")
 	h := detect(t)
@@ -90,7 +90,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// inSymbols tells whether the kernel lists a function: 5.10 has no dmabufs for RDMA.
+// inSymbols reports whether the kernel lists a function: 5.10 has no dmabufs for RDMA.
 func inSymbols(t *testing.T, function string) bool {
 	t.Helper()
 	data, err := os.ReadFile("/proc/kallsyms")
@@ -107,7 +107,7 @@ const (
 	pingpong = "taskset -c 0 ibv_rc_pingpong -d rxe0 -g 1 -n 5 & until taskset -c 1 ibv_rc_pingpong -d rxe0 -g 1 -n 5 10.9.0.1; do sleep 0.2; done; wait"
 )
 
-// Each field can be captured quite alone. Those of one probe share their macros with those of the next, so two probes will do;
+// Each field can be captured quite alone. Fields of one probe share their macros with the next, so two probes will do;
 // -full does all.
 func TestVMFieldsAlone(t *testing.T) {
 	workloads := map[string]string{"nvme:complete_rq": readDisk, "ib:modify_qp": pingpong}
@@ -142,7 +142,7 @@ func TestVMEntryOfCalls(t *testing.T) {
 	p := h.catalog.Match("ib:modify_qp")[0]
 	wants := []string{"ret", "latency"}
 	programs := map[string]int{"ret": 2, "latency": 4}
-	if h.Status(p).Variant == (kprobe{}).String() && !h.kernel.TellsMissed() {
+	if h.Status(p).Variant == (kprobe{}).String() && !h.kernel.ReportsMissed() {
 		programs["ret"] = programs["latency"] // so that we can tell
 	}
 	s := attachWants(t, h, want{probe: p, fields: []*event.Field{p.Field(wants[0])}}, want{probe: p, fields: []*event.Field{p.Field(wants[1])}})
@@ -166,7 +166,7 @@ func TestVMEntryOfCalls(t *testing.T) {
 }
 
 // What the kernel skips of a program of a raw tracepoint is counted, run by run: with it there are as many as at the perf event of the
-// same tracepoint, of which none is skipped. The crowd has CPU 0 for itself, and only the system calls of that CPU are compared: no count
+// same tracepoint, which skips none. The crowd has CPU 0 for itself, and only the system calls of that CPU are compared: no count
 // changes while another one is read. Ten times as many calls as in other tests make sure that some task is preempted inside a program.
 func TestVMCrowdSkipped(t *testing.T) {
 	crowd := t.TempDir() + "/crowd"
@@ -197,14 +197,14 @@ func TestVMCrowdSkipped(t *testing.T) {
 	}
 	events := func(name string) uint64 { return after[name].events - before[name].events }
 	skipped := func(name string) uint64 { return after[name].skipped - before[name].skipped }
-	t.Logf("raw_tp: %d events, %d skipped; by perf events %d", events("raw_tp"), skipped("raw_tp"), events(record{}.String()))
-	if n, whole := events("raw_tp")+skipped("raw_tp"), events(record{}.String()); n != whole || whole < 600000 {
+	t.Logf("raw_tp: %d events, %d skipped; by perf events %d", events("raw_tp"), skipped("raw_tp"), events(ftraceEvent{}.String()))
+	if n, whole := events("raw_tp")+skipped("raw_tp"), events(ftraceEvent{}.String()); n != whole || whole < 600000 {
 		t.Errorf("raw_tp: %d system calls, by perf events %d", n, whole)
 	}
 	if skips := skipped("raw_tp") > 0; skips != h.kernel.PreemptsTracepoints() {
 		t.Errorf("skips programs: %v, preempts them: %v", skips, h.kernel.PreemptsTracepoints())
 	}
-	if n := skipped(record{}.String()); n > 0 {
+	if n := skipped(ftraceEvent{}.String()); n > 0 {
 		t.Errorf("%d runs by perf events were skipped", n)
 	}
 }
@@ -243,7 +243,7 @@ func TestVMSessionKeepsHelpers(t *testing.T) {
 		p := h.catalog.Match(name)[0]
 		w := want{probe: p}
 		for _, f := range p.Fields {
-			if slices.Contains(h.catalog.source(p).needs[f.Name], shared) {
+			if slices.Contains(h.catalog.origin(p).needs[f.Name], shared) {
 				w.fields = append(w.fields, f)
 			}
 		}

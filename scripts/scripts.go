@@ -1,5 +1,5 @@
-// Package scripts holds the programs that come with trace, a file each. They are run by their names, and are the best examples of the
-// language: nothing in Go is special to one of them.
+// Package scripts holds the programs that come with trace, one file each. They are run by their names, and are the best examples of the
+// language: no Go code is special to one of them.
 //
 // A script begins with a comment whose first line is its name and what it is for, "# nvme_trace: a line for …"; what follows, with an
 // example of its output, is its help.
@@ -16,15 +16,15 @@ var files embed.FS
 
 // Script is a program that comes with trace.
 type Script struct {
-	// Name of the file without .trace, as it is called.
+	// Name is the file's name without .trace, and runs the script.
 	Name string
-	// Summary is what it is for, in one line.
+	// Summary is its purpose, in one line.
 	Summary string
 	// Text of the program.
 	Text string
 }
 
-// All returns the scripts in the order of their names.
+// All returns the scripts in order of their names.
 func All() []Script {
 	entries, err := files.ReadDir(".")
 	if err != nil {
@@ -44,7 +44,7 @@ func All() []Script {
 	return all
 }
 
-// Find returns the script that is called name.
+// Find returns the script with a name.
 func Find(name string) (Script, bool) {
 	for _, s := range All() {
 		if s.Name == name {

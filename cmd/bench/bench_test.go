@@ -25,13 +25,13 @@ func TestMedian(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	rows := []row{
-		{figure: "a", unit: "ns", digits: 1, scale: 1, ours: []float64{30, 29, 31}, peer: "p", theirs: []float64{40, 60, 50}, reach: 0.6},
-		{figure: "b", unit: "ns", scale: 1, ours: []float64{31}, peer: "p", theirs: []float64{50}, reach: 0.6},
-		{figure: "c", unit: "M/s", digits: 2, scale: 1e-6, ours: []float64{5e6}, peer: "p", theirs: []float64{2e6}, reach: 2.5, atLeast: true},
-		{figure: "d", unit: "M/s", scale: 1e-6, ours: []float64{4e6}, peer: "p", theirs: []float64{2e6}, reach: 2.5, atLeast: true},
-		{figure: "e", unit: "ns", scale: 1, peer: "p", theirs: []float64{2}, reach: 1},
-		{figure: "f", unit: "ns", scale: 1, ours: []float64{2}, peer: "p", reach: 1},
-		{figure: "g", unit: "MB", digits: 1, scale: 1, ours: []float64{20.5}, reach: 20},
+		{figure: "a", unit: "ns", digits: 1, scale: 1, ours: []float64{30, 29, 31}, peer: "p", theirs: []float64{40, 60, 50}, target: 0.6},
+		{figure: "b", unit: "ns", scale: 1, ours: []float64{31}, peer: "p", theirs: []float64{50}, target: 0.6},
+		{figure: "c", unit: "M/s", digits: 2, scale: 1e-6, ours: []float64{5e6}, peer: "p", theirs: []float64{2e6}, target: 2.5, atLeast: true},
+		{figure: "d", unit: "M/s", scale: 1e-6, ours: []float64{4e6}, peer: "p", theirs: []float64{2e6}, target: 2.5, atLeast: true},
+		{figure: "e", unit: "ns", scale: 1, peer: "p", theirs: []float64{2}, target: 1},
+		{figure: "f", unit: "ns", scale: 1, ours: []float64{2}, peer: "p", target: 1},
+		{figure: "g", unit: "MB", digits: 1, scale: 1, ours: []float64{20.5}, target: 20},
 		{figure: "h", unit: "ns", scale: 1, ours: []float64{1}, peer: "p", theirs: []float64{2}},
 	}
 	want := `
@@ -91,7 +91,7 @@ func TestWatcher(t *testing.T) {
 	for _, piece := range []string{"WARNING: not Attached 1\nAtta", "ched 1 pr"} {
 		select {
 		case <-w.attached:
-			t.Fatalf("said to be attached after %q", w)
+			t.Fatalf("seen as attached after %q", w)
 		default:
 		}
 		if _, err := w.Write([]byte(piece)); err != nil {
@@ -101,7 +101,7 @@ func TestWatcher(t *testing.T) {
 	select {
 	case <-w.attached:
 	default:
-		t.Errorf("not said to be attached after %q", w)
+		t.Errorf("not seen as attached after %q", w)
 	}
 }
 

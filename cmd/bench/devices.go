@@ -13,12 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file is about the probes of devices: what a program costs for each NVMe command and each verb by the kernel's account, and how
-// long a start takes with modules and their types. It is measured in a virtual machine, whose CPU is emulated: only the ratios tell
-// something.
+// This file measures the probes of devices: what a program costs for each NVMe command and each verb by the kernel's account, and how long
+// a start takes with modules and their types. It runs in a virtual machine with an emulated CPU: only the ratios mean something.
 
-// So many operations that those before the emulation has translated a program weigh little: the mean of the first 150 calls of a verb was
-// several times that of later ones.
+// So many operations that the first ones, before the emulation has translated a program, weigh little: the mean of the first 150 calls of a
+// verb was several times the mean of later ones.
 const (
 	nvmeReads = `dd if=/dev/nvme0n1 of=/dev/null bs=4k count=3000 iflag=direct`
 	// perftest connects pairs of QPs, with three changes of the state of each. It listens on port 18515, and -F lets it go on where the
@@ -27,8 +26,8 @@ const (
 		ib_send_bw -F -d rxe0 -x 1 -q 100 -n 5 10.9.0.1 && wait`
 )
 
-// deviceWorkloads are those of NVMe and RDMA. bpftrace has no names for what they measure: it takes the tracepoints of nvme_core, and
-// kprobes on ib_core.
+// deviceWorkloads returns the workloads of NVMe and RDMA. bpftrace has no names for what they measure: it uses the tracepoints of
+// nvme_core, and kprobes on ib_core.
 func deviceWorkloads() []workload {
 	return []workload{
 		{
@@ -63,7 +62,7 @@ func deviceWorkloads() []workload {
 	}
 }
 
-// measureDevices goes round by round, too.
+// measureDevices measures round by round, too.
 func (b *bench) measureDevices(ctx context.Context, peers []peer) error {
 	for round := range b.loads {
 		for _, w := range deviceWorkloads() {
@@ -97,8 +96,8 @@ func (b *bench) operations(ctx context.Context, w workload, p peer, f *figures) 
 	return fmt.Sprintf("%.0f ns, start %.2f s, %.1f MB", ns, o.start.Seconds(), megabytes(o.peak)), nil
 }
 
-// perOperation runs the command a few times. It returns what all programs that are not among others take for each operation, which
-// makes each of them run once: the least of the commands.
+// perOperation runs the command a few times. It returns what all programs except others take for each operation; the least of the commands
+// counts. Each operation must run each program once.
 func perOperation(ctx context.Context, command string, others map[ebpf.ProgramID]bool) (float64, error) {
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
@@ -127,7 +126,7 @@ func perOperation(ctx context.Context, command string, others map[ebpf.ProgramID
 	return least, nil
 }
 
-// makeEvents runs a command, which is ended if it hangs.
+// makeEvents runs a command, and kills it if it hangs.
 func makeEvents(ctx context.Context, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -139,7 +138,7 @@ func makeEvents(ctx context.Context, command string) error {
 	return nil
 }
 
-// eachOperation returns the ns of all programs for each run of the one that ran most; false if none ran.
+// eachOperation returns the ns of all programs for each run of the program that ran most often; ok is false if none ran.
 func eachOperation(before, after map[ebpf.ProgramID]ebpf.ProgramStats) (float64, bool) {
 	var took time.Duration
 	var operations uint64
@@ -173,8 +172,8 @@ func (b *bench) reportDevices(w io.Writer, machine string) {
 		ours, theirs := b.of(load, "trace"), b.of(load, "bpftrace")
 		rows = append(rows,
 			row{figure: load.name, unit: "ns", scale: 1, ours: ours.accounted, peer: "bpftrace", theirs: theirs.accounted},
-			row{figure: "its start to attached", unit: "s", digits: 2, scale: 1, ours: ours.start, peer: "bpftrace", theirs: theirs.start, reach: 0.12},
-			row{figure: "its peak resident memory", unit: "MB", digits: 1, scale: 1, ours: ours.peak, peer: "bpftrace", theirs: theirs.peak, reach: 0.25})
+			row{figure: "its start to attached", unit: "s", digits: 2, scale: 1, ours: ours.start, peer: "bpftrace", theirs: theirs.start, target: 0.12},
+			row{figure: "its peak resident memory", unit: "MB", digits: 1, scale: 1, ours: ours.peak, peer: "bpftrace", theirs: theirs.peak, target: 0.25})
 	}
 	table(w, rows)
 	fmt.Fprint(w, deviceExplanation)

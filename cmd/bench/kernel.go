@@ -26,8 +26,8 @@ func loadedPrograms() (map[ebpf.ProgramID]bool, error) {
 	}
 }
 
-// accounted returns the ns per call that the kernel itself accounts to the programs that are not among others, in the fastest of
-// many batches (kernel.bpf_stats_enabled). It contains a part of the time that the accounting takes.
+// accounted returns the ns per call that the kernel itself accounts to the programs except others, in the fastest of many batches
+// (kernel.bpf_stats_enabled). It includes part of the time for the accounting.
 func accounted(l *loop, others map[ebpf.ProgramID]bool) (float64, error) {
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
@@ -54,7 +54,7 @@ func perCall(before, after map[ebpf.ProgramID]ebpf.ProgramStats) float64 {
 	var ns float64
 	for id, a := range after {
 		b, known := before[id]
-		// Some run for other events than these calls.
+		// Some programs run for other events.
 		if n := a.RunCount - b.RunCount; known && n >= batchCalls/2 {
 			ns += float64(a.Runtime-b.Runtime) / float64(n)
 		}
@@ -62,7 +62,7 @@ func perCall(before, after map[ebpf.ProgramID]ebpf.ProgramStats) float64 {
 	return ns
 }
 
-// runs returns how often and how long each program ran that is not among others.
+// runs returns how often and how long each program ran, except others.
 func runs(others map[ebpf.ProgramID]bool) (map[ebpf.ProgramID]ebpf.ProgramStats, error) {
 	loaded, err := loadedPrograms()
 	if err != nil {
@@ -83,7 +83,7 @@ func runs(others map[ebpf.ProgramID]bool) (map[ebpf.ProgramID]ebpf.ProgramStats,
 		stats, err := program.Stats()
 		program.Close()
 		if err != nil {
-			return nil, fmt.Errorf("what BPF program %d took: %w", id, err)
+			return nil, fmt.Errorf("run time of BPF program %d: %w", id, err)
 		}
 		all[id] = *stats
 	}

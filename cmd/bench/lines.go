@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// A lineCounter counts the lines written to it, and those among them that begin with the number of one thread.
+// A lineCounter counts the lines written to it, and the lines that begin with the number of one thread.
 type lineCounter struct {
 	all, own atomic.Int64
 	begin    []byte // of an own line, after the end of another

@@ -28,7 +28,7 @@ type loop struct {
 func newLoop() (*loop, error) {
 	var cpus unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
-		return nil, fmt.Errorf("which CPUs may be used: %w", err)
+		return nil, fmt.Errorf("read the allowed CPUs: %w", err)
 	}
 	l := &loop{cpu: lastCPU(&cpus), jobs: make(chan func())}
 	bound := make(chan error)
@@ -66,8 +66,8 @@ func (l *loop) calls(n int) {
 	l.do(func() { l.call(n) })
 }
 
-// cost returns the ns that a call takes in the fastest of many batches. Whatever else happens on the machine or on the other
-// hardware thread of the core only adds to it, often a quarter for seconds; the least repeats within 1 %.
+// cost returns the ns of a call in the fastest of many batches. Anything else on the machine or on the other hardware thread of the core
+// only adds to it, often a quarter for seconds; the least repeats within 1 %.
 func (l *loop) cost() float64 {
 	least := time.Duration(math.MaxInt64)
 	l.do(func() {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// describe writes on what was measured, and with which versions.
+// describe writes the machine and the versions of the tools.
 func describe(ctx context.Context, w io.Writer, tools []tool, clang string) error {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -30,7 +30,7 @@ func describe(ctx context.Context, w io.Writer, tools []tool, clang string) erro
 		fmt.Fprintf(w, "- %s\n", version)
 	}
 	if len(tools) == 1 {
-		fmt.Fprintln(w, "- bpftrace could not be had")
+		fmt.Fprintln(w, "- bpftrace is not available")
 	}
 	if clang != "" {
 		fmt.Fprintf(w, "- hand-written C compiled by %s\n", clang)

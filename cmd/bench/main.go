@@ -4,7 +4,7 @@
 //	make bench             # measures and writes cmd/bench/RESULTS.md
 //	.ci/bench -loads 1     # a quick try that writes nothing
 //
-// The table goes to standard output as Markdown. Whether a figure is within reach has no influence on the exit status.
+// The table goes to standard output as Markdown. Whether a figure meets its target has no influence on the exit status.
 package main
 
 import (
@@ -124,7 +124,7 @@ func (o options) peers() ([]tool, []peer, error) {
 	return tools, append(peers, c), err
 }
 
-// measure goes round by round, so that a machine that changes its pace does so for all. What trace records of the flood goes to a file.
+// measure measures round by round, so that a change of the machine's pace affects all peers. The recording of the flood goes to a file.
 func (b *bench) measure(ctx context.Context, trace tool, peers []peer, file string) error {
 	recorder := []peer{recordingPeer(trace.path, file)}
 	for round := range b.loads {
@@ -155,7 +155,7 @@ const explanation = `
 ns are what a program adds to a getppid in a loop on one CPU, which takes %s without it; of each load the
 fastest of %d batches of %d calls counts. The flood is the same loop at full speed, with tid, comm and nr of each call printed to
 a pipe; the lines that arrive are counted. A recording of it keeps all fields of each call in a file; the events in it are counted.
-Start and memory are those of the first program. bpftrace attaches to tracepoint:raw_syscalls:sys_enter, and for a latency to sys_exit,
+Start and memory belong to the first program. bpftrace attaches to tracepoint:raw_syscalls:sys_enter, and for a latency to sys_exit,
 too; C to tp_btf/sys_enter.
 
 `
@@ -169,7 +169,7 @@ func (b *bench) report(w io.Writer, machine string, binary int64, peers []string
 	fmt.Fprintln(w)
 	b.lost(w, peers)
 	if b.repeated > 0 {
-		fmt.Fprintf(w, "- Loads made again because the bare call changed its pace meanwhile: %d.\n", b.repeated)
+		fmt.Fprintf(w, "- Loads repeated because the bare call changed its pace meanwhile: %d.\n", b.repeated)
 	}
 	for _, remark := range b.remarks {
 		fmt.Fprintf(w, "- %s\n", remark)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settle is how long everything is left alone after something was attached or detached.
+// settle is how long the bench waits after something was attached or detached.
 const settle = 200 * time.Millisecond
 
 // A bench measures the workloads, each with every peer in turn.
@@ -41,11 +41,11 @@ type figures struct {
 	peak      []float64 // MB
 	delivered []float64 // lines per second
 	lost      []float64 // percent of the calls that were not printed
-	attached  string    // what the tool says of it
-	failed    bool      // so it is not tried again
+	attached  string    // the tool's own message
+	failed    bool      // not tried again
 }
 
-// of returns the figures of a workload by a peer.
+// of returns the figures of a workload and a peer.
 func (b *bench) of(w workload, peer string) *figures {
 	k := key{w.name, peer}
 	if b.found[k] == nil {
@@ -54,7 +54,7 @@ func (b *bench) of(w workload, peer string) *figures {
 	return b.found[k]
 }
 
-// inTurn measures once for each peer that has a form of the workload; each round begins with another one.
+// inTurn measures once for each peer that supports the workload; each round begins with another peer.
 func (b *bench) inTurn(ctx context.Context, w workload, round int, peers []peer, once measure) error {
 	if !b.only.MatchString(w.name) {
 		return nil
@@ -79,10 +79,10 @@ func (b *bench) inTurn(ctx context.Context, w workload, round int, peers []peer,
 	return nil
 }
 
-// measure makes one fresh load and adds what it measured to the figures. It returns the main one as text.
+// measure measures one fresh load and adds the result to the figures. It returns the main figure as text.
 type measure func(context.Context, workload, peer, *figures) (string, error)
 
-// cost measures what a workload adds to a call, again if the machine was disturbed.
+// cost measures what a workload adds to a call. It repeats if the machine was disturbed.
 func (b *bench) cost(ctx context.Context, w workload, p peer, f *figures) (string, error) {
 	l, err := b.load(ctx, w, p)
 	for try := 0; err == nil && l.disturbed() && try < retries; try++ {
@@ -104,7 +104,7 @@ func (b *bench) cost(ctx context.Context, w workload, p peer, f *figures) (strin
 	return fmt.Sprintf("%.1f ns", l.added()), nil
 }
 
-// retries is how often a disturbed load is made again.
+// retries is how often a disturbed load is repeated.
 const retries = 5
 
 // A load is one run of a program while the loop makes calls.
@@ -119,7 +119,7 @@ type load struct {
 func (l load) untraced() float64 { return (l.before + l.after) / 2 }
 func (l load) added() float64    { return l.traced - l.untraced() }
 
-// disturbed tells whether the pace of the machine has changed, as when somebody else begins to trace.
+// disturbed reports whether the pace of the machine has changed, for example because another tracer started.
 func (l load) disturbed() bool {
 	return math.Abs(l.before-l.after) > 0.03*min(l.before, l.after)
 }
@@ -150,7 +150,7 @@ func (b *bench) load(ctx context.Context, w workload, p peer) (load, error) {
 	return l, errors.Join(accountErr, detachErr)
 }
 
-// checkCount remarks if a tool was cheap because it did not count every call.
+// checkCount adds a remark if a tool was cheap because it did not count every call.
 func (b *bench) checkCount(w workload, p peer, l load) {
 	if w.countedAs == "" {
 		return
@@ -193,8 +193,8 @@ func (b *bench) flood(ctx context.Context, w workload, p peer, f *figures) (stri
 	return fmt.Sprintf("%.2f M lines/s", float64(all)/took.Seconds()/1e6), nil
 }
 
-// record measures how many events of a flood get into a recording. They are counted by their own time, so that what waits in buffers at
-// the beginning or at the end of the window counts for neither.
+// record measures how many events of a flood get into a recording. Their own time decides, so events that wait in buffers at the beginning
+// or at the end of the window do not count.
 func (b *bench) record(file string, t tool) measure {
 	return func(ctx context.Context, w workload, p peer, f *figures) (string, error) {
 		time.Sleep(settle)
@@ -232,7 +232,7 @@ func (b *bench) record(file string, t tool) measure {
 	}
 }
 
-// lastAbout returns the last line of text that has word in it.
+// lastAbout returns the last line of text that contains word.
 func lastAbout(word, text string) string {
 	last := "none"
 	for line := range strings.Lines(text) {
@@ -243,7 +243,7 @@ func lastAbout(word, text string) string {
 	return last
 }
 
-// remark keeps one line for the report.
+// remark adds a line to the report.
 func (b *bench) remark(w workload, p peer, format string, args ...any) {
 	text := fmt.Sprintf("%s, %s: %s", w.name, p.name, fmt.Sprintf(format, args...))
 	text = strings.Join(strings.Fields(text), " ")

@@ -2,8 +2,8 @@
 
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What one would write by hand in place of the programs of workloads.go, at the attach point that trace takes. The maps are
- * per-CPU and a tracepoint of system calls is not entered twice on a CPU, so nothing is atomic.
+ * Hand-written equivalents of the programs in workloads.go, at the attach points that trace uses. The maps are per-CPU, and a
+ * tracepoint of system calls is not entered twice on a CPU, so nothing is atomic.
  */
 typedef unsigned char __u8;
 typedef unsigned short __u16;

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// A peer is one of those that are compared.
+// A peer is a tracer to compare.
 type peer struct {
 	name string
 	// program returns the peer's form of a workload, or "" if it has none.
@@ -19,13 +19,13 @@ type peer struct {
 	attach func(ctx context.Context, program string, output io.Writer) (attached, error)
 }
 
-// attached is a program that is at work.
+// attached is a running program.
 type attached interface {
 	// detach ends it and returns what is known of its run.
 	detach() (outcome, error)
 }
 
-// outcome is what the run of a tool was like; hand-written C has none.
+// outcome describes a tool's run; hand-written C has none.
 type outcome struct {
 	start time.Duration // until it was attached
 	peak  int64         // bytes of memory that were resident at most

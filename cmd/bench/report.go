@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A row of the table compares a figure of trace with that of a peer, or with a limit.
+// A row of the table compares a figure of trace with a peer's, or with a limit.
 type row struct {
 	figure  string
 	unit    string
@@ -16,17 +16,17 @@ type row struct {
 	ours    []float64
 	peer    string // "" if there is only the limit
 	theirs  []float64
-	reach   float64 // 0: there is none
+	target  float64 // 0: there is none
 	atLeast bool
 }
 
 // table writes the rows as Markdown.
 func table(w io.Writer, rows []row) {
-	fmt.Fprintln(w, "| figure | trace | compared with | its figure | ratio | reach | within reach |")
+	fmt.Fprintln(w, "| figure | trace | compared with | its figure | ratio | target | met |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|")
 	for _, r := range rows {
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s |\n",
-			r.figure, r.text(r.ours), r.against(), r.text(r.theirs), r.ratioText(), r.reachText(), r.within())
+			r.figure, r.text(r.ours), r.against(), r.text(r.theirs), r.ratioText(), r.targetText(), r.met())
 	}
 }
 
@@ -61,7 +61,7 @@ func (r row) against() string {
 	return r.peer
 }
 
-// compared returns what the reach is about, and whether it is known: the ratio, or without a peer the figure itself.
+// compared returns the figure for the target, and whether it is known: the ratio, or without a peer the figure itself.
 func (r row) compared() (float64, bool) {
 	switch {
 	case len(r.ours) == 0:
@@ -82,8 +82,8 @@ func (r row) ratioText() string {
 	return fmt.Sprintf("%.2f", ratio)
 }
 
-func (r row) reachText() string {
-	if r.reach == 0 {
+func (r row) targetText() string {
+	if r.target == 0 {
 		return "–"
 	}
 	sign, unit := "≤", ""
@@ -93,17 +93,17 @@ func (r row) reachText() string {
 	if r.peer == "" {
 		unit = " " + r.unit
 	}
-	return fmt.Sprintf("%s %v%s", sign, r.reach, unit)
+	return fmt.Sprintf("%s %v%s", sign, r.target, unit)
 }
 
-func (r row) within() string {
+func (r row) met() string {
 	v, known := r.compared()
 	switch {
 	case !known:
 		return "not measured"
-	case r.reach == 0:
+	case r.target == 0:
 		return "–"
-	case v == r.reach, v < r.reach != r.atLeast:
+	case v == r.target, v < r.target != r.atLeast:
 		return "yes"
 	}
 	return "**no**"
@@ -112,28 +112,28 @@ func (r row) within() string {
 // rows are the comparisons, in the order of the table.
 func (b *bench) rows(binary int64) []row {
 	var rows []row
-	ns := func(figure string, ours []float64, peer string, theirs []float64, reach float64) row {
-		return row{figure: figure, unit: "ns", digits: 1, scale: 1, ours: ours, peer: peer, theirs: theirs, reach: reach}
+	ns := func(figure string, ours []float64, peer string, theirs []float64, target float64) row {
+		return row{figure: figure, unit: "ns", digits: 1, scale: 1, ours: ours, peer: peer, theirs: theirs, target: target}
 	}
 	all := counting()
 	for _, w := range append(all, timed()) {
-		rows = append(rows, ns(w.name, b.of(w, "trace").added, "bpftrace", b.of(w, "bpftrace").added, w.reach))
+		rows = append(rows, ns(w.name, b.of(w, "trace").added, "bpftrace", b.of(w, "bpftrace").added, w.target))
 	}
 	for _, w := range all {
-		rows = append(rows, ns(w.name, b.of(w, "trace").added, "C", b.of(w, "C").added, reachC))
+		rows = append(rows, ns(w.name, b.of(w, "trace").added, "C", b.of(w, "C").added, targetC))
 	}
 	quantile, ownHist := quantiles()
-	rows = append(rows, ns(quantile.name, b.of(quantile, "trace").added, "trace, "+ownHist.name, b.of(ownHist, "trace").added, quantile.reach))
+	rows = append(rows, ns(quantile.name, b.of(quantile, "trace").added, "trace, "+ownHist.name, b.of(ownHist, "trace").added, quantile.target))
 	count, f, r := all[0], flood(), recorded()
 	ours, theirs := b.of(count, "trace"), b.of(count, "bpftrace")
 	return append(rows,
-		row{figure: "start to attached", unit: "ms", digits: 1, scale: 1, ours: ours.start, peer: "bpftrace", theirs: theirs.start, reach: 0.12},
-		row{figure: "peak resident memory", unit: "MB", digits: 1, scale: 1, ours: ours.peak, peer: "bpftrace", theirs: theirs.peak, reach: 0.25},
+		row{figure: "start to attached", unit: "ms", digits: 1, scale: 1, ours: ours.start, peer: "bpftrace", theirs: theirs.start, target: 0.12},
+		row{figure: "peak resident memory", unit: "MB", digits: 1, scale: 1, ours: ours.peak, peer: "bpftrace", theirs: theirs.peak, target: 0.25},
 		row{figure: f.name, unit: "M lines/s", digits: 2, scale: 1e-6, ours: b.of(f, "trace").delivered, peer: "bpftrace",
-			theirs: b.of(f, "bpftrace").delivered, reach: f.reach, atLeast: true},
+			theirs: b.of(f, "bpftrace").delivered, target: f.target, atLeast: true},
 		row{figure: r.name, unit: "M events/s", digits: 2, scale: 1e-6, ours: b.of(r, "trace").delivered, peer: "trace, " + f.name,
-			theirs: b.of(f, "trace").delivered, reach: r.reach, atLeast: true},
-		row{figure: "static binary", unit: "MB", digits: 1, scale: 1, ours: []float64{megabytes(binary)}, reach: 20})
+			theirs: b.of(f, "trace").delivered, target: r.target, atLeast: true},
+		row{figure: "static binary", unit: "MB", digits: 1, scale: 1, ours: []float64{megabytes(binary)}, target: 20})
 }
 
 // details writes what the rows leave out, for each workload and peer.
@@ -155,7 +155,7 @@ func (b *bench) details(w io.Writer, peers []string) {
 	}
 }
 
-// lost writes how much of the flood nobody got.
+// lost writes how much of the flood was not printed.
 func (b *bench) lost(w io.Writer, peers []string) {
 	for _, p := range peers {
 		if f := b.of(flood(), p); len(f.lost) > 0 {

@@ -20,7 +20,7 @@ import (
 // toolLimit ends a tool that hangs.
 const toolLimit = 2 * time.Minute
 
-// A tool is a command that traces until it is told to end. Once it is attached it says "Attached N probes" on standard error.
+// A tool is a command that traces until a signal ends it. When it is attached it prints "Attached N probes" on standard error.
 type tool struct {
 	name  string
 	path  string
@@ -40,7 +40,7 @@ func recordingPeer(path, file string) peer {
 	return t.peer(func(w workload) string { return w.trace })
 }
 
-// bpftracePeer is bpftrace in a root folder of its own, in which /sys, /proc and /dev are mounted.
+// bpftracePeer is bpftrace in a root folder of its own, with /sys, /proc and /dev mounted.
 func bpftracePeer(root string) (tool, peer) {
 	t := tool{name: "bpftrace", path: "/usr/bin/bpftrace", root: root, flags: []string{"-e"}}
 	return t, t.peer(func(w workload) string { return w.bpftrace })
@@ -114,7 +114,7 @@ func (r *running) detach() (outcome, error) {
 	}
 	o := outcome{start: r.start}
 	for tick := time.Tick(time.Millisecond); ; <-tick {
-		// Rusage would not do: what the parent had in memory counts there, too.
+		// Rusage does not fit: it includes the parent's memory.
 		o.peak = max(o.peak, peakMemory(r.cmd.Process.Pid))
 		select {
 		case err := <-r.ended:
@@ -128,7 +128,7 @@ func (r *running) detach() (outcome, error) {
 	}
 }
 
-// peakMemory returns the bytes that a process has had in memory at most, or 0 once it has ended.
+// peakMemory returns the peak of a process' resident memory in bytes, or 0 once it has ended.
 func peakMemory(pid int) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -143,7 +143,7 @@ func peakMemory(pid int) int64 {
 	return kB * 1024
 }
 
-// A watcher keeps what a tool says, and tells when it says that it is attached.
+// A watcher keeps a tool's messages, and reports when it is attached.
 type watcher struct {
 	attached chan time.Time // gets one time
 

@@ -13,15 +13,15 @@ type workload struct {
 	trace     string  // program of trace
 	bpftrace  string  // program of bpftrace, or "" if it cannot do that
 	c         string  // name of the program in peer.bpf.c, or "" if there is none
-	reach     float64 // 0: there is none
+	target    float64 // 0: there is none
 	countedAs string  // pattern of the count in the tool's output; TID stands for the thread that made the calls
 	command   string  // what makes the events, if it is not the loop
 }
 
-// reachC is what a counting workload may cost, compared with hand-written C.
-const reachC = 1.15
+// targetC is what a counting workload may cost, compared with hand-written C.
+const targetC = 1.15
 
-// counting are the workloads whose cost is compared with that of bpftrace and of hand-written C.
+// counting are the workloads whose cost is compared with bpftrace's and hand-written C's.
 func counting() []workload {
 	return []workload{
 		{
@@ -29,7 +29,7 @@ func counting() []workload {
 			trace:     "syscall:enter { @ = count() }",
 			bpftrace:  "tracepoint:raw_syscalls:sys_enter { @ = count(); }",
 			c:         "count",
-			reach:     0.72,
+			target:    0.72,
 			countedAs: `(?m)^@: (\d+)$`,
 		},
 		{
@@ -37,7 +37,7 @@ func counting() []workload {
 			trace:     "syscall:enter { @[tid] = count() }",
 			bpftrace:  "tracepoint:raw_syscalls:sys_enter { @[tid] = count(); }",
 			c:         "count_by_tid",
-			reach:     0.78,
+			target:    0.78,
 			countedAs: `(?m)^@\[TID\]: (\d+)$`,
 		},
 		{
@@ -45,7 +45,7 @@ func counting() []workload {
 			trace:    "syscall:enter { @[tid] = hist((uint64)nr) }",
 			bpftrace: "tracepoint:raw_syscalls:sys_enter { @[tid] = hist(args.id); }",
 			c:        "hist_by_tid",
-			reach:    0.82,
+			target:   0.82,
 			// The number of getppid is 110 on amd64 and 173 on arm64.
 			countedAs: `(?m)^@\[TID\]:[^@]*\[(?:64, 128|128, 256)\) +(\d+) `,
 		},
@@ -54,12 +54,12 @@ func counting() []workload {
 			trace:    "syscall:enter / nr == 9999 / { @ = count() }",
 			bpftrace: "tracepoint:raw_syscalls:sys_enter /args.id == 9999/ { @ = count(); }",
 			c:        "reject",
-			reach:    0.75,
+			target:   0.75,
 		},
 	}
 }
 
-// timed is what most programs are about: how long a call takes. Both tools keep its beginning in a map, bpftrace in one of the program's.
+// timed is what most programs measure: how long a call takes. Both tools keep its beginning in a map, bpftrace in one of the program's.
 func timed() workload {
 	return workload{
 		name:  "`@[ret] = hist(latency)`",
@@ -69,12 +69,12 @@ func timed() workload {
 	}
 }
 
-// quantiles is what no peer has, and ownHist what it is compared with.
+// quantiles has no form for peers; ownHist is what it is compared with.
 func quantiles() (quantile, ownHist workload) {
 	quantile = workload{
-		name:  "`@[comm, nr] = quantile(latency, 50, 99)`",
-		trace: "syscall:exit { @[comm, nr] = quantile(latency, 50, 99) }",
-		reach: 1.3,
+		name:   "`@[comm, nr] = quantile(latency, 50, 99)`",
+		trace:  "syscall:exit { @[comm, nr] = quantile(latency, 50, 99) }",
+		target: 1.3,
 	}
 	ownHist = workload{
 		name:  "`@[comm, nr] = hist(latency)`",
@@ -83,7 +83,7 @@ func quantiles() (quantile, ownHist workload) {
 	return quantile, ownHist
 }
 
-// costly are all workloads of which it is measured what they add to a call.
+// costly returns all workloads for which the cost per call is measured.
 func costly() []workload {
 	quantile, ownHist := quantiles()
 	return append(counting(), timed(), quantile, ownHist)
@@ -95,13 +95,13 @@ func flood() workload {
 		name:     "`printf` flood to a pipe",
 		trace:    `syscall:enter { printf("%d %s %d\n", tid, comm, nr) }`,
 		bpftrace: `tracepoint:raw_syscalls:sys_enter { printf("%d %s %d\n", tid, comm, args.id); }`,
-		reach:    2.5,
+		target:   2.5,
 	}
 }
 
-// recorded keeps all fields of each system call of the flood in a file.
+// recorded writes all fields of each system call of the flood to a file.
 func recorded() workload {
-	return workload{name: "`record` of the flood to a file", trace: "syscall:enter", reach: 0.9}
+	return workload{name: "`record` of the flood to a file", trace: "syscall:enter", target: 0.9}
 }
 
 // counted reads from a tool's output how many calls of thread tid it has counted.

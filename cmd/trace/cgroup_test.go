@@ -71,7 +71,7 @@ done
 			line = controller + ":" + cgroup
 		}
 		if !strings.Contains(string(said), line) {
-			t.Errorf("the kernel does not say %s:\n%s", line, said)
+			t.Errorf("the kernel does not report %s:\n%s", line, said)
 		}
 	}
 	if note := "cgroup " + later + " does not exist"; !strings.Contains(string(said), note) {

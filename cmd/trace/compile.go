@@ -13,7 +13,7 @@ import (
 	"trace/lang/syntax"
 )
 
-// checkProgram finds what is wrong with the options of a program, prints it with -d ast, and says which probes it means if it does not name
+// checkProgram returns what is wrong with the options for a program, prints it with -d ast, and reports its probes if it does not name
 // them.
 func checkProgram(s streams, o options, program *ir.Program) error {
 	if err := o.columns().Check(program.Printed()); err != nil {
@@ -24,21 +24,21 @@ func checkProgram(s streams, o options, program *ir.Program) error {
 		return err
 	}
 	if o.count > 0 && !program.Prints() {
-		return usagef("-n %d counts the events that are printed, and this program prints none: end it with --timeout or exit()", o.count)
+		return usagef("-n %d counts printed events, but this program prints none: end it with --timeout or exit()", o.count)
 	}
 	if !o.quiet {
-		tellProbes(s, program)
+		noteProbes(s, program)
 	}
 	return nil
 }
 
-// columns are what is printed of events. A recording has all of them.
+// columns describe what is printed of events. A recording has all columns.
 func (o options) columns() output.Columns {
 	return output.NewColumns(o.format.Format, o.verbose || o.recordsOnly, o.fields)
 }
 
-// compileError tells a mistake in the program from one in the values of its params, and a program from the name of a file.
-func compileError(src source, err error) error {
+// compileError distinguishes a mistake in the program from one in the values of its params, and a program from the name of a file.
+func compileError(src programText, err error) error {
 	var mistakes syntax.ErrorList
 	if !errors.As(err, &mistakes) {
 		return usageError{err}
@@ -51,7 +51,7 @@ func compileError(src source, err error) error {
 	return programError{err}
 }
 
-// mistaken marks what is wrong with the program itself.
+// mistaken marks an error as a mistake in the program itself.
 func mistaken(err error) error {
 	var mistakes syntax.ErrorList
 	if errors.As(err, &mistakes) {
@@ -60,8 +60,8 @@ func mistaken(err error) error {
 	return err
 }
 
-// tellProbes says which probes a program means that it does not name itself, and which of a wildcard it leaves out.
-func tellProbes(s streams, program *ir.Program) {
+// noteProbes reports the probes that a program uses without naming them, and what its wildcards leave out.
+func noteProbes(s streams, program *ir.Program) {
 	if names := inferred(program); names != "" {
 		s.note("attaching %s", names)
 	}
@@ -82,7 +82,7 @@ func tellProbes(s streams, program *ir.Program) {
 	}
 }
 
-// inferred returns the names of the probes that the program does not name itself.
+// inferred returns the names of the probes that the program uses without naming them.
 func inferred(program *ir.Program) string {
 	var names []string
 	for _, c := range program.Clauses {

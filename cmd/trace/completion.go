@@ -16,7 +16,7 @@ func completionCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:                   "completion bash|zsh|fish",
 		Short:                 "print the completion script of a shell",
-		Example:               "  source <(trace completion bash)     likewise zsh; bash needs its package bash-completion\n  trace completion fish | source",
+		Example:               "  source <(trace completion bash)     the same for zsh; bash needs the package bash-completion\n  trace completion fish | source",
 		DisableFlagsInUseLine: true,
 		ValidArgs:             shells,
 		Args:                  usageArgs(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
@@ -34,7 +34,7 @@ func completionCommand(s streams) *cobra.Command {
 	}
 }
 
-// usageArgs makes what check finds a usage error.
+// usageArgs turns the errors of check into usage errors.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -44,7 +44,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// completeProgram offers what a program or a script may begin with; where nothing of that does, the shell offers files.
+// completeProgram offers beginnings of a program or a script; if none matches, the shell offers files.
 func completeProgram(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -56,8 +56,8 @@ func completeProgram(cmd *cobra.Command, args []string, begun string) ([]cobra.C
 	return append(words, beginningWith(begun, completeScripts())...), how
 }
 
-// completeProbes offers the names of probes for the argument, which is a program that begins with one, or a glob, and, once a letter is
-// there, the fields of an expression without probes.
+// completeProbes offers completions of a program in the argument: names of probes, or a glob, and, after the first letter, the fields of an
+// expression without probes.
 func completeProbes(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -90,6 +90,6 @@ func beginningWith(begun string, all []cobra.Completion) []cobra.Completion {
 func completeValues(cmd *cobra.Command, flag string, values ...string) {
 	complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // the flag does not exist
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"trace/probes"
 )
 
-// doctorCommand tells what can be traced on this machine.
+// doctorCommand shows what can be traced on this machine.
 func doctorCommand(s streams) *cobra.Command {
 	var o options
 	var types bool
 	doctor := &cobra.Command{
 		Use:   "doctor",
-		Short: "say what this machine offers: each probe, which variant of it, and why not the others",
+		Short: "show what this machine offers: each probe, its variant, and why not the others",
 		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if types {

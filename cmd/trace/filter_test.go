@@ -32,7 +32,7 @@ type family struct {
 	end func()
 }
 
-// families compiles the program; cgroups are two, of which the first has one that is called deep, or nothing.
+// families compiles the program; cgroups are two, the first with one inside called deep, or nothing.
 func families(t *testing.T, cgroups []string) func() family {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "filters")
@@ -83,7 +83,7 @@ func (f family) run() {
 	f.Helper()
 	fmt.Fprintln(f.in, "go")
 	if said := f.line(); said != "done" {
-		f.Fatalf("it says %q", said)
+		f.Fatalf("its output is %q", said)
 	}
 }
 
@@ -143,7 +143,7 @@ var filterTests = []struct {
 	{"--cgroup PATH --children -p GROUP", "", true},
 }
 
-// passing are the calls that a filter lets pass; those of cgroups if there are some.
+// passing are the calls that a filter lets pass; calls in cgroups if there are some.
 func passing(want string, cgroups bool) map[string]int {
 	names := strings.Fields(want)
 	calls := map[string]int{}
@@ -165,7 +165,7 @@ func passing(want string, cgroups bool) map[string]int {
 	return calls
 }
 
-// Each filter lets just those calls pass that a program has made where the filter says, in both engines, live and of a recording.
+// Each filter passes exactly the calls that the program has made where the filter matches, in both engines, live and recorded.
 func TestFilters(t *testing.T) {
 	requireLive(t)
 	if os.Getuid() != 0 {
@@ -230,7 +230,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// filterCgroups makes two cgroups, of which the first has one that is called deep, and returns their folders, and the path of the first;
+// filterCgroups makes two cgroups, the first with one inside called deep, and returns their folders, and the path of the first;
 // nothing where this process may not.
 func filterCgroups(t *testing.T) (dirs []string, path string) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 	"trace/lang/syntax"
 )
 
-// flagError says in our words what pflag found wrong.
+// flagError translates errors of pflag into our words.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
@@ -40,7 +40,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("--%s %s: %w", invalid.GetFlag().Name, invalid.GetValue(), cause)
 }
 
-// calledAs is a command without its flags, of a script with its name.
+// calledAs returns a command without its flags; a script has its name.
 func calledAs(cmd *cobra.Command) string {
 	if cmd.HasParent() {
 		return cmd.CommandPath()
@@ -48,7 +48,7 @@ func calledAs(cmd *cobra.Command) string {
 	return strings.TrimSuffix(strings.Replace(cmd.Use, " [flags]", "", 1), " PROGRAM|SCRIPT")
 }
 
-// numberWanted says what a flag of a type of numbers takes.
+// numberWanted describes the values of a numeric flag.
 func numberWanted(kind string, tooLarge bool) string {
 	switch {
 	case tooLarge:
@@ -126,7 +126,7 @@ func (r *ringSize) Set(s string) error {
 	return nil
 }
 
-// leastRing is what a ring of files takes: its eight files have a header and at least one block of 1 MiB each.
+// leastRing is the least size of a ring of files: its eight files have a header and at least one block of 1 MiB each.
 const leastRing = 16 << 20
 
 // totalSize is the size of a ring of files in bytes.

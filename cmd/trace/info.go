@@ -10,11 +10,11 @@ import (
 	"trace/probes/recording"
 )
 
-// infoCommand says what is in recordings.
+// infoCommand describes recordings.
 func infoCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "info FILE…",
-		Short: "say what is in recordings: where and when they were made, which events they have, and what was lost",
+		Short: "describe recordings: where and when they were made, their events, and what was lost",
 		Args:  usageArgs(cobra.MinimumNArgs(1)),
 		RunE:  func(_ *cobra.Command, args []string) error { return tellInfos(s, args) },
 	}
@@ -25,15 +25,15 @@ func tellInfos(s streams, names []string) error {
 		if i > 0 {
 			fmt.Fprintln(s.out)
 		}
-		if err := tellInfo(s, name); err != nil {
+		if err := showInfo(s, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tellInfo reads a recording to its end and says what it found.
-func tellInfo(s streams, name string) error {
+// showInfo reads a recording to its end and prints what it found.
+func showInfo(s streams, name string) error {
 	rec, err := recording.Open(name)
 	if err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// layers are our packages and those of ours that each may import: cmd/trace -> lang/run -> lang -> lang/exec -> lang/plan -> probes -> bpf.
+// layers are our packages and the packages of ours that each may import: cmd/trace -> lang/run -> lang -> lang/exec -> lang/plan -> probes
+// -> bpf.
 var layers = map[string][]string{
 	"trace/cmd/bench":            nil,
 	"trace/cmd/trace":            {"trace/docs", "trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
@@ -59,7 +60,7 @@ var testSupport = map[string][]string{
 	"trace/lang/run":         {"trace/lang/result"},
 }
 
-// listed is what go list tells of a package.
+// listed is what go list reports a package.
 type listed struct {
 	ImportPath                         string
 	Standard                           bool
@@ -99,10 +100,10 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// ours tells our packages from those of the standard library, among them runtime/trace, and of others.
+// ours distinguishes our packages from the standard library's, among them runtime/trace, and from others.
 func ours(path string) bool { return strings.HasPrefix(path, "trace/") }
 
-// listPackages returns our packages, those of the tests included, and all that they need.
+// listPackages returns our packages, tests included, and all that they need.
 func listPackages(t *testing.T) []listed {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,TestImports,XTestImports,CgoFiles", "./...")

@@ -82,7 +82,7 @@ func (tr *tracing) endsWithin(limit time.Duration, status int) string {
 		tr.Errorf("it took %v to end", took)
 	}
 	if got := tr.cmd.ProcessState; got.ExitCode() != status {
-		tr.Errorf("ended with %v, want %d; it said:\n%s", got, status, rest)
+		tr.Errorf("ended with %v, want %d; its output:\n%s", got, status, rest)
 	}
 	return string(rest)
 }
@@ -169,7 +169,7 @@ func TestStrictCountsLosses(t *testing.T) {
 	cmd.Stderr = &stderr
 	data, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitLost {
-		t.Fatalf("%v, want exit status %d; it said:\n%s", err, exitLost, &stderr)
+		t.Fatalf("%v, want exit status %d; its output:\n%s", err, exitLost, &stderr)
 	}
 	report := regexp.MustCompile(`lost (\d+) of (\d+) syscall:enter events: .*\n$`).FindStringSubmatch(stderr.String())
 	if report == nil {
@@ -192,7 +192,7 @@ func TestStrictCountsLosses(t *testing.T) {
 }
 
 // However often maps are read and emptied, and however many processes come and go, a run needs no more descriptors. Stacks of processes
-// are left out: the files that they are looked up in are those of all processes of the machine.
+// are left out: the files that they are looked up in belong to all processes of the machine.
 func TestDescriptorsStay(t *testing.T) {
 	requireLive(t)
 	tr := startTrace(t, "-o", filepath.Join(t.TempDir(), "out"), `syscall:enter / comm == "helper" && nr == getppid / { @[kstack] = count(); @n[pid] = count() }

@@ -15,7 +15,7 @@ import (
 // readableWidth is how wide a line of an event may be, so that it can be read.
 const readableWidth = 160
 
-// unrecorded are probes of which no recording has an event: nothing here calls rdma_destroy_qp. Its fields are those of cm:send_rep.
+// unrecorded are probes without events in any recording: nothing here calls rdma_destroy_qp. Its fields are the same as cm:send_rep's.
 var unrecorded = []string{"cm:qp_destroy"}
 
 // vital is what people look for in a line.

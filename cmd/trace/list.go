@@ -11,13 +11,13 @@ import (
 	"trace/probes/event"
 )
 
-// runList prints the probes that match a glob. It needs neither root nor a kernel that has them.
+// runList prints the probes that match a glob. It needs neither root nor a kernel that supports them.
 func runList(cmd *cobra.Command, s streams, o options, args []string) error {
 	if err := checkOnly(cmd, "-l", "list", "verbose", "read"); err != nil {
 		return err
 	}
 	if len(args) > 1 {
-		return usagef("-l takes one glob, here are %d: quote it, like trace -l 'nvme:*'", len(args))
+		return usagef("-l takes one glob, not %d: quote it, like trace -l 'nvme:*'", len(args))
 	}
 	return listProbes(s, o, args...)
 }
@@ -42,7 +42,7 @@ func listProbes(s streams, o options, glob ...string) error {
 	return nil
 }
 
-// catalogOf returns the probes of the recordings, or without one all that there are.
+// catalogOf returns the probes of the recordings, or without recordings the whole catalog.
 func catalogOf(o options) ([]*event.Probe, error) {
 	if len(o.recordings) > 0 {
 		r, err := run.OpenRecordings(o.recordings...)

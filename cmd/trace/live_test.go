@@ -27,8 +27,8 @@ func TestLiveViewAndFormats(t *testing.T) {
 		{"csv", `read [0-9]+  █+`, ``, `a line\n\nmap,opcode,count\n@,read,[0-9]+\n`},
 		{"json", `"data":"a line`, `\{"type":"map","data":\{"@":`, ``},
 		{"folded", ``, `-f folded needs a map whose key holds a stack`, ``},
-		{"perfetto", ``, `-f perfetto is no text for a terminal: write it to a file with -o FILE`, ``},
-		{"html", ``, `-f html is no text for a terminal: write it to a file with -o FILE`, ``},
+		{"perfetto", ``, `-f perfetto is not text for a terminal: write it to a file with -o FILE`, ``},
+		{"html", ``, `-f html is not text for a terminal: write it to a file with -o FILE`, ``},
 		{"pprof", ``, `-f pprof needs a map whose key holds a stack`, ``},
 	} {
 		dir := t.TempDir()
@@ -55,7 +55,7 @@ func TestLiveViewAndFormats(t *testing.T) {
 	// Without a terminal that shows the view, nothing is begun.
 	cmd := exec.Command("trace", "-r", file, "--live", program)
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "is no terminal: write the data to a file with -o FILE") {
+	if err == nil || !strings.Contains(string(out), "is not a terminal: write the data to a file with -o FILE") {
 		t.Errorf("%s, and %v", out, err)
 	}
 }

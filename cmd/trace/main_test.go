@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// helper makes as many getppid system calls as its argument says, and no others of this kind.
+// helper makes the number of getppid system calls in its argument.
 func helper() {
 	n, err := strconv.Atoi(os.Args[1])
 	if err != nil {
@@ -84,7 +84,7 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// canUnshare tells whether this process may have a namespace of its own, as the conditions of scripts ask: [mount], [time].
+// canUnshare reports whether this process may have a namespace of its own, as the conditions of scripts ask: [mount], [time].
 func canUnshare(name string) (bool, error) {
 	return exec.Command("unshare", "--"+name, "true").Run() == nil, nil
 }

@@ -15,8 +15,8 @@ import (
 
 // options are the flags of one command line.
 type options struct {
-	args       []string // as they were typed
-	source     string   // of -e
+	args       []string // as typed
+	program    string   // of -e
 	list       bool
 	format     formatFlag
 	fields     []string
@@ -43,9 +43,9 @@ type options struct {
 	raw        bool
 	stacks     bool // of trace record
 	force      bool
-	// recorder is what is kept of the events, nil: nothing.
+	// recorder is what the recording keeps, nil: nothing is recorded.
 	recorder *run.Record
-	// recordsOnly says that events are not printed: trace record.
+	// recordsOnly means that events are not printed: trace record.
 	recordsOnly bool
 }
 
@@ -53,23 +53,23 @@ type options struct {
 func addFlags(root *cobra.Command, o *options) {
 	f := root.Flags()
 	f.SortFlags = false
-	f.StringVarP(&o.source, "program", "e", "", "take `PROGRAM` from here instead of the argument")
+	f.StringVarP(&o.program, "program", "e", "", "run `PROGRAM` instead of the argument")
 	f.BoolVarP(&o.list, "list", "l", false, "list the probes that match the argument (a glob; default all); -lv: and their fields")
 	f.StringVarP(&o.output, "output", "o", "", "write the data to `FILE` instead of standard output")
-	f.StringVar(&o.record, "record", "", "keep the events that the program wants in `FILE`, too, as trace record does")
+	f.StringVar(&o.record, "record", "", "also record the events that the program uses in `FILE`, like trace record")
 	addForceFlag(root, o)
-	f.StringSliceVarP(&o.recordings, "read", "r", nil, "take the events from `FILE`[,FILE…] that trace record wrote, not from this machine")
+	f.StringSliceVarP(&o.recordings, "read", "r", nil, "read the events from recordings `FILE`[,FILE…], not from this machine")
 	f.Float64Var(&o.speed, "speed", 0, "with -r: `N` times as fast as it was recorded; without it as fast as possible")
 	f.BoolVar(&o.live, "live", false, "show the maps in place, each second: tables, and heat maps of histograms over time")
 	addRunFlags(root, o)
 	f.StringSliceVar(&o.fields, "fields", nil, "print exactly the fields `NAME`[,NAME…] of events, in this order; time and probe are names, too")
 	f.Uint32Var(&o.mapSize, "map-size", 0, "room for `N` keys in each map (default: 4096, or what fits 64 MiB)")
-	f.BoolVar(&o.explain, "explain", false, "do not run: say what runs in the kernel and what does not, and why")
+	f.BoolVar(&o.explain, "explain", false, "do not run: explain what runs in the kernel, what does not, and why")
 	f.StringVarP(&o.debug, "debug", "d", "", "do not run: print a `STAGE` of the program: ast, plan or bpf")
 	f.BoolVar(&o.noKernel, "no-kernel", false, "evaluate everything in user space, for comparison")
-	f.BoolVar(&o.compare, "compare", false, "evaluate everything twice, in the kernel and in user space, and fail if that differs")
+	f.BoolVar(&o.compare, "compare", false, "evaluate everything twice, in the kernel and in user space, and fail if the results differ")
 	f.StringVar(&o.fmt, "fmt", "", "do not run: print the script `FILE` in canonical form")
-	f.BoolVar(&o.raw, "raw", false, "write names as they are, control characters included, not as escapes like \\x1b")
+	f.BoolVar(&o.raw, "raw", false, "write control characters in names as they are, not as escapes like \\x1b")
 	addFormatFlag(root, o)
 	completeValues(root, "format", output.Formats()...)
 	completeValues(root, "debug", stages...)
@@ -78,31 +78,31 @@ func addFlags(root *cobra.Command, o *options) {
 // stages are the values of -d.
 var stages = []string{"ast", "plan", "bpf"}
 
-// addRunFlags declares the flags of whatever attaches probes.
+// addRunFlags declares the flags of every command that attaches probes.
 func addRunFlags(cmd *cobra.Command, o *options) {
 	f := cmd.Flags()
-	f.VarP(&o.command, "cmd", "c", "run `COMMAND` once attached, and end when it ends; its words are quoted as in a shell, but none runs it")
+	f.VarP(&o.command, "cmd", "c", "run `COMMAND` once attached, and end when it ends; quote its words as in a shell; no shell runs it")
 	f.IntVarP(&o.filter.PID, "pid", "p", 0, "only events of process `PID`, and end when it ends")
-	f.BoolVar(&o.filter.Children, "children", false, "with -p or -c: only events of that process, and of those that it and they have started and start")
+	f.BoolVar(&o.filter.Children, "children", false, "with -p or -c: also events of that process' descendants, running or started later")
 	f.StringVar(&o.filter.Comm, "comm", "", "only events of threads called `NAME`")
-	f.StringVar(&o.filter.Cgroup, "cgroup", "", "only events of cgroup `PATH`, as in /proc/PID/cgroup, and of those below it")
+	f.StringVar(&o.filter.Cgroup, "cgroup", "", "only events of cgroup `PATH`, as in /proc/PID/cgroup, and below it")
 	f.IntVar(&o.filter.PGID, "pgid", 0, "only events of process group `PGID`")
 	f.Var((*namespaceFlag)(&o.filter.PIDNS), "pidns", "only events of pid namespace `INODE`, as lsns shows it; or a file like /proc/PID/ns/pid")
-	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events; for programs that print some")
+	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events; for programs that print events")
 	f.DurationVar(&o.timeout, "timeout", 0, "end after `DURATION` (like 10s or 1m)")
 	f.BoolVar(&o.strict, "strict", false, "exit with status 3 if events were lost, 4 if the command of -c failed")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "print all fields of events; say which variants were attached, how long it took, and count events")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print all fields of events; report variants, time to attach, and counts of events")
 	f.Var(&o.bufferSize, "buffer-size", "`SIZE` of the buffer from the kernel, a power of two; raise it if events are lost")
 	addTypesFlag(cmd, o)
 }
 
-// addForceFlag declares what a recording needs to take the place of another one.
+// addForceFlag declares the flag that allows replacing a recording.
 func addForceFlag(cmd *cobra.Command, o *options) {
-	cmd.Flags().BoolVar(&o.force, "force", false, "let a recording take the place of one that exists")
+	cmd.Flags().BoolVar(&o.force, "force", false, "replace an existing recording")
 }
 
-// addHostFlags declares the flags that the doctor has, too.
+// addHostFlags declares the flags that doctor has as well.
 func addHostFlags(cmd *cobra.Command, o *options) {
 	cmd.Flags().SortFlags = false
 	addFormatFlag(cmd, o)
@@ -110,25 +110,25 @@ func addHostFlags(cmd *cobra.Command, o *options) {
 	addTypesFlag(cmd, o)
 }
 
-// addFormatFlag declares the format of the data.
+// addFormatFlag declares the flag for the format of the data.
 func addFormatFlag(cmd *cobra.Command, o *options) {
 	o.format.Format = output.Text
 	cmd.Flags().VarP(&o.format, "format", "f", "`FORMAT` of the data: "+output.FormatList())
 }
 
-// addTypesFlag declares where types are from.
+// addTypesFlag declares the flag for files of types.
 func addTypesFlag(cmd *cobra.Command, o *options) {
-	cmd.Flags().StringArrayVar(&o.btf, "btf", nil, "take types of modules that carry none from `FILE|DIR` (repeatable)")
+	cmd.Flags().StringArrayVar(&o.btf, "btf", nil, "read types of modules without BTF from `FILE|DIR` (repeatable)")
 }
 
-// checkOptions finds values that have the right type and still make no sense.
+// checkOptions returns an error for values that have the right type but make no sense.
 func checkOptions(cmd *cobra.Command, o options) error {
 	changed := cmd.Flags().Changed
 	switch {
 	case changed("pid") && o.filter.PID <= 0:
-		return usagef("-p %d: a process id is greater than 0", o.filter.PID)
+		return usagef("-p %d: a process id must be greater than 0", o.filter.PID)
 	case changed("pgid") && o.filter.PGID <= 0:
-		return usagef("--pgid %d: the id of a process group is greater than 0", o.filter.PGID)
+		return usagef("--pgid %d: the id of a process group must be greater than 0", o.filter.PGID)
 	case changed("comm") && o.filter.Comm == "":
 		return usagef("--comm needs the name of a thread")
 	case changed("cgroup") && o.filter.Cgroup == "":
@@ -142,17 +142,17 @@ func checkOptions(cmd *cobra.Command, o options) error {
 	case changed("cmd") && len(o.command) == 0:
 		return usagef("-c needs a command")
 	case o.filter.Children && len(o.recordings) > 0:
-		return usagef("-r does not use --children: a recording does not say which process started which")
+		return usagef("-r does not use --children: a recording does not contain which process started which")
 	case o.filter.Children && o.filter.PID == 0 && len(o.command) == 0:
-		return usagef("--children is about a process, and there is none: give one, with -p PID or -c COMMAND")
+		return usagef("--children needs a process: give one, with -p PID or -c COMMAND")
 	case changed("debug") && !slices.Contains(stages, o.debug):
-		return usagef("-d %s: no such stage: write ast, plan or bpf", o.debug)
+		return usagef("-d %s: unknown stage: use ast, plan or bpf", o.debug)
 	case changed("map-size") && o.mapSize == 0:
 		return usagef("--map-size 0: a map needs room for a key")
 	case changed("fields") && len(o.fields) == 0:
 		return usagef("--fields needs names of fields, like latency,status")
 	case changed("speed") && len(o.recordings) == 0:
-		return usagef("--speed is for recordings: -r FILE")
+		return usagef("--speed needs a recording: -r FILE")
 	case changed("speed") && (o.speed <= 0 || math.IsNaN(o.speed)):
 		return usagef("--speed %v: must be greater than 0", o.speed)
 	case o.noKernel && o.compare:
@@ -165,7 +165,7 @@ func checkOptions(cmd *cobra.Command, o options) error {
 	return nil
 }
 
-// checkOnly refuses flags that the chosen action would ignore.
+// checkOnly refuses flags that the chosen action does not use.
 func checkOnly(cmd *cobra.Command, action string, allowed ...string) error {
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {

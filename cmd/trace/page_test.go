@@ -27,7 +27,7 @@ func TestCommandLine(t *testing.T) {
 }
 
 // pageOf is the page of a program on a recording.
-func pageOf(t *testing.T, file string, src source, args ...string) string {
+func pageOf(t *testing.T, file string, src programText, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
 	o := options{recordings: []string{file}, quiet: true, args: args, format: formatFlag{output.HTML}}
@@ -51,7 +51,7 @@ end { printf("</pre><script>alert(2)</script>\n") }`
 
 // The parts of a page are where they belong, and nothing of what it shows becomes a part of it.
 func TestPage(t *testing.T) {
-	src := source{name: "dir/mine.trace", text: pageProgram, params: map[string]string{"least": "1ns"}}
+	src := programText{name: "dir/mine.trace", text: pageProgram, params: map[string]string{"least": "1ns"}}
 	page := pageOf(t, "../../scripts/testdata/nvme_latency.rec", src, "-f", "html", "dir/mine.trace", "--least=1ns", "--who=<b>")
 	for _, want := range []string{
 		`<title>mine on vmtest, 20`,
@@ -90,7 +90,7 @@ func TestPage(t *testing.T) {
 // A program that is on the command line stands there, and nowhere else.
 func TestPageOfInlineProgram(t *testing.T) {
 	text := "nvme:complete_rq { @only_once = count() }"
-	page := pageOf(t, recordReads(t, 10), source{name: "program", text: text}, "-f", "html", "-e", text)
+	page := pageOf(t, recordReads(t, 10), programText{name: "program", text: text}, "-f", "html", "-e", text)
 	if !strings.Contains(page, "<title>trace on h, ") || strings.Count(page, "@only_once = count()") != 1 || strings.Contains(page, "The program") {
 		t.Error(page)
 	}
@@ -99,7 +99,7 @@ func TestPageOfInlineProgram(t *testing.T) {
 
 // The picture of a run begins with its first value: this recording has none for fourteen seconds of fifteen.
 func TestPageBeginsWithTheFirstValue(t *testing.T) {
-	page := pageOf(t, "../../scripts/testdata/nvme_latency.rec", source{name: "program", text: "nvme:complete_rq { @ = hist(latency) }"})
+	page := pageOf(t, "../../scripts/testdata/nvme_latency.rec", programText{name: "program", text: "nvme:complete_rq { @ = hist(latency) }"})
 	axis := regexp.MustCompile(`class="times"><span>([0-9:.]+)</span><span>[0-9:.]+</span><span>([0-9:.]+)</span>`).FindStringSubmatch(page)
 	if axis == nil {
 		t.Fatal("no axis")

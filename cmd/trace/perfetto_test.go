@@ -32,7 +32,7 @@ type chromeEvent struct {
 	Args          map[string]any
 }
 
-// chromeTrace is a trace. Names of threads have that of their process in front.
+// chromeTrace is a trace. Names of threads begin with their process' name.
 type chromeTrace struct {
 	events  []chromeEvent
 	threads map[int]string
@@ -64,7 +64,7 @@ func readChromeTrace(t *testing.T, data string) chromeTrace {
 	return trace
 }
 
-// nanoseconds are those of a number of microseconds.
+// nanoseconds converts a number of microseconds.
 func nanoseconds(t *testing.T, micros json.Number) int64 {
 	t.Helper()
 	whole, part, _ := strings.Cut(string(micros), ".")
@@ -295,7 +295,7 @@ func TestPerfettoEnds(t *testing.T) {
 		defer cancel()
 		var out bytes.Buffer
 		o := options{recordings: []string{"../../scripts/testdata/nvme_latency.rec"}, speed: speed, format: formatFlag{output.Perfetto}, quiet: true}
-		if err := runReplay(ctx, streams{out: &out, err: io.Discard}, o, source{name: "p", text: program}); err != nil {
+		if err := runReplay(ctx, streams{out: &out, err: io.Discard}, o, programText{name: "p", text: program}); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(readChromeTrace(t, out.String()).events); n == 500 {

@@ -46,7 +46,7 @@ syscall:enter / comm == "helper" && nr == getppid / { @top = topk(nsecs & (nsecs
 				}
 			}
 			if rows < 4 || inexact == 0 || len(truth) < 32 {
-				t.Errorf("%s%s: %d rows, of which %d are not exact, of %d keys", flag, more, rows, inexact, len(truth))
+				t.Errorf("%s%s: %d rows, %d of them not exact, of %d keys", flag, more, rows, inexact, len(truth))
 			}
 		}
 	}

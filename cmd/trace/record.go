@@ -21,7 +21,7 @@ func recordCommand(s streams) *cobra.Command {
 	var maxSize totalSize
 	cmd := &cobra.Command{
 		Use:     "record -o FILE [flags] PROGRAM",
-		Short:   "keep the events that a program selects in a file; trace -r FILE runs programs on it",
+		Short:   "record the events that a program selects in a file; trace -r FILE runs programs on it",
 		Long:    recordLong,
 		Example: "  trace record -o f 'nvme:*'                       until Ctrl-C\n  trace record -o f --max-size 1GiB 'ib:*, nvme:*'  the last of them, in a ring of files",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,23 +43,23 @@ func recordCommand(s streams) *cobra.Command {
 	f.SortFlags = false
 	f.StringVarP(&o.output, "output", "o", "", "the `FILE` to write")
 	addForceFlag(cmd, &o)
-	f.BoolVar(&o.stacks, "stacks", false, "keep kstack and ustack of each event, too")
-	f.Uint32Var(&o.mapSize, "map-size", 0, "with --stacks: room for `N` different ones (default: what fits 16 MiB)")
+	f.BoolVar(&o.stacks, "stacks", false, "also record kstack and ustack of each event")
+	f.Uint32Var(&o.mapSize, "map-size", 0, "with --stacks: room for `N` different stacks (default: what fits 16 MiB)")
 	f.Var(&maxSize, "max-size", "write FILE.1, FILE.2, … and keep the last `SIZE` of them")
 	addRunFlags(cmd, &o)
 	return cmd
 }
 
 // recordText returns the program that selects the events.
-func recordText(cmd *cobra.Command, s streams, args []string) (source, error) {
+func recordText(cmd *cobra.Command, s streams, args []string) (programText, error) {
 	if asked := len(args) == 1 && args[0] == "-"; asked || len(args) == 0 {
-		src, err := stdinSource(s.in, asked)
+		src, err := stdinText(s.in, asked)
 		switch {
 		case err != nil:
-			return source{}, err
+			return programText{}, err
 		case src != nil:
 			return *src, nil
 		}
 	}
-	return programText(cmd, nil, args)
+	return textOf(cmd, nil, args)
 }

@@ -80,7 +80,7 @@ func FuzzReplay(f *testing.F) {
 				var out, errs bytes.Buffer
 				o := options{recordings: []string{path}, format: formatFlag{format}}
 				s := streams{out: &out, err: &errs}
-				exitStatus(s, runReplay(t.Context(), s, o, source{name: "p", text: program}))
+				exitStatus(s, runReplay(t.Context(), s, o, programText{name: "p", text: program}))
 				for _, text := range []string{out.String(), errs.String()} {
 					if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || 0x7f <= r && r < 0xa0) }); i >= 0 {
 						t.Fatalf("%s, %s: a control character in %q", format, program, text[max(0, i-50):min(len(text), i+50)])
@@ -89,7 +89,7 @@ func FuzzReplay(f *testing.F) {
 			}
 		}
 		var out bytes.Buffer
-		if err := tellInfo(streams{out: &out, err: io.Discard}, path); err == nil && strings.Contains(out.String(), "\x1b") {
+		if err := showInfo(streams{out: &out, err: io.Discard}, path); err == nil && strings.Contains(out.String(), "\x1b") {
 			t.Fatalf("trace info: %q", &out)
 		}
 	})
@@ -108,7 +108,7 @@ func TestStrictOnDamage(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		var out, errs bytes.Buffer
 		s := streams{out: &out, err: &errs}
-		err := runReplay(t.Context(), s, options{recordings: []string{path}, format: formatFlag{output.Text}, strict: strict}, source{name: "p", text: "nvme:complete_rq { @ = count() }"})
+		err := runReplay(t.Context(), s, options{recordings: []string{path}, format: formatFlag{output.Text}, strict: strict}, programText{name: "p", text: "nvme:complete_rq { @ = count() }"})
 		status := exitStatus(s, err)
 		want := map[bool]int{false: exitFailed, true: exitLost}[strict]
 		if status != want || out.String() != "@: 100\n" || strings.Count(errs.String(), "read both with -r FILE,FILE") != 1 || errors.Is(err, errLost) != strict {

@@ -165,7 +165,7 @@ func writeScript(t *testing.T, name, text string) string {
 	return name
 }
 
-// A recording without stacks says so before it is read.
+// A recording without stacks is reported before it is read.
 func TestReplayWithoutStacks(t *testing.T) {
 	file := recordReads(t, 3)
 	for _, word := range []string{"kstack", "ustack(5)"} {

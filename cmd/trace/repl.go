@@ -62,7 +62,7 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 	return shell.Loop()
 }
 
-// explorer runs what is typed in the interactive mode.
+// explorer runs what the user types in the interactive mode.
 type explorer struct {
 	streams
 	ctx context.Context
@@ -70,7 +70,7 @@ type explorer struct {
 	last *run.Ended
 }
 
-// program runs a program as the settings say. A recording is shown live at its own speed: otherwise there would be one frame.
+// program runs a program with the current settings. A recording is shown live at its own speed: otherwise there would be one frame.
 func (e *explorer) program(p repl.Program) bool {
 	o := options{recordings: p.Recordings, output: p.File, count: p.Limit, fields: p.Fields, live: p.Live}
 	o.format.Format = p.Format
@@ -81,31 +81,31 @@ func (e *explorer) program(p repl.Program) bool {
 	return e.run(o, p.Text)
 }
 
-// run runs a program, and returns whether that succeeded.
+// run runs a program, and reports whether that succeeded.
 func (e *explorer) run(o options, text string) bool {
-	sc, err := newScript(source{name: inlineName, text: text})
+	sc, err := newScript(programText{name: inlineName, text: text})
 	if err != nil {
 		return e.ended(err)
 	}
 	o.bufferSize = probes.DefaultRingBytes
 	o.format.Format = cmp.Or(o.format.Format, output.Text)
 	if len(o.recordings) > 0 {
-		return e.ended(runReplay(e.ctx, e.typing(), o, sc.source))
+		return e.ended(runReplay(e.ctx, e.typing(), o, sc.programText))
 	}
-	return e.ended(runProgram(e.ctx, e.typing(), o, sc.source))
+	return e.ended(runProgram(e.ctx, e.typing(), o, sc.programText))
 }
 
-// record keeps the events of a program in a file.
+// record records the events of a program in a file.
 func (e *explorer) record(file, text string, replace bool) {
 	o := options{output: file, force: replace, recordsOnly: true, bufferSize: probes.DefaultRingBytes}
 	o.format.Format = output.Text
-	e.ended(runRecord(e.ctx, e.typing(), o, source{name: inlineName, text: text}, 0))
+	e.ended(runRecord(e.ctx, e.typing(), o, programText{name: inlineName, text: text}, 0))
 }
 
-// command runs what is typed like a command line.
+// command runs a line that is typed like a command line.
 func (e *explorer) command(words ...string) bool { return e.ended(execute(e.ctx, e.typing(), words)) }
 
-// typing are the streams while something runs: the terminal is the loop's, and what is typed comes through it.
+// typing are the streams while something runs: the loop owns the terminal, and passes on what is typed.
 func (e *explorer) typing() streams {
 	s := e.streams
 	s.in = nil
@@ -115,10 +115,10 @@ func (e *explorer) typing() streams {
 	return s
 }
 
-// ended prints an error, and returns whether there is none.
+// ended prints an error, and reports whether there is none.
 func (e *explorer) ended(err error) bool { return exitStatus(e.streams, err) == exitOK }
 
-// flagsOf is how a command line asks for a program with what is set. A page shows it.
+// flagsOf returns the flags of a command line for a program with the current settings. A page shows it.
 func flagsOf(p repl.Program) []string {
 	var all []string
 	add := func(flag, value string) {
@@ -143,7 +143,7 @@ func flagsOf(p repl.Program) []string {
 	return all
 }
 
-// scriptFlags are the flags of a script; what is none has no flags.
+// scriptFlags returns the flags of a script; anything else has no flags.
 func scriptFlags(name string) []string {
 	text, found, err := scriptText(name)
 	if err != nil || !found {
@@ -160,7 +160,7 @@ func scriptFlags(name string) []string {
 	return flags
 }
 
-// historyFile is in the folder for the state of the user's programs (XDG base directory specification), or nowhere.
+// historyFile returns the file in the folder for the user's state (XDG base directory specification), or "" if there is none.
 func historyFile() string {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "trace", "history")
@@ -172,7 +172,7 @@ func historyFile() string {
 	return filepath.Join(home, ".local", "state", "trace", "history")
 }
 
-// take takes the maps of a program over.
+// take takes over the maps of a program.
 func (e *explorer) take(ended *run.Ended) error {
 	err := e.close()
 	e.last = ended

@@ -250,7 +250,7 @@ func TestReplSet(t *testing.T) {
 	x.send(ctrlD)
 	x.leaves()
 	if strings.Count(x.text, "written to page.html") != 1 {
-		t.Errorf("more than one program is said to be written:\n%s", x.text)
+		t.Errorf("more than one program was reported as written:\n%s", x.text)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "page.html"))
 	if err != nil || !strings.Contains(string(page), ">1000</td>") {

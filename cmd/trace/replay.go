@@ -9,10 +9,10 @@ import (
 	"trace/lang/run"
 )
 
-// liveFlags say something about this machine, and nothing about recorded events.
+// liveFlags apply to this machine, and not to recorded events.
 var liveFlags = []string{"record", "cmd", "timeout", "btf", "buffer-size", "explain", "no-kernel", "compare"}
 
-// checkReplay refuses flags that a replay would ignore.
+// checkReplay refuses flags that a replay does not use.
 func checkReplay(cmd *cobra.Command) error {
 	for _, name := range liveFlags {
 		if cmd.Flags().Changed(name) {
@@ -23,7 +23,7 @@ func checkReplay(cmd *cobra.Command) error {
 }
 
 // runReplay runs a program on recordings.
-func runReplay(ctx context.Context, s streams, o options, src source) error {
+func runReplay(ctx context.Context, s streams, o options, src programText) error {
 	rec, err := run.OpenRecordings(o.recordings...)
 	if err != nil {
 		return fmt.Errorf("-r: %w", err)

@@ -18,7 +18,7 @@ import (
 	"trace/probes/recording"
 )
 
-// recordReads writes a recording of n completed reads, every other of which took 1 ms.
+// recordReads writes a recording of n completed reads; every other one took 1 ms.
 func recordReads(t testing.TB, n int) string {
 	t.Helper()
 	catalog, err := probes.Load()
@@ -66,14 +66,14 @@ func recordReads(t testing.TB, n int) string {
 	return path
 }
 
-// BenchmarkReplay tells how many recorded events a second go through a predicate and a count.
+// BenchmarkReplay reports how many recorded events a second go through a predicate and a count.
 func BenchmarkReplay(b *testing.B) {
 	const events = 1_000_000
 	path := recordReads(b, events)
 	for b.Loop() {
 		o := options{recordings: []string{path}, quiet: true}
 		s := streams{out: io.Discard, err: io.Discard}
-		if err := runReplay(b.Context(), s, o, source{name: "b", text: "nvme:complete_rq / latency >= 1ms / { @ = count() }"}); err != nil {
+		if err := runReplay(b.Context(), s, o, programText{name: "b", text: "nvme:complete_rq / latency >= 1ms / { @ = count() }"}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -81,12 +81,12 @@ func BenchmarkReplay(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// Intervals follow the time of the recording, --speed that of the clock.
+// Intervals follow the time of the recording, --speed the time of the clock.
 func TestReplayTime(t *testing.T) {
 	path := recordReads(t, 1000) // a millisecond
 	var out, errs bytes.Buffer
 	s := streams{out: &out, err: &errs}
-	program := source{name: "p", text: `nvme:complete_rq { @ = count() } interval:100us { printf("%d %d\n", nsecs, @) }`}
+	program := programText{name: "p", text: `nvme:complete_rq { @ = count() } interval:100us { printf("%d %d\n", nsecs, @) }`}
 	began := time.Now()
 	if err := runReplay(t.Context(), s, options{recordings: []string{path}, speed: 0.01, format: formatFlag{output.Text}}, program); err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestReplayInterrupted(t *testing.T) {
 		var out, errs bytes.Buffer
 		began := time.Now()
 		o := options{recordings: []string{path}, speed: test.speed, format: formatFlag{output.Text}, quiet: true}
-		if err := runReplay(ctx, streams{out: &out, err: &errs}, o, source{name: "p", text: test.program}); err != nil {
+		if err := runReplay(ctx, streams{out: &out, err: &errs}, o, programText{name: "p", text: test.program}); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 5*time.Second {

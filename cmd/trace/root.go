@@ -73,7 +73,7 @@ func rootCommand(s streams, sc *script, args []string) *cobra.Command {
 	return root
 }
 
-// runRoot does what the flags of a command line without subcommand ask for.
+// runRoot does what the flags of a command line without a subcommand request.
 func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string) error {
 	if o.list {
 		return runList(cmd, s, o, args)
@@ -88,7 +88,7 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 		fmt.Fprintf(s.err, "%s\n\n%s", cmd.Long, cmd.UsageString())
 		return errHelpShown
 	}
-	src, err := programText(cmd, sc, args)
+	src, err := textOf(cmd, sc, args)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 		return err
 	}
 	if o.force && o.record == "" {
-		return usagef("--force is about the file of --record FILE")
+		return usagef("--force needs --record FILE")
 	}
 	if len(o.recordings) > 0 {
 		if err := checkReplay(cmd); err != nil {
@@ -107,22 +107,22 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 	return runProgram(cmd.Context(), s, o, src)
 }
 
-// programText returns the program of the command line.
-func programText(cmd *cobra.Command, sc *script, args []string) (source, error) {
+// textOf returns the program of the command line.
+func textOf(cmd *cobra.Command, sc *script, args []string) (programText, error) {
 	switch given := cmd.Flags().Changed("program"); {
 	case given && len(args) > 0:
-		return source{}, usagef("two programs: one with -e, another as argument %q", args[0])
+		return programText{}, usagef("two programs: one with -e, another as argument %q", args[0])
 	case sc != nil && len(args) <= 1:
-		return sc.source, nil
+		return sc.programText, nil
 	case len(args) == 0:
-		return source{}, usagef("no program; for example: trace 'qp.state==RTR'")
+		return programText{}, usagef("no program; for example: trace 'qp.state==RTR'")
 	case sc != nil && sc.name != inlineName:
-		return source{}, usagef("%s takes flags, and no argument %q (trace %[1]s --help)", args[0], args[1])
+		return programText{}, usagef("%s takes flags, but no argument %q (trace %[1]s --help)", args[0], args[1])
 	case len(args) > 1 && syntax.Nearest(args[0], subcommands) != "":
-		return source{}, usagef("%s is no command: did you mean %q?", args[0], syntax.Nearest(args[0], subcommands))
+		return programText{}, usagef("%s is not a command: did you mean %q?", args[0], syntax.Nearest(args[0], subcommands))
 	case len(args) > 1:
-		return source{}, usagef("the program is one argument, here are %d: quote it, like trace '%s'", len(args), strings.Join(args, " "))
+		return programText{}, usagef("the program must be one argument, not %d: quote it, like trace '%s'", len(args), strings.Join(args, " "))
 	default:
-		return source{name: inlineName, text: args[0]}, nil
+		return programText{name: inlineName, text: args[0]}, nil
 	}
 }

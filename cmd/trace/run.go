@@ -13,14 +13,14 @@ import (
 	"trace/lang/run/console"
 )
 
-// runner is a program that was compiled: for this machine, or for recordings.
+// runner is a compiled program: for this machine, or for recordings.
 type runner interface {
 	Program() *ir.Program
 	Run(ctx context.Context, out run.Outputs) (*run.Ended, error)
 }
 
-// run are the options of a run of a program.
-func (o options) run(src source) run.Options {
+// run returns the options for a run of a program.
+func (o options) run(src programText) run.Options {
 	return run.Options{
 		Name: src.name, Text: src.text, Params: src.params, Words: append(scriptNames(), subcommands...), Filter: o.filter, Raw: o.raw, Quiet: o.quiet,
 		Format: o.format.Format, Columns: o.columns(), Count: o.count, MapKeys: o.mapSize, Cleared: o.live, Speed: o.speed,
@@ -31,8 +31,8 @@ func (o options) run(src source) run.Options {
 	}
 }
 
-// follow runs a program, makes of its maps what the format makes at the end, and reports.
-func follow(ctx context.Context, s streams, o options, src source, program runner) (err error) {
+// follow runs a program, writes what the format makes from its maps at the end, and reports.
+func follow(ctx context.Context, s streams, o options, src programText, program runner) (err error) {
 	document, err := openDocument(s, o, src, program.Program())
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func follow(ctx context.Context, s streams, o options, src source, program runne
 	return errors.Join(err, asked(ended.Run), verdict(ended.Report, o.strict), s.release(ended))
 }
 
-// newConsole is where the user of a run reads what happens.
+// newConsole returns the console of a run, where the user reads notes.
 func newConsole(ctx context.Context, s streams, o options, view *output.Live) *console.Console {
 	c := &console.Console{Err: view.Through(run.Patiently(ctx, s.err)), Quiet: o.quiet, Verbose: o.verbose, Strict: o.strict, Live: o.live}
 	if !o.quiet && !o.live && isTerminal(s.err) && os.Getenv("TERM") != "dumb" {
@@ -81,14 +81,14 @@ func newConsole(ctx context.Context, s streams, o options, view *output.Live) *c
 	return c
 }
 
-// askedForMaps returns what has something whenever the user asks for the maps with SIGUSR1.
+// askedForMaps returns a channel that receives whenever the user asks for the maps with SIGUSR1.
 func askedForMaps() (<-chan os.Signal, func()) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, showSignal)
 	return asked, func() { signal.Stop(asked) }
 }
 
-// finish writes what is made at the end, then the report.
+// finish writes the output of the end, then the report.
 func finish(c *console.Console, ended *run.Ended, out run.Outputs, err error) error {
 	if out.Document != nil && !ended.Report.Ended.IsZero() {
 		err = errors.Join(err, unlessUnread(writeDocument(c, out.Document, ended, out.Data)))
@@ -99,7 +99,7 @@ func finish(c *console.Console, ended *run.Ended, out run.Outputs, err error) er
 	return err
 }
 
-// writeDocument makes a document of what the maps hold.
+// writeDocument writes a document of the maps.
 func writeDocument(c *console.Console, d *output.Document, ended *run.Ended, out *run.Stream) error {
 	profiles, err := ended.Profiles()
 	if err != nil {
@@ -109,7 +109,7 @@ func writeDocument(c *console.Console, d *output.Document, ended *run.Ended, out
 	return d.Write(out, console.Summary(ended.Report), profiles)
 }
 
-// verdict is what --strict makes of a run.
+// verdict returns the outcome of a run under --strict.
 func verdict(r run.Report, strict bool) error {
 	var errs []error
 	if strict && r.Lost() {
@@ -121,7 +121,7 @@ func verdict(r run.Report, strict bool) error {
 	return errors.Join(errs...)
 }
 
-// release hands the maps over to whoever wants them after the run, or closes them.
+// release passes the maps to a caller that wants them after the run, or closes them.
 func (s streams) release(ended *run.Ended) error {
 	if s.keep == nil {
 		return ended.Close()
@@ -129,7 +129,7 @@ func (s streams) release(ended *run.Ended) error {
 	return s.keep(ended)
 }
 
-// unlessUnread is err, or nil if it says that nobody reads the output.
+// unlessUnread returns err, or nil if it means that the reader of the output went away.
 func unlessUnread(err error) error {
 	if errors.Is(err, syscall.EPIPE) {
 		return nil

@@ -15,7 +15,7 @@ func scriptsCommand(s streams) *cobra.Command {
 	list := &cobra.Command{
 		Use:                   "scripts",
 		Short:                 "list the scripts that come with trace",
-		Example:               "  trace scripts                         what there is\n  trace scripts show nvme_latency       the source of one, to read or to change\n  trace nvme_latency --help             what it does, and its flags\n  trace nvme_latency --ctrl_id 0        runs it",
+		Example:               "  trace scripts                         list the scripts\n  trace scripts show nvme_latency       print a script, to read or to change\n  trace nvme_latency --help             describe it and its flags\n  trace nvme_latency --ctrl_id 0        run it",
 		DisableFlagsInUseLine: true,
 		Args:                  usageArgs(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -28,13 +28,13 @@ func scriptsCommand(s streams) *cobra.Command {
 	}
 	list.AddCommand(&cobra.Command{
 		Use:                   "show NAME",
-		Short:                 "print the source of a script",
+		Short:                 "print the text of a script",
 		DisableFlagsInUseLine: true,
 		Args:                  usageArgs(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			script, ok := scripts.Find(args[0])
 			if !ok {
-				return usagef("no script is called %s; there are %s", args[0], strings.Join(scriptNames(), ", "))
+				return usagef("no script %s: there are %s", args[0], strings.Join(scriptNames(), ", "))
 			}
 			_, err := fmt.Fprint(s.out, script.Text)
 			return err

@@ -44,7 +44,7 @@ func TestScriptExamples(t *testing.T) {
 	}
 }
 
-// TestScriptFlags runs scripts with flags on the recordings, and on those of other scripts: what they let pass, and what they reject.
+// TestScriptFlags runs scripts with flags on their recordings, and on other scripts' recordings: what they let pass, and what they reject.
 func TestScriptFlags(t *testing.T) {
 	for _, test := range []struct {
 		recording, command string
@@ -94,7 +94,7 @@ func replay(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// exampleArgs are those of the command in the help of a script: its name and flags.
+// exampleArgs returns the arguments of the command in the help of a script: its name and flags.
 func exampleArgs(t *testing.T, name string) []string {
 	t.Helper()
 	s, ok := scripts.Find(name)

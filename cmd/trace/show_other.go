@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// showSignal never comes.
+// showSignal does not exist here.
 const showSignal = syscall.Signal(-1)

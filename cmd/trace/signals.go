@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// catchSignals ends the returned context at the first signal that asks the process to end; the second one kills it as usual.
-// A write to a closed pipe becomes an error, so that the probes are detached in good order then, too.
+// catchSignals ends the returned context at the first signal that asks the process to end; the second one kills it as usual. A write to a
+// closed pipe becomes an error, so that the probes are detached regularly in that case, too.
 func catchSignals(ctx context.Context) (context.Context, func()) {
 	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup

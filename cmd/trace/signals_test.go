@@ -87,7 +87,7 @@ func TestEndsOnBlockedOutput(t *testing.T) {
 			time.Sleep(500 * time.Millisecond) // the pipe holds 64 KiB
 			tr.signal(unix.SIGINT)
 			if rest := tr.endsWithin(time.Second, exitFailed); !strings.Contains(rest, "cannot write to standard output: nobody reads it") {
-				t.Errorf("it said: %s", rest)
+				t.Errorf("its output: %s", rest)
 			}
 		})
 	}
@@ -139,12 +139,12 @@ func TestInterruptedCommand(t *testing.T) {
 		}
 		rest, _ := io.ReadAll(said)
 		if err := cmd.Wait(); err != nil || len(rest) > 0 {
-			t.Errorf("%v; it said: %s", err, rest)
+			t.Errorf("%v; its output: %s", err, rest)
 		}
 	}
 }
 
-// Waits before and without events end with Ctrl-C, too; each command line says what it waits for.
+// Waits before and without events end with Ctrl-C, too; each command line names what it waits for.
 func TestEndsWhileWaiting(t *testing.T) {
 	requireLive(t)
 	fifo := filepath.Join(t.TempDir(), "fifo")
@@ -192,7 +192,7 @@ func TestEndsWhileWaiting(t *testing.T) {
 			cmd.Wait()
 			text, _ := os.ReadFile(out)
 			if took := time.Since(began); took > 1200*time.Millisecond {
-				t.Errorf("it took %v; it said:\n%s", took, text)
+				t.Errorf("it took %v; its output:\n%s", took, text)
 			}
 			if strings.Contains(string(text), "goroutine") {
 				t.Errorf("%s", text)

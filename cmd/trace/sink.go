@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// sink is standard output. It remembers the first error of a write, so that a command need not look for it.
+// sink is standard output. It remembers the first error of a write, so that commands need not check.
 type sink struct {
 	file *os.File
 

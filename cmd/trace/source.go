@@ -23,15 +23,15 @@ import (
 	"trace/scripts"
 )
 
-// source is the text of a program and where it is from.
-type source struct {
+// programText is the text of a program and where it comes from.
+type programText struct {
 	name, text string
-	// params of a script as flags have set them.
+	// params of a script, as set by flags.
 	params map[string]string
 }
 
-// recorded is what a recording says of the program: a script that comes with trace goes by its name.
-func (s source) recorded() string {
+// recorded returns the program's name or text for a recording: a script that comes with trace goes by its name.
+func (s programText) recorded() string {
 	if _, bundled := scripts.Find(s.name); !bundled {
 		return s.text
 	}
@@ -45,7 +45,7 @@ func (s source) recorded() string {
 // subcommands are never scripts.
 var subcommands = []string{"help", "record", "info", "repl", "scripts", "doctor", "completion", "man"}
 
-// inlineName and stdinName are what errors call programs that are in no file.
+// inlineName and stdinName are the names in errors for programs that are in no file.
 const (
 	inlineName = "program"
 	stdinName  = "stdin"
@@ -53,16 +53,16 @@ const (
 
 // script is the program of a command line, found before its flags are parsed: its params are flags.
 type script struct {
-	source
+	programText
 	declared []ir.Param
 }
 
-// findScript returns the program of a command line, or nil if it has none.
+// findScript returns the program of a command line, or nil if there is none.
 func findScript(args []string, stdin io.Reader) (*script, error) {
 	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
 		s, err := findScript(args[1:], nil) // so that its flags complete
 		if err != nil {
-			return nil, nil // it is not finished
+			return nil, nil // the command line is unfinished
 		}
 		return s, nil
 	}
@@ -70,20 +70,20 @@ func findScript(args []string, stdin io.Reader) (*script, error) {
 	if flags == nil || flags.Changed("list") || flags.Changed("fmt") {
 		return nil, nil
 	}
-	src, err := findSource(flags, stdin)
+	src, err := findText(flags, stdin)
 	if err != nil || src == nil {
 		return nil, err
 	}
 	s, err := newScript(*src)
 	if words := flags.Args(); s == nil && src.name == inlineName && len(words) > 1 && !strings.HasPrefix(words[1], "-") {
-		return nil, nil // what is wrong is that it is no single argument
+		return nil, nil // the error is that it is not a single argument
 	}
 	return s, err
 }
 
-// newScript finds the params of a program. Without a script its text is wrong.
-func newScript(src source) (*script, error) {
-	s := &script{source: src}
+// newScript reads the params of a program. The script is nil if the text is wrong.
+func newScript(src programText) (*script, error) {
+	s := &script{programText: src}
 	var err error
 	if s.declared, err = lang.Params(s.name, s.text); err != nil {
 		return nil, s.mistakes(err)
@@ -91,8 +91,8 @@ func newScript(src source) (*script, error) {
 	return s, s.clash()
 }
 
-// lookAhead parses the flags of trace that stand before the program, or nil if they are wrong. Others may be params of the program,
-// which is not known yet: they have values only with a =.
+// lookAhead parses the flags of trace before the program, or returns nil if they are wrong. Other flags may be params of the program, which
+// is not known yet; they need a = before their value.
 func lookAhead(args []string) *pflag.FlagSet {
 	var long, short []string
 	for {
@@ -120,7 +120,7 @@ func lookAhead(args []string) *pflag.FlagSet {
 	}
 }
 
-// ownFlags are those that a command line has whatever its program is.
+// ownFlags returns the flags that every command line has, whatever its program.
 func ownFlags() *pflag.FlagSet {
 	var o options
 	var cmd cobra.Command
@@ -133,18 +133,18 @@ func ownFlags() *pflag.FlagSet {
 	return flags
 }
 
-// findSource returns the text of the program: that of -e, of the argument or of the file that it names, or what comes from standard input,
-// for - and where there is no argument and no terminal. It returns nil if there is none.
-func findSource(flags *pflag.FlagSet, stdin io.Reader) (*source, error) {
+// findText returns the text of the program: from -e, from the argument or the file that it names, or from standard input, for - or without
+// an argument if it is not a terminal. It returns nil if there is none.
+func findText(flags *pflag.FlagSet, stdin io.Reader) (*programText, error) {
 	switch {
 	case flags.Changed("program"):
-		return &source{name: inlineName, text: flags.Lookup("program").Value.String()}, nil
+		return &programText{name: inlineName, text: flags.Lookup("program").Value.String()}, nil
 	case flags.NArg() == 0 && (flags.Changed("help") || flags.Changed("version")):
 		return nil, nil
 	case flags.NArg() == 0:
-		return stdinSource(stdin, false)
+		return stdinText(stdin, false)
 	case flags.Arg(0) == "-":
-		return stdinSource(stdin, true)
+		return stdinText(stdin, true)
 	case slices.Contains(subcommands, flags.Arg(0)):
 		return nil, nil
 	}
@@ -154,14 +154,14 @@ func findSource(flags *pflag.FlagSet, stdin io.Reader) (*source, error) {
 		return nil, err
 	}
 	if !found {
-		return &source{name: inlineName, text: name}, nil
+		return &programText{name: inlineName, text: name}, nil
 	}
-	return &source{name: name, text: text}, nil
+	return &programText{name: name, text: text}, nil
 }
 
-// stdinSource is the program that comes from standard input. It returns nil if it was not asked for and there is none: a terminal, a
-// closed stream, or an empty one, as under cron.
-func stdinSource(stdin io.Reader, asked bool) (*source, error) {
+// stdinText reads a program from standard input. It returns nil if none was asked for and there is none: on a terminal, a closed stream, or
+// an empty one, as under cron.
+func stdinText(stdin io.Reader, asked bool) (*programText, error) {
 	switch {
 	case stdin == nil && asked:
 		return nil, usagef("-: there is no standard input here")
@@ -175,10 +175,10 @@ func stdinSource(stdin io.Reader, asked bool) (*source, error) {
 	case err != nil:
 		return nil, fmt.Errorf("standard input: %w", err)
 	}
-	return &source{name: stdinName, text: text}, nil
+	return &programText{name: stdinName, text: text}, nil
 }
 
-// clash reports a param that has the name of a flag of trace.
+// clash returns an error if a param has the name of a flag of trace.
 func (s *script) clash() error {
 	flags := ownFlags()
 	for _, p := range s.declared {
@@ -190,7 +190,7 @@ func (s *script) clash() error {
 	return nil
 }
 
-// mistakes tells more of those that were found without the probes.
+// mistakes compiles the program again to find more mistakes than those that were found without the probes.
 func (s *script) mistakes(found error) error {
 	catalog, err := probes.Load()
 	if err == nil {
@@ -199,8 +199,8 @@ func (s *script) mistakes(found error) error {
 	return programError{cmp.Or(err, found)}
 }
 
-// scriptText returns the text of the script called name, if it is one. One that comes with trace is called by its bare name, whatever
-// files there are; one of the user's is the name of a file, with a slash or .trace at its end. All else is a program.
+// scriptText returns the text of the script called name, if it is a script. A script that comes with trace has a bare name, and precedes
+// files. A user's script is the name of a file, with a slash or .trace at its end. Anything else is a program.
 func scriptText(name string) (text string, found bool, err error) {
 	if bundled, ok := scripts.Find(name); ok {
 		return bundled.Text, true, nil
@@ -217,7 +217,7 @@ func scriptText(name string) (text string, found bool, err error) {
 		}
 		return text, true, nil
 	case !isPath && !strings.HasSuffix(name, ".trace"):
-		return "", false, nil // a slash divides, too
+		return "", false, nil // a slash is also a division
 	case err == nil:
 		return "", false, usagef("no script %s: it is a directory", name)
 	}
@@ -237,7 +237,7 @@ func readFile(name string) (string, error) {
 	return text, nil
 }
 
-// maxProgram bounds what is read of an endless file.
+// maxProgram bounds the text of a program, which may be an endless file.
 const maxProgram = 16 << 20
 
 func readProgram(in io.Reader) (string, error) {
@@ -251,7 +251,7 @@ func readProgram(in io.Reader) (string, error) {
 	return string(text), nil
 }
 
-// addFlags declares the params of the script as flags of cmd, whose help becomes that of the script.
+// addFlags declares the params of the script as flags of cmd, whose help becomes the script's.
 func (s *script) addFlags(cmd *cobra.Command) {
 	params := pflag.NewFlagSet(s.name, pflag.ContinueOnError)
 	params.SortFlags = false
@@ -263,7 +263,7 @@ func (s *script) addFlags(cmd *cobra.Command) {
 		case event.Bytes:
 			kind = "SIZE"
 		}
-		params.VarP(&paramFlag{source: &s.source, param: p, kind: cmp.Or(kind, "NUMBER")}, p.Name, p.Short, p.Help)
+		params.VarP(&paramFlag{programText: &s.programText, param: p, kind: cmp.Or(kind, "NUMBER")}, p.Name, p.Short, p.Help)
 		if p.Type.Kind == event.Bool {
 			params.Lookup(p.Name).NoOptDefVal = "true"
 		}
@@ -285,20 +285,20 @@ func (s *script) addFlags(cmd *cobra.Command) {
 		if params.HasFlags() {
 			fmt.Fprintf(out, "\nFlags of the %s:\n%s", what, params.FlagUsages())
 		}
-		fmt.Fprintln(out, "\nThose of trace, like -o, -f and -c, are there, too: trace --help")
+		fmt.Fprintln(out, "\nFlags of trace, like -o, -f and -c, work, too: trace --help")
 		return nil
 	})
 }
 
 // paramFlag is a param of a script as a flag. The language checks its value.
 type paramFlag struct {
-	*source
+	*programText
 	param ir.Param
 	kind  string
 }
 
 func (f *paramFlag) String() string {
-	if f.source == nil {
+	if f.programText == nil {
 		return ""
 	}
 	return cmp.Or(f.params[f.param.Name], strings.Trim(f.param.Default, `"'`))
@@ -313,7 +313,7 @@ func (f *paramFlag) Set(value string) error {
 	return nil
 }
 
-// header of a script: the comment at its beginning, without its signs.
+// header returns the comment at the beginning of a script, without comment signs.
 func (s *script) header() string {
 	var lines []string
 	for line := range strings.Lines(s.text) {

@@ -147,7 +147,7 @@ func (e mapEntry) count(t *testing.T) int {
 	return int(n)
 }
 
-// frames are those of a stack in the key.
+// frames returns the frames of a stack in the key.
 func (e mapEntry) frames(t *testing.T, i int) []string {
 	t.Helper()
 	list, ok := e.Key[i].([]any)

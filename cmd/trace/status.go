@@ -19,8 +19,8 @@ const (
 	exitFailedCommand = 4
 )
 
-// outcome is how a run ended that did its work: an error in form, of which the user needs no message. Of several the first in the order
-// of the ranks decides.
+// outcome is how a successful run ended: an error in form, without a message for the user. Of several outcomes the first in the order of
+// the ranks decides.
 type outcome struct {
 	rank   int
 	status int
@@ -29,7 +29,7 @@ type outcome struct {
 // The ranks of outcomes.
 const (
 	byProgram = iota // exit(n), 0 too: the program knows best
-	byLoss           // --strict, and the report has said what was lost
+	byLoss           // --strict, and the report shows what was lost
 	byCommand        // --strict, and the status of the command was printed
 )
 
@@ -41,7 +41,7 @@ var errLost error = outcome{byLoss, exitLost}
 // errCommandFailed is the outcome of --strict when the command of -c failed.
 var errCommandFailed error = outcome{byCommand, exitFailedCommand}
 
-// asked is the outcome of exit(n), or nil.
+// asked returns the outcome of exit(n), or nil.
 func asked(run *exec.Run) error {
 	if status, ok := run.ExitStatus(); ok {
 		return outcome{byProgram, status}
@@ -49,10 +49,10 @@ func asked(run *exec.Run) error {
 	return nil
 }
 
-// errHelpShown is what comes of a command line without any argument.
+// errHelpShown is the result of a command line without arguments.
 var errHelpShown = errors.New("help was shown instead")
 
-// exitStatus prints err and returns the exit status that stands for it. Whatever failed is worse than any outcome.
+// exitStatus prints err and returns the exit status for it. A failure is worse than any outcome.
 func exitStatus(s streams, err error) int {
 	failure, outcomes := parted(err)
 	var program programError
@@ -74,7 +74,7 @@ func exitStatus(s streams, err error) int {
 	}
 }
 
-// parted takes the outcomes out of err. What is left failed.
+// parted splits err into failures and outcomes.
 func parted(err error) (failure error, outcomes []outcome) {
 	var o outcome
 	if !errors.As(err, &o) {
@@ -92,7 +92,7 @@ func parted(err error) (failure error, outcomes []outcome) {
 	return errors.Join(failures...), outcomes
 }
 
-// decided is the status of the outcome that counts.
+// decided returns the status of the outcome that decides.
 func decided(outcomes []outcome) int {
 	if len(outcomes) == 0 {
 		return exitOK
@@ -106,7 +106,7 @@ func decided(outcomes []outcome) int {
 	return first.status
 }
 
-// unlessLost makes of a damaged file what --strict makes of lost events, and reports it.
+// unlessLost turns the error of a damaged file into lost events under --strict, and reports it.
 func unlessLost(c *console.Console, err error) error {
 	var damaged *recording.CorruptError
 	if !c.Strict || !errors.As(err, &damaged) {

@@ -9,7 +9,7 @@ import (
 )
 
 // runProgram runs a program on this machine.
-func runProgram(ctx context.Context, s streams, o options, src source) error {
+func runProgram(ctx context.Context, s streams, o options, src programText) error {
 	if o.record != "" {
 		o.recorder = &run.Record{File: o.record, Program: src.recorded(), Replace: o.force}
 	}
@@ -36,9 +36,9 @@ func runProgram(ctx context.Context, s streams, o options, src source) error {
 }
 
 // runRecord writes the events of a program to a file.
-func runRecord(ctx context.Context, s streams, o options, src source, maxSize int64) error {
+func runRecord(ctx context.Context, s streams, o options, src programText, maxSize int64) error {
 	o.recorder = &run.Record{File: o.output, Program: src.text, Only: true, MaxBytes: maxSize, Replace: o.force, Stacks: o.stacks}
-	o.output = "" // nothing else goes there
+	o.output = "" // only the recording goes there
 	live, err := run.NewLive(o.run(src))
 	if err != nil {
 		return compileError(src, err)

@@ -15,24 +15,24 @@ import (
 	"trace/lang/run"
 )
 
-// This file opens what shows the maps of a program: the live view, and what is made of them at the end.
+// This file opens the outputs that show the maps of a program: the live view, and documents at the end.
 
-// openDocument returns the document that the format asks for, if it does, and if it can be made of the program.
-func openDocument(s streams, o options, src source, program *ir.Program) (*output.Document, error) {
+// openDocument returns the document for the format, nil if the format has none. It fails if the program does not suit the format.
+func openDocument(s streams, o options, src programText, program *ir.Program) (*output.Document, error) {
 	format := o.format.Format
 	switch {
 	case o.compare && format.AtEnd():
-		return nil, usagef("--compare compares what is printed while the program runs, and -f %s is made at its end", format)
+		return nil, usagef("--compare compares what is printed while the program runs, but -f %s is made at its end", format)
 	case format.NeedsStacks() && len(program.Profiled()) == 0:
 		return nil, usagef("-f %s needs a map whose key holds a stack and whose values add up, like trace -f %[1]s 'profile:99hz { @[kstack] = count() }'", format)
 	case format.NeedsFile() && o.output == "" && isTerminal(s.out):
-		return nil, usagef("-f %s is no text for a terminal: write it to a file with -o FILE", format)
+		return nil, usagef("-f %s is not text for a terminal: write it to a file with -o FILE", format)
 	}
 	return output.NewDocument(format, src.about(o.args)), nil
 }
 
-// about is what a page says of the program.
-func (s source) about(args []string) output.About {
+// about describes the program for a page.
+func (s programText) about(args []string) output.About {
 	a := output.About{Version: version(), Command: commandLine(args), Params: s.values()}
 	if !s.typed(args) {
 		a.Name, a.Program = strings.TrimSuffix(filepath.Base(s.name), ".trace"), strings.TrimSpace(s.text)
@@ -40,13 +40,13 @@ func (s source) about(args []string) output.About {
 	return a
 }
 
-// typed tells whether the text of the program is on the command line.
-func (s source) typed(args []string) bool {
+// typed reports whether the text of the program is on the command line.
+func (s programText) typed(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, s.text) })
 }
 
-// values are what the params of the program were.
-func (s source) values() []output.Param {
+// values returns the values of the program's params.
+func (s programText) values() []output.Param {
 	declared, err := lang.Params(s.name, s.text)
 	if err != nil {
 		panic(err) // the program was compiled
@@ -62,7 +62,7 @@ func (s source) values() []output.Param {
 	return all
 }
 
-// commandLine is how a shell is asked for the same.
+// commandLine quotes arguments for a shell.
 func commandLine(args []string) string {
 	words := []string{"trace"}
 	for _, arg := range args {
@@ -74,22 +74,22 @@ func commandLine(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// plainWord is what means itself to every shell.
+// plainWord matches words that no shell changes.
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// openLive takes the terminal over if --live wants it; otherwise it returns nil.
-func openLive(s streams, o options, src source, program *ir.Program) (*output.Live, error) {
+// openLive takes over the terminal for --live; otherwise it returns nil.
+func openLive(s streams, o options, src programText, program *ir.Program) (*output.Live, error) {
 	switch {
 	case !o.live:
 		return nil, nil
 	case len(program.MapNames()) == 0:
-		return nil, usagef("--live shows maps, and this program has none")
+		return nil, usagef("--live shows maps, but this program has none")
 	case !isTerminal(s.out):
-		return nil, usagef("--live shows the maps on standard output, which is no terminal: write the data to a file with -o FILE")
+		return nil, usagef("--live shows the maps on standard output, which is not a terminal: write the data to a file with -o FILE")
 	case s.keys == nil:
-		return nil, usagef("--live takes keys from standard input, which is no terminal")
+		return nil, usagef("--live takes keys from standard input, which is not a terminal")
 	case os.Getenv("TERM") == "dumb":
-		return nil, usagef("--live needs a terminal that can move its cursor, and TERM=dumb says that this one cannot")
+		return nil, usagef("--live needs a terminal that can move its cursor, but TERM is dumb")
 	}
 	return output.NewLive(output.LiveOptions{
 		Program: src.text, Screen: run.FileOf(s.out), Colour: os.Getenv("NO_COLOR") == "",
@@ -97,7 +97,7 @@ func openLive(s streams, o options, src source, program *ir.Program) (*output.Li
 	})
 }
 
-// readKey reads a byte that is typed. It looks for one in pieces of time, so that it ends with ctx.
+// readKey reads a byte from the keyboard. It waits in short steps, so that it ends with ctx.
 func readKey(ctx context.Context, keys *os.File) (byte, bool) {
 	if !run.WaitReadable(ctx, keys) {
 		return 0, false

@@ -73,7 +73,7 @@ func (c cgroupTree) test(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if said := trace.said(t); !strings.Contains(said, "cgroup /later does not exist") || strings.Contains(said, "cgroup /one does not exist") {
+	if said := trace.messages(t); !strings.Contains(said, "cgroup /later does not exist") || strings.Contains(said, "cgroup /one does not exist") {
 		t.Errorf("about the path that is not there:\n%s", said)
 	}
 	numbers := map[string]int64{}
@@ -111,7 +111,7 @@ func (c cgroupTree) make(t *testing.T, paths ...string) {
 	}
 }
 
-// read reads from the disk in a cgroup, and returns the inode of its folder. The kernel itself says where the process is.
+// read reads from the disk in a cgroup, and returns the inode of its folder. The kernel itself reports where the process is.
 func (c cgroupTree) read(t *testing.T, p string, commands int) int64 {
 	t.Helper()
 	said := sh(t, "echo $$ >%s/cgroup.procs; cat /proc/self/cgroup; exec dd if=/dev/nvme0n1 of=/dev/null bs=4k iflag=direct status=none count=%d",
@@ -122,7 +122,7 @@ func (c cgroupTree) read(t *testing.T, p string, commands int) int64 {
 		found = found || ok && place == p
 	}
 	if !found {
-		t.Errorf("the kernel does not say %s%s:\n%s", c.line, p, said)
+		t.Errorf("the kernel does not report %s%s:\n%s", c.line, p, said)
 	}
 	var inode json.Number
 	if _, err := fmt.Sscan(sh(t, "stat -c %%i %s", filepath.Join(c.mount, p)), &inode); err != nil {

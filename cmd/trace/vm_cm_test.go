@@ -105,7 +105,7 @@ func connectRping(t *testing.T) {
 		return strings.Contains(sh(t, "rdma res show cm_id"), fmt.Sprintf("pid %d ", server.Process.Pid))
 	})
 	sh(t, "rping -c -a 10.9.0.1 -C 2")
-	server.Wait() // it says that the client has disconnected
+	server.Wait() // it means that the client has disconnected
 	if out, err := exec.Command("rping", "-c", "-a", "10.9.0.1", "-p", "999", "-C", "1").CombinedOutput(); err == nil {
 		t.Errorf("rping connects where nobody listens:\n%s", out)
 	}
@@ -147,8 +147,8 @@ func TestVMCm(t *testing.T) {
 				hideTypes(t, "rdma_cm")
 			}
 			trace := start(t, "cm:*")
-			if variant == "tracepoint" && !strings.Contains(trace.said(t), "cm:send_req tracepoint") {
-				t.Errorf("without types of the module:\n%s", trace.said(t))
+			if variant == "tracepoint" && !strings.Contains(trace.messages(t), "cm:send_req tracepoint") {
+				t.Errorf("without types of the module:\n%s", trace.messages(t))
 			}
 			ftrace := startCMFtrace(t)
 			connectRping(t)
@@ -224,8 +224,8 @@ func TestVMCmFilter(t *testing.T) {
 		"cm:send_req": "1 seen, 1 printed, 0 rejected, 0 lost", "cm:send_rep": "1 seen, 1 printed, 0 rejected, 0 lost",
 		"cm:send_rtu": "1 seen, 0 printed, 1 rejected, 0 lost",
 	} {
-		if !strings.Contains(trace.said(t), probe+": "+want) {
-			t.Errorf("%s: want %q in:\n%s", probe, want, trace.said(t))
+		if !strings.Contains(trace.messages(t), probe+": "+want) {
+			t.Errorf("%s: want %q in:\n%s", probe, want, trace.messages(t))
 		}
 	}
 }

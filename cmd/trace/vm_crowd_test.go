@@ -129,10 +129,10 @@ func TestVMCrowdSyscalls(t *testing.T) {
 	}
 }
 
-// The doctor says why it is so.
+// The doctor returns why it is so.
 func TestVMCrowdDoctor(t *testing.T) {
 	said := sh(t, "trace doctor")
-	if got := strings.Contains(said, "so functions by kprobe"); got != preempting() {
+	if got := strings.Contains(said, "so functions are traced by kprobe"); got != preempting() {
 		t.Errorf("preempting is %v:\n%s", preempting(), said)
 	}
 	again := sh(t, "unshare -m sh -c 'umount -l /sys/kernel/debug; trace doctor'")

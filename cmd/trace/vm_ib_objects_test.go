@@ -88,7 +88,7 @@ func newCgroup(t *testing.T, name string) (*os.File, uint64) {
 	return f, stat.Ino
 }
 
-// waitForRping waits until rping listens, of which /proc/net/tcp knows nothing.
+// waitForRping waits until rping listens; /proc/net/tcp does not show that.
 func waitForRping(t *testing.T) {
 	t.Helper()
 	waitUntil(t, "rping listens", func() bool { return strings.Contains(sh(t, "rdma res show cm_id"), "LISTEN") })
@@ -158,7 +158,7 @@ func TestVMIbObjectFields(t *testing.T) {
 		got = append(got, describeObject(t, e))
 	}
 
-	// Kernels that do not describe the types of uverbs do not tell what a request asks for, nor the device of one that fails.
+	// Kernels that do not describe the types of uverbs show neither the arguments of a request nor the device of a failed one.
 	start, access, vector, badDev, badMR, badCQ := said["addr"], "LOCAL_WRITE|REMOTE_READ", said["vector"], "rxe0", "LOCAL_WRITE 4096 65536 65536", fmt.Sprint(1<<24, " 0")
 	if !knowsRequests(t) {
 		start, access, vector, badDev, badMR, badCQ = "-", "-", "-", "-", "- - - -", "- -"
@@ -201,7 +201,7 @@ func pairsOf(text string) map[string]string {
 	return pairs
 }
 
-// knowsRequests tells whether the kernel describes struct uverbs_attr_bundle.
+// knowsRequests reports whether the kernel describes struct uverbs_attr_bundle.
 func knowsRequests(t *testing.T) bool {
 	t.Helper()
 	_, err := os.Stat("/sys/kernel/btf/ib_core")
@@ -315,7 +315,7 @@ func TestVMIbGids(t *testing.T) {
 			if e.at("gid") != nil || e.at("gid_type") != nil {
 				t.Errorf("a lookup that failed has a GID: %v", e)
 			}
-			// A kprobe does not know the arguments any more.
+			// A kprobe no longer knows the arguments.
 			if bestVariant() == "fexit" && (e.text("dev") != "rxe0" || e.num(t, "port") != 1) {
 				t.Errorf("a lookup that failed: %v", e)
 			}
@@ -329,10 +329,10 @@ func TestVMIbGids(t *testing.T) {
 		}
 		seen[e.text("probe")+" "+e.text("comm")]++
 		if netip.MustParseAddr(e.text("gid")) != gid || e.text("gid_type") != "RoCEv2" {
-			t.Errorf("GID 1 is %s (%s), sysfs says %s", e.text("gid"), e.text("gid_type"), gid)
+			t.Errorf("GID 1 is %s (%s), sysfs has %s", e.text("gid"), e.text("gid_type"), gid)
 		}
 		if e.text("probe") == "ib:gid_ndev" && e.text("ndev") != ndev {
-			t.Errorf("the network device of GID 1 is %s, sysfs says %s", e.text("ndev"), ndev)
+			t.Errorf("the network device of GID 1 is %s, sysfs has %s", e.text("ndev"), ndev)
 		}
 	}
 	if seen["failed"] == 0 || seen["ib:get_gid cat"] == 0 || seen["ib:get_gid ibv_devinfo"] == 0 || seen["ib:gid_ndev ibv_devinfo"] == 0 {

@@ -213,7 +213,7 @@ func checkSide(t *testing.T, s side, events []jsonEvent) {
 	checkReadyToReceive(t, s, own[2])
 	if prev == "RTS" {
 		if psn := own[3].num(t, "sq_psn"); psn != s.psn {
-			t.Errorf("sq_psn is %#x, the program says %#x", psn, s.psn)
+			t.Errorf("sq_psn is %#x, the program has %#x", psn, s.psn)
 		}
 	}
 	if want := fmt.Sprintf("%d RC %s", s.qpn, prev); s.resourceState != want {
@@ -235,7 +235,7 @@ func checkReadyToReceive(t *testing.T, s side, e jsonEvent) {
 		gid, peer = s.gid, s.peerGID
 	}
 	if e.text("sgid") != gid || e.text("dgid") != peer || e.text("sgid_type") != "RoCEv2" {
-		t.Errorf("RTR from %s (%s) to %s, the program says from %s to %s", e.text("sgid"), e.text("sgid_type"), e.text("dgid"), gid, peer)
+		t.Errorf("RTR from %s (%s) to %s, the program has from %s to %s", e.text("sgid"), e.text("sgid_type"), e.text("dgid"), gid, peer)
 	}
 	if mtu := e.num(t, "path_mtu"); mtu != 1024 {
 		t.Errorf("path_mtu is %d; the MTU of the device is 1500", mtu)
@@ -254,8 +254,8 @@ func TestVMIbFilter(t *testing.T) {
 		"ib:create_qp": "2 seen, 0 printed, 2 rejected, 0 lost", "ib:modify_qp": "6 seen, 2 printed, 4 rejected, 0 lost",
 		"ib:destroy_qp": "2 seen, 0 printed, 2 rejected, 0 lost",
 	} {
-		if !strings.Contains(trace.said(t), probe+": "+want) {
-			t.Errorf("%s: want %q in:\n%s", probe, want, trace.said(t))
+		if !strings.Contains(trace.messages(t), probe+": "+want) {
+			t.Errorf("%s: want %q in:\n%s", probe, want, trace.messages(t))
 		}
 	}
 }
@@ -301,7 +301,7 @@ func failToConnect(t *testing.T) {
 	}
 }
 
-// A program that wants no more of calls than what they return, of which no beginnings are kept, counts what one does that wants their
+// A program that wants no more of calls than what they return, without keeping beginnings, counts what one does that wants their
 // latency, too, and what bpftrace does: successes and failures.
 func TestVMIbReturns(t *testing.T) {
 	const every = "ib:*_qp, ib:*_pd, ib:*_cq, ib:*_mr"
@@ -391,8 +391,8 @@ func TestVMIbCapabilities(t *testing.T) {
 				return
 			}
 			trace := startAsNobody(t, test.caps, "ib:modify_qp / qp.state == RTR /")
-			if !strings.Contains(trace.said(t), test.variant) {
-				t.Errorf("not through %s:\n%s", test.variant, trace.said(t))
+			if !strings.Contains(trace.messages(t), test.variant) {
+				t.Errorf("not through %s:\n%s", test.variant, trace.messages(t))
 			}
 			sides := connections[0].run(t)
 			for _, e := range trace.stop(t) {
@@ -412,7 +412,7 @@ func bestVariant() string {
 	return "kprobe"
 }
 
-// preempting tells whether the machine's kernel is one of those that preempt tasks in programs: 7.2 knows only full and lazy.
+// preempting reports whether the machine's kernel is one of those that preempt tasks in programs: 7.2 knows only full and lazy.
 func preempting() bool {
 	return slices.Contains([]string{"6.1-rt", "6.12-full", "7.2"}, os.Getenv("VMTEST_KERNEL"))
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // These tests make recordings in which each probe has events, and measure their lines as TestLines does. make recordings puts them into
-// testdata/lines. Those of ib: and rdma: are among the recordings of the scripts.
+// testdata/lines. Recordings of ib: and rdma: are among the scripts' recordings.
 
-// recordLines records what happens during some work, of which each of the probes sees something.
+// recordLines records what happens during some work that each of the probes sees.
 func recordLines(t *testing.T, name, program string, work func()) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name+".rec")

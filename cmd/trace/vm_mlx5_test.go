@@ -17,7 +17,7 @@ import (
 )
 
 // What is known of mlx5 without its device: real verbs pass through the functions of a stand-in for mlx5_ib (cmd/vmtest/mlx5), with
-// and without types; commands pass through those of a stand-in for mlx5_core; and the functions of the real modules are attached to.
+// and without types; commands pass through the functions of a stand-in for mlx5_core; and the functions of the real modules are attached to.
 
 const mlx5Verbs = "mlx5:*_qp, mlx5:*_pd, mlx5:*_cq, mlx5:*_mr, mlx5:*_dmabuf"
 
@@ -67,13 +67,13 @@ func loadStandIn(t *testing.T, file string, types bool) {
 	})
 }
 
-// Real verbs, good ones and failed ones: the counts of each function and process are those of bpftrace's kprobes on the same functions,
+// Real verbs, good ones and failed ones: the counts of each function and process equal the counts of bpftrace's kprobes on the same functions,
 // and the events tell what the programs print and the kernel lists. Another program wants no more of them than their results, and has
 // the same counts.
 func TestVMIbMlx5Verbs(t *testing.T) {
 	forEachStandIn(t, func(t *testing.T, types bool) {
 		trace := start(t, mlx5Verbs)
-		checkMlx5Variants(t, trace.said(t), types)
+		checkMlx5Variants(t, trace.messages(t), types)
 		results := startTool(t, "Attached", "trace", "--strict", mlx5Verbs+" { @[probe, pid, (int64)ret] = count() }")
 		theirs := startTool(t, "attached", "bpftrace", "-e", "kprobe:"+strings.Join(mlx5Functions(t), ",kprobe:")+
 			` { @[probe, pid] = count(); } interval:ms:100 { printf("attached\n"); }`)
@@ -125,7 +125,7 @@ func TestVMIbMlx5DeregTwice(t *testing.T) {
 	}
 }
 
-// TestVMIbMlx5Monitor: with --driver mlx5 rdma_monitor counts the calls into the driver that succeed, for two cgroups at once, and tells
+// TestVMIbMlx5Monitor: with --driver mlx5 rdma_monitor counts the calls into the driver that succeed, for two cgroups at once, and reports
 // of those that fail.
 func TestVMIbMlx5Monitor(t *testing.T) {
 	forEachStandIn(t, func(t *testing.T, _ bool) {
@@ -305,7 +305,7 @@ func (w waiting) check(t *testing.T, events []jsonEvent) {
 // failedCreates are processes whose QP could not be created, by their numbers, and the error.
 type failedCreates map[int64]string
 
-// failToCreate tells the stand-in to fail, with errors at both ends of their range.
+// failToCreate makes the stand-in fail, with errors at both ends of their range.
 func failToCreate(t *testing.T) failedCreates {
 	t.Helper()
 	const fail = "/sys/module/mlx5_ib/parameters/fail"
@@ -416,8 +416,8 @@ func TestVMIbMlx5Commands(t *testing.T) {
 			loadStandIn(t, "mlx5_core.ko", types)
 			trace := start(t, "mlx5:cmd")
 			variant := map[bool]string{true: "mlx5:cmd fexit", false: "mlx5:cmd kprobe"}[types && !preempting()]
-			if !strings.Contains(trace.said(t), variant) {
-				t.Errorf("not %s: %s", variant, trace.said(t))
+			if !strings.Contains(trace.messages(t), variant) {
+				t.Errorf("not %s: %s", variant, trace.messages(t))
 			}
 			functions := strings.Fields(sh(t, `grep -wohE 'mlx5_cmd_(exec|do|exec_polling|exec_cb)' /proc/kallsyms | sort -u`))
 			var want []string
@@ -432,7 +432,7 @@ func TestVMIbMlx5Commands(t *testing.T) {
 				if e.text("comm") != "sh" || e.num(t, "latency") < 200_000 && e.at("async") == false || e.num(t, "latency") <= 0 {
 					t.Errorf("caller and latency of %v", e)
 				}
-				// Its types are those of the stand-in; in vmlinux there are none.
+				// Its types come from the stand-in; vmlinux has none.
 				if types && e.text("dev") != "0000:3b:00.0" || !types && e.at("dev") != nil {
 					t.Errorf("device of %v", e)
 				}
@@ -481,7 +481,7 @@ func TestVMIbMlx5Real(t *testing.T) {
 	t.Cleanup(func() { sh(t, "modprobe -r mlx5_ib; ! lsmod | grep -w mlx5_core || modprobe -r mlx5_core") })
 	trace := start(t, "mlx5:*")
 	defer trace.stop(t)
-	// What is attached says the kernel: fexit programs by their names, of which it keeps 15 characters, kprobes in debugfs.
+	// The kernel shows what is attached: fexit programs by the first 15 characters of their names, kprobes in debugfs.
 	time.Sleep(100 * time.Millisecond)
 	kprobes := sh(t, "cat /sys/kernel/debug/kprobes/list")
 	traced := sh(t, "cat /sys/kernel/tracing/enabled_functions")
@@ -501,8 +501,8 @@ func TestVMIbMlx5Real(t *testing.T) {
 		if probe == "reg_user_mr" && strings.Contains(sh(t, "mlx5_args() { bpftool btf dump file /sys/kernel/btf/mlx5_ib 2>/dev/null || true; }; mlx5_args"), "'dmah'") {
 			variant = "kprobe" // seven arguments
 		}
-		if !strings.Contains(trace.said(t), "mlx5:"+probe+" "+variant) {
-			t.Errorf("mlx5:%s not by %s: %s", probe, variant, trace.said(t))
+		if !strings.Contains(trace.messages(t), "mlx5:"+probe+" "+variant) {
+			t.Errorf("mlx5:%s not by %s: %s", probe, variant, trace.messages(t))
 		}
 	}
 }

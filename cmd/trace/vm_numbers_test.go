@@ -60,7 +60,7 @@ type tool struct {
 	name string
 }
 
-func startTool(t *testing.T, says, name string, args ...string) *tool {
+func startTool(t *testing.T, state, name string, args ...string) *tool {
 	t.Helper()
 	tl := &tool{cmd: exec.Command(name, args...), name: name}
 	tl.cmd.Stdout, tl.cmd.Stderr = &tl.out, &tl.out
@@ -68,7 +68,7 @@ func startTool(t *testing.T, says, name string, args ...string) *tool {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tl.cmd.Process.Kill() })
-	waitUntil(t, name+" says that it is "+says, func() bool { return strings.Contains(tl.out.String(), says) })
+	waitUntil(t, name+" prints "+state, func() bool { return strings.Contains(tl.out.String(), state) })
 	return tl
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What ftrace's text says of the fields of a command.
+// The fields of a command in ftrace's text.
 
 // kernelNames are the names of opcodes that the kernel writes in another way.
 var kernelNames = map[string]string{
@@ -173,7 +173,7 @@ var (
 		"list the zones in the ZSRO: Read Only state": "read_only", "list the zones in the ZSO: Offline state": "offline"}
 	ftraceAction = regexp.MustCompile(`zsa=\d+:(.*), all=`)
 	ftraceState  = regexp.MustCompile(`zrasf=\d+:(.*), pr=`)
-	// What the specification calls the bits and the offsets of which ftrace shows only the number.
+	// What the specification calls the bits and the offsets that ftrace shows as numbers.
 	dsmAttributes = []string{"unset", "idr", "idw", "idw_idr", "ad", "ad_idr", "ad_idw", "ad_idw_idr"}
 	prchkNames    = []string{"unchecked", "ref", "app", "app_ref", "guard", "guard_ref", "guard_app", "guard_app_ref"}
 	properties    = map[uint32]string{0x0: "cap", 0x8: "vs", 0x14: "cc", 0x1c: "csts", 0x20: "nssr", 0x68: "crto"}
@@ -269,7 +269,7 @@ func (f ftraced) zoneText() string {
 	return fmt.Sprintf("zsa=0:%s, all= zrasf=0:%s, pr=", name(zoneSendActions, sends[d&0xff]), name(zoneStates, states[d>>8&7]))
 }
 
-// retried tells whether a completion is followed by another attempt of the same command, among the lines after it.
+// retried reports whether a completion is followed by another attempt of the same command, among the lines after it.
 func (f ftraced) retried(later []ftraced) bool {
 	if f.num["status"] == 0 {
 		return false

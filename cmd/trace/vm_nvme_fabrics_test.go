@@ -200,9 +200,9 @@ func TestVMMoreNvmeFailover(t *testing.T) {
 	if err := fio.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	fio.Wait() // it says that it was interrupted
+	fio.Wait() // it means that it was interrupted
 	if !strings.Contains(out.String(), `"error" : 0,`) {
-		t.Errorf("each read was done by the other path, but fio says\n%s", out.String())
+		t.Errorf("each read was done by the other path, but fio reports\n%s", out.String())
 	}
 	want := 0 // a status of the path, of a command that came through multipath
 	for _, f := range stopFtrace() {

@@ -33,7 +33,7 @@ func controller(t *testing.T, serial string) (ctrl, disk string) {
 	return "", ""
 }
 
-// slowDisk is the disk that cannot give in time what is read from it: a command has a second. 5.10 gives a controller up, of which a command
+// slowDisk is the disk that cannot give in time what is read from it: a command has a second. 5.10 gives a controller up if a command
 // times out while it is being reset. Then it is brought back for the next test.
 func slowDisk(t *testing.T) (ctrl, disk string) {
 	t.Helper()
@@ -94,7 +94,7 @@ func send(t *testing.T, device string, admin bool, cmd passthru) uint16 {
 }
 
 // TestVMMoreNvmeOpcodes sends every opcode to the I/O queues and to the admin queue, with dwords that no device takes for a valid command
-// where that would change something: whatever it is, we say of it what ftrace says.
+// where that would change something: in any case we report the same as ftrace.
 func TestVMMoreNvmeOpcodes(t *testing.T) {
 	ctrl, disk := controller(t, "errors")
 	tr := start(t, "nvme:setup_cmd, nvme:sq, nvme:complete_rq")
@@ -179,7 +179,7 @@ func TestVMMoreNvmeCommands(t *testing.T) {
 			t.Errorf("nvme %s: %v\n%s", args, err, out)
 		}
 	}
-	// The driver's own commands at a reset: it makes queues. Kernel 5.10 may not be heard on them any more, traced or not: then what it sends
+	// The driver's own commands at a reset: it makes queues. Kernel 5.10 may no longer be seen there, traced or not: then what it sends
 	// times out, so nothing is read afterwards.
 	sh(t, "nvme reset /dev/%s", zonedCtrl)
 	waitUntil(t, "the controller is back", func() bool { return contains(t, "/sys/class/nvme/"+zonedCtrl+"/state", "live") })
@@ -211,7 +211,7 @@ func TestVMMoreNvmeCommands(t *testing.T) {
 	}
 }
 
-// sector reads or writes one sector of a disk, and tells whether that worked.
+// sector reads or writes one sector of a disk, and reports whether that worked.
 func sector(disk string, write bool, n int) bool {
 	args := []string{"if=/dev/" + disk, "of=/dev/null", "iflag=direct", fmt.Sprint("skip=", n)}
 	if write {
@@ -428,12 +428,12 @@ func TestVMMoreNvmeTimeouts(t *testing.T) {
 			said[m[2]]++
 		}
 	}
-	t.Logf("the kernel says %v", said)
+	t.Logf("the kernel logs %v", said)
 	timeouts := where(events, fields{"probe": "nvme:timeout"})
 	first, second := where(timeouts, fields{"timeouts": 1}), where(timeouts, fields{"timeouts": 2})
-	// The kernel says nothing where the controller is being reset, or has as many aborts to do as it takes.
+	// The kernel logs nothing where the controller is being reset, or has as many aborts to do as it takes.
 	if n := calls(); int64(len(timeouts)) != n || said["aborting"] == 0 || len(first) < said["aborting"] || len(second) != said["reset controller"] {
-		t.Errorf("%d timeouts, %d of them the first, %d the second; nvme_timeout was called %d times, the kernel says %v", len(timeouts), len(first), len(second), n, said)
+		t.Errorf("%d timeouts, %d of them the first, %d the second; nvme_timeout was called %d times, the kernel logs %v", len(timeouts), len(first), len(second), n, said)
 	}
 	for _, e := range timeouts {
 		e.expect(t, fields{"disk": disk, "opcode": "read", "comm": "dd"})
@@ -443,7 +443,7 @@ func TestVMMoreNvmeTimeouts(t *testing.T) {
 	}
 	aborts := where(events, fields{"probe": "nvme:setup_cmd", "opcode": "abort"})
 	if len(aborts) != said["aborting"] {
-		t.Errorf("%d aborts, the kernel says %v", len(aborts), said)
+		t.Errorf("%d aborts, the kernel logs %v", len(aborts), said)
 	}
 	for _, e := range aborts {
 		if len(where(first, fields{"qid": e.text("for_qid"), "cid": e.text("for_cid")})) == 0 {

@@ -26,15 +26,15 @@ func TestVMMoreNvmeReload(t *testing.T) {
 	}
 	var exit *exec.ExitError
 	if err := tr.cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitLost {
-		t.Errorf("%v, want status %d\n%s", err, exitLost, tr.said(t))
+		t.Errorf("%v, want status %d\n%s", err, exitLost, tr.messages(t))
 	}
 	if events, n := tr.decoded(t), calls(); int64(len(events)) != n || n == 0 {
-		t.Errorf("%d timeouts, nvme_timeout was called %d times\n%s", len(events), n, tr.said(t))
+		t.Errorf("%d timeouts, nvme_timeout was called %d times\n%s", len(events), n, tr.messages(t))
 	}
-	if !note.MatchString(tr.said(t)) {
-		t.Errorf("want %s in:\n%s", note, tr.said(t))
+	if !note.MatchString(tr.messages(t)) {
+		t.Errorf("want %s in:\n%s", note, tr.messages(t))
 	}
-	if events := rejected.stop(t); len(events) != 0 || !regexp.MustCompile(`nvme:timeout: [1-9]\d* seen, 0 printed, [1-9]\d* rejected, 0 lost`).MatchString(rejected.said(t)) {
-		t.Errorf("%d writes:\n%s", len(events), rejected.said(t))
+	if events := rejected.stop(t); len(events) != 0 || !regexp.MustCompile(`nvme:timeout: [1-9]\d* seen, 0 printed, [1-9]\d* rejected, 0 lost`).MatchString(rejected.messages(t)) {
+		t.Errorf("%d writes:\n%s", len(events), rejected.messages(t))
 	}
 }

@@ -150,7 +150,7 @@ func (f ftraced) slot() string { return slot(f.ctrlName(), f.num["qid"], f.num["
 
 func (f ftraced) ctrlName() string { return fmt.Sprint("nvme", f.ctrl) }
 
-// request is what every line tells.
+// request are the fields in every line.
 func (f ftraced) request() fields {
 	want := fields{"ctrl": f.ctrlName(), "ctrl_id": f.ctrl, "disk": nil, "qid": f.num["qid"]}
 	if f.disk != "" {
@@ -159,7 +159,7 @@ func (f ftraced) request() fields {
 	return want
 }
 
-// submission is what the line of a submission tells about the command.
+// submission are the fields of the command in the line of a submission.
 func (f ftraced) submission() fields {
 	want := fields{
 		"tid": f.tid, "cid": f.num["cmdid"], "nsid": f.num["nsid"], "flags": f.num["flags"],
@@ -173,7 +173,7 @@ func (f ftraced) submission() fields {
 	return want
 }
 
-// completion is what the line of a completion tells.
+// completion are the fields in the line of a completion.
 func (f ftraced) completion() fields {
 	status := f.num["status"]
 	return fields{
@@ -294,7 +294,7 @@ func checkLatency(t *testing.T, e jsonEvent, least int64) {
 	}
 }
 
-// countOf says how many events of a probe ftrace saw.
+// countOf returns how many events of a probe ftrace saw.
 func countOf(lines []ftraced, probe string) int {
 	n := 0
 	for _, f := range lines {
@@ -344,7 +344,7 @@ func namespaces(t *testing.T) (small, large namespace) {
 	return find(512, 1), find(4096, 2)
 }
 
-// contains says whether a file of the kernel contains a text.
+// contains reports whether a file of the kernel contains a text.
 func contains(t *testing.T, name, text string) bool {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -354,7 +354,7 @@ func contains(t *testing.T, name, text string) bool {
 	return strings.Contains(string(data), text)
 }
 
-// fioRun is what fio says of a run.
+// fioRun is fio's report of a run.
 type fioRun struct {
 	pid  int // its threads belong to one process
 	Jobs []struct {
@@ -489,7 +489,7 @@ func TestVMNvmeCountsAndFields(t *testing.T) {
 
 var reportLine = regexp.MustCompile(`(?m)^trace: (\w+:\w+): (\d+) seen, (\d+) printed, (\d+) rejected, (\d+) lost$`)
 
-// tallies returns by probe what the report at the end says was seen, printed, rejected and lost.
+// tallies returns by probe what was seen, printed, rejected and lost, from the report at the end.
 func tallies(t *testing.T, notes string) map[string][4]int {
 	t.Helper()
 	found := map[string][4]int{}
@@ -516,8 +516,8 @@ func TestVMNvmeFilterCountsRejected(t *testing.T) {
 	if len(events) != 30 || len(wanted) != 30 {
 		t.Errorf("%d events, %d of them of the 30 writes", len(events), len(wanted))
 	}
-	if got, want := tallies(t, tr.said(t))["nvme:complete_rq"], [4]int{total, 30, total - 30, 0}; got != want {
-		t.Errorf("report says %v, want %v:\n%s", got, want, tr.said(t))
+	if got, want := tallies(t, tr.messages(t))["nvme:complete_rq"], [4]int{total, 30, total - 30, 0}; got != want {
+		t.Errorf("report has %v, want %v:\n%s", got, want, tr.messages(t))
 	}
 }
 
@@ -561,7 +561,7 @@ func TestVMNvmeLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, notes := decodeLines(t, bytes.NewReader(data)), tr.said(t)
+	events, notes := decodeLines(t, bytes.NewReader(data)), tr.messages(t)
 	for _, probe := range []string{"nvme:setup_cmd", "nvme:sq", "nvme:complete_rq"} {
 		total, delivered := countOf(lines, probe), len(where(events, fields{"probe": probe}))
 		lost := total - delivered
@@ -569,7 +569,7 @@ func TestVMNvmeLost(t *testing.T) {
 			t.Errorf("%s: %d delivered of %d", probe, delivered, total)
 		}
 		if got, want := tallies(t, notes)[probe], [4]int{total, delivered, 0, lost}; got != want {
-			t.Errorf("%s: report says %v, want %v", probe, got, want)
+			t.Errorf("%s: report has %v, want %v", probe, got, want)
 		}
 		if line := fmt.Sprintf("trace: lost %d of %d %s events: %[1]d ring buffer full", lost, total, probe); !strings.Contains(notes, line) {
 			t.Errorf("no line %q in:\n%s", line, notes)
@@ -629,7 +629,7 @@ func TestVMNvmeUnmatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := fio(t, small, 10, 10)
-	events, notes := tr.stop(t), tr.said(t)
+	events, notes := tr.stop(t), tr.messages(t)
 
 	// Without the types of the driver trace trusts its idea of them only once it has seen a submission.
 	ctrl, successes := any("nvme0"), before+20
@@ -694,8 +694,8 @@ func TestVMNvmeLoadedLater(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	others := start(t, "ib:modify_qp, nvme:*, syscall:*")
-	if !strings.Contains(others.said(t), "leaving out nvme:async_event") || !strings.Contains(others.said(t), "Attached 3 probes") {
-		t.Errorf("beside others:\n%s", others.said(t))
+	if !strings.Contains(others.messages(t), "leaving out nvme:async_event") || !strings.Contains(others.messages(t), "Attached 3 probes") {
+		t.Errorf("beside others:\n%s", others.messages(t))
 	}
 	reload()
 	others.cmd.Process.Kill()

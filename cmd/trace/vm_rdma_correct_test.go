@@ -46,7 +46,7 @@ func TestVMRdmaCorrected(t *testing.T) {
 			goes := background(t, 0, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "50")
 			stays := background(t, 0, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "50", "-p", "18611")
 			trace := start(t, append(flags, resourceProgram)...)
-			if said := trace.said(t); !strings.Contains(said, "rdma:resource kprobe") {
+			if said := trace.messages(t); !strings.Contains(said, "rdma:resource kprobe") {
 				t.Fatalf("not traced by kprobes:\n%s", said)
 			}
 			trace.agree(t, "at the start")
@@ -73,14 +73,14 @@ func TestVMRdmaCorrected(t *testing.T) {
 				}
 			}
 			trace.end(t)
-			if said := trace.said(t); !strings.Contains(said, want) {
+			if said := trace.messages(t); !strings.Contains(said, want) {
 				t.Errorf("want %q in:\n%s", want, said)
 			}
 		})
 	}
 }
 
-// The events of a correction say so, and pass the filter like any other: those that it rejects are counted. What nothing has corrected
+// The events of a correction are marked, and pass the filter like any other: those that it rejects are counted. What nothing has corrected
 // before is corrected at the end.
 func TestVMRdmaCorrectedEvents(t *testing.T) {
 	hideModuleTypes(t)
@@ -106,7 +106,7 @@ func TestVMRdmaCorrectedEvents(t *testing.T) {
 		corrected[0].at("seeded") != false || corrected[0].text("dev") != "rxe0" {
 		t.Errorf("want the QPs of %d and %d, and that the first has gone: %v", goes.Process.Pid, stays.Process.Pid, events)
 	}
-	said := trace.said(t)
+	said := trace.messages(t)
 	if want := fmt.Sprintf("rdma:resource: %d objects corrected by the kernel's own list (their events were skipped)", gone); !strings.Contains(said, want) {
 		t.Errorf("want %q in:\n%s", want, said)
 	}
@@ -125,11 +125,11 @@ func TestVMRdmaCorrectedEvents(t *testing.T) {
 func (tr *recorder) waitToSay(t *testing.T, text string) {
 	t.Helper()
 	for range 1200 {
-		if strings.Contains(tr.said(t), text) {
+		if strings.Contains(tr.messages(t), text) {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	data, _ := os.ReadFile(tr.events)
-	t.Fatalf("trace does not say %q:\n%s%s", text, tr.said(t), data[max(0, len(data)-2000):])
+	t.Fatalf("trace does not report %q:\n%s%s", text, tr.messages(t), data[max(0, len(data)-2000):])
 }

@@ -85,7 +85,7 @@ func (tr *recorder) gauges(t *testing.T) (devices, owners objects) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("trace prints nothing:\n%s", tr.said(t))
+	t.Fatalf("trace prints nothing:\n%s", tr.messages(t))
 	return nil, nil
 }
 
@@ -107,17 +107,17 @@ func decodeGauge(t *testing.T, line []byte) objects {
 	return found
 }
 
-// there leaves out what there is none of any more.
+// there leaves out zeros.
 func (o objects) there() objects {
 	o = maps.Clone(o)
 	maps.DeleteFunc(o, func(_ string, n int64) bool { return n == 0 })
 	return o
 }
 
-// unlistedContexts tells whether the kernel only counts contexts, and does not list them with their owners.
+// unlistedContexts reports whether the kernel only counts contexts, and does not list them with their owners.
 func unlistedContexts() bool { return os.Getenv("VMTEST_KERNEL") == "5.10" }
 
-// agree compares the gauges with the kernel while nothing changes, and returns those of the processes, also of the ones that are gone.
+// agree compares the gauges with the kernel while nothing changes, and returns the gauges of the processes, ended ones included.
 func (tr *recorder) agree(t *testing.T, when string) (seen objects) {
 	t.Helper()
 	gotDevices, gotOwners := tr.gauges(t)
@@ -170,7 +170,7 @@ func TestVMRdmaGauges(t *testing.T) {
 			listener := background(t, 0, "rping", "-s", "-a", "10.9.0.1", "-C", "3")
 			trace := start(t, append(flags, resourceProgram)...)
 			trace.agree(t, "at the start")
-			if said := trace.said(t); strings.Contains(said, "counted") {
+			if said := trace.messages(t); strings.Contains(said, "counted") {
 				t.Errorf("trace has not seen everything:\n%s", said)
 			}
 			after := background(t, 1, "ibv_srq_pingpong", "-d", "rxe0", "-g", "1", "-p", "18600")
@@ -204,7 +204,7 @@ func TestVMRdmaEngines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := trace.cmd.Wait(); err != nil {
-		t.Fatalf("trace: %v\n%s", err, trace.said(t))
+		t.Fatalf("trace: %v\n%s", err, trace.messages(t))
 	}
 	data, err := os.ReadFile(trace.events)
 	if err != nil {
@@ -221,7 +221,7 @@ func TestVMRdmaEngines(t *testing.T) {
 	t.Errorf("no gauge of devices in\n%s", data)
 }
 
-// Each event says what it is of, and a predicate that rejects is counted. What there is to see the kernel counts with probes of its own.
+// Each event describes its object, and rejected events are counted. The kernel counts what can be seen with probes of its own.
 func TestVMRdmaEvents(t *testing.T) {
 	server := background(t, 0, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "50")
 	waitForListener(t)
@@ -267,8 +267,8 @@ func TestVMRdmaEvents(t *testing.T) {
 	if got := filter.stop(t); int64(len(got)) != qps || qps != 4 {
 		t.Errorf("%d events pass, want %d: a QP that was there and goes, and one that comes and goes", len(got), qps)
 	}
-	if want := fmt.Sprintf("rdma:resource: %d seen, 4 printed, %d rejected, 0 lost", len(events), len(events)-4); !strings.Contains(filter.said(t), want) {
-		t.Errorf("want %q in:\n%s", want, filter.said(t))
+	if want := fmt.Sprintf("rdma:resource: %d seen, 4 printed, %d rejected, 0 lost", len(events), len(events)-4); !strings.Contains(filter.messages(t), want) {
+		t.Errorf("want %q in:\n%s", want, filter.messages(t))
 	}
 }
 

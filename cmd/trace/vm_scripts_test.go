@@ -55,7 +55,7 @@ func printed(events []jsonEvent) []string {
 	return lines
 }
 
-// nvmeLine matches a line of nvme_trace; the names of the groups are those of fields.
+// nvmeLine matches a line of nvme_trace; the names of the groups are names of fields.
 var nvmeLine = regexp.MustCompile(`^[0-9:.]+ (?P<disk>\S+) +(Submit|Complete) +(?P<ctrl>\w+): (.*)\n$`)
 
 // traced reads a line of nvme_trace as an event of the probe that it is of.
@@ -116,7 +116,7 @@ func number(t *testing.T, text string) any {
 	return json.Number(fmt.Sprint(n))
 }
 
-// only leaves those of the fields that a line has.
+// only keeps the fields that a line has.
 func (e jsonEvent) only(all fields) fields {
 	some := fields{}
 	for name, value := range all {
@@ -127,7 +127,7 @@ func (e jsonEvent) only(all fields) fields {
 	return some
 }
 
-// workNvme makes commands of many kinds, some of which fail.
+// workNvme makes commands of many kinds. Some fail.
 func workNvme(t *testing.T, ns namespace) {
 	t.Helper()
 	fio(t, ns, 60, 40)
@@ -136,7 +136,7 @@ func workNvme(t *testing.T, ns namespace) {
 	sh(t, "! nvme read /dev/%s -s 99999999999 -c 0 -z 4096 >/dev/null 2>&1", ns.disk)
 }
 
-// TestVMScriptNvmeTrace compares each line with what ftrace says of the same command.
+// TestVMScriptNvmeTrace compares each line with ftrace's line for the same command.
 func TestVMScriptNvmeTrace(t *testing.T) {
 	small, _ := namespaces(t)
 	trace := start(t, "nvme_trace")
@@ -193,7 +193,7 @@ func TestVMScriptNvmeTrace(t *testing.T) {
 	}
 }
 
-// withoutParams is the text of a script but for its params of these names.
+// withoutParams returns the text of a script without the params of these names.
 func withoutParams(t *testing.T, name string, params ...string) string {
 	t.Helper()
 	s, ok := scripts.Find(name)
@@ -326,7 +326,7 @@ func TestVMScriptNvmeStuck(t *testing.T) {
 		older := pid == fmt.Sprint(readers[0].Process.Pid)
 		block := map[bool]string{true: "40", false: "24"}[older]
 		if err != nil || age < 2*time.Second || m[2] != small.disk || m[3] != block || !older && pid != fmt.Sprint(readers[1].Process.Pid) {
-			t.Errorf("a line is %q, want the read of block 40 by %d or that of 24 by %d", text, readers[0].Process.Pid, readers[1].Process.Pid)
+			t.Errorf("a line is %q, want the read of block 40 by %d or of block 24 by %d", text, readers[0].Process.Pid, readers[1].Process.Pid)
 		}
 		switch {
 		case lastPID == "" || pid == lastPID:

@@ -29,7 +29,7 @@ const everything = "ib:*, mlx5:*, cm:*, nvme:*, rdma:*"
 // counts in the kernel, by stacks, too; another one records, without them: to name each stack of this load an emulated CPU has no time.
 // What they have and what they report as lost make up what ftrace counts, and they do not grow.
 func TestVMSoak(t *testing.T) {
-	sh(t, "modprobe mlx5_ib") // loads without its device, and has what there is to attach to
+	sh(t, "modprobe mlx5_ib") // loads without its device, with all its functions
 	counter := start(t, everything+` { @events[probe] = count(); @stacks[probe, kstack] = count() }
 		interval:2s { print(@events); print(@stacks, 5) }`)
 	recording := filepath.Join(t.TempDir(), "recording")
@@ -56,19 +56,19 @@ func TestVMSoak(t *testing.T) {
 	for _, n := range counted.events {
 		total += n
 	}
-	if dropped := total - stacks; dropped != droppedUpdates(t, counter.said(t), "@stacks") {
-		t.Errorf("%d events, %d stacks; the report says:\n%s", total, stacks, counter.said(t))
+	if dropped := total - stacks; dropped != droppedUpdates(t, counter.messages(t), "@stacks") {
+		t.Errorf("%d events, %d stacks; the report:\n%s", total, stacks, counter.messages(t))
 	}
 	// Not each call of the kernel's functions is of an object that it shows (TestVMRdmaEvents): both have to have as many.
 	want["rdma:resource"] = counted.events["rdma:resource"]
-	checkSoak(t, "counter", counted.events, lostOf(t, counter.said(t)), want)
+	checkSoak(t, "counter", counted.events, lostOf(t, counter.messages(t)), want)
 	recorded := map[string]int{}
-	for probe, n := range tallies(t, recorder.said(t)) {
+	for probe, n := range tallies(t, recorder.messages(t)) {
 		recorded[probe] = n[1]
 	}
-	checkSoak(t, "recorder", recorded, lostOf(t, recorder.said(t)), want)
+	checkSoak(t, "recorder", recorded, lostOf(t, recorder.messages(t)), want)
 	if n := counted.events["nvme:complete_rq"]; ios == 0 || n < ios {
-		t.Errorf("%d commands, fio says %d", n, ios)
+		t.Errorf("%d commands, fio reports %d", n, ios)
 	}
 	for _, probe := range strings.Fields("ib:create_qp ib:modify_qp ib:reg_mr ib:get_gid cm:send_req cm:disconnect nvme:sq rdma:resource") {
 		if want[probe] == 0 {
@@ -102,8 +102,8 @@ func merge(all ...map[string]int) map[string]int {
 	return keys
 }
 
-// startHits lets ftrace count what each probe is about; the returned function says how much of it came since. The
-// functions are those of the driver, whose names are the same on every kernel.
+// startHits lets ftrace count what each probe is about; the returned function returns how much of it came since. The
+// functions are the driver's; their names are the same on every kernel.
 func startHits(t *testing.T) func() map[string]int {
 	t.Helper()
 	functions := map[string]string{
@@ -181,7 +181,7 @@ func written(t *testing.T, folder string) (total int) {
 }
 
 // busy runs fio on both disks, and connections of two kinds one after the other. Meanwhile look is called each second: a connection may take
-// a minute. It returns how many commands fio says it made.
+// a minute. It returns how many commands fio reports.
 func busy(t *testing.T, lasts time.Duration, look func()) int {
 	t.Helper()
 	small, large := namespaces(t)
@@ -252,10 +252,10 @@ func connectOnce(t *testing.T, wait func(*testing.T), args ...string) {
 	if out, err := client.CombinedOutput(); err != nil {
 		t.Fatalf("%q: %v\n%s", client.Args, err, out)
 	}
-	server.Wait() // rping says that its client has gone
+	server.Wait() // rping means that its client has gone
 }
 
-// usage is the memory of a process, in KiB: its own, and that of its BPF maps in the kernel.
+// usage is the memory of a process, in KiB: its own, and the memory of its BPF maps in the kernel.
 type usage struct{ own, kernel int }
 
 var (
@@ -353,7 +353,7 @@ func (tr *recorder) counts(t *testing.T) soaked {
 	return s
 }
 
-// lostOf returns by probe what the report says was lost.
+// lostOf returns by probe what was lost, from the report.
 func lostOf(t *testing.T, notes string) map[string]int {
 	t.Helper()
 	lost := map[string]int{}
@@ -365,7 +365,7 @@ func lostOf(t *testing.T, notes string) map[string]int {
 	return lost
 }
 
-// droppedUpdates is how many updates of a map the report says had no room, no memory or no luck.
+// droppedUpdates returns how many updates of a map failed for lack of room or memory, or by contention, from the report.
 func droppedUpdates(t *testing.T, notes, name string) int {
 	t.Helper()
 	dropped := 0

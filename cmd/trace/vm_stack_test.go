@@ -98,7 +98,7 @@ func stackCounts(t *testing.T, text string) map[string]int {
 	return counts
 }
 
-// walksPastTrampoline tells whether the kernel finds who called a function whose return a kretprobe has caught: since 5.15, and since 5.18
+// walksPastTrampoline reports whether the kernel finds who called a function whose return a kretprobe has caught: since 5.15, and since 5.18
 // by the other function.
 func walksPastTrampoline(t *testing.T) bool {
 	t.Helper()

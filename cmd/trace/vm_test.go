@@ -61,7 +61,7 @@ func (e jsonEvent) at(name string) any {
 	return v
 }
 
-// num returns a number; the test fails if it is none.
+// num returns a number; the test fails if it is not one.
 func (e jsonEvent) num(t *testing.T, name string) int64 {
 	t.Helper()
 	switch n := e.at(name).(type) {
@@ -158,17 +158,17 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *recorder {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tr.cmd.Process.Kill() })
-	for deadline := time.Now().Add(10 * time.Minute); !strings.Contains(tr.said(t), "Attached"); {
-		if time.Now().After(deadline) || strings.Contains(tr.said(t), "trace: ib") || strings.Contains(tr.said(t), "trace: cm") || strings.Contains(tr.said(t), "trace: nvme") {
-			t.Fatalf("%q did not attach:\n%s", cmd.Args, tr.said(t))
+	for deadline := time.Now().Add(10 * time.Minute); !strings.Contains(tr.messages(t), "Attached"); {
+		if time.Now().After(deadline) || strings.Contains(tr.messages(t), "trace: ib") || strings.Contains(tr.messages(t), "trace: cm") || strings.Contains(tr.messages(t), "trace: nvme") {
+			t.Fatalf("%q did not attach:\n%s", cmd.Args, tr.messages(t))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	return tr
 }
 
-// said is what trace wrote to its standard error so far.
-func (tr *recorder) said(t *testing.T) string {
+// messages returns what trace wrote to its standard error so far.
+func (tr *recorder) messages(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile(tr.notes)
 	if err != nil {
@@ -189,21 +189,21 @@ func (tr *recorder) stop(t *testing.T) []jsonEvent {
 func (tr *recorder) stopAll(t *testing.T) (events []jsonEvent, lost map[string]int) {
 	t.Helper()
 	tr.end(t)
-	return tr.decoded(t), lostOf(t, tr.said(t))
+	return tr.decoded(t), lostOf(t, tr.messages(t))
 }
 
 // endLosingLookups ends trace, which may have lost lookups of GIDs and nothing else: they come by the hundred, and 7.2 skips some.
 func (tr *recorder) endLosingLookups(t *testing.T) {
 	t.Helper()
 	tr.end(t)
-	for probe, n := range lostOf(t, tr.said(t)) {
+	for probe, n := range lostOf(t, tr.messages(t)) {
 		if probe != "ib:get_gid" && probe != "ib:gid_ndev" {
 			t.Errorf("%d %s events were lost", n, probe)
 		}
 	}
 }
 
-// untilWhole returns the events of a program while work runs. Where the kernel skipped some of them, as 7.2 does, and trace says so, it
+// untilWhole returns the events of a program while work runs. Where the kernel skipped some of them, as 7.2 does, and trace reports that, it
 // all happens again.
 func untilWhole(t *testing.T, program string, work func()) []jsonEvent {
 	t.Helper()
@@ -235,8 +235,8 @@ func (tr *recorder) decoded(t *testing.T) []jsonEvent {
 func (tr *recorder) interrupt(t *testing.T) {
 	t.Helper()
 	tr.end(t)
-	if strings.Contains(tr.said(t), "trace: lost") {
-		t.Errorf("events were lost:\n%s", tr.said(t))
+	if strings.Contains(tr.messages(t), "trace: lost") {
+		t.Errorf("events were lost:\n%s", tr.messages(t))
 	}
 }
 
@@ -247,7 +247,7 @@ func (tr *recorder) end(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := tr.cmd.Wait(); err != nil {
-		t.Fatalf("trace: %v\n%s", err, tr.said(t))
+		t.Fatalf("trace: %v\n%s", err, tr.messages(t))
 	}
 }
 

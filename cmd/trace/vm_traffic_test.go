@@ -192,12 +192,12 @@ func checkTraffic(t *testing.T, in *pair, events []jsonEvent, want map[string]in
 		}
 		asked += want[fmt.Sprint("cm:send_req ", pid, " ", cgroup)]
 	}
-	if whole < connected || asked < 2 { // rping's and those of ib_send_bw -R
+	if whole < connected || asked < 2 { // by rping and ib_send_bw -R
 		t.Errorf("bpftrace saw all verbs of %d processes of %d, and %d requests for a connection", whole, connected, asked)
 	}
 }
 
-// trafficCounts counts the events by name, process and cgroup; those of verbs that failed are called failed.
+// trafficCounts counts the events by name, process and cgroup; failed verbs are called failed.
 func trafficCounts(t *testing.T, events []jsonEvent) map[string]int {
 	t.Helper()
 	counts := map[string]int{}

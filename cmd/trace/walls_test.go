@@ -30,7 +30,7 @@ const mostLines = 500
 // constant or variable that another file of its package declares.
 const mostInCircle = 9
 
-// largerCircles are those of packages that may be larger: a code generator is mutually recursive.
+// largerCircles are the limits of packages that may be larger: a code generator is mutually recursive.
 var largerCircles = map[string]int{
 	"trace/lang/codegen": 10,
 	"trace/cmd/vmtest":   -1, "trace/cmd/bench": -1, // tools
@@ -137,7 +137,7 @@ func TestCirclesAreSmall(t *testing.T) {
 			t.Errorf("%s: %d files are a circle, more than %d: %s", p.ImportPath, len(circle), most, strings.Join(circle, " "))
 		}
 		if named && most > mostInCircle && len(circle) <= mostInCircle {
-			t.Errorf("%s: the largest circle has %d files now: it is no exception any more", p.ImportPath, len(circle))
+			t.Errorf("%s: the largest circle has %d files now: it is no longer an exception", p.ImportPath, len(circle))
 		}
 	}
 }
@@ -175,7 +175,7 @@ func usesOfFiles(t *testing.T, p checkedPackage, exports map[string]string) map[
 	return uses
 }
 
-// declaredByFile tells whether an object is one of the package, a field or a method, and not one inside of a function.
+// declaredByFile reports whether an object is one of the package, a field or a method, and not one inside of a function.
 func declaredByFile(p *types.Package, o types.Object) bool {
 	switch o := o.(type) {
 	case *types.Var:

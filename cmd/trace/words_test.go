@@ -15,7 +15,7 @@ import (
 )
 
 // wellSpoken are the directories whose prose follows the rules below.
-var wellSpoken = []string{"bpf"}
+var wellSpoken = []string{".ci", "Makefile", "bpf", "cmd", "probes", "scripts"}
 
 // turns are turns of speech that a reader stumbles over, and what to write instead.
 var turns = []struct {
@@ -26,7 +26,7 @@ var turns = []struct {
 	{regexp.MustCompile(`\b[Oo]f\s+which\b`), "a second sentence"},
 	{regexp.MustCompile(`\b[Bb]ut\s+for\b`), "except, or without"},
 	{regexp.MustCompile(`\bany\s+more\b`), "no longer"},
-	{regexp.MustCompile(`\bis\s+none\b`), "there is no X, or X is not Y"},
+	{regexp.MustCompile(`\b(?:[Ii]t|that|this|what|which|who)\s+is\s+none\b|\bis\s+none\s+of\b`), "is no X, or is not Y"},
 	{regexp.MustCompile(`(?:^|[.:;]\s+)Else,?\s+[a-z]`), "otherwise"},
 	{regexp.MustCompile(`\b(?:is|are|was|were)\s+to\s+(?:answer|appear|attach|be|begin|come|do|end|find|forget|give|go|have|hold|keep|know|last|look|make|print|quit|read|run|say|see|select|send|show|start|stay|stop|take|tell|use|wait|work|write)\b`), "must, should, or will"},
 	{regexp.MustCompile(`\b(?:[Tt]ell|[Ss]ay)s\b|\bsai[d]\b`), "report, return, describe, show, or mean"},

@@ -52,7 +52,7 @@ func (a apt) options() []string {
 		// apt's own user cannot write to our folder.
 		"APT::Sandbox::User=root",
 		"Acquire::Retries=3",
-		// By default apt takes an index that it cannot fetch for an old one.
+		// By default apt uses an old index if it cannot fetch a new one.
 		"APT::Update::Error-Mode=any",
 	}
 	var args []string
@@ -97,8 +97,7 @@ func field(stanza, name string) string {
 	return ""
 }
 
-// unpack downloads packages and puts their files below dest. Nothing of them is
-// run.
+// unpack downloads packages and puts their files below dest. It runs nothing from them.
 func (a apt) unpack(ctx context.Context, dest string, pkgs ...string) error {
 	debs := filepath.Join(a.dir, "debs")
 	if err := os.MkdirAll(debs, 0o755); err != nil {

@@ -22,8 +22,7 @@ var guestStart []byte
 const (
 	// guestShare is where the guest sees the folder it shares with this machine.
 	guestShare = "/work-share"
-	// reportDir, in the shared folder, holds what vmtest and the guest tell
-	// each other.
+	// reportDir, in the shared folder, is where vmtest and the guest exchange files.
 	reportDir = ".vmtest"
 	// guestBin is where the guest has the program that was brought from this
 	// machine: in memory, because a probe cannot be put on a file of the share.
@@ -58,7 +57,7 @@ func runGuest(ctx context.Context, opt options, img image, p *progress, stdout, 
 	p.printf("booting %s", img.release)
 	console, err := s.boot(ctx, p, stdout, stderr)
 	if ctx.Err() != nil {
-		return 0, err // the user's wish, which needs no explanation
+		return 0, err // the user interrupted it: no explanation needed
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%w%s", err, console.tail())
@@ -90,7 +89,7 @@ func newSession(opt options, img image) (*session, error) {
 	return s, nil
 }
 
-// treeOf returns the repository or module that dir is in, else dir.
+// treeOf returns the repository or module that dir is in, otherwise dir.
 func treeOf(dir string) string {
 	for _, mark := range []string{".git", "go.mod"} {
 		for d := dir; ; d = filepath.Dir(d) {
@@ -137,8 +136,7 @@ func (s *session) writeFiles(ctx context.Context) ([]outputFile, error) {
 	return outputs, s.writeInitramfs(ctx, args)
 }
 
-// bringProgram copies a program which the guest would not see, such as the
-// binary that go test built below /tmp, and returns the path to run.
+// bringProgram copies a program that the guest would not see, such as a test binary below /tmp, and returns the path to run.
 func (s *session) bringProgram(name string) (string, error) {
 	if !strings.Contains(name, "/") {
 		return name, nil // found by PATH in the guest
@@ -163,7 +161,7 @@ func (s *session) bringProgram(name string) (string, error) {
 	return filepath.Join(guestBin, filepath.Base(path)), nil
 }
 
-// visible tells whether the guest has this machine's file at path.
+// visible reports whether the guest has this machine's file at path.
 func (s *session) visible(path string) bool {
 	return within(path, s.repo) || !s.opt.kernel.foreign() && !hidden(path)
 }
@@ -220,8 +218,7 @@ func (s *session) script(args []string) string {
 	return fmt.Sprintf("#!/bin/sh\ncd %s || exit %d\n%s\n", shellQuote(s.cwd), exitFailed, strings.Join(words, " "))
 }
 
-// environ is what the command sees: a clean start, and the variables that are
-// about the tests rather than about this machine.
+// environ returns the environment of the command: a clean start, and the variables for the tests.
 func (s *session) environ(host []string) []string {
 	env := []string{
 		"PATH=" + guestPath,

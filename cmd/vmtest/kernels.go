@@ -39,7 +39,7 @@ func kernels() []kernel {
 	}
 }
 
-// foreign tells that this machine's own programs cannot run on the kernel.
+// foreign reports whether this machine's programs cannot run on the kernel.
 func (k kernel) foreign() bool { return k.arch != "amd64" }
 
 func kernelNames() []string {

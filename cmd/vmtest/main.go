@@ -19,9 +19,8 @@ import (
 	"time"
 )
 
-// exitFailed is the exit status for every failure of vmtest itself, so that it
-// is not taken for a status of the command (the value is what env, timeout and
-// container tools use for the same purpose).
+// exitFailed is the exit status for every failure of vmtest itself. It differs from usual statuses of the command (env, timeout and
+// container tools use the same value for this purpose).
 const exitFailed = 125
 
 func main() {
@@ -164,7 +163,7 @@ func (opt options) check() error {
 	return nil
 }
 
-// progress tells on stderr what takes time.
+// progress reports on stderr what takes time.
 type progress struct {
 	w      io.Writer
 	kernel string

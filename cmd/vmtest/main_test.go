@@ -10,7 +10,7 @@ import (
 )
 
 func TestParseArgs(t *testing.T) {
-	// The second form is that of go test -exec.
+	// go test -exec uses the second form.
 	for _, args := range [][]string{
 		{"-kernel", "6.12", "-timeout", "30s", "-bare", "-mlx5", "--", "prog", "-v", "--"},
 		{"-kernel", "6.12", "-timeout", "30s", "-bare", "-mlx5", "prog", "-v", "--"},

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// debianMirror finds the URL of a Debian mirror without one being written
-// here: what the user says, what this machine's own apt uses if it runs
-// Debian, or what debootstrap carries as its default.
+// debianMirror returns the URL of a Debian mirror; none is hard-coded. It comes from the user's setting, from this machine's own apt if it
+// runs Debian, or from debootstrap's default.
 func debianMirror(ctx context.Context, getenv func(string) string) (string, error) {
 	if m := getenv("VMTEST_MIRROR"); m != "" {
 		return strings.TrimSuffix(m, "/"), nil
@@ -20,8 +19,7 @@ func debianMirror(ctx context.Context, getenv func(string) string) (string, erro
 		"$(ORIGIN)|$(LABEL)|$(SITE)")); m != "" {
 		return m, nil
 	}
-	// Images often come with apt's lists removed: then only the configured
-	// addresses are known, and whether they are Debian's is told by the system.
+	// Images often come without apt's lists: then only the configured addresses are known, and the system shows whether they are Debian's.
 	if codename := debianCodename(readText("/etc/os-release")); codename != "" {
 		if m := mirrorFromURIs(output(ctx, "apt-get", "update", "--print-uris"), codename); m != "" {
 			return m, nil
@@ -33,8 +31,7 @@ func debianMirror(ctx context.Context, getenv func(string) string) (string, erro
 	return "", errors.New("no Debian mirror known: set VMTEST_MIRROR to the URL of one, or install debootstrap")
 }
 
-// mirrorFromTargets reads lines "origin|label|site" of apt's downloaded
-// indexes. The label keeps the archive apart from security updates.
+// mirrorFromTargets reads lines "origin|label|site" of apt's downloaded indexes. The label distinguishes the archive from security updates.
 func mirrorFromTargets(text string) string {
 	for line := range strings.Lines(text) {
 		f := strings.Split(strings.TrimSpace(line), "|")
@@ -66,7 +63,7 @@ func mirrorFromDebootstrap(script string) string {
 	return strings.TrimSuffix(m[1], "/")
 }
 
-// debianCodename returns the suite of a machine that runs Debian, else "".
+// debianCodename returns the suite of a machine that runs Debian, otherwise "".
 func debianCodename(osRelease string) string {
 	values := map[string]string{}
 	s := bufio.NewScanner(strings.NewReader(osRelease))
@@ -85,8 +82,7 @@ func isHTTP(url string) bool {
 	return strings.HasPrefix(url, "http://") || strings.HasPrefix(url, "https://")
 }
 
-// readText returns "" for a file that is not there: every user of it looks for
-// hints only.
+// readText returns "" for a missing file: its callers only look for hints.
 func readText(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {

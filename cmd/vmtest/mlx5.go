@@ -82,8 +82,7 @@ func buildMlx5(ctx context.Context, dir string, k kernel, release string, p *pro
 	return os.RemoveAll(work)
 }
 
-// buildPackages are the headers and what their makefiles run; the headers bring
-// the compiler.
+// buildPackages are the headers and the tools that their makefiles run; the headers depend on the compiler.
 func buildPackages(release string) []string {
 	return []string{
 		"linux-headers-" + release, "make", "dash", "bash", "coreutils", "sed", "grep", "mawk",
@@ -91,8 +90,7 @@ func buildPackages(release string) []string {
 	}
 }
 
-// makeRoot makes a root file system ready for unpacking packages into it. No
-// package script is run, so what those would set up is made here.
+// makeRoot prepares a root file system for unpacking packages into it. No package script is run, so it makes what those would set up.
 func makeRoot(root string) error {
 	for _, dir := range []string{"usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "dev", "proc", "tmp", "build"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
@@ -111,11 +109,10 @@ func makeRoot(root string) error {
 	return nil
 }
 
-// chrootScript runs a program in the root file system $1. Its mounts end with
-// it because they are in a namespace of its own.
+// chrootScript runs a program in the root file system $1. Its mounts end with it because they are in a separate namespace.
 const chrootScript = `mount --bind /dev "$1/dev" && mount -t proc proc "$1/proc" && exec chroot "$@"`
 
-// compileModules leaves the modules in the folder build, without what an earlier call has left there.
+// compileModules leaves the modules in the folder build, and removes modules of an earlier call.
 func compileModules(ctx context.Context, root, release, flags string) error {
 	build := filepath.Join(root, "build")
 	if err := os.RemoveAll(build); err != nil {

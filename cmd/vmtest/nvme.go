@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// bounceMemory makes the guest's drivers copy all data through 4 MiB of memory (2048 slots of 2 KiB): when it is full, the NVMe driver
-// takes a command back, as it does for want of memory on a busy machine.
+// bounceMemory makes the guest's drivers copy all data through 4 MiB of memory (2048 slots of 2 KiB). When it is full, the NVMe driver
+// takes a command back, as it does on a busy machine without memory.
 const bounceMemory = " swiotlb=2048,force"
 
 // moreDisks are the files of the disks of moreNVMe.
@@ -20,7 +20,7 @@ func (s *session) moreDisks() []string {
 
 // moreNVMe are three more controllers, which tests know by their serial numbers:
 //
-//   - zoned: a namespace of zones of 1 MiB, of which 8 can be open, with descriptor extensions of 64 bytes;
+//   - zoned: a namespace of zones of 1 MiB, 8 of them open at most, with descriptor extensions of 64 bytes;
 //   - errors: blocks that cannot be read (sector 2048), cannot be read once (4096), cannot be written (6144), cannot be written once (8192);
 //   - slow: 64 KiB a second.
 func (s *session) moreNVMe() []string {

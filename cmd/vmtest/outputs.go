@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// An outputFile is a file or folder which a test binary writes in the shared
-// folder and which go test expects elsewhere.
+// An outputFile is a file or folder that a test binary writes in the shared folder and that go test expects elsewhere.
 type outputFile struct {
 	shared string
 	wanted string
@@ -78,8 +77,7 @@ func testFlag(arg string) (name, value string, ok bool) {
 	return name, value, isTest && hasValue
 }
 
-// copyOutputs puts what the guest wrote where it is wanted. A file that a test
-// did not write is no error.
+// copyOutputs copies what the guest wrote to the expected paths. A file that a test did not write is no error.
 func copyOutputs(outputs []outputFile) error {
 	for _, o := range outputs {
 		err := filepath.WalkDir(o.shared, func(path string, d fs.DirEntry, err error) error {

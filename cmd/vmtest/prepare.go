@@ -80,8 +80,7 @@ func once(ctx context.Context, dir, target string, p *progress, build func(tmp s
 	return os.Rename(tmp, target)
 }
 
-// freshTemp also removes what an interrupted process left: whoever holds the
-// lock is alone.
+// freshTemp also removes what an interrupted process left: the holder of the lock is alone.
 func freshTemp(dir string) (string, error) {
 	old, err := filepath.Glob(filepath.Join(dir, "tmp-*"))
 	if err != nil {

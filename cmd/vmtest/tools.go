@@ -13,8 +13,7 @@ import (
 // A tool is a program of this machine and the Debian package that brings it.
 type tool struct{ program, pkg string }
 
-// neededTools lists what a run needs; once the kernel is in the cache, apt and
-// its like are not among it.
+// neededTools lists what a run needs. Once the kernel is in the cache, it does not need apt and similar tools.
 func neededTools(opt options, cached bool) []tool {
 	tools := []tool{{"modprobe", "kmod"}}
 	if !cached {
@@ -52,7 +51,7 @@ func checkTools(tools []tool) error {
 	return nil
 }
 
-// lookPath also looks where system tools are: a user's PATH often lacks it.
+// lookPath also searches the folders of system tools: a user's PATH often lacks them.
 func lookPath(program string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err == nil {
@@ -66,8 +65,7 @@ func lookPath(program string) (string, error) {
 	return "", err
 }
 
-// staticBusybox returns this machine's busybox, which has to run where no
-// library is.
+// staticBusybox returns this machine's busybox, which must run without libraries.
 func staticBusybox() (string, error) {
 	path, err := lookPath("busybox")
 	if err != nil {
@@ -109,7 +107,7 @@ func runTool(ctx context.Context, name string, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// output runs a program whose failure only means that it knows nothing.
+// output runs a program; if it fails, the result is "".
 func output(ctx context.Context, name string, args ...string) string {
 	out, err := command(ctx, name, args...).Output()
 	if err != nil {

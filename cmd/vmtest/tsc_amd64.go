@@ -8,8 +8,9 @@ import (
 // ticks reads the time stamp counter.
 func ticks() uint64
 
-// clockParameter tells the kernel how fast the time stamp counter is, which an emulated CPU takes from this machine. The kernel would
-// measure it while it boots, and on a busy machine it was once wrong by a factor of eight: so fast was the guest's clock.
+// clockParameter sets the rate of the time stamp counter in the guest's kernel; an emulated CPU takes the counter from this machine. The
+// kernel would measure the rate at boot, but on a busy machine the result was once wrong by a factor of eight, and so was the guest's
+// clock.
 func clockParameter() string {
 	time0, ticks0 := moment()
 	time.Sleep(100 * time.Millisecond)

@@ -2,5 +2,5 @@
 
 package main
 
-// clockParameter is empty: only an amd64 machine has the counter that its guests take.
+// clockParameter is empty: only amd64 machines have the counter of their guests.
 func clockParameter() string { return "" }

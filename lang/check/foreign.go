@@ -77,7 +77,7 @@ func instead(foreign string, catalog []*event.Probe) string {
 	}
 	var there []*event.Probe
 	for _, p := range catalog {
-		if place != "" && slices.Contains(p.Sources, place) {
+		if place != "" && slices.Contains(p.Targets, place) {
 			there = append(there, p)
 		}
 	}

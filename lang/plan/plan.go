@@ -295,7 +295,7 @@ func probeCode(c *codegen.Code, source string) *probes.Code {
 		}
 		return out
 	}
-	return &probes.Code{Filter: c.Filter, Action: c.Action, Before: spans(c.Before), After: spans(c.After), Source: source}
+	return &probes.Code{Filter: c.Filter, Action: c.Action, Before: spans(c.Before), After: spans(c.After), Text: source}
 }
 
 // stops reports whether a site in the kernel ends the program.

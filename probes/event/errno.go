@@ -9,7 +9,7 @@ import (
 var ErrnoNames = sync.OnceValue(func() *Enum {
 	e := &Enum{Name: "errno"}
 	add := func(name string, v int64) { e.Names, e.Values = append(e.Names, name), append(e.Values, v) }
-	add("EOPNOTSUPP", 95) // as the kernel's sources say it; the table below says ENOTSUP
+	add("EOPNOTSUPP", 95) // the name in the kernel's code; the table below has ENOTSUP
 	for i, name := range strings.Fields(linuxErrnos) {
 		if name != "-" {
 			add(name, 1+int64(i))
@@ -17,7 +17,7 @@ var ErrnoNames = sync.OnceValue(func() *Enum {
 	}
 	add("EWOULDBLOCK", 11)
 	add("EDEADLOCK", 35)
-	// Those of include/linux/errno.h, which functions inside the kernel return but programs never see.
+	// From include/linux/errno.h: functions inside the kernel return these, but programs never see them.
 	for i, name := range strings.Fields(`ERESTARTSYS ERESTARTNOINTR ERESTARTNOHAND ENOIOCTLCMD ERESTART_RESTARTBLOCK EPROBE_DEFER
 		EOPENSTALE ENOPARAM - EBADHANDLE ENOTSYNC EBADCOOKIE ENOTSUPP ETOOSMALL ESERVERFAULT EBADTYPE EJUKEBOX EIOCBQUEUED
 		ERECALLCONFLICT ENOGRACE`) {
@@ -28,7 +28,7 @@ var ErrnoNames = sync.OnceValue(func() *Enum {
 	return e
 })
 
-// linuxErrnos are the error numbers of Linux from 1 on (include/uapi/asm-generic/errno-base.h, errno.h), wherever a recording is read.
+// linuxErrnos are the error numbers of Linux from 1 on (include/uapi/asm-generic/errno-base.h, errno.h), on every system that reads a recording.
 const linuxErrnos = `EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT ENOTBLK EBUSY EEXIST EXDEV ENODEV
 	ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE EDEADLK ENAMETOOLONG ENOLCK
 	ENOSYS ENOTEMPTY ELOOP - ENOMSG EIDRM ECHRNG EL2NSYNC EL3HLT EL3RST ELNRNG EUNATCH ENOCSI EL2HLT EBADE EBADR EXFULL ENOANO EBADRQC

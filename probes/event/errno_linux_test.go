@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The error numbers are those of Linux as another list has them.
+// The error numbers agree with another list of Linux's.
 func TestErrnoNames(t *testing.T) {
 	for v := range int64(134) {
 		want := unix.ErrnoName(syscall.Errno(v))

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Layout of a record in the ring buffer: its ID as 64 bits, then the parts of the event struct that hold its fields and their
-// presence bits, then values that the code computed. The parts lie in the record as aligned as they do in the struct.
+// Layout of a record in the ring buffer: its ID as 64 bits, then the ranges of the event struct that hold its fields and their presence
+// bits, then values that the code computed. The ranges have the same alignment in the record as in the struct.
 type Layout struct {
 	ID     int
 	Probe  *Probe
@@ -20,22 +20,22 @@ type Layout struct {
 	slots  []slot  // of the values
 }
 
-// Copy is a part of a record: Size bytes at From in the event struct are at To in the record.
+// Copy is a range of a record: Size bytes at From in the event struct are at To in the record.
 type Copy struct{ From, To, Size int }
 
-// Place says where a field is in the record.
+// Place is where a field is in the record.
 type Place struct {
 	Field *Field
 	// At is the offset of its value, in bytes.
 	At int
-	// HasAt is the offset of the byte with its presence bit, HasMask; no mask says that the field is always there.
+	// HasAt is the offset of the byte with its presence bit, HasMask; without a mask the field is always present.
 	HasAt   int
 	HasMask uint8
-	// Constant is the value in every record, of which none holds it; nil for a field of the records.
+	// Constant is the value in every record, if the records do not hold it; nil for a field of the records.
 	Constant any
 }
 
-// slot says where a value is in the record.
+// slot is where a value is in the record.
 type slot struct {
 	typ                Type
 	at, size, presence int
@@ -43,11 +43,10 @@ type slot struct {
 
 const recordHeader = 8
 
-// NewLayout lays out the records with a number of their own: what is read of them are fields of the event and computed values of
-// these types.
+// NewLayout lays out records with the given ID: fields of the event, and computed values of these types.
 func NewLayout(id int, p *Probe, fields []*Field, values []Type) *Layout {
 	l := &Layout{ID: id, Probe: p, Fields: fields, Size: recordHeader, places: make([]Place, len(p.Fields))}
-	parts := make(map[int]int) // where the part from an offset of the event is in the record
+	parts := make(map[int]int) // where the range from an offset of the event is in the record
 	for _, f := range fields {
 		pl := Place{Field: f, At: l.addPart(parts, f.Offset, f.Type.Size)}
 		if f.Optional {
@@ -70,7 +69,7 @@ func (l *Layout) addPart(parts map[int]int, from, size int) int {
 	return to
 }
 
-// addValues appends the values, all of them aligned to 8 bytes, and then the bytes that tell which are there.
+// addValues appends the values, each aligned to 8 bytes, and then a byte for each that shows whether it is present.
 func (l *Layout) addValues(values []Type) {
 	l.Size = alignTo(l.Size, 8)
 	for _, t := range values {
@@ -89,7 +88,7 @@ func (l *Layout) addValues(values []Type) {
 
 func alignTo(n, to int) int { return (n + to - 1) &^ (to - 1) }
 
-// alignment of an offset: the largest power of two up to 8 that divides it.
+// alignment returns the alignment of an offset: the largest power of two up to 8 that divides it.
 func alignment(offset int) int {
 	for a := 8; a > 1; a /= 2 {
 		if offset%a == 0 {
@@ -99,17 +98,17 @@ func alignment(offset int) int {
 	return 1
 }
 
-// Copies are what has to be copied from the event struct into the record. No two of them overlap.
+// Copies returns the ranges to copy from the event struct into the record. They do not overlap.
 func (l *Layout) Copies() []Copy { return l.copies }
 
-// Slot returns where value i is in the record: a number or Bool as 64 bits, a String or GID in as many bytes as its type has,
-// rounded up to 8; and the byte that is 1 if the value is there, else 0.
+// Slot returns where value i is in the record: a number or Bool as 64 bits, a String or GID in the bytes of its type, rounded up to 8. The
+// byte at presence is 1 if the value is present, otherwise 0.
 func (l *Layout) Slot(i int) (offset, presence int) { return l.slots[i].at, l.slots[i].presence }
 
-// Values is how many computed values a record has.
+// Values returns how many computed values a record has.
 func (l *Layout) Values() int { return len(l.slots) }
 
-// Event is a record that was read. It is valid only until the next one is.
+// Event is a record that was read. It is valid only until the next one is read.
 type Event struct {
 	Probe *Probe
 
@@ -117,11 +116,11 @@ type Event struct {
 	raw    []byte
 }
 
-// Layout tells which record it is, and what it holds.
+// Layout returns the layout of the record.
 func (e *Event) Layout() *Layout { return e.layout }
 
-// Get returns the value of a field as int64, uint64, bool or string, by the kind of its type. ok is false if the field is absent
-// from this event, or no field of its layout.
+// Get returns the value of a field as int64, uint64, bool or string, by the kind of its type. ok is false if the field is absent from this
+// event, or not in its layout.
 func (e *Event) Get(f *Field) (value any, ok bool) {
 	if f.index >= len(e.layout.places) {
 		return nil, false
@@ -136,7 +135,7 @@ func (e *Event) Get(f *Field) (value any, ok bool) {
 	return decode(f.Type, e.raw[p.At:p.At+f.Type.Size]), true
 }
 
-// Value returns value i of the layout, likewise. ok is false if it is absent.
+// Value returns value i of the layout, in the same way. ok is false if it is absent.
 func (e *Event) Value(i int) (value any, ok bool) {
 	s := e.layout.slots[i]
 	if e.raw[s.presence] == 0 {
@@ -196,18 +195,18 @@ func ByID(layouts []*Layout) ([]*Layout, error) {
 	return all, nil
 }
 
-// maxLayoutID bounds the table that finds the layout of a record.
+// maxLayoutID bounds the table of layouts.
 const maxLayoutID = 1<<16 - 1
 
-// Decode makes an event of a record as the generated code wrote it, whose layout is one of layouts, by their IDs. The event is valid
-// as long as the record is.
+// Decode makes an event from a record of the generated code; its layout is one of layouts, which are sorted by ID. The event is valid as
+// long as the record is.
 func Decode(layouts []*Layout, sample []byte, e *Event) error {
 	if len(sample) < recordHeader {
 		return fmt.Errorf("record of %d bytes is too short", len(sample))
 	}
 	id := binary.LittleEndian.Uint64(sample)
 	if id >= uint64(len(layouts)) || layouts[id] == nil {
-		return fmt.Errorf("record has the ID %d, of which there is no layout", id)
+		return fmt.Errorf("no layout for a record with the ID %d", id)
 	}
 	l := layouts[id]
 	if len(sample) < l.Size {

@@ -2,30 +2,30 @@ package event
 
 import "strconv"
 
-// Shown says when a line of text for people has a field that is there.
+// Shown is when a line of text for people has a field that is present.
 type Shown uint8
 
 const (
-	// Always has it.
+	// Always: in every line.
 	Always Shown = iota
-	// Detail has it where it is not 0, not empty and not false (DETAIL in bpf/trace.h, and all booleans and flags).
+	// Detail: unless it is 0, empty or false (DETAIL in bpf/trace.h, and all booleans and flags).
 	Detail
-	// Unusual has it where it is not the value that it usually has (USUAL).
+	// Unusual: unless it has its usual value (USUAL).
 	Unusual
-	// Instead has it where another field is absent, which tells the same (INSTEAD).
+	// Instead: where another field with the same meaning is absent (INSTEAD).
 	Instead
-	// Verbose has it only where everything is asked for (VERBOSE).
+	// Verbose: only if everything is asked for (VERBOSE).
 	Verbose
 )
 
-// Line says when a line of text has a field.
+// Line describes when a line of text has a field.
 type Line struct {
 	Shown
-	// Of is the usual value, as a name or a number, of Unusual, and the other field of Instead.
+	// Of is the usual value for Unusual, as a name or a number, and the other field for Instead.
 	Of string
 }
 
-// IsFlags tells whether a type is of booleans: one, or the bits of a number.
+// IsFlags reports whether a type consists of booleans: one, or the bits of a number.
 func (t Type) IsFlags() bool { return t.Kind == Bool || t.Enum != nil && t.Enum.Flags }
 
 // Usual returns the usual value of a field of type t, if it has one.
@@ -42,7 +42,7 @@ func (l Line) Usual(t Type) (int64, bool) {
 	return v, err == nil
 }
 
-// String is the mark as a list of fields shows it, "" for none.
+// String returns the mark as a list of fields shows it, "" for none.
 func (l Line) String() string {
 	switch l.Shown {
 	case Detail:

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// To reads a number as T, bit by bit.
+// To converts a number to T, bit by bit.
 func To[T int64 | uint64](v any) T {
 	if i, ok := v.(int64); ok {
 		return T(i)
@@ -13,7 +13,7 @@ func To[T int64 | uint64](v any) T {
 	return T(v.(uint64))
 }
 
-// Compare orders two values of one sort. Numbers compare as what they are, whatever their sign: -1 is below every uint64.
+// Compare orders two values of the same kind. Numbers of both signs compare by value: -1 is below every uint64.
 func Compare(a, b any) int {
 	switch a := a.(type) {
 	case int64:
@@ -38,5 +38,5 @@ func Compare(a, b any) int {
 	return 1
 }
 
-// IsNumber tells whether values of a type are integers.
+// IsNumber reports whether values of a type are integers.
 func IsNumber(t Type) bool { return t.Kind == Int || t.Kind == Uint }

@@ -6,25 +6,25 @@ import "path"
 type Field struct {
 	// Name as the user writes it, like latency or qp.state.
 	Name string
-	// Doc is one line: meaning, and where it comes from.
+	// Doc is one line: meaning, and origin.
 	Doc  string
 	Type Type
-	// Common fields are those that every event has: nsecs pid tid uid cpu cgroup comm ppid pgid pidns pcomm.
+	// Common fields are in every event: nsecs pid tid uid cpu cgroup comm ppid pgid pidns pcomm.
 	Common bool
 	// Optional fields may be absent from an event.
 	Optional bool
-	// Line says when a line of text has the field.
+	// Line is when a line of text has the field.
 	Line Line
 
 	// Offset is where the value is in the event struct, in bytes.
 	Offset int
-	// Presence is the bit of the event struct that is set if an optional field is there.
+	// Presence is the bit of the event struct that is set if an optional field is present.
 	Presence Bit
 
 	index int // in Probe.Fields
 }
 
-// Bit is a bit of a struct: its byte, and the mask for it.
+// Bit is a bit of a struct: its byte, and its mask.
 type Bit struct {
 	Offset int
 	Mask   byte
@@ -32,7 +32,7 @@ type Bit struct {
 
 // Probe is one kind of event.
 type Probe struct {
-	// Group and Name make the name that the user writes: nvme:complete_rq.
+	// Group and Name form the name that the user writes: nvme:complete_rq.
 	Group, Name string
 	// Doc is one line: when the event happens.
 	Doc string
@@ -40,13 +40,13 @@ type Probe struct {
 	Fields []*Field
 	// Size of the event struct in bytes; 0 for a probe of a recording.
 	Size int
-	// Sources are the functions and tracepoints of kernels that the events come from.
-	Sources []string
-	// Driver is whether the events belong to one driver: who wants them has to name the probe.
+	// Targets are the functions and tracepoints of kernels where the probe may be attached.
+	Targets []string
+	// Driver means that the events belong to one driver: a program must name the probe to get them.
 	Driver bool
-	// Sampled is whether the events are samples: who wants them has to say how often.
+	// Sampled means that the events are samples: a program must give their rate.
 	Sampled bool
-	// Selector is the field by whose names people ask for the events as if each were a probe, "" if there is none.
+	// Selector is the field whose values can be written like names of probes, "" if there is none.
 	Selector string
 }
 
@@ -73,7 +73,7 @@ func (p *Probe) Field(name string) *Field {
 	return nil
 }
 
-// Match returns those of the probes whose names match a glob such as nvme:* or *:*_qp.
+// Match returns the probes whose names match a glob such as nvme:* or *:*_qp.
 func Match(all []*Probe, glob string) []*Probe {
 	var found []*Probe
 	for _, p := range all {
@@ -84,8 +84,8 @@ func Match(all []*Probe, glob string) []*Probe {
 	return found
 }
 
-// Describe gives a recorded probe what the catalog's probe of the same name says of it, and of how people read its fields and their enums.
-// A recording has only what the values are, so that it is shown as events are today, whenever it was made.
+// Describe completes a recorded probe from the catalog's probe of the same name: its documentation, and how lines of text show its fields
+// and enums. A recording has only types and values, so events of old recordings are shown like new ones.
 func (p *Probe) Describe(known *Probe) {
 	p.Driver, p.Sampled, p.Selector = known.Driver, known.Sampled, known.Selector
 	for _, f := range p.Fields {

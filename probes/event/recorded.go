@@ -2,18 +2,18 @@ package event
 
 import "fmt"
 
-// RecordedValue is a number of 64 bits that was computed when the event happened: it is at At in the record if the byte at HasAt is not 0.
+// RecordedValue is a 64-bit number that was computed when the event happened: it is at At in the record if the byte at HasAt is not 0.
 type RecordedValue struct{ At, HasAt int }
 
-// NewRecordedLayout describes recorded records of a probe: size bytes each, with the fields at these places, and values. A field
-// without a place is absent. It fails if a place does not lie within the record.
+// NewRecordedLayout describes the records of a recorded probe: size bytes each, with the fields at these places, and values. A field
+// without a place is absent. It fails if a place is not within the record.
 func NewRecordedLayout(id int, p *Probe, size int, places []Place, values []RecordedValue) (*Layout, error) {
 	l := &Layout{ID: id, Probe: p, Size: size, places: make([]Place, len(p.Fields))}
 	for _, pl := range places {
 		f := pl.Field
 		switch {
 		case f.index >= len(p.Fields) || p.Fields[f.index] != f:
-			return nil, fmt.Errorf("field %s is not one of %s", f.Name, p)
+			return nil, fmt.Errorf("%s has no field %s", f.Name, p)
 		case pl.Constant != nil:
 		case f.Type.Size < 1 || pl.At < recordHeader || pl.At > size-f.Type.Size:
 			return nil, fmt.Errorf("field %s of %d bytes at %d is not within a record of %d bytes", f.Name, f.Type.Size, pl.At, size)
@@ -34,7 +34,7 @@ func NewRecordedLayout(id int, p *Probe, size int, places []Place, values []Reco
 	return l, nil
 }
 
-// holds tells whether a value of the kind can have the size.
+// holds reports whether the kind can have values of that size.
 func (t Type) holds() bool {
 	switch t.Kind {
 	case Int, Uint:
@@ -49,7 +49,7 @@ func (t Type) holds() bool {
 	return false
 }
 
-// Places of the fields in the records.
+// Places returns where the fields are in the records.
 func (l *Layout) Places() []Place {
 	places := make([]Place, len(l.Fields))
 	for i, f := range l.Fields {
@@ -58,6 +58,6 @@ func (l *Layout) Places() []Place {
 	return places
 }
 
-// Record is the event as it was written: Layout().Size bytes, which begin with the ID of the layout in 64 bits. It is valid as long as
+// Record returns the event as it was written: Layout().Size bytes, which begin with the ID of the layout in 64 bits. It is valid as long as
 // the event is.
 func (e *Event) Record() []byte { return e.raw[:e.layout.Size] }

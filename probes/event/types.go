@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kind says how a value is represented and compared.
+// Kind is how a value is represented and compared.
 type Kind uint8
 
 const (
@@ -22,7 +22,7 @@ const (
 	GID
 )
 
-// Unit is what a number counts or means; it drives how the number is printed and which literals fit it.
+// Unit is what a number counts or means. It determines how the number is printed and which literals can be compared with it.
 type Unit uint8
 
 const (
@@ -36,7 +36,7 @@ const (
 	Errno
 	// Cgroup is the id of a cgroup, the inode of its directory, whose name is its path (cgroup_t).
 	Cgroup
-	// Hex is a number that is read in hexadecimal: flags, masks, addresses (hex8_t … hex64_t).
+	// Hex is a number that is printed in hexadecimal: flags, masks, addresses (hex8_t … hex64_t).
 	Hex
 	// IP is a GID that is an IP address, an IPv4 one as ::ffff:a.b.c.d (ip_t16).
 	IP
@@ -52,22 +52,22 @@ type Type struct {
 	Enum *Enum
 }
 
-// Enum is a set of named values: one namespace. That of cgroups, whose names are their paths, changes with the host's cgroups.
+// Enum is a set of named values: one namespace. The enum of cgroups, whose names are their paths, changes with the host's cgroups.
 type Enum struct {
 	// Name of the enum, like qp_state.
 	Name string
 	// Names in order of their values.
 	Names  []string
 	Values []int64
-	// Flags says that the values are bits, of which a number may have several (FLAGS in trace.h).
+	// Flags means that the values are bits; a number may have several of them (FLAGS in trace.h).
 	Flags bool
-	// Classes are what the codes of a value's lowest byte belong to, by the byte above it (CLASSES in trace.h); nil if all are of one kind.
+	// Classes are names for the byte above the lowest byte of a value (CLASSES in trace.h); nil if there are no classes.
 	Classes []string
 
-	cgroups CgroupNames // name the values in place of Names and Values
+	cgroups CgroupNames // replace Names and Values
 }
 
-// CgroupNames know the paths of cgroups by their ids.
+// CgroupNames maps ids of cgroups to paths and back.
 type CgroupNames interface {
 	// ID returns the id of the cgroup that has a path now.
 	ID(path string) (id uint64, ok bool)
@@ -75,7 +75,7 @@ type CgroupNames interface {
 	Path(id uint64) string
 }
 
-// NewCgroupEnum makes the enum of cgroups that have these names.
+// NewCgroupEnum makes the enum of cgroups with these names.
 func NewCgroupEnum(names CgroupNames) *Enum { return &Enum{Name: "cgroup", cgroups: names} }
 
 // Value returns the value called name.
@@ -92,8 +92,8 @@ func (e *Enum) Value(name string) (int64, bool) {
 	return 0, false
 }
 
-// NameOf returns the name of v, or "" if it has none. Flags are the names of their bits, like LOCAL_WRITE|REMOTE_READ, with the bits
-// that have none as a number; "" is none of them.
+// NameOf returns the name of v, or "" if it has none. Flags give the names of their bits, like LOCAL_WRITE|REMOTE_READ, and a number for
+// unnamed bits; no bit gives "".
 func (e *Enum) NameOf(v int64) string {
 	if e.cgroups != nil {
 		return e.cgroups.Path(uint64(v))
@@ -109,7 +109,7 @@ func (e *Enum) NameOf(v int64) string {
 	return ""
 }
 
-// Unknown is what is printed for a value without a name: unknown(0x1d), or with its class unknown(admin:0xc1).
+// Unknown returns the text for a value without a name: unknown(0x1d), or with its class unknown(admin:0xc1).
 func (e *Enum) Unknown(v uint64) string {
 	if class := v >> 8; class < uint64(len(e.Classes)) && e.Classes[class] != "-" {
 		return fmt.Sprintf("unknown(%s:%#x)", e.Classes[class], v&0xff)
@@ -131,7 +131,7 @@ func (e *Enum) flagsOf(v int64) string {
 	return strings.Join(names, "|")
 }
 
-// EnumOf returns the names that stand for values of a type, or nil.
+// EnumOf returns the names for values of a type, or nil.
 func EnumOf(t *Type) *Enum {
 	switch {
 	case t == nil:

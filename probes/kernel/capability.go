@@ -33,7 +33,7 @@ func effectiveCapabilities() (uint64, error) {
 	return 0, fmt.Errorf("/proc/self/status: no CapEff")
 }
 
-// Lacking returns those of the wanted capabilities that this process does not have. CAP_SYS_ADMIN stands for all of them.
+// Lacking returns the wanted capabilities that this process does not have. CAP_SYS_ADMIN implies all of them.
 func (k *Kernel) Lacking(wanted []string) []string {
 	held, err := k.capability()
 	if err != nil || held&(1<<unix.CAP_SYS_ADMIN) != 0 {
@@ -56,7 +56,7 @@ func (k *Kernel) Permits(wanted []string) error {
 	return nil
 }
 
-// PermissionError says which capabilities are missing.
+// PermissionError reports missing capabilities.
 type PermissionError struct {
 	Missing []string
 }
@@ -65,11 +65,11 @@ func (e *PermissionError) Error() string {
 	return "permission denied: needs " + strings.Join(e.Missing, " and ") + " (run as root, or grant with setcap or --cap-add)"
 }
 
-// Unwrap makes it the error that the kernel would give.
+// Unwrap returns the error that the kernel would return.
 func (e *PermissionError) Unwrap() error { return unix.EPERM }
 
-// PerfCaps are the capabilities for programs on perf events: Debian's kernels know a level 3 of perf_event_paranoid, at which they
-// are the administrator's.
+// PerfCaps returns the capabilities for programs on perf events: Debian's kernels have a level 3 of perf_event_paranoid, which requires
+// CAP_SYS_ADMIN.
 func PerfCaps() []string {
 	if perfParanoid() > 2 {
 		return []string{CapSysAdmin}

@@ -23,35 +23,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cgroups knows the paths of this host's cgroups, as /proc/PID/cgroup has them, by their ids: the inodes of their directories. It looks
-// at the host when it is first asked. Its methods may be called from several goroutines.
+// Cgroups maps ids of this host's cgroups, the inodes of their directories, to paths as in /proc/PID/cgroup. It reads the host on first
+// use. Its methods may be called from several goroutines.
 type Cgroups struct {
-	// hierarchy is nil where none is mounted.
+	// hierarchy returns nil if none is mounted.
 	hierarchy func() *hierarchy
 
 	mu sync.Mutex
-	// paths that were seen, those of cgroups that are gone, too; "" for an id that has none here.
+	// paths that were seen, including removed cgroups; "" for an id without a path here.
 	paths  map[uint64]string
-	walked time.Time // when the whole tree was, last
+	walked time.Time // when the whole tree was walked last
 }
 
 // hierarchy is a mounted tree of cgroups.
 type hierarchy struct {
-	// mount is where, and root what of the tree: / but in some containers.
+	// mount is where it is mounted, and root which part of the tree: / except in some containers.
 	mount, root string
 	// controller of cgroup v1, one of legacyControllers; "" for cgroup v2.
 	controller string
 }
 
-// legacyControllers of cgroup v1, those in whose trees most tasks have a place of their own first, each with its name in the kernel's
-// enum cgroup_subsys_id.
+// legacyControllers of cgroup v1, with their names in the kernel's enum cgroup_subsys_id. The first are those in whose trees most tasks
+// have their own place.
 var legacyControllers = []struct{ name, id string }{
 	{"memory", "memory_cgrp_id"}, {"pids", "pids_cgrp_id"}, {"cpu", "cpu_cgrp_id"}, {"cpuacct", "cpuacct_cgrp_id"},
 	{"blkio", "io_cgrp_id"}, {"devices", "devices_cgrp_id"}, {"freezer", "freezer_cgrp_id"}, {"cpuset", "cpuset_cgrp_id"},
 	{"net_cls", "net_cls_cgrp_id"}, {"perf_event", "perf_event_cgrp_id"}, {"hugetlb", "hugetlb_cgrp_id"}, {"rdma", "rdma_cgrp_id"},
 }
 
-// NewCgroups knows none yet.
+// NewCgroups returns an empty table.
 func NewCgroups() *Cgroups {
 	return &Cgroups{paths: make(map[uint64]string), hierarchy: sync.OnceValue(func() *hierarchy {
 		f, err := os.Open("/proc/self/mountinfo")
@@ -97,8 +97,8 @@ func unescapeMount(name string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(name)
 }
 
-// chooseHierarchy returns the tree in which the tasks of this host have their places. That is cgroup v2 wherever somebody uses it; on a
-// host with cgroup v1 it may be mounted as well, with every task in its root.
+// chooseHierarchy returns the tree in which the tasks of this host have their places. That is cgroup v2 wherever it is in use; on a host
+// with cgroup v1 it may be mounted as well, with every task in its root.
 func chooseHierarchy(mounted []hierarchy) *hierarchy {
 	var best *hierarchy
 	rank := func(h hierarchy) int {
@@ -123,7 +123,7 @@ func (h hierarchy) hasChildren() bool {
 	return err == nil && slices.ContainsFunc(entries, fs.DirEntry.IsDir)
 }
 
-// path of a directory in the tree.
+// path returns the path of a directory in the tree.
 func (h *hierarchy) path(dir string) (string, bool) {
 	below, ok := strings.CutPrefix(dir, h.mount)
 	if !ok || below != "" && below[0] != '/' && h.mount != "/" {
@@ -132,7 +132,7 @@ func (h *hierarchy) path(dir string) (string, bool) {
 	return path.Clean(h.root + "/" + below), true
 }
 
-// dir is the directory of a path.
+// dir returns the directory of a path.
 func (h *hierarchy) dir(p string) (string, bool) {
 	if h.root == "/" {
 		return filepath.Join(h.mount, p), true
@@ -144,8 +144,7 @@ func (h *hierarchy) dir(p string) (string, bool) {
 	return filepath.Join(h.mount, below), true
 }
 
-// Mount returns where the tree of cgroups is mounted, and the controller of cgroup v1 whose tree it is, "" for v2; ok is false if there
-// is none.
+// Mount returns where the tree of cgroups is mounted, and its controller of cgroup v1, "" for v2; ok is false if none is mounted.
 func (c *Cgroups) Mount() (dir, controller string, ok bool) {
 	h := c.hierarchy()
 	if h == nil {
@@ -173,7 +172,7 @@ func (c *Cgroups) ID(p string) (id uint64, ok bool) {
 	return id, ok
 }
 
-// inode of a directory: on 64-bit kernels the id of the cgroup (kernfs_ino, fs/kernfs).
+// inode returns the inode of a directory: on 64-bit kernels the id of the cgroup (kernfs_ino, fs/kernfs).
 func inode(dir string) (uint64, bool) {
 	var s unix.Stat_t
 	if err := unix.Stat(dir, &s); err != nil || s.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -182,7 +181,7 @@ func inode(dir string) (uint64, bool) {
 	return s.Ino, true
 }
 
-// Hierarchy is the number that the kernel has given to the tree: 0 is cgroup v2.
+// Hierarchy returns the kernel's number of the tree: 0 is cgroup v2.
 func (c *Cgroups) Hierarchy() (int32, error) {
 	h := c.hierarchy()
 	if h == nil {
@@ -201,10 +200,10 @@ func (c *Cgroups) Hierarchy() (int32, error) {
 			return int32(number), err
 		}
 	}
-	return 0, fmt.Errorf("/proc/cgroups has no %s", h.controller)
+	return 0, fmt.Errorf("controller %s is missing in /proc/cgroups", h.controller)
 }
 
-// Below calls do with the ids of the cgroup that has a path now, and of all below it, each before those in it are looked for.
+// Below calls do with the ids of the cgroup that now has a path, and of all below it. It handles each cgroup before it looks inside.
 func (c *Cgroups) Below(p string, do func(id uint64) error) error {
 	h := c.hierarchy()
 	if h == nil {
@@ -212,13 +211,13 @@ func (c *Cgroups) Below(p string, do func(id uint64) error) error {
 	}
 	top, ok := h.dir(path.Clean(p))
 	if !ok {
-		return fmt.Errorf("cgroup %s is outside of what this container sees", p)
+		return fmt.Errorf("cgroup %s is not visible in this container", p)
 	}
 	return filepath.WalkDir(top, func(dir string, d fs.DirEntry, err error) error {
 		if err != nil && dir == top {
 			return err
 		}
-		if err != nil || !d.IsDir() { // it is gone, or no cgroup
+		if err != nil || !d.IsDir() { // it is gone, or not a cgroup
 			return nil
 		}
 		if id, ok := inode(dir); ok {
@@ -228,7 +227,7 @@ func (c *Cgroups) Below(p string, do func(id uint64) error) error {
 	})
 }
 
-// Path returns the path of the cgroup with an id, also of one that is gone if it was seen before; "" if it is not known.
+// Path returns the path of the cgroup with an id, including a removed one that was seen before; "" if it is unknown.
 func (c *Cgroups) Path(id uint64) string {
 	h := c.hierarchy()
 	if h == nil || id == 0 {
@@ -242,10 +241,10 @@ func (c *Cgroups) Path(id uint64) string {
 	p, err := h.open(id)
 	switch {
 	case err == nil, errors.Is(err, unix.ESTALE):
-		// What is gone does not come back: the kernel gives no id twice.
+		// A removed cgroup does not come back: the kernel never reuses an id.
 		c.remember(id, p)
 	case time.Since(c.walked) > time.Second:
-		// To open a handle takes CAP_DAC_READ_SEARCH.
+		// Opening a handle needs CAP_DAC_READ_SEARCH.
 		c.walk(h.mount)
 		if _, known := c.paths[id]; !known {
 			c.remember(id, "")
@@ -271,7 +270,7 @@ func (c *Cgroups) walk(dir string) {
 		c.walked = time.Now()
 	}
 	_ = filepath.WalkDir(dir, func(dir string, d fs.DirEntry, err error) error {
-		if err != nil { // it is gone, or not ours to see
+		if err != nil { // it is gone, or not readable
 			return nil
 		}
 		if !d.IsDir() {
@@ -313,8 +312,8 @@ func (h *hierarchy) open(id uint64) (string, error) {
 	return p, nil
 }
 
-// Watch remembers the names of all cgroups, and of those that are made from now on until ctx ends: then they can be told when they are
-// gone. Without it a cgroup has to be there when it is first asked for.
+// Watch remembers the names of all cgroups, and of new ones until ctx ends, so that they are known after the cgroups are removed. Without
+// it a cgroup must exist when it is first looked up.
 func (c *Cgroups) Watch(ctx context.Context) error {
 	h := c.hierarchy()
 	if h == nil {
@@ -333,7 +332,7 @@ func (c *Cgroups) Watch(ctx context.Context) error {
 	return nil
 }
 
-// cgroupWatch follows the making of directories.
+// cgroupWatch follows the creation of directories.
 type cgroupWatch struct {
 	*Cgroups
 	fd     int
@@ -341,11 +340,11 @@ type cgroupWatch struct {
 	dirs   map[int32]string // by the number of the watch
 }
 
-// add watches a directory, then remembers it and adds those in it: what is made meanwhile is seen by the one or the other.
+// add watches a directory, then remembers it and adds those in it: a directory made meanwhile is seen by the watch or by the listing.
 func (w *cgroupWatch) add(dir string) error {
 	n, err := unix.InotifyAddWatch(w.fd, dir, unix.IN_CREATE|unix.IN_ONLYDIR)
 	if errors.Is(err, unix.ENOENT) {
-		return nil // gone again
+		return nil // it is gone
 	}
 	if err != nil {
 		return fmt.Errorf("watch cgroups: %s: %w", dir, err)
@@ -360,7 +359,7 @@ func (w *cgroupWatch) add(dir string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil // likewise
+		return nil // as above
 	}
 	for _, e := range entries {
 		if e.IsDir() {
@@ -372,7 +371,7 @@ func (w *cgroupWatch) add(dir string) error {
 	return nil
 }
 
-// follow reads the events until the file is closed, or there are more directories than may be watched.
+// follow reads the events until the file is closed, or until there are more directories than inotify may watch.
 func (w *cgroupWatch) follow() {
 	defer w.events.Close()
 	buffer := make([]byte, 1<<16)
@@ -406,7 +405,7 @@ func (w *cgroupWatch) follow() {
 // CgroupUnknown is CGROUP_UNKNOWN of trace.h.
 const CgroupUnknown = 0xff
 
-// ControllerNumber is the number of a controller of cgroup v1, from 1; CgroupUnknown if the kernel does not describe it.
+// ControllerNumber returns the number of a controller of cgroup v1, from 1; CgroupUnknown if the kernel does not describe it.
 func (k *Kernel) ControllerNumber(controller string) byte {
 	t, err := k.Type(Module{}, &btf.Enum{Name: "cgroup_subsys_id"})
 	numbers, ok := t.(*btf.Enum)

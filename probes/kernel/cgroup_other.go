@@ -2,14 +2,14 @@
 
 package kernel
 
-// Cgroups are those of a host with Linux. Elsewhere there are none.
+// Cgroups are the cgroups of a host with Linux. Other systems have none.
 type Cgroups struct{}
 
-// NewCgroups knows none.
+// NewCgroups returns an empty table.
 func NewCgroups() *Cgroups { return &Cgroups{} }
 
-// ID knows no cgroup.
+// ID finds no cgroup.
 func (*Cgroups) ID(string) (uint64, bool) { return 0, false }
 
-// Path knows no cgroup.
+// Path finds no cgroup.
 func (*Cgroups) Path(uint64) string { return "" }

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// Fact is something about the host that decides what can be traced.
+// Fact is a finding about the host that decides what can be traced.
 type Fact struct {
 	Name, Value string
-	// OK is false if it keeps a probe from working, or from working fully.
+	// OK is false if it keeps a probe from working fully.
 	OK bool
-	// Advice says what to do if it is not.
+	// Advice is what to do if OK is false.
 	Advice string
 }
 
-// Facts returns what is to be known of the kernel, most general first.
+// Facts returns the facts about the kernel, most general first.
 func (k *Kernel) Facts(cgroups *Cgroups) []Fact {
 	return []Fact{
 		versionFact(), k.typesFact(), k.capabilityFact(), lockdownFact(), k.symbolsFact(), tracefsFact(), paranoidFact(), k.preemptionFact(), k.cgroupFact(cgroups),
@@ -37,7 +37,7 @@ func versionFact() Fact {
 func (k *Kernel) typesFact() Fact {
 	f := Fact{Name: "BTF", Value: "/sys/kernel/btf/vmlinux", OK: true}
 	_, err := k.taken.Load().described()
-	given, _ := k.given() // read before, or missed by whoever needs them
+	given, _ := k.given() // an error here is reported when the types are needed
 	if err != nil {
 		f.Value, f.OK = err.Error(), len(given) > 0
 	}
@@ -45,7 +45,7 @@ func (k *Kernel) typesFact() Fact {
 	case len(given) > 0:
 		f.Value += fmt.Sprintf("; %d given by --btf", len(given))
 	case err != nil:
-		f.Advice = "give a file with the kernel's types: --btf FILE"
+		f.Advice = "provide a file with the kernel's types: --btf FILE"
 	}
 	return f
 }
@@ -72,7 +72,7 @@ func (k *Kernel) capabilityFact() Fact {
 	return f
 }
 
-// lockdownFact: see kernel_lockdown(7); the level in force stands in brackets.
+// lockdownFact: see kernel_lockdown(7); the level in force is in brackets.
 func lockdownFact() Fact {
 	data, err := os.ReadFile("/sys/kernel/security/lockdown")
 	if err != nil {
@@ -87,7 +87,7 @@ func lockdownFact() Fact {
 	return f
 }
 
-// whyNoLockdown explains why the level is not shown. The kernel makes the directory for securityfs, which is empty until it is mounted
+// whyNoLockdown explains why the level is unknown. The kernel makes the directory for securityfs, which is empty until it is mounted
 // (security/inode.c).
 func whyNoLockdown() string {
 	entries, err := os.ReadDir("/sys/kernel/security")
@@ -97,7 +97,7 @@ func whyNoLockdown() string {
 	case err != nil:
 		return err.Error()
 	case len(entries) == 0:
-		return "not known: mount -t securityfs securityfs /sys/kernel/security shows it"
+		return "unknown: mount -t securityfs securityfs /sys/kernel/security shows it"
 	default:
 		return "this kernel has none"
 	}
@@ -136,20 +136,20 @@ func (k *Kernel) preemptionFact() Fact {
 	}
 	switch {
 	case k.PreemptsTracepoints():
-		f.Value += ": tasks are preempted inside BPF programs, which the kernel skips then for others; so functions by kprobe, and tracepoints by perf events where that tells the same"
+		f.Value += ": tasks are preempted inside BPF programs, and the kernel then skips these for other tasks; so functions are traced by kprobe, and tracepoints by perf events where these have the same fields"
 	case p.preempts():
-		f.Value += ": tasks are preempted inside BPF programs of fexit, which the kernel skips then for others; so functions by kprobe"
+		f.Value += ": tasks are preempted inside BPF programs of fexit, and the kernel then skips these for other tasks; so functions are traced by kprobe"
 	}
 	return f
 }
 
-// cgroupFact says which cgroups the field cgroup has.
+// cgroupFact describes what the field cgroup shows.
 func (k *Kernel) cgroupFact(cgroups *Cgroups) Fact {
 	dir, controller, ok := cgroups.Mount()
 	f := Fact{Name: "cgroup", Value: dir + " (cgroup v1)", OK: true}
 	switch {
 	case !ok:
-		f.Value, f.Advice = "not mounted here: cgroup is a number", "mount -t cgroup2 none /sys/fs/cgroup"
+		f.Value, f.Advice = "not mounted: cgroup is shown as a number", "mount -t cgroup2 none /sys/fs/cgroup"
 	case controller == "":
 		f.Value = dir + " (cgroup v2)"
 	case k.ControllerNumber(controller) == CgroupUnknown:
@@ -158,7 +158,7 @@ func (k *Kernel) cgroupFact(cgroups *Cgroups) Fact {
 	return f
 }
 
-// ModuleFact describes a module. Missing are the types that are wanted of it and that no BTF at hand has.
+// ModuleFact describes a module. missing are the wanted types of the module that no BTF has.
 func (k *Kernel) ModuleFact(m Module, missing []string) Fact {
 	f := Fact{Name: "module " + m.Name, Value: "loaded", OK: true}
 	switch _, err := k.moduleTypes(m.Name); {
@@ -172,11 +172,11 @@ func (k *Kernel) ModuleFact(m Module, missing []string) Fact {
 		f.Value += ", without BTF"
 	}
 	if m.outOfTree() {
-		f.Value += ", built out of the kernel's tree"
+		f.Value += ", built out of tree"
 	}
 	if len(missing) > 0 {
 		f.OK = false
-		f.Advice = "types that are missing: " + strings.Join(missing, " ") + "; give them with --btf FILE"
+		f.Advice = "missing types: " + strings.Join(missing, " ") + "; provide them with --btf FILE"
 	}
 	return f
 }

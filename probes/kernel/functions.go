@@ -25,7 +25,7 @@ func (k *Kernel) HasTracepoint(m Module, name string) (bool, error) {
 	return k.isSymbol(TracepointSymbols(name)...)
 }
 
-// TracepointSymbols are the symbols of which each kernel has some for a tracepoint.
+// TracepointSymbols returns symbols for a tracepoint; each kernel has at least one of them.
 func TracepointSymbols(name string) []string {
 	return []string{"__tracepoint_" + name, "__traceiter_" + name}
 }
@@ -73,7 +73,7 @@ func (k *Kernel) BuiltIn(function string) bool {
 	return spec.TypeByName(function, &fn) == nil
 }
 
-// Prototype of a function of the kernel or of a module.
+// Prototype returns the prototype of a function of the kernel or of a module.
 func (k *Kernel) Prototype(m Module, function string) (*btf.FuncProto, error) {
 	fn, err := k.function(m, function)
 	if err != nil {
@@ -81,7 +81,7 @@ func (k *Kernel) Prototype(m Module, function string) (*btf.FuncProto, error) {
 	}
 	proto, ok := fn.Type.(*btf.FuncProto)
 	if !ok {
-		return nil, fmt.Errorf("BTF of %s is no function", function)
+		return nil, fmt.Errorf("%s is not a function in BTF", function)
 	}
 	return proto, nil
 }

@@ -14,24 +14,24 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Options say what of a kernel will be asked for, and what is known of it beyond what it shows.
+// Options describe what a caller will ask of a kernel, and what is known of it besides what it shows.
 type Options struct {
-	// BTF are files, or folders of files, with the types of modules that carry none.
+	// BTF are files, or folders of files, with the types of modules without BTF.
 	BTF []string
-	// Modules whose types may be asked for.
+	// Modules whose types may be looked up.
 	Modules []Module
 	// Symbols returns the names that may be looked up in the kernel's symbol table.
 	Symbols func() map[string]bool
-	// Types returns the kernel's own types, ModuleTypes those of a module, DescribesName whether a name is among the kernel's own types
-	// and functions, and Preemption how it preempts tasks; nil: as the running kernel shows them.
+	// Types returns the kernel's own types, ModuleTypes the types of a module, DescribesName whether a name is among the kernel's own types
+	// and functions, and Preemption how it preempts tasks; nil: from the running kernel.
 	Types         func() (*btf.Spec, error)
 	ModuleTypes   func(name string) (*btf.Spec, error)
 	DescribesName func(name string) (bool, error)
 	Preemption    func() Preemption
 }
 
-// Kernel is what one kernel offers. Everything is asked for when it is first needed and never by the kernel's version. Its methods may
-// be called from several goroutines.
+// Kernel is what one kernel offers. Everything is looked up on first use, and never derived from the kernel's version. Its methods may be
+// called from several goroutines.
 type Kernel struct {
 	options    Options
 	capability func() (uint64, error)
@@ -41,7 +41,7 @@ type Kernel struct {
 	taken      atomic.Pointer[taken]
 }
 
-// taken is what takes much memory, and can be let go and taken again.
+// taken is what needs much memory, and can be freed and read again.
 type taken struct {
 	given func() ([]*btf.Spec, error) // from Options.BTF
 	cache *btf.Cache                  // for the library that loads programs
@@ -53,7 +53,7 @@ type taken struct {
 	modules     map[string]func() (*btf.Spec, error)
 }
 
-// New looks at the running kernel.
+// New prepares to read the running kernel.
 func New(o Options) (*Kernel, error) {
 	if o.Preemption == nil {
 		o.Preemption = readPreemption
@@ -79,7 +79,7 @@ func New(o Options) (*Kernel, error) {
 	return k, err
 }
 
-// Release lets go of the kernel's types and symbols, tens of megabytes. They are taken again when they are next needed.
+// Release frees the kernel's types and symbols, tens of megabytes. They are read again when they are next needed.
 func (k *Kernel) Release() {
 	t := &taken{
 		given:   sync.OnceValues(func() ([]*btf.Spec, error) { return readAllTypes(k.options.BTF) }),
@@ -124,7 +124,7 @@ func (k *Kernel) Release() {
 	k.taken.Store(t)
 }
 
-// Types are those that the kernel itself describes.
+// Types returns the types that the kernel itself describes.
 func (k *Kernel) Types() (*btf.Spec, error) { return k.taken.Load().types() }
 
 // Cache has the types of the kernel for the library that loads programs.
@@ -134,7 +134,7 @@ func (k *Kernel) given() ([]*btf.Spec, error) { return k.taken.Load().given() }
 
 func (k *Kernel) symbols() (map[string]bool, error) { return k.taken.Load().symbols() }
 
-// moduleTypes are those that a module describes.
+// moduleTypes returns the types that a module describes.
 func (k *Kernel) moduleTypes(name string) (*btf.Spec, error) { return k.taken.Load().modules[name]() }
 
 // Described returns nil if there are types of the kernel, its own or given ones.
@@ -142,12 +142,12 @@ func (k *Kernel) Described() error {
 	_, err := k.taken.Load().described()
 	given, givenErr := k.given()
 	if err != nil && len(given) == 0 {
-		return errors.Join(fmt.Errorf("%w (give a file with its types: --btf FILE)", err), givenErr)
+		return errors.Join(fmt.Errorf("%w (provide a file with its types: --btf FILE)", err), givenErr)
 	}
 	return nil
 }
 
-// ErrNoBTF says that the kernel does not describe its types (CONFIG_DEBUG_INFO_BTF), or that this process does not get to see it.
+// ErrNoBTF means that the kernel does not describe its types (CONFIG_DEBUG_INFO_BTF), or that this process cannot see them.
 var ErrNoBTF = errors.New("this kernel shows no BTF in /sys/kernel/btf/vmlinux")
 
 func kernelBTF(cache *btf.Cache) (*btf.Spec, error) {
@@ -183,7 +183,7 @@ func readTypes(path string) ([]*btf.Spec, error) {
 			return nil, fmt.Errorf("types: %w", err)
 		}
 		if len(files) == 0 {
-			return nil, fmt.Errorf("types: no file in %s", path)
+			return nil, fmt.Errorf("types: no files in %s", path)
 		}
 	}
 	var specs []*btf.Spec
@@ -197,7 +197,7 @@ func readTypes(path string) ([]*btf.Spec, error) {
 	return specs, nil
 }
 
-// loadModuleTypes reads the BTF of one module alone: that of any other, even a broken one, is none of our business.
+// loadModuleTypes reads the BTF of one module only: another module's BTF, even a broken one, does not matter.
 func loadModuleTypes(kernelTypes func() (*btf.Spec, error), name string) (*btf.Spec, error) {
 	base, err := kernelTypes()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Version is what uname -r prints.
+// Version returns what uname -r prints.
 func Version() (string, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -20,7 +20,7 @@ func Version() (string, error) {
 	return unix.ByteSliceToString(name.Release[:]), nil
 }
 
-// Explain says why something of the module is not there: as a rule the module is not.
+// Explain returns why something of the module is missing: usually the module is not loaded.
 func (m Module) Explain(err error) error {
 	if !m.loaded() {
 		return fmt.Errorf("module %s is not loaded (%s)", m.Name, m.Load)
@@ -28,7 +28,7 @@ func (m Module) Explain(err error) error {
 	return err
 }
 
-// loaded tells whether a module is loaded. What is built in need not show here.
+// loaded reports whether a module is loaded. A built-in one need not be visible here.
 func (m Module) loaded() bool {
 	if m.Name == "" {
 		return true
@@ -37,8 +37,8 @@ func (m Module) loaded() bool {
 	return err == nil
 }
 
-// builtIn reports whether the module is a part of the kernel image. /sys shows it then if it has parameters, without the state that a
-// loaded one has (mod_sysfs_setup, kernel/module/sysfs.c); otherwise the list that belongs to the kernel has it.
+// builtIn reports whether the module is part of the kernel image. /sys shows it then if it has parameters, but without the state of a
+// loaded one (mod_sysfs_setup, kernel/module/sysfs.c); otherwise the kernel's list of built-in modules has it.
 func (m Module) builtIn() bool {
 	if m.Name == "" {
 		return false
@@ -55,7 +55,7 @@ func (m Module) builtIn() bool {
 	return err == nil && bytes.Contains(list, []byte("/"+m.Name+".ko\n"))
 }
 
-// outOfTree tells whether a module was not built with its kernel: then the types of the same name in vmlinux are not its own.
+// outOfTree reports whether a module was not built with its kernel: then the types of the same name in vmlinux are not its own.
 func (m Module) outOfTree() bool {
 	taint, err := os.ReadFile("/sys/module/" + m.Name + "/taint")
 	return err == nil && bytes.ContainsRune(taint, 'O')

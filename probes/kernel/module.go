@@ -2,24 +2,24 @@ package kernel
 
 import "strings"
 
-// A Module is where functions, tracepoints and types live. One without a name is the kernel itself.
+// A Module is where functions, tracepoints and types belong. One without a name is the kernel itself.
 type Module struct {
 	Name string
-	// Others are modules that have functions of the same subsystem, and no types of their own that are read.
+	// Others are modules with functions of the same subsystem, but no types of their own that are read.
 	Others []string
-	// Types begins the names of the types that belong to the module: an out-of-tree module may have changed them.
+	// Types are prefixes of the names of the types that belong to the module: an out-of-tree module may have changed them.
 	Types []string
 	// DescribedBy is the module whose BTF has these types, if it is another.
 	DescribedBy string
 	// Headers declare these types, for those who compile them.
 	Headers []string
-	// Load is how to get it.
+	// Load is the command that loads it.
 	Load string
-	// Events is the folder of its tracepoints in tracefs, if their records are read.
+	// Events is the folder of its tracepoints in tracefs, if their ftrace events are read.
 	Events string
 }
 
-// All names the module and the others.
+// All returns the names of the module and the others.
 func (m Module) All() []string { return append([]string{m.Name}, m.Others...) }
 
 // Owns reports whether a type belongs to the module.
@@ -32,7 +32,7 @@ func (m Module) Owns(typeName string) bool {
 	return false
 }
 
-// Describer names the module whose BTF has the types that belong to m.
+// Describer returns the name of the module whose BTF has the types that belong to m.
 func (m Module) Describer() string {
 	if m.DescribedBy == "" {
 		return m.Name

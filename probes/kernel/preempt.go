@@ -16,13 +16,13 @@ import (
 
 // The kernel does not run a program of a trampoline (fentry, fexit) or raw tracepoint on a CPU where an instance of it is under way
 // (bpf_prog.active: kernel/bpf/trampoline.c, kernel/trace/bpf_trace.c). A task that is preempted inside the program keeps it under way
-// until it runs again, and every other task on that CPU is skipped: up to two thirds of the calls of many processes on one CPU. The
-// handlers of kprobes and of perf events run with preemption off, so that none is skipped of what tasks call.
+// until it runs again, and the kernel skips the program for every other task on that CPU: up to two thirds of the calls of many processes
+// on one CPU. The handlers of kprobes and of perf events run with preemption off, so that no call by a task is skipped.
 //
-// What interrupts call may be. All programs of kprobes and of perf events share one counter on each CPU (bpf_prog_active: trace_call_bpf
-// in kernel/trace/bpf_trace.c), and an interrupt that comes while one of them runs gets none. NVMe commands end in interrupts. So raw
-// tracepoints tell of them everywhere. This is what the kernel skipped when fio read with one, four or eight processes on one CPU.
-// What was seen and what was skipped are together what fio counted.
+// Calls by interrupts may be. All programs of kprobes and of perf events share one counter on each CPU (bpf_prog_active: trace_call_bpf in
+// kernel/trace/bpf_trace.c). If an interrupt comes while one of them runs, its programs are skipped. NVMe commands end in interrupts, so
+// raw tracepoints report these everywhere. The table shows what the kernel skipped when fio read with one, four or eight processes on one
+// CPU. Seen and skipped events together are as many as fio counted.
 //
 //	                                                   7.2 (lazy and full)    6.12 (preempt=full)
 //	                                                   beginnings  ends       beginnings  ends
@@ -31,12 +31,12 @@ import (
 //	kprobes, and the system calls by perf events       0           3.2 %      0           6.8 %
 //	the same, with two more processes that make some   0           20 %       0           19 %
 //
-// Beginnings by kprobe and ends by raw tracepoint would lose none. But nvme_setup_cmd fills the command in: there is something to tell of it
-// when it returns, and then its arguments are gone. That takes two programs in place of each, and a map of the calls in progress.
+// Beginnings by kprobe and ends by raw tracepoint would lose none. But nvme_setup_cmd fills the command in: the event needs what is there
+// when it returns, and then its arguments are gone. That needs two programs for each, and a map of the calls in progress.
 //
-// So functions that interrupts call are better hooked by fentry: an interrupt is not preempted, and each program of fentry has a counter of
-// its own. These are the calls of nvme_irq, by fentry and by kprobe at once, while four processes read with fio on one CPU, and as
-// many more as are said do nothing but system calls, which programs of perf events count.
+// So functions that interrupts call are better hooked by fentry: an interrupt is not preempted, and each fentry program has its own
+// counter. These are the calls of nvme_irq, by fentry and by kprobe at once, while four processes read with fio on one CPU. The additional
+// processes do only system calls, which programs of perf events count.
 //
 //	                                         7.2 (lazy)               6.12 (preempt=full)
 //	                                         calls  fentry  kprobe    calls  fentry  kprobe
@@ -48,14 +48,14 @@ import (
 
 // Preemption is how the kernel preempts tasks that run in it.
 type Preemption struct {
-	Model  string // none, voluntary, full, lazy or real-time; "" if nothing tells
-	Source string // what tells it
+	Model  string // none, voluntary, full, lazy or real-time; "" if it is unknown
+	Source string // where it was read
 }
 
-// preempts tells whether a task may be preempted inside a program. What is not known counts as if it may: nothing is lost by that.
+// preempts reports whether a task may be preempted inside a program. If it is unknown, it counts as if it may: that loses nothing.
 func (p Preemption) preempts() bool { return !slices.Contains([]string{"none", "voluntary"}, p.Model) }
 
-// kernelText is what the kernel says of itself.
+// kernelText is how the kernel describes itself.
 type kernelText struct {
 	version string                // uname -v
 	dynamic func() (string, bool) // sched/preempt in debugfs
@@ -63,7 +63,7 @@ type kernelText struct {
 	config  func() (name, text string)
 }
 
-// model of preemption. A kernel that was built for one names it in its version; PREEMPT_DYNAMIC is for all of them.
+// model returns the model of preemption. A kernel built for one model names it in its version; PREEMPT_DYNAMIC supports all of them.
 func (k kernelText) model() Preemption {
 	flag := ""
 	for _, word := range strings.Fields(k.version) {
@@ -86,7 +86,7 @@ func (k kernelText) model() Preemption {
 	}
 }
 
-// chosen is the model that is in force of several: as debugfs shows it, or as the kernel's command line or configuration chose it.
+// chosen returns the model in force where there are several: from debugfs, the kernel's command line, or its configuration.
 func (k kernelText) chosen() Preemption {
 	if text, ok := k.dynamic(); ok {
 		_, rest, _ := strings.Cut(text, "(")
@@ -94,7 +94,7 @@ func (k kernelText) chosen() Preemption {
 		return Preemption{model, "sched/preempt in debugfs"}
 	}
 	name, config := k.config()
-	// Kernels that know only full and lazy do not take the others from the command line. Their configuration does not name them.
+	// Kernels that know only full and lazy do not accept the others on the command line. Their configuration does not name them.
 	offered := func(model string) bool {
 		return strings.Contains(config, "CONFIG_PREEMPT_"+strings.ToUpper(model)) || model == "full"
 	}
@@ -121,7 +121,7 @@ func readPreemption() Preemption {
 	if unix.Uname(&name) != nil {
 		return Preemption{}
 	}
-	cmdline, _ := os.ReadFile("/proc/cmdline") // without it, the configuration tells
+	cmdline, _ := os.ReadFile("/proc/cmdline") // without it, the configuration decides
 	release := unix.ByteSliceToString(name.Release[:])
 	return kernelText{
 		version: unix.ByteSliceToString(name.Version[:]),
@@ -131,7 +131,7 @@ func readPreemption() Preemption {
 	}.model()
 }
 
-// readDynamicPreemption reads debugfs. Where it is not mounted, it is asked for by a mount that nobody else sees.
+// readDynamicPreemption reads debugfs. If it is not mounted, it is mounted where no other process sees it.
 func readDynamicPreemption() (string, bool) {
 	const file = "sched/preempt"
 	if text, err := os.ReadFile("/sys/kernel/debug/" + file); err == nil {
@@ -160,7 +160,7 @@ func readDynamicPreemption() (string, bool) {
 	return string(text), err == nil
 }
 
-// readConfig returns the configuration that a kernel was built with, and where it stands.
+// readConfig returns the configuration that a kernel was built with, and its file.
 func readConfig(release string) (name, text string) {
 	for _, name := range []string{"/proc/config.gz", "/boot/config-" + release, "/lib/modules/" + release + "/config"} {
 		data, err := os.ReadFile(name)
@@ -189,10 +189,10 @@ func (k *Kernel) PreemptsInterrupts() bool {
 	return slices.Contains([]string{"real-time", ""}, k.preemption().Model)
 }
 
-// PreemptsTracepoints tells whether a task may be preempted inside the programs of raw tracepoints: it may, since the kernel guards the
-// call of these by SRCU rather than by preemption (include/linux/tracepoint.h). The types of such a kernel have that guard; where there
-// are none, it counts as if it may.
+// PreemptsTracepoints reports whether a task may be preempted inside the programs of raw tracepoints. It may, since the kernel guards their
+// calls by SRCU instead of disabled preemption (include/linux/tracepoint.h). The types of such a kernel have that guard; without types, it
+// counts as if it may.
 func (k *Kernel) PreemptsTracepoints() bool { return k.preemption().preempts() && k.guards() }
 
-// tracepointGuard is a type that DEFINE_LOCK_GUARD_1(srcu_fast_notrace, …) makes in include/linux/srcu.h.
+// tracepointGuard is a type that DEFINE_LOCK_GUARD_1(srcu_fast_notrace, …) defines in include/linux/srcu.h.
 const tracepointGuard = "class_srcu_fast_notrace_t"

@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// What the kernel says of a link is a union of structs without names.
-func TestTellsMissed(t *testing.T) {
+// What the kernel returns about a link is a union of unnamed structs.
+func TestReportsMissed(t *testing.T) {
 	number := &btf.Int{Name: "unsigned long long", Size: 8}
 	for _, last := range []string{"missed", "addr"} {
 		kprobe := &btf.Struct{Size: 8, Members: []btf.Member{{Name: last, Type: number}}}
@@ -30,7 +30,7 @@ func TestTellsMissed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := k.TellsMissed(); got != (last == "missed") {
+		if got := k.ReportsMissed(); got != (last == "missed") {
 			t.Errorf("with %s: %v", last, got)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// readSymbols reads the names of a kallsyms file and keeps those that are wanted.
+// readSymbols reads the wanted names from a kallsyms file.
 func readSymbols(path string, wanted map[string]bool) (map[string]bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -33,12 +33,12 @@ func readSymbols(path string, wanted map[string]bool) (map[string]bool, error) {
 	}
 }
 
-// FunctionsOf returns which of the wanted functions a module has and nothing else.
+// FunctionsOf returns which of the wanted functions a module has; it does not look elsewhere.
 func FunctionsOf(module string, wanted map[string]bool) (map[string]bool, error) {
 	return functionsOf("/proc/kallsyms", module, wanted)
 }
 
-// functionsOf does so by the kernel's symbols: a new module may have a function of the same name.
+// functionsOf reads the kernel's symbols: a new module may have a function of the same name.
 func functionsOf(path, module string, wanted map[string]bool) (map[string]bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

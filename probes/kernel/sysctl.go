@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ReadInt reads a file that holds a number; it is 0 if that cannot be read.
+// ReadInt reads a file that holds a number; it returns 0 if it cannot.
 func ReadInt(path string) int {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -25,8 +25,8 @@ func tracefs() string {
 	return ""
 }
 
-// ReadRecord makes a type of the record that the kernel formats for ftrace at a tracepoint, like rdma_cma/cm_send_req.
-func ReadRecord(tracepoint string) (*btf.Struct, error) {
+// ReadFormat makes a type from the format file of a tracepoint, like rdma_cma/cm_send_req: the event that the kernel formats for ftrace.
+func ReadFormat(tracepoint string) (*btf.Struct, error) {
 	dir := tracefs()
 	if dir == "" {
 		return nil, errors.New("tracefs is not mounted or not readable (mount -t tracefs tracefs /sys/kernel/tracing)")
@@ -38,7 +38,7 @@ func ReadRecord(tracepoint string) (*btf.Struct, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracefs: %w", err)
 	}
-	record, err := parseRecord(string(text))
+	record, err := parseFormat(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("format of tracepoint %s: %w", tracepoint, err)
 	}
@@ -48,21 +48,21 @@ func ReadRecord(tracepoint string) (*btf.Struct, error) {
 // NoTracepoint is the error that the kernel lacks a tracepoint.
 func NoTracepoint(name string) error { return fmt.Errorf("this kernel has no tracepoint %s", name) }
 
-// recordField matches a line of a format file (trace_event_format, kernel/trace/trace_events.c):
+// formatField matches a line of a format file (trace_event_format, kernel/trace/trace_events.c):
 //
-//	field:unsigned char srcaddr[28];	offset:16;	size:28;	signed:0;
-var recordField = regexp.MustCompile(`(?m)^\tfield:(.+);\toffset:(\d+);\tsize:(\d+);(?:\tsigned:([01]);)?`)
+//	field:unsigned char srcaddr[28]; offset:16; size:28; signed:0;
+var formatField = regexp.MustCompile(`(?m)^\tfield:(.+);\toffset:(\d+);\tsize:(\d+);(?:\tsigned:([01]);)?`)
 
-// identifier is what a field is called in C: types cannot have every name.
+// identifier is what C allows as a member's name: types cannot have every name.
 var identifier = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 
-// maxRecord is more than a record can be: PERF_MAX_TRACE_SIZE is 8 KiB.
-const maxRecord = 1 << 16
+// maxFtraceEvent is more than the size of any ftrace event: PERF_MAX_TRACE_SIZE is 8 KiB.
+const maxFtraceEvent = 1 << 16
 
-// parseRecord makes a struct of a format file. Numbers are integers, anything else is bytes. A __data_loc is a number.
-func parseRecord(format string) (*btf.Struct, error) {
+// parseFormat makes a struct from a format file. Numbers are integers, anything else is bytes. A __data_loc is a number.
+func parseFormat(format string) (*btf.Struct, error) {
 	record := &btf.Struct{}
-	for _, match := range recordField.FindAllStringSubmatch(format, -1) {
+	for _, match := range formatField.FindAllStringSubmatch(format, -1) {
 		declaration := match[1]
 		isArray := strings.HasSuffix(declaration, "]")
 		if isArray {
@@ -74,7 +74,7 @@ func parseRecord(format string) (*btf.Struct, error) {
 		if err := errors.Join(err, err2); err != nil {
 			return nil, err
 		}
-		if !identifier.MatchString(name) || offset+size > maxRecord {
+		if !identifier.MatchString(name) || offset+size > maxFtraceEvent {
 			return nil, fmt.Errorf("field %q at %d of %d bytes", match[1], offset, size)
 		}
 		if size == 0 { // an array at the end

@@ -23,7 +23,7 @@ print fmt: "cm.id=%u", REC->cm_id
 `
 
 func TestParseRecord(t *testing.T) {
-	record, err := parseRecord(formatFile)
+	record, err := parseFormat(formatFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestParseRecord(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "format:\n", "\tfield:u32 x;\toffset:99999;\tsize:4;\n", "\tfield:u32 x\x00;\toffset:0;\tsize:4;\n", "\tfield:u32 x;\toffset:99999999999999999999;\tsize:4;\n"} {
-		if _, err := parseRecord(bad); err == nil {
+		if _, err := parseFormat(bad); err == nil {
 			t.Errorf("no error for %q", bad)
 		}
 	}
@@ -50,7 +50,7 @@ func FuzzParseRecord(f *testing.F) {
 	f.Add(formatFile)
 	f.Add(strings.ReplaceAll(formatFile, "offset:12", "offset:65535"))
 	f.Fuzz(func(t *testing.T, text string) {
-		record, err := parseRecord(text)
+		record, err := parseFormat(text)
 		if err != nil {
 			return
 		}

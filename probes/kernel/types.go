@@ -9,11 +9,11 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// taskFlavour ends the names of the views in trace.h of the way from a task to what common fields tell of it.
+// taskFlavour ends the names of the views in trace.h of the way from a task to its common fields.
 const taskFlavour = "___way"
 
-// Views are the types that an object may relocate against: its named structs, unions and enums, flavours (name___flavour) aside. Those
-// of the way from a task are among them if tasks says so.
+// Views returns the types that an object may relocate against: its named structs, unions and enums, except flavours (name___flavour). With
+// tasks, the views of the way from a task are included.
 func Views(types *btf.Spec, tasks bool) []btf.Type {
 	var found []btf.Type
 	seen := make(map[string]bool)
@@ -36,10 +36,10 @@ func Views(types *btf.Spec, tasks bool) []btf.Type {
 	return found
 }
 
-// Type returns the kernel's own version of a type, of which there is a view.
+// Type returns the kernel's own version of a type for a view of it.
 //
-// Each type is taken from one place: what belongs to the module from --btf, else from the module's BTF, else from vmlinux, unless
-// the module has no BTF and was built out of the kernel's tree; anything else from vmlinux, else from --btf. So the BTF of other modules is never
+// Each type comes from one place. Types of the module come from --btf, or else from the module's BTF, or else from vmlinux unless the
+// module has no BTF and was built out of tree. Other types come from vmlinux, or else from --btf. So the BTF of other modules is never
 // read, and one type never has two candidates.
 func (k *Kernel) Type(m Module, view btf.Type) (btf.Type, error) {
 	name, _, _ := strings.Cut(view.TypeName(), "___")
@@ -100,8 +100,8 @@ func (l library) find(name string, view btf.Type) (btf.Type, error) {
 	return lookup(l.Spec, name, view)
 }
 
-// Describes reports whether the BTF at hand has all types that a module has: the BTF of the describing module has them, and the
-// kernel's has them if that module is built in.
+// Describes reports whether the known BTF has all types of a module: the describing module's BTF, or the kernel's if that module is built
+// in.
 func (k *Kernel) Describes(m Module) bool {
 	describer := Module{Name: m.Describer()}
 	if describer.builtIn() {
@@ -112,7 +112,7 @@ func (k *Kernel) Describes(m Module) bool {
 	return err == nil
 }
 
-// lookup finds the type of a name that is of the same kind as the view of it.
+// lookup finds the type with a name that is of the same kind as the view of it.
 func lookup(spec *btf.Spec, name string, view btf.Type) (btf.Type, error) {
 	types, err := spec.AnyTypesByName(name)
 	if err != nil {
@@ -144,29 +144,29 @@ func sameKind(a, b btf.Type) bool {
 	return false
 }
 
-// A Selection is a part of the kernel's types. A process that needs few of them starts sooner: task_struct alone is hundreds of types.
+// A Selection is a subset of the kernel's types. A process that needs few of them starts sooner: task_struct alone is hundreds of types.
 type Selection struct {
 	builder *btf.Builder
 	pruner  pruner
 }
 
-// NewSelection is empty.
+// NewSelection returns an empty selection.
 func NewSelection() (*Selection, error) {
 	b, err := btf.NewBuilder(nil, nil)
 	return &Selection{b, pruner{done: make(map[btf.Type]btf.Type)}}, err
 }
 
-// Add adds a type with what lies inside it.
+// Add adds a type with everything inside it.
 func (s *Selection) Add(t btf.Type) error {
 	_, err := s.builder.Add(s.pruner.prune(t))
 	return err
 }
 
-// Spec has the added types.
+// Spec returns the added types.
 func (s *Selection) Spec() (*btf.Spec, error) { return s.builder.Spec() }
 
-// pruner copies types without what pointers point to: a relocation follows members that lie inside a struct, never a pointer. A
-// struct request with all that hangs on it is most of the kernel; without, it is a hundred types.
+// pruner copies types without what pointers point to: a relocation follows members inside a struct, never a pointer. With everything behind
+// its pointers, struct request is most of the kernel; without, it is a hundred types.
 type pruner struct {
 	done map[btf.Type]btf.Type
 }

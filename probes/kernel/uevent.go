@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenUevents opens what the kernel says of its objects (lib/kobject_uevent.c). A read returns one message; it ends when the file is
+// OpenUevents opens the kernel's messages about its objects (lib/kobject_uevent.c). A read returns one message; it ends when the file is
 // closed.
 func OpenUevents() (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
@@ -25,8 +25,8 @@ func OpenUevents() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "uevents"), nil
 }
 
-// LoadedModule returns which module a message says is being loaded, "" for any other message. It is sent before the module begins
-// (mod_sysfs_setup, kernel/module).
+// LoadedModule returns the module that a message reports as being loaded, "" for any other message. The kernel sends it before the module's
+// code runs (mod_sysfs_setup, kernel/module).
 func LoadedModule(message []byte) string {
 	head, _, _ := bytes.Cut(message, []byte{0})
 	name, found := strings.CutPrefix(string(head), "add@/module/")

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nonBlocking is for what may be a FIFO.
+// nonBlocking avoids waiting for the reader of a FIFO.
 const nonBlocking = unix.O_NONBLOCK
 
 // claim locks a file for as long as it is open.

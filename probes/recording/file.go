@@ -15,7 +15,7 @@ import (
 	"trace/probes/event"
 )
 
-// file is a file that is read.
+// file is a file that is being read.
 type file struct {
 	name    string
 	index   int // among the files
@@ -25,12 +25,12 @@ type file struct {
 	decoder *zstd.Decoder
 	// shift is added to the times of the events.
 	shift uint64
-	// boot is the number of the boot among those of all files.
+	// boot is the index of the boot among the boots of all files.
 	boot  int
 	names *knownNames
-	// renumbers says that numbers in events may not be what names of all files call them.
+	// renumbers means that numbers in events may differ from the numbers of the same names in all files.
 	renumbers bool
-	// stackNumbers are the numbers that its stacks have among those of all files.
+	// stackNumbers map the numbers of its stacks to numbers that are unique among all files.
 	stackNumbers map[uint64]uint64
 	layouts      []*event.Layout // by ID
 	times        []int           // where nsecs is in the records, by ID
@@ -41,33 +41,34 @@ type file struct {
 	seen1    seenBlocks // of version 1
 	ended    bool       // the block of the end was read
 
-	at      int64 // of what is read next
+	at      int64 // where the next block begins
 	stored  []byte
-	records []byte // of the block at hand
-	left    []byte // of it, not read yet
-	head    uint64 // time of the event that left begins with
+	records []byte // of the current block
+	left    []byte // the part of records that was not read yet
+	head    uint64 // time of the first event in left
 
 	info Info
 	// counts the events, by ID.
 	counts []uint64
 }
 
-// Info is what a file says of itself.
+// Info is what the header and the blocks of a file contain.
 type Info struct {
 	Header
 	Name string
-	// Bytes is the size of the file, RawBytes that of its events before compression.
+	// Bytes is the size of the file, RawBytes the size of its events before compression.
 	Bytes, RawBytes int64
 	// Events by the probe.
 	Events map[string]uint64
 	Losses []Loss
-	// First and Last are the times of the first and the last event; Ended is when the recording ended, 0 if it was cut off.
+	// First and Last are the times of the first and the last event in ns since boot; Ended is when the recording ended, 0 if it was cut
+	// off.
 	First, Last, Ended uint64
-	// Cut says that the file ends before its end was written: the recording was killed, or the disk was full.
+	// Cut means that the file has no end: the recording was killed, or the disk was full.
 	Cut bool
 }
 
-// CorruptError says that a file does not hold what was written. What was read before it is whole.
+// CorruptError means that a file does not hold what was written. What was read before it is intact.
 type CorruptError struct {
 	File   string
 	Offset int64
@@ -121,7 +122,7 @@ func newFile(name string, source io.ReadCloser) (*file, error) {
 	return f, err
 }
 
-// take takes the first record of those that are left.
+// take reads the next record.
 func (f *file) take(e *event.Event) error {
 	if err := event.Decode(f.layouts, f.left, e); err != nil {
 		return &CorruptError{f.name, f.at, err.Error()}
@@ -140,7 +141,7 @@ func (f *file) take(e *event.Event) error {
 	return f.peek()
 }
 
-// peek learns the time of the record that is next.
+// peek reads the time of the next record.
 func (f *file) peek() error {
 	if len(f.left) == 0 {
 		return nil
@@ -151,10 +152,10 @@ func (f *file) peek() error {
 			return nil
 		}
 	}
-	return &CorruptError{f.name, f.at, "a record of a kind that the header does not describe"}
+	return &CorruptError{f.name, f.at, "a record that the header does not describe"}
 }
 
-// readEvents reads blocks until one has events. io.EOF is the end.
+// readEvents reads blocks until one has events. It returns io.EOF at the end.
 func (f *file) readEvents() error {
 	for len(f.left) == 0 {
 		b, payload, err := f.readBlock()
@@ -188,7 +189,7 @@ func (f *file) readEvents() error {
 	return nil
 }
 
-// account counts the events of a block, and finds out whether it holds as many as it says.
+// account counts the events of a block, and checks that their number matches its header.
 func (f *file) account(b block) error {
 	rest := f.left
 	var n uint32
@@ -209,7 +210,7 @@ func (f *file) account(b block) error {
 	}
 	if len(rest) > 0 || n != b.count {
 		f.left = nil
-		return &CorruptError{f.name, f.at, fmt.Sprintf("a block of %d events holds %d", b.count, n)}
+		return &CorruptError{f.name, f.at, fmt.Sprintf("the header of a block promises %d events, the block has %d", b.count, n)}
 	}
 	if f.info.First == 0 {
 		f.info.First = b.first
@@ -219,8 +220,8 @@ func (f *file) account(b block) error {
 	return nil
 }
 
-// readBlock reads a block and its payload, which is valid until the next call. A file that ends within a block, or without the block
-// that is the last, was cut off; that is its end.
+// readBlock reads a block and its payload, which is valid until the next call. A file that ends within a block, or without the end block,
+// was cut off; that is its end.
 func (f *file) readBlock() (block, []byte, error) {
 	if f.ended || f.info.Cut {
 		return block{}, nil, io.EOF
@@ -260,7 +261,7 @@ func (f *file) readBlock() (block, []byte, error) {
 // maxLosses bounds a block of losses: there is one for each probe.
 const maxLosses = 1 << 20
 
-// cut notes that the file has no end.
+// cut notes that the file has no end block.
 func (f *file) cut(err error) error {
 	if err != io.EOF && err != io.ErrUnexpectedEOF {
 		return fmt.Errorf("%s: %w", f.name, err)

@@ -1,25 +1,25 @@
-// Package recording keeps events in files and reads them again, on any machine.
+// Package recording writes events to files and reads them again, on any machine.
 //
-// A file begins with the magic number and a header, which describes the host and the records of each probe: their fields, types,
-// enums and places, so that a file needs nothing but itself to be read. Blocks follow, each with a checksum of its own and compressed
-// by itself, and the last of them says that the recording ended in good order:
+// A file begins with the magic number and a header. The header describes the host and the records of each probe, with their fields, types,
+// enums and places: nothing else is needed to read the file. Blocks follow. Each has its own checksum and is compressed separately; the
+// last one marks a regular end:
 //
 //	file   = "trace recording\n" version:u32 length:u32 crc:u32 header:JSON { block }
 //	block  = kind:u32 raw:u32 stored:u32 count:u32 first:u64 last:u64 number:u32 head:u32 crc:u32 payload
 //	kind   = 1 events  { record }     a record is what event.Layout describes: the ID of its layout as u64, then the fields
 //	       | 2 losses  JSON           what was lost until then
 //	       | 3 end     no payload
-//	       | 4 names   JSON           what the numbers of cgroups and stacks stand for that the next events have and none before had
+//	       | 4 names   JSON           names of the numbers of cgroups and stacks that are new in the next events
 //
-// Records of the moments at which interval clauses ran are described after those of the probes.
+// The header describes records for the moments at which interval clauses ran after the records of the probes.
 //
-// Numbers are little-endian. raw is the length of the payload, stored that of its zstd frame in the file; count is the number of
-// records, first and last the times of the first and the last of them in nsecs; number is that of the block, from 0. Checksums are CRC-32C:
-// head is that of the block's header so far, and goes on from the checksum of the file's header; crc goes on from head over the stored
-// payload. So a block that is missing, or is there twice, or is another file's, is found. A file that ends within a block was cut off: what
-// stands before is whole. Nothing follows the end.
+// Numbers are little-endian. raw is the length of the payload, stored the length of its zstd frame in the file; count is the number of
+// records, first and last are nsecs of the first and the last of them; number is the index of the block, from 0. Checksums are CRC-32C.
+// head covers the block's header up to there, and continues from the checksum of the file's header; crc continues from head over the stored
+// payload. So a block that is missing, repeated, or from another file is found. A file that ends within a block was cut off; what is before
+// that is intact. Nothing follows the end block.
 //
-// Version 1 has neither number nor head, and its crc is that of the block alone.
+// Version 1 has neither number nor head, and its crc covers only the block.
 package recording
 
 import (
@@ -35,14 +35,14 @@ import (
 
 const magic = "trace recording\n"
 
-// Version of the format. A reader knows all versions up to its own.
+// Version of the format. A reader supports all versions up to its own.
 const Version = 2
 
 const (
 	maxHeader = 4 << 20
 	// maxBlock bounds what a block of a file can make a reader allocate.
 	maxBlock = 16 << 20
-	// blockBytes is when a block of events ends. Smaller ones compress worse (NVMe events by 4 % at a quarter of it).
+	// blockBytes is the size at which a block of events ends. Smaller ones compress worse (NVMe events by 4 % at a quarter of it).
 	blockBytes = 1 << 20
 )
 
@@ -55,28 +55,28 @@ const (
 	namesBlock
 )
 
-// Header tells where and when a recording was made.
+// Header describes where and when a recording was made.
 type Header struct {
 	Host   string `json:"host"`
 	Kernel string `json:"kernel"`
 	Arch   string `json:"arch"`
 	// Program that selected the events.
 	Program string `json:"program"`
-	// Boot is when the machine was booted: nsecs of events count from there.
+	// Boot is when the machine was booted: nsecs of events counts from there.
 	Boot time.Time `json:"boot"`
-	// BootID tells one boot of one machine from all others; "" in old files.
+	// BootID identifies a boot of a machine; "" in old files.
 	BootID string `json:"boot_id,omitempty"`
-	// Started is when the recording began, as nsecs tells it.
+	// Started is when the recording began, in nsecs.
 	Started uint64 `json:"started"`
-	// Attached is when the last of the probes was attached, as nsecs tells it: from then on all events were seen.
+	// Attached is when the last of the probes was attached, in nsecs: from then on all events were seen.
 	Attached uint64 `json:"attached,omitempty"`
 	// Intervals are the periods of the intervals whose moments are among the events, as records of probes like interval:1s.
 	Intervals []time.Duration `json:"intervals,omitempty"`
-	// SampleRate is how often each CPU was sampled a second, if it was.
+	// SampleRate is the number of samples per second and CPU, 0 without samples.
 	SampleRate int `json:"sample_rate,omitempty"`
 }
 
-// fileHeader is the header as it stands in a file.
+// fileHeader is the header in a file.
 type fileHeader struct {
 	Header
 	Records []recordDesc        `json:"records"`
@@ -99,7 +99,7 @@ type stackDesc struct {
 	HasAt int `json:"has_at"`
 }
 
-// recordedStacks are kstack and ustack.
+// recordedStacks counts kstack and ustack.
 const recordedStacks = 2
 
 type fieldDesc struct {
@@ -121,7 +121,7 @@ type enumDesc struct {
 	Flags  bool     `json:"flags,omitempty"`
 }
 
-// Names of kinds and units in files: they outlive the order of the constants.
+// Names of kinds and units in files: they do not depend on the order of the constants.
 var (
 	kindNames = map[event.Kind]string{
 		event.Int: "int", event.Uint: "uint", event.Bool: "bool", event.String: "string", event.GID: "gid",
@@ -142,7 +142,7 @@ func inverse[K, V comparable](m map[K]V) map[V]K {
 	return out
 }
 
-// describe makes the header of a file that holds records of these layouts.
+// describe makes the header of a file with records of these layouts.
 func describe(h Header, layouts []*event.Layout) fileHeader {
 	out := fileHeader{Header: h, Enums: map[string]enumDesc{}}
 	for _, l := range layouts {
@@ -183,7 +183,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// headerLength is that of magic, version, length and crc.
+// headerLength is the length of magic, version, length and crc.
 const headerLength = len(magic) + 12
 
 func (h fileHeader) encode() ([]byte, error) {
@@ -200,7 +200,7 @@ func (h fileHeader) encode() ([]byte, error) {
 
 var errNoRecording = errors.New("not a recording of trace")
 
-// start is what precedes the header.
+// start is what comes before the header.
 type start struct {
 	version, length, sum uint32
 }
@@ -212,7 +212,7 @@ func decodeStart(b []byte) (s start, err error) {
 	b = b[len(magic):]
 	s = start{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:])}
 	if s.version == 0 || s.version > Version {
-		return s, fmt.Errorf("recording of format %d, and this trace knows up to %d: use a newer trace", s.version, Version)
+		return s, fmt.Errorf("recording of format %d, but this trace reads formats up to %d: use a newer trace", s.version, Version)
 	}
 	if s.length > maxHeader {
 		return s, fmt.Errorf("corrupt: a header of %d bytes", s.length)
@@ -233,15 +233,15 @@ func decodeHeader(text []byte, sum uint32) (h fileHeader, err error) {
 	return h, h.check()
 }
 
-// field makes the field that a description tells of.
+// field makes a field from its description.
 func (h *fileHeader) field(d fieldDesc, enums map[string]*event.Enum, cgroups *event.Enum) (event.Field, error) {
 	kind, ok := kinds[d.Kind]
 	if !ok {
-		return event.Field{}, fmt.Errorf("field %s is of the kind %.64q, which this trace does not know", d.Name, d.Kind)
+		return event.Field{}, fmt.Errorf("field %s has the kind %.64q, which this trace does not know: use a newer trace", d.Name, d.Kind)
 	}
 	unit, ok := units[d.Unit]
 	if !ok {
-		return event.Field{}, fmt.Errorf("field %s has the unit %.64q, which this trace does not know", d.Name, d.Unit)
+		return event.Field{}, fmt.Errorf("field %s has the unit %.64q, which this trace does not know: use a newer trace", d.Name, d.Unit)
 	}
 	t := event.Type{Kind: kind, Size: d.Size, Unit: unit}
 	if unit == event.Cgroup {
@@ -267,7 +267,7 @@ type block struct {
 	first, last        uint64
 }
 
-// Lengths of the header of a block: before the checksums, and with them; likewise of version 1.
+// Lengths of the header of a block: before the checksums, and with them; the same for version 1.
 const (
 	blockFields  = 36
 	blockHeader  = 44
@@ -275,7 +275,7 @@ const (
 	blockHeader1 = 36
 )
 
-// sequence numbers the blocks of a file, whose header has a checksum.
+// sequence numbers the blocks of a file and continues its checksums.
 type sequence struct {
 	sum  uint32
 	next uint32

@@ -8,9 +8,9 @@ import (
 	"io"
 )
 
-// This file finds out whether the blocks of a file are those that were written, all of them, in their order.
+// This file checks that a file has the blocks that were written, all of them, in order.
 
-// readBlockHeader reads the header of a block, and checks what it has for that.
+// readBlockHeader reads the header of a block, and checks its place in the file.
 func (f *file) readBlockHeader() ([]byte, error) {
 	header := make([]byte, blockHeader)
 	if f.start.version == 1 {
@@ -33,7 +33,7 @@ func (f *file) readBlockHeader() ([]byte, error) {
 	return header, nil
 }
 
-// isWhole tells whether the payload that was read is the one that was written.
+// isWhole reports whether the payload is the one that was written.
 func (f *file) isWhole(header []byte) bool {
 	le := binary.LittleEndian
 	if f.start.version == 1 {
@@ -42,8 +42,8 @@ func (f *file) isWhole(header []byte) bool {
 	return crc32.Update(le.Uint32(header[blockFields:]), castagnoli, f.stored) == le.Uint32(header[blockFields+4:])
 }
 
-// isFlipped1 tells whether a bit of the length of a block is wrong, where the file seems to end within the block: with the right length the
-// checksum is right. rest is what follows the header. Version 1 has one checksum for both.
+// isFlipped1 reports whether a bit in the length of a block is wrong, where the file seems to end within the block: then the checksum is
+// right for the correct length. rest is what follows the header. Version 1 has one checksum for both.
 func isFlipped1(header, rest []byte) bool {
 	le := binary.LittleEndian
 	stored := le.Uint32(header[8:])
@@ -61,13 +61,13 @@ func isFlipped1(header, rest []byte) bool {
 	return false
 }
 
-// seenBlocks are those of a file of version 1, which are not numbered: what can be known of their order.
+// seenBlocks checks the order of blocks in a file of version 1, where blocks have no numbers.
 type seenBlocks struct {
 	last block
 	seen map[block]bool
 }
 
-// Blocks of few events may overlap, as CPUs are not in step.
+// Blocks of few events may overlap, because CPUs are not synchronized.
 const (
 	manyEvents = 64
 	outOfStep  = 1e9 // ns
@@ -89,12 +89,12 @@ func (s *seenBlocks) check(b block) error {
 	return nil
 }
 
-// atEnd finds what follows the end.
+// atEnd returns an error if something follows the end block.
 func (f *file) atEnd() error {
 	more, err := f.in.Peek(len(magic))
 	switch {
 	case string(more) == magic:
-		return &CorruptError{f.name, f.at, "another recording follows: keep them in files of their own, and read both with -r FILE,FILE"}
+		return &CorruptError{f.name, f.at, "another recording follows: keep them in separate files, and read both with -r FILE,FILE"}
 	case len(more) > 0:
 		return &CorruptError{f.name, f.at, "something follows the end of the recording"}
 	case err != io.EOF:

@@ -12,11 +12,11 @@ import (
 	"trace/probes/event"
 )
 
-// Names tell what numbers in events stand for. A Writer asks from a goroutine of its own.
+// Names describe what numbers in events stand for. A Writer calls them from its own goroutine.
 type Names interface {
-	// Cgroup returns the path of a cgroup, "" if it is not known.
+	// Cgroup returns the path of a cgroup, "" if it is unknown.
 	Cgroup(id uint64) string
-	// Stack returns the frames of a stack; ok is false if they are not known.
+	// Stack returns the frames of a stack; ok is false if they are unknown.
 	Stack(number uint64) (s event.Stack, ok bool)
 }
 
@@ -36,7 +36,7 @@ type stackName struct {
 	event.Stack
 }
 
-// numbers are where those that have names are in a record.
+// numbers are the places in a record of numbers that have names.
 type numbers struct {
 	size    int
 	cgroups []int
@@ -57,20 +57,20 @@ func numbersOf(l *event.Layout) numbers {
 	return n
 }
 
-// writtenNames are those that a file has.
+// writtenNames are the names that a file has already.
 type writtenNames struct{ cgroups, stacks map[uint64]bool }
 
 func newWrittenNames() writtenNames {
 	return writtenNames{cgroups: map[uint64]bool{}, stacks: map[uint64]bool{}}
 }
 
-// newNames returns blocks with the names that the events of a block need and the file does not have yet. They count as written.
+// newNames returns blocks with the names that the events of a block need and that the file does not have yet. They count as written.
 func (w *Writer) newNames(p pending) ([]byte, error) {
 	if w.names == nil || p.kind != eventsBlock {
 		return nil, nil
 	}
 	blocks := namesBlocks{writer: w, first: p.first}
-	unknown := newWrittenNames() // asked for once for each block
+	unknown := newWrittenNames() // asked for once per block
 	for rest := p.raw; len(rest) > 0; {
 		n := &w.numbers[binary.LittleEndian.Uint64(rest)]
 		for _, at := range n.cgroups {
@@ -111,7 +111,7 @@ func (w *Writer) newNames(p pending) ([]byte, error) {
 	return blocks.out, err
 }
 
-// namesBlocks gathers names and makes blocks of them.
+// namesBlocks collects names and makes blocks of them.
 type namesBlocks struct {
 	namesDesc
 	writer *Writer
@@ -120,7 +120,7 @@ type namesBlocks struct {
 	out    []byte
 }
 
-// grow counts the bytes of a name, and ends the block when there are many.
+// grow counts the bytes of a name, and ends the block if it is large.
 func (b *namesBlocks) grow(bytes int) error {
 	if b.bytes += bytes; b.bytes < blockBytes {
 		return nil
@@ -143,7 +143,7 @@ func (b *namesBlocks) end() error {
 	return nil
 }
 
-// stackBytes is about what a stack takes.
+// stackBytes estimates the size of a stack.
 func stackBytes(s event.Stack) int {
 	n := 64
 	for _, f := range s.Frames {
@@ -152,29 +152,28 @@ func stackBytes(s event.Stack) int {
 	return n
 }
 
-// knownNames are those that were read. Its methods may be called from several goroutines.
+// knownNames are the names that were read. Its methods may be called from several goroutines.
 //
-// A number stands for one cgroup, and for one stack, in all files. In a file it may stand for another: then that one gets a number of its
-// own there (see file.renumber). A cgroup is its path, so that two hosts have the same cgroups.
+// A number stands for one cgroup, or one stack, in all files. If it stands for another one in some file, that one gets a new number (see
+// file.renumber). Cgroups are identified by their paths, so two hosts may have the same cgroup.
 type knownNames struct {
 	mu      sync.RWMutex
 	cgroups map[uint64]string // "" is one without a name
 	byPath  map[string]uint64
 	boots   map[int]bootNumbers
 	stacks  map[uint64]event.Stack
-	// unknownStacks are numbers of stacks that a file has no frames of.
+	// unknownStacks are numbers of stacks whose frames no file has.
 	unknownStacks map[uint64]bool
 	bytes         int
 }
 
-// bootNumbers are the numbers of the cgroups of one boot, by their ids, and which of them it uses.
+// bootNumbers are the numbers of the cgroups of one boot, by their ids, and which numbers it uses.
 type bootNumbers struct {
 	of   map[uint64]uint64
 	used map[uint64]bool
 }
 
-// maxNames bounds what the names of recordings can make a reader keep, in bytes: a recording has as many stacks as the kernel had room
-// for.
+// maxNames bounds the memory for the names of recordings, in bytes: a recording has as many stacks as the kernel had room for.
 const maxNames = 256 << 20
 
 var errTooManyNames = errors.New("more of them than a recording has")
@@ -196,7 +195,7 @@ func (f *file) learn(payload []byte) error {
 	k := f.names
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// What the text becomes takes more room than the text.
+	// Decoded text needs more memory than the text.
 	if k.bytes+len(payload)+64*bytes.Count(payload, []byte("{")) > maxNames {
 		return errTooManyNames
 	}
@@ -228,7 +227,7 @@ func (k *knownNames) ofBoot(boot int) bootNumbers {
 	return k.boots[boot]
 }
 
-// learnCgroup gives a cgroup its path.
+// learnCgroup sets the path of a cgroup.
 func (k *knownNames) learnCgroup(boot int, id uint64, path string) error {
 	b := k.ofBoot(boot)
 	n, known := b.of[id]
@@ -249,7 +248,7 @@ func (k *knownNames) learnCgroup(boot int, id uint64, path string) error {
 	return k.grow(128 + 2*len(path))
 }
 
-// free returns the first number from n on that is no cgroup's.
+// free returns the first number from n on that no cgroup has.
 func (k *knownNames) free(n uint64) uint64 {
 	for {
 		if _, taken := k.cgroups[n]; !taken && n != 0 {
@@ -308,7 +307,7 @@ func (k *knownNames) hasStack(n uint64) bool {
 	return known || k.unknownStacks[n]
 }
 
-// renumber puts the numbers that all files have in common in the place of those in a record of this one.
+// renumber replaces the numbers in a record of this file by numbers that are unique among all files.
 func (f *file) renumber(record []byte, in numbers) error {
 	for _, at := range in.cgroups {
 		id := binary.LittleEndian.Uint64(record[at:])
@@ -334,18 +333,17 @@ func (f *file) renumber(record []byte, in numbers) error {
 	return nil
 }
 
-// ID knows no cgroup: the names come with the events, after the program was compiled, so that it compares by path.
+// ID finds no cgroup: the names come with the events, after the program was compiled, so programs compare by path.
 func (*knownNames) ID(string) (uint64, bool) { return 0, false }
 
-// Path of a cgroup on its host.
+// Path returns the path of a cgroup on its host.
 func (k *knownNames) Path(id uint64) string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.cgroups[id]
 }
 
-// Stack returns what the number of a stack in the events that were read stands for; ok is false if that was not known when it was
-// recorded.
+// Stack returns the stack for a number in the events that were read; ok is false if it was unknown when it was recorded.
 func (r *Recording) Stack(number uint64) (s event.Stack, ok bool) {
 	r.names.mu.RLock()
 	defer r.names.mu.RUnlock()

@@ -39,7 +39,7 @@ func checkNames(t *testing.T, events int, files ...string) {
 	}
 	defer r.Close()
 	if name := r.WithoutStacks(); name != "" {
-		t.Errorf("%s is said to have no stacks", name)
+		t.Errorf("%s is reported to have no stacks", name)
 	}
 	cgroups, stacks := 0, 0
 	for n := 0; ; n++ {
@@ -155,7 +155,7 @@ func TestEveryTypeHasName(t *testing.T) {
 	}
 }
 
-// The type of each field of the catalog is the same after it was in a file, but for the names of cgroups.
+// The type of each field of the catalog is the same after reading it from a file, except for the names of cgroups.
 func TestTypesSurvive(t *testing.T) {
 	var names []string
 	catalog, err := probes.Load()

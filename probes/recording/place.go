@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// Check finds out what would keep a recording from being created, as far as that is known before.
+// Check returns an error that would keep a recording from being created, if it can be found before.
 func Check(path string, o Options) error {
 	if o.MaxBytes == 0 {
 		return checkPlace(path, o.Replace)
@@ -17,15 +17,15 @@ func Check(path string, o Options) error {
 		if err := checkPlace(name, o.Replace); err != nil {
 			return err
 		}
-		// Whoever asks for a ring does not name its files: what is none of a ring is not removed.
+		// The user does not name the files of a ring, so only recordings are removed.
 		if !isRecording(name) {
-			return fmt.Errorf("%s has the name of a file of the ring, but is no recording: it is not removed", name)
+			return fmt.Errorf("%s has the name of a file of the ring, but is not a recording: move it away, or choose another name", name)
 		}
 	}
 	return nil
 }
 
-// checkPlace tells whether a recording may begin where name is. What keeps nothing, like a device, is never in the way.
+// checkPlace returns an error if name exists and may not be replaced. Devices and other files that keep nothing are always accepted.
 func checkPlace(name string, replace bool) error {
 	f, err := os.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +45,7 @@ func checkPlace(name string, replace bool) error {
 	return claim(f)
 }
 
-// isRecording tells whether a file begins like a recording, or is empty, as one is that had no room.
+// isRecording reports whether a file begins like a recording, or is empty, like one whose disk was full.
 func isRecording(name string) bool {
 	f, err := os.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
@@ -57,7 +57,7 @@ func isRecording(name string) bool {
 	return err == io.EOF || string(begin[:n]) == magic
 }
 
-// removeSegments removes what an earlier ring of that name left.
+// removeSegments removes the files of an earlier ring with that name.
 func removeSegments(path string) error {
 	for _, name := range Segments(path) {
 		if err := os.Remove(name); err != nil {
@@ -67,7 +67,7 @@ func removeSegments(path string) error {
 	return nil
 }
 
-// begin begins a file, which nobody else may read or write as long as this one does: it may hold what processes pass to the kernel.
+// begin creates a file that only its owner may read or write: it may hold what processes pass to the kernel.
 func begin(name string, replace bool) (*os.File, error) {
 	flags := os.O_WRONLY | os.O_CREATE | nonBlocking // no wait for the reader of a FIFO
 	if info, err := os.Stat(name); !replace && (err != nil || info.Mode().IsRegular()) {

@@ -13,32 +13,32 @@ import (
 	"trace/probes/event"
 )
 
-// Recording is one or more files, read as one stream of events. One goroutine may use it.
+// Recording is one or more files, read as one stream of events. Only one goroutine may use it at a time.
 //
-// Files of several machines, or of several boots of one, are merged by the time of day. nsecs counts from the first of the boots then. Every
-// event has a field host.
+// Files of several machines, or of several boots of one machine, are merged by time of day. nsecs then counts from the first boot, and
+// every event has a field host.
 type Recording struct {
 	files  []*file
 	probes []*event.Probe
 	names  *knownNames
-	// boot is when the machine was booted, the first of them.
+	// boot is when the machine was booted; the first of several boots.
 	boot time.Time
-	// waiting are the files that have events left, the one with the earliest on top; nil before the first call of Next.
+	// waiting are the files with events left, the one with the earliest on top; nil before the first call of Next.
 	waiting byTime
 	event   event.Event
 }
 
-// Item is what a recording has next: an event, or the moment of an interval.
+// Item is the next item of a recording: an event, or the moment of an interval.
 type Item struct {
-	// Time is when it was, as nsecs tells it.
+	// Time of the item, in nsecs.
 	Time uint64
-	// Event is valid until the next call of Next; nil: a moment.
+	// Event is valid until the next call of Next; nil for a moment.
 	Event *event.Event
-	// Interval is the period of the interval whose moment it is, 0 for an event.
+	// Interval is the period of the interval, 0 for an event.
 	Interval time.Duration
 }
 
-// byTime is a heap of files by the time of their next event; of the same time the file that was named first comes first.
+// byTime is a heap of files by the time of their next event; with equal times the file that was named first comes first.
 type byTime []*file
 
 func (h byTime) Len() int { return len(h) }
@@ -74,7 +74,7 @@ func Open(names ...string) (_ *Recording, err error) {
 	return r, r.unite()
 }
 
-// files puts the files of rings in the place of their names.
+// files replaces names of rings by the names of their files.
 func files(names []string) ([]string, error) {
 	var all []string
 	for _, name := range names {
@@ -94,7 +94,7 @@ func files(names []string) ([]string, error) {
 	return all, nil
 }
 
-// unite makes one catalog of those of all files, and the layouts of the files for it.
+// unite merges the catalogs of all files, and makes layouts of the files for the merged catalog.
 func (r *Recording) unite() error {
 	boots := bootsOf(r.files)
 	r.boot = slices.MinFunc(boots, func(a, b Header) int { return a.Boot.Compare(b.Boot) }).Boot
@@ -103,7 +103,7 @@ func (r *Recording) unite() error {
 		f.index = n
 		i := slices.IndexFunc(boots, func(b Header) bool { return sameBoot(b, f.header.Header) })
 		f.names, f.boot, f.renumbers = r.names, i, len(r.files) > 1
-		// In one boot the clock of the events did not change, but the estimate of when that was may have.
+		// Within a boot the clock of the events is the same, but the estimate of the time of boot may differ.
 		f.shift = uint64(boots[i].Boot.Sub(r.boot))
 		if err := u.add(f); err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -120,7 +120,8 @@ func (r *Recording) unite() error {
 	return nil
 }
 
-// Intervals are the periods of the intervals whose moments are recorded: Next returns them like events. Of several files, none are.
+// Intervals returns the periods of the intervals whose moments are recorded: Next returns them like events. It returns none for several
+// files.
 func (r *Recording) Intervals() []time.Duration {
 	if len(r.files) > 1 {
 		return nil
@@ -128,14 +129,14 @@ func (r *Recording) Intervals() []time.Duration {
 	return r.files[0].header.Intervals
 }
 
-// Probes are those of the recording.
+// Probes returns the probes of the recording.
 func (r *Recording) Probes() []*event.Probe { return r.probes }
 
-// Boot is when the machine was booted, the first of several: nsecs of the events count from there.
+// Boot returns when the machine was booted, the first of several: nsecs of the events counts from there.
 func (r *Recording) Boot() time.Time { return r.boot }
 
-// Started is when the first of the recordings began, and Ended when the last of them did or its last event was, as nsecs tells it.
-// Ended is known when all events were read.
+// Started returns when the first of the recordings began, and Ended when the last one ended or had its last event, both in nsecs. Ended is
+// known when all events were read.
 func (r *Recording) Started() uint64 {
 	started := r.files[0].header.Started + r.files[0].shift
 	for _, f := range r.files {
@@ -144,7 +145,7 @@ func (r *Recording) Started() uint64 {
 	return started
 }
 
-// Attached is when the probes of all recordings were attached, as nsecs tells it; 0 in files that do not say so.
+// Attached returns when the probes of all recordings were attached, in nsecs; 0 if a file does not contain it.
 func (r *Recording) Attached() uint64 {
 	var attached uint64
 	for _, f := range r.files {
@@ -164,7 +165,7 @@ func (r *Recording) Ended() uint64 {
 	return ended
 }
 
-// Info of each file, as far as it was read.
+// Info returns what each file contains, as far as it was read.
 func (r *Recording) Info() []Info {
 	all := make([]Info, len(r.files))
 	for i, f := range r.files {
@@ -177,7 +178,7 @@ func (r *Recording) Info() []Info {
 	return all
 }
 
-// Read returns how many bytes of how many were read.
+// Read returns how many bytes were read, and how many there are.
 func (r *Recording) Read() (done, all int64) {
 	for _, f := range r.files {
 		done, all = done+f.at, all+f.info.Bytes
@@ -185,7 +186,7 @@ func (r *Recording) Read() (done, all int64) {
 	return done, all
 }
 
-// Next reads what comes next. It returns io.EOF after the last event, and a *CorruptError where a file is not what was written.
+// Next returns the next item. It returns io.EOF after the last event, and a *CorruptError if a file is not what was written.
 func (r *Recording) Next() (Item, error) {
 	if r.waiting == nil {
 		if err := r.begin(); err != nil {
@@ -194,7 +195,7 @@ func (r *Recording) Next() (Item, error) {
 	}
 	for len(r.waiting) > 0 {
 		f := r.waiting[0]
-		if len(f.left) == 0 { // only now: what is read ahead of time is waited for, where a file is a pipe
+		if len(f.left) == 0 { // only now: on a pipe, reading ahead would wait
 			if err := r.advance(f); err != nil {
 				return Item{}, err
 			}

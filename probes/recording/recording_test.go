@@ -106,7 +106,7 @@ func appendAll(t testing.TB, w *Writer, all []*event.Event) {
 	}
 }
 
-// values writes what an event says: all its fields, by name.
+// values formats an event: all its fields, by name.
 func values(e *event.Event) string {
 	var b strings.Builder
 	fmt.Fprint(&b, e.Probe)
@@ -202,7 +202,7 @@ func TestWhatIsReadIsWhatWasRecorded(t *testing.T) {
 	}
 }
 
-// A file that ends anywhere has whole events from its beginning, and tells that it was cut off.
+// A file that ends anywhere has whole events from its beginning, and reports that it was cut off.
 func TestCutAnywhere(t *testing.T) {
 	layouts := smallLayouts(t)
 	path := filepath.Join(t.TempDir(), "f")
@@ -558,7 +558,7 @@ func TestFullDisk(t *testing.T) {
 	if err == nil {
 		err = w.Close(1<<40, nil)
 	} else if e := w.Close(1<<40, nil); e == nil {
-		t.Error("the end of the recording tells of no error")
+		t.Error("the end of the recording returns no error")
 	}
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("the disk is full, and the error is %v", err)

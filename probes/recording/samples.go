@@ -2,8 +2,7 @@ package recording
 
 import "slices"
 
-// SampleRates are those at which the CPUs were sampled, a second, each once. It is nil if a file has samples and does not say how
-// often they were taken.
+// SampleRates returns the different sample rates of the files, per second and CPU. It is nil if a file has samples but no rate.
 func (r *Recording) SampleRates() []int {
 	var rates []int
 	for _, f := range r.files {

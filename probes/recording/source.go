@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Interrupt ends a wait of Next for what a pipe does not have yet: it returns an error. It may be called from another goroutine.
+// Interrupt ends a Next that waits for a pipe; Next then returns an error. It may be called from another goroutine.
 func (r *Recording) Interrupt() {
 	for _, f := range r.files {
 		if source, ok := f.source.(*os.File); ok {
@@ -15,7 +15,7 @@ func (r *Recording) Interrupt() {
 	}
 }
 
-// CheckOutput refuses to write to a file that is read: called name, if that is not empty, or linked to.
+// CheckOutput returns an error if the output file is one that is read: by its name, if that is not empty, or by a link.
 func (r *Recording) CheckOutput(name string) error {
 	written, err := os.Stat(name)
 	if name == "" || err != nil {

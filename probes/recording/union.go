@@ -8,7 +8,7 @@ import (
 	"trace/probes/event"
 )
 
-// union gathers the probes of several files.
+// union merges the probes of several files.
 type union struct {
 	enums   map[string]*event.Enum
 	cgroups *event.Enum
@@ -61,7 +61,7 @@ func (p *recordedProbe) addField(f event.Field) error {
 	}
 	before := &p.fields[i]
 	if before.Type.Kind != f.Type.Kind || before.Type.Unit != f.Type.Unit || before.Type.Size != f.Type.Size {
-		return fmt.Errorf("field %s is of another type than in the files before: read the files one by one", f.Name)
+		return fmt.Errorf("field %s has another type than in the files before: read the files one by one", f.Name)
 	}
 	before.Optional = before.Optional || f.Optional
 	return nil
@@ -70,7 +70,7 @@ func (p *recordedProbe) addField(f event.Field) error {
 // hostSize is room for a host name (HOST_NAME_MAX of Linux is 64).
 const hostSize = 64
 
-// addHost adds a field of all events. Where it is the same of all of them, lines of text do without.
+// addHost adds a field to all events. If it is the same in all of them, lines of text leave it out.
 func (u *union) addHost(several bool) {
 	field := event.Field{Name: hostField, Doc: "host on which it was recorded", Type: event.Type{Kind: event.String, Size: hostSize}, Common: true}
 	if !several {
@@ -103,7 +103,7 @@ func (u *union) make() []*event.Probe {
 	return all
 }
 
-// layOut finds the fields of the united probes in the records of the file.
+// layOut makes layouts of the file's records for the fields of the merged probes.
 func (f *file) layOut(catalog []*event.Probe) error {
 	byName := map[string]*event.Probe{}
 	for _, p := range catalog {
@@ -142,7 +142,7 @@ func (f *file) layOut(catalog []*event.Probe) error {
 	return nil
 }
 
-// bootsOf returns a header of each boot that files are of.
+// bootsOf returns a header of each boot in the files.
 func bootsOf(files []*file) (boots []Header) {
 	for _, f := range files {
 		if !slices.ContainsFunc(boots, func(b Header) bool { return sameBoot(b, f.header.Header) }) {
@@ -155,8 +155,8 @@ func bootsOf(files []*file) (boots []Header) {
 // leastReboot is less than a machine takes to boot.
 const leastReboot = 2 * time.Second
 
-// sameBoot tells whether two files are of one boot of one machine. Old files do not say so: then it is one of a name, and of a kernel, unless
-// it can have been booted between them. The machine was up when the first recording began; before that it was not booted again.
+// sameBoot reports whether two files are from one boot of one machine. Old files do not contain the boot's ID. Then it is the same boot if
+// names and kernels are equal and there was no time for a boot between them: the machine was up when the first recording began.
 func sameBoot(a, b Header) bool {
 	if a.BootID != "" && b.BootID != "" {
 		return a.BootID == b.BootID

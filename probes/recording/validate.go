@@ -10,7 +10,7 @@ import (
 	"trace/probes/event"
 )
 
-// Limits of a header. A file may come from anywhere, and what it describes is kept for as long as it is read.
+// Limits of a header. A file may come from anywhere, and its description is kept while it is read.
 const (
 	maxRecords = 4096
 	maxFields  = 1024
@@ -20,7 +20,7 @@ const (
 	maxKernel  = 256
 )
 
-// common are the fields that have the same meaning in all events, and so the same type.
+// common are the fields that have the same meaning, and so the same type, in all events.
 var common = map[string]event.Type{
 	"nsecs":  {Kind: event.Uint, Size: 8},
 	"pid":    {Kind: event.Uint, Size: 4},
@@ -31,7 +31,7 @@ var common = map[string]event.Type{
 	"comm":   {Kind: event.String},
 }
 
-// checkText bounds what the JSON of a header makes: objects take more memory than their text.
+// checkText bounds the memory for the JSON of a header: objects need more memory than their text.
 func checkText(text []byte) error {
 	if n := bytes.Count(text, []byte("{")); n > maxObjects {
 		return fmt.Errorf("corrupt: a header with %d objects", n)
@@ -39,13 +39,13 @@ func checkText(text []byte) error {
 	return nil
 }
 
-// check finds what no recording has.
+// check returns an error for a header that no recording has.
 func (h *fileHeader) check() error {
 	switch {
 	case len(h.Host) > hostSize:
-		return fmt.Errorf("corrupt: a name of a host of %d bytes", len(h.Host))
+		return fmt.Errorf("corrupt: the host's name has %d bytes", len(h.Host))
 	case len(h.Kernel) > maxKernel || len(h.Arch) > maxKernel || len(h.BootID) > maxKernel:
-		return errors.New("corrupt: a name of a kernel that is too long")
+		return errors.New("corrupt: the kernel's name is too long")
 	case len(h.Records) > maxRecords:
 		return fmt.Errorf("corrupt: %d kinds of records", len(h.Records))
 	case len(h.Intervals) > len(h.Records):
@@ -60,10 +60,10 @@ func (h *fileHeader) check() error {
 	for i, r := range h.Records {
 		if i >= events {
 			if period := h.Intervals[i-events]; r.Group != intervalGroup || r.Name != period.String() || period <= 0 {
-				return fmt.Errorf("corrupt: %q is no interval of %v", r.Group+":"+r.Name, period)
+				return fmt.Errorf("corrupt: %q is not an interval of %v", r.Group+":"+r.Name, period)
 			}
 		} else if !isName(r.Group, "") || !isName(r.Name, "") || r.Group == intervalGroup {
-			return fmt.Errorf("corrupt: %q is no name of a probe", r.Group+":"+r.Name)
+			return fmt.Errorf("corrupt: %q is not a name of a probe", r.Group+":"+r.Name)
 		}
 		if err := r.check(); err != nil {
 			return fmt.Errorf("corrupt: records of %s:%s %w", r.Group, r.Name, err)
@@ -89,7 +89,7 @@ func (r *recordDesc) check() error {
 		case !isName(f.Name, "."):
 			return fmt.Errorf("have a field %q", f.Name)
 		case f.Name == hostField:
-			return errors.New("have a field host, which is that of the file")
+			return errors.New("have a field host, which belongs to the file")
 		case seen[f.Name]:
 			return fmt.Errorf("have the field %s twice", f.Name)
 		case !isText(f.Doc):
@@ -112,23 +112,23 @@ func (e *enumDesc) check(name string) error {
 	return nil
 }
 
-// checkType finds types that no field has: what is compared and printed relies on it.
+// checkType returns an error for a type that no field has: comparing and printing rely on it.
 func checkType(name string, t event.Type) error {
 	number := t.Kind == event.Int || t.Kind == event.Uint
 	switch want, is := common[name]; {
 	case is && (t.Kind != want.Kind || want.Unit != event.None && t.Unit != want.Unit || want.Size != 0 && t.Size != want.Size):
 		return fmt.Errorf("corrupt: field %s is not of its type", name)
 	case t.Enum != nil && !number:
-		return fmt.Errorf("corrupt: field %s has names and is no number", name)
+		return fmt.Errorf("corrupt: field %s has names but is not a number", name)
 	case t.Unit == event.IP && t.Kind != event.GID, t.Unit != event.None && t.Unit != event.IP && !number:
-		return fmt.Errorf("corrupt: field %s has a unit and is no number", name)
+		return fmt.Errorf("corrupt: field %s has a unit but is not a number", name)
 	case t.Unit == event.Cgroup && (t.Kind != event.Uint || t.Size != 8):
-		return fmt.Errorf("corrupt: field %s is no id of a cgroup", name)
+		return fmt.Errorf("corrupt: field %s is not an id of a cgroup", name)
 	}
 	return nil
 }
 
-// isName tells whether a name is one of the catalog.
+// isName reports whether a name could be in the catalog.
 func isName(s, more string) bool {
 	return s != "" && len(s) <= maxText && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_"+more) == ""
 }

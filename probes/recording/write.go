@@ -23,12 +23,12 @@ type Writer struct {
 	path    string
 	replace bool
 	header  []byte
-	// segmentBytes is when a file of a ring ends; 0 is one file.
+	// segmentBytes is the size at which a file of a ring ends; 0 means one file.
 	segmentBytes int64
 	segments     []string
 
 	mu      sync.Mutex
-	layouts map[int]layoutTimes           // by the ID in the records that come
+	layouts map[int]layoutTimes           // by the ID in the appended records
 	moments map[time.Duration]layoutTimes // of intervals, by the period
 	block   pending
 	blocks  chan pending
@@ -36,22 +36,22 @@ type Writer struct {
 	done    chan struct{}
 	closed  bool
 
-	// of the goroutine that compresses and writes
+	// used by the goroutine that compresses and writes
 	file    *os.File
 	size    int64
 	encoder *zstd.Encoder
 	failure writeError
 	names   Names
-	numbers []numbers // where they are in records, by the ID under which these are written
+	numbers []numbers // places of numbers in records, by the written ID
 	written writtenNames
 	// sequence numbers the blocks of the file.
 	sequence sequence
 }
 
-// layoutTimes tells how records of a layout are written: under which ID, and where their time is.
+// layoutTimes is how records of a layout are written: with which ID, and where their time is.
 type layoutTimes struct{ id, nsecs int }
 
-// pending is a block that is not written yet.
+// pending is a block that was not written yet.
 type pending struct {
 	block
 	raw []byte
@@ -80,17 +80,17 @@ func (w *writeError) get() error {
 // segmentCount is how many files a ring has.
 const segmentCount = 8
 
-// Options say where a recording is written to.
+// Options are how a recording is written.
 type Options struct {
-	// MaxBytes makes it a ring of files, path.1, path.2 and so on, of which the oldest are removed so that all together do not grow
-	// beyond it; 0: it is one file.
+	// MaxBytes makes it a ring of files, path.1, path.2 and so on. The oldest are removed so that together they stay below MaxBytes; 0: one
+	// file.
 	MaxBytes int64
-	// Replace lets it take the place of a recording that exists.
+	// Replace allows replacing an existing recording.
 	Replace bool
 }
 
-// Create begins a recording of events with these layouts, each of which has the field nsecs. It has the names of cgroups and stacks that
-// names know, if it is not nil. The error is an [fs.ErrExist] if there is a file that has to be replaced.
+// Create begins a recording of events with these layouts, which must have the field nsecs. names, if not nil, provides the names of cgroups
+// and stacks. The error is an [fs.ErrExist] if a file exists that must be replaced.
 func Create(path string, o Options, h Header, layouts []*event.Layout, names Names) (*Writer, error) {
 	maxBytes := o.MaxBytes
 	header, err := describe(h, layouts).encode()
@@ -103,7 +103,7 @@ func Create(path string, o Options, h Header, layouts []*event.Layout, names Nam
 		blocks: make(chan pending, 4), free: make(chan []byte, 6), done: make(chan struct{}),
 	}
 	if maxBytes > 0 && w.segmentBytes < int64(len(header))+blockBytes {
-		return nil, fmt.Errorf("a ring of %d KiB is too small: %d KiB are the least", maxBytes>>10, segmentCount*(int64(len(header))+blockBytes)>>10+1)
+		return nil, fmt.Errorf("a ring of %d KiB is too small: use at least %d KiB", maxBytes>>10, segmentCount*(int64(len(header))+blockBytes)>>10+1)
 	}
 	for id, l := range layouts {
 		times := layoutTimes{id: id, nsecs: -1}
@@ -181,7 +181,7 @@ func (w *Writer) open() error {
 	}
 	w.file, w.size = file, 0
 	w.sequence = sequence{sum: binary.LittleEndian.Uint32(w.header[headerLength-4:])}
-	w.written = newWrittenNames() // each file of a ring has those of its own events
+	w.written = newWrittenNames() // each file of a ring has the names of its own events
 	if w.segmentBytes > 0 {
 		w.segments = append(w.segments, name)
 		if len(w.segments) >= segmentCount {
@@ -194,7 +194,7 @@ func (w *Writer) open() error {
 	return w.append(w.header)
 }
 
-// append writes a whole part of the file, or, if there is no room, nothing of it.
+// append writes all parts to the file, or, without room, none of them.
 func (w *Writer) append(parts ...[]byte) error {
 	at := w.size
 	for _, p := range parts {
@@ -208,7 +208,7 @@ func (w *Writer) append(parts ...[]byte) error {
 	return nil
 }
 
-// Append records an event. An error of writing is returned by a later call.
+// Append records an event. It may return the error of an earlier write.
 func (w *Writer) Append(e *event.Event) error {
 	times, ok := w.layouts[e.Layout().ID]
 	if !ok {
@@ -217,13 +217,13 @@ func (w *Writer) Append(e *event.Event) error {
 	return w.add(times, e.Record())
 }
 
-// Interval records that the clauses of an interval run, which is one of those in the header.
+// Interval records that the clauses of an interval run; the header must list the interval.
 func (w *Writer) Interval(period time.Duration, nsecs uint64) error {
 	record := binary.LittleEndian.AppendUint64(make([]byte, momentTime, momentSize), nsecs)
 	return w.add(w.moments[period], record)
 }
 
-// add adds a record to the block at hand.
+// add adds a record to the current block.
 func (w *Writer) add(times layoutTimes, record []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,7 +250,7 @@ func (w *Writer) add(times layoutTimes, record []byte) error {
 	return w.failure.get()
 }
 
-// send hands the block at hand to the writing goroutine.
+// send passes the current block to the writing goroutine.
 func (w *Writer) send() {
 	if w.block.count > 0 {
 		w.blocks <- w.block
@@ -258,7 +258,7 @@ func (w *Writer) send() {
 	}
 }
 
-// Flush ends the block at hand, so that its events are in the file even if nothing else gets there.
+// Flush ends the current block, so that its events are in the file whatever happens later.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,7 +268,7 @@ func (w *Writer) Flush() error {
 	return w.failure.get()
 }
 
-// Close writes what is left, what was lost, and the end, at nsecs.
+// Close writes what is left, the losses, and the end at nsecs.
 func (w *Writer) Close(nsecs uint64, losses []Loss) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -288,7 +288,7 @@ func (w *Writer) Close(nsecs uint64, losses []Loss) error {
 	return errors.Join(w.failure.get(), w.file.Close())
 }
 
-// write compresses and writes blocks. After an error it takes the rest and drops it: Append has told of it by then.
+// write compresses and writes blocks. After an error it drops the rest; Append returns the error.
 func (w *Writer) write() {
 	defer close(w.done)
 	var stored []byte

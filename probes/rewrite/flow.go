@@ -9,18 +9,17 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// A Flow is a list of instructions whose jumps go to instructions rather than over a number of bytes, so that instructions can be
-// taken out and put in.
+// A Flow is a list of instructions whose jumps refer to instructions instead of a number of bytes, so that instructions can be removed and
+// inserted.
 type Flow struct {
 	Insns asm.Instructions
-	// targets holds for each instruction the index of the one to which it jumps, or nowhere.
+	// targets holds for each instruction the index of its jump target, or nowhere.
 	targets []int
 }
 
 const nowhere = -1
 
-// New resolves the jumps of a function, be they numbers, as in a compiled object, or labels, as in generated code. The labels
-// are dropped.
+// New resolves the jumps of a function: numbers in a compiled object, or labels in generated code. It drops the labels.
 func New(insns asm.Instructions) (*Flow, error) {
 	f := &Flow{Insns: make(asm.Instructions, len(insns)), targets: make([]int, len(insns))}
 	labels, indexes := make(map[string]int), make(map[asm.RawInstructionOffset]int, len(insns))
@@ -52,7 +51,7 @@ func New(insns asm.Instructions) (*Flow, error) {
 	return f, nil
 }
 
-// Function returns the instructions under a name, their jumps as numbers.
+// Function returns the instructions under a name, with numeric jumps.
 func (f *Flow) Function(name string) (asm.Instructions, error) {
 	offsets := make([]int, len(f.Insns))
 	for it := f.Insns.Iterate(); it.Next(); {
@@ -72,8 +71,8 @@ func (f *Flow) Function(name string) (asm.Instructions, error) {
 	return f.Insns, nil
 }
 
-// remove takes instructions out. Who jumped to one of them jumps to what follows it. The kernel wants a function's type and a line
-// of source at its beginning, so what stood there is passed on to the next instruction.
+// remove removes instructions. A jump to one of them goes to what follows it. The kernel requires a function's type and a line of source at
+// its beginning, so these move to the next instruction.
 func (f *Flow) remove(out []bool) {
 	kept := &Flow{}
 	moved := make([]int, len(f.Insns))
@@ -107,13 +106,13 @@ func (f *Flow) remove(out []bool) {
 	*f = *kept
 }
 
-// jumps tells whether an instruction has a target: Ja and conditional jumps.
+// jumps reports whether an instruction has a target: Ja and conditional jumps.
 func jumps(ins asm.Instruction) bool {
 	op := ins.OpCode.JumpOp()
 	return ins.OpCode.Class().IsJump() && op != asm.Call && op != asm.Exit
 }
 
-// ends tells whether the next instruction does not follow.
+// ends reports whether the next instruction cannot follow.
 func ends(ins asm.Instruction) bool {
 	op := ins.OpCode.JumpOp()
 	return op == asm.Ja || op == asm.Exit
@@ -142,8 +141,8 @@ var (
 	every   = scratch | saved | set(asm.RFP)
 )
 
-// arguments is how many arguments a helper of the kernel takes (include/uapi/linux/bpf.h). Of one that is not here it may be all that
-// there can be.
+// arguments is how many arguments a helper of the kernel takes (include/uapi/linux/bpf.h). A helper that is missing here may take the
+// maximum.
 var arguments = map[asm.BuiltinFunc]int{
 	asm.FnKtimeGetNs: 0, asm.FnKtimeGetBootNs: 0, asm.FnGetSmpProcessorId: 0, asm.FnGetCurrentTask: 0,
 	asm.FnGetCurrentPidTgid: 0, asm.FnGetCurrentUidGid: 0, asm.FnGetCurrentCgroupId: 0,
@@ -152,8 +151,8 @@ var arguments = map[asm.BuiltinFunc]int{
 	asm.FnMapUpdateElem: 4, asm.FnGetStack: 4,
 }
 
-// asks returns the registers that a call reads.
-func asks(call asm.Instruction) (reads registers) {
+// argRegs returns the registers that a call reads.
+func argRegs(call asm.Instruction) (reads registers) {
 	n, ok := arguments[asm.BuiltinFunc(call.Constant)]
 	if !ok || !call.IsBuiltinCall() {
 		n = int(asm.R5)
@@ -164,7 +163,7 @@ func asks(call asm.Instruction) (reads registers) {
 	return reads
 }
 
-// touches returns the registers that an instruction reads and those that it writes.
+// touches returns the registers that an instruction reads, and the registers that it writes.
 func touches(ins asm.Instruction) (reads, writes registers) {
 	op := ins.OpCode
 	dst, src := set(ins.Dst), set(ins.Src)
@@ -176,7 +175,7 @@ func touches(ins asm.Instruction) (reads, writes registers) {
 	case class == asm.StClass:
 		return dst, 0
 	case class == asm.StXClass && op.Mode() == asm.AtomicMode:
-		return dst | src | set(asm.R0), 0 // writes some of them, perhaps
+		return dst | src | set(asm.R0), 0 // may write some of them
 	case class == asm.StXClass:
 		return dst | src, 0
 	case class.IsALU():
@@ -188,7 +187,7 @@ func touches(ins asm.Instruction) (reads, writes registers) {
 		}
 		return reads, dst
 	case op.JumpOp() == asm.Call:
-		return asks(ins), scratch
+		return argRegs(ins), scratch
 	case op.JumpOp() == asm.Exit:
 		return set(asm.R0), 0
 	case op.JumpOp() == asm.Ja:
@@ -202,7 +201,7 @@ func touches(ins asm.Instruction) (reads, writes registers) {
 	}
 }
 
-// pure tells whether all that an instruction does is to write its register.
+// pure reports whether an instruction only writes its register.
 func pure(ins asm.Instruction) bool {
 	class := ins.OpCode.Class()
 	return class.IsALU() || class == asm.LdXClass || ins.OpCode.IsDWordLoad()
@@ -219,7 +218,7 @@ func (f *Flow) effects() []effect {
 	return effects
 }
 
-// live returns for each instruction which registers are read after it before they are written. Instructions that are out do nothing.
+// live returns for each instruction which registers are read after it before they are written. Removed instructions do nothing.
 func (f *Flow) live(effects []effect, out []bool) []registers {
 	before, after := make([]registers, len(f.Insns)), make([]registers, len(f.Insns))
 	for changed := true; changed; {

@@ -133,7 +133,7 @@ func TestFoldMeets(t *testing.T) {
 	}
 }
 
-// A helper reads as many registers as it takes arguments: what was left in the others is gone. A helper of which that is not known, and a
+// A helper reads as many registers as it takes arguments: what was left in the others is gone. A helper without a known number, and a
 // function, may read them all.
 func TestFoldArguments(t *testing.T) {
 	for _, test := range []struct {
@@ -174,7 +174,7 @@ var caller = asm.Instructions{
 	asm.Return(),
 }
 
-// A body gets registers that are free, and stack below that of its caller; its ends lead to what follows the call.
+// A body gets registers that are free, and stack below its caller's; its ends lead to what follows the call.
 func TestSplice(t *testing.T) {
 	f := flowOf(t, caller)
 	f.Splice("f", flowOf(t, asm.Instructions{

@@ -7,10 +7,10 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Here a program loses the code for what is not wanted. The verifier would remove most of it as well; but what is gone before costs
-// no load of a constant for each event, needs no type of the kernel, and occupies no register or stack that generated code can use.
+// This file removes the code for unwanted fields from a program. The verifier would remove most of it as well. But removed code loads no
+// constant for each event, needs no type of the kernel, and uses no register or stack that generated code could use.
 
-// A value is what is known of a register.
+// A value is what is known about a register.
 type value struct {
 	known
 	n int64 // a number, or an offset in the constants
@@ -24,10 +24,10 @@ const (
 	address // of a constant
 )
 
-// A state is what is known of the registers.
+// A state is what is known about the registers.
 type state [11]value
 
-// Fold computes what follows from the constants that a section holds, and removes what is then never reached, or has no effect.
+// Fold evaluates what follows from the constants in a section, and removes what is then unreachable or has no effect.
 func (f *Flow) Fold(section string, constants []byte) {
 	x := &folder{Flow: f, section: section, constants: constants, states: make([]*state, len(f.Insns)), reached: make([]bool, len(f.Insns))}
 	x.explore()
@@ -38,12 +38,12 @@ type folder struct {
 	*Flow
 	section   string
 	constants []byte
-	states    []*state // before the instructions that are jumped to
+	states    []*state // before the targets of jumps
 	reached   []bool
 	pending   []int // to be explored
 }
 
-// explore finds what is known wherever the paths of the function meet. It goes on until nothing is left of what only some paths know.
+// explore finds what is known wherever the paths of the function meet. It continues until nothing is left that only some paths know.
 func (x *folder) explore() {
 	for _, target := range x.targets {
 		if target != nowhere {
@@ -60,7 +60,7 @@ func (x *folder) explore() {
 	}
 }
 
-// follow goes from an instruction that is jumped to on to the next one, or to the end.
+// follow continues from the target of a jump to the next target, or to the end.
 func (x *folder) follow(i int) {
 	s := *x.states[i]
 	for {
@@ -82,7 +82,7 @@ func (x *folder) follow(i int) {
 	}
 }
 
-// meet brings a state to an instruction that is jumped to.
+// meet merges a state into the state at a jump target.
 func (x *folder) meet(i int, s *state) {
 	old := *x.states[i]
 	merged := *s
@@ -101,7 +101,7 @@ func (x *folder) meet(i int, s *state) {
 	x.pending = append(x.pending, i)
 }
 
-// branch tells whether the target of an instruction may follow, and whether the next one may.
+// branch reports whether the target of a jump may follow, and whether the next instruction may.
 func (x *folder) branch(ins asm.Instruction, s *state) (taken, skipped bool) {
 	if !jumps(ins) {
 		return false, !ends(ins)
@@ -126,7 +126,7 @@ func (x *folder) branch(ins asm.Instruction, s *state) (taken, skipped bool) {
 	}
 }
 
-// step computes what an instruction writes.
+// step evaluates what an instruction writes.
 func (x *folder) step(ins asm.Instruction, s *state) {
 	if _, writes := touches(ins); !pure(ins) {
 		for r := range s {
@@ -145,7 +145,7 @@ func (x *folder) step(ins asm.Instruction, s *state) {
 func (x *folder) result(ins asm.Instruction, s *state) value {
 	op := ins.OpCode
 	switch {
-	case btf.CORERelocationMetadata(&ins) != nil: // comes to be known when the program is loaded
+	case btf.CORERelocationMetadata(&ins) != nil: // known only when the program is loaded
 		return value{}
 	case ins.IsLoadFromMap() && ins.Src == asm.PseudoMapValue && ins.Reference() == x.section:
 		return value{address, ins.Constant >> 32}
@@ -161,7 +161,7 @@ func (x *folder) result(ins asm.Instruction, s *state) value {
 	return value{}
 }
 
-// compute is for what clang makes of conditions that stand together: it joins them in a register.
+// compute handles what clang generates for several conditions: it combines them in a register.
 func compute(ins asm.Instruction, s *state) value {
 	a, b := s[ins.Dst], value{number, ins.Constant}
 	if ins.OpCode.Source() == asm.RegSource {
@@ -185,7 +185,7 @@ func compute(ins asm.Instruction, s *state) value {
 	return value{}
 }
 
-// read returns what the constants hold at an offset.
+// read returns the constant at an offset.
 func (x *folder) read(at int64, size int) value {
 	if at < 0 || at+int64(size) > int64(len(x.constants)) {
 		return value{}
@@ -195,7 +195,7 @@ func (x *folder) read(at int64, size int) value {
 	return value{number, int64(binary.NativeEndian.Uint64(word[:]))}
 }
 
-// apply puts numbers in the place of what is known, and removes what is not reached or has no effect.
+// apply replaces what is known by numbers, and removes what is unreachable or has no effect.
 func (x *folder) apply() {
 	out := make([]bool, len(x.Insns))
 	var s state
@@ -224,7 +224,7 @@ func (x *folder) apply() {
 	x.remove(out)
 }
 
-// idle finds further instructions that have no effect: they write what nobody reads, or jump to what comes next anyway.
+// idle finds further instructions without effect: they write what nobody reads, or jump to the next instruction.
 func (f *Flow) idle(effects []effect, out []bool) (found bool) {
 	live := f.live(effects, out)
 	next := len(f.Insns)

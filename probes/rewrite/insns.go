@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Calls tells whether instructions call a function.
+// Calls reports whether instructions call a function.
 func Calls(insns asm.Instructions, function string) bool {
 	return slices.ContainsFunc(insns, func(ins asm.Instruction) bool { return callTo(ins, function) })
 }
@@ -16,14 +16,13 @@ func callTo(ins asm.Instruction, function string) bool {
 	return ins.IsFunctionCall() && ins.Reference() == function
 }
 
-// Idle tells whether a program does nothing that anyone could see: it calls only helpers that ask nothing and tell something, and
-// writes only into its own frame.
+// Idle reports whether a program has no visible effect: it calls only helpers that return information, and writes only to its own frame.
 func Idle(insns asm.Instructions) bool {
 	return !slices.ContainsFunc(insns, func(ins asm.Instruction) bool {
 		op := ins.OpCode
 		switch class := op.Class(); {
 		case op.JumpOp() == asm.Call:
-			return asks(ins) != 0
+			return argRegs(ins) != 0
 		case class.IsStore():
 			return ins.Dst != asm.RFP
 		default:
@@ -32,13 +31,13 @@ func Idle(insns asm.Instructions) bool {
 	})
 }
 
-// Relocated tells whether instructions depend on the kernel's types.
+// Relocated reports whether instructions depend on the kernel's types.
 func Relocated(insns asm.Instructions) bool {
 	return slices.ContainsFunc(insns, func(ins asm.Instruction) bool { return btf.CORERelocationMetadata(&ins) != nil })
 }
 
-// FrameSize returns how far the instructions of a function reach below the frame pointer, in whole words: by loads and stores, and by
-// the addresses that they make of it, a copy to which a number is added.
+// FrameSize returns how many bytes below the frame pointer a function uses, in whole words: by loads and stores, and by addresses computed
+// from copies of the frame pointer.
 func FrameSize(insns asm.Instructions) int {
 	deepest := 0
 	pointers := make(map[asm.Register]bool) // copies of the frame pointer
@@ -56,13 +55,13 @@ func FrameSize(insns asm.Instructions) int {
 	return align(deepest, 8)
 }
 
-// StackSize is MAX_BPF_STACK of the kernel: what the frames of a call chain may take together, each rounded up to stackRound.
+// StackSize is MAX_BPF_STACK of the kernel: what the frames of a call chain may use together, each rounded up to stackRound.
 const (
 	StackSize  = 512
 	stackRound = 32
 )
 
-// Charged is what the kernel counts of the stack for a function with a frame of so many bytes.
+// Charged returns how much stack the kernel counts for a function with a frame of that size.
 func Charged(frame int) int { return align(max(frame, 1), stackRound) }
 
 func align(n, to int) int { return (n + to - 1) &^ (to - 1) }

@@ -6,10 +6,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// Splice puts a body in the place of the calls of a function: a call costs, hides from its caller what the body returns, and has the
-// verifier of 5.10 compare every number of every state (__mark_reg_unknown), so that it follows paths again that make no difference.
-// It returns how much stack the function then uses, or 0 if the body stays a function, as the stack below the frame of the caller
-// does not suffice.
+// Splice inlines a body in place of the calls of a function. A call costs time and hides the result from its caller. After a call, the
+// verifier of 5.10 compares every number of every state (__mark_reg_unknown), so that it follows paths again without need. Splice returns
+// how much stack the function then uses, or 0 if the body stays a function because the stack below the caller's frame does not suffice.
 func (f *Flow) Splice(function string, body *Flow, frame int) (stack int) {
 	deep := FrameSize(body.Insns)
 	if deep > 0 && !movable(body.Insns) {
@@ -41,7 +40,7 @@ func (f *Flow) calls(function string) (at []int) {
 	return at
 }
 
-// movable tells whether the body uses the frame pointer only in ways that lowered knows: in loads and stores, and to copy it.
+// movable reports whether the body uses the frame pointer only as lowered supports: in loads and stores, and copied.
 func movable(insns asm.Instructions) bool {
 	return !slices.ContainsFunc(insns, func(ins asm.Instruction) bool {
 		class := ins.OpCode.Class()
@@ -53,7 +52,7 @@ func movable(insns asm.Instructions) bool {
 	})
 }
 
-// lowered returns the body with its part of the stack below a frame.
+// lowered returns the body with its stack moved below a frame.
 func (body *Flow) lowered(frame int) *Flow {
 	low := &Flow{}
 	moved := make([]int, len(body.Insns))
@@ -76,14 +75,14 @@ func (body *Flow) lowered(frame int) *Flow {
 	return low
 }
 
-// names says which register stands for each of the body's own, and which of these the caller needs afterwards: they are saved.
+// names maps each register of the body to another one; the caller needs those in saved afterwards.
 type names struct {
 	of    [11]asm.Register
 	saved []asm.Register
 }
 
-// rename finds registers for those that a call would save and the body uses: such as are not live after it, or, if the body calls
-// nothing, any that it does not use; and if there are none left, some that are live.
+// rename finds registers for those that a call would save and the body uses. It prefers registers that are not live after the call, or, if
+// the body calls nothing, any that it does not use, and takes live ones if none is left.
 func (body *Flow) rename(live registers) (n names) {
 	used, calls := body.uses()
 	free, taken := saved&^live, registers(0)
@@ -99,7 +98,7 @@ func (body *Flow) rename(live registers) (n names) {
 		}
 		as, ok := free.highest()
 		if !ok {
-			as, _ = (saved &^ taken).highest() // the body has no more of them than there are
+			as, _ = (saved &^ taken).highest() // the body uses no more than there are
 			n.saved = append(n.saved, as)
 		}
 		n.of[r] = as
@@ -109,7 +108,7 @@ func (body *Flow) rename(live registers) (n names) {
 	return n
 }
 
-// uses returns the registers that a body touches, and whether it calls anything.
+// uses returns the registers that a body uses, and whether it calls anything.
 func (body *Flow) uses() (used registers, calls bool) {
 	for _, ins := range body.Insns {
 		if ins.OpCode.JumpOp() == asm.Call {
@@ -122,11 +121,11 @@ func (body *Flow) uses() (used registers, calls bool) {
 	return used, calls
 }
 
-// named returns the body with other registers.
+// named returns the body with renamed registers.
 func (body *Flow) named(n names) *Flow {
 	named := &Flow{Insns: slices.Clone(body.Insns), targets: body.targets}
 	for i, ins := range named.Insns {
-		if ins.OpCode.JumpOp() != asm.Call && !ins.OpCode.IsDWordLoad() { // whose Src is no register
+		if ins.OpCode.JumpOp() != asm.Call && !ins.OpCode.IsDWordLoad() { // where Src is not a register
 			ins.Src = n.of[ins.Src]
 		}
 		ins.Dst = n.of[ins.Dst]
@@ -135,7 +134,7 @@ func (body *Flow) named(n names) *Flow {
 	return named
 }
 
-// saving returns the body between instructions that store registers below a frame and load them again. All its ends become one.
+// saving returns the body between instructions that store registers below a frame and load them again. All its exits become one.
 func (body *Flow) saving(rs []asm.Register, frame int) *Flow {
 	with := &Flow{}
 	for i, r := range rs {
@@ -160,7 +159,7 @@ func (body *Flow) saving(rs []asm.Register, frame int) *Flow {
 	return with
 }
 
-// replace puts a body in the place of instruction at. Jumps to its end go to what follows.
+// replace puts a body in place of instruction at. Jumps to the body's end go to what follows.
 func (f *Flow) replace(at int, body *Flow) {
 	longer := len(body.Insns) - 1
 	for i, target := range f.targets {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// changes are the rings, one for each CPU, in which the kernel tells what processes map, that they fork, call exec and end.
+// changes are the rings, one for each CPU, with the kernel's notes about processes: mappings, forks, execs and ends.
 type changes struct {
 	rings []*ring
 	wake  int // an eventfd
@@ -30,7 +30,7 @@ type ring struct {
 	data []byte
 }
 
-// ringPages is the room for notes of one CPU, 256 KiB: about two thousand mappings.
+// ringPages is the size of a CPU's ring, 256 KiB: about two thousand mappings.
 const ringPages = 64
 
 // watchChanges opens the rings.
@@ -85,7 +85,7 @@ func openRing(cpu int) (*ring, error) {
 	return &ring{fd: fd, mem: mem, page: (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0])), data: mem[page:]}, nil
 }
 
-// wait returns when there may be something to read; false after stop.
+// wait returns when there may be something to read; it returns false after stop.
 func (c *changes) wait() bool {
 	fds := []unix.PollFd{{Fd: int32(c.wake), Events: unix.POLLIN}}
 	for _, r := range c.rings {
@@ -123,7 +123,7 @@ func (c *changes) close() error {
 	return errors.Join(errs...)
 }
 
-// read hands on what is in the rings.
+// read passes everything in the rings to apply.
 func (c *changes) read(apply func(change)) {
 	for _, r := range c.rings {
 		r.read(func(kind uint32, misc uint16, body []byte) {
@@ -140,7 +140,7 @@ func (c *changes) read(apply func(change)) {
 	}
 }
 
-// read hands on the records of a ring: see perf_event_open(2) on data_head and data_tail.
+// read passes the notes of a ring to record: see perf_event_open(2) on data_head and data_tail.
 func (r *ring) read(record func(kind uint32, misc uint16, body []byte)) {
 	head := atomic.LoadUint64(&r.page.Data_head)
 	tail := r.page.Data_tail
@@ -159,7 +159,7 @@ func (r *ring) read(record func(kind uint32, misc uint16, body []byte)) {
 	atomic.StoreUint64(&r.page.Data_tail, tail)
 }
 
-// bytes returns n bytes of the ring from a position, joined if they go over its end.
+// bytes returns n bytes of the ring from a position, joined if they wrap around.
 func (r *ring) bytes(at, n uint64) []byte {
 	size := uint64(len(r.data))
 	from := at % size

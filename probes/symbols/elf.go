@@ -12,8 +12,8 @@ import (
 	"github.com/therootcompany/xz"
 )
 
-// This file reads ELF files that anybody may have made: of any size, sparse, with sections that claim whatever they like. debug/elf and
-// debug/dwarf are not hardened against that (https://pkg.go.dev/debug/elf#hdr-Security), so what they are given is bounded here.
+// This file reads ELF files from untrusted processes: of any size, sparse, with sections that claim anything. debug/elf and debug/dwarf are
+// not hardened against that (https://pkg.go.dev/debug/elf#hdr-Security), so their input is bounded here.
 
 // Limits of what is read of one file, in bytes.
 const (
@@ -32,7 +32,7 @@ const (
 	maxRead       int64 = 1 << 30   // of all together
 )
 
-// bounded fails when more is read than left.
+// bounded fails after left bytes.
 type bounded struct {
 	io.ReaderAt
 	left int64
@@ -55,7 +55,7 @@ func parseELF(r io.ReaderAt) (*elf.File, error) {
 	return f, err
 }
 
-// tooLarge says that a part of a file was not read.
+// tooLarge means that a part of a file was not read.
 type tooLarge struct {
 	what        string
 	bytes, most uint64
@@ -65,7 +65,7 @@ func (e *tooLarge) Error() string {
 	return fmt.Sprintf("%s has %d bytes, more than the %d that are read", e.what, e.bytes, e.most)
 }
 
-// dataOf returns what is in a section.
+// dataOf returns the content of a section.
 func dataOf(s *elf.Section, most uint64) ([]byte, error) {
 	if size := max(s.Size, s.FileSize); size > most {
 		return nil, &tooLarge{s.Name, size, most}
@@ -73,8 +73,8 @@ func dataOf(s *elf.Section, most uint64) ([]byte, error) {
 	return s.Data()
 }
 
-// functionsOf returns the functions of a symbol table. debug/elf would make a string of each name, however long it is and however often it
-// is used.
+// functionsOf returns the functions of a symbol table. debug/elf would make a string from each name, however long and however often it is
+// used.
 func functionsOf(f *elf.File, kind elf.SectionType) ([]symbol, error) {
 	section := f.SectionByType(kind)
 	if section == nil || section.Link == 0 || int(section.Link) >= len(f.Sections) {
@@ -94,7 +94,7 @@ func functionsOf(f *elf.File, kind elf.SectionType) ([]symbol, error) {
 		s, at := symbolOf(f, table)
 		kind := elf.ST_TYPE(s.Info)
 		code := kind == elf.STT_FUNC || kind == elf.STT_GNU_IFUNC
-		// Beginnings that are written in assembly, like _start of some libraries.
+		// Functions written in assembly, like _start of some libraries.
 		code = code || kind == elf.STT_NOTYPE && int(s.Section) < len(f.Sections) && f.Sections[s.Section].Flags&elf.SHF_EXECINSTR != 0
 		if !code || s.Section == elf.SHN_UNDEF || s.Value == 0 {
 			continue
@@ -114,7 +114,7 @@ func symbolSize(f *elf.File) int {
 	return elf.Sym64Size
 }
 
-// symbolOf reads an entry of a symbol table, and where its name is.
+// symbolOf reads a symbol of a symbol table, and the offset of its name.
 func symbolOf(f *elf.File, b []byte) (s elf.Symbol, name uint32) {
 	order := f.ByteOrder
 	if f.Class == elf.ELFCLASS32 {
@@ -127,7 +127,7 @@ func symbolOf(f *elf.File, b []byte) (s elf.Symbol, name uint32) {
 	}, order.Uint32(b)
 }
 
-// nameAt is the string at an offset, "" if none is there or it is longer than a name is.
+// nameAt returns the string at an offset, "" if there is none or it is too long for a name.
 func nameAt(names string, at uint32) string {
 	if uint64(at) >= uint64(len(names)) {
 		return ""
@@ -163,8 +163,8 @@ func miniDebug(f *elf.File) ([]symbol, error) {
 	return functionsOf(mini, elf.SHT_SYMTAB)
 }
 
-// debugBytes is how much the sections are that debug/dwarf reads, all that are for it. What a linker does not make is refused: sections
-// that are to be relocated, and those of before SHF_COMPRESSED, whose sizes nothing checks.
+// debugBytes returns the size of all sections that debug/dwarf reads. Sections that no linker makes are refused: those with relocations,
+// and the old compressed ones from before SHF_COMPRESSED, whose sizes nothing checks.
 func debugBytes(f *elf.File) (uint64, error) {
 	var all uint64
 	isDebug := func(s *elf.Section) bool { return strings.HasPrefix(s.Name, ".debug_") }

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// This file looks up addresses: what was mapped there at a moment, and its name.
+// This file looks up addresses: what was mapped there at a time, and its name.
 
-// readAgain is how long what /proc tells of a process is good for, in ns. Code without frame pointers makes stacks of numbers that are
-// no addresses, a new one with each sample, and to read a large process for each takes longer than the next sample does to come.
+// readAgain is how long a result of /proc is used, in ns. Without frame pointers, stacks contain numbers that are not addresses, new ones
+// with each sample. Reading a large process for each of them would take longer than a sample's period.
 const readAgain = 1e9
 
-// Frames returns the frames of addresses that a process had on its stack, innermost first, at a moment in ns since boot. When ctx ends it
-// returns at once, and what is not known yet has no name: a file system that hangs, or too many large files, hold nobody up.
+// Frames returns the frames of addresses from a process' stack, innermost first, at a time in ns since boot. When ctx ends it returns at
+// once, and unresolved addresses have no name: a file system that hangs, or too many large files, must not block.
 func (p *Processes) Frames(ctx context.Context, pid int, nsecs uint64, addresses []uint64) []Frame {
 	found := make(chan []Frame, 1)
 	go func() {
@@ -29,7 +29,7 @@ func (p *Processes) Frames(ctx context.Context, pid int, nsecs uint64, addresses
 	}
 }
 
-// nameless are frames of which only the addresses are known.
+// nameless returns frames with addresses only.
 func nameless(addresses []uint64) []Frame {
 	out := make([]Frame, len(addresses))
 	for i, a := range addresses {

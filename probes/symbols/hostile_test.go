@@ -84,7 +84,7 @@ func section(t *testing.T, data []byte, name string) []byte {
 	return data[binary.LittleEndian.Uint64(data[40:])+64*uint64(i):]
 }
 
-// changed returns a fixture whose section has another size, and is where the file ends if the file is to be so long.
+// changed returns a fixture whose section has another size, at the end of the file if that makes the file long enough.
 func changed(t *testing.T, fixture, name string, size uint64, sparse int64) *os.File {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", fixture))
@@ -174,7 +174,7 @@ func TestLongNames(t *testing.T) {
 	})
 }
 
-// A link to a debug file that is none holds nobody up.
+// A link to something that is not a debug file blocks nothing.
 func TestHostileDebugLink(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
 		"fifo":   func(path string) error { return unix.Mkfifo(path, 0o600) },

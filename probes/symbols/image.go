@@ -22,21 +22,21 @@ type image struct {
 	symbols table
 	lines   *dwarf.Data
 	info    uint64           // bytes that lines hold
-	places  map[uint64]place // what was looked for in lines, which takes long
+	places  map[uint64]place // cache of look-ups in lines, which are slow
 	closers []io.Closer
 }
 
-// place is one in the source.
+// place is a place in the program's source code.
 type place struct {
 	file string
 	line int
 }
 
-// maxPlaces bounds what is kept of one file.
+// maxPlaces bounds the cache of one file.
 const maxPlaces = 1 << 14
 
-// readImage reads the symbols of an ELF file. roots are those of file systems to look for debug files in, and name is where the file is
-// there. unread says what of it is not read, as it is too large.
+// readImage reads the symbols of an ELF file. Debug files are searched in roots, which are roots of file systems, and name is the file's
+// path there. unread reports parts that are too large and were not read.
 func readImage(r io.ReaderAt, name string, roots []string) (im *image, unread error, err error) {
 	defer recovered(&err)
 	f, err := parseELF(r)
@@ -70,14 +70,14 @@ func readImage(r io.ReaderAt, name string, roots []string) (im *image, unread er
 	return im, onlyTooLarge(append(errs, err)), nil
 }
 
-// recovered makes an error of a panic of debug/elf or debug/dwarf, which are not made for files of an enemy.
+// recovered turns a panic of debug/elf or debug/dwarf, which are not hardened, into an error.
 func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("malformed: %v", r)
 	}
 }
 
-// onlyTooLarge are those of the errors that say so: what is malformed is as if it were not there.
+// onlyTooLarge returns the errors that are tooLarge: malformed parts count as missing.
 func onlyTooLarge(all []error) error {
 	return errors.Join(slices.DeleteFunc(all, func(err error) bool {
 		var large *tooLarge
@@ -85,7 +85,7 @@ func onlyTooLarge(all []error) error {
 	})...)
 }
 
-// size is about how many bytes it takes.
+// size estimates its memory in bytes.
 func (im *image) size() int {
 	const each = 80 // a symbol with its name
 	return each*len(im.symbols) + int(im.info)
@@ -97,7 +97,7 @@ func (im *image) close() {
 	}
 }
 
-// rankOf prefers what has a size and is a function, then names for users of a library: getppid before __getppid.
+// rankOf prefers names with a size that are functions, then names for users of a library: getppid before __getppid.
 func rankOf(s elf.Symbol, kind elf.SymType) int {
 	rank := 0
 	if s.Size > 0 {
@@ -129,7 +129,7 @@ func linesOf(f *elf.File) (*dwarf.Data, uint64, error) {
 	return data, bytes, err
 }
 
-// address returns where the file's headers put a place of the file.
+// address returns the address of an offset of the file, by its headers.
 func (im *image) address(offset uint64) (uint64, bool) {
 	const page = 4096
 	for _, p := range im.loads {
@@ -141,10 +141,10 @@ func (im *image) address(offset uint64) (uint64, bool) {
 	return 0, false
 }
 
-// frame names an address as the file's headers put it. returned says that it is where a call returns to.
+// frame names an address of the file's headers. returned means that it is a return address.
 func (im *image) frame(f *Frame, address uint64, returned bool) {
 	s, ok := im.symbols.find(address)
-	// Behind a call that never returns there may be the next function. A signal handler returns to the very beginning of one.
+	// Behind a call that never returns there may be the next function. But a signal handler returns to the first address of a function.
 	if returned && (!ok || address == s.start && !strings.Contains(s.name, "restore_rt")) {
 		s, ok = im.symbols.find(address - 1)
 	}
@@ -169,7 +169,7 @@ func (im *image) frame(f *Frame, address uint64, returned bool) {
 	f.File, f.Line = p.file, p.line
 }
 
-// place returns the one in the source, or none.
+// place returns the place in the source code, or an empty one.
 func (im *image) place(address uint64) (found place) {
 	var err error
 	defer recovered(&err)
@@ -225,7 +225,7 @@ func openDebug(f *elf.File, name string, roots []string) (*openedELF, error) {
 	return nil, err
 }
 
-// maxBuildID is longer than any: they are checksums.
+// maxBuildID is longer than any build ID: they are checksums.
 const maxBuildID = 64
 
 // buildID returns the note that identifies a file, or nil.
@@ -245,7 +245,7 @@ func buildID(f *elf.File) []byte {
 	return note[16 : 16+size]
 }
 
-// debugLink returns the name in .gnu_debuglink, and the checksum that the file has to have.
+// debugLink returns the name in .gnu_debuglink, and the checksum that the file must have.
 func debugLink(f *elf.File) (name string, sum uint32, err error) {
 	section := f.Section(".gnu_debuglink")
 	if section == nil {
@@ -263,7 +263,7 @@ func debugLink(f *elf.File) (name string, sum uint32, err error) {
 	return filepath.Base(string(data[:end])), f.ByteOrder.Uint32(data[at:]), nil
 }
 
-// checksum is that of a whole file.
+// checksum returns the checksum of a whole file.
 func checksum(file *os.File) (uint32, error) {
 	info, err := file.Stat()
 	if err != nil {

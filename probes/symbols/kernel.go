@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Kernel knows the functions of the kernel and of its modules. One goroutine at a time may use it.
+// Kernel has the functions of the kernel and of its modules. Only one goroutine at a time may use it.
 type Kernel struct {
 	functions []function
 	read      time.Time
@@ -32,10 +32,10 @@ func OpenKernel() (*Kernel, error) {
 	return k, k.reload()
 }
 
-// ErrHidden says that the kernel does not show addresses to this process.
+// ErrHidden means that the kernel does not show addresses to this process.
 var ErrHidden = errors.New("/proc/kallsyms hides the addresses of the kernel's functions")
 
-// CheckKernel tells why the kernel's functions have no names here, in the way of OpenKernel, but reads only the beginning.
+// CheckKernel returns the error of OpenKernel if the kernel's functions have no names here, but reads only the beginning.
 func CheckKernel() error {
 	f, err := os.Open("/proc/kallsyms")
 	if err != nil {
@@ -54,15 +54,15 @@ func CheckKernel() error {
 	return hidden()
 }
 
-// hidden says why, as kallsyms_show_value() of kernel/ksyms_common.c decides.
+// hidden returns the cause, as in kallsyms_show_value() of kernel/ksyms_common.c.
 func hidden() error {
 	level, err := os.ReadFile("/proc/sys/kernel/kptr_restrict")
 	value := strings.TrimSpace(string(level))
 	switch {
 	case err == nil && value == "2":
-		return fmt.Errorf("%w, as kernel.kptr_restrict is 2: sysctl kernel.kptr_restrict=1 shows them to root", ErrHidden)
+		return fmt.Errorf("%w, because kernel.kptr_restrict is 2: sysctl kernel.kptr_restrict=1 shows them to root", ErrHidden)
 	case err == nil && value == "1":
-		return fmt.Errorf("%w, as kernel.kptr_restrict is 1: run as root, or grant CAP_SYSLOG", ErrHidden)
+		return fmt.Errorf("%w, because kernel.kptr_restrict is 1: run as root, or grant CAP_SYSLOG", ErrHidden)
 	}
 	return fmt.Errorf("%w: run as root, or grant CAP_SYSLOG", ErrHidden)
 }
@@ -81,7 +81,7 @@ func (k *Kernel) reload() error {
 	return nil
 }
 
-// readFunctions reads a file like kallsyms, and orders the functions by their addresses.
+// readFunctions reads a file like kallsyms, and sorts the functions by address.
 func readFunctions(r io.Reader) ([]function, error) {
 	var all []function
 	lines := bufio.NewScanner(r)
@@ -100,7 +100,7 @@ func readFunctions(r io.Reader) ([]function, error) {
 	return all, nil
 }
 
-// parseFunction reads a line like `ffffffff814154e0 t nvme_poll	[nvme]`; false if it is no code.
+// parseFunction reads a line like `ffffffff814154e0 t nvme_poll [nvme]`; ok is false if it is not code.
 func parseFunction(line []byte) (f function, ok bool) {
 	address, rest, _ := bytes.Cut(line, []byte(" "))
 	kind, rest, _ := bytes.Cut(rest, []byte(" "))
@@ -115,7 +115,7 @@ func parseFunction(line []byte) (f function, ok bool) {
 	return function{start, string(name), strings.Trim(string(module), "[]")}, true
 }
 
-// reloadAfter is how old the table has to be before an address without a name has it read again: modules and BPF programs come later.
+// reloadAfter is the age at which the table is read again for an address without a name: modules and BPF programs may be new.
 const reloadAfter = 5 * time.Second
 
 // Frames returns the frames of addresses.
@@ -137,8 +137,8 @@ func (k *Kernel) Frames(addresses []uint64) []Frame {
 	return out
 }
 
-// find returns the function that an address is in. Nothing tells the size of the last one of the kernel, of a module, or of the BPF
-// programs; it reaches to the end of its page at most.
+// find returns the function of an address. The size of the last function of the kernel, of a module, or of the BPF programs is unknown; it
+// ends with its page at the latest.
 func (k *Kernel) find(address uint64) (function, bool) {
 	i := k.last(address)
 	if i < 0 {
@@ -153,7 +153,7 @@ func (k *Kernel) find(address uint64) (function, bool) {
 	return f, address < (f.start/page+1)*page
 }
 
-// last returns the first of the functions that begin at the last address up to this one.
+// last returns the first of the functions at the last address up to this one.
 func (k *Kernel) last(address uint64) int {
 	i, _ := slices.BinarySearchFunc(k.functions, address, func(f function, a uint64) int {
 		if f.start <= a {
@@ -166,7 +166,7 @@ func (k *Kernel) last(address uint64) int {
 	return i
 }
 
-// after returns the first function that begins after another one.
+// after returns the first function at a higher address than another one's.
 func (k *Kernel) after(i int) int {
 	j := i + 1
 	for j < len(k.functions) && k.functions[j].start == k.functions[i].start {
@@ -175,8 +175,8 @@ func (k *Kernel) after(i int) int {
 	return j
 }
 
-// Range returns where a function is, the first one of that name, or, if the name ends in *, all those that have a number there; 0, 0 if
-// there is none.
+// Range returns the addresses of the first function with a name, or, if the name ends in *, of all with a number there; 0, 0 if there is
+// none.
 func (k *Kernel) Range(name string) (from, size uint64) {
 	prefix, numbered := strings.CutSuffix(name, "*")
 	var end uint64

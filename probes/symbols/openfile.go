@@ -12,10 +12,10 @@ import (
 	"sync"
 )
 
-// This file opens the files that processes map, reads their symbols, and forgets both when they are too many.
+// This file opens the files that processes map, reads their symbols, and drops both when there are too many.
 
-// fileKey is an open file. The path belongs to it, because subvolumes of btrfs number their files each for themselves. As long as a file
-// is open, its number is not given to another.
+// fileKey identifies an open file. It includes the path, because subvolumes of btrfs number their files separately. While a file is open,
+// its number is not reused.
 type fileKey struct {
 	file
 	path string
@@ -23,7 +23,7 @@ type fileKey struct {
 
 func (m mapping) key() fileKey { return fileKey{m.file, strings.TrimSuffix(m.name, " (deleted)")} }
 
-// openFile is a file that some process maps. path and roots tell where to look for a debug file.
+// openFile is a file that some process maps. path and roots are where to look for a debug file.
 type openFile struct {
 	id     fileKey
 	reader io.ReaderAt
@@ -31,11 +31,11 @@ type openFile struct {
 	path   string
 	roots  []string
 	image  *image
-	failed bool // it is no ELF file
+	failed bool // it is not an ELF file
 	used   *list.Element
 }
 
-// Unread says which files have parts that are too large to be read, so that there are frames without names.
+// Unread returns which files have parts that were too large to read, so that frames have no names.
 func (p *Processes) Unread() []string {
 	p.unread.mu.Lock()
 	defer p.unread.mu.Unlock()
@@ -48,7 +48,7 @@ type unread struct {
 	lines []string
 }
 
-// maxUnread is how many notes are worth reading.
+// maxUnread limits the notes.
 const maxUnread = 8
 
 func (u *unread) note(name string, err error) {
@@ -60,7 +60,7 @@ func (u *unread) note(name string, err error) {
 	}
 }
 
-// open opens the file of a mapping: through the mapping itself, which is exact, or by its path in the file system of the process.
+// open opens the file of a mapping: through the mapping itself, which is exact, or by its path in the process' file system.
 func (p *Processes) open(pid int, m mapping) *openFile {
 	path := m.key().path
 	of := &openFile{id: m.key(), path: path, roots: p.rootsOf(pid)}
@@ -86,7 +86,7 @@ func (p *Processes) open(pid int, m mapping) *openFile {
 	return of
 }
 
-// rootsOf returns where the file system of a process may be seen: in it, if it has ended in those that it was forked from, and in ours.
+// rootsOf returns where the process' file system may be seen: through it, if it has ended through its parents, and ours.
 func (p *Processes) rootsOf(pid int) []string {
 	roots := []string{fmt.Sprintf("/proc/%d/root", pid)}
 	s := p.spaces[pid]
@@ -129,7 +129,7 @@ func (p *Processes) image(pid int, m mapping) *image {
 	return of.image
 }
 
-// load reads the symbols of a file, and forgets others if they are too many.
+// load reads the symbols of a file, and drops others if there are too many.
 func (p *Processes) load(of *openFile) {
 	if of.image != nil || of.failed {
 		return
@@ -149,7 +149,7 @@ func (p *Processes) load(of *openFile) {
 	p.shrink(of, nil)
 }
 
-// shrink forgets symbols that were not used for the longest time, and maps of compilers, if they take too much, but not these.
+// shrink drops the least recently used symbols, and maps of compilers, if they need too much memory, except these.
 func (p *Processes) shrink(file *openFile, m *writtenMap) {
 	for pid, other := range p.maps {
 		if p.loaded > maxLoaded && other != m {
@@ -163,10 +163,10 @@ func (p *Processes) shrink(file *openFile, m *writtenMap) {
 	}
 }
 
-// vdsoFile stands for the code that the kernel maps into each process.
+// vdsoFile is the key of the code that the kernel maps into each process.
 var vdsoFile = fileKey{path: "[vdso]"}
 
-// vdso returns our own, which is that of each process of the same size: it comes from the same kernel.
+// vdso returns our own vdso. Each process' vdso of the same size is equal: it comes from the same kernel.
 func (p *Processes) vdso(size uint64) *image {
 	of := p.files[vdsoFile]
 	if of == nil {

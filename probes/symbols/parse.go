@@ -17,23 +17,23 @@ type file struct {
 	inode        uint64
 }
 
-// mapping is a part of a process' memory with code.
+// mapping is a range of a process' memory with code.
 type mapping struct {
 	start, end uint64
 	offset     uint64 // in the file
 	file       file
-	// name is the path in the process' own file system, or one like [vdso]; "" for memory that no file is behind.
+	// name is the path in the process' file system, or one like [vdso]; "" for memory without a file.
 	name string
-	// since is when it was mapped, or, of those that were there already, when it was seen; ns since boot.
+	// since is when it was mapped, or, if it existed before, when it was seen; ns since boot.
 	since uint64
-	// there says that it was there already.
+	// there means that it was there already.
 	there bool
 }
 
-// bytes is about how many it takes.
+// bytes estimates its memory.
 func (m mapping) bytes() int { return 112 + len(m.name) }
 
-// readMaps reads a file like /proc/PID/maps and returns what has code.
+// readMaps reads a file like /proc/PID/maps and returns the mappings with code.
 func readMaps(r io.Reader, now uint64) ([]mapping, error) {
 	var all []mapping
 	lines := bufio.NewScanner(r)
@@ -47,7 +47,7 @@ func readMaps(r io.Reader, now uint64) ([]mapping, error) {
 	return all, lines.Err()
 }
 
-// parseMapping reads a line like `7f1e2a000000-7f1e2a022000 r-xp 00026000 fe:01 1234     /usr/lib/libc.so.6`; false if it has no code.
+// parseMapping reads a line like `7f1e2a000000-7f1e2a022000 r-xp 00026000 fe:01 1234     /usr/lib/libc.so.6`; ok is false if it has no code.
 func parseMapping(line string) (m mapping, ok bool) {
 	fields := strings.SplitN(line, " ", 6)
 	if len(fields) < 5 || len(fields[1]) < 3 || fields[1][2] != 'x' {
@@ -76,7 +76,7 @@ func parseMapping(line string) (m mapping, ok bool) {
 // unescape undoes what the kernel does to newlines in names.
 func unescape(name string) string { return strings.ReplaceAll(name, `\012`, "\n") }
 
-// change is what the kernel tells of a process: a record of perf_event_open(2).
+// change is a note of the kernel about a process: a record of perf_event_open(2).
 type change struct {
 	kind      uint32
 	pid, ppid uint32

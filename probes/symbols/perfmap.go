@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// perfMap are the functions that a just-in-time compiler has written down.
+// perfMap are the functions that a just-in-time compiler has written to a file.
 type perfMap []symbol
 
-// Limits of what is read of one file, which anybody may write for his process.
+// Limits for one file; any process may write one.
 const (
 	maxPerfMap       = 64 << 20 // bytes
 	maxPerfFunctions = 1 << 20
 )
 
-// readPerfMap reads a file like /tmp/perf-PID.map: lines of address, size and name. Later lines hold where they contradict earlier ones. A
-// line that is too long for a name is left out. If the file is too large, the error says so, and its beginning counts.
+// readPerfMap reads a file like /tmp/perf-PID.map: lines of address, size and name. Later lines replace earlier ones. A line that is too
+// long for a name is skipped. If the file is too large, it returns the beginning and an error.
 func readPerfMap(r io.Reader) (all perfMap, err error) {
 	in := &io.LimitedReader{R: r, N: maxPerfMap}
 	lines := bufio.NewReaderSize(in, maxName)
@@ -62,7 +62,7 @@ func parsePerfLine(line string) (s symbol, ok bool) {
 	return s, err == nil && err2 == nil && s.size > 0 && s.start+s.size > s.start
 }
 
-// find returns the last function that was written down for an address.
+// find returns the last function that was written for an address.
 func (p perfMap) find(address uint64) (found symbol, ok bool) {
 	i, _ := slices.BinarySearchFunc(p, address, func(s symbol, a uint64) int {
 		if s.start <= a {
@@ -79,7 +79,7 @@ func (p perfMap) find(address uint64) (found symbol, ok bool) {
 	return found, ok
 }
 
-// writtenMap is what a just-in-time compiler has written down of its code, as far as it was read.
+// writtenMap is what a just-in-time compiler has written about its code, as far as it was read.
 type writtenMap struct {
 	functions perfMap
 	size      int64 // of the file
@@ -88,8 +88,9 @@ type writtenMap struct {
 	next      uint64 // when it is worth reading again, in ns since boot
 }
 
-// written returns the functions of /tmp/perf-PID.map, in the file system and by the number of the process itself. After its end the file
-// is used if it is where we can see it. It has to be of whom the process makes files as, or of root: nobody names the functions of another.
+// written returns the functions of /tmp/perf-PID.map, in the process' own file system and with its own pid there. After the process' end
+// the file is used if we can see it. It must belong to the user as whom the process makes files, or to root: nobody else may name the
+// process' functions.
 func (p *Processes) written(s *space) perfMap {
 	known := p.maps[s.pid]
 	if known == nil {
@@ -125,7 +126,7 @@ func (p *Processes) written(s *space) perfMap {
 	*known = writtenMap{functions, info.Size(), info.ModTime().UnixNano(), functions.bytes(), 0}
 	p.loaded += known.bytes
 	p.shrink(nil, known)
-	// A compiler that is at work writes all the time: most of our time is for others.
+	// A compiler that works writes all the time; this limits how often we read.
 	now := BootClock()
 	known.next = now + 20*(now-began)
 	return known.functions
@@ -148,7 +149,7 @@ func (s *space) openWritten() (*os.File, error) {
 	return f, nil
 }
 
-// forgetMap forgets what the compiler of a process has written down.
+// forgetMap drops what the compiler of a process has written.
 func (p *Processes) forgetMap(pid int) {
 	if m := p.maps[pid]; m != nil {
 		p.loaded -= m.bytes
@@ -156,7 +157,7 @@ func (p *Processes) forgetMap(pid int) {
 	}
 }
 
-// bytes is about how many they take.
+// bytes estimates its memory.
 func (p perfMap) bytes() int {
 	n := 0
 	for _, s := range p {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Processes knows what processes map, and names the addresses in it, also of those that have ended. The kernel tells of each mapping with
-// code as it is made; what was there before is read from /proc.
+// Processes knows what processes map, and names the addresses there, even of ended processes. The kernel reports each new mapping with
+// code; older ones are read from /proc.
 //
-// Files are opened when they are first mapped, through the process, whose file system may be another one, and kept open: they have their
-// names also when they were deleted meanwhile, or the file system is gone.
+// Files are opened when they are first mapped, through the process, which may have another file system. They stay open, so their symbols
+// are available after they were deleted or the file system is gone.
 type Processes struct {
 	changes   *changes
 	unwatched error
@@ -29,8 +29,8 @@ type Processes struct {
 	maps   map[int]*writtenMap
 	mapped int // bytes that all mappings take
 	unread unread
-	// inUse tells which processes have stacks that may still be asked for: of the others nothing is kept after their end. sweep is how many
-	// have to have ended for that question.
+	// inUse returns the processes whose stacks may still be looked up: of other processes nothing is kept after their end. sweep is how
+	// many must have ended before it is called.
 	inUse func() (map[int]bool, error)
 	sweep int
 }
@@ -40,16 +40,16 @@ const (
 	maxEnded       = 8192      // processes that have ended
 	maxFiles       = 1024      // open files
 	maxLoaded      = 256 << 20 // bytes of symbols; what was not used for the longest time is read again
-	maxMapped      = 8192      // mappings of one process, those of before and those that are gone included
+	maxMapped      = 8192      // mappings of one process, including old and removed ones
 	maxMappedBytes = 128 << 20 // of the mappings of all
-	fewMapped      = 64        // mappings that a process keeps though all have too many
+	fewMapped      = 64        // mappings that a process keeps even if all have too many
 	maxBegins      = 256       // of one process
-	maxGenerations = 64        // of forks without an exec that are followed
-	leastSweep     = 256       // processes that have ended, before those of no use are looked for
+	maxGenerations = 64        // of forks without an exec
+	leastSweep     = 256       // ended processes before unused ones are dropped
 )
 
-// OpenProcesses begins to watch all processes, as far as this process may. inUse tells of which ones that have ended stacks may still be
-// asked for.
+// OpenProcesses begins to watch all processes, as far as this process may. inUse returns the ended processes whose stacks may still be
+// looked up.
 func OpenProcesses(inUse func() (map[int]bool, error)) (*Processes, error) {
 	p := newProcesses()
 	p.inUse = inUse
@@ -74,7 +74,7 @@ func newProcesses() *Processes {
 	}
 }
 
-// closePatience is how long the end waits for a file system that does not answer.
+// closePatience is how long Close waits for a file system that does not answer.
 const closePatience = 2 * time.Second
 
 // Close ends the watching.
@@ -98,18 +98,18 @@ func (p *Processes) Close() error {
 	}
 }
 
-// Lost is how many notes of the kernel were lost: then what processes map is known only as far as /proc tells.
+// Lost returns how many notes of the kernel were lost: mappings in these are known only from /proc.
 func (p *Processes) Lost() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.changes.lost
 }
 
-// Unwatched is why the kernel does not tell of mappings, nil if it does: without the privilege for it only /proc tells, and nothing of
-// processes that have ended.
+// Unwatched returns why the kernel does not report mappings, nil if it does. Without the privilege for it, mappings come only from /proc,
+// and ended processes have none.
 func (p *Processes) Unwatched() error { return p.unwatched }
 
-// watch takes in what the kernel tells, at once: a process that ends soon cannot be asked for its files later.
+// watch reads the kernel's notes at once: a process that ends soon cannot be asked for its files later.
 func (p *Processes) watch() {
 	for p.changes.wait() {
 		p.mu.Lock()
@@ -125,13 +125,13 @@ func (p *Processes) drain() {
 	}
 }
 
-// letGo forgets the processes that have ended and whose stacks nobody can ask for, and the files that no other maps.
+// letGo drops ended processes whose stacks cannot be looked up, and the files that no other process maps.
 func (p *Processes) letGo() {
 	used := map[int]bool{}
 	if p.inUse != nil {
 		var err error
 		if used, err = p.inUse(); err != nil {
-			return // it is tried again with the next that ends
+			return // the next end tries again
 		}
 	}
 	kept := map[*space]bool{}
@@ -139,7 +139,7 @@ func (p *Processes) letGo() {
 		if s.ended != nil && !used[s.pid] {
 			continue
 		}
-		for range maxGenerations { // what it was forked from has its mappings
+		for range maxGenerations { // its parent has its mappings
 			kept[s] = true
 			if s = s.parent(used[s.pid]); s == nil {
 				break
@@ -164,7 +164,7 @@ func (p *Processes) letGo() {
 	p.sweep = max(leastSweep, 2*p.ended.Len())
 }
 
-// drop forgets a process. Its mappings stay with those that were forked from it.
+// drop drops a process. Processes that were forked from it keep its mappings.
 func (p *Processes) drop(s *space) {
 	p.revive(s)
 	for _, m := range s.mappings {
@@ -174,7 +174,7 @@ func (p *Processes) drop(s *space) {
 	p.forgetMap(s.pid)
 }
 
-// readAll reads what processes had mapped before.
+// readAll reads what processes mapped before.
 func (p *Processes) readAll() {
 	names, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -192,7 +192,7 @@ func (p *Processes) readAll() {
 	}
 }
 
-// space returns that of a process, and reads it if it is new.
+// space returns the space of a process, and reads it if it is new.
 func (p *Processes) space(pid int) *space {
 	s := p.spaces[pid]
 	if s == nil {
@@ -203,7 +203,7 @@ func (p *Processes) space(pid int) *space {
 	return s
 }
 
-// apply takes in a change.
+// apply applies a change.
 func (p *Processes) apply(c change) {
 	switch c.kind {
 	case recordMmap2:
@@ -245,7 +245,7 @@ func (p *Processes) apply(c change) {
 	}
 }
 
-// end notes that a process has ended. Of those that have, the first are forgotten.
+// end notes that a process has ended. The oldest ended ones are dropped.
 func (p *Processes) end(s *space) {
 	p.revive(s)
 	s.ended = p.ended.PushBack(s)

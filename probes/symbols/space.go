@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// This file is what a process maps, and since when.
+// This file has what a process maps, and since when.
 
 // space is the memory of a process.
 type space struct {
 	pid      int
-	mappings []mapping // in the order in which they came to be known
-	// begins are when the process was forked, and when it called exec: what was mapped before is gone.
+	mappings []mapping // in the order of discovery
+	// begins are when the process was forked, and when it called exec: earlier mappings are gone.
 	begins []begin
 	ended  *list.Element
-	// read is when /proc told what it maps.
+	// read is when /proc was read.
 	read uint64
-	// inner is the process id in its own namespace, 0 if that is not known.
+	// inner is the process id in its own namespace, 0 if it is unknown.
 	inner int
-	// owner is as whom the process makes files; ok is false if that is not known.
+	// owner is the user as whom the process makes files; ok is false if it is unknown.
 	owner struct {
 		uid int
 		ok  bool
@@ -33,13 +33,14 @@ type space struct {
 	generation int
 }
 
-// begin of a part of a process' life. parent is what it was forked from, nil for an exec.
+// begin of a period in a process' life. parent is the process that it was forked from, nil for an exec.
 type begin struct {
 	time   uint64
 	parent *space
 }
 
-// parent is what a process was forked from, nil if that does not matter to it: since it called exec, or, with ever, if it never was.
+// parent returns the process that it was forked from, nil if that no longer matters: since it called exec, or, with ever, if there was
+// none.
 func (s *space) parent(ever bool) (parent *space) {
 	for _, b := range s.begins {
 		if b.parent != nil || !ever {
@@ -74,9 +75,9 @@ func (p *Processes) readMaps(s *space) {
 	}
 }
 
-// add notes a mapping and opens its file.
+// add adds a mapping and opens its file.
 func (p *Processes) add(s *space, m mapping) {
-	// A compiler that maps its code anew again and again, or processes that do so to fill our memory.
+	// A compiler may map its code again and again, and a process may do so to fill our memory.
 	if n := len(s.mappings); n >= maxMapped || n > fewMapped && p.mapped > maxMappedBytes {
 		p.cut(s, n/2)
 	}
@@ -87,7 +88,7 @@ func (p *Processes) add(s *space, m mapping) {
 	}
 }
 
-// cut forgets the first n mappings of a process.
+// cut drops the first n mappings of a process.
 func (p *Processes) cut(s *space, n int) {
 	for _, m := range s.mappings[:n] {
 		p.mapped -= m.bytes()
@@ -95,7 +96,7 @@ func (p *Processes) cut(s *space, n int) {
 	s.mappings = slices.Delete(s.mappings, 0, n)
 }
 
-// begin notes that a part of the life of a process begins.
+// begin notes that a period in the life of a process begins.
 func (s *space) begin(b begin) {
 	if len(s.begins) >= maxBegins {
 		s.begins = slices.Delete(s.begins, 0, maxBegins/2)
@@ -104,7 +105,7 @@ func (s *space) begin(b begin) {
 	s.readStatus()
 }
 
-// readStatus reads the id of a process in its own namespace, and as whom it makes files, if it has not ended.
+// readStatus reads the id of a process in its own namespace, and the user as whom it makes files, unless it has ended.
 func (s *space) readStatus() {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid))
 	if err != nil {
@@ -126,7 +127,7 @@ func (s *space) readStatus() {
 	}
 }
 
-// life is the part of a process' life that a moment is in: from one begin to the next.
+// life is a period in a process' life: from one begin to the next.
 type life struct {
 	from, to uint64
 	parent   *space
@@ -145,8 +146,8 @@ func (s *space) life(at uint64) life {
 	return l
 }
 
-// covering returns what was mapped at an address at a moment of a life: what was mapped last before it, else what was there when
-// somebody looked in the same life.
+// covering returns what was mapped at an address at a time in a life: the last mapping before it, or else what was found later in the same
+// life.
 func (s *space) covering(address uint64, l life, at uint64) (found mapping, ok bool) {
 	for _, m := range s.mappings {
 		if address < m.start || address >= m.end || m.since < l.from || m.since >= l.to {
@@ -162,7 +163,7 @@ func (s *space) covering(address uint64, l life, at uint64) (found mapping, ok b
 	return found, ok
 }
 
-// mapped returns what a process, or the one that it was forked from, had mapped at an address at a moment.
+// mapped returns what a process, or its parent, had mapped at an address at a time.
 func (s *space) mapped(address, at uint64) (mapping, bool) {
 	for range maxGenerations {
 		l := s.life(at)

@@ -102,7 +102,7 @@ func TestKernelHidden(t *testing.T) {
 	}
 }
 
-// The kernel that runs the tests has a function that each has; where it shows no addresses, it says why.
+// The kernel that runs the tests has a function that each has; where it shows no addresses, it explains why.
 func TestOpenKernel(t *testing.T) {
 	k, err := OpenKernel()
 	if err != nil {
@@ -123,7 +123,7 @@ func TestOpenKernel(t *testing.T) {
 	}
 }
 
-// The addresses are those of the fixtures, as nm shows them.
+// The addresses come from nm's output for the fixtures.
 const (
 	tinyTwice  = 0x40010c
 	tinyCaller = 0x40014d
@@ -183,7 +183,7 @@ func openImage(t *testing.T, name string, roots ...string) *image {
 	return im
 }
 
-// A debug file is found by the build id, and only if it is that of the file.
+// A debug file is found by the build id, and only if it matches.
 func TestDebugFileByBuildID(t *testing.T) {
 	root := t.TempDir()
 	im := openImage(t, "tiny.stripped", root)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BootClock returns the time since the boot of the machine in nanoseconds, as the kernel has it: what nsecs of an event tells. In a time
-// namespace the clock of a process is another one (time_namespaces(7)).
+// BootClock returns the kernel's time since boot in ns, like nsecs of an event. In a time namespace the clock of a process differs from it
+// (time_namespaces(7)).
 func BootClock() uint64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
@@ -40,17 +40,17 @@ func bootOffset(text string) int64 {
 	return 0
 }
 
-// isFile tells whether an open file is the one that was mapped. The numbers of the device may differ, as those of btrfs and of overlays
-// do in /proc/PID/maps and in stat(2).
+// isFile reports whether an open file is the mapped one. The device numbers may differ: on btrfs and overlayfs /proc/PID/maps and stat(2)
+// disagree.
 func isFile(f *os.File, want file) bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(f.Fd()), &st) == nil && st.Ino == want.inode && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-var errIrregular = errors.New("no regular file")
+var errIrregular = errors.New("not a regular file")
 
-// openRegular opens a file below the root of a file system, of a process perhaps. It stays within, whatever links say, and opens nothing but
-// regular files: a FIFO would wait for ever, and to open a device may do something. follow says that the path itself may be a link.
+// openRegular opens a file below the root of a file system, possibly a process'. It stays within, whatever links point to, and opens only
+// regular files: a FIFO would block, and opening a device may have effects. follow means that the path itself may be a link.
 func openRegular(root, path string, follow bool) (*os.File, error) {
 	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -78,7 +78,7 @@ func openMapped(pid int, start, end uint64) (*os.File, error) {
 	return reopen(fd, path)
 }
 
-// reopen opens a file for reading that was only found so far, and closes fd.
+// reopen opens a file that was only looked up so far for reading, and closes fd.
 func reopen(fd int, name string) (*os.File, error) {
 	defer unix.Close(fd)
 	var st unix.Stat_t
@@ -95,7 +95,7 @@ func reopen(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(opened), name), nil
 }
 
-// ownerOf is who owns an open file.
+// ownerOf returns the owner of an open file.
 func ownerOf(f *os.File) (uid int, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// changes are told by Linux alone.
+// changes exist on Linux only.
 type changes struct {
 	wake int
 	lost uint64
@@ -21,7 +21,7 @@ func (*changes) stopping() bool    { return true }
 func (*changes) read(func(change)) {}
 func (*changes) close() error      { return nil }
 
-// BootClock is not known here.
+// BootClock is unknown here.
 func BootClock() uint64 { return 0 }
 
 func isFile(*os.File, file) bool { return false }

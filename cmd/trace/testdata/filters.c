@@ -1,4 +1,4 @@
-// Processes and threads that make getppid calls, each under a name of its own and as often as what it is says. They exist when it prints
+// Processes and threads that make getppid calls, each under a name and with a number of calls that depend on what it is. They exist when it prints
 // their numbers, and begin when it reads a line. It ends at the end of its input.
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int begin[2]; // closed when all are to begin
+static int begin[2]; // closed when all may begin
 static int ready[2]; // a byte from each that is there
 static int over[2];  // at its end when all have ended
 

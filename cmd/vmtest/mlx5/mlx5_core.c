@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Stand-in for the driver's module that speaks with the firmware: functions
- * with the names and prototypes of mlx5_core, and behind them a firmware that
- * answers what it is told to. A command is written to the parameter of that
- * name, and has ended when the write returns:
+ * Stand-in for the driver's module that talks to the firmware: functions with the names and prototypes of mlx5_core, and a firmware
+ * that answers as configured. Write a command to the parameter of that name; the command has ended when the write returns:
  *
- *	FUNCTION OPCODE OP_MOD UID RESULT STATUS SYNDROME
+ *     FUNCTION OPCODE OP_MOD UID RESULT STATUS SYNDROME
  *
- * RESULT is 0 if the command reaches the firmware, which answers with STATUS
- * and SYNDROME; else it is what the sending fails with.
+ * RESULT is 0 if the command reaches the firmware, which answers with STATUS and SYNDROME. Otherwise it is the error of sending.
  */
 #include <linux/delay.h>
 #include <linux/device.h>
@@ -155,7 +152,7 @@ static int set_command(const char *text, const struct kernel_param *kp)
 	memset(answer, 0, sizeof(answer));
 	answer[0] = status;
 	*(__be32 *)(answer + 4) = cpu_to_be32(syndrome);
-	/* What an earlier command left there is no answer to this one. */
+	/* What an earlier command left there is not an answer to this one. */
 	memset(out, 0xff, sizeof(out));
 	if (!strcmp(function, "mlx5_cmd_exec"))
 		mlx5_cmd_exec(mdev, in, sizeof(in), out, sizeof(out));

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Stand-in for the mlx5 driver: no hypervisor emulates its device. It puts
- * functions with the names and prototypes of the driver's own in front of a
- * software RDMA device, so that real verbs with real arguments pass through
- * them. Unloading it gives the device back its own functions.
+ * Stand-in for the mlx5 driver: no hypervisor emulates its device. It puts functions with the names and prototypes of the driver's
+ * own in front of a software RDMA device, so that real verbs call them with real arguments. Unloading it restores the device's own
+ * functions.
  *
- * With OTHER_SIGNATURES the functions are those of a driver that was not made
- * for this kernel: what they return is of another kind.
+ * With OTHER_SIGNATURES the functions are from a driver for other kernels: they return other types.
  */
 #include <linux/module.h>
 #include <linux/netdevice.h>
@@ -210,8 +208,8 @@ noinline struct ib_mr *mlx5_ib_reg_user_mr(struct ib_pd *pd, u64 start, u64 leng
 }
 
 /*
- * The software device takes no dmabufs. So nobody calls this but the parameter
- * below, and it fails, or says to have made an MR that is never used.
+ * The software device does not support dmabufs. So only the parameter below calls this. It fails, or claims to have made an MR that
+ * is never used.
  */
 noinline struct ib_mr *mlx5_ib_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length, u64 virt_addr, int fd,
 						  int access, DMAH_PARAM CQ_CONTEXT *context)
@@ -255,7 +253,7 @@ noinline int mlx5_ib_dereg_mr(struct ib_mr *mr, struct ib_udata *udata)
 	return err ? err : real.dereg_mr(mr, udata);
 }
 
-/* Only the functions that a stand-in replaces are written: the others may be in use. */
+/* Writes only the functions that a stand-in replaces: the others may be in use. */
 static void set_ops(const struct ib_device_ops *from)
 {
 	struct ib_device_ops *ops = &ibdev->ops;

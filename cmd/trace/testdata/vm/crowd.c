@@ -1,5 +1,5 @@
 /*
- * Many processes on one CPU, so that each is preempted anywhere in its calls: crowd verbs|syscalls PROCESSES ROUNDS. Says how often each
+ * Many processes on one CPU, so that each is preempted anywhere in its calls: crowd verbs|syscalls PROCESSES ROUNDS. Prints how often each
  * verb or system call was called.
  */
 #define _GNU_SOURCE

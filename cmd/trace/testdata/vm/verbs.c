@@ -1,4 +1,4 @@
-/* Makes RDMA objects on rxe0, waits for a line of input, makes calls that fail, and undoes it all. Says what it has and what failed. */
+/* Makes RDMA objects on rxe0, waits for a line of input, makes calls that fail, and undoes it all. Prints what it has and what failed. */
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
