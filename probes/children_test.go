@@ -104,7 +104,7 @@ func TestFamilyForgets(t *testing.T) {
 	t.Skip("no process got the id that was chosen")
 }
 
-// Without the program that follows forks nothing is added, and a number that is no process id is an error.
+// Without the program that follows forks nothing is added, and a number that is not a process id is an error.
 func TestFamilyEnds(t *testing.T) {
 	root, run := shell(t)
 	f, members := pids(t, root, false)
@@ -117,8 +117,8 @@ func TestFamilyEnds(t *testing.T) {
 		t.Errorf("after detaching process %d is %d, the root %d", n, members[n], members[root])
 	}
 	for _, pid := range []int{0, -1, PIDs} {
-		if err := f.add([]int{pid}, false); err == nil {
-			t.Errorf("%d was added", pid)
+		if err := f.add([]int{pid}, false); err == nil || err.Error() != fmt.Sprintf("%d is not a process id", pid) {
+			t.Errorf("adding %d: %v", pid, err)
 		}
 	}
 }

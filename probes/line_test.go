@@ -2,6 +2,7 @@ package probes
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
@@ -80,8 +81,15 @@ func TestDescribe(t *testing.T) {
 // A mark without effect is a mistake of ours, found when the catalog is made.
 func TestWrongMark(t *testing.T) {
 	u32 := &btf.Int{Name: "u32", Size: 4}
-	_, err := ProbeOf("a", "b", &btf.Struct{Name: "a_b", Size: 4, Members: []btf.Member{{Name: "x", Type: u32, Tags: []string{"line:usual:many"}}}})
-	if want := "field x: the usual value many is not one of its values"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	for want, member := range map[string]btf.Member{
+		"field x: the usual value many is not one of its values": {Name: "x", Type: u32, Tags: []string{"line:usual:many"}},
+		`field x: unknown tag "line:often"`:                      {Name: "x", Type: u32, Tags: []string{"line:often"}},
+		"member has is not a struct":                             {Name: "has", Type: u32},
+		"field x: a field cannot have the type Pointer":          {Name: "x", Type: &btf.Pointer{Target: u32}},
+	} {
+		_, err := ProbeOf("a", "b", &btf.Struct{Name: "a_b", Size: 4, Members: []btf.Member{member}})
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }

@@ -39,15 +39,15 @@ func (c *Catalog) WriteTypes(out io.Writer) error {
 // moduleStructs returns the structs that the probes read and that belong to modules, and the headers that declare them, both in order.
 func (c *Catalog) moduleStructs() (structs, headers []string, err error) {
 	for _, p := range c.probes {
-		src := c.source(p)
-		module := src.object.moduleOf(src.hook)
-		types, err := src.object.describe()
+		from := c.origin(p)
+		module := from.object.moduleOf(from.hook)
+		types, err := from.object.describe()
 		if err != nil {
 			return nil, nil, err
 		}
 		for _, view := range kernel.Views(types, false) {
 			name, _, _ := strings.Cut(view.TypeName(), "___")
-			if _, isStruct := view.(*btf.Struct); isStruct && !src.object.events[name] && module.Owns(name) {
+			if _, isStruct := view.(*btf.Struct); isStruct && !from.object.events[name] && module.Owns(name) {
 				structs = append(structs, name)
 				headers = append(headers, module.Headers...)
 			}

@@ -52,11 +52,15 @@ func TestLiveViewAndFormats(t *testing.T) {
 			t.Errorf("-f %s: %q", c.format, out)
 		}
 	}
-	// Without a terminal that shows the view, nothing is begun.
-	cmd := exec.Command("trace", "-r", file, "--live", program)
-	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "is not a terminal: write the data to a file with -o FILE") {
-		t.Errorf("%s, and %v", out, err)
+	// Without a map, or a terminal that shows the view, nothing is begun.
+	for text, want := range map[string]string{
+		program:            "is not a terminal: write the data to a file with -o FILE",
+		"nvme:complete_rq": "--live shows maps, but this program has none",
+	} {
+		out, err := exec.Command("trace", "-r", file, "--live", text).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s, and %v, want %s", out, err, want)
+		}
 	}
 }
 

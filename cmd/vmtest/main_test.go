@@ -36,6 +36,7 @@ func TestParseArgsErrors(t *testing.T) {
 		{"-kernel 6.1 -prepare true", "takes no command"},
 		{"-kernel arm64 -mlx5 true", "not available for arm64"},
 		{"-kernel 6.1 -timeout 0s true", "must be positive"},
+		{"-kernel arm64 -nvme true", "-nvme: not available for arm64"},
 		{"-wrong", "not defined"},
 	}
 	for _, tt := range tests {

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/binary"
+	"strings"
 	"testing"
 )
 
@@ -57,6 +58,45 @@ func TestDecode(t *testing.T) {
 			if v, ok := e.Get(f); ok {
 				t.Errorf("%s is %v, but not in the layout", f.Name, v)
 			}
+		}
+	}
+}
+
+// Layouts and records that cannot be are refused, with the reason.
+func TestLayoutErrors(t *testing.T) {
+	p := NewProbe("a", "b", "", []Field{{Name: "x", Type: Type{Kind: Uint, Size: 8}, Offset: 8}})
+	x := p.Fields[0]
+	l := NewLayout(1, p, p.Fields, nil)
+	byID := func(ids ...int) error {
+		var all []*Layout
+		for _, id := range ids {
+			all = append(all, NewLayout(id, p, p.Fields, nil))
+		}
+		_, err := ByID(all)
+		return err
+	}
+	decode := func(id uint64, size int) error {
+		record := append(binary.LittleEndian.AppendUint64(nil, id), make([]byte, 64)...)
+		return Decode([]*Layout{nil, l}, record[:size], new(Event))
+	}
+	recorded := func(place Place, values ...RecordedValue) error {
+		_, err := NewRecordedLayout(1, p, 16, []Place{place}, values)
+		return err
+	}
+	for want, err := range map[string]error{
+		"layouts of a:b and a:b have the same ID 1":             byID(1, 1),
+		"layout of a:b has the ID -1, not one from 0 to 65535":  byID(-1),
+		"record of 4 bytes is too short":                        decode(1, 4),
+		"no layout for a record with the ID 0":                  decode(0, 16),
+		"no layout for a record with the ID 2":                  decode(2, 16),
+		"record 1 of a:b has 12 bytes, expected 16":             decode(1, 12),
+		"a:b has no field y":                                    recorded(Place{Field: &Field{Name: "y"}}),
+		"field x of 8 bytes at 12 is not within a record of 16": recorded(Place{Field: x, At: 12}),
+		"presence of field x at 16 is not within a record":      recorded(Place{Field: x, At: 8, HasAt: 16, HasMask: 1}),
+		"a value at 12 and its presence at 8 are not within":    recorded(Place{Field: x, At: 8}, RecordedValue{12, 8}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error with %q", err, want)
 		}
 	}
 }

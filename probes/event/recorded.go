@@ -13,7 +13,7 @@ func NewRecordedLayout(id int, p *Probe, size int, places []Place, values []Reco
 		f := pl.Field
 		switch {
 		case f.index >= len(p.Fields) || p.Fields[f.index] != f:
-			return nil, fmt.Errorf("%s has no field %s", f.Name, p)
+			return nil, fmt.Errorf("%s has no field %s", p, f.Name)
 		case pl.Constant != nil:
 		case f.Type.Size < 1 || pl.At < recordHeader || pl.At > size-f.Type.Size:
 			return nil, fmt.Errorf("field %s of %d bytes at %d is not within a record of %d bytes", f.Name, f.Type.Size, pl.At, size)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf/btf"
+
 	"trace/bpf"
 )
 
@@ -41,6 +43,64 @@ func TestDescribesName(t *testing.T) {
 		}
 		if err != nil || got != want {
 			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// Errors of a kernel without types, and facts about one, say what to do.
+func TestWithoutTypes(t *testing.T) {
+	k, err := New(Options{
+		Modules:     []Module{{Name: "no_such_module", Load: "modprobe it"}},
+		Symbols:     func() map[string]bool { return nil },
+		Types:       func() (*btf.Spec, error) { return nil, ErrNoBTF },
+		ModuleTypes: func(string) (*btf.Spec, error) { return nil, ErrNoBTF },
+		Preemption:  func() Preemption { return Preemption{Model: "full", Source: "a test"} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const noBTF = "this kernel shows no BTF in /sys/kernel/btf/vmlinux"
+	if want := noBTF + " (provide a file with its types: --btf FILE)"; k.Described() == nil || k.Described().Error() != want {
+		t.Errorf("%v, want %s", k.Described(), want)
+	}
+	if _, err := k.Prototype(Module{}, "f"); err == nil || err.Error() != "fexit needs the kernel's own BTF: "+noBTF {
+		t.Errorf("a prototype: %v", err)
+	}
+	facts := make(map[string]Fact)
+	for _, f := range append(k.Facts(NewCgroups()), k.ModuleFact(Module{Name: "no_such_module", Load: "modprobe it"}, []string{"x"})) {
+		facts[f.Name] = f
+	}
+	for name, want := range map[string]string{
+		"BTF":                   noBTF + "; provide a file with the kernel's types: --btf FILE",
+		"module no_such_module": "not loaded; modprobe it",
+	} {
+		if f := facts[name]; f.OK || f.Value+"; "+f.Advice != want {
+			t.Errorf("%s is %+v, want %s", name, f, want)
+		}
+	}
+	if v := facts["preemption"].Value; !strings.Contains(v, "so functions are traced by kprobe") {
+		t.Errorf("preemption is %q", v)
+	}
+}
+
+// Errors name what is missing, and how to get it.
+func TestErrors(t *testing.T) {
+	box := &Cgroups{hierarchy: func() *hierarchy { return &hierarchy{mount: "/sys/fs/cgroup", root: "/box"} }}
+	none := &Cgroups{hierarchy: func() *hierarchy { return nil }}
+	_, unreadable := ReadFormat("no_such_group/no_such_event")
+	if tracefs() == "" {
+		unreadable = errors.New("format of tracepoint no_such_group/no_such_event: not checked")
+	}
+	for want, err := range map[string]error{
+		"permission denied: needs CAP_BPF and CAP_PERFMON (run as root, or grant with setcap or --cap-add)": &PermissionError{Missing: []string{CapBPF, CapPerfmon}},
+		"this kernel has no tracepoint nvme_sq":              NoTracepoint("nvme_sq"),
+		"format of tracepoint no_such_group/no_such_event: ": unreadable,
+		"module no_such_module is not loaded (modprobe it)":  Module{Name: "no_such_module", Load: "modprobe it"}.Explain(errors.New("x")),
+		"cgroup /a is not visible in this container":         box.Below("/a", nil),
+		"no cgroups are mounted here: mount -t cgroup2":      none.Below("/a", nil),
+	} {
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

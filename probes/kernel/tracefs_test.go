@@ -22,7 +22,7 @@ format:
 print fmt: "cm.id=%u", REC->cm_id
 `
 
-func TestParseRecord(t *testing.T) {
+func TestParseFormat(t *testing.T) {
 	record, err := parseFormat(formatFile)
 	if err != nil {
 		t.Fatal(err)

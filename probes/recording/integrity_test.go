@@ -112,6 +112,7 @@ func TestBlocksOfAFile(t *testing.T) {
 		{"swapped", join(begin, swapped(blocks)...), 100, "block 2 where block 1 should be"},
 		{"of another file", join(begin, blocks[0], blocks[1], otherBlocks[2], blocks[3]), 200, "of another recording"},
 		{"length", longer(begin, blocks), 200, "the header of a block is damaged"},
+		{"payload", slices.Concat(begin, blocks[0], blocks[1], flipped(blocks[2]), blocks[3]), 200, "the checksum of a block is wrong"},
 		{"two files", append(bytes.Clone(file), file...), 500, "another recording follows: keep them in separate files, and read both with -r FILE,FILE"},
 		{"end twice", join(begin, append(slices.Clone(blocks), blocks[len(blocks)-1])...), 500, "something follows the end"},
 		{"a byte more", append(bytes.Clone(file), 0), 500, "something follows the end"},
@@ -241,7 +242,18 @@ func TestHostileHeaders(t *testing.T) {
 		{event(`{"name":"x","kind":"uint","size":8,"at":-9223372036854775800}`), "is not within a record"},
 		{strings.Replace(event(), `"group":"a"`, `"group":"a\u001b"`, 1), `"a\x1b:b" is not a name of a probe`},
 		{strings.Replace(event(), `["A"]`, `["A\u001b"]`, 1), "enum e has the name"},
-		{strings.Replace(event(), `["A"]`, `["A","B"]`, 1), "enum"},
+		{strings.Replace(event(), `["A"]`, `["A","B"]`, 1), `corrupt: enum "e" of 2 names and 1 values`},
+		{event(`{"name":"x","kind":"int","size":8,"unit":"cgroup","at":16}`), "field x is not an id of a cgroup"},
+		{event(`{"name":"x","kind":"float","size":8,"at":16}`), `field x has the kind "float", which this trace does not know: use a newer trace`},
+		{event(`{"name":"x","kind":"uint","size":8,"unit":"m","at":16}`), `field x has the unit "m", which this trace does not know: use a newer trace`},
+		{event(`{"name":"x","kind":"uint","size":8,"enum":"f","at":16}`), `corrupt: no enum "f" of field x`},
+		{strings.Replace(event(), nsecs, "", 1), "corrupt: events of a:b have no time"},
+		{strings.Replace(event(), `"size":64`, `"size":4`, 1), "corrupt: records of a:b have 4 bytes"},
+		{strings.Replace(event(), `"size":64`, `"size":64,"stacks":[{}]`, 1), "have 1 stacks"},
+		{strings.Replace(event(), `"size":64`, `"size":64,"doc":"\u001b"`, 1), "have no readable description"},
+		{strings.Replace(event(), `"host":"h"`, `"kernel":"`+strings.Repeat("k", 1000)+`"`, 1), "the kernel's name is too long"},
+		{strings.Replace(event(), `"host":"h"`, `"intervals":[5,6]`, 1), "2 intervals among 1 kinds of records"},
+		{`{`, "corrupt: header: "},
 		{strings.Replace(event(), `"host":"h"`, `"host":"`+strings.Repeat("h", 100)+`"`, 1), "the host's name has 100 bytes"},
 		{strings.Replace(event(), `"host":"h"`, `"intervals":[5]`, 1), "is not an interval of 5ns"},
 		{`{"records":[` + strings.Repeat(`{},`, 1<<20) + `{}]}`, "a header with 1048578 objects"},
@@ -282,6 +294,37 @@ func TestLargeHeader(t *testing.T) {
 	}
 	if err != io.EOF && !strings.Contains(err.Error(), "corrupt") {
 		t.Error(err)
+	}
+}
+
+// flipped returns a block with a wrong last byte.
+func flipped(block []byte) []byte {
+	block = bytes.Clone(block)
+	block[len(block)-1] ^= 1
+	return block
+}
+
+// What is not a recording, or has a damaged header, is refused with the reason.
+func TestDamagedBeginnings(t *testing.T) {
+	whole := made([]byte(`{"host":"h","records":[]}`), lossesBlock, 0, []byte("[]"))
+	changed := func(at int) []byte {
+		data := bytes.Clone(whole)
+		data[at] ^= 0x40
+		return data
+	}
+	for want, data := range map[string][]byte{
+		"not a recording of trace":                 []byte("something else, and long enough for a header"),
+		"recording of format 66, but this trace":   changed(len(magic)),
+		"corrupt: the checksum of the header":      changed(headerLength),
+		"corrupt: the file ends within its header": whole[:headerLength+3],
+		"the header of a block is damaged":         changed(headerLength + 30),
+	} {
+		if _, _, err := readBytes(data); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error with %q", err, want)
+		}
+	}
+	if _, err := Open(); err == nil || err.Error() != "no recording given" {
+		t.Errorf("%v without a file", err)
 	}
 }
 

@@ -50,6 +50,27 @@ func constant(dst asm.Register, at int) asm.Instructions {
 	}
 }
 
+// Instructions that cannot be a function are refused, with their number.
+func TestFlowErrors(t *testing.T) {
+	for want, insns := range map[string]asm.Instructions{
+		"instruction 1 is invalid":      {asm.Mov.Imm(asm.R0, 0), {OpCode: asm.InvalidOpCode}},
+		"instruction 0 jumps nowhere: ": {asm.Ja.Label("missing"), asm.Return()},
+	} {
+		if _, err := New(insns); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want an error with %q", err, want)
+		}
+	}
+	far := asm.Instructions{asm.JEq.Imm(asm.R1, 0, "end")}
+	for range 1 << 15 {
+		far = append(far, asm.Mov.Imm(asm.R0, 0))
+	}
+	far = append(far, asm.Return().WithSymbol("end"))
+	_, err := flowOf(t, far).Function("f")
+	if want := "a jump over 32768 instructions, at most 32767 are possible"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // What a constant rules out is gone, with all that led to it, and 64-bit constants count twice in jumps.
 func TestFold(t *testing.T) {
 	insns := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}

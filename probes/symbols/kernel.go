@@ -54,14 +54,18 @@ func CheckKernel() error {
 	return hidden()
 }
 
-// hidden returns the cause, as in kallsyms_show_value() of kernel/ksyms_common.c.
+// hidden returns the cause on this machine.
 func hidden() error {
-	level, err := os.ReadFile("/proc/sys/kernel/kptr_restrict")
-	value := strings.TrimSpace(string(level))
-	switch {
-	case err == nil && value == "2":
+	level, _ := os.ReadFile("/proc/sys/kernel/kptr_restrict")
+	return hiddenBy(strings.TrimSpace(string(level)))
+}
+
+// hiddenBy returns the cause for a value of kernel.kptr_restrict, as in kallsyms_show_value() of kernel/ksyms_common.c.
+func hiddenBy(restrict string) error {
+	switch restrict {
+	case "2":
 		return fmt.Errorf("%w, because kernel.kptr_restrict is 2: sysctl kernel.kptr_restrict=1 shows them to root", ErrHidden)
-	case err == nil && value == "1":
+	case "1":
 		return fmt.Errorf("%w, because kernel.kptr_restrict is 1: run as root, or grant CAP_SYSLOG", ErrHidden)
 	}
 	return fmt.Errorf("%w: run as root, or grant CAP_SYSLOG", ErrHidden)

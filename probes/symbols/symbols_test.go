@@ -102,6 +102,21 @@ func TestKernelHidden(t *testing.T) {
 	}
 }
 
+// The error names the setting that hides addresses, and who may see them.
+func TestHiddenBy(t *testing.T) {
+	const hides = "/proc/kallsyms hides the addresses of the kernel's functions"
+	for restrict, want := range map[string]string{
+		"2": hides + ", because kernel.kptr_restrict is 2: sysctl kernel.kptr_restrict=1 shows them to root",
+		"1": hides + ", because kernel.kptr_restrict is 1: run as root, or grant CAP_SYSLOG",
+		"0": hides + ": run as root, or grant CAP_SYSLOG",
+		"":  hides + ": run as root, or grant CAP_SYSLOG",
+	} {
+		if err := hiddenBy(restrict); !errors.Is(err, ErrHidden) || err.Error() != want {
+			t.Errorf("%q: %v, want %s", restrict, err, want)
+		}
+	}
+}
+
 // The kernel that runs the tests has a function that each has; where it shows no addresses, it explains why.
 func TestOpenKernel(t *testing.T) {
 	k, err := OpenKernel()
