@@ -11,7 +11,7 @@ import (
 // momentary fields differ between two programs that see the same event: times, and durations until then.
 func momentary(f *event.Field) bool { return f.Name == "nsecs" || f.Type.Unit == event.Nanoseconds }
 
-// compareAlone captures each field of a probe alone and beside all the others, and alone as what the filter reads; the values must
+// compareAlone captures each field of a probe alone, with all the others, and alone in the filter; the values must
 // be the same. The verifier lets a program of root read what it never wrote, so nothing else would notice a field that is delivered
 // but not captured.
 func compareAlone(t *testing.T, h *Host, p *event.Probe, start func() job) {

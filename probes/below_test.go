@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The set has a cgroup, what is below it, and what is made there, as long as it is there; what is beside it, also by the same name, and
-// what is made in another tree is not in it.
+// The set has a cgroup, what is below it, and what is made there, while it exists; its siblings, even with the same name, and
+// what is made in another tree are not in it.
 func TestCgroupsBelow(t *testing.T) {
 	h := detect(t)
 	mount, _, ok := h.catalog.cgroups.Mount()

@@ -17,14 +17,14 @@ import (
 	"trace/probes/rewrite"
 )
 
-// tellsCalls are the functions whose calls are kept in any case, because that decides what is an event: the functions of 5.10 that create a QP call each
+// alwaysKept are the functions whose calls are kept in any case, because that decides what is an event: the functions of 5.10 that create a QP call each
 // other, and a change of an MR may make another one.
-var tellsCalls = []string{
+var alwaysKept = []string{
 	"create_qp__ib_create_qp", "create_qp__ib_uverbs_create_qp", "create_qp__ib_uverbs_ex_create_qp",
 	"create_qp__ib_uverbs_handler_UVERBS_METHOD_QP_CREATE", "reg_mr__ib_uverbs_rereg_mr", "reg_mr__rdma_restrack_add",
 }
 
-// A call of whose beginning nobody wants to know costs one program, at its return, which looks nothing up.
+// If no field of a call's beginning is wanted, the call costs one program, at its return, which looks nothing up.
 func TestEntryOfCalls(t *testing.T) {
 	c := load(t)
 	var of []string
@@ -45,7 +45,7 @@ func TestEntryOfCalls(t *testing.T) {
 			entry := kind == "fentry" || kind == "kprobe"
 			for _, f := range p.Fields {
 				insns := specialized(t, c, p, program, f.Name).Instructions
-				wanted := slices.Contains(tellsCalls, where) || !f.Common && f.Name != "ret"
+				wanted := slices.Contains(alwaysKept, where) || !f.Common && f.Name != "ret"
 				if got := rewrite.Idle(insns); got != (entry && !wanted) {
 					t.Errorf("%s, for %s, has nothing to do: %v", program, f.Name, got)
 				}
@@ -64,7 +64,7 @@ func keepsCalls(ins asm.Instruction) bool {
 	return ins.IsLoadFromMap() && (strings.HasSuffix(ins.Reference(), "_calls") || strings.HasSuffix(ins.Reference(), "_requests"))
 }
 
-// The return of a call reads no more of the kernel than what is wanted.
+// The return of a call reads only the wanted fields from the kernel.
 func TestReturnOfCallReadsWhatIsWanted(t *testing.T) {
 	c := load(t)
 	p := c.Match("ib:modify_qp")[0]
@@ -142,7 +142,7 @@ func comparedResults(insns asm.Instructions) (whole, cut int) {
 	return whole, cut
 }
 
-// Who begins a call has ended the one before. If nobody saw that end it is counted, also where both calls are about one object. The
+// A new call ends the thread's previous one. If that end was not seen it is counted, also where both calls are about one object. The
 // programs run here by themselves, so that no module is needed.
 func TestUnendedCalls(t *testing.T) {
 	c := load(t)

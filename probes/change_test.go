@@ -103,7 +103,7 @@ func reading(t *testing.T, s *Session) (stop func() []probed) {
 }
 
 // A probe that comes to a running session sees what happens from then until it is removed, and nothing else; the others see everything.
-// It may come and go again and again. What was counted of it stays.
+// Requests may come and go repeatedly. Their counts stay.
 func TestAddAndRemove(t *testing.T) {
 	h := detect(t)
 	c := newCaller(t)
@@ -167,7 +167,7 @@ func TestAddAndRemove(t *testing.T) {
 	}
 }
 
-// What cannot be added or removed leaves the session as it was.
+// A failed addition or removal leaves the session unchanged.
 func TestAddFails(t *testing.T) {
 	h := detect(t)
 	enter, exit := h.catalog.Match("syscall:enter")[0], h.catalog.Match("syscall:exit")[0]
@@ -224,7 +224,7 @@ func TestAddRecords(t *testing.T) {
 	}
 }
 
-// Whoever asks a session meanwhile meets it as it was before a change or as it is after it; the counts never fall.
+// Concurrent callers see a session before or after a change; the counts never fall.
 func TestChangesAndQuestions(t *testing.T) {
 	h := detect(t)
 	enter, exit := h.catalog.Match("syscall:enter")[0], h.catalog.Match("syscall:exit")[0]

@@ -75,7 +75,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// A process id that somebody else gets leaves the family.
+// A process id that is reused by another process leaves the family.
 func TestFamilyForgets(t *testing.T) {
 	last := "/proc/sys/kernel/ns_last_pid"
 	root, run := shell(t)

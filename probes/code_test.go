@@ -27,11 +27,11 @@ type want struct {
 	stack int
 	// called keeps the filter a function, by what it does with the frame pointer.
 	called bool
-	// greedy makes the filter use all registers that a call would save: so some of the caller's have to be saved where it is spliced.
+	// greedy makes the filter use all registers that a call would save: so some of the caller's must be saved where it is spliced.
 	greedy bool
 }
 
-// ways returns the want with a filter that is spliced, one for which registers have to be saved, and one that is called.
+// ways returns the want with a filter that is spliced, one for which registers must be saved, and one that is called.
 func (w want) ways() []want {
 	greedy, called := w, w
 	greedy.greedy, greedy.stack = true, w.stack-8*4
@@ -246,7 +246,7 @@ func TestStackLeft(t *testing.T) {
 	}
 }
 
-// What the kernel does not accept is told with its reason and the source; nothing is left behind.
+// The error for rejected code has the kernel's reason and the text of the program; nothing is left behind.
 func TestRejectedCode(t *testing.T) {
 	h := detect(t)
 	p := h.catalog.Match("syscall:enter")[0]
@@ -269,7 +269,7 @@ func TestRejectedCode(t *testing.T) {
 	}
 }
 
-// Code may use maps of the caller, who keeps them.
+// Code may use maps of the caller; the caller keeps them.
 func TestMapsOfTheCaller(t *testing.T) {
 	h := detect(t)
 	p := h.catalog.Match("syscall:enter")[0]

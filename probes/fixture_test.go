@@ -30,7 +30,7 @@ func detect(t testing.TB) *Host {
 	return h
 }
 
-// attachWants attaches the code for what is wanted. It fails the test if that cannot be done, and skips it only where this process may not.
+// attachWants attaches the code for what is wanted. It fails the test if that fails, and skips it only without the privileges.
 func attachWants(t testing.TB, h *Host, wants ...want) *Session {
 	t.Helper()
 	reqs, o := requestsFor(wants...)
@@ -139,13 +139,13 @@ func checkNoneLost(t *testing.T, s *Session) (missed uint64) {
 	return missed
 }
 
-// A job is a workload that runs when it is told to, in the process pid; that is 0 if it is many processes.
+// A job is a workload that runs on demand, in the process pid; that is 0 if it is many processes.
 type job struct {
 	pid int
 	run func()
 }
 
-// waiting starts a process that makes system calls when it is told to, under a pid that is known before.
+// waiting starts a process that makes system calls on demand, under a pid that is known before.
 func waiting(t *testing.T) job {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "echo ready; read go; exec true")

@@ -4,7 +4,7 @@ package probes
 
 import "testing"
 
-// What a walk has not met is gone only if it has met as many as the kernel counts: programs that see it may be skipped.
+// Unmet objects are gone only if the walk met as many as the kernel counts: its programs may be skipped.
 func TestCertain(t *testing.T) {
 	const pd, qp, counter, ctx class = 0, 2, 6, 5
 	for _, test := range []struct {

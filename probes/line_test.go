@@ -10,7 +10,7 @@ import (
 	"trace/probes/event"
 )
 
-// A mark names what is there, and no field is called like what may be chosen beside the fields.
+// A mark names existing fields or values, and no field has the name of another column.
 func TestMarks(t *testing.T) {
 	for _, p := range load(t).Probes() {
 		for _, f := range p.Fields {

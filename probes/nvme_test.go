@@ -73,7 +73,7 @@ func TestNvmeWithoutSubmission(t *testing.T) {
 	}
 }
 
-// specialized returns a program as it is for a request that delivers one field.
+// specialized returns a program for a request that delivers one field.
 func specialized(t *testing.T, c *Catalog, p *event.Probe, program, field string) *ebpf.ProgramSpec {
 	t.Helper()
 	req, _ := want{probe: p, fields: []*event.Field{p.Field(field)}}.request(0)
@@ -278,7 +278,7 @@ func (d *driver) submit(allocated uint64, retries uint8) {
 	d.run("raw_tp_nvme_inflight")
 }
 
-// end ends what is in the request.
+// end ends the command in the request.
 func (d *driver) end(allocated uint64, status uint16) {
 	d.t.Helper()
 	d.write(allocated, 0, status)
@@ -311,7 +311,7 @@ func (d *driver) run(program string) {
 	}
 }
 
-// kept is what is known of the command in the request, or nil.
+// kept returns what is kept of the command in the request, or nil.
 func (d *driver) kept() *inflightTimes {
 	d.t.Helper()
 	var e inflightTimes

@@ -104,7 +104,7 @@ func TestUnmatched(t *testing.T) {
 	checkNoneLost(t, s)
 }
 
-// After Release nothing keeps the programs of the catalog and the kernel's types, and what is attached goes on.
+// After Release nothing keeps the programs of the catalog and the kernel's types, and attached programs continue.
 func TestRelease(t *testing.T) {
 	c, err := Load()
 	if err != nil {
@@ -153,7 +153,7 @@ func TestInFlightFull(t *testing.T) {
 	checkNoneLost(t, s)
 }
 
-// fill puts keys that nobody asks for into a hash map of a session until it is full.
+// fill puts unused keys into a hash map of a session until it is full.
 func fill(t *testing.T, s *Session, name string) {
 	t.Helper()
 	for _, m := range s.allMaps() {

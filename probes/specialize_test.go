@@ -31,7 +31,7 @@ func TestSpecialize(t *testing.T) {
 	}
 }
 
-// Where the filter has to be called, the action is spliced as long as the stack suffices for both.
+// If the filter must be called, the action is spliced while the stack suffices for both.
 func TestSpecializeStack(t *testing.T) {
 	c := load(t)
 	p := c.Match("nvme:complete_rq")[0]

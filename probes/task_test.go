@@ -47,7 +47,7 @@ func kin(t *testing.T, pid int) snapshot {
 	return snapshot{"ppid": of[1], "pgid": of[2], "pidns": strings.Trim(ns, "pid:[]"), "pcomm": read("/proc/%s/comm", of[1])}
 }
 
-// inGroup starts a shell that runs a command when it is told to, in a process group of its own, and in a pid namespace of its own if it is
+// inGroup starts a shell that runs a command on demand, in a process group of its own, and in a pid namespace of its own if it is
 // so asked for.
 func inGroup(t *testing.T, namespace bool, command string) job {
 	t.Helper()
@@ -101,7 +101,7 @@ func wantOf(p *event.Probe, pid int) want {
 	return want{probe: p, fields: fieldsNamed(p, ofTask...), pid: pid}
 }
 
-// Where nobody describes the types of a task, its fields are absent, and all others are there.
+// Without the types of a task, its fields are absent, and all others are present.
 func TestTasksUndescribed(t *testing.T) {
 	h, err := newHost(load(t), kernel.Options{Types: func() (*btf.Spec, error) { return nil, kernel.ErrNoBTF }})
 	if err != nil {

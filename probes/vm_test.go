@@ -136,7 +136,7 @@ func TestVMUnseen(t *testing.T) {
 	}
 }
 
-// The beginning of a call is seen only where somebody wants to know of it; the calls are the same.
+// The beginning of a call is seen only if a field of it is wanted; the calls are the same.
 func TestVMEntryOfCalls(t *testing.T) {
 	h := detect(t)
 	p := h.catalog.Match("ib:modify_qp")[0]
@@ -271,7 +271,7 @@ func TestVMSessionKeepsHelpers(t *testing.T) {
 	checkNoneLost(t, s)
 }
 
-// Objects that were there before are told to a request that comes later, too, and removing it leaves the first one as it was.
+// Objects that were there before are also reported to a later request, and removing that does not affect the first one.
 func TestVMSessionAddsObjects(t *testing.T) {
 	h := detect(t)
 	p := h.catalog.Match("rdma:resource")[0]

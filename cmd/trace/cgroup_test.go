@@ -40,7 +40,7 @@ func TestCgroupsLive(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	script := filepath.Join(t.TempDir(), "script")
-	// The last process of a cgroup has to be gone before its folder can be.
+	// The last process of a cgroup must be gone before its folder can be removed.
 	text := `set -e
 mkdir MOUNT/LATER
 (echo 0 >MOUNT/ONE/cgroup.procs; cat /proc/self/cgroup; exec helper 30)
@@ -88,7 +88,7 @@ done
 	}
 }
 
-// A cgroup that is removed and made again is another one, and the user is told.
+// A cgroup that is removed and made again is another one, and a note reports it.
 func TestCgroupMadeAgain(t *testing.T) {
 	requireLive(t)
 	catalog, err := probes.Load()

@@ -39,7 +39,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// With -v everything is in the line, after what is there anyway.
+// With -v the line has all fields, after the usual ones.
 func TestEverythingShown(t *testing.T) {
 	lines := strings.Split(replay(t, "-r", "scripts/testdata/nvme_trace.rec", "nvme:complete_rq"), "\n")
 	all := strings.Split(replay(t, "-v", "-r", "scripts/testdata/nvme_trace.rec", "nvme:complete_rq"), "\n")

@@ -200,7 +200,7 @@ func TestFilters(t *testing.T) {
 			f.end()
 		}
 	}
-	// Of what was recorded without a filter, and with it.
+	// On events that were recorded without a filter, and with it.
 	whole := filepath.Join(t.TempDir(), "whole")
 	f := start()
 	tr := startTrace(t, args(nil, "--record", whole, familyCalls+" { @ = count() }")...)

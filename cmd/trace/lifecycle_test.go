@@ -161,7 +161,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// What is lost is told of in the report, in the data, and by the exit status.
+// Lost events show in the report, in the data, and in the exit status.
 func TestStrictCountsLosses(t *testing.T) {
 	requireLive(t)
 	cmd := exec.Command("trace", "-q", "--strict", "-f", "json", "--buffer-size", "4KiB", "-c", "helper 300000", "syscall:enter")

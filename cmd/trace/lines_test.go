@@ -21,7 +21,7 @@ var unrecorded = []string{"cm:qp_destroy"}
 // vital is what people look for in a line.
 var vital = regexp.MustCompile(` (latency|status|ret|age)=\S+`)
 
-// TestLines measures the lines of each probe, of all recordings: half of them fit, and what people look for is within what fits.
+// TestLines measures the lines of each probe, of all recordings: half of them fit, and important fields come first.
 func TestLines(t *testing.T) {
 	lines := map[string][]string{}
 	for _, pattern := range []string{"../../scripts/testdata/*.rec", "testdata/lines/*.rec"} {

@@ -111,7 +111,7 @@ func TestLiveKeys(t *testing.T) {
 	x.leaves()
 }
 
-// A signal that ends the run leaves the screen as it was, with the maps on it.
+// A signal that ends the run restores the screen, with the maps on it.
 func TestLiveLeavesScreen(t *testing.T) {
 	file := recordReads(t, 3000)
 	for _, sig := range []unix.Signal{unix.SIGQUIT, unix.SIGTERM, unix.SIGINT} {

@@ -49,7 +49,7 @@ nvme:complete_rq / latency >= $least && comm != $who / {
 }
 end { printf("</pre><script>alert(2)</script>\n") }`
 
-// The parts of a page are where they belong, and nothing of what it shows becomes a part of it.
+// The parts of a page are in place, and none of its data becomes markup.
 func TestPage(t *testing.T) {
 	src := programText{name: "dir/mine.trace", text: pageProgram, params: map[string]string{"least": "1ns"}}
 	page := pageOf(t, "../../scripts/testdata/nvme_latency.rec", src, "-f", "html", "dir/mine.trace", "--least=1ns", "--who=<b>")

@@ -6,14 +6,14 @@ import (
 	"trace/probes"
 )
 
-const recordLong = `record keeps the events that PROGRAM selects, with all their fields, in a compressed file that holds all that it
-takes to read it. Any program runs on it later, on any machine and without root:
+const recordLong = `record writes the events that PROGRAM selects, with all their fields, to a compressed file. Any program runs on
+the file later, on any machine and without root:
 
   trace record -o nvme.rec 'nvme:*'
   trace -r nvme.rec 'nvme:complete_rq { @[opcode] = hist(latency) }'
 
---stacks keeps the stacks of each event, so that these programs may use kstack and ustack. What was written is readable at any
-moment, also after a crash or when the disk is full.`
+--stacks records the stacks of each event, so that these programs may use kstack and ustack. The file is readable at any moment,
+also after a crash or when the disk is full.`
 
 // recordCommand writes the events that a program selects to a file.
 func recordCommand(s streams) *cobra.Command {

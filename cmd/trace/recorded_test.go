@@ -119,7 +119,7 @@ end { print(nsecs) }`
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Another program has intervals of its own, and the recorded moments are no events to it.
+	// Another program has its own intervals, and ignores the recorded moments.
 	other, err := exec.Command("trace", "-q", "-r", file, `syscall:exit { @ = count() } interval:500ms { @half = count() }`).CombinedOutput()
 	// The length is rounded.
 	most := fmt.Sprintf("@: 50\n@half: %d\n", (length+time.Millisecond)/(500*time.Millisecond))

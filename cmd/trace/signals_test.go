@@ -78,7 +78,7 @@ func (tr *tracing) signal(sig os.Signal) {
 	}
 }
 
-// A reader that does not read keeps nobody waiting: one of many events, one of large maps.
+// A reader that does not read blocks nothing: neither with many events nor with large maps.
 func TestEndsOnBlockedOutput(t *testing.T) {
 	requireLive(t)
 	for _, program := range []string{"syscall:enter", `begin { for ($i : 0..4000) { @["some text that takes its room", $i] = $i } }` + " " + silent} {
@@ -116,7 +116,7 @@ func TestSlowReaderGetsAll(t *testing.T) {
 	tr.endsWithin(time.Second, exitOK)
 }
 
-// Ctrl-C goes to the command, too. Its end is no failure then, whoever ends first.
+// Ctrl-C goes to the command, too. Then its end is not a failure, whichever ends first.
 func TestInterruptedCommand(t *testing.T) {
 	requireLive(t)
 	for range 5 {

@@ -45,7 +45,7 @@ type speedscopeProfile struct {
 	}
 }
 
-// TestSpeedscope opens traces in speedscope, in a browser that nobody sees. What it exports has as many slices as another program
+// TestSpeedscope opens traces in speedscope, in a headless browser. What it exports has as many slices as another program
 // counts, and they are as long.
 //
 //	npm install speedscope && SPEEDSCOPE=$PWD/node_modules/speedscope/dist/release go test ./cmd/trace -run TestSpeedscope

@@ -26,7 +26,7 @@ var (
 	tinyHex   = []string{"0x400140 [tiny]", "0x400169 [tiny]", "0x40019e [tiny]", "0x400231 [tiny]"}
 )
 
-// getppids is how many of them tiny makes.
+// getppids is the number of getppid calls that tiny makes.
 const getppids = 100
 
 const tinyCalls = `syscall:enter / nr == getppid && comm == "tiny" / `

@@ -39,7 +39,7 @@ var cgroupTrees = []cgroupTree{
 	},
 }
 
-// Commands are counted for the cgroup of who sent them, under the path that the kernel lists for it; a path is compared by its id if it is
+// Commands are counted for their sender's cgroup, under the path that the kernel lists for it; a path is compared by its id if it is
 // there, else by name; and what has ended keeps its name.
 func TestVMCgroup(t *testing.T) {
 	for _, tree := range cgroupTrees {

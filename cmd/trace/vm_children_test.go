@@ -22,7 +22,7 @@ trace %s -q --strict -f json -c 'sh -c "dd if=/dev/nvme0n1 of=/dev/null bs=4k co
 		}
 		for flags, want := range map[string]int{"--children": 42, "": 242} {
 			n := run(flags)
-			// Of a command whose submission the kernel skipped, where it preempts tasks, nobody knows whose it is.
+			// Where the kernel preempts tasks it may skip a command's submission; then the sender is unknown.
 			if least := want - want/10; n != want && !(preempting() && n >= least && n < want) {
 				t.Errorf("%s %s: %d commands, want %d", probe, flags, n, want)
 			}

@@ -93,7 +93,7 @@ func cmEnd(t *testing.T, e jsonEvent, address, port string) string {
 // otherAddress is what the kernel writes for an address that is neither IPv4 nor IPv6, or not there: it differs between versions.
 var otherAddress = regexp.MustCompile(`(src|dst)=(\(\w[^)]*\)|\S*[^0-9a-f.:\[\] ]\S*|(?:00)+)`)
 
-// connectRping connects two programs by rdma_cm, and disconnects them; then a third one finds nobody at its port.
+// connectRping connects two programs by rdma_cm, and disconnects them; then a third one finds no listener at its port.
 func connectRping(t *testing.T) {
 	t.Helper()
 	server := exec.Command("rping", "-s", "-a", "10.9.0.1", "-C", "2")
@@ -160,7 +160,7 @@ func TestVMCm(t *testing.T) {
 	}
 }
 
-// checkCMStory knows what has to be among the events.
+// checkCMStory checks that the expected events are there.
 func checkCMStory(t *testing.T, events []jsonEvent) {
 	t.Helper()
 	seen := map[string]int{}

@@ -28,7 +28,7 @@ shell=$(echo $shell)
 sleep 0.5
 trace `+flags+` -q --strict -f json -c 'sh -c "echo > /tmp/go; dd if=/dev/nvme0n1 of=/dev/null bs=4k count=200 iflag=direct status=none; read x < /tmp/done; sleep 1"' '`+program+`'`),
 			`"probe":"nvme:complete_rq"`)
-		// Of a command whose submission the kernel skipped, where it preempts tasks, nobody knows whose it is.
+		// Where the kernel preempts tasks it may skip a command's submission; then the sender is unknown.
 		if least := want - want/10; n != want && !(preempting() && n >= least && n < want) {
 			t.Errorf("%s: %d commands, want %d", flags, n, want)
 		}

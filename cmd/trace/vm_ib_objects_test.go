@@ -32,7 +32,7 @@ var objectProbes = map[string]string{
 const objectGlobs = "ib:*_pd, ib:*_cq, ib:*_mr"
 
 // startKprobes runs bpftrace, which counts the calls of kernel functions by name, process and cgroup; a name may have several, or
-// bpftrace's own words for what is counted.
+// The counted objects in bpftrace's own words.
 func startKprobes(t *testing.T, functions map[string]string) *tool {
 	t.Helper()
 	var program strings.Builder
@@ -208,7 +208,7 @@ func knowsRequests(t *testing.T) bool {
 	return err == nil
 }
 
-// describeObject writes an event of an object in a line; what is absent is -.
+// describeObject formats an event of an object as a line; absent fields are -.
 func describeObject(t *testing.T, e jsonEvent) string {
 	t.Helper()
 	parts := []string{e.text("probe"), "dev", "ret"}

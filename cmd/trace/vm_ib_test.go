@@ -329,7 +329,7 @@ func TestVMIbReturns(t *testing.T) {
 	}
 }
 
-// Without the types the events come all the same, through kprobes, with what does not need them; with --btf they come whole.
+// Without the types the events come through kprobes, with the fields that do not need them; with --btf they are complete.
 func TestVMIbHiddenTypes(t *testing.T) {
 	hideTypes(t, "ib_core")
 	trace := start(t, "ib:*_qp")
@@ -417,7 +417,7 @@ func preempting() bool {
 	return slices.Contains([]string{"6.1-rt", "6.12-full", "7.2"}, os.Getenv("VMTEST_KERNEL"))
 }
 
-// The BTF of modules that have nothing to do with a probe may be broken: the events come all the same.
+// The BTF of modules that have nothing to do with a probe may be broken: the events come anyway.
 func TestVMIbBrokenTypesOfOthers(t *testing.T) {
 	garbage := filepath.Join(t.TempDir(), "garbage")
 	if err := os.WriteFile(garbage, []byte("this is no BTF"), 0o444); err != nil {

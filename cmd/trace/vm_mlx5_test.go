@@ -241,7 +241,7 @@ func checkMlx5Side(t *testing.T, s side, events []jsonEvent) {
 	}
 }
 
-// waiting is a server that nobody connects to, and what the kernel lists of its objects.
+// waiting is a server without clients, and the kernel's list of its objects.
 type waiting struct {
 	pid    int64
 	mr, cq map[string]any
@@ -265,7 +265,7 @@ func waitingServer(t *testing.T) waiting {
 	return w
 }
 
-// check compares what is told of CQs, PDs and MRs with what the kernel lists, and ends with beginnings.
+// check compares the events of CQs, PDs and MRs with the kernel's lists, and ends with beginnings.
 func (w waiting) check(t *testing.T, events []jsonEvent) {
 	t.Helper()
 	e := make(map[string]jsonEvent)
@@ -367,7 +367,7 @@ func checkMlx5Dmabuf(t *testing.T, all []jsonEvent) {
 	}
 }
 
-// Without the types of ib_core what remains is what needs none, and the result is right all the same.
+// Without the types of ib_core only fields that need none remain, and the result is still right.
 func TestVMIbMlx5HiddenTypes(t *testing.T) {
 	loadStandIn(t, "mlx5_ib_other.ko", false)
 	hideTypes(t, "ib_core")

@@ -248,7 +248,7 @@ func matchFtrace(t *testing.T, events []jsonEvent, lines []ftraced) {
 			e.expect(t, f.request(), f.submission())
 			f.checkDwords(t, e)
 			if again := failed[f.slot()]; again != nil {
-				// Whom the driver has to thank for a command that comes again is who sent it first.
+				// The sender of a retried command is its first sender.
 				f.comm, f.tid = again.comm, again.tid
 			}
 			submitted[f.slot()] = f
@@ -446,7 +446,7 @@ var nvmeRuns = []struct {
 	{"admin-passthru /dev/nvme0 -o 0xee", fields{"opcode": 0x1ee, "raw_opcode": 0xee, "status": "invalid_opcode", "dnr": true, "disk": nil}},
 }
 
-// TestVMNvmeCountsAndFields compares every command with what ftrace, fio and nvme-cli say of it.
+// TestVMNvmeCountsAndFields compares every command with the output of ftrace, fio and nvme-cli.
 func TestVMNvmeCountsAndFields(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{"zeroes": "\x00", "others": "x"} {
@@ -631,7 +631,7 @@ func TestVMNvmeUnmatched(t *testing.T) {
 	late := fio(t, small, 10, 10)
 	events, notes := tr.stop(t), tr.messages(t)
 
-	// Without the types of the driver trace trusts its idea of them only once it has seen a submission.
+	// Without the types of the driver trace uses its guessed offsets only after it has checked them at a submission.
 	ctrl, successes := any("nvme0"), before+20
 	if _, err := os.Stat("/sys/kernel/btf/nvme_core"); err != nil {
 		ctrl, successes = nil, 20
@@ -684,7 +684,7 @@ func TestVMNvmeCapabilities(t *testing.T) {
 	}
 }
 
-// TestVMNvmeLoadedLater: a module that is not there keeps no other probe from working, and is there as soon as it is loaded.
+// TestVMNvmeLoadedLater: a missing module does not affect other probes, and its probes work once it is loaded.
 func TestVMNvmeLoadedLater(t *testing.T) {
 	sh(t, "modprobe -r nvme nvme_core")
 	reload := func() { sh(t, "modprobe nvme; until [ -b /dev/nvme0n1 ] && [ -b /dev/nvme0n2 ]; do sleep 0.1; done") }

@@ -35,7 +35,7 @@ func objectsOf(t *testing.T, cmd *exec.Cmd) (n int64) {
 	return n
 }
 
-// What the kernel skips is corrected by its own list, and the user is told: objects that come and go while the kernel runs no kprobe. In
+// What the kernel skips is corrected by its own list, and a note reports it: objects that come and go while the kernel runs no kprobe. In
 // the kernel and in user space totals are what rdma res shows, also at the end.
 func TestVMRdmaCorrected(t *testing.T) {
 	hideModuleTypes(t)

@@ -60,7 +60,7 @@ func decodeText(t *testing.T, text string, into any) {
 	}
 }
 
-// resourceProgram prints what there is, all the time.
+// resourceProgram prints the existing objects continuously.
 const resourceProgram = `rdma:resource { @devices[dev, type] = gauge(delta); @owners[owner.pid, type] = gauge(delta) }
 interval:300ms { print(@devices); print(@owners) }`
 

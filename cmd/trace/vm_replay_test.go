@@ -15,7 +15,7 @@ import (
 	"trace/scripts"
 )
 
-// replayTests are a script, with the flags of the example in its help, something that it is there for, and what it has to show of it.
+// replayTests are a script, the flags of the example in its help, work for it, and what it must print.
 var replayTests = []struct {
 	script string
 	work   func(t *testing.T, trace *recorder)

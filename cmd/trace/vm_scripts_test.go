@@ -369,7 +369,7 @@ func TestVMScriptRdmaFlows(t *testing.T) {
 	}
 }
 
-// TestVMScriptRdmaFlowsTable shows a connection as long as it is there.
+// TestVMScriptRdmaFlowsTable shows a connection while it exists.
 func TestVMScriptRdmaFlowsTable(t *testing.T) {
 	c := connections[0]
 	c.server, c.client = slices.Clone(c.server), slices.Clone(c.client)

@@ -23,7 +23,7 @@ import (
 // jsonEvent is a line of -f json, as lineOf has it.
 type jsonEvent map[string]any
 
-// lineOf makes one object of a line: the fields of an event stand beside its probe, and a map has a name and entries, each a key and a
+// lineOf makes one object from a line: an event has its fields beside its probe, and a map has a name and rows, each a key and a
 // value.
 func lineOf(line jsonEvent) jsonEvent {
 	switch data, _ := line["data"].(map[string]any); line["type"] {
@@ -114,13 +114,13 @@ func start(t *testing.T, args ...string) *recorder {
 	return startCommand(t, exec.Command("trace", append([]string{"-v", "-f", "json"}, args...)...))
 }
 
-// startAsNobody is start for an ordinary user who has but these capabilities, like "bpf,perfmon".
+// startAsNobody is start for an ordinary user with only these capabilities, like "bpf,perfmon".
 func startAsNobody(t *testing.T, caps string, args ...string) *recorder {
 	t.Helper()
 	return startCommand(t, asNobody(t, caps, append([]string{"-v", "-f", "json"}, args...)...))
 }
 
-// asNobody is a command that runs trace as an ordinary user who has but these capabilities.
+// asNobody is a command that runs trace as an ordinary user with only these capabilities.
 func asNobody(t *testing.T, caps string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := exec.LookPath("trace")
@@ -251,7 +251,7 @@ func (tr *recorder) end(t *testing.T) {
 	}
 }
 
-// decodeLines returns what the program printed: the notes beside the data say what is attached and lost, too.
+// decodeLines returns the program's output, without the notes about attached probes and losses.
 func decodeLines(t *testing.T, r io.Reader) []jsonEvent {
 	t.Helper()
 	var events []jsonEvent

@@ -143,7 +143,7 @@ func compareLive(t *testing.T, report monitored, when string) {
 	}
 }
 
-// amend corrects bpftrace's counts where it missed calls without a word, as on 7.2: where ftrace counts more, as many as there are events,
+// amend corrects bpftrace's counts where it missed calls without reporting it, as on 7.2: where ftrace counts more, as many as there are events,
 // and no process has fewer of them.
 func amend(t *testing.T, want, got, calls map[string]int) {
 	t.Helper()

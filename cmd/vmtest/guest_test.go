@@ -46,7 +46,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// A tree below a folder that starts out empty has to be kept.
+// A tree below a folder that starts out empty must stay visible.
 func TestConfigKeep(t *testing.T) {
 	s := testSession(t)
 	s.repo = "/tmp/tree"

@@ -244,7 +244,7 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// Whatever bytes are changed: what is read is what was written, up to an error.
+// Whichever bytes are changed, reading returns what was written, up to an error.
 func TestCorrupted(t *testing.T) {
 	layouts := smallLayouts(t)
 	all := events(t, layouts, 10_000, 200)
@@ -528,7 +528,7 @@ func TestWhatIsNoRecording(t *testing.T) {
 	}
 }
 
-// A disk that is full ends the recording with an error, and what was written before stays whole.
+// A disk that is full ends the recording with an error, and what was written before stays intact.
 func TestFullDisk(t *testing.T) {
 	layouts := layoutsOf(t, "nvme:complete_rq")
 	if w, err := Create("/dev/full", Options{}, header, layouts, nil); !errors.Is(err, unix.ENOSPC) {

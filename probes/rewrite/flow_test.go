@@ -135,7 +135,7 @@ func TestFoldComputes(t *testing.T) {
 	}
 }
 
-// What only some of the paths to an instruction know is not known there, be it reached from above or from below.
+// What only some of the paths to an instruction know is not known there, for jumps in both directions.
 func TestFoldMeets(t *testing.T) {
 	insns := asm.Instructions{
 		asm.Mov.Imm(asm.R2, 0),

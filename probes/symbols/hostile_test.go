@@ -153,7 +153,7 @@ func TestSparseSections(t *testing.T) {
 	}
 }
 
-// A million symbols that share a long name have no copy of it each, and no demangled name grows without bound.
+// A million symbols that share a long name do not copy it each, and no demangled name grows without bound.
 func TestLongNames(t *testing.T) {
 	if got := nameAt(strings.Repeat("a", 2*maxName)+"\x00", 0); got != "" {
 		t.Errorf("a name of %d bytes", len(got))
@@ -342,7 +342,7 @@ func (p *Processes) mappings(t *testing.T, s *space, name string) {
 	p.add(s, m)
 }
 
-// Nothing that processes do makes what is kept of them grow without bound.
+// Memory for processes is bounded, whatever they do.
 func TestBounds(t *testing.T) {
 	p := newProcesses()
 	s := p.space(-1)

@@ -102,7 +102,7 @@ func TestKernelHidden(t *testing.T) {
 	}
 }
 
-// The error names the setting that hides addresses, and who may see them.
+// The error names the setting that hides addresses, and the way to see them.
 func TestHiddenBy(t *testing.T) {
 	const hides = "/proc/kallsyms hides the addresses of the kernel's functions"
 	for restrict, want := range map[string]string{
