@@ -17,8 +17,8 @@ import (
 	"trace/probes/rewrite"
 )
 
-// alwaysKept are the functions whose calls are kept in any case, because that decides what is an event: the functions of 5.10 that create a QP call each
-// other, and a change of an MR may make another one.
+// alwaysKept are the functions whose calls are kept in any case, because that decides what is an event: the functions of 5.10 that create a
+// QP call each other, and a change of an MR may make another one.
 var alwaysKept = []string{
 	"create_qp__ib_create_qp", "create_qp__ib_uverbs_create_qp", "create_qp__ib_uverbs_ex_create_qp",
 	"create_qp__ib_uverbs_handler_UVERBS_METHOD_QP_CREATE", "reg_mr__ib_uverbs_rereg_mr", "reg_mr__rdma_restrack_add",

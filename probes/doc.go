@@ -12,6 +12,8 @@
 //	Session.Read -> event.Event       records of the generated code, by their layout, in the order of the ring buffer
 //	Session.Losses                    everything that is missing from what was read
 //
+// A program is a BPF program here. What the user writes arrives as the [Code] of a [Request].
+//
 // Where programs run is a place of the catalog (tracepoint, functions, clock). How they are attached there is a way, each in a file of its
 // own. A new one must implement the interfaces place and way.
 package probes
