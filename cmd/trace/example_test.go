@@ -255,9 +255,9 @@ func checkCommand(t *testing.T, doc string, args []string, catalog []*event.Prob
 		t.Errorf("%s: %q has %d programs", doc, args, len(left))
 		return
 	}
-	program := source{name: "program", text: left[0]}
+	program := programText{name: "program", text: left[0]}
 	if called != nil {
-		program = called.source
+		program = called.programText
 	}
 	if _, err := lang.Compile(program.name, program.text, catalog, check.Options{Params: program.params, Command: command.Flags().Changed("cmd")}); err != nil {
 		t.Errorf("%s: %q:\n%v", doc, args, err)

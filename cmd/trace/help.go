@@ -72,7 +72,7 @@ func explainWord(out io.Writer, word string, known []string) error {
 func namedProbes(word string, all []*event.Probe) []string {
 	var lines []string
 	for _, p := range all {
-		if p.String() == word || p.Group == strings.TrimSuffix(word, ":") || p.Name == word || slices.Contains(p.Sources, word) {
+		if p.String() == word || p.Group == strings.TrimSuffix(word, ":") || p.Name == word || slices.Contains(p.Targets, word) {
 			lines = append(lines, fmt.Sprintf("%s is a probe: %s", p, p.Doc))
 		}
 	}

@@ -245,8 +245,7 @@ func (c *console) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// crash returns the line that reports a crash of the kernel, else "". Stalls
-// are not among them: a busy machine makes an emulated CPU stall.
+// crash returns the line that reports a crash of the kernel, otherwise "". Stalls do not count: a busy machine makes an emulated CPU stall.
 func (c *console) crash() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

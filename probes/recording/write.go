@@ -330,24 +330,24 @@ func (w *Writer) store(p pending, stored []byte) error {
 	return w.append(names, w.sequence.encode(p.block, stored), stored)
 }
 
-// endOf is the block that ends the file at a time.
+// endOf returns the block that ends the file at a time.
 func (w *Writer) endOf(nsecs uint64) []byte {
 	return w.sequence.encode(block{kind: endBlock, first: nsecs, last: nsecs}, nil)
 }
 
-// Loss is what was lost of the events of a probe while it was recorded, or of all: the stacks.
+// Loss counts what was lost of the events of a probe while it was recorded, or, for stacks, of all events.
 type Loss struct {
-	// Probe is empty where the loss is of all.
+	// Probe is empty for losses of all events.
 	Probe string `json:"probe"`
-	// Lost is the number of events that the file should hold and does not.
+	// Lost is the number of events that are missing from the file.
 	Lost uint64 `json:"lost"`
-	// Unmatched events lack what their beginnings tell.
+	// Unmatched events lack the fields of their beginning.
 	Unmatched uint64 `json:"unmatched,omitempty"`
-	// Stacks that events should have and do not, or whose frames are not known.
+	// Stacks are missing from events, or have no known frames.
 	Stacks uint64 `json:"stacks,omitempty"`
 }
 
-// Texts say what is lost, one for each kind: 3 events of nvme:sq.
+// Texts describes the losses, one text for each kind: 3 events of nvme:sq.
 func (l Loss) Texts() []string {
 	var all []string
 	if l.Lost > 0 {
