@@ -33,9 +33,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	var number *strconv.NumError
 	switch kind := invalid.GetFlag().Value.Type(); {
 	case kind == "duration":
-		cause = errors.New("want a duration, like 10s or 1m")
+		cause = errors.New("expected a duration, like 10s or 1m")
 	case errors.As(cause, &number):
-		cause = errors.New("want " + numberWanted(kind, errors.Is(number, strconv.ErrRange)))
+		cause = errors.New("expected " + numberWanted(kind, errors.Is(number, strconv.ErrRange)))
 	}
 	return usagef("--%s %s: %w", invalid.GetFlag().Name, invalid.GetValue(), cause)
 }
@@ -177,7 +177,7 @@ func (n *namespaceFlag) Set(s string) error {
 	text = strings.TrimSuffix(strings.TrimPrefix(text, "pid:["), "]")
 	number, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || number == 0 {
-		return errors.New("want the number of a pid namespace, as lsns -t pid shows it, or a file like /proc/PID/ns/pid")
+		return errors.New("expected the number of a pid namespace, as lsns -t pid shows it, or a file like /proc/PID/ns/pid")
 	}
 	*n = namespaceFlag(number)
 	return nil

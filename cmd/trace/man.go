@@ -16,7 +16,7 @@ func manCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:    "man",
 		Hidden: true,
-		Short:  "print the whole manual in Markdown, of which go-md2man makes a manual page",
+		Short:  "print the whole manual in Markdown; go-md2man turns it into a manual page",
 		Args:   usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return writeManual(s.out, cmd.Root())

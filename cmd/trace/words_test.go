@@ -14,9 +14,6 @@ import (
 	"testing"
 )
 
-// wellSpoken are the directories whose prose follows the rules below.
-var wellSpoken = []string{".ci", "Makefile", "bpf", "cmd", "probes", "scripts"}
-
 // turns are turns of speech that a reader stumbles over, and what to write instead.
 var turns = []struct {
 	turn    *regexp.Regexp
@@ -44,7 +41,7 @@ func TestWords(t *testing.T) {
 			return err
 		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && name != ".ci" && d.Name() != "..":
 			return filepath.SkipDir
-		case d.IsDir() || !isProse(name) || !isWellSpoken(name):
+		case d.IsDir() || !isProse(name):
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -69,10 +66,6 @@ func TestWords(t *testing.T) {
 
 func isProse(name string) bool {
 	return slices.Contains([]string{".c", ".go", ".h", ".md", ".sh", ".trace"}, filepath.Ext(name)) || strings.HasPrefix(name, ".ci/") || name == "Makefile"
-}
-
-func isWellSpoken(name string) bool {
-	return slices.ContainsFunc(wellSpoken, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
 }
 
 // prose blanks all of a Go file except for comments and string literals: offsets and lines stay.

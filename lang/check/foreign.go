@@ -31,7 +31,6 @@ var foreignWords = map[string]string{
 	"func":     "the event is probe",
 	"gid":      perUser,
 	"numaid":   "the CPU is cpu",
-	"ppid":     "the process is pid",
 	"rand":     noRandom,
 	"retval":   "what a function returned is ret",
 	"username": perUser,

@@ -43,7 +43,7 @@ func runHostile(t *testing.T, src string, as output.Format, raw bool) string {
 	return r.out.String()
 }
 
-// Control characters in names are never written. Those of the program itself are.
+// Control characters in names are never written. Control characters of the program itself are.
 func TestControlCharacters(t *testing.T) {
 	for _, test := range []struct{ src, want, raw string }{
 		{`nvme:complete_rq { printf("\033[1m%s|%10s|%s\n", comm, ctrl, upper(comm)) }`,

@@ -439,7 +439,11 @@ func (r *Run) PrintMap(to Sink, name string, top int64, by string) error {
 	defer r.lock()()
 	i := slices.IndexFunc(r.plan.Program.Maps, func(m *ir.Map) bool { return m.Name == name })
 	if i < 0 {
-		return fmt.Errorf("there is no map %s: the maps are %s", name, strings.Join(r.plan.Program.MapNames(), ", "))
+		names := r.plan.Program.MapNames()
+		if len(names) == 0 {
+			return fmt.Errorf("there is no map %s: the program has none", name)
+		}
+		return fmt.Errorf("there is no map %s: the maps are %s", name, strings.Join(names, ", "))
 	}
 	return r.machine.show(r.plan.Program.Maps[i], to, ir.MapOptions{Top: top, By: result.Order(by)})
 }

@@ -58,7 +58,7 @@ func (p *Program) Selects() error {
 	errs := syntax.ErrorList{}
 	seen := map[*event.Probe]bool{}
 	for _, c := range p.Clauses {
-		if c.Kind != OnEvent || !c.Sites[c.Probes[0]].Prints {
+		if c.Kind != OnEvent || len(c.Probes) > 0 && !c.Sites[c.Probes[0]].Prints { // a predicate that is always false leaves no probe
 			errs = append(errs, p.Text.Error(c.Span, "a recording can only select events", "remove the body: put it into the program that reads the recording"))
 			continue
 		}

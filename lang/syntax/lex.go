@@ -33,7 +33,7 @@ type token struct {
 	nl   bool // a newline precedes it
 	msg  string
 	help string
-	// comments are the comments before the token, including those of the previous line.
+	// comments are the comments before the token, including comments on the previous line.
 	comments []Comment
 }
 
