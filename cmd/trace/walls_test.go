@@ -56,6 +56,28 @@ func TestFilesAreShort(t *testing.T) {
 	}
 }
 
+// The command is flags, subcommands, help and exit status. Whatever else it begins to have belongs to a package of its own.
+func TestCommandIsSmall(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines += bytes.Count(text, []byte("\n"))
+	}
+	if lines > 2500 {
+		t.Errorf("cmd/trace has %d lines, it may have 2500", lines)
+	}
+}
+
 // Which aggregation it is, only the aggregations themselves and the generator of their code know.
 func TestNobodyAsksForAggregations(t *testing.T) {
 	asked := regexp.MustCompile(`\bagg\.(Count|Sum|Avg|Min|Max|Stats|Hist|LHist|Quantile|Rate|Gauge|TopK|New\w+)\b`)
