@@ -55,7 +55,7 @@ OF_NESTED_CALL(ib_destroy_qp)
  */
 
 struct create_call {
-	__u64 started;
+	struct beginning started;
 	struct ib_device *device;
 	struct ib_qp_init_attr *attr;
 	struct ib_qp *qp; /* set in rdma_restrack_add */
@@ -69,7 +69,7 @@ static __always_inline int create_begin(struct ib_device *device, struct ib_qp_i
 	struct create_call call = { .device = device, .attr = attr, .handler = handler };
 	__u64 task = bpf_get_current_pid_tgid();
 
-	call.started = bpf_ktime_get_ns();
+	BEGIN(ib_create_qp, &call.started);
 	BEGIN_CALL(ib_create_qp, &create_calls, &task, &call);
 	return 0;
 }
@@ -78,7 +78,7 @@ static __always_inline void ib_create_qp_capture(struct ib_create_qp *e, struct 
 						 enum stage stage)
 {
 	CAPTURE_COMMON(ib_create_qp, e, stage);
-	CAPTURE_RESULT(ib_create_qp, e, call->started, ret, stage);
+	CAPTURE_RESULT(ib_create_qp, e, &call->started, ret, stage);
 	if (!ib_create_qp_entry)
 		return;
 	if (qp) {
@@ -222,7 +222,7 @@ ON_CALL(qp_state, ib_destroy_qp_user, 2, state_enter, state_forget)
  */
 
 struct modify_call {
-	__u64 started;
+	struct beginning started;
 	struct ib_qp *qp;
 	struct ib_qp_attr *attr;
 	__u32 mask;
@@ -239,7 +239,7 @@ static __always_inline int modify_enter(void *ctx, __u64 qp, __u64 attr, __u64 m
 		return 0;
 	if (WANTED(ib_modify_qp, prev_state))
 		call.prev_state = known_state(qp);
-	call.started = bpf_ktime_get_ns();
+	BEGIN(ib_modify_qp, &call.started);
 	BEGIN_CALL(ib_modify_qp, &modify_calls, &task, &call);
 	return 0;
 }
@@ -254,7 +254,7 @@ static __always_inline const struct ib_gid_attr *address_in_use(struct ib_qp *qp
 static __always_inline void ib_modify_qp_capture(struct ib_modify_qp *e, struct modify_call *call, __s64 ret, enum stage stage)
 {
 	CAPTURE_COMMON(ib_modify_qp, e, stage);
-	CAPTURE_RESULT(ib_modify_qp, e, call->started, ret, stage);
+	CAPTURE_RESULT(ib_modify_qp, e, &call->started, ret, stage);
 	if (!ib_modify_qp_entry)
 		return;
 	CAPTURE_QP(ib_modify_qp, e, call->qp, stage);
@@ -286,7 +286,7 @@ ON_CALL(modify_qp, ib_modify_qp, 3, modify_enter, modify_leave)
 /* Destroy. The QP is gone when the call returns, so it is captured at the entry. */
 
 struct destroy_call {
-	__u64 started;
+	struct beginning started;
 	struct ib_qp *qp;
 	__u32 nested;
 	struct {
@@ -321,7 +321,7 @@ static __always_inline int destroy_enter(void *ctx, __u64 ptr, __u64 udata, __u6
 	state = WANTED(ib_destroy_qp, qp.state) ? known_state(ptr) : -1;
 	if (state >= 0)
 		SET(&call.saved.qp, state, state);
-	call.started = bpf_ktime_get_ns();
+	BEGIN(ib_destroy_qp, &call.started);
 	BEGIN_CALL(ib_destroy_qp, &destroy_calls, &task, &call);
 	return 0;
 }
@@ -329,7 +329,7 @@ static __always_inline int destroy_enter(void *ctx, __u64 ptr, __u64 udata, __u6
 static __always_inline void ib_destroy_qp_capture(struct ib_destroy_qp *e, struct destroy_call *call, __s64 ret, enum stage stage)
 {
 	CAPTURE_COMMON(ib_destroy_qp, e, stage);
-	CAPTURE_RESULT(ib_destroy_qp, e, call->started, ret, stage);
+	CAPTURE_RESULT(ib_destroy_qp, e, &call->started, ret, stage);
 }
 
 static __always_inline int destroy_leave(void *ctx, __s64 ret)
@@ -477,3 +477,172 @@ static __always_inline int gid_ndev_enter(void *ctx, __u64 attr, __u64 a1, __u64
 	return 0;
 }
 ON_ENTER(gid_ndev, rdma_read_gid_attr_ndev_rcu, 1, gid_ndev_enter)
+
+/*
+ * Asynchronous events. Events of a device or a port pass ib_dispatch_event_clients on their way to all clients. This includes events of the
+ * GID table, which ib_dispatch_event does not see. Events of a program's QP, CQ or SRQ pass a handler of uverbs.
+ */
+
+/* enum ib_event_type, include/rdma/ib_verbs.h. */
+enum ib_event_type {
+	ib_event_type__CQ_ERR,
+	ib_event_type__QP_FATAL,
+	ib_event_type__QP_REQ_ERR,
+	ib_event_type__QP_ACCESS_ERR,
+	ib_event_type__COMM_EST,
+	ib_event_type__SQ_DRAINED,
+	ib_event_type__PATH_MIG,
+	ib_event_type__PATH_MIG_ERR,
+	ib_event_type__DEVICE_FATAL,
+	ib_event_type__PORT_ACTIVE,
+	ib_event_type__PORT_ERR,
+	ib_event_type__LID_CHANGE,
+	ib_event_type__PKEY_CHANGE,
+	ib_event_type__SM_CHANGE,
+	ib_event_type__SRQ_ERR,
+	ib_event_type__SRQ_LIMIT_REACHED,
+	ib_event_type__QP_LAST_WQE_REACHED,
+	ib_event_type__CLIENT_REREGISTER,
+	ib_event_type__GID_CHANGE,
+	ib_event_type__WQ_FATAL,
+	ib_event_type__DEVICE_SPEED_CHANGE,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct ib_srq {
+	struct ib_pd *pd;
+	struct rdma_restrack_entry res;
+};
+struct ib_event___kernel {
+	struct ib_device *device;
+	union {
+		struct ib_cq *cq;
+		struct ib_qp *qp;
+		struct ib_srq *srq;
+		__u32 port_num;
+	} element;
+	enum ib_event_type event;
+};
+#pragma clang attribute pop
+
+struct ib_event {
+	COMMON();
+	char dev[64] DOC("RDMA device, like mlx5_0");
+	enum ib_event_type event DOC("what has happened");
+	__u32 port DOC("port of the device, of a QP the one that it uses; absent for CQs and SRQs, and for events of the whole device");
+	struct {
+		__u32 num DOC("number of the QP; absent for events of something else");
+		enum ib_qp_type type DOC("its transport service");
+		struct {
+			HAS_PAD;
+			__u32 num : 1;
+			__u32 type : 1;
+		} has HAS_ALIGN;
+	} qp;
+	struct {
+		__u32 id DOC("number of the CQ, as `rdma res` has it; absent for events of something else");
+		struct {
+			HAS_PAD;
+			__u32 id : 1;
+		} has HAS_ALIGN;
+	} cq;
+	struct {
+		__u32 id DOC("number of the SRQ, as `rdma res` has it; absent for events of something else, and where the kernel does not number SRQs");
+		struct {
+			HAS_PAD;
+			__u32 id : 1;
+		} has HAS_ALIGN;
+	} srq;
+	struct {
+		HAS_PAD;
+		__u32 pid : 1;
+		__u32 tid : 1;
+		__u32 uid : 1;
+		__u32 cgroup : 1;
+		__u32 comm : 1;
+		__u32 dev : 1;
+		__u32 event : 1;
+		__u32 port : 1;
+	} has HAS_ALIGN;
+} DOC("asynchronous event of a device, a port, or a program's QP, CQ or SRQ; pid and comm are its owner's (ib_dispatch_event_clients, ib_uverbs_qp_event_handler)");
+EVENT(ib_event)
+
+/* What an event happens to. */
+enum element { PORT, A_QP, A_CQ, A_SRQ };
+
+static __always_inline void capture_port_event(struct ib_event *e, struct ib_event___kernel *event, enum stage stage)
+{
+	enum ib_event_type type = 0;
+
+	if (!WANT(ib_event, port, stage) || !GET(&type, event, event))
+		return;
+	if (type != ib_event_type__DEVICE_FATAL && type != ib_event_type__DEVICE_SPEED_CHANGE && GET(&e->port, event, element.port_num))
+		e->has.port = 1;
+}
+
+static __always_inline void capture_qp_event(struct ib_event *e, struct ib_qp *qp, enum stage stage)
+{
+	if (WANT(ib_event, qp.num, stage) && GET(&e->qp.num, qp, qp_num))
+		e->qp.has.num = 1;
+	if (WANT(ib_event, qp.type, stage) && GET(&e->qp.type, qp, qp_type))
+		e->qp.has.type = 1;
+	/* 0 until the change to INIT that sets it. */
+	if (WANT(ib_event, port, stage) && GET(&e->port, qp, port) && e->port)
+		e->has.port = 1;
+	CAPTURE_TASK(ib_event, e, GET_POINTER(qp, res.task), stage);
+}
+
+static __always_inline void capture_cq_event(struct ib_event *e, struct ib_cq *cq, enum stage stage)
+{
+	CAPTURE_ID(ib_event, e, cq, cq, stage);
+	CAPTURE_TASK(ib_event, e, GET_POINTER(cq, res.task), stage);
+}
+
+/* A kernel that does not track SRQs tracks their PDs. */
+static __always_inline void capture_srq_event(struct ib_event *e, struct ib_srq *srq, enum stage stage)
+{
+	struct ib_pd *pd = GET_POINTER(srq, pd);
+
+	CAPTURE_ID(ib_event, e, srq, srq, stage);
+	CAPTURE_TASK(ib_event, e, bpf_core_field_exists(srq->res) ? GET_POINTER(srq, res.task) : pd ? GET_POINTER(pd, res.task) : 0, stage);
+}
+
+static __always_inline void ib_event_capture(struct ib_event *e, struct ib_event___kernel *event, enum element element, enum stage stage)
+{
+	CAPTURE_TIME(ib_event, e, stage);
+	CAPTURE_DEV(ib_event, e, GET_POINTER(event, device), stage);
+	if (WANT(ib_event, event, stage) && GET(&e->event, event, event))
+		e->has.event = 1;
+	if (element == PORT)
+		capture_port_event(e, event, stage);
+	else if (element == A_QP)
+		capture_qp_event(e, GET_POINTER(event, element.qp), stage);
+	else if (element == A_CQ)
+		capture_cq_event(e, GET_POINTER(event, element.cq), stage);
+	else
+		capture_srq_event(e, GET_POINTER(event, element.srq), stage);
+}
+
+static __always_inline int event_enter(void *ctx, __u64 event, enum element element)
+{
+	struct ib_event e;
+
+	__builtin_memset(&e.has, 0, sizeof(e.has));
+	__builtin_memset(&e.qp.has, 0, sizeof(e.qp.has));
+	__builtin_memset(&e.cq.has, 0, sizeof(e.cq.has));
+	__builtin_memset(&e.srq.has, 0, sizeof(e.srq.has));
+	EMIT(ib_event, ctx, &e, (struct ib_event___kernel *)event, element);
+	return 0;
+}
+
+#define ON_EVENT(function, nargs, element) \
+	static __always_inline int function##_enter(void *ctx, __u64 event, __u64 a1, __u64 a2) \
+	{ \
+		return event_enter(ctx, event, element); \
+	} \
+	ON_ENTER(ib_event, function, nargs, function##_enter)
+
+ON_EVENT(ib_dispatch_event_clients, 1, PORT)
+ON_EVENT(ib_uverbs_qp_event_handler, 2, A_QP)
+ON_EVENT(ib_uverbs_cq_event_handler, 2, A_CQ)
+ON_EVENT(ib_uverbs_srq_event_handler, 2, A_SRQ)

@@ -95,6 +95,7 @@ struct uverbs_attr_bundle {
 	OWNER() owner; \
 	errno_t ret AT_RETURN DOC("result: -errno on failure"); \
 	ns_t latency DOC("time in the call"); \
+	SPENT_FIELDS(); \
 	struct { \
 		HAS_PAD; \
 		__u32 dev : 1; \
@@ -219,7 +220,7 @@ struct places {
 };
 
 struct object_call {
-	__u64 started;
+	struct beginning started;
 	struct ib_device *device;         /* of a call by the kernel */
 	struct uverbs_attr_bundle *attrs; /* of a request of a user program */
 	void *object;                     /* set in rdma_restrack_add */
@@ -295,8 +296,9 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 	CALLS(op##_calls, object_call); \
 	static __always_inline int op##_keep_request(__u64 attrs, struct places at) \
 	{ \
-		struct object_call call = { .started = bpf_ktime_get_ns(), .attrs = (void *)attrs, .at = at }; \
+		struct object_call call = { .attrs = (void *)attrs, .at = at }; \
 		__u64 task = bpf_get_current_pid_tgid(); \
+		BEGIN(ib_##op, &call.started); \
 		BEGIN_CALL(ib_##op, &op##_requests, &task, &call); \
 		return 0; \
 	} \
@@ -331,8 +333,9 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 	} \
 	static __always_inline int op##_begin(struct ib_device *device) \
 	{ \
-		struct object_call call = { .started = bpf_ktime_get_ns(), .device = device }; \
+		struct object_call call = { .device = device }; \
 		__u64 task = bpf_get_current_pid_tgid(); \
+		BEGIN(ib_##op, &call.started); \
 		BEGIN_CALL(ib_##op, &op##_calls, &task, &call); \
 		return 0; \
 	} \
@@ -353,7 +356,7 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 static __always_inline void ib_alloc_pd_capture(struct ib_alloc_pd *e, struct object_call *call, struct ib_pd *pd, __s64 ret, enum stage stage)
 {
 	CAPTURE_COMMON(ib_alloc_pd, e, stage);
-	CAPTURE_RESULT(ib_alloc_pd, e, call->started, ret, stage);
+	CAPTURE_RESULT(ib_alloc_pd, e, &call->started, ret, stage);
 	if (!ib_alloc_pd_entry)
 		return;
 	if (pd)
@@ -378,7 +381,7 @@ ON_CALL(alloc_pd, __ib_alloc_pd, 3, alloc_pd_enter, alloc_pd_leave)
 static __always_inline void ib_create_cq_capture(struct ib_create_cq *e, struct object_call *call, struct ib_cq *cq, __s64 ret, enum stage stage)
 {
 	CAPTURE_COMMON(ib_create_cq, e, stage);
-	CAPTURE_RESULT(ib_create_cq, e, call->started, ret, stage);
+	CAPTURE_RESULT(ib_create_cq, e, &call->started, ret, stage);
 	if (!ib_create_cq_entry)
 		return;
 	CAPTURE_REQUESTED(ib_create_cq, e, cq, comp_vector, call, stage);
@@ -436,7 +439,7 @@ ON_CALL(create_cq, kernel, 6, create_cq_enter, create_cq_leave)
 static __always_inline void ib_reg_mr_capture(struct ib_reg_mr *e, struct object_call *call, struct ib_mr *mr, __s64 ret, enum stage stage)
 {
 	CAPTURE_COMMON(ib_reg_mr, e, stage);
-	CAPTURE_RESULT(ib_reg_mr, e, call->started, ret, stage);
+	CAPTURE_RESULT(ib_reg_mr, e, &call->started, ret, stage);
 	if (!ib_reg_mr_entry)
 		return;
 	if (mr)
@@ -543,7 +546,7 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
  */
 #define DESTROYS(op, T, CAPTURE) \
 	struct op##_call { \
-		__u64 started; \
+		struct beginning started; \
 		__u64 object; \
 		bool outer; /* called by a function that calls another one for the same object */ \
 		struct ib_##op saved; \
@@ -559,7 +562,7 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
 		call.outer = outer; \
 		CAPTURE(ib_##op, &call.saved, p, BEFORE); \
 		CAPTURE(ib_##op, &call.saved, p, AFTER); \
-		call.started = bpf_ktime_get_ns(); \
+		BEGIN(ib_##op, &call.started); \
 		BEGIN_CALL(ib_##op, &op##_calls, &task, &call); \
 		return 0; \
 	} \
@@ -570,7 +573,7 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
 	static __always_inline void ib_##op##_capture(struct ib_##op *e, struct op##_call *call, __s64 ret, enum stage stage) \
 	{ \
 		CAPTURE_COMMON(ib_##op, e, stage); \
-		CAPTURE_RESULT(ib_##op, e, call->started, ret, stage); \
+		CAPTURE_RESULT(ib_##op, e, &call->started, ret, stage); \
 	} \
 	static __always_inline int op##_leave(void *ctx, __s64 ret) \
 	{ \

@@ -16,7 +16,8 @@
 	char dev[64] DOC("RDMA device, like mlx5_0"); \
 	OWNER() owner; \
 	errno_t ret AT_RETURN DOC("result: -errno on failure"); \
-	ns_t latency DOC("time in the call")
+	ns_t latency DOC("time in the call"); \
+	SPENT_FIELDS()
 
 #define CQ() \
 	struct { \
@@ -218,7 +219,7 @@ static __always_inline void *innermost_call(void *map, struct call_key *key)
 
 /* The arguments of a call that makes or changes something. */
 struct verb_call {
-	__u64 started;
+	struct beginning started;
 	__u64 args[6];
 };
 
@@ -228,7 +229,7 @@ struct verb_call {
 	static __always_inline int name##_enter(void *ctx, __u64 a0, __u64 a1, __u64 a2) \
 	{ \
 		struct verb_call call = { .args = { a0, a1, a2 } }; \
-		call.started = bpf_ktime_get_ns(); \
+		BEGIN(mlx5_##name, &call.started); \
 		if (mlx5_##name##_entry && !begin_call(&name##_calls, &call)) \
 			mlx5_##name##_count(INFLIGHT_FULL); \
 		return 0; \
@@ -300,7 +301,7 @@ static __always_inline void mlx5_create_qp_capture(struct mlx5_create_qp *e, str
 	struct ib_pd *pd;
 
 	CAPTURE_COMMON(mlx5_create_qp, e, stage);
-	CAPTURE_RESULT(mlx5_create_qp, e, call->started, ret, stage);
+	CAPTURE_RESULT(mlx5_create_qp, e, &call->started, ret, stage);
 	if (!mlx5_create_qp_entry)
 		return;
 	attr = (void *)call->args[1];
@@ -381,7 +382,7 @@ ON_CALL(mlx5_qp_state, mlx5_ib_modify_qp, 4, qp_state_enter, state_leave)
 ON_CALL(mlx5_qp_state, mlx5_ib_destroy_qp, 2, qp_state_enter, state_forget)
 
 struct change_call {
-	__u64 started;
+	struct beginning started;
 	struct ib_qp *qp;
 	struct ib_qp_attr *attr;
 	__u32 mask;
@@ -397,7 +398,7 @@ static __always_inline int modify_qp_enter(void *ctx, __u64 qp, __u64 attr, __u6
 		return 0;
 	if (WANTED(mlx5_modify_qp, prev_state))
 		call.prev_state = known_state(qp);
-	call.started = bpf_ktime_get_ns();
+	BEGIN(mlx5_modify_qp, &call.started);
 	if (!begin_call(&change_calls, &call))
 		mlx5_modify_qp_count(INFLIGHT_FULL);
 	return 0;
@@ -406,7 +407,7 @@ static __always_inline int modify_qp_enter(void *ctx, __u64 qp, __u64 attr, __u6
 static __always_inline void mlx5_modify_qp_capture(struct mlx5_modify_qp *e, struct change_call *call, __s64 ret, enum stage stage)
 {
 	CAPTURE_COMMON(mlx5_modify_qp, e, stage);
-	CAPTURE_RESULT(mlx5_modify_qp, e, call->started, ret, stage);
+	CAPTURE_RESULT(mlx5_modify_qp, e, &call->started, ret, stage);
 	if (!mlx5_modify_qp_entry)
 		return;
 	CAPTURE_QP(mlx5_modify_qp, e, call->qp, stage);
@@ -437,7 +438,7 @@ ON_CALL(mlx5_modify_qp, mlx5_ib_modify_qp, 4, modify_qp_enter, modify_qp_leave)
 /* An object is gone when the call that ends it returns, so it is captured at the entry. */
 
 struct destroy_qp_call {
-	__u64 started;
+	struct beginning started;
 	struct {
 		SAVED_VERB();
 		QP() qp;
@@ -459,7 +460,7 @@ static __always_inline int destroy_qp_enter(void *ctx, __u64 ptr, __u64 a1, __u6
 	state = WANTED(mlx5_destroy_qp, qp.state) ? known_state(ptr) : -1;
 	if (state >= 0)
 		SET(&call.saved.qp, state, state);
-	call.started = bpf_ktime_get_ns();
+	BEGIN(mlx5_destroy_qp, &call.started);
 	if (!begin_call(&destroy_qp_calls, &call))
 		mlx5_destroy_qp_count(INFLIGHT_FULL);
 	return 0;
@@ -469,7 +470,7 @@ static __always_inline void mlx5_destroy_qp_capture(struct mlx5_destroy_qp *e, s
 						    enum stage stage)
 {
 	CAPTURE_COMMON(mlx5_destroy_qp, e, stage);
-	CAPTURE_RESULT(mlx5_destroy_qp, e, call->started, ret, stage);
+	CAPTURE_RESULT(mlx5_destroy_qp, e, &call->started, ret, stage);
 }
 
 static __always_inline int destroy_qp_leave(void *ctx, __s64 ret)
@@ -500,7 +501,7 @@ static __always_inline void mlx5_alloc_pd_capture(struct mlx5_alloc_pd *e, struc
 	struct ib_pd *pd;
 
 	CAPTURE_COMMON(mlx5_alloc_pd, e, stage);
-	CAPTURE_RESULT(mlx5_alloc_pd, e, call->started, ret, stage);
+	CAPTURE_RESULT(mlx5_alloc_pd, e, &call->started, ret, stage);
 	if (!mlx5_alloc_pd_entry)
 		return;
 	pd = (void *)call->args[0];
@@ -522,7 +523,7 @@ VERB(alloc_pd)
 ON_CALL(mlx5_alloc_pd, mlx5_ib_alloc_pd, 2, alloc_pd_enter, alloc_pd_leave)
 
 struct dealloc_pd_call {
-	__u64 started;
+	struct beginning started;
 	__u64 pd;
 	struct {
 		SAVED_VERB();
@@ -543,7 +544,7 @@ static __always_inline int dealloc_pd_enter(void *ctx, __u64 ptr, __u64 a1, __u6
 	CAPTURE_DEV(mlx5_dealloc_pd, &call.saved, GET_POINTER(pd, device), AFTER);
 	CAPTURE_OWNER(mlx5_dealloc_pd, &call.saved, pd, BEFORE);
 	CAPTURE_OWNER(mlx5_dealloc_pd, &call.saved, pd, AFTER);
-	call.started = bpf_ktime_get_ns();
+	BEGIN(mlx5_dealloc_pd, &call.started);
 	if (!begin_call(&dealloc_pd_calls, &call))
 		mlx5_dealloc_pd_count(INFLIGHT_FULL);
 	return 0;
@@ -553,7 +554,7 @@ static __always_inline void mlx5_dealloc_pd_capture(struct mlx5_dealloc_pd *e, s
 						    enum stage stage)
 {
 	CAPTURE_COMMON(mlx5_dealloc_pd, e, stage);
-	CAPTURE_RESULT(mlx5_dealloc_pd, e, call->started, ret, stage);
+	CAPTURE_RESULT(mlx5_dealloc_pd, e, &call->started, ret, stage);
 	if (WANT(mlx5_dealloc_pd, pd, stage))
 		e->pd = call->pd;
 }
@@ -606,7 +607,7 @@ static __always_inline void mlx5_create_cq_capture(struct mlx5_create_cq *e, str
 	struct ib_cq *cq;
 
 	CAPTURE_COMMON(mlx5_create_cq, e, stage);
-	CAPTURE_RESULT(mlx5_create_cq, e, call->started, ret, stage);
+	CAPTURE_RESULT(mlx5_create_cq, e, &call->started, ret, stage);
 	if (!mlx5_create_cq_entry)
 		return;
 	cq = (void *)call->args[0];
@@ -635,7 +636,7 @@ ON_CALL(mlx5_create_cq, mlx5_ib_create_cq, 3, create_cq_enter, create_cq_leave)
 ON_CALL(mlx5_create_cq, mlx5_ib_create_user_cq, 3, create_cq_enter, create_cq_leave)
 
 struct destroy_cq_call {
-	__u64 started;
+	struct beginning started;
 	struct {
 		SAVED_VERB();
 		CQ() cq;
@@ -660,7 +661,7 @@ static __always_inline int destroy_cq_enter(void *ctx, __u64 ptr, __u64 a1, __u6
 	__builtin_memset(&call, 0, sizeof(call));
 	save_cq(&call, (void *)ptr, BEFORE);
 	save_cq(&call, (void *)ptr, AFTER);
-	call.started = bpf_ktime_get_ns();
+	BEGIN(mlx5_destroy_cq, &call.started);
 	if (!begin_call(&destroy_cq_calls, &call))
 		mlx5_destroy_cq_count(INFLIGHT_FULL);
 	return 0;
@@ -670,7 +671,7 @@ static __always_inline void mlx5_destroy_cq_capture(struct mlx5_destroy_cq *e, s
 						    enum stage stage)
 {
 	CAPTURE_COMMON(mlx5_destroy_cq, e, stage);
-	CAPTURE_RESULT(mlx5_destroy_cq, e, call->started, ret, stage);
+	CAPTURE_RESULT(mlx5_destroy_cq, e, &call->started, ret, stage);
 }
 
 static __always_inline int destroy_cq_leave(void *ctx, __s64 ret)
@@ -713,7 +714,7 @@ ON_RETURN_UNKNOWN(mlx5_destroy_cq, mlx5_ib_destroy_cq, destroy_cq_leave_unknown)
 		struct ib_mr *mr = (void *)(result); \
 		struct ib_pd *pd; \
 		CAPTURE_COMMON(X, e, stage); \
-		CAPTURE_RESULT(X, e, (call)->started, IS_ERR(result) ? (result) : 0, stage); \
+		CAPTURE_RESULT(X, e, &(call)->started, IS_ERR(result) ? (result) : 0, stage); \
 		if (!X##_entry) \
 			break; \
 		pd = (void *)(call)->args[0]; \
@@ -744,7 +745,7 @@ static __always_inline int reg_user_mr_enter(void *ctx, __u64 pd, __u64 start, _
 {
 	struct verb_call call = { .args = { pd, start, length, iova, access } };
 
-	call.started = bpf_ktime_get_ns();
+	BEGIN(mlx5_reg_user_mr, &call.started);
 	if (mlx5_reg_user_mr_entry && !begin_call(&reg_user_mr_calls, &call))
 		mlx5_reg_user_mr_count(INFLIGHT_FULL);
 	return 0;
@@ -796,7 +797,7 @@ int kprobe_mlx5_reg_user_mr_dmabuf__mlx5_ib_reg_user_mr_dmabuf(struct kprobe_reg
 	struct verb_call call = { .args = { KPROBE_ARG0(ctx), KPROBE_ARG1(ctx), KPROBE_ARG2(ctx), KPROBE_ARG3(ctx), KPROBE_ARG4(ctx),
 					    KPROBE_ARG5(ctx) } };
 
-	call.started = bpf_ktime_get_ns();
+	BEGIN(mlx5_reg_user_mr_dmabuf, &call.started);
 	if (mlx5_reg_user_mr_dmabuf_entry && !begin_call(&reg_user_mr_dmabuf_calls, &call))
 		mlx5_reg_user_mr_dmabuf_count(INFLIGHT_FULL);
 	return 0;
@@ -804,7 +805,7 @@ int kprobe_mlx5_reg_user_mr_dmabuf__mlx5_ib_reg_user_mr_dmabuf(struct kprobe_reg
 ON_RETURN_UNKNOWN(mlx5_reg_user_mr_dmabuf, mlx5_ib_reg_user_mr_dmabuf, reg_user_mr_dmabuf_leave)
 
 struct dereg_mr_call {
-	__u64 started;
+	struct beginning started;
 	struct {
 		SAVED_VERB();
 		MR() mr;
@@ -836,7 +837,7 @@ static __always_inline int dereg_mr_enter(void *ctx, __u64 ptr, __u64 a1, __u64 
 	__builtin_memset(&call, 0, sizeof(call));
 	save_mr(&call, (void *)ptr, BEFORE);
 	save_mr(&call, (void *)ptr, AFTER);
-	call.started = bpf_ktime_get_ns();
+	BEGIN(mlx5_dereg_mr, &call.started);
 	if (!begin_call(&dereg_mr_calls, &call))
 		mlx5_dereg_mr_count(INFLIGHT_FULL);
 	return 0;
@@ -845,7 +846,7 @@ static __always_inline int dereg_mr_enter(void *ctx, __u64 ptr, __u64 a1, __u64 
 static __always_inline void mlx5_dereg_mr_capture(struct mlx5_dereg_mr *e, struct dereg_mr_call *call, __s64 ret, enum stage stage)
 {
 	CAPTURE_COMMON(mlx5_dereg_mr, e, stage);
-	CAPTURE_RESULT(mlx5_dereg_mr, e, call->started, ret, stage);
+	CAPTURE_RESULT(mlx5_dereg_mr, e, &call->started, ret, stage);
 }
 
 static __always_inline int dereg_mr_leave(void *ctx, __s64 ret)
@@ -906,11 +907,12 @@ struct mlx5_cmd {
 	enum mlx5_opcode opcode DOC("what the firmware is asked for");
 	hex16_t op_mod DETAIL DOC("modifier of the opcode");
 	__u16 devx_uid DETAIL DOC("DEVX user context that the command is for; 0 is the kernel's own");
-	bool async DOC("the caller did not wait (mlx5_cmd_exec_cb): latency is until the callback, and pid and comm are the caller's");
+	bool async DOC("the caller did not wait (mlx5_cmd_exec_cb): latency is until the callback, pid and comm are the caller's, and runq, faults and switches absent");
 	enum mlx5_status status DOC("the firmware's answer; absent if there was none");
 	hex32_t syndrome DETAIL DOC("the firmware's code of the cause of a failure; absent if there was no answer");
 	errno_t ret DOC("result: -errno on failure; -EREMOTEIO where the caller reads the status (mlx5_cmd_do)");
 	ns_t latency DOC("time until the answer");
+	SPENT_FIELDS();
 	struct {
 		HAS_PAD;
 		__u32 dev : 1;
@@ -921,7 +923,7 @@ struct mlx5_cmd {
 EVENT(mlx5_cmd)
 
 struct command {
-	__u64 started;
+	struct beginning started;
 	struct mlx5_core_dev *dev;
 	__u64 in;
 	__u64 out;
@@ -998,7 +1000,8 @@ static __always_inline void mlx5_cmd_capture(struct mlx5_cmd *e, struct command 
 	if (WANT(mlx5_cmd, comm, stage))
 		__builtin_memcpy(e->comm, cmd->comm, sizeof(e->comm));
 	CAPTURE_KEPT_OF_TASK(mlx5_cmd, e, cmd, stage);
-	CAPTURE_RESULT(mlx5_cmd, e, cmd->started, ret, stage);
+	CAPTURE_END(mlx5_cmd, e, &cmd->started, ret, stage);
+	CAPTURE_SPENT(mlx5_cmd, e, cmd->async ? 0 : &cmd->started.spent, stage);
 	if (WANT(mlx5_cmd, dev, stage)) {
 		device = GET_POINTER(cmd->dev, device);
 		if (device && bpf_core_field_exists(device->kobj.name) && READ_STRING(e->dev, BPF_CORE_READ(device, kobj.name)) > 0)
@@ -1035,7 +1038,7 @@ static __always_inline void begin_command(struct command *cmd, __u64 dev, __u64 
 		READ_COMM(cmd->comm);
 	if (ANY_OF_TASK(WANTED_FIELD, mlx5_cmd))
 		READ_OF_TASK(cmd, bpf_get_current_task(), WANTED_FIELD, mlx5_cmd);
-	cmd->started = bpf_ktime_get_ns();
+	BEGIN(mlx5_cmd, &cmd->started);
 }
 
 /* The command was answered if the result follows from the answer; otherwise there is no answer in the mailbox. */

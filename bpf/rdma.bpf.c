@@ -55,24 +55,6 @@ struct rdma_id_private {
 	struct rdma_cm_id id;
 	struct rdma_restrack_entry res;
 };
-struct kernfs_node {
-	__u64 id;
-};
-struct cgroup {
-	struct kernfs_node *kn;
-};
-struct css_set {
-	struct cgroup *dfl_cgrp;
-};
-struct cred {
-	struct {
-		__u32 val;
-	} uid;
-};
-struct task_struct___owner {
-	const struct cred *cred;
-	struct css_set *cgroups;
-};
 #pragma clang attribute pop
 
 struct rdma_resource {
@@ -225,36 +207,6 @@ static __always_inline struct ib_device *device_of(struct rdma_restrack_entry *r
 	return 0;
 }
 
-/* The id of the cgroup of a task that is not the current one. */
-static __always_inline __u64 cgroup_of(struct task_struct___owner *task)
-{
-	if (cgroup_controller == CGROUP_V2)
-		return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
-	return v1_cgroup((void *)task);
-}
-
-/* The common fields of an event that no task causes at this moment: they describe the maker of the object. */
-static __always_inline void capture_maker(struct rdma_resource *e, struct task_struct *task, enum stage stage)
-{
-	struct task_struct___owner *owner = (void *)task;
-
-	if (!task)
-		return;
-	if (WANT(rdma_resource, pid, stage))
-		SET(e, pid, BPF_CORE_READ(task, tgid));
-	if (WANT(rdma_resource, tid, stage))
-		SET(e, tid, BPF_CORE_READ(task, pid));
-	if (WANT(rdma_resource, uid, stage))
-		SET(e, uid, BPF_CORE_READ(owner, cred, uid.val));
-	if (WANT(rdma_resource, cgroup, stage))
-		SET(e, cgroup, cgroup_of(owner));
-	if (WANT(rdma_resource, comm, stage)) {
-		READ_STRING(e->comm, task->comm);
-		e->has.comm = 1;
-	}
-	CAPTURE_OF_TASK(rdma_resource, e, task, stage);
-}
-
 static __always_inline void capture_current(struct rdma_resource *e, enum stage stage)
 {
 	if (WANT(rdma_resource, pid, stage))
@@ -303,7 +255,7 @@ static __always_inline void rdma_resource_capture(struct rdma_resource *e, struc
 	if (source == CAUSED)
 		capture_current(e, stage);
 	else
-		capture_maker(e, GET_POINTER(res, task), stage);
+		CAPTURE_TASK(rdma_resource, e, GET_POINTER(res, task), stage);
 	if (WANT(rdma_resource, dev, stage)) {
 		struct ib_device *device = device_of(res);
 

@@ -90,6 +90,24 @@ struct task_struct {
 	__s32 tgid;
 	char comm[16];
 };
+struct kernfs_node {
+	__u64 id;
+};
+struct cgroup {
+	struct kernfs_node *kn;
+};
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+struct cred {
+	struct {
+		__u32 val;
+	} uid;
+};
+struct task_struct___owner {
+	const struct cred *cred;
+	struct css_set *cgroups;
+};
 struct rdma_restrack_entry {
 	bool valid;       /* in the kernel's table, with an id */
 	__u8 no_track: 1; /* not in the table */
@@ -214,7 +232,8 @@ struct ib_qp_attr {
 	QP(state_meaning) qp; \
 	OWNER() owner; \
 	errno_t ret AT_RETURN DOC("result: -errno on failure"); \
-	ns_t latency DOC("time in the call")
+	ns_t latency DOC("time in the call"); \
+	SPENT_FIELDS()
 
 /* The arguments of a change of a QP: the mask, and the attributes that it selects. */
 #define MODIFY_FIELDS(helper) \
@@ -271,6 +290,35 @@ static __always_inline void *call_of_thread(void *calls, __u64 *task)
 		struct ib_device *d = WANT(X, dev, stage) ? (device) : 0; \
 		if (d && bpf_core_field_exists(d->name) && READ_STRING((e)->dev, d->name) > 0) \
 			(e)->has.dev = 1; \
+	} while (0)
+
+/* The id of the cgroup of a task that is not the current one. */
+static __always_inline __u64 cgroup_of(struct task_struct___owner *task)
+{
+	if (cgroup_controller == CGROUP_V2)
+		return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+	return v1_cgroup((void *)task);
+}
+
+/* Captures the common fields of an event that no task causes at this moment: they describe the object's maker, if there is one. */
+#define CAPTURE_TASK(X, e, task, stage) \
+	do { \
+		struct task_struct *maker = (task); \
+		if (!maker) \
+			break; \
+		if (WANT(X, pid, stage)) \
+			SET(e, pid, BPF_CORE_READ(maker, tgid)); \
+		if (WANT(X, tid, stage)) \
+			SET(e, tid, BPF_CORE_READ(maker, pid)); \
+		if (WANT(X, uid, stage)) \
+			SET(e, uid, BPF_CORE_READ((struct task_struct___owner *)maker, cred, uid.val)); \
+		if (WANT(X, cgroup, stage)) \
+			SET(e, cgroup, cgroup_of((struct task_struct___owner *)maker)); \
+		if (WANT(X, comm, stage)) { \
+			READ_STRING((e)->comm, maker->comm); \
+			(e)->has.comm = 1; \
+		} \
+		CAPTURE_OF_TASK(X, e, maker, stage); \
 	} while (0)
 
 #define WANT_OWNER(X, stage) (WANT(X, owner.pid, stage) || WANT(X, owner.comm, stage) || WANT(X, owner.kernel, stage))
@@ -381,12 +429,32 @@ static __always_inline void *call_of_thread(void *calls, __u64 *task)
 			(e)->has.sgid_type = 1; \
 	} while (0)
 
-#define CAPTURE_RESULT(X, e, started, result, stage) \
+/* When a call began, and the totals of its thread then. */
+struct beginning {
+	__u64 at; /* ns */
+	struct spent spent;
+};
+
+/* Sets the beginning of a call of event X. */
+#define BEGIN(X, beginning) \
+	do { \
+		BEGIN_SPENT(X, &(beginning)->spent); \
+		(beginning)->at = bpf_ktime_get_ns(); \
+	} while (0)
+
+#define CAPTURE_END(X, e, started, result, stage) \
 	do { \
 		if (WANT(X, ret, stage)) \
 			(e)->ret = (result); \
 		if (WANT(X, latency, stage)) \
-			(e)->latency = bpf_ktime_get_ns() - (started); \
+			(e)->latency = bpf_ktime_get_ns() - (started)->at; \
+	} while (0)
+
+/* Of a call that ends in the thread that began it. */
+#define CAPTURE_RESULT(X, e, started, result, stage) \
+	do { \
+		CAPTURE_END(X, e, started, result, stage); \
+		CAPTURE_SPENT(X, e, &(started)->spent, stage); \
 	} while (0)
 
 #define CLEAR_HAS(e) \

@@ -29,6 +29,7 @@ struct syscall_exit {
 	bool compat DOC("called by a 32-bit process");
 	errno_t ret DOC("result: -errno on failure");
 	ns_t latency NEEDS(syscall_start) DOC("time since the call was entered; absent if it was entered before tracing began");
+	SPENT_FIELDS(NEEDS(syscall_start));
 	struct {
 		HAS_PAD;
 		__u32 nr : 1;
@@ -53,6 +54,14 @@ struct {
 	__type(key, __u64);
 	__type(value, struct syscall_start);
 } syscall_starts SEC(".maps");
+
+/* The totals of a thread at the beginning of that call, kept only where somebody wants to know what it goes through. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, struct spent);
+} syscall_spent SEC(".maps");
 
 /* A register of the process, at an offset that every kernel has: this needs no BTF. */
 #define REG(regs, reg) register_at(&(regs)->reg, sizeof((regs)->reg))
@@ -149,6 +158,15 @@ int tracepoint_syscall_enter(struct raw_syscall *ctx)
 	return enter(ctx, registers(), ctx->nr);
 }
 
+static __always_inline void start_spent(__u64 task)
+{
+	struct spent spent = {};
+
+	BEGIN_SPENT(syscall_exit, &spent);
+	if (bpf_map_update_elem(&syscall_spent, &task, &spent, BPF_ANY))
+		syscall_exit_count(INFLIGHT_FULL);
+}
+
 static __always_inline int start(__s32 nr)
 {
 	__u64 task = bpf_get_current_task();
@@ -161,6 +179,8 @@ static __always_inline int start(__s32 nr)
 	call.nr = nr;
 	if (bpf_map_update_elem(&syscall_starts, &task, &call, BPF_ANY))
 		syscall_exit_count(INFLIGHT_FULL);
+	if (ANY_SPENT(WANTED_FIELD, syscall_exit))
+		start_spent(task);
 	return 0;
 }
 
@@ -193,8 +213,9 @@ static __always_inline __u64 started_at(__s32 nr)
 	return at;
 }
 
-/* started: when the call was entered, or 0. */
-static __always_inline void syscall_exit_capture(struct syscall_exit *e, struct kprobe_regs *regs, __s64 ret, __u64 started, enum stage stage)
+/* started: when the call was entered, or 0; spent: the totals of the thread then, or NULL. */
+static __always_inline void syscall_exit_capture(struct syscall_exit *e, struct kprobe_regs *regs, __s64 ret, __u64 started,
+						 struct spent *spent, enum stage stage)
 {
 	CAPTURE_COMMON(syscall_exit, e, stage);
 	CAPTURE_NR(syscall_exit, e, regs, SYSCALL_NR(regs), stage);
@@ -203,17 +224,23 @@ static __always_inline void syscall_exit_capture(struct syscall_exit *e, struct 
 	COUNT_UNMATCHED(syscall_exit, started, stage);
 	if (WANT(syscall_exit, latency, stage) && started)
 		SET(e, latency, bpf_ktime_get_ns() - started);
+	CAPTURE_SPENT(syscall_exit, e, spent, stage);
 }
 
 static __always_inline int leave(void *ctx, struct kprobe_regs *regs, __s64 ret)
 {
+	__u64 task = bpf_get_current_task(), started = 0;
+	struct spent *spent = 0;
 	struct syscall_exit e;
-	__u64 started = 0;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	if (WANTED(syscall_exit, latency))
+	if (WANTED(syscall_exit, latency) || ANY_SPENT(WANTED_FIELD, syscall_exit))
 		started = started_at(SYSCALL_NR(regs));
-	EMIT(syscall_exit, ctx, &e, regs, ret, started);
+	if (ANY_SPENT(WANTED_FIELD, syscall_exit) && started)
+		spent = bpf_map_lookup_elem(&syscall_spent, &task);
+	EMIT(syscall_exit, ctx, &e, regs, ret, started, spent);
+	if (ANY_SPENT(WANTED_FIELD, syscall_exit))
+		bpf_map_delete_elem(&syscall_spent, &task);
 	return 0;
 }
 

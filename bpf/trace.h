@@ -65,7 +65,7 @@ typedef __u64 hex64_t;
 /* The helper hook of the Go catalog that must be attached when this field is wanted. */
 #define NEEDS(helper) __attribute__((btf_decl_tag("needs:" #helper)))
 
-/* A common field that needs the kernel's types. On a kernel without BTF Go does not want it, and it is absent. */
+/* A field of the task that needs the kernel's types. On a kernel without BTF Go does not want it, and it is absent. */
 #define OF_TASK __attribute__((btf_decl_tag("of:task")))
 
 /* A field of an event OF_CALL that is known when the function returns, like the common fields. */
@@ -214,6 +214,10 @@ struct pid___way {
 struct signal_struct___way {
 	struct pid___way *pids[3];
 };
+struct sched_info___way {
+	unsigned long pcount;
+	__u64 run_delay;
+};
 struct task_struct___way {
 	__s32 tgid;
 	struct task_struct___way *real_parent;
@@ -222,6 +226,9 @@ struct task_struct___way {
 	char comm[16];
 	struct signal_struct___way *signal;
 	struct css_set___way *cgroups;
+	struct sched_info___way sched_info;
+	unsigned long nvcsw, nivcsw;
+	unsigned long min_flt, maj_flt;
 };
 #pragma clang attribute pop
 
@@ -350,6 +357,81 @@ static __always_inline __u64 current_cgroup(void)
 			(e)->nsecs = bpf_ktime_get_boot_ns(); \
 		if (WANT(X, cpu, stage)) \
 			(e)->cpu = bpf_get_smp_processor_id(); \
+	} while (0)
+
+/*
+ * What a thread has gone through in a call, beside the time: SPENT_FIELDS declares it in the event of the call's end. The thread's totals
+ * are read at its beginning, into a struct spent, and at its end.
+ */
+struct spent {
+	__u64 runq;
+	__u32 faults, switches;
+};
+
+struct spent_bits {
+	HAS_PAD;
+	__u32 runq : 1;
+	__u32 faults : 1;
+	__u32 switches : 1;
+} HAS_ALIGN;
+
+#define SPENT_FIELDS(helper) \
+	ns_t runq helper OF_TASK VERBOSE \
+		DOC("time for which the thread was ready in the call and waited for a CPU; absent without BTF of the kernel, and where the kernel does not account for it"); \
+	__u32 faults helper OF_TASK VERBOSE DOC("page faults of the thread in the call; absent without BTF of the kernel"); \
+	__u32 switches helper OF_TASK VERBOSE \
+		DOC("how often the thread was switched away from in the call, to wait or by force; absent without BTF of the kernel"); \
+	struct spent_bits has_spent
+
+#define ANY_SPENT(wanted, ...) (wanted(runq, ##__VA_ARGS__) || wanted(faults, ##__VA_ARGS__) || wanted(switches, ##__VA_ARGS__))
+
+/* Totals of the current thread. */
+#define TOTAL(member) \
+	({ \
+		__u64 total = 0; \
+		if (bpf_core_field_exists(((struct task_struct___way *)0)->member)) \
+			total = BPF_CORE_READ((struct task_struct___way *)bpf_get_current_task(), member); \
+		total; \
+	})
+#define TOTAL_runq TOTAL(sched_info.run_delay)
+#define TOTAL_faults (__u32)(TOTAL(min_flt) + TOTAL(maj_flt))
+#define TOTAL_switches (__u32)(TOTAL(nvcsw) + TOTAL(nivcsw))
+
+/* Whether the kernel accounts for what threads wait: then one that runs has been given a CPU. */
+#define ACCOUNTS_FOR_runq (TOTAL(sched_info.pcount) != 0)
+#define ACCOUNTS_FOR_faults true
+#define ACCOUNTS_FOR_switches true
+
+#define BEGIN_TOTAL(X, s, field) \
+	do { \
+		if (WANTED(X, field)) \
+			(s)->field = TOTAL_##field; \
+	} while (0)
+
+/* At the beginning of a call of event X; s is a struct spent. */
+#define BEGIN_SPENT(X, s) \
+	do { \
+		BEGIN_TOTAL(X, s, runq); \
+		BEGIN_TOTAL(X, s, faults); \
+		BEGIN_TOTAL(X, s, switches); \
+	} while (0)
+
+#define CAPTURE_TOTAL(X, e, begin, field, stage) \
+	do { \
+		if (WANT(X, field, stage) && (begin) && ACCOUNTS_FOR_##field) { \
+			(e)->field = TOTAL_##field - (begin)->field; \
+			(e)->has_spent.field = 1; \
+		} \
+	} while (0)
+
+/* Captures what the thread has gone through since begin, a struct spent; none of it if that is NULL. */
+#define CAPTURE_SPENT(X, e, begin, stage) \
+	do { \
+		if (stage == BEFORE && ANY_SPENT(WANTED_FIELD, X)) \
+			__builtin_memset(&(e)->has_spent, 0, sizeof((e)->has_spent)); \
+		CAPTURE_TOTAL(X, e, begin, runq, stage); \
+		CAPTURE_TOTAL(X, e, begin, faults, stage); \
+		CAPTURE_TOTAL(X, e, begin, switches, stage); \
 	} while (0)
 
 /* Sets a field that may be absent; s is the struct that holds the field and its `has`. */

@@ -57,7 +57,9 @@ func (r *structReader) read(members []btf.Member, prefix string, base int) error
 }
 
 // holdsPresence reports whether a member is no field, but holds the presence bits of its siblings.
-func holdsPresence(m btf.Member) bool { return m.Name == "has" || m.Name == "has_of_task" }
+func holdsPresence(m btf.Member) bool {
+	return m.Name == "has" || m.Name == "has_of_task" || m.Name == "has_spent"
+}
 
 // presenceBits reads the bit fields of the members that hold them: one for each sibling that may be absent.
 func presenceBits(members []btf.Member, base int) (map[string]event.Bit, error) {

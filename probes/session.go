@@ -100,7 +100,7 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 		s.maps[CgroupsName] = s.cgroups.members
 	}
 	if slices.ContainsFunc(served, func(r *request) bool { return r.withoutTasks }) {
-		s.notes.add(nil, fmt.Sprintf("ppid, pgid, pidns and pcomm are absent: %v", h.TasksDescribed()))
+		s.notes.add(nil, fmt.Sprintf("ppid, pgid, pidns, pcomm, runq, faults and switches are absent: %v", h.TasksDescribed()))
 	}
 	if err := s.serve(ctx, served, addition{maps: s.maps, progress: o.Progress, early: true}); err != nil {
 		return nil, err

@@ -43,6 +43,8 @@ var table = []row{
 	{"ib:dereg_mr", hook{name: "dereg_mr", place: functions{{fn("ib_dereg_mr_user")}}}},
 	{"ib:destroy_cq", hook{name: "destroy_cq", place: functions{{fn("ib_destroy_cq_user"), fn("ib_free_cq")}}}},
 	{"ib:destroy_qp", hook{name: "destroy_qp", place: functions{{fn("ib_destroy_qp_user")}}}},
+	{"ib:event", hook{name: "ib_event", place: functions{{fn("ib_dispatch_event_clients"), opt("ib_uverbs_qp_event_handler").inInterrupts(),
+		opt("ib_uverbs_cq_event_handler").inInterrupts(), opt("ib_uverbs_srq_event_handler").inInterrupts()}}}},
 	{"ib:get_gid", hook{name: "get_gid", place: functions{{fn("rdma_get_gid_attr")}}}},
 	{"ib:gid_ndev", hook{name: "gid_ndev", place: functions{{fn("rdma_read_gid_attr_ndev_rcu")}}}},
 	{"ib:modify_qp", hook{name: "modify_qp", place: functions{{fn("ib_modify_qp_with_udata"), fn("ib_modify_qp")}}}},

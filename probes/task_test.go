@@ -119,7 +119,7 @@ func TestTasksUndescribed(t *testing.T) {
 			t.Errorf("%s is %s", name, events[0][name])
 		}
 	}
-	if notes := s.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "pcomm are absent: "+kernel.ErrNoBTF.Error()) {
+	if notes := s.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "switches are absent: "+kernel.ErrNoBTF.Error()) {
 		t.Errorf("notes %q", notes)
 	}
 }

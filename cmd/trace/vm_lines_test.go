@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"trace/probes/event"
 )
 
 // These tests make recordings in which each probe has events, and measure their lines as TestLines does. make recordings puts them into
-// testdata/lines. Recordings of ib: and rdma: are among the scripts' recordings.
+// testdata/lines. Recordings of rdma:, and of ib: except ib:event, are among the scripts' recordings.
 
 // recordLines records what happens during some work that each of the probes sees.
 func recordLines(t *testing.T, name, program string, work func()) {
@@ -22,8 +26,8 @@ func recordLines(t *testing.T, name, program string, work func()) {
 	trace.end(t)
 	lines := recordedLines(t, file)
 	checkLines(t, lines)
-	for _, p := range loadCatalog(t) {
-		if strings.HasPrefix(program, p.Group+":") && lines[p.String()] == nil && !strings.Contains(strings.Join(unrecorded, " "), p.String()) {
+	for _, p := range event.Match(loadCatalog(t), strings.Fields(program)[0]) {
+		if lines[p.String()] == nil && !slices.Contains(unrecorded, p.String()) {
 			t.Errorf("%v saw nothing", p)
 		}
 	}
@@ -62,6 +66,14 @@ func TestVMIbMlx5Lines(t *testing.T) {
 		pingPong(t, true)
 		sh(t, "echo 4096 65536 0x7f0000001000 7 0x100007 > /sys/module/mlx5_ib/parameters/dmabuf")
 		runCommands(t, "mlx5_cmd_exec")
+	})
+}
+
+func TestVMIbEventLines(t *testing.T) {
+	async := buildAsync(t)
+	recordLines(t, "ib", "ib:event", func() {
+		sh(t, "ip link set dummy0 down; ip link set dummy0 up; echo | %s", async)
+		time.Sleep(time.Second) // what uverbs is told of the port comes by a queue
 	})
 }
 

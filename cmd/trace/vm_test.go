@@ -159,7 +159,8 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *recorder {
 	}
 	t.Cleanup(func() { tr.cmd.Process.Kill() })
 	for deadline := time.Now().Add(10 * time.Minute); !strings.Contains(tr.messages(t), "Attached"); {
-		if time.Now().After(deadline) || strings.Contains(tr.messages(t), "trace: ib") || strings.Contains(tr.messages(t), "trace: cm") || strings.Contains(tr.messages(t), "trace: nvme") {
+		if time.Now().After(deadline) || strings.Contains(tr.messages(t), "trace: ib") || strings.Contains(tr.messages(t), "trace: cm") || strings.Contains(tr.messages(t), "trace: nvme") ||
+			strings.Contains(tr.messages(t), "program:") {
 			t.Fatalf("%q did not attach:\n%s", cmd.Args, tr.messages(t))
 		}
 		time.Sleep(20 * time.Millisecond)
