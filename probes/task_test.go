@@ -132,14 +132,22 @@ func TestParentOfThread(t *testing.T) {
 	}
 	started, done := make(chan job), make(chan struct{})
 	defer close(done)
-	go func() {
+	var begin func()
+	begin = func() {
 		runtime.LockOSThread() // and ends with a thread of that name
+		if unix.Gettid() == os.Getpid() {
+			go begin() // on another thread, while this goroutine keeps the leader
+			<-done
+			runtime.UnlockOSThread()
+			return
+		}
 		if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&[]byte("no leader\x00")[0])), 0, 0, 0); err != nil {
 			t.Error(err)
 		}
 		started <- waiting(t)
 		<-done
-	}()
+	}
+	go begin()
 	j := <-started
 	h := detect(t)
 	p := h.catalog.Match("syscall:enter")[0]
