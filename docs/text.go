@@ -89,7 +89,7 @@ func writeTable(out *strings.Builder, rows [][]string) {
 			fmt.Fprintln(out, strings.TrimRight(line, " "))
 			line = strings.Repeat(" ", indent)
 		}
-		for i, part := range wrap(row[last], Width-indent) {
+		for i, part := range Wrap(row[last], Width-indent) {
 			if i > 0 {
 				line = strings.Repeat(" ", indent)
 			}
@@ -98,8 +98,8 @@ func writeTable(out *strings.Builder, rows [][]string) {
 	}
 }
 
-// wrap breaks text into lines of so many columns, at blanks.
-func wrap(text string, width int) []string {
+// Wrap breaks text into lines of at most so many columns, at blanks.
+func Wrap(text string, width int) []string {
 	lines := []string{""}
 	for word := range strings.FieldsSeq(text) {
 		line := &lines[len(lines)-1]

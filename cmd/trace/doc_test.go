@@ -255,6 +255,40 @@ func TestDocFigures(t *testing.T) {
 	}
 }
 
+// The reports that docs/lost-events.md explains are those that a run writes.
+func TestDocReports(t *testing.T) {
+	var written strings.Builder
+	for _, folder := range []string{"lang/run/console", "lang/run", "probes"} {
+		files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			if !strings.HasSuffix(name, "_test.go") {
+				text, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				written.Write(text)
+			}
+		}
+	}
+	reports := 0
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?`) \\|").FindAllStringSubmatch(readDoc(t, "docs/lost-events.md"), -1) {
+		for _, report := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			reports++
+			for part := range strings.SplitSeq(report[1], "…") {
+				if !strings.Contains(written.String(), strings.TrimSpace(part)) {
+					t.Errorf("docs/lost-events.md explains %q, which no run reports", report[1])
+				}
+			}
+		}
+	}
+	if reports < 10 {
+		t.Errorf("docs/lost-events.md explains %d reports", reports)
+	}
+}
+
 // trace help TOPIC, the manual page and docs/TOPIC.md have the same text.
 func TestDocHelp(t *testing.T) {
 	var manual bytes.Buffer

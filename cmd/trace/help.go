@@ -21,7 +21,7 @@ func helpCommand(s streams) *cobra.Command {
 	known := append(docs.Names(), subcommands...)
 	return &cobra.Command{
 		Use:   "help [COMMAND|TOPIC|WORD]",
-		Short: "help on a command, on a topic (" + strings.Join(docs.Names(), ", ") + "), or on any function, field, probe, enum, script or message",
+		Short: "help on a command, a topic, or any function, field, probe, enum, script or message",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -43,6 +43,12 @@ func helpCommand(s streams) *cobra.Command {
 			return explainWord(s.out, strings.Join(args, " "), known)
 		},
 	}
+}
+
+// topicLines lists the topics, in the columns of the help.
+func topicLines() string {
+	lines := docs.Wrap(strings.Join(docs.Names(), " "), docs.Width-2)
+	return "  " + strings.Join(lines, "\n  ")
 }
 
 // explainWord writes a line for each thing of that name, and for each line of a document that mentions it.

@@ -26,19 +26,24 @@ const rootExample = `  trace 'qp.state==RTR'                          the probes
   trace -l 'nvme:*'                              the probes; -lv shows their fields
   trace doctor                                   what this machine offers, and why not the rest`
 
-// usageTemplate is cobra's, shortened, with the examples first.
-const usageTemplate = `{{if .HasExample}}Examples:
+// usageTemplate is cobra's, shortened, with the examples first and the topics of the help after the commands.
+func usageTemplate() string {
+	return `{{if .HasExample}}Examples:
 {{.Example}}
 
 {{end}}Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}
 
 Commands:{{range .Commands}}{{if or .IsAvailableCommand (eq .Name "help")}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+
+Topics of trace help:
+` + topicLines() + `{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
 `
+}
 
 // rootCommand returns the command for a command line: a program next to a few subcommands.
 func rootCommand(s streams, sc *script, args []string) *cobra.Command {
@@ -60,7 +65,7 @@ func rootCommand(s streams, sc *script, args []string) *cobra.Command {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetUsageTemplate(usageTemplate)
+	root.SetUsageTemplate(usageTemplate())
 	root.SetVersionTemplate("trace {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.DisableDefaultCmd = true // ours names its shells as an argument
