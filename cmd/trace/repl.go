@@ -197,7 +197,7 @@ func (e *explorer) maps() []string {
 
 func (e *explorer) print(name string, top int64, by string) error {
 	if e.last == nil {
-		return errors.New("no program ran yet")
+		return errors.New("no program has run yet")
 	}
 	return e.last.PrintMap(e.out, name, top, by)
 }

@@ -258,6 +258,22 @@ func TestReplSet(t *testing.T) {
 	}
 }
 
+// What cannot work in the place where it is asked for is refused with the reason.
+func TestMissingInput(t *testing.T) {
+	if _, err := stdinText(nil, true); err == nil || err.Error() != "-: there is no standard input here" {
+		t.Error(err)
+	}
+	if err := (&explorer{}).print("@", 0, ""); err == nil || err.Error() != "no program has run yet" {
+		t.Error(err)
+	}
+}
+
+// A terminal that cannot move its cursor has no live view.
+func TestLiveInDumbTerminal(t *testing.T) {
+	x := openTerminal(t, t.TempDir(), "dumb", 100, "--live", "begin { @ = count() }")
+	x.expect(`trace: --live needs a terminal that can move its cursor, but TERM is dumb`)
+}
+
 func TestReplCtrlC(t *testing.T) {
 	requireLive(t)
 	x := openTerminal(t, t.TempDir(), "xterm", 100)

@@ -203,13 +203,18 @@ var packer = sync.OnceValue(func() *zstd.Encoder {
 
 // made is a file with that header and a block of events, whose checksums are right.
 func made(h []byte, kind blockKind, count uint32, payload []byte) []byte {
+	return madeOf(h, block{kind: kind, raw: uint32(len(payload)), count: count}, packer().EncodeAll(payload, nil))
+}
+
+// madeOf is a file with that header and block, whose checksums are right. stored is its payload, compressed or not.
+func madeOf(h []byte, b block, stored []byte) []byte {
 	out := binary.LittleEndian.AppendUint32([]byte(magic), Version)
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(h)))
 	out = binary.LittleEndian.AppendUint32(out, headerSum(h))
 	s := sequence{sum: headerSum(h)}
-	stored := packer().EncodeAll(payload, nil)
+	b.stored = uint32(len(stored))
 	out = append(out, h...)
-	out = append(append(out, s.encode(block{kind: kind, raw: uint32(len(payload)), stored: uint32(len(stored)), count: count}, stored)...), stored...)
+	out = append(append(out, s.encode(b, stored)...), stored...)
 	return append(out, s.encode(block{kind: endBlock, first: 1, last: 1}, nil)...)
 }
 
@@ -344,6 +349,18 @@ func TestHostileBlocks(t *testing.T) {
 	} {
 		if _, _, err := readBytes(made([]byte(h), test.kind, 0, []byte(test.payload))); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%.50s: %v, want %q", test.payload, err, test.want)
+		}
+	}
+}
+
+// A block whose checksums are right may still hold what does not decompress to its length.
+func TestBlocksThatDoNotDecompress(t *testing.T) {
+	for name, stored := range map[string][]byte{
+		"not compressed": []byte("12345678"), "nothing": nil, "shorter": packer().EncodeAll([]byte("1234567"), nil),
+	} {
+		file := madeOf([]byte(`{"host":"h","records":[]}`), block{kind: eventsBlock, raw: 8, count: 1}, stored)
+		if _, _, err := readBytes(file); err == nil || !strings.Contains(err.Error(), "a block cannot be decompressed") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -153,6 +153,17 @@ func TestSparseSections(t *testing.T) {
 	}
 }
 
+// A link to a debug file needs a name and a checksum.
+func TestMalformedDebugLink(t *testing.T) {
+	f, err := elf.NewFile(changed(t, "tiny.linked", ".gnu_debuglink", 4, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openDebug(f, "/x", nil); err == nil || err.Error() != ".gnu_debuglink of 4 bytes is malformed" {
+		t.Error(err)
+	}
+}
+
 // A million symbols that share a long name do not copy it each, and no demangled name grows without bound.
 func TestLongNames(t *testing.T) {
 	if got := nameAt(strings.Repeat("a", 2*maxName)+"\x00", 0); got != "" {
