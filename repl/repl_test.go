@@ -191,3 +191,17 @@ func TestCommandErrors(t *testing.T) {
 		}
 	}
 }
+
+// The help lists each command with what it does.
+func TestHelpList(t *testing.T) {
+	var out strings.Builder
+	(&loop{Shell: Shell{Out: &out}}).execute("help")
+	for _, c := range commands() {
+		if !strings.Contains(out.String(), "  "+strings.TrimSpace(c.name+" "+c.args)+" ") || !strings.Contains(out.String(), "  "+c.help+"\n") {
+			t.Errorf("%s\nlacks %s", &out, c.name)
+		}
+	}
+	if !strings.HasSuffix(out.String(), "\nEverything else is a program; the Tab key completes probes, fields, names, functions and maps.\n") {
+		t.Errorf("it ends with something else:\n%s", &out)
+	}
+}

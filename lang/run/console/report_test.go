@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"trace/lang/exec"
+	"trace/lang/ir"
 	"trace/lang/result"
 	"trace/lang/run"
 	"trace/probes/recording"
@@ -141,5 +142,40 @@ func TestShowNegative(t *testing.T) {
 	(&Console{Err: &b}).ShowNegative([]result.Profile{{Map: "@"}, {Map: "@freed", Negative: 2}})
 	if want := "trace: @freed: 2 keys with a negative value left out of the profile\n"; b.String() != want {
 		t.Errorf("got %s, want %s", &b, want)
+	}
+}
+
+// A cgroup of the program that does not exist is reported, unless the user wants only errors.
+func TestShowCgroups(t *testing.T) {
+	program := &ir.Program{Cgroups: map[string]uint64{"/there": 7, "/missing": 0}}
+	var out strings.Builder
+	(&Console{Err: &out, Quiet: true}).ShowCgroups(program)
+	(&Console{Err: &out}).ShowCgroups(program)
+	if want := "trace: cgroup /missing does not exist: events are compared with its path, in user space\n"; out.String() != want {
+		t.Errorf("got %s, want %s", &out, want)
+	}
+}
+
+// The description of a recording has a line for each thing that is known of it.
+func TestWriteInfo(t *testing.T) {
+	info := recording.Info{
+		Name: "f", Ended: 3e9, Last: 2e9, Bytes: 10, RawBytes: 20,
+		Events: map[string]uint64{"nvme:complete_rq": 2, "profile:hz": 1},
+	}
+	info.Started, info.SampleRate = 1e9, 99
+	info.Host, info.Kernel, info.Arch, info.Program = "h", "6.12", "amd64", "nvme:complete_rq\n profile:99hz"
+	for cut, length := range map[bool]string{false: "2s", true: "1s, then it was cut off"} {
+		var out strings.Builder
+		info.Cut = cut
+		WriteInfo(&out, info)
+		got := strings.Join(strings.Fields(out.String()), " ")
+		for _, want := range []string{
+			"f: host h, Linux 6.12 amd64 program nvme:complete_rq profile:99hz began ", " length " + length + " size 10 bytes, for 20 bytes of events ",
+			" nvme:complete_rq 2 events profile:99hz 1 event",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s\nlacks %s", got, want)
+			}
+		}
 	}
 }
