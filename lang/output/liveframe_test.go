@@ -221,6 +221,15 @@ func TestLiveHelp(t *testing.T) {
 	if got := frameOf(l, 80, 24, views); !strings.Contains(got, "PgUp PgDn") || strings.Contains(got, "@akey0") {
 		t.Error(got)
 	}
+	for _, line := range []string{
+		"up down, k j           scroll by a key", "PgUp PgDn              scroll by a screen", "Home End, g G          go to the first or the last keys",
+		"s                      sort by value or by key", "p, space               pause or continue", "r                      reset: empty the maps",
+		"?                      this list; any key closes it", "q, Ctrl-C, Ctrl-D      quit, and print the maps",
+	} {
+		if got := frameOf(l, 80, 24, views); !strings.Contains(got, line) {
+			t.Errorf("no line %q in\n%s", line, got)
+		}
+	}
 	l.press('s') // removes it, and does nothing else
 	if got := frameOf(l, 80, 24, views); strings.Contains(got, "PgUp PgDn") || !strings.Contains(got, "@akey0") || l.byKey {
 		t.Error(got)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 )
 
@@ -78,7 +79,12 @@ func lockdownFact() Fact {
 	if err != nil {
 		return Fact{Name: "lockdown", Value: whyNoLockdown(), OK: true}
 	}
-	_, level, _ := strings.Cut(string(data), "[")
+	return lockdownOf(string(data))
+}
+
+// lockdownOf is the fact about a text like "none [integrity] confidentiality".
+func lockdownOf(levels string) Fact {
+	_, level, _ := strings.Cut(levels, "[")
 	level, _, _ = strings.Cut(level, "]")
 	f := Fact{Name: "lockdown", Value: level, OK: level != "confidentiality"}
 	if !f.OK {
@@ -118,9 +124,17 @@ func tracefsFact() Fact {
 }
 
 func paranoidFact() Fact {
-	level := perfParanoid()
-	f := Fact{Name: "perf_event_paranoid", Value: fmt.Sprint(level), OK: true}
-	if level > 2 {
+	data, err := os.ReadFile(paranoidFile)
+	if err != nil {
+		return Fact{Name: "perf_event_paranoid", Value: err.Error(), OK: true}
+	}
+	return paranoidOf(strings.TrimSpace(string(data)))
+}
+
+// paranoidOf is the fact about a level.
+func paranoidOf(text string) Fact {
+	f := Fact{Name: "perf_event_paranoid", Value: text, OK: true}
+	if level, err := strconv.Atoi(text); err == nil && level > 2 {
 		f.Value += ": kprobes and profile:hz need CAP_SYS_ADMIN"
 	}
 	return f

@@ -20,4 +20,6 @@ func ReadInt(path string) int {
 }
 
 // perfParanoid is the sysctl kernel.perf_event_paranoid.
-func perfParanoid() int { return ReadInt("/proc/sys/kernel/perf_event_paranoid") }
+func perfParanoid() int { return ReadInt(paranoidFile) }
+
+const paranoidFile = "/proc/sys/kernel/perf_event_paranoid"
