@@ -118,7 +118,6 @@ var foreignFunctions = map[string]string{
 	"sizeof":        noPointers,
 	"stack_len":     "limit the frames instead: kstack(5)",
 	"static_assert": asserts,
-	"str":           "use the field itself: it holds the string",
 	"str_concat":    `write join([a, b], "")`,
 	"strcmp":        `compare with ==: comm == "fio"`,
 	"strcontains":   `write s contains "part"`,
