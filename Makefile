@@ -4,7 +4,7 @@ KERNEL ?= 6.12
 RUN    ?= TestVM
 # The tests in virtual machines that make test has time for: every object and script is loaded, the engines agree, NVMe
 # and QPs match other programs. make vmtest runs all.
-MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields)
+MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields|Docs)
 # Packages that share data between goroutines. ALONE are their tests that compute in one goroutine for minutes, where
 # the race detector finds nothing.
 RACED  := ./cmd/trace ./repl ./lang/exec ./lang/run ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
@@ -60,6 +60,7 @@ $(eval $(call compile,amd64,x86))
 $(eval $(call compile,arm64,arm64))
 
 test: lint ## all tests; on real kernels the main ones, on 6.1 and 6.12, and the tests of preemption
+	@.ci/setup manual
 	$(GO) test ./...
 	$(MAKE) race
 	$(MAKE) vmtest KERNEL=6.1 RUN='$(MAIN)'

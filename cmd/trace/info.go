@@ -16,11 +16,11 @@ func infoCommand(s streams) *cobra.Command {
 		Use:   "info FILE…",
 		Short: "describe recordings: where and when they were made, their events, and what was lost",
 		Args:  usageArgs(cobra.MinimumNArgs(1)),
-		RunE:  func(_ *cobra.Command, args []string) error { return tellInfos(s, args) },
+		RunE:  func(_ *cobra.Command, args []string) error { return showInfos(s, args) },
 	}
 }
 
-func tellInfos(s streams, names []string) error {
+func showInfos(s streams, names []string) error {
 	for i, name := range names {
 		if i > 0 {
 			fmt.Fprintln(s.out)

@@ -129,6 +129,21 @@ end { print(nsecs) }`
 	}
 }
 
+// trace info describes a recording that was cut off.
+func TestInfo(t *testing.T) {
+	whole := readDoc(t, "docs/testdata/load.rec")
+	file := filepath.Join(t.TempDir(), "cut.rec")
+	if err := os.WriteFile(file, []byte(whole[:len(whole)*3/4]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("trace", "info", file).Output()
+	for _, want := range []string{`(?m)^  length +[0-9.]+m?s, then it was cut off$`, `(?m)^  nvme:complete_rq +[0-9]+ events$`} {
+		if err != nil || !regexp.MustCompile(want).Match(out) {
+			t.Errorf("trace info: %v\n%s\nlacks %s", err, out, want)
+		}
+	}
+}
+
 // A recording that -n or exit() ended ends its replay at the same time; of a longer one the rest is not played.
 func TestRecordedEnd(t *testing.T) {
 	requireLive(t)

@@ -44,7 +44,7 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 		List: func(names []string, fields bool, glob ...string) {
 			e.ended(listProbes(s, options{recordings: names, verbose: fields}, glob...))
 		},
-		Info:       func(names []string) { e.ended(tellInfos(s, names)) },
+		Info:       func(names []string) { e.ended(showInfos(s, names)) },
 		Command:    func(words ...string) { e.command(words...) },
 		Maps:       e.maps,
 		Print:      e.print,

@@ -118,7 +118,7 @@ func TestReplSession(t *testing.T) {
 	file := recordReads(t, 1000)
 	dir := t.TempDir()
 	x := openTerminal(t, dir, "xterm", 120, "repl", file)
-	x.expect(`trace> `)
+	x.expect(`^Type a program, like qp\.state == RTR, or a command: help lists them\. Ctrl-C stops a program, Ctrl-D leaves\.\ntrace> `)
 	x.send("probes" + enter)
 	x.expect(`(?m)^nvme:complete_rq$`)
 	// A field, and a value of its enum.

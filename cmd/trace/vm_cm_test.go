@@ -122,7 +122,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	t.Fatalf("not within 15 s: %s", what)
 }
 
-// compareCM compares what trace and ftrace tell of the same events, each event once and whole.
+// compareCM compares trace's events with ftrace's lines about them: each comes once, and whole.
 func compareCM(t *testing.T, events []jsonEvent, lines []string) {
 	t.Helper()
 	var mine []string

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// Many processes on one CPU are preempted anywhere in their calls, and so inside the programs where the kernel allows that. What they did
-// they say themselves.
+// Many processes on one CPU are preempted anywhere in their calls, and also inside the programs where the kernel allows it. They print what
+// they did.
 
 // buildCrowd compiles the helper program.
 func buildCrowd(t *testing.T) string {
@@ -50,8 +50,8 @@ func traceCrowd(t *testing.T, crowd, program string) (out, notes string) {
 // mapLine matches a line of a map of counts by probe.
 var mapLine = regexp.MustCompile(`(?m)^@\[\w+:(\w+)\]: (\d+)$`)
 
-// verbs is the crowd that calls verbs. Where the kernel sees the returns of no more calls at a time than it has CPUs, see kprobe.attach in probes, that
-// many processes make the calls of six.
+// verbs is the crowd that calls verbs: six processes. Where a kretprobe has one instance for each CPU (kprobe.attach in probes), only that
+// many processes make all their calls.
 func verbs(t *testing.T) string {
 	t.Helper()
 	if fewReturns() {
@@ -62,7 +62,7 @@ func verbs(t *testing.T) string {
 
 func fewReturns() bool { return os.Getenv("VMTEST_KERNEL") == "5.10" }
 
-// Returns of calls that the kernel keeps no room for are lost, which is reported. The last one of each process may have been, too.
+// A return without an instance of the kretprobe is lost, which is reported. The last return of each process may be among them.
 func TestVMCrowdReturns(t *testing.T) {
 	if !fewReturns() {
 		t.Skip("the kernel sees the returns of more calls")
@@ -129,7 +129,7 @@ func TestVMCrowdSyscalls(t *testing.T) {
 	}
 }
 
-// The doctor returns why it is so.
+// The doctor prints the reason.
 func TestVMCrowdDoctor(t *testing.T) {
 	said := sh(t, "trace doctor")
 	if got := strings.Contains(said, "so functions are traced by kprobe"); got != preempting() {

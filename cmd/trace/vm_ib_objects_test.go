@@ -120,7 +120,7 @@ func resource(t *testing.T, kind string, pid int) jsonEvent {
 	return nil
 }
 
-// The fields are what the program and `rdma res` say; what fails is seen with its error, and with what was asked for.
+// The fields equal what the program and `rdma res` print. A failed call has its error, and its arguments.
 func TestVMIbObjectFields(t *testing.T) {
 	verbs := buildVerbs(t)
 	trace := start(t, objectGlobs)
@@ -293,7 +293,7 @@ rmdir subsystems/objects/namespaces/1 subsystems/objects`)
 	}
 }
 
-// Lookups of GIDs are counted as the kernel's functions are called, and tell what sysfs does.
+// There are as many lookups of GIDs as calls of the kernel's functions, and they have the GIDs that sysfs shows.
 func TestVMIbGids(t *testing.T) {
 	trace := start(t, "ib:get_gid, ib:gid_ndev")
 	bpftrace := startKprobes(t, map[string]string{"ib:get_gid": "rdma_get_gid_attr", "ib:gid_ndev": "rdma_read_gid_attr_ndev_rcu"})

@@ -301,8 +301,8 @@ func failToConnect(t *testing.T) {
 	}
 }
 
-// A program that wants no more of calls than what they return, without keeping beginnings, counts what one does that wants their
-// latency, too, and what bpftrace does: successes and failures.
+// A program that uses only the results of calls keeps no beginnings. It counts the same successes and failures as a program that also uses
+// the latency, and as bpftrace.
 func TestVMIbReturns(t *testing.T) {
 	const every = "ib:*_qp, ib:*_pd, ib:*_cq, ib:*_mr"
 	verbs := buildVerbs(t)

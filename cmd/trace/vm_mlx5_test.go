@@ -67,9 +67,8 @@ func loadStandIn(t *testing.T, file string, types bool) {
 	})
 }
 
-// Real verbs, good ones and failed ones: the counts of each function and process equal the counts of bpftrace's kprobes on the same functions,
-// and the events tell what the programs print and the kernel lists. Another program wants no more of them than their results, and has
-// the same counts.
+// Real verbs, good ones and failed ones: the counts of each function and process equal the counts of bpftrace's kprobes on the same
+// functions, and the events have what the programs print and the kernel lists. A program that uses only their results has the same counts.
 func TestVMIbMlx5Verbs(t *testing.T) {
 	forEachStandIn(t, func(t *testing.T, types bool) {
 		trace := start(t, mlx5Verbs)
@@ -406,7 +405,7 @@ func TestVMIbMlx5HiddenTypes(t *testing.T) {
 	}
 }
 
-// Commands come as they were given to the stand-in, whichever function they take, and with the answer that it was told to give.
+// A command has the arguments that the stand-in sent, whichever function it called, and the answer that the stand-in gave.
 func TestVMIbMlx5Commands(t *testing.T) {
 	for _, types := range []bool{true, false} {
 		t.Run(fmt.Sprintf("types %v", types), func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestVMSameNumbersAsBpftrace runs one fixed workload under trace and bpftrace at once: what they aggregate of the same tracepoint is
-// the same, line by line, the bars of histograms included. The workload has a CPU of its own: where the kernel can preempt a program,
-// as 7.2 can, it does not run it for the next process on that CPU.
+// TestVMSameNumbersAsBpftrace runs one fixed workload under trace and bpftrace at once: their aggregations of the same tracepoint are the
+// same, line by line, the bars of histograms included. The workload has a CPU of its own: where the kernel can preempt a program, as 7.2 can,
+// it does not run it for the next process on that CPU.
 func TestVMSameNumbersAsBpftrace(t *testing.T) {
 	const actions = `@c = count(); @k[ID] = count(); @s[ID] = sum(LEN); @a = avg(LEN); @h = hist(LEN); @hk[ID] = hist(LEN); ` +
 		`@t[ID] = stats(LEN); @l = lhist(LEN, 0, 2000, 100); @m = max(LEN); @n = min(LEN);`

@@ -161,8 +161,8 @@ func notices(t *testing.T, ctrl string, on bool) {
 	}
 }
 
-// TestVMMoreNvmeFailover takes the paths to a disk away, one after the other, while fio reads from it through both. The target keeps
-// that to itself, so that it is the commands that find out.
+// TestVMMoreNvmeFailover removes the paths to a disk, one after the other, while fio reads from it through both. The target does not notify
+// the controllers, so commands fail.
 func TestVMMoreNvmeFailover(t *testing.T) {
 	s := newSubsystem(t, "tcp", 2)
 	s.connect(t, 0)

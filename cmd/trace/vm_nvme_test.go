@@ -203,7 +203,7 @@ func (e jsonEvent) expect(t *testing.T, wants ...fields) {
 // queued are events that wait for the line of ftrace about the same.
 type queued map[string][]jsonEvent
 
-// queueUp sorts events by what they are matched by: the slot, or the queue where ftrace does not tell the slot.
+// queueUp sorts events by what they are matched by: the slot, or the queue where ftrace does not show the slot.
 func queueUp(t *testing.T, events []jsonEvent) queued {
 	t.Helper()
 	q := queued{}
@@ -233,8 +233,8 @@ func (q queued) next(t *testing.T, f ftraced, key string) jsonEvent {
 // clockError is more than what rounding and the faster way in which ftrace reads the clock can make of the order of two times.
 const clockError = int64(10 * time.Microsecond)
 
-// matchFtrace checks that the events are, one to one, those that ftrace saw, and say the same. Trace must have been attached before
-// ftrace was: then the kernel calls it first at each tracepoint.
+// matchFtrace checks that the events and ftrace's lines match one to one, with the same values. Trace must have been attached before ftrace
+// was: then the kernel calls it first at each tracepoint.
 func matchFtrace(t *testing.T, events []jsonEvent, lines []ftraced) {
 	t.Helper()
 	waiting := queueUp(t, events)
@@ -284,8 +284,8 @@ func matchFtrace(t *testing.T, events []jsonEvent, lines []ftraced) {
 	}
 }
 
-// checkLatency checks the latencies of a completion: they include the time from when the kernel had told ftrace of the submission
-// until it told it of the completion queue entry.
+// checkLatency checks the latencies of a completion: they include the time between ftrace's lines about the submission and about the
+// completion queue entry.
 func checkLatency(t *testing.T, e jsonEvent, least int64) {
 	t.Helper()
 	latency, device := e.num(t, "latency"), e.num(t, "device_latency")
@@ -377,9 +377,9 @@ func fioArgs(ns namespace, jobs ...string) []string {
 	return append(append(args, "--filename=/dev/"+ns.disk), strings.Fields(strings.Join(jobs, " "))...)
 }
 
-// fio makes exactly so many reads and writes, at the same time, each on a CPU of its own: where the kernel can preempt a program of
-// a tracepoint, as 7.2 can, it does not run it for another process that submits on that CPU meanwhile. It counts that, and so does
-// trace; the counts here have to be exact.
+// fio makes exactly so many reads and writes at the same time, each on a CPU of its own, so that the counts are exact: where the kernel can
+// preempt a program of a tracepoint, as 7.2 can, it skips the program for another process that submits on that CPU meanwhile. trace counts
+// what is skipped.
 func fio(t *testing.T, ns namespace, reads, writes int) fioRun {
 	t.Helper()
 	writeFile(t, "/sys/block/"+ns.disk+"/queue/nomerges", "2")

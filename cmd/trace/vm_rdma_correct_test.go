@@ -56,7 +56,7 @@ func TestVMRdmaCorrected(t *testing.T) {
 			goes.Wait()
 			comes := background(t, 1, "ibv_srq_pingpong", "-d", "rxe0", "-g", "1", "-p", "18600")
 			come := objectsOf(t, comes)
-			time.Sleep(2 * time.Second) // comparisons that no program sees tell nothing wrong
+			time.Sleep(2 * time.Second) // comparisons that no program sees report nothing wrong
 			kprobes(1)
 			want := fmt.Sprintf("rdma:resource: %d objects corrected by the kernel's own list", gone+come)
 			trace.waitToSay(t, want)
@@ -121,7 +121,7 @@ func TestVMRdmaCorrectedEvents(t *testing.T) {
 	}
 }
 
-// waitToSay waits until trace has told the user something.
+// waitToSay waits until trace has printed a message.
 func (tr *recorder) waitToSay(t *testing.T, text string) {
 	t.Helper()
 	for range 1200 {

@@ -47,9 +47,9 @@ var replayTests = []struct {
 	}, []string{`(?m)^  modify_qp +: 8$`, `(?m)^  modify_qp +: -EINVAL, [12] times$`, `(?m)^QP Operations:  [1-9]`}},
 }
 
-// TestVMScriptReplay runs each script that comes with trace and records the same events at the same moment: the replay prints exactly
-// what the script printed. Nothing happens while trace starts and stops, and nothing at the moment when an interval ends: what of that
-// the maps in the kernel hold already, and the buffer still, is not in the events' order.
+// TestVMScriptReplay runs each script that comes with trace and records the same events at the same moment: the replay prints exactly what
+// the script printed. Nothing happens while trace starts and stops, or when an interval ends: such an event may be in the kernel's maps
+// already and in the buffer still, so it has no place in the order of events.
 //
 // The recordings are in the log: make recordings puts those into scripts/testdata.
 func TestVMScriptReplay(t *testing.T) {

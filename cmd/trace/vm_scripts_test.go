@@ -342,7 +342,7 @@ func TestVMScriptNvmeStuck(t *testing.T) {
 	}
 }
 
-// TestVMScriptRdmaFlows compares the lines with what the programs say of their connection.
+// TestVMScriptRdmaFlows compares the lines with what the programs print about their connection.
 func TestVMScriptRdmaFlows(t *testing.T) {
 	trace := start(t, "rdma_flows")
 	other := start(t, "rdma_flows", "--device", "rxe7")

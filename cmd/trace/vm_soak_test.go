@@ -26,8 +26,8 @@ var soak = flag.Duration("soak", 20*time.Second, "how long TestVMSoak keeps ever
 const everything = "ib:*, mlx5:*, cm:*, nvme:*, rdma:*"
 
 // TestVMSoak has all probes of RDMA and NVMe at work at once while fio and connections keep the machine as busy as it can be. One trace
-// counts in the kernel, by stacks, too; another one records, without them: to name each stack of this load an emulated CPU has no time.
-// What they have and what they report as lost make up what ftrace counts, and they do not grow.
+// counts in the kernel, by stacks, too; another one records, without them: to name each stack of this load an emulated CPU has no time. Their
+// events and their reported losses make up ftrace's counts, and they do not grow.
 func TestVMSoak(t *testing.T) {
 	sh(t, "modprobe mlx5_ib") // loads without its device, with all its functions
 	counter := start(t, everything+` { @events[probe] = count(); @stacks[probe, kstack] = count() }
@@ -59,7 +59,7 @@ func TestVMSoak(t *testing.T) {
 	if dropped := total - stacks; dropped != droppedUpdates(t, counter.messages(t), "@stacks") {
 		t.Errorf("%d events, %d stacks; the report:\n%s", total, stacks, counter.messages(t))
 	}
-	// Not each call of the kernel's functions is of an object that it shows (TestVMRdmaEvents): both have to have as many.
+	// Some calls of the kernel's functions are about objects that it does not show (TestVMRdmaEvents): both tools must have the same number.
 	want["rdma:resource"] = counted.events["rdma:resource"]
 	checkSoak(t, "counter", counted.events, lostOf(t, counter.messages(t)), want)
 	recorded := map[string]int{}

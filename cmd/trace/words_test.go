@@ -65,7 +65,7 @@ func TestWords(t *testing.T) {
 }
 
 func isProse(name string) bool {
-	return slices.Contains([]string{".c", ".go", ".h", ".md", ".sh", ".trace"}, filepath.Ext(name)) || strings.HasPrefix(name, ".ci/") || name == "Makefile"
+	return slices.Contains([]string{".c", ".go", ".h", ".md", ".sh", ".trace", ".txtar"}, filepath.Ext(name)) || strings.HasPrefix(name, ".ci/") || name == "Makefile"
 }
 
 // prose blanks all of a Go file except for comments and string literals: offsets and lines stay.

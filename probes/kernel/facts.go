@@ -160,32 +160,46 @@ func (k *Kernel) preemptionFact() Fact {
 // cgroupFact describes what the field cgroup shows.
 func (k *Kernel) cgroupFact(cgroups *Cgroups) Fact {
 	dir, controller, ok := cgroups.Mount()
-	f := Fact{Name: "cgroup", Value: dir + " (cgroup v1)", OK: true}
-	switch {
-	case !ok:
-		f.Value, f.Advice = "not mounted: cgroup is shown as a number", "mount -t cgroup2 none /sys/fs/cgroup"
-	case controller == "":
-		f.Value = dir + " (cgroup v2)"
-	case k.ControllerNumber(controller) == CgroupUnknown:
-		f.OK, f.Advice = false, "without BTF of the kernel the field cgroup is 0 here"
+	if !ok {
+		return Fact{Name: "cgroup", Value: "not mounted: cgroup is shown as a number", OK: true, Advice: "mount -t cgroup2 none /sys/fs/cgroup"}
+	}
+	return cgroupFactOf(dir, controller, controller == "" || k.ControllerNumber(controller) != CgroupUnknown)
+}
+
+// cgroupFactOf is the fact about a mounted tree. known is set if the kernel numbers the controller.
+func cgroupFactOf(dir, controller string, known bool) Fact {
+	f := Fact{Name: "cgroup", Value: dir + " (cgroup v2)", OK: known}
+	if controller != "" {
+		f.Value = dir + " (cgroup v1)"
+	}
+	if !known {
+		f.Advice = "without BTF of the kernel the field cgroup is 0 here"
 	}
 	return f
 }
 
+// moduleState is what a host shows of a module.
+type moduleState struct{ builtIn, loaded, hasBTF, outOfTree bool }
+
 // ModuleFact describes a module. missing are the wanted types of the module that no BTF has.
 func (k *Kernel) ModuleFact(m Module, missing []string) Fact {
+	_, err := k.moduleTypes(m.Name)
+	return moduleFactOf(m, moduleState{m.builtIn(), m.loaded(), err == nil, m.outOfTree()}, missing)
+}
+
+func moduleFactOf(m Module, is moduleState, missing []string) Fact {
 	f := Fact{Name: "module " + m.Name, Value: "loaded", OK: true}
-	switch _, err := k.moduleTypes(m.Name); {
-	case m.builtIn():
+	switch {
+	case is.builtIn:
 		f.Value = "built into the kernel"
-	case !m.loaded():
+	case !is.loaded:
 		return Fact{Name: f.Name, Value: "not loaded", Advice: m.Load}
-	case err == nil:
+	case is.hasBTF:
 		f.Value += ", with BTF"
 	default:
 		f.Value += ", without BTF"
 	}
-	if m.outOfTree() {
+	if is.outOfTree {
 		f.Value += ", built out of tree"
 	}
 	if len(missing) > 0 {
