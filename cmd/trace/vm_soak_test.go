@@ -292,9 +292,9 @@ func usageOf(t *testing.T, pid int) (u usage) {
 	return u
 }
 
-// fewestLooks are as many as halves of a run need: a machine with other work looks three times in a short run, and the first is at a
-// program that has just begun.
-const fewestLooks = 10
+// fewestLooks are as many as tell what a program gathers at its start from what grows. In half a minute neither the blocks of a recording
+// nor the heap that Go's collector allows are full: a recorder with 12 MB in use went from 20 to 34 MB.
+const fewestLooks = 60
 
 // checkUsage wants a process to need no more in the second half than it has needed in the first: 4 MiB apart, which is what Go's
 // collector may let pile up. Its maps have their room from the start.
