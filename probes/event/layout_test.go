@@ -83,17 +83,20 @@ func TestLayoutErrors(t *testing.T) {
 		_, err := NewRecordedLayout(1, p, 16, []Place{place}, values)
 		return err
 	}
+	odd := NewProbe("a", "c", "", []Field{{Name: "y", Type: Type{Kind: Uint, Size: 3}, Offset: 8}})
+	_, oddErr := NewRecordedLayout(1, odd, 16, []Place{{Field: odd.Fields[0], At: 8}}, nil)
 	for want, err := range map[string]error{
-		"layouts of a:b and a:b have the same ID 1":             byID(1, 1),
-		"layout of a:b has the ID -1, not one from 0 to 65535":  byID(-1),
-		"record of 4 bytes is too short":                        decode(1, 4),
-		"no layout for a record with the ID 0":                  decode(0, 16),
-		"no layout for a record with the ID 2":                  decode(2, 16),
-		"record 1 of a:b has 12 bytes, expected 16":             decode(1, 12),
-		"a:b has no field y":                                    recorded(Place{Field: &Field{Name: "y"}}),
-		"field x of 8 bytes at 12 is not within a record of 16": recorded(Place{Field: x, At: 12}),
-		"presence of field x at 16 is not within a record":      recorded(Place{Field: x, At: 8, HasAt: 16, HasMask: 1}),
-		"a value at 12 and its presence at 8 are not within":    recorded(Place{Field: x, At: 8}, RecordedValue{12, 8}),
+		"field y: no value of its kind has 3 bytes":                               oddErr,
+		"layouts of a:b and a:b have the same ID 1":                               byID(1, 1),
+		"layout of a:b has the ID -1, not one from 0 to 65535":                    byID(-1),
+		"record of 4 bytes is too short":                                          decode(1, 4),
+		"no layout for a record with the ID 0":                                    decode(0, 16),
+		"no layout for a record with the ID 2":                                    decode(2, 16),
+		"record 1 of a:b has 12 bytes, expected 16":                               decode(1, 12),
+		"a:b has no field y":                                                      recorded(Place{Field: &Field{Name: "y"}}),
+		"field x of 8 bytes at 12 is not within a record of 16":                   recorded(Place{Field: x, At: 12}),
+		"presence of field x at 16 is not within a record":                        recorded(Place{Field: x, At: 8, HasAt: 16, HasMask: 1}),
+		"a value at 12 and its presence at 8 are not within a record of 16 bytes": recorded(Place{Field: x, At: 8}, RecordedValue{12, 8}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want an error with %q", err, want)

@@ -120,7 +120,7 @@ func TestBlocksOfAFile(t *testing.T) {
 		{"old, whole", join(oldBegin, old...), 500, ""},
 		{"old, doubled", join(oldBegin, slices.Insert(slices.Clone(old), 2, old[1])...), 200, "a block is there twice"},
 		{"old, doubled later", join(oldBegin, slices.Insert(slices.Clone(old), 4, old[1])...), 400, "a block is there twice"},
-		{"old, swapped", join(oldBegin, swapped(old)...), 200, "in another order"},
+		{"old, swapped", join(oldBegin, swapped(old)...), 200, "blocks are in another order than they were written"},
 		{"old, length", longer(oldBegin, old), 200, "the length of a block is damaged"},
 		{"old, two files", join(oldBegin, append(slices.Clone(old), file)...), 500, "another recording follows"},
 	} {
@@ -238,11 +238,11 @@ func TestHostileHeaders(t *testing.T) {
 		{event(`{"name":"x","kind":"string","size":8,"unit":"ns","at":16}`), "x has a unit but is not a number"},
 		{event(`{"name":"x","kind":"bool","size":1,"unit":"cgroup","at":16}`), "x has names but is not a number"},
 		{event(`{"name":"x","kind":"int","size":8,"unit":"ip","at":16}`), "x has a unit but is not a number"},
-		{event(`{"name":"host","kind":"uint","size":4,"at":16}`), "a field host"},
-		{event(`{"name":"x","kind":"uint","size":4,"at":16}`, `{"name":"x","kind":"uint","size":4,"at":16}`), "the field x twice"},
-		{event(`{"name":"x\u001b[2J","kind":"uint","size":4,"at":16}`), `a field "x\x1b[2J"`},
+		{event(`{"name":"host","kind":"uint","size":4,"at":16}`), "have a field host, which belongs to the file"},
+		{event(`{"name":"x","kind":"uint","size":4,"at":16}`, `{"name":"x","kind":"uint","size":4,"at":16}`), "have the field x twice"},
+		{event(`{"name":"x\u001b[2J","kind":"uint","size":4,"at":16}`), `have a field "x\x1b[2J"`},
 		{event(`{"name":"x","doc":"\u001b[2J","kind":"uint","size":4,"at":16}`), "without a readable description"},
-		{event(`{"name":"x","kind":"uint","size":3,"at":16}`), "no value of its kind has 3 bytes"},
+		{event(`{"name":"x","kind":"uint","size":3,"at":16}`), "field x: no value of its kind has 3 bytes"},
 		{event(`{"name":"x","kind":"uint","size":8,"at":60}`), "is not within a record"},
 		{event(`{"name":"x","kind":"uint","size":8,"at":-9223372036854775800}`), "is not within a record"},
 		{strings.Replace(event(), `"group":"a"`, `"group":"a\u001b"`, 1), `"a\x1b:b" is not a name of a probe`},
@@ -256,13 +256,13 @@ func TestHostileHeaders(t *testing.T) {
 		{strings.Replace(event(), `"size":64`, `"size":4`, 1), "corrupt: records of a:b have 4 bytes"},
 		{strings.Replace(event(), `"size":64`, `"size":64,"stacks":[{}]`, 1), "have 1 stacks"},
 		{strings.Replace(event(), `"size":64`, `"size":64,"doc":"\u001b"`, 1), "have no readable description"},
-		{strings.Replace(event(), `"host":"h"`, `"kernel":"`+strings.Repeat("k", 1000)+`"`, 1), "the kernel's name is too long"},
+		{strings.Replace(event(), `"host":"h"`, `"kernel":"`+strings.Repeat("k", 1000)+`"`, 1), "corrupt: the kernel's name is too long"},
 		{strings.Replace(event(), `"host":"h"`, `"intervals":[5,6]`, 1), "2 intervals among 1 kinds of records"},
 		{`{`, "corrupt: header: "},
-		{strings.Replace(event(), `"host":"h"`, `"host":"`+strings.Repeat("h", 100)+`"`, 1), "the host's name has 100 bytes"},
+		{strings.Replace(event(), `"host":"h"`, `"host":"`+strings.Repeat("h", 100)+`"`, 1), "corrupt: the host's name has 100 bytes"},
 		{strings.Replace(event(), `"host":"h"`, `"intervals":[5]`, 1), "is not an interval of 5ns"},
-		{`{"records":[` + strings.Repeat(`{},`, 1<<20) + `{}]}`, "a header with 1048578 objects"},
-		{strings.Repeat(" ", maxHeader+1), "a header of 4194305 bytes"},
+		{`{"records":[` + strings.Repeat(`{},`, 1<<20) + `{}]}`, "corrupt: a header with 1048578 objects"},
+		{strings.Repeat(" ", maxHeader+1), "corrupt: a header of 4194305 bytes"},
 		{`{"records":[` + strings.Repeat(`{"group":"a","name":"b","size":64,"fields":[`+nsecs+`]},`, maxRecords) + `{}]}`, "4097 kinds of records"},
 	} {
 		began := time.Now()
@@ -318,11 +318,12 @@ func TestDamagedBeginnings(t *testing.T) {
 		return data
 	}
 	for want, data := range map[string][]byte{
-		"not a recording of trace":                 []byte("something else, and long enough for a header"),
-		"recording of format 66, but this trace":   changed(len(magic)),
-		"corrupt: the checksum of the header":      changed(headerLength),
-		"corrupt: the file ends within its header": whole[:headerLength+3],
-		"the header of a block is damaged":         changed(headerLength + 30),
+		"not a recording of trace": []byte("something else, and long enough for a header"),
+		"recording of format 66, but this trace reads formats up to 2: use a newer trace": changed(len(magic)),
+		"corrupt: the checksum of the header is wrong":                                    changed(headerLength),
+		"corrupt: the file ends within its header":                                        whole[:headerLength+3],
+		"the header of a block is damaged":                                                changed(headerLength + 30),
+		"no block begins here":                                                            madeOf([]byte(`{"host":"h","records":[]}`), block{kind: namesBlock + 1}, nil),
 	} {
 		if _, _, err := readBytes(data); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want an error with %q", err, want)

@@ -323,7 +323,7 @@ func TestRing(t *testing.T) {
 	if len(got) == 0 || len(got) == len(want) || !slices.Equal(got, want[len(want)-len(got):]) {
 		t.Errorf("the ring has %d events, which are not the last of %d", len(got), len(want))
 	}
-	if _, err := Create(path, Options{MaxBytes: 4096}, header, layouts, nil); err == nil {
+	if _, err := Create(path, Options{MaxBytes: 4096}, header, layouts, nil); err == nil || !strings.Contains(err.Error(), "a ring of 4 KiB is too small: use at least ") {
 		t.Error("a ring of 4096 bytes was begun")
 	}
 }
