@@ -24,7 +24,12 @@ func effectiveCapabilities() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(status)) {
+	return capEffOf(string(status))
+}
+
+// capEffOf finds the effective capabilities in the status of a process.
+func capEffOf(status string) (uint64, error) {
+	for line := range strings.Lines(status) {
 		var caps uint64
 		if n, _ := fmt.Sscanf(line, "CapEff:\t%x", &caps); n == 1 {
 			return caps, nil

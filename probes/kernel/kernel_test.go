@@ -27,7 +27,7 @@ func TestReadTypes(t *testing.T) {
 	if err := os.WriteFile(garbage, []byte("this is no BTF"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{empty: "no files in", garbage: "pahole --btf_encode_detached", garbage + "s": "no such file"} {
+	for path, want := range map[string]string{empty: "types: no files in " + empty, garbage: "(expected BTF, or an ELF file with a .BTF section; pahole --btf_encode_detached makes one)", garbage + "s": "no such file"} {
 		if _, err := readTypes(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", path, err, want)
 		}

@@ -27,7 +27,11 @@ func tracefs() string {
 
 // ReadFormat makes a type from the format file of a tracepoint, like rdma_cma/cm_send_req: the event that the kernel formats for ftrace.
 func ReadFormat(tracepoint string) (*btf.Struct, error) {
-	dir := tracefs()
+	return readFormat(tracefs(), tracepoint)
+}
+
+// readFormat does so in the folder where tracefs is mounted.
+func readFormat(dir, tracepoint string) (*btf.Struct, error) {
 	if dir == "" {
 		return nil, errors.New("tracefs is not mounted or not readable (mount -t tracefs tracefs /sys/kernel/tracing)")
 	}
