@@ -36,10 +36,16 @@ func explain(err error) error {
 	if !errors.Is(err, unix.EPERM) || rejects(err) {
 		return err
 	}
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) == nil && limit.Cur != unix.RLIM_INFINITY {
+	limit := unix.Rlimit{Cur: unix.RLIM_INFINITY}
+	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) // without an answer it is no reason
+	return refused(err, limit.Cur)
+}
+
+// refused adds to a refusal what may be its reason, with this limit on locked memory.
+func refused(err error, locked uint64) error {
+	if locked != unix.RLIM_INFINITY {
 		return fmt.Errorf("%w: the limit on locked memory, %d KiB, may be too low (raise it with ulimit -l), or a lockdown or seccomp policy forbids it",
-			unix.EPERM, limit.Cur>>10)
+			unix.EPERM, locked>>10)
 	}
 	return fmt.Errorf("%w (a lockdown or seccomp policy forbids it)", err)
 }
