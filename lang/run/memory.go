@@ -27,7 +27,12 @@ func availableMemory() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(text)) {
+	return availableIn(string(text))
+}
+
+// availableIn finds it in the text of /proc/meminfo.
+func availableIn(text string) (uint64, error) {
+	for line := range strings.Lines(text) {
 		var kib uint64
 		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); n == 1 {
 			return kib << 10, nil
