@@ -17,11 +17,12 @@ import (
 // withoutFiles calls f while this process can open no file.
 func withoutFiles(t *testing.T, f func() error) error {
 	t.Helper()
-	ready, _, err := os.Pipe() // the poller of files has its own
+	ready, other, err := os.Pipe() // the poller of files has its own
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ready.Close()
+	defer other.Close()
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,91 @@
+//go:build linux
+
+package symbols
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// withFiles calls f while this process can open so many more files.
+func withFiles(t *testing.T, more uint64, f func() error) error {
+	t.Helper()
+	if _, err := ebpf.PossibleCPU(); err != nil { // the library keeps the answer, also an error
+		t.Skip(err)
+	}
+	first, second, err := os.Pipe() // the poller of files has its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := uint64(first.Fd())
+	first.Close()
+	second.Close()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: next + more, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	return f()
+}
+
+// What cannot be read is reported with its reason.
+func TestMessages(t *testing.T) {
+	watch := func() error { _, err := watchChanges(); return err }
+	malformed := func() (err error) {
+		defer recovered(&err)
+		panic("slice bounds out of range")
+	}
+	_, headers := (&bounded{strings.NewReader("x"), 1}).ReadAt(make([]byte, 2), 0)
+	_, packed := debugBytes(&elf.File{Sections: []*elf.Section{{SectionHeader: elf.SectionHeader{Name: ".zdebug_line"}}}})
+	_, _, unlinked := debugLink(&elf.File{})
+	_, device := openRegular("/", "/dev/zero", true)
+	_, long := readFunctions(io.MultiReader(strings.NewReader("ffffffff814154e0 t "), bytes.NewReader(make([]byte, 1<<17))))
+	path := fmt.Sprintf("/tmp/perf-%d.map", os.Getpid())
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(path)
+	if os.Geteuid() == 0 {
+		if err := os.Chown(path, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, foreign := (&space{pid: os.Getpid(), inner: os.Getpid()}).openWritten()
+	stuck := newProcesses()
+	stuck.changes = &changes{wake: -1}
+	stuck.stopped.Add(1)
+	if os.Geteuid() != 0 { // only root can make files of other users
+		foreign = fmt.Errorf("%s is of another user", path)
+	}
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{headers, "its headers are too large"},
+		{packed, ".zdebug_line: line numbers of this kind are not read"},
+		{malformed(), "malformed: slice bounds out of range"},
+		{unlinked, "no .gnu_debuglink"},
+		{device, "open /dev/zero: not a regular file"},
+		{long, "/proc/kallsyms: bufio.Scanner: token too long"},
+		{foreign, filepath.Join("/tmp", filepath.Base(path)) + " is of another user"},
+		{withFiles(t, 0, watch), "eventfd: too many open files"},
+		{withFiles(t, 1, watch), "watch what processes map: perf_event_open: too many open files"},
+		{stuck.Close(), "symbols: a file system does not answer"},
+	} {
+		if test.err == nil || test.err.Error() != test.want {
+			t.Errorf("%v, want %s", test.err, test.want)
+		}
+	}
+}
