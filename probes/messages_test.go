@@ -141,4 +141,6 @@ func TestMessagesOfFollowing(t *testing.T) {
 func TestMessagesOfOtherKernels(t *testing.T) {
 	h := hostOf(t, "none")
 	checkMessage(t, h.TasksDescribed(), "struct task_struct: ")
+	hook := &hostHook{Kernel: h.kernel, object: &object{}}
+	checkMessage(t, checkFunctions(hook, []kernelFunc{{name: "no_such_one"}, {name: "nor_this", optional: true}}), "this kernel has no function no_such_one")
 }

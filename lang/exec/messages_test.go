@@ -62,6 +62,8 @@ func TestMessagesOfTheKernel(t *testing.T) {
 
 	run := runStacks(t, plan.CompareExchange, `syscall:enter / nr == getppid && pid == PID / { @[kstack] = count() }`)
 	checkMessage(t, withFiles(t, 0, func() error { return run.openStacks(t.Context()) }), "kstack: ")
+	mapped := runStacks(t, plan.CompareExchange, `syscall:enter / nr == getppid && pid == PID / { @[ustack] = count() }`)
+	checkMessage(t, withFiles(t, 0, func() error { return mapped.openStacks(t.Context()) }), "ustack: ")
 	for _, m := range []*ebpf.Map{run.kernel[codegen.CountersName], run.kernel[codegen.StackCountsName]} {
 		if err := m.Close(); err != nil {
 			t.Fatal(err)
