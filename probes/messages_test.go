@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trace/probes/event"
+	"trace/probes/filetest"
 )
 
 func checkMessage(t *testing.T, err error, want string) {
@@ -25,33 +26,9 @@ func checkMessage(t *testing.T, err error, want string) {
 	}
 }
 
-// withFiles calls f while this process can open so many more files.
-func withFiles(t *testing.T, more uint64, f func() error) error {
-	t.Helper()
-	if _, err := ebpf.PossibleCPU(); err != nil { // the library keeps the answer, also an error
-		t.Skip(err)
-	}
-	first, second, err := os.Pipe() // the poller of files has its own
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := uint64(first.Fd())
-	first.Close()
-	second.Close()
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: next + more, Max: limit.Max}); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-	return f()
-}
-
 // A kernel may refuse to list RDMA objects, or list what cannot be read.
 func TestMessagesOfRDMA(t *testing.T) {
-	checkMessage(t, withFiles(t, 0, func() error { _, _, err := dialRDMA(context.Background()); return err }), "RDMA netlink: ")
+	checkMessage(t, filetest.With(t, 0, func() error { _, _, err := dialRDMA(context.Background()); return err }), "RDMA netlink: ")
 	refuses := nltest.Dial(func([]netlink.Message) ([]netlink.Message, error) { return nil, unix.EPERM })
 	_, err := rdmaNamespaces(refuses)
 	checkMessage(t, err, "rdma system: ")
@@ -105,7 +82,7 @@ func TestMessagesOfMaps(t *testing.T) {
 		checkMessage(t, closed.addBelow(h, "/"), "note a cgroup: ")
 	}
 	for more, want := range []string{"ring buffer of 4096 bytes: ", "ring buffer: "} {
-		checkMessage(t, withFiles(t, uint64(more), func() error { _, err := openRing(4096, false); return err }), want)
+		checkMessage(t, filetest.With(t, uint64(more), func() error { _, err := openRing(4096, false); return err }), want)
 	}
 }
 

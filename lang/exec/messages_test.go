@@ -1,12 +1,10 @@
 package exec
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"trace/lang/check"
 	"trace/lang/codegen"
@@ -14,6 +12,7 @@ import (
 	"trace/lang/ir"
 	"trace/lang/langtest"
 	"trace/lang/plan"
+	"trace/probes/filetest"
 )
 
 func checkMessage(t *testing.T, err error, want string) {
@@ -23,33 +22,12 @@ func checkMessage(t *testing.T, err error, want string) {
 	}
 }
 
-// withFiles calls f while this process can open so many more files.
-func withFiles(t *testing.T, more uint64, f func() error) error {
-	t.Helper()
-	first, second, err := os.Pipe() // the poller of files has its own
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := uint64(first.Fd())
-	first.Close()
-	second.Close()
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: next + more, Max: limit.Max}); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-	return f()
-}
-
 // What the kernel refuses is reported with what was tried.
 func TestMessagesOfTheKernel(t *testing.T) {
 	if err := bpftest.Permitted(); err != nil {
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
 	}
-	checkMessage(t, withFiles(t, 1, func() error { _, err := newFence(); return err }), "map fence: ")
+	checkMessage(t, filetest.With(t, 1, func() error { _, err := newFence(); return err }), "map fence: ")
 	f, err := newFence()
 	if err != nil {
 		t.Fatal(err)
@@ -61,9 +39,9 @@ func TestMessagesOfTheKernel(t *testing.T) {
 	checkMessage(t, (&turns{word: f.inner}).settle(), "turn of the maps: ")
 
 	run := runStacks(t, plan.CompareExchange, `syscall:enter / nr == getppid && pid == PID / { @[kstack] = count() }`)
-	checkMessage(t, withFiles(t, 0, func() error { return run.openStacks(t.Context()) }), "kstack: ")
+	checkMessage(t, filetest.With(t, 0, func() error { return run.openStacks(t.Context()) }), "kstack: ")
 	mapped := runStacks(t, plan.CompareExchange, `syscall:enter / nr == getppid && pid == PID / { @[ustack] = count() }`)
-	checkMessage(t, withFiles(t, 0, func() error { return mapped.openStacks(t.Context()) }), "ustack: ")
+	checkMessage(t, filetest.With(t, 0, func() error { return mapped.openStacks(t.Context()) }), "ustack: ")
 	for _, m := range []*ebpf.Map{run.kernel[codegen.CountersName], run.kernel[codegen.StackCountsName]} {
 		if err := m.Close(); err != nil {
 			t.Fatal(err)

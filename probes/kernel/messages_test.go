@@ -5,34 +5,14 @@ package kernel
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
-	"golang.org/x/sys/unix"
-)
 
-// withoutFiles calls f while this process can open no file.
-func withoutFiles(t *testing.T, f func() error) error {
-	t.Helper()
-	ready, other, err := os.Pipe() // the poller of files has its own
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ready.Close()
-	defer other.Close()
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-	return f()
-}
+	"trace/probes/filetest"
+)
 
 // What is missing on a host is named, with what to do.
 func TestMessages(t *testing.T) {
@@ -55,7 +35,7 @@ func TestMessages(t *testing.T) {
 		{treeErr, "no cgroups are mounted here: mount -t cgroup2 none /sys/fs/cgroup"},
 		{noTree.Below("/", nil), "no cgroups are mounted here: mount -t cgroup2 none /sys/fs/cgroup"},
 		{v1Err, "controller nonesuch is missing in /proc/cgroups"},
-		{withoutFiles(t, func() error { return tree.Watch(context.Background()) }), "watch cgroups: too many open files"},
+		{filetest.With(t, 0, func() error { return tree.Watch(context.Background()) }), "watch cgroups: too many open files"},
 		{(&cgroupWatch{Cgroups: tree, fd: -1}).add("/"), "watch cgroups: /: bad file descriptor"},
 		{unmounted, "tracefs is not mounted or not readable (mount -t tracefs tracefs /sys/kernel/tracing)"},
 		{unreadable, "tracefs: read " + dir + "/events/a/b/format: is a directory"},

@@ -12,33 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
+	"trace/probes/filetest"
 )
-
-// withFiles calls f while this process can open so many more files.
-func withFiles(t *testing.T, more uint64, f func() error) error {
-	t.Helper()
-	if _, err := ebpf.PossibleCPU(); err != nil { // the library keeps the answer, also an error
-		t.Skip(err)
-	}
-	first, second, err := os.Pipe() // the poller of files has its own
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := uint64(first.Fd())
-	first.Close()
-	second.Close()
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: next + more, Max: limit.Max}); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-	return f()
-}
 
 // What cannot be read is reported with its reason.
 func TestMessages(t *testing.T) {
@@ -80,8 +55,8 @@ func TestMessages(t *testing.T) {
 		{device, "open /dev/zero: not a regular file"},
 		{long, "/proc/kallsyms: bufio.Scanner: token too long"},
 		{foreign, filepath.Join("/tmp", filepath.Base(path)) + " is of another user"},
-		{withFiles(t, 0, watch), "eventfd: too many open files"},
-		{withFiles(t, 1, watch), "watch what processes map: perf_event_open: too many open files"},
+		{filetest.With(t, 0, watch), "eventfd: too many open files"},
+		{filetest.With(t, 1, watch), "watch what processes map: perf_event_open: too many open files"},
 		{stuck.Close(), "symbols: a file system does not answer"},
 	} {
 		if test.err == nil || test.err.Error() != test.want {
