@@ -259,10 +259,16 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
+// errEmulator is for a crash that no real CPU can cause.
+var errEmulator = errors.New("the emulator failed")
+
 // status reads how the command ended.
 func (s *session) status(c *console) (int, error) {
 	if cause, err := os.ReadFile(filepath.Join(s.share, reportDir, "failed")); err == nil {
 		return 0, fmt.Errorf("setup of the virtual machine: %s", strings.TrimSpace(string(cause)))
+	}
+	if flags := c.impossibleFlags(); flags != "" {
+		return 0, fmt.Errorf("%w: the kernel crashed with EFLAGS %s, which no CPU has", errEmulator, flags)
 	}
 	if line := c.crash(); line != "" {
 		return 0, fmt.Errorf("the kernel crashed: %s", line)

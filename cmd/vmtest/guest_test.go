@@ -138,6 +138,8 @@ func TestStatus(t *testing.T) {
 		{"status", "status", "3\n", "", 3, ""},
 		{"setup failed", "failed", "modprobe nvme failed\n", "", 0, "setup of the virtual machine: modprobe nvme failed"},
 		{"crash", "status", "0\n", "[ 1.0] Kernel panic - not syncing: x\r\n", 0, "the kernel crashed: [ 1.0] Kernel panic"},
+		{"emulator", "other", "", "RSP: 0018:ffa0000003637ae0 EFLAGS: 15279382\r\nKernel panic - not syncing: x\r\n", 0, "the emulator failed"},
+		{"flags of a CPU", "other", "", "RSP: 0018:ffa0000003637ae0 EFLAGS: 00210246\r\nKernel panic - not syncing: x\r\n", 0, "the kernel crashed"},
 		{"stall", "status", "0\n", "watchdog: BUG: soft lockup - CPU#0 stuck\r\n", 0, ""},
 		{"ended early", "other", "", "", 0, "ended before the command did"},
 	}

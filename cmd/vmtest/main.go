@@ -44,6 +44,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	p := &progress{w: stderr, kernel: opt.kernel.name, start: time.Now()}
 	code, err := runKernel(ctx, opt, p, stdout, stderr)
+	if errors.Is(err, errEmulator) {
+		p.printf("%v\nbooting once more", err)
+		code, err = runKernel(ctx, opt, p, stdout, stderr)
+	}
 	if err != nil {
 		return fail(stderr, fmt.Errorf("%s: %w", opt.kernel.name, err))
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -251,6 +252,19 @@ func (c *console) crash() string {
 	defer c.mu.Unlock()
 	bad := regexp.MustCompile(`(?m)^.*(Kernel panic|Oops|kernel BUG at|BUG: unable to handle|general protection fault|Unable to handle kernel).*$`)
 	return strings.TrimSpace(string(bad.Find(c.text.Bytes())))
+}
+
+// impossibleFlags returns the EFLAGS of a crash if no CPU has them, otherwise "". Bits from 22 on are always 0 (Intel SDM, volume 1, 3.4.3).
+// QEMU 7.2 did this once, on 6.12-full, at the end of a branch that the kernel rewrites (kmem_cache_alloc_noprof+0x69): the flag TF was set, too.
+func (c *console) impossibleFlags() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range regexp.MustCompile(`\bEFLAGS: ([0-9a-f]{8})\b`).FindAllSubmatch(c.text.Bytes(), -1) {
+		if flags, _ := strconv.ParseUint(string(m[1]), 16, 32); flags >= 1<<22 {
+			return string(m[1])
+		}
+	}
+	return ""
 }
 
 // tail is the end of the console for an error message.
