@@ -5,6 +5,7 @@ package filetest
 
 import (
 	"os"
+	"runtime/debug"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -17,7 +18,8 @@ func With(t *testing.T, more uint64, f func() error) error {
 	if _, err := ebpf.PossibleCPU(); err != nil { // the library keeps the first answer, also an error
 		t.Fatal(err)
 	}
-	first, second, err := os.Pipe() // with the first file of a process the runtime opens its poller
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it closes files that an earlier test has left open
+	first, second, err := os.Pipe()                  // with the first file of a process the runtime opens its poller
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,5 +34,25 @@ func With(t *testing.T, more uint64, f func() error) error {
 		t.Fatal(err)
 	}
 	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	for _, fd := range fill(more) {
+		defer unix.Close(fd)
+	}
 	return f()
+}
+
+// fill opens all files that the limit allows, and closes so many of them. The garbage collector may have closed files of an earlier test.
+func fill(free uint64) (held []int) {
+	for {
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			break
+		}
+		held = append(held, fd)
+	}
+	for free > 0 && len(held) > 0 {
+		last := len(held) - 1
+		unix.Close(held[last])
+		held, free = held[:last], free-1
+	}
+	return held
 }
