@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // These tests run in a virtual machine with an NVMe disk and an RDMA device (cmd/vmtest), on a real kernel, with real commands and
@@ -158,14 +160,24 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *recorder {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tr.cmd.Process.Kill() })
-	for deadline := time.Now().Add(10 * time.Minute); !strings.Contains(tr.messages(t), "Attached"); {
-		if time.Now().After(deadline) || strings.Contains(tr.messages(t), "trace: ib") || strings.Contains(tr.messages(t), "trace: cm") || strings.Contains(tr.messages(t), "trace: nvme") ||
-			strings.Contains(tr.messages(t), "program:") {
+	attached := func() bool { return strings.Contains(tr.messages(t), "Attached") }
+	for deadline := time.Now().Add(10 * time.Minute); !attached(); {
+		if over := time.Now().After(deadline) || ended(t, tr.cmd); over && !attached() {
 			t.Fatalf("%q did not attach:\n%s", cmd.Args, tr.messages(t))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	return tr
+}
+
+// ended reports whether a command has ended. It can still be waited for.
+func ended(t *testing.T, cmd *exec.Cmd) bool {
+	t.Helper()
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	return info.Signo != 0
 }
 
 // messages returns what trace wrote to its standard error so far.
