@@ -177,7 +177,7 @@ func (l *loop) inProgram(before string, place syntax.Place) (head string, words 
 }
 
 // moments are the probes that are not in the catalog.
-var moments = []string{"begin", "end", "interval:1s"}
+var moments = []string{"begin", "end", "interval:1s", "self:signal:SIGUSR1"}
 
 // probesOf returns the probes of the catalog that the clause names, or all if it names none.
 func probesOf(refs []syntax.ProbeRef, catalog []*event.Probe) []*event.Probe {

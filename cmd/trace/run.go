@@ -60,6 +60,7 @@ func follow(ctx context.Context, s streams, o options, src programText, program 
 	var stop func()
 	out.Show, stop = askedForMaps()
 	defer stop()
+	c.Warn(program.Program())
 	if !o.recordsOnly && len(o.recordings) == 0 {
 		c.ShowCgroups(program.Program())
 	}

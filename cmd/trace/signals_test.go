@@ -71,6 +71,23 @@ func TestMapsOnSignalBesideDocument(t *testing.T) {
 	}
 }
 
+// A clause of the signal runs in the place of the maps.
+func TestClauseOfSignal(t *testing.T) {
+	requireLive(t)
+	tr := startTrace(t, `syscall:enter { @n++ } self:signal:SIGUSR1 { @++; print((probe, @)); if (@ == 2) { clear(@); exit() } } end { clear(@n) }`)
+	data := bufio.NewReader(tr.stdout)
+	for _, want := range []string{"(self:signal:SIGUSR1, 1)\n", "(self:signal:SIGUSR1, 2)\n"} {
+		tr.signal(unix.SIGUSR1)
+		if line, err := data.ReadString('\n'); err != nil || line != want {
+			t.Errorf("the signal prints %q, want %q: %v", line, want, err)
+		}
+	}
+	if rest, err := io.ReadAll(data); err != nil || len(rest) > 0 {
+		t.Errorf("the end prints %q: %v", rest, err)
+	}
+	tr.endsWithin(time.Second, exitOK)
+}
+
 func (tr *tracing) signal(sig os.Signal) {
 	tr.Helper()
 	if err := tr.cmd.Process.Signal(sig); err != nil {

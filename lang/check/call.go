@@ -63,12 +63,24 @@ func (c *checker) call(n *ast.CallNode) *ir.Expr {
 		return c.hasKey(n)
 	case fn == "len":
 		return c.length(n)
+	case fn == "str":
+		return c.stringItself(n)
 	case isStack(fn):
 		return c.stackCall(fn, at, n.Arguments)
 	case aggregationUsage(fn) != "":
 		return c.fail(at, fn+"() is an aggregation, not a value", fmt.Sprintf("assign it to a map: @x = %s", aggregationUsage(fn)))
 	case slices.Contains(statements, fn):
 		return c.fail(at, fn+"() is a statement and has no value", "")
+	}
+	if f := c.field(fn); len(n.Arguments) == 0 && (f != nil && f.Common || slices.Contains(builtins, fn) || c.probe == nil && selfTypes[fn].Size != 0 || fn == "nsecs") {
+		word := &ast.IdentifierNode{Value: fn} // bpftrace has both forms
+		word.SetLocation(n.Location())
+		return c.name(word, nil)
+	}
+	if plain := foreignCalls[fn]; plain != nil {
+		if same := plain(n.Arguments); same != nil {
+			return c.expr(located(same, n), nil)
+		}
 	}
 	s, ok := signatures[fn]
 	if !ok {
@@ -79,7 +91,7 @@ func (c *checker) call(n *ast.CallNode) *ir.Expr {
 	}
 	var args []*ir.Expr
 	element := c.element
-	for i, arg := range n.Arguments {
+	for i, arg := range c.inOrder(n.Arguments) {
 		e := c.argument(fn, s, s.params[i], arg)
 		if e == nil {
 			c.element = element
@@ -92,6 +104,18 @@ func (c *checker) call(n *ast.CallNode) *ir.Expr {
 	}
 	c.element = element
 	return c.result(fn, s, args)
+}
+
+// stringItself types bpftrace's str(s): a string is one already.
+func (c *checker) stringItself(n *ast.CallNode) *ir.Expr {
+	if len(n.Arguments) != 1 {
+		return c.fail(syntax.SpanOf(n), "str() has "+argumentCount(len(n.Arguments)), "write str(s)")
+	}
+	e := c.expr(n.Arguments[0], nil)
+	if e != nil && e.Type.Kind != event.String && e.Type.Kind != ir.Pending {
+		return c.fail(e.Span, "str() takes a string here, not "+describe(e), "what an address points to is not read; string(x) is the text of a number")
+	}
+	return e
 }
 
 // argument types an argument of a function. Arguments after a list may refer to its elements as #.
@@ -237,13 +261,28 @@ var casts = map[string]struct {
 // cast types (uint8)x.
 func (c *checker) cast(n *syntax.Cast) *ir.Expr {
 	x := c.expr(n.Of, nil)
-	switch {
-	case x == nil:
+	if x == nil {
 		return nil
-	case !event.IsNumber(x.Type) && x.Type.Kind != event.Bool && x.Type.Kind != ir.Pending:
-		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s cannot be cast to a number", describe(x)), castHelp(x))
 	}
-	to := casts[n.To]
+	return c.castTo(n.To, x, syntax.SpanOf(n))
+}
+
+// castTo converts a value to the type of a cast.
+func (c *checker) castTo(word string, x *ir.Expr, at syntax.Span) *ir.Expr {
+	numeric := event.IsNumber(x.Type) || x.Type.Kind == event.Bool || x.Type.Kind == ir.Pending
+	switch {
+	case word == "string" && x.Type.Kind == event.String:
+		return x
+	case word == "string":
+		return c.result("string", signatures["string"], []*ir.Expr{x})
+	case !numeric:
+		return c.fail(at, fmt.Sprintf("%s cannot be cast to a number", describe(x)), castHelp(x))
+	case word == "bool" && x.Type.Kind == event.Bool:
+		return x
+	case word == "bool":
+		return ir.Operation(ir.OpTruth, ir.Boolean, x)
+	}
+	to := casts[word]
 	e := ir.Operation(ir.OpCast, event.Type{Kind: to.kind, Size: to.bits / 8}, x)
 	e.Bits = to.bits
 	return e
@@ -293,4 +332,26 @@ func (c *checker) formatted(args []ast.Node, err error) bool {
 		c.fail(syntax.SpanOf(args[wrong.Arg+1]), wrong.Msg, wrong.Help)
 	}
 	return err == nil
+}
+
+// stackCall types kstack, ustack and kstack(n), ustack(n).
+func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *ir.Expr {
+	frames := int64(event.MaxFrames)
+	switch {
+	case c.probe == nil:
+		return c.fail(at, fmt.Sprintf("%s has no event, so there is no %s", c.clause.Kind, word), "capture stacks in clauses that name probes")
+	case len(args) > 1:
+		return c.fail(at, fmt.Sprintf("%s() has %s", word, argumentCount(len(args))), fmt.Sprintf("write %s, or %[1]s(5) for five frames", word))
+	case len(args) == 1:
+		if name, ok := args[0].(*ast.IdentifierNode); ok && name.Value[0] != '$' {
+			return c.fail(syntax.SpanOf(name), fmt.Sprintf("%s() takes a number of frames", word), fmt.Sprintf("write %s, or %[1]s(5) for five frames", word))
+		}
+		var ok bool
+		if frames, ok = c.constant(args[0], "the number of frames of "+word+"()", 1, event.MaxFrames); !ok {
+			return nil
+		}
+	}
+	e := ir.StackOf(word, int(frames))
+	e.Span = at
+	return e
 }

@@ -68,15 +68,21 @@ func (c *checker) exit(out *ir.CallStmt, n *ast.CallNode) bool {
 
 // noStatement reports a call that has no effect.
 func (c *checker) noStatement(n *ast.CallNode, fn string) {
-	_, known := signatures[fn]
 	switch {
 	case aggregationUsage(fn) != "":
 		c.fail(syntax.SpanOf(n), fn+"() is not assigned to a map", fmt.Sprintf("write @x = %s", aggregationUsage(fn)))
-	case known || slices.Contains(onMaps, fn) || isStack(fn):
-		c.fail(syntax.SpanOf(n), fmt.Sprintf("the result of %s() is not used", fn), fmt.Sprintf("to print it, write print(%s(…))", fn))
+	case hasValue(fn):
+		c.expr(n, nil)
+		c.discarded(syntax.SpanOf(n))
 	default:
 		c.unknownFunction(n, fn)
 	}
+}
+
+// hasValue reports whether a function has a value, and no effect.
+func hasValue(fn string) bool {
+	_, known := signatures[fn]
+	return known || slices.Contains(onMaps, fn) || isStack(fn)
 }
 
 // wholeMap returns the map that the first argument names without a key, or nil.

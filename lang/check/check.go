@@ -46,8 +46,13 @@ func (c *checker) typed(n ast.Node, want *event.Type) *ir.Expr {
 		return c.binary(n, want)
 	case *ast.ConditionalNode:
 		cond := c.condition(n.Cond)
-		yes := c.expr(n.Exp1, either(c.context(n.Exp2), want))
-		no := c.expr(n.Exp2, either(c.context(n.Exp1), want))
+		var yes, no *ir.Expr
+		then := c.aside(func() { yes = c.expr(n.Exp1, either(c.context(n.Exp2), want)) })
+		els := c.aside(func() { no = c.expr(n.Exp2, either(c.context(n.Exp1), want)) })
+		if cond != nil && len(then)+len(els) > 0 {
+			cond = c.keepValue(n, cond)
+			c.do(&ir.IfStmt{Cond: cond, Then: then, Else: els, Span: syntax.SpanOf(n)})
+		}
 		if cond == nil || yes == nil || no == nil {
 			return nil
 		}
@@ -66,6 +71,12 @@ func (c *checker) typed(n ast.Node, want *event.Type) *ir.Expr {
 		return c.member(n)
 	case *syntax.Cast:
 		return c.cast(n)
+	case *syntax.Step:
+		return c.step(n)
+	case *syntax.BlockExpr:
+		return c.blockValue(n, want)
+	case *typedNode:
+		return n.e
 	case *syntax.NamedArg:
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("there is no argument %s here", n.Name), "to compare, write ==")
 	}
@@ -126,7 +137,7 @@ func (c *checker) name(n *ast.IdentifierNode, want *event.Type) *ir.Expr {
 	if n.Value[0] == '$' {
 		return c.dollar(n, want)
 	}
-	field, enum := c.field(n.Value), event.EnumOf(want)
+	field, enum := c.namedField(n.Value), event.EnumOf(want)
 	var value int64
 	isValue := false
 	if enum != nil {
@@ -170,7 +181,22 @@ func (c *checker) name(n *ast.IdentifierNode, want *event.Type) *ir.Expr {
 	if e := c.builtin(n.Value); e != nil {
 		return e
 	}
-	c.unknown = append(c.unknown, unknown{n.Value, syntax.SpanOf(n), want})
+	c.unknown = append(c.unknown, unknown{strings.TrimPrefix(n.Value, "args."), syntax.SpanOf(n), want})
+	return nil
+}
+
+// namedField returns the field that a word means: its name, args. and its name as in bpftrace, or retval. It returns nil if there is
+// none.
+func (c *checker) namedField(word string) *event.Field {
+	if f := c.field(word); f != nil {
+		return f
+	}
+	if word == "retval" {
+		return c.field("ret")
+	}
+	if name, ok := strings.CutPrefix(word, "args."); ok {
+		return c.field(name)
+	}
 	return nil
 }
 
@@ -181,11 +207,34 @@ func (c *checker) builtin(word string) *ir.Expr {
 		return c.str(c.clause.Tree.Span, c.placeName(), nil)
 	case word == "elapsed":
 		return &ir.Expr{Op: ir.OpElapsed, Type: ir.Durations, Field: c.field("nsecs")}
+	case word == "probetype":
+		kind, _, _ := strings.Cut(c.placeName(), ":")
+		return c.str(c.clause.Tree.Span, kind, nil)
+	case word == "has_cpid":
+		return &ir.Expr{Op: ir.OpLit, Type: ir.Boolean, Val: c.options.Command}
+	case word == "ncpus" && c.options.CPUs > 0:
+		return literal(uint64(c.options.CPUs))
+	case word == "rand", c.probe == nil && selfTypes[word].Size != 0:
+		return &ir.Expr{Op: ir.OpSelf, Fn: word, Type: selfTypes[word], Optional: mayLack[word]}
 	case word == "nsecs" && c.probe == nil:
 		return &ir.Expr{Op: ir.OpNow, Type: event.Type{Kind: event.Uint, Size: 8, Unit: ir.Instant}}
 	}
 	return nil
 }
+
+var (
+	natural32 = event.Type{Kind: event.Uint, Size: 4}
+	commType  = event.Type{Kind: event.String, Size: 16}
+)
+
+// selfTypes are the types of words about the process that runs a clause without an event, and of rand.
+var selfTypes = map[string]event.Type{
+	"rand": natural32, "pid": natural32, "tid": natural32, "ppid": natural32, "uid": natural32, "gid": natural32, "cpu": natural32,
+	"comm": commType, "pcomm": commType, "username": {Kind: event.String, Size: computedSize},
+}
+
+// mayLack are the words of these that may be absent.
+var mayLack = map[string]bool{"cpu": true, "comm": true, "pcomm": true, "username": true}
 
 // command types cpid, the process that -c starts.
 func (c *checker) command(at syntax.Span) *ir.Expr {
@@ -242,13 +291,15 @@ func (c *checker) findContext(n ast.Node) *event.Type {
 		if n.Value[0] == '$' {
 			return c.dollarContext(n.Value)
 		}
-		if f := c.field(strings.TrimPrefix(n.Value, "event.")); f != nil {
+		if f := c.namedField(strings.TrimPrefix(n.Value, "event.")); f != nil {
 			return &f.Type
 		}
 	case *syntax.MapRef:
 		return c.mapContext(n)
 	case *syntax.Member:
 		return c.memberContext(n)
+	case *typedNode:
+		return &n.e.Type
 	case *ast.PointerNode:
 		return c.element
 	case *ast.UnaryNode:

@@ -29,6 +29,7 @@ func (c *checker) comparison(n *ast.BinaryNode) *ir.Expr {
 			return e
 		}
 	}
+	c.pair(n.Left, n.Right)
 	wantLeft, wantRight := c.context(n.Right), c.context(n.Left)
 	ordered := n.Operator != "==" && n.Operator != "!="
 	if ordered && (c.isPath(wantLeft, n.Left) || c.isPath(wantRight, n.Right)) {
@@ -113,6 +114,9 @@ func (c *checker) in(n *ast.BinaryNode) *ir.Expr {
 		}
 		return c.fail(syntax.SpanOf(n.Right), "in needs a list or a range", help)
 	}
+	for _, element := range elements {
+		c.pair(n.Left, element)
+	}
 	x := c.expr(n.Left, c.context(n.Right))
 	want := c.context(n.Left)
 	if c.unseenPath(want, elements...) {
@@ -134,6 +138,22 @@ func (c *checker) in(n *ast.BinaryNode) *ir.Expr {
 		return nil
 	}
 	return ir.Operation(ir.OpIn, ir.Boolean, args...)
+}
+
+// pair gives each element of two tuples the meaning that the other one has: (opcode, size) == (write, 4KiB).
+func (c *checker) pair(a, b ast.Node) {
+	x, isTuple := a.(*syntax.Tuple)
+	y, isToo := b.(*syntax.Tuple)
+	if !isTuple || !isToo || len(x.Elems) != len(y.Elems) {
+		return
+	}
+	for i := range x.Elems {
+		for _, side := range [][2]ast.Node{{x.Elems[i], y.Elems[i]}, {y.Elems[i], x.Elems[i]}} {
+			if want := c.context(side[1]); want != nil {
+				c.paired[side[0]] = want
+			}
+		}
+	}
 }
 
 func isRange(n ast.Node) bool {

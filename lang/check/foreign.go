@@ -18,30 +18,25 @@ const (
 	noSymbols  = "no probe has addresses of code"
 	noPointers = "there are no pointers to follow: a field holds the value itself"
 	noCommands = "trace observes and changes nothing"
-	noRandom   = "there are no random numbers; nsecs % 100 == 0 holds for about one event in a hundred"
 	asserts    = "write if (…) { exit(1) }"
 	perUser    = "the user is uid, a number"
 )
 
 // foreignWords maps the builtin variables of bpftrace to advice.
 var foreignWords = map[string]string{
-	"args":     "write fields alone, without args",
+	"args":     "write args.name for a field, or its name alone",
 	"ctx":      listed,
 	"curtask":  "the thread is tid, and its process pid",
 	"func":     "the event is probe",
 	"gid":      perUser,
+	"ncpus":    "a recording does not say how many CPUs there were",
 	"numaid":   "the CPU is cpu",
-	"rand":     noRandom,
-	"retval":   "what a function returned is ret",
 	"username": perUser,
 	"walltime": `strftime("%H:%M:%S", nsecs) is the time of day`,
 }
 
 // foreignWord returns advice for a word that is not a field, or "".
 func foreignWord(word string) string {
-	if field, ok := strings.CutPrefix(word, "args."); ok {
-		return fmt.Sprintf("write the field alone: %s", field)
-	}
 	digits, isArg := strings.CutPrefix(word, "arg")
 	if isArg && digits != "" && strings.Trim(digits, "0123456789") == "" {
 		return listed
@@ -106,26 +101,24 @@ var foreignFunctions = map[string]string{
 	"macaddr":       "no probe has such addresses",
 	"mean":          "write @x = avg(x)",
 	"memcmp":        `compare with ==: comm == "fio"`,
-	"nsecs":         "write nsecs without brackets",
 	"offsetof":      noPointers,
 	"override":      noCommands,
 	"path":          "use the field itself: it holds the path",
 	"percentile":    "write @x = quantile(x, 50, 99)",
 	"pton":          `compare with an address: sgid == "fe80::1"`,
-	"rand":          noRandom,
 	"reg":           listed,
 	"signal":        noCommands,
 	"sizeof":        noPointers,
 	"stack_len":     "limit the frames instead: kstack(5)",
 	"static_assert": asserts,
-	"str_concat":    `write join([a, b], "")`,
+	"str_concat":    "write str_concat(a, b)",
 	"strcmp":        `compare with ==: comm == "fio"`,
-	"strcontains":   `write s contains "part"`,
+	"strcontains":   `write strcontains(s, "part")`,
+	"strlen":        "write strlen(s)",
+	"strncmp":       `write strncmp(s, "text", 3), with a literal text and number`,
+	"strstr":        `write strstr(s, "part")`,
 	"strerror":      "error numbers are printed as names",
-	"strlen":        "write len(s)",
-	"strncmp":       `write s startsWith "part"`,
 	"syscall_name":  "nr is printed as the name of the call",
-	"strstr":        `write indexOf(s, "part")`,
 	"system":        noCommands,
 	"tseries":       "write @x = rate() in one clause, and print(@x) in interval:1s",
 	"uaddr":         noSymbols,

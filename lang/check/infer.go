@@ -16,7 +16,7 @@ import (
 // general, which limits the number of passes. One more pass then builds the typed tree and reports mistakes.
 
 func newAnalysis(r *resolver, clauses []*ir.Clause) *analysis {
-	a := &analysis{resolver: r, byName: map[string]*mapUses{}, vars: map[declaration]*varUses{}, cgroups: map[string]uint64{}}
+	a := &analysis{resolver: r, byName: map[string]*mapUses{}, vars: map[declaration]*varUses{}, assignments: map[*syntax.Step]*syntax.Assign{}, cgroups: map[string]uint64{}}
 	for _, c := range clauses {
 		a.findMaps(c)
 	}
@@ -53,33 +53,44 @@ func (a *analysis) pass(clauses []*ir.Clause) []*checker {
 
 // findMaps notes the maps that a clause uses.
 func (a *analysis) findMaps(c *ir.Clause) {
-	expression := func(n ast.Node) {
-		if n != nil {
-			syntax.Walk(n, func(n ast.Node) bool {
-				if ref, ok := n.(*syntax.MapRef); ok {
-					a.addMap(ref)
-				}
-				return true
-			})
+	var written []string
+	block := func(b *syntax.Block) {}
+	expression := func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *syntax.MapRef:
+			a.addMap(n)
+		case *syntax.Step:
+			written = appendMap(written, n.Target)
+		case *syntax.BlockExpr:
+			block(n.Body)
 		}
+		return true
 	}
-	expression(c.Tree.Pred)
-	syntax.WalkStmts(c.Tree.Body, func(s syntax.Stmt) {
-		switch s := s.(type) {
-		case *syntax.Assign:
-			expression(s.Target)
-			expression(s.Value)
-			if ref, ok := s.Target.(*syntax.MapRef); ok {
-				a.mapOf(ref.Name).written = true
+	block = func(b *syntax.Block) {
+		syntax.WalkStmts(b, func(s syntax.Stmt) {
+			for _, n := range syntax.Exprs(s) {
+				syntax.Walk(n, expression)
 			}
-		case *syntax.If:
-			expression(s.Cond)
-		case *syntax.For:
-			expression(s.In)
-		case *syntax.Call:
-			expression(s.Call)
-		}
-	})
+			if s, ok := s.(*syntax.Assign); ok {
+				written = appendMap(written, s.Target)
+			}
+		})
+	}
+	if c.Tree.Pred != nil {
+		syntax.Walk(c.Tree.Pred, expression)
+	}
+	block(c.Tree.Body)
+	for _, name := range written {
+		a.mapOf(name).written = true
+	}
+}
+
+// appendMap appends the name of the map that n is, if it is one.
+func appendMap(names []string, n ast.Node) []string {
+	if ref, ok := n.(*syntax.MapRef); ok {
+		return append(names, ref.Name)
+	}
+	return names
 }
 
 func (a *analysis) addMap(ref *syntax.MapRef) {
@@ -104,9 +115,9 @@ func (a *analysis) complete() {
 			a.untold(m.info.Span, m.info.Name)
 		}
 	}
-	for _, at := range slices.SortedFunc(maps.Keys(a.vars), func(x, y declaration) int { return x.stmt.Pos().From - y.stmt.Pos().From }) {
+	for _, at := range slices.SortedFunc(maps.Keys(a.vars), func(x, y declaration) int { return a.vars[x].span.From - a.vars[y].span.From }) {
 		if v := a.vars[at]; v.loop == nil && !v.value.typed() {
-			a.untold(at.stmt.Pos(), v.Name)
+			a.untold(v.span, v.Name)
 		}
 	}
 }

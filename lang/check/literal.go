@@ -32,7 +32,7 @@ func unitOf(text string) event.Unit {
 		return event.None
 	}
 	switch text[len(text)-1] {
-	case 's', 'm', 'h':
+	case 's', 'm', 'h', 'd':
 		return event.Nanoseconds
 	case 'B':
 		return event.Bytes

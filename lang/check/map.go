@@ -16,7 +16,7 @@ import (
 // exprs types several expressions. ok is false after a mistake in one of them.
 func (c *checker) exprs(nodes []ast.Node, want func(i int) *event.Type) (out []*ir.Expr, ok bool) {
 	ok = true
-	for i, n := range nodes {
+	for i, n := range c.inOrder(nodes) {
 		e := c.expr(n, want(i))
 		ok = ok && e != nil
 		out = append(out, e)
@@ -131,7 +131,7 @@ func (c *checker) elements(e *ir.Expr) (all []*ir.Expr, isTuple, ok bool) {
 
 // tuple types (a, b).
 func (c *checker) tuple(n *syntax.Tuple) *ir.Expr {
-	elems, ok := c.exprs(n.Elems, func(int) *event.Type { return nil })
+	elems, ok := c.exprs(n.Elems, func(i int) *event.Type { return c.paired[n.Elems[i]] })
 	if !ok {
 		return nil
 	}

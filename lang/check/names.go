@@ -3,7 +3,7 @@ package check
 import "trace/lang/agg"
 
 // builtins are the values that are not fields.
-var builtins = []string{"cpid", "elapsed", "kstack", "probe", "ustack"}
+var builtins = []string{"cpid", "elapsed", "has_cpid", "kstack", "ncpus", "probe", "probetype", "rand", "ustack"}
 
 // aggregationNames returns the names of the aggregations in alphabetical order.
 func aggregationNames() []string {

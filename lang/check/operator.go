@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/file"
 
 	"trace/lang/format"
 	"trace/lang/ir"
@@ -41,9 +42,20 @@ func (c *checker) binary(n *ast.BinaryNode, want *event.Type) *ir.Expr {
 	if n.Operator == ".." {
 		return c.fail(syntax.SpanOf(n), "a range is allowed only after in", "write x in a..b")
 	}
-	switch op := ir.Operator(n.Operator); op {
+	op := ir.Operator(n.Operator)
+	if op != ir.OpAnd && op != ir.OpOr && op != ir.OpCoalesce && acts(n.Right) {
+		operands := c.inOrder([]ast.Node{n.Left, n.Right})
+		n = &ast.BinaryNode{Operator: n.Operator, Left: operands[0], Right: operands[1]}
+		n.SetLocation(file.Location{From: syntax.SpanOf(operands[0]).From, To: syntax.SpanOf(operands[1]).To})
+	}
+	switch op {
 	case ir.OpAnd, ir.OpOr:
-		l, r := c.condition(n.Left), c.condition(n.Right)
+		l, r := c.decides(c.condition(n.Left), n, func() *ir.Expr { return c.condition(n.Right) }, func(l *ir.Expr) (*ir.Expr, bool) {
+			if op == ir.OpOr {
+				return l, false
+			}
+			return ir.Operation(ir.OpNot, ir.Boolean, l), false
+		})
 		if l == nil || r == nil {
 			return nil
 		}
@@ -58,10 +70,11 @@ func (c *checker) binary(n *ast.BinaryNode, want *event.Type) *ir.Expr {
 		return c.stringOperator(n, c.pattern(n.Right))
 	case ir.OpCoalesce, ir.OpBitOr, ir.OpBitAnd, ir.OpBitXor: // these keep the enum and the unit of a value
 		l := c.expr(n.Left, either(c.context(n.Right), want))
-		r := c.expr(n.Right, either(c.context(n.Left), want))
+		right := func() *ir.Expr { return c.expr(n.Right, either(c.context(n.Left), want)) }
 		if op != ir.OpCoalesce {
-			return c.arithmetic(n, op, l, r)
+			return c.arithmetic(n, op, l, right())
 		}
+		l, r := c.decides(l, n, right, func(l *ir.Expr) (*ir.Expr, bool) { return ir.Operation(ir.OpAbsent, ir.Boolean, l), true })
 		if l == nil || r == nil {
 			return nil
 		}

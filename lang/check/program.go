@@ -14,6 +14,10 @@ import (
 // Program checks a program against the probes of the catalog and gives each name in it its meaning. Mistakes are returned as a
 // [syntax.ErrorList].
 func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, error) {
+	tree, err := syntax.Expand(tree)
+	if err != nil {
+		return nil, err
+	}
 	r := &resolver{text: tree.Text, catalog: cat, options: o}
 	if r.declare(tree.Params); len(r.errs) == 0 {
 		if err := r.assign(o.Params); err != nil {
@@ -21,6 +25,7 @@ func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, 
 		}
 	}
 	prog := &ir.Program{Text: tree.Text, Raw: o.Raw}
+	r.configure(prog, tree.Config)
 	if tree.Expr != nil {
 		if c := r.bare(tree.Expr, tree.Body); c != nil {
 			prog.Clauses = append(prog.Clauses, c)
@@ -33,6 +38,7 @@ func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, 
 	if err := r.errs.Err(); err != nil {
 		return nil, err
 	}
+	prog.Warnings, _ = r.warnings.Err().(syntax.ErrorList)
 	if err := o.Filter.lacks(prog.Clauses); err != nil {
 		return nil, err
 	}
@@ -81,26 +87,30 @@ func (r *resolver) check(prog *ir.Program, lets []*syntax.Let) {
 	}
 }
 
-// maxKeys is the most keys that a map in the kernel can have room for.
-const maxKeys = 1 << 31
+// mapKinds are bpftrace's names of kinds. Whether each CPU has its own values, the aggregation determines.
+var mapKinds = map[string]string{"lruhash": "lru", "percpuhash": "hash", "percpulruhash": "lru"}
 
 // keep notes what a let declares about a map.
 func (a *analysis) keep(let *syntax.Let) {
 	m := a.mapOf(let.Map)
 	if m == nil {
-		a.resolver.fail(let.Span, fmt.Sprintf("%s is never used", let.Map), a.writtenMaps(let.Map))
+		a.resolver.warn(let.Span, "Unused map: "+let.Map, "")
 		return
+	}
+	kind := let.Kind
+	if plain := mapKinds[kind]; plain != "" {
+		kind = plain
 	}
 	n := let.MaxKeys.(*ast.ConstantNode).Value.(syntax.Int)
 	switch {
-	case let.Kind != "lru" && let.Kind != "hash":
+	case kind != "lru" && kind != "hash":
 		a.resolver.fail(let.Span, fmt.Sprintf("there is no map kind %s", let.Kind), "write hash(10000), or lru(10000) to drop the oldest keys when it is full")
 	case n.Value < 1 || n.Value > maxKeys:
 		a.resolver.fail(syntax.SpanOf(let.MaxKeys), fmt.Sprintf("a map must have room for 1 to %d keys", maxKeys), "")
-	case let.Kind == "lru" && m.ranks():
+	case kind == "lru" && m.ranks():
 		a.resolver.fail(let.Span, fmt.Sprintf("%s drops the keys with the least values, not the oldest", m.how), fmt.Sprintf("write let %s = hash(%d)", let.Map, n.Value))
 	case m.info.MaxKeys != 0:
 		a.resolver.fail(let.Span, fmt.Sprintf("%s is declared twice", let.Map), "")
 	}
-	m.info.Lru, m.info.MaxKeys = let.Kind == "lru", uint32(n.Value)
+	m.info.Lru, m.info.MaxKeys = kind == "lru", uint32(n.Value)
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -217,6 +218,33 @@ func TestOtherMessages(t *testing.T) {
 	} {
 		if _, err := compile("program", test.src, test.catalog, test.options); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %s", test.src, err, test.want)
+		}
+	}
+}
+
+// TestWarnings checks the warnings about programs that run.
+func TestWarnings(t *testing.T) {
+	for _, test := range []struct {
+		source string
+		want   []string
+	}{
+		{"begin { return; print(1) } end { for ($i : 0..3) { break; print(2) } }", []string{"Unreachable statement", "Unreachable statement"}},
+		{"begin { @[1] = 2; has_key(@, 1); _ = has_key(@, 1); 1 + 1; { 3 } }", []string{"Return value discarded", "Return value discarded", "Return value discarded"}},
+		{"nvme:* { 1; @ = count() }", []string{"Return value discarded"}},
+		{"let @a = hash(5); begin { print(1) }", []string{"Unused map: @a"}},
+		{"config = { max_strlen = 64; max_map_keys = 5 } begin { print(1) }", []string{"max_strlen has no effect"}},
+		{"begin { $x = 1; $x == 1 ? print(1) : print(2) }", nil},
+	} {
+		p, err := compile("program", test.source, langtest.Catalog, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, w := range p.Warnings {
+			got = append(got, strings.TrimPrefix(w.Msg, "WARNING: "))
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %q, want %q", test.source, got, test.want)
 		}
 	}
 }

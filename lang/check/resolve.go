@@ -25,6 +25,8 @@ func (r *resolver) clauses(tree *syntax.Clause) []*ir.Clause {
 			c.Kind = ir.OnBegin
 		case ref.Group == "end":
 			c.Kind = ir.OnEnd
+		case ref.Group == "self":
+			c.Kind = ir.OnSignal
 		case ref.Group == "interval":
 			c.Kind = ir.OnInterval
 			c.Period, ok = r.period(ref)
@@ -150,7 +152,7 @@ func (r *resolver) unknownNames(checks []*checker) {
 	}
 }
 
-// noEvent reports fields in a begin, end or interval clause, which has no event.
+// noEvent reports fields in a clause that no event triggers.
 func (r *resolver) noEvent(ch *checker) {
 	for _, u := range ch.unknown {
 		help := cmp.Or(foreignWord(u.name), "read fields in clauses that name probes")

@@ -204,6 +204,9 @@ type varUses struct {
 	value shape
 	// loop is the map that the loop variable runs over, or nil.
 	loop *mapUses
+	// declared is the type of let $x: type, or "".
+	declared string
+	span     syntax.Span // of its declaration
 }
 
 // settled copies the results to the variable.

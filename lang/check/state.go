@@ -26,6 +26,8 @@ type Options struct {
 	Filter Filter
 	// Command reports that -c starts a command. Its process is cpid.
 	Command bool
+	// CPUs is how many CPUs the machine may have, the value of ncpus; 0 for a recording, which does not have it.
+	CPUs int
 	// Raw prints strings as they are, including control characters.
 	Raw bool
 	// Known returns all probes that trace knows. It is set for a recording, which may lack some of them, and nil on a host. A
@@ -53,10 +55,17 @@ type resolver struct {
 	options Options
 	params  []ir.Param
 	errs    syntax.ErrorList
+	// warnings are about what the program does not mean, although it can run.
+	warnings syntax.ErrorList
 }
 
 func (r *resolver) fail(at syntax.Span, msg, help string) {
 	r.errs = append(r.errs, r.text.Error(at, msg, help))
+}
+
+// warn notes what the program does not mean, although it can run.
+func (r *resolver) warn(at syntax.Span, msg, help string) {
+	r.warnings = append(r.warnings, r.text.Error(at, "WARNING: "+msg, help))
 }
 
 func (r *resolver) match(ref syntax.ProbeRef) []*event.Probe { return matching(r.catalog, ref) }
@@ -87,6 +96,8 @@ type analysis struct {
 	maps   []*mapUses // in the order of the program
 	byName map[string]*mapUses
 	vars   map[declaration]*varUses
+	// assignments maps each x++ that is a value to its assignment.
+	assignments map[*syntax.Step]*syntax.Assign
 	// changed reports that this pass has learned something, final that this is the last pass.
 	changed, final bool
 	// cgroups maps paths that were looked up to ids, or to 0 if there is no such cgroup.
@@ -96,7 +107,7 @@ type analysis struct {
 // declaration is where a variable of a clause is declared.
 type declaration struct {
 	clause *ir.Clause
-	stmt   syntax.Stmt
+	at     any // a statement, or an expression that needs a variable
 }
 
 // mapOf returns the map called name, or nil.
@@ -152,7 +163,7 @@ func (a *analysis) writtenMaps(name string) string {
 type checker struct {
 	*analysis
 	clause *ir.Clause
-	probe  *event.Probe // nil in begin, end and interval clauses
+	probe  *event.Probe // nil in clauses that no event triggers
 	// site is valid only if there are no errors and no unknown words.
 	site    *ir.Site
 	errs    syntax.ErrorList
@@ -161,16 +172,21 @@ type checker struct {
 	fields []string
 	// contexts caches the results of context, which is called at every level of the tree.
 	contexts map[ast.Node]*event.Type
+	// paired are the types of the elements of a tuple, which the tuple beside it gives them.
+	paired map[ast.Node]*event.Type
 	// scopes are the variables of the enclosing blocks, innermost last; hidden holds variables of blocks that have ended.
 	scopes []map[string]*varUses
 	hidden map[string]bool
+	// before are statements that come before the one at hand (see effect.go), and loops counts the loops around it.
+	before []ir.Stmt
+	loops  int
 	// element is the type of # in the predicate of a function on lists; nil elsewhere.
 	element *event.Type
 }
 
 func (a *analysis) checker(c *ir.Clause, p *event.Probe) *checker {
 	return &checker{
-		analysis: a, clause: c, probe: p, site: &ir.Site{Probe: p}, contexts: map[ast.Node]*event.Type{}, hidden: map[string]bool{},
+		analysis: a, clause: c, probe: p, site: &ir.Site{Probe: p}, contexts: map[ast.Node]*event.Type{}, paired: map[ast.Node]*event.Type{}, hidden: map[string]bool{},
 	}
 }
 
@@ -216,11 +232,15 @@ func matching(all []*event.Probe, ref syntax.ProbeRef) []*event.Probe {
 
 // variable returns the variable that stmt declares.
 func (a *analysis) variable(c *ir.Clause, stmt syntax.Stmt, name string) *varUses {
-	at := declaration{c, stmt}
+	return a.variableAt(declaration{c, stmt}, name, stmt.Pos())
+}
+
+// variableAt returns the variable that is declared there.
+func (a *analysis) variableAt(at declaration, name string, span syntax.Span) *varUses {
 	if a.vars[at] == nil {
-		v := &ir.Variable{Name: name, Index: len(c.Vars)}
-		c.Vars = append(c.Vars, v)
-		a.vars[at] = &varUses{Variable: v}
+		v := &ir.Variable{Name: name, Index: len(at.clause.Vars)}
+		at.clause.Vars = append(at.clause.Vars, v)
+		a.vars[at] = &varUses{Variable: v, span: span}
 	}
 	return a.vars[at]
 }

@@ -73,10 +73,19 @@ func (c *checker) block(b *syntax.Block) []ir.Stmt {
 }
 
 func (c *checker) scope(vars map[string]*varUses, b *syntax.Block) []ir.Stmt {
+	return c.scopeOf(vars, b, func() {})
+}
+
+// scopeOf types statements in a scope, and then what else is in it.
+func (c *checker) scopeOf(vars map[string]*varUses, b *syntax.Block, then func()) []ir.Stmt {
 	c.scopes = append(c.scopes, vars)
 	var out []ir.Stmt
-	for _, s := range b.Stmts {
-		typed := c.stmt(s)
+	for i, s := range b.Stmts {
+		if i > 0 && c.final && leaves(b.Stmts[i-1]) {
+			c.warn(s.Pos(), "Unreachable statement", "")
+		}
+		var typed ir.Stmt
+		out = append(out, c.aside(func() { typed = c.stmt(s) })...)
 		choice, isIf := typed.(*ir.IfStmt)
 		switch {
 		case isIf && decided(choice.Cond, true):
@@ -87,11 +96,21 @@ func (c *checker) scope(vars map[string]*varUses, b *syntax.Block) []ir.Stmt {
 			out = append(out, typed)
 		}
 	}
+	out = append(out, c.aside(then)...)
 	c.scopes = c.scopes[:len(c.scopes)-1]
 	for name := range vars {
 		c.hidden[name] = true
 	}
 	return out
+}
+
+// leaves reports whether nothing runs after a statement of its block.
+func leaves(s syntax.Stmt) bool {
+	switch s.(type) {
+	case *syntax.Return, *syntax.Jump:
+		return true
+	}
+	return false
 }
 
 func (c *checker) stmt(s syntax.Stmt) ir.Stmt {
@@ -109,8 +128,24 @@ func (c *checker) stmt(s syntax.Stmt) ir.Stmt {
 		return out
 	case *syntax.For:
 		return c.loop(s)
+	case *syntax.While:
+		return c.while(s)
+	case *syntax.Unroll:
+		return c.unroll(s)
+	case *syntax.Jump:
+		return c.jump(s)
+	case *syntax.Nested:
+		return &ir.IfStmt{Cond: &ir.Expr{Op: ir.OpLit, Type: ir.Boolean, Val: true}, Then: c.block(s.Body), Span: s.Span}
+	case *syntax.Declare:
+		return c.declareVar(s)
+	case *syntax.Discard:
+		return c.unused(s.Value, s.Meant)
 	case *syntax.Call:
 		return c.callStmt(s)
+	case *syntax.Return:
+		if s.Value != nil {
+			c.expr(s.Value, nil)
+		}
 	}
 	return &ir.ReturnStmt{Span: s.Pos()}
 }
@@ -251,6 +286,9 @@ func (c *checker) setVar(s *syntax.Assign, target *ast.IdentifierNode) ir.Stmt {
 		return nil
 	}
 	value := c.newVarValue(s, target, v)
+	if v != nil && v.declared != "" {
+		value = c.declaredValue(v.declared, value)
+	}
 	if v == nil {
 		if s.Op != "=" {
 			return nil
@@ -258,14 +296,19 @@ func (c *checker) setVar(s *syntax.Assign, target *ast.IdentifierNode) ir.Stmt {
 		v = c.variable(c.clause, s, name)
 		c.scopes[len(c.scopes)-1][name] = v
 	}
+	return c.assigned(v, value, s.Span)
+}
+
+// assigned makes the assignment of a value to a variable.
+func (c *checker) assigned(v *varUses, value *ir.Expr, at syntax.Span) ir.Stmt {
 	if value == nil {
 		return nil
 	}
 	values, isTuple, ok := c.elements(value)
-	if !ok || !c.holds(&v.value, values, isTuple, name, s.Span) {
+	if !ok || !c.holds(&v.value, values, isTuple, v.Name, at) {
 		return nil
 	}
-	return &ir.LetStmt{V: v.Variable, Value: c.asVariable(v, value, values), Span: s.Span}
+	return &ir.LetStmt{V: v.Variable, Value: c.asVariable(v, value, values), Span: at}
 }
 
 // newVarValue types the value that an assignment gives the variable v, which is nil if it is not declared yet.
@@ -300,12 +343,58 @@ func (c *checker) asVariable(v *varUses, value *ir.Expr, values []*ir.Expr) *ir.
 	return e
 }
 
-// loop types a for. A loop is allowed only where there is no event, because events do not wait for it.
-func (c *checker) loop(s *syntax.For) ir.Stmt {
-	if c.probe != nil {
-		c.fail(syntax.Span{From: s.Span.From, To: s.Span.From + len("for")}, "a loop is allowed only in begin, end and interval clauses",
-			"events in the kernel do not wait for a loop")
+// declareVar types let $x: a new variable, whatever the blocks around have. All its values have the type, if there is one.
+func (c *checker) declareVar(s *syntax.Declare) ir.Stmt {
+	if c.param(s.Var) != nil {
+		c.fail(s.Span, s.Var+" is a param", "use another name for the variable")
+		return nil
 	}
+	if c.scopes[len(c.scopes)-1][s.Var] != nil {
+		c.fail(s.Span, s.Var+" is declared twice in this block", fmt.Sprintf("write %s = …", s.Var))
+		return nil
+	}
+	var value *ir.Expr
+	if s.Value != nil {
+		value = c.expr(s.Value, nil)
+	}
+	v := c.variable(c.clause, s, s.Var)
+	v.declared = s.Type
+	c.scopes[len(c.scopes)-1][s.Var] = v
+	switch {
+	case s.Type != "" && s.Value == nil:
+		zero := literal(uint64(0))
+		if s.Type == "string" {
+			zero = c.str(s.Span, "", nil)
+		}
+		value = c.declaredValue(s.Type, zero)
+	case s.Type != "":
+		value = c.declaredValue(s.Type, value)
+	case s.Value == nil:
+		return nil
+	}
+	if value != nil {
+		value.Span = s.Span
+	}
+	return c.assigned(v, value, s.Span)
+}
+
+// declaredValue converts a value to the declared type of a variable. A literal has to fit.
+func (c *checker) declaredValue(declared string, value *ir.Expr) *ir.Expr {
+	if value == nil {
+		return nil
+	}
+	converted := c.castTo(declared, value, value.Span)
+	if converted == nil || value.Op != ir.OpLit || !event.IsNumber(value.Type) || !event.IsNumber(converted.Type) {
+		return converted
+	}
+	if event.Compare(ir.Function(converted)([]any{value.Val}), value.Val) != 0 {
+		return c.fail(value.Span, fmt.Sprintf("%v does not fit in %s", value.Val, declared), fmt.Sprintf("write (%s)%[2]v for its low bits", declared, value.Val))
+	}
+	return converted
+}
+
+// loop types a for.
+func (c *checker) loop(s *syntax.For) ir.Stmt {
 	if c.param(s.Var) != nil {
 		c.fail(s.Span, s.Var+" is a param", "use another name for the variable")
 	}
@@ -330,8 +419,47 @@ func (c *checker) loop(s *syntax.For) ir.Stmt {
 			}
 		}
 	}
-	out.Body = c.scope(map[string]*varUses{s.Var: v}, s.Body)
+	out.Body = c.turns(map[string]*varUses{s.Var: v}, s.Body)
 	return out
+}
+
+// turns types the body of a loop.
+func (c *checker) turns(vars map[string]*varUses, body *syntax.Block) []ir.Stmt {
+	c.loops++
+	defer func() { c.loops-- }()
+	return c.scope(vars, body)
+}
+
+// while types a while, whose condition may do something in each turn.
+func (c *checker) while(s *syntax.While) ir.Stmt {
+	out := &ir.WhileStmt{Span: s.Span}
+	out.Before = c.aside(func() { out.Cond = c.condition(s.Cond) })
+	out.Body = c.turns(map[string]*varUses{}, s.Body)
+	return out
+}
+
+// maxUnrolled is the most turns of an unroll.
+const maxUnrolled = 4096
+
+// unroll types an unroll: a loop over a range.
+func (c *checker) unroll(s *syntax.Unroll) ir.Stmt {
+	n, ok := c.constant(s.Times, "the number of turns of unroll", 1, maxUnrolled)
+	if !ok {
+		return nil
+	}
+	v := c.variable(c.clause, s, "$unroll")
+	lo, hi := literal(uint64(0)), literal(uint64(n))
+	c.holds(&v.value, []*ir.Expr{hi}, false, v.Name, s.Span)
+	return &ir.ForStmt{V: v.Variable, Lo: lo, Hi: hi, Body: c.turns(map[string]*varUses{}, s.Body), Span: s.Span}
+}
+
+// jump types break and continue.
+func (c *checker) jump(s *syntax.Jump) ir.Stmt {
+	if c.loops == 0 {
+		c.fail(s.Span, s.Word+" is not in a loop", "return ends the whole clause")
+		return nil
+	}
+	return &ir.JumpStmt{Continue: s.Word == "continue", Span: s.Span}
 }
 
 // loopOrder reads by = "value" of a loop.

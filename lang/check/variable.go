@@ -13,7 +13,201 @@ import (
 	"trace/probes/event"
 )
 
-// This file types variables and params.
+// This file types variables and params, and expressions that do something: $x++ and blocks that are values. What they do becomes
+// statements before the statement that the expression belongs to, in the order of the text. The typed tree of expressions does
+// nothing.
+
+// aside returns the statements that typing an expression puts before its statement.
+func (c *checker) aside(typed func()) []ir.Stmt {
+	around := c.before
+	c.before = nil
+	typed()
+	mine := c.before
+	c.before = around
+	return mine
+}
+
+// step types x++ and ++x as values.
+func (c *checker) step(n *syntax.Step) *ir.Expr {
+	if !c.inBody() {
+		return c.fail(syntax.SpanOf(n), "a predicate changes nothing", "write it in the body: { if (…) { … } }")
+	}
+	assign := c.assignments[n]
+	if assign == nil {
+		assign = &syntax.Assign{Target: n.Target, Op: n.Op, Span: syntax.SpanOf(n)}
+		c.assignments[n] = assign
+	}
+	if n.Before {
+		c.do(c.stmt(assign))
+		return c.keep(n, n.Target)
+	}
+	old := c.keep(n, n.Target)
+	c.do(c.stmt(assign))
+	return old
+}
+
+// do puts a statement before the one at hand.
+func (c *checker) do(s ir.Stmt) {
+	if s != nil {
+		c.before = append(c.before, s)
+	}
+}
+
+// keep stores the value of n in a variable of its own, and returns the variable's value.
+func (c *checker) keep(at any, n ast.Node) *ir.Expr { return c.keepValue(at, c.expr(n, nil)) }
+
+func (c *checker) keepValue(at any, value *ir.Expr) *ir.Expr {
+	if value == nil {
+		return nil
+	}
+	v := c.variableAt(declaration{c.clause, at}, "$value", value.Span)
+	v.Hidden = true
+	values, isTuple, ok := c.elements(value)
+	if !ok || !c.holds(&v.value, values, isTuple, v.Name, value.Span) {
+		return nil
+	}
+	c.do(&ir.LetStmt{V: v.Variable, Value: c.asVariable(v, value, values), Span: value.Span})
+	return variableValue(v, value.Span)
+}
+
+// variableValue makes the node that reads a variable.
+func variableValue(v *varUses, at syntax.Span) *ir.Expr {
+	e := &ir.Expr{Op: ir.OpVar, Variable: v.Variable, Span: at}
+	e.Type, e.Elems, e.Optional = v.typeSoFar()
+	return e
+}
+
+// blockValue types a block that is a value.
+func (c *checker) blockValue(n *syntax.BlockExpr, want *event.Type) (e *ir.Expr) {
+	if !c.inBody() {
+		return c.fail(syntax.SpanOf(n), "a predicate changes nothing", "write it in the body: { if (…) { … } }")
+	}
+	around := c.before
+	c.before = nil
+	mine := c.scopeOf(map[string]*varUses{}, n.Body, func() { e = c.expr(n.Value, want) })
+	c.before = append(around, mine...)
+	return e
+}
+
+// inBody reports whether there is a statement that others can precede.
+func (c *checker) inBody() bool { return len(c.scopes) > 0 }
+
+// acts reports whether an expression does something.
+func acts(n ast.Node) (found bool) {
+	syntax.Walk(n, func(n ast.Node) bool {
+		switch n.(type) {
+		case *syntax.Step, *syntax.BlockExpr:
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// inOrder returns operands that are typed one after the other: an earlier one has read what a later one changes.
+func (c *checker) inOrder(nodes []ast.Node) []ast.Node {
+	last := -1
+	for i, n := range nodes {
+		if acts(n) {
+			last = i
+		}
+	}
+	if last < 1 || !c.inBody() {
+		return nodes
+	}
+	out := append([]ast.Node(nil), nodes...)
+	for i := range last {
+		if e := c.readEarly(nodes[i]); e != nil {
+			out[i] = &typedNode{Node: nodes[i], e: e}
+		}
+	}
+	return out
+}
+
+// readEarly keeps the value of an operand, unless it has none of its own.
+func (c *checker) readEarly(n ast.Node) *ir.Expr {
+	switch n := n.(type) {
+	case *ast.ConstantNode, *ast.StringNode, *ast.BoolNode, *ast.ArrayNode, *syntax.NamedArg:
+		return nil
+	case *syntax.MapRef:
+		if n.Key == nil {
+			return nil
+		}
+	}
+	return c.keep(early{n}, n)
+}
+
+// early is the value of an operand before a later one is evaluated.
+type early struct{ ast.Node }
+
+// typedNode is an operand that is typed already.
+type typedNode struct {
+	ast.Node
+	e *ir.Expr
+}
+
+// decides types the right operand of an operator that evaluates it only if the left one does not decide. What the right one does
+// is done only then.
+func (c *checker) decides(left *ir.Expr, at any, right func() *ir.Expr, runs func(left *ir.Expr) (cond *ir.Expr, holds bool)) (l, r *ir.Expr) {
+	var kept *ir.Expr
+	var effects []ir.Stmt
+	effects = c.aside(func() { r = right() })
+	if len(effects) == 0 || left == nil || r == nil {
+		return left, r
+	}
+	kept = c.keepValue(at, left)
+	if kept == nil {
+		return nil, nil
+	}
+	cond, holds := runs(kept)
+	choice := &ir.IfStmt{Cond: cond, Then: effects, Span: left.Span}
+	if !holds {
+		choice.Then, choice.Else = nil, effects
+	}
+	c.do(choice)
+	return kept, r
+}
+
+// unused types an expression whose value is not used.
+func (c *checker) unused(n ast.Node, meant bool) ir.Stmt {
+	switch n := n.(type) {
+	case *ast.ConditionalNode:
+		out := &ir.IfStmt{Cond: c.condition(n.Cond), Span: syntax.SpanOf(n)}
+		out.Then = c.alone(n.Exp1, meant)
+		out.Else = c.alone(n.Exp2, meant)
+		return out
+	case *syntax.BlockExpr:
+		out := &ir.IfStmt{Cond: &ir.Expr{Op: ir.OpLit, Type: ir.Boolean, Val: true}, Span: syntax.SpanOf(n)}
+		out.Then = c.scopeOf(map[string]*varUses{}, n.Body, func() { c.do(c.unused(n.Value, meant)) })
+		return out
+	case *ast.CallNode:
+		if meant && hasValue(callee(n)) {
+			break
+		}
+		return c.callStmt(&syntax.Call{Call: n, Span: syntax.SpanOf(n)})
+	}
+	c.expr(n, nil)
+	if !meant {
+		c.discarded(syntax.SpanOf(n))
+	}
+	return nil
+}
+
+// alone types an operand of ?: as statements.
+func (c *checker) alone(n ast.Node, meant bool) (stmts []ir.Stmt) {
+	var s ir.Stmt
+	stmts = c.aside(func() { s = c.unused(n, meant) })
+	if s != nil {
+		stmts = append(stmts, s)
+	}
+	return stmts
+}
+
+func (c *checker) discarded(at syntax.Span) {
+	if c.final {
+		c.warn(at, "Return value discarded", fmt.Sprintf("write _ = %s to show that this is meant", c.text.Content[at.From:at.To]))
+	}
+}
 
 // visible returns the variable that a name means here, or nil.
 func (c *checker) visible(name string) *varUses {
@@ -34,9 +228,7 @@ func (c *checker) dollar(n *ast.IdentifierNode, want *event.Type) *ir.Expr {
 	if v == nil {
 		return c.unknownVariable(n)
 	}
-	e := &ir.Expr{Op: ir.OpVar, Variable: v.Variable}
-	e.Type, e.Elems, e.Optional = v.typeSoFar()
-	return e
+	return variableValue(v, syntax.SpanOf(n))
 }
 
 func (c *checker) dollarContext(name string) *event.Type {

@@ -51,6 +51,8 @@ const (
 	OpHasKey           // whether the map has the key Args
 	OpStack            // the number of Stack, a Uint
 
+	OpRand // a random number of 32 bits, another one each time
+
 	OpTruth  // Args[0] != 0
 	OpAbsent // Args[0] is absent; never absent itself
 	OpSigned // the bits of Args[0] as an Int
@@ -140,7 +142,7 @@ type Map struct {
 	Turns bool
 }
 
-// Stmt is a statement: *Set, *Add, *Update, *Delete, *Let, *If, *Emit, *Stop or *Return.
+// Stmt is a statement: *Set, *Add, *Update, *Delete, *Let, *If, *Repeat, *Jump, *Emit, *Stop or *Return.
 type Stmt interface{ stmt() }
 
 type (
@@ -178,6 +180,15 @@ type (
 		Cond       *Expr
 		Then, Else []Stmt
 	}
+	// Repeat runs Body so many Times, with Var one larger each time. The code has a copy for each.
+	Repeat struct {
+		Var   int
+		From  uint64
+		Times int
+		Body  []Stmt
+	}
+	// Jump ends the innermost Repeat or, with Continue, its turn.
+	Jump struct{ Continue bool }
 	// Emit sends a record to user space: ID as 64 bits, then copies of parts of the event, then values. A record without room is
 	// counted in Spec.Lost.
 	Emit struct {
@@ -208,6 +219,8 @@ func (*Update) stmt() {}
 func (*Delete) stmt() {}
 func (*Let) stmt()    {}
 func (*If) stmt()     {}
+func (*Repeat) stmt() {}
+func (*Jump) stmt()   {}
 func (*Emit) stmt()   {}
 func (*Stop) stmt()   {}
 func (*Return) stmt() {}

@@ -345,3 +345,27 @@ func (g *gen) within(w Within, end label) {
 	g.load(asm.R1, memory{asm.R2, 0}, 1)
 	g.branch(asm.JEq.Imm(asm.R1, 0, ""), end)
 }
+
+// loop is where the jumps of the innermost Repeat go.
+type loop struct{ done, next label }
+
+func (l loop) target(s *Jump) label {
+	if s.Continue {
+		return l.next
+	}
+	return l.done
+}
+
+// repeat generates the copies of a body. The number of a turn is known in each copy, so nothing is counted.
+func (g *gen) repeat(s *Repeat, end label) {
+	around := g.loop
+	g.loop.done = g.label()
+	for i := range s.Times {
+		g.loop.next = g.label()
+		g.storeConst(g.vars[s.Var].memory, int64(s.From+uint64(i)), 8)
+		g.block(s.Body, end)
+		g.place(g.loop.next)
+	}
+	g.place(g.loop.done)
+	g.loop = around
+}

@@ -45,8 +45,9 @@ type gen struct {
 	placed  []label // in their order, which is also the order of their indices
 	live    bool    // the next instruction can be reached
 	over    label   // the end of the action
-	size    int     // in 8-byte units
-	comment string  // for the next instruction
+	loop    loop
+	size    int    // in 8-byte units
+	comment string // for the next instruction
 	maps    map[string]bool
 
 	context int // where keepContext stores it

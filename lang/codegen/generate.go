@@ -270,6 +270,9 @@ func eachExpr(body []Stmt, visit func(*Expr), let func(int)) {
 			visit(s.Cond)
 			eachExpr(s.Then, visit, let)
 			eachExpr(s.Else, visit, let)
+		case *Repeat:
+			let(s.Var)
+			eachExpr(s.Body, visit, let)
 		case *Emit:
 			for _, slot := range s.Values {
 				visit(slot.Value)
@@ -314,6 +317,10 @@ func (g *gen) block(body []Stmt, end label) {
 			g.place(other)
 			g.block(s.Else, end)
 			g.place(done)
+		case *Repeat:
+			g.repeat(s, end)
+		case *Jump:
+			g.jump(g.loop.target(s))
 		case *Emit:
 			g.send(s)
 		case *Stop:

@@ -139,6 +139,8 @@ func turns(body []Stmt) bool {
 			return s.Map.Turns
 		case *If:
 			return turns(s.Then) || turns(s.Else)
+		case *Repeat:
+			return turns(s.Body)
 		}
 		return false
 	})

@@ -134,7 +134,7 @@ func (g *gen) optionalExpr(e *Expr) bool {
 		return known
 	}
 	switch e.Op {
-	case OpLit, OpAbsent, OpHasKey:
+	case OpLit, OpAbsent, OpHasKey, OpRand:
 	case OpStack:
 		known = true
 	case OpField:
@@ -199,6 +199,8 @@ func (g *gen) eval(e *Expr, absent label) {
 		g.lookup(e, absent)
 	case OpStack:
 		g.stack(e, absent)
+	case OpRand:
+		g.emit(asm.FnGetPrandomU32.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
 	case OpCond:
 		then, other, end := g.label(), g.label(), g.label()
 		g.cond(e.Args[0], then, other, other)

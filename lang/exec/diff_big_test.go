@@ -23,6 +23,9 @@ type opinion struct {
 	values map[*diffMap]bool
 	tuples map[*diffMap][]bool
 
+	// jumped is break or continue, until the loop goes on.
+	jumped string
+
 	begin   diffRun
 	clauses []map[*event.Probe]diffRun
 	// probe is the probe for whose events an expression is evaluated: fields of the same name have other types in another probe.
@@ -111,6 +114,9 @@ func (o *opinion) findSigns() bool {
 		switch s.kind {
 		case "let":
 			o.vars[s.v] = note(o.vars[s.v], s.takes() || o.signed(s.value))
+		case "step":
+			o.vars[s.from] = note(o.vars[s.from], s.op == "--")
+			o.vars[s.v] = note(o.vars[s.v], o.vars[s.from])
 		case "set", "+=", "update": // all except tuples
 			o.values[s.m] = note(o.values[s.m], s.value != nil && o.signed(s.value))
 		case "--", "-=": // a subtraction may make it negative
@@ -350,6 +356,12 @@ func (o *opinion) stmt(s *diffStmt) diffRun {
 			}
 			return els()
 		}
+	case "for", "unroll", "while":
+		return o.loop(s)
+	case "step":
+		return o.step(s)
+	case "break", "continue":
+		return func() bool { o.jumped = s.kind; return true }
 	case "return":
 		return func() bool { return true }
 	case "exit":
@@ -360,6 +372,46 @@ func (o *opinion) stmt(s *diffStmt) diffRun {
 		return func() bool { return false }
 	}
 	return o.change(s)
+}
+
+func (o *opinion) loop(s *diffStmt) diffRun {
+	body := o.stmts(s.then)
+	return func() bool {
+		for i := range s.turns {
+			o.locals[s.v] = big.NewInt(int64(s.low + i))
+			if !body() {
+				continue
+			}
+			jumped := o.jumped
+			switch o.jumped = ""; jumped {
+			case "":
+				return true
+			case "break":
+				return false
+			}
+		}
+		return false
+	}
+}
+
+func (o *opinion) step(s *diffStmt) diffRun {
+	by := int64(1)
+	if s.op == "--" {
+		by = -1
+	}
+	return func() bool {
+		was := o.locals[s.from]
+		if was == nil {
+			o.locals[s.v] = nil
+			return false
+		}
+		is := bigWrap(new(big.Int).Add(was.(*big.Int), big.NewInt(by)), o.vars[s.from])
+		o.locals[s.from], o.locals[s.v] = is, is
+		if s.post {
+			o.locals[s.v] = was
+		}
+		return false
+	}
 }
 
 // delta returns what a statement adds to a map or sets it to.

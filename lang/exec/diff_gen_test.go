@@ -77,7 +77,7 @@ type diffMap struct {
 	maxKeys   int
 }
 
-// diffStmt is a statement. kind is one of: let if return set += -= ++ -- update delete printf exit; print clear zero len.
+// diffStmt is a statement. kind is one of: let step if for while break continue return set += -= ++ -- update delete printf exit; print clear zero len.
 type diffStmt struct {
 	kind  string
 	v     *diffVar
@@ -89,6 +89,11 @@ type diffStmt struct {
 	args      []*diffNode // of printf, and the elements of a tuple
 	format    string
 	then, els []*diffStmt
+	// low and turns are of a loop, whose variable is v. A step is v = from++, or another one of these.
+	low, turns int
+	from       *diffVar
+	post       bool
+	op         string // ++ or --
 }
 
 type diffClause struct {
@@ -127,6 +132,7 @@ type diffGen struct {
 	clause *diffClause
 	vars   []*diffVar        // assigned ones
 	names  int               // of variables
+	loops  int               // around the statement
 	reads  map[*diffMap]bool // maps that it may read; it may set others
 	budget int               // of nodes, to keep the code within the kernel's limits
 }
@@ -340,7 +346,7 @@ func (g *diffGen) stmts(nesting, n int) []*diffStmt {
 	for range n {
 		s := g.stmt(nesting)
 		all = append(all, s)
-		if s.kind == "return" || s.kind == "exit" {
+		if slices.Contains([]string{"return", "exit", "break", "continue"}, s.kind) {
 			break
 		}
 	}
@@ -353,8 +359,14 @@ func (g *diffGen) stmt(nesting int) *diffStmt {
 		return g.let()
 	case n < 4 && nesting > 0:
 		return g.ifStmt(nesting - 1)
-	case n == 4:
+	case n == 7 && g.one(2):
 		return g.printf()
+	case n == 4 && nesting > 0 && g.one(2):
+		return g.loop(nesting - 1)
+	case n == 5 && g.loops > 0:
+		return &diffStmt{kind: pick(g, []string{"break", "continue"})}
+	case n == 6 && g.one(2) && len(g.variables(aNumber)) > 0:
+		return g.step()
 	case n == 5 && nesting < 2 && g.one(3):
 		return &diffStmt{kind: "return"}
 	case n == 6 && nesting < 2 && g.one(20):
@@ -430,6 +442,36 @@ func (g *diffGen) ifStmt(nesting int) *diffStmt {
 		s.els = g.stmts(nesting, 1+g.IntN(2))
 		g.vars = g.vars[:before]
 	}
+	return s
+}
+
+// loop runs a few times, so that the kernel can copy its body; a while only user space can run.
+func (g *diffGen) loop(nesting int) *diffStmt {
+	s := &diffStmt{kind: "for", v: &diffVar{name: fmt.Sprintf("$v%d", g.names), sort: aNumber}, low: g.IntN(3), turns: g.IntN(4)}
+	g.names++
+	before := len(g.vars)
+	if s.kind = pick(g, []string{"for", "for", "unroll", "while"}); s.kind == "while" && !g.inUser {
+		s.kind = "for"
+	}
+	switch s.kind {
+	case "for":
+		g.vars = append(g.vars, s.v)
+	case "unroll":
+		s.turns++
+	}
+	g.loops++
+	s.then = g.stmts(nesting, 1+g.IntN(2))
+	g.loops--
+	g.vars = g.vars[:before]
+	return s
+}
+
+// step changes a variable by one, and sets another one to what it was or is.
+func (g *diffGen) step() *diffStmt {
+	s := &diffStmt{kind: "step", from: pick(g, g.variables(aNumber)), post: g.one(2), op: pick(g, []string{"++", "--"})}
+	s.v = &diffVar{name: fmt.Sprintf("$v%d", g.names), sort: aNumber}
+	g.names++
+	g.vars = append(g.vars, s.v)
 	return s
 }
 
@@ -957,6 +999,17 @@ func (s *diffStmt) text(indent string) string {
 			text += fmt.Sprintf(" else {\n%s%s}", diffBlock(s.els, indent+"\t"), indent)
 		}
 		return text
+	case "for":
+		return fmt.Sprintf("for (%s : %d..%d) {\n%s%s}", s.v.name, s.low, s.low+s.turns, diffBlock(s.then, indent+"\t"), indent)
+	case "unroll":
+		return fmt.Sprintf("unroll (%d) {\n%s%s}", s.turns, diffBlock(s.then, indent+"\t"), indent)
+	case "while":
+		return fmt.Sprintf("let %[1]s = 0\n%[2]swhile (%[1]s++ < %[3]d) {\n%[4]s%[2]s}", s.v.name, indent, s.turns, diffBlock(s.then, indent+"\t"))
+	case "step":
+		if s.post {
+			return fmt.Sprintf("%s = %s%s", s.v.name, s.from.name, s.op)
+		}
+		return fmt.Sprintf("%s = { %s%s }", s.v.name, s.op, s.from.name)
 	case "exit":
 		return "exit()"
 	case "printf":

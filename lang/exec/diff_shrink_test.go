@@ -117,6 +117,9 @@ func blockEdits(at *[]*diffStmt) []diffEdit {
 	var all []diffEdit
 	for i, s := range *at {
 		all = append(all, replace(at, slices.Delete(slices.Clone(*at), i, i+1)))
+		if s.kind == "for" || s.kind == "unroll" || s.kind == "while" {
+			all = append(all, blockEdits(&s.then)...)
+		}
 		if s.kind == "if" {
 			all = append(all, replace(at, slices.Concat((*at)[:i], s.then, (*at)[i+1:])))
 			if s.els != nil {

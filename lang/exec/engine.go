@@ -87,6 +87,9 @@ func leaf(e *ir.Expr) func(*scope) any {
 		return func(sc *scope) any { return sc.now() }
 	case ir.OpCommand:
 		return func(sc *scope) any { return uint64(sc.machine.command) }
+	case ir.OpSelf:
+		read := self(e.Fn)
+		return func(*scope) any { return read() }
 	case ir.OpElapsed:
 		return func(sc *scope) any { return sc.elapsed(e.Field) }
 	}

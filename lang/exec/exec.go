@@ -13,7 +13,7 @@ import (
 // scope is where the expressions of a clause are evaluated.
 type scope struct {
 	setting
-	event   event.Source // nil in begin, end and interval clauses
+	event   event.Source // nil in clauses that no event triggers
 	vars    []any        // by Variable.Index; nil means absent
 	machine *machine
 	// stacks maps a stack to the value of the record that is its number.
@@ -126,15 +126,25 @@ type block struct {
 	zeros []any
 }
 
-// step runs a statement. It returns true to end the clause.
-type step func(sc *scope) (end bool, err error)
+// step runs a statement.
+type step func(sc *scope) (flow, error)
+
+// flow is where a clause goes on after a statement.
+type flow uint8
+
+const (
+	goesOn    flow = iota
+	ends           // the clause: return, and exit()
+	breaks         // the innermost loop
+	continues      // with the next turn of the innermost loop
+)
 
 // compileBody compiles the predicate and the body of a site.
 func compileBody(b *ir.Site) (*block, error) {
 	c := &bodyCompiler{}
 	out := &block{run: c.steps(b.Stmts)}
 	if b.Prints {
-		out.run = func(sc *scope) (bool, error) { return false, sc.deliver(b.Probe) }
+		out.run = func(sc *scope) (flow, error) { return goesOn, sc.deliver(b.Probe) }
 	}
 	if b.Pred != nil {
 		out.pred = c.expr(b.Pred)
@@ -199,13 +209,13 @@ func (c *bodyCompiler) steps(in []ir.Stmt) step {
 	for i, s := range in {
 		steps[i] = c.stmt(s)
 	}
-	return func(sc *scope) (bool, error) {
+	return func(sc *scope) (flow, error) {
 		for _, run := range steps {
-			if end, err := run(sc); end || err != nil {
-				return end, err
+			if to, err := run(sc); to != goesOn || err != nil {
+				return to, err
 			}
 		}
-		return false, nil
+		return goesOn, nil
 	}
 }
 
@@ -218,18 +228,18 @@ func (c *bodyCompiler) stmt(s ir.Stmt) step {
 	case *ir.LetStmt:
 		c.declare(s.V)
 		value := c.expr(s.Value)
-		return func(sc *scope) (bool, error) {
+		return func(sc *scope) (flow, error) {
 			v, err := value.eval(sc)
 			sc.vars[s.V.Index] = ir.As(s.V.Type.Kind, v)
-			return false, err
+			return goesOn, err
 		}
 	case *ir.IfStmt:
 		cond, then, els := c.expr(s.Cond), c.steps(s.Then), c.steps(s.Else)
-		return func(sc *scope) (bool, error) {
+		return func(sc *scope) (flow, error) {
 			v, err := cond.eval(sc)
 			switch {
 			case err != nil:
-				return false, err
+				return goesOn, err
 			case v == true:
 				return then(sc)
 			}
@@ -241,10 +251,18 @@ func (c *bodyCompiler) stmt(s ir.Stmt) step {
 			return c.forRange(s)
 		}
 		return c.forMap(s)
+	case *ir.WhileStmt:
+		return c.while(s)
+	case *ir.JumpStmt:
+		to := breaks
+		if s.Continue {
+			to = continues
+		}
+		return func(*scope) (flow, error) { return to, nil }
 	case *ir.CallStmt:
 		return c.call(s)
 	}
-	return func(*scope) (bool, error) { return true, nil } // return
+	return func(*scope) (flow, error) { return ends, nil } // return
 }
 
 // declare makes room for a variable, which is 0 or "" until it is assigned.
@@ -257,23 +275,23 @@ func (c *bodyCompiler) declare(v *ir.Variable) {
 
 func (c *bodyCompiler) set(s *ir.SetStmt) step {
 	key, value := c.row(s.Key), c.row(s.Value)
-	return func(sc *scope) (bool, error) {
+	return func(sc *scope) (flow, error) {
 		k, err := key.eval(sc)
 		if err != nil {
-			return false, err
+			return goesOn, err
 		}
 		v, err := value.eval(sc)
 		if err != nil {
-			return false, err
+			return goesOn, err
 		}
 		store := sc.machine.stores[s.Map]
 		switch {
 		case !s.Adds:
-			return false, store.set(k, v)
+			return goesOn, store.set(k, v)
 		case v[0] == nil:
-			return false, store.update(k, 0, true)
+			return goesOn, store.update(k, 0, true)
 		}
-		return false, store.add(k, event.To[uint64](v[0]))
+		return goesOn, store.add(k, event.To[uint64](v[0]))
 	}
 }
 
@@ -283,43 +301,44 @@ func (c *bodyCompiler) update(s *ir.UpdateStmt) step {
 	if s.Arg != nil {
 		arg = c.expr(s.Arg)
 	}
-	return func(sc *scope) (bool, error) {
+	return func(sc *scope) (flow, error) {
 		k, err := key.eval(sc)
 		if err != nil {
-			return false, err
+			return goesOn, err
 		}
 		x, err := arg.eval(sc)
 		if err != nil {
-			return false, err
+			return goesOn, err
 		}
 		store := sc.machine.stores[s.Map]
 		if x == nil {
-			return false, store.update(k, 0, true)
+			return goesOn, store.update(k, 0, true)
 		}
-		return false, store.update(k, event.To[uint64](x), false)
+		return goesOn, store.update(k, event.To[uint64](x), false)
 	}
 }
 
 func (c *bodyCompiler) forRange(s *ir.ForStmt) step {
 	lo, hi, body := c.expr(s.Lo), c.expr(s.Hi), c.steps(s.Body)
-	return func(sc *scope) (bool, error) {
+	return func(sc *scope) (flow, error) {
 		from, err := lo.eval(sc)
 		if err != nil {
-			return false, err
+			return goesOn, err
 		}
 		until, err := hi.eval(sc)
 		if err != nil {
-			return false, err
+			return goesOn, err
 		}
 		if from == nil || until == nil {
-			return false, nil
+			return goesOn, nil
 		}
 		for i := ir.As(s.V.Type.Kind, from); event.Compare(i, until) < 0; i = successor(i) {
-			if end, err := sc.iterate(s.V, i, body); end || err != nil {
-				return end, err
+			sc.vars[s.V.Index] = i
+			if to, err := sc.turn(body); to != goesOn || err != nil {
+				return to.after(), err
 			}
 		}
-		return false, nil
+		return goesOn, nil
 	}
 }
 
@@ -333,31 +352,60 @@ func successor(n any) any {
 // forMap loops over what the map holds when the loop begins, in the order of the keys or of the values.
 func (c *bodyCompiler) forMap(s *ir.ForStmt) step {
 	body := c.steps(s.Body)
-	return func(sc *scope) (bool, error) {
+	return func(sc *scope) (flow, error) {
 		elements, err := sc.machine.stores[s.Map].elements()
 		if err != nil {
-			return false, err
+			return goesOn, err
 		}
 		for _, e := range s.Map.Sorted(elements, cmp.Or(result.Order(s.By), result.ByKey)) {
 			var key any = e.Key
 			if len(e.Key) == 1 {
 				key = e.Key[0]
 			}
-			if end, err := sc.iterate(s.V, []any{key, s.Map.ValueOf(e)}, body); end || err != nil {
-				return end, err
+			sc.vars[s.V.Index] = []any{key, s.Map.ValueOf(e)}
+			if to, err := sc.turn(body); to != goesOn || err != nil {
+				return to.after(), err
 			}
 		}
-		return false, nil
+		return goesOn, nil
 	}
 }
 
-// iterate runs the body of a loop once, unless the program should end.
-func (sc *scope) iterate(v *ir.Variable, value any, body step) (end bool, err error) {
-	if sc.ctx.Err() != nil {
-		return true, nil
+func (c *bodyCompiler) while(s *ir.WhileStmt) step {
+	before, cond, body := c.steps(s.Before), c.expr(s.Cond), c.steps(s.Body)
+	return func(sc *scope) (flow, error) {
+		for {
+			if to, err := sc.turn(before); to != goesOn || err != nil {
+				return to.after(), err
+			}
+			if v, err := cond.eval(sc); v != true || err != nil {
+				return goesOn, err
+			}
+			if to, err := body(sc); to == breaks || to == ends || err != nil {
+				return to.after(), err
+			}
+		}
 	}
-	sc.vars[v.Index] = value
-	return body(sc)
+}
+
+// turn runs the body of a loop once, unless the program should end. A turn that continues goes on with the next one.
+func (sc *scope) turn(body step) (flow, error) {
+	if sc.ctx.Err() != nil {
+		return ends, nil
+	}
+	to, err := body(sc)
+	if to == continues {
+		to = goesOn
+	}
+	return to, err
+}
+
+// after returns where a clause goes on after a loop that a statement of its body has ended.
+func (f flow) after() flow {
+	if f == breaks {
+		return goesOn
+	}
+	return f
 }
 
 // find returns the element of a key, without the key.
@@ -400,7 +448,7 @@ func (c *bodyCompiler) call(s *ir.CallStmt) step {
 	if !s.Prints() {
 		return run
 	}
-	return func(sc *scope) (bool, error) {
+	return func(sc *scope) (flow, error) {
 		sc.machine.printed = true
 		return run(sc)
 	}
@@ -410,41 +458,41 @@ func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
 	key, args := c.row(s.Key), c.row(s.Args)
 	switch {
 	case s.Fn == "exit":
-		return func(sc *scope) (bool, error) {
+		return func(sc *scope) (flow, error) {
 			values, err := args.eval(sc)
 			sc.machine.exit(values)
-			return true, err
+			return ends, err
 		}
 	case s.Fn == "clear":
-		return func(sc *scope) (bool, error) { return false, sc.machine.clear(s.Map, sc.now()) }
+		return func(sc *scope) (flow, error) { return goesOn, sc.machine.clear(s.Map, sc.now()) }
 	case s.Fn == "zero":
-		return func(sc *scope) (bool, error) { return false, sc.machine.empty(s.Map, sc.now(), mapStore.zero) }
+		return func(sc *scope) (flow, error) { return goesOn, sc.machine.empty(s.Map, sc.now(), mapStore.zero) }
 	case s.Fn == "time":
-		return func(sc *scope) (bool, error) {
-			return false, sc.sink.Time(sc.at(), format.AppendTime(nil, s.Format, sc.sink.Clock(sc.now())))
+		return func(sc *scope) (flow, error) {
+			return goesOn, sc.sink.Time(sc.at(), format.AppendTime(nil, s.Format, sc.sink.Clock(sc.now())))
 		}
 	case s.Fn == "print" && s.Map != nil && s.Key == nil:
 		o := ir.MapOptions{Top: s.Top, Div: s.Div, By: result.Order(s.By)}
-		return func(sc *scope) (bool, error) { return false, sc.printMap(s.Map, o) }
+		return func(sc *scope) (flow, error) { return goesOn, sc.printMap(s.Map, o) }
 	}
-	return func(sc *scope) (bool, error) {
+	return func(sc *scope) (flow, error) {
 		k, err := key.eval(sc)
 		if err != nil {
-			return false, err
+			return goesOn, err
 		}
 		values, err := args.eval(sc)
 		if err != nil {
-			return false, err
+			return goesOn, err
 		}
 		switch {
 		case s.Fn == "delete":
-			return false, sc.machine.stores[s.Map].remove(k)
+			return goesOn, sc.machine.stores[s.Map].remove(k)
 		case s.Fn == "printf":
-			return false, sc.sink.Text(sc.at(), s.Format.Append(nil, sc.printfArgs(s.Args, values)))
+			return goesOn, sc.sink.Text(sc.at(), s.Format.Append(nil, sc.printfArgs(s.Args, values)))
 		case s.Map != nil:
-			return false, sc.printElement(s.Map, k)
+			return goesOn, sc.printElement(s.Map, k)
 		}
 		e := s.Args[0]
-		return false, sc.sink.Value(sc.at(), e.Type, e.Elems, sc.machine.named(e.Type, e.Elems, values[0]), ir.Own(e))
+		return goesOn, sc.sink.Value(sc.at(), e.Type, e.Elems, sc.machine.named(e.Type, e.Elems, values[0]), ir.Own(e))
 	}
 }

@@ -56,7 +56,7 @@ type Run struct {
 	stacks  *stackStore // nil if the program captures no stacks
 	parts   []*siteRun
 	sites   map[*event.Probe][]*siteRun // whole sites, for the shadow and for recorded events
-	moments map[*ir.Clause]*block       // begin, end and interval clauses
+	moments map[*ir.Clause]*block       // clauses that no event triggers
 	// rejected counts records that fail the conjuncts evaluated in user space.
 	rejected map[*event.Probe]uint64
 }
@@ -204,7 +204,8 @@ func (r *Run) Begin() error {
 	return r.turns.plant()
 }
 
-// End runs the end clauses and prints all maps unless [Options.Unshown]. The caller detaches BPF programs before it.
+// End runs the end clauses. It prints all maps, unless [Options.Unshown] or a setting of the program hides them. The caller detaches BPF
+// programs before it.
 func (r *Run) End() error {
 	defer r.lock()()
 	if err := r.turns.fence.wait(); err != nil { // a BPF program may still be running after it was detached
@@ -215,7 +216,7 @@ func (r *Run) End() error {
 		return err
 	}
 	for _, m := range r.machines() {
-		if !r.unshown {
+		if !r.unshown && !r.plan.Program.Silent {
 			if err := r.showAll(m, m.sink); err != nil {
 				return err
 			}
@@ -325,9 +326,23 @@ func (r *Run) Intervals() []time.Duration {
 
 // Interval runs the clauses of an interval, at nsecs.
 func (r *Run) Interval(period time.Duration, nsecs uint64) error {
+	return r.recur(nsecs, func(c *ir.Clause) bool { return c.Kind == ir.OnInterval && c.Period == period })
+}
+
+// Signaled runs the clauses of the signal SIGUSR1. It reports whether the program has any.
+func (r *Run) Signaled() (any bool, err error) {
+	asks := func(c *ir.Clause) bool { return c.Kind == ir.OnSignal }
+	if !slices.ContainsFunc(r.plan.Program.Clauses, asks) {
+		return false, nil
+	}
+	return true, r.recur(r.machine.now(), asks)
+}
+
+// recur runs the chosen clauses at nsecs.
+func (r *Run) recur(nsecs uint64, chosen func(*ir.Clause) bool) error {
 	defer r.lock()()
 	for _, c := range r.plan.Program.Clauses {
-		if c.Kind != ir.OnInterval || c.Period != period || r.machine.stopped {
+		if !chosen(c) || r.machine.stopped {
 			continue
 		}
 		if err := r.moment(c, nsecs, func(*setting) {}); err != nil {

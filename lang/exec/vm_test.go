@@ -137,6 +137,9 @@ func constructs(p *event.Probe) string {
 		`P / kstack == @last[tid] / { @again = count() }`,
 		`P / @set[tid] > 0 / { @late = count() }`,
 		`P { @top = topk(X, 10); @of[comm] = topk((tid, X), 5, 3); @stacks = topk(kstack, 3) }`,
+		`P / rand % 3 >= 0 / { $i = 1; for ($j : 0..4) { if ($j == 2) { continue } @n[comm] += $i++ }
+	unroll (3) { if ($i > 5) { break } @added += $i-- } let $c: uint8 = X ?? 1; @added += (bool)$c ? $c : $i
+}`,
 		`P / pid == 4000000000 / { printf("nobody\n"); exit() }`,
 	}
 	return strings.NewReplacer("P ", name+" ", "X", number).Replace(strings.Join(program, "\n"))

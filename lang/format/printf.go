@@ -15,7 +15,7 @@ import (
 //	%d %i        a number as it is: the value of an enum, 0 or 1 for a boolean, nanoseconds, bytes
 //	%u %x %X %o  the same, a negative one as two's complement of its width; %p is %#x
 //	%c           the byte of that value, escaped like a string
-//	%s           a string, the name of an enum or error number, an address, true or false, a tuple; control characters of a string from
+//	%s           a string, the name of an enum or error number, an address, true or false, a tuple, a number; control characters of a string from
 //	             outside the program are escaped, like \x1b, unless the user wants them raw
 //	%t           any value as print writes it: read, 1.2ms, 4KiB, -EINVAL, fe80::1
 //	%r           the bytes of a string or address, unprintable ones like \x0a; %rx all of them so; %rh like 0a fe
@@ -183,7 +183,7 @@ func conversionsOf(e Operand) (letters, help string) {
 		if event.EnumOf(&e.Type) != nil {
 			return "diuxXopcst", "write %s for the name, or %d for the number"
 		}
-		return "diuxXopct", numberHelp(e.Type.Unit)
+		return "diuxXopcst", numberHelp(e.Type.Unit)
 	}
 	return "st", "write %t" // a tuple, a list or a stack
 }

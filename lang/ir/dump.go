@@ -118,11 +118,26 @@ func (d *dumper) stmt(s Stmt) {
 			d.line("for %s#%d : %s..%s", s.V.Name, s.V.Index, s.Lo, s.Hi)
 		}
 		d.block(s.Body)
+	case *WhileStmt:
+		d.line("while")
+		d.block(s.Before)
+		d.line("holds %s", s.Cond)
+		d.block(s.Body)
+	case *JumpStmt:
+		d.line("%s", s)
 	case *CallStmt:
 		d.line("%s", s.text())
 	case *ReturnStmt:
 		d.line("return")
 	}
+}
+
+// String returns the statement as text.
+func (s *JumpStmt) String() string {
+	if s.Continue {
+		return "continue"
+	}
+	return "break"
 }
 
 func (s *CallStmt) text() string {
@@ -187,6 +202,8 @@ func (e *Expr) untyped() string {
 		return e.Fn + "(" + exprTexts(e.Args) + ")"
 	case OpStack:
 		return fmt.Sprintf("%s(%d)", e.Fn, e.Frames)
+	case OpSelf:
+		return e.Fn
 	case OpElement, OpElapsed, OpNow, OpCommand:
 		return e.Op.String()
 	case OpSlot:

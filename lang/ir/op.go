@@ -9,9 +9,10 @@ const (
 	OpVar        // a variable
 	OpSlot       // value number Index of the record: the planner makes it for what the kernel computes
 	OpStack      // kstack or ustack (Fn), of at most Frames frames
-	OpNow        // nsecs in begin, end and interval clauses, which have no event
+	OpNow        // nsecs in clauses that no event triggers
 	OpElapsed    // time since the program began; Field is the nsecs of the event, if there is one
 	OpCommand    // the process of the command of -c
+	OpSelf       // Fn of the process that runs the clause, which is trace itself; rand also at events
 	OpElement    // # in the predicate of a function on lists
 
 	OpLookup // @m[Args]: a scalar, or an aggregation read as a number
@@ -65,7 +66,7 @@ const (
 // opNames are the operators as the language writes them, and names for the other operations.
 var opNames = [numOps]string{
 	OpLit: "literal", OpField: "field", OpVar: "variable", OpSlot: "slot", OpStack: "stack", OpNow: "now", OpElapsed: "elapsed",
-	OpCommand: "cpid", OpElement: "#", OpLookup: "lookup", OpHasKey: "has_key", OpLen: "len", OpTuple: "tuple", OpMember: "member",
+	OpCommand: "cpid", OpSelf: "self", OpElement: "#", OpLookup: "lookup", OpHasKey: "has_key", OpLen: "len", OpTuple: "tuple", OpMember: "member",
 	OpList: "list", OpCall: "call", OpAbsent: "absent", OpTruth: "truth", OpSigned: "signed", OpCast: "cast", OpBetween: "between",
 	OpCond: "?:", OpCoalesce: "??", OpAnd: "&&", OpOr: "||", OpNot: "!", OpIn: "in", OpEq: "==", OpNe: "!=", OpLt: "<", OpLe: "<=",
 	OpGt: ">", OpGe: ">=", OpContains: "contains", OpStartsWith: "startsWith", OpEndsWith: "endsWith", OpMatches: "matches",

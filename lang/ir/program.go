@@ -21,7 +21,22 @@ type Program struct {
 	// Cgroups maps the cgroup paths in the program to their ids. Events are compared by path if the id is 0.
 	Cgroups map[string]uint64
 	Raw     bool // see check.Options
+	// Warnings are about what the program does not mean, although it can run.
+	Warnings syntax.ErrorList
+	// of the block config
+	MapKeys uint32  // how many keys a map has room for; 0: the default
+	Silent  bool    // maps are not printed at the end
+	Missing Missing // what to do about named probes that the host lacks
 }
+
+// Missing is what to do about a probe that is named and not available.
+type Missing uint8
+
+const (
+	MissingFails Missing = iota
+	MissingWarns
+	MissingIgnored
+)
 
 // Clause is a clause of the program: what to do at the events of some probes, or at a moment.
 type Clause struct {
@@ -122,9 +137,12 @@ func (p *Program) MapNames() []string {
 // String returns the clause as text.
 func (c *Clause) String() string { return c.Text }
 
-// Waits reports whether the program waits for events or intervals. A program of only begin and end clauses does not.
+// Recurs reports whether the clause may run between events, more than once.
+func (k ClauseKind) Recurs() bool { return k == OnInterval || k == OnSignal }
+
+// Waits reports whether the program waits for events, intervals or signals. A program of only begin and end clauses does not.
 func (p *Program) Waits() bool {
-	return slices.ContainsFunc(p.Clauses, func(c *Clause) bool { return c.Kind == OnInterval || len(c.Probes) > 0 })
+	return slices.ContainsFunc(p.Clauses, func(c *Clause) bool { return c.Kind.Recurs() || len(c.Probes) > 0 })
 }
 
 // Prints reports whether the program may print something at an event.
@@ -218,11 +236,12 @@ const (
 	OnBegin               // before the probes are attached
 	OnEnd                 // after the last event, before the maps are printed
 	OnInterval            // every period
+	OnSignal              // when SIGUSR1 comes
 )
 
 // String returns the name of the kind.
 func (k ClauseKind) String() string {
-	return [...]string{"event", "begin", "end", "interval"}[k]
+	return [...]string{"event", "begin", "end", "interval", "self:signal:SIGUSR1"}[k]
 }
 
 // Period is the period of an interval clause.

@@ -45,6 +45,7 @@ type Variable struct {
 	Type     event.Type
 	Elems    []event.Type // of a tuple
 	Optional bool         // some assignment may be absent
+	Hidden   bool         // the checker has made it for a value that is needed later
 	// LoopOver is the map that a loop variable runs over. The variable is then a tuple of key and value. Member 0 is the only
 	// element of the key, or a tuple of its elements if there are several; member 1 is the value, which may be a tuple too. Such a
 	// variable stands only under OpMember, and print($kv) is a CallStmt with Map and Key.
@@ -87,7 +88,7 @@ type Site struct {
 	Prints bool
 }
 
-// Stmt is a statement: *SetStmt, *UpdateStmt, *LetStmt, *IfStmt, *ForStmt, *CallStmt or *ReturnStmt.
+// Stmt is a statement: *SetStmt, *UpdateStmt, *LetStmt, *IfStmt, *ForStmt, *WhileStmt, *JumpStmt, *CallStmt or *ReturnStmt.
 type Stmt interface{ Pos() syntax.Span }
 
 // SetStmt is @m[key] = value. With Adds it is @m[key] += value on a number. ++ and -- are += with the literals 1 and -1; -= is +=
@@ -133,6 +134,20 @@ type ForStmt struct {
 	Span   syntax.Span
 }
 
+// WhileStmt runs Before, then ends unless Cond holds, then runs Body, and begins again.
+type WhileStmt struct {
+	Before []Stmt
+	Cond   *Expr
+	Body   []Stmt
+	Span   syntax.Span
+}
+
+// JumpStmt ends the innermost loop or, with Continue, its turn.
+type JumpStmt struct {
+	Continue bool
+	Span     syntax.Span
+}
+
 // CallStmt is a call for its effect. Fn is one of: print clear zero delete exit printf time.
 type CallStmt struct {
 	Fn  string
@@ -164,6 +179,12 @@ func (s *IfStmt) Pos() syntax.Span { return s.Span }
 
 // Pos returns where the statement is.
 func (s *ForStmt) Pos() syntax.Span { return s.Span }
+
+// Pos returns where the statement is.
+func (s *WhileStmt) Pos() syntax.Span { return s.Span }
+
+// Pos returns where the statement is.
+func (s *JumpStmt) Pos() syntax.Span { return s.Span }
 
 // Pos returns where the statement is.
 func (s *CallStmt) Pos() syntax.Span { return s.Span }

@@ -58,6 +58,8 @@ func exprsOf(s Stmt) []*Expr {
 		return []*Expr{s.Value}
 	case *IfStmt:
 		return []*Expr{s.Cond}
+	case *WhileStmt:
+		return []*Expr{s.Cond}
 	case *ForStmt:
 		if s.Map == nil {
 			return []*Expr{s.Lo, s.Hi}
@@ -88,6 +90,9 @@ func WalkStmts(stmts []Stmt, visit func(Stmt)) {
 			WalkStmts(s.Then, visit)
 			WalkStmts(s.Else, visit)
 		case *ForStmt:
+			WalkStmts(s.Body, visit)
+		case *WhileStmt:
+			WalkStmts(s.Before, visit)
 			WalkStmts(s.Body, visit)
 		}
 	}

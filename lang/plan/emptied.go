@@ -32,11 +32,12 @@ func (p *Plan) eventUses(m *ir.Map) (u uses) {
 	return u
 }
 
-// intervalUses returns the uses by the clauses of each interval. They see a map as it is at one moment.
+// intervalUses returns the uses by the clauses of each interval, and under 0 by the clauses of the signal. They see a map as it is
+// at one moment.
 func (p *Plan) intervalUses(m *ir.Map) map[time.Duration]*uses {
 	all := map[time.Duration]*uses{}
 	for _, o := range p.moments {
-		if o.clause.Kind != ir.OnInterval {
+		if !o.clause.Kind.Recurs() {
 			continue
 		}
 		if all[o.clause.Period] == nil {

@@ -72,8 +72,16 @@ func (b *Site) explainActions(p *Plan, w io.Writer) {
 	ir.WalkStmts(b.Stmts, func(s ir.Stmt) {
 		side := where(b.InUser)
 		switch s := s.(type) {
+		case *ir.LetStmt:
+			if s.V.Hidden {
+				return
+			}
 		case *ir.IfStmt:
 			fmt.Fprintf(w, "    if\t%s\t%s\n", p.text(s.Cond.Span), side)
+			return
+		case *ir.ForStmt, *ir.WhileStmt:
+			head, _, _ := strings.Cut(p.text(s.Pos()), "{")
+			fmt.Fprintf(w, "    loop\t%s\t%s\n", strings.TrimSpace(head), side)
 			return
 		case *ir.CallStmt:
 			if b.InUser == nil && s.Fn != "delete" {

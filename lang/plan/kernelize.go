@@ -17,6 +17,8 @@ type kernelizer struct {
 	site *Site
 	code *codegen.Spec
 	vars int // index in code.Vars of the site's first variable
+	// copies is how often the loops around a statement repeat it; 0 outside of loops.
+	copies int
 }
 
 // kernelizer returns one for a site. Without code it only tries.
@@ -65,6 +67,9 @@ func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 		return k.expr(&ir.Expr{Op: ir.OpSub, Args: []*ir.Expr{now, start}, Type: e.Type, Span: e.Span})
 	case ir.OpCommand:
 		return k.literal(&ir.Expr{Op: ir.OpLit, Type: e.Type, Val: uint64(k.plan.Options.Command)}, out)
+	case ir.OpSelf:
+		out.Op = codegen.OpRand // events have no other
+		return out, nil
 	case ir.OpLookup, ir.OpHasKey:
 		return k.lookup(e, out)
 	case ir.OpMember:
@@ -285,10 +290,52 @@ func (k *kernelizer) stmt(s ir.Stmt) (codegen.Stmt, *Obstacle) {
 		}
 		key, why := k.exprs(k.typedKey(s.Map, s.Key))
 		return &codegen.Delete{Map: m, Key: key}, why
+	case *ir.ForStmt:
+		return k.loop(s)
+	case *ir.JumpStmt:
+		return &codegen.Jump{Continue: s.Continue}, nil
 	case *ir.ReturnStmt:
 		return &codegen.Return{}, nil
 	}
-	return nil, &Obstacle{Reason: "a loop is not supported in the kernel", span: s.Pos()}
+	return nil, &Obstacle{Reason: "while is not supported in the kernel", span: s.Pos()}
+}
+
+// maxCopies is how many statements a loop may become. A map takes up to a hundred instructions, and a jump reaches 32767.
+const maxCopies = 128
+
+// loop copies the body of a loop over a range for each turn. The kernel knows how often only of literals.
+func (k *kernelizer) loop(s *ir.ForStmt) (codegen.Stmt, *Obstacle) {
+	cannot := func(why string) *Obstacle { return &Obstacle{Reason: why, span: s.Span} }
+	switch {
+	case s.Map != nil:
+		return nil, cannot("a loop over a map is not supported in the kernel")
+	case s.Lo.Op != ir.OpLit || s.Hi.Op != ir.OpLit:
+		return nil, cannot("a loop whose range is not of literals is not supported in the kernel")
+	}
+	turns, known := turnsOf(s)
+	if !known || turns*max(k.copies, 1)*sizeOf(s.Body) > maxCopies {
+		return nil, cannot("the loop is too long for the kernel")
+	}
+	around := k.copies
+	k.copies = max(k.copies, 1) * max(turns, 1)
+	body, why := k.stmts(s.Body)
+	k.copies = around
+	return &codegen.Repeat{Var: k.vars + s.V.Index, From: event.To[uint64](s.Lo.Val), Times: turns, Body: body}, why
+}
+
+// turnsOf returns how often a loop over literals runs, if that is not too often.
+func turnsOf(s *ir.ForStmt) (n int, known bool) {
+	if event.Compare(s.Lo.Val, s.Hi.Val) >= 0 {
+		return 0, true
+	}
+	turns := event.To[uint64](s.Hi.Val) - event.To[uint64](s.Lo.Val)
+	return int(min(turns, maxCopies+1)), turns <= maxCopies
+}
+
+// sizeOf counts statements.
+func sizeOf(stmts []ir.Stmt) (n int) {
+	ir.WalkStmts(stmts, func(ir.Stmt) { n++ })
+	return n
 }
 
 func (k *kernelizer) set(s *ir.SetStmt) (codegen.Stmt, *Obstacle) {

@@ -31,7 +31,7 @@ func (p *Plan) NewMap(m *ir.Map) *codegen.Map {
 	out.Name = fmt.Sprintf("at%d_%.10s", out.Index, strings.TrimPrefix(m.Name, "@"))
 	out.Shared = m.Agg != nil && p.valueSize(m)*p.Options.CPUs > maxPerCPU
 	if len(m.Key) > 0 {
-		out.MaxKeys = cmp.Or(m.MaxKeys, p.Options.MapKeys, p.defaultKeys(m, out))
+		out.MaxKeys = cmp.Or(m.MaxKeys, p.Options.MapKeys, p.Program.MapKeys, p.defaultKeys(m, out))
 	}
 	return out
 }

@@ -136,14 +136,14 @@ func (p *Plan) keepsOut(m *ir.Map) string {
 		return "an interval clause reads and empties it, and updates in between would be lost"
 	}
 	if !inEvents {
-		return "only begin, end and interval clauses use it"
+		return "no clause on events uses it"
 	}
 	for _, o := range p.moments {
 		switch u := o.uses.maps[m]; {
 		case u == nil:
 		case u.aggregates:
-			return "a begin, end or interval clause aggregates in it"
-		case u.modifies && o.clause.Kind == ir.OnInterval:
+			return "a clause without events aggregates in it"
+		case u.modifies && o.clause.Kind.Recurs():
 			return "an interval clause changes it, which is not atomic in the kernel"
 		}
 	}

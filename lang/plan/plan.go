@@ -244,7 +244,7 @@ func giveWay(sites []*Site, i int, why *Obstacle) bool {
 }
 
 // requestsOf returns the probes of the program, each once, and profile once for each rate. A probe that no clause names in full is
-// optional: it may be missing on the host.
+// optional: it may be missing on the host. So is each probe if the program has chosen that.
 func requestsOf(p *ir.Program) []probes.Request {
 	var reqs []probes.Request
 	for _, c := range p.Clauses {
@@ -254,7 +254,7 @@ func requestsOf(p *ir.Program) []probes.Request {
 				i = len(reqs)
 				reqs = append(reqs, probes.Request{Probe: probe, Arg: argOf(c), IfAvailable: true})
 			}
-			reqs[i].IfAvailable = reqs[i].IfAvailable && !c.Named[probe]
+			reqs[i].IfAvailable = reqs[i].IfAvailable && (!c.Named[probe] || p.Missing != ir.MissingFails)
 		}
 	}
 	return reqs

@@ -19,7 +19,7 @@ type uses struct {
 	clears, zeros        bool
 	// readsOthers and setsOthers are for scalars with a key that is not the thread's own: another CPU may use it at the same time.
 	readsOthers, setsOthers bool
-	// whole is the last call that needs the map as it is at that moment: print, clear, zero, or delete of all keys.
+	// whole is the last statement that needs the map as it is at that moment: print, clear, zero, delete of all keys, or a loop.
 	whole string
 }
 
@@ -48,7 +48,7 @@ func usesOf(b *ir.Site) *siteUses {
 			all.of(s.Map).aggregates = true
 		case *ir.ForStmt:
 			if s.Map != nil {
-				all.of(s.Map).reads = true
+				all.of(s.Map).reads, all.of(s.Map).whole = true, "for"
 			}
 		case *ir.CallStmt:
 			all.exits = all.exits || s.Fn == "exit"

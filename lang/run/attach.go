@@ -14,6 +14,7 @@ import (
 
 	"trace/lang"
 	"trace/lang/exec"
+	"trace/lang/ir"
 	"trace/lang/output"
 	"trace/probes"
 	"trace/probes/event"
@@ -82,6 +83,9 @@ func (l *Live) attachedAs(session *probes.Session, took time.Duration) Attached 
 		a.Probes = append(a.Probes, AttachedProbe{p.Probe.String(), p.Variant})
 	}
 	for _, err := range session.Skipped() {
+		if l.program.Missing == ir.MissingIgnored {
+			break
+		}
 		a.LeftOut = append(a.LeftOut, LeftOut{err.Names(), err.Reason})
 	}
 	return a

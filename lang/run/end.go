@@ -20,9 +20,9 @@ func unlessEnough(err error) error {
 	return err
 }
 
-// showMaps prints the maps whenever the user requests them, until ctx ends. If the data is made at the end, they go to the user's
-// output.
-func showMaps(ctx context.Context, exec *exec.Run, p *output.Printer, out Outputs) {
+// showMaps runs [showNow] whenever the user requests the maps, until ctx ends. It calls end after exit(). If the data is made at the
+// end, printed maps go to the user's output.
+func showMaps(ctx context.Context, end func(), exec *exec.Run, p *output.Printer, out Outputs) {
 	if out.Document != nil {
 		p = p.OfMaps(out.User)
 	}
@@ -32,9 +32,20 @@ func showMaps(ctx context.Context, exec *exec.Run, p *output.Printer, out Output
 			return
 		case <-out.Show:
 		}
-		if err := exec.Show(p); err != nil {
+		if err := showNow(exec, p); err != nil {
 			out.Note(Trouble{err})
 		}
 		out.Data.Flush()
+		if exec.Stopped() {
+			end()
+		}
 	}
+}
+
+// showNow runs the clauses of the signal that requests the maps, or prints all maps if the program has none.
+func showNow(exec *exec.Run, p *output.Printer) error {
+	if any, err := exec.Signaled(); any || err != nil {
+		return err
+	}
+	return exec.Show(p)
 }

@@ -59,7 +59,7 @@ func (l *Live) startBesides(ctx context.Context, end func(), besides *sync.WaitG
 	for _, period := range l.exec.Intervals() {
 		besides.Go(func() { l.tick(ctx, end, session, period, failed) })
 	}
-	besides.Go(func() { showMaps(ctx, l.exec, l.printer, l.out) })
+	besides.Go(func() { showMaps(ctx, end, l.exec, l.printer, l.out) })
 	if l.recorder != nil {
 		besides.Go(func() { l.recorder.keepUp(ctx) })
 	}

@@ -129,9 +129,9 @@ func (p *Replay) run(ctx context.Context) error {
 	if err := errors.Join(p.out.Data.begin(), p.printer.Begin(), p.exec.Begin()); err != nil {
 		return err
 	}
-	showing, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancel(ctx)
 	var shown sync.WaitGroup
-	shown.Go(func() { showMaps(showing, p.exec, p.printer, p.out) })
+	shown.Go(func() { showMaps(ctx, stop, p.exec, p.printer, p.out) })
 	defer shown.Wait()
 	defer stop()
 	p.attached = p.recording.Attached()

@@ -13,6 +13,13 @@ import (
 func Dump(p *Program) string {
 	var b strings.Builder
 	line := func(parts ...string) { b.WriteString(strings.Join(parts, " ") + "\n") }
+	for _, s := range p.Config {
+		line("config", s.Name, dump(s.Value))
+	}
+	for _, m := range p.Macros {
+		line(m.head())
+		dumpBlock(&b, m.Body, 1)
+	}
 	for _, param := range p.Params {
 		line("param", strings.TrimPrefix(param.Short+","+param.Name, ","), dump(param.Default), strconv.Quote(param.Help))
 	}
@@ -22,7 +29,7 @@ func Dump(p *Program) string {
 	for _, c := range p.Clauses {
 		probes := make([]string, len(c.Probes))
 		for i, r := range c.Probes {
-			probes[i] = r.String()
+			probes[i] = r.written()
 		}
 		line(strings.Join(probes, ","), dump(c.Pred))
 		dumpBlock(&b, c.Body, 1)
@@ -52,6 +59,23 @@ func dumpBlock(b *strings.Builder, block *Block, indent int) {
 			line(dump(s.Call))
 		case *Return:
 			line("return")
+			if s.Value != nil {
+				line("value", dump(s.Value))
+			}
+		case *Jump:
+			line(s.Word)
+		case *Discard:
+			line("_", dump(s.Value))
+		case *Declare:
+			line("let", s.Var, s.Type, dump(s.Value))
+		case *Nested:
+			dumpBlock(b, s.Body, indent+1)
+		case *While:
+			line("while", dump(s.Cond))
+			dumpBlock(b, s.Body, indent+1)
+		case *Unroll:
+			line("unroll", dump(s.Times))
+			dumpBlock(b, s.Body, indent+1)
 		case *If:
 			line("if", dump(s.Cond))
 			dumpBlock(b, s.Then, indent+1)
@@ -106,6 +130,15 @@ func dump(n ast.Node) string {
 		return "(" + dump(n.Of) + " ." + strconv.Itoa(n.Index) + ")"
 	case *Cast:
 		return "(" + n.To + " " + dump(n.Of) + ")"
+	case *Step:
+		if n.Before {
+			return "(" + n.Op + " " + dump(n.Target) + ")"
+		}
+		return "(" + dump(n.Target) + " " + n.Op + ")"
+	case *BlockExpr:
+		var b strings.Builder
+		dumpBlock(&b, n.Body, 0)
+		return "(" + strings.ReplaceAll(b.String(), "\n", ";") + " " + dump(n.Value) + ")"
 	case *NamedArg:
 		return n.Name + "=" + dump(n.Value)
 	}

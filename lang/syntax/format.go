@@ -46,6 +46,12 @@ func (p *Program) items() []item {
 		return []item{{extent(p.Expr, p.Body), Print(p.Expr), p.Body}}
 	}
 	var all []item
+	if p.Config != nil || p.Configured != (Span{}) {
+		all = append(all, item{p.Configured, p.configText(), nil})
+	}
+	for _, m := range p.Macros {
+		all = append(all, item{m.Span, m.head(), m.Body})
+	}
 	for _, param := range p.Params {
 		all = append(all, item{param.Span, param.String(), nil})
 	}
@@ -129,6 +135,17 @@ func (l *layout) stmt(s Stmt, next int) {
 	case *For:
 		l.lead(span.From, s.Body.Span.From)
 		l.b.WriteString(s.head() + " ")
+		l.block(s.Body)
+	case *While:
+		l.lead(span.From, s.Body.Span.From)
+		l.b.WriteString(s.head() + " ")
+		l.block(s.Body)
+	case *Unroll:
+		l.lead(span.From, s.Body.Span.From)
+		l.b.WriteString(s.head() + " ")
+		l.block(s.Body)
+	case *Nested:
+		l.lead(span.From, s.Body.Span.From)
 		l.block(s.Body)
 	default:
 		l.lead(span.From, span.To)

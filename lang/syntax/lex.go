@@ -175,7 +175,7 @@ func (l *lexer) element(t *token) {
 
 // units of numbers. Durations are in nanoseconds, sizes in bytes.
 var units = map[string]uint64{
-	"ns": 1, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9,
+	"ns": 1, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9, "d": 86400e9,
 	"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15,
 	"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50,
 }
@@ -209,6 +209,9 @@ const noUnit = "has a fraction but no unit"
 // parseNumber returns the value of an integer, a duration or a size, or describes what is wrong with it.
 func parseNumber(text string) (v uint64, msg, help string) {
 	const overflow, malformed = "does not fit in 64 bits", "is not a number"
+	if plain := strings.TrimRight(text, "uUlL"); integerSuffixes[strings.ToLower(text[len(plain):])] {
+		text = plain
+	}
 	if len(text) > 1 && text[0] == '0' && strings.IndexByte("xXob_0123456789", text[1]) >= 0 {
 		if strings.IndexByte("xXob", text[1]) < 0 {
 			return 0, "is ambiguous", "write 0o for an octal number, or no leading 0 for a decimal one"
@@ -224,7 +227,13 @@ func parseNumber(text string) (v uint64, msg, help string) {
 	}
 	digits, unit := cutUnit(text)
 	scale := uint64(1)
-	if unit != "" {
+	switch exponent, ok := strings.CutPrefix(unit, "e"); {
+	case ok && isDecimal(exponent):
+		scale, unit = powerOfTen(exponent), ""
+		if scale == 0 {
+			return 0, overflow, ""
+		}
+	case unit != "":
 		scale = units[unit]
 	}
 	switch {
@@ -249,6 +258,24 @@ func parseNumber(text string) (v uint64, msg, help string) {
 	return exact.Num().Uint64(), "", ""
 }
 
+// integerSuffixes are C's. They mean nothing, because every number has 64 bits.
+var integerSuffixes = map[string]bool{"u": true, "l": true, "ul": true, "lu": true, "ll": true, "ull": true, "llu": true}
+
+func isDecimal(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
+// powerOfTen returns 10 to a power, or 0 if it does not fit.
+func powerOfTen(exponent string) uint64 {
+	n, err := strconv.Atoi(exponent)
+	if err != nil || n > 19 {
+		return 0
+	}
+	scale := uint64(1)
+	for range n {
+		scale *= 10
+	}
+	return scale
+}
+
 // unitHelp lists the units. It begins with units that are spelled differently: 10kb is 10KB or 10KiB.
 func unitHelp(digits, unit string) string {
 	var like []string
@@ -261,7 +288,7 @@ func unitHelp(digits, unit string) string {
 	if like != nil {
 		return "write " + strings.Join(like, " or ")
 	}
-	return "units are ns us ms s m h, B KB MB GB TB PB and KiB MiB GiB TiB PiB"
+	return "units are ns us ms s m h d, B KB MB GB TB PB and KiB MiB GiB TiB PiB"
 }
 
 // cutUnit separates a decimal number from its unit.

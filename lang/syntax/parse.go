@@ -55,7 +55,7 @@ var keywords = map[string]bool{
 }
 
 // statements are the words that begin a statement.
-var statements = map[string]bool{"if": true, "for": true, "return": true, "while": true, "unroll": true, "let": true}
+var statements = map[string]bool{"if": true, "for": true, "return": true, "while": true, "unroll": true, "let": true, "break": true, "continue": true}
 
 type parser struct {
 	lex      lexer
@@ -65,11 +65,11 @@ type parser struct {
 	count    int
 	comments []Comment // up to tok
 	// open counts brackets and `?` that wait for their other half, including those around a mistake: inside, a `/` divides. calls
-	// counts the brackets of calls: inside, `#` is an operand.
-	open, calls int
-	predicate   bool // between the slashes of a clause
-	lost        bool // the mistake leaves no way to continue within the clause
-	errs        ErrorList
+	// counts the brackets of calls: inside, `#` is an operand. blocks counts the blocks around it: inside, a brace begins a value.
+	open, calls, blocks int
+	predicate           bool // between the slashes of a clause
+	lost                bool // the mistake leaves no way to continue within the clause
+	errs                ErrorList
 }
 
 // bailout unwinds the parser to the statement or clause with a mistake, which is in errs.
@@ -77,12 +77,13 @@ type bailout struct{}
 
 // attempt runs parse and reports whether it found no mistake.
 func (p *parser) attempt(parse func()) (ok bool) {
+	calls, blocks := p.calls, p.blocks
 	defer func() {
 		if r := recover(); r != nil {
 			if _, mine := r.(bailout); !mine {
 				panic(r)
 			}
-			p.calls, p.predicate = 0, false
+			p.calls, p.blocks, p.predicate = calls, blocks, false
 		}
 	}()
 	parse()
@@ -144,10 +145,8 @@ func (p *parser) hint() string {
 
 // hints is advice about operators.
 var hints = map[string]string{
-	"=":  "to compare, write ==",
-	"++": "++ is a statement, not an expression: @x++",
-	"--": "-- is a statement, not an expression: @x--",
-	"#":  "# begins a comment only at the start of a line; elsewhere // does",
+	"=": "to compare, write ==",
+	"#": "# begins a comment only at the start of a line; elsewhere // does",
 }
 
 func (p *parser) next() {
@@ -263,8 +262,17 @@ func (p *parser) operand() ast.Node {
 			n = p.at(&Member{Of: n, Index: int(t.num)}, from)
 		case t.is("."):
 			p.fail(t.span, "a member of a tuple must be a number", "in for ($kv : @map), $kv.0 is the key and $kv.1 the value")
+		case t.is("->") && isArgs(n) && p.peek().kind == ident:
+			p.next()
+			n = p.at(&ast.IdentifierNode{Value: "args." + p.tok.text}, from)
+			p.next()
 		case t.is("->"):
 			p.fail(t.span, "there are no pointers to follow", "write the field alone: trace -lv lists the fields")
+		case t.counts() && !t.nl && assignable(n):
+			p.next()
+			return p.at(&Step{Target: n, Op: t.text}, from)
+		case t.is("[") && !t.nl && p.peek().kind == number:
+			n = p.indexed(n, from)
 		case t.is("[") && !t.nl:
 			p.fail(t.span, "only a map has a key in [ ]", "write .0, .1 … for the members of a tuple")
 		default:
@@ -307,6 +315,10 @@ func (p *parser) primary() ast.Node {
 		p.fail(t.span, "there are no pointers to follow", "a field holds the value itself: trace -lv lists the fields")
 	case t.is("("):
 		return p.brackets()
+	case t.is("{") && p.blocks > 0:
+		return p.blockExpr()
+	case t.counts():
+		return p.step()
 	case t.is("["):
 		return p.at(&ast.ArrayNode{Nodes: p.list("]", p.expression)}, from)
 	case t.kind == ident && !keywords[t.text]:
@@ -329,10 +341,16 @@ func (p *parser) name() ast.Node {
 		p.noTypes()
 	case t.text == "str" && called.is("("):
 		p.noPointer()
-		p.fail(t.span, "str(…) is not needed", "a field that holds a string is a string: write comm, not str(comm)")
 	}
 	p.next()
 	n := p.at(&ast.IdentifierNode{Value: t.text}, t.span.From)
+	if called.is("!") && called.span.From == t.span.To { // a call of a macro may have it
+		ahead := p.lex
+		if bracket := ahead.next(); bracket.is("(") {
+			p.next()
+			called = bracket
+		}
+	}
 	if called.is("(") && !called.nl {
 		return p.call(n)
 	}
@@ -414,13 +432,16 @@ func (p *parser) brackets() ast.Node {
 	}
 	p.next()
 	p.open++
-	elems := []ast.Node{p.expression()}
-	for p.tok.is(",") {
-		p.next()
+	var elems []ast.Node
+	comma := true // also after the last element: (1,)
+	for comma && !p.tok.is(")") {
 		elems = append(elems, p.expression())
+		if comma = p.tok.is(","); comma {
+			p.next()
+		}
 	}
 	p.open--
-	if len(elems) == 1 {
+	if len(elems) == 1 && !comma {
 		p.expect(")", "an operator or )", "")
 		return elems[0]
 	}
@@ -432,6 +453,9 @@ func (p *parser) brackets() ast.Node {
 var casts = map[string]string{
 	"int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64", "int": "int64",
 	"uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
+	"int8_t": "int8", "int16_t": "int16", "int32_t": "int32", "int64_t": "int64",
+	"uint8_t": "uint8", "uint16_t": "uint16", "uint32_t": "uint32", "uint64_t": "uint64",
+	"bool": "bool", "string": "string",
 }
 
 // cast parses `(uint8)x`. It returns nil if the current bracket does not begin a cast.

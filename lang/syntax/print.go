@@ -2,6 +2,7 @@ package syntax
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,13 +10,26 @@ import (
 )
 
 // String returns the clause in one line.
-func (c *Clause) String() string { return c.head() + tail(c.Body) }
+func (c *Clause) String() string {
+	if c.written != "" {
+		return c.written
+	}
+	return c.head() + tail(c.Body)
+}
+
+// written returns the reference with its label.
+func (r ProbeRef) written() string {
+	if r.Label == "" {
+		return r.String()
+	}
+	return r.Label + "=" + r.String()
+}
 
 // head returns the clause without its body.
 func (c *Clause) head() string {
 	probes := make([]string, len(c.Probes))
 	for i, r := range c.Probes {
-		probes[i] = r.String()
+		probes[i] = r.written()
 	}
 	s := strings.Join(probes, ", ")
 	if c.Pred != nil {
@@ -74,7 +88,25 @@ func PrintStmt(s Stmt) string {
 		return s.head() + tail(s.Body)
 	case *Call:
 		return Print(s.Call)
+	case *While:
+		return s.head() + tail(s.Body)
+	case *Unroll:
+		return s.head() + tail(s.Body)
+	case *Nested:
+		return s.Body.String()
+	case *Declare:
+		return s.text()
+	case *Jump:
+		return s.Word
+	case *Discard:
+		if s.Meant {
+			return "_ = " + Print(s.Value)
+		}
+		return Print(s.Value)
 	case *Return:
+		if s.Value != nil {
+			return "return " + Print(s.Value)
+		}
 		return "return"
 	case *Assign:
 		if s.Value == nil {
@@ -85,7 +117,21 @@ func PrintStmt(s Stmt) string {
 	panic(fmt.Sprintf("syntax: the parser does not make a %T", s))
 }
 
-func (s *If) head() string { return "if (" + Print(s.Cond) + ")" }
+func (s *If) head() string     { return "if (" + Print(s.Cond) + ")" }
+func (s *While) head() string  { return "while (" + Print(s.Cond) + ")" }
+func (s *Unroll) head() string { return "unroll (" + Print(s.Times) + ")" }
+
+func (s *Declare) text() string {
+	text := "let " + s.Var
+	if s.Type != "" {
+		text += ": " + s.Type
+	}
+	if s.Value != nil {
+		text += " = " + Print(s.Value)
+	}
+	return text
+}
+
 func (s *For) head() string {
 	order := ""
 	if s.By != nil {
@@ -140,7 +186,22 @@ func write(b *strings.Builder, n ast.Node, prec int) {
 			writeList(b, "[", n.Key, "]")
 		}
 	case *Tuple:
-		writeList(b, "(", n.Elems, ")")
+		closing := ")"
+		if len(n.Elems) == 1 {
+			closing = ",)"
+		}
+		writeList(b, "(", n.Elems, closing)
+	case *Step:
+		if n.Before {
+			b.WriteString(n.Op)
+		}
+		write(b, n.Target, precOperand)
+		if !n.Before {
+			b.WriteString(n.Op)
+		}
+	case *BlockExpr:
+		last := &Discard{Value: n.Value}
+		b.WriteString((&Block{Stmts: append(slices.Clone(n.Body.Stmts), last)}).String())
 	case *Member:
 		of := precOperand
 		if _, ok := n.Of.(*ast.ConstantNode); ok {

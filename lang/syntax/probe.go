@@ -25,6 +25,12 @@ const (
 	profile  = "profile"
 )
 
+// self is the group of the moments that another process causes, and askedFor the only one of them.
+const (
+	self     = "self"
+	askedFor = "signal:SIGUSR1"
+)
+
 // timed reports whether probes of the group are timers.
 func timed(group string) bool { return group == interval || group == profile }
 
@@ -61,12 +67,37 @@ func (p *parser) atProbe() bool { return p.isProbe(p.lex, p.tok) }
 
 // isProbe reports whether t, after which l stands, begins a probe.
 func (p *parser) isProbe(l lexer, t token) bool {
+	return l.beginsProbe(t) || l.labels(t)
+}
+
+// beginsProbe reports whether a probe without a label begins with t.
+func (l lexer) beginsProbe(t token) bool {
 	_, ok := l.probe(t.span.From)
 	return ok || t.kind == ident && moments[t.text] != ""
 }
 
-// probe parses a reference to probes.
+// labels reports whether t, after which l stands, is the label of a probe: label=begin.
+func (l lexer) labels(t token) bool {
+	if t.kind != ident || !isName(t.text) || !l.next().is("=") {
+		return false
+	}
+	return l.beginsProbe(l.next())
+}
+
+// probe parses a reference to probes, which may have a label.
 func (p *parser) probe() ProbeRef {
+	if !p.lex.labels(p.tok) {
+		return p.reference()
+	}
+	label := p.tok
+	p.next()
+	p.next()
+	ref := p.reference()
+	ref.Label, ref.Span.From = label.text, label.span.From
+	return ref
+}
+
+func (p *parser) reference() ProbeRef {
 	ref, ok := p.lex.probe(p.tok.span.From)
 	if !ok {
 		return p.moment()
@@ -76,6 +107,9 @@ func (p *parser) probe() ProbeRef {
 		p.foreign(ref)
 	case timed(ref.Group):
 		p.timer(&ref)
+	case ref.Group == self && ref.Name != askedFor:
+		p.fail(ref.Span, fmt.Sprintf("there is no probe %s", ref), "write self:signal:SIGUSR1, which runs when that signal comes")
+	case ref.Group == self:
 	case ref.Name == "":
 		p.fail(ref.Span, fmt.Sprintf("expected the name of a probe after %s:", ref.Group),
 			fmt.Sprintf("write it without blanks, or %s:* for all of the group", ref.Group))
@@ -139,7 +173,11 @@ func duration(text string) (string, bool) {
 	if n, ok := hertz(text); ok {
 		return formatDuration((1e9 + n/2) / n), true
 	}
-	return text, nanoseconds(text) > 0
+	ns := nanoseconds(text)
+	if _, unit := cutUnit(text); unit == "" {
+		text = formatDuration(ns)
+	}
+	return text, ns > 0
 }
 
 // rate returns text if it is a rate, or the rate of the duration text.
@@ -161,11 +199,11 @@ func hertz(text string) (n uint64, ok bool) {
 	return n, err == nil && strings.EqualFold(unit, "hz") && 0 < n && n <= 1e9
 }
 
-// nanoseconds parses a duration. It returns 0 if text is not one.
+// nanoseconds parses a duration, which may lack its unit. It returns 0 if text is not one.
 func nanoseconds(text string) uint64 {
 	_, unit := cutUnit(text)
 	v, msg, _ := parseNumber(text)
-	if msg != "" || units[unit] == 0 || strings.HasSuffix(unit, "B") {
+	if msg != "" || unit != "" && units[unit] == 0 || strings.HasSuffix(unit, "B") {
 		return 0
 	}
 	return v

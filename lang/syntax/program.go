@@ -61,8 +61,10 @@ func (p *parser) item(prog *Program) {
 		prog.Params = append(prog.Params, p.param())
 	case p.atLet():
 		prog.Lets = append(prog.Lets, p.let())
+	case p.atMacro():
+		prog.Macros = append(prog.Macros, p.macro())
 	case p.atConfig():
-		p.fail(p.tok.span, "a program has no config", "options are flags of trace: trace --help")
+		p.config(prog)
 	case p.atForeignItem():
 		p.foreignItem()
 	default:
@@ -72,25 +74,16 @@ func (p *parser) item(prog *Program) {
 
 // atItem reports whether the current token can only begin a param, a let or a clause.
 func (p *parser) atItem() bool {
-	return p.atProbe() || p.atParam() || p.atLet() || p.atConfig() || p.atForeignItem()
+	return p.atProbe() || p.atMacro() || p.atParam() || p.atLet() || p.atConfig() || p.atForeignItem()
 }
 
 // atForeignItem reports whether the current token begins an item that only bpftrace has.
 func (p *parser) atForeignItem() bool {
-	switch {
-	case p.tok.is("macro"):
-		return p.peek().kind == ident && !keywords[p.peek().text]
-	case p.tok.is("import"):
-		return p.peek().kind == str
-	}
-	return p.tok.is("struct")
+	return p.tok.is("struct") || p.tok.is("import") && p.peek().kind == str
 }
 
 func (p *parser) foreignItem() {
-	switch {
-	case p.tok.is("macro"):
-		p.fail(p.tok.span, "macros are not available", "write the expression where it is used, or declare a value as param name = 10ms")
-	case p.tok.is("import"):
+	if p.tok.is("import") {
 		p.fail(p.tok.span, "a program cannot import files", "join the files: cat a.trace b.trace | trace -")
 	}
 	p.noTypes()
@@ -105,8 +98,6 @@ func (p *parser) atParam() bool {
 }
 
 func (p *parser) atLet() bool { return p.tok.is("let") && p.peek().kind == mapname }
-
-func (p *parser) atConfig() bool { return p.tok.is("config") && p.peek().is("=") }
 
 // skipItem skips from the mistake in the item at from to the start of the next one.
 func (p *parser) skipItem(from int) {
@@ -254,6 +245,7 @@ func (p *parser) separator(want string, ok bool) {
 func (p *parser) block() *Block {
 	brace := p.tok.span
 	p.expect("{", "a block in braces", "")
+	p.blocks++
 	b := &Block{}
 	for !p.tok.is("}") {
 		from := p.tok.span.From
@@ -268,6 +260,7 @@ func (p *parser) block() *Block {
 			panic(bailout{})
 		}
 	}
+	p.blocks--
 	p.next()
 	b.Span = Span{brace.From, p.prev.span.To}
 	return b
@@ -317,6 +310,15 @@ func (t token) beginsStmt() bool {
 	return t.kind == ident && !keywords[t.text] || t.kind == variable || t.kind == mapname || t.counts()
 }
 
+// beginsValue reports whether an expression can begin with t, which is not a name.
+func (t token) beginsValue() bool {
+	switch t.kind {
+	case variable, mapname, number, str:
+		return true
+	}
+	return t.counts() || t.is("(") || t.is("[") || t.is("-") || t.is("!") || t.is("~") || t.is("not") || t.is("true") || t.is("false")
+}
+
 // stmt parses a statement and checks that it ends.
 func (p *parser) stmt() Stmt {
 	from := p.tok.span.From
@@ -335,33 +337,40 @@ func (p *parser) atStmtEnd() bool {
 func (p *parser) statement(from int) Stmt {
 	t := p.tok
 	switch {
-	case t.kind == mapname, t.kind == variable, t.counts():
-		return p.assign(from)
+	case t.is("{"):
+		body := p.block()
+		return &Nested{body, body.Span}
 	case t.kind != ident || keywords[t.text]:
+		if !t.beginsValue() {
+			p.unexpected("a statement", p.statementHelp())
+		}
+	case t.text == "_" && p.peek().is("="):
+		return p.discard(from)
 	case t.text == "if":
 		return p.ifStmt(from)
 	case t.text == "for":
 		return p.forStmt(from)
+	case t.text == "while", t.text == "unroll":
+		return p.counted(from, t.text)
+	case (t.text == "break" || t.text == "continue") && p.endsAfter():
+		p.next()
+		return &Jump{t.text, t.span}
 	case t.text == "return":
 		p.next()
+		s := &Return{}
 		if !p.atStmtEnd() {
-			p.fail(p.tok.span, "return has no value", "write only return: it ends the clause")
+			s.Value = p.expression()
 		}
-		return &Return{t.span}
-	case (t.text == "break" || t.text == "continue") && p.endsAfter():
-		p.fail(t.span, t.text+" is not available", "put the rest of the loop into an if; return ends the whole clause")
-	case t.text == "while", t.text == "unroll":
-		p.fail(t.span, t.text+" is not available", "write for ($i : a..b) { … }, in begin, end and interval clauses")
+		s.Span = Span{from, p.prev.span.To}
+		return s
 	case t.text == "let" && p.peek().kind == variable:
-		p.fail(t.span, "variables have no declaration", "write $x = …")
+		return p.declare(from)
 	case t.text == "let":
 		p.fail(t.span, "a map must be declared outside of blocks", "write let @x = lru(10000) at the start of the program")
-	case p.peek().is("("):
-		call, _ := p.name().(*ast.CallNode)
-		return &Call{call, Span{from, p.prev.span.To}}
+	case calls[t.text] && !p.peek().is("("):
+		p.unexpected("a statement", p.statementHelp())
 	}
-	p.unexpected("a statement", p.statementHelp())
-	return nil
+	return p.valueStmt(from)
 }
 
 // endsAfter reports whether the current statement ends with the current token.
@@ -376,8 +385,6 @@ var calls = map[string]bool{"clear": true, "delete": true, "exit": true, "print"
 // statementHelp returns what to write in place of the current token, which begins no statement.
 func (p *parser) statementHelp() string {
 	switch t := p.tok; {
-	case t.is("{"):
-		return "a block must follow a probe, if, else or for"
 	case t.kind == ident && calls[t.text] && p.endsAfter():
 		return fmt.Sprintf("write a call with brackets: %s()", t.text)
 	case t.kind == ident && calls[t.text]:
@@ -405,36 +412,6 @@ func assignable(n ast.Node) bool {
 	return false
 }
 
-// assign parses an assignment, or ++ or -- on either side of its target.
-func (p *parser) assign(from int) Stmt {
-	s := &Assign{}
-	if p.tok.counts() {
-		s.Op = p.tok.text
-		p.next()
-		s.Target = p.target()
-	} else {
-		s.Target = p.target()
-		s.Op = p.tok.text
-		if !p.tok.assigns() {
-			p.unexpected("an assignment", fmt.Sprintf("write %s = …, or use += -= ++ --", Print(s.Target)))
-		}
-		p.next()
-		if assignments[s.Op] {
-			s.Value = p.expression()
-		}
-	}
-	s.Span = Span{from, p.prev.span.To}
-	return s
-}
-
-// target parses something that can be assigned to.
-func (p *parser) target() ast.Node {
-	if p.tok.kind != mapname && p.tok.kind != variable {
-		p.unexpected("a map or a variable", "")
-	}
-	return p.primary()
-}
-
 // ifStmt parses `if (cond) { … } else …`. `else if` becomes a block of one if.
 func (p *parser) ifStmt(from int) *If {
 	p.next()
@@ -456,8 +433,11 @@ func (p *parser) ifStmt(from int) *If {
 func (p *parser) forStmt(from int) *For {
 	const help = "write for ($kv : @map) { … } or for ($i : a..b) { … }"
 	p.next()
-	p.expect("(", "(", help)
-	p.open++
+	bracket := p.tok.is("(") // bpftrace's ranges do without
+	if bracket {
+		p.next()
+		p.open++
+	}
 	s := &For{Var: p.tok.text}
 	if p.tok.kind != variable {
 		p.unexpected("a variable", help)
@@ -477,8 +457,10 @@ func (p *parser) forStmt(from int) *For {
 		p.expect("=", "the = of by", `write for ($kv : @map, by = "value") { … }`)
 		s.By = p.literal()
 	}
-	p.open--
-	p.expect(")", ")", help)
+	if bracket {
+		p.open--
+		p.expect(")", ")", help)
+	}
 	s.Body = p.block()
 	s.Span = Span{from, p.prev.span.To}
 	return s

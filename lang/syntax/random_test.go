@@ -79,7 +79,24 @@ func (g generator) stmt(depth int) Stmt {
 		}
 	}
 	target := pick[ast.Node](g, &ast.IdentifierNode{Value: "$v"}, g.mapRef(2))
-	switch g.IntN(4) {
+	switch g.IntN(10) {
+	case 4:
+		return &Jump{Word: pick(g, "break", "continue")}
+	case 5:
+		return &Discard{Value: g.expr(2), Meant: true}
+	case 6:
+		inner := &Declare{Var: "$w", Type: pick(g, "", "uint8", "bool", "string"), Value: pick(g, nil, g.expr(2))}
+		if depth == 0 {
+			return inner
+		}
+		value := &BlockExpr{Body: &Block{Stmts: []Stmt{inner}}, Value: &Step{Target: target, Op: pick(g, "++", "--"), Before: g.IntN(2) == 0}}
+		return &Declare{Var: "$v", Value: value}
+	case 7:
+		if depth > 0 {
+			return pick[Stmt](g, &While{Cond: g.expr(2), Body: g.block(depth - 1)}, &Unroll{Times: g.expr(2), Body: g.block(depth - 1)}, &Nested{Body: g.block(depth - 1)})
+		}
+	case 8:
+		return &Return{Value: g.expr(2)}
 	case 0:
 		return &Assign{Target: target, Op: pick(g, "++", "--")}
 	case 1:

@@ -18,7 +18,11 @@ type Program struct {
 	Expr ast.Node
 	// Body is the body after the bare expression, or nil.
 	Body *Block
-	// Params, Lets and Clauses in the order of the text; empty if Expr is set.
+	// Config are the settings of the block config, which has the place Configured.
+	Config     []*Setting
+	Configured Span
+	// Params, Lets, Macros and Clauses in the order of the text; empty if Expr is set.
+	Macros  []*Macro
 	Params  []*Param
 	Lets    []*Let
 	Clauses []*Clause
@@ -58,17 +62,23 @@ type Clause struct {
 	// Body is nil if the clause has no body.
 	Body *Block
 	Span Span
+	// written is the text before macros were expanded, or "".
+	written string
 }
 
 // ProbeRef names probes: `nvme:complete_rq`, `ib:*_qp`, `*:*`, where both halves are globs of `*` and `?`; or a moment: `begin` and
 // `end` (only Group), `interval:1s` and `profile:99hz` (Group, and in Name the text after the colon). Spellings of bpftrace are
-// normalised: BEGIN is begin, interval:s:1 is interval:1s, interval:ms:10 interval:10ms, interval:us:5 interval:5us, interval:hz:10
-// interval:100ms, profile:hz:99 profile:99hz, profile:ms:10 profile:100hz.
+// normalised: BEGIN is begin, interval:s:1 is interval:1s, interval:ms:10 interval:10ms, interval:us:5 interval:5us,
+// interval:1000000 interval:1ms, interval:hz:10 interval:100ms, profile:hz:99 profile:99hz, profile:ms:10 profile:100hz.
+// `self:signal:SIGUSR1` has the group self.
 type ProbeRef struct {
 	Group, Name string
-	Span        Span
+	// Label is the name before an equals sign: label=begin. It has no meaning yet, as in bpftrace.
+	Label string
+	Span  Span
 }
 
+// String returns the reference without its label.
 func (r ProbeRef) String() string {
 	if r.Name == "" {
 		return r.Group
@@ -82,7 +92,7 @@ type Block struct {
 	Span  Span
 }
 
-// Stmt is a statement: *Assign, *If, *For, *Call or *Return.
+// Stmt is a statement: *Assign, *Declare, *If, *For, *While, *Unroll, *Nested, *Call, *Discard, *Jump or *Return.
 type Stmt interface{ Pos() Span }
 
 // Assign is `@x[k] = e`, `$v += e`, `@x++`. An aggregation, `@x = count()`, is an assignment of a call.
@@ -94,6 +104,8 @@ type Assign struct {
 	// Value is nil for ++ and --.
 	Value ast.Node
 	Span  Span
+	// step is what ++ and -- are as a value, for the last statement of a block that has one.
+	step *Step
 }
 
 // If is `if (cond) { … } else { … }`; `else if` is an Else of one If. The brackets around the condition are optional.
@@ -122,8 +134,11 @@ type Call struct {
 	Span Span
 }
 
-// Return is `return`, which ends the clause for this event.
-type Return struct{ Span Span }
+// Return is `return`, which ends the clause for this event. Its value is nil if it has none.
+type Return struct {
+	Value ast.Node
+	Span  Span
+}
 
 func (s *Assign) Pos() Span { return s.Span }
 func (s *If) Pos() Span     { return s.Span }
@@ -153,10 +168,10 @@ type Member struct {
 }
 
 // Cast is `(uint8)x` or `(int64)x`: the value modulo 2^n, signed or unsigned. The names are bpftrace's: int8 … int64, uint8 …
-// uint64, and int, which is int64. There is no cast to a string.
+// uint64, their C names like uint8_t, and int, which is int64. (bool)x is whether x is not 0, (string)x its text.
 type Cast struct {
 	node
-	To string // normalised to int8 … uint64
+	To string // normalised to int8 … uint64, bool or string
 	Of ast.Node
 }
 

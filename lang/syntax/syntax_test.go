@@ -303,7 +303,7 @@ func TestLimit(t *testing.T) {
 
 // TestTooMany parses texts with more mistakes than are reported.
 func TestTooMany(t *testing.T) {
-	for _, src := range []string{"a:b { " + strings.Repeat("5;", 1000) + "}", strings.Repeat("a:b 5;", 1000)} {
+	for _, src := range []string{"a:b { " + strings.Repeat("];", 1000) + "}", strings.Repeat("a:b 5;", 1000)} {
 		_, err := Parse("program", src)
 		errs, _ := err.(ErrorList)
 		if len(errs) != maxErrors+1 || errs[maxErrors].Msg != "too many mistakes" {

@@ -33,6 +33,12 @@ func operands(n ast.Node) []ast.Node {
 		return []ast.Node{n.Of}
 	case *Cast:
 		return []ast.Node{n.Of}
+	case *Step:
+		return []ast.Node{n.Target}
+	case *BlockExpr:
+		var all []ast.Node
+		WalkStmts(n.Body, func(s Stmt) { all = append(all, Exprs(s)...) })
+		return append(all, n.Value)
 	case *NamedArg:
 		return []ast.Node{n.Value}
 	}
@@ -46,12 +52,8 @@ func WalkStmts(b *Block, visit func(Stmt)) {
 	}
 	for _, s := range b.Stmts {
 		visit(s)
-		switch s := s.(type) {
-		case *If:
-			WalkStmts(s.Then, visit)
-			WalkStmts(s.Else, visit)
-		case *For:
-			WalkStmts(s.Body, visit)
+		for _, b := range inner(s) {
+			WalkStmts(b, visit)
 		}
 	}
 }

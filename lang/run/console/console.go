@@ -63,6 +63,13 @@ func (c *Console) Show(n run.Note) {
 	}
 }
 
+// Warn prints the warnings about a program.
+func (c *Console) Warn(program *ir.Program) {
+	if !c.Quiet && len(program.Warnings) > 0 {
+		fmt.Fprintln(c.Err, program.Warnings)
+	}
+}
+
 // ShowCgroups prints which cgroups of the program do not exist. Otherwise a typo in a path would silently match nothing.
 func (c *Console) ShowCgroups(program *ir.Program) {
 	for _, path := range program.CgroupPaths() {

@@ -1,0 +1,82 @@
+package check
+
+import (
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/syntax"
+)
+
+// This file writes functions of bpftrace as expressions that mean the same.
+
+// foreignCalls maps a function to what a call of it means, or to nil if the call is wrong.
+var foreignCalls = map[string]func(args []ast.Node) ast.Node{
+	"strlen":      renamed("len", 1, 1),
+	"strstr":      renamed("indexOf", 2, 2),
+	"strcontains": joined("contains"),
+	"strncmp":     compared,
+	"str_concat":  concatenated,
+}
+
+// renamed returns a call of another function.
+func renamed(fn string, least, most int) func([]ast.Node) ast.Node {
+	return func(args []ast.Node) ast.Node {
+		if len(args) < least || len(args) > most {
+			return nil
+		}
+		return callOf(fn, args...)
+	}
+}
+
+// joined returns an operator with two operands.
+func joined(operator string) func([]ast.Node) ast.Node {
+	return func(args []ast.Node) ast.Node {
+		if len(args) != 2 {
+			return nil
+		}
+		return &ast.BinaryNode{Operator: operator, Left: args[0], Right: args[1]}
+	}
+}
+
+func callOf(fn string, args ...ast.Node) ast.Node {
+	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: fn}, Arguments: args}
+}
+
+// compared is strncmp(a, "text", n): 0 if the first n bytes are equal, and otherwise 1.
+func compared(args []ast.Node) ast.Node {
+	if len(args) != 3 {
+		return nil
+	}
+	text, isText := args[1].(*ast.StringNode)
+	n, _, isNumber := literalValue(args[2])
+	count, isNatural := n.(uint64)
+	if !isText || !isNumber || !isNatural {
+		return nil
+	}
+	equal := &ast.BinaryNode{Operator: "==", Left: args[0], Right: text}
+	if count <= uint64(len(text.Value)) {
+		equal = &ast.BinaryNode{Operator: "startsWith", Left: args[0], Right: &ast.StringNode{Value: text.Value[:count]}}
+	}
+	return &ast.ConditionalNode{Ternary: true, Cond: equal, Exp1: numberNode(0), Exp2: numberNode(1)}
+}
+
+// concatenated is str_concat(a, b).
+func concatenated(args []ast.Node) ast.Node {
+	if len(args) != 2 {
+		return nil
+	}
+	return callOf("join", &ast.ArrayNode{Nodes: args}, &ast.StringNode{Value: ""})
+}
+
+// located gives nodes that were made for a call its place.
+func located(n ast.Node, call ast.Node) ast.Node {
+	if syntax.SpanOf(n) != (syntax.Span{}) {
+		return n
+	}
+	syntax.Walk(n, func(n ast.Node) bool {
+		if syntax.SpanOf(n) == (syntax.Span{}) {
+			n.SetLocation(call.Location())
+		}
+		return true
+	})
+	return n
+}
