@@ -2,6 +2,7 @@ package format
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,17 +14,18 @@ import (
 // This file is printf. The conversions are those that C and bpftrace have; package fmt does the work:
 //
 //	%d %i        a number as it is: the value of an enum, 0 or 1 for a boolean, nanoseconds, bytes
-//	%u %x %X %o  the same, a negative one as two's complement of its width; %p is %#x
+//	%u %x %X %o  the same, a negative one as two's complement: of 32 bits if it fits in them, otherwise of 64; %p is %#x of 64 bits
 //	%c           the byte of that value, escaped like a string
 //	%s           a string, the name of an enum or error number, an address, true or false, a tuple, a number; control characters of a string from
 //	             outside the program are escaped, like \x1b, unless the user wants them raw
 //	%t           any value as print writes it: read, 1.2ms, 4KiB, -EINVAL, fe80::1
 //	%r           the bytes of a string or address, unprintable ones like \x0a; %rx all of them so; %rh like 0a fe
+//	%gr          the names of the kernel's flags of allocations in a number, such as GFP_KERNEL
 //	%%           a percent sign
 //
 // There are the flags -, 0, +, space and #, and width and precision as numbers: a width in characters, the precision of a text in
-// bytes. Every number has 64 bits, so of the length modifiers hh, h, l, ll, L, j, z and t only hh and h have an effect: they keep 8
-// and 16 bits. %t is a conversion unless one of d i u o x X follows. An absent value is a dash.
+// bytes. Every number has 64 bits. Of the length modifiers hh and h keep 8 and 16 bits, and l, ll, L, j, z and t give 64 bits of a
+// negative number. %t is a conversion unless one of d i u o x X follows. An absent value is a dash.
 
 // Pattern is the format of a printf or of a time, checked against its arguments.
 type Pattern struct {
@@ -59,7 +61,7 @@ func (e *PatternError) Error() string { return e.Msg }
 
 // conversionPattern has these groups: flags, width, precision, length modifier of an integer, its letter, or any other letters.
 var conversionPattern = regexp.MustCompile(
-	`(?s)^%([-+ #0]*)(\*|\d*)(?:\.(\*|\d*))?(?:(hh|ll|[hlLjzt])?([diuoxX])|(?:hh|ll|[hlLjz])?(r[hx]?|.))`)
+	`(?s)^%([-+ #0]*)(\*|\d*)(?:\.(\*|\d*))?(?:(hh|ll|[hlLjzt])?([diuoxX])|(?:hh|ll|[hlLjz])?(gr|r[hx]?|.))`)
 
 // NewPattern checks the format of a printf against its arguments. With raw, control characters are written unescaped. The error is
 // a *PatternError.
@@ -100,7 +102,7 @@ func newVerb(match []string, args []Operand, n int, raw bool) (verb, error) {
 	c, known := conversions[letters]
 	if !known {
 		return verb{}, &PatternError{-1, fmt.Sprintf("there is no conversion %q", written),
-			"use one of %d %i %u %x %X %o %c %p %s %t %r %rx %rh, or %% for a percent sign"}
+			"use one of %d %i %u %x %X %o %c %p %s %t %r %rx %rh %gr, or %% for a percent sign"}
 	}
 	for _, size := range []string{width, precision} {
 		if err := checkSize(written, size); err != nil {
@@ -174,16 +176,16 @@ func checkSize(written, size string) error {
 func conversionsOf(e Operand) (letters, help string) {
 	switch e.Type.Kind {
 	case event.Bool:
-		return "diuxXopcst", "write %s for true and false, or %d for 1 and 0"
+		return "diuxXopcstg", "write %s for true and false, or %d for 1 and 0"
 	case event.String:
 		return "str", "write %s"
 	case event.GID:
 		return "str", "write %s for the address, or %rh for its bytes"
 	case event.Int, event.Uint:
 		if event.EnumOf(&e.Type) != nil {
-			return "diuxXopcst", "write %s for the name, or %d for the number"
+			return "diuxXopcstg", "write %s for the name, or %d for the number"
 		}
-		return "diuxXopcst", numberHelp(e.Type.Unit)
+		return "diuxXopcstg", numberHelp(e.Type.Unit)
 	}
 	return "st", "write %t" // a tuple, a list or a stack
 }
@@ -220,6 +222,7 @@ var conversions = map[string]struct {
 	"r":  {"the bytes of a string or address", "-", "s", escaped(true)},
 	"rx": {"the bytes of a string or address", "-", "s", escaped(false)},
 	"rh": {"the bytes of a string or address", "-", "s", hexadecimal},
+	"gr": {"flags of an allocation", "-", "s", allocation},
 }
 
 // signedNumber converts a number. The modifiers hh and h cut it, as in C.
@@ -239,8 +242,22 @@ func unsignedNumber(e Operand, modifier string) func(v any) any {
 		return func(v any) any { return uint8(event.To[uint64](Numeric(v))) }
 	case "h":
 		return func(v any) any { return uint16(event.To[uint64](Numeric(v))) }
+	case "":
+		return func(v any) any { return word(e.Type, Numeric(v)) }
 	}
-	return func(v any) any { return Bits(e.Type, Numeric(v)) }
+	return func(v any) any { return event.To[uint64](Numeric(v)) }
+}
+
+// word returns the bits of a number as C promotes it: a negative one that fits in 32 bits has 32. A number with a width of its own
+// keeps it.
+func word(t event.Type, v any) uint64 {
+	if t.Unit == event.Hex || t.Enum != nil {
+		return Bits(t, v)
+	}
+	if n, ok := v.(int64); ok && math.MinInt32 <= n && n < 0 {
+		return uint64(uint32(n))
+	}
+	return event.To[uint64](v)
 }
 
 // Numeric converts a boolean to a number. It returns other values unchanged.
@@ -252,6 +269,10 @@ func Numeric(v any) any {
 		return uint64(0)
 	}
 	return v
+}
+
+func allocation(Operand, string) func(v any) any {
+	return func(v any) any { return gfp(event.To[uint64](Numeric(v))) }
 }
 
 func pointer(e Operand, _ string) func(v any) any {

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bpftraceVersion is the bpftrace that the programs are compared with.
+const bpftraceVersion = "v0.27.1"
+
+// inBpftraceRoot runs a command in the root file system that `make bench` installs, with what bpftrace needs of this machine.
+const inBpftraceRoot = `
+	root=$1
+	shift
+	mount --rbind /sys "$root/sys"
+	mount --rbind /dev "$root/dev"
+	mount --bind /proc "$root/proc"
+	mountpoint -q "$root/sys/kernel/tracing" || mount -t tracefs tracefs "$root/sys/kernel/tracing"
+	exec chroot "$root" bpftrace "$@"`
+
+// bpftraceCommand returns the command of the bpftrace of `make bench`. It skips the test if there is none that runs.
+func bpftraceCommand(t *testing.T) []string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Skip(err)
+	}
+	root := filepath.Join(cache, "trace-bench", "bpftrace")
+	if _, err := os.Stat(filepath.Join(root, "usr/bin/bpftrace")); err != nil {
+		t.Skipf("bpftrace is not installed (make bench does so): %v", err)
+	}
+	command := []string{"unshare", "--mount", "--propagation", "private", "bash", "-euc", inBpftraceRoot, "bpftrace", root}
+	version, err := exec.Command(command[0], append(command[1:], "--version")...).CombinedOutput()
+	if err != nil {
+		t.Skipf("bpftrace does not run here: %v: %s", err, version)
+	}
+	if !strings.Contains(string(version), bpftraceVersion) {
+		t.Fatalf("%s is of another version: %s", root, version)
+	}
+	return command
+}
+
+// same is a program that prints the same in both. Lines of its data and of its messages are compared.
+type same struct{ row, program string }
+
+// readSame reads the table of programs: a line that begins with # names the row of a feature, and each other line is a program.
+func readSame(t *testing.T, name string) (all []same) {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := ""
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if after, is := strings.CutPrefix(line, "# "); is {
+			row = after
+		} else if line != "" {
+			all = append(all, same{row, line})
+		}
+	}
+	return all
+}
+
+var (
+	// placedMessage is a message with its place; unplaced ones about the host are not of the program.
+	placedMessage = regexp.MustCompile(`^\S+?:\d+:\d+(-\d+)?: ((WARNING|ERROR): .*)`)
+	isMessage     = regexp.MustCompile(`^ERROR: `)
+)
+
+// messagesOf returns the warnings and errors of a program without their place, which the two write differently. Messages of
+// bpftrace about its own library are left out.
+func messagesOf(text string) string {
+	var all []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "stdlib/") || strings.Contains(line, "expanded from") {
+			continue
+		}
+		line = strings.TrimSuffix(strings.TrimSpace(line), ".")
+		if placed := placedMessage.FindStringSubmatch(line); placed != nil {
+			all = append(all, placed[2])
+		} else if isMessage.MatchString(line) {
+			all = append(all, line)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// run runs a command to its end, which the program has to bring about.
+func (s same) run(t *testing.T, command ...string) (data, messages string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil && ctx.Err() != nil {
+		t.Errorf("%s: %q does not end", s.row, command)
+	}
+	return strings.Trim(out.String(), "\n"), messagesOf(errs.String())
+}
+
+// TestSameTextAsBpftrace runs each program of testdata/bpftrace.txt in bpftrace and in trace and compares what they print.
+func TestSameTextAsBpftrace(t *testing.T) {
+	requireLive(t)
+	command := bpftraceCommand(t)
+	for _, s := range readSame(t, "testdata/bpftrace.txt") {
+		want, wantMessages := s.run(t, append(command, "-e", s.program)...)
+		got, gotMessages := s.run(t, "trace", "-e", s.program)
+		if got != want {
+			t.Errorf("%s: %s prints\n%s\nand bpftrace\n%s", s.row, s.program, got, want)
+		}
+		if gotMessages != wantMessages {
+			t.Errorf("%s: %s warns\n%s\nand bpftrace\n%s", s.row, s.program, gotMessages, wantMessages)
+		}
+	}
+}
