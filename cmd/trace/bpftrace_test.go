@@ -93,6 +93,9 @@ func messagesOf(text string) string {
 	return strings.Join(all, "\n")
 }
 
+// beforeMaps are the empty lines that bpftrace prints when a program ends.
+const beforeMaps = "\n\n\n"
+
 // run runs a command to its end, which the program has to bring about.
 func (s same) run(t *testing.T, command ...string) (data, messages string) {
 	t.Helper()
@@ -104,7 +107,7 @@ func (s same) run(t *testing.T, command ...string) (data, messages string) {
 	if err := cmd.Run(); err != nil && ctx.Err() != nil {
 		t.Errorf("%s: %q does not end", s.row, command)
 	}
-	return strings.Trim(out.String(), "\n"), messagesOf(errs.String())
+	return strings.Trim(strings.ReplaceAll(out.String(), beforeMaps, "\n"), "\n"), messagesOf(errs.String())
 }
 
 // TestSameTextAsBpftrace runs each program of testdata/bpftrace.txt in bpftrace and in trace and compares what they print.

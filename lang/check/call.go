@@ -44,7 +44,12 @@ var signatures = map[string]signature{
 	"int":         {`int("12")`, "s", 1, ir.Integer64, true},
 	"string":      {"string(x)", "v", 1, ir.Text, false},
 	"strftime":    {`strftime("%H:%M:%S", nsecs)`, "fn", 2, ir.Text, false},
-	"ntop":        {"ntop(address)", "a", 1, ir.Text, true},
+	"ntop":        {"ntop(address)", "aa", 1, ir.Text, true},
+	"macaddr":     {"macaddr(x)", "n", 1, ir.Text, false},
+	"memcmp":      {"memcmp(a, b, n)", "ssn", 3, ir.Integer64, false},
+	"buf":         {"buf(s) or buf(s, n)", "sn", 1, ir.Text, false},
+	"strerror":    {"strerror(errno)", "n", 1, ir.Text, false},
+	"signal_name": {"signal_name(n)", "n", 1, ir.Text, false},
 	"any":         {"any(list, # > 1)", "lp", 2, ir.Boolean, false},
 	"all":         {"all(list, # > 1)", "lp", 2, ir.Boolean, false},
 	"none":        {"none(list, # > 1)", "lp", 2, ir.Boolean, false},
@@ -58,13 +63,10 @@ var signatures = map[string]signature{
 // call types a function call in an expression.
 func (c *checker) call(n *ast.CallNode) *ir.Expr {
 	fn, at := callee(n), syntax.SpanOf(n)
+	if e, is := c.specialCall(fn, n); is {
+		return e
+	}
 	switch {
-	case fn == "has_key":
-		return c.hasKey(n)
-	case fn == "len":
-		return c.length(n)
-	case fn == "str":
-		return c.stringItself(n)
 	case isStack(fn):
 		return c.stackCall(fn, at, n.Arguments)
 	case aggregationUsage(fn) != "":
@@ -310,7 +312,7 @@ func (c *checker) timeFormat(n ast.Node) *ir.Expr {
 
 // unknownFunction reports a function that does not exist.
 func (c *checker) unknownFunction(n *ast.CallNode, fn string) *ir.Expr {
-	names := slices.Concat(aggregationNames(), statements, onMaps, slices.Sorted(maps.Keys(signatures)))
+	names := slices.Concat(aggregationNames(), statements, special, slices.Sorted(maps.Keys(signatures)))
 	help := foreignFunctions[fn]
 	switch {
 	case help != "":

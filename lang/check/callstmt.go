@@ -82,7 +82,7 @@ func (c *checker) noStatement(n *ast.CallNode, fn string) {
 // hasValue reports whether a function has a value, and no effect.
 func hasValue(fn string) bool {
 	_, known := signatures[fn]
-	return known || slices.Contains(onMaps, fn) || isStack(fn)
+	return known || slices.Contains(special, fn) || isStack(fn)
 }
 
 // wholeMap returns the map that the first argument names without a key, or nil.

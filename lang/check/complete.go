@@ -34,7 +34,7 @@ func Names(of []*event.Probe, field string) []string {
 // Functions returns the names of the functions that may stand in a predicate or, with inBlock, in a body, where statements and
 // aggregations are allowed too.
 func Functions(inBlock bool) []string {
-	names := append(slices.Collect(maps.Keys(signatures)), onMaps...)
+	names := append(slices.Collect(maps.Keys(signatures)), special...)
 	if inBlock {
 		names = append(names, statements...)
 		names = append(names, aggregationNames()...)

@@ -22,8 +22,8 @@ func aggregationUsage(name string) string {
 
 func isStack(word string) bool { return word == "kstack" || word == "ustack" }
 
-// Functions that are statements, and functions on maps. The latter have no signature because they take maps.
+// Functions that are statements, and functions with a value that have no signature.
 var (
 	statements = []string{"clear", "delete", "exit", "print", "printf", "time", "zero"}
-	onMaps     = []string{"has_key", "len"}
+	special    = []string{"bswap", "delete", "find", "has_key", "kaddr", "ksym", "len", "pton", "str", "strcap", "syscall_name", "usym"}
 )

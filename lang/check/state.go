@@ -96,8 +96,8 @@ type analysis struct {
 	maps   []*mapUses // in the order of the program
 	byName map[string]*mapUses
 	vars   map[declaration]*varUses
-	// assignments maps each x++ that is a value to its assignment.
-	assignments map[*syntax.Step]*syntax.Assign
+	// assignments maps each x++ and find() to the assignment that it makes.
+	assignments map[ast.Node]*syntax.Assign
 	// changed reports that this pass has learned something, final that this is the last pass.
 	changed, final bool
 	// cgroups maps paths that were looked up to ids, or to 0 if there is no such cgroup.

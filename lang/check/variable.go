@@ -30,13 +30,11 @@ func (c *checker) aside(typed func()) []ir.Stmt {
 // step types x++ and ++x as values.
 func (c *checker) step(n *syntax.Step) *ir.Expr {
 	if !c.inBody() {
-		return c.fail(syntax.SpanOf(n), "a predicate changes nothing", "write it in the body: { if (…) { … } }")
+		return c.predicateActs(n)
 	}
-	assign := c.assignments[n]
-	if assign == nil {
-		assign = &syntax.Assign{Target: n.Target, Op: n.Op, Span: syntax.SpanOf(n)}
-		c.assignments[n] = assign
-	}
+	assign := c.assignment(n, func() *syntax.Assign {
+		return &syntax.Assign{Target: n.Target, Op: n.Op, Span: syntax.SpanOf(n)}
+	})
 	if n.Before {
 		c.do(c.stmt(assign))
 		return c.keep(n, n.Target)
@@ -80,7 +78,7 @@ func variableValue(v *varUses, at syntax.Span) *ir.Expr {
 // blockValue types a block that is a value.
 func (c *checker) blockValue(n *syntax.BlockExpr, want *event.Type) (e *ir.Expr) {
 	if !c.inBody() {
-		return c.fail(syntax.SpanOf(n), "a predicate changes nothing", "write it in the body: { if (…) { … } }")
+		return c.predicateActs(n)
 	}
 	around := c.before
 	c.before = nil
@@ -95,14 +93,19 @@ func (c *checker) inBody() bool { return len(c.scopes) > 0 }
 // acts reports whether an expression does something.
 func acts(n ast.Node) (found bool) {
 	syntax.Walk(n, func(n ast.Node) bool {
-		switch n.(type) {
+		switch n := n.(type) {
 		case *syntax.Step, *syntax.BlockExpr:
 			found = true
+		case *ast.CallNode:
+			found = found || slices.Contains(acting, callee(n))
 		}
 		return !found
 	})
 	return found
 }
+
+// acting are the functions with a value that do something.
+var acting = []string{"delete", "find"}
 
 // inOrder returns operands that are typed one after the other: an earlier one has read what a later one changes.
 func (c *checker) inOrder(nodes []ast.Node) []ast.Node {

@@ -57,6 +57,7 @@ const (
 	OpAbsent // Args[0] is absent; never absent itself
 	OpSigned // the bits of Args[0] as an Int
 	OpCast   // Args[0] modulo 2^Num, with the sign of Type
+	OpSwap   // Args[0] with its Num/8 bytes in the opposite order
 	OpNeg
 	OpCompl // ~
 	OpNot
@@ -90,7 +91,7 @@ type Expr struct {
 	Op    Op
 	Type  Type
 	Args  []*Expr
-	Num   uint64 // of OpLit, and the bits of OpCast
+	Num   uint64 // of OpLit, and the bits of OpCast and OpSwap
 	Str   string // of OpLit of String or Bytes; at most Type.Size bytes
 	Field *Field
 	Var   int // index of OpVar in Spec.Vars

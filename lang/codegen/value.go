@@ -222,6 +222,9 @@ func (g *gen) eval(e *Expr, absent label) {
 	case OpCast:
 		g.eval(e.Args[0], absent)
 		g.cast(asm.R0, e)
+	case OpSwap:
+		g.eval(e.Args[0], absent)
+		g.swap(e)
 	case OpNeg:
 		g.eval(e.Args[0], absent)
 		g.emit(asm.Neg.Imm(asm.R0, 0))
@@ -235,6 +238,16 @@ func (g *gen) eval(e *Expr, absent label) {
 		}
 		g.arithmetic(e, absent)
 	}
+}
+
+// swap reverses the bytes of R0. A single byte has no order.
+func (g *gen) swap(e *Expr) {
+	sizes := map[uint64]asm.Size{16: asm.Half, 32: asm.Word, 64: asm.DWord}
+	if size, many := sizes[e.Num]; many {
+		g.emit(asm.HostTo(asm.BE, asm.R0, size)) // the machines of trace are little-endian
+		return
+	}
+	g.emit(asm.And.Imm(asm.R0, 0xff))
 }
 
 // truth computes a bool into R0.
@@ -431,6 +444,8 @@ func (g *gen) width(e *Expr) int {
 		}
 	case OpSigned:
 		return g.width(e.Args[0])
+	case OpSwap:
+		return int(e.Num)
 	case OpCast:
 		if e.Type.Kind == Uint {
 			return int(min(e.Num, 64))

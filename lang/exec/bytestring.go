@@ -25,8 +25,38 @@ func onBytes(e *ir.Expr) func(x []any) any {
 		return func(x []any) any { return splitBytes(e, x) }
 	case "replace":
 		return func(x []any) any { return replaceBytes(e, x) }
+	case "buf":
+		return firstBytes
+	case "memcmp":
+		return compareBytes
 	}
 	return nil
+}
+
+// firstBytes returns the first n bytes of a string.
+func firstBytes(x []any) any {
+	s := x[0].(string)
+	if len(x) > 1 {
+		s = s[:min(uint64(len(s)), event.To[uint64](x[1]))]
+	}
+	return s
+}
+
+// compareBytes returns the difference of the first bytes that differ among the first n. A string ends with zeros.
+func compareBytes(x []any) any {
+	a, b, n := x[0].(string), x[1].(string), event.To[uint64](x[2])
+	at := func(s string, i uint64) int64 {
+		if i < uint64(len(s)) {
+			return int64(s[i])
+		}
+		return 0
+	}
+	for i := range min(n, uint64(max(len(a), len(b)))) {
+		if d := at(a, i) - at(b, i); d != 0 {
+			return d
+		}
+	}
+	return int64(0)
 }
 
 func lenBytes(e *ir.Expr, x []any) any {

@@ -166,6 +166,8 @@ func (o *opinion) signed(n *diffNode) bool {
 		return o.tuples[n.m][n.index]
 	case nCast:
 		return n.signed
+	case nSwap:
+		return false
 	case nCond:
 		return o.signed(n.args[1]) || o.signed(n.args[2])
 	}
@@ -651,6 +653,8 @@ func (o *opinion) eval(n *diffNode) diffEval {
 		return func() any { return diffNot(in()) }
 	case nCast:
 		return o.cast(n)
+	case nSwap:
+		return o.swap(n)
 	case nString:
 		field := o.probe.Field(n.args[0].text)
 		x := o.eval(n.args[0])
@@ -775,6 +779,20 @@ func (o *opinion) cast(n *diffNode) diffEval {
 			low.Sub(low, modulus)
 		}
 		return low
+	}
+}
+
+// swap reverses the bytes of what a cast keeps.
+func (o *opinion) swap(n *diffNode) diffEval {
+	x := o.cast(n)
+	return func() any {
+		v := x()
+		if v == nil {
+			return nil
+		}
+		b := v.(*big.Int).FillBytes(make([]byte, n.bits/8))
+		slices.Reverse(b)
+		return new(big.Int).SetBytes(b)
 	}
 }
 

@@ -35,7 +35,7 @@ type diffNode struct {
 	v      *diffVar // of nVar
 	m      *diffMap // of nLookup, nMember and nHasKey; args are the key
 	index  int      // of nMember
-	bits   int      // of nCast, with
+	bits   int      // of nCast and nSwap, with
 	signed bool
 }
 
@@ -47,6 +47,7 @@ const (
 	nMember  = "member" // element index of the tuple that a map holds
 	nHasKey  = "has_key"
 	nCast    = "cast"
+	nSwap    = "bswap" // of an unsigned cast to bits
 	nNeg     = "negation"
 	nIsNil   = "== nil"
 	nNotNil  = "!= nil"
@@ -601,7 +602,9 @@ func (g *diffGen) number(depth int) *diffNode {
 	if g.small(depth) || g.one(6) {
 		return g.leaf(aNumber)
 	}
-	switch g.IntN(14) {
+	switch g.IntN(15) {
+	case 14:
+		return &diffNode{op: nSwap, sort: aNumber, args: []*diffNode{g.number(depth - 1)}, bits: 8 << g.IntN(4)}
 	case 0:
 		return g.node("~", aNumber, g.number(depth-1))
 	case 1:
@@ -1094,6 +1097,8 @@ func (n *diffNode) String() string {
 			sign = ""
 		}
 		return fmt.Sprintf("((%sint%d)%s)", sign, n.bits, n.args[0])
+	case nSwap:
+		return fmt.Sprintf("bswap((uint%d)%s)", n.bits, n.args[0])
 	case nNeg:
 		return fmt.Sprintf("(-%s)", n.args[0])
 	case nString:

@@ -76,9 +76,10 @@ func (sc *scope) at() uint64 {
 
 // machine runs clauses in user space.
 type machine struct {
-	stacks *stackStore // nil if the program captures no stacks
-	stores map[*ir.Map]mapStore
-	sink   Sink
+	stacks  *stackStore // nil if the program captures no stacks
+	symbols *symbolTables
+	stores  map[*ir.Map]mapStore
+	sink    Sink
 	// keep, if not nil, takes the events of clauses without a body in place of the sink.
 	keep func(*event.Event) error
 	// clock returns the time on the clock of nsecs. started is when the program began, and ended when it ended, 0 before.

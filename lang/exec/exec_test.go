@@ -290,6 +290,17 @@ func TestPrint(t *testing.T) {
 		{`@[1] = count(); print(@[1]); print(@[2])`, "1\n0\n"},
 		{`time("%H:%M:%S\n")`, "00:00:01\n"},
 		{`printf("%s", strftime("%H:%M:%S", nsecs))`, "00:00:01"},
+		{`print((strerror(2), strerror(-13), strerror(0), strerror(9999)))`, "(No such file or directory, Permission denied, Success, Unknown error)\n"},
+		{`print((signal_name(9), signal_name(35)))`, "(Killed, Real-time signal 1)\n"},
+		{`print((syscall_name(0), syscall_name(9999)))`, "(read, Unknown syscall)\n"},
+		{`print((macaddr(0x060504030201), ntop(2, 0x0100007f), ntop(pton("::1")), ntop(pton("10.9.0.1")), pton("127.0.0.1")))`,
+			"(01:02:03:04:05:06, 127.0.0.1, ::1, 10.9.0.1, 16777343)\n"},
+		{`print((bswap(0x1234), bswap(-1), bswap(5), bswap((uint16)5), bswap((uint64)5), bswap(u64)))`,
+			"(13330, 255, 5, 1280, 360287970189639680, 216172782113783808)\n"},
+		{`print((memcmp("hello", "help", 3), memcmp("hello", "help", 4), memcmp("a", "", 5), memcmp("ab", "abc", 9)))`, "(0, -4, 97, -99)\n"},
+		{`print((buf("hello", 3), buf("hi"), strcap("hello"), strcap(comm ?? "")))`, "(hel, hi, 6, 16)\n"},
+		{`@m[1] = 2; let $v; $found = find(@m, 1, $v); print(($found, $v)); if (find(@m, 7, $v)) { print("no") } print($v)`, "(true, 2)\n2\n"},
+		{`@m[1] = 2; @m[3] = 4; print((delete(@m, 1), delete(@m, 1), delete(@m[3]), len(@m)))`, "(true, false, true, 0)\n"},
 	} {
 		r := startRun(t, "test:numbers { "+test.src+" }")
 		r.event(t, "test:numbers", numbers)

@@ -3,6 +3,7 @@ package exec
 import (
 	"encoding/binary"
 	"math"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -30,12 +31,26 @@ func library(e *ir.Expr) func(*scope, []any) (any, error) {
 		compute = func(_ *scope, x []any) any { return f(x) }
 	}
 	switch e.Fn {
+	case "ksym":
+		compute = func(sc *scope, x []any) any { return sc.machine.symbols.kernelName(event.To[uint64](x[0])) }
+	case "kaddr":
+		compute = func(sc *scope, x []any) any { return sc.machine.symbols.kernelAddress(x[0].(string)) }
+	case "usym":
+		compute = func(sc *scope, x []any) any { return sc.machine.symbols.userName(sc, x) }
 	case "strftime":
 		compute = func(sc *scope, x []any) any { return format.Strftime(x[0].(string), sc.sink.Clock(x[1])) }
 	case "string":
 		compute = func(_ *scope, x []any) any { return stringOf(e.Args[0].Type, x[0]) }
 	case "ntop":
-		compute = func(_ *scope, x []any) any { return ntop(e.Args[0].Type, x[0]) }
+		compute = func(_ *scope, x []any) any { return ntop(e.Args, x) }
+	case "macaddr":
+		compute = func(_ *scope, x []any) any { return macaddr(event.To[uint64](x[0])) }
+	case "strerror":
+		compute = func(_ *scope, x []any) any { return format.ErrorText(event.To[int64](x[0])) }
+	case "signal_name":
+		compute = func(_ *scope, x []any) any { return format.SignalText(event.To[int64](x[0])) }
+	case "syscall_name":
+		compute = func(_ *scope, x []any) any { return callName(e.Args[0].Type.Enum, event.To[int64](x[0])) }
 	}
 	return func(sc *scope, x []any) (any, error) {
 		if slices.Contains(x, nil) {
@@ -75,16 +90,30 @@ func callExpr(e *ir.Expr, x []any) (result any) {
 	return fromExpr(e, result)
 }
 
-// ntop writes an address: a GID, an IP address, or the 32 bits of an IPv4 address as in memory.
-func ntop(t event.Type, v any) any {
-	if raw, ok := v.(string); ok {
-		return format.Address(t, raw).String()
+// ntop writes an address: a GID, an IP address, or the 32 bits of an IPv4 address as in memory. Its family may come before it.
+func ntop(args []*ir.Expr, x []any) any {
+	last := len(x) - 1
+	if raw, ok := x[last].(string); ok {
+		return format.Address(args[last].Type, raw).String()
 	}
-	n := event.To[uint64](v)
+	n := event.To[uint64](x[last])
 	if n > math.MaxUint32 {
 		return nil
 	}
 	return netip.AddrFrom4([4]byte(binary.LittleEndian.AppendUint32(nil, uint32(n)))).String()
+}
+
+// macaddr writes the six bytes of an address as they are in memory.
+func macaddr(n uint64) string {
+	return net.HardwareAddr(binary.LittleEndian.AppendUint64(nil, n)[:6]).String()
+}
+
+// callName returns the name of a system call.
+func callName(calls *event.Enum, n int64) any {
+	if name := calls.NameOf(n); name != "" {
+		return name
+	}
+	return "Unknown syscall"
 }
 
 // stringOf returns the text of a value as it is printed. It returns a string unchanged.

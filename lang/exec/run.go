@@ -54,6 +54,7 @@ type Run struct {
 	halves  map[string][2]*ebpf.Map // the maps that take turns
 	turns   turns
 	stacks  *stackStore // nil if the program captures no stacks
+	symbols *symbolTables
 	parts   []*siteRun
 	sites   map[*event.Probe][]*siteRun // whole sites, for the shadow and for recorded events
 	moments map[*ir.Clause]*block       // clauses that no event triggers
@@ -88,6 +89,10 @@ func (r *Run) start(o Options) error {
 	if err := r.openStacks(o.Context); err != nil {
 		return err
 	}
+	var err error
+	if r.symbols, err = r.openSymbols(o.Context); err != nil {
+		return err
+	}
 	r.machine = r.newMachine(o, o.Sink, r.store)
 	if r.plan.Options.Compare {
 		r.shadow = r.newMachine(o, o.Shadow, func(m *ir.Map) mapStore { return r.userStore(m) })
@@ -104,7 +109,7 @@ func (r *Run) newMachine(o Options, sink Sink, store func(*ir.Map) mapStore) *ma
 	context.AfterFunc(o.Context, func() { time.AfterFunc(loopGrace, end) })
 	return &machine{
 		stacks: r.stacks, stores: stores, sink: sink, keep: o.Keep, clock: o.Now, started: r.plan.Options.Started, command: r.plan.Options.Command,
-		ctx: ctx,
+		symbols: r.symbols, ctx: ctx,
 	}
 }
 
@@ -180,7 +185,7 @@ func (r *Run) Maps() map[string]*ebpf.Map { return r.kernel }
 
 // Close releases the maps.
 func (r *Run) Close() error {
-	errs := []error{r.stacks.close(), r.turns.fence.close()}
+	errs := []error{r.stacks.close(), r.symbols.close(), r.turns.fence.close()}
 	for _, m := range r.kernel {
 		errs = append(errs, m.Close())
 	}

@@ -277,6 +277,16 @@ func (m *Map) IsProfile() bool {
 	return slices.ContainsFunc(m.Key, func(c Column) bool { return c.Type.Kind == format.Stack }) && m.Table(nil, MapOptions{}).Adds != result.NoAddend
 }
 
+// Calls reports whether the program calls a function that has a value.
+func (p *Program) Calls(fn string) (found bool) {
+	for _, c := range p.Clauses {
+		for _, b := range c.Sites {
+			b.WalkExprs(func(e *Expr) { found = found || e.Op == OpCall && e.Fn == fn })
+		}
+	}
+	return found
+}
+
 // Prints reports whether the call writes output.
 func (s *CallStmt) Prints() bool { return s.Fn == "print" || s.Fn == "printf" || s.Fn == "time" }
 

@@ -27,7 +27,7 @@ type Expr struct {
 	Variable *Variable    // of OpVar
 	Map      *Map         // of OpLookup, OpHasKey, OpLen
 	Index    int          // of OpMember and OpSlot: the number of the element or value
-	Bits     int          // of OpCast
+	Bits     int          // of OpCast and OpSwap
 	Frames   int          // of OpStack: the most frames
 	Fn       string       // of OpCall and OpStack
 	Span     syntax.Span

@@ -1,6 +1,7 @@
 package ir
 
 import (
+	"math/bits"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,6 +56,8 @@ func present(e *Expr) func(x []any) any {
 		return func(x []any) any { return As(e.Type.Kind, x[0].([]any)[e.Index]) }
 	case OpCast:
 		return cast(e.Type.Kind, e.Bits)
+	case OpSwap:
+		return func(x []any) any { return bits.ReverseBytes64(event.To[uint64](x[0])) >> (64 - e.Bits) }
 	case OpList:
 		return func(x []any) any { return alike(x) }
 	case OpEq:
@@ -152,8 +155,8 @@ func power[T int64 | uint64](a, n T) T {
 }
 
 // cast keeps the low bits of a number or boolean. The result has the sign of kind.
-func cast(kind event.Kind, bits int) func(x []any) any {
-	unused := 64 - bits
+func cast(kind event.Kind, size int) func(x []any) any {
+	unused := 64 - size
 	if kind == event.Int {
 		return func(x []any) any { return event.To[int64](format.Numeric(x[0])) << unused >> unused }
 	}

@@ -76,6 +76,8 @@ func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 		return k.member(e, out)
 	case ir.OpCast:
 		out.Op, out.Num = codegen.OpCast, uint64(e.Bits)
+	case ir.OpSwap:
+		out.Op, out.Num = codegen.OpSwap, uint64(e.Bits)
 	case ir.OpStartsWith:
 		if e.Args[1].Op != ir.OpLit {
 			return nil, k.cannot(e, "startsWith with a string that is not a literal")

@@ -1,0 +1,259 @@
+package check
+
+import (
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"trace/lang/ir"
+	"trace/lang/syntax"
+	"trace/probes/event"
+)
+
+// This file types functions of bpftrace whose arguments or results need more than a signature.
+
+// specialCall types a call of a function with a value that has no signature. is reports whether fn is one.
+func (c *checker) specialCall(fn string, n *ast.CallNode) (e *ir.Expr, is bool) {
+	switch fn {
+	case "has_key":
+		return c.hasKey(n), true
+	case "len":
+		return c.length(n), true
+	case "str":
+		return c.stringItself(n), true
+	case "find":
+		return c.find(n), true
+	case "delete":
+		return c.deleted(n), true
+	case "bswap":
+		return c.swapped(n), true
+	case "pton":
+		return c.addressOf(n), true
+	case "strcap":
+		return c.capacity(n), true
+	case "syscall_name":
+		return c.callName(n), true
+	case "kaddr", "ksym":
+		return c.kernelSymbol(n), true
+	case "usym":
+		return c.userSymbol(n), true
+	}
+	return nil, false
+}
+
+// oneArgument returns the only argument of a call, or nil after a mistake.
+func (c *checker) oneArgument(n *ast.CallNode, usage string) ast.Node {
+	if len(n.Arguments) != 1 {
+		c.fail(syntax.SpanOf(n), fmt.Sprintf("%s() has %s", callee(n), argumentCount(len(n.Arguments))), "write "+usage)
+		return nil
+	}
+	return n.Arguments[0]
+}
+
+// numberArgument types the only argument of a call, which must be a number.
+func (c *checker) numberArgument(n *ast.CallNode, usage string) *ir.Expr {
+	arg := c.oneArgument(n, usage)
+	if arg == nil {
+		return nil
+	}
+	return c.argument(callee(n), signature{usage: usage}, 'n', arg)
+}
+
+// literalArgument returns the only argument of a call, which must be a literal string.
+func (c *checker) literalArgument(n *ast.CallNode, usage string) (text string, ok bool) {
+	arg := c.oneArgument(n, usage)
+	if arg == nil {
+		return "", false
+	}
+	text, ok = c.stringLiteral(arg)
+	if !ok {
+		c.fail(syntax.SpanOf(arg), callee(n)+"() takes a literal string", "write "+usage)
+	}
+	return text, ok
+}
+
+// swapped types bswap(x): as many bytes as x has. A literal has the bytes that it needs.
+func (c *checker) swapped(n *ast.CallNode) *ir.Expr {
+	x := c.numberArgument(n, "bswap(x), or bswap((uint16)x)")
+	if x == nil || x.Type.Kind == ir.Pending {
+		return x
+	}
+	size := x.Type.Size
+	if _, sized := n.Arguments[0].(*syntax.Cast); x.Op == ir.OpLit && !sized {
+		size = bytesFor(x.Val)
+	}
+	e := ir.Operation(ir.OpSwap, event.Type{Kind: event.Uint, Size: size}, x)
+	e.Bits = 8 * size
+	return e
+}
+
+// bytesFor returns the size of the smallest integer type that holds a number.
+func bytesFor(v any) int {
+	n := event.To[uint64](v)
+	if i, ok := v.(int64); ok && i < 0 {
+		n = uint64(^i) << 1 // the sign takes a bit
+	}
+	return max(1, 1<<bits.Len(uint((bits.Len64(n)+7)/8-1)))
+}
+
+// addressOf types pton("fe80::1"), a GID, and pton("10.9.0.1"), the four bytes of an address as they are in memory.
+func (c *checker) addressOf(n *ast.CallNode) *ir.Expr {
+	text, ok := c.literalArgument(n, `pton("10.9.0.1") or pton("fe80::1")`)
+	if !ok {
+		return nil
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil || !addr.Is4() {
+		return c.str(syntax.SpanOf(n), text, &event.Type{Kind: event.GID})
+	}
+	b := addr.As4()
+	e := literal(uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24)
+	e.Type.Size = 4
+	return e
+}
+
+// capacity types strcap(s): how many bytes a string may have, with the NUL that ends it in the kernel.
+func (c *checker) capacity(n *ast.CallNode) *ir.Expr {
+	arg := c.oneArgument(n, "strcap(s)")
+	if arg == nil {
+		return nil
+	}
+	e := c.argument("strcap", signature{usage: "strcap(s)"}, 's', arg)
+	if e == nil || e.Type.Kind == ir.Pending {
+		return e
+	}
+	size := e.Type.Size
+	if e.Op == ir.OpLit {
+		size++
+	}
+	return literal(uint64(size))
+}
+
+// callName types syscall_name(n).
+func (c *checker) callName(n *ast.CallNode) *ir.Expr {
+	x := c.numberArgument(n, "syscall_name(n)")
+	if x == nil || x.Type.Kind == ir.Pending {
+		return x
+	}
+	named := *x
+	if named.Type.Enum == nil {
+		named.Type.Enum = c.systemCalls()
+	}
+	if named.Type.Enum == nil {
+		return c.fail(syntax.SpanOf(n), "no probe here has the names of system calls", "")
+	}
+	return c.result("syscall_name", signature{result: ir.Text}, []*ir.Expr{&named})
+}
+
+// systemCalls returns the names of the system calls, or nil if no probe has them.
+func (c *checker) systemCalls() *event.Enum {
+	for _, p := range c.catalog {
+		if f := p.Field(p.Selector); p.Selector != "" && f != nil {
+			return f.Type.Enum
+		}
+	}
+	return nil
+}
+
+// kernelSymbol types ksym(address) and kaddr("function").
+func (c *checker) kernelSymbol(n *ast.CallNode) *ir.Expr {
+	fn := callee(n)
+	if c.options.recorded() {
+		return c.fail(syntax.SpanOf(n), fn+"() reads the functions of the running kernel, and a recording may be of another one", "print kstack, which is recorded with its names")
+	}
+	if fn == "ksym" {
+		address := c.numberArgument(n, "ksym(address)")
+		if address == nil {
+			return nil
+		}
+		return c.result(fn, signature{result: ir.Text}, []*ir.Expr{address})
+	}
+	name, ok := c.literalArgument(n, `kaddr("schedule")`)
+	if !ok {
+		return nil
+	}
+	return c.result(fn, signature{result: ir.Natural64, fails: true}, []*ir.Expr{c.str(syntax.SpanOf(n), name, nil)})
+}
+
+// userSymbol types usym(address), an address in the process of the event.
+func (c *checker) userSymbol(n *ast.CallNode) *ir.Expr {
+	if c.options.recorded() {
+		return c.fail(syntax.SpanOf(n), "usym() reads the process of the event, which a recording has not", "print ustack, which is recorded with its names")
+	}
+	address := c.numberArgument(n, "usym(address)")
+	process := c.name(&ast.IdentifierNode{Value: "pid"}, nil)
+	if address == nil || process == nil {
+		return nil
+	}
+	return c.result("usym", signature{result: ir.Text}, []*ir.Expr{address, process})
+}
+
+// find types find(@m, key, $v): whether there is such a key. If there is, $v becomes its value.
+func (c *checker) find(n *ast.CallNode) *ir.Expr {
+	const usage = "find(@map, key, $variable)"
+	if len(n.Arguments) != 3 {
+		return c.fail(syntax.SpanOf(n), "find() has "+argumentCount(len(n.Arguments)), "write "+usage)
+	}
+	ref, isMap := n.Arguments[0].(*syntax.MapRef)
+	target, isName := n.Arguments[2].(*ast.IdentifierNode)
+	if !isMap || ref.Key != nil || !isName || !strings.HasPrefix(target.Value, "$") {
+		return c.fail(syntax.SpanOf(n), "find() takes a map, a key and a variable", "write "+usage)
+	}
+	if !c.inBody() {
+		return c.predicateActs(n)
+	}
+	key := n.Arguments[1]
+	if acts(key) {
+		early := c.readEarly(key)
+		if early == nil {
+			return nil
+		}
+		key = &typedNode{Node: key, e: early}
+	}
+	assign := c.assignment(n, func() *syntax.Assign {
+		return &syntax.Assign{Target: target, Op: "=", Span: syntax.SpanOf(n)}
+	})
+	value := &syntax.MapRef{Name: ref.Name, Key: []ast.Node{key}}
+	value.SetLocation(ref.Location())
+	assign.Value = value
+	has := callOf("has_key", ref, key)
+	has.SetLocation(n.Location())
+	found := c.keep(n, has)
+	if found == nil {
+		return nil
+	}
+	then := c.aside(func() { c.do(c.stmt(assign)) })
+	c.do(&ir.IfStmt{Cond: found, Then: then, Span: syntax.SpanOf(n)})
+	return found
+}
+
+// deleted types delete(@m, key) as a value: whether there was such a key.
+func (c *checker) deleted(n *ast.CallNode) *ir.Expr {
+	if !c.inBody() {
+		return c.predicateActs(n)
+	}
+	has := callOf("has_key", n.Arguments...)
+	has.SetLocation(n.Location())
+	found := c.keep(n, has)
+	if found == nil {
+		return nil
+	}
+	c.do(c.callStmt(&syntax.Call{Call: n, Span: syntax.SpanOf(n)}))
+	return found
+}
+
+// predicateActs reports that a predicate does something.
+func (c *checker) predicateActs(n ast.Node) *ir.Expr {
+	return c.fail(syntax.SpanOf(n), "a predicate changes nothing", "write it in the body: { if (…) { … } }")
+}
+
+// assignment returns the assignment that an expression makes, always the same one.
+func (c *checker) assignment(n ast.Node, make func() *syntax.Assign) *syntax.Assign {
+	if c.assignments[n] == nil {
+		c.assignments[n] = make()
+	}
+	return c.assignments[n]
+}

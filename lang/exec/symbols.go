@@ -1,0 +1,72 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+
+	"trace/probes/event"
+	"trace/probes/symbols"
+)
+
+// This file implements ksym, kaddr and usym, which read the functions of the running kernel and of processes.
+
+// symbolTables are the tables that a program needs; nil: it does not need them.
+type symbolTables struct {
+	kernel    *symbols.Kernel
+	processes *symbols.Processes
+	ctx       context.Context
+}
+
+// openSymbols opens what the functions of the program read.
+func (r *Run) openSymbols(ctx context.Context) (*symbolTables, error) {
+	t := &symbolTables{ctx: context.WithoutCancel(ctx)}
+	var err error
+	if r.plan.Program.Calls("ksym") || r.plan.Program.Calls("kaddr") {
+		if t.kernel, err = symbols.OpenKernel(); err != nil {
+			return nil, fmt.Errorf("ksym and kaddr: %w", err)
+		}
+	}
+	if r.plan.Program.Calls("usym") {
+		if t.processes, err = symbols.OpenProcesses(func() (map[int]bool, error) { return nil, nil }); err != nil {
+			return nil, fmt.Errorf("usym: %w", err)
+		}
+	}
+	return t, nil
+}
+
+func (t *symbolTables) close() error {
+	if t == nil || t.processes == nil {
+		return nil
+	}
+	return t.processes.Close()
+}
+
+// kernelName returns the name of the function at an address of the kernel. An address without one is written as a number.
+func (t *symbolTables) kernelName(address uint64) any {
+	return nameOf(t.kernel.Frames([]uint64{address})[0])
+}
+
+// kernelAddress returns the address of a function of the kernel, or nil if it has no such function.
+func (t *symbolTables) kernelAddress(name string) any {
+	from, size := t.kernel.Range(name)
+	if size == 0 {
+		return nil
+	}
+	return from
+}
+
+// userName returns the name of the function at an address of a process: x holds both.
+func (t *symbolTables) userName(sc *scope, x []any) any {
+	address, pid := event.To[uint64](x[0]), event.To[int64](x[1])
+	return nameOf(t.processes.Frames(t.ctx, int(pid), sc.at(), []uint64{address})[0])
+}
+
+func nameOf(f symbols.Frame) string {
+	switch {
+	case f.Function != "":
+		return f.Function
+	case f.Address == 0:
+		return "0"
+	}
+	return fmt.Sprintf("%#x", f.Address)
+}

@@ -1,0 +1,56 @@
+package format
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+)
+
+// This file has the texts of Linux for its numbers, on every system that reads a recording. A line of a file is the text of its
+// number; an empty line is a number without one.
+
+//go:embed errors.txt
+var errorTexts string
+
+//go:embed signals.txt
+var signalTexts string
+
+// ErrorText returns the text of an error number, which may be negative.
+func ErrorText(n int64) string {
+	if n == 0 {
+		return "Success"
+	}
+	if n < 0 {
+		n = -n
+	}
+	if text := line(errorTexts, n); text != "" {
+		return text
+	}
+	return "Unknown error"
+}
+
+// Real-time signals of programs. The C library keeps the two before them for itself.
+const firstRealTime, lastRealTime = 34, 64
+
+// SignalText returns the text of a signal.
+func SignalText(n int64) string {
+	if text := line(signalTexts, n); text != "" {
+		return text
+	}
+	switch {
+	case firstRealTime <= n && n <= lastRealTime:
+		return fmt.Sprintf("Real-time signal %d", n-firstRealTime)
+	case n > lastRealTime:
+		return "N/A"
+	}
+	return fmt.Sprintf("Unknown signal %d", n)
+}
+
+// line returns line n of a text, or "" if there is none.
+func line(text string, n int64) string {
+	lines := strings.Split(text, "\n")
+	if n < 1 || n > int64(len(lines)) {
+		return ""
+	}
+	return lines[n-1]
+}
