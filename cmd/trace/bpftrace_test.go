@@ -80,7 +80,7 @@ var (
 func messagesOf(text string) string {
 	var all []string
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "stdlib/") || strings.Contains(line, "expanded from") {
+		if strings.HasPrefix(line, "stdlib/") && strings.Contains(line, "WARNING") || strings.Contains(line, "expanded from") {
 			continue
 		}
 		line = strings.TrimSuffix(strings.TrimSpace(line), ".")

@@ -123,7 +123,7 @@ func stacks(t *testing.T) {
 		if !errors.As(err, &exited) || exited.ExitCode() != 3 {
 			t.Errorf("lost stacks and --strict: %v", err)
 		}
-		for _, want := range []string{"\n    " + tinyLines[0] + "\n", "\n    (lost: no room for more stacks)\n",
+		for _, want := range []string{"\n        " + tinyLines[0] + "\n", "\n        (lost: no room for more stacks)\n",
 			"trace: stacks: no room for a stack, 1 time: its frames are unknown (raise --map-size)\n"} {
 			if !strings.Contains(string(out), want) {
 				t.Errorf("no %q in:\n%s", want, out)

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -220,11 +219,11 @@ func (c *checker) currentElement(n ast.Node) *ir.Expr {
 	return &ir.Expr{Op: ir.OpElement, Type: *c.element}
 }
 
-// length types len() of a map, a list or a string.
+// length types len() of a map, a list, a string or a stack.
 func (c *checker) length(n *ast.CallNode) *ir.Expr {
 	at := syntax.SpanOf(n)
 	if len(n.Arguments) != 1 {
-		return c.fail(at, "len() has "+argumentCount(len(n.Arguments)), "write len(@map), len(string) or len(list)")
+		return c.fail(at, "len() has "+argumentCount(len(n.Arguments)), "write len(@map), len(string), len(list) or len(kstack)")
 	}
 	if ref, ok := n.Arguments[0].(*syntax.MapRef); ok && ref.Key == nil {
 		return &ir.Expr{Op: ir.OpLen, Type: ir.Natural64, Map: c.mapOf(ref.Name).info}
@@ -238,8 +237,8 @@ func (c *checker) length(n *ast.CallNode) *ir.Expr {
 	switch {
 	case e == nil:
 		return nil
-	case e.Type.Kind != event.String && e.Type.Kind != format.Array && e.Type.Kind != ir.Pending:
-		return c.fail(e.Span, fmt.Sprintf("len() takes a map, a string or a list, not %s", describe(e)), "")
+	case e.Type.Kind != event.String && e.Type.Kind != format.Array && e.Type.Kind != format.Stack && e.Type.Kind != ir.Pending:
+		return c.fail(e.Span, fmt.Sprintf("len() takes a map, a string, a list or a stack, not %s", describe(e)), "")
 	}
 	length := ir.Operation(ir.OpCall, ir.Natural64, e)
 	length.Fn = "len"
@@ -327,33 +326,38 @@ func (c *checker) unknownFunction(n *ast.CallNode, fn string) *ir.Expr {
 	return c.fail(syntax.SpanOf(n.Callee), fmt.Sprintf("there is no function %s", fn), help)
 }
 
-// formatted reports a mistake in a format string or in one of the arguments after it.
-func (c *checker) formatted(args []ast.Node, err error) bool {
-	var wrong *format.PatternError
-	if errors.As(err, &wrong) {
-		c.fail(syntax.SpanOf(args[wrong.Arg+1]), wrong.Msg, wrong.Help)
-	}
-	return err == nil
-}
+// stackModes maps bpftrace's names to how frames are written.
+var stackModes = map[string]event.Unit{"bpftrace": 0, "perf": format.PerfFrames, "raw": format.RawFrames}
 
-// stackCall types kstack, ustack and kstack(n), ustack(n).
+// stackCall types kstack and ustack, and their calls with a mode, a number of frames, or both.
 func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *ir.Expr {
-	frames := int64(event.MaxFrames)
-	switch {
-	case c.probe == nil:
+	help := fmt.Sprintf("write %s, %[1]s(5) for five frames, or %[1]s(perf, 5) or %[1]s(raw) for addresses", word)
+	if c.probe == nil {
 		return c.fail(at, fmt.Sprintf("%s has no event, so there is no %s", c.clause.Kind, word), "capture stacks in clauses that name probes")
-	case len(args) > 1:
-		return c.fail(at, fmt.Sprintf("%s() has %s", word, argumentCount(len(args))), fmt.Sprintf("write %s, or %[1]s(5) for five frames", word))
-	case len(args) == 1:
-		if name, ok := args[0].(*ast.IdentifierNode); ok && name.Value[0] != '$' {
-			return c.fail(syntax.SpanOf(name), fmt.Sprintf("%s() takes a number of frames", word), fmt.Sprintf("write %s, or %[1]s(5) for five frames", word))
+	}
+	var how event.Unit
+	rest := args
+	if len(rest) > 0 {
+		if name, ok := rest[0].(*ast.IdentifierNode); ok && name.Value[0] != '$' {
+			mode, known := stackModes[name.Value]
+			if !known {
+				return c.fail(syntax.SpanOf(name), fmt.Sprintf("%s() has no mode %s", word, name.Value), help)
+			}
+			how, rest = mode, rest[1:]
 		}
+	}
+	frames := int64(event.MaxFrames)
+	switch len(rest) {
+	case 0:
+	case 1:
 		var ok bool
-		if frames, ok = c.constant(args[0], "the number of frames of "+word+"()", 1, event.MaxFrames); !ok {
+		if frames, ok = c.constant(rest[0], "the number of frames of "+word+"()", 1, event.MaxFrames); !ok {
 			return nil
 		}
+	default:
+		return c.fail(at, fmt.Sprintf("%s() has %s", word, argumentCount(len(args))), help)
 	}
 	e := ir.StackOf(word, int(frames))
-	e.Span = at
+	e.Type.Unit, e.Span = how, at
 	return e
 }

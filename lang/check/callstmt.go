@@ -1,6 +1,7 @@
 package check
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -17,6 +18,18 @@ import (
 // callStmt types a call that is a statement.
 func (c *checker) callStmt(s *syntax.Call) ir.Stmt {
 	fn := callee(s.Call)
+	switch fn {
+	case "assert":
+		return c.assert(s)
+	case "static_assert":
+		c.assertStatic(s.Call)
+		return nil
+	case "fail":
+		c.failHere(s.Call)
+		return nil
+	case "join":
+		return c.callStmt(&syntax.Call{Call: c.printJoined(s.Call), Span: s.Span})
+	}
 	out := &ir.CallStmt{Fn: fn, Span: s.Span}
 	ok := false
 	switch fn {
@@ -26,8 +39,8 @@ func (c *checker) callStmt(s *syntax.Call) ir.Stmt {
 		ok = c.empty(out, s.Call)
 	case "delete":
 		ok = c.delete(out, s.Call)
-	case "printf":
-		ok = c.printf(out, s.Call)
+	case "printf", "errorf", "warnf", "cat":
+		ok = c.written(out, s.Call)
 	case "time":
 		ok = c.time(out, s.Call)
 	case "exit":
@@ -39,6 +52,15 @@ func (c *checker) callStmt(s *syntax.Call) ir.Stmt {
 		return nil
 	}
 	return out
+}
+
+// printJoined is bpftrace's statement join(list), which prints the elements.
+func (c *checker) printJoined(n *ast.CallNode) *ast.CallNode {
+	joined := callOf("join", n.Arguments...)
+	if len(n.Arguments) == 1 {
+		joined.(*ast.CallNode).Arguments = append(joined.(*ast.CallNode).Arguments, &ast.StringNode{Value: " "})
+	}
+	return located(callOf("print", located(joined, n)), n).(*ast.CallNode)
 }
 
 // exit types exit() and exit(status).
@@ -197,46 +219,6 @@ func (c *checker) printOptions(out *ir.CallStmt, args []ast.Node, named []*synta
 	return ok
 }
 
-// printf types printf("format", a, b).
-func (c *checker) printf(out *ir.CallStmt, n *ast.CallNode) bool {
-	if len(n.Arguments) == 0 {
-		c.fail(out.Span, "printf() needs a format", `write printf("%d %s\n", pid, comm)`)
-		return false
-	}
-	text, isString := n.Arguments[0].(*ast.StringNode)
-	if !isString {
-		c.fail(syntax.SpanOf(n.Arguments[0]), "the format of printf() must be a literal string", `write printf("%d %s\n", pid, comm)`)
-		return false
-	}
-	args, ok := c.exprs(n.Arguments[1:], func(int) *event.Type { return nil })
-	for _, e := range args {
-		switch {
-		case e == nil || e.Type.Kind == ir.Pending:
-			ok = false
-		case e.Type.Kind == format.Array:
-			ok = c.scalar(e, "an argument of printf()")
-		case isLoopVar(e):
-			_, _, ok = c.elements(e)
-		}
-	}
-	if !ok {
-		return false
-	}
-	var err error
-	out.Args = args
-	out.Format, err = format.NewPattern(text.Value, operandsOf(args), c.resolver.options.Raw)
-	return c.formatted(n.Arguments, err)
-}
-
-// operandsOf describes the arguments to package format.
-func operandsOf(args []*ir.Expr) []format.Operand {
-	out := make([]format.Operand, len(args))
-	for i, e := range args {
-		out[i] = format.Operand{Type: e.Type, Elems: e.Elems, Own: ir.Own(e)}
-	}
-	return out
-}
-
 // time types time() and time("format").
 func (c *checker) time(out *ir.CallStmt, n *ast.CallNode) bool {
 	layout := format.DefaultTimeFormat
@@ -255,4 +237,116 @@ func (c *checker) time(out *ir.CallStmt, n *ast.CallNode) bool {
 	var err error
 	out.Format, err = format.NewTimePattern(layout)
 	return err == nil
+}
+
+// written types printf("format", a, b) and its like.
+func (c *checker) written(out *ir.CallStmt, n *ast.CallNode) bool {
+	usage := fmt.Sprintf(`write %s("%%d %%s\n", pid, comm)`, out.Fn)
+	if len(n.Arguments) == 0 {
+		c.fail(out.Span, out.Fn+"() needs a format", usage)
+		return false
+	}
+	text, isString := n.Arguments[0].(*ast.StringNode)
+	if !isString {
+		c.fail(syntax.SpanOf(n.Arguments[0]), fmt.Sprintf("the format of %s() must be a literal string", out.Fn), usage)
+		return false
+	}
+	args, ok := c.exprs(n.Arguments[1:], func(int) *event.Type { return nil })
+	for _, e := range args {
+		switch {
+		case e == nil || e.Type.Kind == ir.Pending:
+			ok = false
+		case e.Type.Kind == format.Array:
+			ok = c.scalar(e, "an argument of "+out.Fn+"()")
+		case isLoopVar(e):
+			_, _, ok = c.elements(e)
+		}
+	}
+	if !ok {
+		return false
+	}
+	var err error
+	out.Args = args
+	out.Place = c.text.Error(out.Span, "", "").Place()
+	out.Format, err = format.NewPattern(text.Value, operandsOf(args), c.resolver.options.Raw)
+	return c.formatted(n.Arguments, err)
+}
+
+// operandsOf describes the arguments to package format.
+func operandsOf(args []*ir.Expr) []format.Operand {
+	out := make([]format.Operand, len(args))
+	for i, e := range args {
+		out[i] = format.Operand{Type: e.Type, Elems: e.Elems, Own: ir.Own(e)}
+	}
+	return out
+}
+
+// formatted reports a mistake in a format string or in one of the arguments after it.
+func (c *checker) formatted(args []ast.Node, err error) bool {
+	var wrong *format.PatternError
+	if errors.As(err, &wrong) {
+		c.fail(syntax.SpanOf(args[wrong.Arg+1]), wrong.Msg, wrong.Help)
+	}
+	return err == nil
+}
+
+// failedStatus is the exit status after an assertion that does not hold.
+const failedStatus = 1
+
+// assert types assert(condition, "message"): if the condition does not hold, the message is reported and the program ends.
+func (c *checker) assert(s *syntax.Call) ir.Stmt {
+	args := s.Call.Arguments
+	if len(args) != 2 {
+		c.fail(s.Span, "assert() has "+argumentCount(len(args)), `write assert(condition, "message")`)
+		return nil
+	}
+	call := func(fn string, args ...ast.Node) ir.Stmt {
+		n := located(callOf(fn, args...), s.Call).(*ast.CallNode)
+		return c.callStmt(&syntax.Call{Call: n, Span: s.Span})
+	}
+	out := &ir.IfStmt{Cond: c.condition(args[0]), Span: s.Span}
+	reported := call("errorf", &ast.StringNode{Value: "assert failed: %s"}, args[1])
+	ended := call("exit", numberNode(failedStatus))
+	if out.Cond == nil || reported == nil || ended == nil {
+		return nil
+	}
+	out.Else = []ir.Stmt{reported, ended}
+	return out
+}
+
+// assertStatic types static_assert(condition, "message"): the condition has to hold before the program runs.
+func (c *checker) assertStatic(n *ast.CallNode) {
+	const usage = `write static_assert(condition, "message")`
+	if len(n.Arguments) != 2 {
+		c.fail(syntax.SpanOf(n), "static_assert() has "+argumentCount(len(n.Arguments)), usage)
+		return
+	}
+	message, isText := c.stringLiteral(n.Arguments[1])
+	cond := c.condition(n.Arguments[0])
+	switch {
+	case cond == nil:
+	case !isText:
+		c.fail(syntax.SpanOf(n.Arguments[1]), "the message of static_assert() must be a literal string", usage)
+	case decided(cond, false):
+		c.fail(syntax.SpanOf(n), message, "")
+	case !decided(cond, true):
+		c.fail(cond.Span, "static_assert() takes a condition of literals", "write assert(…) for what is known only when the program runs")
+	}
+}
+
+// failHere types fail("format", literals…), a mistake that the program itself reports.
+func (c *checker) failHere(n *ast.CallNode) {
+	out := &ir.CallStmt{Fn: "fail", Span: syntax.SpanOf(n)}
+	if !c.written(out, n) {
+		return
+	}
+	var values []any
+	for _, e := range out.Args {
+		if e.Op != ir.OpLit {
+			c.fail(e.Span, "fail() takes literals: it is reported before the program runs", "write errorf(…), and exit(1)")
+			return
+		}
+		values = append(values, e.Val)
+	}
+	c.fail(out.Span, string(out.Format.Append(nil, values)), "")
 }

@@ -3,6 +3,6 @@
 // place and advice.
 //
 // Clauses share maps, so the whole program is checked again until a pass learns nothing new: see infer.go. Expressions are typed by
-// check.go, operator.go, compare.go, call.go, map.go and variable.go, which call one another; statements by stmt.go, callstmt.go
+// check.go, operator.go, call.go, library.go, map.go and variable.go, which call one another; statements by stmt.go, callstmt.go
 // and agg.go.
 package check

@@ -331,3 +331,13 @@ func step(size int, offsets ...int) int {
 	}
 	return n
 }
+
+// swap reverses the bytes of R0. A single byte has no order.
+func (g *gen) swap(e *Expr) {
+	sizes := map[uint64]asm.Size{16: asm.Half, 32: asm.Word, 64: asm.DWord}
+	if size, many := sizes[e.Num]; many {
+		g.emit(asm.HostTo(asm.BE, asm.R0, size)) // the machines of trace are little-endian
+		return
+	}
+	g.emit(asm.And.Imm(asm.R0, 0xff))
+}

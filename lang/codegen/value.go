@@ -240,16 +240,6 @@ func (g *gen) eval(e *Expr, absent label) {
 	}
 }
 
-// swap reverses the bytes of R0. A single byte has no order.
-func (g *gen) swap(e *Expr) {
-	sizes := map[uint64]asm.Size{16: asm.Half, 32: asm.Word, 64: asm.DWord}
-	if size, many := sizes[e.Num]; many {
-		g.emit(asm.HostTo(asm.BE, asm.R0, size)) // the machines of trace are little-endian
-		return
-	}
-	g.emit(asm.And.Imm(asm.R0, 0xff))
-}
-
 // truth computes a bool into R0.
 func (g *gen) truth(e *Expr, absent label) {
 	yes, no, end := g.label(), g.label(), g.label()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"trace/lang/format"
 	"trace/lang/ir"
 	"trace/lang/result"
 	"trace/probes/event"
@@ -27,6 +26,8 @@ type setting struct {
 	nsecs uint64
 	// ctx ends loops, and with them their clause.
 	ctx context.Context
+	// warn takes what the program reports to the user.
+	warn func(text string)
 }
 
 func (sc *scope) field(f *event.Field) any {
@@ -92,6 +93,8 @@ type machine struct {
 	since map[*ir.Map]uint64
 	// ctx ends loops, and with them their clause.
 	ctx context.Context
+	// warn takes what the program reports to the user.
+	warn func(text string)
 	// printed reports that the current event was printed, or something at it.
 	printed bool
 	// stopped is set by exit(), and status by exit(n): the last one counts.
@@ -108,7 +111,7 @@ func (m *machine) now() uint64 {
 }
 
 // setting returns the setting of clauses at nsecs.
-func (m *machine) setting(nsecs uint64) setting { return setting{m.sink, nsecs, m.ctx} }
+func (m *machine) setting(nsecs uint64) setting { return setting{m.sink, nsecs, m.ctx, m.warn} }
 
 // deliver prints or keeps the event of a clause without a body.
 func (sc *scope) deliver(p *event.Probe) error {
@@ -442,58 +445,4 @@ func (m *machine) len(info *ir.Map) (any, error) {
 	}
 	elements, err := m.stores[info].elements()
 	return uint64(len(elements)), err
-}
-
-func (c *bodyCompiler) call(s *ir.CallStmt) step {
-	run := c.callOf(s)
-	if !s.Prints() {
-		return run
-	}
-	return func(sc *scope) (flow, error) {
-		sc.machine.printed = true
-		return run(sc)
-	}
-}
-
-func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
-	key, args := c.row(s.Key), c.row(s.Args)
-	switch {
-	case s.Fn == "exit":
-		return func(sc *scope) (flow, error) {
-			values, err := args.eval(sc)
-			sc.machine.exit(values)
-			return ends, err
-		}
-	case s.Fn == "clear":
-		return func(sc *scope) (flow, error) { return goesOn, sc.machine.clear(s.Map, sc.now()) }
-	case s.Fn == "zero":
-		return func(sc *scope) (flow, error) { return goesOn, sc.machine.empty(s.Map, sc.now(), mapStore.zero) }
-	case s.Fn == "time":
-		return func(sc *scope) (flow, error) {
-			return goesOn, sc.sink.Time(sc.at(), format.AppendTime(nil, s.Format, sc.sink.Clock(sc.now())))
-		}
-	case s.Fn == "print" && s.Map != nil && s.Key == nil:
-		o := ir.MapOptions{Top: s.Top, Div: s.Div, By: result.Order(s.By)}
-		return func(sc *scope) (flow, error) { return goesOn, sc.printMap(s.Map, o) }
-	}
-	return func(sc *scope) (flow, error) {
-		k, err := key.eval(sc)
-		if err != nil {
-			return goesOn, err
-		}
-		values, err := args.eval(sc)
-		if err != nil {
-			return goesOn, err
-		}
-		switch {
-		case s.Fn == "delete":
-			return goesOn, sc.machine.stores[s.Map].remove(k)
-		case s.Fn == "printf":
-			return goesOn, sc.sink.Text(sc.at(), s.Format.Append(nil, sc.printfArgs(s.Args, values)))
-		case s.Map != nil:
-			return goesOn, sc.printElement(s.Map, k)
-		}
-		e := s.Args[0]
-		return goesOn, sc.sink.Value(sc.at(), e.Type, e.Elems, sc.machine.named(e.Type, e.Elems, values[0]), ir.Own(e))
-	}
 }

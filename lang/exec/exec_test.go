@@ -27,6 +27,7 @@ type testRun struct {
 	blocks  map[*ir.Site]*block
 	clock   uint64 // what now returns
 	out     bytes.Buffer
+	warned  string
 }
 
 // startRun compiles a program, and runs its begin clauses at 1s.
@@ -44,6 +45,7 @@ func runProgram(t *testing.T, p *ir.Program, boot time.Time) *testRun {
 	t.Helper()
 	r := &testRun{program: p, blocks: map[*ir.Site]*block{}, clock: 1e9}
 	r.machine = &machine{
+		warn:   func(text string) { r.warned += text + "\n" },
 		stores: map[*ir.Map]mapStore{}, sink: output.NewPrinter(&r.out, output.Text, boot),
 		clock: func() uint64 { return r.clock }, started: r.clock, ctx: t.Context(),
 	}
@@ -277,6 +279,21 @@ func TestMoments(t *testing.T) {
 }
 
 // TestPrint checks what is printed. The tests of the printer check how.
+// TestReports checks what a program reports to the user.
+func TestReports(t *testing.T) {
+	r := startRun(t, `test:numbers { warnf("hm %d", u64); errorf("bad\n"); cat("/nosuch"); assert(u64 > 5, "too small"); print(1) }`)
+	r.event(t, "test:numbers", numbers)
+	const want = `program:1:16-35: WARNING: hm 3
+program:1:37-52: ERROR: bad
+
+ERROR: failed to open file '/nosuch' (No such file or directory)
+program:1:70-98: ERROR: assert failed: too small
+`
+	if r.warned != want || r.out.String() != "" || !r.stopped || *r.status != 1 {
+		t.Errorf("got %s and %s", r.warned, r.out.String())
+	}
+}
+
 func TestPrint(t *testing.T) {
 	for _, test := range []struct{ src, want string }{
 		{`printf("%d %s\n", u64, comm ?? "none")`, "3 none\n"},
@@ -295,6 +312,9 @@ func TestPrint(t *testing.T) {
 		{`print((syscall_name(0), syscall_name(9999)))`, "(read, Unknown syscall)\n"},
 		{`print((macaddr(0x060504030201), ntop(2, 0x0100007f), ntop(pton("::1")), ntop(pton("10.9.0.1")), pton("127.0.0.1")))`,
 			"(01:02:03:04:05:06, 127.0.0.1, ::1, 10.9.0.1, 16777343)\n"},
+		{`cat("/proc/sys/kernel/%s", "ostype")`, "Linux\n"},
+		{`join(["a", "b"]); join(["a", "b"], "-"); assert(u64 == 3, "no"); static_assert(1 < 2, "no"); warnf("not printed")`, "a b\na-b\n"},
+		{`assert(u64 == 4, "no"); print(1)`, ""},
 		{`print((bswap(0x1234), bswap(-1), bswap(5), bswap((uint16)5), bswap((uint64)5), bswap(u64)))`,
 			"(13330, 255, 5, 1280, 360287970189639680, 216172782113783808)\n"},
 		{`print((memcmp("hello", "help", 3), memcmp("hello", "help", 4), memcmp("a", "", 5), memcmp("ab", "abc", 9)))`, "(0, -4, 97, -99)\n"},

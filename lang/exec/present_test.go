@@ -54,7 +54,7 @@ func TestControlCharacters(t *testing.T) {
 			`/a\x1b[2J /a\x1b[2J (é\x1b[31m\u009b, 1) \xc3\xa9\x1b[31m\xc2\x9b`, "/a\x1b[2J /a\x1b[2J (é\x1b[31m\u009b, 1) " + `\xc3\xa9\x1b[31m\xc2\x9b`},
 		{`nvme:complete_rq { print(comm); print("\033[0m"); print(string(cgroup)) }`,
 			"é\\x1b[31m\\u009b\n\x1b[0m\n/a\\x1b[2J\n", "é\x1b[31m\u009b\n\x1b[0m\n/a\x1b[2J\n"},
-		{`nvme:complete_rq { print(kstack) }`, "\n    f\\x1b]0;x\\a+1\n    =g;h+2\n\n", "\n    f\x1b]0;x\a+1\n    =g;h+2\n\n"},
+		{`nvme:complete_rq { print(kstack) }`, "\n        f\\x1b]0;x\\a+1\n        =g;h+2\n\n", "\n        f\x1b]0;x\a+1\n        =g;h+2\n\n"},
 		{`nvme:complete_rq { @[comm, cgroup] = ctrl }`, "@[é\\x1b[31m\\u009b, /a\\x1b[2J]: =1+\\t2\n", "@[é\x1b[31m\u009b, /a\x1b[2J]: =1+\t2\n"},
 		{`nvme:complete_rq { @[pid] = (comm, cgroup) }`, "@[1]: (é\\x1b[31m\\u009b, /a\\x1b[2J)\n", "@[1]: (é\x1b[31m\u009b, /a\x1b[2J)\n"},
 		{`nvme:complete_rq`, "00:00:00.000000 nvme:complete_rq \"é\\x1b[31m\\u009b\"/1 ctrl==1+\\t2\n", "00:00:00.000000 nvme:complete_rq é\x1b[31m\u009b/1 ctrl==1+\t2\n"},

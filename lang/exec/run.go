@@ -31,6 +31,8 @@ type Options struct {
 	Now func() uint64
 	// Keep takes the events that clauses without a body would print; nil: they are printed.
 	Keep func(*event.Event) error
+	// Warn takes what the program reports to the user.
+	Warn func(text string)
 	// Record takes the events that [plan.Options.Record] sends.
 	Record func(*event.Event) error
 	// Context ends loops of begin and interval clauses, loopGrace after its own end.
@@ -90,10 +92,13 @@ func (r *Run) start(o Options) error {
 		return err
 	}
 	var err error
-	if r.symbols, err = r.openSymbols(o.Context); err != nil {
+	if r.symbols, err = openSymbols(o.Context, r.plan.Program); err != nil {
 		return err
 	}
 	r.machine = r.newMachine(o, o.Sink, r.store)
+	if o.Warn != nil {
+		r.machine.warn = o.Warn
+	}
 	if r.plan.Options.Compare {
 		r.shadow = r.newMachine(o, o.Shadow, func(m *ir.Map) mapStore { return r.userStore(m) })
 	}
@@ -109,7 +114,7 @@ func (r *Run) newMachine(o Options, sink Sink, store func(*ir.Map) mapStore) *ma
 	context.AfterFunc(o.Context, func() { time.AfterFunc(loopGrace, end) })
 	return &machine{
 		stacks: r.stacks, stores: stores, sink: sink, keep: o.Keep, clock: o.Now, started: r.plan.Options.Started, command: r.plan.Options.Command,
-		symbols: r.symbols, ctx: ctx,
+		symbols: r.symbols, ctx: ctx, warn: func(string) {},
 	}
 }
 
@@ -201,7 +206,7 @@ func (r *Run) Begin() error {
 	defer r.mu.Unlock()
 	if err := r.at(ir.OnBegin, func(s *setting) {
 		if r.muted {
-			s.sink = mute{s.sink}
+			s.sink, s.warn = mute{s.sink}, func(string) {}
 		}
 	}); err != nil {
 		return err

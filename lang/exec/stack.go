@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -101,6 +102,39 @@ func (s *stackStore) close() error {
 		return nil
 	}
 	return s.processes.Close()
+}
+
+// shown returns the frames of a stack as the program wants them.
+func (s *stackStore) shown(how event.Unit, number uint64) format.Frames {
+	names := s.frames(number)
+	if how == 0 {
+		return names
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	whole, ok := s.find(number)
+	if !ok {
+		return names
+	}
+	shown := make(format.Frames, len(whole.Addresses))
+	for i, address := range whole.Addresses {
+		shown[i] = strconv.FormatUint(address, 16)
+		if how == format.PerfFrames {
+			shown[i] += " " + whole.Frames[i]
+		}
+	}
+	return shown
+}
+
+// length returns how many frames a stack has, or nil if they were lost.
+func (s *stackStore) length(number uint64) any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	whole, ok := s.find(number)
+	if !ok {
+		return nil
+	}
+	return uint64(len(whole.Addresses))
 }
 
 // frames returns the frames of a stack by its number.

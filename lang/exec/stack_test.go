@@ -46,47 +46,47 @@ func TestStackOutput(t *testing.T) {
 		want   string
 	}{
 		{output.Text, `
-    a+1
-    b+2 [mod]
+        a+1
+        b+2 [mod]
 |
-    main+3 x.c:4
+        main+3 x.c:4
 |-
 
-    a+1
-    b+2 [mod]
+        a+1
+        b+2 [mod]
 
 (
-    main+3 x.c:4
+        main+3 x.c:4
 , -)
 
-    main+3 x.c:4
+        main+3 x.c:4
 
 -
 
-    a+1
-    b+2 [mod]
+        a+1
+        b+2 [mod]
 
 @k[
-    a+1
-    b+2 [mod]
+        a+1
+        b+2 [mod]
 , nvme0]: 1
 @v[nvme0]: 
-    main+3 x.c:4
+        main+3 x.c:4
 
 @t: (
-    a+1
-    b+2 [mod]
+        a+1
+        b+2 [mod]
 , 1)
 @none[nvme0]: false
-`}, {output.JSON, `{"type":"printf","data":"\u000a    a+1\u000a    b+2 [mod]\u000a|\u000a    main+3 x.c:4\u000a|-\u000a"}
-{"type":"value","data":"\u000a    a+1\u000a    b+2 [mod]\u000a"}
-{"type":"value","data":["\u000a    main+3 x.c:4\u000a",null]}
-{"type":"value","data":"\u000a    main+3 x.c:4\u000a","row":{"key":["nvme0"],"value":["main+3 x.c:4"]}}
+`}, {output.JSON, `{"type":"printf","data":"\u000a        a+1\u000a        b+2 [mod]\u000a|\u000a        main+3 x.c:4\u000a|-\u000a"}
+{"type":"value","data":"\u000a        a+1\u000a        b+2 [mod]\u000a"}
+{"type":"value","data":["\u000a        main+3 x.c:4\u000a",null]}
+{"type":"value","data":"\u000a        main+3 x.c:4\u000a","row":{"key":["nvme0"],"value":["main+3 x.c:4"]}}
 {"type":"value","data":null,"row":{"key":["other"],"value":null}}
-{"type":"value","data":"\u000a    a+1\u000a    b+2 [mod]\u000a"}
-{"type":"map","data":{"@k":{"\u000a    a+1\u000a    b+2 [mod]\u000a,nvme0":1}},"func":"count","columns":["kstack","ctrl"],"rows":[{"key":[["a+1","b+2 [mod]"],"nvme0"],"value":1}]}
-{"type":"map","data":{"@v":{"nvme0":"\u000a    main+3 x.c:4\u000a"}},"columns":["ctrl"],"rows":[{"key":["nvme0"],"value":["main+3 x.c:4"]}]}
-{"type":"map","data":{"@t":["\u000a    a+1\u000a    b+2 [mod]\u000a",1]},"columns":[],"rows":[{"key":[],"value":[["a+1","b+2 [mod]"],1]}]}
+{"type":"value","data":"\u000a        a+1\u000a        b+2 [mod]\u000a"}
+{"type":"map","data":{"@k":{"\u000a        a+1\u000a        b+2 [mod]\u000a,nvme0":1}},"func":"count","columns":["kstack","ctrl"],"rows":[{"key":[["a+1","b+2 [mod]"],"nvme0"],"value":1}]}
+{"type":"map","data":{"@v":{"nvme0":"\u000a        main+3 x.c:4\u000a"}},"columns":["ctrl"],"rows":[{"key":["nvme0"],"value":["main+3 x.c:4"]}]}
+{"type":"map","data":{"@t":["\u000a        a+1\u000a        b+2 [mod]\u000a",1]},"columns":[],"rows":[{"key":[],"value":[["a+1","b+2 [mod]"],1]}]}
 {"type":"map","data":{"@none":{"nvme0":false}},"columns":["ctrl"],"rows":[{"key":["nvme0"],"value":false}]}
 `},
 	} {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"trace/probes/event"
+	"trace/lang/ir"
 	"trace/probes/symbols"
 )
 
@@ -17,16 +17,16 @@ type symbolTables struct {
 	ctx       context.Context
 }
 
-// openSymbols opens what the functions of the program read.
-func (r *Run) openSymbols(ctx context.Context) (*symbolTables, error) {
+// openSymbols opens what the functions of a program read.
+func openSymbols(ctx context.Context, p *ir.Program) (*symbolTables, error) {
 	t := &symbolTables{ctx: context.WithoutCancel(ctx)}
 	var err error
-	if r.plan.Program.Calls("ksym") || r.plan.Program.Calls("kaddr") {
+	if p.Calls("ksym") || p.Calls("kaddr") {
 		if t.kernel, err = symbols.OpenKernel(); err != nil {
 			return nil, fmt.Errorf("ksym and kaddr: %w", err)
 		}
 	}
-	if r.plan.Program.Calls("usym") {
+	if p.Calls("usym") {
 		if t.processes, err = symbols.OpenProcesses(func() (map[int]bool, error) { return nil, nil }); err != nil {
 			return nil, fmt.Errorf("usym: %w", err)
 		}
@@ -55,10 +55,9 @@ func (t *symbolTables) kernelAddress(name string) any {
 	return from
 }
 
-// userName returns the name of the function at an address of a process: x holds both.
-func (t *symbolTables) userName(sc *scope, x []any) any {
-	address, pid := event.To[uint64](x[0]), event.To[int64](x[1])
-	return nameOf(t.processes.Frames(t.ctx, int(pid), sc.at(), []uint64{address})[0])
+// userName returns the name of the function at an address of a process, at a time.
+func (t *symbolTables) userName(pid int, nsecs, address uint64) any {
+	return nameOf(t.processes.Frames(t.ctx, pid, nsecs, []uint64{address})[0])
 }
 
 func nameOf(f symbols.Frame) string {

@@ -16,6 +16,12 @@ const (
 	Stack                         // the frames of a stack, held as the number of the stack, a uint64
 )
 
+// How a stack is written: its unit. Without one a frame is the name of a function and an offset.
+const (
+	PerfFrames event.Unit = 110 + iota // like perf: the address and the name
+	RawFrames                          // the address
+)
+
 // Frames are the frames of a stack as they are printed, innermost first.
 type Frames []string
 
@@ -37,7 +43,7 @@ func Append(b []byte, t event.Type, elems []event.Type, v any) []byte {
 	case nil:
 		return append(b, '-')
 	case Frames:
-		return appendFrames(b, v)
+		return appendFrames(b, t.Unit, v)
 	case []any:
 		if t.Kind == Tuple {
 			return append(appendElements(append(b, '('), elems, v, ", ", Append), ')')
@@ -144,10 +150,17 @@ func AppendWord(b []byte, s string) []byte {
 }
 
 // appendFrames appends frames like bpftrace: each on a line of its own, after the current line.
-func appendFrames(b []byte, all Frames) []byte {
+func appendFrames(b []byte, how event.Unit, all Frames) []byte {
 	b = append(b, '\n')
 	for _, f := range all {
-		b = append(append(append(b, "    "...), f...), '\n')
+		switch how {
+		case PerfFrames:
+			b = append(b, '\t')
+		case RawFrames:
+		default:
+			b = append(b, "        "...)
+		}
+		b = append(append(b, f...), '\n')
 	}
 	return b
 }

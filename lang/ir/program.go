@@ -288,7 +288,13 @@ func (p *Program) Calls(fn string) (found bool) {
 }
 
 // Prints reports whether the call writes output.
-func (s *CallStmt) Prints() bool { return s.Fn == "print" || s.Fn == "printf" || s.Fn == "time" }
+func (s *CallStmt) Prints() bool {
+	switch s.Fn {
+	case "print", "printf", "time", "cat":
+		return true
+	}
+	return false
+}
 
 // MaxStatus is the largest exit status of a process.
 const MaxStatus = 255

@@ -148,15 +148,16 @@ type JumpStmt struct {
 	Span     syntax.Span
 }
 
-// CallStmt is a call for its effect. Fn is one of: print clear zero delete exit printf time.
+// CallStmt is a call for its effect. Fn is one of: print clear zero delete exit printf time errorf warnf cat.
 type CallStmt struct {
 	Fn  string
 	Map *Map // of print(@m), clear, zero, delete
 	// Key of delete(@m, key) and print(@m[key]); nil otherwise.
 	Key []*Expr
-	// Args of printf (without the format), or the value of print(expr).
+	// Args of printf and its like (without the format), or the value of print(expr).
 	Args     []*Expr
-	Format   *format.Pattern // of printf, time
+	Format   *format.Pattern // of printf and its like, time
+	Place    string          // in the text, for errorf and warnf
 	Top, Div int64           // of print(@m, top, div, by): 0 means not given
 	By       string          // "", or "key" or "value"
 	Span     syntax.Span

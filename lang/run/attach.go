@@ -120,7 +120,7 @@ func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, erro
 func (l *Live) runOptions(ctx context.Context, again bool) exec.Options {
 	l.openPrinters()
 	l.printer.Show(l.options.Columns, l.program.Printed(), l.program.Raw)
-	o := exec.Options{Sink: l.printer, Now: l.now, Muted: again, Unshown: l.out.Document != nil, Context: ctx}
+	o := exec.Options{Sink: l.printer, Now: l.now, Muted: again, Unshown: l.out.Document != nil, Context: ctx, Warn: l.out.message}
 	if l.shadow != nil {
 		l.shadow.Show(l.options.Columns, l.program.Printed(), l.program.Raw)
 		o.Shadow = l.shadow

@@ -63,5 +63,8 @@ type Playing struct {
 	Read, All int64
 }
 
+// Message is what the program reports to the user.
+type Message struct{ Text string }
+
 // Trouble is an error that does not end the run.
 type Trouble struct{ Err error }

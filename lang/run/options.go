@@ -117,6 +117,9 @@ func (o Outputs) orDiscard(ctx context.Context) Outputs {
 	return o
 }
 
+// message passes on what the program reports to the user.
+func (o Outputs) message(text string) { o.Note(Message{text}) }
+
 // printer returns a printer of the program's output.
 func (o Outputs) printer(f output.Format, boot time.Time) *output.Printer {
 	return output.NewPrinter(o.Document.Through(o.Data, o.User, o.View), f, boot)

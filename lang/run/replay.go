@@ -100,7 +100,7 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	}
 	p.printer = out.printer(p.options.Format, p.recording.Boot().Local())
 	p.printer.Show(p.options.Columns, p.program.Printed(), p.program.Raw)
-	p.exec, err = lang.Start(plan, exec.Options{Sink: p.printer, Unshown: out.Document != nil, Now: p.now.Load, Context: ctx})
+	p.exec, err = lang.Start(plan, exec.Options{Sink: p.printer, Unshown: out.Document != nil, Now: p.now.Load, Context: ctx, Warn: out.message})
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,9 @@ func (s Text) Error(at Span, msg, help string) *Error {
 	}
 }
 
+// Place returns where the mistake is, as in program:1:5-9.
+func (e *Error) Place() string { return fmt.Sprintf("%s:%d:%d-%d", e.File, e.Line, e.Col, e.EndCol) }
+
 // Error returns the message, the line with the mistake underlined, and what to do.
 func (e *Error) Error() string {
 	var b strings.Builder

@@ -58,6 +58,9 @@ func (c *Console) Show(n run.Note) {
 		}
 	case run.CgroupsUnwatched:
 		c.Note("%v: cgroups that are removed before they are printed may show as numbers", n.Err)
+	case run.Message:
+		c.Progress.Clear()
+		fmt.Fprintln(c.Err, syntax.Visible(n.Text))
 	case run.Trouble:
 		c.Note("%v", n.Err)
 	}

@@ -1,0 +1,108 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"trace/lang/format"
+	"trace/lang/ir"
+	"trace/lang/result"
+)
+
+// This file runs the statements that are calls.
+
+func (c *bodyCompiler) call(s *ir.CallStmt) step {
+	run := c.callOf(s)
+	if !s.Prints() {
+		return run
+	}
+	return func(sc *scope) (flow, error) {
+		sc.machine.printed = true
+		return run(sc)
+	}
+}
+
+func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
+	key, args := c.row(s.Key), c.row(s.Args)
+	switch {
+	case s.Fn == "exit":
+		return func(sc *scope) (flow, error) {
+			values, err := args.eval(sc)
+			sc.machine.exit(values)
+			return ends, err
+		}
+	case s.Fn == "clear":
+		return func(sc *scope) (flow, error) { return goesOn, sc.machine.clear(s.Map, sc.now()) }
+	case s.Fn == "zero":
+		return func(sc *scope) (flow, error) { return goesOn, sc.machine.empty(s.Map, sc.now(), mapStore.zero) }
+	case s.Fn == "time":
+		return func(sc *scope) (flow, error) {
+			return goesOn, sc.sink.Time(sc.at(), format.AppendTime(nil, s.Format, sc.sink.Clock(sc.now())))
+		}
+	case s.Fn == "print" && s.Map != nil && s.Key == nil:
+		o := ir.MapOptions{Top: s.Top, Div: s.Div, By: result.Order(s.By)}
+		return func(sc *scope) (flow, error) { return goesOn, sc.printMap(s.Map, o) }
+	}
+	return func(sc *scope) (flow, error) {
+		k, err := key.eval(sc)
+		if err != nil {
+			return goesOn, err
+		}
+		values, err := args.eval(sc)
+		if err != nil {
+			return goesOn, err
+		}
+		switch {
+		case s.Fn == "delete":
+			return goesOn, sc.machine.stores[s.Map].remove(k)
+		case s.Format != nil:
+			return goesOn, sc.write(s, s.Format.Append(nil, sc.printfArgs(s.Args, values)))
+		case s.Map != nil:
+			return goesOn, sc.printElement(s.Map, k)
+		}
+		e := s.Args[0]
+		return goesOn, sc.sink.Value(sc.at(), e.Type, e.Elems, sc.machine.named(e.Type, e.Elems, values[0]), ir.Own(e))
+	}
+}
+
+// levels are the words before the texts of errorf() and warnf().
+var levels = map[string]string{"errorf": "ERROR: ", "warnf": "WARNING: "}
+
+// write writes the text of a statement with a format where it belongs.
+func (sc *scope) write(s *ir.CallStmt, text []byte) error {
+	if level, is := levels[s.Fn]; is {
+		sc.warn(s.Place + ": " + level + string(text))
+		return nil
+	}
+	if s.Fn == "cat" {
+		return sc.cat(string(text))
+	}
+	return sc.sink.Text(sc.at(), text)
+}
+
+// maxCat is how many bytes of a file cat() writes.
+const maxCat = 10240
+
+// cat writes what a file holds.
+func (sc *scope) cat(name string) error {
+	text, err := readStart(name)
+	var cause syscall.Errno
+	if errors.As(err, &cause) {
+		sc.warn(fmt.Sprintf("ERROR: failed to open file '%s' (%s)", name, format.ErrorText(int64(cause))))
+		return nil
+	}
+	return errors.Join(err, sc.sink.Text(sc.at(), text))
+}
+
+// readStart returns the first bytes of a file. It does not wait for a writer of a pipe.
+func readStart(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxCat))
+}
