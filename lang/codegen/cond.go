@@ -358,11 +358,14 @@ func (l loop) target(s *Jump) label {
 
 // repeat generates the copies of a body. The number of a turn is known in each copy, so nothing is counted.
 func (g *gen) repeat(s *Repeat, end label) {
-	around := g.loop
+	around, v := g.loop, g.vars[s.Var]
 	g.loop.done = g.label()
 	for i := range s.Times {
 		g.loop.next = g.label()
-		g.storeConst(g.vars[s.Var].memory, int64(s.From+uint64(i)), 8)
+		g.storeConst(v.memory, int64(s.From+uint64(i)), 8)
+		if g.spec.Vars[s.Var].Optional { // the turn before may have made it absent
+			g.zero(memory{frame, v.absent}, 8)
+		}
 		g.block(s.Body, end)
 		g.place(g.loop.next)
 	}
