@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"trace/lang/output"
 	"trace/lang/run"
+	"trace/lang/run/console"
 	"trace/lang/syntax"
 )
 
@@ -38,6 +40,38 @@ func flagError(cmd *cobra.Command, err error) error {
 		cause = errors.New("expected " + numberWanted(kind, errors.Is(number, strconv.ErrRange)))
 	}
 	return usagef("--%s %s: %w", invalid.GetFlag().Name, invalid.GetValue(), cause)
+}
+
+// foreignFlags are flags of bpftrace that change nothing here.
+var foreignFlags = []struct{ name, short, answer string }{
+	{"buffering", "B", "output is written when there is a pause, at the latest after 50 ms"},
+	{"warnings", "k", "a field that cannot be read is absent: field == nil tests it"},
+	{"include-dir", "I", "there are no headers: trace -lv shows the fields of probes"},
+	{"include", "", "there are no headers: trace -lv shows the fields of probes"},
+	{"no-feature", "", "trace doctor shows what this host has; --no-kernel uses nothing of it"},
+	{"info", "", "trace doctor shows what this host has"},
+}
+
+// addForeignFlags declares the flags of bpftrace, without showing them.
+func addForeignFlags(f *pflag.FlagSet) {
+	for _, flag := range foreignFlags {
+		f.StringP(flag.name, flag.short, "", flag.answer)
+		if flag.name == "warnings" || flag.name == "info" {
+			f.Lookup(flag.name).NoOptDefVal = "true"
+		}
+		f.Lookup(flag.name).Hidden = true
+	}
+}
+
+// answerForeign answers each given flag of bpftrace with a line. done reports that no program runs.
+func answerForeign(f *pflag.FlagSet, s streams) (done bool) {
+	for _, flag := range foreignFlags {
+		if f.Changed(flag.name) {
+			console.Note(s.err, "%s: %s", cmp.Or(strings.TrimSuffix("-"+flag.short, "-"), "--"+flag.name), flag.answer)
+			done = done || flag.name == "info"
+		}
+	}
+	return done
 }
 
 // calledAs returns a command without its flags; a script has its name.
@@ -150,35 +184,5 @@ func (t *totalSize) Set(s string) error {
 		return fmt.Errorf("must be at least %s, for a ring of files", formatSize(leastRing))
 	}
 	*t = totalSize(n)
-	return nil
-}
-
-// namespaceFlag is a namespace by the number of its inode, or by a file that is one, like /proc/PID/ns/pid.
-type namespaceFlag uint32
-
-func (*namespaceFlag) Type() string { return "INODE" }
-
-func (n *namespaceFlag) String() string {
-	if *n == 0 {
-		return ""
-	}
-	return strconv.FormatUint(uint64(*n), 10)
-}
-
-func (n *namespaceFlag) Set(s string) error {
-	text := s
-	if strings.HasPrefix(s, "/") {
-		link, err := os.Readlink(s)
-		if err != nil {
-			return errors.Unwrap(err)
-		}
-		text = link
-	}
-	text = strings.TrimSuffix(strings.TrimPrefix(text, "pid:["), "]")
-	number, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || number == 0 {
-		return errors.New("expected the number of a pid namespace, as lsns -t pid shows it, or a file like /proc/PID/ns/pid")
-	}
-	*n = namespaceFlag(number)
 	return nil
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,13 +15,21 @@ import (
 
 // runList prints the probes that match a glob. It needs neither root nor a kernel that supports them.
 func runList(cmd *cobra.Command, s streams, o options, args []string) error {
-	if err := checkOnly(cmd, "-l", "list", "verbose", "read"); err != nil {
+	if err := checkOnly(cmd, "-l", "list", "verbose", "read", "program"); err != nil {
 		return err
 	}
 	if len(args) > 1 {
 		return usagef("-l takes one glob, not %d: quote it, like trace -l 'nvme:*'", len(args))
 	}
-	return listProbes(s, o, args...)
+	if o.program == "" {
+		return listProbes(s, o, args...)
+	}
+	all, err := catalogOf(o)
+	if err != nil {
+		return err
+	}
+	found, err := run.ProbesOf(all, inlineName, o.program)
+	return errors.Join(mistaken(err), showProbes(s, o, found))
 }
 
 // listProbes prints the probes that match a glob, all without one.
@@ -29,11 +39,23 @@ func listProbes(s streams, o options, glob ...string) error {
 		return err
 	}
 	if len(glob) > 0 {
-		if found = event.Match(found, glob[0]); found == nil {
+		name, isEnum := strings.CutPrefix(glob[0], "enum ")
+		if enum := run.Enum(found, name); isEnum && enum != nil {
+			return output.DescribeEnum(s.out, enum)
+		}
+		if found, err = run.Listed(found, glob[0]); err != nil {
+			return err
+		}
+		if len(found) == 0 {
 			return usagef("no probe matches %q; trace -l lists all", glob[0])
 		}
 	}
-	if o.verbose {
+	return showProbes(s, o, found)
+}
+
+// showProbes prints probes, with -v and their fields.
+func showProbes(s streams, o options, found []*event.Probe) error {
+	if o.verbose && len(found) > 0 {
 		return output.Describe(s.out, found)
 	}
 	for _, p := range found {

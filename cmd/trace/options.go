@@ -41,6 +41,9 @@ type options struct {
 	speed      float64
 	live       bool
 	raw        bool
+	noWarnings bool
+	unsafe     bool
+	dryRun     bool
 	stacks     bool // of trace record
 	force      bool
 	// recorder is what the recording keeps, nil: nothing is recorded.
@@ -54,7 +57,7 @@ func addFlags(root *cobra.Command, o *options) {
 	f := root.Flags()
 	f.SortFlags = false
 	f.StringVarP(&o.program, "program", "e", "", "run `PROGRAM` instead of the argument")
-	f.BoolVarP(&o.list, "list", "l", false, "list the probes that match the argument (a glob; default all); -lv: and their fields")
+	f.BoolVarP(&o.list, "list", "l", false, "list the probes that match the argument (globs, a word or a script; default all); -lv: and their fields")
 	f.StringVarP(&o.output, "output", "o", "", "write the data to `FILE` instead of standard output")
 	f.StringVar(&o.record, "record", "", "also record the events that the program uses in `FILE`, like trace record")
 	addForceFlag(root, o)
@@ -69,8 +72,11 @@ func addFlags(root *cobra.Command, o *options) {
 	f.BoolVar(&o.noKernel, "no-kernel", false, "evaluate everything in user space, for comparison")
 	f.BoolVar(&o.compare, "compare", false, "evaluate everything twice, in the kernel and in user space, and fail if the results differ")
 	f.StringVar(&o.fmt, "fmt", "", "do not run: print the script `FILE` in canonical form")
+	f.BoolVar(&o.unsafe, "unsafe", false, "allow the program to act: system() runs commands")
 	f.BoolVar(&o.raw, "raw", false, "write control characters in names as they are, not as escapes like \\x1b")
 	addFormatFlag(root, o)
+	f.BoolP("version", "V", false, "print the version")
+	addForeignFlags(f)
 	completeValues(root, "format", output.Formats()...)
 	completeValues(root, "debug", stages...)
 }
@@ -87,13 +93,15 @@ func addRunFlags(cmd *cobra.Command, o *options) {
 	f.StringVar(&o.filter.Comm, "comm", "", "only events of threads called `NAME`")
 	f.StringVar(&o.filter.Cgroup, "cgroup", "", "only events of cgroup `PATH`, as in /proc/PID/cgroup, and below it")
 	f.IntVar(&o.filter.PGID, "pgid", 0, "only events of process group `PGID`")
-	f.Var((*namespaceFlag)(&o.filter.PIDNS), "pidns", "only events of pid namespace `INODE`, as lsns shows it; or a file like /proc/PID/ns/pid")
+	f.Var((*run.Namespace)(&o.filter.PIDNS), "pidns", "only events of pid namespace `INODE`, as lsns shows it; or a file like /proc/PID/ns/pid")
 	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events; for programs that print events")
 	f.DurationVar(&o.timeout, "timeout", 0, "end after `DURATION` (like 10s or 1m)")
 	f.BoolVar(&o.strict, "strict", false, "exit with status 3 if events were lost, 4 if the command of -c failed")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print all fields of events; report variants, time to attach, and counts of events")
 	f.Var(&o.bufferSize, "buffer-size", "`SIZE` of the buffer from the kernel, a power of two; raise it if events are lost")
+	f.BoolVar(&o.noWarnings, "no-warnings", false, "no warnings about the program")
+	f.BoolVar(&o.dryRun, "dry-run", false, "attach, and end without running the program")
 	addTypesFlag(cmd, o)
 }
 
@@ -155,6 +163,8 @@ func checkOptions(cmd *cobra.Command, o options) error {
 		return usagef("--speed needs a recording: -r FILE")
 	case changed("speed") && (o.speed <= 0 || math.IsNaN(o.speed)):
 		return usagef("--speed %v: must be greater than 0", o.speed)
+	case o.unsafe && o.compare:
+		return usagef("--unsafe and --compare exclude each other: the program would act twice")
 	case o.noKernel && o.compare:
 		return usagef("--no-kernel and --compare exclude each other")
 	case o.record != "" && o.compare:

@@ -80,6 +80,9 @@ func rootCommand(s streams, sc *script, args []string) *cobra.Command {
 
 // runRoot does what the flags of a command line without a subcommand request.
 func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string) error {
+	if answerForeign(cmd.Flags(), s) {
+		return nil
+	}
 	if o.list {
 		return runList(cmd, s, o, args)
 	}

@@ -22,11 +22,11 @@ type runner interface {
 // run returns the options for a run of a program.
 func (o options) run(src programText) run.Options {
 	return run.Options{
-		Name: src.name, Text: src.text, Params: src.params, Words: append(scriptNames(), subcommands...), Filter: o.filter, Raw: o.raw, Quiet: o.quiet,
+		Name: src.name, Text: src.text, Params: src.params, Words: append(scriptNames(), subcommands...), Filter: o.filter, Raw: o.raw, Unsafe: o.unsafe, Quiet: o.quiet,
 		Format: o.format.Format, Columns: o.columns(), Count: o.count, MapKeys: o.mapSize, Cleared: o.live, Speed: o.speed,
 		Machine: run.Machine{
 			Command: o.command, Timeout: o.timeout, BTF: o.btf, RingBytes: int(o.bufferSize), NoKernel: o.noKernel,
-			Compare: o.compare, Counted: o.verbose || o.format.Counts(), Record: o.recorder,
+			Compare: o.compare, Counted: o.verbose || o.format.Counts(), Record: o.recorder, DryRun: o.dryRun,
 		},
 	}
 }
@@ -75,7 +75,7 @@ func follow(ctx context.Context, s streams, o options, src programText, program 
 
 // newConsole returns the console of a run, where the user reads notes.
 func newConsole(ctx context.Context, s streams, o options, view *output.Live) *console.Console {
-	c := &console.Console{Err: view.Through(run.Patiently(ctx, s.err)), Quiet: o.quiet, Verbose: o.verbose, Strict: o.strict, Live: o.live}
+	c := &console.Console{Err: view.Through(run.Patiently(ctx, s.err)), Quiet: o.quiet, Verbose: o.verbose, Strict: o.strict, Live: o.live, NoWarnings: o.noWarnings}
 	if !o.quiet && !o.live && isTerminal(s.err) && os.Getenv("TERM") != "dumb" {
 		c.Progress = console.NewProgress(s.err)
 	}

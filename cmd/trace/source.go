@@ -127,7 +127,6 @@ func ownFlags() *pflag.FlagSet {
 	addFlags(&cmd, &o)
 	flags := cmd.Flags()
 	flags.BoolP("help", "h", false, "")
-	flags.Bool("version", false, "")
 	flags.SetOutput(io.Discard)
 	flags.SetInterspersed(false)
 	return flags

@@ -24,7 +24,7 @@ var replayTests = []struct {
 	{"nvme_latency", func(t *testing.T, _ *recorder) {
 		small, _ := namespaces(t)
 		fio(t, small, 300, 200)
-	}, []string{`@all\[nvme0, read, any size\]: count 300,`, `@all\[nvme0, write, any size\]: count 200,`}},
+	}, []string{`@all\[nvme0, read, any size\]: \{ \.count = 300,`, `@all\[nvme0, write, any size\]: \{ \.count = 200,`}},
 	{"nvme_stuck", holdBack, []string{`(?m)^\S+ nvme0 qid=\d+ cid=\d+ dd/\d+ read of nvme0n\d nsid=1 slba=40 nlb=8, in flight for 2\.`}},
 	{"nvme_trace", func(t *testing.T, _ *recorder) {
 		small, _ := namespaces(t)

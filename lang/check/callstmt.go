@@ -41,6 +41,8 @@ func (c *checker) callStmt(s *syntax.Call) ir.Stmt {
 		ok = c.delete(out, s.Call)
 	case "printf", "errorf", "warnf", "cat":
 		ok = c.written(out, s.Call)
+	case "system":
+		ok = c.allowed(out) && c.written(out, s.Call)
 	case "time":
 		ok = c.time(out, s.Call)
 	case "exit":
@@ -61,6 +63,19 @@ func (c *checker) printJoined(n *ast.CallNode) *ast.CallNode {
 		joined.(*ast.CallNode).Arguments = append(joined.(*ast.CallNode).Arguments, &ast.StringNode{Value: " "})
 	}
 	return located(callOf("print", located(joined, n)), n).(*ast.CallNode)
+}
+
+// allowed reports whether the program may act.
+func (c *checker) allowed(out *ir.CallStmt) bool {
+	switch {
+	case c.options.recorded():
+		c.fail(out.Span, out.Fn+"() acts on this machine, and a recording is of the past", "leave it out")
+		return false
+	case !c.options.Unsafe:
+		c.fail(out.Span, out.Fn+"() is an unsafe function being used in safe mode", "allow it with --unsafe")
+		return false
+	}
+	return true
 }
 
 // exit types exit() and exit(status).
@@ -104,7 +119,7 @@ func (c *checker) noStatement(n *ast.CallNode, fn string) {
 // hasValue reports whether a function has a value, and no effect.
 func hasValue(fn string) bool {
 	_, known := signatures[fn]
-	return known || slices.Contains(special, fn) || isStack(fn)
+	return known || foreignCalls[fn] != nil || slices.Contains(special, fn) || isStack(fn)
 }
 
 // wholeMap returns the map that the first argument names without a key, or nil.
@@ -145,6 +160,9 @@ func (c *checker) delete(out *ir.CallStmt, n *ast.CallNode) bool {
 	}
 	key, ok := c.key(m, nodes, at)
 	out.Map, out.Key = m.info, key
+	if ok && len(key) == 0 && c.probe == nil {
+		out.Fn = "clear" // as in bpftrace, so the end does not print it
+	}
 	return ok
 }
 

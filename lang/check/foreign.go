@@ -103,7 +103,6 @@ var foreignFunctions = map[string]string{
 	"strlen":      "write strlen(s)",
 	"strncmp":     `write strncmp(s, "text", 3), with a literal text and number`,
 	"strstr":      `write strstr(s, "part")`,
-	"system":      noCommands,
 	"tseries":     "write @x = rate() in one clause, and print(@x) in interval:1s",
 	"uaddr":       noSymbols,
 	"unwatch":     noCommands,

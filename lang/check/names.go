@@ -24,6 +24,6 @@ func isStack(word string) bool { return word == "kstack" || word == "ustack" }
 
 // Functions that are statements, and functions with a value that have no signature.
 var (
-	statements = []string{"assert", "cat", "clear", "errorf", "exit", "fail", "print", "printf", "static_assert", "time", "warnf", "zero"}
+	statements = []string{"assert", "cat", "clear", "errorf", "exit", "fail", "print", "printf", "static_assert", "system", "time", "warnf", "zero"}
 	special    = []string{"bswap", "delete", "find", "has_key", "kaddr", "ksym", "len", "pton", "str", "strcap", "syscall_name", "usym"}
 )

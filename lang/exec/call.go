@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"syscall"
 
 	"trace/lang/format"
@@ -74,11 +75,14 @@ var levels = map[string]string{"errorf": "ERROR: ", "warnf": "WARNING: "}
 // write writes the text of a statement with a format where it belongs.
 func (sc *scope) write(s *ir.CallStmt, text []byte) error {
 	if level, is := levels[s.Fn]; is {
-		sc.warn(s.Place + ": " + level + string(text))
+		sc.warn(s.Fn == "warnf", s.Place+": "+level+string(text))
 		return nil
 	}
-	if s.Fn == "cat" {
+	switch s.Fn {
+	case "cat":
 		return sc.cat(string(text))
+	case "system":
+		return sc.system(string(text))
 	}
 	return sc.sink.Text(sc.at(), text)
 }
@@ -91,7 +95,7 @@ func (sc *scope) cat(name string) error {
 	text, err := readStart(name)
 	var cause syscall.Errno
 	if errors.As(err, &cause) {
-		sc.warn(fmt.Sprintf("ERROR: failed to open file '%s' (%s)", name, format.ErrorText(int64(cause))))
+		sc.warn(false, fmt.Sprintf("ERROR: failed to open file '%s' (%s)", name, format.ErrorText(int64(cause))))
 		return nil
 	}
 	return errors.Join(err, sc.sink.Text(sc.at(), text))
@@ -105,4 +109,20 @@ func readStart(name string) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, maxCat))
+}
+
+// system runs a command in a shell and prints its output. The run waits for it, and counts it.
+func (sc *scope) system(command string) error {
+	sc.machine.commands++
+	cmd := exec.CommandContext(sc.ctx, "/bin/sh", "-c", command)
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	var failed *exec.ExitError
+	switch {
+	case errors.As(err, &failed):
+		sc.warn(false, fmt.Sprintf("ERROR: command exited with code %d", failed.ExitCode()))
+	case err != nil:
+		sc.warn(false, fmt.Sprintf("ERROR: system(): %v", err))
+	}
+	return sc.sink.Text(sc.at(), text)
 }

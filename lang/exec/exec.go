@@ -27,7 +27,7 @@ type setting struct {
 	// ctx ends loops, and with them their clause.
 	ctx context.Context
 	// warn takes what the program reports to the user.
-	warn func(text string)
+	warn func(warning bool, text string)
 }
 
 func (sc *scope) field(f *event.Field) any {
@@ -94,7 +94,9 @@ type machine struct {
 	// ctx ends loops, and with them their clause.
 	ctx context.Context
 	// warn takes what the program reports to the user.
-	warn func(text string)
+	warn func(warning bool, text string)
+	// commands is how often system() ran one.
+	commands uint64
 	// printed reports that the current event was printed, or something at it.
 	printed bool
 	// stopped is set by exit(), and status by exit(n): the last one counts.

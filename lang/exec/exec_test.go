@@ -45,7 +45,7 @@ func runProgram(t *testing.T, p *ir.Program, boot time.Time) *testRun {
 	t.Helper()
 	r := &testRun{program: p, blocks: map[*ir.Site]*block{}, clock: 1e9}
 	r.machine = &machine{
-		warn:   func(text string) { r.warned += text + "\n" },
+		warn:   func(_ bool, text string) { r.warned += text + "\n" },
 		stores: map[*ir.Map]mapStore{}, sink: output.NewPrinter(&r.out, output.Text, boot),
 		clock: func() uint64 { return r.clock }, started: r.clock, ctx: t.Context(),
 	}
@@ -315,6 +315,7 @@ func TestPrint(t *testing.T) {
 		{`cat("/proc/sys/kernel/%s", "ostype")`, "Linux\n"},
 		{`join(["a", "b"]); join(["a", "b"], "-"); assert(u64 == 3, "no"); static_assert(1 < 2, "no"); warnf("not printed")`, "a b\na-b\n"},
 		{`assert(u64 == 4, "no"); print(1)`, ""},
+		{`@["a"] = stats(u64); print(@)`, "@[a]: { .count = 1, .average = 3, .total = 3 }\n"},
 		{`print((bswap(0x1234), bswap(-1), bswap(5), bswap((uint16)5), bswap((uint64)5), bswap(u64)))`,
 			"(13330, 255, 5, 1280, 360287970189639680, 216172782113783808)\n"},
 		{`print((memcmp("hello", "help", 3), memcmp("hello", "help", 4), memcmp("a", "", 5), memcmp("ab", "abc", 9)))`, "(0, -4, 97, -99)\n"},

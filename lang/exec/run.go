@@ -32,7 +32,7 @@ type Options struct {
 	// Keep takes the events that clauses without a body would print; nil: they are printed.
 	Keep func(*event.Event) error
 	// Warn takes what the program reports to the user.
-	Warn func(text string)
+	Warn func(warning bool, text string)
 	// Record takes the events that [plan.Options.Record] sends.
 	Record func(*event.Event) error
 	// Context ends loops of begin and interval clauses, loopGrace after its own end.
@@ -114,7 +114,7 @@ func (r *Run) newMachine(o Options, sink Sink, store func(*ir.Map) mapStore) *ma
 	context.AfterFunc(o.Context, func() { time.AfterFunc(loopGrace, end) })
 	return &machine{
 		stacks: r.stacks, stores: stores, sink: sink, keep: o.Keep, clock: o.Now, started: r.plan.Options.Started, command: r.plan.Options.Command,
-		symbols: r.symbols, ctx: ctx, warn: func(string) {},
+		symbols: r.symbols, ctx: ctx, warn: func(bool, string) {},
 	}
 }
 
@@ -206,7 +206,7 @@ func (r *Run) Begin() error {
 	defer r.mu.Unlock()
 	if err := r.at(ir.OnBegin, func(s *setting) {
 		if r.muted {
-			s.sink, s.warn = mute{s.sink}, func(string) {}
+			s.sink, s.warn = mute{s.sink}, func(bool, string) {}
 		}
 	}); err != nil {
 		return err
@@ -242,9 +242,11 @@ func (r *Run) Show(to Sink) error {
 	return r.showAll(r.machine, to)
 }
 
-// showAll prints all maps.
+// showAll prints all maps, in the order of their names.
 func (r *Run) showAll(m *machine, to Sink) error {
-	for _, info := range r.plan.Program.Maps {
+	all := slices.Clone(r.plan.Program.Maps)
+	slices.SortFunc(all, func(a, b *ir.Map) int { return strings.Compare(a.Name, b.Name) })
+	for _, info := range all {
 		silent, err := m.silent(info)
 		if err == nil && !silent {
 			err = m.show(info, to, ir.MapOptions{})
@@ -453,6 +455,13 @@ func (s *siteRun) run(m *machine, e *event.Event, stacks map[ir.StackUse]int) (b
 		}
 	}
 	return true, m.run(s.block, sc)
+}
+
+// Commands returns how many commands the program ran.
+func (r *Run) Commands() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.machine.commands
 }
 
 // Program returns the program of the run.

@@ -290,7 +290,7 @@ func (p *Program) Calls(fn string) (found bool) {
 // Prints reports whether the call writes output.
 func (s *CallStmt) Prints() bool {
 	switch s.Fn {
-	case "print", "printf", "time", "cat":
+	case "print", "printf", "time", "cat", "system":
 		return true
 	}
 	return false

@@ -148,7 +148,7 @@ type JumpStmt struct {
 	Span     syntax.Span
 }
 
-// CallStmt is a call for its effect. Fn is one of: print clear zero delete exit printf time errorf warnf cat.
+// CallStmt is a call for its effect. Fn is one of: print clear zero delete exit printf time errorf warnf cat system.
 type CallStmt struct {
 	Fn  string
 	Map *Map // of print(@m), clear, zero, delete

@@ -146,3 +146,13 @@ func wrap(words []string, width int) string {
 	b.WriteByte('\n')
 	return b.String()
 }
+
+// DescribeEnum writes the names of an enum with their values.
+func DescribeEnum(out io.Writer, e *event.Enum) error {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "enum %s\n", e.Name)
+	for i, name := range e.Names {
+		fmt.Fprintf(w, "    %s\t%d\n", name, e.Values[i])
+	}
+	return w.Flush()
+}

@@ -58,9 +58,9 @@ func appendText(b []byte, v result.Value) []byte {
 	case result.Histogram:
 		return appendHistogram(b, v)
 	case result.Stats:
-		b = strconv.AppendUint(append(b, "count "...), v.Count, 10)
-		b = appendNumber(append(b, ", average "...), v.Average)
-		return appendNumber(append(b, ", total "...), v.Total)
+		b = strconv.AppendUint(append(b, "{ .count = "...), v.Count, 10)
+		b = appendNumber(append(b, ", .average = "...), v.Average)
+		return append(appendNumber(append(b, ", .total = "...), v.Total), " }"...)
 	case result.Quantiles:
 		return appendQuantiles(b, v)
 	case result.Rate:

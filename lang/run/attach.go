@@ -82,6 +82,9 @@ func (l *Live) attachedAs(session *probes.Session, took time.Duration) Attached 
 	for _, p := range session.Attached() {
 		a.Probes = append(a.Probes, AttachedProbe{p.Probe.String(), p.Variant})
 	}
+	if len(a.Probes) == 0 {
+		a.Clauses = len(l.program.Clauses)
+	}
 	for _, err := range session.Skipped() {
 		if l.program.Missing == ir.MissingIgnored {
 			break
@@ -105,8 +108,10 @@ func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, erro
 		return nil, l.permitted(err)
 	}
 	l.exec = exec
-	if err := l.exec.Begin(); err != nil {
-		return nil, err
+	if !l.options.DryRun {
+		if err := l.exec.Begin(); err != nil {
+			return nil, err
+		}
 	}
 	l.out.Note(Attaching{0, len(requests)})
 	session, err := probes.Attach(ctx, l.host, requests, probes.AttachOptions{

@@ -205,6 +205,9 @@ func (l *Live) run(interrupted context.Context) error {
 	if err != nil {
 		return err
 	}
+	if l.options.DryRun {
+		return session.Close()
+	}
 	if err := l.begin(ctx); err != nil {
 		return errors.Join(err, session.Close())
 	}

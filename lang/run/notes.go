@@ -20,7 +20,9 @@ type AttachedProbe struct{ Name, Variant string }
 // Attached means that the probes are attached.
 type Attached struct {
 	Probes []AttachedProbe
-	Took   time.Duration
+	// Clauses are the clauses that need no probe, of a program without probes.
+	Clauses int
+	Took    time.Duration
 	// LeftOut are probes that this machine does not have.
 	LeftOut []LeftOut
 	// StacksUnwatched is why stacks of ended processes are printed without names; nil: they have names.
@@ -64,7 +66,10 @@ type Playing struct {
 }
 
 // Message is what the program reports to the user.
-type Message struct{ Text string }
+type Message struct {
+	Text    string
+	Warning bool // otherwise it is an error
+}
 
 // Trouble is an error that does not end the run.
 type Trouble struct{ Err error }

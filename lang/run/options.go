@@ -23,6 +23,8 @@ type Options struct {
 	Filter Filter
 	// Raw writes texts from outside the program with their control characters.
 	Raw bool
+	// Unsafe allows the program to act.
+	Unsafe bool
 	// Format is the format of the data, and Columns choose what is printed of events.
 	Format  output.Format
 	Columns output.Columns
@@ -67,6 +69,8 @@ type Machine struct {
 	NoKernel, Compare bool
 	// Counted counts the events that the kernel rejected.
 	Counted bool
+	// DryRun ends the run once the probes are attached.
+	DryRun bool
 	// Record keeps the events in a file; nil: it does not.
 	Record *Record
 }
@@ -118,7 +122,7 @@ func (o Outputs) orDiscard(ctx context.Context) Outputs {
 }
 
 // message passes on what the program reports to the user.
-func (o Outputs) message(text string) { o.Note(Message{text}) }
+func (o Outputs) message(warning bool, text string) { o.Note(Message{text, warning}) }
 
 // printer returns a printer of the program's output.
 func (o Outputs) printer(f output.Format, boot time.Time) *output.Printer {
@@ -129,7 +133,7 @@ func (o Outputs) printer(f output.Format, boot time.Time) *output.Printer {
 func (o Options) compile() check.Options {
 	f := o.Filter
 	filter := check.Filter{PID: f.PID, Comm: f.Comm, PGID: f.PGID, PIDNS: f.PIDNS, Cgroup: f.Cgroup}
-	return check.Options{Params: o.Params, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Words: o.Words}
+	return check.Options{Params: o.Params, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Unsafe: o.Unsafe, Words: o.Words}
 }
 
 // maxComm is the length of the longest name of a thread: TASK_COMM_LEN without the NUL.

@@ -45,6 +45,8 @@ type Report struct {
 	// Recorded is how many events were recorded in File.
 	Recorded uint64
 	File     string
+	// Commands counts the commands that the program ran.
+	Commands uint64
 	// CommandFailed reports that the command ended by itself with a status other than 0.
 	CommandFailed bool
 }
@@ -92,6 +94,7 @@ func (r *Report) addMaps(exec *exec.Run) (err error) {
 	if r.Maps, err = exec.MapLosses(); err != nil {
 		return err
 	}
+	r.Commands = exec.Commands()
 	r.Stacks, err = exec.StackLosses()
 	return err
 }

@@ -18,6 +18,8 @@ type Console struct {
 	// Quiet shows only errors and losses, Verbose everything. Strict also reports that the command has failed. Live means that the
 	// maps are shown in place.
 	Quiet, Verbose, Strict, Live bool
+	// NoWarnings leaves out warnings about the program and of it.
+	NoWarnings bool
 	// Progress, if not nil, is shown in place.
 	Progress *Progress
 
@@ -59,6 +61,9 @@ func (c *Console) Show(n run.Note) {
 	case run.CgroupsUnwatched:
 		c.Note("%v: cgroups that are removed before they are printed may show as numbers", n.Err)
 	case run.Message:
+		if n.Warning && c.NoWarnings {
+			return
+		}
 		c.Progress.Clear()
 		fmt.Fprintln(c.Err, syntax.Visible(n.Text))
 	case run.Trouble:
@@ -68,7 +73,7 @@ func (c *Console) Show(n run.Note) {
 
 // Warn prints the warnings about a program.
 func (c *Console) Warn(program *ir.Program) {
-	if !c.Quiet && len(program.Warnings) > 0 {
+	if !c.Quiet && !c.NoWarnings && len(program.Warnings) > 0 {
 		fmt.Fprintln(c.Err, program.Warnings)
 	}
 }
@@ -100,6 +105,9 @@ func (c *Console) showAttached(a run.Attached) {
 			names = append(names, p.Name+" "+p.Variant)
 		}
 		fmt.Fprintf(c.Err, "Attached %s (%s). Hit Ctrl-C to end.\n", plural(len(a.Probes), "probe"), strings.Join(names, ", "))
+	}
+	if a.Clauses > 0 {
+		fmt.Fprintf(c.Err, "Attached %s\n", plural(a.Clauses, "probe"))
 	}
 	if c.Verbose {
 		c.Note("attaching took %d ms", a.Took.Milliseconds())

@@ -38,6 +38,9 @@ func (c *Console) Report(r run.Report) {
 	if r.SkippedCgroups > 0 {
 		c.Note("%s", cgroupsLine(r.SkippedCgroups))
 	}
+	if r.Commands > 0 && !c.Quiet {
+		c.Note("the program ran %s", plural(r.Commands, "command"))
+	}
 	if r.File != "" && !c.Quiet {
 		c.Note("recorded %s in %s", plural(r.Recorded, "event"), r.File)
 	}
@@ -186,7 +189,7 @@ func mapLossLines(l exec.MapLosses) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, l.Map+": "+fmt.Sprintf(format, args...)) }
 	if l.Full > 0 {
-		add("no room for %s: the map is full with %d keys (%s)", plural(l.Full, "update"), l.MaxKeys, moreRoom(l))
+		add("WARNING: Map full; can't update element: no room for %s beside %d keys (%s)", plural(l.Full, "update"), l.MaxKeys, moreRoom(l))
 	}
 	if l.NoMemory > 0 {
 		add("the kernel had no memory for %s", plural(l.NoMemory, "update"))

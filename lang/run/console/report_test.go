@@ -68,8 +68,8 @@ func TestMapLossLines(t *testing.T) {
 		want                         []string
 	}{
 		{absent: 9},
-		{full: 1, want: []string{"@m: no room for 1 update: the map is full with 64 keys (raise --map-size, or let @m = lru(…))"}},
-		{full: 3, let: true, want: []string{"@m: no room for 3 updates: the map is full with 64 keys (write let @m = hash(256), or lru(…))"}},
+		{full: 1, want: []string{"@m: WARNING: Map full; can't update element: no room for 1 update beside 64 keys (raise --map-size, or let @m = lru(…))"}},
+		{full: 3, let: true, want: []string{"@m: WARNING: Map full; can't update element: no room for 3 updates beside 64 keys (write let @m = hash(256), or lru(…))"}},
 		{noMemory: 674, busy: 2, want: []string{
 			"@m: the kernel had no memory for 674 updates",
 			"@m: lost 2 updates because others were changing the map at that moment",
