@@ -75,9 +75,9 @@ var (
 	isMessage     = regexp.MustCompile(`^ERROR: `)
 )
 
-// messagesOf returns the warnings and errors of a program without their place, which the two write differently. Messages of
+// warningsOf returns the warnings and errors of a program without their place, which the two write differently. Messages of
 // bpftrace about its own library are left out.
-func messagesOf(text string) string {
+func warningsOf(text string) string {
 	var all []string
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "stdlib/") && strings.Contains(line, "WARNING") || strings.Contains(line, "expanded from") {
@@ -107,7 +107,7 @@ func (s same) run(t *testing.T, command ...string) (data, messages string) {
 	if err := cmd.Run(); err != nil && ctx.Err() != nil {
 		t.Errorf("%s: %q does not end", s.row, command)
 	}
-	return strings.Trim(strings.ReplaceAll(out.String(), beforeMaps, "\n"), "\n"), messagesOf(errs.String())
+	return strings.Trim(strings.ReplaceAll(out.String(), beforeMaps, "\n"), "\n"), warningsOf(errs.String())
 }
 
 // TestSameTextAsBpftrace runs each program of testdata/bpftrace.txt in bpftrace and in trace and compares what they print.
