@@ -84,7 +84,7 @@ func TestLiveView(t *testing.T) {
 	x.send("p")
 	x.expect(`\d+s  sorted by key`)
 	x.send("q")
-	x.expect(`(?s)@lat\[read\]:.*@\[nvme0\]: [0-9]+`)
+	x.expect(`(?s)@\[nvme0\]: [0-9]+.*@lat\[read\]:`)
 	x.leaves()
 	if !strings.HasSuffix(strings.Split(x.text, altScreenOff)[0], "\x1b[J") {
 		t.Error("something was written between the last frame and the end of the screen")

@@ -126,3 +126,29 @@ func TestProfileParam(t *testing.T) {
 		}
 	}
 }
+
+// What reads this machine has no place in the program of a recording.
+func TestFunctionsOfThisMachine(t *testing.T) {
+	recorded := Options{Known: func() []*event.Probe { return langtest.Catalog }, Unsafe: true}
+	for src, want := range map[string]string{
+		`begin { system("true") }`:          "program:1:9: system() acts on this machine, and a recording is of the past; help: leave it out",
+		"begin { print(ksym(1)) }":          "program:1:15: ksym() reads the functions of the running kernel, and a recording may be of another one; help: print kstack, which is recorded with its names",
+		"nvme:setup_rq { print(usym(1)) }":  "program:1:23: usym() reads the process of the event, which a recording has not; help: print ustack, which is recorded with its names",
+		"begin { print(str()) }":            "program:1:15: str() has no argument here; help: write str(s)",
+		"begin { static_assert(1 == 1, 2)}": `program:1:31: the message of static_assert() must be a literal string; help: write static_assert(condition, "message")`,
+	} {
+		_, err := compile("program", src, langtest.Catalog, recorded)
+		lines := strings.Split(fmt.Sprint(err), "\n")
+		got := lines[0]
+		if last := lines[len(lines)-1]; strings.HasPrefix(last, "help: ") {
+			got += "; " + last
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", src, got, want)
+		}
+	}
+	_, err := compile("program", "begin { print(syscall_name(1)) }", []*event.Probe{langtest.Fixture("nvme:complete_rq")}, Options{})
+	if want := "program:1:15: no probe here has the names of system calls"; !strings.HasPrefix(fmt.Sprint(err), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

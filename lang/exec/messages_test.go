@@ -42,6 +42,13 @@ func TestMessagesOfTheKernel(t *testing.T) {
 	checkMessage(t, filetest.With(t, 0, func() error { return run.openStacks(t.Context()) }), "kstack: ")
 	mapped := runStacks(t, plan.CompareExchange, `syscall:enter / nr == getppid && pid == PID / { @[ustack] = count() }`)
 	checkMessage(t, filetest.With(t, 0, func() error { return mapped.openStacks(t.Context()) }), "ustack: ")
+	for call, want := range map[string]string{"ksym(1)": "ksym and kaddr: ", "usym(1)": "usym: "} {
+		p, err := compile("program", "nvme:setup_rq { print("+call+") }", langtest.Catalog, check.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkMessage(t, filetest.With(t, 0, func() error { _, err := openSymbols(t.Context(), p); return err }), want)
+	}
 	for _, m := range []*ebpf.Map{run.kernel[codegen.CountersName], run.kernel[codegen.StackCountsName]} {
 		if err := m.Close(); err != nil {
 			t.Fatal(err)
