@@ -44,7 +44,7 @@ func TestPrintAndClear(t *testing.T) {
 			}
 			report := tr.endsWithin(20*time.Second, exitOK)
 			sum, out := 0, <-printed
-			for _, m := range regexp.MustCompile(`(?m)^@\S*: (?:count )?(\d+)`).FindAllSubmatch(out, -1) {
+			for _, m := range regexp.MustCompile(`(?m)^@\S*: (?:\{ .count = )?(\d+)`).FindAllSubmatch(out, -1) {
 				n, err := strconv.Atoi(string(m[1]))
 				if err != nil {
 					t.Fatal(err)
