@@ -8,31 +8,30 @@ import (
 
 // This file writes functions of bpftrace as expressions that mean the same.
 
-// foreignCalls maps a function to what a call of it means, or to nil if the call is wrong.
-var foreignCalls = map[string]func(args []ast.Node) ast.Node{
-	"strlen":      renamed("len", 1, 1),
-	"strstr":      renamed("indexOf", 2, 2),
-	"strcontains": joined("contains"),
-	"strncmp":     compared,
-	"str_concat":  concatenated,
+// foreignCall is a function of bpftrace.
+type foreignCall struct {
+	usage string
+	args  int // how many
+	// means returns what a call means, or nil if an argument is wrong.
+	means func(args []ast.Node) ast.Node
+}
+
+var foreignCalls = map[string]foreignCall{
+	"strlen":      {"strlen(s)", 1, renamed("len")},
+	"strstr":      {`strstr(s, "part")`, 2, renamed("indexOf")},
+	"strcontains": {`strcontains(s, "part")`, 2, joined("contains")},
+	"strncmp":     {`strncmp(s, "text", 3), with a literal text and number`, 3, compared},
+	"str_concat":  {"str_concat(a, b)", 2, concatenated},
 }
 
 // renamed returns a call of another function.
-func renamed(fn string, least, most int) func([]ast.Node) ast.Node {
-	return func(args []ast.Node) ast.Node {
-		if len(args) < least || len(args) > most {
-			return nil
-		}
-		return callOf(fn, args...)
-	}
+func renamed(fn string) func([]ast.Node) ast.Node {
+	return func(args []ast.Node) ast.Node { return callOf(fn, args...) }
 }
 
 // joined returns an operator with two operands.
 func joined(operator string) func([]ast.Node) ast.Node {
 	return func(args []ast.Node) ast.Node {
-		if len(args) != 2 {
-			return nil
-		}
 		return &ast.BinaryNode{Operator: operator, Left: args[0], Right: args[1]}
 	}
 }
@@ -43,9 +42,6 @@ func callOf(fn string, args ...ast.Node) ast.Node {
 
 // compared is strncmp(a, "text", n): 0 if the first n bytes are equal, and otherwise 1.
 func compared(args []ast.Node) ast.Node {
-	if len(args) != 3 {
-		return nil
-	}
 	text, isText := args[1].(*ast.StringNode)
 	n, _, isNumber := literalValue(args[2])
 	count, isNatural := n.(uint64)
@@ -61,9 +57,6 @@ func compared(args []ast.Node) ast.Node {
 
 // concatenated is str_concat(a, b).
 func concatenated(args []ast.Node) ast.Node {
-	if len(args) != 2 {
-		return nil
-	}
 	return callOf("join", &ast.ArrayNode{Nodes: args}, &ast.StringNode{Value: ""})
 }
 

@@ -73,15 +73,13 @@ func (c *checker) call(n *ast.CallNode) *ir.Expr {
 	case slices.Contains(statements, fn):
 		return c.fail(at, fn+"() is a statement and has no value", "")
 	}
-	if f := c.field(fn); len(n.Arguments) == 0 && (f != nil && f.Common || slices.Contains(builtins, fn) || c.probe == nil && selfTypes[fn].Size != 0 || fn == "nsecs") {
+	if c.isWord(fn) && len(n.Arguments) == 0 {
 		word := &ast.IdentifierNode{Value: fn} // bpftrace has both forms
 		word.SetLocation(n.Location())
 		return c.name(word, nil)
 	}
-	if plain := foreignCalls[fn]; plain != nil {
-		if same := plain(n.Arguments); same != nil {
-			return c.expr(located(same, n), nil)
-		}
+	if foreignCalls[fn].means != nil {
+		return c.foreignCall(fn, n)
 	}
 	s, ok := signatures[fn]
 	if !ok {
@@ -105,6 +103,25 @@ func (c *checker) call(n *ast.CallNode) *ir.Expr {
 	}
 	c.element = element
 	return c.result(fn, s, args)
+}
+
+// foreignCall types a call of a function of bpftrace.
+func (c *checker) foreignCall(fn string, n *ast.CallNode) *ir.Expr {
+	call, at := foreignCalls[fn], syntax.SpanOf(n)
+	if len(n.Arguments) != call.args {
+		return c.fail(at, fmt.Sprintf("%s() has %s", fn, argumentCount(len(n.Arguments))), "write "+call.usage)
+	}
+	same := call.means(n.Arguments)
+	if same == nil {
+		return c.fail(at, fn+"() takes other arguments", "write "+call.usage)
+	}
+	return c.expr(located(same, n), nil)
+}
+
+// isWord reports whether fn is the word of a value that bpftrace also reads by a call without arguments.
+func (c *checker) isWord(fn string) bool {
+	f := c.field(fn)
+	return f != nil && f.Common || slices.Contains(builtins, fn) || c.probe == nil && selfTypes[fn].Size != 0 || fn == "nsecs"
 }
 
 // stringItself types bpftrace's str(s): a string is one already.

@@ -108,7 +108,7 @@ func (c *checker) noStatement(n *ast.CallNode, fn string) {
 	switch {
 	case aggregationUsage(fn) != "":
 		c.fail(syntax.SpanOf(n), fn+"() is not assigned to a map", fmt.Sprintf("write @x = %s", aggregationUsage(fn)))
-	case hasValue(fn):
+	case c.hasValue(fn):
 		c.expr(n, nil)
 		c.discarded(syntax.SpanOf(n))
 	default:
@@ -117,9 +117,9 @@ func (c *checker) noStatement(n *ast.CallNode, fn string) {
 }
 
 // hasValue reports whether a function has a value, and no effect.
-func hasValue(fn string) bool {
+func (c *checker) hasValue(fn string) bool {
 	_, known := signatures[fn]
-	return known || foreignCalls[fn] != nil || slices.Contains(special, fn) || isStack(fn)
+	return known || foreignCalls[fn].means != nil || slices.Contains(special, fn) || isStack(fn) || c.isWord(fn)
 }
 
 // wholeMap returns the map that the first argument names without a key, or nil.

@@ -181,7 +181,7 @@ func (c *checker) name(n *ast.IdentifierNode, want *event.Type) *ir.Expr {
 	if e := c.builtin(n.Value); e != nil {
 		return e
 	}
-	c.unknown = append(c.unknown, unknown{strings.TrimPrefix(n.Value, "args."), syntax.SpanOf(n), want})
+	c.unknown = append(c.unknown, unknown{fieldWord(n.Value), syntax.SpanOf(n), want})
 	return nil
 }
 
@@ -191,13 +191,15 @@ func (c *checker) namedField(word string) *event.Field {
 	if f := c.field(word); f != nil {
 		return f
 	}
+	return c.field(fieldWord(word))
+}
+
+// fieldWord returns the name of the field that a word of bpftrace means.
+func fieldWord(word string) string {
 	if word == "retval" {
-		return c.field("ret")
+		return "ret"
 	}
-	if name, ok := strings.CutPrefix(word, "args."); ok {
-		return c.field(name)
-	}
-	return nil
+	return strings.TrimPrefix(word, "args.")
 }
 
 // builtin types words that are values but not fields.

@@ -155,7 +155,7 @@ func (r *resolver) unknownNames(checks []*checker) {
 // noEvent reports fields in a clause that no event triggers.
 func (r *resolver) noEvent(ch *checker) {
 	for _, u := range ch.unknown {
-		help := cmp.Or(foreignWord(u.name), "read fields in clauses that name probes")
+		help := cmp.Or(foreignWord(u.name), r.readAt(u.name))
 		if enum := event.EnumOf(u.want); enum != nil && u.want.Unit != event.Cgroup {
 			help = cmp.Or(syntax.DidYouMean(u.name, enum.Names), "names are "+syntax.Enumerate(enum.Names))
 		}
@@ -228,6 +228,15 @@ func fieldNames(in []*event.Probe) []string {
 		}
 	}
 	return names
+}
+
+// readAt returns advice on where to read a field that a clause without events does not have.
+func (r *resolver) readAt(field string) string {
+	with := r.having(field)
+	if len(with) == 0 || with[0].Field(field).Common {
+		return "read fields in clauses that name probes"
+	}
+	return "read it in clauses of " + syntax.Enumerate(with)
 }
 
 // whoHas reports which probes have a field, or returns "".

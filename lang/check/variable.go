@@ -184,7 +184,7 @@ func (c *checker) unused(n ast.Node, meant bool) ir.Stmt {
 		out.Then = c.scopeOf(map[string]*varUses{}, n.Body, func() { c.do(c.unused(n.Value, meant)) })
 		return out
 	case *ast.CallNode:
-		if meant && hasValue(callee(n)) {
+		if meant && c.hasValue(callee(n)) {
 			break
 		}
 		return c.callStmt(&syntax.Call{Call: n, Span: syntax.SpanOf(n)})
