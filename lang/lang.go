@@ -37,6 +37,12 @@ func Params(name, text string) ([]ir.Param, error) {
 	return check.Params(tree)
 }
 
+// TakesArguments reports whether a program reads arguments by number.
+func TakesArguments(name, text string) bool {
+	tree, err := syntax.Parse(name, text)
+	return err == nil && check.TakesArguments(tree)
+}
+
 // Groups returns the groups of the probes that a program names. It returns nil if any group may be meant: the program names no
 // probe, uses a pattern for the group, or has mistakes.
 func Groups(text string) []string {

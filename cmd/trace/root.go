@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trace/lang"
+	"trace/lang/check"
 	"trace/lang/syntax"
 	"trace/probes"
 )
@@ -117,7 +119,17 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 
 // textOf returns the program of the command line.
 func textOf(cmd *cobra.Command, sc *script, args []string) (programText, error) {
-	switch given := cmd.Flags().Changed("program"); {
+	given := cmd.Flags().Changed("program")
+	if sc != nil {
+		sc.params, args = check.Flags(sc.declared, sc.params, args)
+		if lang.TakesArguments(sc.name, sc.text) {
+			if sc.arguments = args; !given {
+				sc.arguments = args[min(len(args), 1):]
+			}
+			return sc.programText, nil
+		}
+	}
+	switch {
 	case given && len(args) > 0:
 		return programText{}, usagef("two programs: one with -e, another as argument %q", args[0])
 	case sc != nil && len(args) <= 1:

@@ -28,6 +28,8 @@ type programText struct {
 	name, text string
 	// params of a script, as set by flags.
 	params map[string]string
+	// arguments are the words after the program that are not flags.
+	arguments []string
 }
 
 // recorded returns the program's name or text for a recording: a script that comes with trace goes by its name.

@@ -129,6 +129,9 @@ func (c *checker) stringItself(n *ast.CallNode) *ir.Expr {
 	if len(n.Arguments) != 1 {
 		return c.fail(syntax.SpanOf(n), "str() has "+argumentCount(len(n.Arguments)), "write str(s)")
 	}
+	if e, is := c.argumentText(n.Arguments[0]); is {
+		return e
+	}
 	e := c.expr(n.Arguments[0], nil)
 	if e != nil && e.Type.Kind != event.String && e.Type.Kind != ir.Pending {
 		return c.fail(e.Span, "str() takes a string here, not "+describe(e), "what an address points to is not read; string(x) is the text of a number")

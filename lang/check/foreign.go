@@ -85,7 +85,6 @@ var foreignFunctions = map[string]string{
 	"abs":         "write x < 0 ? -x : x",
 	"cgroup_path": "the field cgroup is printed as its path",
 	"cgroupid":    `compare with a path: cgroup == "/system.slice"`,
-	"getopt":      "declare a flag of the program, param x = 1, and read it as $x",
 	"histogram":   "write @x = hist(x)",
 	"kptr":        noPointers,
 	"mean":        "write @x = avg(x)",

@@ -40,6 +40,8 @@ func (c *checker) specialCall(fn string, n *ast.CallNode) (e *ir.Expr, is bool) 
 		return c.kernelSymbol(n), true
 	case "usym":
 		return c.userSymbol(n), true
+	case getopt:
+		return c.getopt(n), true
 	}
 	return nil, false
 }

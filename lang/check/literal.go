@@ -73,20 +73,6 @@ func typeOfParam(value any, unit event.Unit) event.Type {
 	}
 }
 
-// stringLiteral returns the value of n if n is a string literal or a param that holds a string.
-func (c *checker) stringLiteral(n ast.Node) (s string, ok bool) {
-	switch n := n.(type) {
-	case *ast.StringNode:
-		return n.Value, true
-	case *ast.IdentifierNode:
-		if p := c.param(n.Value); p != nil {
-			s, ok = p.Value.(string)
-			return s, ok
-		}
-	}
-	return "", false
-}
-
 const (
 	minInt64 = -1 << 63
 	maxInt64 = 1<<63 - 1

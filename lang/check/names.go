@@ -22,8 +22,11 @@ func aggregationUsage(name string) string {
 
 func isStack(word string) bool { return word == "kstack" || word == "ustack" }
 
+// getopt declares a flag of the program.
+const getopt = "getopt"
+
 // Functions that are statements, and functions with a value that have no signature.
 var (
 	statements = []string{"assert", "cat", "clear", "errorf", "exit", "fail", "print", "printf", "static_assert", "system", "time", "warnf", "zero"}
-	special    = []string{"bswap", "delete", "find", "has_key", "kaddr", "ksym", "len", "pton", "str", "strcap", "syscall_name", "usym"}
+	special    = []string{"bswap", "delete", "find", getopt, "has_key", "kaddr", "ksym", "len", "pton", "str", "strcap", "syscall_name", "usym"}
 )

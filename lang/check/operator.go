@@ -233,7 +233,7 @@ func (c *checker) comparison(n *ast.BinaryNode) *ir.Expr {
 		}
 	}
 	c.pair(n.Left, n.Right)
-	wantLeft, wantRight := c.context(n.Right), c.context(n.Left)
+	wantLeft, wantRight := either(c.context(n.Right), c.textFor(n.Left, n.Right)), either(c.context(n.Left), c.textFor(n.Right, n.Left))
 	ordered := n.Operator != "==" && n.Operator != "!="
 	if ordered && (c.isPath(wantLeft, n.Left) || c.isPath(wantRight, n.Right)) {
 		return c.fail(syntax.SpanOf(n), "paths of cgroups cannot be ordered", "compare with ==, != or startsWith")

@@ -1,10 +1,13 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/expr-lang/expr/ast"
 
 	"trace/lang/ir"
 	"trace/lang/syntax"
@@ -14,16 +17,16 @@ import (
 // Params returns the params that a program declares: its flags.
 func Params(tree *syntax.Program) ([]ir.Param, error) {
 	r := &resolver{text: tree.Text}
-	r.declare(tree.Params)
+	r.declare(tree)
 	if err := r.errs.Err(); err != nil {
 		return nil, err
 	}
-	return r.params, nil
+	return slices.Concat(r.params, r.named), nil
 }
 
 // declare notes the params of the program with their defaults.
-func (r *resolver) declare(params []*syntax.Param) {
-	for _, p := range params {
+func (r *resolver) declare(tree *syntax.Program) {
+	for _, p := range tree.Params {
 		if r.param("$"+p.Name) != nil {
 			r.fail(p.Span, fmt.Sprintf("param %s is declared twice", p.Name), "")
 			continue
@@ -42,15 +45,16 @@ func (r *resolver) declare(params []*syntax.Param) {
 			Span: p.Span,
 		})
 	}
+	r.declareOptions(tree)
 }
 
 // assign gives params the values from the command line.
 func (r *resolver) assign(values map[string]string) error {
 	for name, text := range values {
-		p := r.param("$" + name)
+		p := cmp.Or(r.param("$"+name), r.option(name))
 		if p == nil {
 			var names []string
-			for _, p := range r.params {
+			for _, p := range slices.Concat(r.params, r.named) {
 				names = append(names, p.Name)
 			}
 			help := "it has no params"
@@ -77,11 +81,7 @@ func parseParam(p *ir.Param, text string) (value any, ok bool) {
 		b, err := strconv.ParseBool(text)
 		return b, err == nil
 	}
-	tree, err := syntax.Parse("", text)
-	if err != nil || tree.Expr == nil || tree.Body != nil || len(tree.Comments) > 0 {
-		return nil, false
-	}
-	value, unit, ok := literalValue(tree.Expr)
+	value, unit, ok := literalText(text)
 	if n, negative := value.(int64); negative && n < 0 && p.Type.Unit != event.None && p.Type.Kind != event.Int {
 		return nil, false // sizes are never negative, and a duration only if the default is
 	}
@@ -105,4 +105,18 @@ func wantedBy(p *ir.Param) string {
 		return "a size like 4KiB"
 	}
 	return "a whole number"
+}
+
+// stringLiteral returns the value of n if n is a string literal or a param that holds a string.
+func (c *checker) stringLiteral(n ast.Node) (s string, ok bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.IdentifierNode:
+		if p := c.param(n.Value); p != nil {
+			s, ok = p.Value.(string)
+			return s, ok
+		}
+	}
+	return "", false
 }

@@ -19,7 +19,7 @@ func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, 
 		return nil, err
 	}
 	r := &resolver{text: tree.Text, catalog: cat, options: o}
-	if r.declare(tree.Params); len(r.errs) == 0 {
+	if r.declare(tree); len(r.errs) == 0 {
 		if err := r.assign(o.Params); err != nil {
 			return nil, err
 		}

@@ -19,6 +19,8 @@ import (
 type Options struct {
 	// Params are values of params by name, as written on the command line.
 	Params map[string]string
+	// Arguments are what $1, $2 … are.
+	Arguments []string
 	// Words are what the command line accepts in place of a program: names of scripts and commands. A program of one unknown word
 	// may be one of them, misspelt.
 	Words []string
@@ -56,7 +58,9 @@ type resolver struct {
 	catalog []*event.Probe
 	options Options
 	params  []ir.Param
-	errs    syntax.ErrorList
+	// named are the flags that getopt() declares.
+	named []ir.Param
+	errs  syntax.ErrorList
 	// warnings are about what the program does not mean, although it can run.
 	warnings syntax.ErrorList
 }
@@ -84,6 +88,9 @@ func (r *resolver) having(field string) []*event.Probe {
 
 // param returns the param that is read as word, which includes the dollar, or nil.
 func (r *resolver) param(word string) *ir.Param {
+	if syntax.IsArgument(word) {
+		return r.numbered(word)
+	}
 	for i := range r.params {
 		if word == "$"+r.params[i].Name {
 			return &r.params[i]
@@ -135,8 +142,8 @@ func (a *analysis) note(s *shape, values []*ir.Expr, isTuple bool, at syntax.Spa
 }
 
 // place returns the line and the column of a span, for a message about another span.
-func (a *analysis) place(at syntax.Span) string {
-	e := a.text.Error(at, "", "")
+func (r *resolver) place(at syntax.Span) string {
+	e := r.text.Error(at, "", "")
 	return fmt.Sprintf("at %d:%d", e.Line, e.Col)
 }
 

@@ -277,7 +277,7 @@ func (c *checker) holds(s *shape, values []*ir.Expr, isTuple bool, name string, 
 func (c *checker) setVar(s *syntax.Assign, target *ast.IdentifierNode) ir.Stmt {
 	name, at := target.Value, syntax.SpanOf(target)
 	if c.param(name) != nil {
-		c.fail(at, name+" is a param", fmt.Sprintf("its value comes from the command line, --%s=…: use another name", name[1:]))
+		c.fail(at, name+" is a param", "its value comes from the command line: use another name")
 		return nil
 	}
 	v := c.visible(name)

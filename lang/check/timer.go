@@ -104,11 +104,16 @@ func (r *resolver) timer(ref syntax.ProbeRef) (value any, unit event.Unit, ok bo
 		example = "99"
 	}
 	p := r.param("$" + name)
+	if p != nil && p.Value == nil {
+		p = nil
+	}
 	switch {
+	case p == nil && syntax.IsArgument("$"+name):
+		r.fail(ref.Span, fmt.Sprintf("the argument $%s is missing", name), fmt.Sprintf("write it after the program, like %s", example))
 	case p == nil:
 		r.fail(ref.Span, fmt.Sprintf("there is no param %s", name), fmt.Sprintf("declare it: param %s = %s", name, example))
 	case !event.IsNumber(p.Type):
-		r.fail(ref.Span, fmt.Sprintf("$%s is neither a duration nor a rate", name), fmt.Sprintf("declare it as param %s = %s", name, example))
+		r.fail(ref.Span, fmt.Sprintf("$%s is neither a duration nor a rate", name), "give it a value like "+example)
 	case counted == "":
 		return p.Value, p.Type.Unit, true
 	case p.Type.Unit != event.None:

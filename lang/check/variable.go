@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/expr-lang/expr/ast"
 
@@ -242,7 +243,8 @@ func (c *checker) dollarContext(name string) *event.Type {
 }
 
 func (c *checker) unknownVariable(n *ast.IdentifierNode) *ir.Expr {
-	at, name := syntax.SpanOf(n), n.Value
+	at := syntax.SpanOf(n)
+	name, _, _ := strings.Cut(n.Value, " ") // a macro's variable has its call behind the name
 	if c.hidden[name] {
 		return c.fail(at, fmt.Sprintf("%s ends with the block that sets it", name), fmt.Sprintf("set it before that block: %s = …", name))
 	}
@@ -264,6 +266,11 @@ func (c *checker) unknownVariable(n *ast.IdentifierNode) *ir.Expr {
 // paramValue makes the literal that a param stands for.
 func (c *checker) paramValue(p *ir.Param, at syntax.Span, want *event.Type) *ir.Expr {
 	switch v := p.Value.(type) {
+	case nil: // an argument that is missing
+		if want != nil && want.Kind == event.String {
+			return c.str(at, "", want)
+		}
+		return literal(uint64(0))
 	case string:
 		if enum := event.EnumOf(want); enum != nil && want.Unit != event.Errno {
 			return c.nameInParam(p, at, enum)
@@ -296,4 +303,41 @@ func (c *checker) nameInParam(p *ir.Param, at syntax.Span, enum *event.Enum) *ir
 	}
 	e.Type.Enum = enum
 	return e
+}
+
+// argumentText types str($1), and str($1 + 2), which leaves out two bytes. is reports whether n is one of these.
+func (c *checker) argumentText(n ast.Node) (e *ir.Expr, is bool) {
+	left := 0
+	if sum, ok := n.(*ast.BinaryNode); ok && sum.Operator == "+" {
+		if v, _, ok := literalValue(sum.Right); ok && event.Compare(v, uint64(0)) >= 0 {
+			left, n = int(min(event.To[uint64](v), 1<<30)), sum.Left
+		}
+	}
+	word, ok := n.(*ast.IdentifierNode)
+	if !ok || !syntax.IsArgument(word.Value) || word.Value == syntax.ArgumentCount {
+		return nil, false
+	}
+	text := c.numbered(word.Value).Text
+	return c.str(syntax.SpanOf(n), text[min(left, len(text)):], nil), true
+}
+
+// textFor returns the type of strings for an argument that is missing beside a literal string: "" is in its place.
+func (c *checker) textFor(n, beside ast.Node) *event.Type {
+	word, ok := n.(*ast.IdentifierNode)
+	if _, isText := beside.(*ast.StringNode); !ok || !isText || !syntax.IsArgument(word.Value) || c.numbered(word.Value).Value != nil {
+		return nil
+	}
+	return &ir.Text
+}
+
+// getopt types getopt("name", …).
+func (c *checker) getopt(n *ast.CallNode) *ir.Expr {
+	if len(n.Arguments) > 0 {
+		if name, ok := n.Arguments[0].(*ast.StringNode); ok {
+			if p := c.option(name.Value); p != nil {
+				return c.paramValue(p, syntax.SpanOf(n), nil)
+			}
+		}
+	}
+	return nil // its declaration is wrong
 }

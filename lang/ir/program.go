@@ -257,6 +257,8 @@ type Param struct {
 	Default string // as written
 	// Value is the default as int64, uint64, bool or string.
 	Value any
+	// Text of an argument of the program, as it is given.
+	Text string
 	// Span is where it is declared.
 	Span syntax.Span
 }

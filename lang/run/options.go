@@ -17,6 +17,8 @@ type Options struct {
 	// Name of the program for errors, its Text, and the values of its Params.
 	Name, Text string
 	Params     map[string]string
+	// Arguments of the program, $1, $2 …
+	Arguments []string
 	// Words are what the user may write in place of a program, for advice about a mistyped one.
 	Words []string
 	// Filter restricts the program to the events of some tasks.
@@ -133,7 +135,7 @@ func (o Outputs) printer(f output.Format, boot time.Time) *output.Printer {
 func (o Options) compile() check.Options {
 	f := o.Filter
 	filter := check.Filter{PID: f.PID, Comm: f.Comm, PGID: f.PGID, PIDNS: f.PIDNS, Cgroup: f.Cgroup}
-	return check.Options{Params: o.Params, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Unsafe: o.Unsafe, Words: o.Words}
+	return check.Options{Params: o.Params, Arguments: o.Arguments, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Unsafe: o.Unsafe, Words: o.Words}
 }
 
 // maxComm is the length of the longest name of a thread: TASK_COMM_LEN without the NUL.

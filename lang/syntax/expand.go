@@ -14,7 +14,10 @@ func Expand(p *Program) (*Program, error) {
 	if len(p.Macros) == 0 {
 		return p, nil
 	}
-	x := &expander{text: p.Text, macros: map[string]*Macro{}}
+	x := &expander{text: p.Text, macros: map[string]*Macro{}, params: map[string]bool{}}
+	for _, param := range p.Params {
+		x.params["$"+param.Name] = true
+	}
 	for _, m := range p.Macros {
 		if x.macros[m.Name] != nil {
 			x.fail(m.Span, fmt.Sprintf("macro %s is declared twice", m.Name), "")
@@ -42,6 +45,7 @@ const (
 type expander struct {
 	text   Text
 	macros map[string]*Macro
+	params map[string]bool // with their dollar
 	errs   ErrorList
 	calls  int
 	copies int // of nodes
@@ -238,7 +242,7 @@ func (x *expander) identifier(n *ast.IdentifierNode, in *call) ast.Node {
 	if arg := in.arg(n.Value); arg != nil {
 		return x.node(arg, nil)
 	}
-	if n.Value[0] != '$' {
+	if n.Value[0] != '$' || x.params[n.Value] || IsArgument(n.Value) {
 		return n
 	}
 	out := *n

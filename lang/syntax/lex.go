@@ -152,13 +152,25 @@ func (l *lexer) sigil(t *token) {
 		t.kind = mapname
 	case t.text[0] == '@':
 		t.fail("the name of a map must begin with a letter", "write @_"+name)
+	case name == "" && strings.HasPrefix(l.src[l.pos:], "#"):
+		l.pos++
+		t.kind, t.text = variable, ArgumentCount
 	case name == "":
 		t.fail("a variable must have a name", "write $name")
-	case isDigit(name[0]):
-		t.fail("positional parameters are not available", "declare param name = 10ms, and read it as $name")
+	case isDigit(name[0]) && !IsArgument(t.text):
+		t.fail("the name of a variable must begin with a letter", "write $name, or $1 for the first argument of the program")
 	default:
 		t.kind = variable
 	}
+}
+
+// ArgumentCount is how many arguments the command line gives the program.
+const ArgumentCount = "$#"
+
+// IsArgument reports whether a word is an argument of the program by its number, $1 for the first, or how many there are.
+func IsArgument(word string) bool {
+	digits, ok := strings.CutPrefix(word, "$")
+	return word == ArgumentCount || ok && isDecimal(digits) && digits[0] != '0'
 }
 
 // element reads .0: the dot and only digits, so x.0.1 has two elements.

@@ -147,7 +147,7 @@ var paramUnits = map[string]map[string]bool{
 // timer normalises the text after interval: and profile:. s:1 becomes 1s, and hz:99 becomes 99hz.
 func (p *parser) timer(ref *ProbeRef) {
 	text := ref.Name
-	if unit, param, ok := strings.Cut(text, "$"); ok && isName(param) && (unit == "" || paramUnits[ref.Group][unit]) {
+	if unit, param, ok := strings.Cut(text, "$"); ok && (isName(param) || IsArgument("$"+param)) && (unit == "" || paramUnits[ref.Group][unit]) {
 		return
 	}
 	if ref.TakesRate() && (text == "*" || text == "hz") {

@@ -178,7 +178,7 @@ func (p *parser) valueStmt(from int) Stmt {
 	switch {
 	case assignable(n) && p.tok.kind == op && assignments[p.tok.text]:
 		return p.assign(n, from)
-	case assignable(n):
+	case assignable(n) && !p.atStmtEnd():
 		p.unexpected("an assignment", fmt.Sprintf("write %s = …, or use += -= ++ --", Print(n)))
 	}
 	return &Discard{Value: n, Span: Span{from, p.prev.span.To}}

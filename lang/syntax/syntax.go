@@ -9,7 +9,11 @@
 // `$name`, with its dollar. [MapRef], [Tuple] and [Cast] are nodes of our own, because expr has none.
 package syntax
 
-import "github.com/expr-lang/expr/ast"
+import (
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+)
 
 // Program is a parsed program: either one bare expression, with or without a body, or params, maps and clauses.
 type Program struct {
@@ -84,6 +88,14 @@ func (r ProbeRef) String() string {
 		return r.Group
 	}
 	return r.Group + ":" + r.Name
+}
+
+// Param returns the param that a timer's period or rate is, with its dollar, or "".
+func (r ProbeRef) Param() string {
+	if _, param, ok := strings.Cut(r.Name, "$"); ok {
+		return "$" + param
+	}
+	return ""
 }
 
 // Block is `{ statement; … }`.

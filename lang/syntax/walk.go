@@ -45,6 +45,27 @@ func operands(n ast.Node) []ast.Node {
 	return nil
 }
 
+// Walk walks every expression of the program.
+func (p *Program) Walk(visit func(ast.Node) bool) {
+	all := func(n ast.Node, body *Block) {
+		if n != nil {
+			Walk(n, visit)
+		}
+		WalkStmts(body, func(s Stmt) {
+			for _, e := range Exprs(s) {
+				Walk(e, visit)
+			}
+		})
+	}
+	all(p.Expr, p.Body)
+	for _, m := range p.Macros {
+		all(nil, m.Body)
+	}
+	for _, c := range p.Clauses {
+		all(c.Pred, c.Body)
+	}
+}
+
 // WalkStmts calls visit for every statement of the block, and after each for the statements in its blocks. The block may be nil.
 func WalkStmts(b *Block, visit func(Stmt)) {
 	if b == nil {
