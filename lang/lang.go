@@ -14,7 +14,7 @@ import (
 // Compile parses a program and checks it against the probes of the catalog: text -> syntax tree -> typed program. Mistakes are
 // returned as a [syntax.ErrorList] that gives name as the file.
 func Compile(name, text string, catalog []*event.Probe, o check.Options) (*ir.Program, error) {
-	tree, err := syntax.Parse(name, text)
+	tree, err := parse(name, text)
 	if err != nil {
 		return nil, check.NameProbes(err, catalog)
 	}
@@ -30,7 +30,7 @@ func Start(p *plan.Plan, o exec.Options) (*exec.Run, error) { return exec.Start(
 
 // Params returns the params that a program declares. Each is a flag of the command line.
 func Params(name, text string) ([]ir.Param, error) {
-	tree, err := syntax.Parse(name, text)
+	tree, err := parse(name, text)
 	if err != nil {
 		return nil, err
 	}
@@ -39,12 +39,12 @@ func Params(name, text string) ([]ir.Param, error) {
 
 // TakesArguments reports whether a program reads arguments by number.
 func TakesArguments(name, text string) bool {
-	tree, err := syntax.Parse(name, text)
+	tree, err := parse(name, text)
 	return err == nil && check.TakesArguments(tree)
 }
 
 // Groups returns the groups of the probes that a program names. It returns nil if any group may be meant: the program names no
-// probe, uses a pattern for the group, or has mistakes.
+// probe, uses a pattern for the group, imports files, or has mistakes.
 func Groups(text string) []string {
 	tree, err := syntax.Parse("", text)
 	if err != nil {

@@ -184,8 +184,7 @@ func (s *script) clash() error {
 	flags := ownFlags()
 	for _, p := range s.declared {
 		if flags.Lookup(p.Name) != nil || p.Short != "" && flags.ShorthandLookup(p.Short) != nil {
-			text := syntax.Text{Name: s.name, Content: s.text}
-			return programError{text.Error(p.Span, fmt.Sprintf("param %s has the name of a flag of trace", cmp.Or(p.Short, p.Name)), "give it another name")}
+			return programError{p.In.Error(p.Span, fmt.Sprintf("param %s has the name of a flag of trace", cmp.Or(p.Short, p.Name)), "give it another name")}
 		}
 	}
 	return nil

@@ -109,7 +109,7 @@ func (r *resolver) declareOption(n *ast.CallNode) {
 		r.fail(syntax.SpanOf(given[0]), "the name of a flag must be a literal string of letters, digits, _ and -", getoptUsage)
 		return
 	}
-	p := ir.Param{Name: name.Value, Span: at, Value: false, Type: ir.Boolean, Default: "false"}
+	p := ir.Param{Name: name.Value, Span: at, In: r.text, Value: false, Type: ir.Boolean, Default: "false"}
 	if len(given) > 1 {
 		value, unit, ok := literalValue(given[1])
 		if !ok {

@@ -42,7 +42,7 @@ func (r *resolver) declare(tree *syntax.Program) {
 		}
 		r.params = append(r.params, ir.Param{
 			Name: p.Name, Short: p.Short, Help: p.Help, Default: syntax.Print(p.Default), Value: value, Type: typeOfParam(value, unit),
-			Span: p.Span,
+			Span: p.Span, In: r.text,
 		})
 	}
 	r.declareOptions(tree)

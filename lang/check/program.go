@@ -46,9 +46,9 @@ func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, 
 }
 
 // Groups returns the groups of the probes that a program names. It returns nil if any group may be meant: the program names no
-// probe, or uses a pattern for the group.
+// probe, uses a pattern for the group, or imports files that are not read.
 func Groups(tree *syntax.Program) []string {
-	if tree.Expr != nil {
+	if tree.Expr != nil || len(tree.Imports) > 0 {
 		return nil
 	}
 	var groups []string

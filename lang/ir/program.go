@@ -259,8 +259,9 @@ type Param struct {
 	Value any
 	// Text of an argument of the program, as it is given.
 	Text string
-	// Span is where it is declared.
+	// Span is where In declares it.
 	Span syntax.Span
+	In   syntax.Text
 }
 
 // Profiled returns the maps that profiles can be made of.

@@ -16,6 +16,9 @@ func Dump(p *Program) string {
 	for _, s := range p.Config {
 		line("config", s.Name, dump(s.Value))
 	}
+	for _, i := range p.Imports {
+		line("import", strconv.Quote(i.Path))
+	}
 	for _, m := range p.Macros {
 		line(m.head())
 		dumpBlock(&b, m.Body, 1)

@@ -13,6 +13,25 @@ import (
 // Text is the text of a program, and its name in errors.
 type Text struct {
 	Name, Content string
+	// imported are the files that follow the program in Content, in order.
+	imported []imported
+}
+
+// imported is where the text of an imported file begins.
+type imported struct {
+	name string
+	from int
+}
+
+// file returns the name of the file that holds an offset, and where it begins.
+func (s Text) file(at int) (name string, from int) {
+	name = s.Name
+	for _, f := range s.imported {
+		if f.from <= at {
+			name, from = f.name, f.from
+		}
+	}
+	return name, from
 }
 
 // Span is a part of the text: the bytes from From up to To.
@@ -42,12 +61,13 @@ type Error struct {
 
 // Error returns an error about the part of the text at.
 func (s Text) Error(at Span, msg, help string) *Error {
-	before := s.Content[:at.From]
-	start := strings.LastIndexByte(before, '\n') + 1
+	name, from := s.file(at.From)
+	before := s.Content[from:at.From]
+	start := from + strings.LastIndexByte(before, '\n') + 1
 	line, _, _ := strings.Cut(s.Content[start:], "\n")
 	end := min(at.To, start+len(line))
 	return &Error{
-		File:   s.Name,
+		File:   name,
 		Line:   strings.Count(before, "\n") + 1,
 		Col:    utf8.RuneCountInString(s.Content[start:at.From]) + 1,
 		EndCol: utf8.RuneCountInString(s.Content[start:max(end, at.From)]) + 1,
@@ -150,7 +170,7 @@ func (l ErrorList) Err() error {
 		return nil
 	}
 	slices.SortStableFunc(l, func(a, b *Error) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col), cmp.Compare(a.Msg, b.Msg))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col), cmp.Compare(a.Msg, b.Msg))
 	})
 	return slices.CompactFunc(l, func(a, b *Error) bool { return *a == *b })
 }

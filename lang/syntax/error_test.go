@@ -12,7 +12,7 @@ func TestWindow(t *testing.T) {
 	for _, before := range []int{0, 1, 20, 36, 37, 38, 73, 74, 75, 300, 10_000_000} {
 		for _, after := range []int{0, 1, 30, 60, 300, 1_000_000} {
 			src := strings.Repeat("b", before) + "?" + strings.Repeat("a", after)
-			e := Text{"f", src}.Error(Span{before, before + 1}, "wrong", "")
+			e := Text{Name: "f", Content: src}.Error(Span{before, before + 1}, "wrong", "")
 			lines := strings.Split(e.Error(), "\n")
 			if len(lines) != 3 || e.Col != before+1 {
 				t.Fatalf("%d %d: %.300s", before, after, e.Error())
@@ -34,7 +34,7 @@ func TestWindow(t *testing.T) {
 
 func TestLongMark(t *testing.T) {
 	src := strings.Repeat("b", 50) + strings.Repeat("m", 500) + "after"
-	got := Text{"f", src}.Error(Span{50, 550}, "wrong", "").Error()
+	got := Text{Name: "f", Content: src}.Error(Span{50, 550}, "wrong", "").Error()
 	lines := strings.Split(got, "\n")
 	caret := strings.IndexByte(lines[2], '^')
 	if utf8.RuneCountInString(lines[1]) > 78 || []rune(lines[1])[caret] != 'm' || []rune(lines[1])[caret-1] != 'b' || len(lines[2]) > 78 {
@@ -46,7 +46,7 @@ func TestLongMark(t *testing.T) {
 func TestControlCharacters(t *testing.T) {
 	src := "a\x1b[31m\xff\x07 \"q\" \\ é\tx \x7fELF ? b\u202e"
 	at := strings.IndexByte(src, '?')
-	got := Text{"f\x1b.trace", src}.Error(Span{at, at + 1}, "unexpected \x1b", "not \xff").Error()
+	got := Text{Name: "f\x1b.trace", Content: src}.Error(Span{at, at + 1}, "unexpected \x1b", "not \xff").Error()
 	const want = "f\\x1b.trace:1:25: unexpected \\x1b\n" +
 		`    a\x1b[31m\xff\a "q" \ é` + "\t" + `x \x7fELF ? b\u202e` + "\n" +
 		"                           \t          ^\nhelp: not \\xff"

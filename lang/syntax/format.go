@@ -2,6 +2,7 @@ package syntax
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
@@ -48,6 +49,9 @@ func (p *Program) items() []item {
 	var all []item
 	if p.Config != nil || p.Configured != (Span{}) {
 		all = append(all, item{p.Configured, p.configText(), nil})
+	}
+	for _, i := range p.Imports {
+		all = append(all, item{i.Span, "import " + strconv.Quote(i.Path), nil})
 	}
 	for _, m := range p.Macros {
 		all = append(all, item{m.Span, m.head(), m.Body})

@@ -7,8 +7,11 @@ import (
 )
 
 // Parse parses a program. name is its name in errors, which are an [ErrorList].
-func Parse(name, src string) (*Program, error) {
-	p := &parser{lex: lexer{src: src}, text: Text{name, src}}
+func Parse(name, src string) (*Program, error) { return parse(Text{Name: name, Content: src}, 0) }
+
+// parse parses the file that begins at from, the last one of the text.
+func parse(text Text, from int) (*Program, error) {
+	p := &parser{lex: lexer{src: text.Content, pos: from}, text: text}
 	prog := &Program{Text: p.text}
 	p.next()
 	if p.tok.kind == eof {
@@ -65,8 +68,10 @@ func (p *parser) item(prog *Program) {
 		prog.Macros = append(prog.Macros, p.macro())
 	case p.atConfig():
 		p.config(prog)
+	case p.atImport():
+		prog.Imports = append(prog.Imports, p.importing())
 	case p.atForeignItem():
-		p.foreignItem()
+		p.noTypes()
 	default:
 		prog.Clauses = append(prog.Clauses, p.clause())
 	}
@@ -74,20 +79,11 @@ func (p *parser) item(prog *Program) {
 
 // atItem reports whether the current token can only begin a param, a let or a clause.
 func (p *parser) atItem() bool {
-	return p.atProbe() || p.atMacro() || p.atParam() || p.atLet() || p.atConfig() || p.atForeignItem()
+	return p.atProbe() || p.atMacro() || p.atParam() || p.atLet() || p.atConfig() || p.atImport() || p.atForeignItem()
 }
 
 // atForeignItem reports whether the current token begins an item that only bpftrace has.
-func (p *parser) atForeignItem() bool {
-	return p.tok.is("struct") || p.tok.is("import") && p.peek().kind == str
-}
-
-func (p *parser) foreignItem() {
-	if p.tok.is("import") {
-		p.fail(p.tok.span, "a program cannot import files", "join the files: cat a.trace b.trace | trace -")
-	}
-	p.noTypes()
-}
+func (p *parser) atForeignItem() bool { return p.tok.is("struct") }
 
 func (p *parser) atParam() bool {
 	if !p.tok.is("param") {
@@ -98,6 +94,19 @@ func (p *parser) atParam() bool {
 }
 
 func (p *parser) atLet() bool { return p.tok.is("let") && p.peek().kind == mapname }
+
+// importing parses `import "file"`.
+func (p *parser) importing() *Import {
+	from := p.tok.span.From
+	p.next()
+	i := &Import{Path: p.tok.text}
+	p.next()
+	i.Span = Span{from, p.prev.span.To}
+	p.separator("a newline or ;", false)
+	return i
+}
+
+func (p *parser) atImport() bool { return p.tok.is("import") && p.peek().kind == str }
 
 // skipItem skips from the mistake in the item at from to the start of the next one.
 func (p *parser) skipItem(from int) {

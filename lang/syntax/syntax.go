@@ -25,6 +25,8 @@ type Program struct {
 	// Config are the settings of the block config, which has the place Configured.
 	Config     []*Setting
 	Configured Span
+	// Imports are files that the program imports. [Program.Import] puts what they have in their place.
+	Imports []*Import
 	// Params, Lets, Macros and Clauses in the order of the text; empty if Expr is set.
 	Macros  []*Macro
 	Params  []*Param
@@ -48,6 +50,12 @@ type Param struct {
 	Default ast.Node
 	Help    string
 	Span    Span
+}
+
+// Import is `import "file"`.
+type Import struct {
+	Path string
+	Span Span
 }
 
 // Let is `let @x = lru(10000)`: the kind and the size of a map.
