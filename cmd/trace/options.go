@@ -72,7 +72,7 @@ func addFlags(root *cobra.Command, o *options) {
 	f.BoolVar(&o.noKernel, "no-kernel", false, "evaluate everything in user space, for comparison")
 	f.BoolVar(&o.compare, "compare", false, "evaluate everything twice, in the kernel and in user space, and fail if the results differ")
 	f.StringVar(&o.fmt, "fmt", "", "do not run: print the script `FILE` in canonical form")
-	f.BoolVar(&o.unsafe, "unsafe", false, "allow the program to act: system() runs commands")
+	f.BoolVar(&o.unsafe, "unsafe", false, "allow the program to act: system() runs commands, signal() sends signals")
 	f.BoolVar(&o.raw, "raw", false, "write control characters in names as they are, not as escapes like \\x1b")
 	addFormatFlag(root, o)
 	f.BoolP("version", "V", false, "print the version")

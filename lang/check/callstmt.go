@@ -27,6 +27,8 @@ func (c *checker) callStmt(s *syntax.Call) ir.Stmt {
 	case "fail":
 		c.failHere(s.Call)
 		return nil
+	case ir.ToProcess, ir.ToThread:
+		return c.signal(s, fn)
 	case "join":
 		return c.callStmt(&syntax.Call{Call: c.printJoined(s.Call), Span: s.Span})
 	}
@@ -76,6 +78,51 @@ func (c *checker) allowed(out *ir.CallStmt) bool {
 		return false
 	}
 	return true
+}
+
+// signal types signal("KILL"), signal(9) and signal_thread(9): the kernel sends it at the event, and user space counts it.
+func (c *checker) signal(s *syntax.Call, fn string) ir.Stmt {
+	out := &ir.CallStmt{Fn: fn, Span: s.Span}
+	if c.probe == nil {
+		c.fail(s.Span, fmt.Sprintf("%s has no event, so there is no process to send a signal to", c.clause.Kind), "send it in a clause that names probes")
+		return nil
+	}
+	if !c.allowed(out) {
+		return nil
+	}
+	number, process := c.signalNumber(s.Call, fn), c.name(&ast.IdentifierNode{Value: "pid"}, nil)
+	if number == nil || process == nil {
+		return nil
+	}
+	sent := ir.Operation(ir.OpSignal, ir.Integer64, number, process)
+	sent.Fn, sent.Span = fn, s.Span
+	result := c.keepValue(s, sent)
+	if result == nil {
+		return nil
+	}
+	out.Args = []*ir.Expr{result}
+	return out
+}
+
+// signalNumber types the argument of signal() or signal_thread().
+func (c *checker) signalNumber(n *ast.CallNode, fn string) *ir.Expr {
+	usage := fmt.Sprintf(`%s("KILL") or %[1]s(9)`, fn)
+	arg := c.oneArgument(n, usage)
+	if arg == nil {
+		return nil
+	}
+	if name, isName := arg.(*ast.StringNode); isName {
+		value := format.SignalNumber(name.Value)
+		if value == 0 {
+			return c.fail(syntax.SpanOf(arg), fmt.Sprintf("%q is not a signal", name.Value), syntax.DidYouMean(name.Value, format.SignalNames()))
+		}
+		return literal(value)
+	}
+	number := c.numberArgument(n, usage)
+	if number != nil && number.Op == ir.OpLit && (event.Compare(number.Val, int64(1)) < 0 || event.Compare(number.Val, int64(format.LastSignal)) > 0) {
+		return c.fail(number.Span, fmt.Sprintf("%v is not a signal", number.Val), fmt.Sprintf("signals are 1 to %d", format.LastSignal))
+	}
+	return number
 }
 
 // exit types exit() and exit(status).

@@ -1,6 +1,9 @@
 package check
 
-import "trace/lang/agg"
+import (
+	"trace/lang/agg"
+	"trace/lang/ir"
+)
 
 // builtins are the values that are not fields.
 var builtins = []string{"cpid", "elapsed", "has_cpid", "kstack", "ncpus", "probe", "probetype", "rand", "ustack"}
@@ -27,6 +30,6 @@ const getopt = "getopt"
 
 // Functions that are statements, and functions with a value that have no signature.
 var (
-	statements = []string{"assert", "cat", "clear", "errorf", "exit", "fail", "print", "printf", "static_assert", "system", "time", "warnf", "zero"}
+	statements = []string{"assert", "cat", "clear", "errorf", "exit", "fail", "print", "printf", ir.ToProcess, ir.ToThread, "static_assert", "system", "time", "warnf", "zero"}
 	special    = []string{"bswap", "delete", "find", getopt, "has_key", "kaddr", "ksym", "len", "pton", "str", "strcap", "syscall_name", "usym"}
 )

@@ -51,7 +51,8 @@ const (
 	OpHasKey           // whether the map has the key Args
 	OpStack            // the number of Stack, a Uint
 
-	OpRand // a random number of 32 bits, another one each time
+	OpRand   // a random number of 32 bits, another one each time
+	OpSignal // sends the signal Args[0] if the process Args[1] runs: to it, or to its thread alone if Num is 1; what the helper returns
 
 	OpTruth  // Args[0] != 0
 	OpAbsent // Args[0] is absent; never absent itself
@@ -91,7 +92,7 @@ type Expr struct {
 	Op    Op
 	Type  Type
 	Args  []*Expr
-	Num   uint64 // of OpLit, and the bits of OpCast and OpSwap
+	Num   uint64 // of OpLit, the bits of OpCast and OpSwap, and who receives an OpSignal
 	Str   string // of OpLit of String or Bytes; at most Type.Size bytes
 	Field *Field
 	Var   int // index of OpVar in Spec.Vars

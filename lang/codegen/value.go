@@ -201,6 +201,8 @@ func (g *gen) eval(e *Expr, absent label) {
 		g.stack(e, absent)
 	case OpRand:
 		g.emit(asm.FnGetPrandomU32.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
+	case OpSignal:
+		g.signal(e, absent)
 	case OpCond:
 		then, other, end := g.label(), g.label(), g.label()
 		g.cond(e.Args[0], then, other, other)
@@ -238,6 +240,31 @@ func (g *gen) eval(e *Expr, absent label) {
 		}
 		g.arithmetic(e, absent)
 	}
+}
+
+// noProcess is -ESRCH.
+const noProcess = -3
+
+// signal sends a signal, and puts what the helper returns into R0. The helper reaches only the process that runs. In an interrupt this
+// may be any process: then the signal is not sent, and the result is -ESRCH.
+func (g *gen) signal(e *Expr, absent label) {
+	m := g.used
+	number, process := g.hold(e.Args[0], absent), g.hold(e.Args[1], absent)
+	send := asm.FnSendSignal
+	if e.Num == 1 {
+		send = asm.FnSendSignalThread
+	}
+	other, end := g.label(), g.label()
+	g.emit(asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32))
+	g.branch(asm.JNE.Reg(asm.R0, g.register(process, asm.R1), ""), other)
+	g.use(asm.R1, number)
+	g.emit(send.Call())
+	g.jump(end)
+	g.place(other)
+	g.set(asm.R0, noProcess)
+	g.place(end)
+	g.forget(e.Args...)
+	g.release(m)
 }
 
 // truth computes a bool into R0.

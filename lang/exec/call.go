@@ -57,6 +57,9 @@ func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
 			return goesOn, err
 		}
 		switch {
+		case s.Fn == ir.ToProcess, s.Fn == ir.ToThread:
+			sc.machine.acts.signal(values[0])
+			return goesOn, nil
 		case s.Fn == "delete":
 			return goesOn, sc.machine.stores[s.Map].remove(k)
 		case s.Format != nil:
@@ -111,9 +114,26 @@ func readStart(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxCat))
 }
 
+// Acts count what the program did to this machine.
+type Acts struct {
+	// Commands were run by system().
+	Commands uint64
+	// Signals were sent by signal(), and Unsent were not: the process of the event was not running, or the kernel refused.
+	Signals, Unsent uint64
+}
+
+// signal counts a signal by what the kernel returned.
+func (a *Acts) signal(result any) {
+	if result == int64(0) {
+		a.Signals++
+	} else {
+		a.Unsent++
+	}
+}
+
 // system runs a command in a shell and prints its output. The run waits for it, and counts it.
 func (sc *scope) system(command string) error {
-	sc.machine.commands++
+	sc.machine.acts.Commands++
 	cmd := exec.CommandContext(sc.ctx, "/bin/sh", "-c", command)
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()

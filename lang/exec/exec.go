@@ -95,8 +95,7 @@ type machine struct {
 	ctx context.Context
 	// warn takes what the program reports to the user.
 	warn func(warning bool, text string)
-	// commands is how often system() ran one.
-	commands uint64
+	acts Acts
 	// printed reports that the current event was printed, or something at it.
 	printed bool
 	// stopped is set by exit(), and status by exit(n): the last one counts.

@@ -457,11 +457,11 @@ func (s *siteRun) run(m *machine, e *event.Event, stacks map[ir.StackUse]int) (b
 	return true, m.run(s.block, sc)
 }
 
-// Commands returns how many commands the program ran.
-func (r *Run) Commands() uint64 {
+// Acts returns what the program did to this machine.
+func (r *Run) Acts() Acts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.machine.commands
+	return r.machine.acts
 }
 
 // Program returns the program of the run.

@@ -3,6 +3,7 @@ package format
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -44,6 +45,21 @@ func SignalText(n int64) string {
 		return "N/A"
 	}
 	return fmt.Sprintf("Unknown signal %d", n)
+}
+
+// LastSignal is the largest number of a signal.
+const LastSignal = lastRealTime
+
+// signalNames are the names of the signals from 1 on, include/uapi/asm-generic/signal.h.
+var signalNames = strings.Fields(`HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP TSTP TTIN TTOU
+	URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS`)
+
+// SignalNames returns the names of the signals, without SIG.
+func SignalNames() []string { return slices.Clone(signalNames) }
+
+// SignalNumber returns the number of a signal called KILL or SIGKILL, or 0 if there is none.
+func SignalNumber(name string) uint64 {
+	return uint64(slices.Index(signalNames, strings.TrimPrefix(name, "SIG")) + 1)
 }
 
 // line returns line n of a text, or "" if there is none.

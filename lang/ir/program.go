@@ -299,5 +299,11 @@ func (s *CallStmt) Prints() bool {
 	return false
 }
 
+// The functions that send signals: to the process of the event, or to its thread alone.
+const (
+	ToProcess = "signal"
+	ToThread  = "signal_thread"
+)
+
 // MaxStatus is the largest exit status of a process.
 const MaxStatus = 255

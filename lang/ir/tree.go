@@ -148,13 +148,14 @@ type JumpStmt struct {
 	Span     syntax.Span
 }
 
-// CallStmt is a call for its effect. Fn is one of: print clear zero delete exit printf time errorf warnf cat system.
+// CallStmt is a call for its effect. Fn is one of: print clear zero delete exit printf time errorf warnf cat system
+// signal signal_thread.
 type CallStmt struct {
 	Fn  string
 	Map *Map // of print(@m), clear, zero, delete
 	// Key of delete(@m, key) and print(@m[key]); nil otherwise.
 	Key []*Expr
-	// Args of printf and its like (without the format), or the value of print(expr).
+	// Args of printf and its like (without the format), the value of print(expr), or what an OpSignal has returned.
 	Args     []*Expr
 	Format   *format.Pattern // of printf and its like, time
 	Place    string          // in the text, for errorf and warnf

@@ -70,6 +70,11 @@ func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 	case ir.OpSelf:
 		out.Op = codegen.OpRand // events have no other
 		return out, nil
+	case ir.OpSignal:
+		out.Op = codegen.OpSignal
+		if e.Fn == ir.ToThread {
+			out.Num = 1
+		}
 	case ir.OpLookup, ir.OpHasKey:
 		return k.lookup(e, out)
 	case ir.OpMember:

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"trace/lang/ir"
+	"trace/lang/syntax"
 	"trace/probes/event"
 )
 
@@ -86,6 +87,23 @@ func (p *Plan) exitInUserSpace() *Obstacle {
 		}
 	}
 	return nil
+}
+
+// signalsLate returns an error if a site that sends signals runs in user space: the event would be over.
+func (p *Plan) signalsLate() error {
+	errs := syntax.ErrorList{}
+	for _, b := range p.Sites {
+		if b.InUser == nil {
+			continue
+		}
+		ir.WalkStmts(b.Stmts, func(s ir.Stmt) {
+			if call, is := s.(*ir.CallStmt); is && (call.Fn == ir.ToProcess || call.Fn == ir.ToThread) {
+				errs = append(errs, p.Program.Text.Error(call.Span, call.Fn+"() acts in the kernel, at the event, and this clause runs in user space",
+					b.InUser.Reason+"; send the signal in a clause of its own"))
+			}
+		})
+	}
+	return errs.Err()
 }
 
 // name returns the clause's name in explanations: its number.

@@ -152,6 +152,9 @@ func New(p *ir.Program, o Options) (*Plan, error) {
 	}
 	for {
 		plan.divide()
+		if err := plan.signalsLate(); err != nil {
+			return nil, err
+		}
 		plan.findAlone()
 		again, err := plan.generate()
 		if err != nil {

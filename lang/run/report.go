@@ -45,8 +45,7 @@ type Report struct {
 	// Recorded is how many events were recorded in File.
 	Recorded uint64
 	File     string
-	// Commands counts the commands that the program ran.
-	Commands uint64
+	Acts     exec.Acts
 	// CommandFailed reports that the command ended by itself with a status other than 0.
 	CommandFailed bool
 }
@@ -94,7 +93,7 @@ func (r *Report) addMaps(exec *exec.Run) (err error) {
 	if r.Maps, err = exec.MapLosses(); err != nil {
 		return err
 	}
-	r.Commands = exec.Commands()
+	r.Acts = exec.Acts()
 	r.Stacks, err = exec.StackLosses()
 	return err
 }

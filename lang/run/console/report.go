@@ -38,11 +38,22 @@ func (c *Console) Report(r run.Report) {
 	if r.SkippedCgroups > 0 {
 		c.Note("%s", cgroupsLine(r.SkippedCgroups))
 	}
-	if r.Commands > 0 && !c.Quiet {
-		c.Note("the program ran %s", plural(r.Commands, "command"))
-	}
+	c.reportActs(r.Acts)
 	if r.File != "" && !c.Quiet {
 		c.Note("recorded %s in %s", plural(r.Recorded, "event"), r.File)
+	}
+}
+
+// reportActs prints what the program did to this machine.
+func (c *Console) reportActs(acts exec.Acts) {
+	if acts.Commands > 0 && !c.Quiet {
+		c.Note("the program ran %s", plural(acts.Commands, "command"))
+	}
+	if acts.Signals > 0 && !c.Quiet {
+		c.Note("the program sent %s", plural(acts.Signals, "signal"))
+	}
+	if acts.Unsent > 0 {
+		c.Note("%s could not be sent: the process of the event was not running, as in an interrupt, or the kernel refused", plural(acts.Unsent, "signal"))
 	}
 }
 
