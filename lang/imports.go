@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"trace/lang/syntax"
 )
@@ -104,7 +105,7 @@ func (i importer) file(name string) (syntax.Source, error) {
 	if folder.Mode().Perm()&everyone != 0 {
 		return source, fmt.Errorf("everyone can write to the folder %s (chmod o-w %[1]s)", filepath.Dir(source.Name))
 	}
-	f, err := i.root.Open(name)
+	f, err := i.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would wait for a writer
 	if err != nil {
 		return source, plain(err)
 	}

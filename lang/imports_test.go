@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"trace/lang/check"
@@ -70,18 +71,22 @@ func TestImportErrors(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", filepath.Join(folder, "link.bt")); err != nil {
 		t.Fatal(err)
 	}
+	if err := syscall.Mkfifo(filepath.Join(folder, "pipe.bt"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]string{
+		"pipe.bt":       `import "pipe.bt": not a file`,
 		"wrong.bt":      `wrong.bt:1:17: expected a comma or ), found "}"`,
 		"sub/name.bt":   "sub/name.bt:3:9: there is no function prin\n    begin { prin(1) }",
-		"config.bt":     "config.bt:1:1: an imported file has no settings",
-		"bare.bt":       "main.trace:1:1: bare.bt is a bare expression",
+		"config.bt":     "config.bt:1:1: an imported file has no settings\n    config = { max_map_keys = 5 }\n    ^~~~~~~~~~~~~~~~~~~~~~~~~~~~~\nhelp: move them to the program that imports it",
+		"bare.bt":       "main.trace:1:1: bare.bt is a bare expression\n    import \"bare.bt\"\n    ^~~~~~~~~~~~~~~~\nhelp: name its probes: an imported file has clauses, macros, params and maps",
 		"empty":         "the folder has no file that ends in .trace or .bt",
 		"open/a.bt":     "everyone can write to the folder open (chmod o-w open)",
-		"types.h":       "files of C are not needed",
+		"types.h":       "files of C are not needed: trace -lv lists the fields of each probe",
 		"nosuch.bt":     `import "nosuch.bt": no such file or directory`,
 		"../x.bt":       `import "../x.bt": the file must be in`,
 		"out.bt":        `out.bt:1:1: import "../x.bt": the file must be in`,
-		"/etc/passwd":   "the file must be in",
+		"/etc/passwd":   "or below it, where the program is",
 		"link.bt":       "path escapes from parent",
 		"twice.bt":      "<nil>",
 		"sub/../out.bt": `out.bt:1:1: import "../x.bt"`,

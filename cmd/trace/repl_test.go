@@ -314,7 +314,7 @@ func TestReplWithoutTerminal(t *testing.T) {
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+t.TempDir())
 	cmd.Stdin = strings.NewReader("begin {\n printf(\"%d\\n\", 6 * 7)\n exit()\n}\nprobes ib:*_qp\nbegin { printf(\"no end")
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.HasPrefix(string(out), "42\nib:create_qp\nib:destroy_qp\nib:modify_qp\n") || !strings.Contains(string(out), "the string is not closed") {
+	if err != nil || !strings.HasPrefix(string(out), "Attached 1 probe\n42\nib:create_qp\nib:destroy_qp\nib:modify_qp\n") || !strings.Contains(string(out), "the string is not closed") {
 		t.Errorf("%s\n%v", out, err)
 	}
 }
