@@ -69,7 +69,7 @@ func largest(all []*event.Probe) []*event.Probe {
 // attach compiles a program, which must run entirely in the kernel, and attaches it for a moment.
 func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text string) {
 	t.Helper()
-	program, err := compile("program", text, catalog.Probes(), check.Options{})
+	program, err := compile("program", text, catalog.Probes(), check.Options{Unsafe: true})
 	if err != nil {
 		t.Fatalf("%s\n%v", text, err)
 	}
@@ -140,7 +140,7 @@ func constructs(p *event.Probe) string {
 		`P / rand % 3 >= 0 / { $i = 1; for ($j : 0..4) { if ($j == 2) { continue } @n[comm] += $i++ }
 	unroll (3) { if ($i > 5) { break } @added += $i-- } let $c: uint8 = X ?? 1; @added += (bool)$c ? $c : $i
 }`,
-		`P / pid == 4000000000 / { printf("nobody\n"); exit() }`,
+		`P / pid == 4000000000 / { signal("KILL"); signal_thread(X); printf("nobody\n"); exit() }`,
 	}
 	return strings.NewReplacer("P ", name+" ", "X", number).Replace(strings.Join(program, "\n"))
 }
