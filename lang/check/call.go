@@ -281,11 +281,12 @@ var casts = map[string]struct {
 
 // cast types (uint8)x.
 func (c *checker) cast(n *syntax.Cast) *ir.Expr {
+	to, ok := c.typeName(n.To, syntax.SpanOf(n))
 	x := c.expr(n.Of, nil)
-	if x == nil {
-		return nil
+	if x == nil || !ok || to == "" {
+		return x
 	}
-	return c.castTo(n.To, x, syntax.SpanOf(n))
+	return c.castTo(to, x, syntax.SpanOf(n))
 }
 
 // castTo converts a value to the type of a cast.

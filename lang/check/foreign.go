@@ -93,7 +93,6 @@ var foreignFunctions = map[string]string{
 	"path":        "use the field itself: it holds the path",
 	"percentile":  "write @x = quantile(x, 50, 99)",
 	"reg":         listed,
-	"sizeof":      noPointers,
 	"stack_len":   "limit the frames instead: kstack(5)",
 	"strcmp":      `compare with ==: comm == "fio"`,
 	"tseries":     "write @x = rate() in one clause, and print(@x) in interval:1s",

@@ -2,12 +2,15 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
 
+	"trace/lang/format"
 	"trace/lang/ir"
 	"trace/lang/syntax"
 	"trace/probes/event"
@@ -42,6 +45,15 @@ func (c *checker) specialCall(fn string, n *ast.CallNode) (e *ir.Expr, is bool) 
 		return c.userSymbol(n), true
 	case getopt:
 		return c.getopt(n), true
+	case "nsecs":
+		return c.clock(n), true
+	case "comm":
+		return c.commOf(n), true
+	case "sizeof":
+		return c.sizeOf(n), true
+	}
+	if sorts[fn] != nil {
+		return c.isSort(fn, n), true
 	}
 	return nil, false
 }
@@ -193,6 +205,45 @@ func (c *checker) userSymbol(n *ast.CallNode) *ir.Expr {
 	return c.result("usym", signature{result: ir.Text}, []*ir.Expr{address, process})
 }
 
+// clock types nsecs() and nsecs(mode): the time on another clock, which the distance of the clocks at the start of the program gives.
+func (c *checker) clock(n *ast.CallNode) *ir.Expr {
+	now := c.name(located(&ast.IdentifierNode{Value: "nsecs"}, n).(*ast.IdentifierNode), nil)
+	if len(n.Arguments) == 0 || now == nil {
+		return now
+	}
+	modes := slices.Sorted(maps.Keys(c.options.Clocks))
+	mode, isWord := n.Arguments[0].(*ast.IdentifierNode)
+	if isWord && mode.Value == "boot" && len(n.Arguments) == 1 {
+		return now
+	}
+	if c.options.recorded() {
+		return c.fail(syntax.SpanOf(n), "a recording has only the clock of nsecs, the time since boot", "write nsecs, or strftime() for the time of day")
+	}
+	ahead, known := int64(0), false
+	if isWord {
+		ahead, known = c.options.Clocks[mode.Value]
+	}
+	if len(n.Arguments) != 1 || !known {
+		return c.fail(syntax.SpanOf(n), "nsecs() takes the name of a clock", "write nsecs, or nsecs(mode): modes are "+strings.Join(append(modes, "boot"), ", "))
+	}
+	return ir.Operation(ir.OpAdd, ir.Natural64, now, literal(uint64(ahead)))
+}
+
+// commOf types comm(), and comm(pid): the name that another process has now.
+func (c *checker) commOf(n *ast.CallNode) *ir.Expr {
+	if len(n.Arguments) == 0 {
+		return c.name(located(&ast.IdentifierNode{Value: "comm"}, n).(*ast.IdentifierNode), nil)
+	}
+	if c.options.recorded() {
+		return c.fail(syntax.SpanOf(n), "comm(pid) reads the name of a process of this machine, and a recording is of the past", "write comm, the name at the event")
+	}
+	process := c.numberArgument(n, "comm, or comm(pid)")
+	if process == nil {
+		return nil
+	}
+	return c.result("comm", signature{result: ir.Text, fails: true}, []*ir.Expr{process})
+}
+
 // find types find(@m, key, $v): whether there is such a key. If there is, $v becomes its value.
 func (c *checker) find(n *ast.CallNode) *ir.Expr {
 	const usage = "find(@map, key, $variable)"
@@ -258,4 +309,108 @@ func (c *checker) assignment(n ast.Node, make func() *syntax.Assign) *syntax.Ass
 		c.assignments[n] = make()
 	}
 	return c.assignments[n]
+}
+
+// typeName returns the name of a type, "" while it is not known. ok is false after a mistake.
+func (c *checker) typeName(t syntax.Type, at syntax.Span) (name string, ok bool) {
+	if t.Like == nil {
+		return t.Name, true
+	}
+	e := c.unevaluated(t.Like)
+	if e == nil {
+		return "", false
+	}
+	switch e.Type.Kind {
+	case ir.Pending:
+		return "", true
+	case event.Bool:
+		return "bool", true
+	case event.String:
+		return "string", true
+	case event.Int:
+		return fmt.Sprintf("int%d", 8*e.Type.Size), true
+	case event.Uint:
+		return fmt.Sprintf("uint%d", 8*e.Type.Size), true
+	}
+	c.fail(at, "typeof() takes a number, a bool or a string, not "+describe(e), "")
+	return "", false
+}
+
+// unevaluated types an expression, and drops what it does.
+func (c *checker) unevaluated(n ast.Node) (e *ir.Expr) {
+	c.aside(func() { e = c.expr(n, nil) })
+	return e
+}
+
+// sizeOf types sizeof(uint32), and sizeof(x): the bytes of its type. A literal has the bytes that it needs.
+func (c *checker) sizeOf(n *ast.CallNode) *ir.Expr {
+	const usage = "sizeof(uint32) or sizeof(x)"
+	arg := c.oneArgument(n, usage)
+	if arg == nil {
+		return nil
+	}
+	if name, is := arg.(*ast.IdentifierNode); is {
+		if t := syntax.TypeCalled(name.Value); t.Name == "bool" {
+			return literal(uint64(ir.Boolean.Size))
+		} else if bits := casts[t.Name].bits; bits > 0 {
+			return literal(uint64(bits / 8))
+		}
+	}
+	e := c.unevaluated(arg)
+	if e == nil {
+		return nil
+	}
+	size, ok := sizeOfValue(e)
+	if !ok {
+		return c.fail(e.Span, "sizeof() takes a number, a bool, a string or a tuple of them, not "+describe(e), "write "+usage)
+	}
+	return literal(uint64(size))
+}
+
+// sizeOfValue returns how many bytes a value has. A string has a NUL at its end.
+func sizeOfValue(e *ir.Expr) (size int, ok bool) {
+	switch {
+	case e.Op == ir.OpTuple:
+		for _, arg := range e.Args {
+			part, ok := sizeOfValue(arg)
+			if !ok {
+				return 0, false
+			}
+			size += part
+		}
+		return size, true
+	case e.Type.Kind == event.String && e.Op == ir.OpLit:
+		return e.Type.Size + 1, true
+	case e.Op == ir.OpLit && event.IsNumber(e.Type):
+		return bytesFor(e.Val), true
+	}
+	return e.Type.Size, e.Type.Size > 0 && e.Type.Kind != format.Stack || e.Type.Kind == ir.Pending
+}
+
+// sorts are the functions that ask for the sort of a value.
+var sorts = map[string]func(e *ir.Expr) bool{
+	"is_array":            func(e *ir.Expr) bool { return e.Type.Kind == format.Array },
+	"is_integer":          func(e *ir.Expr) bool { return event.IsNumber(e.Type) },
+	"is_literal":          func(e *ir.Expr) bool { return e.Op == ir.OpLit },
+	"is_ptr":              func(*ir.Expr) bool { return false }, // there are no pointers
+	"is_str":              func(e *ir.Expr) bool { return e.Type.Kind == event.String },
+	"is_unsigned_integer": func(e *ir.Expr) bool { return e.Type.Kind == event.Uint && (e.Op != ir.OpLit || e.Type.Size < 8) },
+}
+
+// isSort types is_integer(x) and its like.
+func (c *checker) isSort(fn string, n *ast.CallNode) *ir.Expr {
+	arg := c.oneArgument(n, fn+"(x)")
+	if arg == nil {
+		return nil
+	}
+	var e *ir.Expr
+	if isList(arg) {
+		e = c.list(fn, signature{}, arg)
+	} else {
+		e = c.unevaluated(arg)
+	}
+	if e == nil {
+		return nil
+	}
+	return &ir.Expr{Op: ir.OpLit, Type: ir.Boolean, Val: sorts[fn](e)}
 }

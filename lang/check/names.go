@@ -31,5 +31,5 @@ const getopt = "getopt"
 // Functions that are statements, and functions with a value that have no signature.
 var (
 	statements = []string{"assert", "cat", "clear", "errorf", "exit", "fail", "print", "printf", ir.ToProcess, ir.ToThread, "static_assert", "system", "time", "warnf", "zero"}
-	special    = []string{"bswap", "delete", "find", getopt, "has_key", "kaddr", "ksym", "len", "pton", "str", "strcap", "syscall_name", "usym"}
+	special    = []string{"bswap", "delete", "find", getopt, "has_key", "kaddr", "ksym", "len", "pton", "sizeof", "str", "strcap", "syscall_name", "usym"}
 )

@@ -30,6 +30,8 @@ type Options struct {
 	Command bool
 	// CPUs is how many CPUs the machine may have, the value of ncpus; 0 for a recording, which does not have it.
 	CPUs int
+	// Clocks are how far the clocks of nsecs(mode) are ahead of nsecs, in ns. It is nil for a recording, which does not have them.
+	Clocks map[string]int64
 	// Raw prints strings as they are, including control characters.
 	Raw bool
 	// Unsafe allows the program to act, and not just to observe.

@@ -357,18 +357,22 @@ func (c *checker) declareVar(s *syntax.Declare) ir.Stmt {
 	if s.Value != nil {
 		value = c.expr(s.Value, nil)
 	}
+	declared, ok := c.typeName(s.Type, s.Span)
+	if !ok {
+		return nil
+	}
 	v := c.variable(c.clause, s, s.Var)
-	v.declared = s.Type
+	v.declared = declared
 	c.scopes[len(c.scopes)-1][s.Var] = v
 	switch {
-	case s.Type != "" && s.Value == nil:
+	case declared != "" && s.Value == nil:
 		zero := literal(uint64(0))
-		if s.Type == "string" {
+		if declared == "string" {
 			zero = c.str(s.Span, "", nil)
 		}
-		value = c.declaredValue(s.Type, zero)
-	case s.Type != "":
-		value = c.declaredValue(s.Type, value)
+		value = c.declaredValue(declared, zero)
+	case declared != "":
+		value = c.declaredValue(declared, value)
 	case s.Value == nil:
 		return nil
 	}

@@ -134,6 +134,8 @@ func TestFunctionsOfThisMachine(t *testing.T) {
 		`begin { system("true") }`:          "program:1:9: system() acts on this machine, and a recording is of the past; help: leave it out",
 		"begin { print(ksym(1)) }":          "program:1:15: ksym() reads the functions of the running kernel, and a recording may be of another one; help: print kstack, which is recorded with its names",
 		"nvme:setup_rq { print(usym(1)) }":  "program:1:23: usym() reads the process of the event, which a recording has not; help: print ustack, which is recorded with its names",
+		"begin { print(nsecs(tai)) }":       "program:1:15: a recording has only the clock of nsecs, the time since boot; help: write nsecs, or strftime() for the time of day",
+		"begin { print(comm(1)) }":          "program:1:15: comm(pid) reads the name of a process of this machine, and a recording is of the past; help: write comm, the name at the event",
 		"begin { print(str()) }":            "program:1:15: str() has no argument here; help: write str(s)",
 		"begin { static_assert(1 == 1, 2)}": `program:1:31: the message of static_assert() must be a literal string; help: write static_assert(condition, "message")`,
 	} {

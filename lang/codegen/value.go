@@ -94,28 +94,6 @@ func (g *gen) loadField(r asm.Register, e *Expr) {
 	}
 }
 
-// present jumps to absent if a leaf is absent. It uses R1.
-func (g *gen) present(o operand, absent label) {
-	if o.where == inLeaf {
-		g.tested(o.leaf, absent)
-	}
-}
-
-// tested jumps to absent if a field or variable is absent. It uses R1.
-func (g *gen) tested(e *Expr, absent label) {
-	switch {
-	case e.Op == OpField && e.Field.Optional:
-		f := e.Field
-		g.read(f.Offset, f.Size)
-		g.load(asm.R1, memory{event, f.HasOffset}, 1)
-		g.emit(asm.And.Imm(asm.R1, int32(f.HasMask)))
-		g.branch(asm.JEq.Imm(asm.R1, 0, ""), absent)
-	case e.Op == OpVar && g.spec.Vars[e.Var].Optional:
-		g.load(asm.R1, memory{frame, g.vars[e.Var].absent}, 8)
-		g.branch(asm.JNE.Imm(asm.R1, 0, ""), absent)
-	}
-}
-
 // mayBeAbsent reports whether e can be absent.
 func (g *gen) mayBeAbsent(e *Expr) bool {
 	if _, ok := g.held[e]; ok {
@@ -265,18 +243,6 @@ func (g *gen) signal(e *Expr, absent label) {
 	g.place(end)
 	g.forget(e.Args...)
 	g.release(m)
-}
-
-// truth computes a bool into R0.
-func (g *gen) truth(e *Expr, absent label) {
-	yes, no, end := g.label(), g.label(), g.label()
-	g.cond(e, yes, no, absent)
-	g.place(yes)
-	g.set(asm.R0, 1)
-	g.jump(end)
-	g.place(no)
-	g.set(asm.R0, 0)
-	g.place(end)
 }
 
 func (g *gen) cast(r asm.Register, e *Expr) {

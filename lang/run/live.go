@@ -73,7 +73,7 @@ func newLive(o Options, groups []string) (*Live, error) {
 		return nil, err
 	}
 	options := o.compile()
-	options.CPUs = possibleCPUs()
+	options.CPUs, options.Clocks = possibleCPUs(), clocks()
 	options.Filter = o.Filter.unlessKept(options.Filter)
 	program, err := lang.Compile(o.Name, o.Text, catalog.Probes(), options)
 	if err != nil {

@@ -70,7 +70,7 @@ func dumpBlock(b *strings.Builder, block *Block, indent int) {
 		case *Discard:
 			line("_", dump(s.Value))
 		case *Declare:
-			line("let", s.Var, s.Type, dump(s.Value))
+			line("let", s.Var, s.Type.String(), dump(s.Value))
 		case *Nested:
 			dumpBlock(b, s.Body, indent+1)
 		case *While:
@@ -132,7 +132,7 @@ func dump(n ast.Node) string {
 	case *Member:
 		return "(" + dump(n.Of) + " ." + strconv.Itoa(n.Index) + ")"
 	case *Cast:
-		return "(" + n.To + " " + dump(n.Of) + ")"
+		return "(" + n.To.String() + " " + dump(n.Of) + ")"
 	case *Step:
 		if n.Before {
 			return "(" + n.Op + " " + dump(n.Target) + ")"

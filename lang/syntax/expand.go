@@ -208,7 +208,7 @@ func (x *expander) copied(n ast.Node, in *call) ast.Node {
 		return &out
 	case *Cast:
 		out := *n
-		out.Of = x.node(n.Of, in)
+		out.To.Like, out.Of = x.node(n.To.Like, in), x.node(n.Of, in)
 		return &out
 	case *NamedArg:
 		out := *n
@@ -313,7 +313,7 @@ func (x *expander) stmt(s Stmt, in *call) Stmt {
 		return &out
 	case *Declare:
 		out := *s
-		out.Var, out.Value = in.own(s.Var), x.node(s.Value, in)
+		out.Var, out.Type.Like, out.Value = in.own(s.Var), x.node(s.Type.Like, in), x.node(s.Value, in)
 		return &out
 	case *If:
 		out := *s

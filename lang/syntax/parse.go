@@ -449,29 +449,6 @@ func (p *parser) brackets() ast.Node {
 	return p.at(&Tuple{Elems: elems}, from)
 }
 
-// casts maps the type of a cast to its name in the tree.
-var casts = map[string]string{
-	"int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64", "int": "int64",
-	"uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
-	"int8_t": "int8", "int16_t": "int16", "int32_t": "int32", "int64_t": "int64",
-	"uint8_t": "uint8", "uint16_t": "uint16", "uint32_t": "uint32", "uint64_t": "uint64",
-	"bool": "bool", "string": "string",
-}
-
-// cast parses `(uint8)x`. It returns nil if the current bracket does not begin a cast.
-func (p *parser) cast() ast.Node {
-	from := p.tok.span.From
-	ahead := p.lex
-	word := ahead.next()
-	if word.kind != ident || casts[word.text] == "" || !ahead.next().is(")") {
-		return nil
-	}
-	for range 3 {
-		p.next()
-	}
-	return p.at(&Cast{To: casts[word.text], Of: p.expr(precUnary)}, from)
-}
-
 // list parses items separated by commas, from the current bracket to the closing one.
 func (p *parser) list(closing string, item func() ast.Node) []ast.Node {
 	p.next()

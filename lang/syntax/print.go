@@ -123,8 +123,8 @@ func (s *Unroll) head() string { return "unroll (" + Print(s.Times) + ")" }
 
 func (s *Declare) text() string {
 	text := "let " + s.Var
-	if s.Type != "" {
-		text += ": " + s.Type
+	if s.Type.Given() {
+		text += ": " + s.Type.String()
 	}
 	if s.Value != nil {
 		text += " = " + Print(s.Value)
@@ -210,7 +210,7 @@ func write(b *strings.Builder, n ast.Node, prec int) {
 		write(b, n.Of, of)
 		fmt.Fprintf(b, ".%d", n.Index)
 	case *Cast:
-		b.WriteString("(" + n.To + ")")
+		b.WriteString("(" + n.To.String() + ")")
 		write(b, n.Of, precUnary)
 	case *NamedArg:
 		b.WriteString(n.Name + " = ")

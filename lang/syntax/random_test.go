@@ -85,7 +85,7 @@ func (g generator) stmt(depth int) Stmt {
 	case 5:
 		return &Discard{Value: g.expr(2), Meant: true}
 	case 6:
-		inner := &Declare{Var: "$w", Type: pick(g, "", "uint8", "bool", "string"), Value: pick(g, nil, g.expr(2))}
+		inner := &Declare{Var: "$w", Type: g.typ(Type{}), Value: pick(g, nil, g.expr(2))}
 		if depth == 0 {
 			return inner
 		}
@@ -127,7 +127,7 @@ func (g generator) expr(depth int) ast.Node {
 	case 4:
 		return &Member{Of: sub(), Index: g.IntN(12)}
 	case 5:
-		return &Cast{To: pick(g, "int8", "uint64"), Of: sub()}
+		return &Cast{To: g.typ(Type{Name: "int8"}), Of: sub()}
 	case 6:
 		return pick[ast.Node](g, g.call(depth-1), g.mapRef(depth-1))
 	}
@@ -175,4 +175,9 @@ func (g generator) str() ast.Node {
 func (g generator) leaf() ast.Node {
 	name := pick(g, "a", "qp.state", "$v", "param", "let", "if", "else", "int8", "struct_x", "kstack")
 	return pick[ast.Node](g, &ast.IdentifierNode{Value: name}, g.number(), g.number(), g.str(), &MapRef{Name: g.mapName()}, &ast.NilNode{}, &ast.BoolNode{Value: true})
+}
+
+// typ returns a type. It may be the other one, or the type of a value.
+func (g generator) typ(other Type) Type {
+	return pick(g, other, TypeCalled("uint8"), TypeCalled("uint64"), TypeCalled("bool"), TypeCalled("string"), Type{Like: &ast.IdentifierNode{Value: "$a"}})
 }

@@ -9,7 +9,7 @@ import (
 // Declare is `let $x`, `let $x = e` or `let $x: uint16 = e`: a variable of this block, whatever the blocks around it have.
 type Declare struct {
 	Var   string // with its dollar
-	Type  string // of a cast; "" if the values choose it
+	Type  Type   // if the values do not choose it
 	Value ast.Node
 	Span  Span
 }
@@ -106,7 +106,7 @@ func Exprs(s Stmt) []ast.Node {
 	case *Assign:
 		return present(s.Target, s.Value)
 	case *Declare:
-		return present(s.Value)
+		return present(s.Type.Like, s.Value)
 	case *If:
 		return present(s.Cond)
 	case *For:
@@ -141,10 +141,7 @@ func (p *parser) declare(from int) Stmt {
 	p.next()
 	if p.tok.is(":") {
 		p.next()
-		if s.Type = casts[p.tok.text]; p.tok.kind != ident || s.Type == "" {
-			p.unexpected("a type", "types are bool, string, int8 … int64 and uint8 … uint64")
-		}
-		p.next()
+		s.Type = p.typ()
 	}
 	if p.tok.is("=") {
 		p.next()
@@ -242,4 +239,76 @@ const maxIndex = 1<<16 - 1
 func isArgs(n ast.Node) bool {
 	word, ok := n.(*ast.IdentifierNode)
 	return ok && word.Value == "args"
+}
+
+// Type is a type that the program names. The names are bpftrace's: int8 … int64, uint8 … uint64, their C names like uint8_t, and
+// int, which is int64.
+type Type struct {
+	Name string   // normalised to int8 … uint64, bool or string; "" without a type
+	Like ast.Node // of typeof(x), which is never evaluated; otherwise nil
+}
+
+// Given reports whether there is a type.
+func (t Type) Given() bool { return t.Name != "" || t.Like != nil }
+
+// String returns the type as written.
+func (t Type) String() string {
+	if t.Like != nil {
+		return "typeof(" + Print(t.Like) + ")"
+	}
+	return t.Name
+}
+
+// casts maps the type of a cast to its name in the tree.
+var casts = map[string]string{
+	"int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64", "int": "int64",
+	"uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
+	"int8_t": "int8", "int16_t": "int16", "int32_t": "int32", "int64_t": "int64",
+	"uint8_t": "uint8", "uint16_t": "uint16", "uint32_t": "uint32", "uint64_t": "uint64",
+	"bool": "bool", "string": "string",
+}
+
+// TypeCalled returns the type of that name, as a cast has it.
+func TypeCalled(name string) Type { return Type{Name: casts[name]} }
+
+const typeOf = "typeof"
+
+// cast parses `(uint8)x` and `(typeof(y))x`. It returns nil if the current bracket does not begin a cast.
+func (p *parser) cast() ast.Node {
+	from := p.tok.span.From
+	ahead := p.lex
+	word, after := ahead.next(), ahead.next()
+	switch {
+	case word.kind != ident:
+		return nil
+	case casts[word.text] != "" && after.is(")"), word.text == typeOf && after.is("("):
+	default:
+		return nil
+	}
+	p.next()
+	to := p.typ()
+	p.expect(")", ")", "")
+	return p.at(&Cast{To: to, Of: p.expr(precUnary)}, from)
+}
+
+// typ parses the name of a type, or typeof(x) with a value or the name of a type.
+func (p *parser) typ() Type {
+	word := p.tok
+	if word.kind == ident && word.text == typeOf {
+		p.next()
+		p.expect("(", "(", "")
+		p.open++
+		of := p.expression()
+		p.open--
+		p.expect(")", ")", "")
+		if name, is := of.(*ast.IdentifierNode); is && casts[name.Value] != "" {
+			return TypeCalled(name.Value)
+		}
+		return Type{Like: of}
+	}
+	if word.kind != ident || casts[word.text] == "" {
+		p.unexpected("a type", "types are bool, string, int8 … int64, uint8 … uint64 and typeof(x)")
+	}
+	p.next()
+	return TypeCalled(word.text)
 }

@@ -187,11 +187,10 @@ type Member struct {
 	Index int
 }
 
-// Cast is `(uint8)x` or `(int64)x`: the value modulo 2^n, signed or unsigned. The names are bpftrace's: int8 … int64, uint8 …
-// uint64, their C names like uint8_t, and int, which is int64. (bool)x is whether x is not 0, (string)x its text.
+// Cast is `(uint8)x` or `(int64)x`: the value modulo 2^n, signed or unsigned. (bool)x is whether x is not 0, (string)x its text.
 type Cast struct {
 	node
-	To string // normalised to int8 … uint64, bool or string
+	To Type
 	Of ast.Node
 }
 

@@ -32,6 +32,9 @@ func operands(n ast.Node) []ast.Node {
 	case *Member:
 		return []ast.Node{n.Of}
 	case *Cast:
+		if n.To.Like != nil {
+			return []ast.Node{n.To.Like, n.Of}
+		}
 		return []ast.Node{n.Of}
 	case *Step:
 		return []ast.Node{n.Target}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A signal reaches the process of an event that passes the predicate, and no other.
+func TestSignalsAreSent(t *testing.T) {
+	requireLive(t)
+	dir := t.TempDir()
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"victim", "other"} {
+		if err := exec.Command("cp", sleep, filepath.Join(dir, name)).Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := fmt.Sprintf("sh -c '%s/other 0.2; echo other $?; %[1]s/victim 60; echo victim $?'", dir)
+	for call, status := range map[string]int{`signal("TERM")`: 143, `signal_thread("SIGKILL")`: 137, `signal(nr - nr + 2)`: 130} {
+		program := `syscall:enter / nr in [nanosleep, clock_nanosleep] && comm == "victim" / { ` + call + `; @sent = count() }`
+		cmd := exec.Command("trace", "--unsafe", "-c", command, program)
+		var report strings.Builder
+		cmd.Stderr = &report
+		out, err := cmd.Output()
+		if want := fmt.Sprintf("other 0\nvictim %d\n@sent: 1\n", status); err != nil || string(out) != want {
+			t.Errorf("%s: %q, %v\n%s", call, out, err, &report)
+		}
+		if !strings.Contains(report.String(), "trace: the program sent 1 signal\n") {
+			t.Errorf("%s: %s", call, &report)
+		}
+	}
+}
+
+// Linux has no signal of such a number.
+func TestSignalsAreRefused(t *testing.T) {
+	requireLive(t)
+	out, err := exec.Command("trace", "--unsafe", "-c", "true", `syscall:enter / pid == cpid && nr == exit_group / { signal(nr + 1000) }`).CombinedOutput()
+	const want = "trace: 1 signal could not be sent: the process of the event was not running, as in an interrupt, or the kernel refused\n"
+	if err != nil || !strings.Contains(string(out), want) || strings.Contains(string(out), "the program sent") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestSignalsNeedTheKernel(t *testing.T) {
+	requireLive(t)
+	for program, want := range map[string]string{
+		`syscall:enter / nr == getppid / { signal("KILLED") }`:         `"KILLED" is not a signal`,
+		`syscall:enter / nr == getppid / { signal(65) }`:               "65 is not a signal",
+		`syscall:enter / nr == getppid && pid < 0 / { signal() }`:      "signal() has no argument here",
+		`syscall:enter / nr == getppid / { @x = nr; signal(len(@x)) }`: "signal() acts in the kernel, at the event, and this clause runs in user space",
+	} {
+		out, err := exec.Command("trace", "--unsafe", "-c", "true", program).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v: %s", program, err, out)
+		}
+	}
+	out, err := exec.Command("trace", "--unsafe", "--no-kernel", "-c", "true", `syscall:enter / pid == cpid / { signal_thread(9) }`).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "signal_thread() acts in the kernel") || !strings.Contains(string(out), "help: --no-kernel;") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestCommandsAreCounted(t *testing.T) {
+	out, err := exec.Command("trace", "--unsafe", `begin { system("echo %d", 7); system("exit 3") }`).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "7\n") || !strings.Contains(string(out), "trace: the program ran 2 commands\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
