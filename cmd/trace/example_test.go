@@ -190,9 +190,10 @@ func TestDocLive(t *testing.T) {
 	}
 }
 
-// anyNumbers is a line whose numbers, units of time and bars are all the same.
+// anyNumbers is a line whose numbers, units of time, bars and ways of attaching are all the same: the kernel decides about the latter.
 func anyNumbers(line string) string {
 	line, _, _ = strings.Cut(line, "|")
+	line = regexp.MustCompile(`\((\w+:\w+) \w+\)`).ReplaceAllString(line, "($1)")
 	line = regexp.MustCompile(`\d+(\.\d+)?`).ReplaceAllString(line, "N")
 	line = regexp.MustCompile(`N[nmu]?s\b`).ReplaceAllString(line, "Ns")
 	return strings.Join(strings.Fields(line), " ")
