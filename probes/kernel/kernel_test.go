@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -44,6 +45,22 @@ func TestDescribesName(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
+	}
+}
+
+// A string is found wherever parts of the table begin.
+func TestHasString(t *testing.T) {
+	const table = "\x00abc\x00bc\x00aaab\x00"
+	for atOnce := 6; atOnce < len(table)+3; atOnce++ {
+		for name, want := range map[string]bool{"abc": true, "bc": true, "aaab": true, "aab": false, "ab": false, "c": false, "aaa": false} {
+			got, err := hasString(iotest.OneByteReader(strings.NewReader(table)), name, atOnce)
+			if err != nil || got != want {
+				t.Errorf("%s, %d bytes at once: %v, %v", name, atOnce, got, err)
+			}
+		}
+	}
+	if _, err := hasString(iotest.ErrReader(fs.ErrClosed), "abc", 64); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("an error of reading: %v", err)
 	}
 }
 

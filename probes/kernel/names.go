@@ -5,13 +5,15 @@ package kernel
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"io"
 	"os"
 )
 
 const vmlinuxBTF = "/sys/kernel/btf/vmlinux"
 
 // describesName looks for a name among the strings of the kernel's BTF (struct btf_header, include/uapi/linux/btf.h), which takes a
-// millisecond; parsing the types takes 15.
+// few milliseconds; parsing the types takes 15.
 func describesName(name string) (bool, error) {
 	f, err := os.Open(vmlinuxBTF)
 	if err != nil {
@@ -24,9 +26,40 @@ func describesName(name string) (bool, error) {
 	}
 	field := func(at int) int64 { return int64(binary.NativeEndian.Uint32(header[at:])) }
 	length, from, size := field(4), field(16), field(20)
-	names := make([]byte, size)
-	if _, err := f.ReadAt(names, length+from); err != nil {
-		return false, err
+	return hasString(io.NewSectionReader(f, length+from, size), name, 128<<10)
+}
+
+// hasString looks for a string in a table of strings, each of which ends with a 0; the first one is empty. It reads so many bytes at a
+// time: memory for all of them, 5 MB, takes longer to get than to search.
+func hasString(table io.Reader, name string, atOnce int) (bool, error) {
+	part := make([]byte, atOnce)
+	kept := 0 // bytes at the beginning that were there before: a string may begin in one part and end in the next one
+	for {
+		n, err := io.ReadFull(table, part[kept:])
+		if contains(part[:kept+n], name) {
+			return true, nil
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		kept = copy(part, part[len(part)-len(name)-1:])
 	}
-	return bytes.Contains(names, []byte("\x00"+name+"\x00")), nil
+}
+
+// contains looks for the name first: zeros are frequent, and finding them takes most of the time.
+func contains(strings []byte, name string) bool {
+	for {
+		i := bytes.Index(strings, []byte(name))
+		if i < 0 {
+			return false
+		}
+		end := i + len(name)
+		if i > 0 && strings[i-1] == 0 && end < len(strings) && strings[end] == 0 {
+			return true
+		}
+		strings = strings[i+1:]
+	}
 }
