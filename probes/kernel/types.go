@@ -39,7 +39,7 @@ func Views(types *btf.Spec, tasks bool) []btf.Type {
 // Type returns the kernel's own version of a type for a view of it.
 //
 // Each type comes from one place. Types of the module come from --btf, or else from the module's BTF, or else from vmlinux unless the
-// module has no BTF and was built out of tree. Other types come from vmlinux, or else from --btf. So the BTF of other modules is never
+// module has no BTF and was built out of tree. Other types come from vmlinux, otherwise from --btf. So the BTF of other modules is never
 // read, and one type never has two candidates.
 func (k *Kernel) Type(m Module, view btf.Type) (btf.Type, error) {
 	name, _, _ := strings.Cut(view.TypeName(), "___")
