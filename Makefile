@@ -14,6 +14,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CLANG  ?= clang
 STRIP  ?= llvm-strip
+OBJCOPY ?= llvm-objcopy
 
 # Found, and installed if needed, when a recipe uses it.
 GO = $(or $(shell .ci/setup go),$(error no Go: .ci/setup go failed, see above))
@@ -47,14 +48,14 @@ bpf/syscall_nr.h: FORCE
 	@sh bpf/syscall_nr.sh "$$($(GO) list -m -f '{{.Dir}}' golang.org/x/sys)" > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
-# The object must not contain the folder: the same bytes everywhere. Relocations of BTF are for linkers, and a fourth of
-# an object.
+# The object must not contain the folder: the same bytes everywhere. There is no bpf/bpf, so clang finds no text of lines to put
+# into .BTF.
 define compile
-bpf/$(1)/%.o: bpf/%.c $(wildcard bpf/*.h)
+bpf/$(1)/%.o: bpf/%.c bpf/strip.sh $(wildcard bpf/*.h)
 	@.ci/setup bpf
 	cd bpf && $(CLANG) -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(2) \
-		-fdebug-compilation-dir=. -ffile-prefix-map="$$$$PWD"=. -c $$(<F) -o $(1)/$$(@F)
-	@$(STRIP) -g -R .rel.BTF -R .rel.BTF.ext $$@
+		-fdebug-compilation-dir=bpf -ffile-prefix-map="$$$$PWD"=bpf -c $$(<F) -o $(1)/$$(@F)
+	@sh bpf/strip.sh $(STRIP) $(OBJCOPY) $$@
 endef
 $(eval $(call compile,amd64,x86))
 $(eval $(call compile,arm64,arm64))
