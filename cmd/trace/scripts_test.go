@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"trace/lang/syntax"
 	"trace/scripts"
 )
 
@@ -41,6 +42,15 @@ func TestScriptExamples(t *testing.T) {
 				writeDoc(t, "scripts/"+s.Name+".trace", before+example+"\n"+program)
 			}
 		})
+	}
+}
+
+// TestScriptsAreCanonical formats the scripts.
+func TestScriptsAreCanonical(t *testing.T) {
+	for _, s := range scripts.All() {
+		if formatted, err := syntax.Format(s.Name, s.Text); err != nil || formatted != s.Text {
+			t.Errorf("%s is not canonical: trace --fmt prints %v\n%s", s.Name, err, formatted)
+		}
 	}
 }
 

@@ -4,24 +4,26 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/expr-lang/expr/ast"
 )
 
-// Format returns the canonical text of the program src. It keeps comments, and single blank lines where src has blank lines. The
-// errors have the given name and are an [ErrorList].
+// Format returns the program src with canonical line breaks, indents and spaces. It keeps comments, operators and brackets as they are
+// written, single blank lines where src has blank lines, and line breaks within statements. The errors have the given name and are an
+// [ErrorList].
 func Format(name, src string) (string, error) {
 	p, err := Parse(name, src)
 	if err != nil {
 		return "", err
 	}
-	return p.String() + "\n", nil
+	return p.layout(spaced) + "\n", nil
 }
 
-// String returns the canonical text, which parses to the same tree. A comment stands above the statement or clause that it precedes
-// or is within, or after it if it does so in the original text.
-func (p *Program) String() string {
-	l := &layout{src: p.Text.Content, comments: p.Comments, first: true}
+// String returns a text that parses to the same tree. A comment stands above the statement or clause that it precedes or is within, or
+// after it if it does so in the original text.
+func (p *Program) String() string { return p.layout(nil) }
+
+// layout writes the program. spaced returns the text of a part that has no block; nil prints the tree.
+func (p *Program) layout(spaced func(src string, from, to, indent int) string) string {
+	l := &layout{src: p.Text.Content, comments: p.Comments, first: true, spaced: spaced}
 	items := p.items()
 	for i, it := range items {
 		next := len(l.src)
@@ -34,46 +36,54 @@ func (p *Program) String() string {
 	return strings.TrimSuffix(l.b.String(), "\n")
 }
 
-// item is what stands alone at the top level of a program.
+// item is what stands alone at the top level of a program: its probes, the rest of its head, which begins at from, and its body.
 type item struct {
-	span Span
-	head string
-	body *Block
+	span   Span
+	probes []ProbeRef
+	head   string
+	from   int
+	body   *Block
 }
 
 // items returns the items of the program in the order of the text.
 func (p *Program) items() []item {
 	if p.Expr != nil {
-		return []item{{extent(p.Expr, p.Body), Print(p.Expr), p.Body}}
+		span := p.extent()
+		return []item{{span: span, head: Print(p.Expr), from: span.From, body: p.Body}}
 	}
 	var all []item
+	add := func(span Span, head string, body *Block) {
+		all = append(all, item{span: span, head: head, from: span.From, body: body})
+	}
 	if p.Config != nil || p.Configured != (Span{}) {
-		all = append(all, item{p.Configured, p.configText(), nil})
+		add(p.Configured, p.configText(), nil)
 	}
 	for _, i := range p.Imports {
-		all = append(all, item{i.Span, "import " + strconv.Quote(i.Path), nil})
+		add(i.Span, "import "+strconv.Quote(i.Path), nil)
 	}
 	for _, m := range p.Macros {
-		all = append(all, item{m.Span, m.head(), m.Body})
+		add(m.Span, m.head(), m.Body)
 	}
 	for _, param := range p.Params {
-		all = append(all, item{param.Span, param.String(), nil})
+		add(param.Span, param.String(), nil)
 	}
 	for _, let := range p.Lets {
-		all = append(all, item{let.Span, let.String(), nil})
+		add(let.Span, let.String(), nil)
 	}
 	for _, c := range p.Clauses {
-		all = append(all, item{c.Span, c.head(), c.Body})
+		all = append(all, item{c.Span, c.Probes, c.predicate(), c.Probes[len(c.Probes)-1].Span.To, c.Body})
 	}
 	slices.SortStableFunc(all, func(a, b item) int { return a.span.From - b.span.From })
 	return all
 }
 
-// extent returns the place of an expression and its body.
-func extent(n ast.Node, b *Block) Span {
-	span := SpanOf(n)
-	if b != nil {
-		span.To = b.Span.To
+// extent returns the place of a bare expression and its body, with the brackets around it.
+func (p *Program) extent() Span {
+	lex := lexer{src: p.Text.Content}
+	last := lex.next()
+	span := last.span
+	for ; last.kind != eof; last = lex.next() {
+		span.To = last.span.To
 	}
 	return span
 }
@@ -83,6 +93,7 @@ type layout struct {
 	b        strings.Builder
 	src      string
 	comments []Comment // the ones not written yet
+	spaced   func(src string, from, to, indent int) string
 	indent   int
 	first    bool // of the program or the block: no blank line precedes
 	apart    bool // a blank line must precede
@@ -94,13 +105,55 @@ func (l *layout) item(it item, next int) {
 		head = it.body.Span.From
 	}
 	l.lead(it.span.From, head)
-	l.b.WriteString(it.head)
+	l.b.WriteString(l.probes(it.probes))
+	text := l.written(it.from, head, it.head)
+	switch {
+	case it.probes == nil || text == "":
+	case l.broken(it.from):
+		l.b.WriteString("\n\t")
+	default:
+		l.b.WriteByte(' ')
+	}
+	l.b.WriteString(text)
 	if it.body != nil {
 		l.b.WriteByte(' ')
 		l.block(it.body)
 	}
 	l.trail(it.span.To, next)
 	l.apart = it.body != nil
+}
+
+// probes returns the probes of a clause. A probe that begins a line of the original text begins one here.
+func (l *layout) probes(refs []ProbeRef) string {
+	var b strings.Builder
+	for i, r := range refs {
+		switch {
+		case i == 0:
+		case l.broken(refs[i-1].Span.To + len(",")):
+			b.WriteString(",\n")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(r.written())
+	}
+	return b.String()
+}
+
+// broken reports whether the original text, if its lines are kept, has a line break between a place and the next token.
+func (l *layout) broken(at int) bool {
+	if l.spaced == nil {
+		return false
+	}
+	lex := lexer{src: l.src, pos: at}
+	return lex.next().nl
+}
+
+// written returns a part of the program that has no block. printed is its tree.
+func (l *layout) written(from, to int, printed string) string {
+	if l.spaced == nil {
+		return printed
+	}
+	return l.spaced(l.src, from, to, l.indent)
 }
 
 // block writes a block, with a line for each statement.
@@ -137,29 +190,30 @@ func (l *layout) stmt(s Stmt, next int) {
 		l.lead(span.From, s.Then.Span.From)
 		l.ifStmt(s)
 	case *For:
-		l.lead(span.From, s.Body.Span.From)
-		l.b.WriteString(s.head() + " ")
-		l.block(s.Body)
+		l.headed(s.head(), span.From, s.Body)
 	case *While:
-		l.lead(span.From, s.Body.Span.From)
-		l.b.WriteString(s.head() + " ")
-		l.block(s.Body)
+		l.headed(s.head(), span.From, s.Body)
 	case *Unroll:
-		l.lead(span.From, s.Body.Span.From)
-		l.b.WriteString(s.head() + " ")
-		l.block(s.Body)
+		l.headed(s.head(), span.From, s.Body)
 	case *Nested:
 		l.lead(span.From, s.Body.Span.From)
 		l.block(s.Body)
 	default:
 		l.lead(span.From, span.To)
-		l.b.WriteString(PrintStmt(s))
+		l.b.WriteString(l.written(span.From, span.To, PrintStmt(s)))
 	}
 	l.trail(span.To, next)
 }
 
+// headed writes a statement that is a head and a block.
+func (l *layout) headed(head string, from int, body *Block) {
+	l.lead(from, body.Span.From)
+	l.b.WriteString(l.written(from, body.Span.From, head) + " ")
+	l.block(body)
+}
+
 func (l *layout) ifStmt(s *If) {
-	l.b.WriteString(s.head() + " ")
+	l.b.WriteString(l.written(s.Span.From, s.Then.Span.From, s.head()) + " ")
 	l.block(s.Then)
 	switch inner := s.elseIf(); {
 	case inner != nil:

@@ -31,11 +31,15 @@ func (c *Clause) head() string {
 	for i, r := range c.Probes {
 		probes[i] = r.written()
 	}
-	s := strings.Join(probes, ", ")
-	if c.Pred != nil {
-		s += " / " + Print(c.Pred) + " /"
+	return strings.TrimSpace(strings.Join(probes, ", ") + " " + c.predicate())
+}
+
+// predicate returns the predicate with its slashes, or "".
+func (c *Clause) predicate() string {
+	if c.Pred == nil {
+		return ""
 	}
-	return s
+	return "/ " + Print(c.Pred) + " /"
 }
 
 func (p *Param) String() string {

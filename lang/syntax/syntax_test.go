@@ -406,6 +406,14 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		stable(t, p)
+		text, _ := Format("program", src)
+		again, err := Parse("program", text)
+		if err != nil {
+			t.Fatalf("%q is formatted as %q:\n%v", src, text, err)
+		}
+		if twice, _ := Format("program", text); !Equal(again, p) || len(again.Comments) != len(p.Comments) || twice != text {
+			t.Errorf("%q is formatted as %q and then %q", src, text, twice)
+		}
 	})
 }
 
