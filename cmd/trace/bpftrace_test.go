@@ -15,7 +15,7 @@ import (
 // bpftraceVersion is the bpftrace that the programs are compared with.
 const bpftraceVersion = "v0.27.1"
 
-// inBpftraceRoot runs a command in the root file system that `make bench` installs, with what bpftrace needs of this machine.
+// inBpftraceRoot runs a command in the root file system that `.ci/setup bpftrace` installs, with what bpftrace needs of this machine.
 const inBpftraceRoot = `
 	root=$1
 	shift
@@ -25,7 +25,8 @@ const inBpftraceRoot = `
 	mountpoint -q "$root/sys/kernel/tracing" || mount -t tracefs tracefs "$root/sys/kernel/tracing"
 	exec chroot "$root" bpftrace "$@"`
 
-// bpftraceCommand returns the command of the bpftrace of `make bench`. It skips the test if there is none that runs.
+// bpftraceCommand returns the command of that bpftrace. It skips the test if there is none that runs, or if it is another version: Debian
+// sid moves on.
 func bpftraceCommand(t *testing.T) []string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -34,7 +35,7 @@ func bpftraceCommand(t *testing.T) []string {
 	}
 	root := filepath.Join(cache, "trace-bench", "bpftrace")
 	if _, err := os.Stat(filepath.Join(root, "usr/bin/bpftrace")); err != nil {
-		t.Skipf("bpftrace is not installed (make bench does so): %v", err)
+		t.Skipf("bpftrace is not installed (.ci/setup bpftrace does so): %v", err)
 	}
 	command := []string{"unshare", "--mount", "--propagation", "private", "bash", "-euc", inBpftraceRoot, "bpftrace", root}
 	version, err := exec.Command(command[0], append(command[1:], "--version")...).CombinedOutput()
@@ -42,7 +43,7 @@ func bpftraceCommand(t *testing.T) []string {
 		t.Skipf("bpftrace does not run here: %v: %s", err, version)
 	}
 	if !strings.Contains(string(version), bpftraceVersion) {
-		t.Fatalf("%s is of another version: %s", root, version)
+		t.Skipf("the comparison is with %s, and %s has %s", bpftraceVersion, root, version)
 	}
 	return command
 }
