@@ -3,6 +3,7 @@ package repl
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"slices"
@@ -30,6 +31,8 @@ func commands() []command {
 		{"fields", "PROBE", "list the fields of a probe, with type, unit and meaning", (*loop).fields, (*loop).probeNames},
 		{"live", "[PROGRAM]", "run a program, or the last one again, and show its maps in place; a recording plays at its own speed; for a script: run SCRIPT --live", (*loop).live, nil},
 		{"explain", "[PROGRAM]", "show what runs in the kernel, and why the rest does not", (*loop).explain, nil},
+		{"edit", "", "change the last program in $VISUAL or $EDITOR, and run it", (*loop).edit, nil},
+		{"history", "[N]", "list what was typed last, 20 by default", (*loop).listHistory, nil},
 		{"doctor", "", "show what this machine supports, and why the rest is missing", (*loop).doctor, nil},
 		{"run", "SCRIPT [FLAGS]", "run a bundled script or a file", (*loop).script, (*loop).scriptWords},
 		{"record", "[--force] FILE PROGRAM", "record the events that a program selects; --force replaces the file", (*loop).record, files},
@@ -114,8 +117,7 @@ func (l *loop) help(topic string) error {
 			fmt.Fprintf(l.Out, "%s %s\n  %s\n", c.name, c.args, c.help)
 			return nil
 		}
-		l.Command("help", topic)
-		return nil
+		return l.show(func(to io.Writer) { l.Command(to, "help", topic) })
 	}
 	w := tabwriter.NewWriter(l.Out, 0, 8, 2, ' ', 0)
 	for _, c := range commands() {
@@ -125,21 +127,31 @@ func (l *loop) help(topic string) error {
 	return w.Flush()
 }
 
-func (l *loop) probes(glob string) error {
-	if glob == "" {
-		l.List(l.recordings, false)
-	} else {
-		l.List(l.recordings, false, glob)
+// listHistory lists the newest lines last.
+func (l *loop) listHistory(args string) error {
+	n := 20
+	if args != "" {
+		var err error
+		if n, err = strconv.Atoi(args); err != nil || n < 1 {
+			return fmt.Errorf("%s: expected a number of lines, like: history 50", args)
+		}
 	}
-	return nil
+	return l.show(func(to io.Writer) {
+		for _, line := range l.lines[max(0, len(l.lines)-n):] {
+			fmt.Fprintln(to, strings.ReplaceAll(line, newline, "\n"))
+		}
+	})
+}
+
+func (l *loop) probes(glob string) error {
+	return l.show(func(to io.Writer) { l.List(to, l.recordings, false, strings.Fields(glob)...) })
 }
 
 func (l *loop) fields(probe string) error {
 	if probe == "" {
 		return errors.New("expected a probe, like: fields nvme:complete_rq")
 	}
-	l.List(l.recordings, true, probe)
-	return nil
+	return l.show(func(to io.Writer) { l.List(to, l.recordings, true, probe) })
 }
 
 func (l *loop) explain(program string) error {
@@ -170,8 +182,7 @@ func (l *loop) live(args string) error {
 }
 
 func (l *loop) doctor(string) error {
-	l.Command("doctor")
-	return nil
+	return l.show(func(to io.Writer) { l.Command(to, "doctor") })
 }
 
 func (l *loop) script(args string) error {

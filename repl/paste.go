@@ -19,6 +19,10 @@ type pasteFilter struct {
 	terminal bool
 	stdin    *os.File
 	out      *os.File // the filtered input; nil if nothing is filtered
+	// A byte in wake makes the filter take a channel from away, and read nothing until that is closed. done is closed at the end.
+	wake, woken *os.File
+	away        chan chan struct{}
+	done        chan struct{}
 }
 
 const (
@@ -31,16 +35,37 @@ const (
 // newPasteFilter replaces standard input with its output, if standard input is a terminal that supports bracketed paste.
 func newPasteFilter() (*pasteFilter, error) {
 	f := &pasteFilter{stdin: os.Stdin, terminal: term.IsTerminal(int(os.Stdin.Fd()))}
-	if name := os.Getenv("TERM"); !f.terminal || name == "" || name == "dumb" {
+	if name := os.Getenv("TERM"); !f.terminal || !filters || name == "" || name == "dumb" {
 		return f, nil
 	}
 	in, out, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
+	if f.woken, f.wake, err = os.Pipe(); err != nil {
+		return nil, err
+	}
+	f.away, f.done = make(chan chan struct{}), make(chan struct{})
 	os.Stdin, f.out = in, out // liner reads os.Stdin, and finds its terminal at descriptor 0
 	go f.copy()
 	return f, nil
+}
+
+// without runs do while the filter leaves the terminal's input alone.
+func (f *pasteFilter) without(do func()) {
+	if f.out == nil {
+		do()
+		return
+	}
+	back := make(chan struct{})
+	defer close(back)
+	if _, err := f.wake.Write([]byte{0}); err == nil {
+		select {
+		case f.away <- back:
+		case <-f.done:
+		}
+	}
+	do()
 }
 
 // begin makes the terminal mark pastes while a line is edited. end stops that before a program runs.
@@ -62,10 +87,16 @@ func (f *pasteFilter) close() {
 
 // copy filters until the input ends.
 func (f *pasteFilter) copy() {
+	defer close(f.done)
 	defer f.out.Close()
 	var in splitter
 	buf := make([]byte, 4096)
 	for {
+		if waitInput(f.stdin, f.woken) {
+			_, _ = f.woken.Read(buf[:1])
+			<-<-f.away
+			continue
+		}
 		n, err := f.stdin.Read(buf)
 		if _, e := f.out.Write(in.filter(buf[:n])); e != nil {
 			return

@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 
 	"github.com/peterh/liner"
@@ -32,12 +31,12 @@ type Shell struct {
 	Explain func(text string)
 	// Record writes the events that a program selects to a file. It replaces an existing file only if replace is set.
 	Record func(file, text string, replace bool)
-	// List prints the probes that match a glob, or all without one. With fields it prints their fields too.
-	List func(recordings []string, fields bool, glob ...string)
+	// List writes the probes that match a glob, or all without one. With fields it writes their fields too.
+	List func(to io.Writer, recordings []string, fields bool, glob ...string)
 	// Info prints what is in recordings.
 	Info func(recordings []string)
-	// Command runs a command of trace that takes no program, like help and doctor.
-	Command func(words ...string)
+	// Command writes what a command of trace prints that takes no program, like help and doctor.
+	Command func(to io.Writer, words ...string)
 	// Maps returns the maps of the last program, with their @.
 	Maps func() []string
 	// Print prints a map: at most top rows (0 means all), sorted by "key" or "value". "" is the default order.
@@ -50,8 +49,6 @@ type Shell struct {
 	Params func(script string) []string
 	// Topics are the topics of the help.
 	Topics []string
-	// History is the file for typed lines, or "" for none.
-	History string
 	// Recordings are open at the start.
 	Recordings []string
 	Out, Err   io.Writer
@@ -70,7 +67,10 @@ type Program struct {
 // loop is one run of the interactive mode.
 type loop struct {
 	Shell
-	line *liner.State // nil if the input is not a terminal
+	line  *liner.State      // nil if the input is not a terminal
+	mode  liner.ModeApplier // of the terminal before liner changed it
+	paste *pasteFilter
+	history
 	// recordings are open. Without any, programs run on the machine.
 	recordings []string
 	settings   Settings
@@ -100,26 +100,32 @@ const (
 
 // Loop reads and executes lines until the input ends or the user leaves.
 func (s Shell) Loop() error {
-	l := &loop{Shell: s, recordings: s.Recordings}
+	l := &loop{Shell: s, recordings: s.Recordings, history: history{file: historyFile()}}
 	// At a prompt in a narrow or a dumb terminal Ctrl-C is a signal, which must not end the session.
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)
 
-	paste, err := newPasteFilter()
-	if err != nil {
+	var err error
+	if l.paste, err = newPasteFilter(); err != nil {
 		return err
 	}
-	defer paste.close()
+	defer l.paste.close()
 	read := l.readLines()
-	if paste.terminal {
+	if l.paste.terminal {
+		if l.mode, err = liner.TerminalMode(); err != nil {
+			return err
+		}
 		l.line = liner.NewLiner()
 		defer l.line.Close()
 		l.line.SetCtrlCAborts(true)
 		l.line.SetTabCompletionStyle(liner.TabPrints)
 		l.line.SetWordCompleter(l.complete)
-		l.loadHistory()
-		read = func() (string, error) { return l.edit(paste) }
+		l.history.load()
+		for _, text := range l.history.lines {
+			l.line.AppendHistory(text)
+		}
+		read = l.prompt
 		fmt.Fprintln(l.Out, "Type a program, like qp.state == RTR, or a command: help lists them. Ctrl-C stops a program, Ctrl-D leaves.")
 	}
 	for !l.quit {
@@ -131,7 +137,7 @@ func (s Shell) Loop() error {
 			if len(l.typed) > 0 { // the incomplete program reports what is missing
 				l.execute(strings.Join(l.typed, "\n"))
 			}
-			if paste.terminal {
+			if l.paste.terminal {
 				fmt.Fprintln(l.Out)
 			}
 			return nil
@@ -156,17 +162,20 @@ func (l *loop) readLines() func() (string, error) {
 	}
 }
 
-// edit prompts for a line.
-func (l *loop) edit(paste *pasteFilter) (string, error) {
+// prompt reads a line that is edited.
+func (l *loop) prompt() (string, error) {
 	p := prompt
 	if len(l.typed) > 0 {
 		p = morePrompt
 	}
-	paste.begin()
-	defer paste.end()
+	l.paste.begin()
+	defer l.paste.end()
 	text, err := l.line.Prompt(p)
 	return strings.ReplaceAll(text, newline, "\n"), err
 }
+
+// asLine returns a text as one line.
+func asLine(text string) string { return strings.ReplaceAll(text, "\n", newline) }
 
 // newline stands for the end of a line in text that is edited as one line: a paste, or a program from the history.
 const newline = "\u2424"
@@ -187,7 +196,10 @@ func (l *loop) add(line string) {
 		return
 	}
 	if l.line != nil {
-		l.remember(text)
+		l.line.AppendHistory(asLine(text))
+		if err := l.remember(text); err != nil {
+			fmt.Fprintf(l.Err, "the history is not kept: %v\n", err)
+		}
 	}
 	l.execute(text)
 }
@@ -224,41 +236,4 @@ func (l *loop) collect(succeeded bool) {
 // program returns a text with the settings.
 func (l *loop) program(text string) Program {
 	return Program{Text: text, Recordings: l.recordings, Settings: l.settings}
-}
-
-// loadHistory reads the lines typed in earlier sessions. A missing file is not an error.
-func (l *loop) loadHistory() {
-	if l.History == "" {
-		return
-	}
-	if f, err := os.Open(l.History); err == nil {
-		defer f.Close()
-		_, _ = l.line.ReadHistory(f)
-	}
-}
-
-// remember keeps the typed text as one line.
-func (l *loop) remember(text string) {
-	text = strings.ReplaceAll(text, "\n", newline)
-	l.line.AppendHistory(text)
-	if l.History == "" {
-		return
-	}
-	if err := appendLine(l.History, text); err != nil {
-		fmt.Fprintf(l.Err, "the history is not kept: %v\n", err)
-		l.History = ""
-	}
-}
-
-// appendLine appends to a file that only its owner may read.
-func appendLine(name, text string) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(f, text)
-	return errors.Join(err, f.Close())
 }

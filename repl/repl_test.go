@@ -177,6 +177,8 @@ func TestCommandErrors(t *testing.T) {
 		"maps":            "maps: the last program has no maps",
 		"print":           "print: expected a map: maps lists them",
 		"print @x most":   "print: most: expected a number of rows, by key or by value",
+		"edit":            "edit: an editor needs a terminal",
+		"history all":     "history: all: expected a number of lines, like: history 50",
 		"proebs":          `proebs is not a command: did you mean "probes"? help lists the commands`,
 	} {
 		errs.Reset()

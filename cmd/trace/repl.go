@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -41,18 +41,17 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 		Script:  func(p repl.Program, words []string) bool { return e.command(append(flagsOf(p), words...)...) },
 		Explain: func(text string) { e.run(options{explain: true}, text) },
 		Record:  e.record,
-		List: func(names []string, fields bool, glob ...string) {
-			e.ended(listProbes(s, options{recordings: names, verbose: fields}, glob...))
+		List: func(to io.Writer, names []string, fields bool, glob ...string) {
+			e.ended(listProbes(s.writing(to), options{recordings: names, verbose: fields}, glob...))
 		},
 		Info:       func(names []string) { e.ended(showInfos(s, names)) },
-		Command:    func(words ...string) { e.command(words...) },
+		Command:    func(to io.Writer, words ...string) { e.ended(execute(ctx, e.typing().writing(to), words)) },
 		Maps:       e.maps,
 		Print:      e.print,
 		Probes:     func(names []string) ([]*event.Probe, error) { return catalogOf(options{recordings: names}) },
 		Scripts:    scriptNames(),
 		Params:     scriptFlags,
 		Topics:     docs.Names(),
-		History:    historyFile(),
 		Recordings: recordings,
 		Out:        s.out, Err: s.err,
 	}
@@ -158,18 +157,6 @@ func scriptFlags(name string) []string {
 		flags = append(flags, "--"+p.Name)
 	}
 	return flags
-}
-
-// historyFile returns the file in the folder for the user's state (XDG base directory specification), or "" if there is none.
-func historyFile() string {
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "trace", "history")
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(home, ".local", "state", "trace", "history")
 }
 
 // take takes over the maps of a program.

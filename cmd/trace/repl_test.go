@@ -170,6 +170,57 @@ func TestReplSession(t *testing.T) {
 	x.leaves()
 }
 
+// An editor and a pager have the terminal for themselves, and give it back.
+func TestReplEditorAndPager(t *testing.T) {
+	dir := t.TempDir()
+	// Both show what they get, and take one line of what is typed.
+	tool := "#!/bin/sh\necho tool is ready; read line </dev/tty; "
+	editor, pager := filepath.Join(dir, "editor"), filepath.Join(dir, "pager")
+	for name, text := range map[string]string{editor: tool + `echo "begin { print(\"$line\") }" > "$1"`, pager: tool + `echo "$line of $(wc -l) lines"`} {
+		if err := os.WriteFile(name, []byte(text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rec, err := filepath.Abs("../../scripts/testdata/nvme_trace.rec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("VISUAL", editor)
+	t.Setenv("PAGER", pager)
+	x := openTerminal(t, dir, "xterm", 120, "repl", rec)
+	x.expect(`trace> `)
+	for _, word := range []string{"first", "second"} {
+		x.send("edit" + enter)
+		x.expect(`tool is ready`)
+		x.send(word + enter)
+		x.expect(`begin \{ print\("` + word + `"\) \}\n` + word + `\n`)
+	}
+	x.send("fields nvme:complete_rq" + enter)
+	x.expect(`tool is ready`)
+	x.send("pages" + enter)
+	x.expect(`pages of [0-9]{2,} lines`)
+	x.send("probes" + enter) // fits
+	x.expect(`(?m)^nvme:complete_rq$`)
+	x.send("history 2" + enter)
+	x.expect(`\nprobes\nhistory 2\n`)
+	x.send(ctrlD)
+	x.leaves()
+
+	for editor, message := range map[string]string{
+		"false": "edit: false: exit status 1; VISUAL or EDITOR in the environment chooses another editor",
+		"true":  "edit: the program is as it was: nothing runs",
+	} {
+		t.Setenv("VISUAL", editor)
+		x = openTerminal(t, dir, "xterm", 120, "repl", rec)
+		x.expect(`trace> `)
+		x.send("edit" + enter)
+		x.expect(message)
+		x.send("history 1" + enter + ctrlD)
+		x.expect(`\nhistory 1\n`)
+		x.leaves()
+	}
+}
+
 // The live view of a program takes its keys through the loop, and gives the terminal back.
 func TestReplLive(t *testing.T) {
 	file := recordReads(t, 1000)

@@ -20,6 +20,12 @@ type streams struct {
 	keep func(*run.Ended) error
 }
 
+// writing returns the streams with another place for data.
+func (s streams) writing(to io.Writer) streams {
+	s.out = to
+	return s
+}
+
 // note prints a line for the user; data never uses it.
 func (s streams) note(format string, args ...any) { console.Note(s.err, format, args...) }
 
