@@ -296,30 +296,35 @@ func (g *gen) inSet(m *Map, key int, x operand) {
 	g.load(state, memory{way, wayState}, 8)
 	g.emit(asm.Add.Reg(state, g.register(x, asm.R5)))
 	g.store(memory{way, wayState}, state, 8)
-	if !m.Alone {
-		g.storeConst(memory{set, 0}, 0, 8)
-	}
+	g.unlockSet(m)
 	g.jump(end)
 	g.place(busy)
+	g.unlockSet(m)
 	g.count(CountersName, m.Index, countBusy)
 	g.place(end)
 }
 
-// lockSet marks a set as being changed, or jumps to busy if it is already. Kernels without compare-and-exchange do not preempt BPF
-// programs: whatever runs between the load and the store ends before the interrupted program continues.
+// lockSet takes a set, or jumps to busy if another BPF program of this CPU has it or is about to take it. A program has the set if
+// it finds its own 1 alone in the first word. Additions have been atomic in all kernels; compare-and-exchange has not.
 func (g *gen) lockSet(m *Map, busy label) {
-	switch {
-	case m.Alone:
-	case g.spec.CmpXchg:
-		g.set(asm.R0, 0)
-		g.set(asm.R5, 1)
-		g.emit(atomic(asm.CmpXchg, memory{set, 0}, asm.R5))
-		g.branch(asm.JNE.Imm(asm.R0, 0, ""), busy)
-	default:
-		g.load(asm.R0, memory{set, 0}, 8)
-		g.branch(asm.JNE.Imm(asm.R0, 0, ""), busy)
-		g.storeConst(memory{set, 0}, 1, 8)
+	if m.Alone {
+		return
 	}
+	g.addToSet(1)
+	g.load(asm.R0, memory{set, 0}, 8)
+	g.branch(asm.JNE.Imm(asm.R0, 1, ""), busy)
+}
+
+// unlockSet takes back what lockSet has added.
+func (g *gen) unlockSet(m *Map) {
+	if !m.Alone {
+		g.addToSet(-1)
+	}
+}
+
+func (g *gen) addToSet(n int64) {
+	g.set(asm.R5, n)
+	g.emit(atomic(asm.AddAtomic, memory{set, 0}, asm.R5))
 }
 
 // findWay finds the way of a key in its set, or makes one.

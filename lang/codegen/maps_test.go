@@ -226,6 +226,54 @@ func TestUpdateErrors(t *testing.T) {
 	}
 }
 
+// TestSetIsTaken lets another BPF program take a set just before an update does, and just after it. The update is then lost and
+// counted, and the set stays with the other program: also in kernels without compare-and-exchange.
+func TestSetIsTaken(t *testing.T) {
+	skipUnlessPermitted(t)
+	for _, test := range []struct {
+		at   int // the place of the other program: before this instruction, counted from the one that takes the set
+		lost bool
+	}{{0, true}, {1, true}, {2, false}} {
+		m := &codegen.Map{Name: "m", Key: codegen.NewRow(codegen.Column{Type: u64t}), Agg: &agg.Agg{Func: agg.TopK{N: 2}}, MaxKeys: 1}
+		r := load(t, program(&codegen.Update{Map: m, Key: []*expr{a}}), func(code *codegen.Code) {
+			takes := slices.IndexFunc(code.Action, isSetLock)
+			if takes < 0 {
+				t.Fatal("no instruction takes the set")
+			}
+			code.Action = slices.Insert(code.Action, takes+test.at, code.Action[takes])
+		}, m)
+		run(t, r, event(map[int]any{0: uint64(1)}), event(map[int]any{0: uint64(2)}))
+		want := codegen.MapCounters{}
+		if test.lost {
+			want.Busy = 1
+		}
+		if c, err := r.Counters(m); c != want || err != nil {
+			t.Errorf("other program at %d: counted %+v, want %+v; %v", test.at, c, want, err)
+		}
+		taken := uint64(0)
+		for i := range m.Sets().Count() {
+			var cpus [][]byte
+			if err := r.Maps[m.SetsName()].Lookup(uint32(i), &cpus); err != nil {
+				t.Fatal(err)
+			}
+			for _, set := range cpus {
+				taken += binary.NativeEndian.Uint64(set)
+				if ways, _ := m.Sets().Ways(set); test.lost && len(ways) > 0 {
+					t.Errorf("other program at %d: the set has %v", test.at, ways)
+				}
+			}
+		}
+		if taken != 1 {
+			t.Errorf("other program at %d: the set is taken %d times, want once", test.at, taken)
+		}
+	}
+}
+
+// isSetLock reports whether an instruction adds to the first word of a set, which is in R1.
+func isSetLock(ins asm.Instruction) bool {
+	return ins.OpCode.Class() == asm.StXClass && ins.OpCode.Mode() == asm.AtomicMode && ins.Dst == asm.R1 && ins.Offset == 0
+}
+
 func lookup(m *codegen.Map, elem int, key ...*expr) *expr {
 	return &expr{Op: codegen.OpLookup, Type: m.Value.Columns[elem].Type, Map: m, Elem: elem, Args: key}
 }

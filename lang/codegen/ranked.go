@@ -31,7 +31,7 @@ const (
 	leastSets, mostSets = 2, 1024
 )
 
-// Offsets in a set and in a way. The first word of a set is 1 while a BPF program changes the set.
+// Offsets in a set and in a way. The first word of a set counts the BPF programs that change the set or try to.
 const (
 	firstWay = 8
 	wayState = 0
