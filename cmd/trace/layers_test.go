@@ -30,7 +30,7 @@ var layers = map[string][]string{
 	"trace/lang/codegen/bpftest": {"trace/lang/agg", "trace/lang/codegen"},
 	"trace/lang/format":          {"trace/lang/syntax", "trace/probes/event"},
 	"trace/lang/output":          {"trace/lang/format", "trace/lang/result", "trace/lang/syntax", "trace/probes/event"},
-	"trace/lang/result":          {"trace/probes/event"},
+	"trace/lang/result":          {"trace/lang/format", "trace/probes/event"},
 	"trace/lang/run":             {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/output", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/probes/symbols"},
 	"trace/lang/run/console":     {"trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/syntax", "trace/probes/recording"},
 	"trace/lang/syntax":          nil,

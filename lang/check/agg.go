@@ -33,7 +33,7 @@ func (c *checker) aggregate(m *mapUses, n *ast.CallNode, fn string) *ir.UpdateSt
 		}
 	}
 	f, ok := c.parameters(how, args[from:to], named)
-	if !typed || !ok || !c.kept(m, fn+"()", f, at) || !c.holds(&m.value, []*ir.Expr{shown}, false, m.info.Name, at) {
+	if !typed || !ok || !c.kept(m, fn+"()", f, at) || !c.holds(&m.value, row{values: []*ir.Expr{shown}}, m.info.Name, at) {
 		return nil
 	}
 	if out.Arg != nil {
@@ -88,9 +88,22 @@ func elementsOf(nodes []ast.Node) []ast.Node {
 	return nodes
 }
 
-// ranked notes how many elements of a key are ranked. It checks that all uses of the map agree.
-func (c *checker) ranked(m *mapUses, all, ranked int, at syntax.Span) bool {
-	if m.ranked == 0 {
+// ownColumns returns how many columns the elements take that are not ranked. The last elements are ranked.
+func (m *mapUses) ownColumns(elements, ranked []ast.Node) int {
+	own := len(elements) - len(ranked)
+	if own == 0 || m.key.form == nil {
+		return own
+	}
+	return m.key.form.From(own)
+}
+
+// ranked notes how many elements of a key are ranked: all but the first ones. It checks that all uses of the map agree.
+func (c *checker) ranked(m *mapUses, all, own int, at syntax.Span) bool {
+	ranked := all - own
+	switch {
+	case !m.key.typed() || own == all:
+		return true
+	case m.ranked == 0:
 		m.ranked = ranked
 	}
 	if m.ranked == ranked {

@@ -219,7 +219,7 @@ func (c *checker) list(fn string, s signature, n ast.Node) *ir.Expr {
 		if !c.scalar(e, "an element of a list") {
 			return nil
 		}
-		if found := all.join([]*ir.Expr{e}, false, e.Span); found != nil {
+		if found := all.join(row{values: []*ir.Expr{e}}, e.Span); found != nil {
 			return c.fail(e.Span, fmt.Sprintf("the list has %s here and %s before", found.here, found.there), "all elements of a list must have the same type")
 		}
 	}

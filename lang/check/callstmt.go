@@ -245,14 +245,14 @@ func (c *checker) printValue(out *ir.CallStmt, n ast.Node) bool {
 	switch {
 	case e == nil:
 		return false
-	case isLoopVar(e):
-		key, _, ok := c.elements(c.memberOf(e, 0))
-		out.Map, out.Key = e.Variable.LoopOver, key
+	case isLoopVar(e) && c.loopMap(e).many():
+		key, ok := c.elements(c.memberOf(e, 0))
+		out.Map, out.Key = e.Variable.LoopOver, key.values
 		return ok
 	case e.Type.Kind == format.Array:
 		return c.scalar(e, "an argument of print()")
 	}
-	out.Args = []*ir.Expr{e}
+	out.Args = []*ir.Expr{c.together(e)}
 	return true
 }
 
@@ -317,14 +317,15 @@ func (c *checker) written(out *ir.CallStmt, n *ast.CallNode) bool {
 		return false
 	}
 	args, ok := c.exprs(n.Arguments[1:], func(int) *event.Type { return nil })
-	for _, e := range args {
+	for i, e := range args {
 		switch {
 		case e == nil || e.Type.Kind == ir.Pending:
 			ok = false
 		case e.Type.Kind == format.Array:
 			ok = c.scalar(e, "an argument of "+out.Fn+"()")
 		case isLoopVar(e):
-			_, _, ok = c.elements(e)
+			args[i] = c.together(e)
+			ok = args[i] != nil
 		}
 	}
 	if !ok {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/expr-lang/expr/ast"
 
+	"trace/lang/format"
 	"trace/lang/ir"
 	"trace/lang/syntax"
 )
@@ -24,26 +25,47 @@ func namesOfKey(elements []ast.Node) (nodes []ast.Node, given []*syntax.NamedArg
 }
 
 // nameColumns notes the names of the elements of a key. All uses of the map must agree on the names that the program gives.
-func (c *checker) nameColumns(m *mapUses, nodes []ast.Node, given []*syntax.NamedArg, key []*ir.Expr) bool {
-	if len(m.names) != len(key) {
-		m.names = make([]columnName, len(key))
+func (c *checker) nameColumns(m *mapUses, nodes []ast.Node, given []*syntax.NamedArg, parts []*ir.Expr, key row) bool {
+	if len(m.names) != len(key.values) {
+		m.names = make([]columnName, len(key.values))
 	}
-	for i, e := range key {
-		if len(nodes) != len(key) { // the elements of a tuple
-			m.derive(i, fmt.Sprintf("%s.%d", syntax.Print(nodes[0]), i), e)
-			if given[0] != nil {
-				c.fail(syntax.SpanOf(given[0]), fmt.Sprintf("%s would name %d elements", given[0].Name, len(key)), "give each element a name: @x[a = 1, b = 2]")
-				return false
-			}
-			continue
-		}
-		if given[i] == nil {
-			m.derive(i, syntax.Print(nodes[i]), e)
-		} else if !c.giveName(m, i, given[i]) {
+	at := 0
+	for i, part := range parts {
+		paths := pathsOf(part)
+		switch {
+		case len(paths) != 1 && given[i] != nil:
+			c.fail(syntax.SpanOf(given[i]), fmt.Sprintf("%s would name %d elements", given[i].Name, len(paths)), "give each element a name: @x[a = 1, b = 2]")
 			return false
+		case given[i] != nil && !c.giveName(m, at, given[i]):
+			return false
+		case given[i] == nil:
+			c.deriveNames(m, at, nodes[i], part, paths, key)
 		}
+		at += len(paths)
 	}
 	return true
+}
+
+// pathsOf returns how each value of a part of a key is reached.
+func pathsOf(part *ir.Expr) []string {
+	if part.Type.Kind != format.Tuple {
+		return []string{""}
+	}
+	return part.Form.Full(len(part.Elems)).Paths()
+}
+
+// deriveNames names the values of a part of a key from the place at on.
+func (c *checker) deriveNames(m *mapUses, at int, n ast.Node, part *ir.Expr, paths []string, key row) {
+	for i, path := range paths {
+		switch {
+		case isRecord(part):
+		case path == "" || len(paths) == 1:
+			path = syntax.Print(n)
+		default:
+			path = syntax.Print(n) + "." + path
+		}
+		m.derive(at+i, path, key.values[at+i])
+	}
 }
 
 // derive names an element after its field, or after the text of the expression.

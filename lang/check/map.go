@@ -1,7 +1,9 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/expr-lang/expr/ast"
 
@@ -46,32 +48,75 @@ func (c *checker) noteKey(m *mapUses, elements []ast.Node, at syntax.Span) (key 
 	if !ok {
 		return nil, false
 	}
-	if len(key) == 1 { // @x[(a, b)] is @x[a, b]
-		if key[0].Type.Kind == ir.Pending {
-			return nil, false
-		}
-		if key, _, ok = c.elements(key[0]); !ok {
-			return nil, false
-		}
-	}
-	for _, e := range key {
-		if !c.scalar(e, "an element of a key") {
-			return nil, false
-		}
-	}
-	if clash := c.note(&m.key, key, true, at); clash != nil {
-		c.keyClash(m, len(key), clash, at)
+	if len(key) == 1 && key[0].Type.Kind == ir.Pending {
 		return nil, false
 	}
-	if !c.nameColumns(m, nodes, given, key) {
+	for i, e := range key {
+		if key[i] = c.together(e); key[i] == nil {
+			return nil, false
+		}
+	}
+	whole, ok := c.flat(key, nil, "an element of a key")
+	if len(key) == 1 && key[0].Type.Kind == format.Tuple && !isRecord(key[0]) { // @x[(a, b)] is @x[a, b]
+		whole, ok = c.elements(key[0])
+		whole.tuple = true
+	}
+	whole = m.key.inOrder(whole)
+	if !ok {
 		return nil, false
 	}
-	return conform(&m.key, key), true
+	if clash := c.note(&m.key, whole, at); clash != nil {
+		c.keyClash(m, len(whole.values), clash, at)
+		return nil, false
+	}
+	if !c.nameColumns(m, nodes, given, key, whole) {
+		return nil, false
+	}
+	return conform(&m.key, whole.values), true
+}
+
+// isRecord reports whether a tuple names its elements.
+func isRecord(e *ir.Expr) bool { return e.Form != nil && e.Form.Names != nil }
+
+// flat puts the values of tuples among parts of a key or of a tuple in a row.
+func (c *checker) flat(parts []*ir.Expr, names []string, what string) (whole row, ok bool) {
+	forms := make([]*format.Form, len(parts))
+	for i, e := range parts {
+		if e.Type.Kind == format.Array {
+			return row{}, c.scalar(e, what)
+		}
+		part, ok := c.elements(e)
+		if !ok {
+			return row{}, false
+		}
+		if part.tuple {
+			forms[i] = part.form.Full(len(part.values))
+		}
+		whole.values = append(whole.values, part.values...)
+	}
+	whole.tuple, whole.form = true, format.NewForm(names, forms)
+	return whole, true
+}
+
+// tupleOf makes the node of a tuple.
+func tupleOf(r row, at syntax.Span) *ir.Expr {
+	e := ir.Operation(ir.OpTuple, event.Type{Kind: format.Tuple}, r.values...)
+	for _, v := range r.values {
+		e.Elems = append(e.Elems, v.Type)
+	}
+	if e.Span = at; r.form != nil {
+		e.Form = format.NewForm(r.form.Names, r.form.Parts)
+	}
+	return e
 }
 
 func (c *checker) keyClash(m *mapUses, n int, found *clash, at syntax.Span) {
 	if found.index < 0 {
-		c.fail(at, fmt.Sprintf("%s has %s here and %s %s", m.info.Name, keyOf(n), keyOf(len(m.key.columns)), c.earlier(found)),
+		here, there := keyOf(n), keyOf(len(m.key.columns))
+		if here == there {
+			here, there = "the key "+found.here, found.there
+		}
+		c.fail(at, fmt.Sprintf("%s has %s here and %s %s", m.info.Name, here, there, c.earlier(found)),
 			"all uses of a map must have keys of the same type")
 		return
 	}
@@ -110,42 +155,83 @@ func elementsHelp(e *ir.Expr) string {
 }
 
 // elements splits a tuple into its elements. A value that is not a tuple is its own only element.
-func (c *checker) elements(e *ir.Expr) (all []*ir.Expr, isTuple, ok bool) {
+func (c *checker) elements(e *ir.Expr) (all row, ok bool) {
 	switch {
 	case isLoopVar(e):
-		c.fail(e.Span, fmt.Sprintf("%s is a pair of key and value", e.Variable.Name), fmt.Sprintf("write %s.0 for the key or %[1]s.1 for the value", e.Variable.Name))
-		return nil, false, false
+		pair := c.together(e)
+		if pair == nil {
+			return row{}, false
+		}
+		return c.elements(pair)
 	case e.Type.Kind == format.Array:
-		c.scalar(e, "the value of an assignment")
-		return nil, false, false
+		return row{}, c.scalar(e, "the value of an assignment")
 	case e.Type.Kind != format.Tuple:
-		return []*ir.Expr{e}, false, true
-	case e.Op == ir.OpTuple:
-		return e.Args, true, true
+		return row{values: []*ir.Expr{e}}, true
+	}
+	return row{c.membersOf(e), true, e.Form}, true
+}
+
+// membersOf returns the values of a tuple.
+func (c *checker) membersOf(e *ir.Expr) (all []*ir.Expr) {
+	if e.Op == ir.OpTuple {
+		return e.Args
 	}
 	for i := range e.Elems {
 		all = append(all, c.memberOf(e, i))
 	}
-	return all, true, true
+	return all
 }
 
-// tuple types (a, b).
-func (c *checker) tuple(n *syntax.Tuple) *ir.Expr {
-	elems, ok := c.exprs(n.Elems, func(i int) *event.Type { return c.paired[n.Elems[i]] })
+// together makes a loop variable a tuple of key and value, unless the value is not a single one. Other values stay.
+func (c *checker) together(e *ir.Expr) *ir.Expr {
+	if !isLoopVar(e) {
+		return e
+	}
+	key, value := c.memberOf(e, 0), c.memberOf(e, 1)
+	if value == nil {
+		return nil
+	}
+	pair, ok := c.flat([]*ir.Expr{key, value}, nil, "an element of a map")
 	if !ok {
 		return nil
 	}
-	e := ir.Operation(ir.OpTuple, event.Type{Kind: format.Tuple}, elems...)
-	for _, elem := range elems {
-		if !c.scalar(elem, "an element of a tuple") {
-			return nil
-		}
-		e.Elems = append(e.Elems, elem.Type)
-	}
-	return e
+	return tupleOf(pair, e.Span)
 }
 
-// member types $t.0.
+// tuple types (a, b) and (x = a, y = b).
+func (c *checker) tuple(n *syntax.Tuple) *ir.Expr {
+	nodes, given := namesOfKey(n.Elems)
+	names, named := c.recordNames(n, given)
+	elems, ok := c.exprs(nodes, func(i int) *event.Type { return c.paired[nodes[i]] })
+	if !ok || !named {
+		return nil
+	}
+	whole, ok := c.flat(elems, names, "an element of a tuple")
+	if !ok {
+		return nil
+	}
+	return tupleOf(whole, syntax.SpanOf(n))
+}
+
+// recordNames returns the names of the elements of a record, or nil for a tuple.
+func (c *checker) recordNames(n *syntax.Tuple, given []*syntax.NamedArg) (names []string, ok bool) {
+	for i, name := range given {
+		switch {
+		case (name == nil) != (given[0] == nil):
+			c.fail(syntax.SpanOf(n.Elems[i]), "some elements have a name, and some have none", "name all elements of a record, or none of a tuple")
+			return nil, false
+		case name == nil:
+		case slices.Contains(names, name.Name):
+			c.fail(syntax.SpanOf(name), fmt.Sprintf("two elements of the record are called %s", name.Name), "give each element a name of its own")
+			return nil, false
+		default:
+			names = append(names, name.Name)
+		}
+	}
+	return names, true
+}
+
+// member types $t.0 and $r.name.
 func (c *checker) member(n *syntax.Member) *ir.Expr {
 	of := c.expr(n.Of, nil)
 	switch {
@@ -155,10 +241,44 @@ func (c *checker) member(n *syntax.Member) *ir.Expr {
 		return &ir.Expr{Op: ir.OpMember, Args: []*ir.Expr{of}, Index: n.Index, Type: of.Type}
 	case of.Type.Kind != format.Tuple:
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s has no elements", describe(of)), "")
-	case n.Index >= len(of.Elems):
-		return c.fail(syntax.SpanOf(n), fmt.Sprintf("the tuple has %d elements", len(of.Elems)), "write .0, .1 …")
+	case isLoopVar(of) && n.Name == "" && n.Index < len(of.Elems):
+		return c.memberOf(of, n.Index)
 	}
-	return c.memberOf(of, n.Index)
+	form := of.Form.Full(len(of.Elems))
+	part, ok := c.partOf(n, form)
+	if !ok {
+		return nil
+	}
+	from := form.From(part)
+	if form.Parts[part] == nil {
+		return c.memberOf(of, from)
+	}
+	whole, ok := c.elements(of)
+	if !ok {
+		return nil
+	}
+	to := from + form.Parts[part].Width()
+	return tupleOf(row{whole.values[from:to], true, form.Parts[part]}, syntax.SpanOf(n))
+}
+
+// partOf returns the number of a member.
+func (c *checker) partOf(n *syntax.Member, form *format.Form) (part int, ok bool) {
+	at := syntax.SpanOf(n)
+	switch part = form.Index(n.Name); {
+	case n.Name != "" && form.Names == nil:
+		c.fail(at, fmt.Sprintf("the elements of the tuple have no names, so there is no .%s", n.Name), "write .0, .1 …")
+	case n.Name != "" && part < 0:
+		c.fail(at, fmt.Sprintf("the record has no element called %s", n.Name), cmp.Or(syntax.DidYouMean(n.Name, form.Names), "it has "+syntax.Enumerate(form.Names)))
+	case n.Name != "":
+		return part, true
+	case form.Names != nil:
+		c.fail(at, "the elements of a record have names", "it has "+syntax.Enumerate(form.Names))
+	case n.Index >= len(form.Parts):
+		c.fail(at, fmt.Sprintf("the tuple has %d elements", len(form.Parts)), "write .0, .1 …")
+	default:
+		return n.Index, true
+	}
+	return 0, false
 }
 
 // memberOf makes the node of an element of a tuple. It returns nil after a mistake.
@@ -172,9 +292,15 @@ func (c *checker) memberOf(of *ir.Expr, i int) *ir.Expr {
 	case i == 1 && !c.readable(c.loopMap(of), of.Span):
 		return nil
 	case e.Type.Kind == format.Tuple:
-		e.Elems = c.shapeOf(e).types()
+		e.Elems, e.Form = c.shapeOf(e).types(), c.shapeOf(e).form
 	case i == 0 && len(c.shapeOf(e).columns) == 1:
-		e.Optional = c.shapeOf(e).columns[0].optional
+		key := c.shapeOf(e)
+		if e.Optional = key.columns[0].optional; key.form != nil {
+			e = tupleOf(row{[]*ir.Expr{e}, true, key.form}, of.Span)
+		}
+	}
+	if i == 0 && isLoopVar(of) && e.Form != nil && len(e.Form.Parts) == 1 { // a key that is a record
+		e = tupleOf(row{c.membersOf(e), true, e.Form.Parts[0]}, of.Span)
 	}
 	return e
 }
@@ -210,14 +336,14 @@ func (c *checker) read(m *mapUses, key []*ir.Expr) *ir.Expr {
 	e := ir.Operation(ir.OpLookup, m.value.typeOf(m.value.tuple), key...)
 	e.Map = m.info
 	if m.value.tuple {
-		e.Elems = m.value.types()
+		e.Elems, e.Form = m.value.types(), m.value.form
 	}
 	return e
 }
 
 // readable checks that the value of a map is a single number.
 func (c *checker) readable(m *mapUses, at syntax.Span) bool {
-	if m.agg == nil || !m.agg.Traits().Many {
+	if !m.many() {
 		return true
 	}
 	c.fail(at, fmt.Sprintf("%s holds %s, which is not a number", m.info.Name, m.how), fmt.Sprintf("write print(%s) to print it", m.info.Name))
@@ -278,7 +404,7 @@ func (c *checker) memberContext(n *syntax.Member) *event.Type {
 
 // comparableTuples reports whether the elements of a and b are of the same sorts.
 func (c *checker) comparableTuples(n ast.Node, a, b *ir.Expr) bool {
-	same := len(a.Elems) == len(b.Elems)
+	same := len(a.Elems) == len(b.Elems) && a.Form.Equal(b.Form)
 	for i := 0; same && i < len(a.Elems); i++ {
 		x, y := a.Elems[i], b.Elems[i]
 		same = x.Kind == ir.Pending || y.Kind == ir.Pending || format.SortOf(x) == format.SortOf(y)

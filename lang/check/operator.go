@@ -350,8 +350,11 @@ func (c *checker) pair(a, b ast.Node) {
 	if !isTuple || !isToo || len(x.Elems) != len(y.Elems) {
 		return
 	}
-	for i := range x.Elems {
-		for _, side := range [][2]ast.Node{{x.Elems[i], y.Elems[i]}, {y.Elems[i], x.Elems[i]}} {
+	xs, _ := namesOfKey(x.Elems)
+	ys, _ := namesOfKey(y.Elems)
+	for i := range xs {
+		c.pair(xs[i], ys[i])
+		for _, side := range [][2]ast.Node{{xs[i], ys[i]}, {ys[i], xs[i]}} {
 			if want := c.context(side[1]); want != nil {
 				c.paired[side[0]] = want
 			}

@@ -75,8 +75,37 @@ func common(a, b event.Type, plainA, plainB bool) event.Type {
 type shape struct {
 	known   bool // the number of columns is known
 	tuple   bool
+	form    *format.Form // how the columns of a tuple are nested and named
 	columns []bound
 	at      syntax.Span // the use that set it
+}
+
+// row is a value, or the values of a tuple in a row.
+type row struct {
+	values []*ir.Expr
+	tuple  bool
+	form   *format.Form
+}
+
+// pending reports whether nothing is known about a value.
+func (r row) pending() bool {
+	return slices.ContainsFunc(r.values, func(e *ir.Expr) bool { return e.Type.Kind == ir.Pending })
+}
+
+// inOrder returns a row whose records name their elements in the order of the shape, if the names are the same.
+func (s *shape) inOrder(r row) row {
+	if !s.known || s.form == nil || r.form == nil || s.form.Equal(r.form) {
+		return r
+	}
+	places, same := s.form.Order(r.form)
+	if !same {
+		return r
+	}
+	values := make([]*ir.Expr, len(places))
+	for i, from := range places {
+		values[i] = r.values[from]
+	}
+	return row{values, r.tuple, s.form}
 }
 
 // clash describes a use that contradicts an earlier one.
@@ -86,19 +115,25 @@ type clash struct {
 	span, at    syntax.Span // of this use and of the earlier one
 }
 
-// join adds the shape of the values.
-func (s *shape) join(values []*ir.Expr, isTuple bool, at syntax.Span) *clash {
-	if !s.known {
-		*s = shape{known: true, tuple: isTuple, columns: make([]bound, len(values)), at: at}
+// join adds the shape of a row. A value of unknown type may turn out to be a tuple, which takes more columns.
+func (s *shape) join(r row, at syntax.Span) *clash {
+	same := s.tuple == r.tuple && len(s.columns) == len(r.values) && s.form.Equal(r.form)
+	if !s.known || !same && s.tuple && r.tuple && !s.typed() && !r.pending() {
+		*s = shape{known: true, tuple: r.tuple, form: r.form, columns: make([]bound, len(r.values)), at: at}
+		same = true
 	}
-	if s.tuple != isTuple || len(s.columns) != len(values) {
-		types := make([]event.Type, len(values))
-		for i, v := range values {
+	switch {
+	case same:
+	case s.tuple && r.tuple && r.pending():
+		return nil
+	default:
+		types := make([]event.Type, len(r.values))
+		for i, v := range r.values {
 			types[i] = v.Type
 		}
-		return &clash{-1, describeShape(types, isTuple), describeShape(s.types(), s.tuple), at, s.at}
+		return &clash{-1, describeShape(types, r.tuple, r.form), describeShape(s.types(), s.tuple, s.form), at, s.at}
 	}
-	for i, v := range values {
+	for i, v := range r.values {
 		if f := &s.columns[i]; !f.join(v) {
 			return &clash{i, format.SortOf(v.Type), format.SortOf(f.typ), v.Span, f.at}
 		}
@@ -106,7 +141,10 @@ func (s *shape) join(values []*ir.Expr, isTuple bool, at syntax.Span) *clash {
 	return nil
 }
 
-func describeShape(types []event.Type, isTuple bool) string {
+func describeShape(types []event.Type, isTuple bool, form *format.Form) string {
+	if form != nil {
+		return form.String()
+	}
 	if isTuple {
 		return fmt.Sprintf("a tuple of %d", len(types))
 	}
@@ -135,7 +173,7 @@ func (s *shape) typed() bool {
 }
 
 func (s *shape) equal(t shape) bool {
-	return s.known == t.known && s.tuple == t.tuple && slices.Equal(s.columns, t.columns)
+	return s.known == t.known && s.tuple == t.tuple && s.form.Equal(t.form) && slices.Equal(s.columns, t.columns)
 }
 
 // single returns the type of a value that is not a tuple, or nil.
@@ -145,6 +183,9 @@ func (s *shape) single() *event.Type {
 	}
 	return &s.columns[0].typ
 }
+
+// several reports whether a key of this shape is a tuple for programs that read it.
+func (s *shape) several() bool { return len(s.columns) > 1 }
 
 // typeOf returns the type of a value of this shape.
 func (s *shape) typeOf(isTuple bool) event.Type {
@@ -178,10 +219,14 @@ type mapUses struct {
 // ranks reports whether a part of the key is ranked.
 func (m *mapUses) ranks() bool { return m.agg != nil && m.agg.Traits().Ranks }
 
+// many reports whether a value of the map is more than one number.
+func (m *mapUses) many() bool { return m.agg != nil && m.agg.Traits().Many }
+
 // settled copies the results to the map.
 func (m *mapUses) settled() {
 	m.info.Own = len(m.key.columns) - m.ranked
 	m.info.Key, m.info.Value, m.info.IsTuple = m.key.list(), m.value.list(), m.value.tuple
+	m.info.KeyForm, m.info.ValueForm = m.key.form, m.value.form
 	m.info.Names = m.columnNames()
 	if m.agg == nil {
 		for i := range m.info.Value {
@@ -212,6 +257,14 @@ type varUses struct {
 // settled copies the results to the variable.
 func (v *varUses) settled() { v.Type, v.Elems, v.Optional = v.typeSoFar() }
 
+// form returns how the elements of the variable's tuple are nested.
+func (v *varUses) form() *format.Form {
+	if v.loop != nil {
+		return nil
+	}
+	return v.value.form
+}
+
 // typeSoFar returns the type of the variable, the types of its elements if it is a tuple, and whether it may be absent.
 func (v *varUses) typeSoFar() (t event.Type, elems []event.Type, optional bool) {
 	switch {
@@ -225,7 +278,7 @@ func (v *varUses) typeSoFar() (t event.Type, elems []event.Type, optional bool) 
 
 // elementTypes returns the types of the key and of the value of an element of the map.
 func (m *mapUses) elementTypes() []event.Type {
-	return []event.Type{m.key.typeOf(len(m.key.columns) > 1), m.value.typeOf(m.value.tuple)}
+	return []event.Type{m.key.typeOf(m.key.several()), m.value.typeOf(m.value.tuple)}
 }
 
 // columnName is the name of an element of a key.
@@ -255,7 +308,7 @@ func isLoopVar(e *ir.Expr) bool { return e.Op == ir.OpVar && e.Variable.LoopOver
 // conform converts values to the types of the columns, which are signed if one use is.
 func conform(s *shape, values []*ir.Expr) []*ir.Expr {
 	out := slices.Clone(values)
-	for i, f := range s.columns {
+	for i, f := range s.columns[:min(len(s.columns), len(values))] { // there may be fewer while types are unknown
 		if f.known && f.typ.Kind == event.Int {
 			out[i] = ir.Signed(out[i])
 		}

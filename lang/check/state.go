@@ -134,11 +134,11 @@ func (a *analysis) varOf(v *ir.Variable) *varUses {
 	return nil
 }
 
-// note joins values to the shape.
-func (a *analysis) note(s *shape, values []*ir.Expr, isTuple bool, at syntax.Span) *clash {
+// note joins a row to the shape.
+func (a *analysis) note(s *shape, r row, at syntax.Span) *clash {
 	before := *s
 	before.columns = slices.Clone(s.columns)
-	found := s.join(values, isTuple, at)
+	found := s.join(r, at)
 	a.changed = a.changed || !s.equal(before)
 	return found
 }

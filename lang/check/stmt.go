@@ -161,11 +161,12 @@ func (c *checker) setMap(s *syntax.Assign, ref *syntax.MapRef) ir.Stmt {
 	if value == nil || !ok || !c.kept(m, "a value", nil, s.Span) {
 		return nil
 	}
-	values, isTuple, ok := c.elements(value)
-	if !ok || !c.holds(&m.value, values, isTuple, m.info.Name, s.Span) {
+	row, ok := c.elements(value)
+	row = m.value.inOrder(row)
+	if !ok || !c.holds(&m.value, row, m.info.Name, s.Span) {
 		return nil
 	}
-	return &ir.SetStmt{Map: m.info, Key: key, Adds: isDelta(s.Op), Value: conform(&m.value, values), Span: s.Span}
+	return &ir.SetStmt{Map: m.info, Key: key, Adds: isDelta(s.Op), Value: conform(&m.value, row.values), Span: s.Span}
 }
 
 // updateMap types @m[key] = aggregation. If the aggregation ranks, what it ranks becomes a part of the key.
@@ -177,7 +178,7 @@ func (c *checker) updateMap(s *syntax.Assign, ref *syntax.MapRef, m *mapUses, ca
 	}
 	key, ok := c.noteKey(m, elements, syntax.SpanOf(ref))
 	update := c.aggregate(m, call, fn)
-	if !ok || update == nil || !c.ranked(m, len(key), len(ranked), s.Span) {
+	if !ok || update == nil || !c.ranked(m, len(key), m.ownColumns(elements, ranked), s.Span) {
 		return nil
 	}
 	update.Key, update.Span = key, s.Span
@@ -258,15 +259,15 @@ func (c *checker) kept(m *mapUses, how string, f agg.Func, at syntax.Span) bool 
 }
 
 // holds notes what a map or a variable holds, and checks that all uses agree.
-func (c *checker) holds(s *shape, values []*ir.Expr, isTuple bool, name string, at syntax.Span) bool {
-	if !isTuple && values[0].Type.Kind == ir.Pending {
+func (c *checker) holds(s *shape, r row, name string, at syntax.Span) bool {
+	if !r.tuple && r.pending() {
 		return true
 	}
-	found := c.note(s, values, isTuple, at)
+	found := c.note(s, r, at)
 	if found == nil {
 		return true
 	}
-	if isTuple && found.index >= 0 {
+	if r.tuple && found.index >= 0 {
 		name = fmt.Sprintf("element %d of %s", found.index, name)
 	}
 	c.fail(at, fmt.Sprintf("%s is %s here and %s %s", name, found.here, found.there, c.earlier(found)), "use two names")
@@ -304,11 +305,12 @@ func (c *checker) assigned(v *varUses, value *ir.Expr, at syntax.Span) ir.Stmt {
 	if value == nil {
 		return nil
 	}
-	values, isTuple, ok := c.elements(value)
-	if !ok || !c.holds(&v.value, values, isTuple, v.Name, at) {
+	given, ok := c.elements(value)
+	row := v.value.inOrder(given)
+	if !ok || !c.holds(&v.value, row, v.Name, at) {
 		return nil
 	}
-	return &ir.LetStmt{V: v.Variable, Value: c.asVariable(v, value, values), Span: at}
+	return &ir.LetStmt{V: v.Variable, Value: c.asVariable(v, value, given.values, row.values), Span: at}
 }
 
 // newVarValue types the value that an assignment gives the variable v, which is nil if it is not declared yet.
@@ -330,17 +332,15 @@ func (c *checker) newVarValue(s *syntax.Assign, target *ast.IdentifierNode, v *v
 }
 
 // asVariable converts the value to the type of the variable, which is signed if one of its values is.
-func (c *checker) asVariable(v *varUses, value *ir.Expr, values []*ir.Expr) *ir.Expr {
+func (c *checker) asVariable(v *varUses, value *ir.Expr, given, values []*ir.Expr) *ir.Expr {
 	converted := conform(&v.value, values)
 	switch {
-	case slices.Equal(converted, values):
+	case slices.Equal(converted, given):
 		return value
 	case !v.value.tuple:
 		return converted[0]
 	}
-	e := ir.Operation(ir.OpTuple, value.Type, converted...)
-	e.Elems, e.Span = v.value.types(), value.Span
-	return e
+	return tupleOf(row{converted, true, v.value.form}, value.Span)
 }
 
 // declareVar types let $x: a new variable, whatever the blocks around have. All its values have the type, if there is one.
@@ -417,7 +417,7 @@ func (c *checker) loop(s *syntax.For) ir.Stmt {
 		}
 	case *ast.BinaryNode:
 		if bounds := c.between(in, nil); bounds != nil {
-			ok := c.holds(&v.value, bounds.Args[:1], false, s.Var, s.Span) && c.holds(&v.value, bounds.Args[1:], false, s.Var, s.Span)
+			ok := c.holds(&v.value, row{values: bounds.Args[:1]}, s.Var, s.Span) && c.holds(&v.value, row{values: bounds.Args[1:]}, s.Var, s.Span)
 			if ok {
 				out.Lo, out.Hi = conform(&v.value, bounds.Args[:1])[0], conform(&v.value, bounds.Args[1:])[0]
 			}
@@ -453,7 +453,7 @@ func (c *checker) unroll(s *syntax.Unroll) ir.Stmt {
 	}
 	v := c.variable(c.clause, s, "$unroll")
 	lo, hi := literal(uint64(0)), literal(uint64(n))
-	c.holds(&v.value, []*ir.Expr{hi}, false, v.Name, s.Span)
+	c.holds(&v.value, row{values: []*ir.Expr{hi}}, v.Name, s.Span)
 	return &ir.ForStmt{V: v.Variable, Lo: lo, Hi: hi, Body: c.turns(map[string]*varUses{}, s.Body), Span: s.Span}
 }
 

@@ -61,17 +61,18 @@ func (c *checker) keepValue(at any, value *ir.Expr) *ir.Expr {
 	}
 	v := c.variableAt(declaration{c.clause, at}, "$value", value.Span)
 	v.Hidden = true
-	values, isTuple, ok := c.elements(value)
-	if !ok || !c.holds(&v.value, values, isTuple, v.Name, value.Span) {
+	given, ok := c.elements(value)
+	row := v.value.inOrder(given)
+	if !ok || !c.holds(&v.value, row, v.Name, value.Span) {
 		return nil
 	}
-	c.do(&ir.LetStmt{V: v.Variable, Value: c.asVariable(v, value, values), Span: value.Span})
+	c.do(&ir.LetStmt{V: v.Variable, Value: c.asVariable(v, value, given.values, row.values), Span: value.Span})
 	return variableValue(v, value.Span)
 }
 
 // variableValue makes the node that reads a variable.
 func variableValue(v *varUses, at syntax.Span) *ir.Expr {
-	e := &ir.Expr{Op: ir.OpVar, Variable: v.Variable, Span: at}
+	e := &ir.Expr{Op: ir.OpVar, Variable: v.Variable, Form: v.form(), Span: at}
 	e.Type, e.Elems, e.Optional = v.typeSoFar()
 	return e
 }

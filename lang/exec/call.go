@@ -68,7 +68,8 @@ func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
 			return goesOn, sc.printElement(s.Map, k)
 		}
 		e := s.Args[0]
-		return goesOn, sc.sink.Value(sc.at(), e.Type, e.Elems, sc.machine.named(e.Type, e.Elems, values[0]), ir.Own(e))
+		v := format.Shaped(e.Form, sc.machine.named(e.Type, e.Elems, values[0]))
+		return goesOn, sc.sink.Value(sc.at(), e.Type, e.Elems, v, ir.Own(e))
 	}
 }
 

@@ -71,11 +71,53 @@ type diffMap struct {
 	low, step int64  // of lhist
 	sort      diffSort
 	tuple     []diffSort // of a scalar whose values are tuples; sort is unused then
-	own       bool       // every key begins with tid
-	weighs    bool       // topk adds up numbers
-	asked     bool       // has_key is called on it
-	kind      string     // of a let: hash or lru
+	keyForm   diffForm
+	form      diffForm // of a tuple
+	own       bool     // every key begins with tid
+	weighs    bool     // topk adds up numbers
+	asked     bool     // has_key is called on it
+	kind      string   // of a let: hash or lru
 	maxKeys   int
+}
+
+// diffForm is how a tuple or a key is written.
+type diffForm int
+
+const (
+	inRow  diffForm = iota // a, b, c
+	nested                 // a, (b, c)
+	record                 // a = a, b = b, c = c; as a key in brackets
+	diffForms
+)
+
+// parts returns the parts of a tuple of these values.
+func (f diffForm) parts(texts []string) []string {
+	switch f {
+	case nested:
+		closing := ")"
+		if len(texts) == 2 {
+			closing = ",)"
+		}
+		return []string{texts[0], "(" + diffList(texts[1:]) + closing}
+	case record:
+		named := make([]string, len(texts))
+		for i, text := range texts {
+			named[i] = fmt.Sprintf("%c = %s", 'a'+i, text)
+		}
+		return named
+	}
+	return texts
+}
+
+// member returns how a value of the tuple is read.
+func (f diffForm) member(i int) string {
+	switch {
+	case f == record:
+		return fmt.Sprintf(".%c", 'a'+i)
+	case f == nested && i > 0:
+		return fmt.Sprintf(".1.%d", i-1)
+	}
+	return fmt.Sprintf(".%d", i)
 }
 
 // diffStmt is a statement. kind is one of: let step if for while break continue return set += -= ++ -- update delete printf exit; print clear zero len.
@@ -263,6 +305,10 @@ func (g *diffGen) newMap(i int) *diffMap {
 		if g.one(3) {
 			m.tuple = append(m.tuple, g.sort())
 		}
+		m.form = diffForm(g.IntN(int(diffForms)))
+	}
+	if len(m.keys) > 1 && g.one(3) {
+		m.keyForm = diffForm(g.IntN(int(diffForms)))
 	}
 	if len(m.keys) > 0 && g.one(4) {
 		m.kind, m.maxKeys = "hash", 1+g.IntN(20)
@@ -1051,7 +1097,7 @@ func (s *diffStmt) assigns() string {
 	case s.compound:
 		return fmt.Sprintf(" %s= %s", s.value.op, s.value.args[1])
 	case s.args != nil:
-		return fmt.Sprintf(" = (%s)", diffList(diffTextsOf(s.args)))
+		return fmt.Sprintf(" = (%s)", diffList(s.m.form.parts(diffTextsOf(s.args))))
 	}
 	return fmt.Sprintf(" = %s", s.value)
 }
@@ -1060,12 +1106,21 @@ func (m *diffMap) ref(key []*diffNode) string {
 	if len(key) == 0 {
 		return m.name
 	}
-	return m.name + "[" + diffList(diffTextsOf(key)) + "]"
+	return m.name + "[" + diffList(m.keyParts(key)) + "]"
 }
 
 // call writes the arguments of has_key and delete.
 func (m *diffMap) call(key []*diffNode) string {
-	return diffList(append([]string{m.name}, diffTextsOf(key)...))
+	return diffList(append([]string{m.name}, m.keyParts(key)...))
+}
+
+// keyParts writes the elements of a key. A record is one.
+func (m *diffMap) keyParts(key []*diffNode) []string {
+	parts := m.keyForm.parts(diffTextsOf(key))
+	if m.keyForm == record {
+		return []string{"(" + diffList(parts) + ")"}
+	}
+	return parts
 }
 
 func diffTextsOf(all []*diffNode) []string {
@@ -1088,7 +1143,7 @@ func (n *diffNode) String() string {
 	case nLookup:
 		return n.m.ref(n.args)
 	case nMember:
-		return fmt.Sprintf("%s.%d", n.m.ref(n.args), n.index)
+		return n.m.ref(n.args) + n.m.form.member(n.index)
 	case nHasKey:
 		return fmt.Sprintf("has_key(%s)", n.m.call(n.args))
 	case nCast:

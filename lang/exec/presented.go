@@ -69,7 +69,7 @@ func (sc *scope) printfArgs(args []*ir.Expr, values []any) []any {
 		case a.Type.Kind == event.String && (raw || ir.Own(a)):
 			v = format.Verbatim(v.(string))
 		case a.Type.Kind == format.Stack || a.Type.Kind == format.Tuple || raw:
-			v = sc.sink.Presentable(a.Type, a.Elems, sc.machine.named(a.Type, a.Elems, v))
+			v = sc.sink.Presentable(a.Type, a.Elems, format.Shaped(a.Form, sc.machine.named(a.Type, a.Elems, v)))
 		default:
 			continue
 		}

@@ -16,6 +16,8 @@ func AppendJSON(b []byte, t event.Type, elems []event.Type, v any) []byte {
 		return append(b, "null"...)
 	case Frames:
 		return appendFramesJSON(b, v)
+	case Formed:
+		return JSONStyle.Append(b, v.Form, len(v.Values), func(b []byte, i int) []byte { return AppendJSON(b, elems[i], nil, v.Values[i]) })
 	case []any:
 		return append(appendElements(append(b, '['), elems, v, ",", AppendJSON), ']')
 	}

@@ -44,6 +44,8 @@ func Append(b []byte, t event.Type, elems []event.Type, v any) []byte {
 		return append(b, '-')
 	case Frames:
 		return appendFrames(b, t.Unit, v)
+	case Formed:
+		return TextStyle.Append(b, v.Form, len(v.Values), func(b []byte, i int) []byte { return Append(b, elems[i], nil, v.Values[i]) })
 	case []any:
 		if t.Kind == Tuple {
 			return append(appendElements(append(b, '('), elems, v, ", ", Append), ')')

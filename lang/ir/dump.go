@@ -274,9 +274,9 @@ func kindText(t event.Type) string {
 func (m *Map) describe() string {
 	text := m.Name
 	if len(m.Key) > 0 {
-		text += "[" + columnsText(m.Key) + "]"
+		text += "[" + columnsText(m.Key, m.KeyForm) + "]"
 	}
-	value := columnsText(m.Value)
+	value := columnsText(m.Value, m.ValueForm)
 	switch {
 	case m.Agg != nil:
 		value = m.FuncName() + "(" + value + aggText(m) + ")"
@@ -293,12 +293,10 @@ func (m *Map) describe() string {
 	return text
 }
 
-func columnsText(all []Column) string {
-	texts := make([]string, len(all))
-	for i, c := range all {
-		texts[i] = TypeText(c.Type, nil, c.Optional)
-	}
-	return strings.Join(texts, ", ")
+func columnsText(all []Column, form *format.Form) string {
+	return string(format.TextStyle.Parts(nil, form, len(all), func(b []byte, i int) []byte {
+		return append(b, TypeText(all[i].Type, nil, all[i].Optional)...)
+	}))
 }
 
 func aggText(m *Map) string {

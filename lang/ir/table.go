@@ -53,7 +53,7 @@ func (m *Map) Table(elements []Element, o MapOptions) result.Table {
 	if len(m.Key) == 0 && len(elements) == 0 {
 		elements = []Element{m.NewElement(nil)}
 	}
-	t := result.Table{Name: m.Name, Func: m.FuncName(), Type: m.Type(), Unit: m.Unit(o), Zero: m.Result(m.NewElement(nil), o)}
+	t := result.Table{Name: m.Name, Func: m.FuncName(), Type: m.Type(), Unit: m.Unit(o), Zero: m.Result(m.NewElement(nil), o), Form: m.KeyForm}
 	for i, c := range m.Key {
 		name := ""
 		if i < len(m.Names) {
@@ -95,7 +95,7 @@ func (m *Map) Result(e Element, o MapOptions) result.Value {
 	if !m.IsTuple {
 		return agg.Divided(m.Value[0].Type, e.Value[0], o.Div)
 	}
-	t := result.Tuple{Elems: make([]result.Number, len(m.Value))}
+	t := result.Tuple{Elems: make([]result.Number, len(m.Value)), Form: m.ValueForm}
 	for i, c := range m.Value {
 		t.Elems[i] = agg.Divided(c.Type, e.Value[i], o.Div)
 	}

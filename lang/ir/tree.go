@@ -16,9 +16,10 @@ type Expr struct {
 	Args []*Expr
 	// Type of the value; its kind is Tuple for a tuple. Enum and Unit come from the field that has the value.
 	Type event.Type
-	// Elems are the types of the elements of a tuple, or the single type of all elements of a list. Tuples do not nest, except in
-	// the loop variable of a for (see Variable).
+	// Elems are the types of the elements of a tuple, or the single type of all elements of a list. The values of nested tuples
+	// stand in a row, except in the loop variable of a for (see Variable); Form is how they are nested.
 	Elems []event.Type
+	Form  *format.Form
 	// Optional reports that the value may be absent.
 	Optional bool
 
@@ -67,6 +68,8 @@ type Map struct {
 	// aggregated values, which gives printed numbers their unit; count() has a plain number.
 	Value   []Column
 	IsTuple bool // the scalar is a tuple, even if it has only one element
+	// KeyForm and ValueForm are how the elements of the key and of a tuple are nested and named.
+	KeyForm, ValueForm *format.Form
 	// declared by let
 	Lru     bool
 	MaxKeys uint32      // how many keys it has room for; 0: the default

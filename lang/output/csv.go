@@ -93,6 +93,9 @@ func (p *csvForm) value(t event.Type, elems []event.Type, v any, own bool) error
 	if text, ok := v.(string); ok && t.Kind == event.String && own {
 		return p.lines([]string{text})
 	}
+	if formed, is := v.(format.Formed); is {
+		v = formed.Values
+	}
 	all, ok := v.([]any)
 	if !ok {
 		return p.lines([]string{p.plainValue(t, v)})

@@ -128,11 +128,9 @@ func messageOf(t result.Table) string {
 
 // keyText returns a key as bpftrace writes it: elements separated by commas.
 func keyText(t result.Table, r result.Row) string {
-	texts := make([]string, len(r.Key))
-	for i, v := range r.Key {
-		texts[i] = plainText(t.Key[i].Type, v)
-	}
-	return strings.Join(texts, ",")
+	return string(format.KeyStyle.Parts(nil, t.Form, len(r.Key), func(b []byte, i int) []byte {
+		return append(b, plainText(t.Key[i].Type, r.Key[i])...)
+	}))
 }
 
 // plainText returns a value for programs, without quotes.
@@ -158,6 +156,8 @@ func appendData(b []byte, t event.Type, elems []event.Type, v any) []byte {
 	switch all := v.(type) {
 	case nil:
 		return append(b, "null"...)
+	case format.Formed:
+		return format.JSONStyle.Append(b, all.Form, len(all.Values), func(b []byte, i int) []byte { return appendData(b, elems[i], nil, all.Values[i]) })
 	case []any:
 		b = append(b, '[')
 		for i, x := range all {
@@ -186,7 +186,7 @@ func appendResult(b []byte, v result.Value) []byte {
 		return appendData(b, v.Type, nil, v.V)
 	case result.Tuple:
 		types, values := elements(v)
-		return appendData(b, event.Type{Kind: format.Tuple}, types, values)
+		return appendData(b, event.Type{Kind: format.Tuple}, types, format.Shaped(v.Form, values))
 	case result.Histogram:
 		return appendHistogramData(b, v)
 	case result.Stats:
@@ -302,14 +302,9 @@ func appendTypedResult(b []byte, v result.Value) []byte {
 	case result.Number:
 		return number(b, "value", v)
 	case result.Tuple:
-		b = append(b, `"value":[`...)
-		for i, e := range v.Elems {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendTyped(b, e.Type, e.V)
-		}
-		return append(b, ']')
+		return format.JSONStyle.Append(append(b, `"value":`...), v.Form, len(v.Elems), func(b []byte, i int) []byte {
+			return appendTyped(b, v.Elems[i].Type, v.Elems[i].V)
+		})
 	case result.Histogram:
 		return appendBuckets(b, v)
 	case result.Stats:

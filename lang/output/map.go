@@ -16,19 +16,14 @@ import (
 // This file writes keys and values of maps as text. They look like bpftrace's: keys in brackets, histograms as bars.
 
 // appendKey appends the key in brackets, or nothing if the map has no key.
-func appendKey(b []byte, columns []result.Column, key []any) []byte {
-	for i, x := range key {
-		if i == 0 {
-			b = append(b, '[')
-		} else {
-			b = append(b, ", "...)
-		}
-		b = format.Append(b, columns[i].Type, nil, x)
+func appendKey(b []byte, t result.Table, key []any) []byte {
+	if len(key) == 0 {
+		return b
 	}
-	if len(key) > 0 {
-		b = append(b, ']')
-	}
-	return b
+	b = format.TextStyle.Parts(append(b, '['), t.Form, len(key), func(b []byte, i int) []byte {
+		return format.Append(b, t.Key[i].Type, nil, key[i])
+	})
+	return append(b, ']')
 }
 
 // elements returns the types and the values of a tuple.
@@ -54,7 +49,7 @@ func appendText(b []byte, v result.Value) []byte {
 		return appendNumber(b, v)
 	case result.Tuple:
 		types, values := elements(v)
-		return format.Append(b, event.Type{Kind: format.Tuple}, types, values)
+		return format.Append(b, event.Type{Kind: format.Tuple}, types, format.Shaped(v.Form, values))
 	case result.Histogram:
 		return appendHistogram(b, v)
 	case result.Stats:

@@ -365,7 +365,7 @@ func (p *perfettoForm) table(t result.Table) error {
 }
 
 func rowName(t result.Table, r result.Row) string {
-	return string(appendKey([]byte(t.Name), t.Key, r.Key))
+	return string(appendKey([]byte(t.Name), t, r.Key))
 }
 
 // row writes a row: numbers are a counter, anything else is an instant.

@@ -20,6 +20,8 @@ func (p *pen) Presentable(t event.Type, elems []event.Type, v any) any {
 		return nil
 	case format.Frames:
 		return p.shownFrames(all)
+	case format.Formed:
+		return format.Formed{Form: all.Form, Values: p.Presentable(t, elems, all.Values).([]any)}
 	case []any:
 		if t.Kind != format.Tuple {
 			return v
@@ -85,7 +87,7 @@ func (p *pen) presentableResult(v result.Value) result.Value {
 		for i, e := range elems {
 			elems[i].V = p.Presentable(e.Type, nil, e.V)
 		}
-		return result.Tuple{Elems: elems}
+		return result.Tuple{Elems: elems, Form: v.Form}
 	}
 	return v
 }

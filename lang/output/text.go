@@ -47,7 +47,7 @@ func (p *textForm) element(t result.Table) error {
 func (p *textForm) table(t result.Table) error {
 	for _, r := range t.Rows {
 		p.line = append(p.line[:0], t.Name...)
-		p.line = appendKey(p.line, t.Key, r.Key)
+		p.line = appendKey(p.line, t, r.Key)
 		p.line = append(p.line, ':')
 		if _, bars := r.Value.(result.Histogram); bars {
 			p.line = append(p.line, '\n')

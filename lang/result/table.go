@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -17,6 +18,8 @@ type Table struct {
 	Func string
 	// Key are the columns of the keys; none if the map has only one value.
 	Key []Column
+	// Form is how the columns of the key are nested and named.
+	Form *format.Form
 	// Type is the type of the values, or of what was aggregated. The elements of a tuple have types of their own.
 	Type event.Type
 	// Unit is the unit of the numbers as they are shown. Dividing them removes it.

@@ -1,6 +1,9 @@
 package result
 
-import "trace/probes/event"
+import (
+	"trace/lang/format"
+	"trace/probes/event"
+)
 
 // Number is a value of a type: a number, but also a string, a boolean or an address. V is nil if it is absent.
 type Number struct {
@@ -15,8 +18,11 @@ type Number struct {
 // Rank returns the number.
 func (n Number) Rank() []any { return []any{n.V} }
 
-// Tuple is several values.
-type Tuple struct{ Elems []Number }
+// Tuple is several values. Form is how they are nested and named.
+type Tuple struct {
+	Elems []Number
+	Form  *format.Form
+}
 
 // Rank returns the values: the first element decides, then the second.
 func (t Tuple) Rank() []any { return t.Values() }

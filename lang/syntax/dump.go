@@ -130,7 +130,7 @@ func dump(n ast.Node) string {
 	case *Tuple:
 		return "(tuple " + dumpAll(n.Elems) + ")"
 	case *Member:
-		return "(" + dump(n.Of) + " ." + strconv.Itoa(n.Index) + ")"
+		return "(" + dump(n.Of) + " ." + n.Selector() + ")"
 	case *Cast:
 		return "(" + n.To.String() + " " + dump(n.Of) + ")"
 	case *Step:

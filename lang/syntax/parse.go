@@ -260,8 +260,13 @@ func (p *parser) operand() ast.Node {
 		case t.kind == element && t.span.From == p.prev.span.To:
 			p.next()
 			n = p.at(&Member{Of: n, Index: int(t.num)}, from)
-		case t.is("."):
-			p.fail(t.span, "a member of a tuple must be a number", "in for ($kv : @map), $kv.0 is the key and $kv.1 the value")
+		case t.is(".") && !t.nl && t.span.From == p.prev.span.To:
+			p.next()
+			if p.tok.kind != ident {
+				p.unexpected("the number or the name of a member", "in for ($kv : @map), $kv.0 is the key and $kv.1 the value")
+			}
+			p.next()
+			n = p.at(&Member{Of: n, Name: p.prev.text}, from)
 		case t.is("->") && isArgs(n) && p.peek().kind == ident:
 			p.next()
 			n = p.at(&ast.IdentifierNode{Value: "args." + p.tok.text}, from)
@@ -424,7 +429,13 @@ func (p *parser) mapRef() *MapRef {
 	return n
 }
 
-// brackets parses an expression in brackets, a tuple or a cast.
+// isNamed reports whether an element has a name.
+func isNamed(n ast.Node) bool {
+	_, named := n.(*NamedArg)
+	return named
+}
+
+// brackets parses an expression in brackets, a tuple, a record or a cast.
 func (p *parser) brackets() ast.Node {
 	from := p.tok.span.From
 	if n := p.cast(); n != nil {
@@ -435,13 +446,13 @@ func (p *parser) brackets() ast.Node {
 	var elems []ast.Node
 	comma := true // also after the last element: (1,)
 	for comma && !p.tok.is(")") {
-		elems = append(elems, p.expression())
+		elems = append(elems, p.element())
 		if comma = p.tok.is(","); comma {
 			p.next()
 		}
 	}
 	p.open--
-	if len(elems) == 1 && !comma {
+	if len(elems) == 1 && !comma && !isNamed(elems[0]) {
 		p.expect(")", "an operator or )", "")
 		return elems[0]
 	}

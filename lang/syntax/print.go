@@ -191,7 +191,7 @@ func write(b *strings.Builder, n ast.Node, prec int) {
 		}
 	case *Tuple:
 		closing := ")"
-		if len(n.Elems) == 1 {
+		if len(n.Elems) == 1 && !isNamed(n.Elems[0]) {
 			closing = ",)"
 		}
 		writeList(b, "(", n.Elems, closing)
@@ -212,7 +212,7 @@ func write(b *strings.Builder, n ast.Node, prec int) {
 			of++ // in brackets, because 1.0 is a fraction
 		}
 		write(b, n.Of, of)
-		fmt.Fprintf(b, ".%d", n.Index)
+		b.WriteString("." + n.Selector())
 	case *Cast:
 		b.WriteString("(" + n.To.String() + ")")
 		write(b, n.Of, precUnary)

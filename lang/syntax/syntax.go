@@ -10,6 +10,7 @@
 package syntax
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
@@ -174,17 +175,28 @@ type MapRef struct {
 	Key  []ast.Node
 }
 
-// Tuple is `(a, b)`. It may be the value of a map or a variable; .0, .1 … are its members.
+// Tuple is `(a, b)`, or a record `(x = a, y = b)`, which has a [NamedArg] for each element. It may be a key, or the value of a map
+// or a variable; .0, .1 … and .x, .y are its members.
 type Tuple struct {
 	node
 	Elems []ast.Node
 }
 
-// Member is `x.0`, an element of a tuple by number. In `for ($kv : @map)`, $kv.0 is the key and $kv.1 the value.
+// Member is `x.0`, an element of a tuple by number, or `x.a`, an element of a record by name. In `for ($kv : @map)`, $kv.0 is the key
+// and $kv.1 the value.
 type Member struct {
 	node
 	Of    ast.Node
 	Index int
+	Name  string // "": by number
+}
+
+// Selector returns the number or the name.
+func (n *Member) Selector() string {
+	if n.Name != "" {
+		return n.Name
+	}
+	return strconv.Itoa(n.Index)
 }
 
 // Cast is `(uint8)x` or `(int64)x`: the value modulo 2^n, signed or unsigned. (bool)x is whether x is not 0, (string)x its text.
