@@ -432,6 +432,14 @@ func TestPrintValues(t *testing.T) {
 			m := aggregation(agg.Agg{Func: agg.NewHist(0, 0, 0)}, langtest.U64)
 			return p.Element(0, m.Table([]ir.Element{filled(m, nil, 3)}, ir.MapOptions{Elapsed: 0}))
 		}, "[2, 4)                 1 |" + strings.Repeat("@", 52) + "|\n\n", `{"type":"value","data":[{"min":2,"max":3,"count":1}],"row":{"key":[],"buckets":[{"lo":2,"hi":4,"n":1}]}}`, "2,4,1\n"},
+		{func(p *output.Printer) error {
+			within := &format.Form{Names: []string{"a", "b"}, Parts: []*format.Form{nil, {Parts: make([]*format.Form, 1)}}}
+			m := &ir.Map{
+				Name: "@r", Key: []ir.Column{{Type: langtest.U64}, {Type: langtest.Str16}}, KeyForm: within, IsTuple: true,
+				Value: []ir.Column{{Type: langtest.U64}, {Type: langtest.Str16}, {Type: langtest.U64}}, ValueForm: &format.Form{Parts: []*format.Form{nil, within}},
+			}
+			return p.Element(0, m.Table([]ir.Element{{Key: []any{uint64(1), "x"}, Value: []any{uint64(1), "y", nil}}}, ir.MapOptions{}))
+		}, "(1, { .a = y, .b = (-) })\n", `{"type":"value","data":[1,{"a":"y","b":[null]}],"row":{"key":[1,"x"],"value":[1,{"a":"y","b":[null]}]}}`, "1,y,\n"},
 	} {
 		for f, want := range map[output.Format]string{output.Text: test.text, output.JSON: test.json + "\n", output.CSV: test.csv} {
 			var b bytes.Buffer
