@@ -108,7 +108,21 @@ func (s same) run(t *testing.T, command ...string) (data, messages string) {
 	if err := cmd.Run(); err != nil && ctx.Err() != nil {
 		t.Errorf("%s: %q does not end", s.row, command)
 	}
-	return strings.Trim(strings.ReplaceAll(out.String(), beforeMaps, "\n"), "\n"), warningsOf(errs.String())
+	data = strings.Trim(strings.ReplaceAll(out.String(), beforeMaps, "\n"), "\n")
+	return timeOfDay.ReplaceAllStringFunc(data, sameTime), warningsOf(errs.String())
+}
+
+// timeOfDay is the time in a plot.
+var timeOfDay = regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d(\.\d+)? `)
+
+// sameTime replaces the digits of a time.
+func sameTime(text string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return '0'
+		}
+		return r
+	}, text)
 }
 
 // TestSameTextAsBpftrace runs each program of testdata/bpftrace.txt in bpftrace and in trace and compares what they print.

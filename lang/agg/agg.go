@@ -48,6 +48,8 @@ type Traits struct {
 	// Exchanges reports that the kernel needs compare-and-exchange. Without it, it may lose a value that comes within a nanosecond
 	// of another.
 	Exchanges bool
+	// Timed reports that the aggregation is a [Timed], which needs the time of a value.
+	Timed bool
 	// Ranks reports that the aggregation is a [Ranker].
 	Ranks  bool
 	Course result.Course
@@ -66,6 +68,12 @@ type Ranker interface {
 	Less(a, b []uint64) bool
 	// Gone returns what a key may have had if it was dropped with this state. For two such states, the larger words hold for both.
 	Gone(state []uint64) []uint64
+}
+
+// Timed is an aggregation that needs the time of each value, in nanoseconds since 1970. Its states are in user space.
+type Timed interface {
+	Func
+	AddAt(state []uint64, at, x uint64, signed bool)
 }
 
 // Show describes how a state is shown.
@@ -124,6 +132,12 @@ func (a *Agg) Merge(into, from []uint64) { a.Func.Merge(into, from, a.Signed) }
 
 // FromKernel adds a state of the kernel to a state.
 func (a *Agg) FromKernel(into, kernel []uint64) { a.Func.FromKernel(into, kernel, a.Signed) }
+
+// Timed reports whether values are added with their time.
+func (a *Agg) Timed() bool { return a != nil && a.Traits().Timed }
+
+// AddAt adds a value of a time to a state. The aggregation must be timed.
+func (a *Agg) AddAt(state []uint64, at, x uint64) { a.Func.(Timed).AddAt(state, at, x, a.Signed) }
 
 // Ranker returns the aggregation if it ranks, or nil.
 func (a *Agg) Ranker() Ranker {

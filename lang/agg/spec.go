@@ -29,6 +29,8 @@ type Args struct {
 	Numbers []int64
 	// Fractions are the same arguments, for params that allow fractions.
 	Fractions []float64
+	// Word is the argument that is a string.
+	Word string
 	// Named are the named arguments.
 	Named map[string]int64
 }
@@ -41,6 +43,8 @@ type Param struct {
 	Lo, Hi int64
 	// Fraction reports that digits after the point are allowed.
 	Fraction bool
+	// Words are the strings that are allowed instead of a number.
+	Words []string
 }
 
 // Mistake describes what is wrong with an argument after the value, counted from 0.
@@ -88,7 +92,7 @@ var All = sync.OnceValue(func() []Spec {
 		simple(Stats{}, "stats(x)", 1, 1),
 		simple(Rate{}, "rate() or rate(x)", 0, 1),
 		simple(Gauge{}, "gauge(x)", 1, 1),
-		histSpec, lhistSpec, quantileSpec, topkSpec,
+		histSpec, lhistSpec, quantileSpec, seriesSpec, topkSpec,
 	}
 	slices.SortFunc(all, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
 	return all

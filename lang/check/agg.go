@@ -39,6 +39,9 @@ func (c *checker) aggregate(m *mapUses, n *ast.CallNode, fn string) *ir.UpdateSt
 	if out.Arg != nil {
 		out.Arg = conform(&m.value, []*ir.Expr{out.Arg})[0]
 	}
+	if how.Traits().Timed {
+		out.At = c.name(&ast.IdentifierNode{Value: "nsecs"}, nil)
+	}
 	return out
 }
 
@@ -133,11 +136,14 @@ func (c *checker) parameters(how agg.Spec, args []ast.Node, named []*syntax.Name
 	for i, n := range args {
 		p := how.Params[min(i, len(how.Params)-1)]
 		valid := false
-		if p.Fraction {
+		switch {
+		case p.Fraction:
 			var x float64
 			x, valid = c.percentile(p, n)
 			in.Fractions = append(in.Fractions, x)
-		} else {
+		case p.Words != nil:
+			in.Word, valid = c.wordArgument(p, n)
+		default:
 			var x int64
 			x, valid = c.constant(n, p.What, p.Lo, p.Hi)
 			in.Numbers = append(in.Numbers, x)
@@ -164,6 +170,16 @@ func (c *checker) parameters(how agg.Spec, args []ast.Node, named []*syntax.Name
 		return nil, false
 	}
 	return f, true
+}
+
+// wordArgument reads an argument that is one of some strings.
+func (c *checker) wordArgument(p agg.Param, n ast.Node) (word string, ok bool) {
+	text, isText := n.(*ast.StringNode)
+	if isText && slices.Contains(p.Words, text.Value) {
+		return text.Value, true
+	}
+	c.fail(syntax.SpanOf(n), p.What+" must be one of "+strings.Join(p.Words, ", "), fmt.Sprintf("write it in quotes: %q", p.Words[0]))
+	return "", false
 }
 
 // namedHelp lists the named arguments of an aggregation.

@@ -61,7 +61,7 @@ var idle = map[string]string{
 	"max_ast_nodes": noCompiler, "max_bpf_progs": "each probe has one program", "max_probes": "there are no more than the catalog has", "max_strlen": noStrings,
 	"max_type_res_iterations": noCompiler, "on_stack_limit": noStackLimit, "perf_rb_pages": "the size of the buffer is --buffer-size",
 	"show_debug_info": "stacks have no lines of source", "str_trunc_trailer": noStrings, "unstable_import": available, "unstable_macro": available,
-	"unstable_map_decl": available, "use_blazesym": "names of functions need no library", "verify_llvm_ir": noCompiler,
+	"unstable_map_decl": available, "unstable_tseries": available, "use_blazesym": "names of functions need no library", "verify_llvm_ir": noCompiler,
 }
 
 // maxKeys is the most keys that a map in the kernel can have room for.

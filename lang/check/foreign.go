@@ -95,7 +95,6 @@ var foreignFunctions = map[string]string{
 	"reg":         listed,
 	"stack_len":   "limit the frames instead: kstack(5)",
 	"strcmp":      `compare with ==: comm == "fio"`,
-	"tseries":     "write @x = rate() in one clause, and print(@x) in interval:1s",
 	"uaddr":       noSymbols,
 	"unwatch":     noCommands,
 	"uptr":        noPointers,

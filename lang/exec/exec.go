@@ -306,6 +306,10 @@ func (c *bodyCompiler) update(s *ir.UpdateStmt) step {
 	if s.Arg != nil {
 		arg = c.expr(s.Arg)
 	}
+	var at *evaluator
+	if s.At != nil {
+		at = c.expr(s.At)
+	}
 	return func(sc *scope) (flow, error) {
 		k, err := key.eval(sc)
 		if err != nil {
@@ -316,8 +320,11 @@ func (c *bodyCompiler) update(s *ir.UpdateStmt) step {
 			return goesOn, err
 		}
 		store := sc.machine.stores[s.Map]
-		if x == nil {
+		switch {
+		case x == nil:
 			return goesOn, store.update(k, 0, true)
+		case at != nil:
+			return goesOn, sc.updateAt(store, k, event.To[uint64](x), at)
 		}
 		return goesOn, store.update(k, event.To[uint64](x), false)
 	}

@@ -433,6 +433,16 @@ func TestPrintValues(t *testing.T) {
 			return p.Element(0, m.Table([]ir.Element{filled(m, nil, 3)}, ir.MapOptions{Elapsed: 0}))
 		}, "[2, 4)                 1 |" + strings.Repeat("@", 52) + "|\n\n", `{"type":"value","data":[{"min":2,"max":3,"count":1}],"row":{"key":[],"buckets":[{"lo":2,"hi":4,"n":1}]}}`, "2,4,1\n"},
 		{func(p *output.Printer) error {
+			m := aggregation(agg.Agg{Func: agg.Series{Interval: 1e9, N: 2}}, langtest.U64, langtest.Str16)
+			return p.Element(0, m.Table([]ir.Element{filled(m, []any{"a"}, 3)}, ir.MapOptions{}))
+		}, "                   2                                                   4\n" +
+			"hh:mm:ss.ns        |___________________________________________________|\n" +
+			"00:00:00.000000000 |                         *                         | 3\n" +
+			"                   v___________________________________________________v\n" +
+			"                   2                                                   4\n\n",
+			`{"type":"value","data":[{"interval_start":"1970-01-01 00:00:00.000000000","value":3}],` +
+				`"row":{"key":["a"],"intervals":[{"start":"1970-01-01 00:00:00.000000000","value":3}]}}`, "1970-01-01T00:00:00Z,3\n"},
+		{func(p *output.Printer) error {
 			within := &format.Form{Names: []string{"a", "b"}, Parts: []*format.Form{nil, {Parts: make([]*format.Form, 1)}}}
 			m := &ir.Map{
 				Name: "@r", Key: []ir.Column{{Type: langtest.U64}, {Type: langtest.Str16}}, KeyForm: within, IsTuple: true,

@@ -140,6 +140,11 @@ func (s *userStore) update(key []any, x uint64, absent bool) error {
 	return nil
 }
 
+// updateAt adds a value of a time, in nanoseconds since 1970.
+func (s *userStore) updateAt(key []any, at, x uint64) {
+	s.change(key, func(c *cell) { s.m.Agg.AddAt(c.State, at, x) })
+}
+
 func (s *userStore) remove(key []any) error {
 	if c := s.find(key); c != nil {
 		s.drop(s.cells[c.encoded])
@@ -207,4 +212,17 @@ type mapStore interface {
 	// clear removes all keys; zero zeroes their values. Both keep what was added after the last elements().
 	clear() error
 	zero() error
+}
+
+// updateAt adds a value to a map that needs the time of each value. A value without a time is counted as absent.
+func (sc *scope) updateAt(store mapStore, key []any, x uint64, at *evaluator) error {
+	nsecs, err := at.eval(sc)
+	switch {
+	case err != nil:
+		return err
+	case nsecs == nil:
+		return store.update(key, 0, true)
+	}
+	store.(*userStore).updateAt(key, uint64(sc.sink.Clock(nsecs).UnixNano()), x)
+	return nil
 }

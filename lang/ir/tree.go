@@ -104,11 +104,13 @@ type SetStmt struct {
 	Span  syntax.Span
 }
 
-// UpdateStmt is @m[key] = f(arg). arg is nil for count() and rate(); gauge() and the others have one.
+// UpdateStmt is @m[key] = f(arg). arg is nil for count() and rate(); gauge() and the others have one. At is the time of the value, if
+// the aggregation needs it.
 type UpdateStmt struct {
 	Map  *Map
 	Key  []*Expr
 	Arg  *Expr
+	At   *Expr
 	Span syntax.Span
 }
 

@@ -53,6 +53,9 @@ func exprsOf(s Stmt) []*Expr {
 		if s.Arg == nil {
 			return s.Key
 		}
+		if s.At != nil {
+			return append(slices.Clone(s.Key), s.Arg, s.At)
+		}
 		return append(slices.Clone(s.Key), s.Arg)
 	case *LetStmt:
 		return []*Expr{s.Value}

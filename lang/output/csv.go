@@ -210,6 +210,8 @@ func csvColumns(t result.Table) []string {
 		return names
 	case result.Rate:
 		return []string{"total", "per_second"}
+	case result.Series:
+		return []string{"start", "value"}
 	}
 	return []string{cmp.Or(t.Func, "value")}
 }
@@ -244,6 +246,8 @@ func (p *csvForm) csvValues(v result.Value) [][]string {
 		return [][]string{{strconv.FormatUint(v.Count, 10), plainNumber(v.Average.V), plainNumber(v.Total.V)}}
 	case result.Quantiles:
 		return [][]string{csvPercentiles(v)}
+	case result.Series:
+		return seriesRows(v)
 	case result.Rate:
 		row := []string{plainNumber(v.Total.V), ""}
 		if v.Timed {

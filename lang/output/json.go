@@ -116,6 +116,8 @@ func messageOf(t result.Table) string {
 	switch v := t.Zero.(type) {
 	case result.Histogram:
 		return "hist"
+	case result.Series:
+		return "tseries"
 	case result.Stats:
 		return "stats"
 	case result.Number:
@@ -206,6 +208,8 @@ func appendResult(b []byte, v result.Value) []byte {
 		return append(b, '}')
 	case result.Rate:
 		return appendFloat(b, v.PerSecond, v.Timed)
+	case result.Series:
+		return appendSeriesJSON(b, v, "interval_start", func(b []byte, x any) []byte { return appendData(b, v.Type, nil, x) })
 	}
 	return b
 }
@@ -313,6 +317,8 @@ func appendTypedResult(b []byte, v result.Value) []byte {
 		return number(append(b, ','), "total", v.Total)
 	case result.Quantiles:
 		return appendQuantileRows(b, v)
+	case result.Series:
+		return appendSeriesJSON(append(b, `"intervals":`...), v, "start", func(b []byte, x any) []byte { return appendTyped(b, v.Type, x) })
 	case result.Rate:
 		b = number(b, "total", v.Total)
 		return appendFloat(append(b, `,"per_second":`...), v.PerSecond, v.Timed)

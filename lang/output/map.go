@@ -58,6 +58,8 @@ func appendText(b []byte, v result.Value) []byte {
 		return append(appendNumber(append(b, ", .total = "...), v.Total), " }"...)
 	case result.Quantiles:
 		return appendQuantiles(b, v)
+	case result.Series:
+		return appendSeries(b, v)
 	case result.Rate:
 		if !v.Timed {
 			return append(b, '-')

@@ -66,6 +66,7 @@ func (p *pen) shownFrames(all format.Frames) format.Frames {
 // PresentableTable makes a table presentable.
 func (p *pen) PresentableTable(t result.Table) result.Table {
 	t.Rows = slices.Clone(t.Rows)
+	p.alignSeries(t.Rows)
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		r.Key = slices.Clone(r.Key)
@@ -75,6 +76,22 @@ func (p *pen) PresentableTable(t result.Table) result.Table {
 		r.Value = p.presentableResult(r.Value)
 	}
 	return t
+}
+
+// alignSeries lets the time series of all keys end with the last interval of any of them.
+func (p *pen) alignSeries(rows []result.Row) {
+	var last uint64
+	for _, r := range rows {
+		if s, is := r.Value.(result.Series); is {
+			last = max(last, s.Last)
+		}
+	}
+	for i := range rows {
+		if s, is := rows[i].Value.(result.Series); is {
+			s.Last, s.Zone = last, p.Clock(uint64(0)).Location()
+			rows[i].Value = s
+		}
+	}
 }
 
 func (p *pen) presentableResult(v result.Value) result.Value {

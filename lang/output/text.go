@@ -49,9 +49,10 @@ func (p *textForm) table(t result.Table) error {
 		p.line = append(p.line[:0], t.Name...)
 		p.line = appendKey(p.line, t, r.Key)
 		p.line = append(p.line, ':')
-		if _, bars := r.Value.(result.Histogram); bars {
+		switch r.Value.(type) {
+		case result.Histogram, result.Series:
 			p.line = append(p.line, '\n')
-		} else {
+		default:
 			p.line = append(p.line, ' ')
 		}
 		p.line = appendText(p.line, r.Value)

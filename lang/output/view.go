@@ -103,10 +103,16 @@ func keyTexts(t result.Table, r result.Row) []string {
 	return texts
 }
 
-// ValueText returns a value as it is printed; of a histogram, the number of values.
+// ValueText returns a value as it is printed; of a histogram, the number of values, and of a time series the last value.
 func ValueText(v result.Value) string {
-	if h, ok := v.(result.Histogram); ok {
-		return strconv.FormatUint(h.Total, 10)
+	switch v := v.(type) {
+	case result.Histogram:
+		return strconv.FormatUint(v.Total, 10)
+	case result.Series:
+		if n := len(v.Points); n > 0 {
+			return string(appendNumber(nil, result.Number{Type: v.Type, V: v.Points[n-1].Value}))
+		}
+		return "-"
 	}
 	return string(appendText(nil, v))
 }

@@ -131,6 +131,9 @@ func (p *Plan) keepsOut(m *ir.Map) string {
 	if p.Options.Recorded {
 		return "the events are recorded"
 	}
+	if m.Agg.Timed() {
+		return "the kernel keeps no time series"
+	}
 	if m.Agg != nil && m.Lru && p.isEmptied(m) {
 		return "it drops its oldest keys, so what was added since it was emptied is unknown"
 	}

@@ -159,9 +159,10 @@ func Float(v any) float64 {
 	return 0
 }
 
-// Size returns the number by which a value is drawn. It is 0 for a tuple.
+// Size returns the number by which a value is drawn. It is 0 for a tuple and for a time series.
 func Size(v Value) float64 {
-	if _, several := v.(Tuple); several {
+	switch v.(type) {
+	case Tuple, Series:
 		return 0
 	}
 	return Float(v.Rank()[0])
