@@ -39,14 +39,15 @@ func listProbes(s streams, o options, glob ...string) error {
 		return err
 	}
 	if len(glob) > 0 {
-		name, isEnum := strings.CutPrefix(glob[0], "enum ")
-		if enum := run.Enum(found, name); isEnum && enum != nil {
-			return output.DescribeEnum(s.out, enum)
-		}
+		enum := run.Enum(found, strings.TrimPrefix(glob[0], "enum "))
 		if found, err = run.Listed(found, glob[0]); err != nil {
 			return err
 		}
-		if len(found) == 0 {
+		switch {
+		case len(found) > 0:
+		case enum != nil:
+			return output.DescribeEnum(s.out, enum)
+		default:
 			return usagef("no probe matches %q; trace -l lists all", glob[0])
 		}
 	}

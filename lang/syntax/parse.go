@@ -262,7 +262,7 @@ func (p *parser) operand() ast.Node {
 			n = p.at(&Member{Of: n, Index: int(t.num)}, from)
 		case t.is(".") && !t.nl && t.span.From == p.prev.span.To:
 			p.next()
-			if p.tok.kind != ident {
+			if p.tok.kind != ident || p.tok.span.From != t.span.To {
 				p.unexpected("the number or the name of a member", "in for ($kv : @map), $kv.0 is the key and $kv.1 the value")
 			}
 			p.next()
