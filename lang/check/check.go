@@ -94,7 +94,11 @@ func (c *checker) condition(n ast.Node) *ir.Expr {
 		truth.Span = e.Span
 		return simplify(truth)
 	}
-	return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is not a condition", describe(e)), `compare it: x == "…"`)
+	help := `compare it: x == "…"`
+	if isRecord(e) {
+		help = "to compare, write =="
+	}
+	return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s is not a condition", describe(e)), help)
 }
 
 // number types a number literal. A duration or a size has a unit.

@@ -256,7 +256,27 @@ func (c *checker) comparison(n *ast.BinaryNode) *ir.Expr {
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("names of %s cannot be ordered", name.Type.Enum.Name),
 			fmt.Sprintf("compare with ==, != or in, or compare the number: %s", asNumber(name)))
 	}
+	if l.Op == ir.OpTuple && r.Op == ir.OpTuple && len(l.Args) > 0 && len(l.Args) == len(r.Args) {
+		return c.eachEqual(n, l.Args, r.Args)
+	}
 	return ir.Operation(ir.Operator(n.Operator), ir.Boolean, l, r)
+}
+
+// eachEqual compares the elements of two tuples, so that the kernel can do it.
+func (c *checker) eachEqual(n *ast.BinaryNode, l, r []*ir.Expr) *ir.Expr {
+	var all *ir.Expr
+	for i := range l {
+		one := simplify(ir.Operation(ir.OpEq, ir.Boolean, l[i], r[i]))
+		if one.Span = syntax.SpanOf(n); all == nil {
+			all = one
+		} else {
+			all = simplify(ir.Operation(ir.OpAnd, ir.Boolean, all, one))
+		}
+	}
+	if n.Operator == "!=" {
+		return ir.Operation(ir.OpNot, ir.Boolean, all)
+	}
+	return all
 }
 
 // nameOf returns the operand whose values are names, or nil. A literal may be a name because of the other operand.

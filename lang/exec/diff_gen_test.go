@@ -35,6 +35,7 @@ type diffNode struct {
 	v      *diffVar // of nVar
 	m      *diffMap // of nLookup, nMember and nHasKey; args are the key
 	index  int      // of nMember
+	tuple  bool     // two equalities with && between them are written as one of tuples
 	bits   int      // of nCast and nSwap, with
 	signed bool
 }
@@ -694,7 +695,11 @@ func (g *diffGen) truth(depth int) *diffNode {
 		return g.leaf(aBool)
 	}
 	switch g.IntN(16) {
-	case 0, 1, 2:
+	case 0:
+		both := g.node("&&", aBool, g.comparison(depth-1), g.comparison(depth-1))
+		both.tuple = true
+		return both
+	case 1, 2:
 		return g.node(pick(g, []string{"&&", "and"}), aBool, g.condition(depth-1), g.condition(depth-1))
 	case 3, 4, 5:
 		return g.node(pick(g, []string{"||", "or"}), aBool, g.condition(depth-1), g.condition(depth-1))
@@ -1168,6 +1173,10 @@ func (n *diffNode) String() string {
 		return fmt.Sprintf("(%s)..(%s)", n.args[0], n.args[1])
 	case nCond:
 		return fmt.Sprintf("(%s ? %s : %s)", n.args[0], n.args[1], n.args[2])
+	case "&&":
+		if a, b := n.args[0], n.args[1]; n.tuple && a.op == "==" && b.op == "==" {
+			return fmt.Sprintf("((%s, %s) == (%s, %s))", a.args[0], b.args[0], a.args[1], b.args[1])
+		}
 	case "in", "not in":
 		if len(n.args) == 2 && n.args[1].op == nBetween {
 			return fmt.Sprintf("(%s %s %s)", n.args[0], n.op, n.args[1])

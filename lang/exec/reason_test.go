@@ -60,7 +60,7 @@ func TestReasons(t *testing.T) {
 		`nvme:setup_rq { $t = (size, pid); @[$t.0] = 1 }`:                                            "a tuple in a variable is not supported in the kernel",
 		`nvme:setup_rq { $t = (size, pid); @ = $t == $t }`:                                           "a tuple in a variable is not supported in the kernel",
 		`begin { @a = (1, 2) } nvme:setup_rq { @b = @a == @a }`:                                      "a tuple as a value of an expression is not supported in the kernel",
-		`nvme:setup_rq / (size, pid) == (1, 2) /`:                                                    "a tuple as a value of an expression is not supported in the kernel",
+		`begin { @a = (1, 2) } nvme:setup_rq { @b = (size, pid) == @a }`:                             "a tuple as a value of an expression is not supported in the kernel",
 		`nvme:setup_rq / upper(ctrl) == "A" / { exit() } nvme:setup_rq { @ = count() }`:              "exit() of clause 1 runs in user space, and nothing may be counted after it",
 		`nvme:setup_rq / upper(ctrl) == "A" / { @ = count() } nvme:setup_rq { @ = count() }`:         "clause 1 runs in user space",
 		`let @ = lru(10); nvme:setup_rq { @[pid] = count() } interval:1s { clear(@) }`:               "it drops its oldest keys, so what was added since it was emptied is unknown",
