@@ -30,10 +30,10 @@ const mostLines = 500
 // constant or variable that another file of its package declares.
 const mostInCircle = 9
 
-// largerCircles are the limits of packages that may be larger: a code generator is mutually recursive.
+// largerCircles are the limits of packages that may be larger: a code generator and a checker of types are mutually recursive.
 var largerCircles = map[string]int{
-	"trace/lang/codegen": 10,
-	"trace/cmd/vmtest":   -1, "trace/cmd/bench": -1, // tools
+	"trace/lang/codegen": 10, "trace/lang/check": 11,
+	"trace/cmd/vmtest": -1, "trace/cmd/bench": -1, // tools
 }
 
 func TestFilesAreShort(t *testing.T) {

@@ -213,16 +213,3 @@ type mapStore interface {
 	clear() error
 	zero() error
 }
-
-// updateAt adds a value to a map that needs the time of each value. A value without a time is counted as absent.
-func (sc *scope) updateAt(store mapStore, key []any, x uint64, at *evaluator) error {
-	nsecs, err := at.eval(sc)
-	switch {
-	case err != nil:
-		return err
-	case nsecs == nil:
-		return store.update(key, 0, true)
-	}
-	store.(*userStore).updateAt(key, uint64(sc.sink.Clock(nsecs).UnixNano()), x)
-	return nil
-}
