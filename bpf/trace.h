@@ -139,6 +139,7 @@ enum counter {
 	INFLIGHT_FULL, /* no room to remember a beginning: its end will be unmatched or unseen */
 	UNSEEN,        /* lost: the beginning was not seen, and the event means nothing without it */
 	UNENDED,       /* lost: the end of a remembered beginning was not seen */
+	CUT,           /* lost: the rest of a list that is longer than a program can read; counted once for each list */
 	COUNTERS,
 };
 
@@ -712,6 +713,7 @@ struct kprobe_regs {
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PROG_ARRAY = 3,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,

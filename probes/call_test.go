@@ -117,13 +117,13 @@ func comparedResults(insns asm.Instructions) (whole, cut int) {
 		op := ins.OpCode
 		class := op.Class()
 		switch {
-		case ins.IsBuiltinCall():
+		case class.IsJump() && op.JumpOp() == asm.Call:
 			for r := asm.R0; r <= asm.R5; r++ {
 				forget(r)
 			}
 			fn := asm.BuiltinFunc(ins.Constant)
-			results[asm.R0] = fn == asm.FnMapUpdateElem || fn == asm.FnMapDeleteElem
-		case class.IsJump() && op.Source() == asm.ImmSource && ins.Constant != 0:
+			results[asm.R0] = ins.IsBuiltinCall() && (fn == asm.FnMapUpdateElem || fn == asm.FnMapDeleteElem)
+		case class.IsJump() && (op.Source() == asm.RegSource || ins.Constant != 0):
 			if results[ins.Dst] {
 				whole++
 			}

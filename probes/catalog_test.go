@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf/asm"
+
 	"trace/bpf"
 	"trace/probes/event"
+	"trace/probes/rewrite"
 )
 
 func load(t testing.TB) *Catalog {
@@ -100,6 +103,39 @@ func TestEnumNamesAreUnique(t *testing.T) {
 	}
 }
 
+// Programs of uprobes keep a tail call, whatever is wanted: without one they get a stack that they share with other threads.
+func TestOwnStack(t *testing.T) {
+	c := load(t)
+	programs := 0
+	for _, p := range c.Match("verbs:*") {
+		for _, w := range []want{{probe: p}, {probe: p, fields: p.Fields}} {
+			req, _ := w.request(0)
+			r := c.request(req)
+			object, err := c.objects[p.Group].load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, prog := range object.Copy().Programs {
+				if !rewrite.Calls(prog.Instructions, actionName(p)) {
+					continue
+				}
+				programs++
+				if err := specialize(prog, uprobe{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.ContainsFunc(prog.Instructions, func(ins asm.Instruction) bool {
+					return ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnTailCall
+				}) {
+					t.Errorf("%s has no tail call", name)
+				}
+			}
+		}
+	}
+	if programs == 0 {
+		t.Error("no program")
+	}
+}
+
 func TestMatch(t *testing.T) {
 	c := load(t)
 	for glob, want := range map[string]string{
@@ -122,7 +158,7 @@ func TestMatch(t *testing.T) {
 // Every program of the objects belongs to a hook of the table, except the programs for sets, and every hook has programs: neither can be
 // forgotten.
 func TestProgramsAndHooksAgree(t *testing.T) {
-	known := map[string]bool{}
+	known := map[string]bool{"kprobe_users": true} // see finder
 	for _, kind := range []setKind{processes, cgroups} {
 		for _, p := range kind.programs {
 			known[p.name] = true
@@ -138,6 +174,10 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 			known["raw_tp_"+h.name], known["tracepoint_"+h.name] = true, true
 		case clock:
 			known["perf_event_"+h.name] = true
+		case datapath:
+			for _, call := range at {
+				known["uprobe_"+h.name+"__"+call], known["uretprobe_"+h.name+"__"+call] = true, true
+			}
 		case functions:
 			for _, f := range slices.Concat(at...) {
 				for _, kind := range []string{"fentry", "fexit", "kprobe", "kretprobe"} {

@@ -85,5 +85,6 @@ const (
 	countInflightFull
 	countUnseen
 	countUnended
+	countCut
 	counters
 )

@@ -24,6 +24,7 @@ type HostOptions struct {
 type Host struct {
 	kernel  *kernel.Kernel
 	catalog *Catalog
+	finder  finder
 }
 
 // Detect looks at the running kernel.
@@ -83,7 +84,7 @@ func (h *Host) Facts() []kernel.Fact {
 
 // hostHook returns a hook of an object on this host, whatever a request wants of them.
 func (h *Host) hostHook(o *object, hk hook) *hostHook {
-	return &hostHook{Kernel: h.kernel, object: o, hook: hk}
+	return &hostHook{Kernel: h.kernel, object: o, hook: hk, finder: &h.finder}
 }
 
 // hostHookFor returns a hook on this host for a request.

@@ -26,6 +26,9 @@ type Losses struct {
 	// way on that CPU: interrupted, or, in kernels that allow it, preempted. Skipped programs at the entry of a call do not count here: the
 	// call's return does, or it is unseen.
 	Missed uint64
+	// Cut counts lists that were longer than a program can read: chains of work requests, and completions of one poll. Nobody knows how many
+	// events the rest had.
+	Cut uint64
 	// Unmatched counts events that lack the fields of their beginning, because it was not seen: usually what was in progress when tracing
 	// began. They passed the filter, unless Unasked is set: then the filter uses such a field, and could not decide.
 	Unmatched uint64
@@ -42,7 +45,7 @@ type Losses struct {
 }
 
 // Lost is the number of events that should have been delivered but were not.
-func (l Losses) Lost() uint64 { return l.RingBuffer + l.Unseen + l.Missed }
+func (l Losses) Lost() uint64 { return l.RingBuffer + l.Unseen + l.Missed + l.Cut }
 
 // add adds what another request for the same probe counted.
 func (l *Losses) add(o Losses) {
@@ -53,6 +56,7 @@ func (l *Losses) add(o Losses) {
 	l.RingBuffer += o.RingBuffer
 	l.Unseen += o.Unseen
 	l.Missed += o.Missed
+	l.Cut += o.Cut
 	l.Unmatched += o.Unmatched
 	l.Unasked = l.Unasked || o.Unasked
 	l.InFlightFull += o.InFlightFull
@@ -68,7 +72,7 @@ func (r *request) losses() (Losses, error) {
 	}
 	l := Losses{
 		Probe: r.Probe, Counted: r.Counted, Events: n[countPassed] + n[countRejected], Passed: n[countPassed], Rejected: n[countRejected],
-		RingBuffer: n[countRingFull], Unseen: n[countUnseen], InFlightFull: n[countInflightFull],
+		RingBuffer: n[countRingFull], Unseen: n[countUnseen], InFlightFull: n[countInflightFull], Cut: n[countCut],
 	}
 	// Without helpers nothing looks for beginnings.
 	if len(r.hooks) > 1 {

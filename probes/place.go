@@ -2,7 +2,7 @@ package probes
 
 import "slices"
 
-// A place is where in a kernel the programs of a hook run. The catalog has values of it: a [tracepoint], [functions] or a [clock].
+// A place is where in a kernel the programs of a hook run. The catalog has values of it: a [tracepoint], [functions], a [clock] or a [datapath].
 type place interface {
 	// targets are the names of its functions and tracepoints, in all kernels.
 	targets() []string
@@ -87,3 +87,13 @@ func (clock) targets() []string { return nil }
 func (clock) stack() (functions []string, through bool) { return nil, false }
 
 func (clock) sampled() bool { return true }
+
+// A datapath is calls of libibverbs, by the names of their functions in struct ibv_context_ops. Each is in the libraries of providers.
+type datapath []string
+
+func (datapath) targets() []string { return nil }
+
+// stack returns nothing: the functions are in user space.
+func (datapath) stack() (functions []string, through bool) { return nil, false }
+
+func (datapath) sampled() bool { return false }

@@ -45,6 +45,8 @@ type Session struct {
 	records    records
 	notes      notes
 	correction correction
+	// deaf ends the reports of the finder.
+	deaf func()
 
 	// changing is held while something is attached or detached.
 	changing sync.Mutex
@@ -102,6 +104,7 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 	if slices.ContainsFunc(served, func(r *request) bool { return r.withoutTasks }) {
 		s.notes.add(nil, fmt.Sprintf("ppid, pgid, pidns, pcomm, runq, faults and switches are absent: %v", h.TasksDescribed()))
 	}
+	s.deaf = h.finder.report(&s.notes)
 	if err := s.serve(ctx, served, addition{maps: s.maps, progress: o.Progress, early: true}); err != nil {
 		return nil, err
 	}
@@ -297,5 +300,8 @@ func sideBySide(batches []*batch) error {
 
 // Close detaches and releases everything.
 func (s *Session) Close() error {
+	if s.deaf != nil {
+		s.deaf()
+	}
 	return errors.Join(s.Detach(), closeAll(s.batches), s.family.close(), s.cgroups.close(), s.ring.close())
 }

@@ -90,6 +90,9 @@ var table = []row{
 	}},
 	{"syscall:enter", hook{name: "syscall_enter", place: tracepoint{name: "sys_enter"}, selector: "nr"}},
 	{"syscall:exit", hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}},
+	{"verbs:poll_cq", hook{name: "verbs_poll_cq", place: datapath{"poll_cq"}}},
+	{"verbs:post_recv", hook{name: "verbs_post_recv", place: datapath{"post_recv", "post_srq_recv"}}},
+	{"verbs:post_send", hook{name: "verbs_post_send", place: datapath{"post_send"}}},
 }
 
 var helpers = []hook{
@@ -122,6 +125,7 @@ var groups = []group{
 	{name: "profile"},
 	{name: "rdma", module: kernel.Module{Name: "ib_core", Types: []string{"ib_", "rdma_"}, Load: "modprobe ib_uverbs"}},
 	{name: "syscall", module: kernel.Module{Events: "raw_syscalls"}},
+	{name: "verbs", module: kernel.Module{Name: "ib_core", Load: "modprobe ib_uverbs"}},
 }
 
 // mlx5Core is what mlx5:cmd traces, besides its group's module.

@@ -77,6 +77,7 @@ type hostHook struct {
 	*kernel.Kernel
 	object *object
 	hook   hook
+	finder *finder // of functions of user space
 	// typeless reports whether a program of the object needs no types of the kernel for the requests at hand; nil if no request is at hand.
 	typeless func(program string) bool
 }

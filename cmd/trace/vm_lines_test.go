@@ -100,3 +100,12 @@ func TestVMLines(t *testing.T) {
 		sh(t, "ls / >/dev/null; for i in $(seq 20000); do :; done")
 	})
 }
+
+func TestVMVerbsLines(t *testing.T) {
+	path := buildDatapath(t)
+	failing, fine := startDatapath(t, path, "op=write", "fail=rkey", "count=5"), startDatapath(t, path, "type=ud", "op=send_imm", "count=5")
+	recordLines(t, "verbs", "verbs:*", func() {
+		failing.finish(t)
+		fine.finish(t)
+	})
+}

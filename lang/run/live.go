@@ -262,7 +262,7 @@ func (l *Live) counts(session *probes.Session) ([]Probe, error) {
 	for i, n := range losses {
 		all[i] = Probe{
 			Name: n.Probe.String(), Variant: variants[n.Probe], Events: n.Events, Rejected: n.Rejected + l.exec.Rejected(n.Probe),
-			Counted: n.Counted, Delivered: n.Delivered, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Skipped: n.Missed,
+			Counted: n.Counted, Delivered: n.Delivered, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Skipped: n.Missed, Cut: n.Cut,
 			Unmatched: n.Unmatched, Unasked: n.Unasked, NoRoom: n.InFlightFull, SkippedBeginnings: n.MissedBeginnings,
 			Corrected: n.Corrected, Gaps: n.Gaps,
 		}

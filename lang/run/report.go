@@ -61,8 +61,8 @@ type Probe struct {
 	// Delivered records were read.
 	Delivered uint64
 	// Lost events should have been seen but were not. The reasons are: the buffer was full (RingFull), the beginning of the event
-	// was not seen (Unseen), or the kernel skipped the BPF program (Skipped).
-	Lost, RingFull, Unseen, Skipped uint64
+	// was not seen (Unseen), the kernel skipped the BPF program (Skipped), or a list was too long for it (Cut, once for each list).
+	Lost, RingFull, Unseen, Skipped, Cut uint64
 	// Unmatched events lack the fields of their beginning, which was not seen. Unasked reports that the filter uses just these
 	// fields.
 	Unmatched uint64

@@ -12,12 +12,15 @@ import (
 
 // Capabilities by their names in capabilities(7).
 const (
-	CapBPF      = "CAP_BPF"
-	CapPerfmon  = "CAP_PERFMON"
-	CapSysAdmin = "CAP_SYS_ADMIN"
+	CapBPF        = "CAP_BPF"
+	CapPerfmon    = "CAP_PERFMON"
+	CapSysAdmin   = "CAP_SYS_ADMIN"
+	CapPtrace     = "CAP_SYS_PTRACE"
+	CapCheckpoint = "CAP_CHECKPOINT_RESTORE"
 )
 
-var capabilityBits = map[string]uint{CapBPF: unix.CAP_BPF, CapPerfmon: unix.CAP_PERFMON, CapSysAdmin: unix.CAP_SYS_ADMIN}
+var capabilityBits = map[string]uint{CapBPF: unix.CAP_BPF, CapPerfmon: unix.CAP_PERFMON, CapSysAdmin: unix.CAP_SYS_ADMIN,
+	CapPtrace: unix.CAP_SYS_PTRACE, CapCheckpoint: unix.CAP_CHECKPOINT_RESTORE}
 
 func effectiveCapabilities() (uint64, error) {
 	status, err := os.ReadFile("/proc/self/status")
@@ -38,15 +41,16 @@ func capEffOf(status string) (uint64, error) {
 	return 0, fmt.Errorf("/proc/self/status: no CapEff")
 }
 
-// Lacking returns the wanted capabilities that this process does not have. CAP_SYS_ADMIN implies all of them.
+// Lacking returns the wanted capabilities that this process does not have. CAP_SYS_ADMIN implies all of them except CAP_SYS_PTRACE.
 func (k *Kernel) Lacking(wanted []string) []string {
 	held, err := k.capability()
-	if err != nil || held&(1<<unix.CAP_SYS_ADMIN) != 0 {
+	if err != nil {
 		return nil
 	}
+	admin := held&(1<<unix.CAP_SYS_ADMIN) != 0
 	var missing []string
 	for _, name := range wanted {
-		if held&(1<<capabilityBits[name]) == 0 {
+		if implied := admin && name != CapPtrace; !implied && held&(1<<capabilityBits[name]) == 0 {
 			missing = append(missing, name)
 		}
 	}

@@ -1,0 +1,518 @@
+//go:build ignore
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What programs post and poll by libibverbs. Its calls are inline, through pointers in the context of a device into the provider's library:
+ * Go finds the functions and attaches uprobes to them (probes/verbs). The structs are libibverbs' ABI, infiniband/verbs.h, the same in
+ * rdma-core 33 to 65.
+ */
+#include "trace.h"
+
+/* enum ibv_qp_type */
+enum ibv_qp_type {
+	ibv_qp_type__RC = 2,
+	ibv_qp_type__UC,
+	ibv_qp_type__UD,
+	ibv_qp_type__RAW_PACKET = 8,
+	ibv_qp_type__XRC_SEND,
+	ibv_qp_type__XRC_RECV,
+	ibv_qp_type__DRIVER = 0xff,
+};
+
+/* enum ibv_wr_opcode */
+enum ibv_wr_opcode {
+	ibv_wr_opcode__RDMA_WRITE,
+	ibv_wr_opcode__RDMA_WRITE_WITH_IMM,
+	ibv_wr_opcode__SEND,
+	ibv_wr_opcode__SEND_WITH_IMM,
+	ibv_wr_opcode__RDMA_READ,
+	ibv_wr_opcode__ATOMIC_CMP_AND_SWP,
+	ibv_wr_opcode__ATOMIC_FETCH_AND_ADD,
+	ibv_wr_opcode__LOCAL_INV,
+	ibv_wr_opcode__BIND_MW,
+	ibv_wr_opcode__SEND_WITH_INV,
+	ibv_wr_opcode__TSO,
+	ibv_wr_opcode__DRIVER1,
+	ibv_wr_opcode__FLUSH = 14,
+	ibv_wr_opcode__ATOMIC_WRITE,
+};
+
+/* enum ibv_send_flags */
+enum ibv_send_flags {
+	ibv_send_flags__FENCE = 1 << 0,
+	ibv_send_flags__SIGNALED = 1 << 1,
+	ibv_send_flags__SOLICITED = 1 << 2,
+	ibv_send_flags__INLINE = 1 << 3,
+	ibv_send_flags__IP_CSUM = 1 << 4,
+};
+
+/* enum ibv_wc_status */
+enum ibv_wc_status {
+	ibv_wc_status__SUCCESS,
+	ibv_wc_status__LOC_LEN_ERR,
+	ibv_wc_status__LOC_QP_OP_ERR,
+	ibv_wc_status__LOC_EEC_OP_ERR,
+	ibv_wc_status__LOC_PROT_ERR,
+	ibv_wc_status__WR_FLUSH_ERR,
+	ibv_wc_status__MW_BIND_ERR,
+	ibv_wc_status__BAD_RESP_ERR,
+	ibv_wc_status__LOC_ACCESS_ERR,
+	ibv_wc_status__REM_INV_REQ_ERR,
+	ibv_wc_status__REM_ACCESS_ERR,
+	ibv_wc_status__REM_OP_ERR,
+	ibv_wc_status__RETRY_EXC_ERR,
+	ibv_wc_status__RNR_RETRY_EXC_ERR,
+	ibv_wc_status__LOC_RDD_VIOL_ERR,
+	ibv_wc_status__REM_INV_RD_REQ_ERR,
+	ibv_wc_status__REM_ABORT_ERR,
+	ibv_wc_status__INV_EECN_ERR,
+	ibv_wc_status__INV_EEC_STATE_ERR,
+	ibv_wc_status__FATAL_ERR,
+	ibv_wc_status__RESP_TIMEOUT_ERR,
+	ibv_wc_status__GENERAL_ERR,
+	ibv_wc_status__TM_ERR,
+	ibv_wc_status__TM_RNDV_INCOMPLETE,
+};
+
+/* enum ibv_wc_opcode */
+enum ibv_wc_opcode {
+	ibv_wc_opcode__SEND,
+	ibv_wc_opcode__RDMA_WRITE,
+	ibv_wc_opcode__RDMA_READ,
+	ibv_wc_opcode__COMP_SWAP,
+	ibv_wc_opcode__FETCH_ADD,
+	ibv_wc_opcode__BIND_MW,
+	ibv_wc_opcode__LOCAL_INV,
+	ibv_wc_opcode__TSO,
+	ibv_wc_opcode__FLUSH,
+	ibv_wc_opcode__ATOMIC_WRITE,
+	ibv_wc_opcode__RECV = 128,
+	ibv_wc_opcode__RECV_RDMA_WITH_IMM,
+	ibv_wc_opcode__TM_ADD,
+	ibv_wc_opcode__TM_DEL,
+	ibv_wc_opcode__TM_SYNC,
+	ibv_wc_opcode__TM_RECV,
+	ibv_wc_opcode__TM_NO_TAG,
+	ibv_wc_opcode__DRIVER1,
+	ibv_wc_opcode__DRIVER2,
+	ibv_wc_opcode__DRIVER3,
+};
+
+/* IBV_WC_WITH_IMM of enum ibv_wc_flags, and IBV_WC_RECV of enum ibv_wc_opcode */
+enum { WITH_IMM_BIT = 1, RECV_BIT = 7 };
+
+struct ibv_device {
+	__u64 ops[2];
+	__u32 node_type, transport_type;
+	char name[64];
+};
+
+struct ibv_context {
+	__u64 device;
+};
+
+struct ibv_cq {
+	__u64 context;
+};
+
+struct ibv_qp {
+	__u64 context, qp_context, pd, send_cq, recv_cq, srq;
+	__u32 handle, qp_num, state, qp_type;
+};
+
+struct ibv_sge {
+	__u64 addr;
+	__u32 length, lkey;
+};
+
+struct ibv_recv_wr {
+	__u64 wr_id, next, sg_list;
+	__s32 num_sge;
+};
+
+struct ibv_send_wr {
+	__u64 wr_id, next, sg_list;
+	__s32 num_sge;
+	__u32 opcode, send_flags, imm_data;
+	__u64 remote_addr;
+	__u32 rdma_rkey;
+	__u32 : 32;
+	__u64 swap;
+	__u32 atomic_rkey;
+};
+
+struct ibv_wc {
+	__u64 wr_id;
+	__u32 status, opcode, vendor_err, byte_len, imm_data, qp_num, src_qp, wc_flags;
+	__u64 rest;
+};
+
+/*
+ * Programs are bounded: that many requests of a chain, completions of a poll and elements of a list. What is beyond the first two is
+ * counted as lost.
+ */
+#define CHAIN 32
+#define COMPLETIONS 32
+#define SGES 16
+
+/* A member of a struct of the program; 0 if it cannot be read. The structs are not copied whole: the stack is shared with the user's code. */
+#define MEMBER(type, address, member) \
+	({ \
+		typeof(((struct type *)0)->member) value = 0; \
+		bpf_probe_read_user(&value, sizeof(value), (void *)((address) + __builtin_offsetof(struct type, member))); \
+		value; \
+	})
+
+/*
+ * The kernel gives a program that can be preempted a private stack per CPU (6.13 on). In programs of uprobes, which are preempted, threads
+ * then overwrite each other's stack: 16,000 posts by 8 threads were counted as 16,013 on 7.2. Programs with a tail call get none
+ * (bpf_enable_priv_stack, kernel/bpf/verifier.c). This one is never made: ctx is not NULL.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} verbs_none SEC(".maps");
+
+#define OWN_STACK(ctx) \
+	do { \
+		void *never = (ctx); \
+		asm volatile("" : "+r"(never)); /* clang knows that it is not NULL */ \
+		if (!never) \
+			bpf_tail_call(ctx, &verbs_none, 0); \
+	} while (0)
+
+/*
+ * Presence bits are computed without branches: each branch in a loop doubles the paths through the rest of it, and the verifier of 5.10 gives
+ * up after a million instructions.
+ */
+#define IS_NEGATIVE(n) \
+	({ \
+		__s64 number = (n); \
+		/* clang would make a comparison of it. */ \
+		asm volatile("" : "+r"(number)); \
+		(__u64)number >> 63; \
+	})
+#define IS_IN(set, opcode) ((set) >> ((opcode) & 63) & 1)
+
+/* Reads the name of a context's device; 1 if that succeeds. */
+static __always_inline __u32 read_device(char *dev, __u32 size, __u64 context)
+{
+	__u64 device = MEMBER(ibv_context, context, device);
+
+	__builtin_memset(dev, 0, size);
+	return 1 ^ IS_NEGATIVE(bpf_probe_read_user_str(dev, size, (void *)(device + __builtin_offsetof(struct ibv_device, name))));
+}
+
+/* The bytes of the first elements of a list. */
+static __always_inline __u64 add_sges(__u64 list, __s32 n)
+{
+	__u64 sum = 0;
+
+#pragma clang loop unroll(disable)
+	for (__s32 i = 0; i < SGES; i++) {
+		if (i >= n)
+			break;
+		sum += MEMBER(ibv_sge, list + i * sizeof(struct ibv_sge), length);
+	}
+	return sum;
+}
+
+#define OF_QP \
+	char dev[64] DOC("RDMA device, like mlx5_0"); \
+	struct { \
+		__u32 num DOC("number of the QP"); \
+		enum ibv_qp_type type DOC("type of the QP"); \
+	} qp
+
+#define CAPTURE_QP(X, e, address, stage) \
+	do { \
+		if (WANT(X, dev, stage)) \
+			(e)->has.dev = read_device((e)->dev, sizeof((e)->dev), MEMBER(ibv_qp, address, context)); \
+		if (WANT(X, qp.num, stage)) \
+			(e)->qp.num = MEMBER(ibv_qp, address, qp_num); \
+		if (WANT(X, qp.type, stage)) \
+			(e)->qp.type = MEMBER(ibv_qp, address, qp_type); \
+	} while (0)
+
+struct verbs_post_send {
+	COMMON();
+	OF_QP;
+	__u64 wr_id DOC("the program's number of the work request");
+	enum ibv_wr_opcode opcode DOC("what the work request does");
+	__u32 num_sge VERBOSE DOC("elements of its list");
+	bytes_t bytes DOC("sum over its list; absent if that has more than 16 elements");
+	enum ibv_send_flags flags FLAGS DETAIL DOC("SIGNALED: it asks for a completion, which a QP may give for all");
+	hex32_t rkey DETAIL DOC("key of the remote memory; absent if the opcode has none");
+	hex32_t imm DETAIL DOC("immediate data; absent if the opcode has none");
+	hex64_t remote_addr VERBOSE DOC("address of the remote memory; absent if the opcode has none");
+	struct {
+		HAS_PAD;
+		__u32 dev : 1;
+		__u32 bytes : 1;
+		__u32 rkey : 1;
+		__u32 imm : 1;
+		__u32 remote_addr : 1;
+	} has HAS_ALIGN;
+} DOC("a program posts a work request to send, write, read or change remote memory (ibv_post_send, each request of the chain)");
+EVENT(verbs_post_send)
+
+#define OPCODE(wr) MEMBER(ibv_send_wr, wr, opcode)
+
+/* Sets of opcodes. */
+#define BIT(opcode) (1ULL << ibv_wr_opcode__##opcode)
+#define WITH_IMM_DATA (BIT(RDMA_WRITE_WITH_IMM) | BIT(SEND_WITH_IMM))
+#define ATOMICS (BIT(ATOMIC_CMP_AND_SWP) | BIT(ATOMIC_FETCH_AND_ADD))
+#define RDMA (BIT(RDMA_WRITE) | BIT(RDMA_WRITE_WITH_IMM) | BIT(RDMA_READ) | BIT(ATOMIC_WRITE))
+
+static __always_inline void verbs_post_send_capture(struct verbs_post_send *e, __u64 qp, __u64 wr, enum stage stage)
+{
+	CAPTURE_COMMON(verbs_post_send, e, stage);
+	CAPTURE_QP(verbs_post_send, e, qp, stage);
+	if (WANT(verbs_post_send, wr_id, stage))
+		e->wr_id = MEMBER(ibv_send_wr, wr, wr_id);
+	if (WANT(verbs_post_send, opcode, stage))
+		e->opcode = OPCODE(wr);
+	if (WANT(verbs_post_send, num_sge, stage))
+		e->num_sge = MEMBER(ibv_send_wr, wr, num_sge);
+	if (WANT(verbs_post_send, bytes, stage)) {
+		__s32 n = MEMBER(ibv_send_wr, wr, num_sge);
+
+		e->bytes = add_sges(MEMBER(ibv_send_wr, wr, sg_list), n);
+		e->has.bytes = IS_NEGATIVE(n - SGES - 1);
+	}
+	if (WANT(verbs_post_send, flags, stage))
+		e->flags = MEMBER(ibv_send_wr, wr, send_flags);
+	if (WANT(verbs_post_send, imm, stage)) {
+		e->imm = __builtin_bswap32(MEMBER(ibv_send_wr, wr, imm_data));
+		e->has.imm = IS_IN(WITH_IMM_DATA, OPCODE(wr));
+	}
+	if (WANT(verbs_post_send, remote_addr, stage)) {
+		e->remote_addr = MEMBER(ibv_send_wr, wr, remote_addr);
+		e->has.remote_addr = IS_IN(RDMA | ATOMICS, OPCODE(wr));
+	}
+	if (WANT(verbs_post_send, rkey, stage)) {
+		__u64 atomic = IS_IN(ATOMICS, OPCODE(wr));
+
+		/* The keys of RDMA and of atomics are in two places. */
+		bpf_probe_read_user(&e->rkey, sizeof(e->rkey), (void *)(wr + __builtin_offsetof(struct ibv_send_wr, rdma_rkey) +
+			atomic * (__builtin_offsetof(struct ibv_send_wr, atomic_rkey) - __builtin_offsetof(struct ibv_send_wr, rdma_rkey))));
+		e->has.rkey = IS_IN(RDMA | ATOMICS, OPCODE(wr));
+	}
+}
+
+/* int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr) */
+SEC("uprobe")
+int uprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
+{
+	__u64 qp = KPROBE_ARG0(ctx), wr = KPROBE_ARG1(ctx);
+	struct verbs_post_send e;
+
+	OWN_STACK(ctx);
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < CHAIN; i++) {
+		if (!wr)
+			return 0;
+		__builtin_memset(&e.has, 0, sizeof(e.has));
+		EMIT(verbs_post_send, ctx, &e, qp, wr);
+		wr = MEMBER(ibv_send_wr, wr, next);
+	}
+	if (wr)
+		verbs_post_send_count(CUT);
+	return 0;
+}
+
+struct verbs_post_recv {
+	COMMON();
+	char dev[64] DOC("RDMA device, like mlx5_0");
+	struct {
+		__u32 num DOC("number of the QP; absent for a shared receive queue");
+		enum ibv_qp_type type DOC("type of the QP; absent for a shared receive queue");
+		struct {
+			HAS_PAD;
+			__u32 num : 1;
+			__u32 type : 1;
+		} has HAS_ALIGN;
+	} qp;
+	__u64 wr_id DOC("the program's number of the work request");
+	__u32 num_sge VERBOSE DOC("elements of its list");
+	bytes_t bytes DOC("room: sum over its list; absent if that has more than 16 elements");
+	bool srq DOC("it is posted to a shared receive queue");
+	struct {
+		HAS_PAD;
+		__u32 dev : 1;
+		__u32 bytes : 1;
+	} has HAS_ALIGN;
+} DOC("a program posts a work request to receive (ibv_post_recv, ibv_post_srq_recv, each request of the chain)");
+EVENT(verbs_post_recv)
+
+static __always_inline void verbs_post_recv_capture(struct verbs_post_recv *e, __u64 queue, __u64 wr, bool srq, enum stage stage)
+{
+	CAPTURE_COMMON(verbs_post_recv, e, stage);
+	/* struct ibv_qp and struct ibv_srq both begin with it. */
+	if (WANT(verbs_post_recv, dev, stage))
+		e->has.dev = read_device(e->dev, sizeof(e->dev), MEMBER(ibv_qp, queue, context));
+	if (WANT(verbs_post_recv, qp.num, stage) && !srq)
+		SET(&e->qp, num, MEMBER(ibv_qp, queue, qp_num));
+	if (WANT(verbs_post_recv, qp.type, stage) && !srq)
+		SET(&e->qp, type, MEMBER(ibv_qp, queue, qp_type));
+	if (WANT(verbs_post_recv, wr_id, stage))
+		e->wr_id = MEMBER(ibv_recv_wr, wr, wr_id);
+	if (WANT(verbs_post_recv, num_sge, stage))
+		e->num_sge = MEMBER(ibv_recv_wr, wr, num_sge);
+	if (WANT(verbs_post_recv, bytes, stage)) {
+		__s32 n = MEMBER(ibv_recv_wr, wr, num_sge);
+
+		e->bytes = add_sges(MEMBER(ibv_recv_wr, wr, sg_list), n);
+		e->has.bytes = IS_NEGATIVE(n - SGES - 1);
+	}
+	if (WANT(verbs_post_recv, srq, stage))
+		e->srq = srq;
+}
+
+static __always_inline int post_recv(struct kprobe_regs *ctx, bool srq)
+{
+	__u64 queue = KPROBE_ARG0(ctx), wr = KPROBE_ARG1(ctx);
+	struct verbs_post_recv e;
+
+	OWN_STACK(ctx);
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < CHAIN; i++) {
+		if (!wr)
+			return 0;
+		__builtin_memset(&e.has, 0, sizeof(e.has));
+		__builtin_memset(&e.qp.has, 0, sizeof(e.qp.has));
+		EMIT(verbs_post_recv, ctx, &e, queue, wr, srq);
+		wr = MEMBER(ibv_recv_wr, wr, next);
+	}
+	if (wr)
+		verbs_post_recv_count(CUT);
+	return 0;
+}
+
+SEC("uprobe")
+int uprobe_verbs_post_recv__post_recv(struct kprobe_regs *ctx)
+{
+	return post_recv(ctx, false);
+}
+
+SEC("uprobe")
+int uprobe_verbs_post_recv__post_srq_recv(struct kprobe_regs *ctx)
+{
+	return post_recv(ctx, true);
+}
+
+struct verbs_poll_cq {
+	COMMON();
+	char dev[64] DOC("RDMA device, like mlx5_0");
+	struct {
+		__u32 num DOC("number of the QP");
+	} qp;
+	__u64 wr_id DOC("the program's number of the work request");
+	enum ibv_wc_status status USUAL(SUCCESS) DOC("how the work request ended");
+	enum ibv_wc_opcode opcode DOC("what was done; absent after an error");
+	bytes_t bytes DOC("length of what was received, or of what the device wrote; absent after an error");
+	hex32_t vendor_err DETAIL DOC("the device's own code of an error");
+	hex32_t imm DETAIL DOC("immediate data; absent if the message had none");
+	__u32 src_qp DETAIL DOC("number of the QP that sent the message, of UD; absent if nothing was received");
+	struct {
+		HAS_PAD;
+		__u32 dev : 1;
+		__u32 opcode : 1;
+		__u32 bytes : 1;
+		__u32 imm : 1;
+		__u32 src_qp : 1;
+	} has HAS_ALIGN;
+} DOC("a program gets a completion (ibv_poll_cq, each completion that it returns)");
+EVENT(verbs_poll_cq)
+
+/* A poll that is under way: its return does not have the arguments. */
+struct poll {
+	__u64 cq, wc;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct poll);
+} verbs_polls SEC(".maps");
+
+/* 1 if the completion is a success. */
+#define SUCCEEDED(wc) (1 ^ IS_NEGATIVE(-(__s64)MEMBER(ibv_wc, wc, status)))
+#define OPCODE_OF(wc) MEMBER(ibv_wc, wc, opcode)
+
+static __always_inline void verbs_poll_cq_capture(struct verbs_poll_cq *e, __u64 cq, __u64 wc, enum stage stage)
+{
+	CAPTURE_COMMON(verbs_poll_cq, e, stage);
+	if (WANT(verbs_poll_cq, dev, stage))
+		e->has.dev = read_device(e->dev, sizeof(e->dev), MEMBER(ibv_cq, cq, context));
+	if (WANT(verbs_poll_cq, qp.num, stage))
+		e->qp.num = MEMBER(ibv_wc, wc, qp_num);
+	if (WANT(verbs_poll_cq, wr_id, stage))
+		e->wr_id = MEMBER(ibv_wc, wc, wr_id);
+	if (WANT(verbs_poll_cq, status, stage))
+		e->status = MEMBER(ibv_wc, wc, status);
+	if (WANT(verbs_poll_cq, vendor_err, stage))
+		e->vendor_err = MEMBER(ibv_wc, wc, vendor_err);
+	/* After an error only these are valid: ibv_poll_cq(3). */
+	if (WANT(verbs_poll_cq, opcode, stage)) {
+		e->opcode = OPCODE_OF(wc);
+		e->has.opcode = SUCCEEDED(wc);
+	}
+	if (WANT(verbs_poll_cq, bytes, stage)) {
+		e->bytes = MEMBER(ibv_wc, wc, byte_len);
+		e->has.bytes = SUCCEEDED(wc);
+	}
+	if (WANT(verbs_poll_cq, imm, stage)) {
+		e->imm = __builtin_bswap32(MEMBER(ibv_wc, wc, imm_data));
+		e->has.imm = SUCCEEDED(wc) & MEMBER(ibv_wc, wc, wc_flags) >> WITH_IMM_BIT;
+	}
+	if (WANT(verbs_poll_cq, src_qp, stage)) {
+		e->src_qp = MEMBER(ibv_wc, wc, src_qp);
+		e->has.src_qp = SUCCEEDED(wc) & OPCODE_OF(wc) >> RECV_BIT;
+	}
+}
+
+/* int poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc) */
+SEC("uprobe")
+int uprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct poll poll = { KPROBE_ARG0(ctx), KPROBE_ARG2(ctx) };
+
+	/* A thread that ended in a poll may have left one behind. */
+	if (bpf_map_update_elem(&verbs_polls, &thread, &poll, BPF_ANY))
+		verbs_poll_cq_count(INFLIGHT_FULL);
+	return 0;
+}
+
+SEC("uretprobe")
+int uretprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	int n = (int)KPROBE_RET(ctx);
+	struct poll *found, poll = {};
+	struct verbs_poll_cq e;
+
+	OWN_STACK(ctx);
+	found = bpf_map_lookup_elem(&verbs_polls, &thread);
+	if (found) {
+		poll = *found;
+		bpf_map_delete_elem(&verbs_polls, &thread);
+	} else if (n > 0) {
+		verbs_poll_cq_count(UNSEEN);
+		return 0;
+	}
+	if (n <= 0)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < COMPLETIONS; i++) {
+		if (i >= n)
+			return 0;
+		__builtin_memset(&e.has, 0, sizeof(e.has));
+		EMIT(verbs_poll_cq, ctx, &e, poll.cq, poll.wc + i * sizeof(struct ibv_wc));
+	}
+	if (n > COMPLETIONS)
+		verbs_poll_cq_count(CUT);
+	return 0;
+}

@@ -1,0 +1,192 @@
+//go:build vm
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// datapath is the program of testdata/vm/datapath.c, which waits before its first post.
+type datapath struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// buildDatapath compiles it.
+func buildDatapath(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "datapath")
+	sh(t, "gcc -Wall -Werror -O2 -o %s testdata/vm/datapath.c -libverbs -lpthread", path)
+	return path
+}
+
+// startDatapath returns when it is connected.
+func startDatapath(t *testing.T, path string, args ...string) *datapath {
+	t.Helper()
+	d := &datapath{cmd: exec.Command(path, append(args, "wait=1")...)}
+	in, err := d.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := d.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.in, d.out = in, bufio.NewReader(out)
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.cmd.Process.Kill() })
+	if line, err := d.out.ReadString('\n'); err != nil || !strings.Contains(line, `"ready"`) {
+		t.Fatalf("datapath %v prints %q: %v", args, line, err)
+	}
+	return d
+}
+
+// queueTotals is what it counted of one queue: completions are by opcode and status.
+type queueTotals struct {
+	Posts, Bytes uint64
+	By           map[string]uint64
+}
+
+// datapathTotals is what it counted.
+type datapathTotals struct {
+	QPs []struct {
+		Sender, Receiver uint64
+		Type             string
+		Sends, Receives  queueTotals
+	}
+	SRQ queueTotals
+}
+
+// finish makes it post, and returns what it counted.
+func (d *datapath) finish(t *testing.T) (totals datapathTotals) {
+	t.Helper()
+	fmt.Fprintln(d.in)
+	line, err := d.out.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &totals)
+	}
+	if err != nil {
+		t.Fatalf("datapath prints %q: %v", line, err)
+	}
+	if err := d.cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return totals
+}
+
+// expected returns the totals as the maps of verbsTotals print them.
+func (totals datapathTotals) expected(opcode string) map[string]uint64 {
+	want := make(map[string]uint64)
+	add := func(name string, n uint64) {
+		if n > 0 {
+			want[name] += n
+		}
+	}
+	for _, qp := range totals.QPs {
+		add(fmt.Sprintf("@sends[rxe0, %d, %s, %s]", qp.Sender, qp.Type, opcode), qp.Sends.Posts)
+		add(fmt.Sprintf("@sent[%d]", qp.Sender), qp.Sends.Bytes)
+		add(fmt.Sprintf("@receives[%d, false]", qp.Receiver), qp.Receives.Posts)
+		for by, n := range qp.Sends.By {
+			add(fmt.Sprintf("@completions[%d, %s]", qp.Sender, strings.Replace(by, " ", ", ", 1)), n)
+		}
+		for by, n := range qp.Receives.By {
+			add(fmt.Sprintf("@completions[%d, %s]", qp.Receiver, strings.Replace(by, " ", ", ", 1)), n)
+		}
+	}
+	add("@receives[-, true]", totals.SRQ.Posts)
+	return want
+}
+
+const verbsTotals = `
+	verbs:post_send { @sends[dev, qp.num, qp.type, opcode] = count(); @sent[qp.num] = sum((uint64)bytes) }
+	verbs:post_recv { @receives[qp.num, srq] = count() }
+	verbs:poll_cq { @completions[qp.num, opcode, status] = count() }`
+
+// verbsRuns are the options of datapath, and the opcode that it posts.
+var verbsRuns = []struct{ options, opcode string }{
+	{"count=200", "SEND"},
+	{"op=write batch=7 signal=7 count=210 sges=3", "RDMA_WRITE"},
+	{"op=read", "RDMA_READ"},
+	{"op=fadd", "ATOMIC_FETCH_AND_ADD"},
+	{"op=write_imm", "RDMA_WRITE_WITH_IMM"},
+	{"type=ud op=send_imm", "SEND_WITH_IMM"},
+	{"srq=1 qps=2", "SEND"},
+	{"threads=4 ids=same count=400 onecq=1", "SEND"},
+	{"op=write fail=rkey count=20", "RDMA_WRITE"},
+	{"fail=rnr count=20", "SEND"},
+	{"qps=4 threads=3 batch=4 entries=1 count=120", "SEND"},
+}
+
+// What a program posts and polls is what it counts itself, however it posts, whether it began before trace or after.
+func TestVMVerbs(t *testing.T) {
+	path := buildDatapath(t)
+	for _, run := range verbsRuns {
+		for _, running := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s running=%t", run.options, running), func(t *testing.T) {
+				var d *datapath
+				if running {
+					d = startDatapath(t, path, strings.Fields(run.options)...)
+				}
+				trace := startTool(t, "ttached", "trace", verbsTotals)
+				if !running {
+					d = startDatapath(t, path, strings.Fields(run.options)...)
+					waitUntil(t, "the library is found", func() bool { return strings.Contains(trace.out.String(), "is followed from now on") })
+				}
+				want := d.finish(t).expected(run.opcode)
+				got := make(map[string]uint64)
+				for _, line := range trace.stop(t) {
+					name, value, _ := strings.Cut(line, ": ")
+					var n uint64
+					fmt.Sscan(value, &n)
+					got[name] = n
+				}
+				if !maps.Equal(got, want) {
+					t.Errorf("trace counts\n%v\nthe program\n%v\n%s", got, want, trace.out.String())
+				}
+			})
+		}
+	}
+}
+
+// A filter shows what it must, and what it must reject is counted.
+func TestVMVerbsFilter(t *testing.T) {
+	path := buildDatapath(t)
+	d := startDatapath(t, path, "op=write", "fail=rkey", "count=20")
+	trace := start(t, "verbs:poll_cq / status not in [SUCCESS, WR_FLUSH_ERR] /")
+	totals := d.finish(t)
+	failed, all, status := uint64(0), uint64(0), "" // REM_ACCESS_ERR, on 5.10 RETRY_EXC_ERR
+	for _, qp := range totals.QPs {
+		for by, n := range qp.Sends.By {
+			all += n
+			if !strings.HasSuffix(by, " SUCCESS") && !strings.HasSuffix(by, " WR_FLUSH_ERR") {
+				failed += n
+				_, status, _ = strings.Cut(by, " ")
+			}
+		}
+		for _, n := range qp.Receives.By {
+			all += n
+		}
+	}
+	if failed == 0 {
+		t.Fatalf("nothing failed: %+v", totals)
+	}
+	events := trace.stop(t)
+	if uint64(len(events)) != failed || events[0].text("status") != status || events[0].at("opcode") != nil || events[0].at("bytes") != nil ||
+		events[0].text("dev") != "rxe0" || events[0].num(t, "pid") != int64(d.cmd.Process.Pid) || events[0].num(t, "qp.num") != int64(totals.QPs[0].Sender) {
+		t.Errorf("%d failed; events: %v", failed, events)
+	}
+	if report := fmt.Sprintf("verbs:poll_cq: %d seen, %d printed, %d rejected, 0 lost", all, failed, all-failed); !strings.Contains(trace.messages(t), report) {
+		t.Errorf("the report lacks %q:\n%s", report, trace.messages(t))
+	}
+}

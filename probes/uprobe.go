@@ -1,0 +1,100 @@
+//go:build linux
+
+package probes
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"trace/probes/kernel"
+)
+
+func (datapath) symbols() []string { return []string{usersFunction} }
+
+func (datapath) accepts(a Arg) error { return acceptsNone(a) }
+
+// variants returns the only variant: a program at the entry of each function, one at its return, or both, as the object has them.
+func (d datapath) variants(s *hostHook) []variant {
+	v := variant{way: uprobe{}, caps: uprobe{}.needs(s.Kernel, nil)}
+	for _, w := range []uprobe{{finder: s.finder}, {finder: s.finder, atReturn: true}} {
+		for _, call := range d {
+			if name := fmt.Sprintf("%s_%s__%s", w, s.hook.name, call); s.object.program(name) != nil {
+				v.programs = append(v.programs, program{name: name, way: w, target: call})
+			}
+		}
+	}
+	v.check = func() error {
+		if err := s.Permits(v.caps); err != nil {
+			return err
+		}
+		there, err := s.HasFunction(s.module(), usersFunction)
+		if err == nil && !there {
+			err = fmt.Errorf("function %s does not exist", usersFunction)
+		}
+		if err != nil {
+			return s.module().Explain(err)
+		}
+		return nil
+	}
+	return []variant{v}
+}
+
+// A uprobe calls a program at the entry of a function of a process, or at its return. Its targets are names of functions of libibverbs; the
+// finder finds where they are.
+type uprobe struct {
+	finder   *finder
+	atReturn bool
+}
+
+func (u uprobe) String() string {
+	if u.atReturn {
+		return "uretprobe"
+	}
+	return "uprobe"
+}
+
+// needs: the memory of processes is read for CAP_SYS_PTRACE, and /proc/PID/map_files for CAP_CHECKPOINT_RESTORE.
+func (uprobe) needs(*kernel.Kernel, []string) []string {
+	return append(kernel.PerfCaps(), kernel.CapPtrace, kernel.CapCheckpoint)
+}
+
+func (uprobe) prepare(*ebpf.ProgramSpec, string) {}
+
+func (u uprobe) attach(prog *ebpf.Program, call string, _ Arg) ([]io.Closer, error) {
+	follower, err := u.finder.follow(call, func(path string, offset uint64) (io.Closer, error) {
+		file, err := link.OpenExecutable(path)
+		if err != nil {
+			return nil, err
+		}
+		attach := file.Uprobe
+		if u.atReturn {
+			attach = file.Uretprobe
+		}
+		return attach(call, prog, &link.UprobeOptions{Address: offset})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []io.Closer{follower}, nil
+}
+
+// exclusive: since 6.0 programs of uprobes may be preempted, and others run meanwhile (bpf_prog_run_array_uprobe, include/linux/bpf.h).
+func (uprobe) exclusive(*kernel.Kernel) bool { return false }
+
+// preempted: before that nothing preempts them, and since then the kernel skips none.
+func (uprobe) preempted(*kernel.Kernel) bool { return false }
+
+// missed: the kernel counts no uprobe that it has skipped. Before 6.0 it skips those that a program of a perf event interrupts; none of ours
+// runs in interrupts with them.
+func (uprobe) missed(io.Closer) uint64 { return 0 }
+
+// frames: the stack begins in the kernel's handler of the trap.
+func (uprobe) frames() (inProgram, inFunction int) { return 0, 0 }
+
+func (uprobe) readsFtrace() bool { return false }
+
+// vanishes: the uprobe is at a file, whatever modules do.
+func (uprobe) vanishes() bool { return false }

@@ -1,0 +1,280 @@
+//go:build linux
+
+package verbs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// file identifies a file that a process maps.
+type file struct {
+	device string
+	inode  uint64
+}
+
+// A place is a function in a file.
+type place struct {
+	file   file
+	offset uint64
+	path   string // by which it can be opened while the process lives
+	// library is its name in the process.
+	library string
+}
+
+// same reports whether two places are the same function, under whatever path.
+func (p place) same(o place) bool { return p.file == o.file && p.offset == o.offset }
+
+// Attach attaches something to an offset in a file.
+type Attach func(path string, offset uint64) (io.Closer, error)
+
+// Finder finds the functions, and attaches to each of them, once, what follows it.
+type Finder struct {
+	note func(text string)
+
+	mu        sync.Mutex
+	places    map[string][]place // by call
+	followers []*Follower
+	known     map[process][]int // the devices of processes, whose contexts were found
+	noted     map[string]bool
+	begun     bool // all processes were looked into
+}
+
+// process is a process at a time: numbers are used again.
+type process struct {
+	pid   int
+	start uint64 // since boot, in ticks
+}
+
+// A Follower is attached to all functions of a call, also to those that are found later.
+type Follower struct {
+	finder  *Finder
+	call    string
+	attach  Attach
+	closers []io.Closer
+}
+
+// Follow attaches to the functions of a call that are known, and to those that [Finder.Look] finds until the follower is closed.
+func (f *Finder) Follow(call string, attach Attach) (*Follower, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := &Follower{finder: f, call: call, attach: attach}
+	for _, p := range f.places[call] {
+		if err := w.add(p); err != nil {
+			return nil, errors.Join(err, w.release())
+		}
+	}
+	f.followers = append(f.followers, w)
+	return w, nil
+}
+
+func (w *Follower) add(p place) error {
+	c, err := w.attach(p.path, p.offset)
+	if err != nil {
+		return err
+	}
+	w.closers = append(w.closers, c)
+	return nil
+}
+
+func (w *Follower) release() error {
+	var errs []error
+	for _, c := range w.closers {
+		errs = append(errs, c.Close())
+	}
+	w.closers = nil
+	return errors.Join(errs...)
+}
+
+// Close detaches.
+func (w *Follower) Close() error {
+	w.finder.mu.Lock()
+	defer w.finder.mu.Unlock()
+	w.finder.followers = slices.DeleteFunc(w.finder.followers, func(o *Follower) bool { return o == w })
+	return w.release()
+}
+
+// LookAll looks into all processes.
+func (f *Finder) LookAll() error {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			f.Look(pid)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.begun = true
+	return nil
+}
+
+// Look looks for contexts of a process. It is cheap if the process has no open device, or none that is new.
+func (f *Finder) Look(pid int) {
+	devices, err := devicesOf(pid)
+	if err != nil || len(devices) == 0 {
+		if err != nil && !gone(err) {
+			f.report(fmt.Sprintf("verbs: process %d is not followed: %v", pid, err))
+		}
+		return
+	}
+	start, err := startOf(pid)
+	if err != nil {
+		return // it has ended
+	}
+	self := process{pid, start}
+	f.mu.Lock()
+	devices = slices.DeleteFunc(devices, func(fd int) bool { return slices.Contains(f.known[self], fd) })
+	f.mu.Unlock()
+	if len(devices) == 0 {
+		return
+	}
+	if err := f.look(self, devices); err != nil && !gone(err) {
+		f.report(fmt.Sprintf("verbs: process %d is not followed: %v", pid, err))
+	}
+}
+
+// look searches for the contexts of some devices. A context may not be complete yet: then a later call finds it.
+func (f *Finder) look(self process, devices []int) error {
+	regions, err := regionsOf(self.pid)
+	if err != nil {
+		return err
+	}
+	left := slices.Clone(devices)
+	return contexts(self.pid, regions, devices, func(context []byte) bool {
+		fd := int(int32(binary.NativeEndian.Uint32(context[cmdFD:])))
+		if f.found(self, regions, context) {
+			left = slices.DeleteFunc(left, func(o int) bool { return o == fd })
+			f.mu.Lock()
+			f.known[self] = append(f.known[self], fd)
+			f.mu.Unlock()
+		}
+		return len(left) == 0
+	})
+}
+
+// found attaches the followers to the functions of a context. It reports whether that is done: memory may look like a context by chance, and
+// the process may end meanwhile.
+func (f *Finder) found(self process, regions []region, context []byte) bool {
+	at := make(map[string]place)
+	for call, offset := range calls {
+		p, ok := code(self.pid, regions, binary.NativeEndian.Uint64(context[offset:]))
+		switch {
+		case !ok:
+			return false
+		case !dummy(p):
+		case call == "post_send" || call == "poll_cq":
+			return false // the provider is about to set its own
+		default:
+			continue // the provider has none
+		}
+		if marked(p) {
+			p.offset += endbr64
+		}
+		at[call] = p
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	libraries := make(map[string]bool)
+	for call, p := range at {
+		if slices.ContainsFunc(f.places[call], p.same) {
+			continue
+		}
+		if err := f.add(call, p); err != nil {
+			f.reportLocked(fmt.Sprintf("verbs: %s of process %d is not followed: %v", call, self.pid, err))
+			return false
+		}
+		libraries[p.library] = true
+	}
+	if f.begun {
+		for library := range libraries {
+			f.reportLocked(fmt.Sprintf("verbs: %s is followed from now on, as process %d uses it", library, self.pid))
+		}
+	}
+	return true
+}
+
+// dummy reports whether a function is the library's own, which refuses the call: verbs_set_ops (libibverbs/dummy_ops.c) begins with these.
+func dummy(p place) bool { return strings.HasPrefix(filepath.Base(p.library), "libibverbs.so") }
+
+// add attaches the followers of a call to a function, all or none.
+func (f *Finder) add(call string, p place) error {
+	var attached []*Follower
+	for _, w := range f.followers {
+		if w.call != call {
+			continue
+		}
+		if err := w.add(p); err != nil {
+			for _, o := range attached {
+				last := len(o.closers) - 1
+				err = errors.Join(err, o.closers[last].Close())
+				o.closers = o.closers[:last]
+			}
+			return err
+		}
+		attached = append(attached, w)
+	}
+	f.places[call] = append(f.places[call], p)
+	return nil
+}
+
+// endbr64 is the size of the instruction that marks the target of an indirect jump. The kernel has to single-step it, which takes four
+// times as long as other first instructions.
+const endbr64 = 4
+
+// marked reports whether a function begins with endbr64.
+func marked(p place) bool {
+	f, err := os.Open(p.path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var first [endbr64]byte
+	_, err = f.ReadAt(first[:], int64(p.offset))
+	return err == nil && first == [endbr64]byte{0xf3, 0x0f, 0x1e, 0xfa}
+}
+
+// report passes a text on, once.
+func (f *Finder) report(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reportLocked(text)
+}
+
+func (f *Finder) reportLocked(text string) {
+	if !f.noted[text] {
+		f.noted[text] = true
+		f.note(text)
+	}
+}
+
+// NewFinder returns a finder that has not looked yet. note gets what cannot be followed, and why, and the libraries that are found after
+// [Finder.LookAll].
+func NewFinder(note func(text string)) *Finder {
+	return &Finder{note: note, places: make(map[string][]place), known: make(map[process][]int), noted: make(map[string]bool)}
+}
+
+// startOf returns when a process began: proc_pid_stat(5), field 22, counted after the name.
+func startOf(pid int) (uint64, error) {
+	const fieldAfterName = 22 - 3
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= fieldAfterName {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return strconv.ParseUint(string(fields[fieldAfterName]), 10, 64)
+}

@@ -1,0 +1,217 @@
+//go:build linux
+
+package verbs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// device opens a file that is called like a device, and returns its descriptor.
+func device(t *testing.T) int {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "uverbs0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return int(f.Fd())
+}
+
+// context makes a context in the memory of this process: its functions are at the address.
+func context(fd int, function uint64) []byte {
+	memory := make([]byte, contextSize+8)
+	memory = memory[-uintptr(unsafe.Pointer(&memory[0]))&7:][:contextSize]
+	binary.NativeEndian.PutUint32(memory[cmdFD:], uint32(fd))
+	binary.NativeEndian.PutUint64(memory[abiCompat:], ^uint64(0))
+	for _, offset := range calls {
+		binary.NativeEndian.PutUint64(memory[offset:], function)
+	}
+	return memory
+}
+
+// attachments counts what is attached, by file and offset.
+type attachments struct {
+	open map[string]int
+	fail bool
+}
+
+func (a *attachments) attach(path string, offset uint64) (io.Closer, error) {
+	if a.fail {
+		return nil, errors.New("refused")
+	}
+	at := fmt.Sprintf("%s+%x", filepath.Base(path), offset)
+	a.open[at]++
+	return closer(func() { a.open[at]-- }), nil
+}
+
+func (a *attachments) number() (n int) {
+	for _, open := range a.open {
+		n += open
+	}
+	return n
+}
+
+type closer func()
+
+func (c closer) Close() error { c(); return nil }
+
+// A context is found in the memory of a process that has a device open. What follows its calls is attached once to each function, whenever it
+// began to follow, and detached at the end.
+func TestFinder(t *testing.T) {
+	var notes []string
+	f := NewFinder(func(text string) { notes = append(notes, text) })
+	a := &attachments{open: make(map[string]int)}
+	early, err := f.Follow("post_send", a.attach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := device(t)
+	f.Look(os.Getpid())
+	if a.number() != 0 {
+		t.Errorf("without a context %v is attached", a.open)
+	}
+	if err := f.LookAll(); err != nil {
+		t.Fatal(err)
+	}
+	function := uint64(reflect.ValueOf(TestFinder).Pointer())
+	memory := context(fd, function)
+	for range 2 {
+		f.Look(os.Getpid())
+	}
+	if a.number() != 1 {
+		t.Errorf("%v is attached, want one function", a.open)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("verbs: %s is followed from now on, as process %d uses it", self, os.Getpid()); !slices.Equal(notes, []string{want}) {
+		t.Errorf("it reports %q, want %q", notes, want)
+	}
+	late, err := f.Follow("post_send", a.attach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.number() != 2 {
+		t.Errorf("after another one follows, %v is attached", a.open)
+	}
+	for _, w := range []*Follower{early, late} {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if a.number() != 0 {
+		t.Errorf("at the end %v is attached", a.open)
+	}
+	_ = memory[0]
+}
+
+// What cannot be attached is reported once, and tried again with the next process.
+func TestFinderRefused(t *testing.T) {
+	var notes []string
+	f := NewFinder(func(text string) { notes = append(notes, text) })
+	a := &attachments{open: make(map[string]int), fail: true}
+	w, err := f.Follow("poll_cq", a.attach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := context(device(t), uint64(reflect.ValueOf(TestFinder).Pointer()))
+	for range 2 {
+		f.Look(os.Getpid())
+	}
+	if want := fmt.Sprintf("verbs: poll_cq of process %d is not followed: refused", os.Getpid()); !slices.Equal(notes, []string{want}) {
+		t.Errorf("it reports %q, want %q", notes, want)
+	}
+	a.fail = false
+	if f.Look(os.Getpid()); a.number() != 1 {
+		t.Errorf("then %v is attached", a.open)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = memory[0]
+}
+
+// Memory that looks like a context by chance is none: its functions are not in a file, its descriptor is not of a device, or it was linked
+// with a library from before 2008.
+func TestNoContext(t *testing.T) {
+	fd := device(t)
+	function := uint64(reflect.ValueOf(TestFinder).Pointer())
+	old := context(fd, function)
+	binary.NativeEndian.PutUint64(old[abiCompat:], 0x1000)
+	for name, memory := range map[string][]byte{"data": context(fd, uint64(uintptr(unsafe.Pointer(&old[0])))), "closed": context(1<<20, function), "old": old} {
+		f := NewFinder(func(text string) { t.Errorf("%s: %s", name, text) })
+		regions, err := regionsOf(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := search(memory, []int{fd}, func(context []byte) bool { return f.found(process{pid: os.Getpid()}, regions, context) })
+		if seen || len(f.places) != 0 {
+			t.Errorf("%s: %v is taken for a context", name, f.places)
+		}
+	}
+}
+
+// While a device is being opened its context has the library's own functions. Then it is looked at again. A provider may leave some.
+func TestDummies(t *testing.T) {
+	fd := device(t)
+	var notes []string
+	f := NewFinder(func(text string) { notes = append(notes, text) })
+	f.begun = true
+	regions := []region{
+		{start: 0x1000, end: 0x2000, perms: "r-xp", inode: 1, path: "/usr/lib/libibverbs.so.1.14.44.0"},
+		{start: 0x3000, end: 0x4000, perms: "r-xp", inode: 2, path: "/usr/lib/librxe.so"},
+	}
+	memory := context(fd, 0x1000)
+	if f.found(process{pid: os.Getpid()}, regions, memory) || len(f.places) != 0 {
+		t.Errorf("%v is taken for the provider's", f.places)
+	}
+	for _, call := range []string{"post_send", "poll_cq", "post_recv"} {
+		binary.NativeEndian.PutUint64(memory[calls[call]:], 0x3000)
+	}
+	if !f.found(process{pid: os.Getpid()}, regions, memory) || len(f.places) != 3 || f.places["post_srq_recv"] != nil {
+		t.Errorf("%v is found, want three functions of librxe.so", f.places)
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], " /usr/lib/librxe.so ") {
+		t.Errorf("it reports %q", notes)
+	}
+}
+
+func TestParseRegion(t *testing.T) {
+	r, err := parseRegion("7f2c4a600000-7f2c4a628000 r-xp 00028000 fd:01 1835 /usr/lib/librxe-rdmav34.so (deleted)")
+	want := region{start: 0x7f2c4a600000, end: 0x7f2c4a628000, offset: 0x28000, perms: "r-xp", device: "fd:01", inode: 1835, path: "/usr/lib/librxe-rdmav34.so (deleted)"}
+	if err != nil || r != want {
+		t.Errorf("%+v %v, want %+v", r, err, want)
+	}
+	for _, line := range []string{"", "7f2c4a600000 r-xp 0 fd:01 1", "7f2c4a600000-7f2c4a628000 r-xp zz fd:01 1", "1-2 r-xp 0 fd:01 x"} {
+		if _, err := parseRegion(line); err == nil || !strings.HasSuffix(err.Error(), "is not a mapping of a process") {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
+// A context may be anywhere in a piece of memory, at a multiple of 8.
+func FuzzSearch(f *testing.F) {
+	f.Add(context(3, 0x1000), 0)
+	f.Add([]byte(strings.Repeat("\xff", 4096)), 8)
+	f.Fuzz(func(t *testing.T, memory []byte, at int) {
+		at = max(0, at%4096) &^ 7
+		memory = append(make([]byte, at), memory...)
+		search(memory, []int{3, -1}, func(context []byte) bool {
+			if len(context) != contextSize {
+				t.Errorf("a context of %d bytes", len(context))
+			}
+			return false
+		})
+	})
+}
