@@ -32,7 +32,13 @@ func buildDatapath(t *testing.T) string {
 // startDatapath returns when it is connected.
 func startDatapath(t *testing.T, path string, args ...string) *datapath {
 	t.Helper()
-	d := &datapath{cmd: exec.Command(path, append(args, "wait=1")...)}
+	return startDatapathBy(t, exec.Command(path, append(args, "wait=1")...))
+}
+
+// startDatapathBy starts it by another command.
+func startDatapathBy(t *testing.T, cmd *exec.Cmd) *datapath {
+	t.Helper()
+	d := &datapath{cmd: cmd}
 	in, err := d.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +53,7 @@ func startDatapath(t *testing.T, path string, args ...string) *datapath {
 	}
 	t.Cleanup(func() { d.cmd.Process.Kill() })
 	if line, err := d.out.ReadString('\n'); err != nil || !strings.Contains(line, `"ready"`) {
-		t.Fatalf("datapath %v prints %q: %v", args, line, err)
+		t.Fatalf("%v prints %q: %v", cmd.Args, line, err)
 	}
 	return d
 }
@@ -144,14 +150,7 @@ func TestVMVerbs(t *testing.T) {
 					waitUntil(t, "the library is found", func() bool { return strings.Contains(trace.out.String(), "is followed from now on") })
 				}
 				want := d.finish(t).expected(run.opcode)
-				got := make(map[string]uint64)
-				for _, line := range trace.stop(t) {
-					name, value, _ := strings.Cut(line, ": ")
-					var n uint64
-					fmt.Sscan(value, &n)
-					got[name] = n
-				}
-				if !maps.Equal(got, want) {
+				if got := countsOf(trace.stop(t)); !maps.Equal(got, want) {
 					t.Errorf("trace counts\n%v\nthe program\n%v\n%s", got, want, trace.out.String())
 				}
 			})
@@ -189,4 +188,43 @@ func TestVMVerbsFilter(t *testing.T) {
 	if report := fmt.Sprintf("verbs:poll_cq: %d seen, %d printed, %d rejected, 0 lost", all, failed, all-failed); !strings.Contains(trace.messages(t), report) {
 		t.Errorf("the report lacks %q:\n%s", report, trace.messages(t))
 	}
+}
+
+// Containers from one image have overlays of their own over one file: each event is counted once. A container with a copy of the library is
+// seen, too.
+func TestVMVerbsContainers(t *testing.T) {
+	path := buildDatapath(t)
+	dir := t.TempDir()
+	const libraries = "/usr/lib/x86_64-linux-gnu/libibverbs"
+	sh(t, "mount -t tmpfs none %s && mkdir %[1]s/lower %[1]s/empty && cp %s/* %[1]s/lower", dir, libraries)
+	t.Cleanup(func() { sh(t, "umount -l %s", dir) })
+	overlay := fmt.Sprintf("mount -t overlay overlay -o lowerdir=%s/lower:%[1]s/empty %s", dir, libraries)
+	contained := func(mount string) *datapath {
+		return startDatapathBy(t, exec.Command("unshare", "--mount", "--pid", "--fork", "--propagation", "private", "sh", "-ec", mount+"; exec "+path+" count=50 wait=1"))
+	}
+	before := []*datapath{contained(overlay), contained(overlay)}
+	trace := startTool(t, "ttached", "trace", verbsTotals)
+	after := []*datapath{contained(overlay), contained("true")}
+	waitUntil(t, "the library outside is found", func() bool { return strings.Contains(trace.out.String(), "is followed from now on") })
+	want := make(map[string]uint64)
+	for _, d := range append(before, after...) {
+		for name, n := range d.finish(t).expected("SEND") {
+			want[name] += n
+		}
+	}
+	if got := countsOf(trace.stop(t)); !maps.Equal(got, want) {
+		t.Errorf("trace counts\n%v\nthe programs\n%v\n%s", got, want, trace.out.String())
+	}
+}
+
+// countsOf reads maps of numbers from lines of text.
+func countsOf(lines []string) map[string]uint64 {
+	counts := make(map[string]uint64)
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		var n uint64
+		fmt.Sscan(value, &n)
+		counts[name] = n
+	}
+	return counts
 }

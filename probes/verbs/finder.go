@@ -16,12 +16,6 @@ import (
 	"sync"
 )
 
-// file identifies a file that a process maps.
-type file struct {
-	device string
-	inode  uint64
-}
-
 // A place is a function in a file.
 type place struct {
 	file   file
@@ -39,12 +33,14 @@ type Attach func(path string, offset uint64) (io.Closer, error)
 
 // Finder finds the functions, and attaches to each of them, once, what follows it.
 type Finder struct {
-	note func(text string)
+	note     func(text string)
+	identify func(path string) (file, error)
 
 	mu        sync.Mutex
 	places    map[string][]place // by call
 	followers []*Follower
 	known     map[process][]int // the devices of processes, whose contexts were found
+	failed    map[process]int   // how often none was found
 	noted     map[string]bool
 	begun     bool // all processes were looked into
 }
@@ -136,32 +132,62 @@ func (f *Finder) Look(pid int) {
 	self := process{pid, start}
 	f.mu.Lock()
 	devices = slices.DeleteFunc(devices, func(fd int) bool { return slices.Contains(f.known[self], fd) })
+	failed := f.failed[self]
 	f.mu.Unlock()
-	if len(devices) == 0 {
+	if len(devices) == 0 || failed == mostFailed {
 		return
 	}
-	if err := f.look(self, devices); err != nil && !gone(err) {
+	all, err := f.look(self, devices)
+	if err == nil && !all {
+		err = f.fail(self)
+	}
+	if err != nil && !gone(err) {
 		f.report(fmt.Sprintf("verbs: process %d is not followed: %v", pid, err))
 	}
 }
 
-// look searches for the contexts of some devices. A context may not be complete yet: then a later call finds it.
-func (f *Finder) look(self process, devices []int) error {
+// mostFailed is how often a process is searched without success: each search may read a GiB. A program opens a device, and then makes a few
+// objects, before it posts.
+const mostFailed = 16
+
+// fail counts a search without success, and returns an error with the last one.
+func (f *Finder) fail(self process) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.failed) == mostKnown {
+		clear(f.failed)
+	}
+	if f.failed[self]++; f.failed[self] < mostFailed {
+		return nil
+	}
+	return errors.New("no struct ibv_context is in its memory, so it may use the device without libibverbs")
+}
+
+// mostKnown bounds what is remembered of processes. What was forgotten is searched again.
+const mostKnown = 4096
+
+// look searches for the contexts of some devices, and reports whether it found all. A context may not be complete yet: then a later call
+// finds it.
+func (f *Finder) look(self process, devices []int) (all bool, err error) {
 	regions, err := regionsOf(self.pid)
 	if err != nil {
-		return err
+		return false, err
 	}
 	left := slices.Clone(devices)
-	return contexts(self.pid, regions, devices, func(context []byte) bool {
+	err = contexts(self.pid, regions, devices, func(context []byte) bool {
 		fd := int(int32(binary.NativeEndian.Uint32(context[cmdFD:])))
 		if f.found(self, regions, context) {
 			left = slices.DeleteFunc(left, func(o int) bool { return o == fd })
 			f.mu.Lock()
+			if len(f.known) == mostKnown {
+				clear(f.known)
+			}
 			f.known[self] = append(f.known[self], fd)
 			f.mu.Unlock()
 		}
 		return len(left) == 0
 	})
+	return len(left) == 0, err
 }
 
 // found attaches the followers to the functions of a context. It reports whether that is done: memory may look like a context by chance, and
@@ -178,6 +204,10 @@ func (f *Finder) found(self process, regions []region, context []byte) bool {
 			return false // the provider is about to set its own
 		default:
 			continue // the provider has none
+		}
+		var err error
+		if p.file, err = f.identify(p.path); err != nil {
+			return false // the process has ended
 		}
 		if marked(p) {
 			p.offset += endbr64
@@ -262,7 +292,10 @@ func (f *Finder) reportLocked(text string) {
 // NewFinder returns a finder that has not looked yet. note gets what cannot be followed, and why, and the libraries that are found after
 // [Finder.LookAll].
 func NewFinder(note func(text string)) *Finder {
-	return &Finder{note: note, places: make(map[string][]place), known: make(map[process][]int), noted: make(map[string]bool)}
+	return &Finder{
+		note: note, identify: fileOf, places: make(map[string][]place),
+		known: make(map[process][]int), failed: make(map[process]int), noted: make(map[string]bool),
+	}
 }
 
 // startOf returns when a process began: proc_pid_stat(5), field 22, counted after the name.

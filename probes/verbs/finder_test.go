@@ -14,17 +14,29 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
-// device opens a file that is called like a device, and returns its descriptor.
+// devices is how many were opened.
+var devices int
+
+// device opens a file that is called like a device, and returns its descriptor, which no other test has: what they leave in memory may still
+// look like a context.
 func device(t *testing.T) int {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "uverbs0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { f.Close() })
-	return int(f.Fd())
+	defer f.Close()
+	devices++
+	fd := 500 + devices
+	if err := unix.Dup3(int(f.Fd()), fd, unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
 }
 
 // context makes a context in the memory of this process: its functions are at the address.
@@ -167,7 +179,7 @@ func TestDummies(t *testing.T) {
 	fd := device(t)
 	var notes []string
 	f := NewFinder(func(text string) { notes = append(notes, text) })
-	f.begun = true
+	f.begun, f.identify = true, func(path string) (file, error) { return file{inode: uint64(len(path))}, nil }
 	regions := []region{
 		{start: 0x1000, end: 0x2000, perms: "r-xp", inode: 1, path: "/usr/lib/libibverbs.so.1.14.44.0"},
 		{start: 0x3000, end: 0x4000, perms: "r-xp", inode: 2, path: "/usr/lib/librxe.so"},
@@ -187,9 +199,46 @@ func TestDummies(t *testing.T) {
 	}
 }
 
+// A process without a context is searched some times, and then reported.
+func TestNoContextAtAll(t *testing.T) {
+	device(t)
+	var notes []string
+	f := NewFinder(func(text string) { notes = append(notes, text) })
+	for i := range mostFailed + 2 {
+		if f.Look(os.Getpid()); (i < mostFailed-1) != (notes == nil) {
+			t.Fatalf("after %d searches it reports %q", i+1, notes)
+		}
+	}
+	if want := fmt.Sprintf("verbs: process %d is not followed: no struct ibv_context is in its memory, so it may use the device without libibverbs", os.Getpid()); !slices.Equal(notes, []string{want}) {
+		t.Errorf("it reports %q, want %q", notes, want)
+	}
+}
+
+// The same file is one in two mappings, and another file is another one.
+func TestFileOf(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []file
+	for _, path := range []string{self, "/proc/self/exe", "/proc/self/maps"} {
+		f, err := fileOf(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, f)
+	}
+	if all[0] != all[1] || all[0] == all[2] {
+		t.Errorf("%+v", all)
+	}
+	if _, err := fileOf("/proc/self/nothing"); err == nil {
+		t.Error("a file that does not exist is identified")
+	}
+}
+
 func TestParseRegion(t *testing.T) {
 	r, err := parseRegion("7f2c4a600000-7f2c4a628000 r-xp 00028000 fd:01 1835 /usr/lib/librxe-rdmav34.so (deleted)")
-	want := region{start: 0x7f2c4a600000, end: 0x7f2c4a628000, offset: 0x28000, perms: "r-xp", device: "fd:01", inode: 1835, path: "/usr/lib/librxe-rdmav34.so (deleted)"}
+	want := region{start: 0x7f2c4a600000, end: 0x7f2c4a628000, offset: 0x28000, perms: "r-xp", inode: 1835, path: "/usr/lib/librxe-rdmav34.so (deleted)"}
 	if err != nil || r != want {
 		t.Errorf("%+v %v, want %+v", r, err, want)
 	}

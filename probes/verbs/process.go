@@ -41,8 +41,7 @@ func Calls() []string {
 type region struct {
 	start, end, offset uint64
 	perms              string
-	device             string
-	inode              uint64
+	inode              uint64 // 0: of no file
 	path               string
 }
 
@@ -67,7 +66,8 @@ func regionsOf(pid int) ([]region, error) {
 
 // parseRegion reads addresses, permissions, offset, device, inode and path: proc_pid_maps(5).
 func parseRegion(line string) (r region, err error) {
-	if _, err := fmt.Sscanf(line, "%x-%x %s %x %s %d", &r.start, &r.end, &r.perms, &r.offset, &r.device, &r.inode); err != nil {
+	var device string
+	if _, err := fmt.Sscanf(line, "%x-%x %s %x %s %d", &r.start, &r.end, &r.perms, &r.offset, &device, &r.inode); err != nil {
 		return region{}, fmt.Errorf("%q is not a mapping of a process", line)
 	}
 	if fields := strings.Fields(line); len(fields) > 5 {
@@ -84,11 +84,34 @@ func code(pid int, regions []region, address uint64) (p place, ok bool) {
 	}
 	r := regions[i]
 	return place{
-		file:    file{r.device, r.inode},
 		offset:  address - r.start + r.offset,
 		path:    fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, r.start, r.end),
 		library: r.path,
 	}, true
+}
+
+// A file is what the kernel takes for one file when it attaches a uprobe.
+type file struct {
+	device, inode, size uint64
+	changed             unix.Timespec
+}
+
+// anyOverlay is the device of all overlays.
+const anyOverlay = ^uint64(0)
+
+// fileOf identifies a file. Containers from one image have overlays of their own over one file, where a uprobe sees all of them: there the
+// device is not compared.
+func fileOf(path string) (file, error) {
+	var stat unix.Stat_t
+	var fs unix.Statfs_t
+	if err := errors.Join(unix.Stat(path, &stat), unix.Statfs(path, &fs)); err != nil {
+		return file{}, err
+	}
+	f := file{stat.Dev, stat.Ino, uint64(stat.Size), stat.Mtim}
+	if fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		f.device = anyOverlay
+	}
+	return f, nil
 }
 
 // devicesOf returns the file descriptors of the open devices of a process.
