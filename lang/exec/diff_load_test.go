@@ -24,6 +24,9 @@ import (
 // loadTicks is how often an interval clause prints and clears while loadCPUs run events.
 const loadTicks, loadCPUs = 30, 3
 
+// loadKeys is the size of maps: each event may bring a key with each of some statements, and no map may be full.
+const loadKeys = 100 * diffEvents
+
 // TestDifferentialLoad runs random programs whose maps events only add to, or only set.
 func TestDifferentialLoad(t *testing.T) {
 	if *diffSeed == 0 {
@@ -84,7 +87,9 @@ func (c *diffCase) load(k *diffKernel) *diffFailure {
 		return c.rejected(err)
 	}
 	kernel := &diffSide{}
-	if kernel.plan, err = plan.New(prog, c.options()); err != nil {
+	o := c.options()
+	o.MapKeys = loadKeys
+	if kernel.plan, err = plan.New(prog, o); err != nil {
 		return differ("plan", "%v", err)
 	}
 	if f := c.fallback(kernel.plan); f != nil {
