@@ -5,7 +5,9 @@ package filetest
 
 import (
 	"os"
+	"runtime"
 	"runtime/debug"
+	"sync"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -18,8 +20,9 @@ func With(t *testing.T, more uint64, f func() error) error {
 	if _, err := ebpf.PossibleCPU(); err != nil { // the library keeps the first answer, also an error
 		t.Fatal(err)
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it closes files that an earlier test has left open
-	first, second, err := os.Pipe()                  // with the first file of a process the runtime opens its poller
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	closeForgotten()
+	first, second, err := os.Pipe() // with the first file of a process the runtime opens its poller
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +41,18 @@ func With(t *testing.T, more uint64, f func() error) error {
 		defer unix.Close(fd)
 	}
 	return f()
+}
+
+// closeForgotten collects garbage, and waits for the functions that this calls: they close files that an earlier test has left open.
+func closeForgotten() {
+	for range 2 { // what the functions of the first round let go of, the second collects
+		var called sync.WaitGroup
+		called.Add(2)
+		runtime.SetFinalizer(new([64]byte), func(*[64]byte) { called.Done() })
+		runtime.AddCleanup(new([64]byte), func(int) { called.Done() }, 0)
+		runtime.GC()
+		called.Wait()
+	}
 }
 
 // fill opens all files that the limit allows, and closes so many of them. The garbage collector may have closed files of an earlier test.
