@@ -146,13 +146,8 @@ struct ibv_wc {
 	__u64 rest;
 };
 
-/*
- * Programs are bounded: that many requests of a chain, completions of a poll and elements of a list. What is beyond the first two is
- * counted as lost.
- */
-#define CHAIN 32
-#define COMPLETIONS 32
-#define SGES 16
+/* Elements of a list that are read. What has more has no size. */
+#define SGES 32
 
 /* A member of a struct of the program; 0 if it cannot be read. The structs are not copied whole: the stack is shared with the user's code. */
 #define MEMBER(type, address, member) \
@@ -163,24 +158,51 @@ struct ibv_wc {
 	})
 
 /*
- * The kernel gives a program that can be preempted a private stack per CPU (6.13 on). In programs of uprobes, which are preempted, threads
- * then overwrite each other's stack: 16,000 posts by 8 threads were counted as 16,013 on 7.2. Programs with a tail call get none
- * (bpf_enable_priv_stack, kernel/bpf/verifier.c). This one is never made: ctx is not NULL.
+ * A program handles one request of a chain, or one completion of a poll, and calls itself for the next: in a loop, the verifier would follow
+ * the user's code once for each. Where it is stands in a map by thread. The kernel allows a few more calls than MOST (MAX_TAIL_CALL_CNT,
+ * include/linux/bpf.h); what is beyond is counted as lost.
+ *
+ * Each program that uses more than a few bytes of stack needs such a call. The kernel gives a program that can be preempted a private stack
+ * per CPU (6.13 on). Programs of uprobes are preempted, and threads then overwrite each other's stack: 16,000 posts by 8 threads were counted
+ * as 16,013 on 7.2. Programs with a tail call get no private stack (bpf_enable_priv_stack, kernel/bpf/verifier.c).
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(__u32));
-} verbs_none SEC(".maps");
+#define MOST 32
 
-#define OWN_STACK(ctx) \
-	do { \
-		void *never = (ctx); \
-		asm volatile("" : "+r"(never)); /* clang knows that it is not NULL */ \
-		if (!never) \
-			bpf_tail_call(ctx, &verbs_none, 0); \
-	} while (0)
+/* The array that Go puts the program into that refers to it. */
+#define ITSELF(name) \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_PROG_ARRAY); \
+		__uint(max_entries, 1); \
+		__uint(key_size, sizeof(__u32)); \
+		__uint(value_size, sizeof(__u32)); \
+	} name SEC(".maps")
+
+/* The next request of a chain, by thread, and how many were before it. */
+struct chain {
+	__u64 wr;
+	__u32 before;
+};
+
+#define CHAINS(name) \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_HASH); \
+		__uint(max_entries, 4096); \
+		__type(key, __u64); \
+		__type(value, struct chain); \
+	} name SEC(".maps")
+
+/* Keeps the next request for the program's call of itself; false if there is none, or were too many. */
+static __always_inline bool go_on(void *chains, __u64 thread, struct chain *chain, __u64 next)
+{
+	struct chain second = { next, 1 };
+
+	if (!next)
+		return false;
+	if (!chain)
+		return !bpf_map_update_elem(chains, &thread, &second, BPF_ANY);
+	chain->wr = next;
+	return ++chain->before < MOST;
+}
 
 /*
  * Presence bits are computed without branches: each branch in a loop doubles the paths through the rest of it, and the verifier of 5.10 gives
@@ -241,7 +263,7 @@ struct verbs_post_send {
 	__u64 wr_id DOC("the program's number of the work request");
 	enum ibv_wr_opcode opcode DOC("what the work request does");
 	__u32 num_sge VERBOSE DOC("elements of its list");
-	bytes_t bytes DOC("sum over its list; absent if that has more than 16 elements");
+	bytes_t bytes DOC("sum over its list; absent if that has more than 32 elements");
 	enum ibv_send_flags flags FLAGS DETAIL DOC("SIGNALED: it asks for a completion, which a QP may give for all");
 	hex32_t rkey DETAIL DOC("key of the remote memory; absent if the opcode has none");
 	hex32_t imm DETAIL DOC("immediate data; absent if the opcode has none");
@@ -301,24 +323,30 @@ static __always_inline void verbs_post_send_capture(struct verbs_post_send *e, _
 	}
 }
 
+CHAINS(verbs_post_send_chains);
+ITSELF(verbs_post_send_next);
+
 /* int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr) */
 SEC("uprobe")
 int uprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 {
-	__u64 qp = KPROBE_ARG0(ctx), wr = KPROBE_ARG1(ctx);
+	__u64 thread = bpf_get_current_pid_tgid(), wr = KPROBE_ARG1(ctx);
+	struct chain *chain = bpf_map_lookup_elem(&verbs_post_send_chains, &thread);
 	struct verbs_post_send e;
 
-	OWN_STACK(ctx);
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < CHAIN; i++) {
-		if (!wr)
-			return 0;
-		__builtin_memset(&e.has, 0, sizeof(e.has));
-		EMIT(verbs_post_send, ctx, &e, qp, wr);
-		wr = MEMBER(ibv_send_wr, wr, next);
-	}
+	if (chain)
+		wr = chain->wr;
+	if (!wr)
+		return 0;
+	__builtin_memset(&e.has, 0, sizeof(e.has));
+	EMIT(verbs_post_send, ctx, &e, KPROBE_ARG0(ctx), wr);
+	wr = MEMBER(ibv_send_wr, wr, next);
+	if (go_on(&verbs_post_send_chains, thread, chain, wr))
+		bpf_tail_call(ctx, &verbs_post_send_next, 0);
 	if (wr)
 		verbs_post_send_count(CUT);
+	if (wr || chain)
+		bpf_map_delete_elem(&verbs_post_send_chains, &thread);
 	return 0;
 }
 
@@ -336,7 +364,7 @@ struct verbs_post_recv {
 	} qp;
 	__u64 wr_id DOC("the program's number of the work request");
 	__u32 num_sge VERBOSE DOC("elements of its list");
-	bytes_t bytes DOC("room: sum over its list; absent if that has more than 16 elements");
+	bytes_t bytes DOC("room: sum over its list; absent if that has more than 32 elements");
 	bool srq DOC("it is posted to a shared receive queue");
 	struct {
 		HAS_PAD;
@@ -370,36 +398,43 @@ static __always_inline void verbs_post_recv_capture(struct verbs_post_recv *e, _
 		e->srq = srq;
 }
 
-static __always_inline int post_recv(struct kprobe_regs *ctx, bool srq)
+CHAINS(verbs_post_recv_chains);
+ITSELF(verbs_post_recv_next);
+ITSELF(verbs_post_srq_recv_next);
+
+static __always_inline int post_recv(struct kprobe_regs *ctx, bool srq, void *next)
 {
-	__u64 queue = KPROBE_ARG0(ctx), wr = KPROBE_ARG1(ctx);
+	__u64 thread = bpf_get_current_pid_tgid(), wr = KPROBE_ARG1(ctx);
+	struct chain *chain = bpf_map_lookup_elem(&verbs_post_recv_chains, &thread);
 	struct verbs_post_recv e;
 
-	OWN_STACK(ctx);
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < CHAIN; i++) {
-		if (!wr)
-			return 0;
-		__builtin_memset(&e.has, 0, sizeof(e.has));
-		__builtin_memset(&e.qp.has, 0, sizeof(e.qp.has));
-		EMIT(verbs_post_recv, ctx, &e, queue, wr, srq);
-		wr = MEMBER(ibv_recv_wr, wr, next);
-	}
+	if (chain)
+		wr = chain->wr;
+	if (!wr)
+		return 0;
+	__builtin_memset(&e.has, 0, sizeof(e.has));
+	__builtin_memset(&e.qp.has, 0, sizeof(e.qp.has));
+	EMIT(verbs_post_recv, ctx, &e, KPROBE_ARG0(ctx), wr, srq);
+	wr = MEMBER(ibv_recv_wr, wr, next);
+	if (go_on(&verbs_post_recv_chains, thread, chain, wr))
+		bpf_tail_call(ctx, next, 0);
 	if (wr)
 		verbs_post_recv_count(CUT);
+	if (wr || chain)
+		bpf_map_delete_elem(&verbs_post_recv_chains, &thread);
 	return 0;
 }
 
 SEC("uprobe")
 int uprobe_verbs_post_recv__post_recv(struct kprobe_regs *ctx)
 {
-	return post_recv(ctx, false);
+	return post_recv(ctx, false, &verbs_post_recv_next);
 }
 
 SEC("uprobe")
 int uprobe_verbs_post_recv__post_srq_recv(struct kprobe_regs *ctx)
 {
-	return post_recv(ctx, true);
+	return post_recv(ctx, true, &verbs_post_srq_recv_next);
 }
 
 struct verbs_poll_cq {
@@ -426,9 +461,10 @@ struct verbs_poll_cq {
 } DOC("a program gets a completion (ibv_poll_cq, each completion that it returns)");
 EVENT(verbs_poll_cq)
 
-/* A poll that is under way: its return does not have the arguments. */
+/* A poll that is under way, by thread: its return does not have the arguments. */
 struct poll {
 	__u64 cq, wc;
+	__u32 next; /* completion */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -436,6 +472,7 @@ struct {
 	__type(key, __u64);
 	__type(value, struct poll);
 } verbs_polls SEC(".maps");
+ITSELF(verbs_poll_cq_next);
 
 /* 1 if the completion is a success. */
 #define SUCCEEDED(wc) (1 ^ IS_NEGATIVE(-(__s64)MEMBER(ibv_wc, wc, status)))
@@ -490,29 +527,27 @@ SEC("uretprobe")
 int uretprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
+	struct poll *poll = bpf_map_lookup_elem(&verbs_polls, &thread);
 	int n = (int)KPROBE_RET(ctx);
-	struct poll *found, poll = {};
 	struct verbs_poll_cq e;
+	__u32 i;
 
-	OWN_STACK(ctx);
-	found = bpf_map_lookup_elem(&verbs_polls, &thread);
-	if (found) {
-		poll = *found;
-		bpf_map_delete_elem(&verbs_polls, &thread);
-	} else if (n > 0) {
-		verbs_poll_cq_count(UNSEEN);
+	if (!poll) {
+		if (n > 0)
+			verbs_poll_cq_count(UNSEEN);
 		return 0;
 	}
-	if (n <= 0)
-		return 0;
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < COMPLETIONS; i++) {
-		if (i >= n)
-			return 0;
+	i = poll->next++;
+	if (n > 0) {
 		__builtin_memset(&e.has, 0, sizeof(e.has));
-		EMIT(verbs_poll_cq, ctx, &e, poll.cq, poll.wc + i * sizeof(struct ibv_wc));
+		EMIT(verbs_poll_cq, ctx, &e, poll->cq, poll->wc + i * sizeof(struct ibv_wc));
+		if (i + 1 < n && i + 1 < MOST)
+			bpf_tail_call(ctx, &verbs_poll_cq_next, 0);
+		if (i + 1 < n)
+			verbs_poll_cq_count(CUT);
 	}
-	if (n > COMPLETIONS)
-		verbs_poll_cq_count(CUT);
+	bpf_map_delete_elem(&verbs_polls, &thread);
 	return 0;
 }
+
+#include "verbs_complete.h"

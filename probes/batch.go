@@ -136,9 +136,14 @@ func attachVariant(h *Host, l *loader, r *request, hk hook, v variant) error {
 		return explain(err)
 	}
 	defer c.Close() // what is left in it
+	for _, p := range programs {
+		if err := l.callItself(p, c.Programs[p.instance()]); err != nil {
+			return explain(err)
+		}
+	}
 	var all []*attached
 	for _, p := range programs {
-		a := &attached{program: c.Programs[p.instance()], place: p, arg: r.Arg, hook: hk.name, helper: hk.isHelper(), delivers: l.delivering[p.name]}
+		a := &attached{program: c.Programs[p.instance()], place: p, arg: r.argAt(hk.place), hook: hk.name, helper: hk.isHelper(), delivers: l.delivering[p.name]}
 		if err := a.attach(); err != nil {
 			return errors.Join(err, detachAll(all))
 		}

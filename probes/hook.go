@@ -18,6 +18,8 @@ type hook struct {
 	selector string
 	// unless names a type of the kernel; the hook is not needed if the type is known.
 	unless string
+	// needs names helpers that every event of the probe needs, whatever its code reads.
+	needs []string
 	// room returns how many keys the maps whose names begin with the hook's name must hold on this host; nil: as many as in the C file.
 	room func() uint32
 	// seed reports existing objects, for a probe that reports objects as they come and go.

@@ -145,11 +145,11 @@ func (h *Host) missesReturns(r *request) bool {
 	return i >= 0 && misses(variants[i])
 }
 
-// hooksFor returns the helpers that the fields that the code reads need on this host, and the probe's own hook.
+// hooksFor returns the helpers that the probe, and the fields that the code reads, need on this host, and the probe's own hook.
 func (h *Host) hooksFor(r *request) []hook {
 	var hooks []hook
 	for _, candidate := range helpers {
-		needed := slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
+		needed := slices.Contains(r.origin.hook.needs, candidate.name) || slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
 			return r.stage(f) != stageNever && slices.Contains(r.origin.needs[f.Name], candidate.name)
 		})
 		if needed && !h.unneeded(r.origin.object, candidate) {

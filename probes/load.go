@@ -146,6 +146,19 @@ func (l *loader) collection(programs map[string]*ebpf.ProgramSpec) (*ebpf.Collec
 	}, ebpf.CollectionOptions{MapReplacements: l.maps, Cache: l.cache}
 }
 
+// callItself puts a program into the arrays that it calls itself by (ITSELF in bpf/verbs.bpf.c).
+func (l *loader) callItself(p program, loaded *ebpf.Program) error {
+	for name, m := range l.maps {
+		if m.Type() != ebpf.ProgramArray || !refersTo(l.spec.Programs[p.name].Instructions, name) {
+			continue
+		}
+		if err := m.Put(uint32(0), loaded); err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // specOf describes an existing map, so that programs can refer to it.
 func specOf(name string, m *ebpf.Map) *ebpf.MapSpec {
 	return &ebpf.MapSpec{

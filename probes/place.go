@@ -10,6 +10,8 @@ type place interface {
 	stack() (functions []string, through bool)
 	// sampled reports whether programs run there at a rate that a request sets.
 	sampled() bool
+	// in returns the argument that attaches there to one process only, or nil if no argument does.
+	in(pid int) Arg
 	attachable
 }
 
@@ -27,6 +29,8 @@ func (tp tracepoint) stack() (functions []string, through bool) {
 }
 
 func (tracepoint) sampled() bool { return false }
+
+func (tracepoint) in(int) Arg { return nil }
 
 // functions are attached to as fexit or kprobe: the first alternative whose functions this kernel has.
 type functions [][]kernelFunc
@@ -78,6 +82,8 @@ func (fs functions) stack() (functions []string, through bool) {
 
 func (functions) sampled() bool { return false }
 
+func (functions) in(int) Arg { return nil }
+
 // A clock ticks on each CPU at the rate that a request sets, see [Rate].
 type clock struct{}
 
@@ -88,6 +94,8 @@ func (clock) stack() (functions []string, through bool) { return nil, false }
 
 func (clock) sampled() bool { return true }
 
+func (clock) in(int) Arg { return nil }
+
 // A datapath is calls of libibverbs, by the names of their functions in struct ibv_context_ops. Each is in the libraries of providers.
 type datapath []string
 
@@ -97,3 +105,5 @@ func (datapath) targets() []string { return nil }
 func (datapath) stack() (functions []string, through bool) { return nil, false }
 
 func (datapath) sampled() bool { return false }
+
+func (datapath) in(pid int) Arg { return Process(pid) }

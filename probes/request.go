@@ -24,6 +24,8 @@ type request struct {
 	// watched means that the beginnings of calls are remembered although the code does not need them: the kernel does not report the
 	// returns that it misses, and the next call of the same thread shows it.
 	watched bool
+	// process is AttachOptions.Process.
+	process int
 	// tried are the reasons why better variants were not used.
 	tried []error
 
@@ -52,6 +54,14 @@ func (r *request) allHooks() []hook {
 // needs reports whether a hook is one of the helpers that the fields need.
 func (r *request) needs(helper string) bool {
 	return slices.ContainsFunc(r.hooks[:len(r.hooks)-1], func(hk hook) bool { return hk.name == helper })
+}
+
+// argAt returns the argument for a place: the request's own, or the process.
+func (r *request) argAt(at place) Arg {
+	if r.Arg == nil && r.process != 0 {
+		return at.in(r.process)
+	}
+	return r.Arg
 }
 
 // stage returns the stage in which a field is captured.

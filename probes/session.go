@@ -31,6 +31,9 @@ type AttachOptions struct {
 	Descendants bool
 	// Cgroup is the path of the cgroup that the code of the requests refers to as CgroupsName, with all below it; "": it does not.
 	Cgroup string
+	// Process is the PID of the only process whose events the code lets pass; 0: there may be others. Where that is possible, it is attached
+	// to this process alone.
+	Process int
 	// Progress is called after each request was attached, if it is not nil.
 	Progress func(done, all int)
 }
@@ -41,6 +44,7 @@ type Session struct {
 	maps       map[string]*ebpf.Map // that the code of any request may refer to
 	family     family               // empty without AttachOptions.Roots
 	cgroups    *set                 // nil without AttachOptions.Cgroup
+	process    int                  // AttachOptions.Process
 	ring       *ring
 	records    records
 	notes      notes
@@ -69,7 +73,7 @@ type Session struct {
 // could not be used. It is, or wraps, a [*kernel.PermissionError] if capabilities are missing, and a [*RejectedError] if the kernel did not
 // accept the code of a request.
 func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *Session, err error) {
-	s := &Session{host: h, maps: make(map[string]*ebpf.Map)}
+	s := &Session{host: h, maps: make(map[string]*ebpf.Map), process: o.Process}
 	s.correction.notes = &s.notes
 	defer func() {
 		if err != nil {
@@ -132,6 +136,9 @@ func (s *Session) serve(ctx context.Context, served []*request, a addition) erro
 	var deaf error
 	if s.watcher == nil { // before anything is attached, so that no reload goes unnoticed
 		uevents, deaf = kernel.OpenUevents()
+	}
+	for _, r := range served {
+		r.process = s.process
 	}
 	done := 0
 	attached := func() {

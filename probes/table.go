@@ -90,6 +90,7 @@ var table = []row{
 	}},
 	{"syscall:enter", hook{name: "syscall_enter", place: tracepoint{name: "sys_enter"}, selector: "nr"}},
 	{"syscall:exit", hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}},
+	{"verbs:complete", hook{name: "verbs_complete", place: datapath{"poll_cq"}, needs: []string{"verbs_posted", "verbs_renewed"}}},
 	{"verbs:poll_cq", hook{name: "verbs_poll_cq", place: datapath{"poll_cq"}}},
 	{"verbs:post_recv", hook{name: "verbs_post_recv", place: datapath{"post_recv", "post_srq_recv"}}},
 	{"verbs:post_send", hook{name: "verbs_post_send", place: datapath{"post_send"}}},
@@ -104,6 +105,8 @@ var helpers = []hook{
 	{name: "qp_state", place: functions{{fn("ib_modify_qp_with_udata"), fn("ib_modify_qp"), fn("ib_destroy_qp_user")}}},
 	{name: "rdma_device", place: functions{{opt("res_to_dev"), opt("ib_device_get_by_index")}}, unless: "rdma_id_private", room: rdmaCMIDs},
 	{name: "syscall_start", place: tracepoint{name: "sys_enter"}},
+	{name: "verbs_posted", place: datapath{"post_send"}},
+	{name: "verbs_renewed", place: functions{{opt("ib_modify_qp_with_udata")}}},
 }
 
 // A group is the probes of one object.
@@ -125,7 +128,7 @@ var groups = []group{
 	{name: "profile"},
 	{name: "rdma", module: kernel.Module{Name: "ib_core", Types: []string{"ib_", "rdma_"}, Load: "modprobe ib_uverbs"}},
 	{name: "syscall", module: kernel.Module{Events: "raw_syscalls"}},
-	{name: "verbs", module: kernel.Module{Name: "ib_core", Load: "modprobe ib_uverbs"}},
+	{name: "verbs", module: kernel.Module{Name: "ib_core", Types: []string{"ib_"}, Headers: []string{"<rdma/ib_verbs.h>"}, Load: "modprobe ib_uverbs"}},
 }
 
 // mlx5Core is what mlx5:cmd traces, besides its group's module.

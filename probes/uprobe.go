@@ -63,7 +63,8 @@ func (uprobe) needs(*kernel.Kernel, []string) []string {
 
 func (uprobe) prepare(*ebpf.ProgramSpec, string) {}
 
-func (u uprobe) attach(prog *ebpf.Program, call string, _ Arg) ([]io.Closer, error) {
+func (u uprobe) attach(prog *ebpf.Program, call string, only Arg) ([]io.Closer, error) {
+	pid, _ := only.(Process)
 	follower, err := u.finder.follow(call, func(path string, offset uint64) (io.Closer, error) {
 		file, err := link.OpenExecutable(path)
 		if err != nil {
@@ -73,7 +74,7 @@ func (u uprobe) attach(prog *ebpf.Program, call string, _ Arg) ([]io.Closer, err
 		if u.atReturn {
 			attach = file.Uretprobe
 		}
-		return attach(call, prog, &link.UprobeOptions{Address: offset})
+		return attach(call, prog, &link.UprobeOptions{Address: offset, PID: int(pid)})
 	})
 	if err != nil {
 		return nil, err

@@ -78,6 +78,10 @@ func TestScriptFlags(t *testing.T) {
 		{"rdma_monitor", "rdma_flows --device rxe7", "", 2},
 		{"rdma_flows", "rdma_flows --table", "ibv_rc_pingpong", 2},
 		{"rdma_errors", "rdma_errors --lines=false", "failed with", 0},
+		{"rdma_errors", "rdma_errors", "failed with RETRY_EXC_ERR", 1},
+		{"rdma_errors", "rdma_errors --completions=false", "RETRY_EXC_ERR", 0},
+		{"rdma_latency", "rdma_latency --lines", " RDMA_WRITE SUCCESS ", 6},
+		{"rdma_latency", "rdma_latency --device rxe7", "@", 0},
 		{"rdma_monitor", "rdma_monitor -i 10 --device rxe7", "CGROUP: ", 0},
 	} {
 		lines := 0

@@ -31,10 +31,34 @@ var replayTests = []struct {
 		sh(t, "dd if=/dev/%s of=/dev/null bs=4k count=1 skip=256 iflag=direct status=none", small.disk)
 		sh(t, "! nvme read /dev/%s -s 99999999999 -c 0 -z 4096 >/dev/null 2>&1", small.disk)
 	}, []string{`Submit .* slba=2048, nlb=8, .* dd/`, `Complete .* slba=2048, nlb=8, .* \(success\)`, `Complete .* \(lba_range\)`}},
-	{"rdma_errors", func(t *testing.T, _ *recorder) { pingPong(t, false) },
-		[]string{`rxe0 ib:modify_qp failed with -EINVAL for ibv_rc_pingpong/\d+ after`, `(?s)@failed\[-EINVAL, ib:modify_qp, .*ioctl\+.*\]: \d`}},
+	{"rdma_errors", func(t *testing.T, _ *recorder) {
+		pingPong(t, false)
+		startDatapath(t, buildDatapath(t), "fail=killed", "op=write", "count=3").finish(t)
+	}, []string{`(?m)rxe0 qp \d+ failed with RETRY_EXC_ERR \(12\) for datapath/\d+: wr_id=0x0 .* ::ffff:10\.9\.0\.1 -> ::ffff:10\.9\.0\.1 qp \d+ port=1 age=\S+ timeout=2\^8 retry_cnt=1`,
+		`(?m)^@completions\[rxe0, \d+, RETRY_EXC_ERR, datapath, \d+\]: 1$`, `(?m)^@completions\[rxe0, \d+, WR_FLUSH_ERR, datapath, \d+\]: 2$`,
+		`rxe0 ib:modify_qp failed with -EINVAL for ibv_rc_pingpong/\d+ after`, `(?s)@failed\[-EINVAL, ib:modify_qp, .*ioctl\+.*\]: \d`}},
 	{"rdma_flows", func(t *testing.T, _ *recorder) { pingPong(t, true) },
 		[]string{`ready rxe0 RC ::ffff:10\.9\.0\.1 qp \d+ -> ::ffff:10\.9\.0\.1 qp \d+ mtu=1024 ibv_rc_pingpong/`, `ended rxe0 qp .* destroyed in RTS`, `@calls\[ib:modify_qp\]: 6`}},
+	{"rdma_latency", func(t *testing.T, trace *recorder) {
+		bandwidth := func() {
+			args := []string{"--use_old_post_send", "-d", "rxe0", "-x", "1", "-n", "300", "-s", "4096"}
+			server := onCPU(0, append([]string{"ib_write_bw"}, args...)...)
+			if err := server.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { server.Process.Kill() })
+			waitForListener(t)
+			if out, err := onCPU(0, append(append([]string{"ib_write_bw"}, args...), "10.9.0.1")...).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if err := server.Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bandwidth()
+		trace.waitToSay(t, "is followed from now on")
+		bandwidth()
+	}, []string{`(?m)^@latency\[rxe0, \d+, RDMA_WRITE, ib_write_bw, \d+\]: p50 `, `(?m)^@depth\[rxe0, \d+, ib_write_bw, \d+\]: \{ \.count = 3,`}},
 	{"rdma_monitor", func(t *testing.T, trace *recorder) {
 		reports := func() int { return strings.Count(trace.wrote(t), "Mean Latency and Failures") }
 		waitUntil(t, "there is a report", func() bool { return reports() == 1 })

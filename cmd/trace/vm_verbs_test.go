@@ -60,8 +60,8 @@ func startDatapathBy(t *testing.T, cmd *exec.Cmd) *datapath {
 
 // queueTotals is what it counted of one queue: completions are by opcode and status.
 type queueTotals struct {
-	Posts, Bytes uint64
-	By           map[string]uint64
+	Posts, Bytes, Retired uint64
+	By                    map[string]uint64
 }
 
 // datapathTotals is what it counted.
@@ -75,20 +75,51 @@ type datapathTotals struct {
 }
 
 // finish makes it post, and returns what it counted.
-func (d *datapath) finish(t *testing.T) (totals datapathTotals) {
+func (d *datapath) finish(t *testing.T) datapathTotals {
+	t.Helper()
+	totals, _ := d.finishLines(t)
+	return totals
+}
+
+// A datapathRequest is a line of the program about a completed request, with lines=1. Times are in ns.
+type datapathRequest struct {
+	Type, Kind, Opcode, Status string
+	QP, Number                 int64
+	// A and B are before and after the post, C and D before and after the poll that returns the completion.
+	A, B, C, D int64
+	// What the thread that polls had waited for a CPU at C and D, and before and after its poll before.
+	RunqC      int64 `json:"runq_c"`
+	RunqD      int64 `json:"runq_d"`
+	RunqBefore int64 `json:"runq_before"`
+	RunqLast   int64 `json:"runq_last"`
+}
+
+// finishLines makes it post, and returns what it counted, and the lines about completed requests.
+func (d *datapath) finishLines(t *testing.T) (totals datapathTotals, requests []datapathRequest) {
 	t.Helper()
 	fmt.Fprintln(d.in)
-	line, err := d.out.ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &totals)
-	}
-	if err != nil {
-		t.Fatalf("datapath prints %q: %v", line, err)
+	for {
+		line, err := d.out.ReadBytes('\n')
+		var r datapathRequest
+		if err == nil {
+			err = json.Unmarshal(line, &r)
+		}
+		if err == nil && r.Type == "request" {
+			requests = append(requests, r)
+			continue
+		}
+		if err == nil {
+			err = json.Unmarshal(line, &totals)
+		}
+		if err != nil {
+			t.Fatalf("datapath prints %q: %v", line, err)
+		}
+		break
 	}
 	if err := d.cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	return totals
+	return totals, requests
 }
 
 // expected returns the totals as the maps of verbsTotals print them.
@@ -158,6 +189,25 @@ func TestVMVerbs(t *testing.T) {
 	}
 }
 
+// Of a chain the first 32 requests are seen, and each longer one is counted as a loss.
+func TestVMVerbsCut(t *testing.T) {
+	d := startDatapath(t, buildDatapath(t), "op=write", "batch=40", "count=120")
+	trace := startTool(t, "ttached", "trace", "verbs:post_send { @posts = count(); @bytes = sum((uint64)bytes) } verbs:complete { @retired = sum(retired) }")
+	totals := d.finish(t)
+	trace.end(t)
+	text := trace.out.String()
+	got := countsOf(mapsOf(text))
+	if sends := totals.QPs[0].Sends; sends.Posts != 120 || got["@posts"] != 96 || got["@bytes"] != 96*64 || got["@retired"] != 96 {
+		t.Errorf("of %+v trace sees %v", sends, got)
+	}
+	const beyond = "or more at the ends of lists with more than 32"
+	for _, want := range []string{"trace: lost 3 verbs:post_send events: 3 " + beyond, "verbs:complete events: 24 whose beginning was not seen, before the filter ran, 3 " + beyond} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the report lacks %q:\n%s", want, text)
+		}
+	}
+}
+
 // A filter shows what it must, and what it must reject is counted.
 func TestVMVerbsFilter(t *testing.T) {
 	path := buildDatapath(t)
@@ -187,6 +237,28 @@ func TestVMVerbsFilter(t *testing.T) {
 	}
 	if report := fmt.Sprintf("verbs:poll_cq: %d seen, %d printed, %d rejected, 0 lost", all, failed, all-failed); !strings.Contains(trace.messages(t), report) {
 		t.Errorf("the report lacks %q:\n%s", report, trace.messages(t))
+	}
+}
+
+// With -p the others do not even run the programs: nothing is rejected.
+func TestVMVerbsProcess(t *testing.T) {
+	path := buildDatapath(t)
+	wanted, other := startDatapath(t, path, "count=50", "op=write"), startDatapath(t, path, "count=70", "op=write")
+	pid := wanted.cmd.Process.Pid
+	trace := startTool(t, "ttached", "trace", "-v", "-p", fmt.Sprint(pid), "verbs:post_send { @posts[pid] = count() } verbs:complete { @retired[pid] = sum(retired) }")
+	other.finish(t)
+	wanted.finish(t)
+	waitUntil(t, "trace ends with the process", func() bool { return ended(t, trace.cmd) })
+	trace.cmd.Wait()
+	text := trace.out.String()
+	want := map[string]uint64{fmt.Sprintf("@posts[%d]", pid): 50, fmt.Sprintf("@retired[%d]", pid): 50}
+	if got := countsOf(mapsOf(text)); !maps.Equal(got, want) {
+		t.Errorf("trace counts %v, want %v", got, want)
+	}
+	for _, report := range []string{"verbs:post_send: 50 seen, 0 printed, 0 rejected, 0 lost", "verbs:complete: 50 seen, 0 printed, 0 rejected, 0 lost"} {
+		if !strings.Contains(text, report) {
+			t.Errorf("the report lacks %q:\n%s", report, text)
+		}
 	}
 }
 

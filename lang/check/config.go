@@ -83,6 +83,7 @@ func (r *resolver) configure(prog *ir.Program, config []*syntax.Setting) {
 			r.fail(s.Span, "there is no setting "+s.Name, r.settingHelp(s.Name))
 		}
 	}
+	r.missing = prog.Missing
 }
 
 func (r *resolver) settingHelp(name string) string {

@@ -64,12 +64,21 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *ir.Claus
 			c.Named[p] = c.Named[p] || ref.String() == p.String()
 		}
 	}
+	all := r.catalog
 	for _, ref := range without {
-		if len(found) == 0 || !isPattern(ref.String()) || matching(r.known(), ref) == nil {
+		if len(found) > 0 && isPattern(ref.String()) && matching(r.known(), ref) != nil {
+			continue
+		}
+		absent := r.absent(ref)
+		if absent == nil {
 			r.unknownProbe(ref)
 		}
+		for _, p := range absent {
+			found[p] = true
+		}
+		all = slices.Concat(all, absent)
 	}
-	for _, p := range r.catalog {
+	for _, p := range all {
 		switch {
 		case !found[p]:
 		case p.Sampled && !r.options.recorded():
@@ -82,6 +91,18 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *ir.Claus
 		r.fail(refs[0].Span, fmt.Sprintf("%s has no rate", refs[0]), sayHowOften(c.LeftOut[0].Probe.Group))
 	}
 	return c
+}
+
+// absent returns the probes that ref names and the recording lacks, if the program has chosen to go on without probes.
+func (r *resolver) absent(ref syntax.ProbeRef) []*event.Probe {
+	if !r.options.recorded() || r.missing == ir.MissingFails {
+		return nil
+	}
+	absent := matching(r.known(), ref)
+	if absent != nil && r.missing == ir.MissingWarns {
+		r.warn(ref.Span, fmt.Sprintf("the recording has no events of %s", ref), "")
+	}
+	return absent
 }
 
 // unknownProbe reports a name that no probe has.

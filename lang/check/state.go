@@ -60,6 +60,8 @@ type resolver struct {
 	catalog []*event.Probe
 	options Options
 	params  []ir.Param
+	// missing is what the program has chosen for probes that are not there.
+	missing ir.Missing
 	// named are the flags that getopt() declares.
 	named []ir.Param
 	errs  syntax.ErrorList

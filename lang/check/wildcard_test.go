@@ -92,6 +92,9 @@ func TestRecordedProbes(t *testing.T) {
 		{"nvme:*, ib:* / latency > 1 /", nvme, nil, "<nil>"},
 		{"nvme:setup_rq", nvme, nil, "program:1:1: the recording has no events of nvme:setup_rq; help: it has events of nvme:complete_rq"},
 		{"ib:*", nvme, nil, "program:1:1: the recording has no events of ib:*; help: it has events of nvme:complete_rq"},
+		{"config = { missing_probes = warn } nvme:setup_rq {}", nvme, nil, "<nil>; program:1:36: WARNING: the recording has no events of nvme:setup_rq"},
+		{"config = { missing_probes = ignore } nvme:setup_rq, nvme:complete_rq {}", nvme, nil, "<nil>"},
+		{"config = { missing_probes = warn } nvme:setup_r {}", nvme, nil, "program:1:36: there is no probe nvme:setup_r; help: nvme has nvme:complete_rq"},
 		{"nvme:complet_rq", nvme, nil, `program:1:1: there is no probe nvme:complet_rq; help: did you mean "nvme:complete_rq"?`},
 		{"profile:99hz", nvme, nil, "program:1:1: the recording has no events of profile:99hz; help: it has events of nvme:complete_rq"},
 		{"profile:*", []*event.Probe{hz}, []int{99}, "<nil>"},
@@ -103,8 +106,12 @@ func TestRecordedProbes(t *testing.T) {
 		{"param r = 49; profile:$r {}", []*event.Probe{hz}, []int{99, 49},
 			"program:1:15: the samples were recorded at 99hz and 49hz, not at 49hz; help: write profile:* to use them as they are"},
 	} {
-		_, err := compile("program", test.src, test.has, Options{Known: func() []*event.Probe { return known }, Rates: test.rates})
+		p, err := compile("program", test.src, test.has, Options{Known: func() []*event.Probe { return known }, Rates: test.rates})
 		got := fmt.Sprint(err)
+		if err == nil && p.Warnings != nil {
+			warning, _, _ := strings.Cut(p.Warnings.Error(), "\n")
+			got += "; " + warning
+		}
 		if lines := strings.Split(got, "\n"); len(lines) > 1 {
 			got = lines[0] + "; " + lines[len(lines)-1]
 		}

@@ -46,6 +46,14 @@ func (l *Live) checkFilter() error {
 	return nil
 }
 
+// only returns the process to which the program is restricted; 0: there may be others.
+func (l *Live) only() int {
+	if l.options.Filter.Children {
+		return 0
+	}
+	return l.options.Filter.PID
+}
+
 // roots returns the processes to which, with their descendants, the program is restricted; nil: it is not.
 func (l *Live) roots() []int {
 	f := l.options.Filter

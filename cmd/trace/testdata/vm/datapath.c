@@ -11,7 +11,7 @@
  *
  * Each QP that sends has a peer that receives, in the same process except with fail=killed. In a line, a and b are before and after the post, c
  * and d before and after the poll that returns the completion, and runq_X is what the thread had waited for a CPU until then, by schedstat:
- * runq_b of the thread that posts, the others of the one that polls; runq_last is at the end of its poll before.
+ * runq_b of the thread that posts, the others of the one that polls; runq_before and runq_last are before and after its poll before.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -47,7 +47,7 @@ static struct {
 } o = { .op = IBV_WR_SEND, .qps = 1, .threads = 1, .count = 100, .batch = 1, .signal = 1, .sges = 1, .size = 64, .pollers = 1, .entries = 16 };
 
 struct request {
-	long long a, b, c, d, runq_b, runq_c, runq_d, runq_last;
+	long long a, b, c, d, runq_b, runq_c, runq_d, runq_before, runq_last;
 	int opcode, status;
 	unsigned bytes;
 };
@@ -481,6 +481,7 @@ static void complete(struct completion *c, struct request *seen)
 		r->d = seen->d;
 		r->runq_c = seen->runq_c;
 		r->runq_d = seen->runq_d;
+		r->runq_before = seen->runq_before;
 		r->runq_last = seen->runq_last;
 		r->status = c->status;
 		r->opcode = c->opcode;
@@ -552,6 +553,7 @@ static void *poll_all(void *cq)
 			last = now();
 		for (int i = 0; i < n; i++)
 			complete(&c[i], &seen);
+		seen.runq_before = seen.runq_c;
 		seen.runq_last = seen.runq_d;
 		if (!n)
 			sched_yield();
@@ -621,10 +623,10 @@ static void print_requests(const char *kind, int pair, struct queue *q)
 		if (!r->d)
 			continue;
 		printf("{\"type\":\"request\",\"kind\":\"%s\",\"pair\":%d,\"qp\":%u,\"number\":%ld,\"opcode\":\"%s\",\"status\":\"%s\",\"bytes\":%u,"
-		       "\"a\":%lld,\"b\":%lld,\"c\":%lld,\"d\":%lld,\"runq_b\":%lld,\"runq_c\":%lld,\"runq_d\":%lld,\"runq_last\":%lld}\n",
+		       "\"a\":%lld,\"b\":%lld,\"c\":%lld,\"d\":%lld,\"runq_b\":%lld,\"runq_c\":%lld,\"runq_d\":%lld,\"runq_before\":%lld,\"runq_last\":%lld}\n",
 		       kind, pair, pair < 0 ? 0 : *kind == 's' ? pairs[pair].sender->qp_num : pairs[pair].remote, i,
 		       opcode_name(r->status ? OPCODES : r->opcode), statuses[r->status], r->bytes, r->a, r->b, r->c, r->d, r->runq_b, r->runq_c,
-		       r->runq_d, r->runq_last);
+		       r->runq_d, r->runq_before, r->runq_last);
 	}
 }
 

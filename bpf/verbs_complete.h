@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * verbs:complete joins a completion with the post of its request, by QP and wr_id. Where requests with the same wr_id are posted and not
+ * completed, they are completed in the order of their posts: in the queue they are, and if threads post at once, which of them is which
+ * cannot be known.
+ *
+ * Which requests get a completion is known without the QP's attributes: if a request of it asked for one (SIGNALED), those that ask, and
+ * otherwise all. After an error all get one.
+ */
+
+struct verbs_complete {
+	COMMON();
+	OF_QP;
+	__u64 wr_id DOC("the program's number of the work request");
+	enum ibv_wr_opcode opcode DOC("what the work request does");
+	enum ibv_wc_status status USUAL(SUCCESS) DOC("how the work request ended");
+	bytes_t bytes DOC("sum over the lists of the work requests that it retires");
+	ns_t latency DOC("from the call of ibv_post_send to the return of the ibv_poll_cq that gives the completion to the program");
+	__u32 retired VERBOSE DOC("work requests that it retires: its own, and those before it that asked for no completion");
+	__u32 depth DETAIL DOC("work requests of the QP that are posted and not completed, after this one");
+	ns_t gap VERBOSE DOC("since the completion before it of the same QP; absent for the first one");
+	ns_t runq OF_TASK VERBOSE
+		DOC("for how long the thread was ready and waited for a CPU since its poll before, or since its post if that is later; absent without BTF of the kernel, and where the kernel does not account for it");
+	hex32_t vendor_err DETAIL DOC("the device's own code of an error");
+	hex32_t imm DETAIL DOC("immediate data; absent if the opcode has none");
+	struct {
+		HAS_PAD;
+		__u32 dev : 1;
+		__u32 gap : 1;
+		__u32 runq : 1;
+		__u32 imm : 1;
+	} has HAS_ALIGN;
+} DOC("a program gets the completion of a work request of a send queue (ibv_post_send to ibv_poll_cq)");
+EVENT(verbs_complete)
+
+/* A QP of a process, by the context of its device, which a post and a poll both know. */
+struct verbs_qp_key {
+	__u64 context;
+	__u32 tgid, num;
+};
+
+/* A QP's posts since the first that was seen. Several threads change it: sums are added atomically. */
+struct verbs_qp {
+	__u64 born;                   /* of all the QPs with that number another one, and another one after each RESET */
+	__u64 requests, bytes;        /* posted */
+	__u64 retired, retired_bytes; /* completed */
+	__u64 last;                   /* when its last completion came */
+	__u64 asking;                 /* requests that asked for a completion */
+	__u64 repeats;                /* requests whose wr_id another one had, which was not completed */
+};
+
+/* A request, by the life of its QP, its wr_id and, if that repeats, a number. */
+struct verbs_request_key {
+	struct verbs_qp_key qp;
+	__u64 born, wr_id, number;
+};
+
+struct verbs_request {
+	__u64 wr_id, nsecs;
+	__u64 requests, bytes; /* of the QP, with this one */
+	__u32 opcode, imm, type, asks, tid;
+	__u32 : 32;
+	__u64 waited; /* for a CPU, until the post */
+};
+
+/* The numbers of the requests with a wr_id that repeats; the key has no number. */
+struct verbs_numbers {
+	__u64 next, first;
+};
+
+/* LRU: nothing removes the QPs of a process that ends. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct verbs_qp_key);
+	__type(value, struct verbs_qp);
+} verbs_qps SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 32768);
+	__type(key, struct verbs_request_key);
+	__type(value, struct verbs_request);
+} verbs_requests SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct verbs_request_key);
+	__type(value, struct verbs_numbers);
+} verbs_numbers SEC(".maps");
+
+/*
+ * Posts.
+ */
+
+/* Of a QP with requests that ask, those that do not are kept for errors: the last SILENTS. */
+#define SILENT (1ULL << 63)
+#define SILENTS 64
+
+/* Threads that post at once compete for a number: that many times. */
+#define TRIES 16
+
+static __always_inline struct verbs_qp *find_qp(struct verbs_qp_key *key)
+{
+	struct verbs_qp *qp = bpf_map_lookup_elem(&verbs_qps, key), none = {};
+
+	if (qp)
+		return qp;
+	none.born = bpf_ktime_get_boot_ns();
+	bpf_map_update_elem(&verbs_qps, key, &none, BPF_NOEXIST); /* another thread may do so first */
+	return bpf_map_lookup_elem(&verbs_qps, key);
+}
+
+static __always_inline struct verbs_numbers *find_numbers(struct verbs_request_key *key)
+{
+	struct verbs_numbers *numbers, none;
+
+	key->number = 0;
+	numbers = bpf_map_lookup_elem(&verbs_numbers, key);
+	if (numbers)
+		return numbers;
+	none.next = none.first = bpf_ktime_get_boot_ns(); /* numbers that were forgotten may still be in use */
+	bpf_map_update_elem(&verbs_numbers, key, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&verbs_numbers, key);
+}
+
+/*
+ * Keeps a request under the next number of its wr_id. There is no atomic operation with a result before 5.12, so the insertion decides who
+ * gets a number.
+ */
+static __always_inline bool keep_repeated(struct verbs_request_key *key, struct verbs_request *request)
+{
+	struct verbs_numbers *numbers = find_numbers(key);
+
+	if (!numbers)
+		return false;
+	key->number = numbers->next;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < TRIES; i++) {
+		int err = (int)bpf_map_update_elem(&verbs_requests, key, request, BPF_NOEXIST);
+
+		if (!err && key->number >= numbers->first) {
+			__sync_fetch_and_add(&numbers->next, 1);
+			return true;
+		}
+		if (!err) /* this thread was preempted since it read the number, which has been completed */
+			bpf_map_delete_elem(&verbs_requests, key);
+		else if (err != -EEXIST)
+			return false;
+		key->number = key->number < numbers->next ? numbers->next : key->number + 1;
+	}
+	return false;
+}
+
+static __always_inline bool keep(struct verbs_qp *qp, struct verbs_request_key *key, struct verbs_request *request)
+{
+	if (!request->asks && qp->asking) {
+		key->wr_id = 0;
+		key->number = SILENT | request->requests % SILENTS;
+		return !bpf_map_update_elem(&verbs_requests, key, request, BPF_ANY);
+	}
+	if (!qp->repeats) {
+		int err = (int)bpf_map_update_elem(&verbs_requests, key, request, BPF_NOEXIST);
+
+		if (err != -EEXIST)
+			return !err;
+		__sync_fetch_and_add(&qp->repeats, 1);
+	}
+	return keep_repeated(key, request);
+}
+
+/* How long this thread has waited for a CPU. */
+#define WAITED (WANTED(verbs_complete, runq) ? TOTAL_runq : 0)
+
+static __always_inline void posted(__u64 qp_address, struct ibv_send_wr *wr)
+{
+	struct verbs_request_key key = {
+		.qp = { MEMBER(ibv_qp, qp_address, context), bpf_get_current_pid_tgid() >> 32, MEMBER(ibv_qp, qp_address, qp_num) },
+		.wr_id = wr->wr_id,
+	};
+	struct verbs_request request = {
+		.wr_id = wr->wr_id,
+		.nsecs = bpf_ktime_get_boot_ns(),
+		.opcode = wr->opcode,
+		.imm = __builtin_bswap32(wr->imm_data),
+		.type = MEMBER(ibv_qp, qp_address, qp_type),
+		.asks = wr->send_flags & ibv_send_flags__SIGNALED,
+		.tid = (__u32)bpf_get_current_pid_tgid(),
+		.waited = WAITED,
+	};
+	struct verbs_qp *qp = find_qp(&key.qp);
+
+	if (!qp) {
+		verbs_complete_count(INFLIGHT_FULL);
+		return;
+	}
+	key.born = qp->born;
+	__sync_fetch_and_add(&qp->bytes, add_sges(wr->sg_list, wr->num_sge));
+	__sync_fetch_and_add(&qp->requests, 1);
+	request.requests = qp->requests;
+	request.bytes = qp->bytes;
+	if (request.asks)
+		__sync_fetch_and_add(&qp->asking, 1);
+	if (!keep(qp, &key, &request))
+		verbs_complete_count(INFLIGHT_FULL);
+}
+
+CHAINS(verbs_posted_chains);
+ITSELF(verbs_posted_next);
+
+SEC("uprobe")
+int uprobe_verbs_posted__post_send(struct kprobe_regs *ctx)
+{
+	__u64 thread = bpf_get_current_pid_tgid(), address = KPROBE_ARG1(ctx);
+	struct chain *chain = bpf_map_lookup_elem(&verbs_posted_chains, &thread);
+	struct ibv_send_wr wr = {};
+
+	if (chain)
+		address = chain->wr;
+	if (address && !bpf_probe_read_user(&wr, sizeof(wr), (void *)address))
+		posted(KPROBE_ARG0(ctx), &wr);
+	if (go_on(&verbs_posted_chains, thread, chain, wr.next))
+		bpf_tail_call(ctx, &verbs_posted_next, 0);
+	if (wr.next)
+		verbs_complete_count(CUT);
+	if (wr.next || chain)
+		bpf_map_delete_elem(&verbs_posted_chains, &thread);
+	return 0;
+}
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct ib_uobject {
+	__u64 user_handle; /* the program's struct ibv_qp */
+};
+struct ib_qp {
+	struct ib_uobject *uobject;
+};
+#pragma clang attribute pop
+
+/* enum ib_qp_attr_mask and enum ib_qp_state, include/rdma/ib_verbs.h */
+enum { IB_QP_STATE = 1, IB_QPS_INIT = 1 };
+
+/*
+ * int ib_modify_qp_with_udata(struct ib_qp *qp, struct ib_qp_attr *attr, int attr_mask, struct ib_udata *udata): a QP that goes to RESET or
+ * INIT has a new life. What it posted before never completes. attr begins with the state.
+ */
+SEC("kprobe/ib_modify_qp_with_udata")
+int kprobe_verbs_renewed__ib_modify_qp_with_udata(struct kprobe_regs *ctx)
+{
+	__u64 qp = 0;
+	__u32 state = 0;
+	struct verbs_qp_key key;
+
+	bpf_probe_read_kernel(&state, sizeof(state), (void *)KPROBE_ARG1(ctx));
+	if (!(KPROBE_ARG2(ctx) & IB_QP_STATE) || state > IB_QPS_INIT)
+		return 0;
+	if (!GET(&qp, GET_POINTER((struct ib_qp *)KPROBE_ARG0(ctx), uobject), user_handle))
+		return 0;
+	key.context = MEMBER(ibv_qp, qp, context);
+	key.tgid = bpf_get_current_pid_tgid() >> 32;
+	key.num = MEMBER(ibv_qp, qp, qp_num);
+	bpf_map_delete_elem(&verbs_qps, &key);
+	return 0;
+}
+
+/*
+ * Completions.
+ */
+
+/* A thread that polls: its poll under way, if wc is not 0, and the completion at hand. There is no room for that on the stack. */
+struct verbs_poller {
+	struct poll poll;
+	__u64 nsecs, waited;               /* when the poll returned, and for how long the thread had waited for a CPU until then */
+	__u64 before_nsecs, before_waited; /* likewise, of the poll before it */
+	struct ibv_wc wc;
+	struct verbs_request request;
+	__u64 retired, bytes, depth, gap;
+	__u64 follows; /* another completion of the QP, after which the gap is */
+};
+
+const volatile struct verbs_poller no_poller SEC(".rodata");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, struct verbs_poller);
+} verbs_pollers SEC(".maps");
+ITSELF(verbs_complete_next);
+
+/* Whether the completion of a request that does not ask may come. */
+static __always_inline bool may_complete(struct verbs_request *request, struct verbs_qp *qp, bool failed)
+{
+	return request->asks || failed || !qp->asking;
+}
+
+/* Takes the request with a key from those that are kept, unless another thread that polls does so. */
+static __always_inline bool take(struct verbs_request_key *key, struct verbs_request *request, struct verbs_request *taken)
+{
+	*taken = *request;
+	return !bpf_map_delete_elem(&verbs_requests, key);
+}
+
+/* Finds the request of a completion whose wr_id does not repeat, or did not when it was posted. */
+static __always_inline bool take_only(struct verbs_qp *qp, struct verbs_request_key *key, bool failed, struct verbs_request *taken)
+{
+	struct verbs_request *request;
+
+	key->number = 0;
+	request = bpf_map_lookup_elem(&verbs_requests, key);
+	return request && may_complete(request, qp, failed) && take(key, request, taken);
+}
+
+/* How many requests that get no completion may be before the first that gets one. */
+#define SKIPPED 128
+
+/* Finds the first request of a completion whose wr_id repeats. */
+static __always_inline bool take_first(struct verbs_qp *qp, struct verbs_request_key *key, bool failed, struct verbs_request *taken)
+{
+	struct verbs_numbers *numbers;
+	__u64 first;
+
+	key->number = 0;
+	numbers = bpf_map_lookup_elem(&verbs_numbers, key);
+	if (!numbers)
+		return false;
+	first = numbers->first;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < SKIPPED; i++) {
+		struct verbs_request *request;
+
+		key->number = first + i;
+		request = bpf_map_lookup_elem(&verbs_requests, key);
+		if (!request && key->number >= numbers->next)
+			return false;
+		numbers->first = key->number + 1;
+		if (request && may_complete(request, qp, failed) && take(key, request, taken))
+			return true;
+	}
+	return false;
+}
+
+/* Finds the request of a failed completion among those that did not ask for one. */
+static __always_inline bool take_silent(struct verbs_qp *qp, struct verbs_request_key *key, struct verbs_request *taken)
+{
+	__u64 wr_id = key->wr_id, retired = qp->retired;
+
+	key->wr_id = 0;
+#pragma clang loop unroll(disable)
+	for (int i = 1; i <= SILENTS; i++) {
+		struct verbs_request *request;
+
+		key->number = SILENT | (retired + i) % SILENTS;
+		request = bpf_map_lookup_elem(&verbs_requests, key);
+		if (request && request->wr_id == wr_id && request->requests > retired && take(key, request, taken))
+			return true;
+	}
+	return false;
+}
+
+/* What of a QP's sum `posted`, with a request, is retired by its completion. Two polls at once may retire the same; then later ones retire less. */
+static __always_inline __u64 retire(__u64 *retired, __u64 posted)
+{
+	__s64 more = posted - *retired;
+
+	if (more < 0)
+		more = 0;
+	__sync_fetch_and_add(retired, more);
+	return more;
+}
+
+/* Describes a completion; false if it is of no request that was posted to a send queue. */
+static __always_inline bool completed(struct verbs_poller *c)
+{
+	struct verbs_request_key key = {
+		.qp = { MEMBER(ibv_cq, c->poll.cq, context), bpf_get_current_pid_tgid() >> 32, c->wc.qp_num },
+		.wr_id = c->wc.wr_id,
+	};
+	bool failed = c->wc.status != ibv_wc_status__SUCCESS;
+	struct verbs_qp *qp = bpf_map_lookup_elem(&verbs_qps, &key.qp);
+
+	if (!failed && c->wc.opcode >> RECV_BIT)
+		return false;
+	key.born = qp ? qp->born : 0;
+	if (!qp || (!take_only(qp, &key, failed, &c->request) && !take_first(qp, &key, failed, &c->request) &&
+		    !(failed && take_silent(qp, &key, &c->request)))) {
+		/* A failed completion does not show whether it is of a send queue. */
+		if (!failed)
+			verbs_complete_count(UNSEEN);
+		return false;
+	}
+	c->retired = retire(&qp->retired, c->request.requests);
+	c->bytes = retire(&qp->retired_bytes, c->request.bytes);
+	c->depth = qp->requests - qp->retired;
+	c->follows = qp->last;
+	c->gap = c->nsecs - qp->last;
+	qp->last = c->nsecs;
+	return true;
+}
+
+static __always_inline void verbs_complete_capture(struct verbs_complete *e, struct verbs_poller *c, enum stage stage)
+{
+	CAPTURE_COMMON(verbs_complete, e, stage);
+	if (WANT(verbs_complete, dev, stage))
+		e->has.dev = read_device(e->dev, sizeof(e->dev), MEMBER(ibv_cq, c->poll.cq, context));
+	if (WANT(verbs_complete, qp.num, stage))
+		e->qp.num = c->wc.qp_num;
+	if (WANT(verbs_complete, qp.type, stage))
+		e->qp.type = c->request.type;
+	if (WANT(verbs_complete, wr_id, stage))
+		e->wr_id = c->wc.wr_id;
+	if (WANT(verbs_complete, opcode, stage))
+		e->opcode = c->request.opcode;
+	if (WANT(verbs_complete, status, stage))
+		e->status = c->wc.status;
+	if (WANT(verbs_complete, bytes, stage))
+		e->bytes = c->bytes;
+	if (WANT(verbs_complete, latency, stage))
+		e->latency = c->nsecs - c->request.nsecs;
+	if (WANT(verbs_complete, retired, stage))
+		e->retired = c->retired;
+	if (WANT(verbs_complete, depth, stage))
+		e->depth = c->depth;
+	if (WANT(verbs_complete, gap, stage)) {
+		e->gap = c->gap;
+		e->has.gap = c->follows != 0;
+	}
+	if (WANT(verbs_complete, runq, stage)) {
+		bool posted_later = c->request.tid == (__u32)bpf_get_current_pid_tgid() && c->request.nsecs > c->before_nsecs;
+
+		e->runq = c->waited - (posted_later ? c->request.waited : c->before_waited);
+		e->has.runq = (posted_later || c->before_nsecs) && ACCOUNTS_FOR_runq;
+	}
+	if (WANT(verbs_complete, vendor_err, stage))
+		e->vendor_err = c->wc.vendor_err;
+	if (WANT(verbs_complete, imm, stage)) {
+		e->imm = c->request.imm;
+		e->has.imm = IS_IN(WITH_IMM_DATA, c->request.opcode);
+	}
+}
+
+SEC("uprobe")
+int uprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct verbs_poller *c = bpf_map_lookup_elem(&verbs_pollers, &thread);
+
+	if (!c) {
+		bpf_map_update_elem(&verbs_pollers, &thread, (void *)&no_poller, BPF_ANY);
+		c = bpf_map_lookup_elem(&verbs_pollers, &thread);
+	}
+	if (!c) {
+		verbs_complete_count(INFLIGHT_FULL);
+		return 0;
+	}
+	c->poll.cq = KPROBE_ARG0(ctx);
+	c->poll.wc = KPROBE_ARG2(ctx);
+	c->poll.next = 0;
+	return 0;
+}
+
+SEC("uretprobe")
+int uretprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct verbs_poller *c = bpf_map_lookup_elem(&verbs_pollers, &thread);
+	int n = (int)KPROBE_RET(ctx);
+	struct verbs_complete e;
+	__u32 i;
+
+	if (!c || !c->poll.wc) {
+		if (n > 0)
+			verbs_complete_count(UNSEEN);
+		return 0;
+	}
+	i = c->poll.next++;
+	if (!i) {
+		c->before_nsecs = c->nsecs;
+		c->before_waited = c->waited;
+		c->nsecs = bpf_ktime_get_boot_ns();
+		c->waited = WAITED;
+	}
+	if (n > 0) {
+		if (!bpf_probe_read_user(&c->wc, sizeof(c->wc), (void *)(c->poll.wc + i * sizeof(c->wc))) && completed(c)) {
+			__builtin_memset(&e.has, 0, sizeof(e.has));
+			EMIT(verbs_complete, ctx, &e, c);
+		}
+		if (i + 1 < n && i + 1 < MOST)
+			bpf_tail_call(ctx, &verbs_complete_next, 0);
+		if (i + 1 < n)
+			verbs_complete_count(CUT);
+	}
+	c->poll.wc = 0;
+	return 0;
+}
