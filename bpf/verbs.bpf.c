@@ -6,6 +6,7 @@
  * rdma-core 33 to 65.
  */
 #include "trace.h"
+#include "ib_uobject.h"
 
 /* enum ibv_qp_type */
 enum ibv_qp_type {
@@ -117,6 +118,16 @@ struct ibv_cq {
 struct ibv_qp {
 	__u64 context, qp_context, pd, send_cq, recv_cq, srq;
 	__u32 handle, qp_num, state, qp_type;
+};
+
+struct ibv_qp_ex {
+	__u64 qp_base[20];
+	__u64 comp_mask, wr_id;
+	__u32 wr_flags;
+};
+
+struct ibv_data_buf {
+	__u64 addr, length;
 };
 
 struct ibv_sge {
@@ -276,10 +287,13 @@ struct verbs_post_send {
 		__u32 imm : 1;
 		__u32 remote_addr : 1;
 	} has HAS_ALIGN;
-} DOC("a program posts a work request to send, write, read or change remote memory (ibv_post_send, each request of the chain)");
+} DOC("a program posts a work request to send, write, read or change remote memory (ibv_post_send, ibv_wr_complete, each request)");
 EVENT(verbs_post_send)
 
-#define OPCODE(wr) MEMBER(ibv_send_wr, wr, opcode)
+#include "verbs_built.h"
+
+/* A member of a work request: of a chain, or of one that was built. */
+#define OF_REQUEST(wr, built, member) ((built) ? (built)->member : MEMBER(ibv_send_wr, wr, member))
 
 /* Sets of opcodes. */
 #define BIT(opcode) (1ULL << ibv_wr_opcode__##opcode)
@@ -287,39 +301,41 @@ EVENT(verbs_post_send)
 #define ATOMICS (BIT(ATOMIC_CMP_AND_SWP) | BIT(ATOMIC_FETCH_AND_ADD))
 #define RDMA (BIT(RDMA_WRITE) | BIT(RDMA_WRITE_WITH_IMM) | BIT(RDMA_READ) | BIT(ATOMIC_WRITE))
 
-static __always_inline void verbs_post_send_capture(struct verbs_post_send *e, __u64 qp, __u64 wr, enum stage stage)
+static __always_inline void verbs_post_send_capture(struct verbs_post_send *e, __u64 qp, __u64 wr, struct built *built, enum stage stage)
 {
 	CAPTURE_COMMON(verbs_post_send, e, stage);
 	CAPTURE_QP(verbs_post_send, e, qp, stage);
 	if (WANT(verbs_post_send, wr_id, stage))
-		e->wr_id = MEMBER(ibv_send_wr, wr, wr_id);
+		e->wr_id = OF_REQUEST(wr, built, wr_id);
 	if (WANT(verbs_post_send, opcode, stage))
-		e->opcode = OPCODE(wr);
+		e->opcode = OF_REQUEST(wr, built, opcode);
 	if (WANT(verbs_post_send, num_sge, stage))
-		e->num_sge = MEMBER(ibv_send_wr, wr, num_sge);
+		e->num_sge = OF_REQUEST(wr, built, num_sge);
 	if (WANT(verbs_post_send, bytes, stage)) {
-		__s32 n = MEMBER(ibv_send_wr, wr, num_sge);
+		__s32 n = OF_REQUEST(wr, built, num_sge);
 
-		e->bytes = add_sges(MEMBER(ibv_send_wr, wr, sg_list), n);
+		e->bytes = built ? built->bytes : add_sges(MEMBER(ibv_send_wr, wr, sg_list), n);
 		e->has.bytes = IS_NEGATIVE(n - SGES - 1);
 	}
 	if (WANT(verbs_post_send, flags, stage))
-		e->flags = MEMBER(ibv_send_wr, wr, send_flags);
+		e->flags = OF_REQUEST(wr, built, send_flags);
 	if (WANT(verbs_post_send, imm, stage)) {
-		e->imm = __builtin_bswap32(MEMBER(ibv_send_wr, wr, imm_data));
-		e->has.imm = IS_IN(WITH_IMM_DATA, OPCODE(wr));
+		e->imm = __builtin_bswap32(OF_REQUEST(wr, built, imm_data));
+		e->has.imm = IS_IN(WITH_IMM_DATA, OF_REQUEST(wr, built, opcode));
 	}
 	if (WANT(verbs_post_send, remote_addr, stage)) {
-		e->remote_addr = MEMBER(ibv_send_wr, wr, remote_addr);
-		e->has.remote_addr = IS_IN(RDMA | ATOMICS, OPCODE(wr));
+		e->remote_addr = OF_REQUEST(wr, built, remote_addr);
+		e->has.remote_addr = IS_IN(RDMA | ATOMICS, OF_REQUEST(wr, built, opcode));
 	}
 	if (WANT(verbs_post_send, rkey, stage)) {
-		__u64 atomic = IS_IN(ATOMICS, OPCODE(wr));
+		__u64 atomic = IS_IN(ATOMICS, OF_REQUEST(wr, built, opcode));
 
-		/* The keys of RDMA and of atomics are in two places. */
-		bpf_probe_read_user(&e->rkey, sizeof(e->rkey), (void *)(wr + __builtin_offsetof(struct ibv_send_wr, rdma_rkey) +
-			atomic * (__builtin_offsetof(struct ibv_send_wr, atomic_rkey) - __builtin_offsetof(struct ibv_send_wr, rdma_rkey))));
-		e->has.rkey = IS_IN(RDMA | ATOMICS, OPCODE(wr));
+		if (built)
+			e->rkey = built->rkey;
+		else /* The keys of RDMA and of atomics are in two places. */
+			bpf_probe_read_user(&e->rkey, sizeof(e->rkey), (void *)(wr + __builtin_offsetof(struct ibv_send_wr, rdma_rkey) +
+				atomic * (__builtin_offsetof(struct ibv_send_wr, atomic_rkey) - __builtin_offsetof(struct ibv_send_wr, rdma_rkey))));
+		e->has.rkey = IS_IN(RDMA | ATOMICS, OF_REQUEST(wr, built, opcode));
 	}
 }
 
@@ -339,7 +355,7 @@ int uprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 	if (!wr)
 		return 0;
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	EMIT(verbs_post_send, ctx, &e, KPROBE_ARG0(ctx), wr);
+	EMIT(verbs_post_send, ctx, &e, KPROBE_ARG0(ctx), wr, 0);
 	wr = MEMBER(ibv_send_wr, wr, next);
 	if (go_on(&verbs_post_send_chains, thread, chain, wr))
 		bpf_tail_call(ctx, &verbs_post_send_next, 0);
@@ -347,6 +363,30 @@ int uprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 		verbs_post_send_count(CUT);
 	if (wr || chain)
 		bpf_map_delete_elem(&verbs_post_send_chains, &thread);
+	return 0;
+}
+
+ITSELF(verbs_post_send_next_built);
+
+SEC("uprobe")
+int uprobe_verbs_post_send__wr_complete(struct kprobe_regs *ctx)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct chain *chain = bpf_map_lookup_elem(&verbs_post_send_chains, &thread);
+	__u32 i = chain ? chain->wr : 0;
+	struct building *building = posted_now(thread, KPROBE_ARG0(ctx), i, EVENTS_SENT);
+	struct verbs_post_send e;
+
+	if (!building)
+		return 0;
+	__builtin_memset(&e.has, 0, sizeof(e.has));
+	EMIT(verbs_post_send, ctx, &e, building->qp, 0, nth(building, i));
+	if (i + 1 < building->n && go_on(&verbs_post_send_chains, thread, chain, i + 1))
+		bpf_tail_call(ctx, &verbs_post_send_next_built, 0);
+	if (i + 1 < building->n)
+		verbs_post_send_count(CUT);
+	bpf_map_delete_elem(&verbs_post_send_chains, &thread);
+	building->done |= EVENTS_SENT;
 	return 0;
 }
 

@@ -15,7 +15,7 @@ struct verbs_complete {
 	enum ibv_wr_opcode opcode DOC("what the work request does");
 	enum ibv_wc_status status USUAL(SUCCESS) DOC("how the work request ended");
 	bytes_t bytes DOC("sum over the lists of the work requests that it retires");
-	ns_t latency DOC("from the call of ibv_post_send to the return of the ibv_poll_cq that gives the completion to the program");
+	ns_t latency DOC("from the call of ibv_post_send or ibv_wr_complete to the return of the ibv_poll_cq that gives the completion to the program");
 	__u32 retired VERBOSE DOC("work requests that it retires: its own, and those before it that asked for no completion");
 	__u32 depth DETAIL DOC("work requests of the QP that are posted and not completed, after this one");
 	ns_t gap VERBOSE DOC("since the completion before it of the same QP; absent for the first one");
@@ -30,7 +30,7 @@ struct verbs_complete {
 		__u32 runq : 1;
 		__u32 imm : 1;
 	} has HAS_ALIGN;
-} DOC("a program gets the completion of a work request of a send queue (ibv_post_send to ibv_poll_cq)");
+} DOC("a program gets the completion of a work request of a send queue (ibv_post_send or ibv_wr_complete to ibv_poll_cq)");
 EVENT(verbs_complete)
 
 /* A QP of a process, by the context of its device, which a post and a poll both know. */
@@ -173,7 +173,7 @@ static __always_inline bool keep(struct verbs_qp *qp, struct verbs_request_key *
 /* How long this thread has waited for a CPU. */
 #define WAITED (WANTED(verbs_complete, runq) ? TOTAL_runq : 0)
 
-static __always_inline void posted(__u64 qp_address, struct ibv_send_wr *wr)
+static __always_inline void posted(__u64 qp_address, struct built *wr)
 {
 	struct verbs_request_key key = {
 		.qp = { MEMBER(ibv_qp, qp_address, context), bpf_get_current_pid_tgid() >> 32, MEMBER(ibv_qp, qp_address, qp_num) },
@@ -196,7 +196,7 @@ static __always_inline void posted(__u64 qp_address, struct ibv_send_wr *wr)
 		return;
 	}
 	key.born = qp->born;
-	__sync_fetch_and_add(&qp->bytes, add_sges(wr->sg_list, wr->num_sge));
+	__sync_fetch_and_add(&qp->bytes, wr->bytes);
 	__sync_fetch_and_add(&qp->requests, 1);
 	request.requests = qp->requests;
 	request.bytes = qp->bytes;
@@ -218,8 +218,14 @@ int uprobe_verbs_posted__post_send(struct kprobe_regs *ctx)
 
 	if (chain)
 		address = chain->wr;
-	if (address && !bpf_probe_read_user(&wr, sizeof(wr), (void *)address))
-		posted(KPROBE_ARG0(ctx), &wr);
+	if (address && !bpf_probe_read_user(&wr, sizeof(wr), (void *)address)) {
+		struct built request = {
+			.wr_id = wr.wr_id, .opcode = wr.opcode, .send_flags = wr.send_flags, .imm_data = wr.imm_data,
+			.bytes = add_sges(wr.sg_list, wr.num_sge),
+		};
+
+		posted(KPROBE_ARG0(ctx), &request);
+	}
 	if (go_on(&verbs_posted_chains, thread, chain, wr.next))
 		bpf_tail_call(ctx, &verbs_posted_next, 0);
 	if (wr.next)
@@ -229,14 +235,27 @@ int uprobe_verbs_posted__post_send(struct kprobe_regs *ctx)
 	return 0;
 }
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct ib_uobject {
-	__u64 user_handle; /* the program's struct ibv_qp */
-};
-struct ib_qp {
-	struct ib_uobject *uobject;
-};
-#pragma clang attribute pop
+ITSELF(verbs_posted_next_built);
+
+SEC("uprobe")
+int uprobe_verbs_posted__wr_complete(struct kprobe_regs *ctx)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct chain *chain = bpf_map_lookup_elem(&verbs_posted_chains, &thread);
+	__u32 i = chain ? chain->wr : 0;
+	struct building *building = posted_now(thread, KPROBE_ARG0(ctx), i, COMPLETIONS_AWAITED);
+
+	if (!building)
+		return 0;
+	posted(building->qp, nth(building, i));
+	if (i + 1 < building->n && go_on(&verbs_posted_chains, thread, chain, i + 1))
+		bpf_tail_call(ctx, &verbs_posted_next_built, 0);
+	if (i + 1 < building->n)
+		verbs_complete_count(CUT);
+	bpf_map_delete_elem(&verbs_posted_chains, &thread);
+	building->done |= COMPLETIONS_AWAITED;
+	return 0;
+}
 
 /* enum ib_qp_attr_mask and enum ib_qp_state, include/rdma/ib_verbs.h */
 enum { IB_QP_STATE = 1, IB_QPS_INIT = 1 };
@@ -248,14 +267,12 @@ enum { IB_QP_STATE = 1, IB_QPS_INIT = 1 };
 SEC("kprobe/ib_modify_qp_with_udata")
 int kprobe_verbs_renewed__ib_modify_qp_with_udata(struct kprobe_regs *ctx)
 {
-	__u64 qp = 0;
+	__u64 qp = user_handle(KPROBE_ARG0(ctx));
 	__u32 state = 0;
 	struct verbs_qp_key key;
 
 	bpf_probe_read_kernel(&state, sizeof(state), (void *)KPROBE_ARG1(ctx));
-	if (!(KPROBE_ARG2(ctx) & IB_QP_STATE) || state > IB_QPS_INIT)
-		return 0;
-	if (!GET(&qp, GET_POINTER((struct ib_qp *)KPROBE_ARG0(ctx), uobject), user_handle))
+	if (!qp || !(KPROBE_ARG2(ctx) & IB_QP_STATE) || state > IB_QPS_INIT)
 		return 0;
 	key.context = MEMBER(ibv_qp, qp, context);
 	key.tgid = bpf_get_current_pid_tgid() >> 32;

@@ -7,24 +7,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
 
-	"trace/bpf"
+	"trace/probes/kernel"
 	"trace/probes/verbs"
 )
 
-// usersFunction is called with each new object of an RDMA device, by the process that makes it.
-const usersFunction = "rdma_restrack_add"
+const (
+	// usersFunction is called with each new object of an RDMA device, by the process that makes it.
+	usersFunction = "rdma_restrack_add"
+	// qpFunction is called with each QP that a process changes.
+	qpFunction = "ib_modify_qp_with_udata"
+)
 
 // A finder looks for functions of libibverbs while something follows them: in all processes at the beginning, and then in each that makes
 // an object of an RDMA device.
 type finder struct {
+	kernel *kernel.Kernel
+
 	mu        sync.Mutex
 	functions *verbs.Finder // nil if nothing follows
 	users     *users
@@ -40,7 +48,7 @@ func (f *finder) follow(call string, attach verbs.Attach) (io.Closer, error) {
 	defer f.mu.Unlock()
 	if f.functions == nil {
 		functions := verbs.NewFinder(f.note)
-		users, err := watchUsers(functions.Look)
+		users, err := f.watch(functions)
 		if err != nil {
 			return nil, err
 		}
@@ -103,65 +111,100 @@ func (f *finder) note(text string) {
 	}
 }
 
-// users reports the processes that make objects of RDMA devices.
+// users reports the processes that make objects of RDMA devices, and the QPs that they change.
 type users struct {
 	objects *ebpf.Collection
-	link    link.Link
+	links   []link.Link
 	ring    *ringbuf.Reader
 	done    chan struct{}
 }
 
-// watchUsers calls look for each of these processes, until the result is closed.
-func watchUsers(look func(pid int)) (_ *users, err error) {
+// watch makes the functions of each of these processes known, until the result is closed.
+func (f *finder) watch(functions *verbs.Finder) (_ *users, err error) {
 	_ = rlimit.RemoveMemlock() // see newSet
-	spec, err := bpf.Load("users")
-	if err != nil {
-		return nil, err
-	}
 	u := &users{done: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("attach to %s: %w", usersFunction, explain(err)), u.release())
 		}
 	}()
-	if u.objects, err = ebpf.NewCollection(spec); err != nil {
+	o := &object{group: group{name: "users", module: verbsModule}}
+	spec, err := o.load()
+	if err != nil {
+		return nil, err
+	}
+	var options ebpf.CollectionOptions
+	if options.Programs.KernelTypes, err = kernelTypes(f.kernel, o, relocation{}); err != nil {
+		return nil, err
+	}
+	if u.objects, err = ebpf.NewCollectionWithOptions(spec, options); err != nil {
 		return nil, err
 	}
 	if u.ring, err = ringbuf.NewReader(u.objects.Maps["users"]); err != nil {
 		return nil, err
 	}
-	if u.link, err = link.Kprobe(usersFunction, u.objects.Programs["kprobe_users"], nil); err != nil {
-		return nil, err
+	for function, program := range map[string]string{usersFunction: "kprobe_users", qpFunction: "kprobe_users_qp"} {
+		l, err := link.Kprobe(function, u.objects.Programs[program], nil)
+		if err != nil {
+			return nil, err
+		}
+		u.links = append(u.links, l)
 	}
-	go u.read(look)
+	go u.read(functions)
 	return u, nil
 }
 
-// read looks once into a process that has made several objects meanwhile.
-func (u *users) read(look func(pid int)) {
+// A user is struct user of bpf/users.bpf.c.
+type user struct {
+	qp  uint64
+	pid int
+}
+
+// settled is after how long a changed QP is looked at again: a provider may set its functions after the kernel has changed it, as mlx5 does.
+const settled = 50 * time.Millisecond
+
+// read looks once into a process that has made several objects meanwhile, and twice at each QP.
+func (u *users) read(functions *verbs.Finder) {
 	defer close(u.done)
+	var again map[user]bool
 	for {
-		pids := make(map[int]bool)
+		seen := make(map[user]bool)
 		record, err := u.ring.Read()
 		for ; err == nil; record, err = u.ring.Read() {
-			pids[int(binary.NativeEndian.Uint32(record.RawSample))] = true
+			seen[user{binary.NativeEndian.Uint64(record.RawSample), int(binary.NativeEndian.Uint32(record.RawSample[8:]))}] = true
 			if record.Remaining == 0 {
 				break
 			}
 		}
-		if errors.Is(err, ringbuf.ErrClosed) {
-			return
+		for by := range seen {
+			if by.qp == 0 {
+				functions.Look(by.pid)
+				continue
+			}
+			functions.LookQP(by.pid, by.qp)
+			if again == nil {
+				again = make(map[user]bool)
+				u.ring.SetDeadline(time.Now().Add(settled))
+			}
+			again[by] = true
 		}
-		for pid := range pids {
-			look(pid)
+		switch {
+		case errors.Is(err, ringbuf.ErrClosed):
+			return
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			for by := range again {
+				functions.LookQP(by.pid, by.qp)
+			}
+			again = nil
+			u.ring.SetDeadline(time.Time{})
 		}
 	}
 }
 
 func (u *users) release() error {
 	var errs []error
-	if u.link != nil {
-		errs = append(errs, u.link.Close())
+	for _, l := range u.links {
+		errs = append(errs, l.Close())
 	}
 	if u.ring != nil {
 		errs = append(errs, u.ring.Close())

@@ -42,7 +42,7 @@ func newHost(c *Catalog, o kernel.Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{kernel: k, catalog: c}, nil
+	return &Host{kernel: k, catalog: c, finder: finder{kernel: k}}, nil
 }
 
 // wantedSymbols returns the names that any probe looks up in the kernel's symbol table.

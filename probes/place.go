@@ -96,7 +96,8 @@ func (clock) sampled() bool { return true }
 
 func (clock) in(int) Arg { return nil }
 
-// A datapath is calls of libibverbs, by the names of their functions in struct ibv_context_ops. Each is in the libraries of providers.
+// A datapath is calls of libibverbs, by the names of their functions in struct ibv_context_ops and struct ibv_qp_ex. Each is in the libraries
+// of providers.
 type datapath []string
 
 func (datapath) targets() []string { return nil }

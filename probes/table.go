@@ -90,10 +90,10 @@ var table = []row{
 	}},
 	{"syscall:enter", hook{name: "syscall_enter", place: tracepoint{name: "sys_enter"}, selector: "nr"}},
 	{"syscall:exit", hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}},
-	{"verbs:complete", hook{name: "verbs_complete", place: datapath{"poll_cq"}, needs: []string{"verbs_posted", "verbs_renewed"}}},
+	{"verbs:complete", hook{name: "verbs_complete", place: datapath{"poll_cq"}, needs: []string{"verbs_built", "verbs_posted", "verbs_renewed"}}},
 	{"verbs:poll_cq", hook{name: "verbs_poll_cq", place: datapath{"poll_cq"}}},
 	{"verbs:post_recv", hook{name: "verbs_post_recv", place: datapath{"post_recv", "post_srq_recv"}}},
-	{"verbs:post_send", hook{name: "verbs_post_send", place: datapath{"post_send"}}},
+	{"verbs:post_send", hook{name: "verbs_post_send", place: datapath{"post_send", "wr_complete"}, needs: []string{"verbs_built"}}},
 }
 
 var helpers = []hook{
@@ -105,7 +105,10 @@ var helpers = []hook{
 	{name: "qp_state", place: functions{{fn("ib_modify_qp_with_udata"), fn("ib_modify_qp"), fn("ib_destroy_qp_user")}}},
 	{name: "rdma_device", place: functions{{opt("res_to_dev"), opt("ib_device_get_by_index")}}, unless: "rdma_id_private", room: rdmaCMIDs},
 	{name: "syscall_start", place: tracepoint{name: "sys_enter"}},
-	{name: "verbs_posted", place: datapath{"post_send"}},
+	{name: "verbs_built", place: datapath{"wr_abort", "wr_atomic_cmp_swp", "wr_atomic_fetch_add", "wr_atomic_write", "wr_bind_mw", "wr_flush",
+		"wr_local_inv", "wr_rdma_read", "wr_rdma_write", "wr_rdma_write_imm", "wr_send", "wr_send_imm", "wr_send_inv", "wr_send_tso",
+		"wr_set_inline_data", "wr_set_inline_data_list", "wr_set_sge", "wr_set_sge_list"}},
+	{name: "verbs_posted", place: datapath{"post_send", "wr_complete"}},
 	{name: "verbs_renewed", place: functions{{opt("ib_modify_qp_with_udata")}}},
 }
 
@@ -128,8 +131,11 @@ var groups = []group{
 	{name: "profile"},
 	{name: "rdma", module: kernel.Module{Name: "ib_core", Types: []string{"ib_", "rdma_"}, Load: "modprobe ib_uverbs"}},
 	{name: "syscall", module: kernel.Module{Events: "raw_syscalls"}},
-	{name: "verbs", module: kernel.Module{Name: "ib_core", Types: []string{"ib_"}, Headers: []string{"<rdma/ib_verbs.h>"}, Load: "modprobe ib_uverbs"}},
+	{name: "verbs", module: verbsModule},
 }
+
+// verbsModule is what the programs of a data path need: the processes that use RDMA devices, and the QPs that they change.
+var verbsModule = kernel.Module{Name: "ib_core", Types: []string{"ib_"}, Headers: []string{"<rdma/ib_verbs.h>"}, Load: "modprobe ib_uverbs"}
 
 // mlx5Core is what mlx5:cmd traces, besides its group's module.
 var mlx5Core = &kernel.Module{Name: "mlx5_core", Types: []string{"mlx5_"}, Headers: []string{"<linux/mlx5/driver.h>"}, Load: "modprobe mlx5_core"}

@@ -56,9 +56,11 @@ func (u uprobe) String() string {
 	return "uprobe"
 }
 
-// needs: the memory of processes is read for CAP_SYS_PTRACE, and /proc/PID/map_files for CAP_CHECKPOINT_RESTORE.
+// needs: CAP_PERFMON does not suffice for uprobes since 6.16 and stable kernels of July 2025 (ba677dbe77af, "perf: Revert to requiring
+// CAP_SYS_ADMIN for uprobes"). The memory of processes is read for CAP_SYS_PTRACE, and what files other users' processes have open for
+// CAP_DAC_READ_SEARCH.
 func (uprobe) needs(*kernel.Kernel, []string) []string {
-	return append(kernel.PerfCaps(), kernel.CapPtrace, kernel.CapCheckpoint)
+	return []string{kernel.CapSysAdmin, kernel.CapPtrace, kernel.CapReadSearch}
 }
 
 func (uprobe) prepare(*ebpf.ProgramSpec, string) {}

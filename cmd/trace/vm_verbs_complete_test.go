@@ -20,6 +20,8 @@ var completeRuns = []struct{ options, opcode string }{
 	{"threads=8 count=100 onecq=1 lines=1", "SEND"},
 	{"threads=4 ids=same count=400", "SEND"},
 	{"qps=4 threads=3 batch=4 entries=1 signal=4 count=120 lines=1", "SEND"},
+	{"api=wr op=write_imm batch=7 signal=7 count=210 lines=1", "RDMA_WRITE_WITH_IMM"},
+	{"api=wr qps=2 threads=4 batch=2 count=100 lines=1", "SEND"},
 	{"pollers=3 threads=3 op=write count=300 lines=1", "RDMA_WRITE"},
 	{"op=write fail=rkey count=20 lines=1", "RDMA_WRITE"},
 	{"op=write fail=rkey count=20 signal=5 lines=1", "RDMA_WRITE"},

@@ -160,6 +160,13 @@ var verbsRuns = []struct{ options, opcode string }{
 	{"type=ud op=send_imm", "SEND_WITH_IMM"},
 	{"srq=1 qps=2", "SEND"},
 	{"threads=4 ids=same count=400 onecq=1", "SEND"},
+	{"api=wr count=200", "SEND"},
+	{"api=wr op=write batch=7 signal=7 count=210 sges=3", "RDMA_WRITE"},
+	{"api=wr op=write_imm sges=16 inline=1 size=8", "RDMA_WRITE_WITH_IMM"},
+	{"api=wr op=read", "RDMA_READ"},
+	{"api=wr op=fadd", "ATOMIC_FETCH_AND_ADD"},
+	{"api=wr type=ud op=send_imm", "SEND_WITH_IMM"},
+	{"api=wr qps=4 threads=3 batch=4 entries=1 count=120", "SEND"},
 	{"op=write fail=rkey count=20", "RDMA_WRITE"},
 	{"fail=rnr count=20", "SEND"},
 	{"qps=4 threads=3 batch=4 entries=1 count=120", "SEND"},
@@ -172,13 +179,17 @@ func TestVMVerbs(t *testing.T) {
 		for _, running := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s running=%t", run.options, running), func(t *testing.T) {
 				var d *datapath
+				found := "is followed from now on"
+				if strings.HasPrefix(run.options, "api=wr") {
+					found = "verbs: ibv_wr_* of "
+				}
 				if running {
 					d = startDatapath(t, path, strings.Fields(run.options)...)
 				}
 				trace := startTool(t, "ttached", "trace", verbsTotals)
 				if !running {
 					d = startDatapath(t, path, strings.Fields(run.options)...)
-					waitUntil(t, "the library is found", func() bool { return strings.Contains(trace.out.String(), "is followed from now on") })
+					waitUntil(t, "the library is found", func() bool { return strings.Contains(trace.out.String(), found) })
 				}
 				want := d.finish(t).expected(run.opcode)
 				if got := countsOf(trace.stop(t)); !maps.Equal(got, want) {
@@ -259,6 +270,23 @@ func TestVMVerbsProcess(t *testing.T) {
 		if !strings.Contains(text, report) {
 			t.Errorf("the report lacks %q:\n%s", report, text)
 		}
+	}
+}
+
+// An ordinary user sees the data path of all processes with the capabilities that docs/privileges.md lists. A missing one is named.
+func TestVMVerbsCapabilities(t *testing.T) {
+	path := buildDatapath(t)
+	sh(t, "chmod 755 %s %s", filepath.Dir(path), filepath.Dir(filepath.Dir(path)))
+	for caps, missing := range map[string]string{"bpf,perfmon,sys_ptrace": "CAP_SYS_ADMIN and CAP_DAC_READ_SEARCH", "sys_admin": "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"} {
+		if out, err := asNobody(t, caps, "verbs:post_send").CombinedOutput(); err == nil || !strings.Contains(string(out), missing) {
+			t.Errorf("with %s: %v\n%s", caps, err, out)
+		}
+	}
+	d := startDatapath(t, path, "count=50")
+	trace := startAsNobody(t, "sys_admin,sys_ptrace,dac_read_search", "verbs:post_send")
+	totals := d.finish(t)
+	if events := trace.stop(t); uint64(len(events)) != totals.QPs[0].Sends.Posts {
+		t.Errorf("%d events of %d posts:\n%s", len(events), totals.QPs[0].Sends.Posts, trace.messages(t))
 	}
 }
 

@@ -16,11 +16,18 @@ const (
 	CapPerfmon    = "CAP_PERFMON"
 	CapSysAdmin   = "CAP_SYS_ADMIN"
 	CapPtrace     = "CAP_SYS_PTRACE"
-	CapCheckpoint = "CAP_CHECKPOINT_RESTORE"
+	CapReadSearch = "CAP_DAC_READ_SEARCH"
 )
 
-var capabilityBits = map[string]uint{CapBPF: unix.CAP_BPF, CapPerfmon: unix.CAP_PERFMON, CapSysAdmin: unix.CAP_SYS_ADMIN,
-	CapPtrace: unix.CAP_SYS_PTRACE, CapCheckpoint: unix.CAP_CHECKPOINT_RESTORE}
+var capabilityBits = map[string]uint64{
+	CapBPF: 1 << unix.CAP_BPF, CapPerfmon: 1 << unix.CAP_PERFMON, CapSysAdmin: 1 << unix.CAP_SYS_ADMIN, CapPtrace: 1 << unix.CAP_SYS_PTRACE,
+	CapReadSearch: 1 << unix.CAP_DAC_READ_SEARCH,
+}
+
+// impliedBy are the bits of capabilities that imply another one.
+var impliedBy = map[string]uint64{
+	CapBPF: 1 << unix.CAP_SYS_ADMIN, CapPerfmon: 1 << unix.CAP_SYS_ADMIN, CapReadSearch: 1 << unix.CAP_DAC_OVERRIDE,
+}
 
 func effectiveCapabilities() (uint64, error) {
 	status, err := os.ReadFile("/proc/self/status")
@@ -41,16 +48,15 @@ func capEffOf(status string) (uint64, error) {
 	return 0, fmt.Errorf("/proc/self/status: no CapEff")
 }
 
-// Lacking returns the wanted capabilities that this process does not have. CAP_SYS_ADMIN implies all of them except CAP_SYS_PTRACE.
+// Lacking returns the wanted capabilities that this process does not have, nor another one that implies them.
 func (k *Kernel) Lacking(wanted []string) []string {
 	held, err := k.capability()
 	if err != nil {
 		return nil
 	}
-	admin := held&(1<<unix.CAP_SYS_ADMIN) != 0
 	var missing []string
 	for _, name := range wanted {
-		if implied := admin && name != CapPtrace; !implied && held&(1<<capabilityBits[name]) == 0 {
+		if held&(capabilityBits[name]|impliedBy[name]) == 0 {
 			missing = append(missing, name)
 		}
 	}

@@ -58,7 +58,7 @@ func (k *Kernel) capabilityFact() Fact {
 	}
 	var names []string
 	for _, name := range []string{CapBPF, CapPerfmon, CapSysAdmin} {
-		if held&(1<<capabilityBits[name]) != 0 {
+		if held&capabilityBits[name] != 0 {
 			names = append(names, name)
 		}
 	}

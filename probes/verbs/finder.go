@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,8 +40,9 @@ type Finder struct {
 	mu        sync.Mutex
 	places    map[string][]place // by call
 	followers []*Follower
-	known     map[process][]int // the devices of processes, whose contexts were found
-	failed    map[process]int   // how often none was found
+	known     map[process][]int  // the devices of processes, whose contexts were found
+	failed    map[process]int    // how often none was found
+	qps       map[functions]bool // of QPs that are followed
 	noted     map[string]bool
 	begun     bool // all processes were looked into
 }
@@ -105,10 +107,20 @@ func (f *Finder) LookAll() error {
 	if err != nil {
 		return err
 	}
+	var denied []error // hidepid, or another user namespace
 	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			f.Look(pid)
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
 		}
+		if err := f.look(pid); errors.Is(err, fs.ErrPermission) {
+			denied = append(denied, err)
+		} else {
+			f.notFollowed(pid, err)
+		}
+	}
+	if len(denied) > 0 {
+		f.report(fmt.Sprintf("verbs: %d processes are not followed, like: %v", len(denied), denied[0]))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,17 +129,23 @@ func (f *Finder) LookAll() error {
 }
 
 // Look looks for contexts of a process. It is cheap if the process has no open device, or none that is new.
-func (f *Finder) Look(pid int) {
+func (f *Finder) Look(pid int) { f.notFollowed(pid, f.look(pid)) }
+
+// notFollowed reports why a process is not followed, unless it has ended.
+func (f *Finder) notFollowed(pid int, err error) {
+	if err != nil && !gone(err) {
+		f.report(fmt.Sprintf("verbs: process %d is not followed: %v", pid, err))
+	}
+}
+
+func (f *Finder) look(pid int) error {
 	devices, err := devicesOf(pid)
 	if err != nil || len(devices) == 0 {
-		if err != nil && !gone(err) {
-			f.report(fmt.Sprintf("verbs: process %d is not followed: %v", pid, err))
-		}
-		return
+		return err
 	}
 	start, err := startOf(pid)
 	if err != nil {
-		return // it has ended
+		return err
 	}
 	self := process{pid, start}
 	f.mu.Lock()
@@ -135,15 +153,13 @@ func (f *Finder) Look(pid int) {
 	failed := f.failed[self]
 	f.mu.Unlock()
 	if len(devices) == 0 || failed == mostFailed {
-		return
+		return nil
 	}
-	all, err := f.look(self, devices)
+	all, err := f.search(self, devices)
 	if err == nil && !all {
 		err = f.fail(self)
 	}
-	if err != nil && !gone(err) {
-		f.report(fmt.Sprintf("verbs: process %d is not followed: %v", pid, err))
-	}
+	return err
 }
 
 // mostFailed is how often a process is searched without success: each search may read a GiB. A program opens a device, and then makes a few
@@ -166,17 +182,19 @@ func (f *Finder) fail(self process) error {
 // mostKnown bounds what is remembered of processes. What was forgotten is searched again.
 const mostKnown = 4096
 
-// look searches for the contexts of some devices, and reports whether it found all. A context may not be complete yet: then a later call
+// search searches for the contexts of some devices, and reports whether it found all. A context may not be complete yet: then a later call
 // finds it.
-func (f *Finder) look(self process, devices []int) (all bool, err error) {
+func (f *Finder) search(self process, devices []int) (all bool, err error) {
 	regions, err := regionsOf(self.pid)
 	if err != nil {
 		return false, err
 	}
 	left := slices.Clone(devices)
-	err = contexts(self.pid, regions, devices, func(context []byte) bool {
+	var at []uint64
+	found := func(address uint64, context []byte) bool {
 		fd := int(int32(binary.NativeEndian.Uint32(context[cmdFD:])))
 		if f.found(self, regions, context) {
+			at = append(at, address)
 			left = slices.DeleteFunc(left, func(o int) bool { return o == fd })
 			f.mu.Lock()
 			if len(f.known) == mostKnown {
@@ -186,8 +204,90 @@ func (f *Finder) look(self process, devices []int) (all bool, err error) {
 			f.mu.Unlock()
 		}
 		return len(left) == 0
-	})
+	}
+	err = scan(self.pid, regions, contextSize, func(address uint64, memory []byte) bool { return search(address, memory, devices, found) })
+	if err == nil && len(at) > 0 && !f.looked() {
+		err = scan(self.pid, regions, qpSize, func(_ uint64, memory []byte) bool {
+			searchQPs(memory, at, func(qp []byte) { f.foundQP(self, regions, qp) })
+			return false
+		})
+	}
 	return len(left) == 0, err
+}
+
+// looked reports whether all processes were looked into: the QPs of later ones are reported when they are changed.
+func (f *Finder) looked() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.begun
+}
+
+// LookQP looks at a QP of a process: the address of its struct ibv_qp.
+func (f *Finder) LookQP(pid int, address uint64) {
+	qp, context := make([]byte, qpSize), make([]byte, contextSize)
+	if n, err := read(pid, address, qp); err != nil || n < len(qp) {
+		return // it is smaller, or the process has ended
+	}
+	start, err := startOf(pid)
+	if err != nil {
+		return
+	}
+	like := functions{process{pid, start}, string(qp[qpFunctions:])}
+	f.mu.Lock()
+	known := f.qps[like]
+	f.mu.Unlock()
+	if known {
+		return
+	}
+	if n, err := read(pid, binary.NativeEndian.Uint64(qp), context); err != nil || n < len(context) {
+		return
+	}
+	devices, err := devicesOf(pid)
+	if err != nil || !search(0, context, devices, func(uint64, []byte) bool { return true }) {
+		return
+	}
+	regions, err := regionsOf(pid)
+	if err != nil {
+		return
+	}
+	if f.foundQP(like.process, regions, qp) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.qps) == mostKnown {
+			clear(f.qps)
+		}
+		f.qps[like] = true
+	}
+}
+
+// functions are the pointers to functions of a process's QP: most of its QPs have the same.
+type functions struct {
+	process
+	pointers string
+}
+
+// foundQP attaches the followers to the functions of a QP, if all that it has are in the library of its ibv_wr_start, and reports whether that is
+// done. Behind wr_abort, libraries before rdma-core 65 have something else.
+func (f *Finder) foundQP(self process, regions []region, qp []byte) bool {
+	start, ok := code(self.pid, regions, binary.NativeEndian.Uint64(qp[qpCalls[wrStart]:]))
+	if !ok {
+		return false
+	}
+	at := make(map[string]place)
+	for call, offset := range qpCalls {
+		address := binary.NativeEndian.Uint64(qp[offset:])
+		if address == 0 {
+			continue
+		}
+		p, ok := code(self.pid, regions, address)
+		switch {
+		case ok && p.library == start.library:
+			at[call] = p
+		case offset <= qpCalls[wrAbort]:
+			return false
+		}
+	}
+	return f.addAll(self, "ibv_wr_* of ", at)
 }
 
 // found attaches the followers to the functions of a context. It reports whether that is done: memory may look like a context by chance, and
@@ -200,14 +300,20 @@ func (f *Finder) found(self process, regions []region, context []byte) bool {
 		case !ok:
 			return false
 		case !dummy(p):
+			at[call] = p
 		case call == "post_send" || call == "poll_cq":
 			return false // the provider is about to set its own
-		default:
-			continue // the provider has none
 		}
+	}
+	return f.addAll(self, "", at)
+}
+
+// addAll attaches the followers to functions of a process; what names them in a message. It reports whether that is done: the process may end meanwhile.
+func (f *Finder) addAll(self process, what string, at map[string]place) bool {
+	for call, p := range at {
 		var err error
 		if p.file, err = f.identify(p.path); err != nil {
-			return false // the process has ended
+			return false
 		}
 		if marked(p) {
 			p.offset += endbr64
@@ -229,7 +335,7 @@ func (f *Finder) found(self process, regions []region, context []byte) bool {
 	}
 	if f.begun {
 		for library := range libraries {
-			f.reportLocked(fmt.Sprintf("verbs: %s is followed from now on, as process %d uses it", library, self.pid))
+			f.reportLocked(fmt.Sprintf("verbs: %s%s is followed from now on, as process %d uses it", what, library, self.pid))
 		}
 	}
 	return true
@@ -294,7 +400,7 @@ func (f *Finder) reportLocked(text string) {
 func NewFinder(note func(text string)) *Finder {
 	return &Finder{
 		note: note, identify: fileOf, places: make(map[string][]place),
-		known: make(map[process][]int), failed: make(map[process]int), noted: make(map[string]bool),
+		known: make(map[process][]int), failed: make(map[process]int), qps: make(map[functions]bool), noted: make(map[string]bool),
 	}
 }
 

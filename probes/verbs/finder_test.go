@@ -3,6 +3,7 @@
 package verbs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -167,7 +170,7 @@ func TestNoContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen := search(memory, []int{fd}, func(context []byte) bool { return f.found(process{pid: os.Getpid()}, regions, context) })
+		seen := search(0, memory, []int{fd}, func(_ uint64, context []byte) bool { return f.found(process{pid: os.Getpid()}, regions, context) })
 		if seen || len(f.places) != 0 {
 			t.Errorf("%s: %v is taken for a context", name, f.places)
 		}
@@ -199,6 +202,57 @@ func TestDummies(t *testing.T) {
 	}
 }
 
+// qp makes a QP in the memory of this process: its context, and its functions.
+func qp(context []byte, functions map[string]uint64) []byte {
+	memory := make([]byte, qpSize+8)
+	memory = memory[-uintptr(unsafe.Pointer(&memory[0]))&7:][:qpSize]
+	binary.NativeEndian.PutUint64(memory, uint64(uintptr(unsafe.Pointer(&context[0]))))
+	for call, function := range functions {
+		binary.NativeEndian.PutUint64(memory[qpCalls[call]:], function)
+	}
+	return memory
+}
+
+// The functions of ibv_wr_* are found in a QP that was there before, and in one that is changed later. A QP without them, memory with other
+// pointers, and a QP without a context are left alone.
+func TestQPs(t *testing.T) {
+	function := uint64(reflect.ValueOf(TestQPs).Pointer())
+	has := map[string]uint64{wrStart: function, "wr_send": function + 64, "wr_complete": function + 128}
+	c := context(device(t), function)
+	there := qp(c, has)
+	binary.NativeEndian.PutUint32(there[qpCalls["wr_flush"]:], 1) // of another field
+	var notes []string
+	f := NewFinder(func(text string) { notes = append(notes, text) })
+	if err := f.LookAll(); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.places["wr_send"]) != 1 || len(f.places["wr_complete"]) != 1 || f.places["wr_flush"] != nil {
+		t.Errorf("%v is found", f.places)
+	}
+	has["wr_send"] += 64
+	for name, memory := range map[string][]byte{
+		"old":   qp(c, nil),
+		"other": qp(c, map[string]uint64{wrStart: function, "wr_send": uint64(uintptr(unsafe.Pointer(&c[0])))}),
+		"none":  qp(make([]byte, contextSize), has),
+	} {
+		if f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&memory[0])))); len(f.places["wr_send"]) != 1 {
+			t.Errorf("%s: %v is found", name, f.places)
+		}
+	}
+	later := qp(c, has)
+	for range 2 {
+		f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&later[0]))))
+	}
+	if len(f.places["wr_send"]) != 2 || len(f.places["wr_complete"]) != 1 {
+		t.Errorf("after another QP %v is found", f.places)
+	}
+	if len(notes) != 1 || !strings.HasPrefix(notes[0], "verbs: ibv_wr_* of ") {
+		t.Errorf("it reports %q", notes)
+	}
+	f.LookQP(os.Getpid(), 8)
+	_ = there[0]
+}
+
 // A process without a context is searched some times, and then reported.
 func TestNoContextAtAll(t *testing.T) {
 	device(t)
@@ -211,6 +265,30 @@ func TestNoContextAtAll(t *testing.T) {
 	}
 	if want := fmt.Sprintf("verbs: process %d is not followed: no struct ibv_context is in its memory, so it may use the device without libibverbs", os.Getpid()); !slices.Equal(notes, []string{want}) {
 		t.Errorf("it reports %q, want %q", notes, want)
+	}
+}
+
+// Processes that may not be looked into are reported together at the start, and each for itself later.
+func TestDenied(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to be another user for a moment")
+	}
+	var notes []string
+	f := NewFinder(func(text string) { notes = append(notes, text) })
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const nobody = 65534
+	if _, err := unix.SetfsuidRetUid(nobody); err != nil {
+		t.Fatal(err)
+	}
+	err := f.LookAll()
+	f.Look(1)
+	if _, back := unix.SetfsuidRetUid(0); err != nil || back != nil {
+		t.Fatal(err, back)
+	}
+	if len(notes) != 2 || !regexp.MustCompile(`^verbs: \d+ processes are not followed, like: open /proc/\d+/fd: permission denied$`).MatchString(notes[0]) ||
+		notes[1] != "verbs: process 1 is not followed: open /proc/1/fd: permission denied" {
+		t.Errorf("it reports %q", notes)
 	}
 }
 
@@ -256,11 +334,16 @@ func FuzzSearch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, memory []byte, at int) {
 		at = max(0, at%4096) &^ 7
 		memory = append(make([]byte, at), memory...)
-		search(memory, []int{3, -1}, func(context []byte) bool {
-			if len(context) != contextSize {
-				t.Errorf("a context of %d bytes", len(context))
+		search(0x1000, memory, []int{3, -1}, func(at uint64, context []byte) bool {
+			if len(context) != contextSize || !bytes.Equal(context, memory[at-0x1000:][:contextSize]) {
+				t.Errorf("a context of %d bytes at %#x", len(context), at)
 			}
 			return false
+		})
+		searchQPs(memory, []uint64{0x1000, ^uint64(0)}, func(qp []byte) {
+			if len(qp) != qpSize {
+				t.Errorf("a QP of %d bytes", len(qp))
+			}
 		})
 	})
 }

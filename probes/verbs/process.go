@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,14 +28,26 @@ const (
 // calls are the functions in struct ibv_context_ops of a context.
 var calls = map[string]int{"poll_cq": 96, "post_srq_recv": 168, "post_send": 208, "post_recv": 216}
 
+// qpCalls are the functions of a struct ibv_qp_ex, which ibv_wr_* calls. One that the QP does not have is NULL; a QP that was not made for
+// them has none.
+var qpCalls = map[string]int{
+	"wr_atomic_cmp_swp": 184, "wr_atomic_fetch_add": 192, "wr_bind_mw": 200, "wr_local_inv": 208, "wr_rdma_read": 216, "wr_rdma_write": 224,
+	"wr_rdma_write_imm": 232, "wr_send": 240, "wr_send_imm": 248, "wr_send_inv": 256, "wr_send_tso": 264, "wr_set_inline_data": 288,
+	"wr_set_inline_data_list": 296, "wr_set_sge": 304, "wr_set_sge_list": 312, wrStart: 320, "wr_complete": 328, wrAbort: 336,
+	"wr_atomic_write": 344, "wr_flush": 352,
+}
+
+const (
+	wrStart = "wr_start"
+	wrAbort = "wr_abort"
+	// qpFunctions is where the first of them is.
+	qpFunctions = 184
+	qpSize      = 360
+)
+
 // Calls are the names of the functions that can be followed.
 func Calls() []string {
-	names := make([]string, 0, len(calls))
-	for name := range calls {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(calls))
 }
 
 // A region is a mapping of a process: a line of /proc/PID/maps.
@@ -146,41 +159,47 @@ func read(pid int, address uint64, buf []byte) (int, error) {
 // searched bounds how much memory of a process is searched. Contexts are allocated early, and small mappings are searched first.
 const searched = 1 << 30
 
-// contexts calls found with each context of an open device in the memory of a process, until found reports that it has all. Programs
-// have contexts in what the allocator gives out: private memory that can be written and belongs to no file.
-func contexts(pid int, regions []region, devices []int, found func(context []byte) (all bool)) error {
-	var heaps []region
+// heaps returns where the allocator of a process takes memory from: private memory that can be written and belongs to no file. What is searched
+// first comes first.
+func heaps(regions []region) []region {
+	var all []region
 	for _, r := range regions {
 		if strings.HasPrefix(r.perms, "rw-p") && r.inode == 0 && (r.path == "" || r.path == "[heap]" || strings.HasPrefix(r.path, "[anon")) {
-			heaps = append(heaps, r)
+			all = append(all, r)
 		}
 	}
-	slices.SortStableFunc(heaps, func(a, b region) int {
+	slices.SortStableFunc(all, func(a, b region) int {
 		if aHeap, bHeap := a.path == "[heap]", b.path == "[heap]"; aHeap != bHeap {
 			return map[bool]int{true: -1, false: 1}[aHeap]
 		}
 		return int(min(a.end-a.start, searched)) - int(min(b.end-b.start, searched))
 	})
+	return all
+}
+
+// scan calls visit with pieces of the memory of a process, and their addresses, until it reports that it has all. Each struct of a size is in
+// one piece.
+func scan(pid int, regions []region, size int, visit func(at uint64, memory []byte) (all bool)) error {
 	buf := make([]byte, 1<<20)
 	left := uint64(searched)
-	for _, r := range heaps {
+	for _, r := range heaps(regions) {
 		for at := r.start; at < r.end && left > 0; {
 			n, err := read(pid, at, buf[:min(uint64(len(buf)), r.end-at)])
-			if err != nil || n < contextSize {
+			if err != nil || n < size {
 				if errors.Is(err, unix.EPERM) || gone(err) {
 					return err
 				}
 				break // a page that cannot be read
 			}
 			left -= min(left, uint64(n))
-			if search(buf[:n], devices, found) {
+			if visit(at, buf[:n]) {
 				return nil
 			}
 			at += uint64(n)
 			if at < r.end {
-				at -= contextSize // one may be across the edge
+				at -= uint64(size+7) &^ 7 // one may be across the edge
 			}
-			if n < contextSize+8 {
+			if n < size+8 {
 				break
 			}
 		}
@@ -189,15 +208,24 @@ func contexts(pid int, regions []region, devices []int, found func(context []byt
 }
 
 // search finds the contexts in a piece of memory, and reports whether found has all.
-func search(memory []byte, devices []int, found func(context []byte) bool) bool {
-	for at := 0; at+contextSize <= len(memory); at += 8 {
-		if binary.NativeEndian.Uint64(memory[at+abiCompat:]) != ^uint64(0) {
+func search(at uint64, memory []byte, devices []int, found func(at uint64, context []byte) bool) bool {
+	for i := 0; i+contextSize <= len(memory); i += 8 {
+		if binary.NativeEndian.Uint64(memory[i+abiCompat:]) != ^uint64(0) {
 			continue
 		}
-		fd := int(int32(binary.NativeEndian.Uint32(memory[at+cmdFD:])))
-		if slices.Contains(devices, fd) && found(memory[at:at+contextSize]) {
+		fd := int(int32(binary.NativeEndian.Uint32(memory[i+cmdFD:])))
+		if slices.Contains(devices, fd) && found(at+uint64(i), memory[i:i+contextSize]) {
 			return true
 		}
 	}
 	return false
+}
+
+// searchQPs calls found with what may be a QP: it begins with the address of a context, and has a function where ibv_wr_start is.
+func searchQPs(memory []byte, contexts []uint64, found func(qp []byte)) {
+	for i := 0; i+qpSize <= len(memory); i += 8 {
+		if slices.Contains(contexts, binary.NativeEndian.Uint64(memory[i:])) && binary.NativeEndian.Uint64(memory[i+qpCalls[wrStart]:]) != 0 {
+			found(memory[i : i+qpSize])
+		}
+	}
 }

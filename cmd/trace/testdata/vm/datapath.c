@@ -5,7 +5,7 @@
  *   datapath [OPTION...]
  *     op=send|send_imm|write|write_imm|read|fadd   type=rc|ud   qps=N   threads=N (that post, of each QP)   count=N (requests of each)
  *     batch=N (requests in a chain)   signal=N (every Nth is signaled)   ids=distinct|same   sges=N   size=N (bytes of each)   inline=1
- *     srq=1   onecq=1 (for sends and receives)   pollers=N   entries=N (of a poll)   api=old|new (ibv_wr_*, ibv_cq_ex)
+ *     srq=1   onecq=1 (for sends and receives)   pollers=N   entries=N (of a poll)   api=old|wr|new (ibv_wr_*; with ibv_cq_ex, too)
  *     pause=US (between chains)   lines=1   wait=1 (for a line of input, before the first post)   hold=SECONDS (before the end)
  *     fail=rkey (the remote key is wrong)|rnr (no receive, one retry)|stuck (no receive, retries without end)|killed (the peer is gone)
  *
@@ -40,6 +40,7 @@
 #define OPCODES 140
 
 enum { NOTHING, RKEY, RNR, STUCK, KILLED };
+enum { NEW_WR = 1, NEW_CQ };
 
 static struct {
 	enum ibv_wr_opcode op;
@@ -148,7 +149,7 @@ static struct ibv_cq *make_cq(void)
 {
 	struct ibv_cq_init_attr_ex attr = { .cqe = 8192, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_IMM };
 
-	if (!o.new_api)
+	if (o.new_api < NEW_CQ)
 		return MAKE(ibv_create_cq(ctx, 8192, NULL, NULL, 0));
 	return ibv_cq_ex_to_cq(MAKE(ibv_create_cq_ex(ctx, &attr)));
 }
@@ -544,7 +545,7 @@ static void *poll_all(void *cq)
 	while (left > 0 && !stopped()) {
 		seen.runq_c = waited();
 		seen.c = now();
-		n = (o.new_api ? poll_new : poll_old)(cq, c);
+		n = (o.new_api == NEW_CQ ? poll_new : poll_old)(cq, c);
 		seen.d = now();
 		seen.runq_d = waited();
 		polls++;
@@ -663,7 +664,7 @@ static const struct {
 	{ "op=write", (int *)&o.op, IBV_WR_RDMA_WRITE }, { "op=write_imm", (int *)&o.op, IBV_WR_RDMA_WRITE_WITH_IMM },
 	{ "op=read", (int *)&o.op, IBV_WR_RDMA_READ }, { "op=fadd", (int *)&o.op, IBV_WR_ATOMIC_FETCH_AND_ADD },
 	{ "type=rc", &o.ud, 0 }, { "type=ud", &o.ud, 1 }, { "ids=distinct", &o.same, 0 }, { "ids=same", &o.same, 1 },
-	{ "api=old", &o.new_api, 0 }, { "api=new", &o.new_api, 1 },
+	{ "api=old", &o.new_api, 0 }, { "api=wr", &o.new_api, NEW_WR }, { "api=new", &o.new_api, NEW_CQ },
 	{ "fail=rkey", &o.fail, RKEY }, { "fail=rnr", &o.fail, RNR }, { "fail=stuck", &o.fail, STUCK }, { "fail=killed", &o.fail, KILLED },
 };
 
