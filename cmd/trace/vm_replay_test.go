@@ -56,7 +56,7 @@ var replayTests = []struct {
 			}
 		}
 		bandwidth()
-		trace.waitToSay(t, "verbs: ibv_wr_* of ") // which perftest uses
+		trace.waitToSay(t, "is followed from now on")
 		bandwidth()
 	}, []string{`(?m)^@latency\[rxe0, \d+, RDMA_WRITE, ib_write_bw, \d+\]: p50 `, `(?m)^@depth\[rxe0, \d+, ib_write_bw, \d+\]: \{ \.count = 3,`}},
 	{"rdma_monitor", func(t *testing.T, trace *recorder) {
