@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -162,6 +164,7 @@ func (e mapEntry) frames(t *testing.T, i int) []string {
 }
 
 // mapByTrace runs trace with a shell script as its command, and returns the entries of the only map.
+// A run that reports losses is no answer: it is repeated.
 func mapByTrace(t *testing.T, args []string, script string) []mapEntry {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "script")
@@ -174,19 +177,51 @@ func mapByTrace(t *testing.T, args []string, script string) []mapEntry {
 		workload = "1"
 	}
 	// Another run of these tests, in another container, may have the same kernel: its programs are not counted.
-	cmd := exec.Command("taskset", append([]string{"1", "trace", "-q", "-f", "json", "--children", "-c", "taskset " + workload + " sh " + file}, args...)...)
+	args = append([]string{"1", "trace", "-q", "-f", "json", "--children", "-c", "taskset " + workload + " sh " + file}, args...)
+	for range 5 {
+		rows, lost := onlyMap(t, exec.Command("taskset", args...))
+		if lost == 0 {
+			return rows
+		}
+		t.Logf("%v: %d events are lost", args, lost)
+	}
+	t.Fatalf("%v: each of five runs lost events", args)
+	return nil
+}
+
+// onlyMap runs trace, and returns the entries of the only map and how many events are reported as lost.
+func onlyMap(t *testing.T, cmd *exec.Cmd) (rows []mapEntry, lost int) {
+	t.Helper()
 	var notes strings.Builder
 	cmd.Stderr = &notes
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %v\n%s", cmd.Args, err, &notes)
 	}
-	var m struct{ Rows []mapEntry }
 	if strings.Contains(notes.String(), "stacks:") {
 		t.Errorf("%v:\n%s", cmd.Args, &notes)
 	}
-	if err := json.Unmarshal(out, &m); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	for lines := json.NewDecoder(bytes.NewReader(out)); ; {
+		var line struct {
+			Type string
+			Rows []mapEntry
+			Data json.RawMessage
+		}
+		switch err := lines.Decode(&line); {
+		case err == io.EOF:
+			return rows, lost
+		case err != nil:
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+		case line.Type == "map":
+			rows = line.Rows
+		case line.Type == "lost_events":
+			var data struct{ Events int }
+			if err := json.Unmarshal(line.Data, &data); err != nil {
+				t.Fatal(err)
+			}
+			lost += data.Events
+		default:
+			t.Fatalf("%v prints more than a map:\n%s", cmd.Args, out)
+		}
 	}
-	return m.Rows
 }

@@ -89,6 +89,17 @@ func (tr *recorder) gauges(t *testing.T) (devices, owners objects) {
 	return nil, nil
 }
 
+// lost reports whether trace has printed that it lost events.
+func (tr *recorder) lost(t *testing.T) bool {
+	t.Helper()
+	tr.gauges(t)
+	data, err := os.ReadFile(tr.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Contains(data, []byte(`{"type":"lost_events"`))
+}
+
 func decodeGauge(t *testing.T, line []byte) objects {
 	t.Helper()
 	var m struct {
@@ -291,16 +302,27 @@ func TestVMRdmaGaugesFromTheMidstOfIt(t *testing.T) {
 		churn.Wait()
 	})
 	processes := map[string]bool{}
-	for i := range 10 {
+	compared := 0
+	for i := range 20 {
 		trace := start(t, resourceProgram)
 		time.Sleep(time.Second)
 		signal(syscall.SIGSTOP)
-		for key := range trace.agree(t, fmt.Sprintf("start %d", i)) {
-			pid, _, _ := strings.Cut(key, " ")
-			processes[pid] = true
+		// Where the kernel preempts programs, it leaves some of them out. trace reports it, and has not all objects.
+		if !trace.lost(t) {
+			for key := range trace.agree(t, fmt.Sprintf("start %d", i)) {
+				pid, _, _ := strings.Cut(key, " ")
+				processes[pid] = true
+			}
+			compared++
 		}
 		signal(syscall.SIGCONT)
-		trace.stop(t)
+		trace.end(t)
+		if compared == 10 {
+			break
+		}
+	}
+	if compared < 10 {
+		t.Errorf("of twenty starts, only %d lost nothing", compared)
 	}
 	if len(processes) < 5 {
 		t.Errorf("no more than %d processes had objects: nothing came and went", len(processes))
