@@ -244,13 +244,6 @@ static __always_inline int modify_enter(void *ctx, __u64 qp, __u64 attr, __u64 m
 	return 0;
 }
 
-static __always_inline const struct ib_gid_attr *address_in_use(struct ib_qp *qp)
-{
-	struct ib_qp *real = GET_POINTER(qp, real_qp);
-
-	return real ? GET_POINTER(real, av_sgid_attr) : 0;
-}
-
 static __always_inline void ib_modify_qp_capture(struct ib_modify_qp *e, struct modify_call *call, __s64 ret, enum stage stage)
 {
 	CAPTURE_COMMON(ib_modify_qp, e, stage);
@@ -260,6 +253,8 @@ static __always_inline void ib_modify_qp_capture(struct ib_modify_qp *e, struct 
 	CAPTURE_QP(ib_modify_qp, e, call->qp, stage);
 	if (WANT(ib_modify_qp, prev_state, stage) && call->prev_state >= 0)
 		SET(e, prev_state, call->prev_state);
+	if (WANT(ib_modify_qp, attr_mask, stage))
+		e->attr_mask = call->mask;
 	CAPTURE_ATTRS(ib_modify_qp, e, call->attr, call->mask, stage);
 	/* A failed call leaves the address of the last one. */
 	if ((call->mask & IB_QP_AV) && !ret)

@@ -413,6 +413,8 @@ static __always_inline void mlx5_modify_qp_capture(struct mlx5_modify_qp *e, str
 	CAPTURE_QP(mlx5_modify_qp, e, call->qp, stage);
 	if (WANT(mlx5_modify_qp, prev_state, stage) && call->prev_state >= 0)
 		SET(e, prev_state, call->prev_state);
+	if (WANT(mlx5_modify_qp, attr_mask, stage))
+		e->attr_mask = call->mask;
 	CAPTURE_ATTRS(mlx5_modify_qp, e, call->attr, call->mask, stage);
 	/* ib_core has resolved it for the driver. */
 	if (call->mask & IB_QP_AV)

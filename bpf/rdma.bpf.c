@@ -78,17 +78,32 @@ struct rdma_resource {
 	bool corrected DOC("the kernel skipped this event, and a comparison with its list of objects found it later; pid, comm and so on are its maker's");
 	struct {
 		HAS_PAD;
-		__u32 pid : 1;
-		__u32 tid : 1;
-		__u32 uid : 1;
-		__u32 cgroup : 1;
-		__u32 comm : 1;
+		TASK_HAS();
 		__u32 dev : 1;
 		__u32 type : 1;
 		__u32 id : 1;
 	} has HAS_ALIGN;
 } DOC("an object of an RDMA device appears in rdma res, or goes (rdma_restrack_add, rdma_restrack_del); at the start each one that is there");
 EVENT(rdma_resource)
+
+struct rdma_qp {
+	COMMON();
+	char dev[64] DOC("RDMA device, like mlx5_0");
+	QP(DOC("state of the QP")) qp;
+	OWNER() owner;
+	errno_t ret DOC("result: -errno on failure; then the attributes are absent");
+	ATTRIBUTES("");
+	bool seeded DOC("the QP was there before the program began, which asked for it: pid, comm and so on are its maker's");
+	struct {
+		HAS_PAD;
+		TASK_HAS();
+		__u32 dev : 1;
+		ATTRIBUTES_HAS();
+	} has HAS_ALIGN;
+} DOC("attributes of a QP, when somebody asks its driver for them (ib_query_qp: ibv_query_qp, rdma res show qp); at the start of each QP that is there");
+EVENT(rdma_qp)
+/* Whose QP it is, and so the common fields, is known at the entry alone. */
+OF_NESTED_CALL(rdma_qp)
 
 /* An object that was reported. */
 struct resource {
@@ -207,23 +222,6 @@ static __always_inline struct ib_device *device_of(struct rdma_restrack_entry *r
 	return 0;
 }
 
-static __always_inline void capture_current(struct rdma_resource *e, enum stage stage)
-{
-	if (WANT(rdma_resource, pid, stage))
-		SET(e, pid, bpf_get_current_pid_tgid() >> 32);
-	if (WANT(rdma_resource, tid, stage))
-		SET(e, tid, (__u32)bpf_get_current_pid_tgid());
-	if (WANT(rdma_resource, uid, stage))
-		SET(e, uid, (__u32)bpf_get_current_uid_gid());
-	if (WANT(rdma_resource, cgroup, stage))
-		SET(e, cgroup, current_cgroup());
-	if (WANT(rdma_resource, comm, stage)) {
-		READ_COMM(e->comm);
-		e->has.comm = 1;
-	}
-	CAPTURE_OF_TASK(rdma_resource, e, bpf_get_current_task(), stage);
-}
-
 static __always_inline void capture_owner(struct rdma_resource *e, struct rdma_restrack_entry *res, enum stage stage)
 {
 	struct task_struct *task = GET_POINTER(res, task);
@@ -253,7 +251,7 @@ static __always_inline void rdma_resource_capture(struct rdma_resource *e, struc
 		return;
 	CAPTURE_TIME(rdma_resource, e, stage);
 	if (source == CAUSED)
-		capture_current(e, stage);
+		CAPTURE_CURRENT(rdma_resource, e, stage);
 	else
 		CAPTURE_TASK(rdma_resource, e, GET_POINTER(res, task), stage);
 	if (WANT(rdma_resource, dev, stage)) {
@@ -509,3 +507,100 @@ int raw_tp_rdma_lost(__u64 *ctx)
 {
 	return tell_lost(ctx, ctx[0]);
 }
+
+/*
+ * The attributes of a QP. At the start Go lists all QPs by netlink, for which the kernel asks the driver (fill_res_qp_entry, nldev.c).
+ */
+
+struct query_call {
+	struct ib_qp *qp;
+	struct ib_qp_attr *attr;
+	bool seeded;
+};
+CALLS(query_calls, query_call);
+
+/* The process that asks for the QPs that are there, which is trace: its tgid. */
+volatile __u32 rdma_qp_asker SEC(".data");
+
+/* Go runs this with 1 before it asks, and with 0 after it. */
+SEC("raw_tp")
+int raw_tp_rdma_qp_ask(__u64 *ctx)
+{
+	rdma_qp_asker = ctx[0] ? bpf_get_current_pid_tgid() >> 32 : 0;
+	return 0;
+}
+
+/* The QPs that were there: a list may meet one twice. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* Go sets the number */
+	__type(key, __u64);     /* struct ib_qp * */
+	__type(value, __u8);
+} rdma_qp_met SEC(".maps");
+
+static __always_inline int query_enter(void *ctx, __u64 qp, __u64 attr, __u64 mask)
+{
+	struct query_call call = { .qp = (void *)qp, .attr = (void *)attr };
+	__u64 task = bpf_get_current_pid_tgid();
+
+	call.seeded = rdma_qp_asker == task >> 32;
+	BEGIN_CALL(rdma_qp, &query_calls, &task, &call);
+	return 0;
+}
+
+/* Drivers set all attributes, whatever the caller asks for. These have been set by the program: of a QP that is connected, and can send. */
+static __always_inline __u32 attributes_of(struct ib_qp *qp, struct ib_qp_attr *attr)
+{
+	__u32 mask = IB_QP_STATE, type = 0, state = 0, mtu = 0;
+
+	GET(&state, attr, qp_state);
+	GET(&type, qp, qp_type);
+	/* A QP that failed before it was connected has no path. */
+	if (!GET(&mtu, attr, path_mtu) || !mtu || state < ib_qp_state__RTR)
+		return mask;
+	if (type == ib_qp_type__RC || type == ib_qp_type__UC || type == ib_qp_type__XRC_INI || type == ib_qp_type__XRC_TGT)
+		mask |= IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN | IB_QP_MIN_RNR_TIMER;
+	if (state > ib_qp_state__RTR && (type == ib_qp_type__RC || type == ib_qp_type__XRC_INI))
+		mask |= IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_SQ_PSN;
+	return mask;
+}
+
+static __always_inline void rdma_qp_capture(struct rdma_qp *e, struct query_call *call, __s64 ret, enum stage stage)
+{
+	__u32 mask;
+
+	CAPTURE_TIME(rdma_qp, e, stage);
+	if (WANT(rdma_qp, ret, stage))
+		e->ret = ret;
+	if (WANT(rdma_qp, seeded, stage))
+		e->seeded = call->seeded;
+	if (call->seeded)
+		CAPTURE_TASK(rdma_qp, e, GET_POINTER(call->qp, res.task), stage);
+	else
+		CAPTURE_CURRENT(rdma_qp, e, stage);
+	CAPTURE_QP(rdma_qp, e, call->qp, stage);
+	if (ret)
+		return;
+	mask = attributes_of(call->qp, call->attr);
+	CAPTURE_ATTRS(rdma_qp, e, call->attr, mask, stage);
+	if (mask & IB_QP_AV)
+		CAPTURE_LOCAL_ADDRESS(rdma_qp, e, address_in_use(call->qp), stage);
+}
+
+static __always_inline int query_leave(void *ctx, __s64 ret)
+{
+	__u64 task;
+	struct query_call *call = call_of_thread(&query_calls, &task);
+	struct rdma_qp e;
+	__u8 once = 1;
+
+	if (rdma_qp_unseen(call))
+		return 0;
+	if (!call->seeded || (int)bpf_map_update_elem(&rdma_qp_met, &call->qp, &once, BPF_NOEXIST) != -EEXIST) {
+		CLEAR_HAS(&e);
+		EMIT(rdma_qp, ctx, &e, call, (__s32)ret);
+	}
+	bpf_map_delete_elem(&query_calls, &task);
+	return 0;
+}
+ON_CALL(rdma_qp, ib_query_qp, 4, query_enter, query_leave)

@@ -239,6 +239,10 @@ struct ib_qp_attr {
 #define MODIFY_FIELDS(helper) \
 	hex32_t attr_mask VERBOSE DOC("attributes that the call sets (enum ib_qp_attr_mask)"); \
 	enum ib_qp_state prev_state NEEDS(helper) VERBOSE DOC("state before the call; absent until a change of this QP was seen"); \
+	ATTRIBUTES(", as resolved by the call")
+
+/* Attributes of a QP; how the local GID is known. */
+#define ATTRIBUTES(known) \
 	__u32 dest_qpn DOC("QP number of the remote side"); \
 	__u32 path_mtu VERBOSE DOC("path MTU in bytes"); \
 	__u32 rq_psn VERBOSE DOC("first packet sequence number to receive"); \
@@ -248,13 +252,16 @@ struct ib_qp_attr {
 	__u8 rnr_retry VERBOSE DOC("retries after receiver-not-ready, 7 means without limit"); \
 	__u8 min_rnr_timer VERBOSE DOC("code of the wait that receiver-not-ready asks for (IBTA spec 9.7.5.2.8)"); \
 	hex8_t traffic_class VERBOSE DOC("traffic class of the address; DSCP is its upper 6 bits"); \
-	gid_t16 sgid DOC("local GID, as resolved by the call"); \
+	gid_t16 sgid DOC("local GID" known); \
 	__u32 sgid_index VERBOSE DOC("its index in the GID table of the port"); \
 	enum ib_gid_type sgid_type VERBOSE DOC("its type"); \
 	gid_t16 dgid DOC("remote GID")
 
 #define MODIFY_HAS() \
 	__u32 prev_state : 1; \
+	ATTRIBUTES_HAS()
+
+#define ATTRIBUTES_HAS() \
 	__u32 dest_qpn : 1; \
 	__u32 path_mtu : 1; \
 	__u32 rq_psn : 1; \
@@ -299,6 +306,31 @@ static __always_inline __u64 cgroup_of(struct task_struct___owner *task)
 		return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
 	return v1_cgroup((void *)task);
 }
+
+/* The common fields that may be absent, in events that describe another task than the current one, or none. */
+#define TASK_HAS() \
+	__u32 pid : 1; \
+	__u32 tid : 1; \
+	__u32 uid : 1; \
+	__u32 cgroup : 1; \
+	__u32 comm : 1
+
+#define CAPTURE_CURRENT(X, e, stage) \
+	do { \
+		if (WANT(X, pid, stage)) \
+			SET(e, pid, bpf_get_current_pid_tgid() >> 32); \
+		if (WANT(X, tid, stage)) \
+			SET(e, tid, (__u32)bpf_get_current_pid_tgid()); \
+		if (WANT(X, uid, stage)) \
+			SET(e, uid, (__u32)bpf_get_current_uid_gid()); \
+		if (WANT(X, cgroup, stage)) \
+			SET(e, cgroup, current_cgroup()); \
+		if (WANT(X, comm, stage)) { \
+			READ_COMM((e)->comm); \
+			(e)->has.comm = 1; \
+		} \
+		CAPTURE_OF_TASK(X, e, bpf_get_current_task(), stage); \
+	} while (0)
 
 /* Captures the common fields of an event that no task causes at this moment: they describe the object's maker, if there is one. */
 #define CAPTURE_TASK(X, e, task, stage) \
@@ -377,8 +409,6 @@ static __always_inline __u64 cgroup_of(struct task_struct___owner *task)
 
 #define CAPTURE_ATTRS(X, e, attr, mask, stage) \
 	do { \
-		if (WANT(X, attr_mask, stage)) \
-			(e)->attr_mask = (mask); \
 		if (WANT(X, qp.state, stage) && ((mask) & IB_QP_STATE) && GET(&(e)->qp.state, attr, qp_state)) \
 			(e)->qp.has.state = 1; \
 		if (WANT(X, path_mtu, stage) && ((mask) & IB_QP_PATH_MTU) && GET(&(e)->path_mtu, attr, path_mtu)) { \
@@ -428,6 +458,13 @@ static __always_inline __u64 cgroup_of(struct task_struct___owner *task)
 		if (WANT(X, sgid_type, stage) && GET(&(e)->sgid_type, local, gid_type)) \
 			(e)->has.sgid_type = 1; \
 	} while (0)
+
+static __always_inline const struct ib_gid_attr *address_in_use(struct ib_qp *qp)
+{
+	struct ib_qp *real = GET_POINTER(qp, real_qp);
+
+	return real ? GET_POINTER(real, av_sgid_attr) : 0;
+}
 
 /* When a call began, and the totals of its thread then. */
 struct beginning {

@@ -17,6 +17,7 @@ import (
 type batch struct {
 	requests    []*request
 	inventories []*inventory
+	inquirers   []*inquirer // until they have asked
 	maps        []*ebpf.Map
 }
 
@@ -74,14 +75,28 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 			return err
 		}
 		done()
-		if r.origin.hook.seed == nil {
-			continue
+		if err := b.lookBack(h, l, r, n); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// lookBack prepares that objects from before are reported, if the probe does so.
+func (b *batch) lookBack(h *Host, l *loader, r *request, n *notes) error {
+	if r.origin.hook.seed != nil {
 		inv, err := plant(h, l, r, n)
 		if err != nil {
 			return err
 		}
 		b.inventories = append(b.inventories, inv)
+	}
+	if r.origin.hook.inquiry != nil {
+		q, err := newInquirer(l, r)
+		if err != nil {
+			return err
+		}
+		b.inquirers = append(b.inquirers, q)
 	}
 	return nil
 }
@@ -198,7 +213,7 @@ func (b *batch) detachers() (all []func() error) {
 
 // Close detaches and releases everything.
 func (b *batch) Close() error {
-	return errors.Join(closeAll(b.requests), closeAll(b.inventories), closeAll(b.maps))
+	return errors.Join(closeAll(b.requests), closeAll(b.inventories), closeAll(b.inquirers), closeAll(b.maps))
 }
 
 // plant attaches the programs that see existing objects. They report nothing before the first step. If they cannot be attached, events of

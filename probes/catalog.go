@@ -90,7 +90,7 @@ func newOrigin(o *object, name string, hk hook, enums map[string]*event.Enum) (*
 		return nil, err
 	}
 	s.object, s.hook = o, hk
-	s.Targets, s.Driver, s.Sampled, s.Selector = hk.place.targets(), o.driver, hk.place.sampled(), hk.selector
+	s.Targets, s.Apart, s.Sampled, s.Selector = hk.place.targets(), o.driver || hk.inquiry != nil, hk.place.sampled(), hk.selector
 	return s, nil
 }
 

@@ -230,7 +230,7 @@ func TestStages(t *testing.T) {
 // The largest events leave generated code least of the stack.
 func TestStackLeft(t *testing.T) {
 	little := map[string]int{
-		"nvme:setup_cmd": 96, "ib:modify_qp": 96, "mlx5:modify_qp": 96,
+		"nvme:setup_cmd": 96, "ib:modify_qp": 96, "mlx5:modify_qp": 96, "rdma:qp": 96,
 		"nvme:complete_rq": 128, "ib:reg_mr": 128, "ib:dereg_mr": 128, "mlx5:create_qp": 128, "mlx5:reg_user_mr": 128, "mlx5:reg_user_mr_dmabuf": 128,
 	}
 	c := load(t)

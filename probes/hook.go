@@ -24,6 +24,8 @@ type hook struct {
 	room func() uint32
 	// seed reports existing objects, for a probe that reports objects as they come and go.
 	seed *seed
+	// inquiry reports existing objects, for a probe that reports the calls of a function that describes an object.
+	inquiry *inquiry
 }
 
 // A seed is how a probe that reports objects as they come and go reports those that exist when it is attached, and what the kernel skips
@@ -40,4 +42,13 @@ type seed struct {
 	// walk makes the kernel walk over all objects. gone counts objects that went meanwhile, so that walk can repeat where the kernel may
 	// have skipped one.
 	walk func(ctx context.Context, gone func() (uint32, error)) (walked, error)
+}
+
+// An inquiry is how a probe of a function that describes an object reports the objects that exist when it is attached: the kernel is made to
+// call the function for each.
+type inquiry struct {
+	// mark is the program that marks the calls of this process, from when it runs with 1 until it runs with 0. It is attached to nothing.
+	mark string
+	// ask makes the calls. The notes describe what was not reached, and why.
+	ask func(context.Context) (notes []string, err error)
 }

@@ -61,15 +61,9 @@ func newInventory(l *loader, r *request) (*inventory, error) {
 	for _, name := range []string{"seeding", "walk", "partial", "told", "gone", "unsure", "corrected", "full"} {
 		inv.at[name] = l.spec.Variables[structName(r.Probe)+"_"+name].Offset
 	}
-	lost := l.spec.Programs[r.origin.hook.seed.lost].Copy()
-	spec, o := l.collection(map[string]*ebpf.ProgramSpec{lost.Name: lost})
-	c, err := ebpf.NewCollectionWithOptions(spec, o)
-	if err != nil {
-		return nil, explain(err)
-	}
-	defer c.Close() // what is left in it
-	inv.lost = c.DetachProgram(lost.Name)
-	return inv, nil
+	var err error
+	inv.lost, err = l.unattached(r.origin.hook.seed.lost)
+	return inv, err
 }
 
 // set sets the step of seeding, and the number of the walk.

@@ -94,6 +94,9 @@ func (l *loader) used(h *Host, requests []*request) map[string]way {
 		if sd := r.origin.hook.seed; sd != nil {
 			used[sd.lost] = rawTracepoint{}
 		}
+		if in := r.origin.hook.inquiry; in != nil {
+			used[in.mark] = rawTracepoint{}
+		}
 		for _, hk := range r.allHooks() {
 			for _, v := range h.hostHook(r.origin.object, hk).variants() {
 				for _, p := range v.programs {
@@ -130,6 +133,17 @@ func (l *loader) typeless(program string) bool {
 // busy leaves out the idle programs.
 func (l *loader) busy(programs []program) []program {
 	return slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return l.idle[p.name] })
+}
+
+// unattached loads a program that user space runs.
+func (l *loader) unattached(name string) (*ebpf.Program, error) {
+	spec, o := l.collection(map[string]*ebpf.ProgramSpec{name: l.spec.Programs[name].Copy()})
+	c, err := ebpf.NewCollectionWithOptions(spec, o)
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer c.Close() // what is left in it
+	return c.DetachProgram(name), nil
 }
 
 // program returns the spec to load for one target: a shared program is loaded for each of its targets.

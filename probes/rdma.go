@@ -57,12 +57,15 @@ var rdmaTables = []struct {
 	{"pd", 0, nldevResPDGet},
 	{"ctx", 5, nldevResCtxGet},
 	{"cq", 1, nldevResCQGet},
-	{"qp", 2, nldevResQPGet},
+	{kindQP, 2, nldevResQPGet},
 	{"cm_id", 3, nldevResCMIDGet},
 	{"mr", 4, nldevResMRGet},
 	{"srq", 7, nldevResSRQGet},
 	{"counter", 6, nldevStatGet},
 }
+
+// kindQP is the name of QPs in a summary.
+const kindQP = "qp"
 
 // rdmaDevice is a device, with the number of its objects by kind, as `rdma res` shows it.
 type rdmaDevice struct {
@@ -94,7 +97,12 @@ func dialRDMA(ctx context.Context) (*netlink.Conn, func(), error) {
 }
 
 // rdmaObjects returns about how many objects the RDMA devices have; 0 if it is unknown, in which case the walk fails with the reason.
-func rdmaObjects() uint32 {
+func rdmaObjects() uint32 { return countKinds(func(string) bool { return true }) }
+
+// rdmaQPs returns how many QPs the list of all QPs may meet, with those that come meanwhile.
+func rdmaQPs() uint32 { return 2*countKinds(func(kind string) bool { return kind == kindQP }) + 1024 }
+
+func countKinds(counted func(kind string) bool) uint32 {
 	conn, closeConn, err := dialRDMA(context.Background())
 	if err != nil {
 		return 0
@@ -107,7 +115,9 @@ func rdmaObjects() uint32 {
 	var total uint64
 	for _, d := range devices {
 		for _, c := range d.counts {
-			total += min(c.n, maxSeeds)
+			if counted(c.kind) {
+				total += min(c.n, maxSeeds)
+			}
 		}
 	}
 	return uint32(min(total, maxSeeds))
@@ -230,7 +240,7 @@ func (d rdmaDevice) walk(conn *netlink.Conn, gone func() (uint32, error), w *wal
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("rdma res show %s of %s: %w", table.kind, d.name, err)
+			return d.unlisted(table.kind, err)
 		}
 		if !whole {
 			w.whole[table.class] = false
@@ -241,7 +251,7 @@ func (d rdmaDevice) walk(conn *netlink.Conn, gone func() (uint32, error), w *wal
 		if table.kind == "pd" {
 			contexts, err := contextsOf(parts)
 			if err != nil {
-				return fmt.Errorf("rdma res show pd of %s: %w", d.name, err)
+				return d.unlisted(table.kind, err)
 			}
 			reached["ctx"] = contexts
 		}
@@ -253,6 +263,85 @@ func (d rdmaDevice) walk(conn *netlink.Conn, gone func() (uint32, error), w *wal
 		}
 	}
 	return nil
+}
+
+func (d rdmaDevice) unlisted(kind string, err error) error {
+	return fmt.Errorf("rdma res show %s of %s: %w", kind, d.name, err)
+}
+
+// queryQPs lists the QPs of all devices: for each, the kernel asks the driver for its attributes.
+func queryQPs(ctx context.Context) (notes []string, err error) {
+	conn, closeConn, err := dialRDMA(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn()
+	hidden, err := rdmaNamespaces(conn)
+	if err != nil {
+		return nil, err
+	}
+	if hidden != "" {
+		notes = append(notes, hidden)
+	}
+	devices, err := rdmaDevices(conn)
+	if err != nil {
+		return notes, err
+	}
+	for _, d := range devices {
+		note, err := d.queryQPs(conn)
+		if err != nil {
+			return notes, d.unlisted(kindQP, err)
+		}
+		if note != "" {
+			notes = append(notes, note)
+		}
+	}
+	return notes, nil
+}
+
+// maxQueries is how often the QPs of a device are listed while some are missing.
+const maxQueries = 3
+
+// queryQPs lists the QPs of a device. The list lacks some if others go meanwhile: then it is listed again.
+func (d rdmaDevice) queryQPs(conn *netlink.Conn) (note string, err error) {
+	var missing int
+	for range maxQueries {
+		parts, _, err := d.list(conn, nldevResQPGet, func() (uint32, error) { return 0, nil })
+		if errors.Is(err, syscall.EINVAL) {
+			return "", nil // the device has gone, with its QPs
+		}
+		if err != nil {
+			return "", err
+		}
+		listed, err := entriesOf(parts, nldevResQP)
+		if err != nil {
+			return "", err
+		}
+		devices, err := rdmaDevices(conn)
+		if err != nil {
+			return "", err
+		}
+		missing = -listed
+		for _, now := range devices {
+			if now.index == d.index {
+				missing += now.count(kindQP)
+			}
+		}
+		if missing <= 0 {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf("%d QP of %s from before are not reported, because the kernel does not list them", missing, d.name), nil
+}
+
+// count returns how many objects of a kind the device has.
+func (d rdmaDevice) count(kind string) (n int) {
+	for _, c := range d.counts {
+		if c.kind == kind {
+			n += int(min(c.n, math.MaxInt32))
+		}
+	}
+	return n
 }
 
 // maxLists is how often a table is listed while objects keep going.
@@ -342,6 +431,28 @@ func decodeShared(data []byte) (bool, error) {
 		}
 	}
 	return shared, ad.Err()
+}
+
+// entriesOf counts the entries of a listed table.
+func entriesOf(parts []netlink.Message, table uint16) (n int, err error) {
+	for _, m := range parts {
+		ad, err := netlink.NewAttributeDecoder(m.Data)
+		if err != nil {
+			return 0, err
+		}
+		for ad.Next() {
+			if ad.Type() == table {
+				ad.Nested(func(entries *netlink.AttributeDecoder) error {
+					n += entries.Len()
+					return nil
+				})
+			}
+		}
+		if err := ad.Err(); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
 }
 
 // contextsOf counts the contexts to which the listed PDs belong.

@@ -77,6 +77,33 @@ func TestContextsOf(t *testing.T) {
 	}
 }
 
+func TestEntriesOf(t *testing.T) {
+	table := func(entries ...uint32) func(*netlink.AttributeEncoder) {
+		return func(ae *netlink.AttributeEncoder) {
+			ae.Uint32(nldevDevIndex, 3)
+			ae.Nested(nldevResQP, func(ae *netlink.AttributeEncoder) error {
+				for _, n := range entries {
+					ae.Nested(20, func(ae *netlink.AttributeEncoder) error { // RDMA_NLDEV_ATTR_RES_QP_ENTRY
+						ae.Uint32(21, n) // RDMA_NLDEV_ATTR_RES_LQPN
+						return nil
+					})
+				}
+				return nil
+			})
+		}
+	}
+	parts := []netlink.Message{{Data: encode(t, table(1, 1, 17))}, {Data: encode(t, table())}, {Data: encode(t, table(18))}}
+	if n, err := entriesOf(parts, nldevResQP); n != 4 || err != nil {
+		t.Errorf("%d entries, %v, want 4", n, err)
+	}
+	if n, err := entriesOf(parts, nldevResPD); n != 0 || err != nil {
+		t.Errorf("%d entries of another table, %v", n, err)
+	}
+	if _, err := entriesOf([]netlink.Message{{Data: []byte{1}}}, nldevResQP); err == nil {
+		t.Error("a part that is no list of attributes has entries")
+	}
+}
+
 func TestDecodeShared(t *testing.T) {
 	for _, test := range []struct {
 		add  func(*netlink.AttributeEncoder)
@@ -96,6 +123,12 @@ func TestDecodeShared(t *testing.T) {
 func FuzzDecodeRDMA(f *testing.F) {
 	f.Add(encode(f, summary(rdmaCount{"qp", 2}, rdmaCount{"cm_id", 0})))
 	f.Add(encode(f, protectionDomains(1, 2)))
+	f.Add(encode(f, func(ae *netlink.AttributeEncoder) {
+		ae.Nested(nldevResQP, func(ae *netlink.AttributeEncoder) error {
+			ae.Bytes(20, nil)
+			return nil
+		})
+	}))
 	f.Add(encode(f, func(ae *netlink.AttributeEncoder) { ae.Uint8(nldevNetnsMode, 1) }))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if d, err := decodeDevice(data); err == nil {
@@ -105,6 +138,9 @@ func FuzzDecodeRDMA(f *testing.F) {
 		}
 		if n, err := contextsOf([]netlink.Message{{Data: data}}); err == nil && 8*n > uint64(len(data)) {
 			t.Errorf("%d bytes name %d contexts", len(data), n)
+		}
+		if n, err := entriesOf([]netlink.Message{{Data: data}}, nldevResQP); err == nil && 4*n > len(data) {
+			t.Errorf("%d bytes have %d entries", len(data), n)
 		}
 		decodeShared(data)
 	})

@@ -159,6 +159,7 @@ func (s *Session) serve(ctx context.Context, served []*request, a addition) erro
 
 func (s *Session) attach(ctx context.Context, added []*batch, a addition, done func()) (err error) {
 	var inventories []*inventory
+	var inquirers []*inquirer
 	for _, b := range added {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -166,16 +167,19 @@ func (s *Session) attach(ctx context.Context, added []*batch, a addition, done f
 		if err := b.attach(ctx, s.host, a.maps, &s.notes, done); err != nil {
 			return err
 		}
-		inventories = append(inventories, b.inventories...)
+		inventories, inquirers = append(inventories, b.inventories...), append(inquirers, b.inquirers...)
 	}
-	if len(inventories) == 0 {
+	if len(inventories)+len(inquirers) == 0 {
 		return nil
 	}
 	if a.early {
 		stop := s.ring.keepEarly()
 		defer func() { err = errors.Join(err, stop()) }()
 	}
-	return s.correction.begin(ctx, inventories)
+	if err := s.correction.begin(ctx, inventories); err != nil {
+		return err
+	}
+	return inquire(ctx, inquirers, &s.notes)
 }
 
 // watch attaches programs of reloaded modules again, until the session is detached. It does nothing if no program can vanish. deaf is why

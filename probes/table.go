@@ -77,6 +77,7 @@ var table = []row{
 		{fn("nvme_fc_timeout")},
 	}}},
 	{"profile:hz", hook{name: "profile_hz", place: clock{}}},
+	{"rdma:qp", hook{name: "rdma_qp", place: functions{{fn("ib_query_qp")}}, room: rdmaQPs, inquiry: &inquiry{mark: "raw_tp_rdma_qp_ask", ask: queryQPs}}},
 	{"rdma:resource", hook{
 		name:  "rdma_resource",
 		place: functions{{fn("rdma_restrack_add"), fn("rdma_restrack_del"), opt("rdma_restrack_begin_del"), opt("rdma_restrack_abort_del")}},
@@ -117,7 +118,7 @@ type group struct {
 	name string
 	// module is where the functions, tracepoints and types of the object live.
 	module kernel.Module
-	// driver means that the events belong to one driver, see [event.Probe.Driver].
+	// driver means that the events belong to one driver, see [event.Probe.Apart].
 	driver bool
 }
 

@@ -101,6 +101,11 @@ func TestVMLines(t *testing.T) {
 	})
 }
 
+func TestVMRdmaQPLines(t *testing.T) {
+	startDatapath(t, buildDatapath(t))
+	recordLines(t, "rdma", "rdma:qp", func() { sh(t, "rdma res show qp") })
+}
+
 func TestVMVerbsLines(t *testing.T) {
 	path := buildDatapath(t)
 	failing, fine := startDatapath(t, path, "op=write", "fail=rkey", "count=5"), startDatapath(t, path, "type=ud", "op=send_imm", "count=5")

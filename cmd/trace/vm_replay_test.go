@@ -43,6 +43,8 @@ var replayTests = []struct {
 		bandwidth := func() {
 			args := []string{"-d", "rxe0", "-x", "1", "-n", "300", "-s", "4096"}
 			server := onCPU(0, append([]string{"ib_write_bw"}, args...)...)
+			var output strings.Builder
+			server.Stdout, server.Stderr = &output, &output
 			if err := server.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +54,7 @@ var replayTests = []struct {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			if err := server.Wait(); err != nil {
-				t.Fatal(err)
+				t.Fatalf("%v\n%s", err, &output)
 			}
 		}
 		bandwidth()

@@ -67,6 +67,9 @@ func reports(t *testing.T, text string) []monitored {
 			cgroup = path
 			r.ops[cgroup] = map[string]int{}
 		} else if m := opLine.FindStringSubmatch(line); m != nil {
+			if r.ops[cgroup] == nil {
+				t.Fatalf("no cgroup is above %q:\n%s", line, text)
+			}
 			r.ops[cgroup][m[1]] = atoi(m[2])
 		} else if m := failedLine.FindStringSubmatch(line); m != nil {
 			r.times[m[1]+" "+m[2]] = atoi(m[3])
@@ -188,6 +191,19 @@ func TestVMScriptRdmaMonitor(t *testing.T) {
 		if len(r.ops) > 0 || r.live["PD"] > 0 {
 			t.Errorf("a report of a device that there is not: %v", r)
 		}
+	}
+}
+
+// A failed completion of a connection from before has its flow, without its age.
+func TestVMScriptRdmaErrorsFromBefore(t *testing.T) {
+	program := startDatapath(t, buildDatapath(t), "fail=killed", "op=write", "count=3")
+	trace := start(t, "rdma_errors")
+	program.finish(t)
+	lines := strings.Join(printed(trace.stop(t)), "")
+	want := regexp.MustCompile(fmt.Sprintf(`(?m)^\S+ rxe0 qp \d+ failed with RETRY_EXC_ERR \(12\) for datapath/%d: wr_id=0x0 vendor_err=0x0 `+
+		`::ffff:10\.9\.0\.1 -> ::ffff:10\.9\.0\.1 qp \d+ port=1 timeout=2\^8 retry_cnt=1 rnr_retry=\d$`, program.cmd.Process.Pid))
+	if len(want.FindAllString(lines, -1)) != 1 || strings.Count(lines, "failed with") != 1 {
+		t.Errorf("want one line like %v:\n%s", want, lines)
 	}
 }
 

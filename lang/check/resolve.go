@@ -277,14 +277,14 @@ func (r *resolver) bare(n ast.Node, block *syntax.Block) *ir.Clause {
 		c.Text += " " + block.String()
 	}
 	var fit, all []*checker
-	var drivers []*event.Probe
+	var apart []*event.Probe
 	for _, p := range r.catalog {
 		ch := r.try(tree, p)
 		all = append(all, ch)
 		switch {
 		case slices.ContainsFunc(ch.unknown, r.needsOtherProbe):
-		case p.Driver:
-			drivers = append(drivers, p)
+		case p.Apart:
+			apart = append(apart, p)
 		default:
 			fit = append(fit, ch)
 			c.Probes = append(c.Probes, p)
@@ -294,8 +294,8 @@ func (r *resolver) bare(n ast.Node, block *syntax.Block) *ir.Clause {
 	switch {
 	case len(fit) > 0 && !slices.ContainsFunc(fit, func(ch *checker) bool { return len(ch.errs) == 0 }):
 		r.errs = append(r.errs, fit[0].errs...) // wrong for each of them
-	case len(fit) == 0 && len(drivers) > 0:
-		r.fail(at, "only probes of a driver have these fields, and a driver's probes must be named", qualified(c, drivers))
+	case len(fit) == 0 && len(apart) > 0:
+		r.fail(at, "only probes that a program must name have these fields", qualified(c, apart))
 	case len(fit) == 0:
 		r.noProbe(n, all)
 	case !slices.ContainsFunc(fit, func(ch *checker) bool { return len(ch.fields) > 0 }):

@@ -42,7 +42,7 @@ func Probe(group, name string, fields ...*event.Field) *event.Probe {
 	}
 	return &event.Probe{
 		Group: group, Name: name, Fields: slices.Concat(common, fields),
-		Driver: group == "mlx5", Sampled: group == "profile", Selector: map[string]string{"syscall": "nr"}[group],
+		Apart: group == "mlx5", Sampled: group == "profile", Selector: map[string]string{"syscall": "nr"}[group],
 	}
 }
 

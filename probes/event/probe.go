@@ -42,8 +42,9 @@ type Probe struct {
 	Size int
 	// Targets are the functions and tracepoints of kernels where the probe may be attached.
 	Targets []string
-	// Driver means that the events belong to one driver: a program must name the probe to get them.
-	Driver bool
+	// Apart means that a program must name the probe to get its events: they belong to one driver, or describe what is there instead of what
+	// happens.
+	Apart bool
 	// Sampled means that the events are samples: a program must give their rate.
 	Sampled bool
 	// Selector is the field whose values can be written like names of probes, "" if there is none.
@@ -87,7 +88,7 @@ func Match(all []*Probe, glob string) []*Probe {
 // Describe completes a recorded probe from the catalog's probe of the same name: its documentation, and how lines of text show its fields
 // and enums. A recording has only types and values, so events of old recordings are shown like new ones.
 func (p *Probe) Describe(known *Probe) {
-	p.Driver, p.Sampled, p.Selector = known.Driver, known.Sampled, known.Selector
+	p.Apart, p.Sampled, p.Selector = known.Apart, known.Sampled, known.Selector
 	for _, f := range p.Fields {
 		k := known.Field(f.Name)
 		if k == nil || k.Type.Kind != f.Type.Kind {
