@@ -82,6 +82,10 @@ func TestScriptFlags(t *testing.T) {
 		{"rdma_errors", "rdma_errors --completions=false", "RETRY_EXC_ERR", 0},
 		{"rdma_latency", "rdma_latency --lines", " RDMA_WRITE SUCCESS ", 6},
 		{"rdma_latency", "rdma_latency --device rxe7", "@", 0},
+		{"rdma_stuck", "rdma_stuck", ": 3 requests wait for ", 3},
+		{"rdma_stuck", "rdma_stuck --longer 2500ms", "", 2},
+		{"rdma_stuck", "rdma_stuck --longer 1m", "", 0},
+		{"rdma_stuck", "rdma_stuck --device rxe7", "", 0},
 		{"rdma_monitor", "rdma_monitor -i 10 --device rxe7", "CGROUP: ", 0},
 	} {
 		lines := 0

@@ -71,6 +71,14 @@ var replayTests = []struct {
 		}
 		waitUntil(t, "there is another one", func() bool { return reports() == 2 })
 	}, []string{`(?m)^  modify_qp +: 8$`, `(?m)^  modify_qp +: -EINVAL, [12] times$`, `(?m)^QP Operations:  [1-9]`}},
+	{"rdma_stuck", func(t *testing.T, trace *recorder) {
+		path := buildDatapath(t)
+		programs := []*datapath{startDatapath(t, path, "qps=2"), startDatapath(t, path, "fail=stuck", "count=3", "hold=5")}
+		trace.waitToSay(t, "is followed from now on")
+		for _, p := range programs {
+			p.finish(t)
+		}
+	}, []string{`(?m)^\S+ rxe0 qp \d+ of datapath/\d+: 3 requests wait for 2s at least, \S+10\.9\.0\.1 -> \S+10\.9\.0\.1 qp \d+ port=1 timeout=2\^14 retry_cnt=7 rnr_retry=7$`}},
 }
 
 // TestVMScriptReplay runs each script that comes with trace and records the same events at the same moment: the replay prints exactly what

@@ -207,6 +207,44 @@ func TestVMScriptRdmaErrorsFromBefore(t *testing.T) {
 	}
 }
 
+// rdma_stuck names the QP whose peer posts no receive, connected before or after trace began, and none of a program whose requests complete, or
+// wait without asking for a completion.
+func TestVMScriptRdmaStuck(t *testing.T) {
+	path := buildDatapath(t)
+	stuck := []*datapath{startDatapath(t, path, "fail=stuck", "count=3", "hold=20")}
+	trace := start(t, "rdma_stuck", "--longer", "2s")
+	stuck = append(stuck, startDatapath(t, path, "fail=stuck", "count=5", "batch=5", "hold=20"))
+	busy, silent := startDatapath(t, path, "qps=2", "count=200", "pause=20000"), startDatapath(t, path, "signal=4", "count=8", "pause=1000000")
+	for _, d := range append(stuck, silent) {
+		fmt.Fprintln(d.in)
+	}
+	busy.finish(t)
+	silent.finish(t)
+	waitUntil(t, "both are seen twice", func() bool { return strings.Count(trace.wrote(t), "5 requests wait") > 1 })
+	for _, d := range stuck {
+		d.finish(t)
+	}
+	seen := strings.Count(trace.wrote(t), " requests wait ")
+	time.Sleep(3 * time.Second)
+	text := strings.Join(printed(trace.stop(t)), "")
+	if n := strings.Count(text, " requests wait "); n > seen {
+		t.Errorf("QPs that are gone are stuck, %d lines before:\n%s", seen, text)
+	}
+	lines := 0
+	for i, n := range []int{3, 5} {
+		line := regexp.MustCompile(fmt.Sprintf(`(?m)^\S+ rxe0 qp \d+ of datapath/%d: %d requests wait for [\d.]+s at least, `+
+			`::ffff:10\.9\.0\.1 -> ::ffff:10\.9\.0\.1 qp \d+ port=1 timeout=2\^14 retry_cnt=7 rnr_retry=7$`, stuck[i].cmd.Process.Pid, n))
+		found := len(line.FindAllString(text, -1))
+		if found < 2 {
+			t.Errorf("%d lines like %v:\n%s", found, line, text)
+		}
+		lines += found
+	}
+	if lines != seen {
+		t.Errorf("other QPs are stuck:\n%s", text)
+	}
+}
+
 // TestVMScriptRdmaErrors: a connection without a GID fails, on both sides.
 func TestVMScriptRdmaErrors(t *testing.T) {
 	trace := start(t, "rdma_errors")
