@@ -356,6 +356,9 @@ func (c *checker) sizeOf(n *ast.CallNode) *ir.Expr {
 			return literal(uint64(bits / 8))
 		}
 	}
+	if _, is := arg.(*ast.BoolNode); is {
+		return literal(uint64(8)) // bpftrace takes true and false for numbers here
+	}
 	e := c.unevaluated(arg)
 	if e == nil {
 		return nil

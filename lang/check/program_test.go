@@ -222,14 +222,27 @@ func TestOtherMessages(t *testing.T) {
 	}
 }
 
+// TestWhileNamesTheRange checks that the warning about a while shows what to write.
+func TestWhileNamesTheRange(t *testing.T) {
+	p, err := compile("program", "begin { while (false) { } }", langtest.Catalog, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "for ($i : 0..10) { … } runs over a range"; len(p.Warnings) != 1 || p.Warnings[0].Help != want {
+		t.Errorf("got %v, want the help %q", p.Warnings, want)
+	}
+}
+
 // TestWarnings checks the warnings about programs that run.
 func TestWarnings(t *testing.T) {
+	const while = "While loops are deprecated and may be removed in the future."
 	for _, test := range []struct {
 		source string
 		want   []string
 	}{
 		{"begin { return; print(1) } end { for ($i : 0..3) { break; print(2) } }", []string{"Unreachable statement", "Unreachable statement"}},
 		{"begin { @[1] = 2; has_key(@, 1); _ = has_key(@, 1); 1 + 1; { 3 } }", []string{"Return value discarded", "Return value discarded", "Return value discarded"}},
+		{"begin { while (false) { } while (true) { break } }", []string{while, while}},
 		{"nvme:* { 1; @ = count() }", []string{"Return value discarded"}},
 		{"let @a = hash(5); begin { print(1) }", []string{"Unused map: @a"}},
 		{"config = { max_strlen = 64; max_map_keys = 5 } begin { print(1) }", []string{"max_strlen has no effect"}},

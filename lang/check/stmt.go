@@ -436,6 +436,9 @@ func (c *checker) turns(vars map[string]*varUses, body *syntax.Block) []ir.Stmt 
 
 // while types a while, whose condition may do something in each turn.
 func (c *checker) while(s *syntax.While) ir.Stmt {
+	if c.final {
+		c.warn(s.Span, "While loops are deprecated and may be removed in the future.", "for ($i : 0..10) { … } runs over a range")
+	}
 	out := &ir.WhileStmt{Span: s.Span}
 	out.Before = c.aside(func() { out.Cond = c.condition(s.Cond) })
 	out.Body = c.turns(map[string]*varUses{}, s.Body)
