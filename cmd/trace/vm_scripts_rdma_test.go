@@ -210,6 +210,7 @@ func TestVMScriptRdmaErrorsFromBefore(t *testing.T) {
 // rdma_stuck names the QP whose peer posts no receive, connected before or after trace began, and none of a program whose requests complete, or
 // wait without asking for a completion.
 func TestVMScriptRdmaStuck(t *testing.T) {
+	skipWhereRxeLocksUp(t)
 	path := buildDatapath(t)
 	stuck := []*datapath{startDatapath(t, path, "fail=stuck", "count=3", "hold=20")}
 	trace := start(t, "rdma_stuck", "--longer", "2s")
@@ -242,6 +243,14 @@ func TestVMScriptRdmaStuck(t *testing.T) {
 	}
 	if lines != seen {
 		t.Errorf("other QPs are stuck:\n%s", text)
+	}
+}
+
+// skipWhereRxeLocksUp skips a test in which a send meets no receive.
+func skipWhereRxeLocksUp(t *testing.T) {
+	t.Helper()
+	if strings.HasPrefix(sh(t, "uname -r"), "5.10.") {
+		t.Skip("rxe of 5.10 then locks a CPU up, without trace, too")
 	}
 }
 

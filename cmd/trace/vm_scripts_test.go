@@ -398,6 +398,41 @@ func TestVMScriptRdmaFlowsTable(t *testing.T) {
 	}
 }
 
+// TestVMScriptRdmaFlowsFromBefore has the connections that are there, until they end, and no QP that is not connected.
+func TestVMScriptRdmaFlowsFromBefore(t *testing.T) {
+	path := buildDatapath(t)
+	program := startDatapath(t, path)
+	startDatapath(t, path, "type=ud")
+	pid := program.cmd.Process.Pid
+	lines, table := start(t, "rdma_flows"), start(t, "rdma_flows", "--table")
+	waitUntil(t, "there is a table", func() bool { return strings.Count(table.wrote(t), " over ") > 1 })
+	program.finish(t)
+	time.Sleep(2 * time.Second)
+	text, rows := strings.Join(printed(lines.stop(t)), ""), strings.Join(printed(table.stop(t)), "")
+	flow := `::ffff:10\.9\.0\.1 qp \d+ -> ::ffff:10\.9\.0\.1 qp \d+ mtu=1024 datapath`
+	for shown, wants := range map[string]map[string]int{
+		text: {
+			fmt.Sprintf(`(?m)^\S+ there rxe0 RC %s/%d cgroup=/`, flow, pid):                                 2,
+			fmt.Sprintf(`(?m)^\S+ ended rxe0 qp \d+ after over \S+s: destroyed in \S+ by datapath/%d`, pid): 2,
+			` there rxe0| ended | ready `:        4,
+			`(?m)^0 connections are still there`: 1,
+		},
+		rows: {` there rxe0| ended | ready `: 0, `(?m)^0 connections are still there`: 1},
+	} {
+		for want, n := range wants {
+			if got := len(regexp.MustCompile(want).FindAllString(shown, -1)); got != n {
+				t.Errorf("%d times %s, want %d:\n%s", got, want, n, shown)
+			}
+		}
+	}
+	for _, qp := range regexp.MustCompile(`there rxe0 RC \S+ qp (\d+) -> \S+ qp (\d+)`).FindAllStringSubmatch(text, -1) {
+		row := regexp.MustCompile(fmt.Sprintf(`(?m)^rxe0 +%s +RC +::ffff:10\.9\.0\.1 +%s +::ffff:10\.9\.0\.1 +1024 +datapath +%d over [\d.]+m?s$`, qp[1], qp[2], pid))
+		if !row.MatchString(rows) {
+			t.Errorf("no line like %s in:\n%s", row, rows)
+		}
+	}
+}
+
 // mapOf is the last print of a map, its entries in the order of their text.
 func mapOf(t *testing.T, events []jsonEvent, name string) string {
 	t.Helper()
