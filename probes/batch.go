@@ -17,7 +17,7 @@ import (
 type batch struct {
 	requests    []*request
 	inventories []*inventory
-	inquirers   []*inquirer // until they have asked
+	inquirers   []*inquirer
 	maps        []*ebpf.Map
 }
 
