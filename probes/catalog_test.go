@@ -171,6 +171,9 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 		if h.seed != nil {
 			known[h.seed.lost] = true
 		}
+		if h.inquiry != nil {
+			known[h.inquiry.mark] = true
+		}
 		switch at := h.place.(type) {
 		case tracepoint:
 			known["raw_tp_"+h.name], known["tracepoint_"+h.name] = true, true
