@@ -37,13 +37,16 @@ type finder struct {
 	functions *verbs.Finder // nil if nothing follows
 	users     *users
 	followers int
+	// reviewed ends the reviews; nil if there are none.
+	reviewed func()
 
 	noting sync.Mutex
 	notes  []*notes // of the sessions
 }
 
-// follow attaches to the functions of a call, now and whenever another one is found, until the closer is closed.
-func (f *finder) follow(call string, attach verbs.Attach) (io.Closer, error) {
+// follow attaches to the functions of a call, now and whenever another one is found, until the closer is closed; among are the processes that are
+// followed, nil for all.
+func (f *finder) follow(call string, among func(pid int) bool, attach verbs.Attach) (io.Closer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.functions == nil {
@@ -57,7 +60,7 @@ func (f *finder) follow(call string, attach verbs.Attach) (io.Closer, error) {
 			return nil, errors.Join(err, f.stop())
 		}
 	}
-	w, err := f.functions.Follow(call, attach)
+	w, err := f.functions.Follow(call, among, attach)
 	if err != nil {
 		if f.followers == 0 {
 			err = errors.Join(err, f.stop())
@@ -65,6 +68,9 @@ func (f *finder) follow(call string, attach verbs.Attach) (io.Closer, error) {
 		return nil, err
 	}
 	f.followers++
+	if among != nil && f.reviewed == nil {
+		f.reviewed = reviewing(f.functions)
+	}
 	return &following{f, w}, nil
 }
 
@@ -86,9 +92,32 @@ func (w *following) Close() error {
 }
 
 func (f *finder) stop() error {
+	if f.reviewed != nil {
+		f.reviewed()
+	}
 	err := f.users.close()
-	f.functions, f.users = nil, nil
+	f.functions, f.users, f.reviewed = nil, nil, nil
 	return err
+}
+
+// reviewing lets the choice of processes be reviewed once a second, until the returned function is called.
+func reviewing(functions *verbs.Finder) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ticks := time.Tick(time.Second); ; {
+			select {
+			case <-ticks:
+				functions.Review()
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
 }
 
 // report passes what is not followed on to a session, until the returned function is called.

@@ -10,8 +10,8 @@ type place interface {
 	stack() (functions []string, through bool)
 	// sampled reports whether programs run there at a rate that a request sets.
 	sampled() bool
-	// in returns the argument that attaches there to one process only, or nil if no argument does.
-	in(pid int) Arg
+	// among returns the argument that attaches there to some processes only, or nil if no argument does.
+	among(c *chosen) Arg
 	attachable
 }
 
@@ -30,7 +30,7 @@ func (tp tracepoint) stack() (functions []string, through bool) {
 
 func (tracepoint) sampled() bool { return false }
 
-func (tracepoint) in(int) Arg { return nil }
+func (tracepoint) among(*chosen) Arg { return nil }
 
 // functions are attached to as fexit or kprobe: the first alternative whose functions this kernel has.
 type functions [][]kernelFunc
@@ -82,7 +82,7 @@ func (fs functions) stack() (functions []string, through bool) {
 
 func (functions) sampled() bool { return false }
 
-func (functions) in(int) Arg { return nil }
+func (functions) among(*chosen) Arg { return nil }
 
 // A clock ticks on each CPU at the rate that a request sets, see [Rate].
 type clock struct{}
@@ -94,7 +94,7 @@ func (clock) stack() (functions []string, through bool) { return nil, false }
 
 func (clock) sampled() bool { return true }
 
-func (clock) in(int) Arg { return nil }
+func (clock) among(*chosen) Arg { return nil }
 
 // A datapath is calls of libibverbs, by the names of their functions in struct ibv_context_ops and struct ibv_qp_ex. Each is in the libraries
 // of providers.
@@ -107,4 +107,4 @@ func (datapath) stack() (functions []string, through bool) { return nil, false }
 
 func (datapath) sampled() bool { return false }
 
-func (datapath) in(pid int) Arg { return Process(pid) }
+func (datapath) among(c *chosen) Arg { return c }

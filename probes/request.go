@@ -24,8 +24,8 @@ type request struct {
 	// watched means that the beginnings of calls are remembered although the code does not need them: the kernel does not report the
 	// returns that it misses, and the next call of the same thread shows it.
 	watched bool
-	// process is AttachOptions.Process.
-	process int
+	// among are the processes of the session; nil: all.
+	among *chosen
 	// tried are the reasons why better variants were not used.
 	tried []error
 
@@ -56,10 +56,10 @@ func (r *request) needs(helper string) bool {
 	return slices.ContainsFunc(r.hooks[:len(r.hooks)-1], func(hk hook) bool { return hk.name == helper })
 }
 
-// argAt returns the argument for a place: the request's own, or the process.
+// argAt returns the argument for a place: the request's own, or the processes of the session.
 func (r *request) argAt(at place) Arg {
-	if r.Arg == nil && r.process != 0 {
-		return at.in(r.process)
+	if r.Arg == nil && r.among != nil {
+		return at.among(r.among)
 	}
 	return r.Arg
 }

@@ -30,11 +30,6 @@ type Rate int
 
 func (Rate) arg() {}
 
-// A Process is the PID of the only process in which a [datapath] is attached to. The others then do not pay for it.
-type Process int
-
-func (Process) arg() {}
-
 // acceptsNone returns the error of a place that takes no argument.
 func acceptsNone(a Arg) error {
 	if a != nil {

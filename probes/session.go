@@ -31,9 +31,10 @@ type AttachOptions struct {
 	Descendants bool
 	// Cgroup is the path of the cgroup that the code of the requests refers to as CgroupsName, with all below it; "": it does not.
 	Cgroup string
-	// Process is the PID of the only process whose events the code lets pass; 0: there may be others. Where that is possible, it is attached
-	// to this process alone.
-	Process int
+	// Process, Group and Namespace are the only process whose events the code lets pass, the only process group and the only pid namespace;
+	// 0: there may be others. Where that is possible, it is attached to the processes alone that these, Roots and Cgroup leave.
+	Process, Group int
+	Namespace      uint32
 	// Progress is called after each request was attached, if it is not nil.
 	Progress func(done, all int)
 }
@@ -44,7 +45,7 @@ type Session struct {
 	maps       map[string]*ebpf.Map // that the code of any request may refer to
 	family     family               // empty without AttachOptions.Roots
 	cgroups    *set                 // nil without AttachOptions.Cgroup
-	process    int                  // AttachOptions.Process
+	among      *chosen              // nil if the options leave all processes
 	ring       *ring
 	records    records
 	notes      notes
@@ -73,7 +74,7 @@ type Session struct {
 // could not be used. It is, or wraps, a [*kernel.PermissionError] if capabilities are missing, and a [*RejectedError] if the kernel did not
 // accept the code of a request.
 func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *Session, err error) {
-	s := &Session{host: h, maps: make(map[string]*ebpf.Map), process: o.Process}
+	s := &Session{host: h, maps: make(map[string]*ebpf.Map)}
 	s.correction.notes = &s.notes
 	defer func() {
 		if err != nil {
@@ -105,6 +106,7 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 		}
 		s.maps[CgroupsName] = s.cgroups.members
 	}
+	s.among = s.choose(o)
 	if slices.ContainsFunc(served, func(r *request) bool { return r.withoutTasks }) {
 		s.notes.add(nil, fmt.Sprintf("ppid, pgid, pidns, pcomm, runq, faults and switches are absent: %v", h.TasksDescribed()))
 	}
@@ -138,7 +140,7 @@ func (s *Session) serve(ctx context.Context, served []*request, a addition) erro
 		uevents, deaf = kernel.OpenUevents()
 	}
 	for _, r := range served {
-		r.process = s.process
+		r.among = s.among
 	}
 	done := 0
 	attached := func() {

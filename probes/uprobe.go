@@ -65,9 +65,12 @@ func (uprobe) needs(*kernel.Kernel, []string) []string {
 
 func (uprobe) prepare(*ebpf.ProgramSpec, string) {}
 
-func (u uprobe) attach(prog *ebpf.Program, call string, only Arg) ([]io.Closer, error) {
-	pid, _ := only.(Process)
-	follower, err := u.finder.follow(call, func(path string, offset uint64) (io.Closer, error) {
+func (u uprobe) attach(prog *ebpf.Program, call string, a Arg) ([]io.Closer, error) {
+	var among func(pid int) bool
+	if c, ok := a.(*chosen); ok {
+		among = c.has
+	}
+	follower, err := u.finder.follow(call, among, func(path string, offset uint64, pid int) (io.Closer, error) {
 		file, err := link.OpenExecutable(path)
 		if err != nil {
 			return nil, err
@@ -76,7 +79,7 @@ func (u uprobe) attach(prog *ebpf.Program, call string, only Arg) ([]io.Closer, 
 		if u.atReturn {
 			attach = file.Uretprobe
 		}
-		return attach(call, prog, &link.UprobeOptions{Address: offset, PID: int(pid)})
+		return attach(call, prog, &link.UprobeOptions{Address: offset, PID: pid})
 	})
 	if err != nil {
 		return nil, err

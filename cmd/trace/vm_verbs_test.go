@@ -273,6 +273,45 @@ func TestVMVerbsProcess(t *testing.T) {
 	}
 }
 
+// With filters by cgroup, process group, pid namespace and descent, too, the others do not even run the programs. A process that moves to the
+// cgroup is seen from then on.
+func TestVMVerbsChosen(t *testing.T) {
+	path := buildDatapath(t)
+	const cgroup = "/sys/fs/cgroup/chosen"
+	sh(t, "mkdir -p %s/below", cgroup)
+	t.Cleanup(func() { sh(t, "rmdir %s/below %[1]s", cgroup) })
+	inCgroup := func(pid int) { sh(t, "echo %d > %s/below/cgroup.procs", pid, cgroup) }
+	command := func(script string) *datapath {
+		return startDatapathBy(t, exec.Command("sh", "-ec", fmt.Sprintf(script, path+" count=50 op=write wait=1")))
+	}
+	for _, test := range []struct {
+		name, wanted string
+		filter       func(pid int) []string
+		later        func(pid int)
+	}{
+		{name: "cgroup", wanted: "echo $$ > " + cgroup + "/below/cgroup.procs; exec %s", filter: func(int) []string { return []string{"--cgroup", "/chosen"} }},
+		{name: "moved", wanted: "exec %s", filter: func(int) []string { return []string{"--cgroup", "/chosen"} }, later: inCgroup},
+		{name: "group", wanted: "exec setsid %s", filter: func(pid int) []string { return []string{"--pgid", fmt.Sprint(pid)} }},
+		{name: "children", wanted: "%s; true", filter: func(pid int) []string { return []string{"-p", fmt.Sprint(pid), "--children"} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			wanted, other := command(test.wanted), startDatapath(t, path, "count=70", "op=write")
+			pid := wanted.cmd.Process.Pid
+			trace := startTool(t, "ttached", "trace", append(test.filter(pid), "-v", "verbs:post_send { @posts = count() }")...)
+			if test.later != nil {
+				test.later(pid)
+				waitUntil(t, "the process is followed", func() bool { return strings.Contains(trace.out.String(), fmt.Sprintf("as process %d uses it", pid)) })
+			}
+			other.finish(t)
+			wanted.finish(t)
+			trace.stop(t)
+			if text := trace.out.String(); !strings.Contains(text, "@posts: 50") || !strings.Contains(text, "verbs:post_send: 50 seen, 0 printed, 0 rejected, 0 lost") {
+				t.Errorf("of 50 posts that are wanted and 70 others trace sees:\n%s", text)
+			}
+		})
+	}
+}
+
 // An ordinary user sees the data path of all processes with the capabilities that docs/privileges.md lists. A missing one is named.
 func TestVMVerbsCapabilities(t *testing.T) {
 	path := buildDatapath(t)

@@ -115,7 +115,8 @@ func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, erro
 	}
 	l.out.Note(Attaching{0, len(requests)})
 	session, err := probes.Attach(ctx, l.host, requests, probes.AttachOptions{
-		RingBytes: l.options.RingBytes, Roots: l.roots(), Process: l.only(), Descendants: l.options.Filter.PID != 0, Cgroup: l.options.Filter.Cgroup, Maps: l.exec.Maps(), Layouts: l.plan.Layouts(),
+		RingBytes: l.options.RingBytes, Roots: l.roots(), Descendants: l.options.Filter.PID != 0, Cgroup: l.options.Filter.Cgroup,
+		Process: l.only(), Group: l.options.Filter.PGID, Namespace: l.options.Filter.PIDNS, Maps: l.exec.Maps(), Layouts: l.plan.Layouts(),
 		Progress: func(done, all int) { l.out.Note(Attaching{done, all}) },
 	})
 	return session, l.permitted(err)

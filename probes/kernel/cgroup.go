@@ -51,6 +51,8 @@ var legacyControllers = []struct{ name, id string }{
 	{"net_cls", "net_cls_cgrp_id"}, {"perf_event", "perf_event_cgrp_id"}, {"hugetlb", "hugetlb_cgrp_id"}, {"rdma", "rdma_cgrp_id"},
 }
 
+var errNoCgroups = errors.New("no cgroups are mounted here: mount -t cgroup2 none /sys/fs/cgroup")
+
 // NewCgroups returns an empty table.
 func NewCgroups() *Cgroups {
 	return &Cgroups{paths: make(map[uint64]string), hierarchy: sync.OnceValue(func() *hierarchy {
@@ -181,11 +183,53 @@ func inode(dir string) (uint64, bool) {
 	return s.Ino, true
 }
 
+// OfThreads returns the ids of the cgroups of the threads of a process, each once. It fails if one of them has no directory here: in a
+// container, or as the process ends.
+func (c *Cgroups) OfThreads(pid int) (ids []uint64, err error) {
+	h := c.hierarchy()
+	if h == nil {
+		return nil, errNoCgroups
+	}
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/cgroup", pid))
+	if err == nil && len(files) == 0 {
+		err = unix.ESRCH
+	}
+	for _, file := range files {
+		list, e := os.ReadFile(file)
+		if e != nil {
+			continue // the thread has ended
+		}
+		p, ok := h.ofList(string(list))
+		if !ok {
+			return nil, fmt.Errorf("%s has no line for the tree at %s", file, h.mount)
+		}
+		id, ok := c.ID(p)
+		if !ok {
+			return nil, fmt.Errorf("cgroup %s is not visible in this container", p)
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+// ofList returns the path in the tree from a file like /proc/PID/cgroup: lines of hierarchy, controllers and path, see cgroups(7).
+func (h *hierarchy) ofList(list string) (p string, ok bool) {
+	for line := range strings.Lines(list) {
+		of := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(of) == 3 && slices.Contains(strings.Split(of[1], ","), h.controller) {
+			return of[2], true
+		}
+	}
+	return "", false
+}
+
 // Hierarchy returns the kernel's number of the tree: 0 is cgroup v2.
 func (c *Cgroups) Hierarchy() (int32, error) {
 	h := c.hierarchy()
 	if h == nil {
-		return 0, errors.New("no cgroups are mounted here: mount -t cgroup2 none /sys/fs/cgroup")
+		return 0, errNoCgroups
 	}
 	if h.controller == "" {
 		return 0, nil
@@ -207,7 +251,7 @@ func (c *Cgroups) Hierarchy() (int32, error) {
 func (c *Cgroups) Below(p string, do func(id uint64) error) error {
 	h := c.hierarchy()
 	if h == nil {
-		return errors.New("no cgroups are mounted here: mount -t cgroup2 none /sys/fs/cgroup")
+		return errNoCgroups
 	}
 	top, ok := h.dir(path.Clean(p))
 	if !ok {

@@ -129,3 +129,39 @@ func TestHierarchies(t *testing.T) {
 		}
 	}
 }
+
+// A process is in the cgroups of its threads, in the tree whose controller is used. One that has ended is in none.
+func TestOfThreads(t *testing.T) {
+	c := NewCgroups()
+	if _, _, ok := c.Mount(); !ok {
+		t.Skip("no cgroups are mounted")
+	}
+	list, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, ok := c.hierarchy().ofList(string(list))
+	if !ok {
+		t.Fatalf("no line of %q is for the tree", list)
+	}
+	id, ok := c.ID(p)
+	if !ok {
+		t.Skipf("cgroup %s is not visible here", p)
+	}
+	if ids, err := c.OfThreads(os.Getpid()); err != nil || len(ids) != 1 || ids[0] != id {
+		t.Errorf("%v, %v; want %d", ids, err, id)
+	}
+	if ids, err := c.OfThreads(1 << 30); err == nil {
+		t.Errorf("a process that does not exist is in %v", ids)
+	}
+	const both = "12:pids:/v1\n4:cpu,cpuacct:/a b:c\n1:name=systemd:/named\n0::/v2\n"
+	for controller, want := range map[string]string{"": "/v2", "cpu": "/a b:c", "pids": "/v1", "memory": ""} {
+		if p, ok := (&hierarchy{controller: controller}).ofList(both); p != want || ok != (want != "") {
+			t.Errorf("with %q: %q, %v; want %q", controller, p, ok, want)
+		}
+	}
+	missing := treeOf(hierarchy{mount: t.TempDir(), root: "/", controller: "memory"})
+	if _, err := missing.OfThreads(os.Getpid()); err == nil || !strings.Contains(err.Error(), " has no line for the tree at ") && !strings.Contains(err.Error(), "is not visible in this container") {
+		t.Errorf("without a line for the tree: %v", err)
+	}
+}

@@ -17,20 +17,16 @@ import (
 	"sync"
 )
 
-// A place is a function in a file.
+// A place is a function in a file of a process.
 type place struct {
-	file   file
-	offset uint64
-	path   string // by which it can be opened while the process lives
+	function
+	path string // by which it can be opened while the process lives
 	// library is its name in the process.
 	library string
 }
 
 // same reports whether two places are the same function, under whatever path.
-func (p place) same(o place) bool { return p.file == o.file && p.offset == o.offset }
-
-// Attach attaches something to an offset in a file.
-type Attach func(path string, offset uint64) (io.Closer, error)
+func (p place) same(o place) bool { return p.function == o.function }
 
 // Finder finds the functions, and attaches to each of them, once, what follows it.
 type Finder struct {
@@ -39,6 +35,7 @@ type Finder struct {
 
 	mu        sync.Mutex
 	places    map[string][]place // by call
+	uses      map[process]map[string][]place
 	followers []*Follower
 	known     map[process][]int  // the devices of processes, whose contexts were found
 	failed    map[process]int    // how often none was found
@@ -51,54 +48,6 @@ type Finder struct {
 type process struct {
 	pid   int
 	start uint64 // since boot, in ticks
-}
-
-// A Follower is attached to all functions of a call, also to those that are found later.
-type Follower struct {
-	finder  *Finder
-	call    string
-	attach  Attach
-	closers []io.Closer
-}
-
-// Follow attaches to the functions of a call that are known, and to those that [Finder.Look] finds until the follower is closed.
-func (f *Finder) Follow(call string, attach Attach) (*Follower, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	w := &Follower{finder: f, call: call, attach: attach}
-	for _, p := range f.places[call] {
-		if err := w.add(p); err != nil {
-			return nil, errors.Join(err, w.release())
-		}
-	}
-	f.followers = append(f.followers, w)
-	return w, nil
-}
-
-func (w *Follower) add(p place) error {
-	c, err := w.attach(p.path, p.offset)
-	if err != nil {
-		return err
-	}
-	w.closers = append(w.closers, c)
-	return nil
-}
-
-func (w *Follower) release() error {
-	var errs []error
-	for _, c := range w.closers {
-		errs = append(errs, c.Close())
-	}
-	w.closers = nil
-	return errors.Join(errs...)
-}
-
-// Close detaches.
-func (w *Follower) Close() error {
-	w.finder.mu.Lock()
-	defer w.finder.mu.Unlock()
-	w.finder.followers = slices.DeleteFunc(w.finder.followers, func(o *Follower) bool { return o == w })
-	return w.release()
 }
 
 // LookAll looks into all processes.
@@ -322,33 +271,32 @@ func (f *Finder) addAll(self process, what string, at map[string]place) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	libraries := make(map[string]bool)
+	libraries, ok := f.use(self, at)
 	for call, p := range at {
 		if slices.ContainsFunc(f.places[call], p.same) {
 			continue
 		}
-		if err := f.add(call, p); err != nil {
+		attached, err := f.add(call, p)
+		if err != nil {
 			f.reportLocked(fmt.Sprintf("verbs: %s of process %d is not followed: %v", call, self.pid, err))
 			return false
 		}
-		libraries[p.library] = true
-	}
-	if f.begun {
-		for library := range libraries {
-			f.reportLocked(fmt.Sprintf("verbs: %s%s is followed from now on, as process %d uses it", what, library, self.pid))
+		if attached {
+			libraries[p.library] = true
 		}
 	}
-	return true
+	f.announce(self, what, libraries)
+	return ok
 }
 
 // dummy reports whether a function is the library's own, which refuses the call: verbs_set_ops (libibverbs/dummy_ops.c) begins with these.
 func dummy(p place) bool { return strings.HasPrefix(filepath.Base(p.library), "libibverbs.so") }
 
-// add attaches the followers of a call to a function, all or none.
-func (f *Finder) add(call string, p place) error {
+// add attaches what follows all processes to a function of a call, all or none, and reports whether there is any.
+func (f *Finder) add(call string, p place) (some bool, err error) {
 	var attached []*Follower
 	for _, w := range f.followers {
-		if w.call != call {
+		if w.call != call || w.among != nil {
 			continue
 		}
 		if err := w.add(p); err != nil {
@@ -357,12 +305,12 @@ func (f *Finder) add(call string, p place) error {
 				err = errors.Join(err, o.closers[last].Close())
 				o.closers = o.closers[:last]
 			}
-			return err
+			return false, err
 		}
 		attached = append(attached, w)
 	}
 	f.places[call] = append(f.places[call], p)
-	return nil
+	return len(attached) > 0, nil
 }
 
 // endbr64 is the size of the instruction that marks the target of an indirect jump. The kernel has to single-step it, which takes four
@@ -399,7 +347,7 @@ func (f *Finder) reportLocked(text string) {
 // [Finder.LookAll].
 func NewFinder(note func(text string)) *Finder {
 	return &Finder{
-		note: note, identify: fileOf, places: make(map[string][]place),
+		note: note, identify: fileOf, places: make(map[string][]place), uses: make(map[process]map[string][]place),
 		known: make(map[process][]int), failed: make(map[process]int), qps: make(map[functions]bool), noted: make(map[string]bool),
 	}
 }

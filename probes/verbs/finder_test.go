@@ -54,17 +54,17 @@ func context(fd int, function uint64) []byte {
 	return memory
 }
 
-// attachments counts what is attached, by file and offset.
+// attachments counts what is attached, by process, file and offset.
 type attachments struct {
 	open map[string]int
 	fail bool
 }
 
-func (a *attachments) attach(path string, offset uint64) (io.Closer, error) {
+func (a *attachments) attach(path string, offset uint64, pid int) (io.Closer, error) {
 	if a.fail {
 		return nil, errors.New("refused")
 	}
-	at := fmt.Sprintf("%s+%x", filepath.Base(path), offset)
+	at := fmt.Sprintf("%d %s+%x", pid, filepath.Base(path), offset)
 	a.open[at]++
 	return closer(func() { a.open[at]-- }), nil
 }
@@ -74,6 +74,16 @@ func (a *attachments) number() (n int) {
 		n += open
 	}
 	return n
+}
+
+// follow makes something follow a call until the test ends.
+func follow(t *testing.T, f *Finder, call string) {
+	t.Helper()
+	w, err := f.Follow(call, nil, (&attachments{open: make(map[string]int)}).attach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
 }
 
 type closer func()
@@ -86,7 +96,7 @@ func TestFinder(t *testing.T) {
 	var notes []string
 	f := NewFinder(func(text string) { notes = append(notes, text) })
 	a := &attachments{open: make(map[string]int)}
-	early, err := f.Follow("post_send", a.attach)
+	early, err := f.Follow("post_send", nil, a.attach)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +123,7 @@ func TestFinder(t *testing.T) {
 	if want := fmt.Sprintf("verbs: %s is followed from now on, as process %d uses it", self, os.Getpid()); !slices.Equal(notes, []string{want}) {
 		t.Errorf("it reports %q, want %q", notes, want)
 	}
-	late, err := f.Follow("post_send", a.attach)
+	late, err := f.Follow("post_send", nil, a.attach)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +146,7 @@ func TestFinderRefused(t *testing.T) {
 	var notes []string
 	f := NewFinder(func(text string) { notes = append(notes, text) })
 	a := &attachments{open: make(map[string]int), fail: true}
-	w, err := f.Follow("poll_cq", a.attach)
+	w, err := f.Follow("poll_cq", nil, a.attach)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +192,7 @@ func TestDummies(t *testing.T) {
 	fd := device(t)
 	var notes []string
 	f := NewFinder(func(text string) { notes = append(notes, text) })
+	follow(t, f, "poll_cq")
 	f.begun, f.identify = true, func(path string) (file, error) { return file{inode: uint64(len(path))}, nil }
 	regions := []region{
 		{start: 0x1000, end: 0x2000, perms: "r-xp", inode: 1, path: "/usr/lib/libibverbs.so.1.14.44.0"},
@@ -223,6 +234,7 @@ func TestQPs(t *testing.T) {
 	binary.NativeEndian.PutUint32(there[qpCalls["wr_flush"]:], 1) // of another field
 	var notes []string
 	f := NewFinder(func(text string) { notes = append(notes, text) })
+	follow(t, f, "wr_send")
 	if err := f.LookAll(); err != nil {
 		t.Fatal(err)
 	}

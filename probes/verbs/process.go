@@ -97,9 +97,9 @@ func code(pid int, regions []region, address uint64) (p place, ok bool) {
 	}
 	r := regions[i]
 	return place{
-		offset:  address - r.start + r.offset,
-		path:    fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, r.start, r.end),
-		library: r.path,
+		function: function{offset: address - r.start + r.offset},
+		path:     fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, r.start, r.end),
+		library:  r.path,
 	}, true
 }
 
