@@ -61,7 +61,7 @@ $(eval $(call compile,amd64,x86))
 $(eval $(call compile,arm64,arm64))
 
 test: lint ## all tests; on real kernels the main ones, on 6.1 and 6.12, and the tests of preemption
-	@.ci/setup manual bpftrace >/dev/null
+	@.ci/setup manual race bpftrace libibverbs >/dev/null
 	$(GO) test ./...
 	$(MAKE) race
 	$(MAKE) vmtest KERNEL=6.1 RUN='$(MAIN)'
