@@ -44,3 +44,12 @@ func TestNamesAndSizes(t *testing.T) {
 		t.Errorf("got %s, %v, want %s", out, err, want)
 	}
 }
+
+// A duration times a number is a duration, a size is not a size: 4KiB * 8 may be bits.
+func TestTimesANumber(t *testing.T) {
+	const program = `begin { $n = 3; print(4us * $n); print($n * 1ms * 2); print(2s * 2); print(1ms * 1ms); print(4KiB * $n) }`
+	out, err := exec.Command("trace", "-q", program).CombinedOutput()
+	if want := "12us\n6ms\n4s\n1000000000000\n12288\n"; err != nil || string(out) != want {
+		t.Errorf("it prints %q, want %q: %v", out, want, err)
+	}
+}

@@ -132,8 +132,15 @@ func resultFlags(op ir.Op, args []*ir.Expr) *event.Enum {
 }
 
 // resultUnit returns the unit of a number that arithmetic computes: the unit of all operands but plain literals, if the operator
-// keeps it.
+// keeps it. A duration stays one times a number; a size does not, because bytes * 8 are bits.
 func resultUnit(op ir.Op, args []*ir.Expr) event.Unit {
+	if op == ir.OpMul {
+		a, b := args[0].Type.Unit, args[1].Type.Unit
+		if a == event.Nanoseconds && b == event.None || a == event.None && b == event.Nanoseconds {
+			return event.Nanoseconds
+		}
+		return event.None
+	}
 	if op == ir.OpSub && args[0].Type.Unit == ir.Instant && args[1].Type.Unit == ir.Instant {
 		return event.Nanoseconds
 	}
