@@ -87,6 +87,10 @@ func TestScriptFlags(t *testing.T) {
 		{"rdma_stuck", "rdma_stuck --longer 2500ms", "", 2},
 		{"rdma_stuck", "rdma_stuck --longer 1m", "", 0},
 		{"rdma_stuck", "rdma_stuck --device rxe7", "", 0},
+		{"rdma_top", "rdma_top -i 10", "datapath/", 4},
+		{"rdma_top", "rdma_top -i 10 --n 1", "3 more QPs", 1},
+		{"rdma_top", "rdma_top -i 10 --device rxe7", "datapath/", 0},
+		{"rdma_latency", "rdma_top", "ib_write_bw/", 2},
 		{"rdma_monitor", "rdma_monitor -i 10 --device rxe7", "CGROUP: ", 0},
 	} {
 		lines := 0

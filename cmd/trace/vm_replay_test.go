@@ -33,8 +33,11 @@ var replayTests = []struct {
 	}, []string{`Submit .* slba=2048, nlb=8, .* dd/`, `Complete .* slba=2048, nlb=8, .* \(success\)`, `Complete .* \(lba_range\)`}},
 	{"rdma_errors", func(t *testing.T, _ *recorder) {
 		pingPong(t, false)
-		startDatapath(t, buildDatapath(t), "fail=killed", "op=write", "count=3").finish(t)
-	}, []string{`(?m)rxe0 qp \d+ failed with RETRY_EXC_ERR \(12\) for datapath/\d+: wr_id=0x0 .* ::ffff:10\.9\.0\.1 -> ::ffff:10\.9\.0\.1 qp \d+ port=1 age=\S+ timeout=2\^8 retry_cnt=1`,
+		program := startDatapath(t, buildDatapath(t), "fail=killed", "op=write", "count=3")
+		sh(t, "ip link set dummy0 carrier off")
+		t.Cleanup(func() { sh(t, "ip link set dummy0 carrier on") })
+		program.finish(t)
+	}, []string{`(?m)rxe0 qp \d+ failed with RETRY_EXC_ERR \(12\), the peer does not answer: datapath/\d+ cgroup=\S+ ::ffff:10\.9\.0\.1 -> ::ffff:10\.9\.0\.1 qp \d+ port=1 age=\S+ timeout=8 .*, port 1 had PORT_ERR \S+ before`,
 		`(?m)^@completions\[rxe0, \d+, RETRY_EXC_ERR, datapath, \d+\]: 1$`, `(?m)^@completions\[rxe0, \d+, WR_FLUSH_ERR, datapath, \d+\]: 2$`,
 		`rxe0 ib:modify_qp failed with -EINVAL for ibv_rc_pingpong/\d+ after`, `(?s)@failed\[-EINVAL, ib:modify_qp, .*ioctl\+.*\]: \d`}},
 	{"rdma_flows", func(t *testing.T, _ *recorder) { pingPong(t, true) },
@@ -60,7 +63,7 @@ var replayTests = []struct {
 		bandwidth()
 		trace.waitToSay(t, "is followed from now on")
 		bandwidth()
-	}, []string{`(?m)^@latency\[rxe0, \d+, RDMA_WRITE, ib_write_bw, \d+\]: p50 `, `(?m)^@depth\[rxe0, \d+, ib_write_bw, \d+\]: \{ \.count = 3,`}},
+	}, []string{`(?m)^@latency\[rxe0, \d+, RDMA_WRITE, ib_write_bw, \d+, \S+\]: p50 `, `(?m)^@depth\[rxe0, \d+, ib_write_bw, \d+, \S+\]: \{ \.count = 3,`}},
 	{"rdma_monitor", func(t *testing.T, trace *recorder) {
 		reports := func() int { return strings.Count(trace.wrote(t), "Mean Latency and Failures") }
 		waitUntil(t, "there is a report", func() bool { return reports() == 1 })
@@ -78,7 +81,23 @@ var replayTests = []struct {
 		for _, p := range programs {
 			p.finish(t)
 		}
-	}, []string{`(?m)^\S+ rxe0 qp \d+ of datapath/\d+: 3 requests wait for 2s at least, \S+10\.9\.0\.1 -> \S+10\.9\.0\.1 qp \d+ port=1 timeout=2\^14 retry_cnt=7 rnr_retry=7$`}},
+	}, []string{`(?m)^\S+ rxe0 qp \d+ of datapath/\d+: 3 requests wait for 2s at least, \S+10\.9\.0\.1 -> \S+10\.9\.0\.1 qp \d+ port=1 timeout=14 .* rnr_retry=7 \(no limit\)$`}},
+	{"rdma_top", func(t *testing.T, trace *recorder) {
+		path := buildDatapath(t)
+		programs := []*datapath{startDatapath(t, path, "size=4096", "count=100"), startDatapath(t, path, "op=write", "size=1024", "qps=2", "count=50")}
+		trace.waitToSay(t, "is followed from now on")
+		tables := func() int { return strings.Count(trace.wrote(t), "DEVICE") }
+		seen := tables()
+		waitUntil(t, "there is a table", func() bool { return tables() > seen })
+		for _, p := range programs {
+			p.finish(t)
+		}
+		if tables() > seen+1 {
+			t.Fatal("this took longer than an interval")
+		}
+		waitUntil(t, "there is another one", func() bool { return tables() > seen+1 })
+	}, []string{`(?m)^rxe0 +\d+ +\S+ +0B +\S+ +\S+ +\d+ +400KiB  datapath/\d+ ::ffff:10\.9\.0\.1 -> ::ffff:10\.9\.0\.1 qp \d+$`,
+		`(?m)^rxe0 +\d+ +0B +\S+ +0 +- +- +400KiB  datapath/`, `(?m)^rxe0 +\d+ +\S+ +0B +\S+ +\S+ +\d+ +50KiB  datapath/`}},
 }
 
 // TestVMScriptReplay runs each script that comes with trace and records the same events at the same moment: the replay prints exactly what

@@ -6,7 +6,8 @@
  *     op=send|send_imm|write|write_imm|read|fadd   type=rc|ud   qps=N   threads=N (that post, of each QP)   count=N (requests of each)
  *     batch=N (requests in a chain)   signal=N (every Nth is signaled)   ids=distinct|same   sges=N   size=N (bytes of each)   inline=1
  *     srq=1   onecq=1 (for sends and receives)   pollers=N   entries=N (of a poll)   api=old|wr|new (ibv_wr_*; with ibv_cq_ex, too)
- *     pause=US (between chains)   lines=1   wait=1 (for a line of input, before the first post)   hold=SECONDS (before the end)
+ *     pause=US (between chains)   rest=US (after a poll that returns something)   rounds=N (QPs are reset in between)
+ *     lines=1   wait=1 (for a line of input, before the first post)   hold=SECONDS (before the end)
  *     fail=rkey (the remote key is wrong)|rnr (no receive, one retry)|stuck (no receive, retries without end)|killed (the peer is gone)
  *
  * Each QP that sends has a peer that receives, in the same process except with fail=killed. In a line, a and b are before and after the post, c
@@ -44,8 +45,10 @@ enum { NEW_WR = 1, NEW_CQ };
 
 static struct {
 	enum ibv_wr_opcode op;
-	int ud, qps, threads, count, batch, signal, same, sges, size, inlined, srq, onecq, pollers, entries, new_api, pause, lines, wait, hold, fail;
-} o = { .op = IBV_WR_SEND, .qps = 1, .threads = 1, .count = 100, .batch = 1, .signal = 1, .sges = 1, .size = 64, .pollers = 1, .entries = 16 };
+	int ud, qps, threads, count, batch, signal, same, sges, size, inlined, srq, onecq, pollers, entries, new_api, pause,
+		rest, rounds, lines, wait, hold, fail;
+} o = { .op = IBV_WR_SEND, .qps = 1, .threads = 1, .count = 100, .batch = 1, .signal = 1, .sges = 1, .size = 64, .pollers = 1, .entries = 16,
+	.rounds = 1 };
 
 struct request {
 	long long a, b, c, d, runq_b, runq_c, runq_d, runq_before, runq_last;
@@ -244,7 +247,7 @@ static void make_pair(struct pair *p)
 	struct ibv_ah_attr ah;
 
 	p->sends.requests = MAKE(calloc(total(), sizeof(struct request)));
-	p->receives.requests = MAKE(calloc(total(), sizeof(struct request)));
+	p->receives.requests = MAKE(calloc(total() * o.rounds, sizeof(struct request)));
 	p->sender = make_qp();
 	if (o.fail == KILLED)
 		return;
@@ -558,6 +561,8 @@ static void *poll_all(void *cq)
 		seen.runq_last = seen.runq_d;
 		if (!n)
 			sched_yield();
+		else if (o.rest)
+			usleep(o.rest);
 	}
 	return NULL;
 }
@@ -653,7 +658,7 @@ static const struct {
 } numbers[] = {
 	{ "qps", &o.qps }, { "threads", &o.threads }, { "count", &o.count }, { "batch", &o.batch }, { "signal", &o.signal }, { "sges", &o.sges },
 	{ "size", &o.size }, { "inline", &o.inlined }, { "srq", &o.srq }, { "onecq", &o.onecq }, { "pollers", &o.pollers }, { "entries", &o.entries },
-	{ "pause", &o.pause }, { "lines", &o.lines }, { "wait", &o.wait }, { "hold", &o.hold },
+	{ "pause", &o.pause }, { "rest", &o.rest }, { "rounds", &o.rounds }, { "lines", &o.lines }, { "wait", &o.wait }, { "hold", &o.hold },
 };
 
 static const struct {
@@ -698,7 +703,8 @@ static void check_options(void)
 	need(o.count % o.signal == 0, "count is no multiple of signal");
 	need(o.threads * o.signal + o.batch * o.threads <= DEPTH, "the queue is full of requests that are not signaled");
 	need(!o.same || !o.lines || (o.threads == 1 && o.pollers == 1), "lines of the same id take one thread that posts, and one that polls");
-	need(o.fail != KILLED || o.qps == 1, "one QP for fail=killed");
+	need(o.fail != KILLED || (o.qps == 1 && o.rounds == 1), "one QP and one round for fail=killed");
+	need(o.rounds == 1 || (!o.srq && !o.lines), "rounds have neither an SRQ nor lines");
 }
 
 static void setup(void)
@@ -747,6 +753,20 @@ static void run(void)
 		pthread_join(pollers[i], NULL);
 }
 
+/* Sets up all QPs once more, as after a failure. */
+static void renew(void)
+{
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+
+	for (struct pair *p = pairs; p < pairs + o.qps; p++) {
+		need(!ibv_modify_qp(p->sender, &reset, IBV_QP_STATE) && !ibv_modify_qp(p->receiver, &reset, IBV_QP_STATE), "RESET");
+		connect_qp(p->sender, p->remote);
+		connect_qp(p->receiver, p->sender->qp_num);
+		memset(p->sends.requests, 0, total() * sizeof(struct request));
+		p->outstanding = p->order = 0;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
@@ -758,6 +778,10 @@ int main(int argc, char **argv)
 	if (o.wait)
 		getchar();
 	run();
+	for (int i = 1; i < o.rounds; i++) {
+		renew();
+		run();
+	}
 	sleep(o.hold);
 	print_all();
 	return 0;
