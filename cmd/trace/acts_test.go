@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -71,4 +72,43 @@ func TestCommandsAreCounted(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "7\n") || !strings.Contains(string(out), "trace: the program ran 2 commands\n") {
 		t.Errorf("%v: %s", err, out)
 	}
+}
+
+// What the CPU has at an event is read in the kernel. The count of ticks lies between two readings of /proc/timer_list.
+func TestPropertiesOfTheCPU(t *testing.T) {
+	requireLive(t)
+	before := ticks(t)
+	const program = `syscall:enter / pid == cpid && numaid < 1024 && usermode == 0 / { @[numaid] = count(); printf("%d %s\n", jiffies, username); exit() }`
+	out, err := exec.Command("trace", "-q", "-c", "true", program).Output()
+	var at uint64
+	var user string
+	if _, scanErr := fmt.Sscan(string(out), &at, &user); err != nil || scanErr != nil || user != "root" {
+		t.Fatalf("%v, %v: %s", err, scanErr, out)
+	}
+	if after := ticks(t); at < before || at > after {
+		t.Errorf("jiffies is %d, and the kernel counts from %d to %d", at, before, after)
+	}
+	for flag, want := range map[string]string{
+		"--no-kernel": "help: --no-kernel; use it in a clause of its own",
+		"--compare":   "help: --compare runs it there, too; use it in a clause of its own",
+	} {
+		out, err := exec.Command("trace", flag, "-c", "true", `syscall:enter / pid == cpid / { @[numaid] = count() }`).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "numaid is read in the kernel, at the event, and this clause runs in user space") || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v: %s", flag, err, out)
+		}
+	}
+}
+
+// ticks returns how many ticks the kernel has counted.
+func ticks(t *testing.T) (n uint64) {
+	t.Helper()
+	list, err := os.ReadFile("/proc/timer_list")
+	if err != nil {
+		t.Skip(err)
+	}
+	_, after, _ := strings.Cut(string(list), "\njiffies: ")
+	if _, err := fmt.Sscan(after, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

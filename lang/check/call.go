@@ -120,7 +120,7 @@ func (c *checker) foreignCall(fn string, n *ast.CallNode) *ir.Expr {
 
 // isWord reports whether fn is the word of a value that bpftrace also reads by a call without arguments.
 func (c *checker) isWord(fn string) bool {
-	f := c.field(fn)
+	f := c.namedField(fn)
 	return f != nil && f.Common || slices.Contains(builtins, fn) || c.probe == nil && selfTypes[fn].Size != 0 || fn == "nsecs"
 }
 
@@ -161,6 +161,10 @@ func (c *checker) argument(fn string, s signature, param byte, n ast.Node) *ir.E
 	case 'n':
 		ok, want = event.IsNumber(e.Type), "a number"
 	case 'a':
+		if isArray(e) {
+			e = c.numberOf(e)
+		}
+		kind = e.Type.Kind
 		ok, want = event.IsNumber(e.Type) || kind == event.GID, "an address"
 	default:
 		ok, want = kind != format.Tuple && kind != format.Array && kind != format.Stack, "a single value"
@@ -283,8 +287,13 @@ var casts = map[string]struct {
 func (c *checker) cast(n *syntax.Cast) *ir.Expr {
 	to, ok := c.typeName(n.To, syntax.SpanOf(n))
 	x := c.expr(n.Of, nil)
-	if x == nil || !ok || to == "" {
+	switch {
+	case x == nil || !ok || to == "":
 		return x
+	case n.To.Array != 0:
+		return c.arrayOf(n, x)
+	case isArray(x):
+		x = c.numberOf(x)
 	}
 	return c.castTo(to, x, syntax.SpanOf(n))
 }

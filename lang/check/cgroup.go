@@ -80,3 +80,34 @@ func pathOf(e *ir.Expr) *ir.Expr {
 	p.Fn, p.Span = "string", e.Span
 	return p
 }
+
+// cgroupType returns the type of the field cgroup, which all events have.
+func (r *resolver) cgroupType() *event.Type {
+	if with := r.having("cgroup"); with != nil {
+		return &with[0].Field("cgroup").Type
+	}
+	return &event.Type{Kind: event.Uint, Size: 8, Unit: event.Cgroup}
+}
+
+// cgroupCalled types cgroupid("/sys/fs/cgroup/system.slice"): the cgroup of that folder.
+func (c *checker) cgroupCalled(n *ast.CallNode) *ir.Expr {
+	text, ok := c.literalArgument(n, `cgroupid("/sys/fs/cgroup/system.slice")`)
+	if !ok {
+		return nil
+	}
+	if below, is := strings.CutPrefix(path.Clean(text)+"/", mountPoint); is {
+		text = "/" + strings.TrimSuffix(below, "/")
+	}
+	return c.cgroup(syntax.SpanOf(n), text, c.cgroupType())
+}
+
+// cgroupPath types cgroup_path(id): the path of a cgroup.
+func (c *checker) cgroupPath(n *ast.CallNode) *ir.Expr {
+	id := c.numberArgument(n, "cgroup_path(cgroup)")
+	if id == nil || id.Type.Kind == ir.Pending {
+		return id
+	}
+	of, want := *id, c.cgroupType()
+	of.Type.Unit, of.Type.Enum = want.Unit, want.Enum
+	return pathOf(&of)
+}

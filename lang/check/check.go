@@ -47,8 +47,8 @@ func (c *checker) typed(n ast.Node, want *event.Type) *ir.Expr {
 	case *ast.ConditionalNode:
 		cond := c.condition(n.Cond)
 		var yes, no *ir.Expr
-		then := c.aside(func() { yes = c.expr(n.Exp1, either(c.context(n.Exp2), want)) })
-		els := c.aside(func() { no = c.expr(n.Exp2, either(c.context(n.Exp1), want)) })
+		then := c.aside(func() { c.branch(cond, true, func() { yes = c.expr(n.Exp1, either(c.context(n.Exp2), want)) }) })
+		els := c.aside(func() { c.branch(cond, false, func() { no = c.expr(n.Exp2, either(c.context(n.Exp1), want)) }) })
 		if cond != nil && len(then)+len(els) > 0 {
 			cond = c.keepValue(n, cond)
 			c.do(&ir.IfStmt{Cond: cond, Then: then, Else: els, Span: syntax.SpanOf(n)})
@@ -214,14 +214,19 @@ func (c *checker) builtin(word string) *ir.Expr {
 	case word == "elapsed":
 		return &ir.Expr{Op: ir.OpElapsed, Type: ir.Durations, Field: c.field("nsecs")}
 	case word == "probetype":
-		kind, _, _ := strings.Cut(c.placeName(), ":")
-		return c.str(c.clause.Tree.Span, kind, nil)
+		return c.str(c.clause.Tree.Span, c.placeType(), nil)
 	case word == "has_cpid":
 		return &ir.Expr{Op: ir.OpLit, Type: ir.Boolean, Val: c.options.Command}
 	case word == "ncpus" && c.options.CPUs > 0:
 		return literal(uint64(c.options.CPUs))
-	case word == "rand", c.probe == nil && selfTypes[word].Size != 0:
-		return &ir.Expr{Op: ir.OpSelf, Fn: word, Type: selfTypes[word], Optional: mayLack[word]}
+	case word == "cgroup" && c.probe == nil:
+		return c.ownCgroup()
+	case word == "usermode":
+		return c.userMode()
+	case word == "username" && c.probe != nil:
+		return c.userName()
+	case word == "rand", atCPU(word) && !c.options.recorded(), c.probe == nil && selfTypes[word].Size != 0:
+		return &ir.Expr{Op: ir.OpSelf, Fn: word, Type: selfTypes[word], Optional: mayLack[word] && c.probe == nil}
 	case word == "nsecs" && c.probe == nil:
 		return &ir.Expr{Op: ir.OpNow, Type: event.Type{Kind: event.Uint, Size: 8, Unit: ir.Instant}}
 	}
@@ -233,20 +238,48 @@ var (
 	commType  = event.Type{Kind: event.String, Size: 16}
 )
 
-// selfTypes are the types of words about the process that runs a clause without an event, and of rand.
+// selfTypes are the types of words about the process that runs a clause without an event, and of rand, numaid and jiffies.
 var selfTypes = map[string]event.Type{
 	"rand": natural32, "pid": natural32, "tid": natural32, "ppid": natural32, "uid": natural32, "gid": natural32, "cpu": natural32,
-	"comm": commType, "pcomm": commType, "username": {Kind: event.String, Size: computedSize},
+	"comm": commType, "pcomm": commType, "leader_comm": commType, "username": {Kind: event.String, Size: computedSize},
+	"numaid": natural32, "jiffies": ir.Natural64,
 }
 
-// mayLack are the words of these that may be absent.
-var mayLack = map[string]bool{"cpu": true, "comm": true, "pcomm": true, "username": true}
+// mayLack are the words of these that may be absent in a clause without an event.
+var mayLack = map[string]bool{
+	"cpu": true, "comm": true, "pcomm": true, "leader_comm": true, "username": true, "numaid": true, "jiffies": true,
+}
+
+// atCPU reports whether a word is a property of the CPU that runs a clause, which the kernel reads at an event.
+func atCPU(word string) bool { return word == "numaid" || word == "jiffies" }
+
+// userMode types usermode where it is not a field: trace itself is a process, and all events but samples come from the kernel.
+func (c *checker) userMode() *ir.Expr {
+	switch {
+	case c.probe == nil:
+		return literal(uint64(1))
+	case c.probe.Sampled: // kstack == nil has it
+		return nil
+	}
+	return literal(uint64(0))
+}
+
+// userName types username at an event: the name that the users of this machine have for its uid.
+func (c *checker) userName() *ir.Expr {
+	uid := c.name(&ast.IdentifierNode{Value: "uid"}, nil)
+	if uid == nil || c.options.recorded() {
+		return nil
+	}
+	return c.result("username", signature{result: ir.Text, fails: true}, []*ir.Expr{uid})
+}
 
 // command types cpid, the process that -c starts.
 func (c *checker) command(at syntax.Span) *ir.Expr {
 	switch {
 	case c.options.Known != nil:
 		return c.fail(at, "cpid is the process of the command of -c, and a recording has none", "compare pid with its number, or comm with its name")
+	case !c.options.Command && c.dead > 0:
+		return literal(uint64(0))
 	case !c.options.Command:
 		return c.fail(at, "cpid is the process of the command of -c, and there is no -c", "start one with -c COMMAND, or select a running process with -p PID")
 	}
@@ -262,6 +295,18 @@ func (c *checker) placeName() string {
 		return "interval:" + ir.PeriodText(c.clause.Period)
 	}
 	return c.clause.Kind.String()
+}
+
+// placeType returns the group of the probe, or bpftrace's name for the moment.
+func (c *checker) placeType() string {
+	switch {
+	case c.probe != nil:
+		return c.probe.Group
+	case c.clause.Kind == ir.OnBegin, c.clause.Kind == ir.OnEnd:
+		return "special"
+	}
+	kind, _, _ := strings.Cut(c.placeName(), ":")
+	return kind
 }
 
 // enum returns the enum called name, or nil. It looks among the fields of the probe, and in a clause without events among all
@@ -337,4 +382,9 @@ func either(a, b *event.Type) *event.Type {
 		return a
 	}
 	return b
+}
+
+// ownCgroup types cgroup in a clause without an event: the cgroup of trace itself.
+func (c *checker) ownCgroup() *ir.Expr {
+	return &ir.Expr{Op: ir.OpSelf, Fn: "cgroup", Type: *c.cgroupType(), Optional: true}
 }

@@ -51,6 +51,12 @@ func (c *checker) specialCall(fn string, n *ast.CallNode) (e *ir.Expr, is bool) 
 		return c.commOf(n), true
 	case "sizeof":
 		return c.sizeOf(n), true
+	case "pid", "tid":
+		return c.inNamespace(n)
+	case "cgroupid":
+		return c.cgroupCalled(n), true
+	case "cgroup_path":
+		return c.cgroupPath(n), true
 	}
 	if sorts[fn] != nil {
 		return c.isSort(fn, n), true
@@ -113,7 +119,7 @@ func bytesFor(v any) int {
 	return max(1, 1<<bits.Len(uint((bits.Len64(n)+7)/8-1)))
 }
 
-// addressOf types pton("fe80::1"), a GID, and pton("10.9.0.1"), the four bytes of an address as they are in memory.
+// addressOf types pton("fe80::1"), a GID, and pton("10.9.0.1"), an array of the four bytes of an address.
 func (c *checker) addressOf(n *ast.CallNode) *ir.Expr {
 	text, ok := c.literalArgument(n, `pton("10.9.0.1") or pton("fe80::1")`)
 	if !ok {
@@ -123,10 +129,13 @@ func (c *checker) addressOf(n *ast.CallNode) *ir.Expr {
 	if err != nil || !addr.Is4() {
 		return c.str(syntax.SpanOf(n), text, &event.Type{Kind: event.GID})
 	}
-	b := addr.As4()
-	e := literal(uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24)
-	e.Type.Size = 4
-	return e
+	whole := row{tuple: true, form: format.ArrayForm(4)}
+	for _, b := range addr.As4() {
+		e := literal(uint64(b))
+		e.Type.Size, e.Span = 1, syntax.SpanOf(n)
+		whole.values = append(whole.values, e)
+	}
+	return tupleOf(whole, syntax.SpanOf(n))
 }
 
 // capacity types strcap(s): how many bytes a string may have, with the NUL that ends it in the kernel.
@@ -242,6 +251,19 @@ func (c *checker) commOf(n *ast.CallNode) *ir.Expr {
 		return nil
 	}
 	return c.result("comm", signature{result: ir.Text, fails: true}, []*ir.Expr{process})
+}
+
+// inNamespace types pid(init) and pid(curr_ns). Both are pid: a process has one number here, as the initial namespace has it at events.
+func (c *checker) inNamespace(n *ast.CallNode) (e *ir.Expr, is bool) {
+	if len(n.Arguments) == 0 {
+		return nil, false
+	}
+	fn := callee(n)
+	mode, isWord := n.Arguments[0].(*ast.IdentifierNode)
+	if !isWord || len(n.Arguments) > 1 || mode.Value != "init" && mode.Value != "curr_ns" {
+		return c.fail(syntax.SpanOf(n), fn+"() takes the name of a namespace", fmt.Sprintf("write %s, %[1]s(init) or %[1]s(curr_ns), which are the same here", fn)), true
+	}
+	return c.name(located(&ast.IdentifierNode{Value: fn}, n).(*ast.IdentifierNode), nil), true
 }
 
 // find types find(@m, key, $v): whether there is such a key. If there is, $v becomes its value.
@@ -392,7 +414,7 @@ func sizeOfValue(e *ir.Expr) (size int, ok bool) {
 
 // sorts are the functions that ask for the sort of a value.
 var sorts = map[string]func(e *ir.Expr) bool{
-	"is_array":            func(e *ir.Expr) bool { return e.Type.Kind == format.Array },
+	"is_array":            func(e *ir.Expr) bool { return e.Type.Kind == format.Array || isArray(e) },
 	"is_integer":          func(e *ir.Expr) bool { return event.IsNumber(e.Type) },
 	"is_literal":          func(e *ir.Expr) bool { return e.Op == ir.OpLit },
 	"is_ptr":              func(*ir.Expr) bool { return false }, // there are no pointers

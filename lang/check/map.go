@@ -57,7 +57,7 @@ func (c *checker) noteKey(m *mapUses, elements []ast.Node, at syntax.Span) (key 
 		}
 	}
 	whole, ok := c.flat(key, nil, "an element of a key")
-	if len(key) == 1 && key[0].Type.Kind == format.Tuple && !isRecord(key[0]) { // @x[(a, b)] is @x[a, b]
+	if len(key) == 1 && key[0].Type.Kind == format.Tuple && !isRecord(key[0]) && !isArray(key[0]) { // @x[(a, b)] is @x[a, b]
 		whole, ok = c.elements(key[0])
 		whole.tuple = true
 	}
@@ -104,9 +104,7 @@ func tupleOf(r row, at syntax.Span) *ir.Expr {
 	for _, v := range r.values {
 		e.Elems = append(e.Elems, v.Type)
 	}
-	if e.Span = at; r.form != nil {
-		e.Form = format.NewForm(r.form.Names, r.form.Parts)
-	}
+	e.Form, e.Span = r.form.Needed(), at
 	return e
 }
 

@@ -6,7 +6,9 @@ import (
 )
 
 // builtins are the values that are not fields.
-var builtins = []string{"cpid", "elapsed", "has_cpid", "kstack", "ncpus", "probe", "probetype", "rand", "ustack"}
+var builtins = []string{
+	"cpid", "elapsed", "has_cpid", "jiffies", "kstack", "ncpus", "numaid", "probe", "probetype", "rand", "usermode", "username", "ustack",
+}
 
 // aggregationNames returns the names of the aggregations in alphabetical order.
 func aggregationNames() []string {
@@ -31,5 +33,5 @@ const getopt = "getopt"
 // Functions that are statements, and functions with a value that have no signature.
 var (
 	statements = []string{"assert", "cat", "clear", "errorf", "exit", "fail", "print", "printf", ir.ToProcess, ir.ToThread, "static_assert", "system", "time", "warnf", "zero"}
-	special    = []string{"bswap", "delete", "find", getopt, "has_key", "kaddr", "ksym", "len", "pton", "sizeof", "str", "strcap", "syscall_name", "usym"}
+	special    = []string{"bswap", "cgroup_path", "cgroupid", "delete", "find", getopt, "has_key", "kaddr", "ksym", "len", "pton", "sizeof", "str", "strcap", "syscall_name", "usym"}
 )

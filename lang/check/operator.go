@@ -52,7 +52,12 @@ func (c *checker) binary(n *ast.BinaryNode, want *event.Type) *ir.Expr {
 	}
 	switch op {
 	case ir.OpAnd, ir.OpOr:
-		l, r := c.decides(c.condition(n.Left), n, func() *ir.Expr { return c.condition(n.Right) }, func(l *ir.Expr) (*ir.Expr, bool) {
+		left := c.condition(n.Left)
+		right := func() (r *ir.Expr) {
+			c.branch(left, op == ir.OpAnd, func() { r = c.condition(n.Right) })
+			return r
+		}
+		l, r := c.decides(left, n, right, func(l *ir.Expr) (*ir.Expr, bool) {
 			if op == ir.OpOr {
 				return l, false
 			}

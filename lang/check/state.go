@@ -193,6 +193,8 @@ type checker struct {
 	// before are statements that come before the one at hand (see effect.go), and loops counts the loops around it.
 	before []ir.Stmt
 	loops  int
+	// dead counts the parts around the one at hand that never run.
+	dead int
 	// element is the type of # in the predicate of a function on lists; nil elsewhere.
 	element *event.Type
 }

@@ -121,9 +121,10 @@ func (c *checker) stmt(s syntax.Stmt) ir.Stmt {
 		}
 		return c.setVar(s, s.Target.(*ast.IdentifierNode))
 	case *syntax.If:
-		out := &ir.IfStmt{Cond: c.condition(s.Cond), Then: c.block(s.Then), Span: s.Span}
+		out := &ir.IfStmt{Cond: c.condition(s.Cond), Span: s.Span}
+		c.branch(out.Cond, true, func() { out.Then = c.block(s.Then) })
 		if s.Else != nil {
-			out.Else = c.block(s.Else)
+			c.branch(out.Cond, false, func() { out.Else = c.block(s.Else) })
 		}
 		return out
 	case *syntax.For:

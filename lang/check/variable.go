@@ -28,6 +28,15 @@ func (c *checker) aside(typed func()) []ir.Stmt {
 	return mine
 }
 
+// branch types a part that runs if the condition is holds, or does not, as holds reports.
+func (c *checker) branch(cond *ir.Expr, holds bool, typed func()) {
+	if cond != nil && cond.Op == ir.OpLit && cond.Val == !holds {
+		c.dead++
+		defer func() { c.dead-- }()
+	}
+	typed()
+}
+
 // step types x++ and ++x as values.
 func (c *checker) step(n *syntax.Step) *ir.Expr {
 	if !c.inBody() {
@@ -178,8 +187,8 @@ func (c *checker) unused(n ast.Node, meant bool) ir.Stmt {
 	switch n := n.(type) {
 	case *ast.ConditionalNode:
 		out := &ir.IfStmt{Cond: c.condition(n.Cond), Span: syntax.SpanOf(n)}
-		out.Then = c.alone(n.Exp1, meant)
-		out.Else = c.alone(n.Exp2, meant)
+		c.branch(out.Cond, true, func() { out.Then = c.alone(n.Exp1, meant) })
+		c.branch(out.Cond, false, func() { out.Else = c.alone(n.Exp2, meant) })
 		return out
 	case *syntax.BlockExpr:
 		out := &ir.IfStmt{Cond: &ir.Expr{Op: ir.OpLit, Type: ir.Boolean, Val: true}, Span: syntax.SpanOf(n)}

@@ -51,8 +51,10 @@ const (
 	OpHasKey           // whether the map has the key Args
 	OpStack            // the number of Stack, a Uint
 
-	OpRand   // a random number of 32 bits, another one each time
-	OpSignal // sends the signal Args[0] if the process Args[1] runs: to it, or to its thread alone if Num is 1; what the helper returns
+	OpRand    // a random number of 32 bits, another one each time
+	OpNuma    // the NUMA node of the CPU
+	OpJiffies // the kernel's count of its ticks
+	OpSignal  // sends the signal Args[0] if the process Args[1] runs: to it, or to its thread alone if Num is 1; what the helper returns
 
 	OpTruth  // Args[0] != 0
 	OpAbsent // Args[0] is absent; never absent itself

@@ -112,7 +112,7 @@ func (g *gen) optionalExpr(e *Expr) bool {
 		return known
 	}
 	switch e.Op {
-	case OpLit, OpAbsent, OpHasKey, OpRand:
+	case OpLit, OpAbsent, OpHasKey, OpRand, OpNuma, OpJiffies:
 	case OpStack:
 		known = true
 	case OpField:
@@ -179,6 +179,10 @@ func (g *gen) eval(e *Expr, absent label) {
 		g.stack(e, absent)
 	case OpRand:
 		g.emit(asm.FnGetPrandomU32.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
+	case OpNuma:
+		g.emit(asm.FnGetNumaNodeId.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
+	case OpJiffies:
+		g.emit(asm.FnJiffies64.Call())
 	case OpSignal:
 		g.signal(e, absent)
 	case OpCond:

@@ -164,9 +164,9 @@ func (o *opinion) signed(n *diffNode) bool {
 		return n.m.agg != "count" && o.values[n.m]
 	case nMember:
 		return o.tuples[n.m][n.index]
-	case nCast:
+	case nCast, nElement:
 		return n.signed
-	case nSwap:
+	case nSwap, nNumber:
 		return false
 	case nCond:
 		return o.signed(n.args[1]) || o.signed(n.args[2])
@@ -651,8 +651,10 @@ func (o *opinion) eval(n *diffNode) diffEval {
 	case "not in":
 		in := o.in(n)
 		return func() any { return diffNot(in()) }
-	case nCast:
+	case nCast, nNumber:
 		return o.cast(n)
+	case nElement:
+		return o.element(n)
 	case nSwap:
 		return o.swap(n)
 	case nString:
@@ -767,19 +769,36 @@ func (o *opinion) unary(n *diffNode, signed bool) diffEval {
 // cast keeps the low bits.
 func (o *opinion) cast(n *diffNode) diffEval {
 	x := o.eval(n.args[0])
-	modulus := new(big.Int).Lsh(big.NewInt(1), uint(n.bits))
-	mask := new(big.Int).Sub(modulus, big.NewInt(1))
 	return func() any {
 		v := x()
 		if v == nil {
 			return nil
 		}
-		low := new(big.Int).And(v.(*big.Int), mask)
-		if n.signed && low.Bit(n.bits-1) == 1 {
-			low.Sub(low, modulus)
-		}
-		return low
+		return lowBits(v.(*big.Int), n.bits, n.signed)
 	}
+}
+
+// element keeps bits from the middle.
+func (o *opinion) element(n *diffNode) diffEval {
+	x := o.eval(n.args[0])
+	return func() any {
+		v := x()
+		if v == nil {
+			return nil
+		}
+		moved := new(big.Int).Rsh(v.(*big.Int), uint(n.index*n.bits))
+		return lowBits(moved, n.bits, n.signed)
+	}
+}
+
+// lowBits returns the low bits of a number in two's complement.
+func lowBits(x *big.Int, bits int, signed bool) *big.Int {
+	modulus := new(big.Int).Lsh(big.NewInt(1), uint(bits))
+	low := new(big.Int).And(x, new(big.Int).Sub(modulus, big.NewInt(1)))
+	if signed && low.Bit(bits-1) == 1 {
+		low.Sub(low, modulus)
+	}
+	return low
 }
 
 // swap reverses the bytes of what a cast keeps.

@@ -49,6 +49,8 @@ const (
 	nHasKey  = "has_key"
 	nCast    = "cast"
 	nSwap    = "bswap" // of an unsigned cast to bits
+	nElement = "[]"    // element index of an array of casts to bits
+	nNumber  = "whole" // of an array that an unsigned cast to bits fills
 	nNeg     = "negation"
 	nIsNil   = "== nil"
 	nNotNil  = "!= nil"
@@ -649,7 +651,13 @@ func (g *diffGen) number(depth int) *diffNode {
 	if g.small(depth) || g.one(6) {
 		return g.leaf(aNumber)
 	}
-	switch g.IntN(15) {
+	switch g.IntN(17) {
+	case 15: // an array has at most 64 bits
+		n := &diffNode{op: nElement, sort: aNumber, args: []*diffNode{g.number(depth - 1)}, bits: 8 << g.IntN(3), signed: g.one(2)}
+		n.index = g.IntN(64 / n.bits)
+		return n
+	case 16:
+		return &diffNode{op: nNumber, sort: aNumber, args: []*diffNode{g.number(depth - 1)}, bits: 16 << g.IntN(3)}
 	case 14:
 		return &diffNode{op: nSwap, sort: aNumber, args: []*diffNode{g.number(depth - 1)}, bits: 8 << g.IntN(4)}
 	case 0:
@@ -1157,6 +1165,14 @@ func (n *diffNode) String() string {
 			sign = ""
 		}
 		return fmt.Sprintf("((%sint%d)%s)", sign, n.bits, n.args[0])
+	case nElement:
+		sign := "u"
+		if n.signed {
+			sign = ""
+		}
+		return fmt.Sprintf("((%sint%d[%d])%s)[%d]", sign, n.bits, n.index+1, n.args[0], n.index)
+	case nNumber:
+		return fmt.Sprintf("((uint%d)(uint8[])(uint%[1]d)%s)", n.bits, n.args[0])
 	case nSwap:
 		return fmt.Sprintf("bswap((uint%d)%s)", n.bits, n.args[0])
 	case nNeg:

@@ -90,7 +90,7 @@ func leaf(e *ir.Expr) func(*scope) any {
 	case ir.OpSignal: // only the second run of a comparison comes here
 		return func(*scope) any { return nil }
 	case ir.OpSelf:
-		read := self(e.Fn)
+		read := self(e)
 		return func(*scope) any { return read() }
 	case ir.OpElapsed:
 		return func(sc *scope) any { return sc.elapsed(e.Field) }

@@ -5,15 +5,21 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
+
+	"trace/lang/ir"
+	"trace/probes/event"
 )
 
 // This file has what a clause without an event reads of the process that runs it: trace itself.
 
 // self returns the function of a word, or nil if there is no such word.
-func self(word string) func() any {
-	switch word {
+func self(e *ir.Expr) func() any {
+	switch e.Fn {
+	case "cgroup":
+		return func() any { return ownCgroup(e.Type.Enum) }
 	case "rand":
 		return func() any { return uint64(rand.Uint32()) }
 	case "pid", "tid":
@@ -30,8 +36,30 @@ func self(word string) func() any {
 		return func() any { return commOf(os.Getpid()) }
 	case "pcomm":
 		return func() any { return commOf(os.Getppid()) }
+	case "leader_comm":
+		return func() any { return commOf(os.Getpid()) }
 	case "cpu":
 		return cpu
+	case "numaid":
+		return numaNode
+	case "jiffies":
+		return jiffies
+	}
+	return nil
+}
+
+// ownCgroup returns the id of the cgroup of the process, or nil if it is not known: cgroups(7), the line of version 2.
+func ownCgroup(names *event.Enum) any {
+	list, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil || names == nil {
+		return nil
+	}
+	for line := range strings.Lines(string(list)) {
+		if path, is := strings.CutPrefix(strings.TrimSpace(line), "0::"); is {
+			if id, known := names.Value(path); known {
+				return uint64(id)
+			}
+		}
 	}
 	return nil
 }
@@ -67,6 +95,34 @@ func cpu() any {
 	}
 	n, err := strconv.ParseUint(fields[fieldAfterName], 10, 64)
 	if err != nil {
+		return nil
+	}
+	return n
+}
+
+// numaNode returns the NUMA node of the CPU that the process was last on, or nil if it is not known.
+func numaNode() any {
+	nodes, _ := filepath.Glob(fmt.Sprintf("/sys/devices/system/cpu/cpu%v/node*", cpu())) // the pattern is right
+	if len(nodes) == 0 {
+		return nil
+	}
+	n, err := strconv.ParseUint(strings.TrimPrefix(filepath.Base(nodes[0]), "node"), 10, 32)
+	if err != nil {
+		return nil
+	}
+	return n
+}
+
+// jiffies returns the kernel's count of its ticks, or nil if it does not show it: print_cpu of kernel/time/timer_list.c.
+func jiffies() any {
+	list, err := os.ReadFile("/proc/timer_list")
+	if err != nil {
+		return nil
+	}
+	_, after, found := strings.Cut(string(list), "\njiffies: ")
+	count, _, _ := strings.Cut(after, "\n")
+	n, err := strconv.ParseUint(count, 10, 64)
+	if !found || err != nil {
 		return nil
 	}
 	return n

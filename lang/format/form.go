@@ -13,14 +13,30 @@ type Form struct {
 	Names []string
 	// Parts are the forms of the parts; nil for a single value.
 	Parts []*Form
+	// Array reports that the parts are the elements of an array.
+	Array bool
 }
+
+// ArrayForm returns the form of an array of n numbers.
+func ArrayForm(n int) *Form { return &Form{Parts: make([]*Form, n), Array: true} }
+
+// IsArray reports whether the form is an array's.
+func (f *Form) IsArray() bool { return f != nil && f.Array }
 
 // NewForm returns the form of a tuple of parts, or of a record if there are names.
 func NewForm(names []string, parts []*Form) *Form {
 	if names == nil && !slices.ContainsFunc(parts, func(p *Form) bool { return p != nil }) {
 		return nil
 	}
-	return &Form{names, parts}
+	return &Form{Names: names, Parts: parts}
+}
+
+// Needed returns the form, or nil if the tuple needs none.
+func (f *Form) Needed() *Form {
+	if f == nil || f.Array {
+		return f
+	}
+	return NewForm(f.Names, f.Parts)
 }
 
 // Full returns the form of a tuple of n values, also if it needs none.
@@ -54,7 +70,7 @@ func (f *Form) Equal(g *Form) bool {
 	if f == nil || g == nil {
 		return f == g
 	}
-	return slices.Equal(f.Names, g.Names) && slices.EqualFunc(f.Parts, g.Parts, (*Form).Equal)
+	return f.Array == g.Array && slices.Equal(f.Names, g.Names) && slices.EqualFunc(f.Parts, g.Parts, (*Form).Equal)
 }
 
 // Order returns where g has the values of f: at index i the place of value number i. The parts of records have the same names, in any order.
@@ -63,7 +79,7 @@ func (f *Form) Order(g *Form) (places []int, ok bool) {
 	switch {
 	case f == nil || g == nil:
 		return []int{0}, f == g
-	case len(f.Parts) != len(g.Parts) || (f.Names == nil) != (g.Names == nil):
+	case len(f.Parts) != len(g.Parts) || (f.Names == nil) != (g.Names == nil) || f.Array != g.Array:
 		return nil, false
 	}
 	for i, part := range f.Parts {
@@ -139,7 +155,10 @@ var (
 // Append appends a tuple or a record of n values.
 func (s Style) Append(b []byte, f *Form, n int, value func(b []byte, i int) []byte) []byte {
 	brackets := s.Tuple
-	if f != nil && f.Names != nil {
+	switch {
+	case f.IsArray():
+		brackets, s.Separator = [2]string{"[", "]"}, ","
+	case f != nil && f.Names != nil:
 		brackets = s.Record
 	}
 	return append(s.Parts(append(b, brackets[0]...), f, n, value), brackets[1]...)

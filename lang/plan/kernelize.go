@@ -43,6 +43,9 @@ var kernelOps = map[ir.Op]codegen.Op{
 	ir.OpCoalesce: codegen.OpCoalesce, ir.OpCond: codegen.OpCond,
 }
 
+// ofEvents are the words of OpSelf that events have, too.
+var ofEvents = map[string]codegen.Op{"rand": codegen.OpRand, "numaid": codegen.OpNuma, "jiffies": codegen.OpJiffies}
+
 // expr returns e for the kernel, or why it must stay in user space.
 func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 	out := &codegen.Expr{Type: kernelType(e.Type)}
@@ -68,7 +71,7 @@ func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 	case ir.OpCommand:
 		return k.literal(&ir.Expr{Op: ir.OpLit, Type: e.Type, Val: uint64(k.plan.Options.Command)}, out)
 	case ir.OpSelf:
-		out.Op = codegen.OpRand // events have no other
+		out.Op = ofEvents[e.Fn]
 		return out, nil
 	case ir.OpSignal:
 		out.Op = codegen.OpSignal
@@ -420,10 +423,10 @@ func (k *kernelizer) withSlots(call *ir.CallStmt, replace func(*ir.Expr) *ir.Exp
 	return &out
 }
 
-// rewrite replaces variables, stacks and reads of maps. It does not descend into what it replaces.
+// rewrite replaces variables, stacks, what the CPU has, and reads of maps. It does not descend into what it replaces.
 func rewrite(e *ir.Expr, replace func(*ir.Expr) *ir.Expr) *ir.Expr {
 	switch {
-	case e.Op == ir.OpVar, e.Op == ir.OpStack, e.Op == ir.OpLookup, e.Op == ir.OpHasKey, e.Op == ir.OpMember && e.Args[0].Op == ir.OpLookup:
+	case e.Op == ir.OpVar, e.Op == ir.OpStack, e.Op == ir.OpSelf, e.Op == ir.OpLookup, e.Op == ir.OpHasKey, e.Op == ir.OpMember && e.Args[0].Op == ir.OpLookup:
 		return replace(e)
 	case len(e.Args) == 0:
 		return e

@@ -89,10 +89,23 @@ func (p *Plan) exitInUserSpace() *Obstacle {
 	return nil
 }
 
-// signalsLate returns an error if a site that sends signals runs in user space: the event would be over.
-func (p *Plan) signalsLate() error {
+// tooLate returns an error if a site runs in user space that sends signals or reads what the CPU has: the event would be over.
+func (p *Plan) tooLate() error {
 	errs := syntax.ErrorList{}
 	for _, b := range p.Sites {
+		why := b.InUser
+		if why == nil && p.Options.Compare {
+			why = &Obstacle{Reason: "--compare runs it there, too"}
+		}
+		if why == nil {
+			continue
+		}
+		b.WalkExprs(func(e *ir.Expr) {
+			if e.Op == ir.OpSelf && e.Fn != "rand" {
+				errs = append(errs, p.Program.Text.Error(e.Span, e.Fn+" is read in the kernel, at the event, and this clause runs in user space",
+					why.Reason+"; use it in a clause of its own"))
+			}
+		})
 		if b.InUser == nil {
 			continue
 		}

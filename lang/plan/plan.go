@@ -152,7 +152,7 @@ func New(p *ir.Program, o Options) (*Plan, error) {
 	}
 	for {
 		plan.divide()
-		if err := plan.signalsLate(); err != nil {
+		if err := plan.tooLate(); err != nil {
 			return nil, err
 		}
 		plan.findAlone()

@@ -266,7 +266,9 @@ func (p *parser) operand() ast.Node {
 				p.unexpected("the number or the name of a member", "in for ($kv : @map), $kv.0 is the key and $kv.1 the value")
 			}
 			p.next()
-			n = p.at(&Member{Of: n, Name: p.prev.text}, from)
+			for name := range strings.SplitSeq(p.prev.text, ".") {
+				n = p.at(&Member{Of: n, Name: name}, from)
+			}
 		case t.is("->") && isArgs(n) && p.peek().kind == ident:
 			p.next()
 			n = p.at(&ast.IdentifierNode{Value: "args." + p.tok.text}, from)
@@ -276,10 +278,10 @@ func (p *parser) operand() ast.Node {
 		case t.counts() && !t.nl && assignable(n):
 			p.next()
 			return p.at(&Step{Target: n, Op: t.text}, from)
-		case t.is("[") && !t.nl && p.peek().kind == number:
-			n = p.indexed(n, from)
-		case t.is("[") && !t.nl:
+		case t.is("[") && !t.nl && p.peek().kind != number:
 			p.fail(t.span, "only a map has a key in [ ]", "write .0, .1 … for the members of a tuple")
+		case t.is("[") && !t.nl:
+			n = p.indexed(n, from)
 		default:
 			return n
 		}

@@ -222,14 +222,48 @@ func (p *parser) step() ast.Node {
 
 // indexed parses `x[0]`, which is x.0.
 func (p *parser) indexed(of ast.Node, from int) ast.Node {
+	index := p.size()
+	return p.at(&Member{Of: of, Index: index}, from)
+}
+
+// size parses `[4]` and `[2 * 2]`: a number that is known now.
+func (p *parser) size() int {
 	p.next()
-	index := p.tok
-	if index.num > maxIndex {
-		p.fail(index.span, "no tuple has so many elements", "")
+	at := p.tok.span
+	n, known := natural(p.expr(precAdd))
+	at.To = p.prev.span.To
+	switch {
+	case !known:
+		p.fail(at, "this must be a number that is known before the program runs", "the members of a tuple are [0], [1] …")
+	case n > maxIndex:
+		p.fail(at, "no tuple has so many elements", "")
 	}
-	p.next()
 	p.expect("]", "]", "the members of a tuple are [0], [1] …")
-	return p.at(&Member{Of: of, Index: int(index.num)}, from)
+	return int(n)
+}
+
+// natural computes sums, differences and products of literals.
+func natural(n ast.Node) (value uint64, known bool) {
+	switch n := n.(type) {
+	case *ast.ConstantNode:
+		i, is := n.Value.(Int)
+		return i.Value, is
+	case *ast.BinaryNode:
+		left, knownLeft := natural(n.Left)
+		right, knownRight := natural(n.Right)
+		if !knownLeft || !knownRight {
+			return 0, false
+		}
+		switch n.Operator {
+		case "+":
+			return left + right, true
+		case "-":
+			return left - right, left >= right
+		case "*":
+			return left * right, true
+		}
+	}
+	return 0, false
 }
 
 // maxIndex bounds the number of a member: a tuple has less.
@@ -246,7 +280,12 @@ func isArgs(n ast.Node) bool {
 type Type struct {
 	Name string   // normalised to int8 … uint64, bool or string; "" without a type
 	Like ast.Node // of typeof(x), which is never evaluated; otherwise nil
+	// Array is how many elements of the type an array has: OfValue for as many as the value fills, 0 for no array.
+	Array int
 }
+
+// OfValue is the size of `uint8[]`.
+const OfValue = -1
 
 // Given reports whether there is a type.
 func (t Type) Given() bool { return t.Name != "" || t.Like != nil }
@@ -256,7 +295,13 @@ func (t Type) String() string {
 	if t.Like != nil {
 		return "typeof(" + Print(t.Like) + ")"
 	}
-	return t.Name
+	switch t.Array {
+	case 0:
+		return t.Name
+	case OfValue:
+		return t.Name + "[]"
+	}
+	return fmt.Sprintf("%s[%d]", t.Name, t.Array)
 }
 
 // casts maps the type of a cast to its name in the tree.
@@ -281,14 +326,32 @@ func (p *parser) cast() ast.Node {
 	switch {
 	case word.kind != ident:
 		return nil
-	case casts[word.text] != "" && after.is(")"), word.text == typeOf && after.is("("):
+	case casts[word.text] != "" && (after.is(")") || after.is("[")), word.text == typeOf && after.is("("):
 	default:
 		return nil
 	}
 	p.next()
 	to := p.typ()
+	if p.tok.is("[") && to.Name != "" {
+		to.Array = p.arraySize()
+	}
 	p.expect(")", ")", "")
 	return p.at(&Cast{To: to, Of: p.expr(precUnary)}, from)
+}
+
+// arraySize parses the `[4]` or `[]` of an array's type.
+func (p *parser) arraySize() int {
+	if p.peek().is("]") {
+		p.next()
+		p.next()
+		return OfValue
+	}
+	at := p.tok.span
+	n := p.size()
+	if n == 0 {
+		p.fail(Span{at.From, p.prev.span.To}, "an array has at least one element", "")
+	}
+	return n
 }
 
 // typ parses the name of a type, or typeof(x) with a value or the name of a type.
