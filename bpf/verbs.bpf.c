@@ -188,6 +188,13 @@ struct ibv_wc {
 		__uint(value_size, sizeof(__u32)); \
 	} name SEC(".maps")
 
+/* A tail call for a program without one. No thread has the stack pointer 0. */
+#define OWN_STACK(ctx, array) \
+	do { \
+		if (!(ctx)->sp) \
+			bpf_tail_call(ctx, array, 0); \
+	} while (0)
+
 /* The next request of a chain, by thread, and how many were before it. */
 struct chain {
 	__u64 wr;
@@ -279,6 +286,9 @@ struct verbs_post_send {
 	hex32_t rkey DETAIL DOC("key of the remote memory; absent if the opcode has none");
 	hex32_t imm DETAIL DOC("immediate data; absent if the opcode has none");
 	hex64_t remote_addr VERBOSE DOC("address of the remote memory; absent if the opcode has none");
+	__u32 depth VERBOSE NEEDS(verbs_complete)
+		DOC("work requests of the QP that are posted and not completed, with this one unless it is refused; absent while a QP may have requests from before");
+	errno_t ret VERBOSE DOC("0, or if the provider refuses it, the errno of the call as a negative number; 0 for those before bad_wr");
 	struct {
 		HAS_PAD;
 		__u32 dev : 1;
@@ -286,9 +296,12 @@ struct verbs_post_send {
 		__u32 rkey : 1;
 		__u32 imm : 1;
 		__u32 remote_addr : 1;
+		__u32 depth : 1;
 	} has HAS_ALIGN;
 } DOC("a program posts a work request to send, write, read or change remote memory (ibv_post_send, ibv_wr_complete, each request)");
 EVENT(verbs_post_send)
+
+#include "verbs_posts.h"
 
 #include "verbs_built.h"
 
@@ -301,9 +314,15 @@ EVENT(verbs_post_send)
 #define ATOMICS (BIT(ATOMIC_CMP_AND_SWP) | BIT(ATOMIC_FETCH_AND_ADD))
 #define RDMA (BIT(RDMA_WRITE) | BIT(RDMA_WRITE_WITH_IMM) | BIT(RDMA_READ) | BIT(ATOMIC_WRITE))
 
-static __always_inline void verbs_post_send_capture(struct verbs_post_send *e, __u64 qp, __u64 wr, struct built *built, enum stage stage)
+/* post is NULL at the beginning of the call. */
+static __always_inline void verbs_post_send_capture(struct verbs_post_send *e, __u64 qp, __u64 wr, struct built *built, struct post *post, enum stage stage)
 {
 	CAPTURE_COMMON(verbs_post_send, e, stage);
+	CAPTURE_POST(verbs_post_send, e, post, stage);
+	if (WANT(verbs_post_send, depth, stage) && post) {
+		e->depth = post->depth;
+		e->has.depth = post->depth_known;
+	}
 	CAPTURE_QP(verbs_post_send, e, qp, stage);
 	if (WANT(verbs_post_send, wr_id, stage))
 		e->wr_id = OF_REQUEST(wr, built, wr_id);
@@ -341,21 +360,33 @@ static __always_inline void verbs_post_send_capture(struct verbs_post_send *e, _
 
 CHAINS(verbs_post_send_chains);
 ITSELF(verbs_post_send_next);
+ITSELF(verbs_post_send_next_built);
+POSTS(verbs_post_send_posts);
+ITSELF(verbs_post_send_next_returned);
+ITSELF(verbs_post_send_next_built_returned);
+
+#define SENT_AT_RETURN (WANTED(verbs_post_send, ret) || WANTED(verbs_post_send, depth))
 
 /* int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr) */
 SEC("uprobe")
 int uprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid(), wr = KPROBE_ARG1(ctx);
-	struct chain *chain = bpf_map_lookup_elem(&verbs_post_send_chains, &thread);
+	struct chain *chain;
 	struct verbs_post_send e;
 
+	if (SENT_AT_RETURN) {
+		OWN_STACK(ctx, &verbs_post_send_next);
+		BEGIN_POST(verbs_post_send, thread, KPROBE_ARG0(ctx), wr, KPROBE_ARG2(ctx));
+		return 0;
+	}
+	chain = bpf_map_lookup_elem(&verbs_post_send_chains, &thread);
 	if (chain)
 		wr = chain->wr;
 	if (!wr)
 		return 0;
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	EMIT(verbs_post_send, ctx, &e, KPROBE_ARG0(ctx), wr, 0);
+	EMIT(verbs_post_send, ctx, &e, KPROBE_ARG0(ctx), wr, 0, 0);
 	wr = MEMBER(ibv_send_wr, wr, next);
 	if (go_on(&verbs_post_send_chains, thread, chain, wr))
 		bpf_tail_call(ctx, &verbs_post_send_next, 0);
@@ -366,27 +397,100 @@ int uprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 	return 0;
 }
 
-ITSELF(verbs_post_send_next_built);
+SEC("uretprobe")
+int uretprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
+{
+	__u64 thread = bpf_get_current_pid_tgid(), next;
+	struct verbs_post_send e;
+	struct post *post;
 
+	if (!SENT_AT_RETURN)
+		return 0;
+	post = bpf_map_lookup_elem(&verbs_post_send_posts, &thread);
+	if (!post) {
+		verbs_post_send_count(UNSEEN);
+		return 0;
+	}
+	if (post->wr) {
+		next = MEMBER(ibv_send_wr, post->wr, next);
+		answer(post, (int)KPROBE_RET(ctx), next);
+		if (WANTED(verbs_post_send, depth))
+			count_depth(post, thread);
+		__builtin_memset(&e.has, 0, sizeof(e.has));
+		EMIT(verbs_post_send, ctx, &e, post->queue, post->wr, 0, post);
+		post->wr = next;
+		if (next && ++post->before < MOST)
+			bpf_tail_call(ctx, &verbs_post_send_next_returned, 0);
+		if (next)
+			verbs_post_send_count(CUT);
+	}
+	bpf_map_delete_elem(&verbs_post_send_posts, &thread);
+	return 0;
+}
+
+/* int wr_complete(struct ibv_qp_ex *qp) */
 SEC("uprobe")
 int uprobe_verbs_post_send__wr_complete(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
-	struct chain *chain = bpf_map_lookup_elem(&verbs_post_send_chains, &thread);
-	__u32 i = chain ? chain->wr : 0;
-	struct building *building = posted_now(thread, KPROBE_ARG0(ctx), i, EVENTS_SENT);
+	struct building *building;
 	struct verbs_post_send e;
+	struct chain *chain;
+	__u32 i;
 
+	if (SENT_AT_RETURN) {
+		OWN_STACK(ctx, &verbs_post_send_next_built);
+		BEGIN_POST(verbs_post_send, thread, KPROBE_ARG0(ctx), 0, 0);
+		return 0;
+	}
+	chain = bpf_map_lookup_elem(&verbs_post_send_chains, &thread);
+	i = chain ? chain->wr : 0;
+	building = posted_now(thread, KPROBE_ARG0(ctx), i, EVENTS_SENT);
 	if (!building)
 		return 0;
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	EMIT(verbs_post_send, ctx, &e, building->qp, 0, nth(building, i));
+	EMIT(verbs_post_send, ctx, &e, building->qp, 0, nth(building, i), 0);
 	if (i + 1 < building->n && go_on(&verbs_post_send_chains, thread, chain, i + 1))
 		bpf_tail_call(ctx, &verbs_post_send_next_built, 0);
 	if (i + 1 < building->n)
 		verbs_post_send_count(CUT);
 	bpf_map_delete_elem(&verbs_post_send_chains, &thread);
 	building->done |= EVENTS_SENT;
+	return 0;
+}
+
+SEC("uretprobe")
+int uretprobe_verbs_post_send__wr_complete(struct kprobe_regs *ctx)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct building *building;
+	struct verbs_post_send e;
+	struct post *post;
+	__u32 i;
+
+	if (!SENT_AT_RETURN)
+		return 0;
+	post = bpf_map_lookup_elem(&verbs_post_send_posts, &thread);
+	if (!post) {
+		verbs_post_send_count(UNSEEN);
+		return 0;
+	}
+	i = post->before;
+	building = posted_now(thread, post->queue, i, EVENTS_SENT);
+	if (building) {
+		refuse(post, (int)KPROBE_RET(ctx)); /* all or none: ibv_wr_post(3) */
+		if (WANTED(verbs_post_send, depth))
+			count_depth(post, thread);
+		__builtin_memset(&e.has, 0, sizeof(e.has));
+		EMIT(verbs_post_send, ctx, &e, building->qp, 0, nth(building, i), post);
+		post->before = i + 1;
+		if (i + 1 < building->n && i + 1 < MOST)
+			bpf_tail_call(ctx, &verbs_post_send_next_built_returned, 0);
+		if (i + 1 < building->n)
+			verbs_post_send_count(CUT);
+		building->done |= EVENTS_SENT;
+	}
+	bpf_map_delete_elem(&verbs_post_send_posts, &thread);
 	return 0;
 }
 
@@ -406,6 +510,7 @@ struct verbs_post_recv {
 	__u32 num_sge VERBOSE DOC("elements of its list");
 	bytes_t bytes DOC("room: sum over its list; absent if that has more than 32 elements");
 	bool srq DOC("it is posted to a shared receive queue");
+	errno_t ret VERBOSE DOC("0, or if the provider refuses it, the errno of the call as a negative number; 0 for those before bad_wr");
 	struct {
 		HAS_PAD;
 		__u32 dev : 1;
@@ -414,9 +519,10 @@ struct verbs_post_recv {
 } DOC("a program posts a work request to receive (ibv_post_recv, ibv_post_srq_recv, each request of the chain)");
 EVENT(verbs_post_recv)
 
-static __always_inline void verbs_post_recv_capture(struct verbs_post_recv *e, __u64 queue, __u64 wr, bool srq, enum stage stage)
+static __always_inline void verbs_post_recv_capture(struct verbs_post_recv *e, __u64 queue, __u64 wr, bool srq, struct post *post, enum stage stage)
 {
 	CAPTURE_COMMON(verbs_post_recv, e, stage);
+	CAPTURE_POST(verbs_post_recv, e, post, stage);
 	/* struct ibv_qp and struct ibv_srq both begin with it. */
 	if (WANT(verbs_post_recv, dev, stage))
 		e->has.dev = read_device(e->dev, sizeof(e->dev), MEMBER(ibv_qp, queue, context));
@@ -441,27 +547,67 @@ static __always_inline void verbs_post_recv_capture(struct verbs_post_recv *e, _
 CHAINS(verbs_post_recv_chains);
 ITSELF(verbs_post_recv_next);
 ITSELF(verbs_post_srq_recv_next);
+POSTS(verbs_post_recv_posts);
+ITSELF(verbs_post_recv_next_returned);
+ITSELF(verbs_post_srq_recv_next_returned);
 
-static __always_inline int post_recv(struct kprobe_regs *ctx, bool srq, void *next)
+#define RECEIVES_AT_RETURN WANTED(verbs_post_recv, ret)
+
+static __always_inline int post_recv(struct kprobe_regs *ctx, bool srq, void *itself)
 {
 	__u64 thread = bpf_get_current_pid_tgid(), wr = KPROBE_ARG1(ctx);
-	struct chain *chain = bpf_map_lookup_elem(&verbs_post_recv_chains, &thread);
+	struct chain *chain;
 	struct verbs_post_recv e;
 
+	if (RECEIVES_AT_RETURN) {
+		OWN_STACK(ctx, itself);
+		BEGIN_POST(verbs_post_recv, thread, KPROBE_ARG0(ctx), wr, KPROBE_ARG2(ctx));
+		return 0;
+	}
+	chain = bpf_map_lookup_elem(&verbs_post_recv_chains, &thread);
 	if (chain)
 		wr = chain->wr;
 	if (!wr)
 		return 0;
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	__builtin_memset(&e.qp.has, 0, sizeof(e.qp.has));
-	EMIT(verbs_post_recv, ctx, &e, KPROBE_ARG0(ctx), wr, srq);
+	EMIT(verbs_post_recv, ctx, &e, KPROBE_ARG0(ctx), wr, srq, 0);
 	wr = MEMBER(ibv_recv_wr, wr, next);
 	if (go_on(&verbs_post_recv_chains, thread, chain, wr))
-		bpf_tail_call(ctx, next, 0);
+		bpf_tail_call(ctx, itself, 0);
 	if (wr)
 		verbs_post_recv_count(CUT);
 	if (wr || chain)
 		bpf_map_delete_elem(&verbs_post_recv_chains, &thread);
+	return 0;
+}
+
+static __always_inline int post_recv_returned(struct kprobe_regs *ctx, bool srq, void *itself)
+{
+	__u64 thread = bpf_get_current_pid_tgid(), next;
+	struct verbs_post_recv e;
+	struct post *post;
+
+	if (!RECEIVES_AT_RETURN)
+		return 0;
+	post = bpf_map_lookup_elem(&verbs_post_recv_posts, &thread);
+	if (!post) {
+		verbs_post_recv_count(UNSEEN);
+		return 0;
+	}
+	if (post->wr) {
+		next = MEMBER(ibv_recv_wr, post->wr, next);
+		answer(post, (int)KPROBE_RET(ctx), next);
+		__builtin_memset(&e.has, 0, sizeof(e.has));
+		__builtin_memset(&e.qp.has, 0, sizeof(e.qp.has));
+		EMIT(verbs_post_recv, ctx, &e, post->queue, post->wr, srq, post);
+		post->wr = next;
+		if (next && ++post->before < MOST)
+			bpf_tail_call(ctx, itself, 0);
+		if (next)
+			verbs_post_recv_count(CUT);
+	}
+	bpf_map_delete_elem(&verbs_post_recv_posts, &thread);
 	return 0;
 }
 
@@ -477,6 +623,18 @@ int uprobe_verbs_post_recv__post_srq_recv(struct kprobe_regs *ctx)
 	return post_recv(ctx, true, &verbs_post_srq_recv_next);
 }
 
+SEC("uretprobe")
+int uretprobe_verbs_post_recv__post_recv(struct kprobe_regs *ctx)
+{
+	return post_recv_returned(ctx, false, &verbs_post_recv_next_returned);
+}
+
+SEC("uretprobe")
+int uretprobe_verbs_post_recv__post_srq_recv(struct kprobe_regs *ctx)
+{
+	return post_recv_returned(ctx, true, &verbs_post_srq_recv_next_returned);
+}
+
 struct verbs_poll_cq {
 	COMMON();
 	char dev[64] DOC("RDMA device, like mlx5_0");
@@ -490,6 +648,8 @@ struct verbs_poll_cq {
 	hex32_t vendor_err DETAIL DOC("the device's own code of an error");
 	hex32_t imm DETAIL DOC("immediate data; absent if the message had none");
 	__u32 src_qp DETAIL DOC("number of the QP that sent the message, of UD; absent if nothing was received");
+	__u64 empty VERBOSE
+		DOC("polls of the CQ by this thread that returned nothing since its completion before; of the completions of one poll the first has them, the others have 0");
 	struct {
 		HAS_PAD;
 		__u32 dev : 1;
@@ -500,6 +660,8 @@ struct verbs_poll_cq {
 	} has HAS_ALIGN;
 } DOC("a program gets a completion (ibv_poll_cq, each completion that it returns)");
 EVENT(verbs_poll_cq)
+
+#include "verbs_poll.h"
 
 /* A poll that is under way, by thread: its return does not have the arguments. */
 struct poll {
@@ -518,9 +680,11 @@ ITSELF(verbs_poll_cq_next);
 #define SUCCEEDED(wc) (1 ^ IS_NEGATIVE(-(__s64)MEMBER(ibv_wc, wc, status)))
 #define OPCODE_OF(wc) MEMBER(ibv_wc, wc, opcode)
 
-static __always_inline void verbs_poll_cq_capture(struct verbs_poll_cq *e, __u64 cq, __u64 wc, enum stage stage)
+static __always_inline void verbs_poll_cq_capture(struct verbs_poll_cq *e, __u64 cq, __u64 wc, __u64 empty, enum stage stage)
 {
 	CAPTURE_COMMON(verbs_poll_cq, e, stage);
+	if (WANT(verbs_poll_cq, empty, stage))
+		e->empty = empty;
 	if (WANT(verbs_poll_cq, dev, stage))
 		e->has.dev = read_device(e->dev, sizeof(e->dev), MEMBER(ibv_cq, cq, context));
 	if (WANT(verbs_poll_cq, qp.num, stage))
@@ -578,9 +742,15 @@ int uretprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
 		return 0;
 	}
 	i = poll->next++;
+	if (!n && WANTED(verbs_poll_cq, empty))
+		count_empty(thread, poll->cq);
 	if (n > 0) {
+		__u64 empty = 0;
+
+		if (!i && WANTED(verbs_poll_cq, empty))
+			empty = take_empty(thread, poll->cq);
 		__builtin_memset(&e.has, 0, sizeof(e.has));
-		EMIT(verbs_poll_cq, ctx, &e, poll->cq, poll->wc + i * sizeof(struct ibv_wc));
+		EMIT(verbs_poll_cq, ctx, &e, poll->cq, poll->wc + i * sizeof(struct ibv_wc), empty);
 		if (i + 1 < n && i + 1 < MOST)
 			bpf_tail_call(ctx, &verbs_poll_cq_next, 0);
 		if (i + 1 < n)

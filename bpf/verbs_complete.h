@@ -47,7 +47,10 @@ struct verbs_qp {
 	__u64 last;                   /* when its last completion came */
 	__u64 asking;                 /* requests that asked for a completion */
 	__u64 repeats;                /* requests whose wr_id another one had, which was not completed */
+	__u64 fresh;                  /* its life began when posts were seen: there are no others */
 };
+
+const volatile struct verbs_qp no_qp SEC(".rodata");
 
 /* A request, by the life of its QP, its wr_id and, if that repeats, a number. */
 struct verbs_request_key {
@@ -89,6 +92,28 @@ struct {
 	__type(key, struct verbs_request_key);
 	__type(value, struct verbs_numbers);
 } verbs_numbers SEC(".maps");
+
+/* What was counted of a thread's call that posts, until its return shows what the provider refuses of it: only for the depth of verbs:post_send. */
+struct verbs_counted {
+	__u64 address; /* of the QP */
+	__u32 depth;   /* before the call */
+	__u32 depth_known;
+	__u32 n;
+	__u32 : 32;
+	struct {
+		struct verbs_request_key key;
+		__u64 bytes;
+	} request[MOST];
+};
+
+const volatile struct verbs_counted none_counted SEC(".rodata");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u64);
+	__type(value, struct verbs_counted);
+} verbs_counted SEC(".maps");
 
 /*
  * Posts.
@@ -170,10 +195,71 @@ static __always_inline bool keep(struct verbs_qp *qp, struct verbs_request_key *
 	return keep_repeated(key, request);
 }
 
+/* Notes how many requests of a QP there are before a call that posts. */
+static __always_inline void begin_counting(__u64 address, struct verbs_qp *qp)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct verbs_counted *c = bpf_map_lookup_elem(&verbs_counted, &thread);
+
+	if (!c) {
+		bpf_map_update_elem(&verbs_counted, &thread, (void *)&none_counted, BPF_ANY);
+		c = bpf_map_lookup_elem(&verbs_counted, &thread);
+	}
+	/* A thread that posts while another one's request is refused counts that, too. */
+	if (qp->retired > qp->requests)
+		qp->retired = qp->requests;
+	if (!c)
+		return;
+	c->address = address;
+	c->depth = qp->requests - qp->retired;
+	c->depth_known = qp->fresh || qp->retired;
+	c->n = 0;
+}
+
+static __always_inline void note_counted(struct verbs_request_key *key, __u64 bytes)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct verbs_counted *c = bpf_map_lookup_elem(&verbs_counted, &thread);
+	__u32 i;
+
+	if (!c)
+		return;
+	i = c->n;
+	if (i >= MOST)
+		return;
+	c->request[i].key = *key;
+	c->request[i].bytes = bytes;
+	c->n = i + 1;
+}
+
+static __always_inline void count_depth(struct post *post, __u64 thread)
+{
+	struct verbs_counted *c = bpf_map_lookup_elem(&verbs_counted, &thread);
+	__u32 i = post->before;
+	struct verbs_qp *qp;
+
+	post->depth_known = 0;
+	if (!c || c->address != post->queue || i >= c->n || i >= MOST)
+		return;
+	post->depth_known = c->depth_known;
+	if (!i)
+		post->depth = c->depth;
+	if (!post->ret) {
+		post->depth++;
+		return;
+	}
+	qp = bpf_map_lookup_elem(&verbs_qps, &c->request[i].key.qp);
+	if (!qp || qp->born != c->request[i].key.born)
+		return;
+	bpf_map_delete_elem(&verbs_requests, &c->request[i].key);
+	__sync_fetch_and_add(&qp->requests, -1);
+	__sync_fetch_and_add(&qp->bytes, -c->request[i].bytes);
+}
+
 /* How long this thread has waited for a CPU. */
 #define WAITED (WANTED(verbs_complete, runq) ? TOTAL_runq : 0)
 
-static __always_inline void posted(__u64 qp_address, struct built *wr)
+static __always_inline void posted(__u64 qp_address, struct built *wr, bool first)
 {
 	struct verbs_request_key key = {
 		.qp = { MEMBER(ibv_qp, qp_address, context), bpf_get_current_pid_tgid() >> 32, MEMBER(ibv_qp, qp_address, qp_num) },
@@ -196,6 +282,8 @@ static __always_inline void posted(__u64 qp_address, struct built *wr)
 		return;
 	}
 	key.born = qp->born;
+	if (WANTED(verbs_post_send, depth) && first)
+		begin_counting(qp_address, qp);
 	__sync_fetch_and_add(&qp->bytes, wr->bytes);
 	__sync_fetch_and_add(&qp->requests, 1);
 	request.requests = qp->requests;
@@ -204,6 +292,8 @@ static __always_inline void posted(__u64 qp_address, struct built *wr)
 		__sync_fetch_and_add(&qp->asking, 1);
 	if (!keep(qp, &key, &request))
 		verbs_complete_count(INFLIGHT_FULL);
+	if (WANTED(verbs_post_send, depth))
+		note_counted(&key, wr->bytes);
 }
 
 CHAINS(verbs_posted_chains);
@@ -224,7 +314,7 @@ int uprobe_verbs_posted__post_send(struct kprobe_regs *ctx)
 			.bytes = add_sges(wr.sg_list, wr.num_sge),
 		};
 
-		posted(KPROBE_ARG0(ctx), &request);
+		posted(KPROBE_ARG0(ctx), &request, !chain);
 	}
 	if (go_on(&verbs_posted_chains, thread, chain, wr.next))
 		bpf_tail_call(ctx, &verbs_posted_next, 0);
@@ -247,7 +337,7 @@ int uprobe_verbs_posted__wr_complete(struct kprobe_regs *ctx)
 
 	if (!building)
 		return 0;
-	posted(building->qp, nth(building, i));
+	posted(building->qp, nth(building, i), !i);
 	if (i + 1 < building->n && go_on(&verbs_posted_chains, thread, chain, i + 1))
 		bpf_tail_call(ctx, &verbs_posted_next_built, 0);
 	if (i + 1 < building->n)
@@ -270,6 +360,7 @@ int kprobe_verbs_renewed__ib_modify_qp_with_udata(struct kprobe_regs *ctx)
 	__u64 qp = user_handle(KPROBE_ARG0(ctx));
 	__u32 state = 0;
 	struct verbs_qp_key key;
+	struct verbs_qp *fresh;
 
 	bpf_probe_read_kernel(&state, sizeof(state), (void *)KPROBE_ARG1(ctx));
 	if (!qp || !(KPROBE_ARG2(ctx) & IB_QP_STATE) || state > IB_QPS_INIT)
@@ -277,7 +368,12 @@ int kprobe_verbs_renewed__ib_modify_qp_with_udata(struct kprobe_regs *ctx)
 	key.context = MEMBER(ibv_qp, qp, context);
 	key.tgid = bpf_get_current_pid_tgid() >> 32;
 	key.num = MEMBER(ibv_qp, qp, qp_num);
-	bpf_map_delete_elem(&verbs_qps, &key);
+	bpf_map_update_elem(&verbs_qps, &key, (void *)&no_qp, BPF_ANY);
+	fresh = bpf_map_lookup_elem(&verbs_qps, &key);
+	if (fresh) {
+		fresh->born = bpf_ktime_get_boot_ns();
+		fresh->fresh = 1;
+	}
 	return 0;
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,7 +37,40 @@ func batches(requests []*request) (all []*batch) {
 	return all
 }
 
-// attach attaches the programs for the requests, and calls done after each request. After an error the caller must close the batch.
+// noClause is code for events that no clause wants.
+func noClause() *Code {
+	return &Code{Filter: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}, Action: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}}
+}
+
+// imply adds requests for the probes whose programs others need and that nobody asked for.
+func (b *batch) imply(h *Host) error {
+	for _, r := range slices.Clone(b.requests) {
+		for _, p := range h.implied(r) {
+			if slices.ContainsFunc(b.requests, func(o *request) bool { return o.Probe == p }) {
+				continue
+			}
+			o, err := h.serve(Request{Probe: p, Code: noClause()})
+			if err != nil {
+				return err
+			}
+			o.implied, o.among = true, r.among
+			b.requests = slices.Insert(b.requests, 0, o) // it is attached first
+		}
+	}
+	return nil
+}
+
+// removeImplied removes the requests that no other needs.
+func (b *batch) removeImplied(h *Host) (err error) {
+	for _, o := range slices.Clone(b.requests) {
+		if o.implied && !slices.ContainsFunc(b.requests, func(r *request) bool { return slices.Contains(h.implied(r), o.Probe) }) {
+			err = errors.Join(err, b.remove(o), b.release(o))
+		}
+	}
+	return err
+}
+
+// attach attaches the programs for the requests, and calls done after each request that was not implied. After an error the caller must close the batch.
 func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map, n *notes, done func()) error {
 	group := b.requests[0].Probe.Group
 	l, err := newLoader(h, b.requests, shared)
@@ -74,7 +108,9 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 		if err := attach(r, r.hooks[len(r.hooks)-1:]); err != nil {
 			return err
 		}
-		done()
+		if !r.implied {
+			done()
+		}
 		if err := b.lookBack(h, l, r, n); err != nil {
 			return err
 		}

@@ -42,10 +42,10 @@ func TestEntryOfCalls(t *testing.T) {
 			if !strings.HasPrefix(where, c.origin(p).hook.name+"__") {
 				continue
 			}
-			entry := kind == "fentry" || kind == "kprobe"
+			entry := kind == "fentry" || kind == "kprobe" || kind == "uprobe"
 			for _, f := range p.Fields {
 				insns := specialized(t, c, p, program, f.Name).Instructions
-				wanted := slices.Contains(alwaysKept, where) || !f.Common && f.Name != "ret"
+				wanted := slices.Contains(alwaysKept, where) || !f.Common && !c.origin(p).atReturn[f.Name]
 				if got := rewrite.Idle(insns); got != (entry && !wanted) {
 					t.Errorf("%s, for %s, has nothing to do: %v", program, f.Name, got)
 				}
@@ -55,7 +55,7 @@ func TestEntryOfCalls(t *testing.T) {
 			}
 		}
 	}
-	if len(of) != 17 {
+	if len(of) != 18 {
 		t.Errorf("%d probes tell of calls: %v", len(of), of)
 	}
 }

@@ -65,7 +65,7 @@ type origin struct {
 	*event.Probe
 	object *object
 	hook   hook
-	// needs are the helper hooks that must be attached for a field, by the field's name.
+	// needs are the hooks that must be attached for a field, by the field's name: helpers, or hooks of other probes of the group.
 	needs map[string][]string
 	// atReturn has the fields that are known when the function returns (AT_RETURN in bpf/trace.h).
 	atReturn map[string]bool
@@ -90,7 +90,8 @@ func newOrigin(o *object, name string, hk hook, enums map[string]*event.Enum) (*
 		return nil, err
 	}
 	s.object, s.hook = o, hk
-	s.Targets, s.Apart, s.Sampled, s.Selector = hk.place.targets(), o.driver || hk.inquiry != nil, hk.place.sampled(), hk.selector
+	s.Targets, s.Apart, s.Sampled, s.Selector = hk.place.targets(), o.driver || hk.inquiry != nil || hk.dense != "", hk.place.sampled(), hk.selector
+	s.Dense = hk.dense
 	return s, nil
 }
 

@@ -86,7 +86,7 @@ func (s *Session) Remove(r Request) error {
 		s.removed = addLosses(s.removed, l)
 	}
 	s.requests = slices.Delete(slices.Clone(s.requests), i, i+1)
-	err = errors.Join(err, uncounted, b.release(served))
+	err = errors.Join(err, uncounted, b.release(served), b.removeImplied(s.host))
 	if len(b.requests) == 0 {
 		s.batches = slices.DeleteFunc(slices.Clone(s.batches), func(o *batch) bool { return o == b })
 		err = errors.Join(err, b.Close())

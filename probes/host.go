@@ -149,14 +149,21 @@ func (h *Host) missesReturns(r *request) bool {
 func (h *Host) hooksFor(r *request) []hook {
 	var hooks []hook
 	for _, candidate := range helpers {
-		needed := slices.Contains(r.origin.hook.needs, candidate.name) || slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
-			return r.stage(f) != stageNever && slices.Contains(r.origin.needs[f.Name], candidate.name)
-		})
-		if needed && !h.unneeded(r.origin.object, candidate) {
+		if r.wants(candidate.name) && !h.unneeded(r.origin.object, candidate) {
 			hooks = append(hooks, candidate)
 		}
 	}
 	return append(hooks, r.origin.hook)
+}
+
+// implied returns the other probes whose programs a request needs.
+func (h *Host) implied(r *request) (all []*event.Probe) {
+	for _, p := range h.catalog.probes {
+		if p != r.Probe && p.Group == r.Probe.Group && r.wants(h.catalog.origin(p).hook.name) {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 func (h *Host) unneeded(o *object, hk hook) bool {

@@ -115,8 +115,8 @@ func (l *loader) specialize(requests []*request, used map[string]way, constants 
 			delete(l.spec.Programs, name)
 			continue
 		}
-		delivers := slices.ContainsFunc(requests, func(r *request) bool { return rewrite.Calls(p.Instructions, actionName(r.Probe)) })
-		if err := specialize(p, used[name], requests, constants); err != nil {
+		delivers, err := specialize(p, used[name], requests, constants)
+		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		l.idle[name] = !delivers && rewrite.Idle(p.Instructions)

@@ -21,6 +21,8 @@ type request struct {
 	variant string
 	// hooks are the helpers that the fields need, and then the probe's own.
 	hooks []hook
+	// implied means that no clause gets its events: another request needs what its programs keep.
+	implied bool
 	// watched means that the beginnings of calls are remembered although the code does not need them: the kernel does not report the
 	// returns that it misses, and the next call of the same thread shows it.
 	watched bool
@@ -54,6 +56,13 @@ func (r *request) allHooks() []hook {
 // needs reports whether a hook is one of the helpers that the fields need.
 func (r *request) needs(helper string) bool {
 	return slices.ContainsFunc(r.hooks[:len(r.hooks)-1], func(hk hook) bool { return hk.name == helper })
+}
+
+// wants reports whether the probe, or a field that the code reads, needs a hook besides the probe's own.
+func (r *request) wants(hook string) bool {
+	return slices.Contains(r.origin.hook.needs, hook) || slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool {
+		return r.stage(f) != stageNever && slices.Contains(r.origin.needs[f.Name], hook)
+	})
 }
 
 // argAt returns the argument for a place: the request's own, or the processes of the session.

@@ -133,14 +133,19 @@ type addition struct {
 
 // serve attaches requests and reports the objects from before. If it fails it leaves nothing attached.
 func (s *Session) serve(ctx context.Context, served []*request, a addition) error {
+	for _, r := range served {
+		r.among = s.among
+	}
 	added := batches(served)
+	for _, b := range added {
+		if err := b.imply(s.host); err != nil {
+			return err
+		}
+	}
 	var uevents *os.File
 	var deaf error
 	if s.watcher == nil { // before anything is attached, so that no reload goes unnoticed
 		uevents, deaf = kernel.OpenUevents()
-	}
-	for _, r := range served {
-		r.among = s.among
 	}
 	done := 0
 	attached := func() {

@@ -15,24 +15,26 @@ import (
 	"trace/probes/rewrite"
 )
 
-// specialize keeps in a program what the requests want, and defines the functions that it calls. If one of the two must stay a function,
-// the other may be spliced only while the stack suffices for both.
-func specialize(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte) error {
-	insns, stack, err := build(spec, w, requests, constants, true)
+// specialize keeps in a program what the requests want, and defines the functions that it calls. It reports whether the program then
+// delivers events: which of two programs does may depend on what is wanted. If one of the two functions must stay a function, the other may
+// be spliced only while the stack suffices for both.
+func specialize(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte) (delivers bool, err error) {
+	insns, stack, delivers, err := build(spec, w, requests, constants, true)
 	if err != nil || stack > rewrite.StackSize {
-		insns, _, err = build(spec, w, requests, constants, false)
+		insns, _, delivers, err = build(spec, w, requests, constants, false)
 	}
 	spec.Instructions = insns
-	return err
+	return delivers, err
 }
 
-// build returns the instructions of a specialized program, and how much stack they use together.
-func build(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte, splice bool) (insns asm.Instructions, stack int, err error) {
+// build returns the instructions of a specialized program, how much stack they use together, and whether they deliver events.
+func build(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte, splice bool) (insns asm.Instructions, stack int, delivers bool, err error) {
 	f, err := rewrite.New(spec.Instructions)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, false, err
 	}
 	f.Fold(constantSection, constants)
+	delivers = slices.ContainsFunc(requests, func(r *request) bool { return rewrite.Calls(f.Insns, actionName(r.Probe)) })
 	frame := rewrite.FrameSize(f.Insns)
 	stack = frame
 	frames, inFunction := w.frames()
@@ -47,7 +49,7 @@ func build(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte,
 		}
 		body, err := rewrite.New(withFrames(fn.body, frames))
 		if err != nil {
-			return nil, 0, fmt.Errorf("%s: %w", fn.name, err)
+			return nil, 0, false, fmt.Errorf("%s: %w", fn.name, err)
 		}
 		if deep := f.Splice(fn.name, body, frame); deep > 0 {
 			stack = max(stack, deep)
@@ -64,7 +66,7 @@ func build(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte,
 		}
 	}
 	insns, err = f.Function(spec.Name)
-	return append(insns, called...), rewrite.Charged(stack) + below, err
+	return append(insns, called...), rewrite.Charged(stack) + below, delivers, err
 }
 
 // typeless reports whether a program of an object needs no types of the kernel for a request. Errors in the program show when it is loaded.

@@ -20,7 +20,7 @@ func TestSpecialize(t *testing.T) {
 			}
 			spec := object.Copy()
 			for name, prog := range spec.Programs {
-				if err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
+				if _, err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 				if refersTo(prog.Instructions, constantSection) && rewrite.Calls(object.Programs[name].Instructions, actionName(p)) {
@@ -47,7 +47,7 @@ func TestSpecializeStack(t *testing.T) {
 			t.Fatal(err)
 		}
 		prog := object.Programs["raw_tp_nvme_complete_rq"].Copy()
-		if err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
+		if _, err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
 			t.Fatal(err)
 		}
 		if !rewrite.Calls(prog.Instructions, filterName(p)) || rewrite.Calls(prog.Instructions, actionName(p)) == spliced {

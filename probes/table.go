@@ -92,6 +92,7 @@ var table = []row{
 	{"syscall:enter", hook{name: "syscall_enter", place: tracepoint{name: "sys_enter"}, selector: "nr"}},
 	{"syscall:exit", hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}},
 	{"verbs:complete", hook{name: "verbs_complete", place: datapath{"poll_cq"}, needs: []string{"verbs_built", "verbs_posted", "verbs_renewed"}}},
+	{"verbs:poll", hook{name: "verbs_poll", place: datapath{"poll_cq"}, dense: "verbs:poll_cq"}},
 	{"verbs:poll_cq", hook{name: "verbs_poll_cq", place: datapath{"poll_cq"}}},
 	{"verbs:post_recv", hook{name: "verbs_post_recv", place: datapath{"post_recv", "post_srq_recv"}}},
 	{"verbs:post_send", hook{name: "verbs_post_send", place: datapath{"post_send", "wr_complete"}, needs: []string{"verbs_built"}}},

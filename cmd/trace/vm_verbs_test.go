@@ -58,15 +58,17 @@ func startDatapathBy(t *testing.T, cmd *exec.Cmd) *datapath {
 	return d
 }
 
-// queueTotals is what it counted of one queue: completions are by opcode and status.
+// queueTotals is what it counted of one queue: completions are by opcode and status, refused requests by errno.
 type queueTotals struct {
-	Posts, Bytes, Retired uint64
-	By                    map[string]uint64
+	Posts, Bytes, Retired, Completed uint64
+	By, Errors                       map[string]uint64
 }
 
 // datapathTotals is what it counted.
 type datapathTotals struct {
-	QPs []struct {
+	Polls, Empty uint64
+	EmptyBefore  uint64 `json:"empty_before"` // empty polls of each thread, until its last completion
+	QPs          []struct {
 		Sender, Receiver uint64
 		Type             string
 		Sends, Receives  queueTotals

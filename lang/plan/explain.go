@@ -50,6 +50,9 @@ func (p *Plan) Explain(w io.Writer, variant func(probes.Request) string) error {
 			fmt.Fprintf(w, "%s: %s\n    nowhere: its predicate is always false\n", p.name(c), c)
 		}
 	}
+	for _, l := range p.LeftOut {
+		fmt.Fprintf(w, "%s is left out: %s\n", l.Probe, l.Why)
+	}
 	return p.explainMaps(w)
 }
 

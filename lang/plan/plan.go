@@ -75,6 +75,7 @@ type Plan struct {
 	Parts    []*Part             // by the ID of the record
 	Tracing  []string            // functions at which kernel stacks are cut
 	Recorded map[ir.StackUse]int // where the stacks of the program are in a recording
+	LeftOut  []ir.LeftOut        // dense probes that only wildcards name
 	// recordAll reports that the predicate for events to record does not fit into the kernel.
 	recordAll bool
 }
@@ -157,6 +158,9 @@ func New(p *ir.Program, o Options) (*Plan, error) {
 		}
 		plan.findAlone()
 		again, err := plan.generate()
+		if err == nil && !again {
+			again, err = plan.holdBack()
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -169,7 +173,7 @@ func New(p *ir.Program, o Options) (*Plan, error) {
 // generate makes the code of every probe. It returns true if a site did not fit and was moved to user space.
 func (p *Plan) generate() (again bool, err error) {
 	p.requests, p.Codes, p.Parts, p.Tracing = nil, nil, nil, nil
-	for _, r := range requestsOf(p.Program) {
+	for _, r := range p.wantedProbes() {
 		code := codegen.Spec{
 			Stack: maxStack, CmpXchg: p.comparesAndExchanges(), Ring: probes.RingName, Prefix: "t", Stops: p.stops(),
 			Cut: p.cutOf(r.Probe), Within: p.within(r.Probe),
@@ -246,19 +250,18 @@ func giveWay(sites []*Site, i int, why *Obstacle) bool {
 	return moved
 }
 
-// requestsOf returns the probes of the program, each once, and profile once for each rate. A probe that no clause names in full is
+// wantedProbes returns the probes of the program, each once, and profile once for each rate. A probe that no clause names in full is
 // optional: it may be missing on the host. So is each probe if the program has chosen that.
-func requestsOf(p *ir.Program) []probes.Request {
+func (p *Plan) wantedProbes() []probes.Request {
 	var reqs []probes.Request
-	for _, c := range p.Clauses {
-		for _, probe := range c.Probes {
-			i := slices.IndexFunc(reqs, func(r probes.Request) bool { return r.Probe == probe && r.Arg == argOf(c) })
-			if i < 0 {
-				i = len(reqs)
-				reqs = append(reqs, probes.Request{Probe: probe, Arg: argOf(c), IfAvailable: true})
-			}
-			reqs[i].IfAvailable = reqs[i].IfAvailable && (!c.Named[probe] || p.Missing != ir.MissingFails)
+	for _, b := range p.Sites {
+		arg := argOf(b.Clause)
+		i := slices.IndexFunc(reqs, func(r probes.Request) bool { return r.Probe == b.Probe && r.Arg == arg })
+		if i < 0 {
+			i = len(reqs)
+			reqs = append(reqs, probes.Request{Probe: b.Probe, Arg: arg, IfAvailable: true})
 		}
+		reqs[i].IfAvailable = reqs[i].IfAvailable && (!b.Clause.Named[b.Probe] || p.Program.Missing != ir.MissingFails)
 	}
 	return reqs
 }

@@ -85,6 +85,9 @@ func (l *Live) attachedAs(session *probes.Session, took time.Duration) Attached 
 	if len(a.Probes) == 0 {
 		a.Clauses = len(l.program.Clauses)
 	}
+	for _, o := range l.plan.LeftOut {
+		a.LeftOut = append(a.LeftOut, LeftOut{o.Probe.String(), o.Why})
+	}
 	for _, err := range session.Skipped() {
 		if l.program.Missing == ir.MissingIgnored {
 			break

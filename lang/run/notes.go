@@ -23,7 +23,7 @@ type Attached struct {
 	// Clauses are the clauses that need no probe, of a program without probes.
 	Clauses int
 	Took    time.Duration
-	// LeftOut are probes that this machine does not have.
+	// LeftOut are probes that this machine does not have, or that the plan left out.
 	LeftOut []LeftOut
 	// StacksUnwatched is why stacks of ended processes are printed without names; nil: they have names.
 	StacksUnwatched error

@@ -42,9 +42,12 @@ type Probe struct {
 	Size int
 	// Targets are the functions and tracepoints of kernels where the probe may be attached.
 	Targets []string
-	// Apart means that a program must name the probe to get its events: they belong to one driver, or describe what is there instead of what
-	// happens.
+	// Apart means that a program must name the probe to get its events: they belong to one driver, describe what is there instead of what
+	// happens, or are dense.
 	Apart bool
+	// Dense, unless it is "", means that the events come too often to send them to user space: what becomes of them must run in the kernel.
+	// It names the probe whose events can be sent in place of them.
+	Dense string
 	// Sampled means that the events are samples: a program must give their rate.
 	Sampled bool
 	// Selector is the field whose values can be written like names of probes, "" if there is none.

@@ -8,11 +8,14 @@
  *     srq=1   onecq=1 (for sends and receives)   pollers=N   entries=N (of a poll)   api=old|wr|new (ibv_wr_*; with ibv_cq_ex, too)
  *     pause=US (between chains)   rest=US (after a poll that returns something)   rounds=N (QPs are reset in between)
  *     lines=1   wait=1 (for a line of input, before the first post)   hold=SECONDS (before the end)
+ *     room=N (of the send queue, into which more is posted than it takes)   bad=N (the Nth request of each chain, and a chain of receives, has
+ *     more elements than the queue takes)   late=1 (polls begin when all is posted)   last=1 (at the end, each QP sends one more request)
  *     fail=rkey (the remote key is wrong)|rnr (no receive, one retry)|stuck (no receive, retries without end)|killed (the peer is gone)
  *
- * Each QP that sends has a peer that receives, in the same process except with fail=killed. In a line, a and b are before and after the post, c
- * and d before and after the poll that returns the completion, and runq_X is what the thread had waited for a CPU until then, by schedstat:
- * runq_b of the thread that posts, the others of the one that polls; runq_before and runq_last are before and after its poll before.
+ * Each QP that sends has a peer that receives, in the same process except with fail=killed. A request that the provider refuses is not posted
+ * again. In a line, a and b are before and after the post, c and d before and after the poll that returns the completion, and runq_X is what
+ * the thread had waited for a CPU until then, by schedstat: runq_b of the thread that posts, the others of the one that polls; runq_before
+ * and runq_last are before and after its poll before.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,12 +36,14 @@
 #define MAX_QPS 64
 #define MAX_BATCH 256
 #define MAX_SGES 16
+#define MANY_SGES 64 /* more than a queue takes */
 #define MAX_ENTRIES 64
 #define DEPTH 512 /* requests of a QP that are posted and not completed */
 #define GRH 40    /* before each message of UD */
 #define QKEY 0x11111111
 #define STATUSES 24
 #define OPCODES 140
+#define ERRORS 128
 
 enum { NOTHING, RKEY, RNR, STUCK, KILLED };
 enum { NEW_WR = 1, NEW_CQ };
@@ -47,6 +52,7 @@ static struct {
 	enum ibv_wr_opcode op;
 	int ud, qps, threads, count, batch, signal, same, sges, size, inlined, srq, onecq, pollers, entries, new_api, pause,
 		rest, rounds, lines, wait, hold, fail;
+	int room, bad, late, last;
 } o = { .op = IBV_WR_SEND, .qps = 1, .threads = 1, .count = 100, .batch = 1, .signal = 1, .sges = 1, .size = 64, .pollers = 1, .entries = 16,
 	.rounds = 1 };
 
@@ -58,7 +64,8 @@ struct request {
 
 /* The requests of one queue: of a QP that sends, of one that receives, or of the SRQ. */
 struct queue {
-	atomic_long posts, claimed, signaled, bytes, completed, completed_bytes, retired; /* claimed: receives that are posted, or are about to be */
+	atomic_long posts, refused, claimed, signaled, bytes, completed, completed_bytes, retired; /* claimed: receives that are posted, or are about to be */
+	atomic_long errors[ERRORS];            /* refused requests by errno */
 	atomic_long by[STATUSES][OPCODES + 1]; /* completions by status and opcode, the last one if that is not known */
 	struct request *requests;
 };
@@ -80,6 +87,7 @@ static char *memory;
 static struct pair pairs[MAX_QPS];
 static struct queue shared; /* of the SRQ */
 static atomic_long polls, empty, left, last; /* last: when a completion came */
+static atomic_long empty_before;             /* empty polls of each thread, until its last completion */
 
 static void need(int ok, const char *what)
 {
@@ -161,7 +169,7 @@ static struct ibv_qp *make_qp(void)
 {
 	struct ibv_qp_init_attr_ex attr = {
 		.send_cq = send_cq, .recv_cq = recv_cq, .srq = srq, .qp_type = o.ud ? IBV_QPT_UD : IBV_QPT_RC, .pd = pd,
-		.cap = { DEPTH + MAX_BATCH, DEPTH, MAX_SGES, 1, o.inlined ? o.size * o.sges : 0 },
+		.cap = { o.room ?: DEPTH + MAX_BATCH, DEPTH, MAX_SGES, 1, o.inlined ? o.size * o.sges : 0 },
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
 	};
 
@@ -246,7 +254,7 @@ static void make_pair(struct pair *p)
 {
 	struct ibv_ah_attr ah;
 
-	p->sends.requests = MAKE(calloc(total(), sizeof(struct request)));
+	p->sends.requests = MAKE(calloc(total() + 1, sizeof(struct request)));
 	p->receives.requests = MAKE(calloc(total() * o.rounds, sizeof(struct request)));
 	p->sender = make_qp();
 	if (o.fail == KILLED)
@@ -265,7 +273,7 @@ static void make_pair(struct pair *p)
  * Posts.
  */
 
-static struct ibv_sge places[MAX_SGES];
+static struct ibv_sge places[MANY_SGES];
 
 static void stamp_posts(struct request *r, int n, long long a)
 {
@@ -282,17 +290,30 @@ static uint64_t id_of(int pair, long request) { return o.same ? 7 : (uint64_t)pa
 
 static int is_signaled(int i) { return (i + 1) % o.signal == 0; }
 
-static void post_old(struct pair *p, int thread, int first, int n)
+/* Whether a request of a chain is one that the provider must refuse. */
+static int is_bad(int i, int n) { return o.bad && n > 1 && i + 1 == o.bad; }
+
+/* Counts what became of n requests, and returns how many were posted: the others were refused. */
+static int posts_ended(struct queue *q, int posted, int n, int error)
+{
+	need(error || posted == n, "a refusal without an error");
+	q->refused += n - posted;
+	q->errors[error] += n - posted;
+	return posted;
+}
+
+static int post_old(struct pair *p, int thread, int first, int n)
 {
 	static __thread struct ibv_send_wr wr[MAX_BATCH];
-	struct ibv_send_wr *bad;
+	struct ibv_send_wr *bad = NULL;
+	int error;
 
 	for (int i = 0; i < n; i++) {
 		memset(&wr[i], 0, sizeof(wr[i]));
 		wr[i].wr_id = id_of(p - pairs, (long)thread * o.count + first + i);
 		wr[i].next = i + 1 < n ? &wr[i + 1] : NULL;
 		wr[i].sg_list = places;
-		wr[i].num_sge = o.sges;
+		wr[i].num_sge = is_bad(i, n) ? MANY_SGES : o.sges;
 		wr[i].opcode = o.op;
 		wr[i].send_flags = (is_signaled(first + i) ? IBV_SEND_SIGNALED : 0) | (o.inlined ? IBV_SEND_INLINE : 0);
 		wr[i].imm_data = htobe32(1000 + i);
@@ -309,7 +330,9 @@ static void post_old(struct pair *p, int thread, int first, int n)
 			wr[i].wr.rdma.rkey = mr->rkey ^ (o.fail == RKEY ? 0x5500 : 0);
 		}
 	}
-	need(!(errno = ibv_post_send(p->sender, wr, &bad)), "post_send");
+	error = errno = ibv_post_send(p->sender, wr, &bad);
+	need(!error || o.bad || o.room, "post_send");
+	return posts_ended(&p->sends, error ? bad - wr : n, n, error);
 }
 
 static void build(struct ibv_qp_ex *qp, int i)
@@ -338,11 +361,13 @@ static void build(struct ibv_qp_ex *qp, int i)
 	}
 }
 
-static void set_data(struct ibv_qp_ex *qp)
+static void set_data(struct ibv_qp_ex *qp, int bad)
 {
 	struct ibv_data_buf data[MAX_SGES];
 
-	if (o.inlined) {
+	if (bad) {
+		ibv_wr_set_sge_list(qp, MANY_SGES, places);
+	} else if (o.inlined) {
 		for (int i = 0; i < o.sges; i++)
 			data[i] = (struct ibv_data_buf){ (void *)places[i].addr, places[i].length };
 		ibv_wr_set_inline_data_list(qp, o.sges, data);
@@ -353,9 +378,10 @@ static void set_data(struct ibv_qp_ex *qp)
 	}
 }
 
-static void post_new(struct pair *p, int thread, int first, int n)
+static int post_new(struct pair *p, int thread, int first, int n)
 {
 	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(p->sender);
+	int error;
 
 	ibv_wr_start(qp);
 	for (int i = 0; i < n; i++) {
@@ -364,9 +390,11 @@ static void post_new(struct pair *p, int thread, int first, int n)
 		build(qp, i);
 		if (o.ud)
 			ibv_wr_set_ud_addr(qp, p->ah, p->remote, QKEY);
-		set_data(qp);
+		set_data(qp, is_bad(i, n));
 	}
-	need(!(errno = ibv_wr_complete(qp)), "wr_complete");
+	error = errno = ibv_wr_complete(qp);
+	need(!error || o.bad || o.room, "wr_complete");
+	return posts_ended(&p->sends, error ? 0 : n, n, error);
 }
 
 struct poster {
@@ -383,19 +411,22 @@ static void *post_all(void *arg)
 	for (int i = 0; i < o.count; i += o.batch) {
 		int n = o.batch < o.count - i ? o.batch : o.count - i;
 		struct request *r = &p->sends.requests[(long)me->number * o.count + i];
+		int posted;
 		long long a;
 
-		while (atomic_fetch_add(&p->outstanding, n) + n > DEPTH) {
+		while (!o.room && atomic_fetch_add(&p->outstanding, n) + n > DEPTH) {
 			atomic_fetch_sub(&p->outstanding, n);
 			sched_yield();
 		}
 		for (int k = i; k < i + n; k++)
 			p->sends.signaled += is_signaled(k);
 		a = now();
-		(o.new_api ? post_new : post_old)(p, me->number, i, n);
+		posted = (o.new_api ? post_new : post_old)(p, me->number, i, n);
 		stamp_posts(r, n, a);
-		p->sends.posts += n;
-		p->sends.bytes += (long)n * o.sges * o.size;
+		p->sends.posts += posted;
+		left -= n - posted;
+		p->outstanding -= n - posted;
+		p->sends.bytes += (long)posted * o.sges * o.size;
 		if (o.pause)
 			usleep(o.pause);
 	}
@@ -407,20 +438,24 @@ static void post_receives(struct pair *p, int n)
 {
 	struct queue *q = srq ? &shared : &p->receives;
 	struct ibv_sge place = { (uint64_t)memory, o.size * o.sges + GRH, mr->lkey };
-	struct ibv_recv_wr wr[MAX_BATCH] = {}, *bad;
+	struct ibv_recv_wr wr[MAX_BATCH] = {}, *bad = NULL;
 	long first = atomic_fetch_add(&q->posts, n);
 	long long a;
+	int error, posted;
 
 	for (int i = 0; i < n; i++) {
 		wr[i].wr_id = 1ULL << 63 | id_of(srq ? MAX_QPS : p - pairs, first + i);
 		wr[i].next = i + 1 < n ? &wr[i + 1] : NULL;
 		wr[i].sg_list = &place;
-		wr[i].num_sge = 1;
+		wr[i].num_sge = is_bad(i, n) ? MANY_SGES : 1;
 	}
 	a = now();
-	need(!(errno = srq ? ibv_post_srq_recv(srq, wr, &bad) : ibv_post_recv(p->receiver, wr, &bad)), "post_recv");
-	stamp_posts(&q->requests[first], n, a);
-	q->bytes += (long)n * place.length;
+	error = errno = srq ? ibv_post_srq_recv(srq, wr, &bad) : ibv_post_recv(p->receiver, wr, &bad);
+	need(!error || o.bad, "post_recv");
+	posted = posts_ended(q, error ? bad - wr : n, n, error);
+	q->posts -= n - posted;
+	stamp_posts(&q->requests[first], posted, a);
+	q->bytes += (long)posted * place.length;
 }
 
 static void first_receives(struct pair *p, long wanted)
@@ -498,7 +533,7 @@ static void complete(struct completion *c, struct request *seen)
 		if (atomic_fetch_add(&posted->claimed, 1) < wanted)
 			post_receives(p, 1);
 	} else {
-		long n = o.fail ? 1 : o.signal;
+		long n = o.fail || number == total() ? 1 : o.signal;
 
 		q->retired += n;
 		p->outstanding -= n;
@@ -543,6 +578,7 @@ static void *poll_all(void *cq)
 {
 	struct request seen = { .runq_last = waited() };
 	struct completion c[MAX_ENTRIES];
+	long without = 0;
 	int n;
 
 	while (left > 0 && !stopped()) {
@@ -553,8 +589,12 @@ static void *poll_all(void *cq)
 		seen.runq_d = waited();
 		polls++;
 		empty += n == 0;
-		if (n)
+		without += n == 0;
+		if (n) {
 			last = now();
+			empty_before += without;
+			without = 0;
+		}
 		for (int i = 0; i < n; i++)
 			complete(&c[i], &seen);
 		seen.runq_before = seen.runq_c;
@@ -595,8 +635,15 @@ static void print_queue(const char *name, struct queue *q)
 {
 	const char *comma = "";
 
-	printf("\"%s\":{\"posts\":%ld,\"signaled\":%ld,\"bytes\":%ld,\"completed\":%ld,\"completed_bytes\":%ld,\"retired\":%ld,\"by\":{", name, q->posts,
-	       q->signaled, q->bytes, q->completed, q->completed_bytes, q->retired);
+	printf("\"%s\":{\"posts\":%ld,\"refused\":%ld,\"signaled\":%ld,\"bytes\":%ld,\"completed\":%ld,\"completed_bytes\":%ld,\"retired\":%ld,"
+	       "\"errors\":{", name, q->posts, q->refused, q->signaled, q->bytes, q->completed, q->completed_bytes, q->retired);
+	for (int e = 1; e < ERRORS; e++)
+		if (q->errors[e]) {
+			printf("%s\"%d\":%ld", comma, e, q->errors[e]);
+			comma = ",";
+		}
+	printf("},\"by\":{");
+	comma = "";
 	for (int s = 0; s < STATUSES; s++)
 		for (int op = 0; op <= OPCODES; op++)
 			if (q->by[s][op]) {
@@ -608,7 +655,8 @@ static void print_queue(const char *name, struct queue *q)
 
 static void print_totals(void)
 {
-	printf("{\"type\":\"totals\",\"pid\":%d,\"polls\":%ld,\"empty\":%ld,\"qps\":[", getpid(), polls, empty);
+	printf("{\"type\":\"totals\",\"pid\":%d,\"polls\":%ld,\"empty\":%ld,\"empty_before\":%ld,\"qps\":[", getpid(), polls, empty,
+	       empty_before);
 	for (int i = 0; i < o.qps; i++) {
 		printf("%s{\"sender\":%u,\"receiver\":%u,\"type\":\"%s\",", i ? "," : "", pairs[i].sender->qp_num, pairs[i].remote, o.ud ? "UD" : "RC");
 		print_queue("sends", &pairs[i].sends);
@@ -623,7 +671,7 @@ static void print_totals(void)
 
 static void print_requests(const char *kind, int pair, struct queue *q)
 {
-	for (long i = 0; i < q->posts; i++) {
+	for (long i = 0, n = *kind == 's' ? total() + o.last : q->posts; i < n; i++) {
 		struct request *r = &q->requests[i];
 
 		if (!r->d)
@@ -659,6 +707,7 @@ static const struct {
 	{ "qps", &o.qps }, { "threads", &o.threads }, { "count", &o.count }, { "batch", &o.batch }, { "signal", &o.signal }, { "sges", &o.sges },
 	{ "size", &o.size }, { "inline", &o.inlined }, { "srq", &o.srq }, { "onecq", &o.onecq }, { "pollers", &o.pollers }, { "entries", &o.entries },
 	{ "pause", &o.pause }, { "rest", &o.rest }, { "rounds", &o.rounds }, { "lines", &o.lines }, { "wait", &o.wait }, { "hold", &o.hold },
+	{ "room", &o.room }, { "bad", &o.bad }, { "late", &o.late }, { "last", &o.last },
 };
 
 static const struct {
@@ -705,6 +754,8 @@ static void check_options(void)
 	need(!o.same || !o.lines || (o.threads == 1 && o.pollers == 1), "lines of the same id take one thread that posts, and one that polls");
 	need(o.fail != KILLED || (o.qps == 1 && o.rounds == 1), "one QP and one round for fail=killed");
 	need(o.rounds == 1 || (!o.srq && !o.lines), "rounds have neither an SRQ nor lines");
+	need(!(o.room || o.bad || o.last) || (o.signal == 1 && !o.same && !takes_receive()), "signal=1, distinct ids and op=write");
+	need(!o.late || total() <= DEPTH, "too much for polls that begin late");
 }
 
 static void setup(void)
@@ -728,6 +779,23 @@ static void setup(void)
 	shared.requests = MAKE(calloc(total() * o.qps, sizeof(struct request)));
 }
 
+static void start_pollers(pthread_t *pollers, int n)
+{
+	for (int i = 0; i < n; i++)
+		need(!pthread_create(&pollers[i], NULL, poll_all, i < o.pollers ? send_cq : recv_cq), "thread");
+}
+
+/* Posts one more request to a QP without any, and waits for its completion. Its number follows the numbers of all threads. */
+static void run_last(struct pair *p)
+{
+	left = 1;
+	p->sends.signaled++;
+	p->sends.posts++;
+	need((o.new_api ? post_new : post_old)(p, o.threads, 0, 1) == 1, "the last request is refused");
+	p->sends.bytes += (long)o.sges * o.size;
+	poll_all(send_cq);
+}
+
 static void run(void)
 {
 	struct poster *posters = MAKE(calloc(o.qps * o.threads, sizeof(*posters)));
@@ -740,8 +808,10 @@ static void run(void)
 		first_receives(&pairs[i], receives());
 	if (srq)
 		first_receives(&pairs[0], receives() * o.qps);
-	for (int i = 0; i < polling; i++)
-		need(!pthread_create(&pollers[i], NULL, poll_all, i < o.pollers ? send_cq : recv_cq), "thread");
+	for (int i = 0; i < o.qps && o.bad; i++)
+		post_receives(&pairs[i], o.batch);
+	if (!o.late)
+		start_pollers(pollers, polling);
 	for (int i = 0; i < o.qps * o.threads; i++) {
 		posters[i].pair = &pairs[i / o.threads];
 		posters[i].number = i % o.threads;
@@ -749,8 +819,12 @@ static void run(void)
 	}
 	for (int i = 0; i < o.qps * o.threads; i++)
 		pthread_join(posters[i].thread, NULL);
+	if (o.late)
+		start_pollers(pollers, polling);
 	for (int i = 0; i < polling; i++)
 		pthread_join(pollers[i], NULL);
+	for (int i = 0; i < o.qps && o.last; i++)
+		run_last(&pairs[i]);
 }
 
 /* Sets up all QPs once more, as after a failure. */

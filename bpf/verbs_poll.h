@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Polls, whatever they return: verbs:poll, and the polls before a completion that returned nothing. A program that spins makes millions a
+ * second, so nothing of the program's memory is read unless a field asks for it.
+ */
+
+struct verbs_poll {
+	COMMON();
+	char dev[64] DOC("RDMA device, like mlx5_0");
+	__u32 room DOC("completions that the program has room for (num_entries)");
+	__u32 entries AT_RETURN DOC("completions that the poll returned; absent if it failed");
+	bool empty AT_RETURN DOC("the poll returned no completion");
+	__s32 ret AT_RETURN VERBOSE DOC("result of the call: completions, or a negative number if it failed");
+	struct {
+		HAS_PAD;
+		__u32 dev : 1;
+		__u32 entries : 1;
+	} has HAS_ALIGN;
+} DOC("a program polls a CQ (ibv_poll_cq, each call); its events are counted in the kernel, and cannot be printed");
+EVENT(verbs_poll)
+OF_CALL(verbs_poll)
+
+struct verbs_poll_call {
+	__u64 cq;
+	__u32 room;
+	__u32 : 32;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct verbs_poll_call);
+} verbs_poll_calls SEC(".maps");
+ITSELF(verbs_poll_own_stack);
+
+static __always_inline void verbs_poll_capture(struct verbs_poll *e, struct verbs_poll_call *call, int ret, enum stage stage)
+{
+	CAPTURE_COMMON(verbs_poll, e, stage);
+	if (WANT(verbs_poll, dev, stage) && call)
+		e->has.dev = read_device(e->dev, sizeof(e->dev), MEMBER(ibv_cq, call->cq, context));
+	if (WANT(verbs_poll, room, stage) && call)
+		e->room = call->room;
+	if (WANT(verbs_poll, entries, stage)) {
+		e->entries = ret;
+		e->has.entries = 1 ^ IS_NEGATIVE(ret);
+	}
+	if (WANT(verbs_poll, empty, stage))
+		e->empty = !ret;
+	if (WANT(verbs_poll, ret, stage))
+		e->ret = ret;
+}
+
+SEC("uprobe")
+int uprobe_verbs_poll__poll_cq(struct kprobe_regs *ctx)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct verbs_poll_call call = { KPROBE_ARG0(ctx), KPROBE_ARG1(ctx) };
+
+	/* A thread that ended in a poll may have left one behind. */
+	if (verbs_poll_entry && bpf_map_update_elem(&verbs_poll_calls, &thread, &call, BPF_ANY))
+		verbs_poll_count(INFLIGHT_FULL);
+	return 0;
+}
+
+SEC("uretprobe")
+int uretprobe_verbs_poll__poll_cq(struct kprobe_regs *ctx)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct verbs_poll_call *call = verbs_poll_entry ? bpf_map_lookup_elem(&verbs_poll_calls, &thread) : 0;
+	struct verbs_poll e;
+
+	OWN_STACK(ctx, &verbs_poll_own_stack);
+	if (verbs_poll_unseen(call))
+		return 0;
+	__builtin_memset(&e.has, 0, sizeof(e.has));
+	EMIT(verbs_poll, ctx, &e, call, (int)KPROBE_RET(ctx));
+	if (verbs_poll_entry)
+		bpf_map_delete_elem(&verbs_poll_calls, &thread);
+	return 0;
+}
+
+/* The number of empty polls of a thread, by CQ. LRU: nothing removes the number of a thread that ends. */
+struct verbs_empty_key {
+	__u64 thread, cq;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct verbs_empty_key);
+	__type(value, __u64);
+} verbs_empty SEC(".maps");
+
+static __always_inline void count_empty(__u64 thread, __u64 cq)
+{
+	struct verbs_empty_key key = { thread, cq };
+	__u64 *n = bpf_map_lookup_elem(&verbs_empty, &key), first = 1;
+
+	if (n)
+		++*n;
+	else
+		bpf_map_update_elem(&verbs_empty, &key, &first, BPF_ANY);
+}
+
+/* Returns how many they are, and begins again. */
+static __always_inline __u64 take_empty(__u64 thread, __u64 cq)
+{
+	struct verbs_empty_key key = { thread, cq };
+	__u64 *n = bpf_map_lookup_elem(&verbs_empty, &key), taken;
+
+	if (!n)
+		return 0;
+	taken = *n;
+	*n = 0;
+	return taken;
+}
