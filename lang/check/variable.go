@@ -28,7 +28,7 @@ func (c *checker) aside(typed func()) []ir.Stmt {
 	return mine
 }
 
-// branch types a part that runs if the condition is holds, or does not, as holds reports.
+// branch types a part that runs if the condition holds, or if it does not: holds is which.
 func (c *checker) branch(cond *ir.Expr, holds bool, typed func()) {
 	if cond != nil && cond.Op == ir.OpLit && cond.Val == !holds {
 		c.dead++

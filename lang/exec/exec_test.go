@@ -311,7 +311,7 @@ func TestPrint(t *testing.T) {
 		{`print((signal_name(9), signal_name(35)))`, "(Killed, Real-time signal 1)\n"},
 		{`print((syscall_name(0), syscall_name(9999)))`, "(read, Unknown syscall)\n"},
 		{`print((macaddr(0x060504030201), ntop(2, 0x0100007f), ntop(pton("::1")), ntop(pton("10.9.0.1")), pton("127.0.0.1")))`,
-			"(01:02:03:04:05:06, 127.0.0.1, ::1, 10.9.0.1, 16777343)\n"},
+			"(01:02:03:04:05:06, 127.0.0.1, ::1, 10.9.0.1, [127,0,0,1])\n"},
 		{`cat("/proc/sys/kernel/%s", "ostype")`, "Linux\n"},
 		{`join(["a", "b"]); join(["a", "b"], "-"); assert(u64 == 3, "no"); static_assert(1 < 2, "no"); warnf("not printed")`, "a b\na-b\n"},
 		{`assert(u64 == 4, "no"); print(1)`, ""},
