@@ -62,7 +62,7 @@ $(eval $(call compile,arm64,arm64))
 
 test: lint ## all tests; on real kernels the main ones, on 6.1 and 6.12, and the tests of preemption
 	@.ci/setup manual race bpftrace libibverbs >/dev/null
-	$(GO) test ./...
+	$(GO) test -timeout 20m ./...
 	$(MAKE) race
 	$(MAKE) vmtest KERNEL=6.1 RUN='$(MAIN)'
 	$(MAKE) vmtest KERNEL=6.12 RUN='$(MAIN)'
