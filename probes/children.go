@@ -84,3 +84,13 @@ func parentOf(pid int) int {
 	parent, _ := strconv.Atoi(fields[1])
 	return parent
 }
+
+// has reports whether a process belongs to the family.
+func (f family) has(pid int) bool {
+	members, err := unix.Mmap(f.members.FD(), 0, PIDs, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return true
+	}
+	defer unix.Munmap(members)
+	return pid >= PIDs || members[pid] == 1
+}
