@@ -115,6 +115,14 @@ struct ibv_cq {
 	__u64 context;
 };
 
+struct ibv_cq_ex {
+	__u64 context, channel, cq_context;
+	__u32 handle, cqe;
+	__u64 mutex[5], cond[6];
+	__u32 comp_events_completed, async_events_completed, comp_mask, status;
+	__u64 wr_id, start_poll;
+};
+
 struct ibv_qp {
 	__u64 context, qp_context, pd, send_cq, recv_cq, srq;
 	__u32 handle, qp_num, state, qp_type;
@@ -179,7 +187,7 @@ struct ibv_wc {
  */
 #define MOST 32
 
-/* The array that Go puts the program into that refers to it. */
+/* The array that Go puts the program into that refers to it: the last one, if it is for several calls (probes/table.go). */
 #define ITSELF(name) \
 	struct { \
 		__uint(type, BPF_MAP_TYPE_PROG_ARRAY); \
@@ -639,15 +647,27 @@ struct verbs_poll_cq {
 	COMMON();
 	char dev[64] DOC("RDMA device, like mlx5_0");
 	struct {
-		__u32 num DOC("number of the QP");
+		__u32 num NEEDS(verbs_read_qp) DOC("number of the QP; of an ibv_cq_ex absent unless the program reads it");
+		struct {
+			HAS_PAD;
+			__u32 num : 1;
+		} has HAS_ALIGN;
 	} qp;
 	__u64 wr_id DOC("the program's number of the work request");
 	enum ibv_wc_status status USUAL(SUCCESS) DOC("how the work request ended");
-	enum ibv_wc_opcode opcode DOC("what was done; absent after an error");
-	bytes_t bytes DOC("length of what was received, or of what the device wrote; absent after an error");
-	hex32_t vendor_err DETAIL DOC("the device's own code of an error");
-	hex32_t imm DETAIL DOC("immediate data; absent if the message had none");
-	__u32 src_qp DETAIL DOC("number of the QP that sent the message, of UD; absent if nothing was received");
+	enum ibv_wc_opcode opcode NEEDS(verbs_read_opcode) DOC("what was done; absent after an error, and of an ibv_cq_ex unless the program reads it");
+	bytes_t bytes NEEDS(verbs_read_bytes)
+		DOC("length of what was received, or of what the device wrote; absent after an error, and of an ibv_cq_ex unless the program reads it");
+	hex32_t vendor_err NEEDS(verbs_read_vendor_err) DETAIL
+		DOC("the device's own code of an error; of an ibv_cq_ex absent unless the program reads it");
+	hex32_t imm NEEDS(verbs_read_imm) DETAIL
+		DOC("immediate data; absent if the message had none; of an ibv_cq_ex what the program reads as such, unless it reads flags without IBV_WC_WITH_IMM");
+	__u32 src_qp NEEDS(verbs_read_src_qp) DETAIL
+		DOC("number of the QP that sent the message, of UD; absent if nothing was received, and of an ibv_cq_ex unless the program reads it");
+	__u64 hw_ticks NEEDS(verbs_read_ticks) VERBOSE
+		DOC("when the request was completed, by the counter of the device; absent unless the program reads it (ibv_wc_read_completion_ts), and after an error");
+	__u64 hw_time NEEDS(verbs_read_ticks) NEEDS(verbs_read_wallclock) VERBOSE
+		DOC("likewise in ns: what the program reads as wall clock (ibv_wc_read_completion_wallclock_ns), or hw_ticks by the frequency of the counter (hca_core_clock); absent unless the program reads one of them, where the frequency is not known, and after an error");
 	__u64 empty VERBOSE
 		DOC("polls of the CQ by this thread that returned nothing since its completion before; of the completions of one poll the first has them, the others have 0");
 	struct {
@@ -655,10 +675,13 @@ struct verbs_poll_cq {
 		__u32 dev : 1;
 		__u32 opcode : 1;
 		__u32 bytes : 1;
+		__u32 vendor_err : 1;
 		__u32 imm : 1;
 		__u32 src_qp : 1;
+		__u32 hw_ticks : 1;
+		__u32 hw_time : 1;
 	} has HAS_ALIGN;
-} DOC("a program gets a completion (ibv_poll_cq, each completion that it returns)");
+} DOC("a program gets a completion (ibv_poll_cq, each completion that it returns; ibv_start_poll and ibv_next_poll, when it is done with it)");
 EVENT(verbs_poll_cq)
 
 #include "verbs_poll.h"
@@ -676,42 +699,52 @@ struct {
 } verbs_polls SEC(".maps");
 ITSELF(verbs_poll_cq_next);
 
-/* 1 if the completion is a success. */
-#define SUCCEEDED(wc) (1 ^ IS_NEGATIVE(-(__s64)MEMBER(ibv_wc, wc, status)))
-#define OPCODE_OF(wc) MEMBER(ibv_wc, wc, opcode)
+#include "verbs_iterated.h"
 
-static __always_inline void verbs_poll_cq_capture(struct verbs_poll_cq *e, __u64 cq, __u64 wc, __u64 empty, enum stage stage)
+static __always_inline void verbs_poll_cq_capture(struct verbs_poll_cq *e, __u64 cq, __u64 wc, struct iterated *at_hand, __u64 empty, enum stage stage)
 {
 	CAPTURE_COMMON(verbs_poll_cq, e, stage);
 	if (WANT(verbs_poll_cq, empty, stage))
 		e->empty = empty;
 	if (WANT(verbs_poll_cq, dev, stage))
 		e->has.dev = read_device(e->dev, sizeof(e->dev), MEMBER(ibv_cq, cq, context));
-	if (WANT(verbs_poll_cq, qp.num, stage))
-		e->qp.num = MEMBER(ibv_wc, wc, qp_num);
+	if (WANT(verbs_poll_cq, qp.num, stage)) {
+		e->qp.num = OF_COMPLETION(wc, at_hand, qp_num);
+		e->qp.has.num = IS_READ(at_hand, QP);
+	}
 	if (WANT(verbs_poll_cq, wr_id, stage))
-		e->wr_id = MEMBER(ibv_wc, wc, wr_id);
+		e->wr_id = OF_COMPLETION(wc, at_hand, wr_id);
 	if (WANT(verbs_poll_cq, status, stage))
-		e->status = MEMBER(ibv_wc, wc, status);
-	if (WANT(verbs_poll_cq, vendor_err, stage))
-		e->vendor_err = MEMBER(ibv_wc, wc, vendor_err);
+		e->status = OF_COMPLETION(wc, at_hand, status);
+	if (WANT(verbs_poll_cq, vendor_err, stage)) {
+		e->vendor_err = OF_COMPLETION(wc, at_hand, vendor_err);
+		e->has.vendor_err = IS_READ(at_hand, VENDOR_ERR);
+	}
 	/* After an error only these are valid: ibv_poll_cq(3). */
 	if (WANT(verbs_poll_cq, opcode, stage)) {
-		e->opcode = OPCODE_OF(wc);
-		e->has.opcode = SUCCEEDED(wc);
+		e->opcode = OF_COMPLETION(wc, at_hand, opcode);
+		e->has.opcode = SUCCEEDED(wc, at_hand) & IS_READ(at_hand, OPCODE);
 	}
 	if (WANT(verbs_poll_cq, bytes, stage)) {
-		e->bytes = MEMBER(ibv_wc, wc, byte_len);
-		e->has.bytes = SUCCEEDED(wc);
+		e->bytes = OF_COMPLETION(wc, at_hand, byte_len);
+		e->has.bytes = SUCCEEDED(wc, at_hand) & IS_READ(at_hand, BYTES);
 	}
 	if (WANT(verbs_poll_cq, imm, stage)) {
-		e->imm = __builtin_bswap32(MEMBER(ibv_wc, wc, imm_data));
-		e->has.imm = SUCCEEDED(wc) & MEMBER(ibv_wc, wc, wc_flags) >> WITH_IMM_BIT;
+		e->imm = __builtin_bswap32(OF_COMPLETION(wc, at_hand, imm_data));
+		e->has.imm = SUCCEEDED(wc, at_hand) & IS_READ(at_hand, IMM) &
+			(OF_COMPLETION(wc, at_hand, wc_flags) >> WITH_IMM_BIT | (1 ^ IS_READ(at_hand, FLAGS)));
 	}
 	if (WANT(verbs_poll_cq, src_qp, stage)) {
-		e->src_qp = MEMBER(ibv_wc, wc, src_qp);
-		e->has.src_qp = SUCCEEDED(wc) & OPCODE_OF(wc) >> RECV_BIT;
+		e->src_qp = OF_COMPLETION(wc, at_hand, src_qp);
+		e->has.src_qp = SUCCEEDED(wc, at_hand) & IS_READ(at_hand, SRC_QP) &
+			(OF_COMPLETION(wc, at_hand, opcode) >> RECV_BIT | (1 ^ IS_READ(at_hand, OPCODE)));
 	}
+	if (WANT(verbs_poll_cq, hw_ticks, stage) && at_hand) {
+		e->hw_ticks = at_hand->ticks;
+		e->has.hw_ticks = SUCCEEDED(wc, at_hand) & IS_READ(at_hand, TICKS);
+	}
+	if (WANT(verbs_poll_cq, hw_time, stage) && at_hand)
+		e->has.hw_time = SUCCEEDED(wc, at_hand) & read_clock(&e->hw_time, cq, at_hand);
 }
 
 /* int poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc) */
@@ -750,7 +783,8 @@ int uretprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
 		if (!i && WANTED(verbs_poll_cq, empty))
 			empty = take_empty(thread, poll->cq);
 		__builtin_memset(&e.has, 0, sizeof(e.has));
-		EMIT(verbs_poll_cq, ctx, &e, poll->cq, poll->wc + i * sizeof(struct ibv_wc), empty);
+		__builtin_memset(&e.qp.has, 0, sizeof(e.qp.has));
+		EMIT(verbs_poll_cq, ctx, &e, poll->cq, poll->wc + i * sizeof(struct ibv_wc), 0, empty);
 		if (i + 1 < n && i + 1 < MOST)
 			bpf_tail_call(ctx, &verbs_poll_cq_next, 0);
 		if (i + 1 < n)
@@ -760,4 +794,32 @@ int uretprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
 	return 0;
 }
 
+ITSELF(verbs_poll_cq_over);
+
+/* void end_poll(struct ibv_cq_ex *cq), and int next_poll(struct ibv_cq_ex *cq), whose program ends here */
+SEC("uprobe")
+int uprobe_verbs_poll_cq__end_poll(struct kprobe_regs *ctx)
+{
+	struct iterated *at_hand = over(KPROBE_ARG0(ctx), EVENTS_SENT);
+	struct verbs_poll_cq e;
+
+	if (!at_hand)
+		return 0;
+	at_hand->done |= EVENTS_SENT;
+	__builtin_memset(&e.has, 0, sizeof(e.has));
+	__builtin_memset(&e.qp.has, 0, sizeof(e.qp.has));
+	EMIT(verbs_poll_cq, ctx, &e, KPROBE_ARG0(ctx), 0, at_hand, at_hand->empty);
+	if (!KPROBE_ARG0(ctx)) /* never, see MOST */
+		bpf_tail_call(ctx, &verbs_poll_cq_over, 0);
+	return 0;
+}
+
+SEC("uprobe")
+int uprobe_verbs_poll_cq__next_poll(struct kprobe_regs *ctx)
+{
+	bpf_tail_call(ctx, &verbs_poll_cq_over, 0);
+	return 0;
+}
+
 #include "verbs_complete.h"
+#include "verbs_read.h"

@@ -15,22 +15,24 @@ struct verbs_complete {
 	enum ibv_wr_opcode opcode DOC("what the work request does");
 	enum ibv_wc_status status USUAL(SUCCESS) DOC("how the work request ended");
 	bytes_t bytes DOC("sum over the lists of the work requests that it retires");
-	ns_t latency DOC("from the call of ibv_post_send or ibv_wr_complete to the return of the ibv_poll_cq that gives the completion to the program");
+	ns_t latency DOC("from the call of ibv_post_send or ibv_wr_complete to the return of the ibv_poll_cq, ibv_start_poll or ibv_next_poll that gives the completion to the program");
 	__u32 retired VERBOSE DOC("work requests that it retires: its own, and those before it that asked for no completion");
 	__u32 depth DETAIL DOC("work requests of the QP that are posted and not completed, after this one");
 	ns_t gap VERBOSE DOC("since the completion before it of the same QP; absent for the first one");
 	ns_t runq OF_TASK VERBOSE
 		DOC("for how long the thread was ready and waited for a CPU since its poll before, or since its post if that is later; absent without BTF of the kernel, and where the kernel does not account for it");
-	hex32_t vendor_err DETAIL DOC("the device's own code of an error");
+	hex32_t vendor_err NEEDS(verbs_read_vendor_err) DETAIL
+		DOC("the device's own code of an error; of an ibv_cq_ex absent unless the program reads it");
 	hex32_t imm DETAIL DOC("immediate data; absent if the opcode has none");
 	struct {
 		HAS_PAD;
 		__u32 dev : 1;
 		__u32 gap : 1;
 		__u32 runq : 1;
+		__u32 vendor_err : 1;
 		__u32 imm : 1;
 	} has HAS_ALIGN;
-} DOC("a program gets the completion of a work request of a send queue (ibv_post_send or ibv_wr_complete to ibv_poll_cq)");
+} DOC("a program gets the completion of a work request of a send queue (ibv_post_send or ibv_wr_complete to ibv_poll_cq, or to ibv_start_poll and ibv_next_poll)");
 EVENT(verbs_complete)
 
 /* A QP of a process, by the context of its device, which a post and a poll both know. */
@@ -48,9 +50,8 @@ struct verbs_qp {
 	__u64 asking;                 /* requests that asked for a completion */
 	__u64 repeats;                /* requests whose wr_id another one had, which was not completed */
 	__u64 fresh;                  /* its life began when posts were seen: there are no others */
+	__u64 extended;               /* address of its CQ for sends, if that is extended */
 };
-
-const volatile struct verbs_qp no_qp SEC(".rodata");
 
 /* A request, by the life of its QP, its wr_id and, if that repeats, a number. */
 struct verbs_request_key {
@@ -126,14 +127,31 @@ struct {
 /* Threads that post at once compete for a number: that many times. */
 #define TRIES 16
 
-static __always_inline struct verbs_qp *find_qp(struct verbs_qp_key *key)
+#include "verbs_anonymous.h"
+
+static __always_inline struct verbs_qp_key key_of_qp(__u64 qp)
 {
-	struct verbs_qp *qp = bpf_map_lookup_elem(&verbs_qps, key), none = {};
+	struct verbs_qp_key key = { MEMBER(ibv_qp, qp, context), bpf_get_current_pid_tgid() >> 32, MEMBER(ibv_qp, qp, qp_num) };
+
+	return key;
+}
+
+/* Begins the life of a QP. */
+static __always_inline void begin_life(struct verbs_qp_key *key, __u64 address, __u64 fresh, __u64 flags)
+{
+	struct verbs_qp life = { .born = bpf_ktime_get_boot_ns(), .fresh = fresh, .extended = extended_cq(address) };
+
+	if (!bpf_map_update_elem(&verbs_qps, key, &life, flags) && life.extended)
+		enlist(key, life.extended);
+}
+
+static __always_inline struct verbs_qp *find_qp(struct verbs_qp_key *key, __u64 address)
+{
+	struct verbs_qp *qp = bpf_map_lookup_elem(&verbs_qps, key);
 
 	if (qp)
 		return qp;
-	none.born = bpf_ktime_get_boot_ns();
-	bpf_map_update_elem(&verbs_qps, key, &none, BPF_NOEXIST); /* another thread may do so first */
+	begin_life(key, address, 0, BPF_NOEXIST); /* another thread may do so first */
 	return bpf_map_lookup_elem(&verbs_qps, key);
 }
 
@@ -262,7 +280,7 @@ static __always_inline void count_depth(struct post *post, __u64 thread)
 static __always_inline void posted(__u64 qp_address, struct built *wr, bool first)
 {
 	struct verbs_request_key key = {
-		.qp = { MEMBER(ibv_qp, qp_address, context), bpf_get_current_pid_tgid() >> 32, MEMBER(ibv_qp, qp_address, qp_num) },
+		.qp = key_of_qp(qp_address),
 		.wr_id = wr->wr_id,
 	};
 	struct verbs_request request = {
@@ -275,7 +293,7 @@ static __always_inline void posted(__u64 qp_address, struct built *wr, bool firs
 		.tid = (__u32)bpf_get_current_pid_tgid(),
 		.waited = WAITED,
 	};
-	struct verbs_qp *qp = find_qp(&key.qp);
+	struct verbs_qp *qp = find_qp(&key.qp, qp_address);
 
 	if (!qp) {
 		verbs_complete_count(INFLIGHT_FULL);
@@ -290,6 +308,8 @@ static __always_inline void posted(__u64 qp_address, struct built *wr, bool firs
 	request.bytes = qp->bytes;
 	if (request.asks)
 		__sync_fetch_and_add(&qp->asking, 1);
+	if (qp->extended)
+		remember(qp->extended, wr->wr_id, key.qp.num);
 	if (!keep(qp, &key, &request))
 		verbs_complete_count(INFLIGHT_FULL);
 	if (WANTED(verbs_post_send, depth))
@@ -360,20 +380,26 @@ int kprobe_verbs_renewed__ib_modify_qp_with_udata(struct kprobe_regs *ctx)
 	__u64 qp = user_handle(KPROBE_ARG0(ctx));
 	__u32 state = 0;
 	struct verbs_qp_key key;
-	struct verbs_qp *fresh;
 
 	bpf_probe_read_kernel(&state, sizeof(state), (void *)KPROBE_ARG1(ctx));
 	if (!qp || !(KPROBE_ARG2(ctx) & IB_QP_STATE) || state > IB_QPS_INIT)
 		return 0;
-	key.context = MEMBER(ibv_qp, qp, context);
-	key.tgid = bpf_get_current_pid_tgid() >> 32;
-	key.num = MEMBER(ibv_qp, qp, qp_num);
-	bpf_map_update_elem(&verbs_qps, &key, (void *)&no_qp, BPF_ANY);
-	fresh = bpf_map_lookup_elem(&verbs_qps, &key);
-	if (fresh) {
-		fresh->born = bpf_ktime_get_boot_ns();
-		fresh->fresh = 1;
-	}
+	key = key_of_qp(qp);
+	begin_life(&key, qp, 1, BPF_ANY);
+	return 0;
+}
+
+/* int ib_destroy_qp_user(struct ib_qp *qp, struct ib_udata *udata) */
+SEC("kprobe/ib_destroy_qp_user")
+int kprobe_verbs_renewed__ib_destroy_qp_user(struct kprobe_regs *ctx)
+{
+	__u64 qp = user_handle(KPROBE_ARG0(ctx));
+	struct verbs_qp_key key;
+
+	if (!qp)
+		return 0;
+	key = key_of_qp(qp);
+	bpf_map_delete_elem(&verbs_qps, &key);
 	return 0;
 }
 
@@ -384,8 +410,8 @@ int kprobe_verbs_renewed__ib_modify_qp_with_udata(struct kprobe_regs *ctx)
 /* A thread that polls: its poll under way, if wc is not 0, and the completion at hand. There is no room for that on the stack. */
 struct verbs_poller {
 	struct poll poll;
-	__u64 nsecs, waited;               /* when the poll returned, and for how long the thread had waited for a CPU until then */
-	__u64 before_nsecs, before_waited; /* likewise, of the poll before it */
+	struct poll_times times;
+	__u64 last_nsecs, last_waited; /* of the last poll of the thread */
 	struct ibv_wc wc;
 	struct verbs_request request;
 	__u64 retired, bytes, depth, gap;
@@ -483,8 +509,8 @@ static __always_inline __u64 retire(__u64 *retired, __u64 posted)
 	return more;
 }
 
-/* Describes a completion; false if it is of no request that was posted to a send queue. */
-static __always_inline bool completed(struct verbs_poller *c)
+/* Describes a completion; read is what is known of it. False if it is of no request that was posted to a send queue. */
+static __always_inline bool completed(struct verbs_poller *c, __u32 read)
 {
 	struct verbs_request_key key = {
 		.qp = { MEMBER(ibv_cq, c->poll.cq, context), bpf_get_current_pid_tgid() >> 32, c->wc.qp_num },
@@ -493,13 +519,13 @@ static __always_inline bool completed(struct verbs_poller *c)
 	bool failed = c->wc.status != ibv_wc_status__SUCCESS;
 	struct verbs_qp *qp = bpf_map_lookup_elem(&verbs_qps, &key.qp);
 
-	if (!failed && c->wc.opcode >> RECV_BIT)
+	if (!failed && read & OPCODE_READ && c->wc.opcode >> RECV_BIT)
 		return false;
 	key.born = qp ? qp->born : 0;
 	if (!qp || (!take_only(qp, &key, failed, &c->request) && !take_first(qp, &key, failed, &c->request) &&
 		    !(failed && take_silent(qp, &key, &c->request)))) {
-		/* A failed completion does not show whether it is of a send queue. */
-		if (!failed)
+		/* A failed completion, or one whose opcode the program does not read, does not show whether it is of a send queue. */
+		if (!failed && read & OPCODE_READ)
 			verbs_complete_count(UNSEEN);
 		return false;
 	}
@@ -507,12 +533,12 @@ static __always_inline bool completed(struct verbs_poller *c)
 	c->bytes = retire(&qp->retired_bytes, c->request.bytes);
 	c->depth = qp->requests - qp->retired;
 	c->follows = qp->last;
-	c->gap = c->nsecs - qp->last;
-	qp->last = c->nsecs;
+	c->gap = c->times.nsecs - qp->last;
+	qp->last = c->times.nsecs;
 	return true;
 }
 
-static __always_inline void verbs_complete_capture(struct verbs_complete *e, struct verbs_poller *c, enum stage stage)
+static __always_inline void verbs_complete_capture(struct verbs_complete *e, struct verbs_poller *c, __u32 read, enum stage stage)
 {
 	CAPTURE_COMMON(verbs_complete, e, stage);
 	if (WANT(verbs_complete, dev, stage))
@@ -530,7 +556,7 @@ static __always_inline void verbs_complete_capture(struct verbs_complete *e, str
 	if (WANT(verbs_complete, bytes, stage))
 		e->bytes = c->bytes;
 	if (WANT(verbs_complete, latency, stage))
-		e->latency = c->nsecs - c->request.nsecs;
+		e->latency = c->times.nsecs - c->request.nsecs;
 	if (WANT(verbs_complete, retired, stage))
 		e->retired = c->retired;
 	if (WANT(verbs_complete, depth, stage))
@@ -540,29 +566,53 @@ static __always_inline void verbs_complete_capture(struct verbs_complete *e, str
 		e->has.gap = c->follows != 0;
 	}
 	if (WANT(verbs_complete, runq, stage)) {
-		bool posted_later = c->request.tid == (__u32)bpf_get_current_pid_tgid() && c->request.nsecs > c->before_nsecs;
+		bool posted_later = c->request.tid == (__u32)bpf_get_current_pid_tgid() && c->request.nsecs > c->times.before_nsecs;
 
-		e->runq = c->waited - (posted_later ? c->request.waited : c->before_waited);
-		e->has.runq = (posted_later || c->before_nsecs) && ACCOUNTS_FOR_runq;
+		e->runq = c->times.waited - (posted_later ? c->request.waited : c->times.before_waited);
+		e->has.runq = (posted_later || c->times.before_nsecs) && ACCOUNTS_FOR_runq;
 	}
-	if (WANT(verbs_complete, vendor_err, stage))
+	if (WANT(verbs_complete, vendor_err, stage)) {
 		e->vendor_err = c->wc.vendor_err;
+		e->has.vendor_err = (read & VENDOR_ERR_READ) != 0;
+	}
 	if (WANT(verbs_complete, imm, stage)) {
 		e->imm = c->request.imm;
 		e->has.imm = IS_IN(WITH_IMM_DATA, c->request.opcode);
 	}
 }
 
+static __always_inline struct verbs_poller *known_poller(void)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+
+	return bpf_map_lookup_elem(&verbs_pollers, &thread);
+}
+
+static __always_inline struct verbs_poller *find_poller(void)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct verbs_poller *c = known_poller();
+
+	if (c)
+		return c;
+	bpf_map_update_elem(&verbs_pollers, &thread, (void *)&no_poller, BPF_ANY);
+	return known_poller();
+}
+
+/* A poll of the thread returns. */
+static __always_inline void polled(struct verbs_poller *c, struct poll_times *times)
+{
+	times->before_nsecs = c->last_nsecs;
+	times->before_waited = c->last_waited;
+	c->last_nsecs = times->nsecs = bpf_ktime_get_boot_ns();
+	c->last_waited = times->waited = WAITED;
+}
+
 SEC("uprobe")
 int uprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct verbs_poller *c = bpf_map_lookup_elem(&verbs_pollers, &thread);
+	struct verbs_poller *c = find_poller();
 
-	if (!c) {
-		bpf_map_update_elem(&verbs_pollers, &thread, (void *)&no_poller, BPF_ANY);
-		c = bpf_map_lookup_elem(&verbs_pollers, &thread);
-	}
 	if (!c) {
 		verbs_complete_count(INFLIGHT_FULL);
 		return 0;
@@ -588,16 +638,12 @@ int uretprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 		return 0;
 	}
 	i = c->poll.next++;
-	if (!i) {
-		c->before_nsecs = c->nsecs;
-		c->before_waited = c->waited;
-		c->nsecs = bpf_ktime_get_boot_ns();
-		c->waited = WAITED;
-	}
+	if (!i)
+		polled(c, &c->times);
 	if (n > 0) {
-		if (!bpf_probe_read_user(&c->wc, sizeof(c->wc), (void *)(c->poll.wc + i * sizeof(c->wc))) && completed(c)) {
+		if (!bpf_probe_read_user(&c->wc, sizeof(c->wc), (void *)(c->poll.wc + i * sizeof(c->wc))) && completed(c, ~0)) {
 			__builtin_memset(&e.has, 0, sizeof(e.has));
-			EMIT(verbs_complete, ctx, &e, c);
+			EMIT(verbs_complete, ctx, &e, c, ~0);
 		}
 		if (i + 1 < n && i + 1 < MOST)
 			bpf_tail_call(ctx, &verbs_complete_next, 0);
@@ -605,5 +651,50 @@ int uretprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 			verbs_complete_count(CUT);
 	}
 	c->poll.wc = 0;
+	return 0;
+}
+
+ITSELF(verbs_complete_over);
+
+/* int start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr) */
+SEC("uprobe")
+int uprobe_verbs_complete__start_poll(struct kprobe_regs *ctx)
+{
+	find_poller();
+	return 0;
+}
+
+SEC("uprobe")
+int uprobe_verbs_complete__end_poll(struct kprobe_regs *ctx)
+{
+	struct iterated *at_hand = over(KPROBE_ARG0(ctx), COMPLETIONS_AWAITED);
+	struct verbs_poller *c = known_poller();
+	struct verbs_complete e;
+
+	if (!at_hand)
+		return 0;
+	if (!c) {
+		verbs_complete_count(INFLIGHT_FULL);
+		return 0;
+	}
+	at_hand->done |= COMPLETIONS_AWAITED;
+	c->poll.cq = KPROBE_ARG0(ctx);
+	c->wc = at_hand->wc;
+	c->times = at_hand->times;
+	if (!(at_hand->read & QP_READ))
+		c->wc.qp_num = qp_of(KPROBE_ARG0(ctx), c->wc.wr_id);
+	if (completed(c, at_hand->read)) {
+		__builtin_memset(&e.has, 0, sizeof(e.has));
+		EMIT(verbs_complete, ctx, &e, c, at_hand->read);
+	}
+	if (!KPROBE_ARG0(ctx)) /* never, see MOST */
+		bpf_tail_call(ctx, &verbs_complete_over, 0);
+	return 0;
+}
+
+SEC("uprobe")
+int uprobe_verbs_complete__next_poll(struct kprobe_regs *ctx)
+{
+	bpf_tail_call(ctx, &verbs_complete_over, 0);
 	return 0;
 }

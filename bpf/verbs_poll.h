@@ -7,16 +7,16 @@
 struct verbs_poll {
 	COMMON();
 	char dev[64] DOC("RDMA device, like mlx5_0");
-	__u32 room DOC("completions that the program has room for (num_entries)");
-	__u32 entries AT_RETURN DOC("completions that the poll returned; absent if it failed");
-	bool empty AT_RETURN DOC("the poll returned no completion");
-	__s32 ret AT_RETURN VERBOSE DOC("result of the call: completions, or a negative number if it failed");
+	__u32 room DOC("completions that the program has room for (num_entries); 1 of an ibv_cq_ex");
+	__u32 entries AT_RETURN DOC("completions that the call returned, of an ibv_cq_ex 1 or 0; absent if it failed");
+	bool empty AT_RETURN DOC("the call returned no completion");
+	__s32 ret AT_RETURN VERBOSE DOC("result of the call: completions, or a negative number if it failed; of an ibv_cq_ex 0, or an errno, which is ENOENT if there is no completion");
 	struct {
 		HAS_PAD;
 		__u32 dev : 1;
 		__u32 entries : 1;
 	} has HAS_ALIGN;
-} DOC("a program polls a CQ (ibv_poll_cq, each call); its events are counted in the kernel, and cannot be printed");
+} DOC("a program polls a CQ (ibv_poll_cq, ibv_start_poll, ibv_next_poll, each call); its events are counted in the kernel, and cannot be printed");
 EVENT(verbs_poll)
 OF_CALL(verbs_poll)
 
@@ -34,7 +34,8 @@ struct {
 } verbs_poll_calls SEC(".maps");
 ITSELF(verbs_poll_own_stack);
 
-static __always_inline void verbs_poll_capture(struct verbs_poll *e, struct verbs_poll_call *call, int ret, enum stage stage)
+/* entries is negative if the call failed. */
+static __always_inline void verbs_poll_capture(struct verbs_poll *e, struct verbs_poll_call *call, int ret, int entries, enum stage stage)
 {
 	CAPTURE_COMMON(verbs_poll, e, stage);
 	if (WANT(verbs_poll, dev, stage) && call)
@@ -42,20 +43,19 @@ static __always_inline void verbs_poll_capture(struct verbs_poll *e, struct verb
 	if (WANT(verbs_poll, room, stage) && call)
 		e->room = call->room;
 	if (WANT(verbs_poll, entries, stage)) {
-		e->entries = ret;
-		e->has.entries = 1 ^ IS_NEGATIVE(ret);
+		e->entries = entries;
+		e->has.entries = 1 ^ IS_NEGATIVE(entries);
 	}
 	if (WANT(verbs_poll, empty, stage))
-		e->empty = !ret;
+		e->empty = !entries;
 	if (WANT(verbs_poll, ret, stage))
 		e->ret = ret;
 }
 
-SEC("uprobe")
-int uprobe_verbs_poll__poll_cq(struct kprobe_regs *ctx)
+static __always_inline int poll_begins(__u64 cq, __u32 room)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
-	struct verbs_poll_call call = { KPROBE_ARG0(ctx), KPROBE_ARG1(ctx) };
+	struct verbs_poll_call call = { cq, room };
 
 	/* A thread that ended in a poll may have left one behind. */
 	if (verbs_poll_entry && bpf_map_update_elem(&verbs_poll_calls, &thread, &call, BPF_ANY))
@@ -63,8 +63,7 @@ int uprobe_verbs_poll__poll_cq(struct kprobe_regs *ctx)
 	return 0;
 }
 
-SEC("uretprobe")
-int uretprobe_verbs_poll__poll_cq(struct kprobe_regs *ctx)
+static __always_inline int poll_ends(struct kprobe_regs *ctx, int entries)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct verbs_poll_call *call = verbs_poll_entry ? bpf_map_lookup_elem(&verbs_poll_calls, &thread) : 0;
@@ -74,11 +73,42 @@ int uretprobe_verbs_poll__poll_cq(struct kprobe_regs *ctx)
 	if (verbs_poll_unseen(call))
 		return 0;
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	EMIT(verbs_poll, ctx, &e, call, (int)KPROBE_RET(ctx));
+	EMIT(verbs_poll, ctx, &e, call, (int)KPROBE_RET(ctx), entries);
 	if (verbs_poll_entry)
 		bpf_map_delete_elem(&verbs_poll_calls, &thread);
 	return 0;
 }
+
+/* int poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc) */
+SEC("uprobe")
+int uprobe_verbs_poll__poll_cq(struct kprobe_regs *ctx)
+{
+	return poll_begins(KPROBE_ARG0(ctx), KPROBE_ARG1(ctx));
+}
+
+SEC("uretprobe")
+int uretprobe_verbs_poll__poll_cq(struct kprobe_regs *ctx)
+{
+	return poll_ends(ctx, (int)KPROBE_RET(ctx));
+}
+
+/* int start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr) and int next_poll(struct ibv_cq_ex *cq) */
+#define ENOENT 2
+#define ON_POLL(call) \
+	SEC("uprobe") \
+	int uprobe_verbs_poll__##call(struct kprobe_regs *ctx) \
+	{ \
+		return poll_begins(KPROBE_ARG0(ctx), 1); \
+	} \
+	SEC("uretprobe") \
+	int uretprobe_verbs_poll__##call(struct kprobe_regs *ctx) \
+	{ \
+		int ret = KPROBE_RET(ctx); \
+		return poll_ends(ctx, ret == ENOENT ? 0 : ret ? -1 : 1); \
+	}
+
+ON_POLL(start_poll)
+ON_POLL(next_poll)
 
 /* The number of empty polls of a thread, by CQ. LRU: nothing removes the number of a thread that ends. */
 struct verbs_empty_key {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -20,7 +21,12 @@ type batch struct {
 	inventories []*inventory
 	inquirers   []*inquirer
 	maps        []*ebpf.Map
+	clocks      []io.Closer // what fills the maps of them
 }
+
+// clocksName is the map of the frequencies of devices' counters, by struct verbs_object of bpf/verbs_iterated.h. An object has it where a program
+// reads it.
+const clocksName = "verbs_clocks"
 
 // batches splits requests into batches.
 func batches(requests []*request) (all []*batch) {
@@ -79,6 +85,15 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 	}
 	for _, m := range l.maps {
 		b.maps = append(b.maps, m)
+	}
+	if clocks := l.maps[clocksName]; clocks != nil {
+		c, err := h.finder.followClocks(func(pid int, context, kilohertz uint64) error {
+			return clocks.Put([2]uint64{context, uint64(pid)}, kilohertz)
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", group, err)
+		}
+		b.clocks = append(b.clocks, c)
 	}
 	attached := make(map[string]bool)
 	attach := func(r *request, hooks []hook) error {
@@ -249,7 +264,7 @@ func (b *batch) detachers() (all []func() error) {
 
 // Close detaches and releases everything.
 func (b *batch) Close() error {
-	return errors.Join(closeAll(b.requests), closeAll(b.inventories), closeAll(b.inquirers), closeAll(b.maps))
+	return errors.Join(closeAll(b.requests), closeAll(b.inventories), closeAll(b.inquirers), closeAll(b.clocks), closeAll(b.maps))
 }
 
 // plant attaches the programs that see existing objects. They report nothing before the first step. If they cannot be attached, events of

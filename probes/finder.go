@@ -47,6 +47,22 @@ type finder struct {
 // follow attaches to the functions of a call, now and whenever another one is found, until the closer is closed; among are the processes that are
 // followed, nil for all.
 func (f *finder) follow(call string, among func(pid int) bool, attach verbs.Attach) (io.Closer, error) {
+	return f.begin(func(functions *verbs.Finder) (io.Closer, error) {
+		w, err := functions.Follow(call, among, attach)
+		if err == nil && among != nil && f.reviewed == nil {
+			f.reviewed = reviewing(functions)
+		}
+		return w, err
+	})
+}
+
+// followClocks gives put the frequencies of devices' counters, now and whenever another one is found, until the closer is closed.
+func (f *finder) followClocks(put verbs.PutClock) (io.Closer, error) {
+	return f.begin(func(functions *verbs.Finder) (io.Closer, error) { return functions.FollowClocks(put) })
+}
+
+// begin begins to follow something, and begins the search if nothing else is followed.
+func (f *finder) begin(follow func(*verbs.Finder) (io.Closer, error)) (io.Closer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.functions == nil {
@@ -60,7 +76,7 @@ func (f *finder) follow(call string, among func(pid int) bool, attach verbs.Atta
 			return nil, errors.Join(err, f.stop())
 		}
 	}
-	w, err := f.functions.Follow(call, among, attach)
+	w, err := follow(f.functions)
 	if err != nil {
 		if f.followers == 0 {
 			err = errors.Join(err, f.stop())
@@ -68,23 +84,20 @@ func (f *finder) follow(call string, among func(pid int) bool, attach verbs.Atta
 		return nil, err
 	}
 	f.followers++
-	if among != nil && f.reviewed == nil {
-		f.reviewed = reviewing(f.functions)
-	}
 	return &following{f, w}, nil
 }
 
-// following is something that follows a call.
+// following is something that is followed.
 type following struct {
-	finder *finder
-	*verbs.Follower
+	finder   *finder
+	follower io.Closer
 }
 
 // Close detaches it. The last one ends the search.
 func (w *following) Close() error {
 	w.finder.mu.Lock()
 	defer w.finder.mu.Unlock()
-	err := w.Follower.Close()
+	err := w.follower.Close()
 	if w.finder.followers--; w.finder.followers == 0 {
 		err = errors.Join(err, w.finder.stop())
 	}

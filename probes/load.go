@@ -160,7 +160,8 @@ func (l *loader) collection(programs map[string]*ebpf.ProgramSpec) (*ebpf.Collec
 	}, ebpf.CollectionOptions{MapReplacements: l.maps, Cache: l.cache}
 }
 
-// callItself puts a program into the arrays that it calls itself by (ITSELF in bpf/verbs.bpf.c).
+// callItself puts a program into the arrays that it calls itself by (ITSELF in bpf/verbs.bpf.c). If several programs of a hook refer to one, the
+// last of them is called.
 func (l *loader) callItself(p program, loaded *ebpf.Program) error {
 	for name, m := range l.maps {
 		if m.Type() != ebpf.ProgramArray || !refersTo(l.spec.Programs[p.name].Instructions, name) {

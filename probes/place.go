@@ -96,7 +96,7 @@ func (clock) sampled() bool { return true }
 
 func (clock) among(*chosen) Arg { return nil }
 
-// A datapath is calls of libibverbs, by the names of their functions in struct ibv_context_ops and struct ibv_qp_ex. Each is in the libraries
+// A datapath is calls of libibverbs, by the names of their functions in struct ibv_context_ops, struct ibv_qp_ex and struct ibv_cq_ex. Each is in the libraries
 // of providers.
 type datapath []string
 

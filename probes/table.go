@@ -91,9 +91,10 @@ var table = []row{
 	}},
 	{"syscall:enter", hook{name: "syscall_enter", place: tracepoint{name: "sys_enter"}, selector: "nr"}},
 	{"syscall:exit", hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}},
-	{"verbs:complete", hook{name: "verbs_complete", place: datapath{"poll_cq"}, needs: []string{"verbs_built", "verbs_posted", "verbs_renewed"}}},
-	{"verbs:poll", hook{name: "verbs_poll", place: datapath{"poll_cq"}, dense: "verbs:poll_cq"}},
-	{"verbs:poll_cq", hook{name: "verbs_poll_cq", place: datapath{"poll_cq"}}},
+	{"verbs:complete", hook{name: "verbs_complete", place: datapath{"poll_cq", "start_poll", "next_poll", "end_poll"},
+		needs: []string{"verbs_built", "verbs_given", "verbs_posted", "verbs_read_opcode", "verbs_read_qp", "verbs_renewed"}}},
+	{"verbs:poll", hook{name: "verbs_poll", place: datapath{"poll_cq", "start_poll", "next_poll"}, dense: "verbs:poll_cq"}},
+	{"verbs:poll_cq", hook{name: "verbs_poll_cq", place: datapath{"poll_cq", "next_poll", "end_poll"}, needs: []string{"verbs_given"}}},
 	{"verbs:post_recv", hook{name: "verbs_post_recv", place: datapath{"post_recv", "post_srq_recv"}}},
 	{"verbs:post_send", hook{name: "verbs_post_send", place: datapath{"post_send", "wr_complete"}, needs: []string{"verbs_built"}}},
 }
@@ -110,8 +111,17 @@ var helpers = []hook{
 	{name: "verbs_built", place: datapath{"wr_abort", "wr_atomic_cmp_swp", "wr_atomic_fetch_add", "wr_atomic_write", "wr_bind_mw", "wr_flush",
 		"wr_local_inv", "wr_rdma_read", "wr_rdma_write", "wr_rdma_write_imm", "wr_send", "wr_send_imm", "wr_send_inv", "wr_send_tso",
 		"wr_set_inline_data", "wr_set_inline_data_list", "wr_set_sge", "wr_set_sge_list"}},
+	{name: "verbs_given", place: datapath{"start_poll", "next_poll"}},
 	{name: "verbs_posted", place: datapath{"post_send", "wr_complete"}},
-	{name: "verbs_renewed", place: functions{{opt("ib_modify_qp_with_udata")}}},
+	{name: "verbs_read_bytes", place: datapath{"read_byte_len"}},
+	{name: "verbs_read_imm", place: datapath{"read_imm_data", "read_wc_flags"}},
+	{name: "verbs_read_opcode", place: datapath{"read_opcode"}},
+	{name: "verbs_read_qp", place: datapath{"read_qp_num"}},
+	{name: "verbs_read_src_qp", place: datapath{"read_src_qp"}},
+	{name: "verbs_read_ticks", place: datapath{"read_completion_ts"}},
+	{name: "verbs_read_vendor_err", place: datapath{"read_vendor_err"}},
+	{name: "verbs_read_wallclock", place: datapath{"read_completion_wallclock_ns"}},
+	{name: "verbs_renewed", place: functions{{opt("ib_modify_qp_with_udata"), opt("ib_destroy_qp_user")}}},
 }
 
 // A group is the probes of one object.

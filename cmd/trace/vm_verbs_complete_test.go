@@ -26,6 +26,9 @@ var completeRuns = []struct{ options, opcode string }{
 	{"op=write fail=rkey count=20 lines=1", "RDMA_WRITE"},
 	{"op=write fail=rkey count=20 signal=5 lines=1", "RDMA_WRITE"},
 	{"fail=rnr count=20 signal=20 ids=same lines=1", "SEND"},
+	{"cq=ex srq=1 qps=2 onecq=1 lines=1", "SEND"},
+	{"cq=ex fail=rnr count=20 signal=20 ids=same lines=1", "SEND"},
+	{"cq=bare api=wr op=write qps=2 threads=4 batch=2 count=100 lines=1", "RDMA_WRITE"},
 }
 
 // Each completion of a send queue is joined with the post of its request, whatever asks for a completion, and however many threads post and

@@ -25,7 +25,7 @@ func startDatapathAfter(t *testing.T, path, options, program string) (*datapath,
 // Each poll is counted, with what it returns. The polls before a completion that returned nothing are in its event.
 func TestVMVerbsPolls(t *testing.T) {
 	path := buildDatapath(t)
-	for _, options := range []string{"count=200", "pollers=3 threads=3 op=write count=300", "srq=1 qps=2 onecq=1", "qps=4 threads=3 batch=4 entries=1 count=120"} {
+	for _, options := range []string{"count=200", "pollers=3 threads=3 op=write count=300", "srq=1 qps=2 onecq=1 pause=1000", "qps=4 threads=3 batch=4 entries=1 count=120", "cq=ex count=200 qps=2 pause=1000"} {
 		t.Run(options, func(t *testing.T) {
 			d := startDatapath(t, path, strings.Fields(options)...)
 			trace := startTool(t, "ttached", "trace", `
@@ -37,7 +37,7 @@ func TestVMVerbsPolls(t *testing.T) {
 				completed += qp.Sends.Completed + qp.Receives.Completed
 			}
 			entries := uint64(16)
-			if strings.Contains(options, "entries=1") {
+			if strings.Contains(options, "entries=1") || strings.Contains(options, "cq=ex") {
 				entries = 1
 			}
 			want := map[string]uint64{

@@ -39,7 +39,8 @@ type Finder struct {
 	followers []*Follower
 	known     map[process][]int  // the devices of processes, whose contexts were found
 	failed    map[process]int    // how often none was found
-	qps       map[functions]bool // of QPs that are followed
+	objects   map[functions]bool // of QPs and CQs that are followed
+	clocks    clocks
 	noted     map[string]bool
 	begun     bool // all processes were looked into
 }
@@ -156,8 +157,8 @@ func (f *Finder) search(self process, devices []int) (all bool, err error) {
 	}
 	err = scan(self.pid, regions, contextSize, func(address uint64, memory []byte) bool { return search(address, memory, devices, found) })
 	if err == nil && len(at) > 0 && !f.looked() {
-		err = scan(self.pid, regions, qpSize, func(_ uint64, memory []byte) bool {
-			searchQPs(memory, at, func(qp []byte) { f.foundQP(self, regions, qp) })
+		err = scan(self.pid, regions, qpObject.size, func(_ uint64, memory []byte) bool {
+			searchObjects(memory, at, func(o object, memory []byte) { f.foundObject(self, regions, o, memory) })
 			return false
 		})
 	}
@@ -171,72 +172,92 @@ func (f *Finder) looked() bool {
 	return f.begun
 }
 
-// LookQP looks at a QP of a process: the address of its struct ibv_qp.
+// LookQP looks at a QP of a process, and at its CQs: the address of its struct ibv_qp.
 func (f *Finder) LookQP(pid int, address uint64) {
-	qp, context := make([]byte, qpSize), make([]byte, contextSize)
-	if n, err := read(pid, address, qp); err != nil || n < len(qp) {
-		return // it is smaller, or the process has ended
-	}
 	start, err := startOf(pid)
 	if err != nil {
 		return
 	}
-	like := functions{process{pid, start}, string(qp[qpFunctions:])}
+	self := process{pid, start}
+	head := make([]byte, recvCQ+8)
+	if n, err := read(pid, address, head); err != nil || n < len(head) {
+		return
+	}
+	send, receive := binary.NativeEndian.Uint64(head[sendCQ:]), binary.NativeEndian.Uint64(head[recvCQ:])
+	f.lookAt(self, cqObject, send)
+	if receive != send {
+		f.lookAt(self, cqObject, receive)
+	}
+	f.lookAt(self, qpObject, address)
+}
+
+// lookAt looks at an object of a process.
+func (f *Finder) lookAt(self process, o object, address uint64) {
+	memory := make([]byte, o.size)
+	if n, err := read(self.pid, address, memory); err != nil || n < len(memory) {
+		return // it is smaller, or the process has ended
+	}
+	like := functions{self, o.name, string(memory[o.functions:])}
 	f.mu.Lock()
-	known := f.qps[like]
+	known := f.objects[like]
 	f.mu.Unlock()
 	if known {
+		f.timed(self, o, memory)
 		return
 	}
-	if n, err := read(pid, binary.NativeEndian.Uint64(qp), context); err != nil || n < len(context) {
+	context := make([]byte, contextSize)
+	if n, err := read(self.pid, binary.NativeEndian.Uint64(memory), context); err != nil || n < len(context) {
 		return
 	}
-	devices, err := devicesOf(pid)
+	devices, err := devicesOf(self.pid)
 	if err != nil || !search(0, context, devices, func(uint64, []byte) bool { return true }) {
 		return
 	}
-	regions, err := regionsOf(pid)
+	regions, err := regionsOf(self.pid)
 	if err != nil {
 		return
 	}
-	if f.foundQP(like.process, regions, qp) {
+	if f.foundObject(self, regions, o, memory) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if len(f.qps) == mostKnown {
-			clear(f.qps)
+		if len(f.objects) == mostKnown {
+			clear(f.objects)
 		}
-		f.qps[like] = true
+		f.objects[like] = true
 	}
 }
 
-// functions are the pointers to functions of a process's QP: most of its QPs have the same.
+// functions are the pointers to functions of a process's QP or CQ: most of its QPs have the same.
 type functions struct {
 	process
-	pointers string
+	of, pointers string
 }
 
-// foundQP attaches the followers to the functions of a QP, if all that it has are in the library of its ibv_wr_start, and reports whether that is
-// done. Behind wr_abort, libraries before rdma-core 65 have something else.
-func (f *Finder) foundQP(self process, regions []region, qp []byte) bool {
-	start, ok := code(self.pid, regions, binary.NativeEndian.Uint64(qp[qpCalls[wrStart]:]))
+// foundObject attaches the followers to the functions of an object, if all that it has are in one library, and reports whether that is done.
+func (f *Finder) foundObject(self process, regions []region, o object, memory []byte) bool {
+	first, ok := code(self.pid, regions, binary.NativeEndian.Uint64(memory[o.calls[o.has]:]))
 	if !ok {
 		return false
 	}
 	at := make(map[string]place)
-	for call, offset := range qpCalls {
-		address := binary.NativeEndian.Uint64(qp[offset:])
+	for call, offset := range o.calls {
+		address := binary.NativeEndian.Uint64(memory[offset:])
 		if address == 0 {
 			continue
 		}
 		p, ok := code(self.pid, regions, address)
 		switch {
-		case ok && p.library == start.library:
+		case ok && p.library == first.library:
 			at[call] = p
-		case offset <= qpCalls[wrAbort]:
+		case offset <= o.sure:
 			return false
 		}
 	}
-	return f.addAll(self, "ibv_wr_* of ", at)
+	if !f.addAll(self, o.name+" of ", at) {
+		return false
+	}
+	f.timed(self, o, memory)
+	return true
 }
 
 // found attaches the followers to the functions of a context. It reports whether that is done: memory may look like a context by chance, and
@@ -348,7 +369,8 @@ func (f *Finder) reportLocked(text string) {
 func NewFinder(note func(text string)) *Finder {
 	return &Finder{
 		note: note, identify: fileOf, places: make(map[string][]place), uses: make(map[process]map[string][]place),
-		known: make(map[process][]int), failed: make(map[process]int), qps: make(map[functions]bool), noted: make(map[string]bool),
+		known: make(map[process][]int), failed: make(map[process]int), objects: make(map[functions]bool), noted: make(map[string]bool),
+		clocks: newClocks(),
 	}
 }
 

@@ -42,10 +42,19 @@ func device(t *testing.T) int {
 	return fd
 }
 
+// kept is what allocate returned: memory on the stack of a goroutine would move.
+var kept [][]byte
+
+// allocate returns memory at a multiple of 8.
+func allocate(size int) []byte {
+	memory := make([]byte, size+8)
+	kept = append(kept, memory)
+	return memory[-uintptr(unsafe.Pointer(&memory[0]))&7:][:size]
+}
+
 // context makes a context in the memory of this process: its functions are at the address.
 func context(fd int, function uint64) []byte {
-	memory := make([]byte, contextSize+8)
-	memory = memory[-uintptr(unsafe.Pointer(&memory[0]))&7:][:contextSize]
+	memory := allocate(contextSize)
 	binary.NativeEndian.PutUint32(memory[cmdFD:], uint32(fd))
 	binary.NativeEndian.PutUint64(memory[abiCompat:], ^uint64(0))
 	for _, offset := range calls {
@@ -215,8 +224,7 @@ func TestDummies(t *testing.T) {
 
 // qp makes a QP in the memory of this process: its context, and its functions.
 func qp(context []byte, functions map[string]uint64) []byte {
-	memory := make([]byte, qpSize+8)
-	memory = memory[-uintptr(unsafe.Pointer(&memory[0]))&7:][:qpSize]
+	memory := allocate(qpObject.size)
 	binary.NativeEndian.PutUint64(memory, uint64(uintptr(unsafe.Pointer(&context[0]))))
 	for call, function := range functions {
 		binary.NativeEndian.PutUint64(memory[qpCalls[call]:], function)
@@ -263,6 +271,139 @@ func TestQPs(t *testing.T) {
 	}
 	f.LookQP(os.Getpid(), 8)
 	_ = there[0]
+}
+
+// withCQ makes a QP whose CQ for sends has these functions.
+func withCQ(context []byte, functions map[string]uint64) (qp []byte) {
+	cq := allocate(cqObject.size)
+	binary.NativeEndian.PutUint64(cq, uint64(uintptr(unsafe.Pointer(&context[0]))))
+	for call, function := range functions {
+		binary.NativeEndian.PutUint64(cq[cqCalls[call]:], function)
+	}
+	qp = allocate(qpObject.size)
+	binary.NativeEndian.PutUint64(qp, uint64(uintptr(unsafe.Pointer(&context[0]))))
+	binary.NativeEndian.PutUint64(qp[sendCQ:], uint64(uintptr(unsafe.Pointer(&cq[0]))))
+	return qp
+}
+
+// The functions of an extended CQ are found in one that was there before, and by a QP that is changed later. A CQ without them, and memory with
+// other pointers, are left alone.
+func TestCQs(t *testing.T) {
+	function := uint64(reflect.ValueOf(TestCQs).Pointer())
+	has := map[string]uint64{startPoll: function, "next_poll": function + 64, "end_poll": function + 128}
+	c := context(device(t), function)
+	withCQ(c, has)
+	var notes []string
+	f := NewFinder(func(text string) { notes = append(notes, text) })
+	follow(t, f, "read_opcode")
+	if err := f.LookAll(); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.places[startPoll]) != 1 || len(f.places["end_poll"]) != 1 || f.places["read_opcode"] != nil {
+		t.Errorf("%v is found", f.places)
+	}
+	for name, functions := range map[string]map[string]uint64{
+		"old": nil, "other": {startPoll: function + 192, "next_poll": uint64(uintptr(unsafe.Pointer(&c[0])))},
+	} {
+		qp := withCQ(c, functions)
+		if f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&qp[0])))); len(f.places[startPoll]) != 1 {
+			t.Errorf("%s: %v is found", name, f.places)
+		}
+	}
+	has["read_opcode"] = function + 256
+	qp := withCQ(c, has)
+	for range 2 {
+		f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&qp[0]))))
+	}
+	if len(f.places[startPoll]) != 1 || len(f.places["read_opcode"]) != 1 {
+		t.Errorf("after another CQ %v is found", f.places)
+	}
+	if len(notes) != 1 || !strings.HasPrefix(notes[0], "verbs: ibv_start_poll of ") {
+		t.Errorf("it reports %q", notes)
+	}
+}
+
+// The frequency of a device is asked for once, if somebody wants it, and only where a CQ has timestamps. Who comes later gets it, too. What cannot
+// be asked or kept is reported.
+func TestClocks(t *testing.T) {
+	function := uint64(reflect.ValueOf(TestClocks).Pointer())
+	has := map[string]uint64{startPoll: function, "next_poll": function + 64, "end_poll": function + 128}
+	fd := device(t)
+	c := context(fd, function)
+	at := uint64(uintptr(unsafe.Pointer(&c[0])))
+	var notes []string
+	f := NewFinder(func(text string) { notes = append(notes, text) })
+	f.begun = true
+	asked := 0
+	refused := errors.New("refused")
+	f.clocks.ask = func(pid, of int) (uint64, error) {
+		if asked++; pid != os.Getpid() || of != fd {
+			t.Errorf("process %d is asked for device %d", pid, of)
+		}
+		return 156250, refused
+	}
+	put := make(map[uint64]uint64)
+	keep := func(pid int, context, kilohertz uint64) error {
+		if pid != os.Getpid() {
+			t.Errorf("it is the clock of process %d", pid)
+		}
+		put[context] += kilohertz
+		return nil
+	}
+	look := func() {
+		qp := withCQ(c, has)
+		f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&qp[0]))))
+	}
+	follow := func(put PutClock) io.Closer {
+		w, err := f.FollowClocks(put)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	first := follow(keep)
+	look()
+	has[readTicks] = function + 192
+	if asked != 0 {
+		t.Error("without timestamps a device is asked")
+	}
+	look()
+	look()
+	if asked != 1 || len(put) != 0 {
+		t.Errorf("it is asked %d times, and %v is known", asked, put)
+	}
+	refused = nil
+	second := follow(keep)
+	third := follow(func(int, uint64, uint64) error { return errors.New("full") })
+	look()
+	if asked != 2 || len(put) != 1 || put[at] != 156250 {
+		t.Errorf("it is asked %d times, and %v is known", asked, put)
+	}
+	const absent = "verbs: hw_time of process %d is absent where it reads ticks: "
+	if want := []string{fmt.Sprintf(absent+"ask its device for their frequency: refused", os.Getpid()), fmt.Sprintf(absent+"keep the frequency: full", os.Getpid())}; len(notes) < 2 || !slices.Equal(notes[len(notes)-2:], want) {
+		t.Errorf("it reports %q, want %q", notes, want)
+	}
+	for _, w := range []io.Closer{first, second, third} {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(f.clocks.followers) != 0 {
+		t.Errorf("%d followers are left", len(f.clocks.followers))
+	}
+}
+
+// A file that is no device has no clock.
+func TestFrequency(t *testing.T) {
+	if _, err := frequencyOf(os.Getpid(), device(t)); err == nil || !strings.Contains(err.Error(), "QUERY_DEVICE: ") {
+		t.Errorf("asking a file: %v", err)
+	}
+	if _, err := frequencyOf(os.Getpid(), 1<<20); err == nil || !strings.Contains(err.Error(), "pidfd_getfd: ") {
+		t.Errorf("asking nothing: %v", err)
+	}
+	if _, err := frequencyOf(1<<30, 0); err == nil || !strings.Contains(err.Error(), "pidfd_open: ") {
+		t.Errorf("asking nobody: %v", err)
+	}
 }
 
 // A process without a context is searched some times, and then reported.
@@ -352,9 +493,9 @@ func FuzzSearch(f *testing.F) {
 			}
 			return false
 		})
-		searchQPs(memory, []uint64{0x1000, ^uint64(0)}, func(qp []byte) {
-			if len(qp) != qpSize {
-				t.Errorf("a QP of %d bytes", len(qp))
+		searchObjects(memory, []uint64{0x1000, ^uint64(0)}, func(o object, memory []byte) {
+			if len(memory) != o.size {
+				t.Errorf("%d bytes for %s", len(memory), o.name)
 			}
 		})
 	})

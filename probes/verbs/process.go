@@ -37,12 +37,39 @@ var qpCalls = map[string]int{
 	"wr_atomic_write": 344, "wr_flush": 352,
 }
 
+// cqCalls are the functions of a struct ibv_cq_ex. One that the program did not ask for is NULL; a CQ that was made without extensions has none.
+var cqCalls = map[string]int{
+	startPoll: 144, "next_poll": 152, "end_poll": 160, "read_opcode": 168, "read_vendor_err": 176, "read_byte_len": 184, "read_imm_data": 192,
+	"read_qp_num": 200, "read_src_qp": 208, "read_wc_flags": 216, readTicks: 248, "read_completion_wallclock_ns": 280,
+}
+
+const (
+	startPoll = "start_poll"
+	readTicks = "read_completion_ts"
+)
+
+// An object is a struct of libibverbs that has functions and begins with the address of its context.
+type object struct {
+	name  string // of its calls
+	calls map[string]int
+	// has is the function that each has that was made for these calls.
+	has string
+	// functions is where the first of them is, and sure the last that is one in all versions of the struct: behind it may be something else.
+	functions, sure int
+	size            int
+}
+
+var (
+	qpObject = object{name: "ibv_wr_*", calls: qpCalls, has: wrStart, functions: 184, sure: qpCalls[wrAbort], size: 360}
+	cqObject = object{name: "ibv_start_poll", calls: cqCalls, has: startPoll, functions: 144, sure: 280, size: 288}
+	objects  = []object{qpObject, cqObject}
+)
+
 const (
 	wrStart = "wr_start"
 	wrAbort = "wr_abort"
-	// qpFunctions is where the first of them is.
-	qpFunctions = 184
-	qpSize      = 360
+	// sendCQ and recvCQ are in struct ibv_qp.
+	sendCQ, recvCQ = 24, 32
 )
 
 // Calls are the names of the functions that can be followed.
@@ -221,11 +248,16 @@ func search(at uint64, memory []byte, devices []int, found func(at uint64, conte
 	return false
 }
 
-// searchQPs calls found with what may be a QP: it begins with the address of a context, and has a function where ibv_wr_start is.
-func searchQPs(memory []byte, contexts []uint64, found func(qp []byte)) {
-	for i := 0; i+qpSize <= len(memory); i += 8 {
-		if slices.Contains(contexts, binary.NativeEndian.Uint64(memory[i:])) && binary.NativeEndian.Uint64(memory[i+qpCalls[wrStart]:]) != 0 {
-			found(memory[i : i+qpSize])
+// searchObjects calls found with what may be an object: it begins with the address of a context, and has a function where each has one.
+func searchObjects(memory []byte, contexts []uint64, found func(o object, memory []byte)) {
+	for i := 0; i+8 <= len(memory); i += 8 {
+		if !slices.Contains(contexts, binary.NativeEndian.Uint64(memory[i:])) {
+			continue
+		}
+		for _, o := range objects {
+			if i+o.size <= len(memory) && binary.NativeEndian.Uint64(memory[i+o.calls[o.has]:]) != 0 {
+				found(o, memory[i:i+o.size])
+			}
 		}
 	}
 }

@@ -5,7 +5,8 @@
  *   datapath [OPTION...]
  *     op=send|send_imm|write|write_imm|read|fadd   type=rc|ud   qps=N   threads=N (that post, of each QP)   count=N (requests of each)
  *     batch=N (requests in a chain)   signal=N (every Nth is signaled)   ids=distinct|same   sges=N   size=N (bytes of each)   inline=1
- *     srq=1   onecq=1 (for sends and receives)   pollers=N   entries=N (of a poll)   api=old|wr|new (ibv_wr_*; with ibv_cq_ex, too)
+ *     srq=1   onecq=1 (for sends and receives)   pollers=N   entries=N (of a poll)   api=old|wr (ibv_wr_*)
+ *     cq=old|ex|bare (ibv_cq_ex; bare: only wr_id and status are read, so QP and kind of a completion are known by wr_id)
  *     pause=US (between chains)   rest=US (after a poll that returns something)   rounds=N (QPs are reset in between)
  *     lines=1   wait=1 (for a line of input, before the first post)   hold=SECONDS (before the end)
  *     room=N (of the send queue, into which more is posted than it takes)   bad=N (the Nth request of each chain, and a chain of receives, has
@@ -46,11 +47,11 @@
 #define ERRORS 128
 
 enum { NOTHING, RKEY, RNR, STUCK, KILLED };
-enum { NEW_WR = 1, NEW_CQ };
+enum { EXTENDED = 1, BARE };
 
 static struct {
 	enum ibv_wr_opcode op;
-	int ud, qps, threads, count, batch, signal, same, sges, size, inlined, srq, onecq, pollers, entries, new_api, pause,
+	int ud, qps, threads, count, batch, signal, same, sges, size, inlined, srq, onecq, pollers, entries, new_api, cq, pause,
 		rest, rounds, lines, wait, hold, fail;
 	int room, bad, late, last;
 } o = { .op = IBV_WR_SEND, .qps = 1, .threads = 1, .count = 100, .batch = 1, .signal = 1, .sges = 1, .size = 64, .pollers = 1, .entries = 16,
@@ -158,9 +159,10 @@ static long receives(void)
 
 static struct ibv_cq *make_cq(void)
 {
-	struct ibv_cq_init_attr_ex attr = { .cqe = 8192, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_IMM };
+	struct ibv_cq_init_attr_ex attr = { .cqe = 8192, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_IMM |
+								     IBV_WC_EX_WITH_SRC_QP };
 
-	if (o.new_api < NEW_CQ)
+	if (!o.cq)
 		return MAKE(ibv_create_cq(ctx, 8192, NULL, NULL, 0));
 	return ibv_cq_ex_to_cq(MAKE(ibv_create_cq_ex(ctx, &attr)));
 }
@@ -479,6 +481,9 @@ struct completion {
 	unsigned bytes, qp;
 };
 
+/* The ids of receives have bit 63, and the pair in the upper half. */
+static int is_received(uint64_t id) { return id >> 63; }
+
 static struct pair *pair_of(unsigned qp)
 {
 	for (int i = 0; i < o.qps; i++)
@@ -503,8 +508,8 @@ static long number_of(struct pair *p, struct completion *c, int received)
 
 static void complete(struct completion *c, struct request *seen)
 {
-	struct pair *p = pair_of(c->qp);
-	int received = p->receiver && p->receiver->qp_num == c->qp;
+	struct pair *p = o.cq == BARE ? &pairs[c->id << 1 >> 33] : pair_of(c->qp);
+	int received = o.cq == BARE ? is_received(c->id) : p->receiver && p->receiver->qp_num == c->qp;
 	struct queue *q = received ? &p->receives : &p->sends, *posted = received && srq ? &shared : q;
 	long number = number_of(p, c, received);
 
@@ -552,6 +557,21 @@ static int poll_old(struct ibv_cq *cq, struct completion *c)
 	return n;
 }
 
+static void read_all(struct ibv_cq_ex *ex, struct completion *c)
+{
+	c->qp = ibv_wc_read_qp_num(ex);
+	if (ex->status) {
+		ibv_wc_read_vendor_err(ex);
+		return;
+	}
+	c->opcode = ibv_wc_read_opcode(ex);
+	c->bytes = ibv_wc_read_byte_len(ex);
+	if (ibv_wc_read_wc_flags(ex) & IBV_WC_WITH_IMM)
+		ibv_wc_read_imm_data(ex);
+	if (o.ud)
+		ibv_wc_read_src_qp(ex);
+}
+
 /* One at a time: the CQ of rxe does not survive an ibv_next_poll that finds nothing. */
 static int poll_new(struct ibv_cq *cq, struct completion *c)
 {
@@ -562,7 +582,9 @@ static int poll_new(struct ibv_cq *cq, struct completion *c)
 	if (err == ENOENT)
 		return 0;
 	need(!(errno = err), "start_poll");
-	*c = (struct completion){ ex->wr_id, ex->status, ibv_wc_read_opcode(ex), ibv_wc_read_byte_len(ex), ibv_wc_read_qp_num(ex) };
+	*c = (struct completion){ .id = ex->wr_id, .status = ex->status, .opcode = OPCODES };
+	if (o.cq == EXTENDED)
+		read_all(ex, c);
 	ibv_end_poll(ex);
 	return 1;
 }
@@ -584,7 +606,7 @@ static void *poll_all(void *cq)
 	while (left > 0 && !stopped()) {
 		seen.runq_c = waited();
 		seen.c = now();
-		n = (o.new_api == NEW_CQ ? poll_new : poll_old)(cq, c);
+		n = (o.cq ? poll_new : poll_old)(cq, c);
 		seen.d = now();
 		seen.runq_d = waited();
 		polls++;
@@ -718,7 +740,7 @@ static const struct {
 	{ "op=write", (int *)&o.op, IBV_WR_RDMA_WRITE }, { "op=write_imm", (int *)&o.op, IBV_WR_RDMA_WRITE_WITH_IMM },
 	{ "op=read", (int *)&o.op, IBV_WR_RDMA_READ }, { "op=fadd", (int *)&o.op, IBV_WR_ATOMIC_FETCH_AND_ADD },
 	{ "type=rc", &o.ud, 0 }, { "type=ud", &o.ud, 1 }, { "ids=distinct", &o.same, 0 }, { "ids=same", &o.same, 1 },
-	{ "api=old", &o.new_api, 0 }, { "api=wr", &o.new_api, NEW_WR }, { "api=new", &o.new_api, NEW_CQ },
+	{ "api=old", &o.new_api, 0 }, { "api=wr", &o.new_api, 1 }, { "cq=old", &o.cq, 0 }, { "cq=ex", &o.cq, EXTENDED }, { "cq=bare", &o.cq, BARE },
 	{ "fail=rkey", &o.fail, RKEY }, { "fail=rnr", &o.fail, RNR }, { "fail=stuck", &o.fail, STUCK }, { "fail=killed", &o.fail, KILLED },
 };
 
@@ -751,6 +773,7 @@ static void check_options(void)
 	need(o.qps <= MAX_QPS && o.batch <= MAX_BATCH && o.sges <= MAX_SGES && o.entries <= MAX_ENTRIES, "too much");
 	need(o.count % o.signal == 0, "count is no multiple of signal");
 	need(o.threads * o.signal + o.batch * o.threads <= DEPTH, "the queue is full of requests that are not signaled");
+	need(o.cq != BARE || !(o.same || o.srq), "cq=bare needs ids that show the QP");
 	need(!o.same || !o.lines || (o.threads == 1 && o.pollers == 1), "lines of the same id take one thread that posts, and one that polls");
 	need(o.fail != KILLED || (o.qps == 1 && o.rounds == 1), "one QP and one round for fail=killed");
 	need(o.rounds == 1 || (!o.srq && !o.lines), "rounds have neither an SRQ nor lines");
