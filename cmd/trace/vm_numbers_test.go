@@ -77,7 +77,12 @@ func startTool(t *testing.T, state, name string, args ...string) *tool {
 	if err := tl.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { tl.cmd.Process.Kill() })
+	t.Cleanup(func() {
+		tl.cmd.Process.Kill()
+		if t.Failed() {
+			t.Logf("%s %q printed\n%s", name, args, tl.out.String())
+		}
+	})
 	waitUntil(t, name+" prints "+state, func() bool { return strings.Contains(tl.out.String(), state) })
 	return tl
 }

@@ -96,8 +96,8 @@ var replayTests = []struct {
 			t.Fatal("this took longer than an interval")
 		}
 		waitUntil(t, "there is another one", func() bool { return tables() > seen+1 })
-	}, []string{`(?m)^rxe0 +\d+ +\S+ +0B +\S+ +\S+ +\d+ +400KiB  datapath/\d+ ::ffff:10\.9\.0\.1 -> ::ffff:10\.9\.0\.1 qp \d+$`,
-		`(?m)^rxe0 +\d+ +0B +\S+ +0 +- +- +400KiB  datapath/`, `(?m)^rxe0 +\d+ +\S+ +0B +\S+ +\S+ +\d+ +50KiB  datapath/`}},
+	}, []string{`(?m)^rxe0 +\d+ +\S+ +0B +\S+ +\S+ +\d+ +\S+ +400KiB  datapath/\d+ ::ffff:10\.9\.0\.1 -> ::ffff:10\.9\.0\.1 qp \d+$`,
+		`(?m)^rxe0 +\d+ +0B +\S+ +0 +- +- +\S+ +400KiB  datapath/`, `(?m)^rxe0 +\d+ +\S+ +0B +\S+ +\S+ +\d+ +\S+ +50KiB  datapath/`}},
 }
 
 // TestVMScriptReplay runs each script that comes with trace and records the same events at the same moment: the replay prints exactly what

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os/exec"
@@ -158,7 +159,7 @@ func TestVMScriptRdmaErrorsFlows(t *testing.T) {
 		t.Errorf("%d lines, want %d; %d kinds of receives", n, total, received)
 	}
 	if t.Failed() {
-		t.Log(text)
+		t.Logf("%s\n%s", text, trace.messages(t))
 	}
 	out, err := exec.Command("trace", "-r", file, "rdma_errors").Output()
 	// A recording is in the order of time; what two CPUs report at once may come in another order.
@@ -352,7 +353,7 @@ func TestVMScriptRdmaLatency(t *testing.T) {
 	latencies.check(t, text, "@latency")
 	gaps.check(t, text, "@gap")
 	if t.Failed() {
-		t.Log(text)
+		t.Logf("%s\n%s", text, trace.messages(t))
 	}
 }
 
@@ -389,14 +390,14 @@ type topTable struct {
 
 // topRow has the numbers of a row. Sent and received are bytes per second.
 type topRow struct {
-	qp                              string
-	sent, received, requests, total float64
-	latency                         time.Duration
-	depth                           int
-	process                         string
+	qp                                     string
+	sent, received, requests, empty, total float64
+	latency                                time.Duration
+	depth                                  int
+	process                                string
 }
 
-var topLine = regexp.MustCompile(`^rxe0 +(\d+) +(\S+) +(\S+) +([\d.]+) +(\S+) +(\d+|-) +(\S+)  (.*)\n$`)
+var topLine = regexp.MustCompile(`^rxe0 +(\d+) +(\S+) +(\S+) +([\d.]+) +(\S+) +(\d+|-) +([\d.]+) +(\S+)  (.*)\n$`)
 
 // topTables reads the tables.
 func topTables(t *testing.T, text string) (tables []topTable) {
@@ -406,15 +407,16 @@ func topTables(t *testing.T, text string) (tables []topTable) {
 		case strings.HasPrefix(line, "DEVICE"):
 			tables = append(tables, topTable{})
 		case m != nil:
-			row := topRow{qp: m[1], sent: sizeOf(t, m[2]), received: sizeOf(t, m[3]), total: sizeOf(t, m[7]), process: m[8]}
-			var err, err2, err3 error
+			row := topRow{qp: m[1], sent: sizeOf(t, m[2]), received: sizeOf(t, m[3]), total: sizeOf(t, m[8]), process: m[9]}
+			var err, err2, err3, err4 error
 			row.requests, err = strconv.ParseFloat(m[4], 64)
+			row.empty, err4 = strconv.ParseFloat(m[7], 64)
 			if m[5] != "-" {
 				row.latency, err2 = time.ParseDuration(m[5])
 				row.depth, err3 = strconv.Atoi(m[6])
 			}
-			if err != nil || err2 != nil || err3 != nil {
-				t.Fatalf("a row is %q: %v %v %v", line, err, err2, err3)
+			if err := errors.Join(err, err2, err3, err4); err != nil {
+				t.Fatalf("a row is %q: %v", line, err)
 			}
 			last := &tables[len(tables)-1]
 			last.rows = append(last.rows, row)
@@ -466,7 +468,7 @@ func TestVMScriptRdmaTop(t *testing.T) {
 	text := trace.wrote(t)
 	tables := topTables(t, text)
 	last := make(map[string]topRow)
-	sums := make(map[string]float64)
+	sums, empty := make(map[string]float64), make(map[string]float64)
 	for _, table := range tables {
 		if table.rest > 0 {
 			t.Errorf("%d QPs find no room", table.rest)
@@ -477,6 +479,8 @@ func TestVMScriptRdmaTop(t *testing.T) {
 			}
 			last[row.qp] = row
 			sums[row.qp] += row.requests
+			process, _, _ := strings.Cut(row.process, " ")
+			empty[process] += row.empty
 		}
 	}
 	if len(tables) < 3 {
@@ -484,6 +488,11 @@ func TestVMScriptRdmaTop(t *testing.T) {
 	}
 	qps := 0
 	for i, total := range totals {
+		// Polls that are empty come before completions, of a second each.
+		process, want := fmt.Sprintf("datapath/%d", programs[i].cmd.Process.Pid), float64(total.EmptyBefore)
+		if math.Abs(empty[process]-want) > want/5 || want == 0 {
+			t.Errorf("%s: the empty polls of all tables add up to %v, want %v", process, empty[process], want)
+		}
 		for _, qp := range total.QPs {
 			for _, side := range []struct {
 				number, peer uint64
@@ -528,6 +537,6 @@ func TestVMScriptRdmaTop(t *testing.T) {
 		t.Errorf("no table has one of %d QPs:\n%s", qps, one.wrote(t))
 	}
 	if t.Failed() {
-		t.Log(text)
+		t.Logf("%s\n%s", text, trace.messages(t))
 	}
 }
