@@ -192,7 +192,7 @@ func TestVMVerbs(t *testing.T) {
 				if strings.Contains(run.options, "api=wr") {
 					found = append(found, "verbs: ibv_wr_* of ")
 				}
-				if strings.Contains(run.options, "cq=") {
+				if strings.Contains(" "+run.options, " cq=") {
 					found = append(found, "verbs: ibv_start_poll of ")
 				}
 				if running {
