@@ -63,6 +63,7 @@ func startDatapathBy(t *testing.T, cmd *exec.Cmd) *datapath {
 // queueTotals is what it counted of one queue: completions are by opcode and status, refused requests by errno.
 type queueTotals struct {
 	Posts, Bytes, Retired, Completed uint64
+	CompletedBytes                   uint64 `json:"completed_bytes"`
 	By, Errors                       map[string]uint64
 }
 
