@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-var soak = flag.Duration("soak", 20*time.Second, "how long TestVMSoak keeps everything busy")
+var soak = flag.Duration("soak", 20*time.Second, "how long TestVMSoak and TestVMSoakVerbs keep everything busy")
 
 // everything is all probes of RDMA and NVMe.
 const everything = "ib:*, mlx5:*, cm:*, nvme:*, rdma:*"
@@ -197,20 +197,7 @@ func busy(t *testing.T, lasts time.Duration, look func()) int {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- fio.Wait() }()
-	done := make(chan struct{})
-	var looks sync.WaitGroup
-	defer looks.Wait()
-	defer close(done)
-	looks.Go(func() {
-		for {
-			look()
-			select {
-			case <-done:
-				return
-			case <-time.After(time.Second):
-			}
-		}
-	})
+	defer eachSecond(look)()
 	for {
 		select {
 		case err := <-ended:
@@ -230,6 +217,26 @@ func busy(t *testing.T, lasts time.Duration, look func()) int {
 		}
 		connectOnce(t, waitForListener, "ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "100")
 		connectOnce(t, waitForRping, "rping", "-a", "10.9.0.1", "-C", "5")
+	}
+}
+
+// eachSecond calls look until end is called.
+func eachSecond(look func()) (end func()) {
+	done := make(chan struct{})
+	var looks sync.WaitGroup
+	looks.Go(func() {
+		for {
+			look()
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	})
+	return func() {
+		close(done)
+		looks.Wait()
 	}
 }
 

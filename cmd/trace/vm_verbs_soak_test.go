@@ -1,0 +1,49 @@
+//go:build vm
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestVMSoakVerbs has all probes of the data path count while programs connect, post, poll and end, again and again: what they print is what is
+// counted. trace does not grow, loses nothing, and leaves nothing behind.
+func TestVMSoakVerbs(t *testing.T) {
+	before := attachments(t)
+	witness := startDatapath(t, buildDatapath(t), "api=wr", "count=1") // with it the library is known
+	code := libraryCode(t, witness.cmd.Process.Pid)
+	trace := startTool(t, "ttached", "trace", programTotals("0")+`
+		verbs:poll { @entries = sum((uint64)entries) }`)
+	var memory []usage
+	end := eachSecond(func() { memory = append(memory, usageOf(t, trace.cmd.Process.Pid)) })
+	want := make(map[string]uint64)
+	pairs := 0
+	for until := time.Now().Add(*soak); time.Now().Before(until); pairs++ {
+		s, port := servedPrograms[pairs*5%len(servedPrograms)], 20000+pairs // neighbours are alike
+		server := s.serve(t, port)
+		client := s.connect(t, port)
+		client.result()
+		server.result()
+		s.counts(t, server.out.String(), false).addTo(want, 0)
+		s.counts(t, client.out.String(), true).addTo(want, 0)
+	}
+	end()
+	for name, n := range want {
+		if strings.HasPrefix(name, "@completions") {
+			want["@entries"] += n
+		}
+	}
+	sameCounts(t, trace, want)
+	checkUsage(t, "trace", memory)
+	if !bytes.Equal(code, libraryCode(t, witness.cmd.Process.Pid)) {
+		t.Error("after trace the code of a process is not what it was")
+	}
+	if after := attachments(t); after != before {
+		t.Errorf("trace leaves %s behind, before there was %s", after, before)
+	}
+	witness.finish(t)
+	t.Logf("%d connections in %v: %v", pairs, *soak, want)
+}
