@@ -4,7 +4,7 @@ KERNEL ?= 6.12
 RUN    ?= TestVM
 # The tests in virtual machines that make test has time for: every object and script is loaded, the engines agree, NVMe
 # and QPs match other programs. make vmtest runs all.
-MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|Verbs|IbConnections|IbFilter|IbFailure|IbObjectFields|Docs)
+MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields|Docs)
 # Packages that share data between goroutines. ALONE are their tests that compute in one goroutine for minutes, where
 # the race detector finds nothing.
 RACED  := ./cmd/trace ./repl ./lang/exec ./lang/run ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
@@ -60,13 +60,12 @@ endef
 $(eval $(call compile,amd64,x86))
 $(eval $(call compile,arm64,arm64))
 
-test: lint ## all tests; on real kernels the main ones, on 6.1 and 6.12, and the tests of preemption
+test: lint ## all tests; on real kernels the main ones, on 6.1 and 6.12, the tests of preemption, and on all that each probe loads
 	@.ci/setup manual race bpftrace libibverbs >/dev/null
 	$(GO) test -timeout 20m ./...
 	$(MAKE) race
-	$(MAKE) vmtest KERNEL=6.1 RUN='$(MAIN)'
-	$(MAKE) vmtest KERNEL=6.12 RUN='$(MAIN)'
-	$(MAKE) vmtest KERNEL=6.12-full RUN=TestVMCrowd
+	@.ci/setup vm
+	.ci/vmtest 6.12 '$(MAIN)|TestVMVerbs' 6.1 '$(MAIN)|TestVMVerbsComplete' 6.12-full TestVMCrowd 5.10 TestVMLoad 7.2 TestVMLoad
 
 race: ## tests of packages that share data between goroutines, with the race detector
 	@.ci/setup race
