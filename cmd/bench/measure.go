@@ -26,6 +26,7 @@ type bench struct {
 	progress io.Writer
 	found    map[key]*figures
 	untraced []float64 // ns of a call
+	pair     []float64 // ns of a post and its poll, without a tool
 	repeated int       // loads, because the machine was disturbed
 	remarks  []string
 }
@@ -113,6 +114,7 @@ type load struct {
 	before, traced, after float64 // ns of a call: without the program, with it, and without it again
 	accounted             float64
 	made                  int64 // calls while it was attached
+	tid                   int   // of the thread that made them
 	output                string
 }
 
@@ -125,7 +127,7 @@ func (l load) disturbed() bool {
 }
 
 func (b *bench) load(ctx context.Context, w workload, p peer) (load, error) {
-	var l load
+	l := load{tid: b.loop.tid}
 	time.Sleep(settle)
 	l.before = b.loop.cost()
 	others, err := loadedPrograms()
@@ -155,7 +157,7 @@ func (b *bench) checkCount(w workload, p peer, l load) {
 	if w.countedAs == "" {
 		return
 	}
-	counted, err := w.counted(l.output, b.loop.tid)
+	counted, err := w.counted(l.output, l.tid)
 	if err != nil {
 		b.remark(w, p, "%v", err)
 	} else if counted < l.made {

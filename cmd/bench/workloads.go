@@ -16,6 +16,7 @@ type workload struct {
 	target    float64 // 0: there is none
 	countedAs string  // pattern of the count in the tool's output; TID stands for the thread that made the calls
 	command   string  // what makes the events, if it is not the loop
+	preloaded string  // question of the wrapper by LD_PRELOAD, or ""
 }
 
 // targetC is what a counting workload may cost, compared with hand-written C.
