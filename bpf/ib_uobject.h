@@ -8,6 +8,7 @@ struct ib_uobject {
 };
 struct ib_qp {
 	struct ib_uobject *uobject;
+	__u32 qp_num;
 };
 #pragma clang attribute pop
 

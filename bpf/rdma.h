@@ -307,14 +307,6 @@ static __always_inline __u64 cgroup_of(struct task_struct___owner *task)
 	return v1_cgroup((void *)task);
 }
 
-/* The common fields that may be absent, in events that describe another task than the current one, or none. */
-#define TASK_HAS() \
-	__u32 pid : 1; \
-	__u32 tid : 1; \
-	__u32 uid : 1; \
-	__u32 cgroup : 1; \
-	__u32 comm : 1
-
 #define CAPTURE_CURRENT(X, e, stage) \
 	do { \
 		if (WANT(X, pid, stage)) \

@@ -118,6 +118,14 @@ struct of_task {
 	struct of_task has_of_task; \
 	char pcomm[16]
 
+/* The common fields that may be absent, in events that describe another task than the current one, or none. */
+#define TASK_HAS() \
+	__u32 pid : 1; \
+	__u32 tid : 1; \
+	__u32 uid : 1; \
+	__u32 cgroup : 1; \
+	__u32 comm : 1
+
 /*
  * EVENT(X) declares what goes with struct X:
  *

@@ -7,6 +7,7 @@
  */
 #include "trace.h"
 #include "ib_uobject.h"
+#include "verbs_callers.h"
 
 /* enum ibv_qp_type */
 enum ibv_qp_type {
@@ -383,6 +384,7 @@ int uprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 	struct chain *chain;
 	struct verbs_post_send e;
 
+	keep_caller();
 	if (SENT_AT_RETURN) {
 		OWN_STACK(ctx, &verbs_post_send_next);
 		BEGIN_POST(verbs_post_send, thread, KPROBE_ARG0(ctx), wr, KPROBE_ARG2(ctx));
@@ -446,6 +448,7 @@ int uprobe_verbs_post_send__wr_complete(struct kprobe_regs *ctx)
 	struct chain *chain;
 	__u32 i;
 
+	keep_caller();
 	if (SENT_AT_RETURN) {
 		OWN_STACK(ctx, &verbs_post_send_next_built);
 		BEGIN_POST(verbs_post_send, thread, KPROBE_ARG0(ctx), 0, 0);
@@ -567,6 +570,7 @@ static __always_inline int post_recv(struct kprobe_regs *ctx, bool srq, void *it
 	struct chain *chain;
 	struct verbs_post_recv e;
 
+	keep_caller();
 	if (RECEIVES_AT_RETURN) {
 		OWN_STACK(ctx, itself);
 		BEGIN_POST(verbs_post_recv, thread, KPROBE_ARG0(ctx), wr, KPROBE_ARG2(ctx));
@@ -754,6 +758,7 @@ int uprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct poll poll = { KPROBE_ARG0(ctx), KPROBE_ARG2(ctx) };
 
+	keep_caller();
 	/* A thread that ended in a poll may have left one behind. */
 	if (bpf_map_update_elem(&verbs_polls, &thread, &poll, BPF_ANY))
 		verbs_poll_cq_count(INFLIGHT_FULL);
@@ -823,3 +828,4 @@ int uprobe_verbs_poll_cq__next_poll(struct kprobe_regs *ctx)
 
 #include "verbs_complete.h"
 #include "verbs_read.h"
+#include "verbs_open.h"

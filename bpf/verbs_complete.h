@@ -326,6 +326,7 @@ int uprobe_verbs_posted__post_send(struct kprobe_regs *ctx)
 	struct chain *chain = bpf_map_lookup_elem(&verbs_posted_chains, &thread);
 	struct ibv_send_wr wr = {};
 
+	keep_caller();
 	if (chain)
 		address = chain->wr;
 	if (address && !bpf_probe_read_user(&wr, sizeof(wr), (void *)address)) {
@@ -355,6 +356,7 @@ int uprobe_verbs_posted__wr_complete(struct kprobe_regs *ctx)
 	__u32 i = chain ? chain->wr : 0;
 	struct building *building = posted_now(thread, KPROBE_ARG0(ctx), i, COMPLETIONS_AWAITED);
 
+	keep_caller();
 	if (!building)
 		return 0;
 	posted(building->qp, nth(building, i), !i);
@@ -617,6 +619,7 @@ int uprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 		verbs_complete_count(INFLIGHT_FULL);
 		return 0;
 	}
+	keep_caller();
 	c->poll.cq = KPROBE_ARG0(ctx);
 	c->poll.wc = KPROBE_ARG2(ctx);
 	c->poll.next = 0;

@@ -70,6 +70,7 @@ static __always_inline int poll_ends(struct kprobe_regs *ctx, int entries)
 	struct verbs_poll e;
 
 	OWN_STACK(ctx, &verbs_poll_own_stack);
+	keep_caller();
 	if (verbs_poll_unseen(call))
 		return 0;
 	__builtin_memset(&e.has, 0, sizeof(e.has));

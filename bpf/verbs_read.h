@@ -74,6 +74,7 @@ static __always_inline int given(struct kprobe_regs *ctx)
 	SEC("uprobe") \
 	int uprobe_verbs_given__##call(struct kprobe_regs *ctx) \
 	{ \
+		keep_caller(); \
 		return call_of_cq(ctx); \
 	} \
 	SEC("uretprobe") \

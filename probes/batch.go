@@ -21,7 +21,7 @@ type batch struct {
 	inventories []*inventory
 	inquirers   []*inquirer
 	maps        []*ebpf.Map
-	clocks      []io.Closer // what fills the maps of them
+	tended      []io.Closer // what fills or reads the maps
 }
 
 // clocksName is the map of the frequencies of devices' counters, by struct verbs_object of bpf/verbs_iterated.h. An object has it where a program
@@ -86,6 +86,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 	for _, m := range l.maps {
 		b.maps = append(b.maps, m)
 	}
+	b.tended = append(b.tended, h.finder.callers.add(l.maps[callersMap]))
 	if clocks := l.maps[clocksName]; clocks != nil {
 		c, err := h.finder.followClocks(func(pid int, context, kilohertz uint64) error {
 			return clocks.Put([2]uint64{context, uint64(pid)}, kilohertz)
@@ -93,7 +94,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 		if err != nil {
 			return fmt.Errorf("%s: %w", group, err)
 		}
-		b.clocks = append(b.clocks, c)
+		b.tended = append(b.tended, c)
 	}
 	attached := make(map[string]bool)
 	attach := func(r *request, hooks []hook) error {
@@ -264,7 +265,7 @@ func (b *batch) detachers() (all []func() error) {
 
 // Close detaches and releases everything.
 func (b *batch) Close() error {
-	return errors.Join(closeAll(b.requests), closeAll(b.inventories), closeAll(b.inquirers), closeAll(b.clocks), closeAll(b.maps))
+	return errors.Join(closeAll(b.requests), closeAll(b.inventories), closeAll(b.inquirers), closeAll(b.tended), closeAll(b.maps))
 }
 
 // plant attaches the programs that see existing objects. They report nothing before the first step. If they cannot be attached, events of

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
 	"trace/bpf"
@@ -117,8 +118,8 @@ func TestOwnStack(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, prog := range object.Copy().Programs {
-				if strings.HasPrefix(name, "kprobe_") {
-					continue // it cannot be preempted
+				if strings.HasPrefix(name, "kprobe_") || prog.Type == ebpf.RawTracepoint {
+					continue // it cannot be preempted, or Go runs one at a time
 				}
 				delivers, err := specialize(prog, uprobe{}, []*request{r}, constantsFor(object, 0, r))
 				if err != nil {
@@ -164,7 +165,7 @@ func TestMatch(t *testing.T) {
 // Every program of the objects belongs to a hook of the table, except the programs for sets, and every hook has programs: neither can be
 // forgotten.
 func TestProgramsAndHooksAgree(t *testing.T) {
-	known := map[string]bool{"kprobe_users": true, "kprobe_users_qp": true} // see finder
+	known := map[string]bool{"kprobe_users": true, "kprobe_users_qp": true, "uprobe_users_caller": true} // see finder and callerWatch
 	for _, kind := range []setKind{processes, cgroups} {
 		for _, p := range kind.programs {
 			known[p.name] = true
@@ -183,6 +184,8 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 			known["raw_tp_"+h.name], known["tracepoint_"+h.name] = true, true
 		case clock:
 			known["perf_event_"+h.name] = true
+		case openings:
+			known["raw_tp_"+h.name] = true
 		case datapath:
 			for _, call := range at {
 				known["uprobe_"+h.name+"__"+call], known["uretprobe_"+h.name+"__"+call] = true, true

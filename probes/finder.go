@@ -3,11 +3,9 @@
 package probes
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -17,21 +15,17 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
 
+	"trace/probes/event"
 	"trace/probes/kernel"
 	"trace/probes/verbs"
-)
-
-const (
-	// usersFunction is called with each new object of an RDMA device, by the process that makes it.
-	usersFunction = "rdma_restrack_add"
-	// qpFunction is called with each QP that a process changes.
-	qpFunction = "ib_modify_qp_with_udata"
 )
 
 // A finder looks for functions of libibverbs while something follows them: in all processes at the beginning, and then in each that makes
 // an object of an RDMA device.
 type finder struct {
-	kernel *kernel.Kernel
+	kernel  *kernel.Kernel
+	cgroups *kernel.Cgroups
+	events  map[string]*event.Probe // that user space makes, by the structs' names
 
 	mu        sync.Mutex
 	functions *verbs.Finder // nil if nothing follows
@@ -39,6 +33,7 @@ type finder struct {
 	followers int
 	// reviewed ends the reviews; nil if there are none.
 	reviewed func()
+	callers  callers
 
 	noting sync.Mutex
 	notes  []*notes // of the sessions
@@ -61,12 +56,18 @@ func (f *finder) followClocks(put verbs.PutClock) (io.Closer, error) {
 	return f.begin(func(functions *verbs.Finder) (io.Closer, error) { return functions.FollowClocks(put) })
 }
 
+// listen makes the open devices known, now and whenever one is opened, until the closer is closed.
+func (f *finder) listen(opened func(o verbs.Open, before bool), lost func()) (io.Closer, error) {
+	return f.begin(func(functions *verbs.Finder) (io.Closer, error) { return functions.Listen(opened, lost), nil })
+}
+
 // begin begins to follow something, and begins the search if nothing else is followed.
 func (f *finder) begin(follow func(*verbs.Finder) (io.Closer, error)) (io.Closer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.functions == nil {
 		functions := verbs.NewFinder(f.note)
+		functions.QPs, functions.Callers = listQPs, f.callers.read
 		users, err := f.watch(functions)
 		if err != nil {
 			return nil, err
@@ -93,7 +94,7 @@ type following struct {
 	follower io.Closer
 }
 
-// Close detaches it. The last one ends the search.
+// Close ends it. The last one ends the search.
 func (w *following) Close() error {
 	w.finder.mu.Lock()
 	defer w.finder.mu.Unlock()
@@ -109,6 +110,9 @@ func (f *finder) stop() error {
 		f.reviewed()
 	}
 	err := f.users.close()
+	if refused := f.functions.Refused(); refused != "" {
+		f.note(refused)
+	}
 	f.functions, f.users, f.reviewed = nil, nil, nil
 	return err
 }
@@ -153,6 +157,13 @@ func (f *finder) note(text string) {
 	}
 }
 
+const (
+	// usersFunction is called with each new object of an RDMA device, by the process that makes it.
+	usersFunction = "rdma_restrack_add"
+	// qpFunction is called with each QP that a process changes.
+	qpFunction = "ib_modify_qp_with_udata"
+)
+
 // users reports the processes that make objects of RDMA devices, and the QPs that they change.
 type users struct {
 	objects *ebpf.Collection
@@ -163,23 +174,13 @@ type users struct {
 
 // watch makes the functions of each of these processes known, until the result is closed.
 func (f *finder) watch(functions *verbs.Finder) (_ *users, err error) {
-	_ = rlimit.RemoveMemlock() // see newSet
 	u := &users{done: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("attach to %s: %w", usersFunction, explain(err)), u.release())
 		}
 	}()
-	o := &object{group: group{name: "users", module: verbsModule}}
-	spec, err := o.load()
-	if err != nil {
-		return nil, err
-	}
-	var options ebpf.CollectionOptions
-	if options.Programs.KernelTypes, err = kernelTypes(f.kernel, o, relocation{}); err != nil {
-		return nil, err
-	}
-	if u.objects, err = ebpf.NewCollectionWithOptions(spec, options); err != nil {
+	if u.objects, err = loadUsers(f.kernel); err != nil {
 		return nil, err
 	}
 	if u.ring, err = ringbuf.NewReader(u.objects.Maps["users"]); err != nil {
@@ -196,50 +197,40 @@ func (f *finder) watch(functions *verbs.Finder) (_ *users, err error) {
 	return u, nil
 }
 
-// A user is struct user of bpf/users.bpf.c.
-type user struct {
-	qp  uint64
-	pid int
+// loadUsers loads the programs of users.bpf.c.
+func loadUsers(k *kernel.Kernel) (*ebpf.Collection, error) {
+	_ = rlimit.RemoveMemlock() // see newSet
+	o := &object{group: group{name: "users", module: verbsModule}}
+	spec, err := o.load()
+	if err != nil {
+		return nil, err
+	}
+	var options ebpf.CollectionOptions
+	if options.Programs.KernelTypes, err = kernelTypes(k, o, relocation{}); err != nil {
+		return nil, err
+	}
+	return ebpf.NewCollectionWithOptions(spec, options)
 }
-
-// settled is after how long a changed QP is looked at again: a provider may set its functions after the kernel has changed it, as mlx5 does.
-const settled = 50 * time.Millisecond
 
 // read looks once into a process that has made several objects meanwhile, and twice at each QP.
 func (u *users) read(functions *verbs.Finder) {
 	defer close(u.done)
-	var again map[user]bool
+	later := make(appointments)
 	for {
 		seen := make(map[user]bool)
 		record, err := u.ring.Read()
 		for ; err == nil; record, err = u.ring.Read() {
-			seen[user{binary.NativeEndian.Uint64(record.RawSample), int(binary.NativeEndian.Uint32(record.RawSample[8:]))}] = true
+			seen[userOf(record.RawSample)] = true
 			if record.Remaining == 0 {
 				break
 			}
 		}
-		for by := range seen {
-			if by.qp == 0 {
-				functions.Look(by.pid)
-				continue
-			}
-			functions.LookQP(by.pid, by.qp)
-			if again == nil {
-				again = make(map[user]bool)
-				u.ring.SetDeadline(time.Now().Add(settled))
-			}
-			again[by] = true
-		}
-		switch {
-		case errors.Is(err, ringbuf.ErrClosed):
+		if errors.Is(err, ringbuf.ErrClosed) {
 			return
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			for by := range again {
-				functions.LookQP(by.pid, by.qp)
-			}
-			again = nil
-			u.ring.SetDeadline(time.Time{})
 		}
+		later.look(functions, seen)
+		later.keep(functions)
+		u.ring.SetDeadline(later.next())
 	}
 }
 

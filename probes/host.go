@@ -42,7 +42,11 @@ func newHost(c *Catalog, o kernel.Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{kernel: k, catalog: c, finder: finder{kernel: k}}, nil
+	made := make(map[string]*event.Probe)
+	for _, p := range c.probes {
+		made[structName(p)] = p
+	}
+	return &Host{kernel: k, catalog: c, finder: finder{kernel: k, cgroups: c.cgroups, events: made}}, nil
 }
 
 // wantedSymbols returns the names that any probe looks up in the kernel's symbol table.

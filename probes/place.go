@@ -2,7 +2,7 @@ package probes
 
 import "slices"
 
-// A place is where in a kernel the programs of a hook run. The catalog has values of it: a [tracepoint], [functions], a [clock] or a [datapath].
+// A place is where in a kernel the programs of a hook run. The catalog has values of it: a [tracepoint], [functions], a [clock], a [datapath] or [openings].
 type place interface {
 	// targets are the names of its functions and tracepoints, in all kernels.
 	targets() []string

@@ -93,6 +93,7 @@ var table = []row{
 	{"syscall:exit", hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}},
 	{"verbs:complete", hook{name: "verbs_complete", place: datapath{"poll_cq", "start_poll", "next_poll", "end_poll"},
 		needs: []string{"verbs_built", "verbs_given", "verbs_posted", "verbs_read_opcode", "verbs_read_qp", "verbs_renewed"}}},
+	{"verbs:open", hook{name: "verbs_open", place: openings{}}},
 	{"verbs:poll", hook{name: "verbs_poll", place: datapath{"poll_cq", "start_poll", "next_poll"}, dense: "verbs:poll_cq"}},
 	{"verbs:poll_cq", hook{name: "verbs_poll_cq", place: datapath{"poll_cq", "next_poll", "end_poll"}, needs: []string{"verbs_given"}}},
 	{"verbs:post_recv", hook{name: "verbs_post_recv", place: datapath{"post_recv", "post_srq_recv"}}},
@@ -147,7 +148,7 @@ var groups = []group{
 }
 
 // verbsModule is what the programs of a data path need: the processes that use RDMA devices, and the QPs that they change.
-var verbsModule = kernel.Module{Name: "ib_core", Types: []string{"ib_"}, Headers: []string{"<rdma/ib_verbs.h>"}, Load: "modprobe ib_uverbs"}
+var verbsModule = kernel.Module{Name: "ib_core", Types: []string{"ib_", "rdma_"}, Headers: []string{"<rdma/ib_verbs.h>"}, Load: "modprobe ib_uverbs"}
 
 // mlx5Core is what mlx5:cmd traces, besides its group's module.
 var mlx5Core = &kernel.Module{Name: "mlx5_core", Types: []string{"mlx5_"}, Headers: []string{"<linux/mlx5/driver.h>"}, Load: "modprobe mlx5_core"}

@@ -26,19 +26,7 @@ func (d datapath) variants(s *hostHook) []variant {
 			}
 		}
 	}
-	v.check = func() error {
-		if err := s.Permits(v.caps); err != nil {
-			return err
-		}
-		there, err := s.HasFunction(s.module(), usersFunction)
-		if err == nil && !there {
-			err = fmt.Errorf("function %s does not exist", usersFunction)
-		}
-		if err != nil {
-			return s.module().Explain(err)
-		}
-		return nil
-	}
+	v.check = s.followsUsers(v.caps)
 	return []variant{v}
 }
 

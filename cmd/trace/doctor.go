@@ -17,10 +17,11 @@ func doctorCommand(s streams) *cobra.Command {
 	var o options
 	var types bool
 	doctor := &cobra.Command{
-		Use:   "doctor",
-		Short: "show what this machine offers: each probe, its variant, and why not the others",
-		Args:  usageArgs(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
+		Use:       "doctor [verbs]",
+		Short:     "show what this machine offers: each probe, its variant, and why not the others; verbs: the programs that use RDMA devices",
+		ValidArgs: []string{"verbs"},
+		Args:      usageArgs(cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs)),
+		RunE: func(_ *cobra.Command, args []string) error {
 			if types {
 				catalog, err := probes.Load()
 				if err != nil {
@@ -31,7 +32,7 @@ func doctorCommand(s streams) *cobra.Command {
 			if f := o.format.Format; f != output.Text && f != output.JSON {
 				return usagef("doctor writes text or json, not %s", f)
 			}
-			d, err := run.Diagnose(o.btf)
+			d, err := run.Examine(args, o.btf)
 			if err != nil {
 				return err
 			}

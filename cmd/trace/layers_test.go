@@ -31,7 +31,7 @@ var layers = map[string][]string{
 	"trace/lang/format":          {"trace/lang/syntax", "trace/probes/event"},
 	"trace/lang/output":          {"trace/lang/format", "trace/lang/result", "trace/lang/syntax", "trace/probes/event"},
 	"trace/lang/result":          {"trace/lang/format", "trace/probes/event"},
-	"trace/lang/run":             {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/output", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/probes/symbols"},
+	"trace/lang/run":             {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/output", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/probes/symbols", "trace/probes/verbs"},
 	"trace/lang/run/console":     {"trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/syntax", "trace/probes/recording"},
 	"trace/lang/syntax":          nil,
 	"trace/probes":               {"trace/bpf", "trace/probes/event", "trace/probes/kernel", "trace/probes/rewrite", "trace/probes/verbs"},

@@ -42,8 +42,23 @@ type variantDiagnosis struct {
 	Capabilities []string `json:"capabilities,omitempty"`
 }
 
-// Diagnose finds out everything that decides whether a probe can be attached. btf are files and folders with types of modules.
-func Diagnose(btf []string) (Diagnosis, error) {
+// A Finding is a [Diagnosis] or a [VerbsDiagnosis].
+type Finding interface {
+	// Print writes it as text.
+	Print(out io.Writer) error
+}
+
+// Examine finds out what this machine supports, or, if topics has "verbs", which programs use RDMA devices and how verbs: sees them. btf are
+// files and folders with types of modules.
+func Examine(topics, btf []string) (Finding, error) {
+	if slices.Contains(topics, "verbs") {
+		return diagnoseVerbs()
+	}
+	return diagnose(btf)
+}
+
+// diagnose finds out everything that decides whether a probe can be attached.
+func diagnose(btf []string) (Diagnosis, error) {
 	var d Diagnosis
 	catalog, err := probes.Load()
 	if err != nil {

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // A place is a function in a file of a process.
@@ -33,14 +35,22 @@ type Finder struct {
 	note     func(text string)
 	identify func(path string) (file, error)
 
+	// QPs lists the kernel's QPs, and Callers is who called a function that is followed; nil: it is unknown.
+	QPs     func() ([]QP, error)
+	Callers func() (map[int]bool, error)
+
 	mu        sync.Mutex
 	places    map[string][]place // by call
 	uses      map[process]map[string][]place
 	followers []*Follower
-	known     map[process][]int  // the devices of processes, whose contexts were found
-	failed    map[process]int    // how often none was found
+	opens     map[process][]Open // the devices of processes: their contexts were found, or it is known why not
+	failed    map[process]*failures
+	listeners []*Listener
 	objects   map[functions]bool // of QPs and CQs that are followed
 	clocks    clocks
+	ready     map[process]ready
+	refused   map[string]int // by reason
+	denied    []error        // of processes that may not be looked into: hidepid, or another user namespace
 	noted     map[string]bool
 	begun     bool // all processes were looked into
 }
@@ -57,29 +67,50 @@ func (f *Finder) LookAll() error {
 	if err != nil {
 		return err
 	}
-	var denied []error // hidepid, or another user namespace
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		if err := f.look(pid); errors.Is(err, fs.ErrPermission) {
-			denied = append(denied, err)
+		again, err := f.look(pid)
+		for tries := 0; tries < 5 && err == nil && again > 0; tries++ { // it may be opening the device
+			time.Sleep(settled)
+			again, err = f.look(pid)
+		}
+		if err == nil && again > 0 {
+			err = f.giveUp(pid)
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			f.denied = append(f.denied, err)
 		} else {
 			f.notFollowed(pid, err)
 		}
 	}
-	if len(denied) > 0 {
-		f.report(fmt.Sprintf("verbs: %d processes are not followed, like: %v", len(denied), denied[0]))
+	if len(f.denied) > 0 {
+		f.report(fmt.Sprintf("verbs: %d processes are not followed, like: %v", len(f.denied), f.denied[0]))
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.begun = true
+	f.mu.Unlock()
+	f.nameWriters()
 	return nil
 }
 
-// Look looks for contexts of a process. It is cheap if the process has no open device, or none that is new.
-func (f *Finder) Look(pid int) { f.notFollowed(pid, f.look(pid)) }
+// settled is after how long a process is looked at again that is opening a device.
+const settled = 50 * time.Millisecond
+
+// Look looks for contexts of a process, and returns after how long it must be called again; 0: not. It is cheap if the process has no open
+// device, or none that is new. opened is when the kernel made a context for the process, in ns by CLOCK_MONOTONIC; 0: it made something else.
+func (f *Finder) Look(pid int, opened uint64) (again time.Duration) {
+	f.reopened(pid, opened)
+	again, err := f.look(pid)
+	if f.closed(pid, opened) {
+		f.lose()
+		return 0
+	}
+	f.notFollowed(pid, err)
+	return again
+}
 
 // notFollowed reports why a process is not followed, unless it has ended.
 func (f *Finder) notFollowed(pid int, err error) {
@@ -88,81 +119,69 @@ func (f *Finder) notFollowed(pid int, err error) {
 	}
 }
 
-func (f *Finder) look(pid int) error {
+func (f *Finder) look(pid int) (again time.Duration, err error) {
 	devices, err := devicesOf(pid)
 	if err != nil || len(devices) == 0 {
-		return err
+		return 0, err
 	}
 	start, err := startOf(pid)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	self := process{pid, start}
+	left := f.unknown(self, devices)
 	f.mu.Lock()
-	devices = slices.DeleteFunc(devices, func(fd int) bool { return slices.Contains(f.known[self], fd) })
 	failed := f.failed[self]
 	f.mu.Unlock()
-	if len(devices) == 0 || failed == mostFailed {
-		return nil
+	if len(left) == 0 || failed != nil && failed.times == mostFailed {
+		return 0, nil
 	}
-	all, err := f.search(self, devices)
-	if err == nil && !all {
-		err = f.fail(self)
+	if err := wide(pid); err != nil {
+		return 0, f.refuse(self, left, err)
 	}
-	return err
+	left, err = f.search(self, left)
+	if err != nil || len(left) == 0 {
+		return 0, err
+	}
+	if again := f.fail(self); again > 0 {
+		return again, nil
+	}
+	return 0, f.refuse(self, left, f.why(self, left))
 }
 
-// mostFailed is how often a process is searched without success: each search may read a GiB. A program opens a device, and then makes a few
-// objects, before it posts.
-const mostFailed = 16
-
-// fail counts a search without success, and returns an error with the last one.
-func (f *Finder) fail(self process) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.failed) == mostKnown {
-		clear(f.failed)
-	}
-	if f.failed[self]++; f.failed[self] < mostFailed {
-		return nil
-	}
-	return errors.New("no struct ibv_context is in its memory, so it may use the device without libibverbs")
-}
-
-// mostKnown bounds what is remembered of processes. What was forgotten is searched again.
-const mostKnown = 4096
-
-// search searches for the contexts of some devices, and reports whether it found all. A context may not be complete yet: then a later call
-// finds it.
-func (f *Finder) search(self process, devices []int) (all bool, err error) {
+// search searches for the contexts of some devices, and returns those without. A context may not be complete yet: then a later call finds it.
+func (f *Finder) search(self process, devices []handle) (left []handle, err error) {
 	regions, err := regionsOf(self.pid)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	left := slices.Clone(devices)
-	var at []uint64
+	left = slices.Clone(devices)
+	at := make(map[uint64]*Open)
 	found := func(address uint64, context []byte) bool {
 		fd := int(int32(binary.NativeEndian.Uint32(context[cmdFD:])))
-		if f.found(self, regions, context) {
-			at = append(at, address)
-			left = slices.DeleteFunc(left, func(o int) bool { return o == fd })
-			f.mu.Lock()
-			if len(f.known) == mostKnown {
-				clear(f.known)
-			}
-			f.known[self] = append(f.known[self], fd)
-			f.mu.Unlock()
+		i := slices.IndexFunc(left, func(d handle) bool { return d.fd == fd })
+		if i < 0 {
+			return false
+		}
+		if functions := f.found(self, regions, context); functions != nil {
+			at[address] = newOpen(self.pid, left[i], context, functions)
+			left = slices.Delete(left, i, i+1)
 		}
 		return len(left) == 0
 	}
-	err = scan(self.pid, regions, contextSize, func(address uint64, memory []byte) bool { return search(address, memory, devices, found) })
+	err = scan(self.pid, regions, contextSize, func(address uint64, memory []byte) bool { return search(address, memory, fdsOf(devices), found) })
 	if err == nil && len(at) > 0 && !f.looked() {
 		err = scan(self.pid, regions, qpObject.size, func(_ uint64, memory []byte) bool {
-			searchObjects(memory, at, func(o object, memory []byte) { f.foundObject(self, regions, o, memory) })
+			searchObjects(memory, slices.Collect(maps.Keys(at)), func(o object, memory []byte) {
+				at[binary.NativeEndian.Uint64(memory)].add(o, f.foundObject(self, regions, o, memory))
+			})
 			return false
 		})
 	}
-	return len(left) == 0, err
+	for _, o := range at {
+		f.settle(self, *o)
+	}
+	return left, err
 }
 
 // looked reports whether all processes were looked into: the QPs of later ones are reported when they are changed.
@@ -172,15 +191,23 @@ func (f *Finder) looked() bool {
 	return f.begun
 }
 
-// LookQP looks at a QP of a process, and at its CQs: the address of its struct ibv_qp.
-func (f *Finder) LookQP(pid int, address uint64) {
+// LookQP looks at a QP of a process, and at its CQs: the address that the kernel has of its struct ibv_qp, and the kernel's number of it, 0 if that is
+// unknown. If it is settled, another number at that address is a reason to refuse it: before that the program may be about to set it.
+func (f *Finder) LookQP(pid int, address uint64, number uint32, settled bool) {
 	start, err := startOf(pid)
 	if err != nil {
 		return
 	}
 	self := process{pid, start}
-	head := make([]byte, recvCQ+8)
-	if n, err := read(pid, address, head); err != nil || n < len(head) {
+	head := make([]byte, qpNum+4)
+	n, err := read(pid, address, head)
+	if is := binary.NativeEndian.Uint32(head[qpNum:]); number != 0 && is != number {
+		if settled && !gone(err) {
+			f.refuseQP(self, address, number)
+		}
+		return
+	}
+	if err != nil || n < len(head) {
 		return
 	}
 	send, receive := binary.NativeEndian.Uint64(head[sendCQ:]), binary.NativeEndian.Uint64(head[recvCQ:])
@@ -210,16 +237,20 @@ func (f *Finder) lookAt(self process, o object, address uint64) {
 		return
 	}
 	devices, err := devicesOf(self.pid)
-	if err != nil || !search(0, context, devices, func(uint64, []byte) bool { return true }) {
+	if err != nil || !search(0, context, fdsOf(devices), func(uint64, []byte) bool { return true }) {
 		return
 	}
 	regions, err := regionsOf(self.pid)
 	if err != nil {
 		return
 	}
-	if f.foundObject(self, regions, o, memory) {
+	if f.foundObject(self, regions, o, memory) != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		if r, sends := f.ready[self]; sends { // it may have posted before
+			r.followed = false
+			f.ready[self] = r
+		}
 		if len(f.objects) == mostKnown {
 			clear(f.objects)
 		}
@@ -233,11 +264,11 @@ type functions struct {
 	of, pointers string
 }
 
-// foundObject attaches the followers to the functions of an object, if all that it has are in one library, and reports whether that is done.
-func (f *Finder) foundObject(self process, regions []region, o object, memory []byte) bool {
+// foundObject attaches the followers to the functions of an object, if all that it has are in one library, and returns them if that is done.
+func (f *Finder) foundObject(self process, regions []region, o object, memory []byte) map[string]place {
 	first, ok := code(self.pid, regions, binary.NativeEndian.Uint64(memory[o.calls[o.has]:]))
 	if !ok {
-		return false
+		return nil
 	}
 	at := make(map[string]place)
 	for call, offset := range o.calls {
@@ -250,32 +281,35 @@ func (f *Finder) foundObject(self process, regions []region, o object, memory []
 		case ok && p.library == first.library:
 			at[call] = p
 		case offset <= o.sure:
-			return false
+			return nil
 		}
 	}
 	if !f.addAll(self, o.name+" of ", at) {
-		return false
+		return nil
 	}
 	f.timed(self, o, memory)
-	return true
+	return at
 }
 
-// found attaches the followers to the functions of a context. It reports whether that is done: memory may look like a context by chance, and
+// found attaches the followers to the functions of a context, and returns them if that is done: memory may look like a context by chance, and
 // the process may end meanwhile.
-func (f *Finder) found(self process, regions []region, context []byte) bool {
+func (f *Finder) found(self process, regions []region, context []byte) map[string]place {
 	at := make(map[string]place)
 	for call, offset := range calls {
 		p, ok := code(self.pid, regions, binary.NativeEndian.Uint64(context[offset:]))
 		switch {
 		case !ok:
-			return false
+			return nil
 		case !dummy(p):
 			at[call] = p
 		case call == "post_send" || call == "poll_cq":
-			return false // the provider is about to set its own
+			return nil // the provider is about to set its own
 		}
 	}
-	return f.addAll(self, "", at)
+	if !f.addAll(self, "", at) {
+		return nil
+	}
+	return at
 }
 
 // addAll attaches the followers to functions of a process; what names them in a message. It reports whether that is done: the process may end meanwhile.
@@ -369,8 +403,8 @@ func (f *Finder) reportLocked(text string) {
 func NewFinder(note func(text string)) *Finder {
 	return &Finder{
 		note: note, identify: fileOf, places: make(map[string][]place), uses: make(map[process]map[string][]place),
-		known: make(map[process][]int), failed: make(map[process]int), objects: make(map[functions]bool), noted: make(map[string]bool),
-		clocks: newClocks(),
+		opens: make(map[process][]Open), failed: make(map[process]*failures), objects: make(map[functions]bool), clocks: newClocks(),
+		ready: make(map[process]ready), refused: make(map[string]int), noted: make(map[string]bool),
 	}
 }
 

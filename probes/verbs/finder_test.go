@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -110,7 +111,7 @@ func TestFinder(t *testing.T) {
 		t.Fatal(err)
 	}
 	fd := device(t)
-	f.Look(os.Getpid())
+	f.Look(os.Getpid(), 0)
 	if a.number() != 0 {
 		t.Errorf("without a context %v is attached", a.open)
 	}
@@ -120,7 +121,7 @@ func TestFinder(t *testing.T) {
 	function := uint64(reflect.ValueOf(TestFinder).Pointer())
 	memory := context(fd, function)
 	for range 2 {
-		f.Look(os.Getpid())
+		f.Look(os.Getpid(), 0)
 	}
 	if a.number() != 1 {
 		t.Errorf("%v is attached, want one function", a.open)
@@ -129,7 +130,9 @@ func TestFinder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("verbs: %s is followed from now on, as process %d uses it", self, os.Getpid()); !slices.Equal(notes, []string{want}) {
+	want := []string{fmt.Sprintf("verbs: process %d is not followed: no struct ibv_context is in its memory, so it may use the device without libibverbs", os.Getpid()),
+		fmt.Sprintf("verbs: %s is followed from now on, as process %d uses it", self, os.Getpid())}
+	if !slices.Equal(notes, want) {
 		t.Errorf("it reports %q, want %q", notes, want)
 	}
 	late, err := f.Follow("post_send", nil, a.attach)
@@ -161,13 +164,13 @@ func TestFinderRefused(t *testing.T) {
 	}
 	memory := context(device(t), uint64(reflect.ValueOf(TestFinder).Pointer()))
 	for range 2 {
-		f.Look(os.Getpid())
+		f.Look(os.Getpid(), 0)
 	}
 	if want := fmt.Sprintf("verbs: poll_cq of process %d is not followed: refused", os.Getpid()); !slices.Equal(notes, []string{want}) {
 		t.Errorf("it reports %q, want %q", notes, want)
 	}
 	a.fail = false
-	if f.Look(os.Getpid()); a.number() != 1 {
+	if f.Look(os.Getpid(), 0); a.number() != 1 {
 		t.Errorf("then %v is attached", a.open)
 	}
 	if err := w.Close(); err != nil {
@@ -189,7 +192,9 @@ func TestNoContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen := search(0, memory, []int{fd}, func(_ uint64, context []byte) bool { return f.found(process{pid: os.Getpid()}, regions, context) })
+		seen := search(0, memory, []int{fd}, func(_ uint64, context []byte) bool {
+			return f.found(process{pid: os.Getpid()}, regions, context) != nil
+		})
 		if seen || len(f.places) != 0 {
 			t.Errorf("%s: %v is taken for a context", name, f.places)
 		}
@@ -208,13 +213,13 @@ func TestDummies(t *testing.T) {
 		{start: 0x3000, end: 0x4000, perms: "r-xp", inode: 2, path: "/usr/lib/librxe.so"},
 	}
 	memory := context(fd, 0x1000)
-	if f.found(process{pid: os.Getpid()}, regions, memory) || len(f.places) != 0 {
+	if f.found(process{pid: os.Getpid()}, regions, memory) != nil || len(f.places) != 0 {
 		t.Errorf("%v is taken for the provider's", f.places)
 	}
 	for _, call := range []string{"post_send", "poll_cq", "post_recv"} {
 		binary.NativeEndian.PutUint64(memory[calls[call]:], 0x3000)
 	}
-	if !f.found(process{pid: os.Getpid()}, regions, memory) || len(f.places) != 3 || f.places["post_srq_recv"] != nil {
+	if f.found(process{pid: os.Getpid()}, regions, memory) == nil || len(f.places) != 3 || f.places["post_srq_recv"] != nil {
 		t.Errorf("%v is found, want three functions of librxe.so", f.places)
 	}
 	if len(notes) != 1 || !strings.Contains(notes[0], " /usr/lib/librxe.so ") {
@@ -255,13 +260,13 @@ func TestQPs(t *testing.T) {
 		"other": qp(c, map[string]uint64{wrStart: function, "wr_send": uint64(uintptr(unsafe.Pointer(&c[0])))}),
 		"none":  qp(make([]byte, contextSize), has),
 	} {
-		if f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&memory[0])))); len(f.places["wr_send"]) != 1 {
+		if f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&memory[0]))), 0, false); len(f.places["wr_send"]) != 1 {
 			t.Errorf("%s: %v is found", name, f.places)
 		}
 	}
 	later := qp(c, has)
 	for range 2 {
-		f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&later[0]))))
+		f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&later[0]))), 0, false)
 	}
 	if len(f.places["wr_send"]) != 2 || len(f.places["wr_complete"]) != 1 {
 		t.Errorf("after another QP %v is found", f.places)
@@ -269,7 +274,7 @@ func TestQPs(t *testing.T) {
 	if len(notes) != 1 || !strings.HasPrefix(notes[0], "verbs: ibv_wr_* of ") {
 		t.Errorf("it reports %q", notes)
 	}
-	f.LookQP(os.Getpid(), 8)
+	f.LookQP(os.Getpid(), 8, 0, false)
 	_ = there[0]
 }
 
@@ -306,14 +311,14 @@ func TestCQs(t *testing.T) {
 		"old": nil, "other": {startPoll: function + 192, "next_poll": uint64(uintptr(unsafe.Pointer(&c[0])))},
 	} {
 		qp := withCQ(c, functions)
-		if f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&qp[0])))); len(f.places[startPoll]) != 1 {
+		if f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&qp[0]))), 0, false); len(f.places[startPoll]) != 1 {
 			t.Errorf("%s: %v is found", name, f.places)
 		}
 	}
 	has["read_opcode"] = function + 256
 	qp := withCQ(c, has)
 	for range 2 {
-		f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&qp[0]))))
+		f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&qp[0]))), 0, false)
 	}
 	if len(f.places[startPoll]) != 1 || len(f.places["read_opcode"]) != 1 {
 		t.Errorf("after another CQ %v is found", f.places)
@@ -352,7 +357,7 @@ func TestClocks(t *testing.T) {
 	}
 	look := func() {
 		qp := withCQ(c, has)
-		f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&qp[0]))))
+		f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&qp[0]))), 0, false)
 	}
 	follow := func(put PutClock) io.Closer {
 		w, err := f.FollowClocks(put)
@@ -411,13 +416,24 @@ func TestNoContextAtAll(t *testing.T) {
 	device(t)
 	var notes []string
 	f := NewFinder(func(text string) { notes = append(notes, text) })
-	for i := range mostFailed + 2 {
-		if f.Look(os.Getpid()); (i < mostFailed-1) != (notes == nil) {
-			t.Fatalf("after %d searches it reports %q", i+1, notes)
+	for i, want := range []time.Duration{settled, opening} {
+		if again := f.Look(os.Getpid(), 0); again != want || notes != nil {
+			t.Fatalf("search %d is repeated after %v, and reports %q", i+1, again, notes)
+		}
+	}
+	for _, failed := range f.failed {
+		failed.since = failed.since.Add(-opening)
+	}
+	for range mostFailed {
+		if again := f.Look(os.Getpid(), 0); again != 0 {
+			t.Errorf("it is repeated after %v", again)
 		}
 	}
 	if want := fmt.Sprintf("verbs: process %d is not followed: no struct ibv_context is in its memory, so it may use the device without libibverbs", os.Getpid()); !slices.Equal(notes, []string{want}) {
 		t.Errorf("it reports %q, want %q", notes, want)
+	}
+	if got := f.Refused(); got != "verbs: refused: 1 devices without a context" {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -435,7 +451,7 @@ func TestDenied(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := f.LookAll()
-	f.Look(1)
+	f.Look(1, 0)
 	if _, back := unix.SetfsuidRetUid(0); err != nil || back != nil {
 		t.Fatal(err, back)
 	}

@@ -68,8 +68,15 @@ var (
 const (
 	wrStart = "wr_start"
 	wrAbort = "wr_abort"
-	// sendCQ and recvCQ are in struct ibv_qp.
-	sendCQ, recvCQ = 24, 32
+	// sendCQ, recvCQ and qpNum, a uint32_t, are in struct ibv_qp.
+	sendCQ, recvCQ, qpNum = 24, 32, 52
+)
+
+// struct ibv_device, the same: the names of the device and of its file.
+const (
+	deviceName     = 24
+	deviceFile     = 88
+	deviceNameSize = 64
 )
 
 // Calls are the names of the functions that can be followed.
@@ -154,24 +161,38 @@ func fileOf(path string) (file, error) {
 	return f, nil
 }
 
-// devicesOf returns the file descriptors of the open devices of a process.
-func devicesOf(pid int) ([]int, error) {
+// A handle is an open device of a process: its descriptor, and its name in /dev/infiniband, like uverbs0.
+type handle struct {
+	fd   int
+	name string
+}
+
+// devicesOf returns the open devices of a process.
+func devicesOf(pid int) ([]handle, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	var fds []int
+	var all []handle
 	for _, e := range entries {
 		target, err := os.Readlink(filepath.Join(dir, e.Name()))
-		if err != nil || !strings.HasPrefix(filepath.Base(target), "uverbs") {
+		name := filepath.Base(target)
+		if err != nil || !strings.HasPrefix(name, "uverbs") {
 			continue
 		}
 		if fd, err := strconv.Atoi(e.Name()); err == nil {
-			fds = append(fds, fd)
+			all = append(all, handle{fd, name})
 		}
 	}
-	return fds, nil
+	return all, nil
+}
+
+func fdsOf(devices []handle) (fds []int) {
+	for _, d := range devices {
+		fds = append(fds, d.fd)
+	}
+	return fds
 }
 
 // gone reports whether an error means that the process has ended.

@@ -1,0 +1,46 @@
+//go:build linux
+
+package probes
+
+import (
+	"io"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"trace/probes/kernel"
+	"trace/probes/verbs"
+)
+
+// A callerWatch attaches a program to functions that keeps who calls them, and nothing else.
+type callerWatch struct {
+	kernel  *kernel.Kernel
+	objects *ebpf.Collection // nil before it is first attached
+	callers callers
+}
+
+// Users returns the processes that have RDMA devices open, and notes about what could not be found out. It takes [verbs.Quiet] if a QP of one can
+// send, and the process calls nothing.
+func (h *Host) Users() (users []verbs.Process, notes []string, err error) {
+	w := &callerWatch{kernel: h.kernel}
+	defer func() {
+		if w.objects != nil {
+			w.objects.Close()
+		}
+	}()
+	return verbs.Users(listQPs, w.attach, w.callers.read)
+}
+
+func (w *callerWatch) attach(path string, offset uint64, pid int) (_ io.Closer, err error) {
+	if w.objects == nil {
+		if w.objects, err = loadUsers(w.kernel); err != nil {
+			return nil, err
+		}
+		w.callers.add(w.objects.Maps[callersMap])
+	}
+	file, err := link.OpenExecutable(path)
+	if err != nil {
+		return nil, err
+	}
+	return file.Uprobe("", w.objects.Programs["uprobe_users_caller"], &link.UprobeOptions{Address: offset, PID: pid})
+}

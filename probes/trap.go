@@ -1,0 +1,140 @@
+//go:build linux
+
+package probes
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+)
+
+// A TrapCost is what a uprobe with an empty program adds to a call of a function on this machine.
+type TrapCost struct {
+	Name string        `json:"name"`
+	Cost time.Duration `json:"ns"`
+}
+
+// Traps measures what uprobes cost here, in less than a second: at a function's entry, at its entry and its return, and at an entry whose first
+// instruction the kernel does not emulate but single-steps.
+func (h *Host) Traps() ([]TrapCost, error) {
+	if err := h.kernel.Permits(uprobe{}.needs(h.kernel, nil)); err != nil {
+		return nil, err
+	}
+	_ = rlimit.RemoveMemlock() // see newSet
+	nothing, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "nothing", Type: ebpf.Kprobe, License: "Dual BSD/GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer nothing.Close()
+	var all []TrapCost
+	for _, m := range []struct {
+		name     string
+		code     trapped
+		atReturn bool
+	}{{"entry", emulated, false}, {"entry and return", emulated, true}, {"entry, single-stepped", stepped, false}} {
+		cost, err := m.code.cost(nothing, m.atReturn)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, TrapCost{m.name, cost})
+	}
+	return all, nil
+}
+
+// trapped is machine code that calls a function of its own: 100 times. It belongs to no function of Go, whose stacks must not have the
+// return addresses of uprobes.
+type trapped struct {
+	code     []byte
+	function uint64 // where that is
+}
+
+const trappedCalls = 100
+
+// elfHead is the size of the head of an ELF file, the least that makes one.
+const elfHead = 64
+
+// file makes a file with the code, which exists in memory only.
+func (t trapped) file() (*os.File, error) {
+	fd, err := unix.MemfdCreate("trapped", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "trapped")
+	head := make([]byte, elfHead, elfHead+len(t.code))
+	copy(head, "\x7fELF\x02\x01\x01")
+	order := binary.LittleEndian
+	order.PutUint16(head[16:], 3) // ET_DYN
+	order.PutUint16(head[18:], trappedMachine)
+	order.PutUint32(head[20:], 1)       // EV_CURRENT
+	order.PutUint16(head[52:], elfHead) // its size
+	if _, err := f.Write(append(head, t.code...)); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// cost measures the calls with a program and without it.
+func (t trapped) cost(program *ebpf.Program, atReturn bool) (_ time.Duration, err error) {
+	f, err := t.file()
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	code, err := unix.Mmap(int(f.Fd()), 0, elfHead+len(t.code), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Munmap(code)
+	address := uintptr(unsafe.Pointer(&code[elfHead]))
+	entry := &address // what a func is: a pointer to where its address is
+	calls := *(*func())(unsafe.Pointer(&entry))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	without := shortest(calls)
+	path := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	file, err := link.OpenExecutable(path)
+	if err != nil {
+		return 0, err
+	}
+	var links []io.Closer
+	defer func() { err = errors.Join(err, closeAll(links)) }()
+	options := &link.UprobeOptions{Address: elfHead + t.function, PID: os.Getpid()}
+	entered, err := file.Uprobe("trapped", program, options)
+	if err != nil {
+		return 0, explain(err)
+	}
+	links = append(links, entered)
+	if atReturn {
+		returned, err := file.Uretprobe("trapped", program, options)
+		if err != nil {
+			return 0, explain(err)
+		}
+		links = append(links, returned)
+	}
+	return max(0, shortest(calls)-without) / trappedCalls, nil
+}
+
+// shortest is how long it takes when nothing disturbs it: the first runs bring code and stack into the caches, and a busy machine interrupts some.
+func shortest(calls func()) (least time.Duration) {
+	for range 50 {
+		began := time.Now()
+		calls()
+		if took := time.Since(began); least == 0 || took < least {
+			least = took
+		}
+	}
+	return least
+}
