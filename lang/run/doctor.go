@@ -52,7 +52,7 @@ type Finding interface {
 // files and folders with types of modules.
 func Examine(topics, btf []string) (Finding, error) {
 	if slices.Contains(topics, "verbs") {
-		return diagnoseVerbs()
+		return diagnoseVerbs(btf)
 	}
 	return diagnose(btf)
 }

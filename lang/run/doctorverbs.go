@@ -23,12 +23,12 @@ type VerbsDiagnosis struct {
 }
 
 // diagnoseVerbs looks into the processes that have RDMA devices open, and measures what a uprobe costs.
-func diagnoseVerbs() (d VerbsDiagnosis, err error) {
+func diagnoseVerbs(btf []string) (d VerbsDiagnosis, err error) {
 	catalog, err := probes.Load("verbs")
 	if err != nil {
 		return d, err
 	}
-	host, err := probes.Detect(catalog, probes.HostOptions{})
+	host, err := probes.Detect(catalog, probes.HostOptions{BTF: btf})
 	if err != nil {
 		return d, err
 	}
