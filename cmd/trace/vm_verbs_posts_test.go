@@ -170,7 +170,7 @@ func TestVMVerbsDepth(t *testing.T) {
 func TestVMVerbsDepthThreads(t *testing.T) {
 	path := buildDatapath(t)
 	for _, options := range []string{
-		"op=write count=300 lines=1 last=1", "op=write threads=8 count=100 lines=1 last=1", "api=wr op=write qps=2 threads=4 batch=2 count=100 lines=1 last=1",
+		"op=write count=300 pause=2000 lines=1 last=1", "op=write threads=8 count=100 pause=5000 lines=1 last=1", "api=wr op=write qps=2 threads=4 batch=2 count=100 pause=5000 lines=1 last=1",
 	} {
 		t.Run(options, func(t *testing.T) {
 			d := startDatapath(t, path, strings.Fields(options)...)
