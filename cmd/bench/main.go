@@ -52,7 +52,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.c, "c", "", "`object` compiled from peer.bpf.c; none if empty")
 	fs.StringVar(&o.clang, "clang", "", "`version` of the compiler of the object")
 	fs.BoolVar(&o.devices, "devices", false, "measure the probes of NVMe and RDMA instead, with /dev/nvme0n1 and rxe0 of a virtual machine")
-	fs.StringVar(&o.verbs, "verbs", "", "with -devices, `folder` with provider and wrapper.so, for the verbs data path")
+	fs.StringVar(&o.verbs, "verbs", "", "`folder` with provider and wrapper.so, for the verbs data path; not measured if empty")
 	fs.IntVar(&o.loads, "loads", 9, "fresh loads of each program")
 	fs.DurationVar(&o.window, "window", 3*time.Second, "how long the lines of a flood are counted")
 	only := fs.String("only", "", "measures only the workloads whose names match this `regexp`, like 'hist|flood'")
@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 		b.reportDevices(stdout, machine.String())
-		b.reportVerbs(stdout)
+		b.reportVerbs(stdout, inVM)
 		return nil
 	}
 	if b.loop, err = newLoop(); err != nil {
@@ -111,7 +111,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := b.measure(ctx, tools[0], peers, filepath.Join(folder, "flood.rec")); err != nil {
 		return err
 	}
+	if o.verbs != "" {
+		if err := b.measureVerbs(ctx, o.verbs, o.bpftrace, peers); err != nil {
+			return err
+		}
+	}
 	b.report(stdout, machine.String(), size, names(peers))
+	if o.verbs != "" {
+		b.reportVerbs(stdout, "On this machine.")
+	}
 	return nil
 }
 

@@ -188,9 +188,12 @@ const verbsHeading = `
 # The verbs data path
 
 A program posts and polls in a loop, with the functions of a provider that is made up: %s for a post and its poll. Each figure
-is what a tool adds to that, traps included. In the same virtual machine the traps are emulated, too: only the ratios mean something.
+is what a tool adds to that, traps included. %s
 
 `
+
+// inVM is where the data path is measured with -devices.
+const inVM = "In the same virtual machine the traps are emulated, too: only the ratios mean something."
 
 const verbsExplanation = `
 A count of posts takes one trap for each post, of polls two for each poll, and the latency three for both. bpftrace probes the functions by
@@ -199,8 +202,8 @@ no trap, but the program has to be started with it.
 `
 
 // reportVerbs writes the results as Markdown.
-func (b *bench) reportVerbs(w io.Writer) {
-	fmt.Fprintf(w, verbsHeading, spread(b.pair, 1, 0, "ns"))
+func (b *bench) reportVerbs(w io.Writer, where string) {
+	fmt.Fprintf(w, verbsHeading, spread(b.pair, 1, 0, "ns"), where)
 	var rows []row
 	for _, load := range verbsWorkloads() {
 		ours := b.of(load, "trace").added
