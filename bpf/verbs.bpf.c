@@ -8,6 +8,7 @@
 #include "trace.h"
 #include "ib_uobject.h"
 #include "verbs_callers.h"
+#include "window.h"
 
 /* enum ibv_qp_type */
 enum ibv_qp_type {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Work requests that a program builds by ibv_wr_* (struct ibv_qp_ex): a call begins each, others say what it sends, and ibv_wr_complete posts
- * them all. Programs on the first remember by thread what the event of ibv_wr_complete needs.
+ * them all. Programs on the first remember by thread what the event of ibv_wr_complete needs. In windows (window.h) ibv_wr_start counts, too:
+ * nothing else shows that requests were built before the window. Then those that are built in it are left out with them.
  */
 
 struct built {
@@ -30,23 +31,50 @@ struct {
 	__type(value, struct building);
 } verbs_building SEC(".maps");
 
+static __always_inline struct building *building_of(__u64 thread)
+{
+	struct building *b = bpf_map_lookup_elem(&verbs_building, &thread);
+
+	if (b)
+		return b;
+	bpf_map_update_elem(&verbs_building, &thread, (void *)&no_building, BPF_ANY);
+	return bpf_map_lookup_elem(&verbs_building, &thread);
+}
+
+static __always_inline void begin_building(struct building *b, __u64 qp)
+{
+	b->qp = qp;
+	b->n = 0;
+	b->done = 0;
+}
+
+SEC("uprobe")
+int uprobe_verbs_built__wr_start(struct kprobe_regs *ctx)
+{
+	struct building *b;
+
+	if (!in_windows || !window_open)
+		return 0;
+	b = building_of(bpf_get_current_pid_tgid());
+	if (b)
+		begin_building(b, KPROBE_ARG0(ctx));
+	return 0;
+}
+
 static __always_inline int build(struct kprobe_regs *ctx, __u32 opcode, __u64 remote_addr, __u32 rkey, __u32 imm_data)
 {
-	__u64 thread = bpf_get_current_pid_tgid(), qp = KPROBE_ARG0(ctx);
-	struct building *b = bpf_map_lookup_elem(&verbs_building, &thread);
+	__u64 qp = KPROBE_ARG0(ctx);
+	struct building *b = building_of(bpf_get_current_pid_tgid());
 	struct built *wr;
 	__u32 i;
 
-	if (!b) {
-		bpf_map_update_elem(&verbs_building, &thread, (void *)&no_building, BPF_ANY);
-		b = bpf_map_lookup_elem(&verbs_building, &thread);
-	}
 	if (!b)
 		return 0;
-	if (b->done || b->qp != qp)
-		b->n = 0;
-	b->done = 0;
-	b->qp = qp;
+	if (b->done || b->qp != qp) {
+		if (in_windows)
+			return 0;
+		begin_building(b, qp);
+	}
 	i = b->n++;
 	if (i >= MOST)
 		return 0;

@@ -51,6 +51,8 @@ struct verbs_qp {
 	__u64 repeats;                /* requests whose wr_id another one had, which was not completed */
 	__u64 fresh;                  /* its life began when posts were seen: there are no others */
 	__u64 extended;               /* address of its CQ for sends, if that is extended */
+	__u64 wr_id;                  /* in windows (window.h): of the last request that gets a completion, */
+	__u64 alike, unlike;          /* and how many had the wr_id of the one before them, or another one */
 };
 
 /* A request, by the life of its QP, its wr_id and, if that repeats, a number. */
@@ -213,6 +215,27 @@ static __always_inline bool keep(struct verbs_qp *qp, struct verbs_request_key *
 	return keep_repeated(key, request);
 }
 
+/*
+ * In windows: how many requests were on their way before is unknown. If all have the same wr_id, nothing shows when these are completed; if
+ * it changes from each to the next and does not come again, no request on its way is taken to have the wr_id of another.
+ */
+static __always_inline void compare(struct verbs_qp *qp, struct verbs_request *request)
+{
+	if (!in_windows || (!request->asks && qp->asking))
+		return;
+	if (qp->alike + qp->unlike && qp->wr_id == request->wr_id)
+		__sync_fetch_and_add(&qp->alike, 1);
+	else
+		__sync_fetch_and_add(&qp->unlike, 1);
+	qp->wr_id = request->wr_id;
+}
+
+/* Whether a wr_id shows which request of the QP is meant. */
+static __always_inline bool identifies(struct verbs_qp *qp)
+{
+	return !in_windows || qp->fresh || (!qp->alike && !qp->repeats && qp->unlike > 1);
+}
+
 /* Notes how many requests of a QP there are before a call that posts. */
 static __always_inline void begin_counting(__u64 address, struct verbs_qp *qp)
 {
@@ -230,7 +253,7 @@ static __always_inline void begin_counting(__u64 address, struct verbs_qp *qp)
 		return;
 	c->address = address;
 	c->depth = qp->requests - qp->retired;
-	c->depth_known = qp->fresh || qp->retired;
+	c->depth_known = qp->fresh || (qp->retired && identifies(qp));
 	c->n = 0;
 }
 
@@ -310,6 +333,7 @@ static __always_inline void posted(__u64 qp_address, struct built *wr, bool firs
 		__sync_fetch_and_add(&qp->asking, 1);
 	if (qp->extended)
 		remember(qp->extended, wr->wr_id, key.qp.num);
+	compare(qp, &request);
 	if (!keep(qp, &key, &request))
 		verbs_complete_count(INFLIGHT_FULL);
 	if (WANTED(verbs_post_send, depth))
@@ -384,7 +408,7 @@ int kprobe_verbs_renewed__ib_modify_qp_with_udata(struct kprobe_regs *ctx)
 	struct verbs_qp_key key;
 
 	bpf_probe_read_kernel(&state, sizeof(state), (void *)KPROBE_ARG1(ctx));
-	if (!qp || !(KPROBE_ARG2(ctx) & IB_QP_STATE) || state > IB_QPS_INIT)
+	if (!SEES || !qp || !(KPROBE_ARG2(ctx) & IB_QP_STATE) || state > IB_QPS_INIT)
 		return 0;
 	key = key_of_qp(qp);
 	begin_life(&key, qp, 1, BPF_ANY);
@@ -521,11 +545,11 @@ static __always_inline bool completed(struct verbs_poller *c, __u32 read)
 	bool failed = c->wc.status != ibv_wc_status__SUCCESS;
 	struct verbs_qp *qp = bpf_map_lookup_elem(&verbs_qps, &key.qp);
 
-	if (!failed && read & OPCODE_READ && c->wc.opcode >> RECV_BIT)
+	if (!SEES || (!failed && read & OPCODE_READ && c->wc.opcode >> RECV_BIT))
 		return false;
 	key.born = qp ? qp->born : 0;
 	if (!qp || (!take_only(qp, &key, failed, &c->request) && !take_first(qp, &key, failed, &c->request) &&
-		    !(failed && take_silent(qp, &key, &c->request)))) {
+		    !(failed && !in_windows && take_silent(qp, &key, &c->request)))) {
 		/* A failed completion, or one whose opcode the program does not read, does not show whether it is of a send queue. */
 		if (!failed && read & OPCODE_READ)
 			verbs_complete_count(UNSEEN);
@@ -537,7 +561,10 @@ static __always_inline bool completed(struct verbs_poller *c, __u32 read)
 	c->follows = qp->last;
 	c->gap = c->times.nsecs - qp->last;
 	qp->last = c->times.nsecs;
-	return true;
+	if (identifies(qp))
+		return true;
+	verbs_complete_count(UNSEEN);
+	return false;
 }
 
 static __always_inline void verbs_complete_capture(struct verbs_complete *e, struct verbs_poller *c, __u32 read, enum stage stage)

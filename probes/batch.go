@@ -22,6 +22,7 @@ type batch struct {
 	inquirers   []*inquirer
 	maps        []*ebpf.Map
 	tended      []io.Closer // what fills or reads the maps
+	gate        *gate       // nil if nothing waits for windows
 }
 
 // clocksName is the map of the frequencies of devices' counters, by struct verbs_object of bpf/verbs_iterated.h. An object has it where a program
@@ -59,7 +60,7 @@ func (b *batch) imply(h *Host) error {
 			if err != nil {
 				return err
 			}
-			o.implied, o.among = true, r.among
+			o.implied, o.among, o.inWindows = true, r.among, r.inWindows
 			b.requests = slices.Insert(b.requests, 0, o) // it is attached first
 		}
 	}
@@ -96,6 +97,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 		}
 		b.tended = append(b.tended, c)
 	}
+	b.gate = newGate(l, shared)
 	attached := make(map[string]bool)
 	attach := func(r *request, hooks []hook) error {
 		for _, hk := range hooks {

@@ -35,6 +35,9 @@ func (s *Session) Add(ctx context.Context, reqs []Request, o AddOptions) error {
 	if s.detached {
 		return errDetached
 	}
+	if s.windows != nil {
+		return errors.New("the session is attached a part of the time: nothing can be added")
+	}
 	served, skipped, err := s.host.choose(reqs)
 	if err != nil {
 		return err

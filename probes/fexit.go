@@ -51,5 +51,7 @@ func (trampoline) frames() (inProgram, inFunction int) { return 2, 3 }
 
 func (trampoline) readsFtrace() bool { return false }
 
+func (trampoline) traps() bool { return false }
+
 // vanishes: its module cannot be unloaded.
 func (trampoline) vanishes() bool { return false }

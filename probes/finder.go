@@ -42,14 +42,30 @@ type finder struct {
 // follow attaches to the functions of a call, now and whenever another one is found, until the closer is closed; among are the processes that are
 // followed, nil for all.
 func (f *finder) follow(call string, among func(pid int) bool, attach verbs.Attach) (io.Closer, error) {
-	return f.begin(func(functions *verbs.Finder) (io.Closer, error) {
-		w, err := functions.Follow(call, among, attach)
+	var calls *verbs.Follower
+	w, err := f.begin(func(functions *verbs.Finder) (_ io.Closer, err error) {
+		calls, err = functions.Follow(call, among, attach)
 		if err == nil && among != nil && f.reviewed == nil {
 			f.reviewed = reviewing(functions)
 		}
-		return w, err
+		return calls, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return followed{calls, w}, nil
 }
+
+// followed is a call that is followed; it is [pausable].
+type followed struct {
+	*verbs.Follower
+	following io.Closer
+}
+
+var _ pausable = followed{}
+
+// Close detaches it.
+func (w followed) Close() error { return w.following.Close() }
 
 // followClocks gives put the frequencies of devices' counters, now and whenever another one is found, until the closer is closed.
 func (f *finder) followClocks(put verbs.PutClock) (io.Closer, error) {
@@ -109,7 +125,7 @@ func (f *finder) stop() error {
 	if f.reviewed != nil {
 		f.reviewed()
 	}
-	err := f.users.close()
+	err := errors.Join(f.users.close(), f.functions.Close())
 	if refused := f.functions.Refused(); refused != "" {
 		f.note(refused)
 	}

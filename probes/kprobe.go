@@ -68,6 +68,8 @@ func (kprobe) frames() (inProgram, inFunction int) { return 0, 0 }
 
 func (kprobe) readsFtrace() bool { return false }
 
+func (kprobe) traps() bool { return false }
+
 // vanishes: when a module is unloaded, the kernel removes the kprobes on its functions (kprobes_module_callback, kernel/kprobes.c). They do
 // not come back when it is loaded again.
 func (kprobe) vanishes() bool { return true }

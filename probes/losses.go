@@ -22,6 +22,9 @@ type Losses struct {
 	RingBuffer uint64
 	// Unseen counts events that could not be built, because their beginning was not seen, before the filter could be asked.
 	Unseen uint64
+	// Outside counts events, of programs that are attached a part of the time, that may have begun before they were attached: they are
+	// left out, but not lost.
+	Outside uint64
 	// Missed counts skipped runs of the programs that deliver events: the filter did not see them. The kernel skips a program that is under
 	// way on that CPU: interrupted, or, in kernels that allow it, preempted. Skipped programs at the entry of a call do not count here: the
 	// call's return does, or it is unseen.
@@ -55,6 +58,7 @@ func (l *Losses) add(o Losses) {
 	l.Rejected += o.Rejected
 	l.RingBuffer += o.RingBuffer
 	l.Unseen += o.Unseen
+	l.Outside += o.Outside
 	l.Missed += o.Missed
 	l.Cut += o.Cut
 	l.Unmatched += o.Unmatched
@@ -73,6 +77,9 @@ func (r *request) losses() (Losses, error) {
 	l := Losses{
 		Probe: r.Probe, Counted: r.Counted, Events: n[countPassed] + n[countRejected], Passed: n[countPassed], Rejected: n[countRejected],
 		RingBuffer: n[countRingFull], Unseen: n[countUnseen], InFlightFull: n[countInflightFull], Cut: n[countCut],
+	}
+	if r.inWindows {
+		l.Outside, l.Unseen = l.Unseen, 0
 	}
 	// Without helpers nothing looks for beginnings.
 	if len(r.hooks) > 1 {

@@ -44,6 +44,8 @@ func (rawTracepoint) frames() (inProgram, inFunction int) { return 0, 0 }
 
 func (rawTracepoint) readsFtrace() bool { return false }
 
+func (rawTracepoint) traps() bool { return false }
+
 func (rawTracepoint) vanishes() bool { return false }
 
 // byArguments is the variant that reads arguments, if the object has one. If there is also one that reads ftrace events, the types of the

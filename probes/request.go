@@ -28,6 +28,8 @@ type request struct {
 	watched bool
 	// among are the processes of the session; nil: all.
 	among *chosen
+	// inWindows means that its programs are attached a part of the time.
+	inWindows bool
 	// tried are the reasons why better variants were not used.
 	tried []error
 
@@ -121,6 +123,9 @@ func constantsFor(object *ebpf.CollectionSpec, controller byte, requests ...*req
 	values := bytes.Clone(object.Maps[constantSection].Contents[0].Value.([]byte))
 	values[object.Variables["cgroup_controller"].Offset] = controller
 	for _, r := range requests {
+		if in := object.Variables["in_windows"]; in != nil && r.inWindows {
+			values[in.Offset] = 1
+		}
 		copy(values[object.Variables[structName(r.Probe)+"_want"].Offset:], r.wanted())
 		if entry := object.Variables[structName(r.Probe)+"_entry"]; entry != nil && (r.wantsEntry() || r.watched) {
 			values[entry.Offset] = 1

@@ -59,6 +59,8 @@ func (sample) frames() (inProgram, inFunction int) { return 0, 0 }
 
 func (sample) readsFtrace() bool { return false }
 
+func (sample) traps() bool { return false }
+
 func (sample) vanishes() bool { return false }
 
 // clockName is what samples are attached to, under perf's name.

@@ -35,6 +35,8 @@ type AttachOptions struct {
 	// 0: there may be others. Where that is possible, it is attached to the processes alone that these, Roots and Cgroup leave.
 	Process, Group int
 	Namespace      uint32
+	// Burst attaches programs that are traps in the traced program a part of the time. Requests may not be added later.
+	Burst Burst
 	// Progress is called after each request was attached, if it is not nil.
 	Progress func(done, all int)
 }
@@ -46,6 +48,8 @@ type Session struct {
 	family     family               // empty without AttachOptions.Roots
 	cgroups    *set                 // nil without AttachOptions.Cgroup
 	among      *chosen              // nil if the options leave all processes
+	burst      Burst                // AttachOptions.Burst
+	windows    *windows             // nil without AttachOptions.Burst
 	ring       *ring
 	records    records
 	notes      notes
@@ -74,7 +78,7 @@ type Session struct {
 // could not be used. It is, or wraps, a [*kernel.PermissionError] if capabilities are missing, and a [*RejectedError] if the kernel did not
 // accept the code of a request.
 func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *Session, err error) {
-	s := &Session{host: h, maps: make(map[string]*ebpf.Map)}
+	s := &Session{host: h, maps: make(map[string]*ebpf.Map), burst: o.Burst}
 	s.correction.notes = &s.notes
 	defer func() {
 		if err != nil {
@@ -114,6 +118,11 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 	if err := s.serve(ctx, served, addition{maps: s.maps, progress: o.Progress, early: true}); err != nil {
 		return nil, err
 	}
+	if s.burst != (Burst{}) {
+		if err := s.begin(o.Burst); err != nil {
+			return nil, err
+		}
+	}
 	return s, nil
 }
 
@@ -134,7 +143,7 @@ type addition struct {
 // serve attaches requests and reports the objects from before. If it fails it leaves nothing attached.
 func (s *Session) serve(ctx context.Context, served []*request, a addition) error {
 	for _, r := range served {
-		r.among = s.among
+		r.among, r.inWindows = s.among, s.burst != (Burst{}) && s.host.Traps(r.Probe)
 	}
 	added := batches(served)
 	for _, b := range added {
@@ -286,6 +295,7 @@ func (s *Session) batchOf(r *request) *batch {
 func (s *Session) Detach() error {
 	var err error
 	s.detach.Do(func() {
+		s.windows.end()
 		s.changing.Lock()
 		s.detached = true
 		s.changing.Unlock()

@@ -111,7 +111,7 @@ var helpers = []hook{
 	{name: "syscall_start", place: tracepoint{name: "sys_enter"}},
 	{name: "verbs_built", place: datapath{"wr_abort", "wr_atomic_cmp_swp", "wr_atomic_fetch_add", "wr_atomic_write", "wr_bind_mw", "wr_flush",
 		"wr_local_inv", "wr_rdma_read", "wr_rdma_write", "wr_rdma_write_imm", "wr_send", "wr_send_imm", "wr_send_inv", "wr_send_tso",
-		"wr_set_inline_data", "wr_set_inline_data_list", "wr_set_sge", "wr_set_sge_list"}},
+		"wr_set_inline_data", "wr_set_inline_data_list", "wr_set_sge", "wr_set_sge_list", "wr_start"}},
 	{name: "verbs_given", place: datapath{"start_poll", "next_poll"}},
 	{name: "verbs_posted", place: datapath{"post_send", "wr_complete"}},
 	{name: "verbs_read_bytes", place: datapath{"read_byte_len"}},

@@ -84,6 +84,8 @@ func (ftraceEvent) frames() (inProgram, inFunction int) { return 0, 0 }
 
 func (ftraceEvent) readsFtrace() bool { return true }
 
+func (ftraceEvent) traps() bool { return false }
+
 func (ftraceEvent) vanishes() bool { return false }
 
 // ftracePrefix begins the name of the C struct for a hook's ftrace event; the hook's name follows.

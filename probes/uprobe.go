@@ -90,5 +90,8 @@ func (uprobe) frames() (inProgram, inFunction int) { return 0, 0 }
 
 func (uprobe) readsFtrace() bool { return false }
 
+// traps: it is a breakpoint.
+func (uprobe) traps() bool { return true }
+
 // vanishes: the uprobe is at a file, whatever modules do.
 func (uprobe) vanishes() bool { return false }

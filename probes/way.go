@@ -42,6 +42,8 @@ type way interface {
 	frames() (inProgram, inFunction int)
 	// readsFtrace reports whether its programs read ftrace events, rather than types of a module.
 	readsFtrace() bool
+	// traps reports whether it is a trap in the traced program, which each call pays for, whatever the filter. Its links are pausable.
+	traps() bool
 	// vanishes reports whether the kernel removes it when a module is unloaded, so that it must be attached again.
 	vanishes() bool
 }

@@ -23,6 +23,7 @@ type options struct {
 	output     string
 	command    commandFlag
 	filter     run.Filter
+	burst      run.Burst
 	count      uint64
 	timeout    time.Duration
 	strict     bool
@@ -95,6 +96,7 @@ func addRunFlags(cmd *cobra.Command, o *options) {
 	f.IntVar(&o.filter.PGID, "pgid", 0, "only events of process group `PGID`")
 	f.Var((*run.Namespace)(&o.filter.PIDNS), "pidns", "only events of pid namespace `INODE`, as lsns shows it; or a file like /proc/PID/ns/pid")
 	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events; for programs that print events")
+	f.Var(&o.burst, "burst", "attach probes that are traps in the traced program (verbs:) for `ON/PERIOD` of the time, like 100ms/1s; counts are estimates")
 	f.DurationVar(&o.timeout, "timeout", 0, "end after `DURATION` (like 10s or 1m)")
 	f.BoolVar(&o.strict, "strict", false, "exit with status 3 if events were lost, 4 if the command of -c failed")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")

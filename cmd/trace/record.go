@@ -47,6 +47,7 @@ func recordCommand(s streams) *cobra.Command {
 	f.Uint32Var(&o.mapSize, "map-size", 0, "with --stacks: room for `N` different stacks (default: what fits 16 MiB)")
 	f.Var(&maxSize, "max-size", "write FILE.1, FILE.2, … and keep the last `SIZE` of them")
 	addRunFlags(cmd, &o)
+	f.Lookup("burst").Hidden = true // it is refused, with the reason
 	return cmd
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // liveFlags apply to this machine, and not to recorded events.
-var liveFlags = []string{"record", "cmd", "timeout", "btf", "buffer-size", "explain", "no-kernel", "compare"}
+var liveFlags = []string{"record", "cmd", "timeout", "btf", "buffer-size", "explain", "no-kernel", "compare", "burst"}
 
 // checkReplay refuses flags that a replay does not use.
 func checkReplay(cmd *cobra.Command) error {

@@ -4,6 +4,7 @@
 package agg
 
 import (
+	"math"
 	"time"
 
 	"trace/lang/result"
@@ -51,7 +52,9 @@ type Traits struct {
 	// Timed reports that the aggregation is a [Timed], which needs the time of a value.
 	Timed bool
 	// Ranks reports that the aggregation is a [Ranker].
-	Ranks  bool
+	Ranks bool
+	// Counts reports that the result depends on how many values there are, not only on what they are.
+	Counts bool
 	Course result.Course
 	Adds   result.Addend
 }
@@ -86,6 +89,30 @@ type Show struct {
 	Div int64
 	// Elapsed is the time in which the values were collected.
 	Elapsed time.Duration
+	// Share, above 0, is which part of the values was seen. How many there are, and their sums, are then estimates.
+	Share float64
+}
+
+// estimated returns how many values there are, if so many were seen.
+func (o Show) estimated(seen uint64) uint64 {
+	if o.Share == 0 {
+		return seen
+	}
+	return uint64(math.Round(float64(seen) / o.Share))
+}
+
+// estimatedSum returns what the values add up to, if those that were seen add up to a sum.
+func (o Show) estimatedSum(seen uint64) uint64 {
+	if o.Share == 0 || !o.Signed {
+		return o.estimated(seen)
+	}
+	return uint64(int64(math.Round(float64(int64(seen)) / o.Share)))
+}
+
+// estimate marks a number that [Show.estimated] or estimatedSum returned.
+func (o Show) estimate(n result.Number) result.Number {
+	n.Estimate = o.Share > 0
+	return n
 }
 
 // Number returns a number of the type of the values.

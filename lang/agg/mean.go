@@ -51,9 +51,11 @@ type Stats struct{ mean }
 func (Stats) Name() string { return "stats" }
 
 // Traits returns the properties of stats.
-func (Stats) Traits() Traits { return Traits{Many: true, Adds: result.Sums} }
+func (Stats) Traits() Traits { return Traits{Many: true, Counts: true, Adds: result.Sums} }
 
 // Result returns all three numbers.
 func (Stats) Result(state []uint64, o Show) result.Value {
-	return result.Stats{Count: state[0], Average: o.divided(average(state, o)), Total: o.whole(o.Number(state[1]))}
+	return result.Stats{
+		Count: o.estimated(state[0]), Average: o.divided(average(state, o)), Total: o.estimate(o.whole(o.Number(o.estimatedSum(state[1])))),
+	}
 }

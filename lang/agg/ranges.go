@@ -146,7 +146,7 @@ func (h histogram) Add(state []uint64, x uint64, signed bool) {
 func (h histogram) Updates(state []uint64) uint64 { return sumOf(state) }
 
 func (histogram) Traits() Traits {
-	return Traits{Many: true, Course: result.Spread, Adds: result.Counts}
+	return Traits{Many: true, Counts: true, Course: result.Spread, Adds: result.Counts}
 }
 
 func sumOf(state []uint64) uint64 {
@@ -177,7 +177,7 @@ func (b shownBuckets) Bounds(bucket int) (lo, hi any) {
 
 // Result returns the histogram from the first to the last bucket that has a value.
 func (h histogram) Result(state []uint64, o Show) result.Value {
-	out := result.Histogram{Buckets: shownBuckets{h.Ranges, o}, Type: o.Type, Total: sumOf(state)}
+	out := result.Histogram{Buckets: shownBuckets{h.Ranges, o}, Type: o.Type, Total: o.estimated(sumOf(state)), Estimate: o.Share > 0}
 	out.First = slices.IndexFunc(state, func(n uint64) bool { return n != 0 })
 	if out.First < 0 {
 		out.First = 0
@@ -187,7 +187,9 @@ func (h histogram) Result(state []uint64, o Show) result.Value {
 	for state[end-1] == 0 {
 		end--
 	}
-	out.Counts = slices.Clone(state[out.First:end])
+	for _, n := range state[out.First:end] {
+		out.Counts = append(out.Counts, o.estimated(n))
+	}
 	return out
 }
 

@@ -24,10 +24,12 @@ func (Count) Updates(state []uint64) uint64 { return state[0] }
 func (Count) Shape() Shape { return Counter{} }
 
 // Result returns the number of values.
-func (Count) Result(state []uint64, o Show) result.Value { return o.divided(state[0]) }
+func (Count) Result(state []uint64, o Show) result.Value {
+	return o.estimate(o.divided(o.estimated(state[0])))
+}
 
 // Traits returns the properties of count.
-func (Count) Traits() Traits { return Traits{Adds: result.Counts} }
+func (Count) Traits() Traits { return Traits{Counts: true, Adds: result.Counts} }
 
 // total is the sum of the values.
 type total struct {
@@ -35,11 +37,13 @@ type total struct {
 	plain
 }
 
-func (total) Words() int                                 { return 1 }
-func (total) Add(state []uint64, x uint64, _ bool)       { state[0] += x }
-func (total) Updates([]uint64) uint64                    { return 1 }
-func (total) Shape() Shape                               { return Counter{Values: true} }
-func (total) Result(state []uint64, o Show) result.Value { return o.divided(o.Number(state[0])) }
+func (total) Words() int                           { return 1 }
+func (total) Add(state []uint64, x uint64, _ bool) { state[0] += x }
+func (total) Updates([]uint64) uint64              { return 1 }
+func (total) Shape() Shape                         { return Counter{Values: true} }
+func (total) Result(state []uint64, o Show) result.Value {
+	return o.estimate(o.divided(o.Number(o.estimatedSum(state[0]))))
+}
 
 // Sum is the sum of the values.
 type Sum struct{ total }
@@ -48,7 +52,7 @@ type Sum struct{ total }
 func (Sum) Name() string { return "sum" }
 
 // Traits returns the properties of sum.
-func (Sum) Traits() Traits { return Traits{Adds: result.Sums} }
+func (Sum) Traits() Traits { return Traits{Counts: true, Adds: result.Sums} }
 
 // Gauge is the sum of values that go up and down.
 type Gauge struct{ total }
@@ -57,7 +61,7 @@ type Gauge struct{ total }
 func (Gauge) Name() string { return "gauge" }
 
 // Traits returns the properties of gauge.
-func (Gauge) Traits() Traits { return Traits{SignedArg: true, Course: result.Level} }
+func (Gauge) Traits() Traits { return Traits{SignedArg: true, Counts: true, Course: result.Level} }
 
 // Rate is the sum of the values per second. Without an argument each value is 1.
 type Rate struct{ total }
@@ -66,11 +70,13 @@ type Rate struct{ total }
 func (Rate) Name() string { return "rate" }
 
 // Traits returns the properties of rate.
-func (Rate) Traits() Traits { return Traits{Restarts: true, Course: result.Growth, Adds: result.Sums} }
+func (Rate) Traits() Traits {
+	return Traits{Restarts: true, Counts: true, Course: result.Growth, Adds: result.Sums}
+}
 
 // Result returns the total and, if time has passed, the rate per second.
 func (Rate) Result(state []uint64, o Show) result.Value {
-	r := result.Rate{Total: o.whole(o.Number(state[0])), Unit: o.divided(nil).Type.Unit, Timed: o.Elapsed > 0}
+	r := result.Rate{Total: o.estimate(o.whole(o.Number(o.estimatedSum(state[0])))), Unit: o.divided(nil).Type.Unit, Timed: o.Elapsed > 0}
 	if r.Timed {
 		r.PerSecond = result.Float(r.Total.V) / float64(max(o.Div, 1)) / o.Elapsed.Seconds()
 	}

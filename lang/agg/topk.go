@@ -36,7 +36,7 @@ func (TopK) Updates([]uint64) uint64 { return 1 }
 func (TopK) Shape() Shape { return Ranked{} }
 
 // Traits returns the properties of topk.
-func (TopK) Traits() Traits { return Traits{Many: true, Ranks: true, Adds: result.Sums} }
+func (TopK) Traits() Traits { return Traits{Many: true, Ranks: true, Counts: true, Adds: result.Sums} }
 
 // Top returns how many are shown.
 func (t TopK) Top() int64 { return t.N }
@@ -49,9 +49,10 @@ func (TopK) Gone(state []uint64) []uint64 { return []uint64{state[0], state[0]} 
 
 // Result returns the most and the error.
 func (TopK) Result(state []uint64, o Show) result.Value {
-	n := o.divided(o.Number(state[0]))
+	most, least := o.estimated(state[0]), o.estimated(state[0]-state[1])
+	n := o.estimate(o.divided(o.Number(most)))
 	div := uint64(max(o.Div, 1))
-	n.Error = state[0]/div - (state[0]-state[1])/div
+	n.Error = most/div - least/div
 	return n
 }
 

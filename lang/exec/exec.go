@@ -85,6 +85,7 @@ type machine struct {
 	keep func(*event.Event) error
 	// clock returns the time on the clock of nsecs. started is when the program began, and ended when it ended, 0 before.
 	clock          func() uint64
+	share          func(from, to uint64) (share float64, ok bool) // Options.Share
 	started, ended uint64
 	command        int // the process of cpid
 	// cleared are the maps that a clause has cleared. The end does not show them if nothing was added since.

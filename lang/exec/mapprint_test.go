@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trace/lang/agg"
+	"trace/lang/check"
 	"trace/lang/format"
 	"trace/lang/ir"
 	"trace/lang/langtest"
@@ -70,6 +71,12 @@ func TestMap(t *testing.T) {
 	lhist := aggregation(agg.Agg{Func: agg.NewLHist(0, 10, 2)}, langtest.S64)
 	lhistK := aggregation(agg.Agg{Func: agg.NewLHist(0, 5<<10, 1<<10)}, langtest.U64)
 	lhistNs := aggregation(agg.Agg{Func: agg.NewLHist(1_000_000, 1_002_500, 1000)}, langtest.Ns)
+	signedSum := aggregation(agg.Agg{Func: agg.Sum{}}, langtest.S64)
+	sampled := func(m *ir.Map) *ir.Map {
+		part := *m
+		part.Sampled = true
+		return &part
+	}
 	pairs := &ir.Map{Name: "@x", Key: columns(langtest.Opcode, langtest.Gid), Value: columns(langtest.Opcode, langtest.Str16), IsTuple: true}
 	for _, test := range []struct {
 		name       string
@@ -166,6 +173,29 @@ func TestMap(t *testing.T) {
 [2ns, 4ns)             1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
 
 `, `{"type":"hist","data":{"@x":{"read":[{"min":1,"max":1,"count":1},{"min":2,"max":3,"count":1}]}},"func":"hist","unit":"ns","columns":[""],"rows":[{"key":["read"],"buckets":[{"lo":1,"hi":2,"n":1},{"lo":2,"hi":4,"n":1}]}]}`},
+		{"estimates: count", sampled(counts), []ir.Element{filled(counts, []any{"a"}, 1, 1, 1)}, ir.MapOptions{Share: 0.1}, "@x[a]: ~30\n",
+			`{"type":"map","data":{"@x":{"a":30}},"func":"count","estimate":true,"columns":[""],"rows":[{"key":["a"],"value":30}]}`},
+		{"estimates: sum", sampled(sums), []ir.Element{filled(sums, []any{"a"}, 4096)}, ir.MapOptions{Share: 0.5}, "@x[a]: ~8KiB\n",
+			`{"type":"map","data":{"@x":{"a":8192}},"func":"sum","unit":"bytes","estimate":true,"columns":[""],"rows":[{"key":["a"],"value":8192}]}`},
+		{"estimates: avg is none", sampled(avgs), []ir.Element{filled(avgs, []any{"a"}, negative(3), negative(4))}, ir.MapOptions{Share: 0.1}, "@x[a]: -3\n",
+			`{"type":"stats","data":{"@x":{"a":-3}},"func":"avg","columns":[""],"rows":[{"key":["a"],"value":-3}]}`},
+		{"estimates: stats", sampled(stats), []ir.Element{filled(stats, []any{"a"}, 1000, 2000, 3001)}, ir.MapOptions{Share: 0.25}, "@x[a]: { .count = ~12, .average = 2us, .total = ~24us }\n",
+			`{"type":"stats","data":{"@x":{"a":{"count":12,"average":2000,"total":24004}}},"func":"stats","unit":"ns","estimate":true,"columns":[""],"rows":[{"key":["a"],"count":12,"average":2000,"total":24004}]}`},
+		{"estimates: quantile", sampled(quantiles), []ir.Element{filled(quantiles, []any{"read"}, 20, 21)}, ir.MapOptions{Share: 0.1}, "@x[read]: p50 20ns, p99.9 21ns\n",
+			`{"type":"map","data":{"@x":{"read":{"p50":20,"p99.9":21}}},"func":"quantile","unit":"ns","estimate":true,"columns":[""],"rows":[{"key":["read"],"count":20,"quantiles":[{"p":50,"value":20},{"p":99.9,"value":21}]}]}`},
+		{"estimates: rate", sampled(rates), []ir.Element{filled(rates, []any{"a"}, 1, 1)}, ir.MapOptions{Elapsed: 2 * time.Second, Share: 0.1}, "@x[a]: ~10/s\n",
+			`{"type":"map","data":{"@x":{"a":10}},"func":"rate","estimate":true,"columns":[""],"rows":[{"key":["a"],"total":20,"per_second":10}]}`},
+		{"estimates: sum of signed numbers", sampled(signedSum), []ir.Element{filled(signedSum, nil, negative(3))}, ir.MapOptions{Share: 0.1}, "@x: ~-30\n",
+			`{"type":"map","data":{"@x":-30},"func":"sum","estimate":true,"columns":[],"rows":[{"key":[],"value":-30}]}`},
+		{"estimates: topk", sampled(ranked), []ir.Element{{Key: []any{"a"}, State: []uint64{2000, 500}}}, ir.MapOptions{Share: 0.5}, "@x[a]: ~3us..4us\n",
+			`{"type":"map","data":{"@x":{"a":4000}},"func":"topk","unit":"ns","estimate":true,"columns":[""],"rows":[{"key":["a"],"value":4000,"error":1000}]}`},
+		{"estimates: hist", sampled(lhist), []ir.Element{filled(lhist, nil, 2, 3, 7)}, ir.MapOptions{Share: 0.1}, `@x:
+[2, 4)               ~20 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
+[4, 6)                ~0 |                                                    |
+[6, 8)               ~10 |@@@@@@@@@@@@@@@@@@@@@@@@@@                          |
+
+`, `{"type":"hist","data":{"@x":[{"min":2,"max":3,"count":20},{"min":4,"max":5,"count":0},{"min":6,"max":7,"count":10}]},"func":"lhist","estimate":true,"columns":[],"rows":[{"key":[],"buckets":[{"lo":2,"hi":4,"n":20},{"lo":4,"hi":6,"n":0},{"lo":6,"hi":8,"n":10}]}]}`},
+		{"estimates: nothing could be seen", sampled(count), nil, ir.MapOptions{Unseen: true}, "@x: -\n", `{"type":"map","data":{"@x":null},"func":"count","estimate":true,"columns":[],"rows":[{"key":[],"value":null}]}`},
 		{"hist from a minimum", histMin, []ir.Element{filled(histMin, nil, 1)}, ir.MapOptions{}, `@x:
 (..., 4KiB)            1 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
 
@@ -485,5 +515,60 @@ func BenchmarkMap(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Estimates are marked in CSV by a column, and in the value of one element.
+func TestEstimates(t *testing.T) {
+	m := aggregation(agg.Agg{Func: agg.Count{}}, langtest.U64, langtest.Str16)
+	m.Sampled = true
+	elements, o := []ir.Element{filled(m, []any{"a"}, 1, 1)}, ir.MapOptions{Share: 0.1}
+	if got, want := printed(t, output.CSV, m, elements, o), "\nmap,,count,estimate\n@x,a,20,true\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for f, want := range map[output.Format]string{output.Text: "~20\n", output.JSON: `{"type":"value","data":20,"estimate":true,"row":{"key":["a"],"value":20}}` + "\n"} {
+		var b bytes.Buffer
+		if err := output.NewPrinter(&b, f, time.Time{}).Element(0, m.Table(elements, o)); err != nil || b.String() != want {
+			t.Errorf("got %q, want %q: %v", b.String(), want, err)
+		}
+		if f == output.JSON {
+			checkSchema(t, b.String())
+		}
+	}
+	if _, err := result.Merge(m.Table(elements, o)); err == nil || err.Error() != "merge @x: its values are estimates" {
+		t.Errorf("merging: %v", err)
+	}
+}
+
+// Of a program that is seen in part, the maps are marked that this affects. What would mean nothing is refused.
+func TestSample(t *testing.T) {
+	sampled := func(p *event.Probe) bool { return p.Group == "nvme" }
+	compiled := func(text string) *ir.Program {
+		t.Helper()
+		p, err := compile("program", text, langtest.Catalog, check.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := compiled(`nvme:setup_rq { @a = count(); @b = max(pid); @s = pid } begin { @c = count() } end { print(@a) }`)
+	if err := p.Sample(sampled); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range p.Maps {
+		if want := m.Name == "@a" || m.Name == "@b"; m.Sampled != want {
+			t.Errorf("%s is sampled: %t", m.Name, m.Sampled)
+		}
+	}
+	for text, want := range map[string]string{
+		`nvme:setup_rq { @x++ }`:                                      "a value that is changed by ++, --, += or -= needs each event, and --burst sees a part of them",
+		`nvme:setup_rq { if (pid > 1) { @x += pid } }`:                "a value that is changed by",
+		`nvme:setup_rq { @x = gauge(1) }`:                             "gauge() needs each event, and --burst sees a part of them",
+		`nvme:setup_rq { @x = tseries(pid, 1s, 5, "sum") }`:           "a series of sums needs each event, and --burst sees a part of them",
+		`nvme:setup_rq { @x = count() } interval:1s { @x = count() }`: "@x counts events that are all seen, and others that --burst sees a part of",
+	} {
+		if err := compiled(text).Sample(sampled); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "use count() or sum()") && !strings.Contains(err.Error(), "use two maps") {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
 	}
 }

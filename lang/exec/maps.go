@@ -51,8 +51,7 @@ func (m *machine) table(info *ir.Map, nsecs uint64, o ir.MapOptions) (t result.T
 	if o.Rest, err = m.stores[info].rest(); err != nil {
 		return t, err
 	}
-	o.Elapsed = m.elapsed(info, nsecs)
-	t = info.Table(elements, o)
+	t = info.Table(elements, m.collected(info, nsecs, o))
 	m.namedTable(&t)
 	return t, nil
 }
@@ -68,7 +67,7 @@ func (sc *scope) printElement(info *ir.Map, key []any) error {
 	if ok {
 		e.Value, e.State = found.Value, found.State
 	}
-	t := info.Table([]ir.Element{e}, ir.MapOptions{Elapsed: m.elapsed(info, sc.now())})
+	t := info.Table([]ir.Element{e}, m.collected(info, sc.now(), ir.MapOptions{}))
 	m.namedTable(&t)
 	return sc.sink.Element(sc.at(), t)
 }
@@ -103,11 +102,16 @@ func (m *machine) empty(info *ir.Map, nsecs uint64, how func(mapStore) error) er
 	return how(m.stores[info])
 }
 
-// elapsed returns the time from when a map began to count until nsecs.
-func (m *machine) elapsed(info *ir.Map, nsecs uint64) time.Duration {
+// collected returns how to print a map with the time from when it began to count until nsecs, and the part of its events that was seen.
+func (m *machine) collected(info *ir.Map, nsecs uint64, o ir.MapOptions) ir.MapOptions {
 	since, ok := m.since[info]
 	if !ok {
 		since = m.started
 	}
-	return time.Duration(nsecs - since)
+	o.Elapsed = time.Duration(nsecs - since)
+	if info.Sampled {
+		o.Share, ok = m.share(since, nsecs)
+		o.Unseen = !ok
+	}
+	return o
 }

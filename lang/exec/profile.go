@@ -30,7 +30,7 @@ func (r *Run) Profiles() ([]result.Profile, error) {
 }
 
 func profileOf(m *ir.Map, elements []ir.Element, of *machine) result.Profile {
-	t := m.Table(elements, ir.MapOptions{})
+	t := m.Table(elements, of.collected(m, of.now(), ir.MapOptions{}))
 	p := result.Profile{Map: m.Name}
 	if t.Adds == result.Sums {
 		p.Unit = m.Type().Unit

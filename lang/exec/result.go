@@ -21,7 +21,7 @@ func (r *Run) Tables() ([]result.Table, error) {
 			return nil, err
 		}
 		if len(m.Key) > 0 || len(elements) > 0 {
-			t := m.Table(elements, ir.MapOptions{Elapsed: r.machine.elapsed(m, r.machine.now()), By: result.ByValue, Rest: rest})
+			t := m.Table(elements, r.machine.collected(m, r.machine.now(), ir.MapOptions{By: result.ByValue, Rest: rest}))
 			slices.Reverse(t.Rows)
 			r.machine.namedTable(&t)
 			t = r.machine.sink.PresentableTable(t)

@@ -29,6 +29,9 @@ type Options struct {
 	Unshown bool
 	// Now returns the time on the clock of nsecs.
 	Now func() uint64
+	// Share returns which part of the events of a sampled map was seen from one time to another, on the clock of Now; ok is false if none
+	// could be seen. It is needed if the program has such maps.
+	Share func(from, to uint64) (share float64, ok bool)
 	// Keep takes the events that clauses without a body would print; nil: they are printed.
 	Keep func(*event.Event) error
 	// Warn takes what the program reports to the user.
@@ -113,7 +116,7 @@ func (r *Run) newMachine(o Options, sink Sink, store func(*ir.Map) mapStore) *ma
 	ctx, end := context.WithCancel(context.WithoutCancel(o.Context))
 	context.AfterFunc(o.Context, func() { time.AfterFunc(loopGrace, end) })
 	return &machine{
-		stacks: r.stacks, stores: stores, sink: sink, keep: o.Keep, clock: o.Now, started: r.plan.Options.Started, command: r.plan.Options.Command,
+		stacks: r.stacks, stores: stores, sink: sink, keep: o.Keep, clock: o.Now, share: o.Share, started: r.plan.Options.Started, command: r.plan.Options.Command,
 		symbols: r.symbols, ctx: ctx, warn: func(bool, string) {},
 	}
 }

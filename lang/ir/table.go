@@ -22,6 +22,10 @@ type MapOptions struct {
 	By result.Order
 	// Elapsed is the time in which the values were collected, for rate.
 	Elapsed time.Duration
+	// Share is which part of the values of a Sampled map was seen; 0: none.
+	Share float64
+	// Unseen means that no event could be seen, so a number of a map without a key is unknown.
+	Unseen bool
 	// Rest is the most that a key without an element may have, in a map of an aggregation that ranks; nil: nothing.
 	Rest []uint64
 }
@@ -44,7 +48,11 @@ func (m *Map) Type() event.Type {
 
 // show returns how states of the map are shown.
 func (m *Map) show(o MapOptions) agg.Show {
-	return agg.Show{Type: m.Type(), Signed: m.Agg.Signed, Div: o.Div, Elapsed: o.Elapsed}
+	show := agg.Show{Type: m.Type(), Signed: m.Agg.Signed, Div: o.Div, Elapsed: o.Elapsed}
+	if m.Sampled {
+		show.Share = o.Share
+	}
+	return show
 }
 
 // Table returns what the map holds. The options choose the order, the number of rows and the divisor. A map without a key whose
@@ -64,12 +72,16 @@ func (m *Map) Table(elements []Element, o MapOptions) result.Table {
 	if m.Agg != nil {
 		traits := m.Agg.Traits()
 		t.Many, t.Course, t.Adds, t.Merger = traits.Many, traits.Course, traits.Adds, m.Agg.Merger(m.Type())
+		t.Estimate = m.Sampled && traits.Counts
 	} else if !m.IsTuple && event.IsNumber(m.Type()) && m.Type().Enum == nil {
 		t.Adds = result.Sums
 	}
 	t.Rows = make([]result.Row, len(elements))
 	for i, e := range elements {
-		t.Rows[i] = result.Row{Key: e.Key, Value: m.Result(e, MapOptions{Elapsed: o.Elapsed}), State: e.State}
+		t.Rows[i] = result.Row{Key: e.Key, Value: m.Result(e, MapOptions{Elapsed: o.Elapsed, Share: o.Share}), State: e.State}
+	}
+	if o.Unseen && len(m.Key) == 0 {
+		t.Rows[0].Value = m.unknown(t.Rows[0].Value)
 	}
 	if ranker := m.Agg.Ranker(); ranker != nil {
 		t.Ranking = &result.Ranking{Own: m.Own, Top: ranker.Top()}
@@ -85,6 +97,19 @@ func (m *Map) Table(elements []Element, o MapOptions) result.Table {
 		}
 	}
 	return t
+}
+
+// unknown returns a value without its number, if it is one.
+func (m *Map) unknown(v result.Value) result.Value {
+	switch v := v.(type) {
+	case result.Number:
+		v.V = nil
+		return v
+	case result.Rate:
+		v.Timed = false
+		return v
+	}
+	return v
 }
 
 // Result returns the result of an element.

@@ -70,6 +70,8 @@ type Map struct {
 	IsTuple bool // the scalar is a tuple, even if it has only one element
 	// KeyForm and ValueForm are how the elements of the key and of a tuple are nested and named.
 	KeyForm, ValueForm *format.Form
+	// Sampled reports that only a part of the events that update it is seen.
+	Sampled bool
 	// declared by let
 	Lru     bool
 	MaxKeys uint32      // how many keys it has room for; 0: the default

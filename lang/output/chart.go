@@ -26,6 +26,7 @@ type bucketBar struct {
 	Label string
 	Part  string
 	N     uint64
+	Mark  string // before the number
 }
 
 // cell is a cell of the heat map. Level is its colour, from 0.
@@ -112,6 +113,9 @@ func (d *Document) chart(v view, r row) (chart, []heatColumn) {
 	}
 	for i := range c.Bars {
 		b := &c.Bars[i]
+		if v.Estimate {
+			b.Mark = string(estimated)
+		}
 		b.Label = v.label(first + (rows-1-i)*perRow)
 		if low := lowerBound(b.Label); perRow > 1 && low != b.Label {
 			b.Label = "from " + low

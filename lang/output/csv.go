@@ -24,7 +24,7 @@ import (
 // Events are one table. Its columns are the chosen ones, or all fields of all probes whose events the program prints. Its head
 // comes before the first event. A value of print() is a row without a head: a cell, or a cell for each element of a tuple or of a
 // loop variable. The texts of printf() and time() are not changed. Each printed map is a table of its own after an empty line: its
-// name, the elements of the key, and the value. Histograms have the columns lo, hi and n, and a row for each bucket.
+// name, the elements of the key, and the value; a last column, estimate, is there if numbers are estimates. Histograms have the columns lo, hi and n, and a row for each bucket.
 
 // CSV is a table of events, and one for each map.
 const CSV Format = "csv"
@@ -173,13 +173,16 @@ func (p *csvForm) table(t result.Table) error {
 	if t.Ranking != nil {
 		all[0] = append(all[0], "error")
 	}
+	if t.Estimate {
+		all[0] = append(all[0], "estimate")
+	}
 	for _, r := range t.Rows {
 		begin := []string{t.Name}
 		for i, x := range r.Key {
 			begin = append(begin, p.plainValue(t.Key[i].Type, x))
 		}
 		for _, values := range p.csvValues(r.Value) {
-			all = append(all, slices.Concat(begin, values, csvError(t, r.Value)))
+			all = append(all, slices.Concat(begin, values, csvError(t, r.Value), csvEstimate(t)))
 		}
 	}
 	p.line = append(p.line[:0], '\n')
@@ -264,6 +267,14 @@ func csvError(t result.Table, v result.Value) []string {
 		return []string{strconv.FormatUint(n.Error, 10)}
 	}
 	return nil
+}
+
+// csvEstimate returns that numbers of a map are estimates.
+func csvEstimate(t result.Table) []string {
+	if !t.Estimate {
+		return nil
+	}
+	return []string{"true"}
 }
 
 // csvPercentiles writes a value beyond the measured range as a bound with its sign.

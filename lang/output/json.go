@@ -79,7 +79,7 @@ func (p *jsonForm) value(t event.Type, elems []event.Type, v any, _ bool) error 
 func (p *jsonForm) element(t result.Table) error {
 	p.message("value")
 	p.line = appendUnit(appendResult(p.line, t.Rows[0].Value), t.Unit)
-	p.line = appendRow(append(p.line, `,"row":`...), t, t.Rows[0])
+	p.line = appendRow(append(appendEstimate(p.line, t), `,"row":`...), t, t.Rows[0])
 	return p.endMessage()
 }
 
@@ -260,7 +260,7 @@ func (p *jsonForm) rows(t result.Table) error {
 	if t.Func != "" {
 		p.line = format.AppendJSONString(append(p.line, `,"func":`...), t.Func)
 	}
-	p.line = append(appendUnit(p.line, t.Unit), `,"columns":[`...)
+	p.line = append(appendEstimate(appendUnit(p.line, t.Unit), t), `,"columns":[`...)
 	for i, c := range t.Key {
 		if i > 0 {
 			p.line = append(p.line, ',')
@@ -279,6 +279,14 @@ func (p *jsonForm) rows(t result.Table) error {
 	}
 	p.line = append(p.line, ']')
 	return nil
+}
+
+// appendEstimate appends that numbers of a map are estimates.
+func appendEstimate(b []byte, t result.Table) []byte {
+	if !t.Estimate {
+		return b
+	}
+	return append(b, `,"estimate":true`...)
 }
 
 // appendRow appends a row: its key, and the members that hold its value.

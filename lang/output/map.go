@@ -34,8 +34,14 @@ func elements(t result.Tuple) (types []event.Type, values []any) {
 	return types, t.Values()
 }
 
-// appendNumber appends a number as text. A number that is not known exactly is written as bounds.
+// estimated is before a number that is an estimate.
+const estimated = '~'
+
+// appendNumber appends a number as text. A number that is not known exactly is written as bounds, or is marked as an estimate.
 func appendNumber(b []byte, n result.Number) []byte {
+	if n.Estimate && n.V != nil {
+		b = append(b, estimated)
+	}
 	if most, ok := n.V.(uint64); ok && n.Error > 0 {
 		b = append(format.Append(b, n.Type, nil, most-n.Error), ".."...)
 	}
@@ -53,7 +59,7 @@ func appendText(b []byte, v result.Value) []byte {
 	case result.Histogram:
 		return appendHistogram(b, v)
 	case result.Stats:
-		b = strconv.AppendUint(append(b, "{ .count = "...), v.Count, 10)
+		b = appendCount(append(b, "{ .count = "...), v.Count, v.Total.Estimate)
 		b = appendNumber(append(b, ", .average = "...), v.Average)
 		return append(appendNumber(append(b, ", .total = "...), v.Total), " }"...)
 	case result.Quantiles:
@@ -64,9 +70,20 @@ func appendText(b []byte, v result.Value) []byte {
 		if !v.Timed {
 			return append(b, '-')
 		}
+		if v.Total.Estimate {
+			b = append(b, estimated)
+		}
 		return appendPerSecond(b, v.PerSecond, v.Unit)
 	}
 	return b
+}
+
+// appendCount appends how many there are of something.
+func appendCount(b []byte, n uint64, estimate bool) []byte {
+	if estimate {
+		b = append(b, estimated)
+	}
+	return strconv.AppendUint(b, n, 10)
 }
 
 // appendPerSecond appends a rate per second.
@@ -137,14 +154,16 @@ func appendHistogram(b []byte, h result.Histogram) []byte {
 	}
 	most := slices.Max(h.Counts)
 	labels, longest := make([]string, len(h.Counts)), 0
-	for i := range h.Counts {
+	counts := make([]string, len(h.Counts))
+	for i, n := range h.Counts {
+		counts[i] = string(appendCount(nil, n, h.Estimate))
 		labels[i] = label(h, h.First+i)
 		longest = max(longest, len(labels[i]))
 	}
-	labelWidth, countWidth := columnWidth(16, longest), columnWidth(8, len(strconv.FormatUint(most, 10)))
+	labelWidth, countWidth := columnWidth(16, longest), columnWidth(8, len(appendCount(nil, most, h.Estimate)))
 	for i, n := range h.Counts {
 		length := int(float32(n) / float32(max(most, 1)) * barWidth) // bpftrace rounds this way
-		b = fmt.Appendf(b, "%-*s%*d |%-*s|\n", labelWidth, labels[i], countWidth, n, barWidth, strings.Repeat("@", length))
+		b = fmt.Appendf(b, "%-*s%*s |%-*s|\n", labelWidth, labels[i], countWidth, counts[i], barWidth, strings.Repeat("@", length))
 	}
 	return b
 }

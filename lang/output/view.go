@@ -86,7 +86,10 @@ func (v view) label(bucket int) string { return label(v.Zero.(result.Histogram),
 
 // text writes a number of the course of a value; of a rate, the number per second.
 func (v view) text(n float64) string {
-	if v.Course == result.Growth {
+	switch {
+	case v.Course == result.Growth && v.Estimate:
+		return string(estimated) + PerSecond(n, v.unit())
+	case v.Course == result.Growth:
 		return PerSecond(n, v.unit())
 	}
 	return about(n, v.unit())
@@ -107,7 +110,7 @@ func keyTexts(t result.Table, r result.Row) []string {
 func ValueText(v result.Value) string {
 	switch v := v.(type) {
 	case result.Histogram:
-		return strconv.FormatUint(v.Total, 10)
+		return string(appendCount(nil, v.Total, v.Estimate))
 	case result.Series:
 		if n := len(v.Points); n > 0 {
 			return string(appendNumber(nil, result.Number{Type: v.Type, V: v.Points[n-1].Value}))

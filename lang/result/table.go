@@ -30,6 +30,8 @@ type Table struct {
 	Many bool
 	// Course describes what a change of the values means.
 	Course Course
+	// Estimate reports that only a part of the values was seen: how many there are, and what they add up to, are estimates.
+	Estimate bool
 	// Adds describes what can be added over values of different keys.
 	Adds Addend
 	Rows []Row
@@ -168,6 +170,9 @@ func Merge(tables ...Table) (Table, error) {
 	}
 	at := make(map[string]int)
 	for _, t := range tables {
+		if t.Estimate {
+			return Table{}, fmt.Errorf("merge %s: its values are estimates", t.Name)
+		}
 		if t.Name != merged.Name || t.Func != merged.Func || len(t.Key) != len(merged.Key) {
 			return Table{}, fmt.Errorf("merge %s %s and %s %s: the maps differ", merged.Name, merged.Func, t.Name, t.Func)
 		}

@@ -13,6 +13,8 @@ type Number struct {
 	Mean bool
 	// Error is by how much the number may be less. It is at most V.
 	Error uint64
+	// Estimate reports that the number is an estimate, because only a part of the values was seen.
+	Estimate bool
 }
 
 // Rank returns the number.
@@ -36,7 +38,8 @@ func (t Tuple) Values() []any {
 	return all
 }
 
-// Stats is the number of values, their average and their sum. Without values the average is absent.
+// Stats is the number of values, their average and their sum. Without values the average is absent. If the sum is an estimate, so is the
+// number.
 type Stats struct {
 	Count          uint64
 	Average, Total Number
@@ -92,6 +95,8 @@ type Histogram struct {
 	Counts []uint64
 	// Total is the number of values. If print(@m, top, div) divides the counts, it is the number before the division.
 	Total uint64
+	// Estimate reports that the counts are estimates, because only a part of the values was seen.
+	Estimate bool
 }
 
 // Rank returns the number of values.

@@ -117,19 +117,28 @@ func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, erro
 		}
 	}
 	l.out.Note(Attaching{0, len(requests)})
-	session, err := probes.Attach(ctx, l.host, requests, probes.AttachOptions{
+	l.session, err = probes.Attach(ctx, l.host, requests, probes.AttachOptions{
 		RingBytes: l.options.RingBytes, Roots: l.roots(), Descendants: l.options.Filter.PID != 0, Cgroup: l.options.Filter.Cgroup,
-		Process: l.only(), Group: l.options.Filter.PGID, Namespace: l.options.Filter.PIDNS, Maps: l.exec.Maps(), Layouts: l.plan.Layouts(),
+		Process: l.only(), Group: l.options.Filter.PGID, Namespace: l.options.Filter.PIDNS, Burst: probes.Burst(l.options.Burst),
+		Maps: l.exec.Maps(), Layouts: l.plan.Layouts(),
 		Progress: func(done, all int) { l.out.Note(Attaching{done, all}) },
 	})
-	return session, l.permitted(err)
+	return l.session, l.permitted(err)
+}
+
+// share returns which part of the events of traps was seen.
+func (l *Live) share(from, to uint64) (share float64, ok bool) {
+	if l.session == nil {
+		return 0, false
+	}
+	return l.session.Share(from, to)
 }
 
 // runOptions are where the program prints, and what takes its events.
 func (l *Live) runOptions(ctx context.Context, again bool) exec.Options {
 	l.openPrinters()
 	l.printer.Show(l.options.Columns, l.program.Printed(), l.program.Raw)
-	o := exec.Options{Sink: l.printer, Now: l.now, Muted: again, Unshown: l.out.Document != nil, Context: ctx, Warn: l.out.message}
+	o := exec.Options{Sink: l.printer, Now: l.now, Share: l.share, Muted: again, Unshown: l.out.Document != nil, Context: ctx, Warn: l.out.message}
 	if l.shadow != nil {
 		l.shadow.Show(l.options.Columns, l.program.Printed(), l.program.Raw)
 		o.Shadow = l.shadow

@@ -93,6 +93,9 @@ func (l *Live) complete(session *probes.Session, counts []Probe) error {
 	for i, p := range counts {
 		counts[i].Printed = l.printedOf(p.Name)
 	}
+	if l.options.Burst != (Burst{}) {
+		r.Share, _ = session.Share(0, l.now())
+	}
 	r.Probes, r.Missing, r.RemadeCgroups = counts, session.Notes(), l.remadeCgroups()
 	var err error
 	r.SkippedForks, err = session.SkippedForks()

@@ -34,6 +34,7 @@ type Live struct {
 	// messages are written among the data.
 	messages messages
 	report   Report
+	session  *probes.Session // nil until it is attached
 	// child is the command, nil without one.
 	child   *child
 	started uint64 // on the clock of nsecs
@@ -186,6 +187,9 @@ func (l *Live) run(interrupted context.Context) error {
 	if err := l.checkCommand(); err != nil {
 		return err
 	}
+	if err := l.checkBurst(); err != nil {
+		return err
+	}
 	if l.child, err = holdCommand(ctx, interrupted, l.options.Command, l.out); err != nil {
 		return err
 	}
@@ -226,6 +230,28 @@ func (l *Live) checkCommand() error {
 	return nil
 }
 
+// checkBurst marks what is seen a part of the time.
+func (l *Live) checkBurst() error {
+	if l.options.Burst == (Burst{}) {
+		return nil
+	}
+	if l.options.Record != nil {
+		return errors.New("--burst: a recording does not have which part of the time was seen, so a program that reads it would take a part for all")
+	}
+	traps := map[*event.Probe]bool{}
+	for _, c := range l.program.Clauses {
+		for _, p := range c.Probes {
+			if l.host.Traps(p) {
+				traps[p] = true
+			}
+		}
+	}
+	if len(traps) == 0 {
+		return errors.New("--burst: no probe of the program is a trap in the traced program, like the probes of verbs: it would change nothing")
+	}
+	return l.program.Sample(func(p *event.Probe) bool { return traps[p] })
+}
+
 // begin starts what waited for the probes to be attached.
 func (l *Live) begin(ctx context.Context) error {
 	if err := errors.Join(l.out.Data.begin(), l.messages.each((*output.Printer).Begin)); err != nil {
@@ -262,7 +288,7 @@ func (l *Live) counts(session *probes.Session) ([]Probe, error) {
 	for i, n := range losses {
 		all[i] = Probe{
 			Name: n.Probe.String(), Variant: variants[n.Probe], Events: n.Events, Rejected: n.Rejected + l.exec.Rejected(n.Probe),
-			Counted: n.Counted, Delivered: n.Delivered, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Skipped: n.Missed, Cut: n.Cut,
+			Counted: n.Counted, Delivered: n.Delivered, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Outside: n.Outside, Skipped: n.Missed, Cut: n.Cut,
 			Unmatched: n.Unmatched, Unasked: n.Unasked, NoRoom: n.InFlightFull, SkippedBeginnings: n.MissedBeginnings,
 			Corrected: n.Corrected, Gaps: n.Gaps,
 		}

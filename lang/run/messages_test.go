@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"trace/lang/exec"
 )
@@ -24,6 +25,18 @@ func TestOptionErrors(t *testing.T) {
 	wantError(t, checkMemory(1<<62), " MiB of memory that are available: lower --map-size (--explain shows the size of each map)")
 	_, err := SplitWords("a | b")
 	wantError(t, err, `(there is no shell: to use one, write -c "sh -c '…'")`)
+	for value, want := range map[string]string{
+		"100ms": "expected two durations, like 100ms/1s: attached for 100 ms in each second", "x/1s": "expected two durations", "100ms/": "expected two durations",
+		"0/1s": "attaching takes about as long: use at least 10ms/100ms", "-1s/1s": "attaching takes about as long",
+		"1s/1s": "1s is not a part of 1s; without --burst it is attached all the time", "2s/1s": "2s is not a part of 1s",
+	} {
+		var b Burst
+		wantError(t, b.Set(value), want)
+	}
+	var b Burst
+	if err := b.Set("100ms/1s"); err != nil || b != (Burst{100 * time.Millisecond, time.Second}) || b.String() != "100ms/1s" || new(Burst).String() != "" {
+		t.Errorf("%v %v", &b, err)
+	}
 	rec, err := OpenRecordings("../../scripts/testdata/nvme_latency.rec")
 	if err != nil {
 		t.Fatal(err)

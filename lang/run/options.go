@@ -69,6 +69,8 @@ type Machine struct {
 	RingBytes int
 	// NoKernel evaluates everything in user space, Compare on both sides.
 	NoKernel, Compare bool
+	// Burst attaches programs that are traps in the traced program a part of the time.
+	Burst Burst
 	// Counted counts the events that the kernel rejected.
 	Counted bool
 	// DryRun ends the run once the probes are attached.

@@ -30,6 +30,8 @@ type Report struct {
 	// Ended is when the end clauses began to run; zero: something failed before.
 	Ended  time.Time
 	Probes []Probe
+	// Share is which part of the time traps were attached; 0: all the time.
+	Share float64
 	// Missing describes what probes turned out to lack since the last [Counts].
 	Missing []string
 	// RemadeCgroups were removed and created again: only the first one was matched.
@@ -63,6 +65,8 @@ type Probe struct {
 	// Lost events should have been seen but were not. The reasons are: the buffer was full (RingFull), the beginning of the event
 	// was not seen (Unseen), the kernel skipped the BPF program (Skipped), or a list was too long for it (Cut, once for each list).
 	Lost, RingFull, Unseen, Skipped, Cut uint64
+	// Outside events may have begun outside of the windows of --burst: they are left out.
+	Outside uint64
 	// Unmatched events lack the fields of their beginning, which was not seen. Unasked reports that the filter uses just these
 	// fields.
 	Unmatched uint64

@@ -22,7 +22,7 @@ import (
 // A place is a function in a file of a process.
 type place struct {
 	function
-	path string // by which it can be opened while the process lives
+	path string // by which it can be opened: while the process lives, or until the finder lets go of the file
 	// library is its name in the process.
 	library string
 }
@@ -42,6 +42,7 @@ type Finder struct {
 	mu        sync.Mutex
 	places    map[string][]place // by call
 	uses      map[process]map[string][]place
+	files     map[file]*os.File // that these are in: the process by which one was found may end
 	followers []*Follower
 	opens     map[process][]Open // the devices of processes: their contexts were found, or it is known why not
 	failed    map[process]*failures
@@ -326,6 +327,12 @@ func (f *Finder) addAll(self process, what string, at map[string]place) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for call, p := range at {
+		if err := f.hold(&p); err != nil {
+			return false
+		}
+		at[call] = p
+	}
 	libraries, ok := f.use(self, at)
 	for call, p := range at {
 		if slices.ContainsFunc(f.places[call], p.same) {
@@ -351,7 +358,7 @@ func dummy(p place) bool { return strings.HasPrefix(filepath.Base(p.library), "l
 func (f *Finder) add(call string, p place) (some bool, err error) {
 	var attached []*Follower
 	for _, w := range f.followers {
-		if w.call != call || w.among != nil {
+		if w.call != call || w.among != nil || w.paused {
 			continue
 		}
 		if err := w.add(p); err != nil {
@@ -366,6 +373,32 @@ func (f *Finder) add(call string, p place) (some bool, err error) {
 	}
 	f.places[call] = append(f.places[call], p)
 	return len(attached) > 0, nil
+}
+
+// hold opens the file of a place, and replaces its path with one that stays.
+func (f *Finder) hold(p *place) error {
+	open := f.files[p.file]
+	if open == nil {
+		var err error
+		if open, err = os.Open(p.path); err != nil {
+			return err
+		}
+		f.files[p.file] = open
+	}
+	p.path = fmt.Sprintf("/proc/self/fd/%d", open.Fd())
+	return nil
+}
+
+// Close lets go of the files, after the last follower was closed.
+func (f *Finder) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	for _, open := range f.files {
+		errs = append(errs, open.Close())
+	}
+	clear(f.files)
+	return errors.Join(errs...)
 }
 
 // endbr64 is the size of the instruction that marks the target of an indirect jump. The kernel has to single-step it, which takes four
@@ -405,6 +438,7 @@ func NewFinder(note func(text string)) *Finder {
 		note: note, identify: fileOf, places: make(map[string][]place), uses: make(map[process]map[string][]place),
 		opens: make(map[process][]Open), failed: make(map[process]*failures), objects: make(map[functions]bool), clocks: newClocks(),
 		ready: make(map[process]ready), refused: make(map[string]int), noted: make(map[string]bool),
+		files: make(map[file]*os.File),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unsafe"
@@ -66,6 +67,7 @@ func context(fd int, function uint64) []byte {
 
 // attachments counts what is attached, by process, file and offset.
 type attachments struct {
+	mu   sync.Mutex
 	open map[string]int
 	fail bool
 }
@@ -75,8 +77,14 @@ func (a *attachments) attach(path string, offset uint64, pid int) (io.Closer, er
 		return nil, errors.New("refused")
 	}
 	at := fmt.Sprintf("%d %s+%x", pid, filepath.Base(path), offset)
-	a.open[at]++
-	return closer(func() { a.open[at]-- }), nil
+	a.add(at, 1)
+	return closer(func() { a.add(at, -1) }), nil
+}
+
+func (a *attachments) add(at string, n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open[at] += n
 }
 
 func (a *attachments) number() (n int) {
@@ -153,6 +161,47 @@ func TestFinder(t *testing.T) {
 	_ = memory[0]
 }
 
+// A follower that pauses is detached. What is found meanwhile is attached when it goes on, even if the process by which it was found has ended.
+func TestPause(t *testing.T) {
+	f := NewFinder(func(string) {})
+	a := &attachments{open: make(map[string]int)}
+	w, err := f.Follow("post_send", nil, a.attach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	function := uint64(reflect.ValueOf(TestPause).Pointer())
+	memory := context(device(t), function)
+	f.Look(os.Getpid())
+	var paths []string
+	for _, p := range f.places["post_send"] {
+		paths = append(paths, p.path)
+	}
+	if want := fmt.Sprintf("/proc/self/fd/%d", f.files[f.places["post_send"][0].file].Fd()); !slices.Equal(paths, []string{want}) {
+		t.Errorf("the paths are %q, want %q", paths, want)
+	}
+	if err := w.Pause(); err != nil || a.number() != 0 {
+		t.Errorf("after a pause %v is attached: %v", a.open, err)
+	}
+	later := context(device(t), function+64)
+	if f.Look(os.Getpid()); a.number() != 0 {
+		t.Errorf("in the pause %v is attached", a.open)
+	}
+	if err := w.Resume(); err != nil || a.number() != 2 {
+		t.Errorf("after the pause %v is attached: %v", a.open, err)
+	}
+	if err := errors.Join(w.Pause(), w.Resume()); err != nil || a.number() != 2 {
+		t.Errorf("after another one %v is attached: %v", a.open, err)
+	}
+	a.fail = true
+	if err := errors.Join(w.Pause(), w.Resume()); err == nil || err.Error() != "refused\nrefused" {
+		t.Errorf("an error of each place: %v", err)
+	}
+	if err := errors.Join(w.Close(), f.Close()); err != nil || a.number() != 0 || len(f.files) != 0 {
+		t.Errorf("at the end %v is attached: %v", a.open, err)
+	}
+	_, _ = memory[0], later[0]
+}
+
 // What cannot be attached is reported once, and tried again with the next process.
 func TestFinderRefused(t *testing.T) {
 	var notes []string
@@ -207,7 +256,8 @@ func TestDummies(t *testing.T) {
 	var notes []string
 	f := NewFinder(func(text string) { notes = append(notes, text) })
 	follow(t, f, "poll_cq")
-	f.begun, f.identify = true, func(path string) (file, error) { return file{inode: uint64(len(path))}, nil }
+	library := file{inode: 2}
+	f.begun, f.identify, f.files[library] = true, func(string) (file, error) { return library, nil }, os.Stdin
 	regions := []region{
 		{start: 0x1000, end: 0x2000, perms: "r-xp", inode: 1, path: "/usr/lib/libibverbs.so.1.14.44.0"},
 		{start: 0x3000, end: 0x4000, perms: "r-xp", inode: 2, path: "/usr/lib/librxe.so"},

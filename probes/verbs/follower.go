@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Attach attaches something to an offset in a file, for the calls of a process; 0: of all processes that map the file.
@@ -27,6 +28,7 @@ type Follower struct {
 	attach  Attach
 	closers []io.Closer                        // of all processes
 	own     map[process]map[function]io.Closer // of each that is followed
+	paused  bool
 }
 
 // A function is where a function is, under whatever path.
@@ -77,7 +79,7 @@ func (w *Follower) add(p place) error {
 // serve attaches to the functions of a process that were not attached to, if it is followed, and returns these.
 func (w *Follower) serve(self process, places []place) (added []place, err error) {
 	places = slices.DeleteFunc(slices.Clone(places), func(p place) bool { return w.own[self][p.function] != nil })
-	if len(places) == 0 || !w.among(self.pid) {
+	if len(places) == 0 || w.paused || !w.among(self.pid) {
 		return nil, nil
 	}
 	if w.own[self] == nil {
@@ -113,6 +115,48 @@ func (w *Follower) release() error {
 	for self := range w.own {
 		errs = append(errs, w.leave(self))
 	}
+	return errors.Join(errs...)
+}
+
+// Pause detaches, until [Follower.Resume] attaches to the functions that are known then.
+func (w *Follower) Pause() error {
+	w.finder.mu.Lock()
+	closers := w.closers
+	for _, own := range w.own {
+		closers = slices.AppendSeq(closers, maps.Values(own))
+	}
+	w.closers, w.paused = nil, true
+	clear(w.own)
+	w.finder.mu.Unlock()
+	return sideBySide(len(closers), func(i int) error { return closers[i].Close() })
+}
+
+// Resume attaches again.
+func (w *Follower) Resume() error {
+	w.finder.mu.Lock()
+	defer w.finder.mu.Unlock()
+	w.paused = false
+	if w.among != nil {
+		return w.begin()
+	}
+	places := w.finder.places[w.call]
+	closers := make([]io.Closer, len(places))
+	err := sideBySide(len(places), func(i int) (err error) {
+		closers[i], err = w.attach(places[i].path, places[i].offset, 0)
+		return err
+	})
+	w.closers = slices.DeleteFunc(closers, func(c io.Closer) bool { return c == nil })
+	return err
+}
+
+// sideBySide does something n times at once: the kernel may make each wait.
+func sideBySide(n int, do func(i int) error) error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { errs[i] = do(i) })
+	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 

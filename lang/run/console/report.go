@@ -25,6 +25,7 @@ func (c *Console) Report(r run.Report) {
 	if len(r.Recordings) == 0 {
 		c.reportProbes(r.Probes)
 	}
+	c.showMissing(burstLines(r))
 	for _, l := range r.Maps {
 		c.showMissing(mapLossLines(l))
 		if l.Absent > 0 && !c.Quiet {
@@ -42,6 +43,20 @@ func (c *Console) Report(r run.Report) {
 	if r.File != "" && !c.Quiet {
 		c.Note("recorded %s in %s", plural(r.Recorded, "event"), r.File)
 	}
+}
+
+// burstLines describes what --burst saw.
+func burstLines(r run.Report) (lines []string) {
+	if r.Share == 0 {
+		return nil
+	}
+	lines = append(lines, fmt.Sprintf("--burst: attached %.1f %% of the time; numbers with a ~ are estimates for all of it", 100*r.Share))
+	for _, p := range r.Probes {
+		if p.Outside > 0 {
+			lines = append(lines, fmt.Sprintf("--burst: %s: %s left out, which may have begun before a window", p.Name, plural(p.Outside, "event")))
+		}
+	}
+	return lines
 }
 
 // reportActs prints what the program did to this machine.
@@ -245,6 +260,7 @@ func Summary(r run.Report) output.Summary {
 		f.Losses = append(f.Losses, mapLossLines(l)...)
 	}
 	f.Losses = append(f.Losses, stackLossLines(r.Stacks, true)...)
+	f.Losses = append(f.Losses, burstLines(r)...)
 	if r.SkippedForks > 0 {
 		f.Losses = append(f.Losses, forksLine(r.SkippedForks))
 	}

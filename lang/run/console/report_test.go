@@ -38,6 +38,24 @@ func TestLossLine(t *testing.T) {
 	}
 }
 
+// The report has the share of --burst, and what was left out.
+func TestBurstLines(t *testing.T) {
+	if lines := burstLines(run.Report{}); lines != nil {
+		t.Errorf("without --burst: %q", lines)
+	}
+	r := run.Report{Share: 0.0984, Probes: []run.Probe{{Name: "verbs:complete", Outside: 3}, {Name: "verbs:post_send"}}}
+	want := []string{
+		"--burst: attached 9.8 % of the time; numbers with a ~ are estimates for all of it",
+		"--burst: verbs:complete: 3 events left out, which may have begun before a window",
+	}
+	if got := burstLines(r); !slices.Equal(got, want) || r.Lost() {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := Summary(r).Losses; !slices.Equal(got, want) {
+		t.Errorf("a page has %q", got)
+	}
+}
+
 // An event without its beginning is not lost.
 func TestIncompleteLines(t *testing.T) {
 	for _, test := range []struct {

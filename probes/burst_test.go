@@ -1,0 +1,122 @@
+//go:build linux
+
+package probes
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Windows of 100 in each 1000: the share of any time is what was open of it.
+func TestShare(t *testing.T) {
+	w := &windows{}
+	for i := range uint64(10) {
+		w.note(5000+i*1000, true)
+		w.note(5000+i*1000+100, false)
+	}
+	s := &Session{windows: w}
+	check := func(from, to uint64, want float64) {
+		t.Helper()
+		share, ok := s.Share(from, to)
+		if ok != (want > 0) || math.Abs(share-want) > 1e-9 {
+			t.Errorf("from %d to %d: %v %t, want %v", from, to, share, ok, want)
+		}
+	}
+	check(0, 15000, 0.1)      // what is before the first window does not count
+	check(5000, 5050, 1)      // within one
+	check(5100, 5900, 0)      // between two
+	check(5050, 6050, 0.1)    // across two
+	check(14000, 15000, 0.1)  // the last one
+	check(14000, 16000, 0.05) // after it
+	check(20000, 30000, 0)    // long after it
+	check(6000, 6000, 0)      // no time
+	w.note(16000, true)       // is open
+	check(16000, 16400, 1)    //
+	check(15900, 16400, 400/500.)
+	w.ended = true
+	check(15000, 40000, 0)
+	if share, ok := (&Session{}).Share(1, 2); share != 1 || !ok {
+		t.Errorf("without windows the share is %v %t", share, ok)
+	}
+}
+
+// However many windows there are, little is kept of them.
+func TestManyWindows(t *testing.T) {
+	w := &windows{}
+	const n = 3 * mostEdges
+	for i := range uint64(n) {
+		w.note(i*1000, true)
+		w.note(i*1000+100, false)
+	}
+	if len(w.edges) >= mostEdges {
+		t.Errorf("%d edges are kept", len(w.edges))
+	}
+	share, ok := (&Session{windows: w}).Share(0, n*1000)
+	recent, _ := (&Session{windows: w}).Share((n-10)*1000, n*1000)
+	if !ok || math.Abs(share-0.1) > 1e-3 || math.Abs(recent-0.1) > 1e-9 {
+		t.Errorf("the shares are %v and %v, want 0.1", share, recent)
+	}
+}
+
+// link is a pausable link.
+type pausableLink struct {
+	attached        bool
+	pauses, resumes int
+	err             error
+}
+
+func (l *pausableLink) Close() error  { return nil }
+func (l *pausableLink) Pause() error  { l.attached, l.pauses = false, l.pauses+1; return l.err }
+func (l *pausableLink) Resume() error { l.attached, l.resumes = true, l.resumes+1; return l.err }
+
+// The links of traps are attached in windows; others always.
+func TestWindows(t *testing.T) {
+	l := &pausableLink{attached: true}
+	other := closerFunc(func() error { t.Error("another link is closed"); return nil })
+	r := &request{attached: []*attached{{links: []io.Closer{l, other}}}}
+	s := &Session{batches: []*batch{{requests: []*request{r}}}}
+	if err := s.begin(Burst{On: 20 * time.Millisecond, Period: 100 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Add(context.Background(), nil, AddOptions{}); err == nil || !strings.Contains(err.Error(), "the session is attached a part of the time: nothing can be added") {
+		t.Errorf("adding: %v", err)
+	}
+	began := now()
+	time.Sleep(450 * time.Millisecond)
+	l.err = errors.New("busy")
+	time.Sleep(100 * time.Millisecond)
+	s.windows.end()
+	share, ok := s.Share(began, now())
+	if l.pauses < 3 || l.resumes < 3 || l.pauses-l.resumes > 1 {
+		t.Errorf("it is detached %d times and attached %d times again", l.pauses, l.resumes)
+	}
+	if !ok || share < 0.15 || share > 0.5 {
+		t.Errorf("the share is %v", share)
+	}
+	if notes := strings.Join(s.Notes(), "\n"); !strings.Contains(notes, "--burst: a window could not be opened or closed: busy") {
+		t.Errorf("it notes %q", notes)
+	}
+	(*windows)(nil).end()
+}
+
+type closerFunc func() error
+
+func (f closerFunc) Close() error { return f() }
+
+// Uprobes are traps, nothing else is.
+func TestTraps(t *testing.T) {
+	h, err := Detect(load(t), HostOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range h.catalog.Probes() {
+		if got, want := h.Traps(p), p.Group == "verbs"; got != want {
+			t.Errorf("%s: %t, want %t", p, got, want)
+		}
+	}
+}
