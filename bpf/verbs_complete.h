@@ -353,7 +353,7 @@ int uprobe_verbs_posted__post_send(struct kprobe_regs *ctx)
 	keep_caller();
 	if (chain)
 		address = chain->wr;
-	if (address && !bpf_probe_read_user(&wr, sizeof(wr), (void *)address)) {
+	if (SEES && address && !bpf_probe_read_user(&wr, sizeof(wr), (void *)address)) {
 		struct built request = {
 			.wr_id = wr.wr_id, .opcode = wr.opcode, .send_flags = wr.send_flags, .imm_data = wr.imm_data,
 			.bytes = add_sges(wr.sg_list, wr.num_sge),
@@ -381,7 +381,7 @@ int uprobe_verbs_posted__wr_complete(struct kprobe_regs *ctx)
 	struct building *building = posted_now(thread, KPROBE_ARG0(ctx), i, COMPLETIONS_AWAITED);
 
 	keep_caller();
-	if (!building)
+	if (!SEES || !building)
 		return 0;
 	posted(building->qp, nth(building, i), !i);
 	if (i + 1 < building->n && go_on(&verbs_posted_chains, thread, chain, i + 1))

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"trace/probes/rewrite"
 )
 
 // Windows of 100 in each 1000: the share of any time is what was open of it.
@@ -117,6 +119,37 @@ func TestTraps(t *testing.T) {
 	for _, p := range h.catalog.Probes() {
 		if got, want := h.Traps(p), p.Group == "verbs"; got != want {
 			t.Errorf("%s: %t, want %t", p, got, want)
+		}
+	}
+}
+
+// Programs that are always attached know nothing of windows: not one instruction is for them, and nothing is attached for them.
+func TestWithoutWindows(t *testing.T) {
+	c := load(t)
+	for _, p := range c.Match("verbs:*") {
+		for _, in := range []bool{false, true} {
+			req, _ := (want{probe: p, fields: p.Fields}).request(0)
+			r := c.request(req)
+			r.inWindows = in
+			object, err := c.objects[p.Group].load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec, controlled := object.Copy(), 0
+			for name, prog := range spec.Programs {
+				if _, err := specialize(prog, uprobe{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
+					t.Fatal(err)
+				}
+				if refersTo(prog.Instructions, controlSection) {
+					controlled++
+				}
+				if name == "uprobe_verbs_built__wr_start" && rewrite.Idle(prog.Instructions) == in {
+					t.Errorf("%s, in windows %t: %s is attached: %t", p, in, name, !in)
+				}
+			}
+			if (controlled > 0) != in {
+				t.Errorf("%s, in windows %t: %d programs ask for a window", p, in, controlled)
+			}
 		}
 	}
 }

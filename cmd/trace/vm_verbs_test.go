@@ -90,6 +90,7 @@ func (d *datapath) finish(t *testing.T) datapathTotals {
 type datapathRequest struct {
 	Type, Kind, Opcode, Status string
 	QP, Number                 int64
+	Trap                       bool // the function that posts had a breakpoint at A
 	// A and B are before and after the post, C and D before and after the poll that returns the completion.
 	A, B, C, D int64
 	// What the thread that polls had waited for a CPU at C and D, and before and after its poll before.

@@ -7,7 +7,8 @@
  *     batch=N (requests in a chain)   signal=N (every Nth is signaled)   ids=distinct|same   sges=N   size=N (bytes of each)   inline=1
  *     srq=1   onecq=1 (for sends and receives)   pollers=N   entries=N (of a poll)   api=old|wr (ibv_wr_*)
  *     cq=old|ex|bare (ibv_cq_ex; bare: only wr_id and status are read, so QP and kind of a completion are known by wr_id)
- *     pause=US (between chains)   rest=US (after a poll that returns something)   rounds=N (QPs are reset in between)
+ *     pause=US (between chains)   rate=N (requests a second of each thread, by absolute deadlines)
+ *     build=US (before each request that ibv_wr_* builds)   rest=US (after a poll that returns something)   rounds=N (QPs are reset in between)
  *     lines=1   wait=1 (for a line of input, before the first post)   hold=SECONDS (before the end)
  *     room=N (of the send queue, into which more is posted than it takes)   bad=N (the Nth request of each chain, and a chain of receives, has
  *     more elements than the queue takes)   late=1 (polls begin when all is posted)   last=1 (at the end, each QP sends one more request)
@@ -16,7 +17,7 @@
  * Each QP that sends has a peer that receives, in the same process except with fail=killed. A request that the provider refuses is not posted
  * again. In a line, a and b are before and after the post, c and d before and after the poll that returns the completion, and runq_X is what
  * the thread had waited for a CPU until then, by schedstat: runq_b of the thread that posts, the others of the one that polls; runq_before
- * and runq_last are before and after its poll before.
+ * and runq_last are before and after its poll before. trap is whether the function that posts had a breakpoint at a.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -52,14 +53,14 @@ enum { EXTENDED = 1, BARE };
 static struct {
 	enum ibv_wr_opcode op;
 	int ud, qps, threads, count, batch, signal, same, sges, size, inlined, srq, onecq, pollers, entries, new_api, cq, pause,
-		rest, rounds, lines, wait, hold, fail;
+		rate, build, rest, rounds, lines, wait, hold, fail;
 	int room, bad, late, last;
 } o = { .op = IBV_WR_SEND, .qps = 1, .threads = 1, .count = 100, .batch = 1, .signal = 1, .sges = 1, .size = 64, .pollers = 1, .entries = 16,
 	.rounds = 1 };
 
 struct request {
 	long long a, b, c, d, runq_b, runq_c, runq_d, runq_before, runq_last;
-	int opcode, status;
+	int opcode, status, trap;
 	unsigned bytes;
 };
 
@@ -288,6 +289,24 @@ static void stamp_posts(struct request *r, int n, long long a)
 	}
 }
 
+/* Whether the function that posts has a breakpoint, which each program sees in its own memory: at its beginning, or behind endbr64. */
+static int has_trap(struct pair *p)
+{
+	volatile unsigned char *code = o.new_api ? (void *)ibv_qp_to_qp_ex(p->sender)->wr_complete : (void *)ctx->ops.post_send;
+
+	return code[0] == 0xcc || code[4] == 0xcc;
+}
+
+/* Waits until a thread that began at some time has to post its nth request. */
+static void wait_for_turn(long long began, int n)
+{
+	long long at = began + n * 1000000000LL / o.rate;
+	struct timespec t = { at / 1000000000, at % 1000000000 };
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL))
+		;
+}
+
 static uint64_t id_of(int pair, long request) { return o.same ? 7 : (uint64_t)pair << 32 | request; }
 
 static int is_signaled(int i) { return (i + 1) % o.signal == 0; }
@@ -387,6 +406,8 @@ static int post_new(struct pair *p, int thread, int first, int n)
 
 	ibv_wr_start(qp);
 	for (int i = 0; i < n; i++) {
+		if (o.build)
+			usleep(o.build);
 		qp->wr_id = id_of(p - pairs, (long)thread * o.count + first + i);
 		qp->wr_flags = (is_signaled(first + i) ? IBV_SEND_SIGNALED : 0) | (o.inlined ? IBV_SEND_INLINE : 0);
 		build(qp, i);
@@ -409,6 +430,7 @@ static void *post_all(void *arg)
 {
 	struct poster *me = arg;
 	struct pair *p = me->pair;
+	long long began = now();
 
 	for (int i = 0; i < o.count; i += o.batch) {
 		int n = o.batch < o.count - i ? o.batch : o.count - i;
@@ -420,8 +442,12 @@ static void *post_all(void *arg)
 			atomic_fetch_sub(&p->outstanding, n);
 			sched_yield();
 		}
-		for (int k = i; k < i + n; k++)
+		if (o.rate)
+			wait_for_turn(began, i);
+		for (int k = i; k < i + n; k++) {
 			p->sends.signaled += is_signaled(k);
+			r[k - i].trap = has_trap(p);
+		}
 		a = now();
 		posted = (o.new_api ? post_new : post_old)(p, me->number, i, n);
 		stamp_posts(r, n, a);
@@ -698,10 +724,10 @@ static void print_requests(const char *kind, int pair, struct queue *q)
 
 		if (!r->d)
 			continue;
-		printf("{\"type\":\"request\",\"kind\":\"%s\",\"pair\":%d,\"qp\":%u,\"number\":%ld,\"opcode\":\"%s\",\"status\":\"%s\",\"bytes\":%u,"
+		printf("{\"type\":\"request\",\"kind\":\"%s\",\"pair\":%d,\"qp\":%u,\"number\":%ld,\"opcode\":\"%s\",\"status\":\"%s\",\"bytes\":%u,\"trap\":%s,"
 		       "\"a\":%lld,\"b\":%lld,\"c\":%lld,\"d\":%lld,\"runq_b\":%lld,\"runq_c\":%lld,\"runq_d\":%lld,\"runq_before\":%lld,\"runq_last\":%lld}\n",
 		       kind, pair, pair < 0 ? 0 : *kind == 's' ? pairs[pair].sender->qp_num : pairs[pair].remote, i,
-		       opcode_name(r->status ? OPCODES : r->opcode), statuses[r->status], r->bytes, r->a, r->b, r->c, r->d, r->runq_b, r->runq_c,
+		       opcode_name(r->status ? OPCODES : r->opcode), statuses[r->status], r->bytes, r->trap ? "true" : "false", r->a, r->b, r->c, r->d, r->runq_b, r->runq_c,
 		       r->runq_d, r->runq_before, r->runq_last);
 	}
 }
@@ -728,7 +754,7 @@ static const struct {
 } numbers[] = {
 	{ "qps", &o.qps }, { "threads", &o.threads }, { "count", &o.count }, { "batch", &o.batch }, { "signal", &o.signal }, { "sges", &o.sges },
 	{ "size", &o.size }, { "inline", &o.inlined }, { "srq", &o.srq }, { "onecq", &o.onecq }, { "pollers", &o.pollers }, { "entries", &o.entries },
-	{ "pause", &o.pause }, { "rest", &o.rest }, { "rounds", &o.rounds }, { "lines", &o.lines }, { "wait", &o.wait }, { "hold", &o.hold },
+	{ "pause", &o.pause }, { "rate", &o.rate }, { "build", &o.build }, { "rest", &o.rest }, { "rounds", &o.rounds }, { "lines", &o.lines }, { "wait", &o.wait }, { "hold", &o.hold },
 	{ "room", &o.room }, { "bad", &o.bad }, { "late", &o.late }, { "last", &o.last },
 };
 
