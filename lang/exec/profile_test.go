@@ -72,7 +72,7 @@ func TestProfile(t *testing.T) {
 			result.Profile{Map: "@n", Unit: event.Nanoseconds, Samples: []result.Sample{{Key: []string{"a"}, Value: 3}}},
 		},
 	} {
-		got := profileOf(&test.m, test.entries, &machine{sink: &output.Printer{}})
+		got := profileOf(&test.m, test.entries, &machine{sink: &output.Printer{}, clock: func() uint64 { return 0 }})
 		same := slices.EqualFunc(got.Samples, test.want.Samples, func(a, b result.Sample) bool {
 			return slices.Equal(a.Key, b.Key) && slices.Equal(a.Frames, b.Frames) && a.Value == b.Value
 		})
