@@ -8,6 +8,7 @@
 #include "trace.h"
 #include "ib_uobject.h"
 #include "verbs_callers.h"
+#include "verbs_open.h" /* no trap: windows are not for it */
 #include "window.h"
 
 /* enum ibv_qp_type */
@@ -829,4 +830,3 @@ int uprobe_verbs_poll_cq__next_poll(struct kprobe_regs *ctx)
 
 #include "verbs_complete.h"
 #include "verbs_read.h"
-#include "verbs_open.h"

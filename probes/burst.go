@@ -19,8 +19,8 @@ import (
 // Burst is how long programs that are traps in the traced program are attached in each Period. The zero value attaches them all the time.
 type Burst struct{ On, Period time.Duration }
 
-// Traps reports whether each call that a probe sees is a trap in the traced program, see [Burst].
-func (h *Host) Traps(p *event.Probe) bool {
+// IsTrap reports whether each call that a probe sees is a trap in the traced program, see [Burst].
+func (h *Host) IsTrap(p *event.Probe) bool {
 	whole := h.request(Request{Probe: p, Code: &Code{Before: []Span{{0, p.Size}}}})
 	return slices.ContainsFunc(h.hostHookFor(whole, whole.origin.hook).variants(), func(v variant) bool { return v.way.traps() })
 }
@@ -54,7 +54,7 @@ type gate struct {
 	kept []*ebpf.Map
 }
 
-// newGate returns the gate of a loaded object, nil if it has none. Maps that others share or fill are not emptied.
+// newGate returns the gate of a loaded object, nil if it has none. Maps that others share, fill or read are not emptied.
 func newGate(l *loader, shared map[string]*ebpf.Map) *gate {
 	open, controls := l.spec.Variables["window_open"], l.maps[controlSection]
 	if open == nil || controls == nil {
@@ -62,7 +62,7 @@ func newGate(l *loader, shared map[string]*ebpf.Map) *gate {
 	}
 	g := &gate{controls: controls, at: open.Offset}
 	for name, m := range l.maps {
-		if shared[name] == nil && name != clocksName && (m.Type() == ebpf.Hash || m.Type() == ebpf.LRUHash) {
+		if shared[name] == nil && name != clocksName && name != callersMap && (m.Type() == ebpf.Hash || m.Type() == ebpf.LRUHash) {
 			g.kept = append(g.kept, m)
 		}
 	}

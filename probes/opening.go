@@ -85,6 +85,8 @@ func (opening) readsFtrace() bool { return false }
 
 func (opening) vanishes() bool { return false }
 
+func (opening) traps() bool { return false }
+
 // An opener runs a program with the events.
 type opener struct {
 	program *ebpf.Program

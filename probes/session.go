@@ -143,7 +143,7 @@ type addition struct {
 // serve attaches requests and reports the objects from before. If it fails it leaves nothing attached.
 func (s *Session) serve(ctx context.Context, served []*request, a addition) error {
 	for _, r := range served {
-		r.among, r.inWindows = s.among, s.burst != (Burst{}) && s.host.Traps(r.Probe)
+		r.among, r.inWindows = s.among, s.burst != (Burst{}) && s.host.IsTrap(r.Probe)
 	}
 	added := batches(served)
 	for _, b := range added {

@@ -241,7 +241,7 @@ func (l *Live) checkBurst() error {
 	traps := map[*event.Probe]bool{}
 	for _, c := range l.program.Clauses {
 		for _, p := range c.Probes {
-			if l.host.Traps(p) {
+			if l.host.IsTrap(p) {
 				traps[p] = true
 			}
 		}

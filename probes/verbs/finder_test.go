@@ -171,7 +171,7 @@ func TestPause(t *testing.T) {
 	}
 	function := uint64(reflect.ValueOf(TestPause).Pointer())
 	memory := context(device(t), function)
-	f.Look(os.Getpid())
+	f.Look(os.Getpid(), 0)
 	var paths []string
 	for _, p := range f.places["post_send"] {
 		paths = append(paths, p.path)
@@ -183,7 +183,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("after a pause %v is attached: %v", a.open, err)
 	}
 	later := context(device(t), function+64)
-	if f.Look(os.Getpid()); a.number() != 0 {
+	if f.Look(os.Getpid(), 0); a.number() != 0 {
 		t.Errorf("in the pause %v is attached", a.open)
 	}
 	if err := w.Resume(); err != nil || a.number() != 2 {
