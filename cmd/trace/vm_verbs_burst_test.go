@@ -25,7 +25,8 @@ type burst struct {
 	out          string
 	from, to     int64 // the time that the estimates are for
 	posts, pairs []burstEvent
-	requests     []datapathRequest // by number, of the time between
+	all          []datapathRequest // by number
+	requests     []datapathRequest // of the time between
 }
 
 type burstEvent struct{ nsecs, number, latency int64 }
@@ -36,14 +37,14 @@ const (
 	late  = false
 )
 
-// runBurst traces a program for 8 s.
+// runBurst traces a program for 40 s.
 func runBurst(t *testing.T, begins bool, share string, options ...string) (b burst) {
 	t.Helper()
 	d := startDatapath(t, buildDatapath(t), append(options, "op=write", "lines=1")...)
 	if begins == early {
 		fmt.Fprintln(d.in)
 	}
-	trace := startTool(t, "from ", "trace", "-v", "--timeout", "8s", "--burst", share, burstProgram)
+	trace := startTool(t, "from ", "trace", "-v", "--timeout", "40s", "--burst", share, burstProgram)
 	_, requests := d.finishLines(t)
 	if err := trace.cmd.Wait(); err != nil {
 		t.Fatalf("trace: %v\n%s", err, trace.out.String())
@@ -61,7 +62,12 @@ func runBurst(t *testing.T, begins bool, share string, options ...string) (b bur
 		}
 	}
 	slices.SortFunc(b.posts, func(x, y burstEvent) int { return int(x.nsecs - y.nsecs) })
-	b.requests = slices.DeleteFunc(requests, func(r datapathRequest) bool { return r.A < b.from || r.A > b.to })
+	// The first window opens when all is attached, which takes seconds with an emulated CPU.
+	if begins == early && len(b.posts) > 0 {
+		b.from = b.posts[0].nsecs
+	}
+	b.all = requests
+	b.requests = slices.DeleteFunc(slices.Clone(requests), func(r datapathRequest) bool { return r.A < b.from || r.A > b.to })
 	return b
 }
 
@@ -99,11 +105,11 @@ func TestVMVerbsBurst(t *testing.T) {
 		options string
 		batch   int
 	}{
-		{"rate=500 count=10000", 1},
-		{"api=wr batch=4 signal=2 rate=2000 count=40000", 4},
+		{"rate=50 count=4000", 1},
+		{"api=wr batch=4 signal=2 rate=100 count=8000", 4},
 	} {
 		t.Run(run.options, func(t *testing.T) {
-			b := runBurst(t, early, "100ms/1s", strings.Fields(run.options)...)
+			b := runBurst(t, early, "1s/5s", strings.Fields(run.options)...)
 			t.Logf("%d posts and %d pairs seen, %d completed requests in %v\n%s", len(b.posts), len(b.pairs), len(b.requests), time.Duration(b.to-b.from), b.rest())
 			n := float64(len(b.requests))
 			if run.batch > 1 {
@@ -172,7 +178,7 @@ func checkWindows(t *testing.T, b burst) {
 func checkPairs(t *testing.T, b burst) {
 	t.Helper()
 	requests := make(map[int64]datapathRequest)
-	for _, r := range b.requests {
+	for _, r := range b.all {
 		requests[r.Number] = r
 	}
 	posts := make(map[int64]bool)
