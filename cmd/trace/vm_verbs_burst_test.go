@@ -37,14 +37,16 @@ const (
 	late  = false
 )
 
-// runBurst traces a program for 40 s.
+const burstTime = 40 * time.Second
+
+// runBurst traces a program for so long.
 func runBurst(t *testing.T, begins bool, share string, options ...string) (b burst) {
 	t.Helper()
 	d := startDatapath(t, buildDatapath(t), append(options, "op=write", "lines=1")...)
 	if begins == early {
 		fmt.Fprintln(d.in)
 	}
-	trace := startTool(t, "from ", "trace", "-v", "--timeout", "40s", "--burst", share, burstProgram)
+	trace := startTool(t, "ttached", "trace", "-v", "--timeout", burstTime.String(), "--burst", share, burstProgram)
 	_, requests := d.finishLines(t)
 	if err := trace.cmd.Wait(); err != nil {
 		t.Fatalf("trace: %v\n%s", err, trace.out.String())
@@ -62,9 +64,10 @@ func runBurst(t *testing.T, begins bool, share string, options ...string) (b bur
 		}
 	}
 	slices.SortFunc(b.posts, func(x, y burstEvent) int { return int(x.nsecs - y.nsecs) })
-	// The first window opens when all is attached, which takes seconds with an emulated CPU.
+	// The first window opens when all is attached, and the last one closes before anything is detached. Both take seconds with an emulated CPU.
 	if begins == early && len(b.posts) > 0 {
 		b.from = b.posts[0].nsecs
+		b.to = b.from + burstTime.Nanoseconds()
 	}
 	b.all = requests
 	b.requests = slices.DeleteFunc(slices.Clone(requests), func(r datapathRequest) bool { return r.A < b.from || r.A > b.to })
@@ -191,14 +194,14 @@ func checkPairs(t *testing.T, b burst) {
 			t.Errorf("the latency of request %d is %d, not from %d to %d", e.number, e.latency, r.C-r.B, r.D-r.A)
 		}
 	}
-	if n := len(b.pairs) + b.leftOut(); float64(len(b.pairs)) < 0.9*float64(n) || n == 0 {
+	if n := len(b.pairs) + b.leftOut(); float64(len(b.pairs)) < 0.8*float64(n) || n == 0 {
 		t.Errorf("%d of %d completions have latencies", len(b.pairs), n)
 	}
 }
 
 // A request that is posted in one window and completed in a later one is not seen whole: what was between is not known.
 func TestVMVerbsBurstApart(t *testing.T) {
-	b := runBurst(t, late, "400ms/1s", "rate=60", "count=300", "late=1", "entries=1", "rest=20000")
+	b := runBurst(t, late, "1s/3s", "rate=40", "count=480", "late=1", "entries=1", "rest=20000")
 	t.Logf("%d posts and %d pairs seen, %d left out\n%s", len(b.posts), len(b.pairs), b.leftOut(), b.rest())
 	if len(b.posts) < 20 || len(b.pairs) > 0 || b.leftOut() < 20 {
 		t.Errorf("of requests that complete when all are posted, %d are seen to be posted, %d to complete; %d are left out", len(b.posts), len(b.pairs), b.leftOut())
@@ -207,7 +210,7 @@ func TestVMVerbsBurstApart(t *testing.T) {
 
 // Requests that a program builds across the beginning or the end of a window are not seen: all of a chain or none.
 func TestVMVerbsBurstBuilt(t *testing.T) {
-	b := runBurst(t, late, "100ms/400ms", "api=wr", "batch=4", "build=10000", "rate=80", "count=640")
+	b := runBurst(t, late, "1s/3s", "api=wr", "batch=4", "build=10000", "rate=80", "count=1600")
 	chains := make(map[int64]int)
 	for _, e := range b.posts {
 		chains[e.number/4]++
@@ -225,7 +228,7 @@ func TestVMVerbsBurstBuilt(t *testing.T) {
 
 // Where all requests have the same wr_id, nothing shows which of them is completed: no latency is invented.
 func TestVMVerbsBurstSame(t *testing.T) {
-	b := runBurst(t, early, "100ms/1s", "ids=same", "rate=500", "count=10000")
+	b := runBurst(t, early, "1s/5s", "ids=same", "rate=50", "count=4000")
 	if len(b.pairs) > 0 || b.leftOut() < 100 {
 		t.Errorf("there are %d latencies, and %d completions are left out", len(b.pairs), b.leftOut())
 	}
