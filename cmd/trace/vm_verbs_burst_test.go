@@ -172,7 +172,8 @@ func checkWindows(t *testing.T, b burst) {
 	if windows < 7 || windows > 9 {
 		t.Errorf("requests are seen in %d windows", windows)
 	}
-	if trapped > (b.to-b.from)/2 {
+	// With an emulated CPU they come and go for seconds.
+	if trapped > (b.to-b.from)*4/5 {
 		t.Errorf("breakpoints are there for %v of %v", time.Duration(trapped), time.Duration(b.to-b.from))
 	}
 }
