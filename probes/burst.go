@@ -4,110 +4,34 @@ package probes
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
-
-	"trace/probes/event"
 )
 
 // Burst is how long programs that are traps in the traced program are attached in each Period. The zero value attaches them all the time.
 type Burst struct{ On, Period time.Duration }
 
-// IsTrap reports whether each call that a probe sees is a trap in the traced program, see [Burst].
-func (h *Host) IsTrap(p *event.Probe) bool {
-	whole := h.request(Request{Probe: p, Code: &Code{Before: []Span{{0, p.Size}}}})
-	return slices.ContainsFunc(h.hostHookFor(whole, whole.origin.hook).variants(), func(v variant) bool { return v.way.traps() })
+// traps are programs that are attached a part of the time.
+type traps interface {
+	// let lets their events pass, or not.
+	let(open bool) error
+	// pause detaches them, and removes what they keep for each other.
+	pause() error
+	// resume attaches them again.
+	resume() error
+	// change does something while nothing is added or removed.
+	change(do func() error)
 }
 
-// A pausable link can be detached for a while.
-type pausable interface {
-	io.Closer
-	Pause() error
-	Resume() error
-}
-
-// pausables returns the links of the traps.
-func (r *request) pausables() (all []pausable) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, a := range r.attached {
-		for _, l := range a.links {
-			if p, ok := l.(pausable); ok {
-				all = append(all, p)
-			}
-		}
-	}
-	return all
-}
-
-// A gate opens and closes the windows of a batch: window.h.
-type gate struct {
-	controls *ebpf.Map
-	at       uint32
-	// kept is what programs keep for others.
-	kept []*ebpf.Map
-}
-
-// newGate returns the gate of a loaded object, nil if it has none. Maps that others share, fill or read are not emptied.
-func newGate(l *loader, shared map[string]*ebpf.Map) *gate {
-	open, controls := l.spec.Variables["window_open"], l.maps[controlSection]
-	if open == nil || controls == nil {
-		return nil
-	}
-	g := &gate{controls: controls, at: open.Offset}
-	for name, m := range l.maps {
-		if shared[name] == nil && name != clocksName && name != callersMap && (m.Type() == ebpf.Hash || m.Type() == ebpf.LRUHash) {
-			g.kept = append(g.kept, m)
-		}
-	}
-	return g
-}
-
-func (g *gate) set(open byte) error {
-	if g == nil {
-		return nil
-	}
-	var value []byte
-	if err := g.controls.Lookup(uint32(0), &value); err != nil {
-		return err
-	}
-	value[g.at] = open
-	return g.controls.Put(uint32(0), value)
-}
-
-// empty removes what programs keep, while none is attached.
-func (g *gate) empty() error {
-	if g == nil {
-		return nil
-	}
-	for _, m := range g.kept {
-		var key []byte
-		for {
-			if err := m.NextKey(nil, &key); errors.Is(err, ebpf.ErrKeyNotExist) {
-				break
-			} else if err != nil {
-				return err
-			}
-			if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// windows attaches the traps of a session a part of the time.
+// windows attaches traps a part of the time.
 type windows struct {
 	Burst
-	session *Session
-	stop    chan struct{}
-	done    chan struct{}
+	traps traps
+	stop  chan struct{}
+	done  chan struct{}
 
 	mu sync.Mutex
 	// edges are when windows opened and closed, in turn, with the time that they were open until then.
@@ -122,22 +46,21 @@ type edge struct{ at, open uint64 }
 // mostEdges bounds what is kept. Beyond that, the older half keeps every other window.
 const mostEdges = 1 << 16
 
-// begin opens the first window: everything is attached.
-func (s *Session) begin(b Burst) error {
-	w := &windows{Burst: b, session: s, stop: make(chan struct{}), done: make(chan struct{})}
+// openWindows opens the first window: everything is attached.
+func openWindows(b Burst, t traps) (*windows, error) {
+	w := &windows{Burst: b, traps: t, stop: make(chan struct{}), done: make(chan struct{})}
 	if err := w.set(true); err != nil {
-		return err
+		return nil, err
 	}
-	s.windows = w
 	go w.run(time.Now())
-	return nil
+	return w, nil
 }
 
 // run closes and opens windows until stop is closed. It leaves the last one as it is.
 func (w *windows) run(opened time.Time) {
 	defer close(w.done)
 	for w.wait(w.On) {
-		w.change(w.close)
+		w.traps.change(w.close)
 		opened = opened.Add(w.Period)
 		if late := time.Since(opened); late > 0 { // attaching takes longer than the rest of a period
 			opened = opened.Add(late.Truncate(w.Period))
@@ -145,7 +68,7 @@ func (w *windows) run(opened time.Time) {
 		if !w.wait(time.Until(opened)) {
 			return
 		}
-		w.change(w.reopen)
+		w.traps.change(w.reopen)
 	}
 }
 
@@ -159,56 +82,17 @@ func (w *windows) wait(d time.Duration) bool {
 	}
 }
 
-// change does something while nothing is added or removed.
-func (w *windows) change(do func() error) {
-	w.session.changing.Lock()
-	defer w.session.changing.Unlock()
-	if err := do(); err != nil {
-		w.session.notes.add(nil, fmt.Sprintf("--burst: a window could not be opened or closed: %v", err))
-	}
-}
-
 // close closes a window: no event passes, then nothing is attached. What was kept is removed.
-func (w *windows) close() error {
-	errs := []error{w.set(false), w.each(pausable.Pause)}
-	for _, b := range w.session.batches {
-		errs = append(errs, b.gate.empty())
-	}
-	return errors.Join(errs...)
-}
-
-// each calls a method of all links side by side: each may wait until the kernel has left the programs.
-func (w *windows) each(do func(pausable) error) error {
-	var all []pausable
-	for _, b := range w.session.batches {
-		for _, r := range b.requests {
-			all = append(all, r.pausables()...)
-		}
-	}
-	errs := make([]error, len(all))
-	var wg sync.WaitGroup
-	for i, p := range all {
-		wg.Go(func() { errs[i] = do(p) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
+func (w *windows) close() error { return errors.Join(w.set(false), w.traps.pause()) }
 
 // reopen attaches everything, then lets events pass.
-func (w *windows) reopen() error { return errors.Join(w.each(pausable.Resume), w.set(true)) }
+func (w *windows) reopen() error { return errors.Join(w.traps.resume(), w.set(true)) }
 
 // set lets events pass, or not.
 func (w *windows) set(open bool) error {
-	var value byte
-	if open {
-		value = 1
-	}
-	var errs []error
-	for _, b := range w.session.batches {
-		errs = append(errs, b.gate.set(value))
-	}
+	err := w.traps.let(open)
 	w.note(now(), open)
-	return errors.Join(errs...)
+	return err
 }
 
 // note notes that a window opened or closed.
@@ -278,10 +162,9 @@ func now() uint64 {
 	return uint64(t.Nano())
 }
 
-// Share returns which part of the time from one moment to another, on the clock of nsecs, the windows of [AttachOptions.Burst] were open. The
-// time before the first one and after the last one does not count. ok is false if no window was open meanwhile.
-func (s *Session) Share(from, to uint64) (share float64, ok bool) {
-	w := s.windows
+// share returns which part of the time from one moment to another the windows were open. The time before the first one and after the last one
+// does not count. ok is false if no window was open meanwhile.
+func (w *windows) share(from, to uint64) (share float64, ok bool) {
 	if w == nil {
 		return 1, true
 	}

@@ -82,7 +82,8 @@ func TestWindows(t *testing.T) {
 	other := closerFunc(func() error { t.Error("another link is closed"); return nil })
 	r := &request{attached: []*attached{{links: []io.Closer{l, other}}}}
 	s := &Session{batches: []*batch{{requests: []*request{r}}}}
-	if err := s.begin(Burst{On: 20 * time.Millisecond, Period: 100 * time.Millisecond}); err != nil {
+	var err error
+	if s.windows, err = openWindows(Burst{On: 20 * time.Millisecond, Period: 100 * time.Millisecond}, s); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Add(context.Background(), nil, AddOptions{}); err == nil || !strings.Contains(err.Error(), "the session is attached a part of the time: nothing can be added") {

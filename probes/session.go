@@ -119,7 +119,7 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 		return nil, err
 	}
 	if s.burst != (Burst{}) {
-		if err := s.begin(o.Burst); err != nil {
+		if s.windows, err = openWindows(o.Burst, s); err != nil {
 			return nil, err
 		}
 	}
@@ -290,6 +290,10 @@ func (s *Session) Losses() ([]Losses, error) {
 func (s *Session) batchOf(r *request) *batch {
 	return s.batches[slices.IndexFunc(s.batches, func(b *batch) bool { return slices.Contains(b.requests, r) })]
 }
+
+// Share returns which part of the time from one moment to another, on the clock of nsecs, the windows of [AttachOptions.Burst] were open. The
+// time before the first one and after the last one does not count. ok is false if no window was open meanwhile.
+func (s *Session) Share(from, to uint64) (share float64, ok bool) { return s.windows.share(from, to) }
 
 // Detach ends the stream of events: when it returns, programs no longer run. What is in the ring buffer can still be read.
 func (s *Session) Detach() error {

@@ -100,3 +100,9 @@ func (h *Host) absent(v variant) []string {
 	}
 	return names
 }
+
+// IsTrap reports whether each call that a probe sees is a trap in the traced program, see [Burst].
+func (h *Host) IsTrap(p *event.Probe) bool {
+	whole := h.request(Request{Probe: p, Code: &Code{Before: []Span{{0, p.Size}}}})
+	return slices.ContainsFunc(h.hostHookFor(whole, whole.origin.hook).variants(), func(v variant) bool { return v.way.traps() })
+}

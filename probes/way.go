@@ -48,6 +48,13 @@ type way interface {
 	vanishes() bool
 }
 
+// A pausable link can be detached for a while.
+type pausable interface {
+	io.Closer
+	Pause() error
+	Resume() error
+}
+
 // A variant is one way to attach a hook: which programs of the object are attached where.
 type variant struct {
 	// way of the variant; some of its programs may need another one.

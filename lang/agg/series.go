@@ -42,7 +42,7 @@ func (s Series) Params() string {
 func (s Series) Words() int { return pointWords * int(s.N) }
 
 // Traits returns the properties of tseries.
-func (Series) Traits() Traits { return Traits{Many: true, Timed: true} }
+func (s Series) Traits() Traits { return Traits{Many: true, Timed: true, Counts: s.Agg == "sum"} }
 
 // Shape returns nil: the kernel keeps no series.
 func (Series) Shape() Shape { return nil }

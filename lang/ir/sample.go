@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"trace/lang/agg"
 	"trace/lang/result"
 	"trace/lang/syntax"
 	"trace/probes/event"
@@ -48,10 +47,10 @@ func (p *Program) Sample(sampled func(*event.Probe) bool) error {
 func sampledBy(s Stmt) (m *Map, why string) {
 	switch s := s.(type) {
 	case *UpdateStmt:
-		if series, is := s.Map.Agg.Func.(agg.Series); is && series.Agg == "sum" {
+		switch traits := s.Map.Agg.Traits(); {
+		case traits.Timed && traits.Counts:
 			return s.Map, "a series of sums"
-		}
-		if s.Map.Agg.Traits().Course == result.Level {
+		case traits.Course == result.Level:
 			return s.Map, s.Map.Agg.Name() + "()"
 		}
 		return s.Map, ""
