@@ -16,7 +16,8 @@ func TestVMSoakVerbs(t *testing.T) {
 	witness := startDatapath(t, buildDatapath(t), "api=wr", "count=1") // with it the library is known
 	code := libraryCode(t, witness.cmd.Process.Pid)
 	trace := startTool(t, "ttached", "trace", programTotals("0")+`
-		verbs:poll { @entries = sum((uint64)entries) }`)
+		verbs:poll { @entries = sum((uint64)entries) }
+		verbs:open { @opens[seeded] = count() }`)
 	var memory []usage
 	end := eachSecond(func() { memory = append(memory, usageOf(t, trace.cmd.Process.Pid)) })
 	want := make(map[string]uint64)
@@ -36,6 +37,7 @@ func TestVMSoakVerbs(t *testing.T) {
 			want["@entries"] += n
 		}
 	}
+	want["@opens[true]"], want["@opens[false]"] = 1, 2*uint64(pairs)
 	sameCounts(t, trace, want)
 	checkUsage(t, "trace", memory)
 	if !bytes.Equal(code, libraryCode(t, witness.cmd.Process.Pid)) {

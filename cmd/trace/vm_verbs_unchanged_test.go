@@ -39,6 +39,8 @@ func unusualRuns(dir string) map[string]string {
 		"late dlopen":      dir + "/late " + dir + "/libunusual.so late 10",
 		"death in a post":  run("killed 8"),
 		"seccomp":          run("seccomp 10"),
+		"signals":          run("signals 200"),
+		"deleted program":  "cp " + dir + "/unusual " + dir + "/gone && " + dir + "/gone command 10 'rm " + dir + "/gone'",
 		"many processes":   run("crowd 40"),
 		"user namespace":   "unshare --user --map-root-user --mount --pid --fork " + run("plain 10"),
 		"no privileges":    "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all " + run("plain 10"),
@@ -75,8 +77,8 @@ func addDone(counts map[string]uint64, printed string) {
 	}
 }
 
-// Programs that fork, execute others, load the library late, die in a call, run with a filter of system calls, lose their library, or are many,
-// print the same and end in the same way with trace and without it, and what they do is counted.
+// Programs that fork, execute others, load the library late, die in a call, run with a filter of system calls, are interrupted by signals, lose
+// their library or their own file, or are many, print the same and end in the same way with trace and without it, and what they do is counted.
 func TestVMDatapathUnchanged(t *testing.T) {
 	dir := buildUnusual(t)
 	runs := unusualRuns(dir)

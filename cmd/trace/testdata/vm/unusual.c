@@ -8,6 +8,7 @@
  *   unusual exec N                  then it becomes plain
  *   unusual killed N                N children, each killed while its threads are in ibv_post_send
  *   unusual seccomp N               with a filter that kills it at each system call that is not needed
+ *   unusual signals N               with a signal each 5 ms
  *   unusual crowd N                 N children at once, with five sends each
  *   unusual command N COMMAND       N sends after a line of input or its end, then the command, and N sends again
  *
@@ -27,6 +28,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -213,6 +215,18 @@ static void confined(int n)
 	_exit(5);
 }
 
+static void on_alarm(int signal) {}
+
+/* Signals interrupt calls that are under way, and the handling of traps in them. */
+static void interrupted(int n)
+{
+	struct itimerval each = { { 0, 5000 }, { 0, 5000 } };
+	struct sigaction act = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+
+	need(!sigaction(SIGALRM, &act, NULL) && !setitimer(ITIMER_REAL, &each, NULL), "timer");
+	whole(n);
+}
+
 static void crowd(int n)
 {
 	int failed = 0;
@@ -263,6 +277,8 @@ int main(int argc, char **argv)
 		killed(n);
 	else if (!strcmp(mode, "seccomp"))
 		confined(n);
+	else if (!strcmp(mode, "signals"))
+		interrupted(n);
 	else if (!strcmp(mode, "crowd"))
 		crowd(n);
 	else if (!strcmp(mode, "command") && argc > 3)
