@@ -110,7 +110,7 @@ func (b burst) leftOut() int {
 // does not run into traps.
 //
 // The rate is such that an emulated CPU keeps it while each poll is a trap.
-func TestVMVerbsBurst(t *testing.T) {
+func TestVMBurst(t *testing.T) {
 	for _, run := range []struct {
 		options string
 		batch   int
@@ -210,7 +210,7 @@ func checkPairs(t *testing.T, b burst) {
 }
 
 // A request that is posted in one window and completed in a later one is not seen whole: what was between is not known.
-func TestVMVerbsBurstApart(t *testing.T) {
+func TestVMBurstApart(t *testing.T) {
 	b := runBurst(t, late, "1s/3s", "rate=40", "count=480", "late=1", "entries=1", "rest=20000")
 	t.Logf("%d posts and %d pairs seen, %d left out\n%s", len(b.posts), len(b.pairs), b.leftOut(), b.rest())
 	if len(b.posts) < 20 || len(b.pairs) > 0 || b.leftOut() < 20 {
@@ -219,7 +219,7 @@ func TestVMVerbsBurstApart(t *testing.T) {
 }
 
 // Requests that a program builds across the beginning or the end of a window are not seen: all of a chain or none.
-func TestVMVerbsBurstBuilt(t *testing.T) {
+func TestVMBurstBuilt(t *testing.T) {
 	b := runBurst(t, late, "1s/3s", "api=wr", "batch=4", "build=10000", "rate=80", "count=1600")
 	chains := make(map[int64]int)
 	for _, e := range b.posts {
@@ -237,7 +237,7 @@ func TestVMVerbsBurstBuilt(t *testing.T) {
 }
 
 // Where all requests have the same wr_id, nothing shows which of them is completed: no latency is invented.
-func TestVMVerbsBurstSame(t *testing.T) {
+func TestVMBurstSame(t *testing.T) {
 	b := runBurst(t, early, "1s/5s", "ids=same", "rate=25", "count=2000")
 	if len(b.pairs) > 0 || b.leftOut() < 50 {
 		t.Errorf("there are %d latencies, and %d completions are left out", len(b.pairs), b.leftOut())
