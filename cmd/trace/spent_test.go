@@ -98,6 +98,11 @@ func compareSpent(t *testing.T, read, events []spent) {
 		if e.faults > r.faults || e.switches > r.switches {
 			t.Errorf("call %d: %+v, the program reads %+v", i, e, r)
 		}
+		// A thread that is switched away from while it may run waits for a CPU, and outside of the call it may always run. One switch may be
+		// between the program's reading of the one and of the other.
+		if e.runq == r.runq && e.switches+1 < r.switches {
+			t.Errorf("call %d: %+v, the program reads %+v, and waited only in the call", i, e, r)
+		}
 		if e.faults == r.faults {
 			sameFaults++
 		}
@@ -107,8 +112,9 @@ func compareSpent(t *testing.T, read, events []spent) {
 		waited, faulted, switched = waited+e.runq, faulted+e.faults, switched+e.switches
 	}
 	t.Logf("%d calls, %d with the same faults, %d with the same switches: %d ns waited, %d faults, %d switches", len(read), sameFaults, sameSwitches, waited, faulted, switched)
-	// The others are of a thread that was switched away from, or had a page fault, between a reading and the call.
-	if n := int64(len(read)); sameFaults*10 < n*9 || sameSwitches*2 < n || waited == 0 || faulted == 0 || switched == 0 {
+	// The others are of a thread that was switched away from, or had a page fault, between a reading and the call. With an emulated CPU more than
+	// half may be: the readings take as long as the call.
+	if n := int64(len(read)); sameFaults*10 < n*9 || sameSwitches*5 < n || waited == 0 || faulted == 0 || switched == 0 {
 		t.Error("too few are the same, or there is nothing to compare")
 	}
 }
