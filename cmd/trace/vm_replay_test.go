@@ -81,7 +81,7 @@ var replayTests = []struct {
 		for _, p := range programs {
 			p.finish(t)
 		}
-	}, []string{`(?m)^\S+ rxe0 qp \d+ of datapath/\d+: 3 requests wait for (2|2\.\d+|1\.9\d)s at least, \S+10\.9\.0\.1 -> \S+10\.9\.0\.1 qp \d+ port=1 timeout=14 .* rnr_retry=7 \(no limit\)$`}},
+	}, []string{`(?m)^\S+ rxe0 qp \d+ of datapath/\d+ cgroup=/: 3 requests wait for (2|2\.\d+|1\.9\d)s at least, \S+10\.9\.0\.1 -> \S+10\.9\.0\.1 qp \d+ port=1 timeout=14 .* rnr_retry=7 \(no limit\)$`}},
 	{"rdma_top", func(t *testing.T, trace *recorder) {
 		path := buildDatapath(t)
 		programs := []*datapath{startDatapath(t, path, "size=4096", "count=100"), startDatapath(t, path, "op=write", "size=1024", "qps=2", "count=50")}
