@@ -8,8 +8,8 @@
  *     srq=1   onecq=1 (for sends and receives)   pollers=N   entries=N (of a poll)   api=old|wr (ibv_wr_*)
  *     cq=old|ex|bare (ibv_cq_ex; bare: only wr_id and status are read, so QP and kind of a completion are known by wr_id)
  *     pause=US (between chains)   rate=N (requests a second of each thread, by absolute deadlines)
- *     build=US (before each request that ibv_wr_* builds)   rest=US (after a poll that returns something)   rounds=N (QPs are reset in between)
- *     lines=1   wait=1 (for a line of input, before the first post)   hold=SECONDS (before the end)
+ *     build=US (before each request that ibv_wr_* builds)   rest=US (after a poll that returns something)   idle=US (after one
+ *     that returns nothing)   rounds=N (QPs are reset in between)   lines=1   wait=1 (for a line of input, before the first post)   hold=SECONDS (before the end)
  *     room=N (of the send queue, into which more is posted than it takes)   bad=N (the Nth request of each chain, and a chain of receives, has
  *     more elements than the queue takes)   late=1 (polls begin when all is posted)   last=1 (at the end, each QP sends one more request)
  *     fail=rkey (the remote key is wrong)|rnr (no receive, one retry)|stuck (no receive, retries without end)|killed (the peer is gone)
@@ -53,7 +53,7 @@ enum { EXTENDED = 1, BARE };
 static struct {
 	enum ibv_wr_opcode op;
 	int ud, qps, threads, count, batch, signal, same, sges, size, inlined, srq, onecq, pollers, entries, new_api, cq, pause,
-		rate, build, rest, rounds, lines, wait, hold, fail;
+		rate, build, rest, idle, rounds, lines, wait, hold, fail;
 	int room, bad, late, last;
 } o = { .op = IBV_WR_SEND, .qps = 1, .threads = 1, .count = 100, .batch = 1, .signal = 1, .sges = 1, .size = 64, .pollers = 1, .entries = 16,
 	.rounds = 1 };
@@ -647,10 +647,10 @@ static void *poll_all(void *cq)
 			complete(&c[i], &seen);
 		seen.runq_before = seen.runq_c;
 		seen.runq_last = seen.runq_d;
-		if (!n)
+		if (n ? o.rest : o.idle)
+			usleep(n ? o.rest : o.idle);
+		else if (!n)
 			sched_yield();
-		else if (o.rest)
-			usleep(o.rest);
 	}
 	return NULL;
 }
@@ -754,7 +754,7 @@ static const struct {
 } numbers[] = {
 	{ "qps", &o.qps }, { "threads", &o.threads }, { "count", &o.count }, { "batch", &o.batch }, { "signal", &o.signal }, { "sges", &o.sges },
 	{ "size", &o.size }, { "inline", &o.inlined }, { "srq", &o.srq }, { "onecq", &o.onecq }, { "pollers", &o.pollers }, { "entries", &o.entries },
-	{ "pause", &o.pause }, { "rate", &o.rate }, { "build", &o.build }, { "rest", &o.rest }, { "rounds", &o.rounds }, { "lines", &o.lines }, { "wait", &o.wait }, { "hold", &o.hold },
+	{ "pause", &o.pause }, { "rate", &o.rate }, { "build", &o.build }, { "rest", &o.rest }, { "idle", &o.idle }, { "rounds", &o.rounds }, { "lines", &o.lines }, { "wait", &o.wait }, { "hold", &o.hold },
 	{ "room", &o.room }, { "bad", &o.bad }, { "late", &o.late }, { "last", &o.last },
 };
 
