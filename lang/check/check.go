@@ -289,10 +289,10 @@ func (c *checker) command(at syntax.Span) *ir.Expr {
 // placeName returns the name of the probe, or of the moment.
 func (c *checker) placeName() string {
 	switch {
+	case c.clause.Name != "":
+		return c.clause.Name
 	case c.probe != nil:
 		return c.probe.String()
-	case c.clause.Kind == ir.OnInterval:
-		return "interval:" + ir.PeriodText(c.clause.Period)
 	}
 	return c.clause.Kind.String()
 }

@@ -30,6 +30,7 @@ func (r *resolver) clauses(tree *syntax.Clause) []*ir.Clause {
 		case ref.Group == "interval":
 			c.Kind = ir.OnInterval
 			c.Period, ok = r.period(ref)
+			c.Name = r.timerName(ref, c.Period)
 		case ref.TakesRate():
 			ok = r.sampled(c, ref)
 		default:

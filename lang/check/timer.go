@@ -1,10 +1,12 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"trace/lang/ir"
 	"trace/lang/syntax"
@@ -36,6 +38,7 @@ func (r *resolver) sampled(c *ir.Clause, ref syntax.ProbeRef) bool {
 		if c.Hz, ok = r.rate(ref); !ok {
 			return false
 		}
+		c.Name = r.timerName(ref, 0)
 	} else if !r.options.recorded() {
 		r.fail(ref.Span, fmt.Sprintf("%s has no rate", ref), sayHowOften(ref.Group))
 		return false
@@ -87,6 +90,21 @@ func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
 }
 
 const maxHz = 1_000_000
+
+// timerName returns bpftrace's name of a timer. Without a unit in the program, it has the period in us, or the rate.
+func (r *resolver) timerName(ref syntax.ProbeRef, period ir.Period) string {
+	counted, param, isParam := strings.Cut(cmp.Or(ref.Counted, ref.Name), "$")
+	switch p := r.param("$" + param); {
+	case !isParam || p == nil:
+	case counted == "" && period%time.Microsecond != 0:
+		counted = fmt.Sprintf("ns:%d", period.Nanoseconds())
+	case counted == "" && period != 0:
+		counted = fmt.Sprintf("us:%d", period.Microseconds())
+	default:
+		counted = cmp.Or(counted, "hz:") + fmt.Sprint(p.Value)
+	}
+	return ref.Group + ":" + counted
+}
 
 // timer returns the literal or the param after interval: or profile:. A param after a unit, as in interval:s:$name, is a plain
 // number in that unit.

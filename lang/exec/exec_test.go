@@ -190,8 +190,8 @@ func TestStatements(t *testing.T) {
 		{"@ = int(\"12\") + 1; @ = int(\"x\")", "@: [][13]"},
 		{"exit(); @ = 1", "@:"},
 	} {
-		r := startRun(t, "test:numbers { "+test.src+" }")
-		r.event(t, "test:numbers", numbers)
+		r := startRun(t, "unit:numbers { "+test.src+" }")
+		r.event(t, "unit:numbers", numbers)
 		if got := r.maps(t); got != test.want {
 			t.Errorf("%s: got %s, want %s", test.src, got, test.want)
 		}
@@ -234,8 +234,8 @@ func TestCounters(t *testing.T) {
 		"@ = (u8, ou64)": {},
 		"@[ou64] = 1":    {},
 	} {
-		r := startRun(t, "test:numbers { "+src+" }")
-		r.event(t, "test:numbers", numbers)
+		r := startRun(t, "unit:numbers { "+src+" }")
+		r.event(t, "unit:numbers", numbers)
 		if got := r.stores[r.program.Maps[0]].(*userStore).counters(); got != want {
 			t.Errorf("%s: got %+v", src, got)
 		}
@@ -247,8 +247,8 @@ func TestCounters(t *testing.T) {
 }
 
 func TestPredicate(t *testing.T) {
-	r := startRun(t, "test:numbers / ou64 > 1 / { @absent = 1 }\ntest:numbers / s8 < 0 / { @yes = 1 }\ntest:numbers / @yes == 2 / { @no = 1 }")
-	r.event(t, "test:numbers", numbers)
+	r := startRun(t, "unit:numbers / ou64 > 1 / { @absent = 1 }\nunit:numbers / s8 < 0 / { @yes = 1 }\nunit:numbers / @yes == 2 / { @no = 1 }")
+	r.event(t, "unit:numbers", numbers)
 	if got, want := r.maps(t), "@absent: @yes: [][1] @no:"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -256,17 +256,17 @@ func TestPredicate(t *testing.T) {
 
 // TestVariablesBegin checks that a variable does not keep its value from one event to the next.
 func TestVariablesBegin(t *testing.T) {
-	r := startRun(t, "test:numbers { $n = 0; if (@seen == 0) { $n = 5 } @seen = 1; @n = $n }")
-	r.event(t, "test:numbers", numbers)
-	r.event(t, "test:numbers", numbers)
+	r := startRun(t, "unit:numbers { $n = 0; if (@seen == 0) { $n = 5 } @seen = 1; @n = $n }")
+	r.event(t, "unit:numbers", numbers)
+	r.event(t, "unit:numbers", numbers)
 	if got, want := r.maps(t), "@seen: [][1] @n: [][0]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 func TestMoments(t *testing.T) {
-	r := startRun(t, "begin { @a = 1 }\ntest:numbers { @a++ }\nend { @a *= 10 }\ninterval:1s { @now = nsecs; @since = elapsed; exit() }")
-	r.event(t, "test:numbers", numbers)
+	r := startRun(t, "begin { @a = 1 }\nunit:numbers { @a++ }\nend { @a *= 10 }\ninterval:1s { @now = nsecs; @since = elapsed; exit() }")
+	r.event(t, "unit:numbers", numbers)
 	r.clock = 3e9
 	r.moment(t, ir.OnInterval)
 	if !r.stopped {
@@ -281,8 +281,8 @@ func TestMoments(t *testing.T) {
 // TestPrint checks what is printed. The tests of the printer check how.
 // TestReports checks what a program reports to the user.
 func TestReports(t *testing.T) {
-	r := startRun(t, `test:numbers { warnf("hm %d", u64); errorf("bad\n"); cat("/nosuch"); assert(u64 > 5, "too small"); print(1) }`)
-	r.event(t, "test:numbers", numbers)
+	r := startRun(t, `unit:numbers { warnf("hm %d", u64); errorf("bad\n"); cat("/nosuch"); assert(u64 > 5, "too small"); print(1) }`)
+	r.event(t, "unit:numbers", numbers)
 	const want = `program:1:16-35: WARNING: hm 3
 program:1:37-52: ERROR: bad
 
@@ -323,8 +323,8 @@ func TestPrint(t *testing.T) {
 		{`@m[1] = 2; let $v; $found = find(@m, 1, $v); print(($found, $v)); if (find(@m, 7, $v)) { print("no") } print($v)`, "(true, 2)\n2\n"},
 		{`@m[1] = 2; @m[3] = 4; print((delete(@m, 1), delete(@m, 1), delete(@m[3]), len(@m)))`, "(true, false, true, 0)\n"},
 	} {
-		r := startRun(t, "test:numbers { "+test.src+" }")
-		r.event(t, "test:numbers", numbers)
+		r := startRun(t, "unit:numbers { "+test.src+" }")
+		r.event(t, "unit:numbers", numbers)
 		if got := r.out.String(); got != test.want {
 			t.Errorf("%s: got %q, want %q", test.src, got, test.want)
 		}
@@ -339,11 +339,11 @@ func TestPrint(t *testing.T) {
 
 // TestRate checks that a rate counts from when the map was last printed, cleared or zeroed.
 func TestRate(t *testing.T) {
-	r := startRun(t, "test:numbers { @ = rate() }\ninterval:1s { print(@) }\nsyscall:exit / ret == 0 / { clear(@) }\nsyscall:exit / ret != 0 / { zero(@) }")
+	r := startRun(t, "unit:numbers { @ = rate() }\ninterval:1s { print(@) }\nsyscall:exit / ret == 0 / { clear(@) }\nsyscall:exit / ret != 0 / { zero(@) }")
 	step := func(seconds uint64, events int, want string) {
 		t.Helper()
 		for range events {
-			r.event(t, "test:numbers", numbers)
+			r.event(t, "unit:numbers", numbers)
 		}
 		r.clock += seconds * 1e9
 		r.out.Reset()
@@ -356,7 +356,7 @@ func TestRate(t *testing.T) {
 	step(1, 4, "@: 4/s\n")
 	step(5, 0, "@: 0/s\n")
 	for _, ret := range []int64{0, 1} {
-		r.event(t, "test:numbers", numbers)
+		r.event(t, "unit:numbers", numbers)
 		r.clock += 8e9
 		r.event(t, "syscall:exit", langtest.Table{"ret": ret})
 		step(2, 4, "@: 2/s\n")
@@ -366,8 +366,8 @@ func TestRate(t *testing.T) {
 // TestRateBegins checks that a rate that is cleared as of a moment counts from there, without earlier values and the time of
 // clearing.
 func TestRateBegins(t *testing.T) {
-	r := startRun(t, "test:numbers { @ = rate(); @n = count() }\ninterval:1s { print(@); print(@n) }")
-	r.event(t, "test:numbers", numbers)
+	r := startRun(t, "unit:numbers { @ = rate(); @n = count() }\ninterval:1s { print(@); print(@n) }")
+	r.event(t, "unit:numbers", numbers)
 	r.clock += 3e9
 	for _, m := range r.program.Maps {
 		if !m.Agg.Traits().Restarts {
@@ -377,8 +377,8 @@ func TestRateBegins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.event(t, "test:numbers", numbers)
-	r.event(t, "test:numbers", numbers)
+	r.event(t, "unit:numbers", numbers)
+	r.event(t, "unit:numbers", numbers)
 	r.clock += 1e9
 	r.moment(t, ir.OnInterval)
 	if got, want := r.out.String(), "@: 2/s\n@n: 3\n"; got != want {
@@ -404,12 +404,12 @@ func TestEndlessLoop(t *testing.T) {
 }
 
 func BenchmarkStatements(b *testing.B) {
-	p, err := compile("program", "test:numbers / u64 > 1 / { @[u8, b] = sum(u64) }", langtest.Catalog, check.Options{})
+	p, err := compile("program", "unit:numbers / u64 > 1 / { @[u8, b] = sum(u64) }", langtest.Catalog, check.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	m := &machine{stores: map[*ir.Map]mapStore{p.Maps[0]: newUserStore(p.Maps[0], 100)}}
-	block, err := compileBody(p.Clauses[0].Sites[langtest.Fixture("test:numbers")])
+	block, err := compileBody(p.Clauses[0].Sites[langtest.Fixture("unit:numbers")])
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -71,49 +71,49 @@ var conditions = []struct {
 	{"nvme:complete_rq", "latency", true},
 	{"nvme:complete_rq", "!latency", false},
 	{"nvme:complete_rq", "write == true && write != false && write", false},
-	{"test:numbers", "s64 < u64", true},
-	{"test:numbers", "-1 < u64", true},
-	{"test:numbers", "u64 == 0xffffffffffffffff", true},
-	{"test:numbers", "s64 == -9223372036854775808", true},
-	{"test:numbers", "s64 / -1 == s64", true},
-	{"test:numbers", "s64 % -1 == 0", true},
-	{"test:numbers", "s8 / 2 == -3 && s8 % 2 == -1", true},
-	{"test:numbers", "s8 / 0 == 0 && s8 % 0 == s8 && u64 / 0 == 0 && u64 % 0 == u64", true},
-	{"test:numbers", "s8 >> 1 == -4 && u64 >> 63 == 1 && u64 << 64 == u64", true},
-	{"test:numbers", "u64 + 1 == 0 && s8 + 0 == -7", true},
-	{"test:numbers", "u64 + s8 == -8", true},
-	{"test:numbers", "(b ? u64 : s8) == -1", true},
-	{"test:numbers", "5 - 10 == -5 && -3 + 5 == 2 && 1 << 63 == 0x8000000000000000", true},
-	{"test:numbers", "- -9223372036854775808 == 0x8000000000000000", true},
-	{"test:numbers", "2 ** 10 == 1024 && (-2) ** 3 == -8 && 2 ** -1 == 0 && (-1) ** -3 == -1", true},
-	{"test:numbers", "s8 in -10..0 && s8 in [1, -8..-6] && s8 not in [1..3]", true},
-	{"test:numbers", "s8 in []", false},
-	{"test:numbers", "u8 in [s8, u8]", true},
+	{"unit:numbers", "s64 < u64", true},
+	{"unit:numbers", "-1 < u64", true},
+	{"unit:numbers", "u64 == 0xffffffffffffffff", true},
+	{"unit:numbers", "s64 == -9223372036854775808", true},
+	{"unit:numbers", "s64 / -1 == s64", true},
+	{"unit:numbers", "s64 % -1 == 0", true},
+	{"unit:numbers", "s8 / 2 == -3 && s8 % 2 == -1", true},
+	{"unit:numbers", "s8 / 0 == 0 && s8 % 0 == s8 && u64 / 0 == 0 && u64 % 0 == u64", true},
+	{"unit:numbers", "s8 >> 1 == -4 && u64 >> 63 == 1 && u64 << 64 == u64", true},
+	{"unit:numbers", "u64 + 1 == 0 && s8 + 0 == -7", true},
+	{"unit:numbers", "u64 + s8 == -8", true},
+	{"unit:numbers", "(b ? u64 : s8) == -1", true},
+	{"unit:numbers", "5 - 10 == -5 && -3 + 5 == 2 && 1 << 63 == 0x8000000000000000", true},
+	{"unit:numbers", "- -9223372036854775808 == 0x8000000000000000", true},
+	{"unit:numbers", "2 ** 10 == 1024 && (-2) ** 3 == -8 && 2 ** -1 == 0 && (-1) ** -3 == -1", true},
+	{"unit:numbers", "s8 in -10..0 && s8 in [1, -8..-6] && s8 not in [1..3]", true},
+	{"unit:numbers", "s8 in []", false},
+	{"unit:numbers", "u8 in [s8, u8]", true},
 
 	// absent values
-	{"test:numbers", "ou64 > 1", false},
-	{"test:numbers", "!(ou64 > 1)", false},
-	{"test:numbers", "!ob", false},
-	{"test:numbers", "ou64 == nil && nil == os && u64 != nil && ou64 + 1 == nil", true},
-	{"test:numbers", "ou64 != nil", false},
-	{"test:numbers", "ob || true", true},
-	{"test:numbers", "true || ob", true},
-	{"test:numbers", "!(ob && false) && !(false && ob)", true},
-	{"test:numbers", "(ob && true) == nil && (true && ob) == nil && (ob || false) == nil && (ob || ob) == nil", true},
-	{"test:numbers", "ou64 ?? 7 == 7", true},
-	{"test:numbers", "ou64 ?? os64 ?? 7 == 7", true},
-	{"test:numbers", "os64 ?? u64 == -1", true},
-	{"test:numbers", "ob ?? true", true},
-	{"test:numbers", `os ?? "x" == "x"`, true},
-	{"test:numbers", "(ob ? 1 : 2) == 2", true},
-	{"test:numbers", "(b ? ou64 : 2) == nil", true},
-	{"test:numbers", "ou64 in [1, 2]", false},
-	{"test:numbers", "!(ou64 in [1, 2])", false},
-	{"test:numbers", "u8 in [ou64, 200]", true},
-	{"test:numbers", "!(u8 in [ou64, 1])", false},
-	{"test:numbers", "!(u8 in ou64..300)", false},
-	{"test:numbers", `!(os contains "x")`, false},
-	{"test:numbers", "-os64 == nil && ~ou64 == nil", true},
+	{"unit:numbers", "ou64 > 1", false},
+	{"unit:numbers", "!(ou64 > 1)", false},
+	{"unit:numbers", "!ob", false},
+	{"unit:numbers", "ou64 == nil && nil == os && u64 != nil && ou64 + 1 == nil", true},
+	{"unit:numbers", "ou64 != nil", false},
+	{"unit:numbers", "ob || true", true},
+	{"unit:numbers", "true || ob", true},
+	{"unit:numbers", "!(ob && false) && !(false && ob)", true},
+	{"unit:numbers", "(ob && true) == nil && (true && ob) == nil && (ob || false) == nil && (ob || ob) == nil", true},
+	{"unit:numbers", "ou64 ?? 7 == 7", true},
+	{"unit:numbers", "ou64 ?? os64 ?? 7 == 7", true},
+	{"unit:numbers", "os64 ?? u64 == -1", true},
+	{"unit:numbers", "ob ?? true", true},
+	{"unit:numbers", `os ?? "x" == "x"`, true},
+	{"unit:numbers", "(ob ? 1 : 2) == 2", true},
+	{"unit:numbers", "(b ? ou64 : 2) == nil", true},
+	{"unit:numbers", "ou64 in [1, 2]", false},
+	{"unit:numbers", "!(ou64 in [1, 2])", false},
+	{"unit:numbers", "u8 in [ou64, 200]", true},
+	{"unit:numbers", "!(u8 in [ou64, 1])", false},
+	{"unit:numbers", "!(u8 in ou64..300)", false},
+	{"unit:numbers", `!(os contains "x")`, false},
+	{"unit:numbers", "-os64 == nil && ~ou64 == nil", true},
 }
 
 var events = map[string]langtest.Table{
@@ -121,7 +121,7 @@ var events = map[string]langtest.Table{
 		"sgid": langtest.Addresses["fe80::1"], "dgid": langtest.Addresses["::ffff:10.9.0.1"]},
 	"nvme:complete_rq": {"opcode": uint64(1), "size": uint64(4096), "latency": uint64(1.5e6), "write": false},
 	"odd:words":        {"mode": uint64(1), "size": uint64(3)},
-	"test:numbers":     {"u8": uint64(200), "u64": uint64(math.MaxUint64), "s8": int64(-7), "s64": int64(math.MinInt64), "b": true},
+	"unit:numbers":     {"u8": uint64(200), "u64": uint64(math.MaxUint64), "s8": int64(-7), "s64": int64(math.MinInt64), "b": true},
 }
 
 func TestConditions(t *testing.T) {
@@ -138,7 +138,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// An oracle is a random expression over test:numbers, and its meaning in unbounded integers: value returns a *big.Int or a bool, or
+// An oracle is a random expression over unit:numbers, and its meaning in unbounded integers: value returns a *big.Int or a bool, or
 // nil if it is absent.
 type oracle struct {
 	src    string
@@ -401,14 +401,14 @@ func TestAgainstBig(t *testing.T) {
 	}
 }
 
-// evaluatorOf compiles any expression over test:numbers.
+// evaluatorOf compiles any expression over unit:numbers.
 func evaluatorOf(t testing.TB, src string) *evaluator {
 	t.Helper()
-	p, err := compile("program", "test:numbers { print("+src+") }", langtest.Catalog, check.Options{})
+	p, err := compile("program", "unit:numbers { print("+src+") }", langtest.Catalog, check.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := newEvaluator(p.Clauses[0].Sites[langtest.Fixture("test:numbers")].Stmts[0].(*ir.CallStmt).Args[0])
+	v, err := newEvaluator(p.Clauses[0].Sites[langtest.Fixture("unit:numbers")].Stmts[0].(*ir.CallStmt).Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}

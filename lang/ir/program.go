@@ -49,6 +49,7 @@ type Clause struct {
 	Inferred bool
 
 	Kind   ClauseKind
+	Name   string                // what the word probe is for a timer, as bpftrace has it: interval:s:1
 	Period Period                // of OnInterval
 	Hz     int                   // rate of profile in Hz
 	Named  map[*event.Probe]bool // named in full, not by a pattern

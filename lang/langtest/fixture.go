@@ -82,7 +82,7 @@ var (
 		Probe("odd", "words", Field("mode", mode), Field("size", U64)),
 		Probe("syscall", "enter", Field("nr", event.Type{Kind: event.Uint, Size: 4, Enum: enum("syscall_nr", "read", "write")})),
 		Probe("syscall", "exit", Field("nr", U32), Field("ret", Errno), Optional("latency", Ns)),
-		Probe("test", "numbers", Field("u8", U8), Field("u64", U64), Field("s8", S8), Field("s64", S64),
+		Probe("unit", "numbers", Field("u8", U8), Field("u64", U64), Field("s8", S8), Field("s64", S64),
 			Optional("ou64", U64), Optional("os64", S64), Field("b", Flag), Optional("ob", Flag), Optional("os", Str16)),
 	}
 )

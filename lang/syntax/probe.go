@@ -147,6 +147,7 @@ var paramUnits = map[string]map[string]bool{
 // timer normalises the text after interval: and profile:. s:1 becomes 1s, and hz:99 becomes 99hz.
 func (p *parser) timer(ref *ProbeRef) {
 	text := ref.Name
+	ref.Counted = counted(text)
 	if unit, param, ok := strings.Cut(text, "$"); ok && (isName(param) || IsArgument("$"+param)) && (unit == "" || paramUnits[ref.Group][unit]) {
 		return
 	}
@@ -166,6 +167,24 @@ func (p *parser) timer(ref *ProbeRef) {
 		p.fail(ref.Span, fmt.Sprintf("%s is not a valid timer", p.text.Content[ref.Span.From:ref.Span.To]), help)
 	}
 	ref.Name = name
+}
+
+// counted returns what bpftrace calls the period or the rate text. bpftrace has no 99hz; it is called what hz:99 is.
+func counted(text string) string {
+	if strings.Contains(text, ":") {
+		return text
+	}
+	n, isRate := hertz(text)
+	switch ns := nanoseconds(text); {
+	case isRate:
+		return fmt.Sprintf("hz:%d", n)
+	case ns == 0:
+		return ""
+	case ns%units["us"] != 0:
+		return fmt.Sprintf("ns:%d", ns)
+	default:
+		return fmt.Sprintf("us:%d", ns/units["us"])
+	}
 }
 
 // duration returns text if it is a duration above zero, or the duration of the rate text.

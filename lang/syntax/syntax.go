@@ -86,6 +86,9 @@ type Clause struct {
 // `self:signal:SIGUSR1` has the group self.
 type ProbeRef struct {
 	Group, Name string
+	// Counted is the Name of a timer as bpftrace has it, a unit and a number: s:1 or ms:$name as written, and us:1000000 of 1s. It is
+	// empty if a param has the unit.
+	Counted string
 	// Label is the name before an equals sign: label=begin. It has no meaning yet, as in bpftrace.
 	Label string
 	Span  Span
