@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,6 +154,46 @@ func TestSameTextAsBpftrace(t *testing.T) {
 		}
 		if gotMessages != wantMessages {
 			t.Errorf("%s: %s warns\n%s\nand bpftrace\n%s", s.row, s.program, gotMessages, wantMessages)
+		}
+	}
+}
+
+// trialText is what differs between two runs of a test or a benchmark: times, and how often it ran.
+var trialText = regexp.MustCompile(`\(\d+ (ns|μs|ms|s)\)|(?m) \d+ +\d+$|"(duration|average|iters)": ?\d+`)
+
+// messagePlace is the place of a message, which bpftrace writes with the line of its library.
+var messagePlace = regexp.MustCompile(`(?m)^(stdlib/\S+|stdin|program):\S+ (ERROR: .*)\n(\S+ ERROR: expanded from\n.*\n *~+\n)?`)
+
+// Tests and benchmarks print the same in both, and end with the same status.
+func TestSameTrialsAsBpftrace(t *testing.T) {
+	command := bpftraceCommand(t)
+	for _, args := range [][]string{
+		{"--test", "-e", `test:one { return 0 } test:b { return -1 } test:c { exit() } test:d { return 256 } test:e { return 4294967296 }`},
+		{"--test", "-e", `test:one { print("hidden") } test:two, test:three / pid != 0 / { print((probe, probetype)); printf("\nx\n"); return 2 } end { print("end") }`},
+		{"--test", "-e", `test:a { @ = 5; print(@); assert(@ == 6, "no 6"); } interval:ms:1 { print("never") }`},
+		{"--test", "-e", `test:a { exit(1) }`},
+		{"--test", "-e", `test:a-b { @ = 1; } end { print(@) }`},
+		{"--test", "-f", "json", "-e", `test:a { return 2 } test:b { @ = 1; }`},
+		{"--bench", "-e", `bench:a { @ = count(); } bench:skipped { return 1 } bench:wrong { errorf("x"); } bench:c { exit() } test:d { return 1 }`},
+		{"--bench", "-f", "json", "-e", `bench:a { @[1] = count(); }`},
+		{"-e", `test:a { @ = count(); } bench:b { @x = 1; } begin { print(1); exit() }`},
+	} {
+		var printed [2]string
+		var status [2]int
+		for i, command := range [][]string{command, {"trace"}} {
+			cmd := exec.Command(command[0], append(command[1:], args...)...)
+			out, err := cmd.Output()
+			var failed *exec.ExitError
+			if err != nil && !errors.As(err, &failed) {
+				t.Fatal(err)
+			}
+			text := trialText.ReplaceAllString(string(out), "TIME")
+			text = messagePlace.ReplaceAllString(text, "$2\n")
+			text = strings.ReplaceAll(text, ": ", ":")
+			printed[i], status[i] = strings.ReplaceAll(strings.TrimRight(text, "\n"), ", ", ","), cmd.ProcessState.ExitCode()
+		}
+		if printed[0] != printed[1] || status[0] != status[1] {
+			t.Errorf("%q: trace prints, with status %d,\n%s\nand bpftrace with status %d\n%s", args, status[1], printed[1], status[0], printed[0])
 		}
 	}
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -115,74 +113,4 @@ func (c *commandFlag) String() string { return strings.Join(*c, " ") }
 func (c *commandFlag) Set(s string) (err error) {
 	*c, err = run.SplitWords(s)
 	return err
-}
-
-// sizeUnits are the units of a size, the largest first.
-var sizeUnits = []struct {
-	name  string
-	bytes int64
-}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
-
-// parseSize reads a size like 4096 or 4KiB.
-func parseSize(s string) (int64, error) {
-	digits, unit := s, int64(1)
-	for _, u := range sizeUnits {
-		if number, ok := strings.CutSuffix(s, u.name); ok {
-			digits, unit = number, u.bytes
-		}
-	}
-	n, err := strconv.ParseInt(digits, 10, 32)
-	return n * unit, err
-}
-
-func formatSize(n int64) string {
-	for _, u := range sizeUnits {
-		if n >= u.bytes && n%u.bytes == 0 {
-			return fmt.Sprintf("%d%s", n/u.bytes, u.name)
-		}
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-// ringSize is the size of a ring buffer in bytes, written like 4KiB.
-type ringSize int
-
-func (*ringSize) Type() string     { return "SIZE" }
-func (r *ringSize) String() string { return formatSize(int64(*r)) }
-
-func (r *ringSize) Set(s string) error {
-	n, err := parseSize(s)
-	// The kernel takes powers of two.
-	if least := ringSize(os.Getpagesize()); err != nil || n < int64(least) || n > 1<<30 || n&(n-1) != 0 {
-		return fmt.Errorf("must be a power of two from %v to 1GiB, like 64KiB or 16MiB", &least)
-	}
-	*r = ringSize(n)
-	return nil
-}
-
-// leastRing is the least size of a ring of files: its eight files have a header and at least one block of 1 MiB each.
-const leastRing = 16 << 20
-
-// totalSize is the size of a ring of files in bytes.
-type totalSize int64
-
-func (*totalSize) Type() string { return "SIZE" }
-
-func (t *totalSize) String() string {
-	if *t == 0 {
-		return ""
-	}
-	return formatSize(int64(*t))
-}
-
-func (t *totalSize) Set(s string) error {
-	n, err := parseSize(s)
-	switch {
-	case err != nil || n <= 0:
-		return errors.New("must be a size like 100MiB or 4GiB")
-	case n < leastRing:
-		return fmt.Errorf("must be at least %s, for a ring of files", formatSize(leastRing))
-	}
-	*t = totalSize(n)
-	return nil
 }

@@ -30,7 +30,7 @@ type options struct {
 	quiet      bool
 	verbose    bool
 	btf        []string
-	bufferSize ringSize
+	bufferSize run.RingSize
 	noKernel   bool
 	compare    bool
 	explain    bool
@@ -45,6 +45,8 @@ type options struct {
 	noWarnings bool
 	unsafe     bool
 	dryRun     bool
+	test       bool
+	bench      bool
 	stacks     bool // of trace record
 	force      bool
 	// recorder is what the recording keeps, nil: nothing is recorded.
@@ -75,6 +77,8 @@ func addFlags(root *cobra.Command, o *options) {
 	f.StringVar(&o.fmt, "fmt", "", "do not run: print the script `FILE` in canonical form")
 	f.BoolVar(&o.unsafe, "unsafe", false, "allow the program to act: system() runs commands, signal() sends signals")
 	f.BoolVar(&o.raw, "raw", false, "write control characters in names as they are, not as escapes like \\x1b")
+	f.BoolVar(&o.test, "test", false, "run the probes test:NAME instead of the program, and exit with status 1 if one fails")
+	f.BoolVar(&o.bench, "bench", false, "run the probes bench:NAME instead of the program, each at least 1 ms long, in user space")
 	addFormatFlag(root, o)
 	f.BoolP("version", "V", false, "print the version")
 	addForeignFlags(f)
@@ -171,6 +175,8 @@ func checkOptions(cmd *cobra.Command, o options) error {
 		return usagef("--no-kernel and --compare exclude each other")
 	case o.record != "" && o.compare:
 		return usagef("--record and --compare exclude each other")
+	case o.test && o.bench:
+		return usagef("--test and --bench exclude each other")
 	case o.quiet && o.verbose:
 		return usagef("-q and -v exclude each other")
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"trace/lang/run"
 	"trace/probes"
 )
 
@@ -18,7 +19,7 @@ also after a crash or when the disk is full.`
 // recordCommand writes the events that a program selects to a file.
 func recordCommand(s streams) *cobra.Command {
 	o := options{bufferSize: probes.DefaultRingBytes, recordsOnly: true}
-	var maxSize totalSize
+	var maxSize run.FilesSize
 	cmd := &cobra.Command{
 		Use:     "record -o FILE [flags] PROGRAM",
 		Short:   "record the events that a program selects in a file; trace -r FILE runs programs on it",

@@ -108,8 +108,11 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 	if o.force && o.record == "" {
 		return usagef("--force needs --record FILE")
 	}
+	if o.test || o.bench {
+		return runTrials(cmd, s, o, src)
+	}
 	if len(o.recordings) > 0 {
-		if err := checkReplay(cmd); err != nil {
+		if err := refuse(cmd, "-r", liveFlags...); err != nil {
 			return err
 		}
 		return runReplay(cmd.Context(), s, o, src)

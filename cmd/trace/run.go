@@ -119,6 +119,9 @@ func verdict(r run.Report, strict bool) error {
 	if strict && r.CommandFailed {
 		errs = append(errs, errCommandFailed)
 	}
+	if r.TrialsFailed {
+		errs = append(errs, errTrialsFailed)
+	}
 	return errors.Join(errs...)
 }
 

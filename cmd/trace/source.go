@@ -17,6 +17,7 @@ import (
 	"trace/lang"
 	"trace/lang/check"
 	"trace/lang/ir"
+	"trace/lang/run"
 	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/event"
@@ -246,7 +247,7 @@ func readProgram(in io.Reader) (string, error) {
 	case err != nil:
 		return "", err
 	case len(text) > maxProgram:
-		return "", fmt.Errorf("a program of more than %s", formatSize(maxProgram))
+		return "", fmt.Errorf("a program of more than %s", run.FormatBytes(maxProgram))
 	}
 	return string(text), nil
 }

@@ -41,6 +41,9 @@ var errLost error = outcome{byLoss, exitLost}
 // errCommandFailed is the outcome of --strict when the command of -c failed.
 var errCommandFailed error = outcome{byCommand, exitFailedCommand}
 
+// errTrialsFailed is the outcome of a failed test or benchmark.
+var errTrialsFailed error = outcome{byProgram, exitFailed}
+
 // asked returns the outcome of exit(n), or nil.
 func asked(run *exec.Run) error {
 	if status, ok := run.ExitStatus(); ok {

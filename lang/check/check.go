@@ -304,6 +304,8 @@ func (c *checker) placeType() string {
 		return c.probe.Group
 	case c.clause.Kind == ir.OnBegin, c.clause.Kind == ir.OnEnd:
 		return "special"
+	case c.clause.Kind.Tried():
+		return c.clause.Kind.String()
 	}
 	kind, _, _ := strings.Cut(c.placeName(), ":")
 	return kind

@@ -412,3 +412,38 @@ func (c *checker) comparableTuples(n ast.Node, a, b *ir.Expr) bool {
 	}
 	return same
 }
+
+// setMap types an assignment to a map.
+func (c *checker) setMap(s *syntax.Assign, ref *syntax.MapRef) ir.Stmt {
+	m := c.mapOf(ref.Name)
+	if call, fn := aggregationCall(s.Value); fn != "" && s.Op == "=" {
+		return c.updateMap(s, ref, m, call, fn)
+	}
+	key, ok := c.key(m, ref.Key, syntax.SpanOf(ref))
+	value := c.newValue(s, m, key)
+	if value == nil || !ok || !c.kept(m, "a value", nil, s.Span) {
+		return nil
+	}
+	row, ok := c.elements(value)
+	row = m.value.inOrder(row)
+	if !ok || !c.holds(&m.value, row, m.info.Name, s.Span) {
+		return nil
+	}
+	return &ir.SetStmt{Map: m.info, Key: key, Adds: isDelta(s.Op), Value: conform(&m.value, row.values), Span: s.Span}
+}
+
+// updateMap types @m[key] = aggregation. If the aggregation ranks, what it ranks becomes a part of the key.
+func (c *checker) updateMap(s *syntax.Assign, ref *syntax.MapRef, m *mapUses, call *ast.CallNode, fn string) ir.Stmt {
+	elements := ref.Key
+	ranked := rankedBy(call, fn)
+	if ranked != nil {
+		elements = slices.Concat(elementsOf(ref.Key), ranked)
+	}
+	key, ok := c.noteKey(m, elements, syntax.SpanOf(ref))
+	update := c.aggregate(m, call, fn)
+	if !ok || update == nil || !c.ranked(m, len(key), m.ownColumns(elements, ranked), s.Span) {
+		return nil
+	}
+	update.Key, update.Span = key, s.Span
+	return update
+}

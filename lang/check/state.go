@@ -62,6 +62,8 @@ type resolver struct {
 	params  []ir.Param
 	// missing is what the program has chosen for probes that are not there.
 	missing ir.Missing
+	// trials are where the tests and the benchmarks are, by their names.
+	trials map[string]syntax.Span
 	// named are the flags that getopt() declares.
 	named []ir.Param
 	errs  syntax.ErrorList

@@ -144,46 +144,26 @@ func (c *checker) stmt(s syntax.Stmt) ir.Stmt {
 	case *syntax.Call:
 		return c.callStmt(s)
 	case *syntax.Return:
-		if s.Value != nil {
-			c.expr(s.Value, nil)
-		}
+		return c.returned(s)
 	}
 	return &ir.ReturnStmt{Span: s.Pos()}
 }
 
-// setMap types an assignment to a map.
-func (c *checker) setMap(s *syntax.Assign, ref *syntax.MapRef) ir.Stmt {
-	m := c.mapOf(ref.Name)
-	if call, fn := aggregationCall(s.Value); fn != "" && s.Op == "=" {
-		return c.updateMap(s, ref, m, call, fn)
+// returned types a return. Only tests and benchmarks have somebody who asks for the value.
+func (c *checker) returned(s *syntax.Return) ir.Stmt {
+	out := &ir.ReturnStmt{Span: s.Pos()}
+	if s.Value == nil {
+		return out
 	}
-	key, ok := c.key(m, ref.Key, syntax.SpanOf(ref))
-	value := c.newValue(s, m, key)
-	if value == nil || !ok || !c.kept(m, "a value", nil, s.Span) {
-		return nil
+	value := c.expr(s.Value, nil)
+	switch {
+	case value == nil || !c.clause.Kind.Tried():
+	case !event.IsNumber(value.Type) && value.Type.Kind != ir.Pending:
+		c.fail(syntax.SpanOf(s.Value), fmt.Sprintf("a %s returns a number, and this is %s", c.clause.Kind, describe(value)), "return 1 is a failure, return 0 none")
+	default:
+		out.Value = value
 	}
-	row, ok := c.elements(value)
-	row = m.value.inOrder(row)
-	if !ok || !c.holds(&m.value, row, m.info.Name, s.Span) {
-		return nil
-	}
-	return &ir.SetStmt{Map: m.info, Key: key, Adds: isDelta(s.Op), Value: conform(&m.value, row.values), Span: s.Span}
-}
-
-// updateMap types @m[key] = aggregation. If the aggregation ranks, what it ranks becomes a part of the key.
-func (c *checker) updateMap(s *syntax.Assign, ref *syntax.MapRef, m *mapUses, call *ast.CallNode, fn string) ir.Stmt {
-	elements := ref.Key
-	ranked := rankedBy(call, fn)
-	if ranked != nil {
-		elements = slices.Concat(elementsOf(ref.Key), ranked)
-	}
-	key, ok := c.noteKey(m, elements, syntax.SpanOf(ref))
-	update := c.aggregate(m, call, fn)
-	if !ok || update == nil || !c.ranked(m, len(key), m.ownColumns(elements, ranked), s.Span) {
-		return nil
-	}
-	update.Key, update.Span = key, s.Span
-	return update
+	return out
 }
 
 // isDelta reports whether the operator adds to the target or subtracts from it.

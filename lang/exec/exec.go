@@ -17,6 +17,8 @@ type scope struct {
 	machine *machine
 	// stacks maps a stack to the value of the record that is its number.
 	stacks map[ir.StackUse]int
+	// returned is the value of the return of a test.
+	returned any
 }
 
 // setting is where a clause prints and when it runs.
@@ -161,7 +163,7 @@ func compileBody(b *ir.Site) (*block, error) {
 
 // run runs b in a scope if its predicate holds. It prepares the variables of the scope. An absent predicate does not hold.
 func (m *machine) run(b *block, sc *scope) error {
-	sc.machine, sc.vars = m, append(sc.vars[:0], b.zeros...)
+	sc.machine, sc.vars, sc.returned = m, append(sc.vars[:0], b.zeros...), uint64(0)
 	if b.pred != nil {
 		v, err := b.pred.eval(sc)
 		if v != true || err != nil {
@@ -267,8 +269,24 @@ func (c *bodyCompiler) stmt(s ir.Stmt) step {
 		return func(*scope) (flow, error) { return to, nil }
 	case *ir.CallStmt:
 		return c.call(s)
+	case *ir.ReturnStmt:
+		if s.Value != nil {
+			return c.returnValue(s)
+		}
 	}
 	return func(*scope) (flow, error) { return ends, nil } // return
+}
+
+// returnValue ends a test with a value. An absent one is no success.
+func (c *bodyCompiler) returnValue(s *ir.ReturnStmt) step {
+	value := c.expr(s.Value)
+	return func(sc *scope) (flow, error) {
+		v, err := value.eval(sc)
+		if sc.returned = v; v == nil {
+			sc.returned = uint64(1)
+		}
+		return ends, err
+	}
 }
 
 // declare makes room for a variable, which is 0 or "" until it is assigned.

@@ -52,6 +52,9 @@ func TestSchemaForbids(t *testing.T) {
 		`{"type":"attached_probes","data":{"probes":1}}`,
 		`{"type":"lost_events","count":1,"data":{"events":1,"more":2}}`,
 		`{"type":"lost_events","count":-1,"data":{"events":-1}}`,
+		`{"type":"test_result","data":{"a":{"duration":1,"passed":true}}}`,
+		`{"type":"test_result","data":{}}`,
+		`{"type":"benchmark_result","data":{"a":{"average":1.5,"iters":2}}}`,
 	} {
 		v, err := jsonschema.UnmarshalJSON(strings.NewReader(line))
 		if err != nil {

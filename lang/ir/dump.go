@@ -44,6 +44,8 @@ func (d *dumper) site(c *Clause, b *Site) {
 		head = b.Probe.String()
 	case c.Kind == OnInterval:
 		head += ":" + PeriodText(c.Period)
+	case c.Kind.Tried():
+		head = c.Name
 	}
 	if b.Pred != nil {
 		head += " / " + b.Pred.String() + " /"
@@ -128,6 +130,10 @@ func (d *dumper) stmt(s Stmt) {
 	case *CallStmt:
 		d.line("%s", s.text())
 	case *ReturnStmt:
+		if s.Value != nil {
+			d.line("return %s", s.Value)
+			return
+		}
 		d.line("return")
 	}
 }

@@ -49,7 +49,7 @@ type Clause struct {
 	Inferred bool
 
 	Kind   ClauseKind
-	Name   string                // what the word probe is for a timer, as bpftrace has it: interval:s:1
+	Name   string                // what the word probe is for a timer or a test, as bpftrace has it: interval:s:1
 	Period Period                // of OnInterval
 	Hz     int                   // rate of profile in Hz
 	Named  map[*event.Probe]bool // named in full, not by a pattern
@@ -238,11 +238,13 @@ const (
 	OnEnd                 // after the last event, before the maps are printed
 	OnInterval            // every period
 	OnSignal              // when SIGUSR1 comes
+	OnTest                // with --test
+	OnBench               // with --bench, many times
 )
 
 // String returns the name of the kind.
 func (k ClauseKind) String() string {
-	return [...]string{"event", "begin", "end", "interval", "self:signal:SIGUSR1"}[k]
+	return [...]string{"event", "begin", "end", "interval", "self:signal:SIGUSR1", "test", "benchmark"}[k]
 }
 
 // Period is the period of an interval clause.

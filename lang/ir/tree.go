@@ -171,8 +171,11 @@ type CallStmt struct {
 	Span     syntax.Span
 }
 
-// ReturnStmt ends the clause.
-type ReturnStmt struct{ Span syntax.Span }
+// ReturnStmt ends the clause. Value is what a test or a benchmark returns, or nil.
+type ReturnStmt struct {
+	Value *Expr
+	Span  syntax.Span
+}
 
 // Pos returns where the statement is.
 func (s *SetStmt) Pos() syntax.Span { return s.Span }

@@ -59,6 +59,10 @@ func exprsOf(s Stmt) []*Expr {
 		return append(slices.Clone(s.Key), s.Arg)
 	case *LetStmt:
 		return []*Expr{s.Value}
+	case *ReturnStmt:
+		if s.Value != nil {
+			return []*Expr{s.Value}
+		}
 	case *IfStmt:
 		return []*Expr{s.Cond}
 	case *WhileStmt:

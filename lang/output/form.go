@@ -25,9 +25,28 @@ type form interface {
 	element(t result.Table) error
 	// count writes how many there are of something.
 	count(what, noun string, n uint64) error
+	// tested writes the last result of tests, and measured the result of a benchmark.
+	tested(results []Tested, all int) error
+	measured(m Measured, names []string) error
 	// begin and end write what surrounds the rest.
 	begin() error
 	end() error
+}
+
+// Tested is the result of a test.
+type Tested struct {
+	Name   string
+	Passed bool
+	Took   time.Duration
+	// Output is what it printed and reported.
+	Output string
+}
+
+// Measured is the result of a benchmark: how often it ran, and the time of each run.
+type Measured struct {
+	Name string
+	Each time.Duration
+	Runs int
 }
 
 // get returns the value of a field, or nil if the value is absent or f is nil.
@@ -59,6 +78,8 @@ func (*pen) begin() error { return nil }
 func (*pen) end() error   { return nil }
 
 func (*pen) count(string, string, uint64) error { return nil }
+func (*pen) tested([]Tested, int) error         { return nil }
+func (*pen) measured(Measured, []string) error  { return nil }
 
 // endLine ends the line and writes it.
 func (p *pen) endLine() error {

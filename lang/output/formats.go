@@ -27,6 +27,8 @@ type traits struct {
 	stacks bool
 	// file reports that it is not text for a terminal.
 	file bool
+	// trials reports that it has results of tests and benchmarks.
+	trials bool
 	// course reports that it shows how the maps changed, what the program printed, and how many events there were.
 	course bool
 }
@@ -34,8 +36,8 @@ type traits struct {
 // formats lists all formats in the order of the help.
 func formats() []traits {
 	return []traits{
-		{name: Text, form: newTextForm},
-		{name: JSON, form: newJSONForm, whole: true, escapes: true},
+		{name: Text, form: newTextForm, trials: true},
+		{name: JSON, form: newJSONForm, whole: true, escapes: true, trials: true},
 		{name: CSV, form: newCSVForm, whole: true},
 		{name: Perfetto, form: newPerfettoForm, whole: true, escapes: true, placing: placing, file: true},
 		{name: Folded, form: newTextForm, make: (*Document).writeFolded, stacks: true},
@@ -73,6 +75,9 @@ func ParseFormat(name string) (Format, error) {
 	}
 	return Format(name), nil
 }
+
+// HasTrials reports whether the format has results of tests and benchmarks.
+func (f Format) HasTrials() bool { return f.traits().trials }
 
 // AtEnd reports whether the format is made at the end of a run: see [Document].
 func (f Format) AtEnd() bool { return f.traits().make != nil }

@@ -29,8 +29,8 @@ func (p *Printer) Show(c Columns, printed []*event.Probe, raw bool) {
 	p.form.show(printed)
 }
 
-// OfMaps returns a printer of maps as text, which writes to w in the way of this one.
-func (p *Printer) OfMaps(w io.Writer) *Printer {
+// AsText returns a printer of text, which writes to w in the way of this one.
+func (p *Printer) AsText(w io.Writer) *Printer {
 	maps := NewPrinter(w, Text, p.boot)
 	maps.raw = p.raw
 	return maps
@@ -87,6 +87,12 @@ func (p *Printer) Element(at uint64, t result.Table) error {
 	p.moment = at
 	return p.form.element(p.PresentableTable(t))
 }
+
+// Tested writes the last of the results so far. all is how many there will be.
+func (p *Printer) Tested(results []Tested, all int) error { return p.form.tested(results, all) }
+
+// Measured writes a result. names are the names of all benchmarks.
+func (p *Printer) Measured(m Measured, names []string) error { return p.form.measured(m, names) }
 
 // Begin writes the begin of the output, even if nothing follows.
 func (p *Printer) Begin() error { return p.form.begin() }

@@ -15,6 +15,8 @@ type textForm struct {
 	*pen
 	// lines are the forms of the events seen so far.
 	lines map[*event.Probe]*lineForm
+	// headed reports that the head of the table of benchmarks is written.
+	headed bool
 }
 
 func newTextForm(p *pen) form { return &textForm{pen: p, lines: map[*event.Probe]*lineForm{}} }

@@ -24,7 +24,7 @@ func unlessEnough(err error) error {
 // end, printed maps go to the user's output.
 func showMaps(ctx context.Context, end func(), exec *exec.Run, p *output.Printer, out Outputs) {
 	if out.Document != nil {
-		p = p.OfMaps(out.User)
+		p = p.AsText(out.User)
 	}
 	for {
 		select {

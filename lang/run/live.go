@@ -80,7 +80,7 @@ func newLive(o Options, groups []string) (*Live, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Live{options: o, program: program, catalog: catalog}, nil
+	return &Live{options: o, program: program, catalog: catalog}, program.Untried()
 }
 
 // Program returns the compiled program.

@@ -80,6 +80,9 @@ func NewReplay(o Options, rec *recording.Recording) (*Replay, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := program.Untried(); err != nil {
+		return nil, err
+	}
 	r := &Replay{options: o, recording: rec, program: program}
 	r.now.Store(rec.Started())
 	return r, nil

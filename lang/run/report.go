@@ -19,7 +19,7 @@ type Ended struct {
 
 // PrintMap prints a map once more, as text: at most top rows, 0 for all, sorted by "key" or "value". "" is the default order.
 func (e *Ended) PrintMap(w io.Writer, name string, top int64, by string) error {
-	return e.Run.PrintMap(e.printer.OfMaps(w), name, top, by)
+	return e.Run.PrintMap(e.printer.AsText(w), name, top, by)
 }
 
 // Report describes a run.
@@ -48,6 +48,8 @@ type Report struct {
 	Recorded uint64
 	File     string
 	Acts     exec.Acts
+	// TrialsFailed reports that a test or a benchmark failed.
+	TrialsFailed bool
 	// CommandFailed reports that the command ended by itself with a status other than 0.
 	CommandFailed bool
 }

@@ -31,6 +31,12 @@ const (
 	askedFor = "signal:SIGUSR1"
 )
 
+// Tests and benchmarks have a name of the program's choice, which may have hyphens.
+const (
+	test  = "test"
+	bench = "bench"
+)
+
 // timed reports whether probes of the group are timers.
 func timed(group string) bool { return group == interval || group == profile }
 
@@ -54,8 +60,11 @@ func (l lexer) probe(pos int) (ref ProbeRef, ok bool) {
 		ref.Group = long
 	}
 	extra := "*?:"
-	if timed(ref.Group) {
+	switch ref.Group {
+	case interval, profile:
 		extra = "*:$.µμ"
+	case test, bench:
+		extra = ":-"
 	}
 	end := run(colon+1, extra)
 	ref.Name, ref.Span = l.src[colon+1:end], Span{pos, end}
@@ -110,6 +119,8 @@ func (p *parser) reference() ProbeRef {
 	case ref.Group == self && ref.Name != askedFor:
 		p.fail(ref.Span, fmt.Sprintf("there is no probe %s", ref), "write self:signal:SIGUSR1, which runs when that signal comes")
 	case ref.Group == self:
+	case ref.Name == "" && (ref.Group == test || ref.Group == bench):
+		p.fail(ref.Span, fmt.Sprintf("a %s has a name", ref.Group), fmt.Sprintf("write %s:sums, with a name of your choice", ref.Group))
 	case ref.Name == "":
 		p.fail(ref.Span, fmt.Sprintf("expected the name of a probe after %s:", ref.Group),
 			fmt.Sprintf("write it without blanks, or %s:* for all of the group", ref.Group))

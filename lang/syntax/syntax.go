@@ -83,7 +83,7 @@ type Clause struct {
 // `end` (only Group), `interval:1s` and `profile:99hz` (Group, and in Name the text after the colon). Spellings of bpftrace are
 // normalised: BEGIN is begin, interval:s:1 is interval:1s, interval:ms:10 interval:10ms, interval:us:5 interval:5us,
 // interval:1000000 interval:1ms, interval:hz:10 interval:100ms, profile:hz:99 profile:99hz, profile:ms:10 profile:100hz.
-// `self:signal:SIGUSR1` has the group self.
+// `self:signal:SIGUSR1` has the group self, and `test:NAME` and `bench:NAME` have their names.
 type ProbeRef struct {
 	Group, Name string
 	// Counted is the Name of a timer as bpftrace has it, a unit and a number: s:1 or ms:$name as written, and us:1000000 of 1s. It is

@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"testing"
@@ -22,7 +22,7 @@ func TestRingSize(t *testing.T) {
 		{"4kb", ""},
 		{"", ""},
 	} {
-		var size ringSize
+		var size RingSize
 		switch err := size.Set(test.text); {
 		case err != nil && test.want != "":
 			t.Errorf("%q: %v", test.text, err)
