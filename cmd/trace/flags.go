@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,6 +43,15 @@ func flagError(cmd *cobra.Command, err error) error {
 
 // foreignFlags are flags of bpftrace that change nothing here.
 var foreignFlags = []struct{ name, short, answer string }{
+	{"mode", "", "write --test, --bench or --fmt FILE; -d bpf shows the code"},
+	{"probe-filter", "", "write a predicate, or name the tests in the program: all of its probes run"},
+	{"verify-llvm-ir", "", "nothing is compiled by LLVM; the kernel verifies the code"},
+	{"emit-elf", "", "-d bpf shows the code"},
+	{"emit-llvm", "", "nothing is compiled by LLVM; -d bpf shows the code"},
+	{"traceable-functions", "", "the probes are those that trace -l lists; trace doctor shows which of them this host has"},
+	{"usdt-file-activation", "", "there are no USDT probes; verbs: probes find a library in every process that uses it"},
+	{"debuginfo", "", "names of functions come from the files themselves"},
+	{"dwarf-pid", "", "user stacks follow frame pointers"},
 	{"buffering", "B", "output is written when there is a pause, at the latest after 50 ms"},
 	{"warnings", "k", "a field that cannot be read is absent: field == nil tests it"},
 	{"include-dir", "I", "there are no headers: trace -lv shows the fields of probes"},
@@ -54,7 +64,7 @@ var foreignFlags = []struct{ name, short, answer string }{
 func addForeignFlags(f *pflag.FlagSet) {
 	for _, flag := range foreignFlags {
 		f.StringP(flag.name, flag.short, "", flag.answer)
-		if flag.name == "warnings" || flag.name == "info" {
+		if slices.Contains([]string{"warnings", "info", "verify-llvm-ir", "usdt-file-activation"}, flag.name) {
 			f.Lookup(flag.name).NoOptDefVal = "true"
 		}
 		f.Lookup(flag.name).Hidden = true

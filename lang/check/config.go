@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
@@ -83,7 +84,29 @@ func (r *resolver) configure(prog *ir.Program, config []*syntax.Setting) {
 			r.fail(s.Span, "there is no setting "+s.Name, r.settingHelp(s.Name))
 		}
 	}
-	r.missing = prog.Missing
+}
+
+// environment stores the settings of the environment, which precede the program's: BPFTRACE_MAX_MAP_KEYS=10000. Other variables of
+// bpftrace mean nothing here.
+func (o Options) environment(prog *ir.Program) error {
+	for _, variable := range o.Environ {
+		name, text, _ := strings.Cut(variable, "=")
+		short, is := strings.CutPrefix(name, "BPFTRACE_")
+		set := settings[strings.ToLower(short)]
+		if !is || set == nil || strings.ToUpper(short) != short {
+			continue
+		}
+		var value any = text == "true"
+		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+			value = n
+		} else if text != "true" && text != "false" {
+			value = nil
+		}
+		if want := set(prog, value, strings.ToLower(text)); want != "" {
+			return fmt.Errorf("%s=%s in the environment: it is %s", name, text, want)
+		}
+	}
+	return nil
 }
 
 func (r *resolver) settingHelp(name string) string {

@@ -26,6 +26,10 @@ func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, 
 	}
 	prog := &ir.Program{Text: tree.Text, Raw: o.Raw}
 	r.configure(prog, tree.Config)
+	if err := o.environment(prog); err != nil {
+		return nil, err
+	}
+	r.missing = prog.Missing
 	if tree.Expr != nil {
 		if c := r.bare(tree.Expr, tree.Body); c != nil {
 			prog.Clauses = append(prog.Clauses, c)

@@ -32,6 +32,8 @@ type Options struct {
 	CPUs int
 	// Clocks are how far the clocks of nsecs(mode) are ahead of nsecs, in ns. It is nil for a recording, which does not have them.
 	Clocks map[string]int64
+	// Environ is the environment, each variable as NAME=VALUE. It has settings of the program.
+	Environ []string
 	// Raw prints strings as they are, including control characters.
 	Raw bool
 	// Unsafe allows the program to act, and not just to observe.

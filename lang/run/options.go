@@ -19,6 +19,8 @@ type Options struct {
 	Params     map[string]string
 	// Arguments of the program, $1, $2 …
 	Arguments []string
+	// Environ is the environment, as [os.Environ] returns it. It has settings of the program.
+	Environ []string
 	// Words are what the user may write in place of a program, for advice about a mistyped one.
 	Words []string
 	// Filter restricts the program to the events of some tasks.
@@ -137,7 +139,7 @@ func (o Outputs) printer(f output.Format, boot time.Time) *output.Printer {
 func (o Options) compile() check.Options {
 	f := o.Filter
 	filter := check.Filter{PID: f.PID, Comm: f.Comm, PGID: f.PGID, PIDNS: f.PIDNS, Cgroup: f.Cgroup}
-	return check.Options{Params: o.Params, Arguments: o.Arguments, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Unsafe: o.Unsafe, Words: o.Words}
+	return check.Options{Params: o.Params, Arguments: o.Arguments, Environ: o.Environ, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Unsafe: o.Unsafe, Words: o.Words}
 }
 
 // maxComm is the length of the longest name of a thread: TASK_COMM_LEN without the NUL.
