@@ -91,6 +91,8 @@ type Show struct {
 	Elapsed time.Duration
 	// Share, above 0, is which part of the values was seen. How many there are, and their sums, are then estimates.
 	Share float64
+	// Zeroed reports that zero() set what has no value to 0, as in bpftrace. Otherwise it is absent.
+	Zeroed bool
 }
 
 // estimated returns how many values there are, if so many were seen.
@@ -113,6 +115,14 @@ func (o Show) estimatedSum(seen uint64) uint64 {
 func (o Show) estimate(n result.Number) result.Number {
 	n.Estimate = o.Share > 0
 	return n
+}
+
+// none returns what is shown of no values.
+func (o Show) none() any {
+	if o.Zeroed {
+		return o.Number(0)
+	}
+	return nil
 }
 
 // Number returns a number of the type of the values.

@@ -44,7 +44,7 @@ func (e extreme) FromKernel(into, kernel []uint64, signed bool) {
 
 func (extreme) Result(state []uint64, o Show) result.Value {
 	if state[0] == 0 {
-		return o.divided(nil)
+		return o.divided(o.none())
 	}
 	return o.divided(o.Number(state[1]))
 }

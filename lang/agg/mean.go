@@ -16,12 +16,12 @@ func (mean) Add(state []uint64, x uint64, _ bool) {
 	state[1] += x
 }
 
-// average returns nil if there are no values. It rounds towards 0.
+// average rounds towards 0.
 func average(state []uint64, o Show) any {
 	n, sum := state[0], state[1]
 	switch {
 	case n == 0:
-		return nil
+		return o.none()
 	case o.Signed:
 		return int64(sum) / int64(n)
 	}

@@ -399,8 +399,12 @@ func isArray(e *ir.Expr) bool { return e.Form.IsArray() }
 func (c *checker) arrayOf(n *syntax.Cast, x *ir.Expr) *ir.Expr {
 	at, to := syntax.SpanOf(n), casts[n.To.Name]
 	switch {
+	case n.To.Name == "bool":
+		to.bits = 8
 	case to.bits == 0:
-		return c.fail(at, "the elements of an array are numbers", "write (uint8[4])x")
+		return c.fail(at, "the elements of an array are numbers or booleans", "write (uint8[4])x")
+	}
+	switch {
 	case isArray(x):
 		x = c.numberOf(x)
 	case !event.IsNumber(x.Type) && x.Type.Kind != ir.Pending:
@@ -412,8 +416,14 @@ func (c *checker) arrayOf(n *syntax.Cast, x *ir.Expr) *ir.Expr {
 	} else if count == syntax.OfValue {
 		count = max(1, 8*sizeOfNumber(n, x)/to.bits)
 	}
-	if count*to.bits > 64 {
+	bits := 8 * sizeOfNumber(n, x)
+	switch {
+	case count*to.bits > 64:
 		return c.fail(at, fmt.Sprintf("%s is larger than a number, which has 8 bytes", n.To), "")
+	case count*to.bits < bits && x.Type.Kind != ir.Pending:
+		return c.fail(at, fmt.Sprintf("%s has no room for a number of %d bits", n.To, bits), "write a longer array, or cut the number first: (uint16)x")
+	case !c.inBody() && draws(x):
+		return c.fail(at, "each element would have a random number of its own", "write the array in the body, of a variable: $x = rand")
 	}
 	if c.inBody() && x.Op != ir.OpLit && x.Op != ir.OpField && x.Op != ir.OpVar {
 		if x = c.keepValue(n, x); x == nil {
@@ -422,13 +432,26 @@ func (c *checker) arrayOf(n *syntax.Cast, x *ir.Expr) *ir.Expr {
 	}
 	whole := row{tuple: true, form: format.ArrayForm(count)}
 	for i := range count {
-		part := ir.Operation(ir.OpShr, event.Type{Kind: x.Type.Kind, Size: 8}, x, literal(uint64(i*to.bits)))
+		part := literal(uint64(0)) // beyond the number
+		if i*to.bits < bits || x.Type.Kind == ir.Pending {
+			part = ir.Operation(ir.OpShr, event.Type{Kind: x.Type.Kind, Size: 8}, x, literal(uint64(i*to.bits)))
+		}
 		part.Span = at
+		if n.To.Name == "bool" {
+			part = c.castTo("uint8", part, at)
+			part.Span = at
+		}
 		part = c.castTo(n.To.Name, part, at)
 		part.Span = at
 		whole.values = append(whole.values, part)
 	}
 	return tupleOf(whole, at)
+}
+
+// draws reports whether a value is another one each time.
+func draws(e *ir.Expr) (found bool) {
+	ir.WalkExpr(e, func(e *ir.Expr) { found = found || e.Op == ir.OpSelf && e.Fn == "rand" })
+	return found
 }
 
 // sizeOfNumber returns the bytes of the operand of a cast. A literal has the bytes that it needs.
@@ -448,7 +471,7 @@ func (c *checker) numberOf(array *ir.Expr) *ir.Expr {
 	whole := literal(uint64(0))
 	bits := 0
 	for _, part := range c.membersOf(array) {
-		size := 8 * part.Type.Size
+		size := 8 * max(1, part.Type.Size) // a boolean has no size
 		low := at(ir.Operation(ir.OpCast, ir.Natural64, part))
 		low.Bits = size
 		moved := at(ir.Operation(ir.OpShl, ir.Natural64, low, literal(uint64(bits))))

@@ -237,6 +237,8 @@ func (c *checker) member(n *syntax.Member) *ir.Expr {
 		return nil
 	case of.Type.Kind == ir.Pending:
 		return &ir.Expr{Op: ir.OpMember, Args: []*ir.Expr{of}, Index: n.Index, Type: of.Type}
+	case of.Type.Kind == event.String && n.Name == "":
+		return c.byteOf(n, of)
 	case of.Type.Kind != format.Tuple:
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("%s has no elements", describe(of)), "")
 	case isLoopVar(of) && n.Name == "" && n.Index < len(of.Elems):
@@ -257,6 +259,20 @@ func (c *checker) member(n *syntax.Member) *ir.Expr {
 	}
 	to := from + form.Parts[part].Width()
 	return tupleOf(row{whole.values[from:to], true, form.Parts[part]}, syntax.SpanOf(n))
+}
+
+// byteOf types $s[0], a byte of a string. A literal ends with a NUL, as in C.
+func (c *checker) byteOf(n *syntax.Member, of *ir.Expr) *ir.Expr {
+	size := of.Type.Size
+	if of.Op == ir.OpLit {
+		size++
+	}
+	if c.final && of.Op != ir.OpVar && n.Index >= size {
+		return c.fail(syntax.SpanOf(n), fmt.Sprintf("the string has room for %d bytes", size), "the first one is [0]")
+	}
+	e := ir.Operation(ir.OpByte, event.Type{Kind: event.Int, Size: 1}, of)
+	e.Index = n.Index
+	return e
 }
 
 // partOf returns the number of a member.

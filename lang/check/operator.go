@@ -258,6 +258,9 @@ func (c *checker) comparison(n *ast.BinaryNode) *ir.Expr {
 	if byPath {
 		l, r = pathOf(l), pathOf(r)
 	}
+	if l != nil && r != nil && !ordered {
+		l, r = c.besideBool(l, r), c.besideBool(r, l)
+	}
 	if l == nil || r == nil || !c.comparable(n, l, r) {
 		return nil
 	}
@@ -272,6 +275,14 @@ func (c *checker) comparison(n *ast.BinaryNode) *ir.Expr {
 		return c.eachEqual(n, l.Args, r.Args)
 	}
 	return ir.Operation(ir.Operator(n.Operator), ir.Boolean, l, r)
+}
+
+// besideBool returns a value that is compared with another one. A boolean is a number beside a number: true == 1.
+func (c *checker) besideBool(e, beside *ir.Expr) *ir.Expr {
+	if e.Type.Kind != event.Bool || !event.IsNumber(beside.Type) || isName(beside.Type) || beside.Type.Unit != event.None {
+		return e
+	}
+	return simplify(c.castTo("uint8", e, e.Span))
 }
 
 // eachEqual compares the elements of two tuples, so that the kernel can do it.

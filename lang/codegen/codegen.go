@@ -60,6 +60,7 @@ const (
 	OpAbsent // Args[0] is absent; never absent itself
 	OpSigned // the bits of Args[0] as an Int
 	OpCast   // Args[0] modulo 2^Num, with the sign of Type
+	OpByte   // byte Num of the text Args[0], with a sign; 0 from its end on
 	OpSwap   // Args[0] with its Num/8 bytes in the opposite order
 	OpNeg
 	OpCompl // ~
@@ -94,7 +95,7 @@ type Expr struct {
 	Op    Op
 	Type  Type
 	Args  []*Expr
-	Num   uint64 // of OpLit, the bits of OpCast and OpSwap, and who receives an OpSignal
+	Num   uint64 // of OpLit, the bits of OpCast and OpSwap, the byte of OpByte, and who receives an OpSignal
 	Str   string // of OpLit of String or Bytes; at most Type.Size bytes
 	Field *Field
 	Var   int // index of OpVar in Spec.Vars

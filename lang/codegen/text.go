@@ -123,6 +123,23 @@ func (g *gen) readText(s text) {
 	}
 }
 
+// byteOf puts a byte of a text into R0. The padding after its end is 0.
+func (g *gen) byteOf(e *Expr, absent label) {
+	m := g.used
+	s := g.text(e.Args[0], absent)
+	switch at := int(e.Num); {
+	case at >= s.size:
+		g.set(asm.R0, 0)
+	case s.literal != nil:
+		g.set(asm.R0, int64(int8(s.word(at, 1))))
+	default:
+		g.readText(s)
+		g.load(asm.R0, s.plus(at), 1)
+		g.emit(asm.LSh.Imm(asm.R0, 56), asm.ArSh.Imm(asm.R0, 56))
+	}
+	g.release(m)
+}
+
 // word returns bytes of a literal as a little-endian number, with NULs beyond its end.
 func (s text) word(at, size int) int64 {
 	var x uint64

@@ -206,6 +206,8 @@ func (g *gen) eval(e *Expr, absent label) {
 	case OpCast:
 		g.eval(e.Args[0], absent)
 		g.cast(asm.R0, e)
+	case OpByte:
+		g.byteOf(e, absent)
 	case OpSwap:
 		g.eval(e.Args[0], absent)
 		g.swap(e)

@@ -38,7 +38,7 @@ func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
 	case s.Fn == "clear":
 		return func(sc *scope) (flow, error) { return goesOn, sc.machine.clear(s.Map, sc.now()) }
 	case s.Fn == "zero":
-		return func(sc *scope) (flow, error) { return goesOn, sc.machine.empty(s.Map, sc.now(), mapStore.zero) }
+		return func(sc *scope) (flow, error) { return goesOn, sc.machine.zero(s.Map, sc.now()) }
 	case s.Fn == "time":
 		return func(sc *scope) (flow, error) {
 			return goesOn, sc.sink.Time(sc.at(), format.AppendTime(nil, s.Format, sc.sink.Clock(sc.now())))

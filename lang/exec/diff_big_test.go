@@ -168,6 +168,8 @@ func (o *opinion) signed(n *diffNode) bool {
 		return n.signed
 	case nSwap, nNumber:
 		return false
+	case nByte:
+		return true
 	case nCond:
 		return o.signed(n.args[1]) || o.signed(n.args[2])
 	}
@@ -657,6 +659,10 @@ func (o *opinion) eval(n *diffNode) diffEval {
 		return o.element(n)
 	case nSwap:
 		return o.swap(n)
+	case nByte:
+		return o.byteOf(n)
+	case nAsOne:
+		return o.asOne(n)
 	case nString:
 		field := o.probe.Field(n.args[0].text)
 		x := o.eval(n.args[0])
@@ -813,6 +819,33 @@ func (o *opinion) swap(n *diffNode) diffEval {
 		slices.Reverse(b)
 		return new(big.Int).SetBytes(b)
 	}
+}
+
+// byteOf returns a byte of a text, with a sign; 0 beyond its end.
+func (o *opinion) byteOf(n *diffNode) diffEval {
+	x := o.eval(n.args[0])
+	return func() any {
+		text, present := x().(string)
+		switch {
+		case !present:
+			return nil
+		case n.index >= len(text):
+			return new(big.Int)
+		}
+		return lowBits(big.NewInt(int64(text[n.index])), 8, true)
+	}
+}
+
+// asOne compares a number with a boolean, which is 1 or 0.
+func (o *opinion) asOne(n *diffNode) diffEval {
+	number := o.cast(&diffNode{op: nCast, sort: aNumber, args: n.args[1:], bits: n.bits})
+	return diffBoth(o.eval(n.args[0]), number, func(b, x any) any {
+		one := int64(0)
+		if b == true {
+			one = 1
+		}
+		return x.(*big.Int).Cmp(big.NewInt(one)) == 0
+	})
 }
 
 // in is an || of == and of ranges. A range with an absent bound is absent.

@@ -48,9 +48,11 @@ const (
 	nMember  = "member" // element index of the tuple that a map holds
 	nHasKey  = "has_key"
 	nCast    = "cast"
-	nSwap    = "bswap" // of an unsigned cast to bits
-	nElement = "[]"    // element index of an array of casts to bits
-	nNumber  = "whole" // of an array that an unsigned cast to bits fills
+	nSwap    = "bswap"   // of an unsigned cast to bits
+	nElement = "[]"      // element index of an array of casts to bits
+	nNumber  = "whole"   // of an array that an unsigned cast to bits fills
+	nByte    = "byte"    // index of a text
+	nAsOne   = "bool ==" // a boolean beside an unsigned cast to bits
 	nNeg     = "negation"
 	nIsNil   = "== nil"
 	nNotNil  = "!= nil"
@@ -651,7 +653,11 @@ func (g *diffGen) number(depth int) *diffNode {
 	if g.small(depth) || g.one(6) {
 		return g.leaf(aNumber)
 	}
-	switch g.IntN(17) {
+	switch g.IntN(18) {
+	case 17: // every text of an event has room for so many bytes
+		if text := g.leaf(aText); text.op == nField || text.op == nVar {
+			return &diffNode{op: nByte, sort: aNumber, args: []*diffNode{text}, index: g.IntN(3)}
+		}
 	case 15: // an array has at most 64 bits
 		n := &diffNode{op: nElement, sort: aNumber, args: []*diffNode{g.number(depth - 1)}, bits: 8 << g.IntN(3), signed: g.one(2)}
 		n.index = g.IntN(64 / n.bits)
@@ -721,6 +727,8 @@ func (g *diffGen) truth(depth int) *diffNode {
 		return g.prefix(depth)
 	case 11:
 		return g.choice(aBool, depth)
+	case 13:
+		return &diffNode{op: nAsOne, sort: aBool, args: []*diffNode{g.truth(depth - 1), g.number(depth - 1)}, bits: 8 << g.IntN(4)}
 	case 12:
 		keyed := slices.DeleteFunc(slices.Clone(g.prog.maps), func(m *diffMap) bool {
 			return len(m.keys) == 0 || m.agg == "topk" || m.agg == "" && !g.mayRead(m)
@@ -1170,7 +1178,11 @@ func (n *diffNode) String() string {
 		if n.signed {
 			sign = ""
 		}
-		return fmt.Sprintf("((%sint%d[%d])%s)[%d]", sign, n.bits, n.index+1, n.args[0], n.index)
+		return fmt.Sprintf("((%sint%d[%d])(int64)%s)[%d]", sign, n.bits, 64/n.bits, n.args[0], n.index)
+	case nByte:
+		return fmt.Sprintf("%s[%d]", n.args[0], n.index)
+	case nAsOne:
+		return fmt.Sprintf("(%s == ((uint%d)%s))", n.args[0], n.bits, n.args[1])
 	case nNumber:
 		return fmt.Sprintf("((uint%d)(uint8[])(uint%[1]d)%s)", n.bits, n.args[0])
 	case nSwap:

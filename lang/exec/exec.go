@@ -92,6 +92,8 @@ type machine struct {
 	command        int // the process of cpid
 	// cleared are the maps that a clause has cleared. The end does not show them if nothing was added since.
 	cleared map[*ir.Map]bool
+	// zeroed are the maps that a clause has zeroed. What has no value since is 0, and not absent.
+	zeroed map[*ir.Map]bool
 	// since is when a map with rates was last printed or emptied. Without a value, it began to count at started.
 	since map[*ir.Map]uint64
 	// ctx ends loops, and with them their clause.

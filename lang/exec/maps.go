@@ -78,7 +78,17 @@ func (m *machine) clear(info *ir.Map, nsecs uint64) error {
 		m.cleared = map[*ir.Map]bool{}
 	}
 	m.cleared[info] = true
+	delete(m.zeroed, info)
 	return m.empty(info, nsecs, mapStore.clear)
+}
+
+// zero zeroes a map for a clause, at nsecs.
+func (m *machine) zero(info *ir.Map, nsecs uint64) error {
+	if m.zeroed == nil {
+		m.zeroed = map[*ir.Map]bool{}
+	}
+	m.zeroed[info] = true
+	return m.empty(info, nsecs, mapStore.zero)
 }
 
 // silent reports whether a map prints nothing at the end, not even a count of 0, because it was cleared.
@@ -108,7 +118,7 @@ func (m *machine) collected(info *ir.Map, nsecs uint64, o ir.MapOptions) ir.MapO
 	if !ok {
 		since = m.started
 	}
-	o.Elapsed = time.Duration(nsecs - since)
+	o.Elapsed, o.Zeroed = time.Duration(nsecs-since), m.zeroed[info]
 	if info.Sampled {
 		o.Share, ok = m.share(since, nsecs)
 		o.Unseen = !ok

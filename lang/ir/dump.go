@@ -202,6 +202,8 @@ func (e *Expr) untyped() string {
 		return "has_key(" + mapText(e.Map, e.Args) + ")"
 	case OpLen:
 		return "len(" + e.Map.Name + ")"
+	case OpByte:
+		return fmt.Sprintf("%s[%d]", e.Args[0].untyped(), e.Index)
 	case OpMember:
 		return fmt.Sprintf("%s.%d", e.Args[0].untyped(), e.Index)
 	case OpCall:

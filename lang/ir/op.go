@@ -28,6 +28,7 @@ const (
 	OpTruth   // a number as a condition
 	OpSigned  // the same 64 bits as a signed number
 	OpCast    // Args[0] modulo 2^Bits, with the sign of the type; a boolean is 0 or 1
+	OpByte    // byte Index of the string Args[0], with a sign; 0 from its end on
 	OpSwap    // Args[0] with its Bits/8 bytes in the opposite order
 	OpBetween // a range as an operand of in
 	OpCond    // Args[0] ? Args[1] : Args[2]
@@ -69,7 +70,7 @@ const (
 var opNames = [numOps]string{
 	OpLit: "literal", OpField: "field", OpVar: "variable", OpSlot: "slot", OpStack: "stack", OpNow: "now", OpElapsed: "elapsed",
 	OpCommand: "cpid", OpSelf: "self", OpSignal: "signal", OpElement: "#", OpLookup: "lookup", OpHasKey: "has_key", OpLen: "len", OpTuple: "tuple", OpMember: "member",
-	OpList: "list", OpCall: "call", OpAbsent: "absent", OpTruth: "truth", OpSigned: "signed", OpCast: "cast", OpSwap: "bswap", OpBetween: "between",
+	OpList: "list", OpCall: "call", OpAbsent: "absent", OpTruth: "truth", OpSigned: "signed", OpCast: "cast", OpByte: "byte", OpSwap: "bswap", OpBetween: "between",
 	OpCond: "?:", OpCoalesce: "??", OpAnd: "&&", OpOr: "||", OpNot: "!", OpIn: "in", OpEq: "==", OpNe: "!=", OpLt: "<", OpLe: "<=",
 	OpGt: ">", OpGe: ">=", OpContains: "contains", OpStartsWith: "startsWith", OpEndsWith: "endsWith", OpMatches: "matches",
 	OpNegate: "negate", OpCompl: "~", OpAdd: "+", OpSub: "-", OpMul: "*", OpDiv: "/", OpMod: "%", OpPower: "**", OpBitAnd: "&",

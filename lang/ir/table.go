@@ -26,6 +26,8 @@ type MapOptions struct {
 	Share float64
 	// Unseen means that no event could be seen, so a number of a map without a key is unknown.
 	Unseen bool
+	// Zeroed reports that zero() set the values to 0.
+	Zeroed bool
 	// Rest is the most that a key without an element may have, in a map of an aggregation that ranks; nil: nothing.
 	Rest []uint64
 }
@@ -48,7 +50,7 @@ func (m *Map) Type() event.Type {
 
 // show returns how states of the map are shown.
 func (m *Map) show(o MapOptions) agg.Show {
-	show := agg.Show{Type: m.Type(), Signed: m.Agg.Signed, Div: o.Div, Elapsed: o.Elapsed}
+	show := agg.Show{Type: m.Type(), Signed: m.Agg.Signed, Div: o.Div, Elapsed: o.Elapsed, Zeroed: o.Zeroed}
 	if m.Sampled {
 		show.Share = o.Share
 	}
@@ -78,7 +80,7 @@ func (m *Map) Table(elements []Element, o MapOptions) result.Table {
 	}
 	t.Rows = make([]result.Row, len(elements))
 	for i, e := range elements {
-		t.Rows[i] = result.Row{Key: e.Key, Value: m.Result(e, MapOptions{Elapsed: o.Elapsed, Share: o.Share}), State: e.State}
+		t.Rows[i] = result.Row{Key: e.Key, Value: m.Result(e, MapOptions{Elapsed: o.Elapsed, Share: o.Share, Zeroed: o.Zeroed}), State: e.State}
 	}
 	if o.Unseen && len(m.Key) == 0 {
 		t.Rows[0].Value = m.unknown(t.Rows[0].Value)

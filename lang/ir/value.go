@@ -56,6 +56,8 @@ func present(e *Expr) func(x []any) any {
 		return func(x []any) any { return As(e.Type.Kind, x[0].([]any)[e.Index]) }
 	case OpCast:
 		return cast(e.Type.Kind, e.Bits)
+	case OpByte:
+		return func(x []any) any { return byteOf(x[0].(string), e.Index) }
 	case OpSwap:
 		return func(x []any) any { return bits.ReverseBytes64(event.To[uint64](x[0])) >> (64 - e.Bits) }
 	case OpList:
@@ -266,4 +268,12 @@ func in(x []any) any {
 		}
 	}
 	return result
+}
+
+// byteOf returns byte i of a string, as a char of C on x86 has it.
+func byteOf(s string, i int) int64 {
+	if i < len(s) {
+		return int64(int8(s[i]))
+	}
+	return 0
 }

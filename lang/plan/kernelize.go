@@ -84,6 +84,8 @@ func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 		return k.member(e, out)
 	case ir.OpCast:
 		out.Op, out.Num = codegen.OpCast, uint64(e.Bits)
+	case ir.OpByte:
+		out.Op, out.Num = codegen.OpByte, uint64(e.Index)
 	case ir.OpSwap:
 		out.Op, out.Num = codegen.OpSwap, uint64(e.Bits)
 	case ir.OpStartsWith:
