@@ -158,6 +158,28 @@ func TestSameTextAsBpftrace(t *testing.T) {
 	}
 }
 
+// The examples of bpftrace's manuals print the same in both.
+func TestManualSameAsBpftrace(t *testing.T) {
+	requireLive(t)
+	command := bpftraceCommand(t)
+	text, err := os.ReadFile("testdata/bpftrace_manual.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := strings.Split(string(text), "\n== ")[1:]
+	if len(examples) < 20 {
+		t.Errorf("only %d examples", len(examples))
+	}
+	for _, example := range examples {
+		name, program, _ := strings.Cut(example, "\n")
+		s := same{name, program}
+		want, wantMessages := s.run(t, append(command, "-e", program)...)
+		if got, gotMessages := s.run(t, "trace", "-e", program); got != want || gotMessages != wantMessages {
+			t.Errorf("%s: %s prints\n%s\n%s\nand bpftrace\n%s\n%s", name, program, got, gotMessages, want, wantMessages)
+		}
+	}
+}
+
 // trialText is what differs between two runs of a test or a benchmark: times, and how often it ran.
 var trialText = regexp.MustCompile(`\(\d+ (ns|μs|ms|s)\)|(?m) \d+ +\d+$|"(duration|average|iters)": ?\d+`)
 
