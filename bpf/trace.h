@@ -595,6 +595,83 @@ enum { CLASSES = 16, WENT = 1U << 31 };
 	} X##_met SEC(".maps")
 
 /*
+ * BY_THREAD(name, what, n) is for what is kept of a thread from a beginning to an end, without a hash: a table of n (a power of 2) slots. The
+ * thread's number gives the first of its SLOTS slots, and is in the one that it has.
+ *
+ *     name_of(thread)       what is kept of the thread; NULL if nothing is
+ *     name_begin(thread)    likewise, or if nothing is, room for it, with what another thread left there; NULL if there is none
+ *     name_end(kept)        it is no longer kept
+ *
+ * Only the thread changes what is kept of it. Threads that look for room count themselves in a slot, as there is no atomic operation with a
+ * result before 5.12: who is alone has it, and two that come at once both go on to the next. A thread that dies in between keeps its slot.
+ */
+enum { SLOTS = 4 };
+
+#define BY_THREAD(name, what, n) \
+	struct name##_slot { \
+		__u64 thread; /* 0: nothing is kept. No thread of user space has that number. */ \
+		__u32 owners; /* and who tries to be one */ \
+		__u32 : 32; \
+		what kept; \
+	}; \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_ARRAY); \
+		__uint(max_entries, n); \
+		__type(key, __u32); \
+		__type(value, struct name##_slot); \
+	} name SEC(".maps"); \
+\
+	static __always_inline struct name##_slot *name##_slot_of(__u64 thread, __u32 i) \
+	{ \
+		/* By Fibonacci hashing, as the threads of a program have neighbouring numbers. */ \
+		__u32 slot = (((__u32)thread * 2654435769U >> 8) + i) & ((n) - 1); \
+\
+		return bpf_map_lookup_elem(&name, &slot); \
+	} \
+\
+	static __always_inline what *name##_of(__u64 thread) \
+	{ \
+		_Pragma("clang loop unroll(full)") \
+		for (__u32 i = 0; i < SLOTS; i++) { \
+			struct name##_slot *slot = name##_slot_of(thread, i); \
+\
+			if (slot && slot->thread == thread) \
+				return &slot->kept; \
+		} \
+		return 0; \
+	} \
+\
+	static __always_inline what *name##_begin(__u64 thread) \
+	{ \
+		what *kept = name##_of(thread); \
+\
+		if (kept) \
+			return kept; \
+		_Pragma("clang loop unroll(full)") \
+		for (__u32 i = 0; i < SLOTS; i++) { \
+			struct name##_slot *slot = name##_slot_of(thread, i); \
+\
+			if (!slot || slot->owners) \
+				continue; \
+			__sync_fetch_and_add(&slot->owners, 1); \
+			if (*(volatile __u32 *)&slot->owners == 1) { \
+				slot->thread = thread; \
+				return &slot->kept; \
+			} \
+			__sync_fetch_and_add(&slot->owners, -1); \
+		} \
+		return 0; \
+	} \
+\
+	static __always_inline void name##_end(what *kept) \
+	{ \
+		struct name##_slot *slot = (void *)kept - __builtin_offsetof(struct name##_slot, kept); \
+\
+		slot->thread = 0; \
+		__sync_fetch_and_add(&slot->owners, -1); \
+	}
+
+/*
  * Remembers the beginning of a call until its end, in a map by thread. If the thread has a call there already, the end of that call
  * was missed: kernels before 6.7 do not report the returns that a kretprobe misses.
  */

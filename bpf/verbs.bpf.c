@@ -212,26 +212,34 @@ struct chain {
 	__u32 before;
 };
 
+/*
+ * CHAINS(name): where threads are in a chain. name_go_on keeps the next request for the program's call of itself; false if there is none, or
+ * were too many. name_over forgets the chain.
+ */
 #define CHAINS(name) \
-	struct { \
-		__uint(type, BPF_MAP_TYPE_HASH); \
-		__uint(max_entries, 4096); \
-		__type(key, __u64); \
-		__type(value, struct chain); \
-	} name SEC(".maps")
-
-/* Keeps the next request for the program's call of itself; false if there is none, or were too many. */
-static __always_inline bool go_on(void *chains, __u64 thread, struct chain *chain, __u64 next)
-{
-	struct chain second = { next, 1 };
-
-	if (!next)
-		return false;
-	if (!chain)
-		return !bpf_map_update_elem(chains, &thread, &second, BPF_ANY);
-	chain->wr = next;
-	return ++chain->before < MOST;
-}
+	BY_THREAD(name, struct chain, 4096) \
+\
+	static __always_inline bool name##_go_on(__u64 thread, struct chain *chain, __u64 next) \
+	{ \
+		if (!next) \
+			return false; \
+		if (!chain) { \
+			chain = name##_begin(thread); \
+			if (!chain) \
+				return false; \
+			chain->before = 0; \
+		} \
+		chain->wr = next; \
+		return ++chain->before < MOST; \
+	} \
+\
+	static __always_inline void name##_over(__u64 thread) \
+	{ \
+		struct chain *chain = name##_of(thread); \
+\
+		if (chain) \
+			name##_end(chain); \
+	}
 
 /*
  * Presence bits are computed without branches: each branch in a loop doubles the paths through the rest of it, and the verifier of 5.10 gives
@@ -369,10 +377,10 @@ static __always_inline void verbs_post_send_capture(struct verbs_post_send *e, _
 	}
 }
 
-CHAINS(verbs_post_send_chains);
+CHAINS(verbs_post_send_chains)
 ITSELF(verbs_post_send_next);
 ITSELF(verbs_post_send_next_built);
-POSTS(verbs_post_send_posts);
+POSTS(verbs_post_send_posts)
 ITSELF(verbs_post_send_next_returned);
 ITSELF(verbs_post_send_next_built_returned);
 
@@ -392,7 +400,7 @@ int uprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 		BEGIN_POST(verbs_post_send, thread, KPROBE_ARG0(ctx), wr, KPROBE_ARG2(ctx));
 		return 0;
 	}
-	chain = bpf_map_lookup_elem(&verbs_post_send_chains, &thread);
+	chain = verbs_post_send_chains_of(thread);
 	if (chain)
 		wr = chain->wr;
 	if (!wr)
@@ -400,12 +408,12 @@ int uprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	EMIT(verbs_post_send, ctx, &e, KPROBE_ARG0(ctx), wr, 0, 0);
 	wr = MEMBER(ibv_send_wr, wr, next);
-	if (go_on(&verbs_post_send_chains, thread, chain, wr))
+	if (verbs_post_send_chains_go_on(thread, chain, wr))
 		bpf_tail_call(ctx, &verbs_post_send_next, 0);
 	if (wr)
 		verbs_post_send_count(CUT);
 	if (wr || chain)
-		bpf_map_delete_elem(&verbs_post_send_chains, &thread);
+		verbs_post_send_chains_over(thread);
 	return 0;
 }
 
@@ -418,7 +426,7 @@ int uretprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 
 	if (!SENT_AT_RETURN)
 		return 0;
-	post = bpf_map_lookup_elem(&verbs_post_send_posts, &thread);
+	post = verbs_post_send_posts_of(thread);
 	if (!post) {
 		verbs_post_send_count(UNSEEN);
 		return 0;
@@ -436,7 +444,7 @@ int uretprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 		if (next)
 			verbs_post_send_count(CUT);
 	}
-	bpf_map_delete_elem(&verbs_post_send_posts, &thread);
+	verbs_post_send_posts_end(post);
 	return 0;
 }
 
@@ -456,18 +464,19 @@ int uprobe_verbs_post_send__wr_complete(struct kprobe_regs *ctx)
 		BEGIN_POST(verbs_post_send, thread, KPROBE_ARG0(ctx), 0, 0);
 		return 0;
 	}
-	chain = bpf_map_lookup_elem(&verbs_post_send_chains, &thread);
+	chain = verbs_post_send_chains_of(thread);
 	i = chain ? chain->wr : 0;
 	building = posted_now(thread, KPROBE_ARG0(ctx), i, EVENTS_SENT);
 	if (!building)
 		return 0;
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	EMIT(verbs_post_send, ctx, &e, building->qp, 0, nth(building, i), 0);
-	if (i + 1 < building->n && go_on(&verbs_post_send_chains, thread, chain, i + 1))
+	if (i + 1 < building->n && verbs_post_send_chains_go_on(thread, chain, i + 1))
 		bpf_tail_call(ctx, &verbs_post_send_next_built, 0);
 	if (i + 1 < building->n)
 		verbs_post_send_count(CUT);
-	bpf_map_delete_elem(&verbs_post_send_chains, &thread);
+	if (chain || i + 1 < building->n)
+		verbs_post_send_chains_over(thread);
 	building->done |= EVENTS_SENT;
 	return 0;
 }
@@ -483,7 +492,7 @@ int uretprobe_verbs_post_send__wr_complete(struct kprobe_regs *ctx)
 
 	if (!SENT_AT_RETURN)
 		return 0;
-	post = bpf_map_lookup_elem(&verbs_post_send_posts, &thread);
+	post = verbs_post_send_posts_of(thread);
 	if (!post) {
 		verbs_post_send_count(UNSEEN);
 		return 0;
@@ -503,7 +512,7 @@ int uretprobe_verbs_post_send__wr_complete(struct kprobe_regs *ctx)
 			verbs_post_send_count(CUT);
 		building->done |= EVENTS_SENT;
 	}
-	bpf_map_delete_elem(&verbs_post_send_posts, &thread);
+	verbs_post_send_posts_end(post);
 	return 0;
 }
 
@@ -557,10 +566,10 @@ static __always_inline void verbs_post_recv_capture(struct verbs_post_recv *e, _
 		e->srq = srq;
 }
 
-CHAINS(verbs_post_recv_chains);
+CHAINS(verbs_post_recv_chains)
 ITSELF(verbs_post_recv_next);
 ITSELF(verbs_post_srq_recv_next);
-POSTS(verbs_post_recv_posts);
+POSTS(verbs_post_recv_posts)
 ITSELF(verbs_post_recv_next_returned);
 ITSELF(verbs_post_srq_recv_next_returned);
 
@@ -578,7 +587,7 @@ static __always_inline int post_recv(struct kprobe_regs *ctx, bool srq, void *it
 		BEGIN_POST(verbs_post_recv, thread, KPROBE_ARG0(ctx), wr, KPROBE_ARG2(ctx));
 		return 0;
 	}
-	chain = bpf_map_lookup_elem(&verbs_post_recv_chains, &thread);
+	chain = verbs_post_recv_chains_of(thread);
 	if (chain)
 		wr = chain->wr;
 	if (!wr)
@@ -587,12 +596,12 @@ static __always_inline int post_recv(struct kprobe_regs *ctx, bool srq, void *it
 	__builtin_memset(&e.qp.has, 0, sizeof(e.qp.has));
 	EMIT(verbs_post_recv, ctx, &e, KPROBE_ARG0(ctx), wr, srq, 0);
 	wr = MEMBER(ibv_recv_wr, wr, next);
-	if (go_on(&verbs_post_recv_chains, thread, chain, wr))
+	if (verbs_post_recv_chains_go_on(thread, chain, wr))
 		bpf_tail_call(ctx, itself, 0);
 	if (wr)
 		verbs_post_recv_count(CUT);
 	if (wr || chain)
-		bpf_map_delete_elem(&verbs_post_recv_chains, &thread);
+		verbs_post_recv_chains_over(thread);
 	return 0;
 }
 
@@ -604,7 +613,7 @@ static __always_inline int post_recv_returned(struct kprobe_regs *ctx, bool srq,
 
 	if (!RECEIVES_AT_RETURN)
 		return 0;
-	post = bpf_map_lookup_elem(&verbs_post_recv_posts, &thread);
+	post = verbs_post_recv_posts_of(thread);
 	if (!post) {
 		verbs_post_recv_count(UNSEEN);
 		return 0;
@@ -621,7 +630,7 @@ static __always_inline int post_recv_returned(struct kprobe_regs *ctx, bool srq,
 		if (next)
 			verbs_post_recv_count(CUT);
 	}
-	bpf_map_delete_elem(&verbs_post_recv_posts, &thread);
+	verbs_post_recv_posts_end(post);
 	return 0;
 }
 
@@ -697,12 +706,7 @@ struct poll {
 	__u64 cq, wc;
 	__u32 next; /* completion */
 };
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, struct poll);
-} verbs_polls SEC(".maps");
+BY_THREAD(verbs_polls, struct poll, 16384)
 ITSELF(verbs_poll_cq_next);
 
 #include "verbs_iterated.h"
@@ -757,12 +761,13 @@ static __always_inline void verbs_poll_cq_capture(struct verbs_poll_cq *e, __u64
 SEC("uprobe")
 int uprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct poll poll = { KPROBE_ARG0(ctx), KPROBE_ARG2(ctx) };
+	/* Of a poll whose return was missed, the thread still has one. */
+	struct poll *poll = verbs_polls_begin(bpf_get_current_pid_tgid());
 
 	keep_caller();
-	/* A thread that ended in a poll may have left one behind. */
-	if (bpf_map_update_elem(&verbs_polls, &thread, &poll, BPF_ANY))
+	if (poll)
+		*poll = (struct poll){ KPROBE_ARG0(ctx), KPROBE_ARG2(ctx) };
+	else
 		verbs_poll_cq_count(INFLIGHT_FULL);
 	return 0;
 }
@@ -771,7 +776,7 @@ SEC("uretprobe")
 int uretprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
-	struct poll *poll = bpf_map_lookup_elem(&verbs_polls, &thread);
+	struct poll *poll = verbs_polls_of(thread);
 	int n = (int)KPROBE_RET(ctx);
 	struct verbs_poll_cq e;
 	__u32 i;
@@ -797,7 +802,7 @@ int uretprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
 		if (i + 1 < n)
 			verbs_poll_cq_count(CUT);
 	}
-	bpf_map_delete_elem(&verbs_polls, &thread);
+	verbs_polls_end(poll);
 	return 0;
 }
 

@@ -340,14 +340,14 @@ static __always_inline void posted(__u64 qp_address, struct built *wr, bool firs
 		note_counted(&key, wr->bytes);
 }
 
-CHAINS(verbs_posted_chains);
+CHAINS(verbs_posted_chains)
 ITSELF(verbs_posted_next);
 
 SEC("uprobe")
 int uprobe_verbs_posted__post_send(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid(), address = KPROBE_ARG1(ctx);
-	struct chain *chain = bpf_map_lookup_elem(&verbs_posted_chains, &thread);
+	struct chain *chain = verbs_posted_chains_of(thread);
 	struct ibv_send_wr wr = {};
 
 	keep_caller();
@@ -361,12 +361,12 @@ int uprobe_verbs_posted__post_send(struct kprobe_regs *ctx)
 
 		posted(KPROBE_ARG0(ctx), &request, !chain);
 	}
-	if (go_on(&verbs_posted_chains, thread, chain, wr.next))
+	if (verbs_posted_chains_go_on(thread, chain, wr.next))
 		bpf_tail_call(ctx, &verbs_posted_next, 0);
 	if (wr.next)
 		verbs_complete_count(CUT);
 	if (wr.next || chain)
-		bpf_map_delete_elem(&verbs_posted_chains, &thread);
+		verbs_posted_chains_over(thread);
 	return 0;
 }
 
@@ -376,7 +376,7 @@ SEC("uprobe")
 int uprobe_verbs_posted__wr_complete(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
-	struct chain *chain = bpf_map_lookup_elem(&verbs_posted_chains, &thread);
+	struct chain *chain = verbs_posted_chains_of(thread);
 	__u32 i = chain ? chain->wr : 0;
 	struct building *building = posted_now(thread, KPROBE_ARG0(ctx), i, COMPLETIONS_AWAITED);
 
@@ -384,11 +384,12 @@ int uprobe_verbs_posted__wr_complete(struct kprobe_regs *ctx)
 	if (!SEES || !building)
 		return 0;
 	posted(building->qp, nth(building, i), !i);
-	if (i + 1 < building->n && go_on(&verbs_posted_chains, thread, chain, i + 1))
+	if (i + 1 < building->n && verbs_posted_chains_go_on(thread, chain, i + 1))
 		bpf_tail_call(ctx, &verbs_posted_next_built, 0);
 	if (i + 1 < building->n)
 		verbs_complete_count(CUT);
-	bpf_map_delete_elem(&verbs_posted_chains, &thread);
+	if (chain || i + 1 < building->n)
+		verbs_posted_chains_over(thread);
 	building->done |= COMPLETIONS_AWAITED;
 	return 0;
 }

@@ -26,12 +26,7 @@ struct verbs_poll_call {
 	__u32 : 32;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, struct verbs_poll_call);
-} verbs_poll_calls SEC(".maps");
+BY_THREAD(verbs_poll_calls, struct verbs_poll_call, 16384)
 ITSELF(verbs_poll_own_stack);
 
 /* entries is negative if the call failed. */
@@ -54,19 +49,22 @@ static __always_inline void verbs_poll_capture(struct verbs_poll *e, struct verb
 
 static __always_inline int poll_begins(__u64 cq, __u32 room)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct verbs_poll_call call = { cq, room };
+	struct verbs_poll_call *call;
 
-	/* A thread that ended in a poll may have left one behind. */
-	if (verbs_poll_entry && bpf_map_update_elem(&verbs_poll_calls, &thread, &call, BPF_ANY))
+	if (!verbs_poll_entry)
+		return 0;
+	/* Of a poll whose return was missed, the thread still has one. */
+	call = verbs_poll_calls_begin(bpf_get_current_pid_tgid());
+	if (call)
+		*call = (struct verbs_poll_call){ cq, room };
+	else
 		verbs_poll_count(INFLIGHT_FULL);
 	return 0;
 }
 
 static __always_inline int poll_ends(struct kprobe_regs *ctx, int entries)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct verbs_poll_call *call = verbs_poll_entry ? bpf_map_lookup_elem(&verbs_poll_calls, &thread) : 0;
+	struct verbs_poll_call *call = verbs_poll_entry ? verbs_poll_calls_of(bpf_get_current_pid_tgid()) : 0;
 	struct verbs_poll e;
 
 	OWN_STACK(ctx, &verbs_poll_own_stack);
@@ -75,8 +73,8 @@ static __always_inline int poll_ends(struct kprobe_regs *ctx, int entries)
 		return 0;
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	EMIT(verbs_poll, ctx, &e, call, (int)KPROBE_RET(ctx), entries);
-	if (verbs_poll_entry)
-		bpf_map_delete_elem(&verbs_poll_calls, &thread);
+	if (call)
+		verbs_poll_calls_end(call);
 	return 0;
 }
 

@@ -14,18 +14,21 @@ struct post {
 	__u32 depth_known;
 };
 
-#define POSTS(name) \
-	struct { \
-		__uint(type, BPF_MAP_TYPE_HASH); \
-		__uint(max_entries, 4096); \
-		__type(key, __u64); \
-		__type(value, struct post); \
-	} name SEC(".maps")
+#define POSTS(name) BY_THREAD(name, struct post, 4096)
 
-#define BEGIN_POST(X, thread, queue, wr, bad) \
+/* A post that the thread has already is of a call whose return was missed. */
+#define BEGIN_POST(X, thread, queue_, wr_, bad_) \
 	do { \
-		struct post begun = { queue, wr, bad, bpf_ktime_get_boot_ns() }; \
-		BEGIN_CALL(X, &X##_posts, &thread, &begun); \
+		struct post *begun = X##_posts_of(thread); \
+\
+		if (begun) \
+			X##_count(UNENDED); \
+		else \
+			begun = X##_posts_begin(thread); \
+		if (begun) \
+			*begun = (struct post){ queue_, wr_, bad_, bpf_ktime_get_boot_ns() }; \
+		else \
+			X##_count(INFLIGHT_FULL); \
 	} while (0)
 
 /* Notes a refusal. The functions return an errno; some providers make it negative. */

@@ -97,7 +97,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 		}
 		b.tended = append(b.tended, c)
 	}
-	b.gate = newGate(l.spec.Variables["window_open"], l.maps[controlSection], l.maps, func(name string) bool {
+	b.gate = newGate(l.spec, l.maps[controlSection], l.maps, func(name string) bool {
 		return shared[name] != nil || name == clocksName || name == callersMap
 	})
 	attached := make(map[string]bool)

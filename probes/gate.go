@@ -4,6 +4,7 @@ package probes
 
 import (
 	"errors"
+	"reflect"
 
 	"github.com/cilium/ebpf"
 )
@@ -12,20 +13,48 @@ import (
 type gate struct {
 	controls *ebpf.Map
 	at       uint32
-	// kept is what programs keep for others.
-	kept []*ebpf.Map
+	// kept is what programs keep for others, tables what they keep by thread (BY_THREAD, bpf/trace.h).
+	kept   []*ebpf.Map
+	tables []threadTable
 }
 
-// newGate returns the gate of a loaded object, nil if it has none. open is the variable that lets events pass, among the controls. Maps that
-// others share, fill or read are not emptied.
-func newGate(open *ebpf.VariableSpec, controls *ebpf.Map, maps map[string]*ebpf.Map, others func(name string) bool) *gate {
+// A threadTable is an array whose slots are empty if they are 0.
+type threadTable struct {
+	slots *ebpf.Map
+	all   []uint32
+	empty any // a slice of arrays of bytes, one for each slot
+}
+
+func newThreadTable(slots *ebpf.Map) threadTable {
+	n := int(slots.MaxEntries())
+	t := threadTable{slots: slots, all: make([]uint32, n)}
+	for i := range t.all {
+		t.all[i] = uint32(i)
+	}
+	slot := reflect.ArrayOf(int(slots.ValueSize()), reflect.TypeFor[byte]())
+	t.empty = reflect.MakeSlice(reflect.SliceOf(slot), n, n).Interface()
+	return t
+}
+
+// isThreadTable reports whether a map was declared by BY_THREAD.
+func isThreadTable(spec *ebpf.MapSpec) bool {
+	return spec != nil && spec.Type == ebpf.Array && spec.Value != nil && spec.Value.TypeName() == spec.Name+"_slot"
+}
+
+// newGate returns the gate of a loaded object, nil if it has none. Maps that others share, fill or read are not emptied.
+func newGate(spec *ebpf.CollectionSpec, controls *ebpf.Map, maps map[string]*ebpf.Map, others func(name string) bool) *gate {
+	open := spec.Variables["window_open"]
 	if open == nil || controls == nil {
 		return nil
 	}
 	g := &gate{controls: controls, at: open.Offset}
 	for name, m := range maps {
-		if !others(name) && (m.Type() == ebpf.Hash || m.Type() == ebpf.LRUHash) {
+		switch {
+		case others(name):
+		case m.Type() == ebpf.Hash || m.Type() == ebpf.LRUHash:
 			g.kept = append(g.kept, m)
+		case isThreadTable(spec.Maps[name]):
+			g.tables = append(g.tables, newThreadTable(m))
 		}
 	}
 	return g
@@ -47,6 +76,11 @@ func (g *gate) set(open byte) error {
 func (g *gate) empty() error {
 	if g == nil {
 		return nil
+	}
+	for _, t := range g.tables {
+		if _, err := t.slots.BatchUpdate(t.all, t.empty, nil); err != nil {
+			return err
+		}
 	}
 	for _, m := range g.kept {
 		var key []byte
