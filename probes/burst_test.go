@@ -3,14 +3,19 @@
 package probes
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
+	"trace/probes/kernel"
 	"trace/probes/rewrite"
 )
 
@@ -151,6 +156,49 @@ func TestWithoutWindows(t *testing.T) {
 			if (controlled > 0) != in {
 				t.Errorf("%s, in windows %t: %d programs ask for a window", p, in, controlled)
 			}
+		}
+	}
+}
+
+// What is kept by thread is forgotten between windows: without that, the return of a poll could find the arguments of another one.
+func TestThreadTablesAreEmptied(t *testing.T) {
+	object, err := load(t).objects["verbs"].load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for name, spec := range object.Maps {
+		if isThreadTable(spec) {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	want := []string{"verbs_poll_calls", "verbs_polls", "verbs_post_recv_chains", "verbs_post_recv_posts", "verbs_post_send_chains",
+		"verbs_post_send_posts", "verbs_posted_chains"}
+	if !slices.Equal(found, want) {
+		t.Errorf("tables by thread: %q, want %q", found, want)
+	}
+	if err := detect(t).kernel.Permits(kernel.PerfCaps()); err != nil {
+		t.Skip(err)
+	}
+	m, err := ebpf.NewMap(object.Maps["verbs_polls"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, slot := range []uint32{0, 5, m.MaxEntries() - 1} {
+		if err := m.Put(slot, bytes.Repeat([]byte{1}, int(m.ValueSize()))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := (&gate{tables: []threadTable{newThreadTable(m)}}).empty(); err != nil {
+		t.Fatal(err)
+	}
+	var slot uint32
+	var value []byte
+	for all := m.Iterate(); all.Next(&slot, &value); {
+		if slices.ContainsFunc(value, func(b byte) bool { return b != 0 }) {
+			t.Errorf("slot %d has %x", slot, value)
 		}
 	}
 }
