@@ -116,7 +116,7 @@ func TestVMBurst(t *testing.T) {
 		batch   int
 		period  time.Duration
 	}{
-		{"rate=50 count=4000 idle=2000", 1, 5 * time.Second},
+		{"rate=50 count=6000 idle=2000", 1, 5 * time.Second},
 		// ibv_wr_* has twenty functions: to attach to all of them takes 2 s with an emulated CPU on 7.2.
 		{"api=wr batch=4 signal=2 rate=100 count=12000 idle=2000", 4, 10 * time.Second},
 	} {
@@ -238,7 +238,7 @@ func TestVMBurstBuilt(t *testing.T) {
 
 // Where all requests have the same wr_id, nothing shows which of them is completed: no latency is invented.
 func TestVMBurstSame(t *testing.T) {
-	b := runBurst(t, early, "1s/5s", "ids=same", "rate=50", "count=4000", "idle=2000")
+	b := runBurst(t, early, "1s/5s", "ids=same", "rate=50", "count=6000", "idle=2000")
 	if len(b.pairs) > 0 || b.leftOut() < 50 {
 		t.Errorf("there are %d latencies, and %d completions are left out", len(b.pairs), b.leftOut())
 	}
