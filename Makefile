@@ -6,9 +6,9 @@ RUN    ?= TestVM
 # and QPs match other programs. make vmtest runs all.
 MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields)
 # Packages that share data between goroutines. ALONE are their tests that compute in one goroutine for minutes, where
-# the race detector finds nothing.
+# the race detector finds nothing, or hundreds of programs that do the same.
 RACED  := ./cmd/trace ./repl ./lang/exec ./lang/run ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
-ALONE  := Test(Differential|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk)
+ALONE  := Test(Differential|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk|SameTextAsBpftrace|ManualSameAsBpftrace|SameTrialsAsBpftrace)
 ARCH   ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -69,7 +69,7 @@ test: lint ## all tests; on real kernels the main ones, on 6.1 and 6.12, the tes
 
 race: ## tests of packages that share data between goroutines, with the race detector
 	@.ci/setup race
-	CGO_ENABLED=1 $(GO) test -race -skip '^$(ALONE)$$' $(RACED)
+	CGO_ENABLED=1 $(GO) test -timeout 20m -race -skip '^$(ALONE)$$' $(RACED)
 
 vmtest: ## the tests that need NVMe and RDMA, in a VM; KERNEL=5.10|6.1|6.1-rt|6.12|6.12-full|7.2|arm64|all, RUN=REGEXP
 	@.ci/setup vm
