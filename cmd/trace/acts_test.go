@@ -99,6 +99,21 @@ func TestPropertiesOfTheCPU(t *testing.T) {
 	}
 }
 
+// A sample that met the program itself has no stack of the kernel, and each other sample has one.
+func TestUsermodeOfSamples(t *testing.T) {
+	requireLive(t)
+	m := mapByTrace(t, []string{"profile:499hz / pid != 0 / { @[usermode, kstack == nil] = count() }"},
+		"timeout 1 sh -c 'while :; do :; done'; timeout 1 cat /dev/zero >/dev/null; true")
+	for _, r := range m {
+		if (r.Key[0] == 1.0) != (r.Key[1] == true) {
+			t.Errorf("usermode, and no stack of the kernel: %v", r.Key)
+		}
+	}
+	if len(m) != 2 {
+		t.Errorf("%v", m)
+	}
+}
+
 // ticks returns how many ticks the kernel has counted.
 func ticks(t *testing.T) (n uint64) {
 	t.Helper()

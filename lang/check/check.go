@@ -258,7 +258,7 @@ func (c *checker) userMode() *ir.Expr {
 	switch {
 	case c.probe == nil:
 		return literal(uint64(1))
-	case c.probe.Sampled: // kstack == nil has it
+	case c.probe.Sampled: // of a recording from before it was a field
 		return nil
 	}
 	return literal(uint64(0))
