@@ -61,7 +61,7 @@ $(eval $(call compile,amd64,x86))
 $(eval $(call compile,arm64,arm64))
 
 test: lint ## all tests; on real kernels the main ones, on 6.1 and 6.12, the tests of preemption, and on all that each probe loads
-	@.ci/setup manual race bpftrace libibverbs >/dev/null
+	@.ci/setup manual shells race bpftrace libibverbs >/dev/null
 	$(GO) test -timeout 20m ./...
 	$(MAKE) race
 	@.ci/setup vm

@@ -33,7 +33,11 @@ func (l *loop) candidates(before string) (head string, words []string) {
 		}
 	}
 	place := syntax.At(program, len(program))
-	head, words = l.inProgram(before, place)
+	catalog, err := l.Probes(l.recordings)
+	if err != nil {
+		return strings.TrimSuffix(before, place.Word), nil
+	}
+	head, words = inProgram(catalog, before, place)
 	if text == place.Word {
 		words = append(words, startingWith(commandNames(), text)...)
 	}
@@ -145,12 +149,22 @@ func (l *loop) scriptWords(before []string) []string {
 	return append(l.Params(before[0]), "--live")
 }
 
+// Complete returns the programs that the beginning of a program may become with its next word.
+func Complete(catalog []*event.Probe, begun string) []string {
+	head, words := inProgram(catalog, begun, syntax.At(begun, len(begun)))
+	slices.Sort(words)
+	words = slices.Compact(words)
+	for i := range words {
+		words[i] = head + words[i]
+	}
+	return words
+}
+
 // inProgram returns the text before the word at a place of a program, and the words that it may become.
-func (l *loop) inProgram(before string, place syntax.Place) (head string, words []string) {
+func inProgram(catalog []*event.Probe, before string, place syntax.Place) (head string, words []string) {
 	word := place.Word
 	head = strings.TrimSuffix(before, word)
-	catalog, err := l.Probes(l.recordings)
-	if err != nil || place.Position == syntax.Nowhere {
+	if place.Position == syntax.Nowhere {
 		return head, nil
 	}
 	inHand := probesOf(place.Probes, catalog)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 
 	"golang.org/x/term"
@@ -136,7 +137,7 @@ func (s *splitter) filter(piece []byte) []byte {
 		if s.inside {
 			s.pasted = append(s.pasted, before...)
 		} else {
-			out = append(out, before...)
+			out = append(out, unindented(before)...)
 		}
 		if at < 0 {
 			// Typed text is passed on at once: a delayed escape would no longer be a key.
@@ -152,6 +153,14 @@ func (s *splitter) filter(piece []byte) []byte {
 	}
 	return out
 }
+
+// unindented removes tabs that arrive at once with the end of the line before: a terminal without marks pastes them. Each would start
+// completion.
+func unindented(typed []byte) []byte {
+	return indentation.ReplaceAll(typed, []byte("$1"))
+}
+
+var indentation = regexp.MustCompile(`([\r\n])\t+`)
 
 // overlap returns how many bytes at the end of data may begin the mark.
 func overlap(data []byte, mark string) int {

@@ -40,6 +40,18 @@ func TestPaste(t *testing.T) {
 	}
 }
 
+// A terminal that does not mark a paste sends it at once. Tabs at the beginning of its lines are not keys, and others are.
+func TestPasteWithoutMarks(t *testing.T) {
+	for input, want := range map[string]string{
+		"begin {\r\tprint(1)\r\t\tprint(2)\r}\r": "begin {\rprint(1)\rprint(2)\r}\r",
+		"\t":                                     "\t", "\tnv\t": "\tnv\t", "nvme\t\r": "nvme\t\r",
+	} {
+		if got := new(splitter).filter([]byte(input)); string(got) != want {
+			t.Errorf("%q becomes %q, want %q", input, got, want)
+		}
+	}
+}
+
 // cutsBegin reports whether the mark before a paste crosses the end of a piece. Terminals write it at once.
 func cutsBegin(rest string, n int) bool {
 	for i := max(0, n-len(pasteBegin)+1); i < n; i++ {

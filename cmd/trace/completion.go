@@ -1,13 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"embed"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"trace/probes"
+	"trace/repl"
 )
 
 // completionCommand prints the completion script of a shell.
@@ -21,17 +26,36 @@ func completionCommand(s streams) *cobra.Command {
 		ValidArgs:             shells,
 		Args:                  usageArgs(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			const descriptions = true
-			switch root := cmd.Root(); args[0] {
-			case "bash":
-				return root.GenBashCompletionV2(s.out, descriptions)
-			case "zsh":
-				return root.GenZshCompletion(s.out)
-			default:
-				return root.GenFishCompletion(s.out, descriptions)
-			}
+			return writeCompletion(s.out, cmd.Root(), args[0])
 		},
 	}
+}
+
+// quotes holds what each shell does before cobra's script asks for completions: that cannot complete inside quotes. A file ends with the
+// beginning of the function of cobra's script that it belongs to.
+//
+//go:embed quotes
+var quotes embed.FS
+
+func writeCompletion(to io.Writer, root *cobra.Command, shell string) error {
+	const descriptions = true
+	var script bytes.Buffer
+	generate := map[string]func() error{
+		"bash": func() error { return root.GenBashCompletionV2(&script, descriptions) },
+		"zsh":  func() error { return root.GenZshCompletion(&script) },
+		"fish": func() error { return root.GenFishCompletion(&script, descriptions) },
+	}[shell]
+	inQuotes, err := quotes.ReadFile("quotes/" + shell)
+	if err := errors.Join(err, generate()); err != nil {
+		return err
+	}
+	_, err = to.Write(bytes.Replace(script.Bytes(), []byte(functionOf[shell]), inQuotes, 1))
+	return err
+}
+
+// functionOf is how the function begins.
+var functionOf = map[string]string{
+	"bash": "__start_trace()\n{\n", "zsh": "_trace()\n{\n", "fish": "function __trace_prepare_completions\n",
 }
 
 // usageArgs turns the errors of check into usage errors.
@@ -50,14 +74,14 @@ func completeProgram(cmd *cobra.Command, args []string, begun string) ([]cobra.C
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	words, how := completeProbes(cmd, args, begun)
-	if len(words) == 0 {
+	if len(words) == 0 && !strings.HasPrefix(begun, "'") && !strings.HasPrefix(begun, `"`) {
 		how = cobra.ShellCompDirectiveDefault
 	}
 	return append(words, beginningWith(begun, completeScripts())...), how
 }
 
 // completeProbes offers completions of a program in the argument: names of probes, or a glob, and, after the first letter, the fields of an
-// expression without probes.
+// expression without probes. A quote begins a program, whose next word is completed as in the interactive mode.
 func completeProbes(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -66,6 +90,9 @@ func completeProbes(cmd *cobra.Command, args []string, begun string) ([]cobra.Co
 	if err != nil {
 		cobra.CompErrorln(fmt.Sprint(err))
 		return nil, cobra.ShellCompDirectiveError
+	}
+	if program := strings.TrimLeft(begun, `'"`); program != begun {
+		return repl.Complete(catalog.Probes(), program), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	var names []cobra.Completion
 	listed := cmd.Flags().Changed("list")

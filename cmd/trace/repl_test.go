@@ -30,9 +30,14 @@ type terminal struct {
 // openTerminal runs trace in a terminal of that many columns, with files in its folder.
 func openTerminal(t *testing.T, dir, term string, columns uint16, args ...string) *terminal {
 	t.Helper()
-	cmd := exec.Command("trace", args...)
+	return openProgram(t, exec.Command("trace", args...), dir, term, columns)
+}
+
+// openProgram does the same with any program.
+func openProgram(t *testing.T, cmd *exec.Cmd, dir, term string, columns uint16) *terminal {
+	t.Helper()
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "TERM="+term, "XDG_STATE_HOME="+dir)
+	cmd.Env = append(cmd.Environ(), "TERM="+term, "XDG_STATE_HOME="+dir)
 	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: columns})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +79,7 @@ var controls = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]|\r")
 func (x *terminal) expect(pattern string) string {
 	x.t.Helper()
 	re := regexp.MustCompile(pattern)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		x.mu.Lock()
 		text := controls.ReplaceAllString(x.text, "")
 		at := re.FindStringIndex(text[min(x.seen, len(text)):])

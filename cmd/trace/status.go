@@ -66,7 +66,7 @@ func exitStatus(s streams, err error) int {
 	case errors.Is(failure, errHelpShown):
 		return exitUsage
 	case errors.As(failure, &program):
-		fmt.Fprintln(s.err, program.Error())
+		console.Mistakes(s.err, program)
 		return exitUsage
 	case errors.As(failure, &usage):
 		s.note("%v", usage)

@@ -13,6 +13,7 @@ import (
 	"trace/lang/ir"
 	"trace/lang/output"
 	"trace/lang/run"
+	"trace/lang/run/console"
 )
 
 // This file opens the outputs that show the maps of a program: the live view, and documents at the end.
@@ -92,7 +93,7 @@ func openLive(s streams, o options, src programText, program *ir.Program) (*outp
 		return nil, usagef("--live needs a terminal that can move its cursor, but TERM is dumb")
 	}
 	return output.NewLive(output.LiveOptions{
-		Program: src.text, Screen: run.FileOf(s.out), Colour: os.Getenv("NO_COLOR") == "",
+		Program: src.text, Screen: run.FileOf(s.out), Colour: console.HasColours(s.out),
 		Key: func(ctx context.Context) (byte, bool) { return readKey(ctx, s.keys) },
 	})
 }

@@ -74,7 +74,7 @@ func (c *Console) Show(n run.Note) {
 // Warn prints the warnings about a program.
 func (c *Console) Warn(program *ir.Program) {
 	if !c.Quiet && !c.NoWarnings && len(program.Warnings) > 0 {
-		fmt.Fprintln(c.Err, program.Warnings)
+		Mistakes(c.Err, program.Warnings)
 	}
 }
 

@@ -1,0 +1,55 @@
+//go:build !vm
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// shellsOf are the shells, and how they begin without the user's settings, with the completion script in the file "completion".
+var shellsOf = map[string][]string{
+	"bash": {"bash", "--noprofile", "--rcfile", "completion", "-i"},
+	"zsh":  {"zsh", "-f", "-i"},
+	"fish": {"fish", "--no-config", "-i"},
+}
+
+// The Tab key completes each word of a program inside quotes. The program has a mistake, so trace repeats it.
+func TestCompletionInQuotes(t *testing.T) {
+	for shell, args := range shellsOf {
+		t.Run(shell, func(t *testing.T) {
+			if _, err := exec.LookPath(shell); err != nil {
+				t.Skipf("%v: .ci/setup shells installs it", err)
+			}
+			dir := t.TempDir()
+			script, err := exec.Command("trace", "completion", shell).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "completion"), script, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(args[0], args[1:]...)
+			cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
+			x := openProgram(t, cmd, dir, "xterm", 200)
+			switch shell {
+			case "zsh":
+				x.send("autoload -U compinit && compinit -u -D && . ./completion" + enter)
+			case "fish":
+				x.send("source completion" + enter)
+			}
+			x.send("echo rea''dy" + enter)
+			x.expect(`ready`)
+			x.send("trace 'qp.sta" + tab)
+			x.expect(`sta[^ ]*te`)
+			x.send(" == RES" + tab)
+			x.expect(`RES[^ ]*ET`)
+			x.send(" && lat" + tab)
+			x.expect(`lat[^ ]*ency`)
+			x.send(" > 1ms && x'" + enter)
+			x.expect(`(?m)^    qp\.state == RESET && latency > 1ms && x$`)
+		})
+	}
+}
