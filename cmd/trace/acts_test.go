@@ -5,8 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A signal reaches the process of an event that passes the predicate, and no other.
@@ -111,6 +115,39 @@ func TestUsermodeOfSamples(t *testing.T) {
 	}
 	if len(m) != 2 {
 		t.Errorf("%v", m)
+	}
+}
+
+// The group is the current one of the task, and the name of a process is not the name of its thread.
+func TestGroupAndLeader(t *testing.T) {
+	requireLive(t)
+	out, err := exec.Command("trace", "-q", "-c", "setpriv --regid 4321 --clear-groups true", "syscall:enter / pid == cpid / { @[gid, comm] = count() }").Output()
+	if err != nil || strings.Contains(string(out), "[0, true]") || !strings.Contains(string(out), "@[4321, true]: ") || !strings.Contains(string(out), "@[0, setpriv]: ") {
+		t.Errorf("%v: %s", err, out)
+	}
+	name, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // the thread ends with its name
+		if err := os.WriteFile("/proc/thread-self/comm", []byte("a thread"), 0o666); err != nil {
+			t.Error(err)
+		}
+		for ; ; time.Sleep(10 * time.Millisecond) {
+			select {
+			case <-ended:
+				return
+			default:
+				unix.Getppid()
+			}
+		}
+	}()
+	out, err = exec.Command("trace", "-q", fmt.Sprintf(`syscall:enter / pid == %d && comm == "a thread" / { print(leader_comm); exit() }`, os.Getpid())).Output()
+	close(ended)
+	if err != nil || string(out) != string(name) {
+		t.Errorf("%v: %q, want %q", err, out, name)
 	}
 }
 

@@ -225,7 +225,9 @@ func (c *checker) builtin(word string) *ir.Expr {
 		return c.userMode()
 	case word == "username" && c.probe != nil:
 		return c.userName()
-	case word == "rand", atCPU(word) && !c.options.recorded(), c.probe == nil && selfTypes[word].Size != 0:
+	case word == "leader_comm" && c.probe != nil:
+		return c.leaderName()
+	case word == "rand", c.readAtEvent(word), c.probe == nil && selfTypes[word].Size != 0:
 		return &ir.Expr{Op: ir.OpSelf, Fn: word, Type: selfTypes[word], Optional: mayLack[word] && c.probe == nil}
 	case word == "nsecs" && c.probe == nil:
 		return &ir.Expr{Op: ir.OpNow, Type: event.Type{Kind: event.Uint, Size: 8, Unit: ir.Instant}}
@@ -238,7 +240,7 @@ var (
 	commType  = event.Type{Kind: event.String, Size: 16}
 )
 
-// selfTypes are the types of words about the process that runs a clause without an event, and of rand, numaid and jiffies.
+// selfTypes are the types of words about the process that runs a clause without an event, and of rand, numaid, jiffies and gid.
 var selfTypes = map[string]event.Type{
 	"rand": natural32, "pid": natural32, "tid": natural32, "ppid": natural32, "uid": natural32, "gid": natural32, "cpu": natural32,
 	"comm": commType, "pcomm": commType, "leader_comm": commType, "username": {Kind: event.String, Size: computedSize},
@@ -250,8 +252,15 @@ var mayLack = map[string]bool{
 	"cpu": true, "comm": true, "pcomm": true, "leader_comm": true, "username": true, "numaid": true, "jiffies": true,
 }
 
-// atCPU reports whether a word is a property of the CPU that runs a clause, which the kernel reads at an event.
-func atCPU(word string) bool { return word == "numaid" || word == "jiffies" }
+// readAtEvent reports whether a word is a property of the CPU or of the task at an event, which the kernel reads there. Where an event is of
+// another task, its uid may be absent, and its gid is not known. An expression that names no probe means the field of ib:get_gid.
+func (c *checker) readAtEvent(word string) bool {
+	if c.probe == nil || c.options.recorded() {
+		return false
+	}
+	uid := c.field("uid")
+	return word == "numaid" || word == "jiffies" || word == "gid" && len(c.clause.Tree.Probes) > 0 && uid != nil && !uid.Optional
+}
 
 // userMode types usermode where it is not a field: trace itself is a process, and all events but samples come from the kernel.
 func (c *checker) userMode() *ir.Expr {
@@ -271,6 +280,15 @@ func (c *checker) userName() *ir.Expr {
 		return nil
 	}
 	return c.result("username", signature{result: ir.Text, fails: true}, []*ir.Expr{uid})
+}
+
+// leaderName types leader_comm at an event: the name of the process, which is the name of its first thread.
+func (c *checker) leaderName() *ir.Expr {
+	pid := c.name(&ast.IdentifierNode{Value: "pid"}, nil)
+	if pid == nil || c.options.recorded() {
+		return nil
+	}
+	return c.result("comm", signature{result: ir.Text, fails: true}, []*ir.Expr{pid})
 }
 
 // command types cpid, the process that -c starts.

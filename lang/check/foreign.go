@@ -23,17 +23,18 @@ const (
 
 // foreignWords maps the builtin variables of bpftrace to advice.
 var foreignWords = map[string]string{
-	"args":     "write args.name for a field, or its name alone",
-	"ctx":      listed,
-	"curtask":  "the thread is tid, and its process pid",
-	"func":     "the event is probe",
-	"gid":      perUser,
-	"jiffies":  "a recording has the time as nsecs",
-	"ncpus":    "a recording does not say how many CPUs there were",
-	"numaid":   "a recording has the CPU as cpu",
-	"usermode": "a sample that meets a process has no kstack: kstack == nil",
-	"username": perUser,
-	"walltime": `strftime("%H:%M:%S", nsecs) is the time of day`,
+	"args":        "write args.name for a field, or its name alone",
+	"ctx":         listed,
+	"curtask":     "the thread is tid, and its process pid",
+	"func":        "the event is probe",
+	"gid":         "the group is known in live events of the current task alone; the user is uid",
+	"leader_comm": "a recording has the name of the thread as comm",
+	"jiffies":     "a recording has the time as nsecs",
+	"ncpus":       "a recording does not say how many CPUs there were",
+	"numaid":      "a recording has the CPU as cpu",
+	"usermode":    "a sample that meets a process has no kstack: kstack == nil",
+	"username":    perUser,
+	"walltime":    `strftime("%H:%M:%S", nsecs) is the time of day`,
 }
 
 // foreignWord returns advice for a word that is not a field, or "".

@@ -212,9 +212,9 @@ func (r *resolver) unknownName(u unknown, without, all []*event.Probe) {
 	}
 }
 
-// foreign returns the advice for a word of bpftrace that is not a field of any probe, or "".
+// foreign returns the advice for a word of bpftrace that is not a field of any probe, or is a builtin elsewhere, or "".
 func (r *resolver) foreign(word string) string {
-	if r.having(word) != nil {
+	if r.having(word) != nil && !slices.Contains(builtins, word) {
 		return ""
 	}
 	return foreignWord(word)

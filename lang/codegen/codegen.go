@@ -54,6 +54,7 @@ const (
 	OpRand    // a random number of 32 bits, another one each time
 	OpNuma    // the NUMA node of the CPU
 	OpJiffies // the kernel's count of its ticks
+	OpGroup   // the group id of the current task
 	OpSignal  // sends the signal Args[0] if the process Args[1] runs: to it, or to its thread alone if Num is 1; what the helper returns
 
 	OpTruth  // Args[0] != 0

@@ -112,7 +112,7 @@ func (g *gen) optionalExpr(e *Expr) bool {
 		return known
 	}
 	switch e.Op {
-	case OpLit, OpAbsent, OpHasKey, OpRand, OpNuma, OpJiffies:
+	case OpLit, OpAbsent, OpHasKey, OpRand, OpNuma, OpJiffies, OpGroup:
 	case OpStack:
 		known = true
 	case OpField:
@@ -183,6 +183,8 @@ func (g *gen) eval(e *Expr, absent label) {
 		g.emit(asm.FnGetNumaNodeId.Call(), asm.Mov.Reg32(asm.R0, asm.R0))
 	case OpJiffies:
 		g.emit(asm.FnJiffies64.Call())
+	case OpGroup: // the upper half, bpf_get_current_uid_gid of kernel/bpf/helpers.c
+		g.emit(asm.FnGetCurrentUidGid.Call(), asm.RSh.Imm(asm.R0, 32))
 	case OpSignal:
 		g.signal(e, absent)
 	case OpCond:

@@ -44,7 +44,7 @@ var kernelOps = map[ir.Op]codegen.Op{
 }
 
 // ofEvents are the words of OpSelf that events have, too.
-var ofEvents = map[string]codegen.Op{"rand": codegen.OpRand, "numaid": codegen.OpNuma, "jiffies": codegen.OpJiffies}
+var ofEvents = map[string]codegen.Op{"rand": codegen.OpRand, "numaid": codegen.OpNuma, "jiffies": codegen.OpJiffies, "gid": codegen.OpGroup}
 
 // expr returns e for the kernel, or why it must stay in user space.
 func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
