@@ -20,7 +20,7 @@ import (
 )
 
 // A tool of bpftrace, the changes of docs/from-bpftrace.md, and what a thread of this test does meanwhile.
-type tool struct {
+type foreignTool struct {
 	name    string
 	changes []string // old and new in turn
 	work    func()
@@ -31,7 +31,7 @@ type tool struct {
 // rareCalls is how often the thread makes a call that nobody else makes.
 const rareCalls = 200000
 
-var tools = []tool{
+var foreignTools = []foreignTool{
 	{
 		name: "cpuwalk",
 		work: func() {
@@ -144,7 +144,7 @@ func TestToolsOfBpftrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tool := range tools {
+	for _, tool := range foreignTools {
 		t.Run(tool.name, func(t *testing.T) {
 			if !strings.Contains(string(documents), "| `"+tool.name+".bt` |") {
 				t.Error("it is not in the documents")
@@ -175,7 +175,7 @@ func TestToolsOfBpftrace(t *testing.T) {
 }
 
 // output returns the lines of a tool that count, while the thread works.
-func (x tool) output(t *testing.T, command []string) []string {
+func (x foreignTool) output(t *testing.T, command []string) []string {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
 	out, in := io.Pipe()
@@ -209,7 +209,7 @@ func (x tool) output(t *testing.T, command []string) []string {
 }
 
 // workAndEnd works on a thread of its own, and interrupts the tool.
-func (x tool) workAndEnd(t *testing.T, cmd *exec.Cmd) {
+func (x foreignTool) workAndEnd(t *testing.T, cmd *exec.Cmd) {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the thread ends with its name
