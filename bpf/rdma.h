@@ -4,7 +4,7 @@
  * object have in common, and how they are captured.
  */
 #pragma once
-#include "trace.h"
+#include "task.h"
 
 /* enum ib_qp_state, include/rdma/ib_verbs.h. */
 enum ib_qp_state {
@@ -85,29 +85,6 @@ enum rdma_restrack_type {
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct task_struct {
-	__s32 pid;
-	__s32 tgid;
-	char comm[16];
-};
-struct kernfs_node {
-	__u64 id;
-};
-struct cgroup {
-	struct kernfs_node *kn;
-};
-struct css_set {
-	struct cgroup *dfl_cgrp;
-};
-struct cred {
-	struct {
-		__u32 val;
-	} uid;
-};
-struct task_struct___owner {
-	const struct cred *cred;
-	struct css_set *cgroups;
-};
 struct rdma_restrack_entry {
 	bool valid;       /* in the kernel's table, with an id */
 	__u8 no_track: 1; /* not in the table */
@@ -298,14 +275,6 @@ static __always_inline void *call_of_thread(void *calls, __u64 *task)
 		if (d && bpf_core_field_exists(d->name) && READ_STRING((e)->dev, d->name) > 0) \
 			(e)->has.dev = 1; \
 	} while (0)
-
-/* The id of the cgroup of a task that is not the current one. */
-static __always_inline __u64 cgroup_of(struct task_struct___owner *task)
-{
-	if (cgroup_controller == CGROUP_V2)
-		return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
-	return v1_cgroup((void *)task);
-}
 
 #define CAPTURE_CURRENT(X, e, stage) \
 	do { \

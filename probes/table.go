@@ -89,6 +89,7 @@ var table = []row{
 			walk:    walkRDMA,
 		},
 	}},
+	{"sched:runq", hook{name: "sched_runq", place: tracepoint{name: "sched_switch"}}},
 	{"syscall:enter", hook{name: "syscall_enter", place: tracepoint{name: "sys_enter"}, selector: "nr"}},
 	{"syscall:exit", hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}},
 	{"verbs:complete", hook{name: "verbs_complete", place: datapath{"poll_cq", "start_poll", "next_poll", "end_poll"},
@@ -143,6 +144,7 @@ var groups = []group{
 	{name: "nvme", module: kernel.Module{Name: "nvme_core", Types: []string{"nvme_"}, Headers: []string{`"nvme.h"`}, Load: "modprobe nvme"}},
 	{name: "profile"},
 	{name: "rdma", module: kernel.Module{Name: "ib_core", Types: []string{"ib_", "rdma_"}, Load: "modprobe ib_uverbs"}},
+	{name: "sched"},
 	{name: "syscall", module: kernel.Module{Events: "raw_syscalls"}},
 	{name: "verbs", module: verbsModule},
 }

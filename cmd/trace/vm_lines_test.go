@@ -95,7 +95,7 @@ func TestVMMoreLines(t *testing.T) {
 }
 
 func TestVMLines(t *testing.T) {
-	recordLines(t, "system", `syscall:* / comm == "ls" /; profile:99hz`, func() {
+	recordLines(t, "system", `syscall:* / comm == "ls" /; profile:99hz; sched:runq / comm == "ls" /`, func() {
 		sh(t, "ls / >/dev/null; for i in $(seq 20000); do :; done")
 	})
 }

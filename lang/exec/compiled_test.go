@@ -76,6 +76,11 @@ func runEvents(t *testing.T, p *ir.Program) {
 	for _, info := range p.Maps {
 		m.stores[info] = newUserStore(info, 100)
 	}
+	var err error
+	if m.symbols, err = openSymbols(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	defer m.symbols.close()
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {
 			b, err := compileBody(c.Sites[probe])

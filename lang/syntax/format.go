@@ -174,7 +174,11 @@ func (l *layout) block(b *Block) {
 	l.indent++
 	l.first = true
 	for i, s := range b.Stmts {
-		l.stmt(s, next(i+1))
+		l.stmt(s)
+		if l.plain(s) != "" && i+1 < len(b.Stmts) && continues(l.plain(b.Stmts[i+1])) {
+			l.b.WriteByte(';')
+		}
+		l.trail(s.Pos().To, next(i+1))
 	}
 	l.flush(b.Span.To)
 	l.indent--
@@ -183,7 +187,7 @@ func (l *layout) block(b *Block) {
 	l.b.WriteByte('}')
 }
 
-func (l *layout) stmt(s Stmt, next int) {
+func (l *layout) stmt(s Stmt) {
 	span := s.Pos()
 	switch s := s.(type) {
 	case *If:
@@ -200,9 +204,25 @@ func (l *layout) stmt(s Stmt, next int) {
 		l.block(s.Body)
 	default:
 		l.lead(span.From, span.To)
-		l.b.WriteString(l.written(span.From, span.To, PrintStmt(s)))
+		l.b.WriteString(l.plain(s))
 	}
-	l.trail(span.To, next)
+}
+
+// plain returns the text of a statement without a block of its own, and "" for others.
+func (l *layout) plain(s Stmt) string {
+	switch s.(type) {
+	case *If, *For, *While, *Unroll, *Nested:
+		return ""
+	}
+	return l.written(s.Pos().From, s.Pos().To, PrintStmt(s))
+}
+
+// continues reports whether a line that begins with text continues an expression at the end of the line before: `-1` does.
+func continues(text string) bool {
+	p := parser{lex: lexer{src: text}}
+	p.next()
+	operator, _ := p.infix()
+	return precedences[operator] != 0
 }
 
 // headed writes a statement that is a head and a block.
