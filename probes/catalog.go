@@ -91,7 +91,7 @@ func newOrigin(o *object, name string, hk hook, enums map[string]*event.Enum) (*
 	}
 	s.object, s.hook = o, hk
 	s.Targets, s.Apart, s.Sampled, s.Selector = hk.place.targets(), o.driver || hk.inquiry != nil || hk.dense != "", hk.place.sampled(), hk.selector
-	s.Dense = hk.dense
+	s.Dense, s.Elsewhere = hk.dense, hk.elsewhere
 	return s, nil
 }
 

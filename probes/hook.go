@@ -24,6 +24,8 @@ type hook struct {
 	room func() uint32
 	// seed reports existing objects, for a probe that reports objects as they come and go.
 	seed *seed
+	// elsewhere is [event.Probe.Elsewhere].
+	elsewhere bool
 	// dense is [event.Probe.Dense].
 	dense string
 	// inquiry reports existing objects, for a probe that reports the calls of a function that describes an object.

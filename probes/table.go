@@ -52,7 +52,7 @@ var table = []row{
 		fn("ib_reg_user_mr"), opt("ib_uverbs_reg_mr").as("request"), opt("ib_uverbs_rereg_mr"), opt("ib_uverbs_handler_UVERBS_METHOD_REG_MR").as("request"),
 		opt("ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR").as("request"), opt("ib_uverbs_handler_UVERBS_METHOD_DM_MR_REG").as("request")}}}},
 	{"mlx5:alloc_pd", hook{name: "mlx5_alloc_pd", place: functions{{fn("mlx5_ib_alloc_pd")}}}},
-	{"mlx5:cmd", hook{name: "mlx5_cmd", module: mlx5Core, place: functions{
+	{"mlx5:cmd", hook{name: "mlx5_cmd", module: mlx5Core, elsewhere: true, place: functions{
 		{fn("mlx5_cmd_exec"), opt("mlx5_cmd_do"), opt("mlx5_cmd_exec_polling"), opt("mlx5_cmd_exec_cb"), opt("mlx5_cmd_exec_cb_handler").inInterrupts()},
 	}}},
 	{"mlx5:create_cq", hook{name: "mlx5_create_cq", place: functions{{fn("mlx5_ib_create_cq"), opt("mlx5_ib_create_user_cq")}}}},
@@ -89,7 +89,7 @@ var table = []row{
 			walk:    walkRDMA,
 		},
 	}},
-	{"sched:runq", hook{name: "sched_runq", place: tracepoint{name: "sched_switch"}}},
+	{"sched:runq", hook{name: "sched_runq", place: tracepoint{name: "sched_switch"}, elsewhere: true}},
 	{"syscall:enter", hook{name: "syscall_enter", place: tracepoint{name: "sys_enter"}, selector: "nr"}},
 	{"syscall:exit", hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}},
 	{"verbs:complete", hook{name: "verbs_complete", place: datapath{"poll_cq", "start_poll", "next_poll", "end_poll"},

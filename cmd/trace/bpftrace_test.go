@@ -32,7 +32,7 @@ func bpftraceCommand(t *testing.T) []string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("needs a cache folder, where .ci/setup installs bpftrace: %v", err)
 	}
 	root := filepath.Join(cache, "trace-bench", "bpftrace")
 	if _, err := os.Stat(filepath.Join(root, "usr/bin/bpftrace")); err != nil {

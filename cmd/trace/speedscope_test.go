@@ -56,7 +56,7 @@ func TestSpeedscope(t *testing.T) {
 	}
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("needs chromium, which runs speedscope: %v", err)
 	}
 	for _, test := range []struct{ file, probes string }{
 		{"nvme_latency", "nvme:complete_rq"},

@@ -258,8 +258,11 @@ func (c *checker) readAtEvent(word string) bool {
 	if c.probe == nil || c.options.recorded() {
 		return false
 	}
-	uid := c.field("uid")
-	return word == "numaid" || word == "jiffies" || word == "gid" && len(c.clause.Tree.Probes) > 0 && uid != nil && !uid.Optional
+	if word == "gid" {
+		uid := c.field("uid")
+		return len(c.clause.Tree.Probes) > 0 && !c.probe.Elsewhere && uid != nil && !uid.Optional
+	}
+	return word == "numaid" || word == "jiffies"
 }
 
 // userMode types usermode where it is not a field: trace itself is a process, and all events but samples come from the kernel.

@@ -50,6 +50,9 @@ type Probe struct {
 	Dense string
 	// Sampled means that the events are samples: a program must give their rate.
 	Sampled bool
+	// Elsewhere means that the task of the events, which their common fields describe, may be another one than the current task, although no
+	// common field is absent.
+	Elsewhere bool
 	// Selector is the field whose values can be written like names of probes, "" if there is none.
 	Selector string
 }
