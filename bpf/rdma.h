@@ -293,25 +293,24 @@ static __always_inline void *call_of_thread(void *calls, __u64 *task)
 		CAPTURE_OF_TASK(X, e, bpf_get_current_task(), stage); \
 	} while (0)
 
+#define HAS_IF_WANTED(X, e, field, stage) \
+	do { \
+		if (WANT(X, field, stage)) \
+			(e)->has.field = 1; \
+	} while (0)
+
 /* Captures the common fields of an event that no task causes at this moment: they describe the object's maker, if there is one. */
 #define CAPTURE_TASK(X, e, task, stage) \
 	do { \
 		struct task_struct *maker = (task); \
 		if (!maker) \
 			break; \
-		if (WANT(X, pid, stage)) \
-			SET(e, pid, BPF_CORE_READ(maker, tgid)); \
-		if (WANT(X, tid, stage)) \
-			SET(e, tid, BPF_CORE_READ(maker, pid)); \
-		if (WANT(X, uid, stage)) \
-			SET(e, uid, BPF_CORE_READ((struct task_struct___owner *)maker, cred, uid.val)); \
-		if (WANT(X, cgroup, stage)) \
-			SET(e, cgroup, cgroup_of((struct task_struct___owner *)maker)); \
-		if (WANT(X, comm, stage)) { \
-			READ_STRING((e)->comm, maker->comm); \
-			(e)->has.comm = 1; \
-		} \
-		CAPTURE_OF_TASK(X, e, maker, stage); \
+		CAPTURE_FROM_TASK(X, e, maker, stage); \
+		HAS_IF_WANTED(X, e, pid, stage); \
+		HAS_IF_WANTED(X, e, tid, stage); \
+		HAS_IF_WANTED(X, e, uid, stage); \
+		HAS_IF_WANTED(X, e, cgroup, stage); \
+		HAS_IF_WANTED(X, e, comm, stage); \
 	} while (0)
 
 #define WANT_OWNER(X, stage) (WANT(X, owner.pid, stage) || WANT(X, owner.comm, stage) || WANT(X, owner.kernel, stage))

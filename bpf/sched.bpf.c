@@ -120,26 +120,10 @@ static __always_inline bool wait_of(struct task_struct___queued *task, __u32 tid
 	return true;
 }
 
-#define CAPTURE_NEXT(e, task, stage) \
-	do { \
-		struct task_struct___owner *owner = (void *)(task); \
-		CAPTURE_TIME(sched_runq, e, stage); \
-		if (WANT(sched_runq, pid, stage)) \
-			(e)->pid = BPF_CORE_READ(task, tgid); \
-		if (WANT(sched_runq, tid, stage)) \
-			(e)->tid = BPF_CORE_READ(task, pid); \
-		if (WANT(sched_runq, uid, stage)) \
-			(e)->uid = BPF_CORE_READ(owner, cred, uid.val); \
-		if (WANT(sched_runq, cgroup, stage)) \
-			(e)->cgroup = cgroup_of(owner); \
-		if (WANT(sched_runq, comm, stage)) \
-			READ_STRING((e)->comm, (task)->comm); \
-		CAPTURE_OF_TASK(sched_runq, e, task, stage); \
-	} while (0)
-
 static __always_inline void sched_runq_capture(struct sched_runq *e, struct task_struct *next, bool waited, __u64 wait, enum stage stage)
 {
-	CAPTURE_NEXT(e, next, stage);
+	CAPTURE_TIME(sched_runq, e, stage);
+	CAPTURE_FROM_TASK(sched_runq, e, next, stage);
 	if (WANT(sched_runq, latency, stage) && waited)
 		SET(e, latency, wait);
 	if (WANT(sched_runq, prio, stage))

@@ -36,3 +36,20 @@ static __always_inline __u64 cgroup_of(struct task_struct___owner *task)
 		return BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
 	return v1_cgroup((void *)task);
 }
+
+/* Captures the common fields, without the time and the CPU, from a task that is not the current one. */
+#define CAPTURE_FROM_TASK(X, e, task, stage) \
+	do { \
+		struct task_struct___owner *owner = (void *)(task); \
+		if (WANT(X, pid, stage)) \
+			(e)->pid = BPF_CORE_READ(task, tgid); \
+		if (WANT(X, tid, stage)) \
+			(e)->tid = BPF_CORE_READ(task, pid); \
+		if (WANT(X, uid, stage)) \
+			(e)->uid = BPF_CORE_READ(owner, cred, uid.val); \
+		if (WANT(X, cgroup, stage)) \
+			(e)->cgroup = cgroup_of(owner); \
+		if (WANT(X, comm, stage)) \
+			READ_STRING((e)->comm, (task)->comm); \
+		CAPTURE_OF_TASK(X, e, task, stage); \
+	} while (0)
