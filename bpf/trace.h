@@ -190,6 +190,12 @@ enum {
 };
 
 /*
+ * ARGUMENTS(t) declares t_arguments: how many arguments the raw tracepoint t has in the running kernel, as versions differ in what they
+ * pass; 0 without BTF of the kernel. Go looks it up only where code that is wanted reads it.
+ */
+#define ARGUMENTS(tracepoint) const volatile __u8 tracepoint##_arguments SEC(".rodata")
+
+/*
  * The types on the way from a task to its common fields. The names of these views have a suffix of their own: types of the kernel are
  * read only if a program uses these fields, and task_struct takes longer than all others.
  */

@@ -148,7 +148,7 @@ func TestWithoutWindows(t *testing.T) {
 			}
 			spec, controlled := object.Copy(), 0
 			for name, prog := range spec.Programs {
-				if _, err := specialize(prog, uprobe{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
+				if _, err := specialize(prog, uprobe{}, []*request{r}, constantsFor(object, hostConstants{}, r)); err != nil {
 					t.Fatal(err)
 				}
 				if refersTo(prog.Instructions, controlSection) {

@@ -121,7 +121,7 @@ func TestOwnStack(t *testing.T) {
 				if strings.HasPrefix(name, "kprobe_") || prog.Type == ebpf.RawTracepoint {
 					continue // it cannot be preempted, or Go runs one at a time
 				}
-				delivers, err := specialize(prog, uprobe{}, []*request{r}, constantsFor(object, 0, r))
+				delivers, err := specialize(prog, uprobe{}, []*request{r}, constantsFor(object, hostConstants{}, r))
 				if err != nil {
 					t.Fatal(err)
 				}

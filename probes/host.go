@@ -94,7 +94,7 @@ func (h *Host) hostHook(o *object, hk hook) *hostHook {
 // hostHookFor returns a hook on this host for a request.
 func (h *Host) hostHookFor(r *request, hk hook) *hostHook {
 	s := h.hostHook(r.origin.object, hk)
-	s.typeless = func(program string) bool { return typeless(program, r, h.cgroupController(r)) }
+	s.typeless = func(program string) bool { return typeless(program, r, h.constants(s.object.module, r)) }
 	return s
 }
 
@@ -207,6 +207,11 @@ func (h *Host) TasksDescribed() error {
 		return fmt.Errorf("struct task_struct: %w", err)
 	}
 	return nil
+}
+
+// constants returns the constants of this host for some requests of a group.
+func (h *Host) constants(m kernel.Module, requests ...*request) hostConstants {
+	return hostConstants{h.cgroupController(requests...), func(tracepoint string) byte { return h.kernel.TracepointArguments(m, tracepoint) }}
 }
 
 // cgroupController returns the value of cgroup_controller in trace.h on this host for some requests. A value other than 0 needs the

@@ -42,8 +42,8 @@ func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*load
 	for name, m := range shared {
 		spec.Maps[name] = specOf(name, m)
 	}
-	controller := h.cgroupController(requests...)
-	tasks := controller != 0 || slices.ContainsFunc(requests, (*request).readsTasks)
+	constants := h.constants(o.module, requests...)
+	tasks := constants.controller != 0 || slices.ContainsFunc(requests, (*request).readsTasks)
 	kernelTypes := func(r relocation) func() (*btf.Spec, error) {
 		return sync.OnceValues(func() (*btf.Spec, error) { return kernelTypes(h.kernel, o, r) })
 	}
@@ -56,7 +56,7 @@ func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*load
 		typesAndFtrace: kernelTypes(relocation{tasks: tasks, ftrace: true}),
 	}
 	l.size(requests)
-	if err := l.specialize(requests, l.used(h, requests), constantsFor(spec, controller, requests...)); err != nil {
+	if err := l.specialize(requests, l.used(h, requests), constantsFor(spec, constants, requests...)); err != nil {
 		return nil, err
 	}
 	keepMaps(spec)
@@ -109,7 +109,7 @@ func (l *loader) used(h *Host, requests []*request) map[string]way {
 }
 
 // specialize keeps the used programs of the object, and in these what is wanted.
-func (l *loader) specialize(requests []*request, used map[string]way, constants []byte) error {
+func (l *loader) specialize(requests []*request, used map[string]way, constants rewrite.Constants) error {
 	for name, p := range l.spec.Programs {
 		if used[name] == nil {
 			delete(l.spec.Programs, name)

@@ -83,7 +83,7 @@ func specialized(t *testing.T, c *Catalog, p *event.Probe, program, field string
 		t.Fatal(err)
 	}
 	prog := object.Programs[program].Copy()
-	if _, err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
+	if _, err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, hostConstants{}, r)); err != nil {
 		t.Fatal(err)
 	}
 	return prog

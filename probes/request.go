@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
 
 	"trace/probes/event"
+	"trace/probes/rewrite"
 )
 
 // request is a Request that is being served.
@@ -118,10 +120,22 @@ func (r *request) begins() byte {
 // constantSection holds the constants of the C code.
 const constantSection = ".rodata"
 
-// constantsFor returns the contents of the constants' section for some requests; controller is cgroup_controller of trace.h.
-func constantsFor(object *ebpf.CollectionSpec, controller byte, requests ...*request) []byte {
+// hostConstants are the constants of the C code that depend on the host.
+type hostConstants struct {
+	controller byte                         // cgroup_controller of trace.h
+	arguments  func(tracepoint string) byte // of ARGUMENTS
+}
+
+// constantsFor returns the constants of the C code for some requests.
+func constantsFor(object *ebpf.CollectionSpec, host hostConstants, requests ...*request) rewrite.Constants {
 	values := bytes.Clone(object.Maps[constantSection].Contents[0].Value.([]byte))
-	values[object.Variables["cgroup_controller"].Offset] = controller
+	values[object.Variables["cgroup_controller"].Offset] = host.controller
+	late := make(map[int64]func() byte)
+	for name, v := range object.Variables {
+		if tracepoint, ok := strings.CutSuffix(name, "_arguments"); ok && host.arguments != nil {
+			late[int64(v.Offset)] = func() byte { return host.arguments(tracepoint) }
+		}
+	}
 	for _, r := range requests {
 		if in := object.Variables["in_windows"]; in != nil && r.inWindows {
 			values[in.Offset] = 1
@@ -137,7 +151,7 @@ func constantsFor(object *ebpf.CollectionSpec, controller byte, requests ...*req
 			values[object.Variables[structName(r.Probe)+"_counted"].Offset] = 1
 		}
 	}
-	return values
+	return rewrite.Constants{Values: values, Late: late}
 }
 
 // detach ends the stream of the request's events.

@@ -18,7 +18,7 @@ import (
 // specialize keeps in a program what the requests want, and defines the functions that it calls. It reports whether the program then
 // delivers events: which of two programs does may depend on what is wanted. If one of the two functions must stay a function, the other may
 // be spliced only while the stack suffices for both.
-func specialize(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte) (delivers bool, err error) {
+func specialize(spec *ebpf.ProgramSpec, w way, requests []*request, constants rewrite.Constants) (delivers bool, err error) {
 	insns, stack, delivers, err := build(spec, w, requests, constants, true)
 	if err != nil || stack > rewrite.StackSize {
 		insns, _, delivers, err = build(spec, w, requests, constants, false)
@@ -28,7 +28,7 @@ func specialize(spec *ebpf.ProgramSpec, w way, requests []*request, constants []
 }
 
 // build returns the instructions of a specialized program, how much stack they use together, and whether they deliver events.
-func build(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte, splice bool) (insns asm.Instructions, stack int, delivers bool, err error) {
+func build(spec *ebpf.ProgramSpec, w way, requests []*request, constants rewrite.Constants, splice bool) (insns asm.Instructions, stack int, delivers bool, err error) {
 	f, err := rewrite.New(spec.Instructions)
 	if err != nil {
 		return nil, 0, false, err
@@ -70,7 +70,7 @@ func build(spec *ebpf.ProgramSpec, w way, requests []*request, constants []byte,
 }
 
 // typeless reports whether a program of an object needs no types of the kernel for a request. Errors in the program show when it is loaded.
-func typeless(program string, r *request, controller byte) bool {
+func typeless(program string, r *request, host hostConstants) bool {
 	object, err := r.origin.object.load()
 	if err != nil {
 		return false
@@ -79,7 +79,7 @@ func typeless(program string, r *request, controller byte) bool {
 	if err != nil {
 		return false
 	}
-	f.Fold(constantSection, constantsFor(object, controller, r))
+	f.Fold(constantSection, constantsFor(object, host, r))
 	return !rewrite.Relocated(f.Insns)
 }
 

@@ -20,7 +20,7 @@ func TestSpecialize(t *testing.T) {
 			}
 			spec := object.Copy()
 			for name, prog := range spec.Programs {
-				if _, err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
+				if _, err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, hostConstants{}, r)); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 				if refersTo(prog.Instructions, constantSection) && rewrite.Calls(object.Programs[name].Instructions, actionName(p)) {
@@ -47,7 +47,7 @@ func TestSpecializeStack(t *testing.T) {
 			t.Fatal(err)
 		}
 		prog := object.Programs["raw_tp_nvme_complete_rq"].Copy()
-		if _, err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, 0, r)); err != nil {
+		if _, err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, hostConstants{}, r)); err != nil {
 			t.Fatal(err)
 		}
 		if !rewrite.Calls(prog.Instructions, filterName(p)) || rewrite.Calls(prog.Instructions, actionName(p)) == spliced {
@@ -65,11 +65,11 @@ func TestTypeless(t *testing.T) {
 	} {
 		req, _ := (want{probe: p, fields: []*event.Field{p.Field(name)}}).request(0)
 		r := c.request(req)
-		if got := typeless("raw_tp_syscall_exit", r, 0); got != expected || r.readsTasks() == expected {
+		if got := typeless("raw_tp_syscall_exit", r, hostConstants{}); got != expected || r.readsTasks() == expected {
 			t.Errorf("%s: typeless is %v", name, got)
 		}
 		r.withoutTasks = true
-		if !typeless("raw_tp_syscall_exit", r, 0) || r.readsTasks() {
+		if !typeless("raw_tp_syscall_exit", r, hostConstants{}) || r.readsTasks() {
 			t.Errorf("%s: it needs types that nobody has", name)
 		}
 	}

@@ -28,7 +28,7 @@ func TestFramesOfTracing(t *testing.T) {
 			req.Code.Filter = append(asm.Instructions{frames, keep}, req.Code.Filter...)
 			r := c.request(req)
 			prog := object.Programs[program].Copy()
-			if _, err := specialize(prog, w, []*request{r}, constantsFor(object, 0, r)); err != nil {
+			if _, err := specialize(prog, w, []*request{r}, constantsFor(object, hostConstants{}, r)); err != nil {
 				t.Fatal(err)
 			}
 			if rewrite.Calls(prog.Instructions, filterName(p)) != called {

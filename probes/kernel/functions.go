@@ -14,15 +14,39 @@ import (
 
 // HasTracepoint reports whether the kernel or a loaded module has a tracepoint.
 func (k *Kernel) HasTracepoint(m Module, name string) (bool, error) {
-	event := "btf_trace_" + name
+	if k.tracepoint(m, name) != nil {
+		return true, nil
+	}
+	return k.isSymbol(TracepointSymbols(name)...)
+}
+
+// tracepoint returns the type of a tracepoint's programs: a pointer to a function of a context and the arguments (bpf_raw_event_map,
+// include/trace/bpf_probe.h). It is nil if BTF does not describe it.
+func (k *Kernel) tracepoint(m Module, name string) btf.Type {
 	for _, of := range append([]func() (description, error){k.taken.Load().described}, k.describers(m)...) {
 		if types, err := of(); err == nil {
-			if _, err := types.find(event, &btf.Typedef{}); err == nil {
-				return true, nil
+			if t, err := types.find("btf_trace_"+name, &btf.Typedef{}); err == nil {
+				return t
 			}
 		}
 	}
-	return k.isSymbol(TracepointSymbols(name)...)
+	return nil
+}
+
+// TracepointArguments returns how many arguments a raw tracepoint of the kernel or of a loaded module has, 0 if BTF does not describe it.
+func (k *Kernel) TracepointArguments(m Module, name string) byte {
+	t, ok := k.tracepoint(m, name).(*btf.Typedef)
+	if !ok {
+		return 0
+	}
+	pointer, ok := btf.UnderlyingType(t).(*btf.Pointer)
+	if !ok {
+		return 0
+	}
+	if proto, ok := btf.UnderlyingType(pointer.Target).(*btf.FuncProto); ok && len(proto.Params) > 0 {
+		return byte(len(proto.Params) - 1)
+	}
+	return 0
 }
 
 // TracepointSymbols returns symbols for a tracepoint; each kernel has at least one of them.
@@ -48,7 +72,9 @@ func (k *Kernel) HasFunction(m Module, name string) (bool, error) {
 func (k *Kernel) describers(m Module) []func() (description, error) {
 	var all []func() (description, error)
 	for _, name := range m.All() {
-		all = append(all, k.taken.Load().describedBy[name])
+		if of := k.taken.Load().describedBy[name]; of != nil { // a group of the kernel itself has no module
+			all = append(all, of)
+		}
 	}
 	return all
 }
@@ -94,6 +120,9 @@ func (k *Kernel) function(m Module, name string) (*btf.Func, error) {
 	var fn *btf.Func
 	if err := spec.TypeByName(name, &fn); !errors.Is(err, btf.ErrNotFound) {
 		return fn, err
+	}
+	if m.Name == "" {
+		return nil, fmt.Errorf("the kernel's BTF has no %s", name)
 	}
 	var without []string
 	for _, of := range m.All() {

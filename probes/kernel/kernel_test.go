@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -61,6 +62,35 @@ func TestHasString(t *testing.T) {
 	}
 	if _, err := hasString(iotest.ErrReader(fs.ErrClosed), "abc", 64); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("an error of reading: %v", err)
+	}
+}
+
+// The types of raw tracepoints have one argument more than they pass.
+func TestTracepointArguments(t *testing.T) {
+	void := &btf.Pointer{Target: (*btf.Void)(nil)}
+	pointer := func(params ...btf.FuncParam) btf.Type {
+		return &btf.Pointer{Target: &btf.FuncProto{Return: (*btf.Void)(nil), Params: params}}
+	}
+	b, err := btf.NewBuilder([]btf.Type{
+		&btf.Typedef{Name: "btf_trace_two", Type: pointer(btf.FuncParam{Type: void}, btf.FuncParam{Type: void}, btf.FuncParam{Type: void})},
+		&btf.Typedef{Name: "btf_trace_none", Type: pointer(btf.FuncParam{Type: void})},
+		&btf.Typedef{Name: "btf_trace_odd", Type: void},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := b.Marshal(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := New(Options{Types: func() (*btf.Spec, error) { return btf.LoadSpecFromReader(bytes.NewReader(data)) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]byte{"two": 2, "none": 0, "odd": 0, "missing": 0} {
+		if n := k.TracepointArguments(Module{}, name); n != want {
+			t.Errorf("%s has %d arguments, want %d", name, n, want)
+		}
 	}
 }
 

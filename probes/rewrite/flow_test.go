@@ -91,7 +91,7 @@ func TestFold(t *testing.T) {
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
 		asm.Return())
 	f := flowOf(t, insns)
-	f.Fold(section, []byte{0, 1})
+	f.Fold(section, Constants{Values: []byte{0, 1}})
 	checkText(t, f.text(t),
 		"MovReg dst: r6 src: r1",
 		"LdXMemDW dst: r3 src: r6 off: 8 imm: 0",
@@ -103,8 +103,43 @@ func TestFold(t *testing.T) {
 		"MovImm dst: r0 imm: 0",
 		"Exit")
 	f = flowOf(t, insns)
-	f.Fold(section, []byte{1, 0})
+	f.Fold(section, Constants{Values: []byte{1, 0}})
 	checkText(t, f.text(t), "MovImm dst: r0 imm: 0", "Exit")
+}
+
+// A constant that takes long to find out is asked for only where a program can read it, and compared without a sign.
+func TestFoldLate(t *testing.T) {
+	for _, test := range []struct {
+		jump asm.JumpOp
+		with int32
+		want bool
+	}{
+		{asm.JGT, 3, true}, {asm.JGT, 4, false}, {asm.JGE, 4, true}, {asm.JGE, 5, false},
+		{asm.JLT, 5, true}, {asm.JLT, 4, false}, {asm.JLE, 4, true}, {asm.JLE, 3, false},
+		{asm.JLT, -1, true}, {asm.JGT, -1, false},
+	} {
+		for _, wanted := range []byte{0, 1} {
+			insns := constant(asm.R2, 0)
+			insns = append(insns, asm.JEq.Imm(asm.R2, 0, "end"))
+			insns = append(insns, constant(asm.R2, 1)...)
+			insns = append(insns,
+				test.jump.Imm(asm.R2, test.with, "end"),
+				asm.FnKtimeGetNs.Call(),
+				asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
+				asm.Return())
+			asked := byte(0)
+			f := flowOf(t, insns)
+			f.Fold(section, Constants{Values: []byte{wanted, 0}, Late: map[int64]func() byte{1: func() byte { asked = 1; return 4 }}})
+			want := []string{"MovImm dst: r0 imm: 0", "Exit"}
+			if wanted == 1 && !test.want {
+				want = append([]string{"Call FnKtimeGetNs"}, want...)
+			}
+			checkText(t, f.text(t), want...)
+			if asked != wanted {
+				t.Errorf("asked: %d, wanted: %d", asked, wanted)
+			}
+		}
+	}
 }
 
 // clang joins conditions in a register: what comes of known numbers is known.
@@ -130,7 +165,7 @@ func TestFoldComputes(t *testing.T) {
 			asm.Return(),
 		}
 		f := flowOf(t, insns)
-		f.Fold(section, nil)
+		f.Fold(section, Constants{})
 		checkText(t, f.text(t), "MovImm dst: r0 imm: 0", "Exit")
 	}
 }
@@ -148,7 +183,7 @@ func TestFoldMeets(t *testing.T) {
 		asm.Return(),
 	}
 	f := flowOf(t, insns)
-	f.Fold(section, nil)
+	f.Fold(section, Constants{})
 	if len(f.Insns) != len(insns) {
 		t.Errorf("got\n%s", f.text(t))
 	}
@@ -175,7 +210,7 @@ func TestFoldArguments(t *testing.T) {
 			insns = append(insns, asm.Mov.Imm(r, 7))
 		}
 		f := flowOf(t, append(insns, test.call, asm.Mov.Imm(asm.R0, 0), asm.Return()))
-		f.Fold(section, nil)
+		f.Fold(section, Constants{})
 		if left := len(f.Insns) - 3; left != test.left {
 			t.Errorf("%s: got\n%s", test.name, f.text(t))
 		}
@@ -209,7 +244,7 @@ func TestSplice(t *testing.T) {
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("no"),
 		asm.Return(),
 	}), 16)
-	f.Fold(section, nil)
+	f.Fold(section, Constants{})
 	checkText(t, f.text(t),
 		"MovReg dst: r6 src: r1",
 		"LdXMemDW dst: r7 src: r6 off: 0 imm: 0",
@@ -246,7 +281,7 @@ func TestSpliceSaves(t *testing.T) {
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("no"),
 		asm.Return(),
 	}), 16)
-	f.Fold(section, nil)
+	f.Fold(section, Constants{})
 	checkText(t, f.text(t),
 		"MovReg dst: r6 src: r1",
 		"LdXMemDW dst: r7 src: r6 off: 0 imm: 0",

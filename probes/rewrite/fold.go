@@ -27,8 +27,15 @@ const (
 // A state is what is known about the registers.
 type state [11]value
 
+// Constants are the values in a section.
+type Constants struct {
+	Values []byte
+	// Late are bytes that are found out, by offset, when a program reads them: it may take long.
+	Late map[int64]func() byte
+}
+
 // Fold evaluates what follows from the constants in a section, and removes what is then unreachable or has no effect.
-func (f *Flow) Fold(section string, constants []byte) {
+func (f *Flow) Fold(section string, constants Constants) {
 	x := &folder{Flow: f, section: section, constants: constants, states: make([]*state, len(f.Insns)), reached: make([]bool, len(f.Insns))}
 	x.explore()
 	x.apply()
@@ -37,7 +44,7 @@ func (f *Flow) Fold(section string, constants []byte) {
 type folder struct {
 	*Flow
 	section   string
-	constants []byte
+	constants Constants
 	states    []*state // before the targets of jumps
 	reached   []bool
 	pending   []int // to be explored
@@ -121,6 +128,14 @@ func (x *folder) branch(ins asm.Instruction, s *state) (taken, skipped bool) {
 		return a.n == b.n, a.n != b.n
 	case asm.JNE:
 		return a.n != b.n, a.n == b.n
+	case asm.JGT:
+		return uint64(a.n) > uint64(b.n), uint64(a.n) <= uint64(b.n)
+	case asm.JGE:
+		return uint64(a.n) >= uint64(b.n), uint64(a.n) < uint64(b.n)
+	case asm.JLT:
+		return uint64(a.n) < uint64(b.n), uint64(a.n) >= uint64(b.n)
+	case asm.JLE:
+		return uint64(a.n) <= uint64(b.n), uint64(a.n) > uint64(b.n)
 	default:
 		return true, true
 	}
@@ -187,11 +202,14 @@ func compute(ins asm.Instruction, s *state) value {
 
 // read returns the constant at an offset.
 func (x *folder) read(at int64, size int) value {
-	if at < 0 || at+int64(size) > int64(len(x.constants)) {
+	if at < 0 || at+int64(size) > int64(len(x.constants.Values)) {
 		return value{}
 	}
+	if late := x.constants.Late[at]; late != nil {
+		return value{number, int64(late())}
+	}
 	var word [8]byte
-	copy(word[:], x.constants[at:at+int64(size)])
+	copy(word[:], x.constants.Values[at:at+int64(size)])
 	return value{number, int64(binary.NativeEndian.Uint64(word[:]))}
 }
 
