@@ -77,7 +77,14 @@ func (c programCounts) addTo(rows map[string]uint64, key any) {
 // sameCounts compares what trace counts with what the programs do. Nothing may be lost.
 func sameCounts(t *testing.T, trace *tool, want map[string]uint64) {
 	t.Helper()
-	got := countsOf(trace.stop(t))
+	compareCounts(t, countsOf(trace.stop(t)), want)
+	if text := trace.out.String(); t.Failed() || strings.Contains(text, "lost") {
+		t.Error(text)
+	}
+}
+
+func compareCounts(t *testing.T, got, want map[string]uint64) {
+	t.Helper()
 	for name := range maps.Keys(want) {
 		if got[name] != want[name] {
 			t.Errorf("trace counts %s: %d, the programs %d", name, got[name], want[name])
@@ -87,9 +94,6 @@ func sameCounts(t *testing.T, trace *tool, want map[string]uint64) {
 		if _, is := want[name]; !is {
 			t.Errorf("trace counts %s: %d, the programs nothing", name, n)
 		}
-	}
-	if text := trace.out.String(); t.Failed() || strings.Contains(text, "lost") {
-		t.Error(text)
 	}
 }
 

@@ -259,13 +259,25 @@ func (f *Finder) reopened(pid int, opened uint64) {
 	}
 }
 
-// closed reports whether a process that has made a context has no device open.
+// closed reports whether a process that has made a context has closed its device, or ended, before that context was found.
 func (f *Finder) closed(pid int, opened uint64) bool {
-	if opened == 0 {
+	if opened == 0 || f.foundSince(pid, opened) {
 		return false
 	}
 	devices, err := devicesOf(pid)
 	return err == nil && len(devices) == 0 || err != nil && gone(err)
+}
+
+// foundSince reports whether a context of a process was found after a time. The process may have ended since.
+func (f *Finder) foundSince(pid int, opened uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for self, opens := range f.opens {
+		if self.pid == pid && slices.ContainsFunc(opens, func(o Open) bool { return o.found > opened }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *Finder) lose() {
