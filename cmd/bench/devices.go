@@ -171,7 +171,7 @@ func (b *bench) reportDevices(w io.Writer, machine string) {
 	for _, load := range deviceWorkloads() {
 		ours, theirs := b.of(load, "trace"), b.of(load, "bpftrace")
 		rows = append(rows,
-			row{figure: load.name, unit: "ns", scale: 1, ours: ours.accounted, peer: "bpftrace", theirs: theirs.accounted},
+			row{figure: load.name, unit: "ns", scale: 1, ours: ours.accounted, peer: "bpftrace", theirs: theirs.accounted, target: load.target},
 			row{figure: "its start to attached", unit: "s", digits: 2, scale: 1, ours: ours.start, peer: "bpftrace", theirs: theirs.start, target: 0.12},
 			row{figure: "its peak resident memory", unit: "MB", digits: 1, scale: 1, ours: ours.peak, peer: "bpftrace", theirs: theirs.peak, target: 0.25})
 	}

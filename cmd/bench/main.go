@@ -147,6 +147,9 @@ func (b *bench) measure(ctx context.Context, trace tool, peers []peer, file stri
 				return err
 			}
 		}
+		if err := b.inTurn(ctx, waits(), round, peers, b.operations); err != nil {
+			return err
+		}
 		if err := b.inTurn(ctx, flood(), round, peers, b.flood); err != nil {
 			return err
 		}
@@ -169,7 +172,8 @@ const explanation = `
 ns are what a program adds to a getppid in a loop on one CPU, which takes %s without it; of each load the
 fastest of %d batches of %d calls counts. The flood is the same loop at full speed, with tid, comm and nr of each call printed to
 a pipe; the lines that arrive are counted. A recording of it keeps all fields of each call in a file; the events in it are counted.
-Start and memory belong to the first program. bpftrace attaches to tracepoint:raw_syscalls:sys_enter, and for a latency to sys_exit,
+The wait for a CPU is what the kernel accounts to all programs of a tool for each switch between two processes that wake each other;
+bpftrace runs its runqlat.bt. Start and memory belong to the first program. bpftrace attaches to tracepoint:raw_syscalls:sys_enter, and for a latency to sys_exit,
 too; C to tp_btf/sys_enter.
 
 `

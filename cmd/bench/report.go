@@ -124,7 +124,8 @@ func (b *bench) rows(binary int64) []row {
 	}
 	quantile, ownHist := quantiles()
 	rows = append(rows, ns(quantile.name, b.of(quantile, "trace").added, "trace, "+ownHist.name, b.of(ownHist, "trace").added, quantile.target))
-	count, f, r := all[0], flood(), recorded()
+	count, f, r, wait := all[0], flood(), recorded(), waits()
+	rows = append(rows, ns(wait.name, b.of(wait, "trace").accounted, "bpftrace", b.of(wait, "bpftrace").accounted, wait.target))
 	ours, theirs := b.of(count, "trace"), b.of(count, "bpftrace")
 	return append(rows,
 		row{figure: "start to attached", unit: "ms", digits: 1, scale: 1, ours: ours.start, peer: "bpftrace", theirs: theirs.start, target: 0.12},

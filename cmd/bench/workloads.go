@@ -70,6 +70,25 @@ func timed() workload {
 	}
 }
 
+// waits is what runqlat.bt of bpftrace measures: how long each task waited for a CPU. The command lets two processes on one CPU wake each other.
+func waits() workload {
+	return workload{
+		name:  "wait for a CPU, `@ = hist(latency)`",
+		trace: "sched:runq { @ = hist(latency) }",
+		bpftrace: `tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new { @qtime[args.pid] = nsecs; }
+			tracepoint:sched:sched_switch {
+				if (args.prev_state == 0) { @qtime[args.prev_pid] = nsecs; }
+				if (args.next_pid == 0) { return; }
+				$ns = @qtime[args.next_pid];
+				if $ns { @usecs = hist((nsecs - $ns) / 1000); delete(@qtime, args.next_pid); }
+			}`,
+		target: 0.7,
+		command: `taskset -c $(($(nproc) - 1)) bash -ec '
+			coproc cat
+			for i in {1..20000}; do echo >&"${COPROC[1]}"; read -ru "${COPROC[0]}"; done'`,
+	}
+}
+
 // quantiles has no form for peers; ownHist is what it is compared with.
 func quantiles() (quantile, ownHist workload) {
 	quantile = workload{
