@@ -8,7 +8,7 @@
 #define __TARGET_ARCH_x86
 #include "../trace.h"
 
-enum { TABLE = SLOTS, THREADS = 2 * SLOTS, TURNS = 200000, ROUNDS = 100, ENOUGH = 10000 };
+enum { TABLE = SLOTS, THREADS = 2 * SLOTS, TURNS = 200000, ROUNDS = 20, MOST_ROUNDS = 200, ENOUGH = 10000 };
 
 BY_THREAD(calls, __u64, TABLE)
 
@@ -53,7 +53,7 @@ int main(void)
 	__u64 left = 0;
 
 	/* On a busy machine the threads of a round may run one after the other. */
-	for (int round = 0; round < ROUNDS && none < ENOUGH; round++) {
+	for (int round = 0; round < ROUNDS || (none < ENOUGH && round < MOST_ROUNDS); round++) {
 		for (long i = 0; i < THREADS; i++)
 			pthread_create(&threads[i], 0, turns, (void *)(i + 1));
 		for (int i = 0; i < THREADS; i++)
