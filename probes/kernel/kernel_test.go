@@ -92,6 +92,9 @@ func TestTracepointArguments(t *testing.T) {
 			t.Errorf("%s has %d arguments, want %d", name, n, want)
 		}
 	}
+	if _, err := k.Prototype(Module{}, "missing"); err == nil || err.Error() != "the kernel's BTF has no missing" {
+		t.Errorf("a function that is not there: %v", err)
+	}
 }
 
 // Errors of a kernel without types, and facts about one, say what to do.
