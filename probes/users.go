@@ -53,6 +53,9 @@ func (all appointments) next() (first time.Time) {
 // look looks at what was seen. A process is followed before it is noted that it can send.
 func (all appointments) look(functions *verbs.Finder, seen map[user]bool) {
 	for by := range seen {
+		if by.event == userOpens {
+			functions.Made(by.pid, by.opened)
+		}
 		if by.qp == 0 {
 			all.lookInto(functions, by)
 			continue
@@ -68,7 +71,7 @@ func (all appointments) look(functions *verbs.Finder, seen map[user]bool) {
 }
 
 func (all appointments) lookInto(functions *verbs.Finder, by user) {
-	if again := functions.Look(by.pid, by.opened); again > 0 {
+	if again := functions.Look(by.pid); again > 0 {
 		all[appointment{user: by}] = time.Now().Add(again)
 	}
 }

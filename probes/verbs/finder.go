@@ -39,12 +39,15 @@ type Finder struct {
 	QPs     func() ([]QP, error)
 	Callers func() (map[int]bool, error)
 
+	// looking is held during a search, so that a context that is found by one is not lost to another.
+	looking   sync.Mutex
 	mu        sync.Mutex
 	places    map[string][]place // by call
 	uses      map[process]map[string][]place
 	files     map[file]*os.File // that these are in: the process by which one was found may end
 	followers []*Follower
 	opens     map[process][]Open // the devices of processes: their contexts were found, or it is known why not
+	contexts  map[int]*contexts  // by process id
 	failed    map[process]*failures
 	listeners []*Listener
 	objects   map[functions]bool // of QPs and CQs that are followed
@@ -100,14 +103,13 @@ func (f *Finder) LookAll() error {
 // settled is after how long a process is looked at again that is opening a device.
 const settled = 50 * time.Millisecond
 
-// Look looks for contexts of a process, and returns after how long it must be called again; 0: not. It is cheap if the process has no open
-// device, or none that is new. opened is when the kernel made a context for the process, in ns by CLOCK_MONOTONIC; 0: it made something else.
-func (f *Finder) Look(pid int, opened uint64) (again time.Duration) {
-	f.reopened(pid, opened)
+// Look looks for contexts of a process, and returns after how long it must be called again; 0: not, and what [Finder.Made] noted and was not
+// found is lost. It is cheap if the process has no open device, or none that is new.
+func (f *Finder) Look(pid int) (again time.Duration) {
+	f.reopened(pid)
 	again, err := f.look(pid)
-	if f.closed(pid, opened) {
-		f.lose()
-		return 0
+	if again == 0 {
+		f.lose(pid)
 	}
 	f.notFollowed(pid, err)
 	return again
@@ -121,6 +123,8 @@ func (f *Finder) notFollowed(pid int, err error) {
 }
 
 func (f *Finder) look(pid int) (again time.Duration, err error) {
+	f.looking.Lock()
+	defer f.looking.Unlock()
 	devices, err := devicesOf(pid)
 	if err != nil || len(devices) == 0 {
 		return 0, err
@@ -141,8 +145,12 @@ func (f *Finder) look(pid int) (again time.Duration, err error) {
 		return 0, f.refuse(self, left, err)
 	}
 	left, err = f.search(self, left)
-	if err != nil || len(left) == 0 {
+	if err != nil {
 		return 0, err
+	}
+	if len(left) == 0 {
+		f.forgive(self)
+		return 0, nil
 	}
 	if again := f.fail(self); again > 0 {
 		return again, nil
@@ -436,7 +444,7 @@ func (f *Finder) reportLocked(text string) {
 func NewFinder(note func(text string)) *Finder {
 	return &Finder{
 		note: note, identify: fileOf, places: make(map[string][]place), uses: make(map[process]map[string][]place),
-		opens: make(map[process][]Open), failed: make(map[process]*failures), objects: make(map[functions]bool), clocks: newClocks(),
+		opens: make(map[process][]Open), contexts: make(map[int]*contexts), failed: make(map[process]*failures), objects: make(map[functions]bool), clocks: newClocks(),
 		ready: make(map[process]ready), refused: make(map[string]int), noted: make(map[string]bool),
 		files: make(map[file]*os.File),
 	}

@@ -119,7 +119,7 @@ func TestFinder(t *testing.T) {
 		t.Fatal(err)
 	}
 	fd := device(t)
-	f.Look(os.Getpid(), 0)
+	f.Look(os.Getpid())
 	if a.number() != 0 {
 		t.Errorf("without a context %v is attached", a.open)
 	}
@@ -129,7 +129,7 @@ func TestFinder(t *testing.T) {
 	function := uint64(reflect.ValueOf(TestFinder).Pointer())
 	memory := context(fd, function)
 	for range 2 {
-		f.Look(os.Getpid(), 0)
+		f.Look(os.Getpid())
 	}
 	if a.number() != 1 {
 		t.Errorf("%v is attached, want one function", a.open)
@@ -171,7 +171,7 @@ func TestPause(t *testing.T) {
 	}
 	function := uint64(reflect.ValueOf(TestPause).Pointer())
 	memory := context(device(t), function)
-	f.Look(os.Getpid(), 0)
+	f.Look(os.Getpid())
 	var paths []string
 	for _, p := range f.places["post_send"] {
 		paths = append(paths, p.path)
@@ -183,7 +183,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("after a pause %v is attached: %v", a.open, err)
 	}
 	later := context(device(t), function+64)
-	if f.Look(os.Getpid(), 0); a.number() != 0 {
+	if f.Look(os.Getpid()); a.number() != 0 {
 		t.Errorf("in the pause %v is attached", a.open)
 	}
 	if err := w.Resume(); err != nil || a.number() != 2 {
@@ -213,13 +213,13 @@ func TestFinderRefused(t *testing.T) {
 	}
 	memory := context(device(t), uint64(reflect.ValueOf(TestFinder).Pointer()))
 	for range 2 {
-		f.Look(os.Getpid(), 0)
+		f.Look(os.Getpid())
 	}
 	if want := fmt.Sprintf("verbs: poll_cq of process %d is not followed: refused", os.Getpid()); !slices.Equal(notes, []string{want}) {
 		t.Errorf("it reports %q, want %q", notes, want)
 	}
 	a.fail = false
-	if f.Look(os.Getpid(), 0); a.number() != 1 {
+	if f.Look(os.Getpid()); a.number() != 1 {
 		t.Errorf("then %v is attached", a.open)
 	}
 	if err := w.Close(); err != nil {
@@ -467,7 +467,7 @@ func TestNoContextAtAll(t *testing.T) {
 	var notes []string
 	f := NewFinder(func(text string) { notes = append(notes, text) })
 	for i, want := range []time.Duration{settled, opening} {
-		if again := f.Look(os.Getpid(), 0); again != want || notes != nil {
+		if again := f.Look(os.Getpid()); again != want || notes != nil {
 			t.Fatalf("search %d is repeated after %v, and reports %q", i+1, again, notes)
 		}
 	}
@@ -475,7 +475,7 @@ func TestNoContextAtAll(t *testing.T) {
 		failed.since = failed.since.Add(-opening)
 	}
 	for range mostFailed {
-		if again := f.Look(os.Getpid(), 0); again != 0 {
+		if again := f.Look(os.Getpid()); again != 0 {
 			t.Errorf("it is repeated after %v", again)
 		}
 	}
@@ -501,7 +501,7 @@ func TestDenied(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := f.LookAll()
-	f.Look(1, 0)
+	f.Look(1)
 	if _, back := unix.SetfsuidRetUid(0); err != nil || back != nil {
 		t.Fatal(err, back)
 	}

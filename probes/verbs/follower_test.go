@@ -90,7 +90,7 @@ func TestFollowAmongRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	memory := context(device(t), uint64(reflect.ValueOf(TestFollowAmong).Pointer()))
-	f.Look(os.Getpid(), 0)
+	f.Look(os.Getpid())
 	f.Review()
 	if want := fmt.Sprintf("verbs: poll_cq of process %d is not followed: refused", os.Getpid()); !slices.Equal(notes, []string{want}) {
 		t.Errorf("it reports %q, want %q", notes, want)

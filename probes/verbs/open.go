@@ -35,8 +35,6 @@ type Open struct {
 	CQs     []string `json:"cqs,omitempty"`
 	// Refused is why its calls are not followed; "" if they are.
 	Refused string `json:"refused,omitempty"`
-
-	found uint64 // in ns by CLOCK_MONOTONIC
 }
 
 // followed reports whether its calls are.
@@ -210,8 +208,11 @@ func (f *Finder) settle(self process, o Open) {
 			return err != nil || start != p.start
 		})
 	}
-	o.found = now()
-	f.opens[self] = append(slices.DeleteFunc(f.opens[self], func(known Open) bool { return known.FD == o.FD }), o)
+	others := slices.DeleteFunc(f.opens[self], func(known Open) bool { return known.FD == o.FD })
+	if len(others) == len(f.opens[self]) {
+		f.contextsOf(self.pid).find(now())
+	}
+	f.opens[self] = append(others, o)
 	for _, l := range f.listeners {
 		l.opened(o, !f.begun)
 	}
@@ -229,11 +230,11 @@ func (f *Finder) unknown(self process, devices []handle) []handle {
 	})
 }
 
-// reopened forgets the device of a process that has made a context since the context of its only device was found: it has closed the device
-// and opened one that has the same descriptor. opened is when that was, 0: it was not.
-func (f *Finder) reopened(pid int, opened uint64) {
+// reopened forgets the only device of a process whose context was found, if another one was made since: the process has closed the device and
+// opened one that has the same descriptor. Of several devices nothing shows which it is.
+func (f *Finder) reopened(pid int) {
 	start, err := startOf(pid)
-	if opened == 0 || err != nil {
+	if err != nil || f.unfound(pid) == 0 {
 		return
 	}
 	devices, err := devicesOf(pid)
@@ -246,49 +247,8 @@ func (f *Finder) reopened(pid int, opened uint64) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	known := f.opens[self]
-	if slices.ContainsFunc(known, func(o Open) bool { return o.found > opened }) {
-		return
-	}
-	switch len(known) {
-	case 0:
-	case 1:
+	if len(f.opens[self]) == 1 {
 		delete(f.opens, self)
-	default: // nothing shows which of them
-		f.loseLocked()
-	}
-}
-
-// closed reports whether a process that has made a context has closed its device, or ended, before that context was found.
-func (f *Finder) closed(pid int, opened uint64) bool {
-	if opened == 0 || f.foundSince(pid, opened) {
-		return false
-	}
-	devices, err := devicesOf(pid)
-	return err == nil && len(devices) == 0 || err != nil && gone(err)
-}
-
-// foundSince reports whether a context of a process was found after a time. The process may have ended since.
-func (f *Finder) foundSince(pid int, opened uint64) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for self, opens := range f.opens {
-		if self.pid == pid && slices.ContainsFunc(opens, func(o Open) bool { return o.found > opened }) {
-			return true
-		}
-	}
-	return false
-}
-
-func (f *Finder) lose() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.loseLocked()
-}
-
-func (f *Finder) loseLocked() {
-	for _, l := range f.listeners {
-		l.lost()
 	}
 }
 

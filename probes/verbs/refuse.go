@@ -84,6 +84,13 @@ func (f *Finder) fail(self process) (again time.Duration) {
 	return 0
 }
 
+// forgive forgets the searches without success, as the contexts of all devices were found: a device that is opened later has its own time.
+func (f *Finder) forgive(self process) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.failed, self)
+}
+
 // mostKnown bounds what is remembered of processes. What was forgotten is searched again.
 const mostKnown = 4096
 

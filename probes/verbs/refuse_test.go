@@ -47,7 +47,7 @@ func TestRefused(t *testing.T) {
 			f.Listen(func(o Open, before bool) { opens = append(opens, o) }, func() { t.Error("it is lost") })
 			f.begun = true
 			for range 3 {
-				f.Look(os.Getpid(), 0)
+				f.Look(os.Getpid())
 				for _, failed := range f.failed {
 					failed.since = failed.since.Add(-opening)
 				}
@@ -120,6 +120,7 @@ func TestListen(t *testing.T) {
 	d := deviceStruct("rxe7", "uverbs0")
 	memory := context(device(t), function)
 	binary.NativeEndian.PutUint64(memory, uint64(uintptr(unsafe.Pointer(&d[0]))))
+	began := now()
 	if err := f.LookAll(); err != nil {
 		t.Fatal(err)
 	}
@@ -140,20 +141,26 @@ func TestListen(t *testing.T) {
 		!slices.Equal(before[0].Context, Calls()) {
 		t.Errorf("%+v is open before", before)
 	}
-	f.Look(os.Getpid(), before[0].found-1)
-	if after != nil {
-		t.Errorf("%+v is opened", after)
+	f.Made(os.Getpid(), began)
+	if f.Look(os.Getpid()); after != nil || lost != 0 {
+		t.Errorf("%+v is opened, %d are lost", after, lost)
 	}
-	if f.Look(os.Getpid(), now()); len(after) != 1 || after[0].Library != self {
-		t.Errorf("%+v is opened again", after)
+	f.Made(os.Getpid(), now())
+	if f.Look(os.Getpid()); len(after) != 1 || after[0].Library != self || lost != 0 {
+		t.Errorf("%+v is opened again, %d are lost", after, lost)
 	}
-	if f.Look(1<<30, now()); lost != 1 {
-		t.Errorf("%d are lost", lost)
+	const ended = 1 << 30
+	f.Made(ended, now())
+	for range 2 {
+		if f.Look(ended); lost != 1 {
+			t.Errorf("%d are lost", lost)
+		}
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if f.Look(1<<30, now()); lost != 1 {
+	f.Made(ended, now())
+	if f.Look(ended); lost != 1 {
 		t.Errorf("%d are lost after the end", lost)
 	}
 	clear(memory)
