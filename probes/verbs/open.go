@@ -158,10 +158,15 @@ func (f *Finder) Listen(opened func(o Open, before bool), lost func()) *Listener
 	return l
 }
 
-// Close ends it.
+// Close ends it. What was made and not found until now is lost: a process may be opening the device.
 func (l *Listener) Close() error {
 	l.finder.mu.Lock()
 	defer l.finder.mu.Unlock()
+	for _, c := range l.finder.contexts {
+		for range c.made {
+			l.lost()
+		}
+	}
 	l.finder.listeners = slices.DeleteFunc(l.finder.listeners, func(o *Listener) bool { return o == l })
 	return nil
 }

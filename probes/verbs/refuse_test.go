@@ -156,11 +156,11 @@ func TestListen(t *testing.T) {
 			t.Errorf("%d are lost", lost)
 		}
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
 	f.Made(ended, now())
-	if f.Look(ended); lost != 1 {
+	if err := l.Close(); err != nil || lost != 2 {
+		t.Fatalf("%v, %d are lost", err, lost)
+	}
+	if f.Look(ended); lost != 2 {
 		t.Errorf("%d are lost after the end", lost)
 	}
 	clear(memory)
