@@ -11,7 +11,7 @@ import (
 // times are in ns by CLOCK_MONOTONIC.
 type contexts struct {
 	made  []uint64 // and not found
-	found []uint64 // of which the kernel's report has not come; also of those that were made before anybody watched
+	found []uint64 // before the kernel's report came, or made before anybody watched
 }
 
 // make notes that the kernel made a context.
