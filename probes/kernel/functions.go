@@ -14,39 +14,29 @@ import (
 
 // HasTracepoint reports whether the kernel or a loaded module has a tracepoint.
 func (k *Kernel) HasTracepoint(m Module, name string) (bool, error) {
-	if k.tracepoint(m, name) != nil {
+	if _, ok := k.tracepoint(m, name); ok {
 		return true, nil
 	}
 	return k.isSymbol(TracepointSymbols(name)...)
 }
 
-// tracepoint returns the type of a tracepoint's programs: a pointer to a function of a context and the arguments (bpf_raw_event_map,
-// include/trace/bpf_probe.h). It is nil if BTF does not describe it.
-func (k *Kernel) tracepoint(m Module, name string) btf.Type {
+// tracepoint returns how many parameters the programs of a tracepoint have: a context and the arguments (bpf_raw_event_map,
+// include/trace/bpf_probe.h). ok is false if BTF does not describe it.
+func (k *Kernel) tracepoint(m Module, name string) (parameters int, ok bool) {
 	for _, of := range append([]func() (description, error){k.taken.Load().described}, k.describers(m)...) {
 		if types, err := of(); err == nil {
-			if t, err := types.find("btf_trace_"+name, &btf.Typedef{}); err == nil {
-				return t
+			if n, ok := types.parameters("btf_trace_" + name); ok {
+				return n, true
 			}
 		}
 	}
-	return nil
+	return 0, false
 }
 
 // TracepointArguments returns how many arguments a raw tracepoint of the kernel or of a loaded module has, 0 if BTF does not describe it.
 func (k *Kernel) TracepointArguments(m Module, name string) byte {
-	t, ok := k.tracepoint(m, name).(*btf.Typedef)
-	if !ok {
-		return 0
-	}
-	pointer, ok := btf.UnderlyingType(t).(*btf.Pointer)
-	if !ok {
-		return 0
-	}
-	if proto, ok := btf.UnderlyingType(pointer.Target).(*btf.FuncProto); ok && len(proto.Params) > 0 {
-		return byte(len(proto.Params) - 1)
-	}
-	return 0
+	n, _ := k.tracepoint(m, name)
+	return byte(max(n-1, 0))
 }
 
 // TracepointSymbols returns symbols for a tracepoint; each kernel has at least one of them.

@@ -243,6 +243,26 @@ func (im *image) find(name string, view btf.Type) (btf.Type, error) {
 	return nil, btf.ErrNotFound
 }
 
+// parameters: the typedef leads to a pointer, and that to the function.
+func (im *image) parameters(typedef string) (n int, ok bool) {
+	im.mu.Lock()
+	id := im.named[im.key(kindTypedef, []byte(typedef))]
+	im.mu.Unlock()
+	t := im.of(im.of(im.of(id).size).size)
+	return t.count(), t.kind() == kindFuncProto
+}
+
+// of returns a type by its id; one without a kind if there is none.
+func (im *image) of(id uint32) btfType {
+	switch {
+	case id < im.first && im.base != nil:
+		return im.base.of(id)
+	case id < im.first || id-im.first >= uint32(len(im.offsets)):
+		return btfType{}
+	}
+	return im.head(int(im.offsets[id-im.first]))
+}
+
 // inflate makes the library's form of a type.
 func (im *image) inflate(id uint32) (btf.Type, error) {
 	if id == 0 {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf/btf"
@@ -45,6 +46,28 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		compareImage(t, module, split)
+	}
+}
+
+// The running kernel's typedefs of functions have as many parameters as the library finds.
+func TestParametersOfImage(t *testing.T) {
+	own, err := readImage(vmlinuxBTF, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("this kernel shows no BTF")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"btf_trace_sched_switch", "btf_trace_sys_enter", "btf_trace_sched_waking", "u64", "no_such_type"} {
+		n, ok := own.parameters(name)
+		want, known := library{spec}.parameters(name)
+		if n != want && known || ok != known || known != strings.HasPrefix(name, "btf_trace_") {
+			t.Errorf("%s: %d parameters (%v), the library has %d (%v)", name, n, ok, want, known)
+		}
 	}
 }
 

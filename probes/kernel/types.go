@@ -60,6 +60,8 @@ func (k *Kernel) Type(m Module, view btf.Type) (btf.Type, error) {
 type description interface {
 	// find returns the type of that name and of the view's kind.
 	find(name string, view btf.Type) (btf.Type, error)
+	// parameters returns how many parameters a function has that the type of that name points to; ok is false if there is none.
+	parameters(typedef string) (n int, ok bool)
 }
 
 // descriptions returns where a type may come from, best first.
@@ -98,6 +100,22 @@ func indexed(spec *btf.Spec, err error) (description, error) { return library{sp
 
 func (l library) find(name string, view btf.Type) (btf.Type, error) {
 	return lookup(l.Spec, name, view)
+}
+
+func (l library) parameters(typedef string) (n int, ok bool) {
+	var t *btf.Typedef
+	if l.TypeByName(typedef, &t) != nil {
+		return 0, false
+	}
+	pointer, ok := btf.UnderlyingType(t).(*btf.Pointer)
+	if !ok {
+		return 0, false
+	}
+	proto, ok := btf.UnderlyingType(pointer.Target).(*btf.FuncProto)
+	if !ok {
+		return 0, false
+	}
+	return len(proto.Params), true
 }
 
 // Describes reports whether the known BTF has all types of a module: the describing module's BTF, or the kernel's if that module is built
