@@ -364,7 +364,7 @@ int uprobe_verbs_posted__post_send(struct kprobe_regs *ctx)
 	if (SEES && address && !bpf_probe_read_user(&wr, sizeof(wr), (void *)address)) {
 		struct built request = {
 			.wr_id = wr.wr_id, .opcode = wr.opcode, .send_flags = wr.send_flags, .imm_data = wr.imm_data,
-			.bytes = add_sges(wr.sg_list, wr.num_sge),
+			.bytes = WANTED(verbs_complete, bytes) ? add_sges(wr.sg_list, wr.num_sge) : 0,
 		};
 
 		posted(KPROBE_ARG0(ctx), &request, !chain);
@@ -446,25 +446,17 @@ int kprobe_verbs_renewed__ib_destroy_qp_user(struct kprobe_regs *ctx)
  * Completions.
  */
 
-/* A thread that polls: its poll under way, if wc is not 0, and the completion at hand. There is no room for that on the stack. */
+/* A poll under way, by thread, and the completion at hand. There is no room for that on the stack. */
 struct verbs_poller {
 	struct poll poll;
 	struct poll_times times;
-	__u64 last_nsecs, last_waited; /* of the last poll of the thread */
 	struct ibv_wc wc;
 	struct verbs_request request;
 	__u64 retired, bytes, depth, gap;
 	__u64 follows; /* another completion of the QP, after which the gap is */
 };
 
-const volatile struct verbs_poller no_poller SEC(".rodata");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
-	__type(key, __u64);
-	__type(value, struct verbs_poller);
-} verbs_pollers SEC(".maps");
+BY_THREAD(verbs_pollers, struct verbs_poller, 4096)
 ITSELF(verbs_complete_next);
 
 /* Whether the completion of a request that does not ask may come. */
@@ -623,37 +615,39 @@ static __always_inline void verbs_complete_capture(struct verbs_complete *e, str
 	}
 }
 
-static __always_inline struct verbs_poller *known_poller(void)
-{
-	__u64 thread = bpf_get_current_pid_tgid();
+/* The last polls of threads. LRU: nothing removes that of a thread that ends. */
+struct verbs_last_poll {
+	__u64 nsecs, waited;
+};
 
-	return bpf_map_lookup_elem(&verbs_pollers, &thread);
-}
-
-static __always_inline struct verbs_poller *find_poller(void)
-{
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct verbs_poller *c = known_poller();
-
-	if (c)
-		return c;
-	bpf_map_update_elem(&verbs_pollers, &thread, (void *)&no_poller, BPF_ANY);
-	return known_poller();
-}
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, struct verbs_last_poll);
+} verbs_last_polls SEC(".maps");
 
 /* A poll of the thread returns. */
-static __always_inline void polled(struct verbs_poller *c, struct poll_times *times)
+static __always_inline void polled(struct poll_times *times)
 {
-	times->before_nsecs = c->last_nsecs;
-	times->before_waited = c->last_waited;
-	c->last_nsecs = times->nsecs = bpf_ktime_get_boot_ns();
-	c->last_waited = times->waited = WAITED;
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct verbs_last_poll *before, now = { bpf_ktime_get_boot_ns(), WAITED };
+
+	times->nsecs = now.nsecs;
+	if (!WANTED(verbs_complete, runq))
+		return;
+	times->waited = now.waited;
+	before = bpf_map_lookup_elem(&verbs_last_polls, &thread);
+	times->before_nsecs = before ? before->nsecs : 0;
+	times->before_waited = before ? before->waited : 0;
+	bpf_map_update_elem(&verbs_last_polls, &thread, &now, BPF_ANY);
 }
 
 SEC("uprobe")
 int uprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 {
-	struct verbs_poller *c = find_poller();
+	/* Of a poll whose return was missed, the thread still has one. */
+	struct verbs_poller *c = verbs_pollers_begin(bpf_get_current_pid_tgid());
 
 	if (!c) {
 		verbs_complete_count(INFLIGHT_FULL);
@@ -670,19 +664,19 @@ SEC("uretprobe")
 int uretprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
-	struct verbs_poller *c = bpf_map_lookup_elem(&verbs_pollers, &thread);
+	struct verbs_poller *c = verbs_pollers_of(thread);
 	int n = (int)KPROBE_RET(ctx);
 	struct verbs_complete e;
 	__u32 i;
 
-	if (!c || !c->poll.wc) {
+	if (!c) {
 		if (n > 0)
 			verbs_complete_count(UNSEEN);
 		return 0;
 	}
 	i = c->poll.next++;
 	if (!i)
-		polled(c, &c->times);
+		polled(&c->times);
 	if (n > 0) {
 		if (!bpf_probe_read_user(&c->wc, sizeof(c->wc), (void *)(c->poll.wc + i * sizeof(c->wc))) && completed(c, ~0)) {
 			__builtin_memset(&e.has, 0, sizeof(e.has));
@@ -693,29 +687,22 @@ int uretprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 		if (i + 1 < n)
 			verbs_complete_count(CUT);
 	}
-	c->poll.wc = 0;
+	verbs_pollers_end(c);
 	return 0;
 }
 
 ITSELF(verbs_complete_over);
 
-/* int start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr) */
-SEC("uprobe")
-int uprobe_verbs_complete__start_poll(struct kprobe_regs *ctx)
-{
-	find_poller();
-	return 0;
-}
-
 SEC("uprobe")
 int uprobe_verbs_complete__end_poll(struct kprobe_regs *ctx)
 {
 	struct iterated *at_hand = over(KPROBE_ARG0(ctx), COMPLETIONS_AWAITED);
-	struct verbs_poller *c = known_poller();
+	struct verbs_poller *c;
 	struct verbs_complete e;
 
 	if (!at_hand)
 		return 0;
+	c = verbs_pollers_begin(bpf_get_current_pid_tgid());
 	if (!c) {
 		verbs_complete_count(INFLIGHT_FULL);
 		return 0;
@@ -730,6 +717,7 @@ int uprobe_verbs_complete__end_poll(struct kprobe_regs *ctx)
 		__builtin_memset(&e.has, 0, sizeof(e.has));
 		EMIT(verbs_complete, ctx, &e, c, at_hand->read);
 	}
+	verbs_pollers_end(c);
 	if (!KPROBE_ARG0(ctx)) /* never, see MOST */
 		bpf_tail_call(ctx, &verbs_complete_over, 0);
 	return 0;

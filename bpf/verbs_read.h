@@ -26,19 +26,6 @@ static __always_inline __u64 called_cq(void)
 	return cq ? *cq : 0;
 }
 
-static __always_inline void take_times(struct iterated *at_hand)
-{
-	struct verbs_poller *c;
-
-	if (!WANTED(verbs_complete, runq)) {
-		at_hand->times.nsecs = bpf_ktime_get_boot_ns();
-		return;
-	}
-	c = find_poller();
-	if (c)
-		polled(c, &at_hand->times);
-}
-
 /* ibv_start_poll or ibv_next_poll returns: 0 if there is a completion. */
 static __always_inline int given(struct kprobe_regs *ctx)
 {
@@ -54,7 +41,7 @@ static __always_inline int given(struct kprobe_regs *ctx)
 	}
 	if (!at_hand)
 		return 0;
-	take_times(at_hand);
+	polled(&at_hand->times);
 	at_hand->read = 0;
 	at_hand->done = NOTHING_AT_HAND;
 	if ((int)KPROBE_RET(ctx)) {

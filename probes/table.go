@@ -92,7 +92,7 @@ var table = []row{
 	{"sched:runq", hook{name: "sched_runq", place: tracepoint{name: "sched_switch"}, elsewhere: true}},
 	{"syscall:enter", hook{name: "syscall_enter", place: tracepoint{name: "sys_enter"}, selector: "nr"}},
 	{"syscall:exit", hook{name: "syscall_exit", place: tracepoint{name: "sys_exit"}}},
-	{"verbs:complete", hook{name: "verbs_complete", place: datapath{"poll_cq", "start_poll", "next_poll", "end_poll"},
+	{"verbs:complete", hook{name: "verbs_complete", place: datapath{"poll_cq", "next_poll", "end_poll"},
 		needs: []string{"verbs_built", "verbs_given", "verbs_posted", "verbs_read_opcode", "verbs_read_qp", "verbs_renewed"}}},
 	{"verbs:open", hook{name: "verbs_open", place: openings{}}},
 	{"verbs:poll", hook{name: "verbs_poll", place: datapath{"poll_cq", "start_poll", "next_poll"}, dense: "verbs:poll_cq"}},
