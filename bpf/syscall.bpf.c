@@ -48,12 +48,7 @@ struct syscall_start {
  * The call that a thread is in, by its task_struct. The thread id is no key: in an execve by a thread that is not the leader, the
  * thread takes the leader's id (de_thread, fs/exec.c), and its old id is free for another thread.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__type(key, __u64);
-	__type(value, struct syscall_start);
-} syscall_starts SEC(".maps");
+KEPT_BY_THREAD(syscall_starts, struct syscall_start, 65536)
 
 /* The totals of a thread at the beginning of that call, kept only where somebody wants to know what it goes through. */
 struct {
@@ -177,7 +172,7 @@ static __always_inline int start(__s32 nr)
 	__builtin_memset(&call, 0, sizeof(call));
 	call.at = bpf_ktime_get_ns();
 	call.nr = nr;
-	if (bpf_map_update_elem(&syscall_starts, &task, &call, BPF_ANY))
+	if (!syscall_starts_keep(task, &call))
 		syscall_exit_count(INFLIGHT_FULL);
 	if (ANY_SPENT(WANTED_FIELD, syscall_exit))
 		start_spent(task);
@@ -202,15 +197,11 @@ int tracepoint_syscall_start(struct raw_syscall *ctx)
  */
 static __always_inline __u64 started_at(__s32 nr)
 {
-	__u64 task = bpf_get_current_task(), at = 0;
-	struct syscall_start *call = bpf_map_lookup_elem(&syscall_starts, &task);
+	struct syscall_start call;
 
-	if (!call)
+	if (!syscall_starts_take(bpf_get_current_task(), &call))
 		return 0;
-	if (call->nr == nr || (call->nr == syscall__rt_sigreturn && nr == -1))
-		at = call->at;
-	bpf_map_delete_elem(&syscall_starts, &task);
-	return at;
+	return call.nr == nr || (call.nr == syscall__rt_sigreturn && nr == -1) ? call.at : 0;
 }
 
 /* started: when the call was entered, or 0; spent: the totals of the thread then, or NULL. */

@@ -601,8 +601,8 @@ enum { CLASSES = 16, WENT = 1U << 31 };
 	} X##_met SEC(".maps")
 
 /*
- * BY_THREAD(name, what, n) is for what is kept of a thread from a beginning to an end, without a hash: a table of n (a power of 2) slots. The
- * thread's number gives the first of its SLOTS slots, and is in the one that it has.
+ * BY_THREAD(name, what, n) is for what is kept of a thread from a beginning to an end, without a hash: a table of n slots, a power of 2. The
+ * thread's number gives a bucket of SLOTS slots, and is in the one that it has.
  *
  *     name_of(thread)       what is kept of the thread; NULL if nothing is
  *     name_begin(thread)    likewise, or if nothing is, room for it, with what another thread left there; NULL if there is none
@@ -614,50 +614,66 @@ enum { CLASSES = 16, WENT = 1U << 31 };
 enum { SLOTS = 4 };
 
 #define BY_THREAD(name, what, n) \
-	struct name##_slot { \
-		__u64 thread; /* 0: nothing is kept. No thread of user space has that number. */ \
-		__u32 owners; /* and who tries to be one */ \
-		__u32 : 32; \
-		what kept; \
+	struct name##_bucket { \
+		struct name##_slot { \
+			__u64 thread; /* 0: nothing is kept. No thread of user space has that number. */ \
+			__u32 owners; /* and who tries to be one */ \
+			__u32 : 32; \
+			what kept; \
+		} slot[SLOTS]; \
 	}; \
 	struct { \
 		__uint(type, BPF_MAP_TYPE_ARRAY); \
-		__uint(max_entries, n); \
+		__uint(max_entries, (n) / SLOTS); \
 		__type(key, __u32); \
-		__type(value, struct name##_slot); \
+		__type(value, struct name##_bucket); \
 	} name SEC(".maps"); \
 \
-	static __always_inline struct name##_slot *name##_slot_of(__u64 thread, __u32 i) \
+	static __always_inline struct name##_bucket *name##_bucket_of(__u64 thread) \
 	{ \
 		/* By Fibonacci hashing, as the threads of a program have neighbouring numbers. */ \
-		__u32 slot = (((__u32)thread * 2654435769U >> 8) + i) & ((n) - 1); \
+		__u32 bucket = ((__u32)thread * 2654435769U >> 8) & ((n) / SLOTS - 1); \
 \
-		return bpf_map_lookup_elem(&name, &slot); \
+		return bpf_map_lookup_elem(&name, &bucket); \
 	} \
 \
-	static __always_inline what *name##_of(__u64 thread) \
+	static __always_inline struct name##_slot *name##_slot_of(struct name##_bucket *bucket, int i) \
+	{ \
+		struct name##_slot *slot = &bucket->slot[i]; \
+\
+		asm volatile("" : "+r"(slot)); /* clang would compute all of them before, and put them on the stack */ \
+		return slot; \
+	} \
+\
+	static __always_inline what *name##_in(struct name##_bucket *bucket, __u64 thread) \
 	{ \
 		_Pragma("clang loop unroll(full)") \
-		for (__u32 i = 0; i < SLOTS; i++) { \
-			struct name##_slot *slot = name##_slot_of(thread, i); \
+		for (int i = 0; bucket && i < SLOTS; i++) { \
+			struct name##_slot *slot = name##_slot_of(bucket, i); \
 \
-			if (slot && slot->thread == thread) \
+			if (slot->thread == thread) \
 				return &slot->kept; \
 		} \
 		return 0; \
 	} \
 \
+	static __always_inline what *name##_of(__u64 thread) \
+	{ \
+		return name##_in(name##_bucket_of(thread), thread); \
+	} \
+\
 	static __always_inline what *name##_begin(__u64 thread) \
 	{ \
-		what *kept = name##_of(thread); \
+		struct name##_bucket *bucket = name##_bucket_of(thread); \
+		what *kept = name##_in(bucket, thread); \
 \
 		if (kept) \
 			return kept; \
 		_Pragma("clang loop unroll(full)") \
-		for (__u32 i = 0; i < SLOTS; i++) { \
-			struct name##_slot *slot = name##_slot_of(thread, i); \
+		for (int i = 0; bucket && i < SLOTS; i++) { \
+			struct name##_slot *slot = name##_slot_of(bucket, i); \
 \
-			if (!slot || slot->owners) \
+			if (slot->owners) \
 				continue; \
 			__sync_fetch_and_add(&slot->owners, 1); \
 			if (*(volatile __u32 *)&slot->owners == 1) { \
@@ -675,6 +691,61 @@ enum { SLOTS = 4 };
 \
 		slot->thread = 0; \
 		__sync_fetch_and_add(&slot->owners, -1); \
+	}
+
+/* Whether tables have no room, so that a test sees what happens then. Go sets it. */
+const volatile __u8 tables_full SEC(".rodata");
+
+/*
+ * KEPT_BY_THREAD(name, what, n): BY_THREAD, and a hash for what the table has no room for.
+ *
+ *     name_keep(thread, kept)    keeps a copy; what the thread kept before is forgotten. False if there is no room.
+ *     name_take(thread, taken)   copies what is kept, which is then forgotten; false if nothing is
+ *
+ * Nothing is in the hash while the table has something of the thread.
+ */
+#define KEPT_BY_THREAD(name, what, n) \
+	BY_THREAD(name##_slots, what, n) \
+\
+	struct { \
+		__uint(type, BPF_MAP_TYPE_HASH); \
+		__uint(max_entries, n); \
+		__type(key, __u64); \
+		__type(value, what); \
+	} name SEC(".maps"); \
+\
+	volatile __u8 name##_overflowed SEC(".data"); /* the hash may have something */ \
+\
+	static __always_inline bool name##_keep(__u64 thread, what *kept) \
+	{ \
+		what *room = tables_full ? 0 : name##_slots_begin(thread); \
+\
+		if (!room) { \
+			name##_overflowed = 1; \
+			return !bpf_map_update_elem(&name, &thread, kept, BPF_ANY); \
+		} \
+		*room = *kept; \
+		if (name##_overflowed) \
+			bpf_map_delete_elem(&name, &thread); \
+		return true; \
+	} \
+\
+	static __always_inline bool name##_take(__u64 thread, what *taken) \
+	{ \
+		what *kept = tables_full ? 0 : name##_slots_of(thread); \
+\
+		if (kept) { \
+			*taken = *kept; \
+			name##_slots_end(kept); \
+			return true; \
+		} \
+		if (!name##_overflowed) \
+			return false; \
+		kept = bpf_map_lookup_elem(&name, &thread); \
+		if (!kept) \
+			return false; \
+		*taken = *kept; \
+		return !bpf_map_delete_elem(&name, &thread); \
 	}
 
 /*

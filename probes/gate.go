@@ -18,7 +18,7 @@ type gate struct {
 	tables []threadTable
 }
 
-// A threadTable is an array whose slots are empty if they are 0.
+// A threadTable is an array whose buckets are empty if they are 0.
 type threadTable struct {
 	slots *ebpf.Map
 	all   []uint32
@@ -38,7 +38,7 @@ func newThreadTable(slots *ebpf.Map) threadTable {
 
 // isThreadTable reports whether a map was declared by BY_THREAD.
 func isThreadTable(spec *ebpf.MapSpec) bool {
-	return spec != nil && spec.Type == ebpf.Array && spec.Value != nil && spec.Value.TypeName() == spec.Name+"_slot"
+	return spec != nil && spec.Type == ebpf.Array && spec.Value != nil && spec.Value.TypeName() == spec.Name+"_bucket"
 }
 
 // newGate returns the gate of a loaded object, nil if it has none. Maps that others share, fill or read are not emptied.

@@ -18,6 +18,8 @@ import (
 type HostOptions struct {
 	// BTF are files, or folders of files, with the types of modules that carry none.
 	BTF []string
+	// FullTables lets tables by thread have no room (KEPT_BY_THREAD in bpf/trace.h), for tests of what keeps the rest.
+	FullTables bool
 }
 
 // Host is what one kernel offers of the catalog. Everything is asked for when it is first needed.
@@ -25,11 +27,17 @@ type Host struct {
 	kernel  *kernel.Kernel
 	catalog *Catalog
 	finder  finder
+
+	fullTables bool
 }
 
 // Detect looks at the running kernel.
 func Detect(c *Catalog, o HostOptions) (*Host, error) {
-	return newHost(c, kernel.Options{BTF: o.BTF})
+	h, err := newHost(c, kernel.Options{BTF: o.BTF})
+	if err == nil {
+		h.fullTables = o.FullTables
+	}
+	return h, err
 }
 
 // newHost completes the options with what the catalog needs from a kernel.
@@ -211,7 +219,11 @@ func (h *Host) TasksDescribed() error {
 
 // constants returns the constants of this host for some requests of a group.
 func (h *Host) constants(m kernel.Module, requests ...*request) hostConstants {
-	return hostConstants{h.cgroupController(requests...), func(tracepoint string) byte { return h.kernel.TracepointArguments(m, tracepoint) }}
+	return hostConstants{
+		controller: h.cgroupController(requests...),
+		arguments:  func(tracepoint string) byte { return h.kernel.TracepointArguments(m, tracepoint) },
+		fullTables: h.fullTables,
+	}
 }
 
 // cgroupController returns the value of cgroup_controller in trace.h on this host for some requests. A value other than 0 needs the

@@ -124,12 +124,16 @@ const constantSection = ".rodata"
 type hostConstants struct {
 	controller byte                         // cgroup_controller of trace.h
 	arguments  func(tracepoint string) byte // of ARGUMENTS
+	fullTables bool                         // tables_full of trace.h
 }
 
 // constantsFor returns the constants of the C code for some requests.
 func constantsFor(object *ebpf.CollectionSpec, host hostConstants, requests ...*request) rewrite.Constants {
 	values := bytes.Clone(object.Maps[constantSection].Contents[0].Value.([]byte))
 	values[object.Variables["cgroup_controller"].Offset] = host.controller
+	if host.fullTables {
+		values[object.Variables["tables_full"].Offset] = 1
+	}
 	late := make(map[int64]func() byte)
 	for name, v := range object.Variables {
 		if tracepoint, ok := strings.CutSuffix(name, "_arguments"); ok && host.arguments != nil {

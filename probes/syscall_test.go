@@ -2,6 +2,7 @@ package probes
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -39,6 +40,12 @@ func TestSyscallOfOtherThread(t *testing.T) {
 	if os.Getenv(otherThreadExecs) != "" {
 		execByOtherThread(t)
 	}
+	for _, full := range []bool{false, true} {
+		t.Run(fmt.Sprint("full tables: ", full), func(t *testing.T) { traceOtherThread(t, full) })
+	}
+}
+
+func traceOtherThread(t *testing.T, fullTables bool) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSyscallOfOtherThread$")
 	cmd.Env = append(os.Environ(), otherThreadExecs+"=1")
 	in, err := cmd.StdinPipe()
@@ -48,7 +55,10 @@ func TestSyscallOfOtherThread(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	h := detect(t)
+	h, err := Detect(load(t), HostOptions{FullTables: fullTables})
+	if err != nil {
+		t.Fatal(err)
+	}
 	p := h.catalog.Match("syscall:exit")[0]
 	s := attachWants(t, h, want{probe: p, fields: p.Fields, pid: cmd.Process.Pid})
 	events := collect(t, s, func() {

@@ -12,8 +12,8 @@ enum { TABLE = SLOTS, THREADS = 2 * SLOTS, TURNS = 200000, ROUNDS = 20, MOST_ROU
 
 BY_THREAD(calls, __u64, TABLE)
 
-char slots[TABLE * sizeof(struct calls_slot)] __attribute__((aligned(8)));
-size_t slot_size = sizeof(struct calls_slot);
+char slots[sizeof(struct calls_bucket)] __attribute__((aligned(8)));
+size_t slot_size = sizeof(struct calls_bucket);
 
 static __u64 room, none, mixed;
 
