@@ -615,7 +615,7 @@ static __always_inline void verbs_complete_capture(struct verbs_complete *e, str
 	}
 }
 
-/* The last polls of threads. LRU: nothing removes that of a thread that ends. */
+/* The last polls of threads. LRU: nothing removes the poll of a thread that ends. */
 struct verbs_last_poll {
 	__u64 nsecs, waited;
 };
