@@ -9,6 +9,7 @@
  *     exists    rdma_restrack_get, while the kernel walks the entries of a table; the walk holds the table's lock
  */
 #include "rdma.h"
+#include "rdma_counters.h"
 
 /* enum rdma_restrack_type, include/rdma/restrack.h. */
 enum restrack_type {

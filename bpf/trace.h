@@ -148,6 +148,7 @@ enum counter {
 	UNSEEN,        /* lost: the beginning was not seen, and the event means nothing without it */
 	UNENDED,       /* lost: the end of a remembered beginning was not seen */
 	CUT,           /* lost: the rest of a list that is longer than a program can read; counted once for each list */
+	LATE,          /* lost: a reading, because the one before it took too long */
 	COUNTERS,
 };
 
@@ -173,6 +174,26 @@ struct counts {
 		/* Atomic: an interrupt may run a program of the same event meanwhile. */ \
 		if (counts) \
 			__sync_fetch_and_add(&counts->n[c], 1); \
+	}
+
+/*
+ * MADE(X) defines the program of an event that Go makes: nothing in the kernel knows it. Go runs the program with the address of an event that
+ * it has filled, so that filter, maps and records treat it like any other. The arguments are that address; or 0, and enum counter for what is
+ * lost.
+ */
+#define MADE(X) \
+	SEC("raw_tp") \
+	int raw_tp_##X(__u64 *ctx) \
+	{ \
+		struct X e; \
+		if (!ctx[0]) { \
+			X##_count(ctx[1] == LATE ? LATE : UNSEEN); \
+			return 0; \
+		} \
+		if (bpf_probe_read_user(&e, sizeof(e), (void *)ctx[0])) \
+			return 1; \
+		EMIT(X, ctx, &e); \
+		return 0; \
 	}
 
 #define WANT(X, field, stage) (X##_want[__builtin_offsetof(struct X, field)] == (stage))

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * verbs:open is an event that Go makes: nothing in the kernel knows the library that a program opens a device with. Go runs a program with the
- * address of an event that it has filled, so that filter, maps and records treat it like any other.
- */
+/* verbs:open is an event that Go makes: nothing in the kernel knows the library that a program opens a device with. */
 
 /* Which functions of a provider were found in the process. */
 enum verbs_interface {
@@ -40,18 +37,4 @@ static __always_inline void verbs_open_capture(struct verbs_open *e, enum stage 
 		e->cpu = bpf_get_smp_processor_id();
 }
 
-/* The argument is the address of the event in this process; 0: the process had closed the device before Go looked into it. */
-SEC("raw_tp")
-int raw_tp_verbs_open(__u64 *ctx)
-{
-	struct verbs_open e;
-
-	if (!ctx[0]) {
-		verbs_open_count(UNSEEN);
-		return 0;
-	}
-	if (bpf_probe_read_user(&e, sizeof(e), (void *)ctx[0]))
-		return 1;
-	EMIT(verbs_open, ctx, &e);
-	return 0;
-}
+MADE(verbs_open)

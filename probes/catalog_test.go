@@ -184,7 +184,7 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 			known["raw_tp_"+h.name], known["tracepoint_"+h.name] = true, true
 		case clock:
 			known["perf_event_"+h.name] = true
-		case openings:
+		case openings, readings:
 			known["raw_tp_"+h.name] = true
 		case datapath:
 			for _, call := range at {

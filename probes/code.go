@@ -86,5 +86,6 @@ const (
 	countUnseen
 	countUnended
 	countCut
+	countLate
 	counters
 )

@@ -32,6 +32,8 @@ type Losses struct {
 	// Cut counts lists that were longer than a program can read: chains of work requests, and completions of one poll. Nobody knows how many
 	// events the rest had.
 	Cut uint64
+	// Late counts readings that were left out, because one failed or took too long. What changed meanwhile is in the next one.
+	Late uint64
 	// Unmatched counts events that lack the fields of their beginning, because it was not seen: usually what was in progress when tracing
 	// began. They passed the filter, unless Unasked is set: then the filter uses such a field, and could not decide.
 	Unmatched uint64
@@ -48,7 +50,7 @@ type Losses struct {
 }
 
 // Lost is the number of events that should have been delivered but were not.
-func (l Losses) Lost() uint64 { return l.RingBuffer + l.Unseen + l.Missed + l.Cut }
+func (l Losses) Lost() uint64 { return l.RingBuffer + l.Unseen + l.Missed + l.Cut + l.Late }
 
 // add adds what another request for the same probe counted.
 func (l *Losses) add(o Losses) {
@@ -61,6 +63,7 @@ func (l *Losses) add(o Losses) {
 	l.Outside += o.Outside
 	l.Missed += o.Missed
 	l.Cut += o.Cut
+	l.Late += o.Late
 	l.Unmatched += o.Unmatched
 	l.Unasked = l.Unasked || o.Unasked
 	l.InFlightFull += o.InFlightFull
@@ -76,7 +79,7 @@ func (r *request) losses() (Losses, error) {
 	}
 	l := Losses{
 		Probe: r.Probe, Counted: r.Counted, Events: n[countPassed] + n[countRejected], Passed: n[countPassed], Rejected: n[countRejected],
-		RingBuffer: n[countRingFull], Unseen: n[countUnseen], InFlightFull: n[countInflightFull], Cut: n[countCut],
+		RingBuffer: n[countRingFull], Unseen: n[countUnseen], InFlightFull: n[countInflightFull], Cut: n[countCut], Late: n[countLate],
 	}
 	if r.inWindows {
 		l.Outside, l.Unseen = l.Unseen, 0

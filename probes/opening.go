@@ -3,20 +3,15 @@
 package probes
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 
-	"trace/probes/event"
 	"trace/probes/kernel"
 	"trace/probes/verbs"
 )
@@ -64,8 +59,8 @@ func (opening) needs(*kernel.Kernel, []string) []string {
 func (opening) prepare(*ebpf.ProgramSpec, string) {}
 
 func (w opening) attach(prog *ebpf.Program, hook string, _ Arg) ([]io.Closer, error) {
-	run := &opener{program: prog, probe: w.finder.events[hook], finder: w.finder}
-	listener, err := w.finder.listen(run.opened, run.lost)
+	run := &opener{maker{prog, w.finder.events[hook], w.finder.note}, w.finder}
+	listener, err := w.finder.listen(run.opened, func() { run.lost(countUnseen) })
 	if err != nil {
 		return nil, err
 	}
@@ -87,11 +82,10 @@ func (opening) vanishes() bool { return false }
 
 func (opening) traps() bool { return false }
 
-// An opener runs a program with the events.
+// An opener makes the events.
 type opener struct {
-	program *ebpf.Program
-	probe   *event.Probe
-	finder  *finder
+	maker
+	finder *finder
 }
 
 // interfaces are enum verbs_interface of bpf/verbs_open.h.
@@ -102,7 +96,7 @@ const (
 )
 
 func (r *opener) opened(o verbs.Open, before bool) {
-	f := filled{r.probe, make([]byte, r.probe.Size)}
+	f := r.event()
 	f.process(o.PID, r.finder.cgroups)
 	f.text("dev", o.Device)
 	f.text("provider", o.Provider)
@@ -124,38 +118,7 @@ func (r *opener) opened(o verbs.Open, before bool) {
 	if before {
 		f.number("seeded", 1)
 	}
-	r.run(f.raw)
-}
-
-func (r *opener) lost() { r.run(nil) }
-
-// run runs the program with an event; without one it counts a loss. Memory that was taken away meanwhile cannot be read there: then the event
-// is moved.
-func (r *opener) run(raw []byte) {
-	const tries = 3
-	for range tries {
-		var address uintptr
-		if raw != nil {
-			address = uintptr(unsafe.Pointer(&raw[0]))
-		}
-		failed, err := r.program.Run(&ebpf.RunOptions{Context: [1]uint64{uint64(address)}})
-		runtime.KeepAlive(raw)
-		if err != nil {
-			r.finder.note(fmt.Sprintf("%s: an event is missing: %v", r.probe, err))
-			return
-		}
-		if failed == 0 {
-			return
-		}
-		raw = bytes.Clone(raw)
-	}
-	r.run(nil)
-}
-
-// filled is an event that Go fills.
-type filled struct {
-	probe *event.Probe
-	raw   []byte
+	r.deliver(f)
 }
 
 // process sets the common fields of a process, as far as they are known.
@@ -230,30 +193,4 @@ func cgroupOf(pid int, cgroups *kernel.Cgroups) string {
 		}
 	}
 	return ""
-}
-
-// number sets a field that is a number or a truth value.
-func (f filled) number(name string, n uint64) {
-	field := f.present(name)
-	var value [8]byte
-	binary.NativeEndian.PutUint64(value[:], n)
-	copy(f.raw[field.Offset:field.Offset+field.Type.Size], value[:])
-}
-
-// text sets a field to the end of a text that has room, with a NUL behind it; "" leaves it absent.
-func (f filled) text(name, text string) {
-	if text == "" {
-		return
-	}
-	field := f.present(name)
-	text = text[max(0, len(text)-(field.Type.Size-1)):]
-	copy(f.raw[field.Offset:field.Offset+field.Type.Size-1], text)
-}
-
-func (f filled) present(name string) *event.Field {
-	field := f.probe.Field(name)
-	if field.Optional {
-		f.raw[field.Presence.Offset] |= field.Presence.Mask
-	}
-	return field
 }

@@ -2,7 +2,8 @@ package probes
 
 import "slices"
 
-// A place is where in a kernel the programs of a hook run. The catalog has values of it: a [tracepoint], [functions], a [clock], a [datapath] or [openings].
+// A place is where in a kernel the programs of a hook run. The catalog has values of it: a [tracepoint], [functions], a [clock], a [datapath],
+// [openings] or [readings].
 type place interface {
 	// targets are the names of its functions and tracepoints, in all kernels.
 	targets() []string

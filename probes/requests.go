@@ -2,6 +2,7 @@ package probes
 
 import (
 	"fmt"
+	"time"
 
 	"trace/probes/event"
 )
@@ -11,7 +12,8 @@ type Request struct {
 	Probe *event.Probe
 	// Code is what happens to them.
 	Code *Code
-	// Arg is what the probe needs besides the code: the [Rate] of a sampled probe; nil for any other.
+	// Arg is what the probe needs besides the code: the [Rate] of a sampled probe, or the period [Every] of readings, which may be nil; nil for
+	// any other.
 	Arg Arg
 	// Counted makes the programs count the events that pass and that are rejected. Each event costs some ns more.
 	Counted bool
@@ -29,6 +31,11 @@ type Arg interface{ arg() }
 type Rate int
 
 func (Rate) arg() {}
+
+// Every is the period of readings.
+type Every time.Duration
+
+func (Every) arg() {}
 
 // acceptsNone returns the error of a place that takes no argument.
 func acceptsNone(a Arg) error {

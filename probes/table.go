@@ -64,6 +64,7 @@ var table = []row{
 	{"mlx5:modify_qp", hook{name: "mlx5_modify_qp", place: functions{{fn("mlx5_ib_modify_qp")}}}},
 	{"mlx5:reg_user_mr", hook{name: "mlx5_reg_user_mr", place: functions{{fn("mlx5_ib_reg_user_mr")}}}},
 	{"mlx5:reg_user_mr_dmabuf", hook{name: "mlx5_reg_user_mr_dmabuf", place: functions{{fn("mlx5_ib_reg_user_mr_dmabuf")}}}},
+	{"net:counters", hook{name: "net_counters", place: readings("net")}},
 	{"nvme:async_event", hook{name: "nvme_async_event", place: tracepoint{name: "nvme_async_event"}}},
 	{"nvme:complete_rq", hook{name: "nvme_complete_rq", place: tracepoint{name: "nvme_complete_rq"}}},
 	{"nvme:failover", hook{name: "nvme_failover", place: functions{{fn("nvme_failover_req").inInterrupts()}}}},
@@ -77,6 +78,7 @@ var table = []row{
 		{fn("nvme_fc_timeout")},
 	}}},
 	{"profile:hz", hook{name: "profile_hz", place: clock{}}},
+	{"rdma:counters", hook{name: "rdma_counters", place: readings("rdma")}},
 	{"rdma:qp", hook{name: "rdma_qp", place: functions{{fn("ib_query_qp")}}, room: rdmaQPs, inquiry: &inquiry{mark: "raw_tp_rdma_qp_ask", ask: queryQPs}}},
 	{"rdma:resource", hook{
 		name:  "rdma_resource",
@@ -141,6 +143,7 @@ var groups = []group{
 		Headers: []string{"<rdma/ib_verbs.h>", "<rdma/rdma_counter.h>", "<rdma/uverbs_ioctl.h>"}, Load: "modprobe ib_uverbs"}},
 	{name: "mlx5", driver: true, module: kernel.Module{Name: "mlx5_ib", Types: []string{"ib_", "rdma_"}, DescribedBy: "ib_core", Load: "modprobe mlx5_ib"}},
 	{name: "cm", module: kernel.Module{Name: "rdma_cm", Types: []string{"ib_", "rdma_"}, Headers: []string{"<rdma/rdma_cm.h>", `"cma_priv.h"`}, Load: "modprobe rdma_cm", Events: "rdma_cma"}},
+	{name: "net"},
 	{name: "nvme", module: kernel.Module{Name: "nvme_core", Types: []string{"nvme_"}, Headers: []string{`"nvme.h"`}, Load: "modprobe nvme"}},
 	{name: "profile"},
 	{name: "rdma", module: kernel.Module{Name: "ib_core", Types: []string{"ib_", "rdma_"}, Load: "modprobe ib_uverbs"}},

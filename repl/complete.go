@@ -197,7 +197,7 @@ var moments = []string{"begin", "end", "interval:1s", "self:signal:SIGUSR1"}
 func probesOf(refs []syntax.ProbeRef, catalog []*event.Probe) []*event.Probe {
 	var found []*event.Probe
 	for _, ref := range refs {
-		found = append(found, event.Match(catalog, ref.String())...)
+		found = append(found, event.Match(catalog, ref.Group+":"+ref.Name)...)
 	}
 	if len(found) == 0 {
 		return catalog

@@ -133,6 +133,8 @@ func (s *session) qemu(accel string) (program string, args []string) {
 		"-virtfs", "local,id=host,mount_tag=host,path=/,readonly=on,multidevs=remap,security_model=none",
 		"-virtfs", "local,id=share,mount_tag=share,path="+qemuEscape(s.share)+",multidevs=remap,security_model=none",
 		"-device", "nvme,id=nvme0,serial=vmtest",
+		// A network card whose driver has counters. It reaches QEMU alone.
+		"-netdev", "user,id=net,restrict=on", "-device", "virtio-net-pci,netdev=net,romfile=",
 	)
 	for i, d := range s.disks() {
 		args = append(args,

@@ -365,6 +365,9 @@ func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *ir.Ex
 	if c.probe == nil {
 		return c.fail(at, fmt.Sprintf("%s has no event, so there is no %s", c.clause.Kind, word), "capture stacks in clauses that name probes")
 	}
+	if c.probe.Period != 0 {
+		return c.fail(at, fmt.Sprintf("%s has no task, so there is no %s", c.probe, word), "capture stacks at other probes")
+	}
 	var how event.Unit
 	rest := args
 	if len(rest) > 0 {

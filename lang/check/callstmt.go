@@ -87,6 +87,10 @@ func (c *checker) signal(s *syntax.Call, fn string) ir.Stmt {
 		c.fail(s.Span, fmt.Sprintf("%s has no event, so there is no process to send a signal to", c.clause.Kind), "send it in a clause that names probes")
 		return nil
 	}
+	if c.probe.Period != 0 {
+		c.fail(s.Span, fmt.Sprintf("%s has no task, so there is no process to send a signal to", c.probe), "send it at other probes")
+		return nil
+	}
 	if !c.allowed(out) {
 		return nil
 	}

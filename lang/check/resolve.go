@@ -33,6 +33,8 @@ func (r *resolver) clauses(tree *syntax.Clause) []*ir.Clause {
 			c.Name = r.timerName(ref, c.Period)
 		case ref.TakesRate():
 			ok = r.sampled(c, ref)
+		case ref.Period != "":
+			ok = r.periodic(c, ref)
 		case tried[ref.Group] != 0:
 			ok = r.tried(c, ref)
 		default:

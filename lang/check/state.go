@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/expr-lang/expr/ast"
 
@@ -44,6 +45,8 @@ type Options struct {
 	Known func() []*event.Probe
 	// Rates are the rates of a recording's samples in Hz; empty if the recording does not have them.
 	Rates []int
+	// Periods are the periods of a recording's readings, by probe.
+	Periods map[string][]time.Duration
 }
 
 func (o Options) recorded() bool { return o.Known != nil }

@@ -30,6 +30,35 @@ func (r *resolver) period(ref syntax.ProbeRef) (ir.Period, bool) {
 	return 0, false
 }
 
+// periodic notes in c the readings and their period of net:counters:100ms or net:counters:$name.
+func (r *resolver) periodic(c *ir.Clause, ref syntax.ProbeRef) bool {
+	named := ref
+	named.Period = ""
+	*c = *r.events(c.Tree, []syntax.ProbeRef{named})
+	for _, p := range c.Probes {
+		if p.Period == 0 {
+			r.fail(ref.Span, fmt.Sprintf("%s has no period", p), fmt.Sprintf("write %s", named))
+			return false
+		}
+	}
+	var ok bool
+	if c.Period, ok = r.period(syntax.ProbeRef{Group: named.String(), Name: ref.Period, Span: ref.Span}); !ok {
+		return false
+	}
+	for _, p := range c.Probes {
+		if c.Period < p.LeastPeriod {
+			r.fail(ref.Span, fmt.Sprintf("a period of %v is too short for %s", c.Period, p), fmt.Sprintf("write %s:%v, or a longer one", p, p.LeastPeriod))
+			return false
+		}
+		if recorded := r.options.Periods[p.String()]; len(recorded) > 0 && !slices.Equal(recorded, []ir.Period{c.Period}) {
+			r.fail(ref.Span, fmt.Sprintf("%s was recorded with a period of %s, not of %v", p, syntax.Enumerate(recorded), c.Period),
+				fmt.Sprintf("write %s to use it as it is", p))
+			return false
+		}
+	}
+	return true
+}
+
 // sampled notes in c the probe and the rate of profile:99hz, profile:$name or profile:hz:$name. Samples of a recording have a rate
 // already, so profile:* is allowed there.
 func (r *resolver) sampled(c *ir.Clause, ref syntax.ProbeRef) bool {

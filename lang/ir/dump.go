@@ -40,6 +40,8 @@ func (d *dumper) site(c *Clause, b *Site) {
 	switch {
 	case b.Probe != nil && c.Hz != 0:
 		head = fmt.Sprintf("%s:%dhz", b.Probe.Group, c.Hz)
+	case b.Probe != nil && c.Period != 0:
+		head = b.Probe.String() + ":" + PeriodText(c.Period)
 	case b.Probe != nil:
 		head = b.Probe.String()
 	case c.Kind == OnInterval:

@@ -1,6 +1,7 @@
 package ir
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,7 +51,7 @@ type Clause struct {
 
 	Kind   ClauseKind
 	Name   string                // what the word probe is for a timer or a test, as bpftrace has it: interval:s:1
-	Period Period                // of OnInterval
+	Period Period                // of OnInterval, or of readings, where 0 is their usual one
 	Hz     int                   // rate of profile in Hz
 	Named  map[*event.Probe]bool // named in full, not by a pattern
 	Vars   []*Variable
@@ -90,19 +91,43 @@ func (p *Program) Selects() error {
 }
 
 // Recordable returns nil if the events of each clause can be told apart in a recording, and otherwise a [syntax.ErrorList].
-// Recorded samples do not have their rate.
+// Recorded samples do not have their rate, and readings not the period that the program gives.
 func (p *Program) Recordable() error {
 	errs := syntax.ErrorList{}
-	frequencies := map[*event.Probe]int{}
+	frequencies, periods := map[*event.Probe]int{}, map[*event.Probe]Period{}
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {
 			if hz, seen := frequencies[probe]; seen && hz != c.Hz {
 				errs = append(errs, p.Text.Error(c.Span, "a recording cannot keep samples of two rates apart", "record only one of them"))
 			}
-			frequencies[probe] = c.Hz
+			if period, seen := periods[probe]; seen && period != c.periodOf(probe) {
+				errs = append(errs, p.Text.Error(c.Span, "a recording cannot keep readings of two periods apart", "record only one of them"))
+			}
+			frequencies[probe], periods[probe] = c.Hz, c.periodOf(probe)
 		}
 	}
 	return errs.Err()
+}
+
+// periodOf returns the period of the readings of a probe, 0 if it makes none.
+func (c *Clause) periodOf(p *event.Probe) Period {
+	if p.Period == 0 {
+		return 0
+	}
+	return cmp.Or(c.Period, p.Period)
+}
+
+// Periods returns the periods of the readings, by probe. A program that is [Program.Recordable] has at most one for each.
+func (p *Program) Periods() map[string]Period {
+	periods := map[string]Period{}
+	for _, c := range p.Clauses {
+		for _, probe := range c.Probes {
+			if period := c.periodOf(probe); period != 0 {
+				periods[probe.String()] = period
+			}
+		}
+	}
+	return periods
 }
 
 // AsksForCommand reports whether the program uses cpid.
@@ -247,7 +272,7 @@ func (k ClauseKind) String() string {
 	return [...]string{"event", "begin", "end", "interval", "self:signal:SIGUSR1", "test", "benchmark"}[k]
 }
 
-// Period is the period of an interval clause.
+// Period is the period of an interval clause, or of readings.
 type Period = time.Duration
 
 // Param is a param of the program: a flag.

@@ -6,6 +6,7 @@ import (
 
 	"trace/lang/ir"
 	"trace/lang/syntax"
+	"trace/probes"
 	"trace/probes/event"
 )
 
@@ -65,12 +66,12 @@ func (p *Plan) findAlone() {
 		}
 		type source struct {
 			probe *event.Probe
-			hz    int
+			arg   probes.Arg
 		}
 		sources := map[source]bool{}
 		for _, b := range p.Sites {
 			if u := b.uses.maps[m]; u != nil && u.aggregates {
-				sources[source{b.Probe, b.Clause.Hz}] = true
+				sources[source{b.Probe, argOf(b.Clause)}] = true
 			}
 		}
 		for s := range sources {

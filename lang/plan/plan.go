@@ -464,8 +464,11 @@ func (p *Plan) Layouts() []*event.Layout {
 
 // argOf returns the argument that the clause gives its probes.
 func argOf(c *ir.Clause) probes.Arg {
-	if c.Hz == 0 {
-		return nil
+	switch {
+	case c.Hz != 0:
+		return probes.Rate(c.Hz)
+	case c.Period != 0:
+		return probes.Every(c.Period)
 	}
-	return probes.Rate(c.Hz)
+	return nil
 }

@@ -80,6 +80,9 @@ func newLive(o Options, groups []string) (*Live, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := o.Filter.checkProbes(program); err != nil {
+		return nil, err
+	}
 	return &Live{options: o, program: program, catalog: catalog}, program.Untried()
 }
 
@@ -288,7 +291,7 @@ func (l *Live) counts(session *probes.Session) ([]Probe, error) {
 	for i, n := range losses {
 		all[i] = Probe{
 			Name: n.Probe.String(), Variant: variants[n.Probe], Events: n.Events, Rejected: n.Rejected + l.exec.Rejected(n.Probe),
-			Counted: n.Counted, Delivered: n.Delivered, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Outside: n.Outside, Skipped: n.Missed, Cut: n.Cut,
+			Counted: n.Counted, Delivered: n.Delivered, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Outside: n.Outside, Skipped: n.Missed, Cut: n.Cut, Late: n.Late,
 			Unmatched: n.Unmatched, Unasked: n.Unasked, NoRoom: n.InFlightFull, SkippedBeginnings: n.MissedBeginnings,
 			Corrected: n.Corrected, Gaps: n.Gaps,
 		}

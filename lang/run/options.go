@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trace/lang/check"
+	"trace/lang/ir"
 	"trace/lang/output"
 )
 
@@ -155,6 +156,21 @@ func (f Filter) check() error {
 		return fmt.Errorf("--cgroup %s: the path of a cgroup starts below the mount point: write /%s, like in /proc/PID/cgroup", f.Cgroup, below)
 	case f.Cgroup != "" && f.Cgroup[0] != '/':
 		return fmt.Errorf("--cgroup %s: not the path of a cgroup: write it like in /proc/PID/cgroup, for example /system.slice/ssh.service", f.Cgroup)
+	}
+	return nil
+}
+
+// checkProbes returns an error if the program names a probe whose events no filter lets pass.
+func (f Filter) checkProbes(p *ir.Program) error {
+	if f == (Filter{}) {
+		return nil
+	}
+	for _, c := range p.Clauses {
+		for _, probe := range c.Probes {
+			if probe.Period != 0 && c.Named[probe] {
+				return fmt.Errorf("%s has no process, and the filter (-p, --children, --comm, --cgroup, --pgid or --pidns) leaves only events of some: leave out one of them", probe)
+			}
+		}
 	}
 	return nil
 }

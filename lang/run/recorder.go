@@ -50,7 +50,7 @@ func (r *recorder) open() (err error) {
 	}
 	r.writer, err = recording.Create(r.File, recording.Options{MaxBytes: r.MaxBytes, Replace: r.Replace}, recording.Header{
 		Host: l.report.Host, Kernel: l.report.Kernel, Arch: runtime.GOARCH, Program: r.Program, Boot: l.boot, BootID: bootID(), Started: l.started, Attached: l.attached,
-		Intervals: l.exec.Intervals(), SampleRate: l.program.SampleRate(),
+		Intervals: l.exec.Intervals(), SampleRate: l.program.SampleRate(), Periods: l.program.Periods(),
 	}, r.layouts(), recordedNames{l.exec, l.catalog.Cgroups()})
 	return r.explain(err)
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -66,6 +67,7 @@ func NewReplay(o Options, rec *recording.Recording) (*Replay, error) {
 	}
 	options := o.compile()
 	var loading error
+	options.Periods = rec.Periods()
 	options.Rates, options.Known = rec.SampleRates(), func() []*event.Probe {
 		catalog, err := probes.Load()
 		if loading = err; err != nil {
@@ -80,7 +82,7 @@ func NewReplay(o Options, rec *recording.Recording) (*Replay, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := program.Untried(); err != nil {
+	if err := cmp.Or(o.Filter.checkProbes(program), program.Untried()); err != nil {
 		return nil, err
 	}
 	r := &Replay{options: o, recording: rec, program: program}

@@ -65,8 +65,9 @@ type Probe struct {
 	// Delivered records were read.
 	Delivered uint64
 	// Lost events should have been seen but were not. The reasons are: the buffer was full (RingFull), the beginning of the event
-	// was not seen (Unseen), the kernel skipped the BPF program (Skipped), or a list was too long for it (Cut, once for each list).
-	Lost, RingFull, Unseen, Skipped, Cut uint64
+	// was not seen (Unseen), the kernel skipped the BPF program (Skipped), a list was too long for it (Cut, once for each list), or
+	// a reading took too long (Late, once for each reading that was left out).
+	Lost, RingFull, Unseen, Skipped, Cut, Late uint64
 	// Outside events may have begun outside of the windows of --burst: they are left out.
 	Outside uint64
 	// Unmatched events lack the fields of their beginning, which was not seen. Unasked reports that the filter uses just these

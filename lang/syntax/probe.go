@@ -67,6 +67,9 @@ func (l lexer) probe(pos int) (ref ProbeRef, ok bool) {
 		extra = ":-"
 	}
 	end := run(colon+1, extra)
+	if extra == "*?:" && strings.Contains(l.src[colon+1:end], ":") {
+		end = run(end, "*?:$.µμ") // a period
+	}
 	ref.Name, ref.Span = l.src[colon+1:end], Span{pos, end}
 	return ref, true
 }
@@ -125,11 +128,25 @@ func (p *parser) reference() ProbeRef {
 		p.fail(ref.Span, fmt.Sprintf("expected the name of a probe after %s:", ref.Group),
 			fmt.Sprintf("write it without blanks, or %s:* for all of the group", ref.Group))
 	case strings.Contains(ref.Name, ":"):
-		p.fail(ref.Span, "a probe has two parts", "write group:name, as trace -l lists them")
+		p.period(&ref)
 	}
 	p.lex.pos, p.tok.span.To = ref.Span.To, ref.Span.To
 	p.next()
 	return ref
+}
+
+// period cuts the period from the name of a probe that reads something again and again: net:counters:100ms.
+func (p *parser) period(ref *ProbeRef) {
+	name, text, _ := strings.Cut(ref.Name, ":")
+	param, isParam := strings.CutPrefix(text, "$")
+	period, ok := text, isParam && (isName(param) || IsArgument(text))
+	if !isParam {
+		period, ok = duration(text)
+	}
+	if !ok || name == "" {
+		p.fail(ref.Span, "a probe has two parts", "write group:name, as trace -l lists them; a probe that reads counters may have a period, like net:counters:100ms")
+	}
+	ref.Name, ref.Period = name, period
 }
 
 // foreign reports a probe of bpftrace. Callers that know the catalog can improve the help.

@@ -89,6 +89,8 @@ type ProbeRef struct {
 	// Counted is the Name of a timer as bpftrace has it, a unit and a number: s:1 or ms:$name as written, and us:1000000 of 1s. It is
 	// empty if a param has the unit.
 	Counted string
+	// Period is the text after the second colon, or "": net:counters:100ms, or net:counters:$name.
+	Period string
 	// Label is the name before an equals sign: label=begin. It has no meaning yet, as in bpftrace.
 	Label string
 	Span  Span
@@ -96,15 +98,18 @@ type ProbeRef struct {
 
 // String returns the reference without its label.
 func (r ProbeRef) String() string {
-	if r.Name == "" {
-		return r.Group
+	text := r.Group
+	for _, part := range []string{r.Name, r.Period} {
+		if part != "" {
+			text += ":" + part
+		}
 	}
-	return r.Group + ":" + r.Name
+	return text
 }
 
-// Param returns the param that a timer's period or rate is, with its dollar, or "".
+// Param returns the param that a period or a rate is, with its dollar, or "".
 func (r ProbeRef) Param() string {
-	if _, param, ok := strings.Cut(r.Name, "$"); ok {
+	if _, param, ok := strings.Cut(r.Name+r.Period, "$"); ok {
 		return "$" + param
 	}
 	return ""

@@ -135,6 +135,7 @@ var blocks = []struct{ src, tree, printed string }{
 	{"p:hz:99,p:99hz,p:s:1,p:ms:10,p:us:100,p:10ms,profile:s:1,p:$r,p:hz:$r", "profile:99hz,profile:99hz,profile:1hz,profile:100hz,profile:10000hz,profile:100hz,profile:1hz,profile:$r,profile:hz:$r -",
 		"profile:99hz, profile:99hz, profile:1hz, profile:100hz, profile:10000hz, profile:100hz, profile:1hz, profile:$r, profile:hz:$r"},
 	{"profile:*,profile:hz", "profile:*,profile:hz -", "profile:*, profile:hz"},
+	{"a:b:100ms,a:*:$p,a:b:2hz / x > 1 / {}", "a:b:100ms,a:*:$p,a:b:500ms (x > 1); {; }", "a:b:100ms, a:*:$p, a:b:500ms / x > 1 / {}"},
 	{"interval:$every{}", "interval:$every -; {; }", "interval:$every {}"},
 	{"interval:s:$n, interval:ms:$n, interval:us:$n {}", "interval:s:$n,interval:ms:$n,interval:us:$n -; {; }", ""},
 	{"profile:99hz,profile:hz:99,profile:ms:10,profile:10ms,profile:s:1,profile:$n", "profile:99hz,profile:99hz,profile:100hz,profile:100hz,profile:1hz,profile:$n -",

@@ -1,6 +1,9 @@
 package event
 
-import "path"
+import (
+	"path"
+	"time"
+)
 
 // Field is one named value of an event.
 type Field struct {
@@ -43,13 +46,16 @@ type Probe struct {
 	// Targets are the functions and tracepoints of kernels where the probe may be attached.
 	Targets []string
 	// Apart means that a program must name the probe to get its events: they belong to one driver, describe what is there instead of what
-	// happens, or are dense.
+	// happens, are dense, or are made of readings.
 	Apart bool
 	// Dense, unless it is "", means that the events come too often to send them to user space: what becomes of them must run in the kernel.
 	// It names the probe whose events can be sent in place of them.
 	Dense string
 	// Sampled means that the events are samples: a program must give their rate.
 	Sampled bool
+	// Period, unless it is 0, means that the events are made of readings, and belong to no task. It is the usual time from one reading to the
+	// next. A program may give another one, of at least LeastPeriod.
+	Period, LeastPeriod time.Duration
 	// Elsewhere means that the task of the events, which their common fields describe, may be another one than the current task, although no
 	// common field is absent.
 	Elsewhere bool
@@ -95,6 +101,7 @@ func Match(all []*Probe, glob string) []*Probe {
 // and enums. A recording has only types and values, so events of old recordings are shown like new ones.
 func (p *Probe) Describe(known *Probe) {
 	p.Apart, p.Sampled, p.Selector = known.Apart, known.Sampled, known.Selector
+	p.Period, p.LeastPeriod = known.Period, known.LeastPeriod
 	for _, f := range p.Fields {
 		k := known.Field(f.Name)
 		if k == nil || k.Type.Kind != f.Type.Kind {

@@ -74,6 +74,8 @@ type Header struct {
 	Intervals []time.Duration `json:"intervals,omitempty"`
 	// SampleRate is the number of samples per second and CPU, 0 without samples.
 	SampleRate int `json:"sample_rate,omitempty"`
+	// Periods are the periods of readings, by probe.
+	Periods map[string]time.Duration `json:"periods,omitempty"`
 }
 
 // fileHeader is the header in a file.

@@ -1,6 +1,9 @@
 package recording
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // SampleRates returns the different sample rates of the files, per second and CPU. It is nil if a file has samples but no rate.
 func (r *Recording) SampleRates() []int {
@@ -16,4 +19,17 @@ func (r *Recording) SampleRates() []int {
 		}
 	}
 	return rates
+}
+
+// Periods returns the different periods of readings in the files, by probe.
+func (r *Recording) Periods() map[string][]time.Duration {
+	periods := make(map[string][]time.Duration)
+	for _, f := range r.files {
+		for probe, period := range f.header.Periods {
+			if !slices.Contains(periods[probe], period) {
+				periods[probe] = append(periods[probe], period)
+			}
+		}
+	}
+	return periods
 }

@@ -38,6 +38,9 @@ func WriteInfo(out io.Writer, info recording.Info) {
 		if name == "profile:hz" && info.SampleRate != 0 {
 			shown = fmt.Sprintf("profile:%dhz", info.SampleRate)
 		}
+		if period := info.Periods[name]; period != 0 {
+			shown += ":" + period.String()
+		}
 		fmt.Fprintf(w, "  %s\t%s\n", shown, plural(info.Events[name], "event"))
 	}
 	for _, l := range info.Losses {
