@@ -211,8 +211,8 @@ enum {
 };
 
 /*
- * ARGUMENTS(t) declares t_arguments: how many arguments the raw tracepoint t has in the running kernel, as versions differ in what they
- * pass; 0 without BTF of the kernel. Go looks it up only where code that is wanted reads it.
+ * ARGUMENTS(t) declares t_arguments: how many arguments the raw tracepoint or the function t has in the running kernel, as versions differ
+ * in what they pass; 0 without BTF of the kernel. Go looks it up only where code that is wanted reads it.
  */
 #define ARGUMENTS(tracepoint) const volatile __u8 tracepoint##_arguments SEC(".rodata")
 
@@ -873,6 +873,60 @@ struct kprobe_regs {
 		return enter(ctx, KPROBE_ARG0(ctx), KPROBE_ARG1(ctx), KPROBE_ARG2(ctx), KPROBE_ARG3(ctx), KPROBE_ARG4(ctx)); \
 	} \
 	ON_LEAVE(hook, function, nargs, leave)
+
+/*
+ * For a function with n arguments or m, by the kernel. Go takes their number from its prototype: ARGUMENTS.
+ */
+#define ON_CALL_OF(hook, function, n, m, enter, leave) \
+	ARGUMENTS(function); \
+	SEC("fentry/" #function) __attribute__((btf_decl_tag("args:" #n " " #m))) \
+	int fentry_##hook##__##function(__u64 *ctx) \
+	{ \
+		return enter(ctx, ARG_OR_0(ctx, 0, n), ARG_OR_0(ctx, 1, n), ARG_OR_0(ctx, 2, n)); \
+	} \
+	SEC("fexit/" #function) __attribute__((btf_decl_tag("args:" #n " " #m))) \
+	int fexit_##hook##__##function(__u64 *ctx) \
+	{ \
+		__s64 ret; \
+\
+		/* One load would be of a changed context, which the kernel refuses. */ \
+		if (function##_arguments == (n)) \
+			LOAD_ARG(ret, ctx, n); \
+		else \
+			LOAD_ARG(ret, ctx, m); \
+		return leave(ctx, ret); \
+	} \
+	BY_KPROBE(hook, function, enter, leave)
+
+#define LOAD_ARG(to, ctx, i) asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(to) : "r"(ctx), "i"(8 * (i)))
+
+#define BY_KPROBE(hook, function, enter, leave) \
+	SEC("kprobe/" #function) \
+	int kprobe_##hook##__##function(struct kprobe_regs *ctx) \
+	{ \
+		return enter(ctx, KPROBE_ARG0(ctx), KPROBE_ARG1(ctx), KPROBE_ARG2(ctx)); \
+	} \
+	SEC("kretprobe/" #function) \
+	int kretprobe_##hook##__##function(struct kprobe_regs *ctx) \
+	{ \
+		return leave(ctx, (__s64)KPROBE_RET(ctx)); \
+	}
+
+/*
+ * For a function whose programs read no result, and no arguments but the first n, so that a kernel may add some.
+ */
+#define ON_SPAN(hook, function, n, enter, leave) \
+	SEC("fentry/" #function) \
+	int fentry_##hook##__##function(__u64 *ctx) \
+	{ \
+		return enter(ctx, ARG_OR_0(ctx, 0, n), ARG_OR_0(ctx, 1, n), ARG_OR_0(ctx, 2, n)); \
+	} \
+	SEC("fexit/" #function) \
+	int fexit_##hook##__##function(__u64 *ctx) \
+	{ \
+		return leave(ctx, 0); \
+	} \
+	BY_KPROBE(hook, function, enter, leave)
 
 /*
  * For a function whose result has another type in other drivers. Its programs come in several shapes; the kernel's prototype decides

@@ -162,7 +162,8 @@ func resultOf(proto *btf.FuncProto) string {
 	}
 }
 
-// checkPrototypes compares the number of arguments and the kind of result that each program expects with the kernel's prototype.
+// checkPrototypes compares the number of arguments and the kind of result that each program expects with the kernel's prototype. A program
+// that depends on neither expects nothing.
 func checkPrototypes(s *hostHook, programs []program) error {
 	for _, p := range programs {
 		if !isTrampoline(p.way) {
@@ -173,8 +174,8 @@ func checkPrototypes(s *hostHook, programs []program) error {
 			return err
 		}
 		tags := s.object.program(p.name).Tags
-		if want := tagged(tags, "args:"); want != strconv.Itoa(len(proto.Params)) {
-			return fmt.Errorf("%s has %d parameters in this kernel, expected %s", p.target, len(proto.Params), want)
+		if want := strings.Fields(tagged(tags, "args:")); len(want) > 0 && !slices.Contains(want, strconv.Itoa(len(proto.Params))) {
+			return fmt.Errorf("%s has %d parameters in this kernel, expected %s", p.target, len(proto.Params), strings.Join(want, " or "))
 		}
 		if want := tagged(tags, "returns:"); want != "" && want != resultOf(proto) {
 			return fmt.Errorf("%s returns %s in this kernel, expected %s", p.target, resultOf(proto), want)

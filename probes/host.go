@@ -221,7 +221,7 @@ func (h *Host) TasksDescribed() error {
 func (h *Host) constants(m kernel.Module, requests ...*request) hostConstants {
 	return hostConstants{
 		controller: h.cgroupController(requests...),
-		arguments:  func(tracepoint string) byte { return h.kernel.TracepointArguments(m, tracepoint) },
+		arguments:  func(name string) byte { return h.kernel.Arguments(m, name) },
 		fullTables: h.fullTables,
 	}
 }

@@ -5,6 +5,8 @@ package probes
 import (
 	"bytes"
 	"errors"
+	"math/bits"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -122,9 +124,9 @@ const constantSection = ".rodata"
 
 // hostConstants are the constants of the C code that depend on the host.
 type hostConstants struct {
-	controller byte                         // cgroup_controller of trace.h
-	arguments  func(tracepoint string) byte // of ARGUMENTS
-	fullTables bool                         // tables_full of trace.h
+	controller byte                   // cgroup_controller of trace.h
+	arguments  func(name string) byte // of ARGUMENTS
+	fullTables bool                   // tables_full of trace.h
 }
 
 // constantsFor returns the constants of the C code for some requests.
@@ -134,10 +136,13 @@ func constantsFor(object *ebpf.CollectionSpec, host hostConstants, requests ...*
 	if host.fullTables {
 		values[object.Variables["tables_full"].Offset] = 1
 	}
+	if shift := object.Variables["page_shift"]; shift != nil {
+		values[shift.Offset] = byte(bits.TrailingZeros(uint(os.Getpagesize())))
+	}
 	late := make(map[int64]func() byte)
 	for name, v := range object.Variables {
-		if tracepoint, ok := strings.CutSuffix(name, "_arguments"); ok && host.arguments != nil {
-			late[int64(v.Offset)] = func() byte { return host.arguments(tracepoint) }
+		if of, ok := strings.CutSuffix(name, "_arguments"); ok && host.arguments != nil {
+			late[int64(v.Offset)] = func() byte { return host.arguments(of) }
 		}
 	}
 	for _, r := range requests {

@@ -51,6 +51,13 @@ var table = []row{
 	{"ib:reg_mr", hook{name: "reg_mr", place: functions{{fn("rdma_restrack_add"), fn("ib_alloc_mr").as("kernel"), fn("ib_alloc_mr_integrity").as("kernel"),
 		fn("ib_reg_user_mr"), opt("ib_uverbs_reg_mr").as("request"), opt("ib_uverbs_rereg_mr"), opt("ib_uverbs_handler_UVERBS_METHOD_REG_MR").as("request"),
 		opt("ib_uverbs_handler_UVERBS_METHOD_REG_DMABUF_MR").as("request"), opt("ib_uverbs_handler_UVERBS_METHOD_DM_MR_REG").as("request")}}}},
+	{"memory:compact", hook{name: "memory_compact", place: functions{{fn("try_to_compact_pages")}}}},
+	{"memory:migrate", hook{name: "memory_migrate", place: tracepoint{name: "mm_migrate_pages"}}},
+	{"memory:reclaim", hook{name: "memory_reclaim", place: functions{{fn("try_to_free_pages"), fn("try_to_free_mem_cgroup_pages")}, {fn("try_to_free_pages")}}}},
+	{"memory:stall", hook{name: "memory_stall", place: functions{{fn("psi_memstall_enter"), fn("psi_memstall_leave")}}}},
+	{"memory:throttle", hook{name: "memory_throttle", place: functions{
+		{fn("balance_dirty_pages"), fn("__mem_cgroup_handle_over_high")}, {fn("balance_dirty_pages"), fn("mem_cgroup_handle_over_high")}, {fn("balance_dirty_pages")},
+	}}},
 	{"mlx5:alloc_pd", hook{name: "mlx5_alloc_pd", place: functions{{fn("mlx5_ib_alloc_pd")}}}},
 	{"mlx5:cmd", hook{name: "mlx5_cmd", module: mlx5Core, elsewhere: true, place: functions{
 		{fn("mlx5_cmd_exec"), opt("mlx5_cmd_do"), opt("mlx5_cmd_exec_polling"), opt("mlx5_cmd_exec_cb"), opt("mlx5_cmd_exec_cb_handler").inInterrupts()},
@@ -77,6 +84,7 @@ var table = []row{
 		{fn("nvme_rdma_timeout"), opt("nvme_fc_timeout")},
 		{fn("nvme_fc_timeout")},
 	}}},
+	{"oom:kill", hook{name: "oom_kill", elsewhere: true, place: functions{{fn("oom_kill_process"), fn("__oom_kill_process"), fn("mark_oom_victim")}}}},
 	{"profile:hz", hook{name: "profile_hz", place: clock{}}},
 	{"rdma:counters", hook{name: "rdma_counters", place: readings("rdma")}},
 	{"rdma:qp", hook{name: "rdma_qp", place: functions{{fn("ib_query_qp")}}, room: rdmaQPs, inquiry: &inquiry{mark: "raw_tp_rdma_qp_ask", ask: queryQPs}}},
@@ -104,6 +112,7 @@ var table = []row{
 }
 
 var helpers = []hook{
+	{name: "memory_migrating", place: functions{{fn("migrate_pages")}}},
 	{name: "mlx5_qp_state", place: functions{{fn("mlx5_ib_modify_qp"), fn("mlx5_ib_destroy_qp")}}},
 	{name: "nvme_cqe", place: tracepoint{name: "nvme_sq"}},
 	{name: "nvme_ended", place: tracepoint{name: "nvme_complete_rq"}},
@@ -145,6 +154,8 @@ var groups = []group{
 	{name: "cm", module: kernel.Module{Name: "rdma_cm", Types: []string{"ib_", "rdma_"}, Headers: []string{"<rdma/rdma_cm.h>", `"cma_priv.h"`}, Load: "modprobe rdma_cm", Events: "rdma_cma"}},
 	{name: "net"},
 	{name: "nvme", module: kernel.Module{Name: "nvme_core", Types: []string{"nvme_"}, Headers: []string{`"nvme.h"`}, Load: "modprobe nvme"}},
+	{name: "memory"},
+	{name: "oom"},
 	{name: "profile"},
 	{name: "rdma", module: kernel.Module{Name: "ib_core", Types: []string{"ib_", "rdma_"}, Load: "modprobe ib_uverbs"}},
 	{name: "sched"},

@@ -31,6 +31,13 @@ var replayTests = []struct {
 		sh(t, "dd if=/dev/%s of=/dev/null bs=4k count=1 skip=256 iflag=direct status=none", small.disk)
 		sh(t, "! nvme read /dev/%s -s 99999999999 -c 0 -z 4096 >/dev/null 2>&1", small.disk)
 	}, []string{`Submit .* slba=2048, nlb=8, .* dd/`, `Complete .* slba=2048, nlb=8, .* \(success\)`, `Complete .* \(lba_range\)`}},
+	{"oomkill", func(t *testing.T, _ *recorder) { exhaustMemory(t) }, []string{
+		`(?m)^\S+ killed tail/\d+ in /small/single by the limit of /small, 20MiB: anon 1\S+MiB, .*, oom_score_adj 500, asked by tail/\d+ in /small/single$`,
+		`(?m)^\S+ killed sleep/\d+ in /small/group by its own limit of 16MiB, with its group: .*, asked by tail/\d+ in /small/group$`}},
+	{"reclaim", func(t *testing.T, _ *recorder) {
+		reachLimits(t)
+		fragment(t)
+	}, []string{`(?m)^@reclaim\[/limited, /limited\]: \{ \.count = \d+,`, `(?m)^@compact\[/, 9, \w+\]: `, `(?m)^@freed\[/limited, /limited\]: \d`}},
 	{"rdma_errors", func(t *testing.T, _ *recorder) {
 		pingPong(t, false)
 		program := startDatapath(t, buildDatapath(t), "fail=killed", "op=write", "count=3")

@@ -33,10 +33,16 @@ func (k *Kernel) tracepoint(m Module, name string) (parameters int, ok bool) {
 	return 0, false
 }
 
-// TracepointArguments returns how many arguments a raw tracepoint of the kernel or of a loaded module has, 0 if BTF does not describe it.
-func (k *Kernel) TracepointArguments(m Module, name string) byte {
-	n, _ := k.tracepoint(m, name)
-	return byte(max(n-1, 0))
+// Arguments returns how many arguments a raw tracepoint of the kernel or of a loaded module has, or if there is none, a function; 0 if BTF
+// does not describe it.
+func (k *Kernel) Arguments(m Module, name string) byte {
+	if n, ok := k.tracepoint(m, name); ok {
+		return byte(max(n-1, 0))
+	}
+	if proto, err := k.Prototype(m, name); err == nil {
+		return byte(len(proto.Params))
+	}
+	return 0
 }
 
 // TracepointSymbols returns symbols for a tracepoint; each kernel has at least one of them.

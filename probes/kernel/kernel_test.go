@@ -65,8 +65,8 @@ func TestHasString(t *testing.T) {
 	}
 }
 
-// The types of raw tracepoints have one argument more than they pass.
-func TestTracepointArguments(t *testing.T) {
+// The types of raw tracepoints have one argument more than they pass; functions have what they have.
+func TestArguments(t *testing.T) {
 	void := &btf.Pointer{Target: (*btf.Void)(nil)}
 	pointer := func(params ...btf.FuncParam) btf.Type {
 		return &btf.Pointer{Target: &btf.FuncProto{Return: (*btf.Void)(nil), Params: params}}
@@ -75,6 +75,7 @@ func TestTracepointArguments(t *testing.T) {
 		&btf.Typedef{Name: "btf_trace_two", Type: pointer(btf.FuncParam{Type: void}, btf.FuncParam{Type: void}, btf.FuncParam{Type: void})},
 		&btf.Typedef{Name: "btf_trace_none", Type: pointer(btf.FuncParam{Type: void})},
 		&btf.Typedef{Name: "btf_trace_odd", Type: void},
+		&btf.Func{Name: "one", Type: &btf.FuncProto{Return: (*btf.Void)(nil), Params: []btf.FuncParam{{Name: "a", Type: void}}}, Linkage: btf.StaticFunc},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -87,8 +88,8 @@ func TestTracepointArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]byte{"two": 2, "none": 0, "odd": 0, "missing": 0} {
-		if n := k.TracepointArguments(Module{}, name); n != want {
+	for name, want := range map[string]byte{"two": 2, "none": 0, "odd": 0, "one": 1, "missing": 0} {
+		if n := k.Arguments(Module{}, name); n != want {
 			t.Errorf("%s has %d arguments, want %d", name, n, want)
 		}
 	}
