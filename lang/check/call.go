@@ -183,6 +183,7 @@ func (c *checker) result(fn string, s signature, args []*ir.Expr) *ir.Expr {
 	computed := event.Type{Kind: event.String, Size: max(computedSize, args[0].Type.Size)}
 	if e.Type.Kind == event.String {
 		e.Type = computed
+		e.Type.Unit = ir.TextUnits[fn]
 	}
 	switch fn {
 	case "split":

@@ -161,14 +161,13 @@ func (c *checker) callName(n *ast.CallNode) *ir.Expr {
 	if x == nil || x.Type.Kind == ir.Pending {
 		return x
 	}
-	named := *x
-	if named.Type.Enum == nil {
-		named.Type.Enum = c.systemCalls()
-	}
-	if named.Type.Enum == nil {
+	calls := c.systemCalls()
+	if calls == nil {
 		return c.fail(syntax.SpanOf(n), "no probe here has the names of system calls", "")
 	}
-	return c.result("syscall_name", signature{result: ir.Text}, []*ir.Expr{&named})
+	e := c.result("syscall_name", signature{result: ir.Text}, []*ir.Expr{x})
+	e.Type.Enum = calls
+	return e
 }
 
 // systemCalls returns the names of the system calls, or nil if no probe has them.

@@ -63,6 +63,7 @@ const (
 	OpCast   // Args[0] modulo 2^Num, with the sign of Type
 	OpByte   // byte Num of the text Args[0], with a sign; 0 from its end on
 	OpSwap   // Args[0] with its Num/8 bytes in the opposite order
+	OpPiece  // Args[0] mapped by the piece that has it; Num if none has
 	OpNeg
 	OpCompl // ~
 	OpNot
@@ -103,6 +104,15 @@ type Expr struct {
 	Map   *Map
 	Elem  int
 	Stack *Stack
+	// Pieces are of OpPiece.
+	Pieces []Piece
+}
+
+// Piece maps the signed numbers n from From to To to n + Add, or to Add - n if it is Negated.
+type Piece struct {
+	From, To int64
+	Negated  bool
+	Add      int64
 }
 
 // Field is a place in the event struct. A number of 1, 2, 4 or 8 bytes is little-endian; Expr.Type.Kind determines its sign.

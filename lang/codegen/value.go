@@ -213,6 +213,9 @@ func (g *gen) eval(e *Expr, absent label) {
 	case OpSwap:
 		g.eval(e.Args[0], absent)
 		g.swap(e)
+	case OpPiece:
+		g.eval(e.Args[0], absent)
+		g.pieces(e)
 	case OpNeg:
 		g.eval(e.Args[0], absent)
 		g.emit(asm.Neg.Imm(asm.R0, 0))
@@ -225,6 +228,31 @@ func (g *gen) eval(e *Expr, absent label) {
 			return
 		}
 		g.arithmetic(e, absent)
+	}
+}
+
+// pieces converts the number in R0.
+func (g *gen) pieces(e *Expr) {
+	end := g.label()
+	for _, p := range e.Pieces {
+		next := g.label()
+		g.boundary(asm.JSLT, p.From, next)
+		g.boundary(asm.JSGT, p.To, next)
+		if p.Negated {
+			g.emit(asm.Neg.Imm(asm.R0, 0))
+		}
+		g.emit(asm.Add.Imm(asm.R0, int32(p.Add)))
+		g.jump(end)
+		g.place(next)
+	}
+	g.set(asm.R0, int64(e.Num))
+	g.place(end)
+}
+
+// boundary jumps if the number in R0 is beyond a bound. No number is below the least one.
+func (g *gen) boundary(jump asm.JumpOp, bound int64, beyond label) {
+	if bound != math.MinInt64 {
+		g.branch(jump.Imm(asm.R0, int32(bound), ""), beyond)
 	}
 }
 

@@ -543,7 +543,7 @@ func (r *opinionRow) zero(m *diffMap) {
 }
 
 func diffZero(s diffSort) any {
-	return map[diffSort]any{aNumber: bigZero, aBool: false, aText: "", anAddress: strings.Repeat("\x00", 16)}[s]
+	return map[diffSort]any{aNumber: bigZero, aBool: false, aText: "", anError: "", aSignal: "", anAddress: strings.Repeat("\x00", 16)}[s]
 }
 
 // key returns the result of diffKeyText for a key of m.
@@ -663,6 +663,8 @@ func (o *opinion) eval(n *diffNode) diffEval {
 		return o.byteOf(n)
 	case nAsOne:
 		return o.asOne(n)
+	case nNamed:
+		return o.named(n)
 	case nString:
 		field := o.probe.Field(n.args[0].text)
 		x := o.eval(n.args[0])
@@ -833,6 +835,17 @@ func (o *opinion) byteOf(n *diffNode) diffEval {
 			return new(big.Int)
 		}
 		return lowBits(big.NewInt(int64(text[n.index])), 8, true)
+	}
+}
+
+// named returns the text of a number.
+func (o *opinion) named(n *diffNode) diffEval {
+	x := o.eval(n.args[0])
+	return func() any {
+		if v := x(); v != nil {
+			return diffNamed[n.sort].of(lowBits(v.(*big.Int), 64, true).Int64())
+		}
+		return nil
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trace/lang/format"
 	"trace/probes/event"
 )
 
@@ -22,7 +23,19 @@ const (
 	aBool
 	aText
 	anAddress
+	anError // the text of an error number
+	aSignal // the text of a signal
 )
+
+// diffNamed are the functions that make texts of numbers, and some of their texts.
+var diffNamed = map[diffSort]struct {
+	fn    string
+	of    func(int64) string
+	texts []string
+}{
+	anError: {"strerror", format.ErrorText, []string{"", "Success", "Unknown error", "No such file or directory", "Invalid argument", "File exists"}},
+	aSignal: {"signal_name", format.SignalText, []string{"", "Killed", "Hangup", "N/A", "Unknown signal 0", "Unknown signal -1", "Unknown signal 33", "Real-time signal 30"}},
+}
 
 // diffNode is an expression. op is an operator as the language writes it, or one of the names below.
 type diffNode struct {
@@ -59,6 +72,7 @@ const (
 	nBetween = ".."
 	nCond    = "?:"
 	nString  = "string" // string(args[0]), which is a field
+	nNamed   = "named"  // the text of a number, as the sort has it
 )
 
 // diffVar is a $variable of a clause.
@@ -226,11 +240,13 @@ func (g *diffGen) setAll() {
 	}
 }
 
-// begin changes maps before the first event. Only literals are available there, and an address is not a literal.
+// begin changes maps before the first event. Only literals are available there. An address is not a literal, and a literal as the first
+// text of a map may make the others plain texts, which only user space has.
 func (g *diffGen) begin() {
 	g.vars, g.literals = nil, true
 	for _, m := range g.prog.maps {
-		if slices.Contains(m.keys, anAddress) || m.sort == anAddress || slices.Contains(m.tuple, anAddress) || !g.one(2) {
+		sorts := slices.Concat(m.keys, m.tuple, []diffSort{m.sort})
+		if slices.ContainsFunc(sorts, func(s diffSort) bool { return s >= anAddress }) || !g.one(2) {
 			continue
 		}
 		if m.agg != "" && !g.inUser {
@@ -341,7 +357,11 @@ func (g *diffGen) linear(m *diffMap) {
 
 // sort of a value; most are numbers.
 func (g *diffGen) sort() diffSort {
-	switch g.IntN(8) {
+	switch g.IntN(10) {
+	case 8:
+		return anError
+	case 9:
+		return aSignal
 	case 0:
 		return aBool
 	case 1:
@@ -596,12 +616,9 @@ func (g *diffGen) sample(m *diffMap) *diffNode {
 		}
 		return n
 	}
-	literal := func(v int64) *diffNode {
-		return &diffNode{op: nLit, text: fmt.Sprintf("(%d)", v), val: big.NewInt(v)}
-	}
-	step := g.node("*", aNumber, g.node("%", aNumber, g.number(1), literal(202)), literal(m.step))
-	beside := g.node("%", aNumber, g.number(1), literal(3))
-	return g.node("+", aNumber, literal(m.low-1), g.node("+", aNumber, step, beside))
+	step := g.node("*", aNumber, g.node("%", aNumber, g.number(1), numberLiteral(202)), numberLiteral(m.step))
+	beside := g.node("%", aNumber, g.number(1), numberLiteral(3))
+	return g.node("+", aNumber, numberLiteral(m.low-1), g.node("+", aNumber, step, beside))
 }
 
 func (g *diffGen) key(m *diffMap) []*diffNode {
@@ -758,11 +775,13 @@ func (g *diffGen) mayRead(m *diffMap) bool { return g.reads[m] || m.own || g.inU
 func (g *diffGen) comparison(depth int) *diffNode {
 	ops := []string{"==", "!=", "<", "<=", ">", ">="}
 	s := g.sort()
-	if s == aBool || s == anAddress {
+	if s != aNumber && s != aText {
 		ops = ops[:2]
 	}
 	op := pick(g, ops)
 	switch {
+	case diffNamed[s].fn != "" && g.one(2):
+		return g.node(op, aBool, g.expr(s, depth-1), textLiteral(pick(g, append(diffTexts, diffNamed[s].texts...))))
 	case s == aNumber && g.one(5):
 		return g.named(op)
 	case s == anAddress && g.one(2):
@@ -863,6 +882,9 @@ func (g *diffGen) leaf(s diffSort) *diffNode {
 	if s == aNumber && (g.literals || g.one(3)) {
 		return g.literal()
 	}
+	if named := diffNamed[s]; named.fn != "" {
+		return g.node(nNamed, s, g.littleNumber())
+	}
 	if g.literals || s != aNumber && g.one(4) {
 		switch s {
 		case aBool:
@@ -873,6 +895,15 @@ func (g *diffGen) leaf(s diffSort) *diffNode {
 		}
 	}
 	return g.field(s)
+}
+
+// littleNumber is a number that often has a text of its own.
+func (g *diffGen) littleNumber() *diffNode {
+	n := g.number(1)
+	if g.one(3) {
+		return n
+	}
+	return g.node("-", aNumber, g.node("%", aNumber, n, numberLiteral(170)), numberLiteral(int64(g.IntN(100))))
 }
 
 // read is a value of a map, or an element of one; nil if there are none.
@@ -923,6 +954,10 @@ func (g *diffGen) fieldNode(name string, s diffSort) *diffNode {
 
 func textLiteral(s string) *diffNode {
 	return &diffNode{op: nLit, sort: aText, text: strconv.QuoteToASCII(s), val: s}
+}
+
+func numberLiteral(v int64) *diffNode {
+	return &diffNode{op: nLit, text: fmt.Sprintf("(%d)", v), val: big.NewInt(v)}
 }
 
 // literal is a number in one of its spellings. The smallest is -2^63.
@@ -1191,6 +1226,8 @@ func (n *diffNode) String() string {
 		return fmt.Sprintf("(-%s)", n.args[0])
 	case nString:
 		return fmt.Sprintf("string(%s)", n.args[0])
+	case nNamed:
+		return fmt.Sprintf("%s(%s)", diffNamed[n.sort].fn, n.args[0])
 	case "~", "!":
 		return fmt.Sprintf("(%s%s)", n.op, n.args[0])
 	case "not":

@@ -74,12 +74,13 @@ func leaf(e *ir.Expr) func(*scope) any {
 	case ir.OpVar:
 		return func(sc *scope) any { return sc.vars[e.Variable.Index] }
 	case ir.OpSlot:
+		column := []ir.Column{{Type: e.Type}}
 		return func(sc *scope) any {
 			v, ok := sc.event.(valuer).Value(e.Index)
 			if !ok {
 				return nil
 			}
-			return v
+			return ir.Decoded(column, []any{v})[0]
 		}
 	case ir.OpStack:
 		return func(sc *scope) any { return sc.stack(e.StackUse()) }

@@ -56,12 +56,9 @@ func library(e *ir.Expr) func(*scope, []any) (any, error) {
 		compute = func(_ *scope, x []any) any { return ntop(e.Args, x) }
 	case "macaddr":
 		compute = func(_ *scope, x []any) any { return macaddr(event.To[uint64](x[0])) }
-	case "strerror":
-		compute = func(_ *scope, x []any) any { return format.ErrorText(event.To[int64](x[0])) }
-	case "signal_name":
-		compute = func(_ *scope, x []any) any { return format.SignalText(event.To[int64](x[0])) }
-	case "syscall_name":
-		compute = func(_ *scope, x []any) any { return callName(e.Args[0].Type.Enum, event.To[int64](x[0])) }
+	}
+	if naming := ir.NamingOf(e.Type); naming != nil {
+		compute = func(_ *scope, x []any) any { return naming.Of(event.To[int64](x[0])) }
 	}
 	return func(sc *scope, x []any) (any, error) {
 		if slices.Contains(x, nil) {
@@ -117,14 +114,6 @@ func ntop(args []*ir.Expr, x []any) any {
 // macaddr writes the six bytes of an address as they are in memory.
 func macaddr(n uint64) string {
 	return net.HardwareAddr(binary.LittleEndian.AppendUint64(nil, n)[:6]).String()
-}
-
-// callName returns the name of a system call.
-func callName(calls *event.Enum, n int64) any {
-	if name := calls.NameOf(n); name != "" {
-		return name
-	}
-	return "Unknown syscall"
 }
 
 // stringOf returns the text of a value as it is printed. It returns a string unchanged.

@@ -34,14 +34,14 @@ func (s *kernelStore) row(key []any) []byte {
 	if len(s.Key) == 0 {
 		return []byte{0, 0, 0, 0}
 	}
-	return s.Code.Key.Append(nil, key)
+	return s.Code.Key.Append(nil, ir.Coded(s.Key, key))
 }
 
 func (s *kernelStore) keyOf(row []byte) []any {
 	if len(s.Key) == 0 {
 		return nil
 	}
-	return s.Code.Key.Values(row)
+	return ir.Decoded(s.Key, s.Code.Key.Values(row))
 }
 
 // setWord is the size of the first word of the value of a map without a key: it reports whether the map was set.
@@ -52,7 +52,7 @@ func (s *kernelStore) set(key, value []any) error {
 	if len(s.Key) == 0 {
 		row = append(row, 1, 0, 0, 0, 0, 0, 0, 0)
 	}
-	return s.put(key, s.Code.Value.Append(row, value))
+	return s.put(key, s.Code.Value.Append(row, ir.Coded(s.Value, value)))
 }
 
 func (s *kernelStore) put(key []any, row []byte) error {
@@ -131,7 +131,7 @@ func (s *kernelStore) decode(raw []byte) ([]any, bool) {
 		}
 		raw = raw[setWord:]
 	}
-	return s.Code.Value.Values(raw), true
+	return ir.Decoded(s.Value, s.Code.Value.Values(raw)), true
 }
 
 func (s *kernelStore) state(key []any) ([]uint64, bool, error) {

@@ -30,6 +30,16 @@ func ErrorText(n int64) string {
 	return "Unknown error"
 }
 
+// Errors returns the error numbers that have a text of their own, in ascending order.
+func Errors() (all []int64) {
+	for i, text := range strings.Split(errorTexts, "\n") {
+		if text != "" {
+			all = append(all, int64(i)+1)
+		}
+	}
+	return all
+}
+
 // Real-time signals of programs. The C library keeps the two before them for itself.
 const firstRealTime, lastRealTime = 34, 64
 

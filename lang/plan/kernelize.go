@@ -86,6 +86,12 @@ func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 		out.Op, out.Num = codegen.OpCast, uint64(e.Bits)
 	case ir.OpByte:
 		out.Op, out.Num = codegen.OpByte, uint64(e.Index)
+	case ir.OpCall:
+		if ir.TextUnits[e.Fn] == event.None {
+			return nil, k.cannot(e, whatOf(e))
+		}
+		out.Op = codegen.OpPiece
+		out.Num, out.Pieces = codeOf(ir.NamingOf(e.Type))
 	case ir.OpSwap:
 		out.Op, out.Num = codegen.OpSwap, uint64(e.Bits)
 	case ir.OpStartsWith:
@@ -106,7 +112,7 @@ func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 		out.Op = op
 	}
 	var why *Obstacle
-	if out.Args, why = k.exprs(e.Args); why != nil {
+	if out.Args, why = k.operands(e); why != nil {
 		return nil, why
 	}
 	if out.Type.Kind == codegen.String {
@@ -187,23 +193,24 @@ func (k *kernelizer) lookup(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *Obst
 	} else if e.Map.IsTuple {
 		return nil, k.cannot(e, "a tuple as a value of an expression")
 	}
-	out.Args, why = k.exprs(k.typedKey(e.Map, e.Args))
+	out.Args, why = k.columns(e.Map.Key, e.Args)
 	return out, why
 }
 
-// typedKey converts the elements of a key to the types of the map's columns, which are signed if any use is.
-func (k *kernelizer) typedKey(m *ir.Map, key []*ir.Expr) []*ir.Expr {
-	return convert(m.Key, key)
-}
-
-func convert(columns []ir.Column, in []*ir.Expr) []*ir.Expr {
-	out := slices.Clone(in)
+// columns returns the elements of a key or value with the types of the map's columns, which are signed if any use is.
+func (k *kernelizer) columns(columns []ir.Column, in []*ir.Expr) ([]*codegen.Expr, *Obstacle) {
+	out := make([]*codegen.Expr, len(in))
 	for i, c := range columns {
+		e := in[i]
 		if c.Type.Kind == event.Int {
-			out[i] = ir.Signed(in[i])
+			e = ir.Signed(e)
+		}
+		var why *Obstacle
+		if out[i], why = k.as(c.Type, e); why != nil {
+			return nil, why
 		}
 	}
-	return out
+	return out, nil
 }
 
 func (k *kernelizer) inKernel(m *ir.Map, e *ir.Expr) (*codegen.Map, *Obstacle) {
@@ -229,7 +236,7 @@ func (k *kernelizer) member(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *Obst
 			return nil, why
 		}
 		out.Op, out.Map, out.Elem = codegen.OpLookup, m, e.Index
-		out.Args, why = k.exprs(k.typedKey(of.Map, of.Args))
+		out.Args, why = k.columns(of.Map.Key, of.Args)
 		return out, why
 	}
 	return nil, k.cannot(e, "a tuple in a variable")
@@ -282,8 +289,11 @@ func (k *kernelizer) stmt(s ir.Stmt) (codegen.Stmt, *Obstacle) {
 		if s.V.Elems != nil {
 			return nil, &Obstacle{Reason: "a tuple in a variable is not supported in the kernel", span: s.Span}
 		}
-		value, why := k.expr(convert([]ir.Column{{Type: s.V.Type}}, []*ir.Expr{s.Value})[0])
-		return &codegen.Let{Var: k.vars + s.V.Index, Value: value}, why
+		value, why := k.columns([]ir.Column{{Type: s.V.Type}}, []*ir.Expr{s.Value})
+		if why != nil {
+			return nil, why
+		}
+		return &codegen.Let{Var: k.vars + s.V.Index, Value: value[0]}, nil
 	case *ir.IfStmt:
 		cond, why := k.expr(s.Cond)
 		if why != nil {
@@ -300,7 +310,7 @@ func (k *kernelizer) stmt(s ir.Stmt) (codegen.Stmt, *Obstacle) {
 		if why != nil {
 			return nil, why
 		}
-		key, why := k.exprs(k.typedKey(s.Map, s.Key))
+		key, why := k.columns(s.Map.Key, s.Key)
 		return &codegen.Delete{Map: m, Key: key}, why
 	case *ir.ForStmt:
 		return k.loop(s)
@@ -355,11 +365,11 @@ func (k *kernelizer) set(s *ir.SetStmt) (codegen.Stmt, *Obstacle) {
 	if why != nil {
 		return nil, why
 	}
-	key, why := k.exprs(k.typedKey(s.Map, s.Key))
+	key, why := k.columns(s.Map.Key, s.Key)
 	if why != nil {
 		return nil, why
 	}
-	value, why := k.exprs(convert(s.Map.Value, s.Value))
+	value, why := k.columns(s.Map.Value, s.Value)
 	if why != nil {
 		return nil, why
 	}
@@ -375,7 +385,7 @@ func (k *kernelizer) update(s *ir.UpdateStmt) (codegen.Stmt, *Obstacle) {
 		return nil, why
 	}
 	out := &codegen.Update{Map: m}
-	if out.Key, why = k.exprs(k.typedKey(s.Map, s.Key)); why != nil || s.Arg == nil {
+	if out.Key, why = k.columns(s.Map.Key, s.Key); why != nil || s.Arg == nil {
 		return out, why
 	}
 	arg := s.Arg

@@ -103,6 +103,9 @@ func rowOf(columns []ir.Column) codegen.Row {
 }
 
 func kernelType(t event.Type) codegen.Type {
+	if ir.NamingOf(t) != nil {
+		return codegen.Type{Kind: codegen.Int}
+	}
 	switch t.Kind {
 	case event.Int:
 		return codegen.Type{Kind: codegen.Int}

@@ -421,8 +421,11 @@ func (p *Plan) emit(s *Part, fields []*event.Field, values []*ir.Expr, l *kernel
 	})
 	types := make([]event.Type, len(values))
 	for i, v := range values {
-		if types[i] = v.Type; v.Type.Kind == format.Stack {
+		switch types[i] = v.Type; {
+		case v.Type.Kind == format.Stack:
 			types[i] = ir.Natural64
+		case ir.NamingOf(v.Type) != nil:
+			types[i] = ir.Integer64
 		}
 	}
 	s.layout = event.NewLayout(len(p.Parts), s.Site.Probe, fields, types)

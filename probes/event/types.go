@@ -134,7 +134,7 @@ func (e *Enum) flagsOf(v int64) string {
 // EnumOf returns the names for values of a type, or nil.
 func EnumOf(t *Type) *Enum {
 	switch {
-	case t == nil:
+	case t == nil, t.Kind == String: // the names that a string is one of are strings
 		return nil
 	case t.Unit == Errno:
 		return ErrnoNames()
