@@ -4,6 +4,7 @@ package probes
 
 import (
 	"errors"
+	"slices"
 
 	"trace/probes/kernel"
 )
@@ -30,7 +31,7 @@ func (h *Host) choose(reqs []Request) (served []*request, skipped []*Unavailable
 			missing = appendUnavailable(missing, unavailable)
 		}
 	}
-	if len(served) == 0 {
+	if len(served) == 0 && !slices.ContainsFunc(reqs, func(r Request) bool { return r.OrNone }) {
 		for _, e := range skipped {
 			missing = appendUnavailable(missing, e)
 		}

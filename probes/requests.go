@@ -19,6 +19,8 @@ type Request struct {
 	Counted bool
 	// IfAvailable makes Attach continue without the probe on a host that does not have it; Session.Skipped returns why.
 	IfAvailable bool
+	// OrNone makes Attach continue even if no probe is left.
+	OrNone bool
 }
 
 // DefaultRingBytes is the size of the ring buffer: about 40,000 events.

@@ -20,7 +20,7 @@ var foreignCalls = map[string]foreignCall{
 	"strlen":      {"strlen(s)", 1, renamed("len")},
 	"strstr":      {`strstr(s, "part")`, 2, renamed("indexOf")},
 	"strcontains": {`strcontains(s, "part")`, 2, joined("contains")},
-	"strncmp":     {`strncmp(s, "text", 3), with a literal text and number`, 3, compared},
+	"strncmp":     {`strncmp(s, "text", 3), with a literal number`, 3, compared},
 	"str_concat":  {"str_concat(a, b)", 2, concatenated},
 }
 
@@ -40,17 +40,22 @@ func callOf(fn string, args ...ast.Node) ast.Node {
 	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: fn}, Arguments: args}
 }
 
-// compared is strncmp(a, "text", n): 0 if the first n bytes are equal, and otherwise 1.
+// compared is strncmp(a, b, n): 0 if the first n bytes are equal, and otherwise 1. The kernel can do it if b is a literal.
 func compared(args []ast.Node) ast.Node {
 	text, isText := args[1].(*ast.StringNode)
 	n, _, isNumber := literalValue(args[2])
 	count, isNatural := n.(uint64)
-	if !isText || !isNumber || !isNatural {
+	if !isNumber || !isNatural {
 		return nil
 	}
-	equal := &ast.BinaryNode{Operator: "==", Left: args[0], Right: text}
-	if count <= uint64(len(text.Value)) {
+	var equal ast.Node
+	switch {
+	case !isText:
+		equal = &ast.BinaryNode{Operator: "==", Left: callOf("memcmp", args...), Right: numberNode(0)}
+	case count <= uint64(len(text.Value)):
 		equal = &ast.BinaryNode{Operator: "startsWith", Left: args[0], Right: &ast.StringNode{Value: text.Value[:count]}}
+	default:
+		equal = &ast.BinaryNode{Operator: "==", Left: args[0], Right: text}
 	}
 	return &ast.ConditionalNode{Ternary: true, Cond: equal, Exp1: numberNode(0), Exp2: numberNode(1)}
 }

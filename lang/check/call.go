@@ -124,10 +124,12 @@ func (c *checker) isWord(fn string) bool {
 	return f != nil && f.Common || slices.Contains(builtins, fn) || c.probe == nil && selfTypes[fn].Size != 0 || fn == "nsecs"
 }
 
-// stringItself types bpftrace's str(s): a string is one already.
+// stringItself types bpftrace's str(s): a string is one already. str(s, n) has its first n bytes.
 func (c *checker) stringItself(n *ast.CallNode) *ir.Expr {
-	if len(n.Arguments) != 1 {
-		return c.fail(syntax.SpanOf(n), "str() has "+argumentCount(len(n.Arguments)), "write str(s)")
+	if len(n.Arguments) == 2 {
+		return c.expr(located(callOf("buf", n.Arguments...), n), nil)
+	} else if len(n.Arguments) != 1 {
+		return c.fail(syntax.SpanOf(n), "str() has "+argumentCount(len(n.Arguments)), "write str(s) or str(s, n)")
 	}
 	if e, is := c.argumentText(n.Arguments[0]); is {
 		return e
@@ -307,6 +309,8 @@ func (c *checker) castTo(word string, x *ir.Expr, at syntax.Span) *ir.Expr {
 		return x
 	case word == "string":
 		return c.result("string", signatures["string"], []*ir.Expr{x})
+	case word == "bool" && x.Type.Kind == event.String:
+		return simplify(ir.Operation(ir.OpNe, ir.Boolean, x, c.str(at, "", nil)))
 	case !numeric:
 		return c.fail(at, fmt.Sprintf("%s cannot be cast to a number", describe(x)), castHelp(x))
 	case word == "bool" && x.Type.Kind == event.Bool:
@@ -369,7 +373,7 @@ func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *ir.Ex
 	if c.probe.Period != 0 {
 		return c.fail(at, fmt.Sprintf("%s has no task, so there is no %s", c.probe, word), "capture stacks at other probes")
 	}
-	var how event.Unit
+	how := c.stackMode
 	rest := args
 	if len(rest) > 0 {
 		if name, ok := rest[0].(*ast.IdentifierNode); ok && name.Value[0] != '$' {

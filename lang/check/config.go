@@ -35,6 +35,14 @@ var settings = map[string]func(prog *ir.Program, value any, word string) (want s
 		}
 		return ""
 	},
+	"stack_mode": func(prog *ir.Program, _ any, word string) string {
+		mode, known := stackModes[word]
+		prog.StackMode = mode
+		if !known {
+			return "bpftrace, perf or raw"
+		}
+		return ""
+	},
 	"missing_probes": func(prog *ir.Program, _ any, word string) string {
 		i := slices.Index(missingChoices, word)
 		if i < 0 {

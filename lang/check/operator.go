@@ -187,6 +187,9 @@ func (c *checker) fold(n ast.Node, e *ir.Expr) *ir.Expr {
 
 // choice types an operation that yields a or b, and converts both to one type. first holds the operands before them.
 func (c *checker) choice(n ast.Node, op ir.Op, a, b *ir.Expr, first ...*ir.Expr) *ir.Expr {
+	if op == ir.OpCond && a.Type.Kind == format.Tuple && b.Type.Kind == format.Tuple && len(a.Elems) == len(b.Elems) && a.Form.Equal(b.Form) {
+		return c.tupleChoice(n, a, b, first[0])
+	}
 	for _, x := range []*ir.Expr{a, b} {
 		if x.Type.Kind == format.Tuple || x.Type.Kind == format.Array {
 			return c.fail(x.Span, fmt.Sprintf("%s cannot be chosen", describe(x)), "write the choice for each of its elements")
@@ -208,6 +211,26 @@ func (c *checker) choice(n ast.Node, op ir.Op, a, b *ir.Expr, first ...*ir.Expr)
 		a, b = ir.Signed(a), ir.Signed(b)
 	}
 	return ir.Operation(op, typ, append(first, a, b)...)
+}
+
+// tupleChoice chooses each element of a tuple.
+func (c *checker) tupleChoice(n ast.Node, a, b, cond *ir.Expr) *ir.Expr {
+	if draws(cond) { // once for all elements
+		if !c.inBody() {
+			return c.fail(syntax.SpanOf(n), "each element would have a random number of its own", "write the choice in the body")
+		}
+		cond = c.keepValue(n, cond)
+	}
+	all := row{tuple: true, form: a.Form}
+	others := c.membersOf(b)
+	for i, x := range c.membersOf(a) {
+		one := c.choice(n, ir.OpCond, x, others[i], cond)
+		if one == nil {
+			return nil
+		}
+		all.values = append(all.values, simplify(one))
+	}
+	return tupleOf(all, syntax.SpanOf(n))
 }
 
 // constant types an argument that must be a literal number in a range.

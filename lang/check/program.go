@@ -29,7 +29,7 @@ func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, 
 	if err := o.environment(prog); err != nil {
 		return nil, err
 	}
-	r.missing = prog.Missing
+	r.missing, r.stackMode = prog.Missing, prog.StackMode
 	if tree.Expr != nil {
 		if c := r.bare(tree.Expr, tree.Body); c != nil {
 			prog.Clauses = append(prog.Clauses, c)

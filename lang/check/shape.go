@@ -251,7 +251,9 @@ type varUses struct {
 	loop *mapUses
 	// declared is the type of let $x: type, or "".
 	declared string
-	span     syntax.Span // of its declaration
+	// unassigned reports that nothing has set a variable that was declared without a value.
+	unassigned bool
+	span       syntax.Span // of its declaration
 }
 
 // settled copies the results to the variable.

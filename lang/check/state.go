@@ -67,6 +67,8 @@ type resolver struct {
 	params  []ir.Param
 	// missing is what the program has chosen for probes that are not there.
 	missing ir.Missing
+	// stackMode is how frames are written unless a stack names its own way.
+	stackMode event.Unit
 	// trials are where the tests and the benchmarks are, by their names.
 	trials map[string]syntax.Span
 	// named are the flags that getopt() declares.
@@ -82,7 +84,10 @@ func (r *resolver) fail(at syntax.Span, msg, help string) {
 
 // warn notes what the program does not mean, although it can run.
 func (r *resolver) warn(at syntax.Span, msg, help string) {
-	r.warnings = append(r.warnings, r.text.Error(at, "WARNING: "+msg, help))
+	found := r.text.Error(at, "WARNING: "+msg, help)
+	if !slices.ContainsFunc(r.warnings, func(known *syntax.Error) bool { return *known == *found }) { // once for all probes of a clause
+		r.warnings = append(r.warnings, found)
+	}
 }
 
 func (r *resolver) match(ref syntax.ProbeRef) []*event.Probe { return matching(r.catalog, ref) }

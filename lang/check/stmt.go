@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -98,17 +99,22 @@ func (c *checker) scopeOf(vars map[string]*varUses, b *syntax.Block, then func()
 	}
 	out = append(out, c.aside(then)...)
 	c.scopes = c.scopes[:len(c.scopes)-1]
-	for name := range vars {
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		c.hidden[name] = true
+		if v := vars[name]; v.unassigned && c.final {
+			c.warn(v.span, fmt.Sprintf("Variable %s was never assigned to", v.Name), "")
+		}
 	}
 	return out
 }
 
 // leaves reports whether nothing runs after a statement of its block.
 func leaves(s syntax.Stmt) bool {
-	switch s.(type) {
+	switch s := s.(type) {
 	case *syntax.Return, *syntax.Jump:
 		return true
+	case *syntax.Call:
+		return callee(s.Call) == "exit"
 	}
 	return false
 }
@@ -278,6 +284,7 @@ func (c *checker) setVar(s *syntax.Assign, target *ast.IdentifierNode) ir.Stmt {
 		v = c.variable(c.clause, s, name)
 		c.scopes[len(c.scopes)-1][name] = v
 	}
+	v.unassigned = false
 	return c.assigned(v, value, s.Span)
 }
 
@@ -343,7 +350,7 @@ func (c *checker) declareVar(s *syntax.Declare) ir.Stmt {
 		return nil
 	}
 	v := c.variable(c.clause, s, s.Var)
-	v.declared = declared
+	v.declared, v.unassigned = declared, s.Value == nil
 	c.scopes[len(c.scopes)-1][s.Var] = v
 	switch {
 	case declared != "" && s.Value == nil:

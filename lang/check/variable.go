@@ -236,11 +236,16 @@ func (c *checker) visible(name string) *varUses {
 // dollar types $name: a param or a variable.
 func (c *checker) dollar(n *ast.IdentifierNode, want *event.Type) *ir.Expr {
 	if p := c.param(n.Value); p != nil {
+		if p.Value == nil && c.final {
+			c.warn(syntax.SpanOf(n), fmt.Sprintf("Positional parameter %s is empty or not provided", n.Value), "")
+		}
 		return c.paramValue(p, syntax.SpanOf(n), want)
 	}
 	v := c.visible(n.Value)
 	if v == nil {
 		return c.unknownVariable(n)
+	} else if v.unassigned && c.final {
+		c.warn(syntax.SpanOf(n), "Variable used before it was assigned: "+v.Name, "")
 	}
 	return variableValue(v, syntax.SpanOf(n))
 }

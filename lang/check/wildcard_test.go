@@ -143,7 +143,7 @@ func TestFunctionsOfThisMachine(t *testing.T) {
 		"nvme:setup_rq { print(usym(1)) }":  "program:1:23: usym() reads the process of the event, which a recording has not; help: print ustack, which is recorded with its names",
 		"begin { print(nsecs(tai)) }":       "program:1:15: a recording has only the clock of nsecs, the time since boot; help: write nsecs, or strftime() for the time of day",
 		"begin { print(comm(1)) }":          "program:1:15: comm(pid) reads the name of a process of this machine, and a recording is of the past; help: write comm, the name at the event",
-		"begin { print(str()) }":            "program:1:15: str() has no argument here; help: write str(s)",
+		"begin { print(str()) }":            "program:1:15: str() has no argument here; help: write str(s) or str(s, n)",
 		"begin { static_assert(1 == 1, 2)}": `program:1:31: the message of static_assert() must be a literal string; help: write static_assert(condition, "message")`,
 	} {
 		_, err := compile("program", src, langtest.Catalog, recorded)

@@ -276,7 +276,12 @@ func allocation(Operand, string) func(v any) any {
 }
 
 func pointer(e Operand, _ string) func(v any) any {
-	return func(v any) any { return fmt.Sprintf("%#x", Bits(e.Type, Numeric(v))) }
+	return func(v any) any {
+		if bits := Bits(e.Type, Numeric(v)); bits != 0 {
+			return fmt.Sprintf("%#x", bits)
+		}
+		return "0"
+	}
 }
 
 func character(Operand, string) func(v any) any {

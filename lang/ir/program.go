@@ -28,6 +28,8 @@ type Program struct {
 	MapKeys uint32  // how many keys a map has room for; 0: the default
 	Silent  bool    // maps are not printed at the end
 	Missing Missing // what to do about named probes that the host lacks
+	// StackMode is how frames are written: 0, or as package format has it.
+	StackMode event.Unit
 }
 
 // Missing is what to do about a probe that is named and not available.

@@ -261,7 +261,9 @@ func (p *Plan) wantedProbes() []probes.Request {
 			i = len(reqs)
 			reqs = append(reqs, probes.Request{Probe: b.Probe, Arg: arg, IfAvailable: true})
 		}
-		reqs[i].IfAvailable = reqs[i].IfAvailable && (!b.Clause.Named[b.Probe] || p.Program.Missing != ir.MissingFails)
+		optional := p.Program.Missing != ir.MissingFails
+		reqs[i].IfAvailable = reqs[i].IfAvailable && (!b.Clause.Named[b.Probe] || optional)
+		reqs[i].OrNone = optional && len(p.moments) > 0
 	}
 	return reqs
 }

@@ -312,6 +312,16 @@ func cutUnit(text string) (digits, unit string) {
 	return digits, unit
 }
 
+// unquoted decodes an escape. In C, one of octal digits has up to three.
+func unquoted(text string, quote byte) (r rune, multibyte bool, tail string, err error) {
+	digits := text[1:min(4, len(text))]
+	digits = digits[:len(digits)-len(strings.TrimLeft(digits, "01234567"))]
+	if n, err := strconv.ParseUint(digits, 8, 8); err == nil {
+		return rune(n), false, text[1+len(digits):], nil
+	}
+	return strconv.UnquoteChar(text, quote)
+}
+
 // str reads a string. Unescaped bytes stand for themselves, valid UTF-8 or not.
 func (l *lexer) str(t *token) {
 	quote := l.src[l.pos]
@@ -328,10 +338,10 @@ func (l *lexer) str(t *token) {
 			t.fail("the string is not closed", "close it with "+string(quote))
 			return
 		case c == '\\' && quote != '`':
-			r, multibyte, tail, err := strconv.UnquoteChar(l.src[l.pos:], quote)
+			r, multibyte, tail, err := unquoted(l.src[l.pos:], quote)
 			if err != nil {
 				l.pos++
-				t.fail("unknown escape in the string", `escapes are \n \t \r \\ \" \' \xHH \uHHHH; strings in backticks have none`)
+				t.fail("unknown escape in the string", `escapes are \n \t \r \\ \" \' \NNN \xHH \uHHHH; strings in backticks have none`)
 				return
 			}
 			l.pos = len(l.src) - len(tail)

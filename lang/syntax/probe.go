@@ -16,6 +16,12 @@ var foreign = map[string]bool{
 	"asyncwatchpoint": true, "iter": true,
 }
 
+// shortForeign are bpftrace's short names of its probes.
+var shortForeign = map[string]string{
+	"k": "kprobe", "kr": "kretprobe", "u": "uprobe", "ur": "uretprobe", "U": "usdt", "t": "tracepoint", "rt": "rawtracepoint",
+	"f": "fentry", "fr": "fexit", "s": "software", "h": "hardware", "w": "watchpoint", "aw": "asyncwatchpoint", "it": "iter",
+}
+
 // shortTimers are bpftrace's short names of timers.
 var shortTimers = map[string]string{"i": interval, "p": profile}
 
@@ -113,6 +119,9 @@ func (p *parser) reference() ProbeRef {
 	ref, ok := p.lex.probe(p.tok.span.From)
 	if !ok {
 		return p.moment()
+	}
+	if long := shortForeign[ref.Group]; long != "" {
+		ref.Group = long
 	}
 	switch {
 	case foreign[ref.Group]:

@@ -306,11 +306,11 @@ func (t Type) String() string {
 
 // casts maps the type of a cast to its name in the tree.
 var casts = map[string]string{
-	"int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64", "int": "int64",
+	"int8": "int8", "int16": "int16", "int32": "int32", "int64": "int64", "int": "int32",
 	"uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
 	"int8_t": "int8", "int16_t": "int16", "int32_t": "int32", "int64_t": "int64",
 	"uint8_t": "uint8", "uint16_t": "uint16", "uint32_t": "uint32", "uint64_t": "uint64",
-	"bool": "bool", "string": "string",
+	"bool": "bool", "string": "string", "long": "int64", "short": "int16",
 }
 
 // TypeCalled returns the type of that name, as a cast has it.

@@ -109,7 +109,7 @@ var blocks = []struct{ src, tree, printed string }{
 	{"(5).0 + (-$x).1 + -$x.1 + (a ? b : c).0", "((((5 .0) + ((- $x) .1)) + (- ($x .1))) + ((a ? b : c) .0))", ""},
 	{"a in $kv.0..5", "(a in (($kv .0) .. 5))", ""},
 	{"((a, b), c) == (a, (b, c))", "((tuple (tuple a b) c) == (tuple a (tuple b c)))", ""},
-	{"(uint8)x + (int)y * (int32)(z)", "((uint8 x) + ((int64 y) * (int32 z)))", "(uint8)x + (int64)y * (int32)z"},
+	{"(uint8)x + (int)y * (int32)(z)", "((uint8 x) + ((int32 y) * (int32 z)))", "(uint8)x + (int32)y * (int32)z"},
 	{"(int8)-x ** 2 - -(uint16)(a + b).0", "((int8 (- (x ** 2))) - (- (uint16 ((a + b) .0))))", ""},
 	{"((uint8)x).0 + (int16 + 1)", "(((uint8 x) .0) + (int16 + 1))", "((uint8)x).0 + (int16 + 1)"},
 	{"len(comm) > 3 && f()", "((len(comm) > 3) && f())", ""},
