@@ -419,12 +419,14 @@ func (c *checker) arrayOf(n *syntax.Cast, x *ir.Expr) *ir.Expr {
 		return c.fail(at, fmt.Sprintf("%s cannot be cast to an array", describe(x)), "numbers can")
 	}
 	count := n.To.Array
-	if count == syntax.OfValue && x.Type.Kind == ir.Pending {
-		return &ir.Expr{Op: ir.OpCast, Type: x.Type, Args: []*ir.Expr{x}, Bits: to.bits}
-	} else if count == syntax.OfValue {
-		count = max(1, 8*sizeOfNumber(n, x)/to.bits)
+	bits := 8 * x.Type.Size
+	switch {
+	case count == syntax.OfValue && (x.Type.Kind == ir.Pending || c.first && x.Op != ir.OpLit): // what the program sets later may be wider
+		c.changed = c.changed || c.first
+		return &ir.Expr{Op: ir.OpCast, Type: event.Type{Kind: ir.Pending}, Args: []*ir.Expr{x}, Bits: to.bits}
+	case count == syntax.OfValue:
+		count = max(1, bits/to.bits)
 	}
-	bits := 8 * sizeOfNumber(n, x)
 	switch {
 	case count*to.bits > 64:
 		return c.fail(at, fmt.Sprintf("%s is larger than a number, which has 8 bytes", n.To), "")
@@ -460,14 +462,6 @@ func (c *checker) arrayOf(n *syntax.Cast, x *ir.Expr) *ir.Expr {
 func draws(e *ir.Expr) (found bool) {
 	ir.WalkExpr(e, func(e *ir.Expr) { found = found || e.Op == ir.OpSelf && e.Fn == "rand" })
 	return found
-}
-
-// sizeOfNumber returns the bytes of the operand of a cast. A literal has the bytes that it needs.
-func sizeOfNumber(n *syntax.Cast, x *ir.Expr) int {
-	if _, sized := n.Of.(*syntax.Cast); x.Op == ir.OpLit && !sized {
-		return bytesFor(x.Val)
-	}
-	return x.Type.Size
 }
 
 // numberOf returns the number whose parts an array has.

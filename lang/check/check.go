@@ -132,7 +132,7 @@ func (c *checker) str(at syntax.Span, value string, want *event.Type) *ir.Expr {
 	if strings.IndexByte(value, 0) >= 0 {
 		return c.fail(at, "the string has a NUL byte, but strings in events end before the first NUL", "")
 	}
-	return &ir.Expr{Op: ir.OpLit, Type: event.Type{Kind: event.String, Size: len(value)}, Val: value}
+	return &ir.Expr{Op: ir.OpLit, Type: event.Type{Kind: event.String, Size: len(value) + 1}, Val: value}
 }
 
 // name types a word: a field, or a name from the enum of the other operand. If a word is both, event.word means the field and

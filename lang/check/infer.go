@@ -25,7 +25,7 @@ func newAnalysis(r *resolver, clauses []*ir.Clause) *analysis {
 
 // run checks all clauses for all their probes. It returns the checkers of the last pass.
 func (a *analysis) run(clauses []*ir.Clause) []*checker {
-	for a.changed = true; a.changed; {
+	for a.first, a.changed = true, true; a.changed; a.first = false {
 		a.changed = false
 		a.pass(clauses)
 	}

@@ -102,21 +102,18 @@ func (c *checker) swapped(n *ast.CallNode) *ir.Expr {
 		return x
 	}
 	size := x.Type.Size
-	if _, sized := n.Arguments[0].(*syntax.Cast); x.Op == ir.OpLit && !sized {
-		size = bytesFor(x.Val)
-	}
 	e := ir.Operation(ir.OpSwap, event.Type{Kind: event.Uint, Size: size}, x)
 	e.Bits = 8 * size
 	return e
 }
 
-// bytesFor returns the size of the smallest integer type that holds a number.
+// bytesFor returns the size of the smallest signed type that holds a number; 8 if none does.
 func bytesFor(v any) int {
 	n := event.To[uint64](v)
 	if i, ok := v.(int64); ok && i < 0 {
-		n = uint64(^i) << 1 // the sign takes a bit
+		n = uint64(^i)
 	}
-	return max(1, 1<<bits.Len(uint((bits.Len64(n)+7)/8-1)))
+	return min(8, 1<<bits.Len(uint(bits.Len64(n)/8))) // the sign takes a bit
 }
 
 // addressOf types pton("fe80::1"), a GID, and pton("10.9.0.1"), an array of the four bytes of an address.
@@ -148,11 +145,7 @@ func (c *checker) capacity(n *ast.CallNode) *ir.Expr {
 	if e == nil || e.Type.Kind == ir.Pending {
 		return e
 	}
-	size := e.Type.Size
-	if e.Op == ir.OpLit {
-		size++
-	}
-	return literal(uint64(size))
+	return literal(uint64(e.Type.Size))
 }
 
 // callName types syscall_name(n).
@@ -391,25 +384,28 @@ func (c *checker) sizeOf(n *ast.CallNode) *ir.Expr {
 	return literal(uint64(size))
 }
 
-// sizeOfValue returns how many bytes a value has. A string has a NUL at its end.
+// sizeOfValue returns how many bytes a value has. The numbers of a tuple are where their size allows, as in C.
 func sizeOfValue(e *ir.Expr) (size int, ok bool) {
-	switch {
-	case e.Op == ir.OpTuple:
-		for _, arg := range e.Args {
-			part, ok := sizeOfValue(arg)
-			if !ok {
-				return 0, false
-			}
-			size += part
-		}
-		return size, true
-	case e.Type.Kind == event.String && e.Op == ir.OpLit:
-		return e.Type.Size + 1, true
-	case e.Op == ir.OpLit && event.IsNumber(e.Type):
-		return bytesFor(e.Val), true
+	all := e.Elems
+	if e.Type.Kind != format.Tuple {
+		all = []event.Type{e.Type}
 	}
-	return e.Type.Size, e.Type.Size > 0 && e.Type.Kind != format.Stack || e.Type.Kind == ir.Pending
+	widest := 1
+	for _, t := range all {
+		if t.Size == 0 && t.Kind != ir.Pending || t.Kind == format.Stack {
+			return 0, false
+		}
+		align := 1
+		if event.IsNumber(t) {
+			align = t.Size
+		}
+		size, widest = rounded(size, align)+t.Size, max(widest, align)
+	}
+	return rounded(size, widest), true
 }
+
+// rounded returns the next multiple of a power of two.
+func rounded(n, to int) int { return (n + to - 1) &^ (to - 1) }
 
 // sorts are the functions that ask for the sort of a value.
 var sorts = map[string]func(e *ir.Expr) bool{
@@ -418,7 +414,7 @@ var sorts = map[string]func(e *ir.Expr) bool{
 	"is_literal":          func(e *ir.Expr) bool { return e.Op == ir.OpLit },
 	"is_ptr":              func(*ir.Expr) bool { return false }, // there are no pointers
 	"is_str":              func(e *ir.Expr) bool { return e.Type.Kind == event.String },
-	"is_unsigned_integer": func(e *ir.Expr) bool { return e.Type.Kind == event.Uint && (e.Op != ir.OpLit || e.Type.Size < 8) },
+	"is_unsigned_integer": func(e *ir.Expr) bool { return e.Type.Kind == event.Uint && !plain(e) },
 }
 
 // isSort types is_integer(x) and its like.

@@ -13,9 +13,10 @@ import (
 
 // This file types literals.
 
-// literal makes the node of a number. A number that is not negative is unsigned; a signed operand makes it signed.
+// literal makes the node of a number. A number that is not negative is unsigned; a signed operand makes it signed. It has the bytes of
+// the smallest signed type that holds it.
 func literal(v any) *ir.Expr {
-	e := &ir.Expr{Op: ir.OpLit, Type: event.Type{Kind: event.Uint, Size: 8}, Val: v}
+	e := &ir.Expr{Op: ir.OpLit, Type: event.Type{Kind: event.Uint, Size: bytesFor(v)}, Val: v}
 	if i, ok := v.(int64); ok {
 		if i < 0 {
 			e.Type.Kind = event.Int
@@ -65,7 +66,7 @@ func typeOfParam(value any, unit event.Unit) event.Type {
 	case bool:
 		return ir.Boolean
 	case string:
-		return event.Type{Kind: event.String, Size: len(value)}
+		return event.Type{Kind: event.String, Size: len(value) + 1}
 	default:
 		t := literal(value).Type
 		t.Unit = unit

@@ -264,9 +264,6 @@ func (c *checker) member(n *syntax.Member) *ir.Expr {
 // byteOf types $s[0], a byte of a string. A literal ends with a NUL, as in C.
 func (c *checker) byteOf(n *syntax.Member, of *ir.Expr) *ir.Expr {
 	size := of.Type.Size
-	if of.Op == ir.OpLit {
-		size++
-	}
 	if c.final && of.Op != ir.OpVar && n.Index >= size {
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("the string has room for %d bytes", size), "the first one is [0]")
 	}

@@ -90,7 +90,7 @@ nvme:complete_rq / latency > $lat && size > $size && ctrl == $dev && $on && tag 
 	for _, p := range params {
 		got = append(got, fmt.Sprintf("%s=%s %v %s %q", strings.TrimPrefix(p.Short+","+p.Name, ","), p.Default, p.Value, ir.TypeText(p.Type, nil, false), p.Help))
 	}
-	want := `l,lat=10ms 10000000 u8 ns "the least latency"; size=4KiB 4096 u8 bytes ""; n=-5 -5 s8 ""; on=true true bool ""; dev="nvme0" nvme0 str5 ""`
+	want := `l,lat=10ms 10000000 u4 ns "the least latency"; size=4KiB 4096 u2 bytes ""; n=-5 -5 s1 ""; on=true true bool ""; dev="nvme0" nvme0 str6 ""`
 	if got := strings.Join(got, "; "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -60,7 +60,10 @@ func plain(e *ir.Expr) bool {
 func common(a, b event.Type, plainA, plainB bool) event.Type {
 	t := event.Type{Kind: a.Kind, Size: max(a.Size, b.Size)}
 	if a.Kind != b.Kind {
-		t.Kind, t.Size = event.Int, 8
+		t.Kind = event.Int
+		if !plainA || !plainB { // literals have room for a sign
+			t.Size = 8
+		}
 	}
 	switch {
 	case plainA:

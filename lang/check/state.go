@@ -123,8 +123,8 @@ type analysis struct {
 	vars   map[declaration]*varUses
 	// assignments maps each x++ and find() to the assignment that it makes.
 	assignments map[ast.Node]*syntax.Assign
-	// changed reports that this pass has learned something, final that this is the last pass.
-	changed, final bool
+	// changed reports that this pass has learned something; first and final that it is the first or the last one.
+	changed, first, final bool
 	// cgroups maps paths that were looked up to ids, or to 0 if there is no such cgroup.
 	cgroups map[string]uint64
 }

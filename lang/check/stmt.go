@@ -195,9 +195,9 @@ func (c *checker) newValue(s *syntax.Assign, m *mapUses, key []*ir.Expr) *ir.Exp
 func (c *checker) delta(s *syntax.Assign) *ir.Expr {
 	switch s.Op {
 	case "++":
-		return c.at(s, literal(uint64(1)))
+		return c.at(s, wide(literal(uint64(1))))
 	case "--":
-		return c.at(s, literal(int64(-1)))
+		return c.at(s, wide(literal(int64(-1))))
 	}
 	e := c.expr(s.Value, nil)
 	switch {
@@ -207,8 +207,18 @@ func (c *checker) delta(s *syntax.Assign) *ir.Expr {
 		return c.fail(e.Span, fmt.Sprintf("%s takes a number, not %s", s.Op, describe(e)), "")
 	case s.Op == "-=":
 		if e = c.arithmetic(s.Value, ir.OpNegate, e); e != nil {
-			return c.at(s, ir.Signed(e))
+			return c.at(s, ir.Signed(wide(e)))
 		}
+	}
+	return wide(e)
+}
+
+// wide returns a number as a part of a sum, which has 64 bits.
+func wide(e *ir.Expr) *ir.Expr {
+	if e != nil && event.IsNumber(e.Type) {
+		sum := *e
+		sum.Type.Size = 8
+		return &sum
 	}
 	return e
 }
