@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,7 +110,7 @@ func warningsOf(text string) string {
 // beforeMaps are the empty lines that bpftrace prints when a program ends.
 const beforeMaps = "\n\n\n"
 
-// run runs a command to its end, which the program has to bring about.
+// run runs a command to its end, which the program has to bring about. The exit status is one of its messages.
 func (s same) run(t *testing.T, command ...string) (data, messages string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -121,7 +122,8 @@ func (s same) run(t *testing.T, command ...string) (data, messages string) {
 		t.Errorf("%s: %q does not end", s.row, command)
 	}
 	data = strings.Trim(strings.ReplaceAll(out.String(), beforeMaps, "\n"), "\n")
-	return timeOfDay.ReplaceAllStringFunc(data, sameTime), warningsOf(errs.String())
+	messages = fmt.Sprintf("%sexit status %d", warningsOf(errs.String()), cmd.ProcessState.ExitCode())
+	return timeOfDay.ReplaceAllStringFunc(data, sameTime), messages
 }
 
 // timeOfDay is the time in a plot.
