@@ -364,6 +364,14 @@ func (o *opinion) stmt(s *diffStmt) diffRun {
 		return o.loop(s)
 	case "step":
 		return o.step(s)
+	case "deleted":
+		m, key := o.maps[s.m], o.key(s.m, s.key)
+		return func() bool {
+			k := key()
+			o.locals[s.v] = m.rows[k] != nil
+			delete(m.rows, k)
+			return false
+		}
 	case "break", "continue":
 		return func() bool { o.jumped = s.kind; return true }
 	case "return":
@@ -663,6 +671,17 @@ func (o *opinion) eval(n *diffNode) diffEval {
 		return o.byteOf(n)
 	case nAsOne:
 		return o.asOne(n)
+	case nTruth:
+		x := o.eval(n.args[0])
+		return func() any {
+			switch v := x().(type) {
+			case *big.Int:
+				return v.Sign() != 0
+			case string:
+				return v != ""
+			}
+			return nil
+		}
 	case nNamed:
 		return o.named(n)
 	case nString:

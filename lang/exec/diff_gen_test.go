@@ -72,6 +72,7 @@ const (
 	nBetween = ".."
 	nCond    = "?:"
 	nString  = "string" // string(args[0]), which is a field
+	nTruth   = "(bool)" // of a number or a text
 	nNamed   = "named"  // the text of a number, as the sort has it
 )
 
@@ -79,6 +80,9 @@ const (
 type diffVar struct {
 	name string
 	sort diffSort
+	// bits and signed are of a number with a declared type; bits is 0 otherwise.
+	bits   int
+	signed bool
 }
 
 // diffMap is a map of the program.
@@ -139,13 +143,17 @@ func (f diffForm) member(i int) string {
 	return fmt.Sprintf(".%d", i)
 }
 
-// diffStmt is a statement. kind is one of: let step if for while break continue return set += -= ++ -- update delete printf exit; print clear zero len.
+// diffStmt is a statement. kind is one of: let step deleted if for while break continue return set += -= ++ -- update delete printf exit; print clear zero len.
 type diffStmt struct {
 	kind  string
 	v     *diffVar
 	m     *diffMap
 	key   []*diffNode
 	value *diffNode // nil of count()
+	// declares is of the let of a variable with a type.
+	declares bool
+	// chosen reports that args are choices with one condition, written as a choice of tuples.
+	chosen bool
 	// compound reports that value is an operation on the old value, written like *=.
 	compound  bool
 	args      []*diffNode // of printf, and the elements of a tuple
@@ -437,8 +445,10 @@ func (g *diffGen) stmt(nesting int) *diffStmt {
 		return g.loop(nesting - 1)
 	case n == 5 && g.loops > 0:
 		return &diffStmt{kind: pick(g, []string{"break", "continue"})}
-	case n == 6 && g.one(2) && len(g.variables(aNumber)) > 0:
+	case n == 6 && g.one(2) && len(g.stepped()) > 0:
 		return g.step()
+	case n == 4 && g.one(8):
+		return g.deleted()
 	case n == 5 && nesting < 2 && g.one(3):
 		return &diffStmt{kind: "return"}
 	case n == 6 && nesting < 2 && g.one(20):
@@ -469,19 +479,46 @@ func (g *diffGen) let() *diffStmt {
 	v := &diffVar{sort: g.sort()}
 	if old := g.variables(v.sort); len(old) > 0 && g.one(2) {
 		v = pick(g, old)
-		if v.sort == aNumber && g.one(3) {
+		if v.sort == aNumber && v.bits == 0 && g.one(3) {
 			s := &diffStmt{kind: "let", v: v, value: g.compound(&diffNode{op: nVar, v: v}), compound: true}
 			if s.value.op == "-" && !opposable(s.value.args[1]) {
 				s.value.op = "+"
 			}
 			return s
 		}
-		return &diffStmt{kind: "let", v: v, value: g.expr(v.sort, 3)}
+		return &diffStmt{kind: "let", v: v, value: g.valueOf(v)}
 	}
 	v.name = fmt.Sprintf("$v%d", g.names)
 	g.names++
-	s := &diffStmt{kind: "let", v: v, value: g.expr(v.sort, 3)}
+	if v.sort == aNumber && g.one(4) {
+		v.bits, v.signed = 8<<g.IntN(4), g.one(2)
+	}
+	s := &diffStmt{kind: "let", v: v, value: g.valueOf(v), declares: v.bits > 0}
 	g.vars = append(g.vars, v)
+	return s
+}
+
+// valueOf is a value for a variable. What a variable with a type is set to is cast to it.
+func (g *diffGen) valueOf(v *diffVar) *diffNode {
+	n := g.expr(v.sort, 3)
+	if v.bits > 0 {
+		n = &diffNode{op: nCast, sort: aNumber, args: []*diffNode{n}, bits: v.bits, signed: v.signed}
+	}
+	return n
+}
+
+// deleted deletes a key, and keeps whether there was one.
+func (g *diffGen) deleted() *diffStmt {
+	maps := slices.DeleteFunc(slices.Clone(g.prog.maps), func(m *diffMap) bool {
+		return len(m.keys) == 0 || m.agg != "" || !m.own && !g.inUser
+	})
+	if len(maps) == 0 {
+		return g.check()
+	}
+	s := &diffStmt{kind: "deleted", v: &diffVar{name: fmt.Sprintf("$v%d", g.names), sort: aBool}, m: pick(g, maps)}
+	s.key, s.m.asked = g.key(s.m), true
+	g.names++
+	g.vars = append(g.vars, s.v)
 	return s
 }
 
@@ -538,9 +575,14 @@ func (g *diffGen) loop(nesting int) *diffStmt {
 	return s
 }
 
+// stepped returns the numbers without a type of their own.
+func (g *diffGen) stepped() []*diffVar {
+	return slices.DeleteFunc(g.variables(aNumber), func(v *diffVar) bool { return v.bits > 0 })
+}
+
 // step changes a variable by one, and sets another one to what it was or is.
 func (g *diffGen) step() *diffStmt {
-	s := &diffStmt{kind: "step", from: pick(g, g.variables(aNumber)), post: g.one(2), op: pick(g, []string{"++", "--"})}
+	s := &diffStmt{kind: "step", from: pick(g, g.stepped()), post: g.one(2), op: pick(g, []string{"++", "--"})}
 	s.v = &diffVar{name: fmt.Sprintf("$v%d", g.names), sort: aNumber}
 	g.names++
 	g.vars = append(g.vars, s.v)
@@ -593,8 +635,14 @@ func (g *diffGen) change(m *diffMap) *diffStmt {
 		}
 	case m.tuple != nil:
 		s.kind = "set"
+		cond := g.condition(1)
+		s.chosen = g.one(4)
 		for _, sort := range m.tuple {
-			s.args = append(s.args, g.expr(sort, 2))
+			e := g.expr(sort, 2)
+			if s.chosen {
+				e = g.node(nCond, sort, cond, e, g.expr(sort, 1))
+			}
+			s.args = append(s.args, e)
 		}
 	default:
 		s.kind, s.value = "set", g.expr(m.sort, 3)
@@ -744,6 +792,8 @@ func (g *diffGen) truth(depth int) *diffNode {
 		return g.prefix(depth)
 	case 11:
 		return g.choice(aBool, depth)
+	case 14:
+		return g.node(nTruth, aBool, g.expr(pick(g, []diffSort{aNumber, aText}), depth-1))
 	case 13:
 		return &diffNode{op: nAsOne, sort: aBool, args: []*diffNode{g.truth(depth - 1), g.number(depth - 1)}, bits: 8 << g.IntN(4)}
 	case 12:
@@ -1018,7 +1068,7 @@ func walkDiff(all []*diffStmt, visit func(*diffStmt)) {
 
 func (p *diffProgram) deletes(m *diffMap) bool {
 	found := false
-	p.walk(func(s *diffStmt) { found = found || s.m == m && s.kind == "delete" })
+	p.walk(func(s *diffStmt) { found = found || s.m == m && (s.kind == "delete" || s.kind == "deleted") })
 	return found
 }
 
@@ -1035,7 +1085,7 @@ func (p *diffProgram) mixes(m *diffMap) bool {
 			if s.m == m {
 				adds = adds || slices.Contains([]string{"+=", "-=", "++", "--"}, s.kind)
 				sets = sets || s.kind == "set"
-				more = more || s.kind == "delete"
+				more = more || s.kind == "delete" || s.kind == "deleted"
 			}
 		})
 	}
@@ -1097,7 +1147,21 @@ func diffBlock(all []*diffStmt, indent string) string {
 func (s *diffStmt) text(indent string) string {
 	switch s.kind {
 	case "let":
-		return s.v.name + s.assigns()
+		switch target := s.v.name; {
+		case s.v.bits == 0:
+			return target + s.assigns()
+		case s.declares:
+			target = fmt.Sprintf("let %s: %s", target, intName(s.v.bits, s.v.signed))
+			fallthrough
+		default:
+			value := s.value
+			if value.op == nCast && !value.constant() && !value.args[0].constant() { // a literal has to fit
+				value = value.args[0]
+			}
+			return fmt.Sprintf("%s = %s", target, value)
+		}
+	case "deleted":
+		return fmt.Sprintf("%s = delete(%s)", s.v.name, s.m.call(s.key))
 	case "if":
 		text := fmt.Sprintf("if (%s) {\n%s%s}", s.value, diffBlock(s.then, indent+"\t"), indent)
 		if s.els != nil {
@@ -1152,6 +1216,13 @@ func (s *diffStmt) assigns() string {
 	switch {
 	case s.compound:
 		return fmt.Sprintf(" %s= %s", s.value.op, s.value.args[1])
+	case s.chosen && !slices.ContainsFunc(s.args, func(n *diffNode) bool { return n.op != nCond || n.args[0] != s.args[0].args[0] }):
+		var either [2][]*diffNode
+		for _, n := range s.args {
+			either[0], either[1] = append(either[0], n.args[1]), append(either[1], n.args[2])
+		}
+		return fmt.Sprintf(" = %s ? (%s) : (%s)", s.args[0].args[0], diffList(s.m.form.parts(diffTextsOf(either[0]))),
+			diffList(s.m.form.parts(diffTextsOf(either[1]))))
 	case s.args != nil:
 		return fmt.Sprintf(" = (%s)", diffList(s.m.form.parts(diffTextsOf(s.args))))
 	}
@@ -1189,6 +1260,13 @@ func diffTextsOf(all []*diffNode) []string {
 
 func diffList(texts []string) string { return strings.Join(texts, ", ") }
 
+func intName(bits int, signed bool) string {
+	if signed {
+		return fmt.Sprintf("int%d", bits)
+	}
+	return fmt.Sprintf("uint%d", bits)
+}
+
 // String writes an expression with all brackets.
 func (n *diffNode) String() string {
 	switch n.op {
@@ -1202,18 +1280,12 @@ func (n *diffNode) String() string {
 		return n.m.ref(n.args) + n.m.form.member(n.index)
 	case nHasKey:
 		return fmt.Sprintf("has_key(%s)", n.m.call(n.args))
+	case nTruth:
+		return fmt.Sprintf("((bool)%s)", n.args[0])
 	case nCast:
-		sign := "u"
-		if n.signed {
-			sign = ""
-		}
-		return fmt.Sprintf("((%sint%d)%s)", sign, n.bits, n.args[0])
+		return fmt.Sprintf("((%s)%s)", intName(n.bits, n.signed), n.args[0])
 	case nElement:
-		sign := "u"
-		if n.signed {
-			sign = ""
-		}
-		return fmt.Sprintf("((%sint%d[%d])(int64)%s)[%d]", sign, n.bits, 64/n.bits, n.args[0], n.index)
+		return fmt.Sprintf("((%s[%d])(int64)%s)[%d]", intName(n.bits, n.signed), 64/n.bits, n.args[0], n.index)
 	case nByte:
 		return fmt.Sprintf("%s[%d]", n.args[0], n.index)
 	case nAsOne:
