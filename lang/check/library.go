@@ -3,7 +3,6 @@ package check
 import (
 	"fmt"
 	"maps"
-	"math/bits"
 	"net/netip"
 	"slices"
 	"strings"
@@ -105,15 +104,6 @@ func (c *checker) swapped(n *ast.CallNode) *ir.Expr {
 	e := ir.Operation(ir.OpSwap, event.Type{Kind: event.Uint, Size: size}, x)
 	e.Bits = 8 * size
 	return e
-}
-
-// bytesFor returns the size of the smallest signed type that holds a number; 8 if none does.
-func bytesFor(v any) int {
-	n := event.To[uint64](v)
-	if i, ok := v.(int64); ok && i < 0 {
-		n = uint64(^i)
-	}
-	return min(8, 1<<bits.Len(uint(bits.Len64(n)/8))) // the sign takes a bit
 }
 
 // addressOf types pton("fe80::1"), a GID, and pton("10.9.0.1"), an array of the four bytes of an address.

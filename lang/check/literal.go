@@ -1,6 +1,7 @@
 package check
 
 import (
+	"math/bits"
 	"net/netip"
 	"strings"
 
@@ -25,6 +26,15 @@ func literal(v any) *ir.Expr {
 		}
 	}
 	return e
+}
+
+// bytesFor returns the size of the smallest signed type that holds a number; 8 if none does.
+func bytesFor(v any) int {
+	n := event.To[uint64](v)
+	if i, ok := v.(int64); ok && i < 0 {
+		n = uint64(^i)
+	}
+	return min(8, 1<<bits.Len(uint(bits.Len64(n)/8))) // the sign takes a bit
 }
 
 // unitOf returns the unit in the text of a number literal.

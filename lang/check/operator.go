@@ -91,8 +91,8 @@ func (c *checker) binary(n *ast.BinaryNode, want *event.Type) *ir.Expr {
 	}
 }
 
-// arithmetic types an operation on numbers. The result is unsigned only if all operands are. Operations on literals are computed at
-// once.
+// arithmetic types an operation on numbers. A difference and a negation are signed; another result is unsigned only if all operands
+// are. Operations on literals are computed at once.
 func (c *checker) arithmetic(n ast.Node, op ir.Op, args ...*ir.Expr) *ir.Expr {
 	typ := event.Type{Kind: event.Uint, Size: 8}
 	constant := true
@@ -107,6 +107,9 @@ func (c *checker) arithmetic(n ast.Node, op ir.Op, args ...*ir.Expr) *ir.Expr {
 			typ.Kind = event.Int
 		}
 		constant = constant && a.Op == ir.OpLit
+	}
+	if !constant && (op == ir.OpSub || op == ir.OpNegate) {
+		typ.Kind = event.Int
 	}
 	e := ir.Operation(op, typ, args...)
 	if constant {

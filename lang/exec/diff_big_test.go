@@ -147,7 +147,7 @@ func (n *diffNode) walk(visit func(*diffNode)) {
 	}
 }
 
-// signed reports whether a number is signed: an operation on signed and unsigned numbers is.
+// signed reports whether a number is signed: a difference, a negation, and an operation on signed and unsigned numbers are.
 func (o *opinion) signed(n *diffNode) bool {
 	if n.sort != aNumber {
 		return false
@@ -168,7 +168,7 @@ func (o *opinion) signed(n *diffNode) bool {
 		return n.signed
 	case nSwap, nNumber:
 		return false
-	case nByte:
+	case nByte, nNeg, "-":
 		return true
 	case nCond:
 		return o.signed(n.args[1]) || o.signed(n.args[2])

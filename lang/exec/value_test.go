@@ -180,7 +180,7 @@ func (g generator) number(depth int) oracle {
 	if g.IntN(2) == 0 {
 		a, b = b, a
 	}
-	signed := a.signed || b.signed
+	signed := a.signed || b.signed || op == "-"
 	return oracle{fmt.Sprintf("(%s %s %s)", a.src, op, b.src), signed, func(e langtest.Table) any {
 		x, y := wrap(a.value(e), signed), wrap(b.value(e), signed)
 		if x == nil || y == nil {
@@ -218,15 +218,16 @@ func (g generator) numberOrLiteral(depth int) oracle {
 func (g generator) unary(depth int) oracle {
 	a := g.number(depth - 1)
 	op := []string{"-", "~"}[g.IntN(2)]
-	return oracle{"(" + op + a.src + ")", a.signed, func(e langtest.Table) any {
+	signed := a.signed || op == "-"
+	return oracle{"(" + op + a.src + ")", signed, func(e langtest.Table) any {
 		v := a.value(e)
 		if v == nil {
 			return nil
 		}
 		if op == "-" {
-			return wrap(new(big.Int).Neg(v.(*big.Int)), a.signed)
+			return wrap(new(big.Int).Neg(v.(*big.Int)), signed)
 		}
-		return wrap(new(big.Int).Not(v.(*big.Int)), a.signed)
+		return wrap(new(big.Int).Not(v.(*big.Int)), signed)
 	}}
 }
 
