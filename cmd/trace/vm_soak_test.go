@@ -22,8 +22,8 @@ import (
 
 var soak = flag.Duration("soak", 20*time.Second, "how long TestVMSoak and TestVMSoakVerbs keep everything busy")
 
-// everything is all probes of RDMA and NVMe.
-const everything = "ib:*, mlx5:*, cm:*, nvme:*, rdma:*"
+// everything is all probes of RDMA and NVMe that are traced, not read.
+const everything = "ib:*, mlx5:*, cm:*, nvme:*, rdma:qp, rdma:resource"
 
 // TestVMSoak has all probes of RDMA and NVMe at work at once while fio and connections keep the machine as busy as it can be. One trace
 // counts in the kernel, by stacks, too; another one records, without them: to name each stack of this load an emulated CPU has no time. Their

@@ -371,7 +371,8 @@ func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *ir.Ex
 		return c.fail(at, fmt.Sprintf("%s has no event, so there is no %s", c.clause.Kind, word), "capture stacks in clauses that name probes")
 	}
 	if c.probe.Period != 0 {
-		return c.fail(at, fmt.Sprintf("%s has no task, so there is no %s", c.probe, word), "capture stacks at other probes")
+		c.unknown = append(c.unknown, unknown{name: word, span: at})
+		return nil
 	}
 	how := c.stackMode
 	rest := args

@@ -54,6 +54,11 @@ func TestPeriods(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", test.src, got, test.want)
 		}
 	}
+	// A wildcard leaves it out where a stack is wanted.
+	p, err := compile("program", "*:* { @[kstack] = count() }", host, Options{})
+	if err != nil || probesOf(p) != strings.Join(namesOf(langtest.Catalog), " ")+" -net:counters (no field kstack)" {
+		t.Errorf("%v: %s", err, probesOf(p))
+	}
 	for src, ok := range map[string]bool{
 		"net:counters / value > 5 / {} net:counters:1s {}": true,
 		"net:counters / value > 5 / {} net:counters:2s {}": false,
@@ -67,4 +72,11 @@ func TestPeriods(t *testing.T) {
 			t.Errorf("%s: %v", src, err)
 		}
 	}
+}
+
+func namesOf(all []*event.Probe) (names []string) {
+	for _, p := range all {
+		names = append(names, p.String())
+	}
+	return names
 }

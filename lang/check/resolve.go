@@ -200,6 +200,8 @@ func (r *resolver) unknownName(u unknown, without, all []*event.Probe) {
 	msg := fmt.Sprintf("no field %s in %s", u.name, syntax.Enumerate(without))
 	fields := append(fieldNames(all), builtins...)
 	switch enum := event.EnumOf(u.want); {
+	case isStack(u.name):
+		r.fail(u.span, fmt.Sprintf("%s has no task, so there is no %s", syntax.Enumerate(without), u.name), "capture stacks at other probes")
 	case len(with) > 0:
 		r.fail(u.span, msg, "name only probes that have it: "+syntax.Enumerate(with))
 	case u.want != nil && u.want.Unit == event.Cgroup:
