@@ -264,8 +264,6 @@ static __always_inline bool read_port(__u16 *port, const void *sockaddr)
 
 #define CAPTURE_TOS(X, e, raw, id, stage) CAPTURE(X, e, tos, raw, tos, id, tos, stage)
 
-#define FTRACE_EVENT __attribute__((preserve_access_index))
-
 /*
  * The programs of an event, and the capture for both. formatted is a constant: whether there is an ftrace event, or the id and the
  * arguments of the tracepoint.

@@ -276,23 +276,6 @@ static __always_inline void *call_of_thread(void *calls, __u64 *task)
 			(e)->has.dev = 1; \
 	} while (0)
 
-#define CAPTURE_CURRENT(X, e, stage) \
-	do { \
-		if (WANT(X, pid, stage)) \
-			SET(e, pid, bpf_get_current_pid_tgid() >> 32); \
-		if (WANT(X, tid, stage)) \
-			SET(e, tid, (__u32)bpf_get_current_pid_tgid()); \
-		if (WANT(X, uid, stage)) \
-			SET(e, uid, (__u32)bpf_get_current_uid_gid()); \
-		if (WANT(X, cgroup, stage)) \
-			SET(e, cgroup, current_cgroup()); \
-		if (WANT(X, comm, stage)) { \
-			READ_COMM((e)->comm); \
-			(e)->has.comm = 1; \
-		} \
-		CAPTURE_OF_TASK(X, e, bpf_get_current_task(), stage); \
-	} while (0)
-
 #define HAS_IF_WANTED(X, e, field, stage) \
 	do { \
 		if (WANT(X, field, stage)) \

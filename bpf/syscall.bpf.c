@@ -1,7 +1,7 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* System calls: the raw tracepoints sys_enter and sys_exit (include/trace/events/syscalls.h). */
-#include "trace.h"
+#include "registers.h"
 #include "syscall_nr.h"
 
 struct syscall_enter {
@@ -57,35 +57,6 @@ struct {
 	__type(key, __u64);
 	__type(value, struct spent);
 } syscall_spent SEC(".maps");
-
-/* A register of the process, at an offset that every kernel has: this needs no BTF. */
-#define REG(regs, reg) register_at(&(regs)->reg, sizeof((regs)->reg))
-
-static __always_inline __u64 register_at(void *reg, __u32 size)
-{
-	__u64 value = 0;
-
-	bpf_probe_read_kernel(&value, size, reg);
-	return value;
-}
-
-#if defined(__TARGET_ARCH_x86)
-#define SYSCALL_NR(regs) ((__s32)REG(regs, orig_ax))
-/* The code segment of 32-bit user code: __USER32_CS, arch/x86/include/asm/segment.h. */
-#define COMPAT(regs) (REG(regs, cs) == 0x23)
-#define ARG(regs, n) REG(regs, ARG_##n)
-#define ARG_0 di
-#define ARG_1 si
-#define ARG_2 dx
-#define ARG_3 r10
-#define ARG_4 r8
-#define ARG_5 r9
-#else
-#define SYSCALL_NR(regs) ((__s32)REG(regs, syscallno))
-/* PSR_MODE32_BIT, arch/arm64/include/uapi/asm/ptrace.h. */
-#define COMPAT(regs) ((REG(regs, pstate) & 0x10) != 0)
-#define ARG(regs, n) REG(regs, regs[n])
-#endif
 
 #define CAPTURE_NR(X, e, regs, number, stage) \
 	do { \

@@ -28,6 +28,7 @@ typedef _Bool bool;
 /* Types with a meaning. A plain integer or bool has none. */
 typedef __u64 ns_t;       /* duration in nanoseconds */
 typedef __u64 bytes_t;    /* size in bytes */
+typedef __s64 change_t;   /* change of a size in bytes */
 typedef __s64 errno_t;    /* result: -errno on failure */
 typedef __u64 cgroup_t;   /* id of a cgroup, printed as its path */
 typedef __u8 gid_t16[16] __attribute__((aligned(8))); /* RDMA GID, network order */
@@ -376,6 +377,24 @@ static __always_inline __u64 current_cgroup(void)
 		CAPTURE_OF_TASK(X, e, bpf_get_current_task(), stage); \
 	} while (0)
 
+/* Likewise, where the fields may be absent. */
+#define CAPTURE_CURRENT(X, e, stage) \
+	do { \
+		if (WANT(X, pid, stage)) \
+			SET(e, pid, bpf_get_current_pid_tgid() >> 32); \
+		if (WANT(X, tid, stage)) \
+			SET(e, tid, (__u32)bpf_get_current_pid_tgid()); \
+		if (WANT(X, uid, stage)) \
+			SET(e, uid, (__u32)bpf_get_current_uid_gid()); \
+		if (WANT(X, cgroup, stage)) \
+			SET(e, cgroup, current_cgroup()); \
+		if (WANT(X, comm, stage)) { \
+			READ_COMM((e)->comm); \
+			(e)->has.comm = 1; \
+		} \
+		CAPTURE_OF_TASK(X, e, bpf_get_current_task(), stage); \
+	} while (0)
+
 /* Reads the name of the current thread and pads it with NULs. On some kernels, like 6.1, the helper does not clear the bytes behind
  * the name. */
 #define READ_COMM(array) \
@@ -507,6 +526,9 @@ struct spent_bits {
 		__builtin_memset(array, 0, sizeof(array)); \
 		bpf_probe_read_kernel_str(array, sizeof(array), source); \
 	})
+
+/* After a struct tracefs_X: the ftrace event of the hook X, see README.md. */
+#define FTRACE_EVENT __attribute__((preserve_access_index))
 
 /* Whether events are seen now. window.h has another answer. */
 #define SEES true
@@ -784,6 +806,19 @@ const volatile __u8 tables_full SEC(".rodata");
 			X##_count(INFLIGHT_FULL); \
 	} while (0)
 
+/* Likewise, for a table BY_THREAD: sets kept, to NULL if there is no room. */
+#define BEGIN_BY_THREAD(X, name, kept) \
+	do { \
+		__u64 thread = bpf_get_current_pid_tgid(); \
+		kept = name##_of(thread); \
+		if (kept) \
+			X##_count(UNENDED); \
+		else \
+			kept = name##_begin(thread); \
+		if (!kept) \
+			X##_count(INFLIGHT_FULL); \
+	} while (0)
+
 /*
  * Arguments and result of a function by its calling convention, for kprobes. These views are our own: the registers of kernel entry
  * are ABI, so they need neither relocation nor BTF.
@@ -831,8 +866,13 @@ struct kprobe_regs {
  */
 #define ARG_OR_0(ctx, i, n) ((i) < (n) ? (ctx)[(i) < (n) ? (i) : 0] : 0)
 
-#define ON_ENTER(hook, function, nargs, enter) \
-	SEC("fentry/" #function) __attribute__((btf_decl_tag("args:" #nargs))) \
+#define ON_ENTER(hook, function, nargs, enter) ON_ENTER_TAGGED(hook, function, nargs, __attribute__((btf_decl_tag("args:" #nargs))), enter)
+
+/* ON_ENTER for a function that has more arguments in some kernels. */
+#define ON_ENTER_OR_MORE(hook, function, nargs, enter) ON_ENTER_TAGGED(hook, function, nargs, , enter)
+
+#define ON_ENTER_TAGGED(hook, function, nargs, tag, enter) \
+	SEC("fentry/" #function) tag \
 	int fentry_##hook##__##function(__u64 *ctx) \
 	{ \
 		return enter(ctx, ARG_OR_0(ctx, 0, nargs), ARG_OR_0(ctx, 1, nargs), ARG_OR_0(ctx, 2, nargs)); \

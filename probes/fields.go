@@ -87,7 +87,7 @@ const cgroupType = "cgroup_t"
 
 // units are the meanings of the typedefs of trace.h.
 var units = map[string]event.Unit{
-	"ns_t": event.Nanoseconds, "bytes_t": event.Bytes, "errno_t": event.Errno, cgroupType: event.Cgroup, "ip_t16": event.IP,
+	"ns_t": event.Nanoseconds, "bytes_t": event.Bytes, "change_t": event.Bytes, "errno_t": event.Errno, cgroupType: event.Cgroup, "ip_t16": event.IP,
 	"hex8_t": event.Hex, "hex16_t": event.Hex, "hex32_t": event.Hex, "hex64_t": event.Hex,
 }
 

@@ -1,6 +1,9 @@
 package probes
 
-import "slices"
+import (
+	"runtime"
+	"slices"
+)
 
 // A place is where in a kernel the programs of a hook run. The catalog has values of it: a [tracepoint], [functions], a [clock], a [datapath],
 // [openings] or [readings].
@@ -52,6 +55,11 @@ func fn(name string) kernelFunc { return kernelFunc{name: name} }
 
 // opt is a function that an alternative can do without.
 func opt(name string) kernelFunc { return kernelFunc{name: name, optional: true} }
+
+// sys is the function of a system call. Its name begins with the architecture's (asm/syscall_wrapper.h); its programs have the call's name.
+func sys(name string) kernelFunc {
+	return fn(map[string]string{"amd64": "__x64_sys_", "arm64": "__arm64_sys_"}[runtime.GOARCH] + name).as(name)
+}
 
 // inInterrupts marks the function as one that interrupts call.
 func (f kernelFunc) inInterrupts() kernelFunc {

@@ -14,6 +14,15 @@ type row struct {
 }
 
 var table = []row{
+	{"cache:add", hook{name: "cache_add", place: tracepoint{name: "mm_filemap_add_to_page_cache"}}},
+	{"cache:dirty", hook{name: "cache_dirty", place: tracepoint{name: "writeback_dirty_folio", alias: "writeback_dirty_page"}}},
+	{"cache:fault", hook{name: "cache_fault", place: functions{{fn("filemap_fault")}}}},
+	{"cache:read", hook{name: "cache_read", place: functions{
+		{fn("filemap_read"), opt("filemap_splice_read")},
+		{fn("generic_file_buffered_read")},
+	}}},
+	{"cache:readahead", hook{name: "cache_readahead", place: functions{{fn("read_pages")}}}},
+	{"cache:remove", hook{name: "cache_remove", place: tracepoint{name: "mm_filemap_delete_from_page_cache"}}},
 	{"cm:disconnect", hook{name: "cm_disconnect", place: tracepoint{name: "cm_disconnect"}}},
 	{"cm:event_done", hook{name: "cm_event_done", place: tracepoint{name: "cm_event_done"}}},
 	{"cm:event_handler", hook{name: "cm_event_handler", place: tracepoint{name: "cm_event_handler"}}},
@@ -109,9 +118,15 @@ var table = []row{
 	{"verbs:poll_cq", hook{name: "verbs_poll_cq", place: datapath{"poll_cq", "next_poll", "end_poll"}, needs: []string{"verbs_given"}}},
 	{"verbs:post_recv", hook{name: "verbs_post_recv", place: datapath{"post_recv", "post_srq_recv"}}},
 	{"verbs:post_send", hook{name: "verbs_post_send", place: datapath{"post_send", "wr_complete"}, needs: []string{"verbs_built"}}},
+	{"vm:exit", hook{name: "vm_exit", place: functions{{fn("exit_mmap")}}}},
+	{"vm:fault", hook{name: "vm_fault", place: functions{{fn("handle_mm_fault")}}}},
+	{"vm:map", hook{name: "vm_map", place: functions{{fn("vm_mmap_pgoff"), fn("__vm_munmap"), sys("brk"), sys("mremap")}}}},
+	{"vm:rss", hook{name: "vm_rss", place: tracepoint{name: "rss_stat"}}},
 }
 
 var helpers = []hook{
+	{name: "cache_added", place: tracepoint{name: "mm_filemap_add_to_page_cache"}},
+	{name: "cache_missed", place: functions{{fn("page_cache_sync_ra")}}},
 	{name: "memory_migrating", place: functions{{fn("migrate_pages")}}},
 	{name: "mlx5_qp_state", place: functions{{fn("mlx5_ib_modify_qp"), fn("mlx5_ib_destroy_qp")}}},
 	{name: "nvme_cqe", place: tracepoint{name: "nvme_sq"}},
@@ -135,6 +150,7 @@ var helpers = []hook{
 	{name: "verbs_read_vendor_err", place: datapath{"read_vendor_err"}},
 	{name: "verbs_read_wallclock", place: datapath{"read_completion_wallclock_ns"}},
 	{name: "verbs_renewed", place: functions{{opt("ib_modify_qp_with_udata"), opt("ib_destroy_qp_user")}}},
+	{name: "vm_unmapped", place: functions{{fn("vm_area_free")}}},
 }
 
 // A group is the probes of one object.
@@ -142,25 +158,27 @@ type group struct {
 	name string
 	// module is where the functions, tracepoints and types of the object live.
 	module kernel.Module
-	// driver means that the events belong to one driver, see [event.Probe.Apart].
-	driver bool
+	// apart means that a program must name the probes, see [event.Probe.Apart].
+	apart bool
 }
 
 // The groups, sorted by how interesting their modules are.
 var groups = []group{
 	{name: "ib", module: kernel.Module{Name: "ib_core", Others: []string{"ib_uverbs"}, Types: []string{"ib_", "rdma_", "uverbs_"},
 		Headers: []string{"<rdma/ib_verbs.h>", "<rdma/rdma_counter.h>", "<rdma/uverbs_ioctl.h>"}, Load: "modprobe ib_uverbs"}},
-	{name: "mlx5", driver: true, module: kernel.Module{Name: "mlx5_ib", Types: []string{"ib_", "rdma_"}, DescribedBy: "ib_core", Load: "modprobe mlx5_ib"}},
+	{name: "mlx5", apart: true, module: kernel.Module{Name: "mlx5_ib", Types: []string{"ib_", "rdma_"}, DescribedBy: "ib_core", Load: "modprobe mlx5_ib"}},
 	{name: "cm", module: kernel.Module{Name: "rdma_cm", Types: []string{"ib_", "rdma_"}, Headers: []string{"<rdma/rdma_cm.h>", `"cma_priv.h"`}, Load: "modprobe rdma_cm", Events: "rdma_cma"}},
 	{name: "net"},
 	{name: "nvme", module: kernel.Module{Name: "nvme_core", Types: []string{"nvme_"}, Headers: []string{`"nvme.h"`}, Load: "modprobe nvme"}},
 	{name: "memory"},
 	{name: "oom"},
+	{name: "cache", apart: true},
 	{name: "profile"},
 	{name: "rdma", module: kernel.Module{Name: "ib_core", Types: []string{"ib_", "rdma_"}, Load: "modprobe ib_uverbs"}},
 	{name: "sched"},
 	{name: "syscall", module: kernel.Module{Events: "raw_syscalls"}},
 	{name: "verbs", module: verbsModule},
+	{name: "vm", apart: true, module: kernel.Module{Events: "kmem"}},
 }
 
 // verbsModule is what the programs of a data path need: the processes that use RDMA devices, and the QPs that they change.

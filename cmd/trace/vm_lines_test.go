@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -98,6 +99,29 @@ func TestVMLines(t *testing.T) {
 	recordLines(t, "system", `syscall:* / comm == "ls" /; profile:99hz; sched:runq / comm == "ls" /`, func() {
 		sh(t, "ls / >/dev/null; for i in $(seq 20000); do :; done")
 	})
+}
+
+func TestVMCacheLines(t *testing.T) {
+	f := coldFile(t, filepath.Join(mountDisk(t), "mapped"), 64)
+	recordLines(t, "cache", `cache:* / disk == "nvme0n1" /`, func() {
+		readPages(t, f, 0, 1)
+		drop(t, f)
+		sh(t, "echo >> %s", f.Name())
+		runMemory(t, f)
+	})
+}
+
+func TestVMVmLines(t *testing.T) {
+	f := coldFile(t, filepath.Join(mountDisk(t), "mapped"), 64)
+	recordLines(t, "vm", `vm:* / comm == "memory" || comm == "work" && (nsecs % 8 == 0 || probe == "vm:map") || probe == "vm:exit" /`, func() { runMemory(t, f) })
+}
+
+// runMemory runs the program of testdata/vm/memory.c.
+func runMemory(t *testing.T, f *os.File) {
+	t.Helper()
+	m := startMemory(t, f.Name())
+	m.goOn(t)
+	m.end(t)
 }
 
 func TestVMRdmaQPLines(t *testing.T) {

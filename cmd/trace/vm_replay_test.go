@@ -21,6 +21,19 @@ var replayTests = []struct {
 	work   func(t *testing.T, trace *recorder)
 	shows  []string
 }{
+	{"cachestat", func(t *testing.T, trace *recorder) {
+		f := coldFile(t, filepath.Join(mountDisk(t), "table"), 64)
+		hits := regexp.MustCompile(`(?m)^[0-9:]{8} +[1-9]`)
+		reports := func() int { return len(hits.FindAllString(trace.wrote(t), -1)) }
+		seen := reports()
+		waitUntil(t, "there is a report", func() bool { readPages(t, f, 0, 1); return reports() > seen })
+		drop(t, f)
+		for page := range 64 {
+			readPages(t, f, page, 1)
+		}
+		seen = reports()
+		waitUntil(t, "there is another one", func() bool { return reports() > seen })
+	}, []string{`(?m)^@files\[nvme0n1, table\]: \S+$`}},
 	{"nvme_latency", func(t *testing.T, _ *recorder) {
 		small, _ := namespaces(t)
 		fio(t, small, 300, 200)

@@ -45,7 +45,7 @@ type Probe struct {
 	Size int
 	// Targets are the functions and tracepoints of kernels where the probe may be attached.
 	Targets []string
-	// Apart means that a program must name the probe to get its events: they belong to one driver, describe what is there instead of what
+	// Apart means that a program must name the probe to get its events: they belong to one driver, come often, describe what is there instead of what
 	// happens, are dense, or are made of readings.
 	Apart bool
 	// Dense, unless it is "", means that the events come too often to send them to user space: what becomes of them must run in the kernel.
