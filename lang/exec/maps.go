@@ -91,9 +91,9 @@ func (m *machine) zero(info *ir.Map, nsecs uint64) error {
 	return m.empty(info, nsecs, mapStore.zero)
 }
 
-// silent reports whether a map prints nothing at the end, not even a count of 0, because it was cleared.
+// silent reports whether a map prints nothing at the end: a value that nothing has set, and what was cleared, not even a count of 0.
 func (m *machine) silent(info *ir.Map) (bool, error) {
-	if !m.cleared[info] {
+	if isValue := len(info.Key) == 0 && info.Agg == nil; !isValue && !m.cleared[info] {
 		return false, nil
 	}
 	elements, err := m.stores[info].elements()
