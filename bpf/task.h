@@ -53,3 +53,52 @@ static __always_inline __u64 cgroup_of(struct task_struct___owner *task)
 			READ_STRING((e)->comm, (task)->comm); \
 		CAPTURE_OF_TASK(X, e, task, stage); \
 	} while (0)
+
+/*
+ * The kernel's preempt_count() of this CPU: what a program interrupts. False if the kernel does not show where it is. On amd64 that is a
+ * variable of each CPU, from 6.2 to 6.14 in pcpu_hot; /proc/kallsyms has variables with CONFIG_KALLSYMS_ALL.
+ */
+#if defined(__TARGET_ARCH_x86)
+extern void __per_cpu_offset __ksym __weak;
+extern void __preempt_count __ksym __weak;
+extern void pcpu_hot __ksym __weak;
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct pcpu_hot {
+	int preempt_count;
+};
+#pragma clang attribute pop
+
+static __always_inline bool preempt_count(__u32 *count)
+{
+	__u64 at = (__u64)&__preempt_count, offset = 0;
+
+	if (!at && &pcpu_hot && bpf_core_field_exists(((struct pcpu_hot *)0)->preempt_count))
+		at = (__u64)&pcpu_hot + bpf_core_field_offset(((struct pcpu_hot *)0)->preempt_count);
+	if (!at || bpf_probe_read_kernel(&offset, sizeof(offset), (void *)&__per_cpu_offset + 8 * bpf_get_smp_processor_id()))
+		return false;
+	return !bpf_probe_read_kernel(count, sizeof(*count), (void *)(offset + at));
+}
+#elif defined(__TARGET_ARCH_arm64)
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct thread_info {
+	struct {
+		__u32 count;
+	} preempt;
+};
+struct task_struct___thread {
+	struct thread_info thread_info;
+};
+#pragma clang attribute pop
+
+static __always_inline bool preempt_count(__u32 *count)
+{
+	struct task_struct___thread *task = (void *)bpf_get_current_task();
+
+	*count = BPF_CORE_READ(task, thread_info.preempt.count);
+	return true;
+}
+#endif
+
+/* HARDIRQ_MASK and NMI_MASK, and of SOFTIRQ_MASK what an interrupt sets rather than local_bh_disable(): include/linux/preempt.h */
+#define IN_INTERRUPT 0xff0100

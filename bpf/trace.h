@@ -63,6 +63,9 @@ typedef __u64 hex64_t;
 #define INSTEAD(field) __attribute__((btf_decl_tag("line:instead:" #field)))
 #define VERBOSE __attribute__((btf_decl_tag("line:verbose")))
 
+/* The stacks of an event are the stacks of the task that this argument of its raw tracepoint is, counted from 0. Only the kernel's are known. */
+#define STACK_OF_ARGUMENT(n) __attribute__((btf_decl_tag("stack:" #n)))
+
 /* The helper hook of the Go catalog that must be attached when this field is wanted. */
 #define NEEDS(helper) __attribute__((btf_decl_tag("needs:" #helper)))
 

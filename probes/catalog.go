@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -117,6 +118,13 @@ func originOf(group, name string, declared *btf.Struct, enums map[string]*event.
 		needs: make(map[string][]string), atReturn: make(map[string]bool), ofTask: make(map[string]bool),
 	}
 	s.Size = int(declared.Size)
+	if of := tagged(declared.Tags, "stack:"); of != "" {
+		argument, err := strconv.Atoi(of)
+		if err != nil {
+			return nil, err
+		}
+		s.StackOf = &argument
+	}
 	for i, f := range s.Fields {
 		if needs := allTagged(r.tags[i], "needs:"); needs != nil {
 			s.needs[f.Name] = needs

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"trace/probes/kernel"
 	"trace/probes/rewrite"
 )
 
@@ -110,6 +111,7 @@ func (l *loader) used(h *Host, requests []*request) map[string]way {
 
 // specialize keeps the used programs of the object, and in these what is wanted.
 func (l *loader) specialize(requests []*request, used map[string]way, constants rewrite.Constants) error {
+	hidden := sync.OnceValue(kernel.HidesAddresses)
 	for name, p := range l.spec.Programs {
 		if used[name] == nil {
 			delete(l.spec.Programs, name)
@@ -119,10 +121,29 @@ func (l *loader) specialize(requests []*request, used map[string]way, constants 
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		if slices.ContainsFunc(p.Instructions, loadsAddress) && hidden() {
+			p.Instructions = withoutAddresses(p.Instructions)
+		}
 		l.idle[name] = !delivers && rewrite.Idle(p.Instructions)
 		l.delivering[name] = delivers
 	}
 	return nil
+}
+
+// loadsAddress reports whether an instruction loads the address of a symbol of the kernel, __ksym in C.
+func loadsAddress(ins asm.Instruction) bool {
+	return ins.OpCode.IsDWordLoad() && ins.Src == asm.R0 && ins.Reference() != ""
+}
+
+// withoutAddresses makes these addresses 0, as they are for a symbol that the kernel does not show. The library would fail if all are hidden.
+func withoutAddresses(insns asm.Instructions) asm.Instructions {
+	out := slices.Clone(insns)
+	for i, ins := range out {
+		if loadsAddress(ins) {
+			out[i] = asm.LoadImm(ins.Dst, 0, asm.DWord).WithSymbol(ins.Symbol())
+		}
+	}
+	return out
 }
 
 // typeless reports whether a program needs no types of the kernel for these requests.

@@ -48,14 +48,30 @@ func (rawTracepoint) traps() bool { return false }
 
 func (rawTracepoint) vanishes() bool { return false }
 
-// byArguments is the variant that reads arguments, if the object has one. If there is also one that reads ftrace events, the types of the
+// A typedTracepoint is a program of a tracepoint whose arguments have types for the verifier: it can give a task to helpers.
+type typedTracepoint struct{ rawTracepoint }
+
+func (typedTracepoint) String() string { return "tp_btf" }
+
+func (typedTracepoint) prepare(spec *ebpf.ProgramSpec, target string) { spec.AttachTo = target }
+
+func (typedTracepoint) attach(prog *ebpf.Program, _ string, _ Arg) ([]io.Closer, error) {
+	lk, err := link.AttachTracing(link.TracingOptions{Program: prog})
+	return []io.Closer{lk}, err
+}
+
+// byArguments is the variant that reads arguments, with types or without, if the object has one. If there is also one that reads ftrace events, the types of the
 // arguments must be known.
 func (tp tracepoint) byArguments(s *hostHook, target string, hasFtrace bool) (v variant, ok bool) {
-	prog := rawTracepoint{}.String() + "_" + s.hook.name
+	var w way = rawTracepoint{}
+	if s.object.program(typedTracepoint{}.String()+"_"+s.hook.name) != nil {
+		w = typedTracepoint{}
+	}
+	prog := w.String() + "_" + s.hook.name
 	if s.object.program(prog) == nil {
 		return variant{}, false
 	}
-	v = variant{way: rawTracepoint{}, programs: []program{{name: prog, way: rawTracepoint{}, target: target}}, caps: rawTracepoint{}.needs(s.Kernel, nil)}
+	v = variant{way: w, programs: []program{{name: prog, way: w, target: target}}, caps: w.needs(s.Kernel, nil)}
 	v.check = func() error {
 		return s.check(v.caps, func() error {
 			if hasFtrace {

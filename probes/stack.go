@@ -14,7 +14,7 @@ import (
 // with a number there.
 func Tracing(p *event.Probe) (functions []string, through bool) {
 	hk, ok := hookOf(p.String())
-	if !ok {
+	if !ok || p.StackOf != nil { // a task that does not run is not in a BPF program
 		return nil, false
 	}
 	return hk.place.stack()

@@ -34,6 +34,8 @@ var replayTests = []struct {
 		seen = reports()
 		waitUntil(t, "there is another one", func() bool { return reports() > seen })
 	}, []string{`(?m)^@files\[nvme0n1, table\]: \S+$`}},
+	{"hung", func(t *testing.T, _ *recorder) { hang(t, 2) }, []string{`(?m)^\S+ dd/\d+ blocked for \S+ for a device cgroup=/\n(.*\n)*? +file_write_and_wait_range`, `(?m)^1 task$`}},
+	{"noisy", func(t *testing.T, _ *recorder) { disturb(t) }, []string{`(?m)^/victim: waited \S+ for .*/batch \d+%.*; throttled for \S+, \d+ times$`}},
 	{"nvme_latency", func(t *testing.T, _ *recorder) {
 		small, _ := namespaces(t)
 		fio(t, small, 300, 200)
@@ -44,6 +46,8 @@ var replayTests = []struct {
 		sh(t, "dd if=/dev/%s of=/dev/null bs=4k count=1 skip=256 iflag=direct status=none", small.disk)
 		sh(t, "! nvme read /dev/%s -s 99999999999 -c 0 -z 4096 >/dev/null 2>&1", small.disk)
 	}, []string{`Submit .* slba=2048, nlb=8, .* dd/`, `Complete .* slba=2048, nlb=8, .* \(success\)`, `Complete .* \(lba_range\)`}},
+	{"offcpu", func(t *testing.T, _ *recorder) { hang(t, 1) },
+		[]string{`(?m)^\S+ dd/\d+ off the CPU for \S+: blocked for \S+ \(UNINTERRUPTIBLE, for a device\), ready for \S+, woken by an interrupt cgroup=/$`}},
 	{"oomkill", func(t *testing.T, _ *recorder) { exhaustMemory(t) }, []string{
 		`(?m)^\S+ killed tail/\d+ in /small/single by the limit of /small, 20MiB: anon 1\S+MiB, .*, oom_score_adj 500, asked by tail/\d+ in /small/single$`,
 		`(?m)^\S+ killed sleep/\d+ in /small/group by its own limit of 16MiB, with its group: .*, asked by tail/\d+ in /small/group$`}},
@@ -118,6 +122,14 @@ var replayTests = []struct {
 		waitUntil(t, "there is another one", func() bool { return tables() > seen+1 })
 	}, []string{`(?m)^rxe0 +\d+ +\S+ +0B +\S+ +\S+ +\d+ +\S+ +400KiB  datapath/\d+ ::ffff:10\.9\.0\.1 -> ::ffff:10\.9\.0\.1 qp \d+$`,
 		`(?m)^rxe0 +\d+ +0B +\S+ +0 +- +- +\S+ +400KiB  datapath/`, `(?m)^rxe0 +\d+ +\S+ +0B +\S+ +\S+ +\d+ +\S+ +50KiB  datapath/`}},
+	{"runqlat", func(t *testing.T, _ *recorder) { keepBusy(t, "/sys/fs/cgroup/waits", 3, 1) },
+		[]string{`(?m)^/waits: \d+ waits, \S+ in total, \S+ on average, \S+ at most; \d+ of at least 1ms, after \S+ \d+%`}},
+}
+
+// beforeReplay is what must be there when a script begins.
+var beforeReplay = map[string]func(t *testing.T){
+	"noisy":   func(t *testing.T) { limited(t, "victim", 5000) },
+	"runqlat": func(t *testing.T) { cgroupFolder(t, "waits") },
 }
 
 // TestVMScriptReplay runs each script that comes with trace and records the same events at the same moment: the replay prints exactly what
@@ -130,6 +142,9 @@ func TestVMScriptReplay(t *testing.T) {
 		t.Run(test.script, func(t *testing.T) {
 			if test.script == "rdma_stuck" {
 				skipWhereRxeLocksUp(t)
+			}
+			if before := beforeReplay[test.script]; before != nil {
+				before(t)
 			}
 			file := filepath.Join(t.TempDir(), "recording")
 			args := append([]string{"--record", file}, exampleArgs(t, test.script)...)

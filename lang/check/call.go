@@ -374,6 +374,10 @@ func (c *checker) stackCall(word string, at syntax.Span, args []ast.Node) *ir.Ex
 		c.unknown = append(c.unknown, unknown{name: word, span: at})
 		return nil
 	}
+	if word == "ustack" && c.probe.StackOf != nil {
+		return c.fail(at, fmt.Sprintf("the kernel does not show the stack of user space of the task of %v, as it is not the current one", c.probe),
+			"kstack is known; sched:switch has both of a task that leaves its CPU")
+	}
 	how := c.stackMode
 	rest := args
 	if len(rest) > 0 {

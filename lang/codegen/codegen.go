@@ -262,6 +262,8 @@ type Spec struct {
 	Within []Within
 	// Cut is where kernel stacks are cut.
 	Cut Cut
+	// StackOf is the argument of the BPF program that is the task whose stacks are captured; nil: the current task's.
+	StackOf *int
 	// CmpXchg reports that the kernel has atomic compare-and-exchange (5.12 on amd64).
 	CmpXchg bool
 	// Stops reports that a part of the whole program has a Stop, so events must be ignored after it.

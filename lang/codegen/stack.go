@@ -162,6 +162,10 @@ func (g *gen) keepContext(filter bool) {
 // for it (5.12). Before, BPF programs ran with preemption disabled: interrupts end before the code that they interrupt continues,
 // so plain operations suffice.
 func (g *gen) stack(e *Expr, absent label) {
+	if e.Stack.User && g.spec.StackOf != nil {
+		g.jump(absent) // the kernel refuses it
+		return
+	}
 	mark := g.used
 	busy, failed, release, end := g.label(), g.label(), g.label(), g.label()
 	slots, slot, id := g.temp(), g.temp(), g.alloc(8)
@@ -183,7 +187,12 @@ func (g *gen) stack(e *Expr, absent label) {
 	g.load(asm.R1, memory{frame, g.context}, 8)
 	g.use(asm.R2, slot)
 	g.emit(asm.Add.Imm(asm.R2, slotValue+stackHeaderSize), asm.Mov.Imm(asm.R3, int32(8*room)), asm.Mov.Imm(asm.R4, flags))
-	g.emit(asm.FnGetStack.Call())
+	if g.spec.StackOf == nil {
+		g.emit(asm.FnGetStack.Call())
+	} else {
+		g.load(asm.R1, memory{asm.R1, 8 * *g.spec.StackOf}, 8)
+		g.emit(asm.FnGetTaskStack.Call())
+	}
 	g.branch(asm.JSLT.Imm32(asm.R0, 0, ""), failed)
 	g.branch(asm.JEq.Imm32(asm.R0, 0, ""), release)
 

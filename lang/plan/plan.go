@@ -176,7 +176,7 @@ func (p *Plan) generate() (again bool, err error) {
 	for _, r := range p.wantedProbes() {
 		code := codegen.Spec{
 			Stack: maxStack, CmpXchg: p.comparesAndExchanges(), Ring: probes.RingName, Prefix: "t", Stops: p.stops(),
-			Cut: p.cutOf(r.Probe), Within: p.within(r.Probe),
+			Cut: p.cutOf(r.Probe), StackOf: r.Probe.StackOf, Within: p.within(r.Probe),
 		}
 		if p.Options.StackLeft != nil {
 			if code.Stack, err = p.Options.StackLeft(r.Probe); err != nil {

@@ -59,6 +59,9 @@ type Probe struct {
 	// Elsewhere means that the task of the events, which their common fields describe, may be another one than the current task, although no
 	// common field is absent.
 	Elsewhere bool
+	// StackOf, unless it is nil, is the argument of its tracepoint that is the task whose stack the kernel stack of an event is, counted from
+	// 0; its stack in user space is not known. Otherwise both stacks are the current task's.
+	StackOf *int
 	// Selector is the field whose values can be written like names of probes, "" if there is none.
 	Selector string
 }

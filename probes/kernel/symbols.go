@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 )
 
 // readSymbols reads the wanted names from a kallsyms file.
@@ -78,4 +79,21 @@ func symbolOf(line []byte) (name, module []byte) {
 	}
 	name, module, _ = bytes.Cut(bytes.TrimSuffix(line[i+3:], []byte("\n")), []byte("\t"))
 	return name, bytes.Trim(module, "[]")
+}
+
+// HidesAddresses reports whether /proc/kallsyms has zeros in place of the addresses: kernel.kptr_restrict is 2, or this process has no CAP_SYSLOG
+// and needs it (kallsyms_show_value, kernel/ksyms_common.c). The first address may be 0 anyway, as the first variable of each CPU has it.
+func HidesAddresses() bool {
+	f, err := os.Open("/proc/kallsyms")
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	some := bufio.NewScanner(io.LimitReader(f, 4096))
+	for some.Scan() {
+		if address, _, _ := strings.Cut(some.Text(), " "); strings.Trim(address, "0") != "" {
+			return false
+		}
+	}
+	return true
 }

@@ -148,7 +148,7 @@ var arguments = map[asm.BuiltinFunc]int{
 	asm.FnGetCurrentPidTgid: 0, asm.FnGetCurrentUidGid: 0, asm.FnGetCurrentCgroupId: 0,
 	asm.FnMapLookupElem: 2, asm.FnMapDeleteElem: 2, asm.FnGetCurrentComm: 2, asm.FnRingbufSubmit: 2,
 	asm.FnProbeReadKernel: 3, asm.FnProbeReadKernelStr: 3, asm.FnProbeReadUser: 3, asm.FnRingbufReserve: 3,
-	asm.FnMapUpdateElem: 4, asm.FnGetStack: 4,
+	asm.FnMapUpdateElem: 4, asm.FnGetStack: 4, asm.FnGetTaskStack: 4,
 }
 
 // argRegs returns the registers that a call reads.
