@@ -13,6 +13,7 @@ import (
 	"github.com/expr-lang/expr/vm"
 
 	"trace/lang/ir"
+	"trace/probes/event"
 )
 
 // valuer is an event with values that the kernel has computed.
@@ -74,13 +75,16 @@ func leaf(e *ir.Expr) func(*scope) any {
 	case ir.OpVar:
 		return func(sc *scope) any { return sc.vars[e.Variable.Index] }
 	case ir.OpSlot:
-		column := []ir.Column{{Type: e.Type}}
+		naming := ir.NamingOf(e.Type)
 		return func(sc *scope) any {
 			v, ok := sc.event.(valuer).Value(e.Index)
-			if !ok {
+			switch {
+			case !ok:
 				return nil
+			case naming != nil:
+				return naming.Text(event.To[int64](v))
 			}
-			return ir.Decoded(column, []any{v})[0]
+			return v
 		}
 	case ir.OpStack:
 		return func(sc *scope) any { return sc.stack(e.StackUse()) }
