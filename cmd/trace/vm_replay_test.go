@@ -55,6 +55,15 @@ var replayTests = []struct {
 		reachLimits(t)
 		fragment(t)
 	}, []string{`(?m)^@reclaim\[/limited, /limited\]: \{ \.count = \d+,`, `(?m)^@compact\[/, 9, \w+\]: `, `(?m)^@freed\[/limited, /limited\]: \d`}},
+	{"processvm", func(t *testing.T, trace *recorder) {
+		m := startMemory(t, coldFile(t, filepath.Join(t.TempDir(), "mapped"), 64).Name())
+		reports := func() int { return strings.Count(trace.wrote(t), "\n") }
+		seen := reports()
+		waitUntil(t, "there is a report", func() bool { sh(t, "true"); return reports() > seen })
+		m.goOn(t)
+		m.end(t)
+		waitUntil(t, "there is another one", func() bool { return strings.Contains(trace.wrote(t), "shared_anon +4MiB") })
+	}, []string{`(?m)^\S+ \S+/\d+ \S+ \(\+\S+\):.* shared_anon \+4MiB in 1`}},
 	{"rdma_errors", func(t *testing.T, _ *recorder) {
 		pingPong(t, false)
 		program := startDatapath(t, buildDatapath(t), "fail=killed", "op=write", "count=3")

@@ -8,8 +8,10 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Faults are those that getrusage counts, also the pages of a file that nobody reads ahead. Mappings grow as VmSize does, also where
@@ -58,6 +60,40 @@ func TestVMFaultsAndMappings(t *testing.T) {
 	}
 	if minor < 1000 || major < 32 || growth == 0 {
 		t.Error("the program did too little")
+	}
+}
+
+// What processvm reports of a process from before is the growth of VmSize, and at last VmSize itself.
+func TestVMScriptProcessvm(t *testing.T) {
+	m := startMemory(t, coldFile(t, filepath.Join(mountDisk(t), "mapped"), 64).Name())
+	before := memoryOf(t, m.pid, "VmSize")
+	trace := startCommand(t, exec.Command("trace", "-f", "json", "-p", fmt.Sprint(m.pid), "processvm"))
+	m.goOn(t)
+	after := memoryOf(t, m.pid, "VmSize")
+	last := regexp.MustCompile(fmt.Sprintf(`/%d (\S+) \($`, m.pid))
+	var size string
+	waitUntil(t, "there is a line", func() bool { return strings.Contains(trace.wrote(t), fmt.Sprintf("/%d ", m.pid)) })
+	time.Sleep(2 * time.Second) // for one more, if the work took longer than an interval
+	events := trace.stop(t)
+	var grown int64
+	for _, e := range events {
+		if e.text("type") == "map" {
+			for _, n := range e["data"].(map[string]any)["@grown"].(map[string]any) {
+				grown += int64(n.(float64))
+			}
+		}
+	}
+	for _, line := range printed(events) {
+		if found := last.FindStringSubmatch(line); found != nil {
+			size = found[1]
+		}
+	}
+	t.Logf("VmSize grows from %d to %d KiB; processvm reports a growth of %d KiB to %s", before, after, grown>>10, size)
+	if grown != int64(after-before)<<10 {
+		t.Error("another growth")
+	}
+	if got := sizeOf(t, size) / float64(after<<10); got < 0.999 || got > 1.001 {
+		t.Error("another size")
 	}
 }
 
