@@ -37,8 +37,9 @@ func inNamespace(t *testing.T, setup, command, program string) (stdout, stderr s
 
 func checkNetCounters(t *testing.T) {
 	t.Helper()
-	// Many readings add up to what the kernel counts, also if a busy machine leaves some out.
-	out, messages := inNamespace(t, "send 127.0.0.1 3", "cat /proc/net/dev; for n in 1 2 3 4 5; do send 127.0.0.1 4; sleep 0.1; done; cat /proc/net/dev",
+	// Many readings add up to what the kernel counts, also if some are left out, as trace is stopped.
+	out, messages := inNamespace(t, "send 127.0.0.1 3",
+		`cat /proc/net/dev; for n in 1 2 3 4 5; do send 127.0.0.1 4; sleep 0.1; done; kill -STOP \$PPID; sleep 0.3; kill -CONT \$PPID; cat /proc/net/dev`,
 		`net:counters:20ms / dev == "lo" && source == DEVICE / { @[name] = sum(delta) }`)
 	shown := loopbackOf(t, out)
 	want := map[string]uint64{}
@@ -50,6 +51,9 @@ func checkNetCounters(t *testing.T) {
 	lines := regexp.MustCompile(`(?m)^\{.*$`).FindAllString(out, -1)
 	if got := sumsOf(t, strings.NewReader(strings.Join(lines, "\n"))); fmt.Sprint(got) != fmt.Sprint(want) || len(want) != 4 {
 		t.Errorf("%v, /proc/net/dev has %v: %s", got, want, messages)
+	}
+	if !strings.Contains(messages, " or more of readings that were left out, as one failed or took longer than its period: the next one has what changed") {
+		t.Error(messages)
 	}
 
 	const refused = "trace: net:counters has no process, and the filter (-p, --children, --comm, --cgroup, --pgid or --pidns) leaves only events of some: leave out one of them"
