@@ -4,7 +4,7 @@ KERNEL ?= 6.12
 RUN    ?= TestVM
 # The tests in virtual machines that make test has time for: every object and script is loaded, the engines agree, NVMe
 # and QPs match other programs. make vmtest runs all.
-MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields|Sched(uler|Waker|Throttle|Hung)|NetCounters|RdmaCounters|OomKill|MemoryCounts|Cache|FaultsAndMappings)
+MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields|Sched(uler|Waker|Throttle|Hung)|NetCounters|RdmaCounters|Block|OomKill|MemoryCounts|Cache|FaultsAndMappings)
 # Packages that share data between goroutines. ALONE are their tests that compute in one goroutine for minutes, where
 # the race detector finds nothing, or hundreds of programs that do the same.
 RACED  := ./cmd/trace ./repl ./lang/exec ./lang/run ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording

@@ -221,6 +221,17 @@ enum {
 #define ARGUMENTS(tracepoint) const volatile __u8 tracepoint##_arguments SEC(".rodata")
 
 /*
+ * Argument i of a raw tracepoint, where ARGUMENTS decides which one is read. Otherwise clang reads from one address that it computes from
+ * ctx, which the verifier refuses.
+ */
+#define ARGUMENT(ctx, i) \
+	({ \
+		__u64 argument; \
+		asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(argument) : "r"(ctx), "i"(8 * (i))); \
+		argument; \
+	})
+
+/*
  * The types on the way from a task to its common fields. The names of these views have a suffix of their own: types of the kernel are
  * read only if a program uses these fields, and task_struct takes longer than all others.
  */

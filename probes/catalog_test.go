@@ -182,6 +182,9 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 		switch at := h.place.(type) {
 		case tracepoint:
 			known["raw_tp_"+h.name], known["tp_btf_"+h.name], known["tracepoint_"+h.name] = true, true, true
+			for _, other := range at.others {
+				known["raw_tp_"+h.name+"__"+other] = true
+			}
 		case clock:
 			known["perf_event_"+h.name] = true
 		case openings, readings:

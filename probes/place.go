@@ -24,12 +24,18 @@ type tracepoint struct {
 	name string
 	// alias is its name in other kernels.
 	alias string
+	// others are more tracepoints of the same event, each with a raw_tp program of its own.
+	others []string
 }
 
-func (tp tracepoint) targets() []string { return []string{tp.name} }
+func (tp tracepoint) targets() []string { return append([]string{tp.name}, tp.others...) }
 
 func (tp tracepoint) stack() (functions []string, through bool) {
-	return []string{"bpf_trace_run*", "__bpf_trace_" + tp.name, "__traceiter_" + tp.name}, true
+	functions = []string{"bpf_trace_run*"}
+	for _, name := range tp.targets() {
+		functions = append(functions, "__bpf_trace_"+name, "__traceiter_"+name)
+	}
+	return functions, true
 }
 
 func (tracepoint) sampled() bool { return false }

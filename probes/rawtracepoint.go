@@ -72,6 +72,9 @@ func (tp tracepoint) byArguments(s *hostHook, target string, hasFtrace bool) (v 
 		return variant{}, false
 	}
 	v = variant{way: w, programs: []program{{name: prog, way: w, target: target}}, caps: w.needs(s.Kernel, nil)}
+	for _, other := range tp.others {
+		v.programs = append(v.programs, program{name: prog + "__" + other, way: w, target: other})
+	}
 	v.check = func() error {
 		return s.check(v.caps, func() error {
 			if hasFtrace {
@@ -79,7 +82,7 @@ func (tp tracepoint) byArguments(s *hostHook, target string, hasFtrace bool) (v 
 					return err
 				}
 			}
-			return checkTracepoint(s, target)
+			return v.each(func(target string) error { return checkTracepoint(s, target) })
 		})
 	}
 	return v, true
@@ -95,12 +98,22 @@ func (v variant) unlessTyped(s *hostHook) variant {
 		if err := s.Permits(v.caps); err != nil {
 			return err
 		}
-		if err := checkRawTracepoint(v.programs[0].target); err != nil {
+		if err := v.each(checkRawTracepoint); err != nil {
 			return s.object.module.Explain(err)
 		}
 		return nil
 	}
 	return v
+}
+
+// each calls check for the target of each program, until one fails.
+func (v variant) each(check func(target string) error) error {
+	for _, p := range v.programs {
+		if err := check(p.target); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkTypes returns an error that names the types of its module that an object reads and this kernel does not describe.

@@ -14,6 +14,14 @@ type row struct {
 }
 
 var table = []row{
+	{"block:complete", hook{name: "block_complete", place: tracepoint{name: "block_rq_complete"}}},
+	{"block:error", hook{name: "block_error", place: tracepoint{name: "block_rq_complete", alias: "block_rq_error"}}},
+	{"block:insert", hook{name: "block_insert", place: tracepoint{name: "block_rq_insert"}}},
+	{"block:issue", hook{name: "block_issue", place: tracepoint{name: "block_rq_issue"}}},
+	{"block:merge", hook{name: "block_merge", place: tracepoint{name: "block_bio_backmerge", others: []string{"block_bio_frontmerge", "block_rq_merge"}}}},
+	{"block:requeue", hook{name: "block_requeue", place: tracepoint{name: "block_rq_requeue"}}},
+	{"block:split", hook{name: "block_split", place: tracepoint{name: "block_split"}}},
+	{"block:tag_wait", hook{name: "block_tag_wait", place: functions{{fn("blk_mq_get_tag")}}}},
 	{"cache:add", hook{name: "cache_add", place: tracepoint{name: "mm_filemap_add_to_page_cache"}}},
 	{"cache:dirty", hook{name: "cache_dirty", place: tracepoint{name: "writeback_dirty_folio", alias: "writeback_dirty_page"}}},
 	{"cache:fault", hook{name: "cache_fault", place: functions{{fn("filemap_fault")}}}},
@@ -130,6 +138,9 @@ var table = []row{
 }
 
 var helpers = []hook{
+	{name: "block_begun", place: tracepoint{name: "block_rq_insert", alias: "block_io_start"}, room: diskRequests},
+	{name: "block_handed", place: tracepoint{name: "block_rq_issue"}},
+	{name: "block_requeued", place: tracepoint{name: "block_rq_requeue"}, room: diskRequests},
 	{name: "cache_added", place: tracepoint{name: "mm_filemap_add_to_page_cache"}},
 	{name: "cache_missed", place: functions{{fn("page_cache_sync_ra")}}},
 	{name: "memory_migrating", place: functions{{fn("migrate_pages")}}},
@@ -176,6 +187,7 @@ var groups = []group{
 	{name: "cm", module: kernel.Module{Name: "rdma_cm", Types: []string{"ib_", "rdma_"}, Headers: []string{"<rdma/rdma_cm.h>", `"cma_priv.h"`}, Load: "modprobe rdma_cm", Events: "rdma_cma"}},
 	{name: "net"},
 	{name: "nvme", module: kernel.Module{Name: "nvme_core", Types: []string{"nvme_"}, Headers: []string{`"nvme.h"`}, Load: "modprobe nvme"}},
+	{name: "block"},
 	{name: "memory"},
 	{name: "oom"},
 	{name: "cache", apart: true},

@@ -16,9 +16,13 @@ import (
 )
 
 func (tp tracepoint) symbols() []string {
-	symbols := kernel.TracepointSymbols(tp.name)
+	names := tp.targets()
 	if tp.alias != "" {
-		symbols = append(symbols, kernel.TracepointSymbols(tp.alias)...)
+		names = append(names, tp.alias)
+	}
+	var symbols []string
+	for _, name := range names {
+		symbols = append(symbols, kernel.TracepointSymbols(name)...)
 	}
 	return symbols
 }
