@@ -6,44 +6,20 @@
  * The key of a command is its struct request, never queue and command id: kernel 5.10 reports the id with the generation counter at
  * submission and without it at completion, and an id is reused at once.
  */
-#include "trace.h"
+#include "block_types.h"
 #include "nvme_names.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct gendisk {
-	char disk_name[32];
-};
-struct blk_mq_tag_set;
-struct request_queue {
-	void *queuedata;
-	struct blk_mq_tag_set *tag_set;
-	struct gendisk *disk; /* absent in 5.10, where the request has rq_disk */
-};
-struct blk_mq_hw_ctx {
-	unsigned int queue_num;
-};
-struct request {
-	struct request_queue *q;
-	struct blk_mq_hw_ctx *mq_hctx;
-	unsigned int cmd_flags;
-	unsigned int __data_len;
-	__u64 start_time_ns;
-};
-struct request___rq_disk {
-	struct gendisk *rq_disk;
-};
-struct kobject {
-	const char *name;
-};
-struct device {
-	struct kobject kobj;
-};
 union nvme_result {
 	__u64 u64;
+};
+struct nvme_ctrl_ops {
+	const char *name;
 };
 struct nvme_ctrl {
 	int instance;
 	struct device *device;
+	const struct nvme_ctrl_ops *ops;
 };
 struct nvme_request {
 	struct nvme_command *cmd;
@@ -55,14 +31,6 @@ struct nvme_request {
 };
 #pragma clang attribute pop
 
-/* The numbers come from the running kernel, by bpf_core_enum_value. REQ_DRV is REQ_NVME_MPATH (drivers/nvme/host/nvme.h). */
-enum req_flag_bits {
-	__REQ_FAILFAST_DEV,
-	__REQ_FAILFAST_TRANSPORT,
-	__REQ_FAILFAST_DRIVER,
-	__REQ_INTEGRITY,
-	__REQ_DRV,
-};
 #define REQ_FLAG(name) (1U << bpf_core_enum_value(enum req_flag_bits, __REQ_##name))
 
 /* The submission queue entry: NVM Express Base Specification 2.0, "Common Command Format". */
@@ -218,17 +186,42 @@ struct {
 /* For what was kept in flight, in events that do not remove it when the command ends. */
 #define NEEDS_KEPT NEEDS(nvme_inflight) NEEDS(nvme_ended)
 
+/* nvme_ctrl.ops->name */
+enum nvme_transport {
+	nvme_transport__pcie,
+	nvme_transport__rdma,
+	nvme_transport__tcp,
+	nvme_transport__fc,
+	nvme_transport__loop,
+};
+
+/* What the request and the controller know without the command. */
+#define BLOCK_FIELDS(until) \
+	ns_t block_latency VERBOSE DOC("time in the block layer: from the beginning of the request until " until "; absent where the kernel takes no times"); \
+	cgroup_t io_cgroup VERBOSE DOC("cgroup whose io.stat counts the request, also for write-back; absent as in block:complete")
+
+#define TRANSPORT_FIELD \
+	enum nvme_transport transport VERBOSE DOC("how the controller is reached; absent for other transports, and where the kernel does not describe the driver's types")
+
+#define BLOCK_HAS \
+	__u32 block_latency : 1; \
+	__u32 io_cgroup : 1; \
+	__u32 transport : 1
+
 struct nvme_setup_cmd {
 	COMMON();
 	COMMAND_FIELDS();
 	CHAIN_FIELDS;
+	BLOCK_FIELDS("here, over all attempts");
 	__u32 retries NEEDS(nvme_learn) DETAIL DOC("failed attempts before this one");
+	TRANSPORT_FIELD;
 	__u32 queue_depth NEEDS_DEPTH DOC("commands in flight on this queue whose submission was seen, this one included");
 	__u32 ctrl_depth NEEDS_DEPTH DOC("likewise on all I/O queues of the controller, or on its admin queue");
 	struct {
 		HAS_PAD;
 		COMMAND_HAS;
 		CHAIN_HAS;
+		BLOCK_HAS;
 		__u32 retries : 1;
 		__u32 queue_depth : 1;
 		__u32 ctrl_depth : 1;
@@ -251,8 +244,10 @@ struct nvme_complete_rq {
 	ns_t device_latency NEEDS(nvme_inflight) NEEDS(nvme_cqe) VERBOSE DOC("from nvme:setup_cmd until the driver saw the completion queue entry; PCIe only");
 	ns_t total_latency NEEDS_CHAIN VERBOSE DOC("from the first nvme:setup_cmd of the command to here, over all attempts; absent if that was not seen");
 	CHAIN_FIELDS;
+	BLOCK_FIELDS("it was last handed to the driver");
 	hex64_t result NEEDS(nvme_learn) DETAIL DOC("command-specific result, dwords 0 and 1 of the completion queue entry");
 	__u32 retries NEEDS(nvme_learn) DETAIL DOC("attempts before this one");
+	TRANSPORT_FIELD;
 	enum nvme_status status NEEDS(nvme_learn) CLASSES("generic command media path - - - vendor") DOC("status code type and status code");
 	hex16_t raw_status NEEDS(nvme_learn) VERBOSE DOC("the whole status field without the phase bit");
 	__u8 sct NEEDS(nvme_learn) VERBOSE DOC("status code type: 0 generic, 1 command specific, 2 media and data integrity, 3 path, 7 vendor");
@@ -266,6 +261,7 @@ struct nvme_complete_rq {
 		HAS_PAD;
 		OF_SUBMISSION;
 		CHAIN_HAS;
+		BLOCK_HAS;
 		__u32 latency : 1;
 		__u32 device_latency : 1;
 		__u32 total_latency : 1;
@@ -506,15 +502,6 @@ static __always_inline __u32 qid_of(struct request *rq)
 	return BPF_CORE_READ(rq, mq_hctx, queue_num) + 1;
 }
 
-static __always_inline struct gendisk *disk_of(struct request *rq)
-{
-	struct request___rq_disk *old = (void *)rq;
-
-	if (bpf_core_field_exists(old->rq_disk))
-		return BPF_CORE_READ(old, rq_disk);
-	return BPF_CORE_READ(rq, q, disk);
-}
-
 #define FABRICS 0x7f
 
 static __always_inline enum nvme_opcode opcode_of(const struct sqe *sqe, __u32 qid)
@@ -613,6 +600,47 @@ static __always_inline enum nvme_zone_action zone_action_of(const struct sqe *sq
 			(e)->meta = (BPF_CORE_READ(rq, cmd_flags) & REQ_FLAG(INTEGRITY)) != 0; \
 		if (WANT(X, mpath, stage)) \
 			(e)->mpath = (BPF_CORE_READ(rq, cmd_flags) & REQ_FLAG(DRV)) != 0; \
+	} while (0)
+
+/* The transport from the first bytes of its name, as both architectures order them; there is little room for the name itself. */
+static __always_inline bool transport_of(__u32 name, enum nvme_transport *transport)
+{
+	switch (name) {
+	case 0x65696370:
+		*transport = nvme_transport__pcie;
+		return true;
+	case 0x616d6472:
+		*transport = nvme_transport__rdma;
+		return true;
+	case 0x706374: /* with its NUL, as is fc */
+		*transport = nvme_transport__tcp;
+		return true;
+	case 0x706f6f6c:
+		*transport = nvme_transport__loop;
+		return true;
+	default:
+		*transport = nvme_transport__fc;
+		return (name & 0xffffff) == 0x6366;
+	}
+}
+
+/* until is the end of the time in the block layer, or 0 if that is unknown. */
+#define CAPTURE_BLOCK(X, e, rq, until, stage) \
+	do { \
+		if (WANT(X, block_latency, stage)) { \
+			__u64 began = BPF_CORE_READ(rq, start_time_ns), end = until; \
+			if (began && end) \
+				SET(e, block_latency, end - began); \
+		} \
+		if (WANT(X, io_cgroup, stage)) { \
+			__u64 cgroup = io_cgroup_of(BPF_CORE_READ(rq, bio)); \
+			if (cgroup) \
+				SET(e, io_cgroup, cgroup); \
+		} \
+		if (WANT(X, transport, stage) && HAVE_TYPES) { \
+			bpf_probe_read_kernel(&(e)->transport, 4, BPF_CORE_READ(ctrl_of(rq), ops, name)); \
+			(e)->has.transport = transport_of((e)->transport, &(e)->transport); \
+		} \
 	} while (0)
 
 /* Whether an event wants a field that depends on the opcode; test is WANT, with a stage, or WANTED. */
@@ -833,6 +861,7 @@ static __always_inline void nvme_setup_cmd_capture(struct nvme_setup_cmd *e, str
 	if (ANY_OF_SQE(WANT, nvme_setup_cmd, stage) && (stage == BEFORE || !ANY_OF_SQE(WANT, nvme_setup_cmd, BEFORE)))
 		bpf_probe_read_kernel(sqe, sizeof(*sqe), cmd);
 	CAPTURE_SQE(nvme_setup_cmd, e, sqe, qid_of(rq), BPF_CORE_READ(rq, __data_len), stage);
+	CAPTURE_BLOCK(nvme_setup_cmd, e, rq, bpf_ktime_get_ns(), stage);
 	if (WANT(nvme_setup_cmd, retries, stage) && OUTCOME_KNOWN)
 		SET(e, retries, NVME_REQUEST(rq, retries, GUESS_RETRIES));
 	if (!fl)
@@ -1079,6 +1108,7 @@ static __always_inline void nvme_complete_rq_capture(struct nvme_complete_rq *e,
 	CAPTURE_REQUEST(nvme_complete_rq, e, rq, stage);
 	if (OUTCOME_KNOWN)
 		capture_outcome(e, rq, stage);
+	CAPTURE_BLOCK(nvme_complete_rq, e, rq, BPF_CORE_READ(rq, io_start_time_ns), stage);
 	COUNT_UNMATCHED(nvme_complete_rq, fl, stage);
 	if (!fl)
 		return;
