@@ -36,6 +36,9 @@ var replayTests = []struct {
 	}, []string{`(?m)^@files\[nvme0n1, table\]: \S+$`}},
 	{"hung", func(t *testing.T, _ *recorder) { hang(t, 2) }, []string{`(?m)^\S+ dd/\d+ blocked for \S+ for a device cgroup=/\n(.*\n)*? +file_write_and_wait_range`, `(?m)^1 task$`}},
 	{"noisy", func(t *testing.T, _ *recorder) { disturb(t) }, []string{`(?m)^/victim: waited \S+ for .*/batch \d+%.*; throttled for \S+, \d+ times$`}},
+	{"biolatency", snooped, []string{`(?m)^@bytes\[nvme0n1, read, /snooped\]: 32\dKiB$`, `(?m)^@bytes\[nvme0n1, write, /snooped\]: 256KiB$`}},
+	{"biosnoop", snooped,
+		[]string{`(?m)^\S+ nvme0n1 +read +16KiB @\d+ +dd/\d+ of /snooped queue=\S+ device=\S+ OK$`, `(?m)^\S+ nvme0n1 +write .* of /snooped `}},
 	{"nvme_latency", func(t *testing.T, _ *recorder) {
 		small, _ := namespaces(t)
 		fio(t, small, 300, 200)
