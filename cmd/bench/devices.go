@@ -26,8 +26,8 @@ const (
 		ib_send_bw -F -d rxe0 -x 1 -q 100 -n 5 10.9.0.1 && wait`
 )
 
-// deviceWorkloads returns the workloads of NVMe and RDMA. bpftrace has no names for what they measure: it uses the tracepoints of
-// nvme_core, and kprobes on ib_core.
+// deviceWorkloads returns the workloads of NVMe, disks and RDMA. bpftrace has no names for what they measure: it uses the tracepoints of
+// nvme_core and of the block layer, and kprobes on ib_core.
 func deviceWorkloads() []workload {
 	return []workload{
 		{
@@ -44,6 +44,18 @@ func deviceWorkloads() []workload {
 					@[args.qid] = hist(nsecs - @start[args.ctrl_id, args.qid, args.cid]);
 					delete(@start, (args.ctrl_id, args.qid, args.cid));
 				}`,
+			command: nvmeReads,
+		},
+		{
+			name:  "disk request, `@[disk] = hist(latency)`",
+			trace: "block:complete { @[disk] = hist(latency) }",
+			// biolatency.bt with the disk as a key.
+			bpftrace: `tracepoint:block:block_bio_queue { @start[args.sector] = nsecs; }
+				tracepoint:block:block_rq_complete, tracepoint:block:block_bio_complete / @start[args.sector] / {
+					@usecs[args.dev] = hist((nsecs - @start[args.sector]) / 1000);
+					delete(@start, args.sector);
+				}`,
+			target:  0.7,
 			command: nvmeReads,
 		},
 		{
@@ -160,8 +172,8 @@ figure is the median of %d fresh loads, both tools in turn, with the least and t
 
 const deviceExplanation = `
 ns are what the kernel accounts to all programs of a tool (kernel.bpf_stats_enabled), for each NVMe command of a dd or each modify_qp
-of an ib_send_bw, in the fastest of three runs of the command in each load. bpftrace attaches to tracepoints of nvme_core and to
-kprobes on ib_modify_qp_with_udata; where the latency is wanted it keeps the beginnings in a map of its own.
+of an ib_send_bw, in the fastest of three runs of the command in each load. bpftrace attaches to tracepoints of nvme_core and of the block
+layer, and to kprobes on ib_modify_qp_with_udata; where the latency is wanted it keeps the beginnings in a map of its own.
 `
 
 // reportDevices writes the results as Markdown.
