@@ -99,6 +99,29 @@ func runCachestat(t *testing.T, work func()) (hits, misses uint64) {
 	return hits, misses
 }
 
+// What is written back is of the cgroup whose io.stat counts it. biolatency asks for the cgroup of the task that hands it to the driver.
+func TestVMPeersBiolatency(t *testing.T) {
+	folder := ioCgroup(t, "writes")
+	mountOnMnt(t)
+	sh(t, "sh -ec 'echo $$ >%s/cgroup.procs; exec fallocate -l 4M /mnt/file'; sync", folder)
+	trace := startTool(t, "Attached", "trace", `block:complete / disk == "nvme0n1" && io_cgroup == "/writes" && op == write / { @ios = sum(merged + 1); @requests = count() }`)
+	biolatency := startTool(t, "Tracing", "stdbuf", "-oL", "/usr/sbin/biolatency", "-c", folder)
+	before := iostat(t, []string{folder})
+	sh(t, `sh -ec 'echo $$ >%s/cgroup.procs
+		for i in $(seq 40); do dd if=/dev/zero of=/mnt/file bs=4k seek=$((i * 16)) count=1 conv=notrunc status=none; done'; sync`, folder)
+	stat := less(iostat(t, []string{folder}), before)
+	biolatency.end(t)
+	got := countsOf(trace.stop(t))
+	theirs := histogramTotal(biolatency.out.String())
+	t.Logf("the kernel counts %d bios, trace %d in %d requests, biolatency %d requests", stat["ios /writes write"], got["@ios"], got["@requests"], theirs)
+	if got["@ios"] != uint64(stat["ios /writes write"]) || got["@requests"] < 20 {
+		t.Error("trace and the kernel differ")
+	}
+	if theirs > got["@requests"]/2 {
+		t.Error("biolatency and the kernel agree")
+	}
+}
+
 // schedstat is what the kernel counts of a task: sched_info in include/linux/sched.h.
 type schedstat struct{ delay, waits uint64 }
 
