@@ -91,7 +91,7 @@ func (tp tracepoint) byArguments(s *hostHook, target string, hasFtrace bool) (v 
 // unlessTyped is the variant with the check for programs that need no types of the kernel: the kernel is asked for the tracepoint, and for
 // permission to attach.
 func (v variant) unlessTyped(s *hostHook) variant {
-	if s.typeless == nil || !s.typeless(v.programs[0].name) {
+	if _, typed := v.way.(typedTracepoint); typed || s.typeless == nil || !s.typeless(v.programs[0].name) {
 		return v
 	}
 	v.check = func() error {
