@@ -68,6 +68,7 @@ func TestCatalogTypes(t *testing.T) {
 		{probe: "nvme:complete_rq", field: "dnr", want: event.Type{Kind: event.Bool, Size: 1}, optional: true},
 		{probe: "nvme:setup_cmd", field: "bytes", want: event.Type{Kind: event.Uint, Size: 8, Unit: event.Bytes}, optional: true},
 		{probe: "nvme:setup_cmd", field: "ctrl_id", want: event.Type{Kind: event.Int, Size: 4}, optional: true},
+		{probe: "vm:map", field: "delta", want: event.Type{Kind: event.Int, Size: 8, Unit: event.Bytes}},
 		{probe: "syscall:enter", field: "arg0", want: event.Type{Kind: event.Uint, Size: 8, Unit: event.Hex}},
 		{probe: "syscall:enter", field: "cgroup", want: event.Type{Kind: event.Uint, Size: 8, Unit: event.Cgroup}},
 	} {
