@@ -113,7 +113,7 @@ struct stall {
 };
 CALLS(memory_stall_calls, struct stall);
 
-static __always_inline int stall_begin(void *ctx, __u64 flags, __u64 none, __u64 unused)
+static __always_inline int stall_begin(__u64 flags)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct stall *outer = bpf_map_lookup_elem(&memory_stall_calls, &thread);
@@ -134,7 +134,7 @@ static __always_inline void memory_stall_capture(struct memory_stall *e, struct 
 		e->latency = bpf_ktime_get_ns() - call->at;
 }
 
-static __always_inline int stall_end(void *ctx, __u64 flags, __u64 none, __u64 unused)
+static __always_inline int stall_end(void *ctx, __u64 flags)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct stall *call = bpf_map_lookup_elem(&memory_stall_calls, &thread);
@@ -151,8 +151,18 @@ static __always_inline int stall_end(void *ctx, __u64 flags, __u64 none, __u64 u
 	return 0;
 }
 
-ON_ENTER(memory_stall, psi_memstall_enter, 1, stall_begin)
-ON_ENTER(memory_stall, psi_memstall_leave, 1, stall_end)
+/* By kprobes only: fentry of 5.10 refuses an argument that is the address of a number. */
+SEC("kprobe/psi_memstall_enter")
+int kprobe_memory_stall__psi_memstall_enter(struct kprobe_regs *ctx)
+{
+	return stall_begin(KPROBE_ARG0(ctx));
+}
+
+SEC("kprobe/psi_memstall_leave")
+int kprobe_memory_stall__psi_memstall_leave(struct kprobe_regs *ctx)
+{
+	return stall_end(ctx, KPROBE_ARG0(ctx));
+}
 
 /*
  * Compaction: try_to_compact_pages (mm/compaction.c).

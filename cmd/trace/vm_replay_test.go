@@ -67,6 +67,8 @@ var replayTests = []struct {
 		m.end(t)
 		waitUntil(t, "there is another one", func() bool { return strings.Contains(trace.wrote(t), "shared_anon +4MiB") })
 	}, []string{`(?m)^\S+ \S+/\d+ \S+ \(\+\S+\):.* shared_anon \+4MiB in 1`}},
+	{"reg_mr", func(t *testing.T, _ *recorder) { registerInLimit(t) },
+		[]string{`(?m)^\S+ rxe0 register/\d+ registered 8MiB in \S+: waited for a CPU \S+, \d+ page faults \d\S+, reclaim \S+ in \d+ times`}},
 	{"rdma_errors", func(t *testing.T, _ *recorder) {
 		pingPong(t, false)
 		program := startDatapath(t, buildDatapath(t), "fail=killed", "op=write", "count=3")

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -47,5 +48,28 @@ func TestVMScriptReclaim(t *testing.T) {
 		if n := int64(memoryEvent(t, path, "max") + memoryEvent(t, path, "high")); n == 0 || seen[path] != n {
 			t.Errorf("%s: %v, the kernel counts %d", path, seen, n)
 		}
+	}
+}
+
+// registerInLimit registers 8 MiB where files have all memory of a cgroup, and returns how often the kernel counts that its limit was reached.
+func registerInLimit(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "register")
+	sh(t, "gcc -Wall -Werror -O2 -o %s testdata/vm/register.c -libverbs", program)
+	memoryCgroup(t, "/limited", map[string]string{"memory.max": "24M"})
+	// The pages of a disk go when nobody has it open.
+	return strings.TrimSpace(sh(t, `echo $$ >/sys/fs/cgroup/limited/cgroup.procs; exec 3</dev/nvme0n1; dd of=/dev/null bs=1M count=64 status=none <&3
+		exec %s 8388608 /sys/fs/cgroup/limited/memory.events`, program))
+}
+
+// reg_mr counts what a registration reclaims as the kernel does.
+func TestVMScriptRegMr(t *testing.T) {
+	trace := start(t, "reg_mr", "--longer=1us")
+	reached := registerInLimit(t)
+	events, lost := trace.stopAll(t) // a fault that is in progress at the start or at the end counts as lost
+	lines := strings.Join(printed(events), "")
+	m := regexp.MustCompile(` rxe0 register/\d+ registered 8MiB in .*, reclaim \S+ in (\d+) times`).FindStringSubmatch(lines)
+	if m == nil || m[1] != reached || reached == "0" || lost["memory:reclaim"]+lost["ib:reg_mr"] > 0 {
+		t.Errorf("the limit was reached %s times, in\n%s%v were lost", reached, lines, lost)
 	}
 }
