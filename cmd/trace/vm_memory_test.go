@@ -171,7 +171,7 @@ func writeFast(t *testing.T) string {
 	sh(t, `mkfs.ext4 -q -F /dev/nvme0n1; mount /dev/nvme0n1 %s
 		cat /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes
 		echo 1000000 >/proc/sys/vm/dirty_bytes; echo 500000 >/proc/sys/vm/dirty_background_bytes
-		dd if=/dev/zero of=%[1]s/file bs=64k count=200 status=none
+		for i in 1 2 3 4; do dd if=/dev/zero of=%[1]s/file bs=64k count=200 conv=notrunc status=none; done
 		echo 20 >/proc/sys/vm/dirty_ratio; echo 10 >/proc/sys/vm/dirty_background_ratio; umount %[1]s`, dir)
 	return strings.TrimSpace(sh(t, "cat /sys/block/nvme0n1/dev"))
 }
