@@ -61,6 +61,8 @@ func TestScriptFlags(t *testing.T) {
 		with               string // stands in so many lines
 		lines              int
 	}{
+		{"counters", "counters --period 200ms --all", "sent_pkts +", 1},
+		{"counters", "counters --period 200ms --device rxe7", "", 0},
 		{"nvme_trace", "nvme_trace", "", 6},
 		{"nvme_trace", "nvme_trace --errors", "(lba_range)", 1},
 		{"nvme_trace", "nvme_trace --errors", "", 1},

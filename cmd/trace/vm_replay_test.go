@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"trace/scripts"
 )
@@ -39,6 +40,15 @@ var replayTests = []struct {
 	{"biolatency", snooped, []string{`(?m)^@bytes\[nvme0n1, read, /snooped\]: 32\dKiB$`, `(?m)^@bytes\[nvme0n1, write, /snooped\]: 256KiB$`}},
 	{"biosnoop", snooped,
 		[]string{`(?m)^\S+ nvme0n1 +read +16KiB @\d+ +dd/\d+ of /snooped queue=\S+ device=\S+ OK$`, `(?m)^\S+ nvme0n1 +write .* of /snooped `}},
+	{"counters", func(t *testing.T, _ *recorder) {
+		pingPong(t, false)
+		program := startDatapath(t, buildDatapath(t), "fail=killed", "op=write", "count=3")
+		sh(t, "ip link set dummy0 carrier off")
+		t.Cleanup(func() { sh(t, "ip link set dummy0 carrier on") })
+		program.finish(t)
+		time.Sleep(300 * time.Millisecond) // the reading after it
+	}, []string{`(?m)^\S+ rxe0 port 1: retry_exceeded_err \+\d+ in \S+ \(\d+/s\), now \d+$`, `(?m)^\S+ rxe0 port 1: PORT_ERR$`,
+		`rxe0: ib:modify_qp failed with -EINVAL for ibv_rc_pingpong/\d+ after`, `(?m)^@total\[rxe0, 1, HW_COUNTERS, sent_pkts\]: \d+`}},
 	{"nvme_latency", func(t *testing.T, _ *recorder) {
 		small, _ := namespaces(t)
 		fio(t, small, 300, 200)
