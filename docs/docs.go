@@ -19,7 +19,7 @@ type Topic struct {
 
 // names are the topics in the order of the manual.
 var names = []string{
-	"tutorial", "language", "functions", "from-bpftrace", "probes", "verbs", "scripts", "output", "exploring", "recordings", "troubleshooting",
+	"tutorial", "language", "functions", "from-bpftrace", "from-x-monitor", "probes", "verbs", "scripts", "output", "exploring", "recordings", "troubleshooting",
 	"lost-events", "cost", "privileges", "containers", "cgroups", "kernels", "architecture",
 }
 

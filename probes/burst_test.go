@@ -178,7 +178,7 @@ func TestThreadTablesAreEmptied(t *testing.T) {
 		}
 	}
 	slices.Sort(found)
-	want := []string{"verbs_poll_calls", "verbs_polls", "verbs_post_recv_chains", "verbs_post_recv_posts", "verbs_post_send_chains",
+	want := []string{"verbs_poll_calls", "verbs_pollers", "verbs_polls", "verbs_post_recv_chains", "verbs_post_recv_posts", "verbs_post_send_chains",
 		"verbs_post_send_posts", "verbs_posted_chains"}
 	if !slices.Equal(found, want) {
 		t.Errorf("tables by thread: %q, want %q", found, want)

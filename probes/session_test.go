@@ -139,7 +139,10 @@ func TestRelease(t *testing.T) {
 
 // Where no more beginnings can be remembered, that is counted, as are the ends that lack them.
 func TestInFlightFull(t *testing.T) {
-	h := detect(t)
+	h, err := Detect(load(t), HostOptions{FullTables: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	p := h.catalog.Match("syscall:exit")[0]
 	j := waiting(t)
 	s := attachWants(t, h, want{probe: p, fields: []*event.Field{p.Field("latency")}, pid: j.pid})

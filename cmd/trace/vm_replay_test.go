@@ -69,7 +69,7 @@ var replayTests = []struct {
 		fragment(t)
 	}, []string{`(?m)^@reclaim\[/limited, /limited\]: \{ \.count = \d+,`, `(?m)^@compact\[/, 9, \w+\]: `, `(?m)^@freed\[/limited, /limited\]: \d`}},
 	{"processvm", func(t *testing.T, trace *recorder) {
-		m := startMemory(t, coldFile(t, filepath.Join(t.TempDir(), "mapped"), 64).Name())
+		m := startMemory(t, coldFile(t, filepath.Join(mountDisk(t), "mapped"), 64).Name())
 		reports := func() int { return strings.Count(trace.wrote(t), "\n") }
 		seen := reports()
 		waitUntil(t, "there is a report", func() bool { sh(t, "true"); return reports() > seen })
@@ -148,6 +148,7 @@ var replayTests = []struct {
 		`(?m)^rxe0 +\d+ +0B +\S+ +0 +- +- +\S+ +400KiB  datapath/`, `(?m)^rxe0 +\d+ +\S+ +0B +\S+ +\S+ +\d+ +\S+ +50KiB  datapath/`}},
 	{"runqlat", func(t *testing.T, _ *recorder) { keepBusy(t, "/sys/fs/cgroup/waits", 3, 1) },
 		[]string{`(?m)^/waits: \d+ waits, \S+ in total, \S+ on average, \S+ at most; \d+ of at least 1ms, after \S+ \d+%`}},
+	{"triage", func(t *testing.T, _ *recorder) { provoke(t) }, unusual},
 }
 
 // beforeReplay is what must be there when a script begins.

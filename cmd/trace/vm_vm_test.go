@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os/exec"
@@ -79,7 +80,11 @@ func TestVMScriptProcessvm(t *testing.T) {
 	for _, e := range events {
 		if e.text("type") == "map" {
 			for _, n := range e["data"].(map[string]any)["@grown"].(map[string]any) {
-				grown += int64(n.(float64))
+				kept, err := n.(json.Number).Int64()
+				if err != nil {
+					t.Fatal(err)
+				}
+				grown += kept
 			}
 		}
 	}
