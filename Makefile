@@ -4,7 +4,9 @@ KERNEL ?= 6.12
 RUN    ?= TestVM
 # The tests in virtual machines that make test has time for: every object and script is loaded, the engines agree, NVMe
 # and QPs match other programs. make vmtest runs all.
-MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptsAttach|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields|Sched(uler|Waker|Throttle|Hung)|NetCounters|RdmaCounters|Block|OomKill|MemoryCounts|Cache|FaultsAndMappings)
+MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields)
+# Those of the host, and that all scripts attach, on one kernel.
+HOST   := TestVM(ScriptsAttach|Sched(uler|Waker|Throttle|Hung)|NetCounters|RdmaCounters|Block|OomKill|MemoryLimits|Cache|FaultsAndMappings)
 # Packages that share data between goroutines. ALONE are their tests that compute in one goroutine for minutes, where
 # the race detector finds nothing, or hundreds of programs that do the same.
 RACED  := ./cmd/trace ./repl ./lang/exec ./lang/run ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
@@ -65,7 +67,7 @@ test: lint ## all tests; on real kernels the main ones, on 6.1 and 6.12, the tes
 	$(GO) test -timeout 20m ./...
 	$(MAKE) race
 	@.ci/setup vm
-	.ci/vmtest 6.12 '$(MAIN)|TestVMDocs|TestVMVerbs' 6.1 '$(MAIN)|TestVMVerbsComplete' 6.12-full TestVMCrowd 5.10 TestVMLoad 7.2 TestVMLoad
+	.ci/vmtest 6.12 '$(MAIN)|$(HOST)|TestVMDocs|TestVMVerbs' 6.1 '$(MAIN)|TestVMVerbsComplete' 6.12-full TestVMCrowd 5.10 TestVMLoad 7.2 TestVMLoad
 
 race: ## tests of packages that share data between goroutines, with the race detector
 	@.ci/setup race

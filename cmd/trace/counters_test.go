@@ -49,7 +49,7 @@ func checkNetCounters(t *testing.T) {
 		}
 	}
 	lines := regexp.MustCompile(`(?m)^\{.*$`).FindAllString(out, -1)
-	if got := sumsOf(t, strings.NewReader(strings.Join(lines, "\n"))); fmt.Sprint(got) != fmt.Sprint(want) || len(want) != 4 {
+	if got := sumsOf(t, strings.NewReader(strings.Join(lines, "\n")))["@"]; fmt.Sprint(got) != fmt.Sprint(want) || len(want) != 4 {
 		t.Errorf("%v, /proc/net/dev has %v: %s", got, want, messages)
 	}
 	if !strings.Contains(messages, " or more of readings that were left out, as one failed or took longer than its period: the next one has what changed") {
