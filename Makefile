@@ -5,7 +5,7 @@ RUN    ?= TestVM
 # The tests in virtual machines that make test has time for: every object and script is loaded, the engines agree, NVMe
 # and QPs match other programs. make vmtest runs all.
 MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields)
-# Those of the host, and that all scripts attach, on one kernel.
+# Tests of the host, and that all scripts attach, on one kernel.
 HOST   := TestVM(ScriptsAttach|Sched(uler|Waker|Throttle|Hung)|NetCounters|RdmaCounters|Block|OomKill|MemoryLimits|Cache|FaultsAndMappings)
 # Packages that share data between goroutines. ALONE are their tests that compute in one goroutine for minutes, where
 # the race detector finds nothing, or hundreds of programs that do the same.
