@@ -136,8 +136,14 @@ func TestGroupAndLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
-	go func() {
+	var call func()
+	call = func() {
 		runtime.LockOSThread() // the thread ends with its name
+		if unix.Gettid() == os.Getpid() {
+			go call()
+			<-ended // keeps the leader
+			return
+		}
 		if err := os.WriteFile("/proc/thread-self/comm", []byte("a thread"), 0o666); err != nil {
 			t.Error(err)
 		}
@@ -149,7 +155,8 @@ func TestGroupAndLeader(t *testing.T) {
 				unix.Getppid()
 			}
 		}
-	}()
+	}
+	go call()
 	out, err = exec.Command("trace", "-q", fmt.Sprintf(`syscall:enter / pid == %d && comm == "a thread" / { print(leader_comm); exit() }`, os.Getpid())).Output()
 	close(ended)
 	if err != nil || string(out) != string(name) {
