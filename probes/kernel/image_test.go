@@ -14,8 +14,9 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// TestImage compares every struct, union and enum of the running kernel and of its modules with the library's.
-func TestImage(t *testing.T) {
+// kernelImage reads the types of the running kernel, and lets the library read them.
+func kernelImage(t *testing.T) (*image, *btf.Spec) {
+	t.Helper()
 	own, err := readImage(vmlinuxBTF, nil)
 	if errors.Is(err, os.ErrNotExist) {
 		t.Skip("this kernel shows no BTF")
@@ -27,6 +28,12 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return own, spec
+}
+
+// TestImage compares every struct, union and enum of the running kernel and of its modules with the library's.
+func TestImage(t *testing.T) {
+	own, spec := kernelImage(t)
 	compareImage(t, own, spec)
 	files, _ := filepath.Glob("/sys/kernel/btf/*")
 	for _, file := range files {
@@ -51,17 +58,7 @@ func TestImage(t *testing.T) {
 
 // The running kernel's typedefs of functions have as many parameters as the library finds.
 func TestParametersOfImage(t *testing.T) {
-	own, err := readImage(vmlinuxBTF, nil)
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("this kernel shows no BTF")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec, err := btf.LoadKernelSpec()
-	if err != nil {
-		t.Fatal(err)
-	}
+	own, spec := kernelImage(t)
 	for _, name := range []string{"btf_trace_sched_switch", "btf_trace_sys_enter", "btf_trace_sched_waking", "u64", "no_such_type"} {
 		n, ok := own.parameters(name)
 		want, known := library{spec}.parameters(name)
