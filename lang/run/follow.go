@@ -3,11 +3,11 @@
 package run
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -212,10 +212,11 @@ func (l *Live) event(e *event.Event) error {
 	return nil
 }
 
-// difference returns the result of a comparison: an error if the two runs printed different things. They also differ if one of them
-// lost events that the other one saw.
+// difference returns the result of a comparison: an error if the two runs printed different lines. They also differ if one of them
+// lost events that the other one saw. The order of lines may differ: each run has a record of its own of an event, and between the two
+// records of one CPU there may be one of another CPU.
 func (l *Live) difference() error {
-	if !l.options.Compare || bytes.Equal(l.first.Bytes(), l.second.Bytes()) {
+	if !l.options.Compare || slices.Equal(sortedLines(l.first.Bytes()), sortedLines(l.second.Bytes())) {
 		return nil
 	}
 	var lost uint64
@@ -234,6 +235,8 @@ func (l *Live) difference() error {
 	return fmt.Errorf("the engines differ, which is a bug in trace, unless the program calls time() at an event; "+
 		"the second run, entirely in user space, printed:\n%s", l.second.Bytes())
 }
+
+func sortedLines(text []byte) []string { return slices.Sorted(strings.Lines(string(text))) }
 
 func counted(n uint64, noun string) string {
 	if n == 1 {
