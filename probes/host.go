@@ -3,7 +3,6 @@
 package probes
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -188,22 +187,15 @@ func (h *Host) unneeded(o *object, hk hook) bool {
 
 // available returns nil if a variant of the probe can be used for a request, otherwise why none can.
 func (h *Host) available(r *request) error {
-	p := r.Probe
-	var refused error
+	var causes []error
 	for _, v := range h.hostHookFor(r, r.origin.hook).variants() {
 		err := v.check()
 		if err == nil {
 			return nil
 		}
-		var denied *kernel.PermissionError
-		if errors.As(err, &denied) && refused == nil {
-			refused = fmt.Errorf("%s: %w", p, denied)
-		}
+		causes = append(causes, err)
 	}
-	if refused != nil {
-		return refused
-	}
-	return &UnavailableError{[]*event.Probe{p}, h.Status(p).Reason}
+	return unavailable(r.Probe, causes, func() string { return h.Status(r.Probe).Reason })
 }
 
 // TasksDescribed returns why the common fields that need the kernel's types are absent, nil if they are present.

@@ -16,8 +16,8 @@ type Losses struct {
 	// which some clause of the program wanted, and Rejected. See Request.
 	Counted                  bool
 	Events, Passed, Rejected uint64
-	// Delivered counts records that were read; an event may send one for each clause.
-	Delivered uint64
+	// Delivered counts records that were read; an event may send one for each clause. Undecoded ones were not whole.
+	Delivered, Undecoded uint64
 	// RingBuffer counts records that were lost because the ring buffer was full.
 	RingBuffer uint64
 	// Unseen counts events that could not be built, because their beginning was not seen, before the filter could be asked.
@@ -50,7 +50,9 @@ type Losses struct {
 }
 
 // Lost is the number of events that should have been delivered but were not.
-func (l Losses) Lost() uint64 { return l.RingBuffer + l.Unseen + l.Missed + l.Cut + l.Late }
+func (l Losses) Lost() uint64 {
+	return l.RingBuffer + l.Unseen + l.Missed + l.Cut + l.Late + l.Undecoded
+}
 
 // add adds what another request for the same probe counted.
 func (l *Losses) add(o Losses) {

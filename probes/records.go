@@ -3,6 +3,7 @@
 package probes
 
 import (
+	"errors"
 	"slices"
 	"sync/atomic"
 
@@ -15,8 +16,8 @@ type records struct{ known atomic.Pointer[known] }
 
 // known are layouts, by ID, and how many records of each were delivered.
 type known struct {
-	layouts   []*event.Layout
-	delivered []*atomic.Uint64
+	layouts              []*event.Layout
+	delivered, undecoded []*atomic.Uint64
 }
 
 // add adds layouts. It fails if an ID belongs to another layout.
@@ -35,31 +36,38 @@ func (r *records) add(layouts []*event.Layout) error {
 	if err != nil {
 		return err
 	}
-	after := &known{byID, slices.Clone(before.delivered)}
+	after := &known{byID, slices.Clone(before.delivered), slices.Clone(before.undecoded)}
 	for len(after.delivered) < len(byID) {
-		after.delivered = append(after.delivered, new(atomic.Uint64))
+		after.delivered, after.undecoded = append(after.delivered, new(atomic.Uint64)), append(after.undecoded, new(atomic.Uint64))
 	}
 	r.known.Store(after)
 	return nil
 }
 
-// deliver calls fn for a record.
+// deliver calls fn for a record. It only counts one that is not whole.
 func (r *records) deliver(record []byte, e *event.Event, fn func(*event.Event) error) error {
 	k := r.known.Load()
-	if err := event.Decode(k.layouts, record, e); err != nil {
+	err := event.Decode(k.layouts, record, e)
+	var short *event.ShortError
+	if errors.As(err, &short) {
+		k.undecoded[short.Layout.ID].Add(1)
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	k.delivered[e.Layout().ID].Add(1)
 	return fn(e)
 }
 
-// deliveredOf returns how many records of a probe were read.
-func (r *records) deliveredOf(p *event.Probe) (n uint64) {
+// countsOf returns how many records of a probe were read, and how many could not be.
+func (r *records) countsOf(p *event.Probe) (delivered, undecoded uint64) {
 	k := r.known.Load()
 	for id, l := range k.layouts {
 		if l != nil && l.Probe == p {
-			n += k.delivered[id].Load()
+			delivered += k.delivered[id].Load()
+			undecoded += k.undecoded[id].Load()
 		}
 	}
-	return n
+	return delivered, undecoded
 }

@@ -282,7 +282,7 @@ func (s *Session) Losses() ([]Losses, error) {
 		all = addLosses(all, l)
 	}
 	for i, l := range all {
-		all[i].Delivered = s.records.deliveredOf(l.Probe)
+		all[i].Delivered, all[i].Undecoded = s.records.countsOf(l.Probe)
 	}
 	return all, nil
 }

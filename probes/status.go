@@ -23,6 +23,19 @@ type Status struct {
 	Variants []VariantStatus
 }
 
+// Err returns why the probe is not available, or nil: a [*kernel.PermissionError] if capabilities are missing, otherwise an
+// [*UnavailableError].
+func (s Status) Err() error {
+	if s.Variant != "" {
+		return nil
+	}
+	causes := make([]error, len(s.Variants))
+	for i, v := range s.Variants {
+		causes[i] = v.Err
+	}
+	return unavailable(s.Probe, causes, func() string { return s.Reason })
+}
+
 // VariantStatus is one way to attach a probe.
 type VariantStatus struct {
 	Name string

@@ -3,18 +3,25 @@
 package probes
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"trace/probes/event"
+	"trace/probes/kernel"
 )
 
 // UnavailableError explains why a host does not have some probes.
 type UnavailableError struct {
 	Probes []*event.Probe
 	Reason string
+	// Causes are why each variant cannot be used.
+	Causes error
 }
+
+// Unwrap returns the causes, and that the host does not support the probes.
+func (e *UnavailableError) Unwrap() []error { return []error{errors.ErrUnsupported, e.Causes} }
 
 func (e *UnavailableError) Error() string {
 	verb := "is"
@@ -22,6 +29,16 @@ func (e *UnavailableError) Error() string {
 		verb = "are"
 	}
 	return fmt.Sprintf("%s %s not available: %s", e.Names(), verb, e.Reason)
+}
+
+// unavailable returns the error of a probe that no variant can attach: a [*kernel.PermissionError] if capabilities are missing for one.
+func unavailable(p *event.Probe, causes []error, reason func() string) error {
+	all := errors.Join(causes...)
+	var denied *kernel.PermissionError
+	if errors.As(all, &denied) {
+		return fmt.Errorf("%s: %w", p, denied)
+	}
+	return &UnavailableError{[]*event.Probe{p}, reason(), all}
 }
 
 // Names returns the names of the probes.
@@ -37,7 +54,7 @@ func (e *UnavailableError) Names() string {
 func appendUnavailable(to []*UnavailableError, e *UnavailableError) []*UnavailableError {
 	for i, other := range to {
 		if other.Reason == e.Reason {
-			to[i] = &UnavailableError{slices.Concat(other.Probes, e.Probes), e.Reason}
+			to[i] = &UnavailableError{slices.Concat(other.Probes, e.Probes), e.Reason, e.Causes}
 			return to
 		}
 	}

@@ -192,7 +192,7 @@ func TestDocNamesWhatExists(t *testing.T) {
 	makefile := readDoc(t, "Makefile")
 	for _, doc := range append(userDocs(), "CONTRIBUTING.md", "bpf/README.md") {
 		text := readDoc(t, doc)
-		for _, link := range regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(text, -1) {
+		for _, link := range regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(fences.ReplaceAllString(text, ""), -1) {
 			if strings.Contains(link[1], "://") {
 				continue
 			}

@@ -417,14 +417,22 @@ func (r *Run) Event(e *event.Event) (printed bool, err error) {
 func (r *Run) Replay(e *event.Event, printed func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	wanted := false
+	defer func() {
+		if !wanted {
+			r.rejected[e.Probe]++
+		}
+	}()
 	for _, s := range r.sites[e.Probe] {
 		if r.machine.stopped {
 			break
 		}
 		r.machine.printed = false
-		if _, err := s.run(r.machine, e, r.plan.Recorded); err != nil {
+		passed, err := s.run(r.machine, e, r.plan.Recorded)
+		if err != nil {
 			return err
 		}
+		wanted = wanted || passed
 		if !r.machine.printed {
 			continue
 		}
@@ -474,15 +482,11 @@ func (r *Run) Program() *ir.Program { return r.plan.Program }
 // order.
 func (r *Run) PrintMap(to Sink, name string, top int64, by string) error {
 	defer r.lock()()
-	i := slices.IndexFunc(r.plan.Program.Maps, func(m *ir.Map) bool { return m.Name == name })
-	if i < 0 {
-		names := r.plan.Program.MapNames()
-		if len(names) == 0 {
-			return fmt.Errorf("there is no map %s: the program has none", name)
-		}
-		return fmt.Errorf("there is no map %s: the maps are %s", name, strings.Join(names, ", "))
+	m, err := r.plan.Program.MapNamed(name)
+	if err != nil {
+		return err
 	}
-	return r.machine.show(r.plan.Program.Maps[i], to, ir.MapOptions{Top: top, By: result.Order(by)})
+	return r.machine.show(m, to, ir.MapOptions{Top: top, By: result.Order(by)})
 }
 
 // Rejected returns the number of records of a probe that user space rejected.

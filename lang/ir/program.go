@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"trace/lang/format"
@@ -160,6 +161,18 @@ func (p *Program) MapNames() []string {
 		names = append(names, m.Name)
 	}
 	return names
+}
+
+// MapNamed returns the map of a name, with its @.
+func (p *Program) MapNamed(name string) (*Map, error) {
+	names := p.MapNames()
+	switch i := slices.Index(names, name); {
+	case i >= 0:
+		return p.Maps[i], nil
+	case len(names) == 0:
+		return nil, fmt.Errorf("there is no map %s: the program has none", name)
+	}
+	return nil, fmt.Errorf("there is no map %s: the maps are %s", name, strings.Join(names, ", "))
 }
 
 // String returns the clause as text.

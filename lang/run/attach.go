@@ -138,7 +138,7 @@ func (l *Live) share(from, to uint64) (share float64, ok bool) {
 func (l *Live) runOptions(ctx context.Context, again bool) exec.Options {
 	l.openPrinters()
 	l.printer.Show(l.options.Columns, l.program.Printed(), l.program.Raw)
-	o := exec.Options{Sink: l.printer, Now: l.now, Share: l.share, Muted: again, Unshown: l.out.Document != nil, Context: ctx, Warn: l.out.message}
+	o := exec.Options{Sink: l.out.Sink(l.printer), Now: l.now, Share: l.share, Muted: again, Unshown: l.out.unshown(), Context: ctx, Warn: l.out.message}
 	if l.shadow != nil {
 		l.shadow.Show(l.options.Columns, l.program.Printed(), l.program.Raw)
 		o.Shadow = l.shadow

@@ -9,12 +9,13 @@ import (
 	"trace/lang/output"
 )
 
-// errEnough ends reading after -n events were printed or the program called exit().
-var errEnough = errors.New("enough events")
+// ErrEnough ends reading after -n events were printed or the program called exit(). [Outputs.Sink] may return it, too: the run then ends
+// without an error.
+var ErrEnough = errors.New("enough events")
 
 // unlessEnough returns err, or nil if it only means that no more events are wanted.
 func unlessEnough(err error) error {
-	if errors.Is(err, errEnough) || errors.Is(err, syscall.EPIPE) {
+	if errors.Is(err, ErrEnough) || errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
 	return err

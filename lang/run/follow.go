@@ -97,12 +97,16 @@ func (l *Live) complete(session *probes.Session, counts []Probe) error {
 		r.Share, _ = session.Share(0, l.now())
 	}
 	r.Probes, r.Missing, r.RemadeCgroups = counts, session.Notes(), l.remadeCgroups()
-	var err error
-	r.SkippedForks, err = session.SkippedForks()
-	if err == nil {
-		r.SkippedCgroups, err = session.SkippedCgroups()
+	return errors.Join(r.addSkipped(session), r.addMaps(l.exec), r.nameHost())
+}
+
+// addSkipped adds what the kernel did not report of any task and cgroup.
+func (r *Report) addSkipped(session *probes.Session) (err error) {
+	if r.SkippedForks, err = session.SkippedForks(); err != nil {
+		return err
 	}
-	return errors.Join(err, r.addMaps(l.exec), r.nameHost())
+	r.SkippedCgroups, err = session.SkippedCgroups()
+	return err
 }
 
 func (l *Live) printedOf(probe string) uint64 {
@@ -207,7 +211,7 @@ func (l *Live) event(e *event.Event) error {
 		l.total++
 	}
 	if l.total == l.options.Count && printed || l.exec.Stopped() {
-		return errEnough
+		return ErrEnough
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"trace/lang"
@@ -34,7 +35,10 @@ type Live struct {
 	// messages are written among the data.
 	messages messages
 	report   Report
-	session  *probes.Session // nil until it is attached
+	// over reports that the report is complete, and the session closed.
+	over    bool
+	ending  sync.Mutex      // guards over, and the report then
+	session *probes.Session // nil until it is attached
 	// child is the command, nil without one.
 	child   *child
 	started uint64 // on the clock of nsecs
@@ -168,7 +172,6 @@ func (l *Live) Run(interrupted context.Context, out Outputs) (*Ended, error) {
 	if l.exec == nil {
 		return nil, err
 	}
-	l.report.CommandFailed = l.child.hasFailed()
 	return &Ended{Run: l.exec, printer: l.printer, Report: l.report}, errors.Join(err, unlessEnough(l.printer.End()))
 }
 
@@ -218,8 +221,30 @@ func (l *Live) run(interrupted context.Context) error {
 	if err := l.begin(ctx); err != nil {
 		return errors.Join(err, session.Close())
 	}
+	l.out.Started(Running{l.exec, time.Now(), func() (Report, error) { return l.soFar(session) }})
 	err = l.follow(ctx, end, session, l.out.Data.waitClosed, target.wait, l.child.wait)
-	return errors.Join(err, session.Close())
+	return errors.Join(err, l.close(session))
+}
+
+// soFar returns the report up to now, or the complete one once the run is over.
+func (l *Live) soFar(session *probes.Session) (r Report, err error) {
+	l.ending.Lock()
+	defer l.ending.Unlock()
+	if l.over {
+		return l.report, nil
+	}
+	if r.Probes, err = l.counts(session); err != nil {
+		return r, err
+	}
+	return r, errors.Join(r.addSkipped(session), r.addMaps(l.exec))
+}
+
+// close ends the session. The report is complete.
+func (l *Live) close(session *probes.Session) error {
+	l.ending.Lock()
+	defer l.ending.Unlock()
+	l.over, l.report.CommandFailed = true, l.child.hasFailed()
+	return session.Close()
 }
 
 // checkCommand returns why events of the command could not be recognized here.
@@ -291,7 +316,7 @@ func (l *Live) counts(session *probes.Session) ([]Probe, error) {
 	for i, n := range losses {
 		all[i] = Probe{
 			Name: n.Probe.String(), Variant: variants[n.Probe], Events: n.Events, Rejected: n.Rejected + l.exec.Rejected(n.Probe),
-			Counted: n.Counted, Delivered: n.Delivered, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Outside: n.Outside, Skipped: n.Missed, Cut: n.Cut, Late: n.Late,
+			Counted: n.Counted, Delivered: n.Delivered, Undecoded: n.Undecoded, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Outside: n.Outside, Skipped: n.Missed, Cut: n.Cut, Late: n.Late,
 			Unmatched: n.Unmatched, Unasked: n.Unasked, NoRoom: n.InFlightFull, SkippedBeginnings: n.MissedBeginnings,
 			Corrected: n.Corrected, Gaps: n.Gaps,
 		}

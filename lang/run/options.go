@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trace/lang/check"
+	"trace/lang/exec"
 	"trace/lang/ir"
 	"trace/lang/output"
 )
@@ -107,6 +108,12 @@ type Outputs struct {
 	View     *output.Live
 	// Show prints the maps whenever it receives.
 	Show <-chan os.Signal
+	// Sink returns what takes the program's output in place of the printer of Data.
+	Sink func(printer exec.Sink) exec.Sink
+	// Unshown keeps the maps from being printed at the end. A Document does so, too.
+	Unshown bool
+	// Started is called once the program runs.
+	Started func(Running)
 	// Note is called for each note, from any goroutine.
 	Note func(Note)
 	// Stdin, Stdout and Stderr are for the command.
@@ -125,8 +132,17 @@ func (o Outputs) orDiscard(ctx context.Context) Outputs {
 	if o.Note == nil {
 		o.Note = func(Note) {}
 	}
+	if o.Sink == nil {
+		o.Sink = func(printer exec.Sink) exec.Sink { return printer }
+	}
+	if o.Started == nil {
+		o.Started = func(Running) {}
+	}
 	return o
 }
+
+// unshown reports whether the maps are not printed at the end.
+func (o Outputs) unshown() bool { return o.Unshown || o.Document != nil }
 
 // message passes on what the program reports to the user.
 func (o Outputs) message(warning bool, text string) { o.Note(Message{text, warning}) }

@@ -83,7 +83,7 @@ func (n recordedNames) Cgroup(id uint64) string { return n.cgroups.Path(id) }
 // event keeps an event. An error ends the run normally, because the maps are right.
 func (r *recorder) event(e *event.Event) error {
 	if err := r.writer.Append(e); err != nil {
-		return errEnough // finish returns the error
+		return ErrEnough // finish returns the error
 	}
 	r.events++
 	return nil
@@ -92,7 +92,7 @@ func (r *recorder) event(e *event.Event) error {
 // interval keeps the moment of an interval, and handles errors like event.
 func (r *recorder) interval(period time.Duration, at uint64) error {
 	if err := r.writer.Interval(period, at); err != nil {
-		return errEnough
+		return ErrEnough
 	}
 	return nil
 }

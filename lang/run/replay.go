@@ -37,6 +37,8 @@ type Replay struct {
 	// began is when the play began, in real time.
 	began   time.Time
 	printed uint64
+	// played is the report of what was played so far, without the maps.
+	played atomic.Pointer[Report]
 }
 
 // interval is an interval of the program, and when it is due next.
@@ -105,7 +107,7 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	}
 	p.printer = out.printer(p.options.Format, p.recording.Boot().Local())
 	p.printer.Show(p.options.Columns, p.program.Printed(), p.program.Raw)
-	p.exec, err = lang.Start(plan, exec.Options{Sink: p.printer, Unshown: out.Document != nil, Now: p.now.Load, Context: ctx, Warn: out.message})
+	p.exec, err = lang.Start(plan, exec.Options{Sink: out.Sink(p.printer), Unshown: out.unshown(), Now: p.now.Load, Context: ctx, Warn: out.message})
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +117,14 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	report.Ended = p.clock(p.now.Load())
 	p.describe(&report)
 	return &Ended{Run: p.exec, printer: p.printer, Report: report}, errors.Join(err, report.addMaps(p.exec))
+}
+
+// soFar returns the report up to the last part of the recordings that was played.
+func (p *Replay) soFar() (r Report, err error) {
+	if played := p.played.Load(); played != nil {
+		r = *played
+	}
+	return r, r.addMaps(p.exec)
 }
 
 // plan places the whole program in user space.
@@ -134,6 +144,7 @@ func (p *Replay) run(ctx context.Context) error {
 	if err := errors.Join(p.out.Data.begin(), p.printer.Begin(), p.exec.Begin()); err != nil {
 		return err
 	}
+	p.out.Started(Running{p.exec, p.clock(p.now.Load()), p.soFar})
 	ctx, stop := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() { showMaps(ctx, stop, p.exec, p.printer, p.out) })
@@ -146,7 +157,7 @@ func (p *Replay) run(ctx context.Context) error {
 		}
 	}
 	err := p.watched(ctx, p.playToEnd)
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, ErrEnough) {
 		err = nil
 	}
 	return errors.Join(err, p.writeLost(), p.exec.End())
@@ -216,8 +227,22 @@ func (p *Replay) describe(r *Report) {
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		r.Probes = append(r.Probes, Probe{Name: name, Variant: "recorded", Events: events[name], Lost: lost[name]})
+		r.Probes = append(r.Probes, Probe{
+			Name: name, Variant: "recorded", Events: events[name], Delivered: events[name], Rejected: p.rejectedOf(name), Counted: true, Lost: lost[name],
+		})
 	}
+	played := *r
+	p.played.Store(&played)
+}
+
+// rejectedOf returns how many events of a probe no clause wanted.
+func (p *Replay) rejectedOf(name string) (n uint64) {
+	for _, probe := range p.recording.Probes() {
+		if probe.String() == name {
+			n += p.exec.Rejected(probe)
+		}
+	}
+	return n
 }
 
 // watched plays while the view shows the maps, if there is one.
@@ -249,6 +274,7 @@ func (p *Replay) play(ctx context.Context) error {
 		if n%1024 == 0 {
 			done, all := p.recording.Read()
 			p.out.Note(Playing{n, done, all})
+			p.describe(&Report{})
 		}
 		if p.exec.Stopped() || n%1024 == 0 && ctx.Err() != nil {
 			return nil
@@ -280,7 +306,7 @@ func (p *Replay) play(ctx context.Context) error {
 func (p *Replay) countPrinted() error {
 	p.printed++
 	if p.printed == p.options.Count {
-		return errEnough
+		return ErrEnough
 	}
 	return nil
 }

@@ -62,11 +62,11 @@ type Probe struct {
 	// Events were seen, Printed were printed, and Rejected were rejected by filters. Rejected needs Counted.
 	Events, Printed, Rejected uint64
 	Counted                   bool
-	// Delivered records were read.
-	Delivered uint64
+	// Delivered records were read. Undecoded ones were not whole.
+	Delivered, Undecoded uint64
 	// Lost events should have been seen but were not. The reasons are: the buffer was full (RingFull), the beginning of the event
-	// was not seen (Unseen), the kernel skipped the BPF program (Skipped), a list was too long for it (Cut, once for each list), or
-	// a reading took too long (Late, once for each reading that was left out).
+	// was not seen (Unseen), the kernel skipped the BPF program (Skipped), a list was too long for it (Cut, once for each list),
+	// a reading took too long (Late, once for each reading that was left out), or its record was not whole (Undecoded).
 	Lost, RingFull, Unseen, Skipped, Cut, Late uint64
 	// Outside events may have begun outside of the windows of --burst: they are left out.
 	Outside uint64

@@ -164,6 +164,15 @@ func (l ErrorList) Error() string {
 	return strings.Join(texts, "\n")
 }
 
+// Unwrap returns the mistakes, so that errors.As finds an [*Error].
+func (l ErrorList) Unwrap() []error {
+	all := make([]error, len(l))
+	for i, e := range l {
+		all[i] = e
+	}
+	return all
+}
+
 // Err returns the mistakes in the order of the text, each once, or nil without mistakes.
 func (l ErrorList) Err() error {
 	if len(l) == 0 {

@@ -198,6 +198,17 @@ func ByID(layouts []*Layout) ([]*Layout, error) {
 // maxLayoutID bounds the table of layouts.
 const maxLayoutID = 1<<16 - 1
 
+// ShortError means that a record is shorter than its layout.
+type ShortError struct {
+	Layout *Layout
+	// Bytes are what the record has.
+	Bytes int
+}
+
+func (e *ShortError) Error() string {
+	return fmt.Sprintf("record %d of %s has %d bytes, expected %d", e.Layout.ID, e.Layout.Probe, e.Bytes, e.Layout.Size)
+}
+
 // Decode makes an event from a record of the generated code; its layout is one of layouts, which are sorted by ID. The event is valid as
 // long as the record is.
 func Decode(layouts []*Layout, sample []byte, e *Event) error {
@@ -210,7 +221,7 @@ func Decode(layouts []*Layout, sample []byte, e *Event) error {
 	}
 	l := layouts[id]
 	if len(sample) < l.Size {
-		return fmt.Errorf("record %d of %s has %d bytes, expected %d", id, l.Probe, len(sample), l.Size)
+		return &ShortError{l, len(sample)}
 	}
 	e.Probe, e.layout, e.raw = l.Probe, l, sample
 	return nil

@@ -23,7 +23,7 @@ func Version() (string, error) {
 // Explain returns why something of the module is missing: usually the module is not loaded.
 func (m Module) Explain(err error) error {
 	if !m.loaded() {
-		return fmt.Errorf("module %s is not loaded (%s)", m.Name, m.Load)
+		return fmt.Errorf("module %s is %w (%s)", m.Name, ErrNotLoaded, m.Load)
 	}
 	return err
 }

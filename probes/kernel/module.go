@@ -1,6 +1,12 @@
 package kernel
 
-import "strings"
+import (
+	"errors"
+	"strings"
+)
+
+// ErrNotLoaded means that a module is not loaded.
+var ErrNotLoaded = errors.New("not loaded")
 
 // A Module is where functions, tracepoints and types belong. One without a name is the kernel itself.
 type Module struct {

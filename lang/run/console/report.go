@@ -140,6 +140,7 @@ func lossLine(p run.Probe) string {
 		{p.Unseen, "whose beginning was not seen, before the filter ran"},
 		{p.Cut, "or more at the ends of lists with more than 32"},
 		{p.Late, "or more of readings that were left out, as one failed or took longer than its period: the next one has what changed"},
+		{p.Undecoded, "whose record was not whole"},
 		{p.Skipped, "skipped by the kernel before the filter ran (the BPF program was already running on that CPU, or too many calls were in progress)"},
 	} {
 		if r.n > 0 {

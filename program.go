@@ -1,0 +1,270 @@
+package trace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"sync"
+	"time"
+
+	"trace/lang/exec"
+	"trace/lang/output"
+	"trace/lang/result"
+	"trace/lang/run"
+	"trace/lang/run/console"
+)
+
+// Program is a program that was checked for a host. It can be started several times, also at once.
+type Program struct {
+	host    *Host
+	options run.Options
+	maps    []string
+}
+
+// Compile checks a program against the host's probes. name stands in its errors, and params are the values of its params, as they would be
+// written on the command line. A mistake in the program is an [*Error].
+func (h *Host) Compile(name, text string, params map[string]string) (*Program, error) {
+	p := &Program{host: h, options: run.Options{Name: name, Text: text, Params: maps.Clone(params)}}
+	r, err := h.prepare(p.options)
+	if err != nil {
+		return nil, err
+	}
+	p.maps = r.Program().MapNames()
+	return p, r.release()
+}
+
+// Maps returns the names of the program's maps, with their @, in the order of their first use.
+func (p *Program) Maps() []string { return p.maps }
+
+// RunOption configures a run.
+type RunOption func(*setting)
+
+type setting struct {
+	run.Options
+	out     io.Writer // of Output
+	records bool
+}
+
+// Buffer sets the size of the buffer from the kernel in bytes, a power of two; 4 MiB without it. A larger one loses fewer events.
+func Buffer(bytes int) RunOption { return func(s *setting) { s.RingBytes = bytes } }
+
+// MapSize gives each map room for n keys. Updates of keys without room are lost, and counted in [Losses].
+func MapSize(n uint32) RunOption { return func(s *setting) { s.MapKeys = n } }
+
+// PID leaves only the events of a process. The run ends with it.
+func PID(pid int) RunOption { return func(s *setting) { s.Filter.PID = pid } }
+
+// Children adds the events of the descendants of [PID], running or started later.
+func Children() RunOption { return func(s *setting) { s.Filter.Children = true } }
+
+// Comm leaves only the events of threads of that name.
+func Comm(name string) RunOption { return func(s *setting) { s.Filter.Comm = name } }
+
+// CgroupPath leaves only the events of a cgroup, whose path is as in /proc/PID/cgroup, and of the cgroups below it.
+func CgroupPath(path string) RunOption { return func(s *setting) { s.Filter.Cgroup = path } }
+
+// PGID leaves only the events of a process group.
+func PGID(pgid int) RunOption { return func(s *setting) { s.Filter.PGID = pgid } }
+
+// PIDNS leaves only the events of a pid namespace, given by its inode.
+func PIDNS(inode uint32) RunOption { return func(s *setting) { s.Filter.PIDNS = inode } }
+
+// Fields captures only these fields of the events that the program selects, in this order; all of them without it.
+func Fields(names ...string) RunOption { return func(s *setting) { s.Columns.Names = names } }
+
+// Records keeps what the program prints and selects for [Run.Records]. The run waits for whoever reads them: events that come meanwhile are lost
+// once the buffer is full.
+func Records() RunOption { return func(s *setting) { s.records = true } }
+
+// Output writes what the program prints and selects to w, and at the end its maps, in a format that is made while the program runs: text, json, csv
+// or perfetto.
+func Output(w io.Writer, format string) RunOption {
+	return func(s *setting) { s.out, s.Format = w, output.Format(format) }
+}
+
+// settingFor applies the options of a run.
+func (p *Program) settingFor(o []RunOption) (setting, error) {
+	s := setting{Options: p.options}
+	s.Columns.All, s.Counted, s.Raw = true, true, true
+	for _, set := range o {
+		set(&s)
+	}
+	if s.out == nil {
+		return s, nil
+	}
+	s.Raw = false
+	f, err := output.ParseFormat(string(s.Format))
+	if err == nil && f.AtEnd() {
+		err = fmt.Errorf("output format %s is made of the maps at the end: use text, json, csv or perfetto", f)
+	}
+	columns := output.NewColumns(f, true, s.Columns.Names)
+	s.Columns = columns
+	return s, err
+}
+
+// Run is a program that runs. Its methods may be called from several goroutines.
+type Run struct {
+	running run.Running
+	stop    context.CancelFunc
+	over    chan struct{} // closed at the end
+	records *queue        // nil without Records
+	// ended and err are set before over is closed.
+	ended *run.Ended
+	err   error
+
+	mu     sync.RWMutex // held while the maps are read
+	closed bool
+}
+
+// prepare checks the options of a run and the program with them.
+func (p *Program) prepare(o []RunOption) (setting, runner, error) {
+	s, err := p.settingFor(o)
+	if err != nil {
+		return s, runner{}, err
+	}
+	program, err := p.host.prepare(s.Options)
+	if err == nil && s.Columns.Names != nil {
+		if err = s.Columns.Check(program.Program().Printed()); err != nil {
+			err = errors.Join(err, program.release())
+		}
+	}
+	return s, program, err
+}
+
+// Start attaches the program, or begins to play the recording. Maps fill until [Run.Stop], until ctx ends, or until the recording ends. It fails
+// with [ErrPermission], [ErrModule] or [ErrUnsupported] if a probe cannot be attached. The caller closes the run.
+func (p *Program) Start(ctx context.Context, o ...RunOption) (*Run, error) {
+	s, program, err := p.prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	r := &Run{stop: stop, over: make(chan struct{})}
+	if s.records {
+		r.records = newQueue()
+		context.AfterFunc(ctx, r.records.drain)
+	}
+	started, console := make(chan struct{}), p.host.notes()
+	out := run.Outputs{
+		Note: console.Show, Unshown: s.out == nil, Sink: func(printer exec.Sink) exec.Sink { return &recorder{printer, r.records, s.out != nil} },
+		Started: func(running run.Running) { r.running = running; close(started) },
+	}
+	if s.out != nil {
+		out.Data = run.NewStream(ctx, nil, s.out)
+	}
+	console.Warn(program.Program())
+	go r.follow(ctx, program, out, console)
+	select {
+	case <-started:
+	case <-r.over: // perhaps it started, too
+		if r.running.Run == nil {
+			return nil, errors.Join(cmp.Or(r.err, context.Cause(ctx)), r.Close())
+		}
+	}
+	return r, nil
+}
+
+// follow runs the program to its end.
+func (r *Run) follow(ctx context.Context, program runner, out run.Outputs, console *console.Console) {
+	defer close(r.over)
+	defer r.stop()
+	ended, err := program.Run(ctx, out)
+	if out.Data != nil {
+		err = errors.Join(err, out.Data.Close())
+	}
+	if ended != nil {
+		console.Report(ended.Report)
+	}
+	r.ended, r.err = ended, errors.Join(err, program.release())
+	r.records.end(r.err)
+}
+
+// Maps returns the names of the maps, with their @.
+func (r *Run) Maps() []string { return r.running.Program().MapNames() }
+
+// Columns returns the elements of the key of a map, none if it has only one value.
+func (r *Run) Columns(name string) ([]Column, error) {
+	t, err := r.table(name)
+	columns := make([]Column, len(t.Key))
+	for i, c := range t.Key {
+		columns[i] = Column{c.Name}
+	}
+	return columns, err
+}
+
+// errClosed means that a run was closed.
+var errClosed = errors.New("the run is closed: read maps before Close")
+
+func (r *Run) table(name string) (result.Table, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return result.Table{}, errClosed
+	}
+	return r.running.Table(name)
+}
+
+// Rows returns what a map holds now, the rows with the largest values first. Counts of all CPUs are added. A failure to read it is the only
+// thing that it yields.
+//
+// A value is a string, bool, int64, uint64, [time.Duration], [Bytes], [Name], [netip.Addr], [Cgroup] or [Stack], by its type and unit in the
+// language; nil is an absent one.
+func (r *Run) Rows(name string) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		t, err := r.table(name)
+		if err != nil {
+			yield(Row{}, err)
+			return
+		}
+		for _, row := range goRows(t) {
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Tables returns what all maps hold now, in the model that trace/lang/metrics reads. Unlike the rest of this package it may change.
+func (r *Run) Tables() ([]result.Table, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return nil, errClosed
+	}
+	return r.running.Tables()
+}
+
+// Done is closed when the run has ended: the recording has, ctx has, or the program has called exit().
+func (r *Run) Done() <-chan struct{} { return r.over }
+
+// Wait waits until the run has ended, and returns its error. A loss is no error.
+func (r *Run) Wait() error {
+	<-r.over
+	return r.err
+}
+
+// Stop detaches the program, runs its end clauses, and returns the error of the run. The maps can still be read.
+func (r *Run) Stop() error {
+	r.stop()
+	return r.Wait()
+}
+
+// Close stops the run and releases its maps.
+func (r *Run) Close() error {
+	err := r.Stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.ended == nil {
+		r.closed = true
+		return err
+	}
+	r.closed = true
+	return errors.Join(err, r.ended.Close())
+}
+
+// Started returns when the probes were attached, or when the recording began.
+func (r *Run) Started() time.Time { return r.running.Began }
