@@ -209,7 +209,7 @@ func probesOf(refs []syntax.ProbeRef, catalog []*event.Probe) []*event.Probe {
 func fieldsOf(all []*event.Probe) []string {
 	count := map[string]int{}
 	for _, p := range all {
-		for _, f := range p.Fields {
+		for _, f := range p.AllFields() {
 			count[f.Name]++
 		}
 	}

@@ -99,7 +99,7 @@ func completeProbes(cmd *cobra.Command, args []string, begun string) ([]cobra.Co
 	seen := map[string]bool{}
 	for _, p := range catalog.Probes() {
 		names = append(names, cobra.CompletionWithDesc(p.String(), p.Doc))
-		for _, f := range p.Fields {
+		for _, f := range p.AllFields() {
 			if begun != "" && !listed && !seen[f.Name] {
 				seen[f.Name] = true
 				names = append(names, cobra.CompletionWithDesc(f.Name, f.Doc))

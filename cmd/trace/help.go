@@ -90,7 +90,7 @@ func namedFields(word string, all []*event.Probe) []string {
 	var meanings []string
 	of := make(map[string][]string)
 	for _, p := range all {
-		for _, f := range p.Fields {
+		for _, f := range p.AllFields() {
 			if f.Name != word && !strings.HasSuffix(f.Name, "."+word) {
 				continue
 			}

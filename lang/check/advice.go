@@ -41,6 +41,17 @@ func besideNumber(word string, number *ir.Expr) string {
 	return ""
 }
 
+// besideWorkload returns the advice for the name of a workload that is compared with a number.
+func besideWorkload(name string, number *ir.Expr) string {
+	switch {
+	case name == "namespace":
+		return "namespace is the Kubernetes namespace, a text; the number of an NVMe namespace is nsid"
+	case number.Op == ir.OpLit:
+		return fmt.Sprintf("%s is a text: write \"%v\"", name, number.Val)
+	}
+	return ""
+}
+
 // describe names the sort of a value. Values of the same sort can be compared.
 func describe(e *ir.Expr) string { return format.SortOf(e.Type) }
 

@@ -361,6 +361,8 @@ func (c *checker) comparable(n ast.Node, a, b *ir.Expr) bool {
 			}
 		case quoted && event.IsNumber(pair[1].Type):
 			help = besideNumber(word, pair[1])
+		case pair[0].Op == ir.OpField && pair[0].Field.Of != nil && event.IsNumber(pair[1].Type):
+			help = besideWorkload(pair[0].Field.Name, pair[1])
 		case pair[0].Type.Kind != event.Bool:
 		case pair[0].Op == ir.OpNot:
 			help = "! binds tighter than a comparison: write !(…)"

@@ -251,7 +251,7 @@ func (r *resolver) whoNames(u unknown) string {
 func fieldNames(in []*event.Probe) []string {
 	var names []string
 	for _, p := range in {
-		for _, f := range p.Fields {
+		for _, f := range p.AllFields() {
 			names = append(names, f.Name)
 		}
 	}

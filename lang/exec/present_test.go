@@ -20,6 +20,8 @@ type hostileNames struct{}
 func (hostileNames) ID(string) (uint64, bool) { return 0, false }
 func (hostileNames) Path(uint64) string       { return "/a\x1b[2J" }
 
+func (hostileNames) Workload(uint64) event.Workload { return event.Workload{Pod: "p\x1b[2J"} }
+
 // runHostile runs a program on an event whose names have control characters. It returns the output.
 func runHostile(t *testing.T, src string, as output.Format, raw bool) string {
 	t.Helper()

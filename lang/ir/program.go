@@ -260,10 +260,10 @@ func namesCgroup(e *Expr) bool {
 	case e == nil:
 		return false
 	case e.Op == OpField:
-		return IsCgroup(e)
+		return IsCgroup(e) || e.Field.Of != nil
 	}
 	compares := e.Op == OpEq || e.Op == OpNe || e.Op == OpIn
-	return slices.ContainsFunc(e.Args, func(a *Expr) bool { return (!compares || a.Op != OpField) && namesCgroup(a) })
+	return slices.ContainsFunc(e.Args, func(a *Expr) bool { return (!compares || a.Op != OpField || a.Field.Of != nil) && namesCgroup(a) })
 }
 
 // IsCgroup reports whether the value is the id of a cgroup.

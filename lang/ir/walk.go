@@ -31,6 +31,12 @@ func (b *Site) Fields(printed Columns) []*event.Field {
 			found[e.Field] = true
 		}
 	})
+	for f := range found {
+		if f.Of != nil { // its name is made of the cgroup
+			delete(found, f)
+			found[f.Of] = true
+		}
+	}
 	return slices.Collect(maps.Keys(found))
 }
 

@@ -41,7 +41,7 @@ func Probe(group, name string, fields ...*event.Field) *event.Probe {
 		}
 	}
 	return &event.Probe{
-		Group: group, Name: name, Fields: slices.Concat(common, fields),
+		Group: group, Name: name, Fields: slices.Concat(common, fields), Workload: event.WorkloadOf(common[len(common)-1]),
 		Apart: group == "mlx5", Sampled: group == "profile", Selector: map[string]string{"syscall": "nr"}[group],
 	}
 }

@@ -58,7 +58,7 @@ func (c Columns) Check(printed []*event.Probe) error {
 	}
 	known := []string{TimeColumn, ProbeColumn}
 	for _, p := range printed {
-		for _, f := range p.Fields {
+		for _, f := range p.AllFields() {
 			known = append(known, f.Name)
 		}
 	}

@@ -21,6 +21,8 @@ func Describe(out io.Writer, found []*event.Probe) error {
 	}
 	fmt.Fprintln(w, "Every event has also:")
 	describeFields(w, found[0].Fields, true)
+	fmt.Fprintln(w, "\nPrograms and --fields may also name what the cgroup runs:")
+	describeFields(w, found[0].Workload, true)
 	fmt.Fprintf(w, describeMarks, wholeFormats())
 	if err := w.Flush(); err != nil {
 		return err
@@ -74,7 +76,7 @@ func typeName(f *event.Field) string {
 }
 
 func valueType(t event.Type) string {
-	if t.Enum != nil {
+	if t.Enum != nil && t.Kind != event.String {
 		return t.Enum.Name
 	}
 	switch t.Kind {

@@ -53,6 +53,9 @@ func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 	case ir.OpLit:
 		return k.literal(e, out)
 	case ir.OpField:
+		if e.Field.Of != nil {
+			return nil, k.cannot(e, "the "+e.Field.Name+" of a cgroup")
+		}
 		out.Op, out.Field = codegen.OpField, kernelField(e.Field)
 		return out, nil
 	case ir.OpVar:

@@ -78,7 +78,9 @@ type recordedNames struct {
 	cgroups *kernel.Cgroups
 }
 
-func (n recordedNames) Cgroup(id uint64) string { return n.cgroups.Path(id) }
+func (n recordedNames) Cgroup(id uint64) (path string, runs event.Workload) {
+	return n.cgroups.Path(id), n.cgroups.Workload(id)
+}
 
 // event keeps an event. An error ends the run normally, because the maps are right.
 func (r *recorder) event(e *event.Event) error {

@@ -122,6 +122,9 @@ func (e *Event) Layout() *Layout { return e.layout }
 // Get returns the value of a field as int64, uint64, bool or string, by the kind of its type. ok is false if the field is absent from this
 // event, or not in its layout.
 func (e *Event) Get(f *Field) (value any, ok bool) {
+	if f.Of != nil {
+		return nameOf(f, e)
+	}
 	if f.index >= len(e.layout.places) {
 		return nil, false
 	}

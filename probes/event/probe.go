@@ -2,6 +2,7 @@ package event
 
 import (
 	"path"
+	"slices"
 	"time"
 )
 
@@ -23,6 +24,9 @@ type Field struct {
 	Offset int
 	// Presence is the bit of the event struct that is set if an optional field is present.
 	Presence Bit
+	// Of, unless it is nil, is the field with the cgroup whose workload this field names. It has no bytes of its own: whoever wants it captures
+	// the cgroup.
+	Of *Field
 
 	index int // in Probe.Fields
 }
@@ -41,6 +45,8 @@ type Probe struct {
 	Doc string
 	// Fields in the order of the event struct; the common ones come first.
 	Fields []*Field
+	// Workload are the fields that name the workload of the event's cgroup; none if events have no cgroup. They are printed if they are asked for.
+	Workload []*Field
 	// Size of the event struct in bytes; 0 for a probe of a recording.
 	Size int
 	// Targets are the functions and tracepoints of kernels where the probe may be attached.
@@ -73,6 +79,9 @@ func NewProbe(group, name, doc string, fields []Field) *Probe {
 		f.index = i
 		p.Fields = append(p.Fields, &f)
 	}
+	if cgroup := p.Field("cgroup"); cgroup != nil && cgroup.Common && cgroup.Type.Unit == Cgroup {
+		p.Workload = WorkloadOf(cgroup)
+	}
 	return p
 }
 
@@ -81,13 +90,18 @@ func (p *Probe) String() string { return p.Group + ":" + p.Name }
 
 // Field returns the field called name, or nil.
 func (p *Probe) Field(name string) *Field {
-	for _, f := range p.Fields {
-		if f.Name == name {
-			return f
+	for _, fields := range [][]*Field{p.Fields, p.Workload} {
+		for _, f := range fields {
+			if f.Name == name {
+				return f
+			}
 		}
 	}
 	return nil
 }
+
+// AllFields returns all fields. The workload comes last.
+func (p *Probe) AllFields() []*Field { return slices.Concat(p.Fields, p.Workload) }
 
 // Match returns the probes whose names match a glob such as nvme:* or *:*_qp.
 func Match(all []*Probe, glob string) []*Probe {

@@ -48,7 +48,8 @@ type Type struct {
 	// Size is the width in the event, in bytes.
 	Size int
 	Unit Unit
-	// Enum names the values of an Int or Uint; nil if they have no names.
+	// Enum names the values of an Int or Uint; nil if they have no names. The enum of a String makes it of a number: see
+	// [Type.NamesWorkload].
 	Enum *Enum
 }
 
@@ -65,18 +66,29 @@ type Enum struct {
 	Classes []string
 
 	cgroups CgroupNames // replace Names and Values
+	// names are the enums that have names of the workload in place of the path, each with its name.
+	names map[string]*Enum
+	name  func(*Workload) *string
 }
 
-// CgroupNames maps ids of cgroups to paths and back.
+// CgroupNames maps ids of cgroups to paths and back, and to workloads.
 type CgroupNames interface {
 	// ID returns the id of the cgroup that has a path now.
 	ID(path string) (id uint64, ok bool)
 	// Path returns the path of the cgroup with an id, "" if it is not known.
 	Path(id uint64) string
+	// Workload returns what the cgroup with an id runs.
+	Workload(id uint64) Workload
 }
 
 // NewCgroupEnum makes the enum of cgroups with these names.
-func NewCgroupEnum(names CgroupNames) *Enum { return &Enum{Name: "cgroup", cgroups: names} }
+func NewCgroupEnum(names CgroupNames) *Enum {
+	e := &Enum{Name: "cgroup", cgroups: names, names: make(map[string]*Enum)}
+	for _, n := range workloadNames {
+		e.names[n.name] = &Enum{Name: n.name, cgroups: names, name: n.of}
+	}
+	return e
+}
 
 // Value returns the value called name.
 func (e *Enum) Value(name string) (int64, bool) {
@@ -95,7 +107,11 @@ func (e *Enum) Value(name string) (int64, bool) {
 // NameOf returns the name of v, or "" if it has none. Flags give the names of their bits, like LOCAL_WRITE|REMOTE_READ, and a number for
 // unnamed bits; no bit gives "".
 func (e *Enum) NameOf(v int64) string {
-	if e.cgroups != nil {
+	switch {
+	case e.name != nil:
+		w := e.cgroups.Workload(uint64(v))
+		return *e.name(&w)
+	case e.cgroups != nil:
 		return e.cgroups.Path(uint64(v))
 	}
 	if e.Flags {

@@ -21,6 +21,8 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
+
+	"trace/probes/workload"
 )
 
 // Cgroups maps ids of this host's cgroups, the inodes of their directories, to paths as in /proc/PID/cgroup. It reads the host on first
@@ -33,6 +35,13 @@ type Cgroups struct {
 	// paths that were seen, including removed cgroups; "" for an id without a path here.
 	paths  map[uint64]string
 	walked time.Time // when the whole tree was walked last
+	// followers are called with each cgroup that is made.
+	followers []func(id uint64)
+
+	host *workload.Host
+	// naming guards what was found of workloads.
+	naming    sync.Mutex
+	workloads map[uint64]*named
 }
 
 // hierarchy is a mounted tree of cgroups.
@@ -55,14 +64,20 @@ var errNoCgroups = errors.New("no cgroups are mounted here: mount -t cgroup2 non
 
 // NewCgroups returns an empty table.
 func NewCgroups() *Cgroups {
-	return &Cgroups{paths: make(map[uint64]string), hierarchy: sync.OnceValue(func() *hierarchy {
+	return cgroupsOf(sync.OnceValue(func() *hierarchy {
 		f, err := os.Open("/proc/self/mountinfo")
 		if err != nil {
 			return nil
 		}
 		defer f.Close()
 		return chooseHierarchy(mountedHierarchies(f))
-	})}
+	}), "/")
+}
+
+// cgroupsOf returns an empty table of a tree; root has the files with the names of workloads.
+func cgroupsOf(tree func() *hierarchy, root string) *Cgroups {
+	dir := func(path string) (string, bool) { return tree().dir(path) }
+	return &Cgroups{hierarchy: tree, paths: make(map[uint64]string), workloads: make(map[uint64]*named), host: workload.NewHost(root, dir)}
 }
 
 // mountedHierarchies reads a mountinfo file, see proc(5).
@@ -373,6 +388,7 @@ func (c *Cgroups) Watch(ctx context.Context) error {
 	}
 	context.AfterFunc(ctx, func() { w.events.Close() })
 	go w.follow()
+	go c.lookAgain(ctx)
 	return nil
 }
 
@@ -399,6 +415,7 @@ func (w *cgroupWatch) add(dir string) error {
 			w.mu.Lock()
 			w.remember(id, p)
 			w.mu.Unlock()
+			w.report(id)
 		}
 	}
 	entries, err := os.ReadDir(dir)

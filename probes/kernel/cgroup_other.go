@@ -2,6 +2,8 @@
 
 package kernel
 
+import "trace/probes/event"
+
 // Cgroups are the cgroups of a host with Linux. Other systems have none.
 type Cgroups struct{}
 
@@ -13,3 +15,6 @@ func (*Cgroups) ID(string) (uint64, bool) { return 0, false }
 
 // Path finds no cgroup.
 func (*Cgroups) Path(uint64) string { return "" }
+
+// Workload finds no cgroup.
+func (*Cgroups) Workload(uint64) event.Workload { return event.Workload{} }

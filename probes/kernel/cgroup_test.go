@@ -12,7 +12,7 @@ import (
 
 // treeOf makes a tree of cgroups of a folder, whose inodes are the ids.
 func treeOf(h hierarchy) *Cgroups {
-	return &Cgroups{paths: make(map[uint64]string), hierarchy: func() *hierarchy { return &h }}
+	return cgroupsOf(func() *hierarchy { return &h }, "/none")
 }
 
 func mkdirs(t *testing.T, dirs ...string) {

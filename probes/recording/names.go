@@ -10,12 +10,13 @@ import (
 	"sync"
 
 	"trace/probes/event"
+	"trace/probes/workload"
 )
 
 // Names describe what numbers in events stand for. A Writer calls them from its own goroutine.
 type Names interface {
-	// Cgroup returns the path of a cgroup, "" if it is unknown.
-	Cgroup(id uint64) string
+	// Cgroup returns the path of a cgroup, "" if it is unknown, and what it runs.
+	Cgroup(id uint64) (path string, runs event.Workload)
 	// Stack returns the frames of a stack; ok is false if they are unknown.
 	Stack(number uint64) (s event.Stack, ok bool)
 }
@@ -29,6 +30,8 @@ type namesDesc struct {
 type cgroupName struct {
 	ID   uint64 `json:"id"`
 	Path string `json:"path"`
+	// Workload is nil in recordings of old versions.
+	Workload *event.Workload `json:"workload,omitempty"`
 }
 
 type stackName struct {
@@ -58,10 +61,13 @@ func numbersOf(l *event.Layout) numbers {
 }
 
 // writtenNames are the names that a file has already.
-type writtenNames struct{ cgroups, stacks map[uint64]bool }
+type writtenNames struct {
+	cgroups map[uint64]event.Workload
+	stacks  map[uint64]bool
+}
 
 func newWrittenNames() writtenNames {
-	return writtenNames{cgroups: map[uint64]bool{}, stacks: map[uint64]bool{}}
+	return writtenNames{cgroups: map[uint64]event.Workload{}, stacks: map[uint64]bool{}}
 }
 
 // newNames returns blocks with the names that the events of a block need and that the file does not have yet. They count as written.
@@ -70,33 +76,35 @@ func (w *Writer) newNames(p pending) ([]byte, error) {
 		return nil, nil
 	}
 	blocks := namesBlocks{writer: w, first: p.first}
-	unknown := newWrittenNames() // asked for once per block
+	// What was asked for in this block: names of a workload may come after its first event, and stacks may stay unknown.
+	var asked struct{ cgroups, stacks map[uint64]bool }
+	asked.cgroups, asked.stacks = map[uint64]bool{}, map[uint64]bool{}
 	for rest := p.raw; len(rest) > 0; {
 		n := &w.numbers[binary.LittleEndian.Uint64(rest)]
 		for _, at := range n.cgroups {
 			id := binary.LittleEndian.Uint64(rest[at:])
-			if id == 0 || w.written.cgroups[id] || unknown.cgroups[id] {
+			if id == 0 || asked.cgroups[id] {
 				continue
 			}
-			path := w.names.Cgroup(id)
-			if path == "" {
-				unknown.cgroups[id] = true
+			asked.cgroups[id] = true
+			path, runs := w.names.Cgroup(id)
+			if last, written := w.written.cgroups[id]; path == "" || written && last == runs {
 				continue
 			}
-			w.written.cgroups[id] = true
-			blocks.Cgroups = append(blocks.Cgroups, cgroupName{id, path})
-			if err := blocks.grow(len(path)); err != nil {
+			w.written.cgroups[id] = runs
+			blocks.Cgroups = append(blocks.Cgroups, cgroupName{id, path, &runs})
+			if err := blocks.grow(2 * len(path)); err != nil {
 				return nil, err
 			}
 		}
 		for _, s := range n.stacks {
 			number := binary.LittleEndian.Uint64(rest[s.At:])
-			if rest[s.HasAt] == 0 || w.written.stacks[number] || unknown.stacks[number] {
+			if rest[s.HasAt] == 0 || w.written.stacks[number] || asked.stacks[number] {
 				continue
 			}
 			stack, ok := w.names.Stack(number)
 			if !ok {
-				unknown.stacks[number] = true
+				asked.stacks[number] = true
 				continue
 			}
 			w.written.stacks[number] = true
@@ -159,6 +167,7 @@ func stackBytes(s event.Stack) int {
 type knownNames struct {
 	mu      sync.RWMutex
 	cgroups map[uint64]string // "" is one without a name
+	runs    map[uint64]event.Workload
 	byPath  map[string]uint64
 	boots   map[int]bootNumbers
 	stacks  map[uint64]event.Stack
@@ -179,7 +188,7 @@ const maxNames = 256 << 20
 var errTooManyNames = errors.New("more of them than a recording has")
 
 func newKnownNames() *knownNames {
-	return &knownNames{cgroups: map[uint64]string{}, byPath: map[string]uint64{}, boots: map[int]bootNumbers{}, stacks: map[uint64]event.Stack{}, unknownStacks: map[uint64]bool{}}
+	return &knownNames{cgroups: map[uint64]string{}, runs: map[uint64]event.Workload{}, byPath: map[string]uint64{}, boots: map[int]bootNumbers{}, stacks: map[uint64]event.Stack{}, unknownStacks: map[uint64]bool{}}
 }
 
 // grow counts the bytes of a name.
@@ -204,8 +213,14 @@ func (f *file) learn(payload []byte) error {
 		return err
 	}
 	for _, c := range d.Cgroups {
-		if err := k.learnCgroup(f.boot, c.ID, c.Path); err != nil {
+		n, err := k.learnCgroup(f.boot, c.ID, c.Path)
+		if err != nil {
 			return err
+		}
+		if c.Workload == nil {
+			k.runs[n] = workload.OfPath(c.Path)
+		} else {
+			k.runs[n] = *c.Workload
 		}
 	}
 	for _, s := range d.Stacks {
@@ -227,8 +242,8 @@ func (k *knownNames) ofBoot(boot int) bootNumbers {
 	return k.boots[boot]
 }
 
-// learnCgroup sets the path of a cgroup.
-func (k *knownNames) learnCgroup(boot int, id uint64, path string) error {
+// learnCgroup sets the path of a cgroup, and returns its number.
+func (k *knownNames) learnCgroup(boot int, id uint64, path string) (n uint64, err error) {
 	b := k.ofBoot(boot)
 	n, known := b.of[id]
 	if !known {
@@ -245,7 +260,7 @@ func (k *knownNames) learnCgroup(boot int, id uint64, path string) error {
 	if _, there := k.byPath[path]; !there {
 		k.byPath[path] = n
 	}
-	return k.grow(128 + 2*len(path))
+	return n, k.grow(512 + 4*len(path))
 }
 
 // free returns the first number from n on that no cgroup has.
@@ -341,6 +356,13 @@ func (k *knownNames) Path(id uint64) string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.cgroups[id]
+}
+
+// Workload returns what a cgroup ran on its host.
+func (k *knownNames) Workload(id uint64) event.Workload {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.runs[id]
 }
 
 // Stack returns the stack for a number in the events that were read; ok is false if it was unknown when it was recorded.

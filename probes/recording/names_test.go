@@ -2,6 +2,7 @@ package recording
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -19,11 +20,11 @@ import (
 // namesOf are the names on a host: whatever has an odd number has one.
 type namesOf string
 
-func (host namesOf) Cgroup(id uint64) string {
+func (host namesOf) Cgroup(id uint64) (string, event.Workload) {
 	if id%2 == 0 {
-		return ""
+		return "", event.Workload{}
 	}
-	return fmt.Sprintf("/%s/%d", string(host), id)
+	return fmt.Sprintf("/%s/%d", string(host), id), event.Workload{Pod: fmt.Sprint("pod", id), Namespace: string(host)}
 }
 
 func (host namesOf) Stack(number uint64) (event.Stack, bool) {
@@ -58,10 +59,14 @@ func checkNames(t *testing.T, events int, files ...string) {
 		}
 		f := e.Probe.Field("cgroup")
 		id, _ := e.Get(f)
-		if want, got := host.Cgroup(i%10), f.Type.Enum.NameOf(int64(id.(uint64))); got != want {
+		want, runs := host.Cgroup(i % 10)
+		if got := f.Type.Enum.NameOf(int64(id.(uint64))); got != want {
 			t.Fatalf("cgroup %d of %s is %q, want %q", id, host, got, want)
 		} else if want != "" {
 			cgroups++
+		}
+		if pod, ok := item.Event.Get(e.Probe.Field("pod")); ok != (runs.Pod != "") || ok && pod != runs.Pod {
+			t.Fatalf("cgroup %d of %s runs pod %v, %v, want %+v", id, host, pod, ok, runs)
 		}
 		for j := range recordedStacks {
 			number, ok := e.Value(j)
@@ -93,6 +98,68 @@ func few(all []*event.Event) []*event.Event {
 		}
 	}
 	return all
+}
+
+// lateNames know what a cgroup runs from the second time on.
+type lateNames struct {
+	namesOf
+	asked int
+}
+
+func (n *lateNames) Cgroup(uint64) (string, event.Workload) {
+	if n.asked++; n.asked == 1 {
+		return "/a", event.Workload{}
+	}
+	return "/a", event.Workload{Pod: "web"}
+}
+
+// A name that comes after the first events of a cgroup is the name in later events.
+func TestLateNames(t *testing.T) {
+	layouts := smallLayouts(t)
+	path := filepath.Join(t.TempDir(), "late")
+	w, err := Create(path, Options{}, header, layouts, &lateNames{namesOf: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events(t, layouts, header.Started, 2) {
+		for _, at := range numbersOf(e.Layout()).cgroups {
+			binary.LittleEndian.PutUint64(e.Record()[at:], 7)
+		}
+		if err := errors.Join(w.Append(e), w.Flush()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(header.Started+1, nil); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for i, want := range []any{nil, "web"} {
+		item, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := item.Event.Get(item.Event.Probe.Field("pod")); got != want {
+			t.Errorf("event %d is of pod %v, want %v", i, got, want)
+		}
+	}
+}
+
+// Recordings of old versions have only paths. They name what they can.
+func TestNamesOfOldRecording(t *testing.T) {
+	k := newKnownNames()
+	f := &file{names: k}
+	if err := f.learn([]byte(`{"cgroups":[{"id":5,"path":"/system.slice/a.service"},{"id":6,"path":"/system.slice/b.service","workload":{"unit":"c.service"}}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[uint64]event.Workload{5: {Unit: "a.service"}, 6: {Unit: "c.service"}, 7: {}} {
+		if got := k.Workload(id); got != want {
+			t.Errorf("cgroup %d runs %+v, want %+v", id, got, want)
+		}
+	}
 }
 
 func TestNames(t *testing.T) {

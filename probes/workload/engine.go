@@ -1,0 +1,166 @@
+//go:build linux
+
+package workload
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"trace/probes/event"
+)
+
+// This file reads what container engines keep of their containers.
+
+// mostBytes bounds a file of an engine: the largest is the list of all containers of Podman.
+const mostBytes = 16 << 20
+
+// readJSON reads a file. A user may have put anything in its place: it must be a regular file, or opening it could wait forever.
+func readJSON(name string, into any) bool {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostBytes))
+	return err == nil && json.Unmarshal(text, into) == nil
+}
+
+func ownedByRoot(name string) bool {
+	info, err := os.Stat(name)
+	if err != nil {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Uid == 0
+}
+
+// labels are what the engines of Kubernetes note at a container.
+type labels map[string]string
+
+// first returns the first of the labels that there is.
+func (l labels) first(names ...string) string {
+	for _, name := range names {
+		if l[name] != "" {
+			return l[name]
+		}
+	}
+	return ""
+}
+
+// workload returns what labels of dockershim, cri-dockerd and CRI-O (io.kubernetes.pod.name), containerd (io.kubernetes.cri.sandbox-name)
+// and nerdctl name.
+func (l labels) workload() event.Workload {
+	return event.Workload{
+		Pod:       l.first("io.kubernetes.pod.name", "io.kubernetes.cri.sandbox-name"),
+		Namespace: l.first("io.kubernetes.pod.namespace", "io.kubernetes.cri.sandbox-namespace"),
+		Container: l.first("io.kubernetes.container.name", "io.kubernetes.cri.container-name", "nerdctl/name"),
+		Image:     l.first("io.kubernetes.cri-o.ImageName", "io.kubernetes.cri.image-name"),
+	}
+}
+
+// ofDocker uses the file that Docker keeps of each container.
+func (h *Host) ofDocker(at *place) {
+	folder := h.data(at, "docker")
+	if at.container == "" || folder == "" {
+		return
+	}
+	var config struct {
+		Name   string
+		Config struct {
+			Image  string
+			Labels labels
+		}
+	}
+	if !readJSON(filepath.Join(folder, "containers", at.container, "config.v2.json"), &config) {
+		return
+	}
+	at.add(config.Config.Labels.workload())
+	at.add(event.Workload{Container: strings.TrimPrefix(config.Name, "/"), Image: config.Config.Image})
+}
+
+// store is the list of containers of Podman or CRI-O, as it was read.
+type store struct {
+	changed    time.Time
+	containers map[string]event.Workload
+}
+
+// ofStorage uses the list of containers that Podman and CRI-O share.
+func (h *Host) ofStorage(at *place) {
+	folder := h.data(at, "containers/storage")
+	if at.container == "" || folder == "" {
+		return
+	}
+	for _, driver := range []string{"overlay", "vfs", "btrfs"} {
+		name := filepath.Join(folder, driver+"-containers", "containers.json")
+		if info, err := os.Stat(name); err == nil {
+			at.add(h.stored(name, info.ModTime())[at.container])
+		}
+	}
+}
+
+// stored returns the containers of a list that changed at a time.
+func (h *Host) stored(name string, changed time.Time) map[string]event.Workload {
+	if s := h.stores[name]; s != nil && s.changed.Equal(changed) {
+		return s.containers
+	}
+	var list []struct {
+		ID    string
+		Names []string
+		// Metadata is JSON in a string.
+		Metadata string
+	}
+	s := &store{changed: changed, containers: map[string]event.Workload{}}
+	h.stores[name] = s
+	if !readJSON(name, &list) {
+		return nil
+	}
+	for _, c := range list {
+		var of struct {
+			Pod       string `json:"pod-name"`
+			Name      string `json:"name"`
+			Container string `json:"metadata-name"`
+			Image     string `json:"image-name"`
+		}
+		_ = json.Unmarshal([]byte(c.Metadata), &of) // a container without it has its names
+		w := event.Workload{Pod: of.Pod, Container: of.Container, Image: of.Image}
+		if w.Container == "" {
+			w.Container = of.Name
+		}
+		if w.Container == "" && len(c.Names) > 0 {
+			w.Container = c.Names[0]
+		}
+		// CRI-O names a container k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT.
+		if parts := strings.Split(of.Name, "_"); len(parts) == 6 && parts[0] == "k8s" {
+			w.Pod, w.Namespace = parts[2], parts[3]
+		}
+		s.containers[c.ID] = w
+	}
+	return s.containers
+}
+
+// ofContainerd uses the configuration with which containerd runs a container: its own, or the one of k3s. Without Kubernetes a container is
+// named by its id.
+func (h *Host) ofContainerd(at *place) {
+	if at.container == "" || at.user != "" {
+		return
+	}
+	for _, state := range []string{"run/containerd", "run/k3s/containerd"} {
+		tasks := filepath.Join(h.root, state, "io.containerd.runtime.v2.task")
+		for _, namespace := range namesIn(tasks) {
+			var config struct {
+				Annotations labels
+			}
+			if readJSON(filepath.Join(tasks, namespace, at.container, "config.json"), &config) {
+				at.add(config.Annotations.workload())
+			}
+		}
+	}
+}
