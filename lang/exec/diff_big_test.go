@@ -22,6 +22,7 @@ type opinion struct {
 	keys   map[*diffMap][]bool
 	values map[*diffMap]bool
 	tuples map[*diffMap][]bool
+	parts  map[*diffVar][]bool
 
 	// jumped is break or continue, until the loop goes on.
 	jumped string
@@ -59,12 +60,17 @@ type opinionRow struct {
 func newOpinion(p *diffProgram, maxKeys int) *opinion {
 	o := &opinion{
 		prog: p, maxKeys: maxKeys, maps: map[*diffMap]*opinionMap{},
-		vars: map[*diffVar]bool{}, keys: map[*diffMap][]bool{}, values: map[*diffMap]bool{}, tuples: map[*diffMap][]bool{},
+		vars: map[*diffVar]bool{}, keys: map[*diffMap][]bool{}, values: map[*diffMap]bool{}, tuples: map[*diffMap][]bool{}, parts: map[*diffVar][]bool{},
 	}
 	for _, m := range p.maps {
 		o.keys[m], o.tuples[m] = make([]bool, len(m.keys)), make([]bool, len(m.tuple))
 		o.maps[m] = &opinionMap{rows: map[string]*opinionRow{}, limit: o.limit(m)}
 	}
+	p.walk(func(s *diffStmt) {
+		if s.v != nil {
+			o.parts[s.v] = make([]bool, len(s.v.tuple))
+		}
+	})
 	for o.findSigns() {
 	}
 	o.begin = o.stmts(p.begin)
@@ -101,19 +107,21 @@ func (o *opinion) findSigns() bool {
 		}
 	}
 	expr := func(n *diffNode) {
-		n.walk(func(n *diffNode) {
-			if n.m != nil {
-				columns(o.keys[n.m], n.args)
-			}
-		})
+		if n.m != nil {
+			columns(o.keys[n.m], n.args)
+		}
 	}
 	statement := func(s *diffStmt) {
-		for _, n := range append(append(slices.Clone(s.key), s.args...), s.value) {
-			expr(n)
-		}
+		s.walk(expr)
 		switch s.kind {
 		case "let":
+			if s.v.tuple != nil {
+				columns(o.parts[s.v], s.args)
+				break
+			}
 			o.vars[s.v] = note(o.vars[s.v], s.takes() || o.signed(s.value))
+		case "found":
+			o.vars[s.from] = note(o.vars[s.from], o.values[s.m])
 		case "step":
 			o.vars[s.from] = note(o.vars[s.from], s.op == "--")
 			o.vars[s.v] = note(o.vars[s.v], o.vars[s.from])
@@ -130,7 +138,7 @@ func (o *opinion) findSigns() bool {
 	walkDiff(o.prog.begin, statement)
 	for _, c := range o.prog.clauses {
 		for _, o.probe = range c.probes {
-			expr(c.pred)
+			c.pred.walk(expr)
 			walkDiff(c.stmts, statement)
 		}
 	}
@@ -164,6 +172,8 @@ func (o *opinion) signed(n *diffNode) bool {
 		return n.m.agg != "count" && o.values[n.m]
 	case nMember:
 		return o.tuples[n.m][n.index]
+	case nPart:
+		return o.parts[n.v][n.index]
 	case nCast, nElement:
 		return n.signed
 	case nSwap, nNumber:
@@ -183,6 +193,9 @@ func bigFold(n *diffNode) *big.Int {
 		return n.val.(*big.Int)
 	}
 	a := bigFold(n.args[0])
+	if n.op == nMacro {
+		return a
+	}
 	if n.op == nNeg {
 		return new(big.Int).Neg(a)
 	}
@@ -345,6 +358,10 @@ func (o *opinion) stmts(all []*diffStmt) diffRun {
 func (o *opinion) stmt(s *diffStmt) diffRun {
 	switch s.kind {
 	case "let":
+		if s.v.tuple != nil {
+			values := o.list(s.args, o.parts[s.v])
+			return func() bool { o.locals[s.v] = values(); return false }
+		}
 		value := o.as(s.value, o.vars[s.v])
 		if s.takes() {
 			value = diffBoth(o.eval(s.value.args[0]), o.eval(s.value.args[1]), func(a, b any) any {
@@ -364,6 +381,8 @@ func (o *opinion) stmt(s *diffStmt) diffRun {
 		return o.loop(s)
 	case "step":
 		return o.step(s)
+	case "found":
+		return o.found(s)
 	case "deleted":
 		m, key := o.maps[s.m], o.key(s.m, s.key)
 		return func() bool {
@@ -401,6 +420,22 @@ func (o *opinion) loop(s *diffStmt) diffRun {
 			case "break":
 				return false
 			}
+		}
+		return false
+	}
+}
+
+func (o *opinion) found(s *diffStmt) diffRun {
+	m, key := o.maps[s.m], o.key(s.m, s.key)
+	return func() bool {
+		row := m.rows[key()]
+		o.locals[s.v] = row != nil
+		if row == nil {
+			return false
+		}
+		o.locals[s.from] = row.value
+		if x, ok := row.value.(*big.Int); ok {
+			o.locals[s.from] = bigWrap(x, o.vars[s.from])
 		}
 		return false
 	}
@@ -625,6 +660,10 @@ func (o *opinion) eval(n *diffNode) diffEval {
 		return func() any { return o.fieldValue(f) }
 	case nVar:
 		return func() any { return o.locals[n.v] }
+	case nPart:
+		return func() any { return o.locals[n.v].([]any)[n.index] }
+	case nMacro:
+		return o.eval(n.args[0])
 	case nLookup, nMember:
 		return o.lookup(n)
 	case nHasKey:

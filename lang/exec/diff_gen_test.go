@@ -25,6 +25,7 @@ const (
 	anAddress
 	anError // the text of an error number
 	aSignal // the text of a signal
+	aTuple  // only of a variable
 )
 
 // diffNamed are the functions that make texts of numbers, and some of their texts.
@@ -45,11 +46,12 @@ type diffNode struct {
 
 	text   string   // of nLit, as it is written; of nField its name
 	val    any      // of nLit: *big.Int, bool or string
-	v      *diffVar // of nVar
+	v      *diffVar // of nVar and nPart
 	m      *diffMap // of nLookup, nMember and nHasKey; args are the key
-	index  int      // of nMember
-	tuple  bool     // two equalities with && between them are written as one of tuples
-	bits   int      // of nCast and nSwap, with
+	index  int      // of nMember and nPart
+	macro  *diffMacro
+	tuple  bool // two equalities with && between them are written as one of tuples
+	bits   int  // of nCast and nSwap, with
 	signed bool
 }
 
@@ -74,12 +76,22 @@ const (
 	nString  = "string" // string(args[0]), which is a field
 	nTruth   = "(bool)" // of a number or a text
 	nNamed   = "named"  // the text of a number, as the sort has it
+	nPart    = "part"   // element index of the tuple in a variable
+	nMacro   = "macro"  // a call; args[0] is what it stands for
 )
+
+// diffMacro is the macro of one call. arg is the node of what it stands for that is its argument.
+type diffMacro struct {
+	name string
+	arg  *diffNode
+}
 
 // diffVar is a $variable of a clause.
 type diffVar struct {
-	name string
-	sort diffSort
+	name  string
+	sort  diffSort
+	tuple []diffSort // of a tuple
+	form  diffForm
 	// bits and signed are of a number with a declared type; bits is 0 otherwise.
 	bits   int
 	signed bool
@@ -143,7 +155,7 @@ func (f diffForm) member(i int) string {
 	return fmt.Sprintf(".%d", i)
 }
 
-// diffStmt is a statement. kind is one of: let step deleted if for while break continue return set += -= ++ -- update delete printf exit; print clear zero len.
+// diffStmt is a statement. kind is one of: let step deleted found if for while break continue return set += -= ++ -- update delete printf exit; print clear zero len.
 type diffStmt struct {
 	kind  string
 	v     *diffVar
@@ -161,7 +173,7 @@ type diffStmt struct {
 	then, els []*diffStmt
 	// low and turns are of a loop, whose variable is v. A step is v = from++, or another one of these.
 	low, turns int
-	from       *diffVar
+	from       *diffVar // of found: what is set to the value that is found
 	post       bool
 	op         string // ++ or --
 }
@@ -176,6 +188,7 @@ type diffClause struct {
 
 type diffProgram struct {
 	maps    []*diffMap
+	macros  int
 	begin   []*diffStmt
 	clauses []*diffClause
 	// interval prints maps, and clears or zeroes them.
@@ -449,6 +462,8 @@ func (g *diffGen) stmt(nesting int) *diffStmt {
 		return g.step()
 	case n == 4 && g.one(8):
 		return g.deleted()
+	case n == 4 && g.one(4):
+		return g.found()
 	case n == 5 && nesting < 2 && g.one(3):
 		return &diffStmt{kind: "return"}
 	case n == 6 && nesting < 2 && g.one(20):
@@ -476,6 +491,9 @@ func (g *diffGen) check() *diffStmt {
 }
 
 func (g *diffGen) let() *diffStmt {
+	if g.inUser && g.one(6) {
+		return g.letTuple()
+	}
 	v := &diffVar{sort: g.sort()}
 	if old := g.variables(v.sort); len(old) > 0 && g.one(2) {
 		v = pick(g, old)
@@ -496,6 +514,38 @@ func (g *diffGen) let() *diffStmt {
 	s := &diffStmt{kind: "let", v: v, value: g.valueOf(v), declares: v.bits > 0}
 	g.vars = append(g.vars, v)
 	return s
+}
+
+// letTuple sets a variable to a tuple, which only user space has.
+func (g *diffGen) letTuple() *diffStmt {
+	var v *diffVar
+	if old := g.variables(aTuple); len(old) > 0 && g.one(2) {
+		v = pick(g, old)
+	} else {
+		v = &diffVar{name: fmt.Sprintf("$v%d", g.names), sort: aTuple, form: diffForm(g.IntN(int(diffForms)))}
+		g.names++
+		for range 2 + g.IntN(2) {
+			v.tuple = append(v.tuple, g.sort())
+		}
+		defer func() { g.vars = append(g.vars, v) }()
+	}
+	s := &diffStmt{kind: "let", v: v}
+	s.args, s.chosen = g.elements(v.tuple)
+	return s
+}
+
+// elements are the values of a tuple. chosen reports that all are choices with one condition.
+func (g *diffGen) elements(sorts []diffSort) (elements []*diffNode, chosen bool) {
+	cond := g.condition(1)
+	chosen = g.one(4)
+	for _, sort := range sorts {
+		e := g.expr(sort, 2)
+		if chosen {
+			e = g.node(nCond, sort, cond, e, g.expr(sort, 1))
+		}
+		elements = append(elements, e)
+	}
+	return elements, chosen
 }
 
 // valueOf is a value for a variable. What a variable with a type is set to is cast to it.
@@ -521,6 +571,26 @@ func (g *diffGen) deleted() *diffStmt {
 	g.vars = append(g.vars, s.v)
 	return s
 }
+
+// found keeps whether a scalar has a key, and sets a variable to its value if so.
+func (g *diffGen) found() *diffStmt {
+	maps := g.readable(func(m *diffMap) bool {
+		return m.agg == "" && m.tuple == nil && len(m.keys) > 0 && slices.ContainsFunc(g.variables(m.sort), undeclared)
+	})
+	if len(maps) == 0 {
+		return g.check()
+	}
+	m := pick(g, maps)
+	m.asked = true
+	s := &diffStmt{kind: "found", v: &diffVar{name: fmt.Sprintf("$v%d", g.names), sort: aBool}, m: m, key: g.key(m)}
+	s.from = pick(g, slices.DeleteFunc(g.variables(m.sort), func(v *diffVar) bool { return !undeclared(v) }))
+	g.names++
+	g.vars = append(g.vars, s.v)
+	return s
+}
+
+// undeclared reports whether a variable has no type of its own.
+func undeclared(v *diffVar) bool { return v.bits == 0 }
 
 // compound is an operation on a target.
 func (g *diffGen) compound(target *diffNode) *diffNode {
@@ -577,7 +647,7 @@ func (g *diffGen) loop(nesting int) *diffStmt {
 
 // stepped returns the numbers without a type of their own.
 func (g *diffGen) stepped() []*diffVar {
-	return slices.DeleteFunc(g.variables(aNumber), func(v *diffVar) bool { return v.bits > 0 })
+	return slices.DeleteFunc(g.variables(aNumber), func(v *diffVar) bool { return !undeclared(v) })
 }
 
 // step changes a variable by one, and sets another one to what it was or is.
@@ -635,15 +705,7 @@ func (g *diffGen) change(m *diffMap) *diffStmt {
 		}
 	case m.tuple != nil:
 		s.kind = "set"
-		cond := g.condition(1)
-		s.chosen = g.one(4)
-		for _, sort := range m.tuple {
-			e := g.expr(sort, 2)
-			if s.chosen {
-				e = g.node(nCond, sort, cond, e, g.expr(sort, 1))
-			}
-			s.args = append(s.args, e)
-		}
+		s.args, s.chosen = g.elements(m.tuple)
 	default:
 		s.kind, s.value = "set", g.expr(m.sort, 3)
 	}
@@ -692,13 +754,44 @@ func (g *diffGen) condition(depth int) *diffNode {
 }
 
 func (g *diffGen) expr(s diffSort, depth int) *diffNode {
+	var n *diffNode
 	switch s {
 	case aBool:
-		return g.truth(depth)
+		n = g.truth(depth)
 	case aNumber:
-		return g.number(depth)
+		n = g.number(depth)
+	default:
+		n = g.words(s, depth)
 	}
-	return g.words(s, depth)
+	if g.literals || !g.one(10) {
+		return n
+	}
+	return g.called(n)
+}
+
+// called makes a call of a macro that stands for n. What the macro does not have is in its argument: variables and maps.
+func (g *diffGen) called(n *diffNode) *diffNode {
+	var fit []*diffNode
+	n.walk(func(arg *diffNode) {
+		if arg != n && arg.op != nBetween && n.keeps() == arg.keeps() {
+			fit = append(fit, arg)
+		}
+	})
+	if len(fit) == 0 || n.constant() {
+		return n
+	}
+	g.prog.macros++
+	return &diffNode{op: nMacro, sort: n.sort, args: []*diffNode{n}, macro: &diffMacro{fmt.Sprintf("m%d", g.prog.macros), pick(g, fit)}}
+}
+
+// keeps returns how often the expression has what belongs to a clause: variables, maps, and calls.
+func (n *diffNode) keeps() (count int) {
+	n.walk(func(n *diffNode) {
+		if n.v != nil || n.m != nil || n.macro != nil {
+			count++
+		}
+	})
+	return count
 }
 
 // node makes a node of an operator.
@@ -848,7 +941,7 @@ func (g *diffGen) comparison(depth int) *diffNode {
 
 // unnamed makes a number of a value that may be a name of an enum.
 func (g *diffGen) unnamed(n *diffNode) *diffNode {
-	if n.sort != aNumber || !slices.Contains([]string{nField, nVar, nLookup, nMember, nCond, "??"}, n.op) {
+	if n.sort != aNumber || !slices.Contains([]string{nField, nVar, nPart, nMacro, nLookup, nMember, nCond, "??"}, n.op) {
 		return n
 	}
 	return &diffNode{op: nCast, sort: aNumber, args: []*diffNode{n}, bits: 64, signed: g.one(2)}
@@ -920,6 +1013,11 @@ func (g *diffGen) prefix(depth int) *diffNode {
 
 // leaf is a field, a literal, a variable or, now and then, the value of a map.
 func (g *diffGen) leaf(s diffSort) *diffNode {
+	if tuples := g.variables(aTuple); len(tuples) > 0 && g.one(6) {
+		if v := pick(g, tuples); slices.Contains(v.tuple, s) {
+			return &diffNode{op: nPart, sort: s, v: v, index: slices.Index(v.tuple, s)}
+		}
+	}
 	if vars := g.variables(s); len(vars) > 0 && g.one(3) {
 		v := pick(g, vars)
 		return &diffNode{op: nVar, sort: s, v: v}
@@ -1041,7 +1139,7 @@ func (n *diffNode) constant() bool {
 	switch n.op {
 	case nLit:
 		return n.sort == aNumber
-	case nNeg, "~", "**":
+	case nNeg, "~", "**", nMacro:
 	default:
 		if !slices.Contains(diffArithmetic, n.op) {
 			return false
@@ -1066,6 +1164,13 @@ func walkDiff(all []*diffStmt, visit func(*diffStmt)) {
 	}
 }
 
+// walk visits all expressions of a statement, without those of statements in it.
+func (s *diffStmt) walk(visit func(*diffNode)) {
+	for _, n := range slices.Concat(s.key, s.args, []*diffNode{s.value}) {
+		n.walk(visit)
+	}
+}
+
 func (p *diffProgram) deletes(m *diffMap) bool {
 	found := false
 	p.walk(func(s *diffStmt) { found = found || s.m == m && (s.kind == "delete" || s.kind == "deleted") })
@@ -1079,9 +1184,7 @@ func (p *diffProgram) mixes(m *diffMap) bool {
 	for _, c := range p.clauses {
 		c.pred.walk(visit)
 		walkDiff(c.stmts, func(s *diffStmt) {
-			for _, n := range slices.Concat(s.key, s.args, []*diffNode{s.value}) {
-				n.walk(visit)
-			}
+			s.walk(visit)
 			if s.m == m {
 				adds = adds || slices.Contains([]string{"+=", "-=", "++", "--"}, s.kind)
 				sets = sets || s.kind == "set"
@@ -1108,6 +1211,13 @@ func (p *diffProgram) String() string {
 			fmt.Fprintf(&b, "let %s = %s(%d)\n", m.name, m.kind, m.maxKeys)
 		}
 	}
+	declared := map[*diffMacro]bool{} // a choice of tuples has its condition many times
+	p.expressions(func(n *diffNode) {
+		if n.op == nMacro && !declared[n.macro] {
+			declared[n.macro] = true
+			fmt.Fprintf(&b, "macro %s(x) { %s }\n", n.macro.name, n.args[0].with(n.macro.arg))
+		}
+	})
 	if p.begin != nil {
 		b.WriteString("begin {\n" + diffBlock(p.begin, "\t") + "}\n")
 	}
@@ -1136,6 +1246,22 @@ func (p *diffProgram) String() string {
 	return b.String()
 }
 
+// expressions visits all expressions.
+func (p *diffProgram) expressions(visit func(*diffNode)) {
+	for _, c := range p.clauses {
+		c.pred.walk(visit)
+	}
+	p.walk(func(s *diffStmt) { s.walk(visit) })
+}
+
+// with writes an expression with x for arg.
+func (n *diffNode) with(arg *diffNode) string {
+	was := *arg
+	*arg = diffNode{op: nLit, text: "x"}
+	defer func() { *arg = was }()
+	return n.String()
+}
+
 func diffBlock(all []*diffStmt, indent string) string {
 	var b strings.Builder
 	for _, s := range all {
@@ -1148,6 +1274,8 @@ func (s *diffStmt) text(indent string) string {
 	switch s.kind {
 	case "let":
 		switch target := s.v.name; {
+		case s.v.tuple != nil:
+			return target + s.assignsTuple(s.v.form)
 		case s.v.bits == 0:
 			return target + s.assigns()
 		case s.declares:
@@ -1160,6 +1288,12 @@ func (s *diffStmt) text(indent string) string {
 			}
 			return fmt.Sprintf("%s = %s", target, value)
 		}
+	case "found":
+		key := s.m.keyParts(s.key)
+		if len(key) > 1 {
+			key = []string{"(" + diffList(key) + ")"}
+		}
+		return fmt.Sprintf("%s = find(%s, %s, %s)", s.v.name, s.m.name, key[0], s.from.name)
 	case "deleted":
 		return fmt.Sprintf("%s = delete(%s)", s.v.name, s.m.call(s.key))
 	case "if":
@@ -1216,17 +1350,22 @@ func (s *diffStmt) assigns() string {
 	switch {
 	case s.compound:
 		return fmt.Sprintf(" %s= %s", s.value.op, s.value.args[1])
-	case s.chosen && !slices.ContainsFunc(s.args, func(n *diffNode) bool { return n.op != nCond || n.args[0] != s.args[0].args[0] }):
-		var either [2][]*diffNode
-		for _, n := range s.args {
-			either[0], either[1] = append(either[0], n.args[1]), append(either[1], n.args[2])
-		}
-		return fmt.Sprintf(" = %s ? (%s) : (%s)", s.args[0].args[0], diffList(s.m.form.parts(diffTextsOf(either[0]))),
-			diffList(s.m.form.parts(diffTextsOf(either[1]))))
 	case s.args != nil:
-		return fmt.Sprintf(" = (%s)", diffList(s.m.form.parts(diffTextsOf(s.args))))
+		return s.assignsTuple(s.m.form)
 	}
 	return fmt.Sprintf(" = %s", s.value)
+}
+
+// assignsTuple writes it for a tuple.
+func (s *diffStmt) assignsTuple(f diffForm) string {
+	if !s.chosen || slices.ContainsFunc(s.args, func(n *diffNode) bool { return n.op != nCond || n.args[0] != s.args[0].args[0] }) {
+		return fmt.Sprintf(" = (%s)", diffList(f.parts(diffTextsOf(s.args))))
+	}
+	var either [2][]*diffNode
+	for _, n := range s.args {
+		either[0], either[1] = append(either[0], n.args[1]), append(either[1], n.args[2])
+	}
+	return fmt.Sprintf(" = %s ? (%s) : (%s)", s.args[0].args[0], diffList(f.parts(diffTextsOf(either[0]))), diffList(f.parts(diffTextsOf(either[1]))))
 }
 
 func (m *diffMap) ref(key []*diffNode) string {
@@ -1274,6 +1413,10 @@ func (n *diffNode) String() string {
 		return n.text
 	case nVar:
 		return n.v.name
+	case nPart:
+		return n.v.name + n.v.form.member(n.index)
+	case nMacro:
+		return fmt.Sprintf("%s(%s)", n.macro.name, n.macro.arg)
 	case nLookup:
 		return n.m.ref(n.args)
 	case nMember:
