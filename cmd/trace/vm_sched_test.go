@@ -44,7 +44,7 @@ func TestVMSchedWaker(t *testing.T) {
 func TestVMSchedStack(t *testing.T) {
 	wakes, _ := buildWakes(t)
 	times := 0
-	for _, r := range mapByTrace(t, []string{`sched:offcpu / comm == "awaker" && blocked > 4ms / { @[kstack] = count() }`}, wakes+" 100") {
+	for _, r := range mapByTrace(t, []string{`sched:offcpu / comm == "awaker" && state == INTERRUPTIBLE / { @[kstack] = count() }`}, wakes+" 100") {
 		times += r.count(t)
 		frames := r.frames(t, 0)
 		slept := slices.ContainsFunc(frames, func(f string) bool { return strings.Contains(f, "nanosleep") })
