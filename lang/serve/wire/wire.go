@@ -1,0 +1,249 @@
+// Package wire has the messages between the two processes of the service, over a unix socket: trace-web, which talks HTTP, asks, and the
+// loader, which has privileges, answers.
+//
+// A message is its length in four bytes, little-endian, and so many bytes of JSON. A connection carries one request and its answer; an
+// answer of events has many messages, until one side closes. Both sides bound what they read, so that neither can exhaust the other.
+package wire
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// Limits of messages in bytes, of requests at once, and of how long one side waits for the other.
+const (
+	MaxRequest  = 4 << 10
+	MaxAnswer   = 64 << 20
+	maxRequests = 64
+	patience    = 10 * time.Second
+)
+
+// What is asked.
+const (
+	GetSettings = "settings"
+	GetMetrics  = "metrics"
+	GetReady    = "ready"
+	GetProfile  = "profile"
+	GetEvents   = "events"
+	DoReload    = "reload"
+)
+
+// Request is what trace-web asks. Program and Seconds are of a profile.
+type Request struct {
+	Do      string `json:"do"`
+	Program string `json:"program,omitempty"`
+	Seconds int    `json:"seconds,omitempty"`
+}
+
+// Settings are the parts of the configuration that trace-web needs.
+type Settings struct {
+	Listen       string            `json:"listen"`
+	WebConfig    string            `json:"web_config,omitempty"`
+	ReloadByHTTP bool              `json:"reload_by_http,omitempty"`
+	Pprof        string            `json:"pprof,omitempty"`
+	OTLP         *OTLP             `json:"otlp,omitempty"`
+	Labels       map[string]string `json:"labels,omitempty"`
+	Version      string            `json:"version"`
+	Host         string            `json:"host"`
+}
+
+// OTLP is where metrics and events are sent.
+type OTLP struct {
+	Endpoint string            `json:"endpoint"`
+	Interval time.Duration     `json:"interval_ns"`
+	Headers  map[string]string `json:"headers,omitempty"`
+}
+
+// Ready lists the programs that are not attached, with their reason.
+type Ready struct {
+	Waiting map[string]string `json:"waiting"`
+}
+
+// Event is what a program printed or selected: a log record.
+type Event struct {
+	Program string          `json:"program"`
+	Probe   string          `json:"probe,omitempty"`
+	Time    time.Time       `json:"time"`
+	Text    string          `json:"text,omitempty"`
+	Fields  json.RawMessage `json:"fields,omitempty"`
+	// Lost is how many events there was no room for before this one.
+	Lost uint64 `json:"lost,omitempty"`
+}
+
+// answer is what the loader sends. An error has no body.
+type answer struct {
+	Error string          `json:"error,omitempty"`
+	Body  json.RawMessage `json:"body,omitempty"`
+}
+
+// write sends a message of at most so many bytes.
+func write(w io.Writer, v any, limit int) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(data) > limit {
+		return fmt.Errorf("a message of %d bytes is too long, at most %d are sent", len(data), limit)
+	}
+	_, err = w.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(data))), data...))
+	return err
+}
+
+// read reads a message of at most so many bytes.
+func read(r io.Reader, v any, limit int) error {
+	var size [4]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return err
+	}
+	n := binary.LittleEndian.Uint32(size[:])
+	if uint64(n) > uint64(limit) {
+		return fmt.Errorf("a message of %d bytes is too long, at most %d are read", n, limit)
+	}
+	// The other side may announce more than it sends: memory grows with what arrives.
+	data, err := io.ReadAll(io.LimitReader(r, int64(n)))
+	if err == nil && len(data) < int(n) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, v)
+}
+
+// Client asks the loader at a socket.
+type Client struct{ Path string }
+
+// Ask sends a request and returns the body of the answer.
+func Ask[T any](ctx context.Context, c Client, r Request) (body T, err error) {
+	err = c.each(ctx, r, func(raw json.RawMessage) error {
+		return errors.Join(json.Unmarshal(raw, &body), errDone)
+	})
+	if errors.Is(err, errDone) {
+		err = nil
+	}
+	return body, err
+}
+
+// errDone ends the reading of answers.
+var errDone = errors.New("done")
+
+// Events calls take with all that the loader sends, until ctx ends or the connection breaks.
+func (c Client) Events(ctx context.Context, take func([]Event) error) error {
+	return c.each(ctx, Request{Do: GetEvents}, func(raw json.RawMessage) error {
+		events, err := decodeEvents(raw)
+		if err != nil {
+			return err
+		}
+		return take(events)
+	})
+}
+
+func decodeEvents(raw json.RawMessage) (events []Event, err error) {
+	return events, json.Unmarshal(raw, &events)
+}
+
+// each calls take with the body of each answer until it returns an error.
+func (c Client) each(ctx context.Context, r Request, take func(json.RawMessage) error) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", c.Path)
+	if err != nil {
+		return fmt.Errorf("loader: %w: is `trace serve` running?", err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })()
+	if err := write(conn, r, MaxRequest); err != nil {
+		return fmt.Errorf("loader: %w", err)
+	}
+	for {
+		var a answer
+		if err := read(conn, &a, MaxAnswer); err != nil {
+			return fmt.Errorf("loader: %w", errors.Join(ctx.Err(), err))
+		}
+		if a.Error != "" {
+			return errors.New(a.Error)
+		}
+		if err := take(a.Body); err != nil {
+			return err
+		}
+	}
+}
+
+// Handler answers requests. Its methods may be called at once.
+type Handler interface {
+	// Answer returns the body for a request, or the error that the other side gets.
+	Answer(ctx context.Context, r Request) (any, error)
+	// Events sends events until ctx ends or send fails.
+	Events(ctx context.Context, send func([]Event) error) error
+}
+
+// Serve answers requests until ctx ends. Only processes of these users may ask.
+func Serve(ctx context.Context, l *net.UnixListener, users []int, h Handler) error {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	room := make(chan struct{}, maxRequests)
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		select {
+		case room <- struct{}{}:
+		default: // it sees a closed connection, and asks again
+			conn.Close()
+			continue
+		}
+		go func() {
+			defer func() { <-room }()
+			defer conn.Close()
+			if err := allowed(conn, users); err != nil {
+				write(conn, answer{Error: err.Error()}, MaxAnswer)
+				return
+			}
+			serve(ctx, conn, h)
+		}()
+	}
+}
+
+// serve answers the request of a connection. What fails has no one to report to: the other side sees it itself.
+func serve(ctx context.Context, conn net.Conn, h Handler) {
+	var r Request
+	conn.SetReadDeadline(time.Now().Add(patience))
+	if err := read(conn, &r, MaxRequest); err != nil {
+		send(conn, nil, fmt.Errorf("request: %w", err))
+		return
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	go func() { // a reader that goes away ends a long answer
+		conn.SetReadDeadline(time.Time{})
+		io.Copy(io.Discard, io.LimitReader(conn, MaxRequest))
+		end()
+	}()
+	if r.Do == GetEvents {
+		h.Events(ctx, func(e []Event) error { return send(conn, e, nil) })
+		return
+	}
+	body, err := h.Answer(ctx, r)
+	send(conn, body, err)
+}
+
+// send sends a body or an error. The other side has to read it soon.
+func send(conn net.Conn, body any, err error) error {
+	a := answer{}
+	if err == nil {
+		a.Body, err = json.Marshal(body)
+	}
+	if err != nil {
+		a = answer{Error: err.Error()}
+	}
+	conn.SetWriteDeadline(time.Now().Add(patience))
+	return write(conn, a, MaxAnswer)
+}

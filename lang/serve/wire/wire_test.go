@@ -1,0 +1,182 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// echo answers with the request. A program called "slow" takes until the other side goes away.
+type echo struct{ gone chan struct{} }
+
+func (e echo) Answer(ctx context.Context, r Request) (any, error) {
+	switch r.Program {
+	case "slow":
+		<-ctx.Done()
+		close(e.gone)
+		return nil, ctx.Err()
+	case "none":
+		return nil, errors.New("no program none")
+	case "huge":
+		return strings.Repeat("x", MaxAnswer), nil
+	}
+	return r, nil
+}
+
+func (e echo) Events(ctx context.Context, send func([]Event) error) error {
+	for ctx.Err() == nil {
+		if err := send([]Event{{Program: "p", Text: "a line"}}); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func listen(t *testing.T, users []int, h Handler) Client {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	var over sync.WaitGroup
+	over.Go(func() {
+		if err := Serve(ctx, l, users, h); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { end(); over.Wait() })
+	return Client{path}
+}
+
+func TestAsk(t *testing.T) {
+	c := listen(t, []int{os.Getuid()}, echo{})
+	got, err := Ask[Request](t.Context(), c, Request{Do: GetProfile, Program: "p", Seconds: 3})
+	if err != nil || got != (Request{GetProfile, "p", 3}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := Ask[Request](t.Context(), c, Request{Program: "none"}); err == nil || err.Error() != "no program none" {
+		t.Error(err)
+	}
+	if _, err := Ask[Request](t.Context(), c, Request{Program: strings.Repeat("p", MaxRequest)}); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Error(err)
+	}
+	n := 0
+	err = c.Events(t.Context(), func(e []Event) error {
+		if n++; n == 3 {
+			return io.EOF
+		}
+		return nil
+	})
+	if n != 3 || !errors.Is(err, io.EOF) {
+		t.Errorf("%d events, %v", n, err)
+	}
+}
+
+// A side that goes away ends what the other one does for it.
+func TestGone(t *testing.T) {
+	h := echo{make(chan struct{})}
+	c := listen(t, []int{os.Getuid()}, h)
+	ctx, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer end()
+	if _, err := Ask[Request](ctx, c, Request{Program: "slow"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	<-h.gone
+	if _, err := Ask[Request](t.Context(), Client{"/nowhere"}, Request{}); err == nil || !strings.Contains(err.Error(), "is `trace serve` running?") {
+		t.Error(err)
+	}
+}
+
+func TestStrangers(t *testing.T) {
+	c := listen(t, []int{os.Getuid() + 1}, echo{})
+	if _, err := Ask[Request](t.Context(), c, Request{}); err == nil || !strings.Contains(err.Error(), "may not ask") {
+		t.Error(err)
+	}
+}
+
+// What is wrong or too long ends the connection, and nothing else.
+func TestBroken(t *testing.T) {
+	c := listen(t, []int{os.Getuid()}, echo{})
+	for name, sent := range map[string]string{
+		"no JSON": "\x02\x00\x00\x00{]", "too long": "\xff\xff\xff\xff", "another type": "\x02\x00\x00\x00[]", "cut": "\x08\x00\x00\x00{",
+	} {
+		conn, err := net.Dial("unix", c.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(conn, sent)
+		conn.(*net.UnixConn).CloseWrite()
+		var a answer
+		if err := read(conn, &a, MaxAnswer); err != nil || !strings.HasPrefix(a.Error, "request: ") {
+			t.Errorf("%s: %+v, %v", name, a, err)
+		}
+		conn.Close()
+	}
+	if _, err := Ask[Request](t.Context(), c, Request{Do: GetReady}); err != nil {
+		t.Error(err)
+	}
+}
+
+// More requests than there is room for are refused, and later ones are answered.
+func TestCrowd(t *testing.T) {
+	c := listen(t, []int{os.Getuid()}, echo{})
+	var open []net.Conn
+	for range maxRequests + 10 {
+		conn, err := net.Dial("unix", c.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+	}
+	refused := false
+	for range 10 {
+		_, err := Ask[Request](t.Context(), c, Request{})
+		refused = refused || err != nil
+	}
+	if !refused {
+		t.Error("none is refused")
+	}
+	for _, conn := range open {
+		conn.Close()
+	}
+	for range 100 {
+		if _, err := Ask[Request](t.Context(), c, Request{}); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("it does not answer again")
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add([]byte("\x02\x00\x00\x00{}"))
+	f.Add([]byte("\xff\xff\xff\xff{}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var r Request
+		read(bytes.NewReader(data), &r, MaxRequest)
+	})
+}
+
+// The web process believes nothing of what it reads.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"body":[{"program":"p","time":"2026-01-01T00:00:00Z"}]}`))
+	f.Add([]byte(`{"error":"x"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var a answer
+		if err := read(bytes.NewReader(append(binary.LittleEndian.AppendUint32(nil, uint32(len(data))), data...)), &a, MaxAnswer); err != nil {
+			return
+		}
+		decodeEvents(a.Body)
+	})
+}
