@@ -577,7 +577,7 @@ ON_CALL(sched_throttle, unthrottle_cfs_rq, 1, throttle_enter, throttle_leave)
 
 struct sched_hung {
 	COMMON();
-	ns_t latency DOC("how long it is blocked, at least: since khungtaskd saw it so first; absent where kallsyms does not show how long a tick is");
+	ns_t latency DOC("how long it is blocked, at least: since khungtaskd saw it so first; absent where the kernel does not keep that");
 	enum task_state state DOC("its state");
 	bool iowait DOC("it waits for a device, as far as the kernel marks that (in_iowait)");
 	struct {
@@ -587,16 +587,20 @@ struct sched_hung {
 } STACK_OF_ARGUMENT(0) DOC("khungtaskd finds a task that is blocked for longer than kernel.hung_task_timeout_secs (raw tracepoint sched_process_hang); the task of the event is that task, and kstack is where it waits");
 EVENT(sched_hung)
 
-extern void tick_nsec __ksym __weak;
+/*
+ * How long a tick is, TICK_NSEC. The kernel's variable of that name is gone since 6.13, so Go asks for the resolution of a
+ * coarse clock; 0 is unknown.
+ */
+const volatile __u32 tick_ns SEC(".rodata");
 
 /* How long the task is blocked: khungtaskd keeps when it first saw that, in ticks (check_hung_task, kernel/hung_task.c). */
 static __always_inline bool hung_for(struct task_struct___hung *task, __u64 *ns)
 {
-	__u64 tick = 0, since = 0;
+	__u64 since = 0;
 
-	if (!GET(&since, task, last_switch_time) || bpf_probe_read_kernel(&tick, sizeof(tick), &tick_nsec))
+	if (!tick_ns || !GET(&since, task, last_switch_time))
 		return false;
-	*ns = (bpf_jiffies64() - since) * tick;
+	*ns = (bpf_jiffies64() - since) * tick_ns;
 	return true;
 }
 

@@ -4,6 +4,7 @@ package probes
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math/bits"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"trace/probes/event"
 	"trace/probes/rewrite"
@@ -139,6 +141,9 @@ func constantsFor(object *ebpf.CollectionSpec, host hostConstants, requests ...*
 	if shift := object.Variables["page_shift"]; shift != nil {
 		values[shift.Offset] = byte(bits.TrailingZeros(uint(os.Getpagesize())))
 	}
+	if tick := object.Variables["tick_ns"]; tick != nil {
+		binary.NativeEndian.PutUint32(values[tick.Offset:], tickLength())
+	}
 	late := make(map[int64]func() byte)
 	for name, v := range object.Variables {
 		if of, ok := strings.CutSuffix(name, "_arguments"); ok && host.arguments != nil {
@@ -161,6 +166,16 @@ func constantsFor(object *ebpf.CollectionSpec, host hostConstants, requests ...*
 		}
 	}
 	return rewrite.Constants{Values: values, Late: late}
+}
+
+// tickLength returns how long a tick of the kernel is, in nanoseconds: that is the resolution of its coarse clocks (posix_get_coarse_res,
+// kernel/time/posix-timers.c). 0 is unknown.
+func tickLength() uint32 {
+	var tick unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return 0
+	}
+	return uint32(tick.Nsec)
 }
 
 // detach ends the stream of the request's events.
