@@ -34,6 +34,8 @@ var layers = map[string][]string{
 	"trace/lang/result":          {"trace/lang/format", "trace/probes/event"},
 	"trace/lang/run":             {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/output", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/probes/symbols", "trace/probes/verbs"},
 	"trace/lang/run/console":     {"trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/syntax", "trace/probes/recording"},
+	"trace/lang/serve/config":    {"trace/lang/syntax"},
+	"trace/lang/serve/wire":      nil,
 	"trace/lang/syntax":          nil,
 	"trace/probes":               {"trace/bpf", "trace/probes/counter", "trace/probes/event", "trace/probes/kernel", "trace/probes/rewrite", "trace/probes/verbs"},
 	"trace/probes/counter":       nil,

@@ -1164,7 +1164,7 @@ func walkDiff(all []*diffStmt, visit func(*diffStmt)) {
 	}
 }
 
-// walk visits all expressions of a statement, without those of statements in it.
+// walk visits all expressions of a statement, without the ones in its blocks.
 func (s *diffStmt) walk(visit func(*diffNode)) {
 	for _, n := range slices.Concat(s.key, s.args, []*diffNode{s.value}) {
 		n.walk(visit)

@@ -103,7 +103,7 @@ func Load(path string) (*Config, error) {
 		}
 		r.file(file, text)
 	}
-	if err := errors.Join(r.mistakes.Err(), errors.Join(r.failed...)); err != nil {
+	if err := r.mistakes.Err(); err != nil {
 		return nil, err
 	}
 	return r.config, nil

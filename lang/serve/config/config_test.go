@@ -91,7 +91,7 @@ func TestLoadFolder(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if _, err := Load(t.TempDir()); err == nil || !strings.Contains(err.Error(), "has no *.yaml") {
+	if _, err := Load(t.TempDir()); err == nil || !strings.HasPrefix(err.Error(), "configuration: the folder ") || !strings.HasSuffix(err.Error(), " has no *.yaml") {
 		t.Error(err)
 	}
 }
@@ -105,29 +105,30 @@ func TestMistakes(t *testing.T) {
 		"pprof: unix:/x":              "this is not an address",
 		"listen: [1]":                 "this is not an address",
 		"reload_by_http: yes":         "this is not true or false",
-		"otlp: {interval: 10s}":       "otlp has no endpoint",
-		"otlp: {endpoint: 'ftp://x'}": "this is not the URL of an OTLP receiver",
-		"otlp: {endpoint: 'http://x', interval: 1ms}":                    "this is not a duration from 1s to 24h",
+		"otlp: {interval: 10s}":       "otlp has no endpoint\n    otlp: {interval: 10s}\n          ^\nhelp: write endpoint: http://127.0.0.1:4318",
+		"otlp: {endpoint: 'ftp://x'}": "this is not the URL of an OTLP receiver\n    otlp: {endpoint: 'ftp://x'}\n                     ^~~~~~~\nhelp: write it as http://127.0.0.1:4318, without /v1/metrics",
+		"otlp: {endpoint: 'http://x', interval: 1ms}":                    "this is not a duration from 1s to 24h\n    otlp: {endpoint: 'http://x', interval: 1ms}\n                                           ^~~\nhelp: write it as 30s or 1m",
 		"otlp: {endpoint: 'http://x', headers: {a: '${file:/nowhere}'}}": "header a: stat /nowhere: no such file or directory",
 		"labels: {le: 1}":                                           `"le" cannot be a name here`,
 		"labels: {a-b: 1}":                                          "a label consists of letters",
-		"labels: [x]":                                               "this is not labels",
+		"labels: [x]":                                               "this is not labels\n    labels: [x]\n            ^\nhelp: write them as {name: value}",
 		"labels: {a: 1, a: 2}":                                      "",
 		"filter: {pid: 0}":                                          "this is not a number from 1 to 4194304",
 		"filter: {pod: x}":                                          `the filter has no key "pod"`,
-		"programs: {}":                                              "programs is a list",
+		"programs: {}":                                              "programs is a list\n    programs: {}\n              ^\nhelp: begin each program with `- name: NAME`",
 		"programs: [x]":                                             "a program consists of keys and values",
-		"programs: [{name: X, program: x}]":                         `"X" cannot be the name of a program`,
+		"programs: [{name: X, program: x}]":                         "\"X\" cannot be the name of a program\n    programs: [{name: X, program: x}]\n                      ^\nhelp: it consists of a letter and more letters, digits and _, all small",
 		"programs: [{name: x}]":                                     "a program has a name, and one of script, file and program",
 		"programs: [{program: x}]":                                  "a program has a name, and one of script, file and program",
 		"programs: [{name: x, program: y, script: z}]":              "a program has a name, and one of script, file and program",
-		"programs: [{name: x, file: nowhere}]":                      "no such file or directory",
+		"programs: [{name: x, file: nowhere}]":                      "no such file or directory\n    programs: [{name: x, file: nowhere}]\n                               ^~~~~~~\nhelp: the name is relative to the configuration",
+		"programs: [{name: x, program: y, maps: [n]}]":              "maps consists of names of maps and what is known of them\n    programs: [{name: x, program: y, maps: [n]}]\n                                           ^\nhelp: write it as {n: {help: …}}",
 		"programs: [{name: x, file: /dev/zero}]":                    "/dev/zero is not a file",
 		"programs: [{name: x, program: ''}]":                        "the program is empty",
 		"programs: [{name: x, program: y, series: 0}]":              "this is not a number from 1 to 100000",
 		"programs: [{name: x, program: y, events: all}]":            "events are sent to otlp or to none",
-		"programs: [{name: x, program: y, maps: {n: {metric: A}}}]": `"A" cannot be the name of a metric`,
-		"a: [":         "this is no YAML",
+		"programs: [{name: x, program: y, maps: {n: {metric: A}}}]": "\"A\" cannot be the name of a metric\n    programs: [{name: x, program: y, maps: {n: {metric: A}}}]\n                                               ^\nhelp: it consists of small letters, digits and _",
+		"a: [":         "this is not YAML: ",
 		"x: &a [*a]":   "",
 		"\"\\xff\": 1": "has no key",
 	} {
@@ -140,7 +141,14 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%s: no place in %v", text, err)
 		}
 	}
-	if _, err := Load("/nowhere"); err == nil || !strings.Contains(err.Error(), "give its file or folder with -c") {
+	if _, err := Load("/nowhere"); err == nil || !strings.HasPrefix(err.Error(), "configuration: ") || !strings.HasSuffix(err.Error(), ": give its file or folder with -c") {
+		t.Error(err)
+	}
+	large := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(large, make([]byte, maxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(large); err == nil || !strings.HasSuffix(err.Error(), "large has 4 MiB, at most 4 are read") {
 		t.Error(err)
 	}
 	if _, err := Load("/dev/zero"); err == nil || !strings.Contains(err.Error(), "is not a file") {

@@ -27,8 +27,6 @@ type reader struct {
 	// set is where each key of the service was set: once in all files.
 	set      map[string]string
 	mistakes syntax.ErrorList
-	// failed are files that cannot be read, and YAML that is none.
-	failed []error
 }
 
 // value reads the value of a key.
@@ -64,14 +62,14 @@ func (r *reader) file(name, text string) {
 	})
 }
 
-// broken notes YAML that cannot be parsed.
+// broken notes a text that cannot be parsed.
 func (r *reader) broken(err error) {
-	var at *yaml.LoadError
-	if errors.As(err, &at) && at.Mark.Line > 0 {
-		r.fail(&yaml.Node{Line: at.Mark.Line, Column: at.Mark.Column + 1}, "this is no YAML: "+at.Message, "")
-		return
+	at, message := &yaml.Node{Line: 1, Column: 1}, err.Error()
+	var where *yaml.LoadError
+	if errors.As(err, &where) && where.Mark.Line > 0 {
+		at, message = &yaml.Node{Line: where.Mark.Line, Column: where.Mark.Column + 1}, where.Message
 	}
-	r.failed = append(r.failed, fmt.Errorf("%s: this is no YAML: %w", r.text.Name, err))
+	r.fail(at, "this is not YAML: "+message, "")
 }
 
 // fail notes a mistake at a node.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -68,7 +69,7 @@ func TestAsk(t *testing.T) {
 	if _, err := Ask[Request](t.Context(), c, Request{Program: "none"}); err == nil || err.Error() != "no program none" {
 		t.Error(err)
 	}
-	if _, err := Ask[Request](t.Context(), c, Request{Program: strings.Repeat("p", MaxRequest)}); err == nil || !strings.Contains(err.Error(), "too long") {
+	if _, err := Ask[Request](t.Context(), c, Request{Program: strings.Repeat("p", MaxRequest)}); err == nil || err.Error() != "loader: a message of 4118 bytes is too long, at most 4096 are sent" {
 		t.Error(err)
 	}
 	n := 0
@@ -93,14 +94,14 @@ func TestGone(t *testing.T) {
 		t.Error(err)
 	}
 	<-h.gone
-	if _, err := Ask[Request](t.Context(), Client{"/nowhere"}, Request{}); err == nil || !strings.Contains(err.Error(), "is `trace serve` running?") {
+	if _, err := Ask[Request](t.Context(), Client{"/nowhere"}, Request{}); err == nil || !strings.HasPrefix(err.Error(), "loader: ") || !strings.HasSuffix(err.Error(), ": is `trace serve` running?") {
 		t.Error(err)
 	}
 }
 
 func TestStrangers(t *testing.T) {
 	c := listen(t, []int{os.Getuid() + 1}, echo{})
-	if _, err := Ask[Request](t.Context(), c, Request{}); err == nil || !strings.Contains(err.Error(), "may not ask") {
+	if _, err := Ask[Request](t.Context(), c, Request{}); err == nil || err.Error() != fmt.Sprintf("user %d may not ask the loader", os.Getuid()) {
 		t.Error(err)
 	}
 }
@@ -108,8 +109,11 @@ func TestStrangers(t *testing.T) {
 // What is wrong or too long ends the connection, and nothing else.
 func TestBroken(t *testing.T) {
 	c := listen(t, []int{os.Getuid()}, echo{})
-	for name, sent := range map[string]string{
-		"no JSON": "\x02\x00\x00\x00{]", "too long": "\xff\xff\xff\xff", "another type": "\x02\x00\x00\x00[]", "cut": "\x08\x00\x00\x00{",
+	for sent, want := range map[string]string{
+		"\x02\x00\x00\x00{]": "invalid character ']' looking for beginning of object key string",
+		"\xff\xff\xff\xff":   "a message of 4294967295 bytes is too long, at most 4096 are read",
+		"\x02\x00\x00\x00[]": "json: cannot unmarshal array into Go value of type wire.Request",
+		"\x08\x00\x00\x00{":  "unexpected EOF",
 	} {
 		conn, err := net.Dial("unix", c.Path)
 		if err != nil {
@@ -118,8 +122,8 @@ func TestBroken(t *testing.T) {
 		io.WriteString(conn, sent)
 		conn.(*net.UnixConn).CloseWrite()
 		var a answer
-		if err := read(conn, &a, MaxAnswer); err != nil || !strings.HasPrefix(a.Error, "request: ") {
-			t.Errorf("%s: %+v, %v", name, a, err)
+		if err := read(conn, &a, MaxAnswer); err != nil || a.Error != "request: "+want {
+			t.Errorf("%q: %+v, %v", sent, a, err)
 		}
 		conn.Close()
 	}
