@@ -128,9 +128,10 @@ func TestMistakes(t *testing.T) {
 		"programs: [{name: x, program: y, series: 0}]":              "this is not a number from 1 to 100000",
 		"programs: [{name: x, program: y, events: all}]":            "events are sent to otlp or to none",
 		"programs: [{name: x, program: y, maps: {n: {metric: A}}}]": "\"A\" cannot be the name of a metric\n    programs: [{name: x, program: y, maps: {n: {metric: A}}}]\n                                               ^\nhelp: it consists of small letters, digits and _",
-		"a: [":         "this is not YAML: ",
-		"x: &a [*a]":   "",
-		"\"\\xff\": 1": "has no key",
+		"a: [":                                "this is not YAML: ",
+		"labels: {a: 1}\n---\nlabels: {b: 2}": "a file is one document\n    ---\n    ^\nhelp: write a file for each, in a folder",
+		"x: &a [*a]":                          "",
+		"\"\\xff\": 1":                        "has no key",
 	} {
 		file := filepath.Join(t.TempDir(), "trace.yaml")
 		write(t, filepath.Dir(file), map[string]string{"trace.yaml": text})

@@ -6,6 +6,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -203,21 +204,21 @@ func Serve(ctx context.Context, l *net.UnixListener, users []int, h Handler) err
 		go func() {
 			defer func() { <-room }()
 			defer conn.Close()
-			if err := allowed(conn, users); err != nil {
-				write(conn, answer{Error: err.Error()}, MaxAnswer)
-				return
-			}
-			serve(ctx, conn, h)
+			serve(ctx, conn, users, h)
 		}()
 	}
 }
 
 // serve answers the request of a connection. What fails has no one to report to: the other side sees it itself.
-func serve(ctx context.Context, conn net.Conn, h Handler) {
+func serve(ctx context.Context, conn *net.UnixConn, users []int, h Handler) {
 	var r Request
 	conn.SetReadDeadline(time.Now().Add(patience))
-	if err := read(conn, &r, MaxRequest); err != nil {
-		send(conn, nil, fmt.Errorf("request: %w", err))
+	err := read(conn, &r, MaxRequest)
+	if err != nil {
+		err = fmt.Errorf("request: %w", err)
+	}
+	if err = cmp.Or(allowed(conn, users), err); err != nil {
+		send(conn, nil, err)
 		return
 	}
 	ctx, end := context.WithCancel(ctx)
