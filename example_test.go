@@ -133,7 +133,7 @@ func ExampleRun_Losses() {
 	for _, s := range must(run.Stats()) {
 		fmt.Println(s.Probe, s.Variant, s.Seen, s.Rejected, s.Delivered, s.Lost.Total(), s.Undecoded)
 	}
-	fmt.Println(len(must(run.Tables())), "map")
+	fmt.Println(len(must(run.Snapshot()).Tables), "map")
 	l := must(run.Losses())
 	fmt.Println(l.Any(), l.Events, l.Maps)
 	// Output:

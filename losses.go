@@ -1,6 +1,9 @@
 package trace
 
-import "trace/lang/run"
+import (
+	"trace/lang/metrics/family"
+	"trace/lang/run"
+)
 
 // ProbeStats counts what happened to the events of a probe since the start.
 type ProbeStats struct {
@@ -29,6 +32,14 @@ type Lost struct {
 	Late uint64
 	// Recorded: the recording lacks them.
 	Recorded uint64
+}
+
+// reasons returns the counts by the names of the reasons.
+func (l Lost) reasons(undecoded uint64) []family.Loss {
+	return []family.Loss{
+		{Reason: "buffer_full", Count: l.BufferFull}, {Reason: "unseen", Count: l.Unseen}, {Reason: "skipped", Count: l.Skipped}, {Reason: "cut", Count: l.Cut},
+		{Reason: "late", Count: l.Late}, {Reason: "recorded", Count: l.Recorded}, {Reason: "undecoded", Count: undecoded},
+	}
 }
 
 // Total returns the sum.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trace/lang/exec"
+	"trace/lang/metrics/family"
 	"trace/lang/output"
 	"trace/lang/result"
 	"trace/lang/run"
@@ -228,14 +229,27 @@ func (r *Run) Rows(name string) iter.Seq2[Row, error] {
 	}
 }
 
-// Tables returns what all maps hold now, in the model that trace/lang/metrics reads. Unlike the rest of this package it may change.
-func (r *Run) Tables() ([]result.Table, error) {
+// Snapshot returns what all maps hold now, and what happened to the events, for package trace/lang/metrics. Unlike the rest of this package
+// it may change.
+func (r *Run) Snapshot() (family.Snapshot, error) {
+	report, err := r.report()
+	if err != nil {
+		return family.Snapshot{}, err
+	}
+	s := family.Snapshot{Started: r.Started(), StacksLost: report.Stacks.Lost()}
+	for _, p := range report.Probes {
+		s.Probes = append(s.Probes, family.Probe{Name: p.Name, Variant: p.Variant, Seen: p.Events, Rejected: p.Rejected, Lost: lostOf(p).reasons(p.Undecoded)})
+	}
+	for _, m := range report.Maps {
+		s.Maps = append(s.Maps, family.MapLoss{Map: m.Map, Lost: []family.Loss{{Reason: "full", Count: m.Full}, {Reason: "busy", Count: m.Busy}, {Reason: "no_memory", Count: m.NoMemory}}})
+	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.closed {
-		return nil, errClosed
+		return s, errClosed
 	}
-	return r.running.Tables()
+	s.Tables, err = r.running.Tables()
+	return s, err
 }
 
 // Done is closed when the run has ended: the recording has, ctx has, or the program has called exit().

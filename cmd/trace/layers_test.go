@@ -15,7 +15,7 @@ import (
 // layers are our packages and the packages of ours that each may import: cmd/trace -> lang/run -> lang -> lang/exec -> lang/plan -> probes
 // -> bpf. The library trace is beside cmd/trace.
 var layers = map[string][]string{
-	"trace":                      {"trace/lang/exec", "trace/lang/format", "trace/lang/ir", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel"},
+	"trace":                      {"trace/lang/exec", "trace/lang/format", "trace/lang/ir", "trace/lang/metrics/family", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel"},
 	"trace/cmd/bench":            nil,
 	"trace/cmd/trace":            {"trace/docs", "trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
 	"trace/cmd/vmtest":           nil,
@@ -30,6 +30,8 @@ var layers = map[string][]string{
 	"trace/lang/codegen":         {"trace/lang/agg", "trace/probes/event"},
 	"trace/lang/codegen/bpftest": {"trace/lang/agg", "trace/lang/codegen"},
 	"trace/lang/format":          {"trace/lang/syntax", "trace/probes/event"},
+	"trace/lang/metrics":         {"trace/lang/metrics/family"},
+	"trace/lang/metrics/family":  {"trace/lang/format", "trace/lang/result", "trace/probes/event"},
 	"trace/lang/output":          {"trace/lang/format", "trace/lang/result", "trace/lang/syntax", "trace/probes/event"},
 	"trace/lang/result":          {"trace/lang/format", "trace/probes/event"},
 	"trace/lang/run":             {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/output", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/probes/symbols", "trace/probes/verbs"},
@@ -54,19 +56,21 @@ var layers = map[string][]string{
 
 // testSupport is what only tests may import besides.
 var testSupport = map[string][]string{
-	"trace/lang":             {"trace/probes", "trace/scripts"},
-	"trace/lang/check":       {"trace/lang/langtest"},
-	"trace/lang/exec":        {"trace/lang/agg", "trace/lang/check", "trace/lang/codegen/bpftest", "trace/lang/langtest", "trace/lang/output", "trace/lang/syntax", "trace/probes", "trace/probes/filetest"},
-	"trace/lang/format":      {"trace/lang/langtest"},
-	"trace/lang/codegen":     {"trace/lang/codegen/bpftest"},
-	"trace/probes":           {"trace/probes/filetest"},
-	"trace/probes/kernel":    {"trace/bpf", "trace/probes/filetest"},
-	"trace/probes/symbols":   {"trace/probes/filetest"},
-	"trace/probes/recording": {"trace/probes"},
-	"trace/cmd/trace":        {"trace/lang/codegen", "trace/lang/plan", "trace/probes/kernel"},
-	"trace/lang/output":      {"trace/lang/agg"},
-	"trace/lang/result":      {"trace/lang/agg"},
-	"trace/lang/run":         {"trace/lang/result"},
+	"trace/lang":                {"trace/probes", "trace/scripts"},
+	"trace/lang/check":          {"trace/lang/langtest"},
+	"trace/lang/exec":           {"trace/lang/agg", "trace/lang/check", "trace/lang/codegen/bpftest", "trace/lang/langtest", "trace/lang/output", "trace/lang/syntax", "trace/probes", "trace/probes/filetest"},
+	"trace/lang/format":         {"trace/lang/langtest"},
+	"trace/lang/codegen":        {"trace/lang/codegen/bpftest"},
+	"trace/probes":              {"trace/probes/filetest"},
+	"trace/probes/kernel":       {"trace/bpf", "trace/probes/filetest"},
+	"trace/probes/symbols":      {"trace/probes/filetest"},
+	"trace/probes/recording":    {"trace/probes"},
+	"trace/cmd/trace":           {"trace/lang/codegen", "trace/lang/plan", "trace/probes/kernel"},
+	"trace/lang/metrics":        {"trace", "trace/lang/agg", "trace/lang/result", "trace/probes/event"},
+	"trace/lang/metrics/family": {"trace/lang/agg"},
+	"trace/lang/output":         {"trace/lang/agg"},
+	"trace/lang/result":         {"trace/lang/agg"},
+	"trace/lang/run":            {"trace/lang/result"},
 }
 
 // listed is what go list reports a package.
@@ -105,6 +109,28 @@ func TestLayers(t *testing.T) {
 	for _, p := range []string{"trace/cmd/trace", "trace/lang", "trace/lang/syntax", "trace/probes", "trace/bpf"} {
 		if !found[p] {
 			t.Errorf("go list does not know %s", p)
+		}
+	}
+}
+
+// notLinked are packages that a command must not contain: the binary would be larger, and start later.
+var notLinked = map[string][]string{
+	"trace":           {"net/http", "crypto/tls", "github.com/prometheus/client_golang/prometheus"},
+	"trace/cmd/trace": {"net/http", "crypto/tls", "github.com/prometheus/client_golang/prometheus", "google.golang.org/protobuf/proto"},
+}
+
+func TestNotLinked(t *testing.T) {
+	for command, unwanted := range notLinked {
+		cmd := exec.Command("go", "list", "-deps", command)
+		cmd.Dir = "../.."
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for linked := range strings.FieldsSeq(string(out)) {
+			if slices.Contains(unwanted, linked) {
+				t.Errorf("%s links %s", command, linked)
+			}
 		}
 	}
 }

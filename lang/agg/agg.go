@@ -57,6 +57,9 @@ type Traits struct {
 	Counts bool
 	Course result.Course
 	Adds   result.Addend
+	// Metric is how results can be shown over time, and Instead what does if they cannot.
+	Metric  result.Metric
+	Instead string
 }
 
 // Ranker is an aggregation that ranks its first argument, which extends the key of the map. For each key of the map, it shows the

@@ -11,7 +11,9 @@ type extreme struct {
 func (extreme) Words() int              { return 2 }
 func (extreme) Updates([]uint64) uint64 { return 1 }
 func (e extreme) Shape() Shape          { return Extreme{Least: e.least} }
-func (extreme) Traits() Traits          { return Traits{Picks: true, Exchanges: true} }
+func (extreme) Traits() Traits {
+	return Traits{Picks: true, Exchanges: true, Instead: "hist(x) or quantile(x, 50, 99), or @ = x for the last value"}
+}
 
 // better reports whether x replaces y.
 func (e extreme) better(x, y uint64, signed bool) bool {

@@ -35,12 +35,13 @@ type Avg struct{ mean }
 func (Avg) Name() string { return "avg" }
 
 // Traits returns the properties of avg.
-func (Avg) Traits() Traits { return Traits{} }
+func (Avg) Traits() Traits { return Traits{Metric: result.Summary} }
 
 // Result returns the average.
 func (Avg) Result(state []uint64, o Show) result.Value {
 	n := o.divided(average(state, o))
-	n.Mean = true
+	whole := Stats{}.Result(state, o).(result.Stats)
+	n.Mean, n.Whole = true, &whole
 	return n
 }
 
@@ -51,7 +52,9 @@ type Stats struct{ mean }
 func (Stats) Name() string { return "stats" }
 
 // Traits returns the properties of stats.
-func (Stats) Traits() Traits { return Traits{Many: true, Counts: true, Adds: result.Sums} }
+func (Stats) Traits() Traits {
+	return Traits{Many: true, Counts: true, Adds: result.Sums, Metric: result.Summary}
+}
 
 // Result returns all three numbers.
 func (Stats) Result(state []uint64, o Show) result.Value {

@@ -146,7 +146,7 @@ func (h histogram) Add(state []uint64, x uint64, signed bool) {
 func (h histogram) Updates(state []uint64) uint64 { return sumOf(state) }
 
 func (histogram) Traits() Traits {
-	return Traits{Many: true, Counts: true, Course: result.Spread, Adds: result.Counts}
+	return Traits{Many: true, Counts: true, Course: result.Spread, Adds: result.Counts, Metric: result.Distribution}
 }
 
 func sumOf(state []uint64) uint64 {

@@ -42,7 +42,9 @@ func (s Series) Params() string {
 func (s Series) Words() int { return pointWords * int(s.N) }
 
 // Traits returns the properties of tseries.
-func (s Series) Traits() Traits { return Traits{Many: true, Timed: true, Counts: s.Agg == "sum"} }
+func (s Series) Traits() Traits {
+	return Traits{Many: true, Timed: true, Counts: s.Agg == "sum", Instead: "avg(x), or @ = x for the last value"}
+}
 
 // Shape returns nil: the kernel keeps no series.
 func (Series) Shape() Shape { return nil }

@@ -29,7 +29,9 @@ func (Count) Result(state []uint64, o Show) result.Value {
 }
 
 // Traits returns the properties of count.
-func (Count) Traits() Traits { return Traits{Counts: true, Adds: result.Counts} }
+func (Count) Traits() Traits {
+	return Traits{Counts: true, Adds: result.Counts, Metric: result.Counter}
+}
 
 // total is the sum of the values.
 type total struct {
@@ -52,7 +54,7 @@ type Sum struct{ total }
 func (Sum) Name() string { return "sum" }
 
 // Traits returns the properties of sum.
-func (Sum) Traits() Traits { return Traits{Counts: true, Adds: result.Sums} }
+func (Sum) Traits() Traits { return Traits{Counts: true, Adds: result.Sums, Metric: result.Counter} }
 
 // Gauge is the sum of values that go up and down.
 type Gauge struct{ total }
@@ -61,7 +63,9 @@ type Gauge struct{ total }
 func (Gauge) Name() string { return "gauge" }
 
 // Traits returns the properties of gauge.
-func (Gauge) Traits() Traits { return Traits{SignedArg: true, Counts: true, Course: result.Level} }
+func (Gauge) Traits() Traits {
+	return Traits{SignedArg: true, Counts: true, Course: result.Level, Metric: result.Gauge}
+}
 
 // Rate is the sum of the values per second. Without an argument each value is 1.
 type Rate struct{ total }
@@ -71,7 +75,7 @@ func (Rate) Name() string { return "rate" }
 
 // Traits returns the properties of rate.
 func (Rate) Traits() Traits {
-	return Traits{Restarts: true, Counts: true, Course: result.Growth, Adds: result.Sums}
+	return Traits{Restarts: true, Counts: true, Course: result.Growth, Adds: result.Sums, Instead: "count() or sum(x): rates are made of them by whoever reads the metric"}
 }
 
 // Result returns the total and, if time has passed, the rate per second.

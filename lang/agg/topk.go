@@ -36,7 +36,9 @@ func (TopK) Updates([]uint64) uint64 { return 1 }
 func (TopK) Shape() Shape { return Ranked{} }
 
 // Traits returns the properties of topk.
-func (TopK) Traits() Traits { return Traits{Many: true, Ranks: true, Counts: true, Adds: result.Sums} }
+func (TopK) Traits() Traits {
+	return Traits{Many: true, Ranks: true, Counts: true, Adds: result.Sums, Instead: "count() or sum(x), with x in the key"}
+}
 
 // Top returns how many are shown.
 func (t TopK) Top() int64 { return t.N }

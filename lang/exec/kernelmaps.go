@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 
 	"trace/lang/codegen"
+	"trace/lang/ir"
 )
 
 // This file creates the maps of a run in the kernel and counts what they lost.
@@ -81,9 +82,8 @@ func (r *Run) MapLosses() ([]MapLosses, error) {
 	defer r.mu.Unlock()
 	var all []MapLosses
 	for _, m := range r.plan.Program.Maps {
-		l := MapLosses{Map: m.Name, MaxKeys: r.plan.NewMap(m).MaxKeys, Let: m.MaxKeys != 0}
+		l := MapLosses{Map: m.Name, MaxKeys: r.maxKeys(m), Let: m.MaxKeys != 0}
 		if k := r.plan.Maps[m]; k != nil {
-			l.MaxKeys = k.Code.MaxKeys
 			if counters := r.kernel[codegen.CountersName]; counters != nil {
 				var cpus []codegen.MapCounters
 				if err := counters.Lookup(uint32(k.Code.Index), &cpus); err != nil {
@@ -102,6 +102,14 @@ func (r *Run) MapLosses() ([]MapLosses, error) {
 		}
 	}
 	return all, nil
+}
+
+// maxKeys returns how many keys a map has room for.
+func (r *Run) maxKeys(m *ir.Map) uint32 {
+	if k := r.plan.Maps[m]; k != nil {
+		return k.Code.MaxKeys
+	}
+	return r.plan.NewMap(m).MaxKeys
 }
 
 func (l *MapLosses) add(c codegen.MapCounters) {

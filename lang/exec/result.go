@@ -12,7 +12,7 @@ func (r *Run) Tables() ([]result.Table, error) {
 	defer r.lock()()
 	var all []result.Table
 	for _, m := range r.plan.Program.Maps {
-		t, err := r.machine.contents(m)
+		t, err := r.contents(m)
 		if err != nil {
 			return nil, err
 		}
@@ -28,7 +28,19 @@ func (r *Run) Table(name string) (result.Table, error) {
 	if err != nil {
 		return result.Table{}, err
 	}
-	return r.machine.contents(m)
+	return r.contents(m)
+}
+
+// contents returns what a map holds, and what only the program and its plan know of it.
+func (r *Run) contents(m *ir.Map) (result.Table, error) {
+	t, err := r.machine.contents(m)
+	if t.Metric == result.Gauge && r.plan.Program.Grows(m) {
+		t.Metric = result.Counter
+	}
+	if len(m.Key) > 0 {
+		t.Size = r.maxKeys(m)
+	}
+	return t, err
 }
 
 // contents returns what a map holds. A map that was never set has no row.
@@ -41,12 +53,10 @@ func (m *machine) contents(info *ir.Map) (result.Table, error) {
 	if err != nil {
 		return result.Table{}, err
 	}
-	if len(info.Key) == 0 && len(elements) == 0 {
-		t := info.Table(nil, ir.MapOptions{})
-		t.Rows = nil
-		return t, nil
-	}
 	t := info.Table(elements, m.collected(info, m.now(), ir.MapOptions{By: result.ByValue, Rest: rest}))
+	if len(info.Key) == 0 && len(elements) == 0 {
+		t.Rows = nil
+	}
 	slices.Reverse(t.Rows)
 	m.namedTable(&t)
 	return m.sink.PresentableTable(t), nil

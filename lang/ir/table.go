@@ -75,8 +75,13 @@ func (m *Map) Table(elements []Element, o MapOptions) result.Table {
 		traits := m.Agg.Traits()
 		t.Many, t.Course, t.Adds, t.Merger = traits.Many, traits.Course, traits.Adds, m.Agg.Merger(m.Type())
 		t.Estimate = m.Sampled && traits.Counts
+		t.Metric, t.Instead = traits.Metric, traits.Instead
+		if t.Metric == result.Counter && m.Agg.Signed {
+			t.Metric = result.Gauge // a sum of values below 0 falls
+		}
 	} else if !m.IsTuple && event.IsNumber(m.Type()) && m.Type().Enum == nil {
 		t.Adds = result.Sums
+		t.Metric = result.Gauge
 	}
 	t.Rows = make([]result.Row, len(elements))
 	for i, e := range elements {

@@ -34,6 +34,11 @@ type Table struct {
 	Estimate bool
 	// Adds describes what can be added over values of different keys.
 	Adds Addend
+	// Metric is how the values can be shown over time, and Instead what does if they cannot.
+	Metric  Metric
+	Instead string
+	// Size is how many keys the map has room for, 0 if it is not known.
+	Size uint32
 	Rows []Row
 
 	// Ranking, if not nil, describes the rows that are not shown.
@@ -95,6 +100,22 @@ const (
 	Counts
 	// Sums: the values.
 	Sums
+)
+
+// Metric is how a value can be shown over time.
+type Metric uint8
+
+const (
+	// NoMetric: it cannot.
+	NoMetric Metric = iota
+	// Counter: it only grows, until the map is emptied.
+	Counter
+	// Gauge: it goes up and down.
+	Gauge
+	// Summary: it is a number of values and their sum.
+	Summary
+	// Distribution: it counts values in buckets.
+	Distribution
 )
 
 // Order is the order of rows.

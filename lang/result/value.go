@@ -9,8 +9,9 @@ import (
 type Number struct {
 	Type event.Type
 	V    any
-	// Mean reports that the number is an average.
-	Mean bool
+	// Mean reports that the number is an average, and Whole what it is the average of.
+	Mean  bool
+	Whole *Stats
 	// Error is by how much the number may be less. It is at most V.
 	Error uint64
 	// Estimate reports that the number is an estimate, because only a part of the values was seen.
@@ -65,6 +66,8 @@ func (r Rate) Rank() []any { return []any{r.Total.V} }
 type Quantiles struct {
 	Count uint64
 	All   []Quantile
+	// Histogram is what they are computed of.
+	Histogram Histogram
 }
 
 // Rank returns the number of values.

@@ -1,0 +1,243 @@
+package family
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"trace/lang/result"
+)
+
+// Config describes how the maps of a program become metrics.
+type Config struct {
+	// Program is the name of the program: lower-case letters, digits and underscores.
+	Program string
+	// Series is how many keys of a map have a series of their own; 0: 1000. The others share the series [Other].
+	Series int
+	// Labels are on every series.
+	Labels map[string]string
+	// Maps changes how maps are shown, by their names without the @.
+	Maps map[string]MapConfig
+	// Ended reports whether a cgroup has ended; nil: that is not known. Keys of ended cgroups move to the series [Other] after two snapshots.
+	Ended func(cgroup uint64) bool
+}
+
+// MapConfig describes how a map is shown.
+type MapConfig struct {
+	// Metric replaces the names of the program and the map in the name of the metric; "" does not.
+	Metric string
+	Help   string
+}
+
+// usualSeries is how many keys of a map have series of their own.
+const usualSeries = 1000
+
+// Exporter makes families of the snapshots of one run. Its methods may be called from several goroutines.
+type Exporter struct {
+	config Config
+	mu     sync.Mutex
+	maps   map[string]*exported // by the name of the map
+}
+
+// New returns an exporter.
+func New(c Config) *Exporter {
+	c.Series = cmp.Or(c.Series, usualSeries)
+	return &Exporter{config: c, maps: map[string]*exported{}}
+}
+
+// Check returns why maps cannot be metrics, with advice for each, or nil if all can.
+func (e *Exporter) Check(tables []result.Table) error {
+	var errs []error
+	seen := map[string]string{}
+	for _, t := range tables {
+		m, err := e.config.describe(t)
+		if err == nil && seen[m.Name] != "" {
+			err = fmt.Errorf("%s and %s would both be the metric %s: give one another name", seen[m.Name], t.Name, m.Name)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		seen[m.Name] = t.Name
+	}
+	return errors.Join(errs...)
+}
+
+// Families returns the metrics of a snapshot: the maps that can be metrics, and what is known of the run itself.
+func (e *Exporter) Families(s Snapshot) []Family {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []Family
+	for _, t := range s.Tables {
+		m := e.maps[t.Name]
+		if m == nil {
+			described, err := e.config.describe(t)
+			if err != nil {
+				continue
+			}
+			m = &exported{Family: described, config: &e.config, entries: map[string]*entry{}}
+			e.maps[t.Name] = m
+		}
+		all = append(all, m.family(t, s))
+	}
+	return append(all, e.about(s)...)
+}
+
+// exported is a map that is a metric.
+type exported struct {
+	Family // without series
+	config *Config
+	ranges *ranges // of a distribution
+	// entries are the keys of the map, by their labels, and keys that were in it lately. own counts those with a series of their own.
+	entries map[string]*entry
+	own     int
+	// gone is what keys without an entry had.
+	gone amount
+	// lost is how many updates without room belong to the keys that have no series.
+	lost uint64
+}
+
+// entry is a key. Its amount only grows: if the map is emptied, base has what was in it.
+type entry struct {
+	labels     []string
+	base, last amount
+	// own reports that the key has a series of its own. A key that has none gets none later, as the series of the others would fall.
+	own bool
+	// present reports that the last snapshot has the key. absent counts the snapshots since it had the key, and the key's cgroup existed.
+	present bool
+	absent  int
+}
+
+func (e *entry) total() amount { return e.base.plus(e.last) }
+
+// patience is in how many snapshots a key may be absent before it loses its series.
+const patience = 2
+
+// family returns the family of a table.
+func (m *exported) family(t result.Table, s Snapshot) Family {
+	m.update(t)
+	for key, e := range m.entries {
+		m.retire(key, e)
+	}
+	if t.Metric == result.Counter && t.Adds == result.Counts { // each update adds 1
+		m.lost = s.lostOf(t.Name)
+	}
+	f := m.Family
+	for _, key := range slices.Sorted(maps.Keys(m.entries)) {
+		if e := m.entries[key]; e.own {
+			f.Series = append(f.Series, m.series(e.labels, e.total()))
+		}
+	}
+	if other, any := m.other(); any {
+		f.Series = append(f.Series, other)
+	}
+	for i := range f.Series {
+		f.Series[i].Created = s.Started
+	}
+	return f
+}
+
+// row is a key of a table. Keys with the same labels are one.
+type row struct {
+	key    string
+	labels []string
+	amount amount
+	ended  bool
+}
+
+// rowsOf returns the rows of a table in their order: those with the largest values come first, and get series of their own.
+func (m *exported) rowsOf(t result.Table) []*row {
+	var all []*row
+	at := map[string]*row{}
+	for _, r := range t.Rows {
+		a, ok := amountOf(r.Value)
+		if !ok {
+			continue
+		}
+		labels := labelsOf(t.Key, r.Key)
+		key := fmt.Sprintf("%q", labels)
+		if at[key] == nil {
+			at[key] = &row{key: key, labels: labels, ended: true}
+			all = append(all, at[key])
+		}
+		at[key].amount = at[key].amount.plus(a)
+		at[key].ended = at[key].ended && m.config.hasEnded(t.Key, r.Key)
+	}
+	return all
+}
+
+// update takes over the rows of a table.
+func (m *exported) update(t result.Table) {
+	if h, is := distributionOf(t.Zero); is && m.ranges == nil {
+		m.ranges = rangesOf(h)
+	}
+	for _, e := range m.entries {
+		e.present = false
+	}
+	for _, r := range m.rowsOf(t) {
+		e := m.entries[r.key]
+		if e == nil {
+			e = &entry{labels: r.labels, own: !r.ended && m.own < m.config.Series}
+			m.entries[r.key] = e
+			m.own += int(one(e.own))
+		}
+		e.present = true
+		if r.amount.fell(e.last) && m.Kind != Gauge {
+			e.base = e.total()
+		}
+		if e.last = r.amount; r.ended {
+			e.absent++
+		} else {
+			e.absent = 0
+		}
+	}
+}
+
+// retire adds a key to the others once it was absent for some time. The value of a gauge is not kept.
+func (m *exported) retire(key string, e *entry) {
+	if !e.present {
+		e.base, e.last = e.total(), amount{}
+		e.absent++
+	}
+	if e.absent < patience && (e.present || m.Kind != Gauge) {
+		return
+	}
+	m.own -= int(one(e.own))
+	e.own = false
+	if !e.present {
+		m.gone = m.gone.plus(e.base)
+		delete(m.entries, key)
+	}
+}
+
+// other returns the series of all keys that have none of their own. Gauges cannot be added.
+func (m *exported) other() (s Series, any bool) {
+	keyed := len(m.Labels) - len(m.config.Labels)
+	if m.Kind == Gauge || keyed == 0 {
+		return s, false
+	}
+	all := m.gone.plus(amount{sum: m.lost})
+	any = all.sum > 0 || all.count > 0
+	for _, e := range m.entries {
+		if !e.own {
+			all, any = all.plus(e.total()), true
+		}
+	}
+	s = m.series(slices.Repeat([]string{Other}, keyed), all)
+	s.Overflow = true
+	return s, any
+}
+
+// series returns a series.
+func (m *exported) series(labels []string, a amount) Series {
+	s := Series{Labels: slices.Concat(labels, m.config.labelValues()), Count: a.count}
+	if m.Kind == Distribution {
+		s.Buckets = m.ranges.buckets(a)
+		return s
+	}
+	s.Value = a.sumIn(m.Unit)
+	return s
+}

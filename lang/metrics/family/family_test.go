@@ -1,0 +1,364 @@
+package family
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"trace/lang/agg"
+	"trace/lang/result"
+	"trace/probes/event"
+)
+
+var (
+	bytesType  = event.Type{Kind: event.Uint, Size: 8, Unit: event.Bytes}
+	cgroupType = event.Type{Kind: event.Uint, Size: 8, Unit: event.Cgroup}
+)
+
+// sums is a map of sums by name, with the largest first.
+func sums(values map[string]uint64) result.Table {
+	t := result.Table{Name: "@m", Func: "sum", Metric: result.Counter, Adds: result.Sums, Unit: event.Bytes, Type: bytesType, Size: 16384,
+		Key: []result.Column{{Name: "name", Type: event.Type{Kind: event.String}}}}
+	for name, v := range values {
+		t.Rows = append(t.Rows, result.Row{Key: []any{name}, Value: result.Number{Type: bytesType, V: v}})
+	}
+	t.Sort(result.ByValue, 0)
+	slices.Reverse(t.Rows)
+	return t
+}
+
+func snapshot(tables ...result.Table) Snapshot {
+	return Snapshot{Started: time.Unix(1700000000, 0), Tables: tables}
+}
+
+// find returns the family of a name.
+func find(t *testing.T, all []Family, name string) Family {
+	t.Helper()
+	for _, f := range all {
+		if f.Name == name {
+			return f
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return Family{}
+}
+
+// valueOf returns the value of the series with these labels, -1 without it.
+func valueOf(f Family, labels ...string) float64 {
+	for _, s := range f.Series {
+		if slices.Equal(s.Labels, labels) {
+			return s.Value
+		}
+	}
+	return -1
+}
+
+func totalOf(f Family) (sum float64) {
+	for _, s := range f.Series {
+		sum += s.Value
+	}
+	return sum
+}
+
+// Ten times as many keys as there may be series: the first ones keep theirs, the others are exact together, and nothing ever falls, also when
+// keys go and the map is emptied.
+func TestSeriesAreBounded(t *testing.T) {
+	e := New(Config{Program: "p", Series: 100})
+	values := map[string]uint64{}
+	before := map[string]float64{}
+	var real, counted uint64 // real has what was removed from the map, too
+	check := func(step string) {
+		t.Helper()
+		f := find(t, e.Families(snapshot(sums(values))), "trace_p_m_bytes_total")
+		if len(f.Series) > 101 || totalOf(f) != float64(real) {
+			t.Errorf("%s: %d series have %v, want %d", step, len(f.Series), totalOf(f), real)
+		}
+		for _, s := range f.Series {
+			if s.Value < before[s.Labels[0]] {
+				t.Errorf("%s: %s falls from %v to %v", step, s.Labels[0], before[s.Labels[0]], s.Value)
+			}
+			before[s.Labels[0]] = s.Value
+			if s.Overflow != (s.Labels[0] == Other) || !s.Created.Equal(time.Unix(1700000000, 0)) {
+				t.Errorf("%s: %+v", step, s)
+			}
+		}
+		counted++
+	}
+	for round := range 5 {
+		for i := range 1000 {
+			n := uint64(i*round + 1)
+			values[fmt.Sprint("k", i)] += n
+			real += n
+		}
+		check(fmt.Sprint("round ", round))
+	}
+	for i := range 1000 { // half of the keys go, with and without series
+		if i%2 == 0 {
+			delete(values, fmt.Sprint("k", i))
+		}
+	}
+	for range patience + 1 {
+		check("deleted")
+		clear(before) // a key without its series may come again
+	}
+	values["new"] = 5
+	real += 5
+	check("another key")
+	if f := find(t, e.Families(snapshot(sums(values))), "trace_p_m_bytes_total"); valueOf(f, "new") != 5 {
+		t.Error("a new key has no series, although others have lost theirs")
+	}
+	clear(values) // the program clears the map
+	check("cleared")
+	values["new"], values["k1"] = 3, 7
+	real += 10
+	check("after the clear")
+	if f := find(t, e.Families(snapshot(sums(values))), "trace_p_m_bytes_total"); valueOf(f, "new") != 8 {
+		t.Errorf("new is %v, want 8", valueOf(f, "new"))
+	}
+}
+
+// Keys with the same labels are added: systemd gives a unit's cgroup another id at each start.
+func TestDuplicatesAreAdded(t *testing.T) {
+	table := sums(nil)
+	table.Key[0].Type = cgroupType
+	table.Key[0].Type.Enum = event.NewCgroupEnum(paths{1: "/a", 2: "/a", 3: "/b"})
+	for id := range uint64(4) {
+		table.Rows = append(table.Rows, result.Row{Key: []any{id}, Value: result.Number{Type: bytesType, V: 10 * id}})
+	}
+	f := find(t, New(Config{Program: "p"}).Families(snapshot(table)), "trace_p_m_bytes_total")
+	if len(f.Series) != 3 || valueOf(f, "/a") != 30 || valueOf(f, "/b") != 30 || valueOf(f, "0") != 0 {
+		t.Errorf("got %+v", f.Series)
+	}
+}
+
+type paths map[uint64]string
+
+func (paths) ID(string) (uint64, bool) { return 0, false }
+func (p paths) Path(id uint64) string  { return p[id] }
+
+// A cgroup that has ended makes room for others. Its sum moves to the other keys.
+func TestEndedCgroups(t *testing.T) {
+	ended := map[uint64]bool{}
+	e := New(Config{Program: "p", Series: 1, Ended: func(id uint64) bool { return ended[id] }})
+	families := func(rows ...uint64) Family {
+		table := sums(nil)
+		table.Key[0].Type = cgroupType
+		for _, id := range rows {
+			table.Rows = append(table.Rows, result.Row{Key: []any{id}, Value: result.Number{Type: bytesType, V: id}})
+		}
+		return find(t, e.Families(snapshot(table)), "trace_p_m_bytes_total")
+	}
+	if f := families(7); valueOf(f, "7") != 7 || len(f.Series) != 1 {
+		t.Fatalf("got %+v", f.Series)
+	}
+	ended[7] = true
+	if f := families(7); valueOf(f, "7") != 7 {
+		t.Errorf("at once: %+v", f.Series)
+	}
+	if f := families(7, 9); valueOf(f, "7") != -1 || valueOf(f, Other) != 16 && valueOf(f, Other) != 7 {
+		t.Errorf("later: %+v", f.Series)
+	}
+	if f := families(7, 9, 11); totalOf(f) != 27 || valueOf(f, "11") != 11 {
+		t.Errorf("with another one: %+v", f.Series)
+	}
+}
+
+// Updates of a full map belong to the other keys: each of them is one more.
+func TestLostUpdatesOfCounts(t *testing.T) {
+	table := sums(map[string]uint64{"a": 3})
+	table.Adds, table.Unit = result.Counts, event.None
+	s := snapshot(table)
+	s.Maps = []MapLoss{{"@m", []Loss{{"full", 5}, {"busy", 1}}}}
+	all := New(Config{Program: "p"}).Families(s)
+	if f := find(t, all, "trace_p_m_total"); valueOf(f, Other) != 6 || valueOf(f, "a") != 3 {
+		t.Errorf("got %+v", f.Series)
+	}
+	if f := find(t, all, "trace_map_lost_updates_total"); valueOf(f, "@m", "full", "p") != 5 || valueOf(f, "@m", "busy", "p") != 1 {
+		t.Errorf("got %+v", f.Series)
+	}
+}
+
+// A gauge has only what the map has now, and no other keys.
+func TestGauges(t *testing.T) {
+	gauge := func(values map[string]uint64) result.Table {
+		table := sums(values)
+		table.Metric, table.Unit = result.Gauge, event.None
+		return table
+	}
+	e := New(Config{Program: "p", Series: 2})
+	if f := find(t, e.Families(snapshot(gauge(map[string]uint64{"a": 3, "b": 2, "c": 1}))), "trace_p_m"); len(f.Series) != 2 || valueOf(f, "a") != 3 || f.Kind != Gauge {
+		t.Errorf("got %+v", f)
+	}
+	if f := find(t, e.Families(snapshot(gauge(map[string]uint64{"b": 1, "d": 9}))), "trace_p_m"); len(f.Series) != 1 || valueOf(f, "b") != 1 {
+		t.Errorf("then %+v", f)
+	}
+	if f := find(t, e.Families(snapshot(gauge(map[string]uint64{"b": 1, "e": 9}))), "trace_p_m"); len(f.Series) != 2 || valueOf(f, "e") != 9 {
+		t.Errorf("last %+v", f)
+	}
+}
+
+// Whoever runs a process chooses its name: a label has any text, valid and bounded, and an absent element is "".
+func TestLabels(t *testing.T) {
+	text, number := event.Type{Kind: event.String}, event.Type{Kind: event.Uint, Size: 8}
+	states := number
+	states.Enum = &event.Enum{Name: "state", Names: []string{"RTR"}, Values: []int64{2}}
+	for _, test := range []struct {
+		t    event.Type
+		v    any
+		want string
+	}{
+		{text, "a\"} 1\n# TYPE x counter\n", "a\"} 1\n# TYPE x counter\n"},
+		{text, "\xff\xfe", "\uFFFD"},
+		{text, strings.Repeat("ä", 2000), strings.Repeat("ä", 512)},
+		{text, nil, ""},
+		{states, uint64(2), "RTR"},
+		{states, uint64(9), "unknown(0x9)"},
+		{number, uint64(math.MaxUint64), "18446744073709551615"},
+		{event.Type{Kind: event.Int, Size: 8, Unit: event.Errno}, int64(-22), "-EINVAL"},
+		{event.Type{Kind: event.Int, Size: 8, Unit: event.Nanoseconds}, int64(1500), "1500"},
+		{event.Type{Kind: event.Bool}, true, "true"},
+		{event.Type{Kind: event.GID}, "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\x0a\x09\x00\x01", "::ffff:10.9.0.1"},
+	} {
+		if got := labelOf(test.t, test.v); got != test.want {
+			t.Errorf("%v is %q, want %q", test.v, got, test.want)
+		}
+	}
+	for column, want := range map[string]string{"qp.type": "qp_type", "le": "key_le", "__name__": "name__", "9x": "key_9x", "a > 1": "a_1"} {
+		if got := label(column); got != want {
+			t.Errorf("%s has the label %s, want %s", column, got, want)
+		}
+	}
+}
+
+// Each metric about the run moves with what it counts.
+func TestAbout(t *testing.T) {
+	probe := Probe{Name: "a:b", Variant: "fexit", Seen: 10, Rejected: 4, Lost: []Loss{{"buffer_full", 2}}}
+	s := snapshot(sums(map[string]uint64{"a": 1}))
+	s.Probes = []Probe{probe}
+	e := New(Config{Program: "p", Labels: map[string]string{"rack": "r1"}})
+	before := e.Families(s)
+	s.Probes[0] = Probe{Name: "a:b", Seen: 11, Rejected: 5, Lost: []Loss{{"buffer_full", 3}}}
+	s.Tables = []result.Table{sums(map[string]uint64{"a": 1, "b": 2})}
+	s.Tables[0].Size++
+	s.StacksLost = 7
+	s.Maps = []MapLoss{{"@m", []Loss{{"full", 1}}}}
+	after := e.Families(s)
+	for _, test := range []struct {
+		name          string
+		labels        []string
+		before, after float64
+	}{
+		{"probe_up", []string{"a:b"}, 1, 0},
+		{"probe_info", []string{"a:b", "fexit"}, 1, -1},
+		{"events_total", []string{"a:b"}, 10, 11},
+		{"events_rejected_total", []string{"a:b"}, 4, 5},
+		{"lost_total", []string{"a:b", "buffer_full"}, 2, 3},
+		{"map_keys", []string{"@m"}, 1, 2},
+		{"map_capacity", []string{"@m"}, 16384, 16385},
+		{"map_series", []string{"@m"}, 1, 2},
+		{"stacks_lost_total", nil, 0, 7},
+		{"map_lost_updates_total", []string{"@m", "full"}, -1, 1},
+	} {
+		for i, all := range [][]Family{before, after} {
+			got := -1.0
+			if at := slices.IndexFunc(all, func(f Family) bool { return f.Name == "trace_"+test.name }); at >= 0 {
+				got = valueOf(all[at], slices.Concat(test.labels, []string{"p", "r1"})...)
+			}
+			if want := []float64{test.before, test.after}[i]; got != want {
+				t.Errorf("%s is %v, want %v", test.name, got, want)
+			}
+		}
+	}
+}
+
+// The buckets of a histogram count each value once, whatever its aggregation, also after they were added.
+func TestBuckets(t *testing.T) {
+	for name, a := range map[string]*agg.Agg{
+		"hist": {Func: agg.NewHist(0, 0, 0)}, "fine": {Func: agg.NewHist(5, 0, 0)}, "from 20": {Func: agg.NewHist(2, 3, 20)},
+		"linear": {Func: agg.NewLHist(0, 1000, 1)}, "quantile": {Func: agg.NewQuantile(50)}, "signed": {Func: agg.NewHist(1, 0, -8), Signed: true}, "below": {Func: agg.NewLHist(-50, 50, 10), Signed: true},
+	} {
+		typ := event.Type{Kind: event.Uint, Size: 8}
+		if a.Signed {
+			typ.Kind = event.Int
+		}
+		var values []int64
+		for i := int64(-100); i < 5000; i += 7 {
+			if a.Signed || i >= 0 {
+				values = append(values, i)
+			}
+		}
+		merger := a.Merger(typ)
+		parts := [2]amount{}
+		states := [2][]uint64{make([]uint64, a.Words()), make([]uint64, a.Words())}
+		for i, v := range values {
+			a.Add(states[i%2], uint64(v))
+		}
+		var r *ranges
+		for i, state := range states {
+			parts[i], _ = amountOf(merger.Result(state))
+			h, _ := distributionOf(merger.Result(state))
+			r = rangesOf(h)
+		}
+		b := r.buckets(parts[0].plus(parts[1]))
+		if len(b.Classic) == 0 || len(b.Classic) > mostBounds || parts[0].plus(parts[1]).count != uint64(len(values)) {
+			t.Errorf("%s has %d bounds and %d values", name, len(b.Classic), parts[0].plus(parts[1]).count)
+		}
+		for _, c := range b.Classic {
+			want := uint64(0)
+			for _, v := range values {
+				if float64(v) <= c.Upper {
+					want++
+				}
+			}
+			if c.Count != want {
+				t.Errorf("%s: %d values up to %v, want %d", name, c.Count, c.Upper, want)
+			}
+		}
+		if !b.HasNative {
+			continue
+		}
+		native := b.Zero
+		for _, n := range slices.Concat(b.Positive, b.Negative) {
+			native += n.Count
+		}
+		if native != uint64(len(values)) {
+			t.Errorf("%s: native buckets have %d of %d values", name, native, len(values))
+		}
+		for _, side := range [][]NativeBucket{b.Positive, b.Negative} {
+			if !slices.IsSortedFunc(side, func(x, y NativeBucket) int { return int(x.Index - y.Index) }) {
+				t.Errorf("%s: %v has no order", name, side)
+			}
+		}
+	}
+}
+
+// Families of several programs are joined by name. They are plain data: another process can have them.
+func TestJoin(t *testing.T) {
+	one := New(Config{Program: "p"}).Families(snapshot(sums(map[string]uint64{"a": 1})))
+	two := New(Config{Program: "q"}).Families(snapshot(sums(map[string]uint64{"b": 2})))
+	all := Join(one, two)
+	if f := find(t, all, "trace_map_keys"); len(f.Series) != 2 || valueOf(f, "@m", "q") != 1 {
+		t.Errorf("got %+v", f.Series)
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again []Family
+	if err := json.Unmarshal(text, &again); err != nil {
+		t.Fatal(err)
+	}
+	for i := range again {
+		for n := range again[i].Series {
+			again[i].Series[n].Created = all[i].Series[n].Created
+		}
+	}
+	if !reflect.DeepEqual(all, again) {
+		t.Errorf("%+v became %+v", all, again)
+	}
+}
