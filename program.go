@@ -151,7 +151,7 @@ func (p *Program) Start(ctx context.Context, o ...RunOption) (*Run, error) {
 	}
 	started, console := make(chan struct{}), p.host.notes()
 	out := run.Outputs{
-		Note: console.Show, Unshown: s.out == nil, Sink: func(printer exec.Sink) exec.Sink { return &recorder{printer, r.records, s.out != nil} },
+		Note: console.Show, Unshown: s.out == nil, Sink: func(printer exec.Sink) exec.Sink { return &recorder{printer, s.Columns, r.records, s.out != nil} },
 		Started: func(running run.Running) { r.running = running; close(started) },
 	}
 	if s.out != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trace/lang/exec"
+	"trace/lang/output"
 	"trace/lang/result"
 	"trace/probes/event"
 )
@@ -64,6 +65,7 @@ func (r *Run) Records(ctx context.Context) iter.Seq2[*Record, error] {
 // recorder is where a program prints: records, and a printer.
 type recorder struct {
 	exec.Sink
+	columns output.Columns
 	records *queue // nil: nobody wants them
 	prints  bool
 }
@@ -75,7 +77,7 @@ func (c *recorder) record(at uint64, r Record) {
 
 func (c *recorder) Event(at uint64, p *event.Probe, e event.Source) error {
 	if c.records != nil {
-		c.record(at, eventRecord(p, e))
+		c.record(at, eventRecord(p, c.columns.Fields(p), e))
 	}
 	if !c.prints {
 		return nil
@@ -83,14 +85,10 @@ func (c *recorder) Event(at uint64, p *event.Probe, e event.Source) error {
 	return c.Sink.Event(at, p, e)
 }
 
-// eventRecord copies an event: the fields that were captured of it.
-func eventRecord(p *event.Probe, e event.Source) Record {
+// eventRecord copies fields of an event.
+func eventRecord(p *event.Probe, fields []*event.Field, e event.Source) Record {
 	r := Record{Probe: p.String()}
-	captured := p.Fields
-	if record, ok := e.(*event.Event); ok {
-		captured = record.Layout().Fields
-	}
-	for _, f := range captured {
+	for _, f := range fields {
 		v, _ := e.Get(f)
 		r.Names, r.Values = append(r.Names, f.Name), append(r.Values, goValue(f.Type, v))
 	}

@@ -138,8 +138,9 @@ func TestDuplicatesAreAdded(t *testing.T) {
 
 type paths map[uint64]string
 
-func (paths) ID(string) (uint64, bool) { return 0, false }
-func (p paths) Path(id uint64) string  { return p[id] }
+func (paths) ID(string) (uint64, bool)       { return 0, false }
+func (paths) Workload(uint64) event.Workload { return event.Workload{} }
+func (p paths) Path(id uint64) string        { return p[id] }
 
 // A cgroup that has ended makes room for others. Its sum moves to the other keys.
 func TestEndedCgroups(t *testing.T) {
