@@ -1,8 +1,8 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The cgroups of a tree: one that user space names, and all below it, including those made later. Generated code looks up the cgroup
- * of each event.
+ * The cgroups of a tree: one that user space names, and all below it, including those made later. Or all cgroups, each with the answer of
+ * user space to a question about it. Generated code looks up the cgroup of each event.
  */
 #include "trace.h"
 
@@ -28,12 +28,18 @@ struct cgroup {
 /* The number of the hierarchy in /proc/cgroups; 0 is cgroup v2. Cgroups of different hierarchies may have the same id. Go sets it. */
 const volatile __s32 cgroups_hierarchy SEC(".rodata");
 
+/* The answer, as generated code reads a boolean that may be absent. Whatever is in a tree has the same one. */
+struct answer {
+	__u64 yes;
+	__u64 known;
+};
+
 /* The ids of the cgroups. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, __u64);
-	__type(value, __u8);
+	__type(value, struct answer);
 } cgroups SEC(".maps");
 
 /* How many did not fit. */
@@ -53,18 +59,25 @@ static __always_inline void count_full(void)
 		__sync_fetch_and_add(full, 1);
 }
 
-/* Arguments: struct cgroup *, const char *path. No task can be in the new cgroup yet (cgroup_mkdir in kernel/cgroup/cgroup.c). */
+/*
+ * Arguments: struct cgroup *, const char *path. No task can be in the new cgroup yet (cgroup_mkdir in kernel/cgroup/cgroup.c). It has the
+ * answer of the one above, until user space corrects that.
+ */
 SEC("raw_tp/cgroup_mkdir")
 int raw_tp_cgroups_made(__u64 *ctx)
 {
 	struct cgroup *cgroup = (void *)ctx[0];
 	__u64 parent = BPF_CORE_READ(cgroup, self.parent, cgroup, kn, id);
 	__u64 id = BPF_CORE_READ(cgroup, kn, id);
-	__u8 member = 1;
+	struct answer *above, answer;
 
-	if (BPF_CORE_READ(cgroup, root, hierarchy_id) != cgroups_hierarchy || !bpf_map_lookup_elem(&cgroups, &parent))
+	if (BPF_CORE_READ(cgroup, root, hierarchy_id) != cgroups_hierarchy)
 		return 0;
-	if (bpf_map_update_elem(&cgroups, &id, &member, BPF_ANY))
+	above = bpf_map_lookup_elem(&cgroups, &parent);
+	if (!above)
+		return 0;
+	answer = *above;
+	if (bpf_map_update_elem(&cgroups, &id, &answer, BPF_ANY))
 		count_full();
 	return 0;
 }

@@ -59,7 +59,7 @@ func TestCgroupsBelow(t *testing.T) {
 		}
 	}
 	has := func(id uint64) bool {
-		var member uint8
+		var member answer
 		err := s.members.Lookup(id, &member)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			t.Fatal(err)

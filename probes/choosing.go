@@ -46,7 +46,7 @@ func (s *Session) below(pid int) bool {
 		return true
 	}
 	for _, id := range ids {
-		var member uint8
+		var member answer
 		if err := s.cgroups.members.Lookup(id, &member); err == nil {
 			return true
 		}

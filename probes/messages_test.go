@@ -79,7 +79,7 @@ func TestMessagesOfMaps(t *testing.T) {
 	checkMessage(t, family{closed}.add([]int{1}, false), "map memory of "+MembersName+": ")
 	h := detect(t)
 	if _, err := h.catalog.cgroups.Hierarchy(); err == nil {
-		checkMessage(t, closed.addBelow(h, "/"), "note a cgroup: ")
+		checkMessage(t, closed.addBelow(h, "/", func(uint64) answer { return answer{} }), "note a cgroup: ")
 	}
 	for more, want := range []string{"ring buffer of 4096 bytes: ", "ring buffer: "} {
 		checkMessage(t, filetest.With(t, uint64(more), func() error { _, err := openRing(4096, false); return err }), want)

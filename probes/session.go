@@ -31,6 +31,9 @@ type AttachOptions struct {
 	Descendants bool
 	// Cgroup is the path of the cgroup that the code of the requests refers to as CgroupsName, with all below it; "": it does not.
 	Cgroup string
+	// Questions are what the code of the requests asks about cgroups, by the names of the maps, [QuestionName]: hashes whose keys are the ids
+	// of all cgroups. known is false if there is no answer.
+	Questions map[string]func(id uint64) (yes, known bool)
 	// Process, Group and Namespace are the only process whose events the code lets pass, the only process group and the only pid namespace;
 	// 0: there may be others. Where that is possible, it is attached to the processes alone that these, Roots and Cgroup leave.
 	Process, Group int
@@ -47,6 +50,7 @@ type Session struct {
 	maps       map[string]*ebpf.Map // that the code of any request may refer to
 	family     family               // empty without AttachOptions.Roots
 	cgroups    *set                 // nil without AttachOptions.Cgroup
+	answers    []*answers           // to AttachOptions.Questions
 	among      *chosen              // nil if the options leave all processes
 	burst      Burst                // AttachOptions.Burst
 	windows    *windows             // nil without AttachOptions.Burst
@@ -109,6 +113,14 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 			return nil, fmt.Errorf("follow the cgroups below %s: %w", o.Cgroup, err)
 		}
 		s.maps[CgroupsName] = s.cgroups.members
+	}
+	for name, question := range o.Questions {
+		a, err := h.answer(question)
+		if err != nil {
+			return nil, fmt.Errorf("follow the cgroups below %s: %w", h.catalog.cgroups.Root(), err)
+		}
+		s.answers = append(s.answers, a)
+		s.maps[name] = a.members
 	}
 	s.among = s.choose(o)
 	if slices.ContainsFunc(served, func(r *request) bool { return r.withoutTasks }) {
@@ -227,7 +239,17 @@ func (s *Session) Notes() []string { return s.notes.take() }
 func (s *Session) SkippedForks() (uint64, error) { return s.family.skipped() }
 
 // SkippedCgroups returns how many new cgroups the kernel did not follow, on the whole machine.
-func (s *Session) SkippedCgroups() (uint64, error) { return s.cgroups.skipped() }
+func (s *Session) SkippedCgroups() (uint64, error) {
+	n, err := s.cgroups.skipped()
+	for _, a := range s.answers {
+		if more, e := a.skipped(); e != nil {
+			err = e
+		} else {
+			n = max(n, more) // each misses the same ones
+		}
+	}
+	return n, err
+}
 
 // Attached is a probe that is attached, with the name of its variant, like fexit.
 type Attached struct {
@@ -311,6 +333,9 @@ func (s *Session) Detach() error {
 		s.correction.end(inventories)
 		s.watcher.stop()
 		err = errors.Join(sideBySide(s.batches), s.family.detach(), s.cgroups.detach())
+		for _, a := range s.answers {
+			err = errors.Join(err, a.detach())
+		}
 	})
 	return err
 }
@@ -335,5 +360,9 @@ func (s *Session) Close() error {
 	if s.deaf != nil {
 		s.deaf()
 	}
-	return errors.Join(s.Detach(), closeAll(s.batches), s.family.close(), s.cgroups.close(), s.ring.close())
+	err := s.Detach()
+	for _, a := range s.answers {
+		err = errors.Join(err, a.close())
+	}
+	return errors.Join(err, closeAll(s.batches), s.family.close(), s.cgroups.close(), s.ring.close())
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/builtin"
@@ -13,6 +14,7 @@ import (
 	"github.com/expr-lang/expr/vm"
 
 	"trace/lang/ir"
+	"trace/lang/plan"
 	"trace/probes/event"
 )
 
@@ -257,4 +259,40 @@ func (l *lowering) call(f func(*scope, []any) (any, error), args ...ast.Node) as
 	name := "f" + strconv.Itoa(len(l.functions))
 	l.functions[name] = &builtin.Function{Name: name, Func: func(x ...any) (any, error) { return f(v.scope, x) }}
 	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: args}
+}
+
+// cgroup is the source of the names of what a cgroup runs. It is the cgroup's id.
+type cgroup uint64
+
+// Get returns a name; ok is false if there is none.
+func (id cgroup) Get(f *event.Field) (value any, ok bool) {
+	name := f.Type.Enum.NameOf(int64(id))
+	return name, name != ""
+}
+
+// An Answer is the answer to a question about the cgroup with an id. known is false if a name that the answer needs is absent. It may be called
+// from several goroutines.
+type Answer = func(id uint64) (yes, known bool)
+
+// Questions returns the answers to the questions of the code, by the names of their maps, for [probes.AttachOptions].
+func (r *Run) Questions() map[string]Answer { return r.questions }
+
+// answersTo compiles questions.
+func answersTo(questions []plan.Question) (map[string]Answer, error) {
+	all := map[string]Answer{}
+	for _, q := range questions {
+		e, err := newEvaluator(q.Condition)
+		if err != nil {
+			return nil, err
+		}
+		var mu sync.Mutex
+		all[q.Name] = func(id uint64) (yes, known bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			v, err := e.eval(&scope{event: cgroup(id)})
+			yes, known = v.(bool)
+			return yes, known && err == nil
+		}
+	}
+	return all, nil
 }

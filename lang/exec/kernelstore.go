@@ -154,6 +154,18 @@ func (s *kernelStore) raw(row []byte) ([]byte, error) {
 }
 
 func (s *kernelStore) elements() (all []ir.Element, err error) {
+	if all, err = s.perKey(); err != nil || !ir.Joins(s.Key) {
+		return all, err
+	}
+	joined := turnStore{userStore: newUserStore(s.Map, s.Code.MaxKeys)}
+	for _, e := range all {
+		joined.merge(e, s.Grows)
+	}
+	return joined.userStore.elements()
+}
+
+// perKey returns an element for each key in the kernel.
+func (s *kernelStore) perKey() (all []ir.Element, err error) {
 	err = s.each(func(row []byte, raw []byte) error {
 		if s.Agg != nil {
 			if state := s.merged(raw); state != nil {

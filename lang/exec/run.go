@@ -50,19 +50,20 @@ type Run struct {
 	plan *plan.Plan
 	mu   sync.Mutex
 
-	muted   bool
-	unshown bool
-	machine *machine
-	shadow  *machine // nil except in a comparison
-	record  func(*event.Event) error
-	kernel  map[string]*ebpf.Map
-	halves  map[string][2]*ebpf.Map // the maps that take turns
-	turns   turns
-	stacks  *stackStore // nil if the program captures no stacks
-	symbols *symbolTables
-	parts   []*siteRun
-	sites   map[*event.Probe][]*siteRun // whole sites, for the shadow and for recorded events
-	moments map[*ir.Clause]*block       // clauses that no event triggers
+	muted     bool
+	unshown   bool
+	machine   *machine
+	shadow    *machine // nil except in a comparison
+	record    func(*event.Event) error
+	kernel    map[string]*ebpf.Map
+	halves    map[string][2]*ebpf.Map // the maps that take turns
+	turns     turns
+	stacks    *stackStore // nil if the program captures no stacks
+	symbols   *symbolTables
+	parts     []*siteRun
+	sites     map[*event.Probe][]*siteRun // whole sites, for the shadow and for recorded events
+	moments   map[*ir.Clause]*block       // clauses that no event triggers
+	questions map[string]Answer           // by the names of their maps
 	// rejected counts records that fail the conjuncts evaluated in user space.
 	rejected map[*event.Probe]uint64
 }
@@ -173,7 +174,9 @@ func (r *Run) compile() error {
 		}
 		r.moments[c] = block
 	}
-	return nil
+	var err error
+	r.questions, err = answersTo(r.plan.Questions())
+	return err
 }
 
 // compileSite keeps the predicate separate because the run counts whether it holds.

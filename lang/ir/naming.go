@@ -2,6 +2,7 @@ package ir
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -155,7 +156,26 @@ func Coded(columns []Column, values []any) []any {
 	return named(columns, values, func(n *Naming, v any) any { return n.CodeOf(v.(string)) })
 }
 
-// Decoded returns values that the kernel kept.
+// Decoded returns values that the kernel kept. A name of what a cgroup runs is the cgroup's id there; see [Joins].
 func Decoded(columns []Column, values []any) []any {
-	return named(columns, values, func(n *Naming, v any) any { return n.Text(event.To[int64](v)) })
+	out := named(columns, values, func(n *Naming, v any) any { return n.Text(event.To[int64](v)) })
+	for i, c := range columns {
+		if !c.Type.NamesWorkload() || out[i] == nil {
+			continue
+		}
+		if &out[0] == &values[0] {
+			out = append([]any(nil), values...)
+		}
+		if name := c.Type.Enum.NameOf(event.To[int64](out[i])); name != "" {
+			out[i] = name
+		} else {
+			out[i] = nil
+		}
+	}
+	return out
+}
+
+// Joins reports whether several keys in the kernel may become one in user space.
+func Joins(columns []Column) bool {
+	return slices.ContainsFunc(columns, func(c Column) bool { return c.Type.NamesWorkload() })
 }

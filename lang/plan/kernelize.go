@@ -48,6 +48,9 @@ var ofEvents = map[string]codegen.Op{"rand": codegen.OpRand, "numaid": codegen.O
 
 // expr returns e for the kernel, or why it must stay in user space.
 func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
+	if cgroup := cgroupOf(e); cgroup != nil {
+		return k.ask(e, cgroup)
+	}
 	out := &codegen.Expr{Type: kernelType(e.Type)}
 	switch e.Op {
 	case ir.OpLit:
@@ -368,7 +371,7 @@ func (k *kernelizer) set(s *ir.SetStmt) (codegen.Stmt, *Obstacle) {
 	if why != nil {
 		return nil, why
 	}
-	key, why := k.columns(s.Map.Key, s.Key)
+	key, why := k.key(s.Map, s.Key)
 	if why != nil {
 		return nil, why
 	}
@@ -388,7 +391,7 @@ func (k *kernelizer) update(s *ir.UpdateStmt) (codegen.Stmt, *Obstacle) {
 		return nil, why
 	}
 	out := &codegen.Update{Map: m}
-	if out.Key, why = k.columns(s.Map.Key, s.Key); why != nil || s.Arg == nil {
+	if out.Key, why = k.key(s.Map, s.Key); why != nil || s.Arg == nil {
 		return out, why
 	}
 	arg := s.Arg

@@ -103,8 +103,11 @@ func rowOf(columns []ir.Column) codegen.Row {
 }
 
 func kernelType(t event.Type) codegen.Type {
-	if ir.NamingOf(t) != nil {
+	switch {
+	case ir.NamingOf(t) != nil:
 		return codegen.Type{Kind: codegen.Int}
+	case t.NamesWorkload(): // in a key
+		return codegen.Type{Kind: codegen.Uint}
 	}
 	switch t.Kind {
 	case event.Int:

@@ -148,6 +148,9 @@ func (p *Plan) keepsOut(m *ir.Map) string {
 	if m.Agg.Timed() {
 		return "the kernel keeps no time series"
 	}
+	if why := p.joins(m); why != "" {
+		return why
+	}
 	if m.Agg != nil && m.Lru && p.isEmptied(m) {
 		return "it drops its oldest keys, so what was added since it was emptied is unknown"
 	}
@@ -242,4 +245,32 @@ func (p *Plan) hindrance(b *Site) *Obstacle {
 	}
 	_, why := p.kernelizer(b, nil).stmts(b.Stmts)
 	return why
+}
+
+// joins returns why a map whose key has names of what cgroups run cannot be in the kernel, or "". There it has a value for each cgroup, so
+// nothing may depend on the value of a name until all of them are joined.
+func (p *Plan) joins(m *ir.Map) string {
+	switch {
+	case !ir.Joins(m.Key):
+		return ""
+	case m.Lru:
+		return "it drops its oldest keys, and its key names what cgroups run"
+	case m.Agg.Ranker() != nil:
+		return "it ranks names of what cgroups run"
+	}
+	for _, b := range p.Sites {
+		if u := b.uses.maps[m]; u != nil && (u.keyed || u.sets) {
+			return "a clause uses the value of a name of what a cgroup runs"
+		}
+	}
+	for _, o := range p.moments {
+		switch u := o.uses.maps[m]; {
+		case u == nil:
+		case u.keyed || u.sets || u.adds || u.aggregates:
+			return "a clause without events uses the value of a name of what a cgroup runs"
+		case u.zeros && !p.TakesTurns(m):
+			return "zero() would lose its names of what cgroups run"
+		}
+	}
+	return ""
 }

@@ -45,6 +45,8 @@ type Options struct {
 	Columns ir.Columns
 	// Counted makes the BPF programs count the events that pass and the events that do not.
 	Counted bool
+	// Questions reports whether the kernel can have answers to conditions on what cgroups run, [probes.AttachOptions.Questions]; nil: it cannot.
+	Questions func() bool
 	// StackLeft returns how many bytes of stack generated code for a probe may use.
 	StackLeft func(*event.Probe) (int, error)
 	// CompareExchange reports whether the kernel supports atomic compare-and-exchange in BPF; nil: it does not.
@@ -76,6 +78,8 @@ type Plan struct {
 	Tracing  []string            // functions at which kernel stacks are cut
 	Recorded map[ir.StackUse]int // where the stacks of the program are in a recording
 	LeftOut  []ir.LeftOut        // dense probes that only wildcards name
+	// questions are what the code asks about cgroups.
+	questions []Question
 	// recordAll reports that the predicate for events to record does not fit into the kernel.
 	recordAll bool
 }
@@ -172,7 +176,7 @@ func New(p *ir.Program, o Options) (*Plan, error) {
 
 // generate makes the code of every probe. It returns true if a site did not fit and was moved to user space.
 func (p *Plan) generate() (again bool, err error) {
-	p.requests, p.Codes, p.Parts, p.Tracing = nil, nil, nil, nil
+	p.requests, p.Codes, p.Parts, p.Tracing, p.questions = nil, nil, nil, nil, nil
 	for _, r := range p.wantedProbes() {
 		code := codegen.Spec{
 			Stack: maxStack, CmpXchg: p.comparesAndExchanges(), Ring: probes.RingName, Prefix: "t", Stops: p.stops(),
@@ -446,6 +450,9 @@ func (p *Plan) emit(s *Part, fields []*event.Field, values []*ir.Expr, l *kernel
 
 // Requests returns the probes to attach, with their code.
 func (p *Plan) Requests() []probes.Request { return p.requests }
+
+// Questions returns what the code asks about cgroups.
+func (p *Plan) Questions() []Question { return p.questions }
 
 // RecordedLayouts returns the layouts of the records that [exec.Options.Record] gets.
 func (p *Plan) RecordedLayouts() []*event.Layout {

@@ -17,6 +17,8 @@ type uses struct {
 	aggregates           bool
 	removes              bool // delete
 	clears, zeros        bool
+	// keyed reports that it names a key whose value, or existence, matters.
+	keyed bool
 	// readsOthers and setsOthers are for scalars with a key that is not the thread's own: another CPU may use it at the same time.
 	readsOthers, setsOthers bool
 	// whole is the last statement that needs the map as it is at that moment: print, clear, zero, delete of all keys, or a loop.
@@ -80,6 +82,7 @@ func (u *uses) expr(e *ir.Expr) {
 		return
 	}
 	u.readsOthers = u.readsOthers || !ownKey(e.Args)
+	u.keyed = true
 }
 
 func (u *uses) set(s *ir.SetStmt) {
@@ -96,6 +99,7 @@ func (u *uses) set(s *ir.SetStmt) {
 }
 
 func (u *uses) call(s *ir.CallStmt) {
+	u.keyed = u.keyed || s.Key != nil
 	if s.Fn != "delete" || s.Key == nil {
 		u.whole = s.Fn
 	}

@@ -118,7 +118,7 @@ func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, erro
 	}
 	l.out.Note(Attaching{0, len(requests)})
 	l.session, err = probes.Attach(ctx, l.host, requests, probes.AttachOptions{
-		RingBytes: l.options.RingBytes, Roots: l.roots(), Descendants: l.options.Filter.PID != 0, Cgroup: l.options.Filter.Cgroup,
+		RingBytes: l.options.RingBytes, Roots: l.roots(), Descendants: l.options.Filter.PID != 0, Cgroup: l.options.Filter.Cgroup, Questions: l.exec.Questions(),
 		Process: l.only(), Group: l.options.Filter.PGID, Namespace: l.options.Filter.PIDNS, Burst: probes.Burst(l.options.Burst),
 		Maps: l.exec.Maps(), Layouts: l.plan.Layouts(),
 		Progress: func(done, all int) { l.out.Note(Attaching{done, all}) },

@@ -150,7 +150,7 @@ func (l *Live) divide(rejected map[*event.Probe]bool) (err error) {
 	l.plan, err = lang.Prepare(l.program, plan.Options{
 		Children: o.Filter.Children, Below: o.Filter.Cgroup, Command: l.child.pid(), NoKernel: o.NoKernel, Compare: o.Compare, Counted: o.Counted, Rejected: rejected,
 		Record: l.keepsWanted(), RecordStacks: o.Record != nil && o.Record.Stacks, Cleared: o.Cleared, MapKeys: o.MapKeys, Started: l.started,
-		Columns: o.Columns, StackLeft: l.catalog.StackLeft, Alone: l.host.Alone, CompareExchange: plan.CompareExchange, CPUs: possibleCPUs(),
+		Columns: o.Columns, Questions: l.host.AnswersQuestions, StackLeft: l.catalog.StackLeft, Alone: l.host.Alone, CompareExchange: plan.CompareExchange, CPUs: possibleCPUs(),
 	})
 	return err
 }

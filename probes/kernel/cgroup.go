@@ -36,7 +36,7 @@ type Cgroups struct {
 	paths  map[uint64]string
 	walked time.Time // when the whole tree was walked last
 	// followers are called with each cgroup that is made.
-	followers []func(id uint64)
+	followers []*func(id uint64)
 
 	host *workload.Host
 	// naming guards what was found of workloads.
@@ -168,6 +168,14 @@ func (c *Cgroups) Mount() (dir, controller string, ok bool) {
 		return "", "", false
 	}
 	return h.mount, h.controller, true
+}
+
+// Root returns the path of the highest cgroup that is visible here.
+func (c *Cgroups) Root() string {
+	if h := c.hierarchy(); h != nil {
+		return h.root
+	}
+	return "/"
 }
 
 // ID returns the id of the cgroup that has a path now.

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"trace/probes/event"
@@ -56,20 +57,17 @@ func (c *Cgroups) Workload(id uint64) event.Workload {
 	return n.Workload
 }
 
-// Follow calls named with the id of each cgroup, and from then on with the id of each new one, while [Cgroups.Watch] runs. It calls it
+// Follow calls named with the id of each cgroup that is made from then on, while [Cgroups.Watch] runs, until forget is called. It calls it
 // again when names of the workload may have come.
-func (c *Cgroups) Follow(named func(id uint64)) error {
+func (c *Cgroups) Follow(named func(id uint64)) (forget func()) {
 	c.mu.Lock()
-	c.followers = append(c.followers, named)
-	c.mu.Unlock()
-	h := c.hierarchy()
-	if h == nil {
-		return errNoCgroups
+	defer c.mu.Unlock()
+	c.followers = append(slices.Clone(c.followers), &named)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.followers = slices.DeleteFunc(slices.Clone(c.followers), func(f *func(uint64)) bool { return f == &named })
 	}
-	return c.Below(h.root, func(id uint64) error {
-		named(id)
-		return nil
-	})
 }
 
 // report calls the followers.
@@ -78,7 +76,7 @@ func (c *Cgroups) report(id uint64) {
 	followers := c.followers
 	c.mu.Unlock()
 	for _, named := range followers {
-		named(id)
+		(*named)(id)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -99,21 +98,21 @@ func (h *Host) ofKubelet(at *place) {
 
 var (
 	// POD_NAMESPACE_CONTAINER-ID.log
-	logOfContainer = regexp.MustCompile(`^([^_]+)_([^_]+)_([^_]+)-([0-9a-f]{64})\.log$`)
+	logOfContainer = lazily(`^([^_]+)_([^_]+)_([^_]+)-([0-9a-f]{64})\.log$`)
 	// NAMESPACE_POD_UID
-	logsOfPod = regexp.MustCompile(`^([^_]+)_([^_]+)_([^_]+)$`)
+	logsOfPod = lazily(`^([^_]+)_([^_]+)_([^_]+)$`)
 )
 
 // readKubelet reads the folders containers and pods of a folder. A folder may be missing: the kubelet's or the distribution's choice.
 func readKubelet(logs string) kubelet {
 	k := kubelet{read: time.Now(), containers: map[string]event.Workload{}, pods: map[string]event.Workload{}}
 	for _, name := range namesIn(filepath.Join(logs, "containers")) {
-		if m := logOfContainer.FindStringSubmatch(name); m != nil {
+		if m := logOfContainer().FindStringSubmatch(name); m != nil {
 			k.containers[m[4]] = event.Workload{Pod: m[1], Namespace: m[2], Container: m[3]}
 		}
 	}
 	for _, name := range namesIn(filepath.Join(logs, "pods")) {
-		if m := logsOfPod.FindStringSubmatch(name); m != nil {
+		if m := logsOfPod().FindStringSubmatch(name); m != nil {
 			k.pods[m[3]] = event.Workload{Namespace: m[1], Pod: m[2]}
 		}
 	}
@@ -144,7 +143,7 @@ func (h *Host) data(at *place, engine string) string {
 }
 
 // stepDaemon is the title that slurmstepd gives its process (setproctitle of slurmd/slurmstepd): job and step.
-var stepDaemon = regexp.MustCompile(`^slurmstepd: \[([0-9]+)\.`)
+var stepDaemon = lazily(`^slurmstepd: \[([0-9]+)\.`)
 
 // jobNumber returns the number of the Slurm job whose cgroup is named by a SLUID, or "". The daemon of each step has it, in a cgroup of the
 // step's. It is root's process, so no user can pretend to be it.
@@ -161,7 +160,7 @@ func (h *Host) jobNumber(job string) string {
 		}
 		for pid := range strings.FieldsSeq(string(pids)) {
 			title, err := os.ReadFile(filepath.Join(h.root, "proc", pid, "cmdline"))
-			if m := stepDaemon.FindSubmatch(title); err == nil && m != nil && ownedByRoot(filepath.Join(h.root, "proc", pid)) {
+			if m := stepDaemon().FindSubmatch(title); err == nil && m != nil && ownedByRoot(filepath.Join(h.root, "proc", pid)) {
 				return string(bytes.Clone(m[1]))
 			}
 		}

@@ -5,6 +5,7 @@ package workload
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"trace/probes/event"
 )
@@ -38,19 +39,24 @@ func (at *place) nameContainer(name string) {
 	}
 }
 
+// lazily returns a pattern that is compiled when it is first used: few programs name what cgroups run.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
 var (
 	// 64 digits are the id of a container of Docker, containerd, CRI-O or Podman. A prefix names the engine: docker-ID.scope,
 	// cri-containerd-ID.scope, crio-ID, libpod-ID.scope. containerd with the driver cgroupfs under a systemd kubelet makes
 	// kubepods-podUID.slice:cri-containerd:ID.
-	containerID = regexp.MustCompile(`^(?:(.*)[-:])?([0-9a-f]{64})(?:\.scope)?$`)
+	containerID = lazily(`^(?:(.*)[-:])?([0-9a-f]{64})(?:\.scope)?$`)
 	// The kubelet's driver systemd makes kubepods-burstable-podUID.slice, with _ for -, and its driver cgroupfs podUID. The UID of a static
 	// pod is a hash.
-	podUID = regexp.MustCompile(`^(?:(?:.*-)?kubepods-(?:[a-z]+-)?)?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice.*)?$`)
+	podUID = lazily(`^(?:(?:.*-)?kubepods-(?:[a-z]+-)?)?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice.*)?$`)
 	// Slurm 26.05 names the cgroup of a job by its SLUID, earlier versions, and CgroupJobIdPaths=yes, by its number.
-	slurmJob  = regexp.MustCompile(`^(?:job_([0-9]+)|(s[0-9A-HJKMNP-TV-Z]{13}))$`)
-	userSlice = regexp.MustCompile(`^user-([0-9]+)\.slice$`)
+	slurmJob  = lazily(`^(?:job_([0-9]+)|(s[0-9A-HJKMNP-TV-Z]{13}))$`)
+	userSlice = lazily(`^user-([0-9]+)\.slice$`)
 	// The manager of a user's units. Its own unit is the system's.
-	userManager = regexp.MustCompile(`^user@[0-9]+\.service$`)
+	userManager = lazily(`^user@[0-9]+\.service$`)
 )
 
 // parse reads a path as in /proc/PID/cgroup. The outermost container counts: what is inside can give its cgroups any names.
@@ -58,18 +64,18 @@ func parse(path string) (at place) {
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	kubepods := false
 	for i, part := range parts {
-		if m := userSlice.FindStringSubmatch(part); m != nil && i == 1 && parts[0] == "user.slice" {
+		if m := userSlice().FindStringSubmatch(part); m != nil && i == 1 && parts[0] == "user.slice" {
 			at.user = m[1]
 		}
-		if isUnit(part) && (at.Unit == "" || userManager.MatchString(at.Unit)) {
+		if isUnit(part) && (at.Unit == "" || userManager().MatchString(at.Unit)) {
 			at.Unit = strings.TrimPrefix(part, "_") // of names that the kernel would take for files, see cg_escape of systemd
 		}
 		kubepods = kubepods || at.user == "" && strings.Contains(part, "kubepods")
-		if m := podUID.FindStringSubmatch(part); m != nil && kubepods && at.pod == "" {
+		if m := podUID().FindStringSubmatch(part); m != nil && kubepods && at.pod == "" {
 			at.pod = strings.ReplaceAll(m[1], "_", "-")
 		}
 		// What watches a container, conmon, is outside of it.
-		if m := containerID.FindStringSubmatch(part); m != nil && !strings.HasSuffix(m[1], "conmon") {
+		if m := containerID().FindStringSubmatch(part); m != nil && !strings.HasSuffix(m[1], "conmon") {
 			at.container = m[2]
 			return at
 		}
@@ -109,7 +115,7 @@ func (at *place) slurm(parts []string, i int) {
 	if i >= len(parts) {
 		return
 	}
-	m := slurmJob.FindStringSubmatch(parts[i])
+	m := slurmJob().FindStringSubmatch(parts[i])
 	if m == nil {
 		return
 	}

@@ -59,7 +59,7 @@ func (c *Console) Show(n run.Note) {
 			c.Note("%s ended: %v", n.Name, n.State)
 		}
 	case run.CgroupsUnwatched:
-		c.Note("%v: cgroups that are removed before they are printed may show as numbers", n.Err)
+		c.Note("%v: cgroups that are removed before they are printed may show as numbers, and what new ones run may be unknown", n.Err)
 	case run.Message:
 		if n.Warning && c.NoWarnings {
 			return

@@ -161,9 +161,9 @@ func forksLine(n uint64) string {
 		plural(n, "fork"))
 }
 
-// cgroupsLine describes what --cgroup may have missed.
+// cgroupsLine describes what --cgroup, or a condition on what cgroups run, may have missed.
 func cgroupsLine(n uint64) string {
-	return fmt.Sprintf("--cgroup: the creation or removal of %s was missed: events of processes in them may be missing", plural(n, "cgroup"))
+	return fmt.Sprintf("the creation or removal of %s was missed: events of processes in them may be missing", plural(n, "cgroup"))
 }
 
 // lacks describes what a recording should have but has not.

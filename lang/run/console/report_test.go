@@ -116,7 +116,7 @@ func TestReport(t *testing.T) {
 	for _, want := range []string{
 		`cgroup /a was removed and created again while tracing: only the first one was matched (cgroup startsWith "/a" matches both)`,
 		"--children: the kernel did not report 2 forks (on that CPU it was reporting another one): events of the new processes may be missing",
-		"--cgroup: the creation or removal of 1 cgroup was missed: events of processes in them may be missing",
+		"the creation or removal of 1 cgroup was missed: events of processes in them may be missing",
 		"a.rec was cut off before its end; the events in it are complete",
 		"stacks: no room for a stack, 1 time: its frames are unknown (raise --map-size)",
 		"stacks: 2 stacks not captured because others were being captured on that CPU",
@@ -136,7 +136,7 @@ func TestReport(t *testing.T) {
 func TestNotes(t *testing.T) {
 	failed := errors.New("it failed")
 	for want, note := range map[string]run.Note{
-		"trace: it failed: cgroups that are removed before they are printed may show as numbers": run.CgroupsUnwatched{Err: failed},
+		"trace: it failed: cgroups that are removed before they are printed may show as numbers, and what new ones run may be unknown": run.CgroupsUnwatched{Err: failed},
 		"trace: fio ended: exit status 0": run.CommandEnded{Name: "fio", State: &os.ProcessState{}, Failed: true},
 		"trace: a:b: the kernel rejected the code for a:b / x /, which is a bug in trace: it runs in user space instead (-v shows more)": run.Rejected{
 			Probe: "a:b", Clauses: []string{"a:b / x /"}},
