@@ -3,11 +3,8 @@
 package main
 
 import (
-	"encoding/json"
-
 	"github.com/spf13/cobra"
 
-	"trace/lang/output"
 	"trace/lang/run"
 	"trace/probes"
 )
@@ -29,17 +26,7 @@ func doctorCommand(s streams) *cobra.Command {
 				}
 				return catalog.WriteTypes(s.out)
 			}
-			if f := o.format.Format; f != output.Text && f != output.JSON {
-				return usagef("doctor writes text or json, not %s", f)
-			}
-			d, err := run.Examine(args, o.btf)
-			if err != nil {
-				return err
-			}
-			if o.format.Format == output.JSON {
-				return json.NewEncoder(s.out).Encode(d)
-			}
-			return d.Print(s.out)
+			return show(s, o, "doctor", func() (printer, error) { return run.Examine(args, o.btf) })
 		},
 	}
 	addHostFlags(doctor, &o)

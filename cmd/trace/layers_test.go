@@ -17,7 +17,7 @@ import (
 var layers = map[string][]string{
 	"trace":                      {"trace/lang/exec", "trace/lang/format", "trace/lang/ir", "trace/lang/metrics/family", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel"},
 	"trace/cmd/bench":            nil,
-	"trace/cmd/trace":            {"trace/docs", "trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
+	"trace/cmd/trace":            {"trace/docs", "trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/elf", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
 	"trace/cmd/vmtest":           nil,
 	"trace/docs":                 nil,
 	"trace/lang":                 {"trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/syntax", "trace/probes/event"},
@@ -41,6 +41,7 @@ var layers = map[string][]string{
 	"trace/lang/syntax":          nil,
 	"trace/probes":               {"trace/bpf", "trace/probes/counter", "trace/probes/event", "trace/probes/kernel", "trace/probes/rewrite", "trace/probes/verbs"},
 	"trace/probes/counter":       nil,
+	"trace/probes/elf":           nil,
 	"trace/probes/event":         nil,
 	"trace/probes/filetest":      nil,
 	"trace/probes/kernel":        {"trace/probes/event", "trace/probes/workload"},

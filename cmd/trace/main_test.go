@@ -71,7 +71,14 @@ func capped() {
 
 // TestScripts runs what needs no privileges.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
+	objects, err := filepath.Abs(filepath.Join(root, "bpf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
+		e.Setenv("OBJECTS", objects)
+		return nil
+	}})
 }
 
 // TestLive runs what traces system calls of this machine.

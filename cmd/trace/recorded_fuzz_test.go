@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"trace/lang/output"
+	"trace/lang/run/console"
 	"trace/probes/recording"
 )
 
@@ -89,7 +89,7 @@ func FuzzReplay(f *testing.F) {
 			}
 		}
 		var out bytes.Buffer
-		if err := showInfo(streams{out: &out, err: io.Discard}, path); err == nil && strings.Contains(out.String(), "\x1b") {
+		if err := console.ShowInfos(&out, []string{path}); err == nil && strings.Contains(out.String(), "\x1b") {
 			t.Fatalf("trace info: %q", &out)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"trace/lang"
 	"trace/lang/output"
 	"trace/lang/run"
+	"trace/lang/run/console"
 	"trace/probes"
 	"trace/probes/event"
 	"trace/repl"
@@ -44,7 +45,7 @@ func explore(ctx context.Context, s streams, recordings []string) error {
 		List: func(to io.Writer, names []string, fields bool, glob ...string) {
 			e.ended(listProbes(s.writing(to), options{recordings: names, verbose: fields}, glob...))
 		},
-		Info:       func(names []string) { e.ended(showInfos(s, names)) },
+		Info:       func(names []string) { e.ended(console.ShowInfos(s.out, names)) },
 		Command:    func(to io.Writer, words ...string) { e.ended(execute(ctx, e.typing().writing(to), words)) },
 		Maps:       e.maps,
 		Print:      e.print,

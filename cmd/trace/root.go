@@ -75,7 +75,7 @@ func rootCommand(s streams, sc *script, args []string) *cobra.Command {
 	if sc != nil {
 		sc.addFlags(root)
 	}
-	root.AddCommand(scriptsCommand(s), recordCommand(s), infoCommand(s), replCommand(s), doctorCommand(s), completionCommand(s), manCommand(s))
+	root.AddCommand(scriptsCommand(s), recordCommand(s), infoCommand(s), replCommand(s), doctorCommand(s), elfCommand(s), completionCommand(s), manCommand(s))
 	root.SetHelpCommand(helpCommand(s))
 	return root
 }

@@ -13,8 +13,39 @@ import (
 	"trace/probes/recording"
 )
 
-// WriteInfo prints what a recording contains.
-func WriteInfo(out io.Writer, info recording.Info) {
+// ShowInfos reads recordings to their ends and prints what they contain.
+func ShowInfos(out io.Writer, names []string) error {
+	for i, name := range names {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		if err := showInfo(out, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func showInfo(out io.Writer, name string) error {
+	rec, err := recording.Open(name)
+	if err != nil {
+		return err
+	}
+	defer rec.Close()
+	for err == nil {
+		_, err = rec.Next()
+	}
+	for _, info := range rec.Info() {
+		writeInfo(out, info)
+	}
+	if err != io.EOF {
+		return err
+	}
+	return nil
+}
+
+// writeInfo prints what a recording contains.
+func writeInfo(out io.Writer, info recording.Info) {
 	var text strings.Builder // a file may come from anywhere
 	w := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "%s:\n", info.Name)

@@ -186,7 +186,7 @@ func TestWriteInfo(t *testing.T) {
 	for cut, length := range map[bool]string{false: "2s", true: "1s, then it was cut off"} {
 		var out strings.Builder
 		info.Cut = cut
-		WriteInfo(&out, info)
+		writeInfo(&out, info)
 		got := strings.Join(strings.Fields(out.String()), " ")
 		for _, want := range []string{
 			"f: host h, Linux 6.12 amd64 program nvme:complete_rq profile:99hz began ", " length " + length + " size 10 bytes, for 20 bytes of events ",
