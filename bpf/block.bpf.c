@@ -381,6 +381,20 @@ static __always_inline bool has_sector(enum block_op op)
 			(e)->rq = (__u64)(rq); \
 	} while (0)
 
+/* The program of an event whose capture gets the request and its submitter. */
+#define ON_REQUEST(X, tracepoint) \
+	SEC("raw_tp/" #tracepoint) \
+	int raw_tp_##X(__u64 *ctx) \
+	{ \
+		struct request *rq = REQUEST(ctx, tracepoint); \
+		struct submitter *s = SUBMITTER_WANTED(X) ? submitter_of(rq) : 0; \
+		struct X e; \
+\
+		__builtin_memset(&e.has, 0, sizeof(e.has)); \
+		EMIT(X, ctx, &e, rq, s); \
+		return 0; \
+	}
+
 static __always_inline void block_insert_capture(struct block_insert *e, struct request *rq, struct submitter *s, enum stage stage)
 {
 	CAPTURE_TIME(block_insert, e, stage);
@@ -388,17 +402,7 @@ static __always_inline void block_insert_capture(struct block_insert *e, struct 
 	CAPTURE_REQUEST(block_insert, e, rq, BPF_CORE_READ(rq, __data_len), stage);
 }
 
-SEC("raw_tp/block_rq_insert")
-int raw_tp_block_insert(__u64 *ctx)
-{
-	struct request *rq = REQUEST(ctx, block_rq_insert);
-	struct submitter *s = SUBMITTER_WANTED(block_insert) ? submitter_of(rq) : 0;
-	struct block_insert e;
-
-	__builtin_memset(&e.has, 0, sizeof(e.has));
-	EMIT(block_insert, ctx, &e, rq, s);
-	return 0;
-}
+ON_REQUEST(block_insert, block_rq_insert)
 
 static __always_inline void block_issue_capture(struct block_issue *e, struct request *rq, struct submitter *s, enum stage stage)
 {
@@ -413,17 +417,7 @@ static __always_inline void block_issue_capture(struct block_issue *e, struct re
 	}
 }
 
-SEC("raw_tp/block_rq_issue")
-int raw_tp_block_issue(__u64 *ctx)
-{
-	struct request *rq = REQUEST(ctx, block_rq_issue);
-	struct submitter *s = SUBMITTER_WANTED(block_issue) ? submitter_of(rq) : 0;
-	struct block_issue e;
-
-	__builtin_memset(&e.has, 0, sizeof(e.has));
-	EMIT(block_issue, ctx, &e, rq, s);
-	return 0;
-}
+ON_REQUEST(block_issue, block_rq_issue)
 
 #define MOST_MERGED 127
 
@@ -566,17 +560,7 @@ static __always_inline void block_requeue_capture(struct block_requeue *e, struc
 		e->requeues = requeues_of(rq);
 }
 
-SEC("raw_tp/block_rq_requeue")
-int raw_tp_block_requeue(__u64 *ctx)
-{
-	struct request *rq = REQUEST(ctx, block_rq_requeue);
-	struct submitter *s = SUBMITTER_WANTED(block_requeue) ? submitter_of(rq) : 0;
-	struct block_requeue e;
-
-	__builtin_memset(&e.has, 0, sizeof(e.has));
-	EMIT(block_requeue, ctx, &e, rq, s);
-	return 0;
-}
+ON_REQUEST(block_requeue, block_rq_requeue)
 
 #define CAPTURE_BIO(X, e, bio, stage) \
 	do { \

@@ -42,7 +42,10 @@ func (r rdma) Read(each func(Set)) error {
 		}
 		set := Set{Key: Key{Device: stat.Ino}, Name: device}
 		set.readIn(folder, each)
-		ports, _ := names(filepath.Join(folder, "ports"))
+		ports, err := names(filepath.Join(folder, "ports"))
+		if err := unlessGone(err); err != nil {
+			return err
+		}
 		for _, port := range ports {
 			n, _ := strconv.ParseUint(port, 10, 32)
 			set.Port = uint32(n)
