@@ -59,6 +59,7 @@ struct cfs_rq {
 };
 struct sched_entity {
 	struct cfs_rq *cfs_rq; /* of the task's cgroup, on the CPU that it waits for */
+	unsigned char sched_delayed; /* since 6.12 */
 };
 struct sched_info {
 	__u64 run_delay;
@@ -145,9 +146,15 @@ int raw_tp_sched_switch(__u64 *ctx)
 	return 0;
 }
 
+/*
+ * Since 6.12 a task that falls asleep may stay in the queue of its CPU for a while (delayed dequeue). If it is moved to another CPU then, the
+ * kernel takes it for ready, and counts until it gets a CPU: all of its sleep (enqueue_task, kernel/sched/core.c).
+ */
+#define COUNTS_SLEEP "counts sleep as well, as since 6.12 of tasks that are moved to another CPU as they fall asleep"
+
 struct sched_runq {
 	COMMON();
-	ns_t latency DOC("how long the task was ready and waited for a CPU, as its /proc/TID/schedstat counts; absent if the kernel does not account for it");
+	ns_t latency NEEDS(sched_moved) DOC("how long the task was ready and waited for a CPU, as its /proc/TID/schedstat counts; absent if the kernel does not account for it, or " COUNTS_SLEEP);
 	__s32 prio VERBOSE DOC("its priority: 0 to 99 of a real-time task, 100 to 139 otherwise");
 	enum sched_policy policy VERBOSE DOC("its scheduling policy");
 	struct {
@@ -170,6 +177,7 @@ EVENT(sched_runq)
 struct waited {
 	__u64 task;
 	__u64 total;
+	bool asleep; /* COUNTS_SLEEP */
 };
 
 struct {
@@ -179,10 +187,21 @@ struct {
 	__type(value, struct waited);
 } sched_runq_waited SEC(".maps");
 
-/* How long the task has waited since it had a CPU; false if the kernel does not account for it. */
+static __always_inline void keep_waited(struct task_struct___queued *task, __u32 tid, __u64 total, bool asleep)
+{
+	struct waited waited = {.task = (__u64)task, .total = total, .asleep = asleep};
+
+	if (bpf_map_update_elem(&sched_runq_waited, &tid, &waited, BPF_ANY))
+		sched_runq_count(INFLIGHT_FULL);
+}
+
+volatile __u64 sched_runq_began SEC(".data"); /* when the program ran first */
+
+/* How long the task has waited since it had a CPU; false if the kernel does not account for it, or may count its sleep. */
 static __always_inline bool wait_of(struct task_struct___queued *task, __u32 tid, __u64 *wait)
 {
 	__u64 queued, total;
+	__u64 now;
 	struct waited *before;
 
 	/* CONFIG_SCHED_INFO, CONFIG_FAIR_GROUP_SCHED */
@@ -193,19 +212,22 @@ static __always_inline bool wait_of(struct task_struct___queued *task, __u32 tid
 	if (!queued)
 		return false;
 	before = bpf_map_lookup_elem(&sched_runq_waited, &tid);
-	*wait = BPF_CORE_READ(task, se.cfs_rq, rq, clock) - queued;
+	now = BPF_CORE_READ(task, se.cfs_rq, rq, clock);
+	*wait = now - queued;
 	if (before && before->task == (__u64)task) {
 		__u64 moved = total - before->total;
+		bool asleep = before->asleep;
 
 		*wait += moved;
 		before->total += *wait;
-	} else {
-		struct waited waited = {.task = (__u64)task, .total = total + *wait};
-
-		if (bpf_map_update_elem(&sched_runq_waited, &tid, &waited, BPF_ANY))
-			sched_runq_count(INFLIGHT_FULL);
+		before->asleep = false;
+		return !asleep;
 	}
-	return true;
+	keep_waited(task, tid, total + *wait, false);
+	/* Whether it was asleep before is unknown. */
+	if (!sched_runq_began)
+		sched_runq_began = now;
+	return !bpf_core_field_exists(task->se.sched_delayed) || queued >= sched_runq_began;
 }
 
 static __always_inline void sched_runq_capture(struct sched_runq *e, struct task_struct *next, bool waited, __u64 wait, enum stage stage)
@@ -255,8 +277,8 @@ int raw_tp_sched_runq(__u64 *ctx)
 struct sched_offcpu {
 	COMMON();
 	ns_t latency DOC("how long the task was off the CPU, by the scheduler's clock");
-	ns_t runq DOC("part of it for which it was ready and waited for a CPU, as its /proc/TID/schedstat counts; absent if the kernel does not account for it");
-	ns_t blocked DOC("the rest: for which it was not ready; absent if runq is");
+	ns_t runq NEEDS(sched_moved) DOC("part of it for which it was ready and waited for a CPU, as its /proc/TID/schedstat counts; absent if the kernel does not account for it, or " COUNTS_SLEEP);
+	ns_t blocked NEEDS(sched_moved) DOC("the rest: for which it was not ready; absent if runq is");
 	enum task_state state DOC("what it left for; RUNNING: it was preempted, or yielded");
 	bool iowait DOC("it waited for a device, as far as the kernel marks that (in_iowait)");
 	struct {
@@ -286,6 +308,7 @@ struct left {
 	__u64 clock; /* 0: it has a CPU */
 	__u64 run_delay;
 	__u32 state;
+	bool asleep; /* COUNTS_SLEEP */
 };
 
 struct {
@@ -330,7 +353,7 @@ static __always_inline bool ready_since(struct task_struct___queued *task, struc
 	if (bpf_core_field_exists(task->sched_info.last_queued) && bpf_core_field_exists(task->se.cfs_rq))
 		queued = BPF_CORE_READ(task, sched_info.last_queued);
 	*ready = run_delay_of(task) - left->run_delay + now - queued;
-	return queued != 0;
+	return queued != 0 && !left->asleep;
 }
 
 static __always_inline bool waits_for_device(struct task_struct___iowait *task)
@@ -448,6 +471,33 @@ int raw_tp_sched_waker(__u64 *ctx)
 	READ_COMM(waker.comm);
 	if (bpf_map_update_elem(&sched_waker_of, &tid, &waker, BPF_ANY))
 		sched_offcpu_count(INFLIGHT_FULL);
+	return 0;
+}
+
+/* Arguments: struct task_struct *, int. */
+SEC("raw_tp/sched_migrate_task")
+int raw_tp_sched_moved(__u64 *ctx)
+{
+	struct task_struct___queued *task = (void *)ctx[0];
+	__u32 tid = BPF_CORE_READ((struct task_struct *)ctx[0], pid);
+	__u64 delayed = 0;
+
+	if (!GET(&delayed, task, se.sched_delayed) || !delayed)
+		return 0;
+	if (WANTED(sched_runq, latency)) {
+		struct waited *waited = bpf_map_lookup_elem(&sched_runq_waited, &tid);
+
+		if (waited && waited->task == (__u64)task)
+			waited->asleep = true;
+		else
+			keep_waited(task, tid, run_delay_of(task), true);
+	}
+	if (WANTED(sched_offcpu, runq) || WANTED(sched_offcpu, blocked)) {
+		struct left *left = bpf_map_lookup_elem(&sched_offcpu_left, &tid);
+
+		if (left)
+			left->asleep = true;
+	}
 	return 0;
 }
 

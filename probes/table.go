@@ -151,6 +151,7 @@ var helpers = []hook{
 	{name: "nvme_learn", place: tracepoint{name: "nvme_setup_cmd"}, unless: "nvme_request"},
 	{name: "qp_state", place: functions{{fn("ib_modify_qp_with_udata"), fn("ib_modify_qp"), fn("ib_destroy_qp_user")}}},
 	{name: "rdma_device", place: functions{{opt("res_to_dev"), opt("ib_device_get_by_index")}}, unless: "rdma_id_private", room: rdmaCMIDs},
+	{name: "sched_moved", place: tracepoint{name: "sched_migrate_task"}},
 	{name: "sched_waker", place: tracepoint{name: "sched_waking"}},
 	{name: "syscall_start", place: tracepoint{name: "sys_enter"}},
 	{name: "verbs_built", place: datapath{"wr_abort", "wr_atomic_cmp_swp", "wr_atomic_fetch_add", "wr_atomic_write", "wr_bind_mw", "wr_flush",

@@ -40,8 +40,9 @@ func TestUstackOfAnotherTask(t *testing.T) {
 func checkScheduler(t *testing.T, open bool) {
 	t.Helper()
 	var threads []waited
-	sums := sumsDuring(t, `sched:runq / comm startsWith "wait" / { @runq[comm] = sum(latency) }
-sched:offcpu / comm startsWith "wait" / { @ready[comm] = sum(runq) }
+	sums := sumsDuring(t, `sched:runq / comm startsWith "wait" && latency != nil / { @runq[comm] = sum(latency) }
+sched:offcpu / comm startsWith "wait" && runq != nil / { @ready[comm] = sum(runq) }
+sched:runq / comm startsWith "wait" && latency == nil / { @slept[comm] = count() }
 sched:offcpu / comm startsWith "wait" && state == RUNNING / { @cameForced[comm] = count() }
 sched:offcpu / comm startsWith "wait" && state != RUNNING / { @came[comm] = count() }
 sched:switch / comm startsWith "wait" && state == RUNNING / { @forced[comm] = count() }
@@ -69,10 +70,113 @@ sched:migrate / comm startsWith "wait" / { @moved[comm] = count() }`, func() {
 		if !open && seen.delay <= w.delay && back.delay <= w.delay && back.left <= w.left && back.forced <= w.forced {
 			seen.delay, back = w.delay, w.account
 		}
+		// The kernel counts some sleep, too.
+		if sum("@slept") > 0 && seen.delay <= w.delay && back.delay <= w.delay {
+			seen.delay, back.delay = w.delay, w.delay
+		}
 		if w.err != nil || w.delay == 0 || w.left == 0 || seen != w.account || back != w.account {
 			t.Errorf("%v: the kernel counts %+v of thread %s, its switches are %+v and %+v: %v", w.names, w.account, w.names[0], seen, back, w.err)
 		}
 	}
+}
+
+// Since 6.12 the kernel counts sleep of a thread as waiting for a CPU, if the thread is moved to another one as it falls asleep.
+func TestSleepIsNoWait(t *testing.T) {
+	requireLive(t)
+	if runtime.NumCPU() < 2 {
+		t.Skip("there is one CPU")
+	}
+	checkSleeper(t)
+}
+
+func checkSleeper(t *testing.T) {
+	t.Helper()
+	var s slept
+	sums := sumsDuring(t, `sched:runq / comm == "sleeper" && latency != nil / { @waited[comm] = sum(latency) }
+sched:runq / comm == "sleeper" && latency == nil / { @unknown[comm] = count() }
+sched:offcpu / comm == "sleeper" && runq != nil / { @ready[comm] = sum(runq) }
+sched:offcpu / comm == "sleeper" && runq == nil / { @unknownReady[comm] = count() }`, func() { s = sleepMoved() }, "-p", fmt.Sprint(os.Getpid()))
+	sum := func(of string) uint64 { return sums[of]["sleeper"] }
+	waited, ready, unknown, unknownReady := sum("@waited"), sum("@ready"), sum("@unknown"), sum("@unknownReady")
+	t.Logf("%+v; trace: waited %d and %d, unknown %d and %d", s, waited, ready, unknown, unknownReady)
+	switch {
+	case s.err != nil:
+		t.Fatal(s.err)
+	case s.times == 0 && unknown == 0:
+		t.Skip("the kernel has counted no sleep")
+	}
+	if max(waited, ready) > s.delay-s.counted || min(unknown, unknownReady) < s.times || waited == 0 {
+		t.Error("sleep is waiting")
+	}
+}
+
+// slept is how often and for how long the kernel has counted sleep as waiting, and all that it has counted, in ns.
+type slept struct {
+	times, counted, delay uint64
+	err                   error
+}
+
+// sleepMoved makes a thread fall asleep, after it had more than its share of a CPU, and moves it to another one.
+func sleepMoved() (s slept) {
+	const pause = 100 * time.Millisecond
+	onCPU := func(tid, cpu int) {
+		var only unix.CPUSet
+		only.Set(cpu)
+		_ = unix.SchedSetaffinity(tid, &only) // it may be offline
+	}
+	spin := func(d time.Duration) {
+		for end := time.Now().Add(d); time.Now().Before(end); {
+		}
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() { // has the CPU, too
+		runtime.LockOSThread()
+		defer close(ended)
+		onCPU(0, 0)
+		for {
+			select {
+			case <-end:
+				return
+			default:
+				spin(time.Millisecond)
+			}
+		}
+	}()
+	asleep := make(chan int)
+	go func() { // falls asleep
+		runtime.LockOSThread()
+		defer close(asleep)
+		own, err := openAccount()
+		if err = errors.Join(err, os.WriteFile("/proc/thread-self/comm", []byte("sleeper"), 0o666)); err != nil {
+			s.err = err
+			return
+		}
+		defer own.close()
+		first, _ := own.read()
+		for range 40 {
+			onCPU(0, 0)
+			spin(4 * time.Millisecond)
+			before, e1 := own.read()
+			began := time.Now()
+			asleep <- unix.Gettid()
+			sleep := unix.NsecToTimespec(int64(pause))
+			_ = unix.Nanosleep(&sleep, nil) // a signal may end it
+			after, e2 := own.read()
+			s.err = errors.Join(s.err, e1, e2)
+			if waited := after.delay - before.delay; waited > uint64(time.Since(began)-pause/2) {
+				s.times++
+				s.counted += uint64(pause / 2)
+			}
+			s.delay = after.delay - first.delay
+		}
+	}()
+	for tid := range asleep {
+		spin(300 * time.Microsecond)
+		onCPU(tid, 1)
+	}
+	close(end)
+	<-ended
+	return s
 }
 
 // sumsDuring are the maps of a program during some work.

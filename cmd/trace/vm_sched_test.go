@@ -19,6 +19,9 @@ import (
 
 func TestVMScheduler(t *testing.T) { checkScheduler(t, true) }
 
+// No kernel's sleep is waiting.
+func TestVMSchedulerSleeper(t *testing.T) { checkSleeper(t) }
+
 // Who wakes a thread, another one or an interrupt, as often as getrusage counts that the thread left the CPU by itself.
 func TestVMSchedWaker(t *testing.T) {
 	wakes, printed := buildWakes(t)
