@@ -13,6 +13,7 @@
  * These functions sleep, so a thread is in one of them at a time, and the thread id finds what was kept at the entry.
  */
 #include "rdma.h"
+#include "user_memory.h"
 #include "ib_objects.h"
 
 struct ib_create_qp {

@@ -5,7 +5,7 @@
  * Go finds the functions and attaches uprobes to them (probes/verbs). The structs are libibverbs' ABI, infiniband/verbs.h, the same in
  * rdma-core 33 to 65.
  */
-#include "trace.h"
+#include "user_memory.h"
 #include "ib_uobject.h"
 #include "verbs_callers.h"
 #include "verbs_open.h" /* no trap: windows are not for it */

@@ -118,8 +118,8 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 		return nil
 	}
 	// The kernel calls programs in the order of attaching: helpers see what happens before an event reports it.
-	for _, r := range b.requests {
-		r.counts = l.maps[countsName(r.Probe)]
+	for i, r := range b.requests {
+		r.counts, r.failedReads, r.reader = l.maps[countsName(r.Probe)], l.maps[failedReadsName], placeOf(i)
 		if err := attach(r, r.hooks[:len(r.hooks)-1]); err != nil {
 			return err
 		}

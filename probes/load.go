@@ -3,6 +3,7 @@
 package probes
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +24,8 @@ type loader struct {
 	maps map[string]*ebpf.Map
 	// cache has the types of the kernel for the library.
 	cache *btf.Cache
+	// readers are the requests whose failed reads of memory programs count, by the programs' names: their place among the requests, from 1 on.
+	readers map[string]byte
 	// idle programs have no effect: no request wants what they would see.
 	idle map[string]bool
 	// delivering holds the programs that deliver events.
@@ -51,6 +54,7 @@ func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*load
 	l := &loader{
 		spec:           spec,
 		cache:          h.kernel.Cache(),
+		readers:        make(map[string]byte),
 		idle:           make(map[string]bool),
 		delivering:     make(map[string]bool),
 		types:          kernelTypes(relocation{tasks: tasks}),
@@ -91,7 +95,7 @@ const seedSlack = 1 << 14
 // nil way.
 func (l *loader) used(h *Host, requests []*request) map[string]way {
 	used := make(map[string]way)
-	for _, r := range requests {
+	for i, r := range requests {
 		if sd := r.origin.hook.seed; sd != nil {
 			used[sd.lost] = rawTracepoint{}
 		}
@@ -102,6 +106,9 @@ func (l *loader) used(h *Host, requests []*request) map[string]way {
 			for _, v := range h.hostHook(r.origin.object, hk).variants() {
 				for _, p := range v.programs {
 					used[p.name] = p.way
+					if r.CountsFailures && l.readers[p.name] == 0 {
+						l.readers[p.name] = byte(placeOf(i))
+					}
 				}
 			}
 		}
@@ -117,7 +124,7 @@ func (l *loader) specialize(requests []*request, used map[string]way, constants 
 			delete(l.spec.Programs, name)
 			continue
 		}
-		delivers, err := specialize(p, used[name], requests, constants)
+		delivers, err := specialize(p, used[name], requests, l.asReader(name, constants))
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -128,6 +135,21 @@ func (l *loader) specialize(requests []*request, used map[string]way, constants 
 		l.delivering[name] = delivers
 	}
 	return nil
+}
+
+// failedReadsName is the map that counts reads of a process's memory that failed (bpf/user_memory.h).
+const failedReadsName = "failed_reads"
+
+// placeOf returns the place in it of a request, by its place among those that are loaded together.
+func placeOf(i int) uint32 { return uint32(i + 1) }
+
+// asReader returns the constants for a program: whose reads it counts (bpf/user_memory.h).
+func (l *loader) asReader(program string, constants rewrite.Constants) rewrite.Constants {
+	if place := l.spec.Variables["reader"]; place != nil && l.readers[program] != 0 {
+		constants.Values = bytes.Clone(constants.Values)
+		constants.Values[place.Offset] = l.readers[program]
+	}
+	return constants
 }
 
 // loadsAddress reports whether an instruction loads the address of a symbol of the kernel, __ksym in C.

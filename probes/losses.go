@@ -44,6 +44,8 @@ type Losses struct {
 	// Corrected counts objects whose events came late, from the kernel's own list: their own events were skipped. The skipped runs that the
 	// kernel reports are among the missed.
 	Corrected uint64
+	// FailedReads counts reads of a process's memory that failed, so that fields are absent or 0; only if the request asks for that.
+	FailedReads uint64
 	// Gaps counts periods in which the functions of a module were not seen because it was unloaded and loaded again. Nobody knows how many
 	// events they had.
 	Gaps uint64
@@ -71,6 +73,7 @@ func (l *Losses) add(o Losses) {
 	l.InFlightFull += o.InFlightFull
 	l.MissedBeginnings += o.MissedBeginnings
 	l.Corrected += o.Corrected
+	l.FailedReads += o.FailedReads
 	l.Gaps += o.Gaps
 }
 
@@ -82,6 +85,9 @@ func (r *request) losses() (Losses, error) {
 	l := Losses{
 		Probe: r.Probe, Counted: r.Counted, Events: n[countPassed] + n[countRejected], Passed: n[countPassed], Rejected: n[countRejected],
 		RingBuffer: n[countRingFull], Unseen: n[countUnseen], InFlightFull: n[countInflightFull], Cut: n[countCut], Late: n[countLate],
+	}
+	if l.FailedReads, err = r.countedFailures(); err != nil {
+		return Losses{}, err
 	}
 	if r.inWindows {
 		l.Outside, l.Unseen = l.Unseen, 0
@@ -124,6 +130,19 @@ func (r *request) counted() (n [counters]uint64, err error) {
 		}
 	}
 	return n, nil
+}
+
+// countedFailures returns how many reads of a process's memory failed.
+func (r *request) countedFailures() (n uint64, err error) {
+	if r.failedReads == nil {
+		return 0, nil
+	}
+	var perCPU []uint64
+	err = r.failedReads.Lookup(r.reader, &perCPU)
+	for _, failed := range perCPU {
+		n += failed
+	}
+	return n, err
 }
 
 // losses returns the losses of one of the requests, with the corrected events.

@@ -40,6 +40,9 @@ type request struct {
 	tried []error
 
 	counts *ebpf.Map
+	// failedReads counts at the place reader the reads of a process's memory that failed (bpf/user_memory.h); nil: they are not counted.
+	failedReads *ebpf.Map
+	reader      uint32
 
 	// withoutTasks means that the fields of a task are absent, because the kernel's types are unknown.
 	withoutTasks bool

@@ -17,6 +17,8 @@ type Request struct {
 	Arg Arg
 	// Counted makes the programs count the events that pass and that are rejected. Each event costs some ns more.
 	Counted bool
+	// CountsFailures makes the programs count the reads of a process's memory that fail: what they would show is absent or 0.
+	CountsFailures bool
 	// IfAvailable makes Attach continue without the probe on a host that does not have it; Session.Skipped returns why.
 	IfAvailable bool
 	// OrNone makes Attach continue even if no probe is left.

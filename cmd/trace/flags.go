@@ -53,7 +53,6 @@ var foreignFlags = []struct{ name, short, answer string }{
 	{"debuginfo", "", "names of functions come from the files themselves"},
 	{"dwarf-pid", "", "user stacks follow frame pointers"},
 	{"buffering", "B", "output is written when there is a pause, at the latest after 50 ms"},
-	{"warnings", "k", "a field that cannot be read is absent: field == nil tests it"},
 	{"include-dir", "I", "there are no headers: trace -lv shows the fields of probes"},
 	{"include", "", "there are no headers: trace -lv shows the fields of probes"},
 	{"no-feature", "", "trace doctor shows what this host has; --no-kernel uses nothing of it"},
@@ -64,7 +63,7 @@ var foreignFlags = []struct{ name, short, answer string }{
 func addForeignFlags(f *pflag.FlagSet) {
 	for _, flag := range foreignFlags {
 		f.StringP(flag.name, flag.short, "", flag.answer)
-		if slices.Contains([]string{"warnings", "info", "verify-llvm-ir", "usdt-file-activation"}, flag.name) {
+		if slices.Contains([]string{"info", "verify-llvm-ir", "usdt-file-activation"}, flag.name) {
 			f.Lookup(flag.name).NoOptDefVal = "true"
 		}
 		f.Lookup(flag.name).Hidden = true

@@ -15,40 +15,40 @@ import (
 
 // options are the flags of one command line.
 type options struct {
-	args       []string // as typed
-	program    string   // of -e
-	list       bool
-	format     formatFlag
-	fields     []string
-	output     string
-	command    commandFlag
-	filter     run.Filter
-	burst      run.Burst
-	count      uint64
-	timeout    time.Duration
-	strict     bool
-	quiet      bool
-	verbose    bool
-	btf        []string
-	bufferSize run.RingSize
-	noKernel   bool
-	compare    bool
-	explain    bool
-	debug      string
-	mapSize    uint32
-	fmt        string
-	record     string
-	recordings []string
-	speed      float64
-	live       bool
-	raw        bool
-	noWarnings bool
-	unsafe     bool
-	dryRun     bool
-	test       bool
-	bench      bool
-	stacks     bool // of trace record
-	force      bool
+	args                 []string // as typed
+	program              string   // of -e
+	list                 bool
+	format               formatFlag
+	fields               []string
+	output               string
+	command              commandFlag
+	filter               run.Filter
+	burst                run.Burst
+	count                uint64
+	timeout              time.Duration
+	strict               bool
+	quiet                bool
+	verbose              bool
+	btf                  []string
+	bufferSize           run.RingSize
+	noKernel             bool
+	compare              bool
+	explain              bool
+	debug                string
+	mapSize              uint32
+	fmt                  string
+	record               string
+	recordings           []string
+	speed                float64
+	live                 bool
+	raw                  bool
+	noWarnings, failures bool
+	unsafe               bool
+	dryRun               bool
+	test                 bool
+	bench                bool
+	stacks               bool // of trace record
+	force                bool
 	// recorder is what the recording keeps, nil: nothing is recorded.
 	recorder *run.Record
 	// recordsOnly means that events are not printed: trace record.
@@ -106,6 +106,7 @@ func addRunFlags(cmd *cobra.Command, o *options) {
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print all fields of events; report variants, time to attach, and counts of events")
 	f.Var(&o.bufferSize, "buffer-size", "`SIZE` of the buffer from the kernel, a power of two; raise it if events are lost")
+	f.BoolVarP(&o.failures, "failures", "k", false, "warn of reads of a process's memory that failed: what they would show is absent or 0")
 	f.BoolVar(&o.noWarnings, "no-warnings", false, "no warnings about the program")
 	f.BoolVar(&o.dryRun, "dry-run", false, "attach, and end without running the program")
 	addTypesFlag(cmd, o)

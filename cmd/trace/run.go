@@ -26,7 +26,7 @@ func (o options) run(src programText) run.Options {
 		Format: o.format.Format, Columns: o.columns(), Count: o.count, MapKeys: o.mapSize, Cleared: o.live, Speed: o.speed,
 		Machine: run.Machine{
 			Command: o.command, Timeout: o.timeout, BTF: o.btf, RingBytes: int(o.bufferSize), NoKernel: o.noKernel,
-			Compare: o.compare, Counted: o.verbose || o.format.Counts(), Record: o.recorder, Burst: o.burst, DryRun: o.dryRun,
+			Compare: o.compare, Counted: o.verbose || o.format.Counts(), CountsFailures: o.failures, Record: o.recorder, Burst: o.burst, DryRun: o.dryRun,
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -178,4 +179,30 @@ func libraryCode(t *testing.T, pid int) []byte {
 		t.Fatal(err)
 	}
 	return code
+}
+
+// A work request in memory that nobody has touched cannot be read before the call: -k warns of it, once for each probe, and of nothing otherwise.
+func TestVMVerbsFailedReads(t *testing.T) {
+	dir := buildUnusual(t)
+	for _, run := range []struct {
+		flags, mode string
+		warns       bool
+	}{{"-k", "cold 7", true}, {"-q", "cold 7", false}, {"-k", "plain 7", false}} {
+		cmd := exec.Command("trace", run.flags, "--no-warnings", "-c", dir+"/unusual "+run.mode,
+			"verbs:post_send { @[opcode] = count() } verbs:post_recv { @received = count() }")
+		var messages strings.Builder
+		cmd.Stderr = &messages
+		if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), ": 7\n") {
+			t.Errorf("%s: %v: %s%s", run.mode, err, out, &messages)
+		}
+		found := regexp.MustCompile(`verbs:post_send: WARNING: Failed to probe_read_user: Bad address \(-14\): (\d+) reads of`).FindStringSubmatch(messages.String())
+		n := 0
+		if found != nil {
+			n, _ = strconv.Atoi(found[1])
+		}
+		t.Logf("%s %s: %d", run.flags, run.mode, n)
+		if (n >= 7) != run.warns || strings.Count(messages.String(), "probe_read_user") > 1 {
+			t.Error(messages.String())
+		}
+	}
 }

@@ -47,6 +47,8 @@ type Options struct {
 	Counted bool
 	// Questions reports whether the kernel can have answers to conditions on what cgroups run, [probes.AttachOptions.Questions]; nil: it cannot.
 	Questions func() bool
+	// CountsFailures makes them count the reads of a process's memory that fail.
+	CountsFailures bool
 	// StackLeft returns how many bytes of stack generated code for a probe may use.
 	StackLeft func(*event.Probe) (int, error)
 	// CompareExchange reports whether the kernel supports atomic compare-and-exchange in BPF; nil: it does not.
@@ -219,7 +221,7 @@ func (p *Plan) generate() (again bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", r.Probe, err)
 		}
-		r.Code, r.Counted = probeCode(out, p.comment(sites)), p.Options.Counted
+		r.Code, r.Counted, r.CountsFailures = probeCode(out, p.comment(sites)), p.Options.Counted, p.Options.CountsFailures
 		p.requests = append(p.requests, r)
 		p.Codes = append(p.Codes, out)
 	}

@@ -148,7 +148,7 @@ func bootTime() time.Time { return time.Now().Add(-time.Duration(symbols.BootClo
 func (l *Live) divide(rejected map[*event.Probe]bool) (err error) {
 	o := l.options
 	l.plan, err = lang.Prepare(l.program, plan.Options{
-		Children: o.Filter.Children, Below: o.Filter.Cgroup, Command: l.child.pid(), NoKernel: o.NoKernel, Compare: o.Compare, Counted: o.Counted, Rejected: rejected,
+		Children: o.Filter.Children, Below: o.Filter.Cgroup, Command: l.child.pid(), NoKernel: o.NoKernel, Compare: o.Compare, Counted: o.Counted, CountsFailures: o.CountsFailures, Rejected: rejected,
 		Record: l.keepsWanted(), RecordStacks: o.Record != nil && o.Record.Stacks, Cleared: o.Cleared, MapKeys: o.MapKeys, Started: l.started,
 		Columns: o.Columns, Questions: l.host.AnswersQuestions, StackLeft: l.catalog.StackLeft, Alone: l.host.Alone, CompareExchange: plan.CompareExchange, CPUs: possibleCPUs(),
 	})
@@ -318,7 +318,7 @@ func (l *Live) counts(session *probes.Session) ([]Probe, error) {
 			Name: n.Probe.String(), Variant: variants[n.Probe], Events: n.Events, Rejected: n.Rejected + l.exec.Rejected(n.Probe),
 			Counted: n.Counted, Delivered: n.Delivered, Undecoded: n.Undecoded, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Outside: n.Outside, Skipped: n.Missed, Cut: n.Cut, Late: n.Late,
 			Unmatched: n.Unmatched, Unasked: n.Unasked, NoRoom: n.InFlightFull, SkippedBeginnings: n.MissedBeginnings,
-			Corrected: n.Corrected, Gaps: n.Gaps,
+			Corrected: n.Corrected, FailedReads: n.FailedReads, Gaps: n.Gaps,
 		}
 	}
 	return all, nil

@@ -77,6 +77,8 @@ type Machine struct {
 	Burst Burst
 	// Counted counts the events that the kernel rejected.
 	Counted bool
+	// CountsFailures counts the reads of a process's memory that fail.
+	CountsFailures bool
 	// DryRun ends the run once the probes are attached.
 	DryRun bool
 	// Record keeps the events in a file; nil: it does not.
@@ -183,7 +185,7 @@ func (f Filter) checkProbes(p *ir.Program) error {
 	}
 	for _, c := range p.Clauses {
 		for _, probe := range c.Probes {
-			if probe.Period != 0 && c.Named[probe] {
+			if probe.Period != 0 && probe.Field("pid").Optional && c.Named[probe] {
 				return fmt.Errorf("%s has no process, and the filter (-p, --children, --comm, --cgroup, --pgid or --pidns) leaves only events of some: leave out one of them", probe)
 			}
 		}

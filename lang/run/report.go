@@ -78,6 +78,8 @@ type Probe struct {
 	NoRoom, SkippedBeginnings uint64
 	// Corrected counts objects with late events.
 	Corrected uint64
+	// FailedReads of a process's memory leave fields absent or 0; only with CountsFailures.
+	FailedReads uint64
 	// Gaps counts times in which nothing was seen of a module that was loaded again.
 	Gaps uint64
 }

@@ -120,6 +120,9 @@ func incompleteLines(p run.Probe) []string {
 	case p.Unmatched > 0:
 		add("the beginning of %s was not seen; fields of the beginning, like latency, are absent", plural(p.Unmatched, "event"))
 	}
+	if p.FailedReads > 0 {
+		add("WARNING: Failed to probe_read_user: Bad address (-14): %s of a process's memory failed; what they would show is absent or 0", plural(p.FailedReads, "read"))
+	}
 	if p.NoRoom > 0 {
 		add("too many in progress to remember the beginning of %s", plural(p.NoRoom, "event"))
 	}

@@ -67,6 +67,8 @@ func TestIncompleteLines(t *testing.T) {
 			"nvme:failover: the beginning of 2 events was not seen; the filter uses fields of the beginning, like latency, so they could not pass"},
 		{run.Probe{NoRoom: 1}, "nvme:failover: too many in progress to remember the beginning of 1 event"},
 		{run.Probe{SkippedBeginnings: 3}, "nvme:failover: the kernel skipped the beginning of 3 events (the BPF program was already running on that CPU)"},
+		{run.Probe{FailedReads: 2},
+			"nvme:failover: WARNING: Failed to probe_read_user: Bad address (-14): 2 reads of a process's memory failed; what they would show is absent or 0"},
 		{run.Probe{}, ""},
 	} {
 		test.probe.Name = "nvme:failover"

@@ -9,6 +9,7 @@
  *   unusual killed N                N children, each killed while its threads are in ibv_post_send
  *   unusual seccomp N               with a filter that kills it at each system call that is not needed
  *   unusual signals N               with a signal each 5 ms
+ *   unusual cold N                  N sends whose work requests are in memory that nobody has touched
  *   unusual crowd N                 N children at once, with five sends each
  *   unusual command N COMMAND       N sends after a line of input or its end, then the command, and N sends again
  *
@@ -26,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -227,6 +229,33 @@ static void interrupted(int n)
 	whole(n);
 }
 
+/* Posts each request from pages of a file that are not mapped yet. */
+static void cold(int n)
+{
+	struct ibv_send_wr send = { .wr_id = 3, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *mapped, *bad;
+	struct ibv_recv_wr recv = { .wr_id = 1 }, *bad_recv;
+	int file = memfd_create("cold", 0);
+	struct connection c;
+	struct ibv_wc wc[2];
+
+	begin(&c);
+	need(file >= 0 && pwrite(file, &send, sizeof(send), 0) == sizeof(send), "memfd");
+	for (int i = 0; i < n; i++) {
+		mapped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+		need(mapped != MAP_FAILED, "mmap");
+		need(!(errno = ibv_post_recv(c.qp, &recv, &bad_recv)), "post_recv");
+		need(!(errno = ibv_post_send(c.qp, mapped, &bad)), "post_send");
+		posted++;
+		received++;
+		for (int left = 2, got; left > 0; left -= got) {
+			need((got = ibv_poll_cq(c.cq, left, wc)) >= 0, "poll_cq");
+			completed += got;
+		}
+		need(!munmap(mapped, 4096), "munmap");
+	}
+	report();
+}
+
 static void crowd(int n)
 {
 	int failed = 0;
@@ -279,6 +308,8 @@ int main(int argc, char **argv)
 		confined(n);
 	else if (!strcmp(mode, "signals"))
 		interrupted(n);
+	else if (!strcmp(mode, "cold"))
+		cold(n);
 	else if (!strcmp(mode, "crowd"))
 		crowd(n);
 	else if (!strcmp(mode, "command") && argc > 3)
