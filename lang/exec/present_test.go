@@ -35,7 +35,7 @@ func runHostile(t *testing.T, src string, as output.Format, raw bool) string {
 	r.sink = output.NewPrinter(&r.out, as, time.Unix(0, 0).UTC())
 	r.stacks = &stackStore{found: map[uint64]format.Frames{7: {"f\x1b]0;x\a+1", "=g;h+2"}}}
 	r.sink.(*output.Printer).Show(output.NewColumns(as, false, nil), program.Printed(), program.Raw)
-	e := values{langtest.Table{"nsecs": uint64(0), "pid": uint64(1), "comm": "é\x1b[31m\u009b", "cgroup": uint64(5), "ctrl": "=1+\t2"}, []any{uint64(7), uint64(7)}}
+	e := values{langtest.Table{"nsecs": uint64(0), "pid": uint64(1), "comm": "é\x1b[31m\u009b", "cgroup": uint64(5), "pod": "p\x1b[2J", "ctrl": "=1+\t2"}, []any{uint64(7), uint64(7)}}
 	r.eventOf(t, p, e)
 	for _, m := range r.program.Maps {
 		if err := r.scope().printMap(m, ir.MapOptions{}); err != nil {
@@ -56,6 +56,7 @@ func TestControlCharacters(t *testing.T) {
 			`/a\x1b[2J /a\x1b[2J (é\x1b[31m\u009b, 1) \xc3\xa9\x1b[31m\xc2\x9b`, "/a\x1b[2J /a\x1b[2J (é\x1b[31m\u009b, 1) " + `\xc3\xa9\x1b[31m\xc2\x9b`},
 		{`nvme:complete_rq { print(comm); print("\033[0m"); print(string(cgroup)) }`,
 			"é\\x1b[31m\\u009b\n\x1b[0m\n/a\\x1b[2J\n", "é\x1b[31m\u009b\n\x1b[0m\n/a\x1b[2J\n"},
+		{`nvme:complete_rq { print(pod); @[pod, 1] = pod }`, "p\\x1b[2J\n@[p\\x1b[2J, 1]: p\\x1b[2J\n", "p\x1b[2J\n@[p\x1b[2J, 1]: p\x1b[2J\n"},
 		{`nvme:complete_rq { print(kstack) }`, "\n        f\\x1b]0;x\\a+1\n        =g;h+2\n\n", "\n        f\x1b]0;x\a+1\n        =g;h+2\n\n"},
 		{`nvme:complete_rq { @[comm, cgroup] = ctrl }`, "@[é\\x1b[31m\\u009b, /a\\x1b[2J]: =1+\\t2\n", "@[é\x1b[31m\u009b, /a\x1b[2J]: =1+\t2\n"},
 		{`nvme:complete_rq { @[pid] = (comm, cgroup) }`, "@[1]: (é\\x1b[31m\\u009b, /a\\x1b[2J)\n", "@[1]: (é\x1b[31m\u009b, /a\x1b[2J)\n"},

@@ -217,10 +217,13 @@ func (f *file) learn(payload []byte) error {
 		if err != nil {
 			return err
 		}
-		if c.Workload == nil {
-			k.runs[n] = workload.OfPath(c.Path)
-		} else {
-			k.runs[n] = *c.Workload
+		runs := workload.OfPath(c.Path)
+		if c.Workload != nil {
+			runs = *c.Workload
+		}
+		k.runs[n] = runs
+		if err := k.grow(len(runs.Unit) + len(runs.Pod) + len(runs.Namespace) + len(runs.Container) + len(runs.Image) + len(runs.Job) + len(runs.Step)); err != nil {
+			return err
 		}
 	}
 	for _, s := range d.Stacks {

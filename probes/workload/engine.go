@@ -16,11 +16,15 @@ import (
 
 // This file reads what container engines keep of their containers.
 
-// mostBytes bounds a file of an engine: the largest is the list of all containers of Podman.
-const mostBytes = 16 << 20
+// mostBytes bounds the file of a container, and mostListed the list of all containers of Podman.
+const (
+	mostBytes  = 1 << 20
+	mostListed = 16 << 20
+)
 
-// readJSON reads a file. A user may have put anything in its place: it must be a regular file, or opening it could wait forever.
-func readJSON(name string, into any) bool {
+// readJSON reads a file of at most that many bytes. A user may have put anything in its place: it must be a regular file, or opening it
+// could wait forever.
+func readJSON(name string, most int64, into any) bool {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return false
@@ -29,7 +33,7 @@ func readJSON(name string, into any) bool {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return false
 	}
-	text, err := io.ReadAll(io.LimitReader(f, mostBytes))
+	text, err := io.ReadAll(io.LimitReader(f, most))
 	return err == nil && json.Unmarshal(text, into) == nil
 }
 
@@ -79,7 +83,7 @@ func (h *Host) ofDocker(at *place) {
 			Labels labels
 		}
 	}
-	if !readJSON(filepath.Join(folder, "containers", at.container, "config.v2.json"), &config) {
+	if !readJSON(filepath.Join(folder, "containers", at.container, "config.v2.json"), mostBytes, &config) {
 		return
 	}
 	at.add(config.Config.Labels.workload())
@@ -98,16 +102,20 @@ func (h *Host) ofStorage(at *place) {
 	if at.container == "" || folder == "" {
 		return
 	}
+	most := int64(mostListed)
+	if at.user != "" {
+		most = mostBytes
+	}
 	for _, driver := range []string{"overlay", "vfs", "btrfs"} {
 		name := filepath.Join(folder, driver+"-containers", "containers.json")
 		if info, err := os.Stat(name); err == nil {
-			at.add(h.stored(name, info.ModTime())[at.container])
+			at.add(h.stored(name, info.ModTime(), most)[at.container])
 		}
 	}
 }
 
 // stored returns the containers of a list that changed at a time.
-func (h *Host) stored(name string, changed time.Time) map[string]event.Workload {
+func (h *Host) stored(name string, changed time.Time, most int64) map[string]event.Workload {
 	if s := h.stores[name]; s != nil && s.changed.Equal(changed) {
 		return s.containers
 	}
@@ -119,7 +127,7 @@ func (h *Host) stored(name string, changed time.Time) map[string]event.Workload 
 	}
 	s := &store{changed: changed, containers: map[string]event.Workload{}}
 	h.stores[name] = s
-	if !readJSON(name, &list) {
+	if !readJSON(name, most, &list) {
 		return nil
 	}
 	for _, c := range list {
@@ -158,7 +166,7 @@ func (h *Host) ofContainerd(at *place) {
 			var config struct {
 				Annotations labels
 			}
-			if readJSON(filepath.Join(tasks, namespace, at.container, "config.json"), &config) {
+			if readJSON(filepath.Join(tasks, namespace, at.container, "config.json"), mostBytes, &config) {
 				at.add(config.Annotations.workload())
 			}
 		}

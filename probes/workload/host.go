@@ -60,6 +60,9 @@ func (h *Host) name(at *place) (settled bool) {
 	return settled
 }
 
+// longest is how much of a name counts: systemd and Kubernetes allow 255 bytes at most.
+const longest = 255
+
 // add takes what is not known yet.
 func (at *place) add(w event.Workload) {
 	for _, name := range []struct {
@@ -67,7 +70,7 @@ func (at *place) add(w event.Workload) {
 		from string
 	}{{&at.Pod, w.Pod}, {&at.Namespace, w.Namespace}, {&at.Container, w.Container}, {&at.Image, w.Image}} {
 		if *name.to == "" {
-			*name.to = name.from
+			*name.to = strings.Clone(name.from[:min(len(name.from), longest)])
 		}
 	}
 }

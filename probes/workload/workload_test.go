@@ -194,6 +194,22 @@ func TestContainers(t *testing.T) {
 	}
 }
 
+// A file may be as large as it likes, and a name as long.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	root := files(t, map[string]string{
+		"var/lib/docker/containers/" + id1 + "/config.v2.json": `{"Name":"/` + long + `"}`,
+		"var/lib/docker/containers/" + id2 + "/config.v2.json": `{"Name":"/web","Config":{"Image":"` + strings.Repeat("x", mostBytes) + `"}}`,
+	})
+	h := NewHost(root, nil)
+	if got, settled := h.Workload("/docker/" + id1); got.Container != long[:longest] || !settled {
+		t.Errorf("got %+v, %v", got, settled)
+	}
+	if got, settled := h.Workload("/docker/" + id2); got.Container != "fedcba987654" || settled {
+		t.Errorf("got %+v, %v", got, settled)
+	}
+}
+
 // A user's file that is a pipe does not stop the search.
 func TestPipe(t *testing.T) {
 	root := files(t, map[string]string{"var/lib/docker/containers/" + id1 + "/other": ""})
