@@ -76,20 +76,17 @@ type MapLosses struct {
 }
 
 // report returns the report up to now.
-func (r *Run) report() (run.Report, error) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if r.closed {
-		return run.Report{}, errClosed
-	}
-	select {
-	case <-r.over:
-		if r.ended != nil {
-			return r.ended.Report, nil
+func (r *Run) report() (report run.Report, err error) {
+	err = r.read(func() (err error) {
+		select {
+		case <-r.over:
+			report = r.ended.Report
+		default:
+			report, err = r.running.Report()
 		}
-	default:
-	}
-	return r.running.Report()
+		return err
+	})
+	return report, err
 }
 
 // Stats returns the counts of each probe of the program, sorted by name. It fails if the kernel's counters cannot be read, or after [Run.Close].

@@ -200,13 +200,23 @@ func (r *Run) Columns(name string) ([]Column, error) {
 // errClosed means that a run was closed.
 var errClosed = errors.New("the run is closed: read maps before Close")
 
-func (r *Run) table(name string) (result.Table, error) {
+// read calls f while the maps and counts can be read.
+func (r *Run) read(f func() error) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if r.closed {
-		return result.Table{}, errClosed
+		return errClosed
 	}
-	return r.running.Table(name)
+	defer r.records.letRead()()
+	return f()
+}
+
+func (r *Run) table(name string) (t result.Table, err error) {
+	err = r.read(func() (err error) {
+		t, err = r.running.Table(name)
+		return err
+	})
+	return t, err
 }
 
 // Rows returns what a map holds now, the rows with the largest values first. Counts of all CPUs are added. A failure to read it is the only
@@ -243,12 +253,10 @@ func (r *Run) Snapshot() (family.Snapshot, error) {
 	for _, m := range report.Maps {
 		s.Maps = append(s.Maps, family.MapLoss{Map: m.Map, Lost: []family.Loss{{Reason: "full", Count: m.Full}, {Reason: "busy", Count: m.Busy}, {Reason: "no_memory", Count: m.NoMemory}}})
 	}
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if r.closed {
-		return s, errClosed
-	}
-	s.Tables, err = r.running.Tables()
+	err = r.read(func() (err error) {
+		s.Tables, err = r.running.Tables()
+		return err
+	})
 	return s, err
 }
 

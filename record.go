@@ -137,6 +137,7 @@ type queue struct {
 	changed   sync.Cond
 	all       []*Record
 	draining  bool // never full
+	reading   int  // who reads maps: whoever adds a record keeps them locked meanwhile
 	discarded bool // nobody reads it
 	over      bool
 	err       error // of the run
@@ -164,7 +165,7 @@ func (q *queue) change(f func()) {
 
 func (q *queue) push(r *Record) {
 	q.change(func() {
-		for len(q.all) >= fullQueue && !q.draining && !q.discarded {
+		for len(q.all) >= fullQueue && !q.draining && !q.discarded && q.reading == 0 {
 			q.changed.Wait()
 		}
 		if !q.discarded {
@@ -186,6 +187,12 @@ func (q *queue) pop() (r *Record, err error) {
 		err, q.err = q.err, nil
 	})
 	return r, err
+}
+
+// letRead lets maps be read until the end, although the queue is full.
+func (q *queue) letRead() (end func()) {
+	q.change(func() { q.reading++ })
+	return func() { q.change(func() { q.reading-- }) }
 }
 
 func (q *queue) drain()   { q.change(func() { q.draining = true }) }

@@ -217,6 +217,25 @@ func TestRecordsWait(t *testing.T) {
 	}
 }
 
+// Maps can be read in a loop over records, also while more of them wait than the queue holds.
+func TestMapsWhileRecordsWait(t *testing.T) {
+	run := start(t, open(t, nvmeRecording), `nvme:complete_rq { @n = count(); for ($i : 0..10) { printf("x") } }`, trace.Records())
+	for n := range run.Records(t.Context()) {
+		if n == nil {
+			t.Fatal("no record")
+		}
+		time.Sleep(100 * time.Microsecond)
+		for row, err := range run.Rows("@n") {
+			if err != nil || row.Value.(uint64) == 0 {
+				t.Fatal(row, err)
+			}
+		}
+		if _, err := run.Stats(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Stop ends a run whose records nobody reads, and the end clauses' output is kept.
 func TestStopDrains(t *testing.T) {
 	run := start(t, open(t, nvmeRecording), `nvme:complete_rq { for ($i : 0..10) { printf("x") } } end { printf("the end") }`, trace.Records())

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"trace/docs"
+	metrics "trace/lang/metrics/family"
 	"trace/lang/output"
 	"trace/probes"
 	"trace/probes/event"
@@ -76,6 +77,20 @@ func TestDocProbes(t *testing.T) {
 		want += "| `" + p.String() + "` | " + p.Doc + " |\n"
 	}
 	compareDoc(t, "docs/probes.md", want)
+}
+
+// TestDocMetrics generates the table of the metrics about a run.
+func TestDocMetrics(t *testing.T) {
+	const head = "\n| Metric | Kind | Labels | Meaning |\n|---|---|---|---|\n"
+	text, _, found := strings.Cut(readDoc(t, "docs/metrics.md"), head)
+	if !found {
+		t.Fatal("docs/metrics.md has no table of metrics")
+	}
+	want := text + head
+	for _, f := range metrics.About() {
+		want += fmt.Sprintf("| `%s` | %v | `%s` | %s |\n", f.Name, f.Kind, strings.Join(f.Labels, " "), strings.TrimSuffix(f.Help, "."))
+	}
+	compareDoc(t, "docs/metrics.md", want)
 }
 
 func loadCatalog(t *testing.T) []*event.Probe {

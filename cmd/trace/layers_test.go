@@ -66,7 +66,7 @@ var testSupport = map[string][]string{
 	"trace/probes/kernel":       {"trace/bpf", "trace/probes/filetest"},
 	"trace/probes/symbols":      {"trace/probes/filetest"},
 	"trace/probes/recording":    {"trace/probes"},
-	"trace/cmd/trace":           {"trace/lang/codegen", "trace/lang/plan", "trace/probes/kernel"},
+	"trace/cmd/trace":           {"trace/lang/codegen", "trace/lang/metrics/family", "trace/lang/plan", "trace/probes/kernel"},
 	"trace/lang/metrics":        {"trace", "trace/lang/agg", "trace/lang/result", "trace/probes/event"},
 	"trace/lang/metrics/family": {"trace/lang/agg"},
 	"trace/lang/output":         {"trace/lang/agg"},

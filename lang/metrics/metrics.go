@@ -56,7 +56,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	for _, f := range all {
 		desc := prometheus.NewDesc(f.Name, f.Help, f.Labels, nil)
 		for _, s := range f.Series {
-			to <- metric{desc, f, s}
+			to <- metric{desc, f.Kind, &s}
 		}
 	}
 }
@@ -64,8 +64,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 // metric is a series. Its histogram has classic and native buckets: the constant histograms of client_golang have one or the other.
 type metric struct {
 	desc   *prometheus.Desc
-	family family.Family
-	series family.Series
+	kind   family.Kind
+	series *family.Series
 }
 
 // Desc returns the description of the family.
@@ -75,7 +75,7 @@ func (m metric) Desc() *prometheus.Desc { return m.desc }
 func (m metric) Write(to *dto.Metric) error {
 	to.Label = prometheus.MakeLabelPairs(m.desc, m.series.Labels)
 	created := createdAt(m.series.Created)
-	switch s := m.series; m.family.Kind {
+	switch s := m.series; m.kind {
 	case family.Counter:
 		to.Counter = &dto.Counter{Value: &s.Value, CreatedTimestamp: created}
 	case family.Gauge:
@@ -99,7 +99,7 @@ func createdAt(t time.Time) *timestamppb.Timestamp {
 // zeroThreshold is the width of the bucket of 0, where values are integers: what client_golang uses.
 var zeroThreshold = prometheus.DefNativeHistogramZeroThreshold
 
-func histogramOf(s family.Series) *dto.Histogram {
+func histogramOf(s *family.Series) *dto.Histogram {
 	h := &dto.Histogram{SampleCount: &s.Count, SampleSum: proto.Float64(family.UnknownSum())}
 	for _, b := range s.Buckets.Classic {
 		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &b.Upper, CumulativeCount: &b.Count})

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -216,6 +217,54 @@ func unroll(h *dto.Histogram) map[int]int {
 		}
 	}
 	return all
+}
+
+// On this machine: ten times as many keys as there may be series, in a map of the kernel. The others are exact, also those without room in the map.
+func TestLiveSeriesAreBounded(t *testing.T) {
+	host, err := trace.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	if all, err := host.Available("syscall:enter"); err != nil || all[0].Err != nil {
+		t.Skip(err, all)
+	}
+	program, err := host.Compile("test", "syscall:enter / nr == getppid / { @calls[at = nsecs] = count() }", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := program.Start(t.Context(), trace.PID(os.Getpid()), trace.MapSize(2000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	c, err := metrics.New(run, family.Config{Program: "p", Series: 300})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for calls := range 3 {
+		for range 1000 {
+			syscall.Getppid()
+		}
+		all, _ := gather(t, c)
+		var total, other float64
+		series := 0
+		for _, f := range all {
+			if f.GetName() != "trace_p_calls_total" {
+				continue
+			}
+			series = len(f.Metric)
+			for _, m := range f.Metric {
+				total += m.GetCounter().GetValue()
+				if m.Label[0].GetValue() == family.Other {
+					other = m.GetCounter().GetValue()
+				}
+			}
+		}
+		if want := float64(1000 * (calls + 1)); series != 301 || total != want || other != want-300 {
+			t.Errorf("%d series have %v, others %v, want 301 with %v", series, total, other, want)
+		}
+	}
 }
 
 // A failure to read maps is the failure of the scrape.

@@ -2,8 +2,16 @@ package family
 
 import "slices"
 
+// About returns the families that each run has beside its maps, without series.
+func About() (all []Family) {
+	for _, f := range New(Config{}).about(Snapshot{}).all {
+		all = append(all, *f)
+	}
+	return all
+}
+
 // about returns what is known of the run itself: its probes, what was lost, and how full its maps are.
-func (e *Exporter) about(s Snapshot) []Family {
+func (e *Exporter) about(s Snapshot) aboutRun {
 	a := aboutRun{config: &e.config, snapshot: s}
 	up := a.family("probe_up", "Whether the probe is attached.", Gauge, "probe")
 	info := a.family("probe_info", "How the probe is attached.", Gauge, "probe", "variant")
@@ -41,7 +49,7 @@ func (e *Exporter) about(s Snapshot) []Family {
 	}
 	stacks := a.family("stacks_lost_total", "Stacks that are absent, or without their frames.", Counter)
 	a.add(stacks, float64(s.StacksLost))
-	return a.filled()
+	return a
 }
 
 // aboutRun collects the families about a run. Each has the label program.
@@ -59,12 +67,12 @@ func (a *aboutRun) family(name, help string, kind Kind, labels ...string) *Famil
 }
 
 func (a *aboutRun) add(to *Family, v float64, labels ...string) {
-	values := slices.Concat(labels, []string{a.config.Program}, a.config.labelValues())
+	values := a.config.withLabels(slices.Concat(labels, []string{a.config.Program}))
 	to.Series = append(to.Series, Series{Labels: values, Value: v, Created: a.snapshot.Started})
 }
 
 // filled returns the families that have a series.
-func (a *aboutRun) filled() (all []Family) {
+func (a aboutRun) filled() (all []Family) {
 	for _, f := range a.all {
 		if len(f.Series) > 0 {
 			all = append(all, *f)

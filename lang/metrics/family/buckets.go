@@ -83,14 +83,14 @@ func (r *ranges) add(bucket int, hi float64) {
 	r.bounds, r.ends = append(r.bounds, (hi-1)/r.scale), append(r.ends, bucket+1)
 }
 
-// schemaOf returns the schema of the native buckets: about as fine as the map's, at most 3, whose buckets are 9 % wide.
+// schemaOf returns the schema of the native buckets: half as fine as the map's, at most 3, whose buckets are 9 % wide.
 func schemaOf(h result.Histogram, upper []float64) int32 {
 	if len(upper) < 2 {
 		return 0
 	}
 	last := len(upper) - 1
-	relative := (upper[last] - upper[last-1]) / upper[last-1]
-	return int32(min(max(math.Round(-math.Log2(relative))-1, 0), 3))
+	relative := (upper[last] - upper[last-1]) / upper[last-1] // of the last bucket below a power of two, which is half as wide as the first one above
+	return int32(min(max(math.Round(-math.Log2(relative))-2, 0), 3))
 }
 
 // buckets returns the buckets of an amount.

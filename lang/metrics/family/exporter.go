@@ -2,9 +2,9 @@ package family
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -83,7 +83,7 @@ func (e *Exporter) Families(s Snapshot) []Family {
 		}
 		all = append(all, m.family(t, s))
 	}
-	return append(all, e.about(s)...)
+	return append(all, e.about(s).filled()...)
 }
 
 // exported is a map that is a metric.
@@ -91,9 +91,14 @@ type exported struct {
 	Family // without series
 	config *Config
 	ranges *ranges // of a distribution
-	// entries are the keys of the map, by their labels, and keys that were in it lately. own counts those with a series of their own.
+	// entries are the keys of the map, by their labels, and keys that were in it lately. order has them in the order in which they came, and own
+	// counts those with a series of their own.
 	entries map[string]*entry
+	order   []*entry
 	own     int
+	// snapshots is how many there were.
+	snapshots int
+	key       []byte // of the current row
 	// gone is what keys without an entry had.
 	gone amount
 	// lost is how many updates without room belong to the keys that have no series.
@@ -102,13 +107,16 @@ type exported struct {
 
 // entry is a key. Its amount only grows: if the map is emptied, base has what was in it.
 type entry struct {
-	labels     []string
-	base, last amount
+	key              string
+	labels           []string
+	base, last, next amount
 	// own reports that the key has a series of its own. A key that has none gets none later, as the series of the others would fall.
 	own bool
-	// present reports that the last snapshot has the key. absent counts the snapshots since it had the key, and the key's cgroup existed.
-	present bool
-	absent  int
+	// seen is the last snapshot that has the key, and ended reports that all its cgroups had ended then. absent counts the snapshots since the
+	// key was there, and a cgroup of it.
+	seen   int
+	ended  bool
+	absent int
 }
 
 func (e *entry) total() amount { return e.base.plus(e.last) }
@@ -118,16 +126,20 @@ const patience = 2
 
 // family returns the family of a table.
 func (m *exported) family(t result.Table, s Snapshot) Family {
-	m.update(t)
-	for key, e := range m.entries {
-		m.retire(key, e)
+	if h, is := distributionOf(t.Zero); is && m.ranges == nil {
+		m.ranges = rangesOf(h)
 	}
+	m.snapshots++
+	for _, r := range t.Rows {
+		m.read(t, r)
+	}
+	m.order = slices.DeleteFunc(m.order, m.settle)
 	if t.Metric == result.Counter && t.Adds == result.Counts { // each update adds 1
 		m.lost = s.lostOf(t.Name)
 	}
 	f := m.Family
-	for _, key := range slices.Sorted(maps.Keys(m.entries)) {
-		if e := m.entries[key]; e.own {
+	for _, e := range m.order {
+		if e.own {
 			f.Series = append(f.Series, m.series(e.labels, e.total()))
 		}
 	}
@@ -140,77 +152,57 @@ func (m *exported) family(t result.Table, s Snapshot) Family {
 	return f
 }
 
-// row is a key of a table. Keys with the same labels are one.
-type row struct {
-	key    string
-	labels []string
-	amount amount
-	ended  bool
-}
-
-// rowsOf returns the rows of a table in their order: those with the largest values come first, and get series of their own.
-func (m *exported) rowsOf(t result.Table) []*row {
-	var all []*row
-	at := map[string]*row{}
-	for _, r := range t.Rows {
-		a, ok := amountOf(r.Value)
-		if !ok {
-			continue
-		}
-		labels := labelsOf(t.Key, r.Key)
-		key := fmt.Sprintf("%q", labels)
-		if at[key] == nil {
-			at[key] = &row{key: key, labels: labels, ended: true}
-			all = append(all, at[key])
-		}
-		at[key].amount = at[key].amount.plus(a)
-		at[key].ended = at[key].ended && m.config.hasEnded(t.Key, r.Key)
-	}
-	return all
-}
-
-// update takes over the rows of a table.
-func (m *exported) update(t result.Table) {
-	if h, is := distributionOf(t.Zero); is && m.ranges == nil {
-		m.ranges = rangesOf(h)
-	}
-	for _, e := range m.entries {
-		e.present = false
-	}
-	for _, r := range m.rowsOf(t) {
-		e := m.entries[r.key]
-		if e == nil {
-			e = &entry{labels: r.labels, own: !r.ended && m.own < m.config.Series}
-			m.entries[r.key] = e
-			m.own += int(one(e.own))
-		}
-		e.present = true
-		if r.amount.fell(e.last) && m.Kind != Gauge {
-			e.base = e.total()
-		}
-		if e.last = r.amount; r.ended {
-			e.absent++
-		} else {
-			e.absent = 0
-		}
-	}
-}
-
-// retire adds a key to the others once it was absent for some time. The value of a gauge is not kept.
-func (m *exported) retire(key string, e *entry) {
-	if !e.present {
-		e.base, e.last = e.total(), amount{}
-		e.absent++
-	}
-	if e.absent < patience && (e.present || m.Kind != Gauge) {
+// read takes over a row. Rows with the same labels are one key. The rows with the largest values come first, and get series of their own.
+func (m *exported) read(t result.Table, r result.Row) {
+	a, ok := amountOf(r.Value)
+	if !ok {
 		return
+	}
+	m.key = m.key[:0]
+	for i, v := range r.Key {
+		label := labelOf(t.Key[i].Type, v)
+		m.key = append(binary.AppendUvarint(m.key, uint64(len(label))), label...)
+	}
+	ended := m.config.hasEnded(t.Key, r.Key)
+	e := m.entries[string(m.key)]
+	if e == nil {
+		e = &entry{key: string(m.key), labels: m.config.withLabels(labelsOf(t.Key, r.Key)), own: !ended && m.own < m.config.Series}
+		m.entries[e.key], m.order = e, append(m.order, e)
+		m.own += int(one(e.own))
+	}
+	if e.seen != m.snapshots {
+		e.seen, e.ended, e.next = m.snapshots, true, amount{}
+	}
+	e.next, e.ended = e.next.plus(a), e.ended && ended
+}
+
+// settle ends a snapshot for a key. It reports whether the key is forgotten: it was absent for some time, so it is added to the others. The value of
+// a gauge is not kept.
+func (m *exported) settle(e *entry) (forgotten bool) {
+	present := e.seen == m.snapshots
+	switch {
+	case !present:
+		e.base, e.last = e.total(), amount{}
+	case e.next.fell(e.last) && m.Kind != Gauge:
+		e.base, e.last = e.total(), e.next
+	default:
+		e.last = e.next
+	}
+	if present && !e.ended {
+		e.absent = 0
+		return false
+	}
+	if e.absent++; e.absent < patience && (present || m.Kind != Gauge) {
+		return false
 	}
 	m.own -= int(one(e.own))
 	e.own = false
-	if !e.present {
-		m.gone = m.gone.plus(e.base)
-		delete(m.entries, key)
+	if present {
+		return false
 	}
+	m.gone = m.gone.plus(e.base)
+	delete(m.entries, e.key)
+	return true
 }
 
 // other returns the series of all keys that have none of their own. Gauges cannot be added.
@@ -221,19 +213,19 @@ func (m *exported) other() (s Series, any bool) {
 	}
 	all := m.gone.plus(amount{sum: m.lost})
 	any = all.sum > 0 || all.count > 0
-	for _, e := range m.entries {
+	for _, e := range m.order {
 		if !e.own {
 			all, any = all.plus(e.total()), true
 		}
 	}
-	s = m.series(slices.Repeat([]string{Other}, keyed), all)
+	s = m.series(m.config.withLabels(slices.Repeat([]string{Other}, keyed)), all)
 	s.Overflow = true
 	return s, any
 }
 
 // series returns a series.
 func (m *exported) series(labels []string, a amount) Series {
-	s := Series{Labels: slices.Concat(labels, m.config.labelValues()), Count: a.count}
+	s := Series{Labels: labels, Count: a.count}
 	if m.Kind == Distribution {
 		s.Buckets = m.ranges.buckets(a)
 		return s

@@ -26,6 +26,9 @@ const (
 	Distribution
 )
 
+// String returns the name of the kind in Prometheus.
+func (k Kind) String() string { return [...]string{"counter", "gauge", "summary", "histogram"}[k] }
+
 // Family is a metric with all its series.
 type Family struct {
 	// Name is the whole name, like trace_nvme_latency_seconds.

@@ -323,6 +323,9 @@ func TestBuckets(t *testing.T) {
 		if !b.HasNative {
 			continue
 		}
+		if want := map[string]int32{"hist": 0, "fine": 3, "from 20": 1, "quantile": 3, "signed": 0}[name]; b.Schema != want {
+			t.Errorf("%s has the schema %d, want %d", name, b.Schema, want)
+		}
 		native := b.Zero
 		for _, n := range slices.Concat(b.Positive, b.Negative) {
 			native += n.Count

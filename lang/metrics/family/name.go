@@ -162,9 +162,8 @@ func (c *Config) hasEnded(columns []result.Column, key []any) bool {
 // labelNames returns the names of the labels on every series, sorted.
 func (c *Config) labelNames() []string { return slices.Sorted(maps.Keys(c.Labels)) }
 
-// labelValues returns their values, in the same order.
-func (c *Config) labelValues() []string {
-	var all []string
+// withLabels adds their values, in the same order.
+func (c *Config) withLabels(all []string) []string {
 	for _, name := range c.labelNames() {
 		all = append(all, c.Labels[name])
 	}
