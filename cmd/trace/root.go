@@ -8,6 +8,7 @@ import (
 
 	"trace/lang"
 	"trace/lang/check"
+	"trace/lang/serve"
 	"trace/lang/syntax"
 	"trace/probes"
 )
@@ -75,7 +76,7 @@ func rootCommand(s streams, sc *script, args []string) *cobra.Command {
 	if sc != nil {
 		sc.addFlags(root)
 	}
-	root.AddCommand(scriptsCommand(s), recordCommand(s), infoCommand(s), replCommand(s), doctorCommand(s), elfCommand(s), completionCommand(s), manCommand(s))
+	root.AddCommand(scriptsCommand(s), recordCommand(s), infoCommand(s), replCommand(s), doctorCommand(s), elfCommand(s), serve.Command(version()), completionCommand(s), manCommand(s))
 	root.SetHelpCommand(helpCommand(s))
 	return root
 }

@@ -46,7 +46,7 @@ func (s programText) recorded() string {
 }
 
 // subcommands are never scripts.
-var subcommands = []string{"help", "record", "info", "repl", "scripts", "doctor", "elf", "completion", "man"}
+var subcommands = []string{"help", "record", "info", "repl", "scripts", "doctor", "elf", "serve", "completion", "man"}
 
 // inlineName and stdinName are the names in errors for programs that are in no file.
 const (

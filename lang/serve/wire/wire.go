@@ -32,6 +32,7 @@ const (
 	GetReady    = "ready"
 	GetProfile  = "profile"
 	GetEvents   = "events"
+	GetPrograms = "programs"
 	DoReload    = "reload"
 )
 
@@ -183,7 +184,7 @@ type Handler interface {
 	Events(ctx context.Context, send func([]Event) error) error
 }
 
-// Serve answers requests until ctx ends. Only processes of these users may ask.
+// Serve answers requests until ctx ends. Only processes of these users may ask; nil: all whom the permissions of the socket admit.
 func Serve(ctx context.Context, l *net.UnixListener, users []int, h Handler) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	room := make(chan struct{}, maxRequests)

@@ -1,0 +1,53 @@
+//go:build linux
+
+package serve
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"time"
+
+	"trace/lang/metrics/family"
+)
+
+// reload is what the last reading of the configuration did.
+type reload struct {
+	at        time.Time
+	succeeded bool
+	labels    map[string]string
+}
+
+// families returns the metrics of the service itself.
+func (r reload) families(version string, programs []*program) []family.Family {
+	var names, values []string
+	for _, name := range slices.Sorted(maps.Keys(r.labels)) {
+		names, values = append(names, name), append(values, r.labels[name])
+	}
+	gauge := func(name, help string, v float64, labels ...string) family.Family {
+		f := family.Family{Name: name, Help: help, Kind: family.Gauge, Labels: slices.Clone(names)}
+		s := family.Series{Value: v, Labels: slices.Clone(values)}
+		for i := 0; i < len(labels); i += 2 {
+			f.Labels, s.Labels = append(f.Labels, labels[i]), append(s.Labels, labels[i+1])
+		}
+		f.Series = []family.Series{s}
+		return f
+	}
+	all := []family.Family{
+		gauge("trace_build_info", "The version of trace.", 1, "version", version, "go", runtime.Version(), "arch", runtime.GOARCH),
+		gauge("trace_config_last_reload_successful", "Whether the last reading of the configuration succeeded.", toNumber(r.succeeded)),
+		gauge("trace_config_last_reload_timestamp_seconds", "When the configuration was read last.", float64(r.at.UnixMilli())/1000),
+	}
+	for _, p := range programs {
+		_, err := p.running()
+		all = append(all, gauge("trace_program_up", "Whether the program is attached.", toNumber(err == nil), "program", p.spec.Name))
+	}
+	return all
+}
+
+func toNumber(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,212 @@
+//go:build linux
+
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+
+	"trace/lang/serve/wire"
+)
+
+// Settings of the command `trace serve`.
+type Settings struct {
+	Options
+	// Socket is where another service's web process asks; "": the web process is started.
+	Socket string
+	// Check prints what a reload would change, and ends.
+	Check bool
+}
+
+// Main is the command: it runs the service until ctx ends.
+func Main(ctx context.Context, o Settings, out io.Writer) error {
+	o.Log = cmp.Or(o.Log, slog.Default())
+	s, err := New(o.Options)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if o.Check {
+		return s.check(ctx, o.Socket, out)
+	}
+	return s.serve(ctx, o.Socket)
+}
+
+// check prints what a loader that runs would change if it read this configuration.
+func (s *Service) check(ctx context.Context, socket string, out io.Writer) error {
+	running := map[string]string{}
+	if socket != "" {
+		var err error
+		if running, err = wire.Ask[map[string]string](ctx, wire.Client{Path: socket}, wire.Request{Do: wire.GetPrograms}); err != nil {
+			return err
+		}
+	}
+	for _, p := range s.programs {
+		what := "unchanged"
+		switch before, is := running[p.spec.Name]; {
+		case !is:
+			what = "new"
+		case before != p.identity:
+			what = "changed: it starts at 0"
+		}
+		delete(running, p.spec.Name)
+		fmt.Fprintf(out, "%s: %s\n", p.spec.Name, what)
+	}
+	for name := range running {
+		fmt.Fprintf(out, "%s: removed\n", name)
+	}
+	return nil
+}
+
+// serve runs the programs, and answers until ctx ends.
+func (s *Service) serve(ctx context.Context, socket string) (err error) {
+	l, remove, web, err := listen(socket)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var all sync.WaitGroup
+	all.Go(func() { s.Run(ctx) })
+	all.Go(func() {
+		if err := wire.Serve(ctx, l, users(socket), s); err != nil {
+			end(err)
+		}
+	})
+	all.Go(func() { s.watch(ctx) })
+	all.Go(func() { watchdog(ctx) })
+	if web != "" {
+		all.Go(func() { s.keepWeb(ctx, web, l.Addr().String()) })
+	}
+	daemon.SdNotify(false, daemon.SdNotifyReady)
+	<-ctx.Done()
+	daemon.SdNotify(false, daemon.SdNotifyStopping)
+	all.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// listen opens the socket. web is the web process that is to be started, or "".
+func listen(socket string) (l *net.UnixListener, remove func() error, web string, err error) {
+	if socket != "" {
+		l, err = socketAt(socket, 0o660)
+		return l, func() error { return nil }, "", err
+	}
+	if web, err = findWeb(); err != nil {
+		return nil, nil, "", err
+	}
+	l, remove, err = privateSocket()
+	return l, remove, web, err
+}
+
+// users returns who may ask; nil: whoever the permissions of the socket admit.
+func users(socket string) []int {
+	if socket != "" {
+		return nil
+	}
+	return []int{os.Getuid(), webUser()}
+}
+
+// settle is how long the files must rest before they are read: a ConfigMap is changed in several steps.
+const settle = 300 * time.Millisecond
+
+// watch reloads after SIGHUP, and when a file beside the configuration changes.
+func (s *Service) watch(ctx context.Context) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, unix.SIGHUP)
+	defer signal.Stop(hangup)
+	var changed chan fsnotify.Event
+	if w, err := s.watcher(); err != nil {
+		s.options.Log.Warn("changes of the configuration are not seen: " + err.Error() + ": send SIGHUP after one")
+	} else {
+		defer w.Close()
+		changed = w.Events
+	}
+	rest := time.NewTimer(settle)
+	rest.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-changed:
+			if s.concerns(e) {
+				rest.Reset(settle)
+			}
+		case <-rest.C:
+			s.reload()
+		case <-hangup:
+			s.reload()
+		}
+	}
+}
+
+// watcher watches the folder of the configuration: a file in it may be replaced, as editors and Kubernetes do.
+func (s *Service) watcher() (*fsnotify.Watcher, error) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	folder := s.options.Config
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		folder = filepath.Dir(folder)
+	}
+	if err := w.Add(folder); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// concerns reports whether a change is of a file of the configuration. Kubernetes changes only the link ..data, to which all files of a ConfigMap
+// are links.
+func (s *Service) concerns(e fsnotify.Event) bool {
+	programs, _ := s.now()
+	name := filepath.Base(e.Name)
+	ofProgram := slices.ContainsFunc(programs, func(p *program) bool { return filepath.Base(p.spec.Text.Name) == name })
+	return !e.Has(fsnotify.Chmod) && (ofProgram || name == filepath.Base(s.options.Config) || name == "..data" || filepath.Ext(name) == ".yaml")
+}
+
+// reload reads the configuration again. systemd waits for its end (Type=notify-reload).
+func (s *Service) reload() {
+	daemon.SdNotify(false, daemon.SdNotifyReloading+"\n"+daemon.SdNotifyMonotonicUsec())
+	if err := s.Reload(); err != nil {
+		s.options.Log.Error("the configuration stays as it was: " + err.Error())
+	} else {
+		s.options.Log.Info("configuration read")
+	}
+	daemon.SdNotify(false, daemon.SdNotifyReady)
+}
+
+// watchdog reports to systemd that the process lives, if systemd wants to know.
+func watchdog(ctx context.Context) {
+	period, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || period == 0 {
+		return
+	}
+	for tick := time.NewTicker(period / 3); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+			daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+		}
+	}
+}

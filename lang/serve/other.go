@@ -1,0 +1,17 @@
+//go:build !linux
+
+// Package serve runs programs as a service, on Linux.
+package serve
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+)
+
+// Command returns the command `trace serve`, which needs Linux.
+func Command(string) *cobra.Command {
+	return &cobra.Command{Use: "serve", Short: "run programs as a service, on Linux", DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error {
+		return errors.New("serve: this is not Linux, so there is nothing to trace")
+	}}
+}

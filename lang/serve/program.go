@@ -1,0 +1,202 @@
+//go:build linux
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"trace"
+	"trace/lang/metrics/family"
+	"trace/lang/serve/config"
+	"trace/lang/syntax"
+	"trace/scripts"
+)
+
+// program is a program of the configuration.
+type program struct {
+	spec     *config.Program
+	compiled *trace.Program
+	options  []trace.RunOption
+	exporter *family.Exporter
+	events   *events
+	log      *slog.Logger
+	// identity is all that the program's counts depend on.
+	identity string
+
+	mu  sync.Mutex
+	run *trace.Run
+	// err is why it is not attached.
+	err error
+	// old is what the program replaces. ended is closed when the program is to end.
+	old   *program
+	ended chan struct{}
+}
+
+// errStarting is why a program is not attached at first.
+var errStarting = errors.New("it is being attached")
+
+// newProgram checks a program.
+func newProgram(host *trace.Host, c *config.Config, spec *config.Program, log *slog.Logger) (*program, error) {
+	text := spec.Text
+	if spec.Script != "" {
+		script, ok := scripts.Find(spec.Script)
+		if !ok {
+			return nil, fmt.Errorf("trace has no script %s: `trace scripts` lists them", spec.Script)
+		}
+		text = syntax.Text{Name: script.Name, Content: script.Text}
+	}
+	p := &program{spec: spec, log: log.With("program", spec.Name), err: errStarting, ended: make(chan struct{}), events: &events{program: spec.Name}}
+	var err error
+	if p.compiled, err = host.Compile(text.Name, text.Content, spec.Params); err != nil {
+		return nil, err
+	}
+	p.options = optionsOf(c.Filter)
+	if spec.Events != "" {
+		p.options = append(p.options, trace.Records())
+	}
+	described := family.Config{Program: spec.Name, Series: spec.Series, Labels: c.Labels, Maps: map[string]family.MapConfig{}}
+	for name, m := range spec.Maps {
+		if !slices.Contains(p.compiled.Maps(), "@"+name) {
+			return nil, fmt.Errorf("the program has no map @%s: its maps are %s", name, strings.Join(p.compiled.Maps(), ", "))
+		}
+		described.Maps[name] = family.MapConfig{Metric: m.Metric, Help: m.Help}
+	}
+	p.exporter = family.New(described)
+	canonical, err := syntax.Format(text.Name, text.Content)
+	p.identity = fmt.Sprint(canonical, spec.Params, c.Filter, spec.Events, described.Series, described.Labels, described.Maps)
+	return p, err
+}
+
+// optionsOf returns the options of a filter.
+func optionsOf(f config.Filter) (all []trace.RunOption) {
+	if f.PID != 0 {
+		all = append(all, trace.PID(f.PID))
+	}
+	if f.Comm != "" {
+		all = append(all, trace.Comm(f.Comm))
+	}
+	if f.Cgroup != "" {
+		all = append(all, trace.CgroupPath(f.Cgroup))
+	}
+	if f.PGID != 0 {
+		all = append(all, trace.PGID(f.PGID))
+	}
+	if f.PIDNS != 0 {
+		all = append(all, trace.PIDNS(f.PIDNS))
+	}
+	return all
+}
+
+// again is how long a program waits that could not be attached: its module may be loaded meanwhile.
+const again = 30 * time.Second
+
+// keep runs the program until ctx ends, or until it is replaced or removed.
+func (p *program) keep(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-p.ended:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	for ctx.Err() == nil {
+		if p.once(ctx) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run != nil {
+		p.run.Close()
+		p.run = nil
+	}
+	if p.old != nil { // this one was never attached
+		p.old.end()
+	}
+}
+
+// once attaches the program and waits for its end. It returns false if it could not be attached.
+func (p *program) once(ctx context.Context) bool {
+	run, err := p.compiled.Start(ctx, p.options...)
+	if err == nil {
+		err = p.check(run)
+	}
+	if p.set(run, err); err != nil {
+		if ctx.Err() == nil {
+			p.log.Error("cannot be attached: " + err.Error())
+		}
+		return false
+	}
+	p.log.Info("attached")
+	if p.spec.Events != "" {
+		go p.events.collect(ctx, run)
+	}
+	<-run.Done()
+	if ctx.Err() == nil { // its maps are still metrics
+		p.log.Warn("it has ended by itself", "error", run.Wait())
+		<-ctx.Done()
+	}
+	return true
+}
+
+// check reports maps that cannot be metrics.
+func (p *program) check(run *trace.Run) error {
+	snapshot, err := run.Snapshot()
+	if err == nil {
+		err = p.exporter.Check(snapshot.Tables)
+	}
+	if err != nil {
+		err = errors.Join(err, run.Close())
+	}
+	return err
+}
+
+// set takes over a run, and ends what the program replaces.
+func (p *program) set(run *trace.Run, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err = err; err != nil {
+		return
+	}
+	p.run = run
+	if p.old != nil {
+		p.old.end()
+		p.old = nil
+	}
+}
+
+// running returns the run of the program, or why it is not attached.
+func (p *program) running() (*trace.Run, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run, p.err
+}
+
+// active returns the program that counts: the one that this one replaces, as long as this one is not attached.
+func (p *program) active() *program {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil && p.old != nil {
+		return p.old.active()
+	}
+	return p
+}
+
+// replaces makes the program end another one once it is attached.
+func (p *program) replaces(old *program) { p.old = old }
+
+// end ends the program for good.
+func (p *program) end() { close(p.ended) }

@@ -1,0 +1,268 @@
+//go:build linux
+
+// Package serve runs the programs of a configuration as long as the service lives, and answers the web process.
+//
+//	config     the file of the service
+//	Service    configuration -> running programs; a reload keeps those that have not changed
+//	wire       what the web process asks over a unix socket: metrics, whether all is well, events
+//
+// Nothing here talks HTTP: the process that has privileges reads maps and names, and links no server.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"trace"
+	"trace/lang/metrics/family"
+	"trace/lang/serve/config"
+	"trace/lang/serve/wire"
+)
+
+// Options of a service.
+type Options struct {
+	// Config is the file or folder of the configuration, and Version the version of the binary.
+	Config, Version string
+	Log             *slog.Logger
+}
+
+// Service runs programs.
+type Service struct {
+	options Options
+	host    *trace.Host
+
+	mu       sync.Mutex
+	config   *config.Config
+	programs []*program
+	// reloaded is when the configuration was read last, and failed why it was not taken over.
+	reloaded time.Time
+	failed   error
+	begin    func(*program)
+}
+
+// New reads the configuration. Nothing runs yet. A mistake in it, or in a program, is an error.
+func New(o Options) (*Service, error) {
+	host, err := trace.Open()
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{options: o, host: host, begin: func(*program) {}}
+	if err := s.Reload(); err != nil {
+		return nil, errors.Join(err, host.Close())
+	}
+	return s, nil
+}
+
+// Run runs the programs until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	s.mu.Lock()
+	s.begin = func(p *program) { all.Go(func() { p.keep(ctx) }) }
+	for _, p := range s.programs {
+		s.begin(p)
+	}
+	s.mu.Unlock()
+	<-ctx.Done()
+	s.mu.Lock()
+	s.begin = func(*program) {}
+	s.mu.Unlock()
+	all.Wait()
+}
+
+// Close releases what a service holds that does not run any more.
+func (s *Service) Close() error { return s.host.Close() }
+
+// Reload reads the configuration again. Programs that have not changed run on and keep their maps. A changed one is started before its old form
+// is stopped, so that nothing is missed. With a mistake, everything stays as it is.
+func (s *Service) Reload() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reloaded = time.Now()
+	changes, err := s.compare()
+	if s.failed = err; err != nil {
+		return err
+	}
+	for _, c := range changes.All {
+		switch {
+		case c.new == nil:
+			c.old.end()
+		case c.old == nil:
+			s.begin(c.new)
+		case c.old != c.new:
+			c.new.replaces(c.old)
+			s.begin(c.new)
+		}
+	}
+	s.config, s.programs = changes.config, changes.programs()
+	return nil
+}
+
+// Change is what a reload does with a program.
+type Change struct {
+	// Name is the program, and What one of new, changed, unchanged and removed.
+	Name, What string
+	old, new   *program
+}
+
+// Changes are what a reload does.
+type Changes struct {
+	All    []Change
+	config *config.Config
+}
+
+func (c Changes) programs() (all []*program) {
+	for _, c := range c.All {
+		if c.new != nil {
+			all = append(all, c.new)
+		}
+	}
+	return all
+}
+
+// compare reads the configuration and checks all programs in it.
+func (s *Service) compare() (Changes, error) {
+	c, err := config.Load(s.options.Config)
+	if err != nil {
+		return Changes{}, err
+	}
+	changes := Changes{config: c}
+	old := slices.Clone(s.programs)
+	var mistakes []error
+	for _, spec := range c.Programs {
+		p, err := newProgram(s.host, c, spec, s.options.Log)
+		if err != nil {
+			mistakes = append(mistakes, fmt.Errorf("program %s, at %s: %w", spec.Name, spec.Place, err))
+			continue
+		}
+		change := Change{Name: spec.Name, What: "new", new: p}
+		if i := slices.IndexFunc(old, func(o *program) bool { return o.spec.Name == spec.Name }); i >= 0 {
+			change.What, change.old = "changed", old[i]
+			if old[i].identity == p.identity {
+				change.What, change.new = "unchanged", old[i]
+			}
+			old = slices.Delete(old, i, i+1)
+		}
+		changes.All = append(changes.All, change)
+	}
+	for _, o := range old {
+		changes.All = append(changes.All, Change{Name: o.spec.Name, What: "removed", old: o})
+	}
+	return changes, errors.Join(mistakes...)
+}
+
+// Answer answers a request of the web process.
+func (s *Service) Answer(ctx context.Context, r wire.Request) (any, error) {
+	switch r.Do {
+	case wire.GetSettings:
+		return s.settings(), nil
+	case wire.GetMetrics:
+		return s.families()
+	case wire.GetReady:
+		return s.ready(), nil
+	case wire.DoReload:
+		s.mu.Lock()
+		allowed := s.config.ReloadByHTTP
+		s.mu.Unlock()
+		if !allowed {
+			return nil, errors.New("reload_by_http is not set in the configuration")
+		}
+		return struct{}{}, s.Reload()
+	case wire.GetPrograms:
+		return s.identities(), nil
+	}
+	return nil, fmt.Errorf("there is no request %q: are trace and trace-web of one version?", r.Do)
+}
+
+func (s *Service) settings() wire.Settings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.config
+	w := wire.Settings{
+		Listen: c.Listen, WebConfig: c.WebConfig, ReloadByHTTP: c.ReloadByHTTP, Pprof: c.Pprof, Labels: c.Labels, Version: s.options.Version,
+	}
+	w.Host, _ = os.Hostname()
+	if c.OTLP != nil {
+		w.OTLP = &wire.OTLP{Endpoint: c.OTLP.Endpoint, Interval: c.OTLP.Interval, Headers: c.OTLP.Headers}
+	}
+	return w
+}
+
+// now returns the programs, and the last reload.
+func (s *Service) now() (programs []*program, about reload) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.programs), reload{s.reloaded, s.failed == nil, s.config.Labels}
+}
+
+// ready lists the programs that are not attached.
+func (s *Service) ready() wire.Ready {
+	r := wire.Ready{Waiting: map[string]string{}}
+	programs, _ := s.now()
+	for _, p := range programs {
+		if _, err := p.running(); err != nil {
+			r.Waiting[p.spec.Name] = err.Error()
+		}
+	}
+	return r
+}
+
+// identities returns what distinguishes each program from a changed one, by its name.
+func (s *Service) identities() map[string]string {
+	all := map[string]string{}
+	programs, _ := s.now()
+	for _, p := range programs {
+		all[p.spec.Name] = p.identity
+	}
+	return all
+}
+
+// families returns the metrics of all programs and of the service.
+func (s *Service) families() ([]family.Family, error) {
+	programs, about := s.now()
+	all := [][]family.Family{about.families(s.options.Version, programs)}
+	var errs []error
+	for _, p := range programs {
+		p = p.active()
+		run, err := p.running()
+		if err != nil {
+			continue // trace_program_up and /-/ready report it
+		}
+		snapshot, err := run.Snapshot()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("program %s: %w", p.spec.Name, err))
+			continue
+		}
+		all = append(all, p.exporter.Families(snapshot))
+	}
+	return family.Join(all...), errors.Join(errs...)
+}
+
+// Events sends what programs print that have `events: otlp`.
+func (s *Service) Events(ctx context.Context, send func([]wire.Event) error) error {
+	tick := time.NewTicker(eventInterval)
+	defer tick.Stop()
+	for {
+		programs, _ := s.now()
+		for _, p := range programs {
+			if events := p.events.take(); len(events) > 0 {
+				if err := send(events); err != nil {
+					return err
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// eventInterval is how long events wait at most for others that are sent with them.
+const eventInterval = time.Second

@@ -1,0 +1,281 @@
+//go:build linux
+
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trace/lang/codegen/bpftest"
+	"trace/lang/metrics/family"
+	"trace/lang/serve/wire"
+)
+
+// running starts a service with a configuration. change writes another one.
+func running(t *testing.T, text string) (s *Service, change func(text string) error) {
+	t.Helper()
+	if err := bpftest.Permitted(); err != nil {
+		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "trace.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(text)
+	s, err := New(Options{Config: file, Version: "v1", Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	var over sync.WaitGroup
+	over.Go(func() { s.Run(ctx) })
+	t.Cleanup(func() {
+		end()
+		over.Wait()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, func(text string) error { write(text); return s.Reload() }
+}
+
+// attached waits until all programs are.
+func attached(t *testing.T, s *Service) {
+	t.Helper()
+	for range 500 {
+		if len(s.ready().Waiting) == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("not attached: %v", s.ready().Waiting)
+}
+
+// series returns a series of a metric, as the other process gets it.
+func series(t *testing.T, s *Service, name string, labels ...string) *family.Series {
+	t.Helper()
+	answer, err := s.Answer(t.Context(), wire.Request{Do: wire.GetMetrics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []family.Family
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		for _, s := range f.Series {
+			if f.Name == name && !slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(s.Labels, l) }) {
+				return &s
+			}
+		}
+	}
+	return nil
+}
+
+func call(n int) {
+	for range n {
+		unix.Getpgid(0)
+	}
+}
+
+const counting = `labels: {rack: r17}
+programs:
+  - name: calls
+    program: 'syscall:enter / nr == getpgid && pid == $1 / { @n = count() }'
+  - name: other
+    program: 'syscall:enter / nr == getsid / { @ = count() }'
+`
+
+// What a program counts is a metric. A reload keeps what has not changed, and starts the rest at 0.
+func TestReload(t *testing.T) {
+	text := strings.ReplaceAll(counting, "$1", strings.TrimSpace(pid()))
+	s, change := running(t, text)
+	attached(t, s)
+	call(100)
+	before := series(t, s, "trace_calls_n_total", "r17")
+	if before == nil || before.Value != 100 {
+		t.Fatalf("%+v, want 100", before)
+	}
+	if err := change(text + "  - name: third\n    program: 'syscall:enter / nr == getsid / { @ = count() }'\n"); err != nil {
+		t.Fatal(err)
+	}
+	attached(t, s)
+	call(11)
+	after := series(t, s, "trace_calls_n_total")
+	if after.Value != 111 || !after.Created.Equal(before.Created) {
+		t.Errorf("%+v after a reload, before %+v", after, before)
+	}
+	if up := series(t, s, "trace_program_up", "third"); up == nil || up.Value != 1 {
+		t.Errorf("the new program: %+v", up)
+	}
+	if err := change(strings.ReplaceAll(text, "@n = count()", "@n = count(); @m = count()")); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the changed program", func() bool { return series(t, s, "trace_map_keys", "@m") != nil })
+	call(5)
+	changed := series(t, s, "trace_calls_n_total")
+	if changed.Value != 5 || !changed.Created.After(before.Created) {
+		t.Errorf("%+v of a changed program", changed)
+	}
+	if up := series(t, s, "trace_program_up", "third"); up != nil {
+		t.Errorf("a program that is not there any more is %+v", up)
+	}
+}
+
+func pid() string { data, _ := json.Marshal(os.Getpid()); return string(data) }
+
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for range 500 {
+		if is() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("waited in vain: " + what)
+}
+
+// A wrong configuration changes nothing.
+func TestWrongConfiguration(t *testing.T) {
+	text := strings.ReplaceAll(counting, "$1", pid())
+	s, change := running(t, text)
+	attached(t, s)
+	for wrong, want := range map[string]string{
+		strings.ReplaceAll(text, "count()", "cont()"): "program calls, at ",
+		"listen: [":                              "this is not YAML",
+		"programs: [{name: x, script: nothing}]": "trace has no script nothing: `trace scripts` lists them",
+		"programs: [{name: x, program: 'syscall:enter { @a = count() }', maps: {b: {help: x}}}]": "the program has no map @b: its maps are @a",
+	} {
+		if err := change(wrong); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if ok := series(t, s, "trace_config_last_reload_successful"); ok == nil || ok.Value != 0 {
+			t.Errorf("%+v after %s", ok, wrong)
+		}
+	}
+	call(7)
+	if n := series(t, s, "trace_calls_n_total"); n == nil || n.Value != 7 {
+		t.Errorf("%+v, want 7", n)
+	}
+	if err := change(text); err != nil {
+		t.Fatal(err)
+	}
+	if ok := series(t, s, "trace_config_last_reload_successful"); ok.Value != 1 {
+		t.Errorf("%+v", ok)
+	}
+}
+
+// A program that cannot be attached, or whose map is no metric, leaves the others running, and is named.
+func TestWaiting(t *testing.T) {
+	s, _ := running(t, `programs:
+  - name: calls
+    program: 'syscall:enter { @n = count() }'
+  - name: least
+    program: 'syscall:exit { @ = min(latency) }'
+`)
+	waitFor(t, "the reason", func() bool {
+		why := s.ready().Waiting
+		return len(why) == 1 && why["least"] != "" && why["least"] != errStarting.Error()
+	})
+	if why := s.ready().Waiting["least"]; !strings.Contains(why, "min") {
+		t.Error(why)
+	}
+	call(1)
+	if n := series(t, s, "trace_calls_n_total"); n == nil || n.Value == 0 {
+		t.Errorf("%+v", n)
+	}
+	if up := series(t, s, "trace_program_up", "least"); up == nil || up.Value != 0 {
+		t.Errorf("%+v", up)
+	}
+}
+
+// What a program prints goes out as events, if that is wanted.
+func TestEvents(t *testing.T) {
+	s, _ := running(t, strings.ReplaceAll(`programs:
+  - name: calls
+    program: 'syscall:enter / nr == getpgid && pid == $1 /'
+    events: otlp
+`, "$1", pid()))
+	attached(t, s)
+	call(3)
+	var got []wire.Event
+	err := s.Events(t.Context(), func(e []wire.Event) error {
+		if got = append(got, e...); len(got) == 3 {
+			return io.EOF
+		}
+		return nil
+	})
+	if !errors.Is(err, io.EOF) || got[0].Program != "calls" || got[0].Probe != "syscall:enter" || !strings.Contains(string(got[0].Fields), `"nr":"getpgid"`) {
+		t.Errorf("%v, %+v", err, got)
+	}
+}
+
+// Events that nobody reads are counted.
+func TestEventsAreBounded(t *testing.T) {
+	e := &events{program: "p"}
+	for range maxEvents + 5 {
+		e.add(wire.Event{})
+	}
+	if all := e.take(); len(all) != maxEvents || all[0].Lost != 5 {
+		t.Errorf("%d events, %d lost", len(all), all[0].Lost)
+	}
+	if all := e.take(); len(all) != 0 {
+		t.Errorf("%d events are left", len(all))
+	}
+}
+
+func TestUnknownRequest(t *testing.T) {
+	s, _ := running(t, "")
+	if _, err := s.Answer(t.Context(), wire.Request{Do: "dance"}); err == nil || err.Error() != "there is no request \"dance\": are trace and trace-web of one version?" {
+		t.Error(err)
+	}
+	if _, err := s.Answer(t.Context(), wire.Request{Do: wire.DoReload}); err == nil || err.Error() != "reload_by_http is not set in the configuration" {
+		t.Error(err)
+	}
+}
+
+// --check prints what the running loader would change.
+func TestCheck(t *testing.T) {
+	text := strings.ReplaceAll(counting, "$1", pid())
+	s, _ := running(t, text)
+	socket := filepath.Join(t.TempDir(), "loader.sock")
+	l, err := socketAt(socket, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go wire.Serve(t.Context(), l, nil, s)
+	if _, err := socketAt(socket, 0o600); err == nil || !strings.Contains(err.Error(), "a loader is answering at ") {
+		t.Error(err)
+	}
+	file := filepath.Join(t.TempDir(), "new.yaml")
+	changed := strings.ReplaceAll(text, "getsid / {", "getsid /{ @x = count();") + "  - name: third\n    program: 'syscall:enter { @ = count() }'\n"
+	changed = strings.ReplaceAll(changed, "name: calls\n    program: 's", "name: calls\n    program: '  s")
+	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := Main(t.Context(), Settings{Options: Options{Config: file}, Socket: socket, Check: true}, &out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "calls: unchanged\nother: changed: it starts at 0\nthird: new\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
