@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"trace"
 )
@@ -140,6 +141,22 @@ func ExampleRun_Losses() {
 	// nvme:complete_rq recorded 500 200 500 0 0
 	// 1 map
 	// true 0 [{@ 100 200 0 0}]
+}
+
+// Where threads were off the CPU, for how long.
+func ExampleRun_Profiles() {
+	host := must(trace.OpenRecording("scripts/testdata/offcpu.rec"))
+	defer host.Close()
+	program := must(host.Compile("blocked", "sched:offcpu { @[kstack] = sum(blocked) }", nil))
+	run := must(program.Start(context.Background()))
+	defer run.Close()
+	check(run.Wait())
+	for _, p := range must(run.Profiles()) {
+		longest := p.Samples[0]
+		fmt.Println(time.Duration(longest.Value).Round(time.Second), longest.Frames[len(longest.Frames)-1])
+	}
+	// Output:
+	// 2s folio_wait_bit_common
 }
 
 // A mistake in a program has its place, and advice.

@@ -260,6 +260,16 @@ func (r *Run) Snapshot() (family.Snapshot, error) {
 	return s, err
 }
 
+// Profiles returns what the maps with stacks in their keys hold now. Unlike the rest of this package it may change.
+func (r *Run) Profiles() ([]result.Profile, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return nil, errClosed
+	}
+	return r.running.Profiles()
+}
+
 // Done is closed when the run has ended: the recording has, ctx has, or the program has called exit().
 func (r *Run) Done() <-chan struct{} { return r.over }
 

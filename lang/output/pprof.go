@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/pprof/profile"
 
@@ -17,10 +18,17 @@ import (
 // Pprof is the stacks of maps as a profile.
 const Pprof Format = "pprof"
 
-// writePprof writes a profile (github.com/google/pprof, proto/profile.proto). Each map is a type of sample. Other elements of the
-// key are labels, named like their columns.
 func (d *Document) writePprof(w io.Writer, f Summary, profiles []result.Profile) error {
-	p := &profile.Profile{DefaultSampleType: sampleType(profiles[0].Map), TimeNanos: f.Began.UnixNano(), DurationNanos: int64(f.Ended.Sub(f.Began))}
+	if err := WritePprof(w, f.Began, f.Ended, profiles); err != nil {
+		return fmt.Errorf("-f pprof: %w", err)
+	}
+	return nil
+}
+
+// WritePprof writes what maps hold by stack, counted from began to ended, as a profile (github.com/google/pprof, proto/profile.proto). Each map is
+// a type of sample. Other elements of the key are labels, named like their columns. There must be a map.
+func WritePprof(w io.Writer, began, ended time.Time, profiles []result.Profile) error {
+	p := &profile.Profile{DefaultSampleType: sampleType(profiles[0].Map), TimeNanos: began.UnixNano(), DurationNanos: int64(ended.Sub(began))}
 	locations := map[string]*profile.Location{}
 	at := func(name string) *profile.Location {
 		if l := locations[name]; l != nil {
@@ -47,7 +55,7 @@ func (d *Document) writePprof(w io.Writer, f Summary, profiles []result.Profile)
 		}
 	}
 	if err := p.CheckValid(); err != nil {
-		return fmt.Errorf("-f pprof: %w", err)
+		return err
 	}
 	return p.Write(w)
 }

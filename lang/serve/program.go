@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"trace"
+	"trace/lang/format"
 	"trace/lang/metrics/family"
+	"trace/lang/result"
 	"trace/lang/serve/config"
 	"trace/lang/syntax"
 	"trace/scripts"
@@ -152,11 +154,14 @@ func (p *program) once(ctx context.Context) bool {
 	return true
 }
 
-// check reports maps that cannot be metrics.
+// check reports maps that can be neither metrics nor profiles.
 func (p *program) check(run *trace.Run) error {
 	snapshot, err := run.Snapshot()
 	if err == nil {
-		err = p.exporter.Check(snapshot.Tables)
+		isProfile := func(t result.Table) bool {
+			return slices.ContainsFunc(t.Key, func(c result.Column) bool { return c.Type.Kind == format.Stack })
+		}
+		err = p.exporter.Check(slices.DeleteFunc(snapshot.Tables, isProfile))
 	}
 	if err != nil {
 		err = errors.Join(err, run.Close())

@@ -173,6 +173,8 @@ func (s *Service) Answer(ctx context.Context, r wire.Request) (any, error) {
 			return nil, errors.New("reload_by_http is not set in the configuration")
 		}
 		return struct{}{}, s.Reload()
+	case wire.GetProfile:
+		return s.profile(ctx, r.Program, time.Duration(r.Seconds)*time.Second)
 	case wire.GetPrograms:
 		return s.identities(), nil
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
 	"golang.org/x/sys/unix"
 
 	"trace/lang/codegen/bpftest"
@@ -277,5 +278,49 @@ func TestCheck(t *testing.T) {
 	}
 	if want := "calls: unchanged\nother: changed: it starts at 0\nthird: new\n"; out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+// A profile has what was counted while it was made.
+func TestProfile(t *testing.T) {
+	s, _ := running(t, strings.ReplaceAll(`programs:
+  - name: stacks
+    program: 'syscall:enter / nr == getpgid && pid == $1 / { @calls[ustack, comm] = count() }'
+  - name: calls
+    program: 'syscall:enter { @ = count() }'
+`, "$1", pid()))
+	attached(t, s)
+	call(100)
+	time.AfterFunc(300*time.Millisecond, func() { call(30) })
+	answer, err := s.Answer(t.Context(), wire.Request{Do: wire.GetProfile, Program: "stacks", Seconds: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := profile.ParseData(answer.([]byte))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := int64(0)
+	for _, sample := range p.Sample {
+		n += sample.Value[0]
+	}
+	if n != 30 || p.SampleType[0].Type != "calls" || p.Sample[0].Label["comm"] == nil {
+		t.Errorf("%d calls: %v", n, p)
+	}
+	for _, test := range []struct {
+		program, want string
+		seconds       int
+	}{
+		{"none", `there is no program "none" in the configuration`, 1}, {"stacks", "a profile takes from 1 to 300 seconds", 301},
+		{"calls", "program calls has no map with a stack: write one like @[kstack] = count()", 1},
+	} {
+		if _, err := s.Answer(t.Context(), wire.Request{Do: wire.GetProfile, Program: test.program, Seconds: test.seconds}); err == nil || err.Error() != test.want {
+			t.Errorf("%v, want %s", err, test.want)
+		}
+	}
+	ctx, end := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer end()
+	if _, err := s.Answer(ctx, wire.Request{Do: wire.GetProfile, Program: "stacks", Seconds: 100}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }
