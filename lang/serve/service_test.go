@@ -57,7 +57,7 @@ func running(t *testing.T, text string) (s *Service, change func(text string) er
 // attached waits until all programs are.
 func attached(t *testing.T, s *Service) {
 	t.Helper()
-	for range 500 {
+	for range 2000 {
 		if len(s.ready().Waiting) == 0 {
 			return
 		}
@@ -145,7 +145,7 @@ func pid() string { data, _ := json.Marshal(os.Getpid()); return string(data) }
 
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for range 500 {
+	for range 2000 {
 		if is() {
 			return
 		}

@@ -1,0 +1,130 @@
+//go:build linux
+
+package serve
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"trace/lang/codegen/bpftest"
+)
+
+// The web process that root's loader starts is nobody's, and can get no privilege. It shows what the programs count, and ends with the loader. A
+// change of the file is seen, and trace-web starts again if its own settings have changed.
+func TestWebProcess(t *testing.T) {
+	if err := bpftest.Permitted(); err != nil || os.Getuid() != 0 {
+		t.Skipf("needs root: %v", err)
+	}
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", bin, "trace/cmd/trace-web").CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+	for dir := bin; dir != "/"; dir = filepath.Dir(dir) { // nobody has to get at it
+		if err := os.Chmod(dir, 0o1755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	address := freeAddress(t)
+	file := filepath.Join(t.TempDir(), "trace.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := "programs: [{name: calls, program: 'syscall:enter / nr == getpgid && pid == " + pid() + " / { @n = count() }'}]\n"
+	write("listen: " + address + "\n" + program)
+	var log bytes.Buffer
+	ctx, end := context.WithCancel(context.Background())
+	over := make(chan error)
+	go func() {
+		over <- Main(ctx, Settings{Options: Options{Config: file, Log: slog.New(slog.NewTextHandler(&log, nil))}}, io.Discard)
+	}()
+	waitFor(t, "the programs", func() bool { status, _ := ask(address, "/-/ready"); return status == http.StatusOK })
+	call(100)
+	if _, text := ask(address, "/metrics"); !strings.Contains(text, "\ntrace_calls_n_total 100\n") {
+		t.Errorf("metrics: %s", text)
+	}
+	pid := webPID(t)
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`Uid:\s65534\s65534\s65534\s65534`, `Gid:\s65534\s65534\s65534\s65534`, `Groups:\s*`, `CapInh:\s0+`, `CapPrm:\s0+`, `CapEff:\s0+`, `CapBnd:\s0+`, `CapAmb:\s0+`, `NoNewPrivs:\s1`} {
+		if !regexp.MustCompile("(?m)^" + want + "$").Match(status) {
+			t.Errorf("%s is not in\n%s", want, status)
+		}
+	}
+	moved := freeAddress(t)
+	write("listen: " + moved + "\n" + program)
+	waitFor(t, "trace-web at its new address", func() bool { status, _ := ask(moved, "/-/ready"); return status == http.StatusOK })
+	if _, text := ask(moved, "/metrics"); !strings.Contains(text, "\ntrace_calls_n_total 100\n") {
+		t.Errorf("metrics after a change of the address: %s", text)
+	}
+	pid = webPID(t)
+	end()
+	if err := <-over; err != nil {
+		t.Errorf("%v\n%s", err, log.String())
+	}
+	if err := unix.Kill(pid, 0); err != unix.ESRCH {
+		t.Errorf("trace-web after the end: %v", err)
+	}
+}
+
+// webPID returns the process that this one has started.
+func webPID(t *testing.T) int {
+	t.Helper()
+	out, err := exec.Command("pgrep", "-x", "-P", strconv.Itoa(os.Getpid()), webName).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func ask(address, path string) (status int, text string) {
+	r, err := http.Get("http://" + address + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer r.Body.Close()
+	data, _ := io.ReadAll(r.Body)
+	return r.StatusCode, string(data)
+}
+
+// Without the web process, the service ends with a message that names it.
+func TestNoWeb(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if _, err := findWeb(); err == nil || err.Error() != "trace-web is neither beside trace nor in PATH: install it, or let another service start it and give --socket" {
+		t.Error(err)
+	}
+	if _, err := socketAt(filepath.Join(t.TempDir(), "none", "s"), 0o600); err == nil || !strings.HasPrefix(err.Error(), "socket: ") || !strings.HasSuffix(err.Error(), ": give its path with --socket") {
+		t.Error(err)
+	}
+}
