@@ -33,11 +33,11 @@ OBJECTS := $(foreach a,amd64 arm64,$(patsubst bpf/%.c,bpf/$(a)/%.o,$(SOURCES)))
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## one static binary, ./trace; ARCH=arm64 for that machine
-	CGO_ENABLED=0 GOARCH=$(ARCH) $(GO) build -trimpath -ldflags='-s -w' -o trace ./cmd/trace
+build: ## two static binaries, ./trace and ./trace-web; ARCH=arm64 for that machine
+	CGO_ENABLED=0 GOARCH=$(ARCH) $(GO) build -trimpath -ldflags='-s -w' -o . ./cmd/trace ./cmd/trace-web
 
-install: build ## the binary, the manual page and completion for bash, zsh and fish; PREFIX=/usr/local, DESTDIR=
-	install -D -m 755 trace $(DESTDIR)$(PREFIX)/bin/trace
+install: build ## the binaries, the manual page and completion for bash, zsh and fish; PREFIX=/usr/local, DESTDIR=
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin trace trace-web
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	$(GO) run ./cmd/trace man | $(GO) tool go-md2man > $(DESTDIR)$(PREFIX)/share/man/man1/trace.1
 	$(GO) run ./cmd/trace completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/trace
@@ -103,4 +103,4 @@ lint: ## gofmt and go vet, and that recordings are read on other systems
 	for os in darwin freebsd windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -o /dev/null ./cmd/trace || exit 1; done
 
 clean: ## remove what was built here
-	rm -rf trace .vmtest
+	rm -rf trace trace-web .vmtest

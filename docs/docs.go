@@ -20,7 +20,7 @@ type Topic struct {
 // names are the topics in the order of the manual.
 var names = []string{
 	"tutorial", "language", "functions", "from-bpftrace", "from-x-monitor", "probes", "verbs", "scripts", "output", "exploring", "recordings", "troubleshooting",
-	"lost-events", "cost", "privileges", "containers", "cgroups", "kernels", "library", "metrics", "architecture",
+	"lost-events", "cost", "privileges", "containers", "cgroups", "kernels", "library", "metrics", "service", "architecture",
 }
 
 // Topics returns all documents, in the order of the manual.

@@ -17,7 +17,7 @@ import (
 var layers = map[string][]string{
 	"trace":                      {"trace/lang/exec", "trace/lang/format", "trace/lang/ir", "trace/lang/metrics/family", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel"},
 	"trace/cmd/bench":            nil,
-	"trace/cmd/trace":            {"trace/docs", "trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/elf", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
+	"trace/cmd/trace":            {"trace/docs", "trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/serve", "trace/lang/syntax", "trace/probes", "trace/probes/elf", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
 	"trace/cmd/vmtest":           nil,
 	"trace/docs":                 nil,
 	"trace/lang":                 {"trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/syntax", "trace/probes/event"},
@@ -36,6 +36,8 @@ var layers = map[string][]string{
 	"trace/lang/result":          {"trace/lang/format", "trace/probes/event"},
 	"trace/lang/run":             {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/output", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/probes/symbols", "trace/probes/verbs"},
 	"trace/lang/run/console":     {"trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/syntax", "trace/probes/recording"},
+	"trace/cmd/trace-web":        {"trace/lang/metrics", "trace/lang/metrics/family", "trace/lang/serve/wire"},
+	"trace/lang/serve":           {"trace", "trace/lang/format", "trace/lang/metrics/family", "trace/lang/output", "trace/lang/result", "trace/lang/serve/config", "trace/lang/serve/wire", "trace/lang/syntax", "trace/scripts"},
 	"trace/lang/serve/config":    {"trace/lang/syntax"},
 	"trace/lang/serve/wire":      nil,
 	"trace/lang/syntax":          nil,
