@@ -49,7 +49,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	s.exporter = newExporter(s, slog.New(slog.DiscardHandler))
 	var all []family.Family
 	for range 500 {
-		if all, err = s.families(t.Context()); err == nil && slices.ContainsFunc(all, func(f family.Family) bool { return f.Name == "trace_calls_n_total" }) {
+		if all, err = s.families(t.Context()); err == nil && slices.ContainsFunc(all, func(f family.Family) bool { return f.Name == "trace_map_lost_updates_total" }) {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)

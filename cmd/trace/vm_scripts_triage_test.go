@@ -52,7 +52,7 @@ func TestVMScriptTriage(t *testing.T) {
 // A disk and a device that work at full rate are not unusual.
 func TestVMScriptTriageHealthy(t *testing.T) {
 	small, _ := namespaces(t)
-	trace := start(t, "triage", "5m", "--runq=250ms") // tasks wait for longer where the CPU is emulated
+	trace := start(t, "triage", "5m", "--runq=2s") // tasks wait for longer where the CPU is emulated, and shared
 	server := exec.Command("ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-n", "500")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func (s *Service) serve(ctx context.Context, socket string) (err error) {
 	return nil
 }
 
-// listen opens the socket. web is the web process that is to be started, or "".
+// listen opens the socket. web is the web process to start, or "".
 func listen(socket string) (l *net.UnixListener, remove func() error, web string, err error) {
 	if socket != "" {
 		l, err = socketAt(socket, 0o660)

@@ -5,6 +5,7 @@ package serve
 
 import (
 	"errors"
+	"runtime"
 
 	"github.com/spf13/cobra"
 )
@@ -12,6 +13,6 @@ import (
 // Command returns the command `trace serve`, which needs Linux.
 func Command(string) *cobra.Command {
 	return &cobra.Command{Use: "serve", Short: "run programs as a service, on Linux", DisableFlagParsing: true, RunE: func(*cobra.Command, []string) error {
-		return errors.New("serve: this is not Linux, so there is nothing to trace")
+		return errors.New(runtime.GOOS + " cannot be traced, only Linux")
 	}}
 }

@@ -36,7 +36,7 @@ type program struct {
 	run *trace.Run
 	// err is why it is not attached.
 	err error
-	// old is what the program replaces. ended is closed when the program is to end.
+	// old is what the program replaces. ended is closed when the program must end.
 	old   *program
 	ended chan struct{}
 }

@@ -75,7 +75,7 @@ func (s *Service) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Close releases what a service holds that does not run any more.
+// Close releases what a service holds that no longer runs.
 func (s *Service) Close() error { return s.host.Close() }
 
 // Reload reads the configuration again. Programs that have not changed run on and keep their maps. A changed one is started before its old form

@@ -25,7 +25,7 @@ import (
 )
 
 // running starts a service with a configuration. change writes another one.
-func running(t *testing.T, text string) (s *Service, change func(text string) error) {
+func running(t *testing.T, text string, log ...io.Writer) (s *Service, change func(text string) error) {
 	t.Helper()
 	if err := bpftest.Permitted(); err != nil {
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
@@ -37,7 +37,7 @@ func running(t *testing.T, text string) (s *Service, change func(text string) er
 		}
 	}
 	write(text)
-	s, err := New(Options{Config: file, Version: "v1", Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	s, err := New(Options{Config: file, Version: "v1", Log: slog.New(slog.NewTextHandler(io.MultiWriter(log...), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("%+v of a changed program", changed)
 	}
 	if up := series(t, s, "trace_program_up", "third"); up != nil {
-		t.Errorf("a program that is not there any more is %+v", up)
+		t.Errorf("a program that was removed is %+v", up)
 	}
 }
 
@@ -263,7 +263,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	go wire.Serve(t.Context(), l, nil, s)
-	if _, err := socketAt(socket, 0o600); err == nil || !strings.Contains(err.Error(), "a loader is answering at ") {
+	if _, err := socketAt(socket, 0o600); err == nil || err.Error() != "socket: a loader is answering at "+socket+" already" {
 		t.Error(err)
 	}
 	file := filepath.Join(t.TempDir(), "new.yaml")
@@ -318,9 +318,42 @@ func TestProfile(t *testing.T) {
 			t.Errorf("%v, want %s", err, test.want)
 		}
 	}
+	programs, _ := s.now()
+	programs[1].set(nil, errStarting)
+	if _, err := s.Answer(t.Context(), wire.Request{Do: wire.GetProfile, Program: "calls", Seconds: 1}); err == nil || err.Error() != "program calls is not attached: it is being attached" {
+		t.Error(err)
+	}
 	ctx, end := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer end()
 	if _, err := s.Answer(ctx, wire.Request{Do: wire.GetProfile, Program: "stacks", Seconds: 100}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
+}
+
+// A program that ends by itself keeps its metrics, and the log has it.
+func TestEnds(t *testing.T) {
+	var log lockedBuffer
+	s, _ := running(t, "programs: [{name: once, program: 'syscall:enter { @ = count(); exit() }'}]", &log)
+	waitFor(t, "its end", func() bool { return strings.Contains(log.String(), "it has ended by itself") })
+	if n := series(t, s, "trace_once_total"); n == nil || n.Value != 1 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// lockedBuffer is a buffer for several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

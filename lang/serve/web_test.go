@@ -5,6 +5,7 @@ package serve
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -125,6 +127,27 @@ func TestNoWeb(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := socketAt(filepath.Join(t.TempDir(), "none", "s"), 0o600); err == nil || !strings.HasPrefix(err.Error(), "socket: ") || !strings.HasSuffix(err.Error(), ": give its path with --socket") {
+		t.Error(err)
+	}
+}
+
+// A thread that lacks the right to drop capabilities does not start the web process.
+func TestDropPrivileges(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		if err := unix.Capset(&header, &none[0]); err != nil {
+			result <- err
+			return
+		}
+		result <- dropPrivileges()
+	}()
+	if err := <-result; !errors.Is(err, unix.EPERM) || err.Error() != "drop capability 0: operation not permitted" {
 		t.Error(err)
 	}
 }
