@@ -39,13 +39,13 @@ func TestVMCmLines(t *testing.T) {
 	recordLines(t, "cm", "cm:*", func() {
 		connectRping(t)
 		while(connectKernel)
-		serve(t, []string{"ucmatose", "-b", "10.9.0.1", "-c", "1"}, "ucmatose -s 10.9.0.1 -c 2") // the second one is rejected
-		serve(t, []string{"udaddy", "-b", "10.9.0.1", "-c", "1"}, "udaddy -s 10.9.0.1 -c 1")
+		serveOnce(t, []string{"ucmatose", "-b", "10.9.0.1", "-c", "1"}, "ucmatose -s 10.9.0.1 -c 2") // the second one is rejected
+		serveOnce(t, []string{"udaddy", "-b", "10.9.0.1", "-c", "1"}, "udaddy -s 10.9.0.1 -c 1")
 	})
 }
 
 // serve runs a server of rdma_cm, and then its client, which may fail.
-func serve(t *testing.T, server []string, client string) {
+func serveOnce(t *testing.T, server []string, client string) {
 	t.Helper()
 	listening := exec.Command(server[0], server[1:]...)
 	if err := listening.Start(); err != nil {
