@@ -1,6 +1,7 @@
 package probes
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
@@ -75,6 +76,9 @@ const (
 // CgroupsName is the name in generated code of the cgroup of [AttachOptions.Cgroup] and those below it: a hash whose keys are the ids
 // (bpf/cgroups.bpf.c).
 const CgroupsName = "cgroups"
+
+// QuestionName returns the name of the map of question i of [AttachOptions.Questions].
+func QuestionName(i int) string { return fmt.Sprintf("cgroups%d", i) }
 
 // Counters of an event, enum counter in trace.h.
 const (

@@ -4,14 +4,10 @@ package probes
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/cilium/ebpf"
 )
-
-// QuestionName returns the name of the map of question i of [AttachOptions.Questions].
-func QuestionName(i int) string { return fmt.Sprintf("cgroups%d", i) }
 
 // AnswersQuestions reports whether the kernel can have answers to questions about cgroups.
 func (h *Host) AnswersQuestions() bool {
