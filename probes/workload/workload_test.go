@@ -62,13 +62,15 @@ func TestPaths(t *testing.T) {
 		"/slurm_node1/uid_1000/job_42/step_batch":                                {Job: "42", Step: "batch"},
 		"/slurm/uid_1000":        {},
 		"/slurm/uid_1000/job_42": {Job: "42"},
-		"/system.slice/slurmstepd.scope/job_42/step_extern/user/task_0":          {Unit: "slurmstepd.scope", Job: "42", Step: "extern"},
-		"/system.slice/node1_slurmstepd.scope/job_42/step_3/slurm":               {Unit: "node1_slurmstepd.scope", Job: "42", Step: "3"},
-		"/system.slice/slurmstepd.scope/" + slurmID + "/step_interactive/user":   {Unit: "slurmstepd.scope", Job: slurmID, Step: "interactive"},
-		"/system.slice/slurmstepd.scope/system":                                  {Unit: "slurmstepd.scope"},
-		"/user.slice/user-7.slice/user@7.service/slurmstepd.scope/job_42/step_0": {Unit: "slurmstepd.scope"}, // made by a user
-		"/system.slice/a.service/slurm/uid_0/job_42":                             {Unit: "a.service"},
-		"/system.slice/slurmstepd.scope/job_x/step_0":                            {Unit: "slurmstepd.scope"},
+		"/system.slice/slurmstepd.scope/job_42/step_extern/user/task_0":             {Unit: "slurmstepd.scope", Job: "42", Step: "extern"},
+		"/system.slice/node1_slurmstepd.scope/job_42/step_3/slurm":                  {Unit: "node1_slurmstepd.scope", Job: "42", Step: "3"},
+		"/system.slice/slurmstepd.scope/" + slurmID + "/step_interactive/user":      {Unit: "slurmstepd.scope", Job: slurmID, Step: "interactive"},
+		"/system.slice/n1_slurmstepd.scope/s7GNM8C46JMF00/step_0/user/task_special": {Unit: "n1_slurmstepd.scope", Job: "s7GNM8C46JMF00", Step: "0"},
+		"/system.slice/n1_slurmstepd.scope/slurmd":                                  {Unit: "n1_slurmstepd.scope"},
+		"/system.slice/slurmstepd.scope/system":                                     {Unit: "slurmstepd.scope"},
+		"/user.slice/user-7.slice/user@7.service/slurmstepd.scope/job_42/step_0":    {Unit: "slurmstepd.scope"}, // made by a user
+		"/system.slice/a.service/slurm/uid_0/job_42":                                {Unit: "a.service"},
+		"/system.slice/slurmstepd.scope/job_x/step_0":                               {Unit: "slurmstepd.scope"},
 	} {
 		if got := OfPath(path); got != want {
 			t.Errorf("%s: got %+v, want %+v", path, got, want)
