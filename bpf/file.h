@@ -23,7 +23,11 @@ struct address_space {
 struct qstr {
 	const unsigned char *name;
 };
+struct hlist_bl_node {
+	struct hlist_bl_node **pprev;
+};
 struct dentry {
+	struct hlist_bl_node d_hash;
 	struct qstr d_name;
 };
 struct path {

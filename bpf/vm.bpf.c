@@ -8,7 +8,7 @@
 struct mm_struct {
 	unsigned long total_vm;
 	unsigned long hiwater_vm;
-	unsigned long brk;
+	unsigned long start_brk, brk, start_stack;
 };
 struct task_struct {
 	struct mm_struct *mm;
@@ -16,6 +16,8 @@ struct task_struct {
 struct vm_area_struct {
 	unsigned long vm_start;
 	unsigned long vm_end;
+	unsigned long vm_flags;
+	struct mm_struct *vm_mm;
 	struct file *vm_file;
 };
 #pragma clang attribute pop
@@ -203,6 +205,11 @@ enum vm_kind {
 	vm_kind__private_file,
 	vm_kind__shared_file,
 	vm_kind__heap,
+	vm_kind__stack,
+};
+enum {
+	KINDS = vm_kind__stack + 1,
+	VM_MAYSHARE = 0x80, /* include/linux/mm.h */
 };
 
 /* PROT_*, include/uapi/asm-generic/mman-common.h */
@@ -245,13 +252,16 @@ enum {
 	ENOMEM = 12,
 };
 
+/* What a call changes of one kind. Another mapping may be there before, so that there may be several of them. */
+#define CHANGED NEEDS(vm_unmapped) NEEDS(vm_resized) VERBOSE
+
 struct vm_map {
 	COMMON();
 	enum vm_map_op op DOC("what the process asks for; mmap is also what the kernel maps for it, like a program and its libraries");
 	hex64_t address VERBOSE DOC("where the mapping is then; what was asked for if that failed");
 	bytes_t length DOC("length that was asked for; absent for brk");
 	change_t delta NEEDS(vm_unmapped) DOC("by how much the thread made the process's mappings grow: length, less what was mapped there before");
-	enum vm_kind kind DOC("what is mapped; absent for munmap and mremap");
+	enum vm_kind kind NEEDS(vm_unmapped) NEEDS(vm_resized) DOC("what is mapped or unmapped; absent for munmap of several kinds or of nothing");
 	enum vm_prot prot FLAGS DOC("what it may be used for; only of mmap");
 	enum vm_map_flags flags FLAGS VERBOSE DOC("MAP_* of mmap, and MREMAP_* of mremap");
 	char file[32] DETAIL DOC(FILE_NAME "; empty if there is none");
@@ -260,6 +270,14 @@ struct vm_map {
 	errno_t ret DOC("0, or -errno on failure; for brk -ENOMEM if the heap does not end where the process asks for");
 	ns_t latency DOC("time in the call, also for the lock of the process's memory");
 	bytes_t total DOC("all that the process has mapped then: VmSize of /proc/PID/status");
+	struct {
+		change_t private_anon CHANGED DOC("of it: of memory of its own, without a file; also [vdso] and the like");
+		change_t shared_anon CHANGED DOC("of it: of shared memory without a file, also of shmget");
+		change_t private_file CHANGED DOC("of it: of files, whose changes are not written to them");
+		change_t shared_file CHANGED DOC("of it: of files, whose changes are written to them");
+		change_t heap CHANGED DOC("of it: of what brk sizes: [heap] of /proc/PID/maps");
+		change_t stack CHANGED DOC("of it: of the stack of the first thread: [stack] of /proc/PID/maps");
+	} grown;
 	struct {
 		HAS_PAD;
 		__u32 length : 1;
@@ -281,7 +299,11 @@ struct mapping {
 	__u64 before; /* where the heap ended; length that mremap changes */
 	__u64 target; /* of mremap to a fixed address */
 	__s64 delta;
+	__s64 grown[KINDS];
 	__u32 op, prot, flags;
+	__u32 of; /* kind of what mremap changes */
+	__u32 kind; /* of what was mapped or unmapped last */
+	__u32 kinds; /* a bit for each kind of it */
 };
 BY_THREAD(vm_map_calls, struct mapping, 16384)
 
@@ -301,6 +323,9 @@ static __always_inline struct mapping *map_begin(enum vm_map_op op, __u64 addres
 	call->address = address;
 	call->length = length;
 	call->delta = 0;
+	call->of = KINDS;
+	call->kinds = 0;
+	__builtin_memset(call->grown, 0, sizeof(call->grown));
 	call->at = bpf_ktime_get_ns();
 	return call;
 }
@@ -311,15 +336,59 @@ static __always_inline __u64 page_aligned(__u64 n)
 	return (n + page_size - 1) & -page_size;
 }
 
-static __always_inline enum vm_kind kind_of(struct mapping *call)
+static __always_inline enum vm_kind kind_asked_for(struct mapping *call)
 {
 	bool shared = call->flags & vm_map_flags__SHARED; /* and MAP_SHARED_VALIDATE */
 
-	if (call->op == vm_map_op__brk)
-		return vm_kind__heap;
 	if (!call->file || (call->flags & vm_map_flags__ANONYMOUS)) /* large pages without a file have one in the kernel */
 		return shared ? vm_kind__shared_anon : vm_kind__private_anon;
 	return shared ? vm_kind__shared_file : vm_kind__private_file;
+}
+
+/* The first eight bytes of a name, as a number of a little-endian machine. */
+#define BEGINNING(s) \
+	((__u64)(s)[0] | (__u64)(s)[1] << 8 | (__u64)(s)[2] << 16 | (__u64)(s)[3] << 24 | (__u64)(s)[4] << 32 | (__u64)(s)[5] << 40 | \
+	 (__u64)(s)[6] << 48 | (__u64)(s)[7] << 56)
+
+/* The kernel's own file of a mapping that has none for the process. */
+static __always_inline bool is_nameless(struct file *file)
+{
+	__u64 name = 0;
+
+	if (BPF_CORE_READ(file, f_path.dentry, d_hash.pprev))
+		return false;
+	bpf_probe_read_kernel(&name, sizeof(name), name_of(file));
+	return name == BEGINNING("dev/zero") || name == BEGINNING("anon_hugepage") || (__u32)name == (__u32)BEGINNING("SYSV0000");
+}
+
+/* As /proc/PID/maps shows it: show_map_vma, fs/proc/task_mmu.c. */
+static __always_inline enum vm_kind kind_of(struct vm_area_struct *area)
+{
+	struct mm_struct *mm = BPF_CORE_READ(area, vm_mm);
+	struct file *file = BPF_CORE_READ(area, vm_file);
+	bool shared = BPF_CORE_READ(area, vm_flags) & VM_MAYSHARE;
+	__u64 start = BPF_CORE_READ(area, vm_start), end = BPF_CORE_READ(area, vm_end);
+
+	if (file && !is_nameless(file))
+		return shared ? vm_kind__shared_file : vm_kind__private_file;
+	if (file || shared)
+		return shared ? vm_kind__shared_anon : vm_kind__private_anon;
+	if (start < BPF_CORE_READ(mm, brk) && end > BPF_CORE_READ(mm, start_brk))
+		return vm_kind__heap;
+	if (start <= BPF_CORE_READ(mm, start_stack) && end >= BPF_CORE_READ(mm, start_stack))
+		return vm_kind__stack;
+	return vm_kind__private_anon;
+}
+
+/* A call has mapped or unmapped something. Its kind is unknown where the kernel lacks a function of vm_resized. */
+static __always_inline void changed(struct mapping *call, __u32 kind, __s64 by)
+{
+	call->delta += by;
+	if (kind >= KINDS)
+		return;
+	call->grown[kind] += by;
+	call->kind = kind;
+	call->kinds |= 1 << kind;
 }
 
 static __always_inline void capture_mmap(struct vm_map *e, struct mapping *call, enum stage stage)
@@ -336,6 +405,10 @@ static __always_inline void capture_mmap(struct vm_map *e, struct mapping *call,
 		SET(e, inode, number_of(inode_of(call->file)));
 }
 
+#define CAPTURE_GROWN(of_kind) \
+	if (WANT(vm_map, grown.of_kind, stage)) \
+		e->grown.of_kind = call->grown[vm_kind__##of_kind]
+
 static __always_inline void vm_map_capture(struct vm_map *e, struct mapping *call, __s64 error, enum stage stage)
 {
 	CAPTURE_COMMON(vm_map, e, stage);
@@ -349,8 +422,10 @@ static __always_inline void vm_map_capture(struct vm_map *e, struct mapping *cal
 		SET(e, length, call->length);
 	if (WANT(vm_map, delta, stage))
 		e->delta = call->delta;
-	if (WANT(vm_map, kind, stage) && (call->op == vm_map_op__mmap || call->op == vm_map_op__brk))
-		SET(e, kind, kind_of(call));
+	if (WANT(vm_map, kind, stage) && call->op == vm_map_op__mmap)
+		SET(e, kind, kind_asked_for(call));
+	else if (WANT(vm_map, kind, stage) && call->kinds && !(call->kinds & (call->kinds - 1)))
+		SET(e, kind, call->kind);
 	if (WANT(vm_map, flags, stage) && (call->op == vm_map_op__mmap || call->op == vm_map_op__mremap))
 		SET(e, flags, (call->flags & MAP_TYPE) == MAP_SHARED_VALIDATE ? call->flags & ~vm_map_flags__PRIVATE : call->flags);
 	if (WANT(vm_map, file, stage))
@@ -363,6 +438,12 @@ static __always_inline void vm_map_capture(struct vm_map *e, struct mapping *cal
 		e->latency = bpf_ktime_get_ns() - call->at;
 	if (WANT(vm_map, total, stage))
 		e->total = BPF_CORE_READ(current_mm(), total_vm) * page_size;
+	CAPTURE_GROWN(private_anon);
+	CAPTURE_GROWN(shared_anon);
+	CAPTURE_GROWN(private_file);
+	CAPTURE_GROWN(shared_file);
+	CAPTURE_GROWN(heap);
+	CAPTURE_GROWN(stack);
 }
 
 static __always_inline int map_end(void *ctx, struct mapping *call, __s64 error)
@@ -409,7 +490,7 @@ static __always_inline int mmap_leave(void *ctx, __s64 ret)
 		return 0;
 	if (vm_map_entry && !is_error(ret)) {
 		call->address = ret;
-		call->delta += page_aligned(call->length);
+		changed(call, kind_asked_for(call), page_aligned(call->length));
 	}
 	return map_end(ctx, call, is_error(ret) ? ret : 0);
 }
@@ -452,7 +533,8 @@ static __always_inline int brk_leave(void *ctx, __s64 ret)
 		return 0;
 	if (vm_map_entry) {
 		failed = call->address > (__u64)ret;
-		call->delta = page_aligned(ret) - page_aligned(call->before);
+		if ((__u64)ret >= call->before)
+			changed(call, vm_kind__heap, page_aligned(ret) - page_aligned(call->before));
 		call->address = ret;
 	}
 	return map_end(ctx, call, failed ? -ENOMEM : 0);
@@ -472,6 +554,12 @@ static __always_inline int mremap_enter(void *ctx, struct kprobe_regs *regs)
 	return 0;
 }
 
+/* What moves is no longer where the heap or the stack is. */
+static __always_inline __u32 kind_moved(struct mapping *call)
+{
+	return call->of == vm_kind__heap || call->of == vm_kind__stack ? vm_kind__private_anon : call->of;
+}
+
 /* What moves is mapped anew, before the old mapping goes; so is a second mapping of the same memory, where the old length is 0. */
 static __always_inline int mremap_leave(void *ctx, __s64 ret)
 {
@@ -483,9 +571,9 @@ static __always_inline int mremap_leave(void *ctx, __s64 ret)
 		__u64 before = page_aligned(call->before), now = page_aligned(call->length);
 
 		if ((__u64)ret != call->address)
-			call->delta += now;
+			changed(call, kind_moved(call), now);
 		else if (now > before)
-			call->delta += now - before;
+			changed(call, call->of, now - before);
 		call->address = ret;
 	}
 	return map_end(ctx, call, is_error(ret) ? ret : 0);
@@ -502,25 +590,125 @@ static __always_inline bool lies_in(__u64 start, __u64 end, __u64 address, __u64
 	return start >= address && end <= address + page_aligned(length);
 }
 
+static __always_inline bool unmaps(struct mapping *call, __u64 start, __u64 end)
+{
+	switch (call->op) {
+	case vm_map_op__brk:
+		return start >= page_aligned(call->address) && end <= page_aligned(call->before);
+	case vm_map_op__mmap:
+		return call->flags & vm_map_flags__FIXED && lies_in(start, end, call->address, call->length);
+	case vm_map_op__mremap:
+		return lies_in(start, end, call->address, call->before) ||
+		       (call->flags & vm_map_flags__REMAP_FIXED && lies_in(start, end, call->target, call->length));
+	}
+	return lies_in(start, end, call->address, call->length);
+}
+
 static __always_inline int freed(void *ctx, __u64 vma, __u64 unused1, __u64 unused2)
 {
 	struct mapping *call = vm_map_calls_of(bpf_get_current_pid_tgid());
 	struct vm_area_struct *area = (void *)vma;
 	__u64 start, end;
 
-	if (!call || call->op == vm_map_op__brk)
-		return 0;
-	if (call->op == vm_map_op__mmap && !(call->flags & vm_map_flags__FIXED))
+	if (!call)
 		return 0;
 	start = BPF_CORE_READ(area, vm_start);
 	end = BPF_CORE_READ(area, vm_end);
-	if (lies_in(start, end, call->address, call->op == vm_map_op__mremap ? call->before : call->length) ||
-	    (call->op == vm_map_op__mremap && call->flags & vm_map_flags__REMAP_FIXED && lies_in(start, end, call->target, call->length)))
-		call->delta -= end - start;
+	if (unmaps(call, start, end))
+		changed(call, call->op == vm_map_op__brk ? vm_kind__heap : kind_of(area), start - end);
 	return 0;
 }
 
 ON_ENTER(vm_unmapped, vm_area_free, 1, freed)
+
+/* The mapping that mremap changes: the kernel copies it to where it moves to, or adjusts it. */
+static __always_inline int resized(struct vm_area_struct *area)
+{
+	struct mapping *call = vm_map_calls_of(bpf_get_current_pid_tgid());
+
+	if (call && call->op == vm_map_op__mremap && BPF_CORE_READ(area, vm_start) <= call->address && call->address < BPF_CORE_READ(area, vm_end))
+		call->of = kind_of(area);
+	return 0;
+}
+
+static __always_inline int copied(void *ctx, __u64 at, __u64 unused1, __u64 unused2)
+{
+	struct vm_area_struct *area = 0;
+
+	bpf_probe_read_kernel(&area, sizeof(area), (void *)at);
+	return resized(area);
+}
+
+static __always_inline int adjusted(void *ctx, __u64 vma, __u64 unused1, __u64 unused2)
+{
+	return resized((void *)vma);
+}
+
+ON_ENTER_OR_MORE(vm_resized, copy_vma, 1, copied)
+ON_ENTER_OR_MORE(vm_resized, vma_adjust_trans_huge, 1, adjusted)
+
+struct vm_stack {
+	COMMON();
+	enum vm_kind kind DOC("stack, or private_anon for what was mapped with MAP_GROWSDOWN");
+	change_t delta DOC("by how much it grew; 0 if another thread was faster");
+	bytes_t total DOC("all that the process has mapped then: VmSize of /proc/PID/status");
+} DOC("a stack grows as it is used, or as a program starts (expand_stack, expand_stack_locked)");
+EVENT(vm_stack)
+OF_CALL(vm_stack)
+
+struct growing {
+	struct vm_area_struct *area;
+	__u64 start;
+};
+BY_THREAD(vm_stack_calls, struct growing, 16384)
+
+static __always_inline int stack_enter(void *ctx, __u64 vma, __u64 address, __u64 unused)
+{
+	struct vm_area_struct *area = (void *)vma;
+	struct growing *call;
+
+	if (!vm_stack_entry)
+		return 0;
+	BEGIN_BY_THREAD(vm_stack, vm_stack_calls, call);
+	if (!call)
+		return 0;
+	call->area = area;
+	call->start = BPF_CORE_READ(area, vm_start);
+	return 0;
+}
+
+static __always_inline void vm_stack_capture(struct vm_stack *e, struct growing *call, enum stage stage)
+{
+	struct vm_area_struct *area;
+
+	CAPTURE_COMMON(vm_stack, e, stage);
+	if (!vm_stack_entry)
+		return;
+	area = call->area;
+	if (WANT(vm_stack, kind, stage))
+		e->kind = kind_of(area);
+	if (WANT(vm_stack, delta, stage))
+		e->delta = call->start - BPF_CORE_READ(area, vm_start);
+	if (WANT(vm_stack, total, stage))
+		e->total = BPF_CORE_READ(current_mm(), total_vm) * page_size;
+}
+
+static __always_inline int stack_leave(void *ctx, __s64 ret)
+{
+	struct growing *call = vm_stack_entry ? vm_stack_calls_of(bpf_get_current_pid_tgid()) : 0;
+	struct vm_stack e;
+
+	if (vm_stack_unseen(call))
+		return 0;
+	if (!(__s32)ret)
+		EMIT(vm_stack, ctx, &e, call);
+	if (vm_stack_entry)
+		vm_stack_calls_end(call);
+	return 0;
+}
+
+/* Before 6.5 expand_stack takes the mapping, and since then expand_stack_locked does. */
+ON_CALL(vm_stack, grow, 2, stack_enter, stack_leave)
 
 /* MM_*PAGES, MM_SWAPENTS: include/linux/mm_types_task.h */
 enum vm_rss_part {
@@ -579,6 +767,27 @@ int tracepoint_vm_rss(struct tracefs_vm_rss *ctx)
 	EMIT(vm_rss, ctx, &e, ctx);
 	return 0;
 }
+
+/* Made in user space. */
+struct vm_size {
+	COMMON();
+	enum vm_kind kind DOC("what is mapped");
+	bytes_t size DOC("how much the process has mapped of it: the sum of the lines of /proc/PID/maps, 0 if the process has ended");
+	change_t delta DOC("by how much it has grown since the reading before; absent at the first reading of all");
+	ns_t period DOC("time from the reading before to this one; absent at the first reading of the process");
+	struct {
+		HAS_PAD;
+		__u32 tid : 1;
+		__u32 uid : 1;
+		__u32 cgroup : 1;
+		__u32 cpu : 1;
+		__u32 delta : 1;
+		__u32 period : 1;
+	} has HAS_ALIGN;
+} DOC("what a process has mapped has changed since the reading before, or is there at the first one (/proc/PID/maps); read every 10 s, or every second as vm:size:1s");
+EVENT(vm_size)
+static __always_inline void vm_size_capture(struct vm_size *e, enum stage stage) {}
+MADE(vm_size)
 
 struct vm_exit {
 	COMMON();

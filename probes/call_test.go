@@ -55,7 +55,7 @@ func TestEntryOfCalls(t *testing.T) {
 			}
 		}
 	}
-	if len(of) != 25 {
+	if len(of) != 26 {
 		t.Errorf("%d probes tell of calls: %v", len(of), of)
 	}
 }

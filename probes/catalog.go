@@ -91,11 +91,10 @@ func newOrigin(o *object, name string, hk hook, enums map[string]*event.Enum) (*
 		return nil, err
 	}
 	s.object, s.hook = o, hk
-	s.Targets, s.Apart, s.Sampled, s.Selector = hk.place.targets(), o.apart || hk.inquiry != nil || hk.dense != "", hk.place.sampled(), hk.selector
+	s.Targets, s.Sampled, s.Selector = hk.place.targets(), hk.place.sampled(), hk.selector
 	s.Dense, s.Elsewhere = hk.dense, hk.elsewhere
-	if _, read := hk.place.(readings); read {
-		s.Apart, s.Period, s.LeastPeriod = true, usualPeriod, leastPeriod
-	}
+	s.Period, s.LeastPeriod = hk.place.period()
+	s.Apart = o.apart || hk.inquiry != nil || hk.dense != "" || s.Period != 0
 	return s, nil
 }
 

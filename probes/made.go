@@ -55,6 +55,8 @@ type filled struct {
 	raw   []byte
 }
 
+func (f filled) clone() filled { return filled{f.probe, bytes.Clone(f.raw)} }
+
 // number sets a field that is a number or a truth value.
 func (f filled) number(name string, n uint64) {
 	field := f.present(name)

@@ -1,5 +1,7 @@
 package probes
 
+import "time"
+
 // openings is where processes open RDMA devices, or have them open. User space sees that, and makes the events.
 type openings struct{}
 
@@ -10,4 +12,6 @@ func (openings) stack() (functions []string, through bool) { return nil, false }
 
 func (openings) sampled() bool { return false }
 
-func (openings) among(*chosen) Arg { return nil }
+func (openings) period() (usual, least time.Duration) { return 0, 0 }
+
+func (openings) among(_ *chosen, own Arg) Arg { return own }

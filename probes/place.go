@@ -3,6 +3,7 @@ package probes
 import (
 	"runtime"
 	"slices"
+	"time"
 )
 
 // A place is where in a kernel the programs of a hook run. The catalog has values of it: a [tracepoint], [functions], a [clock], a [datapath],
@@ -14,8 +15,10 @@ type place interface {
 	stack() (functions []string, through bool)
 	// sampled reports whether programs run there at a rate that a request sets.
 	sampled() bool
-	// among returns the argument that attaches there to some processes only, or nil if no argument does.
-	among(c *chosen) Arg
+	// period returns the usual time from one event to the next, and the least one, if user space makes the events again and again; 0 otherwise.
+	period() (usual, least time.Duration)
+	// among returns the argument that attaches there to some processes only, for a request with an argument; the latter if none does.
+	among(c *chosen, own Arg) Arg
 	attachable
 }
 
@@ -40,7 +43,9 @@ func (tp tracepoint) stack() (functions []string, through bool) {
 
 func (tracepoint) sampled() bool { return false }
 
-func (tracepoint) among(*chosen) Arg { return nil }
+func (tracepoint) period() (usual, least time.Duration) { return 0, 0 }
+
+func (tracepoint) among(_ *chosen, own Arg) Arg { return own }
 
 // functions are attached to as fexit or kprobe: the first alternative whose functions this kernel has.
 type functions [][]kernelFunc
@@ -97,7 +102,9 @@ func (fs functions) stack() (functions []string, through bool) {
 
 func (functions) sampled() bool { return false }
 
-func (functions) among(*chosen) Arg { return nil }
+func (functions) period() (usual, least time.Duration) { return 0, 0 }
+
+func (functions) among(_ *chosen, own Arg) Arg { return own }
 
 // A clock ticks on each CPU at the rate that a request sets, see [Rate].
 type clock struct{}
@@ -109,7 +116,9 @@ func (clock) stack() (functions []string, through bool) { return nil, false }
 
 func (clock) sampled() bool { return true }
 
-func (clock) among(*chosen) Arg { return nil }
+func (clock) period() (usual, least time.Duration) { return 0, 0 }
+
+func (clock) among(_ *chosen, own Arg) Arg { return own }
 
 // A datapath is calls of libibverbs, by the names of their functions in struct ibv_context_ops, struct ibv_qp_ex and struct ibv_cq_ex. Each is in the libraries
 // of providers.
@@ -122,4 +131,6 @@ func (datapath) stack() (functions []string, through bool) { return nil, false }
 
 func (datapath) sampled() bool { return false }
 
-func (datapath) among(c *chosen) Arg { return c }
+func (datapath) period() (usual, least time.Duration) { return 0, 0 }
+
+func (datapath) among(c *chosen, _ Arg) Arg { return c }

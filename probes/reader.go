@@ -7,23 +7,26 @@ import (
 	"time"
 
 	"trace/probes/counter"
+	"trace/probes/kernel"
 )
 
 // A reader reads counters again and again, and makes events of what has changed.
 type reader struct {
 	maker
-	source counter.Source
-	before map[counter.Key]counter.Set
-	noted  map[string]bool // failures
-	end    chan struct{}
-	ended  chan struct{}
+	series
+	source  counter.Source
+	cgroups *kernel.Cgroups
+	before  map[counter.Key]counter.Set // nil before the first reading
+	noted   map[string]bool             // failures
+	end     chan struct{}
+	ended   chan struct{}
 
 	mu     sync.Mutex
 	closed bool // no event may be made from now on
 }
 
 // lastReading is for how long the end waits for the last reading: a device may not answer.
-const lastReading = 200 * time.Millisecond
+const lastReading = time.Second
 
 // Close reads what has changed since the last reading, and ends the readings.
 func (r *reader) Close() error {
@@ -84,12 +87,19 @@ func (r *reader) read() {
 			s = before
 		case known:
 			r.changes(s, before)
+		case r.whole:
+			r.changes(s, s.Without())
 		}
 		sets[s.Key] = s
 	})
 	if err != nil {
 		r.failed(err)
 		return
+	}
+	for key, gone := range r.before {
+		if _, there := sets[key]; !there && r.whole {
+			r.changes(gone.Without(), gone)
+		}
 	}
 	r.before = sets
 }
@@ -105,20 +115,19 @@ func (r *reader) failed(err error) {
 
 // changes makes the events of a set.
 func (r *reader) changes(now, before counter.Set) {
-	for _, c := range now.Since(before) {
-		f := r.event()
-		f.number("nsecs", now.At)
-		f.text("dev", now.Name)
-		f.text("name", c.Name)
-		f.number("source", uint64(now.Kind))
-		if now.Port != 0 {
-			f.number("port", uint64(now.Port))
-		}
-		f.number("value", c.Value)
-		if c.Value > c.Before {
-			f.number("delta", c.Value-c.Before)
-		}
-		f.number("period", now.At-before.At)
+	changed := now.Since(before)
+	if len(changed) == 0 {
+		return
+	}
+	all := r.event()
+	all.number("nsecs", now.At)
+	if before.At != 0 {
+		all.number("period", now.At-before.At)
+	}
+	r.owner(all, now, r.cgroups)
+	for _, c := range changed {
+		f := all.clone()
+		r.counter(f, c, r.before == nil)
 		r.unlessClosed(func() { r.deliver(f) })
 	}
 }

@@ -78,8 +78,8 @@ func (r *request) wants(hook string) bool {
 
 // argAt returns the argument for a place: the request's own, or the processes of the session.
 func (r *request) argAt(at place) Arg {
-	if r.Arg == nil && r.among != nil {
-		return at.among(r.among)
+	if r.among != nil {
+		return at.among(r.among, r.Arg)
 	}
 	return r.Arg
 }

@@ -3,6 +3,7 @@ package probes
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"trace/probes/kernel"
 )
@@ -88,7 +89,7 @@ var table = []row{
 	{"mlx5:modify_qp", hook{name: "mlx5_modify_qp", place: functions{{fn("mlx5_ib_modify_qp")}}}},
 	{"mlx5:reg_user_mr", hook{name: "mlx5_reg_user_mr", place: functions{{fn("mlx5_ib_reg_user_mr")}}}},
 	{"mlx5:reg_user_mr_dmabuf", hook{name: "mlx5_reg_user_mr_dmabuf", place: functions{{fn("mlx5_ib_reg_user_mr_dmabuf")}}}},
-	{"net:counters", hook{name: "net_counters", place: readings("net")}},
+	{"net:counters", hook{name: "net_counters", place: readings{"net", time.Second}}},
 	{"nvme:async_event", hook{name: "nvme_async_event", place: tracepoint{name: "nvme_async_event"}}},
 	{"nvme:complete_rq", hook{name: "nvme_complete_rq", place: tracepoint{name: "nvme_complete_rq"}}},
 	{"nvme:failover", hook{name: "nvme_failover", place: functions{{fn("nvme_failover_req").inInterrupts()}}}},
@@ -103,7 +104,7 @@ var table = []row{
 	}}},
 	{"oom:kill", hook{name: "oom_kill", elsewhere: true, place: functions{{fn("oom_kill_process"), fn("__oom_kill_process"), fn("mark_oom_victim")}}}},
 	{"profile:hz", hook{name: "profile_hz", place: clock{}}},
-	{"rdma:counters", hook{name: "rdma_counters", place: readings("rdma")}},
+	{"rdma:counters", hook{name: "rdma_counters", place: readings{"rdma", time.Second}}},
 	{"rdma:qp", hook{name: "rdma_qp", place: functions{{fn("ib_query_qp")}}, room: rdmaQPs, inquiry: &inquiry{mark: "raw_tp_rdma_qp_ask", ask: queryQPs}}},
 	{"rdma:resource", hook{
 		name:  "rdma_resource",
@@ -135,6 +136,8 @@ var table = []row{
 	{"vm:fault", hook{name: "vm_fault", place: functions{{fn("handle_mm_fault")}}}},
 	{"vm:map", hook{name: "vm_map", place: functions{{fn("vm_mmap_pgoff"), fn("__vm_munmap"), sys("brk"), sys("mremap")}}}},
 	{"vm:rss", hook{name: "vm_rss", place: tracepoint{name: "rss_stat"}}},
+	{"vm:size", hook{name: "vm_size", place: readings{"processes", 10 * time.Second}}},
+	{"vm:stack", hook{name: "vm_stack", place: functions{{fn("expand_stack_locked").as("grow")}, {fn("expand_stack").as("grow")}}}},
 }
 
 var helpers = []hook{
@@ -168,6 +171,7 @@ var helpers = []hook{
 	{name: "verbs_read_vendor_err", place: datapath{"read_vendor_err"}},
 	{name: "verbs_read_wallclock", place: datapath{"read_completion_wallclock_ns"}},
 	{name: "verbs_renewed", place: functions{{opt("ib_modify_qp_with_udata"), opt("ib_destroy_qp_user")}}},
+	{name: "vm_resized", place: functions{{opt("copy_vma"), opt("vma_adjust_trans_huge")}}},
 	{name: "vm_unmapped", place: functions{{fn("vm_area_free")}}},
 }
 

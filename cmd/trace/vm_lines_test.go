@@ -113,7 +113,7 @@ func TestVMCacheLines(t *testing.T) {
 
 func TestVMVmLines(t *testing.T) {
 	f := coldFile(t, filepath.Join(mountDisk(t), "mapped"), 64)
-	recordLines(t, "vm", `vm:* / comm == "memory" || comm == "work" && (nsecs % 8 == 0 || probe == "vm:map") || probe == "vm:exit" /`, func() { runMemory(t, f) })
+	recordLines(t, "vm", `vm:* / comm == "memory" || comm == "work" && (nsecs % 8 == 0 || probe == "vm:map") || probe == "vm:exit" || probe == "vm:size" && comm == "trace.test" /`, func() { runMemory(t, f) })
 }
 
 // runMemory runs the program of testdata/vm/memory.c.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -187,22 +188,26 @@ func TestVMVerbsFailedReads(t *testing.T) {
 	for _, run := range []struct {
 		flags, mode string
 		warns       bool
-	}{{"-k", "cold 7", true}, {"-q", "cold 7", false}, {"-k", "plain 7", false}} {
-		cmd := exec.Command("trace", run.flags, "--no-warnings", "-c", dir+"/unusual "+run.mode,
-			"verbs:post_send { @[opcode] = count() } verbs:post_recv { @received = count() }")
-		var messages strings.Builder
-		cmd.Stderr = &messages
-		if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), ": 7\n") {
-			t.Errorf("%s: %v: %s%s", run.mode, err, out, &messages)
+	}{{"-k", "cold 7", true}, {"-v", "cold 7", false}, {"-k", "command 7 true", false}} {
+		trace := startCommand(t, exec.Command("trace", run.flags, "verbs:post_send { @[opcode] = count() } verbs:post_recv { @received = count() }"))
+		program := exec.Command(dir+"/unusual", strings.Fields(run.mode)...)
+		in, err := program.StdinPipe()
+		if err := errors.Join(err, program.Start()); err != nil {
+			t.Fatal(err)
 		}
-		found := regexp.MustCompile(`verbs:post_send: WARNING: Failed to probe_read_user: Bad address \(-14\): (\d+) reads of`).FindStringSubmatch(messages.String())
+		trace.waitToSay(t, "is followed from now on")
+		if err := errors.Join(in.Close(), program.Wait()); err != nil {
+			t.Fatal(err)
+		}
+		trace.end(t)
+		messages := trace.messages(t)
 		n := 0
-		if found != nil {
+		if found := regexp.MustCompile(`verbs:post_send: WARNING: Failed to probe_read_user: Bad address \(-14\): (\d+) reads of`).FindStringSubmatch(messages); found != nil {
 			n, _ = strconv.Atoi(found[1])
 		}
-		t.Logf("%s %s: %d", run.flags, run.mode, n)
-		if (n >= 7) != run.warns || strings.Count(messages.String(), "probe_read_user") > 1 {
-			t.Error(messages.String())
+		t.Logf("%s %s: %d; %s", run.flags, run.mode, n, trace.wrote(t))
+		if (n >= 7) != run.warns || strings.Count(messages, "probe_read_user") > 1 || !strings.Contains(trace.wrote(t), "]: ") {
+			t.Error(messages)
 		}
 	}
 }

@@ -4,15 +4,14 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // Faults are those that getrusage counts, also the pages of a file that nobody reads ahead. Mappings grow as VmSize does, also where
@@ -24,7 +23,9 @@ func TestVMFaultsAndMappings(t *testing.T) {
 		vm:fault / comm == "work" && !failed && !major / { @minor = count() }
 		vm:fault / comm == "work" && !failed && major / { @major = count(); @waited = max(latency) }
 		vm:fault / comm == "work" && major && file == "mapped" / { @offile = count() }
-		vm:map { @growth = sum((int64)delta); @total = max((uint64)total) }
+		vm:map { @growth = sum((int64)delta) }
+		vm:stack { @growth = sum((int64)delta) }
+		vm:map / comm == "work" && kind == nil && delta != 0 / { @several = count() }
 		vm:map / comm == "work" / { @calls[op, ret] = count() }
 		vm:map / comm == "work" && op == mmap && ret == 0 / { @length[kind] = sum((uint64)length) }
 		vm:map / comm == "work" && op == brk / { @brk[kind] = sum((int64)delta) }
@@ -42,8 +43,8 @@ func TestVMFaultsAndMappings(t *testing.T) {
 	const MB = 1 << 20
 	for name, want := range map[string]uint64{
 		"@minor": minor, "@major": major, "@offile": 32, "@growth": growth << 10,
-		"@calls[mmap, 0]": 6, "@calls[mmap, -ENOMEM]": 1, "@calls[munmap, 0]": 2, "@calls[mremap, 0]": 3,
-		"@length[private_anon]": 17 * MB, "@length[shared_anon]": 4 * MB, "@length[private_file]": 64 * pageSize, "@length[shared_file]": 64 * pageSize,
+		"@calls[mmap, 0]": 8, "@calls[mmap, -ENOMEM]": 1, "@calls[munmap, 0]": 5, "@several": 1, "@calls[mremap, 0]": 3,
+		"@length[private_anon]": 21 * MB, "@length[shared_anon]": 4 * MB, "@length[private_file]": 64 * pageSize, "@length[shared_file]": 128 * pageSize,
 		"@brk[heap]": 3 * MB, "@lookups": 32, "@exits": 1, "@size": size << 10, "@peak": peak << 10,
 	} {
 		if got[name] == want {
@@ -64,41 +65,60 @@ func TestVMFaultsAndMappings(t *testing.T) {
 	}
 }
 
-// What processvm reports of a process from before is the growth of VmSize, and at last VmSize itself.
+// What processvm prints at the beginning and at the end is what /proc/PID/smaps has by kind, of a process from before and of a new one. What
+// comes and goes by calls is the difference of the process from before.
 func TestVMScriptProcessvm(t *testing.T) {
-	m := startMemory(t, coldFile(t, filepath.Join(mountDisk(t), "mapped"), 64).Name())
-	before := memoryOf(t, m.pid, "VmSize")
-	trace := startCommand(t, exec.Command("trace", "-f", "json", "-p", fmt.Sprint(m.pid), "processvm"))
-	m.goOn(t)
-	after := memoryOf(t, m.pid, "VmSize")
-	last := regexp.MustCompile(fmt.Sprintf(`/%d (\S+) \($`, m.pid))
-	var size string
-	waitUntil(t, "there is a line", func() bool { return strings.Contains(trace.wrote(t), fmt.Sprintf("/%d ", m.pid)) })
-	time.Sleep(2 * time.Second) // for one more, if the work took longer than an interval
-	events := trace.stop(t)
-	var grown int64
-	for _, e := range events {
-		if e.text("type") == "map" {
-			for _, n := range e["data"].(map[string]any)["@grown"].(map[string]any) {
-				kept, err := n.(json.Number).Int64()
-				if err != nil {
-					t.Fatal(err)
-				}
-				grown += kept
+	file := coldFile(t, filepath.Join(mountDisk(t), "mapped"), 64).Name()
+	old := startMemory(t, file)
+	before := kindsOf(t, old.pid)
+	script := startCommand(t, exec.Command("trace", "-f", "json", "processvm", "--top=1000"))
+	calls := startTool(t, "Attached", "trace", "-p", fmt.Sprint(old.pid), `
+		vm:map { @private_anon = sum((int64)grown.private_anon); @shared_anon = sum((int64)grown.shared_anon)
+			@private_file = sum((int64)grown.private_file); @shared_file = sum((int64)grown.shared_file)
+			@heap = sum((int64)grown.heap); @stack = sum((int64)grown.stack) }
+		vm:stack { @stack = sum((int64)delta) }
+		vm:size / delta == nil / { @first[kind] = (uint64)size }
+		vm:size { @last[kind] = (uint64)size }`)
+	waitUntil(t, "there is a line", func() bool { return strings.Contains(script.wrote(t), fmt.Sprintf("/%d ", old.pid)) })
+	recent := startMemory(t, file)
+	for _, m := range []memory{old, recent} {
+		m.goOn(t)
+	}
+	after, recently := kindsOf(t, old.pid), kindsOf(t, recent.pid)
+	got := countsOf(calls.stop(t))
+	t.Logf("%v, then %v; %v", before, after, got)
+	skipped := strings.Contains(calls.out.String(), "lost")
+	for kind, size := range after {
+		if got["@first["+kind+"]"] != before[kind]<<10 || got["@last["+kind+"]"] != size<<10 {
+			t.Errorf("%s: %d, then %d", kind, got["@first["+kind+"]"], got["@last["+kind+"]"])
+		}
+		if grown := int64(size-before[kind]) << 10; int64(got["@"+kind]) != grown && !skipped {
+			t.Errorf("%s grew by %d in calls, /proc/PID/smaps shows %d", kind, int64(got["@"+kind]), grown)
+		}
+	}
+	events, _ := script.stopAll(t) // a slow machine leaves out readings
+	lines := strings.Split(strings.Join(printed(events), ""), "\n")
+	for _, at := range []struct {
+		pid  int
+		when string
+		want map[string]uint64
+	}{{old.pid, "beginning", before}, {old.pid, "end", after}, {recent.pid, "end", recently}} {
+		i := slices.IndexFunc(lines, func(l string) bool {
+			return strings.Contains(l, fmt.Sprintf("/%d ", at.pid)) && strings.HasPrefix(l, "at the "+at.when)
+		})
+		if i < 0 {
+			t.Fatalf("no line of %d at the %s: %q", at.pid, at.when, lines)
+		}
+		t.Log(lines[i])
+		for kind, size := range at.want {
+			found := regexp.MustCompile(kind + ` ([^ ,]+)`).FindStringSubmatch(lines[i])
+			if found == nil {
+				t.Fatalf("%s is missing", kind)
+			}
+			if got := sizeOf(t, found[1]) / float64(size<<10); got < 0.95 || got > 1.05 { // a line has one digit after the point
+				t.Errorf("%s is %s, want %d KiB", kind, found[1], size)
 			}
 		}
-	}
-	for _, line := range printed(events) {
-		if found := last.FindStringSubmatch(line); found != nil {
-			size = found[1]
-		}
-	}
-	t.Logf("VmSize grows from %d to %d KiB; processvm reports a growth of %d KiB to %s", before, after, grown>>10, size)
-	if grown != int64(after-before)<<10 {
-		t.Error("another growth")
-	}
-	if got := sizeOf(t, size) / float64(after<<10); got < 0.9 || got > 1.1 { // a line has one digit after the point
-		t.Error("another size")
 	}
 }
 

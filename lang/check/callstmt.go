@@ -88,7 +88,7 @@ func (c *checker) signal(s *syntax.Call, fn string) ir.Stmt {
 		return nil
 	}
 	if c.probe.Period != 0 {
-		c.fail(s.Span, fmt.Sprintf("%s has no task, so there is no process to send a signal to", c.probe), "send it at other probes")
+		c.fail(s.Span, fmt.Sprintf("no task makes %s, so there is no process to send a signal to", c.probe), "send it at other probes")
 		return nil
 	}
 	if !c.allowed(out) {

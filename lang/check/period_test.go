@@ -37,7 +37,7 @@ func TestPeriods(t *testing.T) {
 		{"param p = 5; net:counters:$p {}", Options{}, "program:1:14: $p is not a duration; help: give the param a duration, like 1s"},
 		{"net:counters:1s { print(kstack) }", Options{}, "program:1:25: net:counters has no task, so there is no kstack; help: capture stacks at other probes"},
 		{`net:counters { signal("KILL") }`, Options{Unsafe: true},
-			"program:1:16: net:counters has no task, so there is no process to send a signal to; help: send it at other probes"},
+			"program:1:16: no task makes net:counters, so there is no process to send a signal to; help: send it at other probes"},
 		{"net:counters", recorded, "net:counters prints 1s"},
 		{"net:counters:1s", recorded, "net:counters:1s prints 1s"},
 		{"net:counters:2s", recorded, "program:1:1: net:counters was recorded with a period of 1s, not of 2s; help: write net:counters to use it as it is"},

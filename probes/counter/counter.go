@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package counter reads counters of devices.
+// Package counter reads counters of devices, and sizes of processes.
 package counter
 
 import (
@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Source has the counters of devices of one kind.
+// A Source has the counters of devices of one kind, or of processes.
 type Source interface {
 	// Read calls each for every set of counters that there is now.
 	Read(each func(Set)) error
@@ -17,9 +17,11 @@ type Source interface {
 	Close() error
 }
 
-// A Key is what a set of counters belongs to, as long as that exists. A device that is removed and made again has another one.
+// A Key is what a set of counters belongs to, as long as that exists. A device that is removed and made again has another one, and so has a
+// process with the number of another one that has ended.
 type Key struct {
-	Device uint64
+	Device uint64 // or process
+	Began  uint64 // of a process
 	Port   uint32 // 0: the counters are of the whole device
 	Kind   uint32 // enum of the event's source
 }
@@ -27,7 +29,7 @@ type Key struct {
 // A Set is counters that were read together.
 type Set struct {
 	Key
-	Name     string // of the device
+	Name     string // of the device or process
 	At       uint64 // when they were read, ns since boot
 	Counters []Counter
 	// Err is why they could not be read, although they are there.
@@ -57,6 +59,15 @@ func (s Set) Since(before Set) (changed []Change) {
 		}
 	}
 	return changed
+}
+
+// Without returns the set as it is when there are none of its counters.
+func (s Set) Without() Set {
+	zeros := make([]Counter, len(s.Counters))
+	for i, c := range s.Counters {
+		zeros[i].Name = c.Name
+	}
+	return Set{Key: s.Key, Name: s.Name, Counters: zeros}
 }
 
 // now is the time on the clock of nsecs.

@@ -59,7 +59,7 @@ type Probe struct {
 	Dense string
 	// Sampled means that the events are samples: a program must give their rate.
 	Sampled bool
-	// Period, unless it is 0, means that the events are made of readings, and belong to no task. It is the usual time from one reading to the
+	// Period, unless it is 0, means that the events are made of readings, and no task makes them. It is the usual time from one reading to the
 	// next. A program may give another one, of at least LeastPeriod.
 	Period, LeastPeriod time.Duration
 	// Elsewhere means that the task of the events, which their common fields describe, may be another one than the current task, although no

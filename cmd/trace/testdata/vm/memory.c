@@ -31,6 +31,16 @@ static char *map(void *at, size_t length, int flags, int fd)
 	return p;
 }
 
+// The stack grows by more than a MiB.
+static __attribute__((noinline)) void deepen(void)
+{
+	volatile char room[MB];
+
+	for (int i = 0; i < MB; i += PAGE)
+		room[i] = 1;
+	(void)room[0];
+}
+
 static void work(void)
 {
 	char *a = map(NULL, 8 * MB, MAP_PRIVATE | MAP_ANONYMOUS, -1), *shared, *pages, *copy;
@@ -57,6 +67,11 @@ static void work(void)
 	check(!madvise(a, 8 * MB, MADV_NOHUGEPAGE), "madvise");
 	for (int i = 0; i < 1000; i++)
 		a[i * PAGE] = 1;
+	check(!mprotect(a + MB, MB, PROT_READ) && !munmap(a + MB / 2, MB), "munmap of two mappings");
+	a = map(NULL, 4 * MB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	map(a + MB, 64 * PAGE, MAP_SHARED | MAP_FIXED, file);
+	check(!munmap(a, 4 * MB) && !munmap(shared, MB), "munmap of two kinds, and of shared memory");
+	deepen();
 	check(sbrk(5 * MB) != (void *)-1 && sbrk(-2 * MB) != (void *)-1, "sbrk");
 }
 

@@ -9,7 +9,7 @@
  *   unusual killed N                N children, each killed while its threads are in ibv_post_send
  *   unusual seccomp N               with a filter that kills it at each system call that is not needed
  *   unusual signals N               with a signal each 5 ms
- *   unusual cold N                  N sends whose work requests are in memory that nobody has touched
+ *   unusual cold N                  N sends after a line of input or its end, whose work requests are in memory that nobody has touched
  *   unusual crowd N                 N children at once, with five sends each
  *   unusual command N COMMAND       N sends after a line of input or its end, then the command, and N sends again
  *
@@ -240,6 +240,7 @@ static void cold(int n)
 
 	begin(&c);
 	need(file >= 0 && pwrite(file, &send, sizeof(send), 0) == sizeof(send), "memfd");
+	getchar();
 	for (int i = 0; i < n; i++) {
 		mapped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 		need(mapped != MAP_FAILED, "mmap");
