@@ -34,8 +34,8 @@ func TestWebProcess(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", bin, "trace/cmd/trace-web").CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
 	}
-	for dir := bin; dir != "/"; dir = filepath.Dir(dir) { // nobody has to get at it
-		if err := os.Chmod(dir, 0o1755); err != nil {
+	for _, dir := range []string{bin, filepath.Dir(bin)} { // nobody has to get at it
+		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,15 +87,22 @@ func TestWebProcess(t *testing.T) {
 }
 
 // webPID returns the process that this one has started.
-func webPID(t *testing.T) int {
+func webPID(t *testing.T) (pid int) {
 	t.Helper()
-	out, err := exec.Command("pgrep", "-x", "-P", strconv.Itoa(os.Getpid()), webName).Output()
+	lists, err := filepath.Glob("/proc/self/task/*/children")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
-	if err != nil {
-		t.Fatal(err)
+	for _, list := range lists {
+		children, _ := os.ReadFile(list) // the thread may have ended
+		for child := range strings.FieldsSeq(string(children)) {
+			if comm, _ := os.ReadFile("/proc/" + child + "/comm"); string(comm) == webName+"\n" {
+				pid, _ = strconv.Atoi(child)
+			}
+		}
+	}
+	if pid == 0 {
+		t.Fatal(webName + " does not run")
 	}
 	return pid
 }
