@@ -410,7 +410,7 @@ static __always_inline void block_issue_capture(struct block_issue *e, struct re
 	CAPTURE_SUBMITTER(block_issue, e, rq, s, stage);
 	CAPTURE_REQUEST(block_issue, e, rq, BPF_CORE_READ(rq, __data_len), stage);
 	if (WANT(block_issue, queue_latency, stage)) {
-		__u64 began = BPF_CORE_READ(rq, start_time_ns);
+		__u64 began = began_at(rq);
 
 		if (began)
 			SET(e, queue_latency, bpf_ktime_get_ns() - began);
@@ -447,7 +447,7 @@ static __always_inline void capture_times(struct block_complete *e, struct reque
 	__u64 began = 0, issued = 0, now = 0;
 
 	if (WANT(block_complete, latency, stage) || WANT(block_complete, queue_latency, stage))
-		began = BPF_CORE_READ(rq, start_time_ns);
+		began = began_at(rq);
 	if (WANT(block_complete, queue_latency, stage) || WANT(block_complete, device_latency, stage))
 		issued = BPF_CORE_READ(rq, io_start_time_ns);
 	if (WANT(block_complete, latency, stage) || WANT(block_complete, device_latency, stage))
@@ -518,7 +518,7 @@ static __always_inline void block_error_capture(struct block_error *e, struct re
 	if (WANT(block_error, status, stage))
 		e->status = block_status_of(error);
 	if (WANT(block_error, latency, stage)) {
-		__u64 began = BPF_CORE_READ(rq, start_time_ns);
+		__u64 began = began_at(rq);
 
 		if (began)
 			SET(e, latency, bpf_ktime_get_ns() - began);

@@ -129,6 +129,24 @@ enum req_opf { /* before 6.0 */
 #define OP_IS(op, name) \
 	(bpf_core_enum_value_exists(enum req_opf, REQ_OP_##name) && (op) == bpf_core_enum_value(enum req_opf, REQ_OP_##name))
 
+enum rqf_flags { /* since 6.11 */
+	__RQF_IO_STAT,
+};
+
+/*
+ * When a request began; 0 if the kernel took no time. It takes none of a command of a program that io.stat does not count. Until 6.12 the
+ * field is 0 then; 7.2 leaves what the request's use before had in it.
+ */
+static __always_inline __u64 began_at(struct request *rq)
+{
+	__u32 op = BPF_CORE_READ(rq, cmd_flags) & OP_MASK;
+
+	if (op >= block_op__scsi_in && op <= block_op__drv_out && bpf_core_enum_value_exists(enum rqf_flags, __RQF_IO_STAT) &&
+	    !(BPF_CORE_READ(rq, rq_flags) >> bpf_core_enum_value(enum rqf_flags, __RQF_IO_STAT) & 1))
+		return 0;
+	return BPF_CORE_READ(rq, start_time_ns);
+}
+
 static __always_inline enum block_op op_of(__u32 flags)
 {
 	__u32 op = flags & OP_MASK;

@@ -628,7 +628,7 @@ static __always_inline bool transport_of(__u32 name, enum nvme_transport *transp
 #define CAPTURE_BLOCK(X, e, rq, until, stage) \
 	do { \
 		if (WANT(X, block_latency, stage)) { \
-			__u64 began = BPF_CORE_READ(rq, start_time_ns), end = until; \
+			__u64 began = began_at(rq), end = until; \
 			if (began && end) \
 				SET(e, block_latency, end - began); \
 		} \

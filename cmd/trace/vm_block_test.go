@@ -24,6 +24,17 @@ func TestVMBlockDisk(t *testing.T) {
 
 func TestVMBlockSplit(t *testing.T) { checkSplits(t, "nvme0n1") }
 
+// The kernel takes no time of a command of a program, unless io.stat counts it. What an earlier use left in the request is no time of it.
+func TestVMBlockPassthrough(t *testing.T) {
+	got := tablesOf(t, `dd if=/dev/nvme0n1 of=/dev/null bs=4k iflag=direct count=50 status=none
+		sleep 2
+		for i in 1 2 3 4 5 6 7 8; do nvme read /dev/nvme0n1 -s $i -c 0 -z 512 >/dev/null 2>&1; done`, `
+		block:complete / disk == "nvme0n1" && op == drv_in / { @seen[op] = count() }
+		block:complete / op == drv_in && latency > 1s / { @late[op] = count() }
+		nvme:setup_cmd / disk == "nvme0n1" && opcode == read && block_latency > 1s / { @early[opcode] = count() }`)
+	compareTables(t, got, map[string]int64{"seen drv_in": 8})
+}
+
 // I/O belongs to the cgroup whose io.stat counts it (Documentation/admin-guide/cgroup-v2.rst), also where another task writes back the data.
 func TestVMBlockCgroup(t *testing.T) {
 	folders := []string{ioCgroup(t, "first"), ioCgroup(t, "second")}
