@@ -129,7 +129,7 @@ struct block_merge {
 	struct {
 		BIO_HAS;
 	} has HAS_ALIGN;
-} DOC("a bio or a request becomes part of a request (raw tracepoints block_bio_backmerge, block_bio_frontmerge, block_rq_merge)");
+} DOC("a bio or a request becomes part of a request (raw tracepoints block_bio_backmerge, block_bio_frontmerge, block_rq_merge); the kernel has no tracepoint where discards become ranges of one request");
 EVENT(block_merge)
 
 struct block_split {
