@@ -158,7 +158,8 @@ func (h *Host) prepare(o run.Options) (runner, error) {
 }
 
 // Record writes the events that a program selects to w until ctx ends, with all their fields. It fails for programs with bodies, and on a host
-// that reads recordings. What was lost is in the recording.
+// that reads recordings. What was lost is in the recording. If ctx ends
+// before the probes are attached, w gets nothing, and the error is the cause.
 func (h *Host) Record(ctx context.Context, w io.Writer, program string) error {
 	if h.files != nil {
 		return errors.New("record: the events come from a recording: copy it")

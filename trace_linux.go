@@ -96,6 +96,9 @@ func (h *Host) record(ctx context.Context, w io.Writer, program string) error {
 		console.Report(ended.Report)
 		err = errors.Join(err, ended.Close())
 	}
+	if err == nil && (ended == nil || ended.Report.File == "") {
+		err = fmt.Errorf("record: it ended before the probes were attached: %w", context.Cause(ctx))
+	}
 	err = errors.Join(err, to.Close())
 	return errors.Join(err, <-copied)
 }

@@ -425,10 +425,13 @@ func TestLiveEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, end := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	if err := host.Record(ctx, file, program); err != nil {
+	if err := host.Record(ctx, &ending{file, end, 0}, program); err != nil {
 		t.Fatal(err)
+	}
+	if err := host.Record(ctx, file, program); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "record: it ended before the probes were attached") {
+		t.Errorf("a context that has ended: %v", err)
 	}
 	n := 0
 	for c, err := range trace.Events[call](t.Context(), open(t, name), "syscall:enter") {
@@ -440,6 +443,20 @@ func TestLiveEvents(t *testing.T) {
 	if n == 0 {
 		t.Error("nothing was recorded")
 	}
+}
+
+// ending ends a recording once it has events: they come after the header.
+type ending struct {
+	io.Writer
+	end    func()
+	writes int
+}
+
+func (e *ending) Write(p []byte) (int, error) {
+	if e.writes++; e.writes == 2 {
+		e.end()
+	}
+	return e.Writer.Write(p)
 }
 
 // A writer that fails ends the recording with its error.
