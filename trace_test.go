@@ -430,7 +430,7 @@ func TestLiveEvents(t *testing.T) {
 	if err := host.Record(ctx, &ending{file, end, 0}, program); err != nil {
 		t.Fatal(err)
 	}
-	if err := host.Record(ctx, file, program); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "record: it ended before the probes were attached") {
+	if err := host.Record(ctx, file, program); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "record: it ended before the probes were attached: ") {
 		t.Errorf("a context that has ended: %v", err)
 	}
 	n := 0
