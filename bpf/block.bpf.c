@@ -655,12 +655,7 @@ struct asked {
 	__u64 switches;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u32);
-	__type(value, struct asked);
-} block_tag_wait_calls SEC(".maps");
+KEPT(block_tag_wait_calls, thread, struct asked, 8192)
 
 static __always_inline __u64 switches_of_current(void)
 {
@@ -670,9 +665,8 @@ static __always_inline __u64 switches_of_current(void)
 static __always_inline int ask_for_tag(void *ctx, __u64 data, __u64 unused1, __u64 unused2)
 {
 	struct asked asked = {.began = bpf_ktime_get_ns(), .data = data, .switches = switches_of_current()};
-	__u32 thread = bpf_get_current_pid_tgid();
 
-	BEGIN_CALL(block_tag_wait, &block_tag_wait_calls, &thread, &asked);
+	BEGIN_CALL(block_tag_wait, block_tag_wait_calls, &asked);
 	return 0;
 }
 
@@ -690,8 +684,7 @@ static __always_inline void block_tag_wait_capture(struct block_tag_wait *e, str
 
 static __always_inline int got_tag(void *ctx, __s64 ret)
 {
-	__u32 thread = bpf_get_current_pid_tgid();
-	struct asked *asked = bpf_map_lookup_elem(&block_tag_wait_calls, &thread);
+	struct asked *asked = block_tag_wait_calls_of(bpf_get_current_pid_tgid());
 	struct block_tag_wait e;
 
 	if (block_tag_wait_unseen(asked))
@@ -700,7 +693,7 @@ static __always_inline int got_tag(void *ctx, __s64 ret)
 		__builtin_memset(&e.has, 0, sizeof(e.has));
 		EMIT(block_tag_wait, ctx, &e, asked);
 	}
-	bpf_map_delete_elem(&block_tag_wait_calls, &thread);
+	block_tag_wait_calls_end(asked);
 	return 0;
 }
 

@@ -117,7 +117,7 @@ struct reading {
 	__u64 added; /* pages */
 	__u32 misses;
 };
-BY_THREAD(cache_read_calls, struct reading, 16384)
+SLOTTED(cache_read_calls, thread, struct reading, 16384)
 
 static __always_inline int read_begin(struct file *file, __u64 offset, __u64 before)
 {
@@ -230,7 +230,7 @@ struct looking {
 	__u64 index;
 	__u64 added; /* pages */
 };
-BY_THREAD(cache_fault_calls, struct looking, 16384)
+SLOTTED(cache_fault_calls, thread, struct looking, 16384)
 
 static __always_inline int fault_enter(void *ctx, __u64 fault, __u64 unused1, __u64 unused2)
 {

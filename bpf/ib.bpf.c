@@ -63,15 +63,14 @@ struct create_call {
 	__u32 nested;     /* calls of ib_create_qp inside a uverbs handler */
 	__u32 handler;    /* a uverbs handler, which returns int instead of the QP */
 };
-CALLS(create_calls, create_call);
+CALLS(create_calls, create_call)
 
 static __always_inline int create_begin(struct ib_device *device, struct ib_qp_init_attr *attr, bool handler)
 {
 	struct create_call call = { .device = device, .attr = attr, .handler = handler };
-	__u64 task = bpf_get_current_pid_tgid();
 
 	BEGIN(ib_create_qp, &call.started);
-	BEGIN_CALL(ib_create_qp, &create_calls, &task, &call);
+	BEGIN_CALL(ib_create_qp, create_calls, &call);
 	return 0;
 }
 
@@ -109,14 +108,13 @@ static __always_inline void create_end_pointer(void *ctx, struct create_call *ca
 
 static __always_inline int create_leave(void *ctx, __s64 ret)
 {
-	__u64 task;
-	struct create_call *call = ib_create_qp_entry ? call_of_thread(&create_calls, &task) : 0;
+	struct create_call *call = ib_create_qp_entry ? create_calls_of(bpf_get_current_pid_tgid()) : 0;
 
 	if (ib_create_qp_unseen(call))
 		return 0;
 	create_end_pointer(ctx, call, ret);
 	if (ib_create_qp_entry)
-		bpf_map_delete_elem(&create_calls, &task);
+		create_calls_end(call);
 	return 0;
 }
 
@@ -141,8 +139,7 @@ static __always_inline int create_handler_enter(void *ctx, __u64 a0, __u64 a1, _
 
 static __always_inline int create_handler_leave(void *ctx, __s64 ret)
 {
-	__u64 task;
-	struct create_call *call = call_of_thread(&create_calls, &task);
+	struct create_call *call = create_calls_of(bpf_get_current_pid_tgid());
 
 	if (!call) {
 		ib_create_qp_count(UNSEEN);
@@ -150,7 +147,7 @@ static __always_inline int create_handler_leave(void *ctx, __s64 ret)
 	}
 	ret = (__s32)ret;
 	create_end(ctx, call, ret ? 0 : call->qp, ret);
-	bpf_map_delete_elem(&create_calls, &task);
+	create_calls_end(call);
 	return 0;
 }
 ON_CALL(create_qp, ib_uverbs_create_qp, 1, create_handler_enter, create_handler_leave)
@@ -159,8 +156,7 @@ ON_CALL(create_qp, ib_uverbs_handler_UVERBS_METHOD_QP_CREATE, 1, create_handler_
 
 static __always_inline int create_inner_enter(void *ctx, __u64 pd, __u64 attr, __u64 a2)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct create_call *call = bpf_map_lookup_elem(&create_calls, &task);
+	struct create_call *call = create_calls_of(bpf_get_current_pid_tgid());
 
 	/* For a uverbs handler, which reports the event. */
 	if (call && call->handler) {
@@ -172,8 +168,7 @@ static __always_inline int create_inner_enter(void *ctx, __u64 pd, __u64 attr, _
 
 static __always_inline int create_inner_leave(void *ctx, __s64 ret)
 {
-	__u64 task;
-	struct create_call *call = call_of_thread(&create_calls, &task);
+	struct create_call *call = create_calls_of(bpf_get_current_pid_tgid());
 
 	if (!call) {
 		ib_create_qp_count(UNSEEN);
@@ -184,15 +179,14 @@ static __always_inline int create_inner_leave(void *ctx, __s64 ret)
 		return 0;
 	}
 	create_end_pointer(ctx, call, ret);
-	bpf_map_delete_elem(&create_calls, &task);
+	create_calls_end(call);
 	return 0;
 }
 ON_CALL(create_qp, ib_create_qp, 2, create_inner_enter, create_inner_leave)
 
 static __always_inline int create_restrack(void *ctx, __u64 res, __u64 a1, __u64 a2)
 {
-	__u64 task;
-	struct create_call *call = ib_create_qp_entry ? call_of_thread(&create_calls, &task) : 0;
+	struct create_call *call = ib_create_qp_entry ? create_calls_of(bpf_get_current_pid_tgid()) : 0;
 	struct rdma_restrack_entry *entry = (void *)res;
 	__u32 type = 0;
 
@@ -229,19 +223,18 @@ struct modify_call {
 	__u32 mask;
 	__s32 prev_state;
 };
-CALLS(modify_calls, modify_call);
+CALLS(modify_calls, modify_call)
 
 static __always_inline int modify_enter(void *ctx, __u64 qp, __u64 attr, __u64 mask)
 {
 	struct modify_call call = { .qp = (void *)qp, .attr = (void *)attr, .mask = mask, .prev_state = -1 };
-	__u64 task = bpf_get_current_pid_tgid();
 
 	if (!ib_modify_qp_entry)
 		return 0;
 	if (WANTED(ib_modify_qp, prev_state))
 		call.prev_state = known_state(qp);
 	BEGIN(ib_modify_qp, &call.started);
-	BEGIN_CALL(ib_modify_qp, &modify_calls, &task, &call);
+	BEGIN_CALL(ib_modify_qp, modify_calls, &call);
 	return 0;
 }
 
@@ -264,8 +257,7 @@ static __always_inline void ib_modify_qp_capture(struct ib_modify_qp *e, struct 
 
 static __always_inline int modify_leave(void *ctx, __s64 ret)
 {
-	__u64 task;
-	struct modify_call *call = ib_modify_qp_entry ? call_of_thread(&modify_calls, &task) : 0;
+	struct modify_call *call = ib_modify_qp_entry ? modify_calls_of(bpf_get_current_pid_tgid()) : 0;
 	struct ib_modify_qp e;
 
 	if (ib_modify_qp_unseen(call))
@@ -273,7 +265,7 @@ static __always_inline int modify_leave(void *ctx, __s64 ret)
 	CLEAR_HAS(&e);
 	EMIT(ib_modify_qp, ctx, &e, call, (__s32)ret);
 	if (ib_modify_qp_entry)
-		bpf_map_delete_elem(&modify_calls, &task);
+		modify_calls_end(call);
 	return 0;
 }
 ON_CALL(modify_qp, ib_modify_qp_with_udata, 4, modify_enter, modify_leave)
@@ -295,13 +287,12 @@ struct destroy_call {
 		} has HAS_ALIGN;
 	} saved;
 };
-CALLS(destroy_calls, destroy_call);
+CALLS(destroy_calls, destroy_call)
 
 static __always_inline int destroy_enter(void *ctx, __u64 ptr, __u64 udata, __u64 a2)
 {
-	__u64 task = bpf_get_current_pid_tgid();
 	struct ib_qp *qp = (void *)ptr;
-	struct destroy_call *outer = bpf_map_lookup_elem(&destroy_calls, &task);
+	struct destroy_call *outer = destroy_calls_of(bpf_get_current_pid_tgid());
 	struct destroy_call call;
 	__s32 state;
 
@@ -318,7 +309,7 @@ static __always_inline int destroy_enter(void *ctx, __u64 ptr, __u64 udata, __u6
 	if (state >= 0)
 		SET(&call.saved.qp, state, state);
 	BEGIN(ib_destroy_qp, &call.started);
-	BEGIN_CALL(ib_destroy_qp, &destroy_calls, &task, &call);
+	BEGIN_CALL(ib_destroy_qp, destroy_calls, &call);
 	return 0;
 }
 
@@ -330,8 +321,7 @@ static __always_inline void ib_destroy_qp_capture(struct ib_destroy_qp *e, struc
 
 static __always_inline int destroy_leave(void *ctx, __s64 ret)
 {
-	__u64 task;
-	struct destroy_call *call = call_of_thread(&destroy_calls, &task);
+	struct destroy_call *call = destroy_calls_of(bpf_get_current_pid_tgid());
 	struct ib_destroy_qp e;
 
 	if (ib_destroy_qp_unseen(call))
@@ -345,7 +335,7 @@ static __always_inline int destroy_leave(void *ctx, __s64 ret)
 	__builtin_memcpy(&e.owner, &call->saved.owner, sizeof(e.owner));
 	e.has.dev = call->saved.has.dev;
 	EMIT(ib_destroy_qp, ctx, &e, call, (__s32)ret);
-	bpf_map_delete_elem(&destroy_calls, &task);
+	destroy_calls_end(call);
 	return 0;
 }
 ON_CALL(destroy_qp, ib_destroy_qp_user, 2, destroy_enter, destroy_leave)

@@ -292,14 +292,13 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
  * A driver may create an object of its own inside a request, so requests have a separate map. maybe: some handlers may create an object.
  */
 #define CREATES(op, T, kind, maybe) \
-	CALLS(op##_requests, object_call); \
-	CALLS(op##_calls, object_call); \
+	CALLS(op##_requests, object_call) \
+	CALLS(op##_calls, object_call) \
 	static __always_inline int op##_keep_request(__u64 attrs, struct places at) \
 	{ \
 		struct object_call call = { .attrs = (void *)attrs, .at = at }; \
-		__u64 task = bpf_get_current_pid_tgid(); \
 		BEGIN(ib_##op, &call.started); \
-		BEGIN_CALL(ib_##op, &op##_requests, &task, &call); \
+		BEGIN_CALL(ib_##op, op##_requests, &call); \
 		return 0; \
 	} \
 	static __always_inline int op##_request_enter(__u64 attrs, struct places at) \
@@ -309,8 +308,7 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 	static __always_inline int op##_restrack(void *ctx, __u64 res, __u64 a1, __u64 a2) \
 	{ \
 		struct rdma_restrack_entry *entry = (void *)res; \
-		__u64 task; \
-		struct object_call *call = maybe || ib_##op##_entry ? call_of_thread(&op##_requests, &task) : 0; \
+		struct object_call *call = maybe || ib_##op##_entry ? op##_requests_of(bpf_get_current_pid_tgid()) : 0; \
 		__u32 type = ~0; \
 		if (call && GET_SAME(&type, entry, type) && type == kind && bpf_core_field_exists(((struct T *)0)->res)) \
 			call->object = (void *)res - bpf_core_field_offset(struct T, res); \
@@ -319,8 +317,7 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 	ON_ENTER(op, rdma_restrack_add, 1, op##_restrack) \
 	static __always_inline int op##_request_leave(void *ctx, __s64 ret) \
 	{ \
-		__u64 task; \
-		struct object_call *call = ib_##op##_entry ? call_of_thread(&op##_requests, &task) : 0; \
+		struct object_call *call = ib_##op##_entry ? op##_requests_of(bpf_get_current_pid_tgid()) : 0; \
 		struct ib_##op e; \
 		if (ib_##op##_unseen(call)) \
 			return 0; \
@@ -328,28 +325,26 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 		CLEAR_OBJECT(ib_##op, &e); \
 		EMIT(ib_##op, ctx, &e, call, ib_##op##_entry && !ret ? (struct T *)call->object : 0, ret); \
 		if (ib_##op##_entry) \
-			bpf_map_delete_elem(&op##_requests, &task); \
+			op##_requests_end(call); \
 		return 0; \
 	} \
 	static __always_inline int op##_begin(struct ib_device *device) \
 	{ \
 		struct object_call call = { .device = device }; \
-		__u64 task = bpf_get_current_pid_tgid(); \
 		BEGIN(ib_##op, &call.started); \
-		BEGIN_CALL(ib_##op, &op##_calls, &task, &call); \
+		BEGIN_CALL(ib_##op, op##_calls, &call); \
 		return 0; \
 	} \
 	static __always_inline int op##_leave(void *ctx, __s64 ret) \
 	{ \
-		__u64 task; \
-		struct object_call *call = ib_##op##_entry ? call_of_thread(&op##_calls, &task) : 0; \
+		struct object_call *call = ib_##op##_entry ? op##_calls_of(bpf_get_current_pid_tgid()) : 0; \
 		struct ib_##op e; \
 		if (ib_##op##_unseen(call)) \
 			return 0; \
 		CLEAR_OBJECT(ib_##op, &e); \
 		EMIT(ib_##op, ctx, &e, call, IS_ERR(ret) ? 0 : (struct T *)ret, IS_ERR(ret) ? ret : 0); \
 		if (ib_##op##_entry) \
-			bpf_map_delete_elem(&op##_calls, &task); \
+			op##_calls_end(call); \
 		return 0; \
 	}
 
@@ -513,8 +508,7 @@ static __always_inline int rereg_mr_write(void *ctx, __u64 attrs, __u64 a1, __u6
 
 static __always_inline int rereg_mr_leave(void *ctx, __s64 ret)
 {
-	__u64 task;
-	struct object_call *call = call_of_thread(&reg_mr_requests, &task);
+	struct object_call *call = reg_mr_requests_of(bpf_get_current_pid_tgid());
 	struct ib_reg_mr e;
 
 	if (!call) {
@@ -525,7 +519,7 @@ static __always_inline int rereg_mr_leave(void *ctx, __s64 ret)
 	CLEAR_OBJECT(ib_reg_mr, &e);
 	if (call->object)
 		EMIT(ib_reg_mr, ctx, &e, call, ret ? 0 : (struct ib_mr *)call->object, ret);
-	bpf_map_delete_elem(&reg_mr_requests, &task);
+	reg_mr_requests_end(call);
 	return 0;
 }
 ON_CALL(reg_mr, ib_uverbs_rereg_mr, 1, rereg_mr_write, rereg_mr_leave)
@@ -551,10 +545,9 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
 		bool outer; /* called by a function that calls another one for the same object */ \
 		struct ib_##op saved; \
 	}; \
-	CALLS(op##_calls, op##_call); \
+	CALLS(op##_calls, op##_call) \
 	static __always_inline int op##_begin(__u64 object, bool outer) \
 	{ \
-		__u64 task = bpf_get_current_pid_tgid(); \
 		struct T *p = (void *)object; \
 		struct op##_call call; \
 		__builtin_memset(&call, 0, sizeof(call)); \
@@ -563,7 +556,7 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
 		CAPTURE(ib_##op, &call.saved, p, BEFORE); \
 		CAPTURE(ib_##op, &call.saved, p, AFTER); \
 		BEGIN(ib_##op, &call.started); \
-		BEGIN_CALL(ib_##op, &op##_calls, &task, &call); \
+		BEGIN_CALL(ib_##op, op##_calls, &call); \
 		return 0; \
 	} \
 	static __always_inline int op##_enter(void *ctx, __u64 object, __u64 a1, __u64 a2) \
@@ -577,8 +570,7 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
 	} \
 	static __always_inline int op##_leave(void *ctx, __s64 ret) \
 	{ \
-		__u64 task; \
-		struct op##_call *call = ib_##op##_entry ? call_of_thread(&op##_calls, &task) : 0; \
+		struct op##_call *call = ib_##op##_entry ? op##_calls_of(bpf_get_current_pid_tgid()) : 0; \
 		struct ib_##op e; \
 		if (ib_##op##_unseen(call)) \
 			return 0; \
@@ -586,7 +578,7 @@ ON_CALL(reg_mr, ib_reg_user_mr, 5, reg_mr_enter, reg_mr_leave)
 			__builtin_memcpy(&e, &call->saved, sizeof(e)); \
 		EMIT(ib_##op, ctx, &e, call, (__s32)ret); \
 		if (ib_##op##_entry) \
-			bpf_map_delete_elem(&op##_calls, &task); \
+			op##_calls_end(call); \
 		return 0; \
 	}
 
@@ -603,16 +595,14 @@ ON_CALL(dealloc_pd, uverbs_free_pd, 3, free_pd_enter, dealloc_pd_leave)
  * a program. */
 static __always_inline int dealloc_pd_inner_enter(void *ctx, __u64 pd, __u64 a1, __u64 a2)
 {
-	__u64 task;
-	struct dealloc_pd_call *outer = call_of_thread(&dealloc_pd_calls, &task);
+	struct dealloc_pd_call *outer = dealloc_pd_calls_of(bpf_get_current_pid_tgid());
 
 	return outer && outer->outer && outer->object == pd ? 0 : dealloc_pd_begin(pd, false);
 }
 
 static __always_inline int dealloc_pd_inner_leave(void *ctx, __s64 ret)
 {
-	__u64 task;
-	struct dealloc_pd_call *call = call_of_thread(&dealloc_pd_calls, &task);
+	struct dealloc_pd_call *call = dealloc_pd_calls_of(bpf_get_current_pid_tgid());
 
 	return call && call->outer ? 0 : dealloc_pd_leave(ctx, ret);
 }

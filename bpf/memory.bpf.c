@@ -4,13 +4,7 @@
 #include "memory.h"
 
 /* Calls in progress, by thread. */
-#define CALLS(map, call) \
-	struct { \
-		__uint(type, BPF_MAP_TYPE_HASH); \
-		__uint(max_entries, 16384); \
-		__type(key, __u64); \
-		__type(value, call); \
-	} map SEC(".maps")
+#define CALLS(name, call) KEPT(name, thread, call, 8192)
 
 /*
  * Reclaim: try_to_free_pages and try_to_free_mem_cgroup_pages (mm/vmscan.c).
@@ -38,16 +32,14 @@ struct reclaim {
 	__u32 gfp;
 	__u32 order;
 };
-CALLS(memory_reclaim_calls, struct reclaim);
+CALLS(memory_reclaim_calls, struct reclaim)
 
 static __always_inline int reclaim_begin(struct reclaim call)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-
 	if (!memory_reclaim_entry)
 		return 0;
 	call.at = bpf_ktime_get_ns();
-	BEGIN_CALL(memory_reclaim, &memory_reclaim_calls, &thread, &call);
+	BEGIN_CALL(memory_reclaim, memory_reclaim_calls, &call);
 	return 0;
 }
 
@@ -80,8 +72,7 @@ static __always_inline void memory_reclaim_capture(struct memory_reclaim *e, str
 
 static __always_inline int reclaim_end(void *ctx, __s64 pages)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct reclaim *call = memory_reclaim_entry ? bpf_map_lookup_elem(&memory_reclaim_calls, &thread) : 0;
+	struct reclaim *call = memory_reclaim_entry ? memory_reclaim_calls_of(bpf_get_current_pid_tgid()) : 0;
 	struct memory_reclaim e;
 
 	if (memory_reclaim_unseen(call))
@@ -89,7 +80,7 @@ static __always_inline int reclaim_end(void *ctx, __s64 pages)
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	EMIT(memory_reclaim, ctx, &e, call, pages);
 	if (memory_reclaim_entry)
-		bpf_map_delete_elem(&memory_reclaim_calls, &thread);
+		memory_reclaim_calls_end(call);
 	return 0;
 }
 
@@ -111,19 +102,18 @@ struct stall {
 	__u64 at; /* ns */
 	__u64 flags;
 };
-CALLS(memory_stall_calls, struct stall);
+CALLS(memory_stall_calls, struct stall)
 
 static __always_inline int stall_begin(__u64 flags)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct stall *outer = bpf_map_lookup_elem(&memory_stall_calls, &thread);
+	struct stall *outer = memory_stall_calls_of(bpf_get_current_pid_tgid());
 	struct stall call;
 
 	if (outer && flags < outer->flags)
 		return 0;
 	call.at = bpf_ktime_get_ns();
 	call.flags = flags;
-	BEGIN_CALL(memory_stall, &memory_stall_calls, &thread, &call);
+	BEGIN_CALL(memory_stall, memory_stall_calls, &call);
 	return 0;
 }
 
@@ -136,8 +126,7 @@ static __always_inline void memory_stall_capture(struct memory_stall *e, struct 
 
 static __always_inline int stall_end(void *ctx, __u64 flags)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct stall *call = bpf_map_lookup_elem(&memory_stall_calls, &thread);
+	struct stall *call = memory_stall_calls_of(bpf_get_current_pid_tgid());
 	struct memory_stall e;
 
 	if (!call) {
@@ -147,7 +136,7 @@ static __always_inline int stall_end(void *ctx, __u64 flags)
 	if (call->flags != flags)
 		return 0;
 	EMIT(memory_stall, ctx, &e, call);
-	bpf_map_delete_elem(&memory_stall_calls, &thread);
+	memory_stall_calls_end(call);
 	return 0;
 }
 
@@ -205,11 +194,10 @@ struct compaction {
 	__u32 gfp;
 	__u32 mode;
 };
-CALLS(memory_compact_calls, struct compaction);
+CALLS(memory_compact_calls, struct compaction)
 
 static __always_inline int compact_begin(void *ctx, __u64 gfp, __u64 order, __u64 alloc_flags, __u64 context, __u64 priority)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
 	struct compaction call;
 
 	if (!memory_compact_entry)
@@ -219,7 +207,7 @@ static __always_inline int compact_begin(void *ctx, __u64 gfp, __u64 order, __u6
 	call.order = order;
 	call.gfp = gfp;
 	call.mode = priority;
-	BEGIN_CALL(memory_compact, &memory_compact_calls, &thread, &call);
+	BEGIN_CALL(memory_compact, memory_compact_calls, &call);
 	return 0;
 }
 
@@ -240,15 +228,14 @@ static __always_inline void memory_compact_capture(struct memory_compact *e, str
 
 static __always_inline int compact_end(void *ctx, __s64 result)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct compaction *call = memory_compact_entry ? bpf_map_lookup_elem(&memory_compact_calls, &thread) : 0;
+	struct compaction *call = memory_compact_entry ? memory_compact_calls_of(bpf_get_current_pid_tgid()) : 0;
 	struct memory_compact e;
 
 	if (memory_compact_unseen(call))
 		return 0;
 	EMIT(memory_compact, ctx, &e, call, result);
 	if (memory_compact_entry)
-		bpf_map_delete_elem(&memory_compact_calls, &thread);
+		memory_compact_calls_end(call);
 	return 0;
 }
 
@@ -312,15 +299,17 @@ ARGUMENTS(mm_migrate_pages);
 		} \
 	} while (0)
 
-CALLS(memory_migrating_calls, __u64);
+CALLS(memory_migrating_calls, __u64)
 
 /* Its seven arguments are too many for fentry before 6.6. */
 SEC("kprobe/migrate_pages")
 int kprobe_memory_migrating__migrate_pages(struct kprobe_regs *ctx)
 {
-	__u64 thread = bpf_get_current_pid_tgid(), at = bpf_ktime_get_ns();
+	__u64 *began = memory_migrating_calls_begin(bpf_get_current_pid_tgid());
 
-	if (bpf_map_update_elem(&memory_migrating_calls, &thread, &at, BPF_ANY))
+	if (began)
+		*began = bpf_ktime_get_ns();
+	else
 		memory_migrate_count(INFLIGHT_FULL);
 	return 0;
 }
@@ -344,14 +333,13 @@ static __always_inline void memory_migrate_capture(struct memory_migrate *e, __u
 SEC("raw_tp/mm_migrate_pages")
 int raw_tp_memory_migrate(__u64 *ctx)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	__u64 *began = WANTED(memory_migrate, latency) ? bpf_map_lookup_elem(&memory_migrating_calls, &thread) : 0;
+	__u64 *began = WANTED(memory_migrate, latency) ? memory_migrating_calls_of(bpf_get_current_pid_tgid()) : 0;
 	struct memory_migrate e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	EMIT(memory_migrate, ctx, &e, ctx, began);
-	if (WANTED(memory_migrate, latency))
-		bpf_map_delete_elem(&memory_migrating_calls, &thread);
+	if (began)
+		memory_migrating_calls_end(began);
 	return 0;
 }
 
@@ -396,7 +384,7 @@ struct throttle {
 	__u32 reason;
 	__u32 waits; /* of the thread until then */
 };
-CALLS(memory_throttle_calls, struct throttle);
+CALLS(memory_throttle_calls, struct throttle)
 
 /* How often the thread has waited. */
 #define WAITS (__u32)BPF_CORE_READ((struct task_struct___waits *)bpf_get_current_task(), nvcsw)
@@ -406,10 +394,9 @@ CALLS(memory_throttle_calls, struct throttle);
 
 static __always_inline int throttle_begin(__u32 reason, void *writeback)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
 	struct throttle call = {.at = bpf_ktime_get_ns(), .writeback = writeback, .reason = reason, .waits = WAITS};
 
-	BEGIN_CALL(memory_throttle, &memory_throttle_calls, &thread, &call);
+	BEGIN_CALL(memory_throttle, memory_throttle_calls, &call);
 	return 0;
 }
 
@@ -436,7 +423,7 @@ static __always_inline void memory_throttle_capture(struct memory_throttle *e, s
 		e->latency = bpf_ktime_get_ns() - call->at;
 }
 
-static __always_inline int throttle_end(void *ctx, __u64 thread, struct throttle *call)
+static __always_inline int throttle_end(void *ctx, struct throttle *call)
 {
 	struct memory_throttle e;
 
@@ -444,27 +431,25 @@ static __always_inline int throttle_end(void *ctx, __u64 thread, struct throttle
 		__builtin_memset(&e.has, 0, sizeof(e.has));
 		EMIT(memory_throttle, ctx, &e, call);
 	}
-	bpf_map_delete_elem(&memory_throttle_calls, &thread);
+	memory_throttle_calls_end(call);
 	return 0;
 }
 
 static __always_inline int throttle_dirty_end(void *ctx, __s64 unused)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct throttle *call = bpf_map_lookup_elem(&memory_throttle_calls, &thread);
+	struct throttle *call = memory_throttle_calls_of(bpf_get_current_pid_tgid());
 
 	if (call)
-		return throttle_end(ctx, thread, call);
+		return throttle_end(ctx, call);
 	memory_throttle_count(UNSEEN);
 	return 0;
 }
 
 static __always_inline int throttle_high_end(void *ctx, __s64 unused)
 {
-	__u64 thread = bpf_get_current_pid_tgid();
-	struct throttle *call = bpf_map_lookup_elem(&memory_throttle_calls, &thread);
+	struct throttle *call = memory_throttle_calls_of(bpf_get_current_pid_tgid());
 
-	return call ? throttle_end(ctx, thread, call) : 0; /* it was not above */
+	return call ? throttle_end(ctx, call) : 0; /* it was not above */
 }
 
 ON_SPAN(memory_throttle, balance_dirty_pages, 1, throttle_dirty, throttle_dirty_end)

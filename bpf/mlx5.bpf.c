@@ -178,44 +178,34 @@ OF_CALL(mlx5_dereg_mr)
  * A call in progress. The driver builds some objects from others, and calls itself for these through ib_core: a GSI QP uses a second
  * QP, an MR for signatures two more. So a thread may be in a function twice.
  */
-struct call_key {
-	__u64 task;
-	__u64 depth;
-};
+#define INNER (1ULL << 31) /* in the key of the second call; thread ids are less */
 
-#define MAX_DEPTH 2
-
-#define NESTED_CALLS(map, call) \
-	struct { \
-		__uint(type, BPF_MAP_TYPE_HASH); \
-		__uint(max_entries, 8192); \
-		__type(key, struct call_key); \
-		__type(value, struct call); \
-	} map SEC(".maps")
-
-/* Remembers a call of this thread; false if there is no room. */
-static __always_inline bool begin_call(void *map, const void *call)
-{
-	struct call_key key = { .task = bpf_get_current_pid_tgid() };
-
-	if (bpf_map_lookup_elem(map, &key))
-		key.depth = MAX_DEPTH - 1;
-	return !bpf_map_update_elem(map, &key, call, BPF_ANY);
-}
-
-/* Returns the innermost call of this thread and sets its key, or NULL. */
-static __always_inline void *innermost_call(void *map, struct call_key *key)
-{
-	void *call;
-
-	key->task = bpf_get_current_pid_tgid();
-	key->depth = MAX_DEPTH - 1;
-	call = bpf_map_lookup_elem(map, key);
-	if (call)
-		return call;
-	key->depth = 0;
-	return bpf_map_lookup_elem(map, key);
-}
+/*
+ * NESTED_CALLS(name, call) is KEPT, with
+ *
+ *     name_keep(call)     keeps a copy of a call of this thread; false if there is no room
+ *     name_innermost()    the innermost call of this thread, or NULL
+ */
+#define NESTED_CALLS(name, call) \
+	CALLS(name, call) \
+\
+	static __always_inline bool name##_keep(const struct call *begun) \
+	{ \
+		__u64 thread = bpf_get_current_pid_tgid(); \
+		struct call *kept = name##_begin(name##_of(thread) ? thread | INNER : thread); \
+\
+		if (kept) \
+			*kept = *begun; \
+		return kept; \
+	} \
+\
+	static __always_inline struct call *name##_innermost(void) \
+	{ \
+		__u64 thread = bpf_get_current_pid_tgid(); \
+		struct call *inner = name##_of(thread | INNER); \
+\
+		return inner ? inner : name##_of(thread); \
+	}
 
 /* The arguments of a call that makes or changes something. */
 struct verb_call {
@@ -225,12 +215,12 @@ struct verb_call {
 
 /* enter and leave of the hook mlx5_NAME: leave calls NAME_end(ctx, call, ret). */
 #define VERB(name) \
-	NESTED_CALLS(name##_calls, verb_call); \
+	NESTED_CALLS(name##_calls, verb_call) \
 	static __always_inline int name##_enter(void *ctx, __u64 a0, __u64 a1, __u64 a2) \
 	{ \
 		struct verb_call call = { .args = { a0, a1, a2 } }; \
 		BEGIN(mlx5_##name, &call.started); \
-		if (mlx5_##name##_entry && !begin_call(&name##_calls, &call)) \
+		if (mlx5_##name##_entry && !name##_calls_keep(&call)) \
 			mlx5_##name##_count(INFLIGHT_FULL); \
 		return 0; \
 	} \
@@ -239,13 +229,12 @@ struct verb_call {
 #define VERB_LEAVE(name, leave, end) \
 	static __always_inline int leave(void *ctx, __s64 ret) \
 	{ \
-		struct call_key key; \
-		struct verb_call *call = mlx5_##name##_entry ? innermost_call(&name##_calls, &key) : 0; \
+		struct verb_call *call = mlx5_##name##_entry ? name##_calls_innermost() : 0; \
 		if (mlx5_##name##_unseen(call)) \
 			return 0; \
 		end(ctx, call, ret); \
 		if (mlx5_##name##_entry) \
-			bpf_map_delete_elem(&name##_calls, &key); \
+			name##_calls_end(call); \
 		return 0; \
 	}
 
@@ -388,7 +377,7 @@ struct change_call {
 	__u32 mask;
 	__s32 prev_state;
 };
-NESTED_CALLS(change_calls, change_call);
+NESTED_CALLS(change_calls, change_call)
 
 static __always_inline int modify_qp_enter(void *ctx, __u64 qp, __u64 attr, __u64 mask)
 {
@@ -399,7 +388,7 @@ static __always_inline int modify_qp_enter(void *ctx, __u64 qp, __u64 attr, __u6
 	if (WANTED(mlx5_modify_qp, prev_state))
 		call.prev_state = known_state(qp);
 	BEGIN(mlx5_modify_qp, &call.started);
-	if (!begin_call(&change_calls, &call))
+	if (!change_calls_keep(&call))
 		mlx5_modify_qp_count(INFLIGHT_FULL);
 	return 0;
 }
@@ -423,8 +412,7 @@ static __always_inline void mlx5_modify_qp_capture(struct mlx5_modify_qp *e, str
 
 static __always_inline int modify_qp_leave(void *ctx, __s64 ret)
 {
-	struct call_key key;
-	struct change_call *call = mlx5_modify_qp_entry ? innermost_call(&change_calls, &key) : 0;
+	struct change_call *call = mlx5_modify_qp_entry ? change_calls_innermost() : 0;
 	struct mlx5_modify_qp e;
 
 	if (mlx5_modify_qp_unseen(call))
@@ -432,7 +420,7 @@ static __always_inline int modify_qp_leave(void *ctx, __s64 ret)
 	CLEAR_HAS(&e);
 	EMIT(mlx5_modify_qp, ctx, &e, call, (__s32)ret);
 	if (mlx5_modify_qp_entry)
-		bpf_map_delete_elem(&change_calls, &key);
+		change_calls_end(call);
 	return 0;
 }
 ON_CALL(mlx5_modify_qp, mlx5_ib_modify_qp, 4, modify_qp_enter, modify_qp_leave)
@@ -446,7 +434,7 @@ struct destroy_qp_call {
 		QP() qp;
 	} saved;
 };
-NESTED_CALLS(destroy_qp_calls, destroy_qp_call);
+NESTED_CALLS(destroy_qp_calls, destroy_qp_call)
 
 static __always_inline int destroy_qp_enter(void *ctx, __u64 ptr, __u64 a1, __u64 a2)
 {
@@ -463,7 +451,7 @@ static __always_inline int destroy_qp_enter(void *ctx, __u64 ptr, __u64 a1, __u6
 	if (state >= 0)
 		SET(&call.saved.qp, state, state);
 	BEGIN(mlx5_destroy_qp, &call.started);
-	if (!begin_call(&destroy_qp_calls, &call))
+	if (!destroy_qp_calls_keep(&call))
 		mlx5_destroy_qp_count(INFLIGHT_FULL);
 	return 0;
 }
@@ -477,8 +465,7 @@ static __always_inline void mlx5_destroy_qp_capture(struct mlx5_destroy_qp *e, s
 
 static __always_inline int destroy_qp_leave(void *ctx, __s64 ret)
 {
-	struct call_key key;
-	struct destroy_qp_call *call = mlx5_destroy_qp_entry ? innermost_call(&destroy_qp_calls, &key) : 0;
+	struct destroy_qp_call *call = mlx5_destroy_qp_entry ? destroy_qp_calls_innermost() : 0;
 	struct mlx5_destroy_qp e;
 
 	if (mlx5_destroy_qp_unseen(call))
@@ -489,7 +476,7 @@ static __always_inline int destroy_qp_leave(void *ctx, __s64 ret)
 	}
 	EMIT(mlx5_destroy_qp, ctx, &e, call, (__s32)ret);
 	if (mlx5_destroy_qp_entry)
-		bpf_map_delete_elem(&destroy_qp_calls, &key);
+		destroy_qp_calls_end(call);
 	return 0;
 }
 ON_CALL(mlx5_destroy_qp, mlx5_ib_destroy_qp, 2, destroy_qp_enter, destroy_qp_leave)
@@ -531,7 +518,7 @@ struct dealloc_pd_call {
 		SAVED_VERB();
 	} saved;
 };
-NESTED_CALLS(dealloc_pd_calls, dealloc_pd_call);
+NESTED_CALLS(dealloc_pd_calls, dealloc_pd_call)
 
 static __always_inline int dealloc_pd_enter(void *ctx, __u64 ptr, __u64 a1, __u64 a2)
 {
@@ -547,7 +534,7 @@ static __always_inline int dealloc_pd_enter(void *ctx, __u64 ptr, __u64 a1, __u6
 	CAPTURE_OWNER(mlx5_dealloc_pd, &call.saved, pd, BEFORE);
 	CAPTURE_OWNER(mlx5_dealloc_pd, &call.saved, pd, AFTER);
 	BEGIN(mlx5_dealloc_pd, &call.started);
-	if (!begin_call(&dealloc_pd_calls, &call))
+	if (!dealloc_pd_calls_keep(&call))
 		mlx5_dealloc_pd_count(INFLIGHT_FULL);
 	return 0;
 }
@@ -563,8 +550,7 @@ static __always_inline void mlx5_dealloc_pd_capture(struct mlx5_dealloc_pd *e, s
 
 static __always_inline int dealloc_pd_leave(void *ctx, __s64 ret)
 {
-	struct call_key key;
-	struct dealloc_pd_call *call = mlx5_dealloc_pd_entry ? innermost_call(&dealloc_pd_calls, &key) : 0;
+	struct dealloc_pd_call *call = mlx5_dealloc_pd_entry ? dealloc_pd_calls_innermost() : 0;
 	struct mlx5_dealloc_pd e;
 
 	if (mlx5_dealloc_pd_unseen(call))
@@ -573,7 +559,7 @@ static __always_inline int dealloc_pd_leave(void *ctx, __s64 ret)
 		RESTORE_VERB(&e, &call->saved);
 	EMIT(mlx5_dealloc_pd, ctx, &e, call, (__s32)ret);
 	if (mlx5_dealloc_pd_entry)
-		bpf_map_delete_elem(&dealloc_pd_calls, &key);
+		dealloc_pd_calls_end(call);
 	return 0;
 }
 
@@ -644,7 +630,7 @@ struct destroy_cq_call {
 		CQ() cq;
 	} saved;
 };
-NESTED_CALLS(destroy_cq_calls, destroy_cq_call);
+NESTED_CALLS(destroy_cq_calls, destroy_cq_call)
 
 static __always_inline void save_cq(struct destroy_cq_call *call, struct ib_cq *cq, enum stage stage)
 {
@@ -664,7 +650,7 @@ static __always_inline int destroy_cq_enter(void *ctx, __u64 ptr, __u64 a1, __u6
 	save_cq(&call, (void *)ptr, BEFORE);
 	save_cq(&call, (void *)ptr, AFTER);
 	BEGIN(mlx5_destroy_cq, &call.started);
-	if (!begin_call(&destroy_cq_calls, &call))
+	if (!destroy_cq_calls_keep(&call))
 		mlx5_destroy_cq_count(INFLIGHT_FULL);
 	return 0;
 }
@@ -678,8 +664,7 @@ static __always_inline void mlx5_destroy_cq_capture(struct mlx5_destroy_cq *e, s
 
 static __always_inline int destroy_cq_leave(void *ctx, __s64 ret)
 {
-	struct call_key key;
-	struct destroy_cq_call *call = mlx5_destroy_cq_entry ? innermost_call(&destroy_cq_calls, &key) : 0;
+	struct destroy_cq_call *call = mlx5_destroy_cq_entry ? destroy_cq_calls_innermost() : 0;
 	struct mlx5_destroy_cq e;
 
 	if (mlx5_destroy_cq_unseen(call))
@@ -690,7 +675,7 @@ static __always_inline int destroy_cq_leave(void *ctx, __s64 ret)
 	}
 	EMIT(mlx5_destroy_cq, ctx, &e, call, (__s32)ret);
 	if (mlx5_destroy_cq_entry)
-		bpf_map_delete_elem(&destroy_cq_calls, &key);
+		destroy_cq_calls_end(call);
 	return 0;
 }
 
@@ -740,7 +725,7 @@ ON_RETURN_UNKNOWN(mlx5_destroy_cq, mlx5_ib_destroy_cq, destroy_cq_leave_unknown)
 			(e)->mr.has.rkey = 1; \
 	} while (0)
 
-NESTED_CALLS(reg_user_mr_calls, verb_call);
+NESTED_CALLS(reg_user_mr_calls, verb_call)
 
 /* ib_mr *(ib_pd *, u64 start, u64 length, u64 iova, int access, [ib_dmah *,] ib_udata *) */
 static __always_inline int reg_user_mr_enter(void *ctx, __u64 pd, __u64 start, __u64 length, __u64 iova, __u64 access)
@@ -748,7 +733,7 @@ static __always_inline int reg_user_mr_enter(void *ctx, __u64 pd, __u64 start, _
 	struct verb_call call = { .args = { pd, start, length, iova, access } };
 
 	BEGIN(mlx5_reg_user_mr, &call.started);
-	if (mlx5_reg_user_mr_entry && !begin_call(&reg_user_mr_calls, &call))
+	if (mlx5_reg_user_mr_entry && !reg_user_mr_calls_keep(&call))
 		mlx5_reg_user_mr_count(INFLIGHT_FULL);
 	return 0;
 }
@@ -769,7 +754,7 @@ static __always_inline void reg_user_mr_end(void *ctx, struct verb_call *call, _
 VERB_LEAVE(reg_user_mr, reg_user_mr_leave, reg_user_mr_end)
 ON_CALL5(mlx5_reg_user_mr, mlx5_ib_reg_user_mr, 6, reg_user_mr_enter, reg_user_mr_leave)
 
-NESTED_CALLS(reg_user_mr_dmabuf_calls, verb_call);
+NESTED_CALLS(reg_user_mr_dmabuf_calls, verb_call)
 
 static __always_inline void mlx5_reg_user_mr_dmabuf_capture(struct mlx5_reg_user_mr_dmabuf *e, struct verb_call *call, __s64 ret,
 							    enum stage stage)
@@ -800,7 +785,7 @@ int kprobe_mlx5_reg_user_mr_dmabuf__mlx5_ib_reg_user_mr_dmabuf(struct kprobe_reg
 					    KPROBE_ARG5(ctx) } };
 
 	BEGIN(mlx5_reg_user_mr_dmabuf, &call.started);
-	if (mlx5_reg_user_mr_dmabuf_entry && !begin_call(&reg_user_mr_dmabuf_calls, &call))
+	if (mlx5_reg_user_mr_dmabuf_entry && !reg_user_mr_dmabuf_calls_keep(&call))
 		mlx5_reg_user_mr_dmabuf_count(INFLIGHT_FULL);
 	return 0;
 }
@@ -813,7 +798,7 @@ struct dereg_mr_call {
 		MR() mr;
 	} saved;
 };
-NESTED_CALLS(dereg_mr_calls, dereg_mr_call);
+NESTED_CALLS(dereg_mr_calls, dereg_mr_call)
 
 static __always_inline void save_mr(struct dereg_mr_call *call, struct ib_mr *mr, enum stage stage)
 {
@@ -840,7 +825,7 @@ static __always_inline int dereg_mr_enter(void *ctx, __u64 ptr, __u64 a1, __u64 
 	save_mr(&call, (void *)ptr, BEFORE);
 	save_mr(&call, (void *)ptr, AFTER);
 	BEGIN(mlx5_dereg_mr, &call.started);
-	if (!begin_call(&dereg_mr_calls, &call))
+	if (!dereg_mr_calls_keep(&call))
 		mlx5_dereg_mr_count(INFLIGHT_FULL);
 	return 0;
 }
@@ -853,8 +838,7 @@ static __always_inline void mlx5_dereg_mr_capture(struct mlx5_dereg_mr *e, struc
 
 static __always_inline int dereg_mr_leave(void *ctx, __s64 ret)
 {
-	struct call_key key;
-	struct dereg_mr_call *call = mlx5_dereg_mr_entry ? innermost_call(&dereg_mr_calls, &key) : 0;
+	struct dereg_mr_call *call = mlx5_dereg_mr_entry ? dereg_mr_calls_innermost() : 0;
 	struct mlx5_dereg_mr e;
 
 	if (mlx5_dereg_mr_unseen(call))
@@ -865,7 +849,7 @@ static __always_inline int dereg_mr_leave(void *ctx, __s64 ret)
 	}
 	EMIT(mlx5_dereg_mr, ctx, &e, call, (__s32)ret);
 	if (mlx5_dereg_mr_entry)
-		bpf_map_delete_elem(&dereg_mr_calls, &key);
+		dereg_mr_calls_end(call);
 	return 0;
 }
 ON_CALL(mlx5_dereg_mr, mlx5_ib_dereg_mr, 2, dereg_mr_enter, dereg_mr_leave)
@@ -942,14 +926,10 @@ struct command {
 };
 
 /* By thread; an asynchronous command by its struct mlx5_async_work. */
-CALLS(commands, command);
+CALLS(commands, command)
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, __u64); /* thread in mlx5_cmd_exec_cb */
-	__type(value, __u64);
-} submissions SEC(".maps");
+/* The struct mlx5_async_work of a thread in mlx5_cmd_exec_cb. */
+KEPT(submissions, thread, __u64, 4096)
 
 static __always_inline __u16 be16(__be16 v)
 {
@@ -1058,30 +1038,38 @@ static __always_inline void end_command(void *ctx, struct command *cmd, __s64 re
 	EMIT(mlx5_cmd, ctx, &e, cmd, answered ? &answer : 0, ret);
 }
 
+/* Keeps a command by its thread or its work. */
+static __always_inline void keep_command(__u64 key, const struct command *cmd)
+{
+	struct command *kept = commands_begin(key);
+
+	if (kept)
+		*kept = *cmd;
+	else
+		mlx5_cmd_count(INFLIGHT_FULL);
+}
+
 static __always_inline int command_enter(__u64 dev, __u64 in, __u64 out, bool whole)
 {
-	__u64 task = bpf_get_current_pid_tgid();
 	struct command cmd;
 
 	__builtin_memset(&cmd, 0, sizeof(cmd));
 	begin_command(&cmd, dev, in, out);
 	cmd.whole = whole;
-	if (bpf_map_update_elem(&commands, &task, &cmd, BPF_ANY))
-		mlx5_cmd_count(INFLIGHT_FULL);
+	keep_command(bpf_get_current_pid_tgid(), &cmd);
 	return 0;
 }
 
 static __always_inline int exec_leave(void *ctx, __s64 ret)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct command *cmd = bpf_map_lookup_elem(&commands, &task);
+	struct command *cmd = commands_of(bpf_get_current_pid_tgid());
 
 	if (!cmd) {
 		mlx5_cmd_count(UNSEEN);
 		return 0;
 	}
 	end_command(ctx, cmd, (__s32)ret);
-	bpf_map_delete_elem(&commands, &task);
+	commands_end(cmd);
 	return 0;
 }
 
@@ -1096,8 +1084,7 @@ ON_CALL5(mlx5_cmd, mlx5_cmd_exec_polling, 5, exec_enter, exec_leave)
 /* In some builds the functions above call this one (6.1, 6.12), in others they do not (7.2). Both are one command. */
 static __always_inline int do_enter(void *ctx, __u64 dev, __u64 in, __u64 in_size, __u64 out, __u64 out_size)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct command *outer = bpf_map_lookup_elem(&commands, &task);
+	struct command *outer = commands_of(bpf_get_current_pid_tgid());
 
 	if (outer && outer->whole && outer->in == in) {
 		outer->nested = true;
@@ -1108,8 +1095,7 @@ static __always_inline int do_enter(void *ctx, __u64 dev, __u64 in, __u64 in_siz
 
 static __always_inline int do_leave(void *ctx, __s64 ret)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct command *outer = bpf_map_lookup_elem(&commands, &task);
+	struct command *outer = commands_of(bpf_get_current_pid_tgid());
 
 	if (outer && outer->nested) {
 		outer->nested = false;
@@ -1128,42 +1114,45 @@ SEC("kprobe/mlx5_cmd_exec_cb")
 int kprobe_mlx5_cmd__mlx5_cmd_exec_cb(struct kprobe_regs *ctx)
 {
 	struct mlx5_async_ctx *async = (void *)KPROBE_ARG0(ctx);
-	__u64 task = bpf_get_current_pid_tgid(), work = KPROBE_ARG6(ctx);
+	__u64 work = KPROBE_ARG6(ctx), *submitted;
 	struct command cmd;
 
 	__builtin_memset(&cmd, 0, sizeof(cmd));
 	begin_command(&cmd, (__u64)GET_POINTER(async, dev), KPROBE_ARG1(ctx), KPROBE_ARG3(ctx));
 	cmd.async = true;
-	if (bpf_map_update_elem(&commands, &work, &cmd, BPF_ANY) || bpf_map_update_elem(&submissions, &task, &work, BPF_ANY))
+	keep_command(work, &cmd);
+	submitted = submissions_begin(bpf_get_current_pid_tgid());
+	if (submitted)
+		*submitted = work;
+	else
 		mlx5_cmd_count(INFLIGHT_FULL);
 	return 0;
 }
 
 static __always_inline void async_end(void *ctx, __u64 work, __s64 ret)
 {
-	struct command *cmd = bpf_map_lookup_elem(&commands, &work);
+	struct command *cmd = commands_of(work);
 
 	if (!cmd) {
 		mlx5_cmd_count(UNSEEN);
 		return;
 	}
 	end_command(ctx, cmd, ret);
-	bpf_map_delete_elem(&commands, &work);
+	commands_end(cmd);
 }
 
 /* A command that could not be sent has no callback. */
 SEC("kretprobe/mlx5_cmd_exec_cb")
 int kretprobe_mlx5_cmd__mlx5_cmd_exec_cb(struct kprobe_regs *ctx)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	__u64 *work = bpf_map_lookup_elem(&submissions, &task);
+	__u64 *work = submissions_of(bpf_get_current_pid_tgid());
 	__s32 ret = KPROBE_RET(ctx);
 
 	if (!work)
 		return 0;
 	if (ret)
 		async_end(ctx, *work, ret);
-	bpf_map_delete_elem(&submissions, &task);
+	submissions_end(work);
 	return 0;
 }
 

@@ -48,19 +48,25 @@ struct sqe {
  * back, and again after an attempt that failed. The value stays until the command ends for good, if an event wants fields of the
  * whole command.
  */
-struct inflight {
-	__u64 started;   /* this attempt, ns, CLOCK_MONOTONIC */
-	__u64 cqe;       /* when the completion queue entry was seen, or 0 */
-	__u64 first;     /* attempt */
-	__u64 allocated; /* request.start_time_ns: distinguishes a command from the next one in the same request */
-	__u32 attempt;
-	__u32 requeues;
-	__u8 timeouts; /* of this attempt */
-	bool counted;  /* among those in flight */
-	bool ended;    /* this attempt */
-	bool kept;     /* the command may be retried */
+#define INFLIGHT_TIMES \
+	__u64 started;   /* this attempt, ns, CLOCK_MONOTONIC */ \
+	__u64 cqe;       /* when the completion queue entry was seen, or 0 */ \
+	__u64 first;     /* attempt */ \
+	__u64 allocated; /* request.start_time_ns: distinguishes a command from the next one in the same request */ \
+	__u32 attempt; \
+	__u32 requeues; \
+	__u8 timeouts; /* of this attempt */ \
+	bool counted;  /* among those in flight */ \
+	bool ended;    /* this attempt */ \
+	bool kept      /* the command may be retried */
 
-	/* The submission, if an event wants it. */
+struct inflight_times {
+	INFLIGHT_TIMES;
+};
+
+/* Likewise, with the submission. */
+struct inflight {
+	INFLIGHT_TIMES;
 	__u32 pid, tid, uid;
 	__u64 bytes;
 	__u64 cgroup;
@@ -68,25 +74,10 @@ struct inflight {
 	KEPT_OF_TASK;
 	struct sqe sqe;
 };
-#define WITHOUT_SUBMISSION __builtin_offsetof(struct inflight, pid)
 
-/*
- * By request. Go sets the size from the queues of the controllers: there is one request per tag. Only one of the two maps is used: a
- * value is cleared and copied for each command, and most of it is the submission.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
-	__type(value, struct inflight);
-} nvme_inflight SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__uint(key_size, sizeof(__u64));
-	__uint(value_size, WITHOUT_SUBMISSION);
-} nvme_inflight_times SEC(".maps");
+/* By request. Only one of the two is used: most of what is kept is the submission, which seldom an event wants. */
+KEPT(nvme_inflight, request, struct inflight, 8192)
+KEPT(nvme_inflight_times, request, struct inflight_times, 8192)
 
 /*
  * The command of an event. Fields of the submission queue entry are absent from a completion whose submission was not seen; fields of
@@ -781,8 +772,24 @@ static __always_inline bool transport_of(__u32 name, enum nvme_transport *transp
 #define KEPT_WANTED_nvme_failover (SUBMISSION_WANTED(nvme_failover) || WANTED(nvme_failover, latency))
 #define KEPT_WANTED(X) KEPT_WANTED_##X
 
-/* The map of commands in flight. */
-#define INFLIGHT (ANY_LATER(SUBMISSION_WANTED) ? (void *)&nvme_inflight : (void *)&nvme_inflight_times)
+/* inflight_of, inflight_room, inflight_end: of the one that is used. */
+static __always_inline struct inflight *inflight_of(__u64 rq)
+{
+	return ANY_LATER(SUBMISSION_WANTED) ? nvme_inflight_of(rq) : (void *)nvme_inflight_times_of(rq);
+}
+
+static __always_inline struct inflight *inflight_room(__u64 rq)
+{
+	return ANY_LATER(SUBMISSION_WANTED) ? nvme_inflight_room(rq) : (void *)nvme_inflight_times_room(rq);
+}
+
+static __always_inline void inflight_end(struct inflight *fl)
+{
+	if (ANY_LATER(SUBMISSION_WANTED))
+		nvme_inflight_end(fl);
+	else
+		nvme_inflight_times_end((void *)fl);
+}
 
 /* Whether an event wants a command to be followed from its first attempt to its end. */
 #define FOLLOWED \
@@ -801,7 +808,7 @@ static __always_inline bool transport_of(__u32 name, enum nvme_transport *transp
  */
 static __always_inline struct inflight *in_flight(__u64 key)
 {
-	struct inflight *fl = bpf_map_lookup_elem(INFLIGHT, &key);
+	struct inflight *fl = inflight_of(key);
 
 	return fl && !fl->ended ? fl : 0;
 }
@@ -900,42 +907,26 @@ int raw_tp_nvme_setup_cmd(__u64 *ctx)
  * counts failed attempts, from 0 for each new command (nvme_retry_req, nvme_clear_nvme_request in drivers/nvme/host/core.c). The
  * block layer sets when a request was allocated. Where it does not, as for commands of programs, there is no second attempt.
  */
-static __always_inline void follow(struct inflight *fl, const struct inflight *before, struct request *rq)
+static __always_inline bool follow(struct inflight *fl, bool seen, struct request *rq)
 {
 	__u8 retries = OUTCOME_KNOWN ? NVME_REQUEST(rq, retries, GUESS_RETRIES) : 0;
-	bool again;
+	__u64 allocated = BPF_CORE_READ(rq, start_time_ns);
 
-	fl->allocated = BPF_CORE_READ(rq, start_time_ns);
-	again = before && fl->allocated == before->allocated && (!before->ended || retries);
-	if (again) {
-		fl->first = before->first;
-		fl->requeues = before->requeues + !before->ended;
-		fl->attempt = before->attempt + !!before->attempt;
-		if (ANY_LATER(SUBMITTER_WANTED)) {
-			fl->pid = before->pid;
-			fl->tid = before->tid;
-			fl->uid = before->uid;
-			fl->cgroup = before->cgroup;
-			__builtin_memcpy(fl->comm, before->comm, sizeof(fl->comm));
-			fl->ppid = before->ppid;
-			fl->pgid = before->pgid;
-			fl->pidns = before->pidns;
-			fl->has_of_task = before->has_of_task;
-			__builtin_memcpy(fl->pcomm, before->pcomm, sizeof(fl->pcomm));
-		}
-	} else if (!retries) {
-		fl->first = fl->started;
-		fl->attempt = 1;
+	if (seen && allocated == fl->allocated && (!fl->ended || retries)) {
+		fl->requeues += !fl->ended;
+		fl->attempt += !!fl->attempt;
+		return true;
 	}
+	fl->allocated = allocated;
+	fl->first = 0;
+	fl->attempt = !retries;
+	fl->requeues = 0;
+	return false;
 }
 
-/* Keeps of the submission only what an event wants: this runs for every command. */
-static __always_inline void keep_submission(struct inflight *fl, struct request *rq, const void *cmd)
+/* Keeps of the submitter only what an event wants, like keep_submission: they run for every command. */
+static __always_inline void keep_submitter(struct inflight *fl)
 {
-	if (ANY_LATER(SQE_WANTED))
-		bpf_probe_read_kernel(&fl->sqe, sizeof(fl->sqe), cmd);
-	if (WANTED_LATER(bytes))
-		fl->bytes = BPF_CORE_READ(rq, __data_len);
 	if (WANTED_LATER(pid) || WANTED_LATER(tid)) {
 		__u64 task = bpf_get_current_pid_tgid();
 
@@ -947,45 +938,55 @@ static __always_inline void keep_submission(struct inflight *fl, struct request 
 	if (WANTED_LATER(cgroup))
 		fl->cgroup = current_cgroup();
 	if (WANTED_LATER(comm))
-		bpf_get_current_comm(fl->comm, sizeof(fl->comm));
-	if (ANY_OF_TASK(WANTED_LATER))
+		READ_COMM(fl->comm);
+	if (ANY_OF_TASK(WANTED_LATER)) {
+		__builtin_memset(&fl->has_of_task, 0, sizeof(fl->has_of_task));
 		READ_OF_TASK(fl, bpf_get_current_task(), WANTED_LATER);
+	}
+}
+
+static __always_inline void keep_submission(struct inflight *fl, struct request *rq, const void *cmd)
+{
+	if (ANY_LATER(SQE_WANTED))
+		bpf_probe_read_kernel(&fl->sqe, sizeof(fl->sqe), cmd);
+	if (WANTED_LATER(bytes))
+		fl->bytes = BPF_CORE_READ(rq, __data_len);
 }
 
 SEC("raw_tp/nvme_setup_cmd")
 int raw_tp_nvme_inflight(__u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
-	__u64 key = ctx[0];
-	struct inflight fl;
+	struct inflight *fl = inflight_of(ctx[0]);
+	/* A busy queue took the request back, it failed, or the end of its last command was not seen. */
+	bool seen = fl;
 
-	if (ANY_LATER(SUBMISSION_WANTED))
-		__builtin_memset(&fl, 0, sizeof(fl));
-	else
-		__builtin_memset(&fl, 0, WITHOUT_SUBMISSION);
-	keep_submission(&fl, rq, (void *)ctx[1]);
-	fl.started = bpf_ktime_get_ns();
-	if (FOLLOWED || COUNTED) {
-		struct inflight *before = bpf_map_lookup_elem(INFLIGHT, &key);
-
-		if (FOLLOWED)
-			follow(&fl, before, rq);
-		if (COUNTED) {
-			/* Otherwise a busy queue took it back, and it is counted already. */
-			if (!before || !before->counted) {
-				depth_up(queue_key(rq));
-				depth_up(ctrl_key(rq));
-			}
-			fl.counted = true;
-		}
-	}
-	/* BPF_ANY: a busy queue took the request back, or it failed; its time counts from now. */
-	if (bpf_map_update_elem(INFLIGHT, &key, &fl, BPF_ANY)) {
+	if (!seen)
+		fl = inflight_room(ctx[0]);
+	if (!fl) {
 		nvme_complete_rq_count(INFLIGHT_FULL);
 		nvme_sq_count(INFLIGHT_FULL);
 		nvme_timeout_count(INFLIGHT_FULL);
 		nvme_failover_count(INFLIGHT_FULL);
+		return 0;
 	}
+	if ((!FOLLOWED || !follow(fl, seen, rq)) && ANY_LATER(SUBMITTER_WANTED))
+		keep_submitter(fl);
+	keep_submission(fl, rq, (void *)ctx[1]);
+	if (COUNTED) {
+		if (!seen || !fl->counted) {
+			depth_up(queue_key(rq));
+			depth_up(ctrl_key(rq));
+		}
+		fl->counted = true;
+	}
+	fl->cqe = 0;
+	fl->timeouts = 0;
+	fl->ended = false;
+	fl->kept = false;
+	fl->started = bpf_ktime_get_ns();
+	if (FOLLOWED && fl->attempt == 1)
+		fl->first = fl->started;
 	return 0;
 }
 
@@ -1049,8 +1050,7 @@ SEC("raw_tp/nvme_complete_rq")
 int raw_tp_nvme_ended(__u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
-	__u64 key = ctx[0];
-	struct inflight *fl = bpf_map_lookup_elem(INFLIGHT, &key);
+	struct inflight *fl = inflight_of(ctx[0]);
 	__u32 noretry;
 	__u16 status;
 
@@ -1061,7 +1061,7 @@ int raw_tp_nvme_ended(__u64 *ctx)
 	 * attempt, because its path is gone, is the same one.
 	 */
 	if (fl->ended && !(FOLLOWED && fl->allocated && fl->allocated == BPF_CORE_READ(rq, start_time_ns))) {
-		bpf_map_delete_elem(INFLIGHT, &key);
+		inflight_end(fl);
 		return 0;
 	}
 	if (COUNTED && fl->counted) {
@@ -1131,17 +1131,16 @@ SEC("raw_tp/nvme_complete_rq")
 int raw_tp_nvme_complete_rq(__u64 *ctx)
 {
 	struct request *rq = (void *)ctx[0];
-	__u64 key = ctx[0];
 	struct inflight *fl = 0;
 	struct nvme_complete_rq e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	/* Another event may want what is kept, and this one must remove it. */
 	if (ANY_KEPT)
-		fl = bpf_map_lookup_elem(INFLIGHT, &key);
+		fl = inflight_of(ctx[0]);
 	EMIT(nvme_complete_rq, ctx, &e, rq, fl);
 	if (ANY_KEPT && fl && !fl->kept)
-		bpf_map_delete_elem(INFLIGHT, &key);
+		inflight_end(fl);
 	return 0;
 }
 
@@ -1208,15 +1207,18 @@ static __always_inline void nvme_failover_capture(struct nvme_failover *e, struc
 
 static __always_inline int failed_over(void *ctx, __u64 request, __u64 unused1, __u64 unused2)
 {
-	__u64 key = request;
-	struct inflight *fl = bpf_map_lookup_elem(INFLIGHT, &key);
+	struct inflight *fl;
 	struct nvme_failover e;
+	__u64 key = 0;
 
+	/* For fentry the argument is a pointer, and a pointer is not multiplied. What has been read is a number. */
+	bpf_probe_read_kernel(&key, sizeof(key), &request);
+	fl = inflight_of(key);
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	EMIT(nvme_failover, ctx, &e, (struct request *)request, fl);
 	/* The path keeps the request and moves the command to another request. */
 	if (fl)
-		bpf_map_delete_elem(INFLIGHT, &key);
+		inflight_end(fl);
 	return 0;
 }
 

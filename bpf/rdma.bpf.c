@@ -129,53 +129,55 @@ struct device_call {
 	__u64 entry;
 	__u64 device;
 };
-CALLS(device_calls, device_call);
+CALLS(device_calls, device_call)
+
+static __always_inline void keep_device(struct device_call call)
+{
+	struct device_call *kept = device_calls_begin(bpf_get_current_pid_tgid());
+
+	if (kept)
+		*kept = call;
+}
 
 static __always_inline int device_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
 {
 	struct rdma_restrack_entry *res = (void *)entry;
-	struct device_call call = { .entry = entry };
-	__u64 task = bpf_get_current_pid_tgid();
 	__u32 type = 0;
 
 	if (GET(&type, res, type) && type == restrack_type__CM_ID)
-		bpf_map_update_elem(&device_calls, &task, &call, BPF_ANY);
+		keep_device((struct device_call){ .entry = entry });
 	return 0;
 }
 
 static __always_inline int device_leave(void *ctx, __s64 ret)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct device_call *call = bpf_map_lookup_elem(&device_calls, &task);
+	struct device_call *call = device_calls_of(bpf_get_current_pid_tgid());
 	__u64 device = ret;
 
 	if (!call || !call->entry)
 		return 0;
 	bpf_map_update_elem(&rdma_device, &call->entry, &device, BPF_ANY);
-	bpf_map_delete_elem(&device_calls, &task);
+	device_calls_end(call);
 	return 0;
 }
 ON_CALL(rdma_device, res_to_dev, 1, device_enter, device_leave)
 
 static __always_inline int walk_leave(void *ctx, __s64 ret)
 {
-	struct device_call call = { .device = ret };
-	__u64 task = bpf_get_current_pid_tgid();
-
-	bpf_map_update_elem(&device_calls, &task, &call, BPF_ANY);
+	keep_device((struct device_call){ .device = ret });
 	return 0;
 }
 ON_LEAVE(rdma_device, ib_device_get_by_index, 2, walk_leave)
 
 static __always_inline struct ib_device *remembered_device(struct rdma_restrack_entry *res)
 {
-	__u64 task = bpf_get_current_pid_tgid(), entry = (__u64)res;
+	__u64 entry = (__u64)res;
 	__u64 *device = bpf_map_lookup_elem(&rdma_device, &entry);
 	struct device_call *call;
 
 	if (device)
 		return (void *)*device;
-	call = bpf_map_lookup_elem(&device_calls, &task);
+	call = device_calls_of(bpf_get_current_pid_tgid());
 	if (!call || !call->device)
 		return 0;
 	bpf_map_update_elem(&rdma_device, &entry, &call->device, BPF_ANY);
@@ -361,24 +363,22 @@ static __always_inline bool tracked(struct rdma_restrack_entry *res)
 struct resource_call {
 	struct rdma_restrack_entry *res;
 };
-CALLS(resource_calls, resource_call);
+CALLS(resource_calls, resource_call)
 
 static __always_inline int add_enter(void *ctx, __u64 entry, __u64 a1, __u64 a2)
 {
 	struct resource_call call = { .res = (void *)entry };
-	__u64 task = bpf_get_current_pid_tgid();
 
 	if (rdma_resource_seeding == ATTACHING)
 		return 0;
-	BEGIN_CALL(rdma_resource, &resource_calls, &task, &call);
+	BEGIN_CALL(rdma_resource, resource_calls, &call);
 	/* The object that was known at this address is gone: its event was skipped. */
 	return tell_lost(ctx, entry);
 }
 
 static __always_inline int add_leave(void *ctx, __s64 ret)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct resource_call *call = bpf_map_lookup_elem(&resource_calls, &task);
+	struct resource_call *call = resource_calls_of(bpf_get_current_pid_tgid());
 	struct rdma_restrack_entry *res;
 
 	if (!call) {
@@ -387,7 +387,7 @@ static __always_inline int add_leave(void *ctx, __s64 ret)
 		return 0;
 	}
 	res = call->res;
-	bpf_map_delete_elem(&resource_calls, &task);
+	resource_calls_end(call);
 	return tracked(res) ? tell_known(ctx, res, CAUSED) : 0;
 }
 ON_CALL(rdma_resource, rdma_restrack_add, 1, add_enter, add_leave)
@@ -518,7 +518,7 @@ struct query_call {
 	struct ib_qp_attr *attr;
 	bool seeded;
 };
-CALLS(query_calls, query_call);
+CALLS(query_calls, query_call)
 
 /* The process that asks for the QPs that are there, which is trace: its tgid. */
 volatile __u32 rdma_qp_asker SEC(".data");
@@ -542,10 +542,9 @@ struct {
 static __always_inline int query_enter(void *ctx, __u64 qp, __u64 attr, __u64 mask)
 {
 	struct query_call call = { .qp = (void *)qp, .attr = (void *)attr };
-	__u64 task = bpf_get_current_pid_tgid();
 
-	call.seeded = rdma_qp_asker == task >> 32;
-	BEGIN_CALL(rdma_qp, &query_calls, &task, &call);
+	call.seeded = rdma_qp_asker == bpf_get_current_pid_tgid() >> 32;
+	BEGIN_CALL(rdma_qp, query_calls, &call);
 	return 0;
 }
 
@@ -590,8 +589,7 @@ static __always_inline void rdma_qp_capture(struct rdma_qp *e, struct query_call
 
 static __always_inline int query_leave(void *ctx, __s64 ret)
 {
-	__u64 task;
-	struct query_call *call = call_of_thread(&query_calls, &task);
+	struct query_call *call = query_calls_of(bpf_get_current_pid_tgid());
 	struct rdma_qp e;
 	__u8 once = 1;
 
@@ -601,7 +599,7 @@ static __always_inline int query_leave(void *ctx, __s64 ret)
 		CLEAR_HAS(&e);
 		EMIT(rdma_qp, ctx, &e, call, (__s32)ret);
 	}
-	bpf_map_delete_elem(&query_calls, &task);
+	query_calls_end(call);
 	return 0;
 }
 ON_CALL(rdma_qp, ib_query_qp, 4, query_enter, query_leave)

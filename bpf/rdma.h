@@ -254,20 +254,7 @@ struct ib_qp_attr {
 	__u32 dgid : 1
 
 /* Calls in progress, by thread. */
-#define CALLS(map, call) \
-	struct { \
-		__uint(type, BPF_MAP_TYPE_HASH); \
-		__uint(max_entries, 8192); \
-		__type(key, __u64); \
-		__type(value, struct call); \
-	} map SEC(".maps")
-
-/* Returns the call of this thread, or NULL, and sets its key. */
-static __always_inline void *call_of_thread(void *calls, __u64 *task)
-{
-	*task = bpf_get_current_pid_tgid();
-	return bpf_map_lookup_elem(calls, task);
-}
+#define CALLS(name, call) KEPT(name, thread, struct call, 4096)
 
 #define CAPTURE_DEV(X, e, device, stage) \
 	do { \
@@ -458,42 +445,42 @@ struct state_call {
 	struct ib_qp_attr *attr;
 	__u32 mask;
 };
-CALLS(state_calls, state_call);
+CALLS(state_calls, state_call)
 
 /* Called before a QP is changed or destroyed; false if there is no room to remember it. */
 static __always_inline bool state_begin(__u64 qp, __u64 attr, __u64 mask)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct state_call call = { .qp = qp, .attr = (void *)attr, .mask = mask };
+	struct state_call *call = state_calls_begin(bpf_get_current_pid_tgid());
 
-	return !bpf_map_update_elem(&state_calls, &task, &call, BPF_ANY);
+	if (!call)
+		return false;
+	*call = (struct state_call){ .qp = qp, .attr = (void *)attr, .mask = mask };
+	return true;
 }
 
 static __always_inline int state_leave(void *ctx, __s64 ret)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct state_call *call = bpf_map_lookup_elem(&state_calls, &task);
+	struct state_call *call = state_calls_of(bpf_get_current_pid_tgid());
 	__u32 state = 0;
 
 	if (!call)
 		return 0;
 	if (!(__s32)ret && (call->mask & IB_QP_STATE) && GET(&state, call->attr, qp_state))
 		bpf_map_update_elem(&qp_states, &call->qp, &state, BPF_ANY);
-	bpf_map_delete_elem(&state_calls, &task);
+	state_calls_end(call);
 	return 0;
 }
 
 /* The memory of the QP is then free and may be reused for another one. */
 static __always_inline int state_forget(void *ctx, __s64 ret)
 {
-	__u64 task = bpf_get_current_pid_tgid();
-	struct state_call *call = bpf_map_lookup_elem(&state_calls, &task);
+	struct state_call *call = state_calls_of(bpf_get_current_pid_tgid());
 
 	if (!call)
 		return 0;
 	if (!(__s32)ret)
 		bpf_map_delete_elem(&qp_states, &call->qp);
-	bpf_map_delete_elem(&state_calls, &task);
+	state_calls_end(call);
 	return 0;
 }
 

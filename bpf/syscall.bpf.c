@@ -48,7 +48,7 @@ struct syscall_start {
  * The call that a thread is in, by its task_struct. The thread id is no key: in an execve by a thread that is not the leader, the
  * thread takes the leader's id (de_thread, fs/exec.c), and its old id is free for another thread.
  */
-KEPT_BY_THREAD(syscall_starts, struct syscall_start, 65536)
+KEPT(syscall_starts, task, struct syscall_start, 65536)
 
 /* The totals of a thread at the beginning of that call, kept only where somebody wants to know what it goes through. */
 struct {
@@ -136,15 +136,17 @@ static __always_inline void start_spent(__u64 task)
 static __always_inline int start(__s32 nr)
 {
 	__u64 task = bpf_get_current_task();
-	struct syscall_start call;
+	struct syscall_start *call;
 
 	if (nr == syscall__exit || nr == syscall__exit_group)
 		return 0;
-	__builtin_memset(&call, 0, sizeof(call));
-	call.at = bpf_ktime_get_ns();
-	call.nr = nr;
-	if (!syscall_starts_keep(task, &call))
+	call = syscall_starts_begin(task);
+	if (call) {
+		call->at = bpf_ktime_get_ns();
+		call->nr = nr;
+	} else {
 		syscall_exit_count(INFLIGHT_FULL);
+	}
 	if (ANY_SPENT(WANTED_FIELD, syscall_exit))
 		start_spent(task);
 	return 0;
@@ -168,11 +170,14 @@ int tracepoint_syscall_start(struct raw_syscall *ctx)
  */
 static __always_inline __u64 started_at(__s32 nr)
 {
-	struct syscall_start call;
+	struct syscall_start *call = syscall_starts_of(bpf_get_current_task());
+	__u64 at;
 
-	if (!syscall_starts_take(bpf_get_current_task(), &call))
+	if (!call)
 		return 0;
-	return call.nr == nr || (call.nr == syscall__rt_sigreturn && nr == -1) ? call.at : 0;
+	at = call->nr == nr || (call->nr == syscall__rt_sigreturn && nr == -1) ? call->at : 0;
+	syscall_starts_end(call);
+	return at;
 }
 
 /* started: when the call was entered, or 0; spent: the totals of the thread then, or NULL. */

@@ -658,22 +658,23 @@ enum { CLASSES = 16, WENT = 1U << 31 };
 	} X##_met SEC(".maps")
 
 /*
- * BY_THREAD(name, what, n) is for what is kept of a thread from a beginning to an end, without a hash: a table of n slots, a power of 2. The
- * thread's number gives a bucket of SLOTS slots, and is in the one that it has.
+ * SLOTTED(name, by, what, n) is for what is kept under a key from a beginning to an end, without a hash: by thread, or by request, which
+ * --explain shows. It is a table of n slots, a power of 2. The key gives a bucket of SLOTS slots, and is in the one that it has.
  *
- *     name_of(thread)       what is kept of the thread; NULL if nothing is
- *     name_begin(thread)    likewise, or if nothing is, room for it, with what another thread left there; NULL if there is none
- *     name_end(kept)        it is no longer kept
+ *     name_of(key)       what is kept under the key; NULL if nothing is
+ *     name_begin(key)    likewise, or if nothing is, room for it, with what another key left there; NULL if there is none
+ *     name_end(kept)     it is no longer kept
  *
- * Only the thread changes what is kept of it. Threads that look for room count themselves in a slot, as there is no atomic operation with a
- * result before 5.12: who is alone has it, and two that come at once both go on to the next. A thread that dies in between keeps its slot.
+ * Only the owner of a key changes what is kept under it: the thread, or who has the request. Owners that look for room count themselves in a
+ * slot, as there is no atomic operation with a result before 5.12: who is alone has it, and two that come at once both go on to the next.
+ * A thread that dies in between keeps its slot.
  */
 enum { SLOTS = 4 };
 
-#define BY_THREAD(name, what, n) \
+#define SLOTTED(name, by, what, n) \
 	struct name##_bucket { \
 		struct name##_slot { \
-			__u64 thread; /* 0: nothing is kept. No thread of user space has that number. */ \
+			__u64 key; /* plus 1; 0: nothing is kept */ \
 			__u32 owners; /* and who tries to be one */ \
 			__u32 : 32; \
 			what kept; \
@@ -684,12 +685,12 @@ enum { SLOTS = 4 };
 		__uint(max_entries, (n) / SLOTS); \
 		__type(key, __u32); \
 		__type(value, struct name##_bucket); \
-	} name SEC(".maps"); \
+	} name SEC(".maps") __attribute__((btf_decl_tag("by:" #by))); \
 \
-	static __always_inline struct name##_bucket *name##_bucket_of(__u64 thread) \
+	static __always_inline struct name##_bucket *name##_bucket_of(__u64 key) \
 	{ \
 		/* By Fibonacci hashing, as the threads of a program have neighbouring numbers. */ \
-		__u32 bucket = ((__u32)thread * 2654435769U >> 8) & ((n) / SLOTS - 1); \
+		__u32 bucket = (key * 0x9e3779b97f4a7c15ULL >> 32) * ((n) / SLOTS) >> 32; \
 \
 		return bpf_map_lookup_elem(&name, &bucket); \
 	} \
@@ -702,30 +703,25 @@ enum { SLOTS = 4 };
 		return slot; \
 	} \
 \
-	static __always_inline what *name##_in(struct name##_bucket *bucket, __u64 thread) \
+	static __always_inline what *name##_of(__u64 key) \
 	{ \
+		struct name##_bucket *bucket = name##_bucket_of(key); \
+\
 		_Pragma("clang loop unroll(full)") \
 		for (int i = 0; bucket && i < SLOTS; i++) { \
 			struct name##_slot *slot = name##_slot_of(bucket, i); \
 \
-			if (slot->thread == thread) \
+			if (slot->key == key + 1) \
 				return &slot->kept; \
 		} \
 		return 0; \
 	} \
 \
-	static __always_inline what *name##_of(__u64 thread) \
+	/* Room for a key under which nothing is kept. */ \
+	static __always_inline what *name##_room(__u64 key) \
 	{ \
-		return name##_in(name##_bucket_of(thread), thread); \
-	} \
+		struct name##_bucket *bucket = name##_bucket_of(key); \
 \
-	static __always_inline what *name##_begin(__u64 thread) \
-	{ \
-		struct name##_bucket *bucket = name##_bucket_of(thread); \
-		what *kept = name##_in(bucket, thread); \
-\
-		if (kept) \
-			return kept; \
 		_Pragma("clang loop unroll(full)") \
 		for (int i = 0; bucket && i < SLOTS; i++) { \
 			struct name##_slot *slot = name##_slot_of(bucket, i); \
@@ -734,7 +730,7 @@ enum { SLOTS = 4 };
 				continue; \
 			__sync_fetch_and_add(&slot->owners, 1); \
 			if (*(volatile __u32 *)&slot->owners == 1) { \
-				slot->thread = thread; \
+				slot->key = key + 1; \
 				return &slot->kept; \
 			} \
 			__sync_fetch_and_add(&slot->owners, -1); \
@@ -742,11 +738,18 @@ enum { SLOTS = 4 };
 		return 0; \
 	} \
 \
+	__attribute__((unused)) static __always_inline what *name##_begin(__u64 key) \
+	{ \
+		what *kept = name##_of(key); \
+\
+		return kept ? kept : name##_room(key); \
+	} \
+\
 	static __always_inline void name##_end(what *kept) \
 	{ \
 		struct name##_slot *slot = (void *)kept - __builtin_offsetof(struct name##_slot, kept); \
 \
-		slot->thread = 0; \
+		slot->key = 0; \
 		__sync_fetch_and_add(&slot->owners, -1); \
 	}
 
@@ -754,73 +757,76 @@ enum { SLOTS = 4 };
 const volatile __u8 tables_full SEC(".rodata");
 
 /*
- * KEPT_BY_THREAD(name, what, n): BY_THREAD, and a hash for what the table has no room for.
- *
- *     name_keep(thread, kept)    keeps a copy; what the thread kept before is forgotten. False if there is no room.
- *     name_take(thread, taken)   copies what is kept, which is then forgotten; false if nothing is
- *
- * Nothing is in the hash while the table has something of the thread.
+ * KEPT(name, by, what, n): SLOTTED, with the same functions, and a hash for what the table has no room for: with 3 of 4 slots taken, that is a
+ * tenth. A key has something in one of the two.
  */
-#define KEPT_BY_THREAD(name, what, n) \
-	BY_THREAD(name##_slots, what, n) \
+#define KEPT(name, by, what, n) \
+	SLOTTED(name##_slots, by, what, n) \
 \
 	struct { \
 		__uint(type, BPF_MAP_TYPE_HASH); \
-		__uint(max_entries, n); \
+		__uint(max_entries, (n) / SLOTS); \
 		__type(key, __u64); \
-		__type(value, what); \
+		__type(value, struct name##_slots_slot); /* with its key, and without owners, which no slot of the table has */ \
 	} name SEC(".maps"); \
 \
-	volatile __u8 name##_overflowed SEC(".data"); /* the hash may have something */ \
+	volatile __u64 name##_overflowed SEC(".data"); /* how often the table had no room */ \
 \
-	static __always_inline bool name##_keep(__u64 thread, what *kept) \
+	static __always_inline what *name##_of(__u64 key) \
 	{ \
-		what *room = tables_full ? 0 : name##_slots_begin(thread); \
+		what *kept = tables_full ? 0 : name##_slots_of(key); \
+		struct name##_slots_slot *slot; \
 \
-		if (!room) { \
-			name##_overflowed = 1; \
-			return !bpf_map_update_elem(&name, &thread, kept, BPF_ANY); \
-		} \
-		*room = *kept; \
-		if (name##_overflowed) \
-			bpf_map_delete_elem(&name, &thread); \
-		return true; \
+		if (kept || !name##_overflowed) \
+			return kept; \
+		slot = bpf_map_lookup_elem(&name, &key); \
+		if (!slot) \
+			return 0; \
+		asm volatile("" : "+r"(slot)); /* clang would compute the address before, which the verifier refuses */ \
+		return &slot->kept; \
 	} \
 \
-	static __always_inline bool name##_take(__u64 thread, what *taken) \
+	static __always_inline what *name##_room(__u64 key) \
 	{ \
-		what *kept = tables_full ? 0 : name##_slots_of(thread); \
+		what *kept = tables_full ? 0 : name##_slots_room(key); \
+		struct name##_slots_bucket *any; \
+		struct name##_slots_slot *slot; \
 \
-		if (kept) { \
-			*taken = *kept; \
+		if (kept) \
+			return kept; \
+		__sync_fetch_and_add(&name##_overflowed, 1); \
+		any = name##_slots_bucket_of(key); \
+		if (!any || bpf_map_update_elem(&name, &key, &any->slot[0], BPF_ANY)) \
+			return 0; \
+		slot = bpf_map_lookup_elem(&name, &key); \
+		if (!slot) \
+			return 0; \
+		slot->key = key; \
+		slot->owners = 0; \
+		return &slot->kept; \
+	} \
+\
+	__attribute__((unused)) static __always_inline what *name##_begin(__u64 key) \
+	{ \
+		what *kept = name##_of(key); \
+\
+		return kept ? kept : name##_room(key); \
+	} \
+\
+	static __always_inline void name##_end(what *kept) \
+	{ \
+		struct name##_slots_slot *slot = (void *)kept - __builtin_offsetof(struct name##_slots_slot, kept); \
+\
+		if (slot->owners) \
 			name##_slots_end(kept); \
-			return true; \
-		} \
-		if (!name##_overflowed) \
-			return false; \
-		kept = bpf_map_lookup_elem(&name, &thread); \
-		if (!kept) \
-			return false; \
-		*taken = *kept; \
-		return !bpf_map_delete_elem(&name, &thread); \
+		else \
+			bpf_map_delete_elem(&name, &slot->key); \
 	}
 
 /*
- * Remembers the beginning of a call until its end, in a map by thread. If the thread has a call there already, the end of that call
- * was missed: kernels before 6.7 do not report the returns that a kretprobe misses.
+ * Begins a call of this thread in a table, and sets kept, to NULL if there is no room. If the thread has a call there already, the end of that
+ * call was missed: kernels before 6.7 do not report the returns that a kretprobe misses.
  */
-#define BEGIN_CALL(X, map, key, call) \
-	do { \
-		int err = (int)bpf_map_update_elem(map, key, call, BPF_NOEXIST); \
-		if (err == -EEXIST) { \
-			X##_count(UNENDED); \
-			err = (int)bpf_map_update_elem(map, key, call, BPF_ANY); \
-		} \
-		if (err) \
-			X##_count(INFLIGHT_FULL); \
-	} while (0)
-
-/* Likewise, for a table BY_THREAD: sets kept, to NULL if there is no room. */
 #define BEGIN_BY_THREAD(X, name, kept) \
 	do { \
 		__u64 thread = bpf_get_current_pid_tgid(); \
@@ -828,9 +834,18 @@ const volatile __u8 tables_full SEC(".rodata");
 		if (kept) \
 			X##_count(UNENDED); \
 		else \
-			kept = name##_begin(thread); \
+			kept = name##_room(thread); \
 		if (!kept) \
 			X##_count(INFLIGHT_FULL); \
+	} while (0)
+
+/* Likewise; keeps a copy of call. */
+#define BEGIN_CALL(X, name, call) \
+	do { \
+		typeof(call) kept; \
+		BEGIN_BY_THREAD(X, name, kept); \
+		if (kept) \
+			*kept = *(call); \
 	} while (0)
 
 /*

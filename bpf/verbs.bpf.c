@@ -217,7 +217,7 @@ struct chain {
  * were too many. name_over forgets the chain.
  */
 #define CHAINS(name) \
-	BY_THREAD(name, struct chain, 4096) \
+	SLOTTED(name, thread, struct chain, 4096) \
 \
 	static __always_inline bool name##_go_on(__u64 thread, struct chain *chain, __u64 next) \
 	{ \
@@ -706,7 +706,7 @@ struct poll {
 	__u64 cq, wc;
 	__u32 next; /* completion */
 };
-BY_THREAD(verbs_polls, struct poll, 16384)
+SLOTTED(verbs_polls, thread, struct poll, 16384)
 ITSELF(verbs_poll_cq_next);
 
 #include "verbs_iterated.h"

@@ -456,7 +456,7 @@ struct verbs_poller {
 	__u64 follows; /* another completion of the QP, after which the gap is */
 };
 
-BY_THREAD(verbs_pollers, struct verbs_poller, 4096)
+SLOTTED(verbs_pollers, thread, struct verbs_poller, 4096)
 ITSELF(verbs_complete_next);
 
 /* Whether the completion of a request that does not ask may come. */

@@ -26,7 +26,7 @@ struct verbs_poll_call {
 	__u32 : 32;
 };
 
-BY_THREAD(verbs_poll_calls, struct verbs_poll_call, 16384)
+SLOTTED(verbs_poll_calls, thread, struct verbs_poll_call, 16384)
 ITSELF(verbs_poll_own_stack);
 
 /* entries is negative if the call failed. */

@@ -14,7 +14,7 @@ struct post {
 	__u32 depth_known;
 };
 
-#define POSTS(name) BY_THREAD(name, struct post, 4096)
+#define POSTS(name) SLOTTED(name, thread, struct post, 4096)
 
 /* A post that the thread has already is of a call whose return was missed. */
 #define BEGIN_POST(X, thread, queue_, wr_, bad_) \

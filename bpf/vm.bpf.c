@@ -92,7 +92,7 @@ struct faulting {
 	bool of_file;
 	char file[32];
 };
-BY_THREAD(vm_fault_calls, struct faulting, 16384)
+SLOTTED(vm_fault_calls, thread, struct faulting, 16384)
 
 static __always_inline void keep_file(struct faulting *fault, struct file *file)
 {
@@ -305,7 +305,7 @@ struct mapping {
 	__u32 kind; /* of what was mapped or unmapped last */
 	__u32 kinds; /* a bit for each kind of it */
 };
-BY_THREAD(vm_map_calls, struct mapping, 16384)
+SLOTTED(vm_map_calls, thread, struct mapping, 16384)
 
 static __always_inline struct mm_struct *current_mm(void)
 {
@@ -660,7 +660,7 @@ struct growing {
 	struct vm_area_struct *area;
 	__u64 start;
 };
-BY_THREAD(vm_stack_calls, struct growing, 16384)
+SLOTTED(vm_stack_calls, thread, struct growing, 16384)
 
 static __always_inline int stack_enter(void *ctx, __u64 vma, __u64 address, __u64 unused)
 {
@@ -802,7 +802,7 @@ struct exiting {
 	__u64 at; /* ns */
 	__u64 total, peak; /* pages */
 };
-BY_THREAD(vm_exit_calls, struct exiting, 16384)
+SLOTTED(vm_exit_calls, thread, struct exiting, 16384)
 
 static __always_inline int exit_enter(void *ctx, __u64 memory, __u64 unused1, __u64 unused2)
 {

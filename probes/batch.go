@@ -214,6 +214,9 @@ func attachVariant(h *Host, l *loader, r *request, hk hook, v variant) error {
 	}
 	var all []*attached
 	for _, p := range programs {
+		for _, o := range l.overflows(p.name) {
+			r.overflows[o] = true
+		}
 		a := &attached{program: c.Programs[p.instance()], place: p, arg: r.argAt(hk.place), hook: hk.name, helper: hk.isHelper(), delivers: l.delivering[p.name]}
 		if err := a.attach(); err != nil {
 			return errors.Join(err, detachAll(all))

@@ -166,14 +166,14 @@ func TestWithoutWindows(t *testing.T) {
 }
 
 // What is kept by thread is forgotten between windows: without that, the return of a poll could find the arguments of another one.
-func TestThreadTablesAreEmptied(t *testing.T) {
+func TestSlotTablesAreEmptied(t *testing.T) {
 	object, err := load(t).objects["verbs"].load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
 	for name, spec := range object.Maps {
-		if isThreadTable(spec) {
+		if isSlotTable(spec) {
 			found = append(found, name)
 		}
 	}
@@ -196,7 +196,7 @@ func TestThreadTablesAreEmptied(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := (&gate{tables: []threadTable{newThreadTable(m)}}).empty(); err != nil {
+	if err := (&gate{tables: []slotTable{newSlotTable(m)}}).empty(); err != nil {
 		t.Fatal(err)
 	}
 	var slot uint32

@@ -13,32 +13,27 @@ import (
 type gate struct {
 	controls *ebpf.Map
 	at       uint32
-	// kept is what programs keep for others, tables what they keep by thread (BY_THREAD, bpf/trace.h).
+	// kept is what programs keep for others, tables what they keep from a beginning to an end (SLOTTED, bpf/trace.h).
 	kept   []*ebpf.Map
-	tables []threadTable
+	tables []slotTable
 }
 
-// A threadTable is an array whose buckets are empty if they are 0.
-type threadTable struct {
+// A slotTable is an array whose buckets are empty if they are 0.
+type slotTable struct {
 	slots *ebpf.Map
 	all   []uint32
 	empty any // a slice of arrays of bytes, one for each slot
 }
 
-func newThreadTable(slots *ebpf.Map) threadTable {
+func newSlotTable(slots *ebpf.Map) slotTable {
 	n := int(slots.MaxEntries())
-	t := threadTable{slots: slots, all: make([]uint32, n)}
+	t := slotTable{slots: slots, all: make([]uint32, n)}
 	for i := range t.all {
 		t.all[i] = uint32(i)
 	}
 	slot := reflect.ArrayOf(int(slots.ValueSize()), reflect.TypeFor[byte]())
 	t.empty = reflect.MakeSlice(reflect.SliceOf(slot), n, n).Interface()
 	return t
-}
-
-// isThreadTable reports whether a map was declared by BY_THREAD.
-func isThreadTable(spec *ebpf.MapSpec) bool {
-	return spec != nil && spec.Type == ebpf.Array && spec.Value != nil && spec.Value.TypeName() == spec.Name+"_bucket"
 }
 
 // newGate returns the gate of a loaded object, nil if it has none. Maps that others share, fill or read are not emptied.
@@ -53,8 +48,8 @@ func newGate(spec *ebpf.CollectionSpec, controls *ebpf.Map, maps map[string]*ebp
 		case others(name):
 		case m.Type() == ebpf.Hash || m.Type() == ebpf.LRUHash:
 			g.kept = append(g.kept, m)
-		case isThreadTable(spec.Maps[name]):
-			g.tables = append(g.tables, newThreadTable(m))
+		case isSlotTable(spec.Maps[name]):
+			g.tables = append(g.tables, newSlotTable(m))
 		}
 	}
 	return g

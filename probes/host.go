@@ -17,7 +17,7 @@ import (
 type HostOptions struct {
 	// BTF are files, or folders of files, with the types of modules that carry none.
 	BTF []string
-	// FullTables lets tables by thread have no room (KEPT_BY_THREAD in bpf/trace.h), for tests of what keeps the rest.
+	// FullTables lets the tables of beginnings have no room (KEPT in bpf/trace.h), for tests of what keeps the rest.
 	FullTables bool
 }
 
@@ -101,7 +101,15 @@ func (h *Host) hostHook(o *object, hk hook) *hostHook {
 // hostHookFor returns a hook on this host for a request.
 func (h *Host) hostHookFor(r *request, hk hook) *hostHook {
 	s := h.hostHook(r.origin.object, hk)
-	s.typeless = func(program string) bool { return typeless(program, r, h.constants(s.object.module, r)) }
+	s.typeless = func(program string) bool {
+		key := typelessKey{program, r.watched}
+		known, ok := r.typeless[key]
+		if !ok {
+			known = typeless(program, r, h.constants(s.object.module, r))
+			r.typeless[key] = known
+		}
+		return known
+	}
 	return s
 }
 

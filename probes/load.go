@@ -60,7 +60,7 @@ func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*load
 		types:          kernelTypes(relocation{tasks: tasks}),
 		typesAndFtrace: kernelTypes(relocation{tasks: tasks, ftrace: true}),
 	}
-	l.size(requests)
+	size(spec, requests)
 	if err := l.specialize(requests, l.used(h, requests), constantsFor(spec, constants, requests...)); err != nil {
 		return nil, err
 	}
@@ -68,19 +68,19 @@ func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*load
 	return l, l.createMaps(shared)
 }
 
-// size sizes the maps for this host.
-func (l *loader) size(requests []*request) {
+// size sizes the maps of an object for this host.
+func size(spec *ebpf.CollectionSpec, requests []*request) {
 	for _, r := range requests {
 		if sd := r.origin.hook.seed; sd != nil {
-			l.spec.Maps[structName(r.Probe)+"_known"].MaxEntries = min(2*sd.objects()+seedSlack, maxSeeds)
+			spec.Maps[structName(r.Probe)+"_known"].MaxEntries = min(2*sd.objects()+seedSlack, maxSeeds)
 		}
 		for _, hk := range r.allHooks() {
 			if hk.room == nil {
 				continue
 			}
 			room := hk.room()
-			for name, m := range l.spec.Maps {
-				if strings.HasPrefix(name, hk.name) {
+			for name, m := range spec.Maps {
+				if strings.HasPrefix(name, hk.name) && m.Type != ebpf.Array { // what a table has no room for is in a hash (KEPT in bpf/trace.h)
 					m.MaxEntries = max(m.MaxEntries, room)
 				}
 			}

@@ -41,6 +41,8 @@ type Losses struct {
 	// InFlightFull counts beginnings that did not fit, MissedBeginnings those that the kernel skipped in helpers. Their ends are among the
 	// unmatched or unseen.
 	InFlightFull, MissedBeginnings uint64
+	// Overflowed counts beginnings that a hash keeps, because a table had no room. They only cost more.
+	Overflowed uint64
 	// Corrected counts objects whose events came late, from the kernel's own list: their own events were skipped. The skipped runs that the
 	// kernel reports are among the missed.
 	Corrected uint64
@@ -72,6 +74,7 @@ func (l *Losses) add(o Losses) {
 	l.Unasked = l.Unasked || o.Unasked
 	l.InFlightFull += o.InFlightFull
 	l.MissedBeginnings += o.MissedBeginnings
+	l.Overflowed += o.Overflowed
 	l.Corrected += o.Corrected
 	l.FailedReads += o.FailedReads
 	l.Gaps += o.Gaps
@@ -95,6 +98,9 @@ func (r *request) losses() (Losses, error) {
 	// Without helpers nothing looks for beginnings.
 	if len(r.hooks) > 1 {
 		l.Unmatched, l.Unasked = n[countUnmatched], r.begins() == stageBefore
+	}
+	if l.Overflowed, err = r.overflowed(); err != nil {
+		return Losses{}, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -76,6 +76,11 @@ func TestNvmeWithoutSubmission(t *testing.T) {
 // specialized returns a program for a request that delivers one field.
 func specialized(t *testing.T, c *Catalog, p *event.Probe, program, field string) *ebpf.ProgramSpec {
 	t.Helper()
+	return specializedFor(t, c, hostConstants{}, p, program, field)
+}
+
+func specializedFor(t *testing.T, c *Catalog, host hostConstants, p *event.Probe, program, field string) *ebpf.ProgramSpec {
+	t.Helper()
 	req, _ := want{probe: p, fields: []*event.Field{p.Field(field)}}.request(0)
 	r := c.request(req)
 	object, err := c.objects[p.Group].load()
@@ -83,7 +88,7 @@ func specialized(t *testing.T, c *Catalog, p *event.Probe, program, field string
 		t.Fatal(err)
 	}
 	prog := object.Programs[program].Copy()
-	if _, err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, hostConstants{}, r)); err != nil {
+	if _, err := specialize(prog, rawTracepoint{}, []*request{r}, constantsFor(object, host, r)); err != nil {
 		t.Fatal(err)
 	}
 	return prog
@@ -130,8 +135,8 @@ func TestNvmeRetryThatNeverComes(t *testing.T) {
 		{"another command fails, its submission was skipped", func(d *driver) { d.end(next, failed) }, state{}, 1},
 		{"its path is gone, so it ends once more", func(d *driver) { d.end(first, failedForGood) }, state{}, 0},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			d := newDriver(t, "nvme:complete_rq", "total_latency")
+		eachWayToKeep(t, test.name, func(t *testing.T, fullTables bool) {
+			d := newDriver(t, fullTables, "nvme:complete_rq", "total_latency")
 			d.submit(first, 0)
 			began := d.kept().First
 			d.end(first, failed)
@@ -155,7 +160,11 @@ func TestNvmeRetryThatNeverComes(t *testing.T) {
 
 // A command that waits for another attempt is not in flight, and the one that has its request instead is so once.
 func TestNvmeDepthWithoutRetry(t *testing.T) {
-	d := newDriver(t, "nvme:setup_cmd", "queue_depth")
+	eachWayToKeep(t, "depth", testNvmeDepthWithoutRetry)
+}
+
+func testNvmeDepthWithoutRetry(t *testing.T, fullTables bool) {
+	d := newDriver(t, fullTables, "nvme:setup_cmd", "queue_depth")
 	for i, step := range []struct {
 		do   func()
 		want uint32
@@ -173,6 +182,13 @@ func TestNvmeDepthWithoutRetry(t *testing.T) {
 	}
 }
 
+// eachWayToKeep runs a test where tables have room, and where a hash keeps all (KEPT in bpf/trace.h).
+func eachWayToKeep(t *testing.T, name string, test func(t *testing.T, fullTables bool)) {
+	for way, full := range map[string]bool{"table": false, "hash": true} {
+		t.Run(name+", in a "+way, func(t *testing.T) { test(t, full) })
+	}
+}
+
 // A driver hands one request over and ends it, without any disk: the programs run by themselves, and the request is a part of a map, which
 // lies in the kernel's memory.
 type driver struct {
@@ -184,12 +200,21 @@ type driver struct {
 	places  struct{ allocated, queue, driver uint32 }
 }
 
-// inflightTimes is struct inflight of nvme.bpf.c up to WITHOUT_SUBMISSION.
+// inflightTimes is struct inflight_times of nvme.bpf.c.
 type inflightTimes struct {
 	Started, CQE, First, Allocated uint64
 	Attempt, Requeues              uint32
 	Timeouts                       uint8
 	Counted, Ended, Kept           bool
+	_                              [4]byte
+}
+
+// inflightSlot is a slot of SLOTTED in trace.h, with these times.
+type inflightSlot struct {
+	Key    uint64 // plus 1
+	Owners uint32
+	_      uint32
+	Kept   inflightTimes
 }
 
 const (
@@ -197,7 +222,7 @@ const (
 	completeProgram = "raw_tp_nvme_complete_rq"
 )
 
-func newDriver(t *testing.T, probe, field string) *driver {
+func newDriver(t *testing.T, fullTables bool, probe, field string) *driver {
 	t.Helper()
 	c := load(t)
 	d := &driver{t: t, probe: c.Match(probe)[0]}
@@ -219,7 +244,7 @@ func newDriver(t *testing.T, probe, field string) *driver {
 		programs = append(programs, completeProgram)
 	}
 	for _, name := range programs {
-		spec.Programs[name] = specialized(t, c, d.probe, name, field)
+		spec.Programs[name] = specializedFor(t, c, hostConstants{fullTables: fullTables}, d.probe, name, field)
 	}
 	spec.Programs["locate"] = &ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{
 		asm.LoadMapValue(asm.R1, 0, 0).WithReference("memory"),
@@ -314,15 +339,34 @@ func (d *driver) run(program string) {
 // kept returns what is kept of the command in the request, or nil.
 func (d *driver) kept() *inflightTimes {
 	d.t.Helper()
-	var e inflightTimes
-	err := d.loaded.Maps["nvme_inflight_times"].Lookup(d.address, &e)
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return nil
+	var found []*inflightTimes
+	if table := d.loaded.Maps["nvme_inflight_times_slots"]; table != nil {
+		var bucket [4]inflightSlot
+		for i := range table.MaxEntries() {
+			if err := table.Lookup(i, &bucket); err != nil {
+				d.t.Fatal(err)
+			}
+			for _, slot := range bucket {
+				if slot.Key == d.address+1 {
+					found = append(found, &slot.Kept)
+				}
+			}
+		}
 	}
-	if err != nil {
+	var overflowed inflightSlot
+	switch err := d.loaded.Maps["nvme_inflight_times"].Lookup(d.address, &overflowed); {
+	case err == nil:
+		found = append(found, &overflowed.Kept)
+	case !errors.Is(err, ebpf.ErrKeyNotExist):
 		d.t.Fatal(err)
 	}
-	return &e
+	if len(found) > 1 {
+		d.t.Fatalf("the command is kept %d times", len(found))
+	}
+	if found == nil {
+		return nil
+	}
+	return found[0]
 }
 
 func (d *driver) depth() (n uint32) {

@@ -39,10 +39,15 @@ type request struct {
 	// tried are the reasons why better variants were not used.
 	tried []error
 
+	// typeless are the answers for programs that were asked for.
+	typeless map[typelessKey]bool
+
 	counts *ebpf.Map
 	// failedReads counts at the place reader the reads of a process's memory that failed (bpf/user_memory.h); nil: they are not counted.
 	failedReads *ebpf.Map
 	reader      uint32
+	// overflows count the beginnings that its programs kept in a hash, as a table had no room.
+	overflows map[overflow]bool
 
 	// withoutTasks means that the fields of a task are absent, because the kernel's types are unknown.
 	withoutTasks bool
@@ -54,7 +59,15 @@ type request struct {
 	missedBeginnings uint64
 }
 
-func (c *Catalog) request(r Request) *request { return &request{Request: r, origin: c.origin(r.Probe)} }
+// typelessKey is what the answer depends on, besides what the request wants.
+type typelessKey struct {
+	program string
+	watched bool
+}
+
+func (c *Catalog) request(r Request) *request {
+	return &request{Request: r, origin: c.origin(r.Probe), overflows: make(map[overflow]bool), typeless: make(map[typelessKey]bool)}
+}
 
 // allHooks returns its hooks, and the hook on the kernel's walk over its objects.
 func (r *request) allHooks() []hook {

@@ -48,3 +48,18 @@ func acceptsNone(a Arg) error {
 	}
 	return nil
 }
+
+// Kept is how the beginnings of a request's events are kept.
+type Kept struct {
+	By string // thread, task or request
+	// Slots are how many the table has. What finds no room there is in a hash with so many keys; without one it is counted as lost.
+	Slots, Hash uint32
+}
+
+func (k Kept) String() string {
+	rest := "what finds no room is counted"
+	if k.Hash > 0 {
+		rest = fmt.Sprintf("what finds no room, in a hash of %d keys", k.Hash)
+	}
+	return fmt.Sprintf("in a table of %d slots, which costs less than a hash; %s", k.Slots, rest)
+}

@@ -67,6 +67,9 @@ func traceOtherThread(t *testing.T, fullTables bool) {
 			t.Error(err)
 		}
 	})
+	if n := lossesOf(t, s)[0].Overflowed; (n > 0) != fullTables {
+		t.Errorf("%d beginnings in the hash", n)
+	}
 	execve, longest := syscall.SYS_EXECVE, int(30*time.Second)
 	execs, unnumbered := 0, 0
 	for _, e := range events {

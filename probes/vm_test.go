@@ -126,7 +126,10 @@ func TestVMFieldsAlone(t *testing.T) {
 
 // A call whose beginning there was no room to remember is lost, and counted.
 func TestVMUnseen(t *testing.T) {
-	h := detect(t)
+	h, err := Detect(load(t), HostOptions{FullTables: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	p := h.catalog.Match("ib:modify_qp")[0]
 	s := attachWants(t, h, want{probe: p, fields: p.Fields})
 	fill(t, s, "modify_calls")

@@ -10,7 +10,7 @@
 
 enum { TABLE = SLOTS, THREADS = 2 * SLOTS, TURNS = 200000, ROUNDS = 20, MOST_ROUNDS = 200, ENOUGH = 10000 };
 
-BY_THREAD(calls, __u64, TABLE)
+SLOTTED(calls, thread, __u64, TABLE)
 
 char slots[sizeof(struct calls_bucket)] __attribute__((aligned(8)));
 size_t slot_size = sizeof(struct calls_bucket);

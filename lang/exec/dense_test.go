@@ -87,7 +87,7 @@ func TestDenseLeftOut(t *testing.T) {
 			t.Errorf("%s attaches %s, want %s", text, got, want)
 		}
 		var b strings.Builder
-		if err := p.Explain(&b, func(probes.Request) string { return "by uprobe" }); err != nil {
+		if err := p.Explain(&b, func(probes.Request) (string, []probes.Kept) { return "by uprobe", nil }); err != nil {
 			t.Fatal(err)
 		}
 		const left = "verbs:poll is left out: it has too many events to send them to user space, and "

@@ -31,7 +31,9 @@ func explained(t *testing.T, text string, o plan.Options) string {
 	t.Helper()
 	p := planned(t, text, o)
 	var b strings.Builder
-	if err := p.Explain(&b, func(probes.Request) string { return "by fentry" }); err != nil {
+	if err := p.Explain(&b, func(probes.Request) (string, []probes.Kept) {
+		return "by fentry", []probes.Kept{{By: "thread", Slots: 64, Hash: 16}}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -77,6 +79,7 @@ func TestReasons(t *testing.T) {
 		`nvme:setup_rq { @[pid] = 1; clear(@) } nvme:setup_rq / @[1] /`: "@ is in user space: clear(@) at an event needs the map as it is then",
 		`param n = 1; nvme:setup_rq / $n == 2 /`:                        "nowhere: its predicate is always false",
 		`nvme:setup_rq { @[kstack(5)] = count() }`:                      "up to 5 frames",
+		`nvme:setup_rq { @[size] = count() }`:                           "in a table of 64 slots, which costs less than a hash; what finds no room, in a hash of 16 keys",
 	} {
 		if got := explained(t, text, plan.Options{}); !strings.Contains(got, want) {
 			t.Errorf("%s\ngot\n%s\nwant %q", text, got, want)

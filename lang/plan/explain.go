@@ -17,15 +17,16 @@ import (
 )
 
 // Explain writes where each conjunct and each action runs, with the reason if it is not the kernel; the fields that are captured;
-// and the maps with their sizes. variant returns how a probe is attached on this host.
-func (p *Plan) Explain(w io.Writer, variant func(probes.Request) string) error {
+// and the maps with their sizes. attachment returns how a probe is attached on this host, and how its programs keep beginnings.
+func (p *Plan) Explain(w io.Writer, attachment func(probes.Request) (variant string, kept []probes.Kept)) error {
 	var last *ir.Clause
 	for _, b := range p.Sites {
 		if b.Clause != last {
 			fmt.Fprintf(w, "%s: %s\n", p.name(b.Clause), b.Clause)
 			last = b.Clause
 		}
-		fmt.Fprintf(w, "  %s, %s\n", b.Probe, variant(p.requests[p.request(b)]))
+		variant, kept := attachment(p.requests[p.request(b)])
+		fmt.Fprintf(w, "  %s, %s\n", b.Probe, variant)
 		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 		if p.Options.Children {
 			fmt.Fprintf(t, "    filter\t--children\tkernel\n")
@@ -38,6 +39,9 @@ func (p *Plan) Explain(w io.Writer, variant func(probes.Request) string) error {
 		}
 		b.explainActions(p, t)
 		p.explainFields(t, b)
+		for _, k := range kept {
+			fmt.Fprintf(t, "    begins\tkept by %s\t%s\n", k.By, k)
+		}
 		if err := t.Flush(); err != nil {
 			return err
 		}

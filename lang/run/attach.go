@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +36,7 @@ func (l *Live) attach(ctx context.Context) (*probes.Session, error) {
 			l.out.Note(l.attachedAs(session, time.Since(began)))
 			l.attached = l.now()
 			l.host.Release()
+			l.collects()
 			go debug.FreeOSMemory() // a run may last for weeks
 			return session, errors.Join(l.exec.Attached(l.attached), l.writeAttached(session))
 		}
@@ -44,6 +46,14 @@ func (l *Live) attach(ctx context.Context) (*probes.Session, error) {
 			return nil, err
 		}
 	}
+}
+
+// collectLess lets the collector of garbage run seldom until all is attached: what a start allocates is a few megabytes, and soon free. The
+// function that it returns ends that, too.
+func (l *Live) collectLess() func() {
+	before := debug.SetGCPercent(400)
+	l.collects = sync.OnceFunc(func() { debug.SetGCPercent(before) })
+	return l.collects
 }
 
 // writeAttached writes what is attached to the data.

@@ -39,6 +39,8 @@ type Live struct {
 	over    bool
 	ending  sync.Mutex      // guards over, and the report then
 	session *probes.Session // nil until it is attached
+	// collects lets the collector of garbage run as usual.
+	collects func()
 	// child is the command, nil without one.
 	child   *child
 	started uint64 // on the clock of nsecs
@@ -98,7 +100,7 @@ func (l *Live) Explain(w io.Writer) error {
 	if err := l.prepare(); err != nil {
 		return err
 	}
-	return l.plan.Explain(w, l.variantOf)
+	return l.plan.Explain(w, l.attachment)
 }
 
 // DumpCode writes the code for the kernel.
@@ -124,13 +126,13 @@ func (l *Live) detect() (err error) {
 	return err
 }
 
-// variantOf describes how a request would be attached.
-func (l *Live) variantOf(r probes.Request) string {
+// attachment describes how a request would be attached, and how its programs would keep beginnings.
+func (l *Live) attachment(r probes.Request) (variant string, kept []probes.Kept) {
 	name, why := l.host.VariantFor(r)
 	if name == "" {
-		return "not available: " + why
+		return "not available: " + why, l.host.Kept(r)
 	}
-	return "by " + name
+	return "by " + name, l.host.Kept(r)
 }
 
 // now returns the time for clauses that no event triggers. At the end it is the time of the end, which a recording also has.
@@ -162,6 +164,7 @@ func (l *Live) keepsWanted() bool { return l.options.Record != nil && !l.options
 // run got, unless that is nil.
 func (l *Live) Run(interrupted context.Context, out Outputs) (*Ended, error) {
 	l.out = out.orDiscard(interrupted)
+	defer l.collectLess()()
 	if l.options.Record != nil {
 		l.recorder = &recorder{live: l, Record: *l.options.Record}
 	}
@@ -317,7 +320,7 @@ func (l *Live) counts(session *probes.Session) ([]Probe, error) {
 		all[i] = Probe{
 			Name: n.Probe.String(), Variant: variants[n.Probe], Events: n.Events, Rejected: n.Rejected + l.exec.Rejected(n.Probe),
 			Counted: n.Counted, Delivered: n.Delivered, Undecoded: n.Undecoded, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Outside: n.Outside, Skipped: n.Missed, Cut: n.Cut, Late: n.Late,
-			Unmatched: n.Unmatched, Unasked: n.Unasked, NoRoom: n.InFlightFull, SkippedBeginnings: n.MissedBeginnings,
+			Unmatched: n.Unmatched, Unasked: n.Unasked, NoRoom: n.InFlightFull, SkippedBeginnings: n.MissedBeginnings, Overflowed: n.Overflowed,
 			Corrected: n.Corrected, FailedReads: n.FailedReads, Gaps: n.Gaps,
 		}
 	}

@@ -76,6 +76,8 @@ type Probe struct {
 	Unasked   bool
 	// NoRoom and SkippedBeginnings count beginnings that were not remembered.
 	NoRoom, SkippedBeginnings uint64
+	// Overflowed beginnings were remembered in a hash, which costs more, because a table had no room.
+	Overflowed uint64
 	// Corrected counts objects with late events.
 	Corrected uint64
 	// FailedReads of a process's memory leave fields absent or 0; only with CountsFailures.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"math/bits"
 	"os"
 	"runtime"
 	"sync"
@@ -22,9 +23,10 @@ type image struct {
 	base    *image // of a module: the kernel's
 	strings []byte
 	types   []byte
-	first   uint32            // id of the first type
-	offsets []uint32          // of each type in types
-	named   map[uint64]uint32 // the first id of each hash of kind and name, of structs, unions, enums and typedefs
+	first   uint32   // id of the first type
+	offsets []uint32 // of each type in types
+	named   []uint32 // a hash table of the ids of structs, unions, enums and typedefs, by kind and name; 0: free
+	names   int      // how many are in it
 	seed    maphash.Seed
 	mu      *sync.Mutex // the base's, as its types are made for the module, too
 	done    map[uint32]btf.Type
@@ -141,61 +143,84 @@ func (t btfType) flag() bool   { return t.info>>31 != 0 }
 // Each type has these bytes before its own.
 const typeBytes = 12
 
-// length is how many bytes a kind has behind those.
-func (t btfType) length() (int, bool) {
-	switch t.kind() {
-	case kindInt, kindVar, kindDeclTag:
-		return 4, true
-	case kindArray:
-		return 12, true
-	case kindStruct, kindUnion, kindDataSection, kindEnum64:
-		return 12 * t.count(), true
-	case kindEnum, kindFuncProto:
-		return 8 * t.count(), true
-	case kindPointer, kindForward, kindTypedef, kindVolatile, kindConst, kindRestrict, kindFunc, kindFloat, kindTypeTag:
-		return 0, true
-	}
-	return 0, false
+// A layout is how many bytes a kind has, and how many for each member. A kind without one is unknown.
+type layout struct{ bytes, each int }
+
+var layouts = [32]layout{
+	kindInt: {typeBytes + 4, 0}, kindVar: {typeBytes + 4, 0}, kindDeclTag: {typeBytes + 4, 0},
+	kindArray:  {typeBytes + 12, 0},
+	kindStruct: {typeBytes, 12}, kindUnion: {typeBytes, 12}, kindDataSection: {typeBytes, 12}, kindEnum64: {typeBytes, 12},
+	kindEnum: {typeBytes, 8}, kindFuncProto: {typeBytes, 8},
+	kindPointer: {typeBytes, 0}, kindForward: {typeBytes, 0}, kindTypedef: {typeBytes, 0}, kindVolatile: {typeBytes, 0}, kindConst: {typeBytes, 0},
+	kindRestrict: {typeBytes, 0}, kindFunc: {typeBytes, 0}, kindFloat: {typeBytes, 0}, kindTypeTag: {typeBytes, 0},
 }
+
+// hasNames are the kinds that are looked up by their names.
+var hasNames = [32]bool{kindStruct: true, kindUnion: true, kindEnum: true, kindEnum64: true, kindTypedef: true}
 
 func word(data []byte, i int) uint32 { return binary.NativeEndian.Uint32(data[4*i:]) }
 
 // index finds where each type begins.
 func (im *image) index() error {
 	im.offsets = make([]uint32, 0, len(im.types)/24)
-	im.named = make(map[uint64]uint32, len(im.types)/96)
-	for at := 0; at < len(im.types); {
-		if len(im.types)-at < typeBytes {
+	im.named = make([]uint32, 1<<bits.Len(uint(len(im.types)/64)))
+	for rest := im.types; len(rest) > 0; {
+		if len(rest) < typeBytes {
 			return errImage
 		}
-		t := im.head(at)
-		length, known := t.length()
-		if !known || len(im.types)-at-typeBytes < length {
+		info := word(rest, 1)
+		l := &layouts[info>>24&0x1f]
+		length := l.bytes + l.each*int(info&0xffff)
+		if l.bytes == 0 || len(rest) < length {
 			return errImage
 		}
-		switch t.kind() {
-		case kindStruct, kindUnion, kindEnum, kindEnum64, kindTypedef:
-			if t.name != 0 {
-				im.remember(t)
-			}
+		im.offsets = append(im.offsets, uint32(len(im.types)-len(rest)))
+		if hasNames[info>>24&0x1f] && word(rest, 0) != 0 {
+			im.remember(im.first+uint32(len(im.offsets))-1, btfType{name: word(rest, 0), info: info})
 		}
-		im.offsets = append(im.offsets, uint32(at))
-		at += typeBytes + length
+		rest = rest[length:]
 	}
 	return nil
 }
 
-// remember makes the type that comes next in offsets known by its name.
-func (im *image) remember(t btfType) {
-	name, _, _ := bytes.Cut(im.bytesFrom(t.name), []byte{0})
-	if key := im.key(t.kind(), name); im.named[key] == 0 {
-		im.named[key] = im.first + uint32(len(im.offsets))
+// remember makes a type known by its name. Of types of the same kind and name, the first one is found.
+func (im *image) remember(id uint32, t btfType) {
+	if im.names++; 2*im.names > len(im.named) {
+		before := im.named
+		im.named = make([]uint32, 2*len(before))
+		for _, other := range before {
+			if other != 0 {
+				im.put(other, im.of(other))
+			}
+		}
 	}
+	im.put(id, t)
 }
 
-// key is a hash of 64 bits: among 50,000 names two of them are the same once in ten billion kernels.
-func (im *image) key(kind uint32, name []byte) uint64 {
-	return maphash.Bytes(im.seed, name) + uint64(kind)
+func (im *image) put(id uint32, t btfType) {
+	at := im.place(t.kind(), im.name(t.name))
+	for im.named[at] != 0 {
+		if other := im.of(im.named[at]); other.name == t.name && other.kind() == t.kind() {
+			return
+		}
+		at = (at + 1) & (len(im.named) - 1)
+	}
+	im.named[at] = id
+}
+
+// place returns where a search for a kind and a name begins.
+func (im *image) place(kind uint32, name []byte) int {
+	return int((maphash.Bytes(im.seed, name) + uint64(kind)) & uint64(len(im.named)-1))
+}
+
+// lookup returns the id of the first type of that kind and name, 0 if there is none.
+func (im *image) lookup(kind uint32, name []byte) uint32 {
+	for at := im.place(kind, name); im.named[at] != 0; at = (at + 1) & (len(im.named) - 1) {
+		if t := im.of(im.named[at]); t.kind() == kind && bytes.Equal(im.name(t.name), name) {
+			return im.named[at]
+		}
+	}
+	return 0
 }
 
 func (im *image) head(at int) btfType {
@@ -215,9 +240,12 @@ func (im *image) bytesFrom(offset uint32) []byte {
 	return im.strings[min(offset, uint32(len(im.strings))):]
 }
 
-func (im *image) text(offset uint32) string {
-	s, _, _ := bytes.Cut(im.bytesFrom(offset), []byte{0})
-	return string(s)
+func (im *image) name(offset uint32) []byte {
+	name := im.bytesFrom(offset)
+	if end := bytes.IndexByte(name, 0); end >= 0 {
+		name = name[:end]
+	}
+	return name
 }
 
 // find returns the type of that name and of the view's kind, without what pointers point to: see pruner.
@@ -236,7 +264,7 @@ func (im *image) find(name string, view btf.Type) (btf.Type, error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	for _, kind := range kinds {
-		if id, ok := im.named[im.key(kind, []byte(name))]; ok {
+		if id := im.lookup(kind, []byte(name)); id != 0 {
 			return im.inflate(id)
 		}
 	}
@@ -246,7 +274,7 @@ func (im *image) find(name string, view btf.Type) (btf.Type, error) {
 // parameters: the typedef leads to a pointer, and that to the function.
 func (im *image) parameters(typedef string) (n int, ok bool) {
 	im.mu.Lock()
-	id := im.named[im.key(kindTypedef, []byte(typedef))]
+	id := im.lookup(kindTypedef, []byte(typedef))
 	im.mu.Unlock()
 	t := im.of(im.of(im.of(id).size).size)
 	return t.count(), t.kind() == kindFuncProto
@@ -287,7 +315,7 @@ func (im *image) inflate(id uint32) (btf.Type, error) {
 }
 
 func (im *image) make(t btfType) (btf.Type, error) {
-	name := im.text(t.name)
+	name := string(im.name(t.name))
 	switch t.kind() {
 	case kindInt:
 		return &btf.Int{Name: name, Size: t.size, Encoding: btf.IntEncoding(word(t.rest, 0) >> 24 & 0xf)}, nil
@@ -346,7 +374,7 @@ func (im *image) members(t btfType) ([]btf.Member, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := btf.Member{Name: im.text(word(raw, 0)), Type: of, Offset: btf.Bits(word(raw, 2))}
+		m := btf.Member{Name: string(im.name(word(raw, 0))), Type: of, Offset: btf.Bits(word(raw, 2))}
 		if t.flag() { // the upper bits are the size of a bitfield
 			m.Offset, m.BitfieldSize = m.Offset&0xffffff, m.Offset>>24
 		}
@@ -360,11 +388,11 @@ func (im *image) values(t btfType) []btf.EnumValue {
 	for i := range values {
 		if t.kind() == kindEnum64 {
 			raw := t.rest[12*i:]
-			values[i] = btf.EnumValue{Name: im.text(word(raw, 0)), Value: uint64(word(raw, 1)) | uint64(word(raw, 2))<<32}
+			values[i] = btf.EnumValue{Name: string(im.name(word(raw, 0))), Value: uint64(word(raw, 1)) | uint64(word(raw, 2))<<32}
 			continue
 		}
 		raw := t.rest[8*i:]
-		v := btf.EnumValue{Name: im.text(word(raw, 0)), Value: uint64(word(raw, 1))}
+		v := btf.EnumValue{Name: string(im.name(word(raw, 0))), Value: uint64(word(raw, 1))}
 		if t.flag() {
 			v.Value = uint64(int64(int32(word(raw, 1))))
 		}

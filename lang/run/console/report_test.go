@@ -56,6 +56,18 @@ func TestBurstLines(t *testing.T) {
 	}
 }
 
+// Beginnings that found no room in their table cost more.
+func TestVerboseLines(t *testing.T) {
+	got := verboseLines(run.Probe{Events: 3, Printed: 1, Rejected: 2})
+	if want := []string{"3 seen, 1 printed, 2 rejected, 0 lost"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	got = verboseLines(run.Probe{Overflowed: 2})
+	if want := "2 beginnings kept in a hash, which costs more, as the table had no room"; !slices.Contains(got, want) {
+		t.Errorf("got %q, want %q in it", got, want)
+	}
+}
+
 // An event without its beginning is not lost.
 func TestIncompleteLines(t *testing.T) {
 	for _, test := range []struct {
