@@ -47,7 +47,7 @@ func TestObject(t *testing.T) {
 		t.Errorf("got %+v", p)
 	}
 	i = slices.IndexFunc(o.Maps, func(m Map) bool { return m.Name == "nvme_inflight" })
-	if m := o.Maps[i]; m != (Map{Name: "nvme_inflight", Type: "Hash", KeySize: 8, ValueSize: m.ValueSize, MaxEntries: 16384, Key: "__u64", Value: "struct inflight"}) {
+	if m := o.Maps[i]; m != (Map{Name: "nvme_inflight", Type: "Hash", KeySize: 8, ValueSize: m.ValueSize, MaxEntries: 2048, Key: "__u64", Value: "struct nvme_inflight_slots_slot"}) {
 		t.Errorf("got %+v", m)
 	}
 	i = slices.IndexFunc(o.Variables, func(v Member) bool { return v.Name == "nvme_request_known" })
