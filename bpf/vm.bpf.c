@@ -707,8 +707,9 @@ static __always_inline int stack_leave(void *ctx, __s64 ret)
 	return 0;
 }
 
-/* Before 6.5 expand_stack takes the mapping, and since then expand_stack_locked does. */
-ON_CALL(vm_stack, grow, 2, stack_enter, stack_leave)
+/* Before 6.5 expand_stack takes the mapping, and since then expand_stack_locked does. What expand_stack returns since then is no result. */
+ON_ENTER(vm_stack, grow, 2, stack_enter)
+ON_RETURN(vm_stack, grow, 2, int, stack_leave)
 
 /* MM_*PAGES, MM_SWAPENTS: include/linux/mm_types_task.h */
 enum vm_rss_part {
