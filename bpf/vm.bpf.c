@@ -644,7 +644,22 @@ static __always_inline int adjusted(void *ctx, __u64 vma, __u64 unused1, __u64 u
 	return resized((void *)vma);
 }
 
-ON_ENTER_OR_MORE(vm_resized, copy_vma, 1, copied)
+/* Some verifiers let nobody load an argument that points to a pointer (seen on 6.12), so it is read from where the trampoline has it. */
+SEC("fentry/copy_vma")
+int fentry_vm_resized__copy_vma(__u64 *ctx)
+{
+	__u64 at = 0;
+
+	bpf_probe_read_kernel(&at, sizeof(at), ctx);
+	return copied(ctx, at, 0, 0);
+}
+
+SEC("kprobe/copy_vma")
+int kprobe_vm_resized__copy_vma(struct kprobe_regs *ctx)
+{
+	return copied(ctx, KPROBE_ARG0(ctx), 0, 0);
+}
+
 ON_ENTER_OR_MORE(vm_resized, vma_adjust_trans_huge, 1, adjusted)
 
 struct vm_stack {
