@@ -701,7 +701,8 @@ static __always_inline void vm_stack_capture(struct vm_stack *e, struct growing 
 		return;
 	area = call->area;
 	if (WANT(vm_stack, kind, stage))
-		e->kind = kind_of(area);
+		// execve sets start_stack after it has made the stack grow.
+		e->kind = BPF_CORE_READ(current_mm(), start_stack) ? kind_of(area) : vm_kind__stack;
 	if (WANT(vm_stack, delta, stage))
 		e->delta = call->start - BPF_CORE_READ(area, vm_start);
 	if (WANT(vm_stack, total, stage))
