@@ -128,3 +128,14 @@ func TestEachOperation(t *testing.T) {
 		t.Error("nothing ran")
 	}
 }
+
+func TestReadCommands(t *testing.T) {
+	const printed = "BenchmarkNvmeLatency/C \t1000\t 4328763 ns/op\t       802.3 accounted-ns/command\t       -0.9 added-ns/command\nPASS\n"
+	var f figures
+	if text, err := f.readCommands(printed); err != nil || text != "802.3 ns" || f.accounted[0] != 802.3 || f.added[0] != -0.9 {
+		t.Errorf("%q, %v, %+v", text, err, f)
+	}
+	if _, err := f.readCommands("PASS\n"); err == nil {
+		t.Error("there are figures in nothing")
+	}
+}

@@ -38,6 +38,7 @@ type options struct {
 	c, clang string
 	devices  bool
 	verbs    string
+	nvme     string
 	loads    int
 	window   time.Duration
 	only     *regexp.Regexp
@@ -53,6 +54,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.clang, "clang", "", "`version` of the compiler of the object")
 	fs.BoolVar(&o.devices, "devices", false, "measure the probes of NVMe and RDMA instead, with /dev/nvme0n1 and rxe0 of a virtual machine")
 	fs.StringVar(&o.verbs, "verbs", "", "`folder` with provider and wrapper.so, for the verbs data path; not measured if empty")
+	fs.StringVar(&o.nvme, "nvme", "", "`binary` of the tests of package probes, for NVMe commands without a disk; not measured if empty")
 	fs.IntVar(&o.loads, "loads", 9, "fresh loads of each program")
 	fs.DurationVar(&o.window, "window", 3*time.Second, "how long the lines of a flood are counted")
 	only := fs.String("only", "", "measures only the workloads whose names match this `regexp`, like 'hist|flood'")
@@ -108,7 +110,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	if err := b.measure(ctx, tools[0], peers, filepath.Join(folder, "flood.rec")); err != nil {
+	if err := b.measure(ctx, o, tools[0], peers, filepath.Join(folder, "flood.rec")); err != nil {
 		return err
 	}
 	if o.verbs != "" {
@@ -139,7 +141,7 @@ func (o options) peers() ([]tool, []peer, error) {
 }
 
 // measure measures round by round, so that a change of the machine's pace affects all peers. The recording of the flood goes to a file.
-func (b *bench) measure(ctx context.Context, trace tool, peers []peer, file string) error {
+func (b *bench) measure(ctx context.Context, o options, trace tool, peers []peer, file string) error {
 	recorder := []peer{recordingPeer(trace.path, file)}
 	for round := range b.loads {
 		for _, w := range costly() {
@@ -149,6 +151,11 @@ func (b *bench) measure(ctx context.Context, trace tool, peers []peer, file stri
 		}
 		if err := b.inTurn(ctx, waits(), round, peers, b.operations); err != nil {
 			return err
+		}
+		if o.nvme != "" {
+			if err := b.inTurn(ctx, commands(), round, peers, b.commands(o.nvme, o.c)); err != nil {
+				return err
+			}
 		}
 		if err := b.inTurn(ctx, flood(), round, peers, b.flood); err != nil {
 			return err
@@ -173,8 +180,10 @@ ns are what a program adds to a getppid in a loop on one CPU, which takes %s wit
 fastest of %d batches of %d calls counts. The flood is the same loop at full speed, with tid, comm and nr of each call printed to
 a pipe; the lines that arrive are counted. A recording of it keeps all fields of each call in a file; the events in it are counted.
 The wait for a CPU is what the kernel accounts to all programs of a tool for each switch between two processes that wake each other;
-bpftrace runs its runqlat.bt. Start and memory belong to the first program. bpftrace attaches to tracepoint:raw_syscalls:sys_enter, and for a latency to sys_exit,
-too; C to tp_btf/sys_enter.
+bpftrace runs its runqlat.bt. An NVMe command has no disk here: the programs of its submission and of its completion are run by
+BPF_PROG_TEST_RUN over requests in the memory of a map; its ns are what the kernel accounts to both, and what they add to two empty
+programs, in the fastest of %d batches. Start and memory belong to the first program. bpftrace attaches to
+tracepoint:raw_syscalls:sys_enter, and for a latency to sys_exit, too; C to tp_btf/sys_enter.
 
 `
 
@@ -182,7 +191,7 @@ too; C to tp_btf/sys_enter.
 func (b *bench) report(w io.Writer, machine string, binary int64, peers []string) {
 	fmt.Fprintf(w, heading, b.loads, machine)
 	table(w, b.rows(binary))
-	fmt.Fprintf(w, explanation, spread(b.untraced, 1, 1, "ns"), batches, batchCalls)
+	fmt.Fprintf(w, explanation, spread(b.untraced, 1, 1, "ns"), batches, batchCalls, commandBatches)
 	b.details(w, peers)
 	fmt.Fprintln(w)
 	b.lost(w, peers)

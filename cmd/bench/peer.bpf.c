@@ -16,11 +16,14 @@ typedef __u32 __be32;
 typedef __u32 __wsum;
 
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
 
 /* From linux/bpf.h (uapi). */
 enum {
+	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
 };
 
@@ -51,7 +54,7 @@ struct {
 	__uint(max_entries, THREADS);
 	__type(key, __u32);
 	__type(value, struct buckets);
-} buckets_by_tid SEC(".maps");
+} buckets_by_key SEC(".maps");
 
 static const __u64 no_total;
 static const struct buckets no_buckets;
@@ -125,7 +128,7 @@ int count_by_tid(__u64 *ctx)
 SEC("tp_btf/sys_enter")
 int hist_by_tid(__u64 *ctx)
 {
-	struct buckets *b = value_of(&buckets_by_tid, bpf_get_current_pid_tgid(), &no_buckets);
+	struct buckets *b = value_of(&buckets_by_key, bpf_get_current_pid_tgid(), &no_buckets);
 	__u32 i = bucket(ctx[1]);
 
 	if (b && i < sizeof(b->n) / sizeof(b->n[0]))
@@ -138,6 +141,57 @@ int reject(__u64 *ctx)
 {
 	if (ctx[1] == REJECTED)
 		add_to_total();
+	return 0;
+}
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct request_queue {
+	void *queuedata;
+};
+struct blk_mq_hw_ctx {
+	unsigned int queue_num;
+};
+struct request {
+	struct request_queue *q;
+	struct blk_mq_hw_ctx *mq_hctx;
+};
+#pragma clang attribute pop
+
+/* When each request was submitted, ns. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, __u64);
+} nvme_started SEC(".maps");
+
+SEC("raw_tp/nvme_setup_cmd")
+int nvme_submit(__u64 *ctx)
+{
+	__u64 key = ctx[0], now = bpf_ktime_get_ns();
+
+	bpf_map_update_elem(&nvme_started, &key, &now, BPF_ANY);
+	return 0;
+}
+
+SEC("raw_tp/nvme_complete_rq")
+int nvme_complete(__u64 *ctx)
+{
+	__u64 key = ctx[0], now = bpf_ktime_get_ns();
+	struct request *rq = (void *)key;
+	__u64 *started = bpf_map_lookup_elem(&nvme_started, &key);
+	__u32 i, qid = 0;
+	struct buckets *b;
+
+	if (!started)
+		return 0;
+	i = bucket(now - *started);
+	bpf_map_delete_elem(&nvme_started, &key);
+	if (BPF_CORE_READ(rq, q, queuedata))
+		qid = BPF_CORE_READ(rq, mq_hctx, queue_num) + 1;
+	b = value_of(&buckets_by_key, qid, &no_buckets);
+	if (b && i < sizeof(b->n) / sizeof(b->n[0]))
+		b->n[i]++;
 	return 0;
 }
 

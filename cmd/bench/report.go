@@ -126,6 +126,8 @@ func (b *bench) rows(binary int64) []row {
 	rows = append(rows, ns(quantile.name, b.of(quantile, "trace").added, "trace, "+ownHist.name, b.of(ownHist, "trace").added, quantile.target))
 	count, f, r, wait := all[0], flood(), recorded(), waits()
 	rows = append(rows, ns(wait.name, b.of(wait, "trace").accounted, "bpftrace", b.of(wait, "bpftrace").accounted, wait.target))
+	nvme := commands()
+	rows = append(rows, ns(nvme.name, b.of(nvme, "trace").accounted, "C", b.of(nvme, "C").accounted, nvme.target))
 	ours, theirs := b.of(count, "trace"), b.of(count, "bpftrace")
 	return append(rows,
 		row{figure: "start to attached", unit: "ms", digits: 1, scale: 1, ours: ours.start, peer: "bpftrace", theirs: theirs.start, target: 0.12},
@@ -141,7 +143,7 @@ func (b *bench) rows(binary int64) []row {
 func (b *bench) details(w io.Writer, peers []string) {
 	fmt.Fprintln(w, "| program | peer | ns added | ns by the kernel's account | start, ms | peak memory, MB | its own word |")
 	fmt.Fprintln(w, "|---|---|---|---|---|---|---|")
-	for _, load := range costly() {
+	for _, load := range append(costly(), commands()) {
 		for _, p := range peers {
 			f := b.of(load, p)
 			if len(f.added) == 0 {

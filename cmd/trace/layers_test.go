@@ -66,7 +66,7 @@ var testSupport = map[string][]string{
 	"trace/lang/exec":           {"trace/lang/agg", "trace/lang/check", "trace/lang/codegen/bpftest", "trace/lang/langtest", "trace/lang/output", "trace/lang/syntax", "trace/probes", "trace/probes/filetest"},
 	"trace/lang/format":         {"trace/lang/langtest"},
 	"trace/lang/codegen":        {"trace/lang/codegen/bpftest"},
-	"trace/probes":              {"trace/probes/filetest"},
+	"trace/probes":              {"trace/lang", "trace/lang/check", "trace/lang/codegen/bpftest", "trace/lang/exec", "trace/lang/output", "trace/lang/plan", "trace/probes/filetest"},
 	"trace/probes/kernel":       {"trace/bpf", "trace/probes/filetest"},
 	"trace/probes/symbols":      {"trace/probes/filetest"},
 	"trace/probes/recording":    {"trace/probes"},
