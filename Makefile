@@ -26,7 +26,7 @@ KERNELS := 5.10 6.1 6.12 7.2 arm64
 PREEMPTING := 6.1-rt 6.12-full
 CROWD      := TestVM(Crowd|Load)
 SOURCES := $(wildcard bpf/*.bpf.c)
-OBJECTS := $(foreach a,amd64 arm64,$(patsubst bpf/%.c,bpf/$(a)/%.o,$(SOURCES)))
+OBJECTS := $(foreach a,amd64 arm64,$(patsubst bpf/%.c,bpf/$(a)/%.o.zst,$(SOURCES)))
 
 .PHONY: help build install generate test race vmtest recordings demo bench lint clean FORCE
 
@@ -53,11 +53,12 @@ bpf/syscall_nr.h: FORCE
 # The object must not contain the folder: the same bytes everywhere. There is no bpf/bpf, so clang finds no text of lines to put
 # into .BTF.
 define compile
-bpf/$(1)/%.o: bpf/%.c bpf/strip.sh $(wildcard bpf/*.h)
+bpf/$(1)/%.o.zst: bpf/%.c bpf/strip.sh $(wildcard bpf/*.h)
 	@.ci/setup bpf
 	cd bpf && $(CLANG) -O2 -g -Wall -Werror -target bpf -mcpu=v2 -D__TARGET_ARCH_$(2) \
-		-fdebug-compilation-dir=bpf -ffile-prefix-map="$$$$PWD"=bpf -c $$(<F) -o $(1)/$$(@F)
-	@sh bpf/strip.sh $(STRIP) $(OBJCOPY) $$@
+		-fdebug-compilation-dir=bpf -ffile-prefix-map="$$$$PWD"=bpf -c $$(<F) -o $(1)/$$*.o
+	@sh bpf/strip.sh $(STRIP) $(OBJCOPY) bpf/$(1)/$$*.o
+	@zstd -q -19 --rm -f bpf/$(1)/$$*.o
 endef
 $(eval $(call compile,amd64,x86))
 $(eval $(call compile,arm64,arm64))

@@ -2,5 +2,5 @@ package bpf
 
 import "embed"
 
-//go:embed amd64/*.bpf.o
+//go:embed amd64/*.bpf.o.zst
 var objects embed.FS

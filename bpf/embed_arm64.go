@@ -2,5 +2,5 @@ package bpf
 
 import "embed"
 
-//go:embed arm64/*.bpf.o
+//go:embed arm64/*.bpf.o.zst
 var objects embed.FS

@@ -387,7 +387,7 @@ ITSELF(verbs_post_send_next_built_returned);
 #define SENT_AT_RETURN (WANTED(verbs_post_send, ret) || WANTED(verbs_post_send, depth))
 
 /* int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr) */
-SEC("uprobe")
+SEC("uprobe/post_send__post_send")
 int uprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid(), wr = KPROBE_ARG1(ctx);
@@ -417,7 +417,7 @@ int uprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 	return 0;
 }
 
-SEC("uretprobe")
+SEC("uretprobe/post_send__post_send")
 int uretprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid(), next;
@@ -449,7 +449,7 @@ int uretprobe_verbs_post_send__post_send(struct kprobe_regs *ctx)
 }
 
 /* int wr_complete(struct ibv_qp_ex *qp) */
-SEC("uprobe")
+SEC("uprobe/post_send__wr_complete")
 int uprobe_verbs_post_send__wr_complete(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
@@ -481,7 +481,7 @@ int uprobe_verbs_post_send__wr_complete(struct kprobe_regs *ctx)
 	return 0;
 }
 
-SEC("uretprobe")
+SEC("uretprobe/post_send__wr_complete")
 int uretprobe_verbs_post_send__wr_complete(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
@@ -634,25 +634,25 @@ static __always_inline int post_recv_returned(struct kprobe_regs *ctx, bool srq,
 	return 0;
 }
 
-SEC("uprobe")
+SEC("uprobe/post_recv__post_recv")
 int uprobe_verbs_post_recv__post_recv(struct kprobe_regs *ctx)
 {
 	return post_recv(ctx, false, &verbs_post_recv_next);
 }
 
-SEC("uprobe")
+SEC("uprobe/post_recv__post_srq_recv")
 int uprobe_verbs_post_recv__post_srq_recv(struct kprobe_regs *ctx)
 {
 	return post_recv(ctx, true, &verbs_post_srq_recv_next);
 }
 
-SEC("uretprobe")
+SEC("uretprobe/post_recv__post_recv")
 int uretprobe_verbs_post_recv__post_recv(struct kprobe_regs *ctx)
 {
 	return post_recv_returned(ctx, false, &verbs_post_recv_next_returned);
 }
 
-SEC("uretprobe")
+SEC("uretprobe/post_recv__post_srq_recv")
 int uretprobe_verbs_post_recv__post_srq_recv(struct kprobe_regs *ctx)
 {
 	return post_recv_returned(ctx, true, &verbs_post_srq_recv_next_returned);
@@ -758,7 +758,7 @@ static __always_inline void verbs_poll_cq_capture(struct verbs_poll_cq *e, __u64
 }
 
 /* int poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc) */
-SEC("uprobe")
+SEC("uprobe/poll_cq__poll_cq")
 int uprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
 {
 	/* Of a poll whose return was missed, the thread still has one. */
@@ -772,7 +772,7 @@ int uprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
 	return 0;
 }
 
-SEC("uretprobe")
+SEC("uretprobe/poll_cq__poll_cq")
 int uretprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
@@ -809,7 +809,7 @@ int uretprobe_verbs_poll_cq__poll_cq(struct kprobe_regs *ctx)
 ITSELF(verbs_poll_cq_over);
 
 /* void end_poll(struct ibv_cq_ex *cq), and int next_poll(struct ibv_cq_ex *cq), whose program ends here */
-SEC("uprobe")
+SEC("uprobe/poll_cq__end_poll")
 int uprobe_verbs_poll_cq__end_poll(struct kprobe_regs *ctx)
 {
 	struct iterated *at_hand = over(KPROBE_ARG0(ctx), EVENTS_SENT);
@@ -826,7 +826,7 @@ int uprobe_verbs_poll_cq__end_poll(struct kprobe_regs *ctx)
 	return 0;
 }
 
-SEC("uprobe")
+SEC("uprobe/poll_cq__next_poll")
 int uprobe_verbs_poll_cq__next_poll(struct kprobe_regs *ctx)
 {
 	bpf_tail_call(ctx, &verbs_poll_cq_over, 0);

@@ -48,7 +48,7 @@ static __always_inline void begin_building(struct building *b, __u64 qp)
 	b->done = 0;
 }
 
-SEC("uprobe")
+SEC("uprobe/built__wr_start")
 int uprobe_verbs_built__wr_start(struct kprobe_regs *ctx)
 {
 	struct building *b;
@@ -92,7 +92,7 @@ static __always_inline int build(struct kprobe_regs *ctx, __u32 opcode, __u64 re
 
 /* The parameters behind the QP, by the number of their register. */
 #define ON_BUILD(call, opcode, remote_addr, rkey, imm_data) \
-	SEC("uprobe") \
+	SEC("uprobe/built__" #call) \
 	int uprobe_verbs_built__##call(struct kprobe_regs *ctx) \
 	{ \
 		return build(ctx, ibv_wr_opcode__##opcode, remote_addr, rkey, imm_data); \
@@ -129,13 +129,13 @@ static __always_inline int add(struct kprobe_regs *ctx, __s32 num_sge, __u64 byt
 	return 0;
 }
 
-SEC("uprobe")
+SEC("uprobe/built__wr_set_sge")
 int uprobe_verbs_built__wr_set_sge(struct kprobe_regs *ctx)
 {
 	return add(ctx, 1, (__u32)KPROBE_ARG3(ctx));
 }
 
-SEC("uprobe")
+SEC("uprobe/built__wr_set_sge_list")
 int uprobe_verbs_built__wr_set_sge_list(struct kprobe_regs *ctx)
 {
 	__s32 n = (__s32)KPROBE_ARG1(ctx);
@@ -143,13 +143,13 @@ int uprobe_verbs_built__wr_set_sge_list(struct kprobe_regs *ctx)
 	return add(ctx, n, add_sges(KPROBE_ARG2(ctx), n));
 }
 
-SEC("uprobe")
+SEC("uprobe/built__wr_set_inline_data")
 int uprobe_verbs_built__wr_set_inline_data(struct kprobe_regs *ctx)
 {
 	return add(ctx, 1, KPROBE_ARG2(ctx));
 }
 
-SEC("uprobe")
+SEC("uprobe/built__wr_set_inline_data_list")
 int uprobe_verbs_built__wr_set_inline_data_list(struct kprobe_regs *ctx)
 {
 	__s32 n = (__s32)KPROBE_ARG1(ctx);
@@ -164,7 +164,7 @@ int uprobe_verbs_built__wr_set_inline_data_list(struct kprobe_regs *ctx)
 	return add(ctx, n, bytes);
 }
 
-SEC("uprobe")
+SEC("uprobe/built__wr_abort")
 int uprobe_verbs_built__wr_abort(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid();

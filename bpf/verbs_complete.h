@@ -351,7 +351,7 @@ static __always_inline void posted(__u64 qp_address, struct built *wr, bool firs
 CHAINS(verbs_posted_chains)
 ITSELF(verbs_posted_next);
 
-SEC("uprobe")
+SEC("uprobe/posted__post_send")
 int uprobe_verbs_posted__post_send(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid(), address = KPROBE_ARG1(ctx);
@@ -380,7 +380,7 @@ int uprobe_verbs_posted__post_send(struct kprobe_regs *ctx)
 
 ITSELF(verbs_posted_next_built);
 
-SEC("uprobe")
+SEC("uprobe/posted__wr_complete")
 int uprobe_verbs_posted__wr_complete(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
@@ -643,7 +643,7 @@ static __always_inline void polled(struct poll_times *times)
 	bpf_map_update_elem(&verbs_last_polls, &thread, &now, BPF_ANY);
 }
 
-SEC("uprobe")
+SEC("uprobe/complete__poll_cq")
 int uprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 {
 	/* Of a poll whose return was missed, the thread still has one. */
@@ -660,7 +660,7 @@ int uprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 	return 0;
 }
 
-SEC("uretprobe")
+SEC("uretprobe/complete__poll_cq")
 int uretprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
@@ -693,7 +693,7 @@ int uretprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 
 ITSELF(verbs_complete_over);
 
-SEC("uprobe")
+SEC("uprobe/complete__end_poll")
 int uprobe_verbs_complete__end_poll(struct kprobe_regs *ctx)
 {
 	struct iterated *at_hand = over(KPROBE_ARG0(ctx), COMPLETIONS_AWAITED);
@@ -723,7 +723,7 @@ int uprobe_verbs_complete__end_poll(struct kprobe_regs *ctx)
 	return 0;
 }
 
-SEC("uprobe")
+SEC("uprobe/complete__next_poll")
 int uprobe_verbs_complete__next_poll(struct kprobe_regs *ctx)
 {
 	bpf_tail_call(ctx, &verbs_complete_over, 0);

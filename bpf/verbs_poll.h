@@ -79,13 +79,13 @@ static __always_inline int poll_ends(struct kprobe_regs *ctx, int entries)
 }
 
 /* int poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc) */
-SEC("uprobe")
+SEC("uprobe/poll__poll_cq")
 int uprobe_verbs_poll__poll_cq(struct kprobe_regs *ctx)
 {
 	return poll_begins(KPROBE_ARG0(ctx), KPROBE_ARG1(ctx));
 }
 
-SEC("uretprobe")
+SEC("uretprobe/poll__poll_cq")
 int uretprobe_verbs_poll__poll_cq(struct kprobe_regs *ctx)
 {
 	return poll_ends(ctx, (int)KPROBE_RET(ctx));
@@ -94,12 +94,12 @@ int uretprobe_verbs_poll__poll_cq(struct kprobe_regs *ctx)
 /* int start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr) and int next_poll(struct ibv_cq_ex *cq) */
 #define ENOENT 2
 #define ON_POLL(call) \
-	SEC("uprobe") \
+	SEC("uprobe/poll__" #call) \
 	int uprobe_verbs_poll__##call(struct kprobe_regs *ctx) \
 	{ \
 		return poll_begins(KPROBE_ARG0(ctx), 1); \
 	} \
-	SEC("uretprobe") \
+	SEC("uretprobe/poll__" #call) \
 	int uretprobe_verbs_poll__##call(struct kprobe_regs *ctx) \
 	{ \
 		int ret = KPROBE_RET(ctx); \

@@ -58,13 +58,13 @@ static __always_inline int given(struct kprobe_regs *ctx)
 }
 
 #define ON_GIVE(call) \
-	SEC("uprobe") \
+	SEC("uprobe/given__" #call) \
 	int uprobe_verbs_given__##call(struct kprobe_regs *ctx) \
 	{ \
 		keep_caller(); \
 		return call_of_cq(ctx); \
 	} \
-	SEC("uretprobe") \
+	SEC("uretprobe/given__" #call) \
 	int uretprobe_verbs_given__##call(struct kprobe_regs *ctx) \
 	{ \
 		return given(ctx); \
@@ -75,12 +75,12 @@ ON_GIVE(next_poll)
 
 /* ibv_wc_read_* returns a member of the completion at hand. */
 #define ON_READ(hook, call, member, what) \
-	SEC("uprobe") \
+	SEC("uprobe/" #hook "__" #call) \
 	int uprobe_verbs_##hook##__##call(struct kprobe_regs *ctx) \
 	{ \
 		return call_of_cq(ctx); \
 	} \
-	SEC("uretprobe") \
+	SEC("uretprobe/" #hook "__" #call) \
 	int uretprobe_verbs_##hook##__##call(struct kprobe_regs *ctx) \
 	{ \
 		struct iterated *at_hand = iterated_of(called_cq()); \

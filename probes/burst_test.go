@@ -142,7 +142,7 @@ func TestWithoutWindows(t *testing.T) {
 			req, _ := (want{probe: p, fields: p.Fields}).request(0)
 			r := c.request(req)
 			r.inWindows = in
-			object, err := c.objects[p.Group].load()
+			object, err := c.objects[p.Group].whole()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +167,7 @@ func TestWithoutWindows(t *testing.T) {
 
 // What is kept by thread is forgotten between windows: without that, the return of a poll could find the arguments of another one.
 func TestSlotTablesAreEmptied(t *testing.T) {
-	object, err := load(t).objects["verbs"].load()
+	object, err := load(t).objects["verbs"].whole()
 	if err != nil {
 		t.Fatal(err)
 	}

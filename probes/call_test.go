@@ -29,7 +29,7 @@ func TestEntryOfCalls(t *testing.T) {
 	c := load(t)
 	var of []string
 	for _, p := range c.Probes() {
-		object, err := c.objects[p.Group].load()
+		object, err := c.objects[p.Group].whole()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestResultsOfMapsAreInts(t *testing.T) {
 	c := load(t)
 	compared := 0
 	for group, o := range c.objects {
-		object, err := o.load()
+		object, err := o.whole()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestUnendedCalls(t *testing.T) {
 // returns runs it for a call whose first argument is object, and returns what was counted until then.
 func entryAlone(t *testing.T, c *Catalog, p *event.Probe, program string) func(object uint64) [counters]uint64 {
 	t.Helper()
-	whole, err := c.objects[p.Group].load()
+	whole, err := c.objects[p.Group].whole()
 	if err != nil {
 		t.Fatal(err)
 	}

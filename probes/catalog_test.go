@@ -114,7 +114,7 @@ func TestOwnStack(t *testing.T) {
 		for _, w := range []want{{probe: p}, {probe: p, fields: p.Fields}} {
 			req, _ := w.request(0)
 			r := c.request(req)
-			object, err := c.objects[p.Group].load()
+			object, err := c.objects[p.Group].whole()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,11 +205,11 @@ func TestProgramsAndHooksAgree(t *testing.T) {
 	}
 	used := make(map[string]bool)
 	for _, object := range bpf.Objects() {
-		spec, err := bpf.Load(object)
+		o, err := bpf.Open(object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name := range spec.Programs {
+		for _, name := range o.Programs() {
 			if !known[shape.ReplaceAllString(name, "")] {
 				t.Errorf("%s: program %s belongs to no hook", object, name)
 			}
@@ -248,4 +248,12 @@ func TestPresenceBitsDoNotBeginASlot(t *testing.T) {
 			}
 		}
 	}
+}
+
+// whole returns the object with all of its programs.
+func (o *object) whole() (*ebpf.CollectionSpec, error) {
+	if _, err := o.describe(); err != nil {
+		return nil, err
+	}
+	return o.load(o.embedded.Programs()...)
 }

@@ -15,7 +15,7 @@ func TestFailedReads(t *testing.T) {
 		req, _ := want{probe: p, fields: []*event.Field{p.Field("opcode")}}.request(0)
 		req.CountsFailures = asked
 		r := c.request(req)
-		object, err := c.objects[p.Group].load()
+		object, err := c.objects[p.Group].whole()
 		if err != nil {
 			t.Fatal(err)
 		}

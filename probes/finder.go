@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -180,6 +181,9 @@ const (
 	qpFunction = "ib_modify_qp_with_udata"
 )
 
+// usersPrograms are the programs of users.bpf.c by function.
+var usersPrograms = map[string]string{usersFunction: "kprobe_users", qpFunction: "kprobe_users_qp"}
+
 // users reports the processes that make objects of RDMA devices, and the QPs that they change.
 type users struct {
 	objects *ebpf.Collection
@@ -202,7 +206,7 @@ func (f *finder) watch(functions *verbs.Finder) (_ *users, err error) {
 	if u.ring, err = ringbuf.NewReader(u.objects.Maps["users"]); err != nil {
 		return nil, err
 	}
-	for function, program := range map[string]string{usersFunction: "kprobe_users", qpFunction: "kprobe_users_qp"} {
+	for function, program := range usersPrograms {
 		l, err := link.Kprobe(function, u.objects.Programs[program], nil)
 		if err != nil {
 			return nil, err
@@ -213,11 +217,11 @@ func (f *finder) watch(functions *verbs.Finder) (_ *users, err error) {
 	return u, nil
 }
 
-// loadUsers loads the programs of users.bpf.c.
+// loadUsers loads these programs.
 func loadUsers(k *kernel.Kernel) (*ebpf.Collection, error) {
 	_ = rlimit.RemoveMemlock() // see newSet
 	o := &object{group: group{name: "users", module: verbsModule}}
-	spec, err := o.load()
+	spec, err := o.load(slices.Collect(maps.Values(usersPrograms))...)
 	if err != nil {
 		return nil, err
 	}

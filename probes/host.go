@@ -10,7 +10,6 @@ import (
 
 	"trace/probes/event"
 	"trace/probes/kernel"
-	"trace/probes/rewrite"
 )
 
 // HostOptions describe the host beyond what its kernel shows.
@@ -125,14 +124,8 @@ func (h *Host) Alone(p *event.Probe) bool {
 
 // delivering returns the programs of a variant that call the action of the probe.
 func (s *origin) delivering(v variant) []program {
-	spec, err := s.object.load()
-	if err != nil {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(v.programs), func(p program) bool {
-		prog := spec.Programs[p.name]
-		return prog == nil || !rewrite.Calls(prog.Instructions, actionName(s.Probe))
-	})
+	callers := s.object.callers(actionName(s.Probe))
+	return slices.DeleteFunc(slices.Clone(v.programs), func(p program) bool { return !slices.Contains(callers, p.name) })
 }
 
 // request prepares a request for this host, which may lack the types that some fields need.

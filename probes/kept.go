@@ -33,25 +33,22 @@ const dataSection = ".data"
 func (h *Host) Kept(r Request) (all []Kept) {
 	rq := h.request(r)
 	rq.hooks = h.hooksFor(rq)
-	object, err := rq.origin.object.load()
+	programs, _ := used(h, []*request{rq})
+	object, err := rq.origin.object.load(slices.Collect(maps.Keys(programs))...)
 	if err != nil {
 		return nil
 	}
 	constants := constantsFor(object, h.constants(rq.origin.object.module, rq), rq)
 	tables := make(map[string]bool)
-	for _, hk := range rq.hooks {
-		for _, v := range h.hostHook(rq.origin.object, hk).variants() {
-			for _, p := range v.programs {
-				f, err := rewrite.New(object.Programs[p.name].Instructions)
-				if err != nil {
-					continue
-				}
-				f.Fold(constantSection, constants)
-				for _, ins := range f.Insns {
-					if ins.IsLoadFromMap() && isSlotTable(object.Maps[ins.Reference()]) {
-						tables[ins.Reference()] = true
-					}
-				}
+	for name := range programs {
+		f, err := rewrite.New(object.Programs[name].Instructions)
+		if err != nil {
+			continue
+		}
+		f.Fold(constantSection, constants)
+		for _, ins := range f.Insns {
+			if ins.IsLoadFromMap() && isSlotTable(object.Maps[ins.Reference()]) {
+				tables[ins.Reference()] = true
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func TestKept(t *testing.T) {
 func TestTablesHaveKeys(t *testing.T) {
 	tables := 0
 	for _, o := range load(t).objects {
-		object, err := o.load()
+		object, err := o.whole()
 		if err != nil {
 			t.Fatal(err)
 		}

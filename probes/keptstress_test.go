@@ -63,7 +63,7 @@ func newKeeper(t *testing.T, fullTables bool) *keeper {
 	t.Helper()
 	c := load(t)
 	p := c.Match("nvme:complete_rq")[0]
-	whole, err := c.objects["nvme"].load()
+	whole, err := c.objects["nvme"].whole()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,8 @@ type loader struct {
 // maps; some maps are shared with other batches.
 func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*loader, error) {
 	o := requests[0].origin.object
-	object, err := o.load()
+	ways, readers := used(h, requests)
+	object, err := o.load(slices.Collect(maps.Keys(ways))...)
 	if err != nil {
 		return nil, err
 	}
@@ -54,14 +55,14 @@ func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*load
 	l := &loader{
 		spec:           spec,
 		cache:          h.kernel.Cache(),
-		readers:        make(map[string]byte),
+		readers:        readers,
 		idle:           make(map[string]bool),
 		delivering:     make(map[string]bool),
 		types:          kernelTypes(relocation{tasks: tasks}),
 		typesAndFtrace: kernelTypes(relocation{tasks: tasks, ftrace: true}),
 	}
 	size(spec, requests)
-	if err := l.specialize(requests, l.used(h, requests), constantsFor(spec, constants, requests...)); err != nil {
+	if err := l.specialize(requests, ways, constantsFor(spec, constants, requests...)); err != nil {
 		return nil, err
 	}
 	keepMaps(spec)
@@ -92,9 +93,9 @@ func size(spec *ebpf.CollectionSpec, requests []*request) {
 const seedSlack = 1 << 14
 
 // used returns the programs of all variants of the hooks of the requests, and how they are attached. Programs that user space runs have a
-// nil way.
-func (l *loader) used(h *Host, requests []*request) map[string]way {
-	used := make(map[string]way)
+// nil way. Readers are as in a loader.
+func used(h *Host, requests []*request) (used map[string]way, readers map[string]byte) {
+	used, readers = make(map[string]way), make(map[string]byte)
 	for i, r := range requests {
 		if sd := r.origin.hook.seed; sd != nil {
 			used[sd.lost] = rawTracepoint{}
@@ -106,14 +107,14 @@ func (l *loader) used(h *Host, requests []*request) map[string]way {
 			for _, v := range h.hostHook(r.origin.object, hk).variants() {
 				for _, p := range v.programs {
 					used[p.name] = p.way
-					if r.CountsFailures && l.readers[p.name] == 0 {
-						l.readers[p.name] = byte(placeOf(i))
+					if r.CountsFailures && readers[p.name] == 0 {
+						readers[p.name] = byte(placeOf(i))
 					}
 				}
 			}
 		}
 	}
-	return used
+	return used, readers
 }
 
 // specialize keeps the used programs of the object, and in these what is wanted.

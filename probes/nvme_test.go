@@ -83,7 +83,7 @@ func specializedFor(t *testing.T, c *Catalog, host hostConstants, p *event.Probe
 	t.Helper()
 	req, _ := want{probe: p, fields: []*event.Field{p.Field(field)}}.request(0)
 	r := c.request(req)
-	object, err := c.objects[p.Group].load()
+	object, err := c.objects[p.Group].whole()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func newDriver(t *testing.T, fullTables bool, probe, field string) *driver {
 	c := load(t)
 	d := &driver{t: t, probe: c.Match(probe)[0]}
 	d.findPlaces()
-	whole, err := c.objects["nvme"].load()
+	whole, err := c.objects["nvme"].whole()
 	if err != nil {
 		t.Fatal(err)
 	}

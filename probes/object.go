@@ -1,6 +1,7 @@
 package probes
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -9,15 +10,17 @@ import (
 	"trace/bpf"
 )
 
-// An object is the compiled programs of a group. It is parsed when it is first needed; release frees the result until the next use.
+// An object is the compiled programs of a group. It is decompressed when it is first needed, and each program is parsed when it is;
+// release frees the result until the next use.
 type object struct {
 	group
 	// events are the structs of the events.
 	events map[string]bool
 
 	mu       sync.Mutex
+	embedded *bpf.Object
 	types    *btf.Spec
-	programs *ebpf.CollectionSpec
+	loaded   *ebpf.CollectionSpec
 }
 
 // describe returns the types of the object.
@@ -25,7 +28,10 @@ func (o *object) describe() (*btf.Spec, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.types == nil {
-		types, err := bpf.Types(o.name)
+		if err := o.open(); err != nil {
+			return nil, err
+		}
+		types, err := o.embedded.Types()
 		if err != nil {
 			return nil, err
 		}
@@ -34,25 +40,59 @@ func (o *object) describe() (*btf.Spec, error) {
 	return o.types, nil
 }
 
-// load returns the programs and maps of the object; a caller that changes them must copy them.
-func (o *object) load() (*ebpf.CollectionSpec, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.programs == nil {
-		programs, err := bpf.Load(o.name)
-		if err != nil {
-			return nil, err
-		}
-		o.programs = programs
+// open decompresses the object. The caller holds the mutex.
+func (o *object) open() (err error) {
+	if o.embedded == nil {
+		o.embedded, err = bpf.Open(o.name)
 	}
-	return o.programs, nil
+	return err
 }
 
-// release frees types, programs and maps.
+// load returns maps of the object and at least the programs with some names; a caller that changes them must copy them. An object may have
+// hundreds of programs.
+func (o *object) load(programs ...string) (*ebpf.CollectionSpec, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.open(); err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, name := range programs {
+		if o.loaded == nil || o.loaded.Programs[name] == nil {
+			missing = append(missing, name)
+		}
+	}
+	if o.loaded != nil && len(missing) == 0 {
+		return o.loaded, nil
+	}
+	spec, err := o.embedded.Load(missing...)
+	if err != nil {
+		return nil, err
+	}
+	if o.loaded != nil { // its readers may be reading still
+		maps.Copy(spec.Programs, o.loaded.Programs)
+		maps.Copy(spec.Maps, o.loaded.Maps)
+		maps.Copy(spec.Variables, o.loaded.Variables)
+	}
+	o.loaded = spec
+	return spec, nil
+}
+
+// callers returns the names of the programs that call a function of generated code.
+func (o *object) callers(function string) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open() != nil {
+		return nil
+	}
+	return o.embedded.Callers(function)
+}
+
+// release frees what was decompressed and parsed.
 func (o *object) release() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.types, o.programs = nil, nil
+	o.embedded, o.types, o.loaded = nil, nil, nil
 }
 
 // program returns the function of a program of the object, or nil.

@@ -117,7 +117,7 @@ func TestRelease(t *testing.T) {
 	p := c.Match("syscall:exit")[0]
 	j := waiting(t)
 	s := attachWants(t, h, want{probe: p, fields: []*event.Field{p.Field("nr")}, pid: j.pid})
-	object, err := c.objects[p.Group].load()
+	object, err := c.objects[p.Group].whole()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,11 @@ func (h *Host) newSet(kind setKind, constants map[string]int32) (_ *set, err err
 	// Kernels before 5.11 count maps against RLIMIT_MEMLOCK. If it cannot be raised it may still suffice; otherwise the map cannot be
 	// created.
 	_ = rlimit.RemoveMemlock()
-	spec, err := bpf.Load(kind.object)
+	object, err := bpf.Open(kind.object)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := object.Load(object.Programs()...)
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ func build(spec *ebpf.ProgramSpec, w way, requests []*request, constants rewrite
 
 // typeless reports whether a program of an object needs no types of the kernel for a request. Errors in the program show when it is loaded.
 func typeless(program string, r *request, host hostConstants) bool {
-	object, err := r.origin.object.load()
+	object, err := r.origin.object.load(program)
 	if err != nil {
 		return false
 	}
@@ -124,15 +124,15 @@ func (f *function) called() asm.Instructions {
 // StackLeft returns how many bytes of stack the filter and the action of a probe may use besides the deepest frame of the programs that
 // call them. The kernel counts less where it removes unwanted code.
 func (c *Catalog) StackLeft(p *event.Probe) (int, error) {
-	spec, err := c.objects[p.Group].load()
+	o := c.objects[p.Group]
+	callers := o.callers(actionName(p))
+	spec, err := o.load(callers...)
 	if err != nil {
 		return 0, err
 	}
 	deepest := 0
-	for _, prog := range spec.Programs {
-		if rewrite.Calls(prog.Instructions, actionName(p)) {
-			deepest = max(deepest, rewrite.FrameSize(prog.Instructions))
-		}
+	for _, name := range callers {
+		deepest = max(deepest, rewrite.FrameSize(spec.Programs[name].Instructions))
 	}
 	return rewrite.StackSize - rewrite.Charged(deepest), nil
 }

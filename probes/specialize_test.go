@@ -14,7 +14,7 @@ func TestSpecialize(t *testing.T) {
 		for _, w := range []want{{probe: p}, {probe: p, fields: p.Fields}} {
 			req, _ := w.request(0)
 			r := c.request(req)
-			object, err := c.objects[p.Group].load()
+			object, err := c.objects[p.Group].whole()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +42,7 @@ func TestSpecializeStack(t *testing.T) {
 	for stack, spliced := range map[int]bool{16: true, left: false} {
 		req, _ := want{probe: p, fields: p.Fields, stack: stack, called: true}.request(0)
 		r := c.request(req)
-		object, err := c.objects[p.Group].load()
+		object, err := c.objects[p.Group].whole()
 		if err != nil {
 			t.Fatal(err)
 		}

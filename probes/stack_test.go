@@ -12,7 +12,7 @@ import (
 func TestFramesOfTracing(t *testing.T) {
 	c := load(t)
 	p := c.Match("ib:modify_qp")[0]
-	object, err := c.objects[p.Group].load()
+	object, err := c.objects[p.Group].whole()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@
 package elf
 
 import (
+	"bytes"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/klauspost/compress/zstd"
 )
 
 // Object is what a file has, in the form of its JSON.
@@ -70,14 +72,43 @@ type Map struct {
 // notELF is what an error about another file adds.
 var errNotELF = errors.New("not an ELF file; clang -target bpf -c makes one")
 
-// Open reads a file. It fails if the file is no ELF file; what it does not understand of one is in Problems.
+// Open reads a file, which may be compressed by zstd as the embedded objects are. It fails if the file is no ELF file; what it does not
+// understand of one is in Problems.
 func Open(name string) (o *Object, err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return read(name, f)
+	var magic [4]byte
+	if n, _ := f.ReadAt(magic[:], 0); n < len(magic) || string(magic[:]) != zstdMagic {
+		return read(name, f)
+	}
+	data, err := decompress(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return read(name, bytes.NewReader(data))
+}
+
+const (
+	// zstdMagic begins a compressed file (RFC 8878, section 3.1.1).
+	zstdMagic = "\x28\xb5\x2f\xfd"
+	// maxSize limits what a compressed file may become.
+	maxSize = 256 << 20
+)
+
+func decompress(r io.Reader) ([]byte, error) {
+	decoder, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer decoder.Close()
+	data, err := io.ReadAll(io.LimitReader(decoder, maxSize+1))
+	if err == nil && len(data) > maxSize {
+		err = fmt.Errorf("it has more than %d MiB when decompressed; decompress it first: zstd -d", maxSize>>20)
+	}
+	return data, err
 }
 
 // read describes a file. The libraries may panic on a file that is damaged.

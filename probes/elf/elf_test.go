@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 )
 
-const nvmeObject = "../../bpf/amd64/nvme.bpf.o"
+const nvmeObject = "../../bpf/amd64/nvme.bpf.o.zst"
 
 func open(t *testing.T, name string) *Object {
 	t.Helper()
@@ -66,7 +68,7 @@ func TestObject(t *testing.T) {
 
 // Every object of ours is understood whole, and text and JSON have each of its parts.
 func TestAllObjects(t *testing.T) {
-	names, err := filepath.Glob("../../bpf/*/*.bpf.o")
+	names, err := filepath.Glob("../../bpf/*/*.bpf.o.zst")
 	if err != nil || len(names) < 10 {
 		t.Fatal(names, err)
 	}
@@ -103,6 +105,22 @@ func TestProblems(t *testing.T) {
 	if _, err := Open("elf.go"); err == nil || !strings.Contains(err.Error(), "not an ELF file; clang -target bpf -c makes one") {
 		t.Errorf("got %v", err)
 	}
+	damaged, large := filepath.Join(t.TempDir(), "damaged"), filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(damaged, []byte(zstdMagic+"nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	encoder, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(large, encoder.EncodeAll(make([]byte, maxSize+1), nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{damaged: damaged + ": ", large: "it has more than 256 MiB when decompressed; decompress it first: zstd -d"} {
+		if _, err := Open(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v", err)
+		}
+	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +144,12 @@ func (panicking) ReadAt([]byte, int64) (int, error) { panic("out of range") }
 
 // A damaged file is no panic, and what it names writes no control characters.
 func TestDamaged(t *testing.T) {
-	whole, err := os.ReadFile(nvmeObject)
+	f, err := os.Open(nvmeObject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	whole, err := decompress(f)
 	if err != nil {
 		t.Fatal(err)
 	}

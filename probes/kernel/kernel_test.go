@@ -12,13 +12,31 @@ import (
 	"testing/iotest"
 
 	"github.com/cilium/ebpf/btf"
+	"github.com/klauspost/compress/zstd"
 
 	"trace/bpf"
 )
 
 // --btf takes a file or a folder of them; the compiled objects are ELF files with types.
 func TestReadTypes(t *testing.T) {
-	folder := filepath.Join("..", "..", "bpf", runtime.GOARCH)
+	folder := t.TempDir()
+	for _, name := range bpf.Objects() {
+		packed, err := os.ReadFile(filepath.Join("..", "..", "bpf", runtime.GOARCH, name+".bpf.o.zst"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder, err := zstd.NewReader(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, err := decoder.DecodeAll(packed, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name+".bpf.o"), object, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for path, want := range map[string]int{folder: len(bpf.Objects()), filepath.Join(folder, "ib.bpf.o"): 1} {
 		specs, err := readTypes(path)
 		if err != nil || len(specs) != want {
