@@ -163,7 +163,7 @@ func (p *Program) Start(ctx context.Context, o ...RunOption) (*Run, error) {
 	case <-started:
 	case <-r.over: // perhaps it started, too
 		if r.running.Run == nil {
-			return nil, errors.Join(cmp.Or(r.err, context.Cause(ctx)), r.Close())
+			return nil, cmp.Or(r.Close(), context.Cause(ctx)) // Close returns the error of the run
 		}
 	}
 	return r, nil

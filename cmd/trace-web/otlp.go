@@ -172,10 +172,10 @@ func (x *exporter) families() []family.Family {
 	}
 }
 
-// resource describes this host.
+// resource describes this host. Receivers take the services of two hosts for one unless their instances differ.
 func (x *exporter) resource() *resourcepb.Resource {
 	return &resourcepb.Resource{Attributes: []*commonpb.KeyValue{
-		text("service.name", "trace"), text("service.version", x.server.settings.Version), text("host.name", x.server.settings.Host),
+		text("service.name", "trace"), text("service.instance.id", x.server.settings.Host), text("service.version", x.server.settings.Version), text("host.name", x.server.settings.Host),
 	}}
 }
 

@@ -4,10 +4,17 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -35,6 +42,7 @@ type loader struct {
 	families []family.Family
 	asked    *atomic.Int64
 	slow     time.Duration
+	mistake  error // of a reload
 }
 
 func (l loader) Answer(ctx context.Context, r wire.Request) (any, error) {
@@ -53,7 +61,7 @@ func (l loader) Answer(ctx context.Context, r wire.Request) (any, error) {
 		}
 		return []byte("a profile"), nil
 	case wire.DoReload:
-		return struct{}{}, errors.New("trace.yaml:1:1: a mistake")
+		return struct{}{}, l.mistake
 	}
 	return nil, errors.ErrUnsupported
 }
@@ -106,7 +114,8 @@ func get(s *server, method, path string) (status int, body string) {
 
 func TestHandler(t *testing.T) {
 	s := serving(t, loader{settings: wire.Settings{Version: "v1", Host: "node1"}, families: someFamilies})
-	waiting := serving(t, loader{settings: wire.Settings{ReloadByHTTP: true}, waiting: map[string]string{"nvme": "module nvme is not loaded", "a": "why"}})
+	reloads := serving(t, loader{settings: wire.Settings{ReloadByHTTP: true}})
+	waiting := serving(t, loader{settings: wire.Settings{ReloadByHTTP: true}, mistake: errors.New("trace.yaml:1:1: a mistake"), waiting: map[string]string{"nvme": "module nvme is not loaded", "a": "why"}})
 	gone := newServer(wire.Client{Path: "/nowhere"}, wire.Settings{})
 	for _, test := range []struct {
 		server       *server
@@ -118,7 +127,7 @@ func TestHandler(t *testing.T) {
 		{s, "GET", "/nothing", 404, ""}, {s, "POST", "/metrics", 405, ""}, {s, "GET", "/-/reload", 405, ""},
 		{waiting, "GET", "/-/ready", 503, "a: why\nnvme: module nvme is not loaded\n"},
 		{s, "POST", "/-/reload", 403, "reload_by_http is not set in the configuration\n"},
-		{waiting, "POST", "/-/reload", 422, "trace.yaml:1:1: a mistake\n"},
+		{reloads, "POST", "/-/reload", 200, "reloaded\n"}, {waiting, "POST", "/-/reload", 422, "trace.yaml:1:1: a mistake\n"},
 		{s, "GET", "/profile?program=stacks&seconds=1", 200, "a profile"}, {s, "GET", "/profile?program=none&seconds=1", 404, "there is no program none\n"},
 		{s, "GET", "/profile?program=stacks", 400, "write /profile?program=NAME&seconds=N, with N from 1 to 300\n"},
 		{s, "GET", "/profile?program=stacks&seconds=301", 400, ""},
@@ -315,6 +324,102 @@ func TestClassicHistogram(t *testing.T) {
 	p := metricOf(f, time.Now()).GetHistogram().DataPoints[0]
 	if !equal(p.BucketCounts, 2, 3, 1) || len(p.ExplicitBounds) != 2 {
 		t.Errorf("%v", p)
+	}
+}
+
+// secure is a web_config with TLS and a password, which is "secret" (bcrypt).
+const secure = `tls_server_config: {cert_file: cert.pem, key_file: key.pem}
+basic_auth_users: {prometheus: $2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW}
+`
+
+// certify writes a certificate and its key, and returns whom to trust.
+func certify(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	for name, b := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: cert}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
+		text := pem.EncodeToMemory(b)
+		trusted.AppendCertsFromPEM(text)
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return trusted
+}
+
+// web_config demands TLS and a password.
+func TestWebConfig(t *testing.T) {
+	dir := t.TempDir()
+	trusted := certify(t, dir)
+	file := filepath.Join(dir, "web.yaml")
+	if err := os.WriteFile(file, []byte(secure), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	s := serving(t, loader{settings: wire.Settings{Listen: address, WebConfig: file}, families: someFamilies})
+	ctx, end := context.WithCancel(context.Background())
+	over := make(chan error)
+	go func() { over <- run(ctx, s.loader, slog.New(slog.DiscardHandler)) }()
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
+	ask := func(scheme, user, password string) (status int, body string) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+address+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if user != "" {
+			r.SetBasicAuth(user, password)
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer answer.Body.Close()
+		data, _ := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(data)
+	}
+	for range 500 {
+		if status, _ := ask("https", "", ""); status != 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, test := range []struct {
+		scheme, user, password string
+		status                 int
+		has                    string
+	}{
+		{"http", "prometheus", "secret", 400, "HTTPS server"}, {"https", "", "", 401, ""}, {"https", "prometheus", "wrong", 401, ""}, {"https", "root", "secret", 401, ""},
+		{"https", "prometheus", "secret", 200, "trace_nvme_commands_total"},
+	} {
+		status, body := ask(test.scheme, test.user, test.password)
+		if status != test.status || !strings.Contains(body, test.has) || status != 200 && strings.Contains(body, "trace_nvme") {
+			t.Errorf("%s as %q with %q: %d %.100s", test.scheme, test.user, test.password, status, body)
+		}
+	}
+	end()
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+	broken := serving(t, loader{settings: wire.Settings{Listen: address, WebConfig: file + ".none"}})
+	if err := run(t.Context(), broken.loader, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "web.yaml.none") {
+		t.Error(err)
 	}
 }
 

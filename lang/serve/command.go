@@ -89,7 +89,10 @@ func (s *Service) serve(ctx context.Context, socket string) (err error) {
 			end(err)
 		}
 	})
-	all.Go(func() { s.watch(ctx) })
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, unix.SIGHUP) // from now on, it does not end the process
+	defer signal.Stop(hangup)
+	all.Go(func() { s.watch(ctx, hangup) })
 	all.Go(func() { watchdog(ctx) })
 	if web != "" {
 		all.Go(func() { s.keepWeb(ctx, web, l.Addr().String()) })
@@ -129,10 +132,7 @@ func users(socket string) []int {
 const settle = 300 * time.Millisecond
 
 // watch reloads after SIGHUP, and when a file beside the configuration changes.
-func (s *Service) watch(ctx context.Context) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, unix.SIGHUP)
-	defer signal.Stop(hangup)
+func (s *Service) watch(ctx context.Context, hangup <-chan os.Signal) {
 	var changed chan fsnotify.Event
 	if w, err := s.watcher(); err != nil {
 		s.options.Log.Warn("changes of the configuration are not seen: " + err.Error() + ": send SIGHUP after one")
@@ -194,13 +194,13 @@ func (s *Service) reload() {
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 }
 
-// watchdog reports to systemd that the process lives, if systemd wants to know.
+// watchdog reports to systemd that the process lives, if systemd wants to know, twice as often as it must: sd_watchdog_enabled(3).
 func watchdog(ctx context.Context) {
 	period, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || period == 0 {
 		return
 	}
-	for tick := time.NewTicker(period / 3); ; {
+	for tick := time.NewTicker(period / 2); ; {
 		select {
 		case <-ctx.Done():
 			tick.Stop()

@@ -10,6 +10,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,12 @@ type Options struct {
 	// Config is the file or folder of the configuration, and Version the version of the binary.
 	Config, Version string
 	Log             *slog.Logger
+	// Again is how long a program waits that could not be attached, as its module may be loaded meanwhile; 0: 30 seconds.
+	Again time.Duration
 }
+
+// usualAgain is how long a program waits that could not be attached.
+const usualAgain = 30 * time.Second
 
 // Service runs programs.
 type Service struct {
@@ -63,7 +69,7 @@ func New(o Options) (*Service, error) {
 func (s *Service) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	s.mu.Lock()
-	s.begin = func(p *program) { all.Go(func() { p.keep(ctx) }) }
+	s.begin = func(p *program) { all.Go(func() { p.keep(ctx, cmp.Or(s.options.Again, usualAgain)) }) }
 	for _, p := range s.programs {
 		s.begin(p)
 	}

@@ -6,9 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +24,7 @@ import (
 	"trace/lang/codegen/bpftest"
 	"trace/lang/metrics/family"
 	"trace/lang/serve/wire"
+	"trace/probes/kernel"
 )
 
 // running starts a service with a configuration. change writes another one.
@@ -37,7 +40,7 @@ func running(t *testing.T, text string, log ...io.Writer) (s *Service, change fu
 		}
 	}
 	write(text)
-	s, err := New(Options{Config: file, Version: "v1", Log: slog.New(slog.NewTextHandler(io.MultiWriter(log...), nil))})
+	s, err := New(Options{Config: file, Version: "v1", Again: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(io.MultiWriter(log...), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +157,29 @@ func waitFor(t *testing.T, what string, is func() bool) {
 	t.Fatal("waited in vain: " + what)
 }
 
+// The configuration in the manual is right, and so are its programs.
+func TestConfigurationInManual(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/service.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(manual), "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	dir := t.TempDir()
+	for name, content := range map[string]string{"trace.yaml": text, "token": "x", "flows.trace": "ib:modify_qp"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := New(Options{Config: filepath.Join(dir, "trace.yaml"), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil || len(s.programs) != 3 {
+		t.Errorf("%v, %d programs", err, len(s.programs))
+	}
+}
+
 // A wrong configuration changes nothing.
 func TestWrongConfiguration(t *testing.T) {
 	text := strings.ReplaceAll(counting, "$1", pid())
@@ -208,6 +234,85 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
+// A program that could not be attached is tried again, and its reason is logged.
+func TestTriedAgain(t *testing.T) {
+	child := exec.Command("sh", "-c", "read begin; exec setsid sh -c 'kill -0 $$; read end'")
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stdin.Close(); child.Wait() })
+	var log lockedBuffer
+	s, _ := running(t, fmt.Sprintf("filter: {pgid: %d}\nprograms: [{name: calls, program: 'syscall:enter / nr == kill / { @n = count() }'}]", child.Process.Pid), &log)
+	why := fmt.Sprintf("--pgid %d: there is no such process group", child.Process.Pid)
+	waitFor(t, "two attempts", func() bool { return strings.Count(log.String(), "cannot be attached: "+why) > 1 })
+	if got := s.ready().Waiting["calls"]; !strings.HasPrefix(got, why) {
+		t.Errorf("%q, want %q", got, why)
+	}
+	io.WriteString(stdin, "begin\n")
+	attached(t, s)
+	if got := strings.Count(log.String(), why); got != strings.Count(log.String(), "cannot be attached") {
+		t.Errorf("the reason stands more than once in a line:\n%s", log.String())
+	}
+}
+
+// The filter of the configuration is a filter of each program.
+func TestFilter(t *testing.T) {
+	for filter, want := range map[string][2]float64{"pid: " + pid(): {100, 0}, "comm: sh": {0, 1}} {
+		s, _ := running(t, "filter: {"+filter+"}\nprograms:\n  - {name: calls, program: 'syscall:enter / nr == getpgid / { @ = count() }'}\n"+
+			"  - {name: kills, program: 'syscall:enter / nr == kill / { @ = count() }'}\n")
+		attached(t, s)
+		call(100)
+		if err := exec.Command("sh", "-c", "kill -0 $$").Run(); err != nil {
+			t.Fatal(err)
+		}
+		calls, kills := series(t, s, "trace_calls_total"), series(t, s, "trace_kills_total")
+		if calls.Value != want[0] || kills.Value != want[1] {
+			t.Errorf("%s: %v calls and %v kills, want %v", filter, calls.Value, kills.Value, want)
+		}
+	}
+}
+
+// The series of a cgroup that has ended moves to the others.
+func TestEndedCgroup(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, which makes cgroups")
+	}
+	dir, _, ok := kernel.NewCgroups().Mount()
+	if !ok {
+		t.Skip("needs a tree of cgroups")
+	}
+	dir = filepath.Join(dir, "trace-test-ended")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	removed := false
+	t.Cleanup(func() {
+		if !removed {
+			os.Remove(dir)
+		}
+	})
+	s, _ := running(t, "programs: [{name: kills, program: 'syscall:enter / nr == kill / { @[cgroup] = count() }'}]")
+	attached(t, s)
+	if out, err := exec.Command("sh", "-c", "echo $$ >"+dir+"/cgroup.procs; kill -0 $$; kill -0 $$").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if k := series(t, s, "trace_kills_total", "/trace-test-ended"); k == nil || k.Value != 2 {
+		t.Fatalf("%+v, want 2", k)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	removed = true
+	waitFor(t, "the others have it", func() bool {
+		k := series(t, s, "trace_kills_total", "other")
+		return k != nil && k.Value >= 2 && series(t, s, "trace_kills_total", "/trace-test-ended") == nil
+	})
+}
+
 // What a program prints goes out as events, if that is wanted.
 func TestEvents(t *testing.T) {
 	s, _ := running(t, strings.ReplaceAll(`programs:
@@ -249,6 +354,19 @@ func TestUnknownRequest(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := s.Answer(t.Context(), wire.Request{Do: wire.DoReload}); err == nil || err.Error() != "reload_by_http is not set in the configuration" {
+		t.Error(err)
+	}
+}
+
+// POST /-/reload reads the configuration again, and reports a mistake.
+func TestReloadByRequest(t *testing.T) {
+	text := "reload_by_http: true\n"
+	s, change := running(t, text)
+	if _, err := s.Answer(t.Context(), wire.Request{Do: wire.DoReload}); err != nil {
+		t.Error(err)
+	}
+	change("programs: [{name: x, script: nothing}]\n" + text)
+	if _, err := s.Answer(t.Context(), wire.Request{Do: wire.DoReload}); err == nil || !strings.Contains(err.Error(), "trace has no script nothing") {
 		t.Error(err)
 	}
 }

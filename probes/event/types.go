@@ -77,6 +77,8 @@ type CgroupNames interface {
 	ID(path string) (id uint64, ok bool)
 	// Path returns the path of the cgroup with an id, "" if it is not known.
 	Path(id uint64) string
+	// Ended reports whether no cgroup has a path now; false if that is not known.
+	Ended(path string) bool
 	// Workload returns what the cgroup with an id runs.
 	Workload(id uint64) Workload
 }
@@ -123,6 +125,11 @@ func (e *Enum) NameOf(v int64) string {
 		}
 	}
 	return ""
+}
+
+// Ended reports whether a name is the path of a cgroup that has ended.
+func (e *Enum) Ended(path string) bool {
+	return e != nil && e.cgroups != nil && e.name == nil && e.cgroups.Ended(path)
 }
 
 // Unknown returns the text for a value without a name: unknown(0x1d), or with its class unknown(admin:0xc1).

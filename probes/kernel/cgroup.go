@@ -320,6 +320,12 @@ func (c *Cgroups) Path(id uint64) string {
 	return c.paths[id]
 }
 
+// Ended reports whether no cgroup has a path now.
+func (c *Cgroups) Ended(path string) bool {
+	_, there := c.ID(path)
+	return !there && c.hierarchy() != nil
+}
+
 // maxCgroups bounds how many names are kept: about 16 MiB.
 const maxCgroups = 1 << 17
 

@@ -16,5 +16,8 @@ func (*Cgroups) ID(string) (uint64, bool) { return 0, false }
 // Path finds no cgroup.
 func (*Cgroups) Path(uint64) string { return "" }
 
+// Ended reports nothing.
+func (*Cgroups) Ended(string) bool { return false }
+
 // Workload finds no cgroup.
 func (*Cgroups) Workload(uint64) event.Workload { return event.Workload{} }

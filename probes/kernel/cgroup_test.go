@@ -90,6 +90,11 @@ func TestCgroupsThatEnd(t *testing.T) {
 			t.Fatalf("%d names are known after 10 s", known)
 		}
 	}
+	for p := range ids {
+		if c.Ended(p) {
+			t.Errorf("%s has ended", p)
+		}
+	}
 	for _, dir := range []string{inside, young, old} {
 		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
@@ -98,6 +103,9 @@ func TestCgroupsThatEnd(t *testing.T) {
 	for p, id := range ids {
 		if got := c.Path(id); got != p {
 			t.Errorf("%d is %q, want %q", id, got, p)
+		}
+		if !c.Ended(p) {
+			t.Errorf("%s has not ended", p)
 		}
 	}
 }

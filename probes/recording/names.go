@@ -354,6 +354,9 @@ func (f *file) renumber(record []byte, in numbers) error {
 // ID finds no cgroup: the names come with the events, after the program was compiled, so programs compare by path.
 func (*knownNames) ID(string) (uint64, bool) { return 0, false }
 
+// Ended reports nothing: a recording does not have it.
+func (*knownNames) Ended(string) bool { return false }
+
 // Path returns the path of a cgroup on its host.
 func (k *knownNames) Path(id uint64) string {
 	k.mu.RLock()

@@ -21,8 +21,6 @@ type Config struct {
 	Labels map[string]string
 	// Maps changes how maps are shown, by their names without the @.
 	Maps map[string]MapConfig
-	// Ended reports whether a cgroup has ended; nil: that is not known. Keys of ended cgroups move to the series [Other] after two snapshots.
-	Ended func(cgroup uint64) bool
 }
 
 // MapConfig describes how a map is shown.
@@ -78,7 +76,7 @@ func (e *Exporter) Families(s Snapshot) []Family {
 			if err != nil {
 				continue
 			}
-			m = &exported{Family: described, config: &e.config, entries: map[string]*entry{}}
+			m = newExported(described, &e.config)
 			e.maps[t.Name] = m
 		}
 		all = append(all, m.family(t, s))
@@ -105,6 +103,21 @@ type exported struct {
 	lost uint64
 }
 
+// newExported returns a map without values. One without a key has its only series from the beginning: what was not counted yet is 0.
+func newExported(f Family, c *Config) *exported {
+	m := &exported{Family: f, config: c, entries: map[string]*entry{}}
+	if f.Kind != Gauge && len(f.Labels) == len(c.Labels) {
+		m.enter(&entry{labels: c.withLabels(nil), own: true, stays: true})
+	}
+	return m
+}
+
+// enter adds a key.
+func (m *exported) enter(e *entry) {
+	m.entries[e.key], m.order = e, append(m.order, e)
+	m.own += int(one(e.own))
+}
+
 // entry is a key. Its amount only grows: if the map is emptied, base has what was in it.
 type entry struct {
 	key              string
@@ -112,6 +125,8 @@ type entry struct {
 	base, last, next amount
 	// own reports that the key has a series of its own. A key that has none gets none later, as the series of the others would fall.
 	own bool
+	// stays reports that the key keeps its series also when it is absent.
+	stays bool
 	// seen is the last snapshot that has the key, and ended reports that all its cgroups had ended then. absent counts the snapshots since the
 	// key was there, and a cgroup of it.
 	seen   int
@@ -159,16 +174,16 @@ func (m *exported) read(t result.Table, r result.Row) {
 		return
 	}
 	m.key = m.key[:0]
+	ended := false
 	for i, v := range r.Key {
 		label := labelOf(t.Key[i].Type, v)
 		m.key = append(binary.AppendUvarint(m.key, uint64(len(label))), label...)
+		ended = ended || hasEnded(t.Key[i].Type, v)
 	}
-	ended := m.config.hasEnded(t.Key, r.Key)
 	e := m.entries[string(m.key)]
 	if e == nil {
 		e = &entry{key: string(m.key), labels: m.config.withLabels(labelsOf(t.Key, r.Key)), own: !ended && m.own < m.config.Series}
-		m.entries[e.key], m.order = e, append(m.order, e)
-		m.own += int(one(e.own))
+		m.enter(e)
 	}
 	if e.seen != m.snapshots {
 		e.seen, e.ended, e.next = m.snapshots, true, amount{}
@@ -188,7 +203,7 @@ func (m *exported) settle(e *entry) (forgotten bool) {
 	default:
 		e.last = e.next
 	}
-	if present && !e.ended {
+	if present && !e.ended || e.stays {
 		e.absent = 0
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"trace/lang/agg"
+	"trace/lang/format"
 	"trace/lang/result"
 	"trace/probes/event"
 )
@@ -139,32 +140,42 @@ func TestDuplicatesAreAdded(t *testing.T) {
 type paths map[uint64]string
 
 func (paths) ID(string) (uint64, bool)       { return 0, false }
+func (paths) Ended(string) bool              { return false }
 func (paths) Workload(uint64) event.Workload { return event.Workload{} }
 func (p paths) Path(id uint64) string        { return p[id] }
 
+// cgroups are names of cgroups. Some have ended.
+type cgroups struct {
+	paths
+	ended map[string]bool
+}
+
+func (c cgroups) Ended(path string) bool { return c.ended[path] }
+
 // A cgroup that has ended makes room for others. Its sum moves to the other keys.
 func TestEndedCgroups(t *testing.T) {
-	ended := map[uint64]bool{}
-	e := New(Config{Program: "p", Series: 1, Ended: func(id uint64) bool { return ended[id] }})
+	names := paths{7: "/seven", 9: "/nine", 11: "/eleven"}
+	here := cgroups{nil, map[string]bool{}}
+	e := New(Config{Program: "p", Series: 1})
 	families := func(rows ...uint64) Family {
 		table := sums(nil)
-		table.Key[0].Type = cgroupType
+		table.Key[0].Type = event.Type{Kind: event.Uint, Size: 8, Unit: event.Cgroup, Enum: event.NewCgroupEnum(here)}
 		for _, id := range rows {
-			table.Rows = append(table.Rows, result.Row{Key: []any{id}, Value: result.Number{Type: bytesType, V: id}})
+			table.Rows = append(table.Rows, result.Row{Key: []any{format.Verbatim(names[id])}, Value: result.Number{Type: bytesType, V: id}})
 		}
 		return find(t, e.Families(snapshot(table)), "trace_p_m_bytes_total")
 	}
-	if f := families(7); valueOf(f, "7") != 7 || len(f.Series) != 1 {
+	if f := families(7); valueOf(f, "/seven") != 7 || len(f.Series) != 1 {
 		t.Fatalf("got %+v", f.Series)
 	}
-	ended[7] = true
-	if f := families(7); valueOf(f, "7") != 7 {
+	here.ended["/seven"] = true
+	if f := families(7); valueOf(f, "/seven") != 7 {
 		t.Errorf("at once: %+v", f.Series)
 	}
-	if f := families(7, 9); valueOf(f, "7") != -1 || valueOf(f, Other) != 16 && valueOf(f, Other) != 7 {
+	if f := families(7, 9); valueOf(f, "/seven") != -1 || valueOf(f, Other) != 16 && valueOf(f, Other) != 7 {
 		t.Errorf("later: %+v", f.Series)
 	}
-	if f := families(7, 9, 11); totalOf(f) != 27 || valueOf(f, "11") != 11 {
+	if f := families(7, 9, 11); totalOf(f) != 27 || valueOf(f, "/eleven") != 11 {
 		t.Errorf("with another one: %+v", f.Series)
 	}
 }
@@ -181,6 +192,23 @@ func TestLostUpdatesOfCounts(t *testing.T) {
 	}
 	if f := find(t, all, "trace_map_lost_updates_total"); valueOf(f, "@m", "full", "p") != 5 || valueOf(f, "@m", "busy", "p") != 1 {
 		t.Errorf("got %+v", f.Series)
+	}
+}
+
+// A map without a key has its series from the beginning, and keeps it when the program empties the map.
+func TestWithoutKey(t *testing.T) {
+	e := New(Config{Program: "p", Labels: map[string]string{"rack": "r17"}})
+	table := func(rows ...result.Row) result.Table {
+		return result.Table{Name: "@m", Metric: result.Counter, Func: "sum", Unit: event.Bytes, Rows: rows}
+	}
+	five := result.Row{Value: result.Number{Type: bytesType, V: uint64(5)}}
+	for i, test := range []struct {
+		table result.Table
+		want  float64
+	}{{table(), 0}, {table(five), 5}, {table(), 5}, {table(), 5}, {table(), 5}, {table(five), 10}} {
+		if f := find(t, e.Families(snapshot(test.table)), "trace_p_m_bytes_total"); len(f.Series) != 1 || valueOf(f, "r17") != test.want {
+			t.Errorf("%d: got %+v, want %v", i, f.Series, test.want)
+		}
 	}
 }
 

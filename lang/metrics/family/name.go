@@ -146,17 +146,10 @@ func textOf(t event.Type, v any) string {
 	return string(format.AppendNumber(nil, v))
 }
 
-// hasEnded reports whether a cgroup in a key has ended.
-func (c *Config) hasEnded(columns []result.Column, key []any) bool {
-	if c.Ended == nil {
-		return false
-	}
-	for i, v := range key {
-		if id, is := v.(uint64); is && columns[i].Type.Unit == event.Cgroup && c.Ended(id) {
-			return true
-		}
-	}
-	return false
+// hasEnded reports whether an element of a key is the path of a cgroup that has ended.
+func hasEnded(t event.Type, v any) bool {
+	path, is := v.(format.Verbatim)
+	return is && t.Enum.Ended(string(path))
 }
 
 // labelNames returns the names of the labels on every series, sorted.
