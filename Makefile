@@ -9,7 +9,7 @@ MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unsee
 HOST   := TestVM(ScriptsAttach|Sched(uler|Waker|Throttle|Hung)|NetCounters|RdmaCounters|Block|OomKill|MemoryLimits|Cache|FaultsAndMappings)
 # Packages that share data between goroutines. ALONE are their tests that compute in one goroutine for minutes, where
 # the race detector finds nothing, or hundreds of programs that do the same.
-RACED  := ./cmd/trace ./repl ./lang/exec ./lang/run ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
+RACED  := . ./cmd/trace ./cmd/trace-web ./repl ./lang/exec ./lang/run ./lang/serve ./lang/metrics ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
 ALONE  := Test(Differential|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk|SameTextAsBpftrace|ManualSameAsBpftrace|SameTrialsAsBpftrace|ToolsOfBpftrace)
 ARCH   ?=
 PREFIX ?= /usr/local

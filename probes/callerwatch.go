@@ -12,6 +12,9 @@ import (
 	"trace/probes/verbs"
 )
 
+// callerProgram is the program of users.bpf.c that keeps who calls a function.
+const callerProgram = "uprobe_users_caller"
+
 // A callerWatch attaches a program to functions that keeps who calls them, and nothing else.
 type callerWatch struct {
 	kernel  *kernel.Kernel
@@ -33,7 +36,7 @@ func (h *Host) Users() (users []verbs.Process, notes []string, err error) {
 
 func (w *callerWatch) attach(path string, offset uint64, pid int) (_ io.Closer, err error) {
 	if w.objects == nil {
-		if w.objects, err = loadUsers(w.kernel); err != nil {
+		if w.objects, err = loadUsers(w.kernel, callerProgram); err != nil {
 			return nil, err
 		}
 		w.callers.add(w.objects.Maps[callersMap])
@@ -42,5 +45,5 @@ func (w *callerWatch) attach(path string, offset uint64, pid int) (_ io.Closer, 
 	if err != nil {
 		return nil, err
 	}
-	return file.Uprobe("", w.objects.Programs["uprobe_users_caller"], &link.UprobeOptions{Address: offset, PID: pid})
+	return file.Uprobe("", w.objects.Programs[callerProgram], &link.UprobeOptions{Address: offset, PID: pid})
 }

@@ -181,7 +181,7 @@ const (
 	qpFunction = "ib_modify_qp_with_udata"
 )
 
-// usersPrograms are the programs of users.bpf.c by function.
+// usersPrograms are the programs that are attached to them.
 var usersPrograms = map[string]string{usersFunction: "kprobe_users", qpFunction: "kprobe_users_qp"}
 
 // users reports the processes that make objects of RDMA devices, and the QPs that they change.
@@ -200,7 +200,7 @@ func (f *finder) watch(functions *verbs.Finder) (_ *users, err error) {
 			err = errors.Join(fmt.Errorf("attach to %s: %w", usersFunction, explain(err)), u.release())
 		}
 	}()
-	if u.objects, err = loadUsers(f.kernel); err != nil {
+	if u.objects, err = loadUsers(f.kernel, slices.Collect(maps.Values(usersPrograms))...); err != nil {
 		return nil, err
 	}
 	if u.ring, err = ringbuf.NewReader(u.objects.Maps["users"]); err != nil {
@@ -217,11 +217,11 @@ func (f *finder) watch(functions *verbs.Finder) (_ *users, err error) {
 	return u, nil
 }
 
-// loadUsers loads these programs.
-func loadUsers(k *kernel.Kernel) (*ebpf.Collection, error) {
+// loadUsers loads some programs of users.bpf.c.
+func loadUsers(k *kernel.Kernel, programs ...string) (*ebpf.Collection, error) {
 	_ = rlimit.RemoveMemlock() // see newSet
 	o := &object{group: group{name: "users", module: verbsModule}}
-	spec, err := o.load(slices.Collect(maps.Values(usersPrograms))...)
+	spec, err := o.load(programs...)
 	if err != nil {
 		return nil, err
 	}
