@@ -14,6 +14,7 @@ ALONE  := Test(Differential|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|
 ARCH   ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
+DEB    ?= .
 CLANG  ?= clang
 STRIP  ?= llvm-strip
 OBJCOPY ?= llvm-objcopy
@@ -28,7 +29,7 @@ CROWD      := TestVM(Crowd|Load)
 SOURCES := $(wildcard bpf/*.bpf.c)
 OBJECTS := $(foreach a,amd64 arm64,$(patsubst bpf/%.c,bpf/$(a)/%.o.zst,$(SOURCES)))
 
-.PHONY: help build install generate test race vmtest recordings demo bench lint clean FORCE
+.PHONY: help build install deb generate test race vmtest recordings demo bench lint clean FORCE
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +44,11 @@ install: build ## the binaries, the manual page and completion for bash, zsh and
 	$(GO) run ./cmd/trace completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/trace
 	$(GO) run ./cmd/trace completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_trace
 	$(GO) run ./cmd/trace completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/trace.fish
+
+deb: build ## a Debian package of all that, with services for systemd; ARCH=arm64 for that machine, DEB=FOLDER
+	rm -rf .vmtest/deb
+	$(MAKE) --no-print-directory install DESTDIR=.vmtest/deb PREFIX=/usr >/dev/null
+	@cmd/trace-web/deploy/deb/build .vmtest/deb $$(GOARCH=$(ARCH) $(GO) env GOARCH) $(DEB)
 
 generate: bpf/syscall_nr.h $(OBJECTS) ## compile the probes; Debian 12's clang gives the same bytes as the objects here
 
@@ -64,7 +70,7 @@ $(eval $(call compile,amd64,x86))
 $(eval $(call compile,arm64,arm64))
 
 test: lint ## all tests; on real kernels the main ones, on 6.1 and 6.12, the tests of preemption, and on all that each probe loads
-	@.ci/setup manual shells race bpftrace libibverbs >/dev/null
+	@.ci/setup manual shells race bpftrace systemd libibverbs >/dev/null
 	$(GO) test -timeout 20m ./...
 	$(MAKE) race
 	@.ci/setup vm
@@ -104,4 +110,4 @@ lint: ## gofmt and go vet, and that recordings are read on other systems
 	for os in darwin freebsd windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -o /dev/null ./cmd/trace || exit 1; done
 
 clean: ## remove what was built here
-	rm -rf trace trace-web .vmtest
+	rm -rf trace trace-web trace_*.deb .vmtest

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ethtool reads the counters of drivers by ioctls of a socket: include/uapi/linux/ethtool.h.
+// ethtool reads the counters of drivers by ioctls of a socket of any family, and a service without a network has AF_UNIX: include/uapi/linux/ethtool.h.
 type ethtool struct{ socket int }
 
 func openEthtool() (ethtool, error) {
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	return ethtool{socket}, os.NewSyscallError("socket", err)
 }
 
