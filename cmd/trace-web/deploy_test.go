@@ -21,15 +21,15 @@ const overlay = `
 	mount --bind "$2" /mnt/root/given
 	exec chroot /mnt/root env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin sh -euc "$3"`
 
-// inDebian runs a script in Debian 12 with systemd, which is not running, and returns what it prints.
-func inDebian(t *testing.T, given, script string) string {
+// inDebian runs a script in a root file system that .ci/setup has made, and returns what it prints.
+func inDebian(t *testing.T, name, given, script string) string {
 	t.Helper()
-	root, err := filepath.Abs("../../.vmtest/systemd")
+	root, err := filepath.Abs("../../.vmtest/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(root); err != nil {
-		t.Skip("needs Debian's systemd, which .ci/setup systemd installs")
+		t.Skipf("needs Debian's packages, which .ci/setup %s installs", name)
 	}
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it mounts")
@@ -47,7 +47,7 @@ func TestServicesAreConfined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := inDebian(t, units, `
+	out := inDebian(t, "systemd", units, `
 		cp /given/*.service /etc/systemd/system/
 		systemd-analyze security --no-pager --offline=true trace-loader.service trace-web.service
 		mkdir /etc/systemd/system/trace-loader.service.d
@@ -86,11 +86,11 @@ func TestPackage(t *testing.T) {
 	if out, err := exec.Command("sh", "-euc", repack, "sh", folder).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	out := inDebian(t, folder, `
+	out := inDebian(t, "systemd", folder, `
 		files() { find / -xdev ! -path '/var/lib/dpkg/*' ! -path '/var/log/*' ! -path '/proc/*' ! -path '/run/*' ! -path '/tmp/*' | sort; }
 		state() { echo "$1: $(dpkg-query -W -f '${Version} ${db:Status-Status}' trace), $(systemctl is-enabled trace-loader trace-web 2>&1 | paste -sd' ')"; }
 		files >/tmp/before
-		dpkg -i /given/1.deb >/tmp/log
+		dpkg -i /given/1.deb >/tmp/log 2>&1
 		state installed
 		dpkg --verify trace
 		systemd-analyze verify --man=no trace-loader.service trace-web.service
@@ -100,12 +100,12 @@ func TestPackage(t *testing.T) {
 		bash -n /usr/share/bash-completion/completions/trace
 		systemctl disable -q trace-web
 		echo "# mine" >>/etc/trace/trace.yaml
-		dpkg --force-confold -i /given/2.deb >/tmp/log
+		dpkg --force-confold -i /given/2.deb >/tmp/log 2>&1
 		state upgraded
 		tail -n 1 /etc/trace/trace.yaml
-		dpkg -r trace >/tmp/log
+		dpkg -r trace >/tmp/log 2>&1
 		state removed
-		dpkg --purge trace >/tmp/log
+		dpkg --purge trace >/tmp/log 2>&1
 		files | diff /tmp/before - && echo purged`)
 	want := `installed: 1 installed, enabled enabled
 rdma: new

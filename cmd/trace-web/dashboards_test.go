@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"trace"
+	"trace/lang/metrics/family"
+	"trace/lang/serve/config"
+)
+
+// named are names of metrics, as queries have them, with their labels.
+type named map[string][]string
+
+func (m named) add(families []family.Family) {
+	for _, f := range families {
+		switch f.Kind {
+		case family.Distribution:
+			m[f.Name+"_bucket"], m[f.Name+"_count"] = append([]string{"le"}, f.Labels...), f.Labels
+		case family.Summary:
+			m[f.Name+"_sum"], m[f.Name+"_count"] = f.Labels, f.Labels
+		default:
+			m[f.Name] = f.Labels
+		}
+	}
+}
+
+// metricsOf returns what a configuration exports: its programs run on a recording of all their probes.
+func metricsOf(t *testing.T, file string) named {
+	t.Helper()
+	c, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := trace.OpenRecording("../../scripts/testdata/triage.rec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	all := named{}
+	all.add(family.About())
+	for _, spec := range c.Programs {
+		p, err := host.Compile(spec.Text.Name, spec.Text.Content, spec.Params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := p.Start(t.Context(), trace.Output(io.Discard, "text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-run.Done()
+		s, err := run.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		described := family.Config{Program: spec.Name, Maps: map[string]family.MapConfig{}}
+		for name, m := range spec.Maps {
+			described.Maps[name] = family.MapConfig{Metric: m.Metric, Help: m.Help}
+		}
+		exporter := family.New(described)
+		if err := exporter.Check(s.Tables); err != nil {
+			t.Error(err)
+		}
+		all.add(exporter.Families(s))
+		run.Close()
+	}
+	return all
+}
+
+// documented adds the metrics of the service itself, whose table another test compares with the service.
+func (m named) documented(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/service.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(trace_\\w+)` \\| \\w+ \\| `?([^`|]*)`? \\|").FindAllStringSubmatch(string(text), -1) {
+		m[row[1]] = strings.Fields(row[2])
+	}
+}
+
+var (
+	metricNames = regexp.MustCompile(`\btrace_\w+`)
+	grouping    = regexp.MustCompile(`\bby \(([^)]*)\)`)
+	matching    = regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"`)
+)
+
+// check compares the names in a query with the metrics. A label in it must be on each of its metrics, instance is Prometheus' own.
+func (m named) check(t *testing.T, where, query string) {
+	t.Helper()
+	labels := map[string]bool{}
+	for _, g := range grouping.FindAllStringSubmatch(query, -1) {
+		for l := range strings.SplitSeq(g[1], ", ") {
+			labels[l] = true
+		}
+	}
+	for _, l := range matching.FindAllStringSubmatch(query, -1) {
+		labels[l[1]] = true
+	}
+	delete(labels, "instance")
+	for _, name := range metricNames.FindAllString(query, -1) {
+		has, is := m[name]
+		if !is {
+			t.Errorf("%s: there is no metric %s: %s", where, name, query)
+			continue
+		}
+		for l := range labels {
+			if !slices.Contains(has, l) {
+				t.Errorf("%s: %s has no label %s, it has %v: %s", where, name, l, has, query)
+			}
+		}
+	}
+}
+
+// Each query of the dashboards and the rules finds metrics and labels of the configuration that is installed beside them, and each map of that
+// configuration is on a dashboard.
+func TestQueriesFindMetrics(t *testing.T) {
+	all := metricsOf(t, "deploy/trace.yaml")
+	all.documented(t)
+	files, err := filepath.Glob("deploy/grafana/*.json")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%v: dashboards are %v", err, files)
+	}
+	shown := ""
+	for _, file := range files {
+		for where, query := range queriesOf(t, file) {
+			all.check(t, where, query)
+			shown += query + "\n"
+		}
+	}
+	for _, r := range rulesOf(t) {
+		// The colons of recorded metrics, which PromQL joins to a name.
+		all.check(t, r.Record+r.Alert, regexp.MustCompile(`\w+:\w+:\w+`).ReplaceAllString(r.Expr, "1"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if regexp.MustCompile(`^trace_(rdma|nvme|host)_\w+_(total|bucket|count)$`).MatchString(name) && !strings.Contains(shown, name) {
+			t.Errorf("no dashboard shows %s", name)
+		}
+	}
+}
+
+// queriesOf returns the queries of a dashboard, by what they are for.
+func queriesOf(t *testing.T, file string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Templating struct {
+			List []struct{ Name, Type, Query string }
+		}
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr, LegendFormat string }
+		}
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	queries := map[string]string{}
+	for _, v := range d.Templating.List {
+		if v.Type == "query" { // label_values(SERIES, LABEL)
+			queries[file+", variable "+v.Name] = regexp.MustCompile(`label_values\((.*), (\w+)\)$`).ReplaceAllString(v.Query, "by ($2) $1")
+		}
+	}
+	row := ""
+	for _, p := range d.Panels {
+		if len(p.Targets) == 0 {
+			row = p.Title
+		}
+		for _, target := range p.Targets {
+			queries[file+", "+row+": "+p.Title+": "+target.LegendFormat] = target.Expr
+		}
+	}
+	return queries
+}
+
+type rule struct{ Record, Alert, Expr string }
+
+func rulesOf(t *testing.T) (all []rule) {
+	t.Helper()
+	text, err := os.ReadFile("deploy/prometheus/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f struct{ Groups []struct{ Rules []rule } }
+	if err := yaml.Unmarshal(text, &f); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range f.Groups {
+		all = append(all, g.Rules...)
+	}
+	return all
+}
+
+// The rules are right, and raise their alerts for the series in rules_test.yaml.
+func TestRules(t *testing.T) {
+	folder, err := filepath.Abs("deploy/prometheus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := inDebian(t, "prometheus", folder, "cd /given; promtool check rules rules.yaml; promtool test rules rules_test.yaml")
+	if n := len(rulesOf(t)); strings.Count(out, "SUCCESS") != 2 || n == 0 {
+		t.Errorf("%d rules\n%s", n, out)
+	}
+}
