@@ -3,10 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,9 +15,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
 )
 
 // database is a Prometheus, or a VictoriaMetrics, of a test.
@@ -48,8 +42,6 @@ func rhythm() time.Duration {
 	return time.Second
 }
 
-func inMachine() bool { return os.Getenv("VMTEST_KERNEL") != "" }
-
 // findJudges skips the test if `.ci/setup prometheus` was not run.
 func findJudges(t *testing.T) judges {
 	t.Helper()
@@ -61,16 +53,6 @@ func findJudges(t *testing.T) judges {
 		t.Skip("needs Debian's Prometheus and VictoriaMetrics, which .ci/setup prometheus installs")
 	}
 	return judges{folder, database{"prometheus", freeAddress(t)}, database{"victoria-metrics", freeAddress(t)}}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // command is a command of their release, whose C library is newer than this machine's.
@@ -109,29 +91,6 @@ func (j judges) run(t *testing.T, d database, ready string, args ...string) {
 		}
 	})
 	eventually(t, d.name+" is ready", func() bool { status, _ := httpGet(d.address, ready); return status == http.StatusOK })
-}
-
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for began := time.Now(); !is(); time.Sleep(100 * time.Millisecond) {
-		if time.Since(began) > 2*time.Minute {
-			t.Fatal("waited in vain: " + what)
-		}
-	}
-}
-
-func httpGet(address, path string) (status int, text string) {
-	r, err := http.Get("http://" + address + path)
-	if err != nil {
-		return 0, err.Error()
-	}
-	defer r.Body.Close()
-	data, err := io.ReadAll(r.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return r.StatusCode, string(data)
 }
 
 // result is a series of an answer of Prometheus.
@@ -187,6 +146,11 @@ func (d database) becomes(t *testing.T, expr string, want int) {
 	})
 }
 
+// sending returns a configuration with programs that sends to the receiver.
+func (j judges) sending(programs string) string {
+	return fmt.Sprintf("otlp: {endpoint: \"http://%s/opentelemetry\", interval: %v}\n%s", j.sent.address, rhythm(), programs)
+}
+
 // become waits until an expression has a value in both. COUNT(h) is the count of a histogram.
 func (j judges) become(t *testing.T, expr string, want int) {
 	t.Helper()
@@ -227,152 +191,6 @@ func (j judges) checkMetrics(t *testing.T, address string) {
 	}
 }
 
-// service is a trace serve of a test, with its trace-web.
-type service struct {
-	file, address string
-	cmd           *exec.Cmd
-	log           string
-	over          chan struct{} // closed when it has ended, with err
-	err           error
-}
-
-// newService starts a service with programs, which sends to Prometheus, too.
-func newService(t *testing.T, j judges, programs string) *service {
-	t.Helper()
-	dir := t.TempDir()
-	s := &service{file: filepath.Join(dir, "trace.yaml"), address: freeAddress(t), log: filepath.Join(dir, "log")}
-	provideWeb(t)
-	s.configure(t, j, programs)
-	t.Cleanup(func() {
-		if log, err := os.ReadFile(s.log); t.Failed() {
-			t.Logf("%v: %s", err, log)
-		}
-	})
-	s.start(t)
-	t.Cleanup(func() { s.stop(t) })
-	return s
-}
-
-// configure writes the configuration.
-func (s *service) configure(t *testing.T, j judges, programs string) {
-	t.Helper()
-	text := fmt.Sprintf("listen: %s\notlp: {endpoint: \"http://%s/opentelemetry\", interval: %v}\n%s", s.address, j.sent.address, rhythm(), programs)
-	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// start starts it, and waits until all programs are attached.
-func (s *service) start(t *testing.T) {
-	t.Helper()
-	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	s.cmd = exec.Command("trace", "serve", "-c", s.file)
-	s.cmd.Stdout, s.cmd.Stderr = log, log
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s.over = make(chan struct{})
-	go func() {
-		s.err = s.cmd.Wait()
-		close(s.over)
-	}()
-	s.attached(t)
-}
-
-// created returns when metrics were 0.
-func (s *service) created(t *testing.T) map[string]time.Time {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeProtoDelim)))
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	all := map[string]time.Time{}
-	d := expfmt.NewDecoder(answer.Body, expfmt.ResponseFormat(answer.Header))
-	for {
-		var f dto.MetricFamily
-		if err := d.Decode(&f); err == io.EOF {
-			return all
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		switch m := f.Metric[0]; {
-		case m.Counter != nil:
-			all[f.GetName()] = m.Counter.GetCreatedTimestamp().AsTime()
-		case m.Histogram != nil:
-			all[f.GetName()] = m.Histogram.GetCreatedTimestamp().AsTime()
-		}
-	}
-}
-
-// attached waits until all programs are attached.
-func (s *service) attached(t *testing.T) {
-	t.Helper()
-	why := ""
-	defer func() {
-		if t.Failed() {
-			t.Log(why)
-		}
-	}()
-	eventually(t, "the programs are attached", func() (is bool) {
-		select {
-		case <-s.over:
-			t.Fatalf("trace serve has ended: %v", s.err)
-		default:
-		}
-		var status int
-		status, why = httpGet(s.address, "/-/ready")
-		return status == http.StatusOK
-	})
-}
-
-// stop ends it as systemd does.
-func (s *service) stop(t *testing.T) {
-	t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Fatal(err)
-	}
-	if <-s.over; s.err != nil {
-		t.Errorf("trace serve: %v", s.err)
-	}
-}
-
-// provideWeb makes trace-web a command. In a virtual machine there is no compiler: .ci/vmtest has built it.
-func provideWeb(t *testing.T) {
-	t.Helper()
-	bin := t.TempDir()
-	for _, dir := range []string{bin, filepath.Dir(bin)} { // nobody has to get at it
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	built, err := os.ReadFile(filepath.Join(root, ".vmtest/trace-web"))
-	switch {
-	case inMachine() && err != nil:
-		err = fmt.Errorf("%w: .ci/vmtest builds it", err)
-	case inMachine():
-		err = os.WriteFile(filepath.Join(bin, "trace-web"), built, 0o755)
-	default:
-		var out []byte
-		if out, err = exec.Command("go", "build", "-o", bin, "trace/cmd/trace-web").CombinedOutput(); err != nil {
-			err = fmt.Errorf("%w: %s", err, out)
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-}
-
 // Databases see what happened, whether they scrape or receive: also after a reload, a restart, and in what has no series of its own.
 func TestPrometheus(t *testing.T) {
 	requireLive(t)
@@ -388,7 +206,7 @@ func TestPrometheus(t *testing.T) {
   - name: changed
     program: 'syscall:enter / comm == "helper" && nr == getppid / { @ = count() }'
 `
-	s := newService(t, j, programs)
+	s := newService(t, j.sending(programs))
 	j.start(t, s.address)
 	calls := 0
 	call := func(n int) {
@@ -411,7 +229,7 @@ func TestPrometheus(t *testing.T) {
 	j.checkMetrics(t, s.address)
 
 	before := s.created(t)
-	s.configure(t, j, strings.Replace(programs, "{ @ = count() }", "{ @ = count(); @size = sum(8) }", 1))
+	s.configure(t, j.sending(strings.Replace(programs, "{ @ = count() }", "{ @ = count(); @size = sum(8) }", 1)))
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +248,8 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 
-	s.stop(t)
+	s.manager = newManager(t)
+	s.stop(t) // without a manager
 	s.start(t)
 	total := calls
 	calls = 0
@@ -440,6 +259,16 @@ func TestPrometheus(t *testing.T) {
 	for _, d := range []database{j.scraped, j.sent} {
 		if sum, resets := d.counted(t, "trace_calls_n_total"); sum != float64(total+calls) || resets != 1 {
 			t.Errorf("%s: %v calls and %d resets, want %d calls and a reset", d.name, sum, resets, total+calls)
+		}
+	}
+
+	s.stop(t)
+	s.start(t)
+	call(100)
+	seen()
+	for _, d := range []database{j.scraped, j.sent} {
+		if sum, resets := d.counted(t, "trace_calls_n_total"); sum != float64(total+calls) || resets != 1 {
+			t.Errorf("%s: %v calls and %d resets, want %d calls and no other reset", d.name, sum, resets, total+calls)
 		}
 	}
 }

@@ -32,10 +32,7 @@ func New(s Source, c family.Config) (prometheus.Collector, error) {
 	if err := e.Check(now.Tables); err != nil {
 		return nil, err
 	}
-	return Collect(func() ([]family.Family, error) {
-		now, err := s.Snapshot()
-		return e.Families(now), err
-	}), nil
+	return Collect(func() ([]family.Family, error) { return e.Read(s.Snapshot) }), nil
 }
 
 // Collect returns a collector of the families that get returns at each scrape. An error of get is the error of the scrape.

@@ -44,7 +44,30 @@ func Main(ctx context.Context, o Settings, out io.Writer) error {
 	if o.Check {
 		return s.check(ctx, o.Socket, out)
 	}
+	s.goOn()
 	return s.serve(ctx, o.Socket)
+}
+
+// goOn takes over what an earlier process has counted. If that fails, all begins at 0, as created timestamps show.
+func (s *Service) goOn() {
+	state, err := takeState()
+	if err == nil && state != nil {
+		err = s.Restore(state)
+	}
+	if err != nil {
+		s.options.Log.Warn("all counters begin at 0: " + err.Error())
+	}
+}
+
+// keep leaves what was counted to the next process.
+func (s *Service) keep() {
+	state, err := s.State()
+	if err == nil {
+		err = keepState(state)
+	}
+	if err != nil {
+		s.options.Log.Warn("counters will begin at 0: " + err.Error())
+	}
 }
 
 // check prints what a loader that runs would change if it read this configuration.
@@ -101,6 +124,7 @@ func (s *Service) serve(ctx context.Context, socket string) (err error) {
 	<-ctx.Done()
 	daemon.SdNotify(false, daemon.SdNotifyStopping)
 	all.Wait()
+	s.keep()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -99,6 +99,29 @@ func TestNotify(t *testing.T) {
 		t.Errorf("%q", message)
 	}
 	m.hear(t, "READY=1")
-	end()
-	m.hear(t, "STOPPING=1")
+	over := make(chan struct{})
+	go func() {
+		end()
+		close(over)
+	}()
+	for _, message := range []string{"STOPPING=1", "FDSTORE=1\nFDNAME=trace-state", "BARRIER=1"} {
+		m.hear(t, message)
+	}
+	<-over
+}
+
+// A systemd that is not there, or does not read, holds up nothing for long.
+func TestNobodyHears(t *testing.T) {
+	listenAsManager(t)
+	if err := barrier(50 * time.Millisecond); err == nil || err.Error() != "systemd has not read its messages within 50ms" {
+		t.Error(err)
+	}
+	t.Setenv("NOTIFY_SOCKET", "/none")
+	if err := keepState(nil); err == nil || err.Error() != "NOTIFY_SOCKET /none: no such file or directory" {
+		t.Error(err)
+	}
+	t.Setenv("NOTIFY_SOCKET", "")
+	if err := keepState(nil); err != nil {
+		t.Error(err)
+	}
 }

@@ -119,12 +119,21 @@ func (p *program) keep(ctx context.Context, again time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run != nil {
-		p.run.Close()
+		if err := p.finish(); err != nil {
+			p.log.Error("at its end: " + err.Error())
+		}
 		p.run = nil
 	}
 	if p.old != nil { // this one was never attached
 		p.old.end()
 	}
+}
+
+// finish detaches the program, and reads what it has counted since the last scrape.
+func (p *program) finish() error {
+	p.run.Stop() // Close returns its error, too
+	_, err := p.exporter.Read(p.run.Snapshot)
+	return errors.Join(err, p.run.Close())
 }
 
 // once attaches the program and waits for its end. It returns false if it could not be attached.

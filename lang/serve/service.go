@@ -241,12 +241,12 @@ func (s *Service) families() ([]family.Family, error) {
 		if err != nil {
 			continue // trace_program_up and /-/ready report it
 		}
-		snapshot, err := run.Snapshot()
+		families, err := p.exporter.Read(run.Snapshot)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("program %s: %w", p.spec.Name, err))
 			continue
 		}
-		all = append(all, p.exporter.Families(snapshot))
+		all = append(all, families)
 	}
 	return family.Join(all...), errors.Join(errs...)
 }

@@ -33,17 +33,33 @@ func running(t *testing.T, text string, log ...io.Writer) (s *Service, change fu
 	if err := bpftest.Permitted(); err != nil {
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
 	}
-	file := filepath.Join(t.TempDir(), "trace.yaml")
-	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(text)
+	file := configured(t, text)
 	s, err := New(Options{Config: file, Version: "v1", Again: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(io.MultiWriter(log...), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
+	start(t, s)
+	return s, func(text string) error {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return s.Reload()
+	}
+}
+
+// configured returns a file with a configuration.
+func configured(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "trace.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// start runs a service until the test ends.
+func start(t *testing.T, s *Service) {
+	t.Helper()
 	ctx, end := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() { s.Run(ctx) })
@@ -54,7 +70,6 @@ func running(t *testing.T, text string, log ...io.Writer) (s *Service, change fu
 			t.Error(err)
 		}
 	})
-	return s, func(text string) error { write(text); return s.Reload() }
 }
 
 // attached waits until all programs are.
@@ -368,6 +383,37 @@ func TestReloadByRequest(t *testing.T) {
 	change("programs: [{name: x, script: nothing}]\n" + text)
 	if _, err := s.Answer(t.Context(), wire.Request{Do: wire.DoReload}); err == nil || !strings.Contains(err.Error(), "trace has no script nothing") {
 		t.Error(err)
+	}
+}
+
+// What the programs have counted goes on in another process, unless it is another program.
+func TestRestore(t *testing.T) {
+	text := strings.ReplaceAll(counting, "$1", pid())
+	before, _ := running(t, text)
+	attached(t, before)
+	call(100)
+	old := series(t, before, "trace_calls_n_total")
+	state, err := before.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for changed, want := range map[string]float64{"count()": 107, "sum(1)": 7} {
+		s, err := New(Options{Config: configured(t, strings.ReplaceAll(text, "count()", changed)), Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Restore(state); err != nil {
+			t.Fatal(err)
+		}
+		start(t, s)
+		attached(t, s)
+		call(7)
+		if n := series(t, s, "trace_calls_n_total"); n.Value != want || n.Created.Equal(old.Created) != (want > 100) {
+			t.Errorf("%s: %+v, want %v; before %+v", changed, n, want, old)
+		}
+		if err := s.Restore([]byte("{")); err == nil || !strings.HasPrefix(err.Error(), "what was counted before: ") {
+			t.Error(err)
+		}
 	}
 }
 

@@ -103,7 +103,8 @@ func (s *Service) keepWeb(ctx context.Context, path, socket string) {
 }
 
 // runWeb runs the web process once. Started by root, it gets the user nobody, no capability, also none to inherit, and never new privileges. The
-// last two belong to a thread, and are inherited by what it starts (capabilities(7), prctl(2)): so a thread is used that ends afterwards.
+// last two belong to a thread, and are inherited by what it starts (capabilities(7), prctl(2)): so a thread is used that ends afterwards. The
+// process ends with that thread, also if this process is killed: otherwise it would keep its address from the next one.
 func runWeb(ctx context.Context, path, socket string) error {
 	cmd := exec.CommandContext(ctx, path, "--socket", socket)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
@@ -111,22 +112,20 @@ func runWeb(ctx context.Context, path, socket string) error {
 	cmd.WaitDelay = time.Second
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	cmd.Dir = "/"
-	started := make(chan error)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
+	over := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		if os.Getuid() == 0 {
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 			if err := dropPrivileges(); err != nil {
-				started <- err
+				over <- err
 				return
 			}
 		}
-		started <- cmd.Start()
+		over <- cmd.Run()
 	}()
-	if err := <-started; err != nil {
-		return err
-	}
-	return cmd.Wait()
+	return <-over
 }
 
 // dropPrivileges empties the bounding set of this thread, and forbids new privileges to what it executes.

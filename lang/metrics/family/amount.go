@@ -6,15 +6,15 @@ import (
 )
 
 // amount is the value of a series: a number, or a number of values with their sum, or the counts of buckets. Sums are kept as integers, in the
-// units of the map, so that they stay exact.
+// units of the map, so that they stay exact. Their names are in a [State].
 type amount struct {
-	// count is the number of values, and sum their sum, or the number of a counter or gauge.
-	count, sum uint64
-	// signed reports that the sum has a sign.
-	signed bool
-	// first is the first bucket of counts.
-	first  int
-	counts []uint64
+	// Count is the number of values, and Sum their sum, or the number of a counter or gauge.
+	Count, Sum uint64
+	// Signed reports that the sum has a sign.
+	Signed bool
+	// First is the first bucket of Counts.
+	First  int
+	Counts []uint64
 }
 
 // amountOf returns the value of a row. ok is false for an absent one.
@@ -27,50 +27,50 @@ func amountOf(v result.Value) (a amount, ok bool) {
 		if v.V == nil {
 			return a, false
 		}
-		_, a.signed = v.V.(int64)
-		a.sum = event.To[uint64](v.V)
+		_, a.Signed = v.V.(int64)
+		a.Sum = event.To[uint64](v.V)
 	case result.Stats:
-		a.count, a.signed = v.Count, v.Total.Type.Kind == event.Int
-		a.sum = event.To[uint64](v.Total.V)
+		a.Count, a.Signed = v.Count, v.Total.Type.Kind == event.Int
+		a.Sum = event.To[uint64](v.Total.V)
 	case result.Quantiles:
 		return amountOf(v.Histogram)
 	case result.Histogram:
-		a.count, a.first, a.counts = v.Total, v.First, v.Counts
+		a.Count, a.First, a.Counts = v.Total, v.First, v.Counts
 	}
 	return a, true
 }
 
 // plus returns the sum of two amounts.
 func (a amount) plus(b amount) amount {
-	a.count += b.count
-	a.sum += b.sum
-	a.signed = a.signed || b.signed
+	a.Count += b.Count
+	a.Sum += b.Sum
+	a.Signed = a.Signed || b.Signed
 	switch {
-	case len(b.counts) == 0:
+	case len(b.Counts) == 0:
 		return a
-	case len(a.counts) == 0:
-		a.first, a.counts = b.first, b.counts
+	case len(a.Counts) == 0:
+		a.First, a.Counts = b.First, b.Counts
 		return a
 	}
-	first := min(a.first, b.first)
-	counts := make([]uint64, max(a.first+len(a.counts), b.first+len(b.counts))-first)
+	first := min(a.First, b.First)
+	counts := make([]uint64, max(a.First+len(a.Counts), b.First+len(b.Counts))-first)
 	for _, x := range []amount{a, b} {
-		for i, n := range x.counts {
-			counts[x.first-first+i] += n
+		for i, n := range x.Counts {
+			counts[x.First-first+i] += n
 		}
 	}
-	a.first, a.counts = first, counts
+	a.First, a.Counts = first, counts
 	return a
 }
 
 // fell reports whether a map was emptied between two amounts of a key.
 func (a amount) fell(before amount) bool {
-	if a.count < before.count || !a.signed && a.sum < before.sum {
+	if a.Count < before.Count || !a.Signed && a.Sum < before.Sum {
 		return true
 	}
-	for i, n := range before.counts {
-		at := before.first + i - a.first
-		if n > 0 && (at < 0 || at >= len(a.counts) || a.counts[at] < n) {
+	for i, n := range before.Counts {
+		at := before.First + i - a.First
+		if n > 0 && (at < 0 || at >= len(a.Counts) || a.Counts[at] < n) {
 			return true
 		}
 	}
@@ -83,10 +83,10 @@ func (a amount) sumIn(unit string) float64 {
 	if unit == "seconds" {
 		scale = nanoseconds
 	}
-	if a.signed {
-		return float64(int64(a.sum)) / scale
+	if a.Signed {
+		return float64(int64(a.Sum)) / scale
 	}
-	return float64(a.sum) / scale
+	return float64(a.Sum) / scale
 }
 
 // distributionOf returns the histogram of a value, if it has one.

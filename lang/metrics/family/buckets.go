@@ -107,9 +107,9 @@ func (r *ranges) buckets(a amount) *Buckets {
 	if !r.native {
 		return b
 	}
-	for i, n := range a.counts {
+	for i, n := range a.Counts {
 		if n > 0 {
-			b.count(r.middle(a.first+i)/r.scale, n)
+			b.count(r.middle(a.First+i)/r.scale, n)
 		}
 	}
 	slices.SortFunc(b.Negative, func(x, y NativeBucket) int { return int(x.Index - y.Index) })
@@ -118,10 +118,10 @@ func (r *ranges) buckets(a amount) *Buckets {
 
 // bucket returns the count of a bucket of the map.
 func (a amount) bucket(i int) uint64 {
-	if i < a.first || i >= a.first+len(a.counts) {
+	if i < a.First || i >= a.First+len(a.Counts) {
 		return 0
 	}
-	return a.counts[i-a.first]
+	return a.Counts[i-a.First]
 }
 
 // middle returns the middle of the values in a bucket, or the bound of an open one.

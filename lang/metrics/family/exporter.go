@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"trace/lang/result"
 )
@@ -35,9 +36,12 @@ const usualSeries = 1000
 
 // Exporter makes families of the snapshots of one run. Its methods may be called from several goroutines.
 type Exporter struct {
-	config Config
-	mu     sync.Mutex
-	maps   map[string]*exported // by the name of the map
+	config  Config
+	reading sync.Mutex // while a snapshot is taken and counted
+	mu      sync.Mutex
+	maps    map[string]*exported // by the name of the map
+	// restored has what was counted before the first snapshot of a map.
+	restored State
 }
 
 // New returns an exporter.
@@ -64,6 +68,18 @@ func (e *Exporter) Check(tables []result.Table) error {
 	return errors.Join(errs...)
 }
 
+// Read takes a snapshot and returns its metrics. Two readers take turns: an older snapshot after a newer one would look like maps that were
+// emptied, and be counted again.
+func (e *Exporter) Read(take func() (Snapshot, error)) ([]Family, error) {
+	e.reading.Lock()
+	defer e.reading.Unlock()
+	s, err := take()
+	if err != nil {
+		return nil, err
+	}
+	return e.Families(s), nil
+}
+
 // Families returns the metrics of a snapshot: the maps that can be metrics, and what is known of the run itself.
 func (e *Exporter) Families(s Snapshot) []Family {
 	e.mu.Lock()
@@ -76,7 +92,8 @@ func (e *Exporter) Families(s Snapshot) []Family {
 			if err != nil {
 				continue
 			}
-			m = newExported(described, &e.config)
+			m = newExported(described, &e.config, t, s.Started)
+			m.restore(e.restored[t.Name])
 			e.maps[t.Name] = m
 		}
 		all = append(all, m.family(t, s))
@@ -89,11 +106,15 @@ type exported struct {
 	Family // without series
 	config *Config
 	ranges *ranges // of a distribution
+	// created is when everything was 0.
+	created time.Time
 	// entries are the keys of the map, by their labels, and keys that were in it lately. order has them in the order in which they came, and own
 	// counts those with a series of their own.
 	entries map[string]*entry
 	order   []*entry
 	own     int
+	// crowded reports that a key got no series for lack of room.
+	crowded bool
 	// snapshots is how many there were.
 	snapshots int
 	key       []byte // of the current row
@@ -104,13 +125,19 @@ type exported struct {
 }
 
 // newExported returns a map without values. One without a key has its only series from the beginning: what was not counted yet is 0.
-func newExported(f Family, c *Config) *exported {
-	m := &exported{Family: f, config: c, entries: map[string]*entry{}}
-	if f.Kind != Gauge && len(f.Labels) == len(c.Labels) {
+func newExported(f Family, c *Config, t result.Table, created time.Time) *exported {
+	m := &exported{Family: f, config: c, created: created, entries: map[string]*entry{}}
+	if h, is := distributionOf(t.Zero); is {
+		m.ranges = rangesOf(h)
+	}
+	if f.Kind != Gauge && m.keyed() == 0 {
 		m.enter(&entry{labels: c.withLabels(nil), own: true, stays: true})
 	}
 	return m
 }
+
+// keyed returns how many labels come from the key.
+func (m *exported) keyed() int { return len(m.Labels) - len(m.config.Labels) }
 
 // enter adds a key.
 func (m *exported) enter(e *entry) {
@@ -127,6 +154,8 @@ type entry struct {
 	own bool
 	// stays reports that the key keeps its series also when it is absent.
 	stays bool
+	// restored reports that the key was counted in another process, and not in this one yet. It keeps its series until another key needs the room.
+	restored bool
 	// seen is the last snapshot that has the key, and ended reports that all its cgroups had ended then. absent counts the snapshots since the
 	// key was there, and a cgroup of it.
 	seen   int
@@ -141,9 +170,6 @@ const patience = 2
 
 // family returns the family of a table.
 func (m *exported) family(t result.Table, s Snapshot) Family {
-	if h, is := distributionOf(t.Zero); is && m.ranges == nil {
-		m.ranges = rangesOf(h)
-	}
 	m.snapshots++
 	for _, r := range t.Rows {
 		m.read(t, r)
@@ -162,7 +188,7 @@ func (m *exported) family(t result.Table, s Snapshot) Family {
 		f.Series = append(f.Series, other)
 	}
 	for i := range f.Series {
-		f.Series[i].Created = s.Started
+		f.Series[i].Created = m.created
 	}
 	return f
 }
@@ -176,19 +202,27 @@ func (m *exported) read(t result.Table, r result.Row) {
 	m.key = m.key[:0]
 	ended := false
 	for i, v := range r.Key {
-		label := labelOf(t.Key[i].Type, v)
-		m.key = append(binary.AppendUvarint(m.key, uint64(len(label))), label...)
+		m.key = appendKey(m.key, labelOf(t.Key[i].Type, v))
 		ended = ended || hasEnded(t.Key[i].Type, v)
 	}
 	e := m.entries[string(m.key)]
 	if e == nil {
 		e = &entry{key: string(m.key), labels: m.config.withLabels(labelsOf(t.Key, r.Key)), own: !ended && m.own < m.config.Series}
 		m.enter(e)
+		m.crowded = m.crowded || m.own == m.config.Series && !e.own
 	}
 	if e.seen != m.snapshots {
-		e.seen, e.ended, e.next = m.snapshots, true, amount{}
+		e.seen, e.ended, e.next, e.restored = m.snapshots, true, amount{}, false
 	}
 	e.next, e.ended = e.next.plus(a), e.ended && ended
+}
+
+// appendKey appends labels so that the labels of another key never give the same bytes.
+func appendKey(key []byte, labels ...string) []byte {
+	for _, label := range labels {
+		key = append(binary.AppendUvarint(key, uint64(len(label))), label...)
+	}
+	return key
 }
 
 // settle ends a snapshot for a key. It reports whether the key is forgotten: it was absent for some time, so it is added to the others. The value of
@@ -203,7 +237,7 @@ func (m *exported) settle(e *entry) (forgotten bool) {
 	default:
 		e.last = e.next
 	}
-	if present && !e.ended || e.stays {
+	if present && !e.ended || e.stays || e.restored && !m.crowded {
 		e.absent = 0
 		return false
 	}
@@ -222,25 +256,24 @@ func (m *exported) settle(e *entry) (forgotten bool) {
 
 // other returns the series of all keys that have none of their own. Gauges cannot be added.
 func (m *exported) other() (s Series, any bool) {
-	keyed := len(m.Labels) - len(m.config.Labels)
-	if m.Kind == Gauge || keyed == 0 {
+	if m.Kind == Gauge || m.keyed() == 0 {
 		return s, false
 	}
-	all := m.gone.plus(amount{sum: m.lost})
-	any = all.sum > 0 || all.count > 0
+	all := m.gone.plus(amount{Sum: m.lost})
+	any = all.Sum > 0 || all.Count > 0
 	for _, e := range m.order {
 		if !e.own {
 			all, any = all.plus(e.total()), true
 		}
 	}
-	s = m.series(m.config.withLabels(slices.Repeat([]string{Other}, keyed)), all)
+	s = m.series(m.config.withLabels(slices.Repeat([]string{Other}, m.keyed())), all)
 	s.Overflow = true
 	return s, any
 }
 
 // series returns a series.
 func (m *exported) series(labels []string, a amount) Series {
-	s := Series{Labels: labels, Count: a.count}
+	s := Series{Labels: labels, Count: a.Count}
 	if m.Kind == Distribution {
 		s.Buckets = m.ranges.buckets(a)
 		return s

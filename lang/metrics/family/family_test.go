@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -212,6 +215,75 @@ func TestWithoutKey(t *testing.T) {
 	}
 }
 
+// Readers at the same time count nothing twice.
+func TestReadersTakeTurns(t *testing.T) {
+	e := New(Config{Program: "p"})
+	var n atomic.Uint64
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			e.Read(func() (Snapshot, error) {
+				s := snapshot(sums(map[string]uint64{"a": n.Add(1)}))
+				time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
+				return s, nil
+			})
+		})
+	}
+	all.Wait()
+	if f := find(t, e.Families(snapshot(sums(map[string]uint64{"a": n.Add(1)}))), "trace_p_m_bytes_total"); valueOf(f, "a") != 51 {
+		t.Errorf("got %+v", f.Series)
+	}
+}
+
+// handedOver returns an exporter that goes on from the state of another one, as another process does.
+func handedOver(t *testing.T, e *Exporter, c Config) *Exporter {
+	t.Helper()
+	data, err := json.Marshal(e.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s State
+	if err := json.Unmarshal(data, &s); err != nil {
+		t.Fatal(err)
+	}
+	next := New(c)
+	next.Restore(s)
+	return next
+}
+
+// What one process has counted, another goes on with: no sum falls, all began when they began, and what has no series of its own has none later.
+func TestState(t *testing.T) {
+	c := Config{Program: "p", Series: 2, Labels: map[string]string{"rack": "r17"}}
+	e := New(c)
+	first := snapshot(sums(map[string]uint64{"a": 3, "b": 2, "c": 1}))
+	e.Families(first)
+	later := func(values map[string]uint64) Snapshot {
+		s := snapshot(sums(values))
+		s.Started = first.Started.Add(time.Hour)
+		return s
+	}
+	next := handedOver(t, handedOver(t, e, c), c) // a process without a snapshot hands over what it got
+	for i, test := range []struct {
+		values      map[string]uint64
+		a, b, other float64
+	}{
+		{map[string]uint64{"a": 10}, 13, 2, 1}, {map[string]uint64{"a": 10, "c": 5}, 13, 2, 6}, {map[string]uint64{"a": 11, "c": 5}, 14, -1, 8},
+		{map[string]uint64{"a": 11, "c": 5, "d": 4}, 14, -1, 8},
+	} {
+		f := find(t, next.Families(later(test.values)), "trace_p_m_bytes_total")
+		if valueOf(f, "a", "r17") != test.a || valueOf(f, "b", "r17") != test.b || valueOf(f, Other, "r17") != test.other || !f.Series[0].Created.Equal(first.Started) {
+			t.Errorf("%d: %+v, want %+v", i, f.Series, test)
+		}
+	}
+	renamed := sums(map[string]uint64{"a": 10})
+	renamed.Key[0].Name = "disk"
+	s := later(nil)
+	s.Tables = []result.Table{renamed}
+	if f := find(t, handedOver(t, e, c).Families(s), "trace_p_m_bytes_total"); totalOf(f) != 10 || !f.Series[0].Created.Equal(s.Started) {
+		t.Errorf("of another form: %+v", f.Series)
+	}
+}
+
 // A gauge has only what the map has now, and no other keys.
 func TestGauges(t *testing.T) {
 	gauge := func(values map[string]uint64) result.Table {
@@ -334,8 +406,8 @@ func TestBuckets(t *testing.T) {
 			r = rangesOf(h)
 		}
 		b := r.buckets(parts[0].plus(parts[1]))
-		if len(b.Classic) == 0 || len(b.Classic) > mostBounds || parts[0].plus(parts[1]).count != uint64(len(values)) {
-			t.Errorf("%s has %d bounds and %d values", name, len(b.Classic), parts[0].plus(parts[1]).count)
+		if len(b.Classic) == 0 || len(b.Classic) > mostBounds || parts[0].plus(parts[1]).Count != uint64(len(values)) {
+			t.Errorf("%s has %d bounds and %d values", name, len(b.Classic), parts[0].plus(parts[1]).Count)
 		}
 		for _, c := range b.Classic {
 			want := uint64(0)
