@@ -248,7 +248,7 @@ func (r *Run) Snapshot() (family.Snapshot, error) {
 	}
 	s := family.Snapshot{Started: r.Started(), StacksLost: report.Stacks.Lost()}
 	for _, p := range report.Probes {
-		s.Probes = append(s.Probes, family.Probe{Name: p.Name, Variant: p.Variant, Seen: p.Events, Rejected: p.Rejected, Lost: lostOf(p).reasons(p.Undecoded)})
+		s.Probes = append(s.Probes, family.Probe{Name: p.Name, Variant: p.Variant, Seen: p.Events, Rejected: p.Rejected, Lost: lostOf(p).reasons(p.Undecoded), Runs: p.Runs, RunTime: p.RunTime})
 	}
 	for _, m := range report.Maps {
 		s.Maps = append(s.Maps, family.MapLoss{Map: m.Map, Lost: []family.Loss{{Reason: "full", Count: m.Full}, {Reason: "busy", Count: m.Busy}, {Reason: "no_memory", Count: m.NoMemory}}})

@@ -5,6 +5,7 @@ package probes
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"trace/probes/event"
 )
@@ -51,6 +52,9 @@ type Losses struct {
 	// Gaps counts periods in which the functions of a module were not seen because it was unloaded and loaded again. Nobody knows how many
 	// events they had.
 	Gaps uint64
+	// Runs of the programs and their RunTime, helpers included, while the kernel measures BPF programs (sysctl kernel.bpf_stats_enabled).
+	Runs    uint64
+	RunTime time.Duration
 }
 
 // Lost is the number of events that should have been delivered but were not.
@@ -78,6 +82,8 @@ func (l *Losses) add(o Losses) {
 	l.Corrected += o.Corrected
 	l.FailedReads += o.FailedReads
 	l.Gaps += o.Gaps
+	l.Runs += o.Runs
+	l.RunTime += o.RunTime
 }
 
 func (r *request) losses() (Losses, error) {
@@ -110,6 +116,11 @@ func (r *request) losses() (Losses, error) {
 		if err != nil {
 			return Losses{}, err
 		}
+		stats, err := a.program.Stats()
+		if err != nil {
+			return Losses{}, err
+		}
+		l.Runs, l.RunTime = l.Runs+stats.RunCount, l.RunTime+stats.Runtime
 		switch {
 		case a.helper:
 			l.MissedBeginnings += n

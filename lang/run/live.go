@@ -321,7 +321,7 @@ func (l *Live) counts(session *probes.Session) ([]Probe, error) {
 			Name: n.Probe.String(), Variant: variants[n.Probe], Events: n.Events, Rejected: n.Rejected + l.exec.Rejected(n.Probe),
 			Counted: n.Counted, Delivered: n.Delivered, Undecoded: n.Undecoded, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Outside: n.Outside, Skipped: n.Missed, Cut: n.Cut, Late: n.Late,
 			Unmatched: n.Unmatched, Unasked: n.Unasked, NoRoom: n.InFlightFull, SkippedBeginnings: n.MissedBeginnings, Overflowed: n.Overflowed,
-			Corrected: n.Corrected, FailedReads: n.FailedReads, Gaps: n.Gaps,
+			Corrected: n.Corrected, FailedReads: n.FailedReads, Gaps: n.Gaps, Runs: n.Runs, RunTime: n.RunTime,
 		}
 	}
 	return all, nil

@@ -84,6 +84,9 @@ type Probe struct {
 	FailedReads uint64
 	// Gaps counts times in which nothing was seen of a module that was loaded again.
 	Gaps uint64
+	// Runs of the BPF programs and their RunTime, if the kernel measures them.
+	Runs    uint64
+	RunTime time.Duration
 }
 
 // Lost reports whether events or map updates are missing.

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/google/pprof/profile"
 	"golang.org/x/sys/unix"
 
@@ -326,6 +327,24 @@ func TestEndedCgroup(t *testing.T) {
 		k := series(t, s, "trace_kills_total", "other")
 		return k != nil && k.Value >= 2 && series(t, s, "trace_kills_total", "/trace-test-ended") == nil
 	})
+}
+
+// While the kernel measures BPF programs, the cost of each probe is a metric.
+func TestCost(t *testing.T) {
+	s, _ := running(t, strings.ReplaceAll(counting, "$1", pid()))
+	attached(t, s)
+	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(1000)
+	if err := stats.Close(); err != nil {
+		t.Fatal(err)
+	}
+	runs, took := series(t, s, "trace_bpf_runs_total", "syscall:enter", "calls"), series(t, s, "trace_bpf_run_seconds_total", "syscall:enter", "calls")
+	if runs == nil || took == nil || runs.Value < 1000 || took.Value <= 0 || took.Value > runs.Value/1000 {
+		t.Errorf("%+v runs took %+v", runs, took)
+	}
 }
 
 // What a program prints goes out as events, if that is wanted.

@@ -18,7 +18,13 @@ func (e *Exporter) about(s Snapshot) aboutRun {
 	events := a.family("events_total", "Events that happened.", Counter, "probe")
 	rejected := a.family("events_rejected_total", "Events that no clause of the program wanted.", Counter, "probe")
 	lost := a.family("lost_total", "Events that should have been seen but were not, by reason.", Counter, "probe", "reason")
+	runs := a.family("bpf_runs_total", "Runs of the probe's BPF programs, while the kernel measures them.", Counter, "probe")
+	runTime := a.family("bpf_run_seconds_total", "Time in the probe's BPF programs, while the kernel measures them.", Counter, "probe")
 	for _, p := range s.Probes {
+		if p.Runs > 0 {
+			a.add(runs, float64(p.Runs), p.Name)
+			a.add(runTime, p.RunTime.Seconds(), p.Name)
+		}
 		a.add(up, one(p.Variant != ""), p.Name)
 		if p.Variant != "" {
 			a.add(info, 1, p.Name, p.Variant)

@@ -24,6 +24,9 @@ type Probe struct {
 	Seen, Rejected uint64
 	// Lost events by reason.
 	Lost []Loss
+	// Runs of the BPF programs and their RunTime; 0 if the kernel does not measure them.
+	Runs    uint64
+	RunTime time.Duration
 }
 
 // MapLoss counts updates of a map that were lost, by reason.
