@@ -98,6 +98,14 @@ func TestPackage(t *testing.T) {
 		trace-web -h 2>&1 | head -n 1
 		gzip -t /usr/share/man/man1/trace.1.gz
 		bash -n /usr/share/bash-completion/completions/trace
+		mkdir -p /image/usr/bin /image/etc/trace /image/proc # as Containerfile does
+		cp /usr/bin/trace /usr/bin/trace-web /image/usr/bin/
+		cp /etc/trace/trace.yaml /image/etc/trace/
+		echo 'listen: "[::]:9935"' >/image/etc/trace/service.yaml
+		mount -t proc proc /image/proc
+		chroot /image /usr/bin/trace serve --check -c /etc/trace
+		umount /image/proc
+		rm -r /image
 		systemctl disable -q trace-web
 		echo "# mine" >>/etc/trace/trace.yaml
 		dpkg --force-confold -i /given/2.deb >/tmp/log 2>&1
@@ -112,11 +120,33 @@ rdma: new
 nvme: new
 host: new
 trace-web shows over HTTP what the programs of ` + "`trace serve`" + ` count. trace serve starts it, or systemd does.
+rdma: new
+nvme: new
+host: new
 upgraded: 2 installed, enabled disabled
 # mine
 removed: 2 config-files, `
 	// systemctl has its own words for services that are not there.
 	if !strings.HasPrefix(out, want) || !strings.HasSuffix(out, "\npurged\n") {
 		t.Errorf("got\n%s\nwant\n%s… purged", out, want)
+	}
+}
+
+// The manifest has only keys that Kubernetes knows, and only one container has capabilities.
+func TestManifest(t *testing.T) {
+	file, err := filepath.Abs("deploy/kubernetes/daemonset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "run", ".", file)
+	cmd.Dir = "../vmtest/manifest"
+	out, err := cmd.CombinedOutput()
+	want := `ConfigMap trace-service
+DaemonSet trace
+container loader user 0 add [BPF PERFMON SYS_ADMIN SYSLOG] drop [ALL]
+container web user 65532 add [] drop [ALL]
+`
+	if err != nil || string(out) != want {
+		t.Errorf("%v (after a change of go.mod: go mod tidy in cmd/vmtest/manifest)\ngot\n%s\nwant\n%s", err, out, want)
 	}
 }
