@@ -54,7 +54,7 @@ func startSystemd(t *testing.T, root string) systemd {
 		unshare.Wait()
 	})
 	var s systemd
-	waitFor(t, "systemd", func() bool {
+	waitLonger(t, "systemd", func() bool {
 		child, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", unshare.Process.Pid))
 		s.pid = strings.TrimSpace(string(child))
 		comm, _ := os.ReadFile("/proc/" + s.pid + "/comm")
@@ -108,9 +108,19 @@ func sumOf(t *testing.T, metric string) (sum float64) {
 	return sum
 }
 
+// waitLonger is for what systemd does: with an emulated CPU it takes a minute to boot.
+func waitLonger(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(3 * time.Minute); !done(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 3 minutes: %s", what)
+		}
+	}
+}
+
 func waitForReady(t *testing.T) {
 	t.Helper()
-	waitFor(t, "all programs", func() bool { status, _ := scrape("/-/ready"); return status == http.StatusOK })
+	waitLonger(t, "all programs", func() bool { status, _ := scrape("/-/ready"); return status == http.StatusOK })
 }
 
 // systemd installs, starts, reloads, restarts and stops the services of the package. Each has the capabilities that it needs, and no others, and
@@ -152,7 +162,7 @@ func TestVMServices(t *testing.T) {
 	const reloaded = "trace_config_last_reload_timestamp_seconds"
 	at, before := sumOf(t, reloaded), sumOf(t, commands)
 	s.must(t, "systemctl reload trace-loader")
-	waitFor(t, "the reload", func() bool { return sumOf(t, reloaded) > at })
+	waitLonger(t, "the reload", func() bool { return sumOf(t, reloaded) > at })
 	if n := sumOf(t, commands); n < before {
 		t.Errorf("%v commands after a reload, %v before", n, before)
 	}
@@ -162,7 +172,7 @@ func TestVMServices(t *testing.T) {
 			programs: [{name: calls, program: 'syscall:enter / nr == getppid / { @[ustack, kstack] = count() } syscall:enter / nr == getppid / { @n = count() }'}]
 		END
 		systemctl daemon-reload && systemctl restart trace-loader`)
-	waitFor(t, "the program of the new configuration", func() bool { return sumOf(t, "trace_program_up") == 1 && sumOf(t, commands) == 0 })
+	waitLonger(t, "the program of the new configuration", func() bool { return sumOf(t, "trace_program_up") == 1 && sumOf(t, commands) == 0 })
 	if got, want := s.status(t, "trace-loader", "CapEff"), "CapEff: 000000c400280004"; got != want {
 		t.Errorf("with ustack.conf: got %s, want %s", got, want)
 	}
