@@ -159,12 +159,19 @@ func TestVMServices(t *testing.T) {
 		}
 	}
 
+	// A reload and a restart keep what was counted.
 	const reloaded = "trace_config_last_reload_timestamp_seconds"
 	at, before := sumOf(t, reloaded), sumOf(t, commands)
 	s.must(t, "systemctl reload trace-loader")
 	waitLonger(t, "the reload", func() bool { return sumOf(t, reloaded) > at })
 	if n := sumOf(t, commands); n < before {
 		t.Errorf("%v commands after a reload, %v before", n, before)
+	}
+
+	s.must(t, "systemctl restart trace-loader")
+	waitForReady(t)
+	if n := sumOf(t, commands); n < before {
+		t.Errorf("%v commands after a restart, %v before", n, before)
 	}
 
 	s.must(t, `install -D -t /etc/systemd/system/trace-loader.service.d /usr/share/trace/ustack.conf
