@@ -2,7 +2,6 @@ package probes_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"flag"
 	"math"
 	"regexp"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 
 	"trace/lang"
@@ -63,10 +61,11 @@ func traceNvme(b *testing.B, text string) (programs nvmePrograms, counted func()
 	}))(b)
 	b.Cleanup(func() { run.Close() })
 	loaded := must(probes.LoadUnattached(host, divided.Requests()[0], run.Maps()))(b)
-	if len(loaded) != 2 {
-		b.Fatalf("%d programs", len(loaded))
+	b.Cleanup(loaded.Close)
+	if len(loaded.Programs) != 2 {
+		b.Fatalf("%d programs", len(loaded.Programs))
 	}
-	return nvmePrograms{loaded["raw_tp_nvme_inflight"], loaded["raw_tp_nvme_complete_rq"]}, func() (n int) {
+	return nvmePrograms{loaded.Programs[submitProgram], loaded.Programs[completeProgram]}, func() (n int) {
 		if err := run.End(); err != nil {
 			b.Fatal(err)
 		}
@@ -109,7 +108,7 @@ const inFlight = 64
 func benchmarkNvme(b *testing.B, programs nvmePrograms, counted func() int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	requests := newNvmeRequests(b)
+	requests := newNvmeRequests(b, inFlight)
 	stats := must(ebpf.EnableStats(unix.BPF_STATS_RUN_TIME))(b)
 	defer stats.Close()
 	empty := nvmePrograms{emptyProgram(b), emptyProgram(b)}
@@ -138,89 +137,17 @@ func emptyProgram(b *testing.B) *ebpf.Program {
 	return p
 }
 
-// nvmeRequests are the addresses of requests on a queue.
-type nvmeRequests []uint64
-
-const (
-	nvmeQueue    = 2    // its number among the queues for I/O
-	requestBytes = 1024 // each, and for what requests point to
-)
-
-// newNvmeRequests fills the memory of a map with what the programs read of requests.
-func newNvmeRequests(b *testing.B) (all nvmeRequests) {
-	b.Helper()
-	spec := &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: (inFlight + 1) * requestBytes, MaxEntries: 1}
-	memory := must(ebpf.NewMap(spec))(b)
-	b.Cleanup(func() { memory.Close() })
-	image := make([]byte, spec.ValueSize)
-	address := addressOf(b, memory, image)
-	types := must(btf.LoadKernelSpec())(b)
-	set := func(at int, structure, member string, value uint64) {
-		offset := at + offsetOf(b, types, structure, member)
-		binary.NativeEndian.PutUint64(image[offset:], value)
-	}
-	const there = inFlight * requestBytes
-	for at := 0; at < there; at += requestBytes {
-		all = append(all, address+uint64(at))
-		set(at, "request", "q", address+there)
-		set(at, "request", "mq_hctx", address+there)
-	}
-	// Both are at one place, and no member that is read is at the other one's.
-	set(there, "blk_mq_hw_ctx", "queue_num", nvmeQueue)
-	set(there, "request_queue", "queuedata", address)
-	if err := memory.Put(uint32(0), image); err != nil {
-		b.Fatal(err)
-	}
-	return all
-}
-
-// addressOf returns where the kernel has the only value of a map.
-func addressOf(b *testing.B, memory *ebpf.Map, value []byte) uint64 {
-	b.Helper()
-	load := asm.LoadMapValue(asm.R1, 0, 0)
-	if err := load.AssociateMap(memory); err != nil {
-		b.Fatal(err)
-	}
-	locate := must(ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.RawTracepoint, License: "GPL", Instructions: asm.Instructions{
-		load,
-		asm.StoreMem(asm.R1, 0, asm.R1, asm.DWord),
-		asm.Mov.Imm(asm.R0, 0),
-		asm.Return(),
-	}}))(b)
-	defer locate.Close()
-	must(locate.Run(&ebpf.RunOptions{}))(b)
-	if err := memory.Lookup(uint32(0), value); err != nil {
-		b.Fatal(err)
-	}
-	return binary.NativeEndian.Uint64(value)
-}
-
-func offsetOf(b *testing.B, types *btf.Spec, structure, member string) int {
-	b.Helper()
-	var s *btf.Struct
-	if err := types.TypeByName(structure, &s); err != nil {
-		b.Skipf("needs a kernel with block devices: %v", err)
-	}
-	for _, m := range s.Members {
-		if m.Name == member {
-			return int(m.Offset.Bytes())
-		}
-	}
-	b.Fatalf("struct %s has no %s", structure, member)
-	return 0
-}
-
 // batch submits and completes each request once. It returns the ns for one by the kernel's account and by the clock.
-func (all nvmeRequests) batch(b *testing.B, programs nvmePrograms) (accounted, took float64) {
+func (r *nvmeRequests) batch(b *testing.B, programs nvmePrograms) (accounted, took float64) {
 	before := runtimeOf(b, programs)
 	began := time.Now()
 	for _, p := range []*ebpf.Program{programs.submit, programs.complete} {
-		for _, request := range all {
-			must(p.Run(&ebpf.RunOptions{Context: [12]uint64{request}}))(b)
+		for i := range r.count {
+			must(p.Run(&ebpf.RunOptions{Context: [12]uint64{r.at(i)}}))(b)
 		}
 	}
 	took = float64(time.Since(began))
-	return float64(runtimeOf(b, programs)-before) / float64(len(all)), took / float64(len(all))
+	return float64(runtimeOf(b, programs)-before) / float64(r.count), took / float64(r.count)
 }
 
 func runtimeOf(b *testing.B, programs nvmePrograms) (sum time.Duration) {
@@ -228,15 +155,4 @@ func runtimeOf(b *testing.B, programs nvmePrograms) (sum time.Duration) {
 		sum += must(p.Stats())(b).Runtime
 	}
 	return sum
-}
-
-// must returns a result whose error fails the test.
-func must[T any](result T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return result
-	}
 }
