@@ -668,15 +668,23 @@ enum { CLASSES = 16, WENT = 1U << 31 };
  * Only the owner of a key changes what is kept under it: the thread, or who has the request. Owners that look for room count themselves in a
  * slot, as there is no atomic operation with a result before 5.12: who is alone has it, and two that come at once both go on to the next.
  * A thread that dies in between keeps its slot.
+ *
+ * The key and the count are one number, which only atomic operations change. They need no barrier, also on arm64, where these operations are
+ * none: all CPUs see the changes of one number in one order. With two numbers the next owner could see the count fall, write its key, and then
+ * lose it to the 0 of the last owner.
  */
-enum { SLOTS = 4 };
+enum {
+	SLOTS = 4,
+	OWNERS = 255, /* the bits of the count */
+};
+
+/* The state of a slot with a key and no owner. A key is the number of a thread, or an address in the kernel: its upper 8 bits carry nothing. */
+#define STATE_OF(key) (((key) + 1) << 8)
 
 #define SLOTTED(name, by, what, n) \
 	struct name##_bucket { \
 		struct name##_slot { \
-			__u64 key; /* plus 1; 0: nothing is kept */ \
-			__u32 owners; /* and who tries to be one */ \
-			__u32 : 32; \
+			__u64 state; /* the key, and how many owners there are, with those who try to be one; 0: nothing is kept */ \
 			what kept; \
 		} slot[SLOTS]; \
 	}; \
@@ -706,12 +714,13 @@ enum { SLOTS = 4 };
 	static __always_inline what *name##_of(__u64 key) \
 	{ \
 		struct name##_bucket *bucket = name##_bucket_of(key); \
+		__u64 state = STATE_OF(key); \
 \
 		_Pragma("clang loop unroll(full)") \
 		for (int i = 0; bucket && i < SLOTS; i++) { \
 			struct name##_slot *slot = name##_slot_of(bucket, i); \
 \
-			if (slot->key == key + 1) \
+			if (slot->state - state <= OWNERS) \
 				return &slot->kept; \
 		} \
 		return 0; \
@@ -726,14 +735,14 @@ enum { SLOTS = 4 };
 		for (int i = 0; bucket && i < SLOTS; i++) { \
 			struct name##_slot *slot = name##_slot_of(bucket, i); \
 \
-			if (slot->owners) \
+			if (slot->state) \
 				continue; \
-			__sync_fetch_and_add(&slot->owners, 1); \
-			if (*(volatile __u32 *)&slot->owners == 1) { \
-				slot->key = key + 1; \
+			__sync_fetch_and_add(&slot->state, 1); \
+			if (*(volatile __u64 *)&slot->state == 1) { \
+				__sync_fetch_and_add(&slot->state, STATE_OF(key)); \
 				return &slot->kept; \
 			} \
-			__sync_fetch_and_add(&slot->owners, -1); \
+			__sync_fetch_and_add(&slot->state, -1); \
 		} \
 		return 0; \
 	} \
@@ -749,8 +758,7 @@ enum { SLOTS = 4 };
 	{ \
 		struct name##_slot *slot = (void *)kept - __builtin_offsetof(struct name##_slot, kept); \
 \
-		slot->key = 0; \
-		__sync_fetch_and_add(&slot->owners, -1); \
+		__sync_fetch_and_add(&slot->state, -(slot->state & ~(__u64)OWNERS) - 1); \
 	}
 
 /* Whether tables have no room, so that a test sees what happens then. Go sets it. */
@@ -766,8 +774,8 @@ const volatile __u8 tables_full SEC(".rodata");
 	struct { \
 		__uint(type, BPF_MAP_TYPE_HASH); \
 		__uint(max_entries, (n) / SLOTS); \
-		__type(key, __u64); \
-		__type(value, struct name##_slots_slot); /* with its key, and without owners, which no slot of the table has */ \
+		__type(key, __u64); /* STATE_OF */ \
+		__type(value, struct name##_slots_slot); /* without owners, which no slot of the table with a key has */ \
 	} name SEC(".maps"); \
 \
 	volatile __u64 name##_overflowed SEC(".data"); /* how often the table had no room */ \
@@ -779,6 +787,7 @@ const volatile __u8 tables_full SEC(".rodata");
 \
 		if (kept || !name##_overflowed) \
 			return kept; \
+		key = STATE_OF(key); \
 		slot = bpf_map_lookup_elem(&name, &key); \
 		if (!slot) \
 			return 0; \
@@ -796,13 +805,13 @@ const volatile __u8 tables_full SEC(".rodata");
 			return kept; \
 		__sync_fetch_and_add(&name##_overflowed, 1); \
 		any = name##_slots_bucket_of(key); \
+		key = STATE_OF(key); \
 		if (!any || bpf_map_update_elem(&name, &key, &any->slot[0], BPF_ANY)) \
 			return 0; \
 		slot = bpf_map_lookup_elem(&name, &key); \
 		if (!slot) \
 			return 0; \
-		slot->key = key; \
-		slot->owners = 0; \
+		slot->state = key; \
 		return &slot->kept; \
 	} \
 \
@@ -817,10 +826,10 @@ const volatile __u8 tables_full SEC(".rodata");
 	{ \
 		struct name##_slots_slot *slot = (void *)kept - __builtin_offsetof(struct name##_slots_slot, kept); \
 \
-		if (slot->owners) \
+		if (slot->state & OWNERS) \
 			name##_slots_end(kept); \
 		else \
-			bpf_map_delete_elem(&name, &slot->key); \
+			bpf_map_delete_elem(&name, &slot->state); \
 	}
 
 /*

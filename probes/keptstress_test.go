@@ -188,7 +188,7 @@ func (k *keeper) left() (n int) {
 			if err := table.Lookup(i, &bucket); err != nil {
 				k.t.Fatal(err)
 			}
-			n += len(slices.DeleteFunc(bucket[:], func(s inflightSlot) bool { return s.Key == 0 && s.Owners == 0 }))
+			n += len(slices.DeleteFunc(bucket[:], func(s inflightSlot) bool { return s.State == 0 }))
 		}
 	}
 	var key uint64

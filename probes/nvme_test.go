@@ -211,11 +211,12 @@ type inflightTimes struct {
 
 // inflightSlot is a slot of SLOTTED in trace.h, with these times.
 type inflightSlot struct {
-	Key    uint64 // plus 1
-	Owners uint32
-	_      uint32
-	Kept   inflightTimes
+	State uint64
+	Kept  inflightTimes
 }
+
+// slotState is STATE_OF in trace.h: the state of a slot with a key, without owners.
+func slotState(key uint64) uint64 { return (key + 1) << 8 }
 
 const (
 	hardwareQueue   = 0x1234 // its address
@@ -347,14 +348,14 @@ func (d *driver) kept() *inflightTimes {
 				d.t.Fatal(err)
 			}
 			for _, slot := range bucket {
-				if slot.Key == d.address+1 {
+				if slot.State == slotState(d.address)+1 {
 					found = append(found, &slot.Kept)
 				}
 			}
 		}
 	}
 	var overflowed inflightSlot
-	switch err := d.loaded.Maps["nvme_inflight_times"].Lookup(d.address, &overflowed); {
+	switch err := d.loaded.Maps["nvme_inflight_times"].Lookup(slotState(d.address), &overflowed); {
 	case err == nil:
 		found = append(found, &overflowed.Kept)
 	case !errors.Is(err, ebpf.ErrKeyNotExist):
