@@ -91,6 +91,17 @@ var number = regexp.MustCompile(`(?m)^@(\w+): (\d+)$`)
 // mapsOf runs a program in the kernel while do runs, and returns its maps, which hold numbers.
 func mapsOf(t *testing.T, options probes.HostOptions, text string, do func()) map[string]int {
 	t.Helper()
+	out, _ := traced(t, options, text, do)
+	numbers := make(map[string]int)
+	for _, found := range number.FindAllStringSubmatch(out, -1) {
+		numbers[found[1]], _ = strconv.Atoi(found[2])
+	}
+	return numbers
+}
+
+// traced runs a program in the kernel while do runs, and returns what it prints at its end, and what was lost.
+func traced(t *testing.T, options probes.HostOptions, text string, do func()) (string, []probes.Losses) {
+	t.Helper()
 	catalog, err := probes.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -118,15 +129,18 @@ func mapsOf(t *testing.T, options probes.HostOptions, text string, do func()) ma
 		t.Fatal(err)
 	}
 	do()
+	if err := session.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	losses, err := session.Losses()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := session.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := run.End(); err != nil {
 		t.Fatal(err)
 	}
-	numbers := make(map[string]int)
-	for _, found := range number.FindAllStringSubmatch(out.String(), -1) {
-		numbers[found[1]], _ = strconv.Atoi(found[2])
-	}
-	return numbers
+	return out.String(), losses
 }
