@@ -37,7 +37,7 @@ func (l *Live) attach(ctx context.Context) (*probes.Session, error) {
 			l.attached = l.now()
 			l.host.Release()
 			l.collects()
-			go debug.FreeOSMemory() // a run may last for weeks
+			go returnMemory()
 			return session, errors.Join(l.exec.Attached(l.attached), l.writeAttached(session))
 		}
 		rejected[refusal.Probe] = true
