@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +102,7 @@ func newKeptDiff(t *testing.T) *keptDiff {
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
 	}
 	_ = rlimit.RemoveMemlock() // for kernels before 5.11
-	d := &keptDiff{catalog: must(probes.Load())(t), hosts: make(map[bool]*probes.Host), requests: newNvmeRequests(t, 20000)}
+	d := &keptDiff{catalog: must(probes.Load())(t), hosts: make(map[bool]*probes.Host), requests: newNvmeRequests(t, 1<<21)}
 	d.probe = d.catalog.Match("nvme:complete_rq")[0]
 	for _, full := range []bool{false, true} {
 		d.hosts[full] = must(probes.Detect(d.catalog, probes.HostOptions{FullTables: full}))(t)
@@ -115,18 +116,28 @@ func newKeptDiff(t *testing.T) *keptDiff {
 	return d
 }
 
-// sharing returns requests that share so many buckets, so many each.
+// sharing makes requests that share so many buckets, so many each.
 func (d *keptDiff) sharing(buckets, each int) (all [][]int) {
 	const tableBuckets = 8192 / slots // of nvme_inflight and nvme_inflight_times in bpf/nvme.bpf.c
 	in := make(map[uint64][]int)
-	for i := range d.requests.count {
-		bucket := (d.requests.at(i) * 0x9e3779b97f4a7c15 >> 32) * tableBuckets >> 32 // name##_bucket_of in bpf/trace.h
-		if in[bucket] = append(in[bucket], i); len(in[bucket]) == each && len(all) < buckets {
-			all = append(all, in[bucket])
+	var taken []int
+	overlaps := func(offset int) bool {
+		return slices.ContainsFunc(taken, func(other int) bool { return max(offset-other, other-offset) < requestBytes })
+	}
+	for offset := 0; offset < d.requests.size && len(all) < buckets; offset += 64 {
+		bucket := (d.requests.at(offset) * 0x9e3779b97f4a7c15 >> 32) * tableBuckets >> 32 // name##_bucket_of in bpf/trace.h
+		if overlaps(offset) {
+			continue
+		}
+		if in[bucket] = append(in[bucket], offset); len(in[bucket]) == each {
+			all, taken = append(all, in[bucket]), append(taken, in[bucket]...)
 		}
 	}
 	if len(all) < buckets {
 		panic("the requests share too few buckets")
+	}
+	for _, offset := range taken {
+		d.requests.prepare(offset)
 	}
 	return all
 }
@@ -225,11 +236,10 @@ func (d *keptDiff) submit(t *testing.T, g *keptGen, program *ebpf.Program, reque
 		c.entry.CDW10[i] = uint32(g.number())
 	}
 	c.bytes = uint32(g.number())
-	there := (d.requests.count + 2) * requestBytes
-	d.requests.write(there, must(binary.Append(nil, binary.NativeEndian, c.entry))(t))
-	d.requests.set32(request*requestBytes+d.requests.lengths, c.bytes)
+	d.requests.write(d.requests.command(), must(binary.Append(nil, binary.NativeEndian, c.entry))(t))
+	d.requests.set32(request+d.requests.length, c.bytes)
 	if program != nil {
-		must(program.Run(&ebpf.RunOptions{Context: [12]uint64{d.requests.at(request), d.requests.address + uint64(there)}}))(t)
+		must(program.Run(&ebpf.RunOptions{Context: [12]uint64{d.requests.at(request), d.requests.at(d.requests.command())}}))(t)
 	}
 	return c
 }

@@ -12,40 +12,50 @@ import (
 // The programs that see the submission and the end of each NVMe command.
 const submitProgram, completeProgram = "raw_tp_nvme_inflight", "raw_tp_nvme_complete_rq"
 
-// nvmeRequests are requests of one queue in the memory of a map, where programs that run by themselves find what they read.
+// nvmeRequests are requests of one queue in the memory of a map, where programs that run by themselves find what they read. Each is known by its
+// offset there.
 type nvmeRequests struct {
-	count   int
+	size    int
 	memory  *ebpf.Memory
 	address uint64
-	lengths int // where a request has the size of its data
+	// queue, hardware and length are members of a request.
+	queue, hardware, length int
 }
 
 const (
 	nvmeQueue    = 2   // its number among the queues for I/O
-	requestBytes = 512 // of memory for each, and then for its queue, its hardware queue and its command
+	requestBytes = 512 // of memory for a request, and behind all of them for the queue, the hardware queue and a command
 )
 
-func newNvmeRequests(t testing.TB, count int) *nvmeRequests {
+func newNvmeRequests(t testing.TB, size int) *nvmeRequests {
 	t.Helper()
 	const mmapable = 1 << 10 // BPF_F_MMAPABLE
-	size := uint32(count+3) * requestBytes
-	values := must(ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: size, MaxEntries: 1, Flags: mmapable}))(t)
+	values := must(ebpf.NewMap(&ebpf.MapSpec{
+		Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size + 3*requestBytes), MaxEntries: 1, Flags: mmapable,
+	}))(t)
 	t.Cleanup(func() { values.Close() })
 	types := must(btf.LoadKernelSpec())(t)
-	r := &nvmeRequests{count: count, memory: must(values.Memory())(t), lengths: offsetOf(t, types, "request", "__data_len")}
-	r.address = addressOf(t, values, r.memory)
-	pointed := count * requestBytes
-	for i := range count {
-		r.set64(i*requestBytes+offsetOf(t, types, "request", "q"), r.address+uint64(pointed))
-		r.set64(i*requestBytes+offsetOf(t, types, "request", "mq_hctx"), r.address+uint64(pointed+requestBytes))
+	r := &nvmeRequests{
+		size: size, memory: must(values.Memory())(t),
+		queue: offsetOf(t, types, "request", "q"), hardware: offsetOf(t, types, "request", "mq_hctx"), length: offsetOf(t, types, "request", "__data_len"),
 	}
-	r.set64(pointed+offsetOf(t, types, "request_queue", "queuedata"), r.address)
-	r.set32(pointed+requestBytes+offsetOf(t, types, "blk_mq_hw_ctx", "queue_num"), nvmeQueue)
+	r.address = addressOf(t, values, r.memory)
+	r.set64(size+offsetOf(t, types, "request_queue", "queuedata"), r.address)
+	r.set32(size+requestBytes+offsetOf(t, types, "blk_mq_hw_ctx", "queue_num"), nvmeQueue)
 	return r
 }
 
-// at returns the address of a request.
-func (r *nvmeRequests) at(i int) uint64 { return r.address + uint64(i*requestBytes) }
+// prepare makes a request.
+func (r *nvmeRequests) prepare(offset int) {
+	r.set64(offset+r.queue, r.at(r.size))
+	r.set64(offset+r.hardware, r.at(r.size+requestBytes))
+}
+
+// command is the offset of a command.
+func (r *nvmeRequests) command() int { return r.size + 2*requestBytes }
+
+// at returns the address of what is at an offset.
+func (r *nvmeRequests) at(offset int) uint64 { return r.address + uint64(offset) }
 
 func (r *nvmeRequests) set32(at int, value uint32) {
 	r.write(at, binary.NativeEndian.AppendUint32(nil, value))
