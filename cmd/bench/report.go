@@ -124,6 +124,7 @@ func (b *bench) rows(binary int64) []row {
 	}
 	quantile, ownHist := quantiles()
 	rows = append(rows, ns(quantile.name, b.of(quantile, "trace").added, "trace, "+ownHist.name, b.of(ownHist, "trace").added, quantile.target))
+	rows = append(rows, ns(quantile.name, b.of(quantile, "trace").added, "bpftrace, "+ownHist.name, b.of(ownHist, "bpftrace").added, 0.6))
 	count, f, r, wait := all[0], flood(), recorded(), waits()
 	rows = append(rows, ns(wait.name, b.of(wait, "trace").accounted, "bpftrace", b.of(wait, "bpftrace").accounted, wait.target))
 	nvme := commands()

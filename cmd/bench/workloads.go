@@ -67,6 +67,7 @@ func timed() workload {
 		trace: "syscall:exit { @[ret] = hist(latency) }",
 		bpftrace: `tracepoint:raw_syscalls:sys_enter { @start[tid] = nsecs; }
 			tracepoint:raw_syscalls:sys_exit / @start[tid] / { @[args.ret] = hist(nsecs - @start[tid]); delete(@start, tid); }`,
+		target: 0.5,
 	}
 }
 
@@ -89,7 +90,7 @@ func waits() workload {
 	}
 }
 
-// quantiles has no form for peers; ownHist is what it is compared with.
+// quantiles has no form for peers; ownHist is what it is compared with, trace's and bpftrace's.
 func quantiles() (quantile, ownHist workload) {
 	quantile = workload{
 		name:   "`@[comm, nr] = quantile(latency, 50, 99)`",
@@ -99,6 +100,8 @@ func quantiles() (quantile, ownHist workload) {
 	ownHist = workload{
 		name:  "`@[comm, nr] = hist(latency)`",
 		trace: "syscall:exit { @[comm, nr] = hist(latency) }",
+		bpftrace: `tracepoint:raw_syscalls:sys_enter { @start[tid] = nsecs; }
+			tracepoint:raw_syscalls:sys_exit / @start[tid] / { @[comm, args.id] = hist(nsecs - @start[tid]); delete(@start, tid); }`,
 	}
 	return quantile, ownHist
 }
