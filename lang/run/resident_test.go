@@ -45,7 +45,7 @@ func TestAvoidHugePages(t *testing.T) {
 	}
 }
 
-// flagged returns how many mappings may not have huge pages, and how many are to have some.
+// flagged returns how many mappings may not have huge pages, and how many should have some.
 func flagged(t *testing.T) (never, huge int) {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/smaps")
