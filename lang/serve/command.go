@@ -44,7 +44,6 @@ func Main(ctx context.Context, o Settings, out io.Writer) error {
 	if o.Check {
 		return s.check(ctx, o.Socket, out)
 	}
-	s.goOn()
 	return s.serve(ctx, o.Socket)
 }
 
@@ -103,6 +102,7 @@ func (s *Service) serve(ctx context.Context, socket string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
+	s.goOn() // now that nothing can fail that would lose it
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	var all sync.WaitGroup
