@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -96,7 +97,8 @@ func optionsOf(f config.Filter) (all []trace.RunOption) {
 	return all
 }
 
-// keep runs the program until ctx ends, or until it is replaced or removed. again is how long it waits if it could not be attached.
+// keep runs the program until ctx ends, or until it is replaced or removed. again is how long it waits if it could not be attached:
+// each time twice as long, up to ten times.
 func (p *program) keep(ctx context.Context, again time.Duration) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -107,13 +109,14 @@ func (p *program) keep(ctx context.Context, again time.Duration) {
 		case <-ctx.Done():
 		}
 	}()
-	for ctx.Err() == nil {
+	for wait := again; ctx.Err() == nil; wait = min(2*wait, 10*again) {
 		if p.once(ctx) {
 			break
 		}
+		debug.FreeOSMemory() // what an attempt reads about the kernel
 		select {
 		case <-ctx.Done():
-		case <-time.After(again):
+		case <-time.After(wait):
 		}
 	}
 	p.mu.Lock()

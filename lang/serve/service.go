@@ -31,11 +31,11 @@ type Options struct {
 	// Config is the file or folder of the configuration, and Version the version of the binary.
 	Config, Version string
 	Log             *slog.Logger
-	// Again is how long a program waits that could not be attached, as its module may be loaded meanwhile; 0: 30 seconds.
+	// Again is how long a program waits first that could not be attached, as its module may be loaded meanwhile; 0: 30 seconds.
 	Again time.Duration
 }
 
-// usualAgain is how long a program waits that could not be attached.
+// usualAgain is how long a program waits first that could not be attached.
 const usualAgain = 30 * time.Second
 
 // Service runs programs.
