@@ -42,6 +42,8 @@ type Cgroups struct {
 	// naming guards what was found of workloads.
 	naming    sync.Mutex
 	workloads map[uint64]*named
+	// awaited has a value when a name may come later.
+	awaited chan struct{}
 }
 
 // hierarchy is a mounted tree of cgroups.
@@ -77,7 +79,7 @@ func NewCgroups() *Cgroups {
 // cgroupsOf returns an empty table of a tree; root has the files with the names of workloads.
 func cgroupsOf(tree func() *hierarchy, root string) *Cgroups {
 	dir := func(path string) (string, bool) { return tree().dir(path) }
-	return &Cgroups{hierarchy: tree, paths: make(map[uint64]string), workloads: make(map[uint64]*named), host: workload.NewHost(root, dir)}
+	return &Cgroups{hierarchy: tree, paths: make(map[uint64]string), workloads: make(map[uint64]*named), awaited: make(chan struct{}, 1), host: workload.NewHost(root, dir)}
 }
 
 // mountedHierarchies reads a mountinfo file, see proc(5).

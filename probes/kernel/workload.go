@@ -26,10 +26,12 @@ const (
 	patience = 30 * time.Second
 )
 
+// awaited reports whether names may still come.
+func (n *named) awaited(now time.Time) bool { return !n.settled && now.Sub(n.first) < patience }
+
 // due reports whether names may have come since the last look.
 func (n *named) due(now time.Time) bool {
-	age := now.Sub(n.first)
-	return !n.settled && age < patience && now.Sub(n.last) >= max(soonest, age/4)
+	return n.awaited(now) && now.Sub(n.last) >= max(soonest, now.Sub(n.first)/4)
 }
 
 // Workload returns what the cgroup with an id runs, or ran when it was last seen.
@@ -54,7 +56,18 @@ func (c *Cgroups) Workload(id uint64) event.Workload {
 	}
 	n.last = now
 	n.Workload, n.settled = c.host.Workload(path)
+	if n.awaited(now) {
+		c.await()
+	}
 	return n.Workload
+}
+
+// await makes that names are looked for again.
+func (c *Cgroups) await() {
+	select {
+	case c.awaited <- struct{}{}:
+	default:
+	}
 }
 
 // Follow calls named with the id of each cgroup that is made from then on, while [Cgroups.Watch] runs, until forget is called. It calls it
@@ -80,30 +93,39 @@ func (c *Cgroups) report(id uint64) {
 	}
 }
 
-// lookAgain looks for names that may have come, until ctx ends.
+// lookAgain looks for names that may have come, as long as there are such, until ctx ends.
 func (c *Cgroups) lookAgain(ctx context.Context) {
-	tick := time.NewTicker(soonest)
-	defer tick.Stop()
+	defer c.await() // another run may wait for the same names
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			for _, id := range c.due(now) {
-				c.report(id)
+		case <-c.awaited:
+		}
+		for more := true; more; {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-time.After(soonest):
+				var ids []uint64
+				ids, more = c.due(now)
+				for _, id := range ids {
+					c.report(id)
+				}
 			}
 		}
 	}
 }
 
-// due returns the cgroups whose names may have come.
-func (c *Cgroups) due(now time.Time) (ids []uint64) {
+// due returns the cgroups whose names may have come, and whether more may come later.
+func (c *Cgroups) due(now time.Time) (ids []uint64, more bool) {
 	c.naming.Lock()
 	defer c.naming.Unlock()
 	for id, n := range c.workloads {
 		if n.due(now) {
 			ids = append(ids, id)
 		}
+		more = more || n.awaited(now)
 	}
-	return ids
+	return ids, more
 }
