@@ -1,8 +1,9 @@
 // Package wire has the messages between the two processes of the service, over a unix socket: trace-web, which talks HTTP, asks, and the
 // loader, which has privileges, answers.
 //
-// A message is its length in four bytes, little-endian, and so many bytes of JSON. A connection carries one request and its answer; an
-// answer of events has many messages, until one side closes. Both sides bound what they read, so that neither can exhaust the other.
+// A message is its length in four bytes, little-endian, and so many bytes: a request is JSON, an answer is a byte 0 and JSON, or a byte 1 and
+// the text of an error. A connection carries one request and its answer; an answer of events has many messages, until one side closes. Both
+// sides bound what they read, so that neither can exhaust the other.
 package wire
 
 import (
@@ -78,44 +79,68 @@ type Event struct {
 	Lost uint64 `json:"lost,omitempty"`
 }
 
-// answer is what the loader sends. An error has no body.
-type answer struct {
-	Error string          `json:"error,omitempty"`
-	Body  json.RawMessage `json:"body,omitempty"`
-}
+// What an answer begins with.
+const (
+	isBody byte = iota
+	isError
+)
 
-// write sends a message of at most so many bytes.
-func write(w io.Writer, v any, limit int) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
+// write sends the parts of a message of at most so many bytes.
+func write(w io.Writer, limit int, parts ...[]byte) error {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
 	}
-	if len(data) > limit {
-		return fmt.Errorf("a message of %d bytes is too long, at most %d are sent", len(data), limit)
+	if size > limit {
+		return fmt.Errorf("a message of %d bytes is too long, at most %d are sent", size, limit)
 	}
-	_, err = w.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(data))), data...))
+	message := net.Buffers(append([][]byte{binary.LittleEndian.AppendUint32(nil, uint32(size))}, parts...))
+	_, err := message.WriteTo(w)
 	return err
 }
 
 // read reads a message of at most so many bytes.
-func read(r io.Reader, v any, limit int) error {
+func read(r io.Reader, limit int) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
-		return err
+		return nil, err
 	}
 	n := binary.LittleEndian.Uint32(size[:])
 	if uint64(n) > uint64(limit) {
-		return fmt.Errorf("a message of %d bytes is too long, at most %d are read", n, limit)
+		return nil, fmt.Errorf("a message of %d bytes is too long, at most %d are read", n, limit)
 	}
 	// The other side may announce more than it sends: memory grows with what arrives.
 	data, err := io.ReadAll(io.LimitReader(r, int64(n)))
 	if err == nil && len(data) < int(n) {
 		err = io.ErrUnexpectedEOF
 	}
-	if err != nil {
-		return err
+	return data, err
+}
+
+// readRequest reads a request.
+func readRequest(r io.Reader) (q Request, err error) {
+	data, err := read(r, MaxRequest)
+	if err == nil {
+		err = json.Unmarshal(data, &q)
 	}
-	return json.Unmarshal(data, v)
+	return q, err
+}
+
+// answered is an error that the loader has answered.
+type answered struct{ error }
+
+// readAnswer reads the body of an answer, as JSON, or the error.
+func readAnswer(r io.Reader) (body []byte, err error) {
+	data, err := read(r, MaxAnswer)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) == 0 || data[0] > isError:
+		return nil, errors.New("this is no answer: are trace and trace-web of one version?")
+	case data[0] == isError:
+		return nil, answered{errors.New(string(data[1:]))}
+	}
+	return data[1:], nil
 }
 
 // Client asks the loader at a socket.
@@ -123,7 +148,7 @@ type Client struct{ Path string }
 
 // Ask sends a request and returns the body of the answer.
 func Ask[T any](ctx context.Context, c Client, r Request) (body T, err error) {
-	err = c.each(ctx, r, func(raw json.RawMessage) error {
+	err = c.each(ctx, r, func(raw []byte) error {
 		return errors.Join(json.Unmarshal(raw, &body), errDone)
 	})
 	if errors.Is(err, errDone) {
@@ -137,7 +162,7 @@ var errDone = errors.New("done")
 
 // Events calls take with all that the loader sends, until ctx ends or the connection breaks.
 func (c Client) Events(ctx context.Context, take func([]Event) error) error {
-	return c.each(ctx, Request{Do: GetEvents}, func(raw json.RawMessage) error {
+	return c.each(ctx, Request{Do: GetEvents}, func(raw []byte) error {
 		events, err := decodeEvents(raw)
 		if err != nil {
 			return err
@@ -146,12 +171,12 @@ func (c Client) Events(ctx context.Context, take func([]Event) error) error {
 	})
 }
 
-func decodeEvents(raw json.RawMessage) (events []Event, err error) {
+func decodeEvents(raw []byte) (events []Event, err error) {
 	return events, json.Unmarshal(raw, &events)
 }
 
 // each calls take with the body of each answer until it returns an error.
-func (c Client) each(ctx context.Context, r Request, take func(json.RawMessage) error) error {
+func (c Client) each(ctx context.Context, r Request, take func([]byte) error) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.Path)
 	if err != nil {
@@ -159,18 +184,22 @@ func (c Client) each(ctx context.Context, r Request, take func(json.RawMessage) 
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })()
-	if err := write(conn, r, MaxRequest); err != nil {
+	request, err := json.Marshal(r)
+	if err == nil {
+		err = write(conn, MaxRequest, request)
+	}
+	if err != nil {
 		return fmt.Errorf("loader: %w", err)
 	}
 	for {
-		var a answer
-		if err := read(conn, &a, MaxAnswer); err != nil {
+		body, err := readAnswer(conn)
+		if a := (answered{}); errors.As(err, &a) {
+			return a.error
+		}
+		if err != nil {
 			return fmt.Errorf("loader: %w", errors.Join(ctx.Err(), err))
 		}
-		if a.Error != "" {
-			return errors.New(a.Error)
-		}
-		if err := take(a.Body); err != nil {
+		if err := take(body); err != nil {
 			return err
 		}
 	}
@@ -212,9 +241,8 @@ func Serve(ctx context.Context, l *net.UnixListener, users []int, h Handler) err
 
 // serve answers the request of a connection. What fails has no one to report to: the other side sees it itself.
 func serve(ctx context.Context, conn *net.UnixConn, users []int, h Handler) {
-	var r Request
 	conn.SetReadDeadline(time.Now().Add(patience))
-	err := read(conn, &r, MaxRequest)
+	r, err := readRequest(conn)
 	if err != nil {
 		err = fmt.Errorf("request: %w", err)
 	}
@@ -239,13 +267,13 @@ func serve(ctx context.Context, conn *net.UnixConn, users []int, h Handler) {
 
 // send sends a body or an error. The other side has to read it soon.
 func send(conn net.Conn, body any, err error) error {
-	a := answer{}
+	kind, data := isBody, []byte(nil)
 	if err == nil {
-		a.Body, err = json.Marshal(body)
+		data, err = json.Marshal(body)
 	}
 	if err != nil {
-		a = answer{Error: err.Error()}
+		kind, data = isError, []byte(err.Error())
 	}
 	conn.SetWriteDeadline(time.Now().Add(patience))
-	return write(conn, a, MaxAnswer)
+	return write(conn, MaxAnswer, []byte{kind}, data)
 }

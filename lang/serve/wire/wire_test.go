@@ -121,14 +121,22 @@ func TestBroken(t *testing.T) {
 		}
 		io.WriteString(conn, sent)
 		conn.(*net.UnixConn).CloseWrite()
-		var a answer
-		if err := read(conn, &a, MaxAnswer); err != nil || a.Error != "request: "+want {
-			t.Errorf("%q: %+v, %v", sent, a, err)
+		if _, err := readAnswer(conn); err == nil || err.Error() != "request: "+want {
+			t.Errorf("%q: %v", sent, err)
 		}
 		conn.Close()
 	}
 	if _, err := Ask[Request](t.Context(), c, Request{Do: GetReady}); err != nil {
 		t.Error(err)
+	}
+}
+
+// An answer of another version is none.
+func TestNoAnswer(t *testing.T) {
+	for _, sent := range []string{"\x00\x00\x00\x00", "\x01\x00\x00\x00\x02", "\x02\x00\x00\x00{}"} {
+		if _, err := readAnswer(strings.NewReader(sent)); err == nil || err.Error() != "this is no answer: are trace and trace-web of one version?" {
+			t.Errorf("%q: %v", sent, err)
+		}
 	}
 }
 
@@ -167,20 +175,19 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte("\x02\x00\x00\x00{}"))
 	f.Add([]byte("\xff\xff\xff\xff{}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var r Request
-		read(bytes.NewReader(data), &r, MaxRequest)
+		readRequest(bytes.NewReader(data))
 	})
 }
 
 // The web process believes nothing of what it reads.
 func FuzzAnswer(f *testing.F) {
-	f.Add([]byte(`{"body":[{"program":"p","time":"2026-01-01T00:00:00Z"}]}`))
-	f.Add([]byte(`{"error":"x"}`))
+	f.Add([]byte("\x00" + `[{"program":"p","time":"2026-01-01T00:00:00Z"}]`))
+	f.Add([]byte("\x01x"))
+	f.Add([]byte("\x02"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var a answer
-		if err := read(bytes.NewReader(append(binary.LittleEndian.AppendUint32(nil, uint32(len(data))), data...)), &a, MaxAnswer); err != nil {
-			return
+		body, err := readAnswer(bytes.NewReader(append(binary.LittleEndian.AppendUint32(nil, uint32(len(data))), data...)))
+		if err == nil {
+			decodeEvents(body)
 		}
-		decodeEvents(a.Body)
 	})
 }
