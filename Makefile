@@ -7,10 +7,10 @@ RUN    ?= TestVM
 MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|FieldsAlone|Unseen|Differential|Constructs|EnginesAgree|SameNumbersAsBpftrace|Nvme|ScriptNvmeLatency|IbConnections|IbFilter|IbFailure|IbObjectFields)
 # Tests of the host, and that all scripts attach, on one kernel.
 HOST   := TestVM(ScriptsAttach|Sched(uler|Waker|Throttle|Hung)|NetCounters|RdmaCounters|Block|OomKill|MemoryLimits|Cache|FaultsAndMappings)
-# Packages that share data between goroutines. ALONE are their tests that compute in one goroutine for minutes, where
-# the race detector finds nothing, or hundreds of programs that do the same.
+# Packages that share data between goroutines. ALONE are their tests in which the race detector finds nothing: they
+# compute in one goroutine for minutes, run hundreds of programs that do the same, or run other programs.
 RACED  := . ./cmd/trace ./cmd/trace-web ./repl ./lang/exec ./lang/run ./lang/serve ./lang/metrics ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
-ALONE  := Test(Differential|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk|SameTextAsBpftrace|ManualSameAsBpftrace|SameTrialsAsBpftrace|ToolsOfBpftrace)
+ALONE  := Test(Package|Manifest|Prometheus|Differential|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk|SameTextAsBpftrace|ManualSameAsBpftrace|SameTrialsAsBpftrace|ToolsOfBpftrace)
 ARCH   ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -70,11 +70,11 @@ $(eval $(call compile,amd64,x86))
 $(eval $(call compile,arm64,arm64))
 
 test: lint ## all tests; on real kernels the main ones, on 6.1 and 6.12, the tests of preemption, and on all that each probe loads
-	@.ci/setup manual shells race bpftrace systemd libibverbs >/dev/null
+	@.ci/setup manual shells race bpftrace systemd prometheus libibverbs >/dev/null
 	$(GO) test -timeout 20m ./...
 	$(MAKE) race
 	@.ci/setup vm
-	.ci/vmtest 6.12 '$(MAIN)|$(HOST)|TestVMDocs|TestVMVerbs' 6.1 '$(MAIN)|TestVMVerbsComplete' 6.12-full TestVMCrowd 5.10 TestVMLoad 7.2 TestVMLoad
+	.ci/vmtest 6.12 '$(MAIN)|$(HOST)|TestVMDocs|TestVMVerbs|TestVMServePrometheus' 6.1 '$(MAIN)|TestVMVerbsComplete' 6.12-full TestVMCrowd 5.10 TestVMLoad 7.2 TestVMLoad
 
 race: ## tests of packages that share data between goroutines, with the race detector
 	@.ci/setup race

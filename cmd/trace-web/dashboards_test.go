@@ -209,7 +209,7 @@ func TestRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := inDebian(t, "prometheus", folder, "cd /given; promtool check rules rules.yaml; promtool test rules rules_test.yaml")
+	out := inDebian(t, debian(t, "prometheus"), folder, "cd /given; promtool check rules rules.yaml; promtool test rules rules_test.yaml")
 	if n := len(rulesOf(t)); strings.Count(out, "SUCCESS") != 2 || n == 0 {
 		t.Errorf("%d rules\n%s", n, out)
 	}

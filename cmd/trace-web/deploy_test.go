@@ -21,8 +21,8 @@ const overlay = `
 	mount --bind "$2" /mnt/root/given
 	exec chroot /mnt/root env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin sh -euc "$3"`
 
-// inDebian runs a script in a root file system that .ci/setup has made, and returns what it prints.
-func inDebian(t *testing.T, name, given, script string) string {
+// debian returns a root file system that .ci/setup has made, for inDebian.
+func debian(t *testing.T, name string) string {
 	t.Helper()
 	root, err := filepath.Abs("../../.vmtest/" + name)
 	if err != nil {
@@ -34,6 +34,12 @@ func inDebian(t *testing.T, name, given, script string) string {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it mounts")
 	}
+	return root
+}
+
+// inDebian runs a script in such a file system, and returns what it prints.
+func inDebian(t *testing.T, root, given, script string) string {
+	t.Helper()
 	out, err := exec.Command("unshare", "--mount", "sh", "-euc", overlay, "sh", root, given, script).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -43,11 +49,12 @@ func inDebian(t *testing.T, name, given, script string) string {
 
 // How exposed the services are, by systemd's measure: from 0 to 10.
 func TestServicesAreConfined(t *testing.T) {
+	root := debian(t, "systemd")
 	units, err := filepath.Abs("deploy/systemd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := inDebian(t, "systemd", units, `
+	out := inDebian(t, root, units, `
 		cp /given/*.service /etc/systemd/system/
 		systemd-analyze security --no-pager --offline=true trace-loader.service trace-web.service
 		mkdir /etc/systemd/system/trace-loader.service.d
@@ -77,6 +84,7 @@ const repack = `
 
 // A bare system gets the package, a later one, and is as before when the package is purged. What the administrator has changed stays.
 func TestPackage(t *testing.T) {
+	root := debian(t, "systemd")
 	folder := t.TempDir()
 	make := exec.Command("make", "deb", "VERSION=1", "DEB="+folder)
 	make.Dir = "../.."
@@ -86,7 +94,7 @@ func TestPackage(t *testing.T) {
 	if out, err := exec.Command("sh", "-euc", repack, "sh", folder).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	out := inDebian(t, "systemd", folder, `
+	out := inDebian(t, root, folder, `
 		files() { find / -xdev ! -path '/var/lib/dpkg/*' ! -path '/var/log/*' ! -path '/proc/*' ! -path '/run/*' ! -path '/tmp/*' | sort; }
 		state() { echo "$1: $(dpkg-query -W -f '${Version} ${db:Status-Status}' trace), $(systemctl is-enabled trace-loader trace-web 2>&1 | paste -sd' ')"; }
 		files >/tmp/before
