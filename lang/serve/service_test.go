@@ -518,7 +518,7 @@ func TestEnds(t *testing.T) {
 	var log lockedBuffer
 	s, _ := running(t, "programs: [{name: once, program: 'syscall:enter { @ = count(); exit() }'}]", &log)
 	waitFor(t, "its end", func() bool { return strings.Contains(log.String(), "it has ended by itself") })
-	if n := series(t, s, "trace_once_total"); n == nil || n.Value != 1 {
+	if n := series(t, s, "trace_once_total"); n == nil || n.Value == 0 { // another CPU may have counted, too
 		t.Errorf("%+v", n)
 	}
 }

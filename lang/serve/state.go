@@ -9,9 +9,10 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
 
 	"trace/lang/metrics/family"
@@ -55,7 +56,7 @@ const stateName = "trace-state"
 
 // takeState returns what systemd has kept, nil if that is nothing. systemd forgets it: after a crash it would be too old, and counters would fall.
 func takeState() ([]byte, error) {
-	files := activation.Files(true)
+	files := givenFiles()
 	defer func() {
 		for _, f := range files {
 			f.Close()
@@ -69,6 +70,25 @@ func takeState() ([]byte, error) {
 		return nil, err
 	}
 	return io.ReadAll(io.NewSectionReader(files[i], 0, maxState))
+}
+
+// givenFiles returns what systemd has given this process, by name (sd_listen_fds_with_names(3)), once. go-systemd's package for it links
+// crypto/tls.
+func givenFiles() (files []*os.File) {
+	const first = 3 // SD_LISTEN_FDS_START
+	pid, names := os.Getenv("LISTEN_PID"), strings.Split(os.Getenv("LISTEN_FDNAMES"), ":")
+	n, err := strconv.Atoi(os.Getenv("LISTEN_FDS"))
+	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
+		os.Unsetenv(name) // children have other files
+	}
+	if err != nil || n != len(names) || pid != strconv.Itoa(os.Getpid()) {
+		return nil
+	}
+	for i, name := range names {
+		unix.CloseOnExec(first + i)
+		files = append(files, os.NewFile(uintptr(first+i), name))
+	}
+	return files
 }
 
 // maxState is far above what a thousand series of each map need.
