@@ -19,7 +19,7 @@ import (
 // Verbs of many threads, which end and whose numbers are used again, while others execute a program and the CPUs are sampled, are counted one by
 // one, and have their own latencies: those in a table by thread, and those in the hash for which it has no room. The threads themselves count and
 // take the time.
-func TestVMVerbsOfManyThreads(t *testing.T) {
+func TestVMManyThreads(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "verbs_threads")
 	shell(t, "gcc -Wall -Werror -O2 -pthread -o %s testdata/verbs_threads.c -libverbs", binary)
 	useNumbersAgain(t)
