@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
@@ -32,17 +33,24 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// whole returns an object, and all of its programs.
+func whole(t *testing.T, name string) (*Object, *ebpf.CollectionSpec) {
+	t.Helper()
+	o, err := Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := o.Load(o.Programs()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, all
+}
+
 // A program that is loaded alone is what it is among all programs of its object.
 func TestLoadSome(t *testing.T) {
 	for _, name := range Objects() {
-		o, err := Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := o.Load(o.Programs()...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o, all := whole(t, name)
 		if len(all.Programs) != len(o.Programs()) {
 			t.Errorf("%s: %d of %d programs", name, len(all.Programs), len(o.Programs()))
 		}
@@ -91,14 +99,7 @@ func lines(insns asm.Instructions) string {
 // The programs that call a function are those with an instruction that refers to it.
 func TestCallers(t *testing.T) {
 	for _, name := range Objects() {
-		o, err := Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := o.Load(o.Programs()...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o, all := whole(t, name)
 		callers := make(map[string][]string)
 		for _, program := range o.Programs() {
 			for _, function := range all.Programs[program].Instructions.FunctionReferences() {

@@ -28,6 +28,9 @@ import (
 	"trace/probes/kernel"
 )
 
+// again is how long a program waits first that could not be attached.
+const again = 50 * time.Millisecond
+
 // running starts a service with a configuration. change writes another one.
 func running(t *testing.T, text string, log ...io.Writer) (s *Service, change func(text string) error) {
 	t.Helper()
@@ -35,7 +38,7 @@ func running(t *testing.T, text string, log ...io.Writer) (s *Service, change fu
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
 	}
 	file := configured(t, text)
-	s, err := New(Options{Config: file, Version: "v1", Again: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(io.MultiWriter(log...), nil))})
+	s, err := New(Options{Config: file, Version: "v1", Again: again, Log: slog.New(slog.NewTextHandler(io.MultiWriter(log...), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,6 +250,19 @@ func TestWaiting(t *testing.T) {
 	}
 	if up := series(t, s, "trace_program_up", "least"); up == nil || up.Value != 0 {
 		t.Errorf("%+v", up)
+	}
+}
+
+// Attempts come more and more seldom: a host without a device has few of them.
+func TestTriedSeldom(t *testing.T) {
+	var log lockedBuffer
+	running(t, "filter: {pgid: 4194304}\nprograms: [{name: calls, program: 'syscall:enter { @n = count() }'}]", &log)
+	attempts := func() int { return strings.Count(log.String(), "cannot be attached") }
+	waitFor(t, "three attempts", func() bool { return attempts() > 2 })
+	began, before := time.Now(), attempts()
+	time.Sleep(30 * again)
+	if n, took := attempts()-before, time.Since(began); n == 0 || n > int(took/(4*again)) {
+		t.Errorf("%d attempts in %v, after intervals that began with %v", n, took, again)
 	}
 }
 
