@@ -16,8 +16,7 @@ import (
 
 // deviceStruct makes a struct ibv_device in the memory of this process.
 func deviceStruct(name, file string) []byte {
-	memory := make([]byte, deviceFile+deviceNameSize+8)
-	memory = memory[-uintptr(unsafe.Pointer(&memory[0]))&7:][:deviceFile+deviceNameSize]
+	memory := allocate(deviceFile + deviceNameSize)
 	copy(memory[deviceName:], name)
 	copy(memory[deviceFile:], file)
 	return memory
@@ -62,7 +61,6 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%q, want %q", f.Refused(), want)
 			}
 			clear(memory)
-			_ = d[0]
 		})
 	}
 }
