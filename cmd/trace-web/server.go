@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/klauspost/compress/gzhttp"
+	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"trace/lang/metrics"
@@ -32,11 +33,9 @@ const maxScrapes = 20
 
 func (s *server) handler() http.Handler {
 	m := http.NewServeMux()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(metrics.Collect(func() ([]family.Family, error) { return s.families(context.Background()) }))
-	m.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes, CoalesceGather: true, Timeout: patience,
-	}))
+	all := metrics.Gatherer(func() ([]family.Family, error) { return s.families(context.Background()) })
+	text := promhttp.HandlerFor(all, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes, CoalesceGather: true, DisableCompression: true})
+	m.Handle("GET /metrics", http.TimeoutHandler(compressed(text), patience, "the metrics took longer than "+patience.String()+"\n"))
 	m.HandleFunc("GET /{$}", s.index)
 	m.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "healthy") })
 	m.HandleFunc("GET /-/ready", s.ready)
@@ -45,11 +44,20 @@ func (s *server) handler() http.Handler {
 	return http.MaxBytesHandler(m, maxBody)
 }
 
+// compressed compresses answers if that is asked for, as Prometheus does, in a third of the time that promhttp needs.
+func compressed(h http.Handler) http.Handler {
+	wrap, err := gzhttp.NewWrapper(gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
+	if err != nil {
+		panic(err) // the options are wrong
+	}
+	return wrap(h)
+}
+
 // families asks for all metrics.
 func (s *server) families(ctx context.Context) ([]family.Family, error) {
 	ctx, end := context.WithTimeout(ctx, patience)
 	defer end()
-	all, err := wire.Ask[[]family.Family](ctx, s.loader, wire.Request{Do: wire.GetMetrics})
+	all, err := wire.Ask[family.Set](ctx, s.loader, wire.Request{Do: wire.GetMetrics})
 	if s.exporter != nil {
 		all = append(all, s.exporter.families()...)
 	}

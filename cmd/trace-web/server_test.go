@@ -39,7 +39,7 @@ import (
 type loader struct {
 	settings wire.Settings
 	waiting  map[string]string
-	families []family.Family
+	families family.Set
 	asked    *atomic.Int64
 	slow     time.Duration
 	mistake  error // of a reload
@@ -94,6 +94,12 @@ func serving(t *testing.T, l loader) *server {
 	if l.asked == nil {
 		l.asked = &atomic.Int64{}
 	}
+	return newServer(answering(t, l), l.settings)
+}
+
+// answering starts a loader.
+func answering(t testing.TB, l wire.Handler) wire.Client {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -103,7 +109,7 @@ func serving(t *testing.T, l loader) *server {
 	var over sync.WaitGroup
 	over.Go(func() { wire.Serve(ctx, listener, nil, l) })
 	t.Cleanup(func() { end(); over.Wait() })
-	return newServer(wire.Client{Path: path}, l.settings)
+	return wire.Client{Path: path}
 }
 
 func get(s *server, method, path string) (status int, body string) {
@@ -137,6 +143,33 @@ func TestHandler(t *testing.T) {
 	} {
 		if status, body := get(test.server, test.method, test.path); status != test.status || !strings.Contains(body, test.body) {
 			t.Errorf("%s %s: %d %q, want %d %q", test.method, test.path, status, body, test.status, test.body)
+		}
+	}
+}
+
+// A scraper that understands gzip, as Prometheus does, gets it.
+func TestCompressed(t *testing.T) {
+	s := serving(t, loader{families: slices.Concat(someFamilies, family.Set{{Name: "trace_long", Help: strings.Repeat("long ", 1000), Kind: family.Gauge, Series: []family.Series{{}}}})})
+	_, plain := get(s, "GET", "/metrics")
+	for encoding, want := range map[string]string{"gzip": "gzip", "gzip;q=0": "", "zstd": "", "identity": ""} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil)
+		r.Header.Set("Accept-Encoding", encoding)
+		s.handler().ServeHTTP(w, r)
+		var body io.Reader = w.Body
+		if size := w.Body.Len(); want == "gzip" && size > len(plain)/4 {
+			t.Errorf("%d bytes are compressed to %d", len(plain), size)
+		}
+		if got := w.Header().Get("Content-Encoding"); got != want {
+			t.Errorf("%s: the answer is %q, want %q", encoding, got, want)
+		} else if got == "gzip" {
+			z, err := gzip.NewReader(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body = z
+		}
+		if text, err := io.ReadAll(body); err != nil || string(text) != plain {
+			t.Errorf("%s: %v, %q, want %q", encoding, err, text, plain)
 		}
 	}
 }

@@ -60,7 +60,7 @@ var layers = map[string][]string{
 // testSupport is what only tests may import besides.
 var testSupport = map[string][]string{
 	"trace/lang":                {"trace/probes", "trace/scripts"},
-	"trace/cmd/trace-web":       {"trace", "trace/lang/codegen/bpftest", "trace/lang/serve", "trace/lang/serve/config"},
+	"trace/cmd/trace-web":       {"trace", "trace/lang/codegen/bpftest", "trace/lang/result", "trace/lang/serve", "trace/lang/serve/config", "trace/probes/event"},
 	"trace/lang/serve":          {"trace/lang/codegen/bpftest", "trace/probes/kernel"},
 	"trace/lang/check":          {"trace/lang/langtest"},
 	"trace/lang/exec":           {"trace/lang/agg", "trace/lang/check", "trace/lang/codegen/bpftest", "trace/lang/langtest", "trace/lang/output", "trace/lang/syntax", "trace/probes", "trace/probes/filetest"},

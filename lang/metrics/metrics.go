@@ -3,7 +3,7 @@
 //	collector, err := metrics.New(run, family.Config{Program: "nvme"})
 //	registry.MustRegister(collector)
 //
-// Package family, below it, decides what is a metric and under which name. [Collect] serves families that came from another process.
+// Package family, below it, decides what is a metric and under which name. [Gatherer] serves families that came from another process.
 package metrics
 
 import (
@@ -32,12 +32,10 @@ func New(s Source, c family.Config) (prometheus.Collector, error) {
 	if err := e.Check(now.Tables); err != nil {
 		return nil, err
 	}
-	return Collect(func() ([]family.Family, error) { return e.Read(s.Snapshot) }), nil
+	return collector(func() ([]family.Family, error) { return e.Read(s.Snapshot) }), nil
 }
 
-// Collect returns a collector of the families that get returns at each scrape. An error of get is the error of the scrape.
-func Collect(get func() ([]family.Family, error)) prometheus.Collector { return collector(get) }
-
+// collector has the families that it returns at each scrape. Its error is the error of the scrape.
 type collector func() ([]family.Family, error)
 
 // Describe describes nothing: which metrics there are is known when they are collected.
@@ -58,7 +56,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// metric is a series. Its histogram has classic and native buckets: the constant histograms of client_golang have one or the other.
+// metric is a series.
 type metric struct {
 	desc   *prometheus.Desc
 	kind   family.Kind
@@ -71,8 +69,13 @@ func (m metric) Desc() *prometheus.Desc { return m.desc }
 // Write writes the series.
 func (m metric) Write(to *dto.Metric) error {
 	to.Label = prometheus.MakeLabelPairs(m.desc, m.series.Labels)
-	created := createdAt(m.series.Created)
-	switch s := m.series; m.kind {
+	setValue(to, m.kind, m.series, createdAt(m.series.Created))
+	return nil
+}
+
+// setValue sets the value of a series. A histogram has classic and native buckets: the constant histograms of client_golang have one or the other.
+func setValue(to *dto.Metric, k family.Kind, s *family.Series, created *timestamppb.Timestamp) {
+	switch k {
 	case family.Counter:
 		to.Counter = &dto.Counter{Value: &s.Value, CreatedTimestamp: created}
 	case family.Gauge:
@@ -83,7 +86,6 @@ func (m metric) Write(to *dto.Metric) error {
 		to.Histogram = histogramOf(s)
 		to.Histogram.CreatedTimestamp = created
 	}
-	return nil
 }
 
 func createdAt(t time.Time) *timestamppb.Timestamp {

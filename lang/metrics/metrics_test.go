@@ -60,7 +60,12 @@ func gather(t *testing.T, c prometheus.Collector) ([]*dto.MetricFamily, string) 
 	if err := registry.Register(c); err != nil {
 		t.Fatal(err)
 	}
-	all, err := registry.Gather()
+	return textOf(t, registry)
+}
+
+func textOf(t *testing.T, g prometheus.Gatherer) ([]*dto.MetricFamily, string) {
+	t.Helper()
+	all, err := g.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +78,8 @@ func gather(t *testing.T, c prometheus.Collector) ([]*dto.MetricFamily, string) 
 	return all, text.String()
 }
 
-// Every kind of map as text: names, units, labels, and what is known of the run. promtool finds nothing wrong with them.
-func TestText(t *testing.T) {
-	run := play(t, `nvme:complete_rq {
+// everyKind has every kind of map that can be a metric.
+const everyKind = `nvme:complete_rq {
 	@ = count()
 	@bytes[disk] = sum(bytes)
 	@latency[disk, op = opcode] = hist(latency)
@@ -88,7 +92,11 @@ func TestText(t *testing.T) {
 	@calls++
 	@left -= 1
 	@slow[latency > 10ms, status] = count()
-}`)
+}`
+
+// Every kind of map as text: names, units, labels, and what is known of the run. promtool finds nothing wrong with them.
+func TestText(t *testing.T) {
+	run := play(t, everyKind)
 	c, err := metrics.New(run, family.Config{
 		Program: "nvme", Labels: map[string]string{"cluster": "a\"3\n"}, Maps: map[string]family.MapConfig{"calls": {Metric: "commands", Help: "Commands that ended."}},
 	})
@@ -176,7 +184,7 @@ func TestNativeBuckets(t *testing.T) {
 	table := result.Table{Name: "@", Func: "quantile", Metric: result.Distribution, Adds: result.Counts, Unit: event.Nanoseconds, Type: nanoseconds,
 		Zero: merger.Result(make([]uint64, a.Words())), Rows: []result.Row{{Value: merger.Result(state)}}}
 	e := family.New(family.Config{Program: "p"})
-	all, _ := gather(t, metrics.Collect(func() ([]family.Family, error) {
+	all, _ := textOf(t, metrics.Gatherer(func() ([]family.Family, error) {
 		return e.Families(family.Snapshot{Tables: []result.Table{table}}), nil
 	}))
 	ours := all[slices.IndexFunc(all, func(f *dto.MetricFamily) bool { return f.GetName() == "trace_p_seconds" })].Metric[0].Histogram

@@ -231,7 +231,7 @@ func (s *Service) identities() map[string]string {
 }
 
 // families returns the metrics of all programs and of the service.
-func (s *Service) families() ([]family.Family, error) {
+func (s *Service) families() (family.Set, error) {
 	programs, about := s.now()
 	all := [][]family.Family{about.families(s.options.Version, programs)}
 	var errs []error

@@ -95,12 +95,12 @@ func series(t *testing.T, s *Service, name string, labels ...string) *family.Ser
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := json.Marshal(answer)
+	data, err := answer.(family.Set).MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []family.Family
-	if err := json.Unmarshal(data, &all); err != nil {
+	var all family.Set
+	if err := all.UnmarshalBinary(data); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range all {

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"trace/lang/format"
 	"trace/lang/result"
+	"trace/probes/event"
 )
 
 // Config describes how the maps of a program become metrics.
@@ -118,6 +120,8 @@ type exported struct {
 	// snapshots is how many there were.
 	snapshots int
 	key       []byte // of the current row
+	// ended has which paths of cgroups have ended, as far as this snapshot has asked.
+	ended map[format.Verbatim]bool
 	// gone is what keys without an entry had.
 	gone amount
 	// lost is how many updates without room belong to the keys that have no series.
@@ -126,7 +130,7 @@ type exported struct {
 
 // newExported returns a map without values. One without a key has its only series from the beginning: what was not counted yet is 0.
 func newExported(f Family, c *Config, t result.Table, created time.Time) *exported {
-	m := &exported{Family: f, config: c, created: created, entries: map[string]*entry{}}
+	m := &exported{Family: f, config: c, created: created, entries: map[string]*entry{}, ended: map[format.Verbatim]bool{}}
 	if h, is := distributionOf(t.Zero); is {
 		m.ranges = rangesOf(h)
 	}
@@ -171,6 +175,7 @@ const patience = 2
 // family returns the family of a table.
 func (m *exported) family(t result.Table, s Snapshot) Family {
 	m.snapshots++
+	clear(m.ended)
 	for _, r := range t.Rows {
 		m.read(t, r)
 	}
@@ -179,6 +184,7 @@ func (m *exported) family(t result.Table, s Snapshot) Family {
 		m.lost = s.lostOf(t.Name)
 	}
 	f := m.Family
+	f.Series = make([]Series, 0, m.own+1)
 	for _, e := range m.order {
 		if e.own {
 			f.Series = append(f.Series, m.series(e.labels, e.total()))
@@ -203,7 +209,7 @@ func (m *exported) read(t result.Table, r result.Row) {
 	ended := false
 	for i, v := range r.Key {
 		m.key = appendKey(m.key, labelOf(t.Key[i].Type, v))
-		ended = ended || hasEnded(t.Key[i].Type, v)
+		ended = ended || m.hasEnded(t.Key[i].Type, v)
 	}
 	e := m.entries[string(m.key)]
 	if e == nil {
@@ -215,6 +221,20 @@ func (m *exported) read(t result.Table, r result.Row) {
 		e.seen, e.ended, e.next, e.restored = m.snapshots, true, amount{}, false
 	}
 	e.next, e.ended = e.next.plus(a), e.ended && ended
+}
+
+// hasEnded reports whether an element of a key is the path of a cgroup that has ended. It asks once for each path: that is a system call.
+func (m *exported) hasEnded(t event.Type, v any) bool {
+	path, is := v.(format.Verbatim)
+	if !is {
+		return false
+	}
+	ended, known := m.ended[path]
+	if !known {
+		ended = t.Enum.Ended(string(path))
+		m.ended[path] = ended
+	}
+	return ended
 }
 
 // appendKey appends labels so that the labels of another key never give the same bytes.

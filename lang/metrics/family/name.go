@@ -117,8 +117,10 @@ func labelOf(t event.Type, v any) string {
 	default:
 		text = textOf(t, v)
 	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= mostLabel {
+	if len(text) <= mostLabel && utf8.ValidString(text) { // in a fraction of the time of ToValidUTF8
+		return text
+	}
+	if text = strings.ToValidUTF8(text, "\uFFFD"); len(text) <= mostLabel {
 		return text
 	}
 	text = text[:mostLabel]
@@ -143,13 +145,7 @@ func textOf(t event.Type, v any) string {
 	if t.Unit == event.Errno {
 		return string(format.AppendValue(nil, t, v))
 	}
-	return string(format.AppendNumber(nil, v))
-}
-
-// hasEnded reports whether an element of a key is the path of a cgroup that has ended.
-func hasEnded(t event.Type, v any) bool {
-	path, is := v.(format.Verbatim)
-	return is && t.Enum.Ended(string(path))
+	return string(format.AppendNumber(make([]byte, 0, 20), v))
 }
 
 // labelNames returns the names of the labels on every series, sorted.

@@ -1,14 +1,15 @@
 // Package wire has the messages between the two processes of the service, over a unix socket: trace-web, which talks HTTP, asks, and the
 // loader, which has privileges, answers.
 //
-// A message is its length in four bytes, little-endian, and so many bytes: a request is JSON, an answer is a byte 0 and JSON, or a byte 1 and
-// the text of an error. A connection carries one request and its answer; an answer of events has many messages, until one side closes. Both
+// A message is its length in four bytes, little-endian, and so many bytes: a request is JSON, an answer is a byte 0 and a body, or a byte 1 and
+// the text of an error. A body is JSON, or what its type makes of it (encoding.BinaryMarshaler). A connection carries one request and its answer; an answer of events has many messages, until one side closes. Both
 // sides bound what they read, so that neither can exhaust the other.
 package wire
 
 import (
 	"cmp"
 	"context"
+	"encoding"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -129,7 +130,7 @@ func readRequest(r io.Reader) (q Request, err error) {
 // answered is an error that the loader has answered.
 type answered struct{ error }
 
-// readAnswer reads the body of an answer, as JSON, or the error.
+// readAnswer reads the body of an answer, or the error.
 func readAnswer(r io.Reader) (body []byte, err error) {
 	data, err := read(r, MaxAnswer)
 	switch {
@@ -149,12 +150,31 @@ type Client struct{ Path string }
 // Ask sends a request and returns the body of the answer.
 func Ask[T any](ctx context.Context, c Client, r Request) (body T, err error) {
 	err = c.each(ctx, r, func(raw []byte) error {
-		return errors.Join(json.Unmarshal(raw, &body), errDone)
+		if err := decode(raw, &body); err != nil {
+			return fmt.Errorf("loader: %w", err)
+		}
+		return errDone
 	})
 	if errors.Is(err, errDone) {
 		err = nil
 	}
 	return body, err
+}
+
+// encode returns the bytes of a body.
+func encode(body any) ([]byte, error) {
+	if b, is := body.(encoding.BinaryMarshaler); is {
+		return b.MarshalBinary()
+	}
+	return json.Marshal(body)
+}
+
+// decode reads a body.
+func decode(raw []byte, body any) error {
+	if b, is := body.(encoding.BinaryUnmarshaler); is {
+		return b.UnmarshalBinary(raw)
+	}
+	return json.Unmarshal(raw, body)
 }
 
 // errDone ends the reading of answers.
@@ -269,7 +289,7 @@ func serve(ctx context.Context, conn *net.UnixConn, users []int, h Handler) {
 func send(conn net.Conn, body any, err error) error {
 	kind, data := isBody, []byte(nil)
 	if err == nil {
-		data, err = json.Marshal(body)
+		data, err = encode(body)
 	}
 	if err != nil {
 		kind, data = isError, []byte(err.Error())

@@ -27,10 +27,25 @@ func (e echo) Answer(ctx context.Context, r Request) (any, error) {
 		return nil, ctx.Err()
 	case "none":
 		return nil, errors.New("no program none")
+	case "binary":
+		return reversed("abc"), nil
 	case "huge":
 		return strings.Repeat("x", MaxAnswer), nil
 	}
 	return r, nil
+}
+
+// reversed has a form of its own.
+type reversed string
+
+func (r reversed) MarshalBinary() ([]byte, error) { return []byte{r[2], r[1], r[0]}, nil }
+
+func (r *reversed) UnmarshalBinary(data []byte) error {
+	if len(data) != 3 {
+		return errors.New("it is too short")
+	}
+	*r = reversed([]byte{data[2], data[1], data[0]})
+	return nil
 }
 
 func (e echo) Events(ctx context.Context, send func([]Event) error) error {
@@ -70,6 +85,15 @@ func TestAsk(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Ask[Request](t.Context(), c, Request{Program: strings.Repeat("p", MaxRequest)}); err == nil || err.Error() != "loader: a message of 4118 bytes is too long, at most 4096 are sent" {
+		t.Error(err)
+	}
+	if got, err := Ask[reversed](t.Context(), c, Request{Program: "binary"}); got != "abc" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := Ask[reversed](t.Context(), c, Request{}); err == nil || err.Error() != "loader: it is too short" {
+		t.Error(err)
+	}
+	if _, err := Ask[int](t.Context(), c, Request{}); err == nil || !strings.HasPrefix(err.Error(), "loader: json: cannot unmarshal object") {
 		t.Error(err)
 	}
 	n := 0
