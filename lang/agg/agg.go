@@ -51,6 +51,8 @@ type Traits struct {
 	Exchanges bool
 	// Timed reports that the aggregation is a [Timed], which needs the time of a value.
 	Timed bool
+	// Exemplars reports that the aggregation is an [Exemplified], and keeps exemplars.
+	Exemplars bool
 	// Ranks reports that the aggregation is a [Ranker].
 	Ranks bool
 	// Counts reports that the result depends on how many values there are, not only on what they are.
@@ -96,6 +98,8 @@ type Show struct {
 	Share float64
 	// Zeroed reports that zero() set what has no value to 0, as in bpftrace. Otherwise it is absent.
 	Zeroed bool
+	// Clock returns the time of day of nsecs; nil: exemplars are not shown.
+	Clock func(nsecs uint64) time.Time
 }
 
 // estimated returns how many values there are, if so many were seen.
@@ -179,6 +183,11 @@ func (a *Agg) Timed() bool { return a != nil && a.Traits().Timed }
 // AddAt adds a value of a time to a state. The aggregation must be timed.
 func (a *Agg) AddAt(state []uint64, at, x uint64) { a.Func.(Timed).AddAt(state, at, x, a.Signed) }
 
+// AddFrom adds a value of an event of a time and a thread to a state. The aggregation must keep exemplars.
+func (a *Agg) AddFrom(state []uint64, at uint64, thread uint32, x uint64) {
+	a.Func.(Exemplified).AddFrom(state, at, thread, x, a.Signed)
+}
+
 // Ranker returns the aggregation if it ranks, or nil.
 func (a *Agg) Ranker() Ranker {
 	if a == nil || !a.Traits().Ranks {
@@ -216,8 +225,11 @@ type CountAndSum struct{}
 // these numbers so far. It is also 0 before the first value: the first word is 1 if a value came whose number is 0.
 type Extreme struct{ Least bool }
 
-// Buckets is one word for each of the ranges.
-type Buckets struct{ Ranges }
+// Buckets is one word for each of the ranges and, with Exemplars, [Slots].
+type Buckets struct {
+	Ranges
+	Exemplars bool
+}
 
 // Ranked is two words: the most that the sum of the values can be, and by how much it may be less. Keys without room go to sets of
 // a few keys, where a new key replaces the least one (see package codegen).

@@ -26,14 +26,16 @@ func (Quantile) Name() string { return "quantile" }
 func (q Quantile) Params() string { return fmt.Sprint(q.Percentiles) }
 
 // Traits returns the properties of quantile.
-func (Quantile) Traits() Traits {
-	return Traits{Many: true, Counts: true, Adds: result.Counts, Metric: result.Distribution}
+func (q Quantile) Traits() Traits {
+	return Traits{Many: true, Counts: true, Adds: result.Counts, Metric: result.Distribution, Exemplars: q.exemplars}
 }
 
 // Result returns the value of each percentile.
 func (q Quantile) Result(state []uint64, o Show) result.Value {
-	out := result.Quantiles{Count: o.estimated(sumOf(state)), All: make([]result.Quantile, len(q.Percentiles))}
+	out := result.Quantiles{All: make([]result.Quantile, len(q.Percentiles))}
 	out.Histogram = q.histogram.Result(state, o).(result.Histogram)
+	state = q.counts(state)
+	out.Count = o.estimated(sumOf(state))
 	for i, p := range q.Percentiles {
 		one := result.Quantile{P: p, Value: o.divided(nil)}
 		if out.Count > 0 {

@@ -131,22 +131,47 @@ func logLow(bucket, k int) uint64 {
 	return uint64(i-shift<<k) << shift
 }
 
-// histogram is the number of values in each bucket.
+// histogram is the number of values in each bucket, and perhaps exemplars of them.
 type histogram struct {
-	words
 	Ranges
+	exemplars bool
 }
 
-func (h histogram) Words() int   { return h.Count() }
-func (h histogram) Shape() Shape { return Buckets{h.Ranges} }
+func (h histogram) Words() int {
+	if h.exemplars {
+		return h.Count() + Slots*SlotSize
+	}
+	return h.Count()
+}
+
+func (h histogram) buckets() Buckets { return Buckets{h.Ranges, h.exemplars} }
+func (h histogram) Shape() Shape     { return h.buckets() }
+
+// counts returns the part of a state that counts values.
+func (h histogram) counts(state []uint64) []uint64 { return state[:h.Count()] }
+
 func (h histogram) Add(state []uint64, x uint64, signed bool) {
 	state[h.Index(x, signed)]++
 }
 
-func (h histogram) Updates(state []uint64) uint64 { return sumOf(state) }
+func (h histogram) Merge(into, from []uint64, signed bool) {
+	words{}.Merge(h.counts(into), h.counts(from), signed)
+	if !h.exemplars {
+		return
+	}
+	for slot := range Slots {
+		if e, ok := h.exemplar(from, slot); ok {
+			h.offer(into, e)
+		}
+	}
+}
 
-func (histogram) Traits() Traits {
-	return Traits{Many: true, Counts: true, Course: result.Spread, Adds: result.Counts, Metric: result.Distribution}
+func (h histogram) FromKernel(into, kernel []uint64, signed bool) { h.Merge(into, kernel, signed) }
+
+func (h histogram) Updates(state []uint64) uint64 { return sumOf(h.counts(state)) }
+
+func (h histogram) Traits() Traits {
+	return Traits{Many: true, Counts: true, Course: result.Spread, Adds: result.Counts, Metric: result.Distribution, Exemplars: h.exemplars}
 }
 
 func sumOf(state []uint64) uint64 {
@@ -177,7 +202,9 @@ func (b shownBuckets) Bounds(bucket int) (lo, hi any) {
 
 // Result returns the histogram from the first to the last bucket that has a value.
 func (h histogram) Result(state []uint64, o Show) result.Value {
-	out := result.Histogram{Buckets: shownBuckets{h.Ranges, o}, Type: o.Type, Total: o.estimated(sumOf(state)), Estimate: o.Share > 0}
+	out := result.Histogram{Buckets: shownBuckets{h.Ranges, o}, Type: o.Type, Estimate: o.Share > 0, Exemplars: h.shownExemplars(state, o.Clock)}
+	state = h.counts(state)
+	out.Total = o.estimated(sumOf(state))
 	out.First = slices.IndexFunc(state, func(n uint64) bool { return n != 0 })
 	if out.First < 0 {
 		out.First = 0

@@ -39,8 +39,12 @@ func (c *checker) aggregate(m *mapUses, n *ast.CallNode, fn string) *ir.UpdateSt
 	if out.Arg != nil {
 		out.Arg = conform(&m.value, []*ir.Expr{out.Arg})[0]
 	}
-	if how.Traits().Timed {
+	exemplars := f.Traits().Exemplars && c.field("tid") != nil
+	if exemplars || how.Traits().Timed {
 		out.At = c.name(&ast.IdentifierNode{Value: "nsecs"}, nil)
+	}
+	if exemplars {
+		out.Thread = c.name(&ast.IdentifierNode{Value: "tid"}, nil)
 	}
 	return out
 }
@@ -168,6 +172,9 @@ func (c *checker) parameters(how agg.Spec, args []ast.Node, named []*syntax.Name
 	if mistake != nil {
 		c.fail(syntax.SpanOf(args[mistake.Arg]), mistake.Msg, mistake.Help)
 		return nil, false
+	}
+	if c.options.Exemplars {
+		f = agg.WithExemplars(f)
 	}
 	return f, true
 }

@@ -42,6 +42,9 @@ func (g *gen) update(s *Update) {
 		g.bucket(m.Agg, shape.Ranges, x, g.width(arg))
 		last := shape.Count() - 1
 		g.branch(asm.JGT.Imm(bucket, int32(last), ""), end) // unreachable, but the verifier cannot know
+		if shape.Exemplars && s.Thread != nil {
+			g.exemplar(shape, s)
+		}
 		g.emit(asm.LSh.Imm(bucket, 3), asm.Add.Reg(asm.R0, bucket))
 		g.addTo(m, 0, one)
 	}
@@ -99,6 +102,39 @@ func (g *gen) bucket(a *agg.Agg, ranges agg.Ranges, x operand, width int) {
 		g.logBucket(n, r.Bits, width-r.Shift)
 	}
 	g.place(done)
+}
+
+// exemplar offers the event to the slot of its bucket (see agg.Slots) in the state at R0. It leaves R0 and the bucket alone. Events of a
+// CPU come in the order of their times, so one of the same bucket is the later one. An event without a thread is no exemplar.
+func (g *gen) exemplar(shape agg.Buckets, s *Update) {
+	const there, found, slot, mix = asm.R1, asm.R2, asm.R4, asm.R5
+	take, end := g.label(), g.label()
+	at, thread := g.hold(s.At, end), g.hold(s.Thread, end)
+	g.emit(asm.Mov.Reg(slot, bucket))
+	if bits := shape.GroupBits(); bits > 0 {
+		g.emit(asm.Add.Imm(slot, 1<<bits-1), asm.RSh.Imm(slot, int32(bits)))
+	}
+	g.emit(asm.And.Imm(slot, agg.Slots-1), asm.Mul.Imm(slot, 8*agg.SlotSize), asm.Add.Reg(slot, asm.R0))
+	time := memory{slot, 8 * shape.Count()}
+	both := time.plus(8)
+	g.set(mix, agg.Mix)
+	g.load(there, time, 8)
+	g.load(found, both, 8)
+	g.emit(asm.Mul.Reg(there, mix), asm.Xor.Reg(found, there), asm.RSh.Imm(found, agg.BucketShift))
+	g.branch(asm.JGE.Reg(bucket, found, ""), take)
+	g.load(there, time, 8)
+	g.use(found, at)
+	g.emit(asm.Sub.Reg(found, there), asm.ArSh.Imm(found, agg.OldBits))
+	g.branch(asm.JSLE.Imm(found, 0, ""), end)
+	g.place(take)
+	g.use(there, at)
+	g.store(time, there, 8)
+	g.emit(asm.Mul.Reg(there, mix), asm.Mov.Reg(found, bucket), asm.LSh.Imm(found, agg.BucketShift))
+	g.use(mix, thread)
+	g.emit(asm.Or.Reg(found, mix), asm.Xor.Reg(found, there))
+	g.store(both, found, 8)
+	g.place(end)
+	g.forget(s.At, s.Thread)
 }
 
 // branchLess jumps to l if n is less than the bound, both taken as mathematical numbers; branchNotLess jumps if it is not.
@@ -256,9 +292,6 @@ func (g *gen) ranked(m *Map, args []*Expr, x operand, end label) {
 	g.release(mark)
 }
 
-// hashFactor is the 64-bit number of the golden ratio. It spreads the bits of a key (Knuth, The Art of Computer Programming, 6.4).
-const hashFactor = -0x61c8864680b583eb
-
 // lookupSet sets R0 to the address of the set of the key on the stack, or jumps to none.
 func (g *gen) lookupSet(m *Map, key int, none label) {
 	const hash, word, factor = asm.R1, asm.R2, asm.R3
@@ -266,7 +299,7 @@ func (g *gen) lookupSet(m *Map, key int, none label) {
 	index := g.alloc(8)
 	g.release(mark)
 	g.set(hash, 0)
-	g.set(factor, hashFactor)
+	g.set(factor, agg.Mix) // it spreads the bits of a key
 	for at := 0; at < m.Key.Size; at += 8 {
 		g.load(word, memory{frame, key + at}, 8)
 		g.emit(asm.Xor.Reg(hash, word), asm.Mul.Reg(hash, factor))

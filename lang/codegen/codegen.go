@@ -175,11 +175,13 @@ type (
 		Key   []*Expr
 		Delta *Expr
 	}
-	// Update is @m[key] = f(arg). Arg is nil for count() and rate(). If it is absent, that is counted and the map does not change.
+	// Update is @m[key] = f(arg). Arg is nil for count() and rate(). If it is absent, that is counted and the map does not change. At
+	// and Thread are fields of the event, which becomes an exemplar if the aggregation keeps them; nil: it does not.
 	Update struct {
-		Map *Map
-		Key []*Expr
-		Arg *Expr
+		Map        *Map
+		Key        []*Expr
+		Arg        *Expr
+		At, Thread *Expr
 	}
 	// Delete is delete(@m, key).
 	Delete struct {

@@ -44,6 +44,8 @@ type diffCase struct {
 	compare bool
 	// alone reports to the planner that BPF programs of a probe do not overlap.
 	alone bool
+	// exemplars makes histograms keep them.
+	exemplars bool
 }
 
 // diffFailure describes what is wrong.
@@ -62,7 +64,7 @@ func randomCase(seed uint64, n int64, all []*event.Probe) *diffCase {
 	g := &diffGen{Rand: r, probes: all, inUser: r.IntN(8) == 0}
 	c := &diffCase{
 		probes: all, prog: g.program(), inUser: g.inUser, format: output.Text, cpus: 2, compareExchange: r.IntN(4) > 0 && plan.CompareExchange(),
-		compare: r.IntN(8) == 0, alone: r.IntN(3) == 0,
+		compare: r.IntN(8) == 0, alone: r.IntN(3) == 0, exemplars: r.IntN(3) == 0,
 	}
 	if r.IntN(6) == 0 {
 		c.cpus = 1 << 16
@@ -138,7 +140,7 @@ func (c *diffCase) run(k *diffKernel) (failure *diffFailure) {
 			failure = differ(fmt.Sprintf("panic: %v", r), "%s", debug.Stack())
 		}
 	}()
-	prog, err := compile("diff", c.text, c.probes, check.Options{})
+	prog, err := compile("diff", c.text, c.probes, check.Options{Exemplars: c.exemplars})
 	if err != nil {
 		return c.rejected(err)
 	}
@@ -455,6 +457,9 @@ func (c *diffCase) String() string {
 	if c.alone {
 		b.WriteString("-- alone\n")
 	}
+	if c.exemplars {
+		b.WriteString("-- exemplars\n")
+	}
 	fmt.Fprintf(&b, "-- cpus %d\n-- format %s\n-- program\n%s-- events\n", c.cpus, c.format, c.text)
 	for _, e := range c.events {
 		fmt.Fprintln(&b, e)
@@ -474,6 +479,7 @@ func readCase(text string, all []*event.Probe) (*diffCase, error) {
 			c.inUser = c.inUser || section == "in user space"
 			c.compare = c.compare || section == "compare"
 			c.alone = c.alone || section == "alone"
+			c.exemplars = c.exemplars || section == "exemplars"
 			if err := c.option(section); err != nil {
 				return nil, err
 			}
@@ -505,7 +511,7 @@ func (c *diffCase) option(heading string) error {
 
 // code returns the instructions of a case.
 func (c *diffCase) code() string {
-	prog, err := compile("diff", c.text, c.probes, check.Options{})
+	prog, err := compile("diff", c.text, c.probes, check.Options{Exemplars: c.exemplars})
 	if err != nil {
 		return ""
 	}

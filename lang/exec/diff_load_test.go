@@ -82,7 +82,7 @@ func (c *diffCase) loadable() bool {
 // load runs events on some CPUs while maps are printed and cleared. It compares the sum of everything printed with what each event
 // adds, as often as it ran.
 func (c *diffCase) load(k *diffKernel) *diffFailure {
-	prog, err := compile("diff", c.text, c.probes, check.Options{})
+	prog, err := compile("diff", c.text, c.probes, check.Options{Exemplars: c.exemplars})
 	if err != nil {
 		return c.rejected(err)
 	}

@@ -321,36 +321,6 @@ func (c *bodyCompiler) set(s *ir.SetStmt) step {
 	}
 }
 
-func (c *bodyCompiler) update(s *ir.UpdateStmt) step {
-	key := c.row(s.Key)
-	arg := &evaluator{simple: func(*scope) any { return uint64(1) }} // count() and rate() count
-	if s.Arg != nil {
-		arg = c.expr(s.Arg)
-	}
-	var at *evaluator
-	if s.At != nil {
-		at = c.expr(s.At)
-	}
-	return func(sc *scope) (flow, error) {
-		k, err := key.eval(sc)
-		if err != nil {
-			return goesOn, err
-		}
-		x, err := arg.eval(sc)
-		if err != nil {
-			return goesOn, err
-		}
-		store := sc.machine.stores[s.Map]
-		switch {
-		case x == nil:
-			return goesOn, store.update(k, 0, true)
-		case at != nil:
-			return goesOn, sc.updateAt(store, k, event.To[uint64](x), at)
-		}
-		return goesOn, store.update(k, event.To[uint64](x), false)
-	}
-}
-
 func (c *bodyCompiler) forRange(s *ir.ForStmt) step {
 	lo, hi, body := c.expr(s.Lo), c.expr(s.Hi), c.steps(s.Body)
 	return func(sc *scope) (flow, error) {
@@ -474,17 +444,4 @@ func (m *machine) len(info *ir.Map) (any, error) {
 	}
 	elements, err := m.stores[info].elements()
 	return uint64(len(elements)), err
-}
-
-// updateAt adds a value to a map that needs the time of each value. A value without a time is counted as absent.
-func (sc *scope) updateAt(store mapStore, key []any, x uint64, at *evaluator) error {
-	nsecs, err := at.eval(sc)
-	switch {
-	case err != nil:
-		return err
-	case nsecs == nil:
-		return store.update(key, 0, true)
-	}
-	store.(*userStore).updateAt(key, uint64(sc.sink.Clock(nsecs).UnixNano()), x)
-	return nil
 }

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"slices"
+	"time"
 
 	"trace/lang/ir"
 	"trace/lang/result"
@@ -53,7 +54,8 @@ func (m *machine) contents(info *ir.Map) (result.Table, error) {
 	if err != nil {
 		return result.Table{}, err
 	}
-	t := info.Table(elements, m.collected(info, m.now(), ir.MapOptions{By: result.ByValue, Rest: rest}))
+	clock := func(nsecs uint64) time.Time { return m.sink.Clock(nsecs) }
+	t := info.Table(elements, m.collected(info, m.now(), ir.MapOptions{By: result.ByValue, Rest: rest, Clock: clock}))
 	if len(info.Key) == 0 && len(elements) == 0 {
 		t.Rows = nil
 	}

@@ -145,6 +145,11 @@ func (s *userStore) updateAt(key []any, at, x uint64) {
 	s.change(key, func(c *cell) { s.m.Agg.AddAt(c.State, at, x) })
 }
 
+// updateFrom adds a value of an event, which has a time, on the clock of nsecs, and a thread.
+func (s *userStore) updateFrom(key []any, at uint64, thread uint32, x uint64) {
+	s.change(key, func(c *cell) { s.m.Agg.AddFrom(c.State, at, thread, x) })
+}
+
 func (s *userStore) remove(key []any) error {
 	if c := s.find(key); c != nil {
 		s.drop(s.cells[c.encoded])

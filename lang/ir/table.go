@@ -30,6 +30,8 @@ type MapOptions struct {
 	Zeroed bool
 	// Rest is the most that a key without an element may have, in a map of an aggregation that ranks; nil: nothing.
 	Rest []uint64
+	// Clock returns the time of day of nsecs, for exemplars; nil: they are not shown.
+	Clock func(nsecs uint64) time.Time
 }
 
 // FuncName returns the name of the aggregation as written, or "" for a scalar.
@@ -50,7 +52,7 @@ func (m *Map) Type() event.Type {
 
 // show returns how states of the map are shown.
 func (m *Map) show(o MapOptions) agg.Show {
-	show := agg.Show{Type: m.Type(), Signed: m.Agg.Signed, Div: o.Div, Elapsed: o.Elapsed, Zeroed: o.Zeroed}
+	show := agg.Show{Type: m.Type(), Signed: m.Agg.Signed, Div: o.Div, Elapsed: o.Elapsed, Zeroed: o.Zeroed, Clock: o.Clock}
 	if m.Sampled {
 		show.Share = o.Share
 	}
@@ -85,7 +87,7 @@ func (m *Map) Table(elements []Element, o MapOptions) result.Table {
 	}
 	t.Rows = make([]result.Row, len(elements))
 	for i, e := range elements {
-		t.Rows[i] = result.Row{Key: e.Key, Value: m.Result(e, MapOptions{Elapsed: o.Elapsed, Share: o.Share, Zeroed: o.Zeroed}), State: e.State}
+		t.Rows[i] = result.Row{Key: e.Key, Value: m.Result(e, MapOptions{Elapsed: o.Elapsed, Share: o.Share, Zeroed: o.Zeroed, Clock: o.Clock}), State: e.State}
 	}
 	if o.Unseen && len(m.Key) == 0 {
 		t.Rows[0].Value = m.unknown(t.Rows[0].Value)

@@ -107,13 +107,14 @@ type SetStmt struct {
 }
 
 // UpdateStmt is @m[key] = f(arg). arg is nil for count() and rate(); gauge() and the others have one. At is the time of the value, if
-// the aggregation needs it.
+// the aggregation needs it. Thread is the thread of the event, if the event may become an exemplar.
 type UpdateStmt struct {
-	Map  *Map
-	Key  []*Expr
-	Arg  *Expr
-	At   *Expr
-	Span syntax.Span
+	Map    *Map
+	Key    []*Expr
+	Arg    *Expr
+	At     *Expr
+	Thread *Expr
+	Span   syntax.Span
 }
 
 // LetStmt is $v = value.

@@ -56,13 +56,13 @@ func exprsOf(s Stmt) []*Expr {
 	case *SetStmt:
 		return append(slices.Clone(s.Key), s.Value...)
 	case *UpdateStmt:
-		if s.Arg == nil {
-			return s.Key
+		all := slices.Clone(s.Key)
+		for _, e := range []*Expr{s.Arg, s.At, s.Thread} {
+			if e != nil {
+				all = append(all, e)
+			}
 		}
-		if s.At != nil {
-			return append(slices.Clone(s.Key), s.Arg, s.At)
-		}
-		return append(slices.Clone(s.Key), s.Arg)
+		return all
 	case *LetStmt:
 		return []*Expr{s.Value}
 	case *ReturnStmt:

@@ -394,6 +394,10 @@ func (k *kernelizer) update(s *ir.UpdateStmt) (codegen.Stmt, *Obstacle) {
 	if out.Key, why = k.key(s.Map, s.Key); why != nil || s.Arg == nil {
 		return out, why
 	}
+	if s.Thread != nil {
+		out.At, _ = k.expr(s.At)
+		out.Thread, _ = k.expr(s.Thread)
+	}
 	arg := s.Arg
 	if s.Map.Agg.Signed {
 		arg = ir.Signed(arg)

@@ -1,6 +1,8 @@
 package result
 
 import (
+	"time"
+
 	"trace/lang/format"
 	"trace/probes/event"
 )
@@ -100,6 +102,15 @@ type Histogram struct {
 	Total uint64
 	// Estimate reports that the counts are estimates, because only a part of the values was seen.
 	Estimate bool
+	// Exemplars are events that values of the highest buckets came from, if they are kept.
+	Exemplars []Exemplar
+}
+
+// Exemplar is the last event that gave a value in a bucket: its thread and its time.
+type Exemplar struct {
+	Bucket int
+	TID    uint32
+	Time   time.Time
 }
 
 // Rank returns the number of values.

@@ -42,6 +42,8 @@ type Options struct {
 	Quiet bool
 	// Cleared reports that Outputs.View may empty the maps.
 	Cleared bool
+	// Exemplars makes histograms keep which events their largest values came from.
+	Exemplars bool
 
 	Machine
 	// Speed plays recordings so many times as fast as they were made; 0 plays them at full speed.
@@ -158,7 +160,7 @@ func (o Outputs) printer(f output.Format, boot time.Time) *output.Printer {
 func (o Options) compile() check.Options {
 	f := o.Filter
 	filter := check.Filter{PID: f.PID, Comm: f.Comm, PGID: f.PGID, PIDNS: f.PIDNS, Cgroup: f.Cgroup}
-	return check.Options{Params: o.Params, Arguments: o.Arguments, Environ: o.Environ, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Unsafe: o.Unsafe, Words: o.Words}
+	return check.Options{Params: o.Params, Arguments: o.Arguments, Environ: o.Environ, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Unsafe: o.Unsafe, Words: o.Words, Exemplars: o.Exemplars}
 }
 
 // maxComm is the length of the longest name of a thread: TASK_COMM_LEN without the NUL.
