@@ -113,6 +113,47 @@ func TestAggregations(t *testing.T) {
 	}
 }
 
+// TestExemplars compares exemplars with those of user space, where an event may lack its thread, and an old one gives way.
+func TestExemplars(t *testing.T) {
+	skipUnlessPermitted(t)
+	const thread, has = 16, 24
+	type from struct {
+		value, at uint64
+		thread    uint32 // 0: the event has none
+	}
+	const minute = 60e9
+	all := []from{
+		{1000, 5, 1}, {1001, 6, 2}, {3, 7, 3}, {1 << 20, 8, 4}, {1 << 16, 9, 5}, {1 << 21, 10, 0}, {1 << 45, 11, 6}, {0, 12, 7},
+		{1 << 16, 2 * minute, 8}, {1 << 12, 2*minute + 1, 9}, {1 << 12, 4 * minute, math.MaxUint32}, {1 << 30, minute, 11},
+	}
+	for _, f := range []agg.Func{agg.NewHist(0, 0, 0), agg.NewHist(3, 2, 5), agg.NewLHist(0, 1<<22, 1<<16), agg.NewQuantile(50)} {
+		for _, shared := range []bool{false, true} {
+			for _, alone := range []bool{false, true} {
+				a := &agg.Agg{Func: agg.WithExemplars(f)}
+				m := &codegen.Map{Name: "m", Agg: a, MaxKeys: 1, Shared: shared, Alone: alone}
+				want := make([]uint64, a.Words())
+				var events [][]byte
+				for _, e := range all {
+					present := uint8(0)
+					if e.thread != 0 {
+						present = 1
+						a.AddFrom(want, e.at, e.thread, e.value)
+					} else {
+						a.Add(want, e.value)
+					}
+					events = append(events, event(map[int]any{0: e.value, 8: e.at, thread: e.thread, has: present}))
+				}
+				r := newRunner(t, program(&codegen.Update{Map: m, Arg: field(u64t, 0, 8), At: b, Thread: optional(field(u64t, thread, 4), 1)}), m)
+				run(t, r, events...)
+				if got, err := r.State(m); err != nil || !slices.Equal(got, want) {
+					t.Errorf("%s %s, shared %v, alone %v: %v\ngot  %v\nwant %v", f.Name(), f.Params(), shared, alone, err, got, want)
+				}
+				r.Close()
+			}
+		}
+	}
+}
+
 // TestTurns sends events to one of two maps and then to the other, with a key and without.
 func TestTurns(t *testing.T) {
 	skipUnlessPermitted(t)
@@ -620,6 +661,7 @@ func BenchmarkCode(b *testing.B) {
 		{name: "avg", m: codegen.Map{Agg: by(agg.Avg{})}, s: codegen.Update{Arg: a}},
 		{name: "max", m: codegen.Map{Agg: by(agg.Max{})}, s: codegen.Update{Arg: a}},
 		{name: "hist", m: codegen.Map{Agg: by(agg.NewHist(0, 0, 0))}, s: codegen.Update{Arg: a}},
+		{name: "hist with exemplars", m: codegen.Map{Agg: by(agg.WithExemplars(agg.NewHist(0, 0, 0)))}, s: codegen.Update{Arg: a, At: field(u64t, 8, 8), Thread: field(u64t, 16, 4)}},
 		{name: "hist by number", m: codegen.Map{Agg: by(agg.NewHist(0, 0, 0)), Key: key}, s: codegen.Update{Key: byA, Arg: a}},
 		{name: "lhist", m: codegen.Map{Agg: &agg.Agg{Func: agg.NewLHist(0, 1e6, 1e4)}}, s: codegen.Update{Arg: a}},
 		{name: "quantile", m: codegen.Map{Agg: by(agg.NewQuantile())}, s: codegen.Update{Arg: a}},
