@@ -272,6 +272,7 @@ func histograms(f family.Family, now time.Time) (all []*metricspb.HistogramDataP
 			below = b.Count
 		}
 		p.BucketCounts = append(p.BucketCounts, s.Count-below)
+		p.Exemplars = exemplars(s)
 		all = append(all, p)
 	}
 	return all
@@ -281,7 +282,17 @@ func exponentials(f family.Family, now time.Time) (all []*metricspb.ExponentialH
 	for _, s := range f.Series {
 		all = append(all, &metricspb.ExponentialHistogramDataPoint{
 			Attributes: attributes(f, s), StartTimeUnixNano: nanos(s.Created), TimeUnixNano: nanos(now), Count: s.Count, Scale: s.Buckets.Schema, ZeroCount: s.Buckets.Zero,
-			Positive: dense(s.Buckets.Positive), Negative: dense(s.Buckets.Negative),
+			Positive: dense(s.Buckets.Positive), Negative: dense(s.Buckets.Negative), Exemplars: exemplars(s),
+		})
+	}
+	return all
+}
+
+func exemplars(s family.Series) (all []*metricspb.Exemplar) {
+	for _, e := range s.Buckets.Exemplars {
+		tid := &commonpb.KeyValue{Key: family.ExemplarLabel, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: int64(e.TID)}}}
+		all = append(all, &metricspb.Exemplar{
+			FilteredAttributes: []*commonpb.KeyValue{tid}, TimeUnixNano: nanos(e.Time), Value: &metricspb.Exemplar_AsDouble{AsDouble: e.Value},
 		})
 	}
 	return all

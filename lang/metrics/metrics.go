@@ -103,6 +103,7 @@ func histogramOf(s *family.Series) *dto.Histogram {
 	for _, b := range s.Buckets.Classic {
 		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &b.Upper, CumulativeCount: &b.Count})
 	}
+	addExemplars(h, s)
 	if !s.Buckets.HasNative {
 		return h
 	}

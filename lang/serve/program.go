@@ -60,7 +60,7 @@ func newProgram(host *trace.Host, c *config.Config, spec *config.Program, log *s
 	if p.compiled, err = host.Compile(text.Name, text.Content, spec.Params); err != nil {
 		return nil, err
 	}
-	p.options = optionsOf(c.Filter)
+	p.options = append(optionsOf(c.Filter), trace.Exemplars())
 	if spec.Events != "" {
 		p.options = append(p.options, trace.Records())
 	}

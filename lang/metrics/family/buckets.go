@@ -1,6 +1,7 @@
 package family
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -114,6 +115,25 @@ func (r *ranges) buckets(a amount) *Buckets {
 	}
 	slices.SortFunc(b.Negative, func(x, y NativeBucket) int { return int(x.Index - y.Index) })
 	return b
+}
+
+// exemplars returns the last exemplar for each classic bucket. Values beyond all bounds have one, too.
+func (r *ranges) exemplars(all []result.Exemplar) (latest []Exemplar) {
+	slices.SortFunc(all, func(x, y result.Exemplar) int {
+		return cmp.Or(cmp.Compare(r.classic(x.Bucket), r.classic(y.Bucket)), y.Time.Compare(x.Time))
+	})
+	for i, e := range all {
+		if i == 0 || r.classic(e.Bucket) != r.classic(all[i-1].Bucket) {
+			latest = append(latest, Exemplar{r.middle(e.Bucket) / r.scale, e.TID, e.Time})
+		}
+	}
+	return latest
+}
+
+// classic returns the classic bucket of a bucket of the map: the first one that ends behind it.
+func (r *ranges) classic(bucket int) int {
+	i, _ := slices.BinarySearch(r.ends, bucket+1)
+	return i
 }
 
 // bucket returns the count of a bucket of the map.

@@ -165,6 +165,8 @@ type entry struct {
 	seen   int
 	ended  bool
 	absent int
+	// exemplars are of the last snapshot that has the key.
+	exemplars []result.Exemplar
 }
 
 func (e *entry) total() amount { return e.base.plus(e.last) }
@@ -187,7 +189,7 @@ func (m *exported) family(t result.Table, s Snapshot) Family {
 	f.Series = make([]Series, 0, m.own+1)
 	for _, e := range m.order {
 		if e.own {
-			f.Series = append(f.Series, m.series(e.labels, e.total()))
+			f.Series = append(f.Series, m.series(e.labels, e.total(), e.exemplars))
 		}
 	}
 	if other, any := m.other(); any {
@@ -218,9 +220,12 @@ func (m *exported) read(t result.Table, r result.Row) {
 		m.crowded = m.crowded || m.own == m.config.Series && !e.own
 	}
 	if e.seen != m.snapshots {
-		e.seen, e.ended, e.next, e.restored = m.snapshots, true, amount{}, false
+		e.seen, e.ended, e.next, e.restored, e.exemplars = m.snapshots, true, amount{}, false, nil
 	}
 	e.next, e.ended = e.next.plus(a), e.ended && ended
+	if h, is := distributionOf(r.Value); is {
+		e.exemplars = append(e.exemplars, h.Exemplars...)
+	}
 }
 
 // hasEnded reports whether an element of a key is the path of a cgroup that has ended. It asks once for each path: that is a system call.
@@ -281,21 +286,23 @@ func (m *exported) other() (s Series, any bool) {
 	}
 	all := m.gone.plus(amount{Sum: m.lost})
 	any = all.Sum > 0 || all.Count > 0
+	var exemplars []result.Exemplar
 	for _, e := range m.order {
 		if !e.own {
-			all, any = all.plus(e.total()), true
+			all, any, exemplars = all.plus(e.total()), true, append(exemplars, e.exemplars...)
 		}
 	}
-	s = m.series(m.config.withLabels(slices.Repeat([]string{Other}, m.keyed())), all)
+	s = m.series(m.config.withLabels(slices.Repeat([]string{Other}, m.keyed())), all, exemplars)
 	s.Overflow = true
 	return s, any
 }
 
 // series returns a series.
-func (m *exported) series(labels []string, a amount) Series {
+func (m *exported) series(labels []string, a amount, exemplars []result.Exemplar) Series {
 	s := Series{Labels: labels, Count: a.Count}
 	if m.Kind == Distribution {
 		s.Buckets = m.ranges.buckets(a)
+		s.Buckets.Exemplars = m.ranges.exemplars(exemplars)
 		return s
 	}
 	s.Value = a.sumIn(m.Unit)

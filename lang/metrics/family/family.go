@@ -85,6 +85,18 @@ type Buckets struct {
 	// Zero counts the values that are 0, Positive and Negative the others, in ascending order of the index.
 	Zero               uint64
 	Positive, Negative []NativeBucket
+	// Exemplars are events that values came from, at most one for each classic bucket, in ascending order.
+	Exemplars []Exemplar
+}
+
+// ExemplarLabel is the label of an exemplar, with its thread.
+const ExemplarLabel = "tid"
+
+// Exemplar is an event that a value came from: its thread and its time. The value is known as exactly as the map's bucket is narrow.
+type Exemplar struct {
+	Value float64
+	TID   uint32
+	Time  time.Time
 }
 
 // ClassicBucket counts the values that are at most Upper.
