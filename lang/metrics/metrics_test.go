@@ -32,7 +32,7 @@ var update = flag.Bool("metrics.update", false, "write the expected metrics anew
 const nvmeRecording = "../../scripts/testdata/nvme_latency.rec"
 
 // play runs a program on the recording to its end.
-func play(t *testing.T, text string) *trace.Run {
+func play(t *testing.T, text string, o ...trace.RunOption) *trace.Run {
 	t.Helper()
 	host, err := trace.OpenRecording(nvmeRecording)
 	if err != nil {
@@ -42,7 +42,7 @@ func play(t *testing.T, text string) *trace.Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := program.Start(t.Context())
+	run, err := program.Start(t.Context(), o...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,18 +104,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, got := gather(t, c)
-	if *update {
-		if err := os.WriteFile("testdata/nvme.prom", []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile("testdata/nvme.prom")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("testdata/nvme.prom has other metrics: go test ./lang/metrics -metrics.update writes them, and git diff shows the difference")
-	}
+	golden(t, "nvme.prom", got)
 	problems, err := promlint.NewWithMetricFamilies(all).Lint()
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
@@ -126,6 +115,24 @@ func TestText(t *testing.T) {
 				t.Errorf("%s was created at %v, want %v", f.GetName(), created.AsTime(), run.Started())
 			}
 		}
+	}
+}
+
+// golden compares a text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	name = "testdata/" + name
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s has other metrics: go test ./lang/metrics -metrics.update writes them, and git diff shows the difference", name)
 	}
 }
 
