@@ -17,8 +17,8 @@ type Exemplified interface {
 // its bucket and thread, mixed with the time. The highest bucket of a slot keeps it, with its last event, until that is old. So the
 // slots have the last events of the highest buckets.
 //
-// Two BPF programs may write a slot at the same time, or one while it is read. Then the words belong to two events. The bucket that
-// they yield is no bucket of the slot, as [Mix] spreads the difference of the times over all bits, and the slot counts as empty.
+// Two BPF programs may write a slot at the same time, or one while it is read. Then the words belong to two events. They yield
+// no bucket that has a value, as [Mix] spreads the difference of the times over all bits, and the slot counts as empty.
 const (
 	Slots    = 4
 	SlotSize = 2 // in words
@@ -77,7 +77,7 @@ func (h histogram) slot(state []uint64, i int) []uint64 {
 func (h histogram) exemplar(state []uint64, slot int) (e exemplar, ok bool) {
 	words := h.slot(state, slot)
 	e = unmixed(words)
-	return e, words[0]|words[1] != 0 && e.bucket < h.Count() && h.buckets().Slot(e.bucket) == slot && state[e.bucket] > 0
+	return e, words[0]|words[1] != 0 && e.bucket < h.Count() && state[e.bucket] > 0
 }
 
 // offer puts an exemplar into its slot if it has precedence there. Among events of one bucket, the later one has.

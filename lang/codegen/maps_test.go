@@ -113,7 +113,7 @@ func TestAggregations(t *testing.T) {
 	}
 }
 
-// TestExemplars compares exemplars with those of user space, where an event may lack its thread, and an old one gives way.
+// TestExemplars compares exemplars with what user space keeps, where an event may lack its thread, and an old one gives way.
 func TestExemplars(t *testing.T) {
 	skipUnlessPermitted(t)
 	const thread, has = 16, 24
