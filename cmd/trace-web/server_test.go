@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
@@ -84,7 +85,8 @@ var someFamilies = []family.Family{
 	{Name: "trace_nvme_bytes", Help: "Sizes.", Kind: family.Summary, Unit: "bytes", Series: []family.Series{{Value: 4096, Count: 2}}},
 	{Name: "trace_nvme_latency_seconds", Help: "Latency.", Kind: family.Distribution, Unit: "seconds", Series: []family.Series{{Count: 6, Buckets: &family.Buckets{
 		Classic: []family.ClassicBucket{{Upper: 0.001, Count: 2}, {Upper: 0.01, Count: 5}}, HasNative: true, Schema: 3, Zero: 1,
-		Positive: []family.NativeBucket{{Index: -10, Count: 2}, {Index: -8, Count: 3}},
+		Positive:  []family.NativeBucket{{Index: -10, Count: 2}, {Index: -8, Count: 3}},
+		Exemplars: []family.Exemplar{{Value: 0.005, TID: 77, Time: time.Unix(1_700_000_000, 0)}, {Value: 0.02, TID: 4_000_000_000, Time: time.Unix(1_700_000_001, 500e6)}},
 	}}}},
 }
 
@@ -170,6 +172,20 @@ func TestCompressed(t *testing.T) {
 		}
 		if text, err := io.ReadAll(body); err != nil || string(text) != plain {
 			t.Errorf("%s: %v, %q, want %q", encoding, err, text, plain)
+		}
+	}
+}
+
+// Exemplars are in the buckets of a scraper that asks for OpenMetrics, also behind the last bound.
+func TestOpenMetrics(t *testing.T) {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	serving(t, loader{families: someFamilies}).handler().ServeHTTP(w, r)
+	for _, want := range []string{
+		`bucket{le="0.001"} 2` + "\n", `bucket{le="0.01"} 5 # {tid="77"} 0.005 1.7e+09` + "\n", `bucket{le="+Inf"} 6 # {tid="4000000000"} 0.02 1.7000000015e+09` + "\n",
+	} {
+		if !strings.Contains(w.Body.String(), "trace_nvme_latency_seconds_"+want) {
+			t.Errorf("without %s:\n%s", want, w.Body)
 		}
 	}
 }
@@ -321,6 +337,12 @@ func TestOTLP(t *testing.T) {
 	p := all["trace_nvme_latency_seconds"].GetExponentialHistogram().DataPoints[0]
 	if p.Count != 6 || p.Scale != 3 || p.ZeroCount != 1 || p.Positive.Offset != -11 || !equal(p.Positive.BucketCounts, 2, 0, 3) || p.Negative != nil {
 		t.Errorf("%v", p)
+	}
+	for i, want := range []string{`77 at 1700000000000000000: 0.005`, `4000000000 at 1700000001500000000: 0.02`} {
+		e := p.Exemplars[i]
+		if got := fmt.Sprintf("%d at %d: %v", e.FilteredAttributes[0].Value.GetIntValue(), e.TimeUnixNano, e.GetAsDouble()); got != want || e.FilteredAttributes[0].Key != "tid" {
+			t.Errorf("exemplar %s, want %s", got, want)
+		}
 	}
 	logs := o.logs[0].ResourceLogs[0].ScopeLogs[0].LogRecords
 	if len(logs) != 2 || logs[0].EventName != "ib:modify_qp" || logs[0].TimeUnixNano != 1_700_000_000e9 || logs[1].Body.GetStringValue() != "a line\n" {

@@ -99,6 +99,7 @@ func (c *coder) buckets(b *Buckets) {
 	integer(c, &b.Zero)
 	list(c, &b.Positive, c.native)
 	list(c, &b.Negative, c.native)
+	list(c, &b.Exemplars, func(e *Exemplar) { c.float(&e.Value); integer(c, &e.TID); c.time(&e.Time) })
 }
 
 func (c *coder) native(b *NativeBucket) { integer(c, &b.Index); integer(c, &b.Count) }
@@ -181,7 +182,7 @@ func (c *coder) float(f *float64) {
 	*f, c.data = math.Float64frombits(binary.LittleEndian.Uint64(c.data)), c.data[8:]
 }
 
-func integer[T ~int | ~int32 | ~int64 | ~uint8 | ~uint64](c *coder, v *T) {
+func integer[T ~int | ~int32 | ~int64 | ~uint8 | ~uint32 | ~uint64](c *coder, v *T) {
 	if !c.reads {
 		c.data = binary.AppendVarint(c.data, int64(*v))
 		return
