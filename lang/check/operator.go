@@ -297,8 +297,8 @@ func (c *checker) comparison(n *ast.BinaryNode) *ir.Expr {
 		return c.fail(syntax.SpanOf(n), fmt.Sprintf("names of %s cannot be ordered", name.Type.Enum.Name),
 			fmt.Sprintf("compare with ==, != or in, or compare the number: %s", asNumber(name)))
 	}
-	if l.Op == ir.OpTuple && r.Op == ir.OpTuple && len(l.Args) > 0 && len(l.Args) == len(r.Args) {
-		return c.eachEqual(n, l.Args, r.Args)
+	if left, right := c.partsOf(l), c.partsOf(r); len(left) > 0 && len(left) == len(right) {
+		return c.eachEqual(n, left, right)
 	}
 	return ir.Operation(ir.Operator(n.Operator), ir.Boolean, l, r)
 }
@@ -309,6 +309,14 @@ func (c *checker) besideBool(e, beside *ir.Expr) *ir.Expr {
 		return e
 	}
 	return simplify(c.castTo("uint8", e, e.Span))
+}
+
+// partsOf returns the elements of a tuple that is written as one or is in a variable; nil of other values.
+func (c *checker) partsOf(e *ir.Expr) []*ir.Expr {
+	if e.Op == ir.OpTuple || e.Op == ir.OpVar && e.Type.Kind == format.Tuple && !isLoopVar(e) {
+		return c.membersOf(e)
+	}
+	return nil
 }
 
 // eachEqual compares the elements of two tuples, so that the kernel can do it.

@@ -82,6 +82,9 @@ func (r *resolver) check(prog *ir.Program, lets []*syntax.Let) {
 		checkers = checkers[n:]
 	}
 	a.complete()
+	for _, c := range prog.Clauses {
+		c.Split()
+	}
 	prog.Cgroups = a.cgroups
 	for _, let := range lets {
 		a.keep(let)

@@ -170,6 +170,15 @@ func (s *shape) list() []ir.Column {
 	return columns
 }
 
+// optionals returns which columns may be absent.
+func (s *shape) optionals() []bool {
+	optionals := make([]bool, len(s.columns))
+	for i, f := range s.columns {
+		optionals[i] = f.optional
+	}
+	return optionals
+}
+
 // typed reports whether the types of all columns are known.
 func (s *shape) typed() bool {
 	return s.known && !slices.ContainsFunc(s.columns, func(f bound) bool { return !f.known })
@@ -260,7 +269,12 @@ type varUses struct {
 }
 
 // settled copies the results to the variable.
-func (v *varUses) settled() { v.Type, v.Elems, v.Optional = v.typeSoFar() }
+func (v *varUses) settled() {
+	v.Type, v.Elems, v.Optional = v.typeSoFar()
+	if v.loop == nil && v.value.tuple {
+		v.MayLack = v.value.optionals()
+	}
+}
 
 // form returns how the elements of the variable's tuple are nested.
 func (v *varUses) form() *format.Form {

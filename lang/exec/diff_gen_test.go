@@ -491,7 +491,7 @@ func (g *diffGen) check() *diffStmt {
 }
 
 func (g *diffGen) let() *diffStmt {
-	if g.inUser && g.one(6) {
+	if g.one(6) {
 		return g.letTuple()
 	}
 	v := &diffVar{sort: g.sort()}
@@ -516,7 +516,7 @@ func (g *diffGen) let() *diffStmt {
 	return s
 }
 
-// letTuple sets a variable to a tuple, which only user space has.
+// letTuple sets a variable to a tuple.
 func (g *diffGen) letTuple() *diffStmt {
 	var v *diffVar
 	if old := g.variables(aTuple); len(old) > 0 && g.one(2) {

@@ -59,8 +59,8 @@ func TestReasons(t *testing.T) {
 		`nvme:setup_rq / upper(ctrl) == "A" /`:                                                       "upper() is not supported in the kernel",
 		`nvme:setup_rq / cgroup startsWith "/a" /`:                                                   "the path of a cgroup is not supported in the kernel",
 		`nvme:setup_rq / (size, pid) in [(1, 2)] /`:                                                  "in of tuples is not supported in the kernel",
-		`nvme:setup_rq { $t = (size, pid); @[$t.0] = 1 }`:                                            "a tuple in a variable is not supported in the kernel",
-		`nvme:setup_rq { $t = (size, pid); @ = $t == $t }`:                                           "a tuple in a variable is not supported in the kernel",
+		`begin { @a = (1, 2) } nvme:setup_rq { $t = @a; @[$t.0] = 1 }`:                               "a variable that takes a whole tuple from a map is not supported in the kernel",
+		`begin { @a = (1, 2) } nvme:setup_rq { $t = (1, 2); $t = @a; $u = $t; @[$u.0] = 1 }`:         "a variable that takes a whole tuple from a map is not supported in the kernel",
 		`begin { @a = (1, 2) } nvme:setup_rq { @b = @a == @a }`:                                      "a tuple as a value of an expression is not supported in the kernel",
 		`begin { @a = (1, 2) } nvme:setup_rq { @b = (size, pid) == @a }`:                             "a tuple as a value of an expression is not supported in the kernel",
 		`nvme:setup_rq / upper(ctrl) == "A" / { exit() } nvme:setup_rq { @ = count() }`:              "exit() of clause 1 runs in user space, and nothing may be counted after it",
@@ -93,5 +93,24 @@ func TestReasons(t *testing.T) {
 		if got := explained(t, "nvme:setup_rq { @ = count() }", o); !strings.Contains(got, want) {
 			t.Errorf("got\n%s\nwant %q", got, want)
 		}
+	}
+}
+
+// Tuples in variables are kept in the kernel, whatever the program does with them.
+func TestTuplesInKernel(t *testing.T) {
+	for _, text := range []string{
+		`nvme:setup_rq { $t = (size, pid); @[$t.0] = 1 }`,
+		`nvme:setup_rq { $t = (size, pid); $t = ($t.1, $t.0); @[$t] = count() }`,
+		`nvme:setup_rq { $t = (a=size, b=(ctrl, pid)); $u = $t; @[$u.b] = $t.a }`,
+		`nvme:setup_rq { $t = (size, pid); if ($t == (1, 2) || $t != (3, 4)) { print($t) } }`,
+	} {
+		p := planned(t, text, plan.Options{})
+		if why := p.Sites[0].InUser; why != nil {
+			t.Errorf("%s: %s", text, why.Reason)
+		}
+	}
+	text := `nvme:setup_rq { $t = (size, pid); @[$t] = count() }`
+	if got := explained(t, text, plan.Options{}); strings.Count(got, "$t = (size, pid)") != 2 { // in the clause, and as a step
+		t.Errorf("it is explained by\n%s", got)
 	}
 }

@@ -45,6 +45,7 @@ type Variable struct {
 	Index    int // in the clause
 	Type     event.Type
 	Elems    []event.Type // of a tuple
+	MayLack  []bool       // which of them may be absent; nil for a loop variable
 	Optional bool         // some assignment may be absent
 	Hidden   bool         // the checker has made it for a value that is needed later
 	// LoopOver is the map that a loop variable runs over. The variable is then a tuple of key and value. Member 0 is the only

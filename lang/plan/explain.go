@@ -76,13 +76,15 @@ func (b *Site) explainActions(p *Plan, w io.Writer) {
 	if b.Prints {
 		fmt.Fprintf(w, "    action\tprint the event\tuser space: it is output\n")
 	}
+	var before syntax.Span // of an element of a tuple
 	ir.WalkStmts(b.Stmts, func(s ir.Stmt) {
 		side := where(b.InUser)
 		switch s := s.(type) {
 		case *ir.LetStmt:
-			if s.V.Hidden {
+			if s.V.Hidden || s.Span == before {
 				return
 			}
+			before = s.Span
 		case *ir.IfStmt:
 			fmt.Fprintf(w, "    if\t%s\t%s\n", p.text(s.Cond.Span), side)
 			return

@@ -63,7 +63,7 @@ func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 		return out, nil
 	case ir.OpVar:
 		if e.Variable.Elems != nil {
-			return nil, k.cannot(e, "a variable that holds a tuple")
+			return nil, k.cannot(e, tupleOfMap)
 		}
 		out.Op, out.Var = codegen.OpVar, k.vars+e.Variable.Index
 		return out, nil
@@ -142,6 +142,9 @@ func whatOf(e *ir.Expr) string {
 	}
 	return e.Op.String()
 }
+
+// tupleOfMap is what is left of tuples in variables after [ir.Clause.Split].
+const tupleOfMap = "a variable that takes a whole tuple from a map"
 
 func (k *kernelizer) cannot(e *ir.Expr, what string) *Obstacle {
 	return &Obstacle{Reason: what + " is not supported in the kernel", span: e.Span}
@@ -245,7 +248,7 @@ func (k *kernelizer) member(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *Obst
 		out.Args, why = k.columns(of.Map.Key, of.Args)
 		return out, why
 	}
-	return nil, k.cannot(e, "a tuple in a variable")
+	return nil, k.cannot(e, tupleOfMap)
 }
 
 // stmts returns statements for the kernel. Statements that only user space can run become records: one record for each run of
@@ -293,7 +296,7 @@ func (k *kernelizer) stmt(s ir.Stmt) (codegen.Stmt, *Obstacle) {
 		return k.update(s)
 	case *ir.LetStmt:
 		if s.V.Elems != nil {
-			return nil, &Obstacle{Reason: "a tuple in a variable is not supported in the kernel", span: s.Span}
+			return nil, k.cannot(s.Value, tupleOfMap)
 		}
 		value, why := k.columns([]ir.Column{{Type: s.V.Type}}, []*ir.Expr{s.Value})
 		if why != nil {
