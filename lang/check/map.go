@@ -180,6 +180,21 @@ func (c *checker) membersOf(e *ir.Expr) (all []*ir.Expr) {
 	return all
 }
 
+// partsOf returns the elements of a tuple that is written as one or is in a variable; nil of other values.
+func (c *checker) partsOf(e *ir.Expr) []*ir.Expr {
+	if e.Op == ir.OpTuple || e.Op == ir.OpVar && e.Type.Kind == format.Tuple && !isLoopVar(e) {
+		return c.membersOf(e)
+	}
+	return nil
+}
+
+func (c *checker) partsOfAll(list []*ir.Expr) (all [][]*ir.Expr) {
+	for _, e := range list {
+		all = append(all, c.partsOf(e))
+	}
+	return all
+}
+
 // together makes a loop variable a tuple of key and value, unless the value is not a single one. Other values stay.
 func (c *checker) together(e *ir.Expr) *ir.Expr {
 	if !isLoopVar(e) {

@@ -298,7 +298,11 @@ func (c *checker) comparison(n *ast.BinaryNode) *ir.Expr {
 			fmt.Sprintf("compare with ==, != or in, or compare the number: %s", asNumber(name)))
 	}
 	if left, right := c.partsOf(l), c.partsOf(r); len(left) > 0 && len(left) == len(right) {
-		return c.eachEqual(n, left, right)
+		all := eachEqual(syntax.SpanOf(n), left, right)
+		if n.Operator == "!=" {
+			return ir.Operation(ir.OpNot, ir.Boolean, all)
+		}
+		return all
 	}
 	return ir.Operation(ir.Operator(n.Operator), ir.Boolean, l, r)
 }
@@ -309,31 +313,6 @@ func (c *checker) besideBool(e, beside *ir.Expr) *ir.Expr {
 		return e
 	}
 	return simplify(c.castTo("uint8", e, e.Span))
-}
-
-// partsOf returns the elements of a tuple that is written as one or is in a variable; nil of other values.
-func (c *checker) partsOf(e *ir.Expr) []*ir.Expr {
-	if e.Op == ir.OpTuple || e.Op == ir.OpVar && e.Type.Kind == format.Tuple && !isLoopVar(e) {
-		return c.membersOf(e)
-	}
-	return nil
-}
-
-// eachEqual compares the elements of two tuples, so that the kernel can do it.
-func (c *checker) eachEqual(n *ast.BinaryNode, l, r []*ir.Expr) *ir.Expr {
-	var all *ir.Expr
-	for i := range l {
-		one := simplify(ir.Operation(ir.OpEq, ir.Boolean, l[i], r[i]))
-		if one.Span = syntax.SpanOf(n); all == nil {
-			all = one
-		} else {
-			all = simplify(ir.Operation(ir.OpAnd, ir.Boolean, all, one))
-		}
-	}
-	if n.Operator == "!=" {
-		return ir.Operation(ir.OpNot, ir.Boolean, all)
-	}
-	return all
 }
 
 // nameOf returns the operand whose values are names, or nil. A literal may be a name because of the other operand.
@@ -419,26 +398,10 @@ func (c *checker) in(n *ast.BinaryNode) *ir.Expr {
 	if !ok {
 		return nil
 	}
+	if equal := oneEqual(syntax.SpanOf(n), c.partsOf(x), c.partsOfAll(args[1:])); equal != nil {
+		return equal
+	}
 	return ir.Operation(ir.OpIn, ir.Boolean, args...)
-}
-
-// pair gives each element of two tuples the meaning that the other one has: (opcode, size) == (write, 4KiB).
-func (c *checker) pair(a, b ast.Node) {
-	x, isTuple := a.(*syntax.Tuple)
-	y, isToo := b.(*syntax.Tuple)
-	if !isTuple || !isToo || len(x.Elems) != len(y.Elems) {
-		return
-	}
-	xs, _ := namesOfKey(x.Elems)
-	ys, _ := namesOfKey(y.Elems)
-	for i := range xs {
-		c.pair(xs[i], ys[i])
-		for _, side := range [][2]ast.Node{{xs[i], ys[i]}, {ys[i], xs[i]}} {
-			if want := c.context(side[1]); want != nil {
-				c.paired[side[0]] = want
-			}
-		}
-	}
 }
 
 func isRange(n ast.Node) bool {
@@ -489,4 +452,23 @@ func (c *checker) pattern(n ast.Node) *ir.Expr {
 		return c.fail(syntax.SpanOf(n), strings.TrimPrefix(err.Error(), "error parsing regexp: "), "patterns use the syntax of Go's package regexp")
 	}
 	return &ir.Expr{Op: ir.OpLit, Type: ir.Text, Val: re, Span: syntax.SpanOf(n)}
+}
+
+// pair gives each element of two tuples the meaning that the other one has: (opcode, size) == (write, 4KiB).
+func (c *checker) pair(a, b ast.Node) {
+	x, isTuple := a.(*syntax.Tuple)
+	y, isToo := b.(*syntax.Tuple)
+	if !isTuple || !isToo || len(x.Elems) != len(y.Elems) {
+		return
+	}
+	xs, _ := namesOfKey(x.Elems)
+	ys, _ := namesOfKey(y.Elems)
+	for i := range xs {
+		c.pair(xs[i], ys[i])
+		for _, side := range [][2]ast.Node{{xs[i], ys[i]}, {ys[i], xs[i]}} {
+			if want := c.context(side[1]); want != nil {
+				c.paired[side[0]] = want
+			}
+		}
+	}
 }

@@ -868,6 +868,9 @@ func (g *diffGen) truth(depth int) *diffNode {
 	}
 	switch g.IntN(16) {
 	case 0:
+		if g.one(2) {
+			return g.tupleIn(depth)
+		}
 		both := g.node("&&", aBool, g.comparison(depth-1), g.comparison(depth-1))
 		both.tuple = true
 		return both
@@ -975,6 +978,30 @@ func (g *diffGen) named(op string) *diffNode {
 		return g.node(op, aBool, name, left)
 	}
 	return g.node(op, aBool, left, name)
+}
+
+// tupleIn makes `(x, y) in [(a, b), (c, d)]`, whose meaning is an or of two tuples that are equal.
+func (g *diffGen) tupleIn(depth int) *diffNode {
+	x, y := pick(g, []diffSort{aNumber, aText}), pick(g, []diffSort{aNumber, aText})
+	left, right := g.unnamed(g.field(x)), g.unnamed(g.field(y))
+	pair := func() *diffNode {
+		a, b := g.node("==", aBool, left, g.unnamed(g.expr(x, depth-1))), g.node("==", aBool, right, g.unnamed(g.expr(y, depth-1)))
+		both := g.node("&&", aBool, a, b)
+		both.tuple = true
+		return both
+	}
+	one := g.node("||", aBool, pair(), pair())
+	one.tuple = true
+	return one
+}
+
+// sameTuple reports whether both sides of an or compare the same tuple.
+func (n *diffNode) sameTuple() bool {
+	isPair := func(n *diffNode) bool {
+		return n.op == "&&" && n.tuple && n.args[0].op == "==" && n.args[1].op == "=="
+	}
+	a, b := n.args[0], n.args[1]
+	return n.tuple && isPair(a) && isPair(b) && a.args[0].args[0] == b.args[0].args[0] && a.args[1].args[0] == b.args[1].args[0]
 }
 
 // in makes `x in [a, b..c]` or `x in a..b`.
@@ -1456,6 +1483,11 @@ func (n *diffNode) String() string {
 	case "&&":
 		if a, b := n.args[0], n.args[1]; n.tuple && a.op == "==" && b.op == "==" {
 			return fmt.Sprintf("((%s, %s) == (%s, %s))", a.args[0], b.args[0], a.args[1], b.args[1])
+		}
+	case "||":
+		if n.sameTuple() {
+			x, y := n.args[0].args, n.args[1].args
+			return fmt.Sprintf("((%s, %s) in [(%s, %s), (%s, %s)])", x[0].args[0], x[1].args[0], x[0].args[1], x[1].args[1], y[0].args[1], y[1].args[1])
 		}
 	case "in", "not in":
 		if len(n.args) == 2 && n.args[1].op == nBetween {

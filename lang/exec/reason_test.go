@@ -58,7 +58,7 @@ func TestReasons(t *testing.T) {
 		`nvme:setup_rq / ctrl matches "^a" /`:                                                        "matches is not supported in the kernel",
 		`nvme:setup_rq / upper(ctrl) == "A" /`:                                                       "upper() is not supported in the kernel",
 		`nvme:setup_rq / cgroup startsWith "/a" /`:                                                   "the path of a cgroup is not supported in the kernel",
-		`nvme:setup_rq / (size, pid) in [(1, 2)] /`:                                                  "in of tuples is not supported in the kernel",
+		`nvme:setup_rq / (size + 1, pid) in [(1, 2)] /`:                                              "in of tuples is not supported in the kernel",
 		`begin { @a = (1, 2) } nvme:setup_rq { $t = @a; @[$t.0] = 1 }`:                               "a variable that takes a whole tuple from a map is not supported in the kernel",
 		`begin { @a = (1, 2) } nvme:setup_rq { $t = (1, 2); $t = @a; $u = $t; @[$u.0] = 1 }`:         "a variable that takes a whole tuple from a map is not supported in the kernel",
 		`begin { @a = (1, 2) } nvme:setup_rq { @b = @a == @a }`:                                      "a tuple as a value of an expression is not supported in the kernel",
@@ -102,6 +102,7 @@ func TestTuplesInKernel(t *testing.T) {
 		`nvme:setup_rq { $t = (size, pid); @[$t.0] = 1 }`,
 		`nvme:setup_rq { $t = (size, pid); $t = ($t.1, $t.0); @[$t] = count() }`,
 		`nvme:setup_rq { $t = (a=size, b=(ctrl, pid)); $u = $t; @[$u.b] = $t.a }`,
+		`nvme:setup_rq / (size, pid) in [(1, 2), (3, 4)] / { @ = count() }`,
 		`nvme:setup_rq { $t = (size, pid); if ($t == (1, 2) || $t != (3, 4)) { print($t) } }`,
 	} {
 		p := planned(t, text, plan.Options{})
