@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -72,7 +70,11 @@ func (s *service) start(t *testing.T) {
 		s.cmd.Env, s.cmd.ExtraFiles = s.manager.handOver(t)
 	}
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	if err := s.cmd.Start(); err != nil {
+	err = s.cmd.Start()
+	for _, f := range s.cmd.ExtraFiles {
+		f.Close()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	s.over = make(chan struct{})
@@ -225,16 +227,20 @@ func (m *manager) receive(conn *net.UnixConn) error {
 	return nil
 }
 
-// handOver returns the environment and the files of the next process.
+// handOver returns the environment and the files of the next process. The files are copies: it may remove the stored ones at once.
 func (m *manager) handOver(t *testing.T) (env []string, files []*os.File) {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, f := range m.stored {
-		files = append(files, f)
+	var names []string
+	for name, f := range m.stored {
+		fd, err := unix.Dup(int(f.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, files = append(names, name), append(files, os.NewFile(uintptr(fd), name))
 	}
-	names := strings.Join(slices.Collect(maps.Keys(m.stored)), ":")
-	return append(os.Environ(), "NOTIFY_SOCKET="+m.path, fmt.Sprint("LISTEN_FDS=", len(files)), "LISTEN_FDNAMES="+names), files
+	return append(os.Environ(), "NOTIFY_SOCKET="+m.path, fmt.Sprint("LISTEN_FDS=", len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":")), files
 }
 
 func freeAddress(t *testing.T) string {
