@@ -28,6 +28,28 @@ import (
 	"trace/probes/kernel"
 )
 
+// callerName is the name under which this binary makes system calls in cgroups.
+const callerName = "caller"
+
+// TestMain lets tests run other programs: this binary, under another name.
+func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) {
+	case callerName:
+		exitWith(callIn(os.Args[1]))
+	case webName:
+		exitWith(refusesBPF())
+	}
+	os.Exit(m.Run())
+}
+
+func exitWith(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
 // again is how long a program waits first that could not be attached.
 const again = 50 * time.Millisecond
 
@@ -88,8 +110,8 @@ func attached(t *testing.T, s *Service) {
 	t.Fatalf("not attached: %v", s.ready().Waiting)
 }
 
-// series returns a series of a metric, as the other process gets it.
-func series(t *testing.T, s *Service, name string, labels ...string) *family.Series {
+// scrape returns all metrics, as the other process gets them.
+func scrape(t testing.TB, s *Service) (all family.Set) {
 	t.Helper()
 	answer, err := s.Answer(t.Context(), wire.Request{Do: wire.GetMetrics})
 	if err != nil {
@@ -99,11 +121,16 @@ func series(t *testing.T, s *Service, name string, labels ...string) *family.Ser
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all family.Set
 	if err := all.UnmarshalBinary(data); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range all {
+	return all
+}
+
+// series returns a series of a metric.
+func series(t *testing.T, s *Service, name string, labels ...string) *family.Series {
+	t.Helper()
+	for _, f := range scrape(t, s) {
 		for _, s := range f.Series {
 			if f.Name == name && !slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(s.Labels, l) }) {
 				return &s

@@ -5,7 +5,9 @@ package serve
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -18,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -30,14 +33,9 @@ func TestWebProcess(t *testing.T) {
 	if err := bpftest.Permitted(); err != nil || os.Getuid() != 0 {
 		t.Skipf("needs root: %v", err)
 	}
-	bin := t.TempDir()
+	bin := forNobody(t)
 	if out, err := exec.Command("go", "build", "-o", bin, "trace/cmd/trace-web").CombinedOutput(); err != nil {
 		t.Fatalf("%s", out)
-	}
-	for _, dir := range []string{bin, filepath.Dir(bin)} { // nobody has to get at it
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	address := freeAddress(t)
@@ -84,6 +82,79 @@ func TestWebProcess(t *testing.T) {
 	if err := unix.Kill(pid, 0); err != unix.ESRCH {
 		t.Errorf("trace-web after the end: %v", err)
 	}
+}
+
+// bpfCalls makes calls of bpf(2) that only the privileged may make, also where kernel.unprivileged_bpf_disabled is 0. A library would explain an
+// error in its own way.
+func bpfCalls() map[string]error {
+	call := func(command uintptr, attributes [128]byte) error {
+		fd, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(unsafe.Pointer(&attributes)), unsafe.Sizeof(attributes))
+		if errno != 0 {
+			return errno
+		}
+		return unix.Close(int(fd))
+	}
+	var hash, program [128]byte // union bpf_attr of linux/bpf.h
+	for i, v := range []uint32{unix.BPF_MAP_TYPE_LRU_HASH, 4, 4, 1} {
+		binary.NativeEndian.PutUint32(hash[4*i:], v)
+	}
+	binary.NativeEndian.PutUint32(program[0:], unix.BPF_PROG_TYPE_RAW_TRACEPOINT)
+	binary.NativeEndian.PutUint32(program[4:], 2)
+	binary.NativeEndian.PutUint64(program[8:], uint64(uintptr(unsafe.Pointer(&returnZero))))
+	binary.NativeEndian.PutUint64(program[16:], uint64(uintptr(unsafe.Pointer(&gpl))))
+	return map[string]error{"BPF_MAP_CREATE": call(unix.BPF_MAP_CREATE, hash), "BPF_PROG_LOAD": call(unix.BPF_PROG_LOAD, program)}
+}
+
+// What the kernel reads by its address: a stack may move, and these do not.
+var (
+	returnZero = [16]byte{0: 0xb7, 8: 0x95} // r0 = 0; exit
+	gpl        = [4]byte{'G', 'P', 'L'}
+)
+
+// refusesBPF returns an error unless the kernel refuses every call.
+func refusesBPF() error {
+	var errs []error
+	for name, err := range bpfCalls() {
+		if err != unix.EPERM {
+			errs = append(errs, fmt.Errorf("%s as user %d: got %v, want %v", name, os.Getuid(), err, unix.EPERM))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// What is started as the web process cannot call bpf(2), whatever the kernel permits to those without privileges. The same calls succeed here.
+func TestWebCannotLoad(t *testing.T) {
+	if err := bpftest.Permitted(); err != nil || os.Getuid() != 0 {
+		t.Skipf("needs root: %v", err)
+	}
+	for name, err := range bpfCalls() {
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	binary := filepath.Join(forNobody(t), webName)
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(binary, self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := runWeb(t.Context(), binary, "unused"); err != nil {
+		t.Error(err)
+	}
+}
+
+// forNobody returns a folder that everybody gets at.
+func forNobody(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, dir := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // webPID returns the process that this one has started.

@@ -1,10 +1,12 @@
 package kernel
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"trace/probes/event"
@@ -75,6 +77,59 @@ func TestDueNames(t *testing.T) {
 	} {
 		if got := test.n.due(now); got != test.want {
 			t.Errorf("%+v: %v", test.n, got)
+		}
+	}
+}
+
+// Names are looked for only while some are awaited: otherwise a host without containers would wake up ten times a second.
+func TestNamesAreAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files := t.TempDir()
+		c := cgroupsOf(func() *hierarchy { return &hierarchy{mount: files, root: "/"} }, files)
+		looks := 0
+		c.Follow(func(uint64) { looks++ })
+		ctx, end := context.WithCancel(t.Context())
+		go c.lookAgain(ctx)
+		// A name may come, and nobody awaits it.
+		forget := func(id uint64) {
+			c.naming.Lock()
+			defer c.naming.Unlock()
+			c.workloads[id] = &named{first: time.Now(), last: time.Now()}
+		}
+		looksSoon := func() (n int) {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			n, looks = looks, 0
+			return n
+		}
+		for id := range uint64(2) {
+			forget(id)
+			if n := looksSoon(); n > 0 {
+				t.Errorf("names were looked for %d times, though none is awaited", n)
+			}
+			forget(id)
+			c.await()
+			if looksSoon() == 0 {
+				t.Error("an awaited name is not looked for")
+			}
+		}
+		end()
+	})
+}
+
+// Only a name that may come is awaited.
+func TestOnlyLateNamesAreAwaited(t *testing.T) {
+	root := t.TempDir()
+	c := cgroupsOf(func() *hierarchy { return &hierarchy{mount: root, root: "/"} }, t.TempDir())
+	for path, want := range map[string]int{"/system.slice/ssh.service": 0, "/docker/" + strings.Repeat("0123456789abcdef", 4): 1} {
+		mkdirs(t, filepath.Join(root, path))
+		id, _ := c.ID(path)
+		c.Workload(id)
+		if got := len(c.awaited); got != want {
+			t.Errorf("%s: %d names are awaited, want %d", path, got, want)
+		}
+		for len(c.awaited) > 0 {
+			<-c.awaited
 		}
 	}
 }

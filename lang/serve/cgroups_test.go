@@ -1,0 +1,169 @@
+//go:build linux
+
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"trace/lang/metrics/family"
+	"trace/probes/kernel"
+)
+
+// someCalls are system calls that neither Go nor libc makes by itself. Without arguments, each is harmless.
+var someCalls = []struct {
+	name string
+	nr   uintptr
+}{
+	{"getpgid", unix.SYS_GETPGID}, {"getsid", unix.SYS_GETSID}, {"getpriority", unix.SYS_GETPRIORITY}, {"sched_getscheduler", unix.SYS_SCHED_GETSCHEDULER},
+	{"sched_getparam", unix.SYS_SCHED_GETPARAM}, {"sched_get_priority_max", unix.SYS_SCHED_GET_PRIORITY_MAX}, {"sched_get_priority_min", unix.SYS_SCHED_GET_PRIORITY_MIN},
+	{"sched_rr_get_interval", unix.SYS_SCHED_RR_GET_INTERVAL}, {"getresuid", unix.SYS_GETRESUID}, {"getresgid", unix.SYS_GETRESGID}, {"getgroups", unix.SYS_GETGROUPS},
+	{"getitimer", unix.SYS_GETITIMER}, {"times", unix.SYS_TIMES}, {"sysinfo", unix.SYS_SYSINFO}, {"capget", unix.SYS_CAPGET}, {"getrusage", unix.SYS_GETRUSAGE},
+	{"getcpu", unix.SYS_GETCPU}, {"ioprio_get", unix.SYS_IOPRIO_GET}, {"timer_getoverrun", unix.SYS_TIMER_GETOVERRUN}, {"getegid", unix.SYS_GETEGID},
+}
+
+// manyCgroups is how many cgroups make calls.
+const manyCgroups = 200
+
+// callsIn returns how often the process in a cgroup makes a call.
+func callsIn(cgroup, call int) int { return 1 + (7*cgroup+3*call)%13 }
+
+// callIn makes the calls in each cgroup below a folder: this process moves from one to the next.
+func callIn(folder string) error {
+	for i := range manyCgroups {
+		if err := os.WriteFile(filepath.Join(folder, cgroupName(i), "cgroup.procs"), []byte("0"), 0); err != nil {
+			return err
+		}
+		for k, call := range someCalls {
+			for range callsIn(i, k) {
+				unix.RawSyscall(call.nr, 0, 0, 0)
+			}
+		}
+	}
+	return nil
+}
+
+func cgroupName(i int) string { return fmt.Sprintf("c%03d", i) }
+
+// makeCgroups makes the cgroups below one of its own. remove removes them all.
+func makeCgroups(t *testing.T, name string) (folder string, remove func()) {
+	t.Helper()
+	mount, _, ok := kernel.NewCgroups().Mount()
+	if !ok || os.Getuid() != 0 {
+		t.Skip("needs a tree of cgroups, and root, which makes some")
+	}
+	folder = filepath.Join(mount, name)
+	remove = func() {
+		for i := range manyCgroups {
+			os.Remove(filepath.Join(folder, cgroupName(i)))
+		}
+		os.Remove(folder)
+	}
+	t.Cleanup(remove)
+	for i := range manyCgroups {
+		if err := os.MkdirAll(filepath.Join(folder, cgroupName(i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder, remove
+}
+
+// familyOf returns the family of a name, as the other process gets it.
+func familyOf(t *testing.T, s *Service, name string) (f family.Family) {
+	t.Helper()
+	all := scrape(t, s)
+	if i := slices.IndexFunc(all, func(f family.Family) bool { return f.Name == name }); i >= 0 {
+		f = all[i]
+	}
+	return f
+}
+
+func sum(f family.Family) (n int) {
+	for _, s := range f.Series {
+		n += int(s.Value)
+	}
+	return n
+}
+
+// Two hundred cgroups make twenty system calls each. Every series is exact if there is room for all of them, and so is the sum if there is not, and
+// when the cgroups are gone.
+func TestManyCgroups(t *testing.T) {
+	const name = "trace-test-many"
+	folder, remove := makeCgroups(t, name)
+	var calls []string
+	for _, c := range someCalls {
+		calls = append(calls, "nr == "+c.name)
+	}
+	program := fmt.Sprintf("program: 'syscall:exit / %s / { @[cgroup, nr] = count() }'", strings.Join(calls, " || "))
+	const all, few = manyCgroups * 20, 1000
+	s, _ := running(t, fmt.Sprintf("filter: {cgroup: /%s}\nprograms:\n  - {name: all, series: %d, %s}\n  - {name: few, series: %d, %[3]s}\n", name, all, program, few))
+	attached(t, s)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller := exec.Command(self, folder)
+	caller.Args[0] = callerName
+	var out bytes.Buffer
+	caller.Stdout, caller.Stderr = &out, &out
+	if err := caller.Start(); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error)
+	go func() { over <- caller.Wait() }()
+	for before, ended := 0, false; !ended; {
+		select {
+		case err := <-over:
+			if ended = true; err != nil {
+				t.Fatalf("%v: %s", err, out.String())
+			}
+		default:
+		}
+		now := sum(familyOf(t, s, "trace_few_total"))
+		if now < before {
+			t.Errorf("the sum has fallen from %d to %d", before, now)
+		}
+		before = now
+	}
+	want, total := map[string]int{}, 0
+	for i := range manyCgroups {
+		for k, c := range someCalls {
+			n := callsIn(i, k)
+			want["/"+name+"/"+cgroupName(i)+" "+c.name] = n
+			total += n
+		}
+	}
+	f := familyOf(t, s, "trace_all_total")
+	for _, s := range f.Series {
+		labels := strings.Join(s.Labels, " ")
+		if want[labels] != int(s.Value) {
+			t.Errorf("%s: %v, want %d", labels, s.Value, want[labels])
+		}
+		delete(want, labels)
+	}
+	if len(want) > 0 || len(f.Series) != all {
+		t.Errorf("%d series, without %v", len(f.Series), want)
+	}
+	if f := familyOf(t, s, "trace_few_total"); len(f.Series) != few+1 || sum(f) != total || !f.Series[few].Overflow {
+		t.Errorf("%d series have %d in all, want %d with %d", len(f.Series), sum(f), few+1, total)
+	}
+	remove()
+	for range 4 { // then the others have all
+		for _, name := range []string{"trace_all_total", "trace_few_total"} {
+			if f = familyOf(t, s, name); sum(f) != total {
+				t.Errorf("%s: %d in all after the cgroups are gone, want %d", name, sum(f), total)
+			}
+		}
+	}
+	if len(f.Series) != 1 || !f.Series[0].Overflow {
+		t.Errorf("%d series are left", len(f.Series))
+	}
+}
