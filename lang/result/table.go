@@ -1,7 +1,6 @@
 package result
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -134,12 +133,19 @@ func (t *Table) Sort(by Order, top int64) {
 		Row
 		rank []any
 	}
-	all := make([]ranked, len(t.Rows))
+	rows := make([]ranked, len(t.Rows))
+	all := make([]*ranked, len(t.Rows)) // to move eight bytes, not all of a row
 	for i, r := range t.Rows {
-		all[i] = ranked{r, r.Value.Rank()}
+		rows[i] = ranked{r, r.Value.Rank()}
+		all[i] = &rows[i]
 	}
-	byKey := func(a, b ranked) int { return slices.CompareFunc(a.Key, b.Key, Compare) }
-	byValue := func(a, b ranked) int { return cmp.Or(slices.CompareFunc(a.rank, b.rank, Compare), byKey(a, b)) }
+	byKey := func(a, b *ranked) int { return slices.CompareFunc(a.Key, b.Key, Compare) }
+	byValue := func(a, b *ranked) int {
+		if c := slices.CompareFunc(a.rank, b.rank, Compare); c != 0 {
+			return c
+		}
+		return byKey(a, b)
+	}
 	if by != ByNature || t.Func != "" || event.IsNumber(t.Type) {
 		slices.SortFunc(all, byValue)
 	} else {

@@ -3,7 +3,6 @@
 package serve
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trace/lang/metrics/family"
+	"trace/lang/serve/wire"
 	"trace/probes/kernel"
 )
 
@@ -54,7 +54,7 @@ func callIn(folder string) error {
 func cgroupName(i int) string { return fmt.Sprintf("c%03d", i) }
 
 // makeCgroups makes the cgroups below one of its own. remove removes them all.
-func makeCgroups(t *testing.T, name string) (folder string, remove func()) {
+func makeCgroups(t testing.TB, name string) (folder string, remove func()) {
 	t.Helper()
 	mount, _, ok := kernel.NewCgroups().Mount()
 	if !ok || os.Getuid() != 0 {
@@ -93,37 +93,44 @@ func sum(f family.Family) (n int) {
 	return n
 }
 
+// countCalls is a program that counts the calls, as YAML.
+func countCalls() string {
+	var calls []string
+	for _, c := range someCalls {
+		calls = append(calls, "nr == "+c.name)
+	}
+	return fmt.Sprintf("program: 'syscall:exit / %s / { @[cgroup, nr] = count() }'", strings.Join(calls, " || "))
+}
+
+// callFrom makes the calls from another process.
+func callFrom(folder string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	caller := exec.Command(self, folder)
+	caller.Args[0] = callerName
+	if out, err := caller.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
 // Two hundred cgroups make twenty system calls each. Every series is exact if there is room for all of them, and so is the sum if there is not, and
 // when the cgroups are gone.
 func TestManyCgroups(t *testing.T) {
 	const name = "trace-test-many"
 	folder, remove := makeCgroups(t, name)
-	var calls []string
-	for _, c := range someCalls {
-		calls = append(calls, "nr == "+c.name)
-	}
-	program := fmt.Sprintf("program: 'syscall:exit / %s / { @[cgroup, nr] = count() }'", strings.Join(calls, " || "))
 	const all, few = manyCgroups * 20, 1000
-	s, _ := running(t, fmt.Sprintf("filter: {cgroup: /%s}\nprograms:\n  - {name: all, series: %d, %s}\n  - {name: few, series: %d, %[3]s}\n", name, all, program, few))
+	s, _ := running(t, fmt.Sprintf("filter: {cgroup: /%s}\nprograms:\n  - {name: all, series: %d, %s}\n  - {name: few, series: %d, %[3]s}\n", name, all, countCalls(), few))
 	attached(t, s)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	caller := exec.Command(self, folder)
-	caller.Args[0] = callerName
-	var out bytes.Buffer
-	caller.Stdout, caller.Stderr = &out, &out
-	if err := caller.Start(); err != nil {
-		t.Fatal(err)
-	}
 	over := make(chan error)
-	go func() { over <- caller.Wait() }()
+	go func() { over <- callFrom(folder) }()
 	for before, ended := 0, false; !ended; {
 		select {
 		case err := <-over:
 			if ended = true; err != nil {
-				t.Fatalf("%v: %s", err, out.String())
+				t.Fatal(err)
 			}
 		default:
 		}
@@ -165,5 +172,22 @@ func TestManyCgroups(t *testing.T) {
 	}
 	if len(f.Series) != 1 || !f.Series[0].Overflow {
 		t.Errorf("%d series are left", len(f.Series))
+	}
+}
+
+// BenchmarkRead reads 4,000 series from a map in the kernel.
+func BenchmarkRead(b *testing.B) {
+	const name = "trace-test-read"
+	folder, _ := makeCgroups(b, name)
+	s, _ := running(b, fmt.Sprintf("filter: {cgroup: /%s}\nprograms: [{name: calls, series: 10000, %s}]\n", name, countCalls()))
+	attached(b, s)
+	if err := callFrom(folder); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.Answer(b.Context(), wire.Request{Do: wire.GetMetrics}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

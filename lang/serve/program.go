@@ -203,6 +203,19 @@ func (p *program) running() (*trace.Run, error) {
 	return p.run, p.err
 }
 
+// families returns the metrics of the program; none if it is not attached, as trace_program_up and /-/ready report.
+func (p *program) families() ([]family.Family, error) {
+	run, err := p.running()
+	if err != nil {
+		return nil, nil
+	}
+	all, err := p.exporter.Read(run.Snapshot)
+	if err != nil {
+		err = fmt.Errorf("program %s: %w", p.spec.Name, err)
+	}
+	return all, err
+}
+
 // active returns the program that counts: the one that this one replaces, as long as this one is not attached.
 func (p *program) active() *program {
 	p.mu.Lock()

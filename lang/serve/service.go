@@ -230,24 +230,17 @@ func (s *Service) identities() map[string]string {
 	return all
 }
 
-// families returns the metrics of all programs and of the service.
+// families returns the metrics of all programs and of the service. The programs are read at once: a scraper waits.
 func (s *Service) families() (family.Set, error) {
 	programs, about := s.now()
-	all := [][]family.Family{about.families(s.options.Version, programs)}
-	var errs []error
-	for _, p := range programs {
-		p = p.active()
-		run, err := p.running()
-		if err != nil {
-			continue // trace_program_up and /-/ready report it
-		}
-		families, err := p.exporter.Read(run.Snapshot)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("program %s: %w", p.spec.Name, err))
-			continue
-		}
-		all = append(all, families)
+	all := make([][]family.Family, len(programs)+1)
+	all[0] = about.families(s.options.Version, programs)
+	errs := make([]error, len(programs))
+	var reading sync.WaitGroup
+	for i, p := range programs {
+		reading.Go(func() { all[i+1], errs[i] = p.active().families() })
 	}
+	reading.Wait()
 	return family.Join(all...), errors.Join(errs...)
 }
 

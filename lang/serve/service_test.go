@@ -54,7 +54,7 @@ func exitWith(err error) {
 const again = 50 * time.Millisecond
 
 // running starts a service with a configuration. change writes another one.
-func running(t *testing.T, text string, log ...io.Writer) (s *Service, change func(text string) error) {
+func running(t testing.TB, text string, log ...io.Writer) (s *Service, change func(text string) error) {
 	t.Helper()
 	if err := bpftest.Permitted(); err != nil {
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
@@ -74,7 +74,7 @@ func running(t *testing.T, text string, log ...io.Writer) (s *Service, change fu
 }
 
 // configured returns a file with a configuration.
-func configured(t *testing.T, text string) string {
+func configured(t testing.TB, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "trace.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -84,7 +84,7 @@ func configured(t *testing.T, text string) string {
 }
 
 // start runs a service until the test ends.
-func start(t *testing.T, s *Service) {
+func start(t testing.TB, s *Service) {
 	t.Helper()
 	ctx, end := context.WithCancel(context.Background())
 	var over sync.WaitGroup
@@ -99,7 +99,7 @@ func start(t *testing.T, s *Service) {
 }
 
 // attached waits until all programs are.
-func attached(t *testing.T, s *Service) {
+func attached(t testing.TB, s *Service) {
 	t.Helper()
 	for range 2000 {
 		if len(s.ready().Waiting) == 0 {

@@ -88,7 +88,7 @@ func TestBrokenSet(t *testing.T) {
 	one := bytesOf(t, Set{{Name: "a", Kind: Counter, Series: []Series{{}}}})
 	for want, data := range map[string][]byte{
 		"families: a number ends too early":                         {form},
-		"families: a float ends too early":                          one[:len(one)-len("CB")-1],
+		"families: a float ends too early":                          one[:len(one)-3],
 		"these are no families: are both processes of one version?": []byte(`[{"Name":"x"}]`),
 		"families: 1 bytes are left":                                append(data, 0),
 		"families: a list is longer than what is left":              {form, 0xfe, 0xff, 0xff, 0xff, 0xf},
