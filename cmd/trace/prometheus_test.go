@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,7 +72,7 @@ func (j judges) start(t *testing.T, target string) {
 		t.Fatal(err)
 	}
 	j.run(t, j.scraped, "/-/ready", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "prometheus"), "--web.listen-address="+j.scraped.address,
-		"--log.level=warn", "--enable-feature=native-histograms,created-timestamp-zero-ingestion")
+		"--log.level=warn", "--enable-feature=native-histograms,created-timestamp-zero-ingestion,exemplar-storage")
 	j.run(t, j.sent, "/health", "--storageDataPath="+filepath.Join(dir, "victoria"), "--httpListenAddr="+j.sent.address, "--search.latencyOffset=0s",
 		"--search.disableCache", "--loggerLevel=WARN", "--opentelemetry.usePrometheusNaming")
 }
@@ -129,6 +130,27 @@ func (d database) query(t *testing.T, expr string) []result {
 		t.Fatalf("%s: %s: %v: %s", d.name, expr, err, text)
 	}
 	return answer.Data.Result
+}
+
+// exemplars returns the values of a label in the exemplars of the last hour.
+func (d database) exemplars(t *testing.T, name, label string) (all []string) {
+	t.Helper()
+	now := time.Now()
+	_, text := httpGet(d.address, fmt.Sprintf("/api/v1/query_exemplars?query=%s&start=%d&end=%d", name, now.Add(-time.Hour).Unix(), now.Add(time.Hour).Unix()))
+	var answer struct {
+		Data []struct {
+			Exemplars []struct{ Labels map[string]string }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		t.Fatalf("%s: %v: %s", d.name, err, text)
+	}
+	for _, series := range answer.Data {
+		for _, e := range series.Exemplars {
+			all = append(all, e.Labels[label])
+		}
+	}
+	return all
 }
 
 // becomes waits until an expression has one series with a value.
@@ -209,12 +231,15 @@ func TestPrometheus(t *testing.T) {
 	s := newService(t, j.sending(programs))
 	j.start(t, s.address)
 	calls := 0
+	var callers []string
 	call := func(n int) {
 		t.Helper()
-		if out, err := exec.Command("helper", strconv.Itoa(n)).CombinedOutput(); err != nil {
+		cmd := exec.Command("helper", strconv.Itoa(n))
+		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		calls += n
+		callers = append(callers, strconv.Itoa(cmd.Process.Pid))
 	}
 	seen := func() {
 		t.Helper()
@@ -227,6 +252,9 @@ func TestPrometheus(t *testing.T) {
 	j.become(t, "trace_changed_total", 1000)
 	j.become(t, "count(trace_many_total)", 4)
 	j.checkMetrics(t, s.address)
+	if tids := j.scraped.exemplars(t, "trace_latency_seconds", "tid"); len(tids) == 0 || slices.ContainsFunc(tids, func(tid string) bool { return !slices.Contains(callers, tid) }) {
+		t.Errorf("exemplars are of the threads %v, and the callers are %v", tids, callers)
+	}
 
 	before := s.created(t)
 	s.configure(t, j.sending(strings.Replace(programs, "{ @ = count() }", "{ @ = count(); @size = sum(8) }", 1)))
