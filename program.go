@@ -81,8 +81,8 @@ func Fields(names ...string) RunOption { return func(s *setting) { s.Columns.Nam
 // once the buffer is full.
 func Records() RunOption { return func(s *setting) { s.records = true } }
 
-// Exemplars makes histograms keep which events their largest values came from, for package trace/lang/metrics. It costs a few
-// nanoseconds for each value.
+// Exemplars makes histograms keep which events their largest values came from, for package trace/lang/metrics. Each value then costs more:
+// docs/cost.md has how much.
 func Exemplars() RunOption { return func(s *setting) { s.Exemplars = true } }
 
 // Output writes what the program prints and selects to w, and at the end its maps, in a format that is made while the program runs: text, json, csv

@@ -161,7 +161,10 @@ func queriesOf(t *testing.T, file string) map[string]string {
 		}
 		Panels []struct {
 			Title   string
-			Targets []struct{ Expr, LegendFormat string }
+			Targets []struct {
+				Expr, LegendFormat string
+				Exemplar           bool
+			}
 		}
 	}
 	if err := json.Unmarshal(text, &d); err != nil {
@@ -179,7 +182,11 @@ func queriesOf(t *testing.T, file string) map[string]string {
 			row = p.Title
 		}
 		for _, target := range p.Targets {
-			queries[file+", "+row+": "+p.Title+": "+target.LegendFormat] = target.Expr
+			where := file + ", " + row + ": " + p.Title + ": " + target.LegendFormat
+			queries[where] = target.Expr
+			if slowest := strings.HasPrefix(target.Expr, "histogram_quantile(0.99"); target.Exemplar != slowest { // once a panel is enough
+				t.Errorf("%s: exemplars are shown: %v, want %v", where, target.Exemplar, slowest)
+			}
 		}
 	}
 	return queries

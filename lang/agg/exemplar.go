@@ -20,7 +20,7 @@ type Exemplified interface {
 // Two BPF programs may write a slot at the same time, or one while it is read. Then the words belong to two events. They yield
 // no bucket that has a value, as [Mix] spreads the difference of the times over all bits, and the slot counts as empty.
 const (
-	Slots    = 4
+	Slots    = 4 // a power of two
 	SlotSize = 2 // in words
 	// OldBits is how many bits the age of an exemplar has that keeps its slot: 69 s. A scraper has seen it by then, and whoever
 	// looks for what happened lately needs later ones.
