@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trace"
+	"trace/lang/metrics/family"
 )
 
 // nvmeRecording has 500 reads and writes of a disk.
@@ -121,6 +122,25 @@ end { print(@) }`, nil))
 	// rxe0 ended
 	// time.Duration
 	// @ [{[ibv_rc_pingpong] 2}]
+}
+
+// Which events the largest values of a histogram came from. Package trace/lang/metrics gives them to Prometheus.
+func ExampleExemplars() {
+	host := must(trace.OpenRecording(nvmeRecording))
+	defer host.Close()
+	program := must(host.Compile("reads", "nvme:complete_rq / opcode == read / { @ = hist(latency) }", nil))
+	run := must(program.Start(context.Background(), trace.Exemplars()))
+	defer run.Close()
+	check(run.Wait())
+	families := family.New(family.Config{Program: "reads"}).Families(must(run.Snapshot()))
+	for _, e := range families[0].Series[0].Buckets.Exemplars {
+		fmt.Printf("%.4f s, thread %d at %s\n", e.Value, e.TID, e.Time.UTC().Format("15:04:05.000000"))
+	}
+	// Output:
+	// 0.0063 s, thread 223 at 16:11:56.387276
+	// 0.0126 s, thread 223 at 16:11:56.331363
+	// 0.0252 s, thread 223 at 16:11:55.664022
+	// 0.0503 s, thread 223 at 16:11:55.606948
 }
 
 // What happened to the events, and what is missing.

@@ -148,7 +148,12 @@ func (h histogram) buckets() Buckets { return Buckets{h.Ranges, h.exemplars} }
 func (h histogram) Shape() Shape     { return h.buckets() }
 
 // counts returns the part of a state that counts values.
-func (h histogram) counts(state []uint64) []uint64 { return state[:h.Count()] }
+func (h histogram) counts(state []uint64) []uint64 {
+	if h.exemplars {
+		return state[:h.Count()]
+	}
+	return state
+}
 
 func (h histogram) Add(state []uint64, x uint64, signed bool) {
 	state[h.Index(x, signed)]++

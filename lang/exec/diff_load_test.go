@@ -12,9 +12,11 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"trace/lang/agg"
 	"trace/lang/check"
 	"trace/lang/ir"
 	"trace/lang/plan"
+	"trace/lang/result"
 	"trace/probes/event"
 )
 
@@ -105,6 +107,7 @@ func (c *diffCase) load(k *diffKernel) *diffFailure {
 	}
 	defer loaded.close()
 	printed := c.watch(kernel)
+	c.identify(printed)
 	runs, err := c.runLoad(k, loaded, kernel)
 	if err != nil {
 		return differ("run", "%v", err)
@@ -117,6 +120,9 @@ func (c *diffCase) load(k *diffKernel) *diffFailure {
 		if f := compareRowTexts("print and clear", m.Name, "the events", truth[m.Name], "the prints", printed[m].texts(truth[m.Name])); f != nil {
 			f.detail += fmt.Sprintln(kernel.MapLosses())
 			return f
+		}
+		if stranger := printed[m].stranger; stranger != "" {
+			return differ("exemplar", "%s: %s", m.Name, stranger)
 		}
 	}
 	return nil
@@ -221,6 +227,23 @@ type loadStore struct {
 	last  []ir.Element
 	times uint64 // how often an element counts; 0 means 1
 	sum   map[string]*loadRow
+	// origins are the times and threads of all events, and stranger describes an exemplar that is of none.
+	origins  map[origin]bool
+	stranger string
+}
+
+// origin is the time and the thread of an event.
+type origin struct{ nsecs, tid uint64 }
+
+// identify notes which exemplars there may be.
+func (c *diffCase) identify(all map[*ir.Map]*loadStore) {
+	origins := map[origin]bool{}
+	for _, e := range c.events {
+		origins[origin{event.To[uint64](e.get(e.probe.Field("nsecs"))), event.To[uint64](e.get(e.probe.Field("tid")))}] = true
+	}
+	for _, s := range all {
+		s.origins = origins
+	}
 }
 
 // watch stands between the clauses of a side and its maps.
@@ -268,8 +291,30 @@ func (s *loadStore) count() {
 			s.sum[key] = row
 		}
 		row.add(s.m, e, max(s.times, 1))
+		s.meet(e)
 	}
 	s.last = nil
+}
+
+// meet notes an exemplar that is of no event: of words of two events, perhaps.
+func (s *loadStore) meet(e ir.Element) {
+	if s.origins == nil || e.State == nil {
+		return
+	}
+	var times []uint64
+	show := agg.Show{Clock: func(nsecs uint64) time.Time { times = append(times, nsecs); return time.Time{} }}
+	var h result.Histogram
+	switch v := s.m.Agg.Result(e.State, show).(type) {
+	case result.Histogram:
+		h = v
+	case result.Quantiles:
+		h = v.Histogram
+	}
+	for i, x := range h.Exemplars {
+		if of := (origin{times[i], uint64(x.TID)}); !s.origins[of] {
+			s.stranger = fmt.Sprintf("%+v, bucket %d", of, x.Bucket)
+		}
+	}
 }
 
 func (r *loadRow) add(m *ir.Map, e ir.Element, times uint64) {
@@ -284,6 +329,9 @@ func (r *loadRow) add(m *ir.Map, e ir.Element, times uint64) {
 		fallthrough
 	default:
 		part := slices.Clone(e.State)
+		if m.Agg.Traits().Exemplars { // which events are the last ones depends on the CPUs
+			clear(part[len(part)-agg.Slots*agg.SlotSize:])
+		}
 		if !m.Agg.Traits().Picks {
 			for i := range part {
 				part[i] *= times

@@ -100,6 +100,10 @@ func (s *kernelStore) update(_ []any, _ uint64, absent bool) error {
 	return nil
 }
 
+func (s *kernelStore) updateFrom(key []any, _ uint64, _ uint32, x uint64) error {
+	return s.update(key, x, false)
+}
+
 func (s *kernelStore) remove(key []any) error {
 	if len(s.Key) == 0 {
 		return s.m.Put(s.row(nil), s.zeros())

@@ -58,8 +58,7 @@ func addFrom(origin *row, plain adder) adder {
 		case from[0] == nil || from[1] == nil:
 			return plain(sc, store, key, x)
 		}
-		store.(*userStore).updateFrom(key, event.To[uint64](from[0]), uint32(event.To[uint64](from[1])), x)
-		return nil
+		return store.updateFrom(key, event.To[uint64](from[0]), uint32(event.To[uint64](from[1])), x)
 	}
 }
 

@@ -145,9 +145,9 @@ func (s *userStore) updateAt(key []any, at, x uint64) {
 	s.change(key, func(c *cell) { s.m.Agg.AddAt(c.State, at, x) })
 }
 
-// updateFrom adds a value of an event, which has a time, on the clock of nsecs, and a thread.
-func (s *userStore) updateFrom(key []any, at uint64, thread uint32, x uint64) {
+func (s *userStore) updateFrom(key []any, at uint64, thread uint32, x uint64) error {
 	s.change(key, func(c *cell) { s.m.Agg.AddFrom(c.State, at, thread, x) })
+	return nil
 }
 
 func (s *userStore) remove(key []any) error {
@@ -205,6 +205,8 @@ type mapStore interface {
 	set(key, value []any) error
 	add(key []any, delta uint64) error
 	update(key []any, x uint64, absent bool) error
+	// updateFrom adds a value of an event of a time, on the clock of nsecs, and a thread, in a map that keeps exemplars.
+	updateFrom(key []any, at uint64, thread uint32, x uint64) error
 	remove(key []any) error
 	// lookup returns the value of a scalar.
 	lookup(key []any) (value []any, ok bool, err error)
