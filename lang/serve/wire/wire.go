@@ -2,8 +2,8 @@
 // loader, which has privileges, answers.
 //
 // A message is its length in four bytes, little-endian, and so many bytes: a request is JSON, an answer is a byte 0 and a body, or a byte 1 and
-// the text of an error. A body is JSON, or what its type makes of it (encoding.BinaryMarshaler). A connection carries one request and its answer; an answer of events has many messages, until one side closes. Both
-// sides bound what they read, so that neither can exhaust the other.
+// the text of an error. A body is JSON, or what its type makes of it (encoding.BinaryMarshaler). A connection carries one request and its
+// answer; an answer of events has many messages, until one side closes. Both sides bound what they read, so that neither can exhaust the other.
 package wire
 
 import (
