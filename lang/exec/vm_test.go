@@ -45,7 +45,7 @@ func TestVMConstructs(t *testing.T) {
 			t.Run(p.String(), func(t *testing.T) { t.Skip(s.Reason) }) // TestVMNothingIsMissing knows what has to be there
 			continue
 		}
-		for i, text := range append(keys(p), constructs(p)) {
+		for i, text := range slices.Concat(keys(p), constructs(catalog, p)) {
 			t.Run(fmt.Sprintf("%s/%d", p, i), func(t *testing.T) {
 				attach(t, catalog, host, text)
 			})
@@ -111,8 +111,8 @@ func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text strin
 	}
 }
 
-// constructs uses everything that runs in the kernel, on a number of the probe's own if it has one.
-func constructs(p *event.Probe) string {
+// constructs uses every construct, in programs that the verifier can follow: it goes through all ways of all clauses of a probe.
+func constructs(catalog *probes.Catalog, p *event.Probe) []string {
 	number := "nsecs"
 	for _, f := range p.Fields {
 		if !f.Common && event.IsNumber(f.Type) && f.Type.Enum == nil {
@@ -123,7 +123,7 @@ func constructs(p *event.Probe) string {
 	if p.Group == "profile" {
 		name = "profile:97hz"
 	}
-	program := []string{
+	programs := [][]string{{
 		`P / (X >= 0 || X < 0) && comm != "nobody" && !(pid == 4000000000) && (pid in [1, 2..5000000]) && comm startsWith "" / {
 	@count = count(); @sum[comm] = sum(X); @avg[pid, X] = avg(X); @min[X] = min(X); @max = max(X); @stats[comm] = stats(X)
 }`,
@@ -134,17 +134,29 @@ func constructs(p *event.Probe) string {
 	@after = count()
 }`,
 		`P { @cast[(int8)X, (uint16)X, X == nil, X ?? 1, X > 5 ? 1 : 2, elapsed > 1s] = count(); printf("%d %s %d\n", X, comm, @n[comm]) }`,
-		`P { @k[kstack, ustack(5)] = count(); @u[comm] = ustack; $s = kstack(3); @same[$s == kstack(3)] = count() }`,
-		`P / kstack != nil || ustack(2) == nil / { printf("%s %s\n", kstack(2), ustack(127)); @last[tid] = kstack }`,
-		`P / kstack == @last[tid] / { @again = count() }`,
 		`P / @set[tid] > 0 / { @late = count() }`,
-		`P { @top = topk(X, 10); @of[comm] = topk((tid, X), 5, 3); @stacks = topk(kstack, 3) }`,
+	}, {
+		`P { $t = (pid, X); if ($t != (4000000000, 1) && $t in [(1, 1), $t]) { @t[$t] = count(); print($t) } }`,
 		`P / rand % 3 >= 0 / { $i = 1; for ($j : 0..4) { if ($j == 2) { continue } @n[comm] += $i++ }
 	unroll (3) { if ($i > 5) { break } @added += $i-- } let $c: uint8 = X ?? 1; @added += (bool)$c ? $c : $i
 }`,
+		`P { @top = topk(X, 10); @of[comm] = topk((tid, X), 5, 3) }`,
+	}}
+	stacks := []string{
+		`P { @k[kstack, ustack(5)] = count(); @u[comm] = ustack; $s = kstack(3); @same[$s == kstack(3)] = count() }`,
+		`P / kstack != nil || ustack(2) == nil / { printf("%s %s\n", kstack(2), ustack(127)); @last[tid] = kstack }`,
+		`P / kstack == @last[tid] / { @again = count() }`,
+		`P { @stacks = topk(kstack, 3) }`,
 		`P / pid == 4000000000 / { signal("KILL"); signal_thread(X); printf("nobody\n"); exit() }`,
 	}
-	return strings.NewReplacer("P ", name+" ", "X", number).Replace(strings.Join(program, "\n"))
+	if _, err := compile("program", name+" { @[kstack, ustack] = count() }", catalog.Probes(), check.Options{}); err == nil { // it is of the current task
+		programs = append(programs, stacks)
+	}
+	var all []string
+	for _, clauses := range programs {
+		all = append(all, strings.NewReplacer("P ", name+" ", "X", number).Replace(strings.Join(clauses, "\n")))
+	}
+	return all
 }
 
 // keys uses every field of the probe as a key and in a predicate, some in each program. The presence of each is a branch, and the
