@@ -154,14 +154,18 @@ func (h *Host) stored(name string, changed time.Time, most int64) map[string]eve
 	return s.containers
 }
 
-// ofContainerd uses the configuration with which containerd runs a container: its own, or the one of k3s. Without Kubernetes a container is
-// named by its id.
+// tasksOfContainerd has folders NAMESPACE/ID, below containerd's own state and below the one of k3s, for the containers that run.
+const tasksOfContainerd = "io.containerd.runtime.v2.task"
+
+func statesOfContainerd() []string { return []string{"run/containerd", "run/k3s/containerd"} }
+
+// ofContainerd uses the configuration with which containerd runs a container. Without Kubernetes a container is named by its id.
 func (h *Host) ofContainerd(at *place) {
 	if at.container == "" || at.user != "" {
 		return
 	}
-	for _, state := range []string{"run/containerd", "run/k3s/containerd"} {
-		tasks := filepath.Join(h.root, state, "io.containerd.runtime.v2.task")
+	for _, state := range statesOfContainerd() {
+		tasks := filepath.Join(h.root, state, tasksOfContainerd)
 		for _, namespace := range namesIn(tasks) {
 			var config struct {
 				Annotations labels
@@ -171,4 +175,19 @@ func (h *Host) ofContainerd(at *place) {
 			}
 		}
 	}
+}
+
+// task returns the id of the container of containerd whose cgroup is /NAMESPACE/ID, or is below it. Whoever starts a container without
+// Kubernetes chooses both: only containerd can list them.
+func (h *Host) task(path string) string {
+	parts := strings.Split(path, "/")
+	if len(parts) < 3 || parts[1] == "" || parts[2] == "" {
+		return ""
+	}
+	for _, state := range statesOfContainerd() {
+		if _, err := os.Stat(filepath.Join(h.root, state, tasksOfContainerd, parts[1], parts[2], "config.json")); err == nil {
+			return parts[2]
+		}
+	}
+	return ""
 }

@@ -34,6 +34,10 @@ func NewHost(root string, dir func(path string) (string, bool)) *Host {
 // before the files that name it.
 func (h *Host) Workload(path string) (w event.Workload, settled bool) {
 	at := parse(path)
+	// An id that the path does not show to be one is the only name. What is below it can give its cgroups any names.
+	if id := h.task(path); id != "" && id != at.container {
+		return event.Workload{Container: id}, true
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	settled = true

@@ -196,6 +196,32 @@ func TestContainers(t *testing.T) {
 	}
 }
 
+// Without Kubernetes whoever starts a container of containerd chooses its namespace and its id, and so its cgroup.
+func TestTasks(t *testing.T) {
+	const config = "/config.json"
+	tasks := "run/containerd/io.containerd.runtime.v2.task/"
+	root := files(t, map[string]string{
+		tasks + "build/image-builder-7" + config:                         "{}",
+		tasks + "default/" + id1 + config:                                `{"annotations":{"nerdctl/name":"web"}}`,
+		"run/k3s/containerd/io.containerd.runtime.v2.task/a/db" + config: "{}",
+	})
+	h := NewHost(root, nil)
+	for path, want := range map[string]event.Workload{
+		"/build/image-builder-7":        {Container: "image-builder-7"},
+		"/build/image-builder-7/a/b":    {Container: "image-builder-7"},
+		"/build/image-builder-7/" + id2: {Container: "image-builder-7"}, // made by the container
+		"/build/other":                  {},
+		"/build":                        {},
+		"/a/build/image-builder-7":      {},
+		"/a/db":                         {Container: "db"},
+		"/default/" + id1:               {Container: "web"},
+	} {
+		if got, settled := h.Workload(path); got != want || !settled {
+			t.Errorf("%s: got %+v, %v, want %+v", path, got, settled, want)
+		}
+	}
+}
+
 // A file may be as large as it likes, and a name as long.
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("x", 1000)
