@@ -27,16 +27,16 @@ NodeName=n1 NodeAddr=10.9.0.1 CPUs=1 State=UNKNOWN
 PartitionName=p Nodes=n1 Default=YES State=UP
 `
 
-// slurm is a root file system with Slurm.
-type slurm string
+// rootFS is a root file system with what a test needs.
+type rootFS string
 
 // run runs a script in it.
-func (root slurm) run(t *testing.T, script string) string {
+func (root rootFS) run(t *testing.T, script string) string {
 	t.Helper()
 	return sh(t, "chroot %s sh -ec '%s'", root, script)
 }
 
-func (root slurm) write(t *testing.T, name, text string) {
+func (root rootFS) write(t *testing.T, name, text string) {
 	t.Helper()
 	name = filepath.Join(string(root), name)
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -57,7 +57,7 @@ func TestVMSlurm(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, "usr/sbin/slurmd-wlm")); err != nil {
 		t.Skip("needs Debian's Slurm, which .ci/setup slurm installs")
 	}
-	cluster := slurm(root)
+	cluster := rootFS(root)
 	sh(t, "cd %s; hostname n1; mount -t tmpfs none run; mount -t tmpfs none tmp; mount -t proc proc proc; mount --rbind /sys sys; mount --rbind /dev dev; mkdir -p /sys/fs/cgroup/system.slice", root)
 	t.Cleanup(func() {
 		sh(t, "cd %s; umount -l run tmp proc sys dev; rmdir /sys/fs/cgroup/system.slice || true", root)
@@ -68,11 +68,11 @@ func TestVMSlurm(t *testing.T) {
 	cluster.run(t, `mkdir /run/munge; chown -R munge: /etc/munge /run/munge /var/log/munge /var/lib/munge; chmod 400 /etc/munge/munge.key; su munge -s /bin/sh -c /usr/sbin/munged`)
 	t.Cleanup(func() { cluster.run(t, "pkill munged") })
 	for _, setting := range []string{"", "CgroupJobIdPaths=yes"} {
-		t.Run(setting, func(t *testing.T) { cluster.test(t, setting) })
+		t.Run(setting, func(t *testing.T) { testSlurm(t, cluster, setting) })
 	}
 }
 
-func (root slurm) test(t *testing.T, setting string) {
+func testSlurm(t *testing.T, root rootFS, setting string) {
 	root.write(t, "etc/slurm/cgroup.conf", "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"+setting+"\n")
 	root.run(t, `rm -rf /run/slurmctld /run/slurmd; mkdir /run/slurmctld /run/slurmd; slurmctld -c >/tmp/out 2>&1; slurmd >>/tmp/out 2>&1
 		for n in $(seq 60); do if sinfo -h -o %t 2>/dev/null | grep -q idle; then break; fi; sleep 1; done; sinfo`)
