@@ -258,7 +258,7 @@ func (r *Run) Snapshot() (family.Snapshot, error) {
 		s.Maps = append(s.Maps, family.MapLoss{Map: m.Map, Lost: []family.Loss{{Reason: "full", Count: m.Full}, {Reason: "busy", Count: m.Busy}, {Reason: "no_memory", Count: m.NoMemory}}})
 	}
 	err = r.read(func() (err error) {
-		s.Tables, err = r.running.Tables()
+		s.Tables, err = r.running.Unsorted()
 		return err
 	})
 	return s, err

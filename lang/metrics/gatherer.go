@@ -82,11 +82,7 @@ func compare(a, b *dto.Metric) int {
 
 // metricsOf returns the series of a family. They share few pieces of memory: ten thousand small ones would take longer than all that is done with them.
 func metricsOf(f *family.Family) []*dto.Metric {
-	byName := make([]int, len(f.Labels))
-	for i := range byName {
-		byName[i] = i
-	}
-	slices.SortFunc(byName, func(a, b int) int { return strings.Compare(f.Labels[a], f.Labels[b]) })
+	byName := f.ByName()
 	metrics := make([]dto.Metric, len(f.Series))
 	pairs := make([]dto.LabelPair, len(f.Series)*len(f.Labels))
 	all := make([]*dto.Metric, len(metrics))

@@ -125,10 +125,15 @@ const (
 	ByNature Order = ""
 	ByKey    Order = "key"
 	ByValue  Order = "value"
+	// NoOrder leaves the rows as they are.
+	NoOrder Order = "none"
 )
 
 // Sort sorts the rows in ascending order. It keeps the top rows with the largest values, or all if top is 0.
 func (t *Table) Sort(by Order, top int64) {
+	if by == NoOrder && top == 0 {
+		return
+	}
 	type ranked struct {
 		Row
 		rank []any

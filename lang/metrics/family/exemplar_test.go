@@ -54,12 +54,12 @@ func TestExemplarsOfSeveralRows(t *testing.T) {
 	l := newLatencies(agg.NewQuantile(50))
 	l.add("a", 10, 100, 3_000_000, 70_000_000, 1)
 	l.add("a", 5, 200, 3_100_000, 2_000_000, 1<<39) // the last one is beyond all bounds
-	l.add("b", 1, 300, 5_000)
+	l.add("b", 1, 300, 5_000, 5_000, 5_000)
 	l.add("c", 20, 400, 5_000_000)
 	l.add("d", 30, 500, 6_000_000, 900_000)
 	want := map[string][]string{
 		"a":   {"102@12=1e-09", "201@6=0.002", "100@10=0.003", "101@11=0.07", "202@7=6e+02"},
-		"b":   {"300@1=5e-06"},
+		"b":   {"302@3=5e-06"},
 		Other: {"501@31=0.0009", "500@30=0.006"},
 	}
 	e := New(Config{Program: "p", Series: 2})

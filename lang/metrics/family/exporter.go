@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,10 +111,11 @@ type exported struct {
 	ranges *ranges // of a distribution
 	// created is when everything was 0.
 	created time.Time
-	// entries are the keys of the map, by their labels, and keys that were in it lately. order has them in the order in which they came, and own
-	// counts those with a series of their own.
+	// entries are the keys of the map, by their labels, and keys that were in it lately. order has them sorted by their labels, which byName has in
+	// the order of their names, as scrapes show them. own counts those with a series of their own.
 	entries map[string]*entry
 	order   []*entry
+	byName  []int
 	own     int
 	// crowded reports that a key got no series for lack of room.
 	crowded bool
@@ -130,7 +132,7 @@ type exported struct {
 
 // newExported returns a map without values. One without a key has its only series from the beginning: what was not counted yet is 0.
 func newExported(f Family, c *Config, t result.Table, created time.Time) *exported {
-	m := &exported{Family: f, config: c, created: created, entries: map[string]*entry{}, ended: map[format.Verbatim]bool{}}
+	m := &exported{Family: f, config: c, created: created, entries: map[string]*entry{}, byName: f.ByName(), ended: map[format.Verbatim]bool{}}
 	if h, is := distributionOf(t.Zero); is {
 		m.ranges = rangesOf(h)
 	}
@@ -171,6 +173,17 @@ type entry struct {
 
 func (e *entry) total() amount { return e.base.plus(e.last) }
 
+// add adds what a row of a snapshot has.
+func (e *entry) add(a amount, v result.Value, ended bool, snapshot int) {
+	if e.seen != snapshot {
+		e.seen, e.ended, e.next, e.restored, e.exemplars = snapshot, true, amount{}, false, nil
+	}
+	e.next, e.ended = e.next.plus(a), e.ended && ended
+	if h, is := distributionOf(v); is {
+		e.exemplars = append(e.exemplars, h.Exemplars...)
+	}
+}
+
 // patience is in how many snapshots a key may be absent before it loses its series.
 const patience = 2
 
@@ -178,9 +191,7 @@ const patience = 2
 func (m *exported) family(t result.Table, s Snapshot) Family {
 	m.snapshots++
 	clear(m.ended)
-	for _, r := range t.Rows {
-		m.read(t, r)
-	}
+	m.read(t)
 	m.order = slices.DeleteFunc(m.order, m.settle)
 	if t.Metric == result.Counter && t.Adds == result.Counts { // each update adds 1
 		m.lost = s.lostOf(t.Name)
@@ -201,31 +212,60 @@ func (m *exported) family(t result.Table, s Snapshot) Family {
 	return f
 }
 
-// read takes over a row. Rows with the same labels are one key. The rows with the largest values come first, and get series of their own.
-func (m *exported) read(t result.Table, r result.Row) {
-	a, ok := amountOf(r.Value)
-	if !ok {
-		return
+// read takes over the rows of a snapshot. Rows with the same labels are one key.
+func (m *exported) read(t result.Table) {
+	var unknown []result.Row
+	for _, r := range t.Rows {
+		a, ok := amountOf(r.Value)
+		if !ok {
+			continue
+		}
+		if e, ended := m.find(t, r); e != nil {
+			e.add(a, r.Value, ended, m.snapshots)
+		} else {
+			unknown = append(unknown, r)
+		}
 	}
+	if len(unknown) > 0 {
+		m.welcome(t, unknown)
+	}
+}
+
+// find returns the key of a row, or nil if it is not known. The labels are in m.key then. It reports whether one of its cgroups has ended.
+func (m *exported) find(t result.Table, r result.Row) (e *entry, ended bool) {
 	m.key = m.key[:0]
-	ended := false
 	for i, v := range r.Key {
 		m.key = appendKey(m.key, labelOf(t.Key[i].Type, v))
 		ended = ended || m.hasEnded(t.Key[i].Type, v)
 	}
-	e := m.entries[string(m.key)]
-	if e == nil {
-		e = &entry{key: string(m.key), labels: m.config.withLabels(labelsOf(t.Key, r.Key)), own: !ended && m.own < m.config.Series}
-		m.enter(e)
-		m.crowded = m.crowded || m.own == m.config.Series && !e.own
+	return m.entries[string(m.key)], ended
+}
+
+// welcome takes over rows whose keys are not known. If there is no room for all of them, those with the largest values get series of their own.
+func (m *exported) welcome(t result.Table, rows []result.Row) {
+	if m.own+len(rows) > m.config.Series {
+		t.Rows = rows
+		t.Sort(result.ByValue, 0)
+		slices.Reverse(rows)
 	}
-	if e.seen != m.snapshots {
-		e.seen, e.ended, e.next, e.restored, e.exemplars = m.snapshots, true, amount{}, false, nil
+	for _, r := range rows {
+		e, ended := m.find(t, r)
+		if e == nil {
+			e = &entry{key: string(m.key), labels: m.config.withLabels(labelsOf(t.Key, r.Key)), own: !ended && m.own < m.config.Series}
+			m.enter(e)
+			m.crowded = m.crowded || m.own == m.config.Series && !e.own
+		}
+		a, _ := amountOf(r.Value)
+		e.add(a, r.Value, ended, m.snapshots)
 	}
-	e.next, e.ended = e.next.plus(a), e.ended && ended
-	if h, is := distributionOf(r.Value); is {
-		e.exemplars = append(e.exemplars, h.Exemplars...)
-	}
+	slices.SortFunc(m.order, func(a, b *entry) int {
+		for _, i := range m.byName {
+			if c := strings.Compare(a.labels[i], b.labels[i]); c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
 }
 
 // hasEnded reports whether an element of a key is the path of a cgroup that has ended. It asks once for each path: that is a system call.

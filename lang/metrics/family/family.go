@@ -9,6 +9,7 @@ package family
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -39,6 +40,16 @@ type Family struct {
 	// Labels are the names of the labels.
 	Labels []string
 	Series []Series
+}
+
+// ByName returns the indexes of the labels in the order of their names.
+func (f *Family) ByName() []int {
+	all := make([]int, len(f.Labels))
+	for i := range all {
+		all[i] = i
+	}
+	slices.SortFunc(all, func(a, b int) int { return strings.Compare(f.Labels[a], f.Labels[b]) })
+	return all
 }
 
 // Series is the value for some values of the labels.
