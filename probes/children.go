@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"trace/probes/proc"
 )
 
 // family is a set of processes.
@@ -72,17 +73,12 @@ func addChildren(members []byte) (added bool, err error) {
 
 // parentOf returns the parent of a process, 0 if it has ended.
 func parentOf(pid int) int {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, err := proc.ReadStat(pid)
 	if err != nil {
 		return 0
 	}
-	// The name, in parentheses, may hold anything; then come the state and the parent: proc(5).
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 2 {
-		return 0
-	}
-	parent, _ := strconv.Atoi(fields[1])
-	return parent
+	parent, _ := stat.Number(proc.Parent)
+	return int(parent)
 }
 
 // has reports whether a process belongs to the family.

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"trace/probes/kernel"
+	"trace/probes/proc"
 	"trace/probes/verbs"
 )
 
@@ -125,7 +126,7 @@ func (r *opener) opened(o verbs.Open, before bool) {
 func (f filled) process(pid int, cgroups *kernel.Cgroups) {
 	f.number("pid", uint64(pid))
 	f.text("comm", readLine(pid, "comm"))
-	status := readStatus(pid)
+	status := proc.Status(pid)
 	f.status(status, "uid", "Uid")
 	f.status(status, "pgid", "NSpgid")
 	if f.status(status, "ppid", "PPid") {
@@ -154,20 +155,6 @@ func (f filled) status(status map[string][]string, field, line string) bool {
 	}
 	f.number(field, n)
 	return true
-}
-
-// readStatus reads /proc/PID/status: proc_pid_status(5).
-func readStatus(pid int) map[string][]string {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return nil
-	}
-	lines := make(map[string][]string)
-	for line := range strings.Lines(string(text)) {
-		name, values, _ := strings.Cut(line, ":")
-		lines[name] = strings.Fields(values)
-	}
-	return lines
 }
 
 // readLine reads a file of a process that has one line, "" if it cannot be read.

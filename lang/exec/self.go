@@ -11,6 +11,7 @@ import (
 
 	"trace/lang/ir"
 	"trace/probes/event"
+	"trace/probes/proc"
 )
 
 // This file has what a clause without an event reads of the process that runs it: trace itself.
@@ -82,18 +83,13 @@ func commOf(pid int) any {
 	return strings.TrimSuffix(string(name), "\n")
 }
 
-// cpu returns the CPU that the process was last on, or nil if it is not known: proc_pid_stat(5), field 39, counted after the name.
+// cpu returns the CPU that the process was last on, or nil if it is not known.
 func cpu() any {
-	const fieldAfterName = 39 - 3
-	stat, err := os.ReadFile("/proc/self/stat")
+	stat, err := proc.ReadStat(os.Getpid())
 	if err != nil {
 		return nil
 	}
-	fields := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')')+1:])
-	if len(fields) <= fieldAfterName {
-		return nil
-	}
-	n, err := strconv.ParseUint(fields[fieldAfterName], 10, 64)
+	n, err := stat.Number(proc.Processor)
 	if err != nil {
 		return nil
 	}

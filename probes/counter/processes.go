@@ -3,7 +3,6 @@
 package counter
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"trace/probes/proc"
 )
 
 // MappingKinds are the counters of a process: how much it has mapped of each kind. They have the order of enum vm_kind of bpf/vm.bpf.c.
@@ -70,103 +71,57 @@ func (p processes) Read(each func(Set)) error {
 
 // mapped reads what a process has mapped.
 func mapped(pid int) (s Set, err error) {
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	maps, err := proc.Mappings(pid)
 	if err != nil || len(maps) == 0 {
 		return s, err
 	}
 	s.At = now()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, err := proc.ReadStat(pid)
 	if err != nil {
 		return s, err
 	}
-	s.Device = uint64(pid)
-	if s.Name, s.Began, err = nameAndBeginning(stat); err != nil {
+	s.Device, s.Name = uint64(pid), stat.Name
+	if s.Began, err = stat.Number(proc.StartTime); err != nil {
 		return s, fmt.Errorf("/proc/%d/stat: %w", pid, err)
 	}
-	sizes, err := sizesOf(maps)
-	if err != nil {
-		return s, fmt.Errorf("/proc/%d/maps: %w", pid, err)
-	}
+	sizes := sizesOf(maps)
 	for kind, size := range sizes {
 		s.Counters = append(s.Counters, Counter{MappingKinds[kind], size})
 	}
 	return s, nil
 }
 
-// nameAndBeginning returns the second and the 22nd field of /proc/PID/stat: proc_pid_stat(5).
-func nameAndBeginning(stat []byte) (name string, began uint64, err error) {
-	const beginning = 22 - 3 // of those after the name
-	before, after, _ := bytes.Cut(stat, []byte("("))
-	end := bytes.LastIndexByte(after, ')')
-	if len(before) == 0 || end < 0 {
-		return "", 0, fmt.Errorf("no name in %q", stat)
-	}
-	fields := bytes.Fields(after[end+1:])
-	if len(fields) <= beginning {
-		return "", 0, fmt.Errorf("%d fields after the name", len(fields))
-	}
-	began, err = strconv.ParseUint(string(fields[beginning]), 10, 64)
-	return string(after[:end]), began, err
-}
-
-// sizesOf adds up the lines of /proc/PID/maps by kind: proc_pid_maps(5).
-func sizesOf(maps []byte) (sizes [kinds]uint64, err error) {
-	for line := range bytes.Lines(maps) {
-		m, err := mappingOf(string(bytes.TrimSuffix(line, []byte("\n"))))
-		if err != nil {
-			return sizes, err
-		}
-		if kind, counts := m.kind(); counts {
-			sizes[kind] += m.end - m.start
+// sizesOf adds up mappings by kind.
+func sizesOf(maps []proc.Mapping) (sizes [kinds]uint64) {
+	for _, m := range maps {
+		if kind, counts := kindOf(m); counts {
+			sizes[kind] += m.End - m.Start
 		}
 	}
-	return sizes, nil
+	return sizes
 }
 
-// A mapping is a line of /proc/PID/maps.
-type mapping struct {
-	start, end uint64
-	shared     bool
-	path       string
-}
-
-func mappingOf(line string) (m mapping, err error) {
-	fields := strings.SplitN(line, " ", 6) // range, permissions, offset, device, inode, path
-	start, end, ok := strings.Cut(fields[0], "-")
-	if len(fields) < 5 || !ok || len(fields[1]) != 4 {
-		return m, fmt.Errorf("a line %q", line)
-	}
-	var errs [2]error
-	m.start, errs[0] = strconv.ParseUint(start, 16, 64)
-	m.end, errs[1] = strconv.ParseUint(end, 16, 64)
-	m.shared = fields[1][3] == 's'
-	if len(fields) > 5 {
-		m.path = strings.TrimLeft(fields[5], " ")
-	}
-	return m, errors.Join(errs[:]...)
-}
-
-// kind returns the kind of a mapping. [vsyscall] is the same page in all processes, and belongs to none.
-func (m mapping) kind() (kind int, counts bool) {
+// kindOf returns the kind of a mapping. [vsyscall] is the same page in all processes, and belongs to none.
+func kindOf(m proc.Mapping) (kind int, counts bool) {
 	switch {
-	case m.path == "[vsyscall]":
+	case m.Path == "[vsyscall]":
 		return 0, false
-	case m.path == "[heap]":
+	case m.Path == "[heap]":
 		return heap, true
-	case m.path == "[stack]":
+	case m.Path == "[stack]":
 		return stack, true
-	case m.ofFile() && m.shared:
+	case ofFile(m) && m.Shared():
 		return sharedFile, true
-	case m.ofFile():
+	case ofFile(m):
 		return privateFile, true
-	case m.shared:
+	case m.Shared():
 		return sharedAnon, true
 	}
 	return privateAnon, true
 }
 
 // ofFile: memory that is shared without a file, large pages without one, and shmget(2) have files that only the kernel sees.
-func (m mapping) ofFile() bool {
-	return strings.HasPrefix(m.path, "/") && !(strings.HasSuffix(m.path, " (deleted)") &&
-		(m.path == "/dev/zero (deleted)" || m.path == "/anon_hugepage (deleted)" || strings.HasPrefix(m.path, "/SYSV")))
+func ofFile(m proc.Mapping) bool {
+	return strings.HasPrefix(m.Path, "/") && !(strings.HasSuffix(m.Path, " (deleted)") &&
+		(m.Path == "/dev/zero (deleted)" || m.Path == "/anon_hugepage (deleted)" || strings.HasPrefix(m.Path, "/SYSV")))
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"trace/probes/proc"
 )
 
 // Lines of /proc/PID/maps, as kernels write them.
@@ -29,11 +31,11 @@ func TestKinds(t *testing.T) {
 		"7f00-8f00 rw-p 00000000 00:00 0                          [stack]":            "stack",
 		"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0          [vsyscall]": "",
 	} {
-		sizes, err := sizesOf([]byte(line + "\n"))
+		maps, err := proc.ReadMappings(strings.NewReader(line + "\n"))
 		if err != nil {
 			t.Errorf("%s: %v", line, err)
 		}
-		for kind, size := range sizes {
+		for kind, size := range sizesOf(maps) {
 			wanted := uint64(0)
 			if MappingKinds[kind] == want {
 				wanted = 0x1000
@@ -41,26 +43,6 @@ func TestKinds(t *testing.T) {
 			if size != wanted {
 				t.Errorf("%s: %d of %s, want %d", line, size, MappingKinds[kind], wanted)
 			}
-		}
-	}
-	for _, line := range []string{"", "7f00 rw-p 0 00:00 0 ", "7f00-x rw-p 00000000 00:00 0 ", "7f00-8f00 rw 0 00:00 0 "} {
-		if _, err := sizesOf([]byte(line + "\n")); err == nil {
-			t.Errorf("%q is no line", line)
-		}
-	}
-}
-
-// A name may have any bytes.
-func TestNameAndBeginning(t *testing.T) {
-	rest := strings.Repeat("7 ", 18) + "4711 9 9"
-	for stat, want := range map[string]string{"12 (work) S " + rest: "work", "12 (a) (b) 3) R " + rest: "a) (b) 3"} {
-		if name, began, err := nameAndBeginning([]byte(stat)); name != want || began != 4711 || err != nil {
-			t.Errorf("%q: %q, %d, %v", stat, name, began, err)
-		}
-	}
-	for stat, want := range map[string]string{"": `no name in ""`, "12": `no name in "12"`, "12 (work) S 1 2": "3 fields after the name"} {
-		if _, _, err := nameAndBeginning([]byte(stat)); err == nil || err.Error() != want {
-			t.Errorf("%q: %v, want %s", stat, err, want)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"trace/probes/proc"
 )
 
 // This file opens the files that processes map, reads their symbols, and drops both when there are too many.
@@ -184,16 +186,11 @@ func (p *Processes) vdso(size uint64) *image {
 }
 
 func ownVDSO() []byte {
-	maps, err := os.Open("/proc/self/maps")
+	all, err := proc.Mappings(os.Getpid())
 	if err != nil {
 		return nil
 	}
-	defer maps.Close()
-	all, err := readMaps(maps, 0)
-	if err != nil {
-		return nil
-	}
-	i := slices.IndexFunc(all, func(m mapping) bool { return m.name == "[vdso]" })
+	i := slices.IndexFunc(all, func(m proc.Mapping) bool { return m.Path == "[vdso]" })
 	if i < 0 {
 		return nil
 	}
@@ -202,8 +199,8 @@ func ownVDSO() []byte {
 		return nil
 	}
 	defer mem.Close()
-	data := make([]byte, all[i].end-all[i].start)
-	if _, err := mem.ReadAt(data, int64(all[i].start)); err != nil {
+	data := make([]byte, all[i].End-all[i].Start)
+	if _, err := mem.ReadAt(data, int64(all[i].Start)); err != nil {
 		return nil
 	}
 	return data

@@ -1,14 +1,11 @@
 package symbols
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"io"
-	"slices"
-	"strconv"
-	"strings"
+
+	"trace/probes/proc"
 )
 
 // file identifies a file that processes map.
@@ -33,48 +30,16 @@ type mapping struct {
 // bytes estimates its memory.
 func (m mapping) bytes() int { return 112 + len(m.name) }
 
-// readMaps reads a file like /proc/PID/maps and returns the mappings with code.
-func readMaps(r io.Reader, now uint64) ([]mapping, error) {
-	var all []mapping
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<16)
-	for lines.Scan() {
-		if m, ok := parseMapping(lines.Text()); ok {
-			m.since, m.there = now, true
-			all = append(all, m)
+// withCode returns the mappings that have code.
+func withCode(all []proc.Mapping, now uint64) []mapping {
+	var code []mapping
+	for _, m := range all {
+		if m.Executable() {
+			code = append(code, mapping{start: m.Start, end: m.End, offset: m.Offset, file: file{m.Major, m.Minor, m.Inode}, name: m.Path, since: now, there: true})
 		}
 	}
-	return all, lines.Err()
+	return code
 }
-
-// parseMapping reads a line like `7f1e2a000000-7f1e2a022000 r-xp 00026000 fe:01 1234     /usr/lib/libc.so.6`; ok is false if it has no code.
-func parseMapping(line string) (m mapping, ok bool) {
-	fields := strings.SplitN(line, " ", 6)
-	if len(fields) < 5 || len(fields[1]) < 3 || fields[1][2] != 'x' {
-		return m, false
-	}
-	start, end, _ := strings.Cut(fields[0], "-")
-	major, minor, _ := strings.Cut(fields[3], ":")
-	var errs [6]error
-	var ma, mi uint64
-	m.start, errs[0] = strconv.ParseUint(start, 16, 64)
-	m.end, errs[1] = strconv.ParseUint(end, 16, 64)
-	m.offset, errs[2] = strconv.ParseUint(fields[2], 16, 64)
-	ma, errs[3] = strconv.ParseUint(major, 16, 32)
-	mi, errs[4] = strconv.ParseUint(minor, 16, 32)
-	m.file.inode, errs[5] = strconv.ParseUint(fields[4], 10, 64)
-	if slices.ContainsFunc(errs[:], func(err error) bool { return err != nil }) || m.end <= m.start {
-		return mapping{}, false
-	}
-	m.file.major, m.file.minor = uint32(ma), uint32(mi)
-	if len(fields) == 6 {
-		m.name = unescape(strings.TrimLeft(fields[5], " "))
-	}
-	return m, true
-}
-
-// unescape undoes what the kernel does to newlines in names.
-func unescape(name string) string { return strings.ReplaceAll(name, `\012`, "\n") }
 
 // change is a note of the kernel about a process: a record of perf_event_open(2).
 type change struct {

@@ -3,12 +3,11 @@ package symbols
 import (
 	"container/list"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
+
+	"trace/probes/proc"
 )
 
 // This file has what a process maps, and since when.
@@ -53,21 +52,16 @@ func (s *space) parent(ever bool) (parent *space) {
 // readMaps adds what a process maps now, unless it has ended.
 func (p *Processes) readMaps(s *space) {
 	s.read = BootClock()
-	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", s.pid))
+	all, err := proc.Mappings(s.pid)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) && s.ended == nil {
 			p.end(s)
 		}
-		return
-	}
-	defer f.Close()
-	s.readStatus()
-	now := BootClock()
-	all, err := readMaps(f, now)
-	if err != nil {
 		return // it ends
 	}
-	for _, m := range all {
+	s.readStatus()
+	now := s.read
+	for _, m := range withCode(all, now) {
 		if known, ok := s.covering(m.start, s.life(now), now); ok && known.end == m.end && known.file == m.file && known.offset == m.offset {
 			continue
 		}
@@ -107,23 +101,13 @@ func (s *space) begin(b begin) {
 
 // readStatus reads the id of a process in its own namespace, and the user as whom it makes files, unless it has ended.
 func (s *space) readStatus() {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid))
-	if err != nil {
-		return
+	status := proc.Status(s.pid)
+	if ids := status["NSpid"]; len(ids) > 0 {
+		s.inner, _ = strconv.Atoi(ids[len(ids)-1])
 	}
-	for line := range strings.Lines(string(status)) {
-		name, values, _ := strings.Cut(line, ":")
-		fields := strings.Fields(values)
-		if len(fields) == 0 {
-			continue
-		}
-		switch name {
-		case "NSpid":
-			s.inner, _ = strconv.Atoi(fields[len(fields)-1])
-		case "Uid": // real, effective, saved, of the file system
-			uid, err := strconv.Atoi(fields[len(fields)-1])
-			s.owner.uid, s.owner.ok = uid, err == nil
-		}
+	if ids := status["Uid"]; len(ids) > 0 { // real, effective, saved, of the file system
+		uid, err := strconv.Atoi(ids[len(ids)-1])
+		s.owner.uid, s.owner.ok = uid, err == nil
 	}
 }
 

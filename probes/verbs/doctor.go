@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"trace/probes/proc"
 )
 
 // A Process is a process with open devices.
@@ -63,7 +65,7 @@ func newProcess(pid int, listed []QP) Process {
 			p.CanSend++
 		}
 	}
-	if regions, err := regionsOf(pid); err == nil {
+	if regions, err := proc.Mappings(pid); err == nil {
 		if w, file, ok := writerOf(regions); ok {
 			p.Unseen = append(p.Unseen, fmt.Sprintf("it maps %s: %s%s", file, w.why, stillShown))
 		}

@@ -3,11 +3,9 @@
 package verbs
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -17,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"trace/probes/proc"
 )
 
 // A place is a function in a file of a process.
@@ -160,7 +160,7 @@ func (f *Finder) look(pid int) (again time.Duration, err error) {
 
 // search searches for the contexts of some devices, and returns those without. A context may not be complete yet: then a later call finds it.
 func (f *Finder) search(self process, devices []handle) (left []handle, err error) {
-	regions, err := regionsOf(self.pid)
+	regions, err := proc.Mappings(self.pid)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func (f *Finder) lookAt(self process, o object, address uint64) {
 	if err != nil || !search(0, context, fdsOf(devices), func(uint64, []byte) bool { return true }) {
 		return
 	}
-	regions, err := regionsOf(self.pid)
+	regions, err := proc.Mappings(self.pid)
 	if err != nil {
 		return
 	}
@@ -274,7 +274,7 @@ type functions struct {
 }
 
 // foundObject attaches the followers to the functions of an object, if all that it has are in one library, and returns them if that is done.
-func (f *Finder) foundObject(self process, regions []region, o object, memory []byte) map[string]place {
+func (f *Finder) foundObject(self process, regions []proc.Mapping, o object, memory []byte) map[string]place {
 	first, ok := code(self.pid, regions, binary.NativeEndian.Uint64(memory[o.calls[o.has]:]))
 	if !ok {
 		return nil
@@ -302,7 +302,7 @@ func (f *Finder) foundObject(self process, regions []region, o object, memory []
 
 // found attaches the followers to the functions of a context, and returns them if that is done: memory may look like a context by chance, and
 // the process may end meanwhile.
-func (f *Finder) found(self process, regions []region, context []byte) map[string]place {
+func (f *Finder) found(self process, regions []proc.Mapping, context []byte) map[string]place {
 	at := make(map[string]place)
 	for call, offset := range calls {
 		p, ok := code(self.pid, regions, binary.NativeEndian.Uint64(context[offset:]))
@@ -450,16 +450,11 @@ func NewFinder(note func(text string)) *Finder {
 	}
 }
 
-// startOf returns when a process began: proc_pid_stat(5), field 22, counted after the name.
+// startOf returns when a process began.
 func startOf(pid int) (uint64, error) {
-	const fieldAfterName = 22 - 3
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, err := proc.ReadStat(pid)
 	if err != nil {
 		return 0, err
 	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= fieldAfterName {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return strconv.ParseUint(string(fields[fieldAfterName]), 10, 64)
+	return stat.Number(proc.StartTime)
 }

@@ -21,6 +21,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"trace/probes/proc"
 )
 
 // devices is how many were opened.
@@ -237,7 +239,7 @@ func TestNoContext(t *testing.T) {
 	binary.NativeEndian.PutUint64(old[abiCompat:], 0x1000)
 	for name, memory := range map[string][]byte{"data": context(fd, uint64(uintptr(unsafe.Pointer(&old[0])))), "closed": context(1<<20, function), "old": old} {
 		f := NewFinder(func(text string) { t.Errorf("%s: %s", name, text) })
-		regions, err := regionsOf(os.Getpid())
+		regions, err := proc.Mappings(os.Getpid())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,9 +260,9 @@ func TestDummies(t *testing.T) {
 	follow(t, f, "poll_cq")
 	library := file{inode: 2}
 	f.begun, f.identify, f.files[library] = true, func(string) (file, error) { return library, nil }, os.Stdin
-	regions := []region{
-		{start: 0x1000, end: 0x2000, perms: "r-xp", inode: 1, path: "/usr/lib/libibverbs.so.1.14.44.0"},
-		{start: 0x3000, end: 0x4000, perms: "r-xp", inode: 2, path: "/usr/lib/librxe.so"},
+	regions := []proc.Mapping{
+		{Start: 0x1000, End: 0x2000, Perms: "r-xp", Inode: 1, Path: "/usr/lib/libibverbs.so.1.14.44.0"},
+		{Start: 0x3000, End: 0x4000, Perms: "r-xp", Inode: 2, Path: "/usr/lib/librxe.so"},
 	}
 	memory := context(fd, 0x1000)
 	if f.found(process{pid: os.Getpid()}, regions, memory) != nil || len(f.places) != 0 {
@@ -530,19 +532,6 @@ func TestFileOf(t *testing.T) {
 	}
 	if _, err := fileOf("/proc/self/nothing"); err == nil {
 		t.Error("a file that does not exist is identified")
-	}
-}
-
-func TestParseRegion(t *testing.T) {
-	r, err := parseRegion("7f2c4a600000-7f2c4a628000 r-xp 00028000 fd:01 1835 /usr/lib/librxe-rdmav34.so (deleted)")
-	want := region{start: 0x7f2c4a600000, end: 0x7f2c4a628000, offset: 0x28000, perms: "r-xp", inode: 1835, path: "/usr/lib/librxe-rdmav34.so (deleted)"}
-	if err != nil || r != want {
-		t.Errorf("%+v %v, want %+v", r, err, want)
-	}
-	for _, line := range []string{"", "7f2c4a600000 r-xp 0 fd:01 1", "7f2c4a600000-7f2c4a628000 r-xp zz fd:01 1", "1-2 r-xp 0 fd:01 x"} {
-		if _, err := parseRegion(line); err == nil || !strings.HasSuffix(err.Error(), "is not a mapping of a process") {
-			t.Errorf("%q: %v", line, err)
-		}
 	}
 }
 

@@ -3,7 +3,6 @@
 package verbs
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,6 +15,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"trace/probes/proc"
 )
 
 // struct ibv_context of infiniband/verbs.h, the same in rdma-core 33 to 65.
@@ -84,56 +85,17 @@ func Calls() []string {
 	return slices.Sorted(maps.Keys(calls))
 }
 
-// A region is a mapping of a process: a line of /proc/PID/maps.
-type region struct {
-	start, end, offset uint64
-	perms              string
-	inode              uint64 // 0: of no file
-	path               string
-}
-
-// regionsOf returns the mappings of a process, by address.
-func regionsOf(pid int) ([]region, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var all []region
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		r, err := parseRegion(lines.Text())
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-	}
-	return all, lines.Err()
-}
-
-// parseRegion reads addresses, permissions, offset, device, inode and path: proc_pid_maps(5).
-func parseRegion(line string) (r region, err error) {
-	var device string
-	if _, err := fmt.Sscanf(line, "%x-%x %s %x %s %d", &r.start, &r.end, &r.perms, &r.offset, &device, &r.inode); err != nil {
-		return region{}, fmt.Errorf("%q is not a mapping of a process", line)
-	}
-	if fields := strings.Fields(line); len(fields) > 5 {
-		r.path = strings.Join(fields[5:], " ")
-	}
-	return r, nil
-}
-
 // code returns the file and the offset in it of a function of the process; ok is false if it is not in an executable mapping of a file.
-func code(pid int, regions []region, address uint64) (p place, ok bool) {
-	i := slices.IndexFunc(regions, func(r region) bool { return r.start <= address && address < r.end })
-	if i < 0 || regions[i].inode == 0 || !strings.Contains(regions[i].perms, "x") {
+func code(pid int, regions []proc.Mapping, address uint64) (p place, ok bool) {
+	i := slices.IndexFunc(regions, func(r proc.Mapping) bool { return r.Start <= address && address < r.End })
+	if i < 0 || regions[i].Inode == 0 || !regions[i].Executable() {
 		return place{}, false
 	}
 	r := regions[i]
 	return place{
-		function: function{offset: address - r.start + r.offset},
-		path:     fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, r.start, r.end),
-		library:  r.path,
+		function: function{offset: address - r.Start + r.Offset},
+		path:     fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, r.Start, r.End),
+		library:  r.Path,
 	}, true
 }
 
@@ -209,30 +171,30 @@ const searched = 1 << 30
 
 // heaps returns where the allocator of a process takes memory from: private memory that can be written and belongs to no file. What is searched
 // first comes first.
-func heaps(regions []region) []region {
-	var all []region
+func heaps(regions []proc.Mapping) []proc.Mapping {
+	var all []proc.Mapping
 	for _, r := range regions {
-		if strings.HasPrefix(r.perms, "rw-p") && r.inode == 0 && (r.path == "" || r.path == "[heap]" || strings.HasPrefix(r.path, "[anon")) {
+		if strings.HasPrefix(r.Perms, "rw-p") && r.Inode == 0 && (r.Path == "" || r.Path == "[heap]" || strings.HasPrefix(r.Path, "[anon")) {
 			all = append(all, r)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b region) int {
-		if aHeap, bHeap := a.path == "[heap]", b.path == "[heap]"; aHeap != bHeap {
+	slices.SortStableFunc(all, func(a, b proc.Mapping) int {
+		if aHeap, bHeap := a.Path == "[heap]", b.Path == "[heap]"; aHeap != bHeap {
 			return map[bool]int{true: -1, false: 1}[aHeap]
 		}
-		return int(min(a.end-a.start, searched)) - int(min(b.end-b.start, searched))
+		return int(min(a.End-a.Start, searched)) - int(min(b.End-b.Start, searched))
 	})
 	return all
 }
 
 // scan calls visit with pieces of the memory of a process, and their addresses, until it reports that it has all. Each struct of a size is in
 // one piece.
-func scan(pid int, regions []region, size int, visit func(at uint64, memory []byte) (all bool)) error {
+func scan(pid int, regions []proc.Mapping, size int, visit func(at uint64, memory []byte) (all bool)) error {
 	buf := make([]byte, 1<<20)
 	left := uint64(searched)
 	for _, r := range heaps(regions) {
-		for at := r.start; at < r.end && left > 0; {
-			n, err := read(pid, at, buf[:min(uint64(len(buf)), r.end-at)])
+		for at := r.Start; at < r.End && left > 0; {
+			n, err := read(pid, at, buf[:min(uint64(len(buf)), r.End-at)])
 			if err != nil || n < size {
 				if errors.Is(err, unix.EPERM) || gone(err) {
 					return err
@@ -244,7 +206,7 @@ func scan(pid int, regions []region, size int, visit func(at uint64, memory []by
 				return nil
 			}
 			at += uint64(n)
-			if at < r.end {
+			if at < r.End {
 				at -= uint64(size+7) &^ 7 // one may be across the edge
 			}
 			if n < size+8 {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"trace/probes/proc"
 )
 
 // A refusal is why something is not followed. What does not fit is never guessed.
@@ -167,7 +169,7 @@ func (f *Finder) Refused() string {
 // not fit.
 func (f *Finder) why(self process, devices []handle) error {
 	none := &refusal{unfound, "no struct ibv_context is in its memory, so it may use the device without libibverbs"}
-	regions, err := regionsOf(self.pid)
+	regions, err := proc.Mappings(self.pid)
 	if err != nil {
 		return err
 	}
@@ -187,19 +189,19 @@ func (f *Finder) why(self process, devices []handle) error {
 }
 
 // isContext reports whether memory belongs to one of the devices like a context: its descriptor, and a struct ibv_device with its file.
-func isContext(pid int, regions []region, memory []byte, devices []handle) bool {
+func isContext(pid int, regions []proc.Mapping, memory []byte, devices []handle) bool {
 	fd := int(int32(binary.NativeEndian.Uint32(memory[cmdFD:])))
 	i := slices.IndexFunc(devices, func(d handle) bool { return d.fd == fd })
 	if i < 0 {
 		return false
 	}
 	address := binary.NativeEndian.Uint64(memory)
-	inMemory := func(r region) bool { return r.start <= address && address < r.end }
+	inMemory := func(r proc.Mapping) bool { return r.Start <= address && address < r.End }
 	return address%8 == 0 && slices.ContainsFunc(regions, inMemory) && nameOf(pid, address, deviceFile) == devices[i].name
 }
 
 // flaw returns why a context is not followed, nil if nothing is wrong with it.
-func flaw(pid int, regions []region, context []byte) *refusal {
+func flaw(pid int, regions []proc.Mapping, context []byte) *refusal {
 	if abi := binary.NativeEndian.Uint64(context[abiCompat:]); abi != ^uint64(0) {
 		return &refusal{compat, fmt.Sprintf("abi_compat of its struct ibv_context is %#x, as in programs for a libibverbs from before 2008", abi)}
 	}

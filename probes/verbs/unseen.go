@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"trace/probes/proc"
 )
 
 // A writer is a library that writes the queues of a device itself, past libibverbs.
@@ -29,13 +31,13 @@ var writers = []writer{
 }
 
 // writerOf returns the library among the mappings of a process that writes queues itself, and its file.
-func writerOf(regions []region) (w writer, file string, ok bool) {
+func writerOf(regions []proc.Mapping) (w writer, file string, ok bool) {
 	mapped := func(prefix string) int {
-		return slices.IndexFunc(regions, func(r region) bool { return strings.HasPrefix(filepath.Base(r.path), prefix) })
+		return slices.IndexFunc(regions, func(r proc.Mapping) bool { return strings.HasPrefix(filepath.Base(r.Path), prefix) })
 	}
 	for _, w := range writers {
 		if i := mapped(w.file); i >= 0 && mapped(w.with) >= 0 {
-			return w, filepath.Base(regions[i].path), true
+			return w, filepath.Base(regions[i].Path), true
 		}
 	}
 	return writer{}, "", false
@@ -55,7 +57,7 @@ const stillShown = "; ib: and mlx5:cmd still show its control path"
 func (f *Finder) nameWriters() {
 	var able map[int]bool
 	for _, o := range f.Opens() {
-		regions, err := regionsOf(o.PID)
+		regions, err := proc.Mappings(o.PID)
 		if err != nil {
 			continue
 		}
@@ -89,7 +91,7 @@ func (f *Finder) able() map[int]bool {
 
 // nameWriter reports that a process may write queues itself, if it maps such a library, and returns whether it does.
 func (f *Finder) nameWriter(pid int) bool {
-	regions, err := regionsOf(pid)
+	regions, err := proc.Mappings(pid)
 	if err != nil {
 		return false
 	}

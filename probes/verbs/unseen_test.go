@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"trace/probes/proc"
 )
 
 // mapFile makes a file, and maps it.
@@ -44,9 +46,9 @@ func TestWriterOf(t *testing.T) {
 		{[]string{"/usr/lib/libmlx5.so.1.24", "/usr/lib/libucs.so.0"}, ""},
 		{[]string{"/usr/lib/librte_net_mlx5.so.24.0"}, "librte_net_mlx5.so.24.0"},
 	} {
-		var regions []region
+		var regions []proc.Mapping
 		for _, path := range test.libraries {
-			regions = append(regions, region{path: path})
+			regions = append(regions, proc.Mapping{Path: path})
 		}
 		if _, file, ok := writerOf(regions); file != test.file || ok != (file != "") {
 			t.Errorf("%v: %q, want %q", test.libraries, file, test.file)

@@ -1,0 +1,153 @@
+// Package proc reads what the kernel writes about a process into files below /proc: proc(5).
+package proc
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Mapping is a line of /proc/PID/maps: proc_pid_maps(5).
+type Mapping struct {
+	Start, End uint64
+	// Perms has r, w, x, and p or s at the end, or - in their places.
+	Perms string
+	// Offset is that of Start in the file.
+	Offset uint64
+	// Major and Minor are the device of the file, and Inode is its number there, 0 of memory without a file.
+	Major, Minor uint32
+	Inode        uint64
+	// Path is the file, a name like [heap], or "". A file that was removed has " (deleted)" at its end.
+	Path string
+}
+
+// Executable reports whether it holds code.
+func (m Mapping) Executable() bool { return m.Perms[2] == 'x' }
+
+// Shared reports whether other processes see what this one writes.
+func (m Mapping) Shared() bool { return m.Perms[3] == 's' }
+
+// Mappings returns what a process maps, by address; nothing of a thread of the kernel.
+func Mappings(pid int) ([]Mapping, error) {
+	name := fmt.Sprintf("/proc/%d/maps", pid)
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all, err := ReadMappings(f)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return all, err
+}
+
+// longestLine has a path in which each byte is written as four.
+const longestLine = 1 << 16
+
+// ReadMappings reads a file like /proc/PID/maps.
+func ReadMappings(r io.Reader) ([]Mapping, error) {
+	var all []Mapping
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, longestLine)
+	for lines.Scan() {
+		m, err := parseMapping(lines.Text())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, lines.Err()
+}
+
+// parseMapping reads a line like `7f1e2a000000-7f1e2a022000 r-xp 00026000 fe:01 1234     /usr/lib/libc.so.6`.
+func parseMapping(line string) (m Mapping, err error) {
+	fields := strings.SplitN(line, " ", 6)
+	if len(fields) < 5 || len(fields[1]) != 4 {
+		return m, fmt.Errorf("%q is not a mapping of a process", line)
+	}
+	number := func(text string, base, bits int) uint64 {
+		n, wrong := strconv.ParseUint(text, base, bits)
+		err = errors.Join(err, wrong)
+		return n
+	}
+	start, end, _ := strings.Cut(fields[0], "-")
+	major, minor, _ := strings.Cut(fields[3], ":")
+	m = Mapping{
+		Start: number(start, 16, 64), End: number(end, 16, 64), Perms: fields[1], Offset: number(fields[2], 16, 64),
+		Major: uint32(number(major, 16, 32)), Minor: uint32(number(minor, 16, 32)), Inode: number(fields[4], 10, 64),
+	}
+	if err != nil || m.End <= m.Start {
+		return Mapping{}, fmt.Errorf("%q is not a mapping of a process", line)
+	}
+	if len(fields) == 6 {
+		m.Path = strings.ReplaceAll(strings.TrimLeft(fields[5], " "), `\012`, "\n") // the kernel escapes nothing else
+	}
+	return m, nil
+}
+
+// Stat is what /proc/PID/stat has: proc_pid_stat(5).
+type Stat struct {
+	Name string
+	// after are the fields after the name, from the third one on.
+	after []string
+}
+
+// ReadStat reads /proc/PID/stat.
+func ReadStat(pid int) (Stat, error) {
+	name := fmt.Sprintf("/proc/%d/stat", pid)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return Stat{}, err
+	}
+	s, err := parseStat(string(text))
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return s, err
+}
+
+// parseStat splits the fields. The second one is the name in parentheses, which may hold anything.
+func parseStat(text string) (Stat, error) {
+	_, rest, opened := strings.Cut(text, "(")
+	end := strings.LastIndexByte(rest, ')')
+	if !opened || end < 0 {
+		return Stat{}, fmt.Errorf("no name in %q", text)
+	}
+	return Stat{Name: rest[:end], after: strings.Fields(rest[end+1:])}, nil
+}
+
+// Fields of /proc/PID/stat with numbers.
+const (
+	Parent    = 4
+	StartTime = 22 // in ticks since boot
+	Processor = 39 // the CPU that it was last on
+)
+
+// Number returns a field behind the name, counted as in proc_pid_stat(5), where it is the second one.
+func (s Stat) Number(field int) (uint64, error) {
+	const first = 3
+	if field-first >= len(s.after) {
+		return 0, fmt.Errorf("%d fields after the name %q", len(s.after), s.Name)
+	}
+	return strconv.ParseUint(s.after[field-first], 10, 64)
+}
+
+// Status returns the lines of /proc/PID/status, split at spaces, by the name in front of the colon: proc_pid_status(5). It is nil if the process
+// has ended.
+func Status(pid int) map[string][]string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return nil
+	}
+	lines := make(map[string][]string)
+	for line := range strings.Lines(string(text)) {
+		name, values, _ := strings.Cut(line, ":")
+		lines[name] = strings.Fields(values)
+	}
+	return lines
+}
