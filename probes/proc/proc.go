@@ -16,7 +16,7 @@ type Mapping struct {
 	Start, End uint64
 	// Perms has r, w, x, and p or s at the end, or - in their places.
 	Perms string
-	// Offset is that of Start in the file.
+	// Offset is where Start is in the file.
 	Offset uint64
 	// Major and Minor are the device of the file, and Inode is its number there, 0 of memory without a file.
 	Major, Minor uint32

@@ -3,6 +3,7 @@
 package proc
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -47,13 +48,13 @@ func TestStat(t *testing.T) {
 				t.Errorf("%q: field %d is %d, %v", text, field, n, err)
 			}
 		}
-		if n, err := s.Number(Processor); err == nil {
-			t.Errorf("%q: field %d is %d", text, Processor, n)
+		if n, err := s.Number(Processor); err == nil || err.Error() != fmt.Sprintf("22 fields after the name %q", want) {
+			t.Errorf("%q: field %d is %d, %v", text, Processor, n, err)
 		}
 	}
 	for _, text := range []string{"", "12", "12 (work"} {
-		if s, err := parseStat(text); err == nil {
-			t.Errorf("%q: %+v", text, s)
+		if s, err := parseStat(text); err == nil || err.Error() != fmt.Sprintf("no name in %q", text) {
+			t.Errorf("%q: %+v, %v", text, s, err)
 		}
 	}
 }
