@@ -285,10 +285,11 @@ func decodeLines(t *testing.T, r io.Reader) []jsonEvent {
 	}
 }
 
-// sh runs a shell script of the test; its output, both streams, is returned.
+// sh runs a shell script of the test; its output, both streams, is returned. With an emulated CPU, which other machines share, gcc was seen to
+// take more than two minutes.
 func sh(t *testing.T, script string, args ...any) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-ec", fmt.Sprintf(script, args...))
 	cmd.WaitDelay = time.Second // for what it leaves in the background
