@@ -33,17 +33,12 @@ func (m Mapping) Shared() bool { return m.Perms[3] == 's' }
 
 // Mappings returns what a process maps, by address; nothing of a thread of the kernel.
 func Mappings(pid int) ([]Mapping, error) {
-	name := fmt.Sprintf("/proc/%d/maps", pid)
-	f, err := os.Open(name)
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	all, err := ReadMappings(f)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
-	}
-	return all, err
+	return ReadMappings(f) // an error of reading names the file
 }
 
 // longestLine has a path in which each byte is written as four.
