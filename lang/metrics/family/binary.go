@@ -166,8 +166,9 @@ func (c *coder) time(t *time.Time) {
 
 func (c *coder) truth(b *bool) {
 	n := uint8(one(*b))
-	integer(c, &n)
-	*b = n != 0
+	if integer(c, &n); c.reads {
+		*b = n != 0
+	}
 }
 
 func (c *coder) float(f *float64) {

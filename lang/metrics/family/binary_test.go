@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -53,6 +54,16 @@ func bytesOf(t testing.TB, s Set) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// Writing leaves a set as it is: several may write one at once. The race detector sees any change.
+func TestSetWrittenAtOnce(t *testing.T) {
+	s := filled(rand.New(rand.NewPCG(3, 4)))
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { bytesOf(t, s) })
+	}
+	all.Wait()
 }
 
 // Another process gets what was sent.
