@@ -76,7 +76,18 @@ func (c *checker) keepValue(at any, value *ir.Expr) *ir.Expr {
 		return nil
 	}
 	c.do(&ir.LetStmt{V: v.Variable, Value: c.asVariable(v, value, given.values, row.values), Span: value.Span})
-	return variableValue(v, value.Span)
+	return as(value.Type, variableValue(v, value.Span))
+}
+
+// as gives a number that was kept its own type again. Its variable may have a signed one or no unit, if the value has for another probe of the
+// clause: nobody wrote that variable.
+func as(own event.Type, kept *ir.Expr) *ir.Expr {
+	if t := kept.Type; !event.IsNumber(own) || !event.IsNumber(t) || t.Kind == own.Kind && t.Unit == own.Unit && t.Enum == own.Enum {
+		return kept
+	}
+	e := ir.Operation(ir.OpCast, own, kept)
+	e.Bits, e.Span = own.Size*8, kept.Span
+	return e
 }
 
 // variableValue makes the node that reads a variable.

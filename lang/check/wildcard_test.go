@@ -161,3 +161,24 @@ func TestFunctionsOfThisMachine(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
+
+// A value that is kept has the type that it has for its probe, whatever others of the clause have.
+func TestKeptValuesOfProbes(t *testing.T) {
+	unsigned := langtest.Probe("made", "unsigned", langtest.Field("x", langtest.U32))
+	signed := langtest.Probe("made", "signed", langtest.Field("x", langtest.S8))
+	p, err := compile("program", "made:* { @a = 7 % (x ?? ({ let $y = 1; $y })) }", []*event.Probe{signed, unsigned}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for probe, want := range map[*event.Probe]event.Kind{unsigned: event.Uint, signed: event.Int} {
+		var got []event.Kind
+		p.Clauses[0].Sites[probe].WalkExprs(func(e *ir.Expr) {
+			if e.Op == ir.OpCoalesce {
+				got = append(got, e.Type.Kind)
+			}
+		})
+		if !slices.Equal(got, []event.Kind{want}) {
+			t.Errorf("%s: the choice is of kind %v, want %v", probe, got, want)
+		}
+	}
+}

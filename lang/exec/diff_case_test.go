@@ -46,6 +46,8 @@ type diffCase struct {
 	alone bool
 	// exemplars makes histograms keep them.
 	exemplars bool
+	// long is set if user space runs a clause because a loop of it is too long for the kernel.
+	long bool
 }
 
 // diffFailure describes what is wrong.
@@ -199,11 +201,13 @@ func (c *diffCase) options() plan.Options {
 	}
 }
 
-// fallback reports what the planner left to user space without need.
+// fallback reports what the planner left to user space without need. Of loops in loops that change many things, one is too long now and then, and
+// takes other clauses with it.
 func (c *diffCase) fallback(p *plan.Plan) *diffFailure {
+	c.long = slices.ContainsFunc(p.Sites, func(s *plan.Site) bool { return s.InUser != nil && s.InUser.Reason == tooLong })
 	for _, part := range p.Sites {
 		switch {
-		case c.inUser:
+		case c.inUser || c.long:
 		case part.InUser != nil:
 			return differ("fallback", "%s runs in user space: %s", part.Clause, part.InUser.Reason)
 		case len(part.User) > 0:
@@ -212,6 +216,9 @@ func (c *diffCase) fallback(p *plan.Plan) *diffFailure {
 	}
 	return nil
 }
+
+// tooLong is the planner's reason for a loop that it does not copy into the kernel.
+const tooLong = "the loop is too long for the kernel"
 
 // feedUser makes records of the events as if the kernel could do nothing else.
 func (s *diffSide) feedUser(events []rawEvent) error {

@@ -114,6 +114,9 @@ func TestDifferential(t *testing.T) {
 	}
 	shards.Wait()
 	took := time.Since(d.began).Round(time.Second)
+	if d.long.Load() > 1+d.done.Load()/1000 {
+		t.Errorf("loops of %d programs are too long for the kernel", d.long.Load())
+	}
 	t.Logf("%d programs on %d events each in %v, -diff.seed %d", d.done.Load(), diffEvents, took, d.seed)
 }
 
@@ -123,7 +126,7 @@ type differential struct {
 	only, programs int64
 	began, end     time.Time
 	next, done     atomic.Int64
-	failed         atomic.Int64
+	failed, long   atomic.Int64
 }
 
 // maxDifferences ends the test.
@@ -143,6 +146,9 @@ func (d *differential) shard(t *testing.T, k *diffKernel, all []*event.Probe) {
 			d.failed.Add(1)
 			t.Errorf("program %d of -diff.seed %d", n, d.seed)
 			d.report(t, k, c, f)
+		}
+		if c.long {
+			d.long.Add(1)
 		}
 		d.done.Add(1)
 	}
