@@ -143,32 +143,35 @@ struct ib_dereg_mr {
 EVENT(ib_dereg_mr)
 OF_CALL(ib_dereg_mr)
 
-/* GET for a member that has the same width as *dst on every kernel: this takes a fifth of the code. */
+/*
+ * GET for a member that has the same width as *dst on every kernel: this takes a fifth of the code. If p is NULL, *dst is 0 and the result
+ * as well.
+ */
 #define GET_SAME(dst, p, member) \
 	({ \
 		typeof(p) base = (p); \
-		bpf_core_field_exists(base->member) && !bpf_core_read(dst, sizeof(*(dst)), &base->member); \
+		bpf_core_field_exists(base->member) ? is_done(bpf_core_read(dst, sizeof(*(dst)), &base->member)) : 0; \
 	})
 
 #define CAPTURE_MEMBER(X, e, s, field, p, member, stage) \
 	do { \
-		if (WANT(X, s.field, stage) && GET_SAME(&(e)->s.field, p, member)) \
-			(e)->s.has.field = 1; \
+		if (WANT(X, s.field, stage)) \
+			(e)->s.has.field = GET_SAME(&(e)->s.field, p, member); \
 	} while (0)
 
 /* Captures the number of an object p into s, a struct of the event. */
 #define CAPTURE_ID(X, e, s, p, stage) \
 	do { \
 		bool tracked = false; \
-		if (WANT(X, s.id, stage) && GET_SAME(&tracked, p, res.valid) && tracked) \
-			CAPTURE_MEMBER(X, e, s, id, p, res.id, stage); \
+		if (WANT(X, s.id, stage)) \
+			(e)->s.has.id = GET_SAME(&tracked, p, res.valid) & GET_SAME(&(e)->s.id, p, res.id) & tracked; \
 	} while (0)
 
 /* Captures a member of an object unless it is 0: then it was not set. */
 #define CAPTURE_SET_MEMBER(X, e, s, field, p, member, stage) \
 	do { \
-		if (WANT(X, s.field, stage) && GET_SAME(&(e)->s.field, p, member) && (e)->s.field) \
-			(e)->s.has.field = 1; \
+		if (WANT(X, s.field, stage)) \
+			(e)->s.has.field = GET_SAME(&(e)->s.field, p, member) & is_set((e)->s.field); \
 	} while (0)
 
 #define CAPTURE_PD(X, e, p, stage) \
@@ -194,8 +197,7 @@ OF_CALL(ib_dereg_mr)
 		struct ib_pd *pd; \
 		CAPTURE_DEV(X, e, GET_POINTER(p, device), stage); \
 		pd = WANT(X, pd.id, stage) ? GET_POINTER(p, pd) : 0; \
-		if (pd) \
-			CAPTURE_ID(X, e, pd, pd, stage); \
+		CAPTURE_ID(X, e, pd, pd, stage); \
 		CAPTURE_ID(X, e, mr, p, stage); \
 		CAPTURE_MEMBER(X, e, mr, lkey, p, lkey, stage); \
 		CAPTURE_MEMBER(X, e, mr, rkey, p, rkey, stage); \
@@ -228,34 +230,32 @@ struct object_call {
 };
 
 /*
- * Reads an argument of a request. The core's attributes have even indices, the driver's odd ones (uapi_key_attr,
+ * Reads an argument of a request: 1 if it has it. The core's attributes have even indices, the driver's odd ones (uapi_key_attr,
  * include/rdma/uverbs_ioctl.h). A small value is in the lower bytes of its data.
  */
-static __always_inline bool requested(__u64 *value, __u32 size, struct object_call *call, __s8 place)
+static __always_inline __u32 requested(__u64 *value, __u32 size, struct object_call *call, __s8 place)
 {
 	struct uverbs_attr_bundle *attrs = call->attrs;
+	__u32 i = 2 * place, somewhere = ~(__u32)place >> 31;
 	struct uverbs_attr *attr;
 	unsigned long present = 0;
-	__u32 i = 2 * place;
 
-	if (!attrs || place < 0 || !bpf_core_type_exists(struct uverbs_attr_bundle))
-		return false;
+	if (!bpf_core_type_exists(struct uverbs_attr_bundle))
+		return 0;
 	if (!call->at.attributes)
-		return !bpf_probe_read_user(value, size, BPF_CORE_READ(attrs, ucore.inbuf) + place);
+		return is_done(bpf_probe_read_user(value, size, BPF_CORE_READ(attrs, ucore.inbuf) + place)) & somewhere;
 	bpf_core_read(&present, sizeof(present), &attrs->attr_present);
-	if (!(present >> i & 1))
-		return false;
 	attr = (void *)attrs + bpf_core_field_offset(struct uverbs_attr_bundle, attrs) + i * bpf_core_type_size(struct uverbs_attr);
-	*value = BPF_CORE_READ(attr, ptr_attr.data);
-	return true;
+	return is_done(bpf_core_read(value, sizeof(*value), &attr->ptr_attr.data)) & present >> (i & 63) & somewhere;
 }
 
+/* What is not in the request stays as it is. */
 #define CAPTURE_REQUESTED(X, e, s, field, call, stage) \
 	do { \
 		if (WANT(X, s.field, stage)) { \
-			__u64 value = 0; \
-			if (requested(&value, sizeof((e)->s.field), call, (call)->at.field)) \
-				SET(&(e)->s, field, value); \
+			__u64 value = 0, all = -(__u64)(requested(&value, sizeof((e)->s.field), call, (call)->at.field) & 1); \
+			(e)->s.field = (value & all) | ((e)->s.field & ~all); \
+			(e)->s.has.field |= all; \
 		} \
 	} while (0)
 
@@ -278,7 +278,7 @@ static const struct places no_places = { .start = NOWHERE, .length = NOWHERE, .i
 #define CLEAR_OBJECT(X, e) \
 	do { \
 		if (X##_entry) \
-			__builtin_memset(e, 0, sizeof(*(e))); \
+			CLEAR_UNKNOWN(e); \
 	} while (0)
 
 /*
@@ -379,13 +379,15 @@ static __always_inline void ib_create_cq_capture(struct ib_create_cq *e, struct 
 	CAPTURE_RESULT(ib_create_cq, e, &call->started, ret, stage);
 	if (!ib_create_cq_entry)
 		return;
-	CAPTURE_REQUESTED(ib_create_cq, e, cq, comp_vector, call, stage);
-	if (cq) {
+	if (cq)
 		CAPTURE_CQ(ib_create_cq, e, cq, stage);
+	else
+		CAPTURE_DEV(ib_create_cq, e, device_of(call), stage);
+	if (!call->attrs)
 		return;
-	}
-	CAPTURE_DEV(ib_create_cq, e, device_of(call), stage);
-	CAPTURE_REQUESTED(ib_create_cq, e, cq, cqe, call, stage);
+	CAPTURE_REQUESTED(ib_create_cq, e, cq, comp_vector, call, stage);
+	if (!cq)
+		CAPTURE_REQUESTED(ib_create_cq, e, cq, cqe, call, stage);
 }
 CREATES(create_cq, ib_cq, RDMA_RESTRACK_CQ, false)
 
@@ -441,6 +443,8 @@ static __always_inline void ib_reg_mr_capture(struct ib_reg_mr *e, struct object
 		CAPTURE_MR(ib_reg_mr, e, mr, stage);
 	else
 		CAPTURE_DEV(ib_reg_mr, e, device_of(call), stage);
+	if (!call->attrs)
+		return;
 	CAPTURE_REQUESTED(ib_reg_mr, e, mr, start, call, stage);
 	CAPTURE_REQUESTED(ib_reg_mr, e, mr, length, call, stage);
 	CAPTURE_REQUESTED(ib_reg_mr, e, mr, iova, call, stage);

@@ -583,8 +583,7 @@ static __always_inline void rdma_qp_capture(struct rdma_qp *e, struct query_call
 		return;
 	mask = attributes_of(call->qp, call->attr);
 	CAPTURE_ATTRS(rdma_qp, e, call->attr, mask, stage);
-	if (mask & IB_QP_AV)
-		CAPTURE_LOCAL_ADDRESS(rdma_qp, e, address_in_use(call->qp), stage);
+	CAPTURE_LOCAL_ADDRESS(rdma_qp, e, address_in_use(IF_SET(call->qp, mask & IB_QP_AV)), stage);
 }
 
 static __always_inline int query_leave(void *ctx, __s64 ret)
@@ -596,7 +595,7 @@ static __always_inline int query_leave(void *ctx, __s64 ret)
 	if (rdma_qp_unseen(call))
 		return 0;
 	if (!call->seeded || (int)bpf_map_update_elem(&rdma_qp_met, &call->qp, &once, BPF_NOEXIST) != -EEXIST) {
-		CLEAR_HAS(&e);
+		CLEAR_UNKNOWN(&e);
 		EMIT(rdma_qp, ctx, &e, call, (__s32)ret);
 	}
 	query_calls_end(call);

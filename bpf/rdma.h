@@ -258,9 +258,11 @@ struct ib_qp_attr {
 
 #define CAPTURE_DEV(X, e, device, stage) \
 	do { \
-		struct ib_device *d = WANT(X, dev, stage) ? (device) : 0; \
-		if (d && bpf_core_field_exists(d->name) && READ_STRING((e)->dev, d->name) > 0) \
-			(e)->has.dev = 1; \
+		if (WANT(X, dev, stage)) { \
+			struct ib_device *d = (device); \
+			if (bpf_core_field_exists(d->name)) \
+				(e)->has.dev = is_positive(READ_STRING((e)->dev, d->name)); \
+		} \
 	} while (0)
 
 #define HAS_IF_WANTED(X, e, field, stage) \
@@ -285,6 +287,16 @@ struct ib_qp_attr {
 
 #define WANT_OWNER(X, stage) (WANT(X, owner.pid, stage) || WANT(X, owner.comm, stage) || WANT(X, owner.kernel, stage))
 
+/* Captures the owner from what an object has: the task, or the name of a part of the kernel. */
+#define CAPTURE_OWNER_FROM(X, e, task, name) \
+	do { \
+		(e)->owner.pid = BPF_CORE_READ(task, tgid); \
+		READ_STRING((e)->owner.comm, (task)->comm); \
+		(e)->owner.has.pid = is_set((__u64)(task)); \
+		(e)->owner.has.comm = is_set((__u64)(task)); \
+		(e)->owner.has.kernel = is_positive(READ_STRING((e)->owner.kernel, name)) & ~is_set((__u64)(task)); \
+	} while (0)
+
 #define CAPTURE_OWNER(X, e, p, stage) \
 	do { \
 		struct task_struct *task; \
@@ -293,13 +305,7 @@ struct ib_qp_attr {
 			break; \
 		task = GET_POINTER(p, res.task); \
 		name = GET_POINTER(p, res.kern_name); \
-		if (task) { \
-			SET(&(e)->owner, pid, BPF_CORE_READ(task, tgid)); \
-			READ_STRING((e)->owner.comm, task->comm); \
-			(e)->owner.has.comm = 1; \
-		} else if (name && READ_STRING((e)->owner.kernel, name) > 0) { \
-			(e)->owner.has.kernel = 1; \
-		} \
+		CAPTURE_OWNER_FROM(X, e, task, name); \
 	} while (0)
 
 /*
@@ -308,13 +314,19 @@ struct ib_qp_attr {
  */
 #define CAPTURE_OWNER_OR_OF_PD(X, e, p, pd, stage) \
 	do { \
+		struct task_struct *task; \
+		const char *name; \
 		struct ib_pd *parent; \
-		CAPTURE_OWNER(X, e, p, stage); \
-		if (!WANT_OWNER(X, stage) || (e)->owner.has.pid || (e)->owner.has.kernel) \
+		if (!WANT_OWNER(X, stage)) \
 			break; \
-		parent = (pd); \
-		if (parent) \
-			CAPTURE_OWNER(X, e, parent, stage); \
+		task = GET_POINTER(p, res.task); \
+		name = GET_POINTER(p, res.kern_name); \
+		if (!task && !name) { \
+			parent = (pd); \
+			task = GET_POINTER(parent, res.task); \
+			name = GET_POINTER(parent, res.kern_name); \
+		} \
+		CAPTURE_OWNER_FROM(X, e, task, name); \
 	} while (0)
 
 #define CAPTURE_QP(X, e, p, stage) \
@@ -325,25 +337,28 @@ struct ib_qp_attr {
 		if (WANT(X, qp.type, stage) && GET(&(e)->qp.type, p, qp_type)) \
 			(e)->qp.has.type = 1; \
 		/* 0 until the change to INIT that sets it. */ \
-		if (WANT(X, qp.port, stage) && GET(&(e)->qp.port, p, port) && (e)->qp.port) \
-			(e)->qp.has.port = 1; \
+		if (WANT(X, qp.port, stage) && GET(&(e)->qp.port, p, port)) \
+			(e)->qp.has.port = is_set((e)->qp.port); \
 		CAPTURE_OWNER(X, e, p, stage); \
 	} while (0)
+
+/* A pointer, or NULL if it is not to be followed: a read from NULL gives zeros. No branch, see NOT_A_BRANCH. */
+#define IF_SET(p, condition) ((typeof(p))((__u64)(p) & -(__u64)is_set(condition)))
 
 /* Captures a member of ib_qp_attr if the mask selects it. */
 #define CAPTURE_ATTR(X, e, field, bit, attr, mask, member, stage) \
 	do { \
-		if (WANT(X, field, stage) && ((mask) & (bit)) && GET(&(e)->field, attr, member)) \
-			(e)->has.field = 1; \
+		if (WANT(X, field, stage) && GET(&(e)->field, IF_SET(attr, (mask) & (bit)), member)) \
+			(e)->has.field = is_set((mask) & (bit)); \
 	} while (0)
 
 #define CAPTURE_ATTRS(X, e, attr, mask, stage) \
 	do { \
-		if (WANT(X, qp.state, stage) && ((mask) & IB_QP_STATE) && GET(&(e)->qp.state, attr, qp_state)) \
-			(e)->qp.has.state = 1; \
-		if (WANT(X, path_mtu, stage) && ((mask) & IB_QP_PATH_MTU) && GET(&(e)->path_mtu, attr, path_mtu)) { \
+		if (WANT(X, qp.state, stage) && GET(&(e)->qp.state, IF_SET(attr, (mask) & IB_QP_STATE), qp_state)) \
+			(e)->qp.has.state = is_set((mask) & IB_QP_STATE); \
+		if (WANT(X, path_mtu, stage) && GET(&(e)->path_mtu, IF_SET(attr, (mask) & IB_QP_PATH_MTU), path_mtu)) { \
 			(e)->path_mtu = 128 << ((e)->path_mtu & 7); \
-			(e)->has.path_mtu = 1; \
+			(e)->has.path_mtu = is_set((mask) & IB_QP_PATH_MTU); \
 		} \
 		CAPTURE_ATTR(X, e, dest_qpn, IB_QP_DEST_QPN, attr, mask, dest_qp_num, stage); \
 		CAPTURE_ATTR(X, e, rq_psn, IB_QP_RQ_PSN, attr, mask, rq_psn, stage); \
@@ -352,8 +367,7 @@ struct ib_qp_attr {
 		CAPTURE_ATTR(X, e, retry_cnt, IB_QP_RETRY_CNT, attr, mask, retry_cnt, stage); \
 		CAPTURE_ATTR(X, e, rnr_retry, IB_QP_RNR_RETRY, attr, mask, rnr_retry, stage); \
 		CAPTURE_ATTR(X, e, min_rnr_timer, IB_QP_MIN_RNR_TIMER, attr, mask, min_rnr_timer, stage); \
-		if ((mask) & IB_QP_AV) \
-			CAPTURE_REMOTE_ADDRESS(X, e, attr, stage); \
+		CAPTURE_REMOTE_ADDRESS(X, e, IF_SET(attr, (mask) & IB_QP_AV), stage); \
 	} while (0)
 
 /* On InfiniBand an address may have no global route, only a LID. */
@@ -363,13 +377,13 @@ struct ib_qp_attr {
 		__u8 flags = 0; \
 		if (!WANT(X, traffic_class, stage) && !WANT(X, dgid, stage)) \
 			break; \
-		if (!GET(&flags, a, ah_attr.ah_flags) || !(flags & IB_AH_GRH)) \
+		if (!GET(&flags, a, ah_attr.ah_flags)) \
 			break; \
+		a = IF_SET(a, flags & IB_AH_GRH); \
 		if (WANT(X, traffic_class, stage) && GET(&(e)->traffic_class, a, ah_attr.grh.traffic_class)) \
-			(e)->has.traffic_class = 1; \
-		if (WANT(X, dgid, stage) && bpf_core_field_exists(a->ah_attr.grh.dgid.raw) && \
-		    !bpf_core_read((e)->dgid, sizeof((e)->dgid), &a->ah_attr.grh.dgid.raw)) \
-			(e)->has.dgid = 1; \
+			(e)->has.traffic_class = is_set((__u64)a); \
+		if (WANT(X, dgid, stage) && bpf_core_field_exists(a->ah_attr.grh.dgid.raw)) \
+			(e)->has.dgid = is_done(bpf_core_read((e)->dgid, sizeof((e)->dgid), &a->ah_attr.grh.dgid.raw)); \
 	} while (0)
 
 #define CAPTURE_LOCAL_ADDRESS(X, e, gid_attr, stage) \
@@ -378,22 +392,19 @@ struct ib_qp_attr {
 		if (!WANT(X, sgid, stage) && !WANT(X, sgid_index, stage) && !WANT(X, sgid_type, stage)) \
 			break; \
 		local = (gid_attr); \
-		if (!local) \
-			break; \
-		if (WANT(X, sgid, stage) && bpf_core_field_exists(local->gid.raw) && \
-		    !bpf_core_read((e)->sgid, sizeof((e)->sgid), &local->gid.raw)) \
-			(e)->has.sgid = 1; \
+		if (WANT(X, sgid, stage) && bpf_core_field_exists(local->gid.raw)) \
+			(e)->has.sgid = is_done(bpf_core_read((e)->sgid, sizeof((e)->sgid), &local->gid.raw)); \
 		if (WANT(X, sgid_index, stage) && GET(&(e)->sgid_index, local, index)) \
-			(e)->has.sgid_index = 1; \
+			(e)->has.sgid_index = is_set((__u64)local); \
 		if (WANT(X, sgid_type, stage) && GET(&(e)->sgid_type, local, gid_type)) \
-			(e)->has.sgid_type = 1; \
+			(e)->has.sgid_type = is_set((__u64)local); \
 	} while (0)
 
 static __always_inline const struct ib_gid_attr *address_in_use(struct ib_qp *qp)
 {
 	struct ib_qp *real = GET_POINTER(qp, real_qp);
 
-	return real ? GET_POINTER(real, av_sgid_attr) : 0;
+	return GET_POINTER(real, av_sgid_attr);
 }
 
 /* When a call began, and the totals of its thread then. */

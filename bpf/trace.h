@@ -304,6 +304,44 @@ static __always_inline __u64 current_cgroup(void)
 	return v1_cgroup((void *)bpf_get_current_task());
 }
 
+/*
+ * Whether a field is present is computed without a branch where only its bit depends on that. The verifier follows each way of a branch to the
+ * end, unless it comes to a place in a state in which it was there before. Bits of known value make states differ, and before 6.8 also
+ * zeros on the stack, so ten such branches could take a thousand times the instructions. clang makes branches of comparisons, but not
+ * of what it knows nothing about.
+ */
+#define NOT_A_BRANCH(bit) asm volatile("" : "+r"(bit))
+
+/* 1 if a value is not 0. */
+static __always_inline __u32 is_set(__u64 value)
+{
+	__u64 bit = (value | -value) >> 63;
+
+	NOT_A_BRANCH(bit);
+	return bit;
+}
+
+/* 1 if a helper has returned more than 0. */
+static __always_inline __u32 is_positive(long result)
+{
+	__u64 bit = (__u64)-result >> 63;
+
+	NOT_A_BRANCH(bit);
+	return bit;
+}
+
+/* 1 if a helper has returned 0, and not a negative error. */
+static __always_inline __u32 is_done(long result)
+{
+	__u64 failed = (__u64)result >> 63;
+
+	NOT_A_BRANCH(failed);
+	return failed ^ 1;
+}
+
+/* Clears an event that has many fields that may be absent. A read that fails writes zeros, and the verifier does not know that they are. */
+#define CLEAR_UNKNOWN(e) bpf_probe_read_kernel(e, sizeof(*(e)), 0)
+
 /* enum pid_type, include/linux/pid_types.h */
 #define PIDTYPE_PGID 2
 
@@ -326,7 +364,7 @@ static __always_inline __u64 current_cgroup(void)
 			GO_TO(at, task_struct, signal); \
 			GO_TO(at, signal_struct, pids[PIDTYPE_PGID]); \
 			READ_THERE(&(s)->pgid, at, pid, numbers[0].nr); \
-			(s)->has_of_task.pgid = at != 0; \
+			(s)->has_of_task.pgid = is_set((__u64)at); \
 		} \
 		if (wanted(pidns, ##__VA_ARGS__)) { \
 			at = (void *)(task); \
@@ -335,7 +373,7 @@ static __always_inline __u64 current_cgroup(void)
 			at = at ? &((struct pid___way *)at)->numbers[0] + (s)->pidns : 0; \
 			GO_TO(at, upid, ns); \
 			READ_THERE(&(s)->pidns, at, pid_namespace, ns.inum); \
-			(s)->has_of_task.pidns = at != 0; \
+			(s)->has_of_task.pidns = is_set((__u64)at); \
 		} \
 		if (wanted(pcomm, ##__VA_ARGS__)) { \
 			at = (void *)(task); \
@@ -467,9 +505,9 @@ struct spent_bits {
 #define TOTAL_switches (__u32)(TOTAL(nvcsw) + TOTAL(nivcsw))
 
 /* Whether the kernel accounts for what threads wait: then one that runs has been given a CPU. */
-#define ACCOUNTS_FOR_runq (TOTAL(sched_info.pcount) != 0)
-#define ACCOUNTS_FOR_faults true
-#define ACCOUNTS_FOR_switches true
+#define ACCOUNTS_FOR_runq is_set(TOTAL(sched_info.pcount))
+#define ACCOUNTS_FOR_faults 1
+#define ACCOUNTS_FOR_switches 1
 
 #define BEGIN_TOTAL(X, s, field) \
 	do { \
@@ -487,9 +525,9 @@ struct spent_bits {
 
 #define CAPTURE_TOTAL(X, e, begin, field, stage) \
 	do { \
-		if (WANT(X, field, stage) && (begin) && ACCOUNTS_FOR_##field) { \
+		if (WANT(X, field, stage) && (begin)) { \
 			(e)->field = TOTAL_##field - (begin)->field; \
-			(e)->has_spent.field = 1; \
+			(e)->has_spent.field = ACCOUNTS_FOR_##field; \
 		} \
 	} while (0)
 
