@@ -231,7 +231,7 @@ func TestStages(t *testing.T) {
 func TestStackLeft(t *testing.T) {
 	little := map[string]int{
 		"nvme:setup_cmd": 96, "ib:modify_qp": 96, "mlx5:modify_qp": 96, "rdma:qp": 96,
-		"nvme:complete_rq": 128, "ib:reg_mr": 128, "ib:dereg_mr": 128, "mlx5:reg_user_mr_dmabuf": 128, "verbs:complete": 128,
+		"nvme:complete_rq": 128, "ib:reg_mr": 96, "ib:dereg_mr": 128, "mlx5:reg_user_mr": 128, "mlx5:reg_user_mr_dmabuf": 128, "verbs:complete": 128,
 	}
 	c := load(t)
 	for _, p := range c.Probes() {
