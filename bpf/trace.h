@@ -306,7 +306,7 @@ static __always_inline __u64 current_cgroup(void)
 
 /*
  * Whether a field is present is computed without a branch where only its bit depends on that. The verifier follows each way of a branch to the
- * end, unless it comes to a place in a state in which it was there before. Bits of known value make states differ, and before 6.8 also
+ * end, unless it comes to a place in a state in which it was there before. Bits of known value make states differ, and on 6.1 also
  * zeros on the stack, so ten such branches could take a thousand times the instructions. clang makes branches of comparisons, but not
  * of what it knows nothing about.
  */
