@@ -3,8 +3,11 @@
 #pragma once
 #include "trace.h"
 
-/* A register of the process, at an offset that every kernel has: this needs no BTF. */
-#define REG(regs, reg) register_at(&(regs)->reg, sizeof((regs)->reg))
+/*
+ * A register of the process, at an offset that every kernel has: this needs no BTF. Where the verifier knows the type of the registers it is a load, and
+ * otherwise a call, which takes 10 to 45 ns.
+ */
+#define REG(known, regs, reg) ((known) ? (__u64)(regs)->reg : register_at(&(regs)->reg, sizeof((regs)->reg)))
 
 static __always_inline __u64 register_at(void *reg, __u32 size)
 {
@@ -15,10 +18,10 @@ static __always_inline __u64 register_at(void *reg, __u32 size)
 }
 
 #if defined(__TARGET_ARCH_x86)
-#define SYSCALL_NR(regs) ((__s32)REG(regs, orig_ax))
+#define SYSCALL_NR(known, regs) ((__s32)REG(known, regs, orig_ax))
 /* The code segment of 32-bit user code: __USER32_CS, arch/x86/include/asm/segment.h. */
-#define COMPAT(regs) (REG(regs, cs) == 0x23)
-#define ARG(regs, n) REG(regs, ARG_##n)
+#define COMPAT(known, regs) (REG(known, regs, cs) == 0x23)
+#define ARG(known, regs, n) REG(known, regs, ARG_##n)
 #define ARG_0 di
 #define ARG_1 si
 #define ARG_2 dx
@@ -26,10 +29,10 @@ static __always_inline __u64 register_at(void *reg, __u32 size)
 #define ARG_4 r8
 #define ARG_5 r9
 #else
-#define SYSCALL_NR(regs) ((__s32)REG(regs, syscallno))
+#define SYSCALL_NR(known, regs) ((__s32)REG(known, regs, syscallno))
 /* PSR_MODE32_BIT, arch/arm64/include/uapi/asm/ptrace.h. */
-#define COMPAT(regs) ((REG(regs, pstate) & 0x10) != 0)
-#define ARG(regs, n) REG(regs, regs[n])
+#define COMPAT(known, regs) ((REG(known, regs, pstate) & 0x10) != 0)
+#define ARG(known, regs, n) REG(known, regs, regs[n])
 #endif
 
 /*

@@ -58,47 +58,53 @@ struct {
 	__type(value, struct spent);
 } syscall_spent SEC(".maps");
 
-#define CAPTURE_NR(X, e, regs, number, stage) \
+#define CAPTURE_NR(X, e, known, regs, number, stage) \
 	do { \
-		if (WANT(X, nr, stage) && (number) >= 0 && !COMPAT(regs)) \
+		if (WANT(X, nr, stage) && (number) >= 0 && !COMPAT(known, regs)) \
 			SET(e, nr, (enum syscall)(number)); \
 		if (WANT(X, raw_nr, stage)) \
 			(e)->raw_nr = (number); \
 		if (WANT(X, compat, stage)) \
-			(e)->compat = COMPAT(regs); \
+			(e)->compat = COMPAT(known, regs); \
 	} while (0)
 
-static __always_inline void syscall_enter_capture(struct syscall_enter *e, struct kprobe_regs *regs, __s32 nr, enum stage stage)
+static __always_inline void syscall_enter_capture(struct syscall_enter *e, bool known, struct kprobe_regs *regs, __s32 nr, enum stage stage)
 {
 	CAPTURE_COMMON(syscall_enter, e, stage);
-	CAPTURE_NR(syscall_enter, e, regs, nr, stage);
+	CAPTURE_NR(syscall_enter, e, known, regs, nr, stage);
 	if (WANT(syscall_enter, arg0, stage))
-		e->arg0 = ARG(regs, 0);
+		e->arg0 = ARG(known, regs, 0);
 	if (WANT(syscall_enter, arg1, stage))
-		e->arg1 = ARG(regs, 1);
+		e->arg1 = ARG(known, regs, 1);
 	if (WANT(syscall_enter, arg2, stage))
-		e->arg2 = ARG(regs, 2);
+		e->arg2 = ARG(known, regs, 2);
 	if (WANT(syscall_enter, arg3, stage))
-		e->arg3 = ARG(regs, 3);
+		e->arg3 = ARG(known, regs, 3);
 	if (WANT(syscall_enter, arg4, stage))
-		e->arg4 = ARG(regs, 4);
+		e->arg4 = ARG(known, regs, 4);
 	if (WANT(syscall_enter, arg5, stage))
-		e->arg5 = ARG(regs, 5);
+		e->arg5 = ARG(known, regs, 5);
 }
 
-static __always_inline int enter(void *ctx, struct kprobe_regs *regs, __s32 nr)
+static __always_inline int enter(void *ctx, bool known, struct kprobe_regs *regs, __s32 nr)
 {
 	struct syscall_enter e;
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
-	EMIT(syscall_enter, ctx, &e, regs, nr);
+	EMIT(syscall_enter, ctx, &e, known, regs, nr);
 	return 0;
 }
 
 SEC("raw_tp/sys_enter")
 int raw_tp_syscall_enter(__u64 *ctx)
 {
-	return enter(ctx, (struct kprobe_regs *)ctx[0], ctx[1]);
+	return enter(ctx, false, (struct kprobe_regs *)ctx[0], ctx[1]);
+}
+
+SEC("tp_btf/sys_enter")
+int tp_btf_syscall_enter(__u64 *ctx)
+{
+	return enter(ctx, true, (struct kprobe_regs *)ctx[0], ctx[1]);
 }
 
 /*
@@ -121,7 +127,7 @@ static __always_inline struct kprobe_regs *registers(void)
 FTRACE("sys_enter")
 int tracepoint_syscall_enter(struct raw_syscall *ctx)
 {
-	return enter(ctx, registers(), ctx->nr);
+	return enter(ctx, true, registers(), ctx->nr);
 }
 
 static __always_inline void start_spent(__u64 task)
@@ -181,11 +187,11 @@ static __always_inline __u64 started_at(__s32 nr)
 }
 
 /* started: when the call was entered, or 0; spent: the totals of the thread then, or NULL. */
-static __always_inline void syscall_exit_capture(struct syscall_exit *e, struct kprobe_regs *regs, __s64 ret, __u64 started,
-						 struct spent *spent, enum stage stage)
+static __always_inline void syscall_exit_capture(struct syscall_exit *e, bool known, struct kprobe_regs *regs, __s64 ret,
+						 __u64 started, struct spent *spent, enum stage stage)
 {
 	CAPTURE_COMMON(syscall_exit, e, stage);
-	CAPTURE_NR(syscall_exit, e, regs, SYSCALL_NR(regs), stage);
+	CAPTURE_NR(syscall_exit, e, known, regs, SYSCALL_NR(known, regs), stage);
 	if (WANT(syscall_exit, ret, stage))
 		e->ret = ret;
 	COUNT_UNMATCHED(syscall_exit, started, stage);
@@ -194,7 +200,7 @@ static __always_inline void syscall_exit_capture(struct syscall_exit *e, struct 
 	CAPTURE_SPENT(syscall_exit, e, spent, stage);
 }
 
-static __always_inline int leave(void *ctx, struct kprobe_regs *regs, __s64 ret)
+static __always_inline int leave(void *ctx, bool known, struct kprobe_regs *regs, __s64 ret)
 {
 	__u64 task = bpf_get_current_task(), started = 0;
 	struct spent *spent = 0;
@@ -202,10 +208,10 @@ static __always_inline int leave(void *ctx, struct kprobe_regs *regs, __s64 ret)
 
 	__builtin_memset(&e.has, 0, sizeof(e.has));
 	if (WANTED(syscall_exit, latency) || ANY_SPENT(WANTED_FIELD, syscall_exit))
-		started = started_at(SYSCALL_NR(regs));
+		started = started_at(SYSCALL_NR(known, regs));
 	if (ANY_SPENT(WANTED_FIELD, syscall_exit) && started)
 		spent = bpf_map_lookup_elem(&syscall_spent, &task);
-	EMIT(syscall_exit, ctx, &e, regs, ret, started, spent);
+	EMIT(syscall_exit, ctx, &e, known, regs, ret, started, spent);
 	if (ANY_SPENT(WANTED_FIELD, syscall_exit))
 		bpf_map_delete_elem(&syscall_spent, &task);
 	return 0;
@@ -214,11 +220,17 @@ static __always_inline int leave(void *ctx, struct kprobe_regs *regs, __s64 ret)
 SEC("raw_tp/sys_exit")
 int raw_tp_syscall_exit(__u64 *ctx)
 {
-	return leave(ctx, (struct kprobe_regs *)ctx[0], ctx[1]);
+	return leave(ctx, false, (struct kprobe_regs *)ctx[0], ctx[1]);
+}
+
+SEC("tp_btf/sys_exit")
+int tp_btf_syscall_exit(__u64 *ctx)
+{
+	return leave(ctx, true, (struct kprobe_regs *)ctx[0], ctx[1]);
 }
 
 FTRACE("sys_exit")
 int tracepoint_syscall_exit(struct raw_syscall *ctx)
 {
-	return leave(ctx, registers(), ctx->ret);
+	return leave(ctx, true, registers(), ctx->ret);
 }

@@ -901,7 +901,9 @@ const volatile __u8 tables_full SEC(".rodata");
  */
 #if defined(__TARGET_ARCH_x86)
 struct kprobe_regs {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip;
+	unsigned short cs; /* with FRED, the rest of the slot says how the kernel was entered (6.9) */
+	unsigned long flags, sp, ss;
 };
 #define KPROBE_ARG0(ctx) ((ctx)->di)
 #define KPROBE_ARG1(ctx) ((ctx)->si)

@@ -160,7 +160,7 @@ func (b *batch) lookBack(h *Host, l *loader, r *request, n *notes) error {
 // attachHook attaches the best variant of a hook that the kernel accepts.
 func attachHook(h *Host, l *loader, r *request, hk hook) error {
 	s := h.hostHook(r.origin.object, hk)
-	s.typeless = l.typeless
+	s.needs = l.needs
 	var errs []error
 	for _, v := range s.variants() {
 		err := v.check()
@@ -192,7 +192,7 @@ func attachVariant(h *Host, l *loader, r *request, hk hook, v variant) error {
 		specs[p.instance()] = l.program(p)
 	}
 	spec, o := l.collection(specs)
-	if slices.ContainsFunc(programs, func(p program) bool { return !l.typeless(p.name) }) {
+	if slices.ContainsFunc(programs, func(p program) bool { return l.needs(p.name).types }) {
 		var err error
 		types := l.types
 		if v.way.readsFtrace() {

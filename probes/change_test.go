@@ -137,7 +137,7 @@ func TestAddAndRemove(t *testing.T) {
 		if err := s.Remove(reqs[1]); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.Attached(); len(got) != 1 || got[0] != (Attached{enter, "raw_tp"}) {
+		if got := s.Attached(); len(got) != 1 || got[0].Probe != enter {
 			t.Errorf("attached %v after removing, want %s", got, enter)
 		}
 	}

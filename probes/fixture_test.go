@@ -267,7 +267,8 @@ func (s *Session) allMaps() []*ebpf.Map {
 	return all
 }
 
-// attachOnly attaches one variant of a probe, and the helpers with the same name that it needs.
+// attachOnly attaches one variant of a probe, and the helpers that it needs: by the same variant if they have it. Where nothing is read that types
+// would save, tp_btf is not there, and the best variant takes its place.
 func attachOnly(h *Host, index int, req Request, o AttachOptions) (_ *Session, err error) {
 	r, err := h.serve(req)
 	if err != nil {
@@ -292,15 +293,17 @@ func attachOnly(h *Host, index int, req Request, o AttachOptions) (_ *Session, e
 	}
 	b.maps = slices.Collect(maps.Values(l.maps))
 	r.counts = l.maps[countsName(r.Probe)]
-	name := h.variantsOf(r.Probe)[index].name()
+	chosen := h.variantsOf(r.Probe)[index]
 	for _, hk := range r.allHooks() {
-		for i, v := range h.hostHook(r.origin.object, hk).variants() {
-			if v.check() != nil || v.name() != name || hk.name == r.origin.hook.name && i != index {
-				continue
-			}
-			if err := attachVariant(h, l, r, hk, v); err != nil {
-				return nil, fmt.Errorf("%s: %w", hk.name, err)
-			}
+		variants := slices.DeleteFunc(h.hostHookFor(r, hk).variants(), func(v variant) bool { return v.check() != nil })
+		same := slices.IndexFunc(variants, func(v variant) bool {
+			return v.name() == chosen.name() && (hk.name != r.origin.hook.name || slices.EqualFunc(v.programs, chosen.programs, func(a, b program) bool { return a.instance() == b.instance() }))
+		})
+		if len(variants) == 0 {
+			continue
+		}
+		if err := attachVariant(h, l, r, hk, variants[max(same, 0)]); err != nil {
+			return nil, fmt.Errorf("%s: %w", hk.name, err)
 		}
 	}
 	return s, nil

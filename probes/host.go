@@ -100,12 +100,12 @@ func (h *Host) hostHook(o *object, hk hook) *hostHook {
 // hostHookFor returns a hook on this host for a request.
 func (h *Host) hostHookFor(r *request, hk hook) *hostHook {
 	s := h.hostHook(r.origin.object, hk)
-	s.typeless = func(program string) bool {
-		key := typelessKey{program, r.watched}
-		known, ok := r.typeless[key]
+	s.needs = func(program string) needs {
+		key := needsKey{program, r.watched}
+		known, ok := r.needed[key]
 		if !ok {
-			known = typeless(program, r, h.constants(s.object.module, r))
-			r.typeless[key] = known
+			known = needsFor(program, r, h.constants(s.object.module, r))
+			r.needed[key] = known
 		}
 		return known
 	}

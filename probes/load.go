@@ -104,7 +104,7 @@ func used(h *Host, requests []*request) (used map[string]way, readers map[string
 			used[in.mark] = rawTracepoint{}
 		}
 		for _, hk := range r.allHooks() {
-			for _, v := range h.hostHook(r.origin.object, hk).variants() {
+			for _, v := range h.hostHookFor(r, hk).variants() {
 				for _, p := range v.programs {
 					used[p.name] = p.way
 					if r.CountsFailures && readers[p.name] == 0 {
@@ -169,10 +169,8 @@ func withoutAddresses(insns asm.Instructions) asm.Instructions {
 	return out
 }
 
-// typeless reports whether a program needs no types of the kernel for these requests.
-func (l *loader) typeless(program string) bool {
-	return !rewrite.Relocated(l.spec.Programs[program].Instructions)
-}
+// needs returns what a program needs for these requests.
+func (l *loader) needs(program string) needs { return needsOf(l.spec.Programs[program].Instructions) }
 
 // busy leaves out the idle programs.
 func (l *loader) busy(programs []program) []program {

@@ -12,8 +12,8 @@ func TestVariantsByPreemption(t *testing.T) {
 		{"voluntary", "ib:modify_qp", "fexit"},
 		{"lazy", "ib:modify_qp", "kprobe"},
 		{"", "mlx5:create_qp", "kprobe"},
-		{"voluntary", "syscall:enter", "raw_tp"},
-		{"real-time", "syscall:enter", "raw_tp"}, // the types of the kernel know no guard
+		{"voluntary", "syscall:enter", "tp_btf"},
+		{"real-time", "syscall:enter", "tp_btf"}, // the types of the kernel know no guard
 		{"voluntary", "cm:send_req", "raw_tp"},
 	} {
 		h := hostWith(t, test.model)

@@ -60,38 +60,40 @@ func (typedTracepoint) attach(prog *ebpf.Program, _ string, _ Arg) ([]io.Closer,
 	return []io.Closer{lk}, err
 }
 
-// byArguments is the variant that reads arguments, with types or without, if the object has one. If there is also one that reads ftrace events, the types of the
-// arguments must be known.
-func (tp tracepoint) byArguments(s *hostHook, target string, hasFtrace bool) (v variant, ok bool) {
-	var w way = rawTracepoint{}
-	if s.object.program(typedTracepoint{}.String()+"_"+s.hook.name) != nil {
-		w = typedTracepoint{}
-	}
-	prog := w.String() + "_" + s.hook.name
-	if s.object.program(prog) == nil {
-		return variant{}, false
-	}
-	v = variant{way: w, programs: []program{{name: prog, way: w, target: target}}, caps: w.needs(s.Kernel, nil)}
-	for _, other := range tp.others {
-		v.programs = append(v.programs, program{name: prog + "__" + other, way: w, target: other})
-	}
-	v.check = func() error {
-		return s.check(v.caps, func() error {
-			if hasFtrace {
-				if err := checkTypes(s); err != nil {
-					return err
+// byArguments are the variants that read arguments, with types or without; the object has one or both. If there is also one that reads ftrace events, the
+// types of the arguments must be known. Where both are there, programs without types need none: the other one is better if it saves them a read.
+func (tp tracepoint) byArguments(s *hostHook, target string, hasFtrace bool) (all []variant) {
+	for _, w := range []way{typedTracepoint{}, rawTracepoint{}} {
+		prog := w.String() + "_" + s.hook.name
+		if s.object.program(prog) == nil {
+			continue
+		}
+		v := variant{way: w, programs: []program{{name: prog, way: w, target: target}}, caps: w.needs(s.Kernel, nil)}
+		for _, other := range tp.others {
+			v.programs = append(v.programs, program{name: prog + "__" + other, way: w, target: other})
+		}
+		v.check = func() error {
+			return s.check(v.caps, func() error {
+				if hasFtrace {
+					if err := checkTypes(s); err != nil {
+						return err
+					}
 				}
-			}
-			return v.each(func(target string) error { return checkTracepoint(s, target) })
-		})
+				return v.each(func(target string) error { return checkTracepoint(s, target) })
+			})
+		}
+		all = append(all, v)
 	}
-	return v, true
+	if len(all) == 2 && s.needs != nil && !s.needs(all[1].programs[0].name).reads {
+		return all[1:]
+	}
+	return all
 }
 
 // unlessTyped is the variant with the check for programs that need no types of the kernel: the kernel is asked for the tracepoint, and for
 // permission to attach.
 func (v variant) unlessTyped(s *hostHook) variant {
-	if _, typed := v.way.(typedTracepoint); typed || s.typeless == nil || !s.typeless(v.programs[0].name) {
+	if _, typed := v.way.(typedTracepoint); typed || s.needs == nil || s.needs(v.programs[0].name).types {
 		return v
 	}
 	v.check = func() error {

@@ -39,8 +39,8 @@ type request struct {
 	// tried are the reasons why better variants were not used.
 	tried []error
 
-	// typeless are the answers for programs that were asked for.
-	typeless map[typelessKey]bool
+	// needed are the answers for programs that were asked for.
+	needed map[needsKey]needs
 
 	counts *ebpf.Map
 	// failedReads counts at the place reader the reads of a process's memory that failed (bpf/user_memory.h); nil: they are not counted.
@@ -59,14 +59,14 @@ type request struct {
 	missedBeginnings uint64
 }
 
-// typelessKey is what the answer depends on, besides what the request wants.
-type typelessKey struct {
+// needsKey is what the answer depends on, besides what the request wants.
+type needsKey struct {
 	program string
 	watched bool
 }
 
 func (c *Catalog) request(r Request) *request {
-	return &request{Request: r, origin: c.origin(r.Probe), overflows: make(map[overflow]bool), typeless: make(map[typelessKey]bool)}
+	return &request{Request: r, origin: c.origin(r.Probe), overflows: make(map[overflow]bool), needed: make(map[needsKey]needs)}
 }
 
 // allHooks returns its hooks, and the hook on the kernel's walk over its objects.

@@ -67,9 +67,10 @@ func TestTypelessVariant(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := attachWants(t, fresh, want{probe: p, fields: []*event.Field{p.Field("comm"), p.Field("nsecs")}})
-			if got, want := s.Attached()[0], (Attached{p, fresh.variantsOf(p)[0].name()}); got != want {
-				t.Errorf("attached %v, want %v", got, want)
+			reqs, o := requestsFor(want{probe: p, fields: []*event.Field{p.Field("comm"), p.Field("nsecs")}})
+			expected, _ := fresh.VariantFor(reqs[0])
+			if got := attachWith(t, fresh, reqs, o).Attached()[0]; got.Variant != expected || expected == "tp_btf" {
+				t.Errorf("attached %v, expected by %s", got, expected)
 			}
 		}
 	}

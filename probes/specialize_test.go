@@ -56,20 +56,26 @@ func TestSpecializeStack(t *testing.T) {
 	}
 }
 
-// System calls need no type of the kernel, whatever is wanted, except for the fields of a task, which are absent without.
-func TestTypeless(t *testing.T) {
+// System calls need no type of the kernel, whatever is wanted, except for the fields of a task, which are absent without. What is in registers is read,
+// or in a program that knows their type.
+func TestNeeds(t *testing.T) {
 	c := load(t)
 	p := c.Match("syscall:exit")[0]
-	for name, expected := range map[string]bool{
-		"ret": true, "latency": true, "comm": true, "raw_nr": true, "nr": true, "compat": true, "ppid": false, "pgid": false, "pidns": false, "pcomm": false,
+	for name, expected := range map[string]needs{
+		"ret": {}, "comm": {}, "latency": {reads: true}, "raw_nr": {reads: true}, "nr": {reads: true}, "compat": {reads: true},
+		"ppid": {types: true}, "pgid": {types: true}, "pidns": {types: true}, "pcomm": {types: true},
 	} {
 		req, _ := (want{probe: p, fields: []*event.Field{p.Field(name)}}).request(0)
 		r := c.request(req)
-		if got := typeless("raw_tp_syscall_exit", r, hostConstants{}); got != expected || r.readsTasks() == expected {
-			t.Errorf("%s: typeless is %v", name, got)
+		got := needsFor("raw_tp_syscall_exit", r, hostConstants{})
+		if got.types != expected.types || got.reads != (expected.reads || expected.types) || r.readsTasks() != expected.types {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if expected.reads && needsFor("tp_btf_syscall_exit", r, hostConstants{}).reads {
+			t.Errorf("%s: it is read though its type is known", name)
 		}
 		r.withoutTasks = true
-		if !typeless("raw_tp_syscall_exit", r, hostConstants{}) || r.readsTasks() {
+		if got := needsFor("raw_tp_syscall_exit", r, hostConstants{}); got.types || r.readsTasks() {
 			t.Errorf("%s: it needs types that nobody has", name)
 		}
 	}

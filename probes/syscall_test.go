@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -91,5 +93,40 @@ func traceOtherThread(t *testing.T, fullTables bool) {
 	}
 	if execs != 1 || unnumbered == 0 {
 		t.Errorf("%d exec, %d calls without a number, of %d", execs, unnumbered, len(events))
+	}
+}
+
+// Registers are the same whether the verifier knows their type or not.
+func TestSyscallRegisters(t *testing.T) {
+	for _, way := range []way{typedTracepoint{}, rawTracepoint{}, ftraceEvent{}} {
+		seen, ways := 0, 0
+		for _, p := range detect(t).catalog.Match("syscall:*") {
+			h := detect(t)
+			index := slices.IndexFunc(h.variantsOf(p), func(v variant) bool { return v.way == way })
+			if err := h.variantsOf(p)[index].check(); err != nil {
+				t.Logf("not by %s: %v", way, err)
+				continue
+			}
+			reqs, o := requestsFor(want{probe: p, fields: p.Fields, pid: os.Getpid()})
+			s, err := attachOnly(h, index, reqs[0], o)
+			requirePermitted(t, err)
+			ways++
+			defer s.Close()
+			for _, e := range collect(t, s, func() { syscall.RawSyscall6(syscall.SYS_PRCTL, 1<<40, 12, 13, 14, 15, 16) }) {
+				if e["nr"] != strconv.Itoa(syscall.SYS_PRCTL) {
+					continue
+				}
+				seen++
+				if e["compat"] != "false" || e["raw_nr"] != e["nr"] {
+					t.Errorf("by %s: not the call: %v", way, e)
+				}
+				if p.Name == "enter" && strings.Join([]string{e["arg0"], e["arg1"], e["arg2"], e["arg3"], e["arg4"], e["arg5"]}, " ") != "1099511627776 12 13 14 15 16" {
+					t.Errorf("by %s: other arguments: %v", way, e)
+				}
+			}
+		}
+		if seen != ways {
+			t.Errorf("by %s: %d events of one call, expected %d", way, seen, ways)
+		}
 	}
 }

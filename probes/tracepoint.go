@@ -29,23 +29,22 @@ func (tp tracepoint) symbols() []string {
 
 func (tracepoint) accepts(a Arg) error { return acceptsNone(a) }
 
-// variants are raw_tp and tracepoint; the object has one or both. If the program of raw_tp needs no types of the kernel, it is the best:
-// each event costs the same, and reading these types takes longer than the rest of the start (15 of 24 ms).
+// variants are tp_btf, raw_tp and tracepoint; the object has one or more. If the program of raw_tp needs no types of the kernel and no reads, it is the best:
+// each event costs the same, and reading these types takes as long as the rest of the start.
 func (tp tracepoint) variants(s *hostHook) []variant {
 	target := tp.nameIn(s)
 	byFtrace, hasFtrace := tp.byFtrace(s, target)
-	raw, hasRaw := tp.byArguments(s, target, hasFtrace)
-	switch {
-	case !hasRaw:
-		return []variant{byFtrace}
-	case !hasFtrace:
-		return []variant{raw.unlessTyped(s)}
+	all := tp.byArguments(s, target, hasFtrace)
+	if hasFtrace {
+		all = s.leastSkipped(append(all, byFtrace))
 	}
-	best := s.leastSkipped([]variant{raw, byFtrace})
-	if best[0].way == raw.way {
-		best[0] = raw.unlessTyped(s)
+	for i, v := range all {
+		if v.way.readsFtrace() {
+			break // what follows is for a kernel that refuses this one, with all its types
+		}
+		all[i] = v.unlessTyped(s)
 	}
-	return best
+	return all
 }
 
 // nameIn returns the name that the tracepoint has in a kernel.

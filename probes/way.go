@@ -87,8 +87,8 @@ type hostHook struct {
 	object *object
 	hook   hook
 	finder *finder // of functions of user space
-	// typeless reports whether a program of the object needs no types of the kernel for the requests at hand; nil if no request is at hand.
-	typeless func(program string) bool
+	// needs returns what a program of the object needs for the requests at hand; nil if no request is at hand.
+	needs func(program string) needs
 }
 
 // variants returns the ways to attach the hook, best first.

@@ -144,8 +144,9 @@ var (
 // arguments is how many arguments a helper of the kernel takes (include/uapi/linux/bpf.h). A helper that is missing here may take the
 // maximum.
 var arguments = map[asm.BuiltinFunc]int{
-	asm.FnKtimeGetNs: 0, asm.FnKtimeGetBootNs: 0, asm.FnGetSmpProcessorId: 0, asm.FnGetCurrentTask: 0,
+	asm.FnKtimeGetNs: 0, asm.FnKtimeGetBootNs: 0, asm.FnGetSmpProcessorId: 0, asm.FnGetCurrentTask: 0, asm.FnGetCurrentTaskBtf: 0,
 	asm.FnGetCurrentPidTgid: 0, asm.FnGetCurrentUidGid: 0, asm.FnGetCurrentCgroupId: 0,
+	asm.FnTaskPtRegs:    1,
 	asm.FnMapLookupElem: 2, asm.FnMapDeleteElem: 2, asm.FnGetCurrentComm: 2, asm.FnRingbufSubmit: 2,
 	asm.FnProbeReadKernel: 3, asm.FnProbeReadKernelStr: 3, asm.FnProbeReadUser: 3, asm.FnRingbufReserve: 3,
 	asm.FnMapUpdateElem: 4, asm.FnGetStack: 4, asm.FnGetTaskStack: 4,
