@@ -90,13 +90,18 @@ func (tp tracepoint) byArguments(s *hostHook, target string, hasFtrace bool) (al
 	return all
 }
 
-// unlessTyped is the variant with the check for programs that need no types of the kernel: the kernel is asked for the tracepoint, and for
-// permission to attach.
-func (v variant) unlessTyped(s *hostHook) variant {
-	if _, typed := v.way.(typedTracepoint); typed || s.needs == nil || s.needs(v.programs[0].name).types {
+// lightly is the variant with the check for programs that need no types of the kernel: the kernel is asked for the tracepoint, and for
+// permission to attach. The library that loads tp_btf looks the tracepoint up by itself.
+func (v variant) lightly(s *hostHook) variant {
+	if s.needs == nil || s.needs(v.programs[0].name).types {
 		return v
 	}
 	v.check = func() error {
+		if _, typed := v.way.(typedTracepoint); typed {
+			if err := s.Described(); err != nil {
+				return err
+			}
+		}
 		if err := s.Permits(v.caps); err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func (tp tracepoint) variants(s *hostHook) []variant {
 		if v.way.readsFtrace() {
 			break // what follows is for a kernel that refuses this one, with all its types
 		}
-		all[i] = v.unlessTyped(s)
+		all[i] = v.lightly(s)
 	}
 	return all
 }
