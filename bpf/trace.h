@@ -902,7 +902,7 @@ const volatile __u8 tables_full SEC(".rodata");
 #if defined(__TARGET_ARCH_x86)
 struct kprobe_regs {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip;
-	unsigned short cs; /* with FRED, the rest of the slot says how the kernel was entered (6.9) */
+	unsigned short cs; /* with FRED (6.9), the rest of the slot is how the kernel was entered */
 	unsigned long flags, sp, ss;
 };
 #define KPROBE_ARG0(ctx) ((ctx)->di)

@@ -69,19 +69,6 @@ func build(spec *ebpf.ProgramSpec, w way, requests []*request, constants rewrite
 	return append(insns, called...), rewrite.Charged(stack) + below, delivers, err
 }
 
-// needs are what a program needs of the kernel.
-type needs struct {
-	types bool // whose types it must describe
-	reads bool // whose memory it must read for the program, which takes a call each time
-}
-
-func needsOf(insns asm.Instructions) needs {
-	reads := func(ins asm.Instruction) bool {
-		return ins.IsBuiltinCall() && asm.BuiltinFunc(ins.Constant) == asm.FnProbeReadKernel
-	}
-	return needs{types: rewrite.Relocated(insns), reads: slices.ContainsFunc(insns, reads)}
-}
-
 // needsFor returns what a program of an object needs for a request. Errors in the program show when it is loaded.
 func needsFor(program string, r *request, host hostConstants) needs {
 	object, err := r.origin.object.load(program)
