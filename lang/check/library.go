@@ -302,9 +302,9 @@ func (c *checker) deleted(n *ast.CallNode) *ir.Expr {
 	return found
 }
 
-// predicateActs reports that a predicate does something.
+// predicateActs reports that the predicate of a clause without a body does something.
 func (c *checker) predicateActs(n ast.Node) *ir.Expr {
-	return c.fail(syntax.SpanOf(n), "a predicate changes nothing", "write it in the body: { if (…) { … } }")
+	return c.fail(syntax.SpanOf(n), "a predicate without a body changes nothing", "give the clause a body: { print(args) }")
 }
 
 // assignment returns the assignment that an expression makes, always the same one.

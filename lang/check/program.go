@@ -36,7 +36,7 @@ func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, 
 		}
 	}
 	for _, c := range tree.Clauses {
-		prog.Clauses = append(prog.Clauses, r.clauses(c)...)
+		prog.Clauses = append(prog.Clauses, r.clauses(c.Conditioned(acts))...)
 	}
 	r.check(prog, tree.Lets)
 	if err := r.errs.Err(); err != nil {

@@ -1250,11 +1250,12 @@ func (p *diffProgram) String() string {
 	}
 	for _, c := range p.clauses {
 		b.WriteString(c.where)
-		if c.pred != nil {
-			fmt.Fprintf(&b, " / %s /", c.pred)
+		pred, stmts := c.parts()
+		if len(pred) > 0 {
+			fmt.Fprintf(&b, " / %s /", strings.Join(pred, " && "))
 		}
 		if c.block {
-			b.WriteString(" {\n" + diffBlock(c.stmts, "\t") + "}")
+			b.WriteString(" {\n" + diffBlock(stmts, "\t") + "}")
 		}
 		b.WriteString("\n")
 	}
@@ -1271,6 +1272,18 @@ func (p *diffProgram) String() string {
 		b.WriteString("}\n")
 	}
 	return b.String()
+}
+
+// parts returns the conditions of the predicate and the statements of the body. A body that is one if may stand in the predicate, in a block: so it is
+// written if it has no else.
+func (c *diffClause) parts() (pred []string, stmts []*diffStmt) {
+	if c.pred != nil {
+		pred = append(pred, fmt.Sprintf("(%s)", c.pred))
+	}
+	if len(c.stmts) == 1 && c.stmts[0].kind == "if" && c.stmts[0].els == nil {
+		return append(pred, fmt.Sprintf("{ %s }", c.stmts[0].value)), c.stmts[0].then
+	}
+	return pred, c.stmts
 }
 
 // expressions visits all expressions.

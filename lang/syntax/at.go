@@ -237,7 +237,7 @@ func (c *cursor) take() {
 		c.opened = c.opened[:top]
 	case t.is("}"):
 		c.closeBrackets()
-		if c.close("{"); len(c.opened) == 0 {
+		if c.close("{"); len(c.opened) == 0 && c.phase != inPredicate {
 			c.begin()
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/file"
 )
 
 // Expand returns the program with the bodies of its macros in the place of their calls. The variables of a body are its own, and it
@@ -33,6 +34,44 @@ func Expand(p *Program) (*Program, error) {
 		out.Clauses = append(out.Clauses, &expanded)
 	}
 	return &out, x.errs.Err()
+}
+
+// Conditioned returns the clause with the conditions of its predicate from the first one that acts in an if of its body: what they do is then done like
+// all that a body does. A clause without a body stays.
+func (c *Clause) Conditioned(acts func(ast.Node) bool) *Clause {
+	if c.Pred == nil || c.Body == nil || !acts(c.Pred) {
+		return c
+	}
+	out := *c
+	out.written = c.String()
+	conditions := conjuncts(c.Pred)
+	first := slices.IndexFunc(conditions, acts)
+	out.Pred = conjunction(conditions[:first])
+	choice := &If{Cond: conjunction(conditions[first:]), Then: c.Body, Span: c.Body.Span}
+	out.Body = &Block{Stmts: []Stmt{choice}, Span: c.Body.Span}
+	return &out
+}
+
+// conjuncts returns the conditions of which all must hold, in their order.
+func conjuncts(n ast.Node) []ast.Node {
+	if both, is := n.(*ast.BinaryNode); is && both.Operator == "&&" {
+		return append(conjuncts(both.Left), conjuncts(both.Right)...)
+	}
+	return []ast.Node{n}
+}
+
+// conjunction returns the condition that all of them hold, or nil if there are none.
+func conjunction(all []ast.Node) (n ast.Node) {
+	for _, next := range all {
+		if n == nil {
+			n = next
+			continue
+		}
+		both := &ast.BinaryNode{Operator: "&&", Left: n, Right: next}
+		both.SetLocation(file.Location{From: SpanOf(n).From, To: SpanOf(next).To})
+		n = both
+	}
+	return n
 }
 
 // maxExpansions bounds how large a program becomes, and maxNested how deep.

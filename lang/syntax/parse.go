@@ -322,7 +322,7 @@ func (p *parser) primary() ast.Node {
 		p.fail(t.span, "there are no pointers to follow", "a field holds the value itself: trace -lv lists the fields")
 	case t.is("("):
 		return p.brackets()
-	case t.is("{") && p.blocks > 0:
+	case t.is("{") && (p.blocks > 0 || p.predicate):
 		return p.blockExpr()
 	case t.counts():
 		return p.step()
