@@ -52,7 +52,7 @@ func (c *Clause) Conditioned(acts func(ast.Node) bool) *Clause {
 	return &out
 }
 
-// conjuncts returns the conditions of which all must hold, in their order.
+// conjuncts returns the conditions that are joined by &&, in their order.
 func conjuncts(n ast.Node) []ast.Node {
 	if both, is := n.(*ast.BinaryNode); is && both.Operator == "&&" {
 		return append(conjuncts(both.Left), conjuncts(both.Right)...)
