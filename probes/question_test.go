@@ -53,7 +53,7 @@ func TestAnswers(t *testing.T) {
 	check := func(of string, want answer) {
 		t.Helper()
 		var got answer
-		for range 200 {
+		for range 3000 {
 			if err := a.members.Lookup(id(of), &got); err == nil && got == want {
 				return
 			}
@@ -81,7 +81,7 @@ func TestAnswers(t *testing.T) {
 	if err := os.Remove(dir("/late")); err != nil {
 		t.Fatal(err)
 	}
-	for range 200 {
+	for range 3000 {
 		if a.members.Lookup(gone, new(answer)) != nil {
 			break
 		}
