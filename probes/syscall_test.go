@@ -125,6 +125,10 @@ func TestSyscallRegisters(t *testing.T) {
 				}
 			}
 		}
+		if (way == rawTracepoint{}) && ways != 2 {
+			requirePermitted(t, Available(detect(t), []Request{{Probe: detect(t).catalog.Match("syscall:enter")[0], Code: rejectAll()}}))
+			t.Errorf("by %s: only %d of two probes", way, ways)
+		}
 		if seen != ways {
 			t.Errorf("by %s: %d events of one call, expected %d", way, seen, ways)
 		}

@@ -278,7 +278,7 @@ func (r *resolver) whoHas(field string) string {
 // bare resolves an expression that names no probe. It stands for the probes whose events have all its fields. It returns nil after
 // a mistake.
 func (r *resolver) bare(n ast.Node, block *syntax.Block) *ir.Clause {
-	tree := &syntax.Clause{Pred: n, Body: block, Span: syntax.SpanOf(n)}
+	tree := (&syntax.Clause{Pred: n, Body: block, Span: syntax.SpanOf(n)}).Conditioned(acts)
 	c := &ir.Clause{Inferred: true, Tree: tree, Text: syntax.Print(n)}
 	if block != nil {
 		c.Text += " " + block.String()
