@@ -15,6 +15,7 @@ import (
 	"trace/lang/format"
 	"trace/lang/ir"
 	"trace/lang/output"
+	"trace/lang/result"
 	"trace/lang/run"
 	"trace/lang/syntax"
 	"trace/probes/event"
@@ -90,7 +91,7 @@ type eventSink struct {
 	yield    func(reflect.Value) bool
 }
 
-func (s eventSink) Event(_ uint64, p *event.Probe, e event.Source) error {
+func (s eventSink) Event(_ result.Moment, p *event.Probe, e event.Source) error {
 	v := reflect.New(s.of).Elem()
 	for _, d := range s.decoders[p] {
 		if x, ok := d.get(s.Sink, e); ok {

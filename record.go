@@ -70,12 +70,12 @@ type recorder struct {
 	prints  bool
 }
 
-func (c *recorder) record(at uint64, r Record) {
-	r.Time = c.Clock(at)
+func (c *recorder) record(at result.Moment, r Record) {
+	r.Time = c.Clock(at.Nsecs())
 	c.records.push(&r)
 }
 
-func (c *recorder) Event(at uint64, p *event.Probe, e event.Source) error {
+func (c *recorder) Event(at result.Moment, p *event.Probe, e event.Source) error {
 	if c.records != nil {
 		c.record(at, eventRecord(p, c.columns.Fields(p), e))
 	}
@@ -95,35 +95,35 @@ func eventRecord(p *event.Probe, fields []*event.Field, e event.Source) Record {
 	return r
 }
 
-func (c *recorder) Text(at uint64, b []byte) error {
+func (c *recorder) Text(at result.Moment, b []byte) error {
 	if c.records != nil {
 		c.record(at, Record{Text: string(b)})
 	}
 	return c.Sink.Text(at, b)
 }
 
-func (c *recorder) Time(at uint64, b []byte) error {
+func (c *recorder) Time(at result.Moment, b []byte) error {
 	if c.records != nil {
 		c.record(at, Record{Text: string(b)})
 	}
 	return c.Sink.Time(at, b)
 }
 
-func (c *recorder) Value(at uint64, t event.Type, elems []event.Type, v any, own bool) error {
+func (c *recorder) Value(at result.Moment, t event.Type, elems []event.Type, v any, own bool) error {
 	if c.records != nil {
 		c.record(at, Record{Value: goElement(t, elems, v)})
 	}
 	return c.Sink.Value(at, t, elems, v, own)
 }
 
-func (c *recorder) Map(at uint64, t result.Table) error {
+func (c *recorder) Map(at result.Moment, t result.Table) error {
 	if c.records != nil {
 		c.record(at, Record{Map: t.Name, Rows: goRows(t)})
 	}
 	return c.Sink.Map(at, t)
 }
 
-func (c *recorder) Element(at uint64, t result.Table) error {
+func (c *recorder) Element(at result.Moment, t result.Table) error {
 	if c.records != nil {
 		c.record(at, Record{Map: t.Name, Rows: goRows(t)})
 	}

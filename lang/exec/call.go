@@ -41,7 +41,7 @@ func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
 		return func(sc *scope) (flow, error) { return goesOn, sc.machine.zero(s.Map, sc.now()) }
 	case s.Fn == "time":
 		return func(sc *scope) (flow, error) {
-			return goesOn, sc.sink.Time(sc.at(), format.AppendTime(nil, s.Format, sc.sink.Clock(sc.now())))
+			return goesOn, sc.sink.Time(sc, format.AppendTime(nil, s.Format, sc.sink.Clock(sc.now())))
 		}
 	case s.Fn == "print" && s.Map != nil && s.Key == nil:
 		o := ir.MapOptions{Top: s.Top, Div: s.Div, By: result.Order(s.By)}
@@ -63,13 +63,14 @@ func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
 		case s.Fn == "delete":
 			return goesOn, sc.machine.stores[s.Map].remove(k)
 		case s.Format != nil:
-			return goesOn, sc.write(s, s.Format.Append(nil, sc.printfArgs(s.Args, values)))
+			sc.text = s.Format.Append(sc.text[:0], sc.printfArgs(s.Args, values))
+			return goesOn, sc.write(s, sc.text)
 		case s.Map != nil:
 			return goesOn, sc.printElement(s.Map, k)
 		}
 		e := s.Args[0]
 		v := format.Shaped(e.Form, sc.machine.named(e.Type, e.Elems, values[0]))
-		return goesOn, sc.sink.Value(sc.at(), e.Type, e.Elems, v, ir.Own(e))
+		return goesOn, sc.sink.Value(sc, e.Type, e.Elems, v, ir.Own(e))
 	}
 }
 
@@ -88,7 +89,7 @@ func (sc *scope) write(s *ir.CallStmt, text []byte) error {
 	case "system":
 		return sc.system(string(text))
 	}
-	return sc.sink.Text(sc.at(), text)
+	return sc.sink.Text(sc, text)
 }
 
 // maxCat is how many bytes of a file cat() writes.
@@ -102,7 +103,7 @@ func (sc *scope) cat(name string) error {
 		sc.warn(false, fmt.Sprintf("ERROR: failed to open file '%s' (%s)", name, format.ErrorText(int64(cause))))
 		return nil
 	}
-	return errors.Join(err, sc.sink.Text(sc.at(), text))
+	return errors.Join(err, sc.sink.Text(sc, text))
 }
 
 // readStart returns the first bytes of a file. It does not wait for a writer of a pipe.
@@ -145,5 +146,5 @@ func (sc *scope) system(command string) error {
 	case err != nil:
 		sc.warn(false, fmt.Sprintf("ERROR: system(): %v", err))
 	}
-	return sc.sink.Text(sc.at(), text)
+	return sc.sink.Text(sc, text)
 }

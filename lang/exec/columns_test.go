@@ -11,6 +11,7 @@ import (
 	"trace/lang/langtest"
 	"trace/lang/output"
 	"trace/lang/plan"
+	"trace/lang/result"
 	"trace/probes"
 	"trace/probes/event"
 )
@@ -64,7 +65,7 @@ func TestColumns(t *testing.T) {
 		var b bytes.Buffer
 		p := output.NewPrinter(&b, test.format, time.Unix(0, 0).UTC())
 		p.Show(test.columns, nil, false)
-		if err := p.Event(0, marked(), test.e); err != nil {
+		if err := p.Event(result.At(0), marked(), test.e); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.TrimSuffix(b.String(), "\n"); got != test.want {

@@ -17,6 +17,8 @@ type scope struct {
 	machine *machine
 	// stacks maps a stack to the value of the record that is its number.
 	stacks map[ir.StackUse]int
+	// text is the last line of a printf. Its memory is used again.
+	text []byte
 	// returned is the value of the return of a test.
 	returned any
 }
@@ -67,8 +69,8 @@ func (sc *scope) elapsed(f *event.Field) uint64 {
 	return event.To[uint64](sc.field(f)) - sc.machine.started
 }
 
-// at returns the time of the clause's output: the event's time, if its record has it.
-func (sc *scope) at() uint64 {
+// Nsecs returns the time of what the clause prints: the event's time, if its record has it. A scope is the result.Moment of its output.
+func (sc *scope) Nsecs() uint64 {
 	if e, ok := sc.event.(*event.Event); ok {
 		if nsecs, ok := e.Get(e.Probe.Field("nsecs")); ok {
 			return event.To[uint64](nsecs)
@@ -125,7 +127,7 @@ func (sc *scope) deliver(p *event.Probe) error {
 	if sc.machine.keep != nil {
 		return sc.machine.keep(sc.event.(*event.Event))
 	}
-	return sc.sink.Event(sc.at(), p, sc.event)
+	return sc.sink.Event(sc, p, sc.event)
 }
 
 // block is a site compiled for user space. Only one goroutine at a time may run it.

@@ -42,7 +42,7 @@ func library(e *ir.Expr) func(*scope, []any) (any, error) {
 		compute = func(sc *scope, x []any) any { return sc.machine.symbols.kernelAddress(x[0].(string)) }
 	case "usym":
 		compute = func(sc *scope, x []any) any {
-			return sc.machine.symbols.userName(int(event.To[int64](x[1])), sc.at(), event.To[uint64](x[0]))
+			return sc.machine.symbols.userName(int(event.To[int64](x[1])), sc.Nsecs(), event.To[uint64](x[0]))
 		}
 	case "username":
 		compute = func(_ *scope, x []any) any { return username(int(event.To[int64](x[0]))) }

@@ -45,7 +45,7 @@ func negative(n int64) uint64 { return uint64(-n) }
 func printed(t testing.TB, f output.Format, m *ir.Map, elements []ir.Element, o ir.MapOptions) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := output.NewPrinter(&b, f, time.Time{}).Map(0, m.Table(elements, o)); err != nil {
+	if err := output.NewPrinter(&b, f, time.Time{}).Map(result.At(0), m.Table(elements, o)); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -423,48 +423,48 @@ func TestPrintValues(t *testing.T) {
 		text, json string
 		csv        string
 	}{
-		{func(p *output.Printer) error { return p.Text(0, []byte("a \"b\"\n")) }, "a \"b\"\n", `{"type":"printf","data":"a \"b\"\u000a"}`, "a \"b\"\n"},
+		{func(p *output.Printer) error { return p.Text(result.At(0), []byte("a \"b\"\n")) }, "a \"b\"\n", `{"type":"printf","data":"a \"b\"\u000a"}`, "a \"b\"\n"},
 		{func(p *output.Printer) error {
 			layout, err := format.NewTimePattern("%T.")
 			if err != nil {
 				return err
 			}
-			return p.Time(0, format.AppendTime(nil, layout, time.Unix(0, 0).UTC()))
+			return p.Time(result.At(0), format.AppendTime(nil, layout, time.Unix(0, 0).UTC()))
 		}, "00:00:00.", `{"type":"time","data":"00:00:00."}`, "00:00:00."},
 		{func(p *output.Printer) error { return p.Attached(0, 2) }, "", `{"type":"attached_probes","count":2,"data":{"probes":2}}`, ""},
 		{func(p *output.Printer) error { return p.Lost(0, 800) }, "", `{"type":"lost_events","count":800,"data":{"events":800}}`, ""},
-		{func(p *output.Printer) error { return p.Value(0, langtest.Ns, nil, uint64(1500), false) }, "1.5us\n", `{"type":"value","data":1500,"unit":"ns"}`, "1500\n"},
-		{func(p *output.Printer) error { return p.Value(0, langtest.Opcode, nil, uint64(2), false) }, "read\n", `{"type":"value","data":"read"}`, "read\n"},
-		{func(p *output.Printer) error { return p.Value(0, langtest.Str16, nil, "a b", false) }, "a b\n", `{"type":"value","data":"a b"}`, "a b\n"},
-		{func(p *output.Printer) error { return p.Value(0, langtest.Str16, nil, "=a, \"b\"", false) }, "=a, \"b\"\n", `{"type":"value","data":"=a, \"b\""}`, "\"'=a, \"\"b\"\"\"\n"},
-		{func(p *output.Printer) error { return p.Value(0, langtest.Str16, nil, "=a,\nb", true) }, "=a,\nb\n", `{"type":"value","data":"=a,\u000ab"}`, "\"=a,\nb\"\n"},
-		{func(p *output.Printer) error { return p.Value(0, langtest.Str16, nil, nil, false) }, "-\n", `{"type":"value","data":null}`, "\"\"\n"},
+		{func(p *output.Printer) error { return p.Value(result.At(0), langtest.Ns, nil, uint64(1500), false) }, "1.5us\n", `{"type":"value","data":1500,"unit":"ns"}`, "1500\n"},
+		{func(p *output.Printer) error { return p.Value(result.At(0), langtest.Opcode, nil, uint64(2), false) }, "read\n", `{"type":"value","data":"read"}`, "read\n"},
+		{func(p *output.Printer) error { return p.Value(result.At(0), langtest.Str16, nil, "a b", false) }, "a b\n", `{"type":"value","data":"a b"}`, "a b\n"},
+		{func(p *output.Printer) error { return p.Value(result.At(0), langtest.Str16, nil, "=a, \"b\"", false) }, "=a, \"b\"\n", `{"type":"value","data":"=a, \"b\""}`, "\"'=a, \"\"b\"\"\"\n"},
+		{func(p *output.Printer) error { return p.Value(result.At(0), langtest.Str16, nil, "=a,\nb", true) }, "=a,\nb\n", `{"type":"value","data":"=a,\u000ab"}`, "\"=a,\nb\"\n"},
+		{func(p *output.Printer) error { return p.Value(result.At(0), langtest.Str16, nil, nil, false) }, "-\n", `{"type":"value","data":null}`, "\"\"\n"},
 		{func(p *output.Printer) error {
-			return p.Value(0, event.Type{Kind: format.Tuple}, []event.Type{langtest.Opcode, langtest.Str16}, []any{uint64(1), nil}, false)
+			return p.Value(result.At(0), event.Type{Kind: format.Tuple}, []event.Type{langtest.Opcode, langtest.Str16}, []any{uint64(1), nil}, false)
 		}, "(write, -)\n", `{"type":"value","data":["write",null]}`, "write,\n"},
 		{func(p *output.Printer) error {
-			return p.Value(0, event.Type{Kind: format.Array}, []event.Type{langtest.Opcode}, []any{uint64(1), nil, uint64(2)}, false)
+			return p.Value(result.At(0), event.Type{Kind: format.Array}, []event.Type{langtest.Opcode}, []any{uint64(1), nil, uint64(2)}, false)
 		}, "[write,-,read]\n", `{"type":"value","data":["write",null,"read"]}`, "write,,read\n"},
 		{func(p *output.Printer) error {
 			m := aggregation(agg.Agg{Func: agg.Sum{}}, langtest.Size, langtest.Str16)
-			return p.Element(0, m.Table([]ir.Element{filled(m, []any{"a"}, 4096)}, ir.MapOptions{Elapsed: 0}))
+			return p.Element(result.At(0), m.Table([]ir.Element{filled(m, []any{"a"}, 4096)}, ir.MapOptions{Elapsed: 0}))
 		}, "4KiB\n", `{"type":"value","data":4096,"unit":"bytes","row":{"key":["a"],"value":4096}}`, "4096\n"},
 		{func(p *output.Printer) error {
 			m := aggregation(agg.Agg{Func: agg.Rate{}}, langtest.U64)
-			return p.Element(0, m.Table([]ir.Element{filled(m, nil, 3)}, ir.MapOptions{Elapsed: 20 * time.Second}))
+			return p.Element(result.At(0), m.Table([]ir.Element{filled(m, nil, 3)}, ir.MapOptions{Elapsed: 20 * time.Second}))
 		}, "0.15/s\n", `{"type":"value","data":0.15,"row":{"key":[],"total":3,"per_second":0.15}}`, "3,0.15\n"},
 		{func(p *output.Printer) error {
 			m := aggregation(agg.Agg{Func: agg.NewQuantile(50, 99)}, langtest.Ns, langtest.Str16)
-			return p.Element(0, m.Table([]ir.Element{filled(m, []any{"a"}, 3, 1<<63)}, ir.MapOptions{}))
+			return p.Element(result.At(0), m.Table([]ir.Element{filled(m, []any{"a"}, 3, 1<<63)}, ir.MapOptions{}))
 		}, "p50 3ns, p99 >=18m20s\n", `{"type":"value","data":{"p50":3,"p99":1099511627776},"unit":"ns",` +
 			`"row":{"key":["a"],"count":2,"quantiles":[{"p":50,"value":3},{"p":99,"lo":1099511627776,"hi":null}]}}`, "2,3,>=1099511627776\n"},
 		{func(p *output.Printer) error {
 			m := aggregation(agg.Agg{Func: agg.NewHist(0, 0, 0)}, langtest.U64)
-			return p.Element(0, m.Table([]ir.Element{filled(m, nil, 3)}, ir.MapOptions{Elapsed: 0}))
+			return p.Element(result.At(0), m.Table([]ir.Element{filled(m, nil, 3)}, ir.MapOptions{Elapsed: 0}))
 		}, "[2, 4)                 1 |" + strings.Repeat("@", 52) + "|\n\n", `{"type":"value","data":[{"min":2,"max":3,"count":1}],"row":{"key":[],"buckets":[{"lo":2,"hi":4,"n":1}]}}`, "2,4,1\n"},
 		{func(p *output.Printer) error {
 			m := aggregation(agg.Agg{Func: agg.Series{Interval: 1e9, N: 2}}, langtest.U64, langtest.Str16)
-			return p.Element(0, m.Table([]ir.Element{filled(m, []any{"a"}, 3)}, ir.MapOptions{}))
+			return p.Element(result.At(0), m.Table([]ir.Element{filled(m, []any{"a"}, 3)}, ir.MapOptions{}))
 		}, "                   2                                                   4\n" +
 			"hh:mm:ss.ns        |___________________________________________________|\n" +
 			"00:00:00.000000000 |                         *                         | 3\n" +
@@ -478,7 +478,7 @@ func TestPrintValues(t *testing.T) {
 				Name: "@r", Key: []ir.Column{{Type: langtest.U64}, {Type: langtest.Str16}}, KeyForm: within, IsTuple: true,
 				Value: []ir.Column{{Type: langtest.U64}, {Type: langtest.Str16}, {Type: langtest.U64}}, ValueForm: &format.Form{Parts: []*format.Form{nil, within}},
 			}
-			return p.Element(0, m.Table([]ir.Element{{Key: []any{uint64(1), "x"}, Value: []any{uint64(1), "y", nil}}}, ir.MapOptions{}))
+			return p.Element(result.At(0), m.Table([]ir.Element{{Key: []any{uint64(1), "x"}, Value: []any{uint64(1), "y", nil}}}, ir.MapOptions{}))
 		}, "(1, { .a = y, .b = (-) })\n", `{"type":"value","data":[1,{"a":"y","b":[null]}],"row":{"key":[1,"x"],"value":[1,{"a":"y","b":[null]}]}}`, "1,y,\n"},
 	} {
 		for f, want := range map[output.Format]string{output.Text: test.text, output.JSON: test.json + "\n", output.CSV: test.csv} {
@@ -510,7 +510,7 @@ func BenchmarkMap(b *testing.B) {
 		b.Run(string(f), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := output.NewPrinter(io.Discard, f, time.Time{}).Map(0, m.Table(elements, ir.MapOptions{})); err != nil {
+				if err := output.NewPrinter(io.Discard, f, time.Time{}).Map(result.At(0), m.Table(elements, ir.MapOptions{})); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -528,7 +528,7 @@ func TestEstimates(t *testing.T) {
 	}
 	for f, want := range map[output.Format]string{output.Text: "~20\n", output.JSON: `{"type":"value","data":20,"estimate":true,"row":{"key":["a"],"value":20}}` + "\n"} {
 		var b bytes.Buffer
-		if err := output.NewPrinter(&b, f, time.Time{}).Element(0, m.Table(elements, o)); err != nil || b.String() != want {
+		if err := output.NewPrinter(&b, f, time.Time{}).Element(result.At(0), m.Table(elements, o)); err != nil || b.String() != want {
 			t.Errorf("got %q, want %q: %v", b.String(), want, err)
 		}
 		if f == output.JSON {

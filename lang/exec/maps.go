@@ -101,7 +101,7 @@ func (sc *scope) printMap(info *ir.Map, o ir.MapOptions) error {
 	m := sc.machine
 	t, err := m.table(info, sc.now(), o)
 	if err == nil {
-		err = sc.sink.Map(sc.at(), t)
+		err = sc.sink.Map(sc, t)
 	}
 	if err != nil || info.Agg == nil || !info.Agg.Traits().Restarts {
 		return err
@@ -136,7 +136,7 @@ func (sc *scope) printElement(info *ir.Map, key []any) error {
 	}
 	t := info.Table([]ir.Element{e}, m.collected(info, sc.now(), ir.MapOptions{}))
 	m.namedTable(&t)
-	return sc.sink.Element(sc.at(), t)
+	return sc.sink.Element(sc, t)
 }
 
 // clear clears a map for a clause, at nsecs.

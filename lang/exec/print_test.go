@@ -3,6 +3,7 @@ package exec
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"math"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"trace/lang/format"
 	"trace/lang/langtest"
 	"trace/lang/output"
+	"trace/lang/result"
 	"trace/lang/syntax"
 	"trace/probes/event"
 )
@@ -133,7 +135,7 @@ func TestPrinter(t *testing.T) {
 			var b bytes.Buffer
 			p := output.NewPrinter(&b, format, boot)
 			for range 2 {
-				if err := p.Event(0, langtest.Fixture(test.probe), test.e); err != nil {
+				if err := p.Event(result.At(0), langtest.Fixture(test.probe), test.e); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -154,7 +156,7 @@ func TestMembers(t *testing.T) {
 	}}
 	var b bytes.Buffer
 	e := langtest.Table{"x.a.i": uint64(1), "y": uint64(2), "x.b": uint64(3), "x.a.j": uint64(4), "x.nsecs": uint64(5)}
-	if err := output.NewPrinter(&b, output.JSON, time.Time{}).Event(0, p, e); err != nil {
+	if err := output.NewPrinter(&b, output.JSON, time.Time{}).Event(result.At(0), p, e); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"type":"event","probe":"a:b","time":null,"data":{"x":{"a":{"i":1,"j":4},"b":3,"nsecs":5},"y":2}}` + "\n"
@@ -192,10 +194,25 @@ func BenchmarkPrinter(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				out.Reset()
-				if err := p.Event(0, probe, e); err != nil {
+				if err := p.Event(result.At(0), probe, e); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
+	}
+}
+
+// A line of text has no time: an event without its own must not cost a reading of the clock. A trace places the line in time.
+func TestClockOfLines(t *testing.T) {
+	for format, want := range map[output.Format]int{output.Text: 0, output.JSON: 0, output.Perfetto: 2} {
+		r, reads := startRun(t, `nvme:complete_rq { printf("%d", size) }`), 0
+		r.machine.sink = output.NewPrinter(io.Discard, format, time.Time{})
+		r.machine.clock = func() uint64 { reads++; return 1 }
+		for range 2 {
+			r.event(t, "nvme:complete_rq", langtest.Table{"size": uint64(1)})
+		}
+		if reads != want {
+			t.Errorf("%s reads the clock %d times for two lines, want %d", format, reads, want)
+		}
 	}
 }

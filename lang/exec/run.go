@@ -271,7 +271,7 @@ func (m *machine) show(info *ir.Map, to Sink, o ir.MapOptions) error {
 	if err != nil {
 		return err
 	}
-	return to.Map(now, t)
+	return to.Map(result.At(now), t)
 }
 
 func (r *Run) machines() []*machine {

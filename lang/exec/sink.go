@@ -10,15 +10,15 @@ import (
 // Sink takes what a program prints. [trace/lang/output.Printer] is one. at is the time of the output, on the clock of nsecs.
 type Sink interface {
 	// Event takes an event that a clause without a body prints.
-	Event(at uint64, p *event.Probe, e event.Source) error
-	// Text takes the text of a printf, and Time the text of a time().
-	Text(at uint64, b []byte) error
-	Time(at uint64, b []byte) error
+	Event(at result.Moment, p *event.Probe, e event.Source) error
+	// Text takes the text of a printf, and Time the text of a time(). b is changed after they return.
+	Text(at result.Moment, b []byte) error
+	Time(at result.Moment, b []byte) error
 	// Value takes a value of print(). own reports that the program itself chose it.
-	Value(at uint64, t event.Type, elems []event.Type, v any, own bool) error
+	Value(at result.Moment, t event.Type, elems []event.Type, v any, own bool) error
 	// Map takes what a map holds. Element takes one element, the only row of t.
-	Map(at uint64, t result.Table) error
-	Element(at uint64, t result.Table) error
+	Map(at result.Moment, t result.Table) error
+	Element(at result.Moment, t result.Table) error
 
 	Presentation
 }
@@ -36,9 +36,9 @@ type Presentation interface {
 // mute discards what is printed.
 type mute struct{ Presentation }
 
-func (mute) Event(uint64, *event.Probe, event.Source) error          { return nil }
-func (mute) Text(uint64, []byte) error                               { return nil }
-func (mute) Time(uint64, []byte) error                               { return nil }
-func (mute) Value(uint64, event.Type, []event.Type, any, bool) error { return nil }
-func (mute) Map(uint64, result.Table) error                          { return nil }
-func (mute) Element(uint64, result.Table) error                      { return nil }
+func (mute) Event(result.Moment, *event.Probe, event.Source) error          { return nil }
+func (mute) Text(result.Moment, []byte) error                               { return nil }
+func (mute) Time(result.Moment, []byte) error                               { return nil }
+func (mute) Value(result.Moment, event.Type, []event.Type, any, bool) error { return nil }
+func (mute) Map(result.Moment, result.Table) error                          { return nil }
+func (mute) Element(result.Moment, result.Table) error                      { return nil }

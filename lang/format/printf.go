@@ -49,6 +49,8 @@ type verb struct {
 	spec, dash string
 	// operand returns what package fmt prints.
 	operand func(v any) any
+	// plain, if not nil, appends the same text without package fmt, which takes a third of the time of a line.
+	plain func(b []byte, v any) []byte
 }
 
 // PatternError is a mistake in a format, or in the argument with index Arg. Arg is -1 for the format itself.
@@ -134,11 +136,38 @@ func newVerb(match []string, args []Operand, n int, raw bool) (verb, error) {
 		v.spec += "." + precision
 	}
 	v.spec += c.verb
+	if written == "%"+modifier+letters {
+		v.plain = plain(letters, modifier, args[n])
+	}
 	v.dash = "%" + width + "s"
 	if strings.Contains(flags, "-") {
 		v.dash = "%-" + width + "s"
 	}
 	return v, nil
+}
+
+// plain returns how an argument is appended whose conversion has no flags and no sizes, if that is the same as with package fmt.
+func plain(letters, modifier string, e Operand) func(b []byte, v any) []byte {
+	switch letters {
+	case "d", "i":
+		if modifier == "h" || modifier == "hh" {
+			return nil
+		}
+		return func(b []byte, v any) []byte { return appendNumber(b, Numeric(v)) }
+	case "s", "t":
+		return func(b []byte, v any) []byte { return Append(b, e.Type, e.Elems, v) }
+	}
+	return nil
+}
+
+func appendNumber(b []byte, v any) []byte {
+	switch n := v.(type) {
+	case int64:
+		return strconv.AppendInt(b, n, 10)
+	case uint64:
+		return strconv.AppendUint(b, n, 10)
+	}
+	return fmt.Appendf(b, "%d", v)
 }
 
 // atMost cuts a string after so many of its own bytes, and other text after so many printed bytes; package fmt counts characters.
@@ -330,9 +359,12 @@ func bytesOf(v any) string {
 func (f *Pattern) Append(b []byte, values []any) []byte {
 	for i, v := range f.verbs {
 		b = append(b, v.before...)
-		if values[i] == nil {
+		switch {
+		case values[i] == nil:
 			b = fmt.Appendf(b, v.dash, "-")
-		} else {
+		case v.plain != nil:
+			b = v.plain(b, values[i])
+		default:
 			b = fmt.Appendf(b, v.spec, v.operand(values[i]))
 		}
 	}

@@ -68,8 +68,8 @@ type pen struct {
 	raw, escapes bool
 	// columns are what is printed of events.
 	columns Columns
-	// moment is the time of the current output, on the clock of nsecs.
-	moment uint64
+	// moment is the time of the current output.
+	moment result.Moment
 	line   []byte
 }
 

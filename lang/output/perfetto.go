@@ -270,7 +270,7 @@ func (p *perfettoForm) event(probe *event.Probe, e event.Source) error {
 
 // slice begins the object of an event, with the times of a slice or an instant.
 func (p *perfettoForm) slice(e event.Source, at *place, of *process, t *track, track, name string) error {
-	ended, latency := int64(p.moment), get(e, at.latency)
+	ended, latency := int64(p.moment.Nsecs()), get(e, at.latency)
 	if latency == nil {
 		return p.instant(name, of.id, t.lanes[0].thread, ended)
 	}
@@ -319,7 +319,7 @@ func (p *perfettoForm) printed(name string) error {
 	if err != nil {
 		return err
 	}
-	return p.instant(name, of.id, t.lanes[0].thread, int64(p.moment))
+	return p.instant(name, of.id, t.lanes[0].thread, int64(p.moment.Nsecs()))
 }
 
 func (p *perfettoForm) text(_ string, b []byte) error {
@@ -407,7 +407,7 @@ func (p *perfettoForm) counter(table, name string, numbers []number) error {
 		return err
 	}
 	p.number("pid", of.id)
-	p.at(int64(p.moment))
+	p.at(int64(p.moment.Nsecs()))
 	p.line = append(p.line, `,"args":{`...)
 	for i, name := range names {
 		if i > 0 {

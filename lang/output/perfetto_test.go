@@ -53,14 +53,14 @@ func TestPerfettoLanes(t *testing.T) {
 	got := written(t, func(p *Printer) error {
 		for _, times := range [][2]uint64{{2000, 1000}, {2500, 1500}, {3000, 500}, {2900, 100}, {4000, 1000}, {4000, 0}} {
 			e := command{"nsecs": times[0], "latency": times[1], "ctrl": "nvme0", "qid": uint64(3)}
-			if err := p.Event(times[0], probe, e); err != nil {
+			if err := p.Event(result.At(times[0]), probe, e); err != nil {
 				return err
 			}
 		}
-		if err := p.Event(5_000_000_020, probe, command{"cpu": uint64(1), "ctrl": "nvme0"}); err != nil {
+		if err := p.Event(result.At(5_000_000_020), probe, command{"cpu": uint64(1), "ctrl": "nvme0"}); err != nil {
 			return err
 		}
-		return p.Event(5_000_000_007, probe, command{"nsecs": uint64(5_000_000_007), "cpu": uint64(1), "ctrl": "nvme0"})
+		return p.Event(result.At(5_000_000_007), probe, command{"nsecs": uint64(5_000_000_007), "cpu": uint64(1), "ctrl": "nvme0"})
 	})
 	want := strings.Split(`{"ph":"M","name":"process_name","pid":1,"args":{"name":"nvme0"}},
 {"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"qid 3"}},
@@ -89,7 +89,7 @@ func TestPerfettoHosts(t *testing.T) {
 			{Name: "host", Type: text, Line: event.Line{Shown: shown}},
 		})
 		got := written(t, func(p *Printer) error {
-			return p.Event(1, probe, command{"nsecs": uint64(1), "ctrl": "nvme0", "qid": "1", "host": "a"})
+			return p.Event(result.At(1), probe, command{"nsecs": uint64(1), "ctrl": "nvme0", "qid": "1", "host": "a"})
 		})
 		if !strings.Contains(got[0], want) {
 			t.Errorf("%s, want %s", got[0], want)
@@ -110,7 +110,7 @@ func TestPerfettoTimes(t *testing.T) {
 		{90_000_000_000_000, `"ts":89998000000,`},
 	} {
 		b.Reset()
-		if err := p.Event(test.nsecs, commandProbe(), command{"nsecs": test.nsecs}); err != nil || !strings.Contains(b.String(), test.want) {
+		if err := p.Event(result.At(test.nsecs), commandProbe(), command{"nsecs": test.nsecs}); err != nil || !strings.Contains(b.String(), test.want) {
 			t.Errorf("%v: no %s in %s", err, test.want, &b)
 		}
 	}
@@ -140,17 +140,17 @@ func TestPerfettoMaps(t *testing.T) {
 	ranked.Func, ranked.Ranking = "topk", &result.Ranking{Top: 1}
 	got := written(t, func(p *Printer) error {
 		for _, err := range []error{
-			p.Map(5_000_000_020, table("@n", row("a", uint64(1)), row("b\n", uint64(2)))),
-			p.Map(5_000_000_020, table("@n", row("a", uint64(3)))),
-			p.Map(5_000_000_020, table("@n", row("a", uint64(4)))),
-			p.Element(5_000_000_020, table("@n", row("b\n", uint64(5)))),
-			p.Map(5_000_000_020, table("@n")),
-			p.Map(5_000_000_020, table("@t", row("a", uint64(1), uint64(2)))),
-			p.Map(5_000_000_020, table("@t", row("a", uint64(1), "x"))),
-			p.Map(5_000_000_020, ranked),
+			p.Map(result.At(5_000_000_020), table("@n", row("a", uint64(1)), row("b\n", uint64(2)))),
+			p.Map(result.At(5_000_000_020), table("@n", row("a", uint64(3)))),
+			p.Map(result.At(5_000_000_020), table("@n", row("a", uint64(4)))),
+			p.Element(result.At(5_000_000_020), table("@n", row("b\n", uint64(5)))),
+			p.Map(result.At(5_000_000_020), table("@n")),
+			p.Map(result.At(5_000_000_020), table("@t", row("a", uint64(1), uint64(2)))),
+			p.Map(result.At(5_000_000_020), table("@t", row("a", uint64(1), "x"))),
+			p.Map(result.At(5_000_000_020), ranked),
 			p.Lost(5_000_000_020, 7),
-			p.Text(5_000_000_020, []byte("\nx \"y\"\n")),
-			p.Value(5_000_000_020, text, nil, "z", true),
+			p.Text(result.At(5_000_000_020), []byte("\nx \"y\"\n")),
+			p.Value(result.At(5_000_000_020), text, nil, "z", true),
 		} {
 			if err != nil {
 				return err

@@ -39,20 +39,20 @@ func (p *Printer) AsText(w io.Writer) *Printer {
 // Raw reports whether printf writes texts from outside the program unescaped: the format may escape the result.
 func (p *Printer) Raw() bool { return p.raw || p.escapes }
 
-// Event writes an event. Here and below at is the time of the output, on the clock of nsecs.
-func (p *Printer) Event(at uint64, probe *event.Probe, e event.Source) error {
+// Event writes an event. Here and below at is the time of the output.
+func (p *Printer) Event(at result.Moment, probe *event.Probe, e event.Source) error {
 	p.moment = at
 	return p.form.event(probe, e)
 }
 
 // Text writes the text of a printf.
-func (p *Printer) Text(at uint64, b []byte) error {
+func (p *Printer) Text(at result.Moment, b []byte) error {
 	p.moment = at
 	return p.form.text("printf", b)
 }
 
 // Time writes the text of a time().
-func (p *Printer) Time(at uint64, b []byte) error {
+func (p *Printer) Time(at result.Moment, b []byte) error {
 	p.moment = at
 	return p.form.text("time", b)
 }
@@ -60,30 +60,30 @@ func (p *Printer) Time(at uint64, b []byte) error {
 // Attached writes how many probes are attached, and Lost how many events were lost since the last call. JSON, like bpftrace, and
 // traces have them among the data, for programs that read nothing else. The notes have them in all formats.
 func (p *Printer) Attached(at uint64, probes int) error {
-	p.moment = at
+	p.moment = result.At(at)
 	return p.form.count("attached_probes", "probes", uint64(probes))
 }
 
 // Lost is described at Attached.
 func (p *Printer) Lost(at, events uint64) error {
-	p.moment = at
+	p.moment = result.At(at)
 	return p.form.count("lost_events", "events", events)
 }
 
 // Value writes a value of print(). own reports that the program itself chose it.
-func (p *Printer) Value(at uint64, t event.Type, elems []event.Type, v any, own bool) error {
+func (p *Printer) Value(at result.Moment, t event.Type, elems []event.Type, v any, own bool) error {
 	p.moment = at
 	return p.form.value(t, elems, p.Presentable(t, elems, v), own)
 }
 
 // Map writes what a map holds.
-func (p *Printer) Map(at uint64, t result.Table) error {
+func (p *Printer) Map(at result.Moment, t result.Table) error {
 	p.moment = at
 	return p.form.table(p.PresentableTable(t))
 }
 
 // Element writes one element of a map, of print(@m[key]): the only row of t.
-func (p *Printer) Element(at uint64, t result.Table) error {
+func (p *Printer) Element(at result.Moment, t result.Table) error {
 	p.moment = at
 	return p.form.element(p.PresentableTable(t))
 }
