@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cilium/ebpf/ringbuf"
 
@@ -40,5 +41,15 @@ func (s *Session) Read(ctx context.Context, fn func(*event.Event) error) error {
 		if err := s.records.deliver(sample.RawSample, &e, fn); err != nil {
 			return err
 		}
+		if sample.Remaining == 0 && s.ring.reader.BufferSize() >= roomy {
+			time.Sleep(pause)
+		}
 	}
 }
+
+// pause is how long Read leaves an empty buffer alone, so that several events come meanwhile. The kernel wakes a reader that has read
+// everything for each event: at 20,000 events a second this was three quarters of the CPU time that trace took.
+const pause = time.Millisecond
+
+// roomy is the least size of a ring buffer that does not fill meanwhile: it holds about 10,000 events.
+const roomy = 1 << 20
