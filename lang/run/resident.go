@@ -12,24 +12,28 @@ import (
 )
 
 // returnMemory gives the kernel back what a start took, as a run may last for weeks. Where the kernel makes huge pages of all memory, it would take
-// most of that again within seconds.
+// most of that again within seconds. Where the kernel does not say what is mapped, more stays resident.
 func returnMemory() {
-	avoidHugePages()
+	usages, _ := proc.Usages(os.Getpid())
+	for _, u := range usages {
+		switch {
+		case ownMemory(u.Mapping):
+			advise(u.Mapping, unix.MADV_NOHUGEPAGE) // it has no effect on commands that this process executes
+		case isCode(u):
+			advise(u.Mapping, unix.MADV_DONTNEED)
+		}
+	}
 	debug.FreeOSMemory()
 }
 
-// avoidHugePages is about this process only: it has no effect on commands that it executes. Where it fails, more memory is resident.
-func avoidHugePages() {
-	maps, err := proc.Mappings(os.Getpid())
-	if err != nil {
-		return
-	}
-	for _, m := range maps {
-		if ownMemory(m) {
-			_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(m.Start), uintptr(m.End-m.Start), unix.MADV_NOHUGEPAGE)
-		}
-	}
+// advise gives advice about a mapping. Advice that the kernel does not take costs memory, and nothing else.
+func advise(m proc.Mapping, advice int) {
+	_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(m.Start), uintptr(m.End-m.Start), uintptr(advice))
 }
 
 // ownMemory reports whether a mapping is memory that belongs to no file.
 func ownMemory(m proc.Mapping) bool { return m.Perms == "rw-p" && m.Path == "" }
+
+// isCode reports whether a mapping is code from a file, as it is there. A start runs through most of the code, and what runs later is soon
+// mapped again. A breakpoint or a uprobe in the code would be lost.
+func isCode(u proc.Usage) bool { return u.Perms == "r-xp" && u.Inode != 0 && u.Anonymous == 0 }

@@ -4,6 +4,7 @@ package run
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,6 +24,51 @@ func TestOwnMemory(t *testing.T) {
 		if err != nil || ownMemory(maps[0]) != want {
 			t.Errorf("%q: %v, %v", mapping, ownMemory(maps[0]), err)
 		}
+	}
+}
+
+func TestIsCode(t *testing.T) {
+	for usage, want := range map[string]bool{
+		"00400000-00bd8000 r-xp 00000000 fe:00 9987105 /usr/bin/trace\nAnonymous: 0 kB": true,
+		"00400000-00bd8000 r-xp 00000000 fe:00 9987105 /usr/bin/trace\nAnonymous: 4 kB": false,
+		"00bd9000-01453000 r--p 007d9000 fe:00 9987105 /usr/bin/trace\nAnonymous: 0 kB": false,
+		"7ffd1a3f1000-7ffd1a3f3000 r-xp 00000000 00:00 0 [vdso]\nAnonymous: 0 kB":       false,
+	} {
+		usages, err := proc.ReadUsages(strings.NewReader(usage))
+		if err != nil || isCode(usages[0]) != want {
+			t.Errorf("%q: %v, %v", usage, isCode(usages[0]), err)
+		}
+	}
+}
+
+// Less of the code is mapped than before.
+func TestCodeIsUnmapped(t *testing.T) {
+	resident := func() (kB int) {
+		status := proc.Status(os.Getpid())["RssFile"]
+		if len(status) == 0 {
+			t.Skip("this kernel does not have RssFile")
+		}
+		kB, _ = strconv.Atoi(status[0])
+		return kB
+	}
+	usages, err := proc.Usages(os.Getpid())
+	if err != nil {
+		t.Skipf("this kernel does not have the file: %v", err)
+	}
+	size := 0
+	for _, u := range usages {
+		if isCode(u) {
+			size += int(u.End-u.Start) >> 10
+			advise(u.Mapping, unix.MADV_POPULATE_READ)
+		}
+	}
+	before := resident()
+	if before < size {
+		t.Skip("this kernel maps no pages in advance (before 5.14)")
+	}
+	returnMemory()
+	if after := resident(); after > before-size/2 {
+		t.Errorf("%d kB of files are mapped, and %d before, with %d of code", after, before, size)
 	}
 }
 

@@ -85,6 +85,49 @@ func parseMapping(line string) (m Mapping, err error) {
 	return m, nil
 }
 
+// Usage is a mapping in /proc/PID/smaps: proc_pid_smaps(5).
+type Usage struct {
+	Mapping
+	// Anonymous is how many bytes of it are no pages of a file: memory of the process, and pages of a file that somebody changed in it.
+	Anonymous uint64
+}
+
+// Usages returns what a process maps, by address. A kernel may lack the file (CONFIG_PROC_PAGE_MONITOR).
+func Usages(pid int) ([]Usage, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps", pid))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return ReadUsages(f)
+}
+
+// ReadUsages reads a file like /proc/PID/smaps: lines like `Anonymous:  8 kB` follow the line of a mapping.
+func ReadUsages(r io.Reader) ([]Usage, error) {
+	var all []Usage
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, longestLine)
+	for lines.Scan() {
+		first, rest, _ := strings.Cut(lines.Text(), " ")
+		if !strings.HasSuffix(first, ":") {
+			m, err := parseMapping(lines.Text())
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, Usage{Mapping: m})
+			continue
+		}
+		if first == "Anonymous:" && len(all) > 0 {
+			kB, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 54)
+			if err != nil {
+				return nil, fmt.Errorf("%q is not a size", rest)
+			}
+			all[len(all)-1].Anonymous = kB << 10
+		}
+	}
+	return all, lines.Err()
+}
+
 // Stat is what /proc/PID/stat has: proc_pid_stat(5).
 type Stat struct {
 	Name string

@@ -5,6 +5,7 @@ package proc
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -90,6 +91,61 @@ func TestOfThisProcess(t *testing.T) {
 	if _, err := ReadStat(noPID); err == nil || Status(noPID) != nil {
 		t.Error("a process that does not exist has a status")
 	}
+}
+
+// What this process has written is anonymous, and its code is not.
+func TestUsages(t *testing.T) {
+	written := make([]byte, 8<<20)
+	for i := range written {
+		written[i] = 1
+	}
+	all, err := Usages(os.Getpid())
+	if err != nil {
+		t.Skipf("this kernel does not have the file: %v", err)
+	}
+	var anonymous uint64
+	for _, u := range all {
+		anonymous += u.Anonymous
+		if u.Executable() && u.Anonymous != 0 {
+			t.Errorf("%d bytes of code were changed: %+v", u.Anonymous, u)
+		}
+	}
+	runtime.KeepAlive(written)
+	if anonymous < uint64(len(written)) {
+		t.Errorf("%d bytes are anonymous, want at least %d", anonymous, len(written))
+	}
+	maps, err := Mappings(os.Getpid())
+	if err != nil || len(all) < len(maps)/2 {
+		t.Errorf("%d mappings of %d, %v", len(all), len(maps), err)
+	}
+}
+
+func TestReadUsages(t *testing.T) {
+	const one = "400000-bd8000 r-xp 00000000 fe:00 9987 /usr/bin/trace\nSize: 8032 kB\nAnonymous:             8 kB\nVmFlags: rd ex mr mw me\n"
+	all, err := ReadUsages(strings.NewReader(one + "1000-2000 rw-p 00000000 00:00 0 \nRss: 4 kB\n"))
+	if err != nil || len(all) != 2 || all[0].Anonymous != 8192 || all[0].Path != "/usr/bin/trace" || all[1].Anonymous != 0 || all[1].Start != 0x1000 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	for _, wrong := range []string{"no mapping\n", one + "Anonymous: many kB\n"} {
+		if _, err := ReadUsages(strings.NewReader(wrong)); err == nil {
+			t.Errorf("%q is read", wrong)
+		}
+	}
+}
+
+func FuzzUsages(f *testing.F) {
+	f.Add("7f1e2a000000-7f1e2a022000 r-xp 00026000 fe:01 1234 /usr/lib/x\nAnonymous: 4 kB\nVmFlags: rd\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := ReadUsages(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for _, u := range all {
+			if u.End <= u.Start || len(u.Perms) != 4 {
+				t.Fatalf("%+v", u)
+			}
+		}
+	})
 }
 
 func FuzzMappings(f *testing.F) {
