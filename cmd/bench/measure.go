@@ -40,7 +40,8 @@ type figures struct {
 	accounted []float64 // ns per call by the kernel's own account
 	start     []float64 // ms
 	peak      []float64 // MB
-	delivered []float64 // lines per second
+	delivered []float64 // lines, or events of the flood's calls, per second
+	made      []float64 // calls of the flood per second
 	lost      []float64 // percent of the calls that were not printed
 	attached  string    // the tool's own message
 	failed    bool      // not tried again
@@ -195,8 +196,8 @@ func (b *bench) flood(ctx context.Context, w workload, p peer, f *figures) (stri
 	return fmt.Sprintf("%.2f M lines/s", float64(all)/took.Seconds()/1e6), nil
 }
 
-// record measures how many events of a flood get into a recording. Their own time decides, so events that wait in buffers at the beginning
-// or at the end of the window do not count.
+// record measures how many calls of a flood get into a recording. The events' own time decides, so events that wait in buffers at the
+// beginning or at the end of the window do not count.
 func (b *bench) record(file string, t tool) measure {
 	return func(ctx context.Context, w workload, p peer, f *figures) (string, error) {
 		time.Sleep(settle)
@@ -206,17 +207,20 @@ func (b *bench) record(file string, t tool) measure {
 		}
 		var begin, end unix.Timespec
 		var clockErr error
+		var made int64
 		b.loop.during(func() {
 			time.Sleep(settle)
 			clockErr = unix.ClockGettime(unix.CLOCK_BOOTTIME, &begin)
+			made = -b.loop.made.Load()
 			time.Sleep(b.window)
+			made += b.loop.made.Load()
 			clockErr = errors.Join(clockErr, unix.ClockGettime(unix.CLOCK_BOOTTIME, &end))
 		})
 		o, err := program.detach()
 		if err := errors.Join(err, clockErr); err != nil {
 			return "", err
 		}
-		within := fmt.Sprintf("%s / nsecs >= %d && nsecs < %d / { @ = count() }", w.trace, begin.Nano(), end.Nano())
+		within := fmt.Sprintf("%s / tid == %d && nsecs >= %d && nsecs < %d / { @ = count() }", w.trace, b.loop.tid, begin.Nano(), end.Nano())
 		out, err := t.command(ctx, "-q", "-r", file, within).Output()
 		if err != nil {
 			return "", fmt.Errorf("count the recorded events: %w", err)
@@ -225,8 +229,9 @@ func (b *bench) record(file string, t tool) measure {
 		if _, err := fmt.Sscanf(string(out), "@: %d", &n); err != nil {
 			return "", fmt.Errorf("count the recorded events: %w in %q", err, out)
 		}
-		rate := float64(n) / time.Duration(end.Nano()-begin.Nano()).Seconds()
-		f.delivered = append(f.delivered, rate)
+		seconds := time.Duration(end.Nano() - begin.Nano()).Seconds()
+		rate := float64(n) / seconds
+		f.delivered, f.made = append(f.delivered, rate), append(f.made, float64(made)/seconds)
 		if len(f.delivered) == b.loads {
 			b.remark(w, p, "its own word of what it lost in the last run: %s", lastAbout("lost", o.said))
 		}
