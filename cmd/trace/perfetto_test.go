@@ -112,6 +112,7 @@ func TestPerfetto(t *testing.T) {
 	for _, path := range slices.Concat(bundled, others) {
 		file := filepath.ToSlash(filepath.Join("cmd/trace", path))
 		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
 			probes := strings.Fields(replay(t, "-r", file, "-l"))
 			trace := readChromeTrace(t, replay(t, "-r", file, "-f", "perfetto", strings.Join(probes, ", ")))
 			byProbe := map[string]sums{}
