@@ -202,7 +202,7 @@ func attachVariant(h *Host, l *loader, r *request, hk hook, v variant) error {
 			return fmt.Errorf("types of the kernel: %w", err)
 		}
 	}
-	c, err := ebpf.NewCollectionWithOptions(spec, o)
+	c, err := verified(spec, o)
 	if err != nil {
 		return explain(err)
 	}

@@ -4,6 +4,7 @@ package probes
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 
 	"trace/probes/kernel"
 	"trace/probes/rewrite"
@@ -200,6 +202,30 @@ func (l *loader) collection(programs map[string]*ebpf.ProgramSpec) (*ebpf.Collec
 	return &ebpf.CollectionSpec{
 		Maps: l.spec.Maps, Programs: programs, Types: l.spec.Types, ByteOrder: l.spec.ByteOrder,
 	}, ebpf.CollectionOptions{MapReplacements: l.maps, Cache: l.cache}
+}
+
+// verified loads programs. The library would let the verifier try what it rejects once more, for its log. A program with too many paths
+// takes seconds each time, and the log with the statistics alone has that reason.
+func verified(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Collection, error) {
+	o.Programs.LogLevel = ebpf.LogLevelStats
+	c, err := ebpf.NewCollectionWithOptions(spec, o)
+	var answer *ebpf.VerifierError
+	switch {
+	case !rejects(err):
+		return c, err
+	case errors.Is(err, unix.E2BIG) && errors.As(err, &answer):
+		// The text of an error has the last line of the log.
+		place, _, _ := strings.Cut(err.Error(), answer.Error())
+		answer.Log = slices.DeleteFunc(answer.Log, isStatistic)
+		return nil, fmt.Errorf("%s%w", place, answer)
+	}
+	o.Programs.LogLevel = ebpf.LogLevelBranch
+	return ebpf.NewCollectionWithOptions(spec, o)
+}
+
+// isStatistic reports whether a line of the verifier's log is one of print_verification_stats() (kernel/bpf/verifier.c).
+func isStatistic(line string) bool {
+	return slices.ContainsFunc([]string{"verification time ", "stack depth ", "processed "}, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
 }
 
 // callItself puts a program into the arrays that it calls itself by (ITSELF in bpf/verbs.bpf.c). If several programs of a hook refer to one, the
