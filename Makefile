@@ -57,7 +57,7 @@ deb: build ## a Debian package of all that, with services for systemd; ARCH=arm6
 generate: bpf/syscall_nr.h $(OBJECTS) ## compile the probes; Debian 12's clang gives the same bytes as the objects here
 
 bpf/syscall_nr.h: FORCE
-	@sh bpf/syscall_nr.sh "$$($(GO) list -m -f '{{.Dir}}' golang.org/x/sys)" > $@.new
+	@sh bpf/syscall_nr.sh "$$($(GO) list -f '{{.Dir}}' golang.org/x/sys/unix)" > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 # The object must not contain the folder: the same bytes everywhere. There is no bpf/bpf, so clang finds no text of lines to put
