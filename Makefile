@@ -15,6 +15,8 @@ VERBS  := TestVMVerbs(|Complete|Open|Refused|Doctor)$$
 # compute in one goroutine for minutes, run hundreds of programs that do the same, or run other programs.
 RACED  := . ./cmd/trace ./cmd/trace-web ./repl ./lang/exec ./lang/run ./lang/serve ./lang/metrics ./lang/metrics/family ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
 ALONE  := Test(Perfetto|CirclesAreSmall|CompletionInQuotes|HelpWord|DocHelp|ScrapeIsCheap|Package|Manifest|Prometheus|Differential|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk|SameTextAsBpftrace|ManualSameAsBpftrace|SameTrialsAsBpftrace|ToolsOfBpftrace)
+# Root file systems of other releases of Debian, whose programs tests run.
+ROOTS  := $(addprefix root-,bpftrace systemd prometheus libibverbs)
 ARCH   ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -33,7 +35,7 @@ CROWD      := TestVM(Crowd|Load)
 SOURCES := $(wildcard bpf/*.bpf.c)
 OBJECTS := $(foreach a,amd64 arm64,$(patsubst bpf/%.c,bpf/$(a)/%.o.zst,$(SOURCES)))
 
-.PHONY: help build install deb generate test race vmtest recordings demo bench lint clean FORCE
+.PHONY: help build install deb generate test race vmtest recordings demo bench lint clean FORCE $(ROOTS)
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,12 +75,16 @@ endef
 $(eval $(call compile,amd64,x86))
 $(eval $(call compile,arm64,arm64))
 
-test: lint ## all tests; on real kernels the main ones, on 6.1 and 6.12, the tests of preemption, and on all that each probe loads
-	@.ci/setup manual shells race bpftrace systemd prometheus libibverbs >/dev/null
+test: ## all tests; on real kernels the main ones, on 6.1 and 6.12, the tests of preemption, and on all that each probe loads
+	@.ci/setup go vm manual shells race >/dev/null
+	$(MAKE) --no-print-directory -j lint $(ROOTS)
 	$(GO) test -timeout 20m ./...
 	$(MAKE) race
-	@.ci/setup vm
 	.ci/vmtest 6.12 '$(MAIN)|$(HOST)|TestVMDocs|$(VERBS)|TestVMServePrometheus' 6.1 '$(MAIN)|$(OLDER)' 6.12-full TestVMCrowd 5.10 TestVMLoad 7.2 TestVMLoad
+
+# Fetching them takes little of the CPU time that lint needs.
+$(ROOTS): root-%:
+	@.ci/setup $* >/dev/null
 
 race: ## tests of packages that share data between goroutines, with the race detector
 	@.ci/setup race

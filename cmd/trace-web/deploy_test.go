@@ -148,13 +148,15 @@ func TestManifest(t *testing.T) {
 	}
 	cmd := exec.Command("go", "run", ".", file)
 	cmd.Dir = "../vmtest/manifest"
-	out, err := cmd.CombinedOutput()
+	var progress strings.Builder // modules that are downloaded, too
+	cmd.Stderr = &progress
+	out, err := cmd.Output()
 	want := `ConfigMap trace-service
 DaemonSet trace
 container loader user 0 add [BPF PERFMON SYS_ADMIN SYSLOG] drop [ALL]
 container web user 65532 add [] drop [ALL]
 `
 	if err != nil || string(out) != want {
-		t.Errorf("%v (after a change of go.mod: go mod tidy in cmd/vmtest/manifest)\ngot\n%s\nwant\n%s", err, out, want)
+		t.Errorf("%v (after a change of go.mod: go mod tidy in cmd/vmtest/manifest)\n%s\ngot\n%s\nwant\n%s", err, &progress, out, want)
 	}
 }
