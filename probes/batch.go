@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 )
 
@@ -191,24 +193,24 @@ func attachVariant(h *Host, l *loader, r *request, hk hook, v variant) error {
 	for _, p := range programs {
 		specs[p.instance()] = l.program(p)
 	}
-	spec, o := l.collection(specs)
+	var types *btf.Spec
 	if slices.ContainsFunc(programs, func(p program) bool { return l.needs(p.name).types }) {
 		var err error
-		types := l.types
+		read := l.types
 		if v.way.readsFtrace() {
-			types = l.typesAndFtrace
+			read = l.typesAndFtrace
 		}
-		if o.Programs.KernelTypes, err = types(); err != nil {
+		if types, err = read(); err != nil {
 			return fmt.Errorf("types of the kernel: %w", err)
 		}
 	}
-	c, err := verified(spec, o)
+	loaded, err := l.verified(specs, types)
 	if err != nil {
 		return explain(err)
 	}
-	defer c.Close() // what is left in it
+	defer func() { _ = closeAll(slices.Collect(maps.Values(loaded))) }() // what is not attached
 	for _, p := range programs {
-		if err := l.callItself(p, c.Programs[p.instance()]); err != nil {
+		if err := l.callItself(p, loaded[p.instance()]); err != nil {
 			return explain(err)
 		}
 	}
@@ -217,14 +219,14 @@ func attachVariant(h *Host, l *loader, r *request, hk hook, v variant) error {
 		for _, o := range l.overflows(p.name) {
 			r.overflows[o] = true
 		}
-		a := &attached{program: c.Programs[p.instance()], place: p, arg: r.argAt(hk.place), hook: hk.name, helper: hk.isHelper(), delivers: l.delivering[p.name]}
+		a := &attached{program: loaded[p.instance()], place: p, arg: r.argAt(hk.place), hook: hk.name, helper: hk.isHelper(), delivers: l.delivering[p.name]}
 		if err := a.attach(); err != nil {
 			return errors.Join(err, detachAll(all))
 		}
 		all = append(all, a)
 	}
 	for _, p := range programs {
-		c.DetachProgram(p.instance())
+		delete(loaded, p.instance())
 	}
 	r.attached = append(r.attached, all...)
 	return nil

@@ -32,6 +32,9 @@ type loader struct {
 	idle map[string]bool
 	// delivering holds the programs that deliver events.
 	delivering map[string]bool
+	kernel     *kernel.Kernel
+	// modules have the functions and tracepoints that programs are bound to.
+	modules []kernel.Module
 	// types of the kernel, without and with the types of ftrace events.
 	types, typesAndFtrace func() (*btf.Spec, error)
 }
@@ -57,6 +60,8 @@ func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*load
 	l := &loader{
 		spec:           spec,
 		cache:          h.kernel.Cache(),
+		kernel:         h.kernel,
+		modules:        o.modules(),
 		readers:        readers,
 		idle:           make(map[string]bool),
 		delivering:     make(map[string]bool),
@@ -204,7 +209,48 @@ func (l *loader) collection(programs map[string]*ebpf.ProgramSpec) (*ebpf.Collec
 	}, ebpf.CollectionOptions{MapReplacements: l.maps, Cache: l.cache}
 }
 
-// verified loads programs. The library would let the verifier try what it rejects once more, for its log. A program with too many paths
+// verified loads programs for their targets, with these types of the kernel if they need some.
+func (l *loader) verified(specs map[string]*ebpf.ProgramSpec, types *btf.Spec) (loaded map[string]*ebpf.Program, err error) {
+	loaded = make(map[string]*ebpf.Program)
+	defer func() {
+		if err != nil {
+			_ = closeAll(slices.Collect(maps.Values(loaded)))
+		}
+	}()
+	// What cannot be loaded here is the library's: its errors have more of the verifier's log.
+	others := make(map[string]*ebpf.ProgramSpec)
+	refused := false
+	for name, spec := range specs {
+		if !refused {
+			p, ok, err := l.loadBound(spec, types)
+			if errors.Is(err, unix.E2BIG) {
+				// A verifier's error without a source begins with a colon.
+				return loaded, fmt.Errorf("program %s: load program%w", name, withoutStatistics(err))
+			}
+			if refused = err != nil; ok && !refused {
+				loaded[name] = p
+				continue
+			}
+		}
+		others[name] = spec
+	}
+	if len(others) == 0 {
+		return loaded, nil
+	}
+	spec, o := l.collection(others)
+	o.Programs.KernelTypes = types
+	c, err := verified(spec, o)
+	if err != nil {
+		return loaded, err
+	}
+	defer c.Close() // what is left in it
+	for name := range others {
+		loaded[name] = c.DetachProgram(name)
+	}
+	return loaded, nil
+}
+
+// verified loads programs by the library. It would let the verifier try what it rejects once more, for its log. A program with too many paths
 // takes seconds each time, and the log with the statistics alone has that reason.
 func verified(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Collection, error) {
 	o.Programs.LogLevel = ebpf.LogLevelStats
@@ -216,11 +262,19 @@ func verified(spec *ebpf.CollectionSpec, o ebpf.CollectionOptions) (*ebpf.Collec
 	case errors.Is(err, unix.E2BIG) && errors.As(err, &answer):
 		// The text of an error has the last line of the log.
 		place, _, _ := strings.Cut(err.Error(), answer.Error())
-		answer.Log = slices.DeleteFunc(answer.Log, isStatistic)
-		return nil, fmt.Errorf("%s%w", place, answer)
+		return nil, fmt.Errorf("%s%w", place, withoutStatistics(answer))
 	}
 	o.Programs.LogLevel = ebpf.LogLevelBranch
 	return ebpf.NewCollectionWithOptions(spec, o)
+}
+
+// withoutStatistics returns a verifier's error with the reasons in its log only.
+func withoutStatistics(err error) error {
+	var answer *ebpf.VerifierError
+	if errors.As(err, &answer) {
+		answer.Log = slices.DeleteFunc(answer.Log, isStatistic)
+	}
+	return err
 }
 
 // isStatistic reports whether a line of the verifier's log is one of print_verification_stats() (kernel/bpf/verifier.c).

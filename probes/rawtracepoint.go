@@ -91,7 +91,7 @@ func (tp tracepoint) byArguments(s *hostHook, target string, hasFtrace bool) (al
 }
 
 // lightly is the variant with the check for programs that need no types of the kernel: the kernel is asked for the tracepoint, and for
-// permission to attach. The library that loads tp_btf looks the tracepoint up by itself.
+// permission to attach. Loading tp_btf looks the tracepoint up.
 func (v variant) lightly(s *hostHook) variant {
 	if s.needs == nil || s.needs(v.programs[0].name).types {
 		return v

@@ -27,27 +27,10 @@ func TestDatapathLoads(t *testing.T) {
 
 func loadDatapath(t *testing.T, h *Host, w want) {
 	t.Helper()
-	reqs, o := requestsFor(w)
-	r, err := h.serve(reqs[0])
+	r, l, err := loaderOf(t, h, w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring, err := openRing(o.RingBytes, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ring.close()
-	l, err := newLoader(h, []*request{r}, map[string]*ebpf.Map{RingName: ring.buffer})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		for name, m := range l.maps {
-			if name != RingName {
-				m.Close()
-			}
-		}
-	}()
 	for _, hk := range r.hooks {
 		if _, ok := hk.place.(datapath); !ok {
 			continue

@@ -73,6 +73,17 @@ func TestVMLoad(t *testing.T) {
 	}
 }
 
+// Programs of functions, of the kernel's own and of modules'. 5.10 does not describe modules.
+func TestVMLoadBound(t *testing.T) {
+	h := detect(t)
+	if n := loadBoundOf(t, h, "vm:map"); n < 4 {
+		t.Errorf("%d programs are loaded for functions of the kernel", n)
+	}
+	if n := loadBoundOf(t, h, "ib:modify_qp"); n < 1 && exists("/sys/kernel/btf/ib_core") {
+		t.Errorf("%d programs are loaded for functions of modules", n)
+	}
+}
+
 func TestVMTypelessVariant(t *testing.T) { TestTypelessVariant(t) }
 
 // In events of the process itself, and in events of an interrupt, which have the process that sent the command.

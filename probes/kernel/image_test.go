@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +54,51 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		compareImage(t, module, split)
+	}
+}
+
+// The running kernel's functions and tracepoints have the ids that the library finds. Functions whose name is not unique have none.
+func TestTargetsOfImage(t *testing.T) {
+	own, spec := kernelImage(t)
+	functions, tracepoints := 0, 0
+	for described, err := range spec.All() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := described.TypeName()
+		id, err := spec.TypeID(described)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch described.(type) {
+		case *btf.Func:
+			if functions++; functions%100 != 0 {
+				continue
+			}
+			same, err := spec.AnyTypesByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			unique := len(slices.DeleteFunc(same, func(other btf.Type) bool { _, ok := other.(*btf.Func); return !ok })) == 1
+			if got, ok := own.function(name); ok != unique || ok && got != uint32(id) {
+				t.Errorf("%s: %d %v, want %d %v", name, got, ok, id, unique)
+			}
+		case *btf.Typedef:
+			tracepoint, ok := strings.CutPrefix(name, "btf_trace_")
+			if !ok {
+				continue
+			}
+			tracepoints++
+			if got := own.tracepoint(tracepoint); got != uint32(id) {
+				t.Errorf("%s: %d, want %d", tracepoint, got, id)
+			}
+		}
+	}
+	if functions < 1000 || tracepoints < 100 {
+		t.Errorf("%d functions and %d tracepoints", functions, tracepoints)
+	}
+	if id, ok := own.function("no_such_function"); ok || own.tracepoint("no_such_tracepoint") != 0 {
+		t.Errorf("%d for no function", id)
 	}
 }
 
