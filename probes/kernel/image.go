@@ -25,12 +25,21 @@ type image struct {
 	types   []byte
 	first   uint32   // id of the first type
 	offsets []uint32 // of each type in types
-	named   []uint32 // a hash table of the ids of structs, unions, enums and typedefs, by kind and name; 0: free
-	names   int      // how many are in it
+	named   table    // structs, unions, enums and typedefs
 	seed    maphash.Seed
 	mu      *sync.Mutex // the base's, as its types are made for the module, too
 	done    map[uint32]btf.Type
+	// functions makes its table when it is first needed: most programs look for none.
+	functions func() (all table, shared map[uint32]bool)
 }
+
+// A table has the ids of types by kind and name. It is a hash table; a place with 0 is free.
+type table struct {
+	ids  []uint32
+	used int
+}
+
+func newTable(size int) table { return table{ids: make([]uint32, 1<<bits.Len(uint(size)))} }
 
 // btfHeader is struct btf_header of include/uapi/linux/btf.h.
 type btfHeader struct {
@@ -84,6 +93,7 @@ func newImage(data []byte, base *image) (*image, error) {
 		return nil, errImage
 	}
 	im := &image{base: base, first: 1, seed: maphash.MakeSeed(), mu: new(sync.Mutex), done: make(map[uint32]btf.Type)}
+	im.functions = sync.OnceValues(im.listFunctions)
 	if base != nil {
 		im.mu = base.mu
 		im.first = base.first + uint32(len(base.offsets))
@@ -163,7 +173,7 @@ func word(data []byte, i int) uint32 { return binary.NativeEndian.Uint32(data[4*
 // index finds where each type begins.
 func (im *image) index() error {
 	im.offsets = make([]uint32, 0, len(im.types)/24)
-	im.named = make([]uint32, 1<<bits.Len(uint(len(im.types)/64)))
+	im.named = newTable(len(im.types) / 64)
 	for rest := im.types; len(rest) > 0; {
 		if len(rest) < typeBytes {
 			return errImage
@@ -176,48 +186,49 @@ func (im *image) index() error {
 		}
 		im.offsets = append(im.offsets, uint32(len(im.types)-len(rest)))
 		if hasNames[info>>24&0x1f] && word(rest, 0) != 0 {
-			im.remember(im.first+uint32(len(im.offsets))-1, btfType{name: word(rest, 0), info: info})
+			im.remember(&im.named, im.first+uint32(len(im.offsets))-1, btfType{name: word(rest, 0), info: info})
 		}
 		rest = rest[length:]
 	}
 	return nil
 }
 
-// remember makes a type known by its name. Of types of the same kind and name, the first one is found.
-func (im *image) remember(id uint32, t btfType) {
-	if im.names++; 2*im.names > len(im.named) {
-		before := im.named
-		im.named = make([]uint32, 2*len(before))
+// remember makes a type known by its name. Of types of the same kind and name, the first one is found; fresh is false for the others.
+func (im *image) remember(names *table, id uint32, t btfType) (fresh bool) {
+	if names.used++; 2*names.used > len(names.ids) {
+		before := names.ids
+		names.ids = make([]uint32, 2*len(before))
 		for _, other := range before {
 			if other != 0 {
-				im.put(other, im.of(other))
+				im.put(*names, other, im.of(other))
 			}
 		}
 	}
-	im.put(id, t)
+	return im.put(*names, id, t)
 }
 
-func (im *image) put(id uint32, t btfType) {
-	at := im.place(t.kind(), im.name(t.name))
-	for im.named[at] != 0 {
-		if other := im.of(im.named[at]); other.name == t.name && other.kind() == t.kind() {
-			return
+func (im *image) put(names table, id uint32, t btfType) (fresh bool) {
+	at := im.place(names, t.kind(), im.name(t.name))
+	for names.ids[at] != 0 {
+		if other := im.of(names.ids[at]); other.name == t.name && other.kind() == t.kind() {
+			return false
 		}
-		at = (at + 1) & (len(im.named) - 1)
+		at = (at + 1) & (len(names.ids) - 1)
 	}
-	im.named[at] = id
+	names.ids[at] = id
+	return true
 }
 
 // place returns where a search for a kind and a name begins.
-func (im *image) place(kind uint32, name []byte) int {
-	return int((maphash.Bytes(im.seed, name) + uint64(kind)) & uint64(len(im.named)-1))
+func (im *image) place(names table, kind uint32, name []byte) int {
+	return int((maphash.Bytes(im.seed, name) + uint64(kind)) & uint64(len(names.ids)-1))
 }
 
 // lookup returns the id of the first type of that kind and name, 0 if there is none.
-func (im *image) lookup(kind uint32, name []byte) uint32 {
-	for at := im.place(kind, name); im.named[at] != 0; at = (at + 1) & (len(im.named) - 1) {
-		if t := im.of(im.named[at]); t.kind() == kind && bytes.Equal(im.name(t.name), name) {
-			return im.named[at]
+func (im *image) lookup(names table, kind uint32, name []byte) uint32 {
+	for at := im.place(names, kind, name); names.ids[at] != 0; at = (at + 1) & (len(names.ids) - 1) {
+		if t := im.of(names.ids[at]); t.kind() == kind && bytes.Equal(im.name(t.name), name) {
+			return names.ids[at]
 		}
 	}
 	return 0
@@ -264,7 +275,7 @@ func (im *image) find(name string, view btf.Type) (btf.Type, error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	for _, kind := range kinds {
-		if id := im.lookup(kind, []byte(name)); id != 0 {
+		if id := im.lookup(im.named, kind, []byte(name)); id != 0 {
 			return im.inflate(id)
 		}
 	}
@@ -274,7 +285,7 @@ func (im *image) find(name string, view btf.Type) (btf.Type, error) {
 // parameters: the typedef leads to a pointer, and that to the function.
 func (im *image) parameters(typedef string) (n int, ok bool) {
 	im.mu.Lock()
-	id := im.lookup(kindTypedef, []byte(typedef))
+	id := im.lookup(im.named, kindTypedef, []byte(typedef))
 	im.mu.Unlock()
 	t := im.of(im.of(im.of(id).size).size)
 	return t.count(), t.kind() == kindFuncProto

@@ -3,8 +3,6 @@
 package kernel
 
 import (
-	"bytes"
-
 	"github.com/cilium/ebpf/btf"
 )
 
@@ -18,19 +16,16 @@ type Target struct {
 // Function returns the target of a function of the kernel or of one of these modules; ok is false if none of them describes exactly one
 // function of that name, or if the types are not read from the running kernel.
 func (k *Kernel) Function(name string, modules []Module) (t Target, ok bool) {
-	return k.target(modules, func(im *image) (uint32, bool) { return im.function(name) })
+	return k.target(modules, func(im *image) uint32 { return im.function(name) })
 }
 
 // Tracepoint does the same for a tracepoint: its typedef is btf_trace_NAME.
 func (k *Kernel) Tracepoint(name string, modules []Module) (t Target, ok bool) {
-	return k.target(modules, func(im *image) (uint32, bool) {
-		id := im.tracepoint(name)
-		return id, id != 0
-	})
+	return k.target(modules, func(im *image) uint32 { return im.tracepoint(name) })
 }
 
 // target looks into the kernel's types, then into the modules'.
-func (k *Kernel) target(modules []Module, find func(*image) (id uint32, ok bool)) (t Target, ok bool) {
+func (k *Kernel) target(modules []Module, find func(*image) uint32) (t Target, ok bool) {
 	taken := k.taken.Load()
 	places := []Target{{}}
 	for _, m := range modules {
@@ -50,7 +45,7 @@ func (k *Kernel) target(modules []Module, find func(*image) (id uint32, ok bool)
 		if err != nil || !own {
 			continue
 		}
-		if id, ok := find(im); ok {
+		if id := find(im); id != 0 {
 			t.ID = btf.TypeID(id)
 			return t, true
 		}
@@ -60,21 +55,26 @@ func (k *Kernel) target(modules []Module, find func(*image) (id uint32, ok bool)
 
 // tracepoint returns the id of the typedef of a tracepoint, 0 if there is none.
 func (im *image) tracepoint(name string) uint32 {
-	return im.lookup(kindTypedef, []byte("btf_trace_"+name))
+	return im.lookup(im.named, kindTypedef, []byte("btf_trace_"+name))
 }
 
-// function returns the id of the function of that name, if there is exactly one. Functions are in no table: few programs look for one.
-func (im *image) function(name string) (id uint32, ok bool) {
-	terminated := append([]byte(name), 0)
-	for i, at := range im.offsets {
-		t := im.head(int(at))
-		if t.kind() != kindFunc || !bytes.HasPrefix(im.bytesFrom(t.name), terminated) {
-			continue
-		}
-		if ok {
-			return 0, false
-		}
-		id, ok = im.first+uint32(i), true
+// function returns the id of the function of that name, 0 unless there is exactly one.
+func (im *image) function(name string) uint32 {
+	all, shared := im.functions()
+	id := im.lookup(all, kindFunc, []byte(name))
+	if shared[im.of(id).name] {
+		return 0
 	}
-	return id, ok
+	return id
+}
+
+// listFunctions returns the functions, and which names several of them share.
+func (im *image) listFunctions() (all table, shared map[uint32]bool) {
+	all, shared = newTable(len(im.offsets)/2), make(map[uint32]bool)
+	for i, at := range im.offsets {
+		if t := im.head(int(at)); t.kind() == kindFunc && !im.remember(&all, im.first+uint32(i), t) {
+			shared[t.name] = true
+		}
+	}
+	return all, shared
 }
