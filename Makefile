@@ -10,7 +10,7 @@ OLDER  := TestVM(Constructs|EnginesAgree)$$
 # On 6.12: each field alone, the same numbers as bpftrace, tests of the host, and that all scripts attach.
 HOST   := TestVM(FieldsAlone|SameNumbersAsBpftrace|IbObjectFields|ScriptsAttach|Sched(uler|Waker|Throttle|Hung)|NetCounters|RdmaCounters|Block|OomKill|MemoryLimits|Cache|FaultsAndMappings)
 # Tests of the verbs data path: every work request and completion, of any program.
-VERBS  := TestVMVerbs(|Complete|Open|Refused|Doctor)$$
+VERBS  := TestVMVerbs(|Complete|Open|Doctor)$$
 # Packages that share data between goroutines. ALONE are their tests in which the race detector finds nothing: they
 # compute in one goroutine for minutes, run hundreds of programs that do the same, or run other programs.
 RACED  := . ./cmd/trace ./cmd/trace-web ./repl ./lang/exec ./lang/run ./lang/serve ./lang/metrics ./lang/metrics/family ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
