@@ -92,7 +92,7 @@ func (b *bound) relocate(types *btf.Spec) error {
 	}
 	for i, f := range fixups {
 		if err := f.Apply(at[i]); err != nil {
-			return fmt.Errorf("relocation of %s: %w", relocations[i], err)
+			return err
 		}
 	}
 	return nil
