@@ -76,7 +76,7 @@ func TestVMLoad(t *testing.T) {
 // Programs of functions, of the kernel's own and of modules'. 5.10 does not describe modules.
 func TestVMLoadBound(t *testing.T) {
 	h := detect(t)
-	if n := loadBoundOf(t, h, "vm:map"); n < 4 {
+	if n := loadBoundOf(t, h, "vm:map"); n < 2 {
 		t.Errorf("%d programs are loaded for functions of the kernel", n)
 	}
 	if n := loadBoundOf(t, h, "ib:modify_qp"); n < 1 && exists("/sys/kernel/btf/ib_core") {
