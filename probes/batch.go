@@ -86,6 +86,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 	if err != nil {
 		return fmt.Errorf("%s: %w", group, err)
 	}
+	defer func() { _ = l.release() }()
 	for _, m := range l.maps {
 		b.maps = append(b.maps, m)
 	}

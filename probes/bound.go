@@ -5,6 +5,7 @@ package probes
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -26,17 +27,37 @@ func (l *loader) loadBound(spec *ebpf.ProgramSpec, types *btf.Spec) (p *ebpf.Pro
 	if !ok || slices.ContainsFunc(spec.Instructions, func(ins asm.Instruction) bool { return l.isLibrarys(ins, types) }) {
 		return nil, false, nil
 	}
+	module, err := l.describing(target.Module)
+	if err != nil {
+		return nil, true, err
+	}
 	b := bound{spec: spec, insns: slices.Clone(spec.Instructions)}
-	defer b.release()
 	if err := b.relocate(types); err != nil {
 		return nil, true, err
 	}
 	if err := b.use(l.maps); err != nil {
 		return nil, true, err
 	}
-	p, err = b.load(target)
+	p, err = b.load(target.ID, module)
 	return p, true, err
 }
+
+// describing returns the types of a module, nil for the kernel's own, which need none. To find them, the kernel's list of all types of modules
+// and of programs is read.
+func (l *loader) describing(module string) (*btf.Handle, error) {
+	if module == "" || l.described[module] != nil {
+		return l.described[module], nil
+	}
+	h, err := btf.FindHandle(func(info *btf.HandleInfo) bool { return info.IsModule() && info.Name == module })
+	if err != nil {
+		return nil, err
+	}
+	l.described[module] = h
+	return h, nil
+}
+
+// release releases what only loading needs.
+func (l *loader) release() error { return closeAll(slices.Collect(maps.Values(l.described))) }
 
 // target returns what the program is bound to.
 func (l *loader) target(spec *ebpf.ProgramSpec) (t kernel.Target, ok bool) {
@@ -69,10 +90,7 @@ type bound struct {
 	spec  *ebpf.ProgramSpec
 	insns asm.Instructions
 	types btf.Builder // the program's own
-	held  []*btf.Handle
 }
-
-func (b *bound) release() { _ = closeAll(b.held) }
 
 // relocate adapts the program to these types of the kernel (CO-RE).
 func (b *bound) relocate(types *btf.Spec) error {
@@ -132,7 +150,8 @@ type programAttributes struct {
 // statisticsLog has room for the statistics of a program, and for the reason why it has too many paths.
 const statisticsLog = 1 << 16
 
-func (b *bound) load(target kernel.Target) (*ebpf.Program, error) {
+// load loads the program for the target that has this id in the types of a module, or of the kernel if that is nil.
+func (b *bound) load(target btf.TypeID, module *btf.Handle) (*ebpf.Program, error) {
 	functions, lines, err := btf.MarshalExtInfos(b.insns, &b.types)
 	if err != nil {
 		return nil, err
@@ -156,40 +175,25 @@ func (b *bound) load(target kernel.Target) (*ebpf.Program, error) {
 		logLevel: uint32(ebpf.LogLevelStats), logSize: statisticsLog, log: pin(log), flags: b.spec.Flags, attachType: uint32(b.spec.AttachType),
 		functionSize: btf.FuncInfoSize, functions: pin(functions), functionCount: uint32(len(functions)) / btf.FuncInfoSize,
 		lineSize: btf.LineInfoSize, lines: pin(lines), lineCount: uint32(len(lines)) / btf.LineInfoSize,
-		targetID: uint32(target.ID),
+		targetID: uint32(target),
+	}
+	if module != nil {
+		a.targetTypesFD = uint32(module.FD())
 	}
 	copy(a.name[:len(a.name)-1], b.spec.Name)
-	if a.typesFD, err = b.hold(func() (*btf.Handle, error) {
-		if b.types.Empty() {
-			return nil, nil
+	if !b.types.Empty() {
+		own, err := btf.NewHandle(&b.types)
+		if err != nil {
+			return nil, err
 		}
-		return btf.NewHandle(&b.types)
-	}); err != nil {
-		return nil, err
-	}
-	if a.targetTypesFD, err = b.hold(func() (*btf.Handle, error) {
-		if target.Module == "" {
-			return nil, nil
-		}
-		return btf.FindHandle(func(info *btf.HandleInfo) bool { return info.IsModule() && info.Name == target.Module })
-	}); err != nil {
-		return nil, err
+		defer own.Close() // the program keeps them
+		a.typesFD = uint32(own.FD())
 	}
 	fd, err := a.load()
 	if err != nil {
 		return nil, &ebpf.VerifierError{Cause: err, Log: strings.Split(strings.TrimSpace(unix.ByteSliceToString(log)), "\n")}
 	}
 	return ebpf.NewProgramFromFD(fd)
-}
-
-// hold opens types, and keeps them until the program is loaded.
-func (b *bound) hold(open func() (*btf.Handle, error)) (fd uint32, err error) {
-	h, err := open()
-	if h == nil || err != nil {
-		return 0, err
-	}
-	b.held = append(b.held, h)
-	return uint32(h.FD()), nil
 }
 
 // load asks the kernel once more if a signal interrupts the verifier.

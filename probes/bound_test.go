@@ -65,6 +65,9 @@ func loaderOf(t *testing.T, h *Host, w want) (*request, *loader, error) {
 		return nil, nil, err
 	}
 	t.Cleanup(func() {
+		if err := l.release(); err != nil {
+			t.Error(err)
+		}
 		for name, m := range l.maps {
 			if name != RingName {
 				m.Close()

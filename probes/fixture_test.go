@@ -291,6 +291,7 @@ func attachOnly(h *Host, index int, req Request, o AttachOptions) (_ *Session, e
 	if err != nil {
 		return nil, err
 	}
+	defer func() { _ = l.release() }()
 	b.maps = slices.Collect(maps.Values(l.maps))
 	r.counts = l.maps[countsName(r.Probe)]
 	chosen := h.variantsOf(r.Probe)[index]

@@ -35,6 +35,8 @@ type loader struct {
 	kernel     *kernel.Kernel
 	// modules have the functions and tracepoints that programs are bound to.
 	modules []kernel.Module
+	// described are the types of modules that programs were bound to.
+	described map[string]*btf.Handle
 	// types of the kernel, without and with the types of ftrace events.
 	types, typesAndFtrace func() (*btf.Spec, error)
 }
@@ -62,6 +64,7 @@ func newLoader(h *Host, requests []*request, shared map[string]*ebpf.Map) (*load
 		cache:          h.kernel.Cache(),
 		kernel:         h.kernel,
 		modules:        o.modules(),
+		described:      make(map[string]*btf.Handle),
 		readers:        readers,
 		idle:           make(map[string]bool),
 		delivering:     make(map[string]bool),
