@@ -187,5 +187,7 @@ func FuzzImage(f *testing.F) {
 			_, _ = im.inflate(im.first + uint32(i))
 		}
 		_, _ = im.find("ab", &btf.Struct{})
+		im.function("ab")
+		im.tracepoint("ab")
 	})
 }
