@@ -140,7 +140,7 @@ func listen(socket string) (l *net.UnixListener, remove func() error, web string
 	if web, err = findWeb(); err != nil {
 		return nil, nil, "", err
 	}
-	l, remove, err = privateSocket()
+	l, remove, err = privateSocket(socketFolders()...)
 	return l, remove, web, err
 }
 

@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,11 +29,15 @@ func webUser() int {
 	return os.Getuid()
 }
 
-// privateSocket listens where only this user and the web process get in. remove removes what it has made.
-func privateSocket() (l *net.UnixListener, remove func() error, err error) {
-	folder, err := os.MkdirTemp("", "trace-serve-")
+// socketFolders is where the private socket may be. An image of the binaries alone has only /dev/shm.
+func socketFolders() []string { return []string{os.TempDir(), "/run", "/dev/shm"} }
+
+// privateSocket listens where only this user and the web process get in, in the first of the folders that can be written. remove removes what it
+// has made.
+func privateSocket(folders ...string) (l *net.UnixListener, remove func() error, err error) {
+	folder, err := makeFolder(folders)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("socket: %w: set TMPDIR to a folder that can be written", err)
 	}
 	remove = func() error { return os.RemoveAll(folder) }
 	if err := os.Chmod(folder, 0o711); err != nil {
@@ -45,6 +50,19 @@ func privateSocket() (l *net.UnixListener, remove func() error, err error) {
 		return nil, nil, errors.Join(err, remove())
 	}
 	return l, remove, nil
+}
+
+// makeFolder makes a new folder in the first of these where it can; the error is the first one's.
+func makeFolder(in []string) (string, error) {
+	var refusal error
+	for _, parent := range in {
+		folder, err := os.MkdirTemp(parent, "trace-serve-")
+		if err == nil {
+			return folder, nil
+		}
+		refusal = cmp.Or(refusal, err)
+	}
+	return "", refusal
 }
 
 // socketAt listens at a path, and replaces what a loader has left there that has ended.

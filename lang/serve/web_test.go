@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -199,6 +200,36 @@ func ask(address, path string) (status int, text string) {
 }
 
 // Without the web process, the service ends with a message that names it.
+// A container of the image has no /tmp.
+func TestPrivateSocket(t *testing.T) {
+	missing, writable := filepath.Join(t.TempDir(), "missing"), t.TempDir()
+	l, remove, err := privateSocket(missing, writable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := l.Addr().String()
+	if !strings.HasPrefix(path, writable+"/trace-serve-") {
+		t.Errorf("it is at %s", path)
+	}
+	if conn, err := net.Dial("unix", path); err != nil {
+		t.Error(err)
+	} else {
+		conn.Close()
+	}
+	if err := errors.Join(l.Close(), remove()); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(writable); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+	if _, _, err := privateSocket(missing); err == nil || !strings.HasPrefix(err.Error(), "socket: stat "+missing) || !strings.HasSuffix(err.Error(), ": set TMPDIR to a folder that can be written") {
+		t.Errorf("got %v", err)
+	}
+	if t.Setenv("TMPDIR", missing); !slices.Contains(socketFolders(), "/dev/shm") || socketFolders()[0] != missing {
+		t.Errorf("got %v", socketFolders())
+	}
+}
+
 func TestNoWeb(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := findWeb(); err == nil || err.Error() != "trace-web is neither beside trace nor in PATH: install it, or let another service start it and give --socket" {
