@@ -65,6 +65,17 @@ func TestVMFaultsAndMappings(t *testing.T) {
 	}
 }
 
+// A comparison in the kernel agrees with the value beside it. The programs of vm:stack and vm:map store another number on each of their paths, and
+// verifiers before 6.8 have removed the code that only one of them reaches.
+func TestVMDifferentialKinds(t *testing.T) {
+	for _, test := range []struct{ probe, kind string }{{"vm:stack", "stack"}, {"vm:map", "heap"}, {"vm:map", "private_file"}} {
+		got := sh(t, "trace -q -c 'cat /dev/null' '%s / comm == \"cat\" / { @[kind == %s, kind] = count() }'", test.probe, test.kind)
+		if !strings.Contains(got, "@[true, "+test.kind+"]: ") || strings.Contains(got, "@[false, "+test.kind+"]") || strings.Count(got, "@[true, ") != 1 {
+			t.Errorf("%s, %s: got\n%s", test.probe, test.kind, got)
+		}
+	}
+}
+
 // What processvm prints at the beginning and at the end is what /proc/PID/smaps has by kind, of a process from before and of a new one. What
 // comes and goes by calls is the difference of the process from before.
 func TestVMScriptProcessvm(t *testing.T) {

@@ -189,6 +189,28 @@ func TestFoldMeets(t *testing.T) {
 	}
 }
 
+// Loads and stores on the stack use the frame pointer, where all paths have the same address.
+func TestFoldDirect(t *testing.T) {
+	f := flowOf(t, asm.Instructions{
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -64),
+		asm.Mov.Reg(asm.R9, asm.R2),
+		asm.StoreMem(asm.R9, 8, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R3, asm.R9, 16, asm.Word),
+		asm.JEq.Imm(asm.R3, 0, "meet"),
+		asm.Add.Imm(asm.R9, 8),
+		asm.LoadMem(asm.R0, asm.R9, 0, asm.DWord).WithSymbol("meet"),
+		asm.Return(),
+	})
+	f.Fold(section, Constants{})
+	got := f.text(t)
+	for _, want := range []string{"StXMemDW dst: rfp src: r1 off: -56", "LdXMemW dst: r3 src: rfp off: -48", "LdXMemDW dst: r0 src: r9 off: 0"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
 // A helper reads as many registers as it takes arguments: what was left in the others is gone. A helper without a known number, and a
 // function, may read them all.
 func TestFoldArguments(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // A value is what is known about a register.
 type value struct {
 	known
-	n int64 // a number, or an offset in the constants
+	n int64 // a number, or an offset in the constants or from the frame pointer
 }
 
 type known uint8
@@ -22,6 +22,7 @@ const (
 	nothing known = iota
 	number
 	address // of a constant
+	frame   // an address on the stack
 )
 
 // A state is what is known about the registers.
@@ -57,7 +58,7 @@ func (x *folder) explore() {
 			x.states[target] = &state{}
 		}
 	}
-	x.states[0] = &state{}
+	x.states[0] = &state{asm.RFP: {frame, 0}}
 	x.pending = []int{0}
 	x.reached[0] = true
 	for len(x.pending) > 0 {
@@ -182,6 +183,9 @@ func compute(ins asm.Instruction, s *state) value {
 	if ins.OpCode.Source() == asm.RegSource {
 		b = s[ins.Src]
 	}
+	if op := ins.OpCode.ALUOp(); a.known == frame && b.known == number && op == asm.Add {
+		return value{frame, a.n + b.n}
+	}
 	if a.known != number || b.known != number {
 		return value{}
 	}
@@ -232,6 +236,9 @@ func (x *folder) apply() {
 		case jumps(ins) && !taken:
 			out[i] = true
 		}
+		if !jumps(ins) {
+			x.Insns[i] = direct(ins, &s)
+		}
 		x.step(ins, &s)
 		if v := s[ins.Dst]; ins.OpCode.Class() == asm.LdXClass && v.known == number && v.n == int64(int32(v.n)) {
 			x.Insns[i] = asm.Mov.Imm(ins.Dst, int32(v.n)).WithMetadata(ins.Metadata)
@@ -240,6 +247,25 @@ func (x *folder) apply() {
 	for effects := x.effects(); x.idle(effects, out); {
 	}
 	x.remove(out)
+}
+
+// direct lets a load or store on the stack use the frame pointer. Before 6.8 (41f6f64e6999, "bpf: support non-r10 register spill/fill to/from
+// stack in precision tracking") the verifier loses what a load by another register depends on: it takes paths with different numbers on the stack
+// for equal, and removes the code that only one of them reaches.
+func direct(ins asm.Instruction, s *state) asm.Instruction {
+	base := &ins.Src
+	switch class := ins.OpCode.Class(); {
+	case class.IsStore():
+		base = &ins.Dst
+	case class != asm.LdXClass:
+		return ins
+	}
+	at := s[*base].n + int64(ins.Offset)
+	if ins.OpCode.Mode() != asm.MemMode || *base == asm.RFP || s[*base].known != frame || at != int64(int16(at)) {
+		return ins
+	}
+	*base, ins.Offset = asm.RFP, int16(at)
+	return ins
 }
 
 // idle finds further instructions without effect: they write what nobody reads, or jump to the next instruction.
