@@ -56,13 +56,11 @@ func checkDisk(t *testing.T, disk string) {
 		for i in 1 2 3 4 5; do dd if=/dev/zero of=%[2]s/$i bs=4k count=$i conv=fsync status=none; done
 		rm %[2]s/5; sync; fstrim %[2]s; umount %[2]s
 		dd if=/dev/%[1]s of=/dev/null bs=64k count=30 iflag=direct status=none`, disk, t.TempDir())
-	before := statOf(t, disk)
-	got := tablesOf(t, script, fmt.Sprintf(`
+	got, want := measureDisk(t, disk, script, fmt.Sprintf(`
 		block:complete / disk == %q / { @ios[op] = count(); @bytes[op] = sum((uint64)bytes); @merged[op] = sum(merged) }
 		block:merge / disk == %[1]q / { @merges[op] = count() }
 		block:complete / disk == %[1]q && comm == nil && op != flush / { @unknown[op] = count() }
 		block:complete / disk == %[1]q && status != OK / { @failed[op] = count() }`, disk))
-	want := less(statOf(t, disk), before)
 	for name, n := range maps.Clone(want) {
 		if op, ok := strings.CutPrefix(name, "merged "); ok && op != "discard" {
 			want["merges "+op] = n
@@ -103,15 +101,32 @@ func checkSplits(t *testing.T, disk string) {
 			t.Error(err)
 		}
 	}()
-	before := statOf(t, disk)
-	got := tablesOf(t, fmt.Sprintf("dd if=/dev/%s of=/dev/null bs=32k count=%d iflag=direct status=none", disk, reads), fmt.Sprintf(`
+	script := fmt.Sprintf("dd if=/dev/%s of=/dev/null bs=32k count=%d iflag=direct status=none", disk, reads)
+	got, want := measureDisk(t, disk, script, fmt.Sprintf(`
 		block:split / disk == %q && comm == "dd" && bytes == 4KiB && rest == sector + 8 / { @splits[op] = count() }
 		block:split / disk == %[1]q && !(comm == "dd" && bytes == 4KiB && rest == sector + 8) / { @odd[op] = count() }`, disk))
-	want := less(statOf(t, disk), before)
 	compareTables(t, got, map[string]int64{"splits read": want["ios read"] - reads})
 	if want["ios read"] != reads*32/most {
 		t.Errorf("%d reads", want["ios read"])
 	}
+}
+
+// measureDisk runs a script, and returns the maps of a program and what the kernel counts of a disk meanwhile. Others may read the disk
+// too, like udev after each change. So the script itself reads the kernel's counts, before and after, while the probes are attached
+// and nobody has used the disk for a while.
+func measureDisk(t *testing.T, disk, script, program string) (got, want map[string]int64) {
+	t.Helper()
+	before, after := filepath.Join(t.TempDir(), "before"), filepath.Join(t.TempDir(), "after")
+	settled := fmt.Sprintf(`settled() {
+			until now=$(cat %[1]s); sleep 0.5; [ "$now" = "$(cat %[1]s)" ]; do :; done
+			echo "$now"
+		}
+		`, statFile(disk))
+	if out, err := exec.Command("sh", "-c", settled+"settled").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	got = tablesOf(t, fmt.Sprintf("%ssettled >%s\n%s\nsettled >%s", settled, before, script, after), program)
+	return got, less(statOf(t, after), statOf(t, before))
 }
 
 var rowLine = regexp.MustCompile(`(?m)^@(\w+)\[(.*)\]: (\d+)$`)
@@ -141,10 +156,13 @@ func tablesOf(t *testing.T, script, program string) map[string]int64 {
 	return table
 }
 
-// statOf are the counts of a disk, by what is counted and the operation.
-func statOf(t *testing.T, disk string) map[string]int64 {
+// statFile is where the kernel counts the requests of a disk.
+func statFile(disk string) string { return "/sys/block/" + disk + "/stat" }
+
+// statOf are the counts that such a file has, by what is counted and the operation.
+func statOf(t *testing.T, file string) map[string]int64 {
 	t.Helper()
-	text, err := os.ReadFile("/sys/block/" + disk + "/stat")
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

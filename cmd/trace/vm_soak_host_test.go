@@ -41,7 +41,7 @@ func requestsOfDisks(t *testing.T) (n int) {
 		t.Fatal(err)
 	}
 	for _, disk := range disks {
-		for what, count := range statOf(t, filepath.Base(disk)) {
+		for what, count := range statOf(t, statFile(filepath.Base(disk))) {
 			if strings.HasPrefix(what, "ios ") {
 				n += int(count)
 			}
