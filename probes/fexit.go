@@ -47,7 +47,7 @@ func (trampoline) missed(io.Closer) uint64 { return 0 }
 
 // frames: the program has one, and so has the trampoline that calls it. If the function calls the trampoline, its own frame follows; kernel
 // 7.2 jumps to the trampoline at the function's beginning, and the caller's frame follows.
-func (trampoline) frames() (inProgram, inFunction int) { return 2, 3 }
+func (trampoline) frames() int { return 2 }
 
 func (trampoline) readsFtrace() bool { return false }
 

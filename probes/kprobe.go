@@ -64,7 +64,7 @@ func (kprobe) missed(c io.Closer) uint64 {
 }
 
 // frames: the stack is of the function's registers.
-func (kprobe) frames() (inProgram, inFunction int) { return 0, 0 }
+func (kprobe) frames() int { return 0 }
 
 func (kprobe) readsFtrace() bool { return false }
 

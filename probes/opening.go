@@ -75,7 +75,7 @@ func (opening) preempted(*kernel.Kernel) bool { return false }
 
 func (opening) missed(io.Closer) uint64 { return 0 }
 
-func (opening) frames() (inProgram, inFunction int) { return 0, 0 }
+func (opening) frames() int { return 0 }
 
 func (opening) readsFtrace() bool { return false }
 

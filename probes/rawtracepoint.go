@@ -40,7 +40,7 @@ func (rawTracepoint) preempted(k *kernel.Kernel) bool { return k.PreemptsTracepo
 func (rawTracepoint) missed(io.Closer) uint64 { return 0 }
 
 // frames: the stack has frames of tracing, which are found by their functions, see [Tracing].
-func (rawTracepoint) frames() (inProgram, inFunction int) { return 0, 0 }
+func (rawTracepoint) frames() int { return 0 }
 
 func (rawTracepoint) readsFtrace() bool { return false }
 

@@ -137,7 +137,7 @@ func (polling) preempted(*kernel.Kernel) bool { return false }
 
 func (polling) missed(io.Closer) uint64 { return 0 }
 
-func (polling) frames() (inProgram, inFunction int) { return 0, 0 }
+func (polling) frames() int { return 0 }
 
 func (polling) readsFtrace() bool { return false }
 

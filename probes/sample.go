@@ -55,7 +55,7 @@ func (sample) preempted(*kernel.Kernel) bool { return false }
 func (sample) missed(io.Closer) uint64 { return 0 }
 
 // frames: the stack belongs to the registers of the interrupted code.
-func (sample) frames() (inProgram, inFunction int) { return 0, 0 }
+func (sample) frames() int { return 0 }
 
 func (sample) readsFtrace() bool { return false }
 

@@ -41,7 +41,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// The functions of the generated code may use all the stack that StackLeft returns, inlined or not.
+// Generated code may use all the stack that StackLeft returns, whatever registers it uses.
 func TestAllOfTheStack(t *testing.T) {
 	h := detect(t)
 	for _, p := range h.catalog.Match("syscall:*") {

@@ -83,7 +83,7 @@ func (ftraceEvent) preempted(*kernel.Kernel) bool { return false }
 func (ftraceEvent) missed(io.Closer) uint64 { return 0 }
 
 // frames: the stack belongs to the registers at the tracepoint.
-func (ftraceEvent) frames() (inProgram, inFunction int) { return 0, 0 }
+func (ftraceEvent) frames() int { return 0 }
 
 func (ftraceEvent) readsFtrace() bool { return true }
 

@@ -86,7 +86,7 @@ func (uprobe) preempted(*kernel.Kernel) bool { return false }
 func (uprobe) missed(io.Closer) uint64 { return 0 }
 
 // frames: the stack begins in the kernel's handler of the trap.
-func (uprobe) frames() (inProgram, inFunction int) { return 0, 0 }
+func (uprobe) frames() int { return 0 }
 
 func (uprobe) readsFtrace() bool { return false }
 

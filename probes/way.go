@@ -37,9 +37,9 @@ type way interface {
 	preempted(k *kernel.Kernel) bool
 	// missed returns how many skipped runs the kernel counts at a link instead of the program.
 	missed(link io.Closer) uint64
-	// frames are how many frames of its own a kernel stack begins with: for code in the program, and in a function that it calls. It
-	// matters where the traced function is not on the stack, see [FramesOfTracing].
-	frames() (inProgram, inFunction int)
+	// frames is how many frames of its own a kernel stack begins with. It matters where the traced function is not on the stack, see
+	// [FramesOfTracing].
+	frames() int
 	// readsFtrace reports whether its programs read ftrace events, rather than types of a module.
 	readsFtrace() bool
 	// traps reports whether it is a trap in the traced program, which each call pays for, whatever the filter. Its links are pausable.

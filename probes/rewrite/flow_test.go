@@ -1,6 +1,7 @@
 package rewrite
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -327,28 +328,34 @@ func TestSpliceSaves(t *testing.T) {
 		"Exit")
 }
 
-// A call stays where the body lacks something.
-func TestSpliceNot(t *testing.T) {
+// A body must find its stack and room for the registers below the caller's frame; StackLeft returns what it finds in any case.
+func TestSpliceStack(t *testing.T) {
 	end := asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
 	three := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1), asm.Mov.Reg(asm.R7, asm.R2), asm.Mov.Reg(asm.R8, asm.R2)}
 	calling := append(three, asm.FnKtimeGetNs.Call())
+	word := asm.Instructions{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}
+	const no = "520 bytes of stack are used, a program can have 512"
 	for _, test := range []struct {
-		name   string
-		body   asm.Instructions
-		frame  int
-		called bool
+		name  string
+		body  asm.Instructions
+		frame int
+		err   string
 	}{
-		{"room for registers", append(calling, end...), StackSize - 8, false},
-		{"no room for registers", append(calling, end...), StackSize, true},
-		{"registers of calls that it does not make", append(three, end...), StackSize, false},
-		{"stack", append(asm.Instructions{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}, end...), StackSize - 8, false},
-		{"no stack", append(asm.Instructions{asm.StoreImm(asm.RFP, -8, 0, asm.Word)}, end...), StackSize, true},
-		{"frame pointer", append(asm.Instructions{asm.StoreMem(asm.RFP, -8, asm.RFP, asm.DWord)}, end...), 16, true},
+		{"room for registers", append(calling, end...), StackSize - 8, ""},
+		{"no room for registers", append(calling, end...), StackSize, no},
+		{"registers of calls that it does not make", append(three, end...), StackSize, ""},
+		{"stack", append(word, end...), StackSize - 8, ""},
+		{"no stack", append(word, end...), StackSize, no},
+		{"frame pointer", append(asm.Instructions{asm.StoreMem(asm.RFP, -8, asm.RFP, asm.DWord)}, end...), 16,
+			"the frame pointer is used otherwise than for loads and stores"},
 	} {
 		f := flowOf(t, caller)
-		f.Splice("f", flowOf(t, test.body), test.frame)
-		if Calls(f.Insns, "f") != test.called {
-			t.Errorf("%s: got\n%s", test.name, f.text(t))
+		err := f.Splice("f", flowOf(t, test.body), test.frame)
+		if fmt.Sprint(err) != cmp.Or(test.err, "<nil>") || Calls(f.Insns, "f") != (err != nil) {
+			t.Errorf("%s: %v, got\n%s", test.name, err, f.text(t))
 		}
+	}
+	if left := flowOf(t, caller).StackLeft("f", 16); left != StackSize-16-2*8 {
+		t.Errorf("%d bytes are left", left)
 	}
 }

@@ -55,13 +55,7 @@ func FrameSize(insns asm.Instructions) int {
 	return align(deepest, 8)
 }
 
-// StackSize is MAX_BPF_STACK of the kernel: what the frames of a call chain may use together, each rounded up to stackRound.
-const (
-	StackSize  = 512
-	stackRound = 32
-)
-
-// Charged returns how much stack the kernel counts for a function with a frame of that size.
-func Charged(frame int) int { return align(max(frame, 1), stackRound) }
+// StackSize is MAX_BPF_STACK of the kernel: how many bytes of stack a program may use.
+const StackSize = 512
 
 func align(n, to int) int { return (n + to - 1) &^ (to - 1) }

@@ -1,33 +1,43 @@
 package rewrite
 
 import (
+	"errors"
+	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
 )
 
-// Splice inlines a body in place of the calls of a function. A call costs time and hides the result from its caller. After a call, the
-// verifier of 5.10 compares every number of every state (__mark_reg_unknown), so that it follows paths again without need. Splice returns
-// how much stack the function then uses, or 0 if the body stays a function because the stack below the caller's frame does not suffice.
-func (f *Flow) Splice(function string, body *Flow, frame int) (stack int) {
+// Splice inlines a body in place of the calls of a function, with its stack below the frame of the caller. A call costs time and hides the
+// result from its caller. After a call, the verifier of 5.10 compares every number of every state (__mark_reg_unknown), so that it follows
+// paths again without need. And a function reads its caller's frame by a register, which verifiers before 6.8 do not follow, see [direct].
+func (f *Flow) Splice(function string, body *Flow, frame int) error {
 	deep := FrameSize(body.Insns)
 	if deep > 0 && !movable(body.Insns) {
-		return 0
+		return errors.New("the frame pointer is used otherwise than for loads and stores")
 	}
 	calls := f.calls(function)
 	live := f.live(f.effects(), make([]bool, len(f.Insns)))
-	for _, i := range calls {
-		stack = max(stack, frame+deep+8*len(body.rename(live[i]).saved))
-	}
-	if stack > StackSize {
-		return 0
-	}
 	low := body.lowered(frame)
 	for _, i := range slices.Backward(calls) {
 		n := body.rename(live[i])
+		if stack := frame + deep + 8*len(n.saved); stack > StackSize {
+			return fmt.Errorf("%d bytes of stack are used, a program can have %d", stack, StackSize)
+		}
 		f.replace(i, low.named(n).saving(n.saved, frame+deep))
 	}
-	return max(stack, 1)
+	return nil
+}
+
+// StackLeft returns how many bytes of stack any body may use that Splice puts in place of the calls of a function, whatever registers it uses.
+func (f *Flow) StackLeft(function string, frame int) int {
+	left := StackSize - frame
+	live := f.live(f.effects(), make([]bool, len(f.Insns)))
+	for _, i := range f.calls(function) {
+		left = min(left, StackSize-frame-8*bits.OnesCount16(uint16(live[i]&saved)))
+	}
+	return left
 }
 
 // calls returns where a function is called.
