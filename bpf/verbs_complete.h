@@ -666,7 +666,6 @@ int uretprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct verbs_poller *c = verbs_pollers_of(thread);
 	int n = (int)KPROBE_RET(ctx);
-	struct verbs_complete e;
 	__u32 i;
 
 	if (!c) {
@@ -679,6 +678,8 @@ int uretprobe_verbs_complete__poll_cq(struct kprobe_regs *ctx)
 		polled(&c->times);
 	if (n > 0) {
 		if (!bpf_probe_read_user(&c->wc, sizeof(c->wc), (void *)(c->poll.wc + i * sizeof(c->wc))) && completed(c, ~0)) {
+			struct verbs_complete e; /* here, so that it shares its stack with what completed() has there */
+
 			__builtin_memset(&e.has, 0, sizeof(e.has));
 			EMIT(verbs_complete, ctx, &e, c, ~0);
 		}
@@ -698,7 +699,6 @@ int uprobe_verbs_complete__end_poll(struct kprobe_regs *ctx)
 {
 	struct iterated *at_hand = over(KPROBE_ARG0(ctx), COMPLETIONS_AWAITED);
 	struct verbs_poller *c;
-	struct verbs_complete e;
 
 	if (!at_hand)
 		return 0;
@@ -714,6 +714,8 @@ int uprobe_verbs_complete__end_poll(struct kprobe_regs *ctx)
 	if (!(at_hand->read & QP_READ))
 		c->wc.qp_num = qp_of(KPROBE_ARG0(ctx), c->wc.wr_id);
 	if (completed(c, at_hand->read)) {
+		struct verbs_complete e;
+
 		__builtin_memset(&e.has, 0, sizeof(e.has));
 		EMIT(verbs_complete, ctx, &e, c, at_hand->read);
 	}

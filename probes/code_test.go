@@ -225,7 +225,7 @@ func TestStages(t *testing.T) {
 func TestStackLeft(t *testing.T) {
 	little := map[string]int{
 		"nvme:setup_cmd": 88, "ib:modify_qp": 88, "mlx5:modify_qp": 96, "rdma:qp": 104, "ib:reg_mr": 104, "mlx5:reg_user_mr_dmabuf": 112,
-		"verbs:complete": 112, "nvme:complete_rq": 120, "mlx5:reg_user_mr": 120, "ib:dereg_mr": 136,
+		"nvme:complete_rq": 120, "mlx5:reg_user_mr": 120, "ib:dereg_mr": 136,
 	}
 	c := load(t)
 	for _, p := range c.Probes() {
