@@ -145,7 +145,8 @@ func TestVMScriptRdmaErrorsFlows(t *testing.T) {
 		switch {
 		case sends == "": // a busy machine did not even get to the last retry
 		case strings.Contains(f.args, "killed") && (sends != "RETRY_EXC_ERR" || receives != ""),
-			strings.Contains(f.args, "rnr") && (sends != "RNR_RETRY_EXC_ERR" || receives != ""),
+			// rxe of 5.10 was seen to flush one of the four
+			strings.Contains(f.args, "rnr") && (sends != "RNR_RETRY_EXC_ERR" && sends != "WR_FLUSH_ERR" || receives != ""),
 			strings.Contains(f.args, "rkey") && (sends != "REM_ACCESS_ERR" && sends != "RETRY_EXC_ERR" || receives != "WR_FLUSH_ERR" && receives != ""):
 			t.Errorf("%s fails with %s, and its peer with %q", f.args, sends, receives)
 		}
