@@ -20,6 +20,9 @@ import (
 	"time"
 )
 
+// full reports whether the long forms are run (FULL=1 of .ci/vmtest). CI has no time for all that differs little.
+func full() bool { return *soak > time.Minute }
+
 var soak = flag.Duration("soak", 20*time.Second, "how long TestVMSoak and TestVMSoakVerbs keep everything busy")
 
 // everything is all probes of RDMA and NVMe that are traced, not read.

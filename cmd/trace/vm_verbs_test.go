@@ -186,8 +186,12 @@ var verbsRuns = []struct{ options, opcode string }{
 // What a program posts and polls is what it counts itself, however it posts, whether it began before trace or after.
 func TestVMVerbs(t *testing.T) {
 	path := buildDatapath(t)
-	for _, run := range verbsRuns {
-		for _, running := range []bool{true, false} {
+	for i, run := range verbsRuns {
+		began := []bool{true, false}
+		if !full() {
+			began = began[i%2 : i%2+1]
+		}
+		for _, running := range began {
 			t.Run(fmt.Sprintf("%s running=%t", run.options, running), func(t *testing.T) {
 				var d *datapath
 				found := []string{"trace: verbs: /"} // the library itself; ibv_wr_* and ibv_start_poll are found apart
