@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,30 +13,37 @@ import (
 var completeRuns = []struct{ options, opcode string }{
 	{"count=200 lines=1", "SEND"},
 	{"op=write batch=7 signal=7 count=210 sges=3 lines=1", "RDMA_WRITE"},
-	{"op=write_imm signal=20 count=400 lines=1", "RDMA_WRITE_WITH_IMM"},
-	{"op=read ids=same lines=1", "RDMA_READ"},
 	{"op=write ids=same signal=5 count=300 entries=1 lines=1", "RDMA_WRITE"},
 	{"type=ud op=send_imm lines=1", "SEND_WITH_IMM"},
-	{"srq=1 qps=2 onecq=1 lines=1", "SEND"},
 	{"threads=8 count=100 onecq=1 lines=1", "SEND"},
 	{"threads=4 ids=same count=400", "SEND"},
 	{"qps=4 threads=3 batch=4 entries=1 signal=4 count=120 lines=1", "SEND"},
 	{"api=wr op=write_imm batch=7 signal=7 count=210 lines=1", "RDMA_WRITE_WITH_IMM"},
 	{"api=wr qps=2 threads=4 batch=2 count=100 lines=1", "SEND"},
 	{"pollers=3 threads=3 op=write count=300 lines=1", "RDMA_WRITE"},
-	{"op=write fail=rkey count=20 lines=1", "RDMA_WRITE"},
 	{"op=write fail=rkey count=20 signal=5 lines=1", "RDMA_WRITE"},
-	{"fail=rnr count=20 signal=20 ids=same lines=1", "SEND"},
 	{"cq=ex srq=1 qps=2 onecq=1 lines=1", "SEND"},
 	{"cq=ex fail=rnr count=20 signal=20 ids=same lines=1", "SEND"},
 	{"cq=bare api=wr op=write qps=2 threads=4 batch=2 count=100 lines=1", "RDMA_WRITE"},
 }
 
+// moreCompleteRuns come with FULL=1: each differs little from one above.
+var moreCompleteRuns = []struct{ options, opcode string }{
+	{"op=write_imm signal=20 count=400 lines=1", "RDMA_WRITE_WITH_IMM"},
+	{"op=read ids=same lines=1", "RDMA_READ"},
+	{"srq=1 qps=2 onecq=1 lines=1", "SEND"},
+	{"op=write fail=rkey count=20 lines=1", "RDMA_WRITE"},
+	{"fail=rnr count=20 signal=20 ids=same lines=1", "SEND"},
+}
+
 // Each completion of a send queue is joined with the post of its request, whatever asks for a completion, and however many threads post and
 // poll: the latency is between what the program measured inside and around the calls, and what is retired are all requests.
 func TestVMVerbsComplete(t *testing.T) {
-	path := buildDatapath(t)
-	for _, run := range completeRuns {
+	path, runs := buildDatapath(t), completeRuns
+	if full() {
+		runs = slices.Concat(runs, moreCompleteRuns)
+	}
+	for _, run := range runs {
 		t.Run(run.options, func(t *testing.T) {
 			d := startDatapath(t, path, strings.Fields(run.options)...)
 			trace := start(t, "verbs:complete")
