@@ -71,20 +71,28 @@ func (tr *tracing) stderrLine() string {
 // endsWithin checks that the command ends in time and with a status, and returns the rest of its standard error.
 func (tr *tracing) endsWithin(limit time.Duration, status int) string {
 	tr.Helper()
+	took, rest := tr.ends(status)
+	if took > limit {
+		tr.Errorf("it took %v to end", took)
+	}
+	return rest
+}
+
+// ends checks that the command ends with a status, and returns how long it took and the rest of its standard error.
+func (tr *tracing) ends(status int) (took time.Duration, rest string) {
+	tr.Helper()
 	defer time.AfterFunc(30*time.Second, func() { tr.cmd.Process.Kill() }).Stop()
 	began := time.Now()
-	rest, err := io.ReadAll(tr.stderr)
+	text, err := io.ReadAll(tr.stderr)
 	if err != nil {
 		tr.Fatal(err)
 	}
 	tr.cmd.Wait()
-	if took := time.Since(began); took > limit {
-		tr.Errorf("it took %v to end", took)
-	}
+	took = time.Since(began)
 	if got := tr.cmd.ProcessState; got.ExitCode() != status {
-		tr.Errorf("ended with %v, want %d; its output:\n%s", got, status, rest)
+		tr.Errorf("ended with %v, want %d; its output:\n%s", got, status, text)
 	}
-	return string(rest)
+	return took, string(text)
 }
 
 func TestEndsOnSignal(t *testing.T) {
@@ -96,12 +104,18 @@ func TestEndsOnSignal(t *testing.T) {
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT} {
 		for _, program := range []string{silent, "syscall:enter"} {
 			t.Run(fmt.Sprintf("%v/%s", sig, program), func(t *testing.T) {
-				tr := startTrace(t, program)
-				go io.Copy(io.Discard, tr.stdout)
-				if err := tr.cmd.Process.Signal(sig); err != nil {
-					t.Fatal(err)
+				var took time.Duration
+				for range 3 { // other tests may keep all CPUs busy
+					tr := startTrace(t, program)
+					go io.Copy(io.Discard, tr.stdout)
+					if err := tr.cmd.Process.Signal(sig); err != nil {
+						t.Fatal(err)
+					}
+					if took, _ = tr.ends(exitOK); took <= time.Second {
+						return
+					}
 				}
-				tr.endsWithin(time.Second, exitOK)
+				t.Errorf("it took %v to end", took)
 			})
 		}
 	}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -25,10 +24,6 @@ var completeRuns = []struct{ options, opcode string }{
 	{"cq=ex srq=1 qps=2 onecq=1 lines=1", "SEND"},
 	{"cq=ex fail=rnr count=20 signal=20 ids=same lines=1", "SEND"},
 	{"cq=bare api=wr op=write qps=2 threads=4 batch=2 count=100 lines=1", "RDMA_WRITE"},
-}
-
-// moreCompleteRuns come with FULL=1: each differs little from one above.
-var moreCompleteRuns = []struct{ options, opcode string }{
 	{"op=write_imm signal=20 count=400 lines=1", "RDMA_WRITE_WITH_IMM"},
 	{"op=read ids=same lines=1", "RDMA_READ"},
 	{"srq=1 qps=2 onecq=1 lines=1", "SEND"},
@@ -39,21 +34,34 @@ var moreCompleteRuns = []struct{ options, opcode string }{
 // Each completion of a send queue is joined with the post of its request, whatever asks for a completion, and however many threads post and
 // poll: the latency is between what the program measured inside and around the calls, and what is retired are all requests.
 func TestVMVerbsComplete(t *testing.T) {
-	path, runs := buildDatapath(t), completeRuns
-	if full() {
-		runs = slices.Concat(runs, moreCompleteRuns)
+	path := buildDatapath(t)
+	var programs []*datapath
+	for _, run := range completeRuns {
+		programs = append(programs, startDatapath(t, path, strings.Fields(run.options)...))
 	}
-	for _, run := range runs {
+	trace := start(t, "verbs:complete")
+	totals, requests := make([]datapathTotals, len(programs)), make([][]datapathRequest, len(programs))
+	for i, d := range programs {
+		totals[i], requests[i] = d.finishLines(t)
+	}
+	events := make(map[int64][]jsonEvent) // by process
+	for _, e := range trace.stop(t) {
+		pid := e.num(t, "pid")
+		events[pid] = append(events[pid], e)
+	}
+	for i, run := range completeRuns {
 		t.Run(run.options, func(t *testing.T) {
-			d := startDatapath(t, path, strings.Fields(run.options)...)
-			trace := start(t, "verbs:complete")
-			totals, requests := d.finishLines(t)
-			events := trace.stop(t)
-			checkCompleted(t, totals, run.opcode, events)
+			pid := int64(programs[i].cmd.Process.Pid)
+			own := events[pid]
+			delete(events, pid)
+			checkCompleted(t, totals[i], run.opcode, own)
 			if strings.Contains(run.options, "lines=1") {
-				checkLatencies(t, requests, events, strings.Contains(run.options, "ids=same"))
+				checkLatencies(t, requests[i], own, strings.Contains(run.options, "ids=same"))
 			}
 		})
+	}
+	for pid, other := range events {
+		t.Errorf("%d events of another process, %d", len(other), pid)
 	}
 }
 
