@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -19,6 +20,8 @@ type Catalog struct {
 	origins map[string]*origin // by the name of the probe
 	objects map[string]*object // by group
 	cgroups *kernel.Cgroups
+
+	stackLeft sync.Map // what StackLeft has returned, by *event.Probe
 }
 
 // Load reads the catalog from the embedded objects: the named groups, or all without names. It takes a millisecond or two for each.

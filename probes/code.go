@@ -21,6 +21,9 @@ type Code struct {
 	Text string
 }
 
+// LeastStack is how many bytes of stack the filter and the action of any probe may use.
+const LeastStack = 88
+
 // Span is Size bytes of the event from Offset.
 type Span struct{ Offset, Size int }
 

@@ -228,14 +228,19 @@ func TestStackLeft(t *testing.T) {
 		"nvme:complete_rq": 120, "mlx5:reg_user_mr": 120, "ib:dereg_mr": 136,
 	}
 	c := load(t)
+	least := rewrite.StackSize
 	for _, p := range c.Probes() {
 		left, err := c.StackLeft(p)
 		if err != nil || left >= rewrite.StackSize || left%8 != 0 {
 			t.Errorf("%s: %d bytes left, %v", p, left, err)
 		}
+		least = min(least, left)
 		if want, ok := little[p.String()]; left != want && (ok || left < 144) {
 			t.Errorf("%s leaves %d bytes of the stack, want %d, or 144 at least of all that are not named here", p, left, want)
 		}
+	}
+	if least != LeastStack {
+		t.Errorf("the least is %d, want %d", least, LeastStack)
 	}
 }
 

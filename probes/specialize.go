@@ -87,8 +87,19 @@ func (c *Code) sourced(body asm.Instructions, name string) asm.Instructions {
 }
 
 // StackLeft returns how many bytes of stack the filter and the action of a probe may use, each, besides the frames of the programs that call
-// them.
+// them. It reads all of them, of every variant, which takes milliseconds: code that needs no more than LeastStack need not ask.
 func (c *Catalog) StackLeft(p *event.Probe) (int, error) {
+	if left, found := c.stackLeft.Load(p); found {
+		return left.(int), nil
+	}
+	left, err := c.readStackLeft(p)
+	if err == nil {
+		c.stackLeft.Store(p, left)
+	}
+	return left, err
+}
+
+func (c *Catalog) readStackLeft(p *event.Probe) (int, error) {
 	o := c.objects[p.Group]
 	callers := append(o.callers(actionName(p)), o.callers(filterName(p))...)
 	spec, err := o.load(callers...)

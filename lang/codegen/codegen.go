@@ -258,8 +258,9 @@ type Part struct {
 type Spec struct {
 	Parts []Part // at most MaxParts
 	Vars  []Var
-	// Stack is how many bytes of stack the generated functions may use.
-	Stack int
+	// Stack is how many bytes of stack the generated functions may use. Code that needs more asks StackLeft, if it is set, how many there are.
+	Stack     int
+	StackLeft func() (int, error)
 	// Within restricts the events to those whose fields are in all of these sets.
 	Within []Within
 	// Cut is where kernel stacks are cut.

@@ -36,7 +36,7 @@ type gen struct {
 	spec   *Spec
 	letter byte // distinguishes the labels of the two functions
 	part   int
-	err    *LimitError
+	err    error
 
 	insns   asm.Instructions
 	targets []label // where each instruction jumps, or nowhere

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// Generate generates the filter and the action for a probe. Its error is a *LimitError.
+// Generate generates the filter and the action for a probe. Its error is a *LimitError, or of StackLeft.
 //
 // The first instruction of both functions is a plain move. The caller gives it the function's name and type. The labels begin with
 // Spec.Prefix.
@@ -76,8 +76,15 @@ func (g *gen) begin(i int) mark {
 
 // end checks how much stack the part needs.
 func (g *gen) end(m mark, what string) {
-	if left := g.spec.Stack; g.deepest > left {
-		g.fail("%s need %d bytes of stack, but only %d are left", what, g.deepest, left)
+	if g.deepest > g.spec.Stack && g.spec.StackLeft != nil {
+		left, err := g.spec.StackLeft()
+		if err != nil && g.err == nil {
+			g.err = err
+		}
+		g.spec.Stack, g.spec.StackLeft = left, nil
+	}
+	if g.deepest > g.spec.Stack {
+		g.fail("%s need %d bytes of stack, but only %d are left", what, g.deepest, g.spec.Stack)
 	}
 	g.release(m)
 	g.comment = ""

@@ -49,7 +49,7 @@ type Options struct {
 	Questions func() bool
 	// CountsFailures makes them count the reads of a process's memory that fail.
 	CountsFailures bool
-	// StackLeft returns how many bytes of stack generated code for a probe may use.
+	// StackLeft returns how many bytes of stack generated code for a probe may use, at least [probes.LeastStack]; nil: all that a program has.
 	StackLeft func(*event.Probe) (int, error)
 	// CompareExchange reports whether the kernel supports atomic compare-and-exchange in BPF; nil: it does not.
 	CompareExchange func() bool
@@ -185,9 +185,8 @@ func (p *Plan) generate() (again bool, err error) {
 			Cut: p.cutOf(r.Probe), StackOf: r.Probe.StackOf, Within: p.within(r.Probe),
 		}
 		if p.Options.StackLeft != nil {
-			if code.Stack, err = p.Options.StackLeft(r.Probe); err != nil {
-				return false, err
-			}
+			code.Stack = probes.LeastStack
+			code.StackLeft = func() (int, error) { return p.Options.StackLeft(r.Probe) }
 		}
 		code.Lost.Map, code.Lost.Offset = probes.LostCounter(r.Probe)
 		var sites []*Site

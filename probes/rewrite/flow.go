@@ -22,9 +22,12 @@ const nowhere = -1
 // New resolves the jumps of a function: numbers in a compiled object, or labels in generated code. It drops the labels.
 func New(insns asm.Instructions) (*Flow, error) {
 	f := &Flow{Insns: make(asm.Instructions, len(insns)), targets: make([]int, len(insns))}
-	labels, indexes := make(map[string]int), make(map[asm.RawInstructionOffset]int, len(insns))
+	labels, indexes := make(map[string]int), make([]int, 0, len(insns)) // by raw offset; some instructions take two places
 	for it := insns.Iterate(); it.Next(); {
-		indexes[it.Offset] = it.Index
+		for len(indexes) < int(it.Offset) {
+			indexes = append(indexes, nowhere)
+		}
+		indexes = append(indexes, it.Index)
 		if label := it.Ins.Symbol(); label != "" {
 			labels[label] = it.Index
 		}
@@ -35,18 +38,22 @@ func New(insns asm.Instructions) (*Flow, error) {
 			return nil, fmt.Errorf("instruction %d is invalid", it.Index)
 		}
 		if jumps(ins) {
-			var found bool
 			if label := ins.Reference(); label != "" {
-				target, found = labels[label]
-			} else {
-				target, found = indexes[it.Offset+1+asm.RawInstructionOffset(ins.Offset)]
+				if at, found := labels[label]; found {
+					target = at
+				}
+				ins = ins.WithReference("")
+			} else if at := int(it.Offset) + 1 + int(ins.Offset); at >= 0 && at < len(indexes) {
+				target = indexes[at]
 			}
-			if !found {
-				return nil, fmt.Errorf("instruction %d jumps nowhere: %v", it.Index, ins)
+			if target == nowhere {
+				return nil, fmt.Errorf("instruction %d jumps nowhere: %v", it.Index, *it.Ins)
 			}
-			ins = ins.WithReference("")
 		}
-		f.Insns[it.Index], f.targets[it.Index] = ins.WithSymbol(""), target
+		if ins.Symbol() != "" {
+			ins = ins.WithSymbol("")
+		}
+		f.Insns[it.Index], f.targets[it.Index] = ins, target
 	}
 	return f, nil
 }
@@ -74,7 +81,13 @@ func (f *Flow) Function(name string) (asm.Instructions, error) {
 // remove removes instructions. A jump to one of them goes to what follows it. The kernel requires a function's type and a line of source at
 // its beginning, so these move to the next instruction.
 func (f *Flow) remove(out []bool) {
-	kept := &Flow{}
+	left := 0
+	for _, o := range out {
+		if !o {
+			left++
+		}
+	}
+	kept := &Flow{make(asm.Instructions, 0, left), make([]int, 0, left)}
 	moved := make([]int, len(f.Insns))
 	var fn *btf.Func
 	var source fmt.Stringer

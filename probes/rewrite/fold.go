@@ -244,6 +244,8 @@ func (x *folder) apply() {
 			x.Insns[i] = asm.Mov.Imm(ins.Dst, int32(v.n)).WithMetadata(ins.Metadata)
 		}
 	}
+	x.remove(out) // at once, as this is most of a program
+	out = make([]bool, len(x.Insns))
 	for effects := x.effects(); x.idle(effects, out); {
 	}
 	x.remove(out)
