@@ -9,7 +9,7 @@ import (
 
 // TestVMDifferentialKept runs the differential test of beginnings on the kernel of a virtual machine.
 func TestVMDifferentialKept(t *testing.T) {
-	*keptPrograms = 50
+	*keptPrograms = 100
 	if flag.Lookup("full").Value.String() == "true" {
 		*keptPrograms = 2000
 	}

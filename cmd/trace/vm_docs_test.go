@@ -15,15 +15,12 @@ import (
 )
 
 // TestVMDocs runs every command of the documents on real devices: those with a live output, whose lines must come, and those without, which
-// must attach and trace for a while. The short form has the commands of what is read first.
+// must attach and trace for a while.
 func TestVMDocs(t *testing.T) {
 	TestDocLive(t)
 	dir := readersFolder(t)
-	ran, documents := 0, []string{"README.md", "docs/tutorial.md", "docs/troubleshooting.md"}
-	if full() {
-		documents = userDocs()
-	}
-	for _, doc := range documents {
+	ran := 0
+	for _, doc := range userDocs() {
 		for _, f := range fencesOf(readDoc(t, doc)) {
 			if f.info != "sh" {
 				continue
@@ -36,7 +33,7 @@ func TestVMDocs(t *testing.T) {
 			}
 		}
 	}
-	if ran < 30 {
+	if ran < 40 {
 		t.Errorf("the documents have %d commands", ran)
 	}
 }
