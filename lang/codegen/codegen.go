@@ -55,6 +55,7 @@ const (
 	OpNuma    // the NUMA node of the CPU
 	OpJiffies // the kernel's count of its ticks
 	OpGroup   // the group id of the current task
+	OpFrame   // the address of the stack on which the code runs: while it runs, no other has it
 	OpSignal  // sends the signal Args[0] if the process Args[1] runs: to it, or to its thread alone if Num is 1; what the helper returns
 
 	OpTruth  // Args[0] != 0

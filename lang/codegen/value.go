@@ -112,7 +112,7 @@ func (g *gen) optionalExpr(e *Expr) bool {
 		return known
 	}
 	switch e.Op {
-	case OpLit, OpAbsent, OpHasKey, OpRand, OpNuma, OpJiffies, OpGroup:
+	case OpLit, OpAbsent, OpHasKey, OpRand, OpNuma, OpJiffies, OpGroup, OpFrame:
 	case OpStack:
 		known = true
 	case OpField:
@@ -185,6 +185,8 @@ func (g *gen) eval(e *Expr, absent label) {
 		g.emit(asm.FnJiffies64.Call())
 	case OpGroup: // the upper half, bpf_get_current_uid_gid of kernel/bpf/helpers.c
 		g.emit(asm.FnGetCurrentUidGid.Call(), asm.RSh.Imm(asm.R0, 32))
+	case OpFrame:
+		g.emit(asm.Mov.Reg(asm.R0, frame))
 	case OpSignal:
 		g.signal(e, absent)
 	case OpCond:

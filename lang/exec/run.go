@@ -64,6 +64,7 @@ type Run struct {
 	sites     map[*event.Probe][]*siteRun // whole sites, for the shadow and for recorded events
 	moments   map[*ir.Clause]*block       // clauses that no event triggers
 	questions map[string]Answer           // by the names of their maps
+	pieces    incomplete
 	// rejected counts records that fail the conjuncts evaluated in user space.
 	rejected map[*event.Probe]uint64
 }
@@ -80,7 +81,8 @@ type siteRun struct {
 
 // Start creates the maps of a plan. Close releases them.
 func Start(p *plan.Plan, o Options) (*Run, error) {
-	r := &Run{plan: p, muted: o.Muted, unshown: o.Unshown, record: o.Record, kernel: map[string]*ebpf.Map{}, halves: map[string][2]*ebpf.Map{}, moments: map[*ir.Clause]*block{}, rejected: map[*event.Probe]uint64{}}
+	r := &Run{plan: p, muted: o.Muted, unshown: o.Unshown, record: o.Record, kernel: map[string]*ebpf.Map{}, halves: map[string][2]*ebpf.Map{}, moments: map[*ir.Clause]*block{}, rejected: map[*event.Probe]uint64{},
+		pieces: incomplete{all: map[execution]*pieces{}}}
 	err := r.start(o)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -392,83 +394,6 @@ func (r *Run) ExitStatus() (status int, asked bool) {
 		return 0, false
 	}
 	return *r.machine.status, true
-}
-
-// Event runs what is left of a site for a record. It reports whether anything was printed.
-func (r *Run) Event(e *event.Event) (printed bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.parts[e.Layout().ID]
-	if s.shadow {
-		return false, r.follow(s, e)
-	}
-	if s.recorded {
-		return false, r.record(e)
-	}
-	if r.machine.stopped {
-		return false, nil
-	}
-	r.machine.printed = false
-	passed, err := s.run(r.machine, e, s.stacks)
-	if !passed {
-		r.rejected[e.Probe]++
-	}
-	return r.machine.printed, err
-}
-
-// Replay runs the program on an event of a recording. It calls printed after each clause that printed something.
-func (r *Run) Replay(e *event.Event, printed func() error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	wanted := false
-	defer func() {
-		if !wanted {
-			r.rejected[e.Probe]++
-		}
-	}()
-	for _, s := range r.sites[e.Probe] {
-		if r.machine.stopped {
-			break
-		}
-		r.machine.printed = false
-		passed, err := s.run(r.machine, e, r.plan.Recorded)
-		if err != nil {
-			return err
-		}
-		wanted = wanted || passed
-		if !r.machine.printed {
-			continue
-		}
-		if err := printed(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// follow runs the whole program on an event in the second machine.
-func (r *Run) follow(part *siteRun, e *event.Event) error {
-	for _, s := range r.sites[e.Probe] {
-		if r.shadow.stopped {
-			break
-		}
-		if _, err := s.run(r.shadow, e, part.stacks); err != nil {
-			return fmt.Errorf("second run: %w", err)
-		}
-	}
-	return nil
-}
-
-func (s *siteRun) run(m *machine, e *event.Event, stacks map[ir.StackUse]int) (bool, error) {
-	sc := &s.scope
-	sc.setting, sc.event, sc.machine, sc.stacks = m.setting(0), e, m, stacks
-	if s.pred != nil {
-		v, err := s.pred.eval(sc)
-		if err != nil || v != true {
-			return false, err
-		}
-	}
-	return true, m.run(s.block, sc)
 }
 
 // Acts returns what the program did to this machine.

@@ -19,6 +19,8 @@ type kernelizer struct {
 	vars int // index in code.Vars of the site's first variable
 	// copies is how often the loops around a statement repeat it; 0 outside of loops.
 	copies int
+	// pieces reports that the site sends more than one record of an event.
+	pieces bool
 }
 
 // kernelizer returns one for a site. Without code it only tries.
@@ -251,6 +253,26 @@ func (k *kernelizer) member(e *ir.Expr, out *codegen.Expr) (*codegen.Expr, *Obst
 	return nil, k.cannot(e, tupleOfMap)
 }
 
+// body returns the statements of the site for the kernel, which can run them.
+func (k *kernelizer) body() []codegen.Stmt {
+	before := len(k.plan.Parts)
+	body, _ := k.stmts(k.site.Stmts)
+	if most(body...) <= 1 {
+		return body
+	}
+	k.plan.Parts, k.pieces = k.plan.Parts[:before], true
+	body, _ = k.stmts(k.site.Stmts)
+	body, _ = k.marker().mark(body, nothing, false)
+	return body
+}
+
+func (k *kernelizer) marker() *marker {
+	return &marker{
+		pieceOf: func(s *codegen.Emit) *Piece { return k.plan.Parts[s.ID].Piece },
+		last:    func() *codegen.Emit { return k.plan.emit(&Part{Site: k.site, Piece: &Piece{Last: true}}, nil, nil, k) },
+	}
+}
+
 // stmts returns statements for the kernel. Statements that only user space can run become records: one record for each run of
 // adjacent statements.
 func (k *kernelizer) stmts(in []ir.Stmt) ([]codegen.Stmt, *Obstacle) {
@@ -412,6 +434,9 @@ func (k *kernelizer) update(s *ir.UpdateStmt) (codegen.Stmt, *Obstacle) {
 // send emits a record with what statements in user space need: fields, and what only the kernel has: variables, stacks and maps.
 func (k *kernelizer) send(in []ir.Stmt) (codegen.Stmt, *Obstacle) {
 	s := &Part{Site: k.site}
+	if k.pieces {
+		s.Piece = &Piece{}
+	}
 	var slots []*ir.Expr
 	var obst *Obstacle
 	replace := func(e *ir.Expr) *ir.Expr {

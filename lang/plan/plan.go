@@ -127,6 +127,8 @@ type Part struct {
 	Prints bool
 	// Stacks maps a stack to the value of the record that is its number.
 	Stacks map[ir.StackUse]int
+	// Piece is the record's place in the event's output; nil: the record is all of it.
+	Piece *Piece
 	// Shadow records are for the second run of a comparison, recorded ones for a file.
 	Shadow, Recorded bool
 }
@@ -326,7 +328,7 @@ func (p *Plan) part(b *Site, code *codegen.Spec) codegen.Part {
 		out.Late = out.Late || readsMap(c.e)
 	}
 	if b.InUser == nil && !b.Prints && len(b.User) == 0 {
-		out.Body, _ = l.stmts(b.Stmts)
+		out.Body = l.body()
 		return out
 	}
 	rest := &Part{Site: b, Stmts: b.Stmts, Prints: b.Prints}
@@ -426,8 +428,9 @@ func (p *Plan) emit(s *Part, fields []*event.Field, values []*ir.Expr, l *kernel
 	slices.SortFunc(fields, func(a, b *event.Field) int {
 		return slices.Index(s.Site.Probe.Fields, a) - slices.Index(s.Site.Probe.Fields, b)
 	})
-	types := make([]event.Type, len(values))
+	types, code := make([]event.Type, len(values)), make([]*codegen.Expr, len(values))
 	for i, v := range values {
+		code[i], _ = l.expr(v)
 		switch types[i] = v.Type; {
 		case v.Type.Kind == format.Stack:
 			types[i] = ir.Natural64
@@ -435,14 +438,17 @@ func (p *Plan) emit(s *Part, fields []*event.Field, values []*ir.Expr, l *kernel
 			types[i] = ir.Integer64
 		}
 	}
+	if s.Piece != nil {
+		s.Piece.Run = len(values)
+		types, code = append(types, ir.Natural64), append(code, &codegen.Expr{Op: codegen.OpFrame, Type: codegen.Type{Kind: codegen.Uint}})
+	}
 	s.layout = event.NewLayout(len(p.Parts), s.Site.Probe, fields, types)
 	p.Parts = append(p.Parts, s)
 	out := &codegen.Emit{ID: uint64(s.layout.ID), Size: s.layout.Size}
 	for _, c := range s.layout.Copies() {
 		out.Copies = append(out.Copies, codegen.Copy(c))
 	}
-	for i, v := range values {
-		e, _ := l.expr(v)
+	for i, e := range code {
 		to, presence := s.layout.Slot(i)
 		out.Values = append(out.Values, codegen.Slot{Value: e, To: to, Presence: presence})
 	}

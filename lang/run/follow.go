@@ -37,6 +37,9 @@ func (l *Live) follow(ctx context.Context, end func(), session *probes.Session, 
 	}
 	unwatch := l.watch(ctx, session)
 	err := session.Read(ctx, l.event)
+	if err == nil {
+		err = l.exec.Unfinished()
+	}
 	unwatch()                            // it must not report more losses than the last counts have
 	counts, lossErr := l.counts(session) // before the end of -n detaches: records left unread then are not lost
 	end()

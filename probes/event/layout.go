@@ -116,6 +116,9 @@ type Event struct {
 	raw    []byte
 }
 
+// Clone returns a copy that stays valid.
+func (e *Event) Clone() *Event { return &Event{e.Probe, e.layout, bytes.Clone(e.Record())} }
+
 // Layout returns the layout of the record.
 func (e *Event) Layout() *Layout { return e.layout }
 

@@ -1,0 +1,104 @@
+package exec
+
+import (
+	"fmt"
+
+	"trace/lang/ir"
+	"trace/probes/event"
+)
+
+// Event runs what is left of a site for a record, or for all records of an event with the last one. It reports whether anything was printed.
+func (r *Run) Event(e *event.Event) (printed bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.parts[e.Layout().ID]
+	if s.shadow {
+		return false, r.follow(s, e)
+	}
+	if s.recorded {
+		return false, r.record(e)
+	}
+	if part := r.plan.Parts[e.Layout().ID]; part.Piece != nil {
+		return r.left(r.pieces.add(part, e)...)
+	}
+	return r.left(e)
+}
+
+// Unfinished prints what has arrived of the events whose last record was lost. The caller has read all records.
+func (r *Run) Unfinished() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, err := r.left(r.pieces.rest()...)
+	return err
+}
+
+// left runs what is left of sites for records.
+func (r *Run) left(records ...*event.Event) (printed bool, err error) {
+	r.machine.printed = false
+	for _, e := range records {
+		s := r.parts[e.Layout().ID]
+		if r.machine.stopped || err != nil {
+			break
+		}
+		var passed bool
+		if passed, err = s.run(r.machine, e, s.stacks); !passed {
+			r.rejected[e.Probe]++
+		}
+	}
+	return r.machine.printed, err
+}
+
+// Replay runs the program on an event of a recording. It calls printed after each clause that printed something.
+func (r *Run) Replay(e *event.Event, printed func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wanted := false
+	defer func() {
+		if !wanted {
+			r.rejected[e.Probe]++
+		}
+	}()
+	for _, s := range r.sites[e.Probe] {
+		if r.machine.stopped {
+			break
+		}
+		r.machine.printed = false
+		passed, err := s.run(r.machine, e, r.plan.Recorded)
+		if err != nil {
+			return err
+		}
+		wanted = wanted || passed
+		if !r.machine.printed {
+			continue
+		}
+		if err := printed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow runs the whole program on an event in the second machine.
+func (r *Run) follow(part *siteRun, e *event.Event) error {
+	for _, s := range r.sites[e.Probe] {
+		if r.shadow.stopped {
+			break
+		}
+		if _, err := s.run(r.shadow, e, part.stacks); err != nil {
+			return fmt.Errorf("second run: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *siteRun) run(m *machine, e *event.Event, stacks map[ir.StackUse]int) (bool, error) {
+	sc := &s.scope
+	sc.setting, sc.event, sc.machine, sc.stacks = m.setting(0), e, m, stacks
+	if s.pred != nil {
+		v, err := s.pred.eval(sc)
+		if err != nil || v != true {
+			return false, err
+		}
+	}
+	return true, m.run(s.block, sc)
+}
