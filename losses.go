@@ -11,7 +11,7 @@ type ProbeStats struct {
 	Probe, Variant string
 	// Seen events happened, and Rejected ones no clause wanted.
 	Seen, Rejected uint64
-	// Delivered records came from the kernel: an event may send one or more for each clause, and none if its clauses run in the kernel.
+	// Delivered records came from the kernel: an event may send one for each clause, and none if its clauses run in the kernel.
 	Delivered uint64
 	Lost      Lost
 	// Undecoded records came, but could not be read.

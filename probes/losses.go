@@ -17,7 +17,7 @@ type Losses struct {
 	// which some clause of the program wanted, and Rejected. See Request.
 	Counted                  bool
 	Events, Passed, Rejected uint64
-	// Delivered counts records that were read; an event may send one or more for each clause. Undecoded ones were not whole.
+	// Delivered counts records that were read; an event may send one for each clause. Undecoded ones were not whole.
 	Delivered, Undecoded uint64
 	// RingBuffer counts records that were lost because the ring buffer was full.
 	RingBuffer uint64

@@ -56,7 +56,9 @@ func (r *records) deliver(record []byte, e *event.Event, fn func(*event.Event) e
 	if err != nil {
 		return err
 	}
-	k.delivered[e.Layout().ID].Add(1)
+	if !e.Layout().Partial {
+		k.delivered[e.Layout().ID].Add(1)
+	}
 	return fn(e)
 }
 

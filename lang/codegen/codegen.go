@@ -56,6 +56,7 @@ const (
 	OpJiffies // the kernel's count of its ticks
 	OpGroup   // the group id of the current task
 	OpFrame   // the address of the stack on which the code runs: while it runs, no other has it
+	OpSent    // how many pieces the part has sent of this event
 	OpSignal  // sends the signal Args[0] if the process Args[1] runs: to it, or to its thread alone if Num is 1; what the helper returns
 
 	OpTruth  // Args[0] != 0
@@ -209,12 +210,14 @@ type (
 	// Jump ends the innermost Repeat or, with Continue, its turn.
 	Jump struct{ Continue bool }
 	// Emit sends a record to user space: ID as 64 bits, then copies of parts of the event, then values. A record without room is
-	// counted in Spec.Lost.
+	// counted in Spec.Lost. A Piece is one of several of an event, which count as one record: after one without room no other is sent. One
+	// that only Ends them is not sent if there are none.
 	Emit struct {
-		ID     uint64
-		Size   int // of the record, a multiple of 8
-		Copies []Copy
-		Values []Slot
+		ID          uint64
+		Size        int // of the record, a multiple of 8
+		Copies      []Copy
+		Values      []Slot
+		Piece, Ends bool
 	}
 	// Stop makes all BPF programs ignore further events, and ends the action: exit().
 	Stop struct{}

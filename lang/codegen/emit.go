@@ -52,6 +52,7 @@ type gen struct {
 
 	context int // where keepContext stores it
 	turn    int // where keepTurn stores it
+	sent    int // where the part has the number of pieces that it sent, less than 0 after one without room
 
 	pool    []asm.Register // callee-saved registers for values that are needed later
 	used    mark
@@ -380,4 +381,73 @@ func (g *gen) boundary(jump asm.JumpOp, bound int64, beyond label) {
 	if bound != math.MinInt64 {
 		g.branch(jump.Imm(asm.R0, int32(bound), ""), beyond)
 	}
+}
+
+// send sends a record to user space.
+func (g *gen) send(s *Emit) {
+	full, end := g.label(), g.label()
+	if s.Piece {
+		g.load(asm.R0, memory{frame, g.sent}, 8)
+		over := asm.JSLT
+		if s.Ends {
+			over = asm.JSLE
+		}
+		g.branch(over.Imm(asm.R0, 0, ""), end)
+	}
+	g.set(asm.R2, int64(s.Size))
+	g.set(asm.R3, 0)
+	g.call(asm.FnRingbufReserve, g.spec.Ring)
+	g.branch(asm.JEq.Imm(asm.R0, 0, ""), full)
+	// A register: kernels up to 5.10 do not let a BPF program store the address on the stack.
+	at := g.temp()
+	g.keep(at)
+	record := memory{at.reg, 0}
+	g.storeConst(record, int64(s.ID), 8)
+	g.gaps(record, s)
+	for _, c := range s.Copies {
+		g.read(c.From, c.Size)
+		g.copy(record.plus(c.To), memory{event, c.From}, c.Size)
+	}
+	for _, v := range s.Values {
+		presence := noPresence
+		if v.Presence != 0 {
+			presence = v.Presence
+		}
+		g.column(v.Value, v.Value.Type, record.plus(v.To), v.size(), presence)
+	}
+	g.emit(asm.Mov.Reg(asm.R1, at.reg), asm.Mov.Imm(asm.R2, 0), asm.FnRingbufSubmit.Call())
+	if s.Piece {
+		g.load(asm.R0, memory{frame, g.sent}, 8)
+		g.emit(asm.Add.Imm(asm.R0, 1))
+		g.store(memory{frame, g.sent}, asm.R0, 8)
+	}
+	g.jump(end)
+	g.place(full)
+	if s.Piece {
+		g.storeConst(memory{frame, g.sent}, -1, 8)
+	}
+	g.count(g.spec.Lost.Map, 0, g.spec.Lost.Offset)
+	g.place(end)
+}
+
+// sendsPieces reports whether statements send a piece.
+func sendsPieces(body []Stmt) bool {
+	return slices.ContainsFunc(body, func(s Stmt) bool {
+		switch s := s.(type) {
+		case *Emit:
+			return s.Piece
+		case *If:
+			return sendsPieces(s.Then) || sendsPieces(s.Else)
+		case *Repeat:
+			return sendsPieces(s.Body)
+		}
+		return false
+	})
+}
+
+// clearSent takes a 0 that the verifier does not know: it would follow every path again for each number of pieces that were sent before.
+func (g *gen) clearSent() {
+	g.direct(asm.R1, ZerosName, 0)
+	g.load(asm.R1, memory{asm.R1, 0}, 8)
+	g.store(memory{frame, g.sent}, asm.R1, 8)
 }

@@ -243,6 +243,10 @@ func (g *gen) variables(c *Part) {
 	}
 	exprs(c.Pred, use)
 	statements(c.Body, use)
+	if sendsPieces(c.Body) {
+		g.sent = g.alloc(8)
+		g.clearSent()
+	}
 }
 
 // statements calls use for the variables of statements.
@@ -416,37 +420,6 @@ func (g *gen) row(r Row, values []*Expr) int {
 		g.column(values[i], c.Type, memory{frame, row + c.Offset}, c.Type.width(), presence)
 	}
 	return row
-}
-
-// send sends a record to user space.
-func (g *gen) send(s *Emit) {
-	full, end := g.label(), g.label()
-	g.set(asm.R2, int64(s.Size))
-	g.set(asm.R3, 0)
-	g.call(asm.FnRingbufReserve, g.spec.Ring)
-	g.branch(asm.JEq.Imm(asm.R0, 0, ""), full)
-	// A register: kernels up to 5.10 do not let a BPF program store the address on the stack.
-	at := g.temp()
-	g.keep(at)
-	record := memory{at.reg, 0}
-	g.storeConst(record, int64(s.ID), 8)
-	g.gaps(record, s)
-	for _, c := range s.Copies {
-		g.read(c.From, c.Size)
-		g.copy(record.plus(c.To), memory{event, c.From}, c.Size)
-	}
-	for _, v := range s.Values {
-		presence := noPresence
-		if v.Presence != 0 {
-			presence = v.Presence
-		}
-		g.column(v.Value, v.Value.Type, record.plus(v.To), v.size(), presence)
-	}
-	g.emit(asm.Mov.Reg(asm.R1, at.reg), asm.Mov.Imm(asm.R2, 0), asm.FnRingbufSubmit.Call())
-	g.jump(end)
-	g.place(full)
-	g.count(g.spec.Lost.Map, 0, g.spec.Lost.Offset)
-	g.place(end)
 }
 
 func (s *Slot) size() int {

@@ -512,6 +512,38 @@ func TestLostRecords(t *testing.T) {
 	}
 }
 
+// After a piece without room no other is sent, and all count as one record. What ends them is sent only after others.
+func TestPieces(t *testing.T) {
+	skipUnlessPermitted(t)
+	number := codegen.Slot{Value: op(codegen.OpSent, u64t), To: 8, Presence: 16}
+	piece := func(id, size int) codegen.Stmt {
+		return &codegen.Emit{ID: uint64(id), Size: size, Values: []codegen.Slot{number}, Piece: true}
+	}
+	end := &codegen.Emit{ID: 9, Size: 24, Values: []codegen.Slot{number}, Piece: true, Ends: true}
+	const half = 1 << 13
+	for name, c := range map[string]struct {
+		body    []codegen.Stmt
+		records [][2]uint64 // ID and number
+		lost    uint64
+	}{
+		"all have room":      {[]codegen.Stmt{piece(1, 24), piece(2, 24), end}, [][2]uint64{{1, 0}, {2, 1}, {9, 2}}, 0},
+		"the second has not": {[]codegen.Stmt{piece(1, half), piece(2, half), piece(3, 24), end}, [][2]uint64{{1, 0}}, 1},
+		"there is none":      {[]codegen.Stmt{&codegen.If{Cond: truth(false), Then: []codegen.Stmt{piece(1, 24)}}, end}, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRunner(t, program(c.body...))
+			_, records := run(t, r, event(nil))
+			var got [][2]uint64
+			for _, b := range records {
+				got = append(got, [2]uint64{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])})
+			}
+			if lost, err := r.Lost(); !slices.Equal(got, c.records) || lost != c.lost || err != nil {
+				t.Errorf("%d, %d lost, want %d, %d lost; %v", got, lost, c.records, c.lost, err)
+			}
+		})
+	}
+}
+
 func TestSpans(t *testing.T) {
 	code, err := codegen.Generate(codegen.Spec{Stack: 200, Parts: []codegen.Part{
 		{Pred: is(codegen.OpAnd, is(codegen.OpAbsent, oa), is(codegen.OpEq, s, slit("x"))), Comment: "script:1: first"},

@@ -112,7 +112,7 @@ func (g *gen) optionalExpr(e *Expr) bool {
 		return known
 	}
 	switch e.Op {
-	case OpLit, OpAbsent, OpHasKey, OpRand, OpNuma, OpJiffies, OpGroup, OpFrame:
+	case OpLit, OpAbsent, OpHasKey, OpRand, OpNuma, OpJiffies, OpGroup, OpFrame, OpSent:
 	case OpStack:
 		known = true
 	case OpField:
@@ -187,6 +187,8 @@ func (g *gen) eval(e *Expr, absent label) {
 		g.emit(asm.FnGetCurrentUidGid.Call(), asm.RSh.Imm(asm.R0, 32))
 	case OpFrame:
 		g.emit(asm.Mov.Reg(asm.R0, frame))
+	case OpSent:
+		g.load(asm.R0, memory{frame, g.sent}, 8)
 	case OpSignal:
 		g.signal(e, absent)
 	case OpCond:

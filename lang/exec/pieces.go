@@ -27,45 +27,43 @@ type pieces struct {
 	records []*event.Event
 }
 
-// maxIncomplete is far above how many BPF programs run at once. More are only there if the last pieces of many events were lost.
+// maxIncomplete is far above how many BPF programs run at once. More are only there if pieces of many events found no room.
 const maxIncomplete = 1024
 
-// add takes a piece, and returns the pieces that wait no longer: with the last one all pieces of its event. e is valid only until the
-// next record is read.
-func (i *incomplete) add(part *plan.Part, e *event.Event) (ready []*event.Event) {
+// add takes a piece. With the last one it returns all pieces of the event. e is valid only until the next record is read.
+func (i *incomplete) add(part *plan.Part, e *event.Event) []*event.Event {
 	run, _ := e.Value(part.Piece.Run)
+	number, _ := e.Value(part.Piece.Number)
 	from := execution{part.Site, event.To[uint64](run)}
-	if part.Piece.First || part.Piece.Last {
-		ready = i.take(from) // what is there before a first piece lost its last one
+	if event.To[uint64](number) == 0 {
+		delete(i.all, from) // a piece of that event found no room, and was counted
 	}
 	if part.Piece.Last {
-		return append(ready, e)
+		defer delete(i.all, from)
+		return append(i.recordsOf(from), e)
 	}
 	if len(i.all) == maxIncomplete {
-		ready = append(ready, i.rest()...)
+		i.forgetHalf()
 	}
 	if i.all[from] == nil {
 		i.all[from] = &pieces{number: i.begun}
 		i.begun++
 	}
 	i.all[from].records = append(i.all[from].records, e.Clone())
-	return ready
+	return nil
 }
 
-func (i *incomplete) take(from execution) []*event.Event {
-	begun := i.all[from]
-	if begun == nil {
-		return nil
+func (i *incomplete) recordsOf(from execution) []*event.Event {
+	if begun := i.all[from]; begun != nil {
+		return begun.records
 	}
-	delete(i.all, from)
-	return begun.records
+	return nil
 }
 
-// rest takes all pieces, of one event after the other, in the order in which they began.
-func (i *incomplete) rest() (all []*event.Event) {
+// forgetHalf forgets the older half of the events.
+func (i *incomplete) forgetHalf() {
 	order := slices.SortedFunc(maps.Keys(i.all), func(a, b execution) int { return cmp.Compare(i.all[a].number, i.all[b].number) })
-	for _, from := range order {
-		all = append(all, i.take(from)...)
+	for _, from := range order[:len(order)/2] {
+		delete(i.all, from)
 	}
-	return all
 }

@@ -24,14 +24,6 @@ func (r *Run) Event(e *event.Event) (printed bool, err error) {
 	return r.left(e)
 }
 
-// Unfinished prints what has arrived of the events whose last record was lost. The caller has read all records.
-func (r *Run) Unfinished() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, err := r.left(r.pieces.rest()...)
-	return err
-}
-
 // left runs what is left of sites for records.
 func (r *Run) left(records ...*event.Event) (printed bool, err error) {
 	r.machine.printed = false

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"trace/lang/codegen"
 	"trace/lang/ir"
 	"trace/lang/plan"
 	"trace/lang/result"
@@ -377,6 +378,17 @@ func (r *Run) Between(f func(at uint64) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return f(r.machine.now())
+}
+
+// StoppedInKernel reports whether exit() was called in the kernel. Its record may have found no room, and Stopped never follows.
+func (r *Run) StoppedInKernel() (bool, error) {
+	m := r.kernel[codegen.StoppedName]
+	if m == nil {
+		return false, nil
+	}
+	var stopped uint64
+	err := m.Lookup(uint32(0), &stopped)
+	return stopped != 0, err
 }
 
 // Stopped reports whether exit() was called.

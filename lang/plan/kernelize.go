@@ -262,14 +262,21 @@ func (k *kernelizer) body() []codegen.Stmt {
 	}
 	k.plan.Parts, k.pieces = k.plan.Parts[:before], true
 	body, _ = k.stmts(k.site.Stmts)
-	body, _ = k.marker().mark(body, nothing, false)
+	body, _ = k.marker().mark(body, false, false)
+	for _, s := range k.plan.Parts[before:] {
+		s.layout.Partial = !s.Piece.Last
+	}
 	return body
 }
 
 func (k *kernelizer) marker() *marker {
 	return &marker{
 		pieceOf: func(s *codegen.Emit) *Piece { return k.plan.Parts[s.ID].Piece },
-		last:    func() *codegen.Emit { return k.plan.emit(&Part{Site: k.site, Piece: &Piece{Last: true}}, nil, nil, k) },
+		end: func() *codegen.Emit {
+			out := k.plan.emit(&Part{Site: k.site, Piece: &Piece{Last: true}}, nil, nil, k)
+			out.Ends = true
+			return out
+		},
 	}
 }
 

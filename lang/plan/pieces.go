@@ -2,13 +2,14 @@ package plan
 
 import "trace/lang/codegen"
 
-// Piece is the place of a record in the output of one event, which takes several records if the kernel decides in between. Records of
-// other CPUs come between them, so user space holds a piece until it has the last one.
+// Piece is a record with a part of the output of one event, which takes several records if the kernel decides in between. Records of other
+// CPUs come between them, so user space holds a piece until it has the last one. If one finds no room, those after it are not sent.
 type Piece struct {
-	// First is a piece before which there is none, and Last one after which there is none.
-	First, Last bool
-	// Run is the value of the record that the pieces of one event have in common, and no others at the time.
-	Run int
+	// Last is a piece after which there is none.
+	Last bool
+	// Run is the value of the record that the pieces of one event have in common, and no others at the time. Number is the value that counts
+	// the pieces before.
+	Run, Number int
 }
 
 // most returns how many records statements send at most.
@@ -26,68 +27,45 @@ func most(body ...codegen.Stmt) (n int) {
 	return n
 }
 
-// sent is what may have been sent of an event's output before a statement: a set of its states.
-type sent uint8
-
-const (
-	nothing sent = 1 << iota
-	some
-	everything
-)
-
-// marker marks the records of a body as pieces.
+// marker marks the last pieces of a body.
 type marker struct {
 	pieceOf func(*codegen.Emit) *Piece
-	// last returns a last piece without output.
-	last func() *codegen.Emit
+	// end returns a last piece without output, which is sent if there are others.
+	end func() *codegen.Emit
 }
 
-// mark adds an empty last piece where a path through a body would end without one. before is what may have been sent, and more reports that
-// other pieces may follow the body. It returns what may have been sent in the end.
-func (m *marker) mark(body []codegen.Stmt, before sent, more bool) (out []codegen.Stmt, after sent) {
-	now := before
-	end := func() {
-		if now&some != 0 {
-			out, now = append(out, m.last()), everything
-		}
-	}
+// mark adds an end where a path through a body may lack a last piece. open reports that pieces may have been sent, and more that others may
+// follow the body. It returns whether a last piece may be lacking in the end.
+func (m *marker) mark(body []codegen.Stmt, open, more bool) (out []codegen.Stmt, lacking bool) {
 	for i, s := range body {
 		follows := more || most(body[i+1:]...) > 0
 		switch s := s.(type) {
 		case *codegen.Emit:
-			now = m.emit(s, now, follows && !stopsAt(body[i+1:]))
+			open = follows && !stopsAt(body[i+1:])
+			m.pieceOf(s).Last = !open
 		case *codegen.If:
 			follows = follows || most(s) == 0
-			var then, otherwise sent
-			s.Then, then = m.mark(s.Then, now, follows)
-			s.Else, otherwise = m.mark(s.Else, now, follows)
-			now = then | otherwise
+			var then, otherwise bool
+			s.Then, then = m.mark(s.Then, open, follows)
+			s.Else, otherwise = m.mark(s.Else, open, follows)
+			open = then || otherwise
 		case *codegen.Repeat:
-			if most(s) > 0 {
-				now |= some
-			}
-			s.Body, _ = m.mark(s.Body, now, true)
+			open = open || most(s) > 0
+			s.Body, _ = m.mark(s.Body, open, true)
 		case *codegen.Return:
-			end()
-			now = 0
+			if open {
+				out = append(out, m.end())
+			}
+			open = false
 		case *codegen.Jump, *codegen.Stop:
-			now = 0
+			open = false
 		}
 		out = append(out, s)
 	}
-	if !more {
-		end()
+	if open && !more {
+		return append(out, m.end()), false
 	}
-	return out, now
-}
-
-func (m *marker) emit(s *codegen.Emit, before sent, follows bool) (after sent) {
-	piece := m.pieceOf(s)
-	piece.First, piece.Last = before == nothing, !follows
-	if piece.Last {
-		return everything
-	}
-	return some
+	return out, open
 }
 
 // stopsAt reports whether statements begin with an exit().

@@ -439,12 +439,14 @@ func (p *Plan) emit(s *Part, fields []*event.Field, values []*ir.Expr, l *kernel
 		}
 	}
 	if s.Piece != nil {
-		s.Piece.Run = len(values)
-		types, code = append(types, ir.Natural64), append(code, &codegen.Expr{Op: codegen.OpFrame, Type: codegen.Type{Kind: codegen.Uint}})
+		s.Piece.Run, s.Piece.Number = len(values), len(values)+1
+		for _, op := range []codegen.Op{codegen.OpFrame, codegen.OpSent} {
+			types, code = append(types, ir.Natural64), append(code, &codegen.Expr{Op: op, Type: codegen.Type{Kind: codegen.Uint}})
+		}
 	}
 	s.layout = event.NewLayout(len(p.Parts), s.Site.Probe, fields, types)
 	p.Parts = append(p.Parts, s)
-	out := &codegen.Emit{ID: uint64(s.layout.ID), Size: s.layout.Size}
+	out := &codegen.Emit{ID: uint64(s.layout.ID), Size: s.layout.Size, Piece: s.Piece != nil}
 	for _, c := range s.layout.Copies() {
 		out.Copies = append(out.Copies, codegen.Copy(c))
 	}

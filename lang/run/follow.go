@@ -35,11 +35,8 @@ func (l *Live) follow(ctx context.Context, end func(), session *probes.Session, 
 	if l.exec.Stopped() || !l.waits() { // exit() in a begin clause, or a program of begin and end alone
 		end()
 	}
-	unwatch := l.watch(ctx, session)
+	unwatch := l.watch(ctx, end, session)
 	err := session.Read(ctx, l.event)
-	if err == nil {
-		err = l.exec.Unfinished()
-	}
 	unwatch()                            // it must not report more losses than the last counts have
 	counts, lossErr := l.counts(session) // before the end of -n detaches: records left unread then are not lost
 	end()
@@ -146,9 +143,9 @@ func (l *Live) waits() bool {
 	return l.program.Waits() || len(l.options.Command) > 0 || l.options.Filter.PID != 0
 }
 
-// watch notes the counts and corrects totals, once a second until stop is called or ctx ends.
-func (l *Live) watch(ctx context.Context, session *probes.Session) (stop func()) {
-	ctx, end := context.WithCancel(ctx)
+// watch notes the counts and corrects totals, once a second until stop is called or ctx ends. It calls end after an exit() in the kernel.
+func (l *Live) watch(ctx context.Context, end func(), session *probes.Session) (stop func()) {
+	ctx, unwatch := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		everySecond(ctx, func() {
@@ -157,10 +154,13 @@ func (l *Live) watch(ctx context.Context, session *probes.Session) (stop func())
 				l.out.Note(Counts{counts, session.Notes()})
 				l.messages.losing(lostOf(counts)) // the stream keeps the error
 			}
+			if stopped, err := l.exec.StoppedInKernel(); stopped && err == nil { // otherwise the record of exit() may end it
+				end()
+			}
 		})
 	})
 	return func() {
-		end()
+		unwatch()
 		watching.Wait()
 	}
 }

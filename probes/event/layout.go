@@ -14,6 +14,8 @@ type Layout struct {
 	Fields []*Field
 	// Size of the record in bytes, a multiple of 8.
 	Size int
+	// Partial records are followed by others with the same output of an event. Only the last of these counts as one that was read.
+	Partial bool
 
 	copies []Copy
 	places []Place // of the fields, by their index in the probe
