@@ -38,6 +38,10 @@ func (i *incomplete) add(part *plan.Part, e *event.Event) []*event.Event {
 	if event.To[uint64](number) == 0 {
 		delete(i.all, from) // a piece of that event found no room, and was counted
 	}
+	if event.To[uint64](number) != uint64(len(i.recordsOf(from))) {
+		delete(i.all, from) // a piece before was not whole
+		return nil
+	}
 	if part.Piece.Last {
 		defer delete(i.all, from)
 		return append(i.recordsOf(from), e)

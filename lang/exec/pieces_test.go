@@ -60,6 +60,7 @@ func TestPiecesAreJoined(t *testing.T) {
 		"another one between":    {[]int{10, 20, 21, 11, 30, 22, 31, 12, 32}, []int{20, 21, 22, 10, 11, 12, 30, 31, 32}},
 		"the last found no room": {[]int{10, 11, 20, 21, 10, 22, 11, 12}, []int{20, 21, 22, 10, 11, 12}},
 		"the ends are missing":   {[]int{20, 10}, nil},
+		"one is not whole":       {[]int{10, 12, 21, 22, 10, 11, 12}, []int{10, 11, 12}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newPieceRun()
