@@ -1,0 +1,99 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Patience is how long a read of another process may sleep in the kernel. Natively a page takes less than a microsecond.
+const Patience = 100 * time.Millisecond
+
+// mostBusy is how long a read may go on that does not sleep, but works or waits for a CPU: on a busy machine that takes longer than [Patience].
+const mostBusy = 10 * time.Second
+
+// ErrNoAnswer says that a read was given up.
+var ErrNoAnswer = fmt.Errorf("it did not answer in %v", Patience)
+
+// ErrNotAsked says that nothing was read, as too many reads were given up and still sleep in the kernel.
+var ErrNotAsked = errors.New("too many reads of processes were not answered")
+
+// How many reads may sleep in the kernel after they were given up, each in a thread of ours: of processes of one user, and of all.
+const (
+	mostUnanswered    = 4
+	mostUnansweredAll = 64
+)
+
+// Questions are reads of other processes for which nobody waits forever. The zero value is ready to use.
+//
+// A process can keep a read waiting: by a page of memory under userfaultfd(2), by a page or an open of a file of FUSE, and, while one of its threads
+// waits for one of these with the mmap_lock of the process, even at /proc/PID/maps. Such a read ends with our own process at the latest.
+type Questions struct {
+	mu         sync.Mutex
+	unanswered map[uint32]int // by user
+	all        int
+}
+
+// Ask calls a function that reads something of a process of a user, and returns what it returns. If it sleeps for longer than [Patience], Ask returns
+// [ErrNoAnswer], and the function goes on in a thread of its own: it must not write to what its caller has. An [io.Closer] that it returns later is closed.
+func Ask[T any](q *Questions, user uint32, read func() (T, error)) (answer T, err error) {
+	if !q.mayAsk(user) {
+		return answer, ErrNotAsked
+	}
+	type result struct {
+		answer T
+		err    error
+	}
+	thread, done, late := make(chan int, 1), make(chan result, 1), false // late is guarded by the lock of q
+	go func() {
+		runtime.LockOSThread() // it is known by its number
+		defer runtime.UnlockOSThread()
+		thread <- threadID()
+		answer, err := read()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if !late {
+			done <- result{answer, err}
+			return
+		}
+		q.unanswered[user]--
+		q.all--
+		if c, ok := any(answer).(io.Closer); ok && err == nil {
+			go c.Close() // it may sleep, too
+		}
+	}()
+	id, began := <-thread, time.Now()
+	for {
+		select {
+		case r := <-done:
+			return r.answer, r.err
+		case <-time.After(Patience):
+		}
+		if time.Since(began) < mostBusy && !asleep(id) {
+			continue
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		select {
+		case r := <-done:
+			return r.answer, r.err
+		default:
+		}
+		late = true
+		if q.unanswered == nil {
+			q.unanswered = make(map[uint32]int)
+		}
+		q.unanswered[user]++
+		q.all++
+		return answer, ErrNoAnswer
+	}
+}
+
+func (q *Questions) mayAsk(user uint32) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.unanswered[user] < mostUnanswered && q.all < mostUnansweredAll
+}

@@ -1,0 +1,118 @@
+//go:build linux
+
+package proc
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// closing is what a read returns that is to be closed.
+type closing struct{ closed *atomic.Bool }
+
+func (c closing) Close() error {
+	c.closed.Store(true)
+	return nil
+}
+
+// pipe returns a pipe whose reads sleep in the kernel until it is written to.
+func pipe(t *testing.T) (read, write int) {
+	t.Helper()
+	var ends [2]int
+	if err := unix.Pipe(ends[:]); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(ends[0]); unix.Close(ends[1]) })
+	return ends[0], ends[1]
+}
+
+func TestAskIsAnswered(t *testing.T) {
+	var q Questions
+	n, err := Ask(&q, 1000, func() (int, error) { return 7, os.ErrNotExist })
+	if n != 7 || err != os.ErrNotExist {
+		t.Errorf("Ask returns %d, %v", n, err)
+	}
+}
+
+// A read that sleeps is given up, and its thread is counted until it ends; what it opened is closed then.
+func TestAskGivesUp(t *testing.T) {
+	var q Questions
+	var closed atomic.Bool
+	read, write := pipe(t)
+	sleep := func() (closing, error) {
+		var b [1]byte
+		_, err := unix.Read(read, b[:])
+		return closing{&closed}, err
+	}
+	for i := range mostUnanswered {
+		began := time.Now()
+		if _, err := Ask(&q, 1000, sleep); !errors.Is(err, ErrNoAnswer) {
+			t.Fatalf("read %d: %v, it should be given up", i, err)
+		}
+		if took := time.Since(began); took < Patience {
+			t.Errorf("read %d was given up after %v", i, took)
+		}
+	}
+	if _, err := Ask(&q, 1000, sleep); !errors.Is(err, ErrNotAsked) {
+		t.Errorf("a read more of the same user: %v", err)
+	}
+	if _, err := Ask(&q, 1001, func() (int, error) { return 0, nil }); err != nil {
+		t.Errorf("a read of another user: %v", err)
+	}
+	if closed.Load() {
+		t.Error("something is closed that was not read")
+	}
+	if _, err := unix.Write(write, make([]byte, mostUnanswered)); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, err := Ask(&q, 1000, func() (int, error) { return 0, nil }); err == nil && closed.Load() {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("after the answers: %v, closed: %v", err, closed.Load())
+		}
+	}
+}
+
+// A read that works is not given up: it does not sleep.
+func TestAskWaitsForWork(t *testing.T) {
+	var q Questions
+	work := func() (int, error) {
+		n := 0
+		for end := time.Now().Add(3 * Patience); time.Now().Before(end); n++ {
+		}
+		return n, nil
+	}
+	if n, err := Ask(&q, 1000, work); err != nil || n == 0 {
+		t.Errorf("Ask returns %d, %v", n, err)
+	}
+}
+
+func TestAskHasABound(t *testing.T) {
+	var q Questions
+	read, write := pipe(t)
+	users := uint32(mostUnansweredAll / mostUnanswered)
+	for user := range users {
+		for range mostUnanswered {
+			go Ask(&q, user, func() (int, error) {
+				var b [1]byte
+				return unix.Read(read, b[:])
+			})
+		}
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(Patience) {
+		if _, err := Ask(&q, users, func() (int, error) { return 0, nil }); errors.Is(err, ErrNotAsked) {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("one more user: %v", err)
+		}
+	}
+	if _, err := unix.Write(write, make([]byte, mostUnansweredAll)); err != nil {
+		t.Fatal(err)
+	}
+}
