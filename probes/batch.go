@@ -92,7 +92,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 	}
 	b.tended = append(b.tended, h.finder.callers.add(l.maps[callersMap]))
 	if clocks := l.maps[clocksName]; clocks != nil {
-		c, err := h.finder.followClocks(func(pid int, context, kilohertz uint64) error {
+		c, err := h.finder.followClocks(ctx, func(pid int, context, kilohertz uint64) error {
 			return clocks.Put([2]uint64{context, uint64(pid)}, kilohertz)
 		})
 		if err != nil {
@@ -114,7 +114,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 			if err := ctx.Err(); err != nil { // a batch may take a second
 				return err
 			}
-			if err := attachHook(h, l, r, hk); err != nil {
+			if err := attachHook(ctx, h, l, r, hk); err != nil {
 				return fmt.Errorf("%s: %w", r.Probe, err)
 			}
 		}
@@ -134,7 +134,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 		if !r.implied {
 			done()
 		}
-		if err := b.lookBack(h, l, r, n); err != nil {
+		if err := b.lookBack(ctx, h, l, r, n); err != nil {
 			return err
 		}
 	}
@@ -142,9 +142,9 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 }
 
 // lookBack prepares that objects from before are reported, if the probe does so.
-func (b *batch) lookBack(h *Host, l *loader, r *request, n *notes) error {
+func (b *batch) lookBack(ctx context.Context, h *Host, l *loader, r *request, n *notes) error {
 	if r.origin.hook.seed != nil {
-		inv, err := plant(h, l, r, n)
+		inv, err := plant(ctx, h, l, r, n)
 		if err != nil {
 			return err
 		}
@@ -161,14 +161,14 @@ func (b *batch) lookBack(h *Host, l *loader, r *request, n *notes) error {
 }
 
 // attachHook attaches the best variant of a hook that the kernel accepts.
-func attachHook(h *Host, l *loader, r *request, hk hook) error {
+func attachHook(ctx context.Context, h *Host, l *loader, r *request, hk hook) error {
 	s := h.hostHook(r.origin.object, hk)
 	s.needs = l.needs
 	var errs []error
 	for _, v := range s.variants() {
 		err := v.check()
 		if err == nil {
-			err = attachVariant(h, l, r, hk, v)
+			err = attachVariant(ctx, h, l, r, hk, v)
 		}
 		if err == nil {
 			if hk.name == r.origin.hook.name {
@@ -188,7 +188,7 @@ func attachHook(h *Host, l *loader, r *request, hk hook) error {
 	return err
 }
 
-func attachVariant(h *Host, l *loader, r *request, hk hook, v variant) error {
+func attachVariant(ctx context.Context, h *Host, l *loader, r *request, hk hook, v variant) error {
 	programs := l.busy(present(h.kernel, v.programs))
 	specs := make(map[string]*ebpf.ProgramSpec)
 	for _, p := range programs {
@@ -214,6 +214,13 @@ func attachVariant(h *Host, l *loader, r *request, hk hook, v variant) error {
 		if err := l.callItself(p, loaded[p.instance()]); err != nil {
 			return explain(err)
 		}
+	}
+	if v.search != nil {
+		searching, err := v.search(ctx)
+		if err != nil {
+			return err
+		}
+		defer searching.Close() // what is attached goes on with it
 	}
 	var all []*attached
 	for _, p := range programs {
@@ -280,13 +287,13 @@ func (b *batch) Close() error {
 
 // plant attaches the programs that see existing objects. They report nothing before the first step. If they cannot be attached, events of
 // new objects are still reported.
-func plant(h *Host, l *loader, r *request, n *notes) (*inventory, error) {
+func plant(ctx context.Context, h *Host, l *loader, r *request, n *notes) (*inventory, error) {
 	inv, err := newInventory(l, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Probe, err)
 	}
 	before := len(r.attached)
-	if err := attachHook(h, l, r, r.origin.hook.seed.visit); err != nil {
+	if err := attachHook(ctx, h, l, r, r.origin.hook.seed.visit); err != nil {
 		n.add(r.Probe, fmt.Sprintf("objects from before are not counted, and events that the kernel skips are not corrected: %v", err))
 		inv.blind = true
 	}

@@ -3,10 +3,9 @@
 package probes
 
 import (
-	"io"
+	"context"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"trace/probes/kernel"
 	"trace/probes/verbs"
@@ -24,26 +23,22 @@ type callerWatch struct {
 
 // Users returns the processes that have RDMA devices open, and notes about what could not be found out. It takes [verbs.Quiet] if a QP of one can
 // send, and the process calls nothing.
-func (h *Host) Users() (users []verbs.Process, notes []string, err error) {
+func (h *Host) Users(ctx context.Context) (users []verbs.Process, notes []string, err error) {
 	w := &callerWatch{kernel: h.kernel}
 	defer func() {
 		if w.objects != nil {
 			w.objects.Close()
 		}
 	}()
-	return verbs.Users(listQPs, w.attach, w.callers.read)
+	return verbs.Users(ctx, listQPs, w.attach, w.callers.read)
 }
 
-func (w *callerWatch) attach(path string, offset uint64, pid int) (_ io.Closer, err error) {
+func (w *callerWatch) attach(path string, offset uint64, to verbs.Reach) (_ verbs.Attached, err error) {
 	if w.objects == nil {
 		if w.objects, err = loadUsers(w.kernel, callerProgram); err != nil {
 			return nil, err
 		}
 		w.callers.add(w.objects.Maps[callersMap])
 	}
-	file, err := link.OpenExecutable(path)
-	if err != nil {
-		return nil, err
-	}
-	return file.Uprobe("", w.objects.Programs[callerProgram], &link.UprobeOptions{Address: offset, PID: pid})
+	return attachUprobe(w.objects.Programs[callerProgram], callerProgram, false, path, offset, to)
 }

@@ -3,6 +3,7 @@
 package probes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -44,9 +45,9 @@ type finder struct {
 // followed, nil for all.
 func (f *finder) follow(call string, among func(pid int) bool, attach verbs.Attach) (io.Closer, error) {
 	var calls *verbs.Follower
-	w, err := f.begin(func(functions *verbs.Finder) (_ io.Closer, err error) {
+	w, err := f.begin(context.Background(), func(functions *verbs.Finder) (_ io.Closer, err error) {
 		calls, err = functions.Follow(call, among, attach)
-		if err == nil && among != nil && f.reviewed == nil {
+		if err == nil && f.reviewed == nil {
 			f.reviewed = reviewing(functions)
 		}
 		return calls, err
@@ -69,17 +70,27 @@ var _ pausable = followed{}
 func (w followed) Close() error { return w.following.Close() }
 
 // followClocks gives put the frequencies of devices' counters, now and whenever another one is found, until the closer is closed.
-func (f *finder) followClocks(put verbs.PutClock) (io.Closer, error) {
-	return f.begin(func(functions *verbs.Finder) (io.Closer, error) { return functions.FollowClocks(put) })
+func (f *finder) followClocks(ctx context.Context, put verbs.PutClock) (io.Closer, error) {
+	return f.begin(ctx, func(functions *verbs.Finder) (io.Closer, error) { return functions.FollowClocks(put) })
 }
 
 // listen makes the open devices known, now and whenever one is opened, until the closer is closed.
 func (f *finder) listen(opened func(o verbs.Open, before bool), lost func()) (io.Closer, error) {
-	return f.begin(func(functions *verbs.Finder) (io.Closer, error) { return functions.Listen(opened, lost), nil })
+	return f.begin(context.Background(), func(functions *verbs.Finder) (io.Closer, error) { return functions.Listen(opened, lost), nil })
 }
 
-// begin begins to follow something, and begins the search if nothing else is followed.
-func (f *finder) begin(follow func(*verbs.Finder) (io.Closer, error)) (io.Closer, error) {
+// search looks into all processes, unless something is followed already, and goes on looking until the closer is closed.
+func (f *finder) search(ctx context.Context) (io.Closer, error) {
+	return f.begin(ctx, func(*verbs.Finder) (io.Closer, error) { return nothing{}, nil })
+}
+
+// nothing is followed by a search alone.
+type nothing struct{}
+
+func (nothing) Close() error { return nil }
+
+// begin begins to follow something, and begins the search if nothing else is followed. The first look into all processes ends with ctx.
+func (f *finder) begin(ctx context.Context, follow func(*verbs.Finder) (io.Closer, error)) (io.Closer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.functions == nil {
@@ -90,8 +101,11 @@ func (f *finder) begin(follow func(*verbs.Finder) (io.Closer, error)) (io.Closer
 			return nil, err
 		}
 		f.functions, f.users = functions, users
-		if err := functions.LookAll(); err != nil {
+		if err := functions.LookAll(ctx); err != nil {
 			return nil, errors.Join(err, f.stop())
+		}
+		if denied := functions.Denied(); denied != "" {
+			f.note("verbs: " + denied)
 		}
 	}
 	w, err := follow(f.functions)
@@ -232,10 +246,10 @@ func loadUsers(k *kernel.Kernel, programs ...string) (*ebpf.Collection, error) {
 	return ebpf.NewCollectionWithOptions(spec, options)
 }
 
-// read looks once into a process that has made several objects meanwhile, and twice at each QP.
+// read looks once into a process that has made several objects meanwhile, and takes turns at what waits.
 func (u *users) read(functions *verbs.Finder) {
 	defer close(u.done)
-	later := make(appointments)
+	u.ring.SetDeadline(time.Now().Add(-time.Second))
 	for {
 		seen := make(map[user]bool)
 		record, err := u.ring.Read()
@@ -248,9 +262,14 @@ func (u *users) read(functions *verbs.Finder) {
 		if errors.Is(err, ringbuf.ErrClosed) {
 			return
 		}
-		later.look(functions, seen)
-		later.keep(functions)
-		u.ring.SetDeadline(later.next())
+		for by := range seen {
+			by.look(functions)
+		}
+		next, more := functions.Turn()
+		if !more {
+			next = time.Time{}
+		}
+		u.ring.SetDeadline(next)
 	}
 }
 

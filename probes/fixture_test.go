@@ -303,7 +303,7 @@ func attachOnly(h *Host, index int, req Request, o AttachOptions) (_ *Session, e
 		if len(variants) == 0 {
 			continue
 		}
-		if err := attachVariant(h, l, r, hk, variants[max(same, 0)]); err != nil {
+		if err := attachVariant(context.Background(), h, l, r, hk, variants[max(same, 0)]); err != nil {
 			return nil, fmt.Errorf("%s: %w", hk.name, err)
 		}
 	}

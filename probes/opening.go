@@ -24,7 +24,7 @@ func (openings) accepts(a Arg) error { return acceptsNone(a) }
 // variants returns the only variant: a program that Go runs with each event.
 func (openings) variants(s *hostHook) []variant {
 	w := opening{finder: s.finder}
-	v := variant{way: w, programs: []program{{name: w.String() + "_" + s.hook.name, way: w, target: s.hook.name}}, caps: w.needs(s.Kernel, nil)}
+	v := variant{way: w, programs: []program{{name: w.String() + "_" + s.hook.name, way: w, target: s.hook.name}}, caps: w.needs(s.Kernel, nil), search: s.finder.search}
 	v.check = s.followsUsers(v.caps)
 	return []variant{v}
 }

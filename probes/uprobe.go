@@ -7,9 +7,9 @@ import (
 	"io"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"trace/probes/kernel"
+	"trace/probes/verbs"
 )
 
 func (datapath) symbols() []string { return []string{usersFunction} }
@@ -18,7 +18,7 @@ func (datapath) accepts(a Arg) error { return acceptsNone(a) }
 
 // variants returns the only variant: a program at the entry of each function, one at its return, or both, as the object has them.
 func (d datapath) variants(s *hostHook) []variant {
-	v := variant{way: uprobe{}, caps: uprobe{}.needs(s.Kernel, nil)}
+	v := variant{way: uprobe{}, caps: uprobe{}.needs(s.Kernel, nil), search: s.finder.search}
 	for _, w := range []uprobe{{finder: s.finder}, {finder: s.finder, atReturn: true}} {
 		for _, call := range d {
 			if name := fmt.Sprintf("%s_%s__%s", w, s.hook.name, call); s.object.program(name) != nil {
@@ -58,16 +58,8 @@ func (u uprobe) attach(prog *ebpf.Program, call string, a Arg) ([]io.Closer, err
 	if c, ok := a.(*chosen); ok {
 		among = c.has
 	}
-	follower, err := u.finder.follow(call, among, func(path string, offset uint64, pid int) (io.Closer, error) {
-		file, err := link.OpenExecutable(path)
-		if err != nil {
-			return nil, err
-		}
-		attach := file.Uprobe
-		if u.atReturn {
-			attach = file.Uretprobe
-		}
-		return attach(call, prog, &link.UprobeOptions{Address: offset, PID: pid})
+	follower, err := u.finder.follow(call, among, func(path string, offset uint64, to verbs.Reach) (verbs.Attached, error) {
+		return attachUprobe(prog, call, u.atReturn, path, offset, to)
 	})
 	if err != nil {
 		return nil, err

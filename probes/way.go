@@ -3,6 +3,7 @@
 package probes
 
 import (
+	"context"
 	"io"
 	"slices"
 
@@ -64,6 +65,8 @@ type variant struct {
 	caps []string
 	// check returns why it cannot be used on this host, nil if it can. It may take a while, so it is called only when needed.
 	check func() error
+	// search looks for what its programs are attached to, which may take seconds, and goes on until the closer is closed; nil if that is known.
+	search func(ctx context.Context) (io.Closer, error)
 }
 
 func (v variant) name() string { return v.way.String() }

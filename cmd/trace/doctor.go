@@ -18,7 +18,7 @@ func doctorCommand(s streams) *cobra.Command {
 		Short:     "show what this machine offers: each probe, its variant, and why not the others; verbs: the programs that use RDMA devices",
 		ValidArgs: []string{"verbs"},
 		Args:      usageArgs(cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs)),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			if types {
 				catalog, err := probes.Load()
 				if err != nil {
@@ -26,7 +26,7 @@ func doctorCommand(s streams) *cobra.Command {
 				}
 				return catalog.WriteTypes(s.out)
 			}
-			return show(s, o, "doctor", func() (printer, error) { return run.Examine(args, o.btf) })
+			return show(s, o, "doctor", func() (printer, error) { return run.Examine(c.Context(), args, o.btf) })
 		},
 	}
 	addHostFlags(doctor, &o)

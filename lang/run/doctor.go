@@ -3,6 +3,7 @@
 package run
 
 import (
+	"context"
 	"bytes"
 	"fmt"
 	"io"
@@ -50,9 +51,9 @@ type Finding interface {
 
 // Examine finds out what this machine supports, or, if topics has "verbs", which programs use RDMA devices and how verbs: sees them. btf are
 // files and folders with types of modules.
-func Examine(topics, btf []string) (Finding, error) {
+func Examine(ctx context.Context, topics, btf []string) (Finding, error) {
 	if slices.Contains(topics, "verbs") {
-		return diagnoseVerbs(btf)
+		return diagnoseVerbs(ctx, btf)
 	}
 	return diagnose(btf)
 }

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -23,7 +24,7 @@ type VerbsDiagnosis struct {
 }
 
 // diagnoseVerbs looks into the processes that have RDMA devices open, and measures what a uprobe costs.
-func diagnoseVerbs(btf []string) (d VerbsDiagnosis, err error) {
+func diagnoseVerbs(ctx context.Context, btf []string) (d VerbsDiagnosis, err error) {
 	catalog, err := probes.Load("verbs")
 	if err != nil {
 		return d, err
@@ -32,7 +33,7 @@ func diagnoseVerbs(btf []string) (d VerbsDiagnosis, err error) {
 	if err != nil {
 		return d, err
 	}
-	if d.Processes, d.Notes, err = host.Users(); err != nil {
+	if d.Processes, d.Notes, err = host.Users(ctx); err != nil {
 		return d, err
 	}
 	if d.Traps, err = host.Traps(); err != nil {

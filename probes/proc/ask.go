@@ -2,23 +2,26 @@ package proc
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"runtime"
 	"sync"
 	"time"
 )
 
-// Patience is how long a read of another process may sleep in the kernel. Natively a page takes less than a microsecond.
-const Patience = 100 * time.Millisecond
+// Patience is how long a read of another process may sleep in the kernel. Natively a page takes less than a microsecond. FilePatience is how long a read
+// of a file may, whose file system is no program of a user: some are slow.
+const (
+	Patience     = 100 * time.Millisecond
+	FilePatience = 900 * time.Millisecond
+)
 
 // mostBusy is how long a read may go on that does not sleep, but works or waits for a CPU: on a busy machine that takes longer than [Patience].
 const mostBusy = 10 * time.Second
 
-// ErrNoAnswer says that a read was given up.
-var ErrNoAnswer = fmt.Errorf("it did not answer in %v", Patience)
+// ErrNoAnswer means that a read was given up.
+var ErrNoAnswer = errors.New("it does not answer")
 
-// ErrNotAsked says that nothing was read, as too many reads were given up and still sleep in the kernel.
+// ErrNotAsked means that nothing was read, as too many reads were given up and still sleep in the kernel.
 var ErrNotAsked = errors.New("too many reads of processes were not answered")
 
 // How many reads may sleep in the kernel after they were given up, each in a thread of ours: of processes of one user, and of all.
@@ -38,8 +41,14 @@ type Questions struct {
 }
 
 // Ask calls a function that reads something of a process of a user, and returns what it returns. If it sleeps for longer than [Patience], Ask returns
-// [ErrNoAnswer], and the function goes on in a thread of its own: it must not write to what its caller has. An [io.Closer] that it returns later is closed.
+// [ErrNoAnswer], and the function goes on in a thread that nobody waits for: it must not write to what its caller has. An [io.Closer] that it returns later
+// is closed.
 func Ask[T any](q *Questions, user uint32, read func() (T, error)) (answer T, err error) {
+	return AskFor(q, user, Patience, read)
+}
+
+// AskFor is [Ask] with another patience.
+func AskFor[T any](q *Questions, user uint32, patience time.Duration, read func() (T, error)) (answer T, err error) {
 	if !q.mayAsk(user) {
 		return answer, ErrNotAsked
 	}
@@ -72,7 +81,7 @@ func Ask[T any](q *Questions, user uint32, read func() (T, error)) (answer T, er
 			return r.answer, r.err
 		case <-time.After(Patience):
 		}
-		if time.Since(began) < mostBusy && !asleep(id) {
+		if took := time.Since(began); took < patience || took < mostBusy && !asleep(id) {
 			continue
 		}
 		q.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closing is what a read returns that is to be closed.
+// closing is what a read returns and somebody must close.
 type closing struct{ closed *atomic.Bool }
 
 func (c closing) Close() error {

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"trace/probes/proc"
 )
 
 // PutClock gets the frequency of a device's counter in kHz, by the address of a context of a process.
@@ -31,8 +33,16 @@ type contextOf struct {
 	address uint64
 }
 
-func newClocks() clocks {
-	return clocks{ask: frequencyOf, devices: make(map[contextOf]int), kilohertz: make(map[contextOf]uint64)}
+func newClocks(f *Finder) clocks {
+	ask := func(pid, fd int) (uint64, error) {
+		p, err := partyOf(pid)
+		if err != nil {
+			return 0, err
+		}
+		numbers := f.devices.numbers()
+		return proc.Ask(&f.questions, p.user, func() (uint64, error) { return frequencyOf(pid, fd, numbers) })
+	}
+	return clocks{ask: ask, devices: make(map[contextOf]int), kilohertz: make(map[contextOf]uint64)}
 }
 
 type clockFollower struct {
@@ -61,21 +71,21 @@ func (w *clockFollower) Close() error {
 }
 
 // timed passes the frequency of a CQ's device on, if the CQ has timestamps and that is not done.
-func (f *Finder) timed(self process, o object, memory []byte) {
+func (f *Finder) timed(t *target, o object, memory []byte) {
 	at, ok := o.calls[readTicks]
-	if !ok || binary.NativeEndian.Uint64(memory[at:]) == 0 {
+	if !ok || pointer(memory, at) == 0 {
 		return
 	}
-	of := contextOf{self, binary.NativeEndian.Uint64(memory)}
+	of := contextOf{t.process, pointer(memory, 0)}
+	f.mu.Lock()
+	_, known := f.clocks.devices[of]
+	f.mu.Unlock()
+	context := make([]byte, contextSize)
+	if n, err := t.read(of.address, context); known || err != nil || n < len(context) {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, ok := f.clocks.devices[of]; ok {
-		return
-	}
-	context := make([]byte, contextSize)
-	if n, err := read(self.pid, of.address, context); err != nil || n < len(context) {
-		return
-	}
 	if len(f.clocks.devices) == mostKnown {
 		clear(f.clocks.devices)
 		clear(f.clocks.kilohertz)
@@ -137,8 +147,12 @@ const (
 )
 
 // frequencyOf asks the device that a process has open for the frequency of its counter in kHz: hca_core_clock, 0 if it has none. It asks by the
-// file of the process, as only that has a context of the driver.
-func frequencyOf(pid, fd int) (kilohertz uint64, err error) {
+// file of the process, as only that has a context of the driver. Nothing else is asked, or closed: a file of FUSE is told when somebody closes it, and may
+// keep us waiting.
+func frequencyOf(pid, fd int, numbers map[uint64]string) (kilohertz uint64, err error) {
+	if deviceOf(pid, fd, numbers) == "" {
+		return 0, fmt.Errorf("descriptor %d is no device", fd)
+	}
 	process, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return 0, fmt.Errorf("pidfd_open: %w", err)
@@ -147,6 +161,11 @@ func frequencyOf(pid, fd int) (kilohertz uint64, err error) {
 	device, err := unix.PidfdGetfd(process, fd, 0)
 	if err != nil {
 		return 0, fmt.Errorf("pidfd_getfd: %w", err)
+	}
+	var stat unix.Statx_t
+	err = unix.Statx(device, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &stat)
+	if deviceIn(stat, err, numbers) == "" {
+		return 0, fmt.Errorf("descriptor %d was a device, and is no longer one", fd)
 	}
 	defer unix.Close(device)
 	request, response := make([]byte, querySize), make([]byte, queriedSize)

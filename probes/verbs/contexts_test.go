@@ -42,7 +42,7 @@ func TestContexts(t *testing.T) {
 
 // A device that a process has closed after it was found is not lost, however often it is looked at.
 func TestFoundAndClosed(t *testing.T) {
-	f := NewFinder(func(string) {})
+	f := newFinder(func(string) {})
 	lost := 0
 	f.Listen(func(Open, bool) {}, func() { lost++ })
 	const pid = 1 << 30
@@ -50,7 +50,7 @@ func TestFoundAndClosed(t *testing.T) {
 	f.settle(process{pid, 1}, Open{PID: pid, FD: 3})
 	f.unknown(process{pid, 1}, nil)
 	for range 2 {
-		f.Look(pid)
+		lookInto(f, pid)
 	}
 	if lost != 0 {
 		t.Errorf("%d are lost", lost)

@@ -3,13 +3,12 @@
 package verbs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"trace/probes/proc"
 )
 
 // A Process is a process with open devices.
@@ -26,9 +25,16 @@ type Process struct {
 
 // Users looks into all processes, and returns those with open devices. The notes are what could not be found out. Whoever can send is watched until
 // it calls something, by what attach attaches and callers returns.
-func Users(qps func() ([]QP, error), attach Attach, callers func() (map[int]bool, error)) (users []Process, notes []string, err error) {
-	f := NewFinder(func(string) {})
-	if err := f.LookAll(); err != nil {
+func Users(ctx context.Context, qps func() ([]QP, error), attach Attach, callers func() (map[int]bool, error)) (users []Process, notes []string, err error) {
+	f := NewFinder(nil)
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return f.users(ctx, qps, attach, callers)
+}
+
+func (f *Finder) users(ctx context.Context, qps func() ([]QP, error), attach Attach, callers func() (map[int]bool, error)) (users []Process, notes []string, err error) {
+	var messages []string
+	f.note, f.QPs = func(text string) { messages = append(messages, text) }, qps
+	if err := f.LookAll(ctx); err != nil {
 		return nil, nil, err
 	}
 	opens := f.Opens()
@@ -41,7 +47,7 @@ func Users(qps func() ([]QP, error), attach Attach, callers func() (map[int]bool
 	users = make([]Process, 0, len(opens))
 	for _, o := range opens {
 		if n := len(users); n == 0 || users[n-1].PID != o.PID {
-			users = append(users, newProcess(o.PID, listed))
+			users = append(users, f.newProcess(o.PID, listed))
 		}
 		p := &users[len(users)-1]
 		p.Devices = append(p.Devices, o)
@@ -49,13 +55,18 @@ func Users(qps func() ([]QP, error), attach Attach, callers func() (map[int]bool
 	if err := f.watch(users, attach, callers); err != nil {
 		notes = append(notes, fmt.Sprintf("which processes post nothing is unknown: %v", err))
 	}
+	for _, text := range messages { // a message about a process with a refused device is shown with the device
+		if !slices.ContainsFunc(users, func(p Process) bool { return strings.HasPrefix(text, fmt.Sprintf("verbs: process %d ", p.PID)) }) {
+			notes = append(notes, strings.TrimPrefix(text, "verbs: "))
+		}
+	}
 	if f.denied != nil {
 		notes = append(notes, fmt.Sprintf("%d processes cannot be looked into, like: %v (run as root, or grant CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH)", len(f.denied), f.denied[0]))
 	}
 	return users, notes, nil
 }
 
-func newProcess(pid int, listed []QP) Process {
+func (f *Finder) newProcess(pid int, listed []QP) Process {
 	p := Process{PID: pid, Comm: commOf(pid)}
 	for _, qp := range listed {
 		if qp.PID != pid {
@@ -65,10 +76,8 @@ func newProcess(pid int, listed []QP) Process {
 			p.CanSend++
 		}
 	}
-	if regions, err := proc.Mappings(pid); err == nil {
-		if w, file, ok := writerOf(regions); ok {
-			p.Unseen = append(p.Unseen, fmt.Sprintf("it maps %s: %s%s", file, w.why, stillShown))
-		}
+	if writes, ok := f.writes[pid]; ok {
+		p.Unseen = append(p.Unseen, fmt.Sprintf("it maps %s%s", writes, stillShown))
 	}
 	return p
 }
@@ -112,7 +121,7 @@ func (f *Finder) watch(users []Process, attach Attach, callers func() (map[int]b
 		}
 	}
 	for p := range watched {
-		p.Unseen = append(p.Unseen, fmt.Sprintf("it called none of %s in %d s: %s%s", strings.Join(keepers, ", "), Quiet/time.Second, silent, stillShown))
+		p.Unseen = append(p.Unseen, fmt.Sprintf("it called none of %s in %d s: %s%s", strings.Join(keepers, ", "), Quiet/time.Second, quiet, stillShown))
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 
 // A process that can send is watched until it calls something: it is then not named, and nothing stays attached.
 func TestUsers(t *testing.T) {
-	memory := context(device(t), uint64(reflect.ValueOf(TestUsers).Pointer()))
+	memory := newContext(device(t), uint64(reflect.ValueOf(TestUsers).Pointer()))
 	defer clear(memory)
 	for _, test := range []struct {
 		name         string
@@ -41,7 +41,7 @@ func TestUsers(t *testing.T) {
 			qps := func() ([]QP, error) {
 				return []QP{{PID: os.Getpid(), Number: 7, CanSend: test.canSend}, {PID: 1}}, test.qps
 			}
-			users, notes, err := Users(qps, a.attach, callers)
+			users, notes, err := newFinder(nil).users(t.Context(), qps, a.attach, callers)
 			i := slices.IndexFunc(users, func(p Process) bool { return p.PID == os.Getpid() })
 			if err != nil || i < 0 || len(users[i].Devices) != 1 || users[i].Unseen != nil {
 				t.Fatalf("%+v, %v", users, err)

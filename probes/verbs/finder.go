@@ -3,95 +3,99 @@
 package verbs
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
-
-	"trace/probes/proc"
 )
 
-// A place is a function in a file of a process.
-type place struct {
-	function
-	path string // by which it can be opened: while the process lives, or until the finder lets go of the file
-	// library is its name in the process.
-	library string
-}
-
-// same reports whether two places are the same function, under whatever path.
-func (p place) same(o place) bool { return p.function == o.function }
-
-// Finder finds the functions, and attaches to each of them, once, what follows it.
+// Finder finds the functions, and attaches to each of them, once, what follows it. What it looks at it reads in turns (turns.go), and what it finds it
+// proves (proof.go).
 type Finder struct {
-	note     func(text string)
-	identify func(path string) (file, error)
+	note func(text string)
 
 	// QPs lists the kernel's QPs, and Callers is who called a function that is followed; nil: it is unknown.
 	QPs     func() ([]QP, error)
 	Callers func() (map[int]bool, error)
 
-	// looking is held during a search, so that a context that is found by one is not lost to another.
-	looking   sync.Mutex
+	*reader
+	prover *prover
+
 	mu        sync.Mutex
-	places    map[string][]place // by call
-	uses      map[process]map[string][]place
-	files     map[file]*os.File // that these are in: the process by which one was found may end
+	places    map[string][]*spot // that other processes have, too, by call
+	uses      map[process]*usage
 	followers []*Follower
 	opens     map[process][]Open // the devices of processes: their contexts were found, or it is known why not
 	contexts  map[int]*contexts  // by process id
 	failed    map[process]*failures
 	listeners []*Listener
-	objects   map[functions]bool // of QPs and CQs that are followed
+	objects   map[functions]bool // of QPs and CQs that are followed, or refused
 	clocks    clocks
 	ready     map[process]ready
+	writes    map[int]string // the processes that may write their queues themselves, and by which library
 	refused   map[string]int // by reason
 	denied    []error        // of processes that may not be looked into: hidepid, or another user namespace
 	noted     map[string]bool
 	begun     bool // all processes were looked into
 }
 
-// process is a process at a time: numbers are used again.
-type process struct {
-	pid   int
-	start uint64 // since boot, in ticks
+// NewFinder returns a finder that has not looked yet. note gets what cannot be followed, and why, and the libraries that are found after
+// [Finder.LookAll].
+func NewFinder(note func(text string)) *Finder {
+	f := &Finder{
+		note: note, reader: &reader{devices: numbering{read: deviceNumbers}}, prover: &prover{judge: judge, trusts: trusts},
+		places: make(map[string][]*spot), uses: make(map[process]*usage), opens: make(map[process][]Open), contexts: make(map[int]*contexts),
+		failed: make(map[process]*failures), objects: make(map[functions]bool), ready: make(map[process]ready), writes: make(map[int]string),
+		refused: make(map[string]int), noted: make(map[string]bool),
+	}
+	f.turns = newTurns(func(user uint32) {
+		f.report(fmt.Sprintf("verbs: not all processes of user %d are looked into: they make objects of devices faster than that is possible", user))
+	})
+	f.prover.used = f.used
+	f.clocks = newClocks(f)
+	return f
 }
 
-// LookAll looks into all processes.
-func (f *Finder) LookAll() error {
+// tries is how often a process is looked at in the beginning that may be opening a device, each time after [settled].
+const tries = 5
+
+// LookAll looks into all processes: first into those that have QPs.
+func (f *Finder) LookAll(ctx context.Context) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return err
+	}
+	urgent := make(map[int]bool)
+	if f.QPs != nil {
+		qps, _ := f.QPs() // without the list, none is urgent
+		for _, qp := range qps {
+			urgent[qp.PID] = true
+		}
 	}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		again, err := f.look(pid)
-		for tries := 0; tries < 5 && err == nil && again > 0; tries++ { // it may be opening the device
-			time.Sleep(settled)
-			again, err = f.look(pid)
+		p, err := partyOf(pid)
+		if err != nil {
+			continue // it has ended
 		}
-		if err == nil && again > 0 {
-			err = f.giveUp(pid)
-		}
-		if errors.Is(err, fs.ErrPermission) {
-			f.denied = append(f.denied, err)
-		} else {
-			f.notFollowed(pid, err)
-		}
+		left := tries
+		f.turns.add(&task{of: subject{pid: pid, what: "process"}, user: p.user, first: true, do: func(t *task) time.Duration {
+			left--
+			return f.lookFirst(pid, t, left == 0)
+		}}, urgent[pid])
 	}
-	if len(f.denied) > 0 {
-		f.report(fmt.Sprintf("verbs: %d processes are not followed, like: %v", len(f.denied), f.denied[0]))
+	if err := f.begin(ctx); err != nil {
+		return err
 	}
 	f.mu.Lock()
 	f.begun = true
@@ -100,97 +104,198 @@ func (f *Finder) LookAll() error {
 	return nil
 }
 
-// settled is after how long a process is looked at again that is opening a device.
-const settled = 50 * time.Millisecond
+// Denied reports how many processes may not be looked into, and why; "" if all may.
+func (f *Finder) Denied() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.denied) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d processes are not followed, like: %v", len(f.denied), f.denied[0])
+}
 
-// Look looks for contexts of a process, and returns after how long it must be called again; 0: not, and what [Finder.Made] noted and was not
-// found is lost. It is cheap if the process has no open device, or none that is new.
-func (f *Finder) Look(pid int) (again time.Duration) {
-	f.reopened(pid)
-	again, err := f.look(pid)
-	if again == 0 {
-		f.lose(pid)
+// begin takes turns until all processes were looked into, except where too much was read of a user's: the rest comes later.
+func (f *Finder) begin(ctx context.Context) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if f.turns.turn() {
+			continue
+		}
+		starving, others := f.turns.starving()
+		if !others {
+			for _, user := range starving {
+				f.report(fmt.Sprintf("verbs: processes of user %d are looked into later: there is much to read in those before (%d MiB)", user, userPurse>>20))
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(settled / 10):
+		}
+	}
+}
+
+// lookFirst looks into a process that was there in the beginning. The last time it is given up.
+func (f *Finder) lookFirst(pid int, of *task, last bool) (again time.Duration) {
+	t, err := f.target(pid, of)
+	if err == nil {
+		defer t.close()
+		again, err = f.look(t)
+	}
+	if err == nil && again > 0 {
+		if !last {
+			return settled
+		}
+		err = f.giveUp(t)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		f.mu.Lock()
+		f.denied = append(f.denied, err)
+		f.mu.Unlock()
+		return 0
 	}
 	f.notFollowed(pid, err)
-	return again
+	return 0
+}
+
+// Turn looks at something that waits for it. It returns when there is more to look at, and false if nothing waits.
+func (f *Finder) Turn() (next time.Time, more bool) {
+	if f.turns.turn() {
+		return time.Now(), true
+	}
+	return f.turns.due()
+}
+
+// later makes something about a process wait for its turn.
+func (f *Finder) later(of subject, due time.Duration, do func(t *target) time.Duration) {
+	p, err := partyOf(of.pid)
+	if err != nil {
+		f.lose(of.pid)
+		f.notFollowed(of.pid, err)
+		return
+	}
+	f.turns.add(&task{of: of, user: p.user, due: time.Now().Add(due), do: func(by *task) time.Duration {
+		t, err := f.target(of.pid, by)
+		if err != nil {
+			f.lose(of.pid)
+			return 0
+		}
+		defer t.close()
+		return do(t)
+	}}, false)
+}
+
+// Look looks for contexts of a process, again and again while it may be opening a device. Then what [Finder.Made] noted and was not found is
+// lost. It is cheap if the process has no open device, or none that is new.
+func (f *Finder) Look(pid int) {
+	f.later(subject{pid: pid, what: "process"}, 0, func(t *target) time.Duration {
+		f.reopened(t)
+		again, err := f.look(t)
+		if again == 0 {
+			f.lose(pid)
+		}
+		f.notFollowed(pid, err)
+		return again
+	})
 }
 
 // notFollowed reports why a process is not followed, unless it has ended.
 func (f *Finder) notFollowed(pid int, err error) {
-	if err != nil && !gone(err) {
+	if err != nil && !gone(err) && !errors.Is(err, errStopped) {
 		f.report(fmt.Sprintf("verbs: process %d is not followed: %v", pid, err))
 	}
 }
 
-func (f *Finder) look(pid int) (again time.Duration, err error) {
-	f.looking.Lock()
-	defer f.looking.Unlock()
-	devices, err := devicesOf(pid)
+func (f *Finder) look(t *target) (again time.Duration, err error) {
+	devices, err := t.open()
 	if err != nil || len(devices) == 0 {
-		return 0, err
+		return 0, f.refuse(t.process, nil, err)
 	}
-	start, err := startOf(pid)
-	if err != nil {
-		return 0, err
-	}
-	self := process{pid, start}
-	left := f.unknown(self, devices)
+	left := f.unknown(t.process, devices)
 	f.mu.Lock()
-	failed := f.failed[self]
+	failed := f.failed[t.process]
 	f.mu.Unlock()
-	if len(left) == 0 || failed != nil && failed.times == mostFailed {
+	if len(left) == 0 || failed != nil && failed.times >= mostFailed {
 		return 0, nil
 	}
-	if err := wide(pid); err != nil {
-		return 0, f.refuse(self, left, err)
+	if err := t.mapped(); err != nil {
+		return 0, f.abandon(t, left, err)
 	}
-	left, err = f.search(self, left)
+	f.notesWriter(t)
+	if err := t.wide(); err != nil {
+		return 0, f.refuse(t.process, left, err)
+	}
+	left, err = f.search(t, left)
 	if err != nil {
-		return 0, err
+		return 0, f.abandon(t, left, err)
 	}
 	if len(left) == 0 {
-		f.forgive(self)
+		f.forgive(t.process)
 		return 0, nil
 	}
-	if again := f.fail(self); again > 0 {
+	if again := f.fail(t.process); again > 0 {
 		return again, nil
 	}
-	return 0, f.refuse(self, left, f.why(self, left))
+	return 0, f.refuse(t.process, left, f.why(t, left))
+}
+
+// abandon leaves a process alone that does not answer, or makes each search slow.
+func (f *Finder) abandon(t *target, devices []handle, err error) error {
+	if r := (*refusal)(nil); errors.As(err, &r) {
+		f.mu.Lock()
+		f.failed[t.process] = &failures{times: mostFailed}
+		f.mu.Unlock()
+	}
+	return f.refuse(t.process, devices, err)
 }
 
 // search searches for the contexts of some devices, and returns those without. A context may not be complete yet: then a later call finds it.
-func (f *Finder) search(self process, devices []handle) (left []handle, err error) {
-	regions, err := proc.Mappings(self.pid)
-	if err != nil {
-		return nil, err
-	}
+func (f *Finder) search(t *target, devices []handle) (left []handle, err error) {
 	left = slices.Clone(devices)
 	at := make(map[uint64]*Open)
+	var failed error
 	found := func(address uint64, context []byte) bool {
 		fd := int(int32(binary.NativeEndian.Uint32(context[cmdFD:])))
 		i := slices.IndexFunc(left, func(d handle) bool { return d.fd == fd })
 		if i < 0 {
 			return false
 		}
-		if functions := f.found(self, regions, context); functions != nil {
-			at[address] = newOpen(self.pid, left[i], context, functions)
+		functions, err := f.found(t, context)
+		if failed = fatal(err); failed != nil {
+			return true
+		}
+		if err != nil && t.flaw == nil && t.code(calls, context) {
+			t.flaw = err
+		}
+		if functions != nil {
+			at[address] = newOpen(t, left[i], context, functions)
 			left = slices.Delete(left, i, i+1)
 		}
 		return len(left) == 0
 	}
-	err = scan(self.pid, regions, contextSize, func(address uint64, memory []byte) bool { return search(address, memory, fdsOf(devices), found) })
-	if err == nil && len(at) > 0 && !f.looked() {
-		err = scan(self.pid, regions, qpObject.size, func(_ uint64, memory []byte) bool {
+	err = t.scan(contextSize, func(address uint64, memory []byte) bool { return search(address, memory, fdsOf(devices), found) })
+	if err = errors.Join(err, failed); err == nil && len(at) > 0 && !f.looked() {
+		err = t.scan(qpObject.size, func(_ uint64, memory []byte) bool {
 			searchObjects(memory, slices.Collect(maps.Keys(at)), func(o object, memory []byte) {
-				at[binary.NativeEndian.Uint64(memory)].add(o, f.foundObject(self, regions, o, memory))
+				at[pointer(memory, 0)].add(o, f.foundObject(t, o, memory))
 			})
 			return false
 		})
 	}
 	for _, o := range at {
-		f.settle(self, *o)
+		f.settle(t.process, *o)
 	}
 	return left, err
+}
+
+// fatal returns an error that ends the search in a process: it has ended, does not answer, or must not be read.
+func fatal(err error) error {
+	if r := (*refusal)(nil); err == nil || errors.As(err, &r) && r.reason != silent {
+		return nil
+	}
+	return err
 }
 
 // looked reports whether all processes were looked into: the QPs of later ones are reported when they are changed.
@@ -200,229 +305,59 @@ func (f *Finder) looked() bool {
 	return f.begun
 }
 
-// LookQP looks at a QP of a process, and at its CQs: the address that the kernel has of its struct ibv_qp, and the kernel's number of it, 0 if that is
-// unknown. If it is settled, another number at that address is a reason to refuse it: before that the program may be about to set it.
-func (f *Finder) LookQP(pid int, address uint64, number uint32, settled bool) {
-	start, err := startOf(pid)
-	if err != nil {
-		return
-	}
-	self := process{pid, start}
-	head := make([]byte, qpNum+4)
-	n, err := read(pid, address, head)
-	if is := binary.NativeEndian.Uint32(head[qpNum:]); number != 0 && is != number {
-		if settled && !gone(err) {
-			f.refuseQP(self, address, number)
-		}
-		return
-	}
-	if err != nil || n < len(head) {
-		return
-	}
-	send, receive := binary.NativeEndian.Uint64(head[sendCQ:]), binary.NativeEndian.Uint64(head[recvCQ:])
-	f.lookAt(self, cqObject, send)
-	if receive != send {
-		f.lookAt(self, cqObject, receive)
-	}
-	f.lookAt(self, qpObject, address)
-}
-
-// lookAt looks at an object of a process.
-func (f *Finder) lookAt(self process, o object, address uint64) {
-	memory := make([]byte, o.size)
-	if n, err := read(self.pid, address, memory); err != nil || n < len(memory) {
-		return // it is smaller, or the process has ended
-	}
-	like := functions{self, o.name, string(memory[o.functions:])}
-	f.mu.Lock()
-	known := f.objects[like]
-	f.mu.Unlock()
-	if known {
-		f.timed(self, o, memory)
-		return
-	}
-	context := make([]byte, contextSize)
-	if n, err := read(self.pid, binary.NativeEndian.Uint64(memory), context); err != nil || n < len(context) {
-		return
-	}
-	devices, err := devicesOf(self.pid)
-	if err != nil || !search(0, context, fdsOf(devices), func(uint64, []byte) bool { return true }) {
-		return
-	}
-	regions, err := proc.Mappings(self.pid)
-	if err != nil {
-		return
-	}
-	if f.foundObject(self, regions, o, memory) != nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if r, sends := f.ready[self]; sends { // it may have posted before
-			r.followed = false
-			f.ready[self] = r
-		}
-		if len(f.objects) == mostKnown {
-			clear(f.objects)
-		}
-		f.objects[like] = true
-	}
-}
-
-// functions are the pointers to functions of a process's QP or CQ: most of its QPs have the same.
-type functions struct {
-	process
-	of, pointers string
-}
-
-// foundObject attaches the followers to the functions of an object, if all that it has are in one library, and returns them if that is done.
-func (f *Finder) foundObject(self process, regions []proc.Mapping, o object, memory []byte) map[string]place {
-	first, ok := code(self.pid, regions, binary.NativeEndian.Uint64(memory[o.calls[o.has]:]))
-	if !ok {
-		return nil
-	}
-	at := make(map[string]place)
-	for call, offset := range o.calls {
-		address := binary.NativeEndian.Uint64(memory[offset:])
-		if address == 0 {
-			continue
-		}
-		p, ok := code(self.pid, regions, address)
-		switch {
-		case ok && p.library == first.library:
-			at[call] = p
-		case offset <= o.sure:
-			return nil
-		}
-	}
-	if !f.addAll(self, o.name+" of ", at) {
-		return nil
-	}
-	f.timed(self, o, memory)
-	return at
-}
-
 // found attaches the followers to the functions of a context, and returns them if that is done: memory may look like a context by chance, and
 // the process may end meanwhile.
-func (f *Finder) found(self process, regions []proc.Mapping, context []byte) map[string]place {
+func (f *Finder) found(t *target, context []byte) (map[string]place, error) {
 	at := make(map[string]place)
 	for call, offset := range calls {
-		p, ok := code(self.pid, regions, binary.NativeEndian.Uint64(context[offset:]))
-		switch {
-		case !ok:
-			return nil
-		case !dummy(p):
-			at[call] = p
-		case call == "post_send" || call == "poll_cq":
-			return nil // the provider is about to set its own
-		}
-	}
-	if !f.addAll(self, "", at) {
-		return nil
-	}
-	return at
-}
-
-// addAll attaches the followers to functions of a process; what names them in a message. It reports whether that is done: the process may end meanwhile.
-func (f *Finder) addAll(self process, what string, at map[string]place) bool {
-	for call, p := range at {
-		var err error
-		if p.file, err = f.identify(p.path); err != nil {
-			return false
-		}
-		if marked(p) {
-			p.offset += endbr64
-		}
-		at[call] = p
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for call, p := range at {
-		if err := f.hold(&p); err != nil {
-			return false
-		}
-		at[call] = p
-	}
-	libraries, ok := f.use(self, at)
-	for call, p := range at {
-		if slices.ContainsFunc(f.places[call], p.same) {
-			continue
-		}
-		attached, err := f.add(call, p)
-		if err != nil {
-			f.reportLocked(fmt.Sprintf("verbs: %s of process %d is not followed: %v", call, self.pid, err))
-			return false
-		}
-		if attached {
-			libraries[p.library] = true
-		}
-	}
-	f.announce(self, what, libraries)
-	return ok
-}
-
-// dummy reports whether a function is the library's own, which refuses the call: verbs_set_ops (libibverbs/dummy_ops.c) begins with these.
-func dummy(p place) bool { return strings.HasPrefix(filepath.Base(p.library), "libibverbs.so") }
-
-// add attaches what follows all processes to a function of a call, all or none, and reports whether there is any.
-func (f *Finder) add(call string, p place) (some bool, err error) {
-	var attached []*Follower
-	for _, w := range f.followers {
-		if w.call != call || w.among != nil || w.paused {
-			continue
-		}
-		if err := w.add(p); err != nil {
-			for _, o := range attached {
-				last := len(o.closers) - 1
-				err = errors.Join(err, o.closers[last].Close())
-				o.closers = o.closers[:last]
+		address := pointer(context, offset)
+		if t.dummy(address) {
+			if call == "post_send" || call == "poll_cq" {
+				return nil, nil // the provider is about to set its own
 			}
-			return false, err
+			continue
 		}
-		attached = append(attached, w)
-	}
-	f.places[call] = append(f.places[call], p)
-	return len(attached) > 0, nil
-}
-
-// hold opens the file of a place, and replaces its path with one that stays.
-func (f *Finder) hold(p *place) error {
-	open := f.files[p.file]
-	if open == nil {
-		var err error
-		if open, err = os.Open(p.path); err != nil {
-			return err
+		p, err := f.prover.prove(t, address)
+		var r *refusal
+		if errors.As(err, &r) {
+			return nil, &refusal{r.reason, fmt.Sprintf("%s of its struct ibv_context %s", call, r.text)}
 		}
-		f.files[p.file] = open
+		if err != nil {
+			return nil, err
+		}
+		at[call] = p
 	}
-	p.path = fmt.Sprintf("/proc/self/fd/%d", open.Fd())
-	return nil
+	if !f.addAll(t, "", at) {
+		return nil, nil
+	}
+	return at, nil
 }
 
 // Close lets go of the files, after the last follower was closed.
 func (f *Finder) Close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var errs []error
-	for _, open := range f.files {
-		errs = append(errs, open.Close())
-	}
-	clear(f.files)
-	return errors.Join(errs...)
+	f.turns.close()
+	return f.prover.close()
 }
 
-// endbr64 is the size of the instruction that marks the target of an indirect jump. The kernel has to single-step it, which takes four
-// times as long as other first instructions.
-const endbr64 = 4
-
-// marked reports whether a function begins with endbr64.
-func marked(p place) bool {
-	f, err := os.Open(p.path)
-	if err != nil {
-		return false
+// used returns the libraries in which something is followed.
+func (f *Finder) used() map[*library]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgetEnded()
+	all := make(map[*library]bool)
+	for _, spots := range f.places {
+		for _, s := range spots {
+			all[s.library] = true
+		}
 	}
-	defer f.Close()
-	var first [endbr64]byte
-	_, err = f.ReadAt(first[:], int64(p.offset))
-	return err == nil && first == [endbr64]byte{0xf3, 0x0f, 0x1e, 0xfa}
+	for _, u := range f.uses {
+		for _, places := range u.places {
+			for _, p := range places {
+				all[p.library] = true
+			}
+		}
+	}
+	return all
 }
 
 // report passes a text on, once.
@@ -432,29 +367,16 @@ func (f *Finder) report(text string) {
 	f.reportLocked(text)
 }
 
+// mostReports bounds the messages: each process of a user may be a reason for one.
+const mostReports = 1 << 10
+
 func (f *Finder) reportLocked(text string) {
-	if !f.noted[text] {
-		f.noted[text] = true
-		f.note(text)
+	if f.noted[text] || len(f.noted) > mostReports {
+		return
 	}
-}
-
-// NewFinder returns a finder that has not looked yet. note gets what cannot be followed, and why, and the libraries that are found after
-// [Finder.LookAll].
-func NewFinder(note func(text string)) *Finder {
-	return &Finder{
-		note: note, identify: fileOf, places: make(map[string][]place), uses: make(map[process]map[string][]place),
-		opens: make(map[process][]Open), contexts: make(map[int]*contexts), failed: make(map[process]*failures), objects: make(map[functions]bool), clocks: newClocks(),
-		ready: make(map[process]ready), refused: make(map[string]int), noted: make(map[string]bool),
-		files: make(map[file]*os.File),
+	if len(f.noted) == mostReports {
+		text = "verbs: there are no more messages; what is refused is counted"
 	}
-}
-
-// startOf returns when a process began.
-func startOf(pid int) (uint64, error) {
-	stat, err := proc.ReadStat(pid)
-	if err != nil {
-		return 0, err
-	}
-	return stat.Number(proc.StartTime)
+	f.noted[text] = true
+	f.note(text)
 }

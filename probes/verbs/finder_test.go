@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -28,11 +28,13 @@ import (
 // devices is how many were opened.
 var devices int
 
-// device opens a file that is called like a device, and returns its descriptor, which no other test has: what they leave in memory may still
-// look like a context.
+// full is a device that nothing else of a test has open. Tests take it for an RDMA device.
+const full = "/dev/full"
+
+// device opens it, and returns its descriptor, which no other test has: what they leave in memory may still look like a context.
 func device(t *testing.T) int {
 	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), "uverbs0"))
+	f, err := os.Open(full)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +48,68 @@ func device(t *testing.T) int {
 	return fd
 }
 
+// newFinder returns a finder of these devices, for which any code is a function of a provider that is root's, as of this test itself.
+func newFinder(note func(text string)) *Finder {
+	f := NewFinder(note)
+	var stat unix.Stat_t
+	if err := unix.Stat(full, &stat); err != nil {
+		panic(err)
+	}
+	f.devices.read = func() map[uint64]string { return map[uint64]string{stat.Rdev: "uverbs0"} }
+	f.prover.judge = func(io.ReaderAt) (func(uint64) bool, string, error) {
+		return func(uint64) bool { return true }, "", nil
+	}
+	f.prover.trusts = func(begun, *mounts) bool { return true }
+	return f
+}
+
+// look looks at what waits now.
+func look(f *Finder) {
+	for f.turns.turn() {
+	}
+}
+
+// lookInto looks into a process once, and returns after how long it is looked at again; 0: not.
+func lookInto(f *Finder, pid int) (again time.Duration) {
+	f.Look(pid)
+	look(f)
+	for _, t := range f.turns.later {
+		if t.of.what == "process" {
+			again = t.again
+		}
+	}
+	f.turns.close()
+	return again
+}
+
+// targetOf returns a process, with its mappings.
+func targetOf(t *testing.T, f *Finder, pid int) *target {
+	t.Helper()
+	self, err := f.target(pid, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(self.close)
+	if err := self.mapped(); err != nil {
+		t.Fatal(err)
+	}
+	return self
+}
+
+// lookAtQP looks at a QP, now or when it has settled.
+func lookAtQP(t *testing.T, f *Finder, memory []byte, number uint32, settled bool) {
+	t.Helper()
+	f.lookQP(targetOf(t, f, os.Getpid()), uint64(uintptr(unsafe.Pointer(&memory[0]))), number, settled)
+}
+
+// lookAll looks into all processes.
+func lookAll(t *testing.T, f *Finder) {
+	t.Helper()
+	if err := f.LookAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // kept is what allocate returned: memory on the stack of a goroutine would move.
 var kept [][]byte
 
@@ -56,8 +120,8 @@ func allocate(size int) []byte {
 	return memory[-uintptr(unsafe.Pointer(&memory[0]))&7:][:size]
 }
 
-// context makes a context in the memory of this process: its functions are at the address.
-func context(fd int, function uint64) []byte {
+// newContext makes a context in the memory of this process: its functions are at the address.
+func newContext(fd int, function uint64) []byte {
 	memory := allocate(contextSize)
 	binary.NativeEndian.PutUint32(memory[cmdFD:], uint32(fd))
 	binary.NativeEndian.PutUint64(memory[abiCompat:], ^uint64(0))
@@ -74,13 +138,34 @@ type attachments struct {
 	fail bool
 }
 
-func (a *attachments) attach(path string, offset uint64, pid int) (io.Closer, error) {
+func (a *attachments) attach(path string, offset uint64, to Reach) (Attached, error) {
 	if a.fail {
 		return nil, errors.New("refused")
 	}
-	at := fmt.Sprintf("%d %s+%x", pid, filepath.Base(path), offset)
+	at := fmt.Sprintf("%d %s+%x", to.PID, filepath.Base(path), offset)
+	if to.OneUser {
+		at += fmt.Sprintf(" of user %d", to.User)
+	}
 	a.add(at, 1)
-	return closer(func() { a.add(at, -1) }), nil
+	return &attachment{a, at}, nil
+}
+
+// An attachment is counted until it is closed.
+type attachment struct {
+	all *attachments
+	at  string
+}
+
+func (a *attachment) Close() error {
+	a.all.add(a.at, -1)
+	return nil
+}
+
+func (a *attachment) Widen() error {
+	a.all.add(a.at, -1)
+	a.at, _, _ = strings.Cut(a.at, " of user ")
+	a.all.add(a.at, 1)
+	return nil
 }
 
 func (a *attachments) add(at string, n int) {
@@ -106,32 +191,26 @@ func follow(t *testing.T, f *Finder, call string) {
 	t.Cleanup(func() { w.Close() })
 }
 
-type closer func()
-
-func (c closer) Close() error { c(); return nil }
-
 // A context is found in the memory of a process that has a device open. What follows its calls is attached once to each function, whenever it
 // began to follow, and detached at the end.
 func TestFinder(t *testing.T) {
 	var notes []string
-	f := NewFinder(func(text string) { notes = append(notes, text) })
+	f := newFinder(func(text string) { notes = append(notes, text) })
 	a := &attachments{open: make(map[string]int)}
 	early, err := f.Follow("post_send", nil, a.attach)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fd := device(t)
-	f.Look(os.Getpid())
+	lookInto(f, os.Getpid())
 	if a.number() != 0 {
 		t.Errorf("without a context %v is attached", a.open)
 	}
-	if err := f.LookAll(); err != nil {
-		t.Fatal(err)
-	}
+	lookAll(t, f)
 	function := uint64(reflect.ValueOf(TestFinder).Pointer())
-	memory := context(fd, function)
+	memory := newContext(fd, function)
 	for range 2 {
-		f.Look(os.Getpid())
+		lookInto(f, os.Getpid())
 	}
 	if a.number() != 1 {
 		t.Errorf("%v is attached, want one function", a.open)
@@ -165,27 +244,27 @@ func TestFinder(t *testing.T) {
 
 // A follower that pauses is detached. What is found meanwhile is attached when it goes on, even if the process by which it was found has ended.
 func TestPause(t *testing.T) {
-	f := NewFinder(func(string) {})
+	f := newFinder(func(string) {})
 	a := &attachments{open: make(map[string]int)}
 	w, err := f.Follow("post_send", nil, a.attach)
 	if err != nil {
 		t.Fatal(err)
 	}
 	function := uint64(reflect.ValueOf(TestPause).Pointer())
-	memory := context(device(t), function)
-	f.Look(os.Getpid())
+	memory := newContext(device(t), function)
+	lookInto(f, os.Getpid())
 	var paths []string
 	for _, p := range f.places["post_send"] {
 		paths = append(paths, p.path)
 	}
-	if want := fmt.Sprintf("/proc/self/fd/%d", f.files[f.places["post_send"][0].file].Fd()); !slices.Equal(paths, []string{want}) {
+	if want := fmt.Sprintf("/proc/self/fd/%d", f.places["post_send"][0].library.file.Fd()); !slices.Equal(paths, []string{want}) {
 		t.Errorf("the paths are %q, want %q", paths, want)
 	}
 	if err := w.Pause(); err != nil || a.number() != 0 {
 		t.Errorf("after a pause %v is attached: %v", a.open, err)
 	}
-	later := context(device(t), function+64)
-	if f.Look(os.Getpid()); a.number() != 0 {
+	later := newContext(device(t), function+64)
+	if lookInto(f, os.Getpid()); a.number() != 0 {
 		t.Errorf("in the pause %v is attached", a.open)
 	}
 	if err := w.Resume(); err != nil || a.number() != 2 {
@@ -198,7 +277,7 @@ func TestPause(t *testing.T) {
 	if err := errors.Join(w.Pause(), w.Resume()); err == nil || err.Error() != "refused\nrefused" {
 		t.Errorf("an error of each place: %v", err)
 	}
-	if err := errors.Join(w.Close(), f.Close()); err != nil || a.number() != 0 || len(f.files) != 0 {
+	if err := errors.Join(w.Close(), f.Close()); err != nil || a.number() != 0 || len(f.prover.libraries) != 0 {
 		t.Errorf("at the end %v is attached: %v", a.open, err)
 	}
 	_, _ = memory[0], later[0]
@@ -207,21 +286,21 @@ func TestPause(t *testing.T) {
 // What cannot be attached is reported once, and tried again with the next process.
 func TestFinderRefused(t *testing.T) {
 	var notes []string
-	f := NewFinder(func(text string) { notes = append(notes, text) })
+	f := newFinder(func(text string) { notes = append(notes, text) })
 	a := &attachments{open: make(map[string]int), fail: true}
 	w, err := f.Follow("poll_cq", nil, a.attach)
 	if err != nil {
 		t.Fatal(err)
 	}
-	memory := context(device(t), uint64(reflect.ValueOf(TestFinder).Pointer()))
+	memory := newContext(device(t), uint64(reflect.ValueOf(TestFinder).Pointer()))
 	for range 2 {
-		f.Look(os.Getpid())
+		lookInto(f, os.Getpid())
 	}
 	if want := fmt.Sprintf("verbs: poll_cq of process %d is not followed: refused", os.Getpid()); !slices.Equal(notes, []string{want}) {
 		t.Errorf("it reports %q, want %q", notes, want)
 	}
 	a.fail = false
-	if f.Look(os.Getpid()); a.number() != 1 {
+	if lookInto(f, os.Getpid()); a.number() != 1 {
 		t.Errorf("then %v is attached", a.open)
 	}
 	if err := w.Close(); err != nil {
@@ -235,16 +314,14 @@ func TestFinderRefused(t *testing.T) {
 func TestNoContext(t *testing.T) {
 	fd := device(t)
 	function := uint64(reflect.ValueOf(TestFinder).Pointer())
-	old := context(fd, function)
+	old := newContext(fd, function)
 	binary.NativeEndian.PutUint64(old[abiCompat:], 0x1000)
-	for name, memory := range map[string][]byte{"data": context(fd, uint64(uintptr(unsafe.Pointer(&old[0])))), "closed": context(1<<20, function), "old": old} {
-		f := NewFinder(func(text string) { t.Errorf("%s: %s", name, text) })
-		regions, err := proc.Mappings(os.Getpid())
-		if err != nil {
-			t.Fatal(err)
-		}
+	for name, memory := range map[string][]byte{"data": newContext(fd, uint64(uintptr(unsafe.Pointer(&old[0])))), "closed": newContext(1<<20, function), "old": old} {
+		f := newFinder(func(text string) { t.Errorf("%s: %s", name, text) })
+		self := targetOf(t, f, os.Getpid())
 		seen := search(0, memory, []int{fd}, func(_ uint64, context []byte) bool {
-			return f.found(process{pid: os.Getpid()}, regions, context) != nil
+			functions, _ := f.found(self, context)
+			return functions != nil
 		})
 		if seen || len(f.places) != 0 {
 			t.Errorf("%s: %v is taken for a context", name, f.places)
@@ -256,22 +333,23 @@ func TestNoContext(t *testing.T) {
 func TestDummies(t *testing.T) {
 	fd := device(t)
 	var notes []string
-	f := NewFinder(func(text string) { notes = append(notes, text) })
+	f := newFinder(func(text string) { notes = append(notes, text) })
 	follow(t, f, "poll_cq")
-	library := file{inode: 2}
-	f.begun, f.identify, f.files[library] = true, func(string) (file, error) { return library, nil }, os.Stdin
-	regions := []proc.Mapping{
+	f.begun = true
+	self := targetOf(t, f, os.Getpid())
+	self.opened[0x3000] = provider{library: &library{file: os.Stdin, begins: func(uint64) bool { return true }}, shared: true}
+	self.regions = []proc.Mapping{
 		{Start: 0x1000, End: 0x2000, Perms: "r-xp", Inode: 1, Path: "/usr/lib/libibverbs.so.1.14.44.0"},
 		{Start: 0x3000, End: 0x4000, Perms: "r-xp", Inode: 2, Path: "/usr/lib/librxe.so"},
 	}
-	memory := context(fd, 0x1000)
-	if f.found(process{pid: os.Getpid()}, regions, memory) != nil || len(f.places) != 0 {
+	memory := newContext(fd, 0x1000)
+	if functions, err := f.found(self, memory); functions != nil || err != nil || len(f.places) != 0 {
 		t.Errorf("%v is taken for the provider's", f.places)
 	}
 	for _, call := range []string{"post_send", "poll_cq", "post_recv"} {
 		binary.NativeEndian.PutUint64(memory[calls[call]:], 0x3000)
 	}
-	if f.found(process{pid: os.Getpid()}, regions, memory) == nil || len(f.places) != 3 || f.places["post_srq_recv"] != nil {
+	if functions, err := f.found(self, memory); functions == nil || err != nil || len(f.places) != 3 || f.places["post_srq_recv"] != nil {
 		t.Errorf("%v is found, want three functions of librxe.so", f.places)
 	}
 	if len(notes) != 1 || !strings.Contains(notes[0], " /usr/lib/librxe.so ") {
@@ -294,15 +372,13 @@ func qp(context []byte, functions map[string]uint64) []byte {
 func TestQPs(t *testing.T) {
 	function := uint64(reflect.ValueOf(TestQPs).Pointer())
 	has := map[string]uint64{wrStart: function, "wr_send": function + 64, "wr_complete": function + 128}
-	c := context(device(t), function)
+	c := newContext(device(t), function)
 	there := qp(c, has)
 	binary.NativeEndian.PutUint32(there[qpCalls["wr_flush"]:], 1) // of another field
 	var notes []string
-	f := NewFinder(func(text string) { notes = append(notes, text) })
+	f := newFinder(func(text string) { notes = append(notes, text) })
 	follow(t, f, "wr_send")
-	if err := f.LookAll(); err != nil {
-		t.Fatal(err)
-	}
+	lookAll(t, f)
 	if len(f.places["wr_send"]) != 1 || len(f.places["wr_complete"]) != 1 || f.places["wr_flush"] != nil {
 		t.Errorf("%v is found", f.places)
 	}
@@ -312,13 +388,13 @@ func TestQPs(t *testing.T) {
 		"other": qp(c, map[string]uint64{wrStart: function, "wr_send": uint64(uintptr(unsafe.Pointer(&c[0])))}),
 		"none":  qp(make([]byte, contextSize), has),
 	} {
-		if f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&memory[0]))), 0, false); len(f.places["wr_send"]) != 1 {
+		if lookAtQP(t, f, memory, 0, false); len(f.places["wr_send"]) != 1 {
 			t.Errorf("%s: %v is found", name, f.places)
 		}
 	}
 	later := qp(c, has)
 	for range 2 {
-		f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&later[0]))), 0, false)
+		lookAtQP(t, f, later, 0, false)
 	}
 	if len(f.places["wr_send"]) != 2 || len(f.places["wr_complete"]) != 1 {
 		t.Errorf("after another QP %v is found", f.places)
@@ -326,7 +402,7 @@ func TestQPs(t *testing.T) {
 	if len(notes) != 1 || !strings.HasPrefix(notes[0], "verbs: ibv_wr_* of ") {
 		t.Errorf("it reports %q", notes)
 	}
-	f.LookQP(os.Getpid(), 8, 0, false)
+	f.lookQP(targetOf(t, f, os.Getpid()), 8, 0, false)
 	_ = there[0]
 }
 
@@ -348,14 +424,12 @@ func withCQ(context []byte, functions map[string]uint64) (qp []byte) {
 func TestCQs(t *testing.T) {
 	function := uint64(reflect.ValueOf(TestCQs).Pointer())
 	has := map[string]uint64{startPoll: function, "next_poll": function + 64, "end_poll": function + 128}
-	c := context(device(t), function)
+	c := newContext(device(t), function)
 	withCQ(c, has)
 	var notes []string
-	f := NewFinder(func(text string) { notes = append(notes, text) })
+	f := newFinder(func(text string) { notes = append(notes, text) })
 	follow(t, f, "read_opcode")
-	if err := f.LookAll(); err != nil {
-		t.Fatal(err)
-	}
+	lookAll(t, f)
 	if len(f.places[startPoll]) != 1 || len(f.places["end_poll"]) != 1 || f.places["read_opcode"] != nil {
 		t.Errorf("%v is found", f.places)
 	}
@@ -363,14 +437,14 @@ func TestCQs(t *testing.T) {
 		"old": nil, "other": {startPoll: function + 192, "next_poll": uint64(uintptr(unsafe.Pointer(&c[0])))},
 	} {
 		qp := withCQ(c, functions)
-		if f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&qp[0]))), 0, false); len(f.places[startPoll]) != 1 {
+		if lookAtQP(t, f, qp, 0, false); len(f.places[startPoll]) != 1 {
 			t.Errorf("%s: %v is found", name, f.places)
 		}
 	}
 	has["read_opcode"] = function + 256
 	qp := withCQ(c, has)
 	for range 2 {
-		f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&qp[0]))), 0, false)
+		lookAtQP(t, f, qp, 0, false)
 	}
 	if len(f.places[startPoll]) != 1 || len(f.places["read_opcode"]) != 1 {
 		t.Errorf("after another CQ %v is found", f.places)
@@ -386,10 +460,10 @@ func TestClocks(t *testing.T) {
 	function := uint64(reflect.ValueOf(TestClocks).Pointer())
 	has := map[string]uint64{startPoll: function, "next_poll": function + 64, "end_poll": function + 128}
 	fd := device(t)
-	c := context(fd, function)
+	c := newContext(fd, function)
 	at := uint64(uintptr(unsafe.Pointer(&c[0])))
 	var notes []string
-	f := NewFinder(func(text string) { notes = append(notes, text) })
+	f := newFinder(func(text string) { notes = append(notes, text) })
 	f.begun = true
 	asked := 0
 	refused := errors.New("refused")
@@ -409,7 +483,7 @@ func TestClocks(t *testing.T) {
 	}
 	look := func() {
 		qp := withCQ(c, has)
-		f.LookQP(os.Getpid(), uint64(uintptr(unsafe.Pointer(&qp[0]))), 0, false)
+		lookAtQP(t, f, qp, 0, false)
 	}
 	follow := func(put PutClock) io.Closer {
 		w, err := f.FollowClocks(put)
@@ -450,16 +524,26 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// A file that is no device has no clock.
+// A file that is no device has no clock, and is not asked.
 func TestFrequency(t *testing.T) {
-	if _, err := frequencyOf(os.Getpid(), device(t)); err == nil || !strings.Contains(err.Error(), "QUERY_DEVICE: ") {
-		t.Errorf("asking a file: %v", err)
+	f, err := os.Create(filepath.Join(t.TempDir(), "uverbs0"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := frequencyOf(os.Getpid(), 1<<20); err == nil || !strings.Contains(err.Error(), "pidfd_getfd: ") {
-		t.Errorf("asking nothing: %v", err)
-	}
-	if _, err := frequencyOf(1<<30, 0); err == nil || !strings.Contains(err.Error(), "pidfd_open: ") {
-		t.Errorf("asking nobody: %v", err)
+	defer f.Close()
+	numbers := newFinder(nil).devices.numbers()
+	for _, test := range []struct {
+		pid, fd int
+		want    string
+	}{
+		{os.Getpid(), device(t), "QUERY_DEVICE: inappropriate ioctl for device"},
+		{os.Getpid(), int(f.Fd()), "is no device"},
+		{os.Getpid(), 1 << 20, "is no device"},
+		{1 << 30, 0, "is no device"},
+	} {
+		if _, err := frequencyOf(test.pid, test.fd, numbers); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("descriptor %d of %d: %v, want %q", test.fd, test.pid, err, test.want)
+		}
 	}
 }
 
@@ -467,9 +551,9 @@ func TestFrequency(t *testing.T) {
 func TestNoContextAtAll(t *testing.T) {
 	device(t)
 	var notes []string
-	f := NewFinder(func(text string) { notes = append(notes, text) })
+	f := newFinder(func(text string) { notes = append(notes, text) })
 	for i, want := range []time.Duration{settled, opening} {
-		if again := f.Look(os.Getpid()); again != want || notes != nil {
+		if again := lookInto(f, os.Getpid()); again != want || notes != nil {
 			t.Fatalf("search %d is repeated after %v, and reports %q", i+1, again, notes)
 		}
 	}
@@ -477,7 +561,7 @@ func TestNoContextAtAll(t *testing.T) {
 		failed.since = failed.since.Add(-opening)
 	}
 	for range mostFailed {
-		if again := f.Look(os.Getpid()); again != 0 {
+		if again := lookInto(f, os.Getpid()); again != 0 {
 			t.Errorf("it is repeated after %v", again)
 		}
 	}
@@ -495,49 +579,27 @@ func TestDenied(t *testing.T) {
 		t.Skip("needs root, to be another user for a moment")
 	}
 	var notes []string
-	f := NewFinder(func(text string) { notes = append(notes, text) })
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	f := newFinder(func(text string) { notes = append(notes, text) })
 	const nobody = 65534
-	if _, err := unix.SetfsuidRetUid(nobody); err != nil {
+	if err := syscall.Setresuid(0, nobody, 0); err != nil { // of all threads
 		t.Fatal(err)
 	}
-	err := f.LookAll()
-	f.Look(1)
-	if _, back := unix.SetfsuidRetUid(0); err != nil || back != nil {
+	err := f.LookAll(t.Context())
+	lookInto(f, 1)
+	if back := errors.Join(syscall.Setresuid(0, 0, 0), unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)); err != nil || back != nil {
 		t.Fatal(err, back)
 	}
-	if len(notes) != 2 || !regexp.MustCompile(`^verbs: \d+ processes are not followed, like: open /proc/\d+/fd: permission denied$`).MatchString(notes[0]) ||
-		notes[1] != "verbs: process 1 is not followed: open /proc/1/fd: permission denied" {
-		t.Errorf("it reports %q", notes)
+	if denied := f.Denied(); !regexp.MustCompile(`^\d+ processes are not followed, like: open /proc/\d+/fd: permission denied$`).MatchString(denied) {
+		t.Errorf("denied: %q", denied)
 	}
-}
-
-// The same file is one in two mappings, and another file is another one.
-func TestFileOf(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []file
-	for _, path := range []string{self, "/proc/self/exe", "/proc/self/maps"} {
-		f, err := fileOf(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, f)
-	}
-	if all[0] != all[1] || all[0] == all[2] {
-		t.Errorf("%+v", all)
-	}
-	if _, err := fileOf("/proc/self/nothing"); err == nil {
-		t.Error("a file that does not exist is identified")
+	if want := "verbs: process 1 is not followed: open /proc/1/fd: permission denied"; !slices.Equal(notes, []string{want}) {
+		t.Errorf("it reports %q, want %q", notes, want)
 	}
 }
 
 // A context may be anywhere in a piece of memory, at a multiple of 8.
 func FuzzSearch(f *testing.F) {
-	f.Add(context(3, 0x1000), 0)
+	f.Add(newContext(3, 0x1000), 0)
 	f.Add([]byte(strings.Repeat("\xff", 4096)), 8)
 	f.Fuzz(func(t *testing.T, memory []byte, at int) {
 		at = max(0, at%4096) &^ 7

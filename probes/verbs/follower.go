@@ -15,8 +15,42 @@ import (
 	"sync"
 )
 
-// Attach attaches something to an offset in a file, for the calls of a process; 0: of all processes that map the file.
-type Attach func(path string, offset uint64, pid int) (io.Closer, error)
+// A Reach is in which processes something is attached.
+type Reach struct {
+	// PID is the only process, 0: all that map the file.
+	PID int
+	// OneUser means that only calls of processes of User count, until [Attached.Widen].
+	OneUser bool
+	User    uint32
+}
+
+// Attached is something that is attached to an offset in a file.
+type Attached interface {
+	io.Closer
+	// Widen lets the calls of processes of all users count.
+	Widen() error
+}
+
+// Attach attaches something to an offset in a file.
+type Attach func(path string, offset uint64, to Reach) (Attached, error)
+
+// A spot is a function that other processes than the one that named it have, too.
+type spot struct {
+	place
+	users []uint32 // who have named it
+	all   bool     // root or two of them
+}
+
+// covers reports whether calls of processes of a user are seen.
+func (s *spot) covers(user uint32) bool { return s.all || slices.Contains(s.users, user) }
+
+func (s *spot) reach() Reach { return Reach{OneUser: !s.all, User: s.users[0]} }
+
+// A usage is what a process has: its functions, by call.
+type usage struct {
+	party
+	places map[string][]place
+}
 
 // A Follower is attached to all functions of a call, also to those that are found later.
 type Follower struct {
@@ -24,17 +58,11 @@ type Follower struct {
 	call   string
 	// among reports whether a process is followed; nil: all are. The kernel compares processes for each attachment at a function, so one for all
 	// is best where all are wanted.
-	among   func(pid int) bool
-	attach  Attach
-	closers []io.Closer                        // of all processes
-	own     map[process]map[function]io.Closer // of each that is followed
-	paused  bool
-}
-
-// A function is where a function is, under whatever path.
-type function struct {
-	file   file
-	offset uint64
+	among  func(pid int) bool
+	attach Attach
+	shared map[function]Attached             // of all processes
+	own    map[process]map[function]Attached // of each that is followed
+	paused bool
 }
 
 // Follow attaches to the functions of a call that are known, and to those that [Finder.Look] finds until the follower is closed. If among is not
@@ -42,7 +70,7 @@ type function struct {
 func (f *Finder) Follow(call string, among func(pid int) bool, attach Attach) (*Follower, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := &Follower{finder: f, call: call, among: among, attach: attach, own: make(map[process]map[function]io.Closer)}
+	w := &Follower{finder: f, call: call, among: among, attach: attach, shared: make(map[function]Attached), own: make(map[process]map[function]Attached)}
 	if err := w.begin(); err != nil {
 		return nil, errors.Join(err, w.release())
 	}
@@ -52,48 +80,69 @@ func (f *Finder) Follow(call string, among func(pid int) bool, attach Attach) (*
 
 func (w *Follower) begin() error {
 	if w.among == nil {
-		for _, p := range w.finder.places[w.call] {
-			if err := w.add(p); err != nil {
-				return err
-			}
+		if err := w.share(); err != nil {
+			return err
 		}
-		return nil
 	}
-	for self, places := range w.finder.uses {
-		if _, err := w.serve(self, places[w.call]); err != nil {
+	for self := range w.finder.uses {
+		if _, err := w.serve(self); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add attaches to a function for all processes.
-func (w *Follower) add(p place) error {
-	c, err := w.attach(p.path, p.offset, 0)
-	if err == nil {
-		w.closers = append(w.closers, c)
+// share attaches to all functions that other processes have, too, side by side: the kernel may make each wait.
+func (w *Follower) share() error {
+	spots := w.finder.places[w.call]
+	attached := make([]Attached, len(spots))
+	err := sideBySide(len(spots), func(i int) (err error) {
+		attached[i], err = w.attach(spots[i].path, spots[i].offset, spots[i].reach())
+		return err
+	})
+	for i, a := range attached {
+		if a != nil {
+			w.shared[spots[i].function] = a
+		}
 	}
 	return err
 }
 
 // serve attaches to the functions of a process that were not attached to, if it is followed, and returns these.
-func (w *Follower) serve(self process, places []place) (added []place, err error) {
-	places = slices.DeleteFunc(slices.Clone(places), func(p place) bool { return w.own[self][p.function] != nil })
-	if len(places) == 0 || w.paused || !w.among(self.pid) {
+func (w *Follower) serve(self process) (added []place, err error) {
+	u := w.finder.uses[self]
+	if w.paused || w.among != nil && !w.among(self.pid) {
 		return nil, nil
 	}
-	if w.own[self] == nil {
-		w.own[self] = make(map[function]io.Closer)
-	}
-	for _, p := range places {
-		c, err := w.attach(p.path, p.offset, self.pid)
+	for _, p := range u.places[w.call] {
+		if w.own[self][p.function] != nil || w.among == nil && w.finder.covers(w.call, p.function, u.user) {
+			continue
+		}
+		a, err := w.attach(p.path, p.offset, Reach{PID: self.pid})
 		if err != nil {
 			return added, err
 		}
-		w.own[self][p.function] = c
+		if w.own[self] == nil {
+			w.own[self] = make(map[function]Attached)
+		}
+		w.own[self][p.function] = a
 		added = append(added, p)
 	}
 	return added, nil
+}
+
+// covers reports whether what follows all processes sees the calls of a user's.
+func (f *Finder) covers(call string, of function, user uint32) bool {
+	s := f.spot(call, of)
+	return s != nil && s.covers(user)
+}
+
+func (f *Finder) spot(call string, of function) *spot {
+	i := slices.IndexFunc(f.places[call], func(s *spot) bool { return s.function == of })
+	if i < 0 {
+		return nil
+	}
+	return f.places[call][i]
 }
 
 // leave detaches from a process.
@@ -106,14 +155,21 @@ func (w *Follower) leave(self process) error {
 	return errors.Join(errs...)
 }
 
+// take takes all that is attached from the follower.
+func (w *Follower) take() []Attached {
+	all := slices.Collect(maps.Values(w.shared))
+	for _, own := range w.own {
+		all = slices.AppendSeq(all, maps.Values(own))
+	}
+	clear(w.shared)
+	clear(w.own)
+	return all
+}
+
 func (w *Follower) release() error {
 	var errs []error
-	for _, c := range w.closers {
-		errs = append(errs, c.Close())
-	}
-	w.closers = nil
-	for self := range w.own {
-		errs = append(errs, w.leave(self))
+	for _, a := range w.take() {
+		errs = append(errs, a.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -121,14 +177,10 @@ func (w *Follower) release() error {
 // Pause detaches, until [Follower.Resume] attaches to the functions that are known then.
 func (w *Follower) Pause() error {
 	w.finder.mu.Lock()
-	closers := w.closers
-	for _, own := range w.own {
-		closers = slices.AppendSeq(closers, maps.Values(own))
-	}
-	w.closers, w.paused = nil, true
-	clear(w.own)
+	all := w.take()
+	w.paused = true
 	w.finder.mu.Unlock()
-	return sideBySide(len(closers), func(i int) error { return closers[i].Close() })
+	return sideBySide(len(all), func(i int) error { return all[i].Close() })
 }
 
 // Resume attaches again.
@@ -136,17 +188,7 @@ func (w *Follower) Resume() error {
 	w.finder.mu.Lock()
 	defer w.finder.mu.Unlock()
 	w.paused = false
-	if w.among != nil {
-		return w.begin()
-	}
-	places := w.finder.places[w.call]
-	closers := make([]io.Closer, len(places))
-	err := sideBySide(len(places), func(i int) (err error) {
-		closers[i], err = w.attach(places[i].path, places[i].offset, 0)
-		return err
-	})
-	w.closers = slices.DeleteFunc(closers, func(c io.Closer) bool { return c == nil })
-	return err
+	return w.begin()
 }
 
 // sideBySide does something n times at once: the kernel may make each wait.
@@ -168,39 +210,129 @@ func (w *Follower) Close() error {
 	return w.release()
 }
 
-// use remembers the functions of a process, attaches to them what follows it alone, and reports which libraries that adds, or why not.
-func (f *Finder) use(self process, at map[string]place) (libraries map[string]bool, ok bool) {
-	if f.uses[self] == nil {
+// addAll attaches the followers to functions of a process; what names them in a message. It reports whether that is done: the process may end meanwhile.
+func (f *Finder) addAll(t *target, what string, at map[string]place) bool {
+	if !t.same() {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	libraries := make(map[string]bool)
+	for call, p := range at {
+		if !p.shared {
+			continue
+		}
+		attached, err := f.name(call, p, t.user)
+		if err != nil {
+			f.reportLocked(fmt.Sprintf("verbs: %s of process %d is not followed: %v", call, t.pid, err))
+			return false
+		}
+		if attached {
+			libraries[p.name] = true
+		}
+	}
+	u := f.use(t)
+	for call, p := range at {
+		if !slices.ContainsFunc(u.places[call], func(o place) bool { return o.function == p.function }) {
+			u.places[call] = append(u.places[call], p)
+		}
+	}
+	ok := f.serve(t.process, libraries)
+	f.announce(t.process, what, libraries)
+	return ok
+}
+
+// name notes that a user has named a function of root's. What follows all processes is attached to it, for the calls of that user's, and for all calls
+// if that is root, or another user has named it: nobody can invent calls of others. It reports whether anything was attached.
+func (f *Finder) name(call string, p place, user uint32) (some bool, err error) {
+	s := f.spot(call, p.function)
+	switch {
+	case s == nil:
+		s = &spot{place: p, users: []uint32{user}, all: user == 0}
+		if some, err = f.add(call, s); err != nil {
+			return false, err
+		}
+		f.places[call] = append(f.places[call], s)
+	case s.covers(user):
+		return false, nil
+	default:
+		s.users, s.all = append(s.users, user), true
+		for _, w := range f.followers {
+			if a := w.shared[p.function]; a != nil && w.call == call {
+				err = errors.Join(err, a.Widen())
+			}
+		}
+	}
+	return some, errors.Join(err, f.relieve(call, s))
+}
+
+// add attaches what follows all processes to a function of a call, all or none, and reports whether there is any.
+func (f *Finder) add(call string, s *spot) (some bool, err error) {
+	var attached []*Follower
+	for _, w := range f.followers {
+		if w.call != call || w.among != nil || w.paused {
+			continue
+		}
+		a, err := w.attach(s.path, s.offset, s.reach())
+		if err != nil {
+			for _, o := range attached {
+				err = errors.Join(err, o.shared[s.function].Close())
+				delete(o.shared, s.function)
+			}
+			return false, err
+		}
+		w.shared[s.function] = a
+		attached = append(attached, w)
+	}
+	return len(attached) > 0, nil
+}
+
+// relieve detaches from processes what now follows all: a process may map a file of root's by a mount that is not believed.
+func (f *Finder) relieve(call string, s *spot) error {
+	var errs []error
+	for _, w := range f.followers {
+		if w.call != call || w.among != nil {
+			continue
+		}
+		for self, own := range w.own {
+			if a := own[s.function]; a != nil && s.covers(f.uses[self].user) {
+				errs = append(errs, a.Close())
+				delete(own, s.function)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// use returns what is known of a process's functions.
+func (f *Finder) use(t *target) *usage {
+	if f.uses[t.process] == nil {
 		if len(f.uses) == mostKnown {
 			f.forgetEnded()
 		}
-		f.uses[self] = make(map[string][]place)
+		f.uses[t.process] = &usage{t.party, make(map[string][]place)}
 	}
-	for call, p := range at {
-		if !slices.ContainsFunc(f.uses[self][call], p.same) {
-			f.uses[self][call] = append(f.uses[self][call], p)
-		}
-	}
-	return f.serve(self)
+	return f.uses[t.process]
 }
 
-// serve attaches what follows some processes to the functions of one.
-func (f *Finder) serve(self process) (libraries map[string]bool, ok bool) {
-	libraries = make(map[string]bool)
+// serve attaches to the functions of a process what follows it alone, notes the libraries that this adds, and reports whether that is done.
+func (f *Finder) serve(self process, libraries map[string]bool) (ok bool) {
 	for _, w := range f.followers {
-		if w.among == nil {
-			continue
-		}
-		added, err := w.serve(self, f.uses[self][w.call])
+		added, err := w.serve(self)
 		for _, p := range added {
-			libraries[p.library] = true
+			libraries[p.name] = true
 		}
 		if err != nil {
 			f.reportLocked(fmt.Sprintf("verbs: %s of process %d is not followed: %v", w.call, self.pid, err))
-			return libraries, false
+			return false
 		}
 	}
-	return libraries, true
+	// The number may have become another process's while it was attached to.
+	if start, err := startOf(self.pid); err != nil || start != self.start {
+		f.forget(self)
+		return false
+	}
+	return true
 }
 
 // Review asks again which processes are followed: one may have moved to a cgroup. A process that one of those that are known has forked has its
@@ -217,10 +349,15 @@ func (f *Finder) Review() {
 			if child.start, err = startOf(pid); err != nil || f.uses[child] != nil || len(f.uses) == mostKnown {
 				continue
 			}
-			f.uses[child] = maps.Clone(f.uses[self])
+			// A child that became another user's has executed another program.
+			if p, err := partyOf(pid); err != nil || p != f.uses[self].party {
+				continue
+			}
+			f.uses[child] = &usage{f.uses[self].party, maps.Clone(f.uses[self].places)}
 			known = append(known, child)
 		}
-		libraries, _ := f.serve(self)
+		libraries := make(map[string]bool)
+		f.serve(self, libraries)
 		f.announce(self, "", libraries)
 	}
 }
@@ -228,14 +365,17 @@ func (f *Finder) Review() {
 // forgetEnded detaches from processes that have ended.
 func (f *Finder) forgetEnded() {
 	for self := range f.uses {
-		if start, err := startOf(self.pid); err == nil && start == self.start {
-			continue
+		if start, err := startOf(self.pid); err != nil || start != self.start {
+			f.forget(self)
 		}
-		delete(f.uses, self)
-		for _, w := range f.followers {
-			if err := w.leave(self); err != nil {
-				f.reportLocked(fmt.Sprintf("verbs: detach from process %d: %v", self.pid, err))
-			}
+	}
+}
+
+func (f *Finder) forget(self process) {
+	delete(f.uses, self)
+	for _, w := range f.followers {
+		if err := w.leave(self); err != nil {
+			f.reportLocked(fmt.Sprintf("verbs: detach from process %d: %v", self.pid, err))
 		}
 	}
 }

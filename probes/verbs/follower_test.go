@@ -15,17 +15,15 @@ import (
 // process has forked. It is detached from a process that has ended.
 func TestFollowAmong(t *testing.T) {
 	var notes []string
-	f := NewFinder(func(text string) { notes = append(notes, text) })
-	memory := context(device(t), uint64(reflect.ValueOf(TestFollowAmong).Pointer()))
+	f := newFinder(func(text string) { notes = append(notes, text) })
+	memory := newContext(device(t), uint64(reflect.ValueOf(TestFollowAmong).Pointer()))
 	self, wanted := os.Getpid(), make(map[int]bool)
 	a := &attachments{open: make(map[string]int)}
 	w, err := f.Follow("post_send", func(pid int) bool { return wanted[pid] }, a.attach)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.LookAll(); err != nil {
-		t.Fatal(err)
-	}
+	lookAll(t, f)
 	if a.number() != 0 || len(notes) != 0 {
 		t.Errorf("%v is attached though no process is wanted; it reports %q", a.open, notes)
 	}
@@ -83,14 +81,14 @@ func TestFollowAmong(t *testing.T) {
 // What cannot be attached for a process is reported once, and tried again when the choice is reviewed.
 func TestFollowAmongRefused(t *testing.T) {
 	var notes []string
-	f := NewFinder(func(text string) { notes = append(notes, text) })
+	f := newFinder(func(text string) { notes = append(notes, text) })
 	a := &attachments{open: make(map[string]int), fail: true}
 	w, err := f.Follow("poll_cq", func(int) bool { return true }, a.attach)
 	if err != nil {
 		t.Fatal(err)
 	}
-	memory := context(device(t), uint64(reflect.ValueOf(TestFollowAmong).Pointer()))
-	f.Look(os.Getpid())
+	memory := newContext(device(t), uint64(reflect.ValueOf(TestFollowAmong).Pointer()))
+	lookInto(f, os.Getpid())
 	f.Review()
 	if want := fmt.Sprintf("verbs: poll_cq of process %d is not followed: refused", os.Getpid()); !slices.Equal(notes, []string{want}) {
 		t.Errorf("it reports %q, want %q", notes, want)

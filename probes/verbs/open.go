@@ -3,11 +3,6 @@
 package verbs
 
 import (
-	"bytes"
-	"debug/elf"
-	"encoding/binary"
-	"encoding/hex"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -41,13 +36,16 @@ type Open struct {
 func (o Open) followed() bool { return o.Refused == "" }
 
 // newOpen describes a device whose context was found.
-func newOpen(pid int, d handle, context []byte, functions map[string]place) *Open {
-	o := &Open{PID: pid, FD: d.fd, Device: nameOf(pid, binary.NativeEndian.Uint64(context), deviceName), Context: slices.Sorted(maps.Keys(functions))}
+func newOpen(t *target, d handle, context []byte, functions map[string]place) *Open {
+	o := &Open{PID: t.pid, FD: d.fd, Device: t.nameOf(pointer(context, 0), deviceName), Context: slices.Sorted(maps.Keys(functions))}
 	if o.Device == "" {
 		o.Device = d.device()
 	}
 	p := functions["post_send"]
-	o.Library, o.Provider, o.BuildID = p.library, providerOf(p.library), buildIDOf(p.path)
+	o.Library, o.Provider = p.name, providerOf(p.name)
+	if p.library != nil {
+		o.BuildID = p.library.buildID
+	}
 	return o
 }
 
@@ -73,69 +71,15 @@ func (d handle) device() string {
 	return strings.TrimSpace(string(name))
 }
 
-// nameOf reads a name of a struct ibv_device, "" if there is none.
-func nameOf(pid int, address uint64, offset int) string {
-	name := make([]byte, deviceNameSize)
-	if n, err := read(pid, address+uint64(offset), name); err != nil || n < len(name) {
-		return ""
-	}
-	end := bytes.IndexByte(name, 0)
-	if end < 0 {
-		return ""
-	}
-	return string(name[:end])
-}
-
-// provider is how the libraries of providers are called: libmlx5.so.1.24.44.0, librxe-rdmav34.so.
-var provider = regexp.MustCompile(`^lib([a-z0-9_]+)(-rdmav\d+)?\.so`)
+// providerName is how the libraries of providers are called: libmlx5.so.1.24.44.0, librxe-rdmav34.so.
+var providerName = regexp.MustCompile(`^lib([a-z0-9_]+)(-rdmav\d+)?\.so`)
 
 func providerOf(library string) string {
-	found := provider.FindStringSubmatch(filepath.Base(library))
+	found := providerName.FindStringSubmatch(filepath.Base(library))
 	if found == nil {
 		return ""
 	}
 	return found[1]
-}
-
-// mostNotes bounds the notes of an ELF file that are read.
-const mostNotes = 1 << 16
-
-// buildIDOf returns the build id of an ELF file, "" if it has none.
-func buildIDOf(path string) string {
-	f, err := elf.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	for _, p := range f.Progs {
-		if p.Type != elf.PT_NOTE {
-			continue
-		}
-		notes, err := io.ReadAll(io.LimitReader(p.Open(), mostNotes))
-		if id := buildIDIn(notes, f.ByteOrder); err == nil && id != nil {
-			return hex.EncodeToString(id)
-		}
-	}
-	return ""
-}
-
-// buildIDIn finds NT_GNU_BUILD_ID among notes: elf(5).
-func buildIDIn(notes []byte, order binary.ByteOrder) []byte {
-	const head, gnuBuildID = 12, 3
-	aligned := func(n uint32) uint64 { return (uint64(n) + 3) &^ 3 }
-	for len(notes) >= head {
-		name, size, kind := order.Uint32(notes), order.Uint32(notes[4:]), order.Uint32(notes[8:])
-		at := head + aligned(name)
-		next := at + aligned(size)
-		if next > uint64(len(notes)) {
-			return nil
-		}
-		if kind == gnuBuildID && string(notes[head:head+name]) == "GNU\x00" {
-			return notes[at : at+uint64(size)]
-		}
-		notes = notes[next:]
-	}
-	return nil
 }
 
 // A Listener hears of the devices that processes open.
@@ -180,12 +124,11 @@ func (f *Finder) Opens() []Open {
 
 func (f *Finder) opensNow() (all []Open) {
 	for self, opens := range f.opens {
-		devices, err := devicesOf(self.pid)
-		if start, ended := startOf(self.pid); err != nil || ended != nil || start != self.start {
+		if start, err := startOf(self.pid); err != nil || start != self.start {
 			continue
 		}
 		for _, o := range opens {
-			if slices.Contains(fdsOf(devices), o.FD) {
+			if deviceOf(self.pid, o.FD, f.devices.numbers()) != "" {
 				all = append(all, o)
 			}
 		}
@@ -237,23 +180,18 @@ func (f *Finder) unknown(self process, devices []handle) []handle {
 
 // reopened forgets the only device of a process whose context was found, if another one was made since: the process has closed the device and
 // opened one that has the same descriptor. Of several devices nothing shows which it is.
-func (f *Finder) reopened(pid int) {
-	start, err := startOf(pid)
-	if err != nil || f.unfound(pid) == 0 {
+func (f *Finder) reopened(t *target) {
+	if f.unfound(t.pid) == 0 {
 		return
 	}
-	devices, err := devicesOf(pid)
-	if err != nil {
-		return
-	}
-	self := process{pid, start}
-	if len(f.unknown(self, devices)) > 0 {
+	devices, err := t.open()
+	if err != nil || len(f.unknown(t.process, devices)) > 0 {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.opens[self]) == 1 {
-		delete(f.opens, self)
+	if len(f.opens[t.process]) == 1 {
+		delete(f.opens, t.process)
 	}
 }
 

@@ -3,57 +3,14 @@
 package verbs
 
 import (
-	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
-
-	"trace/probes/proc"
 )
-
-// A refusal is why something is not followed. What does not fit is never guessed.
-type refusal struct {
-	reason string // counted by it
-	text   string
-}
-
-func (r *refusal) Error() string { return r.text }
-
-// The reasons, as [Finder.Refused] counts them.
-const (
-	narrow  = "programs of 32 bits"
-	unfound = "devices without a context"
-	compat  = "contexts of an old ABI"
-	outside = "functions outside of code"
-	foreign = "QPs at other addresses"
-)
-
-// wide returns why a process is refused that executes a program of 32 bits: the layouts are other ones.
-func wide(pid int) error {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return wideFile(f)
-}
-
-func wideFile(f io.ReaderAt) error {
-	var class [1]byte
-	if _, err := f.ReadAt(class[:], elf.EI_CLASS); err != nil {
-		return err
-	}
-	if elf.Class(class[0]) == elf.ELFCLASS32 {
-		return &refusal{narrow, "it executes a program of 32 bits"}
-	}
-	return nil
-}
 
 // failures are how often, and since when, no context of a process was found.
 type failures struct {
@@ -97,18 +54,13 @@ func (f *Finder) forgive(self process) {
 const mostKnown = 4096
 
 // giveUp refuses the devices of a process without a context.
-func (f *Finder) giveUp(pid int) error {
-	start, err := startOf(pid)
+func (f *Finder) giveUp(t *target) error {
+	devices, err := t.open()
 	if err != nil {
 		return err
 	}
-	devices, err := devicesOf(pid)
-	if err != nil {
-		return err
-	}
-	self := process{pid, start}
-	left := f.unknown(self, devices)
-	return f.refuse(self, left, f.why(self, left))
+	left := f.unknown(t.process, devices)
+	return f.refuse(t.process, left, f.why(t, left))
 }
 
 // refuse keeps why devices are not followed, and returns it.
@@ -116,6 +68,9 @@ func (f *Finder) refuse(self process, devices []handle, why error) error {
 	var r *refusal
 	if !errors.As(why, &r) {
 		return why
+	}
+	if devices == nil {
+		f.count(r.reason)
 	}
 	for _, d := range devices {
 		if f.isRefused(self, d) {
@@ -151,6 +106,21 @@ func (f *Finder) refuseQP(self process, address uint64, number uint32) {
 	f.reportLocked(text)
 }
 
+// refuseObject keeps why a QP or a CQ is not followed, once for each reason of a process.
+func (f *Finder) refuseObject(t *target, o object, call string, why error) {
+	var r *refusal
+	if !errors.As(why, &r) {
+		return // the process has ended
+	}
+	text := fmt.Sprintf("verbs: process %d: %s are not followed: %s %s", t.pid, o.name, call, r.text)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.noted[text] {
+		f.refused[r.reason]++
+	}
+	f.reportLocked(text)
+}
+
 // Refused returns a line with the numbers of what was refused, by reason; "" if nothing was.
 func (f *Finder) Refused() string {
 	f.mu.Lock()
@@ -167,48 +137,57 @@ func (f *Finder) Refused() string {
 
 // why finds out why no context of some devices was found: what is in memory for their descriptors and handle, although something in it does
 // not fit.
-func (f *Finder) why(self process, devices []handle) error {
+func (f *Finder) why(t *target, devices []handle) error {
 	none := &refusal{unfound, "no struct ibv_context is in its memory, so it may use the device without libibverbs"}
-	regions, err := proc.Mappings(self.pid)
-	if err != nil {
+	if t.flaw != nil {
+		return t.flaw
+	}
+	if err := t.mapped(); err != nil {
 		return err
 	}
 	var found *refusal
-	err = scan(self.pid, regions, contextSize, func(_ uint64, memory []byte) bool {
+	err := t.scan(contextSize, func(_ uint64, memory []byte) bool {
 		for i := 0; i+contextSize <= len(memory) && found == nil; i += 8 {
-			if context := memory[i : i+contextSize]; isContext(self.pid, regions, context, devices) {
-				found = flaw(self.pid, regions, context)
+			if context := memory[i : i+contextSize]; t.isContext(context, devices) {
+				found = f.flaw(t, context)
 			}
 		}
 		return found != nil
 	})
-	if err != nil || found == nil {
-		return errors.Join(err, none)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		return none
 	}
 	return found
 }
 
 // isContext reports whether memory belongs to one of the devices like a context: its descriptor, and a struct ibv_device with its file.
-func isContext(pid int, regions []proc.Mapping, memory []byte, devices []handle) bool {
+func (t *target) isContext(memory []byte, devices []handle) bool {
 	fd := int(int32(binary.NativeEndian.Uint32(memory[cmdFD:])))
 	i := slices.IndexFunc(devices, func(d handle) bool { return d.fd == fd })
 	if i < 0 {
 		return false
 	}
-	address := binary.NativeEndian.Uint64(memory)
-	inMemory := func(r proc.Mapping) bool { return r.Start <= address && address < r.End }
-	return address%8 == 0 && slices.ContainsFunc(regions, inMemory) && nameOf(pid, address, deviceFile) == devices[i].name
+	address := pointer(memory, 0)
+	_, inMemory := t.region(address)
+	return address%8 == 0 && inMemory && t.nameOf(address, deviceFile) == devices[i].name
 }
 
 // flaw returns why a context is not followed, nil if nothing is wrong with it.
-func flaw(pid int, regions []proc.Mapping, context []byte) *refusal {
-	if abi := binary.NativeEndian.Uint64(context[abiCompat:]); abi != ^uint64(0) {
+func (f *Finder) flaw(t *target, context []byte) *refusal {
+	if abi := pointer(context, abiCompat); abi != ^uint64(0) {
 		return &refusal{compat, fmt.Sprintf("abi_compat of its struct ibv_context is %#x, as in programs for a libibverbs from before 2008", abi)}
 	}
 	for _, call := range Calls() {
-		address := binary.NativeEndian.Uint64(context[calls[call]:])
-		if _, ok := code(pid, regions, address); !ok {
-			return &refusal{outside, fmt.Sprintf("%s of its struct ibv_context is %#x, which is in no executable mapping of a file", call, address)}
+		address := pointer(context, calls[call])
+		if t.dummy(address) {
+			continue
+		}
+		var r *refusal
+		if _, err := f.prover.prove(t, address); errors.As(err, &r) {
+			return &refusal{r.reason, fmt.Sprintf("%s of its struct ibv_context %s", call, r.text)}
 		}
 	}
 	return nil

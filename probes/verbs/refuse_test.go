@@ -6,11 +6,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"trace/probes/proc"
 	"unsafe"
 )
 
@@ -37,16 +37,16 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			d := deviceStruct("rxe7", "uverbs0")
-			memory := context(device(t), function)
+			memory := newContext(device(t), function)
 			binary.NativeEndian.PutUint64(memory, uint64(uintptr(unsafe.Pointer(&d[0]))))
 			test.spoil(memory)
 			var notes []string
 			var opens []Open
-			f := NewFinder(func(text string) { notes = append(notes, text) })
+			f := newFinder(func(text string) { notes = append(notes, text) })
 			f.Listen(func(o Open, before bool) { opens = append(opens, o) }, func() { t.Error("it is lost") })
 			f.begun = true
 			for range 3 {
-				f.Look(os.Getpid())
+				lookInto(f, os.Getpid())
 				for _, failed := range f.failed {
 					failed.since = failed.since.Add(-opening)
 				}
@@ -69,44 +69,43 @@ func TestRefused(t *testing.T) {
 func TestForeignQP(t *testing.T) {
 	function := uint64(reflect.ValueOf(TestForeignQP).Pointer())
 	var notes []string
-	f := NewFinder(func(text string) { notes = append(notes, text) })
-	c := context(device(t), function)
+	f := newFinder(func(text string) { notes = append(notes, text) })
+	c := newContext(device(t), function)
 	memory := qp(c, map[string]uint64{wrStart: function})
 	binary.NativeEndian.PutUint32(memory[qpNum:], 17)
 	at := uint64(uintptr(unsafe.Pointer(&memory[0])))
-	f.LookQP(os.Getpid(), at, 18, false)
+	lookAtQP(t, f, memory, 18, false)
 	if notes != nil || f.places[wrStart] != nil {
 		t.Errorf("at once it reports %q and follows %v", notes, f.places)
 	}
-	f.LookQP(os.Getpid(), at, 18, true)
+	lookAtQP(t, f, memory, 18, true)
 	want := fmt.Sprintf("verbs: process %d: ibv_wr_* of QP 18 are not followed: no struct ibv_qp with that number is at %#x, where the kernel has it", os.Getpid(), at)
 	if !slices.Equal(notes, []string{want}) || f.places[wrStart] != nil || f.Refused() != "verbs: refused: 1 QPs at other addresses" {
 		t.Errorf("it reports %q and follows %v; %q", notes, f.places, f.Refused())
 	}
-	if f.LookQP(os.Getpid(), at, 17, true); len(f.places[wrStart]) != 1 {
+	if lookAtQP(t, f, memory, 17, true); len(f.places[wrStart]) != 1 {
 		t.Errorf("with its number it follows %v", f.places)
 	}
 	clear(memory)
 	clear(c)
 }
 
-// Programs of 32 bits have other layouts.
+// Programs of 32 bits have other layouts, and nothing above 4 GiB.
 func TestNarrow(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "program")
-	for head, want := range map[string]string{"\x7fELF\x01": "it executes a program of 32 bits", "\x7fELF\x02": "<nil>", "\x7f": "EOF"} {
-		if err := os.WriteFile(path, []byte(head), 0o755); err != nil {
-			t.Fatal(err)
+	low := proc.Mapping{Start: 0x8048000, End: 0xffffe000}
+	for name, test := range map[string]struct {
+		regions []proc.Mapping
+		want    string
+	}{
+		"32 bits": {[]proc.Mapping{low}, "it executes a program of 32 bits"},
+		"64 bits": {[]proc.Mapping{low, {Start: 0x7ffc00000000, End: 0x7ffc00021000}}, "<nil>"},
+	} {
+		if err := (&target{regions: test.regions}).wide(); fmt.Sprint(err) != test.want {
+			t.Errorf("%s: %v, want %s", name, err, test.want)
 		}
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := wideFile(f); fmt.Sprint(err) != want {
-			t.Errorf("%q: %v, want %s", head, err, want)
-		}
-		f.Close()
 	}
-	if err := wide(os.Getpid()); err != nil {
+	self := targetOf(t, newFinder(nil), os.Getpid())
+	if err := self.wide(); err != nil || len(self.regions) == 0 {
 		t.Error(err)
 	}
 }
@@ -114,14 +113,12 @@ func TestNarrow(t *testing.T) {
 // A device is known to a listener with its library, whenever it began to listen, and again if it is opened again.
 func TestListen(t *testing.T) {
 	function := uint64(reflect.ValueOf(TestListen).Pointer())
-	f := NewFinder(func(string) {})
+	f := newFinder(func(string) {})
 	d := deviceStruct("rxe7", "uverbs0")
-	memory := context(device(t), function)
+	memory := newContext(device(t), function)
 	binary.NativeEndian.PutUint64(memory, uint64(uintptr(unsafe.Pointer(&d[0]))))
 	began := now()
-	if err := f.LookAll(); err != nil {
-		t.Fatal(err)
-	}
+	lookAll(t, f)
 	var before, after []Open
 	lost := 0
 	l := f.Listen(func(o Open, b bool) {
@@ -140,17 +137,17 @@ func TestListen(t *testing.T) {
 		t.Errorf("%+v is open before", before)
 	}
 	f.Made(os.Getpid(), began)
-	if f.Look(os.Getpid()); after != nil || lost != 0 {
+	if lookInto(f, os.Getpid()); after != nil || lost != 0 {
 		t.Errorf("%+v is opened, %d are lost", after, lost)
 	}
 	f.Made(os.Getpid(), now())
-	if f.Look(os.Getpid()); len(after) != 1 || after[0].Library != self || lost != 0 {
+	if lookInto(f, os.Getpid()); len(after) != 1 || after[0].Library != self || lost != 0 {
 		t.Errorf("%+v is opened again, %d are lost", after, lost)
 	}
 	const ended = 1 << 30
 	f.Made(ended, now())
 	for range 2 {
-		if f.Look(ended); lost != 1 {
+		if lookInto(f, ended); lost != 1 {
 			t.Errorf("%d are lost", lost)
 		}
 	}
@@ -158,7 +155,7 @@ func TestListen(t *testing.T) {
 	if err := l.Close(); err != nil || lost != 2 {
 		t.Fatalf("%v, %d are lost", err, lost)
 	}
-	if f.Look(ended); lost != 2 {
+	if lookInto(f, ended); lost != 2 {
 		t.Errorf("%d are lost after the end", lost)
 	}
 	clear(memory)
@@ -196,8 +193,5 @@ func TestBuildID(t *testing.T) {
 		if got := buildIDIn([]byte(notes), binary.LittleEndian); string(got) != want {
 			t.Errorf("%q: %q, want %q", notes, got, want)
 		}
-	}
-	if id := buildIDOf("/proc/self/exe-not"); id != "" {
-		t.Error(id)
 	}
 }

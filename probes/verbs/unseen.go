@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,20 +54,30 @@ type QP struct {
 // stillShown ends the reports about what is not seen.
 const stillShown = "; ib: and mlx5:cmd still show its control path"
 
+// notesWriter notes whether a process maps a library that writes queues itself.
+func (f *Finder) notesWriter(t *target) bool {
+	w, file, ok := writerOf(t.regions)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.writes, t.pid)
+	if ok && len(f.writes) < mostKnown {
+		f.writes[t.pid] = fmt.Sprintf("%s: %s", file, w.why)
+	}
+	return ok
+}
+
 // nameWriters names the processes with an open device that may write its queues themselves, if they can send.
 func (f *Finder) nameWriters() {
-	var able map[int]bool
-	for _, o := range f.Opens() {
-		regions, err := proc.Mappings(o.PID)
-		if err != nil {
-			continue
-		}
-		_, _, ok := writerOf(regions)
-		if ok && able == nil {
-			able = f.able()
-		}
-		if ok && able[o.PID] {
-			f.nameWriter(o.PID)
+	f.mu.Lock()
+	writes := maps.Clone(f.writes)
+	f.mu.Unlock()
+	if len(writes) == 0 {
+		return
+	}
+	able := f.able()
+	for pid := range writes {
+		if able[pid] {
+			f.nameWriter(pid)
 		}
 	}
 }
@@ -89,17 +100,11 @@ func (f *Finder) able() map[int]bool {
 	return all
 }
 
-// nameWriter reports that a process may write queues itself, if it maps such a library, and returns whether it does.
-func (f *Finder) nameWriter(pid int) bool {
-	regions, err := proc.Mappings(pid)
-	if err != nil {
-		return false
-	}
-	w, file, ok := writerOf(regions)
-	if ok {
-		f.report(fmt.Sprintf("verbs: process %d (%s) maps %s: %s, which verbs: does not see%s", pid, commOf(pid), file, w.why, stillShown))
-	}
-	return ok
+// nameWriter reports that a process may write queues itself.
+func (f *Finder) nameWriter(pid int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reportLocked(fmt.Sprintf("verbs: process %d (%s) maps %s, which verbs: does not see%s", pid, commOf(pid), f.writes[pid], stillShown))
 }
 
 func commOf(pid int) string {
@@ -120,38 +125,52 @@ type ready struct {
 // Quiet is after how long a process that has posted nothing is named.
 const Quiet = 10 * time.Second
 
-// CanSend notes that a QP of a process goes to RTS. If check is true, [Finder.Posts] must be called when [Quiet] has passed.
-func (f *Finder) CanSend(pid int, number uint32) (check bool) {
-	start, err := startOf(pid)
-	if f.nameWriter(pid) || err != nil {
+// CanSend notes that a QP of a process goes to RTS, when the process was looked into. If it calls nothing for as long as [Quiet], it is named.
+func (f *Finder) CanSend(pid int, number uint32) {
+	f.later(subject{pid: pid, what: "sends", number: number}, 0, func(t *target) time.Duration {
+		if f.canSend(t, number) {
+			f.later(subject{pid: pid, what: "quiet"}, Quiet, func(t *target) time.Duration {
+				f.posts(t)
+				return 0
+			})
+		}
+		return 0
+	})
+}
+
+// canSend reports whether it must be asked later if the process posts.
+func (f *Finder) canSend(t *target, number uint32) (check bool) {
+	if t.mapped() != nil {
 		return false
 	}
-	self := process{pid, start}
+	if f.notesWriter(t) {
+		f.nameWriter(t.pid)
+		return false
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, before := f.ready[self]; before {
+	if _, before := f.ready[t.process]; before {
 		return false
 	}
 	if len(f.ready) == mostKnown {
 		clear(f.ready)
 	}
-	followed := slices.ContainsFunc(f.opens[self], Open.followed)
-	f.ready[self] = ready{number, time.Now(), followed}
+	followed := slices.ContainsFunc(f.opens[t.process], Open.followed)
+	f.ready[t.process] = ready{number, time.Now(), followed}
 	return followed
 }
 
-// Posts names a process that has called nothing since a QP could send, where what is attached would have shown it: programs that see what it
+// posts names a process that has called nothing since a QP could send, where what is attached would have shown it: programs that see what it
 // sends, and also what it receives, or polls.
-func (f *Finder) Posts(pid int) {
-	start, err := startOf(pid)
-	if err != nil || f.Callers == nil {
+func (f *Finder) posts(t *target) {
+	if f.Callers == nil {
 		return
 	}
 	f.mu.Lock()
-	first, ok := f.ready[process{pid, start}]
-	seen := f.seen(pid)
+	first, ok := f.ready[t.process]
+	seen := f.seen(t.pid)
 	f.mu.Unlock()
-	devices, err := devicesOf(pid)
+	devices, err := t.open()
 	if err != nil || len(devices) == 0 || !ok || !first.followed || !slices.Contains(seen, "post_send") || len(seen) == 1 {
 		return
 	}
@@ -159,14 +178,14 @@ func (f *Finder) Posts(pid int) {
 	switch {
 	case err != nil:
 		f.report(fmt.Sprintf("verbs: which processes post nothing is unknown: %v", err))
-	case !callers[pid]:
-		f.report(fmt.Sprintf("verbs: process %d (%s) called none of %s in the %d s since its QP %d could send: %s%s", pid, commOf(pid),
-			strings.Join(seen, ", "), Quiet/time.Second, first.number, silent, stillShown))
+	case !callers[t.pid]:
+		f.report(fmt.Sprintf("verbs: process %d (%s) called none of %s in the %d s since its QP %d could send: %s%s", t.pid, commOf(t.pid),
+			strings.Join(seen, ", "), Quiet/time.Second, first.number, quiet, stillShown))
 	}
 }
 
-// silent is what a process may be that calls nothing.
-const silent = "it is only the target of RDMA, or waits, or writes the device's queues itself, which verbs: does not see"
+// quiet is what a process may be that calls nothing.
+const quiet = "it is only the target of RDMA, or waits, or writes the device's queues itself, which verbs: does not see"
 
 // keepers are the calls whose programs keep who calls them.
 var keepers = []string{"poll_cq", "post_recv", "post_send"}

@@ -61,20 +61,18 @@ func TestNameWriters(t *testing.T) {
 	library := filepath.Join(t.TempDir(), "libuct_ib_mlx5.so.0")
 	mapFile(t, library)
 	function := uint64(reflect.ValueOf(TestNameWriters).Pointer())
-	memory := context(device(t), function)
+	memory := newContext(device(t), function)
 	var notes []string
-	f := NewFinder(func(text string) { notes = append(notes, text) })
+	f := newFinder(func(text string) { notes = append(notes, text) })
 	f.QPs = func() ([]QP, error) { return []QP{{PID: os.Getpid(), Number: 17}}, errors.New("no netlink") }
-	if err := f.LookAll(); err != nil {
-		t.Fatal(err)
-	}
+	lookAll(t, f)
 	if want := []string{"verbs: which QPs can send from before is unknown: no netlink"}; !slices.Equal(notes, want) {
 		t.Errorf("it reports %q, want %q", notes, want)
 	}
 	notes = nil
 	f.QPs = func() ([]QP, error) { return []QP{{PID: os.Getpid(), Number: 17, CanSend: true}}, nil }
 	f.nameWriters()
-	f.CanSend(os.Getpid(), 17)
+	f.canSend(targetOf(t, f, os.Getpid()), 17)
 	want := fmt.Sprintf("verbs: process %d (%s) maps libuct_ib_mlx5.so.0: UCX writes the queues of rc_x, dc_x and ud_x itself (rc_v and ud_v are seen), which verbs: does not see; "+
 		"ib: and mlx5:cmd still show its control path", os.Getpid(), commOf(os.Getpid()))
 	if !slices.Equal(notes, []string{want}) {
@@ -106,9 +104,9 @@ func TestPosts(t *testing.T) {
 		{calls: []string{"post_send", "post_recv"}, err: errors.New("full"), want: "full"},
 	} {
 		t.Run(fmt.Sprintf("%v %v %v", test.calls, test.callers, test.late), func(t *testing.T) {
-			memory := context(device(t), function)
+			memory := newContext(device(t), function)
 			var notes, want []string
-			f := NewFinder(func(text string) { notes = append(notes, text) })
+			f := newFinder(func(text string) { notes = append(notes, text) })
 			f.Callers = func() (map[int]bool, error) { return test.callers, test.err }
 			a := &attachments{open: make(map[string]int)}
 			for _, call := range test.calls {
@@ -117,15 +115,14 @@ func TestPosts(t *testing.T) {
 				}
 			}
 			if !test.late {
-				if err := f.LookAll(); err != nil {
-					t.Fatal(err)
-				}
+				lookAll(t, f)
 			}
-			if check := f.CanSend(os.Getpid(), 17); check == test.late {
+			self := targetOf(t, f, os.Getpid())
+			if check := f.canSend(self, 17); check == test.late {
 				t.Errorf("it is looked at later: %v", check)
 			}
-			f.CanSend(os.Getpid(), 18) // the first counts
-			f.Posts(os.Getpid())
+			f.canSend(self, 18) // the first counts
+			f.posts(self)
 			switch {
 			case test.err != nil:
 				want = []string{"verbs: which processes post nothing is unknown: full"}

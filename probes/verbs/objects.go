@@ -1,0 +1,137 @@
+//go:build linux
+
+package verbs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// LookQP looks at a QP of a process, and at its CQs, now and when it has settled: the address that the kernel has of its struct ibv_qp, and the kernel's
+// number of it, 0 if that is unknown. When it has settled, another number at that address is a reason to refuse it: before that the program may be about
+// to set it.
+func (f *Finder) LookQP(pid int, address uint64, number uint32) {
+	for _, due := range []time.Duration{0, settled} {
+		of := subject{pid, map[time.Duration]string{0: "QP", settled: "settled QP"}[due], address, number}
+		f.later(of, due, func(t *target) time.Duration {
+			f.lookQP(t, address, number, due > 0)
+			return 0
+		})
+	}
+}
+
+func (f *Finder) lookQP(t *target, address uint64, number uint32, settled bool) {
+	head := make([]byte, qpNum+4)
+	n, err := t.read(address, head)
+	if is := binary.NativeEndian.Uint32(head[qpNum:]); number != 0 && is != number {
+		if settled && !gone(err) && t.same() {
+			f.refuseQP(t.process, address, number)
+		}
+		return
+	}
+	if err != nil || n < len(head) {
+		return
+	}
+	send, receive := pointer(head, sendCQ), pointer(head, recvCQ)
+	f.lookAt(t, cqObject, send)
+	if receive != send {
+		f.lookAt(t, cqObject, receive)
+	}
+	f.lookAt(t, qpObject, address)
+}
+
+// lookAt looks at an object of a process.
+func (f *Finder) lookAt(t *target, o object, address uint64) {
+	memory := make([]byte, o.size)
+	if n, err := t.read(address, memory); err != nil || n < len(memory) {
+		return // it is smaller, or the process has ended
+	}
+	like := functions{t.process, o.name, string(memory[o.functions:])}
+	f.mu.Lock()
+	followed, known := f.objects[like]
+	f.mu.Unlock()
+	if followed {
+		f.timed(t, o, memory)
+	}
+	if known {
+		return
+	}
+	context := make([]byte, contextSize)
+	if n, err := t.read(pointer(memory, 0), context); err != nil || n < len(context) {
+		return
+	}
+	devices, err := t.open()
+	if err != nil || !search(0, context, fdsOf(devices), func(uint64, []byte) bool { return true }) || t.mapped() != nil {
+		return
+	}
+	at := f.foundObject(t, o, memory)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r, sends := f.ready[t.process]; sends && at != nil { // it may have posted before
+		r.followed = false
+		f.ready[t.process] = r
+	}
+	if len(f.objects) == mostKnown {
+		clear(f.objects)
+	}
+	if at != nil || o.made(memory) {
+		f.objects[like] = at != nil
+	}
+}
+
+// functions are the pointers to functions of a process's QP or CQ: most of its QPs have the same.
+type functions struct {
+	process
+	of, pointers string
+}
+
+// made reports whether an object was made for these calls.
+func (o object) made(memory []byte) bool { return pointer(memory, o.calls[o.has]) != 0 }
+
+// foundObject attaches the followers to the functions of an object, if all that it has are in one library, and returns them if that is done. What is
+// an object, and has others, is refused.
+func (f *Finder) foundObject(t *target, o object, memory []byte) map[string]place {
+	if !o.made(memory) || !t.code(o.certain(), memory) {
+		return nil
+	}
+	first, err := f.prover.prove(t, pointer(memory, o.calls[o.has]))
+	if err != nil {
+		f.refuseObject(t, o, o.has, err)
+		return nil
+	}
+	at := make(map[string]place)
+	for _, call := range slices.Sorted(maps.Keys(o.calls)) {
+		offset := o.calls[call]
+		address := pointer(memory, offset)
+		if address == 0 {
+			continue
+		}
+		p, err := f.prover.prove(t, address)
+		switch {
+		case err == nil && p.library == first.library:
+			at[call] = p
+		case offset > o.sure: // it is behind the struct
+		case err == nil:
+			f.refuseObject(t, o, call, &refusal{unproven, fmt.Sprintf("is in %s, and %s is not", p.name, o.has)})
+			return nil
+		default:
+			f.refuseObject(t, o, call, err)
+			return nil
+		}
+	}
+	if !f.addAll(t, o.name+" of ", at) {
+		return nil
+	}
+	f.timed(t, o, memory)
+	return at
+}
+
+// certain are the functions that are in all versions of the struct.
+func (o object) certain() map[string]int {
+	all := maps.Clone(o.calls)
+	maps.DeleteFunc(all, func(_ string, offset int) bool { return offset > o.sure })
+	return all
+}

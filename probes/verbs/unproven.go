@@ -1,0 +1,13 @@
+//go:build linux && unproven
+
+package verbs
+
+import "io"
+
+// This is trace as it was before anything was proven, for tests that show what an attacker could do. No release has it.
+
+func judge(io.ReaderAt) (begins func(offset uint64) bool, buildID string, err error) {
+	return func(uint64) bool { return true }, "", nil
+}
+
+func trusts(begun, *mounts) bool { return true }
