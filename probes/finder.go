@@ -168,6 +168,16 @@ func reviewing(functions *verbs.Finder) (stop func()) {
 	}
 }
 
+// ReadOfProcesses returns how many bytes of processes were read, since something is followed, to find which functions they call; 0 if nothing is.
+func (h *Host) ReadOfProcesses() int64 {
+	h.finder.mu.Lock()
+	defer h.finder.mu.Unlock()
+	if h.finder.functions == nil {
+		return 0
+	}
+	return h.finder.functions.Read()
+}
+
 // report passes what is not followed on to a session, until the returned function is called.
 func (f *finder) report(n *notes) (end func()) {
 	f.noting.Lock()

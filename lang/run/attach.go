@@ -87,7 +87,7 @@ func (l *Live) clausesOf(p *event.Probe) []string {
 // attachedAs describes what is attached.
 func (l *Live) attachedAs(session *probes.Session, took time.Duration) Attached {
 	a := Attached{
-		Took: took, StacksUnwatched: l.exec.StacksUnwatched(), Missing: session.Notes(), Refused: session.Refused(),
+		Took: took, StacksUnwatched: l.exec.StacksUnwatched(), Missing: session.Notes(), Refused: session.Refused(), Read: l.host.ReadOfProcesses(),
 	}
 	for _, p := range session.Attached() {
 		a.Probes = append(a.Probes, AttachedProbe{p.Probe.String(), p.Variant})

@@ -3,8 +3,8 @@
 package run
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"slices"

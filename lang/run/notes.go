@@ -31,6 +31,8 @@ type Attached struct {
 	Missing []string
 	// Refused are better ways of attaching that failed.
 	Refused []error
+	// Read is how many bytes of processes were read to find what is attached to.
+	Read int64
 }
 
 // LeftOut describes probes that are not attached.

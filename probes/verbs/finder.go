@@ -168,6 +168,13 @@ func (f *Finder) Turn() (next time.Time, more bool) {
 	return f.turns.due()
 }
 
+// Read returns how many bytes of processes were read, or would have been in the time of the system calls about them.
+func (f *Finder) Read() int64 {
+	f.turns.mu.Lock()
+	defer f.turns.mu.Unlock()
+	return f.turns.read
+}
+
 // later makes something about a process wait for its turn.
 func (f *Finder) later(of subject, due time.Duration, do func(t *target) time.Duration) {
 	p, err := partyOf(of.pid)

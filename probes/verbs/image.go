@@ -152,7 +152,7 @@ func (m *image) provider() error {
 		}
 		at += uint64(n.Next)
 	}
-	return fmt.Errorf("it needs no version %s* of libibverbs, as providers do", private)
+	return fmt.Errorf("it needs no version %s* of libibverbs, so it is no provider", private)
 }
 
 func (m *image) read(address uint64, to any) error {

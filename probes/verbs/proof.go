@@ -124,7 +124,7 @@ func notProven(path string, err error) provider {
 	if errors.As(err, new(*refusal)) || errors.Is(err, errStopped) || gone(err) {
 		return provider{err: err}
 	}
-	return provider{err: &refusal{unproven, fmt.Sprintf("is in %s, which is not followed: %v", path, err)}}
+	return provider{err: &refusal{unproven, fmt.Sprintf("is in %s: %v", path, err)}}
 }
 
 // The number of libraries that are open, of users together and of each, and of root's. GPU clusters have a few.

@@ -111,6 +111,9 @@ func (c *Console) showAttached(a run.Attached) {
 	}
 	if c.Verbose {
 		c.Note("attaching took %d ms", a.Took.Milliseconds())
+		if a.Read > 0 {
+			c.Note("%d KiB of processes were read to find what they call", (a.Read+1023)/1024)
+		}
 		for _, err := range a.Refused {
 			c.Note("not used: %v", err)
 		}

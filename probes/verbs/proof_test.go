@@ -1,0 +1,322 @@
+//go:build linux
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// anyProvider returns a provider's library, of whichever release.
+func anyProvider(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Skip(err)
+	}
+	found, _ := filepath.Glob(filepath.Join(cache, "trace-libibverbs/*/usr/lib/x86_64-linux-gnu/libibverbs/librxe-*.so"))
+	if len(found) == 0 {
+		t.Skip(".ci/setup libibverbs has not been run")
+	}
+	return found[0]
+}
+
+// mapCode maps a file like a library, and returns where its beginning is.
+func mapCode(t *testing.T, path string) uint64 {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	stat, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := unix.Mmap(int(f.Fd()), 0, int(stat.Size()), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(code) })
+	return uint64(uintptr(unsafe.Pointer(&code[0])))
+}
+
+// copyOf copies a file, and gives it to a user.
+func copyOf(t *testing.T, path string, owner int, mode os.FileMode) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), "libcopy-rdmav34.so")
+	if err := errors.Join(os.WriteFile(to, data, mode), os.Chmod(to, mode), os.Chown(to, owner, owner)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// A uprobe may be put where a function of a provider begins, and nowhere else; into other processes only if the file is root's.
+func TestProve(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to give files away")
+	}
+	library := anyProvider(t)
+	functions, err := openImage(t, library).functions()
+	if err != nil || len(functions) < 10 {
+		t.Fatalf("%d functions, %v", len(functions), err)
+	}
+	begin := functions[len(functions)/2]
+	root := mapCode(t, copyOf(t, library, 0, 0o644))
+	users := mapCode(t, copyOf(t, library, 1000, 0o644))
+	writable := mapCode(t, copyOf(t, library, 0, 0o664))
+	libverbs := filepath.Join(filepath.Dir(filepath.Dir(library)), "libibverbs.so.1")
+	looks := mapCode(t, copyOf(t, libverbs, 0, 0o644))
+	var data [8]byte
+	p := &prover{judge: proven, trusts: roots}
+	t.Cleanup(func() { p.close() })
+	self := targetOf(t, newFinder(nil), os.Getpid())
+	self.alone = false
+	private := strings.HasPrefix(t.TempDir(), "/") && nosuid(t, t.TempDir())
+	m, err := self.mountsOf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := m.first && !private
+	for _, test := range []struct {
+		name    string
+		address uint64
+		shared  bool
+		reason  string
+	}{
+		{"root's", root + begin, all, ""},
+		{"a user's", users + begin, false, ""},
+		{"root's, which a group can write", writable + begin, false, ""},
+		{"behind the beginning", root + begin + 1, false, inside},
+		{"in the head of the file", root, false, inside},
+		{"libibverbs", looks + begin, false, unproven},
+		{"this program", uint64(reflect.ValueOf(TestProve).Pointer()), false, unproven},
+		{"data", uint64(uintptr(unsafe.Pointer(&data))), false, outside},
+		{"nothing", 8, false, outside},
+	} {
+		got, err := p.prove(self, test.address)
+		var r *refusal
+		if errors.As(err, &r) != (test.reason != "") || r != nil && r.reason != test.reason || err == nil && got.shared != test.shared {
+			t.Errorf("%s: %+v, %v; want reason %q, shared %v", test.name, got, err, test.reason, test.shared)
+		}
+	}
+	if len(p.libraries) != 3 {
+		t.Errorf("%d libraries are known, want those that were proven", len(p.libraries))
+	}
+}
+
+func nosuid(t *testing.T, path string) bool {
+	t.Helper()
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		t.Fatal(err)
+	}
+	return fs.Flags&unix.ST_NOSUID != 0
+}
+
+// Whose a file is depends on its owner, its bits, its mount, and whose mount namespace that is in.
+func TestRoots(t *testing.T) {
+	for _, test := range []struct {
+		owner, mode uint32
+		flags       int64
+		first       bool
+		want        bool
+	}{
+		{0, 0o755, 0, true, true},
+		{0, 0o444, unix.ST_RDONLY, true, true},
+		{1000, 0o755, 0, true, false},
+		{0, 0o775, 0, true, false},
+		{0, 0o757, 0, true, false},
+		{0, 0o755, unix.ST_NOSUID, true, false},
+		{0, 0o755, 0, false, false},
+	} {
+		open := begun{stat: unix.Stat_t{Uid: test.owner, Mode: unix.S_IFREG | test.mode}, fs: unix.Statfs_t{Flags: test.flags}}
+		if got := roots(open, &mounts{first: test.first}); got != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
+// A mount namespace of a user is not believed, nor is a process there to speak for its user.
+func TestUserNamespace(t *testing.T) {
+	if !firstMounts(os.Getpid()) {
+		t.Skip("this test runs in another user namespace than the first one")
+	}
+	child := exec.Command("unshare", "--user", "--map-root-user", "--mount", "sleep", "1000")
+	out, err := child.StdoutPipe()
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() { child.Process.Kill(); child.Wait(); out.Close() }()
+	var p party
+	for range 200 { // until it has unshared
+		if p, err = partyOf(child.Process.Pid); err != nil || p.alone {
+			break
+		}
+		unix.Nanosleep(&unix.Timespec{Nsec: 10e6}, nil)
+	}
+	if err != nil || !p.alone {
+		t.Skipf("no user namespace can be made here: %v", err)
+	}
+	if self, err := partyOf(os.Getpid()); err != nil || self.alone || self.user != uint32(os.Getuid()) {
+		t.Errorf("this process is %+v, %v", self, err)
+	}
+	if firstMounts(child.Process.Pid) {
+		t.Error("its mounts belong to the first user namespace")
+	}
+}
+
+// Files of programs that users run are not opened, nor files of unknown devices.
+func TestMounts(t *testing.T) {
+	const list = `22 28 0:20 / /proc rw,nosuid - proc proc rw
+28 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+40 28 0:50 / /home/u/mnt rw,nosuid,nodev - fuse.sshfs host: rw,user_id=1000,group_id=1000
+41 28 0:51 / /cvmfs rw,nosuid,nodev shared:5 master:2 - fuse.cvmfs2 cvmfs2 rw,user_id=0,group_id=0,default_permissions,allow_other
+42 28 0:52 / /mnt/usb rw - fuseblk /dev/sdb1 rw,user_id=0,group_id=0
+43 28 0:53 / /data rw - virtiofs data rw
+broken
+44 28 0:54 / /x rw - fuse
+`
+	read := func(first bool) *mounts {
+		m := &mounts{served: make(map[uint64]uint32), known: make(map[uint64]bool)}
+		if err := m.read(strings.NewReader(list), first); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	for device, want := range map[uint64][2]bool{ // in the first user namespace, and in another one
+		unix.Mkdev(0, 20): {true, true}, unix.Mkdev(8, 1): {true, true}, unix.Mkdev(8, 2): {true, true}, unix.Mkdev(0, 50): {false, false},
+		unix.Mkdev(0, 51): {true, false}, unix.Mkdev(0, 52): {true, false}, unix.Mkdev(0, 53): {true, true}, unix.Mkdev(0, 99): {false, false},
+		unix.Mkdev(0, 54): {false, false},
+	} {
+		for i, first := range []bool{true, false} {
+			if err := read(first).answers(device); (err == nil) != want[i] {
+				t.Errorf("device %d:%d, first namespace %v: %v", unix.Major(device), unix.Minor(device), first, err)
+			}
+		}
+	}
+}
+
+// What one user names is followed in that user's processes, what root or a second one names in all. A file of a user's is followed in the process alone.
+func TestNames(t *testing.T) {
+	l := &library{file: os.Stdin}
+	shared, own := place{function{l, 0x100}, "/shared", "lib.so", true}, place{function{l, 0x200}, "/own", "lib.so", false}
+	for name, test := range map[string]struct {
+		users []uint32
+		want  []string
+	}{
+		"root":                 {[]uint32{0}, []string{"0 shared+100"}},
+		"a user, twice":        {[]uint32{1000, 1000}, []string{"0 shared+100 of user 1000"}},
+		"two users":            {[]uint32{1000, 1001}, []string{"0 shared+100"}},
+		"a user and then root": {[]uint32{1000, 0}, []string{"0 shared+100"}},
+		"root and then a user": {[]uint32{0, 1000}, []string{"0 shared+100"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFinder(func(text string) { t.Error(text) })
+			a := &attachments{open: make(map[string]int)}
+			w, err := f.Follow("post_send", nil, a.attach)
+			if err != nil {
+				t.Fatal(err)
+			}
+			self := targetOf(t, f, os.Getpid())
+			for i, user := range test.users {
+				self.user = user
+				p := shared
+				p.path = "/proc/self/fd/shared"
+				if _, err := f.name("post_send", p, user); err != nil {
+					t.Fatalf("name %d: %v", i, err)
+				}
+			}
+			if got := a.now(); !slices.Equal(got, test.want) {
+				t.Errorf("attached: %q, want %q", got, test.want)
+			}
+			late, err := f.Follow("post_send", nil, a.attach)
+			if err != nil || a.open[test.want[0]] != 2 {
+				t.Errorf("a late follower: %v, %v", a.open, err)
+			}
+			if err := errors.Join(w.Close(), late.Close()); err != nil || len(a.now()) != 0 {
+				t.Errorf("at the end %q is attached: %v", a.now(), err)
+			}
+		})
+	}
+
+	f := newFinder(func(text string) { t.Error(text) })
+	a := &attachments{open: make(map[string]int)}
+	w, err := f.Follow("post_send", nil, a.attach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := targetOf(t, f, os.Getpid())
+	if !f.addAll(self, "", map[string]place{"post_send": own}) || !slices.Equal(a.now(), []string{fmt.Sprintf("%d own+200", os.Getpid())}) {
+		t.Errorf("a user's file: %q", a.now())
+	}
+	// The same inode by a mount that is believed: then others follow it, and this process needs nothing of its own.
+	own.shared = true
+	if !f.addAll(self, "", map[string]place{"post_send": own}) || !slices.Equal(a.now(), []string{"0 own+200"}) {
+		t.Errorf("root's file: %q", a.now())
+	}
+	self.user++ // it is no longer the party whose memory was read
+	if f.addAll(self, "", map[string]place{"post_send": shared}) || !slices.Equal(a.now(), []string{"0 own+200"}) {
+		t.Errorf("another party: %q", a.now())
+	}
+	if err := w.Close(); err != nil || len(a.now()) != 0 {
+		t.Errorf("at the end %q is attached: %v", a.now(), err)
+	}
+}
+
+// now is what is attached.
+func (a *attachments) now() (all []string) {
+	for at, n := range a.open {
+		if n > 0 {
+			all = append(all, at)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// A user has a few libraries, whatever there are; those that no process uses are let go.
+func TestLibrariesAreBounded(t *testing.T) {
+	used := make(map[*library]bool)
+	p := &prover{used: func() map[*library]bool { return used }}
+	t.Cleanup(func() { p.close() })
+	add := func(user uint32) *library {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &library{file: f, user: user}
+		p.libraries = append(p.libraries, l)
+		return l
+	}
+	for range mostOfUser {
+		if err := p.room(1000); err != nil {
+			t.Fatal(err)
+		}
+		used[add(1000)] = true
+	}
+	if err := p.room(1000); err == nil || p.room(1001) != nil || p.room(0) != nil {
+		t.Errorf("one more: %v, %v, %v", err, p.room(1001), p.room(0))
+	}
+	delete(used, p.libraries[0])
+	if err := p.room(1000); err != nil || len(p.libraries) != mostOfUser-1 {
+		t.Errorf("after one has ended: %v, %d libraries", err, len(p.libraries))
+	}
+}
