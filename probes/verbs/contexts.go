@@ -14,14 +14,21 @@ type contexts struct {
 	found []uint64 // before the kernel's report came, or made before anybody watched
 }
 
-// make notes that the kernel made a context.
-func (c *contexts) make(at uint64) {
+// mostMade bounds how many contexts of a process are waited for. A program may open and close a device without a pause.
+const mostMade = 4096
+
+// make notes that the kernel made a context. It reports whether that is waited for.
+func (c *contexts) make(at uint64) bool {
 	i := slices.IndexFunc(c.found, func(found uint64) bool { return found > at })
-	if i < 0 {
+	switch {
+	case i >= 0:
+		c.found = slices.Delete(c.found, i, i+1)
+	case len(c.made) == mostMade:
+		return false
+	default:
 		c.made = append(c.made, at)
-		return
 	}
-	c.found = slices.Delete(c.found, i, i+1)
+	return true
 }
 
 // find notes that a context was found: the latest one, as an older one would have been closed.
@@ -50,7 +57,12 @@ func (f *Finder) contextsOf(pid int) *contexts {
 func (f *Finder) Made(pid int, at uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.contextsOf(pid).make(at)
+	if f.contextsOf(pid).make(at) {
+		return
+	}
+	for _, l := range f.listeners {
+		l.lost()
+	}
 }
 
 // unfound returns how many contexts of a process were made and not found.

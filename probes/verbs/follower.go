@@ -341,9 +341,13 @@ func (f *Finder) Review() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forgetEnded()
+	asked := make(map[uint32]int) // threads, by user
 	for known := slices.Collect(maps.Keys(f.uses)); len(known) > 0; known = known[1:] {
 		self := known[0]
-		for _, pid := range childrenOf(self.pid) {
+		user := f.uses[self].user
+		children, n := childrenOf(self.pid, mostThreads-asked[user])
+		asked[user] += n
+		for _, pid := range children {
 			child := process{pid: pid}
 			var err error
 			if child.start, err = startOf(pid); err != nil || f.uses[child] != nil || len(f.uses) == mostKnown {
@@ -390,11 +394,23 @@ func (f *Finder) announce(self process, what string, libraries map[string]bool) 
 	}
 }
 
-// childrenOf returns the processes that the threads of a process have forked; none if it has ended. See proc_tid_children(5).
-func childrenOf(pid int) (children []int) {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is right
-	for _, file := range files {
-		list, err := os.ReadFile(file)
+// mostThreads is how many threads of a user's processes are asked for children in a review. Processes have another order in the next one.
+const mostThreads = 4096
+
+// childrenOf returns the processes that the threads of a process have forked, and how many threads were asked, at most so many; none if it has ended. See
+// proc_tid_children(5).
+func childrenOf(pid, most int) (children []int, asked int) {
+	if most <= 0 {
+		return nil, 0
+	}
+	dir, err := os.Open(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return nil, 0
+	}
+	defer dir.Close()
+	threads, _ := dir.Readdirnames(most) // without them, it has ended
+	for _, thread := range threads {
+		list, err := os.ReadFile(filepath.Join(dir.Name(), thread, "children"))
 		if err != nil {
 			continue // the thread has ended
 		}
@@ -404,5 +420,5 @@ func childrenOf(pid int) (children []int) {
 			}
 		}
 	}
-	return children
+	return children, len(threads)
 }

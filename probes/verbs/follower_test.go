@@ -109,12 +109,15 @@ func TestChildrenOf(t *testing.T) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if all := childrenOf(os.Getpid()); !slices.Contains(all, child.Process.Pid) {
+	if all, asked := childrenOf(os.Getpid(), mostThreads); asked == 0 || !slices.Contains(all, child.Process.Pid) {
 		t.Errorf("%v lacks %d", all, child.Process.Pid)
 	}
 	child.Process.Kill()
 	child.Wait()
-	if all := childrenOf(os.Getpid()); slices.Contains(all, child.Process.Pid) {
+	if all, asked := childrenOf(os.Getpid(), 1); asked != 1 || slices.Contains(all, os.Getpid()) {
+		t.Errorf("%d threads were asked, want 1", asked)
+	}
+	if all, _ := childrenOf(os.Getpid(), mostThreads); slices.Contains(all, child.Process.Pid) {
 		t.Errorf("%v has %d, which has ended", all, child.Process.Pid)
 	}
 }

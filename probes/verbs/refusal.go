@@ -21,5 +21,5 @@ const (
 	unproven = "functions in files that are not followed"
 	inside   = "addresses at which no function begins"
 	silent   = "processes that do not answer"
-	crowded  = "processes with too many open files"
+	crowded  = "processes with too many files or mappings"
 )

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -128,17 +129,37 @@ func askFile[T any](t *target, cost int, read func() (T, error)) (answer T, err 
 	return proc.AskFor(&t.questions, t.user, proc.FilePatience, read)
 }
 
+// mostMappings bounds the list of what a process maps, in bytes. It may have 65,530 lines (vm.max_map_count), each with a path of 4 KiB.
+const mostMappings = 32 << 20
+
 // mapped reads what the process maps, once.
 func (t *target) mapped() error {
 	if t.regions != nil {
 		return nil
 	}
-	regions, err := ask(t, 4096, func() ([]proc.Mapping, error) { return proc.Mappings(t.pid) })
+	regions, err := ask(t, lookCost, func() ([]proc.Mapping, error) {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/maps", t.pid))
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		bounded := &io.LimitedReader{R: f, N: mostMappings}
+		regions, err := proc.ReadMappings(bounded)
+		if bounded.N == 0 {
+			err = &refusal{crowded, fmt.Sprintf("its list of mappings has more than %d MiB", mostMappings>>20)}
+		}
+		return regions, err
+	})
 	if err != nil {
 		return err
 	}
 	t.regions = regions
-	return t.turns.spend(t.task, len(regions)*128) // about what a line has
+	size := 0
+	for _, r := range regions {
+		size += int(unsafe.Sizeof(r)) + len(r.Path)
+	}
+	t.turns.hold(t.task, size+2*piece)
+	return t.turns.spend(t.task, size)
 }
 
 // region returns the mapping of an address.

@@ -21,6 +21,9 @@ const (
 	wholePurse, allIncome = 8 << 30, 128 << 20
 )
 
+// What tasks that are under way have in memory, of a user and of all: more tasks begin when these have ended.
+const mostHeld, mostHeldAll = 64 << 20, 256 << 20
+
 // mostTasks bounds what waits to be looked at, for each user.
 const mostTasks = 1 << 14
 
@@ -46,6 +49,7 @@ type task struct {
 	stop   func()
 	yield  func() (goOn bool)
 	again  time.Duration
+	held   int // bytes of memory
 }
 
 // A subject is what a task looks at. The same is looked at once, however often it is asked for.
@@ -82,6 +86,8 @@ type turns struct {
 	later   []*task
 	purses  map[uint32]*purse
 	all     purse
+	held    map[uint32]int
+	heldAll int
 	firsts  int // tasks of the beginning that are not done
 	crowded func(user uint32)
 	// read is how many bytes were read in all.
@@ -89,7 +95,7 @@ type turns struct {
 }
 
 func newTurns(crowded func(user uint32)) *turns {
-	return &turns{known: make(map[subject]*task), ready: make(map[uint32][]*task), purses: make(map[uint32]*purse), all: purse{wholePurse, time.Now()}, crowded: crowded}
+	return &turns{known: make(map[subject]*task), ready: make(map[uint32][]*task), purses: make(map[uint32]*purse), held: make(map[uint32]int), all: purse{wholePurse, time.Now()}, crowded: crowded}
 }
 
 // add makes a task wait for its turn, unless the same waits already. One that is urgent comes before the others of its user.
@@ -147,8 +153,9 @@ func (s *turns) take() *task {
 		if s.purses[user].fill(userPurse, userIncome); s.purses[user].bytes <= 0 {
 			continue
 		}
-		t := s.ready[user][0]
-		s.ready[user] = s.ready[user][1:]
+		n := max(0, slices.IndexFunc(s.ready[user], s.mayGoOn))
+		t := s.ready[user][n]
+		s.ready[user] = slices.Delete(s.ready[user], n, n+1)
 		s.order = slices.Delete(s.order, i, i+1)
 		if len(s.ready[user]) > 0 {
 			s.order = slices.Insert(s.order, 0, user) // it has the turn until its bytes are read
@@ -158,6 +165,24 @@ func (s *turns) take() *task {
 		return t
 	}
 	return nil
+}
+
+// mayGoOn reports whether a task is under way, or may begin.
+func (s *turns) mayGoOn(t *task) bool {
+	held := s.held[t.user]
+	return t.resume != nil || held == 0 || held < mostHeld && s.heldAll < mostHeldAll
+}
+
+// hold accounts for memory that a task has until it is done.
+func (s *turns) hold(t *task, bytes int) {
+	if t == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.held += bytes
+	s.held[t.user] += bytes
+	s.heldAll += bytes
 }
 
 // next ends the turn of a user: the others come first.
@@ -205,6 +230,11 @@ func (s *turns) advance(t *task) {
 		return
 	}
 	t.resume, t.stop = nil, nil
+	s.heldAll -= t.held
+	if s.held[t.user] -= t.held; s.held[t.user] == 0 {
+		delete(s.held, t.user)
+	}
+	t.held = 0
 	if t.repeat && t.again == 0 {
 		t.repeat, t.due = false, time.Time{}
 		s.enqueue(t, false)

@@ -161,3 +161,26 @@ func TestTurnsClose(t *testing.T) {
 		t.Error(fmt.Sprint("it is told: ", err))
 	}
 }
+
+// Tasks that are under way have so much memory, of a user and of all; the others begin later, and all are done in the end.
+func TestTurnsHold(t *testing.T) {
+	s := newTestTurns()
+	done, most := 0, 0
+	for user := range uint32(10) {
+		for i := range 10 {
+			s.add(&task{of: subject{pid: int(user)*100 + i}, user: user, do: func(t *task) time.Duration {
+				s.hold(t, mostHeld/2)
+				most = max(most, s.heldAll)
+				if s.spend(t, 3*turnBytes) == nil {
+					done++
+				}
+				return 0
+			}}, false)
+		}
+	}
+	for s.turn() {
+	}
+	if limit := mostHeldAll + 10*mostHeld/2; done != 100 || most > limit || most < mostHeld || s.heldAll != 0 || len(s.held) != 0 {
+		t.Errorf("%d are done; at most %d bytes were held, want at most %d; %d are still held", done, most, limit, s.heldAll)
+	}
+}
