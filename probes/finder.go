@@ -168,14 +168,14 @@ func reviewing(functions *verbs.Finder) (stop func()) {
 	}
 }
 
-// ReadOfProcesses returns how many bytes of processes were read, since something is followed, to find which functions they call; 0 if nothing is.
-func (h *Host) ReadOfProcesses() int64 {
-	h.finder.mu.Lock()
-	defer h.finder.mu.Unlock()
-	if h.finder.functions == nil {
+// read returns how many bytes of processes were read since something is followed; 0 if nothing is.
+func (f *finder) read() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.functions == nil {
 		return 0
 	}
-	return h.finder.functions.Read()
+	return f.functions.Read()
 }
 
 // report passes what is not followed on to a session, until the returned function is called.

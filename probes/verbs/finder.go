@@ -139,11 +139,9 @@ func (f *Finder) begin(ctx context.Context) error {
 
 // lookFirst looks into a process that was there in the beginning. The last time it is given up.
 func (f *Finder) lookFirst(pid int, of *task, last bool) (again time.Duration) {
-	t, err := f.target(pid, of)
-	if err == nil {
-		defer t.close()
-		again, err = f.look(t)
-	}
+	t := f.target(pid, of)
+	defer t.close()
+	again, err := f.look(t)
 	if err == nil && again > 0 {
 		if !last {
 			return settled
@@ -184,12 +182,12 @@ func (f *Finder) later(of subject, due time.Duration, do func(t *target) time.Du
 		return
 	}
 	f.turns.add(&task{of: of, user: p.user, due: time.Now().Add(due), do: func(by *task) time.Duration {
-		t, err := f.target(of.pid, by)
-		if err != nil {
+		t := f.target(of.pid, by)
+		defer t.close()
+		if t.identify() != nil {
 			f.lose(of.pid)
 			return 0
 		}
-		defer t.close()
 		return do(t)
 	}}, false)
 }
@@ -219,6 +217,9 @@ func (f *Finder) look(t *target) (again time.Duration, err error) {
 	devices, err := t.open()
 	if err != nil || len(devices) == 0 {
 		return 0, f.refuse(t.process, nil, err)
+	}
+	if err := t.identify(); err != nil {
+		return 0, err
 	}
 	left := f.unknown(t.process, devices)
 	f.mu.Lock()

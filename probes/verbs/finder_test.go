@@ -85,12 +85,9 @@ func lookInto(f *Finder, pid int) (again time.Duration) {
 // targetOf returns a process, with its mappings.
 func targetOf(t *testing.T, f *Finder, pid int) *target {
 	t.Helper()
-	self, err := f.target(pid, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := f.target(pid, nil)
 	t.Cleanup(self.close)
-	if err := self.mapped(); err != nil {
+	if err := errors.Join(self.identify(), self.mapped()); err != nil {
 		t.Fatal(err)
 	}
 	return self

@@ -3,6 +3,7 @@
 package verbs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -40,7 +41,13 @@ type party struct {
 const firstUserNamespace = 0xEFFFFFFD
 
 func partyOf(pid int) (p party, err error) {
-	ids := proc.Status(pid)["Uid"]
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return p, err
+	}
+	_, rest, _ := bytes.Cut(status, []byte("\nUid:"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	ids := strings.Fields(string(line))
 	if len(ids) != 4 {
 		return p, unix.ESRCH
 	}
@@ -82,17 +89,16 @@ type reader struct {
 	devices   numbering
 }
 
-// target begins to look into a process.
-func (r *reader) target(pid int, of *task) (*target, error) {
-	start, err := startOf(pid)
-	if err != nil {
-		return nil, err
+// target begins to look into a process. What is in it is not read before it is identified.
+func (r *reader) target(pid int, of *task) *target {
+	return &target{process: process{pid: pid}, reader: r, task: of, opened: make(map[uint64]provider)}
+}
+
+func (t *target) identify() (err error) {
+	if t.start, err = startOf(t.pid); err == nil {
+		t.party, err = partyOf(t.pid)
 	}
-	p, err := partyOf(pid)
-	if err != nil {
-		return nil, err
-	}
-	return &target{process: process{pid, start}, party: p, reader: r, task: of, opened: make(map[uint64]provider)}, nil
+	return err
 }
 
 func (t *target) close() {
@@ -221,10 +227,13 @@ const mostDescriptors = 1 << 17
 // lookCost is what a system call about a process counts as, in bytes: about as long as it takes to read so many.
 const lookCost = 256
 
-// open returns the open devices of the process.
+// open returns the open devices of the process. What it asks the kernel for does not depend on what the process does.
 func (t *target) open() ([]handle, error) {
 	numbers := t.devices.numbers()
-	dir, err := ask(t, lookCost, func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/fd", t.pid)) })
+	if len(numbers) == 0 {
+		return nil, nil
+	}
+	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", t.pid))
 	if err != nil {
 		return nil, err
 	}
@@ -241,20 +250,16 @@ func (t *target) open() ([]handle, error) {
 		if seen += len(names); seen > mostDescriptors {
 			return nil, &refusal{crowded, fmt.Sprintf("it has more than %d open files", mostDescriptors)}
 		}
-		found, err := ask(t, len(names)*lookCost, func() (found []handle, _ error) {
-			for _, name := range names {
-				if fd, err := strconv.Atoi(name); err == nil {
-					if device := deviceOf(t.pid, fd, numbers); device != "" {
-						found = append(found, handle{fd, device})
-					}
+		for _, name := range names {
+			if fd, err := strconv.Atoi(name); err == nil {
+				if device := deviceOf(t.pid, fd, numbers); device != "" {
+					all = append(all, handle{fd, device})
 				}
 			}
-			return found, nil
-		})
-		if err != nil {
+		}
+		if err := t.turns.spend(t.task, len(names)*lookCost); err != nil {
 			return nil, err
 		}
-		all = append(all, found...)
 	}
 }
 
