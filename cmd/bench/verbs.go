@@ -24,7 +24,7 @@ const (
 	batchPairs  = 200
 )
 
-// verbsWorkloads returns the workloads of the data path. bpftrace probes the functions of the provider, whose names it must know; PROVIDER is the
+// verbsWorkloads returns the workloads of the data path. bpftrace probes the functions of the provider, whose names it must know; PROVIDER is their
 // program. wr_id is the first member of struct ibv_send_wr and of struct ibv_wc.
 func verbsWorkloads() []workload {
 	return []workload{
@@ -128,7 +128,7 @@ func preloadPeer(path, wrapper string) peer {
 
 // measureVerbs measures the data path, with the program provider and the library wrapper.so of a folder below bpftrace's root folder.
 func (b *bench) measureVerbs(ctx context.Context, folder, root string, peers []peer) error {
-	path := filepath.Join(folder, "provider")
+	path, library := filepath.Join(folder, "provider"), filepath.Join(folder, "libprovider-rdmav34.so")
 	plain, err := startProvider(ctx, path)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (b *bench) measureVerbs(ctx context.Context, folder, root string, peers []p
 	peers = append(peers, preloadPeer(path, filepath.Join(folder, "wrapper.so")))
 	for round := range b.loads {
 		for _, w := range verbsWorkloads() {
-			w.bpftrace = strings.ReplaceAll(w.bpftrace, "PROVIDER", strings.TrimPrefix(path, root))
+			w.bpftrace = strings.ReplaceAll(w.bpftrace, "PROVIDER", strings.TrimPrefix(library, root))
 			if err := b.inTurn(ctx, w, round, peers, b.pairs(plain)); err != nil {
 				return errors.Join(err, plain.end())
 			}

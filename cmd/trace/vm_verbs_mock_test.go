@@ -34,9 +34,12 @@ func TestVMVerbsMock(t *testing.T) {
 
 func buildMock(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "mock")
-	sh(t, "gcc -Wall -Werror -O2 -o %s testdata/vm/mock.c -libverbs", path)
-	return path
+	dir := t.TempDir()
+	sh(t, `cd %s
+gcc -Wall -Werror -O2 -shared -fPIC -o libmock-rdmav34.so "$OLDPWD"/testdata/vm/mock.c -libverbs
+echo 'int provide(int n, char **a); int main(int n, char **a) { return provide(n, a); }' >main.c
+gcc -Wall -Werror -o mock main.c -L. -lmock-rdmav34 -Wl,-rpath,'$ORIGIN'`, dir)
+	return filepath.Join(dir, "mock")
 }
 
 // traceMock compares all events with the program's own lines.

@@ -118,6 +118,9 @@ func (w *Follower) serve(self process) (added []place, err error) {
 		if w.own[self][p.function] != nil || w.among == nil && w.finder.covers(w.call, p.function, u.user) {
 			continue
 		}
+		if err := w.finder.mayAttach(u.user); err != nil {
+			return added, err
+		}
 		a, err := w.attach(p.path, p.offset, Reach{PID: self.pid})
 		if err != nil {
 			return added, err
@@ -129,6 +132,34 @@ func (w *Follower) serve(self process) (added []place, err error) {
 		added = append(added, p)
 	}
 	return added, nil
+}
+
+// mostAttached bounds what is attached because of one user: a process may name any number of functions, and detaching costs 20 to 100 ms each, one after
+// the other (event_mutex of the kernel). A rank of a job has 2 to 12.
+const mostAttached = 512
+
+// mayAttach returns why nothing more is attached because of a user.
+func (f *Finder) mayAttach(user uint32) error {
+	if user == 0 {
+		return nil
+	}
+	n := 0
+	for _, w := range f.followers {
+		for self, own := range w.own {
+			if u := f.uses[self]; u != nil && u.user == user {
+				n += len(own)
+			}
+		}
+		for of := range w.shared {
+			if s := f.spot(w.call, of); s != nil && !s.all && s.users[0] == user {
+				n++
+			}
+		}
+	}
+	if n >= mostAttached {
+		return fmt.Errorf("functions of user %d have %d uprobes, and may not have more", user, n)
+	}
+	return nil
 }
 
 // covers reports whether what follows all processes sees the calls of a user's.
@@ -273,7 +304,11 @@ func (f *Finder) add(call string, s *spot) (some bool, err error) {
 		if w.call != call || w.among != nil || w.paused {
 			continue
 		}
-		a, err := w.attach(s.path, s.offset, s.reach())
+		var a Attached
+		err := f.mayAttach(s.users[0])
+		if err == nil {
+			a, err = w.attach(s.path, s.offset, s.reach())
+		}
 		if err != nil {
 			for _, o := range attached {
 				err = errors.Join(err, o.shared[s.function].Close())

@@ -320,3 +320,40 @@ func TestLibrariesAreBounded(t *testing.T) {
 		t.Errorf("after one has ended: %v, %d libraries", err, len(p.libraries))
 	}
 }
+
+// Because of one user so many uprobes are attached, whatever is named, and others do not feel it.
+func TestAttachmentsAreBounded(t *testing.T) {
+	var notes []string
+	f := newFinder(func(text string) { notes = append(notes, text) })
+	a := &attachments{open: make(map[string]int)}
+	w, err := f.Follow("post_send", nil, a.attach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &library{file: os.Stdin}
+	self := targetOf(t, f, os.Getpid())
+	for i := range uint64(mostAttached + 10) {
+		f.mu.Lock()
+		_, err := f.name("post_send", place{function{l, i}, "/shared", "lib.so", true}, 1000)
+		f.mu.Unlock()
+		if (err != nil) != (i >= mostAttached) {
+			t.Fatalf("function %d: %v", i, err)
+		}
+	}
+	if n := a.number(); n != mostAttached {
+		t.Errorf("%d are attached, want %d", n, mostAttached)
+	}
+	for _, user := range []uint32{1001, 0} {
+		if _, err := f.name("post_send", place{function{l, 1<<20 + uint64(user)}, "/shared", "lib.so", true}, user); err != nil {
+			t.Errorf("user %d: %v", user, err)
+		}
+	}
+	self.user = 1000
+	f.use(self).places["post_send"] = []place{{function{l, 1 << 30}, "/own", "lib.so", false}}
+	if f.serve(self.process, make(map[string]bool)) || len(notes) != 1 || !strings.Contains(notes[0], "may not have more") {
+		t.Errorf("one more for a process: %q", notes)
+	}
+	if err := w.Close(); err != nil || a.number() != 0 {
+		t.Errorf("%d are left: %v", a.number(), err)
+	}
+}

@@ -14,11 +14,19 @@
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+/*
+ * It is compiled as a library, which a program calls: like a provider's, it needs a private symbol of libibverbs, and trace follows functions of
+ * no other.
+ */
+extern bool verbs_allow_disassociate_destroy;
+bool *provided = &verbs_allow_disassociate_destroy;
 
 #define MAX_QPS 8
 #define RING 4096
@@ -329,7 +337,7 @@ static void setup(void)
 		getchar();
 }
 
-int main(int argc, char **argv)
+int provide(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
 		need(set_option(argv[i]), argv[i]);
