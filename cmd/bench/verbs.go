@@ -25,7 +25,7 @@ const (
 )
 
 // verbsWorkloads returns the workloads of the data path. bpftrace probes the functions of the provider, whose names it must know; PROVIDER is their
-// program. wr_id is the first member of struct ibv_send_wr and of struct ibv_wc.
+// library. wr_id is the first member of struct ibv_send_wr and of struct ibv_wc.
 func verbsWorkloads() []workload {
 	return []workload{
 		{

@@ -36,7 +36,7 @@ type Finder struct {
 	contexts  map[int]*contexts  // by process id
 	failed    map[process]*failures
 	listeners []*Listener
-	objects   map[functions]bool // of QPs and CQs that are followed, or refused
+	objects   map[functions]bool // of QPs and CQs that are followed
 	clocks    clocks
 	ready     map[process]ready
 	writes    map[int]string // the processes that may write their queues themselves, and by which library

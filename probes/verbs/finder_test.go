@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -541,6 +542,24 @@ func TestFrequency(t *testing.T) {
 		if _, err := frequencyOf(test.pid, test.fd, numbers); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("descriptor %d of %d: %v, want %q", test.fd, test.pid, err, test.want)
 		}
+	}
+}
+
+// The look into all processes ends when its caller does.
+func TestLookAllIsCancelled(t *testing.T) {
+	f := newFinder(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.turns.add(&task{of: subject{pid: 1, what: "endless"}, user: 0, first: true, do: func(by *task) time.Duration {
+		cancel()
+		for f.turns.spend(by, turnBytes) == nil {
+		}
+		return 0
+	}}, true)
+	if err := f.LookAll(ctx); !errors.Is(err, context.Canceled) || f.Read() > 16*turnBytes {
+		t.Errorf("%v after %d bytes", err, f.Read())
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -46,17 +46,15 @@ func (f *Finder) lookQP(t *target, address uint64, number uint32, settled bool) 
 // lookAt looks at an object of a process.
 func (f *Finder) lookAt(t *target, o object, address uint64) {
 	memory := make([]byte, o.size)
-	if n, err := t.read(address, memory); err != nil || n < len(memory) {
-		return // it is smaller, or the process has ended
+	if n, err := t.read(address, memory); err != nil || n < len(memory) || !o.made(memory) {
+		return // it is smaller, or another one, or the process has ended
 	}
 	like := functions{t.process, o.name, string(memory[o.functions:])}
 	f.mu.Lock()
-	followed, known := f.objects[like]
+	known := f.objects[like]
 	f.mu.Unlock()
-	if followed {
-		f.timed(t, o, memory)
-	}
 	if known {
+		f.timed(t, o, memory)
 		return
 	}
 	context := make([]byte, contextSize)
@@ -67,19 +65,19 @@ func (f *Finder) lookAt(t *target, o object, address uint64) {
 	if err != nil || !search(0, context, fdsOf(devices), func(uint64, []byte) bool { return true }) || t.mapped() != nil {
 		return
 	}
-	at := f.foundObject(t, o, memory)
+	if f.foundObject(t, o, memory) == nil {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if r, sends := f.ready[t.process]; sends && at != nil { // it may have posted before
+	if r, sends := f.ready[t.process]; sends { // it may have posted before
 		r.followed = false
 		f.ready[t.process] = r
 	}
 	if len(f.objects) == mostKnown {
 		clear(f.objects)
 	}
-	if at != nil || o.made(memory) {
-		f.objects[like] = at != nil
-	}
+	f.objects[like] = true
 }
 
 // functions are the pointers to functions of a process's QP or CQ: most of its QPs have the same.
