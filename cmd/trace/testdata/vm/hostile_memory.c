@@ -11,6 +11,7 @@
  *   qp         the struct ibv_qp of its QP is on such a page
  *   fuse-name, fuse-qp    the same with a page of a file of FUSE, which is never read
  *   fuse-code  the functions of its context are in a file of FUSE that answers nothing more, not even stat(2)
+ *   fuse-overlay    so are they, and the file is in an overlay over FUSE
  *   fuse-exe   it executes such a file
  *   fuse-fd    it has such a file open, which is called uverbs0
  *   fuse-lock  a thread waits for a page of such a file, and has the lock of the memory's layout
@@ -105,6 +106,7 @@ static void serve(struct fuse_in_header *head, void *request)
 	struct fuse_entry_out entry = { .nodeid = 2, .attr = attributes(2) };
 	struct fuse_attr_out attr = { .attr = attributes(head->nodeid) };
 	struct fuse_open_out open = { .open_flags = FOPEN_KEEP_CACHE };
+	struct fuse_statfs_out statfs = { .st = { .bsize = PAGE, .namelen = 255 } };
 	static char content[1 << 17];
 	struct fuse_read_in *read = request;
 
@@ -131,6 +133,9 @@ static void serve(struct fuse_in_header *head, void *request)
 			answer(head->unique, EIO, NULL, 0);
 		else if (fuse.reading)
 			answer(head->unique, 0, content, pread(fuse.content, content, read->size, read->offset));
+		break;
+	case FUSE_STATFS:
+		answer(head->unique, 0, &statfs, sizeof(statfs));
 		break;
 	case FUSE_RELEASE:
 		answer(head->unique, 0, NULL, 0);
@@ -162,7 +167,19 @@ static void serve_all(void)
 	_exit(0);
 }
 
-/* Mounts it, drops all rights, and returns where to order silence. */
+/* Goes on with the file in an overlay. */
+static void mount_overlay(void)
+{
+	char *options;
+
+	NEED(asprintf(&options, "lowerdir=%s:%s.empty", folder, folder) > 0 && asprintf(&path, "%s.all/uverbs0", folder) > 0);
+	*strrchr(path, '/') = 0;
+	NEED(!mkdir(options + strlen("lowerdir=") + strlen(folder) + 1, 0755) && !mkdir(path, 0755));
+	NEED(!mount("overlay", path, "overlay", 0, options));
+	strcat(path, "/uverbs0");
+}
+
+/* Mounts it, and returns where to order silence. */
 static int mount_fuse(void)
 {
 	char options[128];
@@ -173,7 +190,6 @@ static int mount_fuse(void)
 	NEED(fuse.device >= 0 && fuse.content >= 0 && !fstat(fuse.content, &fuse.stat) && !pipe(orders));
 	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other", fuse.device, USER, USER);
 	NEED(!mount("hostile", folder, "fuse", MS_NOSUID | MS_NODEV, options));
-	drop_rights();
 	fuse.reading = is("fuse-exe");
 	fuse.wrong = is("fuse-lock") ? 1 : 0;
 	fuse.orders = orders[0];
@@ -181,6 +197,7 @@ static int mount_fuse(void)
 	case -1:
 		NEED(0);
 	case 0:
+		drop_rights();
 		close(orders[1]);
 		serve_all();
 	}
@@ -348,7 +365,15 @@ static void be_silent(int orders)
 static void begin_fuse(void)
 {
 	int orders = mount_fuse();
+	char *code = NULL;
 
+	if (is("fuse-overlay")) {
+		mount_overlay();
+		code = map_file(NULL, PROT_READ | PROT_EXEC);
+	}
+	drop_rights();
+	if (is("fuse-code"))
+		code = map_file(NULL, PROT_READ | PROT_EXEC);
 	if (is("fuse-exe"))
 		execute(orders);
 	open_device();
@@ -359,15 +384,13 @@ static void begin_fuse(void)
 		map_file(copy_qp(), PROT_READ | PROT_WRITE);
 	if (is("fuse-fd"))
 		forge_context(open_file(O_RDONLY));
-	if (is("fuse-code")) {
-		char *code = map_file(NULL, PROT_READ | PROT_EXEC);
-
+	if (code) {
 		ctx->ops.post_send = (void *)code;
 		ctx->ops.post_recv = (void *)(code + 64);
 		ctx->ops.poll_cq = (void *)(code + 128);
 		ctx->ops.post_srq_recv = (void *)(code + 192);
 	}
-	if (is("fuse-fd") || is("fuse-code"))
+	if (is("fuse-fd") || is("fuse-code") || is("fuse-overlay"))
 		be_silent(orders);
 	if (is("fuse-lock")) {
 		waited = map_file(NULL, PROT_READ);
