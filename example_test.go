@@ -179,6 +179,26 @@ func ExampleRun_Profiles() {
 	// 2s folio_wait_bit_common
 }
 
+// Names of functions may take long, so they are found apart from the counts.
+func ExampleRun_Counted() {
+	host := must(trace.OpenRecording("scripts/testdata/offcpu.rec"))
+	defer host.Close()
+	program := must(host.Compile("blocked", "sched:offcpu { @[kstack] = sum(blocked) }", nil))
+	run := must(program.Start(context.Background()))
+	defer run.Close()
+	check(run.Wait())
+	ctx, done := context.WithTimeout(context.Background(), time.Second)
+	defer done()
+	all := must(run.Counted())
+	check(run.Name(ctx, all))
+	longest := all[0].Samples[0]
+	fmt.Println(longest.Frames[len(longest.Frames)-1])
+	fmt.Println(host.Names().Left, "files without names")
+	// Output:
+	// folio_wait_bit_common
+	// 0 files without names
+}
+
 // A mistake in a program has its place, and advice.
 func ExampleError() {
 	host := must(trace.OpenRecording(nvmeRecording))

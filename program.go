@@ -99,6 +99,7 @@ func (p *Program) settingFor(o []RunOption) (setting, error) {
 		set(&s)
 	}
 	if s.out == nil {
+		s.Hurry = true
 		return s, nil
 	}
 	s.Raw = false
@@ -272,6 +273,27 @@ func (r *Run) Profiles() ([]result.Profile, error) {
 		return nil, errClosed
 	}
 	return r.running.Profiles()
+}
+
+// Counted returns the same without names: samples have the numbers of their stacks, for [Run.Name].
+func (r *Run) Counted() ([]result.Profile, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return nil, errClosed
+	}
+	return r.running.Counted()
+}
+
+// Name adds the frames to the samples of [Run.Counted]. After the end of ctx the rest have what is mapped at their addresses.
+func (r *Run) Name(ctx context.Context, all []result.Profile) error {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.closed {
+		return errClosed
+	}
+	r.running.Name(ctx, all)
+	return nil
 }
 
 // Done is closed when the run has ended: the recording has, ctx has, or the program has called exit().

@@ -27,6 +27,7 @@ import (
 	"trace/lang/run/console"
 	"trace/lang/syntax"
 	"trace/probes/kernel"
+	"trace/probes/symbols"
 )
 
 // Why a probe cannot be used, or a program not be started, for [errors.Is].
@@ -47,6 +48,7 @@ type Host struct {
 	options options
 	files   []string // of recordings; nil: this machine
 	local   local
+	names   *symbols.Names // of functions, for all programs
 }
 
 type options struct {
@@ -69,7 +71,7 @@ func WithUnsafe() Option { return func(o *options) { o.unsafe = true } }
 
 // Open prepares to trace this machine. It needs no privileges. The caller closes the host.
 func Open(o ...Option) (*Host, error) {
-	h := &Host{}
+	h := &Host{names: symbols.NewNames(namesShare)}
 	for _, set := range o {
 		set(&h.options)
 	}
@@ -79,6 +81,21 @@ func Open(o ...Option) (*Host, error) {
 		}
 	}
 	return h, nil
+}
+
+// namesShare is which part of the time of a CPU may be spent on names of functions. What they need at first is more: it has ten seconds.
+const namesShare = 0.1
+
+// Names is what names of functions take, for all programs of a host that uses this machine: docs/metrics.md explains it. Unlike the rest of this
+// package it may change.
+type Names = symbols.Usage
+
+// Names returns what names of functions take now.
+func (h *Host) Names() Names {
+	if h.names == nil {
+		return Names{}
+	}
+	return h.names.Usage()
 }
 
 // OpenRecording reads files as they were recorded, several merged by time. The name of a ring stands for its files. An error is a mistake in
@@ -142,7 +159,7 @@ type compiled interface {
 
 // prepare checks a program for the host.
 func (h *Host) prepare(o run.Options) (runner, error) {
-	o.Environ, o.Unsafe, o.BTF = os.Environ(), h.options.unsafe, h.options.btf
+	o.Environ, o.Unsafe, o.BTF, o.Names = os.Environ(), h.options.unsafe, h.options.btf, h.names
 	if h.files == nil {
 		return live(o)
 	}

@@ -15,7 +15,7 @@ import (
 // layers are our packages and the packages of ours that each may import: cmd/trace -> lang/run -> lang -> lang/exec -> lang/plan -> probes
 // -> bpf. The library trace is beside cmd/trace.
 var layers = map[string][]string{
-	"trace":                      {"trace/lang/exec", "trace/lang/format", "trace/lang/ir", "trace/lang/metrics/family", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel"},
+	"trace":                      {"trace/lang/exec", "trace/lang/format", "trace/lang/ir", "trace/lang/metrics/family", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/symbols"},
 	"trace/cmd/bench":            nil,
 	"trace/cmd/trace":            {"trace/docs", "trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/serve", "trace/lang/syntax", "trace/probes", "trace/probes/elf", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
 	"trace/cmd/vmtest":           nil,

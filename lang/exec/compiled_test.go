@@ -15,6 +15,7 @@ import (
 	"trace/lang/output"
 	"trace/lang/syntax"
 	"trace/probes/event"
+	"trace/probes/symbols"
 )
 
 func TestMatch(t *testing.T) {
@@ -77,7 +78,7 @@ func runEvents(t *testing.T, p *ir.Program) {
 		m.stores[info] = newUserStore(info, 100)
 	}
 	var err error
-	if m.symbols, err = openSymbols(t.Context(), p); err != nil {
+	if m.symbols, err = openSymbols(symbols.NewNames(1), newPatience(t.Context(), nil, false), p); err != nil {
 		t.Fatal(err)
 	}
 	defer m.symbols.close()

@@ -82,6 +82,7 @@ func (sc *scope) Nsecs() uint64 {
 // machine runs clauses in user space.
 type machine struct {
 	stacks  *stackStore // nil if the program captures no stacks
+	search  searching   // for the names of stacks
 	symbols *symbolTables
 	stores  map[*ir.Map]mapStore
 	sink    Sink

@@ -13,6 +13,7 @@ import (
 	"trace/lang/langtest"
 	"trace/lang/plan"
 	"trace/probes/filetest"
+	"trace/probes/symbols"
 )
 
 func checkMessage(t *testing.T, err error, want string) {
@@ -39,15 +40,15 @@ func TestMessagesOfTheKernel(t *testing.T) {
 	checkMessage(t, (&turns{word: f.inner}).settle(), "turn of the maps: ")
 
 	run := runStacks(t, plan.CompareExchange, `syscall:enter / nr == getppid && pid == PID / { @[kstack] = count() }`)
-	checkMessage(t, filetest.With(t, 0, func() error { return run.openStacks(t.Context()) }), "kstack: ")
+	checkMessage(t, filetest.With(t, 0, func() error { return run.openStacks(Options{Names: symbols.NewNames(1)}) }), "kstack: ")
 	mapped := runStacks(t, plan.CompareExchange, `syscall:enter / nr == getppid && pid == PID / { @[ustack] = count() }`)
-	checkMessage(t, filetest.With(t, 0, func() error { return mapped.openStacks(t.Context()) }), "ustack: ")
+	checkMessage(t, filetest.With(t, 0, func() error { return mapped.openStacks(Options{Names: symbols.NewNames(1)}) }), "ustack: ")
 	for call, want := range map[string]string{"ksym(1)": "ksym and kaddr: ", "usym(1)": "usym: "} {
 		p, err := compile("program", "nvme:setup_rq { print("+call+") }", langtest.Catalog, check.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkMessage(t, filetest.With(t, 0, func() error { _, err := openSymbols(t.Context(), p); return err }), want)
+		checkMessage(t, filetest.With(t, 0, func() error { _, err := openSymbols(symbols.NewNames(1), nil, p); return err }), want)
 	}
 	for _, m := range []*ebpf.Map{run.kernel[codegen.CountersName], run.kernel[codegen.StackCountsName]} {
 		if err := m.Close(); err != nil {

@@ -19,7 +19,7 @@ func (m *machine) named(t event.Type, elems []event.Type, v any) any {
 	case t.Kind == format.Stack && v == uint64(0): // no map has such a key
 		return nil
 	case t.Kind == format.Stack && m.stacks != nil:
-		return m.stacks.shown(t.Unit, v.(uint64))
+		return m.stacks.shown(m.search, t.Unit, v.(uint64))
 	case t.Kind == format.Tuple && slices.ContainsFunc(elems, func(e event.Type) bool { return e.Kind == format.Stack }):
 		values := slices.Clone(v.([]any))
 		for i := range values {

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"cmp"
+	"context"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,15 @@ import (
 
 // Profiles returns the profiles of the maps that have one, also after End. The sample with the largest value comes first.
 func (r *Run) Profiles() ([]result.Profile, error) {
+	all, err := r.Counted()
+	if err == nil && r.stacks != nil {
+		r.name(all, r.patience.asked())
+	}
+	return all, err
+}
+
+// Counted returns the same without the names: samples have the numbers of their stacks.
+func (r *Run) Counted() ([]result.Profile, error) {
 	defer r.lock()()
 	var all []result.Profile
 	for _, m := range r.plan.Program.Maps {
@@ -27,6 +37,60 @@ func (r *Run) Profiles() ([]result.Profile, error) {
 		all = append(all, profileOf(m, elements, r.machine))
 	}
 	return all, nil
+}
+
+// Name gives the samples of [Run.Counted] their frames. After the end of ctx the rest have addresses.
+func (r *Run) Name(ctx context.Context, all []result.Profile) {
+	if r.stacks != nil {
+		r.name(all, func(look func(context.Context) bool) { look(ctx) })
+	}
+}
+
+// maxNames bounds the names in profiles, in bytes: a process may have long ones. What comes after has no names.
+const maxNames = 32 << 20
+
+func (r *Run) name(all []result.Profile, search searching) {
+	left, once := maxNames, map[string]string{}
+	bounded := func(look func(context.Context) bool) {
+		if left > 0 {
+			search(look)
+			return
+		}
+		over, end := context.WithCancel(context.Background())
+		end()
+		look(over)
+	}
+	for _, p := range all {
+		for i := range p.Samples {
+			s := &p.Samples[i]
+			s.Frames = nil
+			var kernel []string
+			for _, number := range s.Stacks {
+				frames, ofProcess := r.stacks.functions(bounded, number)
+				frames = r.machine.sink.Presentable(event.Type{Kind: format.Stack}, nil, frames).(format.Frames)
+				for i, f := range frames {
+					if known, ok := once[f]; ok {
+						frames[i] = known
+						continue
+					}
+					once[f], left = f, left-len(f)
+				}
+				if ofProcess {
+					s.Frames = append(s.Frames, frames...)
+				} else {
+					kernel = append(kernel, frames...)
+				}
+			}
+			s.Frames = append(s.Frames, kernel...)
+		}
+		sortSamples(p.Samples)
+	}
+}
+
+func sortSamples(all []result.Sample) {
+	slices.SortFunc(all, func(a, b result.Sample) int {
+		return cmp.Or(cmp.Compare(b.Value, a.Value), slices.Compare(a.Key, b.Key), slices.Compare(a.Frames, b.Frames))
+	})
 }
 
 func profileOf(m *ir.Map, elements []ir.Element, of *machine) result.Profile {
@@ -52,9 +116,7 @@ func profileOf(m *ir.Map, elements []ir.Element, of *machine) result.Profile {
 			p.Samples = append(p.Samples, s)
 		}
 	}
-	slices.SortFunc(p.Samples, func(a, b result.Sample) int {
-		return cmp.Or(cmp.Compare(b.Value, a.Value), slices.Compare(a.Key, b.Key), slices.Compare(a.Frames, b.Frames))
-	})
+	sortSamples(p.Samples)
 	return p
 }
 
@@ -71,35 +133,26 @@ func addend(v result.Value) any {
 }
 
 func sampleOf(m *ir.Map, key []any, of *machine) (s result.Sample) {
-	var kernel []string
 	for i, x := range key {
 		switch {
 		case m.Key[i].Type.Kind != format.Stack:
 			s.Key = append(s.Key, string(format.Append(nil, m.Key[i].Type, nil, of.sink.Presentable(m.Key[i].Type, nil, x))))
 		case of.stacks == nil || x == nil || x == uint64(0): // absent
 		default:
-			frames, ofProcess := of.stacks.functions(x.(uint64))
-			frames = of.sink.Presentable(m.Key[i].Type, nil, frames).(format.Frames)
-			if ofProcess {
-				s.Frames = append(s.Frames, frames...)
-			} else {
-				kernel = append(kernel, frames...)
-			}
+			s.Stacks = append(s.Stacks, x.(uint64))
 		}
 	}
-	s.Frames = append(s.Frames, kernel...)
 	return s
 }
 
 // functions returns the frames of a stack, outermost first, without offsets: all calls of a function are one flame.
-func (s *stackStore) functions(number uint64) (all format.Frames, ofProcess bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *stackStore) functions(search searching, number uint64) (all format.Frames, ofProcess bool) {
 	found, ok := s.find(number)
 	if !ok {
-		return lostFrames, false
+		return slices.Clone(lostFrames), false
 	}
-	for _, f := range slices.Backward(found.Frames) {
+	frames, _ := s.frames(search, number)
+	for _, f := range slices.Backward(frames) {
 		all = append(all, functionOf(f))
 	}
 	return all, found.PID != 0

@@ -9,11 +9,26 @@ import (
 )
 
 // Tables returns what the maps hold, also after End. The row with the largest value comes first.
-func (r *Run) Tables() ([]result.Table, error) { return r.tables(result.ByValue) }
+func (r *Run) Tables() ([]result.Table, error) {
+	all, err := r.tables(result.ByValue)
+	m := r.namer()
+	for i := range all {
+		m.namedTable(&all[i])
+		all[i] = m.sink.PresentableTable(all[i])
+	}
+	return all, err
+}
 
-// Unsorted returns the same with the rows in no order, in less time.
-func (r *Run) Unsorted() ([]result.Table, error) { return r.tables(result.NoOrder) }
+// Unsorted returns the same with the rows in no order, and stacks as their numbers, in less time.
+func (r *Run) Unsorted() ([]result.Table, error) {
+	all, err := r.tables(result.NoOrder)
+	for i := range all {
+		all[i] = r.machine.sink.PresentableTable(all[i])
+	}
+	return all, err
+}
 
+// tables returns what the maps hold, without names.
 func (r *Run) tables(by result.Order) ([]result.Table, error) {
 	defer r.lock()()
 	var all []result.Table
@@ -29,6 +44,21 @@ func (r *Run) tables(by result.Order) ([]result.Table, error) {
 
 // Table returns what one map holds, like Tables.
 func (r *Run) Table(name string) (result.Table, error) {
+	t, err := r.table(name)
+	if err != nil {
+		return result.Table{}, err
+	}
+	m := r.namer()
+	m.namedTable(&t)
+	return m.sink.PresentableTable(t), nil
+}
+
+// namer names stacks for a caller who waits for them, while events are counted.
+func (r *Run) namer() *machine {
+	return &machine{stacks: r.stacks, search: r.patience.asked(), sink: r.machine.sink}
+}
+
+func (r *Run) table(name string) (result.Table, error) {
 	defer r.lock()()
 	m, err := r.plan.Program.MapNamed(name)
 	if err != nil {
@@ -49,7 +79,7 @@ func (r *Run) contents(m *ir.Map, by result.Order) (result.Table, error) {
 	return t, err
 }
 
-// contents returns what a map holds. A map that was never set has no row.
+// contents returns what a map holds, without names. A map that was never set has no row.
 func (m *machine) contents(info *ir.Map, by result.Order) (result.Table, error) {
 	elements, err := m.stores[info].elements()
 	if err != nil {
@@ -65,8 +95,7 @@ func (m *machine) contents(info *ir.Map, by result.Order) (result.Table, error) 
 		t.Rows = nil
 	}
 	slices.Reverse(t.Rows)
-	m.namedTable(&t)
-	return m.sink.PresentableTable(t), nil
+	return t, nil
 }
 
 // Clear empties all maps, like clear().

@@ -16,6 +16,7 @@ import (
 	"trace/lang/plan"
 	"trace/lang/result"
 	"trace/probes/event"
+	"trace/probes/symbols"
 )
 
 // Options configure a run.
@@ -41,6 +42,11 @@ type Options struct {
 	Record func(*event.Event) error
 	// Context ends loops of begin and interval clauses, loopGrace after its own end.
 	Context context.Context
+	// Interrupted ends when the user interrupts the run, also after its end; nil: Context.
+	Interrupted context.Context
+	// Names are shared with other runs; nil: the run has its own. Hurry means that nobody waits for names: what has none in time is an address.
+	Names *symbols.Names
+	Hurry bool
 }
 
 // loopGrace is the time that a clause has to finish: a clause that prints a map and then clears it should do both.
@@ -61,6 +67,7 @@ type Run struct {
 	turns     turns
 	stacks    *stackStore // nil if the program captures no stacks
 	symbols   *symbolTables
+	patience  *patience
 	parts     []*siteRun
 	sites     map[*event.Probe][]*siteRun // whole sites, for the shadow and for recorded events
 	moments   map[*ir.Clause]*block       // clauses that no event triggers
@@ -95,11 +102,15 @@ func (r *Run) start(o Options) error {
 	if err := r.createMaps(); err != nil {
 		return err
 	}
-	if err := r.openStacks(o.Context); err != nil {
+	if o.Names == nil {
+		o.Names = symbols.NewNames(1)
+	}
+	r.patience = newPatience(o.Context, o.Interrupted, o.Hurry)
+	if err := r.openStacks(o); err != nil {
 		return err
 	}
 	var err error
-	if r.symbols, err = openSymbols(o.Context, r.plan.Program); err != nil {
+	if r.symbols, err = openSymbols(o.Names, r.patience, r.plan.Program); err != nil {
 		return err
 	}
 	r.machine = r.newMachine(o, o.Sink, r.store)
@@ -120,7 +131,7 @@ func (r *Run) newMachine(o Options, sink Sink, store func(*ir.Map) mapStore) *ma
 	ctx, end := context.WithCancel(context.WithoutCancel(o.Context))
 	context.AfterFunc(o.Context, func() { time.AfterFunc(loopGrace, end) })
 	return &machine{
-		stacks: r.stacks, stores: stores, sink: sink, keep: o.Keep, clock: o.Now, share: o.Share, started: r.plan.Options.Started, command: r.plan.Options.Command,
+		stacks: r.stacks, search: r.patience.search, stores: stores, sink: sink, keep: o.Keep, clock: o.Now, share: o.Share, started: r.plan.Options.Started, command: r.plan.Options.Command,
 		symbols: r.symbols, ctx: ctx, warn: func(bool, string) {},
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -28,31 +27,29 @@ type stackStore struct {
 	recorded  func(number uint64) (event.Stack, bool)
 	shortened map[uint64]event.Stack
 
-	mu        sync.Mutex
 	maps      []*ebpf.Map
 	counts    *ebpf.Map
 	kernel    *symbols.Kernel
-	processes *symbols.Processes
-	// found are stacks that were looked up, at most maxFound.
+	processes *symbols.Member
+	patience  *patience
+
+	mu sync.Mutex // guards what follows, and shortened; nobody looks up names with it
+	// found are stacks that were looked up, at most maxFound, and bytes that they take, at most maxFoundBytes.
 	found map[uint64]format.Frames
-	// patience is how long names may be looked up after ctx has ended, because the last stacks need theirs. impatient counts the
-	// stacks whose names were not found in that time.
-	ctx       context.Context
-	patience  time.Duration
-	impatient uint64
+	bytes int
 }
 
-// namingPatience is the time for names after the end of a run. The symbols of a large program take a second.
-const namingPatience = 30 * time.Second
-
-// maxFound limits how many printed stacks are kept.
-const maxFound = 4096
+// Limits of the printed stacks that are kept: a process may have long names.
+const (
+	maxFound      = 4096
+	maxFoundBytes = 8 << 20
+)
 
 // lostFrames are the frames of a stack without room.
 var lostFrames = format.Frames{"(lost: no room for more stacks)"}
 
 // openStacks prepares what the stacks of a plan need, before the BPF programs are loaded.
-func (r *Run) openStacks(ctx context.Context) (err error) {
+func (r *Run) openStacks(o Options) (err error) {
 	space := r.plan.StackSpace()
 	if len(space.Frames) == 0 {
 		return nil
@@ -61,13 +58,13 @@ func (r *Run) openStacks(ctx context.Context) (err error) {
 		r.stacks = &stackStore{recorded: find, shortened: map[uint64]event.Stack{}, found: map[uint64]format.Frames{}}
 		return nil
 	}
-	s := &stackStore{counts: r.kernel[codegen.StackCountsName], found: map[uint64]format.Frames{}, ctx: ctx, patience: namingPatience}
+	s := &stackStore{counts: r.kernel[codegen.StackCountsName], found: map[uint64]format.Frames{}, patience: r.patience}
 	r.stacks = s
 	for _, n := range space.Frames {
 		s.maps = append(s.maps, r.kernel[codegen.StacksName(n)])
 	}
 	if r.plan.Captures("kstack") {
-		if s.kernel, err = symbols.OpenKernel(); err != nil {
+		if s.kernel, err = o.Names.Kernel(); err != nil {
 			return fmt.Errorf("kstack: %w", err)
 		}
 		if err := r.putCuts(); err != nil {
@@ -75,7 +72,7 @@ func (r *Run) openStacks(ctx context.Context) (err error) {
 		}
 	}
 	if r.plan.Captures("ustack") {
-		if s.processes, err = symbols.OpenProcesses(s.processesInUse); err != nil {
+		if s.processes, err = o.Names.Processes(s.processesInUse); err != nil {
 			return fmt.Errorf("ustack: %w", err)
 		}
 	}
@@ -105,13 +102,11 @@ func (s *stackStore) close() error {
 }
 
 // shown returns the frames of a stack as the program wants them.
-func (s *stackStore) shown(how event.Unit, number uint64) format.Frames {
-	names := s.frames(number)
+func (s *stackStore) shown(search searching, how event.Unit, number uint64) format.Frames {
+	names, _ := s.frames(search, number)
 	if how == 0 {
 		return names
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	whole, ok := s.find(number)
 	if !ok {
 		return names
@@ -120,7 +115,7 @@ func (s *stackStore) shown(how event.Unit, number uint64) format.Frames {
 	for i, address := range whole.Addresses {
 		shown[i] = strconv.FormatUint(address, 16)
 		if how == format.PerfFrames {
-			shown[i] += " " + whole.Frames[i]
+			shown[i] += " " + names[i]
 		}
 	}
 	return shown
@@ -128,8 +123,6 @@ func (s *stackStore) shown(how event.Unit, number uint64) format.Frames {
 
 // length returns how many frames a stack has, or nil if they were lost.
 func (s *stackStore) length(number uint64) any {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	whole, ok := s.find(number)
 	if !ok {
 		return nil
@@ -137,26 +130,37 @@ func (s *stackStore) length(number uint64) any {
 	return uint64(len(whole.Addresses))
 }
 
-// frames returns the frames of a stack by its number.
-func (s *stackStore) frames(number uint64) format.Frames {
+// frames returns the frames of a stack by its number, and whether all that can have a name have one.
+func (s *stackStore) frames(search searching, number uint64) (frames format.Frames, whole bool) {
+	s.mu.Lock()
+	known, ok := s.found[number]
+	s.mu.Unlock()
+	if ok {
+		return known, true
+	}
+	frames, whole = lostFrames, true
+	if found, ok := s.find(number); ok {
+		frames, whole = s.named(search, found)
+	}
+	if whole { // otherwise there may be time later
+		s.remember(number, frames)
+	}
+	return frames, whole
+}
+
+// remember keeps the frames of a stack.
+func (s *stackStore) remember(number uint64, frames format.Frames) {
+	size := 64
+	for _, f := range frames {
+		size += 16 + len(f)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known, ok := s.found[number]; ok {
-		return known
-	}
-	found := lostFrames
-	gaveUp := s.impatient
-	if whole, ok := s.find(number); ok {
-		found = whole.Frames
-	}
-	if s.impatient != gaveUp { // there may be time later
-		return found
-	}
-	if len(s.found) >= maxFound {
+	if len(s.found) >= maxFound || s.bytes+size > maxFoundBytes {
 		clear(s.found)
+		s.bytes = 0
 	}
-	s.found[number] = found
-	return found
+	s.found[number], s.bytes = frames, s.bytes+size
 }
 
 // Stack returns the stack of a number. ok is false if there was no room for the frames. It may be called while a clause runs.
@@ -164,29 +168,40 @@ func (r *Run) Stack(number uint64) (found event.Stack, ok bool) {
 	if r.stacks == nil {
 		return found, false
 	}
-	r.stacks.mu.Lock()
-	defer r.stacks.mu.Unlock()
-	return r.stacks.find(number)
+	whole, ok := r.stacks.find(number)
+	if ok {
+		whole.Frames, _ = r.stacks.frames(r.stacks.patience.search, number)
+	}
+	return whole.Stack, ok
 }
 
 // shorten returns the number of the innermost frames of a recorded stack, as if only these had been captured.
 func (s *stackStore) shorten(number uint64, most int) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	whole, ok := s.find(number)
 	if !ok || len(whole.Frames) <= most {
 		return number
 	}
 	short := event.Stack{PID: whole.PID, Addresses: whole.Addresses[:most], Frames: whole.Frames[:most]}
 	n := codegen.StackNumber(short.PID, short.Addresses, most)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.shortened[n] = short
 	return n
 }
 
-func (s *stackStore) find(number uint64) (found event.Stack, ok bool) {
+// captured is a stack. Only one of a recording has names already.
+type captured struct {
+	event.Stack
+	nsecs uint64
+}
+
+// find returns the stack of a number.
+func (s *stackStore) find(number uint64) (found captured, ok bool) {
 	if s.recorded != nil {
-		if found, ok = s.recorded(number); !ok {
-			found, ok = s.shortened[number]
+		if found.Stack, ok = s.recorded(number); !ok {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			found.Stack, ok = s.shortened[number]
 		}
 		return found, ok
 	}
@@ -195,51 +210,36 @@ func (s *stackStore) find(number uint64) (found event.Stack, ok bool) {
 		if err != nil || raw == nil {
 			continue
 		}
-		header := codegen.StackHeader{PID: binary.NativeEndian.Uint64(raw), Nsecs: binary.NativeEndian.Uint64(raw[8:])}
-		var addresses []uint64
+		found.PID, found.nsecs = binary.NativeEndian.Uint64(raw), binary.NativeEndian.Uint64(raw[8:])
 		for raw = raw[16:]; len(raw) > 0; raw = raw[8:] {
 			if a := binary.NativeEndian.Uint64(raw); a != 0 {
-				addresses = append(addresses, a)
+				found.Addresses = append(found.Addresses, a)
 			}
 		}
-		return s.named(header, addresses), true
+		return found, true
 	}
 	return found, false
 }
 
-func (s *stackStore) named(h codegen.StackHeader, addresses []uint64) event.Stack {
+// named returns the names of a stack, and whether all were looked up.
+func (s *stackStore) named(search searching, of captured) (frames format.Frames, whole bool) {
+	if s.recorded != nil {
+		return of.Frames, true
+	}
 	var list []symbols.Frame
-	if h.PID == 0 {
-		list = s.kernel.Frames(addresses)
+	whole = true
+	if of.PID == 0 {
+		list = s.kernel.Frames(of.Addresses)
 	} else {
-		ctx, done := s.searching()
-		list = s.processes.Frames(ctx, int(h.PID), h.Nsecs, addresses)
-		if ctx.Err() != nil {
-			s.impatient++
-		}
-		done()
+		search(func(ctx context.Context) bool {
+			list, whole = s.processes.Frames(ctx, int(of.PID), of.nsecs, of.Addresses)
+			return whole
+		})
 	}
-	out := event.Stack{PID: h.PID, Addresses: addresses}
 	for _, f := range list {
-		out.Frames = append(out.Frames, f.String())
+		frames = append(frames, f.String())
 	}
-	return out
-}
-
-// searching returns the context of a search for names, and a function to call when the search is done.
-func (s *stackStore) searching() (context.Context, func()) {
-	if s.ctx.Err() == nil {
-		ctx, cancel := context.WithCancel(context.Background())
-		patience := s.patience
-		stop := context.AfterFunc(s.ctx, func() { time.AfterFunc(patience, cancel) })
-		return ctx, func() { stop(); cancel() }
-	}
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
-	return ctx, func() {
-		cancel()
-		s.patience -= time.Since(began)
-	}
+	return frames, whole
 }
 
 // processesInUse returns the processes that have stacks.
@@ -272,7 +272,7 @@ type StackLosses struct {
 	codegen.StackCounters
 	// Mappings counts lost notifications of the kernel about what processes map. Frames may lack names because of them.
 	Mappings uint64
-	// Unread are files that were too large to read for names. Impatient counts stacks without names because the search took too
+	// Unread are files that would have taken too much to read for names. Impatient counts stacks without names because the search took too
 	// long.
 	Unread    []string
 	Impatient uint64
@@ -301,8 +301,6 @@ func (r *Run) StackLosses() (l StackLosses, err error) {
 	if r.stacks.processes != nil {
 		l.Mappings, l.Unread = r.stacks.processes.Lost(), r.stacks.processes.Unread()
 	}
-	r.stacks.mu.Lock()
-	defer r.stacks.mu.Unlock()
-	l.Impatient = r.stacks.impatient
+	l.Impatient = r.stacks.patience.given.Load()
 	return l, nil
 }

@@ -255,8 +255,9 @@ func now() uint64 {
 // Names are looked up while the run goes on and, for some time, after its end.
 func TestSearching(t *testing.T) {
 	run, end := context.WithCancel(t.Context())
-	s := &stackStore{ctx: run, patience: 50 * time.Millisecond}
-	ctx, done := s.searching()
+	p := newPatience(run, nil, false)
+	p.left = 50 * time.Millisecond
+	ctx, done := p.begin()
 	end()
 	if ctx.Err() != nil {
 		t.Error("the end of the run ends a search at once")
@@ -264,16 +265,114 @@ func TestSearching(t *testing.T) {
 	<-ctx.Done()
 	done()
 	for range 5 {
-		ctx, done := s.searching()
-		if s.patience > 0 && ctx.Err() != nil {
+		ctx, done := p.begin()
+		if p.left > 0 && ctx.Err() != nil {
 			t.Error("a search has no time, though there is some left")
 		}
 		time.Sleep(20 * time.Millisecond)
 		done()
 	}
-	if ctx, done := s.searching(); ctx.Err() == nil {
-		t.Errorf("%v are left", s.patience)
+	if ctx, done := p.begin(); ctx.Err() == nil {
+		t.Errorf("%v are left", p.left)
 	} else {
 		done()
 	}
+}
+
+// An interrupt ends the search for the last names, unless it has ended the run.
+func TestSearchInterrupted(t *testing.T) {
+	for _, interrupts := range []bool{false, true} {
+		interrupted, interrupt := context.WithCancel(t.Context())
+		run, end := context.WithCancel(interrupted)
+		p := newPatience(run, interrupted, false)
+		if interrupts {
+			interrupt()
+		}
+		end()
+		ctx, done := p.begin()
+		if ctx.Err() != nil {
+			t.Errorf("interrupted %v: there is no time for names", interrupts)
+		}
+		interrupt()
+		if !interrupts {
+			<-ctx.Done()
+		} else if ctx.Err() != nil {
+			t.Error("what ended the run ended the search")
+		}
+		done()
+	}
+}
+
+// In a hurry names get a part of the time, and what is not found in it is counted.
+func TestSearchInAHurry(t *testing.T) {
+	p := newPatience(t.Context(), nil, true)
+	began, waited := time.Now(), time.Duration(0)
+	for range 100 {
+		p.search(func(ctx context.Context) bool {
+			at := time.Now()
+			<-ctx.Done()
+			waited += time.Since(at)
+			return false
+		})
+	}
+	if most := hurriedPiece + time.Since(began)/2; waited > most || p.given.Load() != 100 {
+		t.Errorf("%d searches took %v, more than %v", p.given.Load(), waited, most)
+	}
+	deadline := p.asked()
+	deadline(func(ctx context.Context) bool {
+		if ctx.Err() != nil {
+			t.Error("who asks for names gets none")
+		}
+		return true
+	})
+}
+
+// While names are looked up, counts are read: nothing that has no names waits.
+func TestNumbersDoNotWaitForNames(t *testing.T) {
+	if err := bpftest.Permitted(); err != nil {
+		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
+	}
+	run := runStacks(t, plan.CompareExchange, `syscall:enter / nr == getppid && pid == PID / { @[ustack] = count(); @n = count() }`)
+	run.patience.mu.Lock() // no search begins
+	named := make(chan struct{})
+	go func() {
+		defer close(named)
+		if all, err := run.Tables(); err != nil || len(all) != 2 {
+			t.Error(all, err)
+		}
+	}()
+	time.Sleep(50 * time.Millisecond)
+	counted := make(chan struct{})
+	go func() {
+		defer close(counted)
+		tables, err := run.Unsorted()
+		if err != nil || len(tables) != 2 || len(tables[0].Rows) == 0 {
+			t.Error(tables, err)
+		}
+		profiles, err := run.Counted()
+		if err != nil || len(profiles) != 1 || len(profiles[0].Samples[0].Stacks) != 1 || profiles[0].Samples[0].Frames != nil {
+			t.Error(profiles, err)
+		}
+		over, end := context.WithCancel(t.Context())
+		end()
+		run.Name(over, profiles)
+		if s := profiles[0].Samples[0]; len(s.Frames) == 0 || s.Value == 0 {
+			t.Errorf("%+v", s)
+		}
+		if _, err := run.StackLosses(); err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-counted:
+	case <-time.After(20 * time.Second):
+		t.Error("counts wait for names")
+	}
+	select {
+	case <-named:
+		t.Error("names were found without a search")
+	default:
+	}
+	run.patience.mu.Unlock()
+	<-named
 }

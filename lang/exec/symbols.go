@@ -13,21 +13,21 @@ import (
 // symbolTables are the tables that a program needs; nil: it does not need them.
 type symbolTables struct {
 	kernel    *symbols.Kernel
-	processes *symbols.Processes
-	ctx       context.Context
+	processes *symbols.Member
+	patience  *patience
 }
 
 // openSymbols opens what the functions of a program read.
-func openSymbols(ctx context.Context, p *ir.Program) (*symbolTables, error) {
-	t := &symbolTables{ctx: context.WithoutCancel(ctx)}
+func openSymbols(names *symbols.Names, patience *patience, p *ir.Program) (*symbolTables, error) {
+	t := &symbolTables{patience: patience}
 	var err error
 	if p.Calls("ksym") || p.Calls("kaddr") {
-		if t.kernel, err = symbols.OpenKernel(); err != nil {
+		if t.kernel, err = names.Kernel(); err != nil {
 			return nil, fmt.Errorf("ksym and kaddr: %w", err)
 		}
 	}
 	if p.Calls("usym") {
-		if t.processes, err = symbols.OpenProcesses(func() (map[int]bool, error) { return nil, nil }); err != nil {
+		if t.processes, err = names.Processes(func() (map[int]bool, error) { return nil, nil }); err != nil {
 			return nil, fmt.Errorf("usym: %w", err)
 		}
 	}
@@ -57,7 +57,12 @@ func (t *symbolTables) kernelAddress(name string) any {
 
 // userName returns the name of the function at an address of a process, at a time.
 func (t *symbolTables) userName(pid int, nsecs, address uint64) any {
-	return nameOf(t.processes.Frames(t.ctx, pid, nsecs, []uint64{address})[0])
+	var frames []symbols.Frame
+	t.patience.search(func(ctx context.Context) (ok bool) {
+		frames, ok = t.processes.Frames(ctx, pid, nsecs, []uint64{address})
+		return ok
+	})
+	return nameOf(frames[0])
 }
 
 func nameOf(f symbols.Frame) string {

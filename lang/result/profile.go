@@ -18,6 +18,8 @@ type Profile struct {
 type Sample struct {
 	// Frames from the outermost. User frames come before kernel frames, whatever their order in the key.
 	Frames []string
+	// Stacks are the numbers of its stacks, in the order of the key.
+	Stacks []uint64
 	// Key holds the other elements of the key, as they are printed.
 	Key   []string
 	Value uint64

@@ -32,6 +32,8 @@ type Live struct {
 	plan    *plan.Plan
 	exec    *exec.Run
 	out     Outputs
+	// interrupted ends when the user interrupts the run.
+	interrupted context.Context
 	// messages are written among the data.
 	messages messages
 	report   Report
@@ -163,7 +165,7 @@ func (l *Live) keepsWanted() bool { return l.options.Record != nil && !l.options
 // Run attaches the probes and runs the program on their events until something ends it. With an error it also returns how far the
 // run got, unless that is nil.
 func (l *Live) Run(interrupted context.Context, out Outputs) (*Ended, error) {
-	l.out = out.orDiscard(interrupted)
+	l.out, l.interrupted = out.orDiscard(interrupted), interrupted
 	defer l.collectLess()()
 	if l.options.Record != nil {
 		l.recorder = &recorder{live: l, Record: *l.options.Record}

@@ -12,6 +12,7 @@ import (
 	"trace/lang/exec"
 	"trace/lang/ir"
 	"trace/lang/output"
+	"trace/probes/symbols"
 )
 
 // Options configure a run.
@@ -44,6 +45,9 @@ type Options struct {
 	Cleared bool
 	// Exemplars makes histograms keep which events their largest values came from.
 	Exemplars bool
+	// Names are shared with other runs; nil: the run has its own. Hurry means that nobody waits for names of functions.
+	Names *symbols.Names
+	Hurry bool
 
 	Machine
 	// Speed plays recordings so many times as fast as they were made; 0 plays them at full speed.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"trace"
 	"trace/lang/metrics/family"
 )
 
@@ -19,7 +20,7 @@ type reload struct {
 }
 
 // families returns the metrics of the service itself.
-func (r reload) families(version string, programs []*program) []family.Family {
+func (r reload) families(version string, programs []*program, of trace.Names) []family.Family {
 	var names, values []string
 	for _, name := range slices.Sorted(maps.Keys(r.labels)) {
 		names, values = append(names, name), append(values, r.labels[name])
@@ -38,6 +39,12 @@ func (r reload) families(version string, programs []*program) []family.Family {
 		gauge("trace_config_last_reload_successful", "Whether the last reading of the configuration succeeded.", toNumber(r.succeeded)),
 		gauge("trace_config_last_reload_timestamp_seconds", "When the configuration was read last.", float64(r.at.UnixMilli())/1000),
 	}
+	spent := gauge("trace_names_seconds_total", "Time that was spent on names of functions in processes.", of.Seconds)
+	left := gauge("trace_names_left_files_total", "Files in which functions have no names because of what it would take to read them.", float64(of.Left))
+	spent.Kind, left.Kind = family.Counter, family.Counter
+	all = append(all, spent, left,
+		gauge("trace_names_bytes", "Memory for names of functions.", float64(of.Bytes)),
+		gauge("trace_names_limit_bytes", "Memory that names of functions may take.", float64(of.Limit)))
 	for _, p := range programs {
 		_, err := p.running()
 		all = append(all, gauge("trace_program_up", "Whether the program is attached.", toNumber(err == nil), "program", p.spec.Name))

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"trace/lang/output"
@@ -16,6 +15,9 @@ import (
 
 // maxProfile is the longest profile.
 const maxProfile = 5 * time.Minute
+
+// maxNaming is how long the names of a profile may take: a function that is not found until then has the name of its file.
+const maxNaming = 5 * time.Second
 
 // profile returns what the stacks of a program count in the next time, in pprof's form.
 func (s *Service) profile(ctx context.Context, name string, long time.Duration) ([]byte, error) {
@@ -32,7 +34,7 @@ func (s *Service) profile(ctx context.Context, name string, long time.Duration) 
 		return nil, fmt.Errorf("program %s is not attached: %w", name, err)
 	}
 	began := time.Now()
-	before, err := run.Profiles()
+	before, err := run.Counted()
 	if err != nil {
 		return nil, err
 	}
@@ -44,16 +46,22 @@ func (s *Service) profile(ctx context.Context, name string, long time.Duration) 
 		return nil, ctx.Err()
 	case <-time.After(long):
 	}
-	after, err := run.Profiles()
+	after, err := run.Counted()
 	if err != nil {
 		return nil, err
 	}
+	ended, gained := time.Now(), since(before, after)
+	naming, done := context.WithTimeout(ctx, maxNaming)
+	defer done()
+	if err := run.Name(naming, gained); err != nil {
+		return nil, err
+	}
 	var out bytes.Buffer
-	err = output.WritePprof(&out, began, time.Now(), since(before, after))
+	err = output.WritePprof(&out, began, ended, gained)
 	return out.Bytes(), err
 }
 
-// since returns what profiles have gained. A map that was emptied meanwhile has gained what it has.
+// since returns what profiles have gained, before anything has a name: names may be found between two profiles. A map that was emptied meanwhile has gained what it has.
 func since(before, after []result.Profile) []result.Profile {
 	had := map[string]uint64{}
 	for _, p := range before {
@@ -77,5 +85,5 @@ func since(before, after []result.Profile) []result.Profile {
 }
 
 func sampleKey(p result.Profile, s result.Sample) string {
-	return strings.Join(slices.Concat([]string{p.Map}, s.Key, s.Frames), "\x00")
+	return fmt.Sprintf("%s %q %x", p.Map, s.Key, s.Stacks)
 }

@@ -50,6 +50,8 @@ type Service struct {
 	reloaded time.Time
 	failed   error
 	begin    func(*program)
+	// left are the files that were left when it was last asked.
+	left []string
 }
 
 // New reads the configuration. Nothing runs yet. A mistake in it, or in a program, is an error.
@@ -234,7 +236,7 @@ func (s *Service) identities() map[string]string {
 func (s *Service) families() (family.Set, error) {
 	programs, about := s.now()
 	all := make([][]family.Family, len(programs)+1)
-	all[0] = about.families(s.options.Version, programs)
+	all[0] = about.families(s.options.Version, programs, s.names())
 	errs := make([]error, len(programs))
 	var reading sync.WaitGroup
 	for i, p := range programs {
@@ -242,6 +244,20 @@ func (s *Service) families() (family.Set, error) {
 	}
 	reading.Wait()
 	return family.Join(all...), errors.Join(errs...)
+}
+
+// names returns what names of functions take. Files that were left are logged, once.
+func (s *Service) names() trace.Names {
+	names := s.host.Names()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, line := range names.Files {
+		if !slices.Contains(s.left, line) {
+			s.options.Log.Warn("functions may lack names: " + line)
+		}
+	}
+	s.left = names.Files
+	return names
 }
 
 // Events sends what programs print that have `events: otlp`.

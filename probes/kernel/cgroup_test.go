@@ -173,3 +173,18 @@ func TestOfThreads(t *testing.T) {
 		t.Errorf("without a line for the tree: %v", err)
 	}
 }
+
+// The names that are kept have a bound in bytes.
+func TestManyPaths(t *testing.T) {
+	c := treeOf(hierarchy{mount: t.TempDir(), root: "/"})
+	long := strings.Repeat("/a", 2000)
+	for id := range uint64(20000) {
+		c.remember(id, long)
+		if n := len(c.paths) * len(long); n > maxPaths {
+			t.Fatalf("%d bytes of names", n)
+		}
+	}
+	if c.paths[19999] != long {
+		t.Error("the last one is not there")
+	}
+}

@@ -34,6 +34,9 @@ func (n *named) due(now time.Time) bool {
 	return n.awaited(now) && now.Sub(n.last) >= max(soonest, now.Sub(n.first)/4)
 }
 
+// maxWorkloads bounds how many names are kept, each of some hundred bytes.
+const maxWorkloads = 1 << 15
+
 // Workload returns what the cgroup with an id runs, or ran when it was last seen.
 func (c *Cgroups) Workload(id uint64) event.Workload {
 	c.naming.Lock()
@@ -48,7 +51,7 @@ func (c *Cgroups) Workload(id uint64) event.Workload {
 		if path == "" { // it may be seen later
 			return event.Workload{}
 		}
-		if len(c.workloads) >= maxCgroups {
+		if len(c.workloads) >= maxWorkloads {
 			clear(c.workloads)
 		}
 		n = &named{first: now}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"strconv"
 	"strings"
@@ -47,16 +48,30 @@ const longestLine = 1 << 16
 // ReadMappings reads a file like /proc/PID/maps.
 func ReadMappings(r io.Reader) ([]Mapping, error) {
 	var all []Mapping
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, longestLine)
-	for lines.Scan() {
-		m, err := parseMapping(lines.Text())
+	for m, err := range EachMapping(r) {
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, m)
 	}
-	return all, lines.Err()
+	return all, nil
+}
+
+// EachMapping yields the lines of a file like /proc/PID/maps: a process may have 65,530 mappings with paths of 4 KiB. After an error there are no
+// more.
+func EachMapping(r io.Reader) iter.Seq2[Mapping, error] {
+	return func(yield func(Mapping, error) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(nil, longestLine)
+		for lines.Scan() {
+			if m, err := parseMapping(lines.Text()); !yield(m, err) || err != nil {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield(Mapping{}, err)
+		}
+	}
 }
 
 // parseMapping reads a line like `7f1e2a000000-7f1e2a022000 r-xp 00026000 fe:01 1234     /usr/lib/libc.so.6`.

@@ -19,7 +19,7 @@ type changes struct {
 	rings []*ring
 	wake  int // an eventfd
 	ended atomic.Bool
-	lost  uint64
+	lost  atomic.Uint64
 }
 
 // ring is a perf event's, shared with the kernel.
@@ -130,9 +130,9 @@ func (c *changes) read(apply func(change)) {
 			change, err := parseChange(kind, misc, body)
 			switch {
 			case err != nil:
-				c.lost++
+				c.lost.Add(1)
 			case kind == recordLost:
-				c.lost += change.lost
+				c.lost.Add(change.lost)
 			default:
 				apply(change)
 			}

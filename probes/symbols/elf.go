@@ -2,206 +2,306 @@ package symbols
 
 import (
 	"bytes"
+	"compress/zlib"
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"strings"
 
-	"github.com/therootcompany/xz"
+	"github.com/klauspost/compress/zstd"
 )
 
-// This file reads ELF files from untrusted processes: of any size, sparse, with sections that claim anything. debug/elf and debug/dwarf are
-// not hardened against that (https://pkg.go.dev/debug/elf#hdr-Security), so their input is bounded here.
+// This file reads ELF files from untrusted processes: of any size, sparse, with sections that claim anything. debug/elf is not hardened against that
+// (https://pkg.go.dev/debug/elf#hdr-Security): it keeps a string for each section, which may be as long as the table of their names.
 
-// Limits of what is read of one file, in bytes.
+// Limits of headers. Linkers make some dozens.
 const (
-	// maxHeaders bounds the headers. Each name of a section is a string of its own, which may be as long as all of them.
-	maxHeaders          = 256 << 10
-	maxSymbols          = 32 << 20  // of a symbol table: 1.4 million symbols
-	maxNames            = 128 << 20 // of the names of symbols
-	maxName             = 8 << 10   // of one of them
-	maxNote             = 64 << 10  // of a build id, or a link
-	maxPacked           = 16 << 20  // of .gnu_debugdata
-	maxMiniDebug        = 64 << 20  // of it, unpacked
-	maxDictionary       = 64 << 20  // to unpack it: what xz -9 wants
-	maxDebugInfo        = 64 << 20  // of .debug_info: to read line numbers takes memory of that order
-	maxDebug            = 256 << 20 // of all .debug_ sections
-	maxDebugFile        = 512 << 20 // of a debug file whose checksum has to be computed
-	maxRead       int64 = 1 << 30   // of all together
+	maxSections    = 1024
+	maxSegments    = 512
+	maxSectionName = 32
 )
 
-// bounded fails after left bytes.
-type bounded struct {
-	io.ReaderAt
-	left int64
+// elfFile is an ELF file with its headers.
+type elfFile struct {
+	r        io.ReaderAt
+	order    binary.ByteOrder
+	wide     bool // of 64 bits
+	loads    []load
+	sections []section
 }
 
-var errTooMuch = errors.New("its headers are too large")
+// load is a part of the file that is mapped as code.
+type load struct{ offset, size, address uint64 }
 
-func (b *bounded) ReadAt(p []byte, at int64) (int, error) {
-	if b.left -= int64(len(p)); b.left < 0 {
-		return 0, errTooMuch
-	}
-	return b.ReaderAt.ReadAt(p, at)
-}
-
-// parseELF reads the headers of a file.
-func parseELF(r io.ReaderAt) (*elf.File, error) {
-	in := &bounded{r, maxHeaders}
-	f, err := elf.NewFile(in)
-	in.left = maxRead
-	return f, err
+// section is a part of the file with a name.
+type section struct {
+	name               string
+	kind               elf.SectionType
+	flags              elf.SectionFlag
+	offset, size, link uint64
 }
 
 // tooLarge means that a part of a file was not read.
 type tooLarge struct {
-	what        string
-	bytes, most uint64
+	what  string
+	count uint64
+	unit  string
+	most  uint64
 }
 
 func (e *tooLarge) Error() string {
-	return fmt.Sprintf("%s has %d bytes, more than the %d that are read", e.what, e.bytes, e.most)
+	return fmt.Sprintf("%s has %d %s, more than the %d that are read", e.what, e.count, e.unit, e.most)
 }
 
-// dataOf returns the content of a section.
-func dataOf(s *elf.Section, most uint64) ([]byte, error) {
-	if size := max(s.Size, s.FileSize); size > most {
-		return nil, &tooLarge{s.Name, size, most}
+// errNoELF is what most files that are no programs are.
+var errNoELF = errors.New("not an ELF file")
+
+// parseELF reads the headers of a file.
+func parseELF(r io.ReaderAt) (*elfFile, error) {
+	var head [64]byte
+	if n, err := r.ReadAt(head[:], 0); n < 52 {
+		return nil, cmpErr(err, errNoELF)
 	}
-	return s.Data()
+	f := &elfFile{r: r, wide: head[elf.EI_CLASS] == byte(elf.ELFCLASS64), order: binary.LittleEndian}
+	if head[elf.EI_DATA] == byte(elf.ELFDATA2MSB) {
+		f.order = binary.BigEndian
+	}
+	if string(head[:4]) != elf.ELFMAG || !f.wide && head[elf.EI_CLASS] != byte(elf.ELFCLASS32) {
+		return nil, errNoELF
+	}
+	var segments, sections, names uint64 // where they are, and the number of the section of names
+	var sizes [4]uint64                  // of a segment, how many, of a section, how many
+	at := 42
+	if f.wide {
+		at, segments, sections = 54, f.order.Uint64(head[32:]), f.order.Uint64(head[40:])
+	} else {
+		segments, sections = uint64(f.order.Uint32(head[28:])), uint64(f.order.Uint32(head[32:]))
+	}
+	for i := range sizes {
+		sizes[i] = uint64(f.order.Uint16(head[at+2*i:]))
+	}
+	names = uint64(f.order.Uint16(head[at+8:]))
+	if err := f.readSegments(segments, sizes[0], sizes[1]); err != nil {
+		return nil, err
+	}
+	return f, f.readSections(sections, sizes[2], sizes[3], names)
 }
 
-// functionsOf returns the functions of a symbol table. debug/elf would make a string from each name, however long and however often it is
-// used.
-func functionsOf(f *elf.File, kind elf.SectionType) ([]symbol, error) {
-	section := f.SectionByType(kind)
-	if section == nil || section.Link == 0 || int(section.Link) >= len(f.Sections) {
+// cmpErr returns the error of a read, unless it is only the end of the file.
+func cmpErr(err, otherwise error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return otherwise
+	}
+	return err
+}
+
+// headers reads headers of one kind: count of them, of at least so many bytes each.
+func (f *elfFile) headers(at, size, count, least, most uint64, what string) (entries [][]byte, err error) {
+	switch {
+	case count == 0 || at == 0:
 		return nil, nil
+	case count > most:
+		return nil, &tooLarge{"it", count, what, most}
+	case size < least || size > 256:
+		return nil, fmt.Errorf("%s of %d bytes", what, size)
 	}
-	table, err := dataOf(section, maxSymbols)
-	if err != nil {
-		return nil, err
+	raw := make([]byte, size*count)
+	if _, err := f.r.ReadAt(raw, int64(at)); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	raw, err := dataOf(f.Sections[section.Link], maxNames)
-	if err != nil {
-		return nil, err
+	for ; len(raw) > 0; raw = raw[size:] {
+		entries = append(entries, raw[:size])
 	}
-	names := string(raw)
-	var all []symbol
-	for size := symbolSize(f); len(table) >= size; table = table[size:] {
-		s, at := symbolOf(f, table)
-		kind := elf.ST_TYPE(s.Info)
-		code := kind == elf.STT_FUNC || kind == elf.STT_GNU_IFUNC
-		// Functions written in assembly, like _start of some libraries.
-		code = code || kind == elf.STT_NOTYPE && int(s.Section) < len(f.Sections) && f.Sections[s.Section].Flags&elf.SHF_EXECINSTR != 0
-		if !code || s.Section == elf.SHN_UNDEF || s.Value == 0 {
-			continue
+	return entries, nil
+}
+
+// word reads the nth field of a header that begins with narrow fields of four bytes; the others have the size of an address.
+func (f *elfFile) word(b []byte, narrow, n int) uint64 {
+	if n < narrow {
+		return uint64(f.order.Uint32(b[4*n:]))
+	}
+	if f.wide {
+		return f.order.Uint64(b[4*narrow+8*(n-narrow):])
+	}
+	return uint64(f.order.Uint32(b[4*n:]))
+}
+
+func (f *elfFile) readSegments(at, size, count uint64) error {
+	least := uint64(32)
+	if f.wide {
+		least = 56
+	}
+	all, err := f.headers(at, size, count, least, maxSegments, "segments")
+	for _, b := range all {
+		l, flags := load{f.word(b, 1, 1), f.word(b, 1, 4), f.word(b, 1, 2)}, f.order.Uint32(b[24:])
+		if f.wide {
+			flags = f.order.Uint32(b[4:])
+			l = load{f.order.Uint64(b[8:]), f.order.Uint64(b[32:]), f.order.Uint64(b[16:])}
 		}
-		if s.Name = nameAt(names, at); s.Name == "" || strings.HasPrefix(s.Name, "$") { // $x: arm64 marks
-			continue
-		}
-		all = append(all, symbol{start: s.Value, size: s.Size, name: s.Name, rank: rankOf(s, kind)})
-	}
-	return all, nil
-}
-
-func symbolSize(f *elf.File) int {
-	if f.Class == elf.ELFCLASS32 {
-		return elf.Sym32Size
-	}
-	return elf.Sym64Size
-}
-
-// symbolOf reads a symbol of a symbol table, and the offset of its name.
-func symbolOf(f *elf.File, b []byte) (s elf.Symbol, name uint32) {
-	order := f.ByteOrder
-	if f.Class == elf.ELFCLASS32 {
-		return elf.Symbol{
-			Value: uint64(order.Uint32(b[4:])), Size: uint64(order.Uint32(b[8:])), Info: b[12], Section: elf.SectionIndex(order.Uint16(b[14:])),
-		}, order.Uint32(b)
-	}
-	return elf.Symbol{
-		Info: b[4], Section: elf.SectionIndex(order.Uint16(b[6:])), Value: order.Uint64(b[8:]), Size: order.Uint64(b[16:]),
-	}, order.Uint32(b)
-}
-
-// nameAt returns the string at an offset, "" if there is none or it is too long for a name.
-func nameAt(names string, at uint32) string {
-	if uint64(at) >= uint64(len(names)) {
-		return ""
-	}
-	rest := names[at:]
-	end := strings.IndexByte(rest[:min(len(rest), maxName)], 0)
-	return rest[:max(end, 0)]
-}
-
-// miniDebug returns the functions of .gnu_debugdata: an ELF file with a symbol table, packed by xz
-// (https://sourceware.org/gdb/current/onlinedocs/gdb.html/MiniDebugInfo.html).
-func miniDebug(f *elf.File) ([]symbol, error) {
-	section := f.Section(".gnu_debugdata")
-	if section == nil {
-		return nil, nil
-	}
-	packed, err := dataOf(section, maxPacked)
-	if err != nil {
-		return nil, err
-	}
-	unpacked, err := xz.NewReader(bytes.NewReader(packed), maxDictionary)
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(unpacked, maxMiniDebug))
-	if err != nil {
-		return nil, err
-	}
-	mini, err := parseELF(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	return functionsOf(mini, elf.SHT_SYMTAB)
-}
-
-// debugBytes returns the size of all sections that debug/dwarf reads. Sections that no linker makes are refused: those with relocations,
-// and the old compressed ones from before SHF_COMPRESSED, whose sizes nothing checks.
-func debugBytes(f *elf.File) (uint64, error) {
-	var all uint64
-	isDebug := func(s *elf.Section) bool { return strings.HasPrefix(s.Name, ".debug_") }
-	for _, s := range f.Sections {
-		relocates := (s.Type == elf.SHT_RELA || s.Type == elf.SHT_REL) && int(s.Info) < len(f.Sections) && isDebug(f.Sections[s.Info])
-		switch {
-		case relocates, strings.HasPrefix(s.Name, ".zdebug_"):
-			return 0, fmt.Errorf("%s: line numbers of this kind are not read", s.Name)
-		case isDebug(s):
-			// Each at most, so that the sum does not overflow.
-			all += min(max(s.Size, s.FileSize), maxDebug+1)
+		if elf.ProgType(f.order.Uint32(b)) == elf.PT_LOAD && elf.ProgFlag(flags)&elf.PF_X != 0 {
+			f.loads = append(f.loads, l)
 		}
 	}
-	if all > maxDebug {
-		return all, &tooLarge{"what there is of line numbers", all, maxDebug}
+	return err
+}
+
+func (f *elfFile) readSections(at, size, count, names uint64) error {
+	least := uint64(40)
+	if f.wide {
+		least = 64
 	}
-	return all, nil
+	all, err := f.headers(at, size, count, least, maxSections, "sections")
+	if err != nil {
+		return err
+	}
+	for _, b := range all {
+		s := section{kind: elf.SectionType(f.order.Uint32(b[4:]))}
+		if f.wide {
+			s.flags, s.offset, s.size, s.link = elf.SectionFlag(f.order.Uint64(b[8:])), f.order.Uint64(b[24:]), f.order.Uint64(b[32:]), uint64(f.order.Uint32(b[40:]))
+		} else {
+			s.flags, s.offset, s.size, s.link = elf.SectionFlag(f.order.Uint32(b[8:])), uint64(f.order.Uint32(b[16:])), uint64(f.order.Uint32(b[20:])), uint64(f.order.Uint32(b[24:]))
+		}
+		f.sections = append(f.sections, s)
+	}
+	if names >= uint64(len(all)) {
+		return nil
+	}
+	table := f.raw(&f.sections[names])
+	for i, b := range all {
+		if f.sections[i].name, err = stringAt(table, int64(f.order.Uint32(b)), maxSectionName); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// openedELF is a debug file.
-type openedELF struct {
-	*elf.File
-	file *os.File
+// stringAt returns a text that ends with a zero byte within so many bytes; "" if there is none.
+func stringAt(r io.ReaderAt, at int64, most int) (string, error) {
+	for size := min(most, 128); ; size = most {
+		b := make([]byte, size)
+		n, err := r.ReadAt(b, at)
+		if end := bytes.IndexByte(b[:n], 0); end >= 0 {
+			return string(b[:end]), nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		if n < size || size == most {
+			return "", nil
+		}
+	}
 }
 
-func (o *openedELF) Close() error { return o.file.Close() }
+// named returns the section of a name, nil if there is none.
+func (f *elfFile) named(name string) *section {
+	for i := range f.sections {
+		if s := &f.sections[i]; s.name == name && s.kind != elf.SHT_NOBITS {
+			return s
+		}
+	}
+	return nil
+}
 
-// openELF opens a file below the root of a file system.
-func openELF(root, path string) (*openedELF, error) {
-	file, err := openRegular(root, path, true)
+// raw returns the bytes of a section as they are in the file.
+func (f *elfFile) raw(s *section) *io.SectionReader {
+	if s.kind == elf.SHT_NOBITS || int64(s.offset) < 0 || int64(s.size) < 0 {
+		return io.NewSectionReader(f.r, 0, 0)
+	}
+	return io.NewSectionReader(f.r, int64(s.offset), int64(s.size))
+}
+
+// dataOf returns the content of a small section, unpacked.
+func dataOf(f *elfFile, s *section, most uint64) ([]byte, error) {
+	if s.flags&elf.SHF_COMPRESSED != 0 {
+		return nil, fmt.Errorf("%s is compressed", s.name)
+	}
+	if s.size > most {
+		return nil, &tooLarge{s.name, s.size, "bytes", most}
+	}
+	b := make([]byte, s.size)
+	n, err := f.raw(s).ReadAt(b, 0)
+	return b[:n], cmpErr(err, nil)
+}
+
+// content returns the content of a section, and its size. What is packed is kept in memory, which is counted.
+func (f *elfFile) content(s *section, c *cost) (*io.SectionReader, error) {
+	if s.flags&elf.SHF_COMPRESSED == 0 {
+		return f.raw(s), nil
+	}
+	in, size, err := f.unpacked(s, c)
 	if err != nil {
 		return nil, err
 	}
-	f, err := parseELF(file)
-	if err != nil {
-		file.Close()
+	defer in.Close()
+	if size > mostBytes {
+		return nil, &tooLarge{s.name, size, "bytes", mostBytes}
+	}
+	if err := c.take(int(size)); err != nil {
 		return nil, err
 	}
-	return &openedELF{f, file}, nil
+	b := make([]byte, size)
+	if _, err := io.ReadFull(in, b); err != nil {
+		c.give(int(size))
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return io.NewSectionReader(bytes.NewReader(b), 0, int64(size)), nil
+}
+
+// stream returns the content of a section from its beginning, and its size.
+func (f *elfFile) stream(s *section, c *cost) (io.ReadCloser, uint64, error) {
+	if s.flags&elf.SHF_COMPRESSED == 0 {
+		return io.NopCloser(f.raw(s)), s.size, nil
+	}
+	return f.unpacked(s, c)
+}
+
+// unpacked unpacks a section (SHF_COMPRESSED).
+func (f *elfFile) unpacked(s *section, c *cost) (io.ReadCloser, uint64, error) {
+	head := make([]byte, 24)
+	if !f.wide {
+		head = head[:12]
+	}
+	raw := f.raw(s)
+	if _, err := raw.ReadAt(head, 0); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", s.name, err)
+	}
+	size := uint64(f.order.Uint32(head[4:]))
+	if f.wide {
+		size = f.order.Uint64(head[8:])
+	}
+	raw.Seek(int64(len(head)), io.SeekStart)
+	var in io.ReadCloser
+	var err error
+	switch kind := elf.CompressionType(f.order.Uint32(head)); kind {
+	case elf.COMPRESS_ZLIB:
+		in, err = zlib.NewReader(raw)
+	case elf.COMPRESS_ZSTD:
+		var d *zstd.Decoder
+		if d, err = zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20)); err == nil {
+			in = d.IOReadCloser()
+		}
+	default:
+		err = fmt.Errorf("compression %v is unknown", kind)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return &counted{in, io.LimitReader(in, int64(min(size, 1<<62))), c}, size, nil
+}
+
+// counted counts the work of unpacking: two bytes are a step.
+type counted struct {
+	io.Closer
+	r    io.Reader
+	cost *cost
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	p = p[:min(len(p), blockSize)]
+	n, err := c.r.Read(p)
+	if costs := c.cost.step(n/2 + 1); costs != nil {
+		err = costs
+	}
+	return n, err
 }

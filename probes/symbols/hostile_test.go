@@ -9,15 +9,19 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trace/probes/proc"
 )
 
 // within fails the test if f takes longer than anything here may.
@@ -70,8 +74,8 @@ func TestOpenRegular(t *testing.T) {
 	})
 }
 
-// section returns where the header of a section is in an ELF file of 64 bits.
-func section(t *testing.T, data []byte, name string) []byte {
+// headerOf returns where the header of a section is in an ELF file of 64 bits.
+func headerOf(t *testing.T, data []byte, name string) []byte {
 	t.Helper()
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
@@ -91,7 +95,7 @@ func changed(t *testing.T, fixture, name string, size uint64, sparse int64) *os.
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary.LittleEndian.PutUint64(section(t, data, name)[32:], size)
+	binary.LittleEndian.PutUint64(headerOf(t, data, name)[32:], size)
 	path := filepath.Join(t.TempDir(), "elf")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
@@ -121,56 +125,52 @@ func TestSparseSections(t *testing.T) {
 	const gib = 1 << 30
 	for _, test := range []struct{ fixture, section, unread string }{
 		{"tiny", ".symtab", ".symtab has 1073741824 bytes"},
-		{"tiny", ".strtab", ".strtab has 1073741824 bytes"},
-		{"tiny", ".debug_info", ".debug_info has 1073741824 bytes"},
-		{"tiny", ".debug_line", "line numbers has "},
+		{"tiny", ".debug_info", "takes more than 67108864 steps of work"},
 		{"tiny.minidebug", ".gnu_debugdata", ".gnu_debugdata has 1073741824 bytes"},
 		{"tiny.linked", ".gnu_debuglink", ".gnu_debuglink has 1073741824 bytes"},
 	} {
 		f := changed(t, test.fixture, test.section, gib, 3*gib)
 		within(t, func() {
 			bytes := allocated(func() {
-				im, unread, err := readImage(f, "/x", nil)
-				if err != nil || unread == nil || !strings.Contains(unread.Error(), test.unread) {
+				im, _, unread, err := imageOf(f, "/x", nil)
+				if err != nil || (unread == nil) != (test.unread == "") || unread != nil && !strings.Contains(unread.Error(), test.unread) {
 					t.Errorf("%s: %v, %v", test.section, unread, err)
 				}
-				if im != nil {
-					im.close()
+				if im != nil && im.cost.bytes > 4096 {
+					t.Errorf("%s of a GiB: its tables take %d bytes", test.section, im.cost.bytes)
 				}
 			})
-			if bytes > 1<<20 {
+			if bytes > 16<<20 {
 				t.Errorf("%s of a GiB takes %d bytes", test.section, bytes)
 			}
 		})
-	}
-	f := changed(t, "tiny", ".shstrtab", gib, 3*gib)
-	if bytes := allocated(func() {
-		if _, _, err := readImage(f, "/x", nil); !errors.Is(err, errTooMuch) {
-			t.Errorf(".shstrtab: %v", err)
-		}
-	}); bytes > 16<<20 { // debug/elf reads large parts in pieces of 10 MiB
-		t.Errorf(".shstrtab of a GiB takes %d bytes", bytes)
 	}
 }
 
 // A link to a debug file needs a name and a checksum.
 func TestMalformedDebugLink(t *testing.T) {
-	f, err := elf.NewFile(changed(t, "tiny.linked", ".gnu_debuglink", 4, 0))
+	f, err := parseELF(changed(t, "tiny.linked", ".gnu_debuglink", 4, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openDebug(f, "/x", nil); err == nil || err.Error() != ".gnu_debuglink of 4 bytes is malformed" {
+	if _, _, err := debugLink(f); err == nil || err.Error() != ".gnu_debuglink of 4 bytes is malformed" {
 		t.Error(err)
 	}
 }
 
 // A million symbols that share a long name do not copy it each, and no demangled name grows without bound.
 func TestLongNames(t *testing.T) {
-	if got := nameAt(strings.Repeat("a", 2*maxName)+"\x00", 0); got != "" {
-		t.Errorf("a name of %d bytes", len(got))
-	}
-	if got := nameAt("ab\x00cd", 1); got != "b" || nameAt("ab\x00cd", 3) != "" || nameAt("", 7) != "" {
-		t.Errorf("%q", got)
+	for _, test := range []struct {
+		text string
+		at   int64
+		want string
+	}{
+		{strings.Repeat("a", 2*maxName) + "\x00", 0, ""}, {"ab\x00cd", 1, "b"}, {"ab\x00cd", 3, ""}, {"", 7, ""},
+		{strings.Repeat("b", 3000) + "\x00", 0, strings.Repeat("b", 3000)},
+	} {
+		if got, err := stringAt(strings.NewReader(test.text), test.at, maxName); got != test.want || err != nil {
+			t.Errorf("at %d of %.10q: a name of %d bytes, %v", test.at, test.text, len(got), err)
+		}
 	}
 	doubled := "_Z1f"
 	for range 40 {
@@ -206,8 +206,8 @@ func TestHostileDebugLink(t *testing.T) {
 		}
 		defer f.Close()
 		within(t, func() {
-			im, unread, err := readImage(f, "/tiny.linked", []string{root})
-			if err != nil || len(im.symbols) > 0 || (unread != nil) != (name == "sparse ELF") {
+			im, _, unread, err := imageOf(f, "/tiny.linked", []string{root})
+			if err != nil || len(im.symbols.all) > 0 || (unread != nil) != (name == "sparse ELF") {
 				t.Errorf("%s: %v, %v", name, unread, err)
 			}
 		})
@@ -251,11 +251,11 @@ func TestHostilePerfMap(t *testing.T) {
 		if err := test.make(); err != nil {
 			t.Fatal(err)
 		}
-		p, s := newProcesses(), &space{pid: pid}
+		p, s := testProcesses(t), &space{pid: pid}
 		s.owner.uid, s.owner.ok = test.uid, test.uid >= 0
 		within(t, func() {
-			if got, _ := p.written(s).find(0x1000); got.name != test.want {
-				t.Errorf("%s: %q, want %q", test.name, got.name, test.want)
+			if _, got, _ := p.written(s, s.user()).find(0x1000); got != test.want {
+				t.Errorf("%s: %q, want %q", test.name, got, test.want)
 			}
 		})
 	}
@@ -263,9 +263,9 @@ func TestHostilePerfMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, func() {
-		p := newProcesses()
-		if got, _ := p.written(&space{pid: pid}).find(0x1000); got.name != "theirs" || len(p.Unread()) != 1 {
-			t.Errorf("a large map: %q, %q", got.name, p.Unread())
+		p := testProcesses(t)
+		if _, got, _ := p.written(&space{pid: pid}, 0).find(0x1000); got != "theirs" || len(p.Unread()) != 1 {
+			t.Errorf("a large map: %q, %q", got, p.Unread())
 		}
 	})
 }
@@ -276,34 +276,40 @@ func TestLargePerfMap(t *testing.T) {
 	for range maxPerfFunctions + 10 {
 		b.WriteString("1 1 a\n")
 	}
-	var large *tooLarge
-	if m, err := readPerfMap(&b); len(m) != maxPerfFunctions || !errors.As(err, &large) {
-		t.Errorf("%d functions, %v", len(m), err)
+	if m, err := readPerfMap(&b, testCost()); len(m.functions) != maxPerfFunctions || !isCostly(err) {
+		t.Errorf("%d functions, %v", len(m.functions), err)
 	}
 	text := "1000 10 before\n2000 10 " + strings.Repeat("x", 3*maxName) + "\n3000 10 after\n"
-	if m, err := readPerfMap(strings.NewReader(text)); len(m) != 2 || m[1].name != "after" || err != nil {
-		t.Errorf("%d functions, %v", len(m), err)
+	m, err := readPerfMap(strings.NewReader(text), testCost())
+	if _, name, _ := m.find(0x3000); len(m.functions) != 2 || name != "after" || err != nil {
+		t.Errorf("%d functions, %v", len(m.functions), err)
+	}
+	long := "1000 10 " + strings.Repeat("x", maxName-100) + "\n"
+	c := testCost()
+	if m, err := readPerfMap(strings.NewReader(strings.Repeat(long, 4000)), c); len(m.names) > maxPerfNames || !isCostly(err) || c.bytes > 2*maxPerfNames {
+		t.Errorf("%d bytes of names, %d bytes, %v", len(m.names), c.bytes, err)
 	}
 }
 
 // While names are looked for the end of the context ends the wait for them.
 func TestFramesEndWithContext(t *testing.T) {
-	p := newProcesses()
-	p.changes = &changes{wake: -1}
-	p.mu.Lock() // as one does who reads from a file system that hangs
+	p := testProcesses(t)
+	hangs := make(chan struct{})
+	p.turns.add(0, nil, func() { <-hangs }) // as reading from a file system may
+	p.running.Go(p.work)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	within(t, func() {
-		if got := p.Frames(ctx, os.Getpid(), BootClock(), []uint64{0x1000}); len(got) != 1 || got[0].String() != "0x1000" {
-			t.Errorf("%v", got)
+		if got, ok := p.Frames(ctx, os.Getpid(), BootClock(), []uint64{0x1000}); ok || len(got) != 1 || got[0].String() != "0x1000" {
+			t.Errorf("%v, %v", got, ok)
 		}
 	})
-	p.mu.Unlock()
+	close(hangs)
 }
 
 // Of processes that have ended what nobody asks for is let go, and the files that they alone mapped; the rest stays.
 func TestLetGo(t *testing.T) {
-	p := newProcesses()
+	p := testProcesses(t)
 	p.inUse = func() (map[int]bool, error) { return map[int]bool{-3: true}, nil }
 	add := func(pid int, name string, begins ...begin) *space {
 		s := &space{pid: pid, begins: begins}
@@ -336,9 +342,7 @@ func TestLetGo(t *testing.T) {
 	}
 	bytes := 0
 	for _, s := range p.spaces {
-		for _, m := range s.mappings {
-			bytes += m.bytes()
-		}
+		bytes += s.bytes
 	}
 	if bytes != p.mapped {
 		t.Errorf("%d bytes of mappings, counted %d", bytes, p.mapped)
@@ -348,28 +352,65 @@ func TestLetGo(t *testing.T) {
 // mappings gives a process one of a file that is open.
 func (p *Processes) mappings(t *testing.T, s *space, name string) {
 	m := mapping{start: 0x1000, end: 0x2000, file: file{1, 1, uint64(len(p.files) + 1)}, name: name}
-	of := &openFile{id: m.key(), closer: &os.File{}}
-	p.files[of.id], of.used = of, p.recent.PushBack(of)
+	p.keep(&openFile{id: m.key(), closer: &os.File{}})
 	p.add(s, m)
 }
 
-// Memory for processes is bounded, whatever they do.
+// Memory for processes is bounded, whatever they do. One user's processes take nothing from another user's.
 func TestBounds(t *testing.T) {
-	p := newProcesses()
+	p := testProcesses(t)
 	s := p.space(-1)
 	for i := range 3 * maxMapped {
-		p.add(s, mapping{start: uint64(i), end: uint64(i + 1), name: strings.Repeat("x", 1000)})
-		s.begin(begin{time: uint64(i)})
+		p.add(s, mapping{start: uint64(i), end: uint64(i + 1), name: "x"})
+		p.begin(s, begin{time: uint64(i)})
 	}
 	if len(s.mappings) > maxMapped || len(s.begins) > maxBegins {
 		t.Errorf("%d mappings, %d begins", len(s.mappings), len(s.begins))
 	}
+	honest := p.of(1000, -2)
+	for i := range 500 {
+		p.add(honest, mapping{start: uint64(i), end: uint64(i + 1), name: "/usr/lib/libhonest.so"})
+	}
 	for pid := range 100 {
+		s := p.of(1001, -pid-3)
 		for i := range 2000 {
-			p.add(p.space(-pid-2), mapping{start: uint64(i), end: uint64(i + 1), name: strings.Repeat("x", 4000)})
+			p.add(s, mapping{start: uint64(i), end: uint64(i + 1), name: strings.Repeat("x", 4000)})
 		}
 	}
 	if p.mapped > maxMappedBytes+100*2*fewMapped*4200 {
 		t.Errorf("%d bytes of mappings", p.mapped)
 	}
+	for i := range 100 {
+		p.add(honest, mapping{start: uint64(1000 + i), end: uint64(1001 + i), name: "/usr/lib/libhonest.so"})
+	}
+	if len(honest.mappings) != 600 {
+		t.Errorf("%d of 600 mappings of another user's process are left", len(honest.mappings))
+	}
+}
+
+// of returns a new process of a user.
+func (p *Processes) of(user, pid int) *space {
+	s := p.space(pid)
+	s.owner.uid, s.owner.ok = user, true
+	p.grow(s, 0)
+	return s
+}
+
+// imageOf reads an image as a worker does.
+func imageOf(r io.ReaderAt, name string, roots []string) (im *image, left parts, unread, err error) {
+	in := &source{r: r, ask: &proc.Questions{}, cost: testCost()}
+	return readImage(in, name, roots, func(root, path string) (debugFile, error) {
+		f, err := openRegular(root, path, true)
+		return identified(f, err)
+	}, 0)
+}
+
+func testCost() *cost { return &cost{most: loadSteps, grow: func(int) {}, stopped: new(atomic.Bool)} }
+
+// testProcesses returns processes that nobody watches, and whose worker does not run.
+func testProcesses(t *testing.T) *Processes {
+	p := newProcesses(1, new(atomic.Int64))
+	p.changes = &changes{wake: -1}
+	t.Cleanup(func() { p.close() })
+	return p
 }

@@ -2,15 +2,12 @@ package symbols
 
 import (
 	"bytes"
-	"debug/dwarf"
 	"debug/elf"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,190 +15,212 @@ import (
 
 // image is a file that processes map, and its symbols.
 type image struct {
-	loads   []elf.ProgHeader
+	loads   []load
 	symbols table
-	lines   *dwarf.Data
-	info    uint64           // bytes that lines hold
-	places  map[uint64]place // cache of look-ups in lines, which are slow
+	lines   *lines
+	cost    *cost
+	// sources are the file and its debug file.
+	sources []*source
 	closers []io.Closer
+	known   map[uint64]named // what was looked up, by twice the address, and 1 for a return address
+	memory  int              // that known takes
 }
 
-// place is a place in the program's source code.
-type place struct {
-	file string
-	line int
+// named is what is known of an address.
+type named struct {
+	function string
+	start    uint64
+	place    place
 }
 
-// maxPlaces bounds the cache of one file.
-const maxPlaces = 1 << 14
+// Limits of what is kept of one file.
+const (
+	maxKnown      = 4096
+	maxKnownBytes = 1 << 20
+)
 
-// readImage reads the symbols of an ELF file. Debug files are searched in roots, which are roots of file systems, and name is the file's
-// path there. unread reports parts that are too large and were not read.
-func readImage(r io.ReaderAt, name string, roots []string) (im *image, unread error, err error) {
+// opener opens files where a debug file may be; they are read as source is.
+type opener func(root, path string) (debugFile, error)
+
+type debugFile interface {
+	io.ReaderAt
+	io.Closer
+	Size() int64
+}
+
+// parts of a file that may cost too much.
+type parts uint8
+
+const (
+	ofDynamic parts = 1 << iota
+	ofSymbols
+	ofDebugFile
+	ofMiniDebug
+	ofLines
+)
+
+// readImage reads the symbols of an ELF file. Debug files are searched in roots, which are roots of file systems, and name is the file's path there.
+// Parts that were left before are left again. unread reports those that cost too much, and left has all that were not read.
+func readImage(in *source, name string, roots []string, open opener, before parts) (im *image, left parts, unread error, err error) {
 	defer recovered(&err)
-	f, err := parseELF(r)
+	im = &image{cost: in.cost, sources: []*source{in}, known: map[uint64]named{}}
+	in.cost.begin(loadSteps)
+	f, err := parseELF(in)
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
-	im = &image{places: map[uint64]place{}}
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD {
-			im.loads = append(im.loads, p.ProgHeader)
+	im.loads = f.loads
+	var errs []error
+	// read reads a part. It returns how many functions it has.
+	read := func(part parts, do func() error) int {
+		had := len(im.symbols.all)
+		if before&part != 0 {
+			left |= part
+			return 0
 		}
-	}
-	all, err := functionsOf(f, elf.SHT_DYNSYM)
-	own, err2 := functionsOf(f, elf.SHT_SYMTAB)
-	all = append(all, own...)
-	errs := []error{err, err2}
-	debug := f
-	if len(own) == 0 || f.Section(".debug_line") == nil && f.Section(".zdebug_line") == nil {
-		if separate, err := openDebug(f, name, roots); separate != nil {
-			more, err := functionsOf(separate.File, elf.SHT_SYMTAB)
-			all, errs = append(all, more...), append(errs, err)
-			im.closers = append(im.closers, separate)
-			debug = separate.File
-		} else if errs = append(errs, err); len(own) == 0 {
-			more, err := miniDebug(f)
-			all, errs = append(all, more...), append(errs, err)
+		in.cost.begin(loadSteps)
+		if err := do(); err != nil {
+			if errs = append(errs, err); isCostly(err) {
+				left |= part
+			}
 		}
+		return len(im.symbols.all) - had
 	}
-	im.symbols = newTable(all)
-	im.lines, im.info, err = linesOf(debug)
-	return im, onlyTooLarge(append(errs, err)), nil
+	add := func(from *elfFile, kind elf.SectionType) func() error {
+		return func() error { return im.symbols.add(from, kind, in.cost) }
+	}
+	read(ofDynamic, add(f, elf.SHT_DYNSYM))
+	own, debug := read(ofSymbols, add(f, elf.SHT_SYMTAB)), f
+	if own == 0 || f.named(".debug_line") == nil {
+		read(ofDebugFile, func() error {
+			separate, err := im.openDebug(f, name, roots, open)
+			if separate != nil {
+				debug = separate
+				err = im.symbols.add(separate, elf.SHT_SYMTAB, in.cost)
+			}
+			return err
+		})
+	}
+	if own == 0 && debug == f {
+		read(ofMiniDebug, func() error {
+			mini, err := miniDebug(f, in.cost)
+			if mini != nil {
+				err = im.symbols.add(mini, elf.SHT_SYMTAB, in.cost)
+			}
+			return err
+		})
+	}
+	im.symbols.sort(in.cost)
+	read(ofLines, func() (err error) {
+		im.lines, err = linesOf(debug, in.cost)
+		return err
+	})
+	im.cool()
+	return im, left, onlyCostly(errs), nil
 }
 
-// recovered turns a panic of debug/elf or debug/dwarf, which are not hardened, into an error.
+// recovered turns a panic of those who unpack files and names into an error.
 func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("malformed: %v", r)
 	}
 }
 
-// onlyTooLarge returns the errors that are tooLarge: malformed parts count as missing.
-func onlyTooLarge(all []error) error {
-	return errors.Join(slices.DeleteFunc(all, func(err error) bool {
-		var large *tooLarge
-		return !errors.As(err, &large)
-	})...)
+// onlyCostly returns the errors about what was left because of its costs: malformed parts count as missing.
+func onlyCostly(all []error) error {
+	return errors.Join(slices.DeleteFunc(all, func(err error) bool { return !isCostly(err) })...)
 }
 
-// size estimates its memory in bytes.
-func (im *image) size() int {
-	const each = 80 // a symbol with its name
-	return each*len(im.symbols) + int(im.info)
+func isCostly(err error) bool {
+	var large *tooLarge
+	var costly *tooCostly
+	return errors.As(err, &large) || errors.As(err, &costly)
 }
 
-func (im *image) close() {
-	for _, c := range im.closers {
-		c.Close()
+// cool drops what was read of the files.
+func (im *image) cool() {
+	for _, s := range im.sources {
+		s.cool()
 	}
-}
-
-// rankOf prefers names with a size that are functions, then names for users of a library: getppid before __getppid.
-func rankOf(s elf.Symbol, kind elf.SymType) int {
-	rank := 0
-	if s.Size > 0 {
-		rank += 16
-	}
-	if kind != elf.STT_NOTYPE {
-		rank += 8
-	}
-	if elf.ST_BIND(s.Info) != elf.STB_LOCAL {
-		rank += 4
-	}
-	return rank - min(len(s.Name)-len(strings.TrimLeft(s.Name, "_")), 3)
-}
-
-// linesOf returns the line numbers of a file, and how many bytes they take.
-func linesOf(f *elf.File) (*dwarf.Data, uint64, error) {
-	info := f.Section(".debug_info")
-	if info == nil {
-		return nil, 0, nil
-	}
-	if info.Size > maxDebugInfo {
-		return nil, 0, &tooLarge{info.Name, info.Size, maxDebugInfo}
-	}
-	bytes, err := debugBytes(f)
-	if err != nil {
-		return nil, 0, err
-	}
-	data, err := f.DWARF()
-	return data, bytes, err
 }
 
 // address returns the address of an offset of the file, by its headers.
 func (im *image) address(offset uint64) (uint64, bool) {
 	const page = 4096
-	for _, p := range im.loads {
-		from := p.Off &^ (page - 1)
-		if p.Flags&elf.PF_X != 0 && offset >= from && offset < p.Off+p.Filesz {
-			return offset - p.Off + p.Vaddr, true
+	for _, l := range im.loads {
+		if offset >= l.offset&^(page-1) && offset-l.offset&^(page-1) < l.offset-l.offset&^(page-1)+l.size {
+			return offset - l.offset + l.address, true
 		}
 	}
 	return 0, false
 }
 
-// frame names an address of the file's headers. returned means that it is a return address.
-func (im *image) frame(f *Frame, address uint64, returned bool) {
-	s, ok := im.symbols.find(address)
+// frame names an address of the file's headers. returned means that it is a return address. An error is about what costs too much.
+func (im *image) frame(f *Frame, address uint64, returned bool) error {
+	key := address << 1
+	if returned {
+		key |= 1
+	}
+	n, known := im.known[key]
+	if !known {
+		var err error
+		if n, err = im.look(address, returned); err != nil {
+			return err
+		}
+		im.remember(key, n)
+	}
+	if n.function != "" {
+		f.Function, f.Offset, f.File, f.Line = n.function, address-n.start, n.place.file, n.place.line
+	}
+	return nil
+}
+
+func (im *image) remember(key uint64, n named) {
+	size := 128 + len(n.function) + len(n.place.file)
+	if len(im.known) >= maxKnown || im.memory+size > maxKnownBytes {
+		clear(im.known)
+		im.cost.give(im.memory)
+		im.memory = 0
+	}
+	if im.cost.take(size) == nil {
+		im.known[key], im.memory = n, im.memory+size
+	}
+}
+
+func (im *image) look(address uint64, returned bool) (n named, err error) {
+	defer recovered(&err)
+	im.cost.begin(findSteps)
+	s, name, ok, err := im.symbols.find(address)
 	// Behind a call that never returns there may be the next function. But a signal handler returns to the first address of a function.
-	if returned && (!ok || address == s.start && !strings.Contains(s.name, "restore_rt")) {
-		s, ok = im.symbols.find(address - 1)
+	if err == nil && returned && (!ok || address == s.start && !strings.Contains(name, "restore_rt")) {
+		s, name, ok, err = im.symbols.find(address - 1)
 	}
-	if !ok {
-		return
+	if err != nil || !ok {
+		return n, err
 	}
-	f.Function, f.Offset = readable(s.name), address-s.start
+	n = named{function: readable(name), start: s.start}
 	if returned {
 		address--
 	}
 	if im.lines == nil {
-		return
+		return n, nil
 	}
-	p, known := im.places[address]
-	if !known {
-		p = im.place(address)
-		if len(im.places) >= maxPlaces {
-			clear(im.places)
-		}
-		im.places[address] = p
+	if n.place, err = im.lines.place(address, im.cost); isCostly(err) { // it has a name
+		err = nil
 	}
-	f.File, f.Line = p.file, p.line
-}
-
-// place returns the place in the source code, or an empty one.
-func (im *image) place(address uint64) (found place) {
-	var err error
-	defer recovered(&err)
-	unit, err := im.lines.Reader().SeekPC(address)
-	if err != nil {
-		return place{}
-	}
-	lines, err := im.lines.LineReader(unit)
-	if err != nil || lines == nil {
-		return place{}
-	}
-	var entry dwarf.LineEntry
-	if lines.SeekPC(address, &entry) != nil || entry.File == nil || entry.Line == 0 {
-		return place{}
-	}
-	return place{entry.File.Name, entry.Line}
+	return n, err
 }
 
 // openDebug opens the separate debug file of a file: by its build id, or by the name in .gnu_debuglink.
-func openDebug(f *elf.File, name string, roots []string) (*openedELF, error) {
+func (im *image) openDebug(f *elfFile, name string, roots []string, open opener) (*elfFile, error) {
 	id := buildID(f)
 	if 2 < len(id) && len(id) <= maxBuildID {
 		text := hex.EncodeToString(id)
+		path := filepath.Join("/usr/lib/debug/.build-id", text[:2], text[2:]+".debug")
 		for _, root := range roots {
-			d, err := openELF(root, filepath.Join("/usr/lib/debug/.build-id", text[:2], text[2:]+".debug"))
-			if err != nil {
-				continue
-			}
-			if bytes.Equal(buildID(d.File), id) {
+			if d := im.tryDebug(open, root, path, func(d *elfFile, _ debugFile) bool { return bytes.Equal(buildID(d), id) }); d != nil {
 				return d, nil
 			}
-			d.Close()
 		}
 	}
 	link, sum, err := debugLink(f)
@@ -211,47 +230,66 @@ func openDebug(f *elf.File, name string, roots []string) (*openedELF, error) {
 	dir := filepath.Dir(name)
 	for _, root := range roots {
 		for _, path := range []string{filepath.Join(dir, link), filepath.Join(dir, ".debug", link), filepath.Join("/usr/lib/debug", dir, link)} {
-			d, openErr := openELF(root, path)
-			if openErr != nil {
-				continue
+			same := func(_ *elfFile, file debugFile) bool {
+				var got uint32
+				got, err = checksum(im.sources[len(im.sources)-1], file.Size(), link)
+				return err == nil && got == sum
 			}
-			var got uint32
-			if got, err = checksum(d.file); err == nil && got == sum {
+			if d := im.tryDebug(open, root, path, same); d != nil {
 				return d, nil
 			}
-			d.Close()
 		}
 	}
 	return nil, err
+}
+
+// tryDebug opens a file, and keeps it if it is the right one.
+func (im *image) tryDebug(open opener, root, path string, right func(*elfFile, debugFile) bool) *elfFile {
+	file, err := open(root, path)
+	if err != nil {
+		return nil
+	}
+	own := im.sources[0]
+	s := &source{r: file, ask: own.ask, user: own.user, cost: own.cost}
+	im.sources, im.closers = append(im.sources, s), append(im.closers, file)
+	if f, err := parseELF(s); err == nil && right(f, file) {
+		return f
+	}
+	im.sources, im.closers = im.sources[:len(im.sources)-1], im.closers[:len(im.closers)-1]
+	file.Close()
+	return nil
 }
 
 // maxBuildID is longer than any build ID: they are checksums.
 const maxBuildID = 64
 
 // buildID returns the note that identifies a file, or nil.
-func buildID(f *elf.File) []byte {
-	section := f.Section(".note.gnu.build-id")
-	if section == nil || section.Type != elf.SHT_NOTE {
+func buildID(f *elfFile) []byte {
+	section := f.named(".note.gnu.build-id")
+	if section == nil || section.kind != elf.SHT_NOTE {
 		return nil
 	}
-	note, err := dataOf(section, maxNote)
+	note, err := dataOf(f, section, maxNote)
 	if err != nil || len(note) < 16 {
 		return nil
 	}
-	name, size := f.ByteOrder.Uint32(note), f.ByteOrder.Uint32(note[4:])
+	name, size := f.order.Uint32(note), f.order.Uint32(note[4:])
 	if name != 4 || uint64(size) > uint64(len(note)-16) || string(note[12:15]) != "GNU" {
 		return nil
 	}
 	return note[16 : 16+size]
 }
 
+// errNoLink is what files without a separate debug file have.
+var errNoLink = errors.New("no .gnu_debuglink")
+
 // debugLink returns the name in .gnu_debuglink, and the checksum that the file must have.
-func debugLink(f *elf.File) (name string, sum uint32, err error) {
-	section := f.Section(".gnu_debuglink")
+func debugLink(f *elfFile) (name string, sum uint32, err error) {
+	section := f.named(".gnu_debuglink")
 	if section == nil {
-		return "", 0, errors.New("no .gnu_debuglink")
+		return "", 0, errNoLink
 	}
-	data, err := dataOf(section, maxNote)
+	data, err := dataOf(f, section, maxNote)
 	if err != nil {
 		return "", 0, err
 	}
@@ -260,21 +298,20 @@ func debugLink(f *elf.File) (name string, sum uint32, err error) {
 	if end <= 0 || at+4 > len(data) {
 		return "", 0, fmt.Errorf(".gnu_debuglink of %d bytes is malformed", len(data))
 	}
-	return filepath.Base(string(data[:end])), f.ByteOrder.Uint32(data[at:]), nil
+	return filepath.Base(string(data[:end])), f.order.Uint32(data[at:]), nil
 }
 
+// maxDebugFile bounds a debug file whose checksum has to be computed, in bytes.
+const maxDebugFile = 512 << 20
+
 // checksum returns the checksum of a whole file.
-func checksum(file *os.File) (uint32, error) {
-	info, err := file.Stat()
-	if err != nil {
-		return 0, err
-	}
-	if size := info.Size(); size > maxDebugFile {
-		return 0, &tooLarge{"the debug file " + filepath.Base(file.Name()), uint64(size), maxDebugFile}
+func checksum(s *source, size int64, name string) (uint32, error) {
+	if size > maxDebugFile {
+		return 0, &tooLarge{"the debug file " + name, uint64(size), "bytes", maxDebugFile}
 	}
 	sum := crc32.NewIEEE()
-	if _, err := io.Copy(sum, io.NewSectionReader(file, 0, maxDebugFile)); err != nil {
+	if _, err := io.Copy(sum, io.NewSectionReader(s, 0, maxDebugFile)); err != nil {
 		return 0, err
 	}
-	return binary.BigEndian.Uint32(sum.Sum(nil)), nil
+	return sum.Sum32(), nil
 }

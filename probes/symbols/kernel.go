@@ -11,11 +11,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// Kernel has the functions of the kernel and of its modules. Only one goroutine at a time may use it.
+// Kernel has the functions of the kernel and of its modules. Its methods may be called from several goroutines.
 type Kernel struct {
+	mu        sync.Mutex
+	taken     *atomic.Int64 // where its bytes are counted; may be nil
 	functions []function
 	read      time.Time
 	open      func() (io.ReadCloser, error)
@@ -82,15 +86,35 @@ func (k *Kernel) reload() error {
 		return err
 	}
 	k.functions, k.read = all, time.Now()
+	if k.taken != nil {
+		k.taken.Store(k.bytes())
+	}
 	return nil
 }
+
+// bytes estimates its memory.
+func (k *Kernel) bytes() int64 {
+	all := 0
+	for _, f := range k.functions {
+		all += 48 + len(f.name)
+	}
+	return int64(all)
+}
+
+// maxFunctions is several times what there is: a kernel has 150,000 functions, and users may add BPF programs where these need no privileges.
+const maxFunctions = 1 << 19
 
 // readFunctions reads a file like kallsyms, and sorts the functions by address.
 func readFunctions(r io.Reader) ([]function, error) {
 	var all []function
+	module := ""
 	lines := bufio.NewScanner(r)
-	for lines.Scan() {
+	for lines.Scan() && len(all) < maxFunctions {
 		if f, ok := parseFunction(lines.Bytes()); ok && f.start != 0 {
+			if f.module == module {
+				f.module = module // the functions of a module share its name
+			}
+			module = f.module
 			all = append(all, f)
 		}
 	}
@@ -124,6 +148,8 @@ const reloadAfter = 5 * time.Second
 
 // Frames returns the frames of addresses.
 func (k *Kernel) Frames(addresses []uint64) []Frame {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	out := make([]Frame, len(addresses))
 	for i, a := range addresses {
 		f, ok := k.find(a)
@@ -182,6 +208,8 @@ func (k *Kernel) after(i int) int {
 // Range returns the addresses of the first function with a name, or, if the name ends in *, of all with a number there; 0, 0 if there is
 // none.
 func (k *Kernel) Range(name string) (from, size uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	prefix, numbered := strings.CutSuffix(name, "*")
 	var end uint64
 	for i, f := range k.functions {

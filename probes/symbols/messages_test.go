@@ -4,11 +4,11 @@ package symbols
 
 import (
 	"bytes"
-	"debug/elf"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"trace/probes/filetest"
@@ -21,27 +21,29 @@ func TestMessages(t *testing.T) {
 		defer recovered(&err)
 		panic("slice bounds out of range")
 	}
-	_, headers := (&bounded{strings.NewReader("x"), 1}).ReadAt(make([]byte, 2), 0)
-	_, packed := debugBytes(&elf.File{Sections: []*elf.Section{{SectionHeader: elf.SectionHeader{Name: ".zdebug_line"}}}})
-	_, _, unlinked := debugLink(&elf.File{})
+	_, _, unlinked := debugLink(&elfFile{})
 	_, device := openRegular("/", "/dev/zero", true)
 	_, long := readFunctions(io.MultiReader(strings.NewReader("ffffffff814154e0 t "), bytes.NewReader(make([]byte, 1<<17))))
-	stuck := newProcesses()
+	stuck := newProcesses(1, new(atomic.Int64))
 	stuck.changes = &changes{wake: -1}
-	stuck.stopped.Add(1)
+	stuck.running.Add(1)
+	_, text := parseELF(strings.NewReader(strings.Repeat("x", 64)))
+	costs := testCost()
 	for _, test := range []struct {
 		err  error
 		want string
 	}{
-		{headers, "its headers are too large"},
-		{packed, ".zdebug_line: line numbers of this kind are not read"},
+		{text, "not an ELF file"},
+		{costs.step(loadSteps + 1), "what there is of names takes more than 67108864 steps of work"},
+		{costs.take(mostBytes + 1), "what there is of names takes more than 32 MiB of memory"},
+		{&tooLarge{".gnu_debuglink", 5000, "bytes", maxNote}, ".gnu_debuglink has 5000 bytes, more than the 4096 that are read"},
 		{malformed(), "malformed: slice bounds out of range"},
 		{unlinked, "no .gnu_debuglink"},
 		{device, "open /dev/zero: not a regular file"},
 		{long, "/proc/kallsyms: bufio.Scanner: token too long"},
 		{filetest.With(t, 0, watch), "eventfd: too many open files"},
 		{filetest.With(t, 1, watch), "watch what processes map: perf_event_open: too many open files"},
-		{stuck.Close(), "symbols: a file system does not answer"},
+		{stuck.close(), "symbols: a file system does not answer"},
 	} {
 		if test.err == nil || test.err.Error() != test.want {
 			t.Errorf("%v, want %s", test.err, test.want)

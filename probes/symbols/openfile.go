@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -28,16 +29,26 @@ func (m mapping) key() fileKey { return fileKey{m.file, strings.TrimSuffix(m.nam
 // openFile is a file that some process maps. path and roots are where to look for a debug file.
 type openFile struct {
 	id     fileKey
+	user   uint32 // of the process for which it was opened
 	reader io.ReaderAt
 	closer io.Closer
+	mark   mark
 	path   string
 	roots  []string
-	image  *image
-	failed bool // it is not an ELF file
 	used   *list.Element
+	// What follows belongs to the worker.
+	image  *image
+	holder *holder
+	failed bool // it is not an ELF file
 }
 
-// Unread returns which files have parts that were too large to read, so that frames have no names.
+// mark identifies what is in a file: the owner can set all of it but the last.
+type mark struct {
+	device, inode           uint64
+	size, modified, changed int64
+}
+
+// Unread returns which files have parts that cost too much, so that frames have no names.
 func (p *Processes) Unread() []string {
 	p.unread.mu.Lock()
 	defer p.unread.mu.Unlock()
@@ -48,44 +59,124 @@ func (p *Processes) Unread() []string {
 type unread struct {
 	mu    sync.Mutex
 	lines []string
+	users map[uint32]int
+	files uint64
+	// left are the parts that were left of files, and order the same, the first one in front.
+	left  map[mark]parts
+	order []mark
 }
 
-// maxUnread limits the notes.
-const maxUnread = 8
+// Limits of the notes, of those about the files of one user, and of the files that are remembered.
+const (
+	maxUnread    = 16
+	maxUnreadOne = 4
+	maxLeft      = 4096
+)
 
-func (u *unread) note(name string, err error) {
+// note notes what was left of a file.
+func (u *unread) note(user uint32, name string, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		name = strconv.Quote(name)
+	}
 	line := fmt.Sprintf("%s: %s", name, strings.ReplaceAll(err.Error(), "\n", ", "))
-	if len(u.lines) < maxUnread && !slices.Contains(u.lines, line) {
+	if len(u.lines) < maxUnread && u.users[user] < maxUnreadOne && !slices.Contains(u.lines, line) {
 		u.lines = append(u.lines, line)
+		u.users[user]++
 	}
 }
 
-// open opens the file of a mapping: through the mapping itself, which is exact, or by its path in the process' file system.
-func (p *Processes) open(pid int, m mapping) *openFile {
-	path := m.key().path
-	of := &openFile{id: m.key(), path: path, roots: p.rootsOf(pid)}
-	f, err := openMapped(pid, m.start, m.end)
-	for _, root := range of.roots {
-		if err == nil || !strings.HasPrefix(path, "/") {
-			break
-		}
-		if f, err = openRegular(root, path, true); err == nil && !isFile(f, m.file) {
-			f.Close()
-			f, err = nil, errors.New("another file")
-		}
+// remember remembers which parts of a file were left.
+func (u *unread) remember(m mark, what parts) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, known := u.left[m]; !known {
+		u.files++
+		u.order = append(u.order, m)
 	}
+	u.left[m] = what
+	if len(u.order) > maxLeft {
+		delete(u.left, u.order[0])
+		u.order = slices.Delete(u.order, 0, 1)
+	}
+}
+
+func (u *unread) partsOf(m mark) parts {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.left[m]
+}
+
+// opened is a file, and what identifies its content.
+type opened struct {
+	*os.File
+	mark mark
+}
+
+func (o *opened) Size() int64 { return o.mark.size }
+
+// open opens the file of a mapping of a process: through the mapping itself, which is exact, or by its path in the process' file system. It is nil if
+// that fails. Only the worker calls it.
+func (p *Processes) open(pid int, m mapping) *openFile {
+	p.mu.Lock()
+	of, roots, user := p.files[m.key()], p.rootsOf(pid), p.userOf(pid)
+	delete(p.pending, m.key())
+	p.mu.Unlock()
+	if of != nil {
+		return of
+	}
+	path := m.key().path
+	f, err := proc.Ask(&p.asked, user, func() (*opened, error) {
+		f, err := openMapped(pid, m.start, m.end)
+		for _, root := range roots {
+			if err == nil || !strings.HasPrefix(path, "/") {
+				break
+			}
+			if f, err = openRegular(root, path, true); err == nil && !isFile(f, m.file) {
+				f.Close()
+				f, err = nil, errors.New("another file")
+			}
+		}
+		return identified(f, err)
+	})
 	if err != nil {
 		return nil
 	}
-	of.reader, of.closer = f, f
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of = &openFile{id: m.key(), user: user, reader: f, closer: f, mark: f.mark, path: path, roots: roots}
+	p.keep(of)
+	return of
+}
+
+// identified adds what identifies a file.
+func identified(f *os.File, err error) (*opened, error) {
+	if err != nil {
+		return nil, err
+	}
+	m, err := markOf(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &opened{f, m}, nil
+}
+
+// keep adds an open file. If there are too many, the user with the most loses the one that was not used for the longest time.
+func (p *Processes) keep(of *openFile) {
 	p.files[of.id] = of
 	of.used = p.recent.PushBack(of)
+	p.filesOf[of.user]++
 	for p.recent.Len() > maxFiles {
-		p.forget(p.recent.Front().Value.(*openFile))
+		var victim *openFile
+		for at := p.recent.Front(); at != nil; at = at.Next() {
+			if o := at.Value.(*openFile); o != of && (victim == nil || p.filesOf[o.user] > p.filesOf[victim.user]) {
+				victim = o
+			}
+		}
+		p.forget(victim)
 	}
-	return of
 }
 
 // rootsOf returns where the process' file system may be seen: through it, if it has ended through its parents, and ours.
@@ -103,86 +194,121 @@ func (p *Processes) rootsOf(pid int) []string {
 	return append(roots, "/")
 }
 
+// forget forgets a file. The worker closes it.
 func (p *Processes) forget(of *openFile) {
 	p.recent.Remove(of.used)
 	delete(p.files, of.id)
-	p.unload(of)
-	of.closer.Close()
-}
-
-func (p *Processes) unload(of *openFile) {
-	if of.image != nil {
-		p.loaded -= of.image.size()
-		of.image.close()
-		of.image = nil
+	if p.filesOf[of.user]--; p.filesOf[of.user] == 0 {
+		delete(p.filesOf, of.user)
+	}
+	if p.forgotten = append(p.forgotten, of); len(p.forgotten) == 1 {
+		p.turns.add(of.user, nil, p.tidy)
 	}
 }
 
-// image returns the symbols of the file of a mapping, or nil.
-func (p *Processes) image(pid int, m mapping) *image {
-	of := p.files[m.key()]
-	if of == nil {
-		if of = p.open(pid, m); of == nil {
-			return nil
+// tidy closes forgotten files. A file that cannot be closed yet, as too much of its user was not answered, waits.
+func (p *Processes) tidy() {
+	p.mu.Lock()
+	files, pids := p.forgotten, p.unmapped
+	p.forgotten, p.unmapped = nil, nil
+	p.mu.Unlock()
+	for _, pid := range pids {
+		p.forgetMap(pid)
+	}
+	var waiting []*openFile
+	for _, of := range files {
+		p.unload(of)
+		if err := p.closeFile(of.user, of.closer); errors.Is(err, proc.ErrNotAsked) {
+			waiting = append(waiting, of)
 		}
 	}
-	p.recent.MoveToBack(of.used)
-	p.load(of)
+	if len(waiting) > 0 {
+		p.mu.Lock()
+		p.forgotten = append(p.forgotten, waiting...)
+		p.mu.Unlock()
+	}
+}
+
+// closeFile closes a file, which FUSE may never answer.
+func (p *Processes) closeFile(user uint32, c io.Closer) error {
+	_, err := proc.Ask(&p.asked, user, func() (struct{}, error) { return struct{}{}, c.Close() })
+	return err
+}
+
+// unload drops the symbols of a file.
+func (p *Processes) unload(of *openFile) {
+	im := of.image
+	if im == nil {
+		return
+	}
+	of.image = nil
+	p.budget.grow(of.holder, -of.holder.bytes)
+	for _, c := range im.closers {
+		_ = p.closeFile(of.user, c)
+	}
+}
+
+// load returns the symbols of a file for a user, or nil.
+func (p *Processes) load(of *openFile, user uint32) *image {
+	if of.failed {
+		return nil
+	}
+	if of.image == nil {
+		p.read(of, user)
+	}
+	if of.image != nil {
+		p.budget.use(of.holder)
+		for _, s := range of.image.sources {
+			s.user = user
+		}
+	}
 	return of.image
 }
 
-// load reads the symbols of a file, and drops others if there are too many.
-func (p *Processes) load(of *openFile) {
-	if of.image != nil || of.failed {
-		return
+// read reads the symbols of a file.
+func (p *Processes) read(of *openFile, user uint32) {
+	of.holder = &holder{user: user, drop: func() { p.unload(of) }}
+	c := &cost{grow: func(n int) { p.budget.grow(of.holder, n) }, stopped: &p.stopped}
+	in := &source{r: of.reader, ask: &p.asked, user: user, cost: c}
+	open := func(root, path string) (debugFile, error) {
+		return proc.Ask(&p.asked, user, func() (debugFile, error) {
+			f, err := openRegular(root, path, true)
+			o, err := identified(f, err)
+			if err != nil {
+				return nil, err
+			}
+			return o, nil
+		})
 	}
-	im, unread, err := readImage(of.reader, of.path, of.roots)
+	im, left, unread, err := readImage(in, of.path, of.roots, open, p.unread.partsOf(of.mark))
 	if err != nil {
-		of.failed = true
-		if errors.Is(err, errTooMuch) {
-			p.unread.note(of.path, err)
+		p.budget.grow(of.holder, -of.holder.bytes)
+		if of.failed = isCostly(err) || errors.Is(err, errNoELF); isCostly(err) {
+			p.leave(of, 0, err)
 		}
 		return
 	}
 	if of.image = im; unread != nil {
-		p.unread.note(of.path, unread)
-	}
-	p.loaded += of.image.size()
-	p.shrink(of, nil)
-}
-
-// shrink drops the least recently used symbols, and maps of compilers, if they need too much memory, except these.
-func (p *Processes) shrink(file *openFile, m *writtenMap) {
-	for pid, other := range p.maps {
-		if p.loaded > maxLoaded && other != m {
-			p.forgetMap(pid)
-		}
-	}
-	for at := p.recent.Front(); at != nil && p.loaded > maxLoaded; at = at.Next() {
-		if other := at.Value.(*openFile); other != file {
-			p.unload(other)
-		}
+		p.leave(of, left, unread)
 	}
 }
 
-// vdsoFile is the key of the code that the kernel maps into each process.
-var vdsoFile = fileKey{path: "[vdso]"}
+// leave notes what was left of a file.
+func (p *Processes) leave(of *openFile, what parts, why error) {
+	p.unread.note(of.user, of.path, why)
+	p.unread.remember(of.mark, what)
+}
 
 // vdso returns our own vdso. Each process' vdso of the same size is equal: it comes from the same kernel.
 func (p *Processes) vdso(size uint64) *image {
-	of := p.files[vdsoFile]
-	if of == nil {
-		of = &openFile{id: vdsoFile, path: vdsoFile.path, closer: io.NopCloser(nil)}
+	if p.ownVDSO == nil {
 		data := ownVDSO()
-		if uint64(len(data)) != size {
-			return nil
-		}
-		of.reader = bytes.NewReader(data)
-		p.files[vdsoFile] = of
-		of.used = p.recent.PushBack(of)
+		p.ownVDSO = &openFile{reader: bytes.NewReader(data), closer: io.NopCloser(nil), mark: mark{size: int64(len(data))}, path: "[vdso]"}
 	}
-	p.load(of)
-	return of.image
+	if uint64(p.ownVDSO.mark.size) != size {
+		return nil
+	}
+	return p.load(p.ownVDSO, 0)
 }
 
 func ownVDSO() []byte {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-
-	"trace/probes/proc"
 )
 
 // file identifies a file that processes map.
@@ -29,17 +27,6 @@ type mapping struct {
 
 // bytes estimates its memory.
 func (m mapping) bytes() int { return 112 + len(m.name) }
-
-// withCode returns the mappings that have code.
-func withCode(all []proc.Mapping, now uint64) []mapping {
-	var code []mapping
-	for _, m := range all {
-		if m.Executable() {
-			code = append(code, mapping{start: m.Start, end: m.End, offset: m.Offset, file: file{m.Major, m.Minor, m.Inode}, name: m.Path, since: now, there: true})
-		}
-	}
-	return code
-}
 
 // change is a note of the kernel about a process: a record of perf_event_open(2).
 type change struct {

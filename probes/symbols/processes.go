@@ -6,8 +6,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"trace/probes/proc"
 )
 
 // Processes knows what processes map, and names the addresses there, even of ended processes. The kernel reports each new mapping with
@@ -15,99 +18,135 @@ import (
 //
 // Files are opened when they are first mapped, through the process, which may have another file system. They stay open, so their symbols
 // are available after they were deleted or the file system is gone.
+//
+// What may take long is done by one goroutine, the worker, in turns by user, and what may never end is asked for (package proc). It reads files and
+// keeps their tables; nothing waits for it but [Processes.Frames], until its context ends. The rest is guarded by mu, which nobody holds for long.
 type Processes struct {
 	changes   *changes
 	unwatched error
-	stopped   sync.WaitGroup
+	running   sync.WaitGroup
+	stopped   atomic.Bool
+	over      chan struct{} // closed when nothing is named from then on
+	asked     proc.Questions
+	turns     *turns
+	unread    unread
 
 	mu     sync.Mutex
 	spaces map[int]*space
 	ended  *list.List // *space, the one that ended first in front
 	files  map[fileKey]*openFile
 	recent *list.List // *openFile, the one that was not used for the longest time in front
-	loaded int        // bytes that the symbols of all files and the maps of compilers take
-	maps   map[int]*writtenMap
-	mapped int // bytes that all mappings take
-	unread unread
+	// filesOf is how many of them are of a user, and pending will be opened. The worker closes those that were forgotten, and forgets what
+	// compilers have written of unmapped processes.
+	filesOf   map[uint32]int
+	pending   map[fileKey]bool
+	forgotten []*openFile
+	unmapped  []int
+	// mapped is how many bytes the spaces of all processes take, and mappedOf how many the spaces of a user's processes.
+	mapped   int
+	mappedOf map[uint32]int
 	// inUse returns the processes whose stacks may still be looked up: of other processes nothing is kept after their end. sweep is how
 	// many must have ended before it is called.
 	inUse func() (map[int]bool, error)
 	sweep int
+
+	// Of the worker.
+	budget  budget
+	maps    map[int]*writtenMap
+	ownVDSO *openFile
+	warm    []*image // that have just been used
 }
 
 // Limits of what is kept.
 const (
-	maxEnded       = 8192      // processes that have ended
-	maxFiles       = 1024      // open files
-	maxLoaded      = 256 << 20 // bytes of symbols; what was not used for the longest time is read again
-	maxMapped      = 8192      // mappings of one process, including old and removed ones
-	maxMappedBytes = 128 << 20 // of the mappings of all
-	fewMapped      = 64        // mappings that a process keeps even if all have too many
-	maxBegins      = 256       // of one process
-	maxGenerations = 64        // of forks without an exec
-	leastSweep     = 256       // ended processes before unused ones are dropped
+	maxEnded       = 8192     // processes that have ended
+	maxFiles       = 1024     // open files
+	maxMapped      = 8192     // mappings of one process, including old and removed ones
+	maxMappedBytes = 16 << 20 // of what processes map
+	fewMapped      = 64       // mappings that a process keeps even if all have too many
+	maxBegins      = 256      // of one process
+	maxGenerations = 64       // of forks without an exec
+	leastSweep     = 256      // ended processes before unused ones are dropped
 )
 
-// OpenProcesses begins to watch all processes, as far as this process may. inUse returns the ended processes whose stacks may still be
-// looked up.
-func OpenProcesses(inUse func() (map[int]bool, error)) (*Processes, error) {
-	p := newProcesses()
+// openProcesses begins to watch all processes, as far as this process may. inUse returns the ended processes whose stacks may still be
+// looked up. share is which part of the time may be spent on names.
+func openProcesses(inUse func() (map[int]bool, error), share float64, kernel *atomic.Int64) (*Processes, error) {
+	p := newProcesses(share, kernel)
 	p.inUse = inUse
 	var err error
 	p.changes, err = watchChanges()
 	switch {
 	case err == nil:
-		p.stopped.Go(p.watch)
+		p.running.Go(p.watch)
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
 		p.changes, p.unwatched = &changes{wake: -1}, err
 	default:
 		return nil, err
 	}
-	p.stopped.Go(p.readAll)
+	p.running.Go(p.work)
+	p.running.Go(p.readAll)
 	return p, nil
 }
 
-func newProcesses() *Processes {
+func newProcesses(share float64, kernel *atomic.Int64) *Processes {
 	return &Processes{
 		spaces: map[int]*space{}, ended: list.New(), files: map[fileKey]*openFile{}, recent: list.New(), maps: map[int]*writtenMap{},
-		sweep: leastSweep,
+		filesOf: map[uint32]int{}, pending: map[fileKey]bool{}, mappedOf: map[uint32]int{}, over: make(chan struct{}),
+		sweep: leastSweep, turns: newTurns(share), budget: newBudget(kernel), unread: unread{users: map[uint32]int{}, left: map[mark]parts{}},
 	}
+}
+
+// work does what may take long.
+func (p *Processes) work() {
+	p.turns.run()
+	p.tidy()
 }
 
 // closePatience is how long Close waits for a file system that does not answer.
 const closePatience = 2 * time.Second
 
-// Close ends the watching.
-func (p *Processes) Close() error {
+// errNoAnswer means that Close did not wait for all that it has to close.
+var errNoAnswer = errors.New("symbols: a file system does not answer")
+
+// close ends the watching.
+func (p *Processes) close() error {
+	p.stopped.Store(true)
+	close(p.over)
 	p.changes.stop()
+	p.turns.end()
 	closed := make(chan error, 1)
 	go func() {
-		p.stopped.Wait()
+		p.running.Wait()
 		p.mu.Lock()
-		defer p.mu.Unlock()
 		for p.recent.Len() > 0 {
 			p.forget(p.recent.Front().Value.(*openFile))
 		}
+		p.mu.Unlock()
+		p.tidy()
 		closed <- p.changes.close()
 	}()
 	select {
 	case err := <-closed:
 		return err
 	case <-time.After(closePatience):
-		return errors.New("symbols: a file system does not answer")
+		return errNoAnswer
 	}
 }
 
 // Lost returns how many notes of the kernel were lost: mappings in these are known only from /proc.
-func (p *Processes) Lost() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.changes.lost
-}
+func (p *Processes) Lost() uint64 { return p.changes.lost.Load() }
 
 // Unwatched returns why the kernel does not report mappings, nil if it does. Without the privilege for it, mappings come only from /proc,
 // and ended processes have none.
 func (p *Processes) Unwatched() error { return p.unwatched }
+
+// bytes returns how much memory names take, without the kernel's.
+func (p *Processes) bytes() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.budget.loaded.Load() + int64(p.mapped)
+}
 
 // watch reads the kernel's notes at once: a process that ends soon cannot be asked for its files later.
 func (p *Processes) watch() {
@@ -121,19 +160,19 @@ func (p *Processes) watch() {
 func (p *Processes) drain() {
 	p.changes.read(p.apply)
 	if p.ended.Len() >= p.sweep {
-		p.letGo()
+		p.sweep = max(leastSweep, 2*p.ended.Len())
+		p.turns.add(0, nil, p.letGo)
 	}
 }
 
 // letGo drops ended processes whose stacks cannot be looked up, and the files that no other process maps.
 func (p *Processes) letGo() {
-	used := map[int]bool{}
-	if p.inUse != nil {
-		var err error
-		if used, err = p.inUse(); err != nil {
-			return // the next end tries again
-		}
+	used, err := p.inUse() // it may take long
+	if err != nil {
+		return // another end tries again
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	kept := map[*space]bool{}
 	for _, s := range p.spaces {
 		if s.ended != nil && !used[s.pid] {
@@ -146,7 +185,7 @@ func (p *Processes) letGo() {
 			}
 		}
 	}
-	mapped := map[fileKey]bool{vdsoFile: true}
+	mapped := map[fileKey]bool{}
 	for _, s := range p.spaces {
 		if !kept[s] {
 			p.drop(s)
@@ -167,11 +206,12 @@ func (p *Processes) letGo() {
 // drop drops a process. Processes that were forked from it keep its mappings.
 func (p *Processes) drop(s *space) {
 	p.revive(s)
-	for _, m := range s.mappings {
-		p.mapped -= m.bytes()
-	}
+	p.grow(s, -s.bytes)
+	s.gone = true
 	delete(p.spaces, s.pid)
-	p.forgetMap(s.pid)
+	if p.unmapped = append(p.unmapped, s.pid); len(p.unmapped) == 1 {
+		p.turns.add(s.counted, nil, p.tidy)
+	}
 }
 
 // readAll reads what processes mapped before.
@@ -186,58 +226,74 @@ func (p *Processes) readAll() {
 		}
 		if pid, err := strconv.Atoi(filepath.Base(name)); err == nil {
 			p.mu.Lock()
-			p.space(pid)
+			s := p.space(pid)
 			p.mu.Unlock()
+			p.readMaps(s)
 		}
 	}
 }
 
-// space returns the space of a process, and reads it if it is new.
+// space returns the space of a process. A new one has to be read.
 func (p *Processes) space(pid int) *space {
 	s := p.spaces[pid]
 	if s == nil {
 		s = &space{pid: pid}
 		p.spaces[pid] = s
-		p.readMaps(s)
+		s.readStatus()
+		p.grow(s, spaceBytes)
 	}
 	return s
+}
+
+// found returns the space of a process, and has it read if it is new.
+func (p *Processes) found(pid int) *space {
+	s := p.spaces[pid]
+	if s == nil {
+		s = p.space(pid)
+		p.turns.add(s.user(), nil, func() { p.readMaps(s) })
+	}
+	return s
+}
+
+// userOf returns the user of a process.
+func (p *Processes) userOf(pid int) uint32 {
+	if s := p.spaces[pid]; s != nil {
+		return s.user()
+	}
+	s := &space{pid: pid}
+	s.readStatus()
+	return s.user()
 }
 
 // apply applies a change.
 func (p *Processes) apply(c change) {
 	switch c.kind {
 	case recordMmap2:
-		s := p.spaces[int(c.pid)]
-		if s == nil {
-			s = p.space(int(c.pid))
-		}
+		s := p.found(int(c.pid))
 		if c.mapping.end > c.mapping.start {
 			p.add(s, c.mapping)
 		}
 	case recordComm:
 		if c.exec {
-			s := p.space(int(c.pid))
+			s := p.found(int(c.pid))
 			s.generation = 0
-			s.begin(begin{time: c.time})
+			p.begin(s, begin{time: c.time})
 		}
 	case recordFork:
 		if c.pid == c.ppid { // a thread
 			return
 		}
-		parent := p.space(int(c.ppid))
-		s := p.spaces[int(c.pid)]
-		if s == nil {
-			s = &space{pid: int(c.pid)}
-			p.spaces[s.pid] = s
-		}
+		parent := p.found(int(c.ppid))
+		s := p.space(int(c.pid))
+		s.read = max(s.read, 1) // it has what its parent has
 		p.revive(s)
 		if s.generation = parent.generation + 1; s.generation < maxGenerations {
-			s.begin(begin{c.time, parent})
+			p.begin(s, begin{c.time, parent})
 			return
 		}
 		s.generation = 0
-		s.begin(begin{time: c.time})
-		p.readMaps(s)
+		p.begin(s, begin{time: c.time})
+		p.turns.add(s.user(), nil, func() { p.readMaps(s) })
 	case recordExit:
 		if s := p.spaces[int(c.pid)]; s != nil && c.pid == c.tid {
 			p.end(s)

@@ -3,9 +3,13 @@ package symbols
 import (
 	"container/list"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"trace/probes/proc"
 )
@@ -30,6 +34,27 @@ type space struct {
 	}
 	// generation is how many forks without an exec have led to it.
 	generation int
+	// bytes that it takes, counted for a user; gone means that they are no longer.
+	bytes   int
+	counted uint32
+	gone    bool
+}
+
+// Estimates of the memory of a space, and of a begin.
+const (
+	spaceBytes = 512
+	beginBytes = 32
+)
+
+// nobodyKnows is the user of a process that has ended before anybody looked.
+const nobodyKnows = ^uint32(0)
+
+// user returns for whom the process is read.
+func (s *space) user() uint32 {
+	if s.owner.ok {
+		return uint32(s.owner.uid)
+	}
+	return nobodyKnows
 }
 
 // begin of a period in a process' life. parent is the process that it was forked from, nil for an exec.
@@ -51,17 +76,25 @@ func (s *space) parent(ever bool) (parent *space) {
 
 // readMaps adds what a process maps now, unless it has ended.
 func (p *Processes) readMaps(s *space) {
-	s.read = BootClock()
-	all, err := proc.Mappings(s.pid)
+	now := BootClock()
+	p.mu.Lock()
+	user := s.user()
+	p.mu.Unlock()
+	all, err := proc.Ask(&p.asked, user, func() ([]mapping, error) { return codeOf(s.pid, now) })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.read = max(now, 1)
+	if s.gone {
+		return
+	}
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) && s.ended == nil {
 			p.end(s)
 		}
-		return // it ends
+		return // it ends, or does not answer
 	}
 	s.readStatus()
-	now := s.read
-	for _, m := range withCode(all, now) {
+	for _, m := range all {
 		if known, ok := s.covering(m.start, s.life(now), now); ok && known.end == m.end && known.file == m.file && known.offset == m.offset {
 			continue
 		}
@@ -69,33 +102,89 @@ func (p *Processes) readMaps(s *space) {
 	}
 }
 
-// add adds a mapping and opens its file.
+// codeOf returns the mappings of a process that have code, at most as many as are kept.
+func codeOf(pid int, now uint64) ([]mapping, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readCode(f, now)
+}
+
+// readCode returns the mappings with code of a file like /proc/PID/maps. Names that many of them have are kept once.
+func readCode(r io.Reader, now uint64) (code []mapping, err error) {
+	names, size := map[string]string{}, 0
+	for m, err := range proc.EachMapping(r) {
+		if err != nil || len(code) >= maxMapped || size > maxMappedBytes/4 {
+			return code, err
+		}
+		if !m.Executable() {
+			continue
+		}
+		name, known := names[m.Path]
+		if !known {
+			name = strings.Clone(m.Path)
+			names[name], size = name, size+len(name)
+		}
+		code = append(code, mapping{start: m.Start, end: m.End, offset: m.Offset, file: file{m.Major, m.Minor, m.Inode}, name: name, since: now, there: true})
+	}
+	return code, nil
+}
+
+// grow counts bytes of a space.
+func (p *Processes) grow(s *space, bytes int) {
+	if user := s.user(); user != s.counted {
+		p.mappedOf[s.counted] -= s.bytes
+		p.mappedOf[user] += s.bytes
+		if p.mappedOf[s.counted] == 0 {
+			delete(p.mappedOf, s.counted)
+		}
+		s.counted = user
+	}
+	s.bytes, p.mapped = s.bytes+bytes, p.mapped+bytes
+	if p.mappedOf[s.counted] += bytes; p.mappedOf[s.counted] == 0 {
+		delete(p.mappedOf, s.counted)
+	}
+}
+
+// crowded reports whether there is too much of all processes, and this one's user has more than a fair part of it.
+func (p *Processes) crowded(s *space) bool {
+	return p.mapped > maxMappedBytes && p.mappedOf[s.counted] >= maxMappedBytes/max(len(p.mappedOf), 1)
+}
+
+// add adds a mapping and has its file opened.
 func (p *Processes) add(s *space, m mapping) {
 	// A compiler may map its code again and again, and a process may do so to fill our memory.
-	if n := len(s.mappings); n >= maxMapped || n > fewMapped && p.mapped > maxMappedBytes {
+	if n := len(s.mappings); n >= maxMapped || n > fewMapped && p.crowded(s) {
 		p.cut(s, n/2)
 	}
 	s.mappings = append(s.mappings, m)
-	p.mapped += m.bytes()
-	if m.file.inode != 0 && p.files[m.key()] == nil {
-		p.open(s.pid, m)
+	p.grow(s, m.bytes())
+	if m.file.inode == 0 || p.files[m.key()] != nil || p.pending[m.key()] {
+		return
+	}
+	if p.turns.add(s.user(), nil, func() { p.open(s.pid, m) }) {
+		p.pending[m.key()] = true
 	}
 }
 
 // cut drops the first n mappings of a process.
 func (p *Processes) cut(s *space, n int) {
 	for _, m := range s.mappings[:n] {
-		p.mapped -= m.bytes()
+		p.grow(s, -m.bytes())
 	}
 	s.mappings = slices.Delete(s.mappings, 0, n)
 }
 
 // begin notes that a period in the life of a process begins.
-func (s *space) begin(b begin) {
-	if len(s.begins) >= maxBegins {
-		s.begins = slices.Delete(s.begins, 0, maxBegins/2)
+func (p *Processes) begin(s *space, b begin) {
+	if n := len(s.begins); n >= maxBegins || n > 1 && p.crowded(s) {
+		s.begins = slices.Delete(s.begins, 0, n/2)
+		p.grow(s, -n/2*beginBytes)
 	}
 	s.begins = append(s.begins, b)
+	p.grow(s, beginBytes)
 	s.readStatus()
 }
 

@@ -3,10 +3,8 @@
 package symbols
 
 import (
-	"cmp"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/ianlancetaylor/demangle"
@@ -44,44 +42,6 @@ func (f Frame) String() string {
 		text += fmt.Sprintf(" %s:%d", path.Base(f.File), f.Line)
 	}
 	return text
-}
-
-// symbol is a function.
-type symbol struct {
-	start, size uint64 // size 0: up to the next one
-	name        string
-	rank        int // the highest wins among names for one address
-}
-
-// table is a sorted list of functions.
-type table []symbol
-
-// newTable sorts symbols by address, and keeps one for each address.
-func newTable(all []symbol) table {
-	slices.SortStableFunc(all, func(a, b symbol) int { return cmp.Or(cmp.Compare(a.start, b.start), -cmp.Compare(a.rank, b.rank)) })
-	return slices.Clip(slices.CompactFunc(all, func(a, b symbol) bool { return a.start == b.start }))
-}
-
-// find returns the function of an address.
-func (t table) find(address uint64) (symbol, bool) {
-	i, exact := slices.BinarySearchFunc(t, address, func(s symbol, a uint64) int { return cmp.Compare(s.start, a) })
-	if !exact {
-		i--
-	}
-	if i < 0 {
-		return symbol{}, false
-	}
-	s := t[i]
-	if s.size != 0 && address-s.start >= s.size {
-		// A function may be inside another one, as in assembly code.
-		for j := i - 1; j >= 0 && j > i-8; j-- {
-			if o := t[j]; o.size != 0 && address-o.start < o.size {
-				return o, true
-			}
-		}
-		return symbol{}, false
-	}
-	return s, true
 }
 
 // readable demangles the name of a function of C++ or Rust.

@@ -17,8 +17,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"trace/probes/proc"
 )
 
 const kallsyms = `ffffffff81000000 T _stext
@@ -167,7 +165,9 @@ func TestImage(t *testing.T) {
 			im := openImage(t, file, "/", ".")
 			for p, want := range want {
 				f := Frame{Address: p.address}
-				im.frame(&f, p.address, p.returned)
+				if err := im.frame(&f, p.address, p.returned); err != nil {
+					t.Error(err)
+				}
 				if got := f.String(); got != want {
 					t.Errorf("%#x: %s, want %s", p.address, got, want)
 				}
@@ -192,11 +192,15 @@ func openImage(t *testing.T, name string, roots ...string) *image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	im, _, err := readImage(f, path, roots)
+	im, _, _, err := imageOf(f, path, roots)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { im.close(); f.Close() })
+	t.Cleanup(func() {
+		for _, c := range append(im.closers, f) {
+			c.Close()
+		}
+	})
 	return im
 }
 
@@ -204,7 +208,7 @@ func openImage(t *testing.T, name string, roots ...string) *image {
 func TestDebugFileByBuildID(t *testing.T) {
 	root := t.TempDir()
 	im := openImage(t, "tiny.stripped", root)
-	if len(im.symbols) != 0 {
+	if len(im.symbols.all) != 0 {
 		t.Fatalf("a stripped file has symbols: %v", im.symbols)
 	}
 	id, err := exec.Command("sh", "-c", "readelf -n testdata/tiny | sed -n 's/.*Build ID: //p'").Output()
@@ -217,7 +221,7 @@ func TestDebugFileByBuildID(t *testing.T) {
 		t.Fatal(err)
 	}
 	copyFile(t, "testdata/tiny.debug", path)
-	if im = openImage(t, "tiny.stripped", root); len(im.symbols) != 4 || im.lines == nil {
+	if im = openImage(t, "tiny.stripped", root); len(im.symbols.all) != 4 || im.lines == nil {
 		t.Errorf("symbols %v, lines %v", im.symbols, im.lines != nil)
 	}
 	own, err := os.Executable()
@@ -225,8 +229,8 @@ func TestDebugFileByBuildID(t *testing.T) {
 		t.Fatal(err)
 	}
 	copyFile(t, own, path)
-	if im = openImage(t, "tiny.stripped", root); len(im.symbols) != 0 {
-		t.Errorf("the debug file of another program was used: %d symbols", len(im.symbols))
+	if im = openImage(t, "tiny.stripped", root); len(im.symbols.all) != 0 {
+		t.Errorf("the debug file of another program was used: %d symbols", len(im.symbols.all))
 	}
 }
 
@@ -242,15 +246,22 @@ func copyFile(t *testing.T, from, to string) {
 }
 
 func TestTable(t *testing.T) {
-	symbols := newTable([]symbol{
-		{start: 30, size: 10, name: "c"}, {start: 10, size: 5, name: "__a", rank: 1}, {start: 10, size: 5, name: "a", rank: 2},
-		{start: 20, size: 0, name: "b"}, {start: 100, size: 50, name: "outer"}, {start: 110, size: 2, name: "inner"},
-	})
+	names, all := "\x00", []symbol{}
+	for _, f := range []struct {
+		start uint64
+		size  uint32
+		name  string
+	}{{30, 10, "c"}, {10, 5, "__a"}, {10, 5, "a"}, {20, 0, "b"}, {100, 50, "outer"}, {110, 2, "inner"}, {100, 0, "$x"}, {120, 0, "$d"}} {
+		all = append(all, symbol{f.start, uint32(len(names)), f.size})
+		names += f.name + "\x00"
+	}
+	symbols := table{all: all, names: []*io.SectionReader{io.NewSectionReader(strings.NewReader(names), 0, int64(len(names)))}}
+	symbols.sort(testCost())
 	for address, want := range map[uint64]string{
-		9: "", 10: "a", 14: "a", 15: "", 20: "b", 29: "b", 30: "c", 40: "", 105: "outer", 111: "inner", 112: "outer", 150: "",
+		9: "", 10: "a", 14: "a", 15: "", 20: "b", 29: "b", 30: "c", 40: "", 105: "outer", 111: "inner", 112: "outer", 125: "outer", 150: "",
 	} {
-		if got, ok := symbols.find(address); ok != (want != "") || got.name != want {
-			t.Errorf("%d: %q, want %q", address, got.name, want)
+		if _, got, ok, err := symbols.find(address); ok != (want != "") || got != want || err != nil {
+			t.Errorf("%d: %q, want %q, %v", address, got, want, err)
 		}
 	}
 }
@@ -271,23 +282,23 @@ func TestReadable(t *testing.T) {
 }
 
 func TestMappingsWithCode(t *testing.T) {
-	all, err := proc.ReadMappings(strings.NewReader("1000-2000 rw-p 00000000 00:00 0 \n7f1e2a000000-7f1e2a022000 r-xp 00026000 fe:01 1234 /usr/lib/x y (deleted)\n"))
+	got, err := readCode(strings.NewReader("1000-2000 rw-p 00000000 00:00 0 \n7f1e2a000000-7f1e2a022000 r-xp 00026000 fe:01 1234 /usr/lib/x y (deleted)\n"), 7)
 	want := []mapping{{start: 0x7f1e2a000000, end: 0x7f1e2a022000, offset: 0x26000, file: file{0xfe, 1, 1234}, name: "/usr/lib/x y (deleted)", since: 7, there: true}}
-	if got := withCode(all, 7); err != nil || !reflect.DeepEqual(got, want) {
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
 func TestPerfMap(t *testing.T) {
-	m, err := readPerfMap(strings.NewReader("1000 100 old\n2000 10 LazyCompile:~f /a b.js:1\n1000 80 new\n\nnonsense\n3000 0 empty\n0x4000 0x10 hex\n"))
+	m, err := readPerfMap(strings.NewReader("1000 100 old\n2000 10 LazyCompile:~f /a b.js:1\n1000 80 new\n\nnonsense\n3000 0 empty\n0x4000 0x10 hex\n"), testCost())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for address, want := range map[uint64]string{
 		0x1000: "new", 0x107f: "new", 0x1080: "old", 0x1100: "", 0x2005: "LazyCompile:~f /a b.js:1", 0x3000: "", 0x400f: "hex",
 	} {
-		if got, ok := m.find(address); got.name != want || ok != (want != "") {
-			t.Errorf("%#x: %q, want %q", address, got.name, want)
+		if _, got, ok := m.find(address); got != want || ok != (want != "") {
+			t.Errorf("%#x: %q, want %q", address, got, want)
 		}
 	}
 }
@@ -355,7 +366,7 @@ func TestParseChange(t *testing.T) {
 
 // A child's functions have their names, after its end as well, and after its file is gone.
 func TestProcesses(t *testing.T) {
-	p, err := OpenProcesses(nil)
+	p, err := NewNames(1).Processes(func() (map[int]bool, error) { return nil, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +407,7 @@ func TestProcesses(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	got := p.Frames(t.Context(), cmd.Process.Pid, BootClock(), []uint64{tinyTwice + 52, tinyCaller + 28, tinyBegin + 39, 0x7000})
+	got, _ := p.Frames(t.Context(), cmd.Process.Pid, BootClock(), []uint64{tinyTwice + 52, tinyCaller + 28, tinyBegin + 39, 0x7000})
 	want := []string{"tiny::Thing::twice(int)+52 tiny.cc:5", "caller+28 tiny.cc:24", "begin+39 tiny.cc:34", "0x7000"}
 	for i := range want {
 		if got[i].String() != want[i] {
@@ -407,8 +418,8 @@ func TestProcesses(t *testing.T) {
 
 // What a process maps is not read again for each number that is no address of it, as samples of code without frame pointers hold.
 func TestReadAgain(t *testing.T) {
-	p := newProcesses()
-	p.changes = &changes{wake: -1}
+	p := testProcesses(t)
+	p.running.Go(p.work)
 	pid := os.Getpid()
 	p.Frames(t.Context(), pid, BootClock(), []uint64{1, 2})
 	s := p.spaces[pid]
@@ -428,13 +439,14 @@ func TestReadAgain(t *testing.T) {
 
 // Our own functions have their file, and the vdso's have names.
 func TestOwnFrames(t *testing.T) {
-	p, err := OpenProcesses(nil)
+	p, err := NewNames(1).Processes(func() (map[int]bool, error) { return nil, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
 	pc, _, _, _ := runtime.Caller(0)
-	f := p.Frames(t.Context(), os.Getpid(), BootClock(), []uint64{uint64(pc)})[0]
+	all, _ := p.Frames(t.Context(), os.Getpid(), BootClock(), []uint64{uint64(pc)})
+	f := all[0]
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -443,17 +455,15 @@ func TestOwnFrames(t *testing.T) {
 	if f.Function != "trace/probes/symbols.TestOwnFrames" && (f.Function != "" || f.Module != filepath.Base(own)) {
 		t.Errorf("%+v", f)
 	}
-	p.mu.Lock() // of what is still being read of all processes
-	im := p.vdso(uint64(len(ownVDSO())))
-	p.mu.Unlock()
-	if im == nil || len(im.symbols) == 0 {
+	vdso := testProcesses(t)
+	if im := vdso.vdso(uint64(len(ownVDSO()))); im == nil || len(im.symbols.all) == 0 {
 		t.Error("the vdso has no symbols")
 	}
 }
 
 // Code that no file is behind has the names that its compiler has written down.
 func TestWrittenFrames(t *testing.T) {
-	p, err := OpenProcesses(nil)
+	p, err := NewNames(1).Processes(func() (map[int]bool, error) { return nil, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -469,7 +479,7 @@ func TestWrittenFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Remove(path)
-	got := p.Frames(t.Context(), os.Getpid(), BootClock(), []uint64{at + 20, at + 8})
+	got, _ := p.Frames(t.Context(), os.Getpid(), BootClock(), []uint64{at + 20, at + 8})
 	if got[0].String() != "compiled+4" || got[1].String() != fmt.Sprintf("%#x", at+8) {
 		t.Errorf("%v", got)
 	}
@@ -488,19 +498,19 @@ func FuzzParse(f *testing.F) {
 			}
 			k.Range("a*")
 		}
-		if m, err := readPerfMap(bytes.NewReader(data)); err == nil {
-			for _, s := range m {
-				if got, ok := m.find(s.start); ok && (got.start > s.start || s.start-got.start >= got.size) {
-					t.Fatalf("%+v is not at %#x", got, s.start)
+		c := testCost()
+		if m, err := readPerfMap(bytes.NewReader(data), c); err == nil {
+			for _, f := range m.functions {
+				if start, _, ok := m.find(f.start); ok && start > f.start {
+					t.Fatalf("the function at %#x is not at %#x", start, f.start)
 				}
 			}
 		}
 		for _, kind := range []uint32{recordLost, recordComm, recordExit, recordFork, recordMmap2, 77} {
 			_, _ = parseChange(kind, 0, data)
 		}
-		if im, _, err := readImage(bytes.NewReader(data), "/x", nil); err == nil {
-			im.frame(&Frame{}, 1, true)
-			im.close()
+		if im, _, _, err := imageOf(bytes.NewReader(data), "/x", nil); err == nil {
+			_ = im.frame(&Frame{}, 1, true)
 		}
 	})
 }

@@ -103,3 +103,12 @@ func ownerOf(f *os.File) (uid int, err error) {
 	}
 	return int(st.Uid), nil
 }
+
+// markOf returns what identifies the content of an open file.
+func markOf(f *os.File) (mark, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return mark{}, err
+	}
+	return mark{uint64(st.Dev), st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()}, nil
+}

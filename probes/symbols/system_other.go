@@ -5,12 +5,13 @@ package symbols
 import (
 	"errors"
 	"os"
+	"sync/atomic"
 )
 
 // changes exist on Linux only.
 type changes struct {
 	wake int
-	lost uint64
+	lost atomic.Uint64
 }
 
 func watchChanges() (*changes, error) { return nil, errors.ErrUnsupported }
@@ -31,3 +32,5 @@ func openRegular(string, string, bool) (*os.File, error) { return nil, errors.Er
 func openMapped(int, uint64, uint64) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func ownerOf(*os.File) (int, error) { return 0, errors.ErrUnsupported }
+
+func markOf(*os.File) (mark, error) { return mark{}, errors.ErrUnsupported }

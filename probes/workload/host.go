@@ -166,8 +166,11 @@ func (h *Host) jobNumber(job string) string {
 			continue // it is gone
 		}
 		for pid := range strings.FieldsSeq(string(pids)) {
+			if !ownedByRoot(filepath.Join(h.root, "proc", pid)) { // the memory of a user's process may not answer
+				continue
+			}
 			title, err := os.ReadFile(filepath.Join(h.root, "proc", pid, "cmdline"))
-			if m := stepDaemon().FindSubmatch(title); err == nil && m != nil && ownedByRoot(filepath.Join(h.root, "proc", pid)) {
+			if m := stepDaemon().FindSubmatch(title); err == nil && m != nil {
 				return string(bytes.Clone(m[1]))
 			}
 		}

@@ -1,0 +1,104 @@
+package exec
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// searching calls a search for names with the context that ends it.
+type searching func(look func(context.Context) bool)
+
+// patience is how long a run waits for names of functions. While it waits, no event is counted and no map is read.
+type patience struct {
+	// run is the context of the run; interrupted ends when the user interrupts it, also while the last names are looked up.
+	run, interrupted context.Context
+	// hurry means that nobody waits for names: names may take a small part of the time.
+	hurry bool
+	// given counts the searches that were given up.
+	given atomic.Uint64
+
+	mu sync.Mutex
+	// left is the time for names after the end of the run, or now if there is a hurry.
+	left time.Duration
+	// at is when left was counted. ended means that names are looked up after the end of the run, and alone that it ended by itself.
+	at           time.Time
+	ended, alone bool
+}
+
+// namingPatience is the time for names after the end of a run, because the last stacks need theirs. The symbols of a large program take a second.
+const namingPatience = 30 * time.Second
+
+// In a hurry names take at most a tenth of the time, and so much of it in one piece.
+const (
+	hurriedPart  = 10
+	hurriedPiece = 200 * time.Millisecond
+)
+
+// newPatience returns the patience of a run. interrupted may be nil.
+func newPatience(run, interrupted context.Context, hurry bool) *patience {
+	p := &patience{run: run, interrupted: interrupted, hurry: hurry, left: namingPatience, at: time.Now()}
+	if p.interrupted == nil {
+		p.interrupted = run
+	}
+	if p.hurry {
+		p.left = hurriedPiece
+	}
+	return p
+}
+
+// search calls look with a context that ends when there is no more time for names. look reports whether it found all.
+func (p *patience) search(look func(context.Context) bool) {
+	ctx, done := p.begin()
+	if !look(ctx) {
+		p.given.Add(1)
+	}
+	done()
+}
+
+// asked returns the search for a caller who waits for names while the run goes on.
+func (p *patience) asked() searching {
+	if !p.hurry {
+		return p.search
+	}
+	deadline := time.Now().Add(namingPatience)
+	return func(look func(context.Context) bool) {
+		ctx, done := context.WithDeadline(context.Background(), deadline)
+		defer done()
+		look(ctx)
+	}
+}
+
+// begin returns the context of a search, and a function to call when the search is done.
+func (p *patience) begin() (context.Context, func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	began := time.Now()
+	if p.hurry {
+		p.left, p.at = min(hurriedPiece, p.left+began.Sub(p.at)/hurriedPart), began
+		ctx, cancel := context.WithTimeout(context.Background(), p.left)
+		return ctx, func() { cancel(); p.spend(time.Since(began)) }
+	}
+	if p.run.Err() == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		left := p.left
+		stop := context.AfterFunc(p.run, func() { time.AfterFunc(left, cancel) })
+		return ctx, func() { stop(); cancel() }
+	}
+	if !p.ended {
+		p.ended, p.alone = true, p.interrupted.Err() == nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.left)
+	stop := func() bool { return true }
+	if p.alone { // an interrupt is about the names
+		stop = context.AfterFunc(p.interrupted, cancel)
+	}
+	return ctx, func() { stop(); cancel(); p.spend(time.Since(began)) }
+}
+
+func (p *patience) spend(took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left -= took
+}
