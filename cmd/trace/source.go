@@ -239,7 +239,7 @@ func readFile(name string) (string, error) {
 }
 
 // maxProgram bounds the text of a program, which may be an endless file.
-const maxProgram = 16 << 20
+const maxProgram = 1 << 20
 
 func readProgram(in io.Reader) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxProgram+1))
