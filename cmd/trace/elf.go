@@ -41,5 +41,5 @@ func show(s streams, o options, command string, find func() (printer, error)) er
 	if o.format.Format == output.JSON {
 		return json.NewEncoder(s.out).Encode(found)
 	}
-	return found.Print(s.out)
+	return s.text(found.Print)
 }

@@ -264,7 +264,7 @@ func (s *script) addFlags(cmd *cobra.Command) {
 		case event.Bytes:
 			kind = "SIZE"
 		}
-		params.VarP(&paramFlag{programText: &s.programText, param: p, kind: cmp.Or(kind, "NUMBER")}, p.Name, p.Short, p.Help)
+		params.VarP(&paramFlag{programText: &s.programText, param: p, kind: cmp.Or(kind, "NUMBER")}, p.Name, p.Short, syntax.Visible(p.Help))
 		if p.Type.Kind == event.Bool {
 			params.Lookup(p.Name).NoOptDefVal = "true"
 		}
@@ -279,7 +279,7 @@ func (s *script) addFlags(cmd *cobra.Command) {
 	case s.name == stdinName:
 		what, name, long = "program", "-", s.header()
 	}
-	cmd.Use, cmd.Long, cmd.Example = "trace [flags] "+name, long, ""
+	cmd.Use, cmd.Long, cmd.Example = "trace [flags] "+syntax.Visible(name), syntax.Visible(long), ""
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		out := cmd.OutOrStderr()
 		fmt.Fprintf(out, "Usage:\n  %s\n", cmd.UseLine())
@@ -350,6 +350,9 @@ func formatScript(s streams, name string) error {
 	formatted, err := syntax.Format(name, text)
 	if err != nil {
 		return programError{err}
+	}
+	if isTerminal(s.out) { // a script may come from anywhere
+		formatted = syntax.Visible(formatted)
 	}
 	_, err = fmt.Fprint(s.out, formatted)
 	return err

@@ -28,9 +28,9 @@ func runProgram(ctx context.Context, s streams, o options, src programText) erro
 	}
 	switch {
 	case o.debug == "bpf":
-		return live.DumpCode(s.out)
+		return s.text(live.DumpCode)
 	case o.explain || o.debug != "":
-		return live.Explain(s.out)
+		return s.text(live.Explain)
 	}
 	return follow(ctx, s, o, src, live)
 }

@@ -11,6 +11,7 @@ import (
 	"trace/lang/format"
 	"trace/lang/ir"
 	"trace/lang/result"
+	"trace/lang/syntax"
 )
 
 // This file runs the statements that are calls.
@@ -102,6 +103,9 @@ func (sc *scope) cat(name string) error {
 	if errors.As(err, &cause) {
 		sc.warn(false, fmt.Sprintf("ERROR: failed to open file '%s' (%s)", name, format.ErrorText(int64(cause))))
 		return nil
+	}
+	if !sc.sink.Raw() { // anyone may have written it
+		text = []byte(syntax.Visible(string(text)))
 	}
 	return errors.Join(err, sc.sink.Text(sc, text))
 }
