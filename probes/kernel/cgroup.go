@@ -34,6 +34,7 @@ type Cgroups struct {
 	mu sync.Mutex
 	// paths that were seen, including removed cgroups; "" for an id without a path here.
 	paths  map[uint64]string
+	kept   int       // bytes of paths
 	walked time.Time // when the whole tree was walked last
 	// followers are called with each cgroup that is made.
 	followers []*func(id uint64)
@@ -328,12 +329,16 @@ func (c *Cgroups) Ended(path string) bool {
 	return !there && c.hierarchy() != nil
 }
 
-// maxCgroups bounds how many names are kept: about 16 MiB.
-const maxCgroups = 1 << 17
+// maxCgroups bounds how many names are kept, and maxPaths how many bytes of paths: a user who may make cgroups can make long ones.
+const (
+	maxCgroups = 1 << 17
+	maxPaths   = 16 << 20
+)
 
 func (c *Cgroups) remember(id uint64, p string) {
-	if len(c.paths) >= maxCgroups {
+	if c.kept += len(p); len(c.paths) >= maxCgroups || c.kept > maxPaths {
 		clear(c.paths)
+		c.kept = len(p)
 	}
 	c.paths[id] = p
 }

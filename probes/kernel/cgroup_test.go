@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,35 @@ func TestCgroupsThatEnd(t *testing.T) {
 		if !c.Ended(p) {
 			t.Errorf("%s has not ended", p)
 		}
+	}
+}
+
+// TestManyPaths: whoever may make cgroups chooses how many there are, and how long their paths are.
+func TestManyPaths(t *testing.T) {
+	c := &Cgroups{paths: map[uint64]string{}}
+	long := strings.Repeat("a", 4000)
+	most := 0
+	for id := range uint64(10_000) {
+		c.remember(id, long+strconv.Itoa(int(id)))
+		bytes := 0
+		if id%100 == 0 || len(c.paths) < 2 {
+			for _, p := range c.paths {
+				bytes += len(p)
+			}
+		}
+		most = max(most, bytes)
+		if c.paths[id] == "" {
+			t.Fatalf("the last path, of %d, is not known", id)
+		}
+	}
+	if most > maxPaths || most < maxPaths*9/10 {
+		t.Errorf("%d bytes were kept, at most %d may be", most, maxPaths)
+	}
+	for id := range uint64(maxCgroups + 10) {
+		c.remember(id, "a")
+	}
+	if len(c.paths) > maxCgroups {
+		t.Errorf("%d paths", len(c.paths))
 	}
 }
 
