@@ -20,10 +20,8 @@ func checkProgram(s streams, o options, program *ir.Program) error {
 		return usagef("--fields: %w", err)
 	}
 	if o.debug == "ast" {
-		return s.text(func(w io.Writer) error {
-			_, err := io.WriteString(w, program.Dump()+"\n")
-			return err
-		})
+		_, err := io.WriteString(s.out, syntax.Visible(program.Dump())+"\n")
+		return err
 	}
 	if o.count > 0 && !program.Prints() {
 		return usagef("-n %d counts printed events, but this program prints none: end it with --timeout or exit()", o.count)

@@ -18,6 +18,7 @@ import (
 	"trace/lang/check"
 	"trace/lang/ir"
 	"trace/lang/run"
+	"trace/lang/run/console"
 	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/event"
@@ -351,9 +352,5 @@ func formatScript(s streams, name string) error {
 	if err != nil {
 		return programError{err}
 	}
-	if isTerminal(s.out) { // a script may come from anywhere
-		formatted = syntax.Visible(formatted)
-	}
-	_, err = fmt.Fprint(s.out, formatted)
-	return err
+	return console.Script(s.out, formatted)
 }

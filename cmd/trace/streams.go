@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"golang.org/x/term"
 
 	"trace/lang/run"
 	"trace/lang/run/console"
-	"trace/lang/syntax"
 )
 
 // streams are where a command reads and writes.
@@ -26,16 +24,6 @@ type streams struct {
 func (s streams) writing(to io.Writer) streams {
 	s.out = to
 	return s
-}
-
-// text writes what a command says about a program or a file. They may come from anywhere, so control characters are escaped.
-func (s streams) text(write func(io.Writer) error) error {
-	var b strings.Builder
-	if err := write(&b); err != nil {
-		return err
-	}
-	_, err := io.WriteString(s.out, syntax.Visible(b.String()))
-	return err
 }
 
 // note prints a line for the user; data never uses it.

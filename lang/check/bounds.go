@@ -13,7 +13,7 @@ import (
 // tree take as long as its expressions are large.
 
 const (
-	// maxElements is how many elements a tuple or a key may have, with those of the tuples in it.
+	// maxElements is how many elements a tuple or a key may have, with the elements of tuples in it.
 	maxElements = 256
 	// maxOperations is how many operations an expression may have. What is computed for each element of a tuple counts each time.
 	maxOperations = 20_000
@@ -42,7 +42,7 @@ func (c *checker) fits(e *ir.Expr) bool {
 	return n <= maxOperations
 }
 
-// operations counts the nodes of an expression, those of a shared operand each time. Its operands are counted already.
+// operations counts the nodes of an expression, and a shared operand each time. Its operands are counted already.
 func (c *checker) operations(e *ir.Expr) int {
 	n, known := c.counted[e]
 	if !known {

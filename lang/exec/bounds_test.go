@@ -10,13 +10,12 @@ import (
 	"trace/lang/agg"
 	"trace/lang/ir"
 	"trace/lang/langtest"
-	"trace/lang/syntax"
 	"trace/probes/event"
 )
 
 // TestLongStrings calls the functions whose strings grow: one of 64 KiB is made, and a longer one is absent.
 func TestLongStrings(t *testing.T) {
-	const most = syntax.MaxString
+	const most = ir.MaxString
 	half, all := strings.Repeat("a", most/2), strings.Repeat("a", most)
 	list := func(x ...any) *ir.Expr { return node(ir.OpList, ir.Text, x...) }
 	for i, test := range []struct {

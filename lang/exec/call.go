@@ -11,7 +11,6 @@ import (
 	"trace/lang/format"
 	"trace/lang/ir"
 	"trace/lang/result"
-	"trace/lang/syntax"
 )
 
 // This file runs the statements that are calls.
@@ -105,7 +104,7 @@ func (sc *scope) cat(name string) error {
 		return nil
 	}
 	if !sc.sink.Raw() { // anyone may have written it
-		text = []byte(syntax.Visible(string(text)))
+		text = []byte(format.Visible(string(text)))
 	}
 	return errors.Join(err, sc.sink.Text(sc, text))
 }

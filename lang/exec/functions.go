@@ -12,7 +12,6 @@ import (
 
 	"trace/lang/format"
 	"trace/lang/ir"
-	"trace/lang/syntax"
 	"trace/probes/event"
 )
 
@@ -261,7 +260,7 @@ func splitBytes(e *ir.Expr, x []any) any {
 
 // fits reports whether a string may be as long as count parts of size bytes. A program could double one again and again, so a
 // longer one is absent.
-func fits(count, size int) bool { return size == 0 || count <= syntax.MaxString/size }
+func fits(count, size int) bool { return size == 0 || count <= ir.MaxString/size }
 
 // repeatBytes repeats a string. It is absent for a negative number.
 func repeatBytes(x []any) any {

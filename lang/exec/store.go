@@ -78,7 +78,7 @@ func (s *userStore) encode(key []any) {
 	s.encoded = b
 }
 
-// maxTexts bounds the strings of a map, as a program can make strings that are much longer than those of events.
+// maxTexts bounds the strings of a map, as a program can make strings that are much longer than any of an event.
 const maxTexts = 64 << 20
 
 // textBytes returns the bytes of strings among values.

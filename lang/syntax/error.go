@@ -153,6 +153,9 @@ func blank(text string) string {
 	}, text)
 }
 
+// MaxErrors is how many mistakes are reported.
+const MaxErrors = 25
+
 // ErrorList holds the mistakes of one program.
 type ErrorList []*Error
 

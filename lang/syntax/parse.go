@@ -13,9 +13,6 @@ import (
 // maxTokens of a program, with the files that it imports, limits the depth of its trees, and so the stack of everything that walks them.
 const maxTokens = 10000
 
-// MaxErrors is how many mistakes are reported.
-const MaxErrors = 25
-
 // Precedences, loosest first. They are C's, with the bitwise operators above the comparisons. `not` is Python's; `??` is expr's:
 // `latency ?? 0 > 1ms` compares.
 const (

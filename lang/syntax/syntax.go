@@ -35,7 +35,7 @@ type Program struct {
 	Clauses []*Clause
 	// Comments of the text, in order, for printing.
 	Comments []Comment
-	// words is how many words and signs were read, with those of files that were read before.
+	// words is how many words and signs were read, also in files that were read before.
 	words int
 }
 

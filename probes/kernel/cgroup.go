@@ -330,15 +330,11 @@ func (c *Cgroups) Ended(path string) bool {
 }
 
 // maxCgroups bounds how many names are kept, and maxPaths how many bytes of paths: a user who may make cgroups can make long ones.
-const (
-	maxCgroups = 1 << 17
-	maxPaths   = 16 << 20
-)
+const maxCgroups, maxPaths = 1 << 17, 16 << 20
 
 func (c *Cgroups) remember(id uint64, p string) {
 	if c.kept += len(p); len(c.paths) >= maxCgroups || c.kept > maxPaths {
-		clear(c.paths)
-		c.kept = len(p)
+		c.paths, c.kept = map[uint64]string{}, len(p)
 	}
 	c.paths[id] = p
 }

@@ -201,7 +201,7 @@ func readTypes(path string) ([]*btf.Spec, error) {
 	return specs, nil
 }
 
-// maxTypes bounds the bytes of all files of types: those of a kernel with all its modules have 30 MB.
+// maxTypes bounds the bytes of all files of types: a kernel with all its modules has 30 MB of them.
 const maxTypes = 256 << 20
 
 // loadTypes reads a file of types, of at most so many bytes. It may come from anywhere, and the library may panic on one that is damaged.
