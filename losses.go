@@ -71,7 +71,8 @@ type MapLosses struct {
 	// Map is its name, with its @, and Size how many keys it has room for.
 	Map  string
 	Size uint32
-	// Full: there was no room for another key (see [MapSize]). Busy: the kernel could not update the map at that moment. NoMemory: it had none.
+	// Full: there was no room for another key (see [MapSize]). Busy: the kernel could not update the map at that moment. NoMemory: it had none, or
+	// the strings of a map in user space take 64 MiB.
 	Full, Busy, NoMemory uint64
 }
 

@@ -20,7 +20,7 @@ func checkProgram(s streams, o options, program *ir.Program) error {
 		return usagef("--fields: %w", err)
 	}
 	if o.debug == "ast" {
-		_, err := io.WriteString(s.out, program.Dump()+"\n")
+		_, err := io.WriteString(s.out, syntax.Visible(program.Dump())+"\n")
 		return err
 	}
 	if o.count > 0 && !program.Prints() {

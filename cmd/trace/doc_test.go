@@ -202,6 +202,47 @@ func TestDocFlags(t *testing.T) {
 	}
 }
 
+// TestReachIsTested looks for the tests and folders of the table of what users reach.
+func TestReachIsTested(t *testing.T) {
+	_, table, found := strings.Cut(readDoc(t, "docs/architecture.md"), "## What users reach")
+	rows := regexp.MustCompile(`(?m)^\| [^|]+ \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$`).FindAllStringSubmatch(table, -1)
+	if !found || len(rows) < 30 {
+		t.Fatalf("the table has %d rows", len(rows))
+	}
+	for _, row := range rows[1:] {
+		where, tests := regexp.MustCompile("`([a-z][a-z-]*(?:/[a-z-]+)*)`").FindAllStringSubmatch(row[1], -1), regexp.MustCompile("`([A-Z]\\w+)`").FindAllStringSubmatch(row[3], -1)
+		if len(where) == 0 || len(tests) == 0 || strings.TrimSpace(row[2]) == "" {
+			t.Errorf("a row lacks a folder, a bound or a test: %s", row[0])
+		}
+		for _, test := range tests {
+			if !slices.ContainsFunc(where, func(folder []string) bool { return hasTest(t, folder[1], test[1]) }) {
+				t.Errorf("no folder of the row has %s: %s", test[1], row[0])
+			}
+		}
+	}
+}
+
+// hasTest reports whether a folder, or cmd/trace, has a test of that name.
+func hasTest(t *testing.T, folder, name string) bool {
+	t.Helper()
+	for _, dir := range []string{folder, "cmd/trace"} {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), "\nfunc "+name+"(") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // What the documents name exists: links, files and folders of the repository, targets of make.
 func TestDocNamesWhatExists(t *testing.T) {
 	makefile := readDoc(t, "Makefile")

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trace/lang/output"
+	"trace/lang/run/console"
 	"trace/probes/elf"
 )
 
@@ -41,5 +42,5 @@ func show(s streams, o options, command string, find func() (printer, error)) er
 	if o.format.Format == output.JSON {
 		return json.NewEncoder(s.out).Encode(found)
 	}
-	return found.Print(s.out)
+	return console.Text(s.out, found.Print)
 }

@@ -18,6 +18,7 @@ import (
 	"trace/lang/check"
 	"trace/lang/ir"
 	"trace/lang/run"
+	"trace/lang/run/console"
 	"trace/lang/syntax"
 	"trace/probes"
 	"trace/probes/event"
@@ -239,7 +240,7 @@ func readFile(name string) (string, error) {
 }
 
 // maxProgram bounds the text of a program, which may be an endless file.
-const maxProgram = 16 << 20
+const maxProgram = 1 << 20
 
 func readProgram(in io.Reader) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxProgram+1))
@@ -264,7 +265,7 @@ func (s *script) addFlags(cmd *cobra.Command) {
 		case event.Bytes:
 			kind = "SIZE"
 		}
-		params.VarP(&paramFlag{programText: &s.programText, param: p, kind: cmp.Or(kind, "NUMBER")}, p.Name, p.Short, p.Help)
+		params.VarP(&paramFlag{programText: &s.programText, param: p, kind: cmp.Or(kind, "NUMBER")}, p.Name, p.Short, syntax.Visible(p.Help))
 		if p.Type.Kind == event.Bool {
 			params.Lookup(p.Name).NoOptDefVal = "true"
 		}
@@ -279,7 +280,7 @@ func (s *script) addFlags(cmd *cobra.Command) {
 	case s.name == stdinName:
 		what, name, long = "program", "-", s.header()
 	}
-	cmd.Use, cmd.Long, cmd.Example = "trace [flags] "+name, long, ""
+	cmd.Use, cmd.Long, cmd.Example = "trace [flags] "+syntax.Visible(name), syntax.Visible(long), ""
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
 		out := cmd.OutOrStderr()
 		fmt.Fprintf(out, "Usage:\n  %s\n", cmd.UseLine())
@@ -351,6 +352,5 @@ func formatScript(s streams, name string) error {
 	if err != nil {
 		return programError{err}
 	}
-	_, err = fmt.Fprint(s.out, formatted)
-	return err
+	return console.Script(s.out, formatted)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"trace/lang/run"
+	"trace/lang/run/console"
 )
 
 // runProgram runs a program on this machine.
@@ -28,9 +29,9 @@ func runProgram(ctx context.Context, s streams, o options, src programText) erro
 	}
 	switch {
 	case o.debug == "bpf":
-		return live.DumpCode(s.out)
+		return console.Text(s.out, live.DumpCode)
 	case o.explain || o.debug != "":
-		return live.Explain(s.out)
+		return console.Text(s.out, live.Explain)
 	}
 	return follow(ctx, s, o, src, live)
 }

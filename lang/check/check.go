@@ -15,6 +15,9 @@ import (
 // expr types n. After a mistake it notes the error and returns nil. want is the type of the other operand; it gives names and
 // addresses their meaning and may be nil.
 func (c *checker) expr(n ast.Node, want *event.Type) *ir.Expr {
+	if !c.typesMore(syntax.SpanOf(n)) {
+		return nil
+	}
 	e := c.typed(n, want)
 	if e == nil {
 		return nil
@@ -23,7 +26,9 @@ func (c *checker) expr(n ast.Node, want *event.Type) *ir.Expr {
 		copied := *simple // the operand keeps its place
 		e = &copied
 	}
-	e.Span = syntax.SpanOf(n)
+	if e.Span = syntax.SpanOf(n); !c.fits(e) {
+		return nil
+	}
 	return e
 }
 

@@ -16,7 +16,7 @@ import (
 // general, which limits the number of passes. One more pass then builds the typed tree and reports mistakes.
 
 func newAnalysis(r *resolver, clauses []*ir.Clause) *analysis {
-	a := &analysis{resolver: r, byName: map[string]*mapUses{}, vars: map[declaration]*varUses{}, assignments: map[ast.Node]*syntax.Assign{}, cgroups: map[string]uint64{}}
+	a := &analysis{resolver: r, byName: map[string]*mapUses{}, vars: map[declaration]*varUses{}, uses: map[*ir.Variable]*varUses{}, assignments: map[ast.Node]*syntax.Assign{}, cgroups: map[string]uint64{}}
 	for _, c := range clauses {
 		a.findMaps(c)
 	}

@@ -56,7 +56,7 @@ func (c *checker) noteKey(m *mapUses, elements []ast.Node, at syntax.Span) (key 
 			return nil, false
 		}
 	}
-	whole, ok := c.flat(key, nil, "an element of a key")
+	whole, ok := c.flat(at, key, nil, "a key")
 	if len(key) == 1 && key[0].Type.Kind == format.Tuple && !isRecord(key[0]) && !isArray(key[0]) { // @x[(a, b)] is @x[a, b]
 		whole, ok = c.elements(key[0])
 		whole.tuple = true
@@ -78,12 +78,12 @@ func (c *checker) noteKey(m *mapUses, elements []ast.Node, at syntax.Span) (key 
 // isRecord reports whether a tuple names its elements.
 func isRecord(e *ir.Expr) bool { return e.Form != nil && e.Form.Names != nil }
 
-// flat puts the values of tuples among parts of a key or of a tuple in a row.
-func (c *checker) flat(parts []*ir.Expr, names []string, what string) (whole row, ok bool) {
+// flat puts the values of tuples among parts of a key or of a tuple, named by what, in a row.
+func (c *checker) flat(at syntax.Span, parts []*ir.Expr, names []string, what string) (whole row, ok bool) {
 	forms := make([]*format.Form, len(parts))
 	for i, e := range parts {
 		if e.Type.Kind == format.Array {
-			return row{}, c.scalar(e, what)
+			return row{}, c.scalar(e, "an element of "+what)
 		}
 		part, ok := c.elements(e)
 		if !ok {
@@ -92,7 +92,9 @@ func (c *checker) flat(parts []*ir.Expr, names []string, what string) (whole row
 		if part.tuple {
 			forms[i] = part.form.Full(len(part.values))
 		}
-		whole.values = append(whole.values, part.values...)
+		if whole.values = append(whole.values, part.values...); !c.fitsTuple(at, len(whole.values), what) {
+			return row{}, false
+		}
 	}
 	whole.tuple, whole.form = true, format.NewForm(names, forms)
 	return whole, true
@@ -204,7 +206,7 @@ func (c *checker) together(e *ir.Expr) *ir.Expr {
 	if value == nil {
 		return nil
 	}
-	pair, ok := c.flat([]*ir.Expr{key, value}, nil, "an element of a map")
+	pair, ok := c.flat(e.Span, []*ir.Expr{key, value}, nil, "a map")
 	if !ok {
 		return nil
 	}
@@ -219,7 +221,7 @@ func (c *checker) tuple(n *syntax.Tuple) *ir.Expr {
 	if !ok || !named {
 		return nil
 	}
-	whole, ok := c.flat(elems, names, "an element of a tuple")
+	whole, ok := c.flat(syntax.SpanOf(n), elems, names, "a tuple")
 	if !ok {
 		return nil
 	}

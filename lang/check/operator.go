@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -447,7 +446,7 @@ func (c *checker) pattern(n ast.Node) *ir.Expr {
 	if !ok {
 		return c.fail(syntax.SpanOf(n), "the pattern of matches must be a literal string", `write x matches "…"`)
 	}
-	re, err := regexp.Compile(s)
+	re, err := c.regexp(s)
 	if err != nil {
 		return c.fail(syntax.SpanOf(n), strings.TrimPrefix(err.Error(), "error parsing regexp: "), "patterns use the syntax of Go's package regexp")
 	}

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/expr-lang/expr/ast"
@@ -18,7 +19,7 @@ func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, 
 	if err != nil {
 		return nil, err
 	}
-	r := &resolver{text: tree.Text, catalog: cat, options: o}
+	r := &resolver{text: tree.Text, catalog: cat, options: o, patterns: map[string]*regexp.Regexp{}}
 	if r.declare(tree); len(r.errs) == 0 {
 		if err := r.assign(o.Params); err != nil {
 			return nil, err

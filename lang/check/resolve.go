@@ -160,7 +160,7 @@ func (r *resolver) unknownNames(checks []*checker) {
 			r.noEvent(ch)
 			continue
 		}
-		for _, u := range r.misplaced(ch.unknown) {
+		for _, u := range r.misplaced(shown(ch.unknown)) {
 			if lacking[u.span] == nil {
 				words = append(words, u)
 			}
@@ -173,14 +173,17 @@ func (r *resolver) unknownNames(checks []*checker) {
 			all = append(all, ch.probe)
 		}
 	}
-	for _, u := range words {
+	for _, u := range shown(words) {
 		r.unknownName(u, lacking[u.span], all)
 	}
 }
 
+// shown returns the first of many unknown words. No more mistakes are shown.
+func shown(words []unknown) []unknown { return words[:min(len(words), syntax.MaxErrors+1)] }
+
 // noEvent reports fields in a clause that no event triggers.
 func (r *resolver) noEvent(ch *checker) {
-	for _, u := range ch.unknown {
+	for _, u := range shown(ch.unknown) {
 		help := cmp.Or(foreignWord(u.name), r.readAt(u.name))
 		if enum := event.EnumOf(u.want); enum != nil && u.want.Unit != event.Cgroup {
 			help = cmp.Or(syntax.DidYouMean(u.name, enum.Names), "names are "+syntax.Enumerate(enum.Names))

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -76,6 +77,12 @@ type resolver struct {
 	// named are the flags that getopt() declares.
 	named []ir.Param
 	errs  syntax.ErrorList
+	// patterns are the patterns of matches, by their text, and states how many states they have. exceeded reports that a clause is too large.
+	patterns map[string]*regexp.Regexp
+	states   int
+	exceeded bool
+	// typedInAll is how many expressions were typed.
+	typedInAll int
 	// warnings are about what the program does not mean, although it can run.
 	warnings syntax.ErrorList
 }
@@ -123,6 +130,8 @@ type analysis struct {
 	maps   []*mapUses // in the order of the program
 	byName map[string]*mapUses
 	vars   map[declaration]*varUses
+	// uses are the same by their variables.
+	uses map[*ir.Variable]*varUses
 	// assignments maps each x++ and find() to the assignment that it makes.
 	assignments map[ast.Node]*syntax.Assign
 	// changed reports that this pass has learned something; first and final that it is the first or the last one.
@@ -141,14 +150,7 @@ type declaration struct {
 func (a *analysis) mapOf(name string) *mapUses { return a.byName[name] }
 
 // varOf returns what is known about a variable.
-func (a *analysis) varOf(v *ir.Variable) *varUses {
-	for _, known := range a.vars {
-		if known.Variable == v {
-			return known
-		}
-	}
-	return nil
-}
+func (a *analysis) varOf(v *ir.Variable) *varUses { return a.uses[v] }
 
 // note joins a row to the shape.
 func (a *analysis) note(s *shape, r row, at syntax.Span) *clash {
@@ -211,11 +213,14 @@ type checker struct {
 	dead int
 	// element is the type of # in the predicate of a function on lists; nil elsewhere.
 	element *event.Type
+	// counted are the operations of each expression, and typedSoFar how many were typed (see bounds.go).
+	counted    map[*ir.Expr]int
+	typedSoFar int
 }
 
 func (a *analysis) checker(c *ir.Clause, p *event.Probe) *checker {
 	return &checker{
-		analysis: a, clause: c, probe: p, site: &ir.Site{Probe: p}, contexts: map[ast.Node]*event.Type{}, paired: map[ast.Node]*event.Type{}, hidden: map[string]bool{},
+		analysis: a, clause: c, probe: p, site: &ir.Site{Probe: p}, contexts: map[ast.Node]*event.Type{}, paired: map[ast.Node]*event.Type{}, hidden: map[string]bool{}, counted: map[*ir.Expr]int{},
 	}
 }
 
@@ -270,6 +275,7 @@ func (a *analysis) variableAt(at declaration, name string, span syntax.Span) *va
 		v := &ir.Variable{Name: name, Index: len(at.clause.Vars)}
 		at.clause.Vars = append(at.clause.Vars, v)
 		a.vars[at] = &varUses{Variable: v, span: span}
+		a.uses[v] = a.vars[at]
 	}
 	return a.vars[at]
 }

@@ -103,6 +103,9 @@ func (sc *scope) cat(name string) error {
 		sc.warn(false, fmt.Sprintf("ERROR: failed to open file '%s' (%s)", name, format.ErrorText(int64(cause))))
 		return nil
 	}
+	if !sc.sink.Raw() { // anyone may have written it
+		text = []byte(format.Visible(string(text)))
+	}
 	return errors.Join(err, sc.sink.Text(sc, text))
 }
 

@@ -225,19 +225,37 @@ func (l *lowering) let(x *ir.Expr, then func(ast.Node) ast.Node) ast.Node {
 	return &ast.VariableDeclaratorNode{Name: a.Value, Value: l.lower(x), Expr: then(a)}
 }
 
-// loop makes one of expr's loops over a list. An absent list is absent. An absent condition is false.
+// loop makes one of expr's loops over a list. An absent list is absent. An absent condition is false. The end of the run ends the loop.
 func (l *lowering) loop(e *ir.Expr) ast.Node {
 	return l.let(e.Args[0], func(list ast.Node) ast.Node {
 		body := &ast.PredicateNode{}
 		if e.Fn == "map" {
-			body.Node = l.lower(e.Args[1])
+			body.Node = l.call(element(), l.lower(e.Args[1]), &ast.PointerNode{Name: "index"})
 		} else {
-			body.Node = l.condition(e.Args[1])
+			body.Node = l.call(func(sc *scope, x []any) (any, error) { return x[0] == true, sc.ended() }, l.lower(e.Args[1]))
 		}
 		loop := &ast.BuiltinNode{Name: e.Fn, Arguments: []ast.Node{list, body}}
 		result := l.call(func(_ *scope, x []any) (any, error) { return fromExpr(e, x[0]), nil }, loop)
 		return &ast.ConditionalNode{Cond: l.test(isAbsent, list), Exp1: &ast.NilNode{}, Exp2: result}
 	})
+}
+
+// element returns what makes a value an element of a list. The strings of a list have no more bytes than one string may have; more are
+// absent, and so is the list.
+func element() func(*scope, []any) (any, error) {
+	size := 0
+	return func(sc *scope, x []any) (any, error) {
+		if x[1] == 0 {
+			size = 0
+		}
+		if s, is := x[0].(string); is {
+			size += len(s)
+		}
+		if !fits(1, size) {
+			return nil, sc.ended()
+		}
+		return x[0], sc.ended()
+	}
 }
 
 // test is a question about a value. Its answer is never absent.

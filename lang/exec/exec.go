@@ -3,6 +3,7 @@ package exec
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"trace/lang/ir"
 	"trace/lang/result"
@@ -172,10 +173,29 @@ func (m *machine) run(b *block, sc *scope) error {
 	if b.pred != nil {
 		v, err := b.pred.eval(sc)
 		if v != true || err != nil {
-			return err
+			return unlessEnded(err)
 		}
 	}
 	_, err := b.run(sc)
+	return unlessEnded(err)
+}
+
+// errEnded ends a clause whose expression has a loop over a list when the run ends.
+var errEnded = errors.New("the run has ended")
+
+// ended returns errEnded when loops end.
+func (sc *scope) ended() error {
+	if sc.ctx != nil && sc.ctx.Err() != nil {
+		return errEnded
+	}
+	return nil
+}
+
+// unlessEnded returns the error of a clause, unless it means that the run has ended.
+func unlessEnded(err error) error {
+	if errors.Is(err, errEnded) {
+		return nil
+	}
 	return err
 }
 

@@ -163,6 +163,10 @@ func onBytes(e *ir.Expr) func(x []any) any {
 		return func(x []any) any { return splitBytes(e, x) }
 	case "replace":
 		return func(x []any) any { return replaceBytes(e, x) }
+	case "repeat":
+		return repeatBytes
+	case "join":
+		return func(x []any) any { return joinBytes(e, x) }
 	case "buf":
 		return firstBytes
 	case "memcmp":
@@ -254,23 +258,59 @@ func splitBytes(e *ir.Expr, x []any) any {
 	return list
 }
 
-// replaceBytes inserts the new string before each byte and after the last one if the old string is empty.
-func replaceBytes(e *ir.Expr, x []any) any {
-	s, old, with := x[0].(string), x[1].(string), x[2].(string)
-	if old != "" {
-		return callExpr(e, x)
+// fits reports whether a string may be as long as count parts of size bytes. A program could double one again and again, so a
+// longer one is absent.
+func fits(count, size int) bool { return size == 0 || count <= ir.MaxString/size }
+
+// repeatBytes repeats a string. It is absent for a negative number.
+func repeatBytes(x []any) any {
+	s, n := x[0].(string), event.To[int64](x[1])
+	if n < 0 || n > math.MaxInt32 || !fits(int(n), len(s)) {
+		return nil
 	}
-	most := len(s) + 1
-	if len(x) > 3 {
-		if n := event.To[int64](x[3]); n >= 0 && n < int64(most) {
-			most = int(n)
+	return strings.Repeat(s, int(n))
+}
+
+// joinBytes joins the elements of a list.
+func joinBytes(e *ir.Expr, x []any) any {
+	size := 0
+	for i, part := range x[0].([]any) {
+		if s, is := part.(string); is {
+			size += len(s)
+		}
+		if i > 0 && len(x) > 1 {
+			size += len(x[1].(string))
+		}
+		if !fits(1, size) {
+			return nil
 		}
 	}
+	return callExpr(e, x)
+}
+
+// replaceBytes replaces at most so many parts of a string. If the old part is empty, the new string comes before each byte and after the last one.
+func replaceBytes(e *ir.Expr, x []any) any {
+	s, old, with := x[0].(string), x[1].(string), x[2].(string)
+	parts := len(s) + 1
+	if old != "" {
+		parts = strings.Count(s, old)
+	}
+	if len(x) > 3 {
+		if n := event.To[int64](x[3]); n >= 0 && n < int64(parts) {
+			parts = int(n)
+		}
+	}
+	if !fits(parts, len(with)) || !fits(1, len(s)+parts*(len(with)-len(old))) {
+		return nil
+	}
+	if old != "" {
+		return strings.Replace(s, old, with, parts)
+	}
 	var b strings.Builder
-	for i := range most {
+	for i := range parts {
 		b.WriteString(with)
 		b.WriteString(s[i:min(i+1, len(s))])
 	}
-	b.WriteString(s[min(most, len(s)):])
+	b.WriteString(s[min(parts, len(s)):])
 	return b.String()
 }

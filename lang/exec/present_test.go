@@ -2,6 +2,8 @@ package exec
 
 import (
 	"encoding/csv"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -104,5 +106,22 @@ func TestCSVStacks(t *testing.T) {
 	}
 	if got := rows(true)[0][2]; got != "=1+\t2" {
 		t.Errorf("a raw cell is %q", got)
+	}
+}
+
+// TestCatIsPresented prints a file that anyone may have written.
+func TestCatIsPresented(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte("a\x1b[31m\x9b\u009b\x7f\r\x00é\tb\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for raw, want := range map[bool]string{false: `a\x1b[31m\x9b\u009b\x7f\r\x00é` + "\tb\n", true: "a\x1b[31m\x9b\u009b\x7f\r\x00é\tb\n"} {
+		var out strings.Builder
+		p := output.NewPrinter(&out, output.Text, time.Unix(0, 0))
+		p.Show(output.Columns{}, nil, raw)
+		sc := &scope{setting: setting{sink: p}}
+		if err := sc.cat(name); err != nil || out.String() != want {
+			t.Errorf("raw %v: got %q, %v, want %q", raw, out.String(), err, want)
+		}
 	}
 }

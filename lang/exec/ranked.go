@@ -90,7 +90,7 @@ func (s *userStore) mergeRanked(elements []ir.Element, rest []uint64) {
 		heap.Init(&s.ranks)
 	}
 	for _, e := range elements {
-		s.change(e.Key, func(c *cell) { s.m.Agg.Merge(c.State, e.State) })
+		s.change(e.Key, nil, func(c *cell) { s.m.Agg.Merge(c.State, e.State) })
 	}
 	if rest == nil {
 		return

@@ -89,7 +89,7 @@ func (s *siteRun) run(m *machine, e *event.Event, stacks map[ir.StackUse]int) (b
 	if s.pred != nil {
 		v, err := s.pred.eval(sc)
 		if err != nil || v != true {
-			return false, err
+			return false, unlessEnded(err)
 		}
 	}
 	return true, m.run(s.block, sc)

@@ -21,6 +21,8 @@ type userStore struct {
 	counts codegen.MapCounters
 	// encoded is the buffer of the encoded key.
 	encoded []byte
+	// texts are the bytes of the strings in all keys and values.
+	texts int
 	// ranks order the cells of a map that ranks. gone is what a key without a cell may have had; nil: nothing.
 	ranks ranks
 	gone  []uint64
@@ -76,8 +78,47 @@ func (s *userStore) encode(key []any) {
 	s.encoded = b
 }
 
-// change changes the cell of a key. It makes the cell if there is room.
-func (s *userStore) change(key []any, change func(*cell)) {
+// maxTexts bounds the strings of a map, as a program can make strings that are much longer than any of an event.
+const maxTexts = 64 << 20
+
+// textBytes returns the bytes of strings among values.
+func textBytes(values []any) (n int) {
+	for _, v := range values {
+		if text, is := v.(string); is {
+			n += len(text)
+		}
+	}
+	return n
+}
+
+// admits makes room for the strings of a key and of its new value, or counts that there is none.
+func (s *userStore) admits(key, value []any) bool {
+	for {
+		more := textBytes(value)
+		if c := s.find(key); c != nil {
+			more -= textBytes(c.Value)
+		} else {
+			more += textBytes(key)
+		}
+		switch {
+		case s.texts+more <= maxTexts:
+			return true
+		case len(s.cells) > 0 && s.ranks.ranker != nil:
+			s.giveWay()
+		case len(s.cells) > 0 && s.m.Lru:
+			s.drop(s.order.Front())
+		default:
+			s.counts.NoMemory++
+			return false
+		}
+	}
+}
+
+// change changes the cell of a key, which gets a value if there is one. It makes the cell if there is room.
+func (s *userStore) change(key, value []any, change func(*cell)) {
+	if s.texts+textBytes(key)+textBytes(value) > maxTexts && !s.admits(key, value) {
+		return
+	}
 	c := s.find(key)
 	if c == nil {
 		if c = s.insert(key); c == nil {
@@ -86,7 +127,9 @@ func (s *userStore) change(key []any, change func(*cell)) {
 	} else if s.m.Lru {
 		s.order.MoveToBack(s.cells[c.encoded])
 	}
+	before := textBytes(c.Value)
 	change(c)
+	s.texts += textBytes(c.Value) - before
 	s.ranks.changed(c)
 }
 
@@ -105,12 +148,15 @@ func (s *userStore) insert(key []any) *cell {
 	}
 	c := &cell{encoded: string(s.encoded), Element: s.m.NewElement(key)}
 	s.cells[c.encoded] = s.order.PushBack(c)
+	s.texts += textBytes(key)
 	s.ranked(c)
 	return c
 }
 
 func (s *userStore) drop(at *linked.Element) {
-	delete(s.cells, s.order.Remove(at).(*cell).encoded)
+	c := s.order.Remove(at).(*cell)
+	s.texts -= textBytes(c.Key) + textBytes(c.Value)
+	delete(s.cells, c.encoded)
 }
 
 // set skips an absent value. A tuple may have absent elements.
@@ -119,12 +165,12 @@ func (s *userStore) set(key, value []any) error {
 		s.counts.Absent++
 		return nil
 	}
-	s.change(key, func(c *cell) { c.Value = ir.OfColumns(s.m.Value, value) })
+	s.change(key, value, func(c *cell) { c.Value = ir.OfColumns(s.m.Value, value) })
 	return nil
 }
 
 func (s *userStore) add(key []any, delta uint64) error {
-	s.change(key, func(c *cell) {
+	s.change(key, nil, func(c *cell) {
 		sum := event.To[uint64](c.Value[0]) + delta
 		c.Value = ir.OfColumns(s.m.Value, []any{sum})
 	})
@@ -136,17 +182,17 @@ func (s *userStore) update(key []any, x uint64, absent bool) error {
 		s.counts.Absent++
 		return nil
 	}
-	s.change(key, func(c *cell) { s.m.Agg.Add(c.State, x) })
+	s.change(key, nil, func(c *cell) { s.m.Agg.Add(c.State, x) })
 	return nil
 }
 
 // updateAt adds a value of a time, in nanoseconds since 1970.
 func (s *userStore) updateAt(key []any, at, x uint64) {
-	s.change(key, func(c *cell) { s.m.Agg.AddAt(c.State, at, x) })
+	s.change(key, nil, func(c *cell) { s.m.Agg.AddAt(c.State, at, x) })
 }
 
 func (s *userStore) updateFrom(key []any, at uint64, thread uint32, x uint64) error {
-	s.change(key, func(c *cell) { s.m.Agg.AddFrom(c.State, at, thread, x) })
+	s.change(key, nil, func(c *cell) { s.m.Agg.AddFrom(c.State, at, thread, x) })
 	return nil
 }
 
@@ -186,6 +232,7 @@ func (s *userStore) elements() ([]ir.Element, error) {
 func (s *userStore) clear() error {
 	clear(s.cells)
 	s.order.Init()
+	s.texts = 0
 	s.ranks.cells, s.gone = nil, nil
 	return nil
 }
@@ -193,6 +240,7 @@ func (s *userStore) clear() error {
 func (s *userStore) zero() error {
 	for _, at := range s.cells {
 		c := at.Value.(*cell)
+		s.texts -= textBytes(c.Value)
 		c.Element = s.m.NewElement(c.Key)
 	}
 	return nil

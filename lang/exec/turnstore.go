@@ -102,12 +102,12 @@ func (s *turnStore) merge(e ir.Element, grows bool) {
 		if grows {
 			_ = s.userStore.add(e.Key, event.To[uint64](e.Value[0]))
 		} else {
-			s.change(e.Key, func(c *cell) { c.Value = e.Value })
+			s.change(e.Key, e.Value, func(c *cell) { c.Value = e.Value })
 		}
 		return
 	}
 	full := s.counts.Full
-	s.change(e.Key, func(c *cell) { s.m.Agg.Merge(c.State, e.State) })
+	s.change(e.Key, nil, func(c *cell) { s.m.Agg.Merge(c.State, e.State) })
 	if s.counts.Full > full {
 		s.counts.Full = full + s.m.Agg.Updates(e.State)
 	}

@@ -36,6 +36,9 @@ func VisibleLine(s string) string {
 	return string(syntax.AppendVisible(nil, s))
 }
 
+// Visible escapes the same in a text of several lines, and keeps newlines and tabs.
+func Visible(s string) string { return syntax.Visible(s) }
+
 // Append appends a value as print writes it: like AppendValue, but strings have no quotes, as in bpftrace. An absent value is a
 // dash.
 func Append(b []byte, t event.Type, elems []event.Type, v any) []byte {

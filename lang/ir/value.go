@@ -7,11 +7,15 @@ import (
 	"strings"
 
 	"trace/lang/format"
+	"trace/lang/syntax"
 	"trace/probes/event"
 )
 
 // This file defines the meaning of every operator on values: int64, uint64, bool and string, nil for an absent value, and []any for
 // a tuple or a list. The engines have to agree with it.
+
+// MaxString is how many bytes a string may have that the program makes. A longer one is absent.
+const MaxString = syntax.MaxString
 
 // Function returns the function that computes e from the values of its operands. An absent operand makes the result absent, except
 // for `&&`, `||`, `in`, the test for absence, and a tuple, whose elements may be absent. `??` and `?:` choose what is computed, so

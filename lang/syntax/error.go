@@ -153,6 +153,9 @@ func blank(text string) string {
 	}, text)
 }
 
+// MaxErrors is how many mistakes are reported.
+const MaxErrors = 25
+
 // ErrorList holds the mistakes of one program.
 type ErrorList []*Error
 
@@ -173,7 +176,7 @@ func (l ErrorList) Unwrap() []error {
 	return all
 }
 
-// Err returns the mistakes in the order of the text, each once, or nil without mistakes.
+// Err returns the first mistakes in the order of the text, each once, or nil without mistakes.
 func (l ErrorList) Err() error {
 	if len(l) == 0 {
 		return nil
@@ -181,5 +184,11 @@ func (l ErrorList) Err() error {
 	slices.SortStableFunc(l, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col), cmp.Compare(a.Msg, b.Msg))
 	})
-	return slices.CompactFunc(l, func(a, b *Error) bool { return *a == *b })
+	l = slices.CompactFunc(l, func(a, b *Error) bool { return *a == *b })
+	if len(l) <= MaxErrors {
+		return l
+	}
+	rest := *l[MaxErrors]
+	rest.Msg, rest.Help = "too many mistakes", "the rest are not shown"
+	return append(l[:MaxErrors:MaxErrors], &rest)
 }

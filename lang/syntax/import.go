@@ -11,7 +11,7 @@ type Source struct{ Name, Content string }
 // Import adds to the program what the files have that it imports, and the files that these import, each once. What a file has comes
 // before what the importing one has. read returns the files that the file from means by path. The error is an [ErrorList].
 func (p *Program) Import(read func(from, path string) ([]Source, error)) error {
-	i := &importer{read: read, text: p.Text, seen: map[string]bool{}}
+	i := &importer{read: read, text: p.Text, words: p.words, seen: map[string]bool{}}
 	merged := i.merge(p, p.Text.Name)
 	if err := i.errs.Err(); err != nil {
 		return err
@@ -22,11 +22,15 @@ func (p *Program) Import(read func(from, path string) ([]Source, error)) error {
 }
 
 type importer struct {
-	read func(from, path string) ([]Source, error)
-	text Text // of all files
-	seen map[string]bool
-	errs ErrorList
+	read  func(from, path string) ([]Source, error)
+	text  Text // of all files
+	words int  // of all files
+	seen  map[string]bool
+	errs  ErrorList
 }
+
+// maxImports bounds the text of a program with the files that it imports.
+const maxImports = 4 << 20
 
 func (i *importer) fail(at Span, msg, help string) {
 	i.errs = append(i.errs, i.text.Error(at, msg, help))
@@ -42,10 +46,15 @@ func (i *importer) merge(p *Program, name string) *Program {
 			i.fail(one.Span, fmt.Sprintf("import %q: %v", one.Path, err), "")
 		}
 		for _, s := range sources {
-			if !i.seen[s.Name] {
-				i.seen[s.Name] = true
-				out.add(i.file(s, one))
+			if i.seen[s.Name] {
+				continue
 			}
+			i.seen[s.Name] = true
+			if len(i.text.Content)+len(s.Content) > maxImports {
+				i.fail(one.Span, fmt.Sprintf("the program and the files that it imports have more than %d bytes", maxImports), "")
+				return &out
+			}
+			out.add(i.file(s, one))
 		}
 	}
 	out.add(p)
@@ -57,8 +66,8 @@ func (i *importer) file(s Source, by *Import) *Program {
 	from := len(i.text.Content) + 1
 	i.text.Content += "\n" + s.Content
 	i.text.imported = append(slices.Clip(i.text.imported), imported{s.Name, from})
-	p, err := parse(i.text, from)
-	if err != nil {
+	p, err := parse(i.text, from, i.words)
+	if i.words = p.words; err != nil {
 		i.errs = append(i.errs, err.(ErrorList)...)
 		return p
 	}

@@ -68,8 +68,14 @@ func (l *lexer) next() token {
 		l.operator(&t)
 	}
 	t.span = Span{start, l.pos}
+	if l.pos-start > MaxString {
+		t.fail(fmt.Sprintf("a word or a string of more than %d bytes", MaxString), "")
+	}
 	return t
 }
+
+// MaxString is how many bytes a string may have, in a program and as a value.
+const MaxString = 64 << 10
 
 // space skips blanks and comments. It notes in t the comments and whether there was a newline.
 func (l *lexer) space(t *token) {

@@ -35,13 +35,19 @@ func DidYouMean(word string, names []string) string {
 // Nearest returns the name closest to word: the same except for case, its last part (state for qp.state), or at most about a third
 // of the letters away. It returns "" if no name is close.
 func Nearest(word string, names []string) string {
+	const longest = 200 // the time to compare grows with both lengths
+	if len(word) > longest {
+		return ""
+	}
 	best, limit := "", (len(word)+2)/3+1
 	for _, name := range names {
-		d := distance(strings.ToLower(word), strings.ToLower(name))
-		if strings.HasSuffix(name, "."+word) {
-			d = 0
+		if limit > 0 && strings.HasSuffix(name, "."+word) {
+			best, limit = name, 0
 		}
-		if d < limit {
+		if max(len(name)-len(word), len(word)-len(name)) >= limit {
+			continue // so many letters are to insert or delete
+		}
+		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < limit {
 			best, limit = name, d
 		}
 	}

@@ -10,11 +10,8 @@ import (
 	"github.com/expr-lang/expr/file"
 )
 
-// maxTokens of one program limits the depth of its trees, and so the stack of everything that walks them.
+// maxTokens of a program, with the files that it imports, limits the depth of its trees, and so the stack of everything that walks them.
 const maxTokens = 10000
-
-// maxErrors is how many mistakes are reported.
-const maxErrors = 25
 
 // Precedences, loosest first. They are C's, with the bitwise operators above the comparisons. `not` is Python's; `??` is expr's:
 // `latency ?? 0 > 1ms` compares.
@@ -94,8 +91,7 @@ func (p *parser) fail(at Span, msg, help string) { p.abandon(p.text.Error(at, ms
 
 // abandon gives up the current statement or clause because of a mistake.
 func (p *parser) abandon(mistake *Error) {
-	if len(p.errs) == maxErrors {
-		mistake.Msg, mistake.Help = "too many mistakes", "the rest are not shown"
+	if len(p.errs) == MaxErrors {
 		p.stop()
 	}
 	p.errs = append(p.errs, mistake)

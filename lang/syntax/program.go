@@ -7,11 +7,11 @@ import (
 )
 
 // Parse parses a program. name is its name in errors, which are an [ErrorList].
-func Parse(name, src string) (*Program, error) { return parse(Text{Name: name, Content: src}, 0) }
+func Parse(name, src string) (*Program, error) { return parse(Text{Name: name, Content: src}, 0, 0) }
 
-// parse parses the file that begins at from, the last one of the text.
-func parse(text Text, from int) (*Program, error) {
-	p := &parser{lex: lexer{src: text.Content, pos: from}, text: text}
+// parse parses the file that begins at from, the last one of the text. The files before it have so many words.
+func parse(text Text, from, words int) (*Program, error) {
+	p := &parser{lex: lexer{src: text.Content, pos: from}, text: text, count: words}
 	prog := &Program{Text: p.text}
 	p.next()
 	if p.tok.kind == eof {
@@ -23,7 +23,7 @@ func parse(text Text, from int) (*Program, error) {
 	} else {
 		p.attempt(func() { p.bare(prog) })
 	}
-	prog.Comments = p.comments
+	prog.Comments, prog.words = p.comments, p.count
 	return prog, p.errs.Err()
 }
 

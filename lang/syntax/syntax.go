@@ -35,6 +35,8 @@ type Program struct {
 	Clauses []*Clause
 	// Comments of the text, in order, for printing.
 	Comments []Comment
+	// words is how many words and signs were read, also in files that were read before.
+	words int
 }
 
 // Comment is `// …`, `/* … */` or, at the start of a line, `# …`.

@@ -307,8 +307,58 @@ func TestTooMany(t *testing.T) {
 	for _, src := range []string{"a:b { " + strings.Repeat("];", 1000) + "}", strings.Repeat("a:b 5;", 1000)} {
 		_, err := Parse("program", src)
 		errs, _ := err.(ErrorList)
-		if len(errs) != maxErrors+1 || errs[maxErrors].Msg != "too many mistakes" {
+		if len(errs) != MaxErrors+1 || errs[MaxErrors].Msg != "too many mistakes" {
 			t.Errorf("%.20q: got %d mistakes", src, len(errs))
+		}
+	}
+}
+
+// TestLongWords parses words and strings that are as long as they may be, and such that are longer.
+func TestLongWords(t *testing.T) {
+	long := strings.Repeat("a", MaxString)
+	for _, src := range []string{long[:MaxString], `"` + long[:MaxString-2] + `" == a`, "a:b / $" + long[:MaxString-1] + " /"} {
+		if _, err := Parse("program", src); err != nil {
+			t.Errorf("%.10s: %.300v", src, err)
+		}
+	}
+	for _, src := range []string{long + "a", `"` + long + `" == a`, "a:b / $" + long + " /", "a == " + strings.Repeat("9", MaxString+1)} {
+		if _, err := Parse("program", src); err == nil || !strings.Contains(err.Error(), "of more than 65536 bytes") {
+			t.Errorf("%.10s: %.300v", src, err)
+		}
+	}
+}
+
+// TestImportsAreBounded imports files that together have too many words, or too long comments.
+func TestImportsAreBounded(t *testing.T) {
+	long := strings.Repeat("a:b { $x = 1 }\n", 400)
+	for want, file := range map[string]string{
+		"<nil>":                   "a:b { $x = 1 }",
+		"the program is too long": long,
+		"the program and the files that it imports have more than 4194304 bytes": "// " + strings.Repeat("a", 1<<20) + "\na:b { $x = 1 }",
+	} {
+		p, err := Parse("program", `import "many"; a:b { $x = 1 }`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Import(func(string, string) (all []Source, err error) {
+			for i := range 5 {
+				all = append(all, Source{Name: fmt.Sprint(i), Content: file})
+			}
+			return all, nil
+		})
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("got %.300v, want %s", err, want)
+		}
+	}
+}
+
+// TestNearest compares long words, too, but not those that cannot be near.
+func TestNearest(t *testing.T) {
+	long := strings.Repeat("a", MaxString)
+	names := []string{"latency", "qp.state", "state", long}
+	for word, want := range map[string]string{"latenci": "latency", "state": "qp.state", "stat": "state", "xyzzy": "", long: "", long[:100]: ""} {
+		if got := Nearest(word, names); got != want {
+			t.Errorf("%.10s: got %.10q, want %q", word, got, want)
 		}
 	}
 }

@@ -94,12 +94,13 @@ func Open(name string) (o *Object, err error) {
 const (
 	// zstdMagic begins a compressed file (RFC 8878, section 3.1.1).
 	zstdMagic = "\x28\xb5\x2f\xfd"
-	// maxSize limits what a compressed file may become.
+	// maxSize limits what a compressed file may become, and what the sections of a file have together: several may be the same bytes, and
+	// a compressed one becomes larger.
 	maxSize = 256 << 20
 )
 
 func decompress(r io.Reader) ([]byte, error) {
-	decoder, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1))
+	decoder, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxSize))
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +125,16 @@ func read(name string, r io.ReaderAt) (o *Object, err error) {
 		return nil, fmt.Errorf("%s: %w (%w)", name, errNotELF, err)
 	}
 	o.Machine, o.ByteOrder = file.Machine.String(), file.ByteOrder.String()
+	size := uint64(0)
 	for _, s := range file.Sections {
 		o.Sections = append(o.Sections, Section{s.Name, s.Type.String(), s.Size})
+		if s.Type != elf.SHT_NOBITS {
+			size += min(s.Size, maxSize+1)
+		}
+	}
+	if size > maxSize {
+		o.Problems = append(o.Problems, fmt.Sprintf("its sections have more than %d MiB, so they are not read", maxSize>>20))
+		return o, nil
 	}
 	if file.Machine != elf.EM_BPF {
 		o.Problems = append(o.Problems, "it has no BPF programs: its machine is "+o.Machine)

@@ -2,7 +2,11 @@ package elf
 
 import (
 	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -174,4 +178,65 @@ func TestDamaged(t *testing.T) {
 	if problems == 0 || errs == 0 {
 		t.Errorf("%d problems and %d errors", problems, errs)
 	}
+}
+
+// TestBounds opens files that are small and say that they are large.
+func TestBounds(t *testing.T) {
+	window := filepath.Join(t.TempDir(), "window.zst") // a frame that asks for a window of 2 GiB (RFC 8878, section 3.1.1.1.2)
+	if err := os.WriteFile(window, []byte(zstdMagic+"\x00\xa8\x01\x00\x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(window); err == nil || !strings.Contains(err.Error(), "window size exceeded") {
+		t.Errorf("a window of 2 GiB: %v", err)
+	}
+	object := sectionsOf(t, 1<<20, 300)
+	if o, err := read("many", bytes.NewReader(object)); err != nil || len(o.Problems) != 1 || !strings.Contains(o.Problems[0], "more than 256 MiB") {
+		t.Errorf("300 sections of the same MiB: %v, %+v", err, o.Problems)
+	}
+	if o, err := read("few", bytes.NewReader(sectionsOf(t, 1<<20, 3))); err != nil || strings.Contains(strings.Join(o.Problems, " "), "MiB") {
+		t.Errorf("three sections: %v, %+v", err, o.Problems)
+	}
+}
+
+// sectionsOf returns an ELF file for BPF with sections that are the same bytes.
+func sectionsOf(t *testing.T, size uint64, n int) []byte {
+	t.Helper()
+	header := elf.Header64{Type: uint16(elf.ET_REL), Machine: uint16(elf.EM_BPF), Version: 1, Shoff: 64, Ehsize: 64, Shentsize: 64, Shnum: uint16(n + 1)}
+	copy(header.Ident[:], "\x7fELF\x02\x01\x01")
+	sections := make([]elf.Section64, n+1)
+	for i := range n {
+		sections[i+1] = elf.Section64{Type: uint32(elf.SHT_PROGBITS), Off: 64, Size: size}
+	}
+	var b bytes.Buffer
+	for _, part := range []any{header, sections, make([]byte, size)} {
+		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+// FuzzObject describes files that anyone may have made: what is found can be printed.
+func FuzzObject(f *testing.F) {
+	packed, err := os.Open("../../bpf/amd64/children.bpf.o.zst") // the smallest one
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer packed.Close()
+	data, err := decompress(packed)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add(data[:len(data)/2])
+	f.Add([]byte("\x7fELF\x02\x01\x01"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o, err := read("file", bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		if err := errors.Join(o.Print(io.Discard), json.NewEncoder(io.Discard).Encode(o)); err != nil {
+			t.Error(err)
+		}
+	})
 }

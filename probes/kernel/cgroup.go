@@ -32,9 +32,9 @@ type Cgroups struct {
 	hierarchy func() *hierarchy
 
 	mu sync.Mutex
-	// paths that were seen, including removed cgroups, and their bytes; "" for an id without a path here.
+	// paths that were seen, including removed cgroups; "" for an id without a path here.
 	paths  map[uint64]string
-	bytes  int
+	kept   int       // bytes of paths
 	walked time.Time // when the whole tree was walked last
 	// followers are called with each cgroup that is made.
 	followers []*func(id uint64)
@@ -329,12 +329,12 @@ func (c *Cgroups) Ended(path string) bool {
 	return !there && c.hierarchy() != nil
 }
 
-// maxPaths bounds the bytes of the names that are kept: a user makes cgroups below one that was delegated, with long names.
-const maxPaths = 16 << 20
+// maxCgroups bounds how many names are kept, and maxPaths how many bytes of paths: a user who may make cgroups can make long ones.
+const maxCgroups, maxPaths = 1 << 17, 16 << 20
 
 func (c *Cgroups) remember(id uint64, p string) {
-	if c.bytes += 64 + len(p); c.bytes > maxPaths {
-		c.paths, c.bytes = make(map[uint64]string), 0
+	if c.kept += len(p); len(c.paths) >= maxCgroups || c.kept > maxPaths {
+		c.paths, c.kept = map[uint64]string{}, len(p)
 	}
 	c.paths[id] = p
 }

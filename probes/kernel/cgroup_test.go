@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,35 @@ func TestCgroupsThatEnd(t *testing.T) {
 	}
 }
 
+// TestManyPaths: whoever may make cgroups chooses how many there are, and how long their paths are.
+func TestManyPaths(t *testing.T) {
+	c := &Cgroups{paths: map[uint64]string{}}
+	long := strings.Repeat("a", 4000)
+	most := 0
+	for id := range uint64(10_000) {
+		c.remember(id, long+strconv.Itoa(int(id)))
+		bytes := 0
+		if id%100 == 0 || len(c.paths) < 2 {
+			for _, p := range c.paths {
+				bytes += len(p)
+			}
+		}
+		most = max(most, bytes)
+		if c.paths[id] == "" {
+			t.Fatalf("the last path, of %d, is not known", id)
+		}
+	}
+	if most > maxPaths || most < maxPaths*9/10 {
+		t.Errorf("%d bytes were kept, at most %d may be", most, maxPaths)
+	}
+	for id := range uint64(maxCgroups + 10) {
+		c.remember(id, "a")
+	}
+	if len(c.paths) > maxCgroups {
+		t.Errorf("%d paths", len(c.paths))
+	}
+}
+
 func TestHierarchies(t *testing.T) {
 	used, unused := t.TempDir(), t.TempDir()
 	mkdirs(t, filepath.Join(used, "system.slice"))
@@ -171,20 +201,5 @@ func TestOfThreads(t *testing.T) {
 	missing := treeOf(hierarchy{mount: t.TempDir(), root: "/", controller: "memory"})
 	if _, err := missing.OfThreads(os.Getpid()); err == nil || !strings.Contains(err.Error(), " has no line for the tree at ") && !strings.Contains(err.Error(), "is not visible in this container") {
 		t.Errorf("without a line for the tree: %v", err)
-	}
-}
-
-// The names that are kept have a bound in bytes.
-func TestManyPaths(t *testing.T) {
-	c := treeOf(hierarchy{mount: t.TempDir(), root: "/"})
-	long := strings.Repeat("/a", 2000)
-	for id := range uint64(20000) {
-		c.remember(id, long)
-		if n := len(c.paths) * len(long); n > maxPaths {
-			t.Fatalf("%d bytes of names", n)
-		}
-	}
-	if c.paths[19999] != long {
-		t.Error("the last one is not there")
 	}
 }

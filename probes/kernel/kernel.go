@@ -5,6 +5,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 )
 
 // Options describe what a caller will ask of a kernel, and what is known of it besides what it shows.
@@ -187,14 +189,49 @@ func readTypes(path string) ([]*btf.Spec, error) {
 		}
 	}
 	var specs []*btf.Spec
+	left := int64(maxTypes)
 	for _, file := range files {
-		spec, err := btf.LoadSpec(file)
+		spec, size, err := loadTypes(file, left)
+		left -= size
 		if err != nil {
 			return nil, fmt.Errorf("types: %s: %w (expected BTF, or an ELF file with a .BTF section; pahole --btf_encode_detached makes one)", file, err)
 		}
 		specs = append(specs, spec)
 	}
 	return specs, nil
+}
+
+// maxTypes bounds the bytes of all files of types: a kernel with all its modules has 30 MB of them.
+const maxTypes = 256 << 20
+
+// loadTypes reads a file of types, of at most so many bytes. It may come from anywhere, and the library may panic on one that is damaged.
+func loadTypes(name string, most int64) (spec *btf.Spec, size int64, err error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // opening a pipe would wait for a writer
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case !info.Mode().IsRegular():
+		return nil, 0, errors.New("not a regular file")
+	case info.Size() > most:
+		return nil, 0, fmt.Errorf("files of types may have %d MiB in all", maxTypes>>20)
+	}
+	spec, err = parseTypes(f)
+	return spec, info.Size(), err
+}
+
+// parseTypes parses BTF, or the .BTF of an ELF file.
+func parseTypes(in io.ReaderAt) (spec *btf.Spec, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			spec, err = nil, fmt.Errorf("damaged: %v", r)
+		}
+	}()
+	return btf.LoadSpecFromReader(in)
 }
 
 // loadModuleTypes reads the BTF of one module only: another module's BTF, even a broken one, does not matter.

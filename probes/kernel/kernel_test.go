@@ -3,6 +3,7 @@ package kernel
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cilium/ebpf/btf"
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 
 	"trace/bpf"
 )
@@ -172,4 +174,62 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+}
+
+// TestTypesAreBounded: files of types that are too large in all, or no files, are refused before they are read.
+func TestTypesAreBounded(t *testing.T) {
+	folder, pipe := t.TempDir(), filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	large := filepath.Join(folder, "large")
+	if err := os.WriteFile(large, []byte("\x7fELF"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, maxTypes+1); err != nil { // with a hole
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{pipe: "not a regular file", large: "files of types may have 256 MiB in all", folder: "files of types may have 256 MiB in all"} {
+		if _, err := readTypes(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", path, err, want)
+		}
+	}
+	if _, _, err := loadTypes(large, maxTypes); err == nil {
+		t.Error("what earlier files have left is not counted")
+	}
+}
+
+// FuzzTypes reads files of types that anyone may have made.
+func FuzzTypes(f *testing.F) {
+	packed, err := os.ReadFile("../../bpf/amd64/children.bpf.o.zst")
+	if err != nil {
+		f.Fatal(err)
+	}
+	decoder, err := zstd.NewReader(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	object, err := decoder.DecodeAll(packed, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(object)
+	f.Add(object[:len(object)/2])
+	f.Add([]byte{0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0, 24, 0, 0, 0, 24, 0, 0, 0, 4, 0, 0, 0,
+		1, 0, 0, 0, 1, 0, 0, 4, 4, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		spec, err := parseTypes(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		var found *btf.Struct
+		_ = spec.TypeByName("ab", &found)
+		for typ, err := range spec.All() {
+			if err != nil {
+				return
+			}
+			_ = fmt.Sprintf("%v %s", typ, typ.TypeName())
+			_, _ = btf.Sizeof(typ)
+		}
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/term"
+
 	"trace/lang/ir"
 	"trace/lang/run"
 	"trace/lang/syntax"
@@ -34,6 +36,25 @@ func (c *Console) Note(format string, args ...any) { Note(c.Err, format, args...
 func Note(w io.Writer, format string, args ...any) {
 	text := syntax.Visible(fmt.Sprintf(format, args...))
 	fmt.Fprintf(w, "trace: %s\n", strings.ReplaceAll(text, "\n", "\ntrace: "))
+}
+
+// Text prints what write writes about a program or a file. They may come from anywhere, so control characters are escaped.
+func Text(w io.Writer, write func(io.Writer) error) error {
+	var text strings.Builder
+	if err := write(&text); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, syntax.Visible(text.String()))
+	return err
+}
+
+// Script prints a script. On a terminal its control characters are escaped, too; a file gets it as it is.
+func Script(w io.Writer, text string) error {
+	if f := run.FileOf(w); f != nil && term.IsTerminal(int(f.Fd())) {
+		text = syntax.Visible(text)
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // Show prints what happens while a program runs.

@@ -234,7 +234,7 @@ func mapLossLines(l exec.MapLosses) []string {
 		add("WARNING: Map full; can't update element: no room for %s beside %d keys (%s)", plural(l.Full, "update"), l.MaxKeys, moreRoom(l))
 	}
 	if l.NoMemory > 0 {
-		add("the kernel had no memory for %s", plural(l.NoMemory, "update"))
+		add("no memory for %s: the kernel had none, or the strings of a map in user space take 64 MiB", plural(l.NoMemory, "update"))
 	}
 	if l.Busy > 0 {
 		add("lost %s because others were changing the map at that moment", plural(l.Busy, "update"))

@@ -103,7 +103,7 @@ func TestMapLossLines(t *testing.T) {
 		{full: 1, want: []string{"@m: WARNING: Map full; can't update element: no room for 1 update beside 64 keys (raise --map-size, or let @m = lru(…))"}},
 		{full: 3, let: true, want: []string{"@m: WARNING: Map full; can't update element: no room for 3 updates beside 64 keys (write let @m = hash(256), or lru(…))"}},
 		{noMemory: 674, busy: 2, want: []string{
-			"@m: the kernel had no memory for 674 updates",
+			"@m: no memory for 674 updates: the kernel had none, or the strings of a map in user space take 64 MiB",
 			"@m: lost 2 updates because others were changing the map at that moment",
 		}},
 	} {
