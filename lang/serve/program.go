@@ -226,8 +226,8 @@ func (p *program) active() *program {
 	return p
 }
 
-// replaces makes the program end another one once it is attached.
-func (p *program) replaces(old *program) { p.old = old }
+// replaces makes the program end another one once it is attached. What that one prints until then, and what waits, is sent with its own events.
+func (p *program) replaces(old *program) { p.old, p.events = old, old.events }
 
 // end ends the program for good.
 func (p *program) end() { close(p.ended) }

@@ -253,6 +253,7 @@ func (s *Service) Events(ctx context.Context, send func([]wire.Event) error) err
 		for _, p := range programs {
 			if events := p.events.take(); len(events) > 0 {
 				if err := send(events); err != nil {
+					p.events.putBack(events)
 					return err
 				}
 			}
