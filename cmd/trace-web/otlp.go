@@ -139,14 +139,15 @@ func pause(ctx context.Context, d time.Duration) {
 
 // families returns the metrics about the exporter itself.
 func (x *exporter) families() []family.Family {
-	counter := func(name, help string, n uint64) family.Family {
-		return family.Family{Name: name, Help: help, Kind: family.Counter, Series: []family.Series{{Value: float64(n)}}}
-	}
 	return []family.Family{
-		counter("trace_otlp_events_total", "Events that an OTLP receiver has taken.", x.sent.Load()),
-		counter("trace_otlp_lost_total", "Events that no OTLP receiver has taken in time.", x.lost.Load()),
-		counter("trace_otlp_failed_requests_total", "Requests that an OTLP receiver has not answered with success.", x.failed.Load()),
+		counter(wire.OTLPEvents, "Events that an OTLP receiver has taken.", x.sent.Load()),
+		counter(wire.OTLPLost, "Events that no OTLP receiver has taken in time.", x.lost.Load()),
+		counter(wire.OTLPFailed, "Requests that an OTLP receiver has not answered with success.", x.failed.Load()),
 	}
+}
+
+func counter(name, help string, n uint64) family.Family {
+	return family.Family{Name: name, Help: help, Kind: family.Counter, Series: []family.Series{{Value: float64(n)}}}
 }
 
 // resource describes this host. Receivers take the services of two hosts for one unless their instances differ.
