@@ -39,6 +39,6 @@ func (c *crowd) changed(conn net.Conn, to http.ConnState) {
 	if to == http.StateNew && len(c.all) > maxConnections {
 		longest := c.idle.Remove(c.idle.Front()).(net.Conn)
 		delete(c.all, longest)
-		go longest.Close() // with TLS, it says good-bye
+		go longest.Close() // with TLS, it writes
 	}
 }

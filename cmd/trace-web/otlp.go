@@ -91,7 +91,7 @@ func (x *exporter) events(ctx context.Context) error {
 	}
 }
 
-// leave counts the events that wait at the end, and says how many they are: the counters end, too.
+// leave counts the events that wait at the end, and reports how many they are: the counters end, too.
 func (x *exporter) leave(batches <-chan []wire.Event) {
 	left := 0
 	for len(batches) > 0 {

@@ -75,7 +75,7 @@ func packed(m proto.Message) (*bytes.Buffer, error) {
 	return &body, z.Close()
 }
 
-// taken returns nil if an answer says that the receiver has the message. A page is no answer of a receiver.
+// taken returns nil if by its answer the receiver has the message. A page is no answer of a receiver.
 func taken(url string, answer *http.Response, text []byte) error {
 	switch {
 	case answer.StatusCode/100 == 3:
@@ -93,7 +93,7 @@ func clip(text string) string { return text[:min(len(text), 200)] }
 
 // refusedOf reads how many records a receiver has refused of a message that it has taken otherwise, and why: ExportLogsServiceResponse and
 // ExportMetricsServiceResponse have a message 1 with a number 1 and a text 2 (opentelemetry-proto/collector). Their Go package links gRPC. What
-// cannot be read says nothing.
+// cannot be read means that all were taken.
 func refusedOf(reply []byte) (n uint64, why string) {
 	fields(reply, func(number protowire.Number, _ uint64, partial []byte) {
 		if number == 1 {

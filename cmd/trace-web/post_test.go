@@ -30,7 +30,7 @@ func reporting(url string, log *strings.Builder) *exporter {
 }
 
 // A redirect is not followed, whatever it is: neither the body nor a header with a secret goes there. The events count as lost, and the message
-// says what to do.
+// has what to do.
 func TestRedirect(t *testing.T) {
 	var visits atomic.Int64
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { visits.Add(1) }))

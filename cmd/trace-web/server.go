@@ -36,7 +36,7 @@ func newServer(loader wire.Client, settings wire.Settings) *server {
 	return &server{loader: loader, settings: settings, log: slog.Default()}
 }
 
-// How many requests of each kind are answered at once, none of which takes the room of another kind. Scrapes share one question to the loader.
+// How many requests of each kind are answered at once. None takes the room of another kind. Scrapes share one question to the loader.
 const (
 	maxScrapes  = 8
 	maxQuick    = 20

@@ -103,7 +103,7 @@ func TestRelay(t *testing.T) {
 // userName is the name under which this binary prints as whom the web process would run.
 const userName = "user"
 
-// The web process has a user of its own where the system has one: here that of the image. It is never root.
+// The web process has a user of its own where the system has one: here the image's. It is never root.
 func TestWebUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it mounts")

@@ -29,7 +29,7 @@ type reader struct {
 	// named are the programs by their names.
 	named    map[string]*Program
 	mistakes syntax.ErrorList
-	// more counts mistakes beyond those, of which nobody would read each.
+	// more counts the mistakes beyond them: nobody would read so many.
 	more int
 	// left is how many bytes may still be read, of all files.
 	left int

@@ -89,7 +89,7 @@ type Event struct {
 	Lost uint64 `json:"lost,omitempty"`
 }
 
-// Names of the metrics that trace-web adds to those of the loader. All are counters.
+// Names of the metrics that trace-web adds to the loader's. All are counters.
 const (
 	OTLPEvents      = "trace_otlp_events_total"
 	OTLPLost        = "trace_otlp_lost_total"

@@ -200,7 +200,7 @@ func TestCrowd(t *testing.T) {
 	t.Error("it does not answer again")
 }
 
-// waiting answers nothing until the other side goes away, but for a request whose program is "quick".
+// waiting answers nothing until the other side goes away, except to a request whose program is "quick".
 type waiting struct{ echo }
 
 func (waiting) Answer(ctx context.Context, r Request) (any, error) {
