@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 type Program struct {
 	host    *Host
 	options run.Options
-	maps    []string
+	tables  []result.Table
 }
 
 // Compile checks a program against the host's probes. name stands in its errors, and params are the values of its params, as they would be
@@ -34,12 +35,21 @@ func (h *Host) Compile(name, text string, params map[string]string) (*Program, e
 	if err != nil {
 		return nil, err
 	}
-	p.maps = r.Program().MapNames()
+	p.tables = r.Program().Tables()
 	return p, r.release()
 }
 
 // Maps returns the names of the program's maps, with their @, in the order of their first use.
-func (p *Program) Maps() []string { return p.maps }
+func (p *Program) Maps() []string {
+	var names []string
+	for _, t := range p.tables {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// Tables returns what the maps will be, without rows, for package trace/lang/metrics. Unlike the rest of this package it may change.
+func (p *Program) Tables() []result.Table { return slices.Clone(p.tables) }
 
 // RunOption configures a run.
 type RunOption func(*setting)

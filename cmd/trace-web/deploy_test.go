@@ -154,7 +154,7 @@ func TestManifest(t *testing.T) {
 	want := `ConfigMap trace-service
 DaemonSet trace
 container loader user 0 add [BPF PERFMON SYS_ADMIN SYSLOG] drop [ALL]
-container web user 65532 add [] drop [ALL]
+container web user 59935 add [] drop [ALL]
 `
 	if err != nil || string(out) != want {
 		t.Errorf("%v (after a change of go.mod: go mod tidy in cmd/vmtest/manifest)\n%s\ngot\n%s\nwant\n%s", err, &progress, out, want)

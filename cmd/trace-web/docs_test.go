@@ -30,7 +30,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if err := os.WriteFile(file, []byte("programs: [{name: calls, program: 'let @n = hash(1); syscall:enter { @n[nr] = count() }'}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	loader, err := serve.New(serve.Options{Config: file, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	loader, err := serve.New(t.Context(), serve.Options{Config: file, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	ctx, end := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() { loader.Run(ctx) })
-	over.Go(func() { wire.Serve(ctx, l, nil, loader) })
+	over.Go(func() { wire.Serve(ctx, l, wire.Anyone, loader) })
 	defer over.Wait()
 	defer end()
 	s := newServer(wire.Client{Path: l.Addr().String()}, wire.Settings{OTLP: &wire.OTLP{}})

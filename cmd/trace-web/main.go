@@ -30,10 +30,14 @@ func main() {
 		fmt.Fprint(flag.CommandLine.Output(), "trace-web shows over HTTP what the programs of `trace serve` count. trace serve starts it, or systemd does.\n\n")
 		flag.PrintDefaults()
 	}
+	confined := confine() // before anything is read that others may not see
 	flag.Parse()
 	ctx, end := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer end()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if confined != nil {
+		log.Warn("other processes of this user may read this one: " + confined.Error())
+	}
 	if err := run(ctx, wire.Client{Path: *socket}, log); err != nil {
 		log.Error(err.Error())
 		os.Exit(1)
@@ -48,7 +52,11 @@ func run(ctx context.Context, loader wire.Client, log *slog.Logger) error {
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	if why := shared(os.Getuid(), settings.User); why != "" {
+		log.Warn(why)
+	}
 	s := newServer(loader, settings)
+	s.log = log
 	var all sync.WaitGroup
 	begin := func(f func() error) {
 		all.Go(func() {
@@ -113,6 +121,7 @@ const (
 	maxHeader = 64 << 10
 	maxBody   = 64 << 10
 	patience  = 10 * time.Second
+	maxReload = time.Minute
 	maxAnswer = 6 * time.Minute // a profile takes as long as it is asked for
 )
 
@@ -120,6 +129,7 @@ const (
 func (s *server) listen(ctx context.Context, log *slog.Logger) error {
 	h := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: patience, ReadTimeout: patience, WriteTimeout: maxAnswer, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeader,
+		ConnState: newCrowd().changed, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	defer context.AfterFunc(ctx, func() {
 		ctx, end := context.WithTimeout(context.Background(), time.Second)
@@ -144,7 +154,7 @@ func (s *server) listen(ctx context.Context, log *slog.Logger) error {
 
 // profiles serves profiles of this process, apart from what scrapers see.
 func profiles(ctx context.Context, address string) error {
-	h := &http.Server{Addr: address, Handler: http.DefaultServeMux, ReadHeaderTimeout: patience}
+	h := &http.Server{Addr: address, Handler: http.DefaultServeMux, ReadTimeout: patience, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeader, ConnState: newCrowd().changed}
 	defer context.AfterFunc(ctx, func() { h.Close() })()
 	return closed(h.ListenAndServe())
 }

@@ -2,11 +2,10 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -19,7 +18,6 @@ import (
 	logspb "go.opentelemetry.io/proto/otlp/logs/v1"
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
-	"google.golang.org/protobuf/proto"
 
 	"trace/lang/metrics/family"
 	"trace/lang/serve/wire"
@@ -40,7 +38,7 @@ type exporter struct {
 const sendTime = 10 * time.Second
 
 func newExporter(s *server, log *slog.Logger) *exporter {
-	return &exporter{server: s, otlp: s.settings.OTLP, client: http.Client{Timeout: sendTime}, log: log}
+	return &exporter{server: s, otlp: s.settings.OTLP, client: http.Client{Timeout: sendTime, CheckRedirect: stay}, log: log}
 }
 
 // metrics sends the metrics at each interval until ctx ends. A request that failed is not kept: the next one has larger counts.
@@ -55,7 +53,7 @@ func (x *exporter) metrics(ctx context.Context) error {
 		}
 		families, err := x.server.families(ctx)
 		if err == nil {
-			err = x.post(ctx, "/v1/metrics", x.metricsOf(families, time.Now()))
+			_, err = x.post(ctx, "/v1/metrics", x.metricsOf(families, time.Now()))
 		}
 		if err != nil && ctx.Err() == nil {
 			x.log.Warn("metrics are not sent: " + err.Error())
@@ -85,10 +83,22 @@ func (x *exporter) events(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			x.leave(batches)
 			return nil
 		case e := <-batches:
 			x.deliver(ctx, e)
 		}
+	}
+}
+
+// leave counts the events that wait at the end, and reports how many they are: the counters end, too.
+func (x *exporter) leave(batches <-chan []wire.Event) {
+	left := 0
+	for len(batches) > 0 {
+		left += len(<-batches)
+	}
+	if x.lost.Add(uint64(left)); left > 0 {
+		x.log.Warn(fmt.Sprintf("%d events are lost: they waited for %s as trace-web ended", left, x.otlp.Endpoint))
 	}
 }
 
@@ -101,12 +111,17 @@ func (x *exporter) deliver(ctx context.Context, events []wire.Event) {
 	}
 	wait := time.Second
 	for range attempts {
-		err := x.post(ctx, "/v1/logs", x.logsOf(events))
+		refused, err := x.post(ctx, "/v1/logs", x.logsOf(events))
 		if err == nil {
-			x.sent.Add(uint64(len(events)))
+			refused = min(refused, uint64(len(events)))
+			x.sent.Add(uint64(len(events)) - refused)
+			x.lost.Add(refused)
 			return
 		}
 		x.log.Warn("events are not sent: " + err.Error())
+		if errors.Is(err, errElsewhere) {
+			break // and so will be the next time
+		}
 		pause(ctx, wait)
 		if wait *= 2; ctx.Err() != nil {
 			break
@@ -122,54 +137,17 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// post sends a message.
-func (x *exporter) post(ctx context.Context, path string, m proto.Message) (err error) {
-	defer func() {
-		if err != nil {
-			x.failed.Add(1)
-		}
-	}()
-	data, err := proto.Marshal(m)
-	if err != nil {
-		return err
-	}
-	var body bytes.Buffer
-	z := gzip.NewWriter(&body)
-	z.Write(data)
-	if err := z.Close(); err != nil {
-		return err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, x.otlp.Endpoint+path, &body)
-	if err != nil {
-		return err
-	}
-	for name, text := range x.otlp.Headers {
-		r.Header.Set(name, text)
-	}
-	r.Header.Set("Content-Type", "application/x-protobuf")
-	r.Header.Set("Content-Encoding", "gzip")
-	answer, err := x.client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 200))
-	if answer.StatusCode/100 != 2 {
-		return fmt.Errorf("%s%s answers %s: %q", x.otlp.Endpoint, path, answer.Status, text)
-	}
-	return nil
-}
-
 // families returns the metrics about the exporter itself.
 func (x *exporter) families() []family.Family {
-	counter := func(name, help string, n uint64) family.Family {
-		return family.Family{Name: name, Help: help, Kind: family.Counter, Series: []family.Series{{Value: float64(n)}}}
-	}
 	return []family.Family{
-		counter("trace_otlp_events_total", "Events that an OTLP receiver has taken.", x.sent.Load()),
-		counter("trace_otlp_lost_total", "Events that no OTLP receiver has taken in time.", x.lost.Load()),
-		counter("trace_otlp_failed_requests_total", "Requests that an OTLP receiver has not answered with success.", x.failed.Load()),
+		counter(wire.OTLPEvents, "Events that an OTLP receiver has taken.", x.sent.Load()),
+		counter(wire.OTLPLost, "Events that no OTLP receiver has taken in time.", x.lost.Load()),
+		counter(wire.OTLPFailed, "Requests that an OTLP receiver has not answered with success.", x.failed.Load()),
 	}
+}
+
+func counter(name, help string, n uint64) family.Family {
+	return family.Family{Name: name, Help: help, Kind: family.Counter, Series: []family.Series{{Value: float64(n)}}}
 }
 
 // resource describes this host. Receivers take the services of two hosts for one unless their instances differ.

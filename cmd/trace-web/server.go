@@ -3,14 +3,19 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
+	"time"
 
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/klauspost/compress/gzip"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"trace/lang/metrics"
 	"trace/lang/metrics/family"
@@ -22,26 +27,68 @@ type server struct {
 	loader   wire.Client
 	settings wire.Settings
 	exporter *exporter // nil without otlp
+	log      *slog.Logger
+	// conflicts counts scrapes without some metric.
+	conflicts atomic.Uint64
 }
 
 func newServer(loader wire.Client, settings wire.Settings) *server {
-	return &server{loader: loader, settings: settings}
+	return &server{loader: loader, settings: settings, log: slog.Default()}
 }
 
-// maxScrapes is how many scrapes are answered at once. They share one question to the loader.
-const maxScrapes = 20
+// How many requests of each kind are answered at once. None takes the room of another kind. Scrapes share one question to the loader.
+const (
+	maxScrapes  = 8
+	maxQuick    = 20
+	maxProfiles = 4
+	maxReloads  = 1
+)
 
 func (s *server) handler() http.Handler {
 	m := http.NewServeMux()
-	all := metrics.Gatherer(func() ([]family.Family, error) { return s.families(context.Background()) })
-	text := promhttp.HandlerFor(all, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes, CoalesceGather: true, DisableCompression: true})
-	m.Handle("GET /metrics", http.TimeoutHandler(compressed(text), patience, "the metrics took longer than "+patience.String()+"\n"))
+	m.Handle("GET /metrics", bounded(s.metrics(), maxScrapes, 2*patience))
 	m.HandleFunc("GET /{$}", s.index)
 	m.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "healthy") })
-	m.HandleFunc("GET /-/ready", s.ready)
-	m.HandleFunc("POST /-/reload", s.reload)
-	m.HandleFunc("GET /profile", s.profile)
+	m.Handle("GET /-/ready", bounded(http.HandlerFunc(s.ready), maxQuick, patience))
+	m.Handle("POST /-/reload", bounded(http.HandlerFunc(s.reload), maxReloads, maxReload))
+	m.Handle("GET /profile", bounded(http.HandlerFunc(s.profile), maxProfiles, maxAnswer))
 	return http.MaxBytesHandler(m, maxBody)
+}
+
+// bounded answers so many requests at once, each within a time, in which the answer must have been read, too.
+func bounded(h http.Handler, most int, within time.Duration) http.Handler {
+	room := make(chan struct{}, most)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case room <- struct{}{}:
+			defer func() { <-room }()
+		default:
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%s is asked %d times already: ask again later", r.URL.Path, most))
+			return
+		}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(within)) // a recorder of tests has none
+		ctx, end := context.WithTimeout(r.Context(), within)
+		defer end()
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// metrics answers with all metrics that can be shown together. Others are counted and logged.
+func (s *server) metrics() http.Handler {
+	all := metrics.Gatherer(func() ([]family.Family, error) { return s.families(context.Background()) })
+	shown := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		shown, err := all.Gather()
+		if err != nil && len(shown) > 0 {
+			s.conflicts.Add(1)
+		}
+		return shown, err
+	})
+	text := promhttp.HandlerFor(shown, promhttp.HandlerOpts{
+		EnableOpenMetrics: true, CoalesceGather: true, DisableCompression: true,
+		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelError),
+	})
+	return http.TimeoutHandler(compressed(text), patience, "the metrics took longer than "+patience.String()+"\n")
 }
 
 // compressed compresses answers if that is asked for, as Prometheus does, in a third of the time that promhttp needs.
@@ -61,7 +108,7 @@ func (s *server) families(ctx context.Context) ([]family.Family, error) {
 	if s.exporter != nil {
 		all = append(all, s.exporter.families()...)
 	}
-	return all, err
+	return append(all, counter(wire.ScrapeConflicts, "Scrapes without a metric that has a name or labels of another one.", s.conflicts.Load())), err
 }
 
 func (s *server) index(w http.ResponseWriter, _ *http.Request) {

@@ -109,7 +109,7 @@ func answering(t testing.TB, l wire.Handler) wire.Client {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	var over sync.WaitGroup
-	over.Go(func() { wire.Serve(ctx, listener, nil, l) })
+	over.Go(func() { wire.Serve(ctx, listener, wire.Anyone, l) })
 	t.Cleanup(func() { end(); over.Wait() })
 	return wire.Client{Path: path}
 }

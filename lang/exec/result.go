@@ -70,9 +70,7 @@ func (r *Run) table(name string) (result.Table, error) {
 // contents returns what a map holds, and what only the program and its plan know of it.
 func (r *Run) contents(m *ir.Map, by result.Order) (result.Table, error) {
 	t, err := r.machine.contents(m, by)
-	if t.Metric == result.Gauge && r.plan.Program.Grows(m) {
-		t.Metric = result.Counter
-	}
+	t.Metric = r.plan.Program.Metric(m, t)
 	if len(m.Key) > 0 {
 		t.Size = r.maxKeys(m)
 	}

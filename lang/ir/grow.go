@@ -1,9 +1,30 @@
 package ir
 
-import "trace/probes/event"
+import (
+	"trace/lang/result"
+	"trace/probes/event"
+)
 
-// Grows reports whether the program only adds numbers to a map that are not below 0, as ++ does.
-func (p *Program) Grows(m *Map) bool {
+// Tables returns what the results of the maps will be, without rows.
+func (p *Program) Tables() []result.Table {
+	all := make([]result.Table, len(p.Maps))
+	for i, m := range p.Maps {
+		all[i] = m.Table(nil, MapOptions{})
+		all[i].Rows, all[i].Metric = nil, p.Metric(m, all[i])
+	}
+	return all
+}
+
+// Metric returns how the values of a map can be shown over time, whose table is t.
+func (p *Program) Metric(m *Map, t result.Table) result.Metric {
+	if t.Metric == result.Gauge && p.grows(m) {
+		return result.Counter
+	}
+	return t.Metric
+}
+
+// grows reports whether the program only adds numbers to a map that are not below 0, as ++ does.
+func (p *Program) grows(m *Map) bool {
 	grows := m.Agg == nil
 	for _, c := range p.Clauses {
 		for _, b := range c.Sites {

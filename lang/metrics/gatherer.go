@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,8 @@ import (
 )
 
 // Gatherer returns a gatherer of the families that get returns at each scrape. An error of get is the error of the scrape. The result is what a
-// registry would make of them, in a fraction of the time: names and texts are valid, as package family makes them.
+// registry would make of them, in a fraction of the time: names and texts are valid, as package family makes them. Families that cannot be shown
+// together are left out, and the error names them: the others are shown.
 func Gatherer(get func() ([]family.Family, error)) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, err := get()
@@ -27,31 +29,47 @@ func Gatherer(get func() ([]family.Family, error)) prometheus.Gatherer {
 // gather returns families by name, with their series by labels. Those with the same name become one.
 func gather(all []family.Family) (sorted []*dto.MetricFamily, err error) {
 	named := map[string]*dto.MetricFamily{}
+	names := family.Names[string]{}
+	wrong := map[string]error{}
 	for i := range all {
 		f := &all[i]
 		if len(f.Series) == 0 {
 			continue
 		}
 		to := named[f.Name]
-		if to == nil {
+		switch {
+		case to == nil:
 			to = &dto.MetricFamily{Name: &f.Name, Help: &f.Help, Type: kinds[f.Kind].Enum()}
 			named[f.Name], sorted = to, append(sorted, to)
-		}
-		if *to.Type != kinds[f.Kind] {
-			return nil, fmt.Errorf("%s is the name of a %s and of a %s: give one of them another name", f.Name, strings.ToLower(to.Type.String()), f.Kind)
+			if name, other, clash := names.Take(*f, f.Name); clash {
+				wrong[f.Name] = fmt.Errorf("%s and %s would both have the name %s: give one of them another name", other, f.Name, name)
+			}
+		case *to.Type != kinds[f.Kind]:
+			wrong[f.Name] = fmt.Errorf("%s is the name of a %s and of a %s: give one of them another name", f.Name, strings.ToLower(to.Type.String()), f.Kind)
 		}
 		to.Metric = append(to.Metric, metricsOf(f)...)
 	}
 	slices.SortFunc(sorted, func(a, b *dto.MetricFamily) int { return strings.Compare(*a.Name, *b.Name) })
-	for _, f := range sorted {
-		slices.SortFunc(f.Metric, compare)
-		for i := range f.Metric[1:] {
-			if compare(f.Metric[i], f.Metric[i+1]) == 0 {
-				return nil, fmt.Errorf("%s has two series with the labels %s: give one of them another name", *f.Name, labelsOf(f.Metric[i]))
-			}
+	var errs []error
+	sorted = slices.DeleteFunc(sorted, func(f *dto.MetricFamily) bool {
+		err := cmp.Or(wrong[*f.Name], sortSeries(f))
+		if err != nil {
+			errs = append(errs, err)
+		}
+		return err != nil
+	})
+	return sorted, errors.Join(errs...)
+}
+
+// sortSeries sorts the series of a family. Two of them may not have the same labels.
+func sortSeries(f *dto.MetricFamily) error {
+	slices.SortFunc(f.Metric, compare)
+	for i := range f.Metric[1:] {
+		if compare(f.Metric[i], f.Metric[i+1]) == 0 {
+			return fmt.Errorf("%s has two series with the labels %s: give one of them another name", *f.Name, labelsOf(f.Metric[i]))
 		}
 	}
-	return sorted, nil
+	return nil
 }
 
 func labelsOf(m *dto.Metric) string {

@@ -53,11 +53,17 @@ trace_x_total{a="x",b="y"} 1
 		t.Errorf("%s, want %s", text, want)
 	}
 	for want, others := range map[string][]family.Family{
-		"trace_x_total is the name of a counter and of a gauge: give one of them another name": {counts(family.Gauge, "", nil, nil)},
-		"trace_x_total has two series with the labels a=x b=y: give one of them another name":  {two, counts(family.Counter, "", []string{"b", "a"}, []string{"y", "x"})},
+		"trace_x_total and trace_x would both have the name trace_x: give one of them another name": {{Name: "trace_x", Kind: family.Gauge, Series: []family.Series{{}}}},
+		"trace_x_total is the name of a counter and of a gauge: give one of them another name":      {counts(family.Gauge, "", nil, nil)},
+		"trace_x_total has two series with the labels a=x b=y: give one of them another name":       {two, counts(family.Counter, "", []string{"b", "a"}, []string{"y", "x"})},
 	} {
-		if _, err := metrics.Gatherer(gathererOf(append([]family.Family{one}, others...)...)).Gather(); err == nil || err.Error() != want {
+		other := family.Family{Name: "trace_other", Kind: family.Gauge, Series: []family.Series{{Value: 1}}}
+		got, err := metrics.Gatherer(gathererOf(append([]family.Family{one, other}, others...)...)).Gather()
+		if err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
+		}
+		if len(got) == 0 || got[0].GetName() != "trace_other" || len(got) > 1 && got[1].GetName() != "trace_x_total" {
+			t.Errorf("the others are %v", got)
 		}
 	}
 }

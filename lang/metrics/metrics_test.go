@@ -147,7 +147,7 @@ func TestRefusals(t *testing.T) {
 		"@ cannot be a metric, as its values are no numbers: make them the key, and count them":                           "nvme:complete_rq { @ = comm }",
 		"@m cannot be a metric, as its values are no numbers":                                                             "nvme:complete_rq { @m = (latency, bytes) }",
 		"@m: two of its labels would be qid: give the elements of its key other names, @m[name = …]":                      "nvme:complete_rq { @m[qid, _qid = cid] = count() }",
-		"@a_b and @b would both be the metric trace_p_a_b_total: give one another name":                                   "nvme:complete_rq { @a_b = count(); @b = count() }",
+		"@a_b and @b would both have the name trace_p_a_b_total: give one another name":                                   "nvme:complete_rq { @a_b = count(); @b = count() }",
 	} {
 		_, err := metrics.New(play(t, text), family.Config{Program: "p", Maps: map[string]family.MapConfig{"b": {Metric: "p_a_b"}}})
 		if err == nil || !strings.Contains(err.Error(), want) {

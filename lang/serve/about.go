@@ -45,11 +45,19 @@ func (r reload) families(version string, programs []*program, of trace.Names) []
 	all = append(all, spent, left,
 		gauge("trace_names_bytes", "Memory for names of functions.", float64(of.Bytes)),
 		gauge("trace_names_limit_bytes", "Memory that names of functions may take.", float64(of.Limit)))
+	up := gauge("trace_program_up", "Whether the program is attached.", 0, "program", "")
+	failed := gauge("trace_scrape_failures_total", "Scrapes without the metrics of the program, as its maps could not be read in time.", 0, "program", "")
+	failed.Kind = family.Counter
+	one := func(f *family.Family, v float64, program string) {
+		f.Series = append(f.Series, family.Series{Value: v, Labels: append(slices.Clone(values), program)})
+	}
+	up.Series, failed.Series = nil, nil
 	for _, p := range programs {
 		_, err := p.running()
-		all = append(all, gauge("trace_program_up", "Whether the program is attached.", toNumber(err == nil), "program", p.spec.Name))
+		one(&up, toNumber(err == nil), p.spec.Name)
+		one(&failed, float64(p.failed.Load()), p.spec.Name)
 	}
-	return all
+	return append(all, up, failed)
 }
 
 func toNumber(b bool) float64 {

@@ -36,7 +36,7 @@ type Settings struct {
 // Main is the command: it runs the service until ctx ends.
 func Main(ctx context.Context, o Settings, out io.Writer) error {
 	o.Log = cmp.Or(o.Log, slog.Default())
-	s, err := New(o.Options)
+	s, err := New(ctx, o.Options)
 	if err != nil {
 		return err
 	}
@@ -105,10 +105,15 @@ func (s *Service) serve(ctx context.Context, socket string) (err error) {
 	s.goOn() // now that nothing can fail that would lose it
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	// Whom the permissions of the socket admit may ask another service's loader.
+	process, allowed := &webProcess{}, wire.Anyone
+	if web != "" {
+		allowed = process.allows
+	}
 	var all sync.WaitGroup
 	all.Go(func() { s.Run(ctx) })
 	all.Go(func() {
-		if err := wire.Serve(ctx, l, users(socket), s); err != nil {
+		if err := wire.Serve(ctx, l, allowed, s); err != nil {
 			end(err)
 		}
 	})
@@ -118,7 +123,7 @@ func (s *Service) serve(ctx context.Context, socket string) (err error) {
 	all.Go(func() { s.watch(ctx, hangup) })
 	all.Go(func() { watchdog(ctx) })
 	if web != "" {
-		all.Go(func() { s.keepWeb(ctx, web, l.Addr().String()) })
+		all.Go(func() { s.keepWeb(ctx, process, web, l.Addr().String()) })
 	}
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	<-ctx.Done()
@@ -144,73 +149,80 @@ func listen(socket string) (l *net.UnixListener, remove func() error, web string
 	return l, remove, web, err
 }
 
-// users returns who may ask; nil: whoever the permissions of the socket admit.
-func users(socket string) []int {
-	if socket != "" {
-		return nil
-	}
-	return []int{os.Getuid(), webUser()}
-}
-
-// settle is how long the files must rest before they are read: a ConfigMap is changed in several steps.
-const settle = 300 * time.Millisecond
+// settle is how long the files must rest before they are read: a ConfigMap is changed in several steps. longest is how long a change waits if they
+// never rest.
+const (
+	settle  = 300 * time.Millisecond
+	longest = 10 * settle
+)
 
 // watch reloads after SIGHUP, and when a file beside the configuration changes.
 func (s *Service) watch(ctx context.Context, hangup <-chan os.Signal) {
 	var changed chan fsnotify.Event
-	if w, err := s.watcher(); err != nil {
+	var missed chan error
+	w, folder, err := s.watcher()
+	if err != nil {
 		s.options.Log.Warn("changes of the configuration are not seen: " + err.Error() + ": send SIGHUP after one")
 	} else {
 		defer w.Close()
-		changed = w.Events
+		changed, missed = w.Events, w.Errors
 	}
 	rest := time.NewTimer(settle)
 	rest.Stop()
+	var first time.Time // when the first change came that waits
 	for {
+		seen := false
 		select {
 		case <-ctx.Done():
 			return
 		case e := <-changed:
-			if s.concerns(e) {
-				rest.Reset(settle)
-			}
+			seen = s.concerns(e, folder)
+		case <-missed: // there were too many at once
+			seen = true
 		case <-rest.C:
-			s.reload()
+			first = time.Time{}
+			s.reload(ctx)
 		case <-hangup:
-			s.reload()
+			s.reload(ctx)
+		}
+		if seen {
+			if first.IsZero() {
+				first = time.Now()
+			}
+			rest.Reset(max(0, min(settle, longest-time.Since(first))))
 		}
 	}
 }
 
 // watcher watches the folder of the configuration: a file in it may be replaced, as editors and Kubernetes do.
-func (s *Service) watcher() (*fsnotify.Watcher, error) {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, err
+func (s *Service) watcher() (w *fsnotify.Watcher, folder string, err error) {
+	if w, err = fsnotify.NewWatcher(); err != nil {
+		return nil, "", err
 	}
-	folder := s.options.Config
+	folder = s.options.Config
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		folder = filepath.Dir(folder)
 	}
 	if err := w.Add(folder); err != nil {
-		return nil, errors.Join(err, w.Close())
+		return nil, "", errors.Join(err, w.Close())
 	}
-	return w, nil
+	return w, folder, nil
 }
 
-// concerns reports whether a change is of a file of the configuration. Kubernetes changes only the link ..data, to which all files of a ConfigMap
-// are links.
-func (s *Service) concerns(e fsnotify.Event) bool {
+// concerns reports whether a change in a folder is of a file of the configuration. Kubernetes changes only the link ..data, to which all files of a
+// ConfigMap are links. Other files may belong to others: /tmp is a folder, too.
+func (s *Service) concerns(e fsnotify.Event, folder string) bool {
 	programs, _ := s.now()
 	name := filepath.Base(e.Name)
 	ofProgram := slices.ContainsFunc(programs, func(p *program) bool { return filepath.Base(p.spec.Text.Name) == name })
-	return !e.Has(fsnotify.Chmod) && (ofProgram || name == filepath.Base(s.options.Config) || name == "..data" || filepath.Ext(name) == ".yaml")
+	ofFolder := folder == s.options.Config && filepath.Ext(name) == ".yaml"
+	return !e.Has(fsnotify.Chmod) && (ofProgram || ofFolder || name == filepath.Base(s.options.Config) || name == "..data")
 }
 
 // reload reads the configuration again. systemd waits for its end (Type=notify-reload).
-func (s *Service) reload() {
+func (s *Service) reload(ctx context.Context) {
 	daemon.SdNotify(false, daemon.SdNotifyReloading+"\n"+daemon.SdNotifyMonotonicUsec())
-	if err := s.Reload(); err != nil {
+	if err := s.Reload(ctx); err != nil {
 		s.options.Log.Error("the configuration stays as it was: " + err.Error())
 	} else {
 		s.options.Log.Info("configuration read")

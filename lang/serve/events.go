@@ -6,20 +6,25 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"trace"
 	"trace/lang/serve/wire"
 )
 
-// maxEvents is how many events of a program wait for the web process. Older ones are dropped, and counted.
-const maxEvents = 4096
+// Limits of the events of a program that wait for the web process, in number and in bytes. Older ones are dropped, and counted.
+const (
+	maxEvents     = 4096
+	maxEventBytes = 4 << 20
+)
 
 // events are what a program has printed and nobody has read.
 type events struct {
 	program string
 	mu      sync.Mutex
 	all     []wire.Event
+	bytes   int
 	lost    uint64
 }
 
@@ -36,12 +41,21 @@ func (e *events) collect(ctx context.Context, run *trace.Run) {
 func (e *events) add(event wire.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.all) == maxEvents {
+	e.all, e.bytes = append(e.all, event), e.bytes+sizeOf(event)
+	e.trim()
+}
+
+// trim drops the oldest events that there is no room for.
+func (e *events) trim() {
+	for len(e.all) > maxEvents || e.bytes > maxEventBytes {
+		e.bytes -= sizeOf(e.all[0])
 		e.all = e.all[1:]
 		e.lost++
 	}
-	e.all = append(e.all, event)
 }
+
+// sizeOf returns how many bytes of an event the program has chosen.
+func sizeOf(e wire.Event) int { return len(e.Text) + len(e.Fields) }
 
 // take returns the events, and leaves none. The first one has how many are missing before it.
 func (e *events) take() []wire.Event {
@@ -50,9 +64,21 @@ func (e *events) take() []wire.Event {
 	all := e.all
 	if len(all) > 0 {
 		all[0].Lost = e.lost
-		e.all, e.lost = nil, 0
+		e.all, e.bytes, e.lost = nil, 0, 0
 	}
 	return all
+}
+
+// putBack returns events that were taken and that nobody got.
+func (e *events) putBack(all []wire.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lost += all[0].Lost
+	e.all = slices.Concat(all, e.all)
+	for _, event := range all {
+		e.bytes += sizeOf(event)
+	}
+	e.trim()
 }
 
 // eventOf describes a record.

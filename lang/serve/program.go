@@ -11,7 +11,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"trace"
 	"trace/lang/format"
@@ -40,6 +43,10 @@ type program struct {
 	// old is what the program replaces. ended is closed when the program must end.
 	old   *program
 	ended chan struct{}
+
+	// reading is the scrape that reads the maps, and failed counts those that could not.
+	reading singleflight.Group
+	failed  atomic.Uint64
 }
 
 // errStarting is why a program is not attached at first.
@@ -203,19 +210,6 @@ func (p *program) running() (*trace.Run, error) {
 	return p.run, p.err
 }
 
-// families returns the metrics of the program; none if it is not attached, as trace_program_up and /-/ready report.
-func (p *program) families() ([]family.Family, error) {
-	run, err := p.running()
-	if err != nil {
-		return nil, nil
-	}
-	all, err := p.exporter.Read(run.Snapshot)
-	if err != nil {
-		err = fmt.Errorf("program %s: %w", p.spec.Name, err)
-	}
-	return all, err
-}
-
 // active returns the program that counts: the one that this one replaces, as long as this one is not attached.
 func (p *program) active() *program {
 	p.mu.Lock()
@@ -226,8 +220,8 @@ func (p *program) active() *program {
 	return p
 }
 
-// replaces makes the program end another one once it is attached.
-func (p *program) replaces(old *program) { p.old = old }
+// replaces makes the program end another one once it is attached. What that one prints until then, and what waits, is sent with its own events.
+func (p *program) replaces(old *program) { p.old, p.events = old, old.events }
 
 // end ends the program for good.
 func (p *program) end() { close(p.ended) }

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"trace"
-	"trace/lang/metrics/family"
 	"trace/lang/serve/config"
 	"trace/lang/serve/wire"
 )
@@ -43,9 +42,10 @@ type Service struct {
 	options Options
 	host    *trace.Host
 
-	mu       sync.Mutex
-	config   *config.Config
-	programs []*program
+	reloading sync.Mutex // while the configuration is read: scrapes do not wait for it
+	mu        sync.Mutex
+	config    *config.Config
+	programs  []*program
 	// reloaded is when the configuration was read last, and failed why it was not taken over.
 	reloaded time.Time
 	failed   error
@@ -54,14 +54,14 @@ type Service struct {
 	left []string
 }
 
-// New reads the configuration. Nothing runs yet. A mistake in it, or in a program, is an error.
-func New(o Options) (*Service, error) {
+// New reads the configuration, until ctx ends. Nothing runs yet. A mistake in it, or in a program, is an error.
+func New(ctx context.Context, o Options) (*Service, error) {
 	host, err := trace.Open()
 	if err != nil {
 		return nil, err
 	}
 	s := &Service{options: o, host: host, begin: func(*program) {}}
-	if err := s.Reload(); err != nil {
+	if err := s.Reload(ctx); err != nil {
 		return nil, errors.Join(err, host.Close())
 	}
 	return s, nil
@@ -87,12 +87,15 @@ func (s *Service) Run(ctx context.Context) {
 func (s *Service) Close() error { return s.host.Close() }
 
 // Reload reads the configuration again. Programs that have not changed run on and keep their maps. A changed one is started before its old form
-// is stopped, so that nothing is missed. With a mistake, everything stays as it is.
-func (s *Service) Reload() error {
+// is stopped, so that nothing is missed. With a mistake, or if ctx ends before everything was checked, all stays as it is.
+func (s *Service) Reload(ctx context.Context) error {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	old, _ := s.now()
+	changes, err := s.compare(ctx, old)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reloaded = time.Now()
-	changes, err := s.compare()
 	if s.failed = err; err != nil {
 		return err
 	}
@@ -133,16 +136,25 @@ func (c Changes) programs() (all []*program) {
 	return all
 }
 
+// mostMistakes is of how many programs the mistakes are shown.
+const mostMistakes = 20
+
 // compare reads the configuration and checks all programs in it.
-func (s *Service) compare() (Changes, error) {
-	c, err := config.Load(s.options.Config)
+func (s *Service) compare(ctx context.Context, old []*program) (Changes, error) {
+	c, err := load(ctx, s.options.Config)
 	if err != nil {
 		return Changes{}, err
 	}
 	changes := Changes{config: c}
-	old := slices.Clone(s.programs)
 	var mistakes []error
-	for _, spec := range c.Programs {
+	for i, spec := range c.Programs {
+		if len(mistakes) == mostMistakes {
+			mistakes = append(mistakes, fmt.Errorf("%d more programs were not checked", len(c.Programs)-i))
+			break
+		}
+		if ctx.Err() != nil {
+			return Changes{}, fmt.Errorf("the configuration was not checked: %w", context.Cause(ctx))
+		}
 		p, err := newProgram(s.host, c, spec, s.options.Log)
 		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("program %s, at %s: %w", spec.Name, spec.Place, err))
@@ -161,7 +173,27 @@ func (s *Service) compare() (Changes, error) {
 	for _, o := range old {
 		changes.All = append(changes.All, Change{Name: o.spec.Name, What: "removed", old: o})
 	}
-	return changes, errors.Join(mistakes...)
+	if err := errors.Join(mistakes...); err != nil {
+		return changes, err
+	}
+	return changes, clashes(changes.programs(), mostMistakes)
+}
+
+// load reads the configuration. It does not wait for that longer than until ctx ends: a disk may hang.
+func load(ctx context.Context, path string) (c *config.Config, err error) {
+	loaded := make(chan struct{})
+	var read *config.Config
+	var mistake error
+	go func() {
+		defer close(loaded)
+		read, mistake = config.Load(path)
+	}()
+	select {
+	case <-loaded:
+		return read, mistake
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the configuration was not read: %w", context.Cause(ctx))
+	}
 }
 
 // Answer answers a request of the web process.
@@ -170,7 +202,7 @@ func (s *Service) Answer(ctx context.Context, r wire.Request) (any, error) {
 	case wire.GetSettings:
 		return s.settings(), nil
 	case wire.GetMetrics:
-		return s.families()
+		return s.families(ctx), nil
 	case wire.GetReady:
 		return s.ready(), nil
 	case wire.DoReload:
@@ -180,7 +212,7 @@ func (s *Service) Answer(ctx context.Context, r wire.Request) (any, error) {
 		if !allowed {
 			return nil, errors.New("reload_by_http is not set in the configuration")
 		}
-		return struct{}{}, s.Reload()
+		return struct{}{}, s.Reload(ctx)
 	case wire.GetProfile:
 		return s.profile(ctx, r.Program, time.Duration(r.Seconds)*time.Second)
 	case wire.GetPrograms:
@@ -194,7 +226,7 @@ func (s *Service) settings() wire.Settings {
 	defer s.mu.Unlock()
 	c := s.config
 	w := wire.Settings{
-		Listen: c.Listen, WebConfig: c.WebConfig, ReloadByHTTP: c.ReloadByHTTP, Pprof: c.Pprof, Labels: c.Labels, Version: s.options.Version,
+		Listen: c.Listen, WebConfig: c.WebConfig, ReloadByHTTP: c.ReloadByHTTP, Pprof: c.Pprof, Labels: c.Labels, Version: s.options.Version, User: os.Getuid(),
 	}
 	w.Host, _ = os.Hostname()
 	if c.OTLP != nil {
@@ -207,7 +239,11 @@ func (s *Service) settings() wire.Settings {
 func (s *Service) now() (programs []*program, about reload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.programs), reload{s.reloaded, s.failed == nil, s.config.Labels}
+	about = reload{at: s.reloaded, succeeded: s.failed == nil}
+	if s.config != nil {
+		about.labels = s.config.Labels
+	}
+	return slices.Clone(s.programs), about
 }
 
 // ready lists the programs that are not attached.
@@ -230,20 +266,6 @@ func (s *Service) identities() map[string]string {
 		all[p.spec.Name] = p.identity
 	}
 	return all
-}
-
-// families returns the metrics of all programs and of the service. The programs are read at once: a scraper waits.
-func (s *Service) families() (family.Set, error) {
-	programs, about := s.now()
-	all := make([][]family.Family, len(programs)+1)
-	all[0] = about.families(s.options.Version, programs, s.names())
-	errs := make([]error, len(programs))
-	var reading sync.WaitGroup
-	for i, p := range programs {
-		reading.Go(func() { all[i+1], errs[i] = p.active().families() })
-	}
-	reading.Wait()
-	return family.Join(all...), errors.Join(errs...)
 }
 
 // names returns what names of functions take. Files that were left are logged, once.
@@ -269,6 +291,7 @@ func (s *Service) Events(ctx context.Context, send func([]wire.Event) error) err
 		for _, p := range programs {
 			if events := p.events.take(); len(events) > 0 {
 				if err := send(events); err != nil {
+					p.events.putBack(events)
 					return err
 				}
 			}

@@ -37,7 +37,12 @@ func TestMain(m *testing.M) {
 	case callerName:
 		exitWith(callIn(os.Args[1]))
 	case webName:
-		exitWith(refusesBPF())
+		exitWith(asWeb[os.Args[2]]())
+	case userName:
+		fmt.Println(webUser())
+		os.Exit(0)
+	case attackerName:
+		exitWith(attack(os.Args[1:]))
 	}
 	os.Exit(m.Run())
 }
@@ -60,7 +65,7 @@ func running(t testing.TB, text string, log ...io.Writer) (s *Service, change fu
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
 	}
 	file := configured(t, text)
-	s, err := New(Options{Config: file, Version: "v1", Again: again, Log: slog.New(slog.NewTextHandler(io.MultiWriter(log...), nil))})
+	s, err := New(t.Context(), Options{Config: file, Version: "v1", Again: again, Log: slog.New(slog.NewTextHandler(io.MultiWriter(log...), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +74,7 @@ func running(t testing.TB, text string, log ...io.Writer) (s *Service, change fu
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return s.Reload()
+		return s.Reload(context.Background())
 	}
 }
 
@@ -217,7 +222,7 @@ func TestConfigurationInManual(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := New(Options{Config: filepath.Join(dir, "trace.yaml"), Log: slog.New(slog.DiscardHandler)})
+	s, err := New(t.Context(), Options{Config: filepath.Join(dir, "trace.yaml"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -460,7 +465,7 @@ func TestRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for changed, want := range map[string]float64{"count()": 107, "sum(1)": 7} {
-		s, err := New(Options{Config: configured(t, strings.ReplaceAll(text, "count()", changed)), Log: slog.New(slog.DiscardHandler)})
+		s, err := New(t.Context(), Options{Config: configured(t, strings.ReplaceAll(text, "count()", changed)), Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -488,7 +493,7 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go wire.Serve(t.Context(), l, nil, s)
+	go wire.Serve(t.Context(), l, wire.Anyone, s)
 	if _, err := socketAt(socket, 0o600); err == nil || err.Error() != "socket: a loader is answering at "+socket+" already" {
 		t.Error(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -133,17 +134,26 @@ func TestWebCannotLoad(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	binary := filepath.Join(forNobody(t), webName)
+	if err := (&webProcess{}).run(t.Context(), named(t, webName), "calls", time.Minute); err != nil {
+		t.Error(err)
+	}
+}
+
+// asWeb is what this binary does as the web process, by the socket that it is given.
+var asWeb = map[string]func() error{"calls": refusesBPF, "files": inheritsNothing, "stopped": func() error { return unix.Kill(os.Getpid(), unix.SIGSTOP) }}
+
+// named returns this binary under another name, for everybody.
+func named(t *testing.T, name string) (path string) {
+	t.Helper()
+	path = filepath.Join(forNobody(t), name)
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(binary, self, 0o755); err != nil {
+	if err := os.WriteFile(path, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := runWeb(t.Context(), binary, "unused"); err != nil {
-		t.Error(err)
-	}
+	return path
 }
 
 // forNobody returns a folder that everybody gets at.

@@ -56,19 +56,28 @@ func New(c Config) *Exporter {
 // Check returns why maps cannot be metrics, with advice for each, or nil if all can.
 func (e *Exporter) Check(tables []result.Table) error {
 	var errs []error
-	seen := map[string]string{}
+	names := Names[string]{}
+	for _, f := range About() {
+		names.Take(f, "trace itself")
+	}
 	for _, t := range tables {
 		m, err := e.config.describe(t)
-		if err == nil && seen[m.Name] != "" {
-			err = fmt.Errorf("%s and %s would both be the metric %s: give one another name", seen[m.Name], t.Name, m.Name)
+		if err == nil {
+			if name, other, clash := names.Take(m, t.Name); clash {
+				err = fmt.Errorf("%s and %s would both have the name %s: give one another name", other, t.Name, name)
+			}
 		}
 		if err != nil {
 			errs = append(errs, err)
-			continue
 		}
-		seen[m.Name] = t.Name
 	}
 	return errors.Join(errs...)
+}
+
+// Metric returns the metric that a map would be, without series. is is false if it can be none: [Exporter.Check] has why.
+func (e *Exporter) Metric(t result.Table) (f Family, is bool) {
+	f, err := e.config.describe(t)
+	return f, err == nil
 }
 
 // Read takes a snapshot and returns its metrics. Two readers take turns: an older snapshot after a newer one would look like maps that were

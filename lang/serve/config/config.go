@@ -5,12 +5,7 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"trace/lang/syntax"
@@ -68,8 +63,8 @@ type Program struct {
 	Events string
 	// Maps describe some of its metrics.
 	Maps map[string]Map
-	// Place is where the program stands in the configuration.
-	Place string
+	// Place is where its name stands.
+	Place Place
 }
 
 // Map describes the metric of one map.
@@ -77,6 +72,8 @@ type Map struct {
 	Help string
 	// Metric replaces the name of the map in the name of the metric.
 	Metric string
+	// Place is where Metric stands.
+	Place Place
 }
 
 // Defaults.
@@ -86,63 +83,22 @@ const (
 	defaultInterval = 30 * time.Second
 )
 
-// maxFile is far above any configuration, and keeps a wrong path, as of a disk, from filling the memory.
-const maxFile = 4 << 20
-
-// Load reads a file or a folder. The error has all mistakes.
+// Load reads a file or a folder. The error has the mistakes, each with its place up to some number of them.
 func Load(path string) (*Config, error) {
 	files, err := filesOf(path)
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{config: &Config{Listen: DefaultListen, Labels: map[string]string{}}, set: map[string]string{}}
+	r := &reader{config: &Config{Listen: DefaultListen, Labels: map[string]string{}}, set: map[string]string{}, named: map[string]*Program{}, left: maxBytes}
 	for _, file := range files {
-		text, err := readFile(file)
+		text, err := r.read(file)
 		if err != nil {
 			return nil, fmt.Errorf("configuration: %w", err)
 		}
 		r.file(file, text)
 	}
-	if err := r.mistakes.Err(); err != nil {
+	if err := r.err(); err != nil {
 		return nil, err
 	}
 	return r.config, nil
-}
-
-// filesOf returns the files of a configuration. Names that begin with a dot are of Kubernetes (..data), or of editors.
-func filesOf(path string) ([]string, error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("configuration: %w: give its file or folder with -c", err)
-	case err != nil:
-		return nil, fmt.Errorf("configuration: %w", err)
-	case !info.IsDir():
-		return []string{path}, nil
-	}
-	files, err := filepath.Glob(filepath.Join(path, "[^.]*.yaml"))
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("configuration: the folder %s has no *.yaml", path)
-	}
-	slices.Sort(files)
-	return files, nil
-}
-
-// readFile reads a regular file, up to a limit.
-func readFile(name string) (string, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is not a file", name)
-	}
-	if info.Size() > maxFile {
-		return "", fmt.Errorf("%s has %d MiB, at most %d are read", name, info.Size()>>20, maxFile>>20)
-	}
-	data, err := os.ReadFile(name)
-	return string(data), err
 }

@@ -64,7 +64,8 @@ func TestLoad(t *testing.T) {
 	if p := c.Programs[1]; p.Text.Content != "ib:modify_qp" || p.Text.Name != filepath.Join(dir, "flows.trace") || p.Series != 5000 || p.Events != "otlp" {
 		t.Errorf("%+v", p)
 	}
-	if p := c.Programs[2]; !strings.HasPrefix(p.Text.Content, "syscall:enter {") || p.Maps["n"] != (Map{"calls by process", "by_process"}) ||
+	if p := c.Programs[2]; !strings.HasPrefix(p.Text.Content, "syscall:enter {") || p.Maps["n"].Help != "calls by process" || p.Maps["n"].Metric != "by_process" || p.Maps["n"].Place.String() != filepath.Join(dir, "trace.yaml")+":23:45" ||
+		p.Place.String() != filepath.Join(dir, "trace.yaml")+":20:11" ||
 		p.Text.Name != filepath.Join(dir, "trace.yaml")+":21" {
 		t.Errorf("%+v", p)
 	}

@@ -23,17 +23,34 @@ import (
 // that are near.
 type reader struct {
 	config *Config
-	text   syntax.Text // of the file
+	text   *syntax.Text // of the file
 	// set is where each key of the service was set: once in all files.
-	set      map[string]string
+	set map[string]string
+	// named are the programs by their names.
+	named    map[string]*Program
 	mistakes syntax.ErrorList
+	// more counts the mistakes beyond them: nobody would read so many.
+	more int
+	// left is how many bytes may still be read, of all files.
+	left int
+}
+
+// mostMistakes is how many mistakes have their place.
+const mostMistakes = 20
+
+// err returns the mistakes, or nil without any.
+func (r *reader) err() error {
+	if r.more > 0 {
+		return errors.Join(r.mistakes.Err(), fmt.Errorf("and %d more mistakes", r.more))
+	}
+	return r.mistakes.Err()
 }
 
 // value reads the value of a key.
 type value func(n *yaml.Node)
 
 func (r *reader) file(name, text string) {
-	r.text = syntax.Text{Name: name, Content: text}
+	r.text = &syntax.Text{Name: name, Content: text}
 	var root, more yaml.Node
 	loader, err := yaml.NewLoader(strings.NewReader(text))
 	if err == nil {
@@ -74,32 +91,22 @@ func (r *reader) broken(err error) {
 
 // fail notes a mistake at a node.
 func (r *reader) fail(n *yaml.Node, msg, help string) {
-	from := r.offset(n)
-	to := from
-	if n.Kind == yaml.ScalarNode {
-		to += len(n.Value)
+	if len(r.mistakes) == mostMistakes {
+		r.more++
+		return
 	}
-	r.mistakes = append(r.mistakes, r.text.Error(syntax.Span{From: from, To: min(max(to, from+1), len(r.text.Content))}, msg, help))
+	r.mistakes = append(r.mistakes, r.place(n).Error(msg, help))
 }
 
-// offset returns where in the text a node begins. Columns are characters.
-func (r *reader) offset(n *yaml.Node) int {
-	from := 0
-	for range n.Line - 1 {
-		next := strings.IndexByte(r.text.Content[from:], '\n')
-		if next < 0 {
-			break
-		}
-		from += next + 1
+// wrong reports whether there are mistakes.
+func (r *reader) wrong() bool { return len(r.mistakes) > 0 }
+
+func (r *reader) place(n *yaml.Node) Place {
+	p := Place{text: r.text, line: n.Line, column: n.Column, length: 1}
+	if n.Kind == yaml.ScalarNode {
+		p.length = max(1, len(n.Value))
 	}
-	line, _, _ := strings.Cut(r.text.Content[from:], "\n")
-	at := 0
-	for i := range line {
-		if at++; at == n.Column {
-			return from + i
-		}
-	}
-	return from + len(line)
+	return p
 }
 
 // mapping reads the keys of a mapping. what describes it.
@@ -113,8 +120,10 @@ func (r *reader) mapping(n *yaml.Node, what string, known map[string]value) {
 		key := n.Content[i]
 		read := known[key.Value]
 		switch {
+		case read == nil && len(r.mistakes) == mostMistakes:
+			r.more++ // and nothing that is near is searched
 		case read == nil:
-			r.fail(key, fmt.Sprintf("%s has no key %q", what, key.Value), didYouMean(key.Value, known))
+			r.fail(key, fmt.Sprintf("%s has no key %q", what, clip(key.Value)), didYouMean(clip(key.Value), known))
 		case seen[key.Value]:
 			r.fail(key, fmt.Sprintf("%q is set twice", key.Value), "")
 		default:
@@ -130,6 +139,15 @@ func resolved(n *yaml.Node) *yaml.Node {
 		return n.Alias
 	}
 	return n
+}
+
+// clip bounds a word of the configuration for a message.
+func clip(word string) string {
+	const most = 100
+	if len(word) <= most {
+		return word
+	}
+	return strings.ToValidUTF8(word[:most], "") + "…"
 }
 
 func list[V any](known map[string]V) string {
@@ -253,11 +271,11 @@ func (r *reader) texts(n *yaml.Node, what string, valid func(name string) (help 
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		if help := valid(key.Value); help != "" {
-			r.fail(key, fmt.Sprintf("%q cannot be a name here", key.Value), help)
+			r.fail(key, fmt.Sprintf("%q cannot be a name here", clip(key.Value)), help)
 			continue
 		}
 		if _, twice := at[key.Value]; twice {
-			r.fail(key, fmt.Sprintf("%q is set twice", key.Value), "")
+			r.fail(key, fmt.Sprintf("%q is set twice", clip(key.Value)), "")
 			continue
 		}
 		if text, ok := r.scalar(resolved(n.Content[i+1]), "a text or a number"); ok {
@@ -295,7 +313,7 @@ func (r *reader) otlp(n *yaml.Node) {
 	r.mapping(n, "otlp", map[string]value{
 		"endpoint": r.endpoint(&o.Endpoint), "interval": r.duration(&o.Interval), "headers": r.headers(o.Headers),
 	})
-	if o.Endpoint == "" && len(r.mistakes) == 0 {
+	if o.Endpoint == "" && !r.wrong() {
 		r.fail(n, "otlp has no endpoint", "write endpoint: http://127.0.0.1:4318")
 	}
 }
@@ -325,7 +343,7 @@ func (r *reader) headers(at map[string]string) value {
 			if !isFile {
 				continue
 			}
-			secret, err := readFile(r.beside(strings.TrimSuffix(file, "}")))
+			secret, err := r.read(r.beside(strings.TrimSuffix(file, "}")))
 			if err != nil {
 				r.fail(n, fmt.Sprintf("header %s: %v", name, err), "")
 				continue
@@ -348,18 +366,17 @@ func (r *reader) programs(n *yaml.Node) {
 var programName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
 func (r *reader) program(n *yaml.Node) {
-	p := &Program{Series: DefaultSeries, Params: map[string]string{}, Maps: map[string]Map{}}
-	p.Place = fmt.Sprintf("%s:%d", r.text.Name, n.Line)
+	p := &Program{Series: DefaultSeries, Params: map[string]string{}, Maps: map[string]Map{}, Place: r.place(n)}
 	var file, text *yaml.Node
 	keep := func(at **yaml.Node) value { return func(n *yaml.Node) { *at = n } }
-	before := len(r.mistakes)
+	before := len(r.mistakes) + r.more
 	r.mapping(n, "a program", map[string]value{
-		"name": r.name(&p.Name), "script": r.str(&p.Script), "file": keep(&file), "program": keep(&text),
+		"name": r.name(p), "script": r.str(&p.Script), "file": keep(&file), "program": keep(&text),
 		"params": func(n *yaml.Node) { r.texts(n, "params", func(string) string { return "" }, p.Params) },
 		"series": number(r, &p.Series, 1, 100_000), "events": r.events(&p.Events),
 		"maps": func(n *yaml.Node) { r.mapsOf(n, p.Maps) },
 	})
-	if len(r.mistakes) > before {
+	if len(r.mistakes)+r.more > before {
 		return
 	}
 	if sources := sourcesOf(p, file, text); p.Name == "" || len(sources) != 1 {
@@ -372,7 +389,7 @@ func (r *reader) program(n *yaml.Node) {
 	case text != nil:
 		r.inline(text, p)
 	}
-	r.config.Programs = append(r.config.Programs, p)
+	r.config.Programs, r.named[p.Name] = append(r.config.Programs, p), p
 }
 
 func sourcesOf(p *Program, file, text *yaml.Node) (sources []string) {
@@ -384,19 +401,19 @@ func sourcesOf(p *Program, file, text *yaml.Node) (sources []string) {
 	return sources
 }
 
-func (r *reader) name(at *string) value {
+func (r *reader) name(p *Program) value {
 	return func(n *yaml.Node) {
-		if !programName.MatchString(n.Value) {
-			r.fail(n, fmt.Sprintf("%q cannot be the name of a program", n.Value), "it consists of a letter and more letters, digits and _, all small")
-			return
+		other := r.named[n.Value]
+		switch {
+		case !programName.MatchString(n.Value):
+			r.fail(n, fmt.Sprintf("%q cannot be the name of a program", clip(n.Value)), "it consists of a letter and more letters, digits and _, all small")
+		case other != nil && len(r.mistakes) < mostMistakes:
+			r.fail(n, fmt.Sprintf("program %s is also at %s", clip(n.Value), other.Place), "")
+		case other != nil:
+			r.more++
+		default:
+			p.Name, p.Place = n.Value, r.place(n)
 		}
-		for _, p := range r.config.Programs {
-			if p.Name == n.Value {
-				r.fail(n, fmt.Sprintf("program %s is also at %s", n.Value, p.Place), "")
-				return
-			}
-		}
-		*at = n.Value
 	}
 }
 
@@ -419,9 +436,13 @@ func (r *reader) mapsOf(n *yaml.Node, at map[string]Map) {
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		var m Map
-		r.mapping(n.Content[i+1], "a map", map[string]value{"help": r.str(&m.Help), "metric": r.str(&m.Metric)})
+		metric := func(n *yaml.Node) {
+			r.str(&m.Metric)(n)
+			m.Place = r.place(n)
+		}
+		r.mapping(n.Content[i+1], "a map", map[string]value{"help": r.str(&m.Help), "metric": metric})
 		if m.Metric != "" && !programName.MatchString(m.Metric) {
-			r.fail(n.Content[i+1], fmt.Sprintf("%q cannot be the name of a metric", m.Metric), "it consists of small letters, digits and _")
+			r.fail(n.Content[i+1], fmt.Sprintf("%q cannot be the name of a metric", clip(m.Metric)), "it consists of small letters, digits and _")
 		}
 		at[strings.TrimPrefix(n.Content[i].Value, "@")] = m
 	}
@@ -433,7 +454,7 @@ func (r *reader) programFile(n *yaml.Node, p *Program) {
 	if !ok {
 		return
 	}
-	text, err := readFile(r.beside(name))
+	text, err := r.read(r.beside(name))
 	if err != nil {
 		r.fail(n, err.Error(), "the name is relative to the configuration")
 		return

@@ -1,28 +1,23 @@
 package wire
 
 import (
-	"fmt"
 	"net"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// allowed reports whether the process at the other end belongs to one of the users, as the kernel knows (unix(7), SO_PEERCRED).
-func allowed(conn *net.UnixConn, users []int) error {
-	if users == nil {
-		return nil
-	}
+// peer returns the process at the other end, as the kernel knows it (unix(7), SO_PEERCRED).
+func peer(conn *net.UnixConn) (Peer, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return err
+		return Peer{}, err
 	}
-	var peer *unix.Ucred
-	if controlErr := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); controlErr != nil {
-		return controlErr
+	var found *unix.Ucred
+	if controlErr := raw.Control(func(fd uintptr) { found, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); controlErr != nil {
+		return Peer{}, controlErr
 	}
-	if err == nil && !slices.Contains(users, int(peer.Uid)) {
-		err = fmt.Errorf("user %d may not ask the loader", peer.Uid)
+	if err != nil {
+		return Peer{}, err
 	}
-	return err
+	return Peer{int(found.Pid), int(found.Uid)}, nil
 }

@@ -7,4 +7,4 @@ import (
 	"net"
 )
 
-func allowed(*net.UnixConn, []int) error { return errors.ErrUnsupported }
+func peer(*net.UnixConn) (Peer, error) { return Peer{}, errors.ErrUnsupported }

@@ -19,12 +19,12 @@ import (
 	"time"
 )
 
-// Limits of messages in bytes, of requests at once, and of how long one side waits for the other.
+// Limits of messages in bytes, of connections whose request has not arrived, and of how long one side waits for the other.
 const (
-	MaxRequest  = 4 << 10
-	MaxAnswer   = 64 << 20
-	maxRequests = 64
-	patience    = 10 * time.Second
+	MaxRequest = 4 << 10
+	MaxAnswer  = 64 << 20
+	maxUnread  = 32
+	patience   = 10 * time.Second
 )
 
 // What is asked.
@@ -37,6 +37,13 @@ const (
 	GetPrograms = "programs"
 	DoReload    = "reload"
 )
+
+// limits are how many requests of each kind are answered at once. None takes the room of another kind: a profile takes minutes. One reader gets
+// the events, as each event is sent once.
+var limits = map[string]int{GetSettings: 16, GetReady: 16, GetPrograms: 4, GetMetrics: 4, GetProfile: 4, GetEvents: 1, DoReload: 1}
+
+// others limits all other requests, of another version.
+const others = 4
 
 // Request is what trace-web asks. Program and Seconds are of a profile.
 type Request struct {
@@ -55,6 +62,8 @@ type Settings struct {
 	Labels       map[string]string `json:"labels,omitempty"`
 	Version      string            `json:"version"`
 	Host         string            `json:"host"`
+	// User is as whom the loader runs.
+	User int `json:"user"`
 }
 
 // OTLP is where metrics and events are sent.
@@ -79,6 +88,14 @@ type Event struct {
 	// Lost is how many events there was no room for before this one.
 	Lost uint64 `json:"lost,omitempty"`
 }
+
+// Names of the metrics that trace-web adds to the loader's. All are counters.
+const (
+	OTLPEvents      = "trace_otlp_events_total"
+	OTLPLost        = "trace_otlp_lost_total"
+	OTLPFailed      = "trace_otlp_failed_requests_total"
+	ScrapeConflicts = "trace_scrape_conflicts_total"
+)
 
 // What an answer begins with.
 const (
@@ -225,6 +242,12 @@ func (c Client) each(ctx context.Context, r Request, take func([]byte) error) er
 	}
 }
 
+// Peer is the process at the other end of a connection, when that was made.
+type Peer struct{ PID, UID int }
+
+// Anyone allows all whom the permissions of the socket admit.
+func Anyone(Peer) error { return nil }
+
 // Handler answers requests. Its methods may be called at once.
 type Handler interface {
 	// Answer returns the body for a request, or the error that the other side gets.
@@ -233,10 +256,13 @@ type Handler interface {
 	Events(ctx context.Context, send func([]Event) error) error
 }
 
-// Serve answers requests until ctx ends. Only processes of these users may ask; nil: all whom the permissions of the socket admit.
-func Serve(ctx context.Context, l *net.UnixListener, users []int, h Handler) error {
+// Serve answers requests until ctx ends, of those processes that allowed returns nil for.
+func Serve(ctx context.Context, l *net.UnixListener, allowed func(Peer) error, h Handler) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
-	room := make(chan struct{}, maxRequests)
+	s := &service{handler: h, allowed: allowed, unread: make(room, maxUnread), others: make(room, others), rooms: map[string]room{}}
+	for kind, most := range limits {
+		s.rooms[kind] = make(room, most)
+	}
 	for {
 		conn, err := l.AcceptUnix()
 		if err != nil {
@@ -245,31 +271,78 @@ func Serve(ctx context.Context, l *net.UnixListener, users []int, h Handler) err
 			}
 			return err
 		}
-		select {
-		case room <- struct{}{}:
-		default: // it sees a closed connection, and asks again
+		if !s.unread.enter() { // it sees a closed connection, and asks again
 			conn.Close()
 			continue
 		}
 		go func() {
-			defer func() { <-room }()
 			defer conn.Close()
-			serve(ctx, conn, users, h)
+			s.serve(ctx, conn)
 		}()
 	}
 }
 
-// serve answers the request of a connection. What fails has no one to report to: the other side sees it itself.
-func serve(ctx context.Context, conn *net.UnixConn, users []int, h Handler) {
-	conn.SetReadDeadline(time.Now().Add(patience))
-	r, err := readRequest(conn)
-	if err != nil {
-		err = fmt.Errorf("request: %w", err)
+// room has a place for each of some requests.
+type room chan struct{}
+
+// enter takes a place, and reports whether there was one.
+func (r room) enter() bool {
+	select {
+	case r <- struct{}{}:
+		return true
+	default:
+		return false
 	}
-	if err = cmp.Or(allowed(conn, users), err); err != nil {
+}
+
+func (r room) leave() { <-r }
+
+// service answers requests.
+type service struct {
+	handler        Handler
+	allowed        func(Peer) error
+	unread, others room
+	rooms          map[string]room
+}
+
+// request reads the request of a process that may ask. ok is false if there is none: the other side knows why.
+func (s *service) request(conn *net.UnixConn) (r Request, ok bool) {
+	defer s.unread.leave()
+	p, err := peer(conn)
+	if err == nil {
+		err = s.allowed(p)
+	}
+	if err != nil {
 		send(conn, nil, err)
+		conn.SetReadDeadline(time.Now().Add(hearing)) // it may be writing
+		io.Copy(io.Discard, io.LimitReader(conn, MaxRequest))
+		return r, false
+	}
+	conn.SetReadDeadline(time.Now().Add(patience))
+	if r, err = readRequest(conn); err != nil {
+		send(conn, nil, fmt.Errorf("request: %w", err))
+	}
+	return r, err == nil
+}
+
+// hearing is how long a process that may not ask has to read why.
+const hearing = 100 * time.Millisecond
+
+// serve answers the request of a connection. What fails has no one to report to: the other side sees it itself.
+func (s *service) serve(ctx context.Context, conn *net.UnixConn) {
+	r, ok := s.request(conn)
+	if !ok {
 		return
 	}
+	room := s.rooms[r.Do]
+	if room == nil {
+		room = s.others
+	}
+	if !room.enter() {
+		send(conn, nil, fmt.Errorf("the loader answers %d requests for %s already: ask again later", cap(room), cmp.Or(r.Do, "nothing")))
+		return
+	}
+	defer room.leave()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	go func() { // a reader that goes away ends a long answer
@@ -278,10 +351,10 @@ func serve(ctx context.Context, conn *net.UnixConn, users []int, h Handler) {
 		end()
 	}()
 	if r.Do == GetEvents {
-		h.Events(ctx, func(e []Event) error { return send(conn, e, nil) })
+		s.handler.Events(ctx, func(e []Event) error { return send(conn, e, nil) })
 		return
 	}
-	body, err := h.Answer(ctx, r)
+	body, err := s.handler.Answer(ctx, r)
 	send(conn, body, err)
 }
 

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -57,7 +59,7 @@ func (e echo) Events(ctx context.Context, send func([]Event) error) error {
 	return ctx.Err()
 }
 
-func listen(t *testing.T, users []int, h Handler) Client {
+func listen(t *testing.T, allowed func(Peer) error, h Handler) Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -67,7 +69,7 @@ func listen(t *testing.T, users []int, h Handler) Client {
 	ctx, end := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() {
-		if err := Serve(ctx, l, users, h); err != nil {
+		if err := Serve(ctx, l, allowed, h); err != nil {
 			t.Error(err)
 		}
 	})
@@ -76,7 +78,7 @@ func listen(t *testing.T, users []int, h Handler) Client {
 }
 
 func TestAsk(t *testing.T) {
-	c := listen(t, []int{os.Getuid()}, echo{})
+	c := listen(t, Anyone, echo{})
 	got, err := Ask[Request](t.Context(), c, Request{Do: GetProfile, Program: "p", Seconds: 3})
 	if err != nil || got != (Request{GetProfile, "p", 3}) {
 		t.Errorf("%v, %v", got, err)
@@ -111,7 +113,7 @@ func TestAsk(t *testing.T) {
 // A side that goes away ends what the other one does for it.
 func TestGone(t *testing.T) {
 	h := echo{make(chan struct{})}
-	c := listen(t, []int{os.Getuid()}, h)
+	c := listen(t, Anyone, h)
 	ctx, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer end()
 	if _, err := Ask[Request](ctx, c, Request{Program: "slow"}); !errors.Is(err, context.DeadlineExceeded) {
@@ -123,16 +125,19 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// Who may not ask gets to know it, and is not listened to.
 func TestStrangers(t *testing.T) {
-	c := listen(t, []int{os.Getuid() + 1}, echo{})
-	if _, err := Ask[Request](t.Context(), c, Request{}); err == nil || err.Error() != fmt.Sprintf("user %d may not ask the loader", os.Getuid()) {
-		t.Error(err)
+	c := listen(t, func(p Peer) error { return fmt.Errorf("process %d of user %d may not ask", p.PID, p.UID) }, echo{})
+	for range 10 {
+		if _, err := Ask[Request](t.Context(), c, Request{}); err == nil || err.Error() != fmt.Sprintf("process %d of user %d may not ask", os.Getpid(), os.Getuid()) {
+			t.Fatal(err)
+		}
 	}
 }
 
 // What is wrong or too long ends the connection, and nothing else.
 func TestBroken(t *testing.T) {
-	c := listen(t, []int{os.Getuid()}, echo{})
+	c := listen(t, Anyone, echo{})
 	for sent, want := range map[string]string{
 		"\x02\x00\x00\x00{]": "invalid character ']' looking for beginning of object key string",
 		"\xff\xff\xff\xff":   "a message of 4294967295 bytes is too long, at most 4096 are read",
@@ -164,11 +169,11 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// More requests than there is room for are refused, and later ones are answered.
+// Connections that ask nothing are refused beyond a number, and later ones are answered.
 func TestCrowd(t *testing.T) {
-	c := listen(t, []int{os.Getuid()}, echo{})
+	c := listen(t, Anyone, echo{})
 	var open []net.Conn
-	for range maxRequests + 10 {
+	for range maxUnread + 10 {
 		conn, err := net.Dial("unix", c.Path)
 		if err != nil {
 			t.Fatal(err)
@@ -193,6 +198,76 @@ func TestCrowd(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Error("it does not answer again")
+}
+
+// waiting answers nothing until the other side goes away, except to a request whose program is "quick".
+type waiting struct{ echo }
+
+func (waiting) Answer(ctx context.Context, r Request) (any, error) {
+	if r.Program != "quick" {
+		<-ctx.Done()
+	}
+	return r, ctx.Err()
+}
+
+func (waiting) Events(ctx context.Context, _ func([]Event) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// However many requests of a kind are open, the other kinds are answered, and one of this kind is refused at once. When they are gone, it is answered.
+func TestKindsHaveRoomsOfTheirOwn(t *testing.T) {
+	c := listen(t, Anyone, waiting{})
+	kinds := []string{GetSettings, GetReady, GetPrograms, GetMetrics, GetProfile, GetEvents, DoReload, "other"}
+	for _, crowded := range kinds {
+		ctx, end := context.WithCancel(t.Context())
+		var over sync.WaitGroup
+		var refused atomic.Int64
+		for range 64 {
+			over.Go(func() {
+				if _, err := Ask[Request](ctx, c, Request{Do: crowded}); err != nil && ctx.Err() == nil {
+					refused.Add(1)
+				}
+			})
+		}
+		most := cmp.Or(limits[crowded], others)
+		soon(t, "refusals of "+crowded, func() bool { return refused.Load() == int64(64-most) })
+		for _, kind := range kinds {
+			if kind == GetEvents {
+				continue // they have no end
+			}
+			got, err := Ask[Request](t.Context(), c, Request{Do: kind, Program: "quick"})
+			if want := fmt.Sprintf("the loader answers %d requests for %s already: ask again later", most, crowded); kind == crowded && (err == nil || err.Error() != want) {
+				t.Errorf("%s: %v, want %s", kind, err, want)
+			}
+			if kind != crowded && (err != nil || got.Do != kind) {
+				t.Errorf("%s beside 64 for %s: %v", kind, crowded, err)
+			}
+		}
+		end()
+		over.Wait()
+		soon(t, crowded+" again", func() bool {
+			ctx, end := context.WithTimeout(t.Context(), time.Second)
+			defer end()
+			if crowded == GetEvents {
+				err := c.Events(ctx, nil)
+				return errors.Is(err, context.DeadlineExceeded)
+			}
+			_, err := Ask[Request](ctx, c, Request{Do: crowded, Program: "quick"})
+			return err == nil
+		})
+	}
+}
+
+func soon(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for range 1000 {
+		if is() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("waited in vain: " + what)
 }
 
 func FuzzRequest(f *testing.F) {
