@@ -15,7 +15,8 @@ const (
 	FilePatience = 900 * time.Millisecond
 )
 
-// mostBusy is how long a read may go on that does not sleep, but works or waits for a CPU: on a busy machine that takes longer than [Patience].
+// mostBusy is how long a read may go on that works, waits for a CPU, or sleeps for a moment again and again: on a busy machine that takes longer than
+// [Patience].
 const mostBusy = 10 * time.Second
 
 // ErrNoAnswer means that a read was given up.
@@ -75,13 +76,18 @@ func AskFor[T any](q *Questions, user uint32, patience time.Duration, read func(
 		}
 	}()
 	id, began := <-thread, time.Now()
+	var last sleep
+	slept := began // when last began, or later
 	for {
 		select {
 		case r := <-done:
 			return r.answer, r.err
-		case <-time.After(Patience):
+		case <-time.After(Patience / 4):
 		}
-		if took := time.Since(began); took < patience || took < mostBusy && !asleep(id) {
+		if now := sleepOf(id); !now.asleep || now != last {
+			last, slept = now, time.Now()
+		}
+		if time.Since(slept) < patience && time.Since(began) < mostBusy {
 			continue
 		}
 		q.mu.Lock()
@@ -99,6 +105,12 @@ func AskFor[T any](q *Questions, user uint32, patience time.Duration, read func(
 		q.all++
 		return answer, ErrNoAnswer
 	}
+}
+
+// A sleep of a thread is another one if it has given up its CPU since.
+type sleep struct {
+	asleep   bool
+	switches string
 }
 
 func (q *Questions) mayAsk(user uint32) bool {

@@ -1,21 +1,23 @@
 package proc
 
 import (
+	"bytes"
 	"fmt"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 func threadID() int { return unix.Gettid() }
 
-// asleep reports whether a thread of ours sleeps: it neither runs nor waits for a CPU.
-func asleep(thread int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", thread))
+// sleepOf returns whether a thread of ours sleeps: it neither runs nor waits for a CPU.
+func sleepOf(thread int) sleep {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/status", thread))
 	if err != nil {
-		return true
+		return sleep{asleep: true}
 	}
-	s, err := parseStat(string(stat))
-	return err != nil || !strings.HasPrefix(s.State(), "R")
+	_, state, _ := bytes.Cut(status, []byte("\nState:\t"))
+	_, switches, _ := bytes.Cut(status, []byte("\nvoluntary_ctxt_switches:\t"))
+	switches, _, _ = bytes.Cut(switches, []byte("\n"))
+	return sleep{!bytes.HasPrefix(state, []byte("R")), string(switches)}
 }

@@ -5,4 +5,4 @@ package proc
 // No other system has what is read in this way.
 func threadID() int { return 0 }
 
-func asleep(int) bool { return true }
+func sleepOf(int) sleep { return sleep{asleep: true} }

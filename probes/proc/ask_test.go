@@ -93,6 +93,30 @@ func TestAskWaitsForWork(t *testing.T) {
 	}
 }
 
+// A read that sleeps for a moment again and again is not given up: it goes on.
+func TestAskWaitsForProgress(t *testing.T) {
+	var q Questions
+	read, write := pipe(t)
+	const steps = 8
+	go func() {
+		for range steps {
+			time.Sleep(Patience / 3)
+			unix.Write(write, []byte{1})
+		}
+	}()
+	n, err := Ask(&q, 1000, func() (n int, err error) {
+		var b [1]byte
+		for n < steps && err == nil {
+			_, err = unix.Read(read, b[:])
+			n++
+		}
+		return n, err
+	})
+	if err != nil || n != steps {
+		t.Errorf("Ask returns %d, %v", n, err)
+	}
+}
+
 func TestAskHasABound(t *testing.T) {
 	var q Questions
 	read, write := pipe(t)

@@ -181,14 +181,6 @@ const (
 	Processor = 39 // the CPU that it was last on
 )
 
-// State is what the process or thread does: R runs or waits for a CPU, S and D sleep.
-func (s Stat) State() string {
-	if len(s.after) == 0 {
-		return ""
-	}
-	return s.after[0]
-}
-
 // Number returns a field behind the name, counted as in proc_pid_stat(5), where it is the second one.
 func (s Stat) Number(field int) (uint64, error) {
 	const first = 3

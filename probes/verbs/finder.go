@@ -249,11 +249,15 @@ func (f *Finder) look(t *target) (again time.Duration, err error) {
 	return 0, f.refuse(t.process, left, f.why(t, left))
 }
 
-// abandon leaves a process alone that does not answer, or makes each search slow.
+// abandon leaves a process alone that does not answer, or whose list of mappings is too long, until it makes another object, and after a few times
+// for good.
 func (f *Finder) abandon(t *target, devices []handle, err error) error {
 	if r := (*refusal)(nil); errors.As(err, &r) {
 		f.mu.Lock()
-		f.failed[t.process] = &failures{times: mostFailed}
+		if f.failed[t.process] == nil {
+			f.failed[t.process] = &failures{since: time.Now()}
+		}
+		f.failed[t.process].times += mostFailed / 4
 		f.mu.Unlock()
 	}
 	return f.refuse(t.process, devices, err)
