@@ -4,6 +4,7 @@ package probes
 
 import (
 	"context"
+	"io"
 
 	"github.com/cilium/ebpf"
 
@@ -33,7 +34,7 @@ func (h *Host) Users(ctx context.Context) (users []verbs.Process, notes []string
 	return verbs.Users(ctx, listQPs, w.attach, w.callers.read)
 }
 
-func (w *callerWatch) attach(path string, offset uint64, to verbs.Reach) (_ verbs.Attached, err error) {
+func (w *callerWatch) attach(path string, offset uint64, to verbs.Reach) (_ io.Closer, err error) {
 	if w.objects == nil {
 		if w.objects, err = loadUsers(w.kernel, callerProgram); err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ package probes
 
 import (
 	"errors"
+	"io"
 	"os"
 	"reflect"
 	"runtime"
@@ -119,7 +120,7 @@ func callAs(t *testing.T, user, times int) {
 	}
 }
 
-// What is attached for one user sees the calls of that user's processes alone, until it is widened. What is attached for a process sees no other.
+// What is attached for one user sees the calls of that user's processes alone, and what is attached for the others all but these. What is attached for a process sees no other.
 func TestReach(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to be another user in a thread")
@@ -127,7 +128,7 @@ func TestReach(t *testing.T) {
 	const user, calls = 65534, 10
 	path, offset := tracedAt(t)
 	c := newRunCounter(t, 1)
-	attach := func(to verbs.Reach) verbs.Attached {
+	attach := func(to verbs.Reach) io.Closer {
 		a, err := attachUprobe(c.program, "traced", false, path, offset, to)
 		if errors.Is(err, os.ErrPermission) {
 			t.Skip(err)
@@ -155,13 +156,13 @@ func TestReach(t *testing.T) {
 	a = attach(verbs.Reach{PID: os.Getppid()})
 	expect("another process", 0)
 	a.Close()
-	a = attach(verbs.Reach{OneUser: true, User: user})
+	a = attach(verbs.Reach{Whose: verbs.OneUsers, User: user})
 	expect("one user", 2*calls)
-	if err := a.Widen(); err != nil {
-		t.Fatal(err)
-	}
-	expect("widened", 3*calls)
+	others := attach(verbs.Reach{Whose: verbs.Others, User: user})
+	expect("one user, and the others", 3*calls)
 	a.Close()
+	expect("the others", calls)
+	others.Close()
 	expect("detached", 0)
 }
 
@@ -170,7 +171,7 @@ func TestReachLeavesCalls(t *testing.T) {
 	const most = 32 + 1
 	c := newRunCounter(t, most)
 	path, offset := tracedAt(t)
-	a, err := attachUprobe(c.program, "traced", false, path, offset, verbs.Reach{OneUser: true, User: uint32(os.Getuid())})
+	a, err := attachUprobe(c.program, "traced", false, path, offset, verbs.Reach{Whose: verbs.OneUsers, User: uint32(os.Getuid())})
 	if errors.Is(err, os.ErrPermission) {
 		t.Skip(err)
 	}

@@ -58,7 +58,7 @@ func (u uprobe) attach(prog *ebpf.Program, call string, a Arg) ([]io.Closer, err
 	if c, ok := a.(*chosen); ok {
 		among = c.has
 	}
-	follower, err := u.finder.follow(call, among, func(path string, offset uint64, to verbs.Reach) (verbs.Attached, error) {
+	follower, err := u.finder.follow(call, among, func(path string, offset uint64, to verbs.Reach) (io.Closer, error) {
 		return attachUprobe(prog, call, u.atReturn, path, offset, to)
 	})
 	if err != nil {

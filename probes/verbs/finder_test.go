@@ -49,6 +49,10 @@ func device(t *testing.T) int {
 	return fd
 }
 
+type closer func()
+
+func (c closer) Close() error { c(); return nil }
+
 // newFinder returns a finder of these devices, for which any code is a function of a provider that is root's, as of this test itself.
 func newFinder(note func(text string)) *Finder {
 	f := NewFinder(note)
@@ -136,34 +140,16 @@ type attachments struct {
 	fail bool
 }
 
-func (a *attachments) attach(path string, offset uint64, to Reach) (Attached, error) {
+func (a *attachments) attach(path string, offset uint64, to Reach) (io.Closer, error) {
 	if a.fail {
 		return nil, errors.New("refused")
 	}
 	at := fmt.Sprintf("%d %s+%x", to.PID, filepath.Base(path), offset)
-	if to.OneUser {
-		at += fmt.Sprintf(" of user %d", to.User)
+	if to.Whose != Everyones {
+		at += fmt.Sprintf(" of %s user %d", map[Whose]string{OneUsers: "the", Others: "not the"}[to.Whose], to.User)
 	}
 	a.add(at, 1)
-	return &attachment{a, at}, nil
-}
-
-// An attachment is counted until it is closed.
-type attachment struct {
-	all *attachments
-	at  string
-}
-
-func (a *attachment) Close() error {
-	a.all.add(a.at, -1)
-	return nil
-}
-
-func (a *attachment) Widen() error {
-	a.all.add(a.at, -1)
-	a.at, _, _ = strings.Cut(a.at, " of user ")
-	a.all.add(a.at, 1)
-	return nil
+	return closer(func() { a.add(at, -1) }), nil
 }
 
 func (a *attachments) add(at string, n int) {

@@ -19,20 +19,22 @@ import (
 type Reach struct {
 	// PID is the only process, 0: all that map the file.
 	PID int
-	// OneUser means that only calls of processes of User count, until [Attached.Widen].
-	OneUser bool
-	User    uint32
+	// Whose are the users whose calls count, by the real user id.
+	Whose Whose
+	User  uint32
 }
 
-// Attached is something that is attached to an offset in a file.
-type Attached interface {
-	io.Closer
-	// Widen lets the calls of processes of all users count.
-	Widen() error
-}
+// Whose are calls of some users.
+type Whose int
+
+const (
+	Everyones Whose = iota
+	OneUsers        // Reach.User's
+	Others          // all but these
+)
 
 // Attach attaches something to an offset in a file.
-type Attach func(path string, offset uint64, to Reach) (Attached, error)
+type Attach func(path string, offset uint64, to Reach) (io.Closer, error)
 
 // A spot is a function that other processes than the one that named it have, too.
 type spot struct {
@@ -44,7 +46,12 @@ type spot struct {
 // covers reports whether calls of processes of a user are seen.
 func (s *spot) covers(user uint32) bool { return s.all || slices.Contains(s.users, user) }
 
-func (s *spot) reach() Reach { return Reach{OneUser: !s.all, User: s.users[0]} }
+func (s *spot) reach() Reach {
+	if s.all {
+		return Reach{}
+	}
+	return Reach{Whose: OneUsers, User: s.users[0]}
+}
 
 // A usage is what a process has: its functions, by call.
 type usage struct {
@@ -60,8 +67,8 @@ type Follower struct {
 	// is best where all are wanted.
 	among  func(pid int) bool
 	attach Attach
-	shared map[function]Attached             // of all processes
-	own    map[process]map[function]Attached // of each that is followed
+	shared map[function][]io.Closer           // of all processes
+	own    map[process]map[function]io.Closer // of each that is followed
 	paused bool
 }
 
@@ -70,7 +77,7 @@ type Follower struct {
 func (f *Finder) Follow(call string, among func(pid int) bool, attach Attach) (*Follower, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := &Follower{finder: f, call: call, among: among, attach: attach, shared: make(map[function]Attached), own: make(map[process]map[function]Attached)}
+	w := &Follower{finder: f, call: call, among: among, attach: attach, shared: make(map[function][]io.Closer), own: make(map[process]map[function]io.Closer)}
 	if err := w.begin(); err != nil {
 		return nil, errors.Join(err, w.release())
 	}
@@ -95,14 +102,14 @@ func (w *Follower) begin() error {
 // share attaches to all functions that other processes have, too, side by side: the kernel may make each wait.
 func (w *Follower) share() error {
 	spots := w.finder.places[w.call]
-	attached := make([]Attached, len(spots))
+	attached := make([]io.Closer, len(spots))
 	err := sideBySide(len(spots), func(i int) (err error) {
 		attached[i], err = w.attach(spots[i].path, spots[i].offset, spots[i].reach())
 		return err
 	})
 	for i, a := range attached {
 		if a != nil {
-			w.shared[spots[i].function] = a
+			w.shared[spots[i].function] = []io.Closer{a}
 		}
 	}
 	return err
@@ -126,7 +133,7 @@ func (w *Follower) serve(self process) (added []place, err error) {
 			return added, err
 		}
 		if w.own[self] == nil {
-			w.own[self] = make(map[function]Attached)
+			w.own[self] = make(map[function]io.Closer)
 		}
 		w.own[self][p.function] = a
 		added = append(added, p)
@@ -187,8 +194,8 @@ func (w *Follower) leave(self process) error {
 }
 
 // take takes all that is attached from the follower.
-func (w *Follower) take() []Attached {
-	all := slices.Collect(maps.Values(w.shared))
+func (w *Follower) take() []io.Closer {
+	all := slices.Concat(slices.Collect(maps.Values(w.shared))...)
 	for _, own := range w.own {
 		all = slices.AppendSeq(all, maps.Values(own))
 	}
@@ -287,14 +294,28 @@ func (f *Finder) name(call string, p place, user uint32) (some bool, err error) 
 	case s.covers(user):
 		return false, nil
 	default:
-		s.users, s.all = append(s.users, user), true
-		for _, w := range f.followers {
-			if a := w.shared[p.function]; a != nil && w.call == call {
-				err = errors.Join(err, a.Widen())
-			}
+		if err := f.widen(call, s); err != nil {
+			return false, err
 		}
+		s.users, s.all = append(s.users, user), true
 	}
-	return some, errors.Join(err, f.relieve(call, s))
+	return some, f.relieve(call, s)
+}
+
+// widen attaches what follows all processes for the calls of the other users, too. What is attached for the first one stays: the kernel calls a program at
+// the return of those calls alone at whose entry it was there.
+func (f *Finder) widen(call string, s *spot) error {
+	for _, w := range f.followers {
+		if w.call != call || len(w.shared[s.function]) != 1 {
+			continue
+		}
+		a, err := w.attach(s.path, s.offset, Reach{Whose: Others, User: s.users[0]})
+		if err != nil {
+			return err
+		}
+		w.shared[s.function] = append(w.shared[s.function], a)
+	}
+	return nil
 }
 
 // add attaches what follows all processes to a function of a call, all or none, and reports whether there is any.
@@ -304,19 +325,19 @@ func (f *Finder) add(call string, s *spot) (some bool, err error) {
 		if w.call != call || w.among != nil || w.paused {
 			continue
 		}
-		var a Attached
+		var a io.Closer
 		err := f.mayAttach(s.users[0])
 		if err == nil {
 			a, err = w.attach(s.path, s.offset, s.reach())
 		}
 		if err != nil {
 			for _, o := range attached {
-				err = errors.Join(err, o.shared[s.function].Close())
+				err = errors.Join(err, o.shared[s.function][0].Close())
 				delete(o.shared, s.function)
 			}
 			return false, err
 		}
-		w.shared[s.function] = a
+		w.shared[s.function] = []io.Closer{a}
 		attached = append(attached, w)
 	}
 	return len(attached) > 0, nil

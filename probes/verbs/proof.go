@@ -198,7 +198,7 @@ func (l *library) is(open begun) bool {
 	if l.inode != open.stat.Ino || !l.overlay && !overlay || unix.Fstat(int(l.file.Fd()), &now) != nil {
 		return false
 	}
-	return now.Size == open.stat.Size && now.Mtim == open.stat.Mtim && now.Ctim == open.stat.Ctim
+	return likeness(now, open.stat)
 }
 
 // room lets go of libraries that no process uses, where there are many, and returns why another one of a user cannot be opened.
