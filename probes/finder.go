@@ -140,6 +140,7 @@ func (f *finder) stop() error {
 	if f.reviewed != nil {
 		f.reviewed()
 	}
+	f.functions.End()
 	err := errors.Join(f.users.close(), f.functions.Close())
 	if refused := f.functions.Refused(); refused != "" {
 		f.note(refused)

@@ -17,7 +17,7 @@ const (
 
 // mostBusy is how long a read may go on that works, waits for a CPU, or sleeps for a moment again and again: on a busy machine that takes longer than
 // [Patience].
-const mostBusy = 10 * time.Second
+const mostBusy = 2 * time.Second
 
 // ErrNoAnswer means that a read was given up.
 var ErrNoAnswer = errors.New("it does not answer")
@@ -39,6 +39,18 @@ type Questions struct {
 	mu         sync.Mutex
 	unanswered map[uint32]int // by user
 	all        int
+	ended      chan struct{} // nil before anything was asked
+	end        bool
+}
+
+// End gives all reads up, now and later.
+func (q *Questions) End() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.end && q.ended != nil {
+		close(q.ended)
+	}
+	q.end = true
 }
 
 // Ask calls a function that reads something of a process of a user, and returns what it returns. If it sleeps for longer than [Patience], Ask returns
@@ -50,7 +62,8 @@ func Ask[T any](q *Questions, user uint32, read func() (T, error)) (answer T, er
 
 // AskFor is [Ask] with another patience.
 func AskFor[T any](q *Questions, user uint32, patience time.Duration, read func() (T, error)) (answer T, err error) {
-	if !q.mayAsk(user) {
+	ended, ok := q.mayAsk(user)
+	if !ok {
 		return answer, ErrNotAsked
 	}
 	type result struct {
@@ -82,6 +95,8 @@ func AskFor[T any](q *Questions, user uint32, patience time.Duration, read func(
 		select {
 		case r := <-done:
 			return r.answer, r.err
+		case <-ended:
+			patience = 0
 		case <-time.After(Patience / 4):
 		}
 		if now := sleepOf(id); !now.asleep || now != last {
@@ -113,8 +128,12 @@ type sleep struct {
 	switches string
 }
 
-func (q *Questions) mayAsk(user uint32) bool {
+// mayAsk reports whether a read of a user's process may begin, and what closes when nobody waits for it any longer.
+func (q *Questions) mayAsk(user uint32) (ended <-chan struct{}, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.unanswered[user] < mostUnanswered && q.all < mostUnansweredAll
+	if q.ended == nil {
+		q.ended = make(chan struct{})
+	}
+	return q.ended, !q.end && q.unanswered[user] < mostUnanswered && q.all < mostUnansweredAll
 }

@@ -117,6 +117,27 @@ func TestAskWaitsForProgress(t *testing.T) {
 	}
 }
 
+// When the end has come, nobody waits for a read.
+func TestAskEnds(t *testing.T) {
+	var q Questions
+	read, write := pipe(t)
+	time.AfterFunc(50*time.Millisecond, q.End)
+	_, err := AskFor(&q, 1000, time.Hour, func() (int, error) {
+		var b [1]byte
+		return unix.Read(read, b[:])
+	})
+	if !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("the read: %v", err)
+	}
+	if _, err := Ask(&q, 1000, func() (int, error) { return 0, nil }); !errors.Is(err, ErrNotAsked) {
+		t.Errorf("after the end: %v", err)
+	}
+	q.End()
+	if _, err := unix.Write(write, []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestAskHasABound(t *testing.T) {
 	var q Questions
 	read, write := pipe(t)

@@ -116,6 +116,7 @@ func (f *Finder) Denied() string {
 
 // begin takes turns until all processes were looked into, except where too much was read of a user's: the rest comes later.
 func (f *Finder) begin(ctx context.Context) error {
+	defer context.AfterFunc(ctx, f.questions.End)()
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -344,6 +345,9 @@ func (f *Finder) found(t *target, context []byte) (map[string]place, error) {
 	}
 	return at, nil
 }
+
+// End lets nobody wait for a process any longer.
+func (f *Finder) End() { f.questions.End() }
 
 // Close lets go of the files, after the last follower was closed.
 func (f *Finder) Close() error {

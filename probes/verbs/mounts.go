@@ -22,6 +22,9 @@ type mounts struct {
 	known  map[uint64]bool
 }
 
+// nobody stands for a user who is unknown.
+const nobody = ^uint32(0)
+
 // mostMounts bounds a list of mounts, in bytes: fs.mount-max of Linux is 100,000.
 const mostMounts = 32 << 20
 
@@ -83,10 +86,14 @@ func (m *mounts) read(r io.Reader, first bool) error {
 			continue
 		}
 		m.known[device] = true
-		if kind, _, _ := strings.Cut(fields[0], "."); kind != "fuse" && kind != "fuseblk" {
+		kind, _, _ := strings.Cut(fields[0], ".")
+		if kind == "overlay" && !first { // it may be over FUSE, and hide that
+			m.served[device] = nobody
+		}
+		if kind != "fuse" && kind != "fuseblk" {
 			continue
 		}
-		user := ^uint32(0) // nobody's
+		user := nobody
 		for option := range strings.SplitSeq(fields[len(fields)-1], ",") {
 			if id, found := strings.CutPrefix(option, "user_id="); found && first {
 				if n, err := strconv.ParseUint(id, 10, 32); err == nil {
@@ -105,7 +112,7 @@ func (m *mounts) answers(device uint64) error {
 	user, served := m.served[device]
 	switch {
 	case served && user != 0:
-		return errors.New("its file system is served by a program of a user (FUSE), which may never answer")
+		return errors.New("its file system is, or may be, a program of a user (FUSE), which may never answer")
 	case !m.known[device] && unix.Major(device) == 0:
 		return errors.New("its file system is not among the mounts of the process")
 	}

@@ -120,7 +120,9 @@ func ask[T any](t *target, cost int, read func() (T, error)) (answer T, err erro
 	if err := t.turns.spend(t.task, cost); err != nil {
 		return answer, err
 	}
+	began := time.Now()
 	answer, err = proc.Ask(&t.questions, t.user, read)
+	t.turns.took(t.task, time.Since(began))
 	if errors.Is(err, proc.ErrNoAnswer) || errors.Is(err, proc.ErrNotAsked) {
 		err = &refusal{silent, err.Error()}
 	}
@@ -132,6 +134,7 @@ func askFile[T any](t *target, cost int, read func() (T, error)) (answer T, err 
 	if err := t.turns.spend(t.task, cost); err != nil {
 		return answer, err
 	}
+	defer func(began time.Time) { t.turns.took(t.task, time.Since(began)) }(time.Now())
 	return proc.AskFor(&t.questions, t.user, proc.FilePatience, read)
 }
 

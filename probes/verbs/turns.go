@@ -276,6 +276,24 @@ func (s *turns) account(t *task, bytes int) {
 	}
 }
 
+// bytesPerSecond is what a read costs that takes a second: so much can be read in that time on a slow machine.
+const bytesPerSecond = 256 << 20
+
+// took accounts for the time of a read that a task has done, as if it had read more: a process may make it slow.
+func (s *turns) took(t *task, d time.Duration) {
+	if t == nil {
+		return
+	}
+	bytes := int64(d.Seconds() * bytesPerSecond)
+	s.left -= int(bytes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all.bytes -= bytes
+	if p := s.purses[t.user]; p != nil {
+		p.bytes -= bytes
+	}
+}
+
 // due returns when the next task can be done, and whether there is one. A user whose purse is empty is asked again a moment later.
 func (s *turns) due() (at time.Time, ok bool) {
 	s.mu.Lock()
