@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,9 @@ type mounts struct {
 	// users are the users by whose programs file systems are served, by device: FUSE.
 	served map[uint64]uint32
 	known  map[uint64]bool
+	// points are where file systems of users are mounted, and layers the folders of overlays, by device.
+	points []string
+	layers map[uint64][]string
 }
 
 // nobody stands for a user who is unknown.
@@ -33,7 +37,7 @@ func (t *target) mountsOf() (*mounts, error) {
 		return t.mounts, nil
 	}
 	m, err := ask(t, 16*lookCost, func() (*mounts, error) {
-		m := &mounts{first: firstMounts(t.pid), served: make(map[uint64]uint32), known: make(map[uint64]bool)}
+		m := newMounts(firstMounts(t.pid))
 		for _, pid := range []string{strconv.Itoa(t.pid), "1"} {
 			f, err := os.Open("/proc/" + pid + "/mountinfo")
 			if err != nil {
@@ -45,6 +49,7 @@ func (t *target) mountsOf() (*mounts, error) {
 				return nil, err
 			}
 		}
+		m.look()
 		return m, nil
 	})
 	t.mounts = m
@@ -87,14 +92,18 @@ func (m *mounts) read(r io.Reader, first bool) error {
 		}
 		m.known[device] = true
 		kind, _, _ := strings.Cut(fields[0], ".")
-		if kind == "overlay" && !first { // it may be over FUSE, and hide that
-			m.served[device] = nobody
+		options := fields[len(fields)-1]
+		if kind == "overlay" {
+			m.layers[device] = layersOf(options)
+			if !first { // it may be over FUSE, and hide that
+				m.served[device] = nobody
+			}
 		}
 		if kind != "fuse" && kind != "fuseblk" {
 			continue
 		}
 		user := nobody
-		for option := range strings.SplitSeq(fields[len(fields)-1], ",") {
+		for option := range strings.SplitSeq(options, ",") {
 			if id, found := strings.CutPrefix(option, "user_id="); found && first {
 				if n, err := strconv.ParseUint(id, 10, 32); err == nil {
 					user = uint32(n)
@@ -102,8 +111,36 @@ func (m *mounts) read(r io.Reader, first bool) error {
 			}
 		}
 		m.served[device] = user
+		if place := strings.Fields(mount); user != 0 && len(place) > 4 {
+			m.points = append(m.points, place[4])
+		}
 	}
 	return nil
+}
+
+// layersOf returns the folders of an overlay: Documentation/filesystems/overlayfs.rst.
+func layersOf(options string) (folders []string) {
+	for option := range strings.SplitSeq(options, ",") {
+		if name, value, _ := strings.Cut(option, "="); strings.HasPrefix(name, "lowerdir") || name == "upperdir" || name == "datadir+" {
+			folders = append(folders, strings.Split(value, ":")...)
+		}
+	}
+	return folders
+}
+
+// look looks for overlays over file systems of users.
+func (m *mounts) look() {
+	for device, folders := range m.layers {
+		for _, folder := range folders {
+			if slices.ContainsFunc(m.points, func(at string) bool { return folder == at || strings.HasPrefix(folder, at+"/") }) {
+				m.served[device] = nobody
+			}
+		}
+	}
+}
+
+func newMounts(first bool) *mounts {
+	return &mounts{first: first, served: make(map[uint64]uint32), known: make(map[uint64]bool), layers: make(map[uint64][]string)}
 }
 
 // answers returns why a file of a device must not be opened, nil if it may: its file system is a program of a user. Once such a program has taken a

@@ -191,21 +191,23 @@ func TestMounts(t *testing.T) {
 41 28 0:51 / /cvmfs rw,nosuid,nodev shared:5 master:2 - fuse.cvmfs2 cvmfs2 rw,user_id=0,group_id=0,default_permissions,allow_other
 42 28 0:52 / /mnt/usb rw - fuseblk /dev/sdb1 rw,user_id=0,group_id=0
 43 28 0:53 / /data rw - virtiofs data rw
+46 28 0:56 / /over rw - overlay overlay rw,lowerdir=/srv:/home/u/mnt/layer,upperdir=/x
 45 28 0:55 / /merged rw - overlay overlay rw,lowerdir=/mnt/fuse:/empty
 broken
 44 28 0:54 / /x rw - fuse
 `
 	read := func(first bool) *mounts {
-		m := &mounts{served: make(map[uint64]uint32), known: make(map[uint64]bool)}
+		m := newMounts(first)
 		if err := m.read(strings.NewReader(list), first); err != nil {
 			t.Fatal(err)
 		}
+		m.look()
 		return m
 	}
 	for device, want := range map[uint64][2]bool{ // in the first user namespace, and in another one
 		unix.Mkdev(0, 20): {true, true}, unix.Mkdev(8, 1): {true, true}, unix.Mkdev(8, 2): {true, true}, unix.Mkdev(0, 50): {false, false},
 		unix.Mkdev(0, 51): {true, false}, unix.Mkdev(0, 52): {true, false}, unix.Mkdev(0, 53): {true, true}, unix.Mkdev(0, 99): {false, false},
-		unix.Mkdev(0, 54): {false, false}, unix.Mkdev(0, 55): {true, false},
+		unix.Mkdev(0, 54): {false, false}, unix.Mkdev(0, 55): {true, false}, unix.Mkdev(0, 56): {false, false},
 	} {
 		for i, first := range []bool{true, false} {
 			if err := read(first).answers(device); (err == nil) != want[i] {
