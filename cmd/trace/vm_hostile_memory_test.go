@@ -120,8 +120,11 @@ func TestVMHostileMemory(t *testing.T) {
 	if most := alone.kilobytes + userPurse>>10; beside.kilobytes > most {
 		t.Errorf("%d KiB are read before it has attached, %d if the honest program is alone", beside.kilobytes, alone.kilobytes)
 	}
-	if most := alone.peak + 64<<10; beside.peak > most {
+	if most := alone.peak + 128<<10; beside.peak > most {
 		t.Errorf("%d kB of memory are taken, %d without hostile processes", beside.peak, alone.peak)
+	}
+	if t.Failed() {
+		return // the crowd may have ended
 	}
 	for _, wait := range []time.Duration{alone.start / 4, alone.start / 2, alone.start, 2 * alone.start} {
 		trace := exec.Command("trace", "verbs:poll_cq")

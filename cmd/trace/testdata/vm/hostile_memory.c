@@ -14,7 +14,7 @@
  *   fuse-overlay    so are they, and the file is in an overlay over FUSE
  *   fuse-exe   it executes such a file
  *   fuse-fd    it has such a file open, which is called uverbs0
- *   fuse-lock  a thread waits for a page of such a file, and has the lock of the memory's layout
+ *   fuse-lock  a thread waits for a page of such a file, and has the lock of the memory's layout.
  *   regular, fifo, char, folder    what it has open as uverbs0 is such a file: FOLDER/uverbs0
  *
  * All but the ones of the last line have a device open. It prints a line when it is so, and another one for each line of input, for which it makes
@@ -191,7 +191,7 @@ static int mount_fuse(void)
 	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other", fuse.device, USER, USER);
 	NEED(!mount("hostile", folder, "fuse", MS_NOSUID | MS_NODEV, options));
 	fuse.reading = is("fuse-exe");
-	fuse.wrong = is("fuse-lock") ? 1 : 0;
+	fuse.wrong = is("fuse-lock") ? 2 : 0; /* the third read is of a fault that keeps the lock */
 	fuse.orders = orders[0];
 	switch (fork()) {
 	case -1:
@@ -339,6 +339,19 @@ static void *map_forever(void *unused)
 	return NULL;
 }
 
+static void lock_forever(void)
+{
+	NEED(open("/dev/infiniband/uverbs0", O_RDWR) >= 0);
+	waited = map_file(NULL, PROT_READ);
+	start_thread(touch);
+	usleep(500000);
+	printf("ready %d\n", getpid()); /* before the C library wants memory */
+	fflush(stdout);
+	start_thread(map_forever);
+	for (;;)
+		pause();
+}
+
 /* Continues in the file of FUSE, as root did not. */
 static void execute(int orders)
 {
@@ -376,6 +389,8 @@ static void begin_fuse(void)
 		code = map_file(NULL, PROT_READ | PROT_EXEC);
 	if (is("fuse-exe"))
 		execute(orders);
+	if (is("fuse-lock"))
+		lock_forever();
 	open_device();
 	make_qp();
 	if (is("fuse-name"))
@@ -392,16 +407,6 @@ static void begin_fuse(void)
 	}
 	if (is("fuse-fd") || is("fuse-code") || is("fuse-overlay"))
 		be_silent(orders);
-	if (is("fuse-lock")) {
-		waited = map_file(NULL, PROT_READ);
-		start_thread(touch);
-		usleep(500000);
-		printf("ready %d\n", getpid()); /* before the C library wants memory */
-		fflush(stdout);
-		start_thread(map_forever);
-		for (;;)
-			pause();
-	}
 }
 
 static void begin_forged(void)
