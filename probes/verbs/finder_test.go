@@ -64,7 +64,7 @@ func newFinder(note func(text string)) *Finder {
 	f.prover.judge = func(io.ReaderAt) (func(uint64) bool, string, error) {
 		return func(uint64) bool { return true }, "", nil
 	}
-	f.prover.trusts = func(begun, *mounts) bool { return true }
+	f.prover.trusts = func(begun, *mounts, party) bool { return true }
 	return f
 }
 

@@ -286,7 +286,7 @@ func (f *Finder) name(call string, p place, user uint32) (some bool, err error) 
 	s := f.spot(call, p.function)
 	switch {
 	case s == nil:
-		s = &spot{place: p, users: []uint32{user}, all: user == 0}
+		s = &spot{place: p, users: []uint32{user}, all: sufficient(user)}
 		if some, err = f.add(call, s); err != nil {
 			return false, err
 		}

@@ -116,7 +116,7 @@ func (p *prover) provider(t *target, r proc.Mapping) provider {
 	if err != nil {
 		return notProven(r.Path, err)
 	}
-	return provider{library: l, shared: p.trusts(open, m) && !t.alone}
+	return provider{library: l, shared: p.trusts(open, m, t.party)}
 }
 
 // notProven is a file that is not followed: whatever is not proven is not remembered either.
@@ -137,7 +137,7 @@ const (
 // A prover knows the libraries that were proven.
 type prover struct {
 	judge  func(io.ReaderAt) (begins func(offset uint64) bool, buildID string, err error)
-	trusts func(begun, *mounts) bool
+	trusts func(begun, *mounts, party) bool
 	// used returns the libraries that cannot be let go.
 	used func() map[*library]bool
 

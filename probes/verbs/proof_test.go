@@ -82,7 +82,7 @@ func TestProve(t *testing.T) {
 	libverbs := filepath.Join(filepath.Dir(filepath.Dir(library)), "libibverbs.so.1")
 	looks := mapCode(t, copyOf(t, libverbs, 0, 0o644))
 	var data [8]byte
-	p := &prover{judge: proven, trusts: roots}
+	p := &prover{judge: proven, trusts: trusts}
 	t.Cleanup(func() { p.close() })
 	self := targetOf(t, newFinder(nil), os.Getpid())
 	self.alone = false

@@ -16,4 +16,6 @@ func judge(io.ReaderAt) (begins func(offset uint64) bool, buildID string, err er
 
 func likeness(a, b unix.Stat_t) bool { return a.Size == b.Size && a.Mtim == b.Mtim }
 
-func trusts(begun, *mounts) bool { return true }
+func trusts(begun, *mounts, party) bool { return true }
+
+func sufficient(uint32) bool { return true }
