@@ -38,7 +38,7 @@ func (t *target) mountsOf() (*mounts, error) {
 	}
 	m, err := ask(t, 16*lookCost, func() (*mounts, error) {
 		m := newMounts(firstMounts(t.pid))
-		for _, pid := range []string{strconv.Itoa(t.pid), "1"} {
+		for _, pid := range []string{"1", strconv.Itoa(t.pid)} { // what process 1 has is the host's
 			f, err := os.Open("/proc/" + pid + "/mountinfo")
 			if err != nil {
 				continue

@@ -215,6 +215,11 @@ broken
 			}
 		}
 	}
+	// An overlay that the host has, too, was mounted there.
+	m := read(true)
+	if err := m.read(strings.NewReader(list), false); err != nil || m.answers(unix.Mkdev(0, 55)) != nil || m.answers(unix.Mkdev(0, 50)) == nil {
+		t.Errorf("the host's overlay: %v, %v", err, m.answers(unix.Mkdev(0, 55)))
+	}
 }
 
 // What one user names is followed in that user's processes, what root or a second one names in all. A file of a user's is followed in the process alone.
