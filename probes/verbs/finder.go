@@ -127,7 +127,7 @@ func (f *Finder) begin(ctx context.Context) error {
 		starving, others := f.turns.starving()
 		if !others {
 			for _, user := range starving {
-				f.report(fmt.Sprintf("verbs: processes of user %d are looked into later: there is much to read in those before (%d MiB)", user, userPurse>>20))
+				f.report(fmt.Sprintf("verbs: processes of user %d are looked into later: there is much to read in them", user))
 			}
 			return nil
 		}

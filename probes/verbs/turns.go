@@ -15,14 +15,19 @@ import (
 // each has a turn, in which so many bytes are read, and within a user each process has one.
 const turnBytes = 1 << 20
 
-// What is read of the processes of a user, and of all, comes from a purse: what it may hold at most, and what comes in each second.
+// What is read of the processes of a user, and of all, comes from a purse: what it may hold at most, and what comes in each second. Ranks of a job may have
+// a GiB each.
 const (
-	userPurse, userIncome = 2 << 30, 32 << 20
-	wholePurse, allIncome = 8 << 30, 128 << 20
+	userPurse, userIncome = 16 << 30, 100 << 20
+	wholePurse, allIncome = 32 << 30, 400 << 20
 )
 
+// bytesPerSecond is what a read costs by its time, which a process may make long: so a user has at most 8 s of the beginning. Natively a second is enough for
+// 5 GiB.
+const bytesPerSecond = 2 << 30
+
 // What tasks that are under way have in memory, of a user and of all: more tasks begin when these have ended.
-const mostHeld, mostHeldAll = 64 << 20, 256 << 20
+const mostHeld, mostHeldAll = 24 << 20, 96 << 20
 
 // mostTasks bounds what waits to be looked at, for each user.
 const mostTasks = 1 << 14
@@ -276,10 +281,7 @@ func (s *turns) account(t *task, bytes int) {
 	}
 }
 
-// bytesPerSecond is what a read costs that takes a second: so much can be read in that time on a slow machine.
-const bytesPerSecond = 256 << 20
-
-// took accounts for the time of a read that a task has done, as if it had read more: a process may make it slow.
+// took accounts for the time of a read that a task has done, as if it had read more.
 func (s *turns) took(t *task, d time.Duration) {
 	if t == nil {
 		return

@@ -81,7 +81,7 @@ func TestTurnsUrgent(t *testing.T) {
 // A user of whose processes too much was read waits; the others go on.
 func TestPurse(t *testing.T) {
 	s := newTestTurns()
-	s.add(reading(s, 1, 1000, 4<<30, turnBytes, func() { t.Error("more was read than a purse has") }), false)
+	s.add(reading(s, 1, 1000, 2*userPurse, turnBytes, func() { t.Error("more was read than a purse has") }), false)
 	done := false
 	s.add(&task{of: subject{pid: 2}, user: 1001, first: true, due: time.Now().Add(time.Second), do: func(*task) time.Duration { done = true; return 0 }}, false)
 	for s.turn() {
