@@ -185,3 +185,30 @@ func TestReachLeavesCalls(t *testing.T) {
 		t.Errorf("the program ran %d times in a row, want %d", got, most)
 	}
 }
+
+// At a return the program decides, as the kernel does not.
+func TestReachAtReturn(t *testing.T) {
+	c := newRunCounter(t, 1)
+	for pid, want := range map[int]uint64{os.Getpid(): 1, os.Getppid(): 0} {
+		only, err := newRestricted(c.program, whose(verbs.Reach{PID: pid}, true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, offset := tracedAt(t)
+		a, err := attachUprobe(only.program, "traced", false, path, offset, verbs.Reach{}) // Go's functions cannot have one at their return
+		if errors.Is(err, os.ErrPermission) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, n := c.count(t), 0
+		traced(&n)
+		if got := c.count(t) - before; got != want {
+			t.Errorf("process %d: %d runs, want %d", pid, got, want)
+		}
+		if err := errors.Join(a.Close(), only.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
