@@ -297,6 +297,9 @@ func (d *deceit) run(t *testing.T, command string, running bool) {
 	for _, l := range d.lies {
 		d.liars[l.name].next(t)
 	}
+	if !running {
+		d.waitNamed()
+	}
 	waitQuiet(d.trace)
 	client := honestPings.connect(t, d.port)
 	client.result()
@@ -325,6 +328,20 @@ func (d *deceit) run(t *testing.T, command string, running bool) {
 	}
 	for _, liar := range d.liars {
 		liar.end(t)
+	}
+}
+
+// waitNamed waits until trace has a message about each liar, or a minute.
+func (d *deceit) waitNamed() {
+	heard := func() (n int) {
+		for _, liar := range d.liars {
+			if named(d.trace, liar.pid, "") {
+				n++
+			}
+		}
+		return n
+	}
+	for end := time.Now().Add(time.Minute); heard() < len(d.lies) && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 	}
 }
 
