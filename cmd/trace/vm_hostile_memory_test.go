@@ -98,8 +98,8 @@ func endsWithin(t *testing.T, trace *exec.Cmd, limit time.Duration, crowd []host
 // userPurse is how many bytes may be read at once of the processes of one user, and userIncome in each second that follows. mostHeld is how much memory
 // the work on processes may take: probes/verbs/turns.go.
 const (
-	userPurse, userIncome = 2 << 30, 32 << 20
-	mostHeld              = 256 << 20
+	userPurse, userIncome = 16 << 30, 100 << 20
+	mostHeld              = 2 * 96 << 20 // with its garbage
 )
 
 // A search is what it costs trace to find the honest program.

@@ -331,7 +331,7 @@ func (d *deceit) run(t *testing.T, command string, running bool) {
 	}
 }
 
-// waitNamed waits until trace has a message about each liar, or a minute.
+// waitNamed waits until trace has a message about each liar, or half a minute: those that are believed may have none.
 func (d *deceit) waitNamed() {
 	heard := func() (n int) {
 		for _, liar := range d.liars {
@@ -341,7 +341,7 @@ func (d *deceit) waitNamed() {
 		}
 		return n
 	}
-	for end := time.Now().Add(time.Minute); heard() < len(d.lies) && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); heard() < len(d.lies) && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 	}
 }
 
