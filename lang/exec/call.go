@@ -63,7 +63,11 @@ func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
 		case s.Fn == "delete":
 			return goesOn, sc.machine.stores[s.Map].remove(k)
 		case s.Format != nil:
-			sc.text = s.Format.Append(sc.text[:0], sc.printfArgs(s.Args, values))
+			append := s.Format.Append
+			if s.Fn == "system" {
+				append = s.Format.AppendCommand
+			}
+			sc.text = append(sc.text[:0], sc.printfArgs(s.Args, values))
 			return goesOn, sc.write(s, sc.text)
 		case s.Map != nil:
 			return goesOn, sc.printElement(s.Map, k)

@@ -51,6 +51,8 @@ type verb struct {
 	operand func(v any) any
 	// plain, if not nil, appends the same text without package fmt, which takes a third of the time of a line.
 	plain func(b []byte, v any) []byte
+	// own means that the program itself determines the argument.
+	own bool
 }
 
 // PatternError is a mistake in a format, or in the argument with index Arg. Arg is -1 for the format itself.
@@ -123,7 +125,7 @@ func newVerb(match []string, args []Operand, n int, raw bool) (verb, error) {
 			b.WriteRune(flag)
 		}
 	}
-	v := verb{operand: c.operand(args[n], modifier)}
+	v := verb{operand: c.operand(args[n], modifier), own: args[n].Own}
 	if letters == "c" && !raw && !args[n].Own {
 		v.operand = visibleCharacter
 	}
@@ -358,15 +360,45 @@ func bytesOf(v any) string {
 // Append appends the text for values, one for each argument.
 func (f *Pattern) Append(b []byte, values []any) []byte {
 	for i, v := range f.verbs {
+		b = v.append(append(b, v.before...), values[i])
+	}
+	return append(b, f.tail...)
+}
+
+// AppendCommand appends the text for values as a command of a shell: what the program itself does not determine is a part of a word, whatever is in it. A
+// process may be called `;id`.
+func (f *Pattern) AppendCommand(b []byte, values []any) []byte {
+	for i, v := range f.verbs {
 		b = append(b, v.before...)
-		switch {
-		case values[i] == nil:
-			b = fmt.Appendf(b, v.dash, "-")
-		case v.plain != nil:
-			b = v.plain(b, values[i])
-		default:
-			b = fmt.Appendf(b, v.spec, v.operand(values[i]))
+		if v.own {
+			b = v.append(b, values[i])
+			continue
+		}
+		for _, c := range v.append(nil, values[i]) {
+			if c < 0x80 && !harmless[c] {
+				b = append(b, '\\')
+			}
+			b = append(b, c)
 		}
 	}
 	return append(b, f.tail...)
+}
+
+// harmless are the characters of ASCII that mean nothing to a shell, wherever they are. A backslash before another one takes its meaning away, also where the
+// program has it in quotes: within double ones the shell may keep the backslash, and single ones end, without a partner.
+var harmless = func() (all [0x80]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:@%+,-") {
+		all[c] = true
+	}
+	return all
+}()
+
+func (v verb) append(b []byte, value any) []byte {
+	switch {
+	case value == nil:
+		return fmt.Appendf(b, v.dash, "-")
+	case v.plain != nil:
+		return v.plain(b, value)
+	}
+	return fmt.Appendf(b, v.spec, v.operand(value))
 }
