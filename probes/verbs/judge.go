@@ -18,5 +18,8 @@ func likeness(a, b unix.Stat_t) bool { return a.Size == b.Size && a.Mtim == b.Mt
 
 func trusts(open begun, m *mounts, by party) bool { return roots(open, m) && !by.alone }
 
+// opens returns why a file of a device is not opened.
+func opens(m *mounts, device uint64) error { return m.answers(device) }
+
 // sufficient reports whether a function is followed in all processes because of one user.
 func sufficient(user uint32) bool { return user == 0 }

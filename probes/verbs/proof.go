@@ -95,7 +95,7 @@ type begun struct {
 func (p *prover) provider(t *target, r proc.Mapping) provider {
 	m, err := t.mountsOf()
 	if err == nil {
-		err = m.answers(unix.Mkdev(r.Major, r.Minor))
+		err = opens(m, unix.Mkdev(r.Major, r.Minor))
 	}
 	if err != nil {
 		return notProven(r.Path, err)

@@ -18,4 +18,6 @@ func likeness(a, b unix.Stat_t) bool { return a.Size == b.Size && a.Mtim == b.Mt
 
 func trusts(begun, *mounts, party) bool { return true }
 
+func opens(*mounts, uint64) error { return nil }
+
 func sufficient(uint32) bool { return true }
