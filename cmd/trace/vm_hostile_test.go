@@ -298,7 +298,7 @@ func (d *deceit) run(t *testing.T, command string, running bool) {
 		d.liars[l.name].next(t)
 	}
 	if !running {
-		d.waitNamed()
+		d.waitNamed(command == "trace")
 	}
 	waitQuiet(d.trace)
 	client := honestPings.connect(t, d.port)
@@ -331,17 +331,22 @@ func (d *deceit) run(t *testing.T, command string, running bool) {
 	}
 }
 
-// waitNamed waits until trace has a message about each liar, or half a minute: those that are believed may have none.
-func (d *deceit) waitNamed() {
-	heard := func() (n int) {
-		for _, liar := range d.liars {
-			if named(d.trace, liar.pid, "") {
-				n++
+// waitNamed waits until trace has a message about each liar that it refuses, for two minutes at most. Without the proof it refuses none: then there is
+// one about each file, but where a file is known, so half a minute is enough.
+func (d *deceit) waitNamed(refuses bool) {
+	missing := func() bool {
+		for _, l := range d.lies {
+			if (l.refused || !refuses) && !named(d.trace, d.liars[l.name].pid, "") {
+				return true
 			}
 		}
-		return n
+		return false
 	}
-	for end := time.Now().Add(30 * time.Second); heard() < len(d.lies) && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	limit := 30 * time.Second
+	if refuses {
+		limit = 2 * time.Minute
+	}
+	for end := time.Now().Add(limit); missing() && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 	}
 }
 

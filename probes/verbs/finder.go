@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Finder finds the functions, and attaches to each of them, once, what follows it. What it looks at it reads in turns (turns.go), and what it finds it
@@ -247,7 +249,11 @@ func (f *Finder) look(t *target) (again time.Duration, err error) {
 	if again := f.fail(t.process); again > 0 {
 		return again, nil
 	}
-	return 0, f.refuse(t.process, left, f.why(t, left))
+	why := f.why(t, left)
+	if !t.same() {
+		return 0, unix.ESRCH // it has ended, or executed another program
+	}
+	return 0, f.refuse(t.process, left, why)
 }
 
 // abandon leaves a process alone that does not answer, or whose list of mappings is too long, until it makes another object, and after a few times
@@ -322,8 +328,8 @@ func (f *Finder) looked() bool {
 // the process may end meanwhile.
 func (f *Finder) found(t *target, context []byte) (map[string]place, error) {
 	at := make(map[string]place)
-	for call, offset := range calls {
-		address := pointer(context, offset)
+	for _, call := range Calls() { // in order, so that the same is refused each time
+		address := pointer(context, calls[call])
 		if t.dummy(address) {
 			if call == "post_send" || call == "poll_cq" {
 				return nil, nil // the provider is about to set its own

@@ -121,9 +121,10 @@ func (p *prover) provider(t *target, r proc.Mapping) provider {
 
 // notProven is a file that is not followed: whatever is not proven is not remembered either.
 func notProven(path string, err error) provider {
-	if errors.As(err, new(*refusal)) || errors.Is(err, errStopped) || gone(err) {
+	if errors.As(err, new(*refusal)) || errors.Is(err, errStopped) {
 		return provider{err: err}
 	}
+	// A mapping that is no longer there may be another one in a moment, and then the process is looked at again.
 	return provider{err: &refusal{unproven, fmt.Sprintf("is in %s: %v", path, err)}}
 }
 
