@@ -23,11 +23,15 @@ var verbs = regexp.MustCompile(`%[-+# 0-9.*\[\]]*[a-zA-Z%]`)
 
 // untested are the messages that no test provokes, by reason.
 var untested = map[string][]string{
-	"nobody sees it: it is compared, never shown":         {"enough events", "help was shown instead", "the settings have changed"},
-	"a test holds that each embedded object can be read":  {"types of embedded object %s: %w"},
-	"the passes before exclude it":                        {"a value is absent that cannot be", "compile for expr's VM: %w", "second run: %w", "-f pprof: %w", "%s is not a function in BTF"},
-	"a system call that does not fail here":               {"uname: %w", "name of this host: %w"},
-	"only a kernel without types, or before 5.15, has it": {"--pgid and --pidns need the types of the kernel: %w", "registers of a task: %w"},
+	"nobody sees it: it is compared, never shown":          {"enough events", "help was shown instead", "the settings have changed"},
+	"a test holds that each embedded object can be read":   {"types of embedded object %s: %w"},
+	"the passes before exclude it":                         {"a value is absent that cannot be", "compile for expr's VM: %w", "second run: %w", "-f pprof: %w", "%s is not a function in BTF"},
+	"its test looks for the mistake, and this is the help": {"write the endpoint there into the configuration, without /v1/metrics and /v1/logs", "the elements of a tuple in it count, too", "keep a part of it in a variable", "++ and -- of something that has a ++ or -- doubles it", "set a map or a variable before the text reads it, and name fewer probes", "the patterns of the program become too large: more than %d states"},
+	"its test looks for the cause, which follows":          {"its maps are not read: %w", "the configuration was not checked: %w", "the configuration was not read: %w", "files that trace was started with: %w"},
+	"nobody sees it: a file is left without names":         {"it ends too early", "%s is compressed", "compression %v is unknown", "negative offset"},
+	"only a process that changes at that moment has it":    {"pidfd_open: %w", "pidfd_getfd: %w", "descriptor %d was a device, and is no longer one"},
+	"a system call that does not fail here":                {"uname: %w", "name of this host: %w"},
+	"only a kernel without types, or before 5.15, has it":  {"--pgid and --pidns need the types of the kernel: %w", "registers of a task: %w"},
 }
 
 // Every message has a test: the longest fixed part of each stands in a test or in its data.

@@ -109,7 +109,7 @@ type search struct {
 	start, end time.Duration // until it has attached, and from the interrupt on
 }
 
-var searchedLine = regexp.MustCompile(`(\d+) KiB of processes were read`)
+var searchedLine = regexp.MustCompile(`(\d+) KiB of processes were read to find what they call`)
 
 // TestVMHostileMemory has trace look into 20 hostile processes: it attaches, finds the honest program after few bytes more, ends at an
 // interrupt, also while it looks, and takes no more memory.

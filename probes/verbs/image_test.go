@@ -95,8 +95,8 @@ func TestProviders(t *testing.T) {
 				t.Errorf("only %d providers and %d functions", len(providers), checked)
 			}
 			for _, name := range []string{"libibverbs.so.1", "libc.so.6"} {
-				if err := openImage(t, filepath.Join(lib, name)).provider(); err == nil {
-					t.Errorf("%s is taken for a provider", name)
+				if err := openImage(t, filepath.Join(lib, name)).provider(); err == nil || !strings.Contains(err.Error(), "* of libibverbs, so it is no provider") && name != "libc.so.6" {
+					t.Errorf("%s is taken for a provider: %v", name, err)
 				}
 			}
 		})
@@ -106,11 +106,34 @@ func TestProviders(t *testing.T) {
 // A program is no provider, whatever it needs.
 func TestProgramIsNoProvider(t *testing.T) {
 	m := openImage(t, "/bin/ls")
-	if err := m.provider(); err == nil || !strings.Contains(err.Error(), "it is a program") {
+	if err := m.provider(); err == nil || !strings.Contains(err.Error(), "it is a program, and no library") {
 		t.Errorf("ls: %v", err)
 	}
 	if functions, err := m.functions(); err != nil || len(functions) < 50 {
 		t.Errorf("%d functions of ls, %v", len(functions), err)
+	}
+}
+
+// What is broken is refused with what it is.
+func TestBrokenImages(t *testing.T) {
+	if _, err := readImage(strings.NewReader("#!/bin/sh")); err == nil || err.Error() != "it is no ELF file of this machine's kind" {
+		t.Error(err)
+	}
+	head := "\x01\x1b\x03\x3b\x08\x00\x00\x00\x00\x00\x00\x00" // .eh_frame follows
+	for data, want := range map[string]string{
+		"":                         "it has no .eh_frame",
+		strings.Repeat("\x00", 64): "its .eh_frame_hdr is broken",
+		head + "\x08\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00": "its .eh_frame is broken",
+		head + "\xff\xff\xff\x00\x00\x00\x00\x00":                 "its .eh_frame is broken",
+		head + "\x08\x00\x00\x00\x00\x00\x00\x00\x09\x00\x00\x00": "its .eh_frame is of an unknown kind",
+	} {
+		m := &image{ReaderAt: strings.NewReader(data), loads: []elf.Prog64{{Vaddr: 0x1000, Filesz: uint64(len(data))}}}
+		if data != "" {
+			m.frames = 0x1000
+		}
+		if _, err := m.functions(); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %q", data, err, want)
+		}
 	}
 }
 

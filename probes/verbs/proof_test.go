@@ -215,6 +215,14 @@ broken
 			}
 		}
 	}
+	for device, want := range map[uint64]string{
+		unix.Mkdev(0, 50): "its file system is, or may be, a program of a user (FUSE), which may never answer",
+		unix.Mkdev(0, 99): "its file system is not among the mounts of the process",
+	} {
+		if err := read(true).answers(device); err == nil || err.Error() != want {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
 	// An overlay that the host has, too, was mounted there.
 	m := read(true)
 	if err := m.read(strings.NewReader(list), false); err != nil || m.answers(unix.Mkdev(0, 55)) != nil || m.answers(unix.Mkdev(0, 50)) == nil {
@@ -324,7 +332,7 @@ func TestLibrariesAreBounded(t *testing.T) {
 		}
 		used[add(1000)] = true
 	}
-	if err := p.room(1000); err == nil || p.room(1001) != nil || p.room(0) != nil {
+	if err := p.room(1000); err == nil || err.Error() != "too many libraries of user 1000 are followed" || p.room(1001) != nil || p.room(0) != nil {
 		t.Errorf("one more: %v, %v, %v", err, p.room(1001), p.room(0))
 	}
 	delete(used, p.libraries[0])
@@ -362,7 +370,7 @@ func TestAttachmentsAreBounded(t *testing.T) {
 	}
 	self.user = 1000
 	f.use(self).places["post_send"] = []place{{function{l, 1 << 30}, "/own", "lib.so", false}}
-	if f.serve(self.process, make(map[string]bool)) || len(notes) != 1 || !strings.Contains(notes[0], "may not have more") {
+	if f.serve(self.process, make(map[string]bool)) || len(notes) != 1 || !strings.Contains(notes[0], " uprobes, and may not have more") {
 		t.Errorf("one more for a process: %q", notes)
 	}
 	if err := w.Close(); err != nil || a.number() != 0 {

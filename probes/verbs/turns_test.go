@@ -157,7 +157,7 @@ func TestTurnsClose(t *testing.T) {
 		return 0
 	}}, false)
 	s.turn()
-	if s.close(); !errors.Is(err, errStopped) {
+	if s.close(); !errors.Is(err, errStopped) || err.Error() != "the search has ended" {
 		t.Error(fmt.Sprint("it is told: ", err))
 	}
 }
