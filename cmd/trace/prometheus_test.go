@@ -261,11 +261,22 @@ func TestPrometheus(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	call(300) // while the configuration is read
-	j.become(t, "trace_changed_size_total", 0)
+	call(300) // while the configuration is read: the program before counts them, or the new one
+	seen()
+	var during int
+	eventually(t, "the new program", func() bool {
+		found := j.scraped.query(t, "trace_changed_size_total")
+		if len(found) == 1 {
+			during = int(found[0].Value.value)
+		}
+		return len(found) == 1
+	})
+	if during > 300*8 || during%8 != 0 {
+		t.Errorf("the new program counts %d for at most 300 calls", during)
+	}
 	call(500)
 	seen()
-	j.become(t, "trace_changed_size_total", 500*8)
+	j.become(t, "trace_changed_size_total", during+500*8)
 	after := s.created(t)
 	if changed := "trace_changed_total"; !after[changed].After(before[changed]) {
 		t.Errorf("%s began at %v, and at %v before the reload", changed, after[changed], before[changed])
