@@ -19,9 +19,11 @@ import (
 	"trace/probes/verbs"
 )
 
-// traced is what the uprobes of the tests are at.
+// traced is what the uprobes of the tests are at. A function that checks its stack begins anew after the check, at the uprobe:
+// when the stack grows, and when the scheduler wants the goroutine to stop.
 //
 //go:noinline
+//go:nosplit
 func traced(n *int) { *n++ }
 
 // tracedAt returns where that is in the file of this test.

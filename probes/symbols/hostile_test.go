@@ -140,7 +140,7 @@ func TestSparseSections(t *testing.T) {
 					t.Errorf("%s of a GiB: its tables take %d bytes", test.section, im.cost.bytes)
 				}
 			})
-			if bytes > 16<<20 {
+			if bytes > 32<<20 { // 9.5 MB for .debug_info, 16.8 MB with the race detector
 				t.Errorf("%s of a GiB takes %d bytes", test.section, bytes)
 			}
 		})
