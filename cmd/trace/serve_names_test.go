@@ -65,7 +65,8 @@ func startAs(t *testing.T, uid uint32, path string) {
 	})
 }
 
-// A program whose line numbers would take gigabytes costs no other program a scrape, a name, or memory, and is named.
+// A program whose line numbers would take gigabytes costs no other program a scrape, a name, or memory, and is named; 64 profiles
+// that are taken beside it cost no scrape either, and SIGTERM ends them all.
 func TestServeHostileNames(t *testing.T) {
 	requireLive(t)
 	if os.Geteuid() != 0 {
@@ -89,6 +90,8 @@ func TestServeHostileNames(t *testing.T) {
     program: 'syscall:enter / nr == getppid && (comm == "hostile" || comm == "honest") / { @[comm, ustack] = count() }'
   - name: calls
     program: 'syscall:enter / nr == getppid && comm == "honest" / { @n = count() }'
+  - name: names
+    program: 'syscall:enter / nr == getppid / { @[comm, uid, cgroup, pod, unit] = count() }'
 `)
 	startAs(t, 65534, hostile)
 	startAs(t, 1000, honest)
@@ -127,6 +130,7 @@ func TestServeHostileNames(t *testing.T) {
 			t.Errorf("%s is not in a profile: %q", want, named)
 		}
 	}
+	profilesStayOpen(t, s)
 	const most = 300 << 10
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
@@ -145,6 +149,43 @@ func TestServeHostileNames(t *testing.T) {
 	log, err := os.ReadFile(s.log)
 	if n := bytes.Count(log, []byte("functions may lack names: "+hostile)); err != nil || n != 1 {
 		t.Errorf("%d lines about %s: %v", n, hostile, err)
+	}
+}
+
+// profilesStayOpen asks for 64 profiles of five minutes, and scrapes while those that have a room are taken.
+func profilesStayOpen(t *testing.T, s *service) {
+	t.Helper()
+	const asked = 64
+	answers := make(chan int, asked)
+	for range asked {
+		go func() {
+			status, _ := httpGet(s.address, "/profile?program=stacks&seconds=300")
+			answers <- status
+		}()
+	}
+	refused := 0
+	for began := time.Now(); refused < asked-4; refused++ {
+		select {
+		case status := <-answers:
+			if status != http.StatusServiceUnavailable {
+				t.Fatalf("a profile of five minutes has status %d after %v", status, time.Since(began))
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d of %d profiles are refused", refused, asked)
+		}
+	}
+	before := -1.0
+	for range 20 {
+		status, text := httpGet(s.address, "/metrics")
+		now := metricOf(text, "trace_calls_n_total")
+		if status != http.StatusOK || now <= before {
+			t.Errorf("beside %d profiles a scrape has status %d, and %v calls after %v", asked, status, now, before)
+		}
+		before = now
+		if status, text := httpGet(s.address, "/-/ready"); status != http.StatusOK {
+			t.Errorf("beside %d profiles /-/ready has status %d: %s", asked, status, text)
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
