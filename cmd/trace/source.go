@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -171,7 +170,7 @@ func stdinText(stdin io.Reader, asked bool) (*programText, error) {
 	case stdin == nil, !asked && isTerminal(stdin):
 		return nil, nil
 	}
-	text, err := readProgram(stdin)
+	text, err := run.ReadProgram(stdin)
 	switch {
 	case !asked && (errors.Is(err, syscall.EBADF) || err == nil && strings.TrimSpace(text) == ""):
 		return nil, nil
@@ -201,56 +200,10 @@ func (s *script) mistakes(found error) error {
 	return programError{cmp.Or(err, found)}
 }
 
-// scriptText returns the text of the script called name, if it is a script. A script that comes with trace has a bare name, and precedes
-// files. A user's script is the name of a file, with a slash or .trace at its end. Anything else is a program.
+// scriptText returns the text of the script called name, if it is a script.
 func scriptText(name string) (text string, found bool, err error) {
-	if bundled, ok := scripts.Find(name); ok {
-		return bundled.Text, true, nil
-	}
-	isPath := slices.ContainsFunc([]string{"/", "./", "../"}, func(p string) bool { return strings.HasPrefix(name, p) })
-	if !isPath && (strings.ContainsAny(name, " \t\n{") || !strings.Contains(name, "/") && !strings.HasSuffix(name, ".trace")) {
-		return "", false, nil
-	}
-	info, err := os.Stat(name)
-	switch {
-	case err == nil && !info.IsDir():
-		if text, err = readFile(name); err != nil {
-			return "", false, fmt.Errorf("script: %w", err)
-		}
-		return text, true, nil
-	case !isPath && !strings.HasSuffix(name, ".trace"):
-		return "", false, nil // a slash is also a division
-	case err == nil:
-		return "", false, usagef("no script %s: it is a directory", name)
-	}
-	return "", false, usagef("no script %s: %w", name, errors.Unwrap(err))
-}
-
-func readFile(name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := readProgram(f)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
-	return text, nil
-}
-
-// maxProgram bounds the text of a program, which may be an endless file.
-const maxProgram = 1 << 20
-
-func readProgram(in io.Reader) (string, error) {
-	text, err := io.ReadAll(io.LimitReader(in, maxProgram+1))
-	switch {
-	case err != nil:
-		return "", err
-	case len(text) > maxProgram:
-		return "", fmt.Errorf("a program of more than %s", run.FormatBytes(maxProgram))
-	}
-	return string(text), nil
+	text, found, err = run.ScriptText(name)
+	return text, found, mistaken(err)
 }
 
 // addFlags declares the params of the script as flags of cmd, whose help becomes the script's.
@@ -341,9 +294,9 @@ func formatScript(s streams, name string) error {
 	var err error
 	if name == "-" {
 		name = stdinName
-		text, err = readProgram(s.in)
+		text, err = run.ReadProgram(s.in)
 	} else {
-		text, err = readFile(name)
+		text, err = run.ReadFile(name)
 	}
 	if err != nil {
 		return fmt.Errorf("--fmt: %w", err)
