@@ -58,10 +58,6 @@ func readsAll(p *event.Probe) *Code {
 func (h *Host) attempt(ctx context.Context, found []Status, code func(*event.Probe) *Code) (refused []*Status, err error) {
 	trial := &Host{kernel: h.kernel, catalog: h.catalog, fullTables: h.fullTables,
 		finder: finder{kernel: h.kernel, cgroups: h.finder.cgroups, events: h.finder.events, trial: true}}
-	ring, err := openRing(0, true)
-	if err != nil {
-		return nil, err
-	}
 	var tried []*Status
 	var served []*request
 	for i := range found {
@@ -71,33 +67,47 @@ func (h *Host) attempt(ctx context.Context, found []Status, code func(*event.Pro
 		}
 		r, err := trial.serve(Request{Probe: s.Probe, Code: code(s.Probe), Arg: leastArg(s.Probe), IfAvailable: true, Reduced: true})
 		if err != nil {
-			return nil, errors.Join(err, ring.close())
+			return nil, err
 		}
 		r.among = nobody
 		tried, served = append(tried, s), append(served, r)
 	}
-	attached := batches(served)
-	for _, b := range attached {
-		if err = b.imply(trial); err == nil {
-			err = b.attach(ctx, trial, map[string]*ebpf.Map{RingName: ring.buffer}, &notes{}, func() {})
-		}
-		if err != nil {
-			break
-		}
-	}
-	why := make(map[*event.Probe]string)
-	for _, b := range attached {
-		for _, e := range b.leftOut {
-			why[e.Probes[0]] = e.Reason
-		}
-	}
+	why, err := trial.refusals(ctx, served)
 	for i, s := range tried {
 		s.tried(served[i])
 		if s.Reason = why[s.Probe]; s.Reason != "" {
 			refused = append(refused, s)
 		}
 	}
-	return refused, errors.Join(err, sideBySide(attached), closeAll(attached), ring.close())
+	return refused, err
+}
+
+// refusals attaches requests, detaches them, and returns why some could not be attached.
+func (h *Host) refusals(ctx context.Context, served []*request) (why map[*event.Probe]string, err error) {
+	why = make(map[*event.Probe]string)
+	if len(served) == 0 {
+		return why, nil
+	}
+	ring, err := openRing(0, true)
+	if err != nil { // it refuses all of bpf(2)
+		for _, r := range served {
+			why[r.Probe] = err.Error()
+		}
+		return why, nil
+	}
+	attached := batches(served)
+	for _, b := range attached {
+		if err = b.imply(h); err == nil {
+			err = b.attach(ctx, h, map[string]*ebpf.Map{RingName: ring.buffer}, &notes{}, func() {})
+		}
+		if err != nil {
+			break
+		}
+		for _, e := range b.leftOut {
+			why[e.Probes[0]] = e.Reason
+		}
+	}
+	return why, errors.Join(err, sideBySide(attached), closeAll(attached), ring.close())
 }
 
 // tried completes a status with what became of a request.

@@ -225,7 +225,7 @@ func (d Diagnosis) Print(out io.Writer) error {
 		group := rest[:groupLength(rest)]
 		rest = rest[len(group):]
 		if reasons := commonReasons(group); reasons != nil {
-			probeDiagnosis{Name: group[0].group() + ":*", Reason: strings.Join(reasons, "; ")}.print(w)
+			probeDiagnosis{Name: group[0].group() + ":*", Reason: eachOnce(reasons)}.print(w)
 			continue
 		}
 		for _, p := range group {
@@ -290,6 +290,17 @@ func commonReasons(group []probeDiagnosis) []string {
 		return nil
 	}
 	return reasons
+}
+
+// eachOnce joins reasons, which may share causes.
+func eachOnce(reasons []string) string {
+	var causes []string
+	for _, cause := range strings.Split(strings.Join(reasons, "; "), "; ") {
+		if !slices.Contains(causes, cause) {
+			causes = append(causes, cause)
+		}
+	}
+	return strings.Join(causes, "; ")
 }
 
 // print writes the rows of one probe: the variant in use, its notes, and why a better one is not in use.

@@ -15,7 +15,7 @@ func TestDiagnosisFoldsGroups(t *testing.T) {
 	no := func(name, reason string) probeDiagnosis { return probeDiagnosis{Name: name, Reason: reason} }
 	d := Diagnosis{Probes: []probeDiagnosis{
 		no("cm:a", "no module"), no("cm:b", "no module"),
-		no("mlx5:a", "no module"), no("mlx5:cmd", "no other module"), no("mlx5:z", "no module"),
+		no("mlx5:a", "no module"), no("mlx5:cmd", "no other module; no module"), no("mlx5:z", "no module"),
 		no("nvme:a", "no function"), {Name: "nvme:b", Available: true, Variant: "raw_tp", Variants: works},
 		no("odd:a", "one"), no("odd:b", "two"), no("odd:c", "three"),
 		no("rdma:resource", "no module"),

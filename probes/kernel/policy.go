@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,20 +33,13 @@ func readPolicy() policy {
 	p.modules = strings.TrimSpace(string(modules))
 	status, _ := os.ReadFile("/proc/self/status")
 	p.filtered = strings.Contains(string(status), "\nSeccomp:\t2\n")
-	if release, err := Version(); err == nil && countsMemory(release) {
+	if rlimit.RemoveMemlock() != nil { // it does nothing where memory is counted by cgroup, since 5.11 (3ac1f01b43b6)
 		var limit unix.Rlimit
 		if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) == nil {
 			p.locked = limit.Cur
 		}
 	}
 	return p
-}
-
-// countsMemory reports whether a kernel counts maps and programs against the limit on locked memory: until 5.11 (3ac1f01b43b6).
-func countsMemory(release string) bool {
-	var major, minor int
-	n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor)
-	return n == 2 && (major < 5 || major == 5 && minor < 11)
 }
 
 // lockdownLevel returns the level in force, "" if it is unknown.

@@ -57,17 +57,6 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Only old kernels count maps against the limit on locked memory.
-func TestCountsMemory(t *testing.T) {
-	for release, want := range map[string]bool{
-		"5.10.0-32-amd64": true, "5.4.0": true, "4.18.0-553.el8": true, "5.11.0": false, "6.1.0": false, "7.2.0-rc1": false, "unknown": false,
-	} {
-		if countsMemory(release) != want {
-			t.Errorf("%s: %v", release, !want)
-		}
-	}
-}
-
 // The configuration of a kernel without kprobes is the reason; without it, the place where they would be is named.
 func TestNoKprobes(t *testing.T) {
 	dir := t.TempDir()
