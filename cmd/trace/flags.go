@@ -20,6 +20,9 @@ import (
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
+		if word := cmd.Flags().Arg(0); !cmd.HasParent() && instead(word) != "" {
+			return usagef("%s is not a command: %s", word, instead(word))
+		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		if name := syntax.Nearest(unknown.GetSpecifiedName(), names); name != "" && len(unknown.GetSpecifiedName()) > 1 {

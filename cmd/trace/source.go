@@ -19,6 +19,7 @@ import (
 	"trace/lang/run"
 	"trace/lang/run/console"
 	"trace/lang/syntax"
+	"trace/lang/words"
 	"trace/probes"
 	"trace/probes/event"
 	"trace/scripts"
@@ -46,11 +47,24 @@ func (s programText) recorded() string {
 }
 
 // subcommands are never scripts.
-var subcommands = []string{"help", "record", "info", "repl", "scripts", "doctor", "elf", "serve", "completion", "man"}
+var subcommands = []string{"help", "record", "info", "repl", "scripts", "doctor", "elf", "serve", "completion", "man", "version"}
+
+// meant and instead return advice about a word that is no program, see [words.Meant] and [words.Instead].
+func meant(word string) (exact, near string) { return words.Meant(word, subcommands, flagNames()) }
+func instead(word string) string             { return words.Instead(word, subcommands, flagNames()) }
+
+func flagNames() (names []string) {
+	ownFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}
 
 // inlineName and stdinName are the names in errors for programs that are in no file.
 const (
-	inlineName = "program"
+	inlineName = run.InlineName
 	stdinName  = "stdin"
 )
 
@@ -78,7 +92,7 @@ func findScript(args []string, stdin io.Reader) (*script, error) {
 		return nil, err
 	}
 	s, err := newScript(*src)
-	if words := flags.Args(); s == nil && src.name == inlineName && len(words) > 1 && !strings.HasPrefix(words[1], "-") {
+	if given := flags.Args(); s == nil && src.name == inlineName && len(given) > 1 && !strings.HasPrefix(given[1], "-") {
 		return nil, nil // the error is that it is not a single argument
 	}
 	return s, err
@@ -150,15 +164,7 @@ func findText(flags *pflag.FlagSet, stdin io.Reader) (*programText, error) {
 	case slices.Contains(subcommands, flags.Arg(0)):
 		return nil, nil
 	}
-	name := flags.Arg(0)
-	text, found, err := scriptText(name)
-	if err != nil {
-		return nil, err
-	}
-	if !found {
-		return &programText{name: inlineName, text: name}, nil
-	}
-	return &programText{name: name, text: text}, nil
+	return textNamed(flags.Arg(0))
 }
 
 // stdinText reads a program from standard input. It returns nil if none was asked for and there is none: on a terminal, a closed stream, or
@@ -200,10 +206,13 @@ func (s *script) mistakes(found error) error {
 	return programError{cmp.Or(err, found)}
 }
 
-// scriptText returns the text of the script called name, if it is a script.
-func scriptText(name string) (text string, found bool, err error) {
-	text, found, err = run.ScriptText(name)
-	return text, found, mistaken(err)
+// textNamed returns the script called name, or the program that it is.
+func textNamed(name string) (*programText, error) {
+	as, text, err := run.TextNamed(name)
+	if err != nil {
+		return nil, mistaken(err)
+	}
+	return &programText{name: as, text: text}, nil
 }
 
 // addFlags declares the params of the script as flags of cmd, whose help becomes the script's.

@@ -127,13 +127,9 @@ func examine(ctx context.Context, host *probes.Host, all []*event.Probe, quick b
 
 // judge finds out whether a program runs here, and returns its probes.
 func judge(ctx context.Context, all []*event.Probe, q Question) ([]*event.Probe, *Verdict, error) {
-	name := q.About
-	text, found, err := ScriptText(name)
+	name, text, err := TextNamed(q.About)
 	if err != nil {
 		return nil, nil, err
-	}
-	if !found {
-		name, text = "program", q.About
 	}
 	its, err := ProbesOf(all, name, text)
 	if err != nil {

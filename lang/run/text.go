@@ -14,29 +14,32 @@ import (
 // ErrNoScript means that a text names a script that is not there.
 var ErrNoScript = errors.New("no script")
 
-// ScriptText returns the text of the script called name, if it is a script. A script that comes with trace has a bare name, and precedes
-// files. A user's script is the name of a file, with a slash or .trace at its end. Anything else is a program.
-func ScriptText(name string) (text string, found bool, err error) {
+// InlineName is the name in errors of a program that is in no file.
+const InlineName = "program"
+
+// TextNamed returns the script called name, or the program that it is, as the name for errors and its text. A script that comes with trace has a
+// bare name, and precedes files. A user's script is the name of a file, with a slash or .trace at its end.
+func TextNamed(name string) (as, text string, err error) {
 	if bundled, ok := scripts.Find(name); ok {
-		return bundled.Text, true, nil
+		return bundled.Name, bundled.Text, nil
 	}
 	isPath := slices.ContainsFunc([]string{"/", "./", "../"}, func(p string) bool { return strings.HasPrefix(name, p) })
 	if !isPath && (strings.ContainsAny(name, " \t\n{") || !strings.Contains(name, "/") && !strings.HasSuffix(name, ".trace")) {
-		return "", false, nil
+		return InlineName, name, nil
 	}
 	info, err := os.Stat(name)
 	switch {
 	case err == nil && !info.IsDir():
 		if text, err = ReadFile(name); err != nil {
-			return "", false, fmt.Errorf("script: %w", err)
+			return "", "", fmt.Errorf("script: %w", err)
 		}
-		return text, true, nil
+		return name, text, nil
 	case !isPath && !strings.HasSuffix(name, ".trace"):
-		return "", false, nil // a slash is also a division
+		return InlineName, name, nil // a slash is also a division
 	case err == nil:
-		return "", false, fmt.Errorf("%w %s: it is a directory", ErrNoScript, name)
+		return "", "", fmt.Errorf("%w %s: it is a directory", ErrNoScript, name)
 	}
-	return "", false, fmt.Errorf("%w %s: %w", ErrNoScript, name, errors.Unwrap(err))
+	return "", "", fmt.Errorf("%w %s: %w", ErrNoScript, name, errors.Unwrap(err))
 }
 
 // ReadFile reads the program in a file.
