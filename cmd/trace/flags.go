@@ -36,8 +36,6 @@ func flagError(cmd *cobra.Command, err error) error {
 	cause := invalid.Unwrap()
 	var number *strconv.NumError
 	switch kind := invalid.GetFlag().Value.Type(); {
-	case kind == "duration":
-		cause = errors.New("expected a duration, like 10s or 1m")
 	case errors.As(cause, &number):
 		cause = errors.New("expected " + numberWanted(kind, errors.Is(number, strconv.ErrRange)))
 	}

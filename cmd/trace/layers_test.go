@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"trace/lang/metrics/family":  {"trace/lang/format", "trace/lang/result", "trace/probes/event"},
 	"trace/lang/output":          {"trace/lang/format", "trace/lang/result", "trace/lang/syntax", "trace/probes/event"},
 	"trace/lang/result":          {"trace/lang/format", "trace/probes/event"},
-	"trace/lang/run":             {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/output", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/proc", "trace/probes/recording", "trace/probes/symbols", "trace/probes/verbs", "trace/scripts"},
+	"trace/lang/run":             {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/output", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/proc", "trace/probes/recording", "trace/probes/symbols", "trace/probes/verbs", "trace/scripts"},
 	"trace/lang/run/console":     {"trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/syntax", "trace/probes/recording"},
 	"trace/cmd/trace-web":        {"trace/lang/metrics", "trace/lang/metrics/family", "trace/lang/serve/wire"},
 	"trace/lang/serve":           {"trace", "trace/lang/format", "trace/lang/metrics/family", "trace/lang/output", "trace/lang/result", "trace/lang/serve/config", "trace/lang/serve/wire", "trace/lang/syntax", "trace/scripts"},

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"trace/lang/ir"
 	"trace/lang/output"
@@ -25,7 +26,7 @@ func (o options) run(src programText) run.Options {
 		Name: src.name, Text: src.text, Params: src.params, Arguments: src.arguments, Environ: os.Environ(), Meant: meant, Filter: o.filter, Raw: o.raw, Unsafe: o.unsafe, Quiet: o.quiet,
 		Format: o.format.Format, Columns: o.columns(), Count: o.count, MapKeys: o.mapSize, Cleared: o.live, Speed: o.speed,
 		Machine: run.Machine{
-			Command: o.command, Timeout: o.timeout, BTF: o.btf, RingBytes: int(o.bufferSize), NoKernel: o.noKernel,
+			Command: o.command, Timeout: time.Duration(o.timeout), BTF: o.btf, RingBytes: int(o.bufferSize), NoKernel: o.noKernel,
 			Compare: o.compare, Counted: o.verbose || o.format.Counts(), CountsFailures: o.failures, Record: o.recorder, Burst: o.burst, DryRun: o.dryRun,
 		},
 	}

@@ -66,7 +66,7 @@ func named(word string) string {
 func groupNamed(word string) string {
 	catalog, err := probes.Load()
 	if err != nil {
-		return "" // the program's own error says more
+		return "" // the program's own error has the reason
 	}
 	all := catalog.Probes()
 	i := slices.IndexFunc(all, func(p *event.Probe) bool { return p.Group == word })
