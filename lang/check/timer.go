@@ -135,7 +135,7 @@ func (r *resolver) asRecorded(name string, value int64) {
 	}
 }
 
-// leaveOut returns the advice not to choose the param of $name, or "" if it is none.
+// leaveOut returns the advice not to choose the param of $name, or "" if there is no such param.
 func (r *resolver) leaveOut(name string) string {
 	if p := r.param(name); p != nil && r.chosen(p) {
 		return fmt.Sprintf("leave out --%s to use them as they are", p.Name)
