@@ -173,7 +173,9 @@ func inProgram(catalog []*event.Probe, before string, place syntax.Place) (head 
 		if short, negative := strings.CutSuffix(head, "-"); negative {
 			head, word = short, "-"+word
 		}
-		return head, startingWith(names, word)
+		return head, slices.DeleteFunc(names, func(name string) bool { // in any case, as the language takes them
+			return len(name) < len(word) || !strings.EqualFold(name[:len(word)], word)
+		})
 	}
 	switch place.Position {
 	case syntax.Start:

@@ -108,6 +108,8 @@ func TestComplete(t *testing.T) {
 		{"nvme:complete_rq / opcode in [read, wr", "write", "latency read"},
 		{"ib:modify_qp / ret == -EI", "-EINVAL -EIO", "EINVAL"},
 		{"qp.state == ", "RTR RTS", "qp.state"},
+		{"qp.state == rt", "RTR RTS", "RESET"},
+		{"ib:modify_qp / ret == -ei", "-EINVAL -EIO", "-EPERM"},
 		{"nvme:complete_rq { @x = qu", "quantile", "count"},
 		{"nvme:complete_rq { @lat[nsid] = count(); print(@l", "@lat", "latency"},
 		{"nvme:complete_rq { @ = count() } ib:", "ib:modify_qp", "nvme:setup_cmd"},

@@ -63,6 +63,7 @@ func TestHelpWord(t *testing.T) {
 		"nvme:setup_cmd":   "nvme:setup_cmd is a probe: a command is handed to the NVMe driver",
 		"ib_qp_state":      "ib_qp_state is an enum, of fields like qp.state: RESET INIT RTR RTS SQD SQE ERR",
 		"RTR":              "RTR is a value of the enum ib_qp_state, of fields like qp.state",
+		"rtr":              "RTR is a value of the enum ib_qp_state, of fields like qp.state",
 		"rdma_flows":       "rdma_flows is a script: RDMA connections",
 		"ring buffer full": "trace help lost-events, Lost events: `ring buffer full`",
 	} {

@@ -74,6 +74,44 @@ func TestDump(t *testing.T) {
 	}
 }
 
+// Names of an enum mean the same in any case, wherever a name may stand. What the program prints is in the case of the enum.
+func TestNamesInAnyCase(t *testing.T) {
+	const op = "\nnvme:complete_rq / opcode == $op /"
+	for _, test := range []struct {
+		spelled, exact string
+		param          string // the value of op, "" for none
+	}{
+		{"qp.state == rtr", "qp.state == RTR", ""},
+		{"Rtr != qp.state", "RTR != qp.state", ""},
+		{"ib:modify_qp / qp.state in [init, rTS] /", "ib:modify_qp / qp.state in [INIT, RTS] /", ""},
+		{"ib:modify_qp / qp.state in init..rts /", "ib:modify_qp / qp.state in INIT..RTS /", ""},
+		{"ib:modify_qp / (qp.state ?? reset) == qp_state.err /", "ib:modify_qp / (qp.state ?? RESET) == qp_state.ERR /", ""},
+		{"ib:modify_qp / (comm, qp.state) == (\"a\", rtr) /", "ib:modify_qp / (comm, qp.state) == (\"a\", RTR) /", ""},
+		{"ib:modify_qp / access & remote_write && access == remote_write|Remote_Read /", "ib:modify_qp / access & REMOTE_WRITE && access == REMOTE_WRITE|REMOTE_READ /", ""},
+		{"ib:modify_qp / ret == -einval || ret in [-eagain, -Enomem] /", "ib:modify_qp / ret == -EINVAL || ret in [-EAGAIN, -ENOMEM] /", ""},
+		{"ib:modify_qp { $s = qp.state; @n[qp.state] = count(); if ($s == rtr) { print(@n[rts]); delete(@n[err]) } }",
+			"ib:modify_qp { $s = qp.state; @n[qp.state] = count(); if ($s == RTR) { print(@n[RTS]); delete(@n[ERR]) } }", ""},
+		{"begin { print(qp_state.rtr) }", "begin { print(qp_state.RTR) }", ""},
+		{`param op = "READ"` + op, `param op = "read"` + op, ""},
+		{`param op = ""` + op, `param op = "read"` + op, "Read"},
+	} {
+		o := Options{}
+		if test.param != "" {
+			o.Params = map[string]string{"op": test.param}
+		}
+		got, err := compile("program", test.spelled, langtest.Catalog, o)
+		want, wantErr := compile("program", test.exact, langtest.Catalog, Options{})
+		if err != nil || wantErr != nil || got.Dump() != want.Dump() {
+			t.Errorf("%s, op %q:\n%v\n%v", test.spelled, test.param, err, wantErr)
+		}
+	}
+	for _, other := range []string{"qp.state == rt", "qp.state == rtrr", "qp.state == r_tr", `string(qp.state) == rtr`} {
+		if _, err := compile("program", "ib:modify_qp / "+other+" /", langtest.Catalog, Options{}); err == nil {
+			t.Errorf("%s compiles", other)
+		}
+	}
+}
+
 func TestParams(t *testing.T) {
 	const src = `param l, lat = 10ms "the least latency"; param size = 4KiB; param n = -5; param on = true; param dev = "nvme0"
 nvme:complete_rq / latency > $lat && size > $size && ctrl == $dev && $on && tag > $n /`

@@ -145,8 +145,8 @@ func (r *resolver) notRecorded(ref syntax.ProbeRef) {
 // "".
 func (r *resolver) selected(ref syntax.ProbeRef) string {
 	for _, p := range r.match(syntax.ProbeRef{Group: ref.Group, Name: "*"}) {
-		if f := p.Field(p.Selector); f != nil && f.Type.Enum != nil && slices.Contains(f.Type.Enum.Names, ref.Name) {
-			return fmt.Sprintf("write %s / %s == %s /", p, f.Name, ref.Name)
+		if f := p.Field(p.Selector); f != nil && f.Type.Enum != nil && f.Type.Enum.Spelled(ref.Name) != "" {
+			return fmt.Sprintf("write %s / %s == %s /", p, f.Name, f.Type.Enum.Spelled(ref.Name))
 		}
 	}
 	return ""
@@ -216,7 +216,7 @@ func (r *resolver) unknownName(u unknown, without, all []*event.Probe) {
 	case u.want != nil && u.want.Kind == event.String:
 		r.fail(u.span, msg, fmt.Sprintf("write strings in quotes: %q", u.name))
 	default:
-		r.fail(u.span, msg, cmp.Or(r.whoNames(u), r.foreign(u.name), syntax.DidYouMean(u.name, fields), r.whoHas(u.name)))
+		r.fail(u.span, msg, cmp.Or(r.foreign(u.name), r.whoNames(u), syntax.DidYouMean(u.name, fields), r.whoHas(u.name)))
 	}
 }
 
@@ -244,8 +244,8 @@ func (r *resolver) whoNames(u unknown) string {
 	}
 	for _, p := range r.catalog {
 		for _, f := range p.Fields {
-			if enum := event.EnumOf(&f.Type); enum != nil && slices.Contains(enum.Names, u.name) {
-				return fmt.Sprintf("%s is a name of %s: compare a field like %s with it", u.name, enum.Name, f.Name)
+			if enum := event.EnumOf(&f.Type); enum != nil && enum.Spelled(u.name) != "" {
+				return fmt.Sprintf("%s is a name of %s: compare a field like %s with it", enum.Spelled(u.name), enum.Name, f.Name)
 			}
 		}
 	}
@@ -398,7 +398,7 @@ func (r *resolver) unknownField(n ast.Node, u unknown, fields []string) {
 	if _, alone := n.(*ast.IdentifierNode); exact+near != "" || alone && r.options.Meant != nil {
 		msg, at = fmt.Sprintf("there is no command, script or field %s", r.text.Content[syntax.SpanOf(n).From:syntax.SpanOf(n).To]), syntax.SpanOf(n)
 	}
-	r.fail(at, msg, cmp.Or(exact, r.whoNames(u), foreignWord(u.name), r.probesCalled(u.name), near, syntax.DidYouMean(u.name, fields)))
+	r.fail(at, msg, cmp.Or(exact, foreignWord(u.name), r.probesCalled(u.name), r.whoNames(u), near, syntax.DidYouMean(u.name, fields)))
 }
 
 // loneWord matches a program that may be the name of a command or of a script.

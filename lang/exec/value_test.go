@@ -22,6 +22,8 @@ var conditions = []struct {
 	// names of values
 	{"ib:modify_qp", "qp.state == RTR", true},
 	{"ib:modify_qp", "RTR == qp.state", true},
+	{"ib:modify_qp", "qp.state == rtr && ret == -einval && access & remote_read", true},
+	{"ib:modify_qp", "qp.state == rts || ret == -eagain || access & remote_write", false},
 	{"ib:modify_qp", "qp.state == 2", true},
 	{"ib:modify_qp", "qp.state != RTR", false},
 	{"ib:modify_qp", "qp.state in [INIT, RTR]", true},

@@ -90,8 +90,8 @@ func namedEnums(word string, all []*event.Probe) []string {
 				continue
 			}
 			line := fmt.Sprintf("%s is an enum, of fields like %s: %s", e.Name, f.Name, strings.Join(e.Names, " "))
-			if slices.Contains(e.Names, word) {
-				line = fmt.Sprintf("%s is a value of the enum %s, of fields like %s", word, e.Name, f.Name)
+			if name := e.Spelled(word); name != "" {
+				line = fmt.Sprintf("%s is a value of the enum %s, of fields like %s", name, e.Name, f.Name)
 			} else if e.Name != word {
 				continue
 			}

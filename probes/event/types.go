@@ -2,6 +2,7 @@ package event
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -92,18 +93,38 @@ func NewCgroupEnum(names CgroupNames) *Enum {
 	return e
 }
 
-// Value returns the value called name.
+// Value returns the value called name, where the case of letters makes no difference unless two names differ in it alone.
 func (e *Enum) Value(name string) (int64, bool) {
 	if e.cgroups != nil {
 		id, ok := e.cgroups.ID(name)
 		return int64(id), ok
 	}
-	for i, n := range e.Names {
-		if n == name {
-			return e.Values[i], true
-		}
+	if i := e.index(name); i >= 0 {
+		return e.Values[i], true
 	}
 	return 0, false
+}
+
+// Spelled returns the name that a word means as the enum has it, "" if it means none. Paths of cgroups are no such names.
+func (e *Enum) Spelled(word string) string {
+	if i := e.index(word); i >= 0 {
+		return e.Names[i]
+	}
+	return ""
+}
+
+// index returns the place of the name that a word means: the word itself, or else the only name that differs from it in case alone. It
+// returns -1 if there is none.
+func (e *Enum) index(word string) int {
+	if i := slices.Index(e.Names, word); i >= 0 {
+		return i
+	}
+	same := func(name string) bool { return strings.EqualFold(name, word) }
+	i := slices.IndexFunc(e.Names, same)
+	if i >= 0 && slices.ContainsFunc(e.Names[i+1:], same) {
+		return -1
+	}
+	return i
 }
 
 // NameOf returns the name of v, or "" if it has none. Flags give the names of their bits, like LOCAL_WRITE|REMOTE_READ, and a number for
