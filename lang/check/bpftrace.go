@@ -10,18 +10,17 @@ import (
 
 // foreignCall is a function of bpftrace.
 type foreignCall struct {
-	usage string
-	args  int // how many
-	// means returns what a call means, or nil if an argument is wrong.
+	usage, params string // as of a signature
+	// means returns what a call means, or nil if an argument is wrong. The arguments have the right sorts.
 	means func(args []ast.Node) ast.Node
 }
 
 var foreignCalls = map[string]foreignCall{
-	"strlen":      {"strlen(s)", 1, renamed("len")},
-	"strstr":      {`strstr(s, "part")`, 2, renamed("indexOf")},
-	"strcontains": {`strcontains(s, "part")`, 2, joined("contains")},
-	"strncmp":     {`strncmp(s, "text", 3), with a literal number`, 3, compared},
-	"str_concat":  {"str_concat(a, b)", 2, concatenated},
+	"strlen":      {"strlen(s)", "t", renamed("len")},
+	"strstr":      {`strstr(s, "part")`, "tt", renamed("indexOf")},
+	"strcontains": {`strcontains(s, "part")`, "tt", joined("contains")},
+	"strncmp":     {`strncmp(s, "text", 3), with a literal number`, "ttn", compared},
+	"str_concat":  {"str_concat(a, b)", "tt", concatenated},
 }
 
 // renamed returns a call of another function.

@@ -16,8 +16,9 @@ import (
 
 // This file types calls that have a value. callstmt.go types calls that are statements.
 
-// signature describes a function that has a value. Each letter of params stands for an argument: s a string, n a number, v any
-// value, l a list, p a condition on #, m a value computed from #, f a time format, a anything with an address.
+// signature describes a function that has a value. Each letter of params stands for an argument: s a string, t a string or a cgroup,
+// whose path it is, n a number, v any value, l a list, p a condition on #, m a value computed from #, f a time format, a anything with an
+// address.
 type signature struct {
 	usage, params string
 	least         int // how many arguments are required
@@ -105,40 +106,10 @@ func (c *checker) call(n *ast.CallNode) *ir.Expr {
 	return c.result(fn, s, args)
 }
 
-// foreignCall types a call of a function of bpftrace.
-func (c *checker) foreignCall(fn string, n *ast.CallNode) *ir.Expr {
-	call, at := foreignCalls[fn], syntax.SpanOf(n)
-	if len(n.Arguments) != call.args {
-		return c.fail(at, fmt.Sprintf("%s() has %s", fn, argumentCount(len(n.Arguments))), "write "+call.usage)
-	}
-	same := call.means(n.Arguments)
-	if same == nil {
-		return c.fail(at, fn+"() takes other arguments", "write "+call.usage)
-	}
-	return c.expr(located(same, n), nil)
-}
-
 // isWord reports whether fn is the word of a value that bpftrace also reads by a call without arguments.
 func (c *checker) isWord(fn string) bool {
 	f := c.namedField(fn)
 	return f != nil && f.Common || slices.Contains(builtins, fn) || c.probe == nil && selfTypes[fn].Size != 0 || fn == "nsecs"
-}
-
-// stringItself types bpftrace's str(s): a string is one already. str(s, n) has its first n bytes.
-func (c *checker) stringItself(n *ast.CallNode) *ir.Expr {
-	if len(n.Arguments) == 2 {
-		return c.expr(located(callOf("buf", n.Arguments...), n), nil)
-	} else if len(n.Arguments) != 1 {
-		return c.fail(syntax.SpanOf(n), "str() has "+argumentCount(len(n.Arguments)), "write str(s) or str(s, n)")
-	}
-	if e, is := c.argumentText(n.Arguments[0]); is {
-		return e
-	}
-	e := c.expr(n.Arguments[0], nil)
-	if e != nil && e.Type.Kind != event.String && e.Type.Kind != ir.Pending {
-		return c.fail(e.Span, "str() takes a string here, not "+describe(e), "what an address points to is not read; string(x) is the text of a number")
-	}
-	return e
 }
 
 // argument types an argument of a function. Arguments after a list may refer to its elements as #.
@@ -151,28 +122,36 @@ func (c *checker) argument(fn string, s signature, param byte, n ast.Node) *ir.E
 	case 'f':
 		return c.timeFormat(n)
 	}
-	e := c.expr(n, nil)
+	var want *event.Type
+	if param == 't' {
+		want = &ir.Text
+	}
+	e := c.expr(n, want)
 	if e == nil {
 		return nil
 	}
 	kind := e.Type.Kind
-	ok, want := true, ""
+	ok, sort := true, ""
 	switch param {
+	case 't':
+		e = pathOf(e)
+		kind = e.Type.Kind
+		ok, sort = kind == event.String, "a string"
 	case 's':
-		ok, want = kind == event.String, "a string"
+		ok, sort = kind == event.String, "a string"
 	case 'n':
-		ok, want = event.IsNumber(e.Type), "a number"
+		ok, sort = event.IsNumber(e.Type), "a number"
 	case 'a':
 		if isArray(e) {
 			e = c.numberOf(e)
 		}
 		kind = e.Type.Kind
-		ok, want = event.IsNumber(e.Type) || kind == event.GID, "an address"
+		ok, sort = event.IsNumber(e.Type) || kind == event.GID, "an address"
 	default:
-		ok, want = kind != format.Tuple && kind != format.Array && kind != format.Stack, "a single value"
+		ok, sort = kind != format.Tuple && kind != format.Array && kind != format.Stack, "a single value"
 	}
 	if !ok && kind != ir.Pending {
-		return c.fail(e.Span, fmt.Sprintf("%s() takes %s here, not %s", fn, want, describe(e)), "write "+s.usage)
+		return c.fail(e.Span, fmt.Sprintf("%s() takes %s here, not %s", fn, sort, describe(e)), "write "+s.usage)
 	}
 	return e
 }

@@ -370,17 +370,14 @@ func (c *checker) assert(s *syntax.Call) ir.Stmt {
 		c.fail(s.Span, "assert() has "+argumentCount(len(args)), `write assert(condition, "message")`)
 		return nil
 	}
-	call := func(fn string, args ...ast.Node) ir.Stmt {
-		n := located(callOf(fn, args...), s.Call).(*ast.CallNode)
-		return c.callStmt(&syntax.Call{Call: n, Span: s.Span})
-	}
 	out := &ir.IfStmt{Cond: c.condition(args[0]), Span: s.Span}
-	reported := call("errorf", &ast.StringNode{Value: "assert failed: %s"}, args[1])
-	ended := call("exit", numberNode(failedStatus))
-	if out.Cond == nil || reported == nil || ended == nil {
+	reported := &ir.CallStmt{Fn: "assert", Span: s.Span} // mistakes are of assert()
+	text := located(&ast.StringNode{Value: "assert failed: %s"}, s.Call)
+	if !c.written(reported, callOf("errorf", text, args[1]).(*ast.CallNode)) || out.Cond == nil {
 		return nil
 	}
-	out.Else = []ir.Stmt{reported, ended}
+	reported.Fn = "errorf"
+	out.Else = []ir.Stmt{reported, &ir.CallStmt{Fn: "exit", Span: s.Span, Args: []*ir.Expr{literal(uint64(failedStatus))}}}
 	return out
 }
 

@@ -63,6 +63,51 @@ func (c *checker) specialCall(fn string, n *ast.CallNode) (e *ir.Expr, is bool) 
 	return nil, false
 }
 
+// foreignCall types a call of a function of bpftrace.
+func (c *checker) foreignCall(fn string, n *ast.CallNode) *ir.Expr {
+	call, at := foreignCalls[fn], syntax.SpanOf(n)
+	if len(n.Arguments) != len(call.params) {
+		return c.fail(at, fmt.Sprintf("%s() has %s", fn, argumentCount(len(n.Arguments))), "write "+call.usage)
+	}
+	args := make([]ast.Node, len(n.Arguments))
+	for i, arg := range c.inOrder(n.Arguments) { // here, where mistakes name the function that the user knows
+		e := c.argument(fn, signature{usage: call.usage}, call.params[i], arg)
+		if e == nil {
+			return nil
+		}
+		args[i] = typed(arg, e)
+	}
+	same := call.means(args)
+	if same == nil {
+		return c.fail(at, fn+"() takes other arguments", "write "+call.usage)
+	}
+	return c.expr(located(same, n), nil)
+}
+
+// stringItself types bpftrace's str(s): a string is one already. str(s, n) has its first n bytes.
+func (c *checker) stringItself(n *ast.CallNode) *ir.Expr {
+	const usage = "str(s) or str(s, n)"
+	if len(n.Arguments) != 1 && len(n.Arguments) != 2 {
+		return c.fail(syntax.SpanOf(n), "str() has "+argumentCount(len(n.Arguments)), "write "+usage)
+	}
+	args := c.inOrder(n.Arguments)
+	e, is := c.argumentText(n.Arguments[0])
+	if !is {
+		e = c.expr(args[0], nil)
+	}
+	if e != nil && e.Type.Kind != event.String && e.Type.Kind != ir.Pending {
+		return c.fail(e.Span, "str() takes a string here, not "+describe(e), "what an address points to is not read; string(x) is the text of a number")
+	}
+	if e == nil || len(args) == 1 {
+		return e
+	}
+	most := c.argument("str", signature{usage: usage}, 'n', args[1])
+	if most == nil {
+		return nil
+	}
+	return c.expr(located(callOf("buf", &typedNode{args[0], e}, &typedNode{args[1], most}), n), nil)
+}
+
 // oneArgument returns the only argument of a call, or nil after a mistake.
 func (c *checker) oneArgument(n *ast.CallNode, usage string) ast.Node {
 	if len(n.Arguments) != 1 {
@@ -287,19 +332,29 @@ func (c *checker) find(n *ast.CallNode) *ir.Expr {
 	return found
 }
 
-// deleted types delete(@m, key) as a value: whether there was such a key.
+// deleted types delete(@m, key) as a value: whether there was such a key. A map without keys had a value.
 func (c *checker) deleted(n *ast.CallNode) *ir.Expr {
 	if !c.inBody() {
 		return c.predicateActs(n)
 	}
-	has := callOf("has_key", n.Arguments...)
-	has.SetLocation(n.Location())
-	found := c.keep(n, has)
-	if found == nil {
+	out := &ir.CallStmt{Fn: "delete", Span: syntax.SpanOf(n)}
+	if !c.delete(out, n) {
 		return nil
 	}
-	c.do(c.callStmt(&syntax.Call{Call: n, Span: syntax.SpanOf(n)}))
+	for i, e := range out.Key {
+		if draws(e) { // once, for both
+			out.Key[i] = c.keepValue(keyElement{n, i}, e)
+		}
+	}
+	found := c.keepValue(n, hasKey(out.Map, out.Key, out.Span))
+	c.do(out)
 	return found
+}
+
+// keyElement is an element of the key in a call.
+type keyElement struct {
+	call ast.Node
+	i    int
 }
 
 // predicateActs reports that the predicate of a clause without a body does something.

@@ -391,8 +391,13 @@ func (c *checker) hasKey(n *ast.CallNode) *ir.Expr {
 	if !ok {
 		return nil
 	}
+	return hasKey(m.info, key, syntax.SpanOf(n))
+}
+
+// hasKey makes the node that asks for a key of a map, or for a value of a map without keys.
+func hasKey(m *ir.Map, key []*ir.Expr, at syntax.Span) *ir.Expr {
 	e := ir.Operation(ir.OpHasKey, ir.Boolean, key...)
-	e.Map = m.info
+	e.Map, e.Span = m, at
 	return e
 }
 

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,12 +51,22 @@ func TestClauses(t *testing.T) {
 	}
 }
 
-// TestErrors reads testdata/errors.txt: programs, each followed by its errors after a line of dashes.
+// TestErrors reads testdata/errors.txt: programs, each followed by its errors after a line of dashes. A mistake is of a function that the
+// program calls, not of one that stands for it.
 func TestErrors(t *testing.T) {
+	mistakes, function := regexp.MustCompile(`(?m)^program:\d+:\d+: .*`), regexp.MustCompile(`\w+\(\)`)
 	for src, want := range langtest.Cases(t, "testdata/errors.txt") {
 		_, err := compile("program", src, langtest.Catalog, Options{})
-		if got := fmt.Sprint(err); got != want {
+		got := fmt.Sprint(err)
+		if got != want {
 			t.Errorf("%s\n--- got\n%s\n--- want\n%s", src, got, want)
+		}
+		for _, mistake := range mistakes.FindAllString(got, -1) {
+			for _, name := range function.FindAllString(mistake, -1) {
+				if !strings.Contains(src, strings.TrimSuffix(name, "()")) {
+					t.Errorf("%s\n%s: the program has no %s", src, mistake, name)
+				}
+			}
 		}
 	}
 }

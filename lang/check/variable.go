@@ -171,6 +171,15 @@ type typedNode struct {
 	e *ir.Expr
 }
 
+// typed returns an operand with its type. Literals stay what they are, for those who look for them.
+func typed(n ast.Node, e *ir.Expr) ast.Node {
+	switch n.(type) {
+	case *ast.ConstantNode, *ast.StringNode:
+		return n
+	}
+	return &typedNode{n, e}
+}
+
 // decides types the right operand of an operator that evaluates it only if the left one does not decide. What the right one does
 // is done only then.
 func (c *checker) decides(left *ir.Expr, at any, right func() *ir.Expr, runs func(left *ir.Expr) (cond *ir.Expr, holds bool)) (l, r *ir.Expr) {
