@@ -146,7 +146,7 @@ func read(name string, r io.ReaderAt) (o *Object, err error) {
 	if file.Section(".BTF") == nil {
 		return o, nil
 	}
-	types, err := btf.LoadSpecFromReader(r)
+	types, err := typesOf(file, r)
 	if err == nil {
 		err = o.addTypes(types)
 	}
@@ -154,6 +154,18 @@ func read(name string, r io.ReaderAt) (o *Object, err error) {
 		o.Problems = append(o.Problems, fmt.Sprintf("types: %v", err))
 	}
 	return o, nil
+}
+
+// typesOf reads the BTF of a file. Symbols give variables their places, and a file may have none.
+func typesOf(file *elf.File, r io.ReaderAt) (*btf.Spec, error) {
+	if file.SectionByType(elf.SHT_SYMTAB) != nil {
+		return btf.LoadSpecFromReader(r)
+	}
+	data, err := file.Section(".BTF").Data()
+	if err != nil {
+		return nil, err
+	}
+	return btf.LoadSplitSpecFromReader(bytes.NewReader(data), nil)
 }
 
 // addCollection adds programs, maps and variables, sorted by name.

@@ -216,6 +216,30 @@ func sectionsOf(t *testing.T, size uint64, n int) []byte {
 	return b.Bytes()
 }
 
+// The types of a file without symbols are shown, too.
+func TestWithoutSymbols(t *testing.T) {
+	packed, err := os.Open(nvmeObject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	data, err := decompress(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := data[binary.LittleEndian.Uint64(data[0x28:]):] // Elf64_Ehdr.e_shoff; sh_type is the second word of a header
+	i := slices.IndexFunc(file.Sections, func(s *elf.Section) bool { return s.Type == elf.SHT_SYMTAB })
+	binary.LittleEndian.PutUint32(table[64*i+4:], uint32(elf.SHT_NULL))
+	o, err := read("bare", bytes.NewReader(data))
+	if whole := open(t, nvmeObject); err != nil || len(o.Types) == 0 || len(o.Types) != len(whole.Types) {
+		t.Errorf("%v: %d types of %d: %v", err, len(o.Types), len(whole.Types), o.Problems)
+	}
+}
+
 // FuzzObject describes files that anyone may have made: what is found can be printed.
 func FuzzObject(f *testing.F) {
 	packed, err := os.Open("../../bpf/amd64/children.bpf.o.zst") // the smallest one

@@ -3,6 +3,8 @@
 package kernel
 
 import (
+	"bytes"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -230,14 +232,29 @@ func loadTypes(name string, most int64) (spec *btf.Spec, size int64, err error) 
 	return spec, info.Size(), err
 }
 
-// parseTypes parses BTF, or the .BTF of an ELF file.
+// parseTypes parses BTF, or the .BTF of an ELF file, which needs nothing else: the library also wants symbols.
 func parseTypes(in io.ReaderAt) (spec *btf.Spec, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			spec, err = nil, fmt.Errorf("damaged: %v", r)
 		}
 	}()
-	return btf.LoadSpecFromReader(in)
+	file, err := elf.NewFile(in)
+	if err != nil {
+		return btf.LoadSplitSpecFromReader(in, nil)
+	}
+	section := file.Section(".BTF")
+	switch {
+	case section == nil:
+		return nil, errors.New("it has no section .BTF")
+	case section.Size > maxTypes:
+		return nil, fmt.Errorf("its section .BTF has more than %d MiB", maxTypes>>20)
+	}
+	data, err := section.Data()
+	if err != nil {
+		return nil, err
+	}
+	return btf.LoadSplitSpecFromReader(bytes.NewReader(data), nil)
 }
 
 // loadModuleTypes reads the BTF of one module only: another module's BTF, even a broken one, does not matter.

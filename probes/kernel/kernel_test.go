@@ -2,12 +2,15 @@ package kernel
 
 import (
 	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -197,6 +200,75 @@ func TestTypesAreBounded(t *testing.T) {
 	if _, _, err := loadTypes(large, maxTypes); err == nil {
 		t.Error("what earlier files have left is not counted")
 	}
+}
+
+// An ELF file needs no symbols to have types, but it needs a section with them, which is not larger than all types may be.
+func TestTypesWithoutSymbols(t *testing.T) {
+	packed, err := os.ReadFile("../../bpf/amd64/children.bpf.o.zst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := decoder.DecodeAll(packed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := changeSections(t, object, func(s *elf.Section64) { s.Type = uint32(elf.SHT_NULL) }, func(s elf.SectionHeader) bool { return s.Type == elf.SHT_SYMTAB })
+	if file, err := elf.NewFile(bytes.NewReader(bare)); err != nil || file.SectionByType(elf.SHT_SYMTAB) != nil {
+		t.Fatalf("%v: there are still symbols", err)
+	}
+	var found, same *btf.Struct
+	for data, into := range map[*[]byte]**btf.Struct{&object: &same, &bare: &found} {
+		spec, err := parseTypes(bytes.NewReader(*data))
+		if err == nil {
+			err = spec.TypeByName("task_struct", into)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(found.Members) == 0 || len(found.Members) != len(same.Members) {
+		t.Errorf("without symbols %v, with them %v", found, same)
+	}
+	isTypes := func(s elf.SectionHeader) bool { return s.Name == ".BTF" }
+	for want, change := range map[string]func(*elf.Section64){
+		"it has no section .BTF":                 func(s *elf.Section64) { s.Name = 0 },
+		"its section .BTF has more than 256 MiB": func(s *elf.Section64) { s.Size = maxTypes + 1 },
+		"unexpected EOF":                         func(s *elf.Section64) { s.Off = uint64(len(object)) - 8 },
+	} {
+		if _, err := parseTypes(bytes.NewReader(changeSections(t, object, change, isTypes))); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// changeSections returns an ELF file whose headers of some sections were changed.
+func changeSections(t *testing.T, object []byte, change func(*elf.Section64), which func(elf.SectionHeader) bool) []byte {
+	t.Helper()
+	file, err := elf.NewFile(bytes.NewReader(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := slices.Clone(object)
+	table := changed[binary.LittleEndian.Uint64(changed[0x28:]):] // Elf64_Ehdr.e_shoff
+	for i, s := range file.Sections {
+		if !which(s.SectionHeader) {
+			continue
+		}
+		header := table[i*binary.Size(elf.Section64{}):]
+		var h elf.Section64
+		if _, err := binary.Decode(header, binary.LittleEndian, &h); err != nil {
+			t.Fatal(err)
+		}
+		change(&h)
+		if _, err := binary.Encode(header, binary.LittleEndian, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return changed
 }
 
 // FuzzTypes reads files of types that anyone may have made.
