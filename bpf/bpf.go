@@ -112,6 +112,28 @@ func (o *Object) Types() (*btf.Spec, error) {
 	return types, nil
 }
 
+// Relocated returns the ids of the types that programs are relocated against: views of the kernel's types. A relocation is struct
+// bpf_core_relo of include/uapi/linux/bpf.h.
+func (o *Object) Relocated() []btf.TypeID {
+	const relocations = 24 // where the header has the place of this part of .BTF.ext, see infosOf
+	var ids []btf.TypeID
+	u32 := binary.LittleEndian.Uint32
+	in := o.infos[u32(o.infos[4:])+u32(o.infos[relocations:]):][:u32(o.infos[relocations+4:])]
+	if len(in) == 0 {
+		return nil
+	}
+	record := u32(in)
+	for in = in[4:]; len(in) > 0; {
+		all := in[8:][:u32(in[4:])*record]
+		for one := range slices.Chunk(all, int(record)) {
+			ids = append(ids, btf.TypeID(u32(one[4:]))) // behind insn_off
+		}
+		in = in[8+len(all):]
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
 // Programs returns the names of all programs of the object.
 func (o *Object) Programs() (names []string) {
 	for _, p := range o.programs {

@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -118,4 +119,44 @@ func TestCallers(t *testing.T) {
 			t.Errorf("%s: a function that is not there is called", name)
 		}
 	}
+}
+
+// The types that programs are relocated against are those that the library relocates their instructions by.
+func TestRelocated(t *testing.T) {
+	some := 0
+	for _, name := range Objects() {
+		o, all := whole(t, name)
+		types, err := o.Types()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := make(map[string]bool)
+		for _, p := range all.Programs {
+			for i := range p.Instructions {
+				if r := btf.CORERelocationMetadata(&p.Instructions[i]); r != nil {
+					want[againstOf(r)] = true
+				}
+			}
+		}
+		got := make(map[string]bool)
+		for _, id := range o.Relocated() {
+			typ, err := types.TypeByID(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[fmt.Sprintf("%s", typ)] = true
+		}
+		if some += len(got); !maps.Equal(got, want) {
+			t.Errorf("%s: relocated against %v, want %v", name, got, want)
+		}
+	}
+	if some == 0 {
+		t.Error("nothing is relocated")
+	}
+}
+
+// againstOf returns the type of a relocation, whose text is like CORERelocation(byte_off, Struct:"request"[0:1], local_id=4).
+func againstOf(r *btf.CORERelocation) string {
+	_, text, _ := strings.Cut(r.String(), ", ")
+	return text[:strings.LastIndex(text, "[")]
 }

@@ -34,13 +34,12 @@ func Load(groups ...string) (*Catalog, error) {
 			continue
 		}
 		if c.objects[group] == nil {
-			c.objects[group] = &object{group: groupNamed(group), events: make(map[string]bool)}
+			c.objects[group] = &object{group: groupNamed(group)}
 		}
 		s, err := newOrigin(c.objects[group], name, e.hook, enums)
 		if err != nil {
 			return nil, fmt.Errorf("probe %s: %w", e.probe, err)
 		}
-		c.objects[group].events[structName(s.Probe)] = true
 		c.probes = append(c.probes, s.Probe)
 		c.origins[e.probe] = s
 	}

@@ -8,14 +8,13 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"trace/bpf"
+	"trace/probes/kernel"
 )
 
 // An object is the compiled programs of a group. It is decompressed when it is first needed, and each program is parsed when it is;
 // release frees the result until the next use.
 type object struct {
 	group
-	// events are the structs of the events.
-	events map[string]bool
 
 	mu       sync.Mutex
 	embedded *bpf.Object
@@ -38,6 +37,37 @@ func (o *object) describe() (*btf.Spec, error) {
 		o.types = types
 	}
 	return o.types, nil
+}
+
+// kernelStructs returns views of the structs of a module that the programs of the object read, each once. Structs of the object's own, like
+// the values of its maps, may be called as if they were the module's, but no program is relocated against them.
+func (o *object) kernelStructs(m kernel.Module) ([]*btf.Struct, error) {
+	types, err := o.describe()
+	if err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.open(); err != nil {
+		return nil, err
+	}
+	var found []*btf.Struct
+	seen := make(map[string]bool)
+	for _, id := range o.embedded.Relocated() {
+		t, err := types.TypeByID(id)
+		if err != nil {
+			return nil, err
+		}
+		view, isStruct := t.(*btf.Struct)
+		if !isStruct || !m.Owns(view.Name) {
+			continue
+		}
+		if name := kernel.NameOf(view); !seen[name] {
+			seen[name] = true
+			found = append(found, view)
+		}
+	}
+	return found, nil
 }
 
 // open decompresses the object. The caller holds the mutex.

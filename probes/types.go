@@ -86,17 +86,17 @@ func ftraceType(k *kernel.Kernel, o *object, view string) (btf.Type, error) {
 // missingTypes returns a module's structs that the programs of an object read and this kernel may have, but does not describe. If the
 // module's BTF is complete, a struct that is not in it, like ib_dmah before 6.17, is not in this kernel: --btf would not help.
 func missingTypes(k *kernel.Kernel, o *object, m kernel.Module) []string {
-	types, err := o.describe()
-	if err != nil || k.Describes(m) {
+	if k.Describes(m) {
+		return nil
+	}
+	views, err := o.kernelStructs(m)
+	if err != nil {
 		return nil
 	}
 	var missing []string
-	for _, view := range kernel.Views(types, false) {
-		if _, isStruct := view.(*btf.Struct); !isStruct || !m.Owns(view.TypeName()) || o.events[view.TypeName()] {
-			continue
-		}
+	for _, view := range views {
 		if _, err := k.Type(m, view); err != nil {
-			missing = append(missing, view.TypeName())
+			missing = append(missing, kernel.NameOf(view))
 		}
 	}
 	sort.Strings(missing)

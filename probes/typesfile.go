@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cilium/ebpf/btf"
-
 	"trace/probes/kernel"
 )
 
@@ -43,16 +41,13 @@ func (c *Catalog) moduleStructs() (structs, headers []string, err error) {
 	for _, p := range c.probes {
 		from := c.origin(p)
 		module := from.object.moduleOf(from.hook)
-		types, err := from.object.describe()
+		views, err := from.object.kernelStructs(module)
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, view := range kernel.Views(types, false) {
-			name, _, _ := strings.Cut(view.TypeName(), "___")
-			if _, isStruct := view.(*btf.Struct); isStruct && !from.object.events[name] && module.Owns(name) {
-				structs = append(structs, name)
-				headers = append(headers, module.Headers...)
-			}
+		for _, view := range views {
+			structs = append(structs, kernel.NameOf(view))
+			headers = append(headers, module.Headers...)
 		}
 	}
 	return sorted(structs), sorted(headers), nil

@@ -12,6 +12,12 @@ import (
 // taskFlavour ends the names of the views in trace.h of the way from a task to its common fields.
 const taskFlavour = "___way"
 
+// NameOf returns the kernel's name of the type that a view is of: without its flavour.
+func NameOf(view btf.Type) string {
+	name, _, _ := strings.Cut(view.TypeName(), "___")
+	return name
+}
+
 // Views returns the types that an object may relocate against: its named structs, unions and enums, except flavours (name___flavour). With
 // tasks, the views of the way from a task are included.
 func Views(types *btf.Spec, tasks bool) []btf.Type {
@@ -24,7 +30,7 @@ func Views(types *btf.Spec, tasks bool) []btf.Type {
 		if !tasks && strings.HasSuffix(t.TypeName(), taskFlavour) {
 			continue
 		}
-		name, _, _ := strings.Cut(t.TypeName(), "___")
+		name := NameOf(t)
 		switch t.(type) {
 		case *btf.Struct, *btf.Union, *btf.Enum:
 			if name != "" && !seen[name] {
@@ -42,7 +48,7 @@ func Views(types *btf.Spec, tasks bool) []btf.Type {
 // module has no BTF and was built out of tree. Other types come from vmlinux, otherwise from --btf. So the BTF of other modules is never
 // read, and one type never has two candidates.
 func (k *Kernel) Type(m Module, view btf.Type) (btf.Type, error) {
-	name, _, _ := strings.Cut(view.TypeName(), "___")
+	name := NameOf(view)
 	sources, err := k.descriptions(m, name)
 	if err != nil {
 		return nil, err
