@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -24,8 +25,8 @@ type named map[string][]string
 func (m named) add(families []family.Family) {
 	for _, f := range families {
 		switch f.Kind {
-		case family.Distribution:
-			m[f.Name+"_bucket"], m[f.Name+"_count"] = append([]string{"le"}, f.Labels...), f.Labels
+		case family.Distribution: // the last one with native buckets
+			m[f.Name+"_bucket"], m[f.Name+"_count"], m[f.Name] = append([]string{"le"}, f.Labels...), f.Labels, f.Labels
 		case family.Summary:
 			m[f.Name+"_sum"], m[f.Name+"_count"] = f.Labels, f.Labels
 		default:
@@ -94,7 +95,8 @@ var (
 	matching    = regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"`)
 )
 
-// check compares the names in a query with the metrics. A label in it must be on each of its metrics, instance is Prometheus' own.
+// check compares the names in a query with the metrics. A label in it must be on each of its metrics, le on buckets; instance is
+// Prometheus' own.
 func (m named) check(t *testing.T, where, query string) {
 	t.Helper()
 	labels := map[string]bool{}
@@ -107,6 +109,7 @@ func (m named) check(t *testing.T, where, query string) {
 		labels[l[1]] = true
 	}
 	delete(labels, "instance")
+	delete(labels, "__name__")
 	for _, name := range metricNames.FindAllString(query, -1) {
 		has, is := m[name]
 		if !is {
@@ -114,7 +117,7 @@ func (m named) check(t *testing.T, where, query string) {
 			continue
 		}
 		for l := range labels {
-			if !slices.Contains(has, l) {
+			if !slices.Contains(has, l) && (l != "le" || strings.HasSuffix(name, "_bucket")) {
 				t.Errorf("%s: %s has no label %s, it has %v: %s", where, name, l, has, query)
 			}
 		}
@@ -220,4 +223,98 @@ func TestRules(t *testing.T) {
 	if n := len(rulesOf(t)); strings.Count(out, "SUCCESS") != 2 || n == 0 {
 		t.Errorf("%d rules\n%s", n, out)
 	}
+}
+
+// Each query of a histogram answers, once, whether Prometheus keeps its classic buckets, its native ones, or both.
+func TestBothKindsOfBuckets(t *testing.T) {
+	root := debian(t, "prometheus")
+	all, queries := metricsOf(t, "deploy/trace.yaml"), histogramQueries(t)
+	if len(queries) < 40 {
+		t.Fatalf("%d queries of histograms: %v", len(queries), queries)
+	}
+	var tests []map[string]any
+	for _, kept := range []struct{ classic, native bool }{{classic: true}, {native: true}, {classic: true, native: true}} {
+		tests = append(tests, map[string]any{
+			"name": fmt.Sprintf("%+v", kept), "interval": "1m", "input_series": all.histograms(kept.classic, kept.native), "promql_expr_test": queries,
+		})
+	}
+	text, err := yaml.Marshal(map[string]any{"evaluation_interval": "1m", "tests": tests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "test.yaml"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := inDebian(t, root, folder, "promtool test rules /given/test.yaml || true"); !strings.Contains(out, "SUCCESS") {
+		t.Errorf("promtool: %s", out)
+	}
+}
+
+// histograms returns series of each histogram for promtool: 100 values a second, all above 1 and at most 2.
+func (m named) histograms(classic, native bool) (series []map[string]string) {
+	add := func(name, values string, labels ...string) {
+		series = append(series, map[string]string{"series": name + "{" + strings.Join(labels, ", ") + "}", "values": values})
+	}
+	for name, has := range m {
+		base, is := strings.CutSuffix(name, "_bucket")
+		if !is {
+			continue
+		}
+		labels := []string{`instance="n1"`}
+		for _, l := range has[1:] { // the first is le
+			labels = append(labels, l+`="a"`)
+		}
+		if classic {
+			for le, values := range map[string]string{"1": "0x20", "2": "0+6000x20", "+Inf": "0+6000x20"} {
+				add(name, values, slices.Concat(labels, []string{`le="` + le + `"`})...)
+			}
+			add(base+"_count", "0+6000x20", labels...)
+		}
+		if native {
+			add(base, "{{schema:0 count:0 buckets:[0 0]}}+{{schema:0 count:6000 buckets:[0 6000]}}x20", labels...)
+		}
+	}
+	return series
+}
+
+// expected is a query and what promtool expects of it after ten minutes.
+type expected struct {
+	Expr    string           `yaml:"expr"`
+	At      string           `yaml:"eval_time"`
+	Samples []map[string]any `yaml:"exp_samples"`
+}
+
+// histogramQueries returns the queries of dashboards and rules that read histograms, as they are with the series above.
+func histogramQueries(t *testing.T) (all []expected) {
+	t.Helper()
+	files, err := filepath.Glob("deploy/grafana/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	queries := map[string]string{}
+	for _, file := range files {
+		maps.Copy(queries, queriesOf(t, file))
+	}
+	for _, r := range rulesOf(t) {
+		queries["rule "+r.Record+r.Alert] = r.Expr
+	}
+	variable := regexp.MustCompile(`"\$\w+"`)
+	values := regexp.MustCompile(`^by (\(\w+\)) (.*)$`) // of a variable, see queriesOf
+	for _, query := range queries {
+		if !regexp.MustCompile(`_seconds(_bucket|_count|\(_count\))`).MatchString(query) {
+			continue
+		}
+		query, want := strings.ReplaceAll(variable.ReplaceAllString(query, `".*"`), "$__rate_interval", "5m"), 1
+		switch {
+		case values.MatchString(query):
+			query = values.ReplaceAllString(query, "count(count by $1 ($2))")
+		case strings.Contains(query, "histogram_quantile"):
+			query = "count((" + query + ") > 1 <= 2)"
+		default:
+			query, want = "sum("+query+")", 100
+		}
+		all = append(all, expected{query, "10m", []map[string]any{{"labels": "{}", "value": want}}})
+	}
+	return all
 }
