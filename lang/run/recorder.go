@@ -124,8 +124,8 @@ func everySecond(ctx context.Context, do func()) {
 func (r *recorder) finish(counts []Probe) error {
 	var lost []recording.Loss
 	for _, p := range counts {
-		if p.Lost+p.Unmatched > 0 {
-			lost = append(lost, recording.Loss{Probe: p.Name, Lost: p.Lost, Unmatched: p.Unmatched})
+		if p.Lost+p.Unmatched+p.Gaps > 0 {
+			lost = append(lost, recording.Loss{Probe: p.Name, Lost: p.Lost, Unmatched: p.Unmatched, Gaps: p.Gaps})
 		}
 	}
 	if stacks := r.live.report.Stacks.Lost(); stacks > 0 {

@@ -343,6 +343,8 @@ type Loss struct {
 	Lost uint64 `json:"lost"`
 	// Unmatched events lack the fields of their beginning.
 	Unmatched uint64 `json:"unmatched,omitempty"`
+	// Gaps are periods in which events were not seen, nobody knows how many.
+	Gaps uint64 `json:"gaps,omitempty"`
 	// Stacks are missing from events, or have no known frames.
 	Stacks uint64 `json:"stacks,omitempty"`
 }
@@ -352,6 +354,9 @@ func (l Loss) Texts() []string {
 	var all []string
 	if l.Lost > 0 {
 		all = append(all, counted(l.Lost, "event")+" of "+l.Probe)
+	}
+	if l.Gaps > 0 {
+		all = append(all, "events of "+l.Probe+" in "+counted(l.Gaps, "period"))
 	}
 	if l.Stacks > 0 {
 		all = append(all, counted(l.Stacks, "stack"))
