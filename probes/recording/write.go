@@ -42,6 +42,7 @@ type Writer struct {
 	encoder *zstd.Encoder
 	failure writeError
 	names   Names
+	wall    *event.WallClock
 	numbers []numbers // places of numbers in records, by the written ID
 	written writtenNames
 	// sequence numbers the blocks of the file.
@@ -87,6 +88,8 @@ type Options struct {
 	MaxBytes int64
 	// Replace allows replacing an existing recording.
 	Replace bool
+	// Wall is the clock of the machine, if it may be set: the times at which that happens are kept. It begins with [Header.Boot].
+	Wall *event.WallClock
 }
 
 // Create begins a recording of events with these layouts, which must have the field nsecs. names, if not nil, provides the names of cgroups
@@ -98,7 +101,7 @@ func Create(path string, o Options, h Header, layouts []*event.Layout, names Nam
 		return nil, err
 	}
 	w := &Writer{
-		names: names, written: newWrittenNames(),
+		names: names, wall: o.Wall, written: newWrittenNames(),
 		path: path, replace: o.Replace, header: header, segmentBytes: maxBytes / segmentCount, layouts: map[int]layoutTimes{}, moments: map[time.Duration]layoutTimes{},
 		blocks: make(chan pending, 4), free: make(chan []byte, 6), done: make(chan struct{}),
 	}
