@@ -108,6 +108,11 @@ func (r *request) stage(f *event.Field) byte {
 	return r.Code.stage(f)
 }
 
+// readsCgroup reports whether it captures the cgroup.
+func (r *request) readsCgroup() bool {
+	return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool { return f.Type.Unit == event.Cgroup && r.Code.stage(f) != stageNever })
+}
+
 // readsTasks reports whether it captures fields that need the kernel's types.
 func (r *request) readsTasks() bool {
 	return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool { return r.origin.ofTask[f.Name] && r.stage(f) != stageNever })

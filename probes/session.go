@@ -59,6 +59,8 @@ type Session struct {
 	notes      notes
 	correction correction
 	silence    *silence
+	// overtaken is called once, when another tree of cgroups than the one that is shown is in use.
+	overtaken sync.Once
 	// deaf ends the reports of the finder.
 	deaf func()
 
@@ -250,6 +252,9 @@ func (s *Session) look() {
 	requests := s.requests
 	s.mu.Unlock()
 	s.silence.look(requests, &s.notes)
+	if slices.ContainsFunc(requests, (*request).readsCgroup) {
+		s.lookAtCgroups()
+	}
 	for _, r := range requests {
 		for _, c := range r.clocks() {
 			if c.look() {
@@ -257,6 +262,15 @@ func (s *Session) look() {
 				s.notes.add(r.Probe, c.whyThrottled())
 			}
 		}
+	}
+}
+
+// lookAtCgroups notes that the tree of cgroups that is shown is no longer the right one.
+func (s *Session) lookAtCgroups() {
+	if dir, is := s.host.catalog.cgroups.Overtaken(); is {
+		s.overtaken.Do(func() {
+			s.notes.add(nil, fmt.Sprintf("cgroup v2 at %s is in use by now, but cgroups are shown as in cgroup v1: start again", dir))
+		})
 	}
 }
 

@@ -13,7 +13,7 @@ type Printer struct {
 	form form
 }
 
-// NewPrinter returns a printer that writes to w. wall tells the times of events. Its time zone is the time zone of the
+// NewPrinter returns a printer that writes to w. wall has the times of events. Its time zone is the time zone of the
 // output.
 func NewPrinter(w io.Writer, format Format, wall *event.WallClock) *Printer {
 	traits := format.traits()

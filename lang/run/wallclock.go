@@ -5,7 +5,6 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"time"
@@ -36,13 +35,13 @@ func setting() (s event.Setting) {
 func followWallClock(ctx context.Context, wall *event.WallClock) error {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
-		return fmt.Errorf("follow the clock: timerfd_create: %w", err)
+		return os.NewSyscallError("timerfd_create", err)
 	}
 	timer := os.NewFile(uintptr(fd), "timerfd")
 	never := unix.ItimerSpec{Value: unix.Timespec{Sec: math.MaxInt64}}
 	if err := unix.TimerfdSettime(fd, unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &never, nil); err != nil {
 		timer.Close()
-		return fmt.Errorf("follow the clock: timerfd_settime: %w", err)
+		return os.NewSyscallError("timerfd_settime", err)
 	}
 	context.AfterFunc(ctx, func() { timer.Close() })
 	go func() {

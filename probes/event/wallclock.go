@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A WallClock tells the time of day of moments on the clock of nsecs. That clock goes on evenly, while the time of day may be set: an event
+// A WallClock has the time of day of moments on the clock of nsecs. That clock goes on evenly, while the time of day may be set: an event
 // has the time that was shown when it happened. Its methods may be called from several goroutines.
 type WallClock struct {
 	mu       sync.Mutex
