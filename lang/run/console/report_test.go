@@ -56,6 +56,14 @@ func TestBurstLines(t *testing.T) {
 	}
 }
 
+// A page has the periods in which attached programs saw nothing, and so does the exit status with --strict.
+func TestGaps(t *testing.T) {
+	r := run.Report{Probes: []run.Probe{{Name: "vm:exit", Gaps: 2}, {Name: "syscall:exit"}}}
+	if got, want := Summary(r).Losses, []string{"vm:exit: no events in 2 periods in which its programs were attached"}; !slices.Equal(got, want) || !r.Lost() {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // Beginnings that found no room in their table cost more.
 func TestVerboseLines(t *testing.T) {
 	got := verboseLines(run.Probe{Events: 3, Printed: 1, Rejected: 2})
