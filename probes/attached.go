@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // attached is a program and what attaches it.
@@ -29,8 +30,11 @@ type attached struct {
 // attach attaches a program.
 func (a *attached) attach() error {
 	links, err := a.place.way.attach(a.program, a.place.target, a.arg)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) { // wherever it would be attached
+		return explain(err)
+	}
 	if err != nil {
-		return fmt.Errorf("attach to %s: %w", a.place.target, explain(err))
+		return fmt.Errorf("attach to %s: %w", a.place.target, err)
 	}
 	a.links = links
 	return nil

@@ -19,7 +19,9 @@ import (
 // A batch is a list of requests that are loaded together and share helpers and maps. They belong to one object. No two are for the same
 // probe, because a program calls one filter and one action.
 type batch struct {
-	requests    []*request
+	requests []*request
+	// leftOut are the requests that the kernel refused, and that the program can do without.
+	leftOut     []*UnavailableError
 	inventories []*inventory
 	inquirers   []*inquirer
 	maps        []*ebpf.Map
@@ -84,7 +86,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 	group := b.requests[0].Probe.Group
 	l, err := newLoader(h, b.requests, shared)
 	if err != nil {
-		return fmt.Errorf("%s: %w", group, err)
+		return b.leaveAllOut(ctx, h, fmt.Errorf("%s: %w", group, err))
 	}
 	defer func() { _ = l.release() }()
 	for _, m := range l.maps {
@@ -103,38 +105,77 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 	b.gate = newGate(l.spec, l.maps[controlSection], l.maps, func(name string) bool {
 		return shared[name] != nil || name == clocksName || name == callersMap
 	})
-	attached := make(map[string]bool)
+	tried := make(map[string]error) // by the names of hooks: requests may share helpers
 	attach := func(r *request, hooks []hook) error {
 		for _, hk := range hooks {
-			// Requests may share helpers.
-			if attached[hk.name] {
-				continue
+			err, done := tried[hk.name]
+			if !done {
+				if err := ctx.Err(); err != nil { // a batch may take a second
+					return err
+				}
+				err = attachHook(ctx, h, l, r, hk)
+				tried[hk.name] = err
 			}
-			attached[hk.name] = true
-			if err := ctx.Err(); err != nil { // a batch may take a second
-				return err
-			}
-			if err := attachHook(ctx, h, l, r, hk); err != nil {
+			if err != nil {
 				return fmt.Errorf("%s: %w", r.Probe, err)
 			}
 		}
 		return nil
 	}
+	all := slices.Clone(b.requests)
 	// The kernel calls programs in the order of attaching: helpers see what happens before an event reports it.
-	for i, r := range b.requests {
+	for i, r := range all {
 		r.counts, r.failedReads, r.reader = l.maps[countsName(r.Probe)], l.maps[failedReadsName], placeOf(i)
 		if err := attach(r, r.hooks[:len(r.hooks)-1]); err != nil {
-			return err
+			if err := b.leaveOut(ctx, h, r, err); err != nil {
+				return err
+			}
 		}
 	}
-	for _, r := range b.requests {
-		if err := attach(r, r.hooks[len(r.hooks)-1:]); err != nil {
-			return err
+	for _, r := range all {
+		if slices.Contains(b.requests, r) { // not left out
+			err := attach(r, r.hooks[len(r.hooks)-1:])
+			if err == nil {
+				err = b.lookBack(ctx, h, l, r, n)
+			}
+			if err != nil {
+				err = b.leaveOut(ctx, h, r, err)
+			}
+			if err != nil {
+				return err
+			}
 		}
 		if !r.implied {
 			done()
 		}
-		if err := b.lookBack(ctx, h, l, r, n); err != nil {
+	}
+	return nil
+}
+
+// leaveOut goes on without a request that the kernel refuses, and without those that need what its programs keep. If one of them cannot be left
+// out, it returns why.
+func (b *batch) leaveOut(ctx context.Context, h *Host, r *request, why error) error {
+	out := []*request{r}
+	if r.implied {
+		out = slices.DeleteFunc(slices.Clone(b.requests), func(o *request) bool { return !slices.Contains(h.implied(o), r.Probe) })
+	}
+	for _, o := range out {
+		if ctx.Err() != nil || !o.canBeLeftOut(why) {
+			return why
+		}
+	}
+	var errs []error
+	for _, o := range out {
+		errs = append(errs, b.remove(o), b.release(o))
+		b.leftOut = append(b.leftOut, refusedProbe(o.Probe, why))
+	}
+	return errors.Join(append(errs, b.removeImplied(h))...)
+}
+
+// leaveAllOut leaves out all requests: their object cannot be loaded.
+func (b *batch) leaveAllOut(ctx context.Context, h *Host, why error) error {
+	for len(b.requests) > 0 {
+		if err := b.leaveOut(ctx, h, b.requests[0], why); err != nil {
 			return err
 		}
 	}
@@ -164,28 +205,35 @@ func (b *batch) lookBack(ctx context.Context, h *Host, l *loader, r *request, n 
 func attachHook(ctx context.Context, h *Host, l *loader, r *request, hk hook) error {
 	s := h.hostHook(r.origin.object, hk)
 	s.needs = l.needs
-	var errs []error
+	own := hk.name == r.origin.hook.name
+	var errs causes
 	for _, v := range s.variants() {
 		err := v.check()
 		if err == nil {
 			err = attachVariant(ctx, h, l, r, hk, v)
 		}
 		if err == nil {
-			if hk.name == r.origin.hook.name {
-				r.variant, r.tried = v.name(), errs
+			if own {
+				r.variant = v.name()
 			}
 			return nil
+		}
+		if own {
+			r.tried = append(r.tried, VariantStatus{Name: v.name(), Err: err, Caps: v.caps})
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", v.name(), err))
 		if rejects(err) && errors.Is(err, unix.E2BIG) {
 			break // too many paths for the verifier, after seconds; other variants have the same paths
 		}
 	}
-	err := errors.Join(errs...)
-	if hk.name == r.origin.hook.name && slices.ContainsFunc(errs, rejects) {
-		return &RejectedError{Probe: r.Probe, Err: err}
+	switch {
+	case len(errs) == 0: // the object has no program for it
+		return nil
+	case own && slices.ContainsFunc(errs, rejects):
+		return &RejectedError{Probe: r.Probe, Err: errs}
+	default:
+		return errs
 	}
-	return err
 }
 
 func attachVariant(ctx context.Context, h *Host, l *loader, r *request, hk hook, v variant) error {
@@ -240,7 +288,7 @@ func attachVariant(ctx context.Context, h *Host, l *loader, r *request, hk hook,
 	r.attached = append(r.attached, all...)
 	for _, p := range v.programs {
 		if !slices.ContainsFunc(there, func(o program) bool { return o.name == p.name && o.target == p.target }) {
-			r.leftOut = append(r.leftOut, p.target)
+			r.absent = append(r.absent, p.target)
 		}
 	}
 	return nil

@@ -28,6 +28,8 @@ type finder struct {
 	kernel  *kernel.Kernel
 	cgroups *kernel.Cgroups
 	events  map[string]*event.Probe // that user space makes, by the structs' names
+	// trial means that no process is looked into, and nothing attached to one.
+	trial bool
 
 	mu        sync.Mutex
 	functions *verbs.Finder // nil if nothing follows
@@ -44,6 +46,9 @@ type finder struct {
 // follow attaches to the functions of a call, now and whenever another one is found, until the closer is closed; among are the processes that are
 // followed, nil for all.
 func (f *finder) follow(call string, among func(pid int) bool, attach verbs.Attach) (io.Closer, error) {
+	if f.trial {
+		return f.begin(context.Background(), func(*verbs.Finder) (io.Closer, error) { return attachToOwn(attach) })
+	}
 	var calls *verbs.Follower
 	w, err := f.begin(context.Background(), func(functions *verbs.Finder) (_ io.Closer, err error) {
 		calls, err = functions.Follow(call, among, attach)
@@ -101,7 +106,10 @@ func (f *finder) begin(ctx context.Context, follow func(*verbs.Finder) (io.Close
 			return nil, err
 		}
 		f.functions, f.users = functions, users
-		if err := functions.LookAll(ctx); err != nil {
+		if !f.trial {
+			err = functions.LookAll(ctx)
+		}
+		if err != nil {
 			return nil, errors.Join(err, f.stop())
 		}
 		if denied := functions.Denied(); denied != "" {

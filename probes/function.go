@@ -69,6 +69,11 @@ func onFunctions(s *hostHook, w way, alternative []kernelFunc, traced func(kerne
 			if err := checkFunctions(s, alternative); err != nil {
 				return err
 			}
+			if v.has(isKprobe) {
+				if err := s.HasKprobes(); err != nil {
+					return err
+				}
+			}
 			return checkPrototypes(s, present(s.Kernel, v.programs))
 		})
 	}
@@ -108,7 +113,7 @@ func checkFunctions(s *hostHook, alternative []kernelFunc) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("this kernel has no function %s", strings.Join(missing, ", "))
+		return &noFunctionError{missing}
 	}
 	return nil
 }

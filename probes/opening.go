@@ -42,7 +42,7 @@ func (s *hostHook) followsUsers(caps []string) func() error {
 		if err != nil {
 			return s.module().Explain(err)
 		}
-		return nil
+		return s.HasKprobes() // it is followed by one
 	}
 }
 

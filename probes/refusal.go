@@ -4,12 +4,14 @@ package probes
 
 import (
 	"errors"
-	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"trace/probes/event"
+	"trace/probes/kernel"
 )
 
 // RejectedError means that the kernel's verifier did not accept the code of a request in any variant of its probe.
@@ -30,22 +32,63 @@ func rejects(err error) bool {
 	return errors.As(err, &answer) && (len(answer.Log) > 0 || !errors.Is(err, unix.EPERM))
 }
 
-// explain adds the meaning of a refusal of bpf(2) to its error. The capabilities that a variant needs were checked before, so what is left
-// is the limit on locked memory, which kernels before 5.11 count maps against, or a policy.
-func explain(err error) error {
-	if !errors.Is(err, unix.EPERM) || rejects(err) {
-		return err
-	}
-	limit := unix.Rlimit{Cur: unix.RLIM_INFINITY}
-	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) // without an answer it is no reason
-	return refused(err, limit.Cur)
+// VariantStatus is one way to attach a probe.
+type VariantStatus struct {
+	Name string
+	// Err is why it cannot be used here, nil if it can.
+	Err error
+	// Caps are the capabilities that it needs.
+	Caps []string
 }
 
-// refused adds to a refusal what may be its reason, with this limit on locked memory.
-func refused(err error, locked uint64) error {
-	if locked != unix.RLIM_INFINITY {
-		return fmt.Errorf("%w: the limit on locked memory, %d KiB, may be too low (raise it with ulimit -l), or a lockdown or seccomp policy forbids it",
-			unix.EPERM, locked>>10)
+// causes are why each variant of a hook cannot be attached.
+type causes []error
+
+// Error returns each cause once. What other kernels' functions are called is left out if there is another cause.
+func (all causes) Error() string {
+	var texts, others []string
+	for _, err := range all {
+		to := &texts
+		var other *noFunctionError
+		if errors.As(err, &other) {
+			to = &others
+		}
+		if !slices.Contains(*to, err.Error()) {
+			*to = append(*to, err.Error())
+		}
 	}
-	return fmt.Errorf("%w (a lockdown or seccomp policy forbids it)", err)
+	if texts == nil {
+		texts = others
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (all causes) Unwrap() []error { return all }
+
+// noFunctionError means that a kernel does not have the functions that a variant is for.
+type noFunctionError struct{ names []string }
+
+func (e *noFunctionError) Error() string {
+	return "this kernel has no function " + strings.Join(e.names, ", ")
+}
+
+// explain adds the meaning of a refusal of bpf(2) to its error. The capabilities that a variant needs were checked before, so what is left
+// is a policy, or the limit on locked memory.
+func explain(err error) error {
+	switch {
+	case forbidsReads(err):
+		return kernel.ReadsForbidden()
+	case rejects(err):
+		return err
+	default:
+		return kernel.Refused(err)
+	}
+}
+
+// forbidsReads reports whether the verifier does not know the function that reads the kernel's memory: no program of ours is wrong then.
+func forbidsReads(err error) bool {
+	var answer *ebpf.VerifierError
+	return errors.As(err, &answer) && slices.ContainsFunc(answer.Log, func(line string) bool {
+		return (strings.Contains(line, "unknown func") || strings.Contains(line, "cannot use helper")) && strings.Contains(line, "bpf_probe_read_kernel")
+	})
 }

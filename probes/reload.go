@@ -27,7 +27,7 @@ type watcher struct {
 
 // changes reports whether programs of the batch go, or are missing, as modules and CPUs come and go.
 func (b *batch) changes() bool {
-	return b.samples() || slices.ContainsFunc(b.requests, func(r *request) bool { return len(r.leftOut) > 0 }) ||
+	return b.samples() || slices.ContainsFunc(b.requests, func(r *request) bool { return len(r.absent) > 0 }) ||
 		slices.ContainsFunc(b.programs(), func(a *attached) bool { return a.place.way.vanishes() })
 }
 
@@ -95,7 +95,7 @@ func (w *watcher) loaded(batches []*batch, missing []unloaded, module string, ca
 			}
 		}
 		for _, r := range b.requests {
-			for _, function := range r.leftOut {
+			for _, function := range r.absent {
 				wanted[function] = true
 			}
 		}
@@ -136,7 +136,7 @@ func (w *watcher) loaded(batches []*batch, missing []unloaded, module string, ca
 
 // leaveOut counts that events of functions that were left out, because they did not exist, are missing from now on. It returns these.
 func (r *request) leaveOut(functions map[string]bool) (found []string) {
-	for _, function := range r.leftOut {
+	for _, function := range r.absent {
 		if functions[function] {
 			found = append(found, function)
 		}

@@ -37,7 +37,7 @@ func TestLoadedLater(t *testing.T) {
 	if len(got) != 1 || !strings.HasPrefix(got[0], "nvme:sq: module nvme was loaded at ") || !strings.HasSuffix(got[0], ", but is not traced: start again") {
 		t.Errorf("notes %q", got)
 	}
-	r := &request{leftOut: []string{"nvme_tcp_timeout", "nvme_fc_timeout"}}
+	r := &request{absent: []string{"nvme_tcp_timeout", "nvme_fc_timeout"}}
 	if found := r.leaveOut(map[string]bool{"nvme_fc_timeout": true}); !slices.Equal(found, []string{"nvme_fc_timeout"}) || r.gaps != 1 {
 		t.Errorf("found %q, %d gaps", found, r.gaps)
 	}

@@ -36,8 +36,8 @@ type request struct {
 	among *chosen
 	// inWindows means that its programs are attached a part of the time.
 	inWindows bool
-	// tried are the reasons why better variants were not used.
-	tried []error
+	// tried are the better variants, which were not used.
+	tried []VariantStatus
 
 	// needed are the answers for programs that were asked for.
 	needed map[needsKey]needs
@@ -49,8 +49,8 @@ type request struct {
 	// overflows count the beginnings that its programs kept in a hash, as a table had no room.
 	overflows map[overflow]bool
 
-	// leftOut are functions without a program, because they did not exist when the rest was attached.
-	leftOut []string
+	// absent are functions without a program, because they did not exist when the rest was attached.
+	absent []string
 
 	// withoutTasks means that the fields of a task are absent, because the kernel's types are unknown.
 	withoutTasks bool
@@ -60,6 +60,13 @@ type request struct {
 	gaps     uint64 // periods in which events were not seen
 	// missedBeginnings were missed by helpers that serve another request now.
 	missedBeginnings uint64
+}
+
+// canBeLeftOut reports whether the program can do without the request, which could not be attached. Code that the verifier rejects is tried once
+// more, in user space, before.
+func (r *request) canBeLeftOut(why error) bool {
+	var rejected *RejectedError
+	return r.IfAvailable && (r.Reduced || !errors.As(why, &rejected))
 }
 
 // needsKey is what the answer depends on, besides what the request wants.

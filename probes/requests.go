@@ -19,8 +19,10 @@ type Request struct {
 	Counted bool
 	// CountsFailures makes the programs count the reads of a process's memory that fail: what they would show is absent or 0.
 	CountsFailures bool
-	// IfAvailable makes Attach continue without the probe on a host that does not have it; Session.Skipped returns why.
+	// IfAvailable makes Attach continue without the probe on a host that does not have it, or whose kernel refuses it; Session.Skipped returns why.
 	IfAvailable bool
+	// Reduced means that the code has been reduced since the verifier rejected it, see [RejectedError]: if it rejects this, too, it refuses the probe.
+	Reduced bool
 	// OrNone makes Attach continue even if no probe is left.
 	OrNone bool
 }

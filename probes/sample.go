@@ -92,7 +92,7 @@ func explainClock(err error) error {
 		return fmt.Errorf("%w: at most %d times a second (kernel.perf_event_max_sample_rate)",
 			err, kernel.ReadInt(sampleRateFile))
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return fmt.Errorf("%w: a seccomp or lockdown policy forbids perf_event_open", err)
+		return kernel.Refused(err)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOSYS):
 		return fmt.Errorf("%w: this kernel has no perf event %s (CONFIG_PERF_EVENTS)", err, clockName)
 	default:

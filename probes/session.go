@@ -177,16 +177,52 @@ func (s *Session) serve(ctx context.Context, served []*request, a addition) erro
 			a.progress(done, len(served))
 		}
 	}
-	if err := s.attach(ctx, added, a, attached); err != nil {
+	err := s.attach(ctx, added, a, attached)
+	if err == nil {
+		err = noneLeft(served, added)
+	}
+	if err != nil {
 		uevents.Close()
 		return errors.Join(err, sideBySide(added), closeAll(added))
 	}
 	s.mu.Lock()
-	s.requests, s.batches = slices.Concat(s.requests, served), slices.Concat(s.batches, added)
+	for _, b := range added {
+		for _, e := range b.leftOut {
+			s.skipped = appendUnavailable(s.skipped, e)
+		}
+		if len(b.requests) == 0 {
+			err = errors.Join(err, b.Close())
+			continue
+		}
+		s.batches = append(slices.Clip(s.batches), b)
+	}
+	s.requests = slices.Concat(s.requests, slices.DeleteFunc(slices.Clone(served), func(r *request) bool { return !attachedIn(added, r) }))
 	s.mu.Unlock()
 	s.watch(uevents, deaf)
 	s.look()
-	return nil
+	return err
+}
+
+// noneLeft returns why no request is left, if the program cannot do without all of them.
+func noneLeft(served []*request, added []*batch) error {
+	if len(served) == 0 || slices.ContainsFunc(served, func(r *request) bool { return r.OrNone || attachedIn(added, r) }) {
+		return nil
+	}
+	var all []*UnavailableError
+	for _, b := range added {
+		for _, e := range b.leftOut {
+			all = appendUnavailable(all, e)
+		}
+	}
+	var errs []error
+	for _, e := range all {
+		errs = append(errs, e)
+	}
+	return errors.Join(errs...)
+}
+
+func attachedIn(batches []*batch, r *request) bool {
+	return slices.ContainsFunc(batches, func(b *batch) bool { return slices.Contains(b.requests, r) })
 }
 
 func (s *Session) attach(ctx context.Context, added []*batch, a addition, done func()) (err error) {
@@ -327,8 +363,8 @@ func (s *Session) Refused() []error {
 	defer s.mu.Unlock()
 	var errs []error
 	for _, r := range s.requests {
-		for _, err := range r.tried {
-			errs = append(errs, fmt.Errorf("%s: %w", r.Probe, err))
+		for _, v := range r.tried {
+			errs = append(errs, fmt.Errorf("%s: %s: %w", r.Probe, v.Name, v.Err))
 		}
 	}
 	return errs

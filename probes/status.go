@@ -36,15 +36,6 @@ func (s Status) Err() error {
 	return unavailable(s.Probe, causes, func() string { return s.Reason })
 }
 
-// VariantStatus is one way to attach a probe.
-type VariantStatus struct {
-	Name string
-	// Err is why it cannot be used here, nil if it can.
-	Err error
-	// Caps are the capabilities that it needs.
-	Caps []string
-}
-
 // Status examines a probe on this host. It loads nothing into the kernel.
 func (h *Host) Status(p *event.Probe) Status {
 	s := Status{Probe: p}
@@ -74,16 +65,13 @@ func (h *Host) VariantFor(r Request) (name, why string) {
 	return "", h.Status(r.Probe).Reason
 }
 
-// reason joins the reasons why no variant can be used, each once.
+// reason joins the reasons why no variant can be used.
 func reason(variants []VariantStatus) string {
-	var causes []string
+	var all causes
 	for _, v := range variants {
-		cause := v.Err.Error()
-		if len(causes) == 0 || causes[len(causes)-1] != cause {
-			causes = append(causes, cause)
-		}
+		all = append(all, v.Err)
 	}
-	return strings.Join(causes, "; ")
+	return all.Error()
 }
 
 // notes describe the types that a probe reads but this kernel does not describe, optional functions that it lacks, and when another variant

@@ -12,10 +12,12 @@ import (
 	"trace/probes/kernel"
 )
 
-// UnavailableError explains why a host does not have some probes.
+// UnavailableError explains why a host does not have some probes, or its kernel refuses them.
 type UnavailableError struct {
 	Probes []*event.Probe
 	Reason string
+	// Refused means that the host has the probes, and the kernel refuses to attach them.
+	Refused bool
 	// Causes are why each variant cannot be used.
 	Causes error
 }
@@ -38,7 +40,13 @@ func unavailable(p *event.Probe, causes []error, reason func() string) error {
 	if errors.As(all, &denied) {
 		return fmt.Errorf("%s: %w", p, denied)
 	}
-	return &UnavailableError{[]*event.Probe{p}, reason(), all}
+	return &UnavailableError{Probes: []*event.Probe{p}, Reason: reason(), Causes: all}
+}
+
+// refusedProbe is the error of a probe that the kernel refuses to attach.
+func refusedProbe(p *event.Probe, why error) *UnavailableError {
+	reason := strings.TrimPrefix(why.Error(), p.String()+": ")
+	return &UnavailableError{Probes: []*event.Probe{p}, Reason: strings.ReplaceAll(reason, "\n", "; "), Refused: true, Causes: why}
 }
 
 // Names returns the names of the probes.
@@ -54,7 +62,7 @@ func (e *UnavailableError) Names() string {
 func appendUnavailable(to []*UnavailableError, e *UnavailableError) []*UnavailableError {
 	for i, other := range to {
 		if other.Reason == e.Reason {
-			to[i] = &UnavailableError{slices.Concat(other.Probes, e.Probes), e.Reason, e.Causes}
+			to[i] = &UnavailableError{slices.Concat(other.Probes, e.Probes), e.Reason, e.Refused, e.Causes}
 			return to
 		}
 	}

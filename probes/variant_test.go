@@ -83,6 +83,7 @@ func hostOf(t *testing.T, model string, types ...btf.Type) *Host {
 			return err == nil, nil
 		},
 		Preemption: func() kernel.Preemption { return kernel.Preemption{Model: model} },
+		Kprobes:    func() error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -44,10 +44,10 @@ func All() []Script {
 	return all
 }
 
-// Find returns the script with a name.
+// Find returns the script with a name, in which - may replace _ as in the names of most commands.
 func Find(name string) (Script, bool) {
 	for _, s := range All() {
-		if s.Name == name {
+		if s.Name == strings.ReplaceAll(name, "-", "_") {
 			return s, true
 		}
 	}

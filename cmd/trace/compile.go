@@ -10,6 +10,7 @@ import (
 
 	"trace/lang/ir"
 	"trace/lang/output"
+	"trace/lang/run"
 	"trace/lang/syntax"
 )
 
@@ -51,11 +52,14 @@ func compileError(src programText, err error) error {
 	return programError{err}
 }
 
-// mistaken marks an error as a mistake in the program itself.
+// mistaken marks an error as a mistake in the program itself, or in its name.
 func mistaken(err error) error {
 	var mistakes syntax.ErrorList
-	if errors.As(err, &mistakes) {
+	switch {
+	case errors.As(err, &mistakes):
 		return programError{err}
+	case errors.Is(err, run.ErrNoScript):
+		return usageError{err}
 	}
 	return err
 }

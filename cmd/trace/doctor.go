@@ -3,6 +3,9 @@
 package main
 
 import (
+	"errors"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"trace/lang/run"
@@ -12,12 +15,12 @@ import (
 // doctorCommand shows what can be traced on this machine.
 func doctorCommand(s streams) *cobra.Command {
 	var o options
-	var types bool
+	var types, quick bool
 	doctor := &cobra.Command{
-		Use:       "doctor [verbs]",
-		Short:     "show what this machine offers: each probe, its variant, and why not the others; verbs: the programs that use RDMA devices",
+		Use:       "doctor [verbs | PROBE | SCRIPT | PROGRAM]",
+		Short:     "show what this machine offers, by trying it: each probe, its variant, and why not the others; what keeps a script or a program from running here; verbs: the programs that use RDMA devices",
 		ValidArgs: []string{"verbs"},
-		Args:      usageArgs(cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs)),
+		Args:      usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if types {
 				catalog, err := probes.Load()
@@ -26,10 +29,15 @@ func doctorCommand(s streams) *cobra.Command {
 				}
 				return catalog.WriteTypes(s.out)
 			}
-			return show(s, o, "doctor", func() (printer, error) { return run.Examine(c.Context(), args, o.btf) })
+			found, err := run.Examine(c.Context(), run.Question{About: strings.Join(args, ""), BTF: o.btf, Quick: quick})
+			if err != nil {
+				return mistaken(err)
+			}
+			return errors.Join(show(s, o, "doctor", func() (printer, error) { return found, nil }), found.Failed())
 		},
 	}
 	addHostFlags(doctor, &o)
+	doctor.Flags().BoolVar(&quick, "quick", false, "attach nothing: what the kernel would refuse is not found out")
 	doctor.Flags().BoolVar(&types, "types", false, "print a C file with the types of modules that the probes read; compiled, it is good for --btf (trace help kernels)")
 	return doctor
 }

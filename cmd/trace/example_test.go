@@ -60,7 +60,7 @@ func examples(t *testing.T, text string) []example {
 			if command, ok := strings.CutPrefix(line, prompt); ok {
 				e := example{line: strings.TrimSuffix(command, "\n"), live: rest == "live", repl: recording}
 				if !isREPL {
-					e.args = words(t, e.line)
+					e.args = shellWords(t, e.line)
 				}
 				found = append(found, e)
 				continue
@@ -71,8 +71,8 @@ func examples(t *testing.T, text string) []example {
 	return found
 }
 
-// words splits a command as a shell does that knows quotes; " #" begins a remark, and ">" ends it.
-func words(t *testing.T, command string) []string {
+// shellWords splits a command as a shell does that knows quotes; " #" begins a remark, and ">" ends it.
+func shellWords(t *testing.T, command string) []string {
 	t.Helper()
 	var found []string
 	for command = strings.TrimLeft(command, " "); command != "" && command[0] != '#'; command = strings.TrimLeft(command, " ") {
@@ -212,7 +212,7 @@ func TestDocCommands(t *testing.T) {
 			for line := range strings.Lines(f.text) {
 				if command, ok := strings.CutPrefix(strings.TrimSpace(line), "trace "); ok {
 					checked++
-					checkCommand(t, doc, words(t, command), catalog)
+					checkCommand(t, doc, shellWords(t, command), catalog)
 				}
 			}
 		}

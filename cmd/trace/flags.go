@@ -20,6 +20,9 @@ import (
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
+		if word := cmd.Flags().Arg(0); !cmd.HasParent() && instead(word) != "" {
+			return usagef("%s is not a command: %s", word, instead(word))
+		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		if name := syntax.Nearest(unknown.GetSpecifiedName(), names); name != "" && len(unknown.GetSpecifiedName()) > 1 {
@@ -33,8 +36,6 @@ func flagError(cmd *cobra.Command, err error) error {
 	cause := invalid.Unwrap()
 	var number *strconv.NumError
 	switch kind := invalid.GetFlag().Value.Type(); {
-	case kind == "duration":
-		cause = errors.New("expected a duration, like 10s or 1m")
 	case errors.As(cause, &number):
 		cause = errors.New("expected " + numberWanted(kind, errors.Is(number, strconv.ErrRange)))
 	}

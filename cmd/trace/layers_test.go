@@ -17,7 +17,7 @@ import (
 var layers = map[string][]string{
 	"trace":                      {"trace/lang/exec", "trace/lang/format", "trace/lang/ir", "trace/lang/metrics/family", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/run/console", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/symbols"},
 	"trace/cmd/bench":            nil,
-	"trace/cmd/trace":            {"trace/docs", "trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/serve", "trace/lang/syntax", "trace/probes", "trace/probes/elf", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts"},
+	"trace/cmd/trace":            {"trace/docs", "trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/run", "trace/lang/run/console", "trace/lang/serve", "trace/lang/syntax", "trace/probes", "trace/probes/elf", "trace/probes/event", "trace/probes/kernel", "trace/probes/recording", "trace/repl", "trace/scripts", "trace/lang/words"},
 	"trace/cmd/vmtest":           nil,
 	"trace/docs":                 nil,
 	"trace/lang":                 {"trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/syntax", "trace/probes/event"},
@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"trace/lang/metrics/family":  {"trace/lang/format", "trace/lang/result", "trace/probes/event"},
 	"trace/lang/output":          {"trace/lang/format", "trace/lang/result", "trace/lang/syntax", "trace/probes/event"},
 	"trace/lang/result":          {"trace/lang/format", "trace/probes/event"},
-	"trace/lang/run":             {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/output", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/proc", "trace/probes/recording", "trace/probes/symbols", "trace/probes/verbs"},
+	"trace/lang/run":             {"trace/lang", "trace/lang/check", "trace/lang/exec", "trace/lang/ir", "trace/lang/plan", "trace/lang/output", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/probes/kernel", "trace/probes/proc", "trace/probes/recording", "trace/probes/symbols", "trace/probes/verbs", "trace/scripts"},
 	"trace/lang/run/console":     {"trace/lang/exec", "trace/lang/ir", "trace/lang/output", "trace/lang/result", "trace/lang/run", "trace/lang/syntax", "trace/probes/recording"},
 	"trace/cmd/trace-web":        {"trace/lang/metrics", "trace/lang/metrics/family", "trace/lang/serve/wire"},
 	"trace/lang/serve":           {"trace", "trace/lang/format", "trace/lang/metrics/family", "trace/lang/output", "trace/lang/result", "trace/lang/serve/config", "trace/lang/serve/wire", "trace/lang/syntax", "trace/scripts"},
@@ -56,6 +56,7 @@ var layers = map[string][]string{
 	"trace/probes/workload":      {"trace/probes/event"},
 	"trace/bpf":                  nil,
 	"trace/scripts":              nil,
+	"trace/lang/words":           {"trace/docs", "trace/lang/check", "trace/lang/syntax", "trace/probes", "trace/probes/event", "trace/scripts"},
 }
 
 // testSupport is what only tests may import besides.

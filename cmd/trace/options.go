@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,7 +24,7 @@ type options struct {
 	filter               run.Filter
 	burst                run.Burst
 	count                uint64
-	timeout              time.Duration
+	timeout              run.Duration
 	strict               bool
 	quiet                bool
 	verbose              bool
@@ -101,7 +100,7 @@ func addRunFlags(cmd *cobra.Command, o *options) {
 	f.Var((*run.Namespace)(&o.filter.PIDNS), "pidns", "only events of pid namespace `INODE`, as lsns shows it; or a file like /proc/PID/ns/pid")
 	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events; for programs that print events")
 	f.Var(&o.burst, "burst", "attach probes that are traps in the traced program (verbs:) for `ON/PERIOD` of the time, like 100ms/1s; counts are estimates")
-	f.DurationVar(&o.timeout, "timeout", 0, "end after `DURATION` (like 10s or 1m)")
+	f.Var(&o.timeout, "timeout", "end after `DURATION`, like 500ms or 1m, or a number of seconds")
 	f.BoolVar(&o.strict, "strict", false, "exit with status 3 if events were lost, 4 if the command of -c failed")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print all fields of events; report variants, time to attach, and counts of events")
@@ -150,8 +149,6 @@ func checkOptions(cmd *cobra.Command, o options) error {
 		return usagef("--cgroup needs the path of a cgroup, like /system.slice")
 	case changed("count") && o.count == 0:
 		return usagef("-n 0: the number of events must be greater than 0")
-	case changed("timeout") && o.timeout <= 0:
-		return usagef("--timeout %v: must be greater than 0", o.timeout)
 	case o.filter.PID >= probes.PIDs:
 		return usagef("-p %d: there is no such process", o.filter.PID) // on any machine
 	case changed("cmd") && len(o.command) == 0:

@@ -145,11 +145,11 @@ func flagsOf(p repl.Program) []string {
 
 // scriptFlags returns the flags of a script; anything else has no flags.
 func scriptFlags(name string) []string {
-	text, found, err := scriptText(name)
-	if err != nil || !found {
+	program, err := textNamed(name)
+	if err != nil {
 		return nil
 	}
-	params, err := lang.Params(name, text)
+	params, err := lang.Params(program.name, program.text)
 	if err != nil {
 		return nil
 	}

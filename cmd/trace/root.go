@@ -9,7 +9,6 @@ import (
 	"trace/lang"
 	"trace/lang/check"
 	"trace/lang/serve"
-	"trace/lang/syntax"
 	"trace/probes"
 )
 
@@ -76,7 +75,7 @@ func rootCommand(s streams, sc *script, args []string) *cobra.Command {
 	if sc != nil {
 		sc.addFlags(root)
 	}
-	root.AddCommand(scriptsCommand(s), recordCommand(s), infoCommand(s), replCommand(s), doctorCommand(s), elfCommand(s), serve.Command(version()), completionCommand(s), manCommand(s))
+	root.AddCommand(scriptsCommand(s), recordCommand(s), infoCommand(s), replCommand(s), doctorCommand(s), elfCommand(s), serve.Command(version()), completionCommand(s), manCommand(s), versionCommand(root))
 	root.SetHelpCommand(helpCommand(s))
 	return root
 }
@@ -142,8 +141,8 @@ func textOf(cmd *cobra.Command, sc *script, args []string) (programText, error) 
 		return programText{}, usagef("no program; for example: trace 'qp.state==RTR'")
 	case sc != nil && sc.name != inlineName:
 		return programText{}, usagef("%s takes flags, but no argument %q (trace %[1]s --help)", args[0], args[1])
-	case len(args) > 1 && syntax.Nearest(args[0], subcommands) != "":
-		return programText{}, usagef("%s is not a command: did you mean %q?", args[0], syntax.Nearest(args[0], subcommands))
+	case len(args) > 1 && instead(args[0]) != "":
+		return programText{}, usagef("%s is not a command: %s", args[0], instead(args[0]))
 	case len(args) > 1:
 		return programText{}, usagef("the program must be one argument, not %d: quote it, like trace '%s'", len(args), strings.Join(args, " "))
 	default:

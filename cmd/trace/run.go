@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"trace/lang/ir"
 	"trace/lang/output"
@@ -22,10 +23,10 @@ type runner interface {
 // run returns the options for a run of a program.
 func (o options) run(src programText) run.Options {
 	return run.Options{
-		Name: src.name, Text: src.text, Params: src.params, Arguments: src.arguments, Environ: os.Environ(), Words: append(scriptNames(), subcommands...), Filter: o.filter, Raw: o.raw, Unsafe: o.unsafe, Quiet: o.quiet,
+		Name: src.name, Text: src.text, Params: src.params, Arguments: src.arguments, Environ: os.Environ(), Meant: meant, Filter: o.filter, Raw: o.raw, Unsafe: o.unsafe, Quiet: o.quiet,
 		Format: o.format.Format, Columns: o.columns(), Count: o.count, MapKeys: o.mapSize, Cleared: o.live, Speed: o.speed,
 		Machine: run.Machine{
-			Command: o.command, Timeout: o.timeout, BTF: o.btf, RingBytes: int(o.bufferSize), NoKernel: o.noKernel,
+			Command: o.command, Timeout: time.Duration(o.timeout), BTF: o.btf, RingBytes: int(o.bufferSize), NoKernel: o.noKernel,
 			Compare: o.compare, Counted: o.verbose || o.format.Counts(), CountsFailures: o.failures, Record: o.recorder, Burst: o.burst, DryRun: o.dryRun,
 		},
 	}

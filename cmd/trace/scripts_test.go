@@ -98,6 +98,9 @@ func TestScriptFlags(t *testing.T) {
 		{"rdma_top", "rdma_top -i 10 --device rxe7", "datapath/", 0},
 		{"rdma_latency", "rdma_top", "ib_write_bw/", 2},
 		{"rdma_monitor", "rdma_monitor -i 10 --device rxe7", "CGROUP: ", 0},
+		{"counters", "counters --all", "sent_pkts +", 1}, // with the period of the recording
+		{"triage", "triage", ": trace ", 9},              // all of it
+		{"triage", "triage 5", "nothing unusual", 1},
 	} {
 		lines := 0
 		for line := range strings.Lines(replay(t, append([]string{"-r", "scripts/testdata/" + test.recording + ".rec"}, strings.Fields(test.command)...)...)) {

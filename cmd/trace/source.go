@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,6 +19,7 @@ import (
 	"trace/lang/run"
 	"trace/lang/run/console"
 	"trace/lang/syntax"
+	"trace/lang/words"
 	"trace/probes"
 	"trace/probes/event"
 	"trace/scripts"
@@ -47,11 +47,24 @@ func (s programText) recorded() string {
 }
 
 // subcommands are never scripts.
-var subcommands = []string{"help", "record", "info", "repl", "scripts", "doctor", "elf", "serve", "completion", "man"}
+var subcommands = []string{"help", "record", "info", "repl", "scripts", "doctor", "elf", "serve", "completion", "man", "version"}
+
+// meant and instead return advice about a word that is no program, see [words.Meant] and [words.Instead].
+func meant(word string) (exact, near string) { return words.Meant(word, subcommands, flagNames()) }
+func instead(word string) string             { return words.Instead(word, subcommands, flagNames()) }
+
+func flagNames() (names []string) {
+	ownFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}
 
 // inlineName and stdinName are the names in errors for programs that are in no file.
 const (
-	inlineName = "program"
+	inlineName = run.InlineName
 	stdinName  = "stdin"
 )
 
@@ -79,7 +92,7 @@ func findScript(args []string, stdin io.Reader) (*script, error) {
 		return nil, err
 	}
 	s, err := newScript(*src)
-	if words := flags.Args(); s == nil && src.name == inlineName && len(words) > 1 && !strings.HasPrefix(words[1], "-") {
+	if given := flags.Args(); s == nil && src.name == inlineName && len(given) > 1 && !strings.HasPrefix(given[1], "-") {
 		return nil, nil // the error is that it is not a single argument
 	}
 	return s, err
@@ -151,15 +164,7 @@ func findText(flags *pflag.FlagSet, stdin io.Reader) (*programText, error) {
 	case slices.Contains(subcommands, flags.Arg(0)):
 		return nil, nil
 	}
-	name := flags.Arg(0)
-	text, found, err := scriptText(name)
-	if err != nil {
-		return nil, err
-	}
-	if !found {
-		return &programText{name: inlineName, text: name}, nil
-	}
-	return &programText{name: name, text: text}, nil
+	return textNamed(flags.Arg(0))
 }
 
 // stdinText reads a program from standard input. It returns nil if none was asked for and there is none: on a terminal, a closed stream, or
@@ -171,7 +176,7 @@ func stdinText(stdin io.Reader, asked bool) (*programText, error) {
 	case stdin == nil, !asked && isTerminal(stdin):
 		return nil, nil
 	}
-	text, err := readProgram(stdin)
+	text, err := run.ReadProgram(stdin)
 	switch {
 	case !asked && (errors.Is(err, syscall.EBADF) || err == nil && strings.TrimSpace(text) == ""):
 		return nil, nil
@@ -201,56 +206,13 @@ func (s *script) mistakes(found error) error {
 	return programError{cmp.Or(err, found)}
 }
 
-// scriptText returns the text of the script called name, if it is a script. A script that comes with trace has a bare name, and precedes
-// files. A user's script is the name of a file, with a slash or .trace at its end. Anything else is a program.
-func scriptText(name string) (text string, found bool, err error) {
-	if bundled, ok := scripts.Find(name); ok {
-		return bundled.Text, true, nil
-	}
-	isPath := slices.ContainsFunc([]string{"/", "./", "../"}, func(p string) bool { return strings.HasPrefix(name, p) })
-	if !isPath && (strings.ContainsAny(name, " \t\n{") || !strings.Contains(name, "/") && !strings.HasSuffix(name, ".trace")) {
-		return "", false, nil
-	}
-	info, err := os.Stat(name)
-	switch {
-	case err == nil && !info.IsDir():
-		if text, err = readFile(name); err != nil {
-			return "", false, fmt.Errorf("script: %w", err)
-		}
-		return text, true, nil
-	case !isPath && !strings.HasSuffix(name, ".trace"):
-		return "", false, nil // a slash is also a division
-	case err == nil:
-		return "", false, usagef("no script %s: it is a directory", name)
-	}
-	return "", false, usagef("no script %s: %w", name, errors.Unwrap(err))
-}
-
-func readFile(name string) (string, error) {
-	f, err := os.Open(name)
+// textNamed returns the script called name, or the program that it is.
+func textNamed(name string) (*programText, error) {
+	as, text, err := run.TextNamed(name)
 	if err != nil {
-		return "", err
+		return nil, mistaken(err)
 	}
-	defer f.Close()
-	text, err := readProgram(f)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
-	return text, nil
-}
-
-// maxProgram bounds the text of a program, which may be an endless file.
-const maxProgram = 1 << 20
-
-func readProgram(in io.Reader) (string, error) {
-	text, err := io.ReadAll(io.LimitReader(in, maxProgram+1))
-	switch {
-	case err != nil:
-		return "", err
-	case len(text) > maxProgram:
-		return "", fmt.Errorf("a program of more than %s", run.FormatBytes(maxProgram))
-	}
-	return string(text), nil
+	return &programText{name: as, text: text}, nil
 }
 
 // addFlags declares the params of the script as flags of cmd, whose help becomes the script's.
@@ -341,9 +303,9 @@ func formatScript(s streams, name string) error {
 	var err error
 	if name == "-" {
 		name = stdinName
-		text, err = readProgram(s.in)
+		text, err = run.ReadProgram(s.in)
 	} else {
-		text, err = readFile(name)
+		text, err = run.ReadFile(name)
 	}
 	if err != nil {
 		return fmt.Errorf("--fmt: %w", err)

@@ -28,7 +28,7 @@ func TestVMDocs(t *testing.T) {
 			for line := range strings.Lines(f.text) {
 				if command, ok := strings.CutPrefix(strings.TrimSpace(line), "trace "); ok {
 					ran++
-					runReaders(t, dir, doc, words(t, command))
+					runReaders(t, dir, doc, shellWords(t, command))
 				}
 			}
 		}

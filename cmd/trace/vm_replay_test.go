@@ -74,7 +74,7 @@ var replayTests = []struct {
 		seen := reports()
 		waitUntil(t, "there is a report", func() bool { sh(t, "true"); return reports() > seen })
 	}, []string{`(?m)^at the beginning: trace.test/\d+ \S+: private_anon `, `(?m)^\S+ rest/\d+ \S+ \(\+\S+\):.* stack \+128KiB in 1, heap \+132KiB in 1, `,
-		`(?m)^at the end: rest/\d+ 2\d+KiB \(\+\S+\): .*, heap 132KiB \(\+132KiB\), stack 132KiB \(\+132KiB\), without a call \+\d+KiB$`}},
+		`(?m)^at the end: rest/\d+ 2\d+KiB \(\+\S+\): .*, heap 132KiB \(\+132KiB\), stack 132KiB \(\+132KiB\), by no call that was seen \+\d+KiB$`}},
 	{"reg_mr", func(t *testing.T, _ *recorder) { registerInLimit(t) },
 		[]string{`(?m)^\S+ rxe0 register/\d+ registered 8MiB in \S+: waited for a CPU \S+, \d+ page faults \d\S+, reclaim \S+ in \d+ times`}},
 	{"rdma_errors", func(t *testing.T, _ *recorder) {

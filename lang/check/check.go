@@ -222,6 +222,8 @@ func (c *checker) builtin(word string) *ir.Expr {
 		return c.str(c.clause.Tree.Span, c.placeType(), nil)
 	case word == "has_cpid":
 		return &ir.Expr{Op: ir.OpLit, Type: ir.Boolean, Val: c.options.Command}
+	case word == "recorded":
+		return &ir.Expr{Op: ir.OpLit, Type: ir.Boolean, Val: c.options.recorded()}
 	case word == "ncpus" && c.options.CPUs > 0:
 		return literal(uint64(c.options.CPUs))
 	case word == "cgroup" && c.probe == nil:

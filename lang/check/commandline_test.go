@@ -8,6 +8,7 @@ import (
 	"trace/lang/ir"
 	"trace/lang/langtest"
 	"trace/lang/syntax"
+	"trace/probes/event"
 )
 
 // TestArguments checks what a program gets from the words after it and from the flags of getopt().
@@ -26,6 +27,28 @@ func TestArguments(t *testing.T) {
 		}
 		if got := p.Clauses[0].Sites[langtest.Fixture("syscall:enter")].Stmts[0].(*ir.SetStmt).Value[0].String(); got != want {
 			t.Errorf("%s is %s, want %s", expr, got, want)
+		}
+	}
+}
+
+// What $# rules out is not used, so it does not miss an argument. Events of a recording are recorded.
+func TestUnusedArgument(t *testing.T) {
+	for src, want := range map[string]string{
+		"begin { print($# > 0 ? $1 : 5) }": "<nil>", "begin { if ($# > 0 && $1 > 2) { exit() } }": "<nil>",
+		"begin { print($# > 0 ? 5 : $1) }": "Positional parameter $1 is empty or not provided", "begin { print($1) }": "Positional parameter $1 is empty or not provided",
+	} {
+		p, err := compile("program", src, langtest.Catalog, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(p.Warnings.Err()); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", src, got, want)
+		}
+	}
+	for recorded, known := range map[string]func() []*event.Probe{"true": func() []*event.Probe { return nil }, "false": nil} {
+		p, err := compile("program", "begin { @ = recorded }", langtest.Catalog, Options{Known: known})
+		if err != nil || p.Clauses[0].Sites[nil].Stmts[0].(*ir.SetStmt).Value[0].String() != recorded {
+			t.Errorf("%v, %v, want %s", p, err, recorded)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // builtins are the values that are not fields.
 var builtins = []string{
-	"cpid", "elapsed", "gid", "has_cpid", "jiffies", "kstack", "leader_comm", "ncpus", "numaid", "probe", "probetype", "rand", "usermode", "username", "ustack",
+	"cpid", "elapsed", "gid", "has_cpid", "jiffies", "kstack", "leader_comm", "ncpus", "numaid", "probe", "probetype", "rand", "recorded", "usermode", "username", "ustack",
 }
 
 // aggregationNames returns the names of the aggregations in alphabetical order.

@@ -82,14 +82,14 @@ func parseParam(p *ir.Param, text string) (value any, ok bool) {
 		return b, err == nil
 	}
 	value, unit, ok := literalText(text)
+	if p.Type.Unit == event.Nanoseconds {
+		d, err := syntax.ParseDuration(text)
+		value, unit, ok = literal(d.Nanoseconds()).Val, event.Nanoseconds, err == nil
+	}
 	if n, negative := value.(int64); negative && n < 0 && p.Type.Unit != event.None && p.Type.Kind != event.Int {
 		return nil, false // sizes are never negative, and a duration only if the default is
 	}
-	// A duration without a unit would mean nanoseconds, which nobody intends.
-	if unit != p.Type.Unit && !(unit == event.None && (value == uint64(0) || p.Type.Unit == event.Bytes)) {
-		return nil, false
-	}
-	return value, ok
+	return value, ok && (unit == p.Type.Unit || unit == event.None && p.Type.Unit == event.Bytes)
 }
 
 // wantedBy describes the values that p takes.
@@ -100,7 +100,7 @@ func wantedBy(p *ir.Param) string {
 	case p.Type.Kind == event.String:
 		return "a string without NUL bytes"
 	case p.Type.Unit == event.Nanoseconds:
-		return "a duration like 10ms"
+		return "a duration like 10ms, or a number of seconds"
 	case p.Type.Unit == event.Bytes:
 		return "a size like 4KiB"
 	}

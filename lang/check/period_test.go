@@ -18,6 +18,8 @@ func TestPeriods(t *testing.T) {
 	counters.Period, counters.LeastPeriod = time.Second, 10*time.Millisecond
 	host := append(slices.Clone(langtest.Catalog), counters)
 	recorded := Options{Known: func() []*event.Probe { return host }, Periods: map[string][]time.Duration{"net:counters": {time.Second}}}
+	chosen := recorded
+	chosen.Params = map[string]string{"p": "3"}
 	for _, test := range []struct {
 		src  string
 		o    Options
@@ -41,6 +43,8 @@ func TestPeriods(t *testing.T) {
 		{"net:counters", recorded, "net:counters prints 1s"},
 		{"net:counters:1s", recorded, "net:counters:1s prints 1s"},
 		{"net:counters:2s", recorded, "program:1:1: net:counters was recorded with a period of 1s, not of 2s; help: write net:counters to use it as it is"},
+		{"param p = 2s; net:counters:$p / value > $p / {}", recorded, "net:counters:1s / >(value:u8, 1000000000):bool / 1s"},
+		{"param p = 2s; net:counters:$p {}", chosen, "program:1:15: net:counters was recorded with a period of 1s, not of 3s; help: leave out --p to use them as they are"},
 	} {
 		p, err := compile("program", test.src, host, test.o)
 		got := fmt.Sprint(err)

@@ -95,9 +95,9 @@ nvme:complete_rq / latency > $lat && size > $size && ctrl == $dev && $on && tag 
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	for _, test := range []struct{ name, value, want string }{
-		{"lat", "1.5us", "1500"}, {"lat", "0", "0"}, {"size", "1MB", "1000000"}, {"size", "512", "512"}, {"n", "0x10", "16"}, {"n", "-7", "-7"},
+		{"lat", "1.5us", "1500"}, {"lat", "0", "0"}, {"lat", "5", "5000000000"}, {"lat", "0.5", "500000000"}, {"lat", "1m30s", "90000000000"}, {"lat", "1d", "86400000000000"}, {"size", "1MB", "1000000"}, {"size", "512", "512"}, {"n", "0x10", "16"}, {"n", "-7", "-7"},
 		{"on", "false", ""}, {"dev", "nvme1", `"nvme1"`}, {"dev", "", `""`},
-		{"lat", "5", "expected a duration like 10ms"}, {"lat", "5KiB", "expected a duration like 10ms"}, {"lat", "", "expected a duration like 10ms"},
+		{"lat", "-5", "expected a duration like 10ms, or a number of seconds"}, {"lat", "5KiB", "expected a duration like 10ms"}, {"lat", "", "expected a duration like 10ms"},
 		{"size", "5ms", "expected a size like 4KiB"}, {"n", "1.5", "expected a whole number"}, {"n", "5ms", "expected a whole number"},
 		{"n", "5 // no", "expected a whole number"}, {"n", "nvme:*", "expected a whole number"}, {"n", "-9223372036854775809", "expected a whole number"},
 		{"on", "maybe", "expected true or false"}, {"dev", "a\x00", "expected a string without NUL bytes"},

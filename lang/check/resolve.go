@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -358,8 +359,7 @@ func (r *resolver) noProbe(n ast.Node, checks []*checker) {
 	wrong := r.misplaced(best.unknown)
 	for _, u := range wrong {
 		if r.having(u.name) == nil {
-			r.fail(u.span, fmt.Sprintf("no probe has a field %s", u.name),
-				cmp.Or(r.whoNames(u), foreignWord(u.name), r.probesCalled(u.name), syntax.DidYouMean(u.name, slices.Concat(fieldNames(all), builtins, r.otherWords(n)))))
+			r.unknownField(n, u, slices.Concat(fieldNames(all), builtins))
 			return
 		}
 	}
@@ -388,11 +388,27 @@ func (r *resolver) probesCalled(word string) string {
 	return "did you mean the probe " + syntax.Enumerate(called) + "?"
 }
 
-// otherWords returns what a program of a single word may have been meant for.
-func (r *resolver) otherWords(program ast.Node) []string {
-	word, ok := program.(*ast.IdentifierNode)
-	if !ok || slices.Contains(r.options.Words, word.Value) { // -- before the word rules that out
-		return nil
+// unknownField reports a word that is no field of any probe, in an expression n without probes. fields are what a word may be.
+func (r *resolver) unknownField(n ast.Node, u unknown, fields []string) {
+	msg, at := fmt.Sprintf("no probe has a field %s", u.name), u.span
+	exact, near := r.meant()
+	if slices.ContainsFunc(fields, func(f string) bool { return strings.EqualFold(f, u.name) }) {
+		near = ""
 	}
-	return r.options.Words
+	if _, alone := n.(*ast.IdentifierNode); exact+near != "" || alone && r.options.Meant != nil {
+		msg, at = fmt.Sprintf("there is no command, script or field %s", r.text.Content[syntax.SpanOf(n).From:syntax.SpanOf(n).To]), syntax.SpanOf(n)
+	}
+	r.fail(at, msg, cmp.Or(exact, r.whoNames(u), foreignWord(u.name), r.probesCalled(u.name), near, syntax.DidYouMean(u.name, fields)))
+}
+
+// loneWord matches a program that may be the name of a command or of a script.
+var loneWord = regexp.MustCompile(`^[A-Za-z_][\w-]*$`)
+
+// meant returns advice about a program that is a single word.
+func (r *resolver) meant() (exact, near string) {
+	word := loneWord.FindString(strings.TrimSpace(r.text.Content))
+	if word == "" || r.options.Meant == nil {
+		return "", ""
+	}
+	return r.options.Meant(word)
 }

@@ -23,9 +23,9 @@ type Options struct {
 	Params map[string]string
 	// Arguments are what $1, $2 … are.
 	Arguments []string
-	// Words are what the command line accepts in place of a program: names of scripts and commands. A program of one unknown word
-	// may be one of them, misspelt.
-	Words []string
+	// Meant returns advice about a program that is a single unknown word, which may have been meant for something else than a field: exact
+	// about what has that name, near about names that are similar. nil: nothing else can be meant.
+	Meant func(word string) (exact, near string)
 	// Filter comes before the predicates of all clauses on events.
 	Filter Filter
 	// Command reports that -c starts a command. Its process is cpid.

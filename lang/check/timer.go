@@ -41,6 +41,11 @@ func (r *resolver) periodic(c *ir.Clause, ref syntax.ProbeRef) bool {
 			return false
 		}
 	}
+	for _, p := range c.Probes {
+		if recorded := r.options.Periods[p.String()]; len(recorded) == 1 {
+			r.asRecorded(ref.Period, int64(recorded[0]))
+		}
+	}
 	var ok bool
 	if c.Period, ok = r.period(syntax.ProbeRef{Group: named.String(), Name: ref.Period, Span: ref.Span}); !ok {
 		return false
@@ -52,7 +57,7 @@ func (r *resolver) periodic(c *ir.Clause, ref syntax.ProbeRef) bool {
 		}
 		if recorded := r.options.Periods[p.String()]; len(recorded) > 0 && !slices.Equal(recorded, []ir.Period{c.Period}) {
 			r.fail(ref.Span, fmt.Sprintf("%s was recorded with a period of %s, not of %v", p, syntax.Enumerate(recorded), c.Period),
-				fmt.Sprintf("write %s to use it as it is", p))
+				cmp.Or(r.leaveOut(ref.Period), fmt.Sprintf("write %s to use it as it is", p)))
 			return false
 		}
 	}
@@ -97,6 +102,9 @@ func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
 	if !strings.Contains(ref.Name, "$") {
 		literal.Name = strings.TrimSuffix(ref.Name, "hz")
 	}
+	if rates := r.options.Rates; len(rates) == 1 {
+		r.asRecorded(ref.Name, int64(rates[0]))
+	}
 	v, unit, ok := r.timer(literal)
 	switch {
 	case !ok:
@@ -112,13 +120,34 @@ func (r *resolver) rate(ref syntax.ProbeRef) (hz int, ok bool) {
 			recorded = append(recorded, fmt.Sprintf("%dhz", rate))
 		}
 		r.fail(ref.Span, fmt.Sprintf("the samples were recorded at %s, not at %dhz", strings.Join(recorded, " and "), hz),
-			fmt.Sprintf("write %s:* to use them as they are", ref.Group))
+			cmp.Or(r.leaveOut(ref.Name), fmt.Sprintf("write %s:* to use them as they are", ref.Group)))
 		return 0, false
 	}
 	return hz, true
 }
 
 const maxHz = 1_000_000
+
+// asRecorded sets the param of $name to the period or the rate of the recorded events, unless the user has chosen another one.
+func (r *resolver) asRecorded(name string, value int64) {
+	if p := r.param(name); strings.HasPrefix(name, "$") && p != nil && !syntax.IsArgument(name) && !r.chosen(p) && event.IsNumber(p.Type) {
+		p.Value = literal(value).Val
+	}
+}
+
+// leaveOut returns the advice not to choose the param of $name, or "" if there is no such param.
+func (r *resolver) leaveOut(name string) string {
+	if p := r.param(name); p != nil && r.chosen(p) {
+		return fmt.Sprintf("leave out --%s to use them as they are", p.Name)
+	}
+	return ""
+}
+
+// chosen reports whether the user has given a value to a param.
+func (r *resolver) chosen(p *ir.Param) bool {
+	_, chosen := r.options.Params[p.Name]
+	return chosen
+}
 
 // timerName returns bpftrace's name of a timer. Without a unit in the program, it has the period in us, or the rate.
 func (r *resolver) timerName(ref syntax.ProbeRef, period ir.Period) string {

@@ -247,7 +247,7 @@ func (c *checker) visible(name string) *varUses {
 // dollar types $name: a param or a variable.
 func (c *checker) dollar(n *ast.IdentifierNode, want *event.Type) *ir.Expr {
 	if p := c.param(n.Value); p != nil {
-		if p.Value == nil && c.final {
+		if p.Value == nil && c.final && c.dead == 0 {
 			c.warn(syntax.SpanOf(n), fmt.Sprintf("Positional parameter %s is empty or not provided", n.Value), "")
 		}
 		return c.paramValue(p, syntax.SpanOf(n), want)

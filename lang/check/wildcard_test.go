@@ -101,6 +101,7 @@ func TestRecordedProbes(t *testing.T) {
 		{"profile:hz", []*event.Probe{hz}, []int{99, 49}, "<nil>"},
 		{"p:hz:99", []*event.Probe{hz}, []int{99}, "<nil>"},
 		{"profile:49hz", []*event.Probe{hz}, nil, "<nil>"},
+		{"param r = 49; profile:$r {}", []*event.Probe{hz}, []int{99}, "<nil>"},
 		{"profile:49hz", []*event.Probe{hz}, []int{99},
 			"program:1:1: the samples were recorded at 99hz, not at 49hz; help: write profile:* to use them as they are"},
 		{"param r = 49; profile:$r {}", []*event.Probe{hz}, []int{99, 49},

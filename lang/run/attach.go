@@ -27,7 +27,7 @@ func (l *Live) attach(ctx context.Context) (*probes.Session, error) {
 	began := time.Now()
 	rejected := map[*event.Probe]bool{}
 	for {
-		session, err := l.tryAttach(ctx, len(rejected) > 0)
+		session, err := l.tryAttach(ctx, rejected)
 		var refusal *probes.RejectedError
 		if !errors.As(err, &refusal) || rejected[refusal.Probe] {
 			if err != nil {
@@ -99,24 +99,27 @@ func (l *Live) attachedAs(session *probes.Session, took time.Duration) Attached 
 		a.LeftOut = append(a.LeftOut, LeftOut{o.Probe.String(), o.Why})
 	}
 	for _, err := range session.Skipped() {
-		if l.program.Missing == ir.MissingIgnored {
-			break
+		if l.program.Missing == ir.MissingIgnored && !err.Refused {
+			continue
 		}
 		a.LeftOut = append(a.LeftOut, LeftOut{err.Names(), err.Reason})
 	}
 	return a
 }
 
-// tryAttach attaches the current plan. If it is called again, it does not repeat the output of the begin clauses.
-func (l *Live) tryAttach(ctx context.Context, again bool) (*probes.Session, error) {
+// tryAttach attaches the current plan. If the kernel has rejected code of some probes before, it does not repeat the output of the begin clauses.
+func (l *Live) tryAttach(ctx context.Context, rejected map[*event.Probe]bool) (*probes.Session, error) {
 	requests := l.plan.Requests()
+	for i := range requests {
+		requests[i].Reduced = rejected[requests[i].Probe]
+	}
 	if err := checkMemory(l.plan.MapBytes()); err != nil {
 		return nil, err
 	}
 	if err := probes.Available(l.host, requests); err != nil { // before a begin clause prints anything
 		return nil, err
 	}
-	exec, err := lang.Start(l.plan, l.runOptions(ctx, again))
+	exec, err := lang.Start(l.plan, l.runOptions(ctx, len(rejected) > 0))
 	if err != nil {
 		return nil, l.permitted(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"trace/lang/syntax"
 )
 
 // Burst is how long programs that are traps in the traced program are attached in each Period, as a flag: 100ms/1s. The zero value attaches
@@ -26,8 +28,8 @@ func (b *Burst) String() string {
 func (b *Burst) Set(s string) error {
 	on, period, _ := strings.Cut(s, "/")
 	var errs [2]error
-	b.On, errs[0] = time.ParseDuration(on)
-	b.Period, errs[1] = time.ParseDuration(period)
+	b.On, errs[0] = syntax.ParseDuration(on)
+	b.Period, errs[1] = syntax.ParseDuration(period)
 	switch {
 	case errs != [2]error{}:
 		return errors.New("expected two durations, like 100ms/1s: attached for 100 ms in each second")

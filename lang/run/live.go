@@ -213,13 +213,16 @@ func (l *Live) run(interrupted context.Context) error {
 			l.out.Note(CgroupsUnwatched{err})
 		}
 	}
+	l.out.Data.hold()
 	session, err := l.attach(ctx)
 	if ctx.Err() != nil && session == nil {
 		return nil // interrupted before there were events
 	}
 	if err != nil {
+		l.out.Data.drop()
 		return err
 	}
+	l.out.Data.release()
 	if l.options.DryRun {
 		return session.Close()
 	}

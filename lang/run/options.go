@@ -25,8 +25,8 @@ type Options struct {
 	Arguments []string
 	// Environ is the environment, as [os.Environ] returns it. It has settings of the program.
 	Environ []string
-	// Words are what the user may write in place of a program, for advice about a mistyped one.
-	Words []string
+	// Meant returns advice about a program that is a single unknown word, [check.Options.Meant]; nil: it has none.
+	Meant func(word string) (exact, near string)
 	// Filter restricts the program to the events of some tasks.
 	Filter Filter
 	// Raw writes texts from outside the program with their control characters.
@@ -165,7 +165,7 @@ func (o Outputs) printer(f output.Format, wall *event.WallClock) *output.Printer
 func (o Options) compile() check.Options {
 	f := o.Filter
 	filter := check.Filter{PID: f.PID, Comm: f.Comm, PGID: f.PGID, PIDNS: f.PIDNS, Cgroup: f.Cgroup}
-	return check.Options{Params: o.Params, Arguments: o.Arguments, Environ: o.Environ, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Unsafe: o.Unsafe, Words: o.Words, Exemplars: o.Exemplars}
+	return check.Options{Params: o.Params, Arguments: o.Arguments, Environ: o.Environ, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Unsafe: o.Unsafe, Meant: o.Meant, Exemplars: o.Exemplars}
 }
 
 // maxComm is the length of the longest name of a thread: TASK_COMM_LEN without the NUL.

@@ -6,6 +6,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
+
+	"trace/lang/syntax"
 )
 
 // sizeUnits are the units of a size, the largest first.
@@ -84,4 +87,28 @@ func (t *FilesSize) Set(s string) error {
 	}
 	*t = FilesSize(n)
 	return nil
+}
+
+// Duration is the value of a flag: a duration, or a number of seconds.
+type Duration time.Duration
+
+// Type names the values in the help.
+func (*Duration) Type() string { return "DURATION" }
+
+// String returns the duration as a user writes it, or "" without one.
+func (d *Duration) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return time.Duration(*d).String()
+}
+
+// Set reads a value.
+func (d *Duration) Set(s string) error {
+	n, err := syntax.ParseDuration(s)
+	if err == nil && n <= 0 {
+		err = errors.New("must be greater than 0")
+	}
+	*d = Duration(n)
+	return err
 }

@@ -21,9 +21,11 @@ type Stream struct {
 
 	mu       sync.Mutex
 	replaced *replacing // nil for standard output
+	under    io.Writer
 	buf      *bufio.Writer
 	closer   io.Closer
 	timer    *time.Timer // flushes the buffer; armed while the buffer is not empty
+	held     bool        // what is written waits
 }
 
 // NewStream returns a stream to a file, whose contents it replaces, or to stdout if file is nil. The old contents stay until the
@@ -36,7 +38,8 @@ func NewStream(interrupted context.Context, file *os.File, stdout io.Writer) *St
 		o.name, w = file.Name(), o.replaced
 	}
 	o.file = FileOf(w)
-	o.buf = bufio.NewWriterSize(Patiently(interrupted, w), 64<<10)
+	o.under = Patiently(interrupted, w)
+	o.buf = bufio.NewWriterSize(o.under, 64<<10)
 	o.timer = time.AfterFunc(time.Hour, func() { o.Flush() })
 	o.timer.Stop()
 	return o
@@ -94,7 +97,7 @@ func (r *replacing) Under() *os.File { return r.file }
 func (o *Stream) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.buf.Buffered() == 0 {
+	if o.buf.Buffered() == 0 && !o.held {
 		o.timer.Reset(flushDelay)
 	}
 	n, err := o.buf.Write(p)
@@ -109,6 +112,30 @@ func (o *Stream) begin() error {
 		return nil
 	}
 	return o.wrap(o.replaced.empty())
+}
+
+// hold lets what is written wait, as far as the buffer has room, until release or drop: a program that cannot be attached prints nothing.
+func (o *Stream) hold() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = true
+}
+
+func (o *Stream) release() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = false
+	o.timer.Reset(flushDelay)
+}
+
+// drop forgets what waits.
+func (o *Stream) drop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.held {
+		o.buf.Reset(o.under)
+	}
+	o.held = false
 }
 
 // Flush writes what is buffered.

@@ -84,11 +84,10 @@ func lockdownFact() Fact {
 
 // lockdownOf is the fact about a text like "none [integrity] confidentiality".
 func lockdownOf(levels string) Fact {
-	_, level, _ := strings.Cut(levels, "[")
-	level, _, _ = strings.Cut(level, "]")
-	f := Fact{Name: "lockdown", Value: level, OK: level != "confidentiality"}
+	level := levelOf(levels)
+	f := Fact{Name: "lockdown", Value: level, OK: level != confidentiality}
 	if !f.OK {
-		f.Advice = "the kernel refuses programs that read its memory; only booting without lockdown=confidentiality helps"
+		f.Advice = "the kernel refuses kprobes, and programs that read its memory; " + onlyBooting
 	}
 	return f
 }

@@ -25,11 +25,12 @@ type Options struct {
 	// Symbols returns the names that may be looked up in the kernel's symbol table.
 	Symbols func() map[string]bool
 	// Types returns the kernel's own types, ModuleTypes the types of a module, DescribesName whether a name is among the kernel's own types
-	// and functions, and Preemption how it preempts tasks; nil: from the running kernel.
+	// and functions, Preemption how it preempts tasks, and Kprobes why it has no kprobes; nil: from the running kernel.
 	Types         func() (*btf.Spec, error)
 	ModuleTypes   func(name string) (*btf.Spec, error)
 	DescribesName func(name string) (bool, error)
 	Preemption    func() Preemption
+	Kprobes       func() error
 }
 
 // Kernel is what one kernel offers. Everything is looked up on first use, and never derived from the kernel's version. Its methods may be
@@ -38,6 +39,7 @@ type Kernel struct {
 	options    Options
 	capability func() (uint64, error)
 	preemption func() Preemption
+	kprobes    func() error
 	skips      func() bool
 	guards     func() bool // tracepoints, by SRCU
 	taken      atomic.Pointer[taken]
@@ -60,6 +62,9 @@ func New(o Options) (*Kernel, error) {
 	if o.Preemption == nil {
 		o.Preemption = readPreemption
 	}
+	if o.Kprobes == nil {
+		o.Kprobes = hasKprobes
+	}
 	if o.DescribesName == nil {
 		o.DescribesName = describesName
 	}
@@ -67,6 +72,7 @@ func New(o Options) (*Kernel, error) {
 		options:    o,
 		capability: sync.OnceValues(effectiveCapabilities),
 		preemption: sync.OnceValue(o.Preemption),
+		kprobes:    sync.OnceValue(o.Kprobes),
 		skips: sync.OnceValue(func() bool {
 			there, err := o.DescribesName(skipCounter)
 			return there && err == nil

@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"bufio"
-	"compress/gzip"
 	"io"
 	"os"
 	"slices"
@@ -126,7 +125,7 @@ func readPreemption() Preemption {
 		version: unix.ByteSliceToString(name.Version[:]),
 		dynamic: readDynamicPreemption,
 		cmdline: string(cmdline),
-		config:  func() (string, string) { return readConfig(release) },
+		config:  func() (string, string) { return readConfig(configFiles(release), readPreemptConfig) },
 	}.model()
 }
 
@@ -136,30 +135,9 @@ func readDynamicPreemption() (string, bool) {
 	return text, err == nil
 }
 
-// readConfig returns the lines about preemption of the configuration that a kernel was built with, and its file.
-func readConfig(release string) (name, text string) {
-	for _, name := range []string{"/proc/config.gz", "/boot/config-" + release, "/lib/modules/" + release + "/config"} {
-		f, err := os.Open(name)
-		if err != nil {
-			continue
-		}
-		text, err := readPreemptConfig(f, strings.HasSuffix(name, ".gz"))
-		f.Close()
-		if err == nil {
-			return name, text
-		}
-	}
-	return "", ""
-}
-
 // readPreemptConfig reads no further than it must: the choice of a model (kernel/Kconfig.preempt) is in one place near the beginning, and
 // the whole text takes ten times as long to unpack.
-func readPreemptConfig(file io.Reader, packed bool) (text string, err error) {
-	if packed {
-		if file, err = gzip.NewReader(bufio.NewReader(file)); err != nil {
-			return "", err
-		}
-	}
+func readPreemptConfig(file io.Reader) (text string, err error) {
 	const option, place = "CONFIG_PREEMPT", 100 // lines
 	var b strings.Builder
 	lines := bufio.NewScanner(file)

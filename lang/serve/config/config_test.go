@@ -24,7 +24,7 @@ reload_by_http: true
 pprof: 127.0.0.1:6060
 otlp:
   endpoint: http://127.0.0.1:4318/
-  interval: 10s
+  interval: 10
   headers: {authorization: "${file:secret}"}
 labels: {cluster: a3, rack: 17}
 filter: {cgroup: /kubepods}

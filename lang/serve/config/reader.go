@@ -253,7 +253,7 @@ func (r *reader) address(at *string, local bool) value {
 
 func (r *reader) duration(at *time.Duration) value {
 	return func(n *yaml.Node) {
-		d, err := time.ParseDuration(n.Value)
+		d, err := syntax.ParseDuration(n.Value)
 		if n.Kind != yaml.ScalarNode || err != nil || d < time.Second || d > 24*time.Hour {
 			r.fail(n, "this is not a duration from 1s to 24h", "write it as 30s or 1m")
 			return
