@@ -30,6 +30,9 @@ type Lost struct {
 	Cut uint64
 	// Late counts readings of counters that were left out.
 	Late uint64
+	// Gaps counts periods in which programs were attached and saw nothing, nobody knows of how many events: a switch of the kernel was off, a
+	// CPU came online, a module was loaded again.
+	Gaps uint64
 	// Recorded: the recording lacks them.
 	Recorded uint64
 }
@@ -38,13 +41,13 @@ type Lost struct {
 func (l Lost) reasons(undecoded uint64) []family.Loss {
 	return []family.Loss{
 		{Reason: "buffer_full", Count: l.BufferFull}, {Reason: "unseen", Count: l.Unseen}, {Reason: "skipped", Count: l.Skipped}, {Reason: "cut", Count: l.Cut},
-		{Reason: "late", Count: l.Late}, {Reason: "recorded", Count: l.Recorded}, {Reason: "undecoded", Count: undecoded},
+		{Reason: "late", Count: l.Late}, {Reason: "gap", Count: l.Gaps}, {Reason: "recorded", Count: l.Recorded}, {Reason: "undecoded", Count: undecoded},
 	}
 }
 
 // Total returns the sum.
 func (l Lost) Total() uint64 {
-	return l.BufferFull + l.Unseen + l.Skipped + l.Cut + l.Late + l.Recorded
+	return l.BufferFull + l.Unseen + l.Skipped + l.Cut + l.Late + l.Gaps + l.Recorded
 }
 
 // Losses is everything that is missing from what was read of a run since its start.
@@ -103,6 +106,7 @@ func (r *Run) Stats() ([]ProbeStats, error) {
 func lostOf(p run.Probe) Lost {
 	l := Lost{BufferFull: p.RingFull, Unseen: p.Unseen, Skipped: p.Skipped, Cut: p.Cut, Late: p.Late}
 	l.Recorded = p.Lost - l.Total() - p.Undecoded
+	l.Gaps = p.Gaps
 	return l
 }
 
@@ -111,7 +115,7 @@ func (r *Run) Losses() (Losses, error) {
 	report, err := r.report()
 	l := Losses{Stacks: report.Stacks.Lost(), Forks: report.SkippedForks, Cgroups: report.SkippedCgroups}
 	for _, p := range report.Probes {
-		l.Events += p.Lost
+		l.Events += p.Lost + p.Gaps
 	}
 	for _, m := range report.Maps {
 		if m.Lost() > 0 {

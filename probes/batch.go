@@ -237,7 +237,8 @@ func attachHook(ctx context.Context, h *Host, l *loader, r *request, hk hook) er
 }
 
 func attachVariant(ctx context.Context, h *Host, l *loader, r *request, hk hook, v variant) error {
-	programs := l.busy(present(h.kernel, v.programs))
+	there := present(h.kernel, v.programs)
+	programs := l.busy(there)
 	specs := make(map[string]*ebpf.ProgramSpec)
 	for _, p := range programs {
 		specs[p.instance()] = l.program(p)
@@ -285,6 +286,11 @@ func attachVariant(ctx context.Context, h *Host, l *loader, r *request, hk hook,
 		delete(loaded, p.instance())
 	}
 	r.attached = append(r.attached, all...)
+	for _, p := range v.programs {
+		if !slices.ContainsFunc(there, func(o program) bool { return o.name == p.name && o.target == p.target }) {
+			r.absent = append(r.absent, p.target)
+		}
+	}
 	return nil
 }
 

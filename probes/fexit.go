@@ -3,10 +3,13 @@
 package probes
 
 import (
+	"errors"
+	"fmt"
 	"io"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"trace/probes/kernel"
 )
@@ -35,6 +38,9 @@ func (trampoline) prepare(spec *ebpf.ProgramSpec, function string) { spec.Attach
 
 func (trampoline) attach(prog *ebpf.Program, _ string, _ Arg) ([]io.Closer, error) {
 	lk, err := link.AttachTracing(link.TracingOptions{Program: prog})
+	if errors.Is(err, unix.EBUSY) && ftraceIsOff() { // on 5.10; newer kernels attach it, and do not call it
+		err = fmt.Errorf("%w: %s: %s", err, ftraceOff, ftraceOn)
+	}
 	return []io.Closer{lk}, err
 }
 

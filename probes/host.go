@@ -222,10 +222,7 @@ func (h *Host) constants(m kernel.Module, requests ...*request) hostConstants {
 // cgroupController returns the value of cgroup_controller in trace.h on this host for some requests. A value other than 0 needs the
 // kernel's types, so it is looked up only if a request wants the cgroup.
 func (h *Host) cgroupController(requests ...*request) byte {
-	wanted := slices.ContainsFunc(requests, func(r *request) bool {
-		return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool { return f.Type.Unit == event.Cgroup && r.Code.stage(f) != stageNever })
-	})
-	if !wanted {
+	if !slices.ContainsFunc(requests, (*request).readsCgroup) {
 		return 0
 	}
 	_, controller, _ := h.catalog.cgroups.Mount()

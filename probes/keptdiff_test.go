@@ -154,7 +154,7 @@ func (d *keptDiff) start(t *testing.T, text string, o plan.Options) *keptSide {
 	program := must(lang.Compile("kept", text, d.catalog.Probes(), check.Options{}))(t)
 	s := &keptSide{plan: must(lang.Prepare(program, o))(t)}
 	s.Run = must(lang.Start(s.plan, exec.Options{
-		Sink: output.NewPrinter(&s.printed, output.Text, time.Unix(0, 0)), Now: func() uint64 { return 1e12 }, Context: context.Background(),
+		Sink: output.NewPrinter(&s.printed, output.Text, event.NewWallClock(time.Unix(0, 0))), Now: func() uint64 { return 1e12 }, Context: context.Background(),
 	}))(t)
 	return s
 }

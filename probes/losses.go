@@ -49,8 +49,8 @@ type Losses struct {
 	Corrected uint64
 	// FailedReads counts reads of a process's memory that failed, so that fields are absent or 0; only if the request asks for that.
 	FailedReads uint64
-	// Gaps counts periods in which the functions of a module were not seen because it was unloaded and loaded again. Nobody knows how many
-	// events they had.
+	// Gaps counts periods in which programs did not see events although they were attached: the functions of a module that was unloaded and
+	// loaded again, a CPU that came online, a switch of the kernel that was off. Nobody knows how many events they had.
 	Gaps uint64
 	// Runs of the programs and their RunTime, helpers included, while the kernel measures BPF programs (sysctl kernel.bpf_stats_enabled).
 	Runs    uint64

@@ -21,6 +21,7 @@ import (
 	"trace/lang/output"
 	"trace/lang/plan"
 	"trace/probes"
+	"trace/probes/event"
 )
 
 var peerObject = flag.String("nvme.c", "", "`object` compiled from cmd/bench/peer.bpf.c")
@@ -57,7 +58,7 @@ func traceNvme(b *testing.B, text string) (programs nvmePrograms, counted func()
 	}))(b)
 	var printed bytes.Buffer
 	run := must(lang.Start(divided, exec.Options{
-		Sink: output.NewPrinter(&printed, output.Text, time.Now()), Now: func() uint64 { return 0 }, Context: b.Context(),
+		Sink: output.NewPrinter(&printed, output.Text, event.NewWallClock(time.Now())), Now: func() uint64 { return 0 }, Context: b.Context(),
 	}))(b)
 	b.Cleanup(func() { run.Close() })
 	loaded := must(probes.LoadUnattached(host, divided.Requests()[0], run.Maps()))(b)

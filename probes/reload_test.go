@@ -3,8 +3,12 @@
 package probes
 
 import (
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"trace/probes/event"
 	"trace/probes/kernel"
 )
 
@@ -19,5 +23,28 @@ func TestUeventsEnd(t *testing.T) {
 	s.watcher.stop()
 	if _, err := uevents.Read(make([]byte, 1)); err == nil {
 		t.Error("the messages are still open")
+	}
+}
+
+// What could not be attached because a module was missing, or its function, is noted when the module is loaded. Other modules are not.
+func TestLoadedLater(t *testing.T) {
+	var n notes
+	w := &watcher{notes: &n}
+	waiting := unloaded{event.NewProbe("nvme", "sq", "", nil), []string{"nvme_core", "nvme"}}
+	w.loaded(nil, []unloaded{waiting}, "nvme", time.Now())
+	w.loaded(nil, []unloaded{waiting}, "loop", time.Now())
+	got := n.take()
+	if len(got) != 1 || !strings.HasPrefix(got[0], "nvme:sq: module nvme was loaded at ") || !strings.HasSuffix(got[0], ", but is not traced: start again") {
+		t.Errorf("notes %q", got)
+	}
+	r := &request{absent: []string{"nvme_tcp_timeout", "nvme_fc_timeout"}}
+	if found := r.leaveOut(map[string]bool{"nvme_fc_timeout": true}); !slices.Equal(found, []string{"nvme_fc_timeout"}) || r.gaps != 1 {
+		t.Errorf("found %q, %d gaps", found, r.gaps)
+	}
+	if found := r.leaveOut(nil); len(found) > 0 || r.gaps != 1 {
+		t.Errorf("found %q, %d gaps", found, r.gaps)
+	}
+	if b := (&batch{requests: []*request{r}}); !b.changes() || (&batch{requests: []*request{{}}}).changes() {
+		t.Error("a function that may come is not waited for, or one is that nobody wants")
 	}
 }

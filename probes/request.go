@@ -49,12 +49,15 @@ type request struct {
 	// overflows count the beginnings that its programs kept in a hash, as a table had no room.
 	overflows map[overflow]bool
 
+	// absent are functions without a program, because they did not exist when the rest was attached.
+	absent []string
+
 	// withoutTasks means that the fields of a task are absent, because the kernel's types are unknown.
 	withoutTasks bool
 
 	mu       sync.Mutex
 	attached []*attached
-	gaps     uint64 // periods in which a reloaded module was not seen
+	gaps     uint64 // periods in which events were not seen
 	// missedBeginnings were missed by helpers that serve another request now.
 	missedBeginnings uint64
 }
@@ -110,6 +113,11 @@ func (r *request) stage(f *event.Field) byte {
 		return stageNever
 	}
 	return r.Code.stage(f)
+}
+
+// readsCgroup reports whether it captures the cgroup.
+func (r *request) readsCgroup() bool {
+	return slices.ContainsFunc(r.Probe.Fields, func(f *event.Field) bool { return f.Type.Unit == event.Cgroup && r.Code.stage(f) != stageNever })
 }
 
 // readsTasks reports whether it captures fields that need the kernel's types.
@@ -199,6 +207,20 @@ func tickLength() uint32 {
 		return 0
 	}
 	return uint32(tick.Nsec)
+}
+
+// has reports whether a program of the request that is attached is one of these.
+func (r *request) has(is func(program) bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.attached, func(a *attached) bool { return is(a.place) })
+}
+
+// gap counts a period in which events are missing.
+func (r *request) gap() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gaps++
 }
 
 // detach ends the stream of the request's events.

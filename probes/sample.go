@@ -10,7 +10,6 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"trace/probes/kernel"
@@ -66,6 +65,8 @@ func (sample) vanishes() bool { return false }
 // clockName is what samples are attached to, under perf's name.
 const clockName = "cpu-clock"
 
+const sampleRateFile = "/proc/sys/kernel/perf_event_max_sample_rate"
+
 // openClock opens a perf event that, once enabled, ticks hz times a second on a CPU, whatever runs there.
 func openClock(cpu, hz int) (*os.File, error) {
 	attr := unix.PerfEventAttr{
@@ -74,6 +75,8 @@ func openClock(cpu, hz int) (*os.File, error) {
 		Size:   uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
 		Sample: uint64(hz),
 		Bits:   unix.PerfBitFreq | unix.PerfBitDisabled,
+		// See ticking.missed.
+		Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING,
 	}
 	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
@@ -87,7 +90,7 @@ func explainClock(err error) error {
 	switch {
 	case errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("%w: at most %d times a second (kernel.perf_event_max_sample_rate)",
-			err, kernel.ReadInt("/proc/sys/kernel/perf_event_max_sample_rate"))
+			err, kernel.ReadInt(sampleRateFile))
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return kernel.Refused(err)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOSYS):
@@ -98,7 +101,7 @@ func explainClock(err error) error {
 }
 
 // eachClock opens the clock of every online CPU, and passes it to use, which keeps or closes it.
-func eachClock(hz int, use func(clock *os.File) error) error {
+func eachClock(hz int, use func(cpu int, clock *os.File) error) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return err
@@ -111,7 +114,7 @@ func eachClock(hz int, use func(clock *os.File) error) error {
 		if err != nil {
 			return err
 		}
-		if err := use(clock); err != nil {
+		if err := use(cpu, clock); err != nil {
 			return fmt.Errorf("CPU %d: %w", cpu, err)
 		}
 	}
@@ -119,41 +122,15 @@ func eachClock(hz int, use func(clock *os.File) error) error {
 }
 
 // checkClocks returns why the clocks of the CPUs cannot be used, nil if they can.
-func checkClocks() error { return eachClock(1, (*os.File).Close) }
-
-// attach runs a program at the rate of the argument on every CPU that is online now.
-func (sample) attach(prog *ebpf.Program, _ string, a Arg) ([]io.Closer, error) {
-	var attached []io.Closer
-	err := eachClock(int(a.(Rate)), func(clock *os.File) error {
-		a, err := attachClock(clock, prog)
-		if err == nil {
-			attached = append(attached, a)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, errors.Join(err, closeAll(attached))
-	}
-	return attached, nil
+func checkClocks() error {
+	return eachClock(1, func(_ int, clock *os.File) error { return clock.Close() })
 }
 
-// attachClock runs a program at each tick of a clock until the returned closer is closed: a link, which keeps the clock, or the clock
-// itself, because kernels before 5.15 have no such link.
-func attachClock(clock *os.File, prog *ebpf.Program) (io.Closer, error) {
-	fd := int(clock.Fd())
-	var attached io.Closer = clock
-	lk, err := link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: prog, Attach: ebpf.AttachPerfEvent})
-	if err == nil {
-		defer clock.Close()
-		attached = lk
-	} else {
-		err = unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD())
+// attach runs a program at the rate of the argument on every CPU that is online, also later.
+func (sample) attach(prog *ebpf.Program, _ string, a Arg) ([]io.Closer, error) {
+	c := &clocks{prog: prog, hz: int(a.(Rate)), of: make(map[int]*ticking)}
+	if err := eachClock(c.hz, c.tick); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
-	if err == nil {
-		err = unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0)
-	}
-	if err != nil {
-		return nil, errors.Join(err, attached.Close())
-	}
-	return attached, nil
+	return []io.Closer{c}, nil
 }

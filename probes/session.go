@@ -58,12 +58,15 @@ type Session struct {
 	records    records
 	notes      notes
 	correction correction
+	silence    *silence
+	// overtaken is called once, when another tree of cgroups than the one that is shown is in use.
+	overtaken sync.Once
 	// deaf ends the reports of the finder.
 	deaf func()
 
 	// changing is held while something is attached or detached.
 	changing sync.Mutex
-	watcher  *watcher // nil if no program can vanish
+	watcher  *watcher // nil if nothing concerns it
 	detached bool
 	detach   sync.Once
 
@@ -82,7 +85,7 @@ type Session struct {
 // could not be used. It is, or wraps, a [*kernel.PermissionError] if capabilities are missing, and a [*RejectedError] if the kernel did not
 // accept the code of a request.
 func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *Session, err error) {
-	s := &Session{host: h, maps: make(map[string]*ebpf.Map), burst: o.Burst}
+	s := &Session{host: h, maps: make(map[string]*ebpf.Map), burst: o.Burst, silence: newSilence(silencers())}
 	s.correction.notes = &s.notes
 	defer func() {
 		if err != nil {
@@ -196,6 +199,7 @@ func (s *Session) serve(ctx context.Context, served []*request, a addition) erro
 	s.requests = slices.Concat(s.requests, slices.DeleteFunc(slices.Clone(served), func(r *request) bool { return !attachedIn(added, r) }))
 	s.mu.Unlock()
 	s.watch(uevents, deaf)
+	s.look()
 	return err
 }
 
@@ -246,20 +250,62 @@ func (s *Session) attach(ctx context.Context, added []*batch, a addition, done f
 	return inquire(ctx, inquirers, &s.notes)
 }
 
-// watch attaches programs of reloaded modules again, until the session is detached. It does nothing if no program can vanish. deaf is why
+// watch follows modules that are loaded and CPUs that come online, until the session is detached, if that concerns the session. deaf is why
 // there are no messages.
 func (s *Session) watch(uevents *os.File, deaf error) {
 	switch {
 	case s.watcher != nil:
-	case !slices.ContainsFunc(s.batches, (*batch).vanishing):
+	case !slices.ContainsFunc(s.batches, (*batch).changes) && len(s.unloaded()) == 0:
 		uevents.Close()
 	case deaf != nil:
-		s.notes.add(nil, fmt.Sprintf("a module that is loaded again will not be traced: cannot read the kernel's messages about modules: %v", deaf))
+		s.notes.add(nil, fmt.Sprintf("a module that is loaded, or a CPU that comes online, will not be traced: cannot read the kernel's messages: %v", deaf))
 	default:
-		s.watcher = newWatcher(uevents, &s.notes, func(reattach func([]*batch)) {
+		s.watcher = newWatcher(uevents, &s.notes, func(do func([]*batch, []unloaded)) {
 			s.changing.Lock()
 			defer s.changing.Unlock()
-			reattach(s.batches)
+			do(s.batches, s.unloaded())
+		})
+	}
+}
+
+// unloaded returns the probes that wait for modules.
+func (s *Session) unloaded() (all []unloaded) {
+	for _, e := range s.Skipped() {
+		if !errors.Is(e.Causes, kernel.ErrNotLoaded) {
+			continue
+		}
+		for _, p := range e.Probes {
+			o := s.host.catalog.origin(p)
+			all = append(all, unloaded{p, o.object.moduleOf(o.hook).All()})
+		}
+	}
+	return all
+}
+
+// look notes what keeps attached programs from seeing events.
+func (s *Session) look() {
+	s.mu.Lock()
+	requests := s.requests
+	s.mu.Unlock()
+	s.silence.look(requests, &s.notes)
+	if slices.ContainsFunc(requests, (*request).readsCgroup) {
+		s.lookAtCgroups()
+	}
+	for _, r := range requests {
+		for _, c := range r.clocks() {
+			if c.look() {
+				r.gap()
+				s.notes.add(r.Probe, c.whyThrottled())
+			}
+		}
+	}
+}
+
+// lookAtCgroups notes that the tree of cgroups that is shown is no longer the right one.
+func (s *Session) lookAtCgroups() {
+	if dir, is := s.host.catalog.cgroups.Overtaken(); is {
+		s.overtaken.Do(func() {
+			s.notes.add(nil, fmt.Sprintf("cgroup v2 at %s is in use by now, but cgroups are shown as in cgroup v1: start again", dir))
 		})
 	}
 }
@@ -326,6 +372,7 @@ func (s *Session) Refused() []error {
 
 // Losses returns the counts of each probe so far, including removed requests.
 func (s *Session) Losses() ([]Losses, error) {
+	s.look()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []Losses
@@ -396,6 +443,7 @@ func (s *Session) Close() error {
 	if s.deaf != nil {
 		s.deaf()
 	}
+	s.silence.close()
 	err := s.Detach()
 	for _, a := range s.answers {
 		err = errors.Join(err, a.close())

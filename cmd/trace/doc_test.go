@@ -222,6 +222,32 @@ func TestReachIsTested(t *testing.T) {
 	}
 }
 
+// Each row about what may change during a run names files that exist.
+func TestChangesAreDescribed(t *testing.T) {
+	_, table, _ := strings.Cut(readDoc(t, "docs/architecture.md"), "## What may change during a run")
+	table, _, found := strings.Cut(table, "\n## ")
+	rows := regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$`).FindAllStringSubmatch(table, -1)
+	if !found || len(rows) < 25 {
+		t.Fatalf("the table has %d rows", len(rows))
+	}
+	for _, row := range rows[1:] {
+		for _, at := range regexp.MustCompile("`([a-z][a-z-]*(?:/[a-z-]+)*)`(?: \\(([a-z, ]+)\\))?").FindAllStringSubmatch(row[2], -1) {
+			files := []string{""}
+			if at[2] != "" {
+				files = strings.Split(at[2], ", ")
+			}
+			for _, file := range files {
+				if file != "" {
+					file += ".go"
+				}
+				if _, err := os.Stat(filepath.Join(root, at[1], file)); err != nil {
+					t.Errorf("%s: %v", row[1], err)
+				}
+			}
+		}
+	}
+}
+
 // hasTest reports whether a folder, or cmd/trace, has a test of that name.
 func hasTest(t *testing.T, folder, name string) bool {
 	t.Helper()

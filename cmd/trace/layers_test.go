@@ -52,7 +52,7 @@ var layers = map[string][]string{
 	"trace/probes/proc":          nil,
 	"trace/probes/verbs":         {"trace/probes/proc"},
 	"trace/repl":                 {"trace/lang/check", "trace/lang/output", "trace/lang/syntax", "trace/probes", "trace/probes/event"},
-	"trace/probes/symbols":       {"trace/probes/proc"},
+	"trace/probes/symbols":       {"trace/probes/kernel", "trace/probes/proc"},
 	"trace/probes/workload":      {"trace/probes/event"},
 	"trace/bpf":                  nil,
 	"trace/scripts":              nil,

@@ -698,6 +698,7 @@ func TestVMNvmeLoadedLater(t *testing.T) {
 		t.Errorf("beside others:\n%s", others.messages(t))
 	}
 	reload()
+	waitUntil(t, "a note about the module", func() bool { return strings.Contains(others.messages(t), "module nvme_core was loaded at ") })
 	others.cmd.Process.Kill()
 
 	trace := start(t, "nvme:complete_rq / opcode == identify /")

@@ -21,6 +21,7 @@ import (
 	"trace/lang/output"
 	"trace/lang/plan"
 	"trace/probes"
+	"trace/probes/event"
 )
 
 // Calls of many threads, which end and whose numbers are used again, while programs are executed and the CPUs sampled, have their own latencies:
@@ -119,7 +120,7 @@ func traced(t *testing.T, options probes.HostOptions, text string, do func()) (s
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	run, err := Start(divided, Options{Sink: output.NewPrinter(&out, output.Text, time.Now()), Now: now, Context: t.Context()})
+	run, err := Start(divided, Options{Sink: output.NewPrinter(&out, output.Text, event.NewWallClock(time.Now())), Now: now, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}

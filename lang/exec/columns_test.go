@@ -63,7 +63,7 @@ func TestColumns(t *testing.T) {
 			test.e[name] = v
 		}
 		var b bytes.Buffer
-		p := output.NewPrinter(&b, test.format, time.Unix(0, 0).UTC())
+		p := output.NewPrinter(&b, test.format, event.NewWallClock(time.Unix(0, 0).UTC()))
 		p.Show(test.columns, nil, false)
 		if err := p.Event(result.At(0), marked(), test.e); err != nil {
 			t.Fatal(err)

@@ -71,7 +71,7 @@ func FuzzCompile(f *testing.F) {
 // runEvents runs the clauses on events in user space: the engine must understand the typed tree.
 func runEvents(t *testing.T, p *ir.Program) {
 	m := &machine{
-		stores: map[*ir.Map]mapStore{}, sink: output.NewPrinter(io.Discard, output.Text, time.Unix(0, 0)),
+		stores: map[*ir.Map]mapStore{}, sink: output.NewPrinter(io.Discard, output.Text, event.NewWallClock(time.Unix(0, 0))),
 		clock: func() uint64 { return 2 }, started: 1, ctx: t.Context(),
 	}
 	for _, info := range p.Maps {

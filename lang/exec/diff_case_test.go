@@ -105,7 +105,7 @@ type diffSide struct {
 func (s *diffSide) start(f output.Format) error {
 	var err error
 	s.Run, err = Start(s.plan, Options{
-		Sink: output.NewPrinter(&s.out, f, time.Unix(0, 0).UTC()), Shadow: output.NewPrinter(&s.shadowed, f, time.Unix(0, 0).UTC()),
+		Sink: output.NewPrinter(&s.out, f, event.NewWallClock(time.Unix(0, 0).UTC())), Shadow: output.NewPrinter(&s.shadowed, f, event.NewWallClock(time.Unix(0, 0).UTC())),
 		Now: func() uint64 { return 1e12 }, Context: context.Background(),
 	})
 	return err

@@ -46,7 +46,7 @@ func runProgram(t *testing.T, p *ir.Program, boot time.Time) *testRun {
 	r := &testRun{program: p, blocks: map[*ir.Site]*block{}, clock: 1e9}
 	r.machine = &machine{
 		warn:   func(_ bool, text string) { r.warned += text + "\n" },
-		stores: map[*ir.Map]mapStore{}, sink: output.NewPrinter(&r.out, output.Text, boot),
+		stores: map[*ir.Map]mapStore{}, sink: output.NewPrinter(&r.out, output.Text, event.NewWallClock(boot)),
 		clock: func() uint64 { return r.clock }, started: r.clock, ctx: t.Context(),
 	}
 	var err error

@@ -45,7 +45,7 @@ func negative(n int64) uint64 { return uint64(-n) }
 func printed(t testing.TB, f output.Format, m *ir.Map, elements []ir.Element, o ir.MapOptions) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := output.NewPrinter(&b, f, time.Time{}).Map(result.At(0), m.Table(elements, o)); err != nil {
+	if err := output.NewPrinter(&b, f, event.NewWallClock(time.Time{})).Map(result.At(0), m.Table(elements, o)); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -483,7 +483,7 @@ func TestPrintValues(t *testing.T) {
 	} {
 		for f, want := range map[output.Format]string{output.Text: test.text, output.JSON: test.json + "\n", output.CSV: test.csv} {
 			var b bytes.Buffer
-			p := output.NewPrinter(&b, f, time.Time{})
+			p := output.NewPrinter(&b, f, event.NewWallClock(time.Time{}))
 			for range 2 { // the second time, nothing is left over from the first
 				b.Reset()
 				if err := test.print(p); err != nil {
@@ -510,7 +510,7 @@ func BenchmarkMap(b *testing.B) {
 		b.Run(string(f), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := output.NewPrinter(io.Discard, f, time.Time{}).Map(result.At(0), m.Table(elements, ir.MapOptions{})); err != nil {
+				if err := output.NewPrinter(io.Discard, f, event.NewWallClock(time.Time{})).Map(result.At(0), m.Table(elements, ir.MapOptions{})); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -528,7 +528,7 @@ func TestEstimates(t *testing.T) {
 	}
 	for f, want := range map[output.Format]string{output.Text: "~20\n", output.JSON: `{"type":"value","data":20,"estimate":true,"row":{"key":["a"],"value":20}}` + "\n"} {
 		var b bytes.Buffer
-		if err := output.NewPrinter(&b, f, time.Time{}).Element(result.At(0), m.Table(elements, o)); err != nil || b.String() != want {
+		if err := output.NewPrinter(&b, f, event.NewWallClock(time.Time{})).Element(result.At(0), m.Table(elements, o)); err != nil || b.String() != want {
 			t.Errorf("got %q, want %q: %v", b.String(), want, err)
 		}
 		if f == output.JSON {

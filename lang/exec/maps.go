@@ -72,7 +72,9 @@ func addAt(at *evaluator) adder {
 		case nsecs == nil:
 			return store.update(key, 0, true)
 		}
-		store.(*userStore).updateAt(key, uint64(sc.sink.Clock(nsecs).UnixNano()), x)
+		// A time of day that is set back would leave values out.
+		boot := sc.sink.Clock(uint64(0)).UnixNano()
+		store.(*userStore).updateAt(key, uint64(boot)+event.To[uint64](nsecs), x)
 		return nil
 	}
 }

@@ -35,7 +35,7 @@ func runHostile(t *testing.T, src string, as output.Format, raw bool) string {
 		t.Fatalf("%s:\n%v", src, err)
 	}
 	r := runProgram(t, program, time.Unix(0, 0).UTC())
-	r.sink = output.NewPrinter(&r.out, as, time.Unix(0, 0).UTC())
+	r.sink = output.NewPrinter(&r.out, as, event.NewWallClock(time.Unix(0, 0).UTC()))
 	r.stacks = &stackStore{found: map[uint64]format.Frames{7: {"f\x1b]0;x\a+1", "=g;h+2"}}}
 	r.sink.(*output.Printer).Show(output.NewColumns(as, false, nil), program.Printed(), program.Raw)
 	e := values{langtest.Table{"nsecs": uint64(0), "pid": uint64(1), "comm": "é\x1b[31m\u009b", "cgroup": uint64(5), "pod": "p\x1b[2J", "ctrl": "=1+\t2"}, []any{uint64(7), uint64(7)}}
@@ -117,7 +117,7 @@ func TestCatIsPresented(t *testing.T) {
 	}
 	for raw, want := range map[bool]string{false: `a\x1b[31m\x9b\u009b\x7f\r\x00é` + "\tb\n", true: "a\x1b[31m\x9b\u009b\x7f\r\x00é\tb\n"} {
 		var out strings.Builder
-		p := output.NewPrinter(&out, output.Text, time.Unix(0, 0))
+		p := output.NewPrinter(&out, output.Text, event.NewWallClock(time.Unix(0, 0)))
 		p.Show(output.Columns{}, nil, raw)
 		sc := &scope{setting: setting{sink: p}}
 		if err := sc.cat(name); err != nil || out.String() != want {

@@ -133,7 +133,7 @@ func TestPrinter(t *testing.T) {
 	} {
 		for format, want := range map[output.Format]string{output.Text: test.text, output.JSON: test.json} {
 			var b bytes.Buffer
-			p := output.NewPrinter(&b, format, boot)
+			p := output.NewPrinter(&b, format, event.NewWallClock(boot))
 			for range 2 {
 				if err := p.Event(result.At(0), langtest.Fixture(test.probe), test.e); err != nil {
 					t.Fatal(err)
@@ -156,7 +156,7 @@ func TestMembers(t *testing.T) {
 	}}
 	var b bytes.Buffer
 	e := langtest.Table{"x.a.i": uint64(1), "y": uint64(2), "x.b": uint64(3), "x.a.j": uint64(4), "x.nsecs": uint64(5)}
-	if err := output.NewPrinter(&b, output.JSON, time.Time{}).Event(result.At(0), p, e); err != nil {
+	if err := output.NewPrinter(&b, output.JSON, event.NewWallClock(time.Time{})).Event(result.At(0), p, e); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"type":"event","probe":"a:b","time":null,"data":{"x":{"a":{"i":1,"j":4},"b":3,"nsecs":5},"y":2}}` + "\n"
@@ -189,7 +189,7 @@ func BenchmarkPrinter(b *testing.B) {
 	for _, format := range []output.Format{output.Text, output.JSON} {
 		b.Run(string(format), func(b *testing.B) {
 			var out bytes.Buffer
-			p, probe := output.NewPrinter(&out, format, time.Time{}), langtest.Fixture("ib:modify_qp")
+			p, probe := output.NewPrinter(&out, format, event.NewWallClock(time.Time{})), langtest.Fixture("ib:modify_qp")
 			e := full(probe)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -206,7 +206,7 @@ func BenchmarkPrinter(b *testing.B) {
 func TestClockOfLines(t *testing.T) {
 	for format, want := range map[output.Format]int{output.Text: 0, output.JSON: 0, output.Perfetto: 2} {
 		r, reads := startRun(t, `nvme:complete_rq { printf("%d", size) }`), 0
-		r.machine.sink = output.NewPrinter(io.Discard, format, time.Time{})
+		r.machine.sink = output.NewPrinter(io.Discard, format, event.NewWallClock(time.Time{}))
 		r.machine.clock = func() uint64 { reads++; return 1 }
 		for range 2 {
 			r.event(t, "nvme:complete_rq", langtest.Table{"size": uint64(1)})

@@ -111,7 +111,7 @@ func TestUnshown(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	run, err := Start(plan, Options{Sink: output.NewPrinter(&b, output.Folded, time.Time{}), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
+	run, err := Start(plan, Options{Sink: output.NewPrinter(&b, output.Folded, event.NewWallClock(time.Time{})), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"trace/lang/output"
 	"trace/lang/plan"
 	"trace/probes"
+	"trace/probes/event"
 	"trace/probes/symbols"
 )
 
@@ -91,7 +92,7 @@ func TestStackOutput(t *testing.T) {
 `},
 	} {
 		r := startRun(t, program)
-		r.sink = output.NewPrinter(&r.out, test.format, time.Unix(0, 0).UTC())
+		r.sink = output.NewPrinter(&r.out, test.format, event.NewWallClock(time.Unix(0, 0).UTC()))
 		r.stacks = &stackStore{found: map[uint64]format.Frames{7: {"a+1", "b+2 [mod]"}, 8: {"main+3 x.c:4"}}}
 		e := values{langtest.Table{"ctrl": "nvme0"}, []any{uint64(7), uint64(8), nil}}
 		sc := &scope{setting: r.setting(0), event: e, stacks: map[ir.StackUse]int{{Word: "kstack", Frames: 127}: 0, {Word: "ustack", Frames: 2}: 1, {Word: "ustack", Frames: 3}: 2}}
@@ -225,7 +226,7 @@ func runStacks(t *testing.T, compareExchange func() bool, text string, prepare .
 		t.Fatalf("in user space: %s", divided.Sites[i].InUser.Reason)
 	}
 	var out bytes.Buffer
-	run, err := Start(divided, Options{Sink: output.NewPrinter(&out, output.Text, time.Now()), Now: now, Context: t.Context()})
+	run, err := Start(divided, Options{Sink: output.NewPrinter(&out, output.Text, event.NewWallClock(time.Now())), Now: now, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"trace/lang/output"
 	"trace/lang/plan"
 	"trace/lang/result"
+	"trace/probes/event"
 )
 
 // tablesOf returns what the maps of a program hold after its begin clauses.
@@ -23,7 +24,7 @@ func tablesOf(t *testing.T, text string) []result.Table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := Start(plan, Options{Sink: output.NewPrinter(io.Discard, output.HTML, time.Time{}), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
+	run, err := Start(plan, Options{Sink: output.NewPrinter(io.Discard, output.HTML, event.NewWallClock(time.Time{})), Unshown: true, Now: func() uint64 { return 0 }, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func attach(t *testing.T, catalog *probes.Catalog, host *probes.Host, text strin
 		}
 	}
 	var out bytes.Buffer
-	run, err := Start(plan, Options{Sink: output.NewPrinter(&out, output.Text, time.Now()), Now: now, Context: t.Context()})
+	run, err := Start(plan, Options{Sink: output.NewPrinter(&out, output.Text, event.NewWallClock(time.Now())), Now: now, Context: t.Context()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func get(e event.Source, f *event.Field) any {
 // pen is what all forms write with, once for each event or row. The caller buffers.
 type pen struct {
 	w    io.Writer
-	boot time.Time
+	wall *event.WallClock
 	// raw reports that strings are written unescaped. escapes reports that the format has escapes of its own.
 	raw, escapes bool
 	// columns are what is printed of events.
@@ -96,5 +96,5 @@ func (p *pen) flush() error {
 
 // Clock returns the time of day of nsecs.
 func (p *pen) Clock(nsecs any) time.Time {
-	return p.boot.Add(time.Duration(event.To[int64](nsecs)))
+	return p.wall.Time(event.To[uint64](nsecs))
 }

@@ -31,7 +31,7 @@ func commandProbe() *event.Probe {
 func written(t *testing.T, print func(p *Printer) error) []string {
 	t.Helper()
 	var b bytes.Buffer
-	p := NewPrinter(&b, Perfetto, time.Time{})
+	p := NewPrinter(&b, Perfetto, event.NewWallClock(time.Time{}))
 	p.Show(Columns{Names: []string{"cpu"}}, nil, false)
 	if err := print(p); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestPerfettoHosts(t *testing.T) {
 func TestPerfettoTimes(t *testing.T) {
 	var b bytes.Buffer
 	zone := time.FixedZone("", 3600)
-	p := NewPrinter(&b, Perfetto, time.Date(2026, 11, 20, 23, 59, 58, 0, zone))
+	p := NewPrinter(&b, Perfetto, event.NewWallClock(time.Date(2026, 11, 20, 23, 59, 58, 0, zone)))
 	for _, test := range []struct {
 		nsecs uint64
 		want  string
@@ -185,7 +185,7 @@ func TestPerfettoOfNothing(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	var b bytes.Buffer
-	if err := NewPrinter(&b, Perfetto, time.Time{}).End(); err != nil || b.Len() > 0 {
+	if err := NewPrinter(&b, Perfetto, event.NewWallClock(time.Time{})).End(); err != nil || b.Len() > 0 {
 		t.Errorf("%q, %v", &b, err)
 	}
 }

@@ -2,7 +2,6 @@ package output
 
 import (
 	"io"
-	"time"
 
 	"trace/lang/result"
 	"trace/probes/event"
@@ -14,11 +13,11 @@ type Printer struct {
 	form form
 }
 
-// NewPrinter returns a printer that writes to w. The times of events count from boot. The location of boot is the time zone of the
+// NewPrinter returns a printer that writes to w. wall has the times of events. Its time zone is the time zone of the
 // output.
-func NewPrinter(w io.Writer, format Format, boot time.Time) *Printer {
+func NewPrinter(w io.Writer, format Format, wall *event.WallClock) *Printer {
 	traits := format.traits()
-	p := &Printer{pen: pen{w: w, boot: boot, escapes: traits.escapes}}
+	p := &Printer{pen: pen{w: w, wall: wall, escapes: traits.escapes}}
 	p.form = traits.form(&p.pen)
 	return p
 }
@@ -31,7 +30,7 @@ func (p *Printer) Show(c Columns, printed []*event.Probe, raw bool) {
 
 // AsText returns a printer of text, which writes to w in the way of this one.
 func (p *Printer) AsText(w io.Writer) *Printer {
-	maps := NewPrinter(w, Text, p.boot)
+	maps := NewPrinter(w, Text, p.wall)
 	maps.raw = p.raw
 	return maps
 }

@@ -173,10 +173,10 @@ func (l *Live) openPrinters() {
 	switch {
 	case l.printer != nil:
 	case l.options.Compare:
-		l.printer = output.NewPrinter(io.MultiWriter(l.out.Data, &l.first), l.options.Format, l.boot)
-		l.shadow = output.NewPrinter(&l.second, l.options.Format, l.boot)
+		l.printer = output.NewPrinter(io.MultiWriter(l.out.Data, &l.first), l.options.Format, l.wall)
+		l.shadow = output.NewPrinter(&l.second, l.options.Format, l.wall)
 	default:
-		l.printer = l.out.printer(l.options.Format, l.boot)
+		l.printer = l.out.printer(l.options.Format, l.wall)
 	}
 }
 

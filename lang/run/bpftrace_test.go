@@ -16,6 +16,7 @@ import (
 
 	"trace/lang/output"
 	"trace/lang/run"
+	"trace/probes/event"
 )
 
 var bpftraceUpdate = flag.Bool("bpftrace.update", false, "write what bpftrace prints anew")
@@ -134,7 +135,7 @@ func TestAsidesSameAsBpftrace(t *testing.T) {
 		for _, want := range slices.DeleteFunc(decode(t, s.lines), func(m message) bool { return !m.aside() }) {
 			n := must(want.Count.Int64())
 			var b bytes.Buffer
-			p := output.NewPrinter(&b, output.JSON, time.Time{})
+			p := output.NewPrinter(&b, output.JSON, event.NewWallClock(time.Time{}))
 			var err error
 			if want.Type == "lost_events" {
 				err = p.Lost(0, uint64(n))

@@ -49,7 +49,7 @@ type Live struct {
 	// attached is when the last probe was attached, on the clock of nsecs.
 	attached uint64
 	ended    uint64 // the same; 0 until the end
-	boot     time.Time
+	wall     *event.WallClock
 	printed  map[*event.Probe]uint64
 	total    uint64 // printed
 	// below is the id of the cgroup of the filter.
@@ -123,7 +123,7 @@ func (l *Live) prepare() error {
 
 // detect finds out what this host has.
 func (l *Live) detect() (err error) {
-	l.started, l.boot = symbols.BootClock(), bootTime()
+	l.started, l.wall = symbols.BootClock(), event.NewWallClock(setting().Boot)
 	l.host, err = probes.Detect(l.catalog, probes.HostOptions{BTF: l.options.BTF})
 	return err
 }
@@ -144,9 +144,6 @@ func (l *Live) now() uint64 {
 	}
 	return symbols.BootClock()
 }
-
-// bootTime returns when the machine was booted, in the local time zone.
-func bootTime() time.Time { return time.Now().Add(-time.Duration(symbols.BootClock())) }
 
 // divide plans the program between kernel and user space. rejected are probes whose generated code the kernel did not accept.
 func (l *Live) divide(rejected map[*event.Probe]bool) (err error) {
@@ -206,6 +203,9 @@ func (l *Live) run(interrupted context.Context) error {
 	}
 	defer l.child.close()
 	if err := l.divide(nil); err != nil {
+		return err
+	}
+	if err := followWallClock(ctx, l.wall); err != nil {
 		return err
 	}
 	if l.program.KeepsCgroups() || l.recorder != nil {

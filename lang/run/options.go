@@ -12,6 +12,7 @@ import (
 	"trace/lang/exec"
 	"trace/lang/ir"
 	"trace/lang/output"
+	"trace/probes/event"
 	"trace/probes/symbols"
 )
 
@@ -156,8 +157,8 @@ func (o Outputs) unshown() bool { return o.Unshown || o.Document != nil }
 func (o Outputs) message(warning bool, text string) { o.Note(Message{text, warning}) }
 
 // printer returns a printer of the program's output.
-func (o Outputs) printer(f output.Format, boot time.Time) *output.Printer {
-	return output.NewPrinter(o.Document.Through(o.Data, o.User, o.View), f, boot)
+func (o Outputs) printer(f output.Format, wall *event.WallClock) *output.Printer {
+	return output.NewPrinter(o.Document.Through(o.Data, o.User, o.View), f, wall)
 }
 
 // compile returns the options of the compiler.

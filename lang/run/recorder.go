@@ -48,8 +48,8 @@ func (r *recorder) open() (err error) {
 	if err := l.report.nameHost(); err != nil {
 		return err
 	}
-	r.writer, err = recording.Create(r.File, recording.Options{MaxBytes: r.MaxBytes, Replace: r.Replace}, recording.Header{
-		Host: l.report.Host, Kernel: l.report.Kernel, Arch: runtime.GOARCH, Program: r.Program, Boot: l.boot, BootID: bootID(), Started: l.started, Attached: l.attached,
+	r.writer, err = recording.Create(r.File, recording.Options{MaxBytes: r.MaxBytes, Replace: r.Replace, Wall: l.wall}, recording.Header{
+		Host: l.report.Host, Kernel: l.report.Kernel, Arch: runtime.GOARCH, Program: r.Program, Boot: l.wall.Time(0), BootID: bootID(), Started: l.started, Attached: l.attached,
 		Intervals: l.exec.Intervals(), SampleRate: l.program.SampleRate(), Periods: l.program.Periods(),
 	}, r.layouts(), recordedNames{l.exec, l.catalog.Cgroups()})
 	return r.explain(err)
@@ -124,8 +124,8 @@ func everySecond(ctx context.Context, do func()) {
 func (r *recorder) finish(counts []Probe) error {
 	var lost []recording.Loss
 	for _, p := range counts {
-		if p.Lost+p.Unmatched > 0 {
-			lost = append(lost, recording.Loss{Probe: p.Name, Lost: p.Lost, Unmatched: p.Unmatched})
+		if p.Lost+p.Unmatched+p.Gaps > 0 {
+			lost = append(lost, recording.Loss{Probe: p.Name, Lost: p.Lost, Unmatched: p.Unmatched, Gaps: p.Gaps})
 		}
 	}
 	if stacks := r.live.report.Stacks.Lost(); stacks > 0 {

@@ -105,7 +105,7 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.printer = out.printer(p.options.Format, p.recording.Boot().Local())
+	p.printer = out.printer(p.options.Format, p.recording.WallClock())
 	p.printer.Show(p.options.Columns, p.program.Printed(), p.program.Raw)
 	p.exec, err = lang.Start(plan, exec.Options{Sink: out.Sink(p.printer), Unshown: out.unshown(), Now: p.now.Load, Context: ctx, Warn: out.message})
 	if err != nil {
@@ -199,7 +199,7 @@ func (p *Replay) nothingLeft() bool {
 
 // clock returns the time of day of a moment of the recording.
 func (p *Replay) clock(nsecs uint64) time.Time {
-	return p.recording.Boot().Local().Add(time.Duration(nsecs))
+	return p.recording.WallClock().Time(nsecs)
 }
 
 // describe notes where the events come from, and what happened to them.

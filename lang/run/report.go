@@ -82,7 +82,7 @@ type Probe struct {
 	Corrected uint64
 	// FailedReads of a process's memory leave fields absent or 0; only with CountsFailures.
 	FailedReads uint64
-	// Gaps counts times in which nothing was seen of a module that was loaded again.
+	// Gaps counts times in which events were not seen, nobody knows how many.
 	Gaps uint64
 	// Runs of the BPF programs and their RunTime, if the kernel measures them.
 	Runs    uint64

@@ -14,6 +14,7 @@ import (
 	"trace/lang/output"
 	"trace/lang/plan"
 	"trace/probes"
+	"trace/probes/event"
 	"trace/probes/symbols"
 )
 
@@ -55,7 +56,7 @@ func (t *Trials) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.printer = t.out.printer(t.options.Format, time.Now().Add(-time.Duration(started)))
+	t.printer = t.out.printer(t.options.Format, event.NewWallClock(time.Now().Add(-time.Duration(started))))
 	t.printer.Show(t.options.Columns, nil, t.program.Raw)
 	o := exec.Options{Sink: t.printer, Unshown: true, Now: symbols.BootClock, Context: ctx, Warn: t.out.message}
 	if t.exec, err = lang.Start(plan, o); err != nil {

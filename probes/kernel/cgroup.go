@@ -3,12 +3,10 @@
 package kernel
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -28,8 +26,9 @@ import (
 // Cgroups maps ids of this host's cgroups, the inodes of their directories, to paths as in /proc/PID/cgroup. It reads the host on first
 // use. Its methods may be called from several goroutines.
 type Cgroups struct {
-	// hierarchy returns nil if none is mounted.
+	// hierarchy returns nil if none is mounted; mounted returns all that are.
 	hierarchy func() *hierarchy
+	mounted   func() []hierarchy
 
 	mu sync.Mutex
 	// paths that were seen, including removed cgroups; "" for an id without a path here.
@@ -47,100 +46,19 @@ type Cgroups struct {
 	awaited chan struct{}
 }
 
-// hierarchy is a mounted tree of cgroups.
-type hierarchy struct {
-	// mount is where it is mounted, and root which part of the tree: / except in some containers.
-	mount, root string
-	// controller of cgroup v1, one of legacyControllers; "" for cgroup v2.
-	controller string
-}
-
-// legacyControllers of cgroup v1, with their names in the kernel's enum cgroup_subsys_id. The first are those in whose trees most tasks
-// have their own place.
-var legacyControllers = []struct{ name, id string }{
-	{"memory", "memory_cgrp_id"}, {"pids", "pids_cgrp_id"}, {"cpu", "cpu_cgrp_id"}, {"cpuacct", "cpuacct_cgrp_id"},
-	{"blkio", "io_cgrp_id"}, {"devices", "devices_cgrp_id"}, {"freezer", "freezer_cgrp_id"}, {"cpuset", "cpuset_cgrp_id"},
-	{"net_cls", "net_cls_cgrp_id"}, {"perf_event", "perf_event_cgrp_id"}, {"hugetlb", "hugetlb_cgrp_id"}, {"rdma", "rdma_cgrp_id"},
-}
-
 var errNoCgroups = errors.New("no cgroups are mounted here: mount -t cgroup2 none /sys/fs/cgroup")
 
 // NewCgroups returns an empty table.
 func NewCgroups() *Cgroups {
-	return cgroupsOf(sync.OnceValue(func() *hierarchy {
-		f, err := os.Open("/proc/self/mountinfo")
-		if err != nil {
-			return nil
-		}
-		defer f.Close()
-		return chooseHierarchy(mountedHierarchies(f))
-	}), "/")
+	c := cgroupsOf((&tree{mounted: mountedHere}).get, "/")
+	c.mounted = mountedHere
+	return c
 }
 
 // cgroupsOf returns an empty table of a tree; root has the files with the names of workloads.
 func cgroupsOf(tree func() *hierarchy, root string) *Cgroups {
 	dir := func(path string) (string, bool) { return tree().dir(path) }
 	return &Cgroups{hierarchy: tree, paths: make(map[uint64]string), workloads: make(map[uint64]*named), awaited: make(chan struct{}, 1), host: workload.NewHost(root, dir)}
-}
-
-// mountedHierarchies reads a mountinfo file, see proc(5).
-func mountedHierarchies(mountinfo io.Reader) []hierarchy {
-	var found []hierarchy
-	lines := bufio.NewScanner(mountinfo)
-	for lines.Scan() {
-		// 31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw
-		mount, filesystem, _ := strings.Cut(lines.Text(), " - ")
-		m, f := strings.Fields(mount), strings.Fields(filesystem)
-		if len(m) < 5 || len(f) < 3 {
-			continue
-		}
-		h := hierarchy{mount: unescapeMount(m[4]), root: unescapeMount(m[3])}
-		switch f[0] {
-		case "cgroup2":
-			found = append(found, h)
-		case "cgroup":
-			options := strings.Split(f[2], ",")
-			for _, c := range legacyControllers {
-				if slices.Contains(options, c.name) {
-					h.controller = c.name
-					found = append(found, h)
-					break
-				}
-			}
-		}
-	}
-	return found
-}
-
-// unescapeMount undoes what the kernel does to blanks in mountinfo (mangle, fs/seq_file.c).
-func unescapeMount(name string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(name)
-}
-
-// chooseHierarchy returns the tree in which the tasks of this host have their places. That is cgroup v2 wherever it is in use; on a host
-// with cgroup v1 it may be mounted as well, with every task in its root.
-func chooseHierarchy(mounted []hierarchy) *hierarchy {
-	var best *hierarchy
-	rank := func(h hierarchy) int {
-		if h.controller == "" {
-			if h.hasChildren() {
-				return -1
-			}
-			return len(legacyControllers)
-		}
-		return slices.IndexFunc(legacyControllers, func(c struct{ name, id string }) bool { return c.name == h.controller })
-	}
-	for _, h := range mounted {
-		if best == nil || rank(h) < rank(*best) {
-			best = &h
-		}
-	}
-	return best
-}
-
-func (h hierarchy) hasChildren() bool {
-	entries, err := os.ReadDir(h.mount)
-	return err == nil && slices.ContainsFunc(entries, fs.DirEntry.IsDir)
 }
 
 // path returns the path of a directory in the tree.

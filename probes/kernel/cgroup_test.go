@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -201,5 +202,44 @@ func TestOfThreads(t *testing.T) {
 	missing := treeOf(hierarchy{mount: t.TempDir(), root: "/", controller: "memory"})
 	if _, err := missing.OfThreads(os.Getpid()); err == nil || !strings.Contains(err.Error(), " has no line for the tree at ") && !strings.Contains(err.Error(), "is not visible in this container") {
 		t.Errorf("without a line for the tree: %v", err)
+	}
+}
+
+// A tree of cgroup v2 that is mounted later is used, if none was chosen before; and it is noticed that one is filled, if another one was.
+func TestTreeLater(t *testing.T) {
+	v1 := hierarchy{mount: t.TempDir(), root: "/", controller: "memory"}
+	v2 := hierarchy{mount: t.TempDir(), root: "/"}
+	var mounted []hierarchy
+	here := func() []hierarchy { return slices.Clone(mounted) }
+	late := &tree{mounted: here}
+	expect := func(h *hierarchy, want *hierarchy) {
+		t.Helper()
+		if (h == nil) != (want == nil) || h != nil && *h != *want {
+			t.Errorf("%+v, want %+v", h, want)
+		}
+	}
+	expect(late.get(), nil)
+	mounted = []hierarchy{v1, v2}
+	expect(late.get(), nil) // it has just looked
+	late.asked = time.Now().Add(-lookAfter)
+	expect(late.get(), &v2) // programs without a tree read the ids of this one
+
+	early := &tree{mounted: here}
+	expect(early.get(), &v1)
+	c := cgroupsOf(early.get, "/none")
+	c.mounted = here
+	if dir, is := c.Overtaken(); is {
+		t.Errorf("an empty tree at %s is in use", dir)
+	}
+	if err := os.Mkdir(v2.mount+"/system.slice", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if dir, is := c.Overtaken(); !is || dir != v2.mount {
+		t.Errorf("the tree at %q is in use: %t", dir, is)
+	}
+	expect(early.get(), &v1)
+	c.hierarchy = late.get
+	if dir, is := c.Overtaken(); is {
+		t.Errorf("the tree at %s is shown already", dir)
 	}
 }

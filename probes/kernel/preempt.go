@@ -129,33 +129,10 @@ func readPreemption() Preemption {
 	}.model()
 }
 
-// readDynamicPreemption reads debugfs. If it is not mounted, it is mounted where no other process sees it.
+// readDynamicPreemption reads debugfs.
 func readDynamicPreemption() (string, bool) {
-	const file = "sched/preempt"
-	if text, err := os.ReadFile("/sys/kernel/debug/" + file); err == nil {
-		return string(text), true
-	}
-	fs, err := unix.Fsopen("debugfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return "", false
-	}
-	defer unix.Close(fs)
-	if unix.FsconfigCreate(fs) != nil {
-		return "", false
-	}
-	root, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
-	if err != nil {
-		return "", false
-	}
-	defer unix.Close(root)
-	fd, err := unix.Openat(root, file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", false
-	}
-	f := os.NewFile(uintptr(fd), file)
-	defer f.Close()
-	text, err := io.ReadAll(f)
-	return string(text), err == nil
+	text, err := ReadDebugfs("sched/preempt")
+	return text, err == nil
 }
 
 // readPreemptConfig reads no further than it must: the choice of a model (kernel/Kconfig.preempt) is in one place near the beginning, and

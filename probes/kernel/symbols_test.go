@@ -45,3 +45,14 @@ ffffffffc0000030 t both	[nvme]
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
 }
+
+func TestOnlineCPU(t *testing.T) {
+	for message, want := range map[string]int{
+		"online@/devices/system/cpu/cpu12\x00ACTION=online": 12, "online@/devices/system/cpu/cpu0": 0, "offline@/devices/system/cpu/cpu1": -1,
+		"online@/devices/system/memory/memory3": -1, "online@/devices/system/cpu/cpux": -1, "": -1,
+	} {
+		if cpu, ok := OnlineCPU([]byte(message)); ok != (want >= 0) || ok && cpu != want {
+			t.Errorf("%q: %d, %t", message, cpu, ok)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package kernel
 import (
 	"bytes"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -34,4 +35,12 @@ func LoadedModule(message []byte) string {
 		return ""
 	}
 	return name
+}
+
+// OnlineCPU returns the CPU that a message reports as online, also after the machine slept; ok is false for any other message.
+func OnlineCPU(message []byte) (cpu int, ok bool) {
+	head, _, _ := bytes.Cut(message, []byte{0})
+	number, found := strings.CutPrefix(string(head), "online@/devices/system/cpu/cpu")
+	cpu, err := strconv.Atoi(number)
+	return cpu, found && err == nil
 }

@@ -28,6 +28,8 @@ type file struct {
 	// boot is the index of the boot among the boots of all files.
 	boot  int
 	names *knownNames
+	// wall learns how the clock was set; nil: it does not.
+	wall *event.WallClock
 	// renumbers means that numbers in events may differ from the numbers of the same names in all files.
 	renumbers bool
 	// stackNumbers map the numbers of its stacks to numbers that are unique among all files.

@@ -9,7 +9,7 @@
 //	kind   = 1 events  { record }     a record is what event.Layout describes: the ID of its layout as u64, then the fields
 //	       | 2 losses  JSON           what was lost until then
 //	       | 3 end     no payload
-//	       | 4 names   JSON           names of the numbers of cgroups and stacks that are new in the next events
+//	       | 4 names   JSON           names of the numbers of cgroups and stacks that are new in the next events, and how the clock was set
 //
 // The header describes records for the moments at which interval clauses ran after the records of the probes.
 //

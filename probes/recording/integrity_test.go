@@ -167,8 +167,8 @@ func TestBoots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !r.Boot().Equal(test.boot) || r.Started() != hour {
-			t.Errorf("%s: booted %v, started %d", test.name, r.Boot(), r.Started())
+		if !r.WallClock().Time(0).Equal(test.boot) || r.Started() != hour {
+			t.Errorf("%s: booted %v, started %d", test.name, r.WallClock().Time(0), r.Started())
 		}
 		var times []uint64
 		// Of the ten, none and the five with a path are the same on all boots; the others are different ones.

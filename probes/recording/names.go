@@ -25,6 +25,8 @@ type Names interface {
 type namesDesc struct {
 	Cgroups []cgroupName `json:"cgroups,omitempty"`
 	Stacks  []stackName  `json:"stacks,omitempty"`
+	// Clock is how the clock of the machine was set.
+	Clock []event.Setting `json:"clock,omitempty"`
 }
 
 type cgroupName struct {
@@ -64,6 +66,8 @@ func numbersOf(l *event.Layout) numbers {
 type writtenNames struct {
 	cgroups map[uint64]event.Workload
 	stacks  map[uint64]bool
+	// clock is since when the clock was set as the file has it, in nsecs.
+	clock uint64
 }
 
 func newWrittenNames() writtenNames {
@@ -72,10 +76,15 @@ func newWrittenNames() writtenNames {
 
 // newNames returns blocks with the names that the events of a block need and that the file does not have yet. They count as written.
 func (w *Writer) newNames(p pending) ([]byte, error) {
-	if w.names == nil || p.kind != eventsBlock {
+	if p.kind != eventsBlock {
 		return nil, nil
 	}
 	blocks := namesBlocks{writer: w, first: p.first}
+	w.newSettings(&blocks)
+	if w.names == nil {
+		err := blocks.end()
+		return blocks.out, err
+	}
 	// What was asked for in this block: names of a workload may come after its first event, and stacks may stay unknown.
 	var asked struct{ cgroups, stacks map[uint64]bool }
 	asked.cgroups, asked.stacks = map[uint64]bool{}, map[uint64]bool{}
@@ -117,6 +126,20 @@ func (w *Writer) newNames(p pending) ([]byte, error) {
 	}
 	err := blocks.end()
 	return blocks.out, err
+}
+
+// newSettings adds how the clock of the machine was set since the last call. That counts as written.
+func (w *Writer) newSettings(blocks *namesBlocks) {
+	if w.wall == nil {
+		return
+	}
+	for _, s := range w.wall.Steps() {
+		if s.From > w.written.clock {
+			w.written.clock = s.From
+			blocks.Clock = append(blocks.Clock, s)
+			blocks.bytes += 64
+		}
+	}
 }
 
 // namesBlocks collects names and makes blocks of them.
@@ -224,6 +247,11 @@ func (f *file) learn(payload []byte) error {
 		k.runs[n] = runs
 		if err := k.grow(len(runs.Unit) + len(runs.Pod) + len(runs.Namespace) + len(runs.Container) + len(runs.Image) + len(runs.Job) + len(runs.Step)); err != nil {
 			return err
+		}
+	}
+	for _, s := range d.Clock {
+		if f.wall != nil {
+			f.wall.Set(s)
 		}
 	}
 	for _, s := range d.Stacks {

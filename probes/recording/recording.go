@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type Recording struct {
 	names  *knownNames
 	// boot is when the machine was booted; the first of several boots.
 	boot time.Time
+	wall *event.WallClock
 	// waiting are the files with events left, the one with the earliest on top; nil before the first call of Next.
 	waiting byTime
 	event   event.Event
@@ -109,6 +111,7 @@ func (r *Recording) unite() error {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
+	r.setClock(boots)
 	u.addHost(slices.ContainsFunc(boots, func(b Header) bool { return b.Host != boots[0].Host }))
 	r.probes = u.make()
 	for _, f := range r.files {
@@ -118,6 +121,21 @@ func (r *Recording) unite() error {
 	}
 	r.probes = slices.DeleteFunc(r.probes, func(p *event.Probe) bool { return p.Group == intervalGroup })
 	return nil
+}
+
+// setClock makes the clock of the recording. Files of one boot may begin after the clock was set. Files of several boots keep the clocks with
+// which they begin, because they are merged by these.
+func (r *Recording) setClock(boots []Header) {
+	if len(boots) > 1 {
+		r.wall = event.NewWallClock(r.boot.Local())
+		return
+	}
+	inOrder := slices.SortedStableFunc(slices.Values(r.files), func(a, b *file) int { return cmp.Compare(a.header.Started, b.header.Started) })
+	r.wall = event.NewWallClock(inOrder[0].header.Boot.Local())
+	for _, f := range inOrder {
+		f.wall = r.wall
+		r.wall.Set(event.Setting{From: f.header.Started, Boot: f.header.Boot})
+	}
 }
 
 // Intervals returns the periods of the intervals whose moments are recorded: Next returns them like events. It returns none for several
@@ -132,8 +150,9 @@ func (r *Recording) Intervals() []time.Duration {
 // Probes returns the probes of the recording.
 func (r *Recording) Probes() []*event.Probe { return r.probes }
 
-// Boot returns when the machine was booted, the first of several: nsecs of the events counts from there.
-func (r *Recording) Boot() time.Time { return r.boot }
+// WallClock returns the clock of the machine, in the local time zone; of several boots, nsecs of the events counts from the first. As blocks
+// are read, it learns how the clock was set.
+func (r *Recording) WallClock() *event.WallClock { return r.wall }
 
 // Started returns when the first of the recordings began, and Ended when the last one ended or had its last event, both in nsecs. Ended is
 // known when all events were read.

@@ -80,7 +80,7 @@ var header = Header{
 	Host: "a", Kernel: "6.12.1", Arch: "amd64", Program: "nvme:*", Boot: time.Unix(1_700_000_000, 0).UTC(), Started: 5_000,
 }
 
-var recordedLosses = []Loss{{Probe: "nvme:setup_cmd", Lost: 3}, {Stacks: 5}}
+var recordedLosses = []Loss{{Probe: "nvme:setup_cmd", Lost: 3, Gaps: 2}, {Stacks: 5}}
 
 // record writes events to a new file and returns its name.
 func record(t testing.TB, name string, h Header, layouts []*event.Layout, all []*event.Event) string {

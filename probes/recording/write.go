@@ -42,6 +42,7 @@ type Writer struct {
 	encoder *zstd.Encoder
 	failure writeError
 	names   Names
+	wall    *event.WallClock
 	numbers []numbers // places of numbers in records, by the written ID
 	written writtenNames
 	// sequence numbers the blocks of the file.
@@ -87,6 +88,8 @@ type Options struct {
 	MaxBytes int64
 	// Replace allows replacing an existing recording.
 	Replace bool
+	// Wall is the clock of the machine, if it may be set: the times at which that happens are kept. It begins with [Header.Boot].
+	Wall *event.WallClock
 }
 
 // Create begins a recording of events with these layouts, which must have the field nsecs. names, if not nil, provides the names of cgroups
@@ -98,7 +101,7 @@ func Create(path string, o Options, h Header, layouts []*event.Layout, names Nam
 		return nil, err
 	}
 	w := &Writer{
-		names: names, written: newWrittenNames(),
+		names: names, wall: o.Wall, written: newWrittenNames(),
 		path: path, replace: o.Replace, header: header, segmentBytes: maxBytes / segmentCount, layouts: map[int]layoutTimes{}, moments: map[time.Duration]layoutTimes{},
 		blocks: make(chan pending, 4), free: make(chan []byte, 6), done: make(chan struct{}),
 	}
@@ -343,6 +346,8 @@ type Loss struct {
 	Lost uint64 `json:"lost"`
 	// Unmatched events lack the fields of their beginning.
 	Unmatched uint64 `json:"unmatched,omitempty"`
+	// Gaps are periods in which events were not seen, nobody knows how many.
+	Gaps uint64 `json:"gaps,omitempty"`
 	// Stacks are missing from events, or have no known frames.
 	Stacks uint64 `json:"stacks,omitempty"`
 }
@@ -352,6 +357,9 @@ func (l Loss) Texts() []string {
 	var all []string
 	if l.Lost > 0 {
 		all = append(all, counted(l.Lost, "event")+" of "+l.Probe)
+	}
+	if l.Gaps > 0 {
+		all = append(all, "events of "+l.Probe+" in "+counted(l.Gaps, "period"))
 	}
 	if l.Stacks > 0 {
 		all = append(all, counted(l.Stacks, "stack"))

@@ -7,27 +7,37 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"trace/probes/kernel"
 )
 
 // changes are the rings, one for each CPU, with the kernel's notes about processes: mappings, forks, execs and ends.
 type changes struct {
+	mu    sync.Mutex
 	rings []*ring
-	wake  int // an eventfd
-	ended atomic.Bool
-	lost  atomic.Uint64
+	// uevents tell of CPUs that come online; nil: they have no rings.
+	uevents *os.File
+	wake    int // an eventfd
+	ended   atomic.Bool
+	lost    atomic.Uint64
 }
 
 // ring is a perf event's, shared with the kernel.
 type ring struct {
-	fd   int
-	mem  []byte
-	page *unix.PerfEventMmapPage
-	data []byte
+	cpu int
+	fd  int
+	// ended means that nothing is added: the CPU went offline.
+	ended bool
+	mem   []byte
+	page  *unix.PerfEventMmapPage
+	data  []byte
 }
 
 // ringPages is the size of a CPU's ring, 256 KiB: about two thousand mappings.
@@ -44,6 +54,7 @@ func watchChanges() (c *changes, err error) {
 	if c.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return c, fmt.Errorf("eventfd: %w", err)
 	}
+	c.uevents, _ = kernel.OpenUevents() // before the rings, so that no CPU comes between them
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return c, err
@@ -82,15 +93,20 @@ func openRing(cpu int) (*ring, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("ring of %d KiB: %w", ringPages*page>>10, err)
 	}
-	return &ring{fd: fd, mem: mem, page: (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0])), data: mem[page:]}, nil
+	return &ring{cpu: cpu, fd: fd, mem: mem, page: (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0])), data: mem[page:]}, nil
 }
 
 // wait returns when there may be something to read; it returns false after stop.
 func (c *changes) wait() bool {
-	fds := []unix.PollFd{{Fd: int32(c.wake), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(c.wake), Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}}
+	if c.uevents != nil {
+		fds[1].Fd = int32(c.uevents.Fd())
+	}
+	c.mu.Lock()
 	for _, r := range c.rings {
 		fds = append(fds, unix.PollFd{Fd: int32(r.fd), Events: unix.POLLIN})
 	}
+	c.mu.Unlock()
 	for !c.ended.Load() {
 		if _, err := unix.Poll(fds, -1); err == nil {
 			break
@@ -98,7 +114,38 @@ func (c *changes) wait() bool {
 			return false
 		}
 	}
+	if fds[1].Revents != 0 {
+		c.hear(int(fds[1].Fd))
+	}
 	return !c.ended.Load()
+}
+
+// hear reads a message of the kernel about its objects.
+func (c *changes) hear(fd int) {
+	message := make([]byte, 1<<16)
+	n, _, err := unix.Recvfrom(fd, message, unix.MSG_DONTWAIT)
+	if err != nil {
+		c.lost.Add(1) // messages were lost
+		return
+	}
+	if cpu, ok := kernel.OnlineCPU(message[:n]); ok {
+		c.online(cpu)
+	}
+}
+
+// online opens the ring of a CPU that came online. The kernel has ended the earlier one, and notes from before the new one are lost.
+func (c *changes) online(cpu int) {
+	c.lost.Add(1)
+	r, err := openRing(cpu)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, before := range c.rings {
+		before.ended = before.ended || before.cpu == cpu
+	}
+	c.rings = append(c.rings, r)
 }
 
 func (c *changes) stop() {
@@ -115,7 +162,10 @@ func (c *changes) stopping() bool { return c.ended.Load() }
 func (c *changes) close() error {
 	var errs []error
 	for _, r := range c.rings {
-		errs = append(errs, unix.Munmap(r.mem), unix.Close(r.fd))
+		errs = append(errs, r.close())
+	}
+	if c.uevents != nil {
+		errs = append(errs, c.uevents.Close())
 	}
 	if c.wake >= 0 {
 		errs = append(errs, unix.Close(c.wake))
@@ -123,8 +173,12 @@ func (c *changes) close() error {
 	return errors.Join(errs...)
 }
 
+func (r *ring) close() error { return errors.Join(unix.Munmap(r.mem), unix.Close(r.fd)) }
+
 // read passes everything in the rings to apply.
 func (c *changes) read(apply func(change)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, r := range c.rings {
 		r.read(func(kind uint32, misc uint16, body []byte) {
 			change, err := parseChange(kind, misc, body)
@@ -138,6 +192,7 @@ func (c *changes) read(apply func(change)) {
 			}
 		})
 	}
+	c.rings = slices.DeleteFunc(c.rings, func(r *ring) bool { return r.ended && r.close() == nil })
 }
 
 // read passes the notes of a ring to record: see perf_event_open(2) on data_head and data_tail.

@@ -271,6 +271,11 @@ func Summary(r run.Report) output.Summary {
 			f.Losses = append(f.Losses, lossLine(p))
 		}
 	}
+	for _, p := range r.Probes {
+		if p.Gaps > 0 {
+			f.Losses = append(f.Losses, fmt.Sprintf("%s: no events in %s in which its programs were attached", p.Name, plural(p.Gaps, "period")))
+		}
+	}
 	for _, l := range r.Maps {
 		f.Losses = append(f.Losses, mapLossLines(l)...)
 	}

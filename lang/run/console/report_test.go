@@ -56,6 +56,14 @@ func TestBurstLines(t *testing.T) {
 	}
 }
 
+// A page has the periods in which attached programs saw nothing, and so does the exit status with --strict.
+func TestGaps(t *testing.T) {
+	r := run.Report{Probes: []run.Probe{{Name: "vm:exit", Gaps: 2}, {Name: "syscall:exit"}}}
+	if got, want := Summary(r).Losses, []string{"vm:exit: no events in 2 periods in which its programs were attached"}; !slices.Equal(got, want) || !r.Lost() {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // Beginnings that found no room in their table cost more.
 func TestVerboseLines(t *testing.T) {
 	got := verboseLines(run.Probe{Events: 3, Printed: 1, Rejected: 2})
@@ -196,7 +204,7 @@ func TestWriteInfo(t *testing.T) {
 	}
 	info.Started, info.SampleRate = 1e9, 99
 	info.Host, info.Kernel, info.Arch, info.Program = "h", "6.12", "amd64", "nvme:complete_rq\n profile:99hz"
-	info.Losses = []recording.Loss{{Probe: "nvme:complete_rq", Lost: 3}, {Stacks: 1}}
+	info.Losses = []recording.Loss{{Probe: "nvme:complete_rq", Lost: 3, Gaps: 1}, {Stacks: 1}}
 	for cut, length := range map[bool]string{false: "2s", true: "1s, then it was cut off"} {
 		var out strings.Builder
 		info.Cut = cut
@@ -204,7 +212,7 @@ func TestWriteInfo(t *testing.T) {
 		got := strings.Join(strings.Fields(out.String()), " ")
 		for _, want := range []string{
 			"f: host h, Linux 6.12 amd64 program nvme:complete_rq profile:99hz began ", " length " + length + " size 10 bytes, for 20 bytes of events ",
-			" nvme:complete_rq 2 events profile:99hz 1 event lost 3 events of nvme:complete_rq lost 1 stack",
+			" nvme:complete_rq 2 events profile:99hz 1 event lost 3 events of nvme:complete_rq lost events of nvme:complete_rq in 1 period lost 1 stack",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s\nlacks %s", got, want)
