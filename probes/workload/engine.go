@@ -4,12 +4,16 @@ package workload
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"trace/probes/event"
 )
@@ -22,19 +26,33 @@ const (
 	mostListed = 16 << 20
 )
 
-// readJSON reads a file of at most that many bytes. A user may have put anything in its place: it must be a regular file, or opening it
-// could wait forever.
+// readJSON reads a file of at most that many bytes.
 func readJSON(name string, most int64, into any) bool {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := openRegular(name)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return false
-	}
 	text, err := io.ReadAll(io.LimitReader(f, most))
 	return err == nil && json.Unmarshal(text, into) == nil
+}
+
+// openRegular opens a regular file. A user may have put anything in its place, also a link to what only root may open: opening a pipe could wait forever, and
+// opening a device may have effects (a watchdog begins to count). So it is looked up first.
+func openRegular(name string) (*os.File, error) {
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return nil, err
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, errors.New("not a regular file")
+	}
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
 func ownedByRoot(name string) bool {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"trace/probes/event"
 )
 
@@ -246,6 +248,50 @@ func TestPipe(t *testing.T) {
 	}
 	if got, settled := NewHost(root, nil).Workload("/docker/" + id1); got.Container != "0123456789ab" || settled {
 		t.Errorf("got %+v, %v", got, settled)
+	}
+}
+
+// A user may link the file to a device that only root may open, and opening it may have effects: it is not opened.
+func TestDeviceIsNotOpened(t *testing.T) {
+	root := files(t, map[string]string{"var/lib/docker/containers/" + id1 + "/other": ""})
+	device := filepath.Join(root, "device")
+	if err := unix.Mkfifo(device, 0o644); err != nil {
+		t.Skip(err)
+	}
+	if err := os.Symlink(device, filepath.Join(root, "var/lib/docker/containers", id1, "config.v2.json")); err != nil {
+		t.Fatal(err)
+	}
+	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer unix.Close(watch)
+	if _, err := unix.InotifyAddWatch(watch, device, unix.IN_OPEN); err != nil {
+		t.Skip(err)
+	}
+	NewHost(root, nil).Workload("/docker/" + id1)
+	if n, err := unix.Read(watch, make([]byte, 4096)); n > 0 || err != unix.EAGAIN {
+		t.Errorf("it was opened: %d bytes of events, %v", n, err)
+	}
+}
+
+// A user with many cgroups, whose containers' files change all the time, has a bounded part of the time; another user has the names.
+func TestFilesOfUserAreBounded(t *testing.T) {
+	h := NewHost(t.TempDir(), nil)
+	reads := 0
+	slow := func() { reads++; time.Sleep(mostSpent / 4) }
+	began := time.Now()
+	for range 1000 {
+		h.paying("1000", slow)
+	}
+	if most := 6 + int(time.Since(began)/(spentShare*mostSpent/4)); reads < 1 || reads > most {
+		t.Errorf("%d reads of 1000, want at most %d", reads, most)
+	}
+	for _, user := range []string{"1001", ""} {
+		read := false
+		if h.paying(user, func() { read = true }); !read {
+			t.Errorf("user %q is not read", user)
+		}
 	}
 }
 
