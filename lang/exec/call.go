@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"trace/lang/format"
 	"trace/lang/ir"
@@ -113,14 +114,22 @@ func (sc *scope) cat(name string) error {
 	return errors.Join(err, sc.sink.Text(sc, text))
 }
 
-// readStart returns the first bytes of a file. It does not wait for a writer of a pipe.
+// catPatience is how long a pipe may take for the next bytes: a writer may have it open, and write nothing.
+const catPatience = 10 * time.Millisecond
+
+// readStart returns the first bytes of a file. It waits neither for a writer of a pipe, nor for what it writes.
 func readStart(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxCat))
+	_ = f.SetReadDeadline(time.Now().Add(catPatience)) // other files have none
+	text, err := io.ReadAll(io.LimitReader(f, maxCat))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
+	}
+	return text, err
 }
 
 // Acts count what the program did to this machine.

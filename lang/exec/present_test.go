@@ -2,9 +2,11 @@ package exec
 
 import (
 	"encoding/csv"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -123,5 +125,34 @@ func TestCatIsPresented(t *testing.T) {
 		if err := sc.cat(name); err != nil || out.String() != want {
 			t.Errorf("raw %v: got %q, %v, want %q", raw, out.String(), err, want)
 		}
+	}
+}
+
+// What is in a pipe counts; whoever has it open, and writes nothing, is not waited for.
+func TestCatOfPipe(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Skip(err)
+	}
+	writer, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	if _, err := writer.WriteString("some"); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan string, 1)
+	go func() {
+		text, err := readStart(name)
+		read <- fmt.Sprint(string(text), " ", err)
+	}()
+	select {
+	case got := <-read:
+		if got != "some <nil>" {
+			t.Error(got)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for the writer")
 	}
 }
