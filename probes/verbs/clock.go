@@ -40,7 +40,7 @@ func newClocks(f *Finder) clocks {
 			return 0, err
 		}
 		numbers := f.devices.numbers()
-		return proc.Ask(&f.questions, p.user, func() (uint64, error) { return frequencyOf(pid, fd, numbers) })
+		return proc.Ask(&f.questions, p.payer, func() (uint64, error) { return frequencyOf(pid, fd, numbers) })
 	}
 	return clocks{ask: ask, devices: make(map[contextOf]int), kilohertz: make(map[contextOf]uint64)}
 }

@@ -91,7 +91,7 @@ func (f *Finder) LookAll(ctx context.Context) error {
 			continue // it has ended
 		}
 		left := tries
-		f.turns.add(&task{of: subject{pid: pid, what: "process"}, user: p.user, first: true, do: func(t *task) time.Duration {
+		f.turns.add(&task{of: subject{pid: pid, what: "process"}, user: p.payer, first: true, do: func(t *task) time.Duration {
 			left--
 			return f.lookFirst(pid, t, left == 0)
 		}}, urgent[pid])
@@ -184,7 +184,7 @@ func (f *Finder) later(of subject, due time.Duration, do func(t *target) time.Du
 		f.notFollowed(of.pid, err)
 		return
 	}
-	f.turns.add(&task{of: of, user: p.user, due: time.Now().Add(due), do: func(by *task) time.Duration {
+	f.turns.add(&task{of: of, user: p.payer, due: time.Now().Add(due), do: func(by *task) time.Duration {
 		t := f.target(of.pid, by)
 		defer t.close()
 		if t.identify() != nil {

@@ -125,7 +125,7 @@ func (w *Follower) serve(self process) (added []place, err error) {
 		if w.own[self][p.function] != nil || w.among == nil && w.finder.covers(w.call, p.function, u.user) {
 			continue
 		}
-		if err := w.finder.mayAttach(u.user); err != nil {
+		if err := w.finder.mayAttach(u.payer); err != nil {
 			return added, err
 		}
 		a, err := w.attach(p.path, p.offset, Reach{PID: self.pid})
@@ -153,7 +153,7 @@ func (f *Finder) mayAttach(user uint32) error {
 	n := 0
 	for _, w := range f.followers {
 		for self, own := range w.own {
-			if u := f.uses[self]; u != nil && u.user == user {
+			if u := f.uses[self]; u != nil && u.payer == user {
 				n += len(own)
 			}
 		}
@@ -400,7 +400,7 @@ func (f *Finder) Review() {
 	asked := make(map[uint32]int) // threads, by user
 	for known := slices.Collect(maps.Keys(f.uses)); len(known) > 0; known = known[1:] {
 		self := known[0]
-		user := f.uses[self].user
+		user := f.uses[self].payer
 		children, n := childrenOf(self.pid, mostThreads-asked[user])
 		asked[user] += n
 		for _, pid := range children {

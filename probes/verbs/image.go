@@ -173,8 +173,8 @@ func (m *image) offset(address uint64) (offset uint64, ok bool) {
 	return 0, false
 }
 
-// functions returns where functions begin, as offsets in the file, in order: each has an entry (FDE) in .eh_frame. On Debian 11, 12, 13 and sid each
-// function in a table of a provider has one. Linux Standard Base, Exception Frames.
+// functions returns where functions begin that are called, as offsets in the file, in order: each has an entry (FDE) in .eh_frame. On Debian 11, 12, 13 and
+// sid each function in a table of a provider has one. Linux Standard Base, Exception Frames.
 func (m *image) functions() ([]uint64, error) {
 	if m.frames == 0 {
 		return nil, errors.New("it has no .eh_frame")
@@ -192,7 +192,7 @@ func (m *image) functions() ([]uint64, error) {
 		return nil, err
 	}
 	var all []uint64
-	encodings := make(map[int]byte) // of CIEs, by where they are
+	kinds := make(map[int]entryKind) // of CIEs, by where they are
 	for i := 0; i+8 <= len(data); {
 		length := binary.NativeEndian.Uint32(data[i:])
 		if length == 0 {
@@ -203,19 +203,19 @@ func (m *image) functions() ([]uint64, error) {
 		}
 		entry, next := data[i+8:i+4+int(length)], i+4+int(length)
 		if cie := binary.NativeEndian.Uint32(data[i+4:]); cie == 0 {
-			encoding, ok := encodingOf(entry)
-			if !ok || len(encodings) == mostFunctions {
+			kind, ok := kindOf(entry)
+			if !ok || len(kinds) == mostFunctions {
 				return nil, errors.New("its .eh_frame is of an unknown kind")
 			}
-			encodings[i] = encoding
+			kinds[i] = kind
 		} else {
-			encoding, known := encodings[i+4-int(cie)]
-			begin, n, ok := encoded(entry, encoding, at+uint64(i)+8)
+			kind, known := kinds[i+4-int(cie)]
+			begin, n, ok := encoded(entry, kind.encoding, at+uint64(i)+8)
 			if !known || !ok || len(all) == mostFunctions {
 				return nil, errors.New("its .eh_frame is broken")
 			}
-			size, _, ok := encoded(entry[n:], encoding&0xf, 0)
-			if offset, code := m.offset(begin); ok && size > 0 && code {
+			size, more, ok := encoded(entry[n:], kind.encoding&0xf, 0)
+			if offset, code := m.offset(begin); ok && size > 0 && code && kind.called(entry[n+more:]) {
 				all = append(all, offset)
 			}
 		}
@@ -223,6 +223,41 @@ func (m *image) functions() ([]uint64, error) {
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil
+}
+
+// An entryKind is what a CIE means for its FDEs: how they encode addresses, and whether they have data of an augmentation.
+type entryKind struct {
+	encoding  byte
+	augmented bool
+}
+
+// called reports whether an FDE, behind its addresses, is one of code that is called: then nothing has to be known at its first instruction but what the
+// CIE has, that the return address is where a call puts it. Compilers move the unlikely part of a function away, and jump there (.cold); the first entry of
+// .plt is jumped to, too. A probe at a return replaces the word on top of the stack, which is then something else, so that every program that goes there breaks.
+func (k entryKind) called(fde []byte) bool {
+	if k.augmented {
+		if len(fde) == 0 || fde[0] >= 0x80 || int(fde[0])+1 > len(fde) { // a pointer has 8 bytes
+			return false
+		}
+		fde = fde[1+fde[0]:]
+	}
+	for _, instruction := range fde {
+		const nop, setLoc, advanceLoc1, advanceLoc4, advanceLoc = 0, 1, 2, 4, 0x40
+		switch {
+		case instruction == nop:
+		case instruction == setLoc, advanceLoc1 <= instruction && instruction <= advanceLoc4, instruction&0xc0 == advanceLoc:
+			return true
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// kindOf returns what a CIE, behind its first 8 bytes, means for its FDEs.
+func kindOf(cie []byte) (kind entryKind, ok bool) {
+	encoding, ok := encodingOf(cie)
+	return entryKind{encoding, ok && cie[1] == 'z'}, ok
 }
 
 // encodingOf returns how a CIE, behind its first 8 bytes, encodes addresses.

@@ -137,6 +137,44 @@ func TestBrokenImages(t *testing.T) {
 	}
 }
 
+// The unlikely part of a function, which is jumped to, has an entry of its own, as has the beginning of .plt. No function begins there: a probe at a return
+// would replace what is on top of the stack.
+func TestPartsOfFunctions(t *testing.T) {
+	order := binary.NativeEndian
+	for fde, begins := range map[string]bool{
+		"\x00\x00\x00\x00\x00\x00\x00": true,  // no instructions but DW_CFA_nop
+		"\x00\x41\x0e\x10\x83\x02\x00": true,  // push %rbx: advance 1, def_cfa_offset 16
+		"\x00\x02\x44\x0e\x10\x00\x00": true,  // advance_loc1
+		"\x00\x01\x00\x00\x00\x00\x00": true,  // set_loc
+		"\x00\x0e\x60\x83\x02\x00\x00": false, // .cold: def_cfa_offset 96
+		"\x00\x00\x0c\x06\x10\x86\x02": false, // .cold with a frame pointer: def_cfa %rbp, 16
+		"\x00\x0e\x10\x46\x0e\x18\x4a": false, // .plt
+		"\x04\x00\x00\x00\x00\x41\x0e": true,  // with a language's data
+		"\x04\x41\x41\x41\x41\x0e\x60": false,
+		"\x7f\x41\x41\x41\x41\x41\x41": false, // broken
+		"\xff\xff\xff\xff\xff\xff\xff": false,
+	} {
+		cie := "\x01zR\x00\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01\x00\x00"
+		frames := order.AppendUint32(nil, uint32(4+len(cie)))
+		frames = append(order.AppendUint32(frames, 0), cie...)
+		at := len(frames)
+		frames = order.AppendUint32(frames, uint32(12+len(fde)))
+		frames = order.AppendUint32(frames, uint32(at+4))
+		frames = order.AppendUint32(frames, uint32(0x2000-(0x1000+12+at+8))) // from there
+		frames = append(order.AppendUint32(frames, 16), fde...)
+		data := "\x01\x1b\x03\x3b\x08\x00\x00\x00\x00\x00\x00\x00" + string(frames)
+		m := &image{ReaderAt: strings.NewReader(data), frames: 0x1000, loads: []elf.Prog64{
+			{Vaddr: 0x1000, Filesz: uint64(len(data))}, {Vaddr: 0x2000, Filesz: 64, Off: 512, Flags: uint32(elf.PF_X)}}}
+		want := []uint64{512}
+		if !begins {
+			want = nil
+		}
+		if got, err := m.functions(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%x: %v, %v, want %v", fde, got, err, want)
+		}
+	}
+}
+
 // Whatever is in a file, it is read within bounds.
 func FuzzImage(f *testing.F) {
 	library, err := os.ReadFile("/lib/x86_64-linux-gnu/libdl.so.2")

@@ -48,8 +48,9 @@ type library struct {
 //     be one in which nobody minds it.
 //   - That file must be a provider: a shared library that needs libibverbs' private symbols. So libc, libibverbs, a program of root's, and the program's
 //     own functions are none.
-//   - A function must begin there, by .eh_frame. A breakpoint inside of an instruction changes what the program computes. A trap behind an endbr64
-//     at which the function begins is at an instruction, too.
+//   - A function must begin there that is called, by .eh_frame. A breakpoint inside of an instruction changes what the program computes, and a probe at the
+//     return of a part that is jumped to replaces what the program keeps on its stack ([entryKind.called]). A trap behind an endbr64 at which the function
+//     begins is at an instruction, too.
 //   - Only a file that nobody but root can write keeps what was proven of it, so only there a breakpoint is put into other processes ([roots]).
 //     In any other file it is put into the memory of this process alone, who can write to it anyway.
 //   - The process may still name another function of a provider than it calls. So a function is followed in processes of the user who named it, and in

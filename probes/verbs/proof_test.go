@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -175,11 +176,46 @@ func TestUserNamespace(t *testing.T) {
 	if err != nil || !p.alone {
 		t.Skipf("no user namespace can be made here: %v", err)
 	}
-	if self, err := partyOf(os.Getpid()); err != nil || self.alone || self.user != uint32(os.Getuid()) {
+	if self, err := partyOf(os.Getpid()); err != nil || self.alone || self.payer != self.user || self.user != uint32(os.Getuid()) {
 		t.Errorf("this process is %+v, %v", self, err)
 	}
 	if firstMounts(child.Process.Pid) {
 		t.Error("its mounts belong to the first user namespace")
+	}
+}
+
+// Whoever made a user namespace pays for all of its users: with ids of subuid(5) one user is many.
+func TestMakerPays(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("processes of other users need root")
+	}
+	const maker, other = 1000, 100_005
+	child := exec.Command("unshare", "--user", "sh", "-c", "echo; read _; exec setpriv --reuid=1 --clear-groups unshare --user sleep 1000")
+	child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: maker, Gid: maker}}
+	in, err := child.StdinPipe()
+	out, wrong := child.StdoutPipe()
+	if err := errors.Join(err, wrong, child.Start()); err != nil {
+		t.Skip(err)
+	}
+	defer func() { child.Process.Kill(); child.Wait() }()
+	if n, err := out.Read(make([]byte, 1)); n == 0 {
+		t.Skipf("no user namespace can be made here: %v", err)
+	}
+	for _, file := range []string{"uid_map", "gid_map"} { // as newuidmap(1) does
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", child.Process.Pid, file), fmt.Appendf(nil, "0 1000 1\n1 %d 1\n", other), 0); err != nil {
+			t.Skip(err)
+		}
+	}
+	in.Close()
+	var p party
+	for range 200 { // until it is another user
+		if p, err = partyOf(child.Process.Pid); err != nil || p.user == other {
+			break
+		}
+		unix.Nanosleep(&unix.Timespec{Nsec: 10e6}, nil)
+	}
+	if err != nil || p != (party{user: other, alone: true, payer: maker}) {
+		t.Errorf("%+v, %v", p, err)
 	}
 }
 
@@ -368,7 +404,7 @@ func TestAttachmentsAreBounded(t *testing.T) {
 			t.Errorf("user %d: %v", user, err)
 		}
 	}
-	self.user = 1000
+	self.payer = 1000
 	f.use(self).places["post_send"] = []place{{function{l, 1 << 30}, "/own", "lib.so", false}}
 	if f.serve(self.process, make(map[string]bool)) || len(notes) != 1 || !strings.Contains(notes[0], " uprobes, and may not have more") {
 		t.Errorf("one more for a process: %q", notes)

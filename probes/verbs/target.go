@@ -35,6 +35,8 @@ type party struct {
 	// alone means that the process speaks for no other one of its user: it has several user ids, like a program with the set-user-ID bit, or it is in
 	// another user namespace, in which one user may have many ids: user_namespaces(7).
 	alone bool
+	// payer is for whom what it costs counts: the user who made its user namespace, and may have 65,536 ids there (subuid(5)), or else its user.
+	payer uint32
 }
 
 // firstUserNamespace is the inode of the first one, PROC_USER_INIT_INO of include/linux/proc_ns.h.
@@ -57,7 +59,42 @@ func partyOf(pid int) (p party, err error) {
 	}
 	namespace, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", pid)) // without it, it is not the first one
 	mixed := slices.ContainsFunc(ids, func(id string) bool { return id != ids[0] })
-	return party{uint32(user), mixed || namespace != fmt.Sprintf("user:[%d]", firstUserNamespace)}, nil
+	p = party{user: uint32(user), alone: mixed, payer: uint32(user)}
+	if namespace != fmt.Sprintf("user:[%d]", firstUserNamespace) {
+		p.alone = true
+		if maker := makerOf(pid); maker != 0 { // a container's engine that is root's gives each container ids of its own
+			p.payer = maker
+		}
+	}
+	return p, nil
+}
+
+// makerOf returns the user who made the user namespace of a process, the outermost one below the first; 0 if that is root or unknown: ioctl_nsfs(2).
+func makerOf(pid int) uint32 {
+	at, err := unix.Open(fmt.Sprintf("/proc/%d/ns/user", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer func() { unix.Close(at) }()
+	const mostNested = 33 // of the kernel
+	for range mostNested {
+		parent, err := unix.IoctlRetInt(at, unix.NS_GET_PARENT)
+		if err != nil {
+			return 0
+		}
+		var stat unix.Stat_t
+		if err := unix.Fstat(parent, &stat); err == nil && stat.Ino == firstUserNamespace {
+			unix.Close(parent)
+			owner, err := unix.IoctlGetUint32(at, unix.NS_GET_OWNER_UID)
+			if err != nil {
+				return 0
+			}
+			return owner
+		}
+		unix.Close(at)
+		at = parent
+	}
+	return 0
 }
 
 // startOf returns when a process began.
@@ -121,7 +158,7 @@ func ask[T any](t *target, cost int, read func() (T, error)) (answer T, err erro
 		return answer, err
 	}
 	began := time.Now()
-	answer, err = proc.Ask(&t.questions, t.user, read)
+	answer, err = proc.Ask(&t.questions, t.payer, read)
 	t.turns.took(t.task, time.Since(began))
 	if errors.Is(err, proc.ErrNoAnswer) || errors.Is(err, proc.ErrNotAsked) {
 		err = &refusal{silent, err.Error()}
@@ -135,7 +172,7 @@ func askFile[T any](t *target, cost int, read func() (T, error)) (answer T, err 
 		return answer, err
 	}
 	defer func(began time.Time) { t.turns.took(t.task, time.Since(began)) }(time.Now())
-	return proc.AskFor(&t.questions, t.user, proc.FilePatience, read)
+	return proc.AskFor(&t.questions, t.payer, proc.FilePatience, read)
 }
 
 // mostMappings bounds the list of what a process maps, in bytes. It may have 65,530 lines (vm.max_map_count), each with a path of 4 KiB.
