@@ -149,17 +149,20 @@ func (a *Acts) signal(result any) {
 	}
 }
 
+// killDelay is how long what a command has started may keep its output open after the end of the command, or of the run.
+const killDelay = 100 * time.Millisecond
+
 // system runs a command in a shell and prints its output. The run waits for it, and counts it.
 func (sc *scope) system(command string) error {
 	sc.machine.acts.Commands++
 	cmd := exec.CommandContext(sc.ctx, "/bin/sh", "-c", command)
-	cmd.Stderr = os.Stderr
+	cmd.Stderr, cmd.WaitDelay = os.Stderr, killDelay
 	text, err := cmd.Output()
 	var failed *exec.ExitError
 	switch {
 	case errors.As(err, &failed):
 		sc.warn(false, fmt.Sprintf("ERROR: command exited with code %d", failed.ExitCode()))
-	case err != nil:
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // what has come by then counts
 		sc.warn(false, fmt.Sprintf("ERROR: system(): %v", err))
 	}
 	return sc.sink.Text(sc, text)

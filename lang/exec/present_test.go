@@ -1,8 +1,10 @@
 package exec
 
 import (
+	"context"
 	"encoding/csv"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -154,5 +156,18 @@ func TestCatOfPipe(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("it waits for the writer")
+	}
+}
+
+// The end of a run does not wait for processes that a command has left behind.
+func TestSystemEnds(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	p := output.NewPrinter(io.Discard, output.Text, time.Unix(0, 0))
+	sc := &scope{setting: setting{sink: p, ctx: ctx, warn: func(bool, string) {}}, machine: &machine{}}
+	began := time.Now()
+	err := sc.system("sleep 20 | cat")
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it takes %v: %v", took, err)
 	}
 }
