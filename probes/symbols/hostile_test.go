@@ -391,7 +391,7 @@ func TestBounds(t *testing.T) {
 // of returns a new process of a user.
 func (p *Processes) of(user, pid int) *space {
 	s := p.space(pid)
-	s.owner.uid, s.owner.ok = user, true
+	s.owner.uid, s.owner.ok, s.payer = user, true, uint32(user)
 	p.grow(s, 0)
 	return s
 }

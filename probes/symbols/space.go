@@ -32,6 +32,8 @@ type space struct {
 		uid int
 		ok  bool
 	}
+	// payer is for whom it counts what the process costs, if the user is known: proc.Payer.
+	payer uint32
 	// generation is how many forks without an exec have led to it.
 	generation int
 	// bytes that it takes, counted for a user; gone means that they are no longer.
@@ -52,7 +54,7 @@ const nobodyKnows = ^uint32(0)
 // user returns for whom the process is read.
 func (s *space) user() uint32 {
 	if s.owner.ok {
-		return uint32(s.owner.uid)
+		return s.payer
 	}
 	return nobodyKnows
 }
@@ -197,6 +199,7 @@ func (s *space) readStatus() {
 	if ids := status["Uid"]; len(ids) > 0 { // real, effective, saved, of the file system
 		uid, err := strconv.Atoi(ids[len(ids)-1])
 		s.owner.uid, s.owner.ok = uid, err == nil
+		s.payer = proc.Payer(s.pid, uint32(uid))
 	}
 }
 

@@ -61,40 +61,9 @@ func partyOf(pid int) (p party, err error) {
 	mixed := slices.ContainsFunc(ids, func(id string) bool { return id != ids[0] })
 	p = party{user: uint32(user), alone: mixed, payer: uint32(user)}
 	if namespace != fmt.Sprintf("user:[%d]", firstUserNamespace) {
-		p.alone = true
-		if maker := makerOf(pid); maker != 0 { // a container's engine that is root's gives each container ids of its own
-			p.payer = maker
-		}
+		p.alone, p.payer = true, proc.Payer(pid, p.user)
 	}
 	return p, nil
-}
-
-// makerOf returns the user who made the user namespace of a process, the outermost one below the first; 0 if that is root or unknown: ioctl_nsfs(2).
-func makerOf(pid int) uint32 {
-	at, err := unix.Open(fmt.Sprintf("/proc/%d/ns/user", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0
-	}
-	defer func() { unix.Close(at) }()
-	const mostNested = 33 // of the kernel
-	for range mostNested {
-		parent, err := unix.IoctlRetInt(at, unix.NS_GET_PARENT)
-		if err != nil {
-			return 0
-		}
-		var stat unix.Stat_t
-		if err := unix.Fstat(parent, &stat); err == nil && stat.Ino == firstUserNamespace {
-			unix.Close(parent)
-			owner, err := unix.IoctlGetUint32(at, unix.NS_GET_OWNER_UID)
-			if err != nil {
-				return 0
-			}
-			return owner
-		}
-		unix.Close(at)
-		at = parent
-	}
-	return 0
 }
 
 // startOf returns when a process began.
