@@ -65,16 +65,19 @@ func compareDoc(t *testing.T, name, want string) {
 	}
 }
 
-// TestDocProbes generates the table of probes: each with its documentation, in order.
+// TestDocProbes generates the table of probes: each with its documentation, in order. README has a row for each group.
 func TestDocProbes(t *testing.T) {
 	const head = "\n| Probe | Event |\n|---|---|\n"
 	text, _, found := strings.Cut(readDoc(t, "docs/probes.md"), head)
 	if !found {
 		t.Fatal("docs/probes.md has no table of probes")
 	}
-	want := text + head
+	want, readme := text+head, readDoc(t, "README.md")
 	for _, p := range loadCatalog(t) {
 		want += "| `" + p.String() + "` | " + p.Doc + " |\n"
+		if !strings.Contains(readme, "\n| `"+p.Group+":` | ") {
+			t.Errorf("README.md has no row for the group of %s", p)
+		}
 	}
 	compareDoc(t, "docs/probes.md", want)
 }

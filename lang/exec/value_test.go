@@ -444,11 +444,25 @@ func (c *counting) Get(f *event.Field) (any, bool) {
 	return c.Table.Get(f)
 }
 
+// filters are conditions that hold for filtered. Differences are signed.
+var (
+	filters  = []string{"b", "u64 > 1ms", "u64 > 1ms && u8 == 200", "u64 > 1ms && (s8 in [1, 2, -7] || !b)", "u64 - 3 > 1ms"}
+	filtered = event.Source(langtest.Table{"u8": uint64(200), "u64": uint64(math.MaxInt64), "s8": int64(-7), "b": true})
+)
+
+// What the benchmark measures holds.
+func TestFilters(t *testing.T) {
+	for _, src := range filters {
+		if value, err := evaluatorOf(t, src).eval(&scope{event: filtered}); value != true || err != nil {
+			t.Errorf("%s: %v, %v", src, value, err)
+		}
+	}
+}
+
 func BenchmarkFilter(b *testing.B) {
-	e := event.Source(langtest.Table{"u8": uint64(200), "u64": uint64(math.MaxUint64), "s8": int64(-7), "b": true})
-	for _, src := range []string{"b", "u64 > 1ms", "u64 > 1ms && u8 == 200", "u64 > 1ms && (s8 in [1, 2, -7] || !b)", "u64 - 3 > 1ms"} {
+	for _, src := range filters {
 		b.Run(src, func(b *testing.B) {
-			v, sc := evaluatorOf(b, src), &scope{event: e}
+			v, sc := evaluatorOf(b, src), &scope{event: filtered}
 			b.ReportAllocs()
 			for b.Loop() {
 				if value, err := v.eval(sc); value != true || err != nil {
