@@ -113,10 +113,18 @@ demo: build ## the main job on real kernel events: this machine's devices if it 
 bench: build ## cost, start, memory and throughput against bpftrace and hand-written C, in one run
 	@.ci/bench
 
-lint: ## gofmt and go vet, and that recordings are read on other systems
+# staticcheck looks at these builds together: what only one of them uses is not unused.
+define builds
+plain:
+vm: -tags=vm
+endef
+export builds
+
+lint: ## gofmt, go vet and staticcheck, and that recordings are read on other systems
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags vm ./...
+	echo "$$builds" | $(GO) tool staticcheck -matrix ./...
 	for os in darwin freebsd windows; do CGO_ENABLED=0 GOOS=$$os $(GO) build -o /dev/null ./cmd/trace || exit 1; done
 
 clean: ## remove what was built here

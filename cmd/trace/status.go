@@ -57,7 +57,7 @@ var errHelpShown = errors.New("help was shown instead")
 
 // exitStatus prints err and returns the exit status for it. A failure is worse than any outcome.
 func exitStatus(s streams, err error) int {
-	failure, outcomes := parted(err)
+	outcomes, failure := parted(err)
 	var program programError
 	var usage usageError
 	switch {
@@ -77,22 +77,22 @@ func exitStatus(s streams, err error) int {
 	}
 }
 
-// parted splits err into failures and outcomes.
-func parted(err error) (failure error, outcomes []outcome) {
+// parted splits err into outcomes and failures.
+func parted(err error) (outcomes []outcome, failure error) {
 	var o outcome
 	if !errors.As(err, &o) {
-		return err, nil
+		return nil, err
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		return nil, []outcome{o}
+		return []outcome{o}, nil
 	}
 	var failures []error
 	for _, e := range joined.Unwrap() {
-		failed, more := parted(e)
+		more, failed := parted(e)
 		failures, outcomes = append(failures, failed), append(outcomes, more...)
 	}
-	return errors.Join(failures...), outcomes
+	return outcomes, errors.Join(failures...)
 }
 
 // decided returns the status of the outcome that decides.

@@ -183,13 +183,11 @@ func typed(n ast.Node, e *ir.Expr) ast.Node {
 // decides types the right operand of an operator that evaluates it only if the left one does not decide. What the right one does
 // is done only then.
 func (c *checker) decides(left *ir.Expr, at any, right func() *ir.Expr, runs func(left *ir.Expr) (cond *ir.Expr, holds bool)) (l, r *ir.Expr) {
-	var kept *ir.Expr
-	var effects []ir.Stmt
-	effects = c.aside(func() { r = right() })
+	effects := c.aside(func() { r = right() })
 	if len(effects) == 0 || left == nil || r == nil {
 		return left, r
 	}
-	kept = c.keepValue(at, left)
+	kept := c.keepValue(at, left)
 	if kept == nil {
 		return nil, nil
 	}

@@ -1198,12 +1198,6 @@ func (s *diffStmt) walk(visit func(*diffNode)) {
 	}
 }
 
-func (p *diffProgram) deletes(m *diffMap) bool {
-	found := false
-	p.walk(func(s *diffStmt) { found = found || s.m == m && (s.kind == "delete" || s.kind == "deleted") })
-	return found
-}
-
 // mixes reports whether events do something to a map besides adding to it, or besides setting it.
 func (p *diffProgram) mixes(m *diffMap) bool {
 	adds, sets, more := false, false, m.asked

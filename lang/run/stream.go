@@ -23,7 +23,6 @@ type Stream struct {
 	replaced *replacing // nil for standard output
 	under    io.Writer
 	buf      *bufio.Writer
-	closer   io.Closer
 	timer    *time.Timer // flushes the buffer; armed while the buffer is not empty
 	held     bool        // what is written waits
 }

@@ -11,16 +11,15 @@ import (
 // like $HOME and * are left unchanged, and operators that would join commands are an error.
 func SplitWords(command string) ([]string, error) {
 	var words []string
-	err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Words(strings.NewReader(command), func(w *syntax.Word) bool {
+	for w, err := range syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).WordsSeq(strings.NewReader(command)) {
+		if err != nil {
+			return nil, fmt.Errorf("%w (there is no shell: to use one, write -c \"sh -c '…'\")", err)
+		}
 		var text strings.Builder
 		for _, part := range w.Parts {
 			text.WriteString(unquote(command, part))
 		}
 		words = append(words, text.String())
-		return true
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%w (there is no shell: to use one, write -c \"sh -c '…'\")", err)
 	}
 	return words, nil
 }

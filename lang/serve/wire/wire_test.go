@@ -201,7 +201,7 @@ func TestCrowd(t *testing.T) {
 }
 
 // waiting answers nothing until the other side goes away, except to a request whose program is "quick".
-type waiting struct{ echo }
+type waiting struct{}
 
 func (waiting) Answer(ctx context.Context, r Request) (any, error) {
 	if r.Program != "quick" {
