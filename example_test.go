@@ -209,9 +209,12 @@ func ExampleError() {
 		fmt.Println(mistake.File, mistake.Line, mistake.Col, mistake.Msg)
 		fmt.Println(mistake.Help)
 	}
+	program := must(host.Compile("slow.trace", "nvme:complete_rq { @slow = max(latency) }", nil))
+	fmt.Println(program.Check(trace.MapSize(100)), program.Probes(), program.Mistake("@slow", "it is no metric").Col)
 	// Output:
 	// slow.trace 1 20 no field latencey in nvme:complete_rq
 	// did you mean "latency"?
+	// <nil> [nvme:complete_rq] 20
 }
 
 // A recording has only its own probes.
@@ -256,8 +259,12 @@ func ExampleOpen() {
 
 	program := must(host.Compile("disks", "nvme:complete_rq { @[disk] = sum(bytes) }", nil))
 	run := must(program.Start(context.Background(), trace.PID(os.Getpid()), trace.Children(), trace.Comm("fio"), trace.PGID(1), trace.PIDNS(4026531836),
-		trace.CgroupPath("/system.slice"), trace.Buffer(16<<20)))
+		trace.CgroupPath("/system.slice"), trace.Buffer(16<<20), trace.LeaveOut()))
 	fmt.Println(run.Started())
+	for _, s := range run.LeftOut() {
+		fmt.Println(s.Err)
+	}
+	check(run.Retry(context.Background())) // perhaps a module was loaded
 	<-run.Done()
 	check(run.Stop())
 	for row := range run.Rows("@") {

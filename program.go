@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"trace/lang/exec"
+	"trace/lang/ir"
 	"trace/lang/metrics/family"
 	"trace/lang/output"
 	"trace/lang/result"
 	"trace/lang/run"
 	"trace/lang/run/console"
+	"trace/lang/syntax"
 )
 
 // Program is a program that was checked for a host. It can be started several times, also at once.
@@ -25,6 +27,9 @@ type Program struct {
 	host    *Host
 	options run.Options
 	tables  []result.Table
+	probes  []string
+	text    syntax.Text
+	uses    map[string]syntax.Span // the first one of each map
 }
 
 // Compile checks a program against the host's probes. name stands in its errors, and params are the values of its params, as they would be
@@ -35,9 +40,38 @@ func (h *Host) Compile(name, text string, params map[string]string) (*Program, e
 	if err != nil {
 		return nil, err
 	}
-	p.tables = r.Program().Tables()
+	p.describe(r.Program())
 	return p, r.release()
 }
+
+// describe keeps what is asked of a program that was checked.
+func (p *Program) describe(checked *ir.Program) {
+	p.tables, p.text, p.uses = checked.Tables(), checked.Text, map[string]syntax.Span{}
+	for _, m := range checked.Maps {
+		p.uses[m.Name] = m.Span
+	}
+	for _, c := range checked.Clauses {
+		for _, probe := range c.Probes {
+			if name := probe.String(); !slices.Contains(p.probes, name) {
+				p.probes = append(p.probes, name)
+			}
+		}
+	}
+	slices.Sort(p.probes)
+}
+
+// Check returns why [Program.Start] would refuse the program with these options on every machine, nil if it would not. What this machine lacks is no
+// such reason. It needs no privileges, and loads nothing into the kernel.
+func (p *Program) Check(o ...RunOption) error {
+	_, r, err := p.prepare(o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Check(), r.release())
+}
+
+// Probes returns the names of the probes of all clauses, sorted.
+func (p *Program) Probes() []string { return slices.Clone(p.probes) }
 
 // Maps returns the names of the program's maps, with their @, in the order of their first use.
 func (p *Program) Maps() []string {
@@ -50,6 +84,9 @@ func (p *Program) Maps() []string {
 
 // Tables returns what the maps will be, without rows, for package trace/lang/metrics. Unlike the rest of this package it may change.
 func (p *Program) Tables() []result.Table { return slices.Clone(p.tables) }
+
+// Mistake returns a mistake about a map, whose name has its @, at the place of its first use. Unlike the rest of this package it may change.
+func (p *Program) Mistake(name, msg string) *Error { return p.text.Error(p.uses[name], msg, "") }
 
 // RunOption configures a run.
 type RunOption func(*setting)
@@ -94,6 +131,10 @@ func Records() RunOption { return func(s *setting) { s.records = true } }
 // Exemplars makes histograms keep which events their largest values came from, for package trace/lang/metrics. Each value then costs more:
 // docs/cost.md has how much.
 func Exemplars() RunOption { return func(s *setting) { s.Exemplars = true } }
+
+// LeaveOut goes on without the probes that the machine lacks, or whose attaching its kernel refuses, if another one is left: [Run.LeftOut] returns
+// them, and [Run.Retry] tries them again. A program whose config sets missing_probes decides itself.
+func LeaveOut() RunOption { return func(s *setting) { s.Missing = ir.MissingUnlessAll } }
 
 // Output writes what the program prints and selects to w, and at the end its maps, in a format that is made while the program runs: text, json, csv
 // or perfetto.
@@ -262,6 +303,9 @@ func (r *Run) Snapshot() (family.Snapshot, error) {
 		return family.Snapshot{}, err
 	}
 	s := family.Snapshot{Started: r.Started(), StacksLost: report.Stacks.Lost()}
+	for _, u := range r.running.LeftOut() {
+		s.LeftOut = append(s.LeftOut, u.Probe)
+	}
 	for _, p := range report.Probes {
 		s.Probes = append(s.Probes, family.Probe{Name: p.Name, Variant: p.Variant, Seen: p.Events, Rejected: p.Rejected, Lost: lostOf(p).reasons(p.Undecoded), Runs: p.Runs, RunTime: p.RunTime})
 	}
@@ -274,6 +318,19 @@ func (r *Run) Snapshot() (family.Snapshot, error) {
 	})
 	return s, err
 }
+
+// LeftOut returns the probes that the run goes on without, each with the reason: see [LeaveOut]. Also without that option, these may be probes that
+// only patterns match.
+func (r *Run) LeftOut() (all []Status) {
+	for _, u := range r.running.LeftOut() {
+		all = append(all, Status{Probe: u.Probe, Err: u.Err})
+	}
+	return all
+}
+
+// Retry attaches the probes of [Run.LeftOut], as far as that is possible now: a module may have been loaded since. What is attached goes on without
+// a loss.
+func (r *Run) Retry(ctx context.Context) error { return r.running.Retry(ctx) }
 
 // Profiles returns what the maps with stacks in their keys hold now. Unlike the rest of this package it may change.
 func (r *Run) Profiles() ([]result.Profile, error) {

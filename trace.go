@@ -154,6 +154,7 @@ type runner struct {
 
 type compiled interface {
 	Program() *ir.Program
+	Check() error
 	Run(ctx context.Context, out run.Outputs) (*run.Ended, error)
 }
 

@@ -32,21 +32,30 @@ var errDetached = errors.New("the session is detached")
 func (s *Session) Add(ctx context.Context, reqs []Request, o AddOptions) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
+	skipped, err := s.add(ctx, reqs, o)
+	if err == nil {
+		s.leave(reqs, skipped)
+	}
+	return err
+}
+
+// add does so while nothing else changes, and returns why requests are not attached.
+func (s *Session) add(ctx context.Context, reqs []Request, o AddOptions) (skipped []*UnavailableError, err error) {
 	if s.detached {
-		return errDetached
+		return nil, errDetached
 	}
 	if s.windows != nil {
-		return errors.New("the session is attached a part of the time: nothing can be added")
+		return nil, errors.New("the session is attached a part of the time: nothing can be added")
 	}
 	served, skipped, err := s.host.choose(reqs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.ring.small && delivers(served) {
-		return errors.New("the session has no room for records: it was attached without layouts")
+		return nil, errors.New("the session has no room for records: it was attached without layouts")
 	}
 	if err := s.records.add(o.Layouts); err != nil {
-		return err
+		return nil, err
 	}
 	shared := maps.Clone(s.maps)
 	for name, m := range o.Maps {
@@ -54,14 +63,34 @@ func (s *Session) Add(ctx context.Context, reqs []Request, o AddOptions) error {
 			shared[name] = m
 		}
 	}
-	if err := s.serve(ctx, served, addition{maps: shared}); err != nil {
+	refused, err := s.serve(ctx, served, addition{maps: shared})
+	return append(skipped, refused...), err
+}
+
+// Retry attaches what [Session.Skipped] names, as far as that is possible now: a module may have been loaded, or a policy lifted. The other requests
+// lose nothing. Code that the verifier rejects is left out, like what the kernel refuses for other reasons. If Retry fails, the session is as before.
+func (s *Session) Retry(ctx context.Context) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.mu.Lock()
+	again := slices.Clone(s.left)
+	s.mu.Unlock()
+	if len(again) == 0 {
+		return nil
+	}
+	for i := range again {
+		again[i].Reduced, again[i].OrNone = true, true
+	}
+	s.host.Release() // what was read of the kernel may be out of date
+	defer s.host.Release()
+	skipped, err := s.add(ctx, again, AddOptions{})
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range skipped {
-		s.skipped = appendUnavailable(s.skipped, e)
-	}
+	s.skipped, s.left = nil, nil
+	s.mu.Unlock()
+	s.leave(again, skipped)
 	return nil
 }
 

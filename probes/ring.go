@@ -46,10 +46,10 @@ func openRing(size int, small bool) (_ *ring, err error) {
 
 // delivers reports whether code of requests refers to the ring buffer.
 func delivers(requests []*request) bool {
-	return slices.ContainsFunc(requests, func(r *request) bool {
-		return refersTo(r.Code.Filter, RingName) || refersTo(r.Code.Action, RingName)
-	})
+	return slices.ContainsFunc(requests, func(r *request) bool { return r.Code.delivers() })
 }
+
+func (c *Code) delivers() bool { return refersTo(c.Filter, RingName) || refersTo(c.Action, RingName) }
 
 // keepEarly keeps the records that are written before the first call of Read: the ring buffer may be too small for them.
 // It ends when the returned function is called.

@@ -76,6 +76,7 @@ type Session struct {
 	batches  []*batch   // of these
 	removed  []Losses   // of removed requests
 	skipped  []*UnavailableError
+	left     []Request // the skipped requests
 }
 
 // Attach loads and attaches what the requests need. When it returns, the probes see every event. Requests for the same probe have
@@ -99,8 +100,7 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 	if err != nil {
 		return nil, err
 	}
-	s.skipped = skipped
-	if s.ring, err = openRing(o.RingBytes, !delivers(served) && !expects(o.Layouts, reqs)); err != nil {
+	if s.ring, err = openRing(o.RingBytes, !slices.ContainsFunc(reqs, func(r Request) bool { return r.Code.delivers() }) && !expects(o.Layouts, reqs)); err != nil {
 		return nil, err
 	}
 	maps.Copy(s.maps, o.Maps)
@@ -130,9 +130,11 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 		s.notes.add(nil, fmt.Sprintf("ppid, pgid, pidns, pcomm, runq, faults and switches are absent: %v", h.TasksDescribed()))
 	}
 	s.deaf = h.finder.report(&s.notes)
-	if err := s.serve(ctx, served, addition{maps: s.maps, progress: o.Progress, early: true}); err != nil {
+	refused, err := s.serve(ctx, served, addition{maps: s.maps, progress: o.Progress, early: true})
+	if err != nil {
 		return nil, err
 	}
+	s.leave(reqs, skipped, refused)
 	if s.burst != (Burst{}) {
 		if s.windows, err = openWindows(o.Burst, s); err != nil {
 			return nil, err
@@ -155,15 +157,15 @@ type addition struct {
 	early    bool // before the first call of Read
 }
 
-// serve attaches requests and reports the objects from before. If it fails it leaves nothing attached.
-func (s *Session) serve(ctx context.Context, served []*request, a addition) error {
+// serve attaches requests and reports the objects from before. It returns what the kernel has refused. If it fails it leaves nothing attached.
+func (s *Session) serve(ctx context.Context, served []*request, a addition) (refused []*UnavailableError, err error) {
 	for _, r := range served {
 		r.among, r.inWindows = s.among, s.burst != (Burst{}) && s.host.IsTrap(r.Probe)
 	}
 	added := batches(served)
 	for _, b := range added {
 		if err := b.imply(s.host); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	var uevents *os.File
@@ -177,19 +179,17 @@ func (s *Session) serve(ctx context.Context, served []*request, a addition) erro
 			a.progress(done, len(served))
 		}
 	}
-	err := s.attach(ctx, added, a, attached)
+	err = s.attach(ctx, added, a, attached)
 	if err == nil {
 		err = noneLeft(served, added)
 	}
 	if err != nil {
 		uevents.Close()
-		return errors.Join(err, sideBySide(added), closeAll(added))
+		return nil, errors.Join(err, sideBySide(added), closeAll(added))
 	}
 	s.mu.Lock()
 	for _, b := range added {
-		for _, e := range b.leftOut {
-			s.skipped = appendUnavailable(s.skipped, e)
-		}
+		refused = append(refused, b.leftOut...)
 		if len(b.requests) == 0 {
 			err = errors.Join(err, b.Close())
 			continue
@@ -200,7 +200,21 @@ func (s *Session) serve(ctx context.Context, served []*request, a addition) erro
 	s.mu.Unlock()
 	s.watch(uevents, deaf)
 	s.look()
-	return err
+	return refused, err
+}
+
+// leave notes which of the requests are not attached, and why.
+func (s *Session) leave(reqs []Request, why ...[]*UnavailableError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range slices.Concat(why...) {
+		s.skipped = appendUnavailable(s.skipped, e)
+	}
+	for _, r := range reqs {
+		if !slices.ContainsFunc(s.requests, func(o *request) bool { return o.Request == r }) {
+			s.left = append(s.left, r)
+		}
+	}
 }
 
 // noneLeft returns why no request is left, if the program cannot do without all of them.

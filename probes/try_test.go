@@ -80,6 +80,52 @@ func TestRefusedIsLeftOut(t *testing.T) {
 	}
 }
 
+// What was left out is attached as soon as the kernel accepts it. What was attached loses nothing.
+func TestRetry(t *testing.T) {
+	h := detect(t)
+	enter, exit := h.catalog.Match("syscall:enter")[0], h.catalog.Match("syscall:exit")[0]
+	j := waiting(t)
+	reqs, o := requestsFor(want{probe: enter, fields: []*event.Field{enter.Field("pid")}, pid: j.pid}, want{probe: exit, fields: []*event.Field{exit.Field("pid")}, pid: j.pid})
+	right := *reqs[0].Code
+	reqs[0] = wrong(enter)
+	reqs[0].Code.Action = append(slices.Clone(reqs[0].Code.Action), right.Action...)
+	reqs[1].Code, reqs[1].Counted = noClause(), true // it writes no record: the buffer has room all the same
+	s := attachWith(t, h, reqs, o)
+	for range 2 {
+		if err := s.Retry(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if left := s.Skipped(); len(left) != 1 || left[0].Of(enter).Names() != "syscall:enter" || !left[0].Refused || len(s.Attached()) != 1 {
+			t.Fatalf("left out: %v, attached: %v", left, s.Attached())
+		}
+	}
+	before := lossesOf(t, s)
+	*reqs[0].Code = right
+	if err := s.Retry(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Skipped()) != 0 || len(s.Attached()) != 2 {
+		t.Errorf("left out: %v, attached: %v", s.Skipped(), s.Attached())
+	}
+	if events := collect(t, s, j.run); len(events) == 0 {
+		t.Error("there are no events of what was attached later")
+	}
+	after := lossesOf(t, s)
+	if i := slices.IndexFunc(after, func(l Losses) bool { return l.Probe == exit }); len(after) != 2 || after[i].Rejected <= before[0].Rejected {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	if err := s.Retry(t.Context()); err != nil { // nothing is left
+		t.Error(err)
+	}
+	if err := s.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	s.left = reqs[:1]
+	if err := s.Retry(t.Context()); !errors.Is(err, errDetached) {
+		t.Error(err)
+	}
+}
+
 // withLatency is a request that needs a helper, and whose code the verifier rejects.
 func withLatency(p *event.Probe) Request {
 	r := wrong(p)

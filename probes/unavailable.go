@@ -49,6 +49,11 @@ func refusedProbe(p *event.Probe, why error) *UnavailableError {
 	return &UnavailableError{Probes: []*event.Probe{p}, Reason: strings.ReplaceAll(reason, "\n", "; "), Refused: true, Causes: why}
 }
 
+// Of returns the error of one of the probes.
+func (e *UnavailableError) Of(p *event.Probe) *UnavailableError {
+	return &UnavailableError{Probes: []*event.Probe{p}, Reason: e.Reason, Refused: e.Refused, Causes: e.Causes}
+}
+
 // Names returns the names of the probes.
 func (e *UnavailableError) Names() string {
 	names := make([]string, len(e.Probes))

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -115,20 +116,27 @@ func (s *server) index(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "trace %s on %s\n\n/metrics\n/profile?program=NAME&seconds=N\n/-/ready\n/-/healthy\n", s.settings.Version, s.settings.Host)
 }
 
-// ready lists the programs that are not attached, each with the reason.
+// ready lists the programs that are not attached, each with the reason, and what the others are without. A service without some of its probes is
+// ready: its metrics are the ones that this machine has.
 func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	ready, err := wire.Ask[wire.Ready](r.Context(), s.loader, wire.Request{Do: wire.GetReady})
-	switch {
-	case err != nil:
+	if err != nil {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
-	case len(ready.Waiting) > 0:
-		text := ""
-		for _, name := range slices.Sorted(maps.Keys(ready.Waiting)) {
-			text += fmt.Sprintf("%s: %s\n", name, ready.Waiting[name])
+		return
+	}
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(ready.Waiting)) {
+		lines = append(lines, fmt.Sprintf("%s: %s", name, ready.Waiting[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(ready.LeftOut)) {
+		for _, why := range ready.LeftOut[name] {
+			lines = append(lines, fmt.Sprintf("%s: left out: %s", name, why))
 		}
-		refuse(w, http.StatusServiceUnavailable, text[:len(text)-1])
-	default:
-		fmt.Fprintln(w, "ready")
+	}
+	if text := strings.Join(lines, "\n"); len(ready.Waiting) > 0 {
+		refuse(w, http.StatusServiceUnavailable, text)
+	} else {
+		fmt.Fprintln(w, strings.TrimSuffix("ready\n"+text, "\n"))
 	}
 }
 

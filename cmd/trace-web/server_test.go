@@ -40,6 +40,7 @@ import (
 type loader struct {
 	settings wire.Settings
 	waiting  map[string]string
+	leftOut  map[string][]string
 	families family.Set
 	asked    *atomic.Int64
 	slow     time.Duration
@@ -51,7 +52,7 @@ func (l loader) Answer(ctx context.Context, r wire.Request) (any, error) {
 	case wire.GetSettings:
 		return l.settings, nil
 	case wire.GetReady:
-		return wire.Ready{Waiting: l.waiting}, nil
+		return wire.Ready{Waiting: l.waiting, LeftOut: l.leftOut}, nil
 	case wire.GetMetrics:
 		l.asked.Add(1)
 		time.Sleep(l.slow)
@@ -123,7 +124,9 @@ func get(s *server, method, path string) (status int, body string) {
 func TestHandler(t *testing.T) {
 	s := serving(t, loader{settings: wire.Settings{Version: "v1", Host: "node1"}, families: someFamilies})
 	reloads := serving(t, loader{settings: wire.Settings{ReloadByHTTP: true}})
-	waiting := serving(t, loader{settings: wire.Settings{ReloadByHTTP: true}, mistake: errors.New("trace.yaml:1:1: a mistake"), waiting: map[string]string{"nvme": "module nvme is not loaded", "a": "why"}})
+	waiting := serving(t, loader{settings: wire.Settings{ReloadByHTTP: true}, mistake: errors.New("trace.yaml:1:1: a mistake"), waiting: map[string]string{"nvme": "module nvme is not loaded", "a": "why"},
+		leftOut: map[string][]string{"host": {"oom:kill is not available"}}})
+	partly := serving(t, loader{leftOut: map[string][]string{"host": {"oom:kill is not available", "sched:hung is not available"}}})
 	gone := newServer(wire.Client{Path: "/nowhere"}, wire.Settings{})
 	for _, test := range []struct {
 		server       *server
@@ -133,7 +136,8 @@ func TestHandler(t *testing.T) {
 	}{
 		{s, "GET", "/", 200, "trace v1 on node1\n"}, {s, "GET", "/-/healthy", 200, "healthy\n"}, {s, "GET", "/-/ready", 200, "ready\n"},
 		{s, "GET", "/nothing", 404, ""}, {s, "POST", "/metrics", 405, ""}, {s, "GET", "/-/reload", 405, ""},
-		{waiting, "GET", "/-/ready", 503, "a: why\nnvme: module nvme is not loaded\n"},
+		{waiting, "GET", "/-/ready", 503, "a: why\nnvme: module nvme is not loaded\nhost: left out: oom:kill is not available\n"},
+		{partly, "GET", "/-/ready", 200, "ready\nhost: left out: oom:kill is not available\nhost: left out: sched:hung is not available\n"},
 		{s, "POST", "/-/reload", 403, "reload_by_http is not set in the configuration\n"},
 		{reloads, "POST", "/-/reload", 200, "reloaded\n"}, {waiting, "POST", "/-/reload", 422, "trace.yaml:1:1: a mistake\n"},
 		{s, "GET", "/profile?program=stacks&seconds=1", 200, "a profile"}, {s, "GET", "/profile?program=none&seconds=1", 404, "there is no program none\n"},

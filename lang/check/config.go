@@ -53,7 +53,7 @@ var settings = map[string]func(prog *ir.Program, value any, word string) (want s
 	},
 }
 
-// missingChoices are the values of missing_probes, in the order of [ir.Missing].
+// missingChoices are the values of missing_probes, the first ones of [ir.Missing].
 var missingChoices = []string{"error", "warn", "ignore"}
 
 const (

@@ -25,7 +25,7 @@ func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, 
 			return nil, err
 		}
 	}
-	prog := &ir.Program{Text: tree.Text, Raw: o.Raw}
+	prog := &ir.Program{Text: tree.Text, Raw: o.Raw, Missing: o.Missing}
 	r.configure(prog, tree.Config)
 	if err := o.environment(prog); err != nil {
 		return nil, err

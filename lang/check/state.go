@@ -42,6 +42,8 @@ type Options struct {
 	Unsafe bool
 	// Exemplars makes histograms keep which events their largest values came from.
 	Exemplars bool
+	// Missing is what to do about named probes that are not available, if the program does not choose.
+	Missing ir.Missing
 	// Known returns all probes that trace knows. It is set for a recording, which may lack some of them, and nil on a host. A
 	// pattern without recorded probes is dropped from a clause that has others, as an unavailable probe is on a host. Known is
 	// slow, so it is called only for such patterns and for advice.

@@ -40,6 +40,8 @@ const (
 	MissingFails Missing = iota
 	MissingWarns
 	MissingIgnored
+	// MissingUnlessAll goes on if another probe is left. No program can choose it: it is for those that choose nothing, see check.Options.
+	MissingUnlessAll
 )
 
 // Clause is a clause of the program: what to do at the events of some probes, or at a moment.

@@ -270,7 +270,7 @@ func (p *Plan) wantedProbes() []probes.Request {
 		}
 		optional := p.Program.Missing != ir.MissingFails
 		reqs[i].IfAvailable = reqs[i].IfAvailable && (!b.Clause.Named[b.Probe] || optional)
-		reqs[i].OrNone = optional && len(p.moments) > 0
+		reqs[i].OrNone = optional && p.Program.Missing != ir.MissingUnlessAll && len(p.moments) > 0
 	}
 	return reqs
 }

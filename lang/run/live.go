@@ -147,12 +147,27 @@ func (l *Live) now() uint64 {
 
 // divide plans the program between kernel and user space. rejected are probes whose generated code the kernel did not accept.
 func (l *Live) divide(rejected map[*event.Probe]bool) (err error) {
+	o := l.planOptions()
+	o.Rejected, o.Questions, o.Alone, o.CompareExchange = rejected, l.host.AnswersQuestions, l.host.Alone, plan.CompareExchange
+	l.plan, err = lang.Prepare(l.program, o)
+	return err
+}
+
+// planOptions are the options that do not depend on the kernel.
+func (l *Live) planOptions() plan.Options {
 	o := l.options
-	l.plan, err = lang.Prepare(l.program, plan.Options{
-		Children: o.Filter.Children, Below: o.Filter.Cgroup, Command: l.child.pid(), NoKernel: o.NoKernel, Compare: o.Compare, Counted: o.Counted, CountsFailures: o.CountsFailures, Rejected: rejected,
+	return plan.Options{
+		Children: o.Filter.Children, Below: o.Filter.Cgroup, Command: l.child.pid(), NoKernel: o.NoKernel, Compare: o.Compare, Counted: o.Counted, CountsFailures: o.CountsFailures,
 		Record: l.keepsWanted(), RecordStacks: o.Record != nil && o.Record.Stacks, Cleared: o.Cleared, MapKeys: o.MapKeys, Started: l.started,
-		Columns: o.Columns, Questions: l.host.AnswersQuestions, StackLeft: l.catalog.StackLeft, Alone: l.host.Alone, CompareExchange: plan.CompareExchange, CPUs: possibleCPUs(),
-	})
+		Columns: o.Columns, StackLeft: l.catalog.StackLeft, CPUs: possibleCPUs(),
+	}
+}
+
+// Check returns what is wrong with the program on every kernel, and only the division between the kernel and user space shows.
+func (l *Live) Check() error {
+	o, has := l.planOptions(), func() bool { return true }
+	o.Questions, o.CompareExchange = has, has
+	_, err := lang.Prepare(l.program, o)
 	return err
 }
 
@@ -229,7 +244,7 @@ func (l *Live) run(interrupted context.Context) error {
 	if err := l.begin(ctx); err != nil {
 		return errors.Join(err, session.Close())
 	}
-	l.out.Started(Running{l.exec, time.Now(), func() (Report, error) { return l.soFar(session) }})
+	l.out.Started(Running{l.exec, time.Now(), func() (Report, error) { return l.soFar(session) }, rest{l, session}})
 	err = l.follow(ctx, end, session, l.out.Data.waitClosed, target.wait, l.child.wait)
 	return errors.Join(err, l.close(session))
 }

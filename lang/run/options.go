@@ -46,6 +46,8 @@ type Options struct {
 	Cleared bool
 	// Exemplars makes histograms keep which events their largest values came from.
 	Exemplars bool
+	// Missing is what to do about named probes that are not available, if the program does not choose.
+	Missing ir.Missing
 	// Names are shared with other runs; nil: the run has its own. Hurry means that nobody waits for names of functions.
 	Names *symbols.Names
 	Hurry bool
@@ -165,7 +167,7 @@ func (o Outputs) printer(f output.Format, wall *event.WallClock) *output.Printer
 func (o Options) compile() check.Options {
 	f := o.Filter
 	filter := check.Filter{PID: f.PID, Comm: f.Comm, PGID: f.PGID, PIDNS: f.PIDNS, Cgroup: f.Cgroup}
-	return check.Options{Params: o.Params, Arguments: o.Arguments, Environ: o.Environ, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Unsafe: o.Unsafe, Meant: o.Meant, Exemplars: o.Exemplars}
+	return check.Options{Params: o.Params, Arguments: o.Arguments, Environ: o.Environ, Filter: filter, Command: len(o.Command) > 0, Raw: o.Raw, Unsafe: o.Unsafe, Meant: o.Meant, Exemplars: o.Exemplars, Missing: o.Missing}
 }
 
 // maxComm is the length of the longest name of a thread: TASK_COMM_LEN without the NUL.

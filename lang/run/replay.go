@@ -95,6 +95,12 @@ func NewReplay(o Options, rec *recording.Recording) (*Replay, error) {
 // Program returns the compiled program.
 func (p *Replay) Program() *ir.Program { return p.program }
 
+// Check returns what is wrong with the program that only its division between the kernel and user space shows.
+func (p *Replay) Check() error {
+	_, err := p.plan()
+	return err
+}
+
 // Run runs the program on all events. Events before an error count, and the maps are printed in any case. With an error it also
 // returns how far the run got, unless that is nil.
 func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
@@ -144,7 +150,7 @@ func (p *Replay) run(ctx context.Context) error {
 	if err := errors.Join(p.out.Data.begin(), p.printer.Begin(), p.exec.Begin()); err != nil {
 		return err
 	}
-	p.out.Started(Running{p.exec, p.clock(p.now.Load()), p.soFar})
+	p.out.Started(Running{p.exec, p.clock(p.now.Load()), p.soFar, nil})
 	ctx, stop := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() { showMaps(ctx, stop, p.exec, p.printer, p.out) })

@@ -34,8 +34,8 @@ func clashes(programs []*program, most int) error {
 	names := ownNames()
 	for _, p := range programs {
 		for _, t := range p.compiled.Tables() {
-			f, is := p.exporter.Metric(t)
-			if !is {
+			f, err := p.exporter.Metric(t)
+			if err != nil {
 				continue
 			}
 			mine := p.owner(strings.TrimPrefix(t.Name, "@"))

@@ -21,6 +21,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
+	"trace"
 	"trace/lang/serve/wire"
 )
 
@@ -88,9 +89,29 @@ func (s *Service) check(ctx context.Context, socket string, out io.Writer) error
 		}
 		delete(running, p.spec.Name)
 		fmt.Fprintf(out, "%s: %s\n", p.spec.Name, what)
+		if err := s.checkHere(p, out); err != nil {
+			return err
+		}
 	}
 	for name := range running {
 		fmt.Fprintf(out, "%s: removed\n", name)
+	}
+	return nil
+}
+
+// checkHere prints which probes of a program this machine lacks. That is no mistake: a configuration is also checked where it will not run. Nothing is
+// attached, so the kernel may refuse more.
+func (s *Service) checkHere(p *program, out io.Writer) error {
+	for _, name := range p.compiled.Probes() {
+		found, err := s.host.Available(name)
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			if errors.Is(f.Err, trace.ErrUnsupported) {
+				fmt.Fprintf(out, "%s: here, %v\n", p.spec.Name, f.Err)
+			}
+		}
 	}
 	return nil
 }

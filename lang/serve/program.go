@@ -35,6 +35,10 @@ type program struct {
 	log      *slog.Logger
 	// identity is all that the program's counts depend on.
 	identity string
+	// unshown is why maps of a script are neither metrics nor profiles.
+	unshown error
+	// told is what was logged last while it is not attached: it is not logged again after each attempt.
+	told string
 
 	mu  sync.Mutex
 	run *trace.Run
@@ -52,6 +56,9 @@ type program struct {
 // errStarting is why a program is not attached at first.
 var errStarting = errors.New("it is being attached")
 
+// errEnded is why a program is no longer attached.
+var errEnded = errors.New("the service is ending")
+
 // newProgram checks a program.
 func newProgram(host *trace.Host, c *config.Config, spec *config.Program, log *slog.Logger) (*program, error) {
 	text := spec.Text
@@ -67,7 +74,7 @@ func newProgram(host *trace.Host, c *config.Config, spec *config.Program, log *s
 	if p.compiled, err = host.Compile(text.Name, text.Content, spec.Params); err != nil {
 		return nil, err
 	}
-	p.options = append(optionsOf(c.Filter), trace.Exemplars())
+	p.options = append(optionsOf(c.Filter), trace.Exemplars(), trace.LeaveOut())
 	if spec.Events != "" {
 		p.options = append(p.options, trace.Records())
 	}
@@ -79,6 +86,9 @@ func newProgram(host *trace.Host, c *config.Config, spec *config.Program, log *s
 		described.Maps[name] = family.MapConfig{Metric: m.Metric, Help: m.Help}
 	}
 	p.exporter = family.New(described)
+	if err := errors.Join(p.compiled.Check(p.options...), p.checkMaps()); err != nil {
+		return nil, err
+	}
 	canonical, err := syntax.Format(text.Name, text.Content)
 	p.identity = fmt.Sprint(canonical, spec.Params, c.Filter, spec.Events, described.Series, described.Labels, described.Maps)
 	return p, err
@@ -117,7 +127,7 @@ func (p *program) keep(ctx context.Context, again time.Duration) {
 		}
 	}()
 	for wait := again; ctx.Err() == nil; wait = min(2*wait, 10*again) {
-		if p.once(ctx) {
+		if p.once(ctx, again) {
 			break
 		}
 		debug.FreeOSMemory() // what an attempt reads about the kernel
@@ -132,7 +142,7 @@ func (p *program) keep(ctx context.Context, again time.Duration) {
 		if err := p.finish(); err != nil {
 			p.log.Error("at its end: " + err.Error())
 		}
-		p.run = nil
+		p.run, p.err = nil, errEnded
 	}
 	if p.old != nil { // this one was never attached
 		p.old.end()
@@ -147,21 +157,22 @@ func (p *program) finish() error {
 }
 
 // once attaches the program and waits for its end. It returns false if it could not be attached.
-func (p *program) once(ctx context.Context) bool {
+func (p *program) once(ctx context.Context, again time.Duration) bool {
 	run, err := p.compiled.Start(ctx, p.options...)
-	if err == nil {
-		err = p.check(run)
-	}
 	if p.set(run, err); err != nil {
 		if ctx.Err() == nil {
-			p.log.Error("cannot be attached: " + err.Error())
+			p.tell("cannot be attached: " + err.Error())
 		}
 		return false
 	}
 	p.log.Info("attached")
+	if p.unshown != nil {
+		p.log.Info("left out: " + p.unshown.Error())
+	}
 	if p.spec.Events != "" {
 		go p.events.collect(ctx, run)
 	}
+	p.complete(ctx, run, again)
 	<-run.Done()
 	if ctx.Err() == nil { // its maps are still metrics
 		p.log.Warn("it has ended by itself", "error", run.Wait())
@@ -170,23 +181,73 @@ func (p *program) once(ctx context.Context) bool {
 	return true
 }
 
-// check reports maps that can be neither metrics nor profiles. Nobody can change the scripts that come with trace: their maps are left out.
-func (p *program) check(run *trace.Run) error {
-	snapshot, err := run.Snapshot()
-	if err == nil {
-		isProfile := func(t result.Table) bool {
-			return slices.ContainsFunc(t.Key, func(c result.Column) bool { return c.Type.Kind == format.Stack })
+// tell logs why it is not as it should be, unless that was logged last: attempts go on for weeks.
+func (p *program) tell(why string) {
+	if why != p.told {
+		p.told = why
+		p.log.Error(why)
+	}
+}
+
+// complete logs which probes a run goes on without, and attaches them as soon as that is possible, as when a module is loaded. Maps keep what they
+// have: nothing is counted anew.
+func (p *program) complete(ctx context.Context, run *trace.Run, again time.Duration) {
+	var before []trace.Status
+	for wait := again; ; wait = min(2*wait, 10*again) {
+		left := run.LeftOut()
+		for _, s := range without(left, before) {
+			p.log.Warn("left out: " + s.Err.Error())
 		}
-		err = p.exporter.Check(slices.DeleteFunc(snapshot.Tables, isProfile))
-		if err != nil && p.spec.Script != "" {
-			p.log.Info("left out: " + err.Error())
-			err = nil
+		for _, s := range without(before, left) {
+			p.log.Info("attached, too: " + s.Probe)
+		}
+		if before = left; len(left) == 0 {
+			return
+		}
+		select {
+		case <-run.Done():
+			return
+		case <-time.After(wait):
+		}
+		p.retry(ctx, run)
+	}
+}
+
+func (p *program) retry(ctx context.Context, run *trace.Run) {
+	if err := run.Retry(ctx); err != nil && ctx.Err() == nil {
+		p.tell("what was left out cannot be tried again: " + err.Error())
+	}
+}
+
+// without returns the probes that are not among others.
+func without(all, others []trace.Status) []trace.Status {
+	return slices.DeleteFunc(slices.Clone(all), func(s trace.Status) bool {
+		return slices.ContainsFunc(others, func(o trace.Status) bool { return o.Probe == s.Probe })
+	})
+}
+
+// checkMaps reports maps that can be neither metrics nor profiles, and a program that shows nothing. Nobody can change the scripts that come with
+// trace: their maps are left out.
+func (p *program) checkMaps() error {
+	var mistakes []error
+	tables := p.compiled.Tables()
+	for _, t := range tables {
+		if _, err := p.exporter.Metric(t); err != nil && !isProfile(t) {
+			mistakes = append(mistakes, p.compiled.Mistake(t.Name, err.Error()))
 		}
 	}
-	if err != nil {
-		err = errors.Join(err, run.Close())
+	if p.spec.Script != "" {
+		p.unshown, mistakes = errors.Join(mistakes...), nil
 	}
-	return err
+	if len(tables) == 0 && p.spec.Events == "" {
+		mistakes = append(mistakes, errors.New("the program has no map, and nobody gets what it prints: write a map like @ = count(), or events: otlp"))
+	}
+	return errors.Join(mistakes...)
+}
+
+// isProfile reports whether a map is shown as a profile.
+func isProfile(t result.Table) bool {
+	return t.Adds != result.NoAddend && slices.ContainsFunc(t.Key, func(c result.Column) bool { return c.Type.Kind == format.Stack })
 }
 
 // set takes over a run, and ends what the program replaces.

@@ -34,12 +34,12 @@ func (s *Service) families(ctx context.Context) family.Set {
 	return family.Join(all...)
 }
 
-// families returns the metrics of the program; none if it is not attached, as trace_program_up and /-/ready report. Scrapes at the same time share
+// families returns the metrics of the program; if it is not attached, these are its probes alone, and /-/ready has why. Scrapes at the same time share
 // what one of them reads, so that a program whose maps take long is read once at a time.
 func (p *program) families(ctx context.Context, within time.Duration) ([]family.Family, error) {
 	run, err := p.running()
 	if err != nil {
-		return nil, nil
+		return p.exporter.Unattached(p.compiled.Probes()), nil
 	}
 	read := p.reading.DoChan("", func() (any, error) { return p.exporter.Read(run.Snapshot) })
 	select {

@@ -246,13 +246,18 @@ func (s *Service) now() (programs []*program, about reload) {
 	return slices.Clone(s.programs), about
 }
 
-// ready lists the programs that are not attached.
+// ready lists the programs that are not attached, and what the others are without.
 func (s *Service) ready() wire.Ready {
-	r := wire.Ready{Waiting: map[string]string{}}
+	r := wire.Ready{Waiting: map[string]string{}, LeftOut: map[string][]string{}}
 	programs, _ := s.now()
 	for _, p := range programs {
-		if _, err := p.running(); err != nil {
+		run, err := p.running()
+		if err != nil {
 			r.Waiting[p.spec.Name] = err.Error()
+			continue
+		}
+		for _, left := range run.LeftOut() {
+			r.LeftOut[p.spec.Name] = append(r.LeftOut[p.spec.Name], left.Err.Error())
 		}
 	}
 	return r

@@ -13,7 +13,7 @@ func About() (all []Family) {
 // about returns what is known of the run itself: its probes, what was lost, and how full its maps are.
 func (e *Exporter) about(s Snapshot) aboutRun {
 	a := aboutRun{config: &e.config, snapshot: s}
-	up := a.family("probe_up", "Whether the probe is attached.", Gauge, "probe")
+	up := a.down(s.LeftOut)
 	info := a.family("probe_info", "How the probe is attached.", Gauge, "probe", "variant")
 	events := a.family("events_total", "Events that happened.", Counter, "probe")
 	rejected := a.family("events_rejected_total", "Events that no clause of the program wanted.", Counter, "probe")
@@ -56,6 +56,22 @@ func (e *Exporter) about(s Snapshot) aboutRun {
 	stacks := a.family("stacks_lost_total", "Stacks that are absent, or without their frames.", Counter)
 	a.add(stacks, float64(s.StacksLost))
 	return a
+}
+
+// Unattached returns the metrics of a program that is not attached: its probes are down.
+func (e *Exporter) Unattached(probes []string) []Family {
+	a := aboutRun{config: &e.config}
+	a.down(probes)
+	return a.filled()
+}
+
+// down returns the family of what is attached, with the probes that are not.
+func (a *aboutRun) down(probes []string) *Family {
+	up := a.family("probe_up", "Whether the probe is attached.", Gauge, "probe")
+	for _, name := range probes {
+		a.add(up, 0, name)
+	}
+	return up
 }
 
 // aboutRun collects the families about a run. Each has the label program.

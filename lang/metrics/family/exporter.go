@@ -74,11 +74,8 @@ func (e *Exporter) Check(tables []result.Table) error {
 	return errors.Join(errs...)
 }
 
-// Metric returns the metric that a map would be, without series. is is false if it can be none: [Exporter.Check] has why.
-func (e *Exporter) Metric(t result.Table) (f Family, is bool) {
-	f, err := e.config.describe(t)
-	return f, err == nil
-}
+// Metric returns the metric that a map would be, without series, or why it can be none and what to do.
+func (e *Exporter) Metric(t result.Table) (Family, error) { return e.config.describe(t) }
 
 // Read takes a snapshot and returns its metrics. Two readers take turns: an older snapshot after a newer one would look like maps that were
 // emptied, and be counted again.

@@ -346,7 +346,7 @@ func TestAbout(t *testing.T) {
 	s.Probes[0] = Probe{Name: "a:b", Seen: 11, Rejected: 5, Lost: []Loss{{"buffer_full", 3}}}
 	s.Tables = []result.Table{sums(map[string]uint64{"a": 1, "b": 2})}
 	s.Tables[0].Size++
-	s.StacksLost = 7
+	s.StacksLost, s.LeftOut = 7, []string{"c:d"}
 	s.Maps = []MapLoss{{"@m", []Loss{{"full", 1}}}}
 	after := e.Families(s)
 	for _, test := range []struct {
@@ -355,6 +355,8 @@ func TestAbout(t *testing.T) {
 		before, after float64
 	}{
 		{"probe_up", []string{"a:b"}, 1, 0},
+		{"probe_up", []string{"c:d"}, -1, 0},
+		{"events_total", []string{"c:d"}, -1, -1},
 		{"probe_info", []string{"a:b", "fexit"}, 1, -1},
 		{"events_total", []string{"a:b"}, 10, 11},
 		{"events_rejected_total", []string{"a:b"}, 4, 5},
@@ -374,6 +376,18 @@ func TestAbout(t *testing.T) {
 				t.Errorf("%s is %v, want %v", test.name, got, want)
 			}
 		}
+	}
+}
+
+// Of a program that is not attached only its probes are shown.
+func TestUnattached(t *testing.T) {
+	e := New(Config{Program: "p", Labels: map[string]string{"rack": "r1"}})
+	all := e.Unattached([]string{"a:b", "c:d"})
+	if len(all) != 1 || all[0].Name != "trace_probe_up" || len(all[0].Series) != 2 || valueOf(all[0], "a:b", "p", "r1") != 0 || valueOf(all[0], "c:d", "p", "r1") != 0 {
+		t.Errorf("%+v", all)
+	}
+	if all := e.Unattached(nil); len(all) != 0 {
+		t.Errorf("%+v", all)
 	}
 }
 

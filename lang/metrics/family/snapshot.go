@@ -12,6 +12,8 @@ type Snapshot struct {
 	Started time.Time
 	Tables  []result.Table
 	Probes  []Probe
+	// LeftOut are the names of probes that the run goes on without.
+	LeftOut []string
 	Maps    []MapLoss
 	// StacksLost are absent, or without their frames.
 	StacksLost uint64

@@ -73,9 +73,10 @@ type OTLP struct {
 	Headers  map[string]string `json:"headers,omitempty"`
 }
 
-// Ready lists the programs that are not attached, with their reason.
+// Ready lists the programs that are not attached, with their reason, and what each of the others is without.
 type Ready struct {
-	Waiting map[string]string `json:"waiting"`
+	Waiting map[string]string   `json:"waiting"`
+	LeftOut map[string][]string `json:"left_out,omitempty"`
 }
 
 // Event is what a program printed or selected: a log record.
