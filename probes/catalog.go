@@ -94,7 +94,7 @@ func newOrigin(o *object, name string, hk hook, enums map[string]*event.Enum) (*
 	}
 	s.object, s.hook = o, hk
 	s.Targets, s.Sampled, s.Selector = hk.place.targets(), hk.place.sampled(), hk.selector
-	s.Dense, s.Elsewhere = hk.dense, hk.elsewhere
+	s.Dense, s.Elsewhere, s.Echoes = hk.dense, hk.elsewhere, o.echoes
 	s.Period, s.LeastPeriod = hk.place.period()
 	s.Apart = o.apart || hk.inquiry != nil || hk.dense != "" || s.Period != 0
 	return s, nil

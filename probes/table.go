@@ -182,6 +182,8 @@ type group struct {
 	module kernel.Module
 	// apart means that a program must name the probes, see [event.Probe.Apart].
 	apart bool
+	// echoes is [event.Probe.Echoes].
+	echoes bool
 }
 
 // The groups, sorted by how interesting their modules are.
@@ -199,7 +201,7 @@ var groups = []group{
 	{name: "profile"},
 	{name: "rdma", module: kernel.Module{Name: "ib_core", Types: []string{"ib_", "rdma_"}, Load: "modprobe ib_uverbs"}},
 	{name: "sched"},
-	{name: "syscall", module: kernel.Module{Events: "raw_syscalls"}},
+	{name: "syscall", echoes: true, module: kernel.Module{Events: "raw_syscalls"}},
 	{name: "verbs", module: verbsModule},
 	{name: "vm", apart: true, module: kernel.Module{Events: "kmem"}},
 }

@@ -16,6 +16,8 @@ import (
 )
 
 func main() {
-	run.BecomeCommand(os.Args)
+	if run.BecomeCommand(os.Args) {
+		os.Exit(exitFailed)
+	}
 	os.Exit(runCommand(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -25,6 +25,7 @@ type options struct {
 	burst                run.Burst
 	count                uint64
 	timeout              run.Duration
+	self                 bool
 	strict               bool
 	quiet                bool
 	verbose              bool
@@ -101,6 +102,7 @@ func addRunFlags(cmd *cobra.Command, o *options) {
 	f.Uint64VarP(&o.count, "count", "n", 0, "end after `N` printed events; for programs that print events")
 	f.Var(&o.burst, "burst", "attach probes that are traps in the traced program (verbs:) for `ON/PERIOD` of the time, like 100ms/1s; counts are estimates")
 	f.Var(&o.timeout, "timeout", "end after `DURATION`, like 500ms or 1m, or a number of seconds")
+	f.BoolVar(&o.self, "self", false, "also show trace's own system calls, and with -c those before the command's execve")
 	f.BoolVar(&o.strict, "strict", false, "exit with status 3 if events were lost, 4 if the command of -c failed")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no messages except errors and lost events")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print all fields of events; report variants, time to attach, and counts of events")

@@ -23,7 +23,7 @@ type runner interface {
 // run returns the options for a run of a program.
 func (o options) run(src programText) run.Options {
 	return run.Options{
-		Name: src.name, Text: src.text, Params: src.params, Arguments: src.arguments, Environ: os.Environ(), Meant: meant, Filter: o.filter, Raw: o.raw, Unsafe: o.unsafe, Quiet: o.quiet,
+		Name: src.name, Text: src.text, Params: src.params, Arguments: src.arguments, Environ: os.Environ(), Meant: meant, Filter: o.filter, WithoutSelf: !o.self, Raw: o.raw, Unsafe: o.unsafe, Quiet: o.quiet,
 		Format: o.format.Format, Columns: o.columns(), Count: o.count, MapKeys: o.mapSize, Cleared: o.live, Speed: o.speed,
 		Machine: run.Machine{
 			Command: o.command, Timeout: time.Duration(o.timeout), BTF: o.btf, RingBytes: int(o.bufferSize), NoKernel: o.noKernel,

@@ -9,6 +9,7 @@ import (
 
 	"trace/lang/ir"
 	"trace/lang/syntax"
+	"trace/probes/event"
 )
 
 // Filter restricts the clauses on events to some tasks, as if each predicate began with its conditions. A zero field restricts
@@ -85,4 +86,32 @@ func (f Filter) lacks(clauses []*ir.Clause) error {
 		}
 	}
 	return nil
+}
+
+// notSelf is true for the events of processes other than trace itself.
+func (c *checker) notSelf() *ir.Expr {
+	return ir.Operation(ir.OpNe, ir.Boolean, c.fieldNamed("pid"), &ir.Expr{Op: ir.OpOwn, Type: ir.Natural64})
+}
+
+// notBefore is true for the events of the command of -c from its execve on, and for the events of other processes. Until then, its process
+// is a copy of trace that waits.
+func (c *checker) notBefore() *ir.Expr {
+	name := &ir.Expr{Op: ir.OpLit, Type: event.Type{Kind: event.String, Size: len(c.options.Waiting) + 1}, Val: c.options.Waiting}
+	other := ir.Operation(ir.OpNe, ir.Boolean, c.fieldNamed("pid"), &ir.Expr{Op: ir.OpCommand, Type: ir.Natural64})
+	renamed := ir.Operation(ir.OpNe, ir.Boolean, c.fieldNamed("comm"), name)
+	pass := ir.Operation(ir.OpOr, ir.Boolean, other, renamed)
+	call := c.fieldNamed("nr")
+	execve := literal(uint64(0))
+	if enum := event.EnumOf(&call.Type); enum != nil {
+		number, _ := enum.Value("execve")
+		execve = literal(number)
+		execve.Type.Enum = enum
+	}
+	return ir.Operation(ir.OpOr, ir.Boolean, pass, ir.Operation(ir.OpEq, ir.Boolean, call, execve))
+}
+
+// fieldNamed returns a field that the probe has, and that the program need not have named.
+func (c *checker) fieldNamed(name string) *ir.Expr {
+	f := c.probe.Field(name)
+	return &ir.Expr{Op: ir.OpField, Type: f.Type, Field: f, Optional: f.Optional}
 }

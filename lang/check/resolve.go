@@ -395,7 +395,7 @@ func (r *resolver) unknownField(n ast.Node, u unknown, fields []string) {
 	if slices.ContainsFunc(fields, func(f string) bool { return strings.EqualFold(f, u.name) }) {
 		near = ""
 	}
-	if _, alone := n.(*ast.IdentifierNode); exact+near != "" || alone && r.options.Meant != nil {
+	if exact+near != "" {
 		msg, at = fmt.Sprintf("there is no command, script or field %s", r.text.Content[syntax.SpanOf(n).From:syntax.SpanOf(n).To]), syntax.SpanOf(n)
 	}
 	r.fail(at, msg, cmp.Or(exact, foreignWord(u.name), r.probesCalled(u.name), r.whoNames(u), near, syntax.DidYouMean(u.name, fields)))

@@ -28,6 +28,10 @@ type Options struct {
 	Meant func(word string) (exact, near string)
 	// Filter comes before the predicates of all clauses on events.
 	Filter Filter
+	// WithoutSelf leaves out the events of trace itself where they echo, [event.Probe.Echoes], and those of the process of -c while its
+	// threads are called Waiting, before it executes the command; its execve is not left out.
+	WithoutSelf bool
+	Waiting     string
 	// Command reports that -c starts a command. Its process is cpid.
 	Command bool
 	// CPUs is how many CPUs the machine may have, the value of ncpus; 0 for a recording, which does not have it.

@@ -51,19 +51,27 @@ func (c *checker) filter() (all *ir.Expr) {
 		return nil
 	}
 	at := syntax.Span{From: c.clause.Tree.Span.From, To: c.clause.Tree.Span.From}
+	join := func(e *ir.Expr, flag string) {
+		ir.WalkExpr(e, func(e *ir.Expr) { e.Span = at })
+		e.Flag = flag
+		if all == nil {
+			all = e
+			return
+		}
+		all = ir.Operation(ir.OpAnd, ir.Boolean, all, e)
+		all.Span = at
+	}
 	for _, one := range c.options.Filter.conditions() {
 		if c.field(one.field) == nil {
 			continue // Filter.lacks reports it
 		}
-		e := c.condition(one.holds)
-		ir.WalkExpr(e, func(e *ir.Expr) { e.Span = at })
-		e.Flag = one.flag
-		if all == nil {
-			all = e
-			continue
+		join(c.condition(one.holds), one.flag)
+	}
+	if c.probe.Echoes && c.options.WithoutSelf {
+		join(c.notSelf(), "not of trace itself")
+		if c.options.Command {
+			join(c.notBefore(), "not before the execve of -c")
 		}
-		all = ir.Operation(ir.OpAnd, ir.Boolean, all, e)
-		all.Span = at
 	}
 	return all
 }

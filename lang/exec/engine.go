@@ -3,6 +3,7 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"sync"
 
@@ -94,6 +95,8 @@ func leaf(e *ir.Expr) func(*scope) any {
 		return func(sc *scope) any { return sc.now() }
 	case ir.OpCommand:
 		return func(sc *scope) any { return uint64(sc.machine.command) }
+	case ir.OpOwn:
+		return func(*scope) any { return uint64(os.Getpid()) }
 	case ir.OpSignal: // only the second run of a comparison comes here
 		return func(*scope) any { return nil }
 	case ir.OpSelf:

@@ -214,7 +214,7 @@ func (e *Expr) untyped() string {
 		return fmt.Sprintf("%s(%d)", e.Fn, e.Frames)
 	case OpSelf:
 		return e.Fn
-	case OpElement, OpElapsed, OpNow, OpCommand:
+	case OpElement, OpElapsed, OpNow, OpCommand, OpOwn:
 		return e.Op.String()
 	case OpSlot:
 		return fmt.Sprintf("slot%d", e.Index)

@@ -12,6 +12,7 @@ const (
 	OpNow        // nsecs in clauses that no event triggers
 	OpElapsed    // time since the program began; Field is the nsecs of the event, if there is one
 	OpCommand    // the process of the command of -c
+	OpOwn        // the process of trace itself, at events
 	OpSelf       // Fn of the process that runs the clause, which is trace itself; rand also at events
 	OpSignal     // sends the signal Args[0] to the process Args[1], or to its thread alone, as Fn names it; what the kernel returns. Only the kernel can
 	OpElement    // # in the predicate of a function on lists
@@ -69,7 +70,7 @@ const (
 // opNames are the operators as the language writes them, and names for the other operations.
 var opNames = [numOps]string{
 	OpLit: "literal", OpField: "field", OpVar: "variable", OpSlot: "slot", OpStack: "stack", OpNow: "now", OpElapsed: "elapsed",
-	OpCommand: "cpid", OpSelf: "self", OpSignal: "signal", OpElement: "#", OpLookup: "lookup", OpHasKey: "has_key", OpLen: "len", OpTuple: "tuple", OpMember: "member",
+	OpCommand: "cpid", OpOwn: "own", OpSelf: "self", OpSignal: "signal", OpElement: "#", OpLookup: "lookup", OpHasKey: "has_key", OpLen: "len", OpTuple: "tuple", OpMember: "member",
 	OpList: "list", OpCall: "call", OpAbsent: "absent", OpTruth: "truth", OpSigned: "signed", OpCast: "cast", OpByte: "byte", OpSwap: "bswap", OpBetween: "between",
 	OpCond: "?:", OpCoalesce: "??", OpAnd: "&&", OpOr: "||", OpNot: "!", OpIn: "in", OpEq: "==", OpNe: "!=", OpLt: "<", OpLe: "<=",
 	OpGt: ">", OpGe: ">=", OpContains: "contains", OpStartsWith: "startsWith", OpEndsWith: "endsWith", OpMatches: "matches",

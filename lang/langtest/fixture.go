@@ -42,7 +42,7 @@ func Probe(group, name string, fields ...*event.Field) *event.Probe {
 	}
 	return &event.Probe{
 		Group: group, Name: name, Fields: slices.Concat(common, fields), Workload: event.WorkloadOf(common[len(common)-1]),
-		Apart: group == "mlx5", Sampled: group == "profile", Selector: map[string]string{"syscall": "nr"}[group],
+		Apart: group == "mlx5", Sampled: group == "profile", Echoes: group == "syscall", Selector: map[string]string{"syscall": "nr"}[group],
 	}
 }
 

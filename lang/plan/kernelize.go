@@ -78,6 +78,8 @@ func (k *kernelizer) expr(e *ir.Expr) (*codegen.Expr, *Obstacle) {
 		return k.expr(&ir.Expr{Op: ir.OpSub, Args: []*ir.Expr{now, start}, Type: e.Type, Span: e.Span})
 	case ir.OpCommand:
 		return k.literal(&ir.Expr{Op: ir.OpLit, Type: e.Type, Val: uint64(k.plan.Options.Command)}, out)
+	case ir.OpOwn:
+		return k.literal(&ir.Expr{Op: ir.OpLit, Type: e.Type, Val: uint64(k.plan.Options.Own)}, out)
 	case ir.OpSelf:
 		out.Op = ofEvents[e.Fn]
 		return out, nil

@@ -41,6 +41,8 @@ type Options struct {
 	Below string
 	// Command is the process id of the command, the value of cpid; 0 while it is not known.
 	Command int
+	// Own is the process id of trace itself; 0 while it does not matter.
+	Own int
 	// Columns are the fields that are printed of events, and so captured; nil: all fields.
 	Columns ir.Columns
 	// Counted makes the BPF programs count the events that pass and the events that do not.

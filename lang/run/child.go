@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -30,17 +31,21 @@ const (
 	reportFD = 4
 )
 
-// BecomeCommand waits until it may start the command, whose path and words follow heldArgument in the arguments, and executes it.
-// It does nothing if the argument is missing.
-func BecomeCommand(args []string) {
+// waitingName is what the threads of such a process are called. No command is, so its events can be told from the command's.
+const waitingName = "trace:exec"
+
+// BecomeCommand waits until it may start the command, whose path and words follow heldArgument in the arguments, and executes it. It returns
+// false if the argument is missing, and true if the process must end: nobody needs its status, because trace has ended, or knows.
+func BecomeCommand(args []string) bool {
 	if len(args) < 3 || args[1] != heldArgument {
-		return
+		return false
 	}
-	runtime.LockOSThread()                                  // the command keeps the process's first thread
-	_ = os.WriteFile("/proc/self/comm", []byte("trace"), 0) // not exe, as the file that it runs is called
+	runtime.LockOSThread() // the command keeps the process's first thread
 	unix.CloseOnExec(gateFD)
 	unix.CloseOnExec(reportFD)
+	nameThreads(waitingName)
 	open := make([]byte, 1)
+	_, _ = unix.Write(reportFD, open)
 	n, err := unix.Read(gateFD, open)
 	for err == unix.EINTR {
 		n, err = unix.Read(gateFD, open)
@@ -49,7 +54,21 @@ func BecomeCommand(args []string) {
 		err = unix.Exec(args[2], args[3:], os.Environ())
 		_, _ = io.WriteString(os.NewFile(reportFD, "report"), err.Error())
 	}
-	os.Exit(1) // nobody needs the status: trace has ended, or knows
+	return true
+}
+
+// nameThreads gives all threads of this process a name. A thread that starts meanwhile has the name of the thread that made it, so a pass that
+// finds no other names is the last one.
+func nameThreads(name string) {
+	for renamed := true; renamed; {
+		renamed = false
+		names, _ := filepath.Glob("/proc/self/task/*/comm") // the pattern is right
+		for _, file := range names {
+			if was, err := os.ReadFile(file); err == nil && string(was) != name+"\n" {
+				renamed = os.WriteFile(file, []byte(name), 0) == nil || renamed
+			}
+		}
+	}
 }
 
 // child is the command of -c. It shares the terminal: its output is not data. The nil child never ends.
@@ -110,6 +129,15 @@ func (c *child) pid() int {
 		return 0
 	}
 	return c.cmd.Process.Pid
+}
+
+// waitNamed waits until the threads of the process have their name.
+func (c *child) waitNamed(ctx context.Context) {
+	if c == nil {
+		return
+	}
+	defer context.AfterFunc(ctx, func() { _ = c.report.SetReadDeadline(time.Now()) })()
+	_, _ = c.report.Read(make([]byte, 1)) // start learns that the process has ended
 }
 
 // start lets the command run.

@@ -2,5 +2,5 @@
 
 package run
 
-// BecomeCommand does nothing: this system starts no commands.
-func BecomeCommand([]string) {}
+// BecomeCommand returns false: this system starts no commands.
+func BecomeCommand([]string) bool { return false }

@@ -20,6 +20,12 @@ func (f Filter) unlessKept(conditions check.Filter) check.Filter {
 	return conditions
 }
 
+// leavesOutSelf reports whether events of trace itself are left out. Where its process id is not known as events have it, they cannot be; where
+// another process was chosen, there are none.
+func (o Options) leavesOutSelf() bool {
+	return o.WithoutSelf && (o.Filter.PID == 0 || o.Filter.Children) && hostPIDs("") == nil
+}
+
 // checkFilter returns an error if no event of this host can pass the filter. The process of -p is open already.
 func (l *Live) checkFilter() error {
 	f := l.options.Filter

@@ -45,6 +45,7 @@ type Live struct {
 	collects func()
 	// child is the command, nil without one.
 	child   *child
+	own     int    // the id of this process; 0 before it runs
 	started uint64 // on the clock of nsecs
 	// attached is when the last probe was attached, on the clock of nsecs.
 	attached uint64
@@ -84,6 +85,7 @@ func newLive(o Options, groups []string) (*Live, error) {
 	options := o.compile()
 	options.CPUs, options.Clocks = possibleCPUs(), clocks()
 	options.Filter = o.Filter.unlessKept(options.Filter)
+	options.WithoutSelf, options.Waiting = o.leavesOutSelf(), waitingName
 	program, err := lang.Compile(o.Name, o.Text, catalog.Probes(), options)
 	if err != nil {
 		return nil, err
@@ -157,7 +159,7 @@ func (l *Live) divide(rejected map[*event.Probe]bool) (err error) {
 func (l *Live) planOptions() plan.Options {
 	o := l.options
 	return plan.Options{
-		Children: o.Filter.Children, Below: o.Filter.Cgroup, Command: l.child.pid(), NoKernel: o.NoKernel, Compare: o.Compare, Counted: o.Counted, CountsFailures: o.CountsFailures,
+		Children: o.Filter.Children, Below: o.Filter.Cgroup, Command: l.child.pid(), Own: l.own, NoKernel: o.NoKernel, Compare: o.Compare, Counted: o.Counted, CountsFailures: o.CountsFailures,
 		Record: l.keepsWanted(), RecordStacks: o.Record != nil && o.Record.Stacks, Cleared: o.Cleared, MapKeys: o.MapKeys, Started: l.started,
 		Columns: o.Columns, StackLeft: l.catalog.StackLeft, CPUs: possibleCPUs(),
 	}
@@ -177,7 +179,7 @@ func (l *Live) keepsWanted() bool { return l.options.Record != nil && !l.options
 // Run attaches the probes and runs the program on their events until something ends it. With an error it also returns how far the
 // run got, unless that is nil.
 func (l *Live) Run(interrupted context.Context, out Outputs) (*Ended, error) {
-	l.out, l.interrupted = out.orDiscard(interrupted), interrupted
+	l.out, l.interrupted, l.own = out.orDiscard(interrupted), interrupted, os.Getpid()
 	defer l.collectLess()()
 	if l.options.Record != nil {
 		l.recorder = &recorder{live: l, Record: *l.options.Record}
@@ -228,6 +230,7 @@ func (l *Live) run(interrupted context.Context) error {
 			l.out.Note(CgroupsUnwatched{err})
 		}
 	}
+	l.child.waitNamed(ctx)
 	l.out.Data.hold()
 	session, err := l.attach(ctx)
 	if ctx.Err() != nil && session == nil {

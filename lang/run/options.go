@@ -29,6 +29,8 @@ type Options struct {
 	Meant func(word string) (exact, near string)
 	// Filter restricts the program to the events of some tasks.
 	Filter Filter
+	// WithoutSelf leaves out the system calls of this process, and those of the command before its execve.
+	WithoutSelf bool
 	// Raw writes texts from outside the program with their control characters.
 	Raw bool
 	// Unsafe allows the program to act.

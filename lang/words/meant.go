@@ -90,7 +90,7 @@ func similar(word string, commands, flags []string) string {
 	}
 	const least = 3 // two letters are in too many names
 	if found := scriptsWith(word); len(word) >= least && len(found) > 0 {
-		return fmt.Sprintf("did you mean %s?", strings.Join(found, " or "))
+		return fmt.Sprintf("did you mean \"%s\"?", strings.Join(found, `" or "`))
 	}
 	names := slices.Clone(commands)
 	for _, s := range scripts.All() {

@@ -18,7 +18,8 @@ func TestMeant(t *testing.T) {
 		{"profile", "profile is a group of probes: 'profile:99hz' prints their events", ""},
 		{"tutorial", "trace help tutorial explains it", ""},
 		{"nvme-latency", "it is a script: trace nvme_latency runs it, and with --record FILE records its events", ""},
-		{"top", "", "did you mean rdma_top?"},
+		{"top", "", `did you mean "rdma_top"?`},
+		{"stuck", "", `did you mean "nvme_stuck" or "rdma_stuck"?`},
 		{"explain", "", "it is a flag: trace --explain"},
 		{"nvme-latncy", "", `did you mean "nvme_latency"?`},
 		{"Doctr", "", `did you mean "doctor"?`},
@@ -37,7 +38,7 @@ func TestMeant(t *testing.T) {
 // A word that may begin a program has no other meaning.
 func TestInstead(t *testing.T) {
 	for word, want := range map[string]string{
-		"top": "did you mean rdma_top?", "recrod": `did you mean "record"?`, "latency": "", "nvme_latency": "", "nvme:*": "", "qp.state": "", "furlongs": "",
+		"top": `did you mean "rdma_top"?`, "recrod": `did you mean "record"?`, "latency": "", "nvme_latency": "", "nvme:*": "", "qp.state": "", "furlongs": "",
 	} {
 		if got := words.Instead(word, []string{"record"}, nil); got != want {
 			t.Errorf("%s: %q, want %q", word, got, want)

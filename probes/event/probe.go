@@ -54,6 +54,8 @@ type Probe struct {
 	// Apart means that a program must name the probe to get its events: they belong to one driver, come often, describe what is there instead of what
 	// happens, are dense, or are made of readings.
 	Apart bool
+	// Echoes means that whoever delivers the events makes more of them: trace leaves out its own.
+	Echoes bool
 	// Dense, unless it is "", means that the events come too often to send them to user space: what becomes of them must run in the kernel.
 	// It names the probe whose events can be sent in place of them.
 	Dense string
