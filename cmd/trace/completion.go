@@ -21,7 +21,7 @@ func completionCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:                   "completion bash|zsh|fish",
 		Short:                 "print the completion script of a shell",
-		Example:               "  source <(trace completion bash)     the same for zsh; bash needs the package bash-completion\n  trace completion fish | source",
+		Example:               "  source <(trace completion bash)     the same for zsh\n  trace completion fish | source",
 		DisableFlagsInUseLine: true,
 		ValidArgs:             shells,
 		Args:                  usageArgs(cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs)),
@@ -31,7 +31,8 @@ func completionCommand(s streams) *cobra.Command {
 	}
 }
 
-// quotes holds what each shell does before cobra's script asks for completions: that cannot complete inside quotes. A file ends with the
+// quotes holds what each shell does before cobra's script asks for completions: that cannot complete inside quotes, and in bash needs a
+// package that many machines lack. A file ends with the
 // beginning of the function of cobra's script that it belongs to.
 //
 //go:embed quotes

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -51,5 +52,37 @@ func TestCompletionInQuotes(t *testing.T) {
 			x.send(" > 1ms && x'" + enter)
 			x.expect(`(?m)^    qp\.state == RESET && latency > 1ms && x$`)
 		})
+	}
+}
+
+// The Tab key of bash completes commands, probes and flags without the package bash-completion, which --norc leaves out.
+func TestCompletionWithoutPackage(t *testing.T) {
+	dir := t.TempDir()
+	script, err := exec.Command("trace", "completion", "bash").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "completion"), script, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bash", "--noprofile", "--norc", "-i")
+	cmd.Env = append(os.Environ(), "HOME="+dir)
+	x := openProgram(t, cmd, dir, "xterm", 200)
+	x.send("unset -f _init_completion _get_comp_words_by_ref; . ./completion; echo rea''dy" + enter)
+	x.expect(`ready`)
+	for _, test := range []struct{ typed, want string }{
+		{"trace nvme_la", `trace nvme_la[^ ]*tency`},
+		{"trace nvme:complete", `nvme:complete[^ ]*_rq`},
+		{"trace rdma_top --inter", `--inter[^ ]*val`},
+		{"trace -f fold", `-f fold[^ ]*ed`},
+		{"trace --format=fold", `--format=fold[^ ]*ed`},
+	} {
+		x.send(test.typed + tab)
+		x.expect(test.want)
+		x.send("\x15") // removes the line
+	}
+	x.send("echo en''d" + enter)
+	if got := x.expect(`end`); strings.Contains(got, "not found") {
+		t.Error(got)
 	}
 }

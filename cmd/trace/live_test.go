@@ -91,6 +91,19 @@ func TestLiveView(t *testing.T) {
 	}
 }
 
+// A recording plays as it was made, and what it ends with stays until a key.
+func TestLiveStays(t *testing.T) {
+	file := recordReads(t, 3000) // three milliseconds
+	x := openTerminal(t, t.TempDir(), "xterm-256color", 100, "-r", file, "--live", `nvme:complete_rq { @[ctrl] = count() }`)
+	x.expect(`ended  sorted by value`)
+	x.expect(`nvme0 1000  █+`)
+	x.send("s")
+	x.expect(`ended  sorted by key`)
+	x.send("q")
+	x.expect(`@\[nvme0\]: 1000`)
+	x.leaves()
+}
+
 // Keys that are sequences scroll, ? lists all, and a rate is what comes now in a second of the recording.
 func TestLiveKeys(t *testing.T) {
 	file := recordReads(t, 3000)

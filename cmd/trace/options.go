@@ -61,11 +61,11 @@ func addFlags(root *cobra.Command, o *options) {
 	f.SortFlags = false
 	f.StringVarP(&o.program, "program", "e", "", "run `PROGRAM` instead of the argument")
 	f.BoolVarP(&o.list, "list", "l", false, "list the probes that match the argument (globs, a word or a script; default all); -lv: and their fields")
-	f.StringVarP(&o.output, "output", "o", "", "write the data to `FILE` instead of standard output")
+	f.StringVarP(&o.output, "output", "o", "", "write the data to `FILE` instead of standard output; its end, like .html, chooses the format without -f")
 	f.StringVar(&o.record, "record", "", "also record the events that the program uses in `FILE`, like trace record")
 	addForceFlag(root, o)
 	f.StringSliceVarP(&o.recordings, "read", "r", nil, "read the events from recordings `FILE`[,FILE…], not from this machine")
-	f.Float64Var(&o.speed, "speed", 0, "with -r: `N` times as fast as it was recorded; without it as fast as possible")
+	f.Float64Var(&o.speed, "speed", 0, "with -r: `N` times as fast as it was recorded; without it as fast as possible, with --live as it was")
 	f.BoolVar(&o.live, "live", false, "show the maps in place, each second: tables, and heat maps of histograms over time")
 	addRunFlags(root, o)
 	f.StringSliceVar(&o.fields, "fields", nil, "print exactly the fields `NAME`[,NAME…] of events, in this order; time and probe are names, too")

@@ -137,9 +137,6 @@ func flagsOf(p repl.Program) []string {
 		all = append(all, "--live")
 	}
 	add("-e", p.Text)
-	if p.Live && len(p.Recordings) > 0 {
-		all = append(all, "--speed=1")
-	}
 	return all
 }
 

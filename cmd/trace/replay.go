@@ -49,6 +49,9 @@ func runReplay(ctx context.Context, s streams, o options, src programText) error
 		return fmt.Errorf("-r: %w", err)
 	}
 	defer rec.Close()
+	if o.live && o.speed == 0 {
+		o.speed = 1
+	}
 	if err := rec.CheckOutput(o.output); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}

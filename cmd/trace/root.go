@@ -8,6 +8,7 @@ import (
 
 	"trace/lang"
 	"trace/lang/check"
+	"trace/lang/output"
 	"trace/lang/serve"
 	"trace/probes"
 )
@@ -104,6 +105,9 @@ func runRoot(cmd *cobra.Command, s streams, o options, sc *script, args []string
 	}
 	if err := checkOptions(cmd, o); err != nil {
 		return err
+	}
+	if !cmd.Flags().Changed("format") {
+		o.format.Format = output.FormatOf(o.output)
 	}
 	if o.force && o.record == "" {
 		return usagef("--force needs --record FILE")

@@ -56,7 +56,7 @@ func follow(ctx context.Context, s streams, o options, src programText, program 
 	}
 	out := run.Outputs{
 		Data: run.NewStream(ctx, file, data), User: c.Err, Document: document, View: view, Note: c.Show,
-		Stdin: s.in, Stdout: run.Bare(s.out), Stderr: run.Bare(c.Err),
+		Coloured: o.output == "" && console.HasColours(s.out), Stdin: s.in, Stdout: run.Bare(s.out), Stderr: run.Bare(c.Err),
 	}
 	var stop func()
 	out.Show, stop = askedForMaps()
@@ -67,6 +67,10 @@ func follow(ctx context.Context, s streams, o options, src programText, program 
 	}
 	ended, err := program.Run(ctx, out)
 	c.Progress.Clear()
+	if err == nil && ctx.Err() != nil && (ended == nil || ended.Report.Began.IsZero()) {
+		s.note("interrupted before anything was attached")
+		err = errInterrupted
+	}
 	if err = mistaken(err); ended == nil {
 		return errors.Join(err, unlessUnread(out.Data.Close()))
 	}

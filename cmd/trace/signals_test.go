@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -218,5 +219,17 @@ func TestEndsWhileWaiting(t *testing.T) {
 				t.Errorf("what was read is not printed:\n%s", text)
 			}
 		})
+	}
+}
+
+// A run that is interrupted before anything is attached has no result, and does not look like one that found nothing.
+func TestInterruptedBeforeAttached(t *testing.T) {
+	requireLive(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	var out, notes strings.Builder
+	status := runCommand(ctx, []string{"-q", "syscall:exit { @[nr] = count() }"}, strings.NewReader(""), &out, &notes)
+	if want := "trace: interrupted before anything was attached\n"; status != exitInterrupted || out.String() != "" || notes.String() != want {
+		t.Errorf("status %d\n%s%s", status, &out, &notes)
 	}
 }

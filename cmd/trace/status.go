@@ -17,6 +17,7 @@ const (
 	exitUsage         = 2
 	exitLost          = 3
 	exitFailedCommand = 4
+	exitInterrupted   = 130 // as a shell has it of a process that SIGINT ended
 )
 
 // outcome is how a successful run ended: an error in form, without a message for the user. Of several outcomes the first in the order of
@@ -28,9 +29,10 @@ type outcome struct {
 
 // The ranks of outcomes.
 const (
-	byProgram = iota // exit(n), 0 too: the program knows best
-	byLoss           // --strict, and the report shows what was lost
-	byCommand        // --strict, and the status of the command was printed
+	byProgram   = iota // exit(n), 0 too: the program knows best
+	byLoss             // --strict, and the report shows what was lost
+	byCommand          // --strict, and the status of the command was printed
+	byInterrupt        // and a note was printed
 )
 
 func (o outcome) Error() string { return fmt.Sprintf("exit status %d", o.status) }
@@ -40,6 +42,9 @@ var errLost error = outcome{byLoss, exitLost}
 
 // errCommandFailed is the outcome of --strict when the command of -c failed.
 var errCommandFailed error = outcome{byCommand, exitFailedCommand}
+
+// errInterrupted is the outcome of a run that the user ended before it had seen anything.
+var errInterrupted error = outcome{byInterrupt, exitInterrupted}
 
 // errTrialsFailed is the outcome of a failed test or benchmark.
 var errTrialsFailed error = outcome{byProgram, exitFailed}

@@ -28,8 +28,8 @@ type Options struct {
 	Meant func(word string) (exact, near string)
 	// Filter comes before the predicates of all clauses on events.
 	Filter Filter
-	// WithoutSelf leaves out the events of trace itself where they echo, [event.Probe.Echoes], and those of the process of -c while its
-	// threads are called Waiting, before it executes the command; its execve is not left out.
+	// WithoutSelf leaves out the events of trace itself where they echo, [event.Probe.Echoes]. Of the process of -c, whose threads are called
+	// Waiting before it executes the command, it then leaves out all but the execve.
 	WithoutSelf bool
 	Waiting     string
 	// Command reports that -c starts a command. Its process is cpid.

@@ -23,7 +23,7 @@ import (
 //
 // Events are one table. Its columns are the chosen ones, or all fields of all probes whose events the program prints. Its head
 // comes before the first event. A value of print() is a row without a head: a cell, or a cell for each element of a tuple or of a
-// loop variable. The texts of printf() and time() are not changed. Each printed map is a table of its own after an empty line: its
+// loop variable. The texts of printf() and time() are not changed. Each printed map is a table of its own, after an empty line if something is above it: its
 // name, the elements of the key, and the value; a last column, estimate, is there if numbers are estimates. Histograms have the columns lo, hi and n, and a row for each bucket.
 
 // CSV is a table of events, and one for each map.
@@ -185,9 +185,11 @@ func (p *csvForm) table(t result.Table) error {
 			all = append(all, slices.Concat(begin, values, csvError(t, r.Value), csvEstimate(t)))
 		}
 	}
-	p.line = append(p.line[:0], '\n')
-	if err := p.flush(); err != nil {
-		return err
+	if p.written {
+		p.line = append(p.line[:0], '\n')
+		if err := p.flush(); err != nil {
+			return err
+		}
 	}
 	return p.lines(all...)
 }

@@ -71,6 +71,8 @@ type pen struct {
 	// moment is the time of the current output.
 	moment result.Moment
 	line   []byte
+	// coloured reports that a terminal shows it in colours. written reports that something was written.
+	coloured, written bool
 }
 
 // Most formats have nothing around the rest, and leave the numbers of probes and lost events to the notes.
@@ -89,6 +91,7 @@ func (p *pen) endLine() error {
 
 // flush writes what line holds.
 func (p *pen) flush() error {
+	p.written = p.written || len(p.line) > 0
 	_, err := p.w.Write(p.line)
 	p.line = p.line[:0]
 	return err

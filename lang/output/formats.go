@@ -13,6 +13,8 @@ import (
 // traits are the properties of a format.
 type traits struct {
 	name Format
+	// endings are how names of its files end.
+	endings []string
 	// form writes what comes while the program runs.
 	form func(*pen) form
 	// whole reports that programs read it, so it has all fields of events.
@@ -37,12 +39,12 @@ type traits struct {
 func formats() []traits {
 	return []traits{
 		{name: Text, form: newTextForm, trials: true},
-		{name: JSON, form: newJSONForm, whole: true, escapes: true, trials: true},
-		{name: CSV, form: newCSVForm, whole: true},
-		{name: Perfetto, form: newPerfettoForm, whole: true, escapes: true, placing: placing, file: true},
-		{name: Folded, form: newTextForm, make: (*Document).writeFolded, stacks: true},
-		{name: Pprof, form: newTextForm, make: (*Document).writePprof, stacks: true, file: true},
-		{name: HTML, form: newTextForm, make: (*Document).writePage, file: true, course: true},
+		{name: JSON, endings: []string{".json", ".jsonl", ".ndjson"}, form: newJSONForm, whole: true, escapes: true, trials: true},
+		{name: CSV, endings: []string{".csv"}, form: newCSVForm, whole: true},
+		{name: Perfetto, endings: []string{".perfetto", ".pftrace", ".perfetto-trace"}, form: newPerfettoForm, whole: true, escapes: true, placing: placing, file: true},
+		{name: Folded, endings: []string{".folded"}, form: newTextForm, make: (*Document).writeFolded, stacks: true},
+		{name: Pprof, endings: []string{".pb.gz", ".pprof"}, form: newTextForm, make: (*Document).writePprof, stacks: true, file: true},
+		{name: HTML, endings: []string{".html", ".htm"}, form: newTextForm, make: (*Document).writePage, file: true, course: true},
 	}
 }
 
@@ -74,6 +76,16 @@ func ParseFormat(name string) (Format, error) {
 		return "", fmt.Errorf("there is no output format %q: use %s", name, FormatList())
 	}
 	return Format(name), nil
+}
+
+// FormatOf returns the format of a file by the end of its name, as a user expects: text if no format has it.
+func FormatOf(file string) Format {
+	for _, t := range formats() {
+		if slices.ContainsFunc(t.endings, func(end string) bool { return strings.HasSuffix(strings.ToLower(file), end) }) {
+			return t.name
+		}
+	}
+	return Text
 }
 
 // HasTrials reports whether the format has results of tests and benchmarks.

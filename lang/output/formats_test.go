@@ -23,3 +23,14 @@ func TestFormats(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestFormatOf(t *testing.T) {
+	for file, want := range map[string]Format{
+		"": Text, "x": Text, "x.txt": Text, "a/x.html": HTML, "X.HTM": HTML, "x.json": JSON, "x.jsonl": JSON, "x.csv": CSV, "cpu.pb.gz": Pprof, "x.gz": Text,
+		"x.folded": Folded, "x.pftrace": Perfetto, "html": Text, "x.html.old": Text,
+	} {
+		if got := FormatOf(file); got != want {
+			t.Errorf("%s: %s, want %s", file, got, want)
+		}
+	}
+}

@@ -34,10 +34,13 @@ type Live struct {
 	views   []view
 	byKey   bool
 	paused  bool
+	ended   bool // no more comes
 	help    bool
 	scroll  scroll
 	trouble error // error of reading the maps
 
+	// over is closed when no more comes.
+	over    chan struct{}
 	restore func()
 	closed  bool
 }
@@ -74,7 +77,7 @@ func NewLive(o LiveOptions) (*Live, error) {
 	}
 	l := &Live{
 		program: syntax.Visible(strings.Join(strings.Fields(o.Program), " ")), screen: o.Screen, key: o.Key, colour: o.Colour,
-		began: time.Now(), history: history{most: 400},
+		began: time.Now(), history: history{most: 400}, over: make(chan struct{}),
 	}
 	l.restore = func() { _ = term.Restore(int(o.Screen.Fd()), old) }
 	fmt.Fprint(o.Screen, altScreenOn)
@@ -136,13 +139,17 @@ func (l *Live) Show(ctx context.Context, maps Maps, clock func() time.Time, end 
 	tick := time.NewTicker(liveFrame)
 	defer tick.Stop()
 	l.update()
+	over := l.over
 	for {
 		l.draw()
 		select {
 		case <-ctx.Done():
 			return
+		case <-over:
+			over, l.ended = nil, true
+			l.update()
 		case <-tick.C:
-			if !l.paused {
+			if !l.paused && !l.ended {
 				l.update()
 			}
 		case key := <-keys:
@@ -152,6 +159,12 @@ func (l *Live) Show(ctx context.Context, maps Maps, clock func() time.Time, end 
 			}
 		}
 	}
+}
+
+// Rest keeps showing what the maps are at the end, until ctx ends.
+func (l *Live) Rest(ctx context.Context) {
+	close(l.over)
+	<-ctx.Done()
 }
 
 // readKeys sends the keys that are typed.

@@ -57,7 +57,10 @@ func (l *Live) frame(width, height int) []string {
 
 func (l *Live) head() string {
 	state := time.Since(l.began).Round(time.Second).String()
-	if l.paused {
+	switch {
+	case l.ended:
+		state = "ended"
+	case l.paused:
 		state = "paused"
 	}
 	order := "value"

@@ -22,6 +22,9 @@ func NewPrinter(w io.Writer, format Format, wall *event.WallClock) *Printer {
 	return p
 }
 
+// Colour makes the printer write for a terminal with colours.
+func (p *Printer) Colour(coloured bool) { p.coloured = coloured }
+
 // Show sets what is printed of the events of some probes. With raw, strings are written unescaped: see present.go.
 func (p *Printer) Show(c Columns, printed []*event.Probe, raw bool) {
 	p.columns, p.raw = c, raw

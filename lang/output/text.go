@@ -29,6 +29,7 @@ func (p *textForm) event(probe *event.Probe, e event.Source) error {
 }
 
 func (p *textForm) text(_ string, b []byte) error {
+	p.written = p.written || len(b) > 0
 	_, err := p.w.Write(b)
 	return err
 }

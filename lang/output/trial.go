@@ -10,22 +10,35 @@ import (
 
 // This file writes the results of tests and benchmarks like bpftrace: as text in the way of googletest, and as JSON.
 
-// The marks before the lines, in green and red.
-const (
-	markRuns   = "\x1b[32m[==========]\x1b[0m "
-	markBegun  = "\x1b[32m[ RUN      ]\x1b[0m "
-	markOK     = "\x1b[32m[       OK ]\x1b[0m "
-	markPassed = "\x1b[32m[  PASSED  ]\x1b[0m "
-	markFailed = "\x1b[31m[  FAILED  ]\x1b[0m "
+// A trialMark stands before a line, in its colour on a terminal.
+type trialMark struct{ text, colour string }
+
+var (
+	markRuns   = trialMark{"[==========] ", green}
+	markBegun  = trialMark{"[ RUN      ] ", green}
+	markOK     = trialMark{"[       OK ] ", green}
+	markPassed = trialMark{"[  PASSED  ] ", green}
+	markFailed = trialMark{"[  FAILED  ] ", red}
 )
+
+const green, red = "32", "31"
+
+// marked appends a line with its mark.
+func (p *pen) marked(m trialMark, format string, args ...any) {
+	text := m.text
+	if p.coloured {
+		text = "\x1b[" + m.colour + "m" + strings.TrimSuffix(text, " ") + "\x1b[0m "
+	}
+	p.line = fmt.Appendf(append(p.line, text...), format+"\n", args...)
+}
 
 func (p *textForm) tested(results []Tested, all int) error {
 	r := results[len(results)-1]
 	p.line = p.line[:0]
 	if len(results) == 1 {
-		p.line = fmt.Appendf(p.line, "%sRunning %d tests.\n", markRuns, all)
+		p.marked(markRuns, "Running %d tests.", all)
 	}
-	p.line = fmt.Appendf(p.line, "%s%s\n", markBegun, r.Name)
+	p.marked(markBegun, "%s", r.Name)
 	mark := markOK
 	if !r.Passed {
 		mark = markFailed
@@ -35,30 +48,29 @@ func (p *textForm) tested(results []Tested, all int) error {
 			}
 		}
 	}
-	p.line = fmt.Appendf(p.line, "%s%s (%s)\n", mark, r.Name, wholeUnits(r.Took))
+	p.marked(mark, "%s (%s)", r.Name, wholeUnits(r.Took))
 	if len(results) == all {
-		p.line = appendVerdict(p.line, results)
+		p.verdict(results)
 	}
 	return p.flush()
 }
 
-// appendVerdict appends how many tests passed, and the names of the others.
-func appendVerdict(b []byte, results []Tested) []byte {
+// verdict appends how many tests passed, and the names of the others.
+func (p *pen) verdict(results []Tested) {
 	var failed []string
 	for _, r := range results {
 		if !r.Passed {
 			failed = append(failed, r.Name)
 		}
 	}
-	b = fmt.Appendf(b, "%s%s ran.\n", markRuns, tests(len(results)))
-	b = fmt.Appendf(b, "%s%s.\n", markPassed, tests(len(results)-len(failed)))
+	p.marked(markRuns, "%s ran.", tests(len(results)))
+	p.marked(markPassed, "%s.", tests(len(results)-len(failed)))
 	if len(failed) > 0 {
-		b = fmt.Appendf(b, "%s%s, listed below:\n", markFailed, tests(len(failed)))
+		p.marked(markFailed, "%s, listed below:", tests(len(failed)))
 	}
 	for _, name := range failed {
-		b = fmt.Appendf(b, "%s%s\n", markFailed, name)
+		p.marked(markFailed, "%s", name)
 	}
-	return b
 }
 
 func tests(n int) string {

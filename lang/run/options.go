@@ -29,7 +29,7 @@ type Options struct {
 	Meant func(word string) (exact, near string)
 	// Filter restricts the program to the events of some tasks.
 	Filter Filter
-	// WithoutSelf leaves out the system calls of this process, and those of the command before its execve.
+	// WithoutSelf leaves out the system calls of this process, and the command's before its execve.
 	WithoutSelf bool
 	// Raw writes texts from outside the program with their control characters.
 	Raw bool
@@ -119,6 +119,8 @@ type Outputs struct {
 	// Document is made at the end. View shows the maps meanwhile.
 	Document *output.Document
 	View     *output.Live
+	// Coloured means that Data goes to a terminal with colours.
+	Coloured bool
 	// Show prints the maps whenever it receives.
 	Show <-chan os.Signal
 	// Sink returns what takes the program's output in place of the printer of Data.
@@ -162,7 +164,9 @@ func (o Outputs) message(warning bool, text string) { o.Note(Message{text, warni
 
 // printer returns a printer of the program's output.
 func (o Outputs) printer(f output.Format, wall *event.WallClock) *output.Printer {
-	return output.NewPrinter(o.Document.Through(o.Data, o.User, o.View), f, wall)
+	p := output.NewPrinter(o.Document.Through(o.Data, o.User, o.View), f, wall)
+	p.Colour(o.Coloured)
+	return p
 }
 
 // compile returns the options of the compiler.

@@ -260,6 +260,9 @@ func (p *Replay) watched(ctx context.Context, play func(context.Context) error) 
 	var wg sync.WaitGroup
 	wg.Go(func() { p.out.View.Show(ctx, p.exec, p.viewTime, end) })
 	err := play(ctx)
+	if unlessEnough(err) == nil {
+		p.out.View.Rest(ctx) // a replay may take less time than a look at it
+	}
 	end()
 	wg.Wait()
 	p.out.View.Close()
