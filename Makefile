@@ -107,7 +107,7 @@ recordings: ## record scripts/testdata and cmd/trace/testdata/lines anew in VMs,
 	grep -ah '^RECORDING ' .vmtest/log.6.12.* | while read -r _ file data; do echo "$$data" | base64 -d > $$file || exit 1; done
 	$(GO) test ./cmd/trace -run TestScript -scripts.update || $(GO) test ./cmd/trace -run TestScript
 
-demo: build ## the main job on real kernel events: this machine's devices if it has them, else a VM's
+demo: ## builds ./trace, and shows the main job on real kernel events: this machine's devices if it has them, else a VM's
 	@.ci/demo
 
 bench: build ## cost, start, memory and throughput against bpftrace and hand-written C, in one run
