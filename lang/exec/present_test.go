@@ -163,7 +163,7 @@ func TestCatOfPipe(t *testing.T) {
 func TestSystemEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
-	p := output.NewPrinter(io.Discard, output.Text, time.Unix(0, 0))
+	p := output.NewPrinter(io.Discard, output.Text, event.NewWallClock(time.Unix(0, 0)))
 	sc := &scope{setting: setting{sink: p, ctx: ctx, warn: func(bool, string) {}}, machine: &machine{}}
 	began := time.Now()
 	err := sc.system("sleep 20 | cat")
