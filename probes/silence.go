@@ -119,6 +119,26 @@ func (f *switched) isOff(requests []*request) bool {
 	return err == nil && n == 0
 }
 
+// unheard returns why programs of hooks see nothing now, by the names of the hooks.
+func (s *silence) unheard(requests []*request) map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	why := make(map[string]string)
+	for _, f := range s.switches {
+		if !f.isOff(requests) {
+			continue
+		}
+		for _, r := range requests {
+			for _, a := range r.attached {
+				if f.silences(a.place) {
+					why[a.hook] = fmt.Sprintf("%s, so that the kernel does not run programs of %s (%s)", f.name, a.place.way, f.fix)
+				}
+			}
+		}
+	}
+	return why
+}
+
 // close closes the switches.
 func (s *silence) close() {
 	s.mu.Lock()

@@ -63,6 +63,47 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// A probe hears nothing if its programs are silenced, or a helper's, also where another request has attached that.
+func TestDeaf(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "switch")
+	s := newSilence([]*silencer{{
+		name: "x is 0", fix: "sysctl x=1", ways: isTrampoline, spares: func(program) bool { return false },
+		open: func() (*kernel.Number, error) { return kernel.OpenSysctl("../.." + file) },
+	}})
+	defer s.close()
+	h := hostOf(t, "none")
+	serve := func(name string, attached []*attached, hooks ...string) *request {
+		r, err := h.serve(Request{Probe: h.catalog.Match(name)[0], Code: noClause(), IfAvailable: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.attached, r.hooks = attached, nil
+		for _, hk := range hooks {
+			r.hooks = append(r.hooks, hook{name: hk})
+		}
+		return r
+	}
+	fexit := func(hook string) *attached {
+		return &attached{place: program{way: trampoline{atReturn: true}}, hook: hook}
+	}
+	raw := func(hook string) *attached { return &attached{place: program{way: rawTracepoint{}}, hook: hook} }
+	first := serve("sched:runq", []*attached{fexit("helper"), raw("runq")}, "helper", "runq")
+	second := serve("sched:offcpu", []*attached{raw("offcpu")}, "helper", "offcpu")
+	third := serve("sched:switch", []*attached{raw("switch")}, "switch")
+	b := &batch{requests: []*request{first, second, third}}
+	for text, want := range map[string]int{"1\n": 0, "0\n": 2} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		why := make(map[*event.Probe]string)
+		b.deaf(h, s.unheard(b.requests), why)
+		const reason = "x is 0, so that the kernel does not run programs of fexit (sysctl x=1)"
+		if len(why) != want || want > 0 && (why[first.Probe] != reason || why[second.Probe] != reason) {
+			t.Errorf("%s: %v", text, why)
+		}
+	}
+}
+
 // A switch that cannot be read is not reported.
 func TestSilenceUnknown(t *testing.T) {
 	opened := 0

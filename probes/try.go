@@ -5,6 +5,7 @@ package probes
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -12,8 +13,8 @@ import (
 )
 
 // Try examines probes as [Host.Status] does, and attaches those that seem to be available, the way a run would, and detaches them: what it calls
-// available, this kernel has attached. The programs read all fields and pass no event on. No process of others is read or changed for that: programs
-// for calls of libibverbs are attached to code of this process.
+// available, this kernel has attached, and does not silence. The programs read all fields and pass no event on. No process of others is read or
+// changed for that: programs for calls of libibverbs are attached to code of this process.
 //
 // Where the kernel refuses a program that reads all fields, one that reads none is tried. If it is attached, the probe is available, with a note.
 func (h *Host) Try(ctx context.Context, all []*event.Probe) ([]Status, error) {
@@ -76,13 +77,14 @@ func (h *Host) attempt(ctx context.Context, found []Status, code func(*event.Pro
 	for i, s := range tried {
 		s.tried(served[i])
 		if s.Reason = why[s.Probe]; s.Reason != "" {
+			s.Variant = ""
 			refused = append(refused, s)
 		}
 	}
 	return refused, err
 }
 
-// refusals attaches requests, detaches them, and returns why some could not be attached.
+// refusals attaches requests, detaches them, and returns why some could not be attached, or hear nothing.
 func (h *Host) refusals(ctx context.Context, served []*request) (why map[*event.Probe]string, err error) {
 	why = make(map[*event.Probe]string)
 	if len(served) == 0 {
@@ -95,6 +97,8 @@ func (h *Host) refusals(ctx context.Context, served []*request) (why map[*event.
 		}
 		return why, nil
 	}
+	quiet := newSilence(silencers())
+	defer quiet.close()
 	attached := batches(served)
 	for _, b := range attached {
 		if err = b.imply(h); err == nil {
@@ -106,8 +110,25 @@ func (h *Host) refusals(ctx context.Context, served []*request) (why map[*event.
 		for _, e := range b.leftOut {
 			why[e.Probes[0]] = e.Reason
 		}
+		b.deaf(h, quiet.unheard(b.requests), why)
 	}
 	return why, errors.Join(err, sideBySide(attached), closeAll(attached), ring.close())
+}
+
+// deaf adds why requests see nothing or lack fields although they are attached, by what silences hooks. Requests may share helpers.
+func (b *batch) deaf(h *Host, unheard map[string]string, why map[*event.Probe]string) {
+	for _, r := range b.requests {
+		for _, o := range b.requests {
+			if o != r && !slices.Contains(h.implied(r), o.Probe) {
+				continue
+			}
+			for _, hk := range o.hooks {
+				if reason := unheard[hk.name]; reason != "" {
+					why[r.Probe] = reason
+				}
+			}
+		}
+	}
 }
 
 // tried completes a status with what became of a request.
