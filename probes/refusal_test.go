@@ -2,12 +2,16 @@ package probes
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"trace/probes/event"
+	"trace/probes/kernel"
 )
 
 // Refusals of the kernel name their cause, and what to do.
@@ -40,5 +44,28 @@ func TestExplain(t *testing.T) {
 	}
 	if !errors.Is(explain(unix.EPERM), syscall.EPERM) {
 		t.Error("the cause is lost")
+	}
+}
+
+// A probe is refused unless the host lacks what every variant traces.
+func TestRefusedIsNotAbsent(t *testing.T) {
+	function, tracepoint := &noFunctionError{[]string{"f"}}, kernel.NoTracepoint("t")
+	module := fmt.Errorf("module m is %w (modprobe m)", kernel.ErrNotLoaded)
+	for _, test := range []struct {
+		causes []error
+		want   bool
+	}{
+		{[]error{function}, false},
+		{[]error{fmt.Errorf("fexit: %w", function), nil, module, tracepoint}, false},
+		{[]error{kernel.ErrNoBTF}, true},
+		{[]error{function, errors.New("this kernel has no kprobes")}, true},
+	} {
+		var err *UnavailableError
+		if !errors.As(unavailable(event.NewProbe("a", "b", "", nil), test.causes, func() string { return "" }), &err) || err.Refused != test.want {
+			t.Errorf("%v: %+v, want %t", test.causes, err, test.want)
+		}
+	}
+	if got := tracepoint.Error(); got != "this kernel has no tracepoint t" {
+		t.Error(got)
 	}
 }

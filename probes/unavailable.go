@@ -16,7 +16,7 @@ import (
 type UnavailableError struct {
 	Probes []*event.Probe
 	Reason string
-	// Refused means that the host has the probes, and the kernel refuses to attach them.
+	// Refused means that the host has the probes and they cannot be attached: the kernel refuses it, or shows too little.
 	Refused bool
 	// Causes are why each variant cannot be used.
 	Causes error
@@ -40,7 +40,15 @@ func unavailable(p *event.Probe, causes []error, reason func() string) error {
 	if errors.As(all, &denied) {
 		return fmt.Errorf("%s: %w", p, denied)
 	}
-	return &UnavailableError{Probes: []*event.Probe{p}, Reason: reason(), Causes: all}
+	refused := slices.ContainsFunc(causes, func(err error) bool { return err != nil && !absent(err) })
+	return &UnavailableError{Probes: []*event.Probe{p}, Reason: reason(), Refused: refused, Causes: all}
+}
+
+// absent reports whether a variant cannot be used because this host does not have what it traces.
+func absent(err error) bool {
+	var function *noFunctionError
+	var tracepoint kernel.NoTracepoint
+	return errors.Is(err, kernel.ErrNotLoaded) || errors.As(err, &function) || errors.As(err, &tracepoint)
 }
 
 // refusedProbe is the error of a probe that the kernel refuses to attach.

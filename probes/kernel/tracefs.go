@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
 )
 
 // tracefs returns the folder where tracefs is mounted, or "".
@@ -39,6 +40,9 @@ func readFormat(dir, tracepoint string) (*btf.Struct, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, NoTracepoint(filepath.Base(tracepoint))
 	}
+	if errors.Is(err, unix.EPERM) { // to all, so it is no matter of who owns the file: LOCKDOWN_TRACEFS
+		return nil, fmt.Errorf("tracefs: %w", Refused(err))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tracefs: %w", err)
 	}
@@ -49,8 +53,10 @@ func readFormat(dir, tracepoint string) (*btf.Struct, error) {
 	return record, nil
 }
 
-// NoTracepoint is the error that the kernel lacks a tracepoint.
-func NoTracepoint(name string) error { return fmt.Errorf("this kernel has no tracepoint %s", name) }
+// NoTracepoint is the error that the kernel lacks a tracepoint, by its name.
+type NoTracepoint string
+
+func (name NoTracepoint) Error() string { return "this kernel has no tracepoint " + string(name) }
 
 // formatField matches a line of a format file (trace_event_format, kernel/trace/trace_events.c):
 //
