@@ -30,7 +30,7 @@ import (
 type policy struct {
 	name  string             // "": none
 	begin func(t *testing.T) // t.Cleanup takes it back
-	// variants are those by which nothing is attached then, and reason is what trace says of each probe that is no longer available.
+	// variants are those by which nothing is attached then, and reason is why, in its words, a probe is no longer available.
 	variants, reason string
 	// least is how many probes are still available at least; 0: all.
 	least int
@@ -83,7 +83,7 @@ func checkCounts(t *testing.T) {
 	}
 }
 
-// A diagnosed kernel is what doctor finds out: the variants of the probes that are available, those of them that lack fields, and why the others are not.
+// A diagnosed kernel is what doctor finds out: the variants of the probes that are available, which of these lack fields, and why the others are not.
 type diagnosed struct {
 	available, reasons map[string]string
 	partial            []string
@@ -127,7 +127,7 @@ func (d diagnosed) lost(whole map[string]string) (names []string) {
 	return names
 }
 
-// checkDoctor compares what doctor says with what it says without a policy.
+// checkDoctor compares what doctor finds with what it finds without a policy.
 func (p policy) checkDoctor(t *testing.T, d diagnosed, whole map[string]string) {
 	t.Helper()
 	lost := d.lost(whole)
@@ -165,19 +165,19 @@ func (p policy) checkDoctor(t *testing.T, d diagnosed, whole map[string]string) 
 // silence is the warning.
 const silence = `the kernel does not run programs of .*\b%s\b.*, so their events are missing: kernel\.ftrace_enabled is 0: sysctl kernel\.ftrace_enabled=1`
 
-// says reports whether a run says why it does not see events of a probe.
-func (p policy) says(out, probe string) bool {
+// explains reports whether a run prints why it does not see events of a probe.
+func (p policy) explains(out, probe string) bool {
 	if p.silent {
 		return regexp.MustCompile(fmt.Sprintf(silence, probe)).MatchString(out)
 	}
 	return regexp.MustCompile(`\b` + probe + `\b.*: .*(` + p.reason + `)`).MatchString(out)
 }
 
-// checkRefused has a run of a probe end as doctor says.
+// checkRefused has a run of a probe end as doctor foretells.
 func (p policy) checkRefused(t *testing.T, name, reason string) {
 	t.Helper()
 	out, err := exec.Command("trace", "--dry-run", name).CombinedOutput()
-	if !p.says(string(out), name) || (err == nil) != p.silent || strings.Contains(string(out), "bug in trace") {
+	if !p.explains(string(out), name) || (err == nil) != p.silent || strings.Contains(string(out), "bug in trace") {
 		t.Errorf("a run of %s: %v: %s; doctor: %s", name, err, out, reason)
 	}
 }
@@ -217,7 +217,7 @@ func (p policy) checkUsers(t *testing.T, d diagnosed) {
 	triage := startTool(t, "", "trace", append([]string{"triage", "1h"}, limits...)...)
 	monitor := startTool(t, "", "trace", "rdma_monitor")
 	if !seesObjects && !p.silent {
-		if err := monitor.cmd.Wait(); err == nil || !p.says(monitor.out.String(), "rdma:resource") || strings.Contains(monitor.out.String(), "Started") {
+		if err := monitor.cmd.Wait(); err == nil || !p.explains(monitor.out.String(), "rdma:resource") || strings.Contains(monitor.out.String(), "Started") {
 			t.Errorf("rdma_monitor: %v: %s", err, monitor.out.String())
 		}
 	} else {
@@ -229,7 +229,7 @@ func (p policy) checkUsers(t *testing.T, d diagnosed) {
 		time.Sleep(2 * time.Second) // a report
 		monitor.end(t)
 		out := monitor.out.String()
-		if seesObjects != regexp.MustCompile(`create_qp +: [1-9]`).MatchString(out) || seesObjects == p.says(out, "rdma:resource") {
+		if seesObjects != regexp.MustCompile(`create_qp +: [1-9]`).MatchString(out) || seesObjects == p.explains(out, "rdma:resource") {
 			t.Errorf("rdma:resource is available: %t: %s", seesObjects, out)
 		}
 	}
@@ -241,7 +241,7 @@ func (p policy) checkUsers(t *testing.T, d diagnosed) {
 	}
 	for i, probe := range []string{"nvme:complete_rq", "block:complete", "ib:create_qp", "sched:runq"} {
 		there := d.available[probe] != ""
-		if there != (m[i+1] != "0") || there == p.says(out, probe) {
+		if there != (m[i+1] != "0") || there == p.explains(out, probe) {
 			t.Errorf("%s is available: %t: %s", probe, there, out)
 		}
 	}

@@ -92,6 +92,7 @@ type options struct {
 	bare    bool
 	mlx5    bool
 	nvme    bool
+	append  string
 	prepare bool
 	list    bool
 	command []string
@@ -130,6 +131,7 @@ func parseArgs(args []string, stderr io.Writer) (options, error) {
 	fs.BoolVar(&opt.bare, "bare", false, "do not load NVMe and RDMA modules nor set up an RDMA device")
 	fs.BoolVar(&opt.mlx5, "mlx5", false, "build the mlx5 stand-in modules and export VMTEST_MLX5_KO, the path of mlx5_ib.ko")
 	fs.BoolVar(&opt.nvme, "nvme", false, "add NVMe controllers zoned, errors and slow, and let memory for DMA run out")
+	fs.StringVar(&opt.append, "append", "", "more words for the kernel's command line")
 	fs.BoolVar(&opt.prepare, "prepare", false, "only download and build what a boot needs")
 	fs.BoolVar(&opt.list, "list", false, "list the kernels")
 	fs.Usage = func() {

@@ -120,8 +120,10 @@ func (s *session) qemu(accel string) (program string, args []string) {
 	if s.opt.nvme {
 		more += bounceMemory
 	}
-	if words := s.opt.kernel.append; words != "" {
-		more += " " + words
+	for _, words := range []string{s.opt.kernel.append, s.opt.append} {
+		if words != "" {
+			more += " " + words
+		}
 	}
 	args = append(args,
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",

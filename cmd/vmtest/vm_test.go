@@ -20,14 +20,14 @@ func TestInsmodPaths(t *testing.T) {
 
 func TestQEMU(t *testing.T) {
 	s := testSession(t)
-	s.dir, s.share = "/tmp/a,b", "/tmp/a,b/share"
+	s.dir, s.share, s.opt.append = "/tmp/a,b", "/tmp/a,b/share", "lsm=bpf"
 	program, args := s.qemu("tcg")
 	line := strings.Join(args, " ")
 	if program != "qemu-system-x86_64" || !strings.Contains(line, "console=ttyS0 ") || !strings.Contains(line, "tsc=reliable no_timer_check") ||
 		strings.Contains(line, "tsc_early_khz=") != (runtime.GOARCH == "amd64") {
 		t.Errorf("%s %s", program, line)
 	}
-	for _, want := range []string{"path=/tmp/a,,b/share,", "file=/tmp/a,,b/disk2",
+	for _, want := range []string{"path=/tmp/a,,b/share,", " lsm=bpf ", "file=/tmp/a,,b/disk2",
 		"nsid=1,logical_block_size=512,physical_block_size=512", "nsid=2,logical_block_size=4096,physical_block_size=4096"} {
 		if !strings.Contains(line, want) {
 			t.Errorf("no %q in %s", want, line)
