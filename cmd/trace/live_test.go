@@ -96,11 +96,11 @@ func TestLiveStays(t *testing.T) {
 	file := recordReads(t, 3000) // three milliseconds
 	x := openTerminal(t, t.TempDir(), "xterm-256color", 100, "-r", file, "--live", `nvme:complete_rq { @[ctrl] = count() }`)
 	x.expect(`ended  sorted by value`)
-	x.expect(`nvme0 1000  █+`)
+	x.expect(`nvme0 3000  █+`)
 	x.send("s")
 	x.expect(`ended  sorted by key`)
 	x.send("q")
-	x.expect(`@\[nvme0\]: 1000`)
+	x.expect(`@\[nvme0\]: 3000`)
 	x.leaves()
 }
 

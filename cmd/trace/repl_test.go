@@ -244,7 +244,9 @@ func TestReplLive(t *testing.T) {
 	x.send("live nvme:complete_rq { @[ctrl] = count()" + enter)
 	x.expect(`\.\.\.> `)
 	x.send("}" + enter)
-	x.expect(`(?s)@\[nvme0\]: 1000\n.*trace> `) // at the speed of the recording, which is over at once
+	x.expect(`ended  sorted by value`) // at the speed of the recording, which is over at once
+	x.send("q")
+	x.expect(`(?s)@\[nvme0\]: 1000\n.*trace> `)
 	x.send("print @" + enter)
 	x.expect(`(?m)^@\[nvme0\]: 1000$`)
 	x.send(ctrlD)
