@@ -98,7 +98,7 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 			return clocks.Put([2]uint64{context, uint64(pid)}, kilohertz)
 		})
 		if err != nil {
-			return fmt.Errorf("%s: %w", group, err)
+			return b.leaveAllOut(ctx, h, fmt.Errorf("%s: %w", group, err))
 		}
 		b.tended = append(b.tended, c)
 	}

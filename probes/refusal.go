@@ -85,10 +85,11 @@ func explain(err error) error {
 	}
 }
 
-// forbidsReads reports whether the verifier does not know the function that reads the kernel's memory: no program of ours is wrong then.
+// forbidsReads reports whether the verifier does not know the function that reads the kernel's memory: no program of ours is wrong then. Where the
+// library does not find bpf_probe_read_kernel, it calls the older bpf_probe_read.
 func forbidsReads(err error) bool {
 	var answer *ebpf.VerifierError
 	return errors.As(err, &answer) && slices.ContainsFunc(answer.Log, func(line string) bool {
-		return (strings.Contains(line, "unknown func") || strings.Contains(line, "cannot use helper")) && strings.Contains(line, "bpf_probe_read_kernel")
+		return (strings.Contains(line, "unknown func") || strings.Contains(line, "cannot use helper")) && strings.Contains(line, "bpf_probe_read") && !strings.Contains(line, "_user")
 	})
 }

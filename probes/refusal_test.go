@@ -32,6 +32,8 @@ func TestExplain(t *testing.T) {
 		{clock{}.accepts(nil), "^a rate of 0 samples a second, expected at least 1$"},
 		{explain(answer("0: (85) call bpf_probe_read_kernel#113", "unknown func bpf_probe_read_kernel#113")), "^operation not permitted: programs may not read the kernel's memory: .*lockdown=confidentiality"},
 		{explain(answer("program of this type cannot use helper bpf_probe_read_kernel#113")), "^operation not permitted: programs may not read the kernel's memory: "},
+		{explain(answer("program of this type cannot use helper bpf_probe_read#4")), "^operation not permitted: programs may not read the kernel's memory: "},
+		{explain(answer("unknown func bpf_probe_read_user#112")), "unknown func bpf_probe_read_user#112"},
 		{explain(answer("R1 type=scalar expected=fp")), "R1 type=scalar expected=fp"},
 		{causes{errA, errB, errA}, "^a; b$"},
 		{causes{errA, &noFunctionError{[]string{"f", "g"}}}, "^a$"},
