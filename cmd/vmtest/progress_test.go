@@ -33,7 +33,7 @@ func newMachine(t *testing.T) machine {
 	}
 	m.program("id", "echo 1000")
 	m.program("sudo", `[ "$1" != -n ] || shift; exec "$@"`)
-	m.program("dpkg-query", "exit 1")
+	m.program("dpkg-query", `case $* in *" git" | *" ca-certificates") printf installed ;; esac`) // what a clone needs
 	m.program("apt-get", `echo "$*" >>"$HOME/apt"; [ "$1" = update ] || { echo "no such mirror"; exit 100; }`)
 	return m
 }
