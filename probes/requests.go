@@ -23,7 +23,7 @@ type Request struct {
 	IfAvailable bool
 	// Reduced means that the code has been reduced since the verifier rejected it, see [RejectedError]: if it rejects this, too, it refuses the probe.
 	Reduced bool
-	// OrNone makes Attach continue even if no probe is left.
+	// OrNone makes Attach continue even if the host has none of the probes.
 	OrNone bool
 }
 

@@ -181,7 +181,7 @@ func (s *Session) serve(ctx context.Context, served []*request, a addition) (ref
 	}
 	err = s.attach(ctx, added, a, attached)
 	if err == nil {
-		err = noneLeft(served, added)
+		err = noneLeft(served, added, a.early)
 	}
 	if err != nil {
 		uevents.Close()
@@ -217,9 +217,9 @@ func (s *Session) leave(reqs []Request, why ...[]*UnavailableError) {
 	}
 }
 
-// noneLeft returns why no request is left, if the program cannot do without all of them.
-func noneLeft(served []*request, added []*batch) error {
-	if len(served) == 0 || slices.ContainsFunc(served, func(r *request) bool { return r.OrNone || attachedIn(added, r) }) {
+// noneLeft returns why no request is left. A program that begins with all of its probes refused has no answer, even if it could do without each of them.
+func noneLeft(served []*request, added []*batch, begins bool) error {
+	if len(served) == 0 || slices.ContainsFunc(served, func(r *request) bool { return r.OrNone && !begins || attachedIn(added, r) }) {
 		return nil
 	}
 	var all []*UnavailableError
