@@ -3,6 +3,8 @@ package kernel
 import (
 	"errors"
 	"strings"
+
+	"github.com/cilium/ebpf/btf"
 )
 
 // ErrNotLoaded means that a module is not loaded.
@@ -44,4 +46,10 @@ func (m Module) Describer() string {
 		return m.Name
 	}
 	return m.DescribedBy
+}
+
+// NameOf returns the kernel's name of the type that a view is of: without its flavour.
+func NameOf(view btf.Type) string {
+	name, _, _ := strings.Cut(view.TypeName(), "___")
+	return name
 }

@@ -12,12 +12,6 @@ import (
 // taskFlavour ends the names of the views in trace.h of the way from a task to its common fields.
 const taskFlavour = "___way"
 
-// NameOf returns the kernel's name of the type that a view is of: without its flavour.
-func NameOf(view btf.Type) string {
-	name, _, _ := strings.Cut(view.TypeName(), "___")
-	return name
-}
-
 // Views returns the types that an object may relocate against: its named structs, unions and enums, except flavours (name___flavour). With
 // tasks, the views of the way from a task are included.
 func Views(types *btf.Spec, tasks bool) []btf.Type {
