@@ -21,7 +21,7 @@ import (
 
 // hostileCrowd are 20 processes of a user without rights, which have a device open, or pretend to: see testdata/vm/hostile_memory.c.
 var hostileCrowd = []string{
-	"huge", "huge", "huge", "zero", "missing", "flip", "flip", "name", "qp", "fuse-name", "fuse-qp", "fuse-code", "fuse-overlay", "fuse-exe",
+	"huge", "huge", "huge", "zero", "missing", "flip", "fuse-flip", "name", "qp", "fuse-name", "fuse-qp", "fuse-code", "fuse-overlay", "fuse-exe",
 	"fuse-fd", "fuse-lock", "regular", "fifo", "char", "folder",
 }
 

@@ -1,6 +1,7 @@
 //go:build linux
 
-// Package filetest limits how many files a process may open, so that a test can make system calls fail that return a descriptor.
+// Package filetest has what tests need of files: few that a process may open, so that system calls fail that return a descriptor, and file systems that do
+// not answer.
 package filetest
 
 import (

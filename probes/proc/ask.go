@@ -2,6 +2,7 @@ package proc
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"sync"
@@ -25,17 +26,43 @@ var ErrNoAnswer = errors.New("it does not answer")
 // ErrNotAsked means that nothing was read, as too many reads were given up and still sleep in the kernel.
 var ErrNotAsked = errors.New("too many reads of processes were not answered")
 
-// How many reads may sleep in the kernel after they were given up, each in a thread of ours: of processes of one user, and of all.
+// ErrServed means that a file was not opened.
+var ErrServed = errors.New("its file system is, or may be, a program of a user (FUSE), which may never answer")
+
+var errUnknownMount = errors.New("its file system is not among the mounts of the process")
+
+// How many reads may sleep in the kernel after they were given up, each in a thread or a helper of ours: of processes of one user, and of all.
 const (
 	mostUnanswered    = 4
 	mostUnansweredAll = 64
 )
 
+// A Holder is a process that keeps a helper of ours waiting.
+type Holder struct {
+	Helper int // its process id
+	PID    int // 0: it is a file of ours
+	User   uint32
+}
+
+// String names what cannot be killed, and what can.
+func (h Holder) String() string {
+	of := ""
+	if h.PID != 0 {
+		of = fmt.Sprintf("of process %d ", h.PID)
+	}
+	return fmt.Sprintf("process %d, which read for trace, is left behind: what it reads %sis in a file of FUSE that does not answer (it ends when the program is killed by which user %d serves the file)", h.Helper, of, h.User)
+}
+
 // Questions are reads of other processes for which nobody waits forever. The zero value is ready to use.
 //
 // A process can keep a read waiting: by a page of memory under userfaultfd(2), by a page or an open of a file of FUSE, and, while one of its threads
-// waits for one of these with the mmap_lock of the process, even at /proc/PID/maps. Such a read ends with our own process at the latest.
+// waits for one of these with the mmap_lock of the process, even at /proc/PID/maps.
+//
+// What FUSE keeps waiting not even SIGKILL ends, and a thread that waits keeps its process. So [Ask] is for what ends when it is killed, and everything that
+// may ask a file of a user's, as memory does that a file is mapped to, is read by a helper: [Questions.ReadMemory], [Questions.OpenMapped],
+// [Questions.OpenBelow], [Questions.Device].
 type Questions struct {
+	helpers    helpers
 	mu         sync.Mutex
 	unanswered map[uint32]int // by user
 	all        int
@@ -51,6 +78,7 @@ func (q *Questions) End() {
 		close(q.ended)
 	}
 	q.end = true
+	q.helpers.dismiss()
 }
 
 // Ask calls a function that reads something of a process of a user, and returns what it returns. If it sleeps for longer than [Patience], Ask returns
@@ -88,21 +116,16 @@ func AskFor[T any](q *Questions, user uint32, patience time.Duration, read func(
 			go c.Close() // it may sleep, too
 		}
 	}()
-	id, began := <-thread, time.Now()
-	var last sleep
-	slept := began // when last began, or later
+	w := newWait(<-thread, patience)
 	for {
 		select {
 		case r := <-done:
 			return r.answer, r.err
 		case <-ended:
-			patience = 0
+			w.patience = 0
 		case <-time.After(Patience / 4):
 		}
-		if now := sleepOf(id); !now.asleep || now != last {
-			last, slept = now, time.Now()
-		}
-		if time.Since(slept) < patience && time.Since(began) < mostBusy {
+		if !w.over(sleepOf("self", w.thread)) {
 			continue
 		}
 		q.mu.Lock()
@@ -113,13 +136,39 @@ func AskFor[T any](q *Questions, user uint32, patience time.Duration, read func(
 		default:
 		}
 		late = true
-		if q.unanswered == nil {
-			q.unanswered = make(map[uint32]int)
-		}
-		q.unanswered[user]++
-		q.all++
+		q.leftLocked(user)
 		return answer, ErrNoAnswer
 	}
+}
+
+// leftLocked counts a read that was given up.
+func (q *Questions) leftLocked(user uint32) {
+	if q.unanswered == nil {
+		q.unanswered = make(map[uint32]int)
+	}
+	q.unanswered[user]++
+	q.all++
+}
+
+// A wait is for a thread that reads.
+type wait struct {
+	thread       int
+	patience     time.Duration
+	began, slept time.Time
+	last         sleep // began at slept, or later
+}
+
+func newWait(thread int, patience time.Duration) *wait {
+	now := time.Now()
+	return &wait{thread: thread, patience: patience, began: now, slept: now}
+}
+
+// over reports whether nobody waits any longer.
+func (w *wait) over(now sleep) bool {
+	if !now.asleep || now != w.last {
+		w.last, w.slept = now, time.Now()
+	}
+	return time.Since(w.slept) >= w.patience || time.Since(w.began) >= mostBusy
 }
 
 // A sleep of a thread is another one if it has given up its CPU since.

@@ -10,9 +10,9 @@ import (
 
 func threadID() int { return unix.Gettid() }
 
-// sleepOf returns whether a thread of ours sleeps: it neither runs nor waits for a CPU.
-func sleepOf(thread int) sleep {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/status", thread))
+// sleepOf returns whether a thread of a process of ours sleeps: it neither runs nor waits for a CPU.
+func sleepOf(process string, thread int) sleep {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%s/task/%d/status", process, thread))
 	if err != nil {
 		return sleep{asleep: true}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trace/probes/filetest"
 	"trace/probes/proc"
 )
 
@@ -36,42 +37,37 @@ func within(t *testing.T, f func()) {
 	}
 }
 
-// Only regular files below the root are opened.
-func TestOpenRegular(t *testing.T) {
-	root, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
-	for _, name := range []string{outside, filepath.Join(root, "file")} {
-		if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := unix.Mkfifo(filepath.Join(root, "fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, to := range map[string]string{"out": outside, "up": "../../../../../.." + outside, "zero": "/dev/zero", "fd": "/proc/self/fd/0", "in": "/file", "dir": "."} {
-		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
+// Files of programs that may never answer are not read, and are named, whether they are mapped, or a folder of one is in the way. Nothing waits for them.
+func TestServedFiles(t *testing.T) {
+	served := filetest.Serve(t, 1000)
+	path := filepath.Join(served.Folder, "file")
+	m := filetest.Map(t, path, false)
+	p := newProcesses(1, new(atomic.Int64))
+	p.changes = &changes{wake: -1}
+	link := filepath.Join(served.Folder, filetest.Silent, "tiny.debug")
 	within(t, func() {
-		for _, test := range []struct {
-			root, path string
-			follow, ok bool
-		}{
-			{root, "/file", true, true}, {root, "file", false, true}, {root, "/in", true, true}, {root, "/in", false, false},
-			{root, "/fifo", true, false}, {root, "/out", true, false}, {root, "/up", true, false}, {root, "/zero", true, false},
-			{root, "/dir", true, false}, {root, "/", true, false}, {root, "/none", true, false},
-			{"/", filepath.Join(root, "zero"), true, false}, {"/", filepath.Join(root, "fd"), true, false}, {"/", "/dev/zero", true, false},
-			{"/", filepath.Join(root, "out"), true, true},
-		} {
-			f, err := openRegular(test.root, test.path, test.follow)
-			if (err == nil) != test.ok {
-				t.Errorf("%s in %s, follow %v: %v", test.path, test.root, test.follow, err)
-			}
-			if err == nil {
-				f.Close()
-			}
+		all, err := codeOf(m.PID, 1)
+		if err != nil {
+			t.Fatal(err)
 		}
+		i := slices.IndexFunc(all, func(c mapping) bool { return c.start == m.Start })
+		if i < 0 || all[i].name != path {
+			t.Fatalf("%+v lack %s", all, path)
+		}
+		if of := p.open(m.PID, all[i]); of != nil {
+			t.Errorf("%s is opened", of.path)
+		}
+		_, err = p.openBelow(1000, fmt.Sprintf("/proc/%d/root", m.PID), link, true)
+		p.unopened(1000, link, err)
 	})
+	if want := []string{path + ": " + proc.ErrServed.Error(), link + ": " + proc.ErrNoAnswer.Error()}; !slices.Equal(p.Unread(), want) {
+		t.Errorf("%q, want %q", p.Unread(), want)
+	}
+	began := time.Now()
+	err := p.close()
+	if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "symbols: process ") || took > time.Second {
+		t.Errorf("it ends after %v: %v", took, err)
+	}
 }
 
 // headerOf returns where the header of a section is in an ELF file of 64 bits.
@@ -400,8 +396,9 @@ func (p *Processes) of(user, pid int) *space {
 func imageOf(r io.ReaderAt, name string, roots []string) (im *image, left parts, unread, err error) {
 	in := &source{r: r, ask: &proc.Questions{}, cost: testCost()}
 	return readImage(in, name, roots, func(root, path string) (debugFile, error) {
-		f, err := openRegular(root, path, true)
-		return identified(f, err)
+		var asked proc.Questions
+		defer asked.End()
+		return identified(asked.OpenBelow(0, 0, root, path, true))
 	}, 0)
 }
 

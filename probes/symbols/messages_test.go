@@ -22,7 +22,7 @@ func TestMessages(t *testing.T) {
 		panic("slice bounds out of range")
 	}
 	_, _, unlinked := debugLink(&elfFile{})
-	_, device := openRegular("/", "/dev/zero", true)
+	_, device := testProcesses(t).openBelow(0, "/", "/dev/zero", true)
 	_, long := readFunctions(io.MultiReader(strings.NewReader("ffffffff814154e0 t "), bytes.NewReader(make([]byte, 1<<17))))
 	stuck := newProcesses(1, new(atomic.Int64))
 	stuck.changes = &changes{wake: -1}
@@ -61,7 +61,7 @@ func TestNamesOfAnotherUser(t *testing.T) {
 	if err := os.Chown(path, 65534, 65534); err != nil {
 		t.Skipf("only root can make files of other users: %v", err)
 	}
-	if _, err := (&space{pid: os.Getpid(), inner: os.Getpid()}).openWritten(); err == nil || err.Error() != path+" is of another user" {
+	if _, err := testProcesses(t).openWritten(&space{pid: os.Getpid(), inner: os.Getpid()}, 0); err == nil || err.Error() != path+" is of another user" {
 		t.Error(err)
 	}
 }

@@ -127,20 +127,18 @@ func (p *Processes) open(pid int, m mapping) *openFile {
 		return of
 	}
 	path := m.key().path
-	f, err := proc.Ask(&p.asked, user, func() (*opened, error) {
-		f, err := openMapped(pid, m.start, m.end)
-		for _, root := range roots {
-			if err == nil || !strings.HasPrefix(path, "/") {
-				break
-			}
-			if f, err = openRegular(root, path, true); err == nil && !isFile(f, m.file) {
-				f.Close()
-				f, err = nil, errors.New("another file")
-			}
+	f, err := identified(p.asked.OpenMapped(user, pid, proc.Mapping{Start: m.start, End: m.end, Major: m.file.major, Minor: m.file.minor}))
+	for _, root := range roots {
+		if err == nil || errors.Is(err, proc.ErrServed) || errors.Is(err, proc.ErrNoAnswer) || !strings.HasPrefix(path, "/") {
+			break
 		}
-		return identified(f, err)
-	})
+		if f, err = identified(p.openBelow(user, root, path, true)); err == nil && !isFile(f.File, m.file) {
+			f.Close()
+			f, err = nil, errors.New("another file")
+		}
+	}
 	if err != nil {
+		p.unopened(user, path, err)
 		return nil
 	}
 	p.mu.Lock()
@@ -148,6 +146,20 @@ func (p *Processes) open(pid int, m mapping) *openFile {
 	of = &openFile{id: m.key(), user: user, reader: f, closer: f, mark: f.mark, path: path, roots: roots}
 	p.keep(of)
 	return of
+}
+
+// unopened notes that a file may never answer, or did not.
+func (p *Processes) unopened(user uint32, path string, err error) {
+	if errors.Is(err, proc.ErrServed) || errors.Is(err, proc.ErrNoAnswer) {
+		p.unread.note(user, path, err)
+	}
+}
+
+// openBelow opens a regular file below a root of [Processes.rootsOf].
+func (p *Processes) openBelow(user uint32, root, path string, follow bool) (*os.File, error) {
+	of, _, _ := strings.Cut(strings.TrimPrefix(root, "/proc/"), "/")
+	pid, _ := strconv.Atoi(of) // 0: ours
+	return p.asked.OpenBelow(user, pid, root, path, follow)
 }
 
 // identified adds what identifies a file.
@@ -271,14 +283,12 @@ func (p *Processes) read(of *openFile, user uint32) {
 	c := &cost{grow: func(n int) { p.budget.grow(of.holder, n) }, stopped: &p.stopped}
 	in := &source{r: of.reader, ask: &p.asked, user: user, cost: c}
 	open := func(root, path string) (debugFile, error) {
-		return proc.Ask(&p.asked, user, func() (debugFile, error) {
-			f, err := openRegular(root, path, true)
-			o, err := identified(f, err)
-			if err != nil {
-				return nil, err
-			}
-			return o, nil
-		})
+		o, err := identified(p.openBelow(user, root, path, true))
+		if err != nil {
+			p.unopened(user, path, err)
+			return nil, err
+		}
+		return o, nil
 	}
 	im, left, unread, err := readImage(in, of.path, of.roots, open, p.unread.partsOf(of.mark))
 	if err != nil {

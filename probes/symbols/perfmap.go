@@ -162,7 +162,7 @@ func (p *Processes) written(s *space, user uint32) perfMap {
 	}
 	process := *s
 	p.mu.Unlock()
-	f, err := proc.Ask(&p.asked, user, func() (*opened, error) { return identified(process.openWritten()) })
+	f, err := identified(p.openWritten(&process, user))
 	// A compiler that works writes all the time; this limits how often we read.
 	defer func() {
 		now := BootClock()
@@ -199,13 +199,14 @@ func (p *Processes) readWritten(known *writtenMap, f *opened, user uint32) {
 }
 
 // openWritten opens the map of functions of a process.
-func (s *space) openWritten() (*os.File, error) {
+func (p *Processes) openWritten(s *space, user uint32) (*os.File, error) {
 	name := fmt.Sprintf("/tmp/perf-%d.map", cmp.Or(s.inner, s.pid))
-	f, err := openRegular(fmt.Sprintf("/proc/%d/root", s.pid), name, false)
-	if err != nil {
-		f, err = openRegular("/", name, false)
+	f, err := p.openBelow(user, fmt.Sprintf("/proc/%d/root", s.pid), name, false)
+	if err != nil && !errors.Is(err, proc.ErrServed) && !errors.Is(err, proc.ErrNoAnswer) {
+		f, err = p.openBelow(user, "/", name, false)
 	}
 	if err != nil {
+		p.unopened(user, name, err)
 		return nil, err
 	}
 	if uid, err := ownerOf(f); err != nil || uid != 0 && (!s.owner.ok || uid != s.owner.uid) {

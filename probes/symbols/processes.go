@@ -3,6 +3,7 @@ package symbols
 import (
 	"container/list"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -124,12 +125,17 @@ func (p *Processes) close() error {
 		}
 		p.mu.Unlock()
 		p.tidy()
-		closed <- p.changes.close()
+		err := p.changes.close()
+		for _, h := range p.asked.Holders() {
+			err = errors.Join(err, fmt.Errorf("symbols: %v", h))
+		}
+		closed <- err
 	}()
 	select {
 	case err := <-closed:
 		return err
 	case <-time.After(closePatience):
+		p.asked.End()
 		return errNoAnswer
 	}
 }

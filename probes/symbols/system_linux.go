@@ -1,7 +1,6 @@
 package symbols
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -45,54 +44,6 @@ func bootOffset(text string) int64 {
 func isFile(f *os.File, want file) bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(f.Fd()), &st) == nil && st.Ino == want.inode && st.Mode&unix.S_IFMT == unix.S_IFREG
-}
-
-var errIrregular = errors.New("not a regular file")
-
-// openRegular opens a file below the root of a file system, possibly a process'. It stays within, whatever links point to, and opens only
-// regular files: a FIFO would block, and opening a device may have effects. follow means that the path itself may be a link.
-func openRegular(root, path string, follow bool) (*os.File, error) {
-	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: root, Err: err}
-	}
-	defer unix.Close(dir)
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
-	if !follow {
-		how.Flags |= unix.O_NOFOLLOW
-	}
-	fd, err := unix.Openat2(dir, strings.TrimPrefix(path, "/"), &how)
-	if err != nil {
-		return nil, &os.PathError{Op: "openat2", Path: path, Err: err}
-	}
-	return reopen(fd, path)
-}
-
-// openMapped opens the file of a mapping through the mapping itself.
-func openMapped(pid int, start, end uint64) (*os.File, error) {
-	path := fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, start, end)
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	return reopen(fd, path)
-}
-
-// reopen opens a file that was only looked up so far for reading, and closes fd.
-func reopen(fd int, name string) (*os.File, error) {
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, &os.PathError{Op: "stat", Path: name, Err: err}
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, &os.PathError{Op: "open", Path: name, Err: errIrregular}
-	}
-	opened, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	return os.NewFile(uintptr(opened), name), nil
 }
 
 // ownerOf returns the owner of an open file.

@@ -27,10 +27,6 @@ func BootClock() uint64 { return 0 }
 
 func isFile(*os.File, file) bool { return false }
 
-func openRegular(string, string, bool) (*os.File, error) { return nil, errors.ErrUnsupported }
-
-func openMapped(int, uint64, uint64) (*os.File, error) { return nil, errors.ErrUnsupported }
-
 func ownerOf(*os.File) (int, error) { return 0, errors.ErrUnsupported }
 
 func markOf(*os.File) (mark, error) { return mark{}, errors.ErrUnsupported }

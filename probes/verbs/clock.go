@@ -39,8 +39,12 @@ func newClocks(f *Finder) clocks {
 		if err != nil {
 			return 0, err
 		}
-		numbers := f.devices.numbers()
-		return proc.Ask(&f.questions, p.payer, func() (uint64, error) { return frequencyOf(pid, fd, numbers) })
+		device, err := f.device(p, pid, fd)
+		if err != nil {
+			return 0, err
+		}
+		defer device.Close()
+		return proc.Ask(&f.questions, p.payer, func() (uint64, error) { return frequencyOf(device) })
 	}
 	return clocks{ask: ask, devices: make(map[contextOf]int), kilohertz: make(map[contextOf]uint64)}
 }
@@ -146,28 +150,21 @@ const (
 	drivers = 64
 )
 
+// device returns a device that a process has open.
+func (f *Finder) device(by party, pid, fd int) (*os.File, error) {
+	numbers := f.devices.numbers()
+	is := deviceOf(pid, fd, numbers)
+	for number, name := range numbers {
+		if is != "" && name == is {
+			return f.questions.Device(by.payer, pid, fd, number)
+		}
+	}
+	return nil, fmt.Errorf("descriptor %d is no device", fd)
+}
+
 // frequencyOf asks the device that a process has open for the frequency of its counter in kHz: hca_core_clock, 0 if it has none. It asks by the
-// file of the process, as only that has a context of the driver. Nothing else is asked, or closed: a file of FUSE is told when somebody closes it, and may
-// keep us waiting.
-func frequencyOf(pid, fd int, numbers map[uint64]string) (kilohertz uint64, err error) {
-	if deviceOf(pid, fd, numbers) == "" {
-		return 0, fmt.Errorf("descriptor %d is no device", fd)
-	}
-	process, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return 0, fmt.Errorf("pidfd_open: %w", err)
-	}
-	defer unix.Close(process)
-	device, err := unix.PidfdGetfd(process, fd, 0)
-	if err != nil {
-		return 0, fmt.Errorf("pidfd_getfd: %w", err)
-	}
-	var stat unix.Statx_t
-	err = unix.Statx(device, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &stat)
-	if deviceIn(stat, err, numbers) == "" {
-		return 0, fmt.Errorf("descriptor %d was a device, and is no longer one", fd)
-	}
-	defer unix.Close(device)
+// file of the process, as only that has a context of the driver.
+func frequencyOf(device *os.File) (kilohertz uint64, err error) {
 	request, response := make([]byte, querySize), make([]byte, queriedSize)
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
@@ -181,7 +178,7 @@ func frequencyOf(pid, fd int, numbers map[uint64]string) (kilohertz uint64, err 
 	call.length = uint16(unsafe.Sizeof(*call))
 	// The kernel refuses another driver's number (EINVAL), and has no way to ask for it by the file.
 	for call.driver = 1; call.driver < drivers; call.driver++ {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(device), rdmaVerbsIoctl, uintptr(unsafe.Pointer(call)))
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, device.Fd(), rdmaVerbsIoctl, uintptr(unsafe.Pointer(call)))
 		if errno == 0 {
 			return binary.NativeEndian.Uint64(response[hcaCoreClock:]), nil
 		}

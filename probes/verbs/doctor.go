@@ -27,8 +27,9 @@ type Process struct {
 // it calls something, by what attach attaches and callers returns.
 func Users(ctx context.Context, qps func() ([]QP, error), attach Attach, callers func() (map[int]bool, error)) (users []Process, notes []string, err error) {
 	f := NewFinder(nil)
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return f.users(ctx, qps, attach, callers)
+	users, notes, err = f.users(ctx, qps, attach, callers)
+	f.note = func(text string) { notes = append(notes, strings.TrimPrefix(text, "verbs: ")) }
+	return users, notes, errors.Join(err, f.Close())
 }
 
 func (f *Finder) users(ctx context.Context, qps func() ([]QP, error), attach Attach, callers func() (map[int]bool, error)) (users []Process, notes []string, err error) {

@@ -355,9 +355,12 @@ func (f *Finder) found(t *target, context []byte) (map[string]place, error) {
 // End lets nobody wait for a process any longer.
 func (f *Finder) End() { f.questions.End() }
 
-// Close lets go of the files, after the last follower was closed.
+// Close lets go of the files, after the last follower was closed, and names what keeps processes of ours that cannot be killed.
 func (f *Finder) Close() error {
 	f.turns.close()
+	for _, h := range f.questions.Holders() {
+		f.report("verbs: " + h.String())
+	}
 	return f.prover.close()
 }
 

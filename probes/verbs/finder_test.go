@@ -64,7 +64,7 @@ func newFinder(note func(text string)) *Finder {
 	f.prover.judge = func(io.ReaderAt) (func(uint64) bool, string, error) {
 		return func(uint64) bool { return true }, "", nil
 	}
-	f.prover.trusts = func(begun, *mounts, party) bool { return true }
+	f.prover.trusts = func(begun, party) bool { return true }
 	return f
 }
 
@@ -515,7 +515,7 @@ func TestFrequency(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	numbers := newFinder(nil).devices.numbers()
+	finder := newFinder(nil)
 	for _, test := range []struct {
 		pid, fd int
 		want    string
@@ -523,9 +523,9 @@ func TestFrequency(t *testing.T) {
 		{os.Getpid(), device(t), "QUERY_DEVICE: inappropriate ioctl for device"},
 		{os.Getpid(), int(f.Fd()), "is no device"},
 		{os.Getpid(), 1 << 20, "is no device"},
-		{1 << 30, 0, "is no device"},
+		{1 << 30, 0, "no such file"},
 	} {
-		if _, err := frequencyOf(test.pid, test.fd, numbers); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := finder.clocks.ask(test.pid, test.fd); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("descriptor %d of %d: %v, want %q", test.fd, test.pid, err, test.want)
 		}
 	}

@@ -4,14 +4,18 @@ package verbs
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"trace/probes/filetest"
 	"trace/probes/proc"
 )
 
@@ -99,5 +103,56 @@ func TestUserfault(t *testing.T) {
 	}
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("that took %v", took)
+	}
+}
+
+// A process that puts a page of a file that never answers in the place of pages that are there is left, and we end: what waits for it is a helper, which is
+// named. Nobody else waits.
+func TestFlip(t *testing.T) {
+	served := filetest.Serve(t, 1000)
+	m := filetest.Map(t, filepath.Join(served.Folder, "file"), true)
+	var notes []string
+	f := newFinder(func(text string) { notes = append(notes, text) })
+	hostile := targetOf(t, f, m.PID)
+	hostile.payer = 1000
+	buf := make([]byte, m.End-m.Start)
+	var r *refusal
+	for end := time.Now().Add(30 * time.Second); r == nil; {
+		if _, err := hostile.read(m.Start, buf); err != nil && !errors.As(err, &r) && !errors.Is(err, unix.EFAULT) {
+			t.Fatal(err)
+		}
+		if hostile.pages.last = nil; time.Now().After(end) {
+			t.Skip("no page was taken away while it was read")
+		}
+	}
+	if r.reason != silent {
+		t.Errorf("it is refused: %v", r)
+	}
+	self := targetOf(t, f, os.Getpid())
+	if n, err := self.read(addressIn(buf, 0), make([]byte, 8)); n != 8 || err != nil {
+		t.Errorf("another process: %d bytes, %v", n, err)
+	}
+	began := time.Now()
+	if err := f.Close(); err != nil || time.Since(began) > time.Second {
+		t.Errorf("it ends after %v, %v", time.Since(began), err)
+	}
+	if want := fmt.Sprintf("what it reads of process %d is in a file of FUSE", m.PID); len(notes) != 1 || !strings.Contains(notes[0], want) {
+		t.Errorf("it reports %q, want %q", notes, want)
+	}
+}
+
+// A file that never answers is not opened, whatever the mapping was when it was read.
+func TestBeginServed(t *testing.T) {
+	served := filetest.Serve(t, 1000)
+	m := filetest.Map(t, filepath.Join(served.Folder, "file"), false)
+	began := time.Now()
+	for _, device := range []uint32{0, 8} { // 8:0 is a disk's
+		if _, err := begin(m.PID, proc.Mapping{Start: m.Start, End: m.End, Major: device}); err == nil {
+			t.Errorf("device %d: it is opened", device)
+		}
+	}
+	_, err := begin(m.PID, proc.Mapping{Start: m.Start, End: m.End, Major: 8})
+	if !errors.Is(err, proc.ErrServed) || time.Since(began) > time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }

@@ -90,26 +90,13 @@ type begun struct {
 	*os.File
 	stat unix.Stat_t
 	fs   unix.Statfs_t
+	// first means that it was opened in a mount namespace that belongs to the first user namespace.
+	first bool
 }
 
 // provider opens the file of a mapping, and proves that it is the library of a provider.
 func (p *prover) provider(t *target, r proc.Mapping) provider {
-	m, err := t.mountsOf()
-	if err == nil {
-		err = opens(m, unix.Mkdev(r.Major, r.Minor))
-	}
-	if err != nil {
-		return notProven(r.Path, err)
-	}
-	open, err := askFile(t, 4*lookCost, func() (b begun, err error) {
-		if b.File, err = os.Open(fmt.Sprintf("/proc/%d/map_files/%x-%x", t.pid, r.Start, r.End)); err != nil {
-			return b, err
-		}
-		if err := errors.Join(unix.Fstat(int(b.Fd()), &b.stat), unix.Fstatfs(int(b.Fd()), &b.fs)); err != nil {
-			return b, errors.Join(err, b.Close())
-		}
-		return b, nil
-	})
+	open, err := askFile(t, 16*lookCost, func() (begun, error) { return begin(t.pid, r) })
 	if err != nil {
 		return notProven(r.Path, err)
 	}
@@ -117,7 +104,32 @@ func (p *prover) provider(t *target, r proc.Mapping) provider {
 	if err != nil {
 		return notProven(r.Path, err)
 	}
-	return provider{library: l, shared: p.trusts(open, m, t.party)}
+	return provider{library: l, shared: p.trusts(open, t.party)}
+}
+
+// begin opens the file of a mapping. Another file may be mapped there by now, so nothing is asked of it before its file system is known, and that is the one
+// of the file that was looked up: it is opened again through itself. What is proven later is proven of this file.
+func begin(pid int, r proc.Mapping) (b begun, err error) {
+	fd, name, err := proc.LookUpMapped(pid, r.Start, r.End)
+	if err != nil {
+		return b, err
+	}
+	defer unix.Close(fd)
+	m, err := proc.ReadMounts(pid) // now that it is looked up
+	if err != nil {
+		return b, err
+	}
+	if err := opens(m, unix.Mkdev(r.Major, r.Minor), fd); err != nil {
+		return b, err
+	}
+	if b.File, err = proc.Reopen(fd, name); err != nil {
+		return b, err
+	}
+	if err := errors.Join(unix.Fstat(int(b.Fd()), &b.stat), unix.Fstatfs(int(b.Fd()), &b.fs)); err != nil {
+		return b, errors.Join(err, b.Close())
+	}
+	b.first = m.First
+	return b, nil
 }
 
 // notProven is a file that is not followed: whatever is not proven is not remembered either.
@@ -139,7 +151,7 @@ const (
 // A prover knows the libraries that were proven.
 type prover struct {
 	judge  func(io.ReaderAt) (begins func(offset uint64) bool, buildID string, err error)
-	trusts func(begun, *mounts, party) bool
+	trusts func(begun, party) bool
 	// used returns the libraries that cannot be let go.
 	used func() map[*library]bool
 
@@ -283,9 +295,9 @@ func proven(r io.ReaderAt) (begins func(offset uint64) bool, buildID string, err
 // roots reports whether a file is root's, and nobody else can write it. A mount with nosuid shows files whose owner is not to be believed, as the
 // kernel does not for programs with the set-user-ID bit (mnt_may_suid, fs/namespace.c): a USB stick's, or a program's (FUSE). So does a mount in another user
 // namespace. Folders and links do not matter: a uprobe is at the inode.
-func roots(open begun, m *mounts) bool {
+func roots(open begun) bool {
 	const othersWrite = 0o022 // an ACL that lets somebody write shows in the bits of the group: acl(5)
-	return open.stat.Uid == 0 && open.stat.Mode&othersWrite == 0 && open.fs.Flags&unix.ST_NOSUID == 0 && m.first
+	return open.stat.Uid == 0 && open.stat.Mode&othersWrite == 0 && open.fs.Flags&unix.ST_NOSUID == 0 && open.first
 }
 
 // endbr64 is the size of the instruction that marks the target of an indirect jump. The kernel has to single-step it, which takes four

@@ -16,6 +16,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"trace/probes/proc"
 )
 
 // anyProvider returns a provider's library, of whichever release.
@@ -88,11 +90,11 @@ func TestProve(t *testing.T) {
 	self := targetOf(t, newFinder(nil), os.Getpid())
 	self.alone = false
 	private := strings.HasPrefix(t.TempDir(), "/") && nosuid(t, t.TempDir())
-	m, err := self.mountsOf()
+	m, err := proc.ReadMounts(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := m.first && !private
+	all := m.First && !private
 	for _, test := range []struct {
 		name    string
 		address uint64
@@ -145,8 +147,8 @@ func TestRoots(t *testing.T) {
 		{0, 0o755, unix.ST_NOSUID, true, false},
 		{0, 0o755, 0, false, false},
 	} {
-		open := begun{stat: unix.Stat_t{Uid: test.owner, Mode: unix.S_IFREG | test.mode}, fs: unix.Statfs_t{Flags: test.flags}}
-		if got := roots(open, &mounts{first: test.first}); got != test.want {
+		open := begun{stat: unix.Stat_t{Uid: test.owner, Mode: unix.S_IFREG | test.mode}, fs: unix.Statfs_t{Flags: test.flags}, first: test.first}
+		if got := roots(open); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}
@@ -154,7 +156,7 @@ func TestRoots(t *testing.T) {
 
 // A mount namespace of a user is not believed, nor is a process there to speak for its user.
 func TestUserNamespace(t *testing.T) {
-	if !firstMounts(os.Getpid()) {
+	if m, err := proc.ReadMounts(os.Getpid()); err != nil || !m.First {
 		t.Skip("this test runs in another user namespace than the first one")
 	}
 	child := exec.Command("unshare", "--user", "--map-root-user", "--mount", "sleep", "1000")
@@ -179,7 +181,7 @@ func TestUserNamespace(t *testing.T) {
 	if self, err := partyOf(os.Getpid()); err != nil || self.alone || self.payer != self.user || self.user != uint32(os.Getuid()) {
 		t.Errorf("this process is %+v, %v", self, err)
 	}
-	if firstMounts(child.Process.Pid) {
+	if m, err := proc.ReadMounts(child.Process.Pid); err != nil || m.First {
 		t.Error("its mounts belong to the first user namespace")
 	}
 }
@@ -216,53 +218,6 @@ func TestMakerPays(t *testing.T) {
 	}
 	if err != nil || p != (party{user: other, alone: true, payer: maker}) {
 		t.Errorf("%+v, %v", p, err)
-	}
-}
-
-// Files of programs that users run are not opened, nor files of unknown devices.
-func TestMounts(t *testing.T) {
-	const list = `22 28 0:20 / /proc rw,nosuid - proc proc rw
-28 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
-40 28 0:50 / /home/u/mnt rw,nosuid,nodev - fuse.sshfs host: rw,user_id=1000,group_id=1000
-41 28 0:51 / /cvmfs rw,nosuid,nodev shared:5 master:2 - fuse.cvmfs2 cvmfs2 rw,user_id=0,group_id=0,default_permissions,allow_other
-42 28 0:52 / /mnt/usb rw - fuseblk /dev/sdb1 rw,user_id=0,group_id=0
-43 28 0:53 / /data rw - virtiofs data rw
-46 28 0:56 / /over rw - overlay overlay rw,lowerdir=/srv:/home/u/mnt/layer,upperdir=/x
-45 28 0:55 / /merged rw - overlay overlay rw,lowerdir=/mnt/fuse:/empty
-broken
-44 28 0:54 / /x rw - fuse
-`
-	read := func(first bool) *mounts {
-		m := newMounts(first)
-		if err := m.read(strings.NewReader(list), first); err != nil {
-			t.Fatal(err)
-		}
-		m.look()
-		return m
-	}
-	for device, want := range map[uint64][2]bool{ // in the first user namespace, and in another one
-		unix.Mkdev(0, 20): {true, true}, unix.Mkdev(8, 1): {true, true}, unix.Mkdev(8, 2): {true, true}, unix.Mkdev(0, 50): {false, false},
-		unix.Mkdev(0, 51): {true, false}, unix.Mkdev(0, 52): {true, false}, unix.Mkdev(0, 53): {true, true}, unix.Mkdev(0, 99): {false, false},
-		unix.Mkdev(0, 54): {false, false}, unix.Mkdev(0, 55): {true, false}, unix.Mkdev(0, 56): {false, false},
-	} {
-		for i, first := range []bool{true, false} {
-			if err := read(first).answers(device); (err == nil) != want[i] {
-				t.Errorf("device %d:%d, first namespace %v: %v", unix.Major(device), unix.Minor(device), first, err)
-			}
-		}
-	}
-	for device, want := range map[uint64]string{
-		unix.Mkdev(0, 50): "its file system is, or may be, a program of a user (FUSE), which may never answer",
-		unix.Mkdev(0, 99): "its file system is not among the mounts of the process",
-	} {
-		if err := read(true).answers(device); err == nil || err.Error() != want {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
-	// An overlay that the host has, too, was mounted there.
-	m := read(true)
-	if err := m.read(strings.NewReader(list), false); err != nil || m.answers(unix.Mkdev(0, 55)) != nil || m.answers(unix.Mkdev(0, 50)) == nil {
-		t.Errorf("the host's overlay: %v, %v", err, m.answers(unix.Mkdev(0, 55)))
 	}
 }
 

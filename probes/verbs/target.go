@@ -84,8 +84,7 @@ type target struct {
 	regions []proc.Mapping // sorted; nil before they are read
 	pages   *pages
 	opened  map[uint64]provider // by the beginning of the mapping
-	mounts  *mounts
-	flaw    error // why what looks like a context is none that is followed
+	flaw    error               // why what looks like a context is none that is followed
 }
 
 // A reader reads of processes: in turns, and giving up what does not come.
@@ -123,11 +122,16 @@ func (t *target) same() bool {
 
 // ask reads something of the process that costs about so many bytes.
 func ask[T any](t *target, cost int, read func() (T, error)) (answer T, err error) {
+	return asked(t, cost, func() (T, error) { return proc.Ask(&t.questions, t.payer, read) })
+}
+
+// asked is ask with a question that is given up by itself.
+func asked[T any](t *target, cost int, question func() (T, error)) (answer T, err error) {
 	if err := t.turns.spend(t.task, cost); err != nil {
 		return answer, err
 	}
 	began := time.Now()
-	answer, err = proc.Ask(&t.questions, t.payer, read)
+	answer, err = question()
 	t.turns.took(t.task, time.Since(began))
 	if errors.Is(err, proc.ErrNoAnswer) || errors.Is(err, proc.ErrNotAsked) {
 		err = &refusal{silent, err.Error()}
@@ -200,7 +204,8 @@ func (t *target) wide() error {
 	return nil
 }
 
-// read reads memory, at most len(buf) bytes, up to the first page that is not there.
+// read reads memory, at most len(buf) bytes, up to the first page that is not there. A process can put a page that never answers in the place of one that is
+// there at any moment, and a process of root's can become a user's, so all memory is read by helpers: that is no slower.
 func (t *target) read(address uint64, buf []byte) (int, error) {
 	if len(buf) == 0 {
 		return 0, nil
@@ -209,12 +214,7 @@ func (t *target) read(address uint64, buf []byte) (int, error) {
 	if err != nil || there == 0 {
 		return 0, err
 	}
-	read, err := ask(t, there, func() ([]byte, error) {
-		b := make([]byte, there)
-		n, err := unix.ProcessVMReadv(t.pid, []unix.Iovec{{Base: &b[0], Len: uint64(there)}}, []unix.RemoteIovec{{Base: uintptr(address), Len: there}}, 0)
-		return b[:max(n, 0)], err
-	})
-	return copy(buf, read), err
+	return asked(t, there, func() (int, error) { return t.questions.ReadMemory(t.payer, t.pid, address, buf[:there]) })
 }
 
 // A handle is an open device of a process: its descriptor, and its name in /dev/infiniband, like uverbs0.

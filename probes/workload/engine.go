@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -26,15 +27,31 @@ const (
 	mostListed = 16 << 20
 )
 
-// readJSON reads a file of at most that many bytes.
-func readJSON(name string, most int64, into any) bool {
-	f, err := openRegular(name)
+// readJSON reads a file of a user, or with "" of the system, of at most that many bytes.
+func (h *Host) readJSON(user, name string, most int64, into any) bool {
+	f, err := h.open(user, name)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
+	return decodeJSON(f, most, into)
+}
+
+func decodeJSON(f *os.File, most int64, into any) bool {
 	text, err := io.ReadAll(io.LimitReader(f, most))
 	return err == nil && json.Unmarshal(text, into) == nil
+}
+
+// open opens a regular file. A folder of a user's may be a program's (FUSE), which may never answer, so there a helper opens it.
+func (h *Host) open(user, name string) (*os.File, error) {
+	if user == "" {
+		return openRegular(name)
+	}
+	id, err := strconv.ParseUint(user, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return h.asked.OpenBelow(uint32(id), 0, "/", name, true)
 }
 
 // openRegular opens a regular file. A user may have put anything in its place, also a link to what only root may open: opening a pipe could wait forever, and
@@ -101,7 +118,7 @@ func (h *Host) ofDocker(at *place) {
 			Labels labels
 		}
 	}
-	if !readJSON(filepath.Join(folder, "containers", at.container, "config.v2.json"), mostBytes, &config) {
+	if !h.readJSON(at.user, filepath.Join(folder, "containers", at.container, "config.v2.json"), mostBytes, &config) {
 		return
 	}
 	at.add(config.Config.Labels.workload())
@@ -126,14 +143,22 @@ func (h *Host) ofStorage(at *place) {
 	}
 	for _, driver := range []string{"overlay", "vfs", "btrfs"} {
 		name := filepath.Join(folder, driver+"-containers", "containers.json")
-		if info, err := os.Stat(name); err == nil {
-			at.add(h.stored(name, info.ModTime(), most)[at.container])
+		f, err := h.open(at.user, name)
+		if err != nil {
+			continue
 		}
+		at.add(h.stored(f, name, most)[at.container])
+		f.Close()
 	}
 }
 
-// stored returns the containers of a list that changed at a time.
-func (h *Host) stored(name string, changed time.Time, most int64) map[string]event.Workload {
+// stored returns the containers of a list.
+func (h *Host) stored(f *os.File, name string, most int64) map[string]event.Workload {
+	info, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	changed := info.ModTime()
 	if s := h.stores[name]; s != nil && s.changed.Equal(changed) {
 		return s.containers
 	}
@@ -145,7 +170,7 @@ func (h *Host) stored(name string, changed time.Time, most int64) map[string]eve
 	}
 	s := &store{changed: changed, containers: map[string]event.Workload{}}
 	h.stores[name] = s
-	if !readJSON(name, most, &list) {
+	if !decodeJSON(f, most, &list) {
 		return nil
 	}
 	for _, c := range list {
@@ -188,7 +213,7 @@ func (h *Host) ofContainerd(at *place) {
 			var config struct {
 				Annotations labels
 			}
-			if readJSON(filepath.Join(tasks, namespace, at.container, "config.json"), mostBytes, &config) {
+			if h.readJSON("", filepath.Join(tasks, namespace, at.container, "config.json"), mostBytes, &config) {
 				at.add(config.Annotations.workload())
 			}
 		}

@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"trace/probes/event"
+	"trace/probes/proc"
 )
 
 // Host has the names of a host's workloads. Its methods may be called from several goroutines.
 type Host struct {
 	root string
 	// dir returns the directory of the cgroup with a path.
-	dir func(path string) (string, bool)
+	dir   func(path string) (string, bool)
+	asked proc.Questions
 
 	mu      sync.Mutex
 	kubelet kubelet

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trace/probes/event"
+	"trace/probes/filetest"
 )
 
 var (
@@ -291,6 +292,20 @@ func TestFilesOfUserAreBounded(t *testing.T) {
 		read := false
 		if h.paying(user, func() { read = true }); !read {
 			t.Errorf("user %q is not read", user)
+		}
+	}
+}
+
+// A folder of a user's that never answers keeps nobody waiting.
+func TestServedFolder(t *testing.T) {
+	served := filetest.Serve(t, 1000)
+	h := NewHost("/", nil)
+	t.Cleanup(h.asked.End)
+	for _, name := range []string{"containers.json", filetest.Silent} {
+		var into any
+		began := time.Now()
+		if ok := h.readJSON("1000", filepath.Join(served.Folder, name), mostBytes, &into); ok || time.Since(began) > time.Second {
+			t.Errorf("%s is read after %v: %v", name, time.Since(began), ok)
 		}
 	}
 }

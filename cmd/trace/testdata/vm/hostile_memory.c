@@ -10,6 +10,7 @@
  *   name       the struct ibv_device of its context is on such a page
  *   qp         the struct ibv_qp of its QP is on such a page
  *   fuse-name, fuse-qp    the same with a page of a file of FUSE, which is never read
+ *   fuse-flip  has pages there, and puts one of such a file in the place of one of them, again and again
  *   fuse-code  the functions of its context are in a file of FUSE that answers nothing more, not even stat(2)
  *   fuse-overlay    so are they, and the file is in an overlay over FUSE
  *   fuse-exe   it executes such a file
@@ -245,6 +246,24 @@ static void *flip(void *unused)
 	return NULL; /* somebody waits, for ever */
 }
 
+static char *waited;
+
+/* Whoever reads the page at the wrong moment waits for the server. */
+static void *flip_file(void *unused)
+{
+	char *page = waited + FLIPPED / 2;
+	int fd = open(path, O_RDONLY);
+
+	NEED(fd >= 0);
+	for (;;) {
+		NEED(mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) == page);
+		usleep(300);
+		NEED(mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_POPULATE, -1, 0) == page);
+		usleep(300);
+	}
+	return unused;
+}
+
 static void start_thread(void *(*run)(void *))
 {
 	pthread_t thread;
@@ -325,8 +344,6 @@ static void forge_context(int fd)
 	forged->device = (struct ibv_device *)forged;
 }
 
-static char *waited;
-
 static void *touch(void *unused)
 {
 	return (void *)(uintptr_t)*(volatile char *)waited;
@@ -397,6 +414,11 @@ static void begin_fuse(void)
 		ctx->device = (struct ibv_device *)map_file(NULL, PROT_READ);
 	if (is("fuse-qp"))
 		map_file(copy_qp(), PROT_READ | PROT_WRITE);
+	if (is("fuse-flip")) {
+		waited = mmap(NULL, FLIPPED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+		NEED(waited != MAP_FAILED);
+		start_thread(flip_file);
+	}
 	if (is("fuse-fd"))
 		forge_context(open_file(O_RDONLY));
 	if (code) {
