@@ -155,10 +155,9 @@ func (b *batch) attach(ctx context.Context, h *Host, shared map[string]*ebpf.Map
 // leaveOut goes on without a request that the kernel refuses, and without those that need what its programs keep. If one of them cannot be left
 // out, it returns why.
 func (b *batch) leaveOut(ctx context.Context, h *Host, r *request, why error) error {
-	out := []*request{r}
-	if r.implied {
-		out = slices.DeleteFunc(slices.Clone(b.requests), func(o *request) bool { return !slices.Contains(h.implied(o), r.Probe) })
-	}
+	out := slices.DeleteFunc(slices.Clone(b.requests), func(o *request) bool {
+		return o.implied || o != r && !slices.Contains(h.implied(o), r.Probe)
+	})
 	for _, o := range out {
 		if ctx.Err() != nil || !o.canBeLeftOut(why) {
 			return why

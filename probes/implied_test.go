@@ -1,6 +1,7 @@
 package probes
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -73,6 +74,50 @@ func TestImplied(t *testing.T) {
 		}
 		if got := names(b); !slices.Equal(got, step.want) {
 			t.Errorf("%v, want %v", got, step.want)
+		}
+	}
+}
+
+// What is left out takes along who needs what its programs keep, whether a clause has its events or not, and nobody else.
+func TestLeavesOutWithWhomItServes(t *testing.T) {
+	h := hostWith(t, voluntary)
+	served := func(probe string, fields ...string) *request {
+		t.Helper()
+		p := h.catalog.Match(probe)[0]
+		w := want{probe: p}
+		for _, name := range fields {
+			w.fields = append(w.fields, p.Field(name))
+		}
+		req, _ := w.request(0)
+		req.IfAvailable, req.Reduced = true, true
+		r, err := h.serve(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, asked := range []bool{true, false} {
+		requests := []*request{served("verbs:post_send", "depth"), served("verbs:post_recv")}
+		if asked {
+			requests = append(requests, served("verbs:complete"))
+		}
+		b := &batch{requests: requests}
+		if err := b.imply(h); err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(b.requests, func(r *request) bool { return r.Probe.Name == "complete" })
+		if err := b.leaveOut(t.Context(), h, b.requests[i], errors.New("refused")); err != nil {
+			t.Fatal(err)
+		}
+		if len(b.requests) != 1 || b.requests[0].Probe.Name != "post_recv" {
+			t.Errorf("asked for %v: left are %v", asked, b.requests)
+		}
+		want := 1
+		if asked {
+			want = 2
+		}
+		if len(b.leftOut) != want {
+			t.Errorf("asked for %v: left out %v", asked, b.leftOut)
 		}
 	}
 }

@@ -198,7 +198,7 @@ func (p policy) checkAttached(t *testing.T, d diagnosed) {
 	counted := append([]string{"verbs:poll"}, d.partial...)
 	for _, name := range slices.Sorted(maps.Keys(d.available)) {
 		if !slices.Contains(counted, name) {
-			printed = append(printed, strings.Replace(name, "profile:hz", "profile:99hz", 1))
+			printed = append(printed, name)
 		}
 	}
 	counted = slices.DeleteFunc(counted, func(name string) bool { return d.available[name] == "" })
@@ -206,6 +206,7 @@ func (p policy) checkAttached(t *testing.T, d diagnosed) {
 	if len(counted) > 0 {
 		program += "\n" + strings.Join(counted, ", ") + " { @ = count() }"
 	}
+	program = strings.Replace(program, "profile:hz", "profile:99hz", 1)
 	out, err := exec.Command("trace", "-v", "--dry-run", program).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), fmt.Sprintf("Attached %d probes", len(d.available))) || strings.Contains(string(out), "bug in trace") {
 		t.Errorf("%v: %s", err, out)
