@@ -275,7 +275,7 @@ func attachOnly(h *Host, index int, req Request, o AttachOptions) (_ *Session, e
 		return nil, err
 	}
 	b := &batch{requests: []*request{r}}
-	s := &Session{host: h, requests: b.requests, batches: []*batch{b}}
+	s := &Session{host: h, requests: b.requests, batches: []*batch{b}, silence: newSilence(nil)}
 	defer func() {
 		if err != nil {
 			s.Close()

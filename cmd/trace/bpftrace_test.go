@@ -182,6 +182,9 @@ func TestManualSameAsBpftrace(t *testing.T) {
 	}
 }
 
+// trialColour is what bpftrace also writes into a pipe.
+var trialColour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
 // trialText is what differs between two runs of a test or a benchmark: times, and how often it ran.
 var trialText = regexp.MustCompile(`\(\d+ (ns|μs|ms|s)\)|(?m) \d+ +\d+$|"(duration|average|iters)": ?\d+`)
 
@@ -211,7 +214,7 @@ func TestSameTrialsAsBpftrace(t *testing.T) {
 			if err != nil && !errors.As(err, &failed) {
 				t.Fatal(err)
 			}
-			text := trialText.ReplaceAllString(string(out), "TIME")
+			text := trialText.ReplaceAllString(trialColour.ReplaceAllString(string(out), ""), "TIME")
 			text = messagePlace.ReplaceAllString(text, "$2\n")
 			text = strings.ReplaceAll(text, ": ", ":")
 			printed[i], status[i] = strings.ReplaceAll(strings.TrimRight(text, "\n"), ", ", ","), cmd.ProcessState.ExitCode()

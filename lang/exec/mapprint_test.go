@@ -523,7 +523,7 @@ func TestEstimates(t *testing.T) {
 	m := aggregation(agg.Agg{Func: agg.Count{}}, langtest.U64, langtest.Str16)
 	m.Sampled = true
 	elements, o := []ir.Element{filled(m, []any{"a"}, 1, 1)}, ir.MapOptions{Share: 0.1}
-	if got, want := printed(t, output.CSV, m, elements, o), "\nmap,,count,estimate\n@x,a,20,true\n"; got != want {
+	if got, want := printed(t, output.CSV, m, elements, o), "map,,count,estimate\n@x,a,20,true\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for f, want := range map[output.Format]string{output.Text: "~20\n", output.JSON: `{"type":"value","data":20,"estimate":true,"row":{"key":["a"],"value":20}}` + "\n"} {

