@@ -66,7 +66,7 @@ func startAs(t *testing.T, uid uint32, path string) {
 }
 
 // A program whose line numbers would take gigabytes costs no other program a scrape, a name, or memory, and is named; 64 profiles
-// that are taken beside it cost no scrape either, and SIGTERM ends them all.
+// that are taken at the same time cost no scrape either, and SIGTERM ends the service with all of them open.
 func TestServeHostileNames(t *testing.T) {
 	requireLive(t)
 	if os.Geteuid() != 0 {

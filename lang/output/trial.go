@@ -10,7 +10,7 @@ import (
 
 // This file writes the results of tests and benchmarks like bpftrace: as text in the way of googletest, and as JSON.
 
-// A trialMark stands before a line, in its colour on a terminal.
+// A trialMark begins a line; a terminal shows it in its colour.
 type trialMark struct{ text, colour string }
 
 var (

@@ -9,7 +9,7 @@ import (
 )
 
 // ParseDuration reads a duration of a command line or a configuration: 500ms, 1m30s, 2d, or a number of seconds, as sleep and timeout take
-// it: 5 or 0.5. It may be negative. The error is for a user, who knows where it stands.
+// it: 5 or 0.5. It may be negative. The error does not repeat the text: the caller names its place.
 func ParseDuration(text string) (time.Duration, error) {
 	const hours = 24
 	unit, scale := "", time.Duration(1)

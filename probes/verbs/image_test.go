@@ -137,7 +137,7 @@ func TestBrokenImages(t *testing.T) {
 	}
 }
 
-// The unlikely part of a function, which is jumped to, has an entry of its own, as has the beginning of .plt. No function begins there: a probe at a return
+// A part of a function that is jumped to (.cold) and the beginning of .plt have entries in .eh_frame, too. Neither is called: a probe at its return
 // would replace what is on top of the stack.
 func TestPartsOfFunctions(t *testing.T) {
 	order := binary.NativeEndian
