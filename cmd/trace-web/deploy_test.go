@@ -134,6 +134,12 @@ host: new
 upgraded: 2 installed, enabled disabled
 # mine
 removed: 2 config-files, `
+	// In a view without /sys every probe that needs types is named; the configuration is right nevertheless.
+	named := 0
+	out = regexp.MustCompile(`(?m)^(rdma|nvme|host): here, \S+ is not available: .*\n`).ReplaceAllStringFunc(out, func(string) string { named++; return "" })
+	if named < 6 {
+		t.Errorf("%d probes are named that are not available; without types, each program has at least one, at both checks", named)
+	}
 	// systemctl has its own words for services that are not there.
 	if !strings.HasPrefix(out, want) || !strings.HasSuffix(out, "\npurged\n") {
 		t.Errorf("got\n%s\nwant\n%s… purged", out, want)

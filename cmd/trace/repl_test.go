@@ -255,6 +255,7 @@ func TestReplLive(t *testing.T) {
 
 func TestReplLiveOfThisMachine(t *testing.T) {
 	requireLive(t)
+	callsComeIn(t)
 	x := openTerminal(t, t.TempDir(), "xterm-256color", 120)
 	x.expect(`trace> `)
 	x.send("syscall:exit { @[nr] = count(); exit() }" + enter)
@@ -335,6 +336,7 @@ func TestLiveInDumbTerminal(t *testing.T) {
 
 func TestReplCtrlC(t *testing.T) {
 	requireLive(t)
+	callsComeIn(t)
 	x := openTerminal(t, t.TempDir(), "xterm", 100)
 	x.expect(`trace> `)
 	x.send("syscall:exit { @[nr] = count() }" + enter)

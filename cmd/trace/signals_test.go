@@ -99,6 +99,7 @@ func (tr *tracing) signal(sig os.Signal) {
 // A reader that does not read blocks nothing: neither with many events nor with large maps.
 func TestEndsOnBlockedOutput(t *testing.T) {
 	requireLive(t)
+	callsComeIn(t)
 	for _, program := range []string{"syscall:enter", `begin { for ($i : 0..4000) { @["some text that takes its room", $i] = $i } }` + " " + silent} {
 		t.Run(program, func(t *testing.T) {
 			tr := startTrace(t, program)

@@ -73,6 +73,7 @@ func TestExitOfRecordings(t *testing.T) {
 // The same, live: in the kernel and in user space. A program that waits for nothing ends by itself.
 func TestExitLive(t *testing.T) {
 	requireLive(t)
+	callsComeIn(t)
 	for _, test := range []struct {
 		program string
 		want    int
@@ -105,6 +106,7 @@ func TestExitLive(t *testing.T) {
 // -n counts the events that are printed, in the kernel and in user space, live and of recordings.
 func TestCount(t *testing.T) {
 	requireLive(t)
+	callsComeIn(t)
 	const clauses = `%[1]s { @ = count() } %[1]s { if (pid >= 0) { printf("line\n") } } end { clear(@) }`
 	for _, args := range [][]string{
 		{"-r", "../../scripts/testdata/nvme_latency.rec", fmt.Sprintf(clauses, "nvme:complete_rq")},

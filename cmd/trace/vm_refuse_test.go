@@ -110,6 +110,9 @@ func examined(t *testing.T) diagnosed {
 	if err != nil || strings.Contains(string(out), "bug in trace") {
 		t.Fatalf("%v: %s", err, out)
 	}
+	if strings.Contains(string(out), "no such device") {
+		t.Logf("%s", sh(t, "dmesg | grep -v audit | tail -n 100"))
+	}
 	d := diagnosed{available: map[string]string{}, reasons: map[string]string{}}
 	for _, p := range found.Probes {
 		if !p.Available {
@@ -123,6 +126,11 @@ func examined(t *testing.T) diagnosed {
 		}
 	}
 	return d
+}
+
+// whole reports whether a probe is available with all of its fields.
+func (d diagnosed) whole(probe string) bool {
+	return d.available[probe] != "" && !slices.Contains(d.partial, probe)
 }
 
 // lost are the probes that are no longer available.
@@ -206,7 +214,7 @@ func (p policy) checkAttached(t *testing.T, d diagnosed) {
 	if len(counted) > 0 {
 		program += "\n" + strings.Join(counted, ", ") + " { @ = count() }"
 	}
-	program = strings.Replace(program, "profile:hz", "profile:99hz", 1)
+	program = strings.ReplaceAll(program, "profile:hz", "profile:99hz")
 	out, err := exec.Command("trace", "-v", "--dry-run", program).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), fmt.Sprintf("Attached %d probes", len(d.available))) || strings.Contains(string(out), "bug in trace") {
 		t.Errorf("%v: %s", err, out)
@@ -222,7 +230,7 @@ var limits = strings.Fields("--failed=9999 --slow=9999s --verbs=9999 --errors=99
 // checkUsers looks at what triage, rdma_monitor and the service with its default configuration have seen of a disk and a device.
 func (p policy) checkUsers(t *testing.T, d diagnosed) {
 	t.Helper()
-	seesObjects := d.available["rdma:resource"] != ""
+	seesObjects := d.whole("rdma:resource")
 	service := startDefault(t)
 	triage := startTool(t, "", "trace", append([]string{"triage", "1h"}, limits...)...)
 	monitor := startTool(t, "", "trace", "rdma_monitor")
@@ -239,6 +247,9 @@ func (p policy) checkUsers(t *testing.T, d diagnosed) {
 		time.Sleep(2 * time.Second) // a report
 		monitor.end(t)
 		out := monitor.out.String()
+		if regexp.MustCompile(`(?m)^ +\w+ +: \d+[mh]`).MatchString(out) {
+			t.Errorf("calls that take minutes: %s", out)
+		}
 		if seesObjects != regexp.MustCompile(`create_qp +: [1-9]`).MatchString(out) || seesObjects == p.explains(out, "rdma:resource") {
 			t.Errorf("rdma:resource is available: %t: %s", seesObjects, out)
 		}
@@ -250,7 +261,7 @@ func (p policy) checkUsers(t *testing.T, d diagnosed) {
 		t.Fatal(out)
 	}
 	for i, probe := range []string{"nvme:complete_rq", "block:complete", "ib:create_qp", "sched:runq"} {
-		there := d.available[probe] != ""
+		there := d.whole(probe)
 		if there != (m[i+1] != "0") || there == p.explains(out, probe) {
 			t.Errorf("%s is available: %t: %s", probe, there, out)
 		}
@@ -284,7 +295,7 @@ func (s defaultService) checkSees(t *testing.T, d diagnosed) {
 	differ := func() (names []string) {
 		for metric, probe := range probes {
 			there := regexp.MustCompile(`(?m)^` + metric + `_seconds_count\{.*\} [1-9]`).MatchString(text)
-			if there != (d.available[probe] != "") {
+			if there != d.whole(probe) {
 				names = append(names, metric)
 			}
 		}
