@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,6 +109,7 @@ func numbered(v any) any {
 type recorder struct {
 	cmd           *exec.Cmd
 	events, notes string // files: standard output and standard error
+	started       int64  // on the clock of nsecs
 }
 
 // start runs trace as a process of its own and returns when it has attached.
@@ -156,6 +158,11 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *recorder {
 		defer f.Close()
 		*stream = f
 	}
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		t.Fatal(err)
+	}
+	tr.started = now.Nano()
 	if err := tr.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -234,6 +241,7 @@ func untilWhole(t *testing.T, program string, work func()) []jsonEvent {
 }
 
 // decoded is what trace wrote to its standard output, line by line.
+// decoded returns the events. Those of calls and of NVMe commands have begun after trace.
 func (tr *recorder) decoded(t *testing.T) []jsonEvent {
 	t.Helper()
 	f, err := os.Open(tr.events)
@@ -241,7 +249,14 @@ func (tr *recorder) decoded(t *testing.T) []jsonEvent {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	return decodeLines(t, f)
+	events := decodeLines(t, f)
+	for _, e := range events {
+		group, _, _ := strings.Cut(e.text("probe"), ":")
+		if slices.Contains([]string{"ib", "mlx5", "nvme"}, group) && e.at("latency") != nil && e.at("nsecs") != nil && e.num(t, "nsecs")-e.num(t, "latency") < tr.started {
+			t.Errorf("it began %dns before trace: %v", tr.started-(e.num(t, "nsecs")-e.num(t, "latency")), e)
+		}
+	}
+	return events
 }
 
 // interrupt ends trace; it must have lost no event.
