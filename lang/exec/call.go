@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -108,10 +109,15 @@ func (sc *scope) cat(name string) error {
 		sc.warn(false, fmt.Sprintf("ERROR: failed to open file '%s' (%s)", name, format.ErrorText(int64(cause))))
 		return nil
 	}
-	if !sc.sink.Raw() { // anyone may have written it
+	return errors.Join(err, sc.foreign(text))
+}
+
+// foreign writes a text that anyone may have written.
+func (sc *scope) foreign(text []byte) error {
+	if !sc.sink.Raw() {
 		text = []byte(format.Visible(string(text)))
 	}
-	return errors.Join(err, sc.sink.Text(sc, text))
+	return sc.sink.Text(sc, text)
 }
 
 // catPatience is how long a pipe may take for the next bytes: a writer may have it open, and write nothing.
@@ -152,12 +158,44 @@ func (a *Acts) signal(result any) {
 // killDelay is how long what a command has started may keep its output open after the end of the command, or of the run.
 const killDelay = 100 * time.Millisecond
 
+// maxPiece is how much of what a command prints waits until a line ends.
+const maxPiece = 64 << 10
+
+// byLine passes on a text as it comes, line by line if its lines are not too long.
+type byLine struct {
+	write func([]byte) error
+	left  []byte
+}
+
+func (p *byLine) Write(text []byte) (int, error) {
+	p.left = append(p.left, text...)
+	whole := bytes.LastIndexByte(p.left, '\n') + 1
+	if whole == 0 && len(p.left) >= maxPiece {
+		whole = len(p.left)
+	}
+	if whole == 0 {
+		return len(text), nil
+	}
+	err := p.write(p.left[:whole])
+	p.left = append(p.left[:0], p.left[whole:]...)
+	return len(text), err
+}
+
+// end passes on the rest.
+func (p *byLine) end() error {
+	if len(p.left) == 0 {
+		return nil
+	}
+	return p.write(p.left)
+}
+
 // system runs a command in a shell and prints its output. The run waits for it, and counts it.
 func (sc *scope) system(command string) error {
 	sc.machine.acts.Commands++
 	cmd := exec.CommandContext(sc.ctx, "/bin/sh", "-c", command)
-	cmd.Stderr, cmd.WaitDelay = os.Stderr, killDelay
-	text, err := cmd.Output()
+	printed := &byLine{write: sc.foreign}
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = printed, os.Stderr, killDelay
+	err := cmd.Run()
 	var failed *exec.ExitError
 	switch {
 	case errors.As(err, &failed):
@@ -165,5 +203,5 @@ func (sc *scope) system(command string) error {
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // what has come by then counts
 		sc.warn(false, fmt.Sprintf("ERROR: system(): %v", err))
 	}
-	return sc.sink.Text(sc, text)
+	return printed.end()
 }

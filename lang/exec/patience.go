@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// searching calls a search for names with the context that ends it.
-type searching func(look func(context.Context) bool)
+// searching calls a search for names of a user's process with the context that ends it.
+type searching func(user uint32, look func(context.Context) bool)
 
 // patience is how long a run waits for names of functions. While it waits, no event is counted and no map is read.
 type patience struct {
@@ -20,8 +20,10 @@ type patience struct {
 	given atomic.Uint64
 
 	mu sync.Mutex
-	// left is the time for names after the end of the run, or now if there is a hurry.
-	left time.Duration
+	// left is the time for names after the end of the run, or now if there is a hurry. parts are what users have of it: half of what was left
+	// when the first name of theirs was looked up. So nobody takes all of it with files that take long, but root.
+	left  time.Duration
+	parts map[uint32]time.Duration
 	// at is when left was counted. ended means that names are looked up after the end of the run, and alone that it ended by itself.
 	at           time.Time
 	ended, alone bool
@@ -38,7 +40,7 @@ const (
 
 // newPatience returns the patience of a run. interrupted may be nil.
 func newPatience(run, interrupted context.Context, hurry bool) *patience {
-	p := &patience{run: run, interrupted: interrupted, hurry: hurry, left: namingPatience, at: time.Now()}
+	p := &patience{run: run, interrupted: interrupted, hurry: hurry, left: namingPatience, parts: map[uint32]time.Duration{}, at: time.Now()}
 	if p.interrupted == nil {
 		p.interrupted = run
 	}
@@ -49,8 +51,8 @@ func newPatience(run, interrupted context.Context, hurry bool) *patience {
 }
 
 // search calls look with a context that ends when there is no more time for names. look reports whether it found all.
-func (p *patience) search(look func(context.Context) bool) {
-	ctx, done := p.begin()
+func (p *patience) search(user uint32, look func(context.Context) bool) {
+	ctx, done := p.begin(user)
 	if !look(ctx) {
 		p.given.Add(1)
 	}
@@ -63,7 +65,7 @@ func (p *patience) asked() searching {
 		return p.search
 	}
 	deadline := time.Now().Add(namingPatience)
-	return func(look func(context.Context) bool) {
+	return func(_ uint32, look func(context.Context) bool) {
 		ctx, done := context.WithDeadline(context.Background(), deadline)
 		defer done()
 		look(ctx)
@@ -71,14 +73,14 @@ func (p *patience) asked() searching {
 }
 
 // begin returns the context of a search, and a function to call when the search is done.
-func (p *patience) begin() (context.Context, func()) {
+func (p *patience) begin(user uint32) (context.Context, func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	began := time.Now()
 	if p.hurry {
 		p.left, p.at = min(hurriedPiece, p.left+began.Sub(p.at)/hurriedPart), began
 		ctx, cancel := context.WithTimeout(context.Background(), p.left)
-		return ctx, func() { cancel(); p.spend(time.Since(began)) }
+		return ctx, func() { cancel(); p.spend(user, time.Since(began)) }
 	}
 	if p.run.Err() == nil {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -89,16 +91,30 @@ func (p *patience) begin() (context.Context, func()) {
 	if !p.ended {
 		p.ended, p.alone = true, p.interrupted.Err() == nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.left)
+	ctx, cancel := context.WithTimeout(context.Background(), p.part(user))
 	stop := func() bool { return true }
 	if p.alone { // an interrupt is about the names
 		stop = context.AfterFunc(p.interrupted, cancel)
 	}
-	return ctx, func() { stop(); cancel(); p.spend(time.Since(began)) }
+	return ctx, func() { stop(); cancel(); p.spend(user, time.Since(began)) }
 }
 
-func (p *patience) spend(took time.Duration) {
+// part returns the time that is left for a user.
+func (p *patience) part(user uint32) time.Duration {
+	if user == 0 {
+		return p.left
+	}
+	if _, known := p.parts[user]; !known {
+		p.parts[user] = p.left / 2
+	}
+	return min(p.parts[user], p.left)
+}
+
+func (p *patience) spend(user uint32, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left -= took
+	if left, known := p.parts[user]; known {
+		p.parts[user] = left - took
+	}
 }

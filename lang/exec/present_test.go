@@ -3,9 +3,11 @@ package exec
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -130,6 +132,28 @@ func TestCatIsPresented(t *testing.T) {
 	}
 }
 
+// So is what a command prints; it comes while the command runs, and only as much of it waits in memory as has no end of a line.
+func TestSystemIsPresented(t *testing.T) {
+	for raw, want := range map[bool]string{false: `a\x1b[31m` + "\tb\n", true: "a\x1b[31m\tb\n"} {
+		var out strings.Builder
+		p := output.NewPrinter(&out, output.Text, event.NewWallClock(time.Unix(0, 0)))
+		p.Show(output.Columns{}, nil, raw)
+		sc := &scope{setting: setting{sink: p, ctx: t.Context()}, machine: &machine{}}
+		if err := sc.system(`printf 'a\033[31m\tb\n'`); err != nil || out.String() != want {
+			t.Errorf("raw %v: got %q, %v, want %q", raw, out.String(), err, want)
+		}
+	}
+	for command, length := range map[string]int{"head -c 1000000 /dev/zero | tr '\\0' a": maxPiece + 32<<10, "yes | head -n 500000": 32 << 10} {
+		got, longest := 0, 0
+		lines := &byLine{write: func(b []byte) error { got, longest = got+len(b), max(longest, len(b)); return nil }}
+		cmd := exec.Command("/bin/sh", "-c", command)
+		cmd.Stdout = lines
+		if err := errors.Join(cmd.Run(), lines.end()); err != nil || got != 1_000_000 || longest > length {
+			t.Errorf("%s: %d bytes, %d of them at once, %v", command, got, longest, err)
+		}
+	}
+}
+
 // What is in a pipe counts; whoever has it open, and writes nothing, is not waited for.
 func TestCatOfPipe(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "pipe")
@@ -166,7 +190,7 @@ func TestSystemEnds(t *testing.T) {
 	p := output.NewPrinter(io.Discard, output.Text, event.NewWallClock(time.Unix(0, 0)))
 	sc := &scope{setting: setting{sink: p, ctx: ctx, warn: func(bool, string) {}}, machine: &machine{}}
 	began := time.Now()
-	err := sc.system("sleep 20 | cat")
+	err := sc.system("{ sleep 20 | cat; } 2>/dev/null")
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it takes %v: %v", took, err)
 	}

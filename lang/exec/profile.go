@@ -42,7 +42,7 @@ func (r *Run) Counted() ([]result.Profile, error) {
 // Name gives the samples of [Run.Counted] their frames. After the end of ctx the rest have addresses.
 func (r *Run) Name(ctx context.Context, all []result.Profile) {
 	if r.stacks != nil {
-		r.name(all, func(look func(context.Context) bool) { look(ctx) })
+		r.name(all, func(_ uint32, look func(context.Context) bool) { look(ctx) })
 	}
 }
 
@@ -51,9 +51,9 @@ const maxNames = 32 << 20
 
 func (r *Run) name(all []result.Profile, search searching) {
 	left, once := maxNames, map[string]string{}
-	bounded := func(look func(context.Context) bool) {
+	bounded := func(user uint32, look func(context.Context) bool) {
 		if left > 0 {
-			search(look)
+			search(user, look)
 			return
 		}
 		over, end := context.WithCancel(context.Background())

@@ -231,7 +231,7 @@ func (s *stackStore) named(search searching, of captured) (frames format.Frames,
 	if of.PID == 0 {
 		list = s.kernel.Frames(of.Addresses)
 	} else {
-		search(func(ctx context.Context) bool {
+		search(s.processes.User(int(of.PID)), func(ctx context.Context) bool {
 			list, whole = s.processes.Frames(ctx, int(of.PID), of.nsecs, of.Addresses)
 			return whole
 		})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -258,7 +259,7 @@ func TestSearching(t *testing.T) {
 	run, end := context.WithCancel(t.Context())
 	p := newPatience(run, nil, false)
 	p.left = 50 * time.Millisecond
-	ctx, done := p.begin()
+	ctx, done := p.begin(0)
 	end()
 	if ctx.Err() != nil {
 		t.Error("the end of the run ends a search at once")
@@ -266,14 +267,14 @@ func TestSearching(t *testing.T) {
 	<-ctx.Done()
 	done()
 	for range 5 {
-		ctx, done := p.begin()
+		ctx, done := p.begin(0)
 		if p.left > 0 && ctx.Err() != nil {
 			t.Error("a search has no time, though there is some left")
 		}
 		time.Sleep(20 * time.Millisecond)
 		done()
 	}
-	if ctx, done := p.begin(); ctx.Err() == nil {
+	if ctx, done := p.begin(0); ctx.Err() == nil {
 		t.Errorf("%v are left", p.left)
 	} else {
 		done()
@@ -290,7 +291,7 @@ func TestSearchInterrupted(t *testing.T) {
 			interrupt()
 		}
 		end()
-		ctx, done := p.begin()
+		ctx, done := p.begin(0)
 		if ctx.Err() != nil {
 			t.Errorf("interrupted %v: there is no time for names", interrupts)
 		}
@@ -304,12 +305,37 @@ func TestSearchInterrupted(t *testing.T) {
 	}
 }
 
+// After the end of a run a user has half of the time for names that is left, and root all of it.
+func TestPatienceIsByUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		run, end := context.WithCancel(context.Background())
+		p := newPatience(run, nil, false)
+		end()
+		took := func(user uint32) (all time.Duration) {
+			for range 3 {
+				began := time.Now()
+				p.search(user, func(ctx context.Context) bool { <-ctx.Done(); return false })
+				all += time.Since(began)
+			}
+			return all
+		}
+		for i, want := range []time.Duration{namingPatience / 2, namingPatience / 4, namingPatience / 4} {
+			if got := took([]uint32{1000, 1001, 0}[i]); got != want {
+				t.Errorf("search %d: %v, want %v", i, got, want)
+			}
+		}
+		if p.given.Load() != 9 {
+			t.Errorf("%d searches were given up, want 9", p.given.Load())
+		}
+	})
+}
+
 // In a hurry names get a part of the time, and what is not found in it is counted.
 func TestSearchInAHurry(t *testing.T) {
 	p := newPatience(t.Context(), nil, true)
 	began, waited := time.Now(), time.Duration(0)
 	for range 100 {
-		p.search(func(ctx context.Context) bool {
+		p.search(0, func(ctx context.Context) bool {
 			at := time.Now()
 			<-ctx.Done()
 			waited += time.Since(at)
@@ -320,7 +346,7 @@ func TestSearchInAHurry(t *testing.T) {
 		t.Errorf("%d searches took %v, more than %v", p.given.Load(), waited, most)
 	}
 	deadline := p.asked()
-	deadline(func(ctx context.Context) bool {
+	deadline(0, func(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			t.Error("who asks for names gets none")
 		}

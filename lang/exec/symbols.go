@@ -58,7 +58,7 @@ func (t *symbolTables) kernelAddress(name string) any {
 // userName returns the name of the function at an address of a process, at a time.
 func (t *symbolTables) userName(pid int, nsecs, address uint64) any {
 	var frames []symbols.Frame
-	t.patience.search(func(ctx context.Context) (ok bool) {
+	t.patience.search(t.processes.User(pid), func(ctx context.Context) (ok bool) {
 		frames, ok = t.processes.Frames(ctx, pid, nsecs, []uint64{address})
 		return ok
 	})

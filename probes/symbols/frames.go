@@ -19,9 +19,7 @@ func (p *Processes) Frames(ctx context.Context, pid int, nsecs uint64, addresses
 		return nameless(addresses), false
 	}
 	found := make(chan []Frame, 1)
-	p.mu.Lock()
-	user := p.userOf(pid)
-	p.mu.Unlock()
+	user := p.User(pid)
 	if !p.turns.add(user, ctx, func() { found <- p.frames(ctx, user, pid, nsecs, addresses) }) {
 		return nameless(addresses), false
 	}

@@ -261,7 +261,14 @@ func (p *Processes) found(pid int) *space {
 	return s
 }
 
-// userOf returns the user of a process.
+// User returns the user who pays for the names of a process: its own, or the maker of its user namespace.
+func (p *Processes) User(pid int) uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.userOf(pid)
+}
+
+// userOf is User for who holds the lock.
 func (p *Processes) userOf(pid int) uint32 {
 	if s := p.spaces[pid]; s != nil {
 		return s.user()
