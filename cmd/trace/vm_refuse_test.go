@@ -244,7 +244,7 @@ func (p policy) checkUsers(t *testing.T, d diagnosed) {
 		time.Sleep(2 * time.Second) // a report
 		monitor.end(t)
 		out := monitor.out.String()
-		if regexp.MustCompile(`(?m)^ +\w+ +: \d+[mh]`).MatchString(out) {
+		if regexp.MustCompile(`(?m)^ +\w+ +: \d+(m\d|h)`).MatchString(out) {
 			t.Errorf("calls that take minutes: %s", out)
 		}
 		if seesObjects != regexp.MustCompile(`create_qp +: [1-9]`).MatchString(out) || seesObjects == p.explains(out, "rdma:resource") {

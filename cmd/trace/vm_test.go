@@ -241,7 +241,7 @@ func untilWhole(t *testing.T, program string, work func()) []jsonEvent {
 }
 
 // decoded is what trace wrote to its standard output, line by line.
-// decoded returns the events. Those of calls and of NVMe commands have begun after trace.
+// decoded returns the events. No call and no NVMe command may have begun before trace did.
 func (tr *recorder) decoded(t *testing.T) []jsonEvent {
 	t.Helper()
 	f, err := os.Open(tr.events)
