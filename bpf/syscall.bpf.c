@@ -6,9 +6,9 @@
 
 struct syscall_enter {
 	COMMON();
-	enum syscall nr DOC("the system call; absent in 32-bit processes, whose numbers differ, and where raw_nr is less than 0");
+	enum syscall nr DOC("the system call; absent where raw_nr is less than 0, or a number without a name in a 32-bit process");
 	__s32 raw_nr INSTEAD(nr) DOC("number of the system call as the process passed it");
-	bool compat DOC("called by a 32-bit process");
+	bool compat DOC("called as 32-bit processes call, whose numbers differ: also by int $0x80 in a 64-bit process");
 	hex64_t arg0 DOC("first argument");
 	hex64_t arg1 DOC("second argument");
 	hex64_t arg2 DOC("third argument");
@@ -24,9 +24,9 @@ EVENT(syscall_enter)
 
 struct syscall_exit {
 	COMMON();
-	enum syscall nr DOC("the system call; absent in 32-bit processes, whose numbers differ, and where raw_nr is less than 0");
+	enum syscall nr DOC("the system call; absent where raw_nr is less than 0, or a number without a name in a 32-bit process");
 	__s32 raw_nr INSTEAD(nr) DOC("number of the system call as the process passed it; -1 at the return of rt_sigreturn, which restores all registers");
-	bool compat DOC("called by a 32-bit process");
+	bool compat DOC("called as 32-bit processes call, whose numbers differ: also by int $0x80 in a 64-bit process");
 	errno_t ret DOC("result: -errno on failure");
 	ns_t latency NEEDS(syscall_start) DOC("time since the call was entered; absent if it was entered before tracing began");
 	SPENT_FIELDS(NEEDS(syscall_start));
@@ -58,32 +58,52 @@ struct {
 	__type(value, struct spent);
 } syscall_spent SEC(".maps");
 
-#define CAPTURE_NR(X, e, known, regs, number, stage) \
+/* For each number of 32-bit processes the system call and 1; 0: none. In a map of its own, as this is no constant that Go could put into the code. */
+static const __u16 compat_nr[COMPAT_NRS] SEC(".rodata.compat") = { COMPAT_CALLS };
+
+/* The system call of a number of 32-bit processes, or -1. */
+static __always_inline __s32 of_compat(__u32 number)
+{
+	return number < COMPAT_NRS ? (__s32)compat_nr[number] - 1 : -1;
+}
+
+/* compat: whether it is such a call, which is known if nr, compat or an argument is wanted. */
+#define CAPTURE_NR(X, e, is_compat, number, stage) \
 	do { \
-		if (WANT(X, nr, stage) && (number) >= 0 && !COMPAT(known, regs)) \
-			SET(e, nr, (enum syscall)(number)); \
+		if (WANT(X, nr, stage)) { \
+			__s32 call = (is_compat) ? of_compat(number) : (number); \
+			if (call >= 0) \
+				SET(e, nr, (enum syscall)call); \
+		} \
 		if (WANT(X, raw_nr, stage)) \
 			(e)->raw_nr = (number); \
 		if (WANT(X, compat, stage)) \
-			(e)->compat = COMPAT(known, regs); \
+			(e)->compat = (is_compat); \
 	} while (0)
+
+#define WANT_CONVENTION(stage) \
+	(WANT(syscall_enter, nr, stage) || WANT(syscall_enter, compat, stage) || WANT(syscall_enter, arg0, stage) || \
+	 WANT(syscall_enter, arg1, stage) || WANT(syscall_enter, arg2, stage) || WANT(syscall_enter, arg3, stage) || \
+	 WANT(syscall_enter, arg4, stage) || WANT(syscall_enter, arg5, stage))
 
 static __always_inline void syscall_enter_capture(struct syscall_enter *e, bool known, struct kprobe_regs *regs, __s32 nr, enum stage stage)
 {
+	bool compat = WANT_CONVENTION(stage) && COMPAT(known, regs);
+
 	CAPTURE_COMMON(syscall_enter, e, stage);
-	CAPTURE_NR(syscall_enter, e, known, regs, nr, stage);
+	CAPTURE_NR(syscall_enter, e, compat, nr, stage);
 	if (WANT(syscall_enter, arg0, stage))
-		e->arg0 = ARG(known, regs, 0);
+		e->arg0 = ARG(known, compat, regs, 0);
 	if (WANT(syscall_enter, arg1, stage))
-		e->arg1 = ARG(known, regs, 1);
+		e->arg1 = ARG(known, compat, regs, 1);
 	if (WANT(syscall_enter, arg2, stage))
-		e->arg2 = ARG(known, regs, 2);
+		e->arg2 = ARG(known, compat, regs, 2);
 	if (WANT(syscall_enter, arg3, stage))
-		e->arg3 = ARG(known, regs, 3);
+		e->arg3 = ARG(known, compat, regs, 3);
 	if (WANT(syscall_enter, arg4, stage))
-		e->arg4 = ARG(known, regs, 4);
+		e->arg4 = ARG(known, compat, regs, 4);
 	if (WANT(syscall_enter, arg5, stage))
-		e->arg5 = ARG(known, regs, 5);
+		e->arg5 = ARG(known, compat, regs, 5);
 }
 
 static __always_inline int enter(void *ctx, bool known, struct kprobe_regs *regs, __s32 nr)
@@ -139,12 +159,20 @@ static __always_inline void start_spent(__u64 task)
 		syscall_exit_count(INFLIGHT_FULL);
 }
 
-static __always_inline int start(__s32 nr)
+/* exit and exit_group; 32-bit processes have other numbers for them. */
+static __always_inline bool never_returns(bool known, struct kprobe_regs *regs, __s32 nr)
+{
+	if (nr == syscall__exit || nr == syscall__exit_group)
+		return !COMPAT(known, regs);
+	return (nr == COMPAT_NR_exit || nr == COMPAT_NR_exit_group) && COMPAT(known, regs);
+}
+
+static __always_inline int start(bool known, struct kprobe_regs *regs, __s32 nr)
 {
 	__u64 task = bpf_get_current_task();
 	struct syscall_start *call;
 
-	if (nr == syscall__exit || nr == syscall__exit_group)
+	if (never_returns(known, regs, nr))
 		return 0;
 	call = syscall_starts_begin(task);
 	if (call) {
@@ -161,13 +189,19 @@ static __always_inline int start(__s32 nr)
 SEC("raw_tp/sys_enter")
 int raw_tp_syscall_start(__u64 *ctx)
 {
-	return start(ctx[1]);
+	return start(false, (struct kprobe_regs *)ctx[0], ctx[1]);
 }
 
 FTRACE("sys_enter")
 int tracepoint_syscall_start(struct raw_syscall *ctx)
 {
-	return start(ctx->nr);
+	return start(true, registers(), ctx->nr);
+}
+
+/* Whether a number is of a call that restores all registers, in one of the two conventions. */
+static __always_inline bool restores(__s32 nr)
+{
+	return nr == syscall__rt_sigreturn || nr == COMPAT_NR_rt_sigreturn || nr == COMPAT_NR_sigreturn;
 }
 
 /*
@@ -181,7 +215,7 @@ static __always_inline __u64 started_at(__s32 nr)
 
 	if (!call)
 		return 0;
-	at = call->nr == nr || (call->nr == syscall__rt_sigreturn && nr == -1) ? call->at : 0;
+	at = call->nr == nr || (nr == -1 && restores(call->nr)) ? call->at : 0;
 	syscall_starts_end(call);
 	return at;
 }
@@ -190,8 +224,10 @@ static __always_inline __u64 started_at(__s32 nr)
 static __always_inline void syscall_exit_capture(struct syscall_exit *e, bool known, struct kprobe_regs *regs, __s64 ret,
 						 __u64 started, struct spent *spent, enum stage stage)
 {
+	bool compat = (WANT(syscall_exit, nr, stage) || WANT(syscall_exit, compat, stage)) && COMPAT(known, regs);
+
 	CAPTURE_COMMON(syscall_exit, e, stage);
-	CAPTURE_NR(syscall_exit, e, known, regs, SYSCALL_NR(known, regs), stage);
+	CAPTURE_NR(syscall_exit, e, compat, SYSCALL_NR(known, regs), stage);
 	if (WANT(syscall_exit, ret, stage))
 		e->ret = ret;
 	COUNT_UNMATCHED(syscall_exit, started, stage);

@@ -516,7 +516,7 @@ ON_CALL(vm_map, __vm_munmap, 3, munmap_enter, munmap_leave)
 /* System calls that no other function stands for. */
 static __always_inline int brk_enter(void *ctx, struct kprobe_regs *regs)
 {
-	struct mapping *call = map_begin(vm_map_op__brk, ARG(false, regs, 0), 0);
+	struct mapping *call = map_begin(vm_map_op__brk, ARG(false, COMPAT(false, regs), regs, 0), 0);
 
 	if (call)
 		call->before = BPF_CORE_READ(current_mm(), brk);
@@ -544,13 +544,14 @@ ON_SYSCALL(vm_map, brk, brk_enter, brk_leave)
 
 static __always_inline int mremap_enter(void *ctx, struct kprobe_regs *regs)
 {
-	struct mapping *call = map_begin(vm_map_op__mremap, ARG(false, regs, 0), ARG(false, regs, 2));
+	bool compat = COMPAT(false, regs);
+	struct mapping *call = map_begin(vm_map_op__mremap, ARG(false, compat, regs, 0), ARG(false, compat, regs, 2));
 
 	if (!call)
 		return 0;
-	call->before = ARG(false, regs, 1);
-	call->flags = ARG(false, regs, 3) << MREMAP_SHIFT;
-	call->target = ARG(false, regs, 4);
+	call->before = ARG(false, compat, regs, 1);
+	call->flags = ARG(false, compat, regs, 3) << MREMAP_SHIFT;
+	call->target = ARG(false, compat, regs, 4);
 	return 0;
 }
 

@@ -72,6 +72,11 @@ func sys(name string) kernelFunc {
 	return fn(map[string]string{"amd64": "__x64_sys_", "arm64": "__arm64_sys_"}[runtime.GOARCH] + name).as(name)
 }
 
+// sysCompat is the function of a system call that 32-bit processes enter on x86; on arm64 it is the same as of others.
+func sysCompat(name string) kernelFunc {
+	return opt("__ia32_sys_" + name).as(name)
+}
+
 // inInterrupts marks the function as one that interrupts call.
 func (f kernelFunc) inInterrupts() kernelFunc {
 	f.interrupts = true

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
 
 	"trace/probes/event"
@@ -175,6 +176,9 @@ func constantsFor(object *ebpf.CollectionSpec, host hostConstants, requests ...*
 	if tick := object.Variables["tick_ns"]; tick != nil {
 		binary.NativeEndian.PutUint32(values[tick.Offset:], tickLength())
 	}
+	if at := object.Variables["status_at"]; at != nil {
+		values[at.Offset] = statusAt()
+	}
 	late := make(map[int64]func() byte)
 	for name, v := range object.Variables {
 		if of, ok := strings.CutSuffix(name, "_arguments"); ok && host.arguments != nil {
@@ -208,6 +212,16 @@ func tickLength() uint32 {
 	}
 	return uint32(tick.Nsec)
 }
+
+// statusAt returns where status is in thread_info, which struct task_struct begins with, on x86: behind flags, and since 5.11 behind syscall_work
+// (commit 3136b93c3fb2).
+var statusAt = sync.OnceValue(func() byte {
+	const since = 5<<16 | 11<<8
+	if version, err := features.LinuxVersionCode(); err == nil && version < since {
+		return 8
+	}
+	return 16
+})
 
 // has reports whether a program of the request that is attached is one of these.
 func (r *request) has(is func(program) bool) bool {

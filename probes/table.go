@@ -134,7 +134,7 @@ var table = []row{
 	{"verbs:post_send", hook{name: "verbs_post_send", place: datapath{"post_send", "wr_complete"}, needs: []string{"verbs_built"}}},
 	{"vm:exit", hook{name: "vm_exit", place: functions{{fn("exit_mmap")}}}},
 	{"vm:fault", hook{name: "vm_fault", place: functions{{fn("handle_mm_fault")}}}},
-	{"vm:map", hook{name: "vm_map", place: functions{{fn("vm_mmap_pgoff"), fn("__vm_munmap"), sys("brk"), sys("mremap")}}}},
+	{"vm:map", hook{name: "vm_map", place: functions{{fn("vm_mmap_pgoff"), fn("__vm_munmap"), sys("brk"), sys("mremap"), sysCompat("brk"), sysCompat("mremap")}}}},
 	{"vm:rss", hook{name: "vm_rss", place: tracepoint{name: "rss_stat"}}},
 	{"vm:size", hook{name: "vm_size", place: readings{"processes", 10 * time.Second}}},
 	{"vm:stack", hook{name: "vm_stack", place: functions{{fn("expand_stack_locked").as("grow")}, {fn("expand_stack").as("grow")}}}},
