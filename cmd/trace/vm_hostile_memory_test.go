@@ -186,8 +186,10 @@ func searchFor(t *testing.T, port int, limit time.Duration, crowd []hostileProce
 	} else {
 		s.kilobytes, _ = strconv.ParseUint(found[1], 10, 64)
 	}
+	// On a machine with other work, what a user may take of the beginning is spent before all of his large processes are looked into.
+	later := strings.Contains(text, "verbs: processes of user 1000 are looked into later: there is much to read in them\n")
 	for _, p := range crowd {
-		if strings.Contains(strings.Join(unanswered, " "), p.how) && !named(trace, p.pid, refusal) {
+		if strings.Contains(strings.Join(unanswered, " "), p.how) && !named(trace, p.pid, refusal) && !(later && p.how == "huge") {
 			t.Errorf("process %d, %s, is not named", p.pid, p.how)
 		}
 	}

@@ -186,7 +186,7 @@ func named(trace *tool, pid int, what string) bool {
 
 // waitQuiet waits until trace has printed nothing for a while: then it has looked at all that there is.
 func waitQuiet(trace *tool) {
-	const quiet = 5 * time.Second
+	const quiet = 15 * time.Second
 	printed, since := "", time.Now()
 	for begin := since; time.Since(since) < quiet && time.Since(begin) < 2*time.Minute; time.Sleep(100 * time.Millisecond) {
 		if now := trace.out.String(); now != printed {
