@@ -171,6 +171,26 @@ struct ibv_wc {
 /* Elements of a list that are read. What has more has no size. */
 #define SGES 32
 
+/*
+ * What is behind the pthread_mutex_t of a struct comes 8 bytes later with glibc on arm64, where that has 48 bytes; with musl it has 40, as on amd64. The
+ * last member of the context, abi_compat, shows which: it is ~0.
+ */
+#if defined(__TARGET_ARCH_x86)
+#define BEHIND_MUTEX(object) 0
+#else
+enum { ABI_COMPAT = 320 };
+
+static __always_inline __u64 behind_mutex(__u64 object)
+{
+	__u64 context = 0, abi = 0;
+
+	bpf_probe_read_user(&context, sizeof(context), (void *)object);
+	bpf_probe_read_user(&abi, sizeof(abi), (void *)(context + ABI_COMPAT));
+	return abi == ~0ULL ? 0 : 8;
+}
+#define BEHIND_MUTEX(object) behind_mutex(object)
+#endif
+
 /* A member of a struct of the program; 0 if it cannot be read. The structs are not copied whole: the stack is shared with the user's code. */
 #define MEMBER(type, address, member) \
 	({ \

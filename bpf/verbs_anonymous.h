@@ -38,7 +38,7 @@ static __always_inline __u64 extended_cq(__u64 qp)
 {
 	__u64 cq = MEMBER(ibv_qp, qp, send_cq);
 
-	return MEMBER(ibv_cq_ex, cq, start_poll) ? cq : 0;
+	return MEMBER(ibv_cq_ex, cq + BEHIND_MUTEX(cq), start_poll) ? cq : 0;
 }
 
 /* Puts a QP into a place of a list, if that is free, or the QP there is gone; false if it is not in that place afterwards. */

@@ -79,8 +79,8 @@ static __always_inline int build(struct kprobe_regs *ctx, __u32 opcode, __u64 re
 	if (i >= MOST)
 		return 0;
 	wr = &b->wr[i];
-	wr->wr_id = MEMBER(ibv_qp_ex, qp, wr_id);
-	wr->send_flags = MEMBER(ibv_qp_ex, qp, wr_flags);
+	wr->wr_id = MEMBER(ibv_qp_ex, qp + BEHIND_MUTEX(qp), wr_id);
+	wr->send_flags = MEMBER(ibv_qp_ex, qp + BEHIND_MUTEX(qp), wr_flags);
 	wr->opcode = opcode;
 	wr->remote_addr = remote_addr;
 	wr->rkey = rkey;

@@ -51,8 +51,8 @@ static __always_inline int given(struct kprobe_regs *ctx)
 	}
 	if (WANTED(verbs_poll_cq, empty))
 		at_hand->empty = take_empty(thread, key.address);
-	at_hand->wc.status = MEMBER(ibv_cq_ex, key.address, status);
-	at_hand->wc.wr_id = MEMBER(ibv_cq_ex, key.address, wr_id);
+	at_hand->wc.status = MEMBER(ibv_cq_ex, key.address + BEHIND_MUTEX(key.address), status);
+	at_hand->wc.wr_id = MEMBER(ibv_cq_ex, key.address + BEHIND_MUTEX(key.address), wr_id);
 	at_hand->done = 0;
 	return 0;
 }

@@ -84,7 +84,7 @@ func (f *Finder) timed(t *target, o object, memory []byte) {
 	f.mu.Lock()
 	_, known := f.clocks.devices[of]
 	f.mu.Unlock()
-	context := make([]byte, contextSize)
+	context := make([]byte, contextSize())
 	if n, err := t.read(of.address, context); known || err != nil || n < len(context) {
 		return
 	}

@@ -275,6 +275,7 @@ func (f *Finder) search(t *target, devices []handle) (left []handle, err error) 
 	left = slices.Clone(devices)
 	at := make(map[uint64]*Open)
 	var failed error
+	shift := 0 // one program has one libc
 	found := func(address uint64, context []byte) bool {
 		fd := int(int32(binary.NativeEndian.Uint32(context[cmdFD:])))
 		i := slices.IndexFunc(left, func(d handle) bool { return d.fd == fd })
@@ -290,14 +291,16 @@ func (f *Finder) search(t *target, devices []handle) (left []handle, err error) 
 		}
 		if functions != nil {
 			at[address] = newOpen(t, left[i], context, functions)
+			shift, _ = shiftOf(context)
 			left = slices.Delete(left, i, i+1)
 		}
 		return len(left) == 0
 	}
-	err = t.scan(contextSize, func(address uint64, memory []byte) bool { return search(address, memory, fdsOf(devices), found) })
+	err = t.scan(contextSize(), func(address uint64, memory []byte) bool { return search(address, memory, fdsOf(devices), found) })
 	if err = errors.Join(err, failed); err == nil && len(at) > 0 && !f.looked() {
-		err = t.scan(qpObject.size, func(_ uint64, memory []byte) bool {
-			searchObjects(memory, slices.Collect(maps.Keys(at)), func(o object, memory []byte) {
+		qps, cqs := qpObject.shifted(shift), cqObject.shifted(shift)
+		err = t.scan(qps.size, func(_ uint64, memory []byte) bool {
+			searchObjects(memory, []object{qps, cqs}, slices.Collect(maps.Keys(at)), func(o object, memory []byte) {
 				at[pointer(memory, 0)].add(o, f.foundObject(t, o, memory))
 			})
 			return false

@@ -124,13 +124,25 @@ func allocate(size int) []byte {
 
 // newContext makes a context in the memory of this process: its functions are at the address.
 func newContext(fd int, function uint64) []byte {
-	memory := allocate(contextSize)
+	memory := allocate(contextSize())
 	binary.NativeEndian.PutUint32(memory[cmdFD:], uint32(fd))
-	binary.NativeEndian.PutUint64(memory[abiCompat:], ^uint64(0))
+	binary.NativeEndian.PutUint64(memory[abiCompat+mutexes:], ^uint64(0))
 	for _, offset := range calls {
 		binary.NativeEndian.PutUint64(memory[offset:], function)
 	}
 	return memory
+}
+
+// mutexes is how much larger a mutex is in what tests make.
+var mutexes = 0
+
+// Where a mutex has 48 bytes, all is found as elsewhere.
+func TestLargeMutex(t *testing.T) {
+	usual := shifts
+	shifts, mutexes = []int{0, 8}, 8
+	t.Cleanup(func() { shifts, mutexes = usual, 0 })
+	t.Run("QPs", TestQPs)
+	t.Run("CQs", TestCQs)
 }
 
 // attachments counts what is attached, by process, file and offset.
@@ -343,10 +355,10 @@ func TestDummies(t *testing.T) {
 
 // qp makes a QP in the memory of this process: its context, and its functions.
 func qp(context []byte, functions map[string]uint64) []byte {
-	memory := allocate(qpObject.size)
+	memory := allocate(qpObject.size + mutexes)
 	binary.NativeEndian.PutUint64(memory, uint64(uintptr(unsafe.Pointer(&context[0]))))
 	for call, function := range functions {
-		binary.NativeEndian.PutUint64(memory[qpCalls[call]:], function)
+		binary.NativeEndian.PutUint64(memory[qpCalls[call]+mutexes:], function)
 	}
 	return memory
 }
@@ -358,7 +370,7 @@ func TestQPs(t *testing.T) {
 	has := map[string]uint64{wrStart: function, "wr_send": function + 64, "wr_complete": function + 128}
 	c := newContext(device(t), function)
 	there := qp(c, has)
-	binary.NativeEndian.PutUint32(there[qpCalls["wr_flush"]:], 1) // of another field
+	binary.NativeEndian.PutUint32(there[qpCalls["wr_flush"]+mutexes:], 1) // of another field
 	var notes []string
 	f := newFinder(func(text string) { notes = append(notes, text) })
 	follow(t, f, "wr_send")
@@ -370,7 +382,7 @@ func TestQPs(t *testing.T) {
 	for name, memory := range map[string][]byte{
 		"old":   qp(c, nil),
 		"other": qp(c, map[string]uint64{wrStart: function, "wr_send": uint64(uintptr(unsafe.Pointer(&c[0])))}),
-		"none":  qp(make([]byte, contextSize), has),
+		"none":  qp(allocate(contextSize()), has),
 	} {
 		if lookAtQP(t, f, memory, 0, false); len(f.places["wr_send"]) != 1 {
 			t.Errorf("%s: %v is found", name, f.places)
@@ -392,12 +404,12 @@ func TestQPs(t *testing.T) {
 
 // withCQ makes a QP whose CQ for sends has these functions.
 func withCQ(context []byte, functions map[string]uint64) (qp []byte) {
-	cq := allocate(cqObject.size)
+	cq := allocate(cqObject.size + mutexes)
 	binary.NativeEndian.PutUint64(cq, uint64(uintptr(unsafe.Pointer(&context[0]))))
 	for call, function := range functions {
-		binary.NativeEndian.PutUint64(cq[cqCalls[call]:], function)
+		binary.NativeEndian.PutUint64(cq[cqCalls[call]+mutexes:], function)
 	}
-	qp = allocate(qpObject.size)
+	qp = allocate(qpObject.size + mutexes)
 	binary.NativeEndian.PutUint64(qp, uint64(uintptr(unsafe.Pointer(&context[0]))))
 	binary.NativeEndian.PutUint64(qp[sendCQ:], uint64(uintptr(unsafe.Pointer(&cq[0]))))
 	return qp
@@ -607,12 +619,12 @@ func FuzzSearch(f *testing.F) {
 		at = max(0, at%4096) &^ 7
 		memory = append(make([]byte, at), memory...)
 		search(0x1000, memory, []int{3, -1}, func(at uint64, context []byte) bool {
-			if len(context) != contextSize || !bytes.Equal(context, memory[at-0x1000:][:contextSize]) {
+			if len(context) != contextSize() || !bytes.Equal(context, memory[at-0x1000:][:contextSize()]) {
 				t.Errorf("a context of %d bytes at %#x", len(context), at)
 			}
 			return false
 		})
-		searchObjects(memory, []uint64{0x1000, ^uint64(0)}, func(o object, memory []byte) {
+		searchObjects(memory, []object{qpObject, cqObject.shifted(8)}, []uint64{0x1000, ^uint64(0)}, func(o object, memory []byte) {
 			if len(memory) != o.size {
 				t.Errorf("%d bytes for %s", len(memory), o.name)
 			}

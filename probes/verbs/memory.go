@@ -156,12 +156,12 @@ func (t *target) scan(size int, visit func(at uint64, memory []byte) (all bool))
 
 // search finds the contexts in a piece of memory, and reports whether found has all.
 func search(at uint64, memory []byte, devices []int, found func(at uint64, context []byte) bool) bool {
-	for i := 0; i+contextSize <= len(memory); i += 8 {
-		if pointer(memory, i+abiCompat) != ^uint64(0) {
+	for i := 0; i+contextSize() <= len(memory); i += 8 {
+		if _, ok := shiftOf(memory[i:]); !ok {
 			continue
 		}
 		fd := int(int32(binary.NativeEndian.Uint32(memory[i+cmdFD:])))
-		if slices.Contains(devices, fd) && found(at+uint64(i), memory[i:i+contextSize]) {
+		if slices.Contains(devices, fd) && found(at+uint64(i), memory[i:i+contextSize()]) {
 			return true
 		}
 	}
@@ -169,7 +169,7 @@ func search(at uint64, memory []byte, devices []int, found func(at uint64, conte
 }
 
 // searchObjects calls found with what may be an object: it begins with the address of a context, and has a function where each has one.
-func searchObjects(memory []byte, contexts []uint64, found func(o object, memory []byte)) {
+func searchObjects(memory []byte, objects []object, contexts []uint64, found func(o object, memory []byte)) {
 	for i := 0; i+8 <= len(memory); i += 8 {
 		if !slices.Contains(contexts, pointer(memory, i)) {
 			continue

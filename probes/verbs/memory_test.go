@@ -90,7 +90,7 @@ func TestUserfault(t *testing.T) {
 	if n, err := self.read(addressIn(memory, 4096), buf); n != 0 || err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}
-	if err := self.scan(contextSize, func(uint64, []byte) bool { return false }); err != nil {
+	if err := self.scan(contextSize(), func(uint64, []byte) bool { return false }); err != nil {
 		t.Errorf("the search: %v", err)
 	}
 	if self.pages.file == nil {

@@ -35,12 +35,29 @@ func (f *Finder) lookQP(t *target, address uint64, number uint32, settled bool) 
 	if err != nil || n < len(head) {
 		return
 	}
-	send, receive := pointer(head, sendCQ), pointer(head, recvCQ)
-	f.lookAt(t, cqObject, send)
-	if receive != send {
-		f.lookAt(t, cqObject, receive)
+	shift, err := t.shift(pointer(head, 0))
+	if err != nil {
+		return
 	}
-	f.lookAt(t, qpObject, address)
+	send, receive := pointer(head, sendCQ), pointer(head, recvCQ)
+	f.lookAt(t, cqObject.shifted(shift), send)
+	if receive != send {
+		f.lookAt(t, cqObject.shifted(shift), receive)
+	}
+	f.lookAt(t, qpObject.shifted(shift), address)
+}
+
+// shift returns by how much objects of a context are shifted.
+func (t *target) shift(context uint64) (int, error) {
+	if len(shifts) == 1 {
+		return shifts[0], nil
+	}
+	memory := make([]byte, contextSize())
+	if _, err := t.read(context, memory); err != nil {
+		return 0, err
+	}
+	shift, _ := shiftOf(memory)
+	return shift, nil
 }
 
 // lookAt looks at an object of a process.
@@ -57,7 +74,7 @@ func (f *Finder) lookAt(t *target, o object, address uint64) {
 		f.timed(t, o, memory)
 		return
 	}
-	context := make([]byte, contextSize)
+	context := make([]byte, contextSize())
 	if n, err := t.read(pointer(memory, 0), context); err != nil || n < len(context) {
 		return
 	}

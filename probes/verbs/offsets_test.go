@@ -78,7 +78,7 @@ func claimsOfFinder(header string) []claim {
 	}
 	claims := []claim{
 		at("ibv_context", "cmd_fd", cmdFD), at("ibv_context", "abi_compat", abiCompat), at("ibv_qp", "context", 0),
-		{text: fmt.Sprintf("sizeof(struct ibv_context) >= %d", contextSize)},
+		{text: fmt.Sprintf("sizeof(struct ibv_context) >= %d", contextSize())},
 	}
 	for call, offset := range calls {
 		claims = append(claims, at("ibv_context", "ops."+call, offset))

@@ -4,15 +4,32 @@ package verbs
 
 import (
 	"maps"
+	"runtime"
 	"slices"
 )
 
-// struct ibv_context of infiniband/verbs.h, the same in rdma-core 33 to 65.
+// struct ibv_context of infiniband/verbs.h, the same in rdma-core 33 to 65. The offsets in this file are those where a pthread_mutex_t has 40 bytes.
 const (
-	cmdFD       = 264 // int, the open device
-	abiCompat   = 320 // void *, ~0 unless a program was linked with a library from before 2008
-	contextSize = abiCompat + 8
+	cmdFD     = 264 // int, the open device
+	abiCompat = 320 // void *, ~0 unless a program was linked with a library from before 2008
 )
+
+// shifts are by how much later than that there may be what comes behind the mutex of a struct: with glibc on arm64 it has 48 bytes, with musl 40 as on
+// amd64.
+var shifts = map[string][]int{"amd64": {0}, "arm64": {0, 8}}[runtime.GOARCH]
+
+// contextSize is how much of a context is read: to its end, wherever that is.
+func contextSize() int { return abiCompat + 8 + slices.Max(shifts) }
+
+// shiftOf returns by how much what is behind the mutex of a struct ibv_context is shifted. ok is false if it does not end as one does.
+func shiftOf(context []byte) (shift int, ok bool) {
+	for _, shift := range shifts {
+		if pointer(context, abiCompat+shift) == ^uint64(0) {
+			return shift, true
+		}
+	}
+	return 0, false
+}
 
 // calls are the functions in struct ibv_context_ops of a context.
 var calls = map[string]int{"poll_cq": 96, "post_srq_recv": 168, "post_send": 208, "post_recv": 216}
@@ -48,10 +65,19 @@ type object struct {
 	size            int
 }
 
+// shifted returns an object that has so much more before its functions.
+func (o object) shifted(by int) object {
+	o.calls = maps.Clone(o.calls)
+	for call := range o.calls {
+		o.calls[call] += by
+	}
+	o.functions, o.sure, o.size = o.functions+by, o.sure+by, o.size+by
+	return o
+}
+
 var (
 	qpObject = object{name: "ibv_wr_*", calls: qpCalls, has: wrStart, functions: 184, sure: qpCalls[wrAbort], size: 360}
 	cqObject = object{name: "ibv_start_poll", calls: cqCalls, has: startPoll, functions: 144, sure: 280, size: 288}
-	objects  = []object{qpObject, cqObject}
 )
 
 const (

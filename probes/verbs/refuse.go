@@ -146,9 +146,9 @@ func (f *Finder) why(t *target, devices []handle) error {
 		return err
 	}
 	var found *refusal
-	err := t.scan(contextSize, func(_ uint64, memory []byte) bool {
-		for i := 0; i+contextSize <= len(memory) && found == nil; i += 8 {
-			if context := memory[i : i+contextSize]; t.isContext(context, devices) {
+	err := t.scan(contextSize(), func(_ uint64, memory []byte) bool {
+		for i := 0; i+contextSize() <= len(memory) && found == nil; i += 8 {
+			if context := memory[i : i+contextSize()]; t.isContext(context, devices) {
 				found = f.flaw(t, context)
 			}
 		}
@@ -177,8 +177,8 @@ func (t *target) isContext(memory []byte, devices []handle) bool {
 
 // flaw returns why a context is not followed, nil if nothing is wrong with it.
 func (f *Finder) flaw(t *target, context []byte) *refusal {
-	if abi := pointer(context, abiCompat); abi != ^uint64(0) {
-		return &refusal{compat, fmt.Sprintf("abi_compat of its struct ibv_context is %#x, as in programs for a libibverbs from before 2008", abi)}
+	if _, ok := shiftOf(context); !ok {
+		return &refusal{compat, fmt.Sprintf("abi_compat of its struct ibv_context is %#x, as in programs for a libibverbs from before 2008", pointer(context, abiCompat))}
 	}
 	for _, call := range Calls() {
 		address := pointer(context, calls[call])
