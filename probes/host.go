@@ -3,6 +3,7 @@
 package probes
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -196,7 +197,12 @@ func (h *Host) available(r *request) error {
 		}
 		causes = append(causes, err)
 	}
-	return unavailable(r.Probe, causes, func() string { return h.Status(r.Probe).Reason })
+	return unavailable(r.Probe, causes, func() string { return h.reasonOf(r.Probe, causes) })
+}
+
+// reasonOf returns why a probe is not available for a request: what Status reports, or if that finds it available, the causes of this request.
+func (h *Host) reasonOf(p *event.Probe, all causes) string {
+	return cmp.Or(h.Status(p).Reason, all.Error())
 }
 
 // TasksDescribed returns why the common fields that need the kernel's types are absent, nil if they are present.

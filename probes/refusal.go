@@ -4,6 +4,7 @@ package probes
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -25,11 +26,15 @@ func (e *RejectedError) Error() string { return "the kernel rejects the program:
 
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// rejects reports whether an error is the verifier's answer to a program. A policy or limit refuses a program before anything is written
-// into the verifier's log.
+// limits are errors that say nothing of a program, also if the verifier has written its statistics.
+var limits = []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN}
+
+// rejects reports whether an error is the verifier's answer to a program. A policy refuses a program before anything is written into the
+// verifier's log.
 func rejects(err error) bool {
 	var answer *ebpf.VerifierError
-	return errors.As(err, &answer) && (len(answer.Log) > 0 || !errors.Is(err, unix.EPERM))
+	limited := slices.ContainsFunc(limits, func(limit error) bool { return errors.Is(err, limit) })
+	return errors.As(err, &answer) && !limited && (len(answer.Log) > 0 || !errors.Is(err, unix.EPERM))
 }
 
 // VariantStatus is one way to attach a probe.
@@ -80,6 +85,8 @@ func explain(err error) error {
 		return kernel.ReadsForbidden()
 	case rejects(err):
 		return err
+	case errors.Is(err, unix.EMFILE):
+		return fmt.Errorf("%w: the limit on open files is too low (ulimit -n 1024)", unix.EMFILE)
 	default:
 		return kernel.Refused(err)
 	}

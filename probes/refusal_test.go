@@ -35,6 +35,7 @@ func TestExplain(t *testing.T) {
 		{explain(answer("program of this type cannot use helper bpf_probe_read#4")), "^operation not permitted: programs may not read the kernel's memory: "},
 		{explain(answer("unknown func bpf_probe_read_user#112")), "unknown func bpf_probe_read_user#112"},
 		{explain(answer("R1 type=scalar expected=fp")), "R1 type=scalar expected=fp"},
+		{explain(&ebpf.VerifierError{Cause: unix.EMFILE, Log: []string{"stack depth 208"}}), `^too many open files: the limit on open files is too low \(ulimit -n 1024\)$`},
 		{causes{errA, errB, errA}, "^a; b$"},
 		{causes{errA, &noFunctionError{[]string{"f", "g"}}}, "^a$"},
 		{causes{&noFunctionError{[]string{"f", "g"}}, &noFunctionError{[]string{"f", "g"}}}, "^this kernel has no function f, g$"},
@@ -46,6 +47,31 @@ func TestExplain(t *testing.T) {
 	}
 	if !errors.Is(explain(unix.EPERM), syscall.EPERM) {
 		t.Error("the cause is lost")
+	}
+}
+
+// A limit is no answer of the verifier, whatever that has written.
+func TestRejects(t *testing.T) {
+	for cause, want := range map[error]bool{unix.EINVAL: true, unix.EACCES: true, unix.E2BIG: true, unix.EMFILE: false, unix.ENFILE: false, unix.ENOMEM: false} {
+		if got := rejects(&ebpf.VerifierError{Cause: cause, Log: []string{"stack depth 208"}}); got != want {
+			t.Errorf("%v: %v", cause, got)
+		}
+	}
+	if rejects(&ebpf.VerifierError{Cause: unix.EPERM}) || !rejects(&ebpf.VerifierError{Cause: unix.EPERM, Log: []string{"R1 leaks addr"}}) {
+		t.Error("a policy leaves no log")
+	}
+}
+
+// A program whose probes are all refused ends; what is only absent may come later.
+func TestAllRefused(t *testing.T) {
+	refused, away := &UnavailableError{Reason: "a policy", Refused: true}, &UnavailableError{Reason: "no module"}
+	if err := allRefused([]*UnavailableError{refused, refused}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+	for _, all := range [][]*UnavailableError{nil, {away}, {refused, away}} {
+		if err := allRefused(all); err != nil {
+			t.Errorf("%v: %v", all, err)
+		}
 	}
 }
 

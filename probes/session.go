@@ -97,6 +97,9 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 		return nil, err
 	}
 	served, skipped, err := h.choose(reqs)
+	if err == nil && len(served) == 0 {
+		err = allRefused(skipped)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -215,6 +218,18 @@ func (s *Session) leave(reqs []Request, why ...[]*UnavailableError) {
 			s.left = append(s.left, r)
 		}
 	}
+}
+
+// allRefused returns why all probes are refused. If some are only absent, they may come later.
+func allRefused(all []*UnavailableError) error {
+	var errs []error
+	for _, e := range all {
+		if !e.Refused {
+			return nil
+		}
+		errs = append(errs, e)
+	}
+	return errors.Join(errs...)
 }
 
 // noneLeft returns why no request is left. A program that begins with all of its probes refused has no answer, even if it could do without each of them.

@@ -57,12 +57,15 @@ func (h *Host) Status(p *event.Probe) Status {
 // VariantFor returns the variant that would be attached for a request, or "" and why there is none. The kernel may still refuse it.
 func (h *Host) VariantFor(r Request) (name, why string) {
 	served := h.request(r)
+	var all causes
 	for _, v := range h.hostHookFor(served, served.origin.hook).variants() {
-		if v.check() == nil {
+		err := v.check()
+		if err == nil {
 			return v.name(), ""
 		}
+		all = append(all, err)
 	}
-	return "", h.Status(r.Probe).Reason
+	return "", h.reasonOf(r.Probe, all)
 }
 
 // reason joins the reasons why no variant can be used.

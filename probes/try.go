@@ -42,6 +42,8 @@ func (h *Host) Try(ctx context.Context, all []*event.Probe) ([]Status, error) {
 		if !without[s.Probe] {
 			why := s.Reason
 			*s = some[i]
+			used := slices.IndexFunc(s.Variants, func(v VariantStatus) bool { return v.Name == s.Variant })
+			s.Variants[used].Err = nil // it was of the first attempt
 			s.Notes = append(s.Notes, "some fields cannot be read: "+why)
 		}
 	}

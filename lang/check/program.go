@@ -39,6 +39,7 @@ func Program(tree *syntax.Program, cat []*event.Probe, o Options) (*ir.Program, 
 	for _, c := range tree.Clauses {
 		prog.Clauses = append(prog.Clauses, r.clauses(c.Conditioned(acts))...)
 	}
+	r.answered(prog.Clauses)
 	r.check(prog, tree.Lets)
 	if err := r.errs.Err(); err != nil {
 		return nil, err

@@ -111,6 +111,26 @@ func (r *resolver) absent(ref syntax.ProbeRef) []*event.Probe {
 	return absent
 }
 
+// answered reports a program that can do without each of its probes, if the recording has none of them: what it would say of them all is that nothing
+// happened.
+func (r *resolver) answered(clauses []*ir.Clause) {
+	if !r.options.recorded() || len(r.errs) > 0 {
+		return
+	}
+	var without *ir.Clause
+	for _, c := range clauses {
+		if slices.ContainsFunc(c.Probes, func(p *event.Probe) bool { return slices.Contains(r.catalog, p) }) {
+			return
+		}
+		if without == nil && c.Kind == ir.OnEvent {
+			without = c
+		}
+	}
+	if without != nil {
+		r.fail(without.Tree.Probes[0].Span, "the recording has no events of any probe of this program", r.recorded())
+	}
+}
+
 // unknownProbe reports a name that no probe has.
 func (r *resolver) unknownProbe(ref syntax.ProbeRef) {
 	if r.options.recorded() && matching(r.known(), ref) != nil {
@@ -134,11 +154,15 @@ func (r *resolver) unknownProbe(ref syntax.ProbeRef) {
 
 // notRecorded reports a probe whose events the recording lacks.
 func (r *resolver) notRecorded(ref syntax.ProbeRef) {
-	help := "it has no events"
-	if len(r.catalog) > 0 {
-		help = "it has events of " + syntax.Enumerate(r.catalog)
+	r.fail(ref.Span, fmt.Sprintf("the recording has no events of %s", ref), r.recorded())
+}
+
+// recorded describes what the recording has.
+func (r *resolver) recorded() string {
+	if len(r.catalog) == 0 {
+		return "it has no events"
 	}
-	r.fail(ref.Span, fmt.Sprintf("the recording has no events of %s", ref), help)
+	return "it has events of " + syntax.Enumerate(r.catalog)
 }
 
 // selected returns advice on how to select the events that ref names as if they had a probe of their own, like a system call, or

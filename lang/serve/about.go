@@ -53,8 +53,8 @@ func (r reload) families(version string, programs []*program, of trace.Names) []
 	}
 	up.Series, failed.Series = nil, nil
 	for _, p := range programs {
-		_, err := p.running()
-		one(&up, toNumber(err == nil), p.spec.Name)
+		run, err := p.running()
+		one(&up, toNumber(err == nil && !over(run)), p.spec.Name)
 		one(&failed, float64(p.failed.Load()), p.spec.Name)
 	}
 	return append(all, up, failed)

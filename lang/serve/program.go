@@ -175,10 +175,23 @@ func (p *program) once(ctx context.Context, again time.Duration) bool {
 	p.complete(ctx, run, again)
 	<-run.Done()
 	if ctx.Err() == nil { // its maps are still metrics
-		p.log.Warn("it has ended by itself", "error", run.Wait())
+		p.log.Warn(endedByItself, "error", run.Wait())
 		<-ctx.Done()
 	}
 	return true
+}
+
+// endedByItself describes a program that has.
+const endedByItself = "it has ended by itself"
+
+// over reports whether a run has ended by itself: its maps are still metrics, but they count no more.
+func over(run *trace.Run) bool {
+	select {
+	case <-run.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // tell logs why it is not as it should be, unless that was logged last: attempts go on for weeks.

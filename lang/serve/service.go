@@ -256,6 +256,10 @@ func (s *Service) ready() wire.Ready {
 			r.Waiting[p.spec.Name] = err.Error()
 			continue
 		}
+		if over(run) {
+			r.LeftOut[p.spec.Name] = []string{"all of its probes: " + endedByItself}
+			continue
+		}
 		for _, left := range run.LeftOut() {
 			r.LeftOut[p.spec.Name] = append(r.LeftOut[p.spec.Name], left.Err.Error())
 		}

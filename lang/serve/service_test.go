@@ -562,13 +562,19 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// A program that ends by itself keeps its metrics, and the log has it.
+// A program that ends by itself keeps its metrics; the log has it, and that it is no longer attached is seen.
 func TestEnds(t *testing.T) {
 	var log lockedBuffer
 	s, _ := running(t, "programs: [{name: once, program: 'syscall:enter { @ = count(); exit() }'}]", &log)
 	waitFor(t, "its end", func() bool { return strings.Contains(log.String(), "it has ended by itself") })
 	if n := series(t, s, "trace_once_total"); n == nil || n.Value == 0 { // another CPU may have counted, too
 		t.Errorf("%+v", n)
+	}
+	if n := series(t, s, "trace_program_up", "once"); n == nil || n.Value != 0 || up(t, s, "once", "syscall:enter") != 0 {
+		t.Errorf("its program is up: %+v, its probe: %v", n, up(t, s, "once", "syscall:enter"))
+	}
+	if left := s.ready().LeftOut["once"]; len(left) != 1 || left[0] != "all of its probes: it has ended by itself" {
+		t.Errorf("left out: %q", left)
 	}
 }
 
