@@ -3,6 +3,7 @@ package exec
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -446,6 +447,10 @@ func TestMapErrors(t *testing.T) {
 	}
 	err = tooMuch(&ebpf.MapSpec{Name: "at_a", MaxEntries: 7}, syscall.ENOMEM)
 	if want := "map at_a with room for 7 keys: cannot allocate memory (choose a smaller --map-size)"; err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	err = tooMuch(&ebpf.MapSpec{Name: "at_a", MaxEntries: 7}, fmt.Errorf("map create: %w (consider this)", syscall.EPERM))
+	if want := "map at_a: operation not permitted: a seccomp filter, a security module, or the user namespace of a container forbids bpf(2), or before Linux 5.11 the limit on locked memory is too low (ulimit -l unlimited)"; err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

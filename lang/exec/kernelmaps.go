@@ -1,7 +1,9 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -64,7 +66,11 @@ func (r *Run) createHalves(name string, spec *ebpf.MapSpec) error {
 	return nil
 }
 
+// tooMuch returns the error of a map that cannot be created. Only a lack of memory is about its size.
 func tooMuch(spec *ebpf.MapSpec, err error) error {
+	if errors.Is(err, syscall.EPERM) { // the library's advice is for kernels before 5.11
+		return fmt.Errorf("map %s: %w: a seccomp filter, a security module, or the user namespace of a container forbids bpf(2), or before Linux 5.11 the limit on locked memory is too low (ulimit -l unlimited)", spec.Name, syscall.EPERM)
+	}
 	return fmt.Errorf("map %s with room for %d keys: %w (choose a smaller --map-size)", spec.Name, spec.MaxEntries, err)
 }
 

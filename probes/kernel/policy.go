@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 )
@@ -33,7 +34,7 @@ func readPolicy() policy {
 	p.modules = strings.TrimSpace(string(modules))
 	status, _ := os.ReadFile("/proc/self/status")
 	p.filtered = strings.Contains(string(status), "\nSeccomp:\t2\n")
-	if rlimit.RemoveMemlock() != nil { // it does nothing where memory is counted by cgroup, since 5.11 (3ac1f01b43b6)
+	if version, err := features.LinuxVersionCode(); err == nil && version < countedByCgroup && rlimit.RemoveMemlock() != nil {
 		var limit unix.Rlimit
 		if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) == nil {
 			p.locked = limit.Cur
@@ -57,6 +58,9 @@ func levelOf(levels string) string {
 	level, _, _ = strings.Cut(level, "]")
 	return level
 }
+
+// countedByCgroup is the version since which the memory of maps is counted by cgroup, not by RLIMIT_MEMLOCK: 5.11 (commit 3ac1f01b43b6).
+const countedByCgroup = 5<<16 | 11<<8
 
 const (
 	confidentiality = "confidentiality"
@@ -145,5 +149,5 @@ func noKprobes(config []string) error {
 			return fmt.Errorf("this kernel has no kprobes: %s is not set in %s", option, file)
 		}
 	}
-	return fmt.Errorf("kprobes cannot be reached: neither %s nor tracefs is here (mount -t sysfs sysfs /sys)", strconv.Quote(kprobePMU))
+	return fmt.Errorf("kprobes cannot be reached: neither %s nor tracefs is here (mount -t tracefs tracefs /sys/kernel/tracing), or this kernel has none", strconv.Quote(kprobePMU))
 }

@@ -71,7 +71,7 @@ func TestNoKprobes(t *testing.T) {
 	without := config("without", "CONFIG_BPF=y\n# CONFIG_KPROBES is not set\nCONFIG_KPROBES_ON_FTRACE=y\n")
 	untraced := config("untraced", "CONFIG_KPROBES=y\n# CONFIG_KPROBE_EVENTS is not set\n")
 	with := config("with", "CONFIG_KPROBES=y\nCONFIG_KPROBE_EVENTS=y\n")
-	const hidden = `kprobes cannot be reached: neither "/sys/bus/event_source/devices/kprobe/type" nor tracefs is here (mount -t sysfs sysfs /sys)`
+	const hidden = `kprobes cannot be reached: neither "/sys/bus/event_source/devices/kprobe/type" nor tracefs is here (mount -t tracefs tracefs /sys/kernel/tracing), or this kernel has none`
 	for _, test := range []struct {
 		files []string
 		want  string
