@@ -307,9 +307,6 @@ func (r *Run) Snapshot() (family.Snapshot, error) {
 		s.LeftOut = append(s.LeftOut, u.Probe)
 	}
 	for _, p := range report.Probes {
-		if r.isOver() {
-			p.Variant = "" // it is no longer attached
-		}
 		s.Probes = append(s.Probes, family.Probe{Name: p.Name, Variant: p.Variant, Seen: p.Events, Rejected: p.Rejected, Lost: lostOf(p).reasons(p.Undecoded), Runs: p.Runs, RunTime: p.RunTime})
 	}
 	for _, m := range report.Maps {
@@ -368,15 +365,6 @@ func (r *Run) Name(ctx context.Context, all []result.Profile) error {
 
 // Done is closed when the run has ended: the recording has, ctx has, or the program has called exit().
 func (r *Run) Done() <-chan struct{} { return r.over }
-
-func (r *Run) isOver() bool {
-	select {
-	case <-r.over:
-		return true
-	default:
-		return false
-	}
-}
 
 // Wait waits until the run has ended, and returns its error. A loss is no error.
 func (r *Run) Wait() error {

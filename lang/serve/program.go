@@ -194,6 +194,17 @@ func over(run *trace.Run) bool {
 	}
 }
 
+// snapshot is what a run has counted. After its end, its probes are no longer attached.
+func snapshot(run *trace.Run) (family.Snapshot, error) {
+	s, err := run.Snapshot()
+	for i := range s.Probes {
+		if over(run) {
+			s.Probes[i].Variant = ""
+		}
+	}
+	return s, err
+}
+
 // tell logs why it is not as it should be, unless that was logged last: attempts go on for weeks.
 func (p *program) tell(why string) {
 	if why != p.told {

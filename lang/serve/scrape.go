@@ -41,7 +41,7 @@ func (p *program) families(ctx context.Context, within time.Duration) ([]family.
 	if err != nil {
 		return p.exporter.Unattached(p.compiled.Probes()), nil
 	}
-	read := p.reading.DoChan("", func() (any, error) { return p.exporter.Read(run.Snapshot) })
+	read := p.reading.DoChan("", func() (any, error) { return p.exporter.Read(func() (family.Snapshot, error) { return snapshot(run) }) })
 	select {
 	case r := <-read:
 		if r.Err != nil {
