@@ -8,7 +8,7 @@ MAIN   := TestVM(Load|Session|TypelessVariant|NothingIsMissing|Unseen|Differenti
 # On 6.1, whose verifier accepts less: what the kernel can run.
 OLDER  := TestVMConstructs$$
 # On 6.12: each field alone, the same numbers as bpftrace, tests of the host, and that all scripts attach.
-HOST   := TestVM(FieldsAlone|SameNumbersAsBpftrace|IbObjectFields|ScriptsAttach|Sched(uler|Waker|Throttle|Hung)|NetCounters|RdmaCounters|Block|OomKill|MemoryLimits|Cache|FaultsAndMappings)
+HOST   := TestVM(Compat|FieldsAlone|SameNumbersAsBpftrace|IbObjectFields|ScriptsAttach|Sched(uler|Waker|Throttle|Hung)|NetCounters|RdmaCounters|Block|OomKill|MemoryLimits|Cache|FaultsAndMappings)
 # Tests of the verbs data path: every work request and completion, of any program.
 VERBS  := TestVMVerbs(|Complete|Open|Doctor)$$
 # Packages that share data between goroutines. ALONE are their tests in which the race detector finds nothing: they
@@ -80,7 +80,7 @@ test: ## all tests; on real kernels the main ones, on 6.1 and 6.12, the tests of
 	$(MAKE) --no-print-directory -j lint $(ROOTS)
 	$(GO) test -timeout 20m ./...
 	$(MAKE) race
-	.ci/vmtest 6.12 '$(MAIN)|$(HOST)|TestVMDocs|$(VERBS)|TestVMServePrometheus|TestVMHostile|TestVMChanges|TestVMRefuse' 6.1 '$(MAIN)|$(OLDER)' 6.12-full TestVMCrowd 5.10 'TestVMLoad|TestVMHostile' 7.2 TestVMLoad
+	.ci/vmtest 6.12 '$(MAIN)|$(HOST)|TestVMDocs|$(VERBS)|TestVMServePrometheus|TestVMHostile|TestVMChanges|TestVMRefuse' 6.1 '$(MAIN)|$(OLDER)' 6.12-full TestVMCrowd 5.10 'TestVMLoad|TestVMCompat|TestVMHostile' 7.2 TestVMLoad
 
 # Fetching them takes little of the CPU time that lint needs.
 $(ROOTS): root-%:
