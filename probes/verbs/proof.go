@@ -161,13 +161,9 @@ type prover struct {
 
 // library returns the library of an open file, which it closes or keeps.
 func (p *prover) library(t *target, open begun) (*library, error) {
-	p.mu.Lock()
-	i := slices.IndexFunc(p.libraries, func(l *library) bool { return l.is(open) })
-	if i >= 0 {
-		defer p.mu.Unlock()
-		return p.libraries[i], open.Close()
+	if l := p.known(open); l != nil {
+		return l, open.Close()
 	}
-	p.mu.Unlock()
 	err := errors.Join(p.room(open.stat.Uid), sizes(open))
 	if err != nil {
 		return nil, errors.Join(err, open.Close())
@@ -178,8 +174,27 @@ func (p *prover) library(t *target, open begun) (*library, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// While this process was read, the same file may have been proven by way of another one. None waits for another one's proof: it may be slow.
+	if other := p.knownLocked(open); other != nil {
+		return other, open.Close()
+	}
 	p.libraries = append(p.libraries, l)
 	return l, nil
+}
+
+// known returns the library that an open file is, nil if it was not proven yet.
+func (p *prover) known(open begun) *library {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.knownLocked(open)
+}
+
+func (p *prover) knownLocked(open begun) *library {
+	i := slices.IndexFunc(p.libraries, func(l *library) bool { return l.is(open) })
+	if i < 0 {
+		return nil
+	}
+	return p.libraries[i]
 }
 
 // close lets go of all libraries.

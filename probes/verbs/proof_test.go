@@ -5,12 +5,14 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -119,6 +121,35 @@ func TestProve(t *testing.T) {
 	}
 	if len(p.libraries) != 3 {
 		t.Errorf("%d libraries are known, want those that were proven", len(p.libraries))
+	}
+}
+
+// A file that several processes use is proven by way of each at the same time, and is one library: its calls are counted once.
+func TestProveAtOnce(t *testing.T) {
+	path := anyProvider(t)
+	functions, err := openImage(t, path).functions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := mapCode(t, path) + functions[0]
+	const processes = 3
+	var all sync.WaitGroup
+	all.Add(processes)
+	p := &prover{trusts: trusts, judge: func(r io.ReaderAt) (func(uint64) bool, string, error) {
+		all.Done()
+		all.Wait()
+		return proven(r)
+	}}
+	t.Cleanup(func() { p.close() })
+	var got [processes]place
+	if err := sideBySide(processes, func(i int) (err error) {
+		got[i], err = p.prove(targetOf(t, newFinder(nil), os.Getpid()), address)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.libraries) != 1 || got[1].function != got[0].function || got[2].function != got[0].function {
+		t.Errorf("%d libraries, functions %v, %v, %v", len(p.libraries), got[0].function, got[1].function, got[2].function)
 	}
 }
 
