@@ -32,30 +32,26 @@ var errDetached = errors.New("the session is detached")
 func (s *Session) Add(ctx context.Context, reqs []Request, o AddOptions) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	skipped, err := s.add(ctx, reqs, o)
-	if err == nil {
-		s.leave(reqs, skipped)
-	}
-	return err
+	return s.add(ctx, reqs, o, false)
 }
 
-// add does so while nothing else changes, and returns why requests are not attached.
-func (s *Session) add(ctx context.Context, reqs []Request, o AddOptions) (skipped []*UnavailableError, err error) {
+// add does so while nothing else changes; again means that the requests are all that was left out until now.
+func (s *Session) add(ctx context.Context, reqs []Request, o AddOptions, again bool) error {
 	if s.detached {
-		return nil, errDetached
+		return errDetached
 	}
 	if s.windows != nil {
-		return nil, errors.New("the session is attached a part of the time: nothing can be added")
+		return errors.New("the session is attached a part of the time: nothing can be added")
 	}
 	served, skipped, err := s.host.choose(reqs)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s.ring.small && delivers(served) {
-		return nil, errors.New("the session has no room for records: it was attached without layouts")
+		return errors.New("the session has no room for records: it was attached without layouts")
 	}
 	if err := s.records.add(o.Layouts); err != nil {
-		return nil, err
+		return err
 	}
 	shared := maps.Clone(s.maps)
 	for name, m := range o.Maps {
@@ -63,8 +59,7 @@ func (s *Session) add(ctx context.Context, reqs []Request, o AddOptions) (skippe
 			shared[name] = m
 		}
 	}
-	refused, err := s.serve(ctx, served, addition{maps: shared})
-	return append(skipped, refused...), err
+	return s.serve(ctx, served, addition{asked: reqs, skipped: skipped, again: again, maps: shared})
 }
 
 // Retry attaches what [Session.Skipped] names, as far as that is possible now: a module may have been loaded, or a policy lifted. The other requests
@@ -83,15 +78,7 @@ func (s *Session) Retry(ctx context.Context) error {
 	}
 	s.host.Release() // what was read of the kernel may be out of date
 	defer s.host.Release()
-	skipped, err := s.add(ctx, again, AddOptions{})
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.skipped, s.left = nil, nil
-	s.mu.Unlock()
-	s.leave(again, skipped)
-	return nil
+	return s.add(ctx, again, AddOptions{}, true)
 }
 
 // Remove detaches and releases a request of [Attach] or Add. When it returns, its programs no longer run. Records that they have written

@@ -3,6 +3,7 @@
 package probes
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,26 @@ func TestUeventsEnd(t *testing.T) {
 	s.watcher.stop()
 	if _, err := uevents.Read(make([]byte, 1)); err == nil {
 		t.Error("the messages are still open")
+	}
+}
+
+// A program that does without a module's probes waits for the module.
+func TestWaitsForModules(t *testing.T) {
+	h := detect(t)
+	var missing *event.Probe
+	for _, p := range h.catalog.Probes() {
+		var u *UnavailableError
+		if errors.As(h.Status(p).Err(), &u) && errors.Is(u.Causes, kernel.ErrNotLoaded) {
+			missing = p
+		}
+	}
+	if missing == nil {
+		t.Skip("all modules are loaded here")
+	}
+	reqs, o := requestsFor(want{probe: h.catalog.Match("syscall:exit")[0]})
+	s := attachWith(t, h, append([]Request{{Probe: missing, Code: reqs[0].Code, IfAvailable: true}}, reqs...), o)
+	if s.watcher == nil {
+		t.Errorf("nothing waits for the module of %s", missing)
 	}
 }
 

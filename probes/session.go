@@ -133,11 +133,9 @@ func Attach(ctx context.Context, h *Host, reqs []Request, o AttachOptions) (_ *S
 		s.notes.add(nil, fmt.Sprintf("ppid, pgid, pidns, pcomm, runq, faults and switches are absent: %v", h.TasksDescribed()))
 	}
 	s.deaf = h.finder.report(&s.notes)
-	refused, err := s.serve(ctx, served, addition{maps: s.maps, progress: o.Progress, early: true})
-	if err != nil {
+	if err := s.serve(ctx, served, addition{asked: reqs, skipped: skipped, maps: s.maps, progress: o.Progress, early: true}); err != nil {
 		return nil, err
 	}
-	s.leave(reqs, skipped, refused)
 	if s.burst != (Burst{}) {
 		if s.windows, err = openWindows(o.Burst, s); err != nil {
 			return nil, err
@@ -155,20 +153,23 @@ func expects(layouts []*event.Layout, reqs []Request) bool {
 
 // An addition is how requests are added to a session.
 type addition struct {
+	asked    []Request
+	skipped  []*UnavailableError  // why some of these are not served
+	again    bool                 // they are all that was left out
 	maps     map[string]*ebpf.Map // that their code may refer to
 	progress func(done, all int)
 	early    bool // before the first call of Read
 }
 
-// serve attaches requests and reports the objects from before. It returns what the kernel has refused. If it fails it leaves nothing attached.
-func (s *Session) serve(ctx context.Context, served []*request, a addition) (refused []*UnavailableError, err error) {
+// serve attaches requests and reports the objects from before. If it fails it leaves nothing attached.
+func (s *Session) serve(ctx context.Context, served []*request, a addition) (err error) {
 	for _, r := range served {
 		r.among, r.inWindows = s.among, s.burst != (Burst{}) && s.host.IsTrap(r.Probe)
 	}
 	added := batches(served)
 	for _, b := range added {
 		if err := b.imply(s.host); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	var uevents *os.File
@@ -188,11 +189,11 @@ func (s *Session) serve(ctx context.Context, served []*request, a addition) (ref
 	}
 	if err != nil {
 		uevents.Close()
-		return nil, errors.Join(err, sideBySide(added), closeAll(added))
+		return errors.Join(err, sideBySide(added), closeAll(added))
 	}
 	s.mu.Lock()
 	for _, b := range added {
-		refused = append(refused, b.leftOut...)
+		a.skipped = append(a.skipped, b.leftOut...)
 		if len(b.requests) == 0 {
 			err = errors.Join(err, b.Close())
 			continue
@@ -200,20 +201,22 @@ func (s *Session) serve(ctx context.Context, served []*request, a addition) (ref
 		s.batches = append(slices.Clip(s.batches), b)
 	}
 	s.requests = slices.Concat(s.requests, slices.DeleteFunc(slices.Clone(served), func(r *request) bool { return !attachedIn(added, r) }))
+	s.leave(a)
 	s.mu.Unlock()
 	s.watch(uevents, deaf)
 	s.look()
-	return refused, err
+	return err
 }
 
-// leave notes which of the requests are not attached, and why.
-func (s *Session) leave(reqs []Request, why ...[]*UnavailableError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range slices.Concat(why...) {
+// leave notes, while mu is held, which of the requests are not attached, and why.
+func (s *Session) leave(a addition) {
+	if a.again {
+		s.skipped, s.left = nil, nil
+	}
+	for _, e := range a.skipped {
 		s.skipped = appendUnavailable(s.skipped, e)
 	}
-	for _, r := range reqs {
+	for _, r := range a.asked {
 		if !slices.ContainsFunc(s.requests, func(o *request) bool { return o.Request == r }) {
 			s.left = append(s.left, r)
 		}
