@@ -129,6 +129,48 @@ end { print(nsecs) }`
 	}
 }
 
+// A recording shows what was left out when it was made: with info, to a program that names it, and on a page.
+func TestRecordedLeftOut(t *testing.T) {
+	requireLive(t)
+	if _, err := os.Stat("/sys/module/nvme_core"); err == nil {
+		t.Skip("needs a machine without nvme_core")
+	}
+	dir := t.TempDir()
+	file, page := filepath.Join(dir, "rec"), filepath.Join(dir, "page.html")
+	run := func(want int, args ...string) string {
+		cmd := exec.Command("trace", args...)
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("%q: exit status %d, want %d\n%s", args, got, want, out)
+		}
+		return string(out)
+	}
+	laidOut := func() string {
+		made, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(made)
+	}
+	const program, warns, why = `nvme:sq, syscall:exit { @[probe] = count() }`, "config = { missing_probes = warn } ", "module nvme_core is not loaded"
+	run(0, "record", "-o", file, "-c", "helper 20", `nvme:*, syscall:exit / comm == "helper" /`)
+	for name, out := range map[string]string{
+		"info":     run(0, "info", file),
+		"a glob":   run(0, "-r", file, "nvme:*, syscall:exit { @[probe] = count() }"),
+		"missing":  run(0, "-r", file, warns+program),
+		"named":    run(2, "-r", file, program),
+		"page":     run(0, "-q", "-r", file, "-f", "html", "-o", page, warns+program) + laidOut(),
+		"its live": run(0, "-q", "-f", "html", "-o", page, "-c", "helper 20", warns+program) + laidOut(),
+	} {
+		if !strings.Contains(out, "nvme:sq") || !strings.Contains(out, why) {
+			t.Errorf("%s shows nothing of nvme:sq, %s:\n%s", name, why, out)
+		}
+	}
+	if made := laidOut(); !strings.Contains(made, "not traced: nvme:sq") || strings.Contains(made, "nothing was lost") {
+		t.Errorf("the page does not say that nvme:sq was not traced")
+	}
+}
+
 // trace info describes a recording that was cut off.
 func TestInfo(t *testing.T) {
 	whole := readDoc(t, "docs/testdata/load.rec")

@@ -61,6 +61,7 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *ir.Claus
 	c := &ir.Clause{Tree: tree, Text: tree.String(), Named: map[*event.Probe]bool{}}
 	var without []syntax.ProbeRef
 	for _, ref := range refs {
+		c.LeftOut = append(c.LeftOut, r.untraced(ref)...)
 		matches := r.match(ref)
 		if matches == nil {
 			without = append(without, ref)
@@ -93,7 +94,7 @@ func (r *resolver) events(tree *syntax.Clause, refs []syntax.ProbeRef) *ir.Claus
 			c.Probes = append(c.Probes, p)
 		}
 	}
-	if len(c.Probes) == 0 && len(c.LeftOut) > 0 {
+	if len(c.Probes) == 0 && len(c.LeftOut) > 0 && !r.options.recorded() {
 		r.fail(refs[0].Span, fmt.Sprintf("%s has no rate", refs[0]), sayHowOften(c.LeftOut[0].Probe.Group))
 	}
 	return c
@@ -105,10 +106,23 @@ func (r *resolver) absent(ref syntax.ProbeRef) []*event.Probe {
 		return nil
 	}
 	absent := matching(r.known(), ref)
-	if absent != nil && r.missing == ir.MissingWarns {
+	if absent != nil && r.missing == ir.MissingWarns && r.untraced(ref) == nil {
 		r.warn(ref.Span, fmt.Sprintf("the recording has no events of %s", ref), "")
 	}
 	return absent
+}
+
+// untraced returns the probes that ref names and that were not traced when the recording was made, or not everywhere.
+func (r *resolver) untraced(ref syntax.ProbeRef) (all []ir.LeftOut) {
+	if len(r.options.Untraced) == 0 {
+		return nil
+	}
+	for _, p := range matching(r.known(), ref) {
+		if why := r.options.Untraced[p.String()]; why != "" {
+			all = append(all, ir.LeftOut{Probe: p, Why: "not recorded: " + why})
+		}
+	}
+	return all
 }
 
 // answered reports a program that can do without each of its probes, if the recording has none of them: what it would say of them all is that nothing
@@ -154,7 +168,11 @@ func (r *resolver) unknownProbe(ref syntax.ProbeRef) {
 
 // notRecorded reports a probe whose events the recording lacks.
 func (r *resolver) notRecorded(ref syntax.ProbeRef) {
-	r.fail(ref.Span, fmt.Sprintf("the recording has no events of %s", ref), r.recorded())
+	what := fmt.Sprintf("the recording has no events of %s", ref)
+	if left := r.untraced(ref); left != nil {
+		what += ", which was " + left[0].Why
+	}
+	r.fail(ref.Span, what, r.recorded())
 }
 
 // recorded describes what the recording has.
@@ -421,6 +439,9 @@ func (r *resolver) unknownField(n ast.Node, u unknown, fields []string) {
 	}
 	if exact+near != "" {
 		msg, at = fmt.Sprintf("there is no command, script or field %s", r.text.Content[syntax.SpanOf(n).From:syntax.SpanOf(n).To]), syntax.SpanOf(n)
+	}
+	if strings.Contains(r.text.Content, "-") { // a name of a script, and not what its first part is called
+		exact = cmp.Or(exact, near)
 	}
 	r.fail(at, msg, cmp.Or(exact, foreignWord(u.name), r.probesCalled(u.name), r.whoNames(u), near, syntax.DidYouMean(u.name, fields)))
 }

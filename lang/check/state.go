@@ -52,6 +52,8 @@ type Options struct {
 	// pattern without recorded probes is dropped from a clause that has others, as an unavailable probe is on a host. Known is
 	// slow, so it is called only for such patterns and for advice.
 	Known func() []*event.Probe
+	// Untraced is why a recording has no events of probes that the recorded program asked for, by their names.
+	Untraced map[string]string
 	// Rates are the rates of a recording's samples in Hz; empty if the recording does not have them.
 	Rates []int
 	// Periods are the periods of a recording's readings, by probe.

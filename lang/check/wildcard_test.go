@@ -123,6 +123,34 @@ func TestRecordedProbes(t *testing.T) {
 	}
 }
 
+// What was not traced when a recording was made is left out with its reason. Named alone, it is a mistake.
+func TestUntraced(t *testing.T) {
+	complete, setup := langtest.Fixture("nvme:complete_rq"), langtest.Fixture("nvme:setup_rq")
+	options := Options{Known: func() []*event.Probe { return []*event.Probe{complete, setup} }, Untraced: map[string]string{"nvme:setup_rq": "the kernel refuses it"}}
+	for src, want := range map[string]string{
+		"nvme:*": "nvme:complete_rq [nvme:setup_rq: not recorded: the kernel refuses it]",
+		"config = { missing_probes = warn } nvme:setup_rq, nvme:complete_rq {}": "nvme:complete_rq nvme:setup_rq [nvme:setup_rq: not recorded: the kernel refuses it]",
+		"nvme:complete_rq": "nvme:complete_rq []",
+		"nvme:setup_rq":    "program:1:1: the recording has no events of nvme:setup_rq, which was not recorded: the kernel refuses it",
+	} {
+		p, err := compile("program", src, []*event.Probe{complete}, options)
+		got, _, _ := strings.Cut(fmt.Sprint(err), "\n")
+		if err == nil {
+			var left []string
+			for _, l := range p.Clauses[0].LeftOut {
+				left = append(left, l.Probe.String()+": "+l.Why)
+			}
+			got = fmt.Sprintf("%s %s", strings.Trim(fmt.Sprint(p.Clauses[0].Probes), "[]"), left)
+			if p.Warnings != nil {
+				got += "; " + p.Warnings.Error()
+			}
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", src, got, want)
+		}
+	}
+}
+
 // A rate may be a param, with or without a unit before it.
 func TestProfileParam(t *testing.T) {
 	host := []*event.Probe{langtest.Probe("profile", "hz")}

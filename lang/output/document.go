@@ -147,6 +147,7 @@ type Summary struct {
 	Host, Kernel string
 	Began, Ended time.Time
 	Probes       []ProbeCount
+	LeftOut      []string // probes that the run went on without, and why
 	Losses       []string
 }
 

@@ -20,6 +20,7 @@ import (
 	"trace/probes"
 	"trace/probes/event"
 	"trace/probes/kernel"
+	"trace/probes/recording"
 )
 
 // attach runs the begin clauses and attaches the probes. Clauses whose code the kernel rejects run in user space.
@@ -33,7 +34,9 @@ func (l *Live) attach(ctx context.Context) (*probes.Session, error) {
 			if err != nil {
 				return session, err
 			}
-			l.out.Note(l.attachedAs(session, time.Since(began)))
+			attached := l.attachedAs(session, time.Since(began))
+			l.report.LeftOut = attached.LeftOut
+			l.out.Note(attached)
 			l.attached = l.now()
 			l.host.Release()
 			l.collects()
@@ -96,13 +99,17 @@ func (l *Live) attachedAs(session *probes.Session, took time.Duration) Attached 
 		a.Clauses = len(l.program.Clauses)
 	}
 	for _, o := range l.plan.LeftOut {
-		a.LeftOut = append(a.LeftOut, LeftOut{o.Probe.String(), o.Why})
+		a.LeftOut = append(a.LeftOut, recording.LeftOut{Probes: []string{o.Probe.String()}, Why: o.Why})
 	}
 	for _, err := range session.Skipped() {
 		if l.program.Missing == ir.MissingIgnored && !err.Refused {
 			continue
 		}
-		a.LeftOut = append(a.LeftOut, LeftOut{err.Names(), err.Reason})
+		left := recording.LeftOut{Why: err.Reason}
+		for _, p := range err.Probes {
+			left.Probes = append(left.Probes, p.String())
+		}
+		a.LeftOut = append(a.LeftOut, left)
 	}
 	return a
 }

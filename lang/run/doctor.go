@@ -135,11 +135,16 @@ func judge(ctx context.Context, all []*event.Probe, q Question) ([]*event.Probe,
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := NewLive(Options{Name: name, Text: text, Unsafe: true, Machine: Machine{BTF: q.BTF, DryRun: true}})
+	o := Options{Name: name, Text: text, Unsafe: true, Machine: Machine{BTF: q.BTF, DryRun: true}}
+	l, err := NewLive(o)
 	if err != nil {
 		return nil, nil, err
 	}
 	v := &Verdict{Name: name}
+	o.Unsafe = false
+	if _, err := NewLive(o); err != nil {
+		v.Notes = []string{"it acts on this machine: run it with --unsafe"}
+	}
 	if q.Quick {
 		if err = l.prepare(); err == nil {
 			err = probes.Available(l.host, l.plan.Requests())
@@ -157,9 +162,9 @@ func judge(ctx context.Context, all []*event.Probe, q Question) ([]*event.Probe,
 func (v *Verdict) note(n Note) {
 	if a, ok := n.(Attached); ok {
 		for _, l := range a.LeftOut {
-			v.LeftOut = append(v.LeftOut, l.Probes+": "+l.Why)
+			v.LeftOut = append(v.LeftOut, l.String())
 		}
-		v.Notes = a.Missing
+		v.Notes = append(v.Notes, a.Missing...)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"trace/probes/recording"
 )
 
 // A group whose modules are missing is one row. A group with an available probe, or whose probes lack different things, is not.
@@ -83,6 +85,12 @@ func TestExamine(t *testing.T) {
 			t.Errorf("about %s: %v", program, d.Failed())
 		}
 	}
+	const acts = "it acts on this machine: run it with --unsafe"
+	for program, want := range map[string]bool{`begin { system("true"); exit() }`: true, "begin { exit() }": false} {
+		if d, text := about(Question{About: program}); !d.Program.Runs || strings.Contains(text, acts) != want {
+			t.Errorf("about %s: %s", program, text)
+		}
+	}
 	if quick, text := about(Question{About: "syscall:exit { @ = count() }", Quick: true}); !quick.Quick ||
 		!strings.Contains(text, "\nNothing was attached (--quick): the kernel may still refuse what is available here.\n") {
 		t.Errorf("quick: %s", text)
@@ -94,7 +102,7 @@ func TestExamine(t *testing.T) {
 		t.Error(d.Failed())
 	}
 	v := Verdict{Name: "x", Runs: true}
-	v.note(Attached{LeftOut: []LeftOut{{"a:b", "no module"}}, Missing: []string{"a:c: objects from before are not counted"}})
+	v.note(Attached{LeftOut: []recording.LeftOut{{Probes: []string{"a:b"}, Why: "no module"}}, Missing: []string{"a:c: objects from before are not counted"}})
 	var out strings.Builder
 	v.print(&out)
 	if want := "\nx runs here\nwithout a:b: no module\na:c: objects from before are not counted\n"; out.String() != want {

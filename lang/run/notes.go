@@ -3,6 +3,8 @@ package run
 import (
 	"os"
 	"time"
+
+	"trace/probes/recording"
 )
 
 // Note is something that happens while a program runs: one of the types of this file.
@@ -24,7 +26,7 @@ type Attached struct {
 	Clauses int
 	Took    time.Duration
 	// LeftOut are probes that this machine does not have, or that the plan left out.
-	LeftOut []LeftOut
+	LeftOut []recording.LeftOut
 	// StacksUnwatched is why stacks of ended processes are printed without names; nil: they have names.
 	StacksUnwatched error
 	// Missing describes what the attached probes lack.
@@ -34,9 +36,6 @@ type Attached struct {
 	// Read is how many bytes of processes were read to find what is attached to.
 	Read int64
 }
-
-// LeftOut describes probes that are not attached.
-type LeftOut struct{ Probes, Why string }
 
 // Rejected means that the kernel rejected the code of some clauses. They run in user space.
 type Rejected struct {

@@ -69,7 +69,7 @@ func NewReplay(o Options, rec *recording.Recording) (*Replay, error) {
 	}
 	options := o.compile()
 	var loading error
-	options.Periods = rec.Periods()
+	options.Periods, options.Untraced = rec.Periods(), rec.Untraced()
 	options.Rates, options.Known = rec.SampleRates(), func() []*event.Probe {
 		catalog, err := probes.Load()
 		if loading = err; err != nil {
@@ -228,7 +228,15 @@ func (p *Replay) describe(r *Report) {
 	var names []string
 	for _, c := range p.program.Clauses {
 		for _, probe := range c.Probes {
-			names = append(names, probe.String())
+			if slices.Contains(p.recording.Probes(), probe) { // others are those that the program can do without
+				names = append(names, probe.String())
+			}
+		}
+		for _, l := range c.LeftOut {
+			left := recording.LeftOut{Probes: []string{l.Probe.String()}, Why: l.Why}
+			if !slices.ContainsFunc(r.LeftOut, func(o recording.LeftOut) bool { return o.String() == left.String() }) {
+				r.LeftOut = append(r.LeftOut, left)
+			}
 		}
 	}
 	slices.Sort(names)

@@ -30,6 +30,8 @@ type Report struct {
 	// Ended is when the end clauses began to run; zero: something failed before.
 	Ended  time.Time
 	Probes []Probe
+	// LeftOut are probes that the run went on without.
+	LeftOut []recording.LeftOut
 	// Share is which part of the time traps were attached; 0: all the time.
 	Share float64
 	// Missing describes what probes turned out to lack since the last [Counts].

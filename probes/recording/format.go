@@ -28,7 +28,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"trace/probes/event"
 )
@@ -76,6 +80,36 @@ type Header struct {
 	SampleRate int `json:"sample_rate,omitempty"`
 	// Periods are the periods of readings, by probe.
 	Periods map[string]time.Duration `json:"periods,omitempty"`
+	// LeftOut are probes of the program that were not traced. The file describes their records nevertheless.
+	LeftOut []LeftOut `json:"left_out,omitempty"`
+}
+
+// without reports whether a probe was left out.
+func (h *Header) without(probe string) bool {
+	return slices.ContainsFunc(h.LeftOut, func(l LeftOut) bool { return slices.Contains(l.Probes, probe) })
+}
+
+// LeftOut are probes that a run went on without, and why.
+type LeftOut struct {
+	Probes []string `json:"probes"`
+	Why    string   `json:"why"`
+}
+
+func (l LeftOut) String() string { return strings.Join(l.Probes, ", ") + ": " + l.Why }
+
+// readable makes a text one of a file, see isText.
+func readable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(text, "?"))
+	for len(text) > maxText {
+		_, last := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-last]
+	}
+	return text
 }
 
 // fileHeader is the header in a file.
@@ -147,6 +181,10 @@ func inverse[K, V comparable](m map[K]V) map[V]K {
 // describe makes the header of a file with records of these layouts.
 func describe(h Header, layouts []*event.Layout) fileHeader {
 	out := fileHeader{Header: h, Enums: map[string]enumDesc{}}
+	out.LeftOut = slices.Clone(h.LeftOut)
+	for i := range out.LeftOut {
+		out.LeftOut[i].Why = readable(out.LeftOut[i].Why)
+	}
 	for _, l := range layouts {
 		d := recordDesc{Group: l.Probe.Group, Name: l.Probe.Name, Doc: l.Probe.Doc, Size: l.Size}
 		for _, pl := range l.Places() {

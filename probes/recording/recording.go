@@ -19,9 +19,10 @@ import (
 // Files of several machines, or of several boots of one machine, are merged by time of day. nsecs then counts from the first boot, and
 // every event has a field host.
 type Recording struct {
-	files  []*file
-	probes []*event.Probe
-	names  *knownNames
+	files    []*file
+	probes   []*event.Probe
+	untraced map[string]string
+	names    *knownNames
 	// boot is when the machine was booted; the first of several boots.
 	boot time.Time
 	wall *event.WallClock
@@ -119,7 +120,8 @@ func (r *Recording) unite() error {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
-	r.probes = slices.DeleteFunc(r.probes, func(p *event.Probe) bool { return p.Group == intervalGroup })
+	all := r.leftOut(u)
+	r.probes = slices.DeleteFunc(r.probes, func(p *event.Probe) bool { return p.Group == intervalGroup || all[p.String()] })
 	return nil
 }
 
@@ -149,6 +151,31 @@ func (r *Recording) Intervals() []time.Duration {
 
 // Probes returns the probes of the recording.
 func (r *Recording) Probes() []*event.Probe { return r.probes }
+
+// Untraced returns why probes were not traced that the recorded programs asked for, by their names. Those that some of the files have are among the
+// probes, too.
+func (r *Recording) Untraced() map[string]string { return r.untraced }
+
+// leftOut notes which probes were not traced, and returns those that no file has.
+func (r *Recording) leftOut(u *union) (all map[string]bool) {
+	r.untraced, all = map[string]string{}, map[string]bool{}
+	for _, f := range r.files {
+		for _, l := range f.header.LeftOut {
+			for _, name := range l.Probes {
+				p := u.byName[name]
+				switch why := fmt.Sprintf("in %s: %s", f.name, l.Why); {
+				case p == nil || p.leftOut == p.in:
+					r.untraced[name], all[name] = l.Why, true
+				case r.untraced[name] == "":
+					r.untraced[name] = why
+				default:
+					r.untraced[name] += "; " + why
+				}
+			}
+		}
+	}
+	return all
+}
 
 // WallClock returns the clock of the machine, in the local time zone; of several boots, nsecs of the events counts from the first. As blocks
 // are read, it learns how the clock was set.
@@ -191,7 +218,9 @@ func (r *Recording) Info() []Info {
 		all[i] = f.info
 		all[i].Events = map[string]uint64{}
 		for id, n := range f.counts {
-			all[i].Events[f.layouts[id].Probe.String()] += n
+			if name := f.layouts[id].Probe.String(); n > 0 || !all[i].without(name) {
+				all[i].Events[name] += n
+			}
 		}
 	}
 	return all

@@ -569,3 +569,59 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%d events are read, and %v", len(got), err)
 	}
 }
+
+// What a run went on without is no probe of its recording, and known with its reason. Beside a file that has it, it is one of both.
+func TestLeftOut(t *testing.T) {
+	layouts := smallLayouts(t)
+	without := header
+	without.LeftOut = []LeftOut{{[]string{"nvme:async_event", "nvme:sq"}, "no\nmodule \xff" + strings.Repeat("ä", maxText)}}
+	all := events(t, layouts[:1], 10_000, 100)
+	one, two := record(t, "one", without, layouts, all), record(t, "two", header, layouts, events(t, layouts, 10_000, 100))
+	for _, test := range []struct {
+		files  []string
+		probes string
+	}{
+		{[]string{one}, "[profile:hz]"},
+		{[]string{one, one}, "[profile:hz]"},
+		{[]string{one, two}, "[nvme:async_event profile:hz]"},
+		{[]string{two}, "[nvme:async_event profile:hz]"},
+	} {
+		r, err := Open(test.files...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(r.Probes()); got != test.probes {
+			t.Errorf("%v: probes %s, want %s", test.files, got, test.probes)
+		}
+		why := "no module ?" + strings.Repeat("ä", (maxText-len("no module ?"))/2)
+		want := map[string]string{"nvme:async_event": why, "nvme:sq": why}
+		switch {
+		case len(test.files) == 2 && test.files[1] == two:
+			want["nvme:async_event"] = "in " + one + ": " + why
+		case test.files[0] == two:
+			want = map[string]string{}
+		}
+		if got := r.Untraced(); !reflect.DeepEqual(got, want) {
+			t.Errorf("%v: left out %.200v, want %.200v", test.files, got, want)
+		}
+		n := 0
+		for ; err == nil; n++ {
+			_, err = r.Next()
+		}
+		if err != io.EOF || n-1 != 100*len(test.files) {
+			t.Errorf("%v: %d events, %v", test.files, n-1, err)
+		}
+		r.Close()
+	}
+	for want, wrong := range map[string]LeftOut{
+		`corrupt: "a:b" cannot be a probe that was left out`:   {[]string{"a:b", "a:b"}, "twice"},
+		`corrupt: "a b" cannot be a probe that was left out`:   {[]string{"a b"}, "no name"},
+		"corrupt: no readable reason why probes were left out": {[]string{"a:b"}, "\x1b"},
+	} {
+		h := fileHeader{Header: header}
+		h.LeftOut = []LeftOut{wrong}
+		if err := h.check(); err == nil || err.Error() != want {
+			t.Errorf("%+v: %v, want %s", wrong, err, want)
+		}
+	}
+}

@@ -23,9 +23,9 @@ func newUnion(names *knownNames) *union {
 type recordedProbe struct {
 	recordDesc
 	fields []event.Field
-	// in counts the files that have the probe, and seen those that have each field.
-	in   int
-	seen map[string]int
+	// in counts the files that have the probe, leftOut those whose run went on without it, and seen those that have each field.
+	in, leftOut int
+	seen        map[string]int
 	// at is where a field is among the fields.
 	at map[string]int
 }
@@ -45,6 +45,13 @@ func (u *union) add(f *file) error {
 			}
 			if err := p.addField(field); err != nil {
 				return fmt.Errorf("%s:%s: %w", d.Group, d.Name, err)
+			}
+		}
+	}
+	for _, l := range f.header.LeftOut {
+		for _, name := range l.Probes {
+			if p := u.byName[name]; p != nil {
+				p.leftOut++
 			}
 		}
 	}

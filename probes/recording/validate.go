@@ -51,6 +51,9 @@ func (h *fileHeader) check() error {
 	case len(h.Intervals) > len(h.Records):
 		return fmt.Errorf("corrupt: %d intervals among %d kinds of records", len(h.Intervals), len(h.Records))
 	}
+	if err := h.checkLeftOut(); err != nil {
+		return err
+	}
 	for name, e := range h.Enums {
 		if err := e.check(name); err != nil {
 			return err
@@ -67,6 +70,22 @@ func (h *fileHeader) check() error {
 		}
 		if err := r.check(); err != nil {
 			return fmt.Errorf("corrupt: records of %s:%s %w", r.Group, r.Name, err)
+		}
+	}
+	return nil
+}
+
+func (h *fileHeader) checkLeftOut() error {
+	named := map[string]bool{}
+	for _, l := range h.LeftOut {
+		if !isText(l.Why) {
+			return errors.New("corrupt: no readable reason why probes were left out")
+		}
+		for _, name := range l.Probes {
+			if !isName(name, ":") || named[name] || len(named) == maxRecords {
+				return fmt.Errorf("corrupt: %.64q cannot be a probe that was left out", name)
+			}
+			named[name] = true
 		}
 	}
 	return nil

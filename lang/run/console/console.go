@@ -111,7 +111,7 @@ func (c *Console) ShowCgroups(program *ir.Program) {
 // showAttached prints what is attached and what is not.
 func (c *Console) showAttached(a run.Attached) {
 	for _, l := range a.LeftOut {
-		c.Note("leaving out %s: %s", l.Probes, l.Why)
+		c.Note("leaving out %s", l)
 	}
 	if err := a.StacksUnwatched; err != nil {
 		c.Note("stacks of ended processes are printed without names: %v (names need CAP_PERFMON, on Debian CAP_SYS_ADMIN)", err)

@@ -74,6 +74,9 @@ func writeInfo(out io.Writer, info recording.Info) {
 		}
 		fmt.Fprintf(w, "  %s\t%s\n", shown, plural(info.Events[name], "event"))
 	}
+	for _, l := range info.LeftOut {
+		fmt.Fprintf(w, "  left out\t%s\n", l)
+	}
 	for _, l := range info.Losses {
 		for _, what := range l.Texts() {
 			fmt.Fprintf(w, "  lost\t%s\n", what)

@@ -257,6 +257,9 @@ func Summary(r run.Report) output.Summary {
 	for _, info := range r.Recordings {
 		f.Losses = append(f.Losses, lacks(info)...)
 	}
+	for _, l := range r.LeftOut {
+		f.LeftOut = append(f.LeftOut, l.String())
+	}
 	for _, p := range r.Probes {
 		count := output.ProbeCount{Name: p.Name, Variant: p.Variant, Events: p.Events, Lost: p.Lost}
 		switch {

@@ -163,7 +163,7 @@ func TestNotes(t *testing.T) {
 		"trace: a:b: the kernel rejected the code for a:b / x /, which is a bug in trace: it runs in user space instead (-v shows more)": run.Rejected{
 			Probe: "a:b", Clauses: []string{"a:b / x /"}},
 		"which has too many paths for the verifier": run.Rejected{Probe: "a:b", Large: true},
-		"trace: leaving out a:b: no such module":    run.Attached{LeftOut: []run.LeftOut{{Probes: "a:b", Why: "no such module"}}},
+		"trace: leaving out a:b: no such module":    run.Attached{LeftOut: []recording.LeftOut{{Probes: []string{"a:b"}, Why: "no such module"}}},
 		"trace: stacks of ended processes are printed without names: it failed (names need CAP_PERFMON, on Debian CAP_SYS_ADMIN)": run.Attached{
 			StacksUnwatched: failed},
 		"trace: not used: it failed": run.Attached{Refused: []error{failed}},
