@@ -33,7 +33,7 @@ func commands() []command {
 		{"explain", "[PROGRAM]", "show what runs in the kernel, and why the rest does not", (*loop).explain, nil},
 		{"edit", "", "change the last program in $VISUAL or $EDITOR, and run it", (*loop).edit, nil},
 		{"history", "[N]", "list what was typed last, 20 by default", (*loop).listHistory, nil},
-		{"doctor", "", "show what this machine supports, and why the rest is missing", (*loop).doctor, nil},
+		{"doctor", "[verbs|PROBE|SCRIPT|PROGRAM]", "show what this machine supports, and why the rest is missing, or whether something runs here", (*loop).doctor, (*loop).probeNames},
 		{"run", "SCRIPT [FLAGS]", "run a bundled script or a file", (*loop).script, (*loop).scriptWords},
 		{"record", "[--force] FILE PROGRAM", "record the events that a program selects; --force replaces the file", (*loop).record, files},
 		{"open", "[FILE…]", "run programs on recordings or, without a file, on this machine again", (*loop).open, files},
@@ -181,8 +181,12 @@ func (l *loop) live(args string) error {
 	return nil
 }
 
-func (l *loop) doctor(string) error {
-	return l.show(func(to io.Writer) { l.Command(to, "doctor") })
+func (l *loop) doctor(about string) error {
+	words := []string{"doctor"}
+	if about != "" {
+		words = append(words, "--", about)
+	}
+	return l.show(func(to io.Writer) { l.Command(to, words...) })
 }
 
 func (l *loop) script(args string) error {

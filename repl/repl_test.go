@@ -1,6 +1,8 @@
 package repl
 
 import (
+	"io"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -166,6 +168,20 @@ func TestComplete(t *testing.T) {
 }
 
 // Each mistake in a command is reported with what to write.
+// doctor passes on what it is asked about, as one word.
+func TestDoctorIsAsked(t *testing.T) {
+	var got [][]string
+	l := &loop{Shell: Shell{Out: io.Discard, Err: io.Discard, Command: func(_ io.Writer, words ...string) { got = append(got, words) }}}
+	for _, about := range []string{"", "nvme:*", "nvme:sq { @ = count() }"} {
+		if err := l.doctor(about); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := [][]string{{"doctor"}, {"doctor", "--", "nvme:*"}, {"doctor", "--", "nvme:sq { @ = count() }"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestCommandErrors(t *testing.T) {
 	var out, errs strings.Builder
 	l := &loop{Shell: Shell{

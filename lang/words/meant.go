@@ -69,10 +69,11 @@ func groupNamed(word string) string {
 		return "" // the program's own error has the reason
 	}
 	all := catalog.Probes()
-	i := slices.IndexFunc(all, func(p *event.Probe) bool { return p.Group == word })
+	i := slices.IndexFunc(all, func(p *event.Probe) bool { return strings.EqualFold(p.Group, word) })
 	if i < 0 {
 		return ""
 	}
+	word = all[i].Group
 	help := fmt.Sprintf("%s is a group of probes: '%[1]s:*' prints their events, and trace -l '%[1]s:*' lists them", word)
 	if all[i].Sampled {
 		help = fmt.Sprintf("%s is a group of probes: '%[1]s:99hz' prints their events", word)
@@ -81,6 +82,19 @@ func groupNamed(word string) string {
 		help += "; scripts are " + syntax.Enumerate(found)
 	}
 	return help
+}
+
+func groupNames() (all []string) {
+	catalog, err := probes.Load()
+	if err != nil {
+		return nil
+	}
+	for _, p := range catalog.Probes() {
+		if !slices.Contains(all, p.Group) {
+			all = append(all, p.Group)
+		}
+	}
+	return all
 }
 
 // similar returns the question whether something that is called similarly was meant.
@@ -101,6 +115,9 @@ func similar(word string, commands, flags []string) string {
 	}
 	if name := syntax.Nearest(word, docs.Names()); name != "" {
 		return fmt.Sprintf("did you mean %q?", "help "+name)
+	}
+	if name := syntax.Nearest(word, groupNames()); name != "" {
+		return groupNamed(name)
 	}
 	return ""
 }

@@ -15,6 +15,8 @@ func TestMeant(t *testing.T) {
 		{"run", "leave it out: trace PROGRAM, or trace SCRIPT", ""},
 		{"replay", "trace -r FILE PROGRAM runs a program on a recording", ""},
 		{"nvme", "nvme is a group of probes: 'nvme:*' prints their events, and trace -l 'nvme:*' lists them; scripts are nvme_latency, nvme_stuck, nvme_trace", ""},
+		{"NVMe", "nvme is a group of probes: 'nvme:*' prints their events, and trace -l 'nvme:*' lists them; scripts are nvme_latency, nvme_stuck, nvme_trace", ""},
+		{"syscal", "", "syscall is a group of probes: 'syscall:*' prints their events, and trace -l 'syscall:*' lists them"},
 		{"profile", "profile is a group of probes: 'profile:99hz' prints their events", ""},
 		{"tutorial", "trace help tutorial explains it", ""},
 		{"nvme-latency", "it is a script: trace nvme_latency runs it, and with --record FILE records its events", ""},

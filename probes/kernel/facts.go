@@ -119,7 +119,7 @@ func tracefsFact() Fact {
 	if dir := tracefs(); dir != "" {
 		return Fact{Name: "tracefs", Value: dir, OK: true}
 	}
-	return Fact{Name: "tracefs", Value: "not mounted or not readable; only cm: without the types of rdma_cm needs it", OK: true}
+	return Fact{Name: "tracefs", Value: "not mounted or not readable; cm: and vm:rss may need it, and syscall: where the kernel preempts BPF programs (mount -t tracefs tracefs /sys/kernel/tracing)", OK: true}
 }
 
 func paranoidFact() Fact {
