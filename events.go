@@ -73,7 +73,7 @@ func (h *Host) events(ctx context.Context, program string, o []RunOption, t refl
 		return errors.Join(err, r.release())
 	}
 	console := h.notes()
-	ended, err := r.Run(ctx, run.Outputs{Note: console.Show, Sink: func(printer exec.Sink) exec.Sink {
+	ended, err := r.Run(ctx, run.Outputs{Note: unlessLeft(console.Show), Sink: func(printer exec.Sink) exec.Sink {
 		return eventSink{printer, t, decoders, yield}
 	}})
 	if ended != nil {

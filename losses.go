@@ -33,6 +33,8 @@ type Lost struct {
 	// Gaps counts periods in which programs were attached and saw nothing, nobody knows of how many events: a switch of the kernel was off, a
 	// CPU came online, a module was loaded again.
 	Gaps uint64
+	// Unhandled: they came before the end of the run, which was cut short: see [Program.Start].
+	Unhandled uint64
 	// Recorded: the recording lacks them.
 	Recorded uint64
 }
@@ -42,12 +44,13 @@ func (l Lost) reasons(undecoded uint64) []family.Loss {
 	return []family.Loss{
 		{Reason: "buffer_full", Count: l.BufferFull}, {Reason: "unseen", Count: l.Unseen}, {Reason: "skipped", Count: l.Skipped}, {Reason: "cut", Count: l.Cut},
 		{Reason: "late", Count: l.Late}, {Reason: "gap", Count: l.Gaps}, {Reason: "recorded", Count: l.Recorded}, {Reason: "undecoded", Count: undecoded},
+		{Reason: "unhandled", Count: l.Unhandled},
 	}
 }
 
 // Total returns the sum.
 func (l Lost) Total() uint64 {
-	return l.BufferFull + l.Unseen + l.Skipped + l.Cut + l.Late + l.Gaps + l.Recorded
+	return l.BufferFull + l.Unseen + l.Skipped + l.Cut + l.Late + l.Gaps + l.Unhandled + l.Recorded
 }
 
 // Losses is everything that is missing from what was read of a run since its start.
@@ -60,13 +63,15 @@ type Losses struct {
 	Stacks uint64
 	// Forks and Cgroups, of any process, were not reported by the kernel, so a filter by descendants or by cgroup may have missed events.
 	Forks, Cgroups uint64
+	// Cut are clauses that no event triggers, or of events of a recording, which were cut short at the end of the run: see [Program.Start].
+	Cut []string
 	// Incomplete reports that a recording lacks its end, or events.
 	Incomplete bool
 }
 
 // Any reports whether anything is missing.
 func (l Losses) Any() bool {
-	return l.Events+l.Stacks+l.Forks+l.Cgroups > 0 || len(l.Maps) > 0 || l.Incomplete
+	return l.Events+l.Stacks+l.Forks+l.Cgroups > 0 || len(l.Maps)+len(l.Cut) > 0 || l.Incomplete
 }
 
 // MapLosses counts updates of a map that were lost.
@@ -104,7 +109,7 @@ func (r *Run) Stats() ([]ProbeStats, error) {
 }
 
 func lostOf(p run.Probe) Lost {
-	l := Lost{BufferFull: p.RingFull, Unseen: p.Unseen, Skipped: p.Skipped, Cut: p.Cut, Late: p.Late}
+	l := Lost{BufferFull: p.RingFull, Unseen: p.Unseen, Skipped: p.Skipped, Cut: p.Cut, Late: p.Late, Unhandled: p.Unhandled}
 	l.Recorded = p.Lost - l.Total() - p.Undecoded
 	l.Gaps = p.Gaps
 	return l
@@ -113,7 +118,7 @@ func lostOf(p run.Probe) Lost {
 // Losses returns what is missing up to now. It fails like [Run.Stats].
 func (r *Run) Losses() (Losses, error) {
 	report, err := r.report()
-	l := Losses{Stacks: report.Stacks.Lost(), Forks: report.SkippedForks, Cgroups: report.SkippedCgroups}
+	l := Losses{Stacks: report.Stacks.Lost(), Forks: report.SkippedForks, Cgroups: report.SkippedCgroups, Cut: report.Cut}
 	for _, p := range report.Probes {
 		l.Events += p.Lost + p.Gaps
 	}

@@ -177,6 +177,18 @@ type Run struct {
 	closed bool
 }
 
+// unlessLeft leaves out what the end of a run still has to do: nobody at a keyboard reads it.
+func unlessLeft(show func(run.Note)) func(run.Note) {
+	return func(n run.Note) {
+		if _, left := n.(run.Left); !left {
+			show(n)
+		}
+	}
+}
+
+// endPatience is how long events that came before the end of a context are handled after it.
+const endPatience = time.Second
+
 // prepare checks the options of a run and the program with them.
 func (p *Program) prepare(o []RunOption) (setting, runner, error) {
 	s, err := p.settingFor(o)
@@ -192,13 +204,16 @@ func (p *Program) prepare(o []RunOption) (setting, runner, error) {
 	return s, program, err
 }
 
-// Start attaches the program, or begins to play the recording. Maps fill until [Run.Stop], until ctx ends, or until the recording ends. It fails
+// Start attaches the program, or begins to play the recording. Maps fill until [Run.Stop], until ctx ends, or until the recording ends. Events
+// that have come by then are handled, after the end of ctx for a second: the rest is in [Run.Losses], as unhandled. It fails
 // with [ErrPermission], [ErrModule] or [ErrUnsupported] if a probe cannot be attached. The caller closes the run.
 func (p *Program) Start(ctx context.Context, o ...RunOption) (*Run, error) {
 	s, program, err := p.prepare(o)
 	if err != nil {
 		return nil, err
 	}
+	cut, cutShort := context.WithCancel(context.Background())
+	handled := context.AfterFunc(ctx, func() { time.AfterFunc(endPatience, cutShort) })
 	ctx, stop := context.WithCancel(ctx)
 	r := &Run{stop: stop, over: make(chan struct{})}
 	if s.records {
@@ -207,14 +222,17 @@ func (p *Program) Start(ctx context.Context, o ...RunOption) (*Run, error) {
 	}
 	started, console := make(chan struct{}), p.host.notes()
 	out := run.Outputs{
-		Note: console.Show, Unshown: s.out == nil, Sink: func(printer exec.Sink) exec.Sink { return &recorder{printer, s.Columns, r.records, s.out != nil} },
+		Cut: cut, Note: unlessLeft(console.Show), Unshown: s.out == nil, Sink: func(printer exec.Sink) exec.Sink { return &recorder{printer, s.Columns, r.records, s.out != nil} },
 		Started: func(running run.Running) { r.running = running; close(started) },
 	}
 	if s.out != nil {
 		out.Data = run.NewStream(ctx, nil, s.out)
 	}
 	console.Warn(program.Program())
-	go r.follow(ctx, program, out, console)
+	go func() {
+		defer handled()
+		r.follow(ctx, program, out, console)
+	}()
 	select {
 	case <-started:
 	case <-r.over: // perhaps it started, too
@@ -372,7 +390,8 @@ func (r *Run) Wait() error {
 	return r.err
 }
 
-// Stop detaches the program, runs its end clauses, and returns the error of the run. The maps can still be read.
+// Stop detaches the program, handles the events that have come, runs the end clauses, and returns the error of the run. The maps can still be
+// read.
 func (r *Run) Stop() error {
 	r.stop()
 	return r.Wait()

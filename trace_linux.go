@@ -91,7 +91,7 @@ func (h *Host) record(ctx context.Context, w io.Writer, program string) error {
 		copied <- err
 	}()
 	console := h.notes()
-	ended, err := r.Run(ctx, run.Outputs{Note: console.Show})
+	ended, err := r.Run(ctx, run.Outputs{Note: unlessLeft(console.Show)})
 	if ended != nil {
 		console.Report(ended.Report)
 		err = errors.Join(err, ended.Close())

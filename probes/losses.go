@@ -19,6 +19,8 @@ type Losses struct {
 	Events, Passed, Rejected uint64
 	// Delivered counts records that were read; an event may send one for each clause. Undecoded ones were not whole.
 	Delivered, Undecoded uint64
+	// Unhandled counts records for which the reader returned ErrUnhandled.
+	Unhandled uint64
 	// RingBuffer counts records that were lost because the ring buffer was full.
 	RingBuffer uint64
 	// Unseen counts events that could not be built, because their beginning was not seen, before the filter could be asked.
@@ -59,7 +61,7 @@ type Losses struct {
 
 // Lost is the number of events that should have been delivered but were not.
 func (l Losses) Lost() uint64 {
-	return l.RingBuffer + l.Unseen + l.Missed + l.Cut + l.Late + l.Undecoded
+	return l.RingBuffer + l.Unseen + l.Missed + l.Cut + l.Late + l.Undecoded + l.Unhandled
 }
 
 // add adds what another request for the same probe counted.

@@ -14,7 +14,7 @@ import (
 )
 
 // Read calls fn for every event, in the order of the ring buffer. When ctx ends it detaches the probes, reads what is left in the buffer,
-// and returns nil. An error of fn ends it at once and is returned.
+// and returns nil. An error of fn other than ErrUnhandled ends it at once and is returned.
 func (s *Session) Read(ctx context.Context, fn func(*event.Event) error) error {
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {

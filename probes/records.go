@@ -18,7 +18,13 @@ type records struct{ known atomic.Pointer[known] }
 type known struct {
 	layouts              []*event.Layout
 	delivered, undecoded []*atomic.Uint64
+	// unhandled counts the records that were read, and whose reader returned ErrUnhandled.
+	unhandled []*atomic.Uint64
 }
+
+// ErrUnhandled is what a reader of events returns for one that it does not handle, as nobody waits for it any more: the event is counted among
+// the losses, and the next one comes.
+var ErrUnhandled = errors.New("the event was not handled")
 
 // add adds layouts. It fails if an ID belongs to another layout.
 func (r *records) add(layouts []*event.Layout) error {
@@ -36,9 +42,11 @@ func (r *records) add(layouts []*event.Layout) error {
 	if err != nil {
 		return err
 	}
-	after := &known{byID, slices.Clone(before.delivered), slices.Clone(before.undecoded)}
+	after := &known{byID, slices.Clone(before.delivered), slices.Clone(before.undecoded), slices.Clone(before.unhandled)}
 	for len(after.delivered) < len(byID) {
-		after.delivered, after.undecoded = append(after.delivered, new(atomic.Uint64)), append(after.undecoded, new(atomic.Uint64))
+		for _, counters := range []*[]*atomic.Uint64{&after.delivered, &after.undecoded, &after.unhandled} {
+			*counters = append(*counters, new(atomic.Uint64))
+		}
 	}
 	r.known.Store(after)
 	return nil
@@ -56,20 +64,25 @@ func (r *records) deliver(record []byte, e *event.Event, fn func(*event.Event) e
 	if err != nil {
 		return err
 	}
-	if !e.Layout().Partial {
-		k.delivered[e.Layout().ID].Add(1)
+	l := e.Layout()
+	counts := k.delivered
+	if err = fn(e); errors.Is(err, ErrUnhandled) {
+		counts, err = k.unhandled, nil
 	}
-	return fn(e)
+	if !l.Partial {
+		counts[l.ID].Add(1)
+	}
+	return err
 }
 
-// countsOf returns how many records of a probe were read, and how many could not be.
-func (r *records) countsOf(p *event.Probe) (delivered, undecoded uint64) {
+// addCounts adds to the losses of a probe how many of its records were read, and how many were not, or for nothing.
+func (r *records) addCounts(to *Losses) {
 	k := r.known.Load()
 	for id, l := range k.layouts {
-		if l != nil && l.Probe == p {
-			delivered += k.delivered[id].Load()
-			undecoded += k.undecoded[id].Load()
+		if l != nil && l.Probe == to.Probe {
+			to.Delivered += k.delivered[id].Load()
+			to.Undecoded += k.undecoded[id].Load()
+			to.Unhandled += k.unhandled[id].Load()
 		}
 	}
-	return delivered, undecoded
 }

@@ -4,14 +4,18 @@ package probes
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
 )
 
 // A ring is the ring buffer of a session.
@@ -71,6 +75,36 @@ func (r *ring) keepEarly() (stop func() error) {
 		}
 	}()
 	return func() error { return errors.Join(r.reader.Flush(), <-done) }
+}
+
+// unread counts the records in the buffer. The number is exact once no program writes any more.
+func (r *ring) unread() (n int, err error) {
+	size, page := int(r.buffer.MaxEntries()), os.Getpagesize()
+	consumer, err := unix.Mmap(r.buffer.FD(), 0, page, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return 0, fmt.Errorf("ring buffer: %w", err)
+	}
+	defer unix.Munmap(consumer)
+	producer, err := unix.Mmap(r.buffer.FD(), int64(page), page+size, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return 0, fmt.Errorf("ring buffer: %w", err)
+	}
+	defer unix.Munmap(producer)
+	at, until := position(consumer), position(producer)
+	for records := producer[page:]; at < until; {
+		header := binary.NativeEndian.Uint32(records[at&uint64(size-1):])
+		if header&unix.BPF_RINGBUF_DISCARD_BIT == 0 {
+			n++
+		}
+		length := uint64(header &^ (unix.BPF_RINGBUF_DISCARD_BIT | unix.BPF_RINGBUF_BUSY_BIT))
+		at += (length + unix.BPF_RINGBUF_HDR_SZ + 7) &^ 7
+	}
+	return n, nil
+}
+
+// position reads how far the kernel, or the reader, has come: the first word of its page (kernel/bpf/ringbuf.c, struct bpf_ringbuf).
+func position(page []byte) uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&page[0])))
 }
 
 // close releases the ring buffer; r is nil if the session could not be opened.

@@ -418,8 +418,8 @@ func (s *Session) Losses() ([]Losses, error) {
 	for _, l := range s.removed {
 		all = addLosses(all, l)
 	}
-	for i, l := range all {
-		all[i].Delivered, all[i].Undecoded = s.records.countsOf(l.Probe)
+	for i := range all {
+		s.records.addCounts(&all[i])
 	}
 	return all, nil
 }
@@ -427,6 +427,9 @@ func (s *Session) Losses() ([]Losses, error) {
 func (s *Session) batchOf(r *request) *batch {
 	return s.batches[slices.IndexFunc(s.batches, func(b *batch) bool { return slices.Contains(b.requests, r) })]
 }
+
+// Left returns how many records are in the buffer. The number is exact once the probes are detached.
+func (s *Session) Left() (int, error) { return s.ring.unread() }
 
 // Share returns which part of the time from one moment to another, on the clock of nsecs, the windows of [AttachOptions.Burst] were open. The
 // time before the first one and after the last one does not count. ok is false if no window was open meanwhile.

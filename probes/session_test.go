@@ -89,6 +89,53 @@ func wantAll(t testing.TB, h *Host, p *event.Probe) want {
 	return want{probe: p, fields: p.Fields, stack: left}
 }
 
+// What is in the buffer after the end is known before it is read, also where the buffer is filled up for the second time, and what is not
+// handled is lost.
+func TestLeft(t *testing.T) {
+	h := detect(t)
+	p := h.catalog.Match("syscall:enter")[0]
+	reqs, o := requestsFor(want{probe: p, fields: []*event.Field{p.Field("nr")}, operand: p.Field("pid"), pid: os.Getpid()})
+	o.RingBytes = 64 << 10
+	s := attachWith(t, h, reqs, o)
+	call := func() {
+		for range 1000 {
+			unix.Getppid()
+		}
+	}
+	handled, left := 0, 0
+	ctx, end := context.WithCancel(t.Context())
+	err := s.Read(ctx, func(e *event.Event) error {
+		if handled++; handled == 1 {
+			call()
+			return nil
+		}
+		if handled < 1000 {
+			return nil
+		}
+		if handled == 1000 {
+			call()
+			end()
+			if err := s.Detach(); err != nil {
+				return err
+			}
+			var err error
+			left, err = s.Left()
+			return err
+		}
+		return ErrUnhandled
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := lossesOf(t, s)[0]
+	if left < 1000 || l.Unhandled != uint64(left) || l.Delivered != 1000 || l.Lost() < l.Unhandled {
+		t.Errorf("%d left in the buffer, counted %+v", left, l)
+	}
+	if after, err := s.Left(); after != 0 || err != nil {
+		t.Errorf("%d left in the buffer at the end: %v", after, err)
+	}
+}
+
 // A call that was entered before tracing began comes without a latency, and is counted.
 func TestUnmatched(t *testing.T) {
 	h := detect(t)

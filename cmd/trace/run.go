@@ -38,8 +38,9 @@ func follow(ctx context.Context, s streams, o options, src programText, program 
 	if err != nil {
 		return err
 	}
-	ctx, release := catchSignals(ctx)
+	asked, release := catchSignals(ctx)
 	defer release()
+	ctx = asked.interrupted
 	file, err := run.OpenForWriting(ctx, o.output)
 	if err != nil {
 		return err
@@ -55,7 +56,7 @@ func follow(ctx context.Context, s streams, o options, src programText, program 
 		data = c.Progress.Before(data)
 	}
 	out := run.Outputs{
-		Data: run.NewStream(ctx, file, data), User: c.Err, Document: document, View: view, Note: c.Show,
+		Data: run.NewStream(ctx, file, data), User: c.Err, Document: document, View: view, Note: c.Show, Cut: asked.cut, Unnamed: asked.cut,
 		Coloured: o.output == "" && console.HasColours(s.out), Stdin: s.in, Stdout: run.Bare(s.out), Stderr: run.Bare(c.Err),
 	}
 	var stop func()
@@ -75,7 +76,7 @@ func follow(ctx context.Context, s streams, o options, src programText, program 
 		return errors.Join(err, unlessUnread(out.Data.Close()))
 	}
 	err = finish(c, ended, out, err)
-	return errors.Join(err, asked(ended.Run), verdict(ended.Report, o.strict), s.release(ended))
+	return errors.Join(err, exitOf(ended.Run), verdict(ended.Report, o.strict), s.release(ended))
 }
 
 // newConsole returns the console of a run, where the user reads notes.

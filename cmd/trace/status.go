@@ -49,8 +49,8 @@ var errInterrupted error = outcome{byInterrupt, exitInterrupted}
 // errTrialsFailed is the outcome of a failed test or benchmark.
 var errTrialsFailed error = outcome{byProgram, exitFailed}
 
-// asked returns the outcome of exit(n), or nil.
-func asked(run *exec.Run) error {
+// exitOf returns the outcome of exit(n), or nil.
+func exitOf(run *exec.Run) error {
 	if status, ok := run.ExitStatus(); ok {
 		return outcome{byProgram, status}
 	}

@@ -56,7 +56,7 @@ func TestLongStrings(t *testing.T) {
 	}
 }
 
-// TestLoopEnds evaluates loops over lists when the run has ended.
+// TestLoopEnds evaluates loops over lists when they are cut short.
 func TestLoopEnds(t *testing.T) {
 	ended, end := context.WithCancel(context.Background())
 	end()
@@ -68,10 +68,10 @@ func TestLoopEnds(t *testing.T) {
 		if _, err := v.eval(&scope{event: langtest.Table{}, setting: setting{ctx: context.Background()}}); err != nil {
 			t.Errorf("%s: %v", fn, err)
 		}
-		if _, err := v.eval(&scope{event: langtest.Table{}, setting: setting{ctx: ended}}); !errors.Is(err, errEnded) {
+		if _, err := v.eval(&scope{event: langtest.Table{}, setting: setting{ctx: ended}}); !errors.Is(err, ErrCut) {
 			t.Errorf("%s after the end: got %v", fn, err)
 		}
-		if err := (&machine{}).run(&block{pred: v}, &scope{setting: setting{ctx: ended}}); err != nil {
+		if err := (&machine{}).run(&block{pred: v}, &scope{setting: setting{ctx: ended}}); !errors.Is(err, ErrCut) {
 			t.Errorf("a clause with %s: got %v", fn, err)
 		}
 	}

@@ -23,7 +23,7 @@ func (c *bodyCompiler) call(s *ir.CallStmt) step {
 		return run
 	}
 	return func(sc *scope) (flow, error) {
-		sc.machine.printed = true
+		sc.machine.printed = sc.machine.printed || !sc.muted
 		return run(sc)
 	}
 }
@@ -34,7 +34,7 @@ func (c *bodyCompiler) callOf(s *ir.CallStmt) step {
 	case s.Fn == "exit":
 		return func(sc *scope) (flow, error) {
 			values, err := args.eval(sc)
-			sc.machine.exit(values)
+			sc.machine.exit(values, sc.event != nil)
 			return ends, err
 		}
 	case s.Fn == "clear":
@@ -93,6 +93,9 @@ func (sc *scope) write(s *ir.CallStmt, text []byte) error {
 	case "cat":
 		return sc.cat(string(text))
 	case "system":
+		if sc.muted { // what it prints cannot be told from what it does
+			return nil
+		}
 		return sc.system(string(text))
 	}
 	return sc.sink.Text(sc, text)
@@ -198,6 +201,8 @@ func (sc *scope) system(command string) error {
 	err := cmd.Run()
 	var failed *exec.ExitError
 	switch {
+	case err != nil && sc.cut() != nil:
+		return errors.Join(printed.end(), ErrCut)
 	case errors.As(err, &failed):
 		sc.warn(false, fmt.Sprintf("ERROR: command exited with code %d", failed.ExitCode()))
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // what has come by then counts

@@ -228,14 +228,14 @@ func (l *lowering) let(x *ir.Expr, then func(ast.Node) ast.Node) ast.Node {
 	return &ast.VariableDeclaratorNode{Name: a.Value, Value: l.lower(x), Expr: then(a)}
 }
 
-// loop makes one of expr's loops over a list. An absent list is absent. An absent condition is false. The end of the run ends the loop.
+// loop makes one of expr's loops over a list. An absent list is absent. An absent condition is false. Options.Cut cuts the loop short.
 func (l *lowering) loop(e *ir.Expr) ast.Node {
 	return l.let(e.Args[0], func(list ast.Node) ast.Node {
 		body := &ast.PredicateNode{}
 		if e.Fn == "map" {
 			body.Node = l.call(element(), l.lower(e.Args[1]), &ast.PointerNode{Name: "index"})
 		} else {
-			body.Node = l.call(func(sc *scope, x []any) (any, error) { return x[0] == true, sc.ended() }, l.lower(e.Args[1]))
+			body.Node = l.call(func(sc *scope, x []any) (any, error) { return x[0] == true, sc.cut() }, l.lower(e.Args[1]))
 		}
 		loop := &ast.BuiltinNode{Name: e.Fn, Arguments: []ast.Node{list, body}}
 		result := l.call(func(_ *scope, x []any) (any, error) { return fromExpr(e, x[0]), nil }, loop)
@@ -255,9 +255,9 @@ func element() func(*scope, []any) (any, error) {
 			size += len(s)
 		}
 		if !fits(1, size) {
-			return nil, sc.ended()
+			return nil, sc.cut()
 		}
-		return x[0], sc.ended()
+		return x[0], sc.cut()
 	}
 }
 

@@ -29,10 +29,12 @@ type setting struct {
 	sink Sink
 	// nsecs is the time of a clause that no event triggers. It is fixed for the whole clause.
 	nsecs uint64
-	// ctx ends loops, and with them their clause.
+	// ctx cuts loops short, and with them their clause.
 	ctx context.Context
 	// warn takes what the program reports to the user.
 	warn func(warning bool, text string)
+	// muted means that the clause prints nothing, but does everything else.
+	muted bool
 }
 
 func (sc *scope) field(f *event.Field) any {
@@ -100,16 +102,20 @@ type machine struct {
 	zeroed map[*ir.Map]bool
 	// since is when a map with rates was last printed or emptied. Without a value, it began to count at started.
 	since map[*ir.Map]uint64
-	// ctx ends loops, and with them their clause.
+	// ctx cuts loops short, and with them their clause.
 	ctx context.Context
 	// warn takes what the program reports to the user.
 	warn func(warning bool, text string)
 	acts Acts
-	// printed reports that the current event was printed, or something at it.
-	printed bool
-	// stopped is set by exit(), and status by exit(n): the last one counts.
-	stopped bool
-	status  *int
+	// printed reports that the current event was printed, or something at it. shown counts such events up to most, unless that is 0; enough
+	// means that no more are printed.
+	printed     bool
+	shown, most uint64
+	enough      bool
+	// stopped is set by exit(), and status by exit(n): the last one counts. past means that an event or a begin clause has called it: no event
+	// comes before it any more.
+	stopped, past bool
+	status        *int
 }
 
 // now returns the time. It stands still once the program has ended.
@@ -121,10 +127,32 @@ func (m *machine) now() uint64 {
 }
 
 // setting returns the setting of clauses at nsecs.
-func (m *machine) setting(nsecs uint64) setting { return setting{m.sink, nsecs, m.ctx, m.warn} }
+func (m *machine) setting(nsecs uint64) setting { return setting{m.sink, nsecs, m.ctx, m.warn, false} }
+
+// atEvent returns the setting of clauses at an event.
+func (m *machine) atEvent() setting {
+	s := m.setting(0)
+	if m.enough {
+		s.mute()
+	}
+	return s
+}
+
+// mute lets a clause print nothing.
+func (s *setting) mute() { s.sink, s.warn, s.muted = mute{s.sink}, func(bool, string) {}, true }
+
+// showed counts an event at which something was printed.
+func (m *machine) showed() {
+	if m.shown++; m.shown == m.most {
+		m.enough = true
+	}
+}
 
 // deliver prints or keeps the event of a clause without a body.
 func (sc *scope) deliver(p *event.Probe) error {
+	if sc.muted {
+		return nil
+	}
 	sc.machine.printed = true
 	if sc.machine.keep != nil {
 		return sc.machine.keep(sc.event.(*event.Event))
@@ -173,30 +201,22 @@ func (m *machine) run(b *block, sc *scope) error {
 	if b.pred != nil {
 		v, err := b.pred.eval(sc)
 		if v != true || err != nil {
-			return unlessEnded(err)
+			return err
 		}
 	}
 	_, err := b.run(sc)
-	return unlessEnded(err)
+	return err
 }
 
-// errEnded ends a clause whose expression has a loop over a list when the run ends.
-var errEnded = errors.New("the run has ended")
+// ErrCut means that a clause was not run to its end, because [Options.Cut] has ended.
+var ErrCut = errors.New("the run was cut short")
 
-// ended returns errEnded when loops end.
-func (sc *scope) ended() error {
+// cut returns ErrCut when loops are cut short.
+func (sc *scope) cut() error {
 	if sc.ctx != nil && sc.ctx.Err() != nil {
-		return errEnded
+		return ErrCut
 	}
 	return nil
-}
-
-// unlessEnded returns the error of a clause, unless it means that the run has ended.
-func unlessEnded(err error) error {
-	if errors.Is(err, errEnded) {
-		return nil
-	}
-	return err
 }
 
 // bodyCompiler turns statements into steps. It keeps the first error.
@@ -414,10 +434,10 @@ func (c *bodyCompiler) while(s *ir.WhileStmt) step {
 	}
 }
 
-// turn runs the body of a loop once, unless the program should end. A turn that continues goes on with the next one.
+// turn runs the body of a loop once, unless loops are cut short. A turn that continues goes on with the next one.
 func (sc *scope) turn(body step) (flow, error) {
-	if sc.ctx.Err() != nil {
-		return ends, nil
+	if err := sc.cut(); err != nil {
+		return ends, err
 	}
 	to, err := body(sc)
 	if to == continues {

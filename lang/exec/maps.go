@@ -80,8 +80,8 @@ func addAt(at *evaluator) adder {
 }
 
 // exit ends the program. values holds the exit status, if there is one.
-func (m *machine) exit(values []any) {
-	m.stopped = true
+func (m *machine) exit(values []any, atEvent bool) {
+	m.stopped, m.past = true, m.past || atEvent
 	if len(values) == 0 {
 		return
 	}

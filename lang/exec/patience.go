@@ -12,8 +12,9 @@ type searching func(user uint32, look func(context.Context) bool)
 
 // patience is how long a run waits for names of functions. While it waits, no event is counted and no map is read.
 type patience struct {
-	// run is the context of the run; interrupted ends when the user interrupts it, also while the last names are looked up.
-	run, interrupted context.Context
+	// run is the context of the run; interrupted ends when the user interrupts it, also while the last names are looked up; unnamed ends
+	// when nobody waits for them.
+	run, interrupted, unnamed context.Context
 	// hurry means that nobody waits for names: names may take a small part of the time.
 	hurry bool
 	// given counts the searches that were given up.
@@ -38,11 +39,11 @@ const (
 	hurriedPiece = 200 * time.Millisecond
 )
 
-// newPatience returns the patience of a run. interrupted may be nil.
-func newPatience(run, interrupted context.Context, hurry bool) *patience {
-	p := &patience{run: run, interrupted: interrupted, hurry: hurry, left: namingPatience, parts: map[uint32]time.Duration{}, at: time.Now()}
+// newPatience returns the patience of a run.
+func newPatience(o Options) *patience {
+	p := &patience{run: o.Context, interrupted: o.Interrupted, unnamed: o.Unnamed, hurry: o.Hurry, left: namingPatience, parts: map[uint32]time.Duration{}, at: time.Now()}
 	if p.interrupted == nil {
-		p.interrupted = run
+		p.interrupted = p.run
 	}
 	if p.hurry {
 		p.left = hurriedPiece
@@ -83,7 +84,7 @@ func (p *patience) begin(user uint32) (context.Context, func()) {
 		return ctx, func() { cancel(); p.spend(user, time.Since(began)) }
 	}
 	if p.run.Err() == nil {
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(p.unnamed)
 		left := p.left
 		stop := context.AfterFunc(p.run, func() { time.AfterFunc(left, cancel) })
 		return ctx, func() { stop(); cancel() }
@@ -91,7 +92,7 @@ func (p *patience) begin(user uint32) (context.Context, func()) {
 	if !p.ended {
 		p.ended, p.alone = true, p.interrupted.Err() == nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.part(user))
+	ctx, cancel := context.WithTimeout(p.unnamed, p.part(user))
 	stop := func() bool { return true }
 	if p.alone { // an interrupt is about the names
 		stop = context.AfterFunc(p.interrupted, cancel)

@@ -90,7 +90,7 @@ func TestPiecesOfManyEvents(t *testing.T) {
 func TestPiecesAfterExit(t *testing.T) {
 	r := newPieceRun()
 	r.arrive(t, 10, 11)
-	r.machine.stopped = true
+	r.machine.exit(nil, true)
 	if r.arrive(t, 12); r.ran != nil {
 		t.Errorf("%d ran", r.ran)
 	}

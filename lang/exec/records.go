@@ -29,15 +29,42 @@ func (r *Run) left(records ...*event.Event) (printed bool, err error) {
 	r.machine.printed = false
 	for _, e := range records {
 		s := r.parts[e.Layout().ID]
-		if r.machine.stopped || err != nil {
+		if r.machine.past || err != nil {
 			break
 		}
 		var passed bool
-		if passed, err = s.run(r.machine, e, s.stacks); !passed {
+		if passed, err = s.run(r.machine, e, s.stacks); !passed && err == nil {
 			r.rejected[e.Probe]++
 		}
 	}
+	if r.machine.printed {
+		r.machine.showed()
+	}
 	return r.machine.printed, err
+}
+
+// State is what the run wants of the events that come.
+type State struct {
+	// Past means that it wants none: they come after exit().
+	Past bool
+	// Enough means that it prints no more of them, but counts them.
+	Enough bool
+}
+
+// State returns what the run wants of the events that come.
+func (r *Run) State() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return State{r.machine.past, r.machine.enough}
+}
+
+// Mute prints nothing more at events: nobody takes it.
+func (r *Run) Mute() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.machines() {
+		m.enough = true
+	}
 }
 
 // Replay runs the program on an event of a recording. It calls printed after each clause that printed something.
@@ -57,7 +84,7 @@ func (r *Run) Replay(e *event.Event, printed func() error) error {
 		r.machine.printed = false
 		passed, err := s.run(r.machine, e, r.plan.Recorded)
 		if err != nil {
-			return err
+			return r.unlessCut(e.Probe.String(), err)
 		}
 		wanted = wanted || passed
 		if !r.machine.printed {
@@ -73,11 +100,15 @@ func (r *Run) Replay(e *event.Event, printed func() error) error {
 // follow runs the whole program on an event in the second machine.
 func (r *Run) follow(part *siteRun, e *event.Event) error {
 	for _, s := range r.sites[e.Probe] {
-		if r.shadow.stopped {
+		if r.shadow.past {
 			break
 		}
+		r.shadow.printed = false
 		if _, err := s.run(r.shadow, e, part.stacks); err != nil {
 			return fmt.Errorf("second run: %w", err)
+		}
+		if r.shadow.printed {
+			r.shadow.showed()
 		}
 	}
 	return nil
@@ -85,11 +116,11 @@ func (r *Run) follow(part *siteRun, e *event.Event) error {
 
 func (s *siteRun) run(m *machine, e *event.Event, stacks map[ir.StackUse]int) (bool, error) {
 	sc := &s.scope
-	sc.setting, sc.event, sc.machine, sc.stacks = m.setting(0), e, m, stacks
+	sc.setting, sc.event, sc.machine, sc.stacks = m.atEvent(), e, m, stacks
 	if s.pred != nil {
 		v, err := s.pred.eval(sc)
 		if err != nil || v != true {
-			return false, unlessEnded(err)
+			return false, err
 		}
 	}
 	return true, m.run(s.block, sc)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -40,17 +41,21 @@ type Options struct {
 	Warn func(warning bool, text string)
 	// Record takes the events that [plan.Options.Record] sends.
 	Record func(*event.Event) error
-	// Context ends loops of begin and interval clauses, loopGrace after its own end.
+	// Count is at how many events something is printed at most; 0: at all.
+	Count uint64
+	// Context ends when the run does.
 	Context context.Context
 	// Interrupted ends when the user interrupts the run, also after its end; nil: Context.
 	Interrupted context.Context
+	// Cut ends when nobody waits any more for what the run has to do: clauses end in their loops. nil: never. End clauses that begin later run
+	// to their ends.
+	Cut context.Context
+	// Unnamed ends when nobody waits for names of functions; nil: never.
+	Unnamed context.Context
 	// Names are shared with other runs; nil: the run has its own. Hurry means that nobody waits for names: what has none in time is an address.
 	Names *symbols.Names
 	Hurry bool
 }
-
-// loopGrace is the time that a clause has to finish: a clause that prints a map and then clears it should do both.
-const loopGrace = time.Second
 
 // Run is one run of a plan: its maps and its work in user space. Its methods may be called from several goroutines.
 type Run struct {
@@ -75,6 +80,10 @@ type Run struct {
 	pieces    incomplete
 	// rejected counts records that fail the conjuncts evaluated in user space.
 	rejected map[*event.Probe]uint64
+	// busy is the clause that runs, if no event triggers it.
+	busy atomic.Pointer[ir.Clause]
+	// cut are the clauses that were cut short.
+	cut []string
 }
 
 // siteRun is a compiled site, or the part of it that user space runs.
@@ -105,7 +114,13 @@ func (r *Run) start(o Options) error {
 	if o.Names == nil {
 		o.Names = symbols.NewNames(1)
 	}
-	r.patience = newPatience(o.Context, o.Interrupted, o.Hurry)
+	if o.Cut == nil {
+		o.Cut = context.Background()
+	}
+	if o.Unnamed == nil {
+		o.Unnamed = context.Background()
+	}
+	r.patience = newPatience(o)
 	if err := r.openStacks(o); err != nil {
 		return err
 	}
@@ -128,11 +143,9 @@ func (r *Run) newMachine(o Options, sink Sink, store func(*ir.Map) mapStore) *ma
 	for _, m := range r.plan.Program.Maps {
 		stores[m] = store(m)
 	}
-	ctx, end := context.WithCancel(context.WithoutCancel(o.Context))
-	context.AfterFunc(o.Context, func() { time.AfterFunc(loopGrace, end) })
 	return &machine{
 		stacks: r.stacks, search: r.patience.search, stores: stores, sink: sink, keep: o.Keep, clock: o.Now, share: o.Share, started: r.plan.Options.Started, command: r.plan.Options.Command,
-		symbols: r.symbols, ctx: ctx, warn: func(bool, string) {},
+		symbols: r.symbols, ctx: o.Cut, most: o.Count, warn: func(bool, string) {},
 	}
 }
 
@@ -226,10 +239,13 @@ func (r *Run) Begin() error {
 	defer r.mu.Unlock()
 	if err := r.at(ir.OnBegin, func(s *setting) {
 		if r.muted {
-			s.sink, s.warn = mute{s.sink}, func(bool, string) {}
+			s.mute()
 		}
 	}); err != nil {
 		return err
+	}
+	for _, m := range r.machines() {
+		m.past = m.stopped // no event comes before the begin clauses
 	}
 	return r.turns.plant()
 }
@@ -241,8 +257,12 @@ func (r *Run) End() error {
 	if err := r.turns.fence.wait(); err != nil { // a BPF program may still be running after it was detached
 		return err
 	}
-	// Loops of end clauses do not end with the run.
-	if err := r.at(ir.OnEnd, func(s *setting) { s.ctx = context.Background() }); err != nil {
+	whole := r.machine.ctx.Err() != nil
+	if err := r.at(ir.OnEnd, func(s *setting) {
+		if whole { // what was cut short are the clauses before them
+			s.ctx = context.Background()
+		}
+	}); err != nil {
 		return err
 	}
 	for _, m := range r.machines() {
@@ -317,14 +337,48 @@ func (r *Run) lock() (unlock func()) {
 
 // moment runs a clause that no event triggers, at nsecs.
 func (r *Run) moment(c *ir.Clause, nsecs uint64, change func(*setting)) error {
+	r.busy.Store(c)
+	defer r.busy.Store(nil)
 	for _, m := range r.machines() {
 		sc := &scope{setting: m.setting(nsecs)}
 		change(&sc.setting)
-		if err := m.run(r.moments[c], sc); err != nil {
+		if err := r.unlessCut(heading(c), m.run(r.moments[c], sc)); err != nil {
 			return fmt.Errorf("%s: %w", c, err)
 		}
 	}
 	return nil
+}
+
+// Busy returns the clause that runs, if no event triggers it; "" without one.
+func (r *Run) Busy() string {
+	if c := r.busy.Load(); c != nil {
+		return heading(c)
+	}
+	return ""
+}
+
+// heading returns what stands before the body of a clause.
+func heading(c *ir.Clause) string {
+	before, _, _ := strings.Cut(c.Text, "{")
+	return strings.Join(strings.Fields(before), " ")
+}
+
+// unlessCut returns the error of a clause, or nil if the clause was cut short, which the run then knows.
+func (r *Run) unlessCut(clause string, err error) error {
+	if !errors.Is(err, ErrCut) {
+		return err
+	}
+	if !slices.Contains(r.cut, clause) {
+		r.cut = append(r.cut, clause)
+	}
+	return nil
+}
+
+// Cut returns the clauses that were cut short, without those at events whose error [Run.Event] has returned.
+func (r *Run) Cut() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.cut)
 }
 
 // Attached reports to the run that all events from nsecs on are seen. Rates count from then: attaching takes up to a second, in

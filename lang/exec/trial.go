@@ -37,8 +37,12 @@ func (r *Run) Try(c *ir.Clause, times int, sink Sink, warn func(text string)) (t
 		warn(text)
 	}
 	began := time.Now()
+	r.busy.Store(c)
+	defer r.busy.Store(nil)
 	for range times {
-		if err := m.run(r.moments[c], sc); err != nil {
+		err := m.run(r.moments[c], sc)
+		t.Failed = t.Failed || err != nil
+		if err := r.unlessCut(heading(c), err); err != nil {
 			return t, fmt.Errorf("%s: %w", c, err)
 		}
 	}

@@ -131,6 +131,7 @@ func (l *Live) tryAttach(ctx context.Context, rejected map[*event.Probe]bool) (*
 		return nil, l.permitted(err)
 	}
 	l.exec = exec
+	l.left.exec.Store(exec)
 	if !l.options.DryRun {
 		if err := l.exec.Begin(); err != nil {
 			return nil, err
@@ -158,7 +159,7 @@ func (l *Live) share(from, to uint64) (share float64, ok bool) {
 func (l *Live) runOptions(ctx context.Context, again bool) exec.Options {
 	l.openPrinters()
 	l.printer.Show(l.options.Columns, l.program.Printed(), l.program.Raw)
-	o := exec.Options{Sink: l.out.Sink(l.printer), Now: l.now, Share: l.share, Muted: again, Unshown: l.out.unshown(), Context: ctx, Interrupted: l.interrupted, Warn: l.out.message,
+	o := exec.Options{Sink: l.out.Sink(l.printer), Now: l.now, Share: l.share, Muted: again, Unshown: l.out.unshown(), Count: l.options.Count, Context: ctx, Interrupted: l.interrupted, Cut: l.out.Cut, Unnamed: l.out.Unnamed, Warn: l.out.message,
 		Names: l.options.Names, Hurry: l.options.Hurry}
 	if l.shadow != nil {
 		l.shadow.Show(l.options.Columns, l.program.Printed(), l.program.Raw)

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"trace/lang/exec"
 	"trace/probes"
 	"trace/probes/event"
 	"trace/probes/symbols"
@@ -36,12 +38,11 @@ func (l *Live) follow(ctx context.Context, end func(), session *probes.Session, 
 		end()
 	}
 	unwatch := l.watch(ctx, end, session)
-	err := session.Read(ctx, l.event)
+	err := session.Read(ctx, func(e *event.Event) error { return l.event(e, end) })
 	unwatch()                            // it must not report more losses than the last counts have
-	counts, lossErr := l.counts(session) // before the end of -n detaches: records left unread then are not lost
+	counts, lossErr := l.counts(session) // before the end of exit() detaches: records left unread then are not lost
 	end()
 	besides.Wait()
-	l.out.View.Close()
 	select {
 	case e := <-failed:
 		err = errors.Join(unlessEnough(err), unlessEnough(e))
@@ -64,7 +65,10 @@ func (l *Live) startBesides(ctx context.Context, end func(), besides *sync.WaitG
 		besides.Go(func() { l.recorder.keepUp(ctx) })
 	}
 	if l.out.View != nil {
-		besides.Go(func() { l.out.View.Show(ctx, l.exec, time.Now, end) })
+		besides.Go(func() {
+			l.out.View.Show(ctx, l.exec, time.Now, end)
+			l.out.View.Close() // at once, so that the keys of the terminal interrupt what is left
+		})
 	}
 }
 
@@ -203,18 +207,29 @@ func (l *Live) interval(period time.Duration) error {
 	return l.exec.Interval(period, at)
 }
 
-// event runs what is left of a site for an event.
-func (l *Live) event(e *event.Event) error {
+// event runs what is left of a site for an event. After the last event that is printed it calls end: those that have arrived by then are counted.
+func (l *Live) event(e *event.Event, end func()) error {
+	if l.out.Cut.Err() != nil {
+		return probes.ErrUnhandled
+	}
 	printed, err := l.exec.Event(e)
-	if err != nil {
-		return err
+	if errors.Is(err, exec.ErrCut) {
+		return probes.ErrUnhandled
 	}
-	if printed {
+	if printed && err == nil {
 		l.printed[e.Probe]++
-		l.total++
 	}
-	if l.total == l.options.Count && printed || l.exec.Stopped() {
-		return ErrEnough
+	state := l.exec.State()
+	switch {
+	case state.Past:
+		return cmp.Or(err, ErrEnough)
+	case unlessEnough(err) != nil:
+		return err
+	case err != nil: // nobody takes what is printed
+		l.exec.Mute()
+		end()
+	case state.Enough:
+		end()
 	}
 	return nil
 }
@@ -228,7 +243,7 @@ func (l *Live) difference() error {
 	}
 	var lost uint64
 	for _, p := range l.report.Probes {
-		lost += p.RingFull
+		lost += p.RingFull + p.Unhandled
 	}
 	if lost > 0 {
 		return fmt.Errorf("the engines cannot be compared: %s did not reach user space, so their output differs: "+

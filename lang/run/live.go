@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"trace/lang"
@@ -32,6 +33,11 @@ type Live struct {
 	plan    *plan.Plan
 	exec    *exec.Run
 	out     Outputs
+	// left is what the end of the run waits for.
+	left struct {
+		exec    atomic.Pointer[exec.Run]
+		session atomic.Pointer[probes.Session]
+	}
 	// interrupted ends when the user interrupts the run.
 	interrupted context.Context
 	// messages are written among the data.
@@ -52,7 +58,6 @@ type Live struct {
 	ended    uint64 // the same; 0 until the end
 	wall     *event.WallClock
 	printed  map[*event.Probe]uint64
-	total    uint64 // printed
 	// below is the id of the cgroup of the filter.
 	below uint64
 	// recorder, if not nil, keeps the events in a file.
@@ -198,6 +203,7 @@ func (l *Live) Run(interrupted context.Context, out Outputs) (*Ended, error) {
 func (l *Live) run(interrupted context.Context) error {
 	ctx, end := context.WithCancel(interrupted)
 	defer end()
+	defer noteLeft(interrupted, ctx, l.out.Note, l.whatIsLeft)()
 	target, err := openProcess(l.options.Filter.PID)
 	if err != nil {
 		return err
@@ -247,9 +253,23 @@ func (l *Live) run(interrupted context.Context) error {
 	if err := l.begin(ctx); err != nil {
 		return errors.Join(err, session.Close())
 	}
+	l.left.session.Store(session)
 	l.out.Started(Running{l.exec, time.Now(), func() (Report, error) { return l.soFar(session) }, rest{l, session}})
 	err = l.follow(ctx, end, session, l.out.Data.waitClosed, target.wait, l.child.wait)
 	return errors.Join(err, l.close(session))
+}
+
+// whatIsLeft returns what the run has to do, once it has ended.
+func (l *Live) whatIsLeft() (left Left) {
+	if run := l.left.exec.Load(); run != nil {
+		left.Clause = run.Busy()
+	}
+	l.ending.Lock()
+	defer l.ending.Unlock()
+	if session := l.left.session.Load(); session != nil && !l.over {
+		left.Events, _ = session.Left() // it is only a note
+	}
+	return left
 }
 
 // soFar returns the report up to now, or the complete one once the run is over.
@@ -342,7 +362,7 @@ func (l *Live) counts(session *probes.Session) ([]Probe, error) {
 	for i, n := range losses {
 		all[i] = Probe{
 			Name: n.Probe.String(), Variant: variants[n.Probe], Events: n.Events, Rejected: n.Rejected + l.exec.Rejected(n.Probe),
-			Counted: n.Counted, Delivered: n.Delivered, Undecoded: n.Undecoded, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Outside: n.Outside, Skipped: n.Missed, Cut: n.Cut, Late: n.Late,
+			Counted: n.Counted, Delivered: n.Delivered, Undecoded: n.Undecoded, Unhandled: n.Unhandled, Lost: n.Lost(), RingFull: n.RingBuffer, Unseen: n.Unseen, Outside: n.Outside, Skipped: n.Missed, Cut: n.Cut, Late: n.Late,
 			Unmatched: n.Unmatched, Unasked: n.Unasked, NoRoom: n.InFlightFull, SkippedBeginnings: n.MissedBeginnings, Overflowed: n.Overflowed,
 			Corrected: n.Corrected, FailedReads: n.FailedReads, Gaps: n.Gaps, Runs: n.Runs, RunTime: n.RunTime,
 		}

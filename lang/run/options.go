@@ -121,6 +121,9 @@ type Outputs struct {
 	View     *output.Live
 	// Coloured means that Data goes to a terminal with colours.
 	Coloured bool
+	// Cut ends when nobody waits any more for what came before the end of a run: it is left out, and counted. Unnamed ends when nobody waits for
+	// names of functions. nil: never.
+	Cut, Unnamed context.Context
 	// Show prints the maps whenever it receives.
 	Show <-chan os.Signal
 	// Sink returns what takes the program's output in place of the printer of Data.
@@ -143,6 +146,12 @@ func (o Outputs) orDiscard(ctx context.Context) Outputs {
 	}
 	if o.User == nil {
 		o.User = io.Discard
+	}
+	if o.Cut == nil {
+		o.Cut = context.Background()
+	}
+	if o.Unnamed == nil {
+		o.Unnamed = context.Background()
 	}
 	if o.Note == nil {
 		o.Note = func(Note) {}

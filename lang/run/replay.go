@@ -37,6 +37,8 @@ type Replay struct {
 	// began is when the play began, in real time.
 	began   time.Time
 	printed uint64
+	// running is the program, once it runs.
+	running atomic.Pointer[exec.Run]
 	// played is the report of what was played so far, without the maps.
 	played atomic.Pointer[Report]
 }
@@ -107,16 +109,18 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	out = out.orDiscard(ctx)
 	p.out = out
 	defer context.AfterFunc(ctx, p.recording.Interrupt)()
+	defer noteLeft(ctx, ctx, out.Note, p.whatIsLeft)()
 	plan, err := p.plan()
 	if err != nil {
 		return nil, err
 	}
 	p.printer = out.printer(p.options.Format, p.recording.WallClock())
 	p.printer.Show(p.options.Columns, p.program.Printed(), p.program.Raw)
-	p.exec, err = lang.Start(plan, exec.Options{Sink: out.Sink(p.printer), Unshown: out.unshown(), Now: p.now.Load, Context: ctx, Warn: out.message})
+	p.exec, err = lang.Start(plan, exec.Options{Sink: out.Sink(p.printer), Unshown: out.unshown(), Now: p.now.Load, Context: ctx, Cut: out.Cut, Unnamed: out.Unnamed, Warn: out.message})
 	if err != nil {
 		return nil, err
 	}
+	p.running.Store(p.exec)
 	report := Report{Began: p.clock(p.now.Load())}
 	out.Document.Begin(p.exec, report.Began)
 	err = errors.Join(unlessEnough(p.run(ctx)), unlessEnough(p.printer.End()))
@@ -131,6 +135,14 @@ func (p *Replay) soFar() (r Report, err error) {
 		r = *played
 	}
 	return r, r.addMaps(p.exec)
+}
+
+// whatIsLeft returns what the play has to do, once it was interrupted: nothing more is read.
+func (p *Replay) whatIsLeft() (left Left) {
+	if run := p.running.Load(); run != nil {
+		left.Clause = run.Busy()
+	}
+	return left
 }
 
 // plan places the whole program in user space.
@@ -266,14 +278,16 @@ func (p *Replay) watched(ctx context.Context, play func(context.Context) error) 
 	}
 	ctx, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { p.out.View.Show(ctx, p.exec, p.viewTime, end) })
+	wg.Go(func() {
+		p.out.View.Show(ctx, p.exec, p.viewTime, end)
+		p.out.View.Close() // at once, so that the keys of the terminal interrupt what is left
+	})
 	err := play(ctx)
 	if unlessEnough(err) == nil {
 		p.out.View.Rest(ctx) // a replay may take less time than a look at it
 	}
 	end()
 	wg.Wait()
-	p.out.View.Close()
 	return err
 }
 
@@ -293,7 +307,7 @@ func (p *Replay) play(ctx context.Context) error {
 			p.out.Note(Playing{n, done, all})
 			p.describe(&Report{})
 		}
-		if p.exec.Stopped() || n%1024 == 0 && ctx.Err() != nil {
+		if p.exec.Stopped() || ctx.Err() != nil {
 			return nil
 		}
 		item, err := p.recording.Next()

@@ -52,6 +52,8 @@ type Report struct {
 	Acts     exec.Acts
 	// TrialsFailed reports that a test or a benchmark failed.
 	TrialsFailed bool
+	// Cut are clauses that were cut short at the end of the run. Those of this machine's events are not among them: such events are unhandled.
+	Cut []string
 	// CommandFailed reports that the command ended by itself with a status other than 0.
 	CommandFailed bool
 }
@@ -65,10 +67,11 @@ type Probe struct {
 	Events, Printed, Rejected uint64
 	Counted                   bool
 	// Delivered records were read. Undecoded ones were not whole.
-	Delivered, Undecoded uint64
+	Delivered, Undecoded, Unhandled uint64
 	// Lost events should have been seen but were not. The reasons are: the buffer was full (RingFull), the beginning of the event
 	// was not seen (Unseen), the kernel skipped the BPF program (Skipped), a list was too long for it (Cut, once for each list),
-	// a reading took too long (Late, once for each reading that was left out), or its record was not whole (Undecoded).
+	// a reading took too long (Late, once for each reading that was left out), its record was not whole (Undecoded), or it came before the
+	// end of the run, which was cut short (Unhandled).
 	Lost, RingFull, Unseen, Skipped, Cut, Late uint64
 	// Outside events may have begun outside of the windows of --burst: they are left out.
 	Outside uint64
@@ -93,7 +96,7 @@ type Probe struct {
 
 // Lost reports whether events or map updates are missing.
 func (r *Report) Lost() bool {
-	return r.SkippedForks+r.SkippedCgroups > 0 || r.Stacks.Lost() > 0 ||
+	return r.SkippedForks+r.SkippedCgroups > 0 || len(r.Cut) > 0 || r.Stacks.Lost() > 0 ||
 		slices.ContainsFunc(r.Maps, func(l exec.MapLosses) bool { return l.Lost() > 0 }) ||
 		slices.ContainsFunc(r.Probes, func(p Probe) bool { return p.Lost+p.Gaps > 0 }) ||
 		slices.ContainsFunc(r.Recordings, Incomplete)
@@ -109,7 +112,7 @@ func (r *Report) addMaps(exec *exec.Run) (err error) {
 	if r.Maps, err = exec.MapLosses(); err != nil {
 		return err
 	}
-	r.Acts = exec.Acts()
+	r.Acts, r.Cut = exec.Acts(), exec.Cut()
 	r.Stacks, err = exec.StackLosses()
 	return err
 }

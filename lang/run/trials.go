@@ -58,17 +58,18 @@ func (t *Trials) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	}
 	t.printer = t.out.printer(t.options.Format, event.NewWallClock(time.Now().Add(-time.Duration(started))))
 	t.printer.Show(t.options.Columns, nil, t.program.Raw)
-	o := exec.Options{Sink: t.printer, Unshown: true, Now: symbols.BootClock, Context: ctx, Warn: t.out.message}
+	o := exec.Options{Sink: t.printer, Unshown: true, Now: symbols.BootClock, Context: ctx, Cut: t.out.Cut, Unnamed: t.out.Unnamed, Warn: t.out.message}
 	if t.exec, err = lang.Start(plan, o); err != nil {
 		return nil, err
 	}
+	defer noteLeft(ctx, ctx, t.out.Note, func() Left { return Left{Clause: t.exec.Busy()} })()
 	began := time.Now()
 	err = errors.Join(t.out.Data.begin(), t.printer.Begin(), t.exec.Begin())
 	if err == nil {
 		err = t.all(ctx)
 	}
 	err = errors.Join(unlessEnough(err), unlessEnough(t.exec.End()), unlessEnough(t.printer.End()))
-	return &Ended{Run: t.exec, printer: t.printer, Report: Report{Began: began, Ended: time.Now(), TrialsFailed: t.failed}}, err
+	return &Ended{Run: t.exec, printer: t.printer, Report: Report{Began: began, Ended: time.Now(), TrialsFailed: t.failed, Cut: t.exec.Cut()}}, err
 }
 
 // all runs all tests, or all benchmarks.

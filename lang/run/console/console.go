@@ -79,6 +79,11 @@ func (c *Console) Show(n run.Note) {
 		if c.Verbose || n.Failed && (!c.Quiet || c.Strict) {
 			c.Note("%s ended: %v", n.Name, n.State)
 		}
+	case run.Left:
+		if n.Asked || !c.Quiet {
+			c.Progress.Clear()
+			c.Note("%s", leftLine(n))
+		}
 	case run.CgroupsUnwatched:
 		c.Note("%v: cgroups that are removed before they are printed may show as numbers, and what new ones run may be unknown", n.Err)
 	case run.Message:
@@ -151,6 +156,28 @@ func (c *Console) showRejected(r run.Rejected) {
 	if c.Verbose {
 		c.Note("%+v", r.Err)
 	}
+}
+
+// leftLine describes what the end of a run still has to do.
+func leftLine(l run.Left) string {
+	what := "the end of the run takes its time"
+	switch {
+	case l.Clause != "":
+		what = l.Clause + " still runs"
+	case l.Events > 0:
+		what = plural(l.Events, "event") + " that came before the end " + areLeft(l.Events)
+	}
+	if l.Asked {
+		what += "; Ctrl-C again cuts it short, and counts what is left as lost"
+	}
+	return what
+}
+
+func areLeft(n int) string {
+	if n == 1 {
+		return "is left"
+	}
+	return "are left"
 }
 
 func (c *Console) showMissing(lines []string) {

@@ -39,6 +39,7 @@ func (c *Console) Report(r run.Report) {
 	if r.SkippedCgroups > 0 {
 		c.Note("%s", cgroupsLine(r.SkippedCgroups))
 	}
+	c.showMissing(cutLines(r))
 	c.reportActs(r.Acts)
 	if r.File != "" && !c.Quiet {
 		c.Note("recorded %s in %s", plural(r.Recorded, "event"), r.File)
@@ -55,6 +56,14 @@ func burstLines(r run.Report) (lines []string) {
 		if p.Outside > 0 {
 			lines = append(lines, fmt.Sprintf("--burst: %s: %s left out, which may have begun before a window", p.Name, plural(p.Outside, "event")))
 		}
+	}
+	return lines
+}
+
+// cutLines describes which clauses did not come to their ends.
+func cutLines(r run.Report) (lines []string) {
+	for _, clause := range r.Cut {
+		lines = append(lines, fmt.Sprintf("%s was cut short at the end of the run: what it would have done is missing", clause))
 	}
 	return lines
 }
@@ -154,6 +163,7 @@ func lossLine(p run.Probe) string {
 		{p.Cut, "or more at the ends of lists with more than 32"},
 		{p.Late, "or more of readings that were left out, as one failed or took longer than its period: the next one has what changed"},
 		{p.Undecoded, "whose record was not whole"},
+		{p.Unhandled, "that came before the end and were not handled, as the end was cut short"},
 		{p.Skipped, "skipped by the kernel before the filter ran (the BPF program was already running on that CPU, or too many calls were in progress)"},
 	} {
 		if r.n > 0 {
@@ -162,7 +172,7 @@ func lossLine(p run.Probe) string {
 	}
 	of := ""
 	// The number of events is known only if all losses passed the filter and were on the way to user space.
-	if p.Lost == p.RingFull {
+	if p.Lost == p.RingFull+p.Unhandled {
 		of = fmt.Sprintf(" of %d", p.Delivered+p.Lost)
 	}
 	return fmt.Sprintf("lost %d%s %s events: %s", p.Lost, of, p.Name, strings.Join(reasons, ", "))
@@ -284,6 +294,7 @@ func Summary(r run.Report) output.Summary {
 	}
 	f.Losses = append(f.Losses, stackLossLines(r.Stacks, true)...)
 	f.Losses = append(f.Losses, burstLines(r)...)
+	f.Losses = append(f.Losses, cutLines(r)...)
 	if r.SkippedForks > 0 {
 		f.Losses = append(f.Losses, forksLine(r.SkippedForks))
 	}
