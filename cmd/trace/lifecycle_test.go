@@ -32,6 +32,16 @@ type tracing struct {
 // startTrace starts the command and waits until its probes are attached.
 func startTrace(t *testing.T, args ...string) *tracing {
 	t.Helper()
+	tr := runTrace(t, args...)
+	if line := tr.stderrLine(); !strings.HasPrefix(line, "Attached ") {
+		t.Fatalf("instead of being attached: %s", line)
+	}
+	return tr
+}
+
+// runTrace starts the command.
+func runTrace(t *testing.T, args ...string) *tracing {
+	t.Helper()
 	cmd := exec.Command("trace", args...)
 	stdout, stdoutEnd := pipe(t)
 	stderr, stderrEnd := pipe(t)
@@ -42,11 +52,7 @@ func startTrace(t *testing.T, args ...string) *tracing {
 	t.Cleanup(func() { cmd.Process.Kill() })
 	stdoutEnd.Close()
 	stderrEnd.Close()
-	tr := &tracing{t, cmd, stdout, bufio.NewReader(stderr)}
-	if line := tr.stderrLine(); !strings.HasPrefix(line, "Attached ") {
-		t.Fatalf("instead of being attached: %s", line)
-	}
-	return tr
+	return &tracing{t, cmd, stdout, bufio.NewReader(stderr)}
 }
 
 // callsComeIn makes system calls until the test ends: of trace's own processes syscall: has none, and an idle machine makes no others.

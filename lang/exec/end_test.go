@@ -172,19 +172,30 @@ func TestBusy(t *testing.T) {
 		r := newEnding(t, src, Options{Cut: cut})
 		over := make(chan error)
 		go func() { over <- r.End() }()
-		for r.Busy() == "" {
+		clause, busy := r.Busy()
+		for ; clause == ""; clause, busy = r.Busy() {
 			time.Sleep(time.Millisecond)
 		}
-		if busy := r.Busy(); busy != "end" {
-			t.Errorf("%s: %q is busy", src, busy)
+		if clause != "end" || !busy {
+			t.Errorf("%s: %q is busy: %v", src, clause, busy)
 		}
 		end()
 		if err := <-over; err != nil {
 			t.Error(err)
 		}
-		if got := fmt.Sprint(r.Cut(), r.Busy()); got != "[end]" {
-			t.Errorf("%s: cut short: %s", src, got)
+		if clause, busy := r.Busy(); fmt.Sprint(r.Cut()) != "[end]" || clause != "" || busy {
+			t.Errorf("%s: cut short: %s; busy at the end: %q, %v", src, r.Cut(), clause, busy)
 		}
+	}
+	r := newEnding(t, "unit:numbers { while (true) { } }", Options{})
+	err := r.Between(func(uint64) error {
+		if clause, busy := r.Busy(); clause != "" || !busy {
+			t.Errorf("%q is busy: %v, want something else", clause, busy)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -349,12 +349,16 @@ func (r *Run) moment(c *ir.Clause, nsecs uint64, change func(*setting)) error {
 	return nil
 }
 
-// Busy returns the clause that runs, if no event triggers it; "" without one.
-func (r *Run) Busy() string {
+// Busy reports whether a clause runs, or maps are printed. clause is what stands before the body, if no event triggers it.
+func (r *Run) Busy() (clause string, busy bool) {
 	if c := r.busy.Load(); c != nil {
-		return heading(c)
+		return heading(c), true
 	}
-	return ""
+	if r.mu.TryLock() {
+		r.mu.Unlock()
+		return "", false
+	}
+	return "", true
 }
 
 // heading returns what stands before the body of a clause.

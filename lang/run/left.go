@@ -12,14 +12,16 @@ type Left struct {
 	Asked bool
 	// Events came before the end, and are not handled yet.
 	Events int
-	// Clause runs, if no event triggers it; "" otherwise.
+	// Clause runs, if no event triggers it; "" otherwise. Busy means that a clause runs or maps are printed.
 	Clause string
+	Busy   bool
 }
 
 // endPatience is how long the end of a run may take before a note says what is left.
 const endPatience = time.Second
 
-// noteLeft notes what is left whenever the end of a run takes endPatience, until stop is called: after over, and once more after interrupted.
+// noteLeft notes what is left, if anything is, when the end of a run takes endPatience, until stop is called: after over, and once more after
+// interrupted.
 func noteLeft(interrupted, over context.Context, note func(Note), left func() Left) (stop func()) {
 	stopped, end := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -35,9 +37,10 @@ func noteLeft(interrupted, over context.Context, note func(Note), left func() Le
 		select {
 		case <-stopped.Done():
 		case <-time.After(endPatience):
-			l := left()
-			l.Asked = asked
-			note(l)
+			if l := left(); l != (Left{}) {
+				l.Asked = asked
+				note(l)
+			}
 		}
 	}
 	all.Go(func() { say(interrupted, true) })

@@ -262,7 +262,7 @@ func (l *Live) run(interrupted context.Context) error {
 // whatIsLeft returns what the run has to do, once it has ended.
 func (l *Live) whatIsLeft() (left Left) {
 	if run := l.left.exec.Load(); run != nil {
-		left.Clause = run.Busy()
+		left.Clause, left.Busy = run.Busy()
 	}
 	l.ending.Lock()
 	defer l.ending.Unlock()

@@ -140,7 +140,7 @@ func (p *Replay) soFar() (r Report, err error) {
 // whatIsLeft returns what the play has to do, once it was interrupted: nothing more is read.
 func (p *Replay) whatIsLeft() (left Left) {
 	if run := p.running.Load(); run != nil {
-		left.Clause = run.Busy()
+		left.Clause, left.Busy = run.Busy()
 	}
 	return left
 }

@@ -62,7 +62,7 @@ func (t *Trials) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	if t.exec, err = lang.Start(plan, o); err != nil {
 		return nil, err
 	}
-	defer noteLeft(ctx, ctx, t.out.Note, func() Left { return Left{Clause: t.exec.Busy()} })()
+	defer noteLeft(ctx, ctx, t.out.Note, t.whatIsLeft)()
 	began := time.Now()
 	err = errors.Join(t.out.Data.begin(), t.printer.Begin(), t.exec.Begin())
 	if err == nil {
@@ -70,6 +70,12 @@ func (t *Trials) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	}
 	err = errors.Join(unlessEnough(err), unlessEnough(t.exec.End()), unlessEnough(t.printer.End()))
 	return &Ended{Run: t.exec, printer: t.printer, Report: Report{Began: began, Ended: time.Now(), TrialsFailed: t.failed, Cut: t.exec.Cut()}}, err
+}
+
+// whatIsLeft returns what was interrupted: nothing more begins.
+func (t *Trials) whatIsLeft() (left Left) {
+	left.Clause, left.Busy = t.exec.Busy()
+	return left
 }
 
 // all runs all tests, or all benchmarks.

@@ -80,7 +80,7 @@ func (c *Console) Show(n run.Note) {
 			c.Note("%s ended: %v", n.Name, n.State)
 		}
 	case run.Left:
-		if n.Asked || !c.Quiet {
+		if n.Asked || !c.Quiet && (n.Events > 0 || n.Clause != "") {
 			c.Progress.Clear()
 			c.Note("%s", leftLine(n))
 		}

@@ -29,6 +29,9 @@ func TestLossLine(t *testing.T) {
 		}, {
 			run.Probe{Delivered: 10, Lost: 1, Unseen: 1, Unmatched: 7},
 			"lost 1 nvme:complete_rq events: 1 whose beginning was not seen, before the filter ran",
+		}, {
+			run.Probe{Delivered: 10, Lost: 7, RingFull: 3, Unhandled: 4},
+			"lost 7 of 17 nvme:complete_rq events: 3 ring buffer full (raise --buffer-size), 4 that came before the end and were not handled, as the end was cut short",
 		},
 	} {
 		test.probe.Name = "nvme:complete_rq"
@@ -53,6 +56,48 @@ func TestBurstLines(t *testing.T) {
 	}
 	if got := Summary(r).Losses; !slices.Equal(got, want) {
 		t.Errorf("a page has %q", got)
+	}
+}
+
+// The end of a run says what is left of it. Unasked it says less, and nothing to those who want to hear nothing.
+func TestLeft(t *testing.T) {
+	const again = "; Ctrl-C again cuts it short, and counts what is left as lost"
+	for _, test := range []struct {
+		left       run.Left
+		said, told string
+	}{
+		{run.Left{Events: 1}, "", "1 event that came before the end is left"},
+		{run.Left{Events: 2}, "", "2 events that came before the end are left"},
+		{run.Left{Events: 2, Clause: "interval:1s"}, "", "interval:1s still runs"},
+		{run.Left{Busy: true}, "the end of the run takes its time", ""},
+		{run.Left{Events: 2, Asked: true}, "2 events that came before the end are left" + again, ""},
+		{run.Left{Busy: true, Asked: true}, "the end of the run takes its time" + again, ""},
+	} {
+		for _, quiet := range []bool{false, true} {
+			var b strings.Builder
+			(&Console{Err: &b, Quiet: quiet}).Show(test.left)
+			want := ""
+			switch {
+			case test.told != "" && !quiet:
+				want = "trace: " + test.told + "\n"
+			case test.left.Asked:
+				want = "trace: " + test.said + "\n"
+			}
+			if got := b.String(); got != want {
+				t.Errorf("%+v, quiet %v: got %q, want %q", test.left, quiet, got, want)
+			}
+		}
+	}
+}
+
+// What was cut short is in the report, on a page, and in the exit status with --strict.
+func TestCut(t *testing.T) {
+	r := run.Report{Cut: []string{"interval:1s"}}
+	want := "interval:1s was cut short at the end of the run: what it would have done is missing"
+	var b strings.Builder
+	(&Console{Err: &b, Quiet: true}).Report(r)
+	if got := b.String(); got != "trace: "+want+"\n" || !slices.Equal(Summary(r).Losses, []string{want}) || !r.Lost() {
+		t.Errorf("got %q and %q, lost %v", got, Summary(r).Losses, r.Lost())
 	}
 }
 
