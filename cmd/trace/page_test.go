@@ -60,7 +60,7 @@ func TestPage(t *testing.T) {
 		`<dt>--least</dt><dd class="mono">1ns</dd>`,
 		`<dt>--who (default)</dt><dd class="mono usual">&lt;i&gt;</dd>`,
 		`&lt;script&gt;alert(1)&lt;/script&gt;, a&#39;b&#34;c&amp;d</h3>`,
-		`<span class="chip">p50 <b>≈`,
+		`<span class="chip">p50 <b>[`,
 		`class="legend"`,
 		`values a second`,
 		`<th class="num">mean</th>`,

@@ -71,6 +71,25 @@ func TestPercentilesOfTables(t *testing.T) {
 	}
 }
 
+// A page shows no more of a percentile than its bucket, if that is wide: the values may all be at its one end.
+func TestKnownPercentiles(t *testing.T) {
+	for program, want := range map[string]string{
+		"begin { for ($i : 0..4) { @ = hist(33us / 1us) } }": "[32, 64)",
+		"begin { for ($i : 0..4) { @ = hist(33us) } }":       "[32.8us, 65.5us)",
+		"begin { for ($i : 0..4) { @ = hist(33us, 5) } }":    "≈33.3us",
+		"begin { @ = lhist(33, 30, 40, 5) }":                 "[30, 35)",
+		"begin { @ = lhist(1003, 1000, 1010, 5) }":           "≈1002",
+		"begin { @ = lhist(-8, -10, 0, 10) }":                "[-10, 0)",
+		"begin { @ = hist(1) }":                              "1",
+		"begin { @ = lhist(1, 10, 20, 5) }":                  "< 10",
+		"begin { @ = quantile(33us, 50) }":                   "33.8us",
+	} {
+		if got := output.Percentiles(tablesOf(t, program)[0].Rows[0].Value)[0].Known(); got != want {
+			t.Errorf("%s: %s, want %s", program, got, want)
+		}
+	}
+}
+
 // A rate per second is written as in the map itself.
 func TestPerSecond(t *testing.T) {
 	var got []string

@@ -23,18 +23,30 @@ func (p *Program) Metric(m *Map, t result.Table) result.Metric {
 	return t.Metric
 }
 
+// Assigns reports whether the program assigns values to a map.
+func (p *Program) Assigns(m *Map) (assigns bool) {
+	p.eachSet(m, func(s *SetStmt) { assigns = assigns || !s.Adds })
+	return assigns
+}
+
 // grows reports whether the program only adds numbers to a map that are not below 0, as ++ does.
 func (p *Program) grows(m *Map) bool {
 	grows := m.Agg == nil
+	p.eachSet(m, func(s *SetStmt) { grows = grows && s.grows() })
+	return grows
+}
+
+// eachSet calls do for each statement that sets an element of a map.
+func (p *Program) eachSet(m *Map, do func(*SetStmt)) {
 	for _, c := range p.Clauses {
 		for _, b := range c.Sites {
 			WalkStmts(b.Stmts, func(s Stmt) {
-				set, is := s.(*SetStmt)
-				grows = grows && (!is || set.Map != m || set.grows())
+				if set, is := s.(*SetStmt); is && set.Map == m {
+					do(set)
+				}
 			})
 		}
 	}
-	return grows
 }
 
 // grows reports whether a number that is not below 0 is added.

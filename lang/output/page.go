@@ -213,7 +213,7 @@ func drawBars(t *table, v view, rows []row) {
 			row.Part = fmt.Sprintf("%.2f", 100*math.Abs(r.Number)/most)
 		}
 		for _, p := range r.Percentiles {
-			row.Value += fmt.Sprintf("  %s %s", p.Name, p.Value)
+			row.Value += fmt.Sprintf("  %s %s", p.Name, p.Known())
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -273,7 +273,7 @@ func drawMarks(t *table, v view, rows []row) {
 			row.Marks = &marks{From: fmt.Sprintf("%.2f", min(from, to)), Length: fmt.Sprintf("%.2f", math.Abs(to-from))}
 		}
 		for _, p := range r.Percentiles {
-			row.Marks.Marks = append(row.Marks.Marks, mark{fmt.Sprintf("%.2f", 100*axis.place(p.At)), p.Name + " " + p.Value})
+			row.Marks.Marks = append(row.Marks.Marks, mark{fmt.Sprintf("%.2f", 100*axis.place(p.At)), p.Name + " " + p.Known()})
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -131,7 +132,12 @@ type Percentile struct {
 	Name, Value string
 	// At is the value as a number, or the bound beyond which it lies.
 	At float64
+	// Bucket is what a histogram knows of it, if its bucket is wide: an estimate in it may be far from the value. Otherwise it is "".
+	Bucket string
 }
+
+// Known returns the value as far as it is known.
+func (p Percentile) Known() string { return cmp.Or(p.Bucket, p.Value) }
 
 // Percentiles returns percentiles of a histogram, as far as its buckets determine them, or of quantiles.
 func Percentiles(v result.Value) []Percentile {
@@ -146,7 +152,7 @@ func Percentiles(v result.Value) []Percentile {
 	case result.Quantiles:
 		for _, q := range v.All {
 			if v.Count > 0 {
-				all = append(all, Percentile{quantileName(q.P), string(appendQuantile(nil, q)), result.Float(q.Value.V)})
+				all = append(all, Percentile{Name: quantileName(q.P), Value: string(appendQuantile(nil, q)), At: result.Float(q.Value.V)})
 			}
 		}
 	}
@@ -164,9 +170,15 @@ func percentileOf(h result.Histogram, e result.Estimate) Percentile {
 		p.Value = bound(h, e.Bound, e.Bucket)
 	default:
 		p.Value = "≈" + about(e.At, h.Type.Unit)
+		if float64(h.Width(e.Bucket)) > math.Abs(e.At)/narrow {
+			p.Bucket = label(h, e.Bucket)
+		}
 	}
 	return p
 }
+
+// narrow is how many times as large as the width of a bucket its values are at least if an estimate in it has two digits that are right.
+const narrow = 10
 
 // appendAbout appends a value with three digits.
 func appendAbout(b []byte, n float64, unit event.Unit) []byte {

@@ -43,6 +43,9 @@ type Table struct {
 	// Ranking, if not nil, describes the rows that are not shown.
 	Ranking *Ranking
 
+	// Assigned reports that the program assigns values: two of them do not add up.
+	Assigned bool
+
 	// Merger is how the values of the same key of several tables become one; nil: they do not, as values are assigned.
 	Merger Merger
 }

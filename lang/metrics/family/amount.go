@@ -63,6 +63,14 @@ func (a amount) plus(b amount) amount {
 	return a
 }
 
+// larger returns the larger one of two numbers.
+func larger(a, b amount) amount {
+	if a.Signed && int64(a.Sum) > int64(b.Sum) || !a.Signed && a.Sum > b.Sum {
+		return a
+	}
+	return b
+}
+
 // fell reports whether a map was emptied between two amounts of a key.
 func (a amount) fell(before amount) bool {
 	if a.Count < before.Count || !a.Signed && a.Sum < before.Sum {

@@ -123,6 +123,8 @@ type exported struct {
 	order   []*entry
 	byName  []int
 	own     int
+	// assigned reports that values do not add up.
+	assigned bool
 	// crowded reports that a key got no series for lack of room.
 	crowded bool
 	// snapshots is how many there were.
@@ -179,10 +181,12 @@ type entry struct {
 
 func (e *entry) total() amount { return e.base.plus(e.last) }
 
-// add adds what a row of a snapshot has.
-func (e *entry) add(a amount, v result.Value, ended bool, snapshot int) {
-	if e.seen != snapshot {
-		e.seen, e.ended, e.next, e.restored, e.exemplars = snapshot, true, amount{}, false, nil
+// add adds what a row of a snapshot has to a key. Of several assigned values, of keys whose labels are equal, the largest is shown.
+func (m *exported) add(e *entry, a amount, v result.Value, ended bool) {
+	if first := e.seen != m.snapshots; first {
+		e.seen, e.ended, e.next, e.restored, e.exemplars = m.snapshots, true, amount{}, false, nil
+	} else if m.assigned {
+		a, e.next = larger(a, e.next), amount{}
 	}
 	e.next, e.ended = e.next.plus(a), e.ended && ended
 	if h, is := distributionOf(v); is {
@@ -197,6 +201,7 @@ const patience = 2
 func (m *exported) family(t result.Table, s Snapshot) Family {
 	m.snapshots++
 	clear(m.ended)
+	m.assigned = t.Assigned
 	m.read(t)
 	m.order = slices.DeleteFunc(m.order, m.settle)
 	if t.Metric == result.Counter && t.Adds == result.Counts { // each update adds 1
@@ -227,7 +232,7 @@ func (m *exported) read(t result.Table) {
 			continue
 		}
 		if e, ended := m.find(t, r); e != nil {
-			e.add(a, r.Value, ended, m.snapshots)
+			m.add(e, a, r.Value, ended)
 		} else {
 			unknown = append(unknown, r)
 		}
@@ -262,7 +267,7 @@ func (m *exported) welcome(t result.Table, rows []result.Row) {
 			m.crowded = m.crowded || m.own == m.config.Series && !e.own
 		}
 		a, _ := amountOf(r.Value)
-		e.add(a, r.Value, ended, m.snapshots)
+		m.add(e, a, r.Value, ended)
 	}
 	slices.SortFunc(m.order, func(a, b *entry) int {
 		for _, i := range m.byName {

@@ -138,6 +138,20 @@ func TestDuplicatesAreAdded(t *testing.T) {
 	if len(f.Series) != 3 || valueOf(f, "/a") != 30 || valueOf(f, "/b") != 30 || valueOf(f, "0") != 0 {
 		t.Errorf("got %+v", f.Series)
 	}
+	table.Metric, table.Assigned = result.Gauge, true // assigned values do not add up: a run has only those of the newest cgroup
+	e := New(Config{Program: "p"})
+	for range 2 {
+		f = find(t, e.Families(snapshot(table)), "trace_p_m_bytes")
+		if len(f.Series) != 3 || valueOf(f, "/a") != 20 || valueOf(f, "/b") != 30 {
+			t.Errorf("assigned: %+v", f.Series)
+		}
+	}
+	for i := range table.Rows {
+		table.Rows[i].Value = result.Number{Type: bytesType, V: -int64(10 * i)}
+	}
+	if f = find(t, e.Families(snapshot(table)), "trace_p_m_bytes"); valueOf(f, "/a") != -10 {
+		t.Errorf("assigned below 0: %+v", f.Series)
+	}
 }
 
 type paths map[uint64]string
