@@ -472,3 +472,37 @@ var errFull = errors.New("full")
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errFull }
+
+// An endless loop ends a second after the context, and is among the losses, as is the rest of its event.
+func TestEndOfContextCuts(t *testing.T) {
+	program, err := open(t, flowsRecording).Compile("endless", "begin { @began = 1 } ib:modify_qp { printf(\"it runs\"); while (true) { @turns++ } @n++ } end { @ended = 1 }", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	run, err := program.Start(ctx, trace.Records())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	for range run.Records(t.Context()) {
+		break
+	}
+	end()
+	if err := run.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := run.Losses()
+	if got := fmt.Sprint(l.Cut, l.Any(), err); got != "[ib:modify_qp] true <nil>" {
+		t.Errorf("got %s", got)
+	}
+	rows := map[string]int{}
+	for _, name := range run.Maps() {
+		for range run.Rows(name) {
+			rows[name]++
+		}
+	}
+	if rows["@began"] != 1 || rows["@ended"] != 1 || rows["@n"] != 0 {
+		t.Errorf("the maps have %v", rows)
+	}
+}

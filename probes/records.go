@@ -22,7 +22,7 @@ type known struct {
 	unhandled []*atomic.Uint64
 }
 
-// ErrUnhandled is what a reader of events returns for one that it does not handle, as nobody waits for it any more: the event is counted among
+// ErrUnhandled is what a reader of events returns for one that it does not handle, as nobody waits for it: the event is counted among
 // the losses, and the next one comes.
 var ErrUnhandled = errors.New("the event was not handled")
 

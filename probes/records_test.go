@@ -26,6 +26,9 @@ func TestUndecodedRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if text := ErrUnhandled.Error(); text != "the event was not handled" {
+		t.Error(text)
+	}
 	// One that is not handled is counted, too; a piece of an event counts with the last one.
 	for _, partial := range []bool{true, false} {
 		l.Partial = partial

@@ -77,7 +77,7 @@ func (r *ring) keepEarly() (stop func() error) {
 	return func() error { return errors.Join(r.reader.Flush(), <-done) }
 }
 
-// unread counts the records in the buffer. The number is exact once no program writes any more.
+// unread counts the records in the buffer. The number is exact once no program writes.
 func (r *ring) unread() (n int, err error) {
 	size, page := int(r.buffer.MaxEntries()), os.Getpagesize()
 	consumer, err := unix.Mmap(r.buffer.FD(), 0, page, unix.PROT_READ, unix.MAP_SHARED)

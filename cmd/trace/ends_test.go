@@ -95,7 +95,7 @@ func TestEndOfCommandHandlesAll(t *testing.T) {
 // endless keeps user space busy with the first call.
 const endless = `syscall:exit / comm == "helper" && nr == getppid / { while (true) { @turns++ } @n = count() }`
 
-// After Ctrl-C a line says what is left. The next one leaves it out: all of it is lost, by the report and the status, and the maps are printed.
+// After Ctrl-C a line describes what is left. The next one leaves it out: all of it is lost, by the report and the status, and the maps are printed.
 func TestSecondInterruptCuts(t *testing.T) {
 	requireLive(t)
 	tr := callSlowly(t, "-f", "json", endless+` end { for ($i : 0..2) { printf("the end is whole\n") } }`)

@@ -78,7 +78,7 @@ func runEvents(t *testing.T, p *ir.Program) {
 		m.stores[info] = newUserStore(info, 100)
 	}
 	var err error
-	if m.symbols, err = openSymbols(symbols.NewNames(1), newPatience(Options{Context: t.Context(), Unnamed: t.Context()}), p); err != nil {
+	if m.symbols, err = openSymbols(symbols.NewNames(1), newPatience(t.Context(), nil, t.Context(), false), p); err != nil {
 		t.Fatal(err)
 	}
 	defer m.symbols.close()

@@ -143,7 +143,7 @@ func TestCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	if err := r.arrive(2); !errors.Is(err, ErrCut) {
+	if err := r.arrive(2); !errors.Is(err, ErrCut) || err.Error() != "the run was cut short" {
 		t.Errorf("an event: %v", err)
 	}
 	if err := r.Interval(time.Second, 1); err != nil {

@@ -112,8 +112,8 @@ type machine struct {
 	printed     bool
 	shown, most uint64
 	enough      bool
-	// stopped is set by exit(), and status by exit(n): the last one counts. past means that an event or a begin clause has called it: no event
-	// comes before it any more.
+	// stopped is set by exit(), and status by exit(n): the last one counts. past means that an event or a begin clause has called it: no
+	// event that comes later counts.
 	stopped, past bool
 	status        *int
 }

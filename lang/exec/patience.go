@@ -39,11 +39,11 @@ const (
 	hurriedPiece = 200 * time.Millisecond
 )
 
-// newPatience returns the patience of a run.
-func newPatience(o Options) *patience {
-	p := &patience{run: o.Context, interrupted: o.Interrupted, unnamed: o.Unnamed, hurry: o.Hurry, left: namingPatience, parts: map[uint32]time.Duration{}, at: time.Now()}
+// newPatience returns the patience of a run. interrupted may be nil.
+func newPatience(run, interrupted, unnamed context.Context, hurry bool) *patience {
+	p := &patience{run: run, interrupted: interrupted, unnamed: unnamed, hurry: hurry, left: namingPatience, parts: map[uint32]time.Duration{}, at: time.Now()}
 	if p.interrupted == nil {
-		p.interrupted = p.run
+		p.interrupted = run
 	}
 	if p.hurry {
 		p.left = hurriedPiece

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"fmt"
+	"slices"
 
 	"trace/lang/ir"
 	"trace/probes/event"
@@ -65,6 +66,25 @@ func (r *Run) Mute() {
 	for _, m := range r.machines() {
 		m.enough = true
 	}
+}
+
+// Busy reports whether a clause runs, or maps are printed. clause is what stands before the body, if no event triggers it.
+func (r *Run) Busy() (clause string, busy bool) {
+	if c := r.busy.Load(); c != nil {
+		return c.Heading(), true
+	}
+	if r.mu.TryLock() {
+		r.mu.Unlock()
+		return "", false
+	}
+	return "", true
+}
+
+// Cut returns the clauses that were cut short, without those at events whose error [Run.Event] has returned.
+func (r *Run) Cut() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.cut)
 }
 
 // Replay runs the program on an event of a recording. It calls printed after each clause that printed something.

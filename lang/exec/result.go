@@ -34,7 +34,7 @@ func (r *Run) Unsorted() ([]result.Table, error) {
 }
 
 // newest leaves out rows whose cgroups are replaced by newer ones of the same names, as when a service starts again, if values are assigned:
-// those of both do not add up.
+// they do not add up.
 func newest(t *result.Table) {
 	if !t.Assigned || !slices.ContainsFunc(t.Key, func(c result.Column) bool { return c.Type.Enum != nil }) {
 		return

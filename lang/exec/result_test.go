@@ -22,7 +22,7 @@ func (remade) Ended(string) bool               { return false }
 func (remade) Workload(uint64) event.Workload  { return event.Workload{} }
 func (r remade) Path(id uint64) string         { return r.paths[id] }
 
-// A service that was started again has one assigned value: that of its cgroup now. What adds up stays.
+// A service that was started again has one assigned value: its present cgroup's. What adds up stays.
 func TestNewestCgroup(t *testing.T) {
 	names := event.NewCgroupEnum(remade{map[uint64]string{1: "/a", 2: "/a", 9: "/b", 3: "/b", 4: "/c", 5: "/c", 6: ""}, map[string]uint64{"/a": 2, "/b": 3}})
 	column := result.Column{Type: event.Type{Kind: event.Uint, Size: 8, Unit: event.Cgroup, Enum: names}}
@@ -48,7 +48,7 @@ func TestNewestCgroup(t *testing.T) {
 	}
 }
 
-// The program tells whether values are assigned.
+// The program shows whether values are assigned.
 func TestAssigned(t *testing.T) {
 	program, err := compile("program", "begin { @a = 7; @b += 7; @c++; @d = sum(7); @e++; @e = 7; @f = gauge(7) }", langtest.Catalog, check.Options{})
 	if err != nil {

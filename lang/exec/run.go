@@ -47,7 +47,7 @@ type Options struct {
 	Context context.Context
 	// Interrupted ends when the user interrupts the run, also after its end; nil: Context.
 	Interrupted context.Context
-	// Cut ends when nobody waits any more for what the run has to do: clauses end in their loops. nil: never. End clauses that begin later run
+	// Cut ends when nobody waits longer for what the run has to do: clauses end in their loops. nil: never. End clauses that begin later run
 	// to their ends.
 	Cut context.Context
 	// Unnamed ends when nobody waits for names of functions; nil: never.
@@ -120,7 +120,7 @@ func (r *Run) start(o Options) error {
 	if o.Unnamed == nil {
 		o.Unnamed = context.Background()
 	}
-	r.patience = newPatience(o)
+	r.patience = newPatience(o.Context, o.Interrupted, o.Unnamed, o.Hurry)
 	if err := r.openStacks(o); err != nil {
 		return err
 	}
@@ -342,29 +342,11 @@ func (r *Run) moment(c *ir.Clause, nsecs uint64, change func(*setting)) error {
 	for _, m := range r.machines() {
 		sc := &scope{setting: m.setting(nsecs)}
 		change(&sc.setting)
-		if err := r.unlessCut(heading(c), m.run(r.moments[c], sc)); err != nil {
+		if err := r.unlessCut(c.Heading(), m.run(r.moments[c], sc)); err != nil {
 			return fmt.Errorf("%s: %w", c, err)
 		}
 	}
 	return nil
-}
-
-// Busy reports whether a clause runs, or maps are printed. clause is what stands before the body, if no event triggers it.
-func (r *Run) Busy() (clause string, busy bool) {
-	if c := r.busy.Load(); c != nil {
-		return heading(c), true
-	}
-	if r.mu.TryLock() {
-		r.mu.Unlock()
-		return "", false
-	}
-	return "", true
-}
-
-// heading returns what stands before the body of a clause.
-func heading(c *ir.Clause) string {
-	before, _, _ := strings.Cut(c.Text, "{")
-	return strings.Join(strings.Fields(before), " ")
 }
 
 // unlessCut returns the error of a clause, or nil if the clause was cut short, which the run then knows.
@@ -376,13 +358,6 @@ func (r *Run) unlessCut(clause string, err error) error {
 		r.cut = append(r.cut, clause)
 	}
 	return nil
-}
-
-// Cut returns the clauses that were cut short, without those at events whose error [Run.Event] has returned.
-func (r *Run) Cut() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.cut)
 }
 
 // Attached reports to the run that all events from nsecs on are seen. Rates count from then: attaching takes up to a second, in

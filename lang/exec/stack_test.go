@@ -257,7 +257,7 @@ func now() uint64 {
 // Names are looked up while the run goes on and, for some time, after its end.
 func TestSearching(t *testing.T) {
 	run, end := context.WithCancel(t.Context())
-	p := newPatience(Options{Context: run, Unnamed: context.Background()})
+	p := newPatience(run, nil, context.Background(), false)
 	p.left = 50 * time.Millisecond
 	ctx, done := p.begin(0)
 	end()
@@ -286,7 +286,7 @@ func TestSearchInterrupted(t *testing.T) {
 	for _, interrupts := range []bool{false, true} {
 		interrupted, interrupt := context.WithCancel(t.Context())
 		run, end := context.WithCancel(interrupted)
-		p := newPatience(Options{Context: run, Interrupted: interrupted, Unnamed: context.Background()})
+		p := newPatience(run, interrupted, context.Background(), false)
 		if interrupts {
 			interrupt()
 		}
@@ -309,7 +309,7 @@ func TestSearchInterrupted(t *testing.T) {
 func TestPatienceIsByUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run, end := context.WithCancel(context.Background())
-		p := newPatience(Options{Context: run, Unnamed: context.Background()})
+		p := newPatience(run, nil, context.Background(), false)
 		end()
 		took := func(user uint32) (all time.Duration) {
 			for range 3 {
@@ -332,7 +332,7 @@ func TestPatienceIsByUser(t *testing.T) {
 
 // In a hurry names get a part of the time, and what is not found in it is counted.
 func TestSearchInAHurry(t *testing.T) {
-	p := newPatience(Options{Context: t.Context(), Unnamed: context.Background(), Hurry: true})
+	p := newPatience(t.Context(), nil, t.Context(), true)
 	began, waited := time.Now(), time.Duration(0)
 	for range 100 {
 		p.search(0, func(ctx context.Context) bool {

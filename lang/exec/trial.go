@@ -42,7 +42,7 @@ func (r *Run) Try(c *ir.Clause, times int, sink Sink, warn func(text string)) (t
 	for range times {
 		err := m.run(r.moments[c], sc)
 		t.Failed = t.Failed || err != nil
-		if err := r.unlessCut(heading(c), err); err != nil {
+		if err := r.unlessCut(c.Heading(), err); err != nil {
 			return t, fmt.Errorf("%s: %w", c, err)
 		}
 	}

@@ -180,6 +180,12 @@ func (p *Program) MapNamed(name string) (*Map, error) {
 // String returns the clause as text.
 func (c *Clause) String() string { return c.Text }
 
+// Heading returns what stands before the body of the clause.
+func (c *Clause) Heading() string {
+	before, _, _ := strings.Cut(c.Text, "{")
+	return strings.Join(strings.Fields(before), " ")
+}
+
 // Recurs reports whether the clause may run between events, more than once.
 func (k ClauseKind) Recurs() bool { return k == OnInterval || k == OnSignal }
 

@@ -17,7 +17,7 @@ type Left struct {
 	Busy   bool
 }
 
-// endPatience is how long the end of a run may take before a note says what is left.
+// endPatience is how long the end of a run may take before a note describes what is left.
 const endPatience = time.Second
 
 // noteLeft notes what is left, if anything is, when the end of a run takes endPatience, until stop is called: after over, and once more after
@@ -32,7 +32,7 @@ func noteLeft(interrupted, over context.Context, note func(Note), left func() Le
 		case <-after.Done():
 		}
 		if !asked && interrupted.Err() != nil {
-			return // it is said once
+			return // there is one note
 		}
 		select {
 		case <-stopped.Done():

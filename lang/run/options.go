@@ -121,7 +121,7 @@ type Outputs struct {
 	View     *output.Live
 	// Coloured means that Data goes to a terminal with colours.
 	Coloured bool
-	// Cut ends when nobody waits any more for what came before the end of a run: it is left out, and counted. Unnamed ends when nobody waits for
+	// Cut ends when nobody waits longer for what came before the end of a run: it is left out, and counted. Unnamed ends when nobody waits for
 	// names of functions. nil: never.
 	Cut, Unnamed context.Context
 	// Show prints the maps whenever it receives.

@@ -52,7 +52,7 @@ type Report struct {
 	Acts     exec.Acts
 	// TrialsFailed reports that a test or a benchmark failed.
 	TrialsFailed bool
-	// Cut are clauses that were cut short at the end of the run. Those of this machine's events are not among them: such events are unhandled.
+	// Cut are clauses that were cut short at the end of the run. Clauses of this machine's events are not among them: such events are unhandled.
 	Cut []string
 	// CommandFailed reports that the command ended by itself with a status other than 0.
 	CommandFailed bool

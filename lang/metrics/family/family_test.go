@@ -138,7 +138,7 @@ func TestDuplicatesAreAdded(t *testing.T) {
 	if len(f.Series) != 3 || valueOf(f, "/a") != 30 || valueOf(f, "/b") != 30 || valueOf(f, "0") != 0 {
 		t.Errorf("got %+v", f.Series)
 	}
-	table.Metric, table.Assigned = result.Gauge, true // assigned values do not add up: a run has only those of the newest cgroup
+	table.Metric, table.Assigned = result.Gauge, true // assigned values do not add up: a run has only the newest cgroup's
 	e := New(Config{Program: "p"})
 	for range 2 {
 		f = find(t, e.Families(snapshot(table)), "trace_p_m_bytes")

@@ -59,12 +59,12 @@ func TestBurstLines(t *testing.T) {
 	}
 }
 
-// The end of a run says what is left of it. Unasked it says less, and nothing to those who want to hear nothing.
+// The end of a run describes what is left of it; unasked less, and nothing with -q.
 func TestLeft(t *testing.T) {
 	const again = "; Ctrl-C again cuts it short, and counts what is left as lost"
 	for _, test := range []struct {
-		left       run.Left
-		said, told string
+		left           run.Left
+		asked, unasked string
 	}{
 		{run.Left{Events: 1}, "", "1 event that came before the end is left"},
 		{run.Left{Events: 2}, "", "2 events that came before the end are left"},
@@ -78,10 +78,10 @@ func TestLeft(t *testing.T) {
 			(&Console{Err: &b, Quiet: quiet}).Show(test.left)
 			want := ""
 			switch {
-			case test.told != "" && !quiet:
-				want = "trace: " + test.told + "\n"
+			case test.unasked != "" && !quiet:
+				want = "trace: " + test.unasked + "\n"
 			case test.left.Asked:
-				want = "trace: " + test.said + "\n"
+				want = "trace: " + test.asked + "\n"
 			}
 			if got := b.String(); got != want {
 				t.Errorf("%+v, quiet %v: got %q, want %q", test.left, quiet, got, want)
