@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -138,5 +139,25 @@ func TestLiveLeavesScreen(t *testing.T) {
 		if _, after, left := strings.Cut(x.text, altScreenOff); !left || !strings.Contains(after, "@[nvme0]: ") {
 			t.Errorf("%v leaves the screen: %v; after it there is %q", sig, left, after)
 		}
+	}
+}
+
+// An endless clause keeps no key from ending the view. Then the terminal interrupts what is left, and the maps are printed.
+func TestLiveOfEndlessClause(t *testing.T) {
+	for _, quits := range []string{"q", "\x03"} {
+		x := openTerminal(t, t.TempDir(), "xterm-256color", 100, "-r", "../../scripts/testdata/rdma_flows.rec", "--speed", "100", "--live", "--no-warnings",
+			`ib:modify_qp { printf("it runs\n"); while (true) { @turns++ } }`)
+		x.expect("it runs")
+		x.send(quits)
+		for on := true; on; time.Sleep(10 * time.Millisecond) {
+			x.mu.Lock()
+			on = !strings.Contains(x.text, altScreenOff)
+			x.mu.Unlock()
+		}
+		x.send("\x03")
+		x.expect(`the end of the run takes its time; Ctrl-C again`)
+		x.send("\x03")
+		x.expect(`@turns: [0-9]+`)
+		x.leaves()
 	}
 }

@@ -129,16 +129,20 @@ func (w *liveWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Show draws the maps until ctx ends. If the user quits, it calls end. clock is the time that passes for the program.
+// Show draws the maps until ctx ends, and then gives the terminal back, so that its keys interrupt what is left. If the user quits, it calls end.
+// clock is the time that passes for the program.
 func (l *Live) Show(ctx context.Context, maps Maps, clock func() time.Time, end func()) {
 	l.maps, l.clock = maps, clock
 	keys := make(chan key)
 	var reader sync.WaitGroup
 	reader.Go(func() { l.readKeys(ctx, keys) })
+	look := &looking{live: l, done: make(chan struct{}, 1)}
+	defer look.reading.Wait()
 	defer reader.Wait() // the reader must not take what is typed at the next prompt
+	defer l.Close()
 	tick := time.NewTicker(liveFrame)
 	defer tick.Stop()
-	l.update()
+	look.again(l.update)
 	over := l.over
 	for {
 		l.draw()
@@ -147,18 +151,66 @@ func (l *Live) Show(ctx context.Context, maps Maps, clock func() time.Time, end 
 			return
 		case <-over:
 			over, l.ended = nil, true
-			l.update()
+			look.again(l.update)
 		case <-tick.C:
 			if !l.paused && !l.ended {
-				l.update()
+				look.again(l.update)
 			}
+		case <-look.done:
+			look.next()
 		case key := <-keys:
-			if !l.press(key) {
+			switch {
+			case !l.help && (key == 'r' || key == 'R'):
+				look.wanted = nil // the reset reads them, too
+				look.again(l.reset)
+			case !l.press(key):
 				end()
 				return
 			}
 		}
 	}
+}
+
+// looking reads the maps beside the keys: they may have to wait for a clause.
+type looking struct {
+	live    *Live
+	reading sync.WaitGroup
+	done    chan struct{}
+	busy    bool
+	wanted  func() // what comes next
+}
+
+// again does something with the maps, at once or after what is under way, unless something is wanted already.
+func (k *looking) again(do func()) {
+	if k.wanted == nil {
+		k.wanted = do
+	}
+	if !k.busy {
+		k.next()
+	}
+}
+
+// next does what is wanted.
+func (k *looking) next() {
+	do := k.wanted
+	if k.wanted, k.busy = nil, do != nil; do != nil {
+		k.reading.Go(func() {
+			do()
+			k.done <- struct{}{}
+		})
+	}
+}
+
+// reset empties the maps.
+func (l *Live) reset() {
+	l.mu.Lock()
+	l.history, l.views = history{most: l.history.most}, nil
+	l.mu.Unlock()
+	err := l.maps.Clear()
+	l.mu.Lock()
+	l.trouble = err
+	l.mu.Unlock()
+	l.update()
 }
 
 // Rest keeps showing what the maps are at the end, until ctx ends.
@@ -203,12 +255,6 @@ func (l *Live) press(k key) bool {
 		l.paused = !l.paused
 	case 's', 'S':
 		l.byKey = !l.byKey
-	case 'r', 'R':
-		l.mu.Lock()
-		l.history, l.views = history{most: l.history.most}, nil
-		l.mu.Unlock()
-		l.trouble = l.maps.Clear()
-		l.update()
 	default:
 		l.scroll.press(k)
 	}

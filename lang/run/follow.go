@@ -65,10 +65,7 @@ func (l *Live) startBesides(ctx context.Context, end func(), besides *sync.WaitG
 		besides.Go(func() { l.recorder.keepUp(ctx) })
 	}
 	if l.out.View != nil {
-		besides.Go(func() {
-			l.out.View.Show(ctx, l.exec, time.Now, end)
-			l.out.View.Close() // at once, so that the keys of the terminal interrupt what is left
-		})
+		besides.Go(func() { l.out.View.Show(ctx, l.exec, time.Now, end) })
 	}
 }
 
@@ -154,7 +151,7 @@ func (l *Live) watch(ctx context.Context, end func(), session *probes.Session) (
 	watching.Go(func() {
 		everySecond(ctx, func() {
 			session.Correct(ctx)
-			if counts, err := l.counts(session); err == nil { // otherwise the end returns the error
+			if counts, err := l.counts(session); err == nil && ctx.Err() == nil { // otherwise the end returns the error, or has more
 				l.out.Note(Counts{counts, session.Notes()})
 				l.messages.losing(lostOf(counts)) // the stream keeps the error
 			}

@@ -278,10 +278,7 @@ func (p *Replay) watched(ctx context.Context, play func(context.Context) error) 
 	}
 	ctx, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		p.out.View.Show(ctx, p.exec, p.viewTime, end)
-		p.out.View.Close() // at once, so that the keys of the terminal interrupt what is left
-	})
+	wg.Go(func() { p.out.View.Show(ctx, p.exec, p.viewTime, end) })
 	err := play(ctx)
 	if unlessEnough(err) == nil {
 		p.out.View.Rest(ctx) // a replay may take less time than a look at it
