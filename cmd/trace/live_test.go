@@ -144,10 +144,14 @@ func TestLiveLeavesScreen(t *testing.T) {
 
 // An endless clause keeps no key from ending the view. Then the terminal interrupts what is left, and the maps are printed.
 func TestLiveOfEndlessClause(t *testing.T) {
+	flows, err := filepath.Abs("../../scripts/testdata/rdma_flows.rec")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, quits := range []string{"q", "\x03"} {
-		x := openTerminal(t, t.TempDir(), "xterm-256color", 100, "-r", "../../scripts/testdata/rdma_flows.rec", "--speed", "100", "--live", "--no-warnings",
+		x := openTerminal(t, t.TempDir(), "xterm-256color", 100, "-r", flows, "--speed", "100", "--live", "--no-warnings",
 			`ib:modify_qp { printf("it runs\n"); while (true) { @turns++ } }`)
-		x.expect("it runs")
+		x.expect("\nit runs")
 		x.send(quits)
 		for on := true; on; time.Sleep(10 * time.Millisecond) {
 			x.mu.Lock()
