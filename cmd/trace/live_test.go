@@ -142,6 +142,13 @@ func TestLiveLeavesScreen(t *testing.T) {
 	}
 }
 
+// has reports whether the terminal got a text, with its controls.
+func (x *terminal) has(text string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return strings.Contains(x.text, text)
+}
+
 // An endless clause keeps no key from ending the view. Then the terminal interrupts what is left, and the maps are printed.
 func TestLiveOfEndlessClause(t *testing.T) {
 	flows, err := filepath.Abs("../../scripts/testdata/rdma_flows.rec")
@@ -153,10 +160,10 @@ func TestLiveOfEndlessClause(t *testing.T) {
 			`ib:modify_qp { printf("it runs\n"); while (true) { @turns++ } }`)
 		x.expect("\nit runs")
 		x.send(quits)
-		for on := true; on; time.Sleep(10 * time.Millisecond) {
-			x.mu.Lock()
-			on = !strings.Contains(x.text, altScreenOff)
-			x.mu.Unlock()
+		for deadline := time.Now().Add(time.Minute); !x.has(altScreenOff); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the terminal does not come back")
+			}
 		}
 		x.send("\x03")
 		x.expect(`the end of the run takes its time; Ctrl-C again`)

@@ -194,3 +194,34 @@ func BenchmarkRead(b *testing.B) {
 		}
 	}
 }
+
+// A service that is started again has another cgroup with the same path. Its counts go on, and an assigned value is not added to the one before.
+func TestRemadeCgroup(t *testing.T) {
+	const name, calls = "trace-test-remade", 1000
+	mount, _, ok := kernel.NewCgroups().Mount()
+	if !ok {
+		t.Skip("needs cgroups to be mounted, like mount -t cgroup2 none /sys/fs/cgroup")
+	}
+	folder := filepath.Join(mount, name)
+	if err := os.MkdirAll(filepath.Join(folder, "service"), 0o755); err != nil {
+		t.Skipf("needs root, and cgroups that can be written to: %v", err)
+	}
+	t.Cleanup(func() { os.Remove(folder) })
+	s, _ := running(t, fmt.Sprintf("filter: {cgroup: /%s}\nprograms:\n  - {name: p, program: 'syscall:exit / nr == kill / { @n[cgroup] = count(); @s[cgroup] = 7 }'}\n", name))
+	attached(t, s)
+	script := fmt.Sprintf("echo 0 > %s/service/cgroup.procs; i=0; while [ $i -lt %d ]; do kill -0 $$; i=$((i+1)); done", folder, calls)
+	for starts := range 3 {
+		if err := os.MkdirAll(filepath.Join(folder, "service"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if n, assigned := sum(familyOf(t, s, "trace_p_n_total")), sum(familyOf(t, s, "trace_p_s")); n != calls*(starts+1) || assigned != 7 {
+			t.Errorf("after %d starts: %d calls, and %d is assigned", starts+1, n, assigned)
+		}
+		if err := os.Remove(filepath.Join(folder, "service")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
