@@ -484,11 +484,16 @@ func TestEndOfContextCuts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer run.Close()
 	for range run.Records(t.Context()) {
 		break
 	}
 	end()
+	select {
+	case <-run.Done():
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not end")
+	}
+	defer run.Close()
 	if err := run.Wait(); err != nil {
 		t.Fatal(err)
 	}

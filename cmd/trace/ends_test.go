@@ -153,6 +153,7 @@ func TestThirdInterruptKills(t *testing.T) {
 	tr.signal(unix.SIGINT)
 	time.Sleep(2 * sameSignal)
 	tr.signal(unix.SIGINT)
+	defer time.AfterFunc(30*time.Second, func() { tr.cmd.Process.Kill() }).Stop()
 	tr.cmd.Wait()
 	if status := tr.cmd.ProcessState.Sys().(interface{ Signal() unix.Signal }); status.Signal() != unix.SIGINT {
 		t.Errorf("ended with %v", tr.cmd.ProcessState)
