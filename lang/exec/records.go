@@ -110,6 +110,7 @@ func (r *Run) Replay(e *event.Event, printed func() error) error {
 		if !r.machine.printed {
 			continue
 		}
+		r.machine.showed()
 		if err := printed(); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func (r *recorder) open() (err error) {
 	r.writer, err = recording.Create(r.File, recording.Options{MaxBytes: r.MaxBytes, Replace: r.Replace, Wall: l.wall}, recording.Header{
 		Host: l.report.Host, Kernel: l.report.Kernel, Arch: runtime.GOARCH, Program: r.Program, Boot: l.wall.Time(0), BootID: bootID(), Started: l.started, Attached: l.attached,
 		Intervals: l.exec.Intervals(), SampleRate: l.program.SampleRate(), Periods: l.program.Periods(),
-		LeftOut: l.report.LeftOut,
+		LeftOut: l.report.LeftOut, Count: l.options.Count,
 	}, r.layouts(), recordedNames{l.exec, l.catalog.Cgroups()})
 	return r.explain(err)
 }

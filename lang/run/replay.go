@@ -116,7 +116,7 @@ func (p *Replay) Run(ctx context.Context, out Outputs) (*Ended, error) {
 	}
 	p.printer = out.printer(p.options.Format, p.recording.WallClock())
 	p.printer.Show(p.options.Columns, p.program.Printed(), p.program.Raw)
-	p.exec, err = lang.Start(plan, exec.Options{Sink: out.Sink(p.printer), Unshown: out.unshown(), Now: p.now.Load, Context: ctx, Cut: out.Cut, Unnamed: out.Unnamed, Warn: out.message})
+	p.exec, err = lang.Start(plan, exec.Options{Sink: out.Sink(p.printer), Unshown: out.unshown(), Now: p.now.Load, Count: p.options.Count, Context: ctx, Cut: out.Cut, Unnamed: out.Unnamed, Warn: out.message})
 	if err != nil {
 		return nil, err
 	}
@@ -330,13 +330,17 @@ func (p *Replay) play(ctx context.Context) error {
 	}
 }
 
-// countPrinted counts an event that was printed.
+// countPrinted counts an event that was printed. A run that had printed enough handled what had arrived by then, and so does a replay of its recording.
 func (p *Replay) countPrinted() error {
 	p.printed++
-	if p.printed == p.options.Count {
-		return ErrEnough
+	if p.printed != p.options.Count {
+		return nil
 	}
-	return nil
+	if p.recording.Count() == p.options.Count {
+		p.intervals = nil // the run was over
+		return nil
+	}
+	return ErrEnough
 }
 
 // passTime lets the time pass until until, and runs the intervals that become due. It returns false if ctx or the program ended

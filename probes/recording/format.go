@@ -80,6 +80,8 @@ type Header struct {
 	SampleRate int `json:"sample_rate,omitempty"`
 	// Periods are the periods of readings, by probe.
 	Periods map[string]time.Duration `json:"periods,omitempty"`
+	// Count is at how many printed events the run ended, 0 if it did not end so. The file also has what had arrived by then.
+	Count uint64 `json:"count,omitempty"`
 	// LeftOut are probes of the program that were not traced. The file describes their records nevertheless.
 	LeftOut []LeftOut `json:"left_out,omitempty"`
 }

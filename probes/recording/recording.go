@@ -149,6 +149,14 @@ func (r *Recording) Intervals() []time.Duration {
 	return r.files[0].header.Intervals
 }
 
+// Count returns at how many printed events the run of the recording ended; 0 for several files.
+func (r *Recording) Count() uint64 {
+	if len(r.files) > 1 {
+		return 0
+	}
+	return r.files[0].header.Count
+}
+
 // Probes returns the probes of the recording.
 func (r *Recording) Probes() []*event.Probe { return r.probes }
 
