@@ -101,7 +101,7 @@ func targetOf(t *testing.T, f *Finder, pid int) *target {
 // lookAtQP looks at a QP, now or when it has settled.
 func lookAtQP(t *testing.T, f *Finder, memory []byte, number uint32, settled bool) {
 	t.Helper()
-	f.lookQP(targetOf(t, f, os.Getpid()), uint64(uintptr(unsafe.Pointer(&memory[0]))), number, settled)
+	f.lookQP(targetOf(t, f, os.Getpid()), uint64(uintptr(unsafe.Pointer(&memory[0]))), number, settled, false)
 }
 
 // lookAll looks into all processes.
@@ -363,6 +363,44 @@ func qp(context []byte, functions map[string]uint64) []byte {
 	return memory
 }
 
+// A QP that cannot be read is looked at a few times again: on a busy machine a read may be given up.
+func TestQPIsTriedAgain(t *testing.T) {
+	function := uint64(reflect.ValueOf(TestQPIsTriedAgain).Pointer())
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(page)
+	c := newContext(device(t), function)
+	copy(page, qp(c, map[string]uint64{wrStart: function}))
+	f := newFinder(nil)
+	turns := func(goOn func() bool) {
+		for next, more := f.Turn(); more && goOn(); next, more = f.Turn() {
+			time.Sleep(time.Until(next))
+		}
+	}
+	if err := unix.Mprotect(page, unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	f.LookQP(os.Getpid(), addressIn(page, 0), 0)
+	began := time.Now()
+	turns(func() bool { return time.Since(began) < settled*3/2 }) // both looks have come
+	if f.places[wrStart] != nil {
+		t.Fatal("it was read")
+	}
+	if err := unix.Mprotect(page, unix.PROT_READ); err != nil {
+		t.Fatal(err)
+	}
+	turns(func() bool { return true })
+	if len(f.places[wrStart]) != 1 {
+		t.Errorf("it follows %v", f.places)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("looking ends after %v", took)
+	}
+	clear(c)
+}
+
 // The functions of ibv_wr_* are found in a QP that was there before, and in one that is changed later. A QP without them, memory with other
 // pointers, and a QP without a context are left alone.
 func TestQPs(t *testing.T) {
@@ -398,7 +436,7 @@ func TestQPs(t *testing.T) {
 	if len(notes) != 1 || !strings.HasPrefix(notes[0], "verbs: ibv_wr_* of ") {
 		t.Errorf("it reports %q", notes)
 	}
-	f.lookQP(targetOf(t, f, os.Getpid()), 8, 0, false)
+	f.lookQP(targetOf(t, f, os.Getpid()), 8, 0, false, false)
 	_ = there[0]
 }
 

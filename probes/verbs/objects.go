@@ -4,6 +4,7 @@ package verbs
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,39 +13,48 @@ import (
 
 // LookQP looks at a QP of a process, and at its CQs, now and when it has settled: the address that the kernel has of its struct ibv_qp, and the kernel's
 // number of it, 0 if that is unknown. When it has settled, another number at that address is a reason to refuse it: before that the program may be about
-// to set it.
+// to set it. On a busy machine a read may be given up, so it is tried again a few times: nothing else would look at these objects later.
 func (f *Finder) LookQP(pid int, address uint64, number uint32) {
 	for _, due := range []time.Duration{0, settled} {
 		of := subject{pid, map[time.Duration]string{0: "QP", settled: "settled QP"}[due], address, number}
-		f.later(of, due, func(t *target) time.Duration {
-			f.lookQP(t, address, number, due > 0)
-			return 0
+		left := tries
+		f.later(of, due, func(t *target) (again time.Duration) {
+			left--
+			err := f.lookQP(t, address, number, due > 0, left == 0)
+			if err == nil || gone(err) || left == 0 {
+				return 0
+			}
+			return settled
 		})
 	}
 }
 
-func (f *Finder) lookQP(t *target, address uint64, number uint32, settled bool) {
+// lookQP returns what kept it from looking.
+func (f *Finder) lookQP(t *target, address uint64, number uint32, settled, last bool) error {
 	head := make([]byte, qpNum+4)
 	n, err := t.read(address, head)
+	if err != nil && !last {
+		return err
+	}
 	if is := binary.NativeEndian.Uint32(head[qpNum:]); number != 0 && is != number {
 		if settled && !gone(err) && t.same() {
 			f.refuseQP(t.process, address, number)
 		}
-		return
+		return nil
 	}
 	if err != nil || n < len(head) {
-		return
+		return err
 	}
 	shift, err := t.shift(pointer(head, 0))
 	if err != nil {
-		return
+		return err
 	}
 	send, receive := pointer(head, sendCQ), pointer(head, recvCQ)
-	f.lookAt(t, cqObject.shifted(shift), send)
+	err = f.lookAt(t, cqObject.shifted(shift), send)
 	if receive != send {
-		f.lookAt(t, cqObject.shifted(shift), receive)
+		err = errors.Join(err, f.lookAt(t, cqObject.shifted(shift), receive))
 	}
-	f.lookAt(t, qpObject.shifted(shift), address)
+	return errors.Join(err, f.lookAt(t, qpObject.shifted(shift), address))
 }
 
 // shift returns by how much objects of a context are shifted.
@@ -60,11 +70,11 @@ func (t *target) shift(context uint64) (int, error) {
 	return shift, nil
 }
 
-// lookAt looks at an object of a process.
-func (f *Finder) lookAt(t *target, o object, address uint64) {
+// lookAt looks at an object of a process, and returns what kept it from looking.
+func (f *Finder) lookAt(t *target, o object, address uint64) error {
 	memory := make([]byte, o.size)
 	if n, err := t.read(address, memory); err != nil || n < len(memory) || !o.made(memory) {
-		return // it is smaller, or another one, or the process has ended
+		return err // nil: it is smaller, or another one
 	}
 	like := functions{t.process, o.name, string(memory[o.functions:])}
 	f.mu.Lock()
@@ -72,18 +82,21 @@ func (f *Finder) lookAt(t *target, o object, address uint64) {
 	f.mu.Unlock()
 	if known {
 		f.timed(t, o, memory)
-		return
+		return nil
 	}
 	context := make([]byte, contextSize())
 	if n, err := t.read(pointer(memory, 0), context); err != nil || n < len(context) {
-		return
+		return err
 	}
 	devices, err := t.open()
-	if err != nil || !search(0, context, fdsOf(devices), func(uint64, []byte) bool { return true }) || t.mapped() != nil {
-		return
+	if err != nil || !search(0, context, fdsOf(devices), func(uint64, []byte) bool { return true }) {
+		return err
+	}
+	if err := t.mapped(); err != nil {
+		return err
 	}
 	if f.foundObject(t, o, memory) == nil {
-		return
+		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,6 +108,7 @@ func (f *Finder) lookAt(t *target, o object, address uint64) {
 		clear(f.objects)
 	}
 	f.objects[like] = true
+	return nil
 }
 
 // functions are the pointers to functions of a process's QP or CQ: most of its QPs have the same.
