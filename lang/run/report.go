@@ -96,7 +96,7 @@ type Probe struct {
 
 // Lost reports whether events or map updates are missing.
 func (r *Report) Lost() bool {
-	return r.SkippedForks+r.SkippedCgroups > 0 || len(r.Cut) > 0 || r.Stacks.Lost() > 0 ||
+	return r.SkippedForks+r.SkippedCgroups > 0 || len(r.Cut)+len(r.RemadeCgroups) > 0 || r.Stacks.Lost() > 0 ||
 		slices.ContainsFunc(r.Maps, func(l exec.MapLosses) bool { return l.Lost() > 0 }) ||
 		slices.ContainsFunc(r.Probes, func(p Probe) bool { return p.Lost+p.Gaps > 0 }) ||
 		slices.ContainsFunc(r.Recordings, Incomplete)

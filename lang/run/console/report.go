@@ -16,7 +16,7 @@ import (
 // Report prints what is missing from the output, and why. Losses are always shown, even with -q.
 func (c *Console) Report(r run.Report) {
 	for _, path := range r.RemadeCgroups {
-		c.Note("cgroup %s was removed and created again while tracing: only the first one was matched (cgroup startsWith %[1]q matches both)", path)
+		c.Note("%s", remadeLine(path))
 	}
 	for _, info := range r.Recordings {
 		c.showMissing(lacks(info))
@@ -44,6 +44,10 @@ func (c *Console) Report(r run.Report) {
 	if r.File != "" && !c.Quiet {
 		c.Note("recorded %s in %s", plural(r.Recorded, "event"), r.File)
 	}
+}
+
+func remadeLine(path string) string {
+	return fmt.Sprintf("cgroup %s was removed and created again while tracing: only the first one was matched (cgroup startsWith %[1]q matches both)", path)
 }
 
 // burstLines describes what --burst saw.
@@ -266,6 +270,9 @@ func Summary(r run.Report) output.Summary {
 	f := output.Summary{Host: r.Host, Kernel: r.Kernel, Began: r.Began, Ended: r.Ended}
 	for _, info := range r.Recordings {
 		f.Losses = append(f.Losses, lacks(info)...)
+	}
+	for _, path := range r.RemadeCgroups {
+		f.Losses = append(f.Losses, remadeLine(path))
 	}
 	for _, l := range r.LeftOut {
 		f.LeftOut = append(f.LeftOut, l.String())

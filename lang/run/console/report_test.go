@@ -59,6 +59,14 @@ func TestBurstLines(t *testing.T) {
 	}
 }
 
+// A cgroup that was made anew was not matched from then on: that is a loss, also on a page.
+func TestRemadeCgroupIsALoss(t *testing.T) {
+	r := run.Report{RemadeCgroups: []string{"/a"}}
+	if got := Summary(r).Losses; len(got) != 1 || !strings.HasPrefix(got[0], "cgroup /a was removed and created again") || !r.Lost() {
+		t.Errorf("a page has %q; it is a loss: %t", got, r.Lost())
+	}
+}
+
 // The end of a run describes what is left of it; unasked less, and nothing with -q.
 func TestLeft(t *testing.T) {
 	const again = "; Ctrl-C again cuts it short, and counts what is left as lost"
