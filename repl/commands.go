@@ -92,6 +92,12 @@ func cutCommand(text string) (name, rest string, ok bool) {
 	return name, rest, !slices.Contains([]string{"==", "!=", "<", "<=", ">", ">=", "in", "=", "?", "&&", "||", "and", "or"}, word)
 }
 
+// elsewhere is what to type in place of words that are commands of a shell or of other programs.
+var elsewhere = map[string]string{
+	"list": "probes lists the probes", "ls": "probes lists the probes", "q": "quit leaves", "bye": "quit leaves",
+	"scripts": "run and the Tab key list the scripts", "version": "type trace version in a shell", "clear": "Ctrl-L clears the screen",
+}
+
 // mistyped returns a hint if a line looks like a misspelt command: a single word, or several that are not an expression.
 func mistyped(text string, s Shell) string {
 	words := strings.Fields(text)
@@ -103,6 +109,9 @@ func mistyped(text string, s Shell) string {
 	}
 	if _, err := syntax.Parse("line", text); err == nil && len(words) > 1 {
 		return ""
+	}
+	if advice := elsewhere[words[0]]; advice != "" && len(words) == 1 {
+		return fmt.Sprintf("%s is not a command here: %s", words[0], advice)
 	}
 	best := syntax.Nearest(words[0], commandNames())
 	if best == "" {

@@ -78,7 +78,7 @@ func TestCommandOrProgram(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"proebs": `did you mean "probes"`, "hlep topic": `did you mean "help"`, "latency": "", "pid == 3": "", "nvme:*": "",
-		"stuck --age=1s": "run stuck --age=1s",
+		"stuck --age=1s": "run stuck --age=1s", "list": "probes lists the probes", "q": "quit leaves", "scripts": "run and the Tab key", "version": "trace version",
 	} {
 		if hint := mistyped(text, Shell{Scripts: []string{"stuck"}}); want == "" && hint != "" || !strings.Contains(hint, want) {
 			t.Errorf("%q: %q", text, hint)

@@ -6,8 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // shellsOf are the shells, and how they begin without the user's settings, with the completion script in the file "completion".
@@ -52,6 +55,20 @@ func TestCompletionInQuotes(t *testing.T) {
 			x.send(" > 1ms && x'" + enter)
 			x.expect(`(?m)^    qp\.state == RESET && latency > 1ms && x$`)
 		})
+	}
+}
+
+// doctor completes what it can be asked about, and nothing behind that.
+func TestDoctorCompletes(t *testing.T) {
+	for _, test := range []struct{ before, begun, want string }{
+		{"", "ver", "verbs"}, {"", "nvme:comp", "nvme:complete_rq"}, {"", "nvme_lat", "nvme_latency"}, {"nvme:*", "ver", ""},
+	} {
+		args := append([]string{cobra.ShellCompNoDescRequestCmd, "doctor"}, strings.Fields(test.before)...)
+		out, err := exec.Command("trace", append(args, test.begun)...).Output()
+		lines := strings.Split(string(out), "\n")
+		if err != nil || test.want != "" && !slices.Contains(lines, test.want) || test.want == "" && slices.Contains(lines, "verbs") {
+			t.Errorf("doctor %s %s: %v, %q", test.before, test.begun, err, out)
+		}
 	}
 }
 

@@ -17,10 +17,16 @@ func doctorCommand(s streams) *cobra.Command {
 	var o options
 	var types, quick bool
 	doctor := &cobra.Command{
-		Use:       "doctor [verbs | PROBE | SCRIPT | PROGRAM]",
-		Short:     "show what this machine offers, by trying it: each probe, its variant, and why not the others; what keeps a script or a program from running here; verbs: the programs that use RDMA devices",
-		ValidArgs: []string{"verbs"},
-		Args:      usageArgs(cobra.MaximumNArgs(1)),
+		Use:   "doctor [verbs | PROBE | SCRIPT | PROGRAM]",
+		Short: "show what this machine offers, by trying it: each probe, its variant, and why not the others; what keeps a script or a program from running here; verbs: the programs that use RDMA devices",
+		ValidArgsFunction: func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			words, how := completeProgram(c, args, begun)
+			if len(args) == 0 {
+				words = append(words, beginningWith(begun, []cobra.Completion{"verbs"})...)
+			}
+			return words, how
+		},
+		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if types {
 				catalog, err := probes.Load()
