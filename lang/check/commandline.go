@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,6 +73,19 @@ func (r *resolver) numbered(word string) *ir.Param {
 	p.Type = typeOfParam(p.Value, p.Type.Unit)
 	return p
 }
+
+// givenTexts is help for a mistake in a part of the program: which arguments in it are texts, as they are no literals.
+func (r *resolver) givenTexts(part string) string {
+	var texts []string
+	for _, word := range argument.FindAllString(part, -1) {
+		if p := r.numbered(word); p.Text != "" && p.Value == p.Text {
+			texts = append(texts, fmt.Sprintf("%s is %q, as the command line has it", word, p.Text))
+		}
+	}
+	return strings.Join(slices.Compact(texts), ", ")
+}
+
+var argument = regexp.MustCompile(`\$[0-9]+`)
 
 // literalText parses a literal without quotes.
 func literalText(text string) (value any, unit event.Unit, ok bool) {

@@ -98,3 +98,15 @@ func TestFlags(t *testing.T) {
 		}
 	}
 }
+
+// A mistake that is one only because of what the command line has names that.
+func TestArgumentThatIsAText(t *testing.T) {
+	const program = "interval:1s / elapsed > $1 && 2 > $2 / { exit() }"
+	_, err := compile("program", program, langtest.Catalog, Options{Arguments: []string{"foo", "5"}})
+	if want := `help: $1 is "foo", as the command line has it`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if _, err := compile("program", program, langtest.Catalog, Options{Arguments: []string{"5s", "5"}}); err != nil {
+		t.Errorf("with numbers: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -234,7 +235,7 @@ func (a *analysis) checker(c *ir.Clause, p *event.Probe) *checker {
 
 func (c *checker) fail(at syntax.Span, msg, help string) *ir.Expr {
 	if c.final {
-		c.errs = append(c.errs, c.text.Error(at, msg, help))
+		c.errs = append(c.errs, c.text.Error(at, msg, cmp.Or(help, c.givenTexts(c.text.Content[at.From:at.To]))))
 	}
 	return nil
 }
