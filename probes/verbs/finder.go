@@ -128,9 +128,7 @@ func (f *Finder) begin(ctx context.Context) error {
 		}
 		starving, others := f.turns.starving()
 		if !others {
-			for _, user := range starving {
-				f.report(fmt.Sprintf("verbs: processes of user %d are looked into later: there is much to read in them", user))
-			}
+			f.nameWaiting(starving)
 			return nil
 		}
 		select {
@@ -166,7 +164,14 @@ func (f *Finder) Turn() (next time.Time, more bool) {
 	if f.turns.turn() {
 		return time.Now(), true
 	}
+	f.nameWaiting(f.turns.waiting())
 	return f.turns.due()
+}
+
+func (f *Finder) nameWaiting(users []uint32) {
+	for _, user := range users {
+		f.report(fmt.Sprintf("verbs: processes of user %d are looked into later: there is much to read in them", user))
+	}
 }
 
 // Read returns how many bytes of processes were read, or would have been in the time of the system calls about them.

@@ -15,8 +15,8 @@ import (
 // each has a turn, in which so many bytes are read, and within a user each process has one.
 const turnBytes = 1 << 20
 
-// What is read of the processes of a user, and of all, comes from a purse: what it may hold at most, and what comes in each second. Ranks of a job may have
-// a GiB each.
+// What is read of the processes of a user, and of all users, comes from a purse: what it may hold at most, and what comes in each second. Ranks of a job
+// may have a GiB each. Root has none: who is root can do worse to us, and on a busy machine, where each read takes long, it would be empty too soon.
 const (
 	userPurse, userIncome = 16 << 30, 100 << 20
 	wholePurse, allIncome = 32 << 30, 400 << 20
@@ -148,14 +148,15 @@ func (s *turns) take() *task {
 		s.enqueue(t, false)
 		return true
 	})
-	if s.all.fill(wholePurse, allIncome); s.all.bytes <= 0 {
-		return nil
-	}
+	s.all.fill(wholePurse, allIncome)
 	for i, user := range s.order {
-		if s.purses[user] == nil {
+		if s.purses[user] == nil && user != 0 {
 			s.purses[user] = &purse{userPurse, time.Now()}
 		}
-		if s.purses[user].fill(userPurse, userIncome); s.purses[user].bytes <= 0 {
+		if p := s.purses[user]; p != nil {
+			p.fill(userPurse, userIncome)
+		}
+		if s.starves(user) {
 			continue
 		}
 		n := max(0, slices.IndexFunc(s.ready[user], s.mayGoOn))
@@ -170,6 +171,12 @@ func (s *turns) take() *task {
 		return t
 	}
 	return nil
+}
+
+// starves reports whether a user's tasks wait for a purse.
+func (s *turns) starves(user uint32) bool {
+	p := s.purses[user]
+	return p != nil && (p.bytes <= 0 || s.all.bytes <= 0)
 }
 
 // mayGoOn reports whether a task is under way, or may begin.
@@ -275,9 +282,13 @@ func (s *turns) account(t *task, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.read += int64(bytes)
-	s.all.bytes -= int64(bytes)
-	if p := s.purses[t.user]; p != nil {
-		p.bytes -= int64(bytes)
+	s.pay(t.user, int64(bytes))
+}
+
+func (s *turns) pay(user uint32, bytes int64) {
+	if p := s.purses[user]; p != nil {
+		p.bytes -= bytes
+		s.all.bytes -= bytes
 	}
 }
 
@@ -290,10 +301,7 @@ func (s *turns) took(t *task, d time.Duration) {
 	s.left -= int(bytes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all.bytes -= bytes
-	if p := s.purses[t.user]; p != nil {
-		p.bytes -= bytes
-	}
+	s.pay(t.user, bytes)
 }
 
 // due returns when the next task can be done, and whether there is one. A user whose purse is empty is asked again a moment later.
@@ -311,6 +319,13 @@ func (s *turns) due() (at time.Time, ok bool) {
 	return at, ok
 }
 
+// waiting returns the users with tasks that are due and wait for a purse.
+func (s *turns) waiting() []uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.order), func(user uint32) bool { return !s.starves(user) })
+}
+
 // starving returns the users whose tasks of the beginning wait for their purses, and whether other tasks of the beginning are left.
 func (s *turns) starving() (users []uint32, others bool) {
 	s.mu.Lock()
@@ -322,7 +337,7 @@ func (s *turns) starving() (users []uint32, others bool) {
 		}
 	}
 	for _, user := range slices.Sorted(maps.Keys(left)) {
-		if p := s.purses[user]; s.all.bytes <= 0 || p != nil && p.bytes <= 0 {
+		if s.starves(user) {
 			users = append(users, user)
 		} else {
 			others = true

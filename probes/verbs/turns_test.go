@@ -101,6 +101,26 @@ func TestPurse(t *testing.T) {
 	s.close()
 }
 
+// Root has no purse, and takes nothing from the others' one.
+func TestRootHasNoPurse(t *testing.T) {
+	s := newTestTurns()
+	done := 0
+	s.add(reading(s, 1, 0, 2*wholePurse, turnBytes, func() { done++ }), false)
+	s.add(reading(s, 2, 1000, userPurse/2, turnBytes, func() { done++ }), false)
+	for s.turn() {
+	}
+	if waiting := s.waiting(); done != 2 || len(waiting) != 0 {
+		t.Errorf("%d are done, %v wait", done, waiting)
+	}
+	s.add(reading(s, 3, 1000, userPurse, turnBytes, func() { t.Error("more was read than a purse has") }), false)
+	for s.turn() {
+	}
+	if waiting := s.waiting(); !slices.Equal(waiting, []uint32{1000}) {
+		t.Errorf("%v wait", waiting)
+	}
+	s.close()
+}
+
 // The same is looked at once, however often it is asked for; once more if it was asked for while it was looked at; and again when it asks for that.
 func TestTurnsRepeat(t *testing.T) {
 	s := newTestTurns()
