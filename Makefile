@@ -14,7 +14,7 @@ VERBS  := TestVMVerbs(|Complete|Open|Doctor)$$
 # Packages that share data between goroutines. ALONE are their tests in which the race detector finds nothing: they
 # compute in one goroutine for minutes, run hundreds of programs that do the same, or run other programs.
 RACED  := . ./cmd/trace ./cmd/trace-web ./repl ./lang/exec ./lang/run ./lang/serve ./lang/metrics ./lang/metrics/family ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
-ALONE  := Test(Perfetto|Words|NobodyAsksFor.*|CirclesAreSmall|CompletionInQuotes|HelpWord|DocHelp|ScrapeIsCheap|Package|Manifest|Prometheus|Differential|DifferentialKept|Specialize.*|StackLeft|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk|SameTextAsBpftrace|ManualSameAsBpftrace|SameTrialsAsBpftrace|ToolsOfBpftrace)
+ALONE  := Test(Stacks|Filters|DocExamples|DocLive|Layers|EveryMessageHasATest|CompletionWithoutPackage|Perfetto|Words|NobodyAsksFor.*|CirclesAreSmall|CompletionInQuotes|HelpWord|DocHelp|ScrapeIsCheap|Package|Manifest|Prometheus|Differential|DifferentialKept|Specialize.*|StackLeft|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk|SameTextAsBpftrace|ManualSameAsBpftrace|SameTrialsAsBpftrace|ToolsOfBpftrace)
 # Root file systems of other releases of Debian, whose programs tests run.
 ROOTS  := $(addprefix root-,bpftrace systemd prometheus libibverbs)
 ARCH   ?=
