@@ -27,6 +27,8 @@ type clocks struct {
 	of        map[int]*ticking // by CPU
 	closed    bool
 	throttled bool
+	// limit is how often the kernel let clocks tick at the last look.
+	limit int
 }
 
 // ticking is the clock of a CPU, and what runs the program at its ticks: the clock itself, because kernels before 5.15 have no such link.
@@ -115,15 +117,17 @@ func (t *ticking) missed() (bool, error) {
 	return t.stopped > before+leastStop, nil
 }
 
-// look reports whether the kernel has begun to stop clocks since the last call, so that samples are missing.
+// look reports whether the kernel has begun to stop clocks since the last call, so that samples are missing. Where it lets them tick as often as they
+// do, a virtual CPU that did not run between two readings of the clock looks the same (7.2, with three emulated CPUs on two).
 func (c *clocks) look() (began bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.throttled
-	c.throttled = false
+	before, limit := c.throttled, kernel.ReadInt(sampleRateFile)
+	mayStop := limit < c.hz || c.limit != 0 && c.limit < c.hz
+	c.throttled, c.limit = false, limit
 	for _, t := range c.of {
 		missed, err := t.missed()
-		c.throttled = c.throttled || missed && err == nil // without the numbers nothing is known
+		c.throttled = c.throttled || missed && mayStop && err == nil // without the numbers nothing is known
 	}
 	return c.throttled && !before
 }

@@ -85,6 +85,15 @@ func TestClocksComeBack(t *testing.T) {
 	if c.look() {
 		t.Error("samples are missing: " + c.whyThrottled())
 	}
+	for hz, stops := range map[int]bool{100: false, 1 << 30: true} {
+		for _, ticks := range c.of {
+			ticks.stopped = -1 << 40
+		}
+		if c.hz, c.limit = hz, 0; c.look() != stops {
+			t.Errorf("at %d ticks a second the kernel stops clocks: %t", hz, !stops)
+		}
+		c.throttled = false
+	}
 	if err := errors.Join(c.Close(), c.online(0)); err != nil || len(c.of) > 0 {
 		t.Errorf("after the end: %v, %d clocks", err, len(c.of))
 	}
