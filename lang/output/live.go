@@ -171,7 +171,7 @@ func (l *Live) Show(ctx context.Context, maps Maps, clock func() time.Time, end 
 	}
 }
 
-// looking reads the maps beside the keys: they may have to wait for a clause.
+// looking reads the maps in a goroutine of its own, so that keys work while a clause keeps the maps.
 type looking struct {
 	live    *Live
 	reading sync.WaitGroup
@@ -180,7 +180,7 @@ type looking struct {
 	wanted  func() // what comes next
 }
 
-// again does something with the maps, at once or after what is under way, unless something is wanted already.
+// again runs do now, or after the read that is under way. It drops do if another one waits already.
 func (k *looking) again(do func()) {
 	if k.wanted == nil {
 		k.wanted = do
