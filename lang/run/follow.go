@@ -176,6 +176,9 @@ func (l *Live) tick(ctx context.Context, end func(), session *probes.Session, pe
 			return
 		case <-tick.C:
 		}
+		if ctx.Err() != nil { // select chooses at random where the run ended while the clauses ran, and a tick is due
+			return
+		}
 		session.Correct(ctx) // so that the interval prints correct totals
 		l.out.Document.BeforeInterval(time.Now())
 		err := l.interval(period)
