@@ -11,8 +11,8 @@ OLDER  := TestVMConstructs$$
 HOST   := TestVM(Compat|FieldsAlone|SameNumbersAsBpftrace|IbObjectFields|ScriptsAttach|Sched(uler|Waker|Throttle|Hung)|NetCounters|RdmaCounters|Block|OomKill|MemoryLimits|Cache|FaultsAndMappings)
 # Tests of the verbs data path: every work request and completion, of any program.
 VERBS  := TestVMVerbs(|Complete|Open|Doctor)$$
-# Packages that share data between goroutines. ALONE are their tests in which the race detector finds nothing: they
-# compute in one goroutine for minutes, run hundreds of programs that do the same, or run other programs.
+# Packages that share data between goroutines: their tests run with the race detector, except ALONE, in which it finds nothing: they
+# compute in one goroutine for minutes, run hundreds of programs that do the same, or run other programs. Each test runs once.
 RACED  := . ./cmd/trace ./cmd/trace-web ./repl ./lang/exec ./lang/run ./lang/serve ./lang/metrics ./lang/metrics/family ./lang/output ./probes ./probes/kernel ./probes/symbols ./probes/recording
 ALONE  := Test(Stacks|Filters|DocExamples|DocLive|Layers|EveryMessageHasATest|CompletionWithoutPackage|Perfetto|Words|NobodyAsksFor.*|CirclesAreSmall|CompletionInQuotes|HelpWord|DocHelp|ScrapeIsCheap|Package|Manifest|Prometheus|Differential|DifferentialKept|Specialize.*|StackLeft|AgainstBig|AttachDetachCycles|CutAnywhere|Corrupted|Ring|FullDisk|SameTextAsBpftrace|ManualSameAsBpftrace|SameTrialsAsBpftrace|ToolsOfBpftrace)
 # Root file systems of other releases of Debian, whose programs tests run.
@@ -78,7 +78,8 @@ $(eval $(call compile,arm64,arm64))
 test: ## all tests; on real kernels the main ones, on 6.1 and 6.12, the tests of preemption, and on all that each probe loads
 	@.ci/setup go vm manual shells race >/dev/null
 	$(MAKE) --no-print-directory -j lint $(ROOTS)
-	$(GO) test -timeout 20m ./...
+	$(GO) test -timeout 20m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACED))")
+	$(GO) test -timeout 20m -run '^$(ALONE)$$' $(RACED)
 	$(MAKE) race
 	.ci/vmtest 6.12 '$(MAIN)|$(HOST)|TestVMDocs|$(VERBS)|TestVMServePrometheus|TestVMHostile|TestVMChanges|TestVMRefuse' 6.1 '$(MAIN)|$(OLDER)' 6.12-full TestVMCrowd 5.10 'TestVMLoad|TestVMCompat|TestVMHostile' 7.2 TestVMLoad
 

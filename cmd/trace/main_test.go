@@ -84,6 +84,7 @@ func TestScripts(t *testing.T) {
 // TestLive runs what traces system calls of this machine.
 func TestLive(t *testing.T) {
 	requireLive(t)
+	callsComeIn(t)
 	testscript.RunT(inTurn{t}, testscript.Params{
 		Dir:       "testdata/live",
 		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"jsonlines": jsonLines, "wellformed": wellFormed, "status": status},
