@@ -171,7 +171,7 @@ func (l *Live) Show(ctx context.Context, maps Maps, clock func() time.Time, end 
 	}
 }
 
-// looking reads the maps in a goroutine of its own, so that keys work while a clause keeps the maps.
+// looking reads the maps in another goroutine than the one that reads the keys: a clause may lock the maps for long.
 type looking struct {
 	live    *Live
 	reading sync.WaitGroup

@@ -176,7 +176,7 @@ func (l *Live) tick(ctx context.Context, end func(), session *probes.Session, pe
 			return
 		case <-tick.C:
 		}
-		if ctx.Err() != nil { // select chooses at random where the run ended while the clauses ran, and a tick is due
+		if ctx.Err() != nil { // if the run ended while the clauses ran, both cases are ready, and select chooses at random
 			return
 		}
 		session.Correct(ctx) // so that the interval prints correct totals
